@@ -49,7 +49,7 @@ func accounted(t *testing.T, keys string) (g *gateway, said *bytes.Buffer) {
 // openTable opens the table of a gateway without a network.
 func openTable(t *testing.T, g *gateway) {
 	t.Helper()
-	dp, err := admission.New(admission.Config{Prefix: g.cfg.LAN.Network(), Gateway: g.cfg.LAN.Address.Addr()})
+	dp, err := admission.New(admission.Config{Network: networksOf(g.cfg)[0]})
 	must(t, err)
 	table, err := session.Open(sessionsFile(g.cfg), dp, slog.New(slog.DiscardHandler))
 	must(t, err)

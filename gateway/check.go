@@ -259,15 +259,7 @@ func (s *survey) locks() {
 			s.refuse(err)
 		}
 	}
-	text, err := os.ReadFile("/proc/thread-self/net/unix")
-	if err != nil {
-		return
-	}
-	for _, name := range []string{s.LAN.Interface, s.WAN.Interface} {
-		if strings.Contains(string(text), " @gatewayd/"+name+"\n") {
-			s.find(Refusal, "%v %s: stop it first", ErrBusy, name)
-		}
-	}
+	s.refuse(datapath.Taken(claimed(s.Config)...))
 }
 
 // ports looks for programs that have the gateway's ports.

@@ -254,15 +254,15 @@ func bootFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "b
 // reconcile blocks clients that a former daemon admitted and the table does not contain,
 // because its file was lost or replaced.
 func (g *gateway) reconcile() error {
-	addrs, err := g.dp.Clients()
+	all, err := g.dp.Clients()
 	if err != nil {
 		return err
 	}
-	for _, a := range addrs {
-		if _, known := g.table.Get(a); known {
+	for _, id := range all {
+		if _, known := g.table.Get(id.Addr()); known {
 			continue
 		}
-		if err := g.dp.Remove(a); err != nil {
+		if err := g.dp.Remove(id); err != nil {
 			return err
 		}
 	}

@@ -21,8 +21,8 @@ func BenchmarkMinute(b *testing.B) {
 	const sessions = 100_000
 	network(b)
 	sh(b, "ip addr flush dev lan0; ip addr add 10.2.0.1/15 dev lan0")
-	cfg := ebpf.Config{LAN: "lan0", WAN: "wan0", Prefix: netip.MustParsePrefix("10.2.0.0/15"),
-		Gateway: netip.MustParseAddr("10.2.0.1"), PinDir: "/sys/fs/bpf/minute", DHCP: true,
+	lan := datapath.Network{Interface: "lan0", Address: netip.MustParsePrefix("10.2.0.1/15")}
+	cfg := ebpf.Config{Networks: []datapath.Network{lan}, WAN: "wan0", PinDir: "/sys/fs/bpf/minute", DHCP: true,
 		Log: slog.New(slog.DiscardHandler)}
 	dp, err := ebpf.Open(cfg)
 	must(b, err)

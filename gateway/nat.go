@@ -19,7 +19,7 @@ import (
 // openNAT puts the rules of address translation in place, or removes those of a former configuration, unless another
 // gateway has the interfaces.
 func (g *gateway) openNAT() (err error) {
-	locks, err := datapath.Lock(g.cfg.LAN.Interface, g.cfg.WAN.Interface)
+	locks, err := datapath.Lock(claimed(g.cfg)...)
 	if err != nil {
 		return err
 	}

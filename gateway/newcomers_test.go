@@ -157,7 +157,7 @@ func TestFailingClaimsDoNotFillTheLog(t *testing.T) {
 		"lan.interface = \"lan0\"\nlan.address = \"10.1.0.1/24\"\nwan.interface = \"wan0\"\ndhcp.mode = "+
 			"\"external\"\ndns.upstreams = [\"192.0.2.2\"]\nauth.methods = [\"click-through\"]\n"))
 	must(t, err)
-	dp, err := admission.New(admission.Config{Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr()})
+	dp, err := admission.New(admission.Config{Network: networksOf(cfg)[0]})
 	must(t, err)
 	table, err := session.Open(filepath.Join(t.TempDir(), "s.db"), dp, slog.New(slog.DiscardHandler))
 	must(t, err)

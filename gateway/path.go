@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,8 +30,8 @@ import (
 // path is a data path with what the daemon needs of it.
 type path interface {
 	datapath.Datapath
-	// Clients lists the addresses that have an entry.
-	Clients() ([]netip.Addr, error)
+	// Clients lists the clients that have an entry.
+	Clients() ([]datapath.ID, error)
 	// Total sums the counters of all addresses.
 	Total() (datapath.Counters, error)
 	// Packets counts packets by outcome.
@@ -129,7 +128,7 @@ func Detach(cfg *config.Config, force bool) error {
 				"--net=/run/netns/NAME); if it is gone for good, detach --force removes what is pinned",
 			ErrNotHere, cfg.LAN.Interface)
 	}
-	locks, err := datapath.Lock(cfg.LAN.Interface, cfg.WAN.Interface)
+	locks, err := datapath.Lock(claimed(cfg)...)
 	if err != nil && !(force && errors.Is(err, datapath.ErrBusy)) {
 		return err
 	}
@@ -171,7 +170,7 @@ func Detach(cfg *config.Config, force bool) error {
 // interface appears later. It fails with datapath.ErrBusy while a gateway runs, which keeps
 // its LAN closed itself.
 func Guard(lan string) error {
-	lock, err := datapath.Lock(lan)
+	lock, err := datapath.Lock(datapath.Alone(lan)...)
 	if err != nil {
 		return err
 	}
@@ -210,7 +209,7 @@ func removePrograms(cfg *config.Config) error {
 
 // ebpfLeft is the configuration to find leftover programs with.
 func ebpfLeft(cfg *config.Config) ebpf.Config {
-	return ebpf.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, PinDir: cfg.Datapath.PinDir}
+	return ebpf.Config{Networks: networksOf(cfg), WAN: cfg.WAN.Interface, PinDir: cfg.Datapath.PinDir}
 }
 
 // crossings are the interfaces at which the kernel receives packets that it forwards to and
@@ -248,17 +247,30 @@ func servicePorts(cfg *config.Config, home bool) []uint16 {
 	return all
 }
 
+// networksOf are the networks with clients.
+func networksOf(cfg *config.Config) []datapath.Network {
+	return []datapath.Network{{Name: "lan", Interface: cfg.LAN.Interface, Address: cfg.LAN.Address}}
+}
+
+// claimed are the gateway's interfaces. Programs at the WAN's hooks are one gateway's.
+func claimed(cfg *config.Config) []datapath.Claim {
+	if cfg.Datapath.Kind == config.EBPF {
+		return datapath.Alone(cfg.LAN.Interface, cfg.WAN.Interface)
+	}
+	return datapath.Sharing(cfg.LAN.Interface, cfg.WAN.Interface)
+}
+
 // tunConfig returns the configuration of the packet socket and the TUN device.
 func tunConfig(cfg *config.Config, home bool, log *slog.Logger) tun.Config {
 	return tun.Config{
-		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Device: cfg.Datapath.Device, Address: cfg.LAN.Address,
+		Networks: networksOf(cfg), WAN: cfg.WAN.Interface, Device: cfg.Datapath.Device,
 		PortalPorts: servicePorts(cfg, home), Fast: cfg.Datapath.Fast, Lines: cfg.PPPoE.Enabled, Log: log,
 	}
 }
 
 // kernelConfig returns the configuration of the kernel's PPPoE.
 func kernelConfig(cfg *config.Config, log *slog.Logger) kernel.Config {
-	return kernel.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Address: cfg.LAN.Address,
+	return kernel.Config{Networks: networksOf(cfg), WAN: cfg.WAN.Interface,
 		Keeper: func() *exec.Cmd { return keeperCommand(cfg) }, Log: log}
 }
 
@@ -281,7 +293,7 @@ func Keep(listener *os.File, log *slog.Logger) error { return kernel.Keep(listen
 func (g *gateway) ebpfConfig() ebpf.Config {
 	cfg := g.cfg
 	c := ebpf.Config{
-		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
+		Networks: networksOf(cfg), WAN: cfg.WAN.Interface,
 		PortalPorts: servicePorts(cfg, g.home), Forward: ebpf.Forward(cfg.Datapath.Forward),
 		FlowCache: ebpf.FlowCache(cfg.Datapath.FlowCache), Shaping: ebpf.Shaping(cfg.Datapath.Shaping),
 		PinDir: cfg.Datapath.PinDir, Log: g.log,
@@ -302,7 +314,7 @@ func (g *gateway) ebpfConfig() ebpf.Config {
 func (g *gateway) nfqueueConfig() nfqueue.Config {
 	cfg := g.cfg
 	c := nfqueue.Config{
-		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
+		Networks: networksOf(cfg), WAN: cfg.WAN.Interface,
 		PortalPorts: servicePorts(cfg, g.home), Fast: cfg.Datapath.Fast, Log: g.log,
 	}
 	if cfg.DHCP.Mode == config.External {

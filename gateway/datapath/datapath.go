@@ -3,13 +3,11 @@
 package datapath
 
 import (
+	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"time"
 )
-
-// LargestLAN is the shortest prefix of a LAN, with 262,144 addresses: data paths have an
-// entry for each address in their tables, and all kinds support the same sizes.
-const LargestLAN = 14
 
 // LineMTU is the MTU of a PPPoE session on an Ethernet of 1500 bytes (RFC 2516, 7).
 const LineMTU = 1492
@@ -21,31 +19,69 @@ const Greeters = 64
 // MAC is a client's Ethernet address.
 type MAC [6]byte
 
-// Client is a client as a data path knows it: who has the address, and what is allowed.
+// ID identifies a client as long as it is known, whatever addresses it has. The zero value is none.
+type ID uint64
+
+// IDOf is the identity of a client that is first known by an IPv4 address: no two have the same address.
+func IDOf(addr netip.Addr) ID {
+	b := addr.As4()
+	return ID(binary.BigEndian.Uint32(b[:]))
+}
+
+// Addr is the address that a client was first known by.
+func (id ID) Addr() netip.Addr {
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(id))))
+}
+
+// String is the address that the client was first known by.
+func (id ID) String() string { return id.Addr().String() }
+
+// Client is a client as a data path knows it: who it is, which addresses it has, and what is allowed. All of its
+// addresses
+// share its limits and are counted together.
 type Client struct {
-	Addr    netip.Addr // IPv4 address in the LAN
-	MAC     MAC        // the only one that may use Addr
-	Session uint16     // PPPoE session, the only one in which Addr is used; 0: Addr is used without PPPoE
-	MTU     uint16     // of the PPPoE session, bytes of an IP packet; 0: LineMTU
+	ID      ID           // 0: that of the first address
+	Addrs   []netip.Addr // in the LAN, at least one
+	MAC     MAC          // the only one that may use Addrs
+	Session uint16       // PPPoE session, the only one in which Addrs are used; 0: they are used without PPPoE
+	MTU     uint16       // of the PPPoE session, bytes of an IP packet; 0: LineMTU
 	// Routes are IPv4 networks outside the LAN that are behind the client on a line: their packets are
-	// treated as those of Addr. No other client has the same one. While not Admitted there are none.
+	// treated as those of Addrs. No other client has the same one. While not Admitted there are none.
 	Routes   []netip.Prefix
 	Admitted bool      // false: DHCP, DNS, the portal and the walled garden only
 	Until    time.Time // end of admission, enforced also without a daemon; zero: none
 	Limits   Limits    // while admitted
 }
 
+// Identity is the client's ID.
+func (c Client) Identity() ID {
+	if c.ID == 0 && len(c.Addrs) > 0 {
+		return IDOf(c.Addrs[0])
+	}
+	return c.ID
+}
+
+// Addr is the address of a client that has one, by which it was first known; data paths that serve no others return the
+// error.
+func (c Client) Addr() (netip.Addr, error) {
+	if len(c.Addrs) == 1 && c.Addrs[0].Is4() && c.Identity() == IDOf(c.Addrs[0]) {
+		return c.Addrs[0], nil
+	}
+	return netip.Addr{}, fmt.Errorf("the addresses %v: %w: this data path has one IPv4 address of each client", c.Addrs,
+		ErrNotSupported)
+}
+
 // Limits bound what an admitted client sends and receives. Zero values do not limit.
 type Limits struct {
 	UpBps, DownBps uint64 // bits of IP packets a second
-	// UpBytes, DownBytes and TotalBytes are values of the address's Counters (for
+	// UpBytes, DownBytes and TotalBytes are values of the client's Counters (for
 	// TotalBytes of their sum) at which forwarding stops.
 	UpBytes, DownBytes, TotalBytes uint64
 }
 
-// Counters count the IP packets forwarded for an address as on the wire (a buffer of many counts as all that it
+// Counters count the IP packets forwarded for a client as on the wire (a buffer of many counts as all that it
 // stands for), not those that the gateway itself answered. Data paths' counts of packets by outcome agree with
-// them: "forwarded" and "stack" are all addresses' packets up and down, "rate" and "quota" the dropped ones;
+// them: "forwarded" and "stack" are all clients' packets up and down, "rate" and "quota" the dropped ones;
 // docs/gateway-reference.md defines all. They only grow while Epoch stays the same; sessions are differences.
 type Counters struct {
 	Epoch                  uint64 // of this data path's state; a different one: counting restarted at 0
@@ -58,15 +94,16 @@ type Counters struct {
 // Datapath moves packets for the clients that were Set, and for no others. Every method
 // may be called at any time from several goroutines.
 type Datapath interface {
-	// Set replaces a client's entry; the address's former owner is blocked from then on.
+	// Set replaces a client's entry; its addresses' former owners are blocked from then on, and so are addresses
+	// that it had and has no longer.
 	// When Set returns for a client that was admitted and no longer is, Counters include
 	// its last packet. On error the entry is unchanged.
 	Set(Client) error
-	// Remove removes an address's entry: no packet of it passes any more, and Counters are
-	// as after Set. An address without an entry is no error.
-	Remove(netip.Addr) error
-	// Counters reads an address's counters, also after Remove.
-	Counters(netip.Addr) (Counters, error)
+	// Remove removes a client's entry: no packet of its addresses passes any more, and Counters are
+	// as after Set. A client without an entry is no error.
+	Remove(ID) error
+	// Counters reads a client's counters, also after Remove. It fails with ErrForeign for one that no network has.
+	Counters(ID) (Counters, error)
 	// Open lets unauthenticated clients reach a prefix until the given time; the zero time
 	// means without end, a past time closes the prefix again.
 	Open(netip.Prefix, time.Time) error
@@ -90,13 +127,13 @@ type Porter interface {
 	OpenPort(Door, time.Time) error
 }
 
-// Mover is a data path that finds the addresses in use in one pass over its counters, which costs
+// Mover is a data path that finds the clients with traffic in one pass over its counters, which costs
 // far less than reading them one by one.
 type Mover interface {
-	// Moved calls f for the addresses whose packet counters differ from those at its last call, the
-	// first time from 0. It has one caller at a time. After an error the addresses that it did not
+	// Moved calls f for the clients whose packet counters differ from those at its last call, the
+	// first time from 0. It has one caller at a time. After an error the clients that it did not
 	// come to follow with the next call.
-	Moved(f func(netip.Addr)) error
+	Moved(f func(ID)) error
 }
 
 // Tracked is a connection of the kernel's connection tracking, or one direction of it.

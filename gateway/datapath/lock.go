@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 )
 
@@ -26,25 +27,86 @@ var (
 // Locks are interfaces and folders locked against other gateways.
 type Locks []io.Closer
 
-// Lock locks interfaces against a second gateway in this network namespace until Close or
-// the end of the process. It fails with ErrBusy if another gateway has an interface,
-// with any data path.
-func Lock(interfaces ...string) (Locks, error) {
-	var held Locks
-	for _, name := range interfaces {
-		l, err := net.Listen("unix", "@gatewayd/"+name)
+// Claim is an interface that a gateway locks.
+type Claim struct {
+	Interface string
+	// For is the LAN of a gateway that shares the interface with those of other LANs; "": the gateway has it alone.
+	For string
+}
+
+// Alone claims interfaces that no other gateway may have.
+func Alone(names ...string) (all []Claim) {
+	for _, name := range names {
+		all = append(all, Claim{Interface: name})
+	}
+	return all
+}
+
+// Sharing claims a LAN alone, and a WAN beside gateways of other LANs that share it too.
+func Sharing(lan, wan string) []Claim { return []Claim{{Interface: lan}, {Interface: wan, For: lan}} }
+
+const lockPrefix = "@gatewayd/"
+
+// socket is the name of the claim's lock.
+func (c Claim) socket() string {
+	if c.For == "" {
+		return lockPrefix + c.Interface
+	}
+	return lockPrefix + c.Interface + ":" + c.For
+}
+
+// excludes reports whether a lock keeps others from what is claimed.
+func (c Claim) excludes(socket string) bool {
+	return socket == lockPrefix+c.Interface || c.For == "" && strings.HasPrefix(socket, c.socket()+":") ||
+		socket == c.socket()
+}
+
+// Lock locks interfaces against other gateways in this network namespace until Close or
+// the end of the process. It fails with ErrBusy if another gateway has one of them with any data path,
+// unless both share it.
+func Lock(claims ...Claim) (held Locks, err error) {
+	for _, c := range claims {
+		l, err := net.Listen("unix", c.socket())
 		if errors.Is(err, syscall.EADDRINUSE) {
-			err = fmt.Errorf("%w %s: stop it first", ErrBusy, name)
+			err = c.busy()
 		} else if err != nil {
-			err = fmt.Errorf("locking %s: %w", name, err)
+			err = fmt.Errorf("locking %s: %w", c.Interface, err)
+		} else {
+			held = append(held, l)
+			err = c.taken(c.socket()) // after locking: of two at the same moment one finds the other at least
 		}
 		if err != nil {
 			return nil, errors.Join(err, held.Close())
 		}
-		held = append(held, l)
 	}
 	return held, nil
 }
+
+// Taken returns ErrBusy if another gateway, or this one, keeps a claimed interface from a gateway.
+func Taken(claims ...Claim) (err error) {
+	for _, c := range claims {
+		err = errors.Join(err, c.taken(""))
+	}
+	return err
+}
+
+// taken looks for locks other than own that exclude the claim.
+func (c Claim) taken(own string) error {
+	text, err := os.ReadFile("/proc/thread-self/net/unix")
+	if err != nil {
+		return fmt.Errorf("looking for other gateways at %s: %w", c.Interface, err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if at := strings.Index(line, lockPrefix); at >= 0 {
+			if socket := strings.TrimSpace(line[at:]); socket != own && c.excludes(socket) {
+				return c.busy()
+			}
+		}
+	}
+	return nil
+}
+
+func (c Claim) busy() error { return fmt.Errorf("%w %s: stop it first", ErrBusy, c.Interface) }
 
 // LockFolder locks an existing folder against a second gateway on this machine until it is closed, or
 // the process ends. It fails with ErrInUse if another gateway has the folder.

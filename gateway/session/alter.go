@@ -16,7 +16,7 @@ func (t *Table) Alter(addr netip.Addr, id string, how func(*Limits)) error {
 		if err := login.check(); err != nil {
 			return err
 		}
-		now, err := t.dp.Counters(next.key.Addr)
+		now, err := t.dp.Counters(next.key.id())
 		if err != nil {
 			return err
 		}

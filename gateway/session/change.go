@@ -52,7 +52,7 @@ func (t *Table) lease(c *client, key Key, hostname string, end moment) error {
 	next.hostname, next.leaseEnd = hostname, end
 	switch {
 	case c.state == "" || c.key != key:
-		if _, err := t.dp.Counters(key.Addr); errors.Is(err, datapath.ErrForeign) {
+		if _, err := t.dp.Counters(key.id()); errors.Is(err, datapath.ErrForeign) {
 			return err // before it is on the disk
 		}
 		next = entry{key: key, state: Leased, hostname: hostname, leasedAt: t.clock.now(), leaseEnd: end}
@@ -366,18 +366,18 @@ func (t *Table) report(s *Session, cause Cause, late error) {
 func (t *Table) shut(c *client, e *entry, remove bool) error {
 	switch {
 	case remove:
-		if err := t.dp.Remove(e.key.Addr); err != nil {
+		if err := t.dp.Remove(e.key.id()); err != nil {
 			return fmt.Errorf("shut out %s: %w", e.key, err)
 		}
 		c.known, c.open = false, false
 	case c.open:
-		if err := t.set(c, datapath.Client{Addr: e.key.Addr, MAC: e.key.MAC}); err != nil {
+		if err := t.set(c, datapath.Client{Addrs: e.addrs(), MAC: e.key.MAC}); err != nil {
 			return fmt.Errorf("shut out %s: %w", e.key, err)
 		}
 	}
 	if e.state == Authenticated {
 		// The session ends even when its counters cannot be read.
-		if now, err := t.dp.Counters(e.key.Addr); err == nil {
+		if now, err := t.dp.Counters(e.key.id()); err == nil {
 			t.count(e, now)
 		}
 	}
@@ -387,7 +387,7 @@ func (t *Table) shut(c *client, e *entry, remove bool) error {
 // start reads the counter values at which a session begins, and returns its start
 // event.
 func (t *Table) start(e *entry) (event []byte, err error) {
-	if e.read, err = t.dp.Counters(e.key.Addr); err != nil {
+	if e.read, err = t.dp.Counters(e.key.id()); err != nil {
 		return nil, fmt.Errorf("read the counters of %s: %w", e.key, err)
 	}
 	return t.event(Started, e, "", e.began), nil

@@ -39,7 +39,7 @@ func (c *Counts) packets() uint64 { return c.UpPackets + c.DownPackets + c.Dropp
 
 // permit returns the data path's entry for a client.
 func (t *Table) permit(e *entry) datapath.Client {
-	c := datapath.Client{Addr: e.key.Addr, MAC: e.key.MAC}
+	c := datapath.Client{Addrs: e.addrs(), MAC: e.key.MAC}
 	end := e.sessionEnd()
 	if e.state != Authenticated || min(end, e.leaseEnd) <= t.clock.now() { // expired, though not ended yet
 		return c

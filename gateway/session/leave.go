@@ -26,6 +26,9 @@ type none struct{}
 func (none) EndSoon(...netip.Prefix)                {}
 func (none) Ending(...netip.Prefix) <-chan struct{} { return nil }
 
+// addrs are the client's.
+func (e *entry) addrs() []netip.Addr { return []netip.Addr{e.key.Addr} }
+
 // networks returns what an entry's client sends with: its address, and the networks behind it.
 func (e *entry) networks() []netip.Prefix {
 	return append([]netip.Prefix{netip.PrefixFrom(e.key.Addr, e.key.Addr.BitLen())}, e.line.Routes...)

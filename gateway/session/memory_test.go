@@ -16,8 +16,8 @@ import (
 type memory struct {
 	mu      sync.Mutex
 	epoch   uint64
-	clients map[netip.Addr]datapath.Client
-	counted map[netip.Addr]datapath.Counters
+	clients map[datapath.ID]datapath.Client
+	counted map[datapath.ID]datapath.Counters
 	refuse  error                 // what Set and Remove return
 	told    func(datapath.Client) // called before each Set
 }
@@ -35,8 +35,8 @@ func (m *memory) restart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.epoch++
-	m.clients = map[netip.Addr]datapath.Client{}
-	m.counted = map[netip.Addr]datapath.Counters{}
+	m.clients = map[datapath.ID]datapath.Client{}
+	m.counted = map[datapath.ID]datapath.Counters{}
 }
 
 func (m *memory) Set(c datapath.Client) error {
@@ -48,24 +48,24 @@ func (m *memory) Set(c datapath.Client) error {
 	if m.refuse != nil {
 		return m.refuse
 	}
-	m.clients[c.Addr] = c
+	m.clients[c.Identity()] = c
 	return nil
 }
 
-func (m *memory) Remove(addr netip.Addr) error {
+func (m *memory) Remove(id datapath.ID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.refuse != nil {
 		return m.refuse
 	}
-	delete(m.clients, addr)
+	delete(m.clients, id)
 	return nil
 }
 
-func (m *memory) Counters(addr netip.Addr) (datapath.Counters, error) {
+func (m *memory) Counters(id datapath.ID) (datapath.Counters, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := m.counted[addr]
+	c := m.counted[id]
 	c.Epoch = m.epoch
 	return c, nil
 }
@@ -84,14 +84,14 @@ func (m *memory) refuseWith(err error) {
 func (m *memory) send(key session.Key, packets, size uint64) (up, down uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.counted[key.Addr]
-	defer func() { m.counted[key.Addr] = n }()
+	n := m.counted[datapath.IDOf(key.Addr)]
+	defer func() { m.counted[datapath.IDOf(key.Addr)] = n }()
 	for range packets {
 		if !m.passes(key) {
 			continue
 		}
 		n.Seen = time.Now()
-		l := m.clients[key.Addr].Limits
+		l := m.clients[datapath.IDOf(key.Addr)].Limits
 		total := l.TotalBytes > 0 && n.UpBytes+n.DownBytes >= l.TotalBytes
 		if total || l.UpBytes > 0 && n.UpBytes >= l.UpBytes {
 			n.DroppedPackets++
@@ -111,7 +111,7 @@ func (m *memory) send(key session.Key, packets, size uint64) (up, down uint64) {
 
 // passes must be called with mu held.
 func (m *memory) passes(key session.Key) bool {
-	c, there := m.clients[key.Addr]
+	c, there := m.clients[datapath.IDOf(key.Addr)]
 	return there && c.Admitted && c.MAC == key.MAC && (c.Until.IsZero() || time.Now().Before(c.Until))
 }
 
@@ -124,7 +124,7 @@ func (m *memory) admits(key session.Key) bool {
 func (m *memory) client(addr netip.Addr) (datapath.Client, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c, there := m.clients[addr]
+	c, there := m.clients[datapath.IDOf(addr)]
 	return c, there
 }
 

@@ -1,10 +1,8 @@
 package session_test
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
@@ -24,24 +22,23 @@ type senders struct {
 	broken atomic.Bool
 }
 
-func (d *senders) Counters(addr netip.Addr) (datapath.Counters, error) {
+func (d *senders) Counters(id datapath.ID) (datapath.Counters, error) {
 	d.reads.Add(1)
 	if d.broken.Load() {
 		return datapath.Counters{}, errors.New("broken")
 	}
-	a, first := addr.As4(), nth(0).Addr.As4()
-	n := d.sent[binary.BigEndian.Uint32(a[:])-binary.BigEndian.Uint32(first[:])].Load()
+	n := d.sent[id-datapath.IDOf(nth(0).Addr)].Load()
 	return datapath.Counters{UpBytes: 1000 * n, UpPackets: n}, nil
 }
 
 // movers are senders that find those who have sent.
 type movers struct{ *senders }
 
-func (d movers) Moved(f func(netip.Addr)) error {
+func (d movers) Moved(f func(datapath.ID)) error {
 	for i := range d.sent {
 		if n := d.sent[i].Load(); n != d.marks[i] {
 			d.marks[i] = n
-			f(nth(i).Addr)
+			f(datapath.IDOf(nth(i).Addr))
 		}
 	}
 	return nil

@@ -93,7 +93,7 @@ func (w *world) neverMoreOpen(c datapath.Client) {
 	for _, s := range onDisk {
 		allowed[s.Key] = s.State == session.Authenticated
 	}
-	if asked := (session.Key{MAC: c.MAC, Addr: c.Addr}); c.Admitted && !allowed[asked] {
+	if asked := (session.Key{MAC: c.MAC, Addr: c.Addrs[0]}); c.Admitted && !allowed[asked] {
 		w.Errorf("%s is let in, and a crash now would not know", asked)
 	}
 	for _, k := range everybody() {

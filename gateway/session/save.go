@@ -64,7 +64,7 @@ func (t *Table) moved() (addrs []netip.Addr, err error) {
 	}
 	defer t.life.RUnlock()
 	addrs = t.saving.again
-	if err := dp.Moved(func(addr netip.Addr) { addrs = append(addrs, addr) }); err != nil {
+	if err := dp.Moved(func(id datapath.ID) { addrs = append(addrs, id.Addr()) }); err != nil {
 		t.complain(Key{}, fmt.Errorf("looking which sessions have traffic, to save their counts: %w", err))
 	}
 	return addrs, nil
@@ -97,7 +97,7 @@ func (t *Table) save(addr netip.Addr) error {
 	if c.state != Authenticated {
 		return nil
 	}
-	now, err := t.dp.Counters(addr)
+	now, err := t.dp.Counters(datapath.IDOf(addr))
 	if err == nil {
 		e := c.entry
 		t.count(&e, now)

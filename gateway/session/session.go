@@ -28,6 +28,9 @@ type Key struct {
 	Addr netip.Addr
 }
 
+// id is the identity of a client with the key.
+func (k Key) id() datapath.ID { return datapath.IDOf(k.Addr) }
+
 // String is "02:00:00:00:00:01/10.1.0.5".
 func (k Key) String() string {
 	return fmt.Sprintf("%s/%s", net.HardwareAddr(k.MAC[:]), k.Addr)

@@ -24,10 +24,10 @@ type nowhere struct{ packets atomic.Uint64 }
 var _ datapath.Datapath = (*nowhere)(nil)
 
 func (*nowhere) Set(datapath.Client) error          { return nil }
-func (*nowhere) Remove(netip.Addr) error            { return nil }
+func (*nowhere) Remove(datapath.ID) error           { return nil }
 func (*nowhere) Open(netip.Prefix, time.Time) error { return nil }
 func (*nowhere) Close() error                       { return nil }
-func (d *nowhere) Counters(netip.Addr) (datapath.Counters, error) {
+func (d *nowhere) Counters(datapath.ID) (datapath.Counters, error) {
 	n := d.packets.Add(1)
 	return datapath.Counters{UpBytes: 1000 * n, UpPackets: n, Seen: time.Now()}, nil
 }

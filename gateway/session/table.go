@@ -186,7 +186,7 @@ func OpenStore(store Store, dir string, dp datapath.Datapath, log *slog.Logger, 
 		if err != nil {
 			return err
 		}
-		if _, err := t.dp.Counters(s.Addr); errors.Is(err, datapath.ErrForeign) {
+		if _, err := t.dp.Counters(s.Key.id()); errors.Is(err, datapath.ErrForeign) {
 			out, ended := dismiss(s) // an address of a former LAN
 			lost = append(lost, out)
 			if ended != nil {
@@ -240,7 +240,7 @@ func (t *Table) restore(s *Session, read datapath.Counters, resume bool) (ended 
 		c.user, c.class, c.limits, c.line, c.id = s.User, s.Class, s.Limits, s.Line, s.ID
 		c.began, c.seen = t.clock.ofFile(s.Began), t.clock.ofFile(s.Seen)
 		c.counts, c.read = s.Counts, read
-		now, err := t.dp.Counters(s.Addr)
+		now, err := t.dp.Counters(s.Key.id())
 		if err != nil {
 			return nil, fmt.Errorf("read the counters of %s: %w", s.Key, err)
 		}
@@ -250,7 +250,7 @@ func (t *Table) restore(s *Session, read datapath.Counters, resume bool) (ended 
 			was := t.view(&c.entry, t.clock.inFile)
 			ended = &Event{Kind: Ended, Session: was, Cause: NASReboot, At: was.Seen}
 			if c.goesWith(NASReboot) {
-				return ended, t.dp.Remove(s.Addr)
+				return ended, t.dp.Remove(s.Key.id())
 			}
 			c.entry = c.lapsed()
 		}
@@ -273,7 +273,7 @@ func (t *Table) Close() error {
 	t.closed = true
 	for _, c := range t.clients {
 		if e := c.entry; e.state == Authenticated {
-			if now, err := t.dp.Counters(e.key.Addr); err == nil {
+			if now, err := t.dp.Counters(e.key.id()); err == nil {
 				t.count(&e, now)
 			}
 			t.journal.save(e.key.Addr, t.record(&e))
@@ -308,7 +308,7 @@ func (t *Table) Get(addr netip.Addr) (Session, bool) {
 	t.mu.Unlock()
 	if e.state == Authenticated {
 		// If the counters cannot be read, the last known counts are returned.
-		if now, err := t.dp.Counters(e.key.Addr); err == nil {
+		if now, err := t.dp.Counters(e.key.id()); err == nil {
 			t.count(&e, now)
 		}
 	}

@@ -204,7 +204,7 @@ func (t *Table) act(c *client, save bool) error {
 		t.publish(c, e)
 		return nil
 	}
-	read, err := t.dp.Counters(e.key.Addr)
+	read, err := t.dp.Counters(e.key.id())
 	if err != nil && now < e.sessionEnd() {
 		return err
 	}

@@ -25,9 +25,8 @@ import (
 
 // Config is the configuration of a Table.
 type Config struct {
-	Prefix  netip.Prefix // the LAN's network, /14 or longer
-	Gateway netip.Addr   // the gateway's address in it
-	// PortalPorts are the portal's TCP ports on Gateway, at most 4; none: HTTP of
+	Network datapath.Network
+	// PortalPorts are the portal's TCP ports on the gateway's address, at most 4; none: HTTP of
 	// unauthenticated clients is rejected.
 	PortalPorts []uint16
 	Lines       bool // clients may be on PPPoE lines
@@ -71,18 +70,15 @@ const waiting = 256
 
 // New creates a table without clients. Its counters begin at 0, so its epoch is new.
 func New(cfg Config) (*Table, error) {
-	switch {
-	case !cfg.Prefix.IsValid() || !cfg.Prefix.Addr().Is4() || cfg.Prefix.Bits() < datapath.LargestLAN:
-		return nil, fmt.Errorf("the LAN must be an IPv4 network of /%d or longer, not %s", datapath.LargestLAN, cfg.Prefix)
-	case !cfg.Prefix.Contains(cfg.Gateway):
-		return nil, fmt.Errorf("the gateway's address %s is not in its LAN %s", cfg.Gateway, cfg.Prefix)
-	case len(cfg.PortalPorts) > 4:
+	if err := cfg.Network.Check(); err != nil {
+		return nil, err
+	}
+	if len(cfg.PortalPorts) > 4 {
 		return nil, fmt.Errorf("%d portal ports: at most 4", len(cfg.PortalPorts))
 	}
-	cfg.Prefix = cfg.Prefix.Masked()
 	t := &Table{
-		cfg: cfg, base: number(cfg.Prefix.Addr()), gateway: number(cfg.Gateway),
-		entries: make([]entry, 1<<(32-cfg.Prefix.Bits())), strange: newStrangers(1 << (32 - cfg.Prefix.Bits())),
+		cfg: cfg, base: number(cfg.Network.Prefix().Addr()), gateway: number(cfg.Network.Gateway()),
+		entries: make([]entry, cfg.Network.Size()), strange: newStrangers(int(cfg.Network.Size())),
 	}
 	for t.epoch == 0 {
 		var b [8]byte

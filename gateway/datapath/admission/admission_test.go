@@ -13,11 +13,11 @@ import (
 
 func TestNewRefuses(t *testing.T) {
 	for name, cfg := range map[string]Config{
-		"no LAN":               {Gateway: gateway},
-		"an IPv6 LAN":          {Prefix: netip.MustParsePrefix("2001:db8::/32"), Gateway: gateway},
-		"a LAN too large":      {Prefix: netip.MustParsePrefix("10.0.0.0/11"), Gateway: gateway},
-		"a gateway outside it": {Prefix: lan, Gateway: server},
-		"too many ports":       {Prefix: lan, Gateway: gateway, PortalPorts: make([]uint16, 5)},
+		"no LAN":          {},
+		"an IPv6 LAN":     {Network: datapath.Network{Address: netip.MustParsePrefix("2001:db8::1/32")}},
+		"a LAN too large": {Network: datapath.Network{Address: netip.MustParsePrefix("10.0.0.1/11")}},
+		"too many ports": {Network: datapath.Network{Address: netip.PrefixFrom(gateway, lan.Bits())},
+			PortalPorts: make([]uint16, 5)},
 	} {
 		if table, err := New(cfg); err == nil {
 			t.Errorf("%s: made %v", name, table)
@@ -43,10 +43,10 @@ func TestEpochsDiffer(t *testing.T) {
 func TestSetAndRemove(t *testing.T) {
 	table, judge := newTable(t)
 	for _, a := range []netip.Addr{gateway, server} {
-		if table.Set(datapath.Client{Addr: a, MAC: aliceMAC}) == nil || table.Remove(a) == nil {
+		if table.Set(datapath.Client{Addrs: []netip.Addr{a}, MAC: aliceMAC}) == nil || table.Remove(datapath.IDOf(a)) == nil {
 			t.Errorf("%s can be set or removed", a)
 		}
-		if _, err := table.Counters(a); err == nil {
+		if _, err := table.Counters(datapath.IDOf(a)); err == nil {
 			t.Errorf("%s has counters", a)
 		}
 	}
@@ -54,35 +54,36 @@ func TestSetAndRemove(t *testing.T) {
 	if v := up(); v != Forward {
 		t.Fatalf("admitted: %d", v)
 	}
-	must(t, table.Set(datapath.Client{Addr: alice, MAC: bobMAC, Admitted: true}))
+	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: bobMAC, Admitted: true}))
 	if v := up(); v != Drop {
 		t.Errorf("of the address's former owner: %d", v)
 	}
-	must(t, table.Set(datapath.Client{Addr: alice, MAC: aliceMAC}))
+	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC}))
 	if v := up(); v != Reject {
 		t.Errorf("no longer admitted: %d", v)
 	}
-	must(t, table.Remove(alice))
-	must(t, table.Remove(alice))
+	must(t, table.Remove(datapath.IDOf(alice)))
+	must(t, table.Remove(datapath.IDOf(alice)))
 	if v := up(); v != Drop {
 		t.Errorf("removed: %d", v)
 	}
 	if c := counters(t, table, alice); c.UpPackets != 1 || total(t, table).UpPackets != 1 {
 		t.Errorf("counters after Remove: %+v", c)
 	}
-	if all, err := table.Clients(); err != nil || len(all) != 1 || all[0] != bob {
+	if all, err := table.Clients(); err != nil || len(all) != 1 || all[0] != datapath.IDOf(bob) {
 		t.Errorf("clients %v, want bob", all)
 	}
 	must(t, table.Close())
 	must(t, table.Close())
-	if table.Set(datapath.Client{Addr: alice, MAC: aliceMAC}) == nil {
+	if table.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC}) == nil {
 		t.Error("a closed table takes a client")
 	}
 }
 
 func TestUntil(t *testing.T) {
 	table, judge := newTable(t)
-	must(t, table.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Until: time.Now().Add(time.Minute)}))
+	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true,
+		Until: time.Now().Add(time.Minute)}))
 	for _, c := range []struct {
 		at       time.Duration
 		up, down Verdict
@@ -107,7 +108,7 @@ func TestQuotas(t *testing.T) {
 		"total": {datapath.Limits{TotalBytes: 700}, 5, 0},
 	} {
 		table, judge := newTable(t)
-		must(t, table.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: c.limits}))
+		must(t, table.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true, Limits: c.limits}))
 		ups, downs := 0, 0
 		for range 10 {
 			if judge.Up(aliceMAC, tcp(443).packet(), Now()) == Forward {
@@ -134,7 +135,8 @@ func TestQuotas(t *testing.T) {
 func TestRate(t *testing.T) {
 	table, judge := newTable(t)
 	const bps, seconds = 8_000_000, 10
-	limited := datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: bps}}
+	limited := datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true,
+		Limits: datapath.Limits{UpBps: bps}}
 	must(t, table.Set(limited))
 	p := tcp(443, func(p *packet) { p.pay = make([]byte, 960) }).packet()
 	now := Now()
@@ -182,8 +184,8 @@ func TestMeterTellsInTime(t *testing.T) {
 // TestRateTakesAggregates: a packet of 64 KiB passes at the lowest rate.
 func TestRateTakesAggregates(t *testing.T) {
 	table, judge := newTable(t)
-	must(t, table.Set(
-		datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: 8000, DownBps: 8000}}))
+	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true,
+		Limits: datapath.Limits{UpBps: 8000, DownBps: 8000}}))
 	p := tcp(443, func(p *packet) { p.pay = make([]byte, 65000); p.segments = 45 }).packet()
 	if v := judge.Up(aliceMAC, p, Now()+int64(time.Hour)); v != Forward {
 		t.Errorf("verdict %d", v)
@@ -245,7 +247,7 @@ func TestGardenIsBounded(t *testing.T) {
 func TestNewcomer(t *testing.T) {
 	met := make(chan datapath.Client, 10)
 	table, judge := newTable(t, func(c *Config) {
-		c.Newcomer = func(a netip.Addr, m datapath.MAC) { met <- datapath.Client{Addr: a, MAC: m} }
+		c.Newcomer = func(a netip.Addr, m datapath.MAC) { met <- datapath.Client{Addrs: []netip.Addr{a}, MAC: m} }
 	})
 	if v := judge.Up(bobMAC, tcp(443, from(nobody, bobMAC)).packet(), Now()); v != Unknown {
 		t.Errorf("verdict %d", v)
@@ -272,7 +274,7 @@ func TestNewcomer(t *testing.T) {
 	for c := range met {
 		got = append(got, c)
 	}
-	want := []datapath.Client{{Addr: nobody, MAC: bobMAC}, {Addr: nobody, MAC: aliceMAC}}
+	want := []datapath.Client{{Addrs: []netip.Addr{nobody}, MAC: bobMAC}, {Addrs: []netip.Addr{nobody}, MAC: aliceMAC}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("met %v, want %v", got, want)
 	}
@@ -284,10 +286,10 @@ func TestConcurrently(t *testing.T) {
 	table, _ := newTable(t)
 	over := time.Now().Add(-time.Hour)
 	owners := []datapath.Client{
-		{Addr: alice, MAC: aliceMAC, Admitted: true},
-		{Addr: alice, MAC: bobMAC, Admitted: true, Until: over}, // never passes
-		{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: 1e12}},
-		{Addr: alice, MAC: bobMAC},
+		{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true},
+		{Addrs: []netip.Addr{alice}, MAC: bobMAC, Admitted: true, Until: over}, // never passes
+		{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: 1e12}},
+		{Addrs: []netip.Addr{alice}, MAC: bobMAC},
 	}
 	var stop atomic.Bool
 	var passed atomic.Uint64
@@ -319,10 +321,10 @@ func TestConcurrently(t *testing.T) {
 
 func TestJudgesAllocateNothing(t *testing.T) {
 	table, judge := newTable(t)
-	must(t, table.Set(
-		datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: 1e9, DownBytes: 1 << 40}}))
-	up, back, stranger, spoof := tcp(443).packet(), tcp(443, down).packet(), tcp(443, from(bob, bobMAC)).packet(),
-		arp(alice, bobMAC)
+	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true,
+		Limits: datapath.Limits{UpBps: 1e9, DownBytes: 1 << 40}}))
+	up, back, stranger, spoof := tcp(443).packet(), tcp(443, down).packet(), tcp(443,
+		from(bob, bobMAC)).packet(), arp(alice, bobMAC)
 	if n := testing.AllocsPerRun(100, func() {
 		now := Now()
 		judge.Up(aliceMAC, up, now)
@@ -379,9 +381,10 @@ func FuzzDown(f *testing.F) {
 
 func BenchmarkUp(b *testing.B) {
 	table, judge := newTable(b)
-	must(b, table.Set(datapath.Client{Addr: bob, MAC: bobMAC, Admitted: true, Limits: datapath.Limits{UpBps: 1e12}}))
-	for name, p := range map[string]packet{
-		"admitted": tcp(443), "limited": tcp(443, from(bob, bobMAC)), "wrong-mac": tcp(443, from(alice, bobMAC))} {
+	must(b, table.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC, Admitted: true,
+		Limits: datapath.Limits{UpBps: 1e12}}))
+	for name, p := range map[string]packet{"admitted": tcp(443), "limited": tcp(443, from(bob, bobMAC)),
+		"wrong-mac": tcp(443, from(alice, bobMAC))} {
 		b.Run(name, func(b *testing.B) {
 			packet := p.packet()
 			for b.Loop() {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync/atomic"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -65,15 +64,13 @@ func (e *entry) state() (uint64, *bounds) {
 	return b.word, b
 }
 
-// at returns an address's entry.
-func (t *Table) at(addr netip.Addr) (*entry, error) {
-	if !t.cfg.Prefix.Contains(addr) {
-		return nil, fmt.Errorf("%w: %s is not in the LAN %s", datapath.ErrForeign, addr, t.cfg.Prefix)
+// at returns a client's entry, and its place.
+func (t *Table) at(id datapath.ID) (e *entry, place uint32, err error) {
+	if err := t.cfg.Network.Client(id.Addr()); err != nil {
+		return nil, 0, err
 	}
-	if addr == t.cfg.Gateway {
-		return nil, fmt.Errorf("%w: %s is the gateway itself", datapath.ErrForeign, addr)
-	}
-	return &t.entries[number(addr)-t.base], nil
+	place = number(id.Addr()) - t.base
+	return &t.entries[place], place, nil
 }
 
 // errClosed is returned by calls after Close.
@@ -82,24 +79,28 @@ var errClosed = errors.New("the data path is closed")
 // Set replaces a client's entry. A packet is judged by the old entry or by the new one,
 // never by parts of both.
 func (t *Table) Set(c datapath.Client) error {
-	e, err := t.at(c.Addr)
+	addr, err := c.Addr()
+	if err != nil {
+		return err
+	}
+	e, place, err := t.at(c.Identity())
 	if err != nil {
 		return err
 	}
 	if c.Session != 0 && !t.cfg.Lines {
-		return fmt.Errorf(
-			"setting the client %s: %w: this data path takes no PPPoE headers off", c.Addr, datapath.ErrNotSupported)
+		return fmt.Errorf("setting the client %s: %w: this data path takes no PPPoE headers off", addr,
+			datapath.ErrNotSupported)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return fmt.Errorf("setting the client %s: %w", c.Addr, errClosed)
+		return fmt.Errorf("setting the client %s: %w", addr, errClosed)
 	}
 	if len(c.Routes) > 0 && c.Session == 0 {
-		return fmt.Errorf("setting the client %s: %w", c.Addr, errNoLine)
+		return fmt.Errorf("setting the client %s: %w", addr, errNoLine)
 	}
-	if err := t.nets.replace(number(c.Addr)-t.base, c.Routes); err != nil {
-		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
+	if err := t.nets.replace(place, c.Routes); err != nil {
+		return fmt.Errorf("setting the client %s: %w", addr, err)
 	}
 	word := macOf(c.MAC) | known
 	if c.Admitted {
@@ -140,21 +141,21 @@ func rate(bps uint64) (psPerByte uint64, burstNs int64) {
 	return psPerByte, max(Burst.Nanoseconds(), int64(burstBytes*psPerByte/1000))
 }
 
-// Remove removes an address's entry.
-func (t *Table) Remove(addr netip.Addr) error {
-	e, err := t.at(addr)
+// Remove removes a client's entry.
+func (t *Table) Remove(id datapath.ID) error {
+	e, place, err := t.at(id)
 	if err != nil {
 		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.word.Store(0)
-	return t.nets.replace(number(addr)-t.base, nil)
+	return t.nets.replace(place, nil)
 }
 
-// Counters returns what an address has sent and received since the epoch.
-func (t *Table) Counters(addr netip.Addr) (datapath.Counters, error) {
-	e, err := t.at(addr)
+// Counters returns what a client has sent and received since the epoch.
+func (t *Table) Counters(id datapath.ID) (datapath.Counters, error) {
+	e, _, err := t.at(id)
 	if err != nil {
 		return datapath.Counters{}, err
 	}
@@ -185,8 +186,8 @@ func (t *Table) Total() (datapath.Counters, error) {
 	return sum, nil
 }
 
-// Moved calls f for each address that has counted packets since the last call.
-func (t *Table) Moved(f func(netip.Addr)) error {
+// Moved calls f for each client that has counted packets since the last call.
+func (t *Table) Moved(f func(datapath.ID)) error {
 	if t.marks == nil {
 		t.marks = make([]uint64, len(t.entries))
 	}
@@ -194,7 +195,7 @@ func (t *Table) Moved(f func(netip.Addr)) error {
 		c := t.entries[i].counters()
 		if n := c.UpPackets + c.DownPackets + c.DroppedPackets; n != t.marks[i] {
 			t.marks[i] = n
-			f(address(t.base + uint32(i)))
+			f(datapath.ID(t.base + uint32(i)))
 		}
 	}
 	return nil
@@ -202,13 +203,12 @@ func (t *Table) Moved(f func(netip.Addr)) error {
 
 var _ datapath.Mover = (*Table)(nil)
 
-// Clients lists the addresses that have an entry.
-func (t *Table) Clients() ([]netip.Addr, error) {
-	var addrs []netip.Addr
+// Clients lists the clients that have an entry.
+func (t *Table) Clients() (all []datapath.ID, err error) {
 	for i := range t.entries {
 		if t.entries[i].word.Load()&known != 0 {
-			addrs = append(addrs, address(t.base+uint32(i)))
+			all = append(all, datapath.ID(t.base+uint32(i)))
 		}
 	}
-	return addrs, nil
+	return all, nil
 }

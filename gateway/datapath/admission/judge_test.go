@@ -152,15 +152,16 @@ func must(t testing.TB, err error) {
 // newTable returns a table with alice admitted, bob not, and a garden.
 func newTable(t testing.TB, how ...func(*Config)) (*Table, *Judge) {
 	t.Helper()
-	cfg := Config{Prefix: lan, Gateway: gateway, PortalPorts: []uint16{8080, 8443}}
+	cfg := Config{Network: datapath.Network{Interface: "lan0", Address: netip.PrefixFrom(gateway, lan.Bits())},
+		PortalPorts: []uint16{8080, 8443}}
 	for _, h := range how {
 		h(&cfg)
 	}
 	table, err := New(cfg)
 	must(t, err)
 	t.Cleanup(func() { must(t, table.Close()) })
-	must(t, table.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
-	must(t, table.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
+	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC}))
 	must(t, table.Open(netip.MustParsePrefix("198.51.100.77/24"), time.Time{}))
 	must(t, table.Open(netip.MustParsePrefix("203.0.113.7/32"), time.Now().Add(time.Hour)))
 	return table, table.Judge()
@@ -175,7 +176,7 @@ func counted(t *Table) map[string]uint64 {
 
 func counters(t *testing.T, table *Table, a netip.Addr) datapath.Counters {
 	t.Helper()
-	c, err := table.Counters(a)
+	c, err := table.Counters(datapath.IDOf(a))
 	must(t, err)
 	return c
 }
@@ -339,7 +340,7 @@ func TestDown(t *testing.T) {
 // TestAcross: packets between clients through the gateway are counted for both.
 func TestAcross(t *testing.T) {
 	table, judge := newTable(t)
-	must(t, table.Set(datapath.Client{Addr: nobody, MAC: bobMAC, Admitted: true}))
+	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{nobody}, MAC: bobMAC, Admitted: true}))
 	p := tcp(443, to(nobody)).packet()
 	if v := judge.Up(aliceMAC, p, Now()); v != Forward {
 		t.Fatalf("up: verdict %d", v)

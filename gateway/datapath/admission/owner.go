@@ -8,7 +8,7 @@ import (
 
 // Owner returns the MAC address of the client that has an address; zeros: no client.
 func (t *Table) Owner(addr netip.Addr) datapath.MAC {
-	e, err := t.at(addr)
+	e, _, err := t.at(datapath.IDOf(addr))
 	if err != nil {
 		return datapath.MAC{}
 	}

@@ -25,7 +25,7 @@ func TestGardenOfDays(t *testing.T) {
 		if !lan.Contains(addr.Next()) {
 			addr = bob
 		}
-		must(t, clients.Set(datapath.Client{Addr: addr, MAC: bobMAC}))
+		must(t, clients.Set(datapath.Client{Addrs: []netip.Addr{addr}, MAC: bobMAC}))
 		segment, datagram := tcp(443, from(addr, bobMAC)).bytes(), udp(443, from(addr, bobMAC)).bytes()
 		for range 60 {
 			now += 5 * time.Second.Nanoseconds()
@@ -39,7 +39,7 @@ func TestGardenOfDays(t *testing.T) {
 				asked++
 			}
 		}
-		must(t, clients.Remove(addr)) // as a claim, after 5 minutes
+		must(t, clients.Remove(datapath.IDOf(addr))) // as a claim, after 5 minutes
 	}
 	if b := datapath.Budgets[datapath.Lasting]; opened > table/20 || opened < b.AtOnce {
 		t.Errorf("%d connections in %d days", opened, days)
@@ -53,8 +53,8 @@ func TestGardenOfDays(t *testing.T) {
 func TestBudgetsOfADevice(t *testing.T) {
 	table, judge := newTable(t)
 	second := bob.Next().Next()
-	must(t, table.Set(datapath.Client{Addr: second, MAC: bobMAC}))
-	must(t, table.Set(datapath.Client{Addr: alice, MAC: aliceMAC}))
+	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{second}, MAC: bobMAC}))
+	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC}))
 	now, refused := Now(), 0
 	for range 2 * datapath.Budgets[datapath.Refusal].AtOnce {
 		for _, a := range []netip.Addr{bob, second} {

@@ -282,7 +282,7 @@ func booksAgree(t *testing.T, w *World) {
 	w.lists(t, w.Alice.Addr, w.Intruder.Addr)
 	w.bills(t, w.Bob, tally{}, want) // also afterwards
 	for _, wrong := range []string{"10.1.0.1", "192.0.2.2"} {
-		if w.Set(datapath.Client{Addr: netip.MustParseAddr(wrong), MAC: w.Bob.MAC}) == nil {
+		if w.Set(datapath.Client{Addrs: []netip.Addr{netip.MustParseAddr(wrong)}, MAC: w.Bob.MAC}) == nil {
 			t.Errorf("%s became a client", wrong)
 		}
 	}

@@ -37,8 +37,9 @@ func outAtOnce(t *testing.T, w *World) {
 	}{
 		{"after Remove", func() error { return w.Remove(w.Alice.Addr) }},
 		{"after logout", func() error { return w.Set(w.Alice.client()) }},
-		{"after another got the address",
-			func() error { return w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Bob.MAC, Admitted: true}) }},
+		{"after another got the address", func() error {
+			return w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Bob.MAC, Admitted: true})
+		}},
 	} {
 		w.admit(t, w.Alice)
 		up.Passes(t, "up, admitted")
@@ -96,9 +97,9 @@ func manyHands(t *testing.T, w *World) {
 		addr := netip.AddrFrom4([4]byte{10, 1, 0, 100 + byte(i)})
 		hands.Go(func() {
 			for n := range 25 {
-				c := datapath.Client{Addr: addr, MAC: datapath.MAC{2, 1, 0, 0, 0, byte(n)}, Admitted: n%2 == 0}
-				err := errors.Join(
-					w.Set(c), w.OpenGarden(fmt.Sprintf("203.0.113.%d/32", i), time.Now().Add(time.Hour)), w.Remove(addr))
+				c := datapath.Client{Addrs: []netip.Addr{addr}, MAC: datapath.MAC{2, 1, 0, 0, 0, byte(n)}, Admitted: n%2 == 0}
+				err := errors.Join(w.Set(c), w.OpenGarden(fmt.Sprintf("203.0.113.%d/32", i), time.Now().Add(time.Hour)),
+					w.Remove(addr))
 				var total datapath.Counters
 				if err = errors.Join(err, w.call("Total", Nothing{}, &total)); err != nil || total.UpPackets > up.Sent() {
 					t.Errorf("%v; all were billed %d packets of %d", err, total.UpPackets, up.Sent())
@@ -122,7 +123,7 @@ func changesHands(t *testing.T, w *World) {
 	old.Passes(t, "of the first owner")
 	w.Down(t, w.Alice).Send(20)
 	w.Bob.Run(t, "ip addr add 10.1.0.10/24 dev c0")
-	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Bob.MAC, Admitted: true}))
+	must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Bob.MAC, Admitted: true}))
 	old.Stops(t, "of the former owner")
 	heir := NewFlow(t, w.Bob.Space, w.Alice.Addr, w.Server, Server)
 	heir.Begin()
@@ -147,8 +148,8 @@ func manyClients(t *testing.T, w *World) {
 		b := [4]byte{10, 1}
 		binary.BigEndian.PutUint16(b[2:], uint16(i+300))
 		addrs[i] = netip.AddrFrom4(b)
-		all[i] = datapath.Client{Addr: addrs[i], MAC: datapath.MAC{2, 1, 0, 0, b[2], b[3]}, Admitted: i%100 == 0,
-			Limits: datapath.Limits{UpBps: uint64(i+1) * 1000}}
+		all[i] = datapath.Client{Addrs: []netip.Addr{addrs[i]}, MAC: datapath.MAC{2, 1, 0, 0, b[2], b[3]},
+			Admitted: i%100 == 0, Limits: datapath.Limits{UpBps: uint64(i+1) * 1000}}
 	}
 	must(t, w.Set(all...))
 	w.admit(t, w.Alice)

@@ -22,7 +22,7 @@ import (
 type Datapath interface {
 	datapath.Datapath
 	// Clients lists the addresses that have an entry.
-	Clients() ([]netip.Addr, error)
+	Clients() ([]datapath.ID, error)
 	// Total sums the counters of all addresses.
 	Total() (datapath.Counters, error)
 	// Packets counts packets by outcome.
@@ -34,9 +34,8 @@ type Datapath interface {
 
 // Config is the configuration of a data path.
 type Config struct {
-	LAN, WAN    string       // interfaces
-	Prefix      netip.Prefix // the LAN's network
-	Gateway     netip.Addr   // the gateway's address in it
+	Network     datapath.Network
+	WAN         string // interface
 	PortalPorts []uint16
 	Lines       bool                           // clients may be on PPPoE lines
 	Newcomer    func(netip.Addr, datapath.MAC) // nil: addresses are leased by the gateway
@@ -68,6 +67,8 @@ type Promises struct {
 	// Lingers is how long admitted clients' packets may still pass after the process was
 	// killed, if not Unattended.
 	Lingers time.Duration
+	// SharesWAN: gateways of other LANs may have the same WAN.
+	SharesWAN bool
 	// Netfilter: the machine's rules, including NAT, apply to forwarded packets.
 	Netfilter bool
 	// TellsOwn: packets that a rule masquerades with the gateway's address on their way to

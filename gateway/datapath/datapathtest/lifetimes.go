@@ -27,6 +27,7 @@ var lifetimes = []behaviour{
 	{"RulesFlushed", rulesFlushed, Shape{}},
 	{"RulesFlushedWithoutDaemon", rulesFlushedAlone, Shape{}},
 	{"SecondGatewayIsRefused", second, Shape{}},
+	{"GatewaysShareTheWAN", beside, Shape{}},
 	{"DetachLeavesNothing", detachLeavesNothing, Shape{Without: true}},
 	{"DetachAfterInterfacesWent", detachWithoutLinks, Shape{}},
 }

@@ -28,7 +28,7 @@ func neighboursAreClients(t *testing.T, w *World) {
 			var want []string
 			for _, c := range clients {
 				if w.path.Neighbours {
-					want = append(want, fmt.Sprintf("%s lladdr %s PERMANENT", c.Addr, hw(c.MAC)))
+					want = append(want, fmt.Sprintf("%s lladdr %s PERMANENT", c.Addrs[0], hw(c.MAC)))
 				}
 			}
 			slices.Sort(want)
@@ -74,8 +74,8 @@ func neighboursAreClients(t *testing.T, w *World) {
 		must(t, w.Open())
 		w.admit(t, w.Alice)
 		w.lease(t, w.Bob)
-		entered("of a successor",
-			datapath.Client{Addr: netip.MustParseAddr("10.1.0.40"), MAC: datapath.MAC{2, 0, 0, 0, 0, 40}}, alice, bob)
+		entered("of a successor", datapath.Client{Addrs: []netip.Addr{netip.MustParseAddr("10.1.0.40")},
+			MAC: datapath.MAC{2, 0, 0, 0, 0, 40}}, alice, bob)
 		w.Router.Run(t, "ip neigh del 10.1.0.40 dev lan0")
 	}
 	flow := w.Down(t, w.Alice)

@@ -33,9 +33,10 @@ type Nothing struct{}
 
 // Orders configure a process.
 type Orders struct {
-	Prefix netip.Prefix
+	Prefix netip.Prefix // the gateway's address, with the LAN's length
 	PinDir string
-	Learn  bool // with a Newcomer
+	LAN    string // interface. At others than lanLink no services are behind the data path
+	Learn  bool   // with a Newcomer
 	// Welcome has Newcomer admit every client, as by a lease.
 	Welcome bool
 	Lines   bool // clients may be on PPPoE lines
@@ -137,9 +138,9 @@ func ownSys() error {
 // Begin configures the process.
 func (s *Service) Begin(o Orders, out *Outcome) error {
 	s.config = Config{
-		LAN: lanLink, WAN: wanLink, Prefix: o.Prefix, Gateway: Gateway, PortalPorts: []uint16{portalPort}, PinDir: o.PinDir,
-		Lines: o.Lines,
-		Log:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Network: datapath.Network{Interface: o.LAN,
+			Address: o.Prefix}, WAN: wanLink, PortalPorts: []uint16{portalPort}, PinDir: o.PinDir, Lines: o.Lines,
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if o.Learn {
 		s.config.Newcomer = func(a netip.Addr, m datapath.MAC) {
@@ -151,7 +152,7 @@ func (s *Service) Begin(o Orders, out *Outcome) error {
 				s.untilAnother()
 			}
 			if o.Welcome && dp != nil {
-				if err := dp.Set(datapath.Client{Addr: a, MAC: m}); err != nil {
+				if err := dp.Set(datapath.Client{Addrs: []netip.Addr{a}, MAC: m}); err != nil {
 					s.config.Log.Error("welcoming a newcomer", "err", err)
 				}
 			}
@@ -184,7 +185,10 @@ func (s *Service) Open(_ Nothing, out *Outcome) error {
 		out.from(err)
 		return nil
 	}
-	others, err := s.listen(dp)
+	others := &services{}
+	if s.config.Network.Interface == lanLink {
+		others, err = s.listen(dp)
+	}
 	if err != nil {
 		out.from(errors.Join(err, dp.Close()))
 		return nil
@@ -207,9 +211,17 @@ func (s *Service) Close(_ Nothing, out *Outcome) error {
 	return nil
 }
 
+// claims are the interfaces that the data path needs.
+func (s *Service) claims() []datapath.Claim {
+	if s.path.SharesWAN {
+		return datapath.Sharing(s.config.Network.Interface, s.config.WAN)
+	}
+	return datapath.Alone(s.config.Network.Interface, s.config.WAN)
+}
+
 // Detach removes everything.
 func (s *Service) Detach(_ Nothing, out *Outcome) error {
-	locks, err := datapath.Lock(s.config.LAN, s.config.WAN)
+	locks, err := datapath.Lock(s.claims()...)
 	if err == nil {
 		err = errors.Join(s.path.Remove(s.config), locks.Close())
 	}
@@ -244,7 +256,7 @@ func (s *Service) Remove(addrs []netip.Addr, out *Outcome) error {
 	dp, err := s.opened()
 	for _, a := range addrs {
 		if err == nil {
-			err = dp.Remove(a)
+			err = dp.Remove(datapath.IDOf(a))
 		}
 	}
 	out.from(err)
@@ -275,7 +287,7 @@ func (s *Service) OpenPort(d PortDoor, out *Outcome) error {
 func (s *Service) Counters(a netip.Addr, c *datapath.Counters) error {
 	dp, err := s.opened()
 	if err == nil {
-		*c, err = dp.Counters(a)
+		*c, err = dp.Counters(datapath.IDOf(a))
 	}
 	return err
 }
@@ -295,14 +307,18 @@ func (s *Service) Moved(_ Nothing, a *[]netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	return dp.(datapath.Mover).Moved(func(addr netip.Addr) { *a = append(*a, addr) })
+	return dp.(datapath.Mover).Moved(func(id datapath.ID) { *a = append(*a, id.Addr()) })
 }
 
 // Clients lists the addresses that have an entry.
 func (s *Service) Clients(_ Nothing, a *[]netip.Addr) error {
 	dp, err := s.opened()
-	if err == nil {
-		*a, err = dp.Clients()
+	if err != nil {
+		return err
+	}
+	all, err := dp.Clients()
+	for _, id := range all {
+		*a = append(*a, id.Addr())
 	}
 	return err
 }

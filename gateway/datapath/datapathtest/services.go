@@ -122,8 +122,8 @@ func (v *services) watchDHCP(s *Service) error {
 	v.closers = append(v.closers, wire)
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		c.Control(func(fd uintptr) {
-			err = errors.Join(
-				unix.BindToDevice(int(fd), s.config.LAN), unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1))
+			err = errors.Join(unix.BindToDevice(int(fd), s.config.Network.Interface),
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1))
 		})
 		return err
 	}}
@@ -147,7 +147,7 @@ func (v *services) watchDHCP(s *Service) error {
 // stack does not share packets with it. Where the data path hands requests over, the socket is behind it, and receives
 // none.
 func (s *Service) dhcpWire() (*packet.Conn, error) {
-	dev, err := net.InterfaceByName(s.config.LAN)
+	dev, err := net.InterfaceByName(s.config.Network.Interface)
 	if err != nil {
 		return nil, err
 	}

@@ -88,7 +88,8 @@ func NewWorld(t testing.TB, p Path, s Shape) *World {
 			space.Run(t, `for l in $(ip -br link | grep -v -w -e lo -e br0 -e sink. | sed 's/[@ ].*//'); do ethtool -K $l tx off tso off gso off gro off; done`)
 		}
 	}
-	w.Process = &Process{router: w.Router, path: p, orders: Orders{w.prefix, pinDir(w.Router), s.Learn, s.Welcome, s.Line}}
+	w.Process = &Process{router: w.Router, path: p, orders: Orders{netip.PrefixFrom(Gateway, w.prefix.Bits()),
+		pinDir(w.Router), lanLink, s.Learn, s.Welcome, s.Line}}
 	if s.Line {
 		w.Alice.Session = aliceSession
 		w.line = newLine(t, w.Alice)
@@ -114,7 +115,7 @@ for p in port0 port1; do ip link set $p master lan0 up; done
 `
 	}
 	w.Router.Run(t, link+`if [ $own = false ]; then ip addr add 10.1.0.1/$bits dev lan0; fi
-ip link set lan0 up`, "hub="+tid(w.hub), fmt.Sprintf("own=%v", w.path.OwnAddress), w.bits())
+ip link set lan0 up`, "hub="+tid(w.hub), own(w.path), w.bits())
 	switch w.place {
 	case netnstest.Direct:
 		w.hub.Run(t, "ip link set lan up")
@@ -150,6 +151,9 @@ ip addr add 192.0.2.2/24 dev s0; ip addr add 192.0.2.3/24 dev s0; ip route add d
 // quiet keeps a namespace's kernel from sending packets on its own.
 const quiet = netnstest.NoIPv6 + `echo 0 >/proc/sys/net/ipv4/ip_forward
 `
+
+// own says to a script whether the data path creates the gateway's address.
+func own(p Path) string { return fmt.Sprintf("own=%v", p.OwnAddress) }
 
 // tid identifies a namespace for ip(8).
 func tid(s *netnstest.Space) string { return fmt.Sprint(s.TID()) }
@@ -200,7 +204,7 @@ func hw(m datapath.MAC) net.HardwareAddr { return net.HardwareAddr(m[:]) }
 
 // client returns the station's entry, unauthenticated unless changed.
 func (s Station) client(how ...func(*datapath.Client)) datapath.Client {
-	c := datapath.Client{Addr: s.Addr, MAC: s.MAC, Session: s.Session}
+	c := datapath.Client{Addrs: []netip.Addr{s.Addr}, MAC: s.MAC, Session: s.Session}
 	for _, h := range how {
 		h(&c)
 	}

@@ -251,11 +251,11 @@ func (h hook) restore(dir string) error {
 // Remove does not check whether a data path runs; one that does puts nothing back.
 func Remove(cfg Config) error {
 	err := resign(cfg.PinDir)
-	if e := shut(cfg.LAN); e != nil { // without programs and guard the machine would forward for everybody
+	if e := shut(cfg.lan()); e != nil { // without programs and guard the machine would forward for everybody
 		return errors.Join(err, e)
 	}
 	err = errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_cut_in")))
-	for _, name := range []string{cfg.LAN, cfg.WAN} {
+	for _, name := range []string{cfg.lan(), cfg.WAN} {
 		dev, lookup := net.InterfaceByName(name)
 		if lookup != nil {
 			continue // its programs disappeared with it
@@ -272,11 +272,12 @@ func Remove(cfg Config) error {
 	}
 	err = errors.Join(err, leaveFilters(cfg.PinDir), leaveQueues(cfg.PinDir))
 	d := Datapath{cfg: cfg}
-	if err = errors.Join(err, d.liberal().off(), unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(
-		cfg.PinDir), neighbour.Remove(cfg.LAN), routes.Remove(cfg.LAN), removeCutter(cfg.LAN)); err != nil {
+	if err = errors.Join(err, d.liberal().off(), unlink(filepath.Join(cfg.PinDir, "link_"+lookup)),
+		os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.lan()), routes.Remove(cfg.lan()),
+		removeCutter(cfg.lan())); err != nil {
 		return err
 	}
-	return guard.Remove(cfg.LAN)
+	return guard.Remove(cfg.lan())
 }
 
 // shut has the guard let nothing pass until it is removed last, or where that fails.

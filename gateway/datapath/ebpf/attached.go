@@ -21,7 +21,7 @@ import (
 // network namespace; another namespace may have an interface of the same name. Programs
 // with other pins count if they can be inspected, which needs CAP_SYS_ADMIN.
 func Attached(cfg Config) bool {
-	lan, err := net.InterfaceByName(cfg.LAN)
+	lan, err := net.InterfaceByName(cfg.lan())
 	if err != nil {
 		return false
 	}
@@ -35,9 +35,8 @@ func InSight(cfg Config) error {
 		return nil
 	}
 	if err := onBPFFS(cfg.PinDir); err != nil {
-		return fmt.Errorf(
-			"programs are attached to %s, and their pins are out of sight: %w; ip netns exec hides them: use nsenter "+
-				"--net=/run/netns/NAME instead", cfg.LAN, err)
+		return fmt.Errorf("programs are attached to %s, and their pins are out of sight: %w; ip netns exec hides them: "+
+			"use nsenter --net=/run/netns/NAME instead", cfg.lan(), err)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func TestCached(t *testing.T) {
 	d := n.open(t, func(c *Config) { c.FlowCache = FlowCacheAlways })
 	d.stop() // which would end the cache: there are no rules
 	must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = 0 }))
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	const generation = 7
 	open := gatewayFlowSettings{Until: now() + 3600e9, Generation: generation}
 	at, err := d.place(alice)
@@ -173,7 +173,7 @@ func TestCached(t *testing.T) {
 	t.Run("not admitted", func(t *testing.T) {
 		must(t, d.objs.FlowSettings.Put(uint32(0), open))
 		must(t, d.objs.FlowPaths.Update(downKey, downPath, ebpf.UpdateAny))
-		must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC}))
+		must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC}))
 		before := d.packets(t)
 		verdict, _, _ := d.try(t, d.objs.WanIn, index(t, n.wan), tcp(5000, source(443), down, to(routerWAN)))
 		if got := change(before, d.packets(t)); verdict != ok || !maps.Equal(got, map[string]uint64{}) {

@@ -30,7 +30,7 @@ func BenchmarkCached(b *testing.B) {
 	}
 	inside, outside := [2]netip.Addr{alice, bob}, [2]netip.Addr{routerWAN, routerWAN.Prev()}
 	for i, a := range inside {
-		must(b, d.Set(datapath.Client{Addr: a, MAC: aliceMAC, Admitted: true}))
+		must(b, d.Set(datapath.Client{Addrs: []netip.Addr{a}, MAC: aliceMAC, Admitted: true}))
 		at, err := d.place(a)
 		must(b, err)
 		own, other := port(uint16(40000+i)), port(uint16(40001-i))

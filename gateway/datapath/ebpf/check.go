@@ -14,7 +14,7 @@ import (
 // loading programs. The interfaces must exist.
 func Check(cfg Config) error {
 	errs := []error{kernel(), onBPFFS(cfg.PinDir)}
-	for _, name := range []string{cfg.LAN, cfg.WAN} {
+	for _, name := range []string{cfg.lan(), cfg.WAN} {
 		dev, err := net.InterfaceByName(name)
 		if err != nil {
 			err = fmt.Errorf("interface %s: %w", name, err)

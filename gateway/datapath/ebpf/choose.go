@@ -99,7 +99,7 @@ func (d *Datapath) judgeRules(r *reasons) {
 // judgeRouting reads routing rules, routes and links.
 func (d *Datapath) judgeRouting(r *reasons) {
 	var err error
-	if r.routing, err = stack.ByDestination(d.lan, d.wan, d.cfg.Prefix); err != nil {
+	if r.routing, err = stack.ByDestination(d.lan, d.wan, d.net.Prefix()); err != nil {
 		r.routing = err.Error()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"testing"
 	"unsafe"
@@ -30,7 +31,7 @@ func TestOthersBehind(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			w := datapathtest.NewWorld(t, p, datapathtest.Shape{})
-			must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}))
+			must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Admitted: true}))
 			up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
 			send := func(n int) {
 				up.Send(n)
@@ -196,7 +197,7 @@ func TestStamp(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
 	d := n.open(t)
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	d.stop() // which ends the stamp's renewal
 	must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() + 1e9*3600 }))
 	d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443)) // fills the cache

@@ -26,29 +26,30 @@ const (
 	burstBytes = 2 * 65536
 )
 
-// place returns an address's index in the tables.
+// place returns an address's index in the table of addresses.
 func (d *Datapath) place(addr netip.Addr) (uint32, error) {
-	if !d.cfg.Prefix.Contains(addr) {
-		return 0, fmt.Errorf("%w: %s is not in the LAN %s", datapath.ErrForeign, addr, d.cfg.Prefix)
+	if err := d.net.Client(addr); err != nil {
+		return 0, err
 	}
-	if addr == d.cfg.Gateway {
-		return 0, fmt.Errorf("%w: %s is the gateway itself", datapath.ErrForeign, addr)
-	}
-	return hostOrder(addr) - hostOrder(d.cfg.Prefix.Addr()), nil
+	return hostOrder(addr) - hostOrder(d.net.Prefix().Addr()), nil
 }
 
 // Set writes the limits before the entry that refers to them, so that a client never has
 // another's limits.
 func (d *Datapath) Set(c datapath.Client) error {
-	at, err := d.place(c.Addr)
+	addr, err := c.Addr()
+	if err != nil {
+		return err
+	}
+	at, err := d.place(addr)
 	if err != nil {
 		return err
 	}
 	entry := gatewayClient{Mac: c.MAC, State: uint8(gatewayStateSTATE_PREAUTH)}
 	if c.Session != 0 {
 		if !d.cfg.Lines {
-			return fmt.Errorf(
-				"setting the client %s: %w: the data path takes no PPPoE headers off", c.Addr, datapath.ErrNotSupported)
+			return fmt.Errorf("setting the client %s: %w: the data path takes no PPPoE headers off", addr,
+				datapath.ErrNotSupported)
 		}
 		entry.Session, entry.Mtu = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, c.Session)),
 			cmp.Or(c.MTU, datapath.LineMTU)
@@ -58,7 +59,7 @@ func (d *Datapath) Set(c datapath.Client) error {
 		if c.Limits != (datapath.Limits{}) {
 			entry.Flags = limited
 			if err := d.objs.ClientLimits.Put(at, limits(c.Limits)); err != nil {
-				return fmt.Errorf("setting the limits of %s: %w", c.Addr, err)
+				return fmt.Errorf("setting the limits of %s: %w", addr, err)
 			}
 		}
 		if !c.Until.IsZero() {
@@ -66,17 +67,17 @@ func (d *Datapath) Set(c datapath.Client) error {
 		}
 	}
 	d.shape(at, shapedRates(c))
-	fresh, err := d.enterNetworks(at, c)
+	fresh, err := d.enterNetworks(at, addr, c)
 	if err != nil {
-		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
+		return fmt.Errorf("setting the client %s: %w", addr, err)
 	}
 	if err := d.put(at, entry); err != nil {
-		return fmt.Errorf("setting the client %s: %w", c.Addr, errors.Join(err, d.dropNetworks(c.Addr, fresh)))
+		return fmt.Errorf("setting the client %s: %w", addr, errors.Join(err, d.dropNetworks(addr, fresh)))
 	}
-	if err := d.leaveNetworks(c.Addr, c.Routes); err != nil {
-		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
+	if err := d.leaveNetworks(addr, c.Routes); err != nil {
+		return fmt.Errorf("setting the client %s: %w", addr, err)
 	}
-	d.neighbours.Set(c.Addr, c.MAC)
+	d.neighbours.Set(addr, c.MAC)
 	d.neighbours.Flush()
 	return nil
 }
@@ -115,8 +116,9 @@ func rate(bps uint64) (psPerByte, burstNs uint64) {
 	return psPerByte, max(uint64(burst.Nanoseconds()), burstBytes*psPerByte/1000)
 }
 
-// Remove removes an address's entry.
-func (d *Datapath) Remove(addr netip.Addr) error {
+// Remove removes a client's entry.
+func (d *Datapath) Remove(id datapath.ID) error {
+	addr := id.Addr()
 	at, err := d.place(addr)
 	if err != nil {
 		return err
@@ -134,15 +136,15 @@ func (d *Datapath) Remove(addr netip.Addr) error {
 	return nil
 }
 
-// Counters returns what an address has sent and received since the epoch.
-func (d *Datapath) Counters(addr netip.Addr) (datapath.Counters, error) {
-	at, err := d.place(addr)
+// Counters returns what a client has sent and received since the epoch.
+func (d *Datapath) Counters(id datapath.ID) (datapath.Counters, error) {
+	at, err := d.place(id.Addr())
 	if err != nil {
 		return datapath.Counters{}, err
 	}
 	var c gatewayCounters
 	if err := d.readCounters(at, unsafe.Slice(&c, 1)); err != nil {
-		return datapath.Counters{}, fmt.Errorf("reading the counters of %s: %w", addr, err)
+		return datapath.Counters{}, fmt.Errorf("reading the counters of %s: %w", id, err)
 	}
 	out := datapath.Counters{
 		Epoch: d.epoch, UpBytes: c.UpBytes, UpPackets: c.UpPackets,
@@ -283,15 +285,15 @@ func (d *Datapath) Total() (sum datapath.Counters, err error) {
 	return sum, err
 }
 
-// Moved calls f for each address that has counted packets since the last call.
-func (d *Datapath) Moved(f func(netip.Addr)) error {
+// Moved calls f for each client that has counted packets since the last call.
+func (d *Datapath) Moved(f func(datapath.ID)) error {
 	if d.marks == nil {
-		d.marks = make([]uint64, d.cfg.size())
+		d.marks = make([]uint64, d.net.Size())
 	}
 	return d.eachCounters(func(at uint32, c *gatewayCounters) {
 		if n := c.UpPackets + c.DownPackets + c.Dropped; n != d.marks[at] {
 			d.marks[at] = n
-			f(d.addr(at))
+			f(datapath.IDOf(d.addr(at)))
 		}
 	})
 }
@@ -300,9 +302,9 @@ var _ datapath.Mover = (*Datapath)(nil)
 
 // eachCounters calls f with the counters of each place.
 func (d *Datapath) eachCounters(f func(at uint32, c *gatewayCounters)) error {
-	values := make([]gatewayCounters, min(4096, d.cfg.size()))
-	for at := uint32(0); at < d.cfg.size(); at += uint32(len(values)) {
-		values = values[:min(uint32(len(values)), d.cfg.size()-at)]
+	values := make([]gatewayCounters, min(4096, d.net.Size()))
+	for at := uint32(0); at < d.net.Size(); at += uint32(len(values)) {
+		values = values[:min(uint32(len(values)), d.net.Size()-at)]
 		if err := d.readCounters(at, values); err != nil {
 			return fmt.Errorf("reading all counters: %w", err)
 		}
@@ -343,10 +345,10 @@ func (d *Datapath) Forwarding() (word, why string) {
 	return string(ForwardRedirect), ""
 }
 
-// Clients lists the addresses that have an entry.
-func (d *Datapath) Clients() (addrs []netip.Addr, err error) {
-	err = d.eachClient(func(addr netip.Addr, _ gatewayClient) { addrs = append(addrs, addr) })
-	return addrs, err
+// Clients lists the clients that have an entry.
+func (d *Datapath) Clients() (all []datapath.ID, err error) {
+	err = d.eachClient(func(addr netip.Addr, _ gatewayClient) { all = append(all, datapath.IDOf(addr)) })
+	return all, err
 }
 
 // openNeighbours makes the kernel's neighbour entries those of the clients.

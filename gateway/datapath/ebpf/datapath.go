@@ -44,12 +44,11 @@ const (
 
 // Config is the configuration of the data path.
 type Config struct {
-	LAN, WAN    string       // interfaces; Ethernet, without a VLAN tag of their own
-	Prefix      netip.Prefix // the LAN's network, /14 or longer
-	Gateway     netip.Addr   // the gateway's address in it
-	PortalPorts []uint16     // TCP ports of the portal, at most 4; clients' HTTP goes to the first
-	Forward     Forward      // "" is ForwardAuto
-	PinDir      string       // on a bpffs
+	Networks    []datapath.Network // one
+	WAN         string             // interface; Ethernet, without a VLAN tag of its own
+	PortalPorts []uint16           // TCP ports of the portal, at most 4; clients' HTTP goes to the first
+	Forward     Forward            // "" is ForwardAuto
+	PinDir      string             // on a bpffs
 	// Newcomer is called for clients with an address that was not leased; nil: their
 	// packets are dropped silently.
 	Newcomer  func(netip.Addr, datapath.MAC)
@@ -71,6 +70,7 @@ type Config struct {
 type Datapath struct {
 	doors sync.Mutex // held while a door of the walled garden changes
 	cfg   Config
+	net   datapath.Network
 	objs  gatewayObjects
 	lan   *net.Interface
 	wan   *net.Interface
@@ -133,28 +133,29 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	d := &Datapath{cfg: cfg, stop: func() {}, lost: make(chan string, 1), wake: make(chan struct{}, 1),
-		trouble: map[string]string{}, ahead: map[string]string{}, judged: map[string][]link.AttachedProgram{}}
+	d := &Datapath{cfg: cfg, net: cfg.Networks[0], stop: func() {}, lost: make(chan string, 1),
+		wake: make(chan struct{},
+			1), trouble: map[string]string{}, ahead: map[string]string{}, judged: map[string][]link.AttachedProgram{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the eBPF data path: %w", err), d.Close())
 		}
 	}()
-	if d.locks, err = datapath.Lock(cfg.LAN, cfg.WAN); err != nil {
+	if d.locks, err = datapath.Lock(datapath.Alone(cfg.lan(), cfg.WAN)...); err != nil {
 		return nil, err
 	}
-	lan, err := net.InterfaceByName(cfg.LAN)
+	lan, err := net.InterfaceByName(cfg.lan())
 	if err != nil {
-		return nil, fmt.Errorf("interface %s: %w", cfg.LAN, err)
+		return nil, fmt.Errorf("interface %s: %w", cfg.lan(), err)
 	}
 	wan, err := net.InterfaceByName(cfg.WAN)
 	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", cfg.WAN, err)
 	}
 	if cfg.Lines {
-		d.cut, err = openCutter(cfg.LAN)
+		d.cut, err = openCutter(cfg.lan())
 	} else {
-		err = removeCutter(cfg.LAN)
+		err = removeCutter(cfg.lan())
 	}
 	if err != nil {
 		return nil, err
@@ -225,20 +226,23 @@ func (c *Config) check() error {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	switch {
-	case !c.Prefix.IsValid() || !c.Prefix.Addr().Is4() || c.Prefix.Bits() < datapath.LargestLAN:
-		return fmt.Errorf("the LAN must be an IPv4 network of /%d or longer, not %s", datapath.LargestLAN, c.Prefix)
-	case !c.Prefix.Contains(c.Gateway):
-		return fmt.Errorf("the gateway's address %s is not in its LAN %s", c.Gateway, c.Prefix)
-	case len(c.PortalPorts) > 4:
+	if len(c.PortalPorts) > 4 {
 		return fmt.Errorf("%d portal ports: at most 4", len(c.PortalPorts))
 	}
-	c.Prefix = c.Prefix.Masked()
-	return nil
+	network, err := datapath.Only(c.Networks)
+	if err != nil {
+		return err
+	}
+	return network.Check()
 }
 
-// size is the number of addresses in the LAN.
-func (c *Config) size() uint32 { return 1 << (32 - c.Prefix.Bits()) }
+// lan is the interface of the network; "": there is none.
+func (c *Config) lan() string {
+	if len(c.Networks) == 0 {
+		return ""
+	}
+	return c.Networks[0].Interface
+}
 
 const starting = "gatewayd is starting"
 

@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -17,7 +18,7 @@ func TestWithoutCache(t *testing.T) {
 nft "table ip isp { chain out { type nat hook postrouting priority srcnat; oifname $wan masquerade; }; }"`, n.env()...)
 	t.Cleanup(func() { run(t, "nft delete table ip isp") })
 	d := n.open(t, func(c *Config) { c.FlowCache, c.clsact = FlowCacheAuto, true })
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	netnstest.Await(t, "the reason", func() error {
 		if word, why := d.Forwarding(); word != "stack" || !strings.Contains(why, "no flows are cached: ") ||
 			!strings.Contains(why, "6.6") && !strings.Contains(why, "kernel") {

@@ -41,7 +41,7 @@ func TestHeldFlowsHoldNoOthers(t *testing.T) {
 		t.Skip("the kernel lacks fq (CONFIG_NET_SCH_FQ, Linux 5.18)")
 	}
 	run(t, "ip -n $client addr add 10.1.0.11/24 dev c0", n.env()...)
-	must(t, d.Set(datapath.Client{Addr: bob, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: aliceMAC, Admitted: true}))
 	into, sink := sockets(t, n.server, server, 1)[0], sockets(t, n.server, server, 1)[0]
 	held, others := sockets(t, n.client, alice, 200), sockets(t, n.client, bob, 600)
 	port := func(c *net.UDPConn) netip.AddrPort {

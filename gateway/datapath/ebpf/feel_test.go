@@ -75,8 +75,8 @@ func (c feel) run(b *testing.B) {
 	n := newNetwork(b)
 	d := n.open(b, func(c *Config) { c.Shaping = Shaping(*feelShape) })
 	bps := uint64(c.mbps * 1e6)
-	must(b, d.Set(datapath.Client{
-		Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: bps, DownBps: bps}}))
+	must(b, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true,
+		Limits: datapath.Limits{UpBps: bps, DownBps: bps}}))
 	n.farther(b)
 	c.measure(b, n, d.fate(b, c.up))
 }

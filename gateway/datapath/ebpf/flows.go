@@ -97,7 +97,7 @@ func (d *Datapath) loadFlows() error {
 		return fmt.Errorf("reading the length of the kernel's tick: %w", err)
 	}
 	for name, value := range map[string]any{
-		"tick_ns": uint64(tick.Nano()), "lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
+		"tick_ns": uint64(tick.Nano()), "lan_base": hostOrder(d.net.Prefix().Addr()), "lan_size": d.net.Size(),
 		"lan_ifindex": uint32(d.lan.Index), "wan_ifindex": uint32(d.wan.Index),
 		"tallying": map[bool]uint8{true: 1}[d.cfg.tallying()], "fresh_tallies": uint64(fresh),
 	} {
@@ -105,7 +105,7 @@ func (d *Datapath) loadFlows() error {
 			return fmt.Errorf("setting %s: %w", name, err)
 		}
 	}
-	spec.Maps["flow_counts"].MaxEntries = d.cfg.size()
+	spec.Maps["flow_counts"].MaxEntries = d.net.Size()
 	here := map[string]*ebpf.Map{
 		"flow_paths": d.objs.FlowPaths, "flow_settings": d.objs.FlowSettings, "flow_tallies": d.objs.FlowTallies,
 		"flow_tallied": d.objs.FlowTallied,

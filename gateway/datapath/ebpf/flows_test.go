@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -38,7 +39,7 @@ func areCached(t *testing.T, rule, seen string) {
 	w.Router.Run(t, fmt.Sprintf(
 		`nft 'table ip isp { chain out { type nat hook postrouting priority srcnat; oifname "wan0" %s; }; }'`, rule))
 	becomes(t, w, "flow cache", "netfilter has rules")
-	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}))
+	must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Admitted: true}))
 	x := w.NewStream(t, w.Alice, datapathtest.Server)
 	netnstest.Await(t, "the cache to forward nearly all", func() error {
 		was := w.Packets(t)

@@ -94,7 +94,9 @@ func TestCacheKnowsClients(t *testing.T) {
 	f := begin(t, tw, bob)
 	tw.makeCached(t, f.fromClient(), f.fromPeer())
 	for _, admitted := range []bool{false, true} {
-		tw.each(func(w *twin) { must(t, w.Set(datapath.Client{Addr: bob, MAC: bobMAC, Admitted: admitted})) })
+		tw.each(func(w *twin) {
+			must(t, w.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC, Admitted: admitted}))
+		})
 		if all := tw.compare(t, f.fromPeer()); (len(all.client) > 0) != admitted {
 			t.Errorf("admitted: %v, and arrived%s", admitted, all)
 		}
@@ -126,7 +128,8 @@ func TestCacheEndsWithItsDaemon(t *testing.T) {
 	})
 	tw.cached.Start(t)
 	must(t, tw.cached.Open())
-	must(t, tw.cached.Set(datapath.Client{Addr: tw.cached.Alice.Addr, MAC: tw.cached.Alice.MAC, Admitted: true}))
+	must(t, tw.cached.Set(datapath.Client{Addrs: []netip.Addr{tw.cached.Alice.Addr}, MAC: tw.cached.Alice.MAC,
+		Admitted: true}))
 	tw.makeCached(t, f.fromClient(), f.fromPeer())
 }
 

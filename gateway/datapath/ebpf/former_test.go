@@ -17,7 +17,7 @@ func TestFiltersLeft(t *testing.T) {
 	cfg.clsact = true
 	start := func(lan, wan string) {
 		t.Helper()
-		cfg.LAN, cfg.WAN = lan, wan
+		cfg.Networks, cfg.WAN = networksOf(lan), wan
 		d, err := Open(cfg)
 		must(t, err)
 		must(t, d.Close())

@@ -38,7 +38,7 @@ func TestForwarded(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
 	d := n.open(t)
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	lan, wan := index(t, n.lan), index(t, n.wan)
 	if verdict, _, _ := d.try(t, d.objs.LanIn, lan, tcp(443)); verdict != ok {
 		t.Fatalf("the first packet of a hop has verdict %d: the stack is to see it", verdict)
@@ -79,8 +79,8 @@ func TestForwarded(t *testing.T) {
 func TestWANIn(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
-	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC}))
 	must(t, d.Open(netip.MustParsePrefix("198.51.100.0/24"), time.Time{}))
 	garden := func(f *datapathtest.Frame) { f.IP.SrcIP = netip.MustParseAddr("198.51.100.9").AsSlice() }
 	packet := func(how ...func(*datapathtest.Frame)) []byte {
@@ -139,7 +139,7 @@ func TestAggregatedPacketsAreBilledAsOnTheWire(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
 	d := n.open(t)
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	for name, c := range map[string]struct {
 		packet         []byte
 		segments, size uint32 // as the kernel says
@@ -168,7 +168,8 @@ func TestLimiterTellsInTime(t *testing.T) {
 	n.neighbour(t)
 	d := n.open(t)
 	const bps = 20_000_000
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: bps}}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true,
+		Limits: datapath.Limits{UpBps: bps}}))
 	at, err := d.place(alice)
 	must(t, err)
 	lan := index(t, n.lan)
@@ -202,7 +203,7 @@ func TestLimiterTellsInTime(t *testing.T) {
 func TestReset(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
-	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC}))
 	seg := func(how func(*layers.TCP), bytes int) []byte {
 		return tcp(443, from(bob, bobMAC),
 			func(f *datapathtest.Frame) { how(f.L4.(*layers.TCP)); f.Payload = make([]byte, bytes) })
@@ -259,7 +260,7 @@ func TestAdmissionEnds(t *testing.T) {
 	size := uint64(len(udp(443)) - 14)
 	send := func() uint32 { v, _, _ := d.try(t, d.objs.LanIn, index(t, n.lan), udp(443)); return v }
 	admit := func(c datapath.Client) {
-		c.Addr, c.MAC, c.Admitted = alice, aliceMAC, true
+		c.Addrs, c.MAC, c.Admitted = []netip.Addr{alice}, aliceMAC, true
 		must(t, d.Set(c))
 		send() // fills or uses the next-hop cache
 	}
@@ -267,7 +268,8 @@ func TestAdmissionEnds(t *testing.T) {
 	if v := send(); v != redirect {
 		t.Fatalf("with an hour left: verdict %d", v)
 	}
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Until: time.Now().Add(-time.Second)}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true,
+		Until: time.Now().Add(-time.Second)}))
 	if v, _, _ := d.try(t, d.objs.LanIn, index(t, n.lan), udp(443)); v != redirect || d.packets(t)["rejected"] != 1 {
 		t.Errorf("after its time: verdict %d, packets %v; want it rejected", v, d.packets(t))
 	}
@@ -288,7 +290,7 @@ func TestAdmissionEnds(t *testing.T) {
 			t.Errorf("quota %s of 3 packets: %d passed", name, passed)
 		}
 	}
-	must(t, d.Remove(alice))
+	must(t, d.Remove(datapath.IDOf(alice)))
 	if v := send(); v != shot {
 		t.Errorf("after Remove: verdict %d", v)
 	}

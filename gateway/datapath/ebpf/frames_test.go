@@ -240,8 +240,8 @@ func TestOddFramesOnTheWire(t *testing.T) {
 	n.neighbour(t)
 	d := n.open(t)
 	w := n.wire(t)
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
-	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC}))
 	w.pass(t, udp(443)) // fills the next-hop cache
 	for name, c := range oddFrames() {
 		t.Run(name, func(t *testing.T) {
@@ -322,7 +322,7 @@ func TestOddARPOnTheWire(t *testing.T) {
 	n.neighbour(t)
 	d := n.open(t)
 	w := n.wire(t)
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	whole := func() []byte { return arpFrame(alice, aliceMAC)[:42] }
 	odd := map[string][]byte{
 		"hardware addresses of 8 bytes": func() []byte { b := whole(); b[18] = 8; return b }(),

@@ -43,14 +43,15 @@ ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev $wan`, "lan="+lan, "wan=
 		f.Fatalf("%v\n%s", err, out)
 	}
 	f.Cleanup(func() { try("ip link del $lan; ip link del $wan", "lan="+lan, "wan="+wan) })
-	cfg := Config{LAN: lan, WAN: wan, Prefix: lanPrefix, Gateway: gateway, PortalPorts: []uint16{8080},
-		PinDir: "/sys/fs/bpf/" + lan, Forward: ForwardRedirect, DHCP: true}
+	cfg := Config{Networks: networksOf(lan), WAN: wan, PortalPorts: []uint16{8080}, PinDir: "/sys/fs/bpf/" + lan,
+		Forward: ForwardRedirect, DHCP: true}
 	d, err := Open(cfg)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { d.Close(); detach(cfg) })
-	for _, c := range []datapath.Client{{Addr: alice, MAC: aliceMAC, Admitted: true}, {Addr: bob, MAC: bobMAC}} {
+	for _, c := range []datapath.Client{{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true},
+		{Addrs: []netip.Addr{bob}, MAC: bobMAC}} {
 		if err := d.Set(c); err != nil {
 			f.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 
 // guardian returns the guard that replaces the programs' protection where they are gone.
 func (d *Datapath) guardian() guard.Guard {
-	return guard.Guard{LAN: d.cfg.LAN, WAN: d.cfg.WAN, Prefix: d.cfg.Prefix, Gateway: d.cfg.Gateway}
+	return guard.Guard{LAN: d.net.Interface, WAN: d.cfg.WAN, Prefix: d.net.Prefix(), Gateway: d.net.Gateway()}
 }
 
 // keepGuard restores the guard after others flushed or changed its rules, unless the data path
@@ -29,7 +29,7 @@ func (d *Datapath) keepGuard() {
 			err = d.setGuard(d.lets)
 		}
 		if err == nil {
-			d.cfg.Log.Warn("the guard in netfilter was gone, or not as this daemon made it, and is back", "lan", d.cfg.LAN)
+			d.cfg.Log.Warn("the guard in netfilter was gone, or not as this daemon made it, and is back", "lan", d.net.Interface)
 			d.count(func(r *Repairs) { r.Guarded++ })
 		}
 	}
@@ -73,6 +73,6 @@ func (d *Datapath) guardIs() (generation uint32, is [32]byte, err error) {
 	if generation == d.guardedAt {
 		return generation, d.guard, nil
 	}
-	is, err = d.rules.Digest(nftables.Table{Family: nftables.Inet, Name: guard.Table(d.cfg.LAN)})
+	is, err = d.rules.Digest(nftables.Table{Family: nftables.Inet, Name: guard.Table(d.net.Interface)})
 	return generation, is, err
 }

@@ -41,7 +41,7 @@ END`)
 	}
 	w.Server.Run(t, "ip route del default") // knows no way to clients
 	becomes(t, w, "flow cache", "ip isp")
-	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}))
+	must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Admitted: true}))
 	return w
 }
 

@@ -221,7 +221,7 @@ func (d *Datapath) reopen() error {
 		return err
 	}
 	d.setShut(false)
-	d.cfg.Log.Warn("all programs are in place: the guard lets packets pass again", "lan", d.cfg.LAN)
+	d.cfg.Log.Warn("all programs are in place: the guard lets packets pass again", "lan", d.net.Interface)
 	return nil
 }
 
@@ -362,9 +362,8 @@ func (d *Datapath) retire() bool {
 	d.retired = true
 	d.mu.Unlock()
 	if !again {
-		d.cfg.Log.Error(
-			"gatewayd detach was run under this daemon, which puts nothing back any more: what detach left is as it said; "+
-				"start gatewayd again to have clients judged", "lan", d.cfg.LAN)
+		d.cfg.Log.Error("gatewayd detach was run under this daemon, which puts nothing back any more: what detach left is "+
+			"as it said; start gatewayd again to have clients judged", "lan", d.net.Interface)
 	}
 	return true
 }

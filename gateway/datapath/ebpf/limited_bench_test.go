@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -28,9 +29,9 @@ func BenchmarkLimited(b *testing.B) {
 		{"shaped", datapath.Limits{UpBps: bps, DownBps: bps}, gatewayHolderHOLDER_CLASS},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			must(b, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: c.limits}))
-			must(b, d.objs.RateShaping.Put(
-				uint32(0), gatewayShaping{Until: now() + 3600e9, Up: uint32(c.by), Down: uint32(c.by)}))
+			must(b, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true, Limits: c.limits}))
+			must(b, d.objs.RateShaping.Put(uint32(0), gatewayShaping{Until: now() + 3600e9, Up: uint32(c.by),
+				Down: uint32(c.by)}))
 			in := tcp(443, down, datapathtest.TTL(255))
 			opts := &ebpf.RunOptions{
 				Data: in, DataOut: make([]byte, len(in)+256), Context: skb{Ifindex: index(b, n.wan)}, Repeat: repeat}

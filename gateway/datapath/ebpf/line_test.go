@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"maps"
+	"net/netip"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -38,8 +39,8 @@ func (n network) withLine(t *testing.T) *Datapath {
 	n.neighbour(t)
 	run(t, "ip route add default via 192.0.2.2 dev $wan", n.env()...)
 	d := n.open(t, func(c *Config) { c.Lines = true })
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Session: session, Admitted: true}))
-	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Session: session, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC, Admitted: true}))
 	return d
 }
 

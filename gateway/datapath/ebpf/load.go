@@ -126,15 +126,15 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 	for name, m := range spec.Maps {
 		switch name {
 		case "client_queues":
-			m.MaxEntries = d.cfg.size()
+			m.MaxEntries = d.net.Size()
 			continue
 		case "clients", "client_counters", "client_limits", "client_meters":
-			m.MaxEntries = d.cfg.size()
+			m.MaxEntries = d.net.Size()
 			if name == "client_counters" || name == "client_meters" {
 				m.Flags |= unix.BPF_F_MMAPABLE
 			}
 		case "strangers":
-			m.MaxEntries = d.cfg.size()
+			m.MaxEntries = d.net.Size()
 			continue
 		case "devices":
 			m.MaxEntries = datapath.MostStrangers
@@ -183,9 +183,9 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		cut = uint32(d.cut.out.Index)
 	}
 	for name, value := range map[string]any{
-		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
+		"lan_base": hostOrder(d.net.Prefix().Addr()), "lan_size": d.net.Size(),
 		"lan_ifindex": uint32(lan.Index), "wan_ifindex": uint32(wan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
-		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": flag[d.cfg.Newcomer != nil],
+		"gateway_addr": networkOrder(d.net.Gateway()), "portal_ports": ports, "learn": flag[d.cfg.Newcomer != nil],
 		"hear_dhcp": flag[d.cfg.DHCP],
 		"lines":     flag[d.cfg.Lines], "timed": flag[d.shaping.timed], "tallying": flag[d.cfg.tallying()],
 		"cutter_ifindex": cut,

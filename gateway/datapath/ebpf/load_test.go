@@ -150,7 +150,7 @@ func (l *pressure) othersChange(t *testing.T) {
 	admit := func() error {
 		err := cached.Open()
 		for _, s := range []datapathtest.Station{cached.Alice, cached.Bob} {
-			err = errors.Join(err, cached.Set(datapath.Client{Addr: s.Addr, MAC: s.MAC, Admitted: true}))
+			err = errors.Join(err, cached.Set(datapath.Client{Addrs: []netip.Addr{s.Addr}, MAC: s.MAC, Admitted: true}))
 		}
 		return err
 	}

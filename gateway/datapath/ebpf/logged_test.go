@@ -87,7 +87,7 @@ func (l *logged) start(t *testing.T) {
 	var err error
 	l.d, err = Open(cfg)
 	must(t, err)
-	must(t, l.d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	must(t, l.d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	l.log, err = flowlog.Open(flowlog.Config{
 		Folder: l.folder, Keep: time.Hour, LAN: lanPrefix, Gateway: gateway, Aside: l, Log: cfg.Log,
 		Who: func(a netip.Addr, _ time.Time) flowlog.Who { return flowlog.Who{User: a.String()} },

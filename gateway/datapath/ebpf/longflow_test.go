@@ -44,7 +44,7 @@ func TestLongDownload(t *testing.T) {
 chain in { type nat hook prerouting priority dstnat; iifname "wan0" udp dport 7000 dnat to 10.1.0.10; }; }'`)
 	becomes(t, w, "flow cache", "netfilter has rules")
 	w.Router.Run(t, short(4))
-	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}))
+	must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Admitted: true}))
 	x := w.NewStream(t, w.Alice, datapathtest.Server)
 	sound := w.Up(t, w.Alice) // nothing is answered
 	sound.Begin()

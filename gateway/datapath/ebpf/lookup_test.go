@@ -64,7 +64,7 @@ func TestWhoReachesThePortal(t *testing.T) {
 		"the gateway's own, away": {"", gateway, false, "192.0.2.2:80", "far 192.0.2.2:80"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: c.admitted}))
+			must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: c.admitted}))
 			var said string
 			ask := func() error {
 				dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: c.from.AsSlice()}, Timeout: 10 * time.Second}
@@ -95,7 +95,7 @@ func TestPortOfTwoSites(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
 	must(t, d.Portal(serve(t, "portal", "10.1.0.1:8080")))
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC}))
 	dialer := net.Dialer{
 		LocalAddr: &net.TCPAddr{IP: alice.AsSlice(), Port: 40406}, Timeout: 10 * time.Second,
 		Control: func(_, _ string, c syscall.RawConn) error {
@@ -143,8 +143,8 @@ func TestHTTPGoesNowhereElse(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
-	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC}))
 	w, syn := n.wire(t), datapathtest.Flags("S")
 	if came := w.pass(t, tcp(80, syn)); len(came) != 1 || !came[0].of(netip.MustParseAddr("192.0.2.3")) {
 		t.Errorf("of an admitted client %d frames came to the proxy", len(came))

@@ -115,9 +115,14 @@ func (n network) open(t testing.TB, change ...func(*Config)) *Datapath {
 
 func (n network) config(t testing.TB) Config {
 	return Config{
-		LAN: n.lan, WAN: n.wan, Prefix: lanPrefix, Gateway: gateway, PortalPorts: []uint16{8080},
+		Networks: networksOf(n.lan), WAN: n.wan, PortalPorts: []uint16{8080},
 		PinDir: "/sys/fs/bpf/" + n.lan,
 	}
+}
+
+// networksOf is the tests' LAN at an interface.
+func networksOf(lan string) []datapath.Network {
+	return []datapath.Network{{Interface: lan, Address: netip.PrefixFrom(gateway, lanPrefix.Bits())}}
 }
 
 func index(t testing.TB, name string) uint32 {
@@ -142,7 +147,7 @@ func (n network) neighbour(t *testing.T) {
 
 // detach does what gatewayd's detach does.
 func detach(cfg Config) error {
-	locks, err := datapath.Lock(cfg.LAN, cfg.WAN)
+	locks, err := datapath.Lock(datapath.Alone(cfg.lan(), cfg.WAN)...)
 	if err != nil {
 		return err
 	}

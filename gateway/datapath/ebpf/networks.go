@@ -41,19 +41,19 @@ func (d *Datapath) tellRouted() error {
 }
 
 // enterNetworks lets a client's networks in, as far as its entry allows, and returns those that are new.
-func (d *Datapath) enterNetworks(at uint32, c datapath.Client) (fresh []netip.Prefix, err error) {
+func (d *Datapath) enterNetworks(at uint32, addr netip.Addr, c datapath.Client) (fresh []netip.Prefix, err error) {
 	if len(c.Routes) == 0 {
 		return nil, nil
 	}
 	if c.Session == 0 {
 		return nil, errors.New("only clients on PPPoE lines have networks behind them")
 	}
-	if fresh, err = d.networks.Take(c.Addr, c.Routes); err != nil {
+	if fresh, err = d.networks.Take(addr, c.Routes); err != nil {
 		return nil, err
 	}
 	for _, network := range fresh {
 		if err := d.objs.Networks.Put(keyOf(network), at); err != nil {
-			return nil, errors.Join(fmt.Errorf("entering the network %s: %w", network, err), d.dropNetworks(c.Addr, fresh))
+			return nil, errors.Join(fmt.Errorf("entering the network %s: %w", network, err), d.dropNetworks(addr, fresh))
 		}
 	}
 	return fresh, d.tellRouted()
@@ -98,5 +98,5 @@ func prefixOf(k gatewayPrefix) netip.Prefix {
 
 // addr is the address at a place of the LAN.
 func (d *Datapath) addr(at uint32) netip.Addr {
-	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, hostOrder(d.cfg.Prefix.Addr())+at)))
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, hostOrder(d.net.Prefix().Addr())+at)))
 }

@@ -19,8 +19,8 @@ func TestNetworksBehindLine(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)
 	behind := netip.MustParseAddr("203.0.113.9")
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Session: session, Admitted: true, Routes: []netip.Prefix{
-		netip.MustParsePrefix("203.0.113.0/28")}}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Session: session, Admitted: true,
+		Routes: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/28")}}))
 	lan, wan := index(t, n.lan), index(t, n.wan)
 	outside := netip.MustParseAddr("203.0.113.16")
 	toBehind := func(f *datapathtest.Frame) { down(f); f.IP.DstIP = behind.AsSlice() }

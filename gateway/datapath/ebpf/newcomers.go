@@ -24,7 +24,7 @@ func (d *Datapath) greet() error {
 	if err != nil {
 		return fmt.Errorf("listening for newcomers: %w", err)
 	}
-	answers, err := arp.Respond(d.lan, d.cfg.Gateway, false)
+	answers, err := arp.Respond(d.lan, d.net.Gateway(), false)
 	if err != nil {
 		r.Close()
 		return err
@@ -32,11 +32,15 @@ func (d *Datapath) greet() error {
 	var running sync.WaitGroup
 	stop := d.stop
 	d.stop = sync.OnceFunc(func() { r.Close(); stop(); running.Wait(); answers.Close() })
-	arrived := make(chan datapath.Client)
+	type arrival struct {
+		addr netip.Addr
+		mac  datapath.MAC
+	}
+	arrived := make(chan arrival)
 	for range datapath.Greeters {
 		running.Go(func() {
 			for c := range arrived {
-				d.welcome(answers, c.Addr, c.MAC)
+				d.welcome(answers, c.addr, c.mac)
 			}
 		})
 	}
@@ -48,7 +52,7 @@ func (d *Datapath) greet() error {
 				return
 			}
 			if addr, mac, ok := newcomer(record.RawSample); err == nil && ok {
-				arrived <- datapath.Client{Addr: addr, MAC: mac}
+				arrived <- arrival{addr, mac}
 			}
 		}
 	})
@@ -79,7 +83,7 @@ func newcomer(b []byte) (addr netip.Addr, mac datapath.MAC, ok bool) {
 
 // lanMTU is the LAN's present MTU, 0 if it cannot be read.
 func (d *Datapath) lanMTU() uint32 {
-	dev, err := net.InterfaceByName(d.cfg.LAN)
+	dev, err := net.InterfaceByName(d.net.Interface)
 	if err != nil {
 		return 0
 	}

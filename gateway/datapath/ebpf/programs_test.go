@@ -119,8 +119,8 @@ func TestLANIn(t *testing.T) {
 	n.neighbour(t)
 	run(t, "ip route add default via 192.0.2.2 dev $wan", n.env()...)
 	d := n.open(t)
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
-	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC}))
 	must(t, d.Open(netip.PrefixFrom(routerWAN, 32), time.Time{}))
 	must(t, d.Open(netip.MustParsePrefix("198.51.100.0/24"), time.Time{}))
 	must(t, d.Open(netip.MustParsePrefix("203.0.113.7/32"), time.Now().Add(time.Hour)))
@@ -220,7 +220,7 @@ func TestLANIn(t *testing.T) {
 
 func counters(t testing.TB, d *Datapath, a netip.Addr) datapath.Counters {
 	t.Helper()
-	c, err := d.Counters(a)
+	c, err := d.Counters(datapath.IDOf(a))
 	must(t, err)
 	return c
 }

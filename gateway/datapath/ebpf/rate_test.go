@@ -213,8 +213,8 @@ func TestRatesHold(t *testing.T) {
 		for k, up := range []bool{true, false} {
 			l := load{kind, up, netip.AddrFrom4([4]byte{10, 1, 0, byte(20 + 2*i + k)})}
 			run(t, "ip -n $client addr add "+l.addr.String()+"/24 dev c0", n.env()...)
-			must(t, d.Set(datapath.Client{
-				Addr: l.addr, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: *rateBps, DownBps: *rateBps}}))
+			must(t, d.Set(datapath.Client{Addrs: []netip.Addr{l.addr}, MAC: aliceMAC, Admitted: true,
+				Limits: datapath.Limits{UpBps: *rateBps, DownBps: *rateBps}}))
 			n.begin(t, l)
 			loads = append(loads, l)
 		}

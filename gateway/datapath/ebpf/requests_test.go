@@ -19,8 +19,8 @@ import (
 func TestRequests(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, func(c *Config) { c.DHCP = true })
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
-	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC}))
 	heard := hear(t, d)
 	all, broadcast := netip.MustParseAddr("255.255.255.255"), netip.MustParseAddr("10.1.0.255")
 	toAll := datapathtest.Via(datapath.MAC{255, 255, 255, 255, 255, 255})
@@ -149,7 +149,7 @@ func TestRequestsNobodyReads(t *testing.T) {
 	kept := fill(func() { ask(d, 1) })
 	renewed := fill(func() {
 		m := device()
-		must(t, d.Set(datapath.Client{Addr: bob, MAC: m}))
+		must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: m}))
 		send(d, 1, bob, m)
 	})
 	if kept < 2500 || renewed < 2500 {

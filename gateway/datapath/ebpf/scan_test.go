@@ -39,7 +39,7 @@ func newScanned(t *testing.T, entries uint32) *scanned {
 	s := &scanned{d, n, n.wire(t)}
 	run(t, "ip netns exec $server "+mute, n.env()...)
 	for addr, mac := range map[netip.Addr]datapath.MAC{alice: aliceMAC, bob: bobMAC} {
-		must(t, d.Set(datapath.Client{Addr: addr, MAC: mac, Admitted: true}))
+		must(t, d.Set(datapath.Client{Addrs: []netip.Addr{addr}, MAC: mac, Admitted: true}))
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +16,8 @@ func shaped(c *Config) { c.Shaping = ShapingAuto }
 
 // rated is a client with rates, Mbit/s.
 func rated(up, down uint64) datapath.Client {
-	return datapath.Client{
-		Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: up * 1e6, DownBps: down * 1e6}}
+	return datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true,
+		Limits: datapath.Limits{UpBps: up * 1e6, DownBps: down * 1e6}}
 }
 
 // TestShapedConnections: eight connections share a rate equally and lose next to nothing, also a low one, and small
@@ -108,7 +109,7 @@ func TestQueuesPutBack(t *testing.T) {
 		t.Errorf("after the client's rates:\n%s", now)
 	}
 	must(t, d.Set(rated(5, 20)))
-	must(t, d.Remove(alice))
+	must(t, d.Remove(datapath.IDOf(alice)))
 	if now := n.queues(t); strings.Contains(now, "class htb") {
 		t.Errorf("after the client:\n%s", now)
 	}

@@ -22,7 +22,7 @@ func TestHTTPFloodOfOneStranger(t *testing.T) {
 	must(t, d.Portal(serve(t, "portal", "10.1.0.1:8080")))
 	second := bob.Next()
 	for a, m := range map[netip.Addr]datapath.MAC{alice: aliceMAC, bob: bobMAC, second: bobMAC} {
-		must(t, d.Set(datapath.Client{Addr: a, MAC: m}))
+		must(t, d.Set(datapath.Client{Addrs: []netip.Addr{a}, MAC: m}))
 	}
 	lan := index(t, n.lan)
 	d.try(t, d.objs.LanIn, lan, datapathtest.SYN(80))
@@ -56,7 +56,7 @@ func TestHTTPFloodOfOneStranger(t *testing.T) {
 func TestMadeUpSenders(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, func(c *Config) { c.DHCP = true })
-	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC}))
 	lan, all := index(t, n.lan), netip.MustParseAddr("255.255.255.255")
 	most := budget.Newcomers(datapath.Senders, datapath.MostSenders)
 	send := func(frame []byte, m datapath.MAC) bool {
@@ -109,7 +109,7 @@ func TestMadeUpSenders(t *testing.T) {
 func TestLastingConnections(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
-	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC}))
 	must(t, d.Open(netip.PrefixFrom(server, 32), time.Time{}))
 	lan, isBob := index(t, n.lan), from(bob, bobMAC)
 	before := d.packets(t)

@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"io"
+	"net/netip"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -28,7 +29,7 @@ func paths() (all []datapathtest.Path) {
 		}
 		config := func(in datapathtest.Config) Config {
 			return Config{
-				LAN: in.LAN, WAN: in.WAN, Prefix: in.Prefix, Gateway: in.Gateway, PortalPorts: in.PortalPorts, Forward: c.forward,
+				Networks: []datapath.Network{in.Network}, WAN: in.WAN, PortalPorts: in.PortalPorts, Forward: c.forward,
 				PinDir: in.PinDir, Newcomer: in.Newcomer, DHCP: c.dhcp, Log: in.Log, Lines: in.Lines, clsact: c.clsact,
 				FlowCache: c.cache,
 			}
@@ -72,7 +73,7 @@ func TestPacketsAreRedirected(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			w := datapathtest.NewWorld(t, p, datapathtest.Shape{})
-			must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}))
+			must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Admitted: true}))
 			up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
 			up.Begin()
 			down.Begin()

@@ -184,7 +184,7 @@ func TestNothingIsLostOfCachedFlows(t *testing.T) {
 			f.down(i%100, "A"),
 		}
 		if i < clients {
-			must(t, l.d.Set(datapath.Client{Addr: addr, MAC: macOf(addr), Admitted: true}))
+			must(t, l.d.Set(datapath.Client{Addrs: []netip.Addr{addr}, MAC: macOf(addr), Admitted: true}))
 		}
 	}
 	first := translatedFlow(9999)

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -298,7 +299,7 @@ func (x *torrents) nothingLost(t *testing.T) {
 	admit := func() {
 		must(t, cached.Open())
 		for _, s := range []datapathtest.Station{cached.Alice, cached.Bob} {
-			must(t, cached.Set(datapath.Client{Addr: s.Addr, MAC: s.MAC, Admitted: true}))
+			must(t, cached.Set(datapath.Client{Addrs: []netip.Addr{s.Addr}, MAC: s.MAC, Admitted: true}))
 		}
 	}
 	was, counts, sent := x.drops(t), cached.Packets(t), x.sent()

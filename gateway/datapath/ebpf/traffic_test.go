@@ -3,6 +3,7 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -41,7 +42,7 @@ func TestUpgradeKeepsSessions(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
 	d := n.open(t)
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443))
 	was := counters(t, d, alice)
 	must(t, d.Close())
@@ -73,7 +74,7 @@ func TestUpgradeKeepsSessions(t *testing.T) {
 func TestNetfilterHasItsSay(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
-	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	run(t, `ip -n $server route del default`, n.env()...) // only masqueraded packets are answered
 	echo := func(how string) error {
 		_, err := try(`timeout 3 ip netns exec $client ping -c 3 -i 0.05 -W 1 -q 192.0.2.2`, n.env()...)
@@ -179,7 +180,7 @@ func TestLinksWithoutEthernet(t *testing.T) {
 	run(t, "ip tuntap add "+tunnel+" mode tun; ip link set "+tunnel+" up")
 	t.Cleanup(func() { run(t, "ip link del "+tunnel) })
 	for side, change := range map[string]func(*Config){
-		"LAN": func(c *Config) { c.LAN = tunnel }, "WAN": func(c *Config) { c.WAN = tunnel },
+		"LAN": func(c *Config) { c.Networks = networksOf(tunnel) }, "WAN": func(c *Config) { c.WAN = tunnel },
 	} {
 		cfg := n.config(t)
 		change(&cfg)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +51,7 @@ func newTwins(t testing.TB) *twins {
 		w.Router.Run(t, `ip addr add 192.0.2.77/32 dev wan0; ip addr add 192.0.2.78/32 dev wan0; ip link set wan0 mtu 1400
 sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv4.icmp_msgs_per_sec=1000000 net.ipv4.icmp_msgs_burst=1000000`)
 		for _, s := range []datapathtest.Station{w.Alice, w.Bob} {
-			must(t, w.Set(datapath.Client{Addr: s.Addr, MAC: s.MAC, Admitted: true}))
+			must(t, w.Set(datapath.Client{Addrs: []netip.Addr{s.Addr}, MAC: s.MAC, Admitted: true}))
 			s.Run(t, mute)
 		}
 		w.Server.Run(t, mute)

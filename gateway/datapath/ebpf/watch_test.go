@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,8 +122,8 @@ type attacked struct {
 func newAttacked(t *testing.T, p datapathtest.Path) attacked {
 	t.Helper()
 	w := attacked{World: datapathtest.NewWorld(t, p, datapathtest.Shape{Switch: true})}
-	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true},
-		datapath.Client{Addr: w.Bob.Addr, MAC: w.Bob.MAC}))
+	must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Admitted: true},
+		datapath.Client{Addrs: []netip.Addr{w.Bob.Addr}, MAC: w.Bob.MAC}))
 	w.up, w.down = w.Up(t, w.Alice), w.Down(t, w.Alice)
 	for _, s := range []datapathtest.Station{w.Bob, w.Intruder} {
 		w.strange = append(w.strange, w.Up(t, s), w.Down(t, s))

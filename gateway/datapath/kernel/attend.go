@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 	"github.com/gateweigh/gateweigh/gateway/keeper"
@@ -43,7 +44,7 @@ func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 	}
 	a.ctx, a.cfg.Log = ctx, log
 	if a.rules, err = nftables.Dial(); err != nil {
-		log.Error("quotas and rules wait for the next daemon", "lan", a.cfg.LAN, "err", err)
+		log.Error("quotas and rules wait for the next daemon", "lan", a.net.Interface, "err", err)
 		return
 	}
 	defer a.rules.Close()
@@ -53,7 +54,7 @@ func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 		err = follower.Run(stack.Changes{LAN: a.was.LAN, Routing: func() {}, Rules: a.checkRules})
 	}
 	if err != nil {
-		log.Error("changes of rules are not heard of, and found some seconds later", "lan", a.cfg.LAN, "err", err)
+		log.Error("changes of rules are not heard of, and found some seconds later", "lan", a.net.Interface, "err", err)
 	}
 	every := time.NewTicker(quotaEvery)
 	defer every.Stop()
@@ -99,8 +100,8 @@ func attended(held []keeper.Item) (*attendance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the LAN's interface, which has the index %d: %w", a.was.LAN, err)
 	}
-	a.Datapath = &Datapath{cfg: Config{LAN: lan.Name}, table: tableOf(lan.Name), clients: map[netip.Addr]*client{},
-		bounded: map[*client]bool{}, fastestBps: fastest(lan.Name)}
+	a.Datapath = &Datapath{net: datapath.Network{Interface: lan.Name}, table: tableOf(lan.Name),
+		clients: map[netip.Addr]*client{}, bounded: map[*client]bool{}, fastestBps: fastest(lan.Name)}
 	for _, i := range held {
 		var r record
 		if i.Key == rulesKey || json.Unmarshal(i.Data, &r) != nil || r.Version != recordVersion {
@@ -146,7 +147,7 @@ func (a *attendance) checkRules() {
 	a.checking.Lock()
 	defer a.checking.Unlock()
 	if err := a.restore(); err != nil {
-		a.cfg.Log.Error("others changed the rules in nftables, and no daemon is there", "lan", a.cfg.LAN, "err", err)
+		a.cfg.Log.Error("others changed the rules in nftables, and no daemon is there", "lan", a.net.Interface, "err", err)
 	}
 }
 
@@ -177,11 +178,11 @@ func (a *attendance) block() error {
 	if _, err := net.InterfaceByIndex(a.was.LAN); err != nil {
 		return nil // it is gone, and all that came from it
 	}
-	if err := (guard.Guard{LAN: a.cfg.LAN}).RenewWithFrames(a.was.Gateway); err != nil {
+	if err := (guard.Guard{LAN: a.net.Interface}).RenewWithFrames(a.was.Gateway); err != nil {
 		return err
 	}
-	a.cfg.Log.Warn("others removed the rules in nftables that block the LAN, and no daemon is there: its keeper has put "+
-		"them back; in between the machine may have forwarded what the LAN sends", "lan", a.cfg.LAN)
+	a.cfg.Log.Warn("others removed the rules in nftables that block the LAN, and no daemon is there: its keeper has "+
+		"put them back; in between the machine may have forwarded what the LAN sends", "lan", a.net.Interface)
 	return nil
 }
 
@@ -197,9 +198,8 @@ func (a *attendance) shutAll() (err error) {
 	}
 	if err == nil {
 		a.shut = true
-		a.cfg.Log.Error(
-			"others changed the rules in nftables, and no daemon is there to put them back: its keeper has set all sessions' "+
-				"interfaces down", "lan", a.cfg.LAN)
+		a.cfg.Log.Error("others changed the rules in nftables, and no daemon is there to put them back: its keeper has "+
+			"set all sessions' interfaces down", "lan", a.net.Interface)
 	}
 	return err
 }

@@ -34,21 +34,10 @@ type client struct {
 
 var errClosed = errors.New("the data path is closed")
 
-// ours fails for an address that no client can have.
-func (d *Datapath) ours(addr netip.Addr) error {
-	switch lan := d.cfg.Address.Masked(); {
-	case !lan.Contains(addr):
-		return fmt.Errorf("%w: %s is not in the LAN %s", datapath.ErrForeign, addr, lan)
-	case addr == d.cfg.Address.Addr():
-		return fmt.Errorf("%w: %s is the gateway itself", datapath.ErrForeign, addr)
-	}
-	return nil
-}
-
-func (d *Datapath) find(addr netip.Addr) *client {
+func (d *Datapath) find(id datapath.ID) *client {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.clients[addr]
+	return d.clients[id.Addr()]
 }
 
 // all returns all clients that there have been.
@@ -64,13 +53,17 @@ func (d *Datapath) all() (all []*client) {
 // Set makes a unit for a client that is admitted and ends that of one that is not.
 func (d *Datapath) Set(to datapath.Client) error {
 	if err := d.set(to); err != nil {
-		return fmt.Errorf("setting the client %s: %w", to.Addr, err)
+		return fmt.Errorf("setting the client %s: %w", to.Identity(), err)
 	}
 	return nil
 }
 
 func (d *Datapath) set(to datapath.Client) error {
-	if err := d.ours(to.Addr); err != nil {
+	addr, err := to.Addr()
+	if err != nil {
+		return err
+	}
+	if err := d.net.Client(addr); err != nil {
 		return err
 	}
 	if to.Admitted && to.Session == 0 {
@@ -82,10 +75,10 @@ func (d *Datapath) set(to datapath.Client) error {
 			datapath.ErrNotSupported)
 	}
 	d.mu.Lock()
-	c := d.clients[to.Addr]
+	c := d.clients[addr]
 	if c == nil && !d.closed {
-		c = &client{addr: to.Addr, epoch: d.epoch, Client: datapath.Client{Addr: to.Addr}}
-		d.clients[to.Addr] = c
+		c = &client{addr: addr, epoch: d.epoch}
+		d.clients[addr] = c
 	}
 	closed := d.closed
 	d.mu.Unlock()
@@ -132,7 +125,7 @@ func (d *Datapath) admit(c *client, to datapath.Client) error {
 	if err != nil {
 		d.mu.Unlock()
 		if errors.Is(err, unix.ENETDOWN) { // the concentrator is told too, and ends the session
-			d.cfg.Log.Warn("the LAN's interface is down: a client has no way", "client", to.Addr, "err", err)
+			d.cfg.Log.Warn("the LAN's interface is down: a client has no way", "client", c.addr, "err", err)
 			return nil
 		}
 		return err
@@ -151,7 +144,7 @@ func (d *Datapath) admit(c *client, to datapath.Client) error {
 	}
 	if err == nil {
 		var b nftables.Batch
-		enter(&b, d.table, l.index, to.Addr)
+		enter(&b, d.table, l.index, c.addr)
 		err = d.rules.Commit(&b)
 	}
 	c.line = l
@@ -160,7 +153,7 @@ func (d *Datapath) admit(c *client, to datapath.Client) error {
 		return err
 	}
 	if err = raise(l.index); err == nil {
-		err = lead(to.Addr, l.index, d.cfg.Address.Addr())
+		err = lead(c.addr, l.index, d.net.Gateway())
 	}
 	if err != nil {
 		err = fmt.Errorf("setting up the interface %s: %w", name, err)
@@ -244,12 +237,12 @@ func (d *Datapath) until(c *client) {
 	})
 }
 
-// Remove removes an address's entry.
-func (d *Datapath) Remove(addr netip.Addr) error {
-	if err := d.ours(addr); err != nil {
+// Remove removes a client's entry.
+func (d *Datapath) Remove(id datapath.ID) error {
+	if err := d.net.Client(id.Addr()); err != nil {
 		return err
 	}
-	c := d.find(addr)
+	c := d.find(id)
 	if c == nil {
 		return nil
 	}
@@ -258,7 +251,7 @@ func (d *Datapath) Remove(addr netip.Addr) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := d.bar(c); err != nil {
-		return fmt.Errorf("removing the client %s: %w", addr, err)
+		return fmt.Errorf("removing the client %s: %w", id, err)
 	}
 	c.known, c.Admitted = false, false
 	d.bound(c)
@@ -268,14 +261,14 @@ func (d *Datapath) Remove(addr netip.Addr) error {
 // Open has nothing to open: nobody reaches the walled garden without PPPoE.
 func (d *Datapath) Open(netip.Prefix, time.Time) error { return nil }
 
-// Clients lists the addresses that have an entry.
-func (d *Datapath) Clients() (addrs []netip.Addr, err error) {
+// Clients lists the clients that have an entry.
+func (d *Datapath) Clients() (all []datapath.ID, err error) {
 	for _, c := range d.all() {
 		c.mu.Lock()
 		if c.known {
-			addrs = append(addrs, c.addr)
+			all = append(all, datapath.IDOf(c.addr))
 		}
 		c.mu.Unlock()
 	}
-	return addrs, nil
+	return all, nil
 }

@@ -3,7 +3,6 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,7 +49,7 @@ func (d *Datapath) look(c *client) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading the counters of %s: %w", c.Addr, err)
+		return fmt.Errorf("reading the counters of %s: %w", c.addr, err)
 	}
 	c.note(r, time.Now())
 	return nil
@@ -59,10 +58,10 @@ func (d *Datapath) look(c *client) error {
 func (d *Datapath) read(c *client) (r reading, err error) {
 	err = sent(c.line.index, func(_ int, n nftables.Counted) { r.sent = n })
 	if err == nil {
-		r.from, err = d.rules.Counter(d.table, fromCounter(c.Addr))
+		r.from, err = d.rules.Counter(d.table, fromCounter(c.addr))
 	}
 	if err == nil {
-		r.own, err = d.rules.Counter(d.table, ownCounter(c.Addr))
+		r.own, err = d.rules.Counter(d.table, ownCounter(c.addr))
 	}
 	if err == nil && c.line.policed {
 		c.dropped, err = beyond(c.line.index)
@@ -87,9 +86,9 @@ func (d *Datapath) lookAtAll() error {
 		c.mu.Lock()
 		if c.line != nil {
 			n, there := interfaces[c.line.index]
-			from, counted := counters[fromCounter(c.Addr)]
+			from, counted := counters[fromCounter(c.addr)]
 			if there && counted { // else the unit is newer than the readings
-				c.note(reading{n, from, counters[ownCounter(c.Addr)]}, now)
+				c.note(reading{n, from, counters[ownCounter(c.addr)]}, now)
 			}
 		}
 		c.mu.Unlock()
@@ -106,12 +105,12 @@ func (c *client) note(r reading, now time.Time) {
 	}
 }
 
-// Counters returns what was forwarded from and to an address since the epoch.
-func (d *Datapath) Counters(addr netip.Addr) (datapath.Counters, error) {
-	if err := d.ours(addr); err != nil {
+// Counters returns what was forwarded from and to a client since the epoch.
+func (d *Datapath) Counters(id datapath.ID) (datapath.Counters, error) {
+	if err := d.net.Client(id.Addr()); err != nil {
 		return datapath.Counters{}, err
 	}
-	c := d.find(addr)
+	c := d.find(id)
 	if c == nil {
 		return datapath.Counters{Epoch: d.epoch}, nil
 	}
@@ -150,8 +149,8 @@ func (d *Datapath) Total() (datapath.Counters, error) {
 	return sum, errors.Join(errs...)
 }
 
-// Moved calls f for each address that has counted packets since the last call.
-func (d *Datapath) Moved(f func(netip.Addr)) error {
+// Moved calls f for each client that has counted packets since the last call.
+func (d *Datapath) Moved(f func(datapath.ID)) error {
 	if err := d.lookAtAll(); err != nil {
 		return err
 	}
@@ -162,7 +161,7 @@ func (d *Datapath) Moved(f func(netip.Addr)) error {
 		c.mark = n
 		c.mu.Unlock()
 		if moved {
-			f(c.addr)
+			f(datapath.IDOf(c.addr))
 		}
 	}
 	return nil

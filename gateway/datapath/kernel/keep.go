@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,13 +35,33 @@ const recordVersion = 2
 type record struct {
 	Version int
 	LAN     int // index
-	Client  datapath.Client
+	Client  kept
 	Unit    int // index of its interface
 	Policed bool
 	Epoch   uint64
 	// Counted is the traffic of former units, Lost what counters had that went with the rules.
 	Counted, Lost struct{ Up, Down nftables.Counted }
 	Dropped       uint64
+}
+
+// kept is a client as records have it.
+type kept struct {
+	Addr         netip.Addr
+	MAC          datapath.MAC
+	Session, MTU uint16
+	Routes       []netip.Prefix
+	Admitted     bool
+	Until        time.Time
+	Limits       datapath.Limits
+}
+
+func keptOf(c *client) kept {
+	return kept{c.addr, c.MAC, c.Session, c.MTU, c.Routes, c.Admitted, c.Until, c.Limits}
+}
+
+func (k kept) client() datapath.Client {
+	return datapath.Client{Addrs: []netip.Addr{k.Addr}, MAC: k.MAC, Session: k.Session, MTU: k.MTU, Routes: k.Routes,
+		Admitted: k.Admitted, Until: k.Until, Limits: k.Limits}
 }
 
 // rulesKey is the key of the rules' record; clients' are their addresses.
@@ -63,10 +84,10 @@ func (d *Datapath) openKeeper() []keeper.Item {
 	if d.cfg.Keeper == nil {
 		return nil
 	}
-	d.keeper = keeper.New(keeper.Config{Name: d.cfg.LAN, Command: d.cfg.Keeper, Refill: d.refill, Log: d.cfg.Log})
+	d.keeper = keeper.New(keeper.Config{Name: d.net.Interface, Command: d.cfg.Keeper, Refill: d.refill, Log: d.cfg.Log})
 	items, err := d.keeper.Open()
 	if err != nil {
-		d.cfg.Log.Error("no process keeps the sessions: they end with the daemon", "lan", d.cfg.LAN, "err", err)
+		d.cfg.Log.Error("no process keeps the sessions: they end with the daemon", "lan", d.net.Interface, "err", err)
 	}
 	return items
 }
@@ -76,7 +97,7 @@ func (d *Datapath) keep(c *client) {
 	if d.keeper == nil || c.line == nil {
 		return
 	}
-	r := record{Version: recordVersion, LAN: d.lan.Index, Client: c.Client, Unit: c.line.index, Policed: c.line.policed,
+	r := record{Version: recordVersion, LAN: d.lan.Index, Client: keptOf(c), Unit: c.line.index, Policed: c.line.policed,
 		Epoch: c.epoch, Dropped: c.forgone}
 	r.Counted.Up, r.Counted.Down = c.base.up, c.base.down
 	r.Lost.Up, r.Lost.Down = c.lost.from, c.lost.own
@@ -121,7 +142,7 @@ func (d *Datapath) keepDigest() {
 		return // without it the successor makes all units anew
 	}
 	item := keeper.Item{Key: rulesKey}
-	item.Data, _ = json.Marshal(ruled{recordVersion, d.lan.Index, meant, d.digests[0], d.cfg.Address.Addr()})
+	item.Data, _ = json.Marshal(ruled{recordVersion, d.lan.Index, meant, d.digests[0], d.net.Gateway()})
 	d.keeper.Put(item)
 }
 
@@ -176,7 +197,8 @@ func (d *Datapath) adoptAll(items []keeper.Item, intact bool) (stay bool) {
 	if intact {
 		var err error
 		if left, err = d.findFormer(); err != nil {
-			d.cfg.Log.Error("reading what the former daemon left: all sessions get new interfaces", "lan", d.cfg.LAN, "err", err)
+			d.cfg.Log.Error("reading what the former daemon left: all sessions get new interfaces", "lan", d.net.Interface,
+				"err", err)
 			left, intact = former{}, false
 		}
 	}
@@ -187,7 +209,7 @@ func (d *Datapath) adoptAll(items []keeper.Item, intact bool) (stay bool) {
 		}
 		var r record
 		err := json.Unmarshal(i.Data, &r)
-		if err == nil && r.Version == recordVersion && d.ours(r.Client.Addr) == nil && r.LAN == d.lan.Index &&
+		if err == nil && r.Version == recordVersion && d.net.Client(r.Client.Addr) == nil && r.LAN == d.lan.Index &&
 			len(i.Files) == filesKept && left.has(r) {
 			if err = d.adopt(r, i.Files); err == nil {
 				adopted++
@@ -203,11 +225,11 @@ func (d *Datapath) adoptAll(items []keeper.Item, intact bool) (stay bool) {
 	}
 	if intact {
 		if err := d.sweep(); err != nil {
-			d.cfg.Log.Error("removing what is left of a former daemon's clients", "lan", d.cfg.LAN, "err", err)
+			d.cfg.Log.Error("removing what is left of a former daemon's clients", "lan", d.net.Interface, "err", err)
 		}
 	}
 	if len(items) > 0 {
-		d.cfg.Log.Info("took up the sessions of a former daemon", "lan", d.cfg.LAN, "as they are", adopted,
+		d.cfg.Log.Info("took up the sessions of a former daemon", "lan", d.net.Interface, "as they are", adopted,
 			"to be set up again", ended)
 	}
 	return intact
@@ -248,7 +270,7 @@ func (d *Datapath) sweep() error {
 func (d *Datapath) discard(r record, files []int) {
 	if len(files) == filesKept {
 		l := &line{session: session{r.Client.MAC, r.Client.Session}, socket: files[0], channel: files[1], unit: files[2],
-			kept: true, lan: d.cfg.LAN}
+			kept: true, lan: d.net.Interface}
 		l.close()
 		return
 	}
@@ -264,7 +286,7 @@ func (r record) client(files ...int) *client {
 	if len(files) == filesKept {
 		l.socket, l.channel, l.unit, l.kept = files[0], files[1], files[2], true
 	}
-	c := &client{addr: r.Client.Addr, Client: r.Client, epoch: r.Epoch, known: true, line: l, forgone: r.Dropped}
+	c := &client{addr: r.Client.Addr, Client: r.Client.client(), epoch: r.Epoch, known: true, line: l, forgone: r.Dropped}
 	c.base = tally{r.Counted.Up, r.Counted.Down}
 	c.lost.from, c.lost.own = r.Lost.Up, r.Lost.Down
 	return c
@@ -274,7 +296,7 @@ func (r record) client(files ...int) *client {
 func (d *Datapath) adopt(r record, files []int) error {
 	c := r.client(files...)
 	l := c.line
-	l.lan = d.cfg.LAN
+	l.lan = d.net.Interface
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := d.look(c); err != nil {
@@ -282,7 +304,7 @@ func (d *Datapath) adopt(r record, files []int) error {
 	}
 	spent := c.usedUp(c.Limits) // while nobody was there: its interface is, or gets, down
 	if !spent {
-		if err := errors.Join(raise(l.index), lead(c.addr, l.index, d.cfg.Address.Addr())); err != nil {
+		if err := errors.Join(raise(l.index), lead(c.addr, l.index, d.net.Gateway())); err != nil {
 			return fmt.Errorf("setting up its interface: %w", err)
 		}
 	}

@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -51,7 +52,7 @@ func killKeeper(t *testing.T, w *datapathtest.World) (pid int) {
 
 func admit(t *testing.T, w *datapathtest.World, s datapathtest.Station, l datapath.Limits) {
 	t.Helper()
-	must(t, w.Set(datapath.Client{Addr: s.Addr, MAC: s.MAC, Session: s.Session, Admitted: true, Limits: l}))
+	must(t, w.Set(datapath.Client{Addrs: []netip.Addr{s.Addr}, MAC: s.MAC, Session: s.Session, Admitted: true, Limits: l}))
 }
 
 func must(t *testing.T, err error) {
@@ -177,7 +178,7 @@ func TestTorn(t *testing.T) {
 				t.Errorf("the unit was %s and is %s", unit, now)
 			}
 			strange.Stops(t, "a stranger's")
-			must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Session: w.Alice.Session}))
+			must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Session: w.Alice.Session}))
 			up.Stops(t, "up, after logout")
 			down.Stops(t, "down, after logout")
 			netnstest.Await(t, "that the keeper has nothing", func() error { return holds(keepers(w.Router), "/dev/ppp", 0) })
@@ -286,8 +287,8 @@ func TestLimitedBefore(t *testing.T) {
 func TestUntilAlone(t *testing.T) {
 	needPPPoE(t)
 	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
-	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Session: w.Alice.Session, Admitted: true,
-		Until: time.Now().Add(2 * time.Second)}))
+	must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Session: w.Alice.Session,
+		Admitted: true, Until: time.Now().Add(2 * time.Second)}))
 	w.Kill(t)
 	netnstest.Await(t, "the end of the keeper and of all units", func() error {
 		if out := w.Router.Run(t, "ip -o link show type ppp"); out != "" || len(keepers(w.Router)) > 0 {

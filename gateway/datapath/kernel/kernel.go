@@ -38,8 +38,8 @@ import (
 
 // Config is the configuration of the data path.
 type Config struct {
-	LAN, WAN string       // interfaces; LAN is Ethernet and has Address
-	Address  netip.Prefix // the gateway's, with the LAN's length, /14 or longer
+	Networks []datapath.Network // one; its interface has its address
+	WAN      string             // interface
 	// Former removes what a data path of another kind left. It is called once nothing from
 	// the LAN reaches the kernel's stack; nil: nothing to do.
 	Former func() error
@@ -52,6 +52,7 @@ type Config struct {
 // Datapath is the running data path. Its epoch ends with it, but for clients that a successor adopts.
 type Datapath struct {
 	cfg     Config
+	net     datapath.Network
 	locks   datapath.Locks
 	lan     *net.Interface
 	group   uint32
@@ -84,8 +85,12 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Datapath{cfg: cfg, table: tableOf(cfg.LAN), clients: map[netip.Addr]*client{}, bounded: map[*client]bool{},
-		ended: make(chan struct{})}
+	network, err := datapath.Only(cfg.Networks)
+	if err != nil {
+		return nil, err
+	}
+	d := &Datapath{cfg: cfg, net: network, table: tableOf(network.Interface), clients: map[netip.Addr]*client{},
+		bounded: map[*client]bool{}, ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the kernel's PPPoE: %w", err), d.close(false))
@@ -96,20 +101,20 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		rand.Read(b[:])
 		d.epoch = binary.NativeEndian.Uint64(b[:])
 	}
-	if cfg.Address.Bits() < datapath.LargestLAN {
-		return nil, fmt.Errorf("the LAN must be an IPv4 network of /%d or longer, not %s", datapath.LargestLAN, cfg.Address)
+	if err := network.Check(); err != nil {
+		return nil, err
 	}
 	if err := Check(cfg); err != nil {
 		return nil, err
 	}
-	if d.locks, err = datapath.Lock(cfg.LAN, cfg.WAN); err != nil {
+	if d.locks, err = datapath.Lock(datapath.Sharing(network.Interface, cfg.WAN)...); err != nil {
 		return nil, err
 	}
-	if d.lan, err = ethernet(cfg.LAN); err != nil {
+	if d.lan, err = ethernet(network.Interface); err != nil {
 		return nil, err
 	}
-	d.group, d.fastestBps = groupOf(d.lan.Index), fastest(cfg.LAN)
-	if d.carrier, err = newCarrier(cfg.LAN); err != nil {
+	d.group, d.fastestBps = groupOf(d.lan.Index), fastest(network.Interface)
+	if d.carrier, err = newCarrier(network.Interface); err != nil {
 		return nil, err
 	}
 	if d.rules, err = nftables.Dial(); err != nil {
@@ -139,7 +144,7 @@ func (d *Datapath) begin() error {
 		return err
 	}
 	adopted := d.adoptedUnits()
-	return errors.Join(removeUnits(d.group, adopted...), awaitFormer(d.cfg.LAN, len(adopted)))
+	return errors.Join(removeUnits(d.group, adopted...), awaitFormer(d.net.Interface, len(adopted)))
 }
 
 // shut has the kernel drop frames of the LAN but PPPoE's and, should its interface be created again, forward nothing
@@ -147,15 +152,15 @@ func (d *Datapath) begin() error {
 // replaces the clients' rules too.
 func (d *Datapath) shut(former func() error, install bool) error {
 	if former != nil {
-		if err := guard.ShutFrames(d.cfg.LAN, d.cfg.Address.Addr()); err != nil {
+		if err := guard.ShutFrames(d.net.Interface, d.net.Gateway()); err != nil {
 			return err
 		}
 		if err := former(); err != nil {
 			return err
 		}
 	}
-	g := guard.Guard{LAN: d.cfg.LAN}
-	if err := g.RenewWithFrames(d.cfg.Address.Addr()); err != nil || !install {
+	g := guard.Guard{LAN: d.net.Interface}
+	if err := g.RenewWithFrames(d.net.Gateway()); err != nil || !install {
 		return err
 	}
 	return d.install()
@@ -175,7 +180,10 @@ func ethernet(name string) (*net.Interface, error) {
 
 // Check reports what keeps Open from working on this machine. It loads the kernel's modules.
 func Check(cfg Config) error {
-	_, err := ethernet(cfg.LAN)
+	network, err := datapath.Only(cfg.Networks)
+	if err == nil {
+		_, err = ethernet(network.Interface)
+	}
 	return errors.Join(err, hasPPPoE())
 }
 
@@ -188,7 +196,7 @@ func (d *Datapath) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-d.watcher.gone:
-		return fmt.Errorf("the kernel's PPPoE: the LAN's interface %s is gone", d.cfg.LAN)
+		return fmt.Errorf("the kernel's PPPoE: the LAN's interface %s is gone", d.net.Interface)
 	}
 }
 

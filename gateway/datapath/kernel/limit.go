@@ -128,7 +128,7 @@ func (d *Datapath) follow() {
 // of those that have used theirs up.
 func (d *Datapath) compare(end func(*client) error) {
 	if err := d.lookAtAll(); err != nil {
-		d.cfg.Log.Error("reading clients' counters: quotas are compared later", "lan", d.cfg.LAN, "err", err)
+		d.cfg.Log.Error("reading clients' counters: quotas are compared later", "lan", d.net.Interface, "err", err)
 		d.mu.Lock()
 		d.due = time.Now().Add(seenEvery)
 		d.mu.Unlock()

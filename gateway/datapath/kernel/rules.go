@@ -95,7 +95,7 @@ var clientKey = []nftables.Expr{
 
 // lanSender continues with packets from an address of the LAN.
 func (d *Datapath) lanSender() []nftables.Expr {
-	lan := d.cfg.Address.Masked()
+	lan := d.net.Prefix()
 	mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-lan.Bits()))
 	return []nftables.Expr{nftables.Payload(0, nftables.NetworkHeader, sender, addressLen), nftables.And(0, mask),
 		nftables.Equal(0, lan.Addr().AsSlice())}

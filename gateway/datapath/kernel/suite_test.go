@@ -18,7 +18,7 @@ const keeperEnv = "GATEWAY_TEST_KEEPER"
 
 func config(in datapathtest.Config) Config {
 	return Config{
-		LAN: in.LAN, WAN: in.WAN, Address: netip.PrefixFrom(in.Gateway, in.Prefix.Bits()), Log: in.Log,
+		Networks: []datapath.Network{in.Network}, WAN: in.WAN, Log: in.Log,
 		Keeper: func() *exec.Cmd {
 			cmd := exec.Command("/proc/self/exe")
 			cmd.Env = append(os.Environ(), keeperEnv+"=1")
@@ -28,11 +28,14 @@ func config(in datapathtest.Config) Config {
 }
 
 var path = datapathtest.Path{
-	Name:   "kernel",
-	Open:   func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
-	Remove: func(in datapathtest.Config) error { return errors.Join(Remove(in.LAN), guard.Remove(in.LAN)) },
-	Promises: datapathtest.Promises{Unattended: true, Keeps: true, Lines: true, LinesOnly: true, Restores: true,
-		Moves: true, Netfilter: true, Burst: burst},
+	Name: "kernel",
+	Open: func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
+	Remove: func(in datapathtest.Config) error {
+		return errors.Join(Remove(in.Network.Interface), guard.Remove(in.Network.Interface))
+	},
+	Promises: datapathtest.Promises{SharesWAN: true, Unattended: true, Keeps: true, Lines: true, LinesOnly: true,
+		Restores: true,
+		Moves:    true, Netfilter: true, Burst: burst},
 }
 
 func TestMain(m *testing.M) {
@@ -67,7 +70,8 @@ func TestQuotasEnd(t *testing.T) {
 	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
 	set := func(l datapath.Limits) {
 		t.Helper()
-		c := datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Session: w.Alice.Session, Admitted: true, Limits: l}
+		c := datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Session: w.Alice.Session, Admitted: true,
+			Limits: l}
 		if err := w.Set(c); err != nil {
 			t.Fatal(err)
 		}

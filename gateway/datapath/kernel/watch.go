@@ -56,17 +56,17 @@ func (d *Datapath) keepRules() {
 	if err == nil && why != "" {
 		if err = d.restore(); err == nil {
 			d.cfg.Log.Warn("others changed the rules in nftables, and they are back; in between the machine may have "+
-				"forwarded what the LAN sends", "lan", d.cfg.LAN, "what", why)
+				"forwarded what the LAN sends", "lan", d.net.Interface, "what", why)
 		}
 	}
 	if err != nil {
-		d.cfg.Log.Error("keeping the rules in nftables", "lan", d.cfg.LAN, "err", err)
+		d.cfg.Log.Error("keeping the rules in nftables", "lan", d.net.Interface, "err", err)
 	}
 }
 
 // tables are those that keep the LAN's packets from passing: the clients' own first.
 func (d *Datapath) tables() [3]nftables.Table {
-	name := guard.Table(d.cfg.LAN)
+	name := guard.Table(d.net.Interface)
 	return [...]nftables.Table{d.table, {Family: nftables.NetDev, Name: name}, {Family: nftables.Inet, Name: name}}
 }
 

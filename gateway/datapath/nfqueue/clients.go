@@ -17,29 +17,33 @@ func (d *Datapath) Set(c datapath.Client) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.set(c); err != nil {
-		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
+		return fmt.Errorf("setting the client %s: %w", c.Identity(), err)
 	}
 	return nil
 }
 
 func (d *Datapath) set(c datapath.Client) error {
+	addr, err := c.Addr()
+	if err != nil {
+		return err
+	}
 	if c.Session != 0 {
 		return fmt.Errorf("%w: the kernel forwards its packets, and knows no PPPoE", datapath.ErrNotSupported)
 	}
 	passes := d.fast != nil && c.Admitted && c.Limits == (datapath.Limits{})
 	if !passes {
-		if err := d.ask(c.Addr); err != nil {
+		if err := d.ask(addr); err != nil {
 			return err
 		}
 	}
-	if err := d.own(c.Addr, &c.MAC); err != nil {
+	if err := d.own(addr, &c.MAC); err != nil {
 		return err
 	}
 	if err := d.table.Set(c); err != nil {
 		return err
 	}
 	if passes {
-		return d.pass(c)
+		return d.pass(addr, c)
 	}
 	d.settle()
 	return nil
@@ -52,15 +56,16 @@ func (d *Datapath) settle() {
 	}
 }
 
-// Remove removes an address's entry.
-func (d *Datapath) Remove(addr netip.Addr) error {
+// Remove removes a client's entry.
+func (d *Datapath) Remove(id datapath.ID) error {
+	addr := id.Addr()
 	defer d.neighbours.Flush()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.ask(addr); err != nil {
 		return fmt.Errorf("removing the client %s: %w", addr, err)
 	}
-	if err := d.table.Remove(addr); err != nil {
+	if err := d.table.Remove(id); err != nil {
 		return err
 	}
 	d.settle()
@@ -72,7 +77,7 @@ func (d *Datapath) Remove(addr netip.Addr) error {
 
 // own changes the owner of an address; nil: none. d.mu is held.
 func (d *Datapath) own(addr netip.Addr, mac *datapath.MAC) error {
-	if !d.cfg.Prefix.Contains(addr) || addr == d.cfg.Gateway {
+	if d.net.Client(addr) != nil {
 		return nil // the table returns the error
 	}
 	old, had := d.owners[addr]
@@ -81,7 +86,7 @@ func (d *Datapath) own(addr netip.Addr, mac *datapath.MAC) error {
 	}
 	var b nftables.Batch
 	if had {
-		t := tablesOf(d.cfg.LAN)
+		t := tablesOf(d.net.Interface)
 		for _, t := range d.knowing() {
 			b.DeleteElements(t, setKnown, nftables.Element{Key: pair(addr, old)})
 		}
@@ -105,7 +110,7 @@ func (d *Datapath) own(addr netip.Addr, mac *datapath.MAC) error {
 
 // knowing are the tables that contain the owners of addresses.
 func (d *Datapath) knowing() []nftables.Table {
-	t := tablesOf(d.cfg.LAN)
+	t := tablesOf(d.net.Interface)
 	if d.cfg.Fast {
 		return []nftables.Table{t.arp}
 	}
@@ -117,19 +122,19 @@ func (d *Datapath) addOwner(b *nftables.Batch, addr netip.Addr, mac datapath.MAC
 	for _, t := range d.knowing() {
 		b.AddElements(t, setKnown, nftables.Element{Key: pair(addr, mac)})
 	}
-	b.AddElements(tablesOf(d.cfg.LAN).arp, setTaken, nftables.Element{Key: addr.AsSlice()})
+	b.AddElements(tablesOf(d.net.Interface).arp, setTaken, nftables.Element{Key: addr.AsSlice()})
 }
 
-// Counters returns what an address has sent and received since the epoch.
-func (d *Datapath) Counters(addr netip.Addr) (datapath.Counters, error) {
-	c, err := d.table.Counters(addr)
+// Counters returns what a client has sent and received since the epoch.
+func (d *Datapath) Counters(id datapath.ID) (datapath.Counters, error) {
+	c, err := d.table.Counters(id)
 	if err != nil || d.fast == nil {
 		return c, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.addPassed(addr, &c); err != nil {
-		return datapath.Counters{}, fmt.Errorf("reading the counters of %s: %w", addr, err)
+	if err := d.addPassed(id.Addr(), &c); err != nil {
+		return datapath.Counters{}, fmt.Errorf("reading the counters of %s: %w", id, err)
 	}
 	return c, nil
 }
@@ -146,8 +151,8 @@ func (d *Datapath) Open(prefix netip.Prefix, until time.Time) error {
 	return d.table.Open(prefix, until)
 }
 
-// Clients lists the addresses that have an entry.
-func (d *Datapath) Clients() ([]netip.Addr, error) { return d.table.Clients() }
+// Clients lists the clients that have an entry.
+func (d *Datapath) Clients() ([]datapath.ID, error) { return d.table.Clients() }
 
 // Total sums the counters of all addresses.
 func (d *Datapath) Total() (datapath.Counters, error) {
@@ -174,7 +179,7 @@ func (d *Datapath) Packets() (map[string]uint64, error) {
 		errs = append(errs, err)
 		out["forwarded"] += passed.up.Packets + passed.down.Packets
 	}
-	t := tablesOf(d.cfg.LAN)
+	t := tablesOf(d.net.Interface)
 	count := func(reason string, table nftables.Table, counter string) {
 		n, err := d.rules.Counter(table, counter)
 		errs = append(errs, err)

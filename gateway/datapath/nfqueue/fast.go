@@ -56,11 +56,11 @@ func (d *Datapath) passRules(b *nftables.Batch, t nftables.Table) {
 	b.AddChain(t, "up", nil)
 	b.AddRule(t, "up", append(loadPair(0), nftables.CountBy(setUp, 0), nftables.Accept())...)
 	// Packets from the WAN with a client's source address are queued.
-	mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.cfg.Prefix.Bits()))
+	mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.net.Address.Bits()))
 	b.AddChain(t, "down", nil)
 	b.AddRule(t, "down",
-		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.And(0, mask),
-		nftables.Differs(0, d.cfg.Prefix.Addr().AsSlice()),
+		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.And(0, mask), nftables.Differs(0,
+			d.net.Prefix().Addr().AsSlice()),
 		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.CountBy(setDown, 0), nftables.Accept())
 	b.AddRule(t, "forward", nftables.Meta(0, unix.NFT_META_IIF), nftables.Meta(1, unix.NFT_META_OIF),
 		nftables.Decide(setGate, 0))
@@ -73,7 +73,7 @@ func (d *Datapath) captureRules(b *nftables.Batch, t nftables.Table) {
 		ipSum, tcpSum = 10, 16
 		http          = 80
 	)
-	gateway, portal := d.cfg.Gateway.AsSlice(), port(d.cfg.PortalPorts[0])
+	gateway, portal := d.net.Gateway().AsSlice(), port(d.cfg.PortalPorts[0])
 	b.AddSet(t, nftables.Set{
 		Name: setSought, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypePort), KeyBytes: 8,
 		DataType: nftables.TypeIPv4,

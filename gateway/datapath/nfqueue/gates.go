@@ -101,7 +101,7 @@ func (d *Datapath) gate() []nftables.Element {
 // passing are the tables that contain passed clients: that of fast.go, and that at the
 // devices.
 func (d *Datapath) passing() []nftables.Table {
-	t := tablesOf(d.cfg.LAN)
+	t := tablesOf(d.net.Interface)
 	if d.speaks.dev {
 		return []nftables.Table{t.ip, t.dev}
 	}
@@ -117,7 +117,7 @@ func (d *Datapath) openGate() error {
 
 // opening replaces the gate's elements.
 func (d *Datapath) opening(b *nftables.Batch) {
-	t := tablesOf(d.cfg.LAN)
+	t := tablesOf(d.net.Interface)
 	b.ClearSet(t.ip, setGate)
 	b.AddElements(t.ip, setGate, d.gate()...)
 	if d.speaks.dev {

@@ -36,10 +36,9 @@ import (
 
 // Config is the configuration of the data path.
 type Config struct {
-	LAN, WAN    string       // interfaces; Ethernet, without a VLAN tag of their own
-	Prefix      netip.Prefix // the LAN's network, /14 or longer
-	Gateway     netip.Addr   // the gateway's address in it
-	PortalPorts []uint16     // TCP ports of the portal, at most 4; clients' HTTP goes to the first
+	Networks    []datapath.Network // one
+	WAN         string             // interface; Ethernet, without a VLAN tag of its own
+	PortalPorts []uint16           // TCP ports of the portal, at most 4; clients' HTTP goes to the first
 	// Newcomer is called for clients with an address that was not leased; nil: their
 	// packets are dropped silently.
 	Newcomer func(netip.Addr, datapath.MAC)
@@ -51,6 +50,7 @@ type Config struct {
 // Datapath is the running data path.
 type Datapath struct {
 	cfg     Config
+	net     datapath.Network
 	lan     *net.Interface
 	wan     *net.Interface
 	locks   datapath.Locks
@@ -88,27 +88,29 @@ func Open(cfg Config) (_ *Datapath, err error) {
 			err = errors.Join(fmt.Errorf("opening the NFQUEUE data path: %w", err), d.Close())
 		}
 	}()
+	if d.net, err = datapath.Only(cfg.Networks); err != nil {
+		return nil, err
+	}
 	if d.table, err = admission.New(admission.Config{
-		Prefix: cfg.Prefix, Gateway: cfg.Gateway, PortalPorts: cfg.PortalPorts, Newcomer: d.newcomers(),
+		Network: d.net, PortalPorts: cfg.PortalPorts, Newcomer: d.newcomers(),
 	}); err != nil {
 		return nil, err
 	}
-	d.cfg.Prefix = cfg.Prefix.Masked()
-	if d.locks, err = datapath.Lock(cfg.LAN, cfg.WAN); err != nil {
+	if d.locks, err = datapath.Lock(datapath.Sharing(d.net.Interface, cfg.WAN)...); err != nil {
 		return nil, err
 	}
-	if d.lan, err = net.InterfaceByName(cfg.LAN); err != nil {
-		return nil, fmt.Errorf("interface %s: %w", cfg.LAN, err)
+	if d.lan, err = net.InterfaceByName(d.net.Interface); err != nil {
+		return nil, fmt.Errorf("interface %s: %w", d.net.Interface, err)
 	}
 	link, err := netlink.LinkByIndex(d.lan.Index)
 	if err != nil {
-		return nil, fmt.Errorf("interface %s: %w", cfg.LAN, err)
+		return nil, fmt.Errorf("interface %s: %w", d.net.Interface, err)
 	}
 	d.bridge = link.Type() == "bridge"
 	if d.wan, err = net.InterfaceByName(cfg.WAN); err != nil {
 		return nil, fmt.Errorf("interface %s: %w", cfg.WAN, err)
 	}
-	if err := Check(cfg.LAN); err != nil {
+	if err := Check(d.net.Interface); err != nil {
 		return nil, err
 	}
 	if d.watcher, err = watch(d.lan, d.wan); err != nil {
@@ -201,7 +203,7 @@ func (d *Datapath) begin() error {
 			mtu: min(d.lan.MTU, d.wan.MTU)}
 		var after func()
 		if d.fast != nil {
-			c, err := newCapture(netip.AddrPortFrom(d.cfg.Gateway, d.portalPort()))
+			c, err := newCapture(netip.AddrPortFrom(d.net.Gateway(), d.portalPort()))
 			if err != nil {
 				return err
 			}
@@ -235,7 +237,7 @@ func (d *Datapath) greet() (err error) {
 	if d.cfg.Newcomer == nil {
 		return nil
 	}
-	if d.arp, err = arp.Respond(d.lan, d.cfg.Gateway, true); err != nil {
+	if d.arp, err = arp.Respond(d.lan, d.net.Gateway(), true); err != nil {
 		return err
 	}
 	d.ended.Go(func() {
@@ -244,7 +246,7 @@ func (d *Datapath) greet() (err error) {
 			if err != nil {
 				return // closed, or the interface is gone
 			}
-			if addr == d.cfg.Gateway || !d.cfg.Prefix.Contains(addr) || d.owned(addr) {
+			if d.net.Client(addr) != nil || d.owned(addr) {
 				continue
 			}
 			d.table.Greet(addr, mac, func() {

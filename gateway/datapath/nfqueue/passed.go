@@ -68,36 +68,36 @@ func downCounter(a netip.Addr) string { return "down_" + a.String() }
 const early = 50 * time.Millisecond
 
 // pass has the kernel pass a client's packets. d.mu is held.
-func (d *Datapath) pass(c datapath.Client) error {
-	p, had := d.fast.passed[c.Addr]
+func (d *Datapath) pass(addr netip.Addr, c datapath.Client) error {
+	p, had := d.fast.passed[addr]
 	if had && p.end != nil {
 		p.end.Stop()
 	}
 	next := &passed{mac: c.MAC}
 	left := time.Until(c.Until) - early
 	if !c.Until.IsZero() && left <= 0 {
-		return d.ask(c.Addr)
+		return d.ask(addr)
 	}
 	if !had || p.mac != c.MAC {
 		var b nftables.Batch
 		if had {
-			d.unpass(&b, c.Addr, p.mac)
+			d.unpass(&b, addr, p.mac)
 		}
-		h := d.fast.heard[c.Addr]
+		h := d.fast.heard[addr]
 		if h == nil {
 			h = new(heard)
 		}
-		d.letPass(&b, c.Addr, c.MAC, !h.counted)
+		d.letPass(&b, addr, c.MAC, !h.counted)
 		if err := d.rules.Commit(&b); err != nil {
 			return err
 		}
 		h.counted = true
-		d.fast.heard[c.Addr] = h
+		d.fast.heard[addr] = h
 	}
 	if !c.Until.IsZero() {
-		next.end = time.AfterFunc(left, func() { d.expire(c.Addr, next) })
+		next.end = time.AfterFunc(left, func() { d.expire(addr, next) })
 	}
-	d.fast.passed[c.Addr] = next
+	d.fast.passed[addr] = next
 	return nil
 }
 

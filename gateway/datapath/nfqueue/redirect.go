@@ -71,8 +71,8 @@ func (d *Datapath) senderRules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "stack", nftables.Meta(0, unix.NFT_META_PKTTYPE), nftables.Equal(0, []byte{unix.PACKET_OTHERHOST}),
 		nftables.Accept())
 	load := nftables.Payload(0, nftables.NetworkHeader, sender, addressSize)
-	b.AddRule(t, "stack", load, nftables.And(0, netmask(d.cfg.Prefix)), nftables.Equal(0, d.cfg.Prefix.Addr().AsSlice()),
-		nftables.Accept())
+	b.AddRule(t, "stack", load, nftables.And(0, netmask(d.net.Prefix())),
+		nftables.Equal(0, d.net.Prefix().Addr().AsSlice()), nftables.Accept())
 	b.AddRule(t, "stack", load, nftables.Equal(0, []byte{0, 0, 0, 0}), nftables.Accept()) // DHCP
 	d.requestRules(b, t)
 	drop := []nftables.Expr{
@@ -89,7 +89,7 @@ func (d *Datapath) senderRules(b *nftables.Batch, t nftables.Table) {
 // that has moved keeps its former one until a server refuses it.
 func (d *Datapath) requestRules(b *nftables.Batch, t nftables.Table) {
 	const fragment, protocol, dhcp = 6, 9, 67
-	for _, to := range [][]byte{d.cfg.Gateway.AsSlice(), {255, 255, 255, 255}} {
+	for _, to := range [][]byte{d.net.Gateway().AsSlice(), {255, 255, 255, 255}} {
 		b.AddRule(t, "stack",
 			nftables.Payload(0, nftables.NetworkHeader, protocol, 1), nftables.Equal(0, []byte{unix.IPPROTO_UDP}),
 			nftables.Payload(0, nftables.NetworkHeader, fragment, 2), nftables.And(0, []byte{0x3f, 0xff}),
@@ -232,7 +232,7 @@ func (d *Datapath) find() (c course, why string) {
 	case policies != "":
 		return course{}, policies
 	}
-	way, unsure, err := stack.Find(d.lan, d.wan, d.cfg.Prefix)
+	way, unsure, err := stack.Find(d.lan, d.wan, d.net.Prefix())
 	switch {
 	case err != nil:
 		return course{}, err.Error()
@@ -292,7 +292,7 @@ func (d *Datapath) turn(to course) error {
 
 // turning sets the rules at the devices to those of d.fast.to.
 func (d *Datapath) turning(b *nftables.Batch) {
-	t := tablesOf(d.cfg.LAN).dev
+	t := tablesOf(d.net.Interface).dev
 	b.ClearSet(t, setGate)
 	b.ClearChain(t, "up")
 	b.ClearChain(t, "down")

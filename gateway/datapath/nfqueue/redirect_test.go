@@ -43,7 +43,7 @@ func fastWorld(t *testing.T) (w *datapathtest.World, up, down *datapathtest.Flow
 			w = datapathtest.NewWorld(t, p, datapathtest.Shape{})
 		}
 	}
-	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}))
+	must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Admitted: true}))
 	return w, w.Up(t, w.Alice), w.Down(t, w.Alice)
 }
 

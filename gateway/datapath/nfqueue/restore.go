@@ -21,17 +21,17 @@ func (d *Datapath) keepRules() {
 	}
 	if err == nil {
 		d.cfg.Log.Warn("the rules were taken out of nftables, and are back; in between the machine forwarded for everybody",
-			"lan", d.cfg.LAN)
+			"lan", d.net.Interface)
 		err = d.restore()
 	}
 	if err != nil {
-		d.cfg.Log.Error("keeping the rules in nftables", "lan", d.cfg.LAN, "err", err)
+		d.cfg.Log.Error("keeping the rules in nftables", "lan", d.net.Interface, "err", err)
 	}
 }
 
 // installed reports whether all tables exist.
 func (d *Datapath) installed() (bool, error) {
-	t := tablesOf(d.cfg.LAN)
+	t := tablesOf(d.net.Interface)
 	all := []nftables.Table{t.ip, t.arp, t.ip6}
 	if d.speaks.dev {
 		all = append(all, t.dev)

@@ -19,11 +19,11 @@ func TestRulesComeBack(t *testing.T) {
 			if rules := w.Router.Run(t, "nft list ruleset"); strings.Contains(rules, "owner") {
 				t.Fatalf("there are tables that are held:\n%s", rules)
 			}
-			must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true},
-				datapath.Client{Addr: w.Bob.Addr, MAC: w.Bob.MAC}))
+			must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Admitted: true},
+				datapath.Client{Addrs: []netip.Addr{w.Bob.Addr}, MAC: w.Bob.MAC}))
 			for n := range byte(150) { // more than are restored at once
-				must(t, w.Set(datapath.Client{
-					Addr: netip.AddrFrom4([4]byte{10, 1, 0, 100 + n}), MAC: datapath.MAC{2, 1, 0, 0, 0, n}, Admitted: true}))
+				must(t, w.Set(datapath.Client{Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 1, 0, 100 + n})},
+					MAC: datapath.MAC{2, 1, 0, 0, 0, n}, Admitted: true}))
 			}
 			up, down, stranger, straight := w.Up(t, w.Alice), w.Down(t, w.Alice), w.Up(t, w.Bob), w.Down(t, w.Bob)
 			for _, f := range []*datapathtest.Flow{up, down, stranger, straight} {
@@ -46,7 +46,7 @@ func TestRulesComeBack(t *testing.T) {
 					t.Errorf("after nft %s not all clients are known:\n%s", what, out)
 				}
 			}
-			must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC}))
+			must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC}))
 			up.Stops(t, "up, after logout")
 			down.Stops(t, "down, after logout")
 		})

@@ -97,7 +97,7 @@ func (d *Datapath) install() error {
 
 // ruleset returns all rules, without clients.
 func (d *Datapath) ruleset() *nftables.Batch {
-	b, t := &nftables.Batch{Held: d.speaks.held}, tablesOf(d.cfg.LAN)
+	b, t := &nftables.Batch{Held: d.speaks.held}, tablesOf(d.net.Interface)
 	if d.speaks.dev {
 		b.DeleteTable(t.dev)
 	}
@@ -122,7 +122,7 @@ func (d *Datapath) notTo() []nftables.Expr   { return d.otherLink(unix.NFT_META_
 
 func (d *Datapath) otherLink(key uint32) []nftables.Expr {
 	name := make([]byte, unix.IFNAMSIZ)
-	copy(name, d.cfg.LAN)
+	copy(name, d.net.Interface)
 	return []nftables.Expr{nftables.Meta(0, key), nftables.Differs(0, name)}
 }
 
@@ -202,9 +202,9 @@ func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
 		nftables.Payload(1, nftables.NetworkHeader, claimedMAC, macSize), nftables.In(setKnown, 0),
 		nftables.Goto("of_client"))
 	if d.cfg.Newcomer != nil { // dropped, but no forgery: see greet
-		mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.cfg.Prefix.Bits()))
-		b.AddRule(t, "input", load, nftables.Differs(0, d.cfg.Gateway.AsSlice()), nftables.NotIn(setTaken, 0),
-			nftables.And(0, mask), nftables.Equal(0, d.cfg.Prefix.Addr().AsSlice()), nftables.Drop())
+		mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.net.Address.Bits()))
+		b.AddRule(t, "input", load, nftables.Differs(0, d.net.Gateway().AsSlice()), nftables.NotIn(setTaken, 0),
+			nftables.And(0, mask), nftables.Equal(0, d.net.Prefix().Addr().AsSlice()), nftables.Drop())
 	}
 	b.AddRule(t, "input", nftables.Count(dropped), nftables.Drop())
 }
@@ -220,7 +220,7 @@ func (d *Datapath) knownSet(b *nftables.Batch, t nftables.Table) {
 }
 
 // size is the number of addresses in the LAN.
-func (d *Datapath) size() uint32 { return 1 << (32 - d.cfg.Prefix.Bits()) }
+func (d *Datapath) size() uint32 { return d.net.Size() }
 
 // indexKey returns an interface as a key of sets.
 func indexKey(dev *net.Interface) []byte {

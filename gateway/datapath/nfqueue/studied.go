@@ -18,7 +18,7 @@ func (d *Datapath) studiedRules(b *nftables.Batch, t nftables.Table) {
 	// Multicast and broadcast are not forwarded (RFC 1812, 5.3.4), and so not counted.
 	firstMulticast := []byte{224, 0, 0, 0}
 	b.AddRule(t, "prerouting", nftables.Meta(0, unix.NFT_META_PKTTYPE), nftables.Differs(0, []byte{unix.PACKET_HOST}),
-		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.Differs(0, d.cfg.Gateway.AsSlice()),
+		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.Differs(0, d.net.Gateway().AsSlice()),
 		nftables.Below(0, firstMulticast), nftables.Drop())
 	b.AddRule(t, "prerouting",
 		append(marked(markPortal), nftables.Load(0, zonePortal), nftables.SetZone(0), nftables.Accept())...)
@@ -50,6 +50,6 @@ func (d *Datapath) natRules(b *nftables.Batch, t nftables.Table) {
 		[]byte, len(none))), nftables.Goto("reject"))...)
 	b.AddChain(t, "nat", &nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityNAT})
 	b.AddRule(t, "nat", nftables.Zone(0), nftables.Equal(0, zonePortal),
-		nftables.Load(0, d.cfg.Gateway.AsSlice()), nftables.Load(1, port(d.cfg.PortalPorts[0])),
-		nftables.Destination(nftables.Span{Addr: nftables.At(0), Port: nftables.At(1)}))
+		nftables.Load(0, d.net.Gateway().AsSlice()), nftables.Load(1,
+			port(d.cfg.PortalPorts[0])), nftables.Destination(nftables.Span{Addr: nftables.At(0), Port: nftables.At(1)}))
 }

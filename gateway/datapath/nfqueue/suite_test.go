@@ -3,6 +3,7 @@ package nfqueue
 import (
 	"testing"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
@@ -16,19 +17,20 @@ func paths(unheld bool) (all []datapathtest.Path) {
 		}
 		config := func(in datapathtest.Config) Config {
 			return Config{
-				LAN: in.LAN, WAN: in.WAN, Prefix: in.Prefix, Gateway: in.Gateway, PortalPorts: in.PortalPorts,
+				Networks: []datapath.Network{in.Network}, WAN: in.WAN, PortalPorts: in.PortalPorts,
 				Newcomer: in.Newcomer, Fast: fast, Log: in.Log, unheld: unheld,
 			}
 		}
-		promises := datapathtest.Promises{Netfilter: true, TellsOwn: true, DHCPSocket: true, Neighbours: true,
-			Newcomers: true, Greets: true, Reassembles: !fast, Restores: true, SeesBridged: true, Burst: admission.Burst}
+		promises := datapathtest.Promises{SharesWAN: true, Netfilter: true, TellsOwn: true, DHCPSocket: true,
+			Neighbours: true,
+			Newcomers:  true, Greets: true, Reassembles: !fast, Restores: true, SeesBridged: true, Burst: admission.Burst}
 		if fast {
 			promises.Lingers, promises.Joins, promises.LeavesSums = gateLife, true, true
 		}
 		all = append(all, datapathtest.Path{
 			Name:     name,
 			Open:     func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
-			Remove:   func(in datapathtest.Config) error { return Clear(in.LAN) },
+			Remove:   func(in datapathtest.Config) error { return Clear(in.Network.Interface) },
 			Promises: promises,
 		})
 	}

@@ -40,7 +40,7 @@ func opens() []nftables.Expr {
 // fromLAN continues with packets of the LAN.
 func (d *Datapath) fromLAN() []nftables.Expr {
 	name := make([]byte, unix.IFNAMSIZ)
-	copy(name, d.cfg.LAN)
+	copy(name, d.net.Interface)
 	return []nftables.Expr{nftables.Meta(0, unix.NFT_META_IIFNAME), nftables.Equal(0, name)}
 }
 
@@ -59,7 +59,7 @@ func (d *Datapath) followDefault() {
 		return
 	}
 	var b nftables.Batch
-	t := tablesOf(d.cfg.LAN).ip
+	t := tablesOf(d.net.Interface).ip
 	if routed {
 		b.ClearChain(t, unrouted)
 		b.DeleteChain(t, unrouted)

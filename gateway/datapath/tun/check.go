@@ -12,8 +12,12 @@ import (
 // making a device.
 func Check(cfg Config) error {
 	cfg.complete()
-	_, err := ethernet(cfg.LAN, cfg.Address)
-	return errors.Join(err, tunFile(), ours(cfg.Device, cfg.LAN))
+	network, err := datapath.Only(cfg.Networks)
+	if err != nil {
+		return err
+	}
+	_, err = ethernet(network)
+	return errors.Join(err, tunFile(), ours(cfg.Device, network.Interface))
 }
 
 func tunFile() error {

@@ -28,29 +28,29 @@ type ifreq struct {
 // openDevice opens queues of the TUN device, which it creates or takes over from a former
 // daemon. flags are added to those of every TUN device here; each queue is a non-blocking
 // descriptor.
-func openDevice(cfg Config, mtu, queues int, flags uint16) (fds []int, err error) {
+func openDevice(name string, of datapath.Network, mtu, queues int, flags uint16) (fds []int, err error) {
 	defer func() {
 		if err != nil {
 			for _, fd := range fds {
 				unix.Close(fd)
 			}
-			fds, err = nil, fmt.Errorf("making the TUN device %s: %w", cfg.Device, err)
+			fds, err = nil, fmt.Errorf("making the TUN device %s: %w", name, err)
 		}
 	}()
-	if err := ours(cfg.Device, cfg.LAN); err != nil {
+	if err := ours(name, of.Interface); err != nil {
 		return nil, err
 	}
 	if queues > 1 {
 		flags |= unix.IFF_MULTI_QUEUE
 	}
 	for range queues {
-		fd, err := attach(cfg.Device, flags|unix.IFF_TUN|unix.IFF_NO_PI)
+		fd, err := attach(name, flags|unix.IFF_TUN|unix.IFF_NO_PI)
 		if errors.Is(err, unix.EINVAL) && len(fds) == 0 {
 			// A former daemon's device with another kind of queues.
-			if err := RemoveDevice(cfg.LAN); err != nil {
+			if err := RemoveDevice(of.Interface); err != nil {
 				return nil, err
 			}
-			fd, err = attach(cfg.Device, flags|unix.IFF_TUN|unix.IFF_NO_PI)
+			fd, err = attach(name, flags|unix.IFF_TUN|unix.IFF_NO_PI)
 		}
 		if err != nil {
 			return fds, err
@@ -60,7 +60,7 @@ func openDevice(cfg Config, mtu, queues int, flags uint16) (fds []int, err error
 	if err := unix.IoctlSetInt(fds[0], unix.TUNSETPERSIST, 1); err != nil {
 		return fds, fmt.Errorf("having it stay: %w", err)
 	}
-	return fds, configure(cfg, mtu)
+	return fds, configure(name, of, mtu)
 }
 
 // ours refuses a device that does not belong to gatewayd.
@@ -113,12 +113,12 @@ func plain(fd int) error {
 }
 
 // configure sets the device's mark, the gateway's address and the LAN's MTU.
-func configure(cfg Config, mtu int) error {
-	link, err := netlink.LinkByName(cfg.Device)
+func configure(name string, of datapath.Network, mtu int) error {
+	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return err
 	}
-	if err := netlink.LinkSetAlias(link, alias(cfg.LAN)); err != nil {
+	if err := netlink.LinkSetAlias(link, alias(of.Interface)); err != nil {
 		return fmt.Errorf("marking it: %w", err)
 	}
 	if err := netlink.LinkSetMTU(link, mtu); err != nil {
@@ -130,7 +130,7 @@ func configure(cfg Config, mtu int) error {
 	// Otherwise the kernel would solicit IPv6 routers. The error of a kernel without IPv6
 	// is ignored.
 	_ = netlink.LinkSetIP6AddrGenMode(link, 1) // IN6_ADDR_GEN_MODE_NONE
-	if err := onlyAddress(link, cfg.Address); err != nil {
+	if err := onlyAddress(link, of.Address); err != nil {
 		return err
 	}
 	if err := netlink.LinkSetUp(link); err != nil {

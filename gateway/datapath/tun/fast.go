@@ -48,7 +48,7 @@ func openFast(s *shared, judge func() *admission.Judge) (all []*fast, err error)
 	if err := unix.SchedGetaffinity(0, &cpus); err != nil {
 		return nil, os.NewSyscallError("sched_getaffinity", err)
 	}
-	queues, err := openDevice(s.cfg, s.lan.MTU, min(max(1, cpus.Count()), maxThreads), unix.IFF_VNET_HDR)
+	queues, err := openDevice(s.cfg.Device, s.net, s.lan.MTU, min(max(1, cpus.Count()), maxThreads), unix.IFF_VNET_HDR)
 	if err != nil {
 		return nil, err
 	}

@@ -32,20 +32,19 @@ type bench struct {
 
 func newBench(t testing.TB, change ...func(*Config)) *bench {
 	t.Helper()
-	cfg := Config{Address: netip.PrefixFrom(portal, 24), Log: slog.New(slog.DiscardHandler)}
+	network := datapath.Network{Interface: "lan0", Address: netip.PrefixFrom(portal, 24)}
+	cfg := Config{Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&cfg)
 	}
-	network := netip.MustParsePrefix("10.1.0.0/24")
-	table, err := admission.New(
-		admission.Config{Prefix: network, Gateway: portal, PortalPorts: []uint16{8080}, Lines: cfg.Lines})
+	table, err := admission.New(admission.Config{Network: network, PortalPorts: []uint16{8080}, Lines: cfg.Lines})
 	must(t, err)
 	t.Cleanup(func() { table.Close() })
-	must(t, table.Set(datapath.Client{Addr: client, MAC: clientMAC, Admitted: true}))
-	must(t, table.Set(datapath.Client{Addr: stranger, MAC: strangerMAC}))
+	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{client}, MAC: clientMAC, Admitted: true}))
+	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{stranger}, MAC: strangerMAC}))
 	mac := [6]byte{2, 0, 0, 0, 1, 1}
 	s := &shared{
-		cfg: cfg, lan: &net.Interface{Name: "lan0", MTU: 1500}, mac: mac, gateway: number(portal),
+		cfg: cfg, net: network, lan: &net.Interface{Name: "lan0", MTU: 1500}, mac: mac, gateway: number(portal),
 		redirects: newTestRedirects(), errors: new(budget.Clock),
 	}
 	b := &bench{lan: newTap(t), kernel: newTap(t), table: table}

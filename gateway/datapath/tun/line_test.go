@@ -3,6 +3,7 @@ package tun
 import (
 	"bytes"
 	"encoding/binary"
+	"net/netip"
 	"testing"
 
 	"github.com/gopacket/gopacket/layers"
@@ -16,7 +17,7 @@ const session = 0x1234
 func newLineBench(t testing.TB) *bench {
 	t.Helper()
 	b := newBench(t, func(c *Config) { c.Lines = true })
-	must(t, b.table.Set(datapath.Client{Addr: client, MAC: clientMAC, Session: session, Admitted: true}))
+	must(t, b.table.Set(datapath.Client{Addrs: []netip.Addr{client}, MAC: clientMAC, Session: session, Admitted: true}))
 	return b
 }
 

@@ -28,7 +28,7 @@ func openStudied(s *shared, judge *admission.Judge) (_ *studied, err error) {
 		return nil, err
 	}
 	m := &studied{worker: s.worker(judge, socket, -1, false), buf: make([]byte, bufferLen)}
-	fds, err := openDevice(s.cfg, s.lan.MTU, 1, 0)
+	fds, err := openDevice(s.cfg.Device, s.net, s.lan.MTU, 1, 0)
 	if err == nil {
 		m.device = fds[0]
 		err = plain(m.device)

@@ -2,11 +2,12 @@ package tun
 
 import (
 	"errors"
-	"net/netip"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
@@ -17,16 +18,20 @@ func paths() (all []datapathtest.Path) {
 	for _, name := range []string{"studied", "fast"} {
 		config := func(in datapathtest.Config) Config {
 			return Config{
-				LAN: in.LAN, WAN: in.WAN, Device: "tun0", Address: netip.PrefixFrom(in.Gateway, in.Prefix.Bits()),
+				Networks: []datapath.Network{in.Network}, WAN: in.WAN, Device: "tun" +
+					strings.TrimPrefix(in.Network.Interface, "lan"),
 				PortalPorts: in.PortalPorts, Fast: name == "fast", Lines: in.Lines, Log: in.Log,
 			}
 		}
 		all = append(all, datapathtest.Path{
-			Name:   name,
-			Open:   func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
-			Remove: func(in datapathtest.Config) error { return errors.Join(Remove(in.LAN), guard.Remove(in.LAN)) },
-			Promises: datapathtest.Promises{Lines: true, Restores: true, Moves: true, OwnAddress: true, Netfilter: true,
-				Burst: admission.Burst, LosesJoined: !joinsUDP()},
+			Name: name,
+			Open: func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
+			Remove: func(in datapathtest.Config) error {
+				return errors.Join(Remove(in.Network.Interface), guard.Remove(in.Network.Interface))
+			},
+			Promises: datapathtest.Promises{SharesWAN: true, Lines: true, Restores: true, Moves: true, OwnAddress: true,
+				Netfilter: true,
+				Burst:     admission.Burst, LosesJoined: !joinsUDP()},
 		})
 	}
 	return all

@@ -34,10 +34,10 @@ import (
 
 // Config is the configuration of the data path.
 type Config struct {
-	LAN, WAN    string       // interfaces; LAN is Ethernet and has no address in Address's network
-	Device      string       // the TUN device's name; "" is "tun0"
-	Address     netip.Prefix // the gateway's, with the LAN's length, /14 or longer; the device gets it
-	PortalPorts []uint16     // TCP ports of the portal; clients' HTTP goes to the first
+	Networks    []datapath.Network // one; its interface has no address in it: the device gets that
+	WAN         string             // interface
+	Device      string             // the TUN device's name; "" is "tun0"
+	PortalPorts []uint16           // TCP ports of the portal; clients' HTTP goes to the first
 	Fast        bool
 	Lines       bool // clients may be on PPPoE lines
 	// Former removes what a data path of another kind left. It is called once nothing from
@@ -51,6 +51,7 @@ type Config struct {
 type Datapath struct {
 	*admission.Table
 	cfg     Config
+	net     datapath.Network
 	locks   datapath.Locks
 	lan     *net.Interface
 	stop    *waker
@@ -79,15 +80,17 @@ func Open(cfg Config) (_ *Datapath, err error) {
 			err = errors.Join(fmt.Errorf("opening the TUN data path: %w", err), d.Close())
 		}
 	}()
-	d.Table, err = admission.New(admission.Config{Prefix: cfg.Address.Masked(), Gateway: cfg.Address.Addr(),
-		PortalPorts: cfg.PortalPorts, Lines: cfg.Lines})
+	if d.net, err = datapath.Only(cfg.Networks); err != nil {
+		return nil, err
+	}
+	d.Table, err = admission.New(admission.Config{Network: d.net, PortalPorts: cfg.PortalPorts, Lines: cfg.Lines})
 	if err != nil {
 		return nil, err
 	}
-	if d.locks, err = datapath.Lock(cfg.LAN, cfg.WAN); err != nil {
+	if d.locks, err = datapath.Lock(datapath.Sharing(d.net.Interface, cfg.WAN)...); err != nil {
 		return nil, err
 	}
-	if d.lan, err = ethernet(cfg.LAN, cfg.Address); err != nil {
+	if d.lan, err = ethernet(d.net); err != nil {
 		return nil, err
 	}
 	if err := d.shut(cfg.Former); err != nil {
@@ -126,7 +129,7 @@ func (c *Config) complete() {
 // forward nothing for the new one; it calls between after the first step. Calling it
 // again has no effect.
 func (d *Datapath) shut(between func() error) error {
-	if err := guard.ShutFrames(d.cfg.LAN, d.cfg.Address.Addr()); err != nil {
+	if err := guard.ShutFrames(d.net.Interface, d.net.Gateway()); err != nil {
 		return err
 	}
 	if between != nil {
@@ -140,7 +143,7 @@ func (d *Datapath) shut(between func() error) error {
 // guard has the kernel forward nothing for an interface of the LAN's name. Packets between
 // the WAN and the device, if these exist, need no comparison of names.
 func (d *Datapath) guard() error {
-	g := guard.Guard{LAN: d.cfg.LAN}
+	g := guard.Guard{LAN: d.net.Interface}
 	if err := g.Shut(); err != nil {
 		return err
 	}
@@ -155,9 +158,9 @@ func (d *Datapath) guard() error {
 
 // start opens sockets and device queues, and starts the threads.
 func (d *Datapath) start() error {
-	gateway := number(d.cfg.Address.Addr())
+	gateway := number(d.net.Gateway())
 	s := &shared{
-		cfg: d.cfg, lan: d.lan, mac: [6]byte(d.lan.HardwareAddr), gateway: gateway,
+		net: d.net, cfg: d.cfg, lan: d.lan, mac: [6]byte(d.lan.HardwareAddr), gateway: gateway,
 		redirects: newRedirects(gateway, d.cfg.PortalPorts), errors: new(budget.Clock), stop: d.stop, failed: d.failed,
 	}
 	if d.cfg.Fast {
@@ -188,7 +191,8 @@ func number(a netip.Addr) uint32 {
 }
 
 // ethernet returns the LAN's interface and checks that it is suitable.
-func ethernet(name string, own netip.Prefix) (*net.Interface, error) {
+func ethernet(of datapath.Network) (*net.Interface, error) {
+	name := of.Interface
 	lan, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", name, err)
@@ -201,10 +205,9 @@ func ethernet(name string, own netip.Prefix) (*net.Interface, error) {
 		return nil, fmt.Errorf("reading the addresses of %s: %w", name, err)
 	}
 	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Overlaps(own) {
-			return nil, fmt.Errorf(
-				"%s has the address %s of the clients' network, which the TUN device is to have: ip addr del %s dev %s", name, p, p,
-				name)
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Overlaps(of.Address) {
+			return nil, fmt.Errorf("%s has the address %s of the clients' network, which the TUN device is to have: ip addr "+
+				"del %s dev %s", name, p, p, name)
 		}
 	}
 	return lan, nil
@@ -212,23 +215,27 @@ func ethernet(name string, own netip.Prefix) (*net.Interface, error) {
 
 // Set replaces a client's entry, and the routes to the networks behind it.
 func (d *Datapath) Set(c datapath.Client) error {
-	fresh, err := d.routes.Take(c.Addr, c.Routes)
+	addr, err := c.Addr()
 	if err != nil {
-		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
+		return err
+	}
+	fresh, err := d.routes.Take(addr, c.Routes)
+	if err != nil {
+		return fmt.Errorf("setting the client %s: %w", addr, err)
 	}
 	if err := d.Table.Set(c); err != nil {
-		return errors.Join(err, d.routes.Drop(c.Addr, fresh))
+		return errors.Join(err, d.routes.Drop(addr, fresh))
 	}
-	_, err = d.routes.Leave(c.Addr, c.Routes)
+	_, err = d.routes.Leave(addr, c.Routes)
 	return err
 }
 
-// Remove removes an address's entry, and the routes to the networks behind it.
-func (d *Datapath) Remove(addr netip.Addr) error {
-	if err := d.Table.Remove(addr); err != nil {
+// Remove removes a client's entry, and the routes to the networks behind it.
+func (d *Datapath) Remove(id datapath.ID) error {
+	if err := d.Table.Remove(id); err != nil {
 		return err
 	}
-	_, err := d.routes.Leave(addr, nil)
+	_, err := d.routes.Leave(id.Addr(), nil)
 	return err
 }
 

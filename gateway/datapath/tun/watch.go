@@ -101,8 +101,8 @@ func (w *watcher) close() { w.follower.Close() }
 // nftables was flushed: until then the machine forwards what the LAN sends. If the device
 // is gone too, a Remove is in progress, which begins with the device.
 func (d *Datapath) keepRules() {
-	frames, err := stack.HasTable(unix.NFPROTO_NETDEV, guard.Table(d.cfg.LAN))
-	forwarding, err2 := stack.HasTable(unix.NFPROTO_INET, guard.Table(d.cfg.LAN))
+	frames, err := stack.HasTable(unix.NFPROTO_NETDEV, guard.Table(d.net.Interface))
+	forwarding, err2 := stack.HasTable(unix.NFPROTO_INET, guard.Table(d.net.Interface))
 	err = errors.Join(err, err2)
 	var gone netlink.LinkNotFoundError
 	if _, notFound := netlink.LinkByName(d.cfg.Device); errors.As(notFound, &gone) {
@@ -110,12 +110,12 @@ func (d *Datapath) keepRules() {
 	}
 	if err == nil && (!frames || !forwarding) {
 		if err = d.shut(nil); err == nil {
-			d.cfg.Log.Warn("the rules were taken out of nftables, and are back; in between the machine forwarded what the LAN "+
-				"sends", "lan", d.cfg.LAN)
+			d.cfg.Log.Warn("the rules were taken out of nftables, and are back; in between the machine forwarded what the "+
+				"LAN sends", "lan", d.net.Interface)
 		}
 	}
 	if err != nil {
-		d.cfg.Log.Error("keeping the kernel's stack off the LAN", "lan", d.cfg.LAN, "err", err)
+		d.cfg.Log.Error("keeping the kernel's stack off the LAN", "lan", d.net.Interface, "err", err)
 	}
 }
 

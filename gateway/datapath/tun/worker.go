@@ -16,6 +16,7 @@ import (
 // shared is what all threads of a data path use.
 type shared struct {
 	cfg       Config
+	net       datapath.Network
 	lan       *net.Interface
 	mac       [6]byte // the gateway's MAC address in the LAN
 	gateway   uint32
@@ -87,7 +88,7 @@ func (w *worker) frameIn(frame []byte, v virtio, now int64) {
 		if w.judge.ARP(datapath.MAC(frame[6:12]), frame[ethernetLen:], now) != admission.Local {
 			return
 		}
-		if a := arp.Reply(frame, w.cfg.Address.Addr(), w.mac); a != nil {
+		if a := arp.Reply(frame, w.net.Gateway(), w.mac); a != nil {
 			w.sendFrame(w.out[:frameStart+copy(w.out[frameStart:], a)])
 		}
 	case etherSession:

@@ -1,0 +1,61 @@
+package datapathtest
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// The LAN of another gateway on the same machine.
+const besideLink = "lan1"
+
+var besideGateway = netip.MustParseAddr("10.2.0.1")
+
+// beside: gateways of two LANs share the WAN, or the second one is refused and the first goes on. Nobody shares a LAN.
+func beside(t *testing.T, w *World) {
+	carol := Station{netnstest.NewSpace(t), netip.MustParseAddr("10.2.0.10"), datapath.MAC{2, 0, 0, 0, 2, 10}, 0}
+	carol.Run(t, quiet)
+	w.Router.Run(t, `ip link add lan1 type veth peer name c0 address $mac netns $carol; ip link set lan1 up
+if [ $own = false ]; then ip addr add 10.2.0.1/24 dev lan1; fi`,
+		"mac="+hw(carol.MAC).String(), "carol="+tid(carol.Space), own(w.path))
+	carol.Run(t, netnstest.Up+`ip addr add 10.2.0.10/24 dev c0; ip link set c0 up; up c0
+ip route add default via 10.2.0.1`)
+	orders := Orders{Prefix: netip.PrefixFrom(besideGateway, 24), PinDir: pinDir(w.Router) + "-beside", LAN: besideLink}
+	second, third := &Process{router: w.Router, path: w.path, orders: orders}, &Process{router: w.Router, path: w.path,
+		orders: orders}
+	for _, p := range []*Process{second, third} {
+		p.Start(t)
+		t.Cleanup(func() { p.Kill(t) })
+	}
+	w.admit(t, w.Alice)
+	alice := w.Up(t, w.Alice)
+	alice.Begin()
+	if !w.path.SharesWAN {
+		if err := second.Open(); !errors.Is(err, datapath.ErrBusy) {
+			t.Errorf("a gateway of another LAN at a WAN that is not shared: %v", err)
+		}
+		alice.Passes(t, "beside one that was refused")
+		return
+	}
+	must(t, second.Open())
+	if err := third.Open(); !errors.Is(err, datapath.ErrBusy) {
+		t.Errorf("two gateways of one LAN: %v", err)
+	}
+	other := w.Up(t, carol)
+	other.Begin()
+	other.Stops(t, "of the second LAN, before login")
+	must(t, second.Set(carol.client(admitted)))
+	other.Passes(t, "of the second LAN")
+	alice.Passes(t, "of the first LAN")
+	must(t, w.Set(w.Alice.client()))
+	alice.Stops(t, "after logout at the first gateway")
+	other.Passes(t, "beside a logout at the first gateway")
+	w.admit(t, w.Alice)
+	alice.Passes(t, "admitted again")
+	must(t, second.Close())
+	must(t, second.Detach())
+	alice.Passes(t, "after the second gateway was detached")
+}

@@ -1,0 +1,70 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// LargestLAN is the shortest prefix of a network, with 262,144 addresses: data paths have an
+// entry for each address in their tables, and all kinds support the same sizes.
+const LargestLAN = 14
+
+// Network is a LAN with clients.
+type Network struct {
+	Name      string       // in messages; "": the interface's
+	Interface string       // Ethernet, without a VLAN tag of its own
+	Address   netip.Prefix // the gateway's IPv4 address in it, with the network's length, LargestLAN or longer
+}
+
+// Prefix is the network's, without the gateway's address.
+func (n Network) Prefix() netip.Prefix { return n.Address.Masked() }
+
+// Gateway is the gateway's address.
+func (n Network) Gateway() netip.Addr { return n.Address.Addr() }
+
+// Size is how many addresses the network has.
+func (n Network) Size() uint32 { return 1 << (32 - n.Address.Bits()) }
+
+// String is the network's name.
+func (n Network) String() string {
+	if n.Name != "" {
+		return n.Name
+	}
+	return n.Interface
+}
+
+// Check reports an address that no data path can serve.
+func (n Network) Check() error {
+	if !n.Address.IsValid() || !n.Address.Addr().Is4() || n.Address.Bits() < LargestLAN {
+		return fmt.Errorf("the LAN must be an IPv4 network of /%d or longer, not %s", LargestLAN, n.Address)
+	}
+	return nil
+}
+
+// Client returns why an address is none that a client of the network can have; nil: it is one.
+func (n Network) Client(addr netip.Addr) error {
+	if !n.Prefix().Contains(addr) {
+		return fmt.Errorf("%w: %s is not in the LAN %s", ErrForeign, addr, n.Prefix())
+	}
+	if addr == n.Gateway() {
+		return fmt.Errorf("%w: %s is the gateway itself", ErrForeign, addr)
+	}
+	return nil
+}
+
+// Only returns the one network of a data path that serves no more.
+func Only(all []Network) (Network, error) {
+	switch len(all) {
+	case 0:
+		return Network{}, errors.New("a data path needs a network to serve")
+	case 1:
+		return all[0], nil
+	}
+	names := make([]string, len(all))
+	for i, n := range all {
+		names[i] = n.String()
+	}
+	return Network{}, fmt.Errorf("a data path serves one network, not %d: %s", len(all), strings.Join(names, ", "))
+}

@@ -2,12 +2,8 @@ package bench
 
 import "github.com/gateweigh/gateweigh/lab/burn"
 
-const (
-	// leastOthers is how many CPUs interrupts and the kernel's own work take, and clocks are off.
-	leastOthers = 0.1
-	// maxWaited is the share of a window for which threads may wait for a CPU that other programs have.
-	maxWaited = 0.5
-)
+// leastOthers is how many CPUs interrupts and the kernel's own work take, and clocks are off.
+const leastOthers = 0.1
 
 // OthersShare is the share of the routers' CPUs, 0 to 1, that programs had between two readings which are not of a lab;
 // what the kernel itself takes counts as nothing. usedNs is the time of all routers; what slows them down is the lab's
@@ -23,7 +19,7 @@ func (s *Bench) OthersShare(a, b Reading, usedNs int64) float64 {
 
 // others is how much of the routers' CPUs others had, and how much was in use, CPUs.
 func (s *Bench) others(a, b Reading, usedNs int64) (others, busy float64) {
-	seconds := float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
+	seconds := secondsOf(a, b)
 	if seconds <= 0 {
 		return 0, 0
 	}
@@ -49,13 +45,6 @@ func (s *Bench) WaitedForOthers(a, b Reading, waitNs, usedNs int64) float64 {
 	if others == 0 {
 		return 0
 	}
-	seconds := float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
+	seconds := secondsOf(a, b)
 	return float64(waitNs) / 1e9 / seconds * others / busy
-}
-
-// Waited rejects a window in which that was too long. Threads that go before other programs (nice -20) wait for those
-// only until the next look of the scheduler, so it is for labs that may not.
-func (r *Rejects) Waited(share float64, who string) {
-	r.If(share > maxWaited, "%s waited %.0f %% of the window for a CPU that other programs had, limit %.0f %%", who,
-		100*share, 100*maxWaited)
 }

@@ -33,6 +33,11 @@ func (r *Rejects) Prove(ctx context.Context, s *Bench) error {
 	return err
 }
 
+// Proof is the rule that the lab's device is what it is to be. It asks while the lab carries load.
+func (s *Bench) Proof(ctx context.Context) Rule {
+	return func(r *Rejects) error { return r.Prove(ctx, s) }
+}
+
 // A device that has just been given load may take so long until it is what it is to be: connections enter a flowtable
 // with their third packets.
 const (

@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
-	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
@@ -48,7 +46,7 @@ func (idle) Rules() experiment.Measure {
 	}
 }
 
-func (idle) Run() runner.Measure { return idle{} }
+func (idle) Run() runner.Measure { return runner.Measure{Block: carryOut} }
 
 // lull is a window of an idle pair, in a record of the measure's own kind.
 type lull struct {
@@ -70,9 +68,6 @@ type spent struct {
 func (idle) Records() []result.Kind {
 	return []result.Kind{{Name: "lull", New: func() any { return new(lull) }}}
 }
-
-func (idle) Fits(*experiment.Experiment, string, dut.Traits) error     { return nil }
-func (idle) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
 
 func spentBetween(a, b bench.Reading) spent {
 	return spent{Seconds: float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9,
@@ -99,48 +94,44 @@ func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	return analysis.Summarise(in, opts)
 }
 
-func (idle) Block(ctx context.Context, s *runner.Session, b experiment.Block) (*result.Block, error) {
-	device, clean, err := s.Labs(b).OpenPair(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, cell := range b.Cells {
-		for _, w := range s.Todo(b, cell) {
-			if err == nil {
-				err = window(ctx, s, b, cell, w, device, clean)
+// carryOut measures one block: what all measures have in common is in lab/bench.
+func carryOut(ctx context.Context, s *runner.Session, b experiment.Block) (*result.Block, error) {
+	rec := &result.Block{}
+	return rec, s.Labs(b).Pair(ctx, func(device, clean *bench.Bench) error {
+		rec.SetupSeconds = device.Setup.Seconds()
+		for _, cell := range b.Cells {
+			for _, w := range s.Todo(b, cell) {
+				if err := window(ctx, s, b, cell, w, device, clean); err != nil {
+					return fmt.Errorf("window %d: %w", w+1, err)
+				}
 			}
 		}
-	}
-	closed := backend.Together(device.Close, clean.Close)
-	if err == nil {
-		err = closed
-	}
-	return &result.Block{SetupSeconds: device.Setup.Seconds()}, err
+		return nil
+	})
 }
 
 func window(ctx context.Context, s *runner.Session, b experiment.Block, cell result.Cell, w int,
 	labs ...*bench.Bench) error {
 	s.Status("%s: %g ms", s.Name(b), cell.Number(idleMs))
-	return s.Settle(b, cell, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
-		r := lull{Head: a.Head(b), Cell: cell, AA: b.AA, Window: w, DUTLab: b.DUTLab}
-		var before, after [2]bench.Reading
-		read := func(into *[2]bench.Reading) error {
-			return backend.Together(
-				func() (err error) { into[0], err = labs[0].ReadMeters(ctx); return err },
-				func() (err error) { into[1], err = labs[1].ReadMeters(ctx); return err })
+	return s.Settle(b, cell, w, "lull", func(runner.Attempt) (result.Record, []string, error) {
+		read := func() ([]bench.Reading, error) {
+			return bench.Each(labs, func(_ int, l *bench.Bench) (bench.Reading, error) { return l.ReadMeters(ctx) })
 		}
-		err := read(&before)
+		before, err := read()
 		if err == nil {
 			err = bench.Sleep(ctx, time.Duration(cell.Number(idleMs))*time.Millisecond)
 		}
-		if err == nil {
-			err = read(&after)
-		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("window %d: %w", w+1, err)
+			return nil, nil, err
 		}
-		r.Device, r.Clean = spentBetween(before[0], after[0]), spentBetween(before[1], after[1])
-		r.Accepted, r.Seconds = true, time.Since(a.Start).Seconds()
-		return func(w *result.Writer) error { return w.Append("lull", &r) }, r.Rejects, nil
+		after, err := read()
+		if err != nil {
+			return nil, nil, err
+		}
+		rejects, err := labs[0].Judge(ctx, labs[0].Proof(ctx))
+		return &lull{
+			Cell: cell, AA: b.AA, Window: w, DUTLab: b.DUTLab,
+			Device: spentBetween(before[0], after[0]), Clean: spentBetween(before[1], after[1]),
+		}, rejects, err
 	})
 }

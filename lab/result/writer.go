@@ -116,6 +116,9 @@ type Record interface{ head() *Head }
 
 func (h *Head) head() *Head { return h }
 
+// HeadOf is the head of a record.
+func HeadOf(r Record) *Head { return r.head() }
+
 // Append writes a record of a measure's own kind. Version and Kind are filled in.
 func (w *Writer) Append(kind string, r Record) error {
 	h := r.head()

@@ -22,7 +22,7 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 		if err != nil {
 			return out, err
 		}
-		unfit := cmp.Or(s.cfg.Measure.Fits(s.Experiment, name, d.Traits()), fits(s.Experiment, name, d.Traits()))
+		unfit := s.unfit(name, d.Traits())
 		err = cmp.Or(dut.Check(ctx, s.Machine, name, d, linkNeeds(s.Experiment.Link)...), unfit)
 		switch {
 		case errors.Is(err, dut.ErrNotSupported):
@@ -44,6 +44,14 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 		return out, ErrNothingRan
 	}
 	return out, nil
+}
+
+// unfit says why a device does not fit the experiment.
+func (s *Session) unfit(device string, t dut.Traits) (err error) {
+	if s.cfg.Measure.Fits != nil {
+		err = s.cfg.Measure.Fits(s.Experiment, device, t)
+	}
+	return cmp.Or(err, fits(s.Experiment, device, t))
 }
 
 // linkNeeds are what a link between two gateways takes of the kernel.

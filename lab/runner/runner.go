@@ -26,16 +26,16 @@ import (
 )
 
 // Measure is what a run asks of the measure that its experiment names.
-type Measure interface {
-	// Fits says why a device cannot be measured with an experiment, by an error that wraps
-	// dut.ErrNotSupported.
-	Fits(e *experiment.Experiment, device string, t dut.Traits) error
-	// Lacks reports whether a cell of a block lacks something besides windows.
-	Lacks(s *Session, b experiment.Block, cell result.Cell) bool
+type Measure struct {
 	// Block builds the labs of a block, measures the windows that Session.Todo lists, each by
 	// Session.Settle, and removes the labs, also when it fails. The record holds the figures of
 	// the whole block; nil: none. The runner completes and writes it.
-	Block(ctx context.Context, s *Session, b experiment.Block) (*result.Block, error)
+	Block func(ctx context.Context, s *Session, b experiment.Block) (*result.Block, error)
+	// Fits says why a device cannot be measured with an experiment, by an error that wraps
+	// dut.ErrNotSupported. Without it every device that runs fits.
+	Fits func(e *experiment.Experiment, device string, t dut.Traits) error
+	// Lacks reports whether a cell of a block lacks something besides windows. Without it none does.
+	Lacks func(s *Session, b experiment.Block, cell result.Cell) bool
 }
 
 // Config is one call of Run.
@@ -427,8 +427,8 @@ func (s *Session) beyond(b experiment.Block) bool {
 
 // settled reports whether a block has nothing left to measure.
 func (s *Session) settled(b experiment.Block) bool {
-	lacks := slices.ContainsFunc(b.Cells, func(c result.Cell) bool { return s.cfg.Measure.Lacks(s, b, c) })
-	return !lacks && s.Settled(b)
+	lacks := func(c result.Cell) bool { return s.cfg.Measure.Lacks != nil && s.cfg.Measure.Lacks(s, b, c) }
+	return !slices.ContainsFunc(b.Cells, lacks) && s.Settled(b)
 }
 
 // outcome adds the counts of windows to out.

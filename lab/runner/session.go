@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -55,14 +56,14 @@ type Session struct {
 
 // Labs are the labs of a block.
 func (s *Session) Labs(b experiment.Block) bench.Labs {
+	link := s.Experiment.Link
 	labs := bench.Labs{
 		Backend: s.backend, Experiment: s.Experiment, DUT: b.DUT(), DUTLab: b.DUTLab, Sides: s.Experiment.Labs(b),
-		Aggregate: b.Cell.Text(result.Profile) == result.Bulk,
-		Between: agent.Shape{
-			RateMbps: b.Cell.Number(result.LinkMbps), Delay: s.Experiment.Link.Delay, LossPct: s.Experiment.Link.LossPct},
+		Aggregate: b.Cell.Text(result.Profile) == result.Bulk, CPUs: s.CPUs, Left: func(err error) { s.left(b, err) },
+		Between: agent.Shape{RateMbps: b.Cell.Number(result.LinkMbps), Delay: link.Delay, LossPct: link.LossPct},
 	}
-	if s.Experiment.Router.Speed > 0 {
-		labs.Slowed = s.Machine
+	if speed := s.Experiment.Router.Speed; speed > 0 {
+		labs.Slowed, labs.Speed = s.Machine, speed
 	}
 	return labs
 }
@@ -106,8 +107,8 @@ func (s *Session) say(notice bool, format string, args ...any) {
 	s.cfg.Status(p)
 }
 
-// Left notes what went wrong when the labs of a block were left, which costs none of its trials.
-func (s *Session) Left(b experiment.Block, err error) {
+// left notes what went wrong when the labs of a block were left, which costs none of its trials.
+func (s *Session) left(b experiment.Block, err error) {
 	s.leaving = err.Error()
 	s.Notice("%s: its trials stand, but leaving the labs went wrong: %v", s.Name(b), err)
 }
@@ -242,10 +243,14 @@ type Attempt struct {
 // Took is how long the attempt has taken so far, with what was built and warmed up for it since the attempt before.
 func (a Attempt) Took() time.Duration { return time.Since(a.since) }
 
-// Head begins the record of an attempt at a window of a block; Seconds, Accepted and Rejects are
-// the measure's to fill in.
-func (a Attempt) Head(b experiment.Block) result.Head {
-	return result.Head{Block: b.Index, Attempt: a.Number, Sitting: a.Sitting, Start: a.Start, Elapsed: a.Elapsed}
+// complete fills in what all records begin with. Seconds are those since the attempt began, unless the measure says
+// otherwise.
+func (a Attempt) complete(r result.Record, b experiment.Block, rejects []string) {
+	h := result.HeadOf(r)
+	*h = result.Head{
+		Block: b.Index, Attempt: a.Number, Sitting: a.Sitting, Start: a.Start, Elapsed: a.Elapsed,
+		Seconds: cmp.Or(h.Seconds, time.Since(a.Start).Seconds()), Accepted: len(rejects) == 0, Rejects: rejects,
+	}
 }
 
 // Measured is what came of an attempt at a window.
@@ -271,21 +276,32 @@ func (s *Session) noteRejects(rejects []string) {
 	}
 }
 
-// Settle calls measure for a window, again while the attempt is rejected, and counts every
-// attempt. measure returns a function that writes the record, and the reasons for rejection;
-// none: accepted. The record is on the disk before the next attempt begins.
-func (s *Session) Settle(b experiment.Block, cell result.Cell, window int,
-	measure func(Attempt) (write func(*result.Writer) error, rejects []string, err error)) error {
-	return s.SettleAll(b, []result.Cell{cell}, window, measure)
+// Settle calls measure for a window, again while the attempt is rejected, and counts every attempt. measure returns the
+// record, whose head is filled in here, and the reasons for rejection; none: accepted. The record is on the disk before
+// the next attempt begins.
+func (s *Session) Settle(b experiment.Block, cell result.Cell, window int, kind string,
+	measure func(Attempt) (r result.Record, rejects []string, err error)) error {
+	return s.SettleAll(b, []result.Cell{cell}, window, kind, func(a Attempt) ([]result.Record, []string, error) {
+		r, rejects, err := measure(a)
+		return []result.Record{r}, rejects, err
+	})
 }
 
-// SettleAll is Settle for the windows of several cells that are measured at the same time: write writes a record of
+// SettleAll is Settle for the windows of several cells that are measured at the same time: measure returns a record of
 // each, and all of them are accepted or rejected.
-func (s *Session) SettleAll(b experiment.Block, cells []result.Cell, window int,
-	measure func(Attempt) (write func(*result.Writer) error, rejects []string, err error)) error {
-	return s.settle(b, cells, window, func(a Attempt) (m Measured, err error) {
-		m.Write, m.Rejects, err = measure(a)
-		return m, err
+func (s *Session) SettleAll(b experiment.Block, cells []result.Cell, window int, kind string,
+	measure func(Attempt) (records []result.Record, rejects []string, err error)) error {
+	return s.settle(b, cells, window, func(a Attempt) (Measured, error) {
+		records, rejects, err := measure(a)
+		return Measured{Rejects: rejects, Write: func(w *result.Writer) error {
+			for _, r := range records {
+				a.complete(r, b, rejects)
+				if err := w.Append(kind, r); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}, err
 	})
 }
 

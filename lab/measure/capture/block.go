@@ -2,32 +2,28 @@ package capture
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// run measures the blocks of one run. It remembers what it has noted in the run's environment, so each is there once.
+// run is one run. It remembers what it has noted in the run's environment, so each is there once.
 type run struct{ noted map[string]bool }
 
-var _ runner.Measure = run{}
-
 // Run returns what measures the blocks of one run.
-func (Measure) Run() runner.Measure { return run{map[string]bool{}} }
+func (Measure) Run() runner.Measure {
+	return runner.Measure{Block: run{map[string]bool{}}.carryOut, Fits: fits}
+}
 
-// Lacks is false: a cell has nothing besides its windows.
-func (run) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
-
-// Fits leaves out devices that do not capture, or in none of the ways that are asked for.
-func (run) Fits(e *experiment.Experiment, device string, _ dut.Traits) error {
+// fits leaves out devices that do not capture, or in none of the ways that are asked for.
+func fits(e *experiment.Experiment, device string, _ dut.Traits) error {
 	if !dut.Captures(device) {
 		return fmt.Errorf("%s: it is no device that captures: %w", device, dut.ErrNotSupported)
 	}
@@ -49,19 +45,31 @@ type block struct {
 	second bool // at the present load, programs waited for a second CPU that is also the generator's
 }
 
-// Block measures all loads with one device, or with all of them together, in one lab: that of the block's first cells,
-// which stands for all windows. The record of the block is there only with an error or with loads that were left out:
-// what was measured is in the trials, which are written window by window.
-func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
+// carryOut measures all loads with one device, or with all of them together, in one lab: that of the block's first
+// cells, which stands for all windows. The record of the block is there only with an error or with loads that were left
+// out: what was measured is in the trials, which are written window by window.
+func (r run) carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	r.note(s, eb)
-	loads := byLoad(eb.Cells)
+	loads, labs := byLoad(eb.Cells), s.Labs(eb)
 	s.Status("%s: building the lab", s.Name(eb))
-	l, err := open(ctx, s.Labs(eb), s.Placement, loads[0])
+	l, err := open(ctx, labs, s.Placement, loads[0])
 	if err != nil {
 		return nil, err
 	}
 	b := &block{Session: s, Block: eb, lab: l}
-	crowded, left := math.Inf(1), []result.Cell(nil)
+	left, err := b.loads(ctx, loads)
+	for _, c := range left {
+		s.LeaveOut(eb, c)
+	}
+	if err = bench.End(ctx, err, labs.Left, l); err == nil && left == nil {
+		return nil, nil
+	}
+	return &result.Block{SetupSeconds: l.setup.Seconds(), LeftOut: left}, err
+}
+
+// loads measures all loads, and returns the cells of those that were left out.
+func (b *block) loads(ctx context.Context, loads [][]result.Cell) (left []result.Cell, err error) {
+	crowded := math.Inf(1)
 	for _, cells := range loads {
 		if cells[0].Number(result.OfferedMbps) >= crowded {
 			left = append(left, cells...)
@@ -77,18 +85,7 @@ func (r run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) 
 			crowded, left = b.stop(cells), append(left, cells...)
 		}
 	}
-	for _, c := range left {
-		s.LeaveOut(eb, c)
-	}
-	if ctx.Err() == nil {
-		if failed := l.leave(ctx); failed != nil && err == nil { // noted; the windows count
-			s.Left(eb, failed)
-		}
-	}
-	if err = errors.Join(err, l.Close()); err == nil && left == nil {
-		return nil, nil
-	}
-	return &result.Block{SetupSeconds: l.setup.Seconds(), LeftOut: left}, err
+	return left, err
 }
 
 // note says in the environment, once, what the machine has too few CPUs for, and which settings a device refuses.
@@ -165,28 +162,19 @@ func (b *block) window(ctx context.Context, cells []result.Cell, w int) error {
 		load = b.load(mbps, length, n)
 	}
 	b.Status("%s: at %g Mbit/s, window %d", b.Name(b.Block), mbps, w+1)
-	return b.SettleAll(b.Block, cells, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
+	return b.SettleAll(b.Block, cells, w, KindCapture, func(runner.Attempt) ([]result.Record, []string, error) {
 		o, err := b.observe(ctx, load, length)
 		if err != nil {
 			return nil, nil, fmt.Errorf("at %g Mbit/s: window %d: %w", mbps, w+1, err)
 		}
-		rejects := o.judge(b.Experiment.Router.Speed, b.Session.CPUs)
 		b.second = b.second || o.crowded()
-		trials := make([]*Trial, len(cells))
+		var trials []result.Record
 		for i, c := range cells {
 			t := o.trial(i)
-			t.Head, t.Cell, t.Window = a.Head(b.Block), c, w
-			t.SetupSeconds, t.Seconds = b.setup.Seconds(), time.Since(a.Start).Seconds()
-			t.Rejects, t.Accepted = rejects, len(rejects) == 0
-			trials[i] = t
+			t.Cell, t.Window, t.SetupSeconds = c, w, b.setup.Seconds()
+			trials = append(trials, t)
 		}
-		return func(w *result.Writer) error {
-			for _, t := range trials {
-				if err := w.Append(KindCapture, t); err != nil {
-					return err
-				}
-			}
-			return nil
-		}, rejects, nil
+		rejects, err := o.judge()
+		return trials, rejects, err
 	})
 }

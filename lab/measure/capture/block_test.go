@@ -208,7 +208,7 @@ func standing(t *testing.T, device string) *lab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(l.leave(context.Background()), l.Close()); err != nil {
+		if err := errors.Join(l.Leave(context.Background()), l.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -237,8 +237,9 @@ func TestProgramThatDies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := o.judge(0, 1); len(r) == 0 || !strings.Contains(r[0], "sink-mmap on a/router: sink-mmap ended") {
-		t.Errorf("rejected for %q", r)
+	r, err := o.judge()
+	if err != nil || len(r) == 0 || !strings.Contains(r[0], "sink-mmap on a/router: sink-mmap ended") {
+		t.Errorf("rejected for %q, %v", r, err)
 	}
 	o, err = l.observe(ctx, load, o.length)
 	if err != nil {
@@ -321,7 +322,7 @@ func TestProofOfDevicesThatCapture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := o.judge(0, 1); len(r) == 0 || r[0] != "sink-mmap on a/router: device: of another kind" {
+	if r, err := o.judge(); err != nil || len(r) == 0 || r[0] != "sink-mmap on a/router: device: of another kind" {
 		t.Errorf("rejected for %q", r)
 	}
 	exact(t, o.trial(0), 1)

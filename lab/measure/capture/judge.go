@@ -8,12 +8,19 @@ import (
 // minOffered is the share of the due frames below which a trial says nothing of the device.
 const minOffered = 0.98
 
-// judge lists why a trial does not count, empty where it does. The speed is the share of their CPUs that slowed hosts
-// were to have, 0 where none is slowed; cpus is how many the machine has. Frames that were lost are never a reason:
-// only what the lab did, or other programs on its CPUs.
-func (o *observation) judge(speed float64, cpus int) bench.Rejects {
-	var r bench.Rejects
-	r = append(r, o.faults...)
+// judge lists why a trial does not count, empty where it does. Frames that were lost are never a reason: only what the
+// lab did, or other programs on its CPUs.
+func (o *observation) judge() (bench.Rejects, error) {
+	before, after := o.before.stations[0], o.after.stations[0]
+	w := bench.Window{
+		Seconds: float64(after.MonotonicNs-before.MonotonicNs) / 1e9, Machine: bench.Machine(after.Stat.Sub(before.Stat)),
+		CPUs: o.lab.machine, Asked: o.lab.speed, Share: o.share(),
+	}
+	return bench.Judge(bench.Found(o.faults...), o.offered, w.Steal, w.Speed, o.waited)
+}
+
+// offered is the rule that the generator sent what was due, and that all of it reached the splitter.
+func (o *observation) offered(r *bench.Rejects) error {
 	intended, offered := o.sent.Frames.Intended, o.sent.Datagrams.Sent
 	r.If(offered == 0, "the generator sent nothing")
 	r.If(float64(offered) < minOffered*float64(intended),
@@ -22,11 +29,11 @@ func (o *observation) judge(speed float64, cpus int) bench.Rejects {
 		r.If(*n != offered, "the splitter counted %d frames and the generator %d: frames were lost before they were split",
 			*n, offered)
 	}
-	seconds := float64(o.after.stations[0].MonotonicNs-o.before.stations[0].MonotonicNs) / 1e9
-	r.Steal(bench.Machine(o.after.stations[0].Stat.Sub(o.before.stations[0].Stat)), seconds, cpus, "")
-	if speed > 0 {
-		r.Speed(o.share(), speed, "")
-	}
+	return nil
+}
+
+// waited is the rule that no other program had the CPUs of the stations.
+func (o *observation) waited(r *bench.Rejects) error {
 	w := o.waiting()
 	for i, s := range o.lab.stations {
 		wait, limit := w.of(i)
@@ -41,7 +48,7 @@ func (o *observation) judge(speed float64, cpus int) bench.Rejects {
 				100*wait, 100*limit)
 		}
 	}
-	return r
+	return nil
 }
 
 // Limits of waiting for a CPU.
@@ -142,34 +149,4 @@ func (o *observation) background(i int) (cpus float64) {
 		cpus += burn.Share(was, o.end.burned[i][n])
 	}
 	return cpus
-}
-
-// trial is the record of a station. CPU is that of the time until the last frame was sent, but for SettledNs, which
-// lasts until nothing was left to do; frames are those of all of it.
-func (o *observation) trial(i int) *Trial {
-	s, before, end, after := o.lab.stations[i], o.before.stations[i], o.end.stations[i], o.after.stations[i]
-	loaded, all := bench.UsageOf(before, end), bench.UsageOf(before, after)
-	t := &Trial{
-		Host: s.name, SendSeconds: o.seconds(), LoadSeconds: float64(end.MonotonicNs-before.MonotonicNs) / 1e9,
-		Intended: o.sent.Frames.Intended, Offered: o.sent.Datagrams.Sent, Switched: o.switched(),
-		Passed: s.passed(after) - s.passed(before),
-		Engine: string(o.sent.Frames.Engine), Programs: o.captured[i],
-		NAPINs: loaded.NAPINs, ProcessNs: loaded.ProcessNs, WaitNs: loaded.WaitNs, ThreadNs: loaded.ThreadNs,
-		SettledNs:  all.NAPINs + all.ProcessNs,
-		Background: o.background(i), CPUs: o.has(s), SharedCPU: o.lab.sharesSecond(s),
-		Machine: bench.Machine(after.Stat.Sub(before.Stat)),
-	}
-	if len(o.before.slow) > 0 {
-		t.RouterShare = o.share()
-	}
-	if o.lab.sink != nil {
-		n := o.got.Datagrams.Received
-		t.Forwarded, t.Reordered, t.Duplicates = &n, o.got.Datagrams.Reordered, o.got.Frames.Duplicates
-	}
-	return t
-}
-
-// seconds is how long frames were sent: as long as asked for, or until the last one left.
-func (o *observation) seconds() float64 {
-	return max(o.length.Seconds(), float64(o.sent.Frames.LastNs)/1e9)
 }

@@ -32,6 +32,8 @@ type lab struct {
 	stream    send.Stream
 	traffic   experiment.Traffic
 	slowed    *backend.Host // the machine of the stations where their CPUs are slowed down
+	speed     float64       // to this share of their time
+	machine   int           // CPUs of that machine
 	placement backend.Placement
 	setup     time.Duration
 	spins     bool // the generator has its CPU for itself: see agent.Frames
@@ -60,7 +62,9 @@ func open(ctx context.Context, labs bench.Labs, placement backend.Placement, cel
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{traffic: labs.Sides[0].Traffic, slowed: labs.Slowed, placement: placement}
+	l := &lab{
+		traffic: labs.Sides[0].Traffic, slowed: labs.Slowed, speed: labs.Speed, machine: labs.CPUs, placement: placement,
+	}
 	if l.Lab, err = build(topology.Spec{CaptureHosts: len(cells), Urgent: true}).Build(
 		ctx, labs.Backend, labs.DUTLab); err != nil {
 		return nil, err
@@ -229,7 +233,7 @@ func (l *lab) each(fn func(*station) error) error {
 	return backend.Each(l.stations, func(_ int, s *station) error { return fn(s) })
 }
 
-// leave stops the devices.
-func (l *lab) leave(ctx context.Context) error {
+// Leave stops the devices.
+func (l *lab) Leave(ctx context.Context) error {
 	return l.each(func(s *station) error { return s.device.Stop(ctx, s.env) })
 }

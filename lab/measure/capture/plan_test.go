@@ -116,7 +116,7 @@ func TestRefusals(t *testing.T) {
 func TestFits(t *testing.T) {
 	e := parse(t, "duts = [\"tcpdump\", \"no-capture\", \"clean\"]\noffered_mbps = [10]\nworks = [\"gzip\"]\n")
 	for device, want := range map[string]string{"no-capture": "", "clean": "no device that captures", "tcpdump": "gzip"} {
-		err := run{}.Fits(e, device, dut.Traits{})
+		err := fits(e, device, dut.Traits{})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(dut.Reason(device, err), want)) {
 			t.Errorf("%s: %v, want %q", device, err, want)
 		}

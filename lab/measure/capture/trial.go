@@ -3,6 +3,7 @@ package capture
 import (
 	"slices"
 
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -90,4 +91,34 @@ func (t Trial) waits() bool {
 // killed reports whether a program did not end when it was asked to.
 func (t Trial) killed() bool {
 	return slices.ContainsFunc(t.Programs, func(p dut.Captured) bool { return p.Ended != "" })
+}
+
+// trial is the record of a station. CPU is that of the time until the last frame was sent, but for SettledNs, which
+// lasts until nothing was left to do; frames are those of all of it.
+func (o *observation) trial(i int) *Trial {
+	s, before, end, after := o.lab.stations[i], o.before.stations[i], o.end.stations[i], o.after.stations[i]
+	loaded, all := bench.UsageOf(before, end), bench.UsageOf(before, after)
+	t := &Trial{
+		Host: s.name, SendSeconds: o.seconds(), LoadSeconds: float64(end.MonotonicNs-before.MonotonicNs) / 1e9,
+		Intended: o.sent.Frames.Intended, Offered: o.sent.Datagrams.Sent, Switched: o.switched(),
+		Passed: s.passed(after) - s.passed(before),
+		Engine: string(o.sent.Frames.Engine), Programs: o.captured[i],
+		NAPINs: loaded.NAPINs, ProcessNs: loaded.ProcessNs, WaitNs: loaded.WaitNs, ThreadNs: loaded.ThreadNs,
+		SettledNs:  all.NAPINs + all.ProcessNs,
+		Background: o.background(i), CPUs: o.has(s), SharedCPU: o.lab.sharesSecond(s),
+		Machine: bench.Machine(after.Stat.Sub(before.Stat)),
+	}
+	if len(o.before.slow) > 0 {
+		t.RouterShare = o.share()
+	}
+	if o.lab.sink != nil {
+		n := o.got.Datagrams.Received
+		t.Forwarded, t.Reordered, t.Duplicates = &n, o.got.Datagrams.Reordered, o.got.Frames.Duplicates
+	}
+	return t
+}
+
+// seconds is how long frames were sent: as long as asked for, or until the last one left.
+func (o *observation) seconds() float64 {
+	return max(o.length.Seconds(), float64(o.sent.Frames.LastNs)/1e9)
 }

@@ -71,7 +71,7 @@ func (s *station) there(ctx context.Context) error {
 func (l *lab) observe(ctx context.Context, load agent.Traffic, length time.Duration) (o *observation, err error) {
 	o = &observation{lab: l, length: length, captured: make([][]dut.Captured, len(l.stations))}
 	if err := l.begin(ctx); err != nil {
-		return nil, l.cause(err)
+		return nil, bench.CauseOf(err, l.Lab)
 	}
 	if o.before, err = l.read(ctx); err == nil {
 		err = errors.Join(o.send(ctx, load), l.endTraffic(ctx))
@@ -83,18 +83,9 @@ func (l *lab) observe(ctx context.Context, load agent.Traffic, length time.Durat
 		err = o.finish(ctx)
 	}
 	if err != nil {
-		return nil, l.cause(err)
+		return nil, bench.CauseOf(err, l.Lab)
 	}
 	return o, nil
-}
-
-// cause is why something went wrong: a host whose agent has ended, or else err.
-func (l *lab) cause(err error) error {
-	var lost []error
-	for _, h := range l.Hosts {
-		lost = append(lost, h.Err())
-	}
-	return cmp.Or(errors.Join(lost...), err)
 }
 
 // begin starts the devices, and then opens their meters.

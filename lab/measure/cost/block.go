@@ -7,25 +7,22 @@ import (
 	"runtime/debug"
 
 	"github.com/gateweigh/gateweigh/lab/bench"
-	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// run measures the blocks of one run.
+// run is one run.
 type run struct {
 	unprofiled map[result.Cell]bool // cells whose profile failed: it is not tried again in this run
 }
 
-var _ runner.Measure = (*run)(nil)
-
 // Run returns what measures the blocks of one run.
-func (Measure) Run() runner.Measure { return &run{unprofiled: map[result.Cell]bool{}} }
-
-// Fits is nil: every device that runs can carry a load.
-func (*run) Fits(*experiment.Experiment, string, dut.Traits) error { return nil }
+func (Measure) Run() runner.Measure {
+	r := &run{unprofiled: map[result.Cell]bool{}}
+	return runner.Measure{Block: r.block, Lacks: r.lacks}
+}
 
 // openBlock is a block whose labs stand or are being built.
 type openBlock struct {
@@ -36,11 +33,11 @@ type openBlock struct {
 	rec  *result.Block
 }
 
-// Block builds both labs with the device in one of them, starts every cell's traffic and measures its windows. What
+// block builds both labs with the device in one of them, starts every cell's traffic and measures its windows. What
 // goes wrong when the labs are left costs no trial: it is noted, and the block stands. Of a block whose windows are all
 // settled only profiles are missing: there is a record if no earlier sitting has one, and what fails costs the profiles
 // alone.
-func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
+func (r *run) block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	b := &openBlock{Session: s, Block: eb, run: r, rec: &result.Block{}}
 	profileOnly := s.Settled(eb)
 	rec, err := b.carryOut(ctx)
@@ -49,7 +46,7 @@ func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block)
 		return rec, err
 	case err != nil:
 		for _, cell := range b.Cells {
-			if r.Lacks(s, eb, cell) {
+			if r.lacks(s, eb, cell) {
 				b.unprofiled(cell, err)
 			}
 		}
@@ -68,14 +65,13 @@ func (b *openBlock) carryOut(ctx context.Context) (*result.Block, error) {
 	if err != nil {
 		return nil, err
 	}
-	device, clean, err := s.Labs(eb).OpenPair(ctx)
-	if err != nil {
-		return b.rec, err
-	}
-	b.pair = pair{e: s.Experiment, device: &lab{Bench: device}, clean: &lab{Bench: clean}, empty: empty.Memory.Taken}
-	b.admitted()
-	err = b.measured(ctx)
-	return b.rec, bench.End(ctx, err, func(left error) { s.Left(eb, left) }, device, clean)
+	return b.rec, s.Labs(eb).Pair(ctx, func(device, clean *bench.Bench) error {
+		b.pair = pair{
+			e: s.Experiment, device: &lab{Bench: device}, clean: &lab{Bench: clean}, empty: empty.Memory.Taken,
+		}
+		b.admitted()
+		return b.measured(ctx)
+	})
 }
 
 // admitted records how the labs' clients came in.
@@ -174,7 +170,7 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int, warm
 			break
 		}
 		if err = b.trial(ctx, cell, w); err != nil {
-			return fmt.Errorf("window %d: %w", w+1, bench.CauseOf(errors.Join(err, b.pair.end(ctx)), device.Bench, clean.Bench))
+			return fmt.Errorf("window %d: %w", w+1, bench.CauseOf(errors.Join(err, b.pair.end(ctx)), device.Lab, clean.Lab))
 		}
 	}
 	return errors.Join(err, b.pair.end(ctx))
@@ -186,7 +182,7 @@ func (b *openBlock) conditions() conditions {
 	return conditions{
 		window: e.Window, sent: b.pair.clean.Has.Traffic, gathers: b.pair.device.Traits.Gathers,
 		routers: len(b.pair.device.Router.CPUs),
-		speed:   e.Router.Speed, solo: b.pair.solo(), precedes: b.Precedes,
+		speed:   e.Router.Speed, solo: b.pair.solo(), precedes: b.Precedes, unlike: b.pair.device.unlike,
 	}
 }
 
@@ -198,13 +194,10 @@ func (b *openBlock) trial(ctx context.Context, cell result.Cell, w int) error {
 			Start: a.Start, Elapsed: a.Elapsed,
 		}
 		if t.DUT, t.Clean, err = b.pair.measure(ctx, cell, w+a.Number); err == nil {
-			err = b.pair.ended(ctx)
+			err = bench.Running(ctx, b.pair.device.Bench, b.pair.clean.Bench)
 		}
 		t.DUT.PSSMiB = b.pair.device.pssMiB
 		judge(&t, b.conditions())
-		if unlike := b.pair.device.unlike; len(unlike) > 0 {
-			t.Rejects, t.Accepted = append(t.Rejects, unlike...), false
-		}
 		m.Write, m.Rejects = func(w *result.Writer) error { return w.AppendTrial(t) }, t.Rejects
 		m.Noise = noiseOf(t).BeyondQuiet(t.DUT.Seconds, b.CPUs)
 		return m, err

@@ -30,13 +30,6 @@ func (p pair) both(fn func(*lab) error) error {
 	return backend.Each([]*lab{p.device, p.clean}, func(_ int, l *lab) error { return fn(l) })
 }
 
-// ended is an error when a program of either lab has ended by itself.
-func (p pair) ended(ctx context.Context) error {
-	device, err := p.device.Ended(ctx)
-	clean, err2 := p.clean.Ended(ctx)
-	return errors.Join(err, err2, device.Err(), clean.Err())
-}
-
 // load starts the cell's load, bounded in time: all its windows with redos or the window of its
 // profile, whichever is longer, and some.
 func (p pair) load(ctx context.Context, l *lab, cell result.Cell) error {

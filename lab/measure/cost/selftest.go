@@ -43,6 +43,7 @@ type conditions struct {
 	speed    float64            // of slowed routers; 0: they are not
 	solo     bool               // the sides were loaded one after the other
 	precedes bool               // the lab goes before the machine's other programs
+	unlike   bench.Rejects      // what the device is not, by its own word
 }
 
 // judge applies the self-tests to a trial and sets Accepted, Rejects and Flags.
@@ -80,10 +81,26 @@ func judge(t *result.Trial, under conditions) {
 	if max(t.DUT.RetransmitRatio, t.DUT.LossRatio()) > maxRetransmits && !t.AA && t.Clean.LossRatio() <= maxRetransmits {
 		t.Flags = append(t.Flags, result.FlagLossy)
 	}
-	var rejects bench.Rejects
-	device, clean := judged{t.DUT, "device", slack, "", &rejects},
-		judged{t.Clean, "clean router", slack, slowedAdvice(speed), &rejects}
-	profile := t.Cell.Text(result.Profile)
+	share := routerShare(t.DUT)
+	if other := routerShare(t.Clean); math.Abs(other-speed) > math.Abs(share-speed) { // they differ in solo mode
+		share = other
+	}
+	rejects, _ := bench.Judge( // none of these rules asks anybody
+		func(r *bench.Rejects) error { judgeSides(r, t, under, slack, saturated); return nil },
+		bench.Waited(under.precedes, t.DUT.Metrics[WaitedForOthers], "device: its threads"),
+		bench.When(short && starved,
+			"machine: both sides fell short (%.1f and %.1f Mbit/s) while their routers used %.0f %% of their CPUs: something "+
+				"else held them up",
+			t.DUT.DeliveredMbps, t.Clean.DeliveredMbps, 100*used(t)/float64(max(under.routers, 1))),
+		bench.Window{Asked: speed, Share: share}.Speed, bench.Found(under.unlike...))
+	t.Rejects, t.Accepted = rejects, len(rejects) == 0
+}
+
+// judgeSides applies the self-tests of each side.
+func judgeSides(r *bench.Rejects, t *result.Trial, under conditions, slack float64, saturated bool) {
+	sent, profile := under.sent, t.Cell.Text(result.Profile)
+	device := judged{t.DUT, "device", slack, "", r}
+	clean := judged{t.Clean, "clean router", slack, slowedAdvice(under.speed), r}
 	clean.side(under.window)
 	clean.control(profile, sent, saturated)
 	device.side(under.window)
@@ -101,19 +118,6 @@ func judge(t *result.Trial, under conditions) {
 	default:
 		device.load(minDelivered)
 	}
-	if !under.precedes {
-		rejects.Waited(t.DUT.Metrics[WaitedForOthers], "device: its threads")
-	}
-	rejects.If(short && starved,
-		"machine: both sides fell short (%.1f and %.1f Mbit/s) while their routers used %.0f %% of their CPUs: something "+
-			"else held them up",
-		t.DUT.DeliveredMbps, t.Clean.DeliveredMbps, 100*used(t)/float64(max(under.routers, 1)))
-	share := routerShare(t.DUT)
-	if other := routerShare(t.Clean); math.Abs(other-speed) > math.Abs(share-speed) { // they differ in solo mode
-		share = other
-	}
-	rejects.Speed(share, speed, "")
-	t.Rejects, t.Accepted = rejects, len(rejects) == 0
 }
 
 // used is the CPU time of both routers over the window's, cores.

@@ -2,7 +2,6 @@ package logins
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,22 +27,14 @@ const (
 	patience = 3 * time.Minute
 )
 
-type run struct{}
-
-var _ runner.Measure = run{}
-
 // Run returns what measures the blocks of one run.
-func (Measure) Run() runner.Measure { return run{} }
-
-// Lacks is false: a cell has nothing besides its storms.
-func (run) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
-
-// Fits refuses devices without a login, and networks too small for the clients.
-func (run) Fits(e *experiment.Experiment, _ string, t dut.Traits) error {
-	return fits(slices.Max(e.Clients), t)
+func (Measure) Run() runner.Measure {
+	return runner.Measure{Block: carryOut, Fits: func(e *experiment.Experiment, _ string, t dut.Traits) error {
+		return fits(slices.Max(e.Clients), t)
+	}}
 }
 
-// fits reports whether n clients can log in at a device.
+// fits refuses devices at which n clients cannot log in: those without a login, and those whose network is too small.
 func fits(n int, t dut.Traits) error {
 	if t.Admission.Kind == client.AdmitNone && !t.Lines {
 		return fmt.Errorf("its clients do not log in themselves: there is no storm to measure: %w", dut.ErrNotSupported)
@@ -61,43 +52,27 @@ func fits(n int, t dut.Traits) error {
 	return nil
 }
 
-// openBlock is a block whose labs stand or are being built.
+// openBlock is a block whose lab stands or is being built.
 type openBlock struct {
 	*runner.Session
 	experiment.Block
 	*bench.Bench
-	head result.Head // of the record
 }
 
-// Block measures one storm. Every attempt has a lab of its own, because a device keeps state of
+// carryOut measures one storm. Every attempt has a lab of its own, because a device keeps state of
 // clients that it has admitted. The runner writes a block record only where the storm failed.
-func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
-	return nil, s.Settle(eb, eb.Cells[0], 0, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
-		b := &openBlock{Session: s, Block: eb, head: a.Head(eb)}
-		storm, err := b.storm(ctx)
-		storm.Seconds = time.Since(a.Start).Seconds()
-		return func(w *result.Writer) error { return w.Append(KindStorm, &storm) }, storm.Rejects, err
+func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
+	return nil, s.Settle(eb, eb.Cells[0], 0, KindStorm, func(runner.Attempt) (storm result.Record, r []string, err error) {
+		b := &openBlock{Session: s, Block: eb}
+		b.say("building the lab")
+		err = s.Labs(eb).Started(ctx, func(lab *bench.Bench) (err error) {
+			b.Bench = lab
+			defer b.watch(ctx)()
+			storm, r, err = b.storm(ctx)
+			return err
+		})
+		return storm, r, err
 	})
-}
-
-// storm builds a lab, has the clients lease and log in, and removes the lab.
-func (b *openBlock) storm(ctx context.Context) (s Storm, err error) {
-	b.say("building the lab")
-	if b.Bench, err = b.Labs(b.Block).OpenDevice(ctx); err != nil {
-		return s, err
-	}
-	watching, stop := context.WithCancel(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() { b.watch(watching) })
-	s, err = b.measure(ctx)
-	stop()
-	watch.Wait()
-	if ctx.Err() == nil {
-		if left := b.StopDevice(ctx); left != nil && err == nil { // noted; the storm counts
-			b.Left(b.Block, left)
-		}
-	}
-	return s, errors.Join(err, b.Close())
 }
 
 // say shows what the block does, and the rate at which its clients come.
@@ -109,35 +84,57 @@ func (b *openBlock) say(what string) {
 const watchEvery = time.Second
 
 // watch reports that a program of the device has ended, because its clients take minutes to
-// give up. It returns then, or when ctx ends.
-func (b *openBlock) watch(ctx context.Context) {
-	for bench.Sleep(ctx, watchEvery) == nil {
-		ended, err := b.Ended(ctx)
-		if err != nil {
-			return // the lab is gone: the storm's own requests fail as well
+// give up: until stop.
+func (b *openBlock) watch(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for bench.Sleep(ctx, watchEvery) == nil {
+			ended, err := b.Ended(ctx)
+			if err != nil {
+				return // the lab is gone: the storm's own requests fail as well
+			}
+			if len(ended.Device) > 0 {
+				b.Notice("%s: the device has ended, its clients will have to give up: %s", b.Name(b.Block),
+					strings.Join(ended.Device, "; "))
+				return
+			}
 		}
-		if len(ended.Device) > 0 {
-			b.Notice("%s: the device has ended, its clients will have to give up: %s", b.Name(b.Block),
-				strings.Join(ended.Device, "; "))
-			return
-		}
-	}
+	})
+	return func() { cancel(); watch.Wait() }
 }
 
-// measure creates the clients, has them lease and log in, and judges.
-func (b *openBlock) measure(ctx context.Context) (s Storm, err error) {
-	s = Storm{
-		Head: b.head, DUT: b.Block.DUT(), Clients: b.Block.Clients(), LoginRate: rateOf(b.Block),
+// storm creates the clients, has them lease and log in, and judges.
+func (b *openBlock) storm(ctx context.Context) (*Storm, bench.Rejects, error) {
+	s := &Storm{
+		DUT: b.Block.DUT(), Clients: b.Block.Clients(), LoginRate: rateOf(b.Block),
 		SetupSeconds: b.Setup.Seconds(),
 		DeviceLeases: b.Traits.DHCP && !b.Traits.Lines, TailSeconds: phaseTail.Seconds(),
 	}
-	if err := b.create(ctx, &s); err != nil {
-		return s, err
+	if err := b.create(ctx, s); err != nil {
+		return s, nil, err
 	}
 	before, err := b.Machine.Load(ctx)
-	if err != nil {
-		return s, err
+	if err == nil {
+		err = b.phases(ctx, s)
 	}
+	if err != nil {
+		return s, nil, err
+	}
+	e, err := b.evidence(ctx, before.NeighbourOverflows)
+	if err == nil {
+		err = b.prove(ctx, &e, s)
+	}
+	if err != nil {
+		return s, nil, err
+	}
+	s.Died = e.ended.Device
+	rejects, err := s.judge(e)
+	return s, rejects, err
+}
+
+// phases has the clients lease, and then log in.
+func (b *openBlock) phases(ctx context.Context, s *Storm) error {
 	pace := func(i int) client.Pace { return paceOf(b.Block, i, len(b.Hosts)) }
 	lease := func(i int, h bench.ClientHost) ([]client.Outcome, error) { return h.Lease(ctx, pace(i)) }
 	login := func(i int, h bench.ClientHost) ([]client.Outcome, error) {
@@ -146,33 +143,26 @@ func (b *openBlock) measure(ctx context.Context) (s Storm, err error) {
 	if b.Traits.Lines { // clients that log in over PPPoE have their addresses by that
 		login = lease
 		s.LeasedPSSMiB = s.IdlePSSMiB
-	} else if err := b.lease(ctx, &s, lease); err != nil {
-		return s, fmt.Errorf("leasing: %w", err)
+	} else if err := b.lease(ctx, s, lease); err != nil {
+		return fmt.Errorf("leasing: %w", err)
 	}
 	if err := b.ProveKeptOut(ctx, "before logging in"); err != nil {
-		return s, err
+		return err
 	}
 	b.say(words.Agreed(s.Clients, "client logs in", "clients log in"))
-	s.Login, err = b.phase(ctx, login)
-	if err == nil {
+	var err error
+	if s.Login, err = b.phase(ctx, login); err == nil {
 		s.LoggedPSSMiB, err = b.Router.PSSMiB(ctx)
 	}
 	if err != nil {
-		return s, fmt.Errorf("logging in: %w", err)
+		return fmt.Errorf("logging in: %w", err)
 	}
-	e, err := b.evidence(ctx, before.NeighbourOverflows)
-	if err == nil {
-		err = b.prove(ctx, &e, s)
-	}
-	if err == nil {
-		judge(&s, e)
-	}
-	return s, err
+	return nil
 }
 
 // prove proves that clients that logged in are let in, and asks the device what it is while it carries a little load.
 // After a storm that nobody came through, or that ended the device, neither can be known.
-func (b *openBlock) prove(ctx context.Context, e *evidence, s Storm) error {
+func (b *openBlock) prove(ctx context.Context, e *evidence, s *Storm) error {
 	ended := len(e.ended.Device) > 0
 	err := b.ProveLetIn(ctx, func(client int) bool { return ended || slices.Contains(s.Login.GaveUp, client-1) })
 	if err != nil || ended || s.Login.Through == 0 {

@@ -36,39 +36,44 @@ type evidence struct {
 
 // judge applies the self-tests: a storm that failed by a limit of the lab is rejected. Failures
 // caused by the device are results, also when its programs end.
-func judge(s *Storm, e evidence) {
-	rejects := e.unlike
-	reject := rejects.Add
-	s.Died = e.ended.Device
+func (s *Storm) judge(e evidence) (bench.Rejects, error) {
+	rules := []bench.Rule{bench.Found(e.unlike...)}
 	for _, text := range e.ended.Lab {
-		reject("lab: %s", text)
+		rules = append(rules, bench.When(true, "lab: %s", text))
 	}
 	// Leases always cross the link; what a login sends is the portal's affair.
-	if s.Lease.Through > 0 && s.Lease.ThreadNs[e.polling] == 0 {
-		reject("leases: polling thread %s did not run: its work is counted elsewhere", e.polling)
+	rules = append(rules, bench.When(s.Lease.Through > 0 && s.Lease.ThreadNs[e.polling] == 0,
+		"leases: polling thread %s did not run: its work is counted elsewhere", e.polling))
+	rules = append(rules, s.Lease.rules("leases", e)...)
+	rules = append(rules, s.Login.rules("logins", e)...)
+	return bench.Judge(append(rules, bench.When(e.overflows > 0,
+		"machine: its neighbour table was full %s (gc_thresh3 is one for all namespaces): "+
+			"gateweigh doctor says what to set", words.Counted(int(e.overflows), "time")))...)
+}
+
+// rules are those of one phase.
+func (p Phase) rules(name string, e evidence) []bench.Rule {
+	w := bench.Window{
+		When: " during the " + name, Seconds: p.Seconds, Machine: p.Machine, CPUs: e.cpus,
+		Asked: e.speed, Share: p.RouterShare,
 	}
-	for _, phase := range []struct {
-		name string
-		Phase
-	}{{"leases", s.Lease}, {"logins", s.Login}} {
-		rejects.Speed(phase.RouterShare, e.speed, " during the "+phase.name)
-		rejects.Steal(phase.Machine, phase.Seconds, e.cpus, " during the "+phase.name)
-		if most := maxOther + bench.Ticks(otherTicks, phase.Seconds, e.cpus); phase.OtherBusy > most {
-			reject("machine: other programs used %.0f %% of it during the %s, limit %.0f %%", 100*phase.OtherBusy, phase.name,
-				100*most)
-		}
-		for _, reason := range slices.Concat(phase.Failures, phase.Refusals) {
-			own := slices.IndexFunc(
-				ownFailures, func(f struct{ text, remedy string }) bool { return strings.Contains(reason.First, f.text) })
-			if own >= 0 {
-				reject("client host, %s: %s met a limit of its own: %s%s", phase.name, words.Counted(reason.Count, "client"),
-					reason.First, ownFailures[own].remedy)
+	most := maxOther + bench.Ticks(otherTicks, p.Seconds, e.cpus)
+	return []bench.Rule{w.Speed, w.Steal,
+		bench.When(p.OtherBusy > most, "machine: other programs used %.0f %% of it during the %s, limit %.0f %%",
+			100*p.OtherBusy, name, 100*most),
+		func(r *bench.Rejects) error { p.ownLimits(name, r); return nil },
+	}
+}
+
+// ownLimits adds the failures that are a client host's own.
+func (p Phase) ownLimits(name string, r *bench.Rejects) {
+	for _, reason := range slices.Concat(p.Failures, p.Refusals) {
+		for _, own := range ownFailures {
+			if strings.Contains(reason.First, own.text) {
+				r.Add("client host, %s: %s met a limit of its own: %s%s", name,
+					words.Counted(reason.Count, "client"), reason.First, own.remedy)
+				break
 			}
 		}
 	}
-	if e.overflows > 0 {
-		reject("machine: its neighbour table was full %s (gc_thresh3 is one for all namespaces): gateweigh doctor says "+
-			"what to set", words.Counted(int(e.overflows), "time"))
-	}
-	s.Rejects, s.Accepted = rejects, len(rejects) == 0
 }

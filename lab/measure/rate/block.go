@@ -10,25 +10,14 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/bench"
-	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 )
 
-type run struct{}
-
-var _ runner.Measure = run{}
-
 // Run returns what measures the blocks of one run.
-func (Measure) Run() runner.Measure { return run{} }
-
-// Lacks is false: a cell has nothing besides its windows.
-func (run) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
-
-// Fits is nil: every device that runs carries something.
-func (run) Fits(*experiment.Experiment, string, dut.Traits) error { return nil }
+func (Measure) Run() runner.Measure { return runner.Measure{Block: carryOut} }
 
 // idle is how long round-trip times are measured before the load.
 const idle = time.Second
@@ -42,19 +31,12 @@ type block struct {
 	idle result.RTT
 }
 
-// Block measures all windows of a device in one lab. What goes wrong when the lab is left costs no trial.
-func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
+// carryOut measures all windows of a device in one lab.
+func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	s.Status("%s: building the lab", s.Name(eb))
-	lab, err := s.Labs(eb).OpenAdmitted(ctx)
-	if err != nil {
-		return nil, err
-	}
-	b := &block{Session: s, Block: eb, Bench: lab}
-	err = b.measure(ctx)
-	if err != nil {
-		err = bench.CauseOf(err, lab)
-	}
-	return nil, bench.End(ctx, err, func(left error) { s.Left(eb, left) }, lab)
+	return nil, s.Labs(eb).Admitted(ctx, func(lab *bench.Bench) error {
+		return (&block{Session: s, Block: eb, Bench: lab}).measure(ctx)
+	})
 }
 
 // measure looks at the path without a load, and then measures the windows of one.
@@ -107,21 +89,15 @@ func rttOf(t rtt.Times) result.RTT {
 // window measures a window until it is accepted, or was tried often enough.
 func (b *block) window(ctx context.Context, cell result.Cell, w int) error {
 	b.Status("%s: window %d", b.Name(b.Block), w+1)
-	return b.Settle(b.Block, cell, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
+	return b.Settle(b.Block, cell, w, KindRate, func(a runner.Attempt) (result.Record, []string, error) {
 		before, after, err := bench.ReadTwice(ctx, b.Experiment.Window, b.Bench)
 		if err != nil {
 			return nil, nil, err
 		}
-		ended, err := b.Ended(ctx)
-		if err = errors.Join(err, ended.Err()); err != nil {
-			return nil, nil, err
-		}
 		t := b.trial(cell, before[0], after[0])
-		t.Head, t.Window = a.Head(b.Block), w
-		if err := b.judge(ctx, t, before[0], after[0]); err != nil {
-			return nil, nil, err
-		}
+		t.Window = w
+		rejects, err := b.judge(ctx, t, before[0], after[0])
 		t.Seconds = a.Took().Seconds()
-		return func(w *result.Writer) error { return w.Append(KindRate, t) }, t.Rejects, nil
+		return t, rejects, err
 	})
 }

@@ -18,11 +18,7 @@ import (
 func (b *block) trial(cell result.Cell, before, after bench.Reading) *Trial {
 	t := &Trial{
 		Cell: cell, SetupSeconds: b.Setup.Seconds(), PathMTU: b.mtu, IdleRTT: b.idle, RTT: rttOf(after.RTT),
-		LinkMbps:    cell.Number(result.LinkMbps),
-		GatewayCPUs: len(b.Placement.Router), Machine: bench.Machine(after.Router.Stat.Sub(before.Router.Stat)),
-	}
-	if after.Slow != nil {
-		t.RouterShare = bench.RouterShare(before, after)
+		LinkMbps: cell.Number(result.LinkMbps), GatewayCPUs: len(b.Placement.Router),
 	}
 	b.addTheory(t)
 	up := cell.Text(result.Direction) == result.Up
@@ -155,32 +151,24 @@ func (b *block) limit(t *Trial) string {
 }
 
 // judge says what limited a window, and why it does not count, if it does not: the lab failed, and not the path.
-func (b *block) judge(ctx context.Context, t *Trial, before, after bench.Reading) error {
-	if t.Outcome == "" {
-		t.LimitedBy = b.limit(t)
-	}
-	var r bench.Rejects
-	window := b.Experiment.Window.Seconds()
-	r.If(math.Abs(t.LoadSeconds/window-1) > maxAstray, "the window lasted %.2f s instead of %.2f s: the lab was held up",
-		t.LoadSeconds, window)
+func (b *block) judge(ctx context.Context, t *Trial, before, after bench.Reading) (bench.Rejects, error) {
+	w, window := b.Window(before, after, ""), b.Experiment.Window.Seconds()
+	t.Machine, t.RouterShare = w.Machine, w.Share
+	t.WaitedForOthers = b.WaitedForOthers(before, after, t.WaitNs, t.EnterNs+t.LeaveNs)
 	broken, first := 0, ""
 	for _, e := range append(after.Clients, after.Server) {
 		if e.Load.Broken > broken {
 			broken, first = e.Load.Broken, e.Load.FirstError
 		}
 	}
-	r.If(broken > 0, "%s had ended: %s", words.Counted(int(broken), "stream"), first)
-	t.WaitedForOthers = b.WaitedForOthers(before, after, t.WaitNs, t.EnterNs+t.LeaveNs)
-	if !b.Precedes {
-		r.Waited(t.WaitedForOthers, "the gateways' threads")
-	}
+	proof := bench.Found() // through a path that is wrong goes nothing that would prove anything
 	if t.Outcome == "" {
-		if err := r.Prove(ctx, b.Bench); err != nil {
-			return err
-		}
+		t.LimitedBy = b.limit(t)
+		proof = b.Proof(ctx)
 	}
-	r.Speed(t.RouterShare, b.Experiment.Router.Speed, "")
-	r.Steal(t.Machine, t.LinkSeconds, b.CPUs, "")
-	t.Rejects, t.Accepted = r, len(r) == 0
-	return nil
+	return b.Judge(ctx,
+		bench.When(math.Abs(t.LoadSeconds/window-1) > maxAstray,
+			"the window lasted %.2f s instead of %.2f s: the lab was held up", t.LoadSeconds, window),
+		bench.When(broken > 0, "%s had ended: %s", words.Counted(broken, "stream"), first),
+		bench.Waited(b.Precedes, t.WaitedForOthers, "the gateways' threads"), proof, w.Speed, w.Steal)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/meter"
@@ -148,7 +149,9 @@ func TestTCPBackground(t *testing.T) {
 			s.Retransmits, s.Hosts.Counts)
 	}
 	s.Hosts.Resent = 3
-	if s.addBackground(meter.SNMP{TCPOutSegs: 130, TCPRetrans: 7}); s.Segments != 110 || s.Retransmits != 4 {
+	sent := []bench.Endpoint{{Meter: meter.Sample{SNMP: meter.SNMP{TCPOutSegs: 130, TCPRetrans: 7}}}}
+	s.addBackground(bench.Reading{Clients: make([]bench.Endpoint, 1)}, bench.Reading{Clients: sent})
+	if s.Segments != 110 || s.Retransmits != 4 {
 		t.Errorf("of 130 segments with 20 probes, of which 3 were sent again: %d and %d", s.Segments, s.Retransmits)
 	}
 }

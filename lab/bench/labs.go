@@ -27,6 +27,49 @@ type Labs struct {
 	Spins         bool          // senders of frames never rest, and use the faster engine: see agent.Frames
 	Ends          agent.Shape   // of what the ends of the traffic send: see topology.Spec
 	Slowed        *backend.Host // the machine of the routers where their CPUs are slowed down; nil: they are not
+	Speed         float64       // share of their CPUs' time that these then have
+	CPUs          int           // of the routers' machine
+	// Left is told what went wrong when the labs were left, which costs nothing that was measured.
+	Left func(err error)
+}
+
+// Admitted opens the device's lab, admits its clients, has work done in it, and leaves it.
+func (l Labs) Admitted(ctx context.Context, work func(*Bench) error) error {
+	s, err := l.OpenAdmitted(ctx)
+	if err != nil {
+		return err
+	}
+	if err = work(s); err != nil {
+		err = CauseOf(err, s.Lab)
+	}
+	return End(ctx, err, l.Left, s)
+}
+
+// Started opens the device's lab, has work done in it, and stops the device: who came meanwhile does not leave.
+func (l Labs) Started(ctx context.Context, work func(*Bench) error) error {
+	s, err := l.OpenDevice(ctx)
+	if err != nil {
+		return err
+	}
+	if err = work(s); err != nil {
+		err = CauseOf(err, s.Lab)
+	}
+	return End(ctx, err, l.Left, started{s})
+}
+
+// started is a lab whose clients do not leave.
+type started struct{ *Bench }
+
+func (s started) Leave(ctx context.Context) error { return s.StopDevice(ctx) }
+
+// Pair opens the labs of the device and of a clean router, admits their clients, has work done in both, and leaves
+// them.
+func (l Labs) Pair(ctx context.Context, work func(device, clean *Bench) error) error {
+	device, clean, err := l.OpenPair(ctx)
+	if err != nil {
+		return err
+	}
+	return End(ctx, work(device, clean), l.Left, device, clean)
 }
 
 // OpenDevice builds the device's lab and starts the device; there are no clients yet. On error
@@ -113,8 +156,11 @@ func (l Labs) OpenToLook(ctx context.Context) (s *Bench, fault, err error) {
 // side is one lab that is not built yet, and its topology.
 func (l Labs) side(own, device dut.DUT, has experiment.Side) (*Bench, topology.Topology, error) {
 	shared := device.Traits()
-	s := &Bench{DUT: own, Has: has, slowed: l.Slowed, spins: l.Spins, Guests: l.Experiment.Client.Guests(),
-		enter: EntersNeighbours(l.Sides...), singly: client.KindOf(l.Experiment.Client.Kind).Line}
+	s := &Bench{
+		DUT: own, Has: has, slowed: l.Slowed, speed: l.Speed, cpus: l.CPUs, spins: l.Spins,
+		Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...),
+		singly: client.KindOf(l.Experiment.Client.Kind).Line,
+	}
 	if d, ok := device.(dut.Encapsulating); ok {
 		s.mtu = d.MTU()
 	}

@@ -1,0 +1,120 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Rejects are the reasons why something that was measured does not count: it is not what was asked for. It is kept in
+// the raw data and measured again.
+type Rejects []string
+
+// Add adds a reason.
+func (r *Rejects) Add(format string, args ...any) { *r = append(*r, fmt.Sprintf(format, args...)) }
+
+// If adds a reason that applies.
+func (r *Rejects) If(applies bool, format string, args ...any) {
+	if applies {
+		r.Add(format, args...)
+	}
+}
+
+// Rule adds its reasons, if they apply. An error says that the lab no longer works, and ends the block.
+//
+// A measure lists its own rules, and those here that hold for all measures: Window.Speed, Window.Steal, Bench.Proof,
+// Waited.
+type Rule func(r *Rejects) error
+
+// When is the rule of a single reason.
+func When(applies bool, format string, args ...any) Rule {
+	return func(r *Rejects) error { r.If(applies, format, args...); return nil }
+}
+
+// Found is the rule of reasons that were met while something was measured.
+func Found(reasons ...string) Rule {
+	return func(r *Rejects) error { *r = append(*r, reasons...); return nil }
+}
+
+// Judge applies rules one after the other: the reasons are in their order. None: what was measured is accepted.
+func Judge(rules ...Rule) (r Rejects, err error) {
+	for _, rule := range rules {
+		if err := rule(&r); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// Judge is the function of that name for what was measured in a lab. A program of the lab that has ended by itself is
+// an error.
+func (s *Bench) Judge(ctx context.Context, rules ...Rule) (Rejects, error) {
+	if err := Running(ctx, s); err != nil {
+		return nil, err
+	}
+	return Judge(rules...)
+}
+
+// Window is what the machine did while something was measured.
+type Window struct {
+	When    string // how reasons name it: " during the leases", or nothing
+	Seconds float64
+	Machine result.Machine
+	CPUs    int     // of the machine
+	Asked   float64 // share of their CPUs' time that slowed routers were to have; 0: they are not slowed
+	Share   float64 // that they had
+}
+
+// Window is the time between two readings.
+func (s *Bench) Window(a, b Reading, when string) Window {
+	w := Window{When: when, Seconds: secondsOf(a, b), Machine: Machine(b.Router.Stat.Sub(a.Router.Stat)), CPUs: s.cpus}
+	if b.Slow != nil {
+		w.Asked, w.Share = s.speed, RouterShare(a, b)
+	}
+	return w
+}
+
+// secondsOf is the time between two readings by the routers' clock.
+func secondsOf(a, b Reading) float64 { return float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9 }
+
+// maxSpeedError is by how much, of what was asked for, the share that slowed routers had may be off.
+const maxSpeedError = 0.1
+
+// Speed is the rule that slowed routers had the share of their CPUs that was asked for.
+func (w Window) Speed(r *Rejects) error {
+	r.If(w.Asked > 0 && math.Abs(w.Share/w.Asked-1) > maxSpeedError,
+		"machine: the routers had %.1f %% of their CPU%s instead of %.1f %%: "+
+			"a program of real-time priority, or another guest, had it as well", 100*w.Share, w.When, 100*w.Asked)
+	return nil
+}
+
+const (
+	quietStealPct = 1.0 // of the machine: less is what quiet machines show
+	stealTicks    = 2   // of the machine's clock, by which that may be off
+)
+
+// Ticks converts n ticks of the machine's clock, 10 ms each, into a share of cpus CPUs over seconds.
+func Ticks(n, seconds float64, cpus int) float64 {
+	return n * 0.01 / (max(seconds, 0.01) * float64(max(cpus, 1)))
+}
+
+// Steal is the rule that other guests of the hypervisor took no CPU. It is for labs that stand alone: a clean router
+// beside the device tells what that does to its figures.
+func (w Window) Steal(r *Rejects) error {
+	limit := max(quietStealPct, 100*Ticks(stealTicks, w.Seconds, w.CPUs))
+	r.If(w.Machine.Steal > limit, "machine: %.1f %% steal%s, limit %.1f %%: another guest takes the CPU",
+		w.Machine.Steal, w.When, limit)
+	return nil
+}
+
+// maxWaited is the share of a window for which threads may wait for a CPU that other programs have.
+const maxWaited = 0.5
+
+// Waited is the rule that threads did not wait longer for other programs: share is WaitedForOthers. Threads that go
+// before other programs (nice -20) wait for those only until the next look of the scheduler: precedes says so.
+func Waited(precedes bool, share float64, who string) Rule {
+	return When(!precedes && share > maxWaited,
+		"%s waited %.0f %% of the window for a CPU that other programs had, limit %.0f %%", who, 100*share, 100*maxWaited)
+}

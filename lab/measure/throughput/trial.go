@@ -1,0 +1,145 @@
+package throughput
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/bench"
+	"github.com/gateweigh/gateweigh/mlrsearch"
+)
+
+// minOffered is the share of the due frames below which a trial says nothing of the device. A sender that was held up
+// sends the rest later and at the same rate: the load had pauses, and what is reported is what was forwarded, pauses
+// included.
+const minOffered = 0.9
+
+// mostVoid is the share of void trials above which a search is rejected.
+const mostVoid = 0.9
+
+// How often a trial is made at most: one in which the generator does not keep up, and one that lost frames while a CPU
+// was away. One without loss counts in any case: what was away did not help the device.
+const (
+	attempts = 5
+	patience = 15
+)
+
+// A trial that lost frames is void when a CPU was away for longer than links hold frames, half of a veth's ring, and
+// longer than interrupts of the kernel take. A device that causes this itself does so in every attempt, and the last
+// one counts.
+const (
+	ring      = 256
+	leastAway = 100 * time.Microsecond
+)
+
+// void reports whether a trial says more of the machine than of the device.
+func void(t Trial) bool {
+	holds := time.Duration(ring / 2 / t.Kpps * float64(time.Millisecond))
+	return t.LossRatio > 0 && time.Duration(t.AwayUs*float64(time.Microsecond)) > max(leastAway, holds)
+}
+
+// trial is mlrsearch's measurer.
+func (b *openBlock) trial(ctx context.Context, kpps float64, d time.Duration) (mlrsearch.Outcome, error) {
+	b.Status("%s: %.4g thousand frames a second for %s", b.Name(b.Block), kpps, d.Round(10*time.Millisecond))
+	slow, sent := 0, 0. // attempts in which the generator did not keep up, and what it sent in them, kframes/s
+	for attempt := 1; ; attempt++ {
+		t, err := b.offer(ctx, kpps, d)
+		if err != nil {
+			return mlrsearch.Outcome{}, err
+		}
+		share := t.offeredShare()
+		if share < minOffered {
+			slow, sent = slow+1, sent+share*kpps
+		}
+		t.Void = share < minOffered || attempt < patience && void(t)
+		b.record.Trials = append(b.record.Trials, t)
+		switch {
+		case !t.Void:
+			return mlrsearch.Outcome{Loss: t.LossRatio}, nil
+		case slow == attempts:
+			return mlrsearch.Outcome{}, tooFast{load: kpps, sent: sent / attempts}
+		}
+	}
+}
+
+// offer sends frames for a time and counts what arrives.
+func (b *openBlock) offer(ctx context.Context, kpps float64, d time.Duration) (t Trial, err error) {
+	before, err := b.ReadMeters(ctx)
+	if err != nil {
+		return t, err
+	}
+	if _, err := b.Router.Away(ctx); err != nil { // what was before counts for nothing
+		return t, err
+	}
+	defer func() { err = errors.Join(err, b.StopTraffic(context.WithoutCancel(ctx))) }()
+	if err = b.StartTraffic(ctx, b.record.Direction, kpps*b.bytes*8/1000, d); err != nil {
+		return t, err
+	}
+	r, err := b.settle(ctx, d)
+	if err == nil {
+		err = b.rejects.Prove(ctx, b.Bench) // while the router still knows the streams
+	}
+	if err != nil {
+		return t, err
+	}
+	away, err := b.Router.Away(ctx)
+	if err != nil {
+		return t, err
+	}
+	t = Trial{Kpps: kpps, Seconds: d.Seconds(), AwayUs: float64(away) / float64(time.Microsecond)}
+	b.count(&t, before, r)
+	return t, nil
+}
+
+// count counts what was sent, what came, and what the router used for it.
+func (b *openBlock) count(t *Trial, before, after bench.Reading) {
+	for _, e := range append(after.Clients, after.Server) {
+		t.Intended += e.Load.Frames.Intended
+		b.record.Engine = cmp.Or(string(e.Load.Frames.Engine), b.record.Engine)
+		t.Offered += e.Load.Datagrams.Sent
+		t.Forwarded += e.Load.Datagrams.Received
+		t.Reordered += e.Load.Datagrams.Reordered
+		t.SentSeconds = max(t.SentSeconds, float64(e.Load.Frames.LastNs)/1e9)
+	}
+	t.LossRatio = max(0, 1-float64(t.Forwarded)/float64(max(t.Offered, 1)))
+	usage := bench.UsageOf(before.Router, after.Router)
+	t.RouterCorePct = float64(usage.NAPINs+usage.ProcessNs) / 1e7 / max(t.Seconds, t.SentSeconds)
+}
+
+const (
+	// settleEvery is how long nothing must have arrived for a trial to be over: longer than any queue of a
+	// lab holds a frame.
+	settleEvery = 100 * time.Millisecond
+	settleMost  = 10 * time.Second
+)
+
+// settle waits until all frames are sent, and nothing arrives any more.
+func (b *openBlock) settle(ctx context.Context, d time.Duration) (r bench.Reading, err error) {
+	if err := bench.Sleep(ctx, d); err != nil {
+		return r, err
+	}
+	var was int64 = -1
+	for end := time.Now().Add(settleMost); ; {
+		if r, err = b.Read(ctx); err != nil {
+			return r, err
+		}
+		var came int64
+		over := true
+		for _, e := range append(r.Clients, r.Server) {
+			came += e.Load.Datagrams.Received
+			over = over && e.Load.Frames.Over
+		}
+		if over && came == was {
+			return r, nil
+		}
+		if time.Now().After(end) {
+			return r, fmt.Errorf("frames still left or arrived %s after the trial's end", settleMost)
+		}
+		was = came
+		if err := bench.Sleep(ctx, settleEvery); err != nil {
+			return r, err
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/bench"
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/topology"
+)
+
+// sampler reads the router while something goes on.
+type sampler struct {
+	*openBlock
+	first meter.Sample
+	t     *Transfer
+}
+
+// until samples until work is done, and once more then.
+func (s *sampler) until(ctx context.Context, work func() error) error {
+	s.add(s.first)
+	done := make(chan error, 1)
+	go func() { done <- work() }()
+	tick := time.NewTicker(interval.Of(s.Experiment))
+	defer tick.Stop()
+	var failed error
+	for {
+		var ended, worked error
+		over := false
+		select {
+		case ended = <-done:
+			over = true
+		case <-tick.C:
+		}
+		if failed == nil {
+			var now meter.Sample
+			if now, worked = s.Router.Sample(ctx); worked == nil {
+				s.add(now)
+			}
+			failed = worked
+		}
+		if over {
+			return errors.Join(ended, failed)
+		}
+	}
+}
+
+// Headers that do not count: they differ between a session and none.
+const (
+	ethernetHeader = 14
+	pppoeHeader    = 8
+)
+
+func (s *sampler) add(now meter.Sample) {
+	link, header := now.Links[s.Lab.Port(topology.PortLAN)], int64(ethernetHeader)
+	if s.Traits.Lines {
+		header += pppoeHeader
+	}
+	usage := bench.UsageOf(s.first, now)
+	stat := now.Stat
+	s.t.Samples = append(s.t.Samples, Sample{
+		LinksMs: float64(now.LinksNs-s.first.LinksNs) / 1e6, CPUMs: float64(now.MonotonicNs-s.first.MonotonicNs) / 1e6,
+		Bytes: link.TxBytes - header*link.TxPackets, RouterNs: usage.NAPINs + usage.ProcessNs, Wakeups: usage.Wakeups,
+		BusyTicks: stat.User + stat.Nice + stat.System + stat.IRQ + stat.SoftIRQ, AllTicks: stat.Total(),
+	})
+}

@@ -48,41 +48,41 @@ var allowedImports = map[string][]string{
 	"gateway/budget":   {}, // how often something may be done for each of many senders
 	"gateway/datapath": {"gateway/budget"},
 	"gateway/datapath/ebpf": {"gateway/arp", "gateway/beat", "gateway/budget", "gateway/datapath",
-		"gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/routes", "gateway/datapath/stack",
-		"gateway/nftables"},
-	"gateway/datapath/guard": {"gateway/datapath"},
+		"gateway/netfilter/guard", "gateway/datapath/neighbour", "gateway/datapath/routes", "gateway/datapath/stack",
+		"gateway/netfilter/nftables"},
 	// clients in the kernel's neighbour table
 	"gateway/datapath/neighbour": {"gateway/budget", "gateway/datapath", "gateway/datapath/stack"},
 	// networks behind clients in the kernel's routing table
 	"gateway/datapath/routes": {"gateway/datapath", "gateway/datapath/stack"},
 	// what the kernel's stack would do
-	"gateway/datapath/stack": {"gateway/nftables"},
+	"gateway/datapath/stack": {"gateway/netfilter/nftables"},
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/budget", "gateway/datapath"},
 	"gateway/datapath/tun": {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission",
-		"gateway/datapath/guard", "gateway/datapath/routes", "gateway/datapath/stack", "gateway/sockbuf"},
+		"gateway/netfilter/guard", "gateway/datapath/routes", "gateway/datapath/stack", "gateway/sockbuf"},
 	"gateway/datapath/nfqueue": {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission",
-		"gateway/datapath/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/queue",
-		"gateway/nftables"},
+		"gateway/netfilter/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/queue",
+		"gateway/netfilter/nftables"},
 
 	// PPPoE as the kernel has it.
 	"gateway/datapath/kernel": {
-		"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/keeper", "gateway/nftables"},
+		"gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/stack", "gateway/keeper", "gateway/netfilter/nftables"},
 	"gateway/keeper": {}, // open files outlive the daemon
 
 	"gateway/datapath/nfqueue/queue": {},
 
-	"gateway/nftables": {}, // the kernel's rules
+	// netfilter as the kernel has it: connections, what keeps a LAN without a data path closed, rules
+	"gateway/netfilter/conntrack": {},
+	"gateway/netfilter/guard":     {"gateway/datapath"},
+	"gateway/netfilter/nftables":  {},
 	"gateway/nat": {
-		"gateway/beat", "gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/nftables"},
+		"gateway/beat", "gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/stack", "gateway/netfilter/nftables"},
 
 	// what clients' connections were
-	"gateway/flowlog": {"gateway/datapath", "gateway/datapath/stack", "gateway/nftables", "gateway/statefile"},
+	"gateway/flowlog": {"gateway/datapath", "gateway/datapath/stack", "gateway/netfilter/nftables", "gateway/statefile"},
 	// who a client is, for servers that ask
-	"gateway/ident": {"gateway/budget", "gateway/conntrack"},
-	// the kernel's connections
-	"gateway/conntrack": {},
+	"gateway/ident": {"gateway/budget", "gateway/netfilter/conntrack"},
 	// the kernel's switch
 	"gateway/forwarding": {},
 
@@ -199,13 +199,13 @@ var testImports = map[string][]string{
 
 	"gateway/arp":                    {"gateway/netnstest"},
 	"gateway/ident":                  {"gateway/netnstest"},
-	"gateway/conntrack":              {"gateway/netnstest"},
+	"gateway/netfilter/conntrack":    {"gateway/netnstest"},
 	"gateway/datapath/ebpf":          {"gateway/datapath/datapathtest", "gateway/flowlog", "gateway/netnstest"},
-	"gateway/datapath/guard":         {"gateway/netnstest"},
+	"gateway/netfilter/guard":        {"gateway/netnstest"},
 	"gateway/datapath/kernel":        {"gateway/datapath/datapathtest", "gateway/keeper", "gateway/netnstest"},
 	"gateway/keeper":                 {"gateway/netnstest"},
 	"gateway/datapath/nfqueue":       {"gateway/datapath/datapathtest", "gateway/netnstest"},
-	"gateway/nftables":               {"gateway/netnstest"},
+	"gateway/netfilter/nftables":     {"gateway/netnstest"},
 	"gateway/nat":                    {"gateway/netnstest"},
 	"gateway/datapath/nfqueue/queue": {"gateway/netnstest"},
 	"gateway/access":                 {"gateway/users"},

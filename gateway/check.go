@@ -18,11 +18,11 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
-	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/kernel"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 	"github.com/gateweigh/gateweigh/gateway/pppoe"
 	"github.com/gateweigh/gateweigh/quote"
 )

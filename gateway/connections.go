@@ -4,8 +4,8 @@ import (
 	"net/netip"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
-	"github.com/gateweigh/gateweigh/gateway/conntrack"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 

@@ -15,7 +15,6 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
-	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/kernel"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
@@ -25,6 +24,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
 	"github.com/gateweigh/gateweigh/gateway/ident"
 	"github.com/gateweigh/gateweigh/gateway/nat"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
 // path is a data path with what the daemon needs of it.

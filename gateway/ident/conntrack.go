@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/conntrack"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 )
 
 // original asks connection tracking which connection a masqueraded one is: near is the

@@ -25,9 +25,9 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/beat"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
-	"github.com/gateweigh/gateweigh/gateway/nftables"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // Config describes the translation.

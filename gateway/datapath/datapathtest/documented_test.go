@@ -140,7 +140,7 @@ var documented = []triedSection{
 		{
 			"a second gateway on an interface of almost the same name (`br-lan`, `br_lan`)",
 			"a guard of its own",
-			"`TestTablesOfTheirOwn` in `datapath/guard`",
+			"`TestTablesOfTheirOwn` in `netfilter/guard`",
 		},
 		{
 			"a start at once after `kill -9`",

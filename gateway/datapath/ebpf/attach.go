@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
 // hook is the attachment point of a program.

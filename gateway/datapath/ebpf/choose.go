@@ -10,8 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
 // Packets are redirected while the stack could do nothing else with them than send them to the hop

@@ -28,7 +28,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
-	"github.com/gateweigh/gateweigh/gateway/nftables"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // Forward is the way in which packets of admitted clients are forwarded.

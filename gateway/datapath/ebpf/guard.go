@@ -1,8 +1,8 @@
 package ebpf
 
 import (
-	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
-	"github.com/gateweigh/gateweigh/gateway/nftables"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // guardian returns the guard that replaces the programs' protection where they are gone.

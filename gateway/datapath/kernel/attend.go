@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 	"github.com/gateweigh/gateweigh/gateway/keeper"
-	"github.com/gateweigh/gateweigh/gateway/nftables"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // Keep is the process of Config.Keeper, which it serves on its file descriptor 3 (keeper.Serve). While there is no

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/keeper"
-	"github.com/gateweigh/gateweigh/gateway/nftables"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // What a keeper has of each admitted client, so that the daemon's successor goes on with its unit:

@@ -31,9 +31,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/keeper"
-	"github.com/gateweigh/gateweigh/gateway/nftables"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // Config is the configuration of the data path.

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
-	"github.com/gateweigh/gateweigh/gateway/nftables"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // The rules about packets of units, which they know by the group of the interfaces:

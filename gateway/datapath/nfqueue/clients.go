@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/nftables"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // Set sets a client in the kernel's rules and in the judges' table. Letting the kernel pass

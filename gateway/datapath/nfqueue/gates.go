@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/nftables"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // The daemon keeps the gate open, for gateLife at a time: when the daemon dies or hangs,

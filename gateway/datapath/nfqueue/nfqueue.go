@@ -31,7 +31,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/queue"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
-	"github.com/gateweigh/gateweigh/gateway/nftables"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // Config is the configuration of the data path.

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
-	"github.com/gateweigh/gateweigh/gateway/nftables"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // keepRules restores the rules after nftables was flushed: until then the machine forwards

@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
-	"github.com/gateweigh/gateweigh/gateway/nftables"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // Marks of packets whose verdict is more than accept or drop. These packets traverse the

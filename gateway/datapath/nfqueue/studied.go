@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/nftables"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // studiedRules queue what clients send before it is routed, and what is forwarded to them

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
-	"github.com/gateweigh/gateweigh/gateway/nftables"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // TestWatch: exactly the watched interfaces are reported when they disappear, also when

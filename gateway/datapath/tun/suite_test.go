@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
-	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
 // paths are the two modes.

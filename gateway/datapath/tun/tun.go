@@ -28,8 +28,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
-	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
 // Config is the configuration of the data path.

@@ -10,8 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
 // watcher follows the LAN's interface, the TUN device and netfilter's rules. The device's

@@ -181,10 +181,6 @@ func TestCheck(t *testing.T) {
 			refuses(t, cfg, c.says...)
 		})
 	}
-	t.Run("nft", func(t *testing.T) {
-		t.Setenv("PATH", "/nowhere")
-		finds(t, *d.cfg, Refusal, "package nftables")
-	})
 	t.Run("forwards", func(t *testing.T) {
 		cfg := *d.cfg
 		cfg.NAT = config.NAT{Masquerade: true, Forwards: []config.Forward{{Proto: config.TCP, Ports: config.PortRange{

@@ -2,12 +2,8 @@ package gateway
 
 import (
 	"errors"
-	"fmt"
-	"log/slog"
 	"net"
-	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,7 +11,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 	"github.com/gateweigh/gateweigh/gateway/session"
@@ -101,44 +96,6 @@ func TestDetachElsewhere(t *testing.T) {
 	must(t, Detach(d.cfg, true))
 }
 
-// TestDetachShutsFirst: where the guard cannot be removed, what is left of it blocks all
-// clients.
-func TestDetachShutsFirst(t *testing.T) {
-	network(t)
-	d := start(t, t.TempDir())
-	addr := lease(t)
-	c, err := control.Dial(d.cfg.ControlSocket())
-	must(t, err)
-	if _, err := c.Login(t.Context(), control.LoginRequest{Addr: netip.MustParseAddr(addr), User: "ann"}); err != nil {
-		t.Fatal(err)
-	}
-	must(t, d.stop())
-	if !passes() {
-		t.Fatal("a client that was logged in does not pass")
-	}
-	nft, err := exec.LookPath("nft")
-	must(t, err)
-	dir, path := t.TempDir(), os.Getenv("PATH")
-	must(t, os.WriteFile(filepath.Join(dir, "nft"), fmt.Appendf(nil, `#!/bin/sh
-[ "$1" = list ] && exec %[1]s "$@"
-script=$(cat)
-case $script in *"delete table inet"*) exit 1 ;; esac
-echo "$script" | %[1]s "$@"
-`, nft), 0o755))
-	t.Setenv("PATH", dir+":"+path)
-	if err := Detach(d.cfg, false); err == nil {
-		t.Error("detach says that it took out what is still there")
-	}
-	if passes() {
-		t.Error("a client passes, by nobody's leave")
-	}
-	t.Setenv("PATH", path)
-	must(t, Detach(d.cfg, false))
-	if !passes() {
-		t.Error("the machine forwards for nobody after detach")
-	}
-}
-
 // TestDetachHalfway: a detach that fails on the way leaves the LAN closed, and can be repeated.
 func TestDetachHalfway(t *testing.T) {
 	d := startWithAnn(t, t.TempDir())
@@ -208,28 +165,17 @@ func TestDetachByForce(t *testing.T) {
 	}
 }
 
-// TestWithoutNFT: a kind of data path that needs the guard does not start without it, and
-// names the package.
+// TestWithoutNFT: gatewayd needs no program nft, to run and to detach.
 func TestWithoutNFT(t *testing.T) {
 	network(t)
-	d := start(t, t.TempDir())
-	must(t, d.stop())
-	must(t, Detach(d.cfg, false))
-	for _, kind := range []string{config.EBPF, config.TUN} {
-		cfg := *d.cfg
-		cfg.Datapath.Kind, cfg.Datapath.Device = kind, "tun0"
-		if kind == config.TUN {
-			sh(t, "ip addr flush dev lan0")
-		}
-		path := os.Getenv("PATH")
-		t.Setenv("PATH", "/nowhere")
-		err := Run(t.Context(), &cfg,
-			Daemon{Log: slog.New(slog.DiscardHandler), Ready: func() { t.Errorf("%s serves", kind) }})
-		t.Setenv("PATH", path)
-		if err == nil || !strings.Contains(err.Error(), "package nftables") {
-			t.Errorf("%s: %v", kind, err)
-		}
-		must(t, Detach(&cfg, true))
+	cfg := configured(t, t.TempDir(), onEBPF)
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", "/nowhere")
+	d := serve(t, cfg)
+	err := errors.Join(Refused(Check(cfg)), d.stop(), Detach(cfg, false))
+	t.Setenv("PATH", path)
+	if left := sh(t, "nft list ruleset"); err != nil || left != "" {
+		t.Errorf("%v; left:\n%s", err, left)
 	}
 }
 

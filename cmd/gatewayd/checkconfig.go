@@ -16,7 +16,7 @@ func checkConfigCommand() *cobra.Command {
 		Use:   "check-config FILE",
 		Short: "Check a configuration: every mistake with its file, line and key, and whether the daemon can run here",
 		Long: "Checks a configuration, the files it names, and whether the daemon can run with it on this machine, as\n" +
-			"root: interfaces and addresses, nft, the kernel, the BPF file system, ports that other programs have, folders,\n" +
+			"root: interfaces and addresses, the kernel, the BPF file system, ports that other programs have, folders,\n" +
 			"forwarding. An error is what `gatewayd run` would refuse; warnings change nothing.",
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {

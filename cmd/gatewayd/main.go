@@ -41,7 +41,7 @@ func (e *exitError) Unwrap() error { return e.err }
 // version is set by the linker.
 var version = "devel"
 
-// sbin are the folders of nft and ethtool, which PATH lacks after su without "-".
+// sbin are the folders that have ethtool, which PATH lacks after su without "-".
 const sbin = ":/usr/local/sbin:/usr/sbin:/sbin"
 
 // stdout is where all commands write what they were asked for.

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
@@ -138,7 +137,7 @@ func forget(note string, why error) error {
 }
 
 // tracked reports whether the table is there. Others may flush the rules.
-func tracked() (bool, error) { return stack.HasTable(uint8(table.Family), table.Name) }
+func tracked() (bool, error) { return nftables.Has(table) }
 
 // track has the kernel track connections, and notes the rule that does.
 func (l *Log) track() error {

@@ -243,7 +243,7 @@ func (n *NAT) there() (bool, error) {
 
 // Left reports whether a table exists. A kernel without nftables has none.
 func Left(name string) bool {
-	there, err := stack.HasTable(uint8(nftables.IPv4), name)
+	there, err := nftables.Has(tableOf(name))
 	return err == nil && there
 }
 

@@ -31,12 +31,10 @@ const (
 // outsides is the set of Config.Sources, which may be routed to this machine without being on an interface.
 const outsides = "outside"
 
-// Offsets in the IPv4 header and in that of TCP and UDP, bytes.
+// Offsets in the header of TCP and UDP, bytes.
 const (
-	sourceAt      = 12
-	destinationAt = 16
-	toPortAt      = 2
-	flagsAt       = 13 // TCP's
+	toPortAt = 2
+	flagsAt  = 13 // TCP's
 )
 
 // writer adds rules to a batch.
@@ -77,10 +75,10 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	w.AddTable(w.table)
 	w.AddChain(w.table, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityClosed})
 	w.rule("forward", c.unasked())
+	drop := []nftables.Expr{nftables.Drop()}
 	if c.Ports > 0 { // the kernel chooses ports for what a helper expects, and asks no rules
-		w.rule("forward", from(c.WAN), in(c.Network, destinationAt), having(nftables.Expected),
-			[]nftables.Expr{nftables.Drop()})
-		w.rule("forward", to(c.WAN), in(c.Network, sourceAt), having(nftables.Expected), []nftables.Expr{nftables.Drop()})
+		w.rule("forward", nftables.CameBy(c.WAN), nftables.To(c.Network), having(nftables.Expected), drop)
+		w.rule("forward", nftables.LeavesBy(c.WAN), nftables.From(c.Network), having(nftables.Expected), drop)
 	}
 	if len(c.Sources) > 0 {
 		c.keepUnused(w)
@@ -90,7 +88,7 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 			&nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityDestinations})
 		for _, f := range c.Forwards {
 			for _, ours := range c.oursFor(f) {
-				w.rule("prerouting", from(c.WAN), c.forwarded(f), ours, f.target())
+				w.rule("prerouting", nftables.CameBy(c.WAN), c.forwarded(f), ours, f.target())
 				if c.Hairpin {
 					w.rule("prerouting", c.fromClients(), c.forwarded(f), ours, f.target())
 				}
@@ -105,26 +103,26 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	if c.Hairpin && len(c.Forwards) > 0 {
 		c.hairpin(w)
 	}
-	outward := append(to(c.WAN), in(c.Network, sourceAt)...)
+	outward := append(nftables.LeavesBy(c.WAN), nftables.From(c.Network)...)
 	for _, p := range c.Except {
-		w.rule("postrouting", outward, in(p, destinationAt), []nftables.Expr{nftables.Accept()})
+		w.rule("postrouting", outward, nftables.To(p), []nftables.Expr{nftables.Accept()})
 	}
 	if c.Ports > 0 {
 		w.rule("postrouting", outward, c.own())
-		w.rule("postrouting", outward, []nftables.Expr{nftables.Drop()}) // whoever has no ports
+		w.rule("postrouting", outward, drop) // whoever has no ports
 	} else {
 		w.rule("postrouting", outward, c.shared())
 	}
 	w.AddChain(w.table, "leaving",
 		&nftables.Hook{Type: "filter", Number: unix.NF_INET_POST_ROUTING, Priority: priorityLeaving})
-	w.rule("leaving", outward, outside(c.Except, destinationAt), []nftables.Expr{nftables.Drop()})
+	w.rule("leaving", outward, outside(c.Except, nftables.DestinationAt), drop)
 	return w.maps
 }
 
 // hairpin gives clients that reach another by a forward the address that it was reached by, or where they have ports of
 // their own the address and ports that they have outside: whoever has none is not let through.
 func (c Config) hairpin(w *writer) {
-	inward := slices.Concat(c.toClients(), in(c.Network, sourceAt), having(nftables.Redirected))
+	inward := slices.Concat(c.toClients(), nftables.From(c.Network), having(nftables.Redirected))
 	if c.Ports == 0 {
 		w.rule("postrouting", inward,
 			[]nftables.Expr{nftables.Addressed(0), nftables.Source(nftables.Span{Addr: nftables.At(0)})})
@@ -145,16 +143,16 @@ func (c Config) unasked() []nftables.Expr {
 	asked := binary.NativeEndian.AppendUint32(nil, nftables.Established|nftables.Related)
 	forwarded := binary.NativeEndian.AppendUint32(nil, nftables.Redirected)
 	none := make([]byte, 4)
-	return slices.Concat(from(c.WAN), []nftables.Expr{nftables.State(0), nftables.And(0, asked), nftables.Equal(0, none)},
-		in(c.Network, destinationAt),
+	return slices.Concat(nftables.CameBy(c.WAN),
+		[]nftables.Expr{nftables.State(0), nftables.And(0, asked), nftables.Equal(0, none)}, nftables.To(c.Network),
 		[]nftables.Expr{nftables.Status(0), nftables.And(0, forwarded), nftables.Equal(0, none)},
-		outside(c.Inbound, sourceAt), []nftables.Expr{nftables.Drop()})
+		outside(c.Inbound, nftables.SourceAt), []nftables.Expr{nftables.Drop()})
 }
 
 // outside matches an address of the header in none of the networks.
 func outside(networks []netip.Prefix, offset uint32) (exprs []nftables.Expr) {
 	for _, p := range networks {
-		exprs = append(exprs, nftables.Payload(0, nftables.NetworkHeader, offset, 4), nftables.And(0, mask(p)),
+		exprs = append(exprs, nftables.Payload(0, nftables.NetworkHeader, offset, 4), nftables.And(0, nftables.Mask(p)),
 			nftables.Differs(0, p.Masked().Addr().AsSlice()))
 	}
 	return exprs
@@ -167,7 +165,7 @@ func (c Config) keepUnused(w *writer) {
 	var all []nftables.Element
 	each(c.Sources, func(a netip.Addr) { all = append(all, nftables.Element{Key: a.AsSlice()}) })
 	w.set(nftables.Set{Name: outsides, KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: uint32(len(all))}, all)
-	w.rule("forward", from(c.WAN), to(c.WAN), toSources(), []nftables.Expr{nftables.Drop()})
+	w.rule("forward", nftables.CameBy(c.WAN), nftables.LeavesBy(c.WAN), toSources(), []nftables.Expr{nftables.Drop()})
 }
 
 // set adds a set or map with its elements.
@@ -210,7 +208,7 @@ func (c Config) oursFor(f Forward) [][]nftables.Expr {
 	if !ok || f.First < first || last < f.Last {
 		return c.ours()
 	}
-	return [][]nftables.Expr{in(netip.PrefixFrom(source, 32), destinationAt)}
+	return [][]nftables.Expr{nftables.To(netip.PrefixFrom(source, 32))}
 }
 
 func (c Config) assignment() Assignment {
@@ -220,7 +218,8 @@ func (c Config) assignment() Assignment {
 }
 
 func toSources() []nftables.Expr {
-	return []nftables.Expr{nftables.Payload(0, nftables.NetworkHeader, destinationAt, 4), nftables.In(outsides, 0)}
+	to := nftables.Payload(0, nftables.NetworkHeader, nftables.DestinationAt, 4)
+	return []nftables.Expr{to, nftables.In(outsides, 0)}
 }
 
 // forwarded matches the protocol and port of a forward, outside of the LAN.
@@ -237,8 +236,7 @@ func (c Config) forwarded(f Forward) []nftables.Expr {
 		exprs = append(exprs, nftables.Payload(0, nftables.TransportHeader, flagsAt, 1),
 			nftables.And(0, []byte{fin | syn | rst | ack}), nftables.Equal(0, []byte{syn}))
 	}
-	return append(exprs, nftables.Payload(0, nftables.NetworkHeader, destinationAt, 4), nftables.And(0, mask(c.Network)),
-		nftables.Differs(0, c.Network.Masked().Addr().AsSlice()))
+	return append(exprs, outside([]netip.Prefix{c.Network}, nftables.DestinationAt)...)
 }
 
 // target sends a connection to the client.
@@ -275,7 +273,7 @@ func (c Config) shared() []nftables.Expr {
 // own gives each client its own ports, from the maps.
 func (c Config) own() []nftables.Expr {
 	if len(c.Sources) > 0 { // registers for first address and port, last address and port
-		client := nftables.Payload(0, nftables.NetworkHeader, sourceAt, 4)
+		client := nftables.Payload(0, nftables.NetworkHeader, nftables.SourceAt, 4)
 		span := nftables.Span{Addr: nftables.At(0), Port: nftables.At(1), LastAddr: nftables.At(2), LastPort: nftables.At(3)}
 		return []nftables.Expr{client, nftables.Find(assigned, 0, 0), nftables.Source(span)}
 	}
@@ -284,7 +282,7 @@ func (c Config) own() []nftables.Expr {
 
 // ownPorts loads the first and the last of a client's ports into the registers 4 and 5.
 func (c Config) ownPorts() []nftables.Expr {
-	client := nftables.Payload(0, nftables.NetworkHeader, sourceAt, 4)
+	client := nftables.Payload(0, nftables.NetworkHeader, nftables.SourceAt, 4)
 	return []nftables.Expr{client, nftables.Find(firstPorts, 0, 4), client, nftables.Find(lastPorts, 0, 5)}
 }
 
@@ -327,39 +325,20 @@ func (c Config) assign(w *writer) {
 	}
 }
 
-// from matches packets that came by an interface.
-func from(dev string) []nftables.Expr {
-	return []nftables.Expr{nftables.Meta(0, unix.NFT_META_IIFNAME), nftables.Equal(0, name(dev))}
-}
-
 // fromClients matches clients' packets: where each client has an interface, they are known by their addresses alone.
 func (c Config) fromClients() []nftables.Expr {
 	if c.LAN == "" {
-		return in(c.Network, sourceAt)
+		return nftables.From(c.Network)
 	}
-	return from(c.LAN)
+	return nftables.CameBy(c.LAN)
 }
 
 // toClients matches packets to clients, in the same way.
 func (c Config) toClients() []nftables.Expr {
 	if c.LAN == "" {
-		return in(c.Network, destinationAt)
+		return nftables.To(c.Network)
 	}
-	return to(c.LAN)
-}
-
-// to matches packets that leave by an interface.
-func to(dev string) []nftables.Expr {
-	return []nftables.Expr{nftables.Meta(0, unix.NFT_META_OIFNAME), nftables.Equal(0, name(dev))}
-}
-
-// in matches an address of the header in a network.
-func in(p netip.Prefix, offset uint32) []nftables.Expr {
-	exprs := []nftables.Expr{nftables.Payload(0, nftables.NetworkHeader, offset, 4)}
-	if p.Bits() < 32 {
-		exprs = append(exprs, nftables.And(0, mask(p)))
-	}
-	return append(exprs, nftables.Equal(0, p.Masked().Addr().AsSlice()))
+	return nftables.LeavesBy(c.LAN)
 }
 
 // having matches connections with a bit of their status: Redirected, by a forward or by anybody's rule, or Expected.
@@ -368,11 +347,4 @@ func having(status uint32) []nftables.Expr {
 	return []nftables.Expr{nftables.Status(0), nftables.And(0, bit), nftables.Differs(0, make([]byte, 4))}
 }
 
-func mask(p netip.Prefix) []byte {
-	return binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-p.Bits()))
-}
-
 func port(p uint16) []byte { return binary.BigEndian.AppendUint16(nil, p) }
-
-// name is an interface's name as rules compare it.
-func name(dev string) []byte { return append([]byte(dev), make([]byte, unix.IFNAMSIZ-len(dev))...) }

@@ -123,10 +123,6 @@ func (g *Gateway) Traits() Traits {
 	gatewayd := gatewaydNeed
 	gatewayd.Feature = dataPathNeeds[g.Datapath]
 	needs := []Need{gatewayd}
-	if !g.External() {
-		needs = append(needs,
-			Need{Program: "nft", Package: "nftables", Why: "shutting the clients' interface off from the kernel"})
-	}
 	if g.External() {
 		needs = append(needs, Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases and names"})
 	}

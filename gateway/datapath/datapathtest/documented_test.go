@@ -92,8 +92,8 @@ var documented = []triedSection{
 			"a detach that fails halfway",
 			"the LAN stays closed until one succeeds; a running daemon puts nothing back, and its status " +
 				"is `detached`",
-			"`TestDetachHalfway`, `TestDetachShutsFirst`, `TestDetachByForce` in gateway, " +
-				"`TestDetachedHalfway` in ebpf",
+			"`TestDetachHalfway`, `TestDetachByForce` in gateway, `TestDetachedHalfway`, " +
+				"`TestDetachCannotShut` in ebpf",
 		},
 		{
 			"rules flushed while no daemon runs, on a machine that forwards",
@@ -110,11 +110,6 @@ var documented = []triedSection{
 			"forwarding switched off under the daemon",
 			"on again, warned and counted",
 			"`TestForwardingSwitchedOff` in gateway, `TestKernelsSwitch` in forwarding",
-		},
-		{
-			"a machine without `nft`",
-			"`ebpf` and `tun` do not start",
-			"`TestWithoutNFT` in gateway and ebpf",
 		},
 		{
 			"a damaged state file",

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -47,11 +46,8 @@ func ownCounter(a netip.Addr) string  { return "own_" + a.String() }
 func fromKey(index int, a netip.Addr) []byte { return append(native32(uint32(index)), a.AsSlice()...) }
 func ownKey(index int) []byte                { return native32(uint32(index)) }
 
-// Offsets of IPv4's and TCP's fields, bytes.
-const (
-	sender, addressLen = 12, 4
-	tcpFlags, tcpSYN   = 13, 2
-)
+// Of TCP: the offset of its flags, bytes, and one of them.
+const tcpFlags, tcpSYN = 13, 2
 
 func join(parts ...[]nftables.Expr) (all []nftables.Expr) {
 	for _, p := range parts {
@@ -91,15 +87,10 @@ func (d *Datapath) of(key uint32) []nftables.Expr {
 
 // clientKey loads the key of setFrom.
 var clientKey = []nftables.Expr{
-	nftables.Meta(0, unix.NFT_META_IIF), nftables.Payload(1, nftables.NetworkHeader, sender, addressLen)}
+	nftables.Meta(0, unix.NFT_META_IIF), nftables.Payload(1, nftables.NetworkHeader, nftables.SourceAt, 4)}
 
 // lanSender continues with packets from an address of the LAN.
-func (d *Datapath) lanSender() []nftables.Expr {
-	lan := d.net.Prefix()
-	mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-lan.Bits()))
-	return []nftables.Expr{nftables.Payload(0, nftables.NetworkHeader, sender, addressLen), nftables.And(0, mask),
-		nftables.Equal(0, lan.Addr().AsSlice())}
-}
+func (d *Datapath) lanSender() []nftables.Expr { return nftables.From(d.net.Prefix()) }
 
 func drop(counter string) []nftables.Expr {
 	return []nftables.Expr{nftables.Count(counter), nftables.Drop()}

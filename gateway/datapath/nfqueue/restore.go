@@ -3,7 +3,6 @@ package nfqueue
 import (
 	"net/netip"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
@@ -37,7 +36,7 @@ func (d *Datapath) installed() (bool, error) {
 		all = append(all, t.dev)
 	}
 	for _, table := range all {
-		if there, err := stack.HasTable(uint8(table.Family), table.Name); err != nil || !there {
+		if there, err := nftables.Has(table); err != nil || !there {
 			return false, err
 		}
 	}

@@ -121,9 +121,7 @@ func (d *Datapath) notFrom() []nftables.Expr { return d.otherLink(unix.NFT_META_
 func (d *Datapath) notTo() []nftables.Expr   { return d.otherLink(unix.NFT_META_OIFNAME) }
 
 func (d *Datapath) otherLink(key uint32) []nftables.Expr {
-	name := make([]byte, unix.IFNAMSIZ)
-	copy(name, d.net.Interface)
-	return []nftables.Expr{nftables.Meta(0, key), nftables.Differs(0, name)}
+	return []nftables.Expr{nftables.Meta(0, key), nftables.Differs(0, nftables.Name(d.net.Interface))}
 }
 
 func marked(mark uint32) []nftables.Expr {

@@ -38,11 +38,7 @@ func opens() []nftables.Expr {
 }
 
 // fromLAN continues with packets of the LAN.
-func (d *Datapath) fromLAN() []nftables.Expr {
-	name := make([]byte, unix.IFNAMSIZ)
-	copy(name, d.net.Interface)
-	return []nftables.Expr{nftables.Meta(0, unix.NFT_META_IIFNAME), nftables.Equal(0, name)}
-}
+func (d *Datapath) fromLAN() []nftables.Expr { return nftables.CameBy(d.net.Interface) }
 
 // followDefault adds the chain when the default route goes, and removes it when there is one.
 func (d *Datapath) followDefault() {

@@ -114,31 +114,6 @@ func Rules(own func(family uint8, table string) bool, interfaces ...string) ([]s
 	return said, nil
 }
 
-// HasTable reports whether a table of nftables exists. A kernel without nftables has none.
-func HasTable(family uint8, name string) (bool, error) {
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
-	if err != nil {
-		return false, fmt.Errorf("looking for the table %s: %w", name, err)
-	}
-	defer c.Close()
-	messages, err := dump(c, unix.NFT_MSG_GETTABLE)
-	if errors.Is(err, syscall.EINVAL) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("looking for the table %s: %w", name, err)
-	}
-	return slices.ContainsFunc(messages, func(m netlink.Message) bool {
-		attrs, f, ok := decoder(m.Data)
-		for ok && f == family && attrs.Next() {
-			if attrs.Type() == unix.NFTA_TABLE_NAME {
-				return attrs.String() == name
-			}
-		}
-		return false
-	}), nil
-}
-
 func dump(c *netlink.Conn, kind uint16) ([]netlink.Message, error) {
 	return dumpOf(c, kind, unix.AF_UNSPEC, nil)
 }

@@ -166,11 +166,6 @@ nft 'add chain inet b in { type filter hook ingress device wan0 priority 0; poli
 		func(family uint8, table string) bool { return family == unix.NFPROTO_IPV4 && table == "a" }); got != "inet b post" {
 		t.Errorf("but for a's, rules in %s", got)
 	}
-	for name, want := range map[string]bool{"a": true, "b": false} {
-		if got, err := HasTable(unix.NFPROTO_IPV4, name); got != want || err != nil {
-			t.Errorf("the table ip %s: %v, %v", name, got, err)
-		}
-	}
 }
 
 // TestFollow: changes are reported, except of the LAN's neighbours.

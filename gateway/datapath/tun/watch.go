@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
@@ -101,14 +100,12 @@ func (w *watcher) close() { w.follower.Close() }
 // nftables was flushed: until then the machine forwards what the LAN sends. If the device
 // is gone too, a Remove is in progress, which begins with the device.
 func (d *Datapath) keepRules() {
-	frames, err := stack.HasTable(unix.NFPROTO_NETDEV, guard.Table(d.net.Interface))
-	forwarding, err2 := stack.HasTable(unix.NFPROTO_INET, guard.Table(d.net.Interface))
-	err = errors.Join(err, err2)
+	shut, err := guard.Whole(d.net.Interface)
 	var gone netlink.LinkNotFoundError
 	if _, notFound := netlink.LinkByName(d.cfg.Device); errors.As(notFound, &gone) {
 		return
 	}
-	if err == nil && (!frames || !forwarding) {
+	if err == nil && !shut {
 		if err = d.shut(nil); err == nil {
 			d.cfg.Log.Warn("the rules were taken out of nftables, and are back; in between the machine forwarded what the "+
 				"LAN sends", "lan", d.net.Interface)

@@ -14,13 +14,17 @@
 package guard
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os/exec"
+	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // Guard describes what to guard.
@@ -32,216 +36,226 @@ type Guard struct {
 	Gateway netip.Addr   // the gateway's address in it, with a WAN
 }
 
+// known is the set of interfaces, by index, that were given to Know.
+const known = "known"
+
 // Shut has the kernel drop forwarded packets that arrive or leave by an interface of the
 // LAN's name, except interfaces given to Know. From a WAN that was not given to Know,
 // packets with source addresses of the LAN or the gateway are dropped. Calling it again
 // has no effect and leaves no gap, and known interfaces stay known.
-func (g Guard) Shut() error {
-	script, err := g.shut()
-	if err != nil {
-		return err
+func (g Guard) Shut() error { return change("guarding "+g.LAN, g.shut) }
+
+func (g Guard) shut(b *nftables.Batch) {
+	t := forwarding(g.LAN)
+	b.AddTable(t)
+	b.AddSet(t, nftables.Set{Name: known, KeyType: nftables.TypeInterface, KeyBytes: 4})
+	g.forward(b)
+	var rules [][]nftables.Expr
+	if g.WAN != "" { // masquerading rules may have changed the source
+		rules = append(rules, g.strange(netip.PrefixFrom(g.Gateway, 32)))
 	}
-	return nft(script, "guarding "+g.LAN)
+	chain(b, t, "postrouting", nftables.Hook{Number: unix.NF_INET_POST_ROUTING, Priority: 500}, rules)
 }
 
-func (g Guard) shut() (script string, err error) {
-	forward, postrouting, err := g.rules()
-	if err != nil {
-		return "", err
-	}
-	table := tableName(g.LAN)
-	return fmt.Sprintf("table inet %s { set known { type iface_index; }; }\n", table) +
-		chain(table, "forward", -500, forward) + chain(table, "postrouting", 500, postrouting), nil
-}
-
-// rules returns the rules at two netfilter hooks. They compare names, and come after the
+// forward replaces the rules about what is forwarded. They compare names, and come after the
 // rules that accept packets between known interfaces by index, because comparing names
 // takes several times as long.
-func (g Guard) rules(known ...int) (forward, postrouting string, err error) {
-	lan, err := quote(g.LAN)
-	if err != nil {
-		return "", "", err
-	}
-	wan, err := quote(g.WAN)
-	if err != nil {
-		return "", "", err
-	}
-	for _, from := range known {
-		for _, to := range known {
+func (g Guard) forward(b *nftables.Batch, indexes ...int) {
+	var rules [][]nftables.Expr
+	for _, from := range indexes {
+		for _, to := range indexes {
 			if from != to {
-				forward += fmt.Sprintf("iif %d oif %d accept\n", from, to)
+				rules = append(rules, []nftables.Expr{nftables.Meta(0, unix.NFT_META_IIF), nftables.Equal(0, number(from)),
+					nftables.Meta(0, unix.NFT_META_OIF), nftables.Equal(0, number(to)), nftables.Accept()})
 			}
 		}
 	}
-	forward += fmt.Sprintf("iifname %[1]s iif != @known drop\noifname %[1]s oif != @known drop\n", lan)
+	rules = append(rules, append(append(nftables.CameBy(g.LAN), byUnknown()...), nftables.Drop()),
+		append(nftables.LeavesBy(g.LAN), nftables.Meta(0, unix.NFT_META_OIF), nftables.NotIn(known, 0), nftables.Drop()))
 	if g.WAN != "" {
-		strange := fmt.Sprintf(" iifname %s iif != @known oifname %s drop", wan, lan)
-		forward += "ip saddr " + g.Prefix.String() + strange
-		postrouting = "ip saddr " + g.Gateway.String() + strange // masquerading rules may have changed the source
+		rules = append(rules, g.strange(g.Prefix))
 	}
-	return forward, postrouting, nil
+	chain(b, forwarding(g.LAN), "forward", nftables.Hook{Number: unix.NF_INET_FORWARD, Priority: -500}, rules)
 }
 
-// chain returns the part of a script that replaces the rules of a hook. Without rules it
+// strange drops packets to the LAN that come from inside a network, by a WAN that is not known.
+func (g Guard) strange(from netip.Prefix) []nftables.Expr {
+	return slices.Concat(
+		[]nftables.Expr{nftables.Meta(0, unix.NFT_META_NFPROTO), nftables.Equal(0, []byte{unix.NFPROTO_IPV4})},
+		nftables.From(from), nftables.CameBy(g.WAN), byUnknown(), nftables.LeavesBy(g.LAN), []nftables.Expr{nftables.Drop()})
+}
+
+// byUnknown continues with packets that came by an interface which is not known.
+func byUnknown() []nftables.Expr {
+	return []nftables.Expr{nftables.Meta(0, unix.NFT_META_IIF), nftables.NotIn(known, 0)}
+}
+
+// number is an interface's index as rules compare it.
+func number(index int) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(index)) }
+
+// chain replaces the rules at a hook. Without rules it
 // creates no chain, because every packet would pay for it.
-func chain(table, hook string, priority int, rules string) string {
-	begin := fmt.Sprintf(
-		"table inet %[1]s { chain %[2]s { type filter hook %[2]s priority %[3]d; }; }\nflush chain inet %[1]s %[2]s\n", table,
-		hook, priority)
-	if rules == "" {
-		return begin + fmt.Sprintf("delete chain inet %s %s\n", table, hook)
+func chain(b *nftables.Batch, t nftables.Table, name string, hook nftables.Hook, rules [][]nftables.Expr) {
+	hook.Type = "filter"
+	b.AddChain(t, name, &hook)
+	b.ClearChain(t, name)
+	if len(rules) == 0 {
+		b.DeleteChain(t, name)
 	}
-	return begin + fmt.Sprintf("table inet %s { chain %s {\n%s\n}; }\n", table, hook, rules)
+	for _, r := range rules {
+		b.AddRule(t, name, r...)
+	}
 }
 
 // Know lets packets of these interfaces, by index, pass after Shut: a data path judges
 // them, or they do not belong to the LAN and need no comparison of names. Interfaces of
 // earlier calls are no longer known.
 func (g Guard) Know(indexes ...int) error {
-	script, err := g.know(indexes)
-	if err != nil {
-		return err
-	}
-	return nft(script, "letting what "+g.LAN+" forwards through")
+	return change("letting what "+g.LAN+" forwards through", func(b *nftables.Batch) { g.know(b, indexes) })
 }
 
-func (g Guard) know(indexes []int) (script string, err error) {
-	forward, _, err := g.rules(indexes...)
-	if err != nil {
-		return "", err
-	}
-	table := tableName(g.LAN)
-	script = fmt.Sprintf("flush set inet %s known\n", table)
+func (g Guard) know(b *nftables.Batch, indexes []int) {
+	t := forwarding(g.LAN)
+	b.ClearSet(t, known)
 	for _, i := range indexes {
-		script += fmt.Sprintf("add element inet %s known { %d }\n", table, i)
+		b.AddElements(t, known, nftables.Element{Key: number(i)})
 	}
-	return script + chain(table, "forward", -500, forward), nil
+	g.forward(b, indexes...)
 }
 
 // Renew is Shut and Know in one step, between which no packet is dropped.
 func (g Guard) Renew(indexes ...int) error {
-	script, err := g.renew(indexes)
-	if err != nil {
-		return err
-	}
-	return nft(script, "guarding "+g.LAN+" again")
+	return change("guarding "+g.LAN+" again", func(b *nftables.Batch) { g.renew(b, indexes) })
 }
 
-func (g Guard) renew(indexes []int) (script string, err error) {
-	shut, err := g.shut()
-	if err != nil {
-		return "", err
-	}
-	know, err := g.know(indexes)
-	return shut + know, err
+func (g Guard) renew(b *nftables.Batch, indexes []int) {
+	g.shut(b)
+	g.know(b, indexes)
 }
 
 // RenewWithFrames is ShutFrames and Renew in one step: what the LAN sends and what is sent to it are shut off at the
 // same moment.
 func (g Guard) RenewWithFrames(gateway netip.Addr, indexes ...int) error {
-	frames, err := shutFrames(g.LAN, gateway)
-	if err != nil {
-		return err
-	}
-	script, err := g.renew(indexes)
-	if err != nil {
-		return err
-	}
-	return nft(frames+script, "shutting "+g.LAN+" off and guarding it")
+	return change("shutting "+g.LAN+" off and guarding it", func(b *nftables.Batch) {
+		shutFrames(b, g.LAN, gateway)
+		g.renew(b, indexes)
+	})
 }
 
 // Is reports whether a table of nftables, of the inet family, is a Guard's.
 func Is(table string) bool { return strings.HasPrefix(table, Prefix) }
 
-// Table is the name of a LAN's tables: Shut's in the inet family, ShutFrames' in the
-// netdev family.
-func Table(lan string) string { return tableName(lan) }
-
 // Remove removes Shut's table of a LAN, if it exists: the kernel then forwards for
 // everybody.
-func Remove(lan string) error { return remove("inet", lan, "giving up guarding "+lan) }
+func Remove(lan string) error { return remove(forwarding(lan), "giving up guarding "+lan) }
 
 // ShutFrames has the kernel drop every frame of the LAN ahead of its stack, after packet
 // sockets for all protocols have received it. DHCP requests continue to the DHCP
 // server's packet socket only, because their destination is the gateway. Calling it again
 // has no effect and leaves no gap. The rule disappears with the interface.
 func ShutFrames(lan string, gateway netip.Addr) error {
-	script, err := shutFrames(lan, gateway)
-	if err != nil {
-		return err
-	}
-	return nft(script, "shutting "+lan+" off from the kernel's stack")
+	return change("shutting "+lan+" off from the kernel's stack",
+		func(b *nftables.Batch) { shutFrames(b, lan, gateway) })
 }
 
-func shutFrames(lan string, gateway netip.Addr) (script string, err error) {
-	device, err := quote(lan)
-	if err != nil {
-		return "", err
+func shutFrames(b *nftables.Batch, lan string, gateway netip.Addr) {
+	const chain, dhcpServer, portAt, kindAt = "lan", 67, 2, 12 // bytes into the headers of UDP and Ethernet
+	t := frames(lan)
+	b.DeleteTable(t)
+	b.AddTable(t)
+	b.AddChain(t, chain, &nftables.Hook{
+		Type: "filter", Number: unix.NF_NETDEV_INGRESS, Priority: -500, Device: lan, Drops: true})
+	big := func(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
+	for _, to := range []netip.Addr{netip.AddrFrom4([4]byte{255, 255, 255, 255}), gateway} {
+		b.AddRule(t, chain, slices.Concat(
+			[]nftables.Expr{nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{unix.IPPROTO_UDP}),
+				nftables.Payload(0, nftables.TransportHeader, portAt, 2), nftables.Equal(0, big(dhcpServer)),
+				nftables.Meta(0, unix.NFT_META_PROTOCOL), nftables.Equal(0, big(unix.ETH_P_IP))},
+			nftables.To(netip.PrefixFrom(to, 32)), []nftables.Expr{nftables.Accept()})...)
 	}
-	return fmt.Sprintf(`table netdev %[1]s
-delete table netdev %[1]s
-table netdev %[1]s {
-	chain lan {
-		type filter hook ingress device %[2]s priority -500; policy drop;
-		udp dport 67 ip daddr { 255.255.255.255, %[3]s } accept
-		ether type { 0x8863, 0x8864 } accept
+	for _, kind := range []uint16{unix.ETH_P_PPP_DISC, unix.ETH_P_PPP_SES} {
+		b.AddRule(t, chain, nftables.Meta(0, unix.NFT_META_IIFTYPE),
+			nftables.Equal(0, binary.NativeEndian.AppendUint16(nil, unix.ARPHRD_ETHER)),
+			nftables.Payload(0, nftables.LinkHeader, kindAt, 2), nftables.Equal(0, big(kind)), nftables.Accept())
 	}
-}
-`, tableName(lan), device, gateway), nil
 }
 
 // RemoveFrames removes ShutFrames' table, if it exists.
 func RemoveFrames(lan string) error {
-	return remove("netdev", lan, "giving "+lan+" back to the kernel's stack")
+	return remove(frames(lan), "giving "+lan+" back to the kernel's stack")
 }
 
 // There reports whether Shut's table of a LAN exists.
 func There(lan string) bool {
-	return exec.Command("nft", "list", "table", "inet", tableName(lan)).Run() == nil
+	there, err := nftables.Has(forwarding(lan))
+	return err == nil && there
 }
 
-func remove(family, lan, doing string) error {
-	err := nft(fmt.Sprintf("table %[1]s %[2]s\ndelete table %[1]s %[2]s\n", family, tableName(lan)), doing)
-	if errors.Is(err, datapath.ErrNotSupported) {
-		return nil // without nft the table cannot have been created
+// Whole reports whether both tables of a LAN exist.
+func Whole(lan string) (bool, error) {
+	stopped, err := nftables.Has(frames(lan))
+	if err != nil || !stopped {
+		return false, err
 	}
-	return err
+	return nftables.Has(forwarding(lan))
+}
+
+func remove(t nftables.Table, doing string) error {
+	if there, err := nftables.Has(t); err != nil || !there {
+		return err
+	}
+	return change(doing, func(b *nftables.Batch) { b.DeleteTable(t) })
 }
 
 // Check reports whether the machine lacks what guards need.
 func Check() error {
-	if _, err := exec.LookPath("nft"); err != nil {
-		return errMissing
+	c, err := nftables.Dial()
+	if err == nil {
+		_, err = c.Generation()
+		err = errors.Join(err, c.Close())
+	}
+	return supported(err, unix.EINVAL) // the answer of a netlink that knows no such question
+}
+
+// change commits a batch.
+func change(doing string, fill func(*nftables.Batch)) error {
+	c, err := nftables.Dial()
+	if err == nil {
+		var b nftables.Batch
+		fill(&b)
+		err = errors.Join(c.Commit(&b), c.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, supported(err))
 	}
 	return nil
 }
 
-var errMissing = fmt.Errorf("%w: nft is missing (package nftables)", datapath.ErrNotSupported)
-
-// nft runs a script as one transaction.
-func nft(script, doing string) error {
-	cmd := exec.Command("nft", "-f", "-")
-	cmd.Stdin = strings.NewReader(script)
-	out, err := cmd.CombinedOutput()
-	said := strings.TrimSpace(string(out))
-	switch {
-	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("%s: %w", doing, errMissing)
-	case err != nil && strings.Contains(said, "Operation not supported"),
-		err != nil && strings.Contains(said, "Protocol not supported"):
-		return fmt.Errorf("%s: %w: it has no nftables: %s", doing, datapath.ErrNotSupported, said)
-	case err != nil:
-		return fmt.Errorf("%s: nft: %w: %s", doing, err, said)
+// supported adds to an error that the machine has no nftables, where it is one of those that say so.
+func supported(err error, more ...error) error {
+	for _, no := range append(more, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT) {
+		if errors.Is(err, no) {
+			return fmt.Errorf("%w: its kernel has no nftables (CONFIG_NF_TABLES with INET and NETDEV): %w",
+				datapath.ErrNotSupported, err)
+		}
 	}
-	return nil
+	return err
 }
 
 // Prefix begins the names of all tables.
 const Prefix = "gatewayd-"
 
-// tableName returns the name of the LAN's tables in nftables' syntax, another one for each LAN: bytes that are
+// forwarding is Shut's table, and frames is ShutFrames'.
+func forwarding(lan string) nftables.Table {
+	return nftables.Table{Family: nftables.Inet, Name: Table(lan)}
+}
+func frames(lan string) nftables.Table {
+	return nftables.Table{Family: nftables.NetDev, Name: Table(lan)}
+}
+
+// Table is the name of a LAN's tables, another one for each LAN: bytes that are
 // neither letters nor digits become _ and two hexadecimal digits.
-func tableName(lan string) string {
+func Table(lan string) string {
 	name := []byte(Prefix)
 	for _, b := range []byte(lan) {
 		if b < '0' || b > '9' && b < 'A' || b > 'Z' && b < 'a' || b > 'z' {
@@ -251,15 +265,4 @@ func tableName(lan string) string {
 		}
 	}
 	return string(name)
-}
-
-// quote returns an interface's name in nftables' syntax, not as a pattern.
-func quote(name string) (string, error) {
-	if strings.ContainsAny(name, `"\`) {
-		return "", fmt.Errorf("guarding %s: nftables cannot name it: rename it", name)
-	}
-	if head, ok := strings.CutSuffix(name, "*"); ok {
-		name = head + `\*`
-	}
-	return `"` + name + `"`, nil
 }

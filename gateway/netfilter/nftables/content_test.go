@@ -20,8 +20,15 @@ func TestDigests(t *testing.T) {
 		must(t, err)
 		return d
 	}
+	has := func() (is bool) {
+		t.Helper()
+		var err error
+		s.Do(func() { is, err = Has(table) })
+		must(t, err)
+		return is
+	}
 	none := digest()
-	if none != ([32]byte{}) {
+	if none != ([32]byte{}) || has() {
 		t.Errorf("of no table: %x", none)
 	}
 	commit(t, c, func(b *Batch) {
@@ -32,7 +39,7 @@ func TestDigests(t *testing.T) {
 		b.AddRule(table, "c", toNine(Count("n"), Drop())...)
 	})
 	was := digest()
-	if was == none {
+	if was == none || !has() {
 		t.Error("of a table with rules there is none")
 	}
 	commit(t, c, func(b *Batch) { b.AddElements(table, "addrs", Element{Key: loopback}) })

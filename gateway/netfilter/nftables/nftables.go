@@ -41,6 +41,7 @@ type Hook struct {
 	Number   uint32 // NF_INET_..., NF_ARP_... or NF_NETDEV_...
 	Priority int32
 	Device   string // of NetDev, the interface's name
+	Drops    bool   // what no rule accepts
 }
 
 // Set is a set of keys, or a map of them to verdicts.
@@ -124,7 +125,7 @@ func (b *Batch) DeleteTable(t Table) {
 	b.add(kind, 0, t.Family, func(e *netlink.AttributeEncoder) { e.String(unix.NFTA_TABLE_NAME, t.Name) })
 }
 
-// AddChain adds a chain; with a hook it is a base chain, whose policy is to accept.
+// AddChain adds a chain; with a hook it is a base chain, whose policy is to accept unless it Drops.
 func (b *Batch) AddChain(t Table, name string, hook *Hook) {
 	b.add(unix.NFT_MSG_NEWCHAIN, netlink.Create, t.Family, func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_CHAIN_TABLE, t.Name)
@@ -142,6 +143,9 @@ func (b *Batch) AddChain(t Table, name string, hook *Hook) {
 			return nil
 		})
 		e.String(unix.NFTA_CHAIN_TYPE, hook.Type)
+		if hook.Drops {
+			e.Uint32(unix.NFTA_CHAIN_POLICY, verdictDrop)
+		}
 	})
 }
 
@@ -194,8 +198,11 @@ func (b *Batch) AddSet(t Table, s Set) {
 			e.Uint32(unix.NFTA_SET_DATA_TYPE, s.DataType)
 			e.Uint32(unix.NFTA_SET_DATA_LEN, uint32(cmp.Or(s.Data, 4)))
 		}
-		if s.Ranges {
-			e.Bytes(unix.NFTA_SET_USERDATA, rangesForNft)
+		switch {
+		case s.Ranges: // keys and data are in network order, data are intervals
+			e.Bytes(unix.NFTA_SET_USERDATA, forNft([2]byte{0, 2}, [2]byte{1, 2}, [2]byte{6, 1}))
+		case s.KeyType == TypeInterface: // keys are in host order
+			e.Bytes(unix.NFTA_SET_USERDATA, forNft([2]byte{0, 1}))
 		}
 		if s.Dynamic {
 			flags |= unix.NFT_SET_EVAL
@@ -218,15 +225,13 @@ func (b *Batch) AddSet(t Table, s Set) {
 	})
 }
 
-// rangesForNft has nft show data as ranges: types and lengths of a byte, then values (nftables,
-// enum nftnl_udata_set_types): keys and data are in network order, data are intervals.
-var rangesForNft = func() (b []byte) {
-	const keyOrder, dataOrder, dataInterval, network, yes = 0, 1, 6, 2, 1
-	for _, v := range [][2]byte{{keyOrder, network}, {dataOrder, network}, {dataInterval, yes}} {
+// forNft tells nft how to show a set: types and lengths of a byte, then values (nftables, enum nftnl_udata_set_types).
+func forNft(said ...[2]byte) (b []byte) {
+	for _, v := range said {
 		b = binary.NativeEndian.AppendUint32(append(b, v[0], 4), uint32(v[1]))
 	}
 	return b
-}()
+}
 
 // Conn is a connection to the kernel's nftables. Its methods may be called from
 // several goroutines.

@@ -37,6 +37,33 @@ func (c *Conn) Rules() ([]Rule, error) {
 	return rules, nil
 }
 
+// Has reports whether a table exists in this network namespace. A kernel without nftables has none.
+func Has(t Table) (bool, error) {
+	c, err := Dial()
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	var b Batch
+	b.add(unix.NFT_MSG_GETTABLE, 0, t.Family, func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_TABLE_NAME, t.Name)
+	})
+	if b.err != nil {
+		return false, b.err
+	}
+	_, err = c.c.Execute(b.messages[0])
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for the table %s: %w", t.Name, err)
+	}
+	return true, nil
+}
+
 // question asks for all that there is of a kind.
 func question(kind uint16, family Family) netlink.Message {
 	return netlink.Message{

@@ -66,8 +66,8 @@ var allowedImports = map[string][]string{
 		"gateway/netfilter/nftables"},
 
 	// PPPoE as the kernel has it.
-	"gateway/datapath/kernel": {
-		"gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/stack", "gateway/keeper", "gateway/netfilter/nftables"},
+	"gateway/datapath/kernel": {"gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/stack", "gateway/keeper",
+		"gateway/netfilter/nftables"},
 	"gateway/keeper": {}, // open files outlive the daemon
 
 	"gateway/datapath/nfqueue/queue": {},
@@ -76,11 +76,12 @@ var allowedImports = map[string][]string{
 	"gateway/netfilter/conntrack": {},
 	"gateway/netfilter/guard":     {"gateway/datapath"},
 	"gateway/netfilter/nftables":  {},
-	"gateway/nat": {
-		"gateway/beat", "gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/stack", "gateway/netfilter/nftables"},
+	"gateway/nat": {"gateway/beat", "gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/stack",
+		"gateway/netfilter/nftables"},
 
 	// what clients' connections were
-	"gateway/flowlog": {"gateway/datapath", "gateway/datapath/stack", "gateway/netfilter/nftables", "gateway/statefile"},
+	"gateway/flowlog": {"gateway/datapath", "gateway/netfilter/conntrack", "gateway/netfilter/nftables",
+		"gateway/statefile"},
 	// who a client is, for servers that ask
 	"gateway/ident": {"gateway/budget", "gateway/netfilter/conntrack"},
 	// the kernel's switch

@@ -1,6 +1,9 @@
 package flowlog
 
-import "github.com/gateweigh/gateweigh/gateway/datapath"
+import (
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
+)
 
 // Aside counts packets of connections that pass connection tracking by.
 type Aside interface {
@@ -25,12 +28,12 @@ const mostEnding = 50_000
 // connection that is not listed, and whose end is not reported, had ended before.
 func (l *Log) inherit() error {
 	var there []datapath.Tracked
-	name := func(c connection) { there = append(there, c.named()) }
-	err := dump(func(c connection) { name(c); l.listed(c) })
+	name := func(c conntrack.Connection) { there = append(there, named(c)) }
+	err := conntrack.List(func(c conntrack.Connection) { name(c); l.listed(c) })
 	if err != nil || l.cfg.Aside == nil {
 		return err
 	}
-	if err := l.source.reported(l.began, func(c connection) { name(c); l.finished(c) }, l.missed); err != nil {
+	if err := l.events.Reported(l.began, func(c conntrack.Connection) { name(c); l.finished(c) }, l.missed); err != nil {
 		return err
 	}
 	return l.cfg.Aside.Keep(there)

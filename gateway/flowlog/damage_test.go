@@ -252,5 +252,5 @@ func TestCrash(t *testing.T) {
 			t.Errorf("%d: %+v", port, f)
 		}
 	}
-	must(t, next.source.c.Close())
+	must(t, next.events.Close())
 }

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 )
 
 // FuzzScan: any bytes are read as lines, plain and compressed; what is a flow is written as the same flow.
@@ -91,11 +93,11 @@ func FuzzConnection(f *testing.F) {
 		128, 5, 0, 1, 0, 17, 0, 0, 0, 6, 0, 2, 0, 4, 0, 0, 0, 6, 0, 3, 0, 3, 232, 0, 0})
 	lan, gateway := netip.MustParsePrefix("10.1.0.0/24"), netip.MustParseAddr("10.1.0.1")
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := parseConnection(b)
+		c, err := conntrack.Read(b)
 		if err != nil {
 			return
 		}
-		flow, ok := c.flow(func(a netip.Addr) bool { return lan.Contains(a) && a != gateway }, gateway)
+		flow, ok := flowOf(c, func(a netip.Addr) bool { return lan.Contains(a) && a != gateway }, gateway)
 		if !ok {
 			return
 		}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 )
 
 // Who is who had an address.
@@ -54,6 +56,9 @@ var (
 	sayTime    = time.Minute
 )
 
+// bufferBytes holds what the kernel reports while the log is not read: about 100,000 events. Tests change it.
+var bufferBytes = 128 << 20
+
 // pendingBytes bounds lines that wait for the disk.
 const pendingBytes = 32 << 20
 
@@ -68,7 +73,7 @@ type Stats struct {
 
 // id identifies a connection that exists: its first direction and zone.
 type id struct {
-	orig tuple
+	orig conntrack.Tuple
 	zone uint16
 }
 
@@ -82,7 +87,7 @@ type live struct {
 // Log is a running log.
 type Log struct {
 	cfg     Config
-	source  *source
+	events  *conntrack.Events
 	collect *exporter // nil: none
 
 	open map[id]live // of Run's goroutine
@@ -118,7 +123,7 @@ func Open(cfg Config) (*Log, error) {
 		l.collect, err = dialCollector(cfg.IPFIX)
 	}
 	if err == nil {
-		l.source, err = openSource()
+		l.events, err = conntrack.Listen(bufferBytes)
 	}
 	if err == nil {
 		err = l.track()
@@ -136,8 +141,8 @@ func Open(cfg Config) (*Log, error) {
 // have their end recorded by the next log, if they exist by then.
 func (l *Log) Close() error {
 	errs := []error{Undo(l.cfg.Note()), l.out.Close()}
-	if l.source != nil {
-		errs = append(errs, l.source.c.Close())
+	if l.events != nil {
+		errs = append(errs, l.events.Close())
 	}
 	if l.collect != nil {
 		errs = append(errs, l.collect.conn.Close())
@@ -158,7 +163,7 @@ func (l *Log) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { l.write(writing) })
 	running.Go(func() { l.tidy(writing) })
-	err := l.source.follow(ctx, l.began, l.finished, l.missed)
+	err := l.events.Follow(ctx, l.began, l.finished, l.missed)
 	stop()
 	running.Wait()
 	l.flush(time.Now())
@@ -167,19 +172,19 @@ func (l *Log) Run(ctx context.Context) error {
 
 // began records the start of a flow that was reported; listed that of one found in a listing, which
 // may have begun at any time.
-func (l *Log) began(c connection) {
-	at := c.event
+func (l *Log) began(c conntrack.Connection) {
+	at := c.Reported
 	if at.IsZero() {
 		at = time.Now().UTC()
 	}
 	l.begin(c, at)
 }
-func (l *Log) listed(c connection) { l.begin(c, time.Time{}) }
+func (l *Log) listed(c conntrack.Connection) { l.begin(c, time.Time{}) }
 
 // begin records the start of a flow, unless it is known. at is when it began, if the kernel does not say.
-func (l *Log) begin(c connection, at time.Time) {
+func (l *Log) begin(c conntrack.Connection, at time.Time) {
 	f, ours := l.flow(c)
-	key := id{c.orig, c.zone}
+	key := id{c.Orig, c.Zone}
 	if _, known := l.open[key]; known || !ours {
 		return
 	}
@@ -190,9 +195,9 @@ func (l *Log) begin(c connection, at time.Time) {
 
 // flow returns a connection as a flow. The client of one that is known stays the same, whatever networks
 // are behind clients by now.
-func (l *Log) flow(c connection) (Flow, bool) {
-	was, known := l.open[id{c.orig, c.zone}]
-	return c.flow(func(a netip.Addr) bool {
+func (l *Log) flow(c conntrack.Connection) (Flow, bool) {
+	was, known := l.open[id{c.Orig, c.Zone}]
+	return flowOf(c, func(a netip.Addr) bool {
 		switch {
 		case known:
 			return a == was.client
@@ -218,12 +223,12 @@ func (l *Log) start(f Flow, at time.Time) Flow {
 }
 
 // finished records the end of a flow, also of one whose start was missed.
-func (l *Log) finished(c connection) {
+func (l *Log) finished(c conntrack.Connection) {
 	f, ours := l.flow(c)
 	if !ours {
 		return
 	}
-	key := id{c.orig, c.zone}
+	key := id{c.Orig, c.Zone}
 	was, known := l.open[key]
 	if !known {
 		s := l.start(f, time.Time{})
@@ -240,7 +245,7 @@ func (l *Log) finished(c connection) {
 		l.add(f, !known, true)
 		return
 	}
-	l.await(ending{f, c.named(), !known})
+	l.await(ending{f, named(c), !known})
 }
 
 // missed finds the beginnings of which the report was lost.
@@ -248,7 +253,7 @@ func (l *Log) missed() error {
 	l.mu.Lock()
 	l.stats.Missed++
 	l.mu.Unlock()
-	return dump(l.listed)
+	return conntrack.List(l.listed)
 }
 
 // add has a line written, and the end of a flow sent.

@@ -134,7 +134,7 @@ func flushConnections(t testing.TB) {
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	must(t, err)
 	defer c.Close()
-	_, err = c.Execute(netlink.Message{Header: netlink.Header{Type: ctDelete,
+	_, err = c.Execute(netlink.Message{Header: netlink.Header{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | 2,
 		Flags: netlink.Request | netlink.Acknowledge}, Data: []byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}})
 	must(t, err)
 }

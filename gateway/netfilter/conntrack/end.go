@@ -1,9 +1,8 @@
 package conntrack
 
 import (
-	"encoding/binary"
+	"bytes"
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"slices"
@@ -11,10 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/mdlayher/netlink"
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 )
 
 // count is how many entries this network namespace has. A kernel that tracks no connections has none.
@@ -164,7 +159,7 @@ func (e *Ender) end(of *addresses) error {
 	var errs []error
 	for a := range of.hosts {
 		one := func(b netip.Addr) bool { return b == a }
-		errs = append(errs, e.endAs(one, from(a, TupleOrig), from(a, TupleReply)))
+		errs = append(errs, e.endAs(one, from(a, tupleOrig), from(a, tupleReply)))
 	}
 	return errors.Join(errs...)
 }
@@ -183,6 +178,7 @@ func (e *Ender) endAs(gone func(netip.Addr) bool, questions ...[]byte) (err erro
 	for _, q := range questions {
 		err = errors.Join(err, list(q, func(c Connection) {
 			if e.ends(c, gone) {
+				c.message = bytes.Clone(c.message) // which has others' beside it
 				found = append(found, c)
 			}
 		}))
@@ -209,66 +205,11 @@ func (e *Ender) ends(c Connection, gone func(netip.Addr) bool) bool {
 	return near != e.Gateway && far != e.Gateway && (gone(near) || gone(far))
 }
 
-// from is the attributes of a question for entries of which one direction comes from an address. Kernels before 5.8
-// answer with all entries.
-func from(a netip.Addr, side uint16) []byte {
-	flags := map[uint16]uint16{TupleOrig: filterOrig, TupleReply: filterReply}[side]
-	e := netlink.NewAttributeEncoder()
-	e.Nested(side, func(t *netlink.AttributeEncoder) error {
-		t.Nested(TupleIP, func(ip *netlink.AttributeEncoder) error {
-			ip.Bytes(IPSource, a.AsSlice())
-			return nil
-		})
-		return nil
-	})
-	e.Nested(filter, func(f *netlink.AttributeEncoder) error {
-		f.ByteOrder = binary.NativeEndian
-		for _, which := range []uint16{filterOrig, filterReply} {
-			var what uint32
-			if which == flags {
-				what = filterSource
-			}
-			f.Uint32(which, what)
-		}
-		return nil
-	})
-	attrs, err := e.Encode()
-	if err != nil {
-		panic(err) // the attributes are short
-	}
-	return attrs
-}
-
-// list calls f with each entry.
-func list(question []byte, f func(Connection)) error {
-	r := nl.NewNetlinkRequest(Get, unix.NLM_F_DUMP)
-	r.AddRawData(slices.Concat(Header, question))
-	err := r.ExecuteIter(unix.NETLINK_NETFILTER, New, func(m []byte) bool {
-		if c, err := Read(m); err == nil {
-			f(c)
-		}
-		return true
-	})
-	if err != nil {
-		return fmt.Errorf("reading connection tracking: %w", err)
-	}
-	return nil
-}
-
-// remove has the kernel forget connections. One that has ended meanwhile, and may have been begun anew by others, is
-// left alone.
+// remove has the kernel forget connections.
 func (e *Ender) remove(all []Connection) error {
 	var errs []error
-	for _, c := range all {
-		attrs, err := netlink.MarshalAttributes(c.name)
-		if err == nil {
-			r := nl.NewNetlinkRequest(del, unix.NLM_F_ACK)
-			r.AddRawData(slices.Concat(Header, attrs))
-			_, err = r.Execute(unix.NETLINK_NETFILTER, 0)
-		}
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			errs = append(errs, fmt.Errorf("ending the connection from %s to %s: %w", c.Orig.From, c.Orig.To, err))
-		}
+	for i := range all {
+		errs = append(errs, all[i].remove())
 	}
 	if e.Forget != nil && len(all) > 0 {
 		errs = append(errs, e.Forget(all))

@@ -115,14 +115,14 @@ func TestOneByOne(t *testing.T) {
 	e := Ender{Gateway: gateway}
 	for _, i := range []byte{2, 3, 4, 40} {
 		p := netip.PrefixFrom(client(i), 32)
-		must(t, e.endAs(p.Contains, from(p.Addr(), TupleOrig), from(p.Addr(), TupleReply)))
+		must(t, e.endAs(p.Contains, from(p.Addr(), tupleOrig), from(p.Addr(), tupleReply)))
 		want[i] = 0
 		if got := connections(t); got != want {
 			t.Errorf("client %d: left\n%v, want\n%v", i, got, want)
 		}
 	}
 	n := 0
-	must(t, list(from(client(5), TupleOrig), func(c Connection) { n++ }))
+	must(t, list(from(client(5), tupleOrig), func(c Connection) { n++ }))
 	if n != 2 { // since Linux 5.8
 		t.Errorf("the kernel lists %d entries from an address, want 2", n)
 	}

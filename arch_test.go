@@ -74,7 +74,7 @@ var allowedImports = map[string][]string{
 
 	// netfilter as the kernel has it: connections, what keeps a LAN without a data path closed, rules
 	"gateway/netfilter/conntrack": {},
-	"gateway/netfilter/guard":     {"gateway/datapath"},
+	"gateway/netfilter/guard":     {"gateway/datapath", "gateway/netfilter/nftables"},
 	"gateway/netfilter/nftables":  {},
 	"gateway/nat": {"gateway/beat", "gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/stack",
 		"gateway/netfilter/nftables"},

@@ -25,26 +25,30 @@ var allowedImports = map[string][]string{
 	"mlrsearch": {}, // RFC 9971 for any program
 	"ppp":       {}, // one end of PPP links, and PPPoE's frames, for gatewayd and for clients of the lab
 	"ppp/pppoe": {},
-	"manual":    {},           // what a program's commands say of themselves: man pages, completion, documentation
-	"meant":     {"tomlline"}, // the command or flag that a misspelt one is near to
-	"output":    {},           // a program's standard output
-	"quote":     {},           // commands that readers copy
-	"textfile":  {},           // files that people write with any editor
-	"tomlline":  {},           // mistakes in TOML, for gatewayd's configuration and the lab's experiments
+	"manual":    {}, // what a program's commands say of themselves: man pages, completion, documentation
+	"meant":     {}, // the command or flag that a misspelt one is near to
+	"output":    {}, // a program's standard output
+	"quote":     {}, // commands that readers copy
+	"textfile":  {}, // files that people write with any editor
 
-	"cmd/gateweigh":       {"lab/...", "manual", "meant", "output", "quote", "tomlline"},
+	// For both programs, so every package may import them.
+	"internal/strict":    {"textfile"}, // TOML in which every key must be known
+	"internal/sockbuf":   {},           // how much a socket holds
+	"internal/logtest":   {},           // logs for tests
+	"internal/netnstest": {},           // namespaces for tests
+
+	"cmd/gateweigh":       {"lab/...", "manual", "meant", "output", "quote"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
 	"cmd/gatewayd": {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper",
-		"gateway/users", "manual", "meant", "output", "quote", "tomlline", "textfile"},
+		"gateway/users", "manual", "meant", "output", "quote", "textfile"},
 
 	"gateway":          {"gateway/...", "ppp", "quote"},
 	"gateway/access":   {"gateway/session"}, // who may pass
 	"gateway/arp":      {},                  // whether hosts of the LAN are there, and answers to new ones
-	"gateway/config":   {"tomlline", "textfile"},
+	"gateway/config":   {"textfile"},
 	"gateway/control":  {"gateway/session"},
 	"gateway/due":      {}, // what is to be done, in the order of its times
 	"gateway/beat":     {}, // when those that look from time to time do so
-	"gateway/sockbuf":  {}, // how much a socket holds
 	"gateway/budget":   {}, // how often something may be done for each of many senders
 	"gateway/datapath": {"gateway/budget"},
 	"gateway/datapath/ebpf": {"gateway/arp", "gateway/beat", "gateway/budget", "gateway/datapath",
@@ -60,7 +64,7 @@ var allowedImports = map[string][]string{
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/budget", "gateway/datapath"},
 	"gateway/datapath/tun": {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission",
-		"gateway/netfilter/guard", "gateway/datapath/routes", "gateway/datapath/stack", "gateway/sockbuf"},
+		"gateway/netfilter/guard", "gateway/datapath/routes", "gateway/datapath/stack"},
 	"gateway/datapath/nfqueue": {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission",
 		"gateway/netfilter/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/queue",
 		"gateway/netfilter/nftables"},
@@ -87,11 +91,11 @@ var allowedImports = map[string][]string{
 	// the kernel's switch
 	"gateway/forwarding": {},
 
-	"gateway/dhcp":    {"gateway/beat", "gateway/budget", "gateway/sockbuf", "gateway/statefile", "gateway/timeline"},
+	"gateway/dhcp":    {"gateway/beat", "gateway/budget", "gateway/statefile", "gateway/timeline"},
 	"gateway/dns":     {"gateway/budget"},
 	"gateway/guesses": {"gateway/session"}, // who guesses passwords
-	"gateway/portal":  {"gateway/guesses", "gateway/session", "textfile", "tomlline"},
-	"gateway/pppoe":   {"gateway/budget", "gateway/due", "gateway/sockbuf", "ppp", "ppp/pppoe"},
+	"gateway/portal":  {"gateway/guesses", "gateway/session", "textfile"},
+	"gateway/pppoe":   {"gateway/budget", "gateway/due", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/budget", "gateway/session", "gateway/statefile"},
 	"gateway/session": {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},
 	"gateway/users":   {"gateway/beat", "gateway/session", "textfile", "gateway/config"},
@@ -99,8 +103,7 @@ var allowedImports = map[string][]string{
 	"gateway/timeline":  {"gateway/statefile"}, // times in files, whatever the clock is set to
 	"gateway/statefile": {},                    // files that may be damaged
 
-	"gateway/datapath/datapathtest": {"gateway/datapath", "gateway/netnstest"},
-	"gateway/netnstest":             {}, // namespaces for tests
+	"gateway/datapath/datapathtest": {"gateway/datapath"},
 
 	"lab/result": {"lab/scratch", "textfile"},
 	// folders that end with their process
@@ -110,17 +113,17 @@ var allowedImports = map[string][]string{
 	// result names the directions
 	"lab/traffic":  {"lab/result", "lab/traffic/socket"},
 	"lab/meter":    {},
-	"lab/burn":     {"lab/realtime"},                                // a share of CPUs' time
-	"lab/realtime": {},                                              // priority of threads
-	"lab/watch":    {"lab/layout"},                                  // whether a CPU is away
-	"lab/kernel":   {},                                              // kernels in files, and Debian's
-	"lab/vm":       {"lab/kernel", "lab/result", "lab/scratch"},     // runs a program under another kernel
-	"lab/hook":     {},                                              // eBPF programs at tc
-	"lab/sink":     {"lab/layout", "lab/hook", "quote", "tomlline"}, // ways to capture
-	"lab/floor":    {"lab/layout", "lab/hook"},                      // forwarding with nothing decided
+	"lab/burn":     {"lab/realtime"},                            // a share of CPUs' time
+	"lab/realtime": {},                                          // priority of threads
+	"lab/watch":    {"lab/layout"},                              // whether a CPU is away
+	"lab/kernel":   {},                                          // kernels in files, and Debian's
+	"lab/vm":       {"lab/kernel", "lab/result", "lab/scratch"}, // runs a program under another kernel
+	"lab/hook":     {},                                          // eBPF programs at tc
+	"lab/sink":     {"lab/layout", "lab/hook", "quote"},         // ways to capture
+	"lab/floor":    {"lab/layout", "lab/hook"},                  // forwarding with nothing decided
 	"lab/profile":  {"lab/result"},
 	// for the traits of their kinds
-	"lab/experiment": {"tomlline", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames",
+	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/frames",
 		"lab/traffic/frames/capture", "lab/traffic/short", "lab/words", "textfile"},
 	// what a machine is, read on it
 	"lab/machine": {"lab/meter"},
@@ -189,36 +192,20 @@ var allowedImports = map[string][]string{
 	"manual/manualtest": {"manual"},     // what the manuals of both programs must show
 }
 
-// testImports is what test files may import beyond their package's own.
+// testImports is what test files may import beyond their package's own, and beyond internal, which is for all.
 var testImports = map[string][]string{
 	"cmd/gateweigh": {"manual/manualtest"},
 	"manual":        {"manual/manualtest"},
 	// the lab's side of the protocol
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
 	// serves a table of its own to the verbs
-	"cmd/gatewayd": {"gateway/netnstest", "gateway/session", "manual/manualtest", "ppp", "ppp/pppoe"},
+	"cmd/gatewayd": {"gateway/session", "manual/manualtest", "ppp", "ppp/pppoe"},
 
-	"gateway/arp":                    {"gateway/netnstest"},
-	"gateway/ident":                  {"gateway/netnstest"},
-	"gateway/netfilter/conntrack":    {"gateway/netnstest"},
-	"gateway/datapath/ebpf":          {"gateway/datapath/datapathtest", "gateway/flowlog", "gateway/netnstest"},
-	"gateway/netfilter/guard":        {"gateway/netnstest"},
-	"gateway/datapath/kernel":        {"gateway/datapath/datapathtest", "gateway/keeper", "gateway/netnstest"},
-	"gateway/keeper":                 {"gateway/netnstest"},
-	"gateway/datapath/nfqueue":       {"gateway/datapath/datapathtest", "gateway/netnstest"},
-	"gateway/netfilter/nftables":     {"gateway/netnstest"},
-	"gateway/nat":                    {"gateway/netnstest"},
-	"gateway/datapath/nfqueue/queue": {"gateway/netnstest"},
-	"gateway/access":                 {"gateway/users"},
-	"gateway/datapath/stack":         {"gateway/netnstest"},
-	"gateway/datapath/neighbour":     {"gateway/netnstest"},
-	"gateway/datapath/tun":           {"gateway/datapath/datapathtest", "gateway/netnstest"},
-	"gateway/dhcp":                   {"gateway/netnstest"},
-	"gateway/dns":                    {"gateway/netnstest"},
-	"gateway/pppoe":                  {"gateway/netnstest"},
-	"gateway/flowlog":                {"gateway/netnstest"},
-	"gateway/forwarding":             {"gateway/netnstest"},
-	"gateway/portal":                 {"gateway/netnstest"},
+	"gateway/datapath/ebpf":    {"gateway/datapath/datapathtest", "gateway/flowlog"},
+	"gateway/datapath/kernel":  {"gateway/datapath/datapathtest", "gateway/keeper"},
+	"gateway/datapath/nfqueue": {"gateway/datapath/datapathtest"},
+	"gateway/access":           {"gateway/users"},
+	"gateway/datapath/tun":     {"gateway/datapath/datapathtest"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
 	"lab/agent":    {"lab/labtest"},
@@ -348,7 +335,8 @@ func TestPermitted(t *testing.T) {
 		{"lab/report", "lab/analysis/analysistest", false, nil, false},
 		{"cmd/gateweigh", "lab/analysis/analysistest", false, []string{"lab/..."}, false},
 		{"cmd/gateweigh", "lab/analysis/analysistest", true, []string{"lab/..."}, true},
-		{"gateway/datapath/datapathtest", "gateway/netnstest", false, []string{"gateway/netnstest"}, true},
+		{"gateway/datapath/datapathtest", "internal/netnstest", false, nil, true},
+		{"gateway/dhcp", "internal/netnstest", false, nil, false},
 	} {
 		f := goFile{pkg: tt.pkg, test: tt.test}
 		if got := permitted(f, tt.imp, tt.allowed); got != tt.want {

@@ -13,7 +13,7 @@ import (
 func TestIdentityOfSources(t *testing.T) {
 	dir := t.TempDir()
 	copied := exec.Command("cp", "-a", "--parents", "Makefile", "go.mod", "go.sum", ".ci/sources", "cmd/gateweigh-agent",
-		"lab", "output", "ppp", "quote", "textfile", "tomlline", dir)
+		"internal", "lab", "output", "ppp", "quote", "textfile", dir)
 	if out, err := copied.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gateweigh/gateweigh/tomlline"
+	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
 // Command adds to the error of a command that takes no such argument which of its commands was meant.
@@ -22,7 +22,7 @@ func Command(cmd *cobra.Command, err error, args []string) error {
 			known = append(known, c.Name())
 		}
 	}
-	return fmt.Errorf("%w%s", err, tomlline.Meant(args[0], known))
+	return fmt.Errorf("%w%s", err, strict.Meant(args[0], known))
 }
 
 // Flag adds to an error of a command's flags which flag was meant.
@@ -37,5 +37,5 @@ func Flag(cmd *cobra.Command, err error) error {
 			known = append(known, "--"+f.Name)
 		}
 	})
-	return fmt.Errorf("%w%s", err, tomlline.Meant("--"+unknown.GetSpecifiedName(), known))
+	return fmt.Errorf("%w%s", err, strict.Meant("--"+unknown.GetSpecifiedName(), known))
 }

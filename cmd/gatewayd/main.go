@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/manual"
 	"github.com/gateweigh/gateweigh/meant"
 	"github.com/gateweigh/gateweigh/output"
@@ -61,7 +61,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	var bad config.Problems
+	var bad strict.Problems
 	if errors.As(err, &bad) { // each line begins with its file, for editors
 		fmt.Fprintln(os.Stderr, bad)
 	} else {
@@ -72,7 +72,7 @@ func main() {
 
 func exitCode(err error) int {
 	var coded *exitError
-	var bad config.Problems
+	var bad strict.Problems
 	switch {
 	case errors.As(err, &coded):
 		return coded.code

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
@@ -24,7 +25,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/words"
-	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 // listing is what list --json prints.
@@ -224,7 +224,7 @@ func (l listing) only(name string) (listing, error) {
 	if len(l.Experiments)+len(l.Devices) == 0 {
 		slices.Sort(names)
 		return l, errors.New("nothing is called " + strconv.Quote(name) + ": there are " + strings.Join(slices.Compact(names),
-			", ") + tomlline.Meant(name, names))
+			", ") + strict.Meant(name, names))
 	}
 	return l, nil
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
 // largestLAN is the shortest prefix that all data paths support: their tables have an
@@ -17,14 +19,10 @@ import (
 const largestLAN = 14
 
 // address reads one host's IPv4 address.
-func address(v any) (netip.Addr, error) {
-	s, _ := v.(string)
+var address = strict.AcceptText(`an IPv4 address such as "192.0.2.10"`, func(s string) (netip.Addr, bool) {
 	a, err := netip.ParseAddr(s)
-	if err != nil || !isHost(a) {
-		return netip.Addr{}, fmt.Errorf(`must be an IPv4 address such as "192.0.2.10", not %s`, show(v))
-	}
-	return a, nil
-}
+	return a, err == nil && isHost(a)
+})
 
 // isHost reports whether an address can be an IPv4 host's.
 func isHost(a netip.Addr) bool {
@@ -32,21 +30,17 @@ func isHost(a netip.Addr) bool {
 }
 
 // addressPort reads an address with an optional port.
-func addressPort(usual uint16) reader[netip.AddrPort] {
-	return func(v any) (netip.AddrPort, error) {
-		s, _ := v.(string)
+func addressPort(usual uint16) strict.Parser[netip.AddrPort] {
+	want := fmt.Sprintf(`an IPv4 address such as "192.0.2.10" or "192.0.2.10:%d"`, usual)
+	return strict.AcceptText(want, func(s string) (netip.AddrPort, bool) {
 		ap, err := netip.ParseAddrPort(s)
 		if err != nil {
 			var a netip.Addr
 			a, err = netip.ParseAddr(s)
 			ap = netip.AddrPortFrom(a, usual)
 		}
-		if err != nil || !isHost(ap.Addr()) || ap.Port() == 0 {
-			return netip.AddrPort{},
-				fmt.Errorf(`must be an IPv4 address such as "192.0.2.10" or "192.0.2.10:%d", not %s`, usual, show(v))
-		}
-		return ap, nil
-	}
+		return ap, err == nil && isHost(ap.Addr()) && ap.Port() != 0
+	})
 }
 
 // listenAddress reads an address to serve on that clients must not reach. A wildcard is
@@ -56,13 +50,13 @@ func listenAddress(v any) (netip.AddrPort, error) {
 	ap, err := netip.ParseAddrPort(s)
 	if err != nil || ap.Port() == 0 || ap.Addr().IsUnspecified() || ap.Addr().IsMulticast() {
 		return netip.AddrPort{}, fmt.Errorf(
-			`must be an address and a port such as "127.0.0.1:9464", not %s; "0.0.0.0" would be open to clients`, show(v))
+			`must be an address and a port such as "127.0.0.1:9464", not %s; "0.0.0.0" would be open to clients`, strict.Show(v))
 	}
 	return ap, nil
 }
 
 func port(v any) (uint16, error) {
-	n, err := integer(1, 65535)(v)
+	n, err := strict.Integer(1, 65535)(v)
 	return uint16(n), err
 }
 
@@ -73,7 +67,7 @@ func ownAddress(v any) (netip.Prefix, error) {
 	if err != nil || !isHost(p.Addr()) || p.Bits() < largestLAN || p.Bits() > 29 {
 		return netip.Prefix{}, fmt.Errorf(
 			`must be the gateway's IPv4 address with the LAN's length, such as "10.1.0.1/16", /%d to /29, not %s`, largestLAN,
-			show(v))
+			strict.Show(v))
 	}
 	if a := p.Addr(); a == p.Masked().Addr() || a == lastOf(p) {
 		return netip.Prefix{}, fmt.Errorf(
@@ -93,18 +87,13 @@ func lastOf(p netip.Prefix) netip.Addr {
 }
 
 // addressRange reads "10.1.0.10-10.1.0.250".
-func addressRange(v any) (Range, error) {
-	s, _ := v.(string)
-	first, last, _ := strings.Cut(s, "-")
-	r := Range{}
-	var err1, err2 error
-	r.First, err1 = netip.ParseAddr(strings.TrimSpace(first))
-	r.Last, err2 = netip.ParseAddr(strings.TrimSpace(last))
-	if err1 != nil || err2 != nil || !r.First.Is4() || !r.Last.Is4() || r.Last.Less(r.First) {
-		return Range{}, fmt.Errorf(`must be first and last address such as "10.1.0.10-10.1.0.250", not %s`, show(v))
-	}
-	return r, nil
-}
+var addressRange = strict.AcceptText(
+	`first and last address such as "10.1.0.10-10.1.0.250"`, func(s string) (Range, bool) {
+		first, last, _ := strings.Cut(s, "-")
+		a, err1 := netip.ParseAddr(strings.TrimSpace(first))
+		b, err2 := netip.ParseAddr(strings.TrimSpace(last))
+		return Range{a, b}, err1 == nil && err2 == nil && a.Is4() && b.Is4() && !b.Less(a)
+	})
 
 // Contains reports whether a is in the range.
 func (r Range) Contains(a netip.Addr) bool { return !a.Less(r.First) && !r.Last.Less(a) }
@@ -128,7 +117,7 @@ func (r Range) String() string { return r.First.String() + "-" + r.Last.String()
 func (d *DHCP) reserve(name string, v any) error {
 	mac, err := net.ParseMAC(name)
 	if err != nil || len(mac) != 6 {
-		return fmt.Errorf(`must be a MAC address such as "02:00:5e:10:00:01", not %s`, show(name))
+		return fmt.Errorf(`must be a MAC address such as "02:00:5e:10:00:01", not %s`, strict.Show(name))
 	}
 	if mac[0]&1 != 0 {
 		return errors.New("is a group address: no client has it")
@@ -176,7 +165,7 @@ var ownOptions = map[uint8]string{
 func (d *DHCP) addOption(name string, v any) error {
 	code, err := strconv.ParseUint(name, 10, 8)
 	if err != nil || code == 0 || code == 255 || name != strconv.FormatUint(code, 10) {
-		return fmt.Errorf("must be an option's number from 1 to 254, not %s", show(name))
+		return fmt.Errorf("must be an option's number from 1 to 254, not %s", strict.Show(name))
 	}
 	if from, own := ownOptions[uint8(code)]; own {
 		return fmt.Errorf("is set by gatewayd itself, from %s", from)
@@ -197,7 +186,7 @@ func (d *DHCP) addOption(name string, v any) error {
 	}
 	if err != nil || len(raw) == 0 || len(raw) > 255 {
 		return fmt.Errorf(
-			`must be text, a list of IPv4 addresses, or bytes such as "0x0a0b", 1 to 255 bytes, not %s`, show(v))
+			`must be text, a list of IPv4 addresses, or bytes such as "0x0a0b", 1 to 255 bytes, not %s`, strict.Show(v))
 	}
 	if d.Options == nil {
 		d.Options = map[uint8][]byte{}

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
 // maxSocketPath is the longest path of a Unix socket (unix(7)).
@@ -13,12 +15,12 @@ const maxSocketPath = 107
 // checker collects problems of keys in combination.
 type checker struct {
 	*Config
-	problems []*Error
+	problems strict.Problems
 }
 
 // check returns problems of keys in combination: missing keys, contradictions, and keys
 // without effect.
-func (c *Config) check() []*Error {
+func (c *Config) check() strict.Problems {
 	k := &checker{Config: c}
 	for _, key := range []string{"lan.interface", "lan.address", "wan.interface"} {
 		if !k.IsSet(key) {
@@ -55,7 +57,7 @@ func (k *checker) report(key, format string, args ...any) {
 // reportAt adds a problem of a key on a line.
 func (k *checker) reportAt(line int, key, format string, args ...any) {
 	k.problems = append(
-		k.problems, &Error{File: k.File, Line: max(1, line), Key: key, Problem: fmt.Sprintf(format, args...)})
+		k.problems, &strict.Error{File: k.File, Line: max(1, line), Key: key, Problem: fmt.Sprintf(format, args...)})
 }
 
 // lineOf is the line of a key, of its table, or the file's first.
@@ -87,7 +89,7 @@ func (k *checker) checkDHCP() {
 		return
 	}
 	if k.DHCP.Brief > k.DHCP.Lease {
-		k.report("dhcp.preauth_lease", "is longer than dhcp.lease, %s", shortDuration(k.DHCP.Lease))
+		k.report("dhcp.preauth_lease", "is longer than dhcp.lease, %s", strict.ShortDuration(k.DHCP.Lease))
 	}
 	if !k.LAN.Address.IsValid() {
 		return

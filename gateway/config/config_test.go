@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
 func parse(t *testing.T, text string) *Config {
@@ -310,30 +312,6 @@ func TestLoadLooksAtFiles(t *testing.T) {
 	}
 }
 
-// TestLinesOfKeys places keys where a count of lines could go wrong.
-func TestLinesOfKeys(t *testing.T) {
-	text := "portal.terms = '''\nlog_level = 1\n''' # [x]\n" + // 1
-		"[garden]\r\nprefixes = [ # none\n\n \"192.0.2.1\",\n]\n" + // 4, 5
-		"[a.b.c]\n" + // 9
-		"\"d.e\" = { f = 1,\n g = \"\"\"\n\n\"\"\" }\n" + // 10, 11
-		"# ä\n[[w]]\nx = 1\n" // 15
-	entries, bad := readEntries("x", []byte(text))
-	if bad != nil {
-		t.Fatal(bad)
-	}
-	got := map[string]int{}
-	for _, e := range entries {
-		got[e.path.String()] = e.line
-	}
-	want := map[string]int{
-		"portal": 1, "portal.terms": 1, "garden": 4, "garden.prefixes": 5, "a": 9, "a.b": 9, "a.b.c": 9,
-		`a.b.c."d.e"`: 10, `a.b.c."d.e".f`: 10, `a.b.c."d.e".g`: 11, "w": 15, "w.x": 16,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // FuzzParse: every text gives a consistent configuration, or problems that name the file
 // and a line of it.
 func FuzzParse(f *testing.F) {
@@ -345,7 +323,7 @@ func FuzzParse(f *testing.F) {
 		c, err := Parse("x.toml", []byte(text))
 		if err != nil {
 			lines := strings.Count(text, "\n") + 1
-			for _, p := range err.(Problems) {
+			for _, p := range err.(strict.Problems) {
 				if p.File != "x.toml" || p.Line < 1 || p.Line > lines || p.Problem == "" {
 					t.Errorf("problem %+v of %d lines", p, lines)
 				}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
 // The documentation with configurations, and the comparison of data paths.
@@ -51,7 +53,7 @@ func TestExampleIsComplete(t *testing.T) {
 			key = strings.TrimSuffix(table+"."+key, ".")
 		}
 		shown = append(shown, key)
-		entries, bad := readEntries("example.toml", []byte(text))
+		entries, bad := strict.Read("example.toml", []byte(text), "")
 		if bad != nil {
 			t.Fatalf("%s: %v", line, bad)
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
 // gardenPrefix reads a network or one address.
@@ -14,7 +16,8 @@ func gardenPrefix(v any) (netip.Prefix, error) {
 	s, ok := v.(string)
 	p, err := network(s, "")
 	if !ok || errors.Is(err, errNoNetwork) {
-		return p, fmt.Errorf(`must be an IPv4 network such as "192.0.2.0/24", /8 or longer, or an address, not %s`, show(v))
+		return p, fmt.Errorf(
+			`must be an IPv4 network such as "192.0.2.0/24", /8 or longer, or an address, not %s`, strict.Show(v))
 	}
 	return p, err
 }
@@ -34,21 +37,21 @@ func network(s, rest string) (netip.Prefix, error) {
 	case noAddress != nil:
 		return netip.Prefix{}, errNoNetwork
 	case !addr.Is4():
-		return netip.Prefix{}, fmt.Errorf("must be IPv4, and %s is IPv6, which clients do not have", show(s+rest))
+		return netip.Prefix{}, fmt.Errorf("must be IPv4, and %s is IPv6, which clients do not have", strict.Show(s+rest))
 	case !hasLength:
-		return netip.Prefix{}, fmt.Errorf("must be an address that a host can have, and %s is none", show(s+rest))
+		return netip.Prefix{}, fmt.Errorf("must be an address that a host can have, and %s is none", strict.Show(s+rest))
 	case err != nil:
 		return netip.Prefix{}, fmt.Errorf(
 			`must have the bits of its network behind the slash, 8 to 32, and %s has not: write it as in "192.0.2.0/24%s"`,
-			show(s+rest), rest)
+			strict.Show(s+rest), rest)
 	case p != p.Masked():
 		return netip.Prefix{}, fmt.Errorf(
-			`must be a network or an address, and %s is an address with a length: use "%s%s" or "%s%s"`, show(s+rest),
+			`must be a network or an address, and %s is an address with a length: use "%s%s" or "%s%s"`, strict.Show(s+rest),
 			p.Masked(), rest, p.Addr(), rest)
 	case p.Bits() < 8:
 		return netip.Prefix{}, fmt.Errorf(
 			`must be an IPv4 network such as "192.0.2.0/24%s", /8 or longer, and %s is a large part of the Internet`, rest,
-			show(s+rest))
+			strict.Show(s+rest))
 	}
 	return p, nil
 }
@@ -63,17 +66,17 @@ func gardenPort(v any) (g GardenPort, err error) {
 	if !ok || s == "" {
 		return g, fmt.Errorf(
 			`must be a name, a network or an address with a port, such as "login.example.org:443" or "192.0.2.0/24:53/udp", not %s`,
-			show(v))
+			strict.Show(v))
 	}
 	if _, rest, web := strings.Cut(s, "://"); web {
 		name, _, _ := strings.Cut(rest, "/")
 		if !strings.Contains(name, ":") {
 			name += ":443"
 		}
-		return g, fmt.Errorf("must be a name with a port, and %s is a web address: write %q", show(v), name)
+		return g, fmt.Errorf("must be a name with a port, and %s is a web address: write %q", strict.Show(v), name)
 	}
 	if _, err := netip.ParseAddr(s); err == nil && strings.Count(s, ":") > 1 {
-		return g, fmt.Errorf("must be IPv4, and %s is IPv6, which clients do not have", show(s))
+		return g, fmt.Errorf("must be IPv4, and %s is IPv6, which clients do not have", strict.Show(s))
 	}
 	at := strings.LastIndexByte(s, ':')
 	if at < 0 {
@@ -81,7 +84,8 @@ func gardenPort(v any) (g GardenPort, err error) {
 		if _, err := network(s, ""); err == nil {
 			all = "garden.prefixes"
 		}
-		return g, fmt.Errorf("must end in a port, and %s has none: write %q; all ports are for %s", show(v), s+":443", all)
+		return g, fmt.Errorf(
+			"must end in a port, and %s has none: write %q; all ports are for %s", strict.Show(v), s+":443", all)
 	}
 	if err := g.readPort(s[:at], s[at+1:]); err != nil {
 		return g, err
@@ -93,14 +97,14 @@ func gardenPort(v any) (g GardenPort, err error) {
 	if g.Domain, err = namePattern(s[:at]); err != nil {
 		return g, fmt.Errorf(
 			`must be a name, a network or an address with a port, such as "login.example.org:443", and the name of %s %w`,
-			show(v), err)
+			strict.Show(v), err)
 	}
 	return g, nil
 }
 
 // readPort reads what stands behind the colon: a port, and a protocol where it is not TCP.
 func (g *GardenPort) readPort(host, text string) error {
-	whole := show(host + ":" + text)
+	whole := strict.Show(host + ":" + text)
 	number, protocol, named := strings.Cut(text, "/")
 	switch strings.ToLower(protocol) {
 	case "udp":

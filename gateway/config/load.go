@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"unicode/utf8"
 
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/textfile"
 )
 
@@ -23,7 +24,7 @@ var Example string
 const maxFileBytes = 1 << 20
 
 // Load reads and checks a file and the files it names: secrets, certificates, the users'
-// file, templates. Mistakes are Problems.
+// file, templates. Mistakes are strict.Problems.
 func Load(path string) (*Config, error) {
 	data, err := readConfig(path)
 	if err != nil {
@@ -35,9 +36,40 @@ func Load(path string) (*Config, error) {
 	}
 	k := &checker{Config: c}
 	k.openFiles()
-	if err := Problems(k.problems).asError(); err != nil {
+	if err := k.problems.Err(); err != nil {
 		return nil, err
 	}
+	return c, nil
+}
+
+// allKeys says where all keys are shown.
+const allKeys = "gatewayd example-config shows every key"
+
+// Parse reads and checks a text. name is for messages, and relative paths in the text
+// start at its folder; no file is opened. An error is strict.Problems.
+func Parse(name string, data []byte) (*Config, error) {
+	c := defaults()
+	c.File = name
+	entries, syntax := strict.Read(name, data, allKeys)
+	if syntax != nil {
+		return nil, strict.Problems{syntax}
+	}
+	problems := c.apply(entries)
+	// Checks of combinations ignore keys that were refused already, so that one mistake
+	// gives one message.
+	bad := map[string]bool{}
+	for _, p := range problems {
+		bad[p.Key] = true
+	}
+	for _, p := range c.check() {
+		if !bad[p.Key] {
+			problems = append(problems, p)
+		}
+	}
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	c.complete()
 	return c, nil
 }
 
@@ -49,22 +81,22 @@ func LANInterface(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	entries, syntax := readEntries(path, data)
+	entries, syntax := strict.Read(path, data, allKeys)
 	if syntax != nil {
 		lines := bytes.SplitAfter(data, []byte("\n"))
-		above, _ := readEntries(path, bytes.Join(lines[:max(0, min(syntax.Line, len(lines))-1)], nil))
+		above, _ := strict.Read(path, bytes.Join(lines[:max(0, min(syntax.Line, len(lines))-1)], nil), allKeys)
 		c := defaults()
 		c.apply(above)
-		return c.LAN.Interface, Problems{syntax}
+		return c.LAN.Interface, strict.Problems{syntax}
 	}
 	c := defaults()
 	for _, e := range c.apply(entries) {
 		if e.Key == "lan.interface" {
-			return "", Problems{e}
+			return "", strict.Problems{e}
 		}
 	}
 	if c.LAN.Interface == "" {
-		return "", Problems{{File: path, Line: 1, Key: "lan.interface", Problem: "missing: gatewayd needs it"}}
+		return "", strict.Problems{{File: path, Line: 1, Key: "lan.interface", Problem: "missing: gatewayd needs it"}}
 	}
 	return c.LAN.Interface, nil
 }

@@ -8,6 +8,8 @@ import (
 	"unicode"
 
 	"golang.org/x/net/idna"
+
+	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
 // hostName reads a DNS name.
@@ -15,7 +17,7 @@ func hostName(v any) (string, error) {
 	s, _ := v.(string)
 	name, err := dnsName(s)
 	if err != nil {
-		return "", fmt.Errorf(`must be a host name such as "login.example.org", and %s %w`, show(v), err)
+		return "", fmt.Errorf(`must be a host name such as "login.example.org", and %s %w`, strict.Show(v), err)
 	}
 	return name, nil
 }
@@ -32,7 +34,7 @@ func domainPattern(v any) (string, error) {
 		err = errors.New("has a colon: put it into garden.ports where one port is meant")
 	}
 	if err != nil {
-		return "", fmt.Errorf(`must be a domain, such as "example.org" or "*.example.org", and %s %w`, show(v), err)
+		return "", fmt.Errorf(`must be a domain, such as "example.org" or "*.example.org", and %s %w`, strict.Show(v), err)
 	}
 	return pattern, nil
 }

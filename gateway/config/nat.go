@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
 // NAT is the configuration of address translation. Without Masquerade and Source there is none.
@@ -61,20 +63,20 @@ const maxSources = 1 << 16
 func (c *Config) natSettings() []setting {
 	n := &c.NAT
 	return []setting{
-		at("nat.masquerade", &n.Masquerade, boolean),
+		at("nat.masquerade", &n.Masquerade, strict.Boolean),
 		at("nat.source", &n.Source, some(list(hostRange))),
-		at("nat.ports_per_client", &n.PortsPerClient, integer(1, natPorts)),
-		at("nat.hairpin", &n.Hairpin, boolean),
+		at("nat.ports_per_client", &n.PortsPerClient, strict.Integer(1, natPorts)),
+		at("nat.hairpin", &n.Hairpin, strict.Boolean),
 		at("nat.except", &n.Except, list(gardenPrefix)),
 		at("nat.inbound", &n.Inbound, list(everywhere(gardenPrefix))),
-		column("nat.forward.proto", n, word(TCP, UDP), func(f *Forward, v string) { f.Proto = v }),
+		column("nat.forward.proto", n, strict.Word(TCP, UDP), func(f *Forward, v string) { f.Proto = v }),
 		column("nat.forward.ports", n, portRange, func(f *Forward, v PortRange) { f.Ports = v }),
 		column("nat.forward.to", n, hostPort, func(f *Forward, v netip.AddrPort) { f.To, f.Port = v.Addr(), v.Port() }),
 	}
 }
 
 // column connects a key of [[nat.forward]] with a field.
-func column[T any](key string, n *NAT, read reader[T], put func(*Forward, T)) setting {
+func column[T any](key string, n *NAT, read strict.Parser[T], put func(*Forward, T)) setting {
 	return setting{key: key, place: &n.Forwards, column: func(row int, v any) error {
 		for len(n.Forwards) <= row {
 			n.Forwards = append(n.Forwards, Forward{})
@@ -96,13 +98,13 @@ func hostRange(v any) (Range, error) {
 	if err != nil || !isHost(r.First) || !isHost(r.Last) {
 		return Range{}, fmt.Errorf(
 			`must be an IPv4 address such as "203.0.113.7", or the first and the last one, "203.0.113.7-203.0.113.10", not %s`,
-			show(v))
+			strict.Show(v))
 	}
 	return r, nil
 }
 
 // everywhere reads "0.0.0.0/0" too.
-func everywhere(read reader[netip.Prefix]) reader[netip.Prefix] {
+func everywhere(read strict.Parser[netip.Prefix]) strict.Parser[netip.Prefix] {
 	return func(v any) (netip.Prefix, error) {
 		if all := netip.PrefixFrom(netip.IPv4Unspecified(), 0); v == all.String() {
 			return all, nil
@@ -129,7 +131,7 @@ func portRange(v any) (PortRange, error) {
 	b, err2 := strconv.ParseUint(last, 10, 16)
 	if errors.Join(err1, err2) != nil || a == 0 || b < a {
 		return PortRange{},
-			fmt.Errorf(`must be a port such as 8080, or the first and the last one, "8000-8010", not %s`, show(v))
+			fmt.Errorf(`must be a port such as 8080, or the first and the last one, "8000-8010", not %s`, strict.Show(v))
 	}
 	return PortRange{uint16(a), uint16(b)}, nil
 }
@@ -141,8 +143,8 @@ func hostPort(v any) (netip.AddrPort, error) {
 	}
 	ap, err := addressPort(1)(v)
 	if err != nil {
-		return netip.AddrPort{},
-			fmt.Errorf(`must be a client's address, such as "10.1.0.5:80", or "10.1.0.5" for the same port, not %s`, show(v))
+		return netip.AddrPort{}, fmt.Errorf(
+			`must be a client's address, such as "10.1.0.5:80", or "10.1.0.5" for the same port, not %s`, strict.Show(v))
 	}
 	return ap, nil
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
 //go:generate go test -count=1 -run ^TestPageOfKeys$ . -args -update
@@ -147,7 +149,7 @@ func shownDefault(s setting) string {
 		if v%day == 0 {
 			return fmt.Sprintf(`"%dd"`, v/day)
 		}
-		return strconv.Quote(shortDuration(v))
+		return strconv.Quote(strict.ShortDuration(v))
 	case slog.Level:
 		return strconv.Quote(strings.ToLower(v.String()))
 	case string:

@@ -5,6 +5,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
 // setting is one key of the file and the destination of its value.
@@ -19,7 +23,7 @@ type setting struct {
 }
 
 // at connects a key with a destination and a reader of its values.
-func at[T any](key string, place *T, read reader[T]) setting {
+func at[T any](key string, place *T, read strict.Parser[T]) setting {
 	return setting{key: key, place: place, set: func(v any) error {
 		value, err := read(v)
 		if err == nil {
@@ -41,7 +45,7 @@ func (c *Config) settings() []setting {
 		at("state_dir", &c.StateDir, absolute),
 		at("run_dir", &c.RunDir, absolute),
 		at("log_level", &c.LogLevel, level),
-		at("log_format", &c.LogFormat, word(LogText, LogJSON)),
+		at("log_format", &c.LogFormat, strict.Word(LogText, LogJSON)),
 		at("lan.interface", &c.LAN.Interface, link),
 		at("lan.address", &c.LAN.Address, ownAddress),
 		at("wan.interface", &c.WAN.Interface, link),
@@ -55,13 +59,13 @@ func (c *Config) settings() []setting {
 			at("limits.up_quota", &c.Limits.UpQuota, size),
 			at("limits.down_quota", &c.Limits.DownQuota, size),
 			at("limits.total_quota", &c.Limits.TotalQuota, size),
-			at("limits.sessions_per_user", &c.Limits.SessionsPerUser, integer(1, 1_000_000)),
-			at("datapath.kind", &c.Datapath.Kind, word(EBPF, TUN, NFQueue, Kernel)),
-			at("datapath.fast", &c.Datapath.Fast, boolean),
+			at("limits.sessions_per_user", &c.Limits.SessionsPerUser, strict.Integer(1, 1_000_000)),
+			at("datapath.kind", &c.Datapath.Kind, strict.Word(EBPF, TUN, NFQueue, Kernel)),
+			at("datapath.fast", &c.Datapath.Fast, strict.Boolean),
 			at("datapath.device", &c.Datapath.Device, link),
-			at("datapath.forward", &c.Datapath.Forward, word(ForwardAuto, ForwardRedirect, ForwardStack)),
-			at("datapath.flow_cache", &c.Datapath.FlowCache, word(FlowCacheAuto, FlowCacheAlways, FlowCacheNever)),
-			at("datapath.shaping", &c.Datapath.Shaping, word(ShapingAuto, ShapingNever)),
+			at("datapath.forward", &c.Datapath.Forward, strict.Word(ForwardAuto, ForwardRedirect, ForwardStack)),
+			at("datapath.flow_cache", &c.Datapath.FlowCache, strict.Word(FlowCacheAuto, FlowCacheAlways, FlowCacheNever)),
+			at("datapath.shaping", &c.Datapath.Shaping, strict.Word(ShapingAuto, ShapingNever)),
 			at("datapath.pin_dir", &c.Datapath.PinDir, absolute),
 			at("metrics.listen", &c.Metrics.Listen, listenAddress),
 		})
@@ -69,18 +73,18 @@ func (c *Config) settings() []setting {
 
 func (c *Config) serviceSettings() []setting {
 	return []setting{
-		at("dhcp.mode", &c.DHCP.Mode, word(Server, External)),
+		at("dhcp.mode", &c.DHCP.Mode, strict.Word(Server, External)),
 		at("dhcp.pools", &c.DHCP.Pools, list(addressRange)),
 		at("dhcp.lease", &c.DHCP.Lease, duration(minute, 30*day)),
 		at("dhcp.preauth_lease", &c.DHCP.Brief, duration(minute, 30*day)),
 		at("dhcp.dns", &c.DHCP.DNS, list(address)),
 		at("dhcp.domain", &c.DHCP.Domain, hostName),
-		at("dhcp.mtu", &c.DHCP.MTU, integer(576, 9000)),
+		at("dhcp.mtu", &c.DHCP.MTU, strict.Integer(576, 9000)),
 		{key: "dhcp.static", place: &c.DHCP.Static, each: c.DHCP.reserve},
 		{key: "dhcp.options", place: &c.DHCP.Options, each: c.DHCP.addOption},
-		at("dns.mode", &c.DNS.Mode, word(Server, External)),
+		at("dns.mode", &c.DNS.Mode, strict.Word(Server, External)),
 		at("dns.upstreams", &c.DNS.Upstreams, list(addressPort(53))),
-		at("dns.answer_aaaa", &c.DNS.AnswerAAAA, boolean),
+		at("dns.answer_aaaa", &c.DNS.AnswerAAAA, strict.Boolean),
 		at("garden.domains", &c.Garden.Domains, list(domainPattern)),
 		at("garden.prefixes", &c.Garden.Prefixes, list(gardenPrefix)),
 		at("garden.ports", &c.Garden.Ports, list(gardenPort)),
@@ -89,9 +93,9 @@ func (c *Config) serviceSettings() []setting {
 
 func (c *Config) portalSettings() []setting {
 	return []setting{
-		at("portal.enabled", &c.Portal.Enabled, boolean),
+		at("portal.enabled", &c.Portal.Enabled, strict.Boolean),
 		at("portal.port", &c.Portal.Port, port),
-		at("portal.port_80", &c.Portal.Home, boolean),
+		at("portal.port_80", &c.Portal.Home, strict.Boolean),
 		at("portal.name", &c.Portal.Name, hostName),
 		at("portal.tls_port", &c.Portal.TLSPort, port),
 		at("portal.tls_cert", &c.Portal.TLSCert, file),
@@ -100,35 +104,35 @@ func (c *Config) portalSettings() []setting {
 		at("portal.title", &c.Portal.Title, line(100)),
 		at("portal.success_url", &c.Portal.SuccessURL, webAddress),
 		at("portal.terms", &c.Portal.Terms, prose(20_000)),
-		at("auth.methods", &c.Auth.Methods, list(word(MethodRADIUS, MethodUsers, MethodClickThrough))),
+		at("auth.methods", &c.Auth.Methods, list(strict.Word(MethodRADIUS, MethodUsers, MethodClickThrough))),
 	}
 }
 
 func (c *Config) pppoeSettings() []setting {
 	p := &c.PPPoE
 	return []setting{
-		at("pppoe.enabled", &p.Enabled, boolean),
+		at("pppoe.enabled", &p.Enabled, strict.Boolean),
 		at("pppoe.name", &p.Name, line(64)),
 		at("pppoe.services", &p.Services, list(line(64))),
 		at("pppoe.pools", &p.Pools, list(addressRange)),
 		{key: "pppoe.pool", place: &p.Named, each: p.addPool},
 		at("pppoe.resolvers", &p.Resolvers, list(address)),
-		at("pppoe.methods", &p.Methods, some(list(word(MSCHAPv2, CHAP, PAP)))),
-		at("pppoe.mtu", &p.MTU, integer(1492, 1500)),
-		at("pppoe.ipv6", &p.IPv6, boolean),
-		at("pppoe.sessions_per_mac", &p.PerMAC, integer(1, 64)),
-		at("pppoe.sessions", &p.Most, integer(1, 65535)),
-		at("pppoe.sessions_waiting", &p.Waiting, integer(1, 65535)),
+		at("pppoe.methods", &p.Methods, some(list(strict.Word(MSCHAPv2, CHAP, PAP)))),
+		at("pppoe.mtu", &p.MTU, strict.Integer(1492, 1500)),
+		at("pppoe.ipv6", &p.IPv6, strict.Boolean),
+		at("pppoe.sessions_per_mac", &p.PerMAC, strict.Integer(1, 64)),
+		at("pppoe.sessions", &p.Most, strict.Integer(1, 65535)),
+		at("pppoe.sessions_waiting", &p.Waiting, strict.Integer(1, 65535)),
 		at("pppoe.delay", &p.Delay, duration(time.Millisecond, 5*time.Second)),
 		at("pppoe.echo", &p.Echo, duration(time.Second, 10*minute)),
-		at("pppoe.echo_failures", &p.EchoFailures, integer(1, 100)),
+		at("pppoe.echo_failures", &p.EchoFailures, strict.Integer(1, 100)),
 	}
 }
 
 func (c *Config) flowSettings() []setting {
 	f := &c.FlowLog
 	return []setting{
-		at("flowlog.enabled", &f.Enabled, boolean),
+		at("flowlog.enabled", &f.Enabled, strict.Boolean),
 		at("flowlog.folder", &f.Folder, absolute),
 		at("flowlog.keep", &f.Keep, days(day, 10*365*day)),
 		at("flowlog.most", &f.Most, sizeFrom(leastFlows, "100MB")),
@@ -139,13 +143,13 @@ func (c *Config) flowSettings() []setting {
 func (c *Config) identSettings() []setting {
 	i := &c.Ident
 	return []setting{
-		at("ident.enabled", &i.Enabled, boolean),
-		at("ident.method", &i.Method, word(IdentNAT, IdentMasquerade)),
-		at("ident.answer", &i.Answer, word(AnswerName, AnswerToken, AnswerHidden)),
+		at("ident.enabled", &i.Enabled, strict.Boolean),
+		at("ident.method", &i.Method, strict.Word(IdentNAT, IdentMasquerade)),
+		at("ident.answer", &i.Answer, strict.Word(AnswerName, AnswerToken, AnswerHidden)),
 		at("ident.name_of", &i.NameOf, list(userName)),
 		at("ident.token_of", &i.TokenOf, list(userName)),
 		at("ident.hidden_of", &i.HiddenOf, list(userName)),
-		at("ident.rate", &i.Rate, integer(1, 10_000)),
+		at("ident.rate", &i.Rate, strict.Integer(1, 10_000)),
 	}
 }
 
@@ -160,15 +164,15 @@ func (c *Config) radiusSettings() []setting {
 		at("radius.secondary.acct_address", &r.Secondary.AcctAddress, addressPort(1813)),
 		at("radius.secondary.secret", &r.Secondary.Secret, secret),
 		at("radius.secondary.secret_file", &r.Secondary.SecretFile, file),
-		at("radius.method", &r.Method, word(PAP, CHAP)),
-		at("radius.accounting", &r.Accounting, boolean),
-		at("radius.swap_octets", &r.SwapOctets, boolean),
+		at("radius.method", &r.Method, strict.Word(PAP, CHAP)),
+		at("radius.accounting", &r.Accounting, strict.Boolean),
+		at("radius.swap_octets", &r.SwapOctets, strict.Boolean),
 		at("radius.nas_identifier", &r.NASIdentifier, line(253)),
 		at("radius.nas_address", &r.NASAddress, address),
 		at("radius.called_station_id", &r.CalledStationID, line(253)),
-		at("radius.nas_port_type", &r.PortType, word(PortWireless, PortEthernet)),
+		at("radius.nas_port_type", &r.PortType, strict.Word(PortWireless, PortEthernet)),
 		at("radius.timeout", &r.Timeout, duration(100*time.Millisecond, minute)),
-		at("radius.retries", &r.Retries, integer(0, 10)),
+		at("radius.retries", &r.Retries, strict.Integer(0, 10)),
 		// RFC 2869, 2.1: not below a minute.
 		at("radius.interim", &r.Interim, duration(minute, day)),
 		at("radius.dynamic", &r.Dynamic, listenAddress),
@@ -198,31 +202,30 @@ func tables() []string {
 }
 
 // apply sets every entry and returns all problems.
-func (c *Config) apply(entries []entry) []*Error {
+func (c *Config) apply(entries []strict.Entry) strict.Problems {
 	a := assigner{settings: map[string]setting{}, tables: tables()}
 	for _, s := range c.settings() {
 		a.settings[s.key] = s
 	}
-	var problems []*Error
-	var done string // keys below this one are handled already
-	for _, e := range entries {
-		key := e.path.String()
-		if done != "" && strings.HasPrefix(key, done+".") {
-			continue
+	return strict.Assign(c.File, entries, func(e strict.Entry) (descend bool, err error) {
+		if _, several := e.Value.([]map[string]any); several {
+			return true, nil // an entry for each follows
 		}
-		c.lines[rowKey(e.path, e.row)] = e.line
-		if e.row > 0 {
-			c.rows[e.table] = max(e.row, c.rows[e.table])
+		c.lines[rowKey(e.Path, e.Row)] = e.Line
+		if e.Row > 0 {
+			c.rows[e.Table] = max(e.Row, c.rows[e.Table])
 		}
-		descend, err := a.assign(e)
-		if err != nil {
-			problems = append(problems, &Error{File: c.File, Line: e.line, Key: key, Problem: err.Error()})
-		}
-		if done = ""; !descend {
-			done = key
-		}
+		return a.assign(e)
+	})
+}
+
+// rowKey is the name of a line in Config.lines: the key, in one of several tables of a name with the
+// table's number.
+func rowKey(path toml.Key, row int) string {
+	if row == 0 {
+		return path.String()
 	}
-	return problems
+	return fmt.Sprintf("%s#%d", path, row)
 }
 
 // assigner assigns entries to their settings.
@@ -232,30 +235,30 @@ type assigner struct {
 }
 
 // assign sets one entry. descend reports whether the entries below it must be read too.
-func (a assigner) assign(e entry) (descend bool, err error) {
-	key := e.path.String()
-	_, isTable := e.value.(map[string]any)
+func (a assigner) assign(e strict.Entry) (descend bool, err error) {
+	key := e.Key()
+	_, isTable := e.Value.(map[string]any)
 	s, known := a.settings[key]
 	switch {
 	case known && s.set != nil:
-		return false, s.set(e.value)
+		return false, s.set(e.Value)
 	case known && s.column != nil:
-		if e.row == 0 {
+		if e.Row == 0 {
 			table := key[:strings.LastIndexByte(key, '.')]
 			return false, fmt.Errorf("must be in a table in double brackets: [[%s]]", table)
 		}
-		return false, s.column(e.row-1, e.value)
+		return false, s.column(e.Row-1, e.Value)
 	case known || slices.Contains(a.tables, key):
 		if several := a.isList(key); !isTable && several {
 			return false, fmt.Errorf("must be tables in double brackets: [[%s]]", key)
-		} else if !isTable || e.row > 0 && !several {
+		} else if !isTable || e.Row > 0 && !several {
 			return false, fmt.Errorf("must be a table: [%s]", key)
 		}
 		return true, nil
 	}
-	last := len(e.path) - 1
-	if parent := a.settings[e.path[:last].String()]; parent.each != nil {
-		return false, parent.each(e.path[last], e.value)
+	last := len(e.Path) - 1
+	if parent := a.settings[e.Path[:last].String()]; parent.each != nil {
+		return false, parent.each(e.Path[last], e.Value)
 	}
 	return false, fmt.Errorf("unknown key%s", suggestion(key, slices.Concat(Keys(), a.tables)))
 }
@@ -268,4 +271,32 @@ func (a assigner) isList(table string) bool {
 		}
 	}
 	return false
+}
+
+// suggestion returns `; did you mean "…"?` when a known word is similar, or the same in another table, else nothing.
+func suggestion(given string, known []string) string {
+	if meant := strict.Meant(given, known); meant != "" {
+		return meant
+	}
+	if word := elsewhere(given, known); word != "" {
+		return strict.Mean(word)
+	}
+	return ""
+}
+
+// elsewhere returns the only known key with the same last part, if there is exactly one:
+// a key in the wrong table, or in none.
+func elsewhere(given string, known []string) string {
+	last := func(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
+	found := ""
+	for _, key := range known {
+		if last(key) != last(given) || !strings.Contains(key, ".") {
+			continue
+		}
+		if found != "" {
+			return ""
+		}
+		found = key
+	}
+	return found
 }

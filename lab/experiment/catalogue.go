@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -165,7 +166,7 @@ func (e *Experiment) Value(key string) any {
 // Key is a key of the file that a measure has of its own.
 type Key[T any] struct {
 	Name    string
-	Parse   Parser[T]
+	Parse   strict.Parser[T]
 	Default T
 	Meaning string // with its unit, for the reference
 }

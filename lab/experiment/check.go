@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/words"
-	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 // Report takes one problem with a key's value.
@@ -18,26 +18,29 @@ type Report func(key, format string, args ...any)
 // Check verifies what several keys say together, and the names of devices. Parse has done it for a
 // file; call it again after Set.
 func (e *Experiment) Check() error {
-	if problems := e.check(); len(problems) > 0 {
-		return join(problems)
-	}
-	return nil
+	return e.check().Err()
+}
+
+// origin is where a key was set.
+type origin struct {
+	file string
+	line int
 }
 
 // Blame makes an error of a problem with a key's value that only shows when the
 // experiment is to be run.
 func (e *Experiment) Blame(key, problem string) error { return e.problem(key, problem) }
 
-func (e *Experiment) problem(key, text string) *Error {
+func (e *Experiment) problem(key, text string) *strict.Error {
 	at, ok := e.origins[key]
 	if !ok {
 		at = origin{e.file, 1} // set nowhere: the file as a whole is at fault
 	}
-	return &Error{File: at.file, Line: at.line, Key: key, Problem: text}
+	return &strict.Error{File: at.file, Line: at.line, Key: key, Problem: text}
 }
 
-func (e *Experiment) check() []*Error {
-	var problems []*Error
+func (e *Experiment) check() strict.Problems {
+	var problems strict.Problems
 	report := func(key, format string, args ...any) {
 		problems = append(problems, e.problem(key, fmt.Sprintf(format, args...)))
 	}
@@ -110,7 +113,7 @@ func (e *Experiment) checkTopology(report Report) {
 	for _, t := range e.catalogue.Topologies {
 		if t.Name == e.Topology && len(lacks(t)) > 0 {
 			report("topology", "%q has no %s, and measure = %q works with one: choose %s", t.Name,
-				strings.Join(lacks(t), " and no "), m.Name, quoted(fit))
+				strings.Join(lacks(t), " and no "), m.Name, strict.Choice(fit))
 		}
 	}
 }
@@ -186,15 +189,15 @@ func (e *Experiment) checkTraffic(report Report) {
 	kind := traffic.KindOf(e.Traffic.Kind)
 	if e.Traffic.ShortPerSecond > 0 && !kind.Counts {
 		report("traffic.short_per_second", "needs kind = %s: what %s delivers is counted at the router's link, with all else",
-			quoted(traffic.Kinds(func(k traffic.Kind) bool { return k.Counts })), kind.Name)
+			strict.Choice(traffic.Kinds(func(k traffic.Kind) bool { return k.Counts })), kind.Name)
 	}
 	if slices.Contains(e.Directions, result.Both) && !kind.Both {
 		report("directions", "%q needs kind = %s", result.Both,
-			quoted(traffic.Kinds(func(k traffic.Kind) bool { return k.Both })))
+			strict.Choice(traffic.Kinds(func(k traffic.Kind) bool { return k.Both })))
 	}
 	if e.Traffic.Pacing != PacingPaced && !kind.Timer && !traffic.KindOf(e.Beside.Traffic).Timer {
 		report("traffic.pacing", "%q needs kind = %s: %s are always paced",
-			e.Traffic.Pacing, quoted(traffic.Kinds(func(k traffic.Kind) bool { return k.Timer })), kind.Name)
+			e.Traffic.Pacing, strict.Choice(traffic.Kinds(func(k traffic.Kind) bool { return k.Timer })), kind.Name)
 	}
 }
 
@@ -220,7 +223,7 @@ func (e *Experiment) checkDUTs(report Report) {
 	for _, name := range e.DUTs {
 		if !slices.Contains(names, name) {
 			report("duts", "unknown device %q: known are %s, or describe it in [dut.%s]%s", name, strings.Join(names, ", "),
-				name, tomlline.Meant(name, names))
+				name, strict.Meant(name, names))
 		}
 	}
 }

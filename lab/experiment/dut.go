@@ -13,7 +13,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/gateweigh/gateweigh/tomlline"
+	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
 // CustomDUT is a device under test described in TOML, [dut.NAME]: the commands
@@ -133,7 +133,7 @@ func literal(s string) bool {
 
 // command is the parser of a Command.
 func command(v any) (Command, error) {
-	if s, ok := asText(v); ok {
+	if s, ok := strict.Text(v); ok {
 		if strings.TrimSpace(s) == "" || strings.ContainsRune(s, 0) {
 			return nil, errors.New("must not be empty: leave the key out")
 		}
@@ -141,13 +141,13 @@ func command(v any) (Command, error) {
 	}
 	items, ok := v.([]any)
 	if !ok || len(items) == 0 {
-		return nil, fmt.Errorf(`must be a shell command or a list ["program", "argument"], not %s`, show(v))
+		return nil, fmt.Errorf(`must be a shell command or a list ["program", "argument"], not %s`, strict.Show(v))
 	}
 	var c Command
 	for _, it := range items {
 		s, ok := it.(string)
 		if !ok || strings.ContainsRune(s, 0) || (len(c) == 0 && s == "") {
-			return nil, fmt.Errorf("each argument must be a string, not %s", show(it))
+			return nil, fmt.Errorf("each argument must be a string, not %s", strict.Show(it))
 		}
 		c = append(c, s)
 	}
@@ -164,7 +164,7 @@ var dutFields = []fieldOf[CustomDUT]{
 			"has modified, such as by [rules that masquerade](../../examples/masquerade.toml), or a tunnel with " +
 			"another `mtu`. Only `description`, `requires`, `kernel`, `files`, `stop` and `timeout` may accompany" +
 			" it"),
-	field("sessions", Integer(1, MaxSessions), func(d *CustomDUT) *int { return &d.Sessions }).
+	field("sessions", strict.Integer(1, MaxSessions), func(d *CustomDUT) *int { return &d.Sessions }).
 		means("how many clients are admitted, up to 200,000: the clients that send, guests included (at most 4000 " +
 			"together), and before them others that never send"),
 	field("requires", stringTable, func(d *CustomDUT) *map[string]string { return &d.Requires }).
@@ -199,7 +199,7 @@ var dutFields = []fieldOf[CustomDUT]{
 	field("proof", command, func(d *CustomDUT) *Command { return &d.Proof }).
 		means("asked under load on the router, of a tunnel on both gateways: where it does not exit 0, the trial is" +
 			" rejected with what it prints"),
-	field("open", Boolean, func(d *CustomDUT) *bool { return &d.Open }).
+	field("open", strict.Boolean, func(d *CustomDUT) *bool { return &d.Open }).
 		means("clients' traffic is forwarded before they are admitted too, and after they are revoked: the lab then" +
 			" does not prove that they are kept out. Needs `admit` or `login`; a device without them keeps nobody" +
 			" out anyway"),
@@ -211,23 +211,23 @@ var dutFields = []fieldOf[CustomDUT]{
 	field("processes", List(process), func(d *CustomDUT) *[]string { return &d.Processes }).
 		means("command names, as `ps -o comm` shows them, whose CPU and memory count. Default: every process the " +
 			"device started on the router"),
-	field("dhcp", Boolean, func(d *CustomDUT) *bool { return &d.DHCP }).
+	field("dhcp", strict.Boolean, func(d *CustomDUT) *bool { return &d.DHCP }).
 		means("the device leases addresses itself. Otherwise the lab runs a DHCP server and does not count it"),
 	field("lan", network, func(d *CustomDUT) *netip.Prefix { return &d.LAN }).
 		means("the clients' network, `\"10.1.0.0/16\"`; default `192.168.137.0/24`. A device with a network of its " +
 			"own gives the router its address in it (`GATEWEIGH_GATEWAY`) and leases addresses itself (`dhcp`)"),
-	field("no_aggregation", Boolean, func(d *CustomDUT) *bool { return &d.NoAggregation }).
+	field("no_aggregation", strict.Boolean, func(d *CustomDUT) *bool { return &d.NoAggregation }).
 		means("switches receive aggregation (GRO) off towards the clients, whatever the profile: for devices that " +
 			"read packets from a raw socket"),
-	field("no_tx_checksum", Boolean, func(d *CustomDUT) *bool { return &d.NoTxChecksum }).
+	field("no_tx_checksum", strict.Boolean, func(d *CustomDUT) *bool { return &d.NoTxChecksum }).
 		means("switches transmit checksum offload off. The clean router beside the device gets the same"),
-	field("tunnel", Boolean, func(d *CustomDUT) *bool { return &d.Tunnel }).
+	field("tunnel", strict.Boolean, func(d *CustomDUT) *bool { return &d.Tunnel }).
 		means("it makes a tunnel between the gateways of `topology = \"tunnel\"`: see [a tunnel](../adding-a-" +
 			"dut.md#a-tunnel)"),
-	field("overhead", Integer(0, maxOverhead), func(d *CustomDUT) *int { return &d.Overhead }).
+	field("overhead", strict.Integer(0, maxOverhead), func(d *CustomDUT) *int { return &d.Overhead }).
 		means("of a tunnel: bytes that it puts around each packet, with the outer IP header; default 0. The useful " +
 			"rate by theory follows from it"),
-	field("mtu", Integer(minMTU, maxMTU), func(d *CustomDUT) *int { return &d.MTU }).
+	field("mtu", strict.Integer(minMTU, maxMTU), func(d *CustomDUT) *int { return &d.MTU }).
 		means("of a tunnel: the largest packet that it takes, 576 to 1500; default 1500 less `overhead`. Datagrams " +
 			"of the load are as long as it allows"),
 }
@@ -273,7 +273,7 @@ func (e *Experiment) assignDUT(key toml.Key, value any) (descend bool, err error
 		}
 	}
 	e.badDUTs[dutName] = true
-	return false, fmt.Errorf("unknown key of a device%s", tomlline.Meant(rest, DUTKeys()))
+	return false, fmt.Errorf("unknown key of a device%s", strict.Meant(rest, DUTKeys()))
 }
 
 // dutKey is the dotted key of a device's key, as errors name it.
@@ -286,32 +286,32 @@ func dutKey(dutName, key string) string {
 }
 
 // process accepts a command name as the kernel keeps it.
-var process = accept("a command name as ps -o comm shows it, at most 15 bytes", func(v any) (string, bool) {
-	s, ok := asText(v)
-	return s, ok && s != "" && len(s) <= 15 && !strings.ContainsAny(s, "/\n")
-})
+var process = strict.AcceptText(
+	"a command name as ps -o comm shows it, at most 15 bytes", func(s string) (string, bool) {
+		return s, s != "" && len(s) <= 15 && !strings.ContainsAny(s, "/\n")
+	})
 
 // option accepts the name of an option of the kernel's configuration.
-var option = accept("an option of the kernel's configuration, such as CONFIG_NFT_QUEUE", func(v any) (string, bool) {
-	s, ok := asText(v)
-	name, found := strings.CutPrefix(s, "CONFIG_")
-	odd := func(r rune) bool {
-		return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_'
-	}
-	return s, ok && found && name != "" && !strings.ContainsFunc(name, odd)
-})
+var option = strict.AcceptText(
+	"an option of the kernel's configuration, such as CONFIG_NFT_QUEUE", func(s string) (string, bool) {
+		name, found := strings.CutPrefix(s, "CONFIG_")
+		odd := func(r rune) bool {
+			return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_'
+		}
+		return s, found && name != "" && !strings.ContainsFunc(name, odd)
+	})
 
 // stringTable accepts a table of strings.
 func stringTable(v any) (map[string]string, error) {
 	items, ok := v.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("must be a table of strings, not %s", show(v))
+		return nil, fmt.Errorf("must be a table of strings, not %s", strict.Show(v))
 	}
 	table := make(map[string]string, len(items))
 	for _, k := range slices.Sorted(maps.Keys(items)) {
 		s, ok := items[k].(string)
 		if !ok || k == "" {
-			return nil, fmt.Errorf("%q must be a string, not %s", k, show(items[k]))
+			return nil, fmt.Errorf("%q must be a string, not %s", k, strict.Show(items[k]))
 		}
 		table[k] = s
 	}
@@ -395,7 +395,7 @@ func checkFile(p, content string) string {
 	for _, part := range strings.Split(content, "${"+varPrefix)[1:] {
 		v, _, _ := strings.Cut(part, "}")
 		if v = varPrefix + v; !slices.Contains(Vars, v) {
-			return fmt.Sprintf("%q: unknown variable %s%s", p, show(v), tomlline.Meant(v, Vars))
+			return fmt.Sprintf("%q: unknown variable %s%s", p, strict.Show(v), strict.Meant(v, Vars))
 		}
 	}
 	return ""

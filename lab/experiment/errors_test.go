@@ -58,7 +58,7 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 				"1001\nclient = 3\n",
 			[]string{
 				`x.toml:1: mode: must be "duet" or "solo", not "duett"; did you mean "duet"?`,
-				`x.toml:5: window: must be a duration such as "1s", from 200ms to 10m0s, not "100ms"`,
+				`x.toml:5: window: must be a duration such as "1s", from 200ms to 10m, not "100ms"`,
 				`x.toml:6: blocks: must be a whole number from 1 to 1000, not 1001`,
 				`x.toml:7: client: must be a table: [client]; did you mean "clients"?`}},
 		{"nothing set", "",
@@ -97,7 +97,8 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 				"\"per-packet\"]\nblocks = 1000\n",
 			[]string{`x.toml:5: blocks: the plan would have 24048 blocks, more than 20000`}},
 		{"syntax", minimal + "blocks = \n",
-			[]string{`x.toml:4: blocks: expected value but found '\n' instead`}},
+			[]string{`x.toml:4: blocks: expected value but found '\n' instead: values other than numbers, true and ` +
+				`false stand in quotes: blocks = "…"`}},
 		{"an array that is not closed", "duts = [\"opennds\"\nclients = [1]\noffered_mbps = [1]\n",
 			[]string{`x.toml:1: duts: the array that begins here is not closed, or lacks a comma, before line 2: expected a comma (',') or array terminator (']'), but got 'c'`}},
 		{"key set twice", minimal + "clients = [2]\n",

@@ -5,9 +5,7 @@ package experiment
 
 import (
 	"bytes"
-	"cmp"
 	"embed"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -22,11 +20,11 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
-	"github.com/gateweigh/gateweigh/tomlline"
 )
 
 // Kinds of pacing, and protocols. Kinds of client and of traffic are those of packages
@@ -130,8 +128,8 @@ const maxFileBytes = 1 << 20
 //go:embed builtin/*.toml
 var builtinFiles embed.FS
 
-// Load reads and validates an experiment file. A bad file gives one *Error for
-// each problem, joined by errors.Join.
+// Load reads and validates an experiment file. Of a bad file the error is
+// strict.Problems, or a *strict.Error where it is no TOML.
 func (c Catalogue) Load(path string) (*Experiment, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -143,7 +141,7 @@ func (c Catalogue) Load(path string) (*Experiment, error) {
 		return nil, fmt.Errorf("reading experiment: %w", err)
 	}
 	if len(data) > maxFileBytes {
-		return nil, &Error{File: path, Line: 1, Problem: "larger than 1 MiB: not an experiment file"}
+		return nil, &strict.Error{File: path, Line: 1, Problem: "larger than 1 MiB: not an experiment file"}
 	}
 	return c.Parse(path, data)
 }
@@ -151,15 +149,15 @@ func (c Catalogue) Load(path string) (*Experiment, error) {
 // Parse is Load on bytes; file is the name errors carry and the default of the
 // experiment's own name.
 func (c Catalogue) Parse(file string, data []byte) (*Experiment, error) {
-	entries, err := parseEntries(file, data)
-	if err != nil {
-		return nil, err
+	entries, bad := read(file, data)
+	if bad != nil {
+		return nil, bad
 	}
 	e := newExperiment(c, file)
-	problems := e.apply(entries)
+	problems := e.apply(file, entries)
 	e.settle()
-	if problems = append(problems, e.check()...); len(problems) > 0 {
-		return nil, join(problems)
+	if err := append(problems, e.check()...).Err(); err != nil {
+		return nil, err
 	}
 	return e, nil
 }
@@ -171,7 +169,7 @@ func (c Catalogue) Builtin(name string) (*Experiment, error) {
 	if err != nil {
 		known := builtinNames()
 		return nil, fmt.Errorf(
-			"unknown experiment %q: known are %s%s", name, strings.Join(known, ", "), tomlline.Meant(name, known))
+			"unknown experiment %q: known are %s%s", name, strings.Join(known, ", "), strict.Meant(name, known))
 	}
 	return c.Parse(name+".toml", data)
 }
@@ -219,12 +217,12 @@ func described(name string) (CustomDUT, bool) {
 	if err != nil {
 		return CustomDUT{}, false
 	}
-	entries, err := parseEntries(name+".toml", data)
-	if err != nil {
+	entries, bad := read(name+".toml", data)
+	if bad != nil {
 		return CustomDUT{}, false
 	}
 	e := newExperiment(Catalogue{}, name)
-	e.apply(entries)
+	e.apply(name+".toml", entries)
 	d, ok := e.Custom[name]
 	return d, ok
 }
@@ -317,14 +315,4 @@ func (e *Experiment) Encode() []byte {
 // CustomNames lists the devices described in TOML, by name.
 func (e *Experiment) CustomNames() []string {
 	return slices.Sorted(maps.Keys(e.Custom))
-}
-
-// join sorts problems by line and joins them into one error.
-func join(problems []*Error) error {
-	slices.SortStableFunc(problems, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
-	errs := make([]error, len(problems))
-	for i, p := range problems {
-		errs[i] = p
-	}
-	return errors.Join(errs...)
 }

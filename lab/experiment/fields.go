@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,11 +9,12 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/short"
-	"github.com/gateweigh/gateweigh/tomlline"
+	"github.com/gateweigh/gateweigh/textfile"
 )
 
 // Bounds of what an experiment may ask for: beyond them it is a typing mistake.
@@ -68,48 +70,49 @@ var general = []Field{
 		means("what is measured"),
 	listed("topology", Catalogue.topologyNames, func(e *Experiment) *string { return &e.Topology }).
 		means("the hosts and links of each lab"),
-	field("mode", Word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode }).
+	field("mode", strict.Word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode }).
 		means("`duet`: device and clean router at the same time; `solo`: in turns"),
 	field("duts", List(name), func(e *Experiment) *[]string { return &e.DUTs }).
 		means("devices: those of `gateweigh list`, or `[dut.NAME]` of this file; `clean` alone means A/A blocks only"),
-	field("clients", List(Integer(1, client.Most())), func(e *Experiment) *[]int { return &e.Clients }).
+	field("clients", List(strict.Integer(1, client.Most())), func(e *Experiment) *[]int { return &e.Clients }).
 		means("numbers of clients; how many a kind takes is checked: 250 of `macvlan` and `veth`"),
-	optional("offered_mbps", List(Within(MinOfferedMbps, MaxOfferedMbps, "a number of Mbit/s")),
+	optional("offered_mbps", List(strict.Within(MinOfferedMbps, MaxOfferedMbps, "a number of Mbit/s")),
 		func(e *Experiment) *[]float64 { return &e.OfferedMbps }).
 		means("loads, Mbit/s: payload of all clients together, shared evenly; with `traffic.kind = " +
 			"\"frames\"` whole frames"),
 	optional("mbps_per_client", List(share), func(e *Experiment) *[]float64 { return &e.MbpsPerClient }).
 		means("loads of one client, Mbit/s: each adds one load of so much for every client"),
-	optional("offered_kpps", List(Within(minKpps, maxKpps, "a number of thousand frames a second")),
+	optional("offered_kpps", List(strict.Within(minKpps, maxKpps, "a number of thousand frames a second")),
 		func(e *Experiment) *[]float64 { return &e.OfferedKpps }).
 		means("loads, thousand frames a second, at each of `frame_sizes`; needs `traffic.kind = \"frames\"`"),
-	optional("loads_divided_by", Within(1, maxDivisor, "what the loads were divided by,"),
+	optional("loads_divided_by", strict.Within(1, maxDivisor, "what the loads were divided by,"),
 		func(e *Experiment) *float64 { return &e.LoadsDividedBy }).
 		means("what the loads of this file were divided by for an emulated CPU; 1: they are not to be divided"),
 	optional("frame_sizes", List(frameSize), func(e *Experiment) *[]string { return &e.FrameSizes }).
 		means("sizes of frames without FCS (RFC 2544's 64 are 60): bytes, a mix (`imix` is 7:4:1 of " +
 			"60, 590, 1514), or a file"),
-	field("directions", List(Word(result.Up, result.Down, result.Both)),
+	field("directions", List(strict.Word(result.Up, result.Down, result.Both)),
 		func(e *Experiment) *[]string { return &e.Directions }).
 		means("`up`: clients send; `down`: the server sends; `both`: half of the load each way, two streams a client"),
-	field("profiles", List(Word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles }).
+	field("profiles", List(strict.Word(result.PerPacket, result.Bulk)),
+		func(e *Experiment) *[]string { return &e.Profiles }).
 		means("`per-packet`: the router handles each packet alone; `bulk`: receive aggregation on"),
-	field("blocks", Integer(1, MaxBlocks), func(e *Experiment) *int { return &e.Blocks }).
+	field("blocks", strict.Integer(1, MaxBlocks), func(e *Experiment) *int { return &e.Blocks }).
 		means("how often the labs are rebuilt for each device and setting; even numbers put the " +
 			"device in each lab equally often"),
-	field("aa_blocks", Integer(0, MaxBlocks), func(e *Experiment) *int { return &e.AABlocks }).
+	field("aa_blocks", strict.Integer(0, MaxBlocks), func(e *Experiment) *int { return &e.AABlocks }).
 		means("blocks of two clean routers for each setting: the noise floor"),
-	field("windows", Integer(1, 1_000), func(e *Experiment) *int { return &e.Windows }).
+	field("windows", strict.Integer(1, 1_000), func(e *Experiment) *int { return &e.Windows }).
 		means("measurements of each load in a block"),
 	field("window", Duration(MinWindow, maxWindow), func(e *Experiment) *time.Duration { return &e.Window }).
 		means("length of one"),
 	field("warmup", Duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.Warmup }).
 		means("load before the first window, at least; a turn of all streams where that is longer"),
-	field("redo", Integer(0, 10), func(e *Experiment) *int { return &e.Redo }).
+	field("redo", strict.Integer(0, 10), func(e *Experiment) *int { return &e.Redo }).
 		means("how often a rejected trial is repeated at least, and a noisy one at most; 0: never"),
 	field("profile_window", Duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.ProfileWindow }).
 		means("length of one more window of each cell, in which perf records stacks"),
-	field("client.kind", Word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Client.Kind }).
+	field("client.kind", strict.Word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Client.Kind }).
 		means("`macvlan`: own namespace, MAC and lease; `veth`: static addresses; `persona`: own MAC " +
 			"and lease in one namespace, for thousands; `pppoe`: a persona in a PPPoE session, " +
 			"beside personas at the clean router"),
@@ -117,38 +120,41 @@ var general = []Field{
 		func(e *Experiment) *float64 { return &e.Client.Churn }).
 		means("guests a second that lease, log in, stay for two seconds, log out and leave while the " +
 			"clients send; kind `persona`"),
-	field("client.hosts", Integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts }).
+	field("client.hosts", strict.Integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts }).
 		means("client hosts that share the clients, behind one switch"),
-	field("traffic.kind", Word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Traffic.Kind }).
+	field("traffic.kind", strict.Word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Traffic.Kind }).
 		means("`streams`: the lab's paced generator; `iperf3`: for clients with a namespace each; " +
 			"`frames`: exact frames at an exact rate, whatever arrives"),
-	field("traffic.protocol", Word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol }).
+	field("traffic.protocol", strict.Word(ProtocolTCP, ProtocolUDP),
+		func(e *Experiment) *string { return &e.Traffic.Protocol }).
 		means("`udp`: datagrams of 1472 bytes (with iperf3 1448); not with profile `bulk`, nor with short connections"),
-	field("traffic.burst_segments", Integer(1, client.InitialWindow),
+	field("traffic.burst_segments", strict.Integer(1, client.InitialWindow),
 		func(e *Experiment) *int { return &e.Traffic.BurstSegments }).
 		means("segments, datagrams or frames sent back to back"),
-	field("traffic.pacing", Word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing }).
+	field("traffic.pacing", strict.Word(PacingPaced, PacingBurst),
+		func(e *Experiment) *string { return &e.Traffic.Pacing }).
 		means("iperf3 uploads over TCP: `paced` by the kernel, `burst` by iperf3's timer"),
-	optional("traffic.gaps", Word(traffic.GapsScattered, traffic.GapsConstant, traffic.GapsPoisson, traffic.GapsCaptured),
-		func(e *Experiment) *string { return &e.Traffic.Gaps }).
+	optional("traffic.gaps", strict.Word(traffic.GapsScattered, traffic.GapsConstant, traffic.GapsPoisson,
+		traffic.GapsCaptured), func(e *Experiment) *string { return &e.Traffic.Gaps }).
 		means("frames: `constant`: bursts at equal distances; `scattered`: each at a random place of " +
 			"its interval; `poisson`: exponential gaps; `captured`: those of the capture that " +
 			"`frame_sizes` names"),
-	optional("traffic.seed", Integer(0, maxSeed), func(e *Experiment) *int { return &e.Traffic.Seed }).
+	optional("traffic.seed", strict.Integer(0, maxSeed), func(e *Experiment) *int { return &e.Traffic.Seed }).
 		means("frames: of the order of sizes and of the gaps; the same seed, the same sequence"),
 	optional("traffic.short_per_second", PerSecond(maxShortRate, "0 for none", "connections a second"),
 		func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond }).
 		means("connections a second opened beside the load, each for one answer"),
-	optional("traffic.short_bytes", Integer(1, short.MostBytes),
+	optional("traffic.short_bytes", strict.Integer(1, short.MostBytes),
 		func(e *Experiment) *int { return &e.Traffic.ShortBytes }).
 		means("bytes of such an answer"),
 	optional("router.speed", speed, func(e *Experiment) *float64 { return &e.Router.Speed }).
 		means("share of its CPU that the router has"),
-	optional("beside.client", Word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Client }).
+	optional("beside.client", strict.Word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Client }).
 		means("the clean router's lab beside a device: kind of its clients; default: the device's"),
-	optional("beside.traffic", Word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Traffic }).
+	optional("beside.traffic", strict.Word(traffic.Kinds(nil)...),
+		func(e *Experiment) *string { return &e.Beside.Traffic }).
 		means("kind of its traffic; default: the device's"),
-	optional("beside.clients", Integer(1, client.Most()), func(e *Experiment) *int { return &e.Beside.Clients }).
+	optional("beside.clients", strict.Integer(1, client.Most()), func(e *Experiment) *int { return &e.Beside.Clients }).
 		means("number of its clients, which carry the same total load; default: the device's"),
 }
 
@@ -171,7 +177,7 @@ func keysOf[E any](fields []fieldOf[E]) []string {
 }
 
 // field makes a key of a parser and the place its result goes to.
-func field[E, T any](key string, parse Parser[T], place func(*E) *T) fieldOf[E] {
+func field[E, T any](key string, parse strict.Parser[T], place func(*E) *T) fieldOf[E] {
 	return fieldOf[E]{
 		key: key,
 		set: func(e *E, v any) error {
@@ -192,7 +198,7 @@ func (f fieldOf[E]) means(meaning string) fieldOf[E] {
 }
 
 // optional is field for a key that need not have a value.
-func optional[T any](key string, parse Parser[T], place func(*Experiment) *T) Field {
+func optional[T any](key string, parse strict.Parser[T], place func(*Experiment) *T) Field {
 	f := field(key, parse, place)
 	f.optional = true
 	return f
@@ -205,32 +211,35 @@ func listed(key string, known func(Catalogue) []string, place func(*Experiment) 
 	f.set = func(e *Experiment, v any) error {
 		parse := name
 		if names := known(e.catalogue); len(names) > 0 {
-			parse = Word(names...)
+			parse = strict.Word(names...)
 		}
 		return field(key, parse, place).set(e, v)
 	}
 	return f
 }
 
-// apply sets every entry and returns the problems met, all of them.
-func (e *Experiment) apply(entries []entry) []*Error {
-	var problems []*Error
-	var skip string // an unknown table: its keys need no messages of their own
-	for _, en := range entries {
-		key := en.key.String()
-		if skip != "" && strings.HasPrefix(key, skip) {
-			continue
-		}
-		e.origins[key] = en.origin
-		descend, err := e.assign(en.key, en.value)
-		if err != nil {
-			problems = append(problems, &Error{File: en.file, Line: en.line, Key: key, Problem: err.Error()})
-		}
-		if !descend {
-			skip = key + "."
-		}
+// read lists the keys of a file. A text in UTF-16 is taken as well, and scripts of devices, which go to a shell, have
+// the ends of lines that a shell knows.
+func read(file string, data []byte) ([]strict.Entry, *strict.Error) {
+	data, err := textfile.Decode(data)
+	if err != nil {
+		return nil, &strict.Error{File: file, Line: 1, Problem: err.Error()}
 	}
-	return problems
+	return strict.Read(file, bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), allKeys)
+}
+
+// allKeys says where all keys are shown.
+const allKeys = "docs/reference/experiment-keys.md lists all"
+
+// apply sets every entry and returns the problems met, all of them.
+func (e *Experiment) apply(file string, entries []strict.Entry) strict.Problems {
+	return strict.Assign(file, entries, func(en strict.Entry) (descend bool, err error) {
+		if en.Row > 0 {
+			return false, nil // no key has several tables, and the list of them was refused
+		}
+		e.origins[en.Key()] = origin{file, en.Line}
+		return e.assign(en.Path, en.Value)
+	})
 }
 
 // assign sets one key. descend is false when the keys below it are of no
@@ -245,15 +254,15 @@ func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 	}
 	switch {
 	case slices.Contains(tables, dotted) && !isTable:
-		return false, fmt.Errorf("must be a table: [%s]%s", dotted, tomlline.Meant(dotted, e.catalogue.Keys()))
+		return false, fmt.Errorf("must be a table: [%s]%s", dotted, strict.Meant(dotted, e.catalogue.Keys()))
 	case slices.Contains(tables, dotted):
 		return true, nil
 	case key[0] == "dut":
 		return e.assignDUT(key[1:], value)
 	}
-	meant := tomlline.Meant(dotted, append(e.catalogue.Keys(), tables...))
+	meant := strict.Meant(dotted, append(e.catalogue.Keys(), tables...))
 	if meant == "" {
-		meant = ": docs/reference/experiment-keys.md lists all"
+		meant = ": " + allKeys
 	}
 	return false, fmt.Errorf("unknown key%s", meant)
 }
@@ -264,8 +273,8 @@ func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 func (e *Experiment) Set(key, value string) error {
 	at := origin{file: "--set"}
 	path := toml.Key(strings.Split(key, "."))
-	if _, err := e.assign(path, argument(value)); err != nil {
-		return &Error{File: at.file, Key: key, Problem: err.Error()}
+	if _, err := e.assign(path, strict.Argument(value)); err != nil {
+		return &strict.Error{File: at.file, Key: key, Problem: err.Error()}
 	}
 	e.origins[path.String()] = at
 	e.sizesRead = e.sizesRead && path.String() != "frame_sizes"

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
@@ -23,12 +24,13 @@ const (
 
 // frameSize accepts bytes, names of mixes and names of files.
 func frameSize(v any) (string, error) {
-	text, ok := asText(v)
+	text, ok := strict.Text(v)
 	if n, is := v.(int64); is {
 		text, ok = fmt.Sprint(n), true
 	}
 	if !ok {
-		return "", fmt.Errorf("must be bytes such as 64, or the name of a mix such as %q, not %s", defaultFrames, show(v))
+		return "", fmt.Errorf(
+			"must be bytes such as 64, or the name of a mix such as %q, not %s", defaultFrames, strict.Show(v))
 	}
 	if isSizesFile(text) { // it is read later: its place follows from the experiment file's
 		return text, nil
@@ -37,7 +39,7 @@ func frameSize(v any) (string, error) {
 	if err != nil || sizes.Longest() > maxFrame {
 		return "", fmt.Errorf(
 			"must be bytes from %d to %d, without FCS, one of %s, or a file of sizes (.csv, .pcap, .pcapng), not %s",
-			frames.MinBytes, maxFrame, strings.Join(frames.MixNames(), ", "), show(v))
+			frames.MinBytes, maxFrame, strings.Join(frames.MixNames(), ", "), strict.Show(v))
 	}
 	return text, nil
 }
@@ -61,7 +63,7 @@ func (e *Experiment) settleFrames() {
 
 // checkFrames refuses keys of frames beside other traffic, and what frames cannot be.
 func (e *Experiment) checkFrames(report Report) {
-	kinds := quoted(traffic.Kinds(func(k traffic.Kind) bool { return k.Frames }))
+	kinds := strict.Choice(traffic.Kinds(func(k traffic.Kind) bool { return k.Frames }))
 	if !traffic.KindOf(e.Traffic.Kind).Frames {
 		for _, key := range []string{"frame_sizes", "offered_kpps", "traffic.gaps", "traffic.seed"} {
 			if e.IsSet(key) {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -32,7 +33,8 @@ func (e *Experiment) checkGuests(report Report) {
 	}
 	kind := client.KindOf(e.Client.Kind)
 	if !kind.Guests {
-		report("client.churn", "needs client.kind = %s", quoted(client.Kinds(func(k client.Kind) bool { return k.Guests })))
+		report("client.churn", "needs client.kind = %s",
+			strict.Choice(client.Kinds(func(k client.Kind) bool { return k.Guests })))
 	}
 	for _, name := range e.DUTs {
 		if !e.logsIn(name) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -30,13 +31,13 @@ var linkFields = []Field{
 		means("rates of the link between two gateways, Mbit/s, each a series of cells; 0: no limit"),
 	optional("link.delay", Duration(0, maxLinkDelay), func(e *Experiment) *time.Duration { return &e.Link.Delay }).
 		means("delay of that link, each way; needs netem"),
-	optional("link.loss_pct", Within(0, maxLinkLoss, "per cent of the frames,"),
+	optional("link.loss_pct", strict.Within(0, maxLinkLoss, "per cent of the frames,"),
 		func(e *Experiment) *float64 { return &e.Link.LossPct }).
 		means("share of the frames that it loses, each way, per cent; needs netem"),
 }
 
 // linkRate accepts a rate of a link, and 0 for none.
-var linkRate = number(fmt.Sprintf("0 for no limit, or Mbit/s from %d to %d", minLinkMbps, maxLinkMbps),
+var linkRate = strict.Number(fmt.Sprintf("0 for no limit, or Mbit/s from %d to %d", minLinkMbps, maxLinkMbps),
 	func(n float64) bool { return n == 0 || n >= minLinkMbps && n <= maxLinkMbps })
 
 // EachLink calls fn with a setting's cell at each rate of the link; with the cell alone where the experiment names no
@@ -65,7 +66,7 @@ func (e *Experiment) checkLink(report Report) {
 	}
 	for _, key := range LinkKeys {
 		if lacks && e.IsSet(key) && e.Means(key) {
-			report(key, "needs topology = %s: %q has no link between two gateways", quoted(fit), e.Topology)
+			report(key, "needs topology = %s: %q has no link between two gateways", strict.Choice(fit), e.Topology)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/experiment"
@@ -20,7 +21,7 @@ type idle struct{}
 const idleMs result.Dimension = "idle_ms"
 
 var lengths = experiment.Key[[]float64]{
-	Name: "idle_ms", Parse: experiment.List(experiment.Within(100, 10_000, "milliseconds")), Default: []float64{200}}
+	Name: "idle_ms", Parse: experiment.List(strict.Within(100, 10_000, "milliseconds")), Default: []float64{200}}
 
 func (idle) Rules() experiment.Measure {
 	return experiment.Measure{

@@ -48,13 +48,13 @@ func TestPagesNameWhatThereIs(t *testing.T) {
 	for name, rows := range map[string][]string{
 		"experiment-keys.md": {
 			"| `blocks` | a whole number from 1 to 1000 | `6` | how often the labs are rebuilt",
-			"| `window` | a duration such as \"1s\", from 200ms to 10m0s | `\"1s\"` (cost, " +
+			"| `window` | a duration such as \"1s\", from 200ms to 10m | `\"1s\"` (cost, " +
 				"throughput, rate); `\"2s\"` (capture) | length of one | cost, throughput, capture, rate " +
 				"|",
 			"| `search_width` |",
 		},
 		"device-keys.md": {
-			"| `ready_timeout` | a duration such as \"1s\", from 1s to 10m0s | `\"20s\"` | how long `ready` may take |"},
+			"| `ready_timeout` | a duration such as \"1s\", from 1s to 10m | `\"20s\"` | how long `ready` may take |"},
 		"metrics.md": {
 			"| `cpu_ns_per_bit` | ns/bit | router | window | less | router CPU per " +
 				"delivered bit; device against clean router by ratio |",

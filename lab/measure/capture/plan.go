@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
@@ -43,7 +44,7 @@ type parameter struct {
 
 // listOf makes a parameter.
 func listOf[T comparable](
-	key string, d result.Dimension, item experiment.Parser[T], device bool, meaning string) parameter {
+	key string, d result.Dimension, item strict.Parser[T], device bool, meaning string) parameter {
 	k := experiment.Key[[]T]{Name: key, Parse: experiment.List(item), Meaning: meaning}
 	return parameter{key, d, k.Optional(), func(e *experiment.Experiment) (list []any) {
 		for _, v := range k.Of(e) {
@@ -55,19 +56,19 @@ func listOf[T comparable](
 
 // parameters are in the order of their loops: the last one changes fastest.
 var parameters = []parameter{
-	listOf("cpus", result.CPUs, experiment.Integer(1, 2), true,
+	listOf("cpus", result.CPUs, strict.Integer(1, 2), true,
 		"with 2, the programs have a CPU that the polling threads do not use"),
-	listOf("background_pct", result.BackgroundPct, experiment.Within(0, maxBackground, "percent of the host's CPU"), false,
+	listOf("background_pct", result.BackgroundPct, strict.Within(0, maxBackground, "percent of the host's CPU"), false,
 		"share of the capture host's CPU that other work of ordinary priority asks for, per cent"),
-	listOf("programs", result.Programs, experiment.Integer(1, maxPrograms), true,
+	listOf("programs", result.Programs, strict.Integer(1, maxPrograms), true,
 		"programs that capture the same frames at the same time"),
-	listOf("works", result.Work, experiment.Word(dut.WorkNone, dut.WorkCopy, dut.WorkGzip), true,
+	listOf("works", result.Work, strict.Word(dut.WorkNone, dut.WorkCopy, dut.WorkGzip), true,
 		"what a program does with each frame"),
-	listOf("filters", result.Filter, experiment.Word(filterNames()...), true,
+	listOf("filters", result.Filter, strict.Word(filterNames()...), true,
 		"what programs look for: `udp`, or an expression with 40 addresses; all frames of the lab match"),
-	listOf("buffers_kib", result.BufferKiB, experiment.Integer(0, maxBufferKiB), true,
+	listOf("buffers_kib", result.BufferKiB, strict.Integer(0, maxBufferKiB), true,
 		"the kernel's buffer for each program, KiB; 0: the program's own"),
-	listOf("snap_lengths", result.SnapLength, experiment.Integer(0, maxSnap), true,
+	listOf("snap_lengths", result.SnapLength, strict.Integer(0, maxSnap), true,
 		"bytes that are kept of each frame; 0: all"),
 }
 
@@ -78,13 +79,13 @@ func filterNames() []string {
 
 // Keys that are no dimensions.
 var (
-	count = experiment.Key[int]{Name: "frames", Parse: experiment.Integer(0, maxFrames),
+	count = experiment.Key[int]{Name: "frames", Parse: strict.Integer(0, maxFrames),
 		Meaning: "frames of a window, an exact number; 0: as many as are due in `window`"}
-	masquerade = experiment.Key[bool]{Name: "masquerade", Parse: experiment.Boolean,
+	masquerade = experiment.Key[bool]{Name: "masquerade", Parse: strict.Boolean,
 		Meaning: "`gateway-capture`: the router also gives the frames its own address, as home gateways do"}
-	together = experiment.Key[bool]{Name: "together", Parse: experiment.Boolean,
+	together = experiment.Key[bool]{Name: "together", Parse: strict.Boolean,
 		Meaning: "`tap`: each device has a host of its own, and all see the same frames at the same time"}
-	varyAlone = experiment.Key[bool]{Name: "vary_alone", Parse: experiment.Boolean,
+	varyAlone = experiment.Key[bool]{Name: "vary_alone", Parse: strict.Boolean,
 		Meaning: "at most one of the lists has another value than its first at a time, instead of every combination"}
 )
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -23,21 +24,21 @@ const (
 // Keys of the measure.
 var (
 	losses = experiment.Key[[]float64]{
-		Name: "loss_ratios", Parse: experiment.List(experiment.Within(0, maxLoss, "a share of the frames that may be lost")),
+		Name: "loss_ratios", Parse: experiment.List(strict.Within(0, maxLoss, "a share of the frames that may be lost")),
 		Default: []float64{0, 0.005},
 		Meaning: "shares of the frames that may be lost, each a goal; 0 is the no-drop rate",
 	}
 	width = experiment.Key[float64]{
-		Name: "search_width", Parse: experiment.Within(0.001, mostWidth, "a share of the load at which a search ends"),
+		Name: "search_width", Parse: strict.Within(0.001, mostWidth, "a share of the load at which a search ends"),
 		Default: 0.02,
 		Meaning: "how close the bounds of a goal are at the end, as a share of the upper one",
 	}
 	trials = experiment.Key[int]{
-		Name: "trials", Parse: experiment.Integer(1, mostTrials), Default: 5,
+		Name: "trials", Parse: strict.Integer(1, mostTrials), Default: 5,
 		Meaning: "trials of one `window` that settle a load",
 	}
 	most = experiment.Key[float64]{
-		Name: "max_kpps", Parse: experiment.Within(minKpps, maxKpps, "a number of thousand frames a second"), Default: 5000,
+		Name: "max_kpps", Parse: strict.Within(minKpps, maxKpps, "a number of thousand frames a second"), Default: 5000,
 		Meaning: "the highest load, thousand frames a second",
 	}
 )

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -27,16 +28,16 @@ const (
 // five to twenty: here one takes less than a second.
 var (
 	linkMbps = experiment.Key[float64]{
-		Name:  "link_mbps",
-		Parse: experiment.Within(experiment.MinOfferedMbps, experiment.MaxOfferedMbps, "a number of Mbit/s"), Default: 100,
+		Name: "link_mbps", Parse: strict.Within(experiment.MinOfferedMbps, experiment.MaxOfferedMbps, "a number of Mbit/s"),
+		Default: 100,
 		Meaning: "how fast the server and the client hosts send, Mbit/s of frames without FCS",
 	}
 	fileMB = experiment.Key[float64]{
-		Name: "file_mb", Parse: experiment.Within(0.01, maxFileMB, "a number of MB"), Default: 10,
+		Name: "file_mb", Parse: strict.Within(0.01, maxFileMB, "a number of MB"), Default: 10,
 		Meaning: "size of the file, MB",
 	}
 	transfers = experiment.Key[int]{
-		Name: "transfers", Parse: experiment.Integer(1, maxTransfers), Default: 5,
+		Name: "transfers", Parse: strict.Integer(1, maxTransfers), Default: 5,
 		Meaning: "how often each client fetches it, over one login",
 	}
 	interval = experiment.Key[time.Duration]{
@@ -44,7 +45,7 @@ var (
 		Meaning: "time between two samples of the router",
 	}
 	speeds = experiment.Key[[]float64]{
-		Name: keySpeeds, Parse: experiment.List(experiment.Within(experiment.MinSpeed, 1, "a share of the router's CPU")),
+		Name: keySpeeds, Parse: experiment.List(strict.Within(experiment.MinSpeed, 1, "a share of the router's CPU")),
 		Default: []float64{1},
 		Meaning: "shares of their CPU that the routers have, each a series of cells",
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
@@ -20,20 +21,19 @@ const Topology = "tunnel"
 
 // Keys of the measure.
 var (
-	// as many as in study 4
-	probes = experiment.Key[int]{Name: "probes", Parse: experiment.Integer(10, 10_000), Default: 200,
+	probes = experiment.Key[int]{Name: "probes", Parse: strict.Integer(10, 10_000), Default: 200, // as many as in study 4
 		Meaning: "of a step: so many from host to host, and as many from gateway to gateway"}
-	probeGap = experiment.Key[int]{Name: "probe_gap_us", Parse: experiment.Integer(500, 1_000_000), Default: 5000,
+	probeGap = experiment.Key[int]{Name: "probe_gap_us", Parse: strict.Integer(500, 1_000_000), Default: 5000,
 		Meaning: "mean time between two probes, µs, each up to a quarter shorter or longer"}
 	probe = experiment.Key[int]{
-		Name: "probe_bytes", Parse: experiment.Integer(transition.MinBytes, transition.MaxBytes-Apart), Default: 200,
+		Name: "probe_bytes", Parse: strict.Integer(transition.MinBytes, transition.MaxBytes-Apart), Default: 200,
 		Meaning: fmt.Sprintf("TCP payload of a probe, bytes; those from gateway to gateway have %d more", Apart)}
-	idle = experiment.Key[bool]{Name: "without_background", Parse: experiment.Boolean, Default: true,
+	idle = experiment.Key[bool]{Name: "without_background", Parse: strict.Boolean, Default: true,
 		Meaning: "a step without background, besides `offered_mbps`"}
 
-	busy = experiment.Key[[]int]{Name: "gateways_busy_pct", Parse: experiment.List(experiment.Integer(0, 100*burn.Most)),
+	busy = experiment.Key[[]int]{Name: "gateways_busy_pct", Parse: experiment.List(strict.Integer(0, 100*burn.Most)),
 		Meaning: "percent of the gateways' CPU that other work has; each value makes blocks of its own"}
-	busyKinds = experiment.Key[[]string]{Name: "gateways_busy_by", Parse: experiment.List(experiment.Word(BusyProgram,
+	busyKinds = experiment.Key[[]string]{Name: "gateways_busy_by", Parse: experiment.List(strict.Word(BusyProgram,
 		BusyRealTime)), Default: []string{BusyProgram},
 		Meaning: "`program`: a program of ordinary priority that works for 10 ms at a time; `real-" +
 			"time`: one that goes before all others, for 100 µs at a time"}

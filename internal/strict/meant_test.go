@@ -1,9 +1,9 @@
-package tomlline_test
+package strict_test
 
 import (
 	"testing"
 
-	"github.com/gateweigh/gateweigh/tomlline"
+	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
 func TestMeant(t *testing.T) {
@@ -14,13 +14,13 @@ func TestMeant(t *testing.T) {
 		"stream": "streams", "mschap2": "mschapv2", "client.knd": "client.kind", "wnidwos": "windows",
 	} {
 		if want != "" {
-			want = tomlline.Mean(want)
+			want = strict.Mean(want)
 		}
-		if got := tomlline.Meant(given, known); got != want {
+		if got := strict.Meant(given, known); got != want {
 			t.Errorf("%q: %q, want %q", given, got, want)
 		}
 	}
-	if got := tomlline.Meant("ssh", known); got != `; did you mean "ssh-w" or "ssh-l"?` {
+	if got := strict.Meant("ssh", known); got != `; did you mean "ssh-w" or "ssh-l"?` {
 		t.Errorf("a first part: %q", got)
 	}
 }

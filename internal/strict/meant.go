@@ -1,4 +1,4 @@
-package tomlline
+package strict
 
 import (
 	"fmt"

@@ -1,0 +1,192 @@
+package strict
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Parser checks a value, as toml.Unmarshal makes it or an Argument, and converts it. Its errors are phrases that follow
+// the key.
+type Parser[T any] func(v any) (T, error)
+
+// Argument is a value from a command line: text whose type the parser decides.
+type Argument string
+
+// Accept makes a parser of what takes a value or does not; want says in the error what it would take.
+func Accept[T any](want string, take func(v any) (T, bool)) Parser[T] {
+	return func(v any) (T, error) {
+		if x, ok := take(v); ok {
+			return x, nil
+		}
+		var none T
+		return none, fmt.Errorf("must be %s, not %s", want, Show(v))
+	}
+}
+
+// AcceptText is Accept for what is made of text.
+func AcceptText[T any](want string, take func(s string) (T, bool)) Parser[T] {
+	return Accept(want, func(v any) (x T, ok bool) {
+		s, isText := Text(v)
+		if isText {
+			x, ok = take(s)
+		}
+		return x, ok
+	})
+}
+
+// Text is the text that a value is.
+func Text(v any) (s string, ok bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case Argument:
+		return string(v), true
+	}
+	return "", false
+}
+
+// Integer takes whole numbers from lo to hi.
+func Integer(lo, hi int) Parser[int] {
+	return Accept(fmt.Sprintf("a whole number from %d to %d", lo, hi), func(v any) (int, bool) {
+		n, ok := v.(int64)
+		if a, is := v.(Argument); is {
+			parsed, err := strconv.ParseInt(string(a), 10, 64)
+			n, ok = parsed, err == nil
+		}
+		return int(n), ok && n >= int64(lo) && n <= int64(hi)
+	})
+}
+
+// Number takes the numbers that fit; want says which.
+func Number(want string, fits func(float64) bool) Parser[float64] {
+	return Accept(want, func(v any) (n float64, ok bool) {
+		switch x := v.(type) {
+		case int64:
+			n, ok = float64(x), true
+		case float64:
+			n, ok = x, true
+		case Argument:
+			var err error
+			n, err = strconv.ParseFloat(string(x), 64)
+			ok = err == nil
+		}
+		return n, ok && fits(n)
+	})
+}
+
+// Within takes numbers from lo to hi; what says which, such as "a number of Mbit/s". NaN, which TOML has, is none of
+// them.
+func Within(lo, hi float64, what string) Parser[float64] {
+	return Number(fmt.Sprintf("%s from %g to %g", what, lo, hi), func(n float64) bool { return n >= lo && n <= hi })
+}
+
+// Boolean takes true and false.
+var Boolean = Accept("true or false", func(v any) (bool, bool) {
+	if a, is := v.(Argument); is {
+		return a == "true", a == "true" || a == "false"
+	}
+	b, ok := v.(bool)
+	return b, ok
+})
+
+// Duration takes Go's notation, from lo to hi; such shows examples.
+func Duration(such string, lo, hi time.Duration) Parser[time.Duration] {
+	want := fmt.Sprintf("a duration such as %s, from %s to %s", such, ShortDuration(lo), ShortDuration(hi))
+	return AcceptText(want, func(s string) (time.Duration, bool) {
+		d, err := time.ParseDuration(s)
+		return d, err == nil && d >= lo && d <= hi
+	})
+}
+
+// ShortDuration writes "1h" where Go writes "1h0m0s".
+func ShortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// Word takes one of the known words.
+func Word(known ...string) Parser[string] {
+	return func(v any) (string, error) {
+		s, ok := Text(v)
+		if !ok || !slices.Contains(known, s) {
+			return "", fmt.Errorf("must be %s, not %s%s", Choice(known), Show(v), Meant(s, known))
+		}
+		return s, nil
+	}
+}
+
+// List takes from least to most different items. An Argument is split at its commas.
+func List[T any](least, most int, item Parser[T]) Parser[[]T] {
+	return func(v any) ([]T, error) {
+		items, ok := v.([]any)
+		if a, isArgument := v.(Argument); isArgument {
+			ok = true
+			for s := range strings.SplitSeq(string(a), ",") {
+				items = append(items, Argument(strings.TrimSpace(s)))
+			}
+		}
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("must be a list: [%s]", Show(v))
+		case len(items) > most && least == 0:
+			return nil, fmt.Errorf("must list at most %d values, not %d", most, len(items))
+		case len(items) > most || len(items) < least:
+			return nil, fmt.Errorf("must list %d to %d values, not %d", least, most, len(items))
+		}
+		var values []T
+		var problems []string
+		for _, it := range items {
+			value, err := item(it)
+			twice := func(other T) bool { return reflect.DeepEqual(other, value) }
+			switch {
+			case err != nil:
+				problems = append(problems, "each value "+err.Error())
+			case slices.ContainsFunc(values, twice):
+				problems = append(problems, Show(it)+" is listed twice")
+			default:
+				values = append(values, value)
+			}
+		}
+		if len(problems) > 0 {
+			return nil, errors.New(strings.Join(problems, "; "))
+		}
+		return values, nil
+	}
+}
+
+// Show is a value as a reader knows it from the file, cut to 60 bytes.
+func Show(v any) string {
+	var s string
+	switch v := v.(type) {
+	case string:
+		s = strconv.Quote(v)
+	case Argument:
+		s = strconv.Quote(string(v))
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a table"
+	case []map[string]any:
+		return "a list of tables"
+	default:
+		s = fmt.Sprint(v)
+	}
+	if len(s) > 60 {
+		s = strings.ToValidUTF8(s[:57], "") + "..."
+	}
+	return s
+}
+
+// Choice is words to choose from: "up" or "down".
+func Choice(words []string) string { return `"` + strings.Join(words, `" or "`) + `"` }

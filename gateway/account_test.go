@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // TestReturnOfAccountingIsSaid: the log says that an event is not confirmed, and when it is.

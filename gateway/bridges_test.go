@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // said is a log.

@@ -12,8 +12,8 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // TestDetachKeepsSessions: clients logged in before detach are still logged in when a

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // TestLeasesPastTheStack: with the eBPF data path clients lease, renew and release

@@ -15,8 +15,8 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // sh runs a script and fails the test with what it printed.

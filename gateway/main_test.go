@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 func TestMain(m *testing.M) {

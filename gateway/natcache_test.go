@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // TestMasqueradeIsCached: with the key the server sees the gateway's address, flows are cached, and

@@ -13,7 +13,7 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // outside is the Internet behind the gateway, in the namespace "server": a RADIUS

@@ -22,7 +22,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // The load of the tests. The defaults are low, so that a busy machine passes; use higher

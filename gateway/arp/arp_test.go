@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/sockbuf"
+	"github.com/gateweigh/gateweigh/internal/sockbuf"
 )
 
 // link is the server's access to its interface. Requests arrive as frames, which show

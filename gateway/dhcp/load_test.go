@@ -10,7 +10,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/mdlayher/packet"
 
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // leaseAll leases addresses for n clients, inFlight of them at once, each repeating its

@@ -12,7 +12,7 @@ import (
 	miekg "github.com/miekg/dns"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // from returns a client with its own source address.

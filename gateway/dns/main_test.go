@@ -15,7 +15,7 @@ import (
 
 	miekg "github.com/miekg/dns"
 
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }

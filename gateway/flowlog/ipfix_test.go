@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // exported are flows of each kind.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // TestSilence: hosts that connect and send nothing, or a query byte by byte, have a bound of connections, and lose them

@@ -10,8 +10,8 @@ import (
 
 	"github.com/mdlayher/packet"
 
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
-	"github.com/gateweigh/gateweigh/gateway/sockbuf"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
+	"github.com/gateweigh/gateweigh/internal/sockbuf"
 	"github.com/gateweigh/gateweigh/ppp"
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )

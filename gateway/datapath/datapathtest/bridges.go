@@ -3,7 +3,7 @@ package datapathtest
 import (
 	"testing"
 
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // places: what depends on where the clients are. All behaviours are shown behind a bridge; these again where the LAN is

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // Datapath is a data path as the gateway runs it. One that needs the portal's socket also

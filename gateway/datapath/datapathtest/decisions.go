@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // decisions: what the gateway forwards takes the way that the kernel's stack decides on, and meets

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // limits: admission ends by itself, and rate limits and quotas are enforced.

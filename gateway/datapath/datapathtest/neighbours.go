@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // neighbours: the kernel's neighbour table, which all namespaces share and which is full with

@@ -14,7 +14,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // strangers: only packets of admitted clients pass.

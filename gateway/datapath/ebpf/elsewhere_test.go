@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // TestWithoutCache: on a kernel that cannot cache flows, the status says why, connection tracking stays as it was, and

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // What BenchmarkFeel measures.

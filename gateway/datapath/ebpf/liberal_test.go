@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // TestStrictAgain: who makes connection tracking strict under cached flows finds it liberal again.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 func shaped(c *Config) { c.Shaping = ShapingAuto }

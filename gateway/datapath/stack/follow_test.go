@@ -11,7 +11,7 @@ import (
 	"github.com/mdlayher/netlink/nltest"
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // TestErrorsEndNoFollowing: a follower that cannot receive, because the kernel has no memory, looks

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/sockbuf"
+	"github.com/gateweigh/gateweigh/internal/sockbuf"
 )
 
 // receiveBuffer is what a packet socket holds while its thread is busy, bytes of kernel

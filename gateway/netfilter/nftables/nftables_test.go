@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 func TestMain(m *testing.M) { netnstest.Main(m, `mount -t tmpfs none /run; ip link set lo up`) }

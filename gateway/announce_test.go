@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -21,11 +20,12 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/radius"
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // accounted is a gateway with one session, without a network, and with more keys in its configuration.
-func accounted(t *testing.T, keys string) (g *gateway, said *bytes.Buffer) {
+func accounted(t *testing.T, keys string) (g *gateway, said *logtest.Log) {
 	t.Helper()
 	cfg, err := config.Parse("gatewayd.toml", []byte(
 		"lan.interface = \"lan0\"\nlan.address = \"10.1.0.1/24\"\nwan.interface = \"wan0\"\ndns.upstreams = "+
@@ -33,8 +33,8 @@ func accounted(t *testing.T, keys string) (g *gateway, said *bytes.Buffer) {
 			"state_dir = \""+t.TempDir()+
 			"\"\nradius.timeout = \"1s\"\nradius.retries = 0\nradius.primary.secret = \"0123456789abcdef\"\n"+keys))
 	must(t, err)
-	said = &bytes.Buffer{}
-	g = &gateway{cfg: cfg, log: slog.New(slog.NewTextHandler(said, nil))}
+	said = &logtest.Log{}
+	g = &gateway{cfg: cfg, log: said.Logger()}
 	openTable(t, g)
 	g.radius, err = radius.New(g.radiusConfig())
 	must(t, err)

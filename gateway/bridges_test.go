@@ -1,34 +1,14 @@
 package gateway
 
 import (
-	"bytes"
 	"fmt"
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
-
-// said is a log.
-type said struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(b)
-}
-
-func (s *said) count(text string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Count(s.text.String(), text)
-}
 
 // TestBridge: a LAN that is a bridge of the gateway's machine is served as another. Where netfilter sees its frames
 // check and log say which setting that is, also when somebody changes it later; HTTP before login comes to the portal,
@@ -53,11 +33,11 @@ func TestBridge(t *testing.T) {
 			cfg.LAN.Interface, cfg.NAT = "br0", config.NAT{Masquerade: true, Hairpin: true}
 			finds(t, *cfg, Warning, "br0 is a bridge, whose frames netfilter sees",
 				"sysctl -w net.bridge.bridge-nf-call-iptables=0")
-			var log said
-			d := serveLogging(t, cfg, slog.New(slog.NewTextHandler(&log, nil)))
+			var log logtest.Log
+			d := serveLogging(t, cfg, log.Logger())
 			const warning = "br0 is a bridge, whose frames netfilter sees"
-			if log.count(warning) != 1 {
-				t.Errorf("the log warns %d times:\n%s", log.count(warning), log.text.String())
+			if log.Count(warning) != 1 {
+				t.Errorf("the log warns %d times:\n%s", log.Count(warning), log.String())
 			}
 			sh(t, "ip -n client addr flush dev c0")
 			addr := lease(t)
@@ -76,10 +56,10 @@ func TestBridge(t *testing.T) {
 			eventually(t, "a client that is logged in to pass", passes)
 			sh(t, "echo 0 >"+call)
 			eventually(t, "the log to say that it is over",
-				func() bool { return log.count("sees a bridge's frames no longer") == 1 })
+				func() bool { return log.Count("sees a bridge's frames no longer") == 1 })
 			eventually(t, "the client to pass still", passes)
 			sh(t, "echo 1 >"+call)
-			eventually(t, "the log to warn again", func() bool { return log.count(warning) == 2 })
+			eventually(t, "the log to warn again", func() bool { return log.Count(warning) == 2 })
 			must(t, d.stop())
 			must(t, Detach(d.cfg, false))
 		})

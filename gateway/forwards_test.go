@@ -1,12 +1,11 @@
 package gateway
 
 import (
-	"bytes"
-	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
 // TestForwardingSwitchedOff: where somebody sets net.ipv4.ip_forward to 0 under the daemon, clients
@@ -25,8 +24,8 @@ func TestForwardingSwitchedOff(t *testing.T) {
 				sh(t, "ip addr flush dev lan0")
 			}
 			sh(t, "sysctl -qw net.ipv4.ip_forward=1")
-			var said bytes.Buffer
-			d := serveLogging(t, configured(t, t.TempDir(), kinds[kind]), slog.New(slog.NewTextHandler(&said, nil)))
+			var said logtest.Log
+			d := serveLogging(t, configured(t, t.TempDir(), kinds[kind]), said.Logger())
 			logIn(t, d, "10.1.0.99")
 			eventually(t, "a client that is logged in to pass", passes)
 			c, err := control.Dial(d.cfg.ControlSocket())
@@ -59,7 +58,7 @@ func TestForwardingSwitchedOff(t *testing.T) {
 			}
 			must(t, d.stop())
 			forwardingIs(t, "without the daemon", map[string]bool{"lan0": false, "wan0": false})
-			if warned := strings.Count(said.String(), "level=WARN msg=\"forwarding was switched off"); warned < 1 ||
+			if warned := said.Count("level=WARN msg=\"forwarding was switched off"); warned < 1 ||
 				!strings.Contains(said.String(), "net.ipv4.ip_forward") {
 				t.Errorf("it said:\n%s", said.String())
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
@@ -162,13 +163,13 @@ func TestFailingClaimsDoNotFillTheLog(t *testing.T) {
 	table, err := session.Open(filepath.Join(t.TempDir(), "s.db"), dp, slog.New(slog.DiscardHandler))
 	must(t, err)
 	must(t, table.Close()) // fails as a full disk does, for every change
-	var log bytes.Buffer
-	g := &gateway{cfg: cfg, log: slog.New(slog.NewTextHandler(&log, nil)), table: table, known: make(chan struct{})}
+	var log logtest.Log
+	g := &gateway{cfg: cfg, log: log.Logger(), table: table, known: make(chan struct{})}
 	close(g.known)
 	for n := range byte(100) {
 		g.newcomer(netip.AddrFrom4([4]byte{10, 1, 0, 100 + n}), datapath.MAC{2, 0, 0, 0, 0, n})
 	}
-	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "10.1.0.100") {
+	if n := log.Count("level=WARN"); n != 1 || !strings.Contains(log.String(), "10.1.0.100") {
 		t.Errorf("100 newcomers make %d warnings:\n%.500s", n, log.String())
 	}
 }

@@ -4,36 +4,18 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/internal/logtest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
-
-// told is what a program has printed so far.
-type told struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (s *told) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(b)
-}
-
-func (s *told) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
 
 // TestWait: a run that waits says for whom, measures when that run has ended, and gives up at Ctrl-C.
 func TestWait(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)
 	first, _ := begin(t, dir)
-	var errs [2]told
+	var errs [2]logtest.Log
 	second, third := command(t, dir, "run", "small.toml", "--wait", "--out", "second"),
 		command(t, dir, "run", "small.toml", "--wait", "--out", "third")
 	second.Stderr, third.Stderr = &errs[0], &errs[1]

@@ -3,15 +3,14 @@ package dhcp
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
 // presence answers for the clients, one question after the other.
@@ -115,33 +114,15 @@ func TestLeavingByAnotherName(t *testing.T) {
 	}
 }
 
-// lines is a log.
-type lines struct {
-	mu   sync.Mutex // guards what follows
-	text strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // TestLeavingIsUnsure: where a client cannot be asked, its lease goes on, also when the
 // server ends meanwhile.
 func TestLeavingIsUnsure(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	asked := make(chan struct{}, 1)
 	path := leasesFile(t)
-	var said lines
+	var said logtest.Log
 	s, _ := start(t, path, func(c *Config) {
-		c.goodbye, c.Log = 1, slog.New(slog.NewTextHandler(&said, nil))
+		c.goodbye, c.Log = 1, said.Logger()
 		c.Present = func(ctx context.Context, _ MAC, _ netip.Addr) (bool, error) {
 			select {
 			case asked <- struct{}{}:

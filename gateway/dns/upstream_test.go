@@ -2,7 +2,6 @@ package dns
 
 import (
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	miekg "github.com/miekg/dns"
+
+	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
 // silent is an upstream that receives queries and never answers. Its datagrams arrive on
@@ -87,8 +88,8 @@ func TestUpstreamThatFailedIsAskedLast(t *testing.T) {
 // TestSilentUpstreamIsLogged: once, when it has answered nothing for a while, and once
 // when it answers again.
 func TestSilentUpstreamIsLogged(t *testing.T) {
-	var logged strings.Builder
-	u := &upstream{addr: netip.MustParseAddrPort("192.0.2.53:53"), log: slog.New(slog.NewTextHandler(&logged, nil))}
+	var logged logtest.Log
+	u := &upstream{addr: netip.MustParseAddrPort("192.0.2.53:53"), log: logged.Logger()}
 	begin := time.Now()
 	for i, step := range []struct {
 		after time.Duration
@@ -101,7 +102,7 @@ func TestSilentUpstreamIsLogged(t *testing.T) {
 		{50 * time.Second, nil, 2}, {51 * time.Second, nil, 2},
 	} {
 		u.note(step.err, begin.Add(step.after))
-		if n := strings.Count(logged.String(), "192.0.2.53:53"); n != step.want {
+		if n := logged.Count("192.0.2.53:53"); n != step.want {
 			t.Fatalf("after step %d %d lines are logged, want %d:\n%s", i, n, step.want, &logged)
 		}
 	}

@@ -1,12 +1,12 @@
 package flowlog
 
 import (
-	"bytes"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
 // TestNoteThatCannotBeRead: settings that cannot be restored are named, by Undo and by the next log, and only once
@@ -39,10 +39,10 @@ func TestNoteThatCannotBeRead(t *testing.T) {
 			t.Errorf("%s, and nothing stays: %v", what, err)
 		}
 	}
-	var said bytes.Buffer
+	var said logtest.Log
 	must(t, os.WriteFile(note, []byte(`{"x`), 0o600))
 	run(t, "sysctl -qw net.netfilter.nf_conntrack_acct=1")
-	must(t, track(note, slog.New(slog.NewTextHandler(&said, nil))))
+	must(t, track(note, said.Logger()))
 	if !strings.Contains(said.String(), "net.netfilter.nf_conntrack_acct=0") {
 		t.Errorf("the log says %q", said.String())
 	}

@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -20,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/internal/logtest"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
@@ -289,8 +289,8 @@ func TestVersions(t *testing.T) {
 func TestNoRoom(t *testing.T) {
 	t.Setenv(filesEnv, "24")
 	own := says(t)
-	var said lockedBuffer
-	o := ownerWith(t, time.Minute, slog.New(slog.NewTextHandler(&said, nil)))
+	var said logtest.Log
+	o := ownerWith(t, time.Minute, said.Logger())
 	first, gone := pipe(t)
 	o.Put(Item{Key: "first", Files: []int{first}})
 	unix.Close(first)
@@ -336,24 +336,6 @@ func TestNoRoom(t *testing.T) {
 	}
 	must(t, End(t.Name()))
 	netnstest.Await(t, "the end of what was held", gone)
-}
-
-// lockedBuffer is a log that is read while it is written.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // TestHungKeeper: nobody takes a keeper for ended that does not answer, and an owner without a connection ends it too.

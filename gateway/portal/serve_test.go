@@ -1,18 +1,16 @@
 package portal
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
 func TestRun(t *testing.T) {
@@ -59,28 +57,10 @@ func TestServeSaysWhatFailed(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a log that handlers write and the test reads.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // TestDefectIsLogged: a panic is logged and affects its own request only.
 func TestDefectIsLogged(t *testing.T) {
-	var log lockedBuffer
-	w := start(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	var log logtest.Log
+	w := start(t, Config{Log: log.Logger()})
 	w.users.answers(nil, func(context.Context, int) { panic("a defect") })
 	if r, err := try(clientA, base+"/login", form(t, clientA, goodUser, goodPassword)); err == nil {
 		t.Errorf("the request was answered: %s", r.Status)
@@ -95,8 +75,8 @@ func TestDefectIsLogged(t *testing.T) {
 
 // TestLogInjection: clients' input cannot add lines to the log.
 func TestLogInjection(t *testing.T) {
-	var log lockedBuffer
-	start(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	var log logtest.Log
+	start(t, Config{Log: log.Logger()})
 	ask(t, clientA, base+"/login", form(t, clientA, "anna\nlevel=ERROR msg=forged", "x"))
 	for line := range strings.Lines(log.String()) {
 		if !strings.HasPrefix(line, "time=") || strings.Contains(line, "level=ERROR msg=forged\n") {

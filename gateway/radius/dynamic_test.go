@@ -1,7 +1,6 @@
 package radius
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/md5"
 	"errors"
@@ -21,6 +20,7 @@ import (
 	"layeh.com/radius/rfc3576"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
 // one is a table with one session, which counts what is done to it.
@@ -74,8 +74,8 @@ func (d *Dynamic) request(t testing.TB, code radius.Code, id byte, secret string
 // one with a wrong signature get none.
 func TestDynamicOnlyOnce(t *testing.T) {
 	d, o := newDynamic(t)
-	var log said
-	d.log = log.log()
+	var log logtest.Log
+	d.log = log.Logger()
 	o.late = session.ErrLater // as on a full disk
 	now := time.Now().Truncate(time.Second)
 	who := func(p builder) { p.text(rfc2866.AcctSessionID_Type, "5f3c") }
@@ -113,7 +113,7 @@ func TestDynamicOnlyOnce(t *testing.T) {
 		`sender=127.0.0.1 why="it is no Disconnect- or CoA-Request`,
 		`sender=127.0.0.9 why="it is not from radius.primary or radius.secondary"`,
 	} {
-		if n := strings.Count(log.String(), want); n != 1 { // of two, one a minute
+		if n := log.Count(want); n != 1 { // of two, one a minute
 			t.Errorf("said %d times, want once: %s\n%s", n, want, log.String())
 		}
 	}
@@ -122,8 +122,8 @@ func TestDynamicOnlyOnce(t *testing.T) {
 // TestDynamicNamesWhomItIsAbout: the log says who asked, about whom, and in words why a request is refused.
 func TestDynamicNamesWhomItIsAbout(t *testing.T) {
 	d, _ := newDynamic(t)
-	var log said
-	d.log = log.log()
+	var log logtest.Log
+	d.log = log.Logger()
 	for id, fill := range []func(builder){
 		func(p builder) { p.text(rfc2866.AcctSessionID_Type, "5f3c") },
 		func(p builder) {
@@ -154,8 +154,8 @@ func TestDynamicNamesWhomItIsAbout(t *testing.T) {
 // may be meant anew: it is refused, and logged, also by the next daemon. One with a time is a repetition.
 func TestDynamicSaysThatItRepeatsNothing(t *testing.T) {
 	d, o := newDynamic(t)
-	var said bytes.Buffer
-	d.log = slog.New(slog.NewTextHandler(&said, nil))
+	var said logtest.Log
+	d.log = said.Logger()
 	path := filepath.Join(t.TempDir(), "requests")
 	now := time.Now()
 	again := func(request []byte, after time.Duration, want radius.Code, warned int) {
@@ -164,7 +164,7 @@ func TestDynamicSaysThatItRepeatsNothing(t *testing.T) {
 		if b == nil || radius.Code(b[0]) != want || !radius.IsAuthenticResponse(b, request, []byte(testSecret)) {
 			t.Errorf("after %s answered by %x, want %s", after, b, want)
 		}
-		if n := strings.Count(said.String(), "without Event-Timestamp"); n != warned {
+		if n := said.Count("without Event-Timestamp"); n != warned {
 			t.Errorf("after %s warned %d times, want %d", after, n, warned)
 		}
 	}

@@ -1,36 +1,15 @@
 package radius
 
 import (
-	"bytes"
 	"errors"
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"layeh.com/radius"
+
+	"github.com/gateweigh/gateweigh/internal/logtest"
 )
-
-// said is a log that may be read while it is written.
-type said struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(b)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
-func (s *said) log() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
 
 // TestAnswerOfASlowServerCounts: the first server answers when its part of the time is over and the second, whose
 // port is closed or which is silent, was asked. Its answer is the login's, and it is no dead server.
@@ -61,9 +40,9 @@ func TestAnswerOfASlowServerCounts(t *testing.T) {
 // next login without an answer says so too, instead of doubting address and secret.
 func TestLateAnswerIsNamed(t *testing.T) {
 	t.Parallel()
-	slow, log := newAttacker(t), &said{}
+	slow, log := newAttacker(t), &logtest.Log{}
 	c := newClient(t, Config{Servers: []Server{slow.server()}, Timeout: 100 * time.Millisecond, Retries: -1,
-		Log: log.log()})
+		Log: log.Logger()})
 	_, err := c.Authenticate(t.Context(), credentials("alice", "correct horse"))
 	if !errors.Is(err, ErrNoServer) || !strings.Contains(err.Error(), "does it know this gateway's address") {
 		t.Errorf("silent: %v", err)

@@ -16,6 +16,8 @@ import (
 	"layeh.com/radius"
 	"layeh.com/radius/rfc2865"
 	"layeh.com/radius/rfc2869"
+
+	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
 // lives is Dynamic with a file, in several processes' lives after each other.
@@ -23,7 +25,7 @@ type lives struct {
 	*Dynamic
 	o    *one
 	path string
-	said said
+	said logtest.Log
 	id   byte
 }
 
@@ -36,7 +38,8 @@ func (l *lives) start(t *testing.T) {
 	cfg := Config{NASIdentifier: "here", Servers: []Server{{Address: netip.MustParseAddrPort("127.0.0.1:1812"),
 		Secret: testSecret}}}
 	var err error
-	if l.Dynamic, err = ListenDynamic(cfg, netip.MustParseAddrPort("127.0.0.1:0"), l.o, l.path, l.said.log()); err != nil {
+	l.Dynamic, err = ListenDynamic(cfg, netip.MustParseAddrPort("127.0.0.1:0"), l.o, l.path, l.said.Logger())
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
@@ -94,7 +97,7 @@ func TestDynamicOnAFullDisk(t *testing.T) {
 	l.answers(t, "on the full disk", recorded, time.Now(), ack, 1)
 	l.answers(t, "once more", recorded, time.Now(), ack, 0)
 
-	l.said.text.Reset()
+	l.said.Reset()
 	l.start(t)
 	warned("at the start", "free space at state_dir", true)
 	l.answers(t, "recorded before the restart", recorded, time.Now(), nak, 0)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"layeh.com/radius"
+
+	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
 // accepts answers all requests until the test is over.
@@ -24,11 +26,11 @@ func (a *attacker) accepts() {
 // and that it does again.
 func TestLostRedundancyIsSaid(t *testing.T) {
 	t.Parallel()
-	first, second, log := newAttacker(t), newAttacker(t), &said{}
+	first, second, log := newAttacker(t), newAttacker(t), &logtest.Log{}
 	go second.accepts()
 	c := newClient(t, Config{
 		Servers: []Server{first.server(), second.server()}, Timeout: 200 * time.Millisecond, DeadTime: time.Millisecond,
-		Log: log.log(),
+		Log: log.Logger(),
 	})
 	if s := c.Stats()[0]; s.Asked || s.Trouble != "" {
 		t.Errorf("before it was asked: %+v", s)

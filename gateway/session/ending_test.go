@@ -1,8 +1,6 @@
 package session_test
 
 import (
-	"bytes"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
 // TestHowASessionEnded: the client's entry says it until the next session begins.
@@ -55,8 +54,8 @@ func TestHowASessionEnded(t *testing.T) {
 
 // TestEndsAreLogged: where the table is told to, once the end is on the disk.
 func TestEndsAreLogged(t *testing.T) {
-	var said bytes.Buffer
-	table, err := session.Open(filepath.Join(t.TempDir(), "s.db"), newMemory(), slog.New(slog.NewTextHandler(&said, nil)))
+	var said logtest.Log
+	table, err := session.Open(filepath.Join(t.TempDir(), "s.db"), newMemory(), said.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
 var errNoSpace = errors.New("no space left on device")
@@ -181,15 +182,15 @@ func (l *little) Write(b session.Batch) (int, error) {
 // not when something small fits.
 func TestKeptAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
+		var log logtest.Log
 		store := &little{kept: &kept{clients: map[netip.Addr][]byte{}, events: map[uint64][]byte{}}}
-		table, err := session.OpenStore(store, t.TempDir(), newMemory(), slog.New(slog.NewTextHandler(&log, nil)), false)
+		table, err := session.OpenStore(store, t.TempDir(), newMemory(), log.Logger(), false)
 		done(t, err)
 		t.Cleanup(func() { table.Close() })
 		said := func(when string, failing bool, not, again int) {
 			t.Helper()
 			synctest.Wait() // callers are told before the log
-			n, m := strings.Count(log.String(), "sessions are not kept"), strings.Count(log.String(), "sessions are kept again")
+			n, m := log.Count("sessions are not kept"), log.Count("sessions are kept again")
 			if err := table.Unkept(); n != not || m != again || errors.Is(err, errNoSpace) != failing {
 				t.Errorf("%s: %v; said %d times that they are not kept, and %d times that they are again:\n%s",
 					when, err, n, m, log.String())

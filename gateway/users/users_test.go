@@ -2,7 +2,6 @@ package users
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
 // Hashes are made once: each costs what it is meant to cost.
@@ -53,10 +53,10 @@ func rewrite(t testing.TB, path string, lines ...string) {
 }
 
 // open opens a file of accounts and collects what is logged.
-func open(t testing.TB, path string) (*Accounts, *bytes.Buffer) {
+func open(t testing.TB, path string) (*Accounts, *logtest.Log) {
 	t.Helper()
-	var logged bytes.Buffer
-	a, err := Open(path, slog.New(slog.NewTextHandler(&logged, nil)))
+	var logged logtest.Log
+	a, err := Open(path, logged.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestChangesAreRead(t *testing.T) {
 	logged.Reset()
 	expect("bob", "tulip", true)
 	expect("alice", "rose", true)
-	if n := strings.Count(logged.String(), path+":2: must be name:hash"); n != 1 {
+	if n := logged.Count(path + ":2: must be name:hash"); n != 1 {
 		t.Errorf("the log names the line %d times, want once:\n%s", n, logged)
 	}
 

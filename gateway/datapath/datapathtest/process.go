@@ -9,13 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
@@ -31,27 +31,12 @@ type Process struct {
 
 	cmd  *exec.Cmd // nil: none is running
 	rpc  *rpc.Client
-	logs logs
-}
-
-// logs is the output of all processes of a test.
-type logs struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-}
-
-// Write implements io.Writer.
-func (l *logs) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
+	logs logtest.Log // of all processes of the test
 }
 
 // Said returns what all processes of the test have logged.
 func (p *Process) Said() string {
-	p.logs.mu.Lock()
-	defer p.logs.mu.Unlock()
-	return p.logs.text.String()
+	return p.logs.String()
 }
 
 // Start starts a process; the data path is not opened yet.

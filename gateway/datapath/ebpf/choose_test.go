@@ -1,10 +1,8 @@
 package ebpf
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
@@ -220,8 +219,8 @@ func TestStamp(t *testing.T) {
 func TestStampAfterAPause(t *testing.T) {
 	n := newNetwork(t)
 	for _, heard := range []bool{false, true} {
-		var said log
-		d := n.open(t, said.of)
+		var said logtest.Log
+		d := n.open(t, logTo(&said))
 		d.stop() // no message is read
 		d.renew()
 		if word, why := d.Forwarding(); word != "redirect" || d.settings.RedirectUntil <= now() {
@@ -239,7 +238,7 @@ func TestStampAfterAPause(t *testing.T) {
 			d.settings.RedirectUntil != 0 {
 			t.Errorf("after the rule: %s (%s), redirecting until %d", word, why, d.settings.RedirectUntil)
 		}
-		if strings.Count(said.String(), "did not run") != 1 {
+		if said.Count("did not run") != 1 {
 			t.Errorf("heard of the rule %v, not said once that the daemon did not run:\n%s", heard, said.String())
 		}
 		must(t, netlink.RuleDel(rule))
@@ -251,8 +250,8 @@ func TestStampAfterAPause(t *testing.T) {
 // in log and status.
 func TestDetachedHalfway(t *testing.T) {
 	n := newNetwork(t)
-	var said log
-	d := n.open(t, said.of)
+	var said logtest.Log
+	d := n.open(t, logTo(&said))
 	must(t, resign(d.cfg.PinDir))
 	netnstest.Await(t, "the word detached", func() error {
 		if word, _ := d.Forwarding(); word != "detached" {
@@ -263,7 +262,7 @@ func TestDetachedHalfway(t *testing.T) {
 	for range 3 { // the watcher looks again
 		d.wake <- struct{}{}
 	}
-	if n := strings.Count(said.String(), "puts nothing back"); n != 1 || !strings.Contains(said.String(), "level=ERROR") {
+	if n := said.Count("puts nothing back"); n != 1 || !strings.Contains(said.String(), "level=ERROR") {
 		t.Errorf("it said so %d times:\n%s", n, said.String())
 	}
 }
@@ -276,8 +275,8 @@ func TestRenewingFails(t *testing.T) {
 		must(t, err)
 		return m
 	}
-	var said bytes.Buffer
-	d := &Datapath{cfg: Config{Log: slog.New(slog.NewTextHandler(&said, nil))}, why: "as configured",
+	var said logtest.Log
+	d := &Datapath{cfg: Config{Log: said.Logger()}, why: "as configured",
 		trouble: map[string]string{}}
 	for range 2 {
 		d.objs.GatewaySettings = settings()
@@ -287,7 +286,7 @@ func TestRenewingFails(t *testing.T) {
 			d.renew()
 		}
 	}
-	if n := strings.Count(said.String(), "renewing the redirect"); n != 2 || strings.Count(said.String(), "\n") != 2 {
+	if n := said.Count("renewing the redirect"); n != 2 || said.Count("\n") != 2 {
 		t.Errorf("it said:\n%s", said.String())
 	}
 }

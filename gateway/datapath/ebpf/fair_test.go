@@ -2,7 +2,6 @@ package ebpf
 
 import (
 	"errors"
-	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
@@ -112,8 +112,8 @@ func TestFlowsToldApart(t *testing.T) {
 		n.env()...)
 	t.Cleanup(func() { run(t, "ip link del ${wan}q", n.env()...) })
 	run(t, "tc qdisc add dev $lan root handle 7: fq", n.env()...)
-	var said strings.Builder
-	d := n.open(t, shaped, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+	var said logtest.Log
+	d := n.open(t, shaped, logTo(&said))
 	must(t, d.Set(rated(5, 5)))
 	if by := d.holders(); by != [2]gatewayHolder{gatewayHolderHOLDER_TIME, gatewayHolderHOLDER_TIME} {
 		t.Skipf("the kernel lacks times of departure that programs set (Linux 5.18): %v hold packets", by)

@@ -3,11 +3,9 @@ package ebpf
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
@@ -61,10 +60,10 @@ func TestPinnedElsewhere(t *testing.T) {
 	must(t, err)
 	must(t, first.Close())
 	t.Cleanup(func() { must(t, os.RemoveAll(first.cfg.PinDir)) })
-	var said log
+	var said logtest.Log
 	second := n.open(t, func(c *Config) {
 		c.PinDir += "-new"
-		c.Log = slog.New(slog.NewTextHandler(&said, nil))
+		c.Log = said.Logger()
 	})
 	count := func(h hook) int {
 		at, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
@@ -108,8 +107,8 @@ func TestNoBPFFS(t *testing.T) {
 func TestOthersAhead(t *testing.T) {
 	netnstest.NeedTCX(t)
 	n := newNetwork(t)
-	var meanwhile log
-	d := n.open(t, meanwhile.of)
+	var meanwhile logtest.Log
+	d := n.open(t, logTo(&meanwhile))
 	other, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "others", Type: ebpf.SchedCLS, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
@@ -133,34 +132,16 @@ func TestOthersAhead(t *testing.T) {
 		t.Errorf("it warned %d times", n)
 	}
 	must(t, d.Close())
-	var said log
-	n.open(t, said.of)
+	var said logtest.Log
+	n.open(t, logTo(&said))
 	if !strings.Contains(said.String(), "programs of others see packets ahead") ||
 		!strings.Contains(said.String(), "others (id ") {
 		t.Errorf("it said\n%s", said.String())
 	}
 }
 
-// log is the log of a data path's goroutines.
-type log struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-}
-
-// of makes it the log of a data path to be opened.
-func (l *log) of(c *Config) { c.Log = slog.New(slog.NewTextHandler(l, nil)) }
-
-func (l *log) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
+// logTo has a data path that is to be opened write its log there.
+func logTo(l *logtest.Log) func(*Config) { return func(c *Config) { c.Log = l.Logger() } }
 
 // TestDetachCannotShut: where the guard cannot be shut, because another process holds its table, detach takes no
 // program off.

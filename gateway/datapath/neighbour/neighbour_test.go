@@ -1,10 +1,8 @@
 package neighbour
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
@@ -33,10 +32,10 @@ func client(n int) (netip.Addr, datapath.MAC) {
 }
 
 // table opens the table of lan0, with what it logs.
-func table(t testing.TB, clients map[netip.Addr]datapath.MAC) (*Table, *bytes.Buffer) {
+func table(t testing.TB, clients map[netip.Addr]datapath.MAC) (*Table, *logtest.Log) {
 	t.Helper()
-	var said bytes.Buffer
-	out, err := Open(index(t), clients, slog.New(slog.NewTextHandler(&said, nil)))
+	var said logtest.Log
+	out, err := Open(index(t), clients, said.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +108,7 @@ func TestBeyondTheKernelsLimit(t *testing.T) {
 		}
 	})
 	entered(t, want)
-	if said.Len() > 0 {
+	if said.String() != "" {
 		t.Errorf("it said:\n%s", said)
 	}
 }
@@ -228,8 +227,8 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
-	n, err := Open(dev.Index, nil, slog.New(slog.NewTextHandler(&said, nil)))
+	var said logtest.Log
+	n, err := Open(dev.Index, nil, said.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}

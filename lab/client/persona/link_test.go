@@ -1,10 +1,8 @@
 package persona
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -16,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/internal/logtest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
@@ -24,49 +23,27 @@ type network struct {
 	labtest.Pair
 	link *Link
 	dhcp *DHCP
-	log  *log // of dnsmasq
-}
-
-// log collects what a program prints.
-type log struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *log) follow(r io.Reader) {
-	for lines := bufio.NewScanner(r); lines.Scan(); {
-		l.mu.Lock()
-		fmt.Fprintln(&l.text, lines.Text())
-		l.mu.Unlock()
-	}
-}
-
-func (l *log) count(word string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), word)
+	log  logtest.Log // of dnsmasq
 }
 
 // newNetwork joins personas, whose names for each other are labtest's client and
 // server, to dnsmasq, which leases addresses from 10.77.1.1 on.
 func newNetwork(t *testing.T, last string) *network {
 	t.Helper()
-	n := &network{Pair: labtest.NewPair(t), log: &log{}}
+	n := &network{Pair: labtest.NewPair(t)}
 	cmd := exec.Command(
 		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping",
 		"--interface=gwt1", "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative", "--log-dhcp",
 		"--log-facility=-",
 		"--pid-file=", "--dhcp-range=10.77.1.1,"+last+",255.255.0.0,10m")
-	out, in := io.Pipe()
-	cmd.Stderr = in
-	go n.log.follow(out)
+	cmd.Stderr = &n.log
 	n.Server.Do(func() {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 	})
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait(); in.Close() })
-	labtest.Await(t, "dnsmasq to start", func() bool { return n.log.count("IP range") > 0 })
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	labtest.Await(t, "dnsmasq to start", func() bool { return n.log.Count("IP range") > 0 })
 	var err error
 	n.Client.Do(func() {
 		if n.link, err = Open(Config{Interface: "gwt0", LAN: lan, Clients: 100}); err == nil {
@@ -134,7 +111,7 @@ func TestLeaseIsRenewedAskedForAgainAndGivenBack(t *testing.T) {
 	if err != nil || renewed.Addr != l.Addr || tries.Count != 1 {
 		t.Errorf("renewing %s gave %+v, %+v, %v", l.Addr, renewed, tries, err)
 	}
-	if n.log.count("DHCPDISCOVER") != 1 {
+	if n.log.Count("DHCPDISCOVER") != 1 {
 		t.Error("a renewal looked for servers")
 	}
 	back, _, err := n.dhcp.Rejoin(t.Context(), clientMAC(1), l.Addr.Addr())
@@ -148,7 +125,7 @@ func TestLeaseIsRenewedAskedForAgainAndGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	labtest.Await(t, "dnsmasq to have the lease back",
-		func() bool { return n.log.count("DHCPRELEASE(gwt1) "+l.Addr.Addr().String()) == 1 })
+		func() bool { return n.log.Count("DHCPRELEASE(gwt1) "+l.Addr.Addr().String()) == 1 })
 }
 
 func TestDeclinedAddressIsNotGivenAgain(t *testing.T) {
@@ -157,7 +134,7 @@ func TestDeclinedAddressIsNotGivenAgain(t *testing.T) {
 	if err := n.dhcp.Decline(clientMAC(1), l); err != nil {
 		t.Fatal(err)
 	}
-	labtest.Await(t, "dnsmasq to hear of it", func() bool { return n.log.count("DHCPDECLINE") == 1 })
+	labtest.Await(t, "dnsmasq to hear of it", func() bool { return n.log.Count("DHCPDECLINE") == 1 })
 	again, _, err := n.dhcp.Lease(t.Context(), clientMAC(1))
 	if err != nil || again.Addr == l.Addr {
 		t.Errorf("after declining %s it got %+v, %v", l.Addr, again, err)
@@ -171,7 +148,7 @@ func TestSilenceEndsWithTheContext(t *testing.T) {
 	gone := errors.New("patience is over")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
-		labtest.Await(t, "a third client's questions", func() bool { return n.log.count("no address available") > 0 })
+		labtest.Await(t, "a third client's questions", func() bool { return n.log.Count("no address available") > 0 })
 		cancel(gone)
 	}()
 	if l, _, err := n.dhcp.Lease(ctx, clientMAC(3)); !errors.Is(err, gone) {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/internal/sockbuf"
 )
 
 // Sizes on the wire.
@@ -68,14 +69,7 @@ func (w *world) flow(c *client, up bool, perSecond int) *flow {
 
 // roomy gives a socket large buffers.
 func roomy(conn *net.UDPConn) error {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return errors.Join(raw.Control(func(fd uintptr) {
-		unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBytes)
-		unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBytes)
-	}))
+	return errors.Join(sockbuf.ReceiveOn(conn, socketBytes), sockbuf.SendOn(conn, socketBytes))
 }
 
 func (f *flow) receive() {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/internal/sockbuf"
 	"github.com/gateweigh/gateweigh/ppp"
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
@@ -85,12 +86,7 @@ func (c *client) access() *access {
 			if a.sockets[i], err = packet.Listen(a.dev, packet.Raw, kind, nil); err != nil {
 				return err
 			}
-			raw, err := a.sockets[i].SyscallConn()
-			if err != nil {
-				return err
-			}
-			must(c.w.t, raw.Control(
-				func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBytes) }))
+			must(c.w.t, sockbuf.ReceiveOn(a.sockets[i], socketBytes))
 		}
 		return nil
 	})

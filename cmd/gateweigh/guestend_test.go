@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -21,7 +22,7 @@ type launched struct {
 	ended chan struct{}
 }
 
-func launch(t *testing.T, space *labtest.Space, dir string, args ...string) *launched {
+func launch(t *testing.T, space *netnstest.Space, dir string, args ...string) *launched {
 	t.Helper()
 	s := &launched{Cmd: command(t, dir, args...), ended: make(chan struct{})}
 	s.Stdout, s.Stderr = &s.out, &s.out
@@ -81,7 +82,7 @@ func TestKernelRunsEnd(t *testing.T) {
 	t.Run("at once", func(t *testing.T) {
 		t.Run("by signals", func(t *testing.T) {
 			t.Parallel()
-			space, dir := labtest.NewSpace(t), t.TempDir()
+			space, dir := netnstest.NewSpace(t), t.TempDir()
 			write(t, dir, "tiny.toml", text+"clients = [2]\n")
 			s := launch(t, space, dir, run...)
 			s.end(t, "the guest boots", func() bool {
@@ -104,7 +105,7 @@ func TestKernelRunsEnd(t *testing.T) {
 		})
 		t.Run("by kill", func(t *testing.T) {
 			t.Parallel()
-			space, dir := labtest.NewSpace(t), t.TempDir()
+			space, dir := netnstest.NewSpace(t), t.TempDir()
 			write(t, dir, "tiny.toml", text+"clients = [3]\n")
 			s := launch(t, space, dir, run...)
 			s.end(t, "the first trial", recorded(dir), syscall.SIGKILL)

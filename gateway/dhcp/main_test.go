@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/internal/netnstest"
+	"github.com/gateweigh/gateweigh/internal/sockbuf"
 )
 
 // TestMain runs the tests in their own network namespace, or a server for the test that
@@ -153,11 +154,9 @@ func newWire(t testing.TB, name string) *wire {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	rc, err := conn.SyscallConn()
-	if err != nil {
+	if err := sockbuf.ReceiveOn(conn, 16<<20); err != nil {
 		t.Fatal(err)
 	}
-	rc.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20) })
 	return &wire{t, conn}
 }
 

@@ -18,13 +18,18 @@ func Receive(fd, bytes int) error { return set(fd, unix.SO_RCVBUFFORCE, unix.SO_
 func Send(fd, bytes int) error { return set(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, bytes) }
 
 // ReceiveOn is Receive for a connection.
-func ReceiveOn(c syscall.Conn, bytes int) error {
+func ReceiveOn(c syscall.Conn, bytes int) error { return on(c, bytes, Receive) }
+
+// SendOn is Send for a connection.
+func SendOn(c syscall.Conn, bytes int) error { return on(c, bytes, Send) }
+
+func on(c syscall.Conn, bytes int, set func(fd, bytes int) error) error {
 	rc, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var inner error
-	err = rc.Control(func(fd uintptr) { inner = Receive(int(fd), bytes) })
+	err = rc.Control(func(fd uintptr) { inner = set(int(fd), bytes) })
 	return errors.Join(err, inner)
 }
 

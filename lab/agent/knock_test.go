@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
@@ -20,7 +21,7 @@ func TestOnlyKnocksAreHeard(t *testing.T) {
 	t.Parallel()
 	pair := labtest.NewPair(t)
 	at := netip.AddrPortFrom(labtest.ServerIP, 5201)
-	in := func(s *labtest.Space, work func() error) {
+	in := func(s *netnstest.Space, work func() error) {
 		t.Helper()
 		var err error
 		if s.Do(func() { err = work() }); err != nil {

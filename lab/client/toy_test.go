@@ -11,13 +11,14 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // toyKind is a kind of client in a file of its own: one more address at the host's
 // interface for each client.
-func toyKind(at *labtest.Space) Kind {
+func toyKind(at *netnstest.Space) Kind {
 	return Kind{
 		Name: "toy", Most: 5, MostSending: 5, Static: true, MTU: traffic.EthernetMTU,
 		open: func(Config) (host, error) {
@@ -28,7 +29,7 @@ func toyKind(at *labtest.Space) Kind {
 
 type toyClient struct {
 	*Client
-	at *labtest.Space
+	at *netnstest.Space
 }
 
 func (c toyClient) create(context.Context) (err error) {

@@ -1,89 +1,34 @@
-// Package labtest is what tests of several packages share: network namespaces
-// that leave nothing behind, and patience.
+// Package labtest is what tests of several of the lab's packages share.
 package labtest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// Await waits until ok reports true, 30 s at most: long enough for a machine that
-// is busy with other tests.
+// Await waits until ok reports true.
 func Await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for range 12000 {
-		if ok() {
-			return
+	netnstest.Await(t, what, func() error {
+		if !ok() {
+			return errors.New("it is not so")
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
-}
-
-// Space is a network namespace without a name: it lives as long as its thread
-// and the sockets made there, so a crashed test leaves nothing behind.
-type Space struct {
-	tid  int
-	work chan func()
-	done chan struct{}
-}
-
-// NewSpace makes a namespace that ends with the test.
-func NewSpace(t testing.TB) *Space {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root for network namespaces")
-	}
-	s := &Space{work: make(chan func()), done: make(chan struct{})}
-	ready := make(chan error)
-	go func() {
-		defer close(s.done)
-		runtime.LockOSThread() // never unlocked: the thread must not be used again
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		s.tid = unix.Gettid()
-		ready <- err
-		for f := range s.work {
-			f()
-		}
-	}()
-	if err := <-ready; err != nil {
-		t.Fatalf("unshare: %v", err)
-	}
-	t.Cleanup(func() { close(s.work); <-s.done })
-	return s
-}
-
-// Do runs f on the namespace's thread and waits for it.
-func (s *Space) Do(f func()) {
-	done := make(chan struct{})
-	s.work <- func() { defer close(done); f() }
-	<-done
-}
-
-// Run executes a command inside; children inherit the thread's namespace.
-func (s *Space) Run(t testing.TB, argv ...string) {
-	t.Helper()
-	s.Do(func() {
-		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", strings.Join(argv, " "), err, out)
-		}
+		return nil
 	})
 }
 
 // Counters reads all of /proc/net/snmp, "Tcp:OutSegs", at one moment: two that are
 // compared under load must not come from two readings.
-func (s *Space) Counters(t testing.TB) map[string]int64 {
+func Counters(t testing.TB, s *netnstest.Space) map[string]int64 {
 	t.Helper()
 	var text []byte
 	var err error
@@ -110,22 +55,19 @@ var (
 
 // Pair is a client and a server namespace joined by veth. Segmentation by the
 // sending interface is off, as on the lab's links; aggregation on arrival is on.
-type Pair struct{ Client, Server *Space }
+type Pair struct{ Client, Server *netnstest.Space }
 
 // NewPair makes a pair of new namespaces; their link is up.
 func NewPair(t testing.TB) Pair {
 	t.Helper()
-	p := Pair{NewSpace(t), NewSpace(t)}
-	p.Client.Run(t, "ip", "link", "add", "gwt0", "type", "veth", "peer", "name", "gwt1", "netns",
-		strconv.Itoa(p.Server.tid))
-	const setUp = `ip addr add "$2/16" dev "$1"; ethtool -K "$1" tso off tx-udp-segmentation off gro on
-tc qdisc add dev "$1" root pfifo limit 2000; ip link set "$1" up; ip route change 10.77.0.0/16 dev "$1" initcwnd 64
+	p := Pair{netnstest.NewSpace(t), netnstest.NewSpace(t)}
+	p.Client.Run(t, "ip link add gwt0 type veth peer name gwt1 netns "+strconv.Itoa(p.Server.TID()))
+	const setUp = `ip addr add "$at/16" dev "$link"; ethtool -K "$link" tso off tx-udp-segmentation off gro on
+tc qdisc add dev "$link" root pfifo limit 2000; ip link set "$link" up; ip route change 10.77.0.0/16 dev "$link" initcwnd 64
 sysctl -qw net.ipv4.tcp_slow_start_after_idle=0 net.ipv4.tcp_autocorking=0`
-	p.Client.Run(t, "sh", "-ec", setUp, "sh", "gwt0", ClientIP.String())
-	p.Server.Run(t, "sh", "-ec", setUp, "sh", "gwt1", ServerIP.String())
-	// The end that was up first drops what is sent through it until the kernel has
-	// noticed the other.
-	p.Client.Run(t, "sh", "-c", `until ip link show gwt0 | grep -q "state UP"; do sleep 0.01; done`)
+	p.Client.Run(t, setUp, "link=gwt0", "at="+ClientIP.String())
+	p.Server.Run(t, setUp, "link=gwt1", "at="+ServerIP.String())
+	p.Client.Run(t, netnstest.Up+"up gwt0")
 	return p
 }
 
@@ -140,7 +82,7 @@ func Program(t testing.TB, name, script string) {
 }
 
 // Greet answers each connection to the server with the address it comes from.
-func Greet(t testing.TB, server *Space) netip.AddrPort {
+func Greet(t testing.TB, server *netnstest.Space) netip.AddrPort {
 	t.Helper()
 	at := netip.AddrPortFrom(ServerIP, 7000)
 	var l net.Listener

@@ -25,7 +25,7 @@ func TestInterfaceGoes(t *testing.T) {
 			p.ready(t)
 		}
 		w.send(t, mixed(t, 10, 0))
-		w.monitor.Run(t, "sh", "-ec", tt.how)
+		w.monitor.Run(t, tt.how)
 		for _, p := range running {
 			n, err := p.ended(t)
 			if err == nil || !strings.Contains(p.stderr.String(), tt.says) || !strings.Contains(p.stderr.String(), "s0") {
@@ -37,8 +37,8 @@ func TestInterfaceGoes(t *testing.T) {
 			}
 		}
 		if tt.says != "removed" {
-			w.monitor.Run(t, "sh", "-ec", `ip link set s0 up; until ip link show s0 | grep -q "state UP"; do sleep 0.01; done`)
-			w.bridge.Run(t, "sh", "-c", `until [ "$(bridge link | grep -c "state forwarding")" = 3 ]; do sleep 0.01; done`)
+			w.monitor.Run(t, `ip link set s0 up; until ip link show s0 | grep -q "state UP"; do sleep 0.01; done`)
+			w.bridge.Run(t, `until [ "$(bridge link | grep -c "state forwarding")" = 3 ]; do sleep 0.01; done`)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestInterfaceGoes(t *testing.T) {
 func TestOtherInterfacesMayGo(t *testing.T) {
 	w := newWire(t)
 	p := start(t, w.monitor, Config{Kind: "recv", Interface: "s0"})
-	w.monitor.Run(t, "sh", "-ec",
+	w.monitor.Run(t,
 		"ip link add other type veth peer name far; ip link set other up; ip link set other down; ip link del other; ip "+
 			"link set s0 mtu 1600")
 	w.send(t, mixed(t, 10, 0))
@@ -59,7 +59,7 @@ func TestOtherInterfacesMayGo(t *testing.T) {
 // TestRefusals: each names the interface or what was asked for, and what to do.
 func TestRefusals(t *testing.T) {
 	w := newWire(t)
-	w.monitor.Run(t, "sh", "-ec",
+	w.monitor.Run(t,
 		"ip link add far type veth peer name down; ip link add many numrxqueues 2 type veth peer name more; ip link set "+
 			"many up; ethtool -L many rx 2; ip link add large mtu 9000 type veth peer name other; ip link set large up; ip "+
 			"tuntap add tun0 mode tun; ip link set tun0 up")

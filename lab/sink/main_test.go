@@ -11,14 +11,12 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
@@ -41,23 +39,23 @@ func TestMain(m *testing.M) {
 //
 //	generator g0 ── in0 [bridge] out0 ── s0 monitor
 type wire struct {
-	generator, bridge, monitor *labtest.Space
+	generator, bridge, monitor *netnstest.Space
 	passed                     *inKernel // behind all sinks but AF_XDP's
 }
 
 func newWire(t testing.TB) wire {
 	t.Helper()
-	w := wire{labtest.NewSpace(t), labtest.NewSpace(t), labtest.NewSpace(t), &inKernel{promiscuity: -1}}
-	for _, s := range []*labtest.Space{w.generator, w.bridge, w.monitor} {
-		s.Run(t, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1") // of links made later
+	w := wire{netnstest.NewSpace(t), netnstest.NewSpace(t), netnstest.NewSpace(t), &inKernel{promiscuity: -1}}
+	for _, s := range []*netnstest.Space{w.generator, w.bridge, w.monitor} {
+		s.Run(t, "sysctl -qw net.ipv6.conf.default.disable_ipv6=1") // of links made later
 	}
-	w.bridge.Run(t, "sh", "-ec", `ip link add br0 type bridge mcast_snooping 0
-ip link add in0 type veth peer name g0 netns "$1"; ip link add out0 type veth peer name s0 netns "$2"; ip link add end0 type veth peer name end1
-ip link set br0 up; ip link set end1 up; for port in end0 in0 out0; do ip link set "$port" master br0 up; done`, "sh",
-		tid(w.generator), tid(w.monitor))
-	w.generator.Run(t, "ip", "link", "set", "g0", "up")
-	w.monitor.Run(t, "sh", "-ec", `ip link set s0 up; until ip link show s0 | grep -q "state UP"; do sleep 0.01; done`)
-	w.bridge.Run(t, "sh", "-c", `until [ "$(bridge link | grep -c "state forwarding")" = 3 ]; do sleep 0.01; done`)
+	w.bridge.Run(t, `ip link add br0 type bridge mcast_snooping 0
+ip link add in0 type veth peer name g0 netns "$generator"; ip link add out0 type veth peer name s0 netns "$monitor"; ip link add end0 type veth peer name end1
+ip link set br0 up; ip link set end1 up; for port in end0 in0 out0; do ip link set "$port" master br0 up; done`,
+		fmt.Sprintf("generator=%d", w.generator.TID()), fmt.Sprintf("monitor=%d", w.monitor.TID()))
+	w.generator.Run(t, "ip link set g0 up")
+	w.monitor.Run(t, `ip link set s0 up; until ip link show s0 | grep -q "state UP"; do sleep 0.01; done`)
+	w.bridge.Run(t, `until [ "$(bridge link | grep -c "state forwarding")" = 3 ]; do sleep 0.01; done`)
 	var err error
 	w.monitor.Do(func() {
 		var at port
@@ -90,11 +88,6 @@ func (w wire) arrived(t testing.TB) (n int64) {
 		t.Fatal(err)
 	}
 	return c.frames + n
-}
-
-func tid(s *labtest.Space) (id string) {
-	s.Do(func() { id = strconv.Itoa(unix.Gettid()) })
-	return id
 }
 
 // send sends a plan of frames to an address that nobody has. It returns once the monitor has seen each that the bridge
@@ -148,7 +141,7 @@ func total(sizes map[int]int64) (n int64) {
 }
 
 // counter64 reads a counter of an interface.
-func counter64(t testing.TB, s *labtest.Space, name, counter string) (n int64) {
+func counter64(t testing.TB, s *netnstest.Space, name, counter string) (n int64) {
 	t.Helper()
 	var out []byte
 	var err error
@@ -172,7 +165,7 @@ type process struct {
 }
 
 // start starts a sink in a namespace and returns once it captures.
-func start(t testing.TB, s *labtest.Space, cfg Config) *process {
+func start(t testing.TB, s *netnstest.Space, cfg Config) *process {
 	t.Helper()
 	return launch(t, s, cfg).ready(t)
 }
@@ -187,7 +180,7 @@ func (p *process) ready(t testing.TB) *process {
 	return p
 }
 
-func launch(t testing.TB, s *labtest.Space, cfg Config, attr ...func(*exec.Cmd)) *process {
+func launch(t testing.TB, s *netnstest.Space, cfg Config, attr ...func(*exec.Cmd)) *process {
 	t.Helper()
 	p := &process{Cmd: exec.Command("/proc/self/exe", "sink", cfg.Arg()), name: fmt.Sprintf("%+v", cfg)}
 	p.SysProcAttr = &syscall.SysProcAttr{}

@@ -30,11 +30,11 @@ func (w wire) requeued(t testing.TB, name string) (n int64) {
 // fill keeps the other end of a link with a queue from taking frames until the function returned is called.
 func (w wire) fill(t *testing.T, queue string) (empty func()) {
 	t.Helper()
-	w.bridge.Run(t, "sh", "-ec", `ethtool -K out0 tso off; tc qdisc replace dev out0 root $0`, queue)
+	w.bridge.Run(t, "ethtool -K out0 tso off; tc qdisc replace dev out0 root "+queue)
 	// The polling thread takes frames when nothing else runs on its CPU, and is as others are again in the end.
 	const thread = `pid=$(ps -eo pid=,comm= | awk '$2 ~ "^napi/s0-" {print $1}' | sort -n | tail -1); `
-	w.monitor.Run(t, "unshare", "-m", "sh", "-ec",
-		`ethtool -K s0 gro on; mount -t sysfs none /sys; echo 1 >/sys/class/net/s0/threaded
+	w.monitor.Run(t,
+		`ethtool -K s0 gro on; unshare -m sh -ec "mount -t sysfs none /sys; echo 1 >/sys/class/net/s0/threaded"
 `+thread+`chrt -i -p 0 "$pid"; taskset -pc 0 "$pid" >/dev/null`)
 	busy := exec.Command("taskset", "-c", "0", "sh", "-c", "ulimit -t 20; while :; do :; done")
 	if err := busy.Start(); err != nil {
@@ -43,7 +43,7 @@ func (w wire) fill(t *testing.T, queue string) (empty func()) {
 	t.Cleanup(func() { _, _ = busy.Process.Kill(), busy.Wait() })
 	return func() {
 		_ = busy.Process.Kill()
-		w.monitor.Run(t, "sh", "-ec", thread+`chrt -o -p 0 "$pid"`)
+		w.monitor.Run(t, thread+`chrt -o -p 0 "$pid"`)
 	}
 }
 

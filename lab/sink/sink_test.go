@@ -5,7 +5,7 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // Programs as tcpdump -ddd prints them.
@@ -21,7 +21,7 @@ func TestCounts(t *testing.T) {
 	w := newWire(t)
 	const plenty = 32 << 10 // KiB: for all frames, on a machine that is busy with others
 	type side struct {
-		*labtest.Space
+		*netnstest.Space
 		name string
 	}
 	var running []*process

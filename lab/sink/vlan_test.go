@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/hook"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
@@ -37,7 +38,7 @@ func ethernetOf(kind uint16, payload []byte, tags ...[2]uint16) []byte {
 }
 
 // sendRaw sends frames from an interface of a namespace.
-func sendRaw(t *testing.T, s *labtest.Space, name string, frames [][]byte) {
+func sendRaw(t *testing.T, s *netnstest.Space, name string, frames [][]byte) {
 	t.Helper()
 	var err error
 	s.Do(func() {
@@ -151,9 +152,9 @@ func TestTagsBeside(t *testing.T) {
 
 // TestLoopback: what a machine sends to itself passes the interface once.
 func TestLoopback(t *testing.T) {
-	s := labtest.NewSpace(t)
-	s.Run(t, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1")
-	s.Run(t, "ip", "link", "set", "lo", "up", "mtu", "1500")
+	s := netnstest.NewSpace(t)
+	s.Run(t, "sysctl -qw net.ipv6.conf.all.disable_ipv6=1")
+	s.Run(t, "ip link set lo mtu 1500")
 	frames := [][]byte{ethernetOf(unix.ETH_P_IP, ipv4(46)), ethernetOf(unix.ETH_P_IP, ipv4(46)), ethernetOf(0x88b5, make(
 		[]byte, 86)), ethernetOf(unix.ETH_P_IP, ipv4(1000), vlan100)}
 	want := map[int]int64{60: 2, 100: 1, 1018: 1}

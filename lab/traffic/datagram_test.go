@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -65,10 +66,10 @@ func TestDatagramsShareAndRate(t *testing.T) {
 			if c.dir == result.Down {
 				sender, receiver = p.server, p.client
 			}
-			out0, in0 := sender.Counters(t), receiver.Counters(t)
+			out0, in0 := labtest.Counters(t, sender.Space), labtest.Counters(t, receiver.Space)
 			books.during(t, time.Second)
 			sent1, got1 := sides(g, srv)
-			out1, in1 := sender.Counters(t), receiver.Counters(t)
+			out1, in1 := labtest.Counters(t, sender.Space), labtest.Counters(t, receiver.Space)
 			perBuf := float64(sent1.Datagrams.Sent-sent0.Datagrams.Sent) / float64(
 				out1["Udp:OutDatagrams"]-out0["Udp:OutDatagrams"])
 			perPacket := float64(got1.Datagrams.Received-got0.Datagrams.Received) / float64(
@@ -163,8 +164,7 @@ func TestArrivalsAreNumbered(t *testing.T) {
 }
 
 func TestDatagramsIPv6(t *testing.T) {
-	s := &space{labtest.NewSpace(t)}
-	s.Run(t, "ip", "link", "set", "lo", "up")
+	s := &space{netnstest.NewSpace(t)}
 	srv, addr := s.serveDatagrams(t, netip.IPv6Loopback())
 	for _, dir := range []string{result.Up, result.Down} {
 		g := s.startDatagrams(t, Config{Streams: 4, RateBps: 1e8, Direction: dir}, addr)

@@ -28,7 +28,7 @@ func settled(t testing.TB, g *Generator, s *Server) (sender, receiver counts) {
 // nft changes the namespace's rules.
 func (s *space) nft(t testing.TB, rules string) {
 	t.Helper()
-	s.Run(t, "nft", rules)
+	s.Run(t, "nft '"+rules+"'")
 }
 
 // TestDatagramsLost drops every tenth datagram of data on its way and has it counted.
@@ -76,7 +76,7 @@ func TestHelloLost(t *testing.T) {
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
 	p.server.nft(t, "table ip t { chain c { type filter hook input priority 0; udp dport "+fmt.Sprint(addr.Port())+
 		" drop; }; }")
-	before := p.server.Counters(t)["Ip:InReceives"]
+	before := labtest.Counters(t, p.server.Space)["Ip:InReceives"]
 	started := make(chan error, 1)
 	var g *Generator
 	go func() {
@@ -85,7 +85,7 @@ func TestHelloLost(t *testing.T) {
 			p.client.dialDatagrams(addr))
 		started <- err
 	}()
-	labtest.Await(t, "hellos", func() bool { return p.server.Counters(t)["Ip:InReceives"] >= before+4 })
+	labtest.Await(t, "hellos", func() bool { return labtest.Counters(t, p.server.Space)["Ip:InReceives"] >= before+4 })
 	p.server.nft(t, "flush ruleset")
 	if err := <-started; err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestDatagramsUncut(t *testing.T) {
 	if got.Datagrams.Lost > sent.Datagrams.Sent/20 {
 		t.Errorf("lost %d of %d", got.Datagrams.Lost, sent.Datagrams.Sent)
 	}
-	if before := p.client.Counters(t)["Udp:OutDatagrams"]; before < sent.Datagrams.Sent {
+	if before := labtest.Counters(t, p.client.Space)["Udp:OutDatagrams"]; before < sent.Datagrams.Sent {
 		t.Errorf("%d buffers for %d datagrams: they were cut after all", before, sent.Datagrams.Sent)
 	}
 }
@@ -193,7 +193,7 @@ func TestDatagramsUncut(t *testing.T) {
 func TestDatagramsTooLong(t *testing.T) {
 	p := newPair(t)
 	_, addr := p.server.serveDatagrams(t, labtest.ServerIP)
-	p.client.Run(t, "ip", "link", "set", "gwt0", "mtu", "1400")
+	p.client.Run(t, "ip link set gwt0 mtu 1400")
 	g := p.client.startDatagrams(t, Config{Streams: 2, RateBps: 1e7}, addr)
 	labtest.Await(t, "broken streams", func() bool { return g.counts().Broken == 2 })
 	if st := g.counts(); !strings.Contains(st.FirstError, "longer than the path takes") || st.Datagrams.Sent != 0 {

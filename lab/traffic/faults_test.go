@@ -12,14 +12,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 func TestServerKilled(t *testing.T) {
 	for _, dir := range []string{result.Up, result.Down} {
-		s := &space{labtest.NewSpace(t)}
-		s.Run(t, "ip", "link", "set", "lo", "up")
+		s := &space{netnstest.NewSpace(t)}
 		addr := netip.MustParseAddrPort("127.0.0.1:5402")
 		server := startProcess(t, s, addr)
 		g, err := Start(context.Background(), Config{Streams: 10, RateBps: 1e9, Direction: dir}, s.dial(addr))
@@ -44,7 +44,7 @@ func TestStreamReset(t *testing.T) {
 		g := p.start(t, Config{Streams: 8, RateBps: 2e8, Direction: dir}, addr)
 		awaitPayload(t, g, srv)
 		// As a middlebox would: the server's socket gets a reset it did not ask for.
-		p.server.Run(t, "ss", "-K", "dst", labtest.ClientIP.String(), "dport", "=",
+		p.server.Run(t, "ss -K dst "+labtest.ClientIP.String()+" dport = "+
 			fmt.Sprint(boundPort(g.run.streams[3].fd)))
 		labtest.Await(t, "a broken stream", func() bool { return g.counts().Broken == 1 })
 		var a, b counts
@@ -250,8 +250,7 @@ func TestNothingLeft(t *testing.T) {
 // TestServerOutOfDescriptors takes the server's descriptors away: a client must
 // be told at once, and the server must go on afterwards.
 func TestServerOutOfDescriptors(t *testing.T) {
-	s := &space{labtest.NewSpace(t)}
-	s.Run(t, "ip", "link", "set", "lo", "up")
+	s := &space{netnstest.NewSpace(t)}
 	addr := netip.MustParseAddrPort("127.0.0.1:5403")
 	server := startProcess(t, s, addr)
 	var old unix.Rlimit
@@ -279,8 +278,7 @@ func TestServerOutOfDescriptors(t *testing.T) {
 }
 
 func TestStreamsIPv6(t *testing.T) {
-	s := &space{labtest.NewSpace(t)}
-	s.Run(t, "ip", "link", "set", "lo", "up")
+	s := &space{netnstest.NewSpace(t)}
 	srv := s.serve(t, netip.IPv6Loopback(), false)
 	addr := srv.addr(netip.IPv6Loopback())
 	g, err := Start(

@@ -7,11 +7,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
 // space is a network namespace that listens and dials.
-type space struct{ *labtest.Space }
+type space struct{ *netnstest.Space }
 
 // pair is a client and a server namespace joined by a link.
 type pair struct{ client, server *space }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
@@ -113,7 +113,7 @@ func TestDiscard(t *testing.T) {
 func BenchmarkBurst(b *testing.B) {
 	for _, segments := range []int{2, 8, 44} {
 		b.Run(fmt.Sprint(segments), func(b *testing.B) {
-			s := &space{labtest.NewSpace(b)}
+			s := &space{netnstest.NewSpace(b)}
 			s.Run(b, "ip", "link", "set", "lo", "up")
 			lo := netip.MustParseAddr("127.0.0.1")
 			srv := s.serve(b, lo, false)

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/internal/sockbuf"
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
@@ -28,7 +29,7 @@ func NewSocket(remote netip.Addr, udp bool) (fd int, err error) {
 	// cut bursts of 44 segments in two for a while. Best effort: the unprivileged limit,
 	// rmem_max, still holds three such bursts by default.
 	const window = 4 << 20 // bytes; 10 ms of 3.3 Gbit/s on one stream
-	_ = setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, window)
+	_ = sockbuf.Receive(fd, window)
 	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, congestion); err != nil {
 		unix.Close(fd)
 		return -1, fmt.Errorf(
@@ -50,17 +51,8 @@ const (
 
 // prepareDatagrams sets both buffers of a UDP socket, as far as it may.
 func prepareDatagrams(fd, bytes int) {
-	_ = setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, bytes)
-	_ = setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, bytes)
-}
-
-// setBuffer sets a buffer by the option force, or without the right to exceed the limits
-// of the system by the option within, which takes what they leave.
-func setBuffer(fd, force, within, bytes int) error {
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, bytes) == nil {
-		return nil
-	}
-	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, within, bytes)
+	_ = sockbuf.Send(fd, bytes)
+	_ = sockbuf.Receive(fd, bytes)
 }
 
 // Connect binds the non-blocking fd to local unless that is the zero address, and connects
@@ -94,10 +86,7 @@ func prepareSender(fd int, cfg Config) error {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 		return fmt.Errorf("switching Nagle off: %w", err)
 	}
-	if err := setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, cfg.bufferBytes()); err != nil {
-		return fmt.Errorf("setting the send buffer: %w", err)
-	}
-	return nil
+	return sockbuf.Send(fd, cfg.bufferBytes())
 }
 
 // prepareReceiver asks to be woken once a burst, not once a packet. The kernel

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -101,10 +102,10 @@ func TestStreamsShareAndRate(t *testing.T) {
 			var before, after map[string]int64
 			keepsUp(t, func() error {
 				sent0, got0 = sides(g, srv)
-				before = sender.Counters(t)
+				before = labtest.Counters(t, sender.Space)
 				books.during(t, 1500*time.Millisecond)
 				sent1, got1 = sides(g, srv)
-				after = sender.Counters(t)
+				after = labtest.Counters(t, sender.Space)
 				return checkRate(c.mbps*1e6, sent0, sent1, got0, got1)
 			})
 			out, _ := runs(g, srv)
@@ -155,9 +156,8 @@ func checkRate(bps float64, sent0, sent1, got0, got1 counts) error {
 // TestStreams10000 has server and generator in processes of their own: 20,000
 // sockets do not fit one.
 func TestStreams10000(t *testing.T) {
-	s := &space{labtest.NewSpace(t)}
-	s.Run(t, "ip", "link", "set", "lo", "up")
-	s.Run(t, "sysctl", "-qw", "net.ipv4.tcp_slow_start_after_idle=0")
+	s := &space{netnstest.NewSpace(t)}
+	s.Run(t, "sysctl -qw net.ipv4.tcp_slow_start_after_idle=0")
 	addr := netip.MustParseAddrPort("127.0.0.1:5401")
 	for _, dir := range []string{result.Up, result.Down} {
 		server := startProcess(t, s, addr)

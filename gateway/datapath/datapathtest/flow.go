@@ -1,7 +1,6 @@
 package datapathtest
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,13 +11,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gateweigh/gateweigh/internal/netnstest"
+	"github.com/gateweigh/gateweigh/internal/sockbuf"
 )
 
 // Flow sends numbered UDP packets from one namespace to another and records which have
@@ -44,14 +41,8 @@ func NewFlow(t *testing.T, from *netnstest.Space, source netip.Addr, to *netnste
 	f := &Flow{backlog: backlogDrops(t)}
 	var err error
 	to.Do(func() {
-		lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-			// As large as the machine allows: packets lost in this buffer would count as lost on the way.
-			c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) })
-			return err
-		}}
-		var in net.PacketConn
-		if in, err = lc.ListenPacket(context.Background(), "udp4", netip.AddrPortFrom(destination, 0).String()); err == nil {
-			f.in = in.(*net.UDPConn)
+		if f.in, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(destination, 0))); err == nil {
+			err = sockbuf.ReceiveOn(f.in, 8<<20) // packets lost in this buffer would count as lost on the way
 		}
 	})
 	must(t, err)

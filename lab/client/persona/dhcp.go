@@ -15,6 +15,8 @@ import (
 	"github.com/mdlayher/packet"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/internal/sockbuf"
 )
 
 const (
@@ -139,13 +141,10 @@ func (d *DHCP) listen() (*packet.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	_ = sockbuf.ReceiveOn(conn, receiveBuffer) // without it, replies that come in bursts are lost and asked for again
 	if rc, err := conn.SyscallConn(); err == nil {
-		// Without the first, replies that come in bursts are lost and asked for again;
-		// without the second, the filter also looks at what is sent.
-		rc.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer)
-			_ = unix.SetsockoptInt(int(fd), unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
-		})
+		// Without it, the filter also looks at what is sent.
+		rc.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1) })
 	}
 	return conn, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mdlayher/packet"
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/internal/sockbuf"
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
@@ -45,9 +46,7 @@ func NewLines(name string) (*Lines, error) {
 		if l.sockets[i], err = packet.Listen(ifi, packet.Raw, kind, nil); err != nil {
 			return nil, errors.Join(fmt.Errorf("PPPoE on %s: opening a packet socket: %w", name, err), l.Close())
 		}
-		if rc, err := l.sockets[i].SyscallConn(); err == nil {
-			rc.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer) })
-		}
+		_ = sockbuf.ReceiveOn(l.sockets[i], receiveBuffer)
 		conn := l.sockets[i]
 		l.reading.Go(func() { l.read(conn) })
 	}

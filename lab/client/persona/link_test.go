@@ -190,7 +190,7 @@ func TestEachClientIsSeenUnderItsOwnAddresses(t *testing.T) {
 			if _, err := n.visit(l.Addr.Addr(), at); err != nil {
 				t.Fatal(err)
 			}
-			n.Server.Run(t, "ip", "neigh", "flush", "dev", "gwt1")
+			n.Server.Run(t, "ip neigh flush dev gwt1")
 		}
 		saw, err := n.visit(l.Addr.Addr(), at)
 		if err != nil || saw != l.Addr.Addr().String() {
@@ -234,16 +234,14 @@ func TestWrongHardwareAddressIsNotTaken(t *testing.T) {
 	l := n.join(t, 1)
 	n.join(t, 2)
 	ip := l.Addr.Addr()
-	n.Server.Run(t, "ip", "neigh", "replace", ip.String(), "lladdr", clientMAC(2).String(), "dev", "gwt1", "nud",
-		"permanent")
+	n.Server.Run(t, "ip neigh replace "+ip.String()+" lladdr "+clientMAC(2).String()+" dev gwt1 nud permanent")
 	if saw, err := n.visit(ip, at, giveUpSoon); err == nil {
 		t.Errorf("a connection came about over another client's hardware address: %q", saw)
 	}
 	if c := n.link.counters(t, ip); c.Misdirected == 0 || c.RxPackets != 0 {
 		t.Errorf("counters %+v: want misdirected packets and no others", c)
 	}
-	n.Server.Run(t, "ip", "neigh", "replace", ip.String(), "lladdr", clientMAC(1).String(), "dev", "gwt1", "nud",
-		"permanent")
+	n.Server.Run(t, "ip neigh replace "+ip.String()+" lladdr "+clientMAC(1).String()+" dev gwt1 nud permanent")
 	if _, err := n.visit(ip, at); err != nil {
 		t.Errorf("over its own: %v", err)
 	}

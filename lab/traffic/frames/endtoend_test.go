@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/receive"
@@ -20,7 +20,7 @@ import (
 
 // path is a generator, a router that forwards, and a sink.
 type path struct {
-	generator, router, sink *labtest.Space
+	generator, router, sink *netnstest.Space
 	routerMAC               send.MAC
 }
 
@@ -29,17 +29,13 @@ var sinkIP = netip.MustParseAddr("10.78.0.2")
 func newPath(t *testing.T) *path {
 	t.Helper()
 	pair := labtest.NewPair(t)
-	p := &path{pair.Client, pair.Server, labtest.NewSpace(t), send.MAC{}}
-	var sinkThread int
-	p.sink.Do(func() { sinkThread = unix.Gettid() })
-	p.router.Run(t, "sh", "-ec",
-		`sysctl -qw net.ipv6.conf.default.disable_ipv6=1 # whose own packets a short queue drops, too
-ip link add out0 type veth peer name in0 netns "$1"; ip addr add 10.78.0.1/24 dev out0
+	p := &path{pair.Client, pair.Server, netnstest.NewSpace(t), send.MAC{}}
+	p.router.Run(t, `sysctl -qw net.ipv6.conf.default.disable_ipv6=1 # whose own packets a short queue drops, too
+ip link add out0 type veth peer name in0 netns "$sink"; ip addr add 10.78.0.1/24 dev out0
 ethtool -K out0 tso off tx-udp-segmentation off; ip link set out0 up; sysctl -qw net.ipv4.ip_forward=1
-ethtool -K gwt1 gro off; ethtool -K gwt1 gro on`, "sh", fmt.Sprint(sinkThread)) // a change switches on what live frames need
-	p.sink.Run(t, "sh", "-ec",
-		"ip addr add 10.78.0.2/24 dev in0; ethtool -K in0 gro on; ip link set in0 up address 02:00:00:00:00:99")
-	p.router.Run(t, "sh", "-c", `ip neigh replace 10.78.0.2 lladdr 02:00:00:00:00:99 dev out0 nud permanent
+ethtool -K gwt1 gro off; ethtool -K gwt1 gro on`, fmt.Sprintf("sink=%d", p.sink.TID())) // a change switches on what live frames need
+	p.sink.Run(t, "ip addr add 10.78.0.2/24 dev in0; ethtool -K in0 gro on; ip link set in0 up address 02:00:00:00:00:99")
+	p.router.Run(t, `ip neigh replace 10.78.0.2 lladdr 02:00:00:00:00:99 dev out0 nud permanent
 until ip link show out0 | grep -q "state UP"; do sleep 0.01; done`)
 	p.router.Do(func() {
 		ifi, err := net.InterfaceByName("gwt1")
@@ -68,7 +64,7 @@ func (p *path) streams(n int) []send.Stream {
 // one count what it did not take at once, which the sender sends again.
 func (p *path) dropped(t *testing.T) (n uint64) {
 	t.Helper()
-	for _, s := range []*labtest.Space{p.router, p.sink} {
+	for _, s := range []*netnstest.Space{p.router, p.sink} {
 		var err error
 		s.Do(func() {
 			var links []netlink.Link
@@ -112,8 +108,7 @@ func TestFramesFromEndToEnd(t *testing.T) {
 	defer r.Close()
 	for _, slow := range []bool{false, true} {
 		if slow { // a queue that cannot hold what comes at once
-			p.router.Run(t, "tc", "qdisc", "replace", "dev", "out0", "root", "tbf", "rate", "2mbit", "burst", "3000", "limit",
-				"20000")
+			p.router.Run(t, "tc qdisc replace dev out0 root tbf rate 2mbit burst 3000 limit 20000")
 		}
 		for _, name := range []string{"60", "imix", "1514"} {
 			t.Run(fmt.Sprintf("%s, slow %v", name, slow), func(t *testing.T) { p.trial(t, r, name, streams, count, slow) })

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -50,8 +50,7 @@ func TestIperf3Runs(t *testing.T) {
 		t.Skip("iperf3 is not installed")
 	}
 	lo := netip.MustParseAddr("127.0.0.1")
-	s := labtest.NewSpace(t)
-	s.Run(t, "ip", "link", "set", "lo", "up")
+	s := netnstest.NewSpace(t)
 	server := Server(netip.AddrPortFrom(lo, 5301))
 	cmd := exec.Command(server[0], server[1:]...)
 	s.Do(func() {
@@ -95,7 +94,7 @@ type report struct {
 }
 
 // runIperf3 tries again while the server is still starting or ending a test.
-func runIperf3(t *testing.T, s *labtest.Space, argv []string) (r report) {
+func runIperf3(t *testing.T, s *netnstest.Space, argv []string) (r report) {
 	t.Helper()
 	for range 300 {
 		var out []byte

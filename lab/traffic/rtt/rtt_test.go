@@ -99,8 +99,7 @@ func TestProbeUnderDelay(t *testing.T) {
 	pr, _ := startProbe(t, p, config{1, 500, 1000, 100 * time.Millisecond})
 	// 500 probes a second of 8,336 bits need 4.2 Mbit/s: this queue fills up to
 	// some 12 ms, and overflows.
-	p.Client.Run(t, "tc", "qdisc", "replace", "dev", "gwt0", "root", "tbf", "rate", "2mbit", "burst", "2000", "limit",
-		"3000")
+	p.Client.Run(t, "tc qdisc replace dev gwt0 root tbf rate 2mbit burst 2000 limit 3000")
 	time.Sleep(100 * time.Millisecond)
 	pr.Reset()
 	measures(t, pr, 200, "a queue that half of the probes get through", func(r Times) bool {
@@ -130,7 +129,7 @@ func TestEchoIsNotOpen(t *testing.T) {
 	p := labtest.NewPair(t)
 	pr, _ := startProbe(t, p, config{1, 100, 64, time.Second})
 	unanswered := func() int64 {
-		c := p.Server.Counters(t)
+		c := labtest.Counters(t, p.Server)
 		return c["Udp:InDatagrams"] - c["Udp:OutDatagrams"]
 	}
 	before := unanswered()

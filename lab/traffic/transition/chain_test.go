@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
 // chain is two hosts with a router between them.
 type chain struct {
-	client, router, server *labtest.Space
+	client, router, server *netnstest.Space
 	way                    Way
 }
 
@@ -23,26 +22,21 @@ var probesAt = netip.MustParseAddrPort("10.78.2.2:4242")
 // newChain makes a chain, whose probes pass the taps "in" and "out" of the router and "arrive".
 func newChain(t *testing.T) chain {
 	t.Helper()
-	c := chain{client: labtest.NewSpace(t), router: labtest.NewSpace(t), server: labtest.NewSpace(t)}
-	router := strconv.Itoa(tidOf(c.router))
-	c.client.Run(t, "ip", "link", "add", "gwtc", "type", "veth", "peer", "name", "gwtr", "netns", router)
-	c.server.Run(t, "ip", "link", "add", "gwts", "type", "veth", "peer", "name", "gwtq", "netns", router)
-	const setUp = `sysctl -qw net.ipv4.ip_forward=1; while [ $# -gt 1 ]; do ip addr add "$2" dev "$1"; ip link set "$1" up; shift 2; done`
-	c.router.Run(t, "sh", "-ec", setUp, "sh", "gwtr", "10.78.1.1/24", "gwtq", "10.78.2.1/24")
-	c.client.Run(t, "sh", "-ec", setUp+"; ip route add default via 10.78.1.1", "sh", "gwtc", "10.78.1.2/24")
-	c.server.Run(t, "sh", "-ec", setUp+"; ip route add default via 10.78.2.1", "sh", "gwts", "10.78.2.2/24")
-	c.client.Run(t, "sh", "-c", `until ping -qc 1 -W 1 10.78.2.2 >/dev/null; do :; done`)
+	c := chain{client: netnstest.NewSpace(t), router: netnstest.NewSpace(t), server: netnstest.NewSpace(t)}
+	router := strconv.Itoa(c.router.TID())
+	c.client.Run(t, "ip link add gwtc type veth peer name gwtr netns "+router)
+	c.server.Run(t, "ip link add gwts type veth peer name gwtq netns "+router)
+	const setUp = `sysctl -qw net.ipv4.ip_forward=1; up() { ip addr add "$2" dev "$1"; ip link set "$1" up; }
+`
+	c.router.Run(t, setUp+"up gwtr 10.78.1.1/24; up gwtq 10.78.2.1/24")
+	c.client.Run(t, setUp+"up gwtc 10.78.1.2/24; ip route add default via 10.78.1.1")
+	c.server.Run(t, setUp+"up gwts 10.78.2.2/24; ip route add default via 10.78.2.1")
+	c.client.Run(t, `until ping -qc 1 -W 1 10.78.2.2 >/dev/null; do :; done`)
 	c.way = Way{
 		Run:   Run{Number: 7, To: probesAt, Count: 100, Bytes: 200, Gap: 2 * time.Millisecond},
 		Stops: []Stop{{Tap: "in"}, {Tap: "out", Inside: true}, {Tap: "arrive"}},
 	}
 	return c
-}
-
-// tidOf is the thread that has the namespace.
-func tidOf(s *labtest.Space) (tid int) {
-	s.Do(func() { tid = unix.Gettid() })
-	return tid
 }
 
 // observed is what all ends of a run say.
@@ -84,7 +78,7 @@ func (c chain) run(t *testing.T) (o observed) {
 	return o
 }
 
-func (c chain) tap(t *testing.T, s *labtest.Space, points ...Point) (tap *Tap) {
+func (c chain) tap(t *testing.T, s *netnstest.Space, points ...Point) (tap *Tap) {
 	t.Helper()
 	var err error
 	s.Do(func() { tap, err = OpenTap(points) })
@@ -127,8 +121,8 @@ func TestProbesCrossARouter(t *testing.T) {
 func TestResentProbesAreLeftOut(t *testing.T) {
 	c := newChain(t)
 	c.way.Run.Count, c.way.Run.Gap = 60, 4*time.Millisecond
-	c.router.Run(t, "nft",
-		`table ip t { chain c { type filter hook forward priority 0; meta length 252 tcp dport 4242 numgen inc mod 20 == 7 drop; }; }`)
+	c.router.Run(t, `nft '
+table ip t { chain c { type filter hook forward priority 0; meta length 252 tcp dport 4242 numgen inc mod 20 == 7 drop; }; }'`)
 	o := c.run(t)
 	m := c.match(o)
 	if m.Counts.Resent == 0 {

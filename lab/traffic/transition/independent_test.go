@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
@@ -236,7 +237,7 @@ type tcpdump struct {
 }
 
 // startTcpdump captures on an interface; it does when startTcpdump returns.
-func startTcpdump(t *testing.T, s *labtest.Space, ifname string) *tcpdump {
+func startTcpdump(t *testing.T, s *netnstest.Space, ifname string) *tcpdump {
 	t.Helper()
 	d := &tcpdump{file: filepath.Join(t.TempDir(), "out")}
 	out, err := os.Create(d.file)

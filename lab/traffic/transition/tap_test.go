@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // frame is an Ethernet frame with a probe over IPv4 and TCP, without options.
@@ -22,7 +22,7 @@ func frame(number uint32, bytes int) []byte {
 // openLoose opens a tap without interfaces.
 func openLoose(t testing.TB, lengths ...int) *Tap {
 	t.Helper()
-	labtest.NewSpace(t) // skips without root
+	netnstest.NewSpace(t) // skips without root
 	tap, err := OpenTap(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/internal/netnstest"
+	"github.com/gateweigh/gateweigh/internal/sockbuf"
 )
 
 func TestMain(m *testing.M) {
@@ -42,12 +43,7 @@ func newPlace(t *testing.T, rules ...string) *place {
 		var err error
 		p.in, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9})
 		must(t, err)
-		rc, err := p.in.SyscallConn()
-		must(t, err)
-		var set error
-		must(t, rc.Control(
-			func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) }))
-		must(t, set)
+		must(t, sockbuf.ReceiveOn(p.in, 8<<20))
 		p.out, err = net.DialUDP("udp4", nil, p.in.LocalAddr().(*net.UDPAddr))
 		must(t, err)
 	})

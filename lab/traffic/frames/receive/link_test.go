@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/hook"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
@@ -39,7 +40,7 @@ type sender struct {
 	fd int
 }
 
-func newSender(t testing.TB, on *labtest.Space, name string) *sender {
+func newSender(t testing.TB, on *netnstest.Space, name string) *sender {
 	t.Helper()
 	s := &sender{t: t}
 	var err error
@@ -73,7 +74,7 @@ func now() int64 {
 	return ts.Nano()
 }
 
-func open(t testing.TB, in *labtest.Space, cfg Config) *Receiver {
+func open(t testing.TB, in *netnstest.Space, cfg Config) *Receiver {
 	t.Helper()
 	if cfg.Interface == "" {
 		cfg.Interface = "gwt1"
@@ -120,14 +121,14 @@ func TestOnALink(t *testing.T) {
 // eachFrame sends frames of many sizes, in chunks that fit the link's ring, over a link that
 // aggregates what arrives and one as the kernel makes it.
 func eachFrame(t *testing.T, p labtest.Pair) {
-	p.Client.Run(t, "ip", "link", "set", "gwt0", "mtu", "9000")
-	p.Server.Run(t, "ip", "link", "set", "gwt1", "mtu", "9000")
-	p.Client.Run(t, "ip", "link", "add", "plain0", "up", "type", "veth", "peer", "name", "plain1")
-	p.Client.Run(t, "ip", "link", "set", "plain1", "up")
-	p.Client.Run(t, "sh", "-c", `until ip link show plain0 | grep -q "state UP"; do sleep 0.01; done`)
+	p.Client.Run(t, "ip link set gwt0 mtu 9000")
+	p.Server.Run(t, "ip link set gwt1 mtu 9000")
+	p.Client.Run(t, "ip link add plain0 up type veth peer name plain1")
+	p.Client.Run(t, "ip link set plain1 up")
+	p.Client.Run(t, `until ip link show plain0 | grep -q "state UP"; do sleep 0.01; done`)
 	for _, l := range []struct {
 		name     string
-		in       *labtest.Space
+		in       *netnstest.Space
 		from, to string
 		most     int
 	}{{"aggregating", p.Server, "gwt0", "gwt1", frames.MaxBytes}, {"plain", p.Client, "plain0", "plain1", 1514}} {
@@ -299,7 +300,7 @@ func nothingStaysBehind(t *testing.T, p labtest.Pair) {
 }
 
 func badLinks(t *testing.T, p labtest.Pair) {
-	p.Server.Run(t, "ip", "tuntap", "add", "tun0", "mode", "tun")
+	p.Server.Run(t, "ip tuntap add tun0 mode tun")
 	for _, tt := range []struct {
 		cfg  Config
 		want string
@@ -320,12 +321,12 @@ func badLinks(t *testing.T, p labtest.Pair) {
 	}
 	for _, clsact := range []bool{false, true} {
 		name := fmt.Sprintf("gone%v", clsact)
-		p.Server.Run(t, "sh", "-ec", `ip link add "$1" type veth peer name far; ip link set far up; ip link set "$1" up
-until ip link show far | grep -q "state UP"; do sleep 0.01; done`, "sh", name)
+		p.Server.Run(t, `ip link add "$name" type veth peer name far; ip link set far up; ip link set "$name" up
+until ip link show far | grep -q "state UP"; do sleep 0.01; done`, "name="+name)
 		r := open(t, p.Server, Config{Interface: name, clsact: clsact})
 		newSender(t, p.Server, "far").send(frame(60, frames.Stamp{}))
 		await(t, r, 1)
-		p.Server.Run(t, "ip", "link", "del", name)
+		p.Server.Run(t, "ip link del "+name)
 		got, err := r.Stats()
 		if err == nil || !strings.Contains(err.Error(), name) || got.Frames != 1 {
 			t.Errorf("on an interface that is gone: %d frames, %v", got.Frames, err)

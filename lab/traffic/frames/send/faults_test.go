@@ -10,14 +10,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
 // tap makes a TAP link in a namespace of its own, with a queue of 64 frames that the test reads when it likes.
-func tap(t *testing.T) (s *labtest.Space, fd int) {
+func tap(t *testing.T) (s *netnstest.Space, fd int) {
 	t.Helper()
-	s = labtest.NewSpace(t)
+	s = netnstest.NewSpace(t)
 	var err error
 	s.Do(func() {
 		if fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK, 0); err != nil {
@@ -36,7 +37,7 @@ func tap(t *testing.T) (s *labtest.Space, fd int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
-	s.Run(t, "sh", "-ec", "sysctl -qw net.ipv6.conf.gwt0.disable_ipv6=1; ip link set gwt0 txqueuelen 64 up")
+	s.Run(t, "sysctl -qw net.ipv6.conf.gwt0.disable_ipv6=1; ip link set gwt0 txqueuelen 64 up")
 	return s, fd
 }
 
@@ -170,8 +171,8 @@ func TestLinksThatEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 				labtest.Await(t, "frames", func() bool { return sender.Stats().Offered > 3 })
-				p.Server.Run(t, "sh", "-c", c.server)
-				p.Client.Run(t, "sh", "-c", c.client)
+				p.Server.Run(t, c.server)
+				p.Client.Run(t, c.client)
 				if err := sender.Wait(); err == nil || !strings.Contains(err.Error(), c.says) ||
 					!strings.Contains(err.Error(), "gwt0") {
 					t.Errorf("the sender ends with %v, want a message about gwt0 with %q", err, c.says)
@@ -183,8 +184,8 @@ func TestLinksThatEnd(t *testing.T) {
 
 func TestBadConfigurations(t *testing.T) {
 	p := newPair(t)
-	p.Client.Run(t, "sh", "-ec",
-		"ip link add gwtdown type veth peer name gwtother; ip tuntap add gwttun mode tun; ip link set gwttun up")
+	p.Client.Run(t, "ip link add gwtdown type veth peer name gwtother; ip tuntap add gwttun mode tun; ip link set "+
+		"gwttun up")
 	one := streams(t, p, 1)
 	good := func() *steady { return &steady{frames: 1, sizes: []int{60}, streams: 1} }
 	six := one[0]

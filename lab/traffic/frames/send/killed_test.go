@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
@@ -87,7 +88,7 @@ func TestKilledSenderLeavesNothing(t *testing.T) {
 }
 
 // show is all of the link's settings.
-func show(t *testing.T, s *labtest.Space) (text string) {
+func show(t *testing.T, s *netnstest.Space) (text string) {
 	t.Helper()
 	s.Do(func() {
 		out, err := exec.Command("sh", "-c", "ip -d link show gwt0; tc qdisc show dev gwt0; ethtool -k gwt0").CombinedOutput()

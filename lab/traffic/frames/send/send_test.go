@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
@@ -23,7 +24,7 @@ var engines = []send.Engine{send.EngineLive, send.EnginePacket}
 func newPair(t testing.TB) labtest.Pair {
 	t.Helper()
 	p := labtest.NewPair(t)
-	p.Server.Run(t, "sh", "-c", "ethtool -K gwt1 gro off && ethtool -K gwt1 gro on")
+	p.Server.Run(t, "ethtool -K gwt1 gro off && ethtool -K gwt1 gro on")
 	return p
 }
 
@@ -55,7 +56,7 @@ func streamsTo(to send.MAC, n int) []send.Stream {
 }
 
 // start sends from s.
-func start(t testing.TB, s *labtest.Space, cfg send.Config) (*send.Sender, error) {
+func start(t testing.TB, s *netnstest.Space, cfg send.Config) (*send.Sender, error) {
 	t.Helper()
 	if cfg.Link == "" {
 		cfg.Link = "gwt0"
@@ -73,7 +74,7 @@ func start(t testing.TB, s *labtest.Space, cfg send.Config) (*send.Sender, error
 }
 
 // carryOut sends until the sender ends and returns the account.
-func carryOut(t testing.TB, s *labtest.Space, cfg send.Config) send.Sent {
+func carryOut(t testing.TB, s *netnstest.Space, cfg send.Config) send.Sent {
 	t.Helper()
 	sender, err := start(t, s, cfg)
 	if err != nil {
@@ -86,7 +87,7 @@ func carryOut(t testing.TB, s *labtest.Space, cfg send.Config) send.Sent {
 }
 
 // listen opens a packet socket at the server's end that keeps all IPv4 frames.
-func listen(t testing.TB, s *labtest.Space) (fd int) {
+func listen(t testing.TB, s *netnstest.Space) (fd int) {
 	t.Helper()
 	var err error
 	s.Do(func() {
@@ -146,7 +147,7 @@ func TestFramesArriveAsPlanned(t *testing.T) {
 	for _, e := range engines {
 		t.Run(string(e), func(t *testing.T) {
 			fd := listen(t, p.Server)
-			before := p.Server.Counters(t)
+			before := labtest.Counters(t, p.Server)
 			plan := &steady{frames: n, gapNs: 20_000, sizes: []int{60, 61, 590, 1514, 1513, 62, 128}, streams: 300}
 			sent := carryOut(t, p.Client, send.Config{Streams: to, Plan: plan, Engine: e})
 			if sent.Engine != e || sent.Intended != n || sent.Offered != n {
@@ -157,7 +158,7 @@ func TestFramesArriveAsPlanned(t *testing.T) {
 			compare(t, plan, to, all)
 			checkAccount(t, plan, sent, all)
 			labtest.Await(t, "the kernel's UDP", func() bool {
-				now := p.Server.Counters(t)
+				now := labtest.Counters(t, p.Server)
 				if bad := now["Udp:InCsumErrors"] - before["Udp:InCsumErrors"]; bad != 0 {
 					t.Fatalf("%d checksums are wrong", bad)
 				}
@@ -226,8 +227,8 @@ func checkAccount(t *testing.T, plan *steady, sent send.Sent, all []received) {
 // are too long for the live engine.
 func TestLinkWithoutXDP(t *testing.T) {
 	p := newPair(t)
-	p.Client.Run(t, "ip", "link", "set", "gwt0", "mtu", "9000")
-	p.Server.Run(t, "sh", "-c", "ip link set gwt1 mtu 9000 && ethtool -K gwt1 gro off")
+	p.Client.Run(t, "ip link set gwt0 mtu 9000")
+	p.Server.Run(t, "ip link set gwt1 mtu 9000 && ethtool -K gwt1 gro off")
 	to := streams(t, p, 2)
 	for _, sizes := range [][]int{{60, 1514}, {60, 9014, 3073}} {
 		fd := listen(t, p.Server)

@@ -69,7 +69,7 @@ func TestExperimentsOfTheManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range known.Builtins() {
-		if (e.Beside != Beside{}) && !strings.Contains(string(text), "| `"+e.Name+"` |") {
+		if (e.Beside != Beside{}) && !strings.Contains(string(text), "`"+e.Name+"`") {
 			t.Errorf("the reference does not say what %s measures", e.Name)
 		}
 	}

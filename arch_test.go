@@ -352,6 +352,9 @@ func permitted(f goFile, imp string, allowed []string) bool {
 	if strings.HasSuffix(imp, "test") && !f.test && !strings.HasSuffix(f.pkg, "test") {
 		return false
 	}
+	if within(imp, "internal") {
+		return true
+	}
 	if f.test {
 		more, _ := entry(testImports, f.pkg)
 		allowed = slices.Concat(allowed, more, []string{f.pkg})

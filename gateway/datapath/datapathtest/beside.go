@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/netnstest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // The LAN of another gateway on the same machine.

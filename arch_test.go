@@ -186,10 +186,12 @@ var allowedImports = map[string][]string{
 	"lab/analysis/inference": {},
 	"lab/analysis/analysistest": {
 		"lab/dut", "lab/measure/capture", "lab/measure/logins", "lab/result", "lab/traffic/frames"},
-	"lab/report/chart":  {},             // draws; knows nothing of what is drawn
-	"lab/layout":        {},             // whether Go and the kernel's programs agree on their types
-	"lab/labtest":       {"lab/kernel"}, // what tests of several packages share
-	"manual/manualtest": {"manual"},     // what the manuals of both programs must show
+	"lab/report/chart": {},             // draws; knows nothing of what is drawn
+	"lab/layout":       {},             // whether Go and the kernel's programs agree on their types
+	"lab/labtest":      {"lab/kernel"}, // what tests of several packages share
+	// whole runs for tests of measures
+	"lab/runner/runnertest": {"lab/experiment", "lab/result", "lab/runner"},
+	"manual/manualtest":     {"manual"}, // what the manuals of both programs must show
 }
 
 // testImports is what test files may import beyond their package's own, and beyond internal, which is for all.
@@ -230,7 +232,7 @@ var testImports = map[string][]string{
 	"lab/experiment": {"lab/measure", "lab/traffic/frames", "lab/traffic/frames/capture"},
 	// another measure, from its plan to its report
 	"lab/measure":        {"lab/agent", "lab/compare", "lab/machine", "lab/bench", "lab/report"},
-	"lab/measure/*":      {"lab/analysis/analysistest", "lab/labtest"},
+	"lab/measure/*":      {"lab/analysis/analysistest", "lab/labtest", "lab/runner/runnertest"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 
 	// from one end to the other

@@ -35,26 +35,31 @@ type Labs struct {
 
 // Admitted opens the device's lab, admits its clients, has work done in it, and leaves it.
 func (l Labs) Admitted(ctx context.Context, work func(*Bench) error) error {
-	s, err := l.OpenAdmitted(ctx)
+	s, err := l.openDevice(ctx)
 	if err != nil {
 		return err
 	}
-	if err = work(s); err != nil {
-		err = CauseOf(err, s.Lab)
+	if err := s.admit(ctx); err != nil {
+		return errors.Join(err, s.Close())
 	}
-	return End(ctx, err, l.Left, s)
+	return l.end(ctx, work(s), s.Lab, s)
 }
 
-// Started opens the device's lab, has work done in it, and stops the device: who came meanwhile does not leave.
+// Started opens the device's lab, has work done in it, and stops the device: clients that came do not leave.
 func (l Labs) Started(ctx context.Context, work func(*Bench) error) error {
-	s, err := l.OpenDevice(ctx)
+	s, err := l.openDevice(ctx)
 	if err != nil {
 		return err
 	}
-	if err = work(s); err != nil {
-		err = CauseOf(err, s.Lab)
+	return l.end(ctx, work(s), s.Lab, started{s})
+}
+
+// end leaves the device's lab after its work.
+func (l Labs) end(ctx context.Context, err error, lab *topology.Lab, as Leaver) error {
+	if err != nil {
+		err = CauseOf(err, lab)
 	}
-	return End(ctx, err, l.Left, started{s})
+	return End(ctx, err, l.Left, as)
 }
 
 // started is a lab whose clients do not leave.
@@ -72,26 +77,14 @@ func (l Labs) Pair(ctx context.Context, work func(device, clean *Bench) error) e
 	return End(ctx, work(device, clean), l.Left, device, clean)
 }
 
-// OpenDevice builds the device's lab and starts the device; there are no clients yet. On error
+// openDevice builds the device's lab and starts the device; there are no clients yet. On error
 // nothing is left.
-func (l Labs) OpenDevice(ctx context.Context) (*Bench, error) {
+func (l Labs) openDevice(ctx context.Context) (*Bench, error) {
 	d, err := l.device()
 	if err != nil {
 		return nil, err
 	}
 	return l.open(ctx, l.DUTLab, d, d, l.Sides[0])
-}
-
-// OpenAdmitted is OpenDevice with clients that are admitted.
-func (l Labs) OpenAdmitted(ctx context.Context) (*Bench, error) {
-	s, err := l.OpenDevice(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.admit(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
 }
 
 // OpenPair builds both labs at once and admits their clients. Networks, queues and the links'
@@ -133,8 +126,8 @@ func (l Labs) open(ctx context.Context, lab string, own, device dut.DUT, has exp
 	return s, s.open(ctx, l.Backend, built, lab)
 }
 
-// OpenToLook is OpenAdmitted for somebody who wants to see a lab, also one that does not work: fault is why the device
-// did not start, or its clients were not admitted. On err nothing is left.
+// OpenToLook opens a lab with its clients for somebody who wants to see it, also one that does not work: fault is why
+// the device did not start, or its clients were not admitted. On err nothing is left.
 func (l Labs) OpenToLook(ctx context.Context) (s *Bench, fault, err error) {
 	d, err := l.device()
 	if err != nil {

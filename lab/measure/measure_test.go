@@ -134,6 +134,37 @@ func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
 	if run.Environment.Measure != "idle" || len(lulls) != 12 || len(run.Trials) != 0 || run.MeasuredFor() <= 0 {
 		t.Fatalf("measure %q, %d records", run.Environment.Measure, len(lulls))
 	}
+	eachOnce(t, lulls)
+	if len(run.Blocks) != 3 {
+		t.Errorf("%d blocks are recorded, want 3", len(run.Blocks))
+	}
+	shown(t, run, summarised(t, run))
+	cutShort(t, dir)
+	if _, _, err := measure.Open(t.Context(), bundle); err == nil ||
+		!strings.Contains(err.Error(), "unknown kind \"lull\"") {
+		t.Errorf("opened without its measure: %v", err)
+	}
+}
+
+// summarised requires a summary of both cells.
+func summarised(t *testing.T, run result.Run) analysis.Summary {
+	t.Helper()
+	summary := table().Summarise(run, analysis.Options{})
+	if len(summary.Cells) != 2 {
+		t.Fatalf("%d cells are summarised, want 2", len(summary.Cells))
+	}
+	for i, ms := range []float64{100, 300} {
+		c := summary.Cells[i]
+		if cpu := c.Device("process_core_pct"); c.Number(idleMs) != ms || c.Blocks != 2 || cpu.Mean <= 0 || cpu.N != 2 {
+			t.Errorf("cell %s of %d blocks: %+v", c.Cell, c.Blocks, cpu)
+		}
+	}
+	return summary
+}
+
+// eachOnce requires every window once, and what each costs.
+func eachOnce(t *testing.T, lulls []*lull) {
+	t.Helper()
 	seen, resumed, spent := map[string]bool{}, 0, int64(0)
 	for _, r := range lulls {
 		seen[r.Cell.String()+r.DUTLab+string(rune('0'+r.Window))] = true
@@ -151,25 +182,6 @@ func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
 	}
 	if len(seen) != 12 || resumed != 7 {
 		t.Errorf("%d windows, %d of them after the interruption, want 12 and 7", len(seen), resumed)
-	}
-	if len(run.Blocks) != 3 {
-		t.Errorf("%d blocks are recorded, want 3", len(run.Blocks))
-	}
-	summary := table().Summarise(run, analysis.Options{})
-	if len(summary.Cells) != 2 {
-		t.Fatalf("%d cells are summarised, want 2", len(summary.Cells))
-	}
-	for i, ms := range []float64{100, 300} {
-		c := summary.Cells[i]
-		if cpu := c.Device("process_core_pct"); c.Number(idleMs) != ms || c.Blocks != 2 || cpu.Mean <= 0 || cpu.N != 2 {
-			t.Errorf("cell %s of %d blocks: %+v", c.Cell, c.Blocks, cpu)
-		}
-	}
-	shown(t, run, summary)
-	cutShort(t, dir)
-	if _, _, err := measure.Open(t.Context(), bundle); err == nil ||
-		!strings.Contains(err.Error(), "unknown kind \"lull\"") {
-		t.Errorf("opened without its measure: %v", err)
 	}
 }
 

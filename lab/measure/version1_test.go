@@ -246,13 +246,10 @@ var estimates = map[string]string{
 	"churn.per_second": "metrics.guests_per_second.device.mean",
 }
 
-// renamed lists the paths in a cell of today under which a figure may stand.
-func renamed(path string, storm bool) []string {
-	if to, ok := estimates[path]; ok {
-		return []string{to}
-	}
+// ofPhase is renamed for figures of a storm's phases.
+func ofPhase(path string) []string {
 	for _, phase := range []string{"lease", "login"} {
-		if rest, ok := strings.CutPrefix(path, phase+"."); ok && storm {
+		if rest, ok := strings.CutPrefix(path, phase+"."); ok {
 			name, tail, list := strings.Cut(rest, "[")
 			switch {
 			case name == "curve":
@@ -263,6 +260,17 @@ func renamed(path string, storm bool) []string {
 			figure, bound, _ := strings.Cut(rest, ".")
 			return []string{"metrics." + phase + "_" + figure + ".device." + bound, "counts." + phase + "_" + rest}
 		}
+	}
+	return nil
+}
+
+// renamed lists the paths in a cell of today under which a figure may stand.
+func renamed(path string, storm bool) []string {
+	if to, ok := estimates[path]; ok {
+		return []string{to}
+	}
+	if list := ofPhase(path); storm && list != nil {
+		return list
 	}
 	if rest, ok := strings.CutPrefix(path, "deaths["); ok {
 		return []string{"tallies.deaths[" + rest}

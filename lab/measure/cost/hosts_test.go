@@ -55,6 +55,19 @@ func TestFewerGuestsThanHosts(t *testing.T) {
 	}
 }
 
+// bothWays requires that all client hosts sent and received.
+func bothWays(t *testing.T, s *lab, before, after bench.Reading) {
+	t.Helper()
+	for i, e := range spans(before.Clients, after.Clients) {
+		name := s.Hosts[i].Ifs[0]
+		link := e.b.Meter.Links[name].Sub(e.a.Meter.Links[name])
+		if min(link.TxBytes, link.RxBytes) == 0 || max(link.TxBytes, link.RxBytes) < 100_000 {
+			t.Errorf("%s %s: client host %d sent %d and received %d bytes", s.Load.Kind, s.Load.Direction, i+1, link.TxBytes,
+				link.RxBytes)
+		}
+	}
+}
+
 // TestTwoClientHostsLoadOneRouter measures a window of each kind of load that
 // two client hosts share.
 func TestTwoClientHostsLoadOneRouter(t *testing.T) {
@@ -99,13 +112,6 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 			t.Errorf("%s %s: %.1f of %.1f Mbit/s arrived, %d broken: %s", c.kind, c.direction, m.DeliveredMbps, m.LinkMbps,
 				m.Broken, m.BrokenError)
 		}
-		for i, e := range spans(before.Clients, after.Clients) {
-			name := s.Hosts[i].Ifs[0]
-			link := e.b.Meter.Links[name].Sub(e.a.Meter.Links[name])
-			if min(link.TxBytes, link.RxBytes) == 0 || max(link.TxBytes, link.RxBytes) < 100_000 {
-				t.Errorf("%s %s: client host %d sent %d and received %d bytes", c.kind, c.direction, i+1, link.TxBytes,
-					link.RxBytes)
-			}
-		}
+		bothWays(t, s, before, after)
 	}
 }

@@ -64,13 +64,9 @@ func noProfileOf(cell result.Cell) string {
 // profile runs perf over one window of the sides, on the CPUs of the routers, to which their
 // threads and devices are bound. perf's samples are read when no load runs any more.
 func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
-	first, err := b.pair.device.Router.Sample(ctx)
+	ask, err := b.perf(ctx)
 	if err != nil {
 		return err
-	}
-	ask := agent.Perf{CPUs: b.Placement.Router, Own: b.Placement.Endpoints}
-	for _, p := range first.Processes { // of the device
-		ask.Programs = append(ask.Programs, p.PID)
 	}
 	p := profile.Profile{
 		Cell: cell, Block: b.Index, DUTLab: b.DUTLab, Start: time.Now().UTC(), FrequencyHz: profile.FrequencyHz}
@@ -113,12 +109,28 @@ func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 	for _, share := range shares {
 		share()
 	}
+	return b.writeProfile(p)
+}
+
+// perf is what perf is asked for: the routers' CPUs, and the device's programs.
+func (b *openBlock) perf(ctx context.Context) (agent.Perf, error) {
+	ask := agent.Perf{CPUs: b.Placement.Router, Own: b.Placement.Endpoints}
+	first, err := b.pair.device.Router.Sample(ctx)
+	for _, p := range first.Processes {
+		ask.Programs = append(ask.Programs, p.PID)
+	}
+	return ask, err
+}
+
+// writeProfile writes a profile that says something.
+func (b *openBlock) writeProfile(p profile.Profile) error {
 	if err := p.Useless(); err != nil {
 		return err
 	}
-	if got := p.Clean.DeliveredMbps; got < minProfiled*cell.Number(result.OfferedMbps) {
-		return fmt.Errorf("the clean router delivered %.1f of %.0f Mbit/s while perf ran: no profile of this load", got,
-			cell.Number(result.OfferedMbps))
+	offered := p.Cell.Number(result.OfferedMbps)
+	if got := p.Clean.DeliveredMbps; got < minProfiled*offered {
+		return fmt.Errorf(
+			"the clean router delivered %.1f of %.0f Mbit/s while perf ran: no profile of this load", got, offered)
 	}
 	return profile.Write(b.Dir, p)
 }

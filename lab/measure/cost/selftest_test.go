@@ -22,6 +22,7 @@ func good() result.Measurement {
 	}
 }
 
+// TestJudge: what the self-tests reject, and what they flag. Long: a line or two for each self-test.
 func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*result.Trial)
@@ -127,13 +128,13 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeSpeed: a window in which slowed routers had another share of their CPU does not count.
+// TestJudgeSpeed: of two slowed routers the one counts whose share is further from what was asked for.
 func TestJudgeSpeed(t *testing.T) {
 	sent := experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}
 	for _, tt := range []struct {
 		device, clean float64
 		accepted      bool
-	}{{0.25, 0.251, true}, {0.23, 0.27, true}, {0.4, 0.4, false}, {0.25, 0.3, false}, {0.1, 0.25, false}} {
+	}{{0.23, 0.27, true}, {0.25, 0.3, false}, {0.1, 0.25, false}} {
 		trial := result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket), DUT: good(), Clean: good()}
 		trial.DUT.Metrics = map[string]float64{result.RouterShare: tt.device}
 		trial.Clean.Metrics = map[string]float64{result.RouterShare: tt.clean}

@@ -158,19 +158,25 @@ func (s *lab) measurement(a, b bench.Reading) result.Measurement {
 	delete(m.RoleNs, result.RoleRadius)
 	m.PacketsPerWakeup = ratio(frames, router.Wakeups)
 	addBroken(&m, clients, b.Server)
+	s.addGenerators(&m, clients, server, sending, receiving)
+	return m
+}
+
+// addGenerators adds what the ends say of the kind of load that they carried, and how busy they were.
+func (s *lab) addGenerators(m *result.Measurement, clients, server, sending, receiving []span) {
+	kind := traffic.KindOf(s.Load.Kind)
 	if s.Load.UDP {
 		m.RetransmitRatio = 0 // TCP carries none of the load
-		if traffic.KindOf(s.Load.Kind).Counts {
-			addDatagrams(&m, slices.Concat(clients, server))
+		if kind.Counts {
+			addDatagrams(m, slices.Concat(clients, server))
 		}
 	}
-	if traffic.KindOf(s.Load.Kind).Frames {
-		addFrames(&m, sending, receiving)
+	if kind.Frames {
+		addFrames(m, sending, receiving)
 	}
-	if seconds > 0 {
-		m.GeneratorCPU = float64(max(busiest(clients), busiest(server))) / 1e9 / seconds
+	if m.Seconds > 0 {
+		m.GeneratorCPU = float64(max(busiest(clients), busiest(server))) / 1e9 / m.Seconds
 	}
-	return m
 }
 
 // framesIn is the frames that came to the IP layer. One gateway takes each packet there once: from a port, or, past the

@@ -2,7 +2,6 @@ package rate
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/runner/runnertest"
 	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 )
@@ -55,6 +55,30 @@ start = 'ip link set "$GATEWEIGH_OUTER_IF" mtu "$GATEWEIGH_MTU"'
 stop = 'ip link set "$GATEWEIGH_OUTER_IF" mtu 1500'
 `
 
+// path is what a trial is to find.
+type path struct {
+	outcome               string
+	passes, known, tunnel int
+	formula               string
+}
+
+func (want path) check(t *testing.T, r *Trial) {
+	t.Helper()
+	// A packet whose answers all took too long on a busy machine makes a black hole smaller.
+	found := r.PathMTU.Passes == want.passes || want.outcome == BlackHole && r.PathMTU.Passes < want.passes
+	if r.Outcome != want.outcome || !found || r.PathMTU.Known != want.known || r.TunnelMTU != want.tunnel ||
+		r.Formula != want.formula {
+		t.Errorf("%v: outcome %q, path %+v, tunnel %d, %s", r.Cell, r.Outcome, r.PathMTU, r.TunnelMTU, r.Formula)
+	}
+	if r.IdleRTT.Probes == 0 || want.outcome == "" && (r.EnterNs == 0 || r.LeaveNs == 0 || r.LinkBytes == 0) ||
+		r.LinkMbps != 200 {
+		t.Errorf("%v: %+v", r.Cell, r)
+	}
+	if stalls := want.outcome != ""; stalls != (r.DeliveredBytes == 0) || stalls == (r.LimitedBy != "") {
+		t.Errorf("%v: delivered %d bytes, limited by %q", r.Cell, r.DeliveredBytes, r.LimitedBy)
+	}
+}
+
 // TestPaths: of a path that says how long packets may be, one that says nothing, and one that takes all, the measure
 // tells which is which, and how much each carries. On a busy machine windows are rejected; what they count is exact all
 // the same.
@@ -72,47 +96,20 @@ redo = 0
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(t.TempDir(), "run")
-	if _, err := runner.Run(t.Context(), runner.Config{Measure: Measure{}.Run(), Experiment: e, Dir: dir}); err != nil {
-		t.Fatal(err)
-	}
-	run, err := result.ReadRun(dir, Measure{}.Records()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, b := range run.Blocks {
-		t.Errorf("%v failed: %s", b.Cell(), b.Error)
-	}
+	run, _ := runnertest.Run(t, Measure{}.Run(), e, Measure{}.Records())
 	trials := map[string]*Trial{}
 	for _, r := range result.Of[Trial](run.Own) {
 		trials[r.Cell.Text(result.DUT)] = r
 	}
-	for device, want := range map[string]struct {
-		outcome               string
-		passes, known, tunnel int
-		formula               string
-	}{
+	for device, want := range map[string]path{
 		"clean":  {"", 1500, 1500, 1500, "(1500 − 20 − 20 − 12) / (1500 + 14)"},
 		"narrow": {"", 1400, 1400, 1400, "(1400 − 20 − 20 − 12) / (1400 + 14)"},
 		"hole":   {BlackHole, 1400, 1500, 1500, "(1500 − 20 − 20 − 12) / (1500 + 14)"},
 	} {
-		r := trials[device]
-		if r == nil {
+		if r := trials[device]; r != nil {
+			want.check(t, r)
+		} else {
 			t.Errorf("%s was not measured", device)
-			continue
-		}
-		// A packet whose answers all took too long on a busy machine makes a black hole smaller.
-		found := r.PathMTU.Passes == want.passes || want.outcome == BlackHole && r.PathMTU.Passes < want.passes
-		if r.Outcome != want.outcome || !found || r.PathMTU.Known != want.known || r.TunnelMTU != want.tunnel ||
-			r.Formula != want.formula {
-			t.Errorf("%s: outcome %q, path %+v, tunnel %d, %s", device, r.Outcome, r.PathMTU, r.TunnelMTU, r.Formula)
-		}
-		if r.IdleRTT.Probes == 0 || want.outcome == "" && (r.EnterNs == 0 || r.LeaveNs == 0 || r.LinkBytes == 0) ||
-			r.LinkMbps != 200 {
-			t.Errorf("%s: %+v", device, r)
-		}
-		if stalls := want.outcome != ""; stalls != (r.DeliveredBytes == 0) || stalls == (r.LimitedBy != "") {
-			t.Errorf("%s: delivered %d bytes, limited by %q", device, r.DeliveredBytes, r.LimitedBy)
 		}
 	}
 	s := Measure{}.Summarise(run, analysis.Options{})

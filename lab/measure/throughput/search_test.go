@@ -2,13 +2,11 @@ package throughput
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/runner/runnertest"
 )
 
 // TestMain is also the labs' agents: each host's agent is this very program.
@@ -50,13 +48,9 @@ func TestSearchInALab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(t.TempDir(), "run")
-	if _, err := runner.Run(t.Context(), runner.Config{Measure: Measure{}.Run(), Experiment: e, Dir: dir}); err != nil {
-		t.Fatal(err)
-	}
-	run, err := result.ReadRun(dir, Measure{}.Records()...)
-	if err != nil || len(run.Own) != 1 {
-		t.Fatalf("%d records, %v: want that of one search", len(run.Own), err)
+	run, _ := runnertest.Run(t, Measure{}.Run(), e, Measure{}.Records())
+	if len(run.Own) != 1 {
+		t.Fatalf("%d records: want that of one search", len(run.Own))
 	}
 	s := run.Own[0].Record.(*Search)
 	if len(s.Goals) != 1 || len(s.Trials) < 2 {

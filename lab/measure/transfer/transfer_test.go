@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/runner/runnertest"
 )
 
 // TestMain is also the labs' agents: each host's agent is this very program.
@@ -146,6 +145,30 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// whole requires that all clients of a transfer had that number of whole files, over a link of 1000 kByte/s.
+func whole(t *testing.T, r *Transfer, files int, bytes int64) {
+	t.Helper()
+	payload := int64(r.Clients*files) * bytes
+	if len(r.Fetched) != r.Clients {
+		t.Fatalf("%d clients fetched, want %d", len(r.Fetched), r.Clients)
+	}
+	for _, f := range r.Fetched {
+		if f.Problem != "" || len(f.Each) != files || f.Bytes != int64(files)*bytes {
+			t.Errorf("%d clients: %+v", r.Clients, f)
+		}
+	}
+	first, last := r.Samples[0], r.Samples[len(r.Samples)-1]
+	if got := last.Bytes - first.Bytes; got < payload || float64(got) > 1.1*float64(payload) {
+		t.Errorf("%d clients: the router sent them %d bytes, the files have %d", r.Clients, got, payload)
+	}
+	if used := last.RouterNs - first.RouterNs; used <= 0 || r.MaxCore <= 0 || len(r.ThreadNs) == 0 {
+		t.Errorf("%d clients: CPU %d ns, %v cores, %v", r.Clients, used, r.MaxCore, r.ThreadNs)
+	}
+	if r.MeanKBps > 1000*overLink || r.PeakKBps > 1000 || r.MaxKBps > 1000 || r.MaxKBps < Threshold*r.PeakKBps {
+		t.Errorf("%d clients: %+v over a link of 1000 kByte/s", r.Clients, r.Figures)
+	}
+}
+
 // TestTransfersInALab: clients fetch whole files from the FTP server, one and then two at once; the router's bytes are
 // those of the files, and more by the headers of IP and TCP alone. The link sets the rate, however busy the machine is.
 func TestTransfersInALab(t *testing.T) {
@@ -164,34 +187,12 @@ redo = 0
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(t.TempDir(), "run")
-	if _, err := runner.Run(t.Context(), runner.Config{Measure: Measure{}.Run(), Experiment: e, Dir: dir}); err != nil {
-		t.Fatal(err)
-	}
-	run, err := result.ReadRun(dir, Measure{}.Records()...)
-	if err != nil || len(run.Own) != 2 {
-		t.Fatalf("%d records, %v, blocks %+v: want transfers of one and of two clients", len(run.Own), err, run.Blocks)
+	run, _ := runnertest.Run(t, Measure{}.Run(), e, Measure{}.Records())
+	if len(run.Own) != 2 {
+		t.Fatalf("%d records: want transfers of one and of two clients", len(run.Own))
 	}
 	for _, r := range result.Of[Transfer](run.Own) {
-		payload := int64(r.Clients * files * bytes)
-		if len(r.Fetched) != r.Clients {
-			t.Fatalf("%d clients fetched, want %d", len(r.Fetched), r.Clients)
-		}
-		for _, f := range r.Fetched {
-			if f.Problem != "" || len(f.Each) != files || f.Bytes != files*bytes {
-				t.Errorf("%d clients: %+v", r.Clients, f)
-			}
-		}
-		first, last := r.Samples[0], r.Samples[len(r.Samples)-1]
-		if got := last.Bytes - first.Bytes; got < payload || float64(got) > 1.1*float64(payload) {
-			t.Errorf("%d clients: the router sent them %d bytes, the files have %d", r.Clients, got, payload)
-		}
-		if used := last.RouterNs - first.RouterNs; used <= 0 || r.MaxCore <= 0 || len(r.ThreadNs) == 0 {
-			t.Errorf("%d clients: CPU %d ns, %v cores, %v", r.Clients, used, r.MaxCore, r.ThreadNs)
-		}
-		if r.MeanKBps > 1000*overLink || r.PeakKBps > 1000 || r.MaxKBps > 1000 || r.MaxKBps < Threshold*r.PeakKBps {
-			t.Errorf("%d clients: %+v over a link of 1000 kByte/s", r.Clients, r.Figures)
-		}
+		whole(t, r, files, bytes)
 	}
 	s := Measure{}.Summarise(run, analysis.Options{Confidence: 0.95})
 	if len(s.Cells) != 2 || s.Cells[0].Int(result.Clients) != 1 {

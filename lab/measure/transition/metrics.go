@@ -3,6 +3,7 @@ package transition
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -90,7 +91,16 @@ const (
 // Metrics is every figure of a cell.
 var Metrics = metrics()
 
-func metrics() (list []analysis.Metric) {
+func metrics() []analysis.Metric {
+	list := slices.Concat(timeMetrics(), probeMetrics(), cpuMetrics())
+	for i := range list {
+		list[i].Per = analysis.PerWindow
+	}
+	return list
+}
+
+// timeMetrics are those of the parts of the way.
+func timeMetrics() (list []analysis.Metric) {
 	for _, p := range Parts {
 		for _, stat := range Stats {
 			m := analysis.Metric{Name: MetricOf(p.Name, stat), Unit: "µs", Text: p.Text + ": " + statTexts[stat],
@@ -111,7 +121,12 @@ func metrics() (list []analysis.Metric) {
 				OverallMost), Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: known("overall." + p.Name)})
 		}
 	}
-	list = append(list,
+	return list
+}
+
+// probeMetrics are those of the background and of what became of the probes.
+func probeMetrics() []analysis.Metric {
+	return []analysis.Metric{
 		analysis.Metric{Name: DeliveredMbps, Short: "delivered", Unit: "Mbit/s", Text: "background that arrived",
 			Better: analysis.More, Range: analysis.Amounts, Of: known("delivered_mbps")},
 		analysis.Metric{Name: ResentBackground, Unit: "%", Text: "the background's TCP segments that were sent again",
@@ -122,7 +137,11 @@ func metrics() (list []analysis.Metric) {
 			Better: analysis.Less, Range: analysis.Percents, Of: known("resent_pct")},
 		analysis.Metric{Name: UnmatchedPct, Unit: "%", Text: "probes that were not found for certain at a tap",
 			Better: analysis.Less, Range: analysis.Percents, Of: known("unmatched_pct")},
-	)
+	}
+}
+
+// cpuMetrics are those of the gateways' CPU.
+func cpuMetrics() (list []analysis.Metric) {
 	for _, at := range [][2]string{{"enter", "enters"}, {"leave", "leaves"}} {
 		where := " of the gateway where the load " + at[1] + " the tunnel"
 		list = append(list,
@@ -133,7 +152,7 @@ func metrics() (list []analysis.Metric) {
 			analysis.Metric{Name: at[0] + processWait, Unit: "% of the time", Text: "daemons wait for a CPU: those" + where,
 				Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0] + "_cpu.process_wait_ns")})
 	}
-	list = append(list,
+	return append(list,
 		analysis.Metric{Name: Waits, Unit: "% of the time",
 			Text: "polling threads and daemons of both gateways wait for a CPU", Better: analysis.Less, Host: gateway,
 			Range: analysis.Amounts, Of: ofTime("enter_cpu.napi_wait_ns", "enter_cpu.process_wait_ns", "leave_cpu.napi_wait_ns",
@@ -148,10 +167,6 @@ func metrics() (list []analysis.Metric) {
 			Host: gateway, Range: analysis.Amounts,
 			Of: func(r analysis.Reading) float64 { return analysis.Positive(100 * r.Get("background")) }},
 		analysis.SlowedMetric(gateway, result.RouterShare))
-	for i := range list {
-		list[i].Per = analysis.PerWindow
-	}
-	return list
 }
 
 // known is a value of a reading, NaN where there is none.

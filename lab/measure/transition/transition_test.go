@@ -3,7 +3,6 @@ package transition
 import (
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/runner/runnertest"
 	"github.com/gateweigh/gateweigh/lab/traffic/transition"
 )
 
@@ -46,7 +45,8 @@ func parse(t *testing.T, text string) *experiment.Experiment {
 
 // TestPlan: other work makes blocks of their own, the kinds of which do not matter where there is none.
 func TestPlan(t *testing.T) {
-	e := parse(t, "offered_mbps = [10, 90]\ngateways_busy_pct = [0, 70]\ngateways_busy_by = [\"program\", \"real-time\"]\n")
+	e := parse(t, "offered_mbps = [10, 90]\ngateways_busy_pct = [0, 70]\n"+
+		"gateways_busy_by = [\"program\", \"real-time\"]\n")
 	var got []string
 	for _, b := range e.Plan() {
 		got = append(got, strings.TrimSpace(b.Cell.Text(result.BackgroundPct)+" "+b.Cell.Text(result.BackgroundKind)))
@@ -76,27 +76,10 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// steps runs an experiment, and returns its records. On a busy machine some are rejected: they have their figures all
-// the same.
+// steps runs an experiment, and returns its records.
 func steps(t *testing.T, text string) []*Step {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root for network namespaces")
-	}
-	dir := filepath.Join(t.TempDir(), "run")
-	_, err := runner.Run(t.Context(), runner.Config{Measure: Measure{}.Run(), Experiment: parse(t, text), Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	run, err := result.ReadRun(dir, Measure{}.Records()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, b := range run.Blocks {
-		if b.Error != "" {
-			t.Errorf("%v failed: %s", b.Cell(), b.Error)
-		}
-	}
+	run, _ := runnertest.Run(t, Measure{}.Run(), parse(t, text), Measure{}.Records())
 	return result.Of[Step](run.Own)
 }
 
@@ -135,11 +118,11 @@ func TestDirectPath(t *testing.T) {
 	}
 }
 
-// TestTCPBackground: what a background over TCP has sent is counted, and apart from the probes.
+// TestTCPBackground: what a background over TCP has sent is counted, and apart from the probes; so is what other work
+// had of the gateways' CPU.
 func TestTCPBackground(t *testing.T) {
-	list := steps(t,
-		"probes = 20\nprobe_gap_us = 2000\nredo = 0\noffered_mbps = [10]\nwithout_background = false\nwarmup = "+
-			"\"100ms\"\ntraffic.protocol = \"tcp\"\n")
+	list := steps(t, "probes = 20\nprobe_gap_us = 2000\nredo = 0\noffered_mbps = [10]\nwithout_background = false\n"+
+		"warmup = \"100ms\"\ntraffic.protocol = \"tcp\"\ngateways_busy_pct = [30]\n")
 	if len(list) != 1 {
 		t.Fatalf("%d steps, want one", len(list))
 	}
@@ -148,19 +131,14 @@ func TestTCPBackground(t *testing.T) {
 		t.Errorf("%.1f Mbit/s came, of %d segments %d were sent again; probes: %+v", s.DeliveredMbps, s.Segments,
 			s.Retransmits, s.Hosts.Counts)
 	}
+	if s.Background <= 0 || s.Background > 0.5 {
+		t.Errorf("other work had %g CPUs, want about 0.3", s.Background)
+	}
 	s.Hosts.Resent = 3
 	sent := []bench.Endpoint{{Meter: meter.Sample{SNMP: meter.SNMP{TCPOutSegs: 130, TCPRetrans: 7}}}}
 	s.addBackground(bench.Reading{Clients: make([]bench.Endpoint, 1)}, bench.Reading{Clients: sent})
 	if s.Segments != 110 || s.Retransmits != 4 {
 		t.Errorf("of 130 segments with 20 probes, of which 3 were sent again: %d and %d", s.Segments, s.Retransmits)
-	}
-}
-
-// TestBusyGateways: the record has what the other work had of the gateways' CPU.
-func TestBusyGateways(t *testing.T) {
-	list := steps(t, "probes = 20\nprobe_gap_us = 2000\nredo = 0\ngateways_busy_pct = [30]\n")
-	if len(list) != 1 || list[0].Background <= 0 || list[0].Background > 0.5 {
-		t.Errorf("%+v: want one step with about 0.3 CPUs of other work", list)
 	}
 }
 

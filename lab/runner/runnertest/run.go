@@ -1,0 +1,36 @@
+// Package runnertest has whole runs for the tests of measures.
+package runnertest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
+)
+
+// Run carries out an experiment in labs, and returns what is in its folder. Blocks that failed are errors of the test.
+// On a busy machine trials are rejected: what they count is exact all the same.
+func Run(t *testing.T, m runner.Measure, e *experiment.Experiment, kinds []result.Kind) (result.Run, runner.Outcome) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for network namespaces")
+	}
+	dir := filepath.Join(t.TempDir(), "run")
+	out, err := runner.Run(t.Context(), runner.Config{Measure: m, Experiment: e, Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := result.ReadRun(dir, kinds...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range run.Blocks {
+		if b.Error != "" {
+			t.Errorf("%v failed: %s", b.Cell(), b.Error)
+		}
+	}
+	return run, out
+}

@@ -23,7 +23,7 @@ const maxLink = 1024
 // the portal's own pages (DNS rebinding).
 func (p *Portal) captured(c *peer, r *http.Request) bool {
 	own, hosts := p.cfg.Address, p.hosts
-	if r.TLS != nil {
+	if c.secure {
 		own, hosts = p.cfg.TLS.Address, p.tlsHosts
 	}
 	return c.local != own || !hosts[strings.ToLower(r.Host)]
@@ -69,7 +69,7 @@ func (p *Portal) answerCaptured(w http.ResponseWriter, r *http.Request, c *peer)
 	to := base + page
 	// Returning to the site would lose a request body, and over TLS only requests for the
 	// portal arrive.
-	if probe == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.TLS == nil {
+	if probe == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) && !c.secure {
 		to = withLink(to, originalURL(host, r.URL.RequestURI()))
 	}
 	p.counters.redirects.Add(1)

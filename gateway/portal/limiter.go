@@ -2,11 +2,12 @@ package portal
 
 import (
 	"container/list"
+	"context"
 	"crypto/tls"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,12 +19,13 @@ type connLimiter struct {
 	patience          time.Duration // how long no connection may open or close before new ones stop waiting
 
 	mu      sync.Mutex
-	all     int                // guarded by mu
-	moved   time.Time          // guarded by mu: when a connection was last opened or closed
-	clients map[netip.Addr]int // guarded by mu: open connections; none with 0
-	idle    list.List          // guarded by mu: of *limitedConn between two requests, the longest first
-	freed   chan struct{}      // guarded by mu: closed when a connection ends; nil: no listener waits
-	waiting int                // guarded by mu: listeners with a waiting connection
+	all     int                    // guarded by mu
+	moved   time.Time              // guarded by mu: when a connection was last opened or closed
+	clients map[netip.Addr]int     // guarded by mu: open connections; none with 0
+	idle    list.List              // guarded by mu: of *limitedConn between two requests, the longest first
+	byFD    map[int32]*limitedConn // guarded by mu: those in idle, by their descriptors
+	freed   chan struct{}          // guarded by mu: closed when a connection ends; nil: no listener waits
+	waiting int                    // guarded by mu: listeners with a waiting connection
 }
 
 // scarceShare divides a client's share while half of all connections are in use,
@@ -97,17 +99,14 @@ func (c *connLimiter) waits(by int) {
 	c.waiting += by
 }
 
-// rests records that a connection is idle, or no longer idle.
-func (c *connLimiter) rests(g *limitedConn, idle bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if g.idle != nil {
-		c.idle.Remove(g.idle)
-		g.idle = nil
-	}
-	if idle {
-		g.since, g.idle = time.Now(), c.idle.PushBack(g)
-	}
+// rests records that a connection is idle. mu must be held.
+func (c *connLimiter) rests(g *limitedConn) { g.since, g.idle = time.Now(), c.idle.PushBack(g) }
+
+// wakes records that a connection is no longer idle. mu must be held.
+func (c *connLimiter) wakes(g *limitedConn) {
+	c.idle.Remove(g.idle)
+	g.idle = nil
+	delete(c.byFD, g.fd)
 }
 
 // oldest removes the connection that has been idle longest from the list, if it has been
@@ -123,8 +122,7 @@ func (c *connLimiter) oldest(now time.Time) (*limitedConn, time.Duration) {
 	if wait := idleEnough - now.Sub(g.since); wait > 0 {
 		return nil, wait
 	}
-	c.idle.Remove(first)
-	g.idle = nil
+	c.wakes(g)
 	return g, 0
 }
 
@@ -135,7 +133,7 @@ func (c *connLimiter) wait(done <-chan struct{}) bool {
 	now := time.Now()
 	g, after := c.oldest(now)
 	if g != nil {
-		g.Close()
+		g.drop()
 		return true
 	}
 	c.mu.Lock()
@@ -170,8 +168,10 @@ func (c *connLimiter) wait(done <-chan struct{}) bool {
 type limitedListener struct {
 	net.Listener
 	limiter  *connLimiter
+	idle     *idleConns
+	tls      *tls.Config     // nil: plain HTTP
 	rejected func()          // counts rejected connections
-	done     <-chan struct{} // ends waiting
+	life     context.Context // ends waiting
 }
 
 // Accept returns the next accepted connection. Rejected ones are reset, because a close
@@ -182,16 +182,28 @@ func (d *limitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		client := addrPort(conn.RemoteAddr()).Addr()
+		tcp := conn.(*net.TCPConn) // Listen makes no other listeners
+		client := addrPort(tcp.RemoteAddr()).Addr()
 		if d.admit(client) {
-			return &limitedConn{Conn: conn, leave: sync.OnceFunc(func() { d.limiter.leave(client) })}, nil
+			return d.first(tcp, client), nil
 		}
 		d.rejected()
-		if tcp, ok := conn.(*net.TCPConn); ok {
-			tcp.SetLinger(0)
-		}
-		conn.Close()
+		tcp.SetLinger(0)
+		tcp.Close()
 	}
+}
+
+// first is the first visit of a connection.
+func (d *limitedListener) first(tcp *net.TCPConn, client netip.Addr) *visit {
+	w := &wire{TCPConn: tcp}
+	g := &limitedConn{Conn: w, wire: w, fd: -1, peer: peer{
+		client: client, local: addrPort(tcp.LocalAddr()), secure: d.tls != nil, life: d.life, limiter: d.limiter,
+	}}
+	_ = control(tcp, func(fd int) error { g.fd = int32(fd); return nil })
+	if g.secure {
+		g.Conn = tls.Server(w, d.tls)
+	}
+	return &visit{limitedConn: g, pool: d.idle}
 }
 
 // admit waits until the connection fits. Later connections wait behind it in order:
@@ -206,33 +218,44 @@ func (d *limitedListener) admit(client netip.Addr) bool {
 	}
 	d.limiter.waits(1)
 	defer d.limiter.waits(-1)
-	for v == full && d.limiter.wait(d.done) {
+	for v == full && d.limiter.wait(d.life.Done()) {
 		v = d.limiter.enter(client)
 	}
 	return v == admitted
 }
 
-// limitedConn is a connection that the limiter has counted.
+// limitedConn is a connection that the limiter has counted, until it is closed.
 type limitedConn struct {
-	net.Conn
-	leave func()
+	net.Conn // TCP, or TLS over it
+	wire     *wire
+	fd       int32 // of wire
+	peer
+	left atomic.Bool // the limiter no longer counts it
 
 	since time.Time     // guarded by the limiter's mu: when it became idle
 	idle  *list.Element // guarded by the limiter's mu: nil while a request is on it
+	known bool          // guarded by the limiter's mu: the set of idleConns has it
+	turn  int32         // guarded by the limiter's mu: of idleConns
 }
 
-// Close may be called twice, as net/http does.
+func (g *limitedConn) leave() {
+	if !g.left.Swap(true) {
+		g.limiter.leave(g.client)
+	}
+}
+
+// Close may be called twice.
 func (g *limitedConn) Close() error {
 	g.leave()
 	return g.Conn.Close()
 }
 
-// changed keeps the limiter's list of idle connections, as a server's ConnState.
-func (c *connLimiter) changed(conn net.Conn, state http.ConnState) {
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
+// drop closes an idle connection. One over TLS says goodbye, for which it may have to wait.
+func (g *limitedConn) drop() {
+	g.leave()
+	if g.secure {
+		go g.Conn.Close()
+		return
 	}
-	if g, ok := conn.(*limitedConn); ok && state != http.StateNew {
-		c.rests(g, state == http.StateIdle)
-	}
+	g.Conn.Close()
 }

@@ -68,9 +68,9 @@ func TestOldest(t *testing.T) {
 	var c connLimiter
 	first, second, busy := new(limitedConn), new(limitedConn), new(limitedConn)
 	for _, g := range []*limitedConn{first, busy, second} {
-		c.rests(g, true)
+		c.rests(g)
 	}
-	c.rests(busy, false)
+	c.wakes(busy)
 	if g, after := c.oldest(first.since); g != nil || after != idleEnough {
 		t.Errorf("%p after %s makes room at once", g, after)
 	}
@@ -171,7 +171,7 @@ func TestWaiting(t *testing.T) {
 	c = stuck(past)
 	near, far := net.Pipe()
 	defer far.Close()
-	c.rests(&limitedConn{Conn: near, leave: func() { c.leave(clientA) }}, true)
+	c.rests(&limitedConn{Conn: near, peer: peer{client: clientA, limiter: c}})
 	for c.all > 0 && c.wait(t.Context().Done()) {
 	}
 	if c.enter(clientB) != admitted {

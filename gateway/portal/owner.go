@@ -27,7 +27,7 @@ const (
 func (p *Portal) setCookie(w http.ResponseWriter, r *http.Request, s session.Session) {
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: base64.RawURLEncoding.EncodeToString(p.tokens.proof(s)), Path: "/",
-		MaxAge: int(cookieAge / time.Second), Secure: r.TLS != nil, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		MaxAge: int(cookieAge / time.Second), Secure: peerOf(r).secure, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	})
 }
 

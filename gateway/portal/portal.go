@@ -95,11 +95,10 @@ type Config struct {
 	// restarts. Empty: a new random key, so that a form loaded before a restart must be
 	// sent twice.
 	Key []byte
-	// MaxConns bounds open connections, about 40 KiB each with the client's session;
-	// default 10,000, or half of the files that the process may open.
-	// MaxConnsPerClient bounds those of one client; default 64, and an eighth of it while
-	// half of all are in use. When all are in use, a new connection replaces an idle one,
-	// or waits as long as others end.
+	// MaxConns bounds open connections: some 2 KiB each between two requests, 14 KiB over TLS, and 40 KiB meanwhile;
+	// default 10,000, or half of the files that the process may open. MaxConnsPerClient bounds those of one client;
+	// default 64, and an eighth of it while half of all are in use. When all are in use, a new connection replaces an
+	// idle one, or waits as long as others end.
 	MaxConns, MaxConnsPerClient int
 	patience                    time.Duration // how long new connections wait although none ends; 0: defaultPatience
 	// Guard counts wrong passwords; nil: one of the portal's own.

@@ -85,32 +85,29 @@ func (p *Portal) Serve(ctx context.Context, plain, secure, home net.Listener) er
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := &connLimiter{
-		max: p.cfg.MaxConns, maxPerClient: p.cfg.MaxConnsPerClient, patience: p.cfg.patience, clients: map[netip.Addr]int{}}
-	refused := func() { p.counters.refused.Add(1) }
-	srv := p.server(ctx, c)
-	var conns sync.WaitGroup // the Serve loops add to it; waited for after they have ended
+		max: p.cfg.MaxConns, maxPerClient: p.cfg.MaxConnsPerClient, patience: p.cfg.patience,
+		clients: map[netip.Addr]int{}, byFD: map[int32]*limitedConn{},
+	}
+	srv := p.server(ctx)
+	var visits sync.WaitGroup // the Serve loops add to it; waited for after they have ended
 	srv.ConnState = func(conn net.Conn, s http.ConnState) {
-		c.changed(conn, s)
+		conn.(*visit).answered = s == http.StateIdle
 		switch s {
 		case http.StateNew:
-			conns.Add(1)
+			visits.Add(1)
 		case http.StateClosed:
-			conns.Done()
+			visits.Done()
 		}
 	}
-	ended := make(chan error, 3)
-	running := 0
-	for _, l := range []net.Listener{plain, secure, home} {
-		if l == nil {
-			continue
-		}
-		var limited net.Listener = &limitedListener{l, c, refused, ctx.Done()}
-		if l == secure {
-			limited = tls.NewListener(limited, srv.TLSConfig)
-		}
-		running++
-		go func() { ended <- srv.Serve(limited) }()
+	listeners, err := p.limited(ctx, c, plain, secure, home)
+	if err != nil {
+		return fmt.Errorf("serving the portal: %w", err)
 	}
+	ended := make(chan error, len(listeners))
+	for _, l := range listeners {
+		go func() { ended <- srv.Serve(l) }()
+	}
+	running := len(listeners)
 
 	var failed error
 	select {
@@ -127,21 +124,46 @@ func (p *Portal) Serve(ctx context.Context, plain, secure, home net.Listener) er
 	for range running {
 		<-ended
 	}
-	conns.Wait()
+	visits.Wait()
 	if failed != nil {
 		return fmt.Errorf("serving the portal: %w", failed)
 	}
 	return nil
 }
 
+// limited returns what the server listens to: the listeners within the limits, and idle connections. On error they are
+// closed.
+func (p *Portal) limited(
+	ctx context.Context, c *connLimiter, plain, secure, home net.Listener,
+) ([]net.Listener, error) {
+	idle, err := newIdleConns(c)
+	listeners := []net.Listener{idle}
+	for _, l := range []net.Listener{plain, secure, home} {
+		switch {
+		case l == nil:
+			continue
+		case err != nil:
+			l.Close()
+			continue
+		}
+		limited := &limitedListener{Listener: l, limiter: c, idle: idle, life: ctx,
+			rejected: func() { p.counters.refused.Add(1) }}
+		if l == secure {
+			limited.tls = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: p.cert.get}
+		}
+		listeners = append(listeners, limited)
+	}
+	return listeners, err
+}
+
 // server returns an HTTP/1 server: captured requests are HTTP/1, and HTTP/2 would only
 // add attack surface for three small pages.
-func (p *Portal) server(ctx context.Context, all *connLimiter) *http.Server {
+func (p *Portal) server(ctx context.Context) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	// Every phase has a time limit: a client that sends or reads slowly loses its
 	// connection (slowloris).
-	srv := &http.Server{
+	return &http.Server{
 		Handler: p, Protocols: &protocols,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes, DisableGeneralOptionsHandler: true, // "OPTIONS *" may be a captured request too
@@ -149,21 +171,16 @@ func (p *Portal) server(ctx context.Context, all *connLimiter) *http.Server {
 		ErrorLog:    slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(_ context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, peerKey{}, &peer{
-				client: addrPort(c.RemoteAddr()).Addr(), local: addrPort(c.LocalAddr()), life: ctx, limiter: all,
-			})
+			return context.WithValue(ctx, peerKey{}, &c.(*visit).peer)
 		},
 	}
-	if p.cert != nil {
-		srv.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: p.cert.get}
-	}
-	return srv
 }
 
 // peer describes a connection.
 type peer struct {
 	client  netip.Addr      // remote address
 	local   netip.AddrPort  // local address: the portal's, or that of the requested site
+	secure  bool            // TLS
 	life    context.Context // the server's context: outlives the request
 	limiter *connLimiter    // the limiter that counts the connection
 }
@@ -187,7 +204,7 @@ func (p *Portal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.limiter.pressed() {
 		w.Header()["Connection"] = closeValue
 	}
-	if p.cert != nil && r.TLS == nil && r.URL.Path != apiPath {
+	if p.cert != nil && !c.secure && r.URL.Path != apiPath {
 		p.toTLS(w, r)
 		return
 	}

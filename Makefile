@@ -23,7 +23,7 @@ export GOMIPS := softfloat
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo -E env "PATH=$$PATH:/usr/sbin:/sbin")
 EXEC := $(if $(ROOT),-exec '$(ROOT)')
 
-.PHONY: help deps deps-run guest-kernel build agents man check test test-one test-kernel test-bridge run generate bench feel soak clean
+.PHONY: help deps deps-run guest-kernel build agents man check test test-one test-kernel test-bridge run generate bench feel soak memory clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,7 +92,7 @@ generate: ## generated code, eBPF objects and pages of the manual (clang, llvm, 
 	go generate ./...
 
 bench: ## benchmarks
-	go test -run '^$$' -bench . -skip 'Feel|Soak' -benchmem $(EXEC) ./...
+	go test -run '^$$' -bench . -skip 'Feel|Soak|Memory' -benchmem $(EXEC) ./...
 
 feel: deps build ## what clients notice of their rate limits, and of openNDS's where it is on PATH: half an hour
 	go test -run '^$$' -bench Feel -benchtime 1x -timeout 1h -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./gateway/datapath/ebpf
@@ -101,6 +101,11 @@ MINUTES ?= 60
 
 soak: deps build ## gatewayd with 240 clients that come and go, and odd devices, for MINUTES=60: a line each minute; fails where memory grows
 	go test -run '^$$' -bench Soak -benchtime 1x -vet=off -ldflags=-w -timeout $$(($(MINUTES) + 15))m -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./cmd/gatewayd -soak-for $(MINUTES)m -soak-program '$(CURDIR)/bin/gatewayd'
+
+PREDECESSOR ?=
+
+memory: deps build ## PSS of gatewayd with 100,000 sessions, and with 10,000 connections to the portal: PREDECESSOR=FILE of another one beside it
+	go test -run '^$$' -bench Memory -benchtime 1x -vet=off -ldflags=-w -timeout 1h -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./cmd/gatewayd -memory-program '$(CURDIR)/bin/gatewayd' -predecessor '$(abspath $(PREDECESSOR))'
 
 clean: ## remove what crashed runs left on the machine, and bin/
 	if [ -x bin/gateweigh ]; then $(ROOT) bin/gateweigh clean; fi

@@ -114,14 +114,20 @@ ip -n $ID-server route replace 10.1.0.0/16 via 192.0.2.1`)
 	return s
 }
 
-// connect makes the namespace of the devices.
-func (s *soak) connect() {
-	s.t.Helper()
-	s.sh(`n=$ID-` + devicesHost + `; ip netns add $n; ip -n $n link set lo up
+// addDevices makes the namespace of the devices, with c0 in the LAN.
+func (w *world) addDevices() {
+	w.t.Helper()
+	w.sh(`n=$ID-` + devicesHost + `; ip netns add $n; ip -n $n link set lo up
 ip netns exec $n sh -ec 'echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6
 for i in all default; do cd /proc/sys/net/ipv4/conf/$i; echo 1 >arp_ignore; echo 2 >arp_announce; echo 0 >rp_filter; done'
 ip -n $n link add c0 type veth peer name devices netns $ID-hub; ip -n $n link set c0 up
 ip -n $ID-hub link set devices up; ip -n $ID-hub link set devices master br0`)
+}
+
+// connect makes the namespace of the devices.
+func (s *soak) connect() {
+	s.t.Helper()
+	s.addDevices()
 	ns, err := netns.GetFromName(s.id + "-" + devicesHost)
 	must(s.t, err)
 	defer ns.Close()

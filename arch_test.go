@@ -39,13 +39,13 @@ var allowedImports = map[string][]string{
 
 	"cmd/gateweigh":       {"lab/...", "manual", "meant", "output", "quote"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
-	"cmd/gatewayd": {"gateway", "gateway/config", "gateway/control", "gateway/flowlog", "gateway/keeper",
+	"cmd/gatewayd": {"gateway", "gateway/config", "gateway/control", "gateway/flowlog",
 		"gateway/users", "manual", "meant", "output", "quote", "textfile"},
 
 	"gateway":          {"gateway/...", "ppp", "quote"},
 	"gateway/access":   {"gateway/session"}, // who may pass
 	"gateway/arp":      {},                  // whether hosts of the LAN are there, and answers to new ones
-	"gateway/config":   {"textfile"},
+	"gateway/config":   {"gateway/datapath", "textfile"},
 	"gateway/control":  {"gateway/session"},
 	"gateway/due":      {}, // what is to be done, in the order of its times
 	"gateway/beat":     {}, // when those that look from time to time do so
@@ -95,7 +95,7 @@ var allowedImports = map[string][]string{
 	"gateway/dns":     {"gateway/budget"},
 	"gateway/guesses": {"gateway/session"}, // who guesses passwords
 	"gateway/portal":  {"gateway/guesses", "gateway/session", "textfile"},
-	"gateway/pppoe":   {"gateway/budget", "gateway/due", "ppp", "ppp/pppoe"},
+	"gateway/pppoe":   {"gateway/budget", "gateway/datapath", "gateway/due", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/budget", "gateway/session", "gateway/statefile"},
 	"gateway/session": {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},
 	"gateway/users":   {"gateway/beat", "gateway/session", "textfile", "gateway/config"},

@@ -14,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// kinds are the kinds of data path, with the keys of each.
-var kinds = map[string]string{"ebpf": onEBPF, "tun": `kind = "tun"`, "nfqueue": `kind = "nfqueue"`}
+// keysOf are the keys of [datapath] by kind.
+var keysOf = map[string]string{"ebpf": onEBPF, "tun": `kind = "tun"`, "nfqueue": `kind = "nfqueue"`}
 
 // TestBoot: on a machine that forwards, a client with an address of its own choice gets nothing
 // through from the boot until the gateway runs and logs it in, if the guard comes before the
@@ -47,7 +47,7 @@ nsenter --net=/run/netns/server nft 'table ip seen { counter clients {}; chain i
 			}
 			sh(t, "nsenter --net=/run/netns/server nft reset counters >/dev/null")
 			arrive(t, 50)
-			d := startOn(t, t.TempDir(), kinds[kind])
+			d := startOn(t, t.TempDir(), keysOf[kind])
 			t.Cleanup(func() { d.stop(); must(t, Detach(d.cfg, false)) })
 			arrive(t, 20)
 			if got := received(); !strings.Contains(got, "packets 0 ") {
@@ -95,7 +95,7 @@ func TestForwardingIsTheGateways(t *testing.T) {
 				sh(t, "ip addr flush dev lan0")
 				clients = "tun0"
 			}
-			d := startOn(t, dir, kinds[kind])
+			d := startOn(t, dir, keysOf[kind])
 			forwardingIs(t, "with the daemon", map[string]bool{clients: true, "wan0": true, "lo": false, "all": false})
 			logIn(t, d, "10.1.0.99")
 			eventually(t, "a client that is logged in to pass", passes)
@@ -110,7 +110,7 @@ func TestForwardingIsTheGateways(t *testing.T) {
 		})
 	}
 	sh(t, "sysctl -qw net.ipv4.ip_forward=1")
-	d := startOn(t, dir, kinds["tun"])
+	d := startOn(t, dir, keysOf["tun"])
 	must(t, d.stop())
 	must(t, Detach(d.cfg, false))
 	forwardingIs(t, "switched on by the administrator", map[string]bool{"lan0": true, "wan0": true})

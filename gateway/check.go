@@ -17,10 +17,6 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
-	"github.com/gateweigh/gateweigh/gateway/datapath/kernel"
-	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
-	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 	"github.com/gateweigh/gateweigh/gateway/pppoe"
@@ -163,9 +159,9 @@ func wholeOf(dev *net.Interface) (name, kind string) {
 	return whole.Attrs().Name, whole.Type()
 }
 
-// address checks that the LAN's interface has the gateway's address; with tun it belongs to the device.
+// address checks that the LAN's interface has the gateway's address, unless a device of the data path has it.
 func (s *survey) address() {
-	if s.lan != nil && s.Datapath.Kind != config.TUN && !s.port {
+	if s.lan != nil && !kindOf(s.Config).OwnAddress && !s.port {
 		s.refuse(checkAddress(s.lan, s.LAN.Address))
 	}
 }
@@ -186,22 +182,18 @@ func checkAddress(lan *net.Interface, own netip.Prefix) error {
 
 // path checks what the kind of data path needs.
 func (s *survey) path() {
-	if s.Datapath.Kind != config.NFQueue {
+	kind := kindOf(s.Config)
+	if slices.Contains(kind.Shares, datapath.Guarding) {
 		s.refuse(guard.Check())
 	}
 	if s.lan == nil || s.wan == nil {
 		return
 	}
-	switch s.Datapath.Kind {
-	case config.EBPF:
-		s.refuse(ebpf.Check(ebpfLeft(s.Config)))
-	case config.TUN:
-		s.refuse(tun.Check(tunConfig(s.Config, false, nil)))
-	case config.Kernel:
-		s.refuse(kernel.Check(kernelConfig(s.Config, nil)))
-		s.files()
-	case config.NFQueue:
-		s.refuse(nfqueue.Check(s.LAN.Interface))
+	s.refuse(kind.Check(setup(s.Config)))
+	if kind.Warn != nil {
+		for _, text := range kind.Warn(setup(s.Config)) {
+			s.find(Warning, "%s", text)
+		}
 	}
 }
 
@@ -215,41 +207,13 @@ func (s *survey) payload() {
 	}
 }
 
-// files warns of fewer open files than the sessions of the kernel's PPPoE may need.
-func (s *survey) files() {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
-		return
-	}
-	sessions := s.lineSessions()
-	if need, room := kernel.FilesFor(sessions), kernel.SessionsWith(limit.Cur); need > limit.Cur {
-		// which Go has raised to the hard limit
-		s.find(Warning, "this process may open %d files, enough for %d PPPoE sessions in the kernel, and the configuration "+
-			"allows %d: a session beyond is refused, or ends with the daemon; give the daemon LimitNOFILE=%d (ulimit -n), or "+
-			"set pppoe.sessions = %d",
-			limit.Cur, room, sessions, need, max(room, 1))
-	}
-}
-
-// lineSessions is how many PPPoE sessions there can be at once, by pppoe.sessions and by the addresses for them.
-func (s *survey) lineSessions() int {
-	addresses := 0
-	for _, r := range s.PPPoE.Pools {
-		addresses += r.Size()
-	}
-	if s.Auth.Has(config.MethodRADIUS) { // which may give any address of the LAN
-		addresses = 1<<(32-s.LAN.Address.Bits()) - 3 // but the network's, the gateway's and the broadcast address
-	}
-	return min(s.PPPoE.Most, addresses)
-}
-
 // locks looks for another gateway on the interfaces and in the folders, see datapath.Lock.
 func (s *survey) locks() {
 	if s.running != 0 {
 		return
 	}
 	folders := []string{s.StateDir}
-	if s.Datapath.Kind == config.EBPF {
+	if kindOf(s.Config).Pins {
 		folders = append(folders, s.Datapath.PinDir)
 	}
 	for _, dir := range folders {

@@ -21,7 +21,7 @@ import (
 func TestCheckKernelPPPoE(t *testing.T) {
 	network(t)
 	cfg := *start(t, t.TempDir()).cfg
-	cfg.Datapath.Kind = config.Kernel
+	cfg.Datapath.Kind = "kernel"
 	fd, err := unix.Socket(unix.AF_PPPOX, unix.SOCK_STREAM, 0)
 	if err == nil {
 		unix.Close(fd)
@@ -75,7 +75,7 @@ func TestCheckGarden(t *testing.T) {
 func TestCheckFiles(t *testing.T) {
 	network(t)
 	cfg := *start(t, t.TempDir()).cfg
-	cfg.Datapath.Kind, cfg.PPPoE.Enabled, cfg.PPPoE.Most, cfg.Auth.Methods = config.Kernel, true, 65535, []string{"users"}
+	cfg.Datapath.Kind, cfg.PPPoE.Enabled, cfg.PPPoE.Most, cfg.Auth.Methods = "kernel", true, 65535, []string{"users"}
 	// 2048
 	cfg.PPPoE.Pools = []config.Range{{First: netip.MustParseAddr("10.1.8.0"), Last: netip.MustParseAddr("10.1.15.255")}}
 	var limit unix.Rlimit
@@ -132,15 +132,15 @@ func TestCheck(t *testing.T) {
 			not:  "ip addr add"},
 		"bridged WAN": {change: "ip link add br9 type bridge; ip link set wan0 master br9", undo: "ip link del br9",
 			says: []string{`wan0 is a port of the bridge br9`, `set wan.interface = "br9"`}, mild: true, weight: Warning},
-		"tun, address": {cfg: func(c *config.Config) { c.Datapath.Kind = config.TUN }, says: []string{
+		"tun, address": {cfg: func(c *config.Config) { c.Datapath.Kind = "tun" }, says: []string{
 			"lan0 has the address 10.1.0.1/24 of the clients' network", "ip addr del"}},
-		"tun, device": {cfg: func(c *config.Config) { c.Datapath.Kind, c.Datapath.Device = config.TUN, "wan0" },
+		"tun, device": {cfg: func(c *config.Config) { c.Datapath.Kind, c.Datapath.Device = "tun", "wan0" },
 			says: []string{"choose another datapath.device"}},
 		"PPP": {change: "ip tuntap add ppp0 mode tun", undo: "ip link del ppp0", cfg: func(c *config.Config) {
 			c.WAN.Interface = "ppp0"
 		}, says: []string{`ppp0 is no Ethernet interface`, `"tun" or "nfqueue"`}},
 		"nfqueue": {change: "ip tuntap add ppp0 mode tun", undo: "ip link del ppp0", cfg: func(c *config.Config) {
-			c.LAN.Interface, c.Datapath.Kind = "ppp0", config.NFQueue
+			c.LAN.Interface, c.Datapath.Kind = "ppp0", "nfqueue"
 		}, says: []string{`ppp0 is no Ethernet interface`}},
 		"no bpffs": {cfg: func(c *config.Config) { c.Datapath.PinDir = "/run/pins" }, says: []string{
 			"/run/pins is not on a bpffs", "mount -t bpf"}},

@@ -9,12 +9,6 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// forgetter is a data path that remembers connections' ways itself.
-type forgetter interface {
-	// Forget forgets the packets of each direction of connections. Those that it does not know are no error.
-	Forget([]datapath.Tracked) error
-}
-
 // Connections of clients end with the session or lease that they belong to, so that the next client of an address gets
 // none of the former one's packets.
 var _ session.Cutter = (*conntrack.Ender)(nil)
@@ -44,8 +38,7 @@ func (g *gateway) openConnections() {
 
 // forget has the data path forget connections that connection tracking has forgotten.
 func (g *gateway) forget(all []conntrack.Connection) error {
-	dp, ok := g.dp.(forgetter)
-	if !ok {
+	if g.dp.Forget == nil {
 		return nil
 	}
 	var ways []datapath.Tracked
@@ -54,5 +47,5 @@ func (g *gateway) forget(all []conntrack.Connection) error {
 			ways = append(ways, datapath.Tracked{From: t.From, To: t.To, Protocol: t.Protocol})
 		}
 	}
-	return dp.Forget(ways)
+	return g.dp.Forget(ways)
 }

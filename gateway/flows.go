@@ -18,10 +18,9 @@ func (g *gateway) openFlows() (err error) {
 		}
 		return nil
 	}
-	aside, _ := g.dp.(flowlog.Aside)
 	g.flows, err = flowlog.Open(flowlog.Config{
 		Folder: f.Folder, Keep: f.Keep, Most: f.Most, IPFIX: f.IPFIX,
-		LAN: g.cfg.LAN.Network(), Behind: g.isBehind, Gateway: g.cfg.LAN.Address.Addr(), Who: g.who, Aside: aside,
+		LAN: g.cfg.LAN.Network(), Behind: g.isBehind, Gateway: g.cfg.LAN.Address.Addr(), Who: g.who, Aside: g.dp.Aside,
 		Gone: g.detached, Log: g.log,
 	})
 	return err

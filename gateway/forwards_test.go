@@ -25,7 +25,7 @@ func TestForwardingSwitchedOff(t *testing.T) {
 			}
 			sh(t, "sysctl -qw net.ipv4.ip_forward=1")
 			var said logtest.Log
-			d := serveLogging(t, configured(t, t.TempDir(), kinds[kind]), said.Logger())
+			d := serveLogging(t, configured(t, t.TempDir(), keysOf[kind]), said.Logger())
 			logIn(t, d, "10.1.0.99")
 			eventually(t, "a client that is logged in to pass", passes)
 			c, err := control.Dial(d.cfg.ControlSocket())

@@ -16,7 +16,7 @@ import (
 )
 
 // opener is the data path as the DNS opens it.
-type opener struct{ path }
+type opener struct{ datapath.Running }
 
 var _ dns.Opener = opener{}
 
@@ -31,8 +31,8 @@ func (o opener) ShutHTTP(p netip.Prefix, until time.Time) error {
 }
 
 func (o opener) door(d datapath.Door, until time.Time) error {
-	if p, ok := o.path.(datapath.Porter); ok {
-		return p.OpenPort(d, until)
+	if o.Running.OpenPort != nil {
+		return o.Running.OpenPort(d, until)
 	}
 	return nil // without a garden
 }

@@ -56,7 +56,7 @@ type gateway struct {
 
 	socket *control.Socket
 	state  io.Closer // unlocks state_dir
-	dp     path
+	dp     datapath.Running
 	arp    arp.Prober // asks clients whether they are there
 	table  *session.Table
 	radius *radius.Client
@@ -92,7 +92,7 @@ type gateway struct {
 // run_dir, and with datapath.ErrBusy if another one has an interface.
 func Run(ctx context.Context, cfg *config.Config, d Daemon) (err error) {
 	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), said: d, known: make(chan struct{})}
-	g.arp.Interface, g.arp.Source, g.arp.All = cfg.LAN.Interface, cfg.LAN.Address.Addr(), cfg.Datapath.Kind == config.TUN
+	g.arp.Interface, g.arp.Source, g.arp.All = cfg.LAN.Interface, cfg.LAN.Address.Addr(), kindOf(cfg).OwnAddress
 	living, end := context.WithCancel(ctx)
 	g.living = living
 	defer func() { end(); g.claims.end(); err = errors.Join(err, g.close()) }()
@@ -211,10 +211,10 @@ func (g *gateway) openTable() error {
 	if bytes.Equal(last, boot) {
 		open = session.Resume
 	}
-	if g.table, err = open(file, g.dp, g.log); errors.Is(err, statefile.ErrDamaged) {
+	if g.table, err = open(file, g.dp.Forwarder, g.log); errors.Is(err, statefile.ErrDamaged) {
 		if err = g.setAside(file, err, "every client must log in again"); err == nil {
 			fresh = true
-			g.table, err = open(file, g.dp, g.log)
+			g.table, err = open(file, g.dp.Forwarder, g.log)
 		}
 	}
 	if err != nil {
@@ -321,8 +321,8 @@ func (g *gateway) serve(ctx context.Context) error {
 			stop(nil)
 		})
 	}
-	if dp, ok := g.dp.(mortal); ok {
-		run("data path", dp.Wait)
+	if g.dp.Wait != nil {
+		run("data path", g.dp.Wait)
 	}
 	run("forwarding", g.keepForwarding)
 	run("bridges", g.watchBridges)
@@ -372,7 +372,7 @@ func (g *gateway) serve(ctx context.Context) error {
 // passes nothing without the daemon, forwarding is switched off again.
 func (g *gateway) close() error {
 	var errs []error
-	if g.dp != nil && g.cfg.Datapath.Kind != config.EBPF && g.cfg.Datapath.Kind != config.Kernel {
+	if g.dp.Forwarder != nil && kindOf(g.cfg).Outlives == 0 {
 		errs = append(errs, forwardingSwitch(g.cfg).Off())
 	}
 	if g.pppoe != nil { // before the table: a link that ends by then is taken up by the next daemon
@@ -402,7 +402,7 @@ func (g *gateway) close() error {
 	if g.connections != nil {
 		g.connections.End() // what was to end soon; it logs errors
 	}
-	if g.dp != nil {
+	if g.dp.Forwarder != nil {
 		// After the table, which reads the last counts from it. Clients that it reports meanwhile
 		// find the table closed, and are reported to the next daemon.
 		errs = append(errs, g.dp.Close())

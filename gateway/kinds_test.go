@@ -3,12 +3,80 @@ package gateway
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
+
+// TestKindsHaveTraits: both tables have the same kinds.
+func TestKindsHaveTraits(t *testing.T) {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.Name)
+	}
+	all := datapath.Names(nil)
+	if !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(all))) {
+		t.Errorf("there are the kinds %q, and traits of %q", names, all)
+	}
+}
+
+// shut is a data path that lets nobody through: an example of all that a new kind has in its folder.
+type shut struct{ datapath.Forwarder }
+
+func (shut) Clients() ([]datapath.ID, error)     { return nil, nil }
+func (shut) Forwarding() (word, why string)      { return "shut", "" }
+func (shut) Packets() (map[string]uint64, error) { return nil, nil }
+func (shut) Total() (datapath.Counters, error)   { return datapath.Counters{}, nil }
+func (shut) Close() error                        { return nil }
+
+// TestNewKind: with its line in both tables a new kind is configured, checked, opened, and left, by others and by
+// detach.
+func TestNewKind(t *testing.T) {
+	network(t)
+	were, had := kinds, datapath.Kinds
+	t.Cleanup(func() { kinds, datapath.Kinds = were, had })
+	checked, left := 0, 0
+	datapath.Kinds = append(slices.Clone(had), datapath.Traits{Kind: "shut", Keys: []string{"fast"}})
+	kinds = append(slices.Clone(were), datapath.Kind{
+		Name: "shut",
+		Open: func(s datapath.Setup) (datapath.Running, error) {
+			return datapath.Running{Forwarder: shut{}}, s.LeaveFormer()
+		},
+		Check: func(datapath.Setup) error { checked++; return nil },
+		Leave: func(datapath.Setup) error { left++; return nil },
+	})
+	former := start(t, t.TempDir())
+	must(t, former.stop())
+	left = 0
+	d := startOn(t, t.TempDir(), "kind = \"shut\"\nfast = true")
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	if s, err := c.Status(t.Context()); err != nil || s.Datapath != "shut, shut" || checked == 0 || left > 0 {
+		t.Errorf("checked %d times, left %d times, its status is %+v, %v", checked, left, s, err)
+	}
+	must(t, d.stop())
+	if kindOf(former.cfg).Left(setup(former.cfg)) {
+		t.Error("the former data path's programs are there")
+	}
+	must(t, start(t, t.TempDir()).stop())
+	must(t, Detach(d.cfg, false))
+	if left != 2 {
+		t.Errorf("left %d times, want once by another kind and once by detach", left)
+	}
+	_, err = config.Parse("x.toml", []byte("datapath = { kind = \"shut\", device = \"tun1\" }\npppoe.enabled = true\n"))
+	for _, want := range []string{
+		`datapath.device: has no effect: datapath.kind is "shut"`, `"shut" does not take PPPoE's`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the file is told %v, want %s", err, want)
+		}
+	}
+}
 
 // TestKindsTakeOver: after a change of data path a client is still logged in, passes, and
 // keeps its counts.

@@ -67,7 +67,7 @@ func (g *gateway) pppoeConfig() pppoe.Config {
 		IPv6: p.IPv6, MaxPayload: p.MTU, PerMAC: p.PerMAC, Most: p.Most, Waiting: p.Waiting, Delay: p.Delay, Echo: p.Echo,
 		EchoFailures: p.EchoFailures, Log: g.log,
 	}
-	cfg.Carrier, _ = g.dp.(pppoe.Carrier)
+	cfg.Carrier = g.dp.Carrier
 	for _, m := range pppMethods(g.cfg) {
 		cfg.Methods = append(cfg.Methods, ppp.Method(m))
 	}

@@ -33,7 +33,7 @@ ip link add evil0 arp off type veth peer name evil1 netns hub; ip link set evil0
 ip netns exec hub sh -ec '`+netnstest.Hub+`plug evil1'; `+netnstest.Up+`up evil0`)
 	t.Cleanup(func() { sh(t, "ip link del evil0") })
 	evil := invented(t, "evil0", many)
-	for _, kind := range []string{config.EBPF, config.NFQueue} {
+	for _, kind := range []string{"ebpf", "nfqueue"} {
 		cfg := *d.cfg
 		cfg.LAN.Address, cfg.DHCP.Mode, cfg.Datapath.Kind = netip.MustParsePrefix("10.1.0.1/16"), config.External, kind
 		d := serve(t, &cfg)

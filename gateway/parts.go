@@ -53,9 +53,7 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 	out.Present = func(ctx context.Context, mac dhcp.MAC, addr netip.Addr) (bool, error) {
 		return g.arp.There(ctx, addr, mac)
 	}
-	if h, ok := g.dp.(hearer); ok {
-		out.Requests = h.Requests
-	}
+	out.Requests = g.dp.Requests
 	if g.portal != nil {
 		out.CaptivePortalURL = g.portal.APIURL()
 	}
@@ -97,18 +95,6 @@ func (g *gateway) dnsConfig() dns.Config {
 		out.Local[cfg.Portal.Name] = cfg.LAN.Address.Addr()
 	}
 	return out
-}
-
-// clientInterface is the interface on which the kernel receives clients' packets for the
-// gateway; "": each client has one.
-func clientInterface(cfg *config.Config) string {
-	switch cfg.Datapath.Kind {
-	case config.TUN:
-		return cfg.Datapath.Device
-	case config.Kernel:
-		return ""
-	}
-	return cfg.LAN.Interface
 }
 
 // CheckFiles reads the files that a configuration names, as the daemon would, and changes
@@ -200,8 +186,8 @@ func (g *gateway) listenPortal(ctx context.Context) (d doors, err error) {
 		}
 		*l.at = opened
 	}
-	if dp, ok := g.dp.(introducer); ok {
-		err = dp.Portal(d.plain.(syscall.Conn))
+	if g.dp.Portal != nil {
+		err = g.dp.Portal(d.plain.(syscall.Conn))
 	}
 	return d, err
 }

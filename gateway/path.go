@@ -1,114 +1,22 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
-	"github.com/gateweigh/gateweigh/gateway/datapath/kernel"
-	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
-	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
-	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
-	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
 	"github.com/gateweigh/gateweigh/gateway/ident"
 	"github.com/gateweigh/gateweigh/gateway/nat"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
-
-// path is a data path with what the daemon needs of it.
-type path interface {
-	datapath.Datapath
-	// Clients lists the clients that have an entry.
-	Clients() ([]datapath.ID, error)
-	// Total sums the counters of all addresses.
-	Total() (datapath.Counters, error)
-	// Packets counts packets by outcome.
-	Packets() (map[string]uint64, error)
-	// Forwarding names the present way of forwarding, in a word or two, and the reason where it is
-	// not the usual one.
-	Forwarding() (word, why string)
-}
-
-// introducer is a data path that needs the portal's socket.
-type introducer interface {
-	Portal(listener syscall.Conn) error
-}
-
-// hearer is a data path that receives clients' DHCP requests itself.
-type hearer interface {
-	// Requests returns a reader for dhcp.Config.
-	Requests() (io.ReadCloser, error)
-}
-
-var (
-	_ hearer        = (*ebpf.Datapath)(nil)
-	_ flowlog.Aside = (*ebpf.Datapath)(nil)
-)
-
-// mortal is a data path that can fail while it runs.
-type mortal interface {
-	// Wait returns when ctx ends, or with the reason why the data path has failed.
-	Wait(context.Context) error
-}
-
-// openPath opens the configured data path. It removes what a data path of another kind
-// left on the interfaces only after this one blocks unauthenticated clients, so that
-// the LAN is never open in between.
-func (g *gateway) openPath() (path, error) {
-	switch g.cfg.Datapath.Kind {
-	case config.EBPF:
-		dp, err := opened(ebpf.Open(g.ebpfConfig()))
-		if err == nil {
-			err = errors.Join(
-				kernel.Remove(g.cfg.LAN.Interface), tun.Remove(g.cfg.LAN.Interface), nfqueue.Clear(g.cfg.LAN.Interface))
-		}
-		return dp, err
-	case config.TUN:
-		c := tunConfig(g.cfg, g.home, g.log)
-		// The neighbours by themselves: programs or rules that were removed by others left them.
-		c.Former = func() error {
-			return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface), neighbour.Remove(g.cfg.LAN.Interface),
-				routes.Remove(g.cfg.LAN.Interface), kernel.Clear(g.cfg.LAN.Interface))
-		}
-		return opened(tun.Open(c))
-	case config.Kernel:
-		c := kernelConfig(g.cfg, g.log)
-		c.Former = func() error {
-			return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface), neighbour.Remove(g.cfg.LAN.Interface),
-				routes.Remove(g.cfg.LAN.Interface), tun.RemoveDevice(g.cfg.LAN.Interface))
-		}
-		return opened(kernel.Open(c))
-	case config.NFQueue:
-		dp, err := opened(nfqueue.Open(g.nfqueueConfig()))
-		if err == nil {
-			err = errors.Join(removePrograms(g.cfg), kernel.Remove(g.cfg.LAN.Interface), tun.Remove(g.cfg.LAN.Interface),
-				guard.Remove(g.cfg.LAN.Interface))
-		}
-		return dp, err
-	}
-	return nil, fmt.Errorf("no data path %q", g.cfg.Datapath.Kind)
-}
-
-// opened keeps a nil pointer of a data path that failed to open from becoming a non-nil
-// interface value.
-func opened[P path](dp P, err error) (path, error) {
-	if err != nil {
-		return nil, err
-	}
-	return dp, nil
-}
 
 // ErrNotHere is returned where a gateway's interface does not exist in this network
 // namespace, so that it is unknown whether anything of the gateway is left elsewhere.
@@ -122,48 +30,44 @@ var ErrBusy = datapath.ErrBusy
 // does not exist is no error. While a daemon runs, Detach fails with datapath.ErrBusy unless forced; the daemon then
 // continues without anything in the kernel. A daemon with NFQUEUE keeps or restores its rules and must end first.
 func Detach(cfg *config.Config, force bool) error {
-	if !Here(cfg) && !force && !guard.There(cfg.LAN.Interface) && !nfqueue.Left(cfg.LAN.Interface) {
+	kind, s := kindOf(cfg), setup(cfg)
+	if !Here(cfg) && !force && !guard.There(s.LAN()) && !leftBy(s) {
 		return fmt.Errorf(
 			"%w: neither the interface %s nor what guards it: if it is in another network namespace, detach there (nsenter "+
 				"--net=/run/netns/NAME); if it is gone for good, detach --force removes what is pinned",
-			ErrNotHere, cfg.LAN.Interface)
+			ErrNotHere, s.LAN())
 	}
 	locks, err := datapath.Lock(claimed(cfg)...)
 	if err != nil && !(force && errors.Is(err, datapath.ErrBusy)) {
 		return err
 	}
 	defer locks.Close()
-	if err := ebpf.InSight(ebpfLeft(cfg)); err != nil {
+	if err := inSight(s); err != nil {
 		return err
 	}
 	told := farewell(cfg) // the kernel is left clean all the same
 	var shut error
-	if cfg.Datapath.Kind != config.EBPF && guard.There(cfg.LAN.Interface) {
-		// the LAN stays closed until the guard is removed last, or where that fails; ebpf.Remove does it itself
-		shut = guard.Guard{LAN: cfg.LAN.Interface}.Know()
+	if !kind.LeavesClosed && guard.There(s.LAN()) {
+		// The LAN stays closed until the guard is removed last, or where that fails.
+		shut = guard.Guard{LAN: s.LAN()}.Know()
 	}
-	programs := removePrograms
-	if cfg.Datapath.Kind == config.EBPF { // pins may exist although the interfaces are gone
-		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
-	}
-	// Not kernel.Remove, which takes the rule on frames: tun.Remove does after its device, with which a daemon restores
-	// the rule.
-	err = errors.Join(shut, forwardingSwitch(cfg).Off(), kernel.Clear(cfg.LAN.Interface), tun.Remove(cfg.LAN.Interface),
-		nfqueue.Clear(cfg.LAN.Interface), neighbour.Remove(cfg.LAN.Interface), routes.Remove(cfg.LAN.Interface),
+	err = errors.Join(shut, forwardingSwitch(cfg).Off(), leave(s, func(k datapath.Kind) bool { return !k.LeavesClosed }),
+		removeShared(s.LAN(), func(what datapath.Shared) bool { return what != datapath.Guarding }),
 		ident.RemoveWatch(identPins(cfg)))
 	if err != nil {
 		return err
 	}
-	if err = programs(cfg); err != nil { // after what else can fail, because the programs take the guard with them
+	// After what else can fail, because these take the guard with them.
+	if err = leave(s, func(k datapath.Kind) bool { return k.LeavesClosed }); err != nil {
 		return err
 	}
 	// A daemon that holds the table lets go of it once it notices that the rest is gone.
-	if err = nat.Remove(nat.Table(cfg.LAN.Interface)); err != nil {
+	if err = nat.Remove(nat.Table(s.LAN())); err != nil {
 		return err
 	}
 	// The flow log's last: a daemon puts its rule back until it notices that the rest is gone, and its folder may be bad.
 	return errors.Join(
-		guard.Remove(cfg.LAN.Interface), told, flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), signOff(cfg))
+		guard.Remove(s.LAN()), told, flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), signOff(cfg))
 }
 
 // Guard has the kernel forward nothing from or to a LAN until a gateway runs, also if its
@@ -181,8 +85,7 @@ func Guard(lan string) error {
 // Left reports whether anything of a gateway is in the kernel: programs, a device,
 // rules, or the guard.
 func Left(cfg *config.Config) bool {
-	return Pinned(cfg) || ident.Left(identPins(cfg)) || ebpf.Attached(ebpfLeft(cfg)) || tun.Left(cfg.LAN.Interface) ||
-		nfqueue.Left(cfg.LAN.Interface) || guard.There(cfg.LAN.Interface) ||
+	return Pinned(cfg) || ident.Left(identPins(cfg)) || leftBy(setup(cfg)) || guard.There(cfg.LAN.Interface) ||
 		nat.Left(nat.Table(cfg.LAN.Interface))
 }
 
@@ -197,28 +100,6 @@ func Pinned(cfg *config.Config) bool {
 func Here(cfg *config.Config) bool {
 	_, err := net.InterfaceByName(cfg.LAN.Interface)
 	return err == nil
-}
-
-// removePrograms removes what an eBPF data path left.
-func removePrograms(cfg *config.Config) error {
-	if left := ebpfLeft(cfg); ebpf.Attached(left) {
-		return ebpf.Remove(left)
-	}
-	return nil
-}
-
-// ebpfLeft is the configuration to find leftover programs with.
-func ebpfLeft(cfg *config.Config) ebpf.Config {
-	return ebpf.Config{Networks: networksOf(cfg), WAN: cfg.WAN.Interface, PinDir: cfg.Datapath.PinDir}
-}
-
-// crossings are the interfaces at which the kernel receives packets that it forwards to and
-// for clients.
-func crossings(cfg *config.Config) []string {
-	if cfg.Datapath.Kind == config.Kernel { // which has its own interfaces forward
-		return []string{cfg.WAN.Interface}
-	}
-	return []string{clientInterface(cfg), cfg.WAN.Interface}
 }
 
 // forwardingSwitch is the switch of the kernel's forwarding. Its note is in state_dir, because
@@ -247,33 +128,6 @@ func servicePorts(cfg *config.Config, home bool) []uint16 {
 	return all
 }
 
-// networksOf are the networks with clients.
-func networksOf(cfg *config.Config) []datapath.Network {
-	return []datapath.Network{{Name: "lan", Interface: cfg.LAN.Interface, Address: cfg.LAN.Address}}
-}
-
-// claimed are the gateway's interfaces. Programs at the WAN's hooks are one gateway's.
-func claimed(cfg *config.Config) []datapath.Claim {
-	if cfg.Datapath.Kind == config.EBPF {
-		return datapath.Alone(cfg.LAN.Interface, cfg.WAN.Interface)
-	}
-	return datapath.Sharing(cfg.LAN.Interface, cfg.WAN.Interface)
-}
-
-// tunConfig returns the configuration of the packet socket and the TUN device.
-func tunConfig(cfg *config.Config, home bool, log *slog.Logger) tun.Config {
-	return tun.Config{
-		Networks: networksOf(cfg), WAN: cfg.WAN.Interface, Device: cfg.Datapath.Device,
-		PortalPorts: servicePorts(cfg, home), Fast: cfg.Datapath.Fast, Lines: cfg.PPPoE.Enabled, Log: log,
-	}
-}
-
-// kernelConfig returns the configuration of the kernel's PPPoE.
-func kernelConfig(cfg *config.Config, log *slog.Logger) kernel.Config {
-	return kernel.Config{Networks: networksOf(cfg), WAN: cfg.WAN.Interface,
-		Keeper: func() *exec.Cmd { return keeperCommand(cfg) }, Log: log}
-}
-
 // KeepVerb is the command of gatewayd that calls Keep. The form of its log is its argument.
 const KeepVerb = "keep"
 
@@ -287,38 +141,49 @@ func keeperCommand(cfg *config.Config) *exec.Cmd {
 }
 
 // Keep is the keeper's process: it serves on the socket that the daemon has given it.
-func Keep(listener *os.File, log *slog.Logger) error { return kernel.Keep(listener, log) }
-
-// ebpfConfig returns the configuration of the eBPF programs.
-func (g *gateway) ebpfConfig() ebpf.Config {
-	cfg := g.cfg
-	c := ebpf.Config{
-		Networks: networksOf(cfg), WAN: cfg.WAN.Interface,
-		PortalPorts: servicePorts(cfg, g.home), Forward: ebpf.Forward(cfg.Datapath.Forward),
-		FlowCache: ebpf.FlowCache(cfg.Datapath.FlowCache), Shaping: ebpf.Shaping(cfg.Datapath.Shaping),
-		PinDir: cfg.Datapath.PinDir, Log: g.log,
+func Keep(listener *os.File, log *slog.Logger) error {
+	for _, k := range kinds {
+		if k.Keep != nil {
+			return k.Keep(listener, log)
+		}
 	}
-	if cfg.DHCP.Mode == config.External {
-		c.Newcomer = g.newcomer
-	} else {
-		c.DHCP = true
-	}
-	if cfg.Ident.Enabled {
-		c.Beside = ident.Pins(identPins(cfg))
-	}
-	c.Lines, c.Flows = cfg.PPPoE.Enabled, cfg.FlowLog.Enabled
-	return c
+	return errors.New("no data path needs a keeper")
 }
 
-// nfqueueConfig returns the configuration of queues and rules.
-func (g *gateway) nfqueueConfig() nfqueue.Config {
-	cfg := g.cfg
-	c := nfqueue.Config{
-		Networks: networksOf(cfg), WAN: cfg.WAN.Interface,
-		PortalPorts: servicePorts(cfg, g.home), Fast: cfg.Datapath.Fast, Log: g.log,
+// lineSessions is how many PPPoE sessions there can be at once, by pppoe.sessions and by the addresses for them.
+func lineSessions(cfg *config.Config) int {
+	addresses := 0
+	for _, r := range cfg.PPPoE.Pools {
+		addresses += r.Size()
 	}
-	if cfg.DHCP.Mode == config.External {
-		c.Newcomer = g.newcomer
+	if cfg.Auth.Has(config.MethodRADIUS) { // which may give any address of the LAN
+		addresses = 1<<(32-cfg.LAN.Address.Bits()) - 3 // but the network's, the gateway's and the broadcast address
 	}
-	return c
+	return min(cfg.PPPoE.Most, addresses)
+}
+
+// setup is what a configuration says to its data path, as far as Check and Leave need it.
+func setup(cfg *config.Config) datapath.Setup {
+	d := cfg.Datapath
+	return datapath.Setup{
+		Kind: d.Kind, Networks: networksOf(cfg), WAN: cfg.WAN.Interface,
+		PortalPorts: portalPorts(cfg.Portal), Lines: cfg.PPPoE.Enabled, Sessions: lineSessions(cfg),
+		Flows: cfg.FlowLog.Enabled, DHCP: cfg.DHCP.Mode != config.External,
+		Keeper: func() *exec.Cmd { return keeperCommand(cfg) },
+		Fast:   d.Fast, Device: d.Device, Forward: d.Forward, FlowCache: d.FlowCache, Shaping: d.Shaping, PinDir: d.PinDir,
+	}
+}
+
+// openPath opens the configured data path.
+func (g *gateway) openPath() (datapath.Running, error) {
+	kind, s := kindOf(g.cfg), setup(g.cfg)
+	s.PortalPorts, s.Log = servicePorts(g.cfg, g.home), g.log
+	if !s.DHCP {
+		s.Newcomer = g.newcomer
+	}
+	if g.cfg.Ident.Enabled {
+		s.Beside = ident.Pins(identPins(g.cfg))
+	}
+	s.Former = func() error { return leaveFormer(kind, s) }
+	return kind.Open(s)
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
-	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/ident"
@@ -34,8 +33,8 @@ func (g *gateway) status() control.Status {
 		g.log.Warn("reading what became of packets", "err", err)
 	}
 	st.Repairs = map[string]uint64{}
-	if dp, ok := g.dp.(*ebpf.Datapath); ok {
-		st.Repairs = repairCounts(dp.Repairs())
+	if g.dp.Repairs != nil {
+		st.Repairs = g.dp.Repairs()
 	}
 	g.switched.show(&st)
 	g.showNAT(&st)
@@ -89,13 +88,6 @@ func (g *gateway) served(st *control.Status) {
 	}
 	if g.asks != nil {
 		maps.Copy(st.RADIUS, askedCounts(g.asks.Stats()))
-	}
-}
-
-func repairCounts(r ebpf.Repairs) map[string]uint64 {
-	return map[string]uint64{
-		"taken-off": r.Removed, "attached-again": r.Attached, "pinned-again": r.Pinned, "guarded-again": r.Guarded,
-		"error": r.Errors,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
 )
 
 // counted gives each counter of Stats a different value, and returns the result of counts
@@ -53,7 +54,7 @@ func TestEveryCounterIsTold(t *testing.T) {
 	}
 	check("packets", reasons, names, "stack", "tagged") // these two are the eBPF programs' own
 	tellsOf(check, "dhcp", dhcpCounts)
-	tellsOf(check, "repairs", repairCounts, "forwarding-again", "nat-again")
+	tellsOf(check, "repairs", ebpf.Repairs.Counts, "forwarding-again", "nat-again")
 	tellsOf(check, "dns", dnsCounts)
 	tellsOf(check, "portal", portalCounts)
 	tellsOf(check, "radius", radiusCounts)

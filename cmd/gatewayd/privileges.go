@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway"
 	"github.com/gateweigh/gateweigh/gateway/config"
 )
 
@@ -19,10 +20,7 @@ import (
 // the start; CAP_BPF for all tables of programs, on kernels before 5.19 also to use them.
 func capabilities(cfg *config.Config) []int {
 	keep := []int{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_NET_BIND_SERVICE}
-	if cfg.Datapath.Kind == config.EBPF {
-		keep = append(keep, unix.CAP_BPF)
-	}
-	return keep
+	return append(keep, gateway.Capabilities(cfg)...)
 }
 
 // confine gives up all capabilities but these, for every thread and for good, and hands these on

@@ -128,7 +128,7 @@ func halfConfined() {
 		fmt.Println(err)
 	}
 	cfg := &config.Config{}
-	cfg.Datapath.Kind = config.EBPF
+	cfg.Datapath.Kind = "ebpf"
 	settle(cfg, slog.New(slog.NewTextHandler(os.Stdout, nil)))
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway"
 	"github.com/gateweigh/gateweigh/gateway/config"
-	"github.com/gateweigh/gateweigh/gateway/keeper"
 )
 
 func runCommand() *cobra.Command {
@@ -60,7 +58,7 @@ func run(ctx context.Context, file string) error {
 	stop()
 	<-watched
 	if err == nil {
-		log.Info("gatewayd has ended; " + meanwhile(cfg))
+		log.Info("gatewayd has ended; " + gateway.Meanwhile(cfg))
 	}
 	return err
 }
@@ -75,18 +73,6 @@ func load(file string) (*config.Config, error) {
 		return nil, &exitError{exitUsage, err}
 	}
 	return cfg, nil
-}
-
-// meanwhile describes what happens to logged-in clients while no daemon runs.
-func meanwhile(cfg *config.Config) string {
-	switch cfg.Datapath.Kind {
-	case config.EBPF:
-		return "clients that are logged in go on"
-	case config.Kernel:
-		return fmt.Sprintf(
-			"clients that are logged in go on while their keeper runs, for %s at most (gatewayd detach ends them)", keeper.Alone)
-	}
-	return "nothing of the clients' passes until it is started again"
 }
 
 func newLog(format string, level slog.Leveler) *slog.Logger {
@@ -138,7 +124,7 @@ func reload(running *config.Config, level *slog.LevelVar, log *slog.Logger) {
 	waiting := slices.DeleteFunc(
 		config.Changed(running, fresh), func(key string) bool { return slices.Contains(config.Live, key) })
 	if len(waiting) > 0 {
-		log.Warn("changed keys take effect when gatewayd is restarted; meanwhile "+meanwhile(running), "keys",
+		log.Warn("changed keys take effect when gatewayd is restarted; meanwhile "+gateway.Meanwhile(running), "keys",
 			strings.Join(waiting, " "))
 	}
 	log.Info("read the configuration again", "file", running.File, "log_level", fresh.LogLevel)

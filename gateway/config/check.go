@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
@@ -210,9 +212,9 @@ func (k *checker) checkPPPoE() {
 				m)
 		}
 	}
-	if k.Datapath.Kind == NFQueue {
-		k.report("datapath.kind", "%q does not take PPPoE's header off: use %q, %q or %q, or pppoe.enabled = false", NFQueue,
-			EBPF, TUN, Kernel)
+	if kind := k.Datapath.Kind; !datapath.TraitsOf(kind).Lines {
+		k.report("datapath.kind", "%q does not take PPPoE's header off: use %s, or pppoe.enabled = false", kind,
+			alternatives(datapath.Names(func(t datapath.Traits) bool { return t.Lines })))
 	}
 	if len(p.Resolvers) > 2 {
 		k.report("pppoe.resolvers", "%d addresses: PPP has room for two", len(p.Resolvers))
@@ -231,6 +233,22 @@ func (k *checker) checkPPPoE() {
 	if len(p.Pools)+len(p.Named) > 0 && len(k.DHCP.Pools) == 0 && k.DHCP.Mode == Server {
 		k.report("dhcp.pools", "missing: without it DHCP leases all of the LAN, pppoe.pools included")
 	}
+}
+
+// alternatives are words of which one is to be used.
+func alternatives(words []string) string {
+	text := ""
+	for i, w := range words {
+		switch {
+		case i == 0:
+		case i == len(words)-1:
+			text += " or "
+		default:
+			text += ", "
+		}
+		text += strconv.Quote(w)
+	}
+	return text
 }
 
 // checkLinePools checks the pools of PPPoE clients: an address has one client.
@@ -265,7 +283,7 @@ func (k *checker) checkFlowLog() {
 	case !k.FlowLog.Enabled:
 		// folder is used: a former log may have left a note there
 		k.without(enabled+" is not true", "flowlog.keep", "flowlog.most", "flowlog.ipfix")
-	case k.Datapath.Kind == NFQueue && k.Datapath.Fast:
+	case k.Datapath.Fast && datapath.TraitsOf(k.Datapath.Kind).FastUntracked:
 		k.report(enabled, "datapath.fast redirects packets past the kernel's table of connections: use datapath.fast = false")
 	}
 }
@@ -363,45 +381,38 @@ func (k *checker) checkDynamic() {
 
 // checkDatapath compares the data path's keys with its kind.
 func (k *checker) checkDatapath() {
-	kind := k.Datapath.Kind
-	if kind == Kernel {
-		k.checkKernel()
+	kind := datapath.TraitsOf(k.Datapath.Kind)
+	if kind.LinesOnly {
+		k.checkLinesOnly(kind)
 	}
-	reason := fmt.Sprintf("datapath.kind is %q", kind)
-	if kind == EBPF {
-		k.without(reason, "datapath.fast")
-		if f := k.Datapath.Forward; f != ForwardAuto {
-			k.without(fmt.Sprintf("datapath.forward is %q", f), "datapath.flow_cache")
-		}
-	} else {
-		// pins are used: a former data path may have left some
-		k.without(reason, "datapath.forward", "datapath.flow_cache", "datapath.shaping")
+	reason := fmt.Sprintf("datapath.kind is %q", kind.Kind)
+	for _, key := range kind.Unheeded() {
+		k.without(reason, "datapath."+key)
 	}
-	if kind != TUN {
-		k.without(reason, "datapath.device")
-		return
+	if f := k.Datapath.Forward; f != ForwardAuto && kind.Heeds("flow_cache") {
+		k.without(fmt.Sprintf("datapath.forward is %q", f), "datapath.flow_cache")
 	}
-	if k.DHCP.Mode == External {
+	if kind.HidesLAN && k.DHCP.Mode == External {
 		k.report("dhcp.mode",
-			`"external" is not possible with datapath.kind = "tun": no other program hears the LAN's clients`)
+			`"external" is not possible with datapath.kind = %q: no other program hears the LAN's clients`, kind.Kind)
 	}
-	if d := k.Datapath.Device; d == k.LAN.Interface || d == k.WAN.Interface || d == "lo" {
+	if d := k.Datapath.Device; kind.Heeds("device") && (d == k.LAN.Interface || d == k.WAN.Interface || d == "lo") {
 		k.report("datapath.device", "%q is an interface that is there already: gatewayd makes its own", d)
 	}
 }
 
-// checkKernel checks what the kernel's PPPoE has no part in.
-func (k *checker) checkKernel() {
+// checkLinesOnly checks what a data path for PPPoE clients alone has no part in.
+func (k *checker) checkLinesOnly(kind datapath.Traits) {
 	const only = "%q carries PPPoE clients alone: "
+	usual := datapath.Kinds[0].Kind
 	if !k.PPPoE.Enabled {
-		k.report("datapath.kind", only+"set pppoe.enabled = true, or use %q", Kernel, EBPF)
+		k.report("datapath.kind", only+"set pppoe.enabled = true, or use %q", kind.Kind, usual)
 	}
 	if k.Portal.Enabled {
-		k.report("portal.enabled",
-			"no client reaches the portal, because datapath.kind = "+only+"set portal.enabled = false, or use %q", Kernel, EBPF)
+		k.report("portal.enabled", "no client reaches the portal, because datapath.kind = "+only+
+			"set portal.enabled = false, or use %q", kind.Kind, usual)
 	}
-	k.without(fmt.Sprintf("datapath.kind is %q", Kernel), "datapath.fast", "garden.domains", "garden.prefixes",
-		"garden.ports")
+	k.without(fmt.Sprintf("datapath.kind is %q", kind.Kind), "garden.domains", "garden.prefixes", "garden.ports")
 }
 
 // checkServer checks a RADIUS server's keys together.

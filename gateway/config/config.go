@@ -14,6 +14,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
 // Values of keys.
@@ -42,21 +44,16 @@ const (
 	AnswerToken  = "token"
 	AnswerHidden = "hidden"
 
-	EBPF    = "ebpf"    // programs in the kernel
-	TUN     = "tun"     // a packet socket and a TUN device, all packets in user space
-	NFQueue = "nfqueue" // the kernel forwards, and user space decides about each packet
-	Kernel  = "kernel"  // the kernel's PPPoE, an interface for each subscriber
-
 	ForwardAuto     = "auto"     // redirect, unless netfilter has rules for forwarded packets
 	ForwardRedirect = "redirect" // past netfilter, whatever its rules are
 	ForwardStack    = "stack"    // admit only: the kernel's stack forwards
 
-	// Whether EBPF caches flows where netfilter has rules for forwarded packets.
+	// Whether the kernel's programs cache flows where netfilter has rules for forwarded packets.
 	FlowCacheAuto   = "auto"   // while the rules decide by what is the same for all packets of a flow
 	FlowCacheAlways = "always" // whatever the rules look at
 	FlowCacheNever  = "never"  // the kernel's stack forwards every packet
 
-	// What EBPF does with packets beyond a client's rate.
+	// What they do with packets beyond a client's rate.
 	ShapingAuto  = "auto"  // holds them back where an interface has a queue for that, or the kernel's default one
 	ShapingNever = "never" // drops them
 )
@@ -286,13 +283,13 @@ type FlowLog struct {
 
 // Datapath is the configuration of the data path.
 type Datapath struct {
-	Kind      string // EBPF, TUN or NFQueue
-	Fast      bool   // TUN and NFQueue: the optimised mode, instead of the mechanism as studied
-	Device    string // TUN: the device's name
-	Forward   string // EBPF: ForwardAuto, ForwardRedirect or ForwardStack
-	FlowCache string // EBPF with ForwardAuto: FlowCacheAuto, FlowCacheAlways or FlowCacheNever
-	Shaping   string // EBPF: ShapingAuto or ShapingNever
-	PinDir    string // EBPF: where programs and maps outlive the daemon
+	Kind      string // one of datapath.Kinds, which says what of the rest it heeds
+	Fast      bool   // the optimised mode, instead of the mechanism as studied
+	Device    string // the name of a device of the data path's own
+	Forward   string // ForwardAuto, ForwardRedirect or ForwardStack
+	FlowCache string // with ForwardAuto: FlowCacheAuto, FlowCacheAlways or FlowCacheNever
+	Shaping   string // ShapingAuto or ShapingNever
+	PinDir    string // where programs and maps outlive the daemon
 }
 
 // Metrics is where Prometheus reads; without Listen there are no metrics.
@@ -315,7 +312,8 @@ func defaults() *Config {
 		Ident:  Ident{Method: IdentNAT, Answer: AnswerName, Rate: 20},
 		Portal: Portal{Enabled: true, Home: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
 		Limits: Limits{IdleTimeout: DefaultIdle},
-		Datapath: Datapath{Kind: EBPF, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto,
+		Datapath: Datapath{Kind: datapath.Kinds[0].Kind, Device: "tun0",
+			Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto,
 			PinDir: "/sys/fs/bpf/gatewayd"},
 		FlowLog: FlowLog{Keep: 90 * day, Most: 10_000_000_000},
 		NAT:     NAT{Hairpin: true},
@@ -330,7 +328,7 @@ func defaults() *Config {
 }
 
 // Live are the keys that take effect when the file is reread. All others need a restart,
-// which interrupts no admitted client with the data path EBPF.
+// which interrupts no admitted client whose data path needs no daemon.
 var Live = []string{"log_level"}
 
 // Addresses is the number of addresses that clients can be given: those of the pools, PPPoE's too, and the

@@ -106,12 +106,12 @@ radius.secondary.secret_file = "/etc/secret"
 
 func TestDatapath(t *testing.T) {
 	for text, want := range map[string]Datapath{
-		"": {Kind: EBPF, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto,
+		"": {Kind: "ebpf", Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto,
 			Shaping: ShapingAuto, PinDir: "/sys/fs/bpf/gatewayd"},
-		"datapath.kind = \"tun\"": {Kind: TUN, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto,
+		"datapath.kind = \"tun\"": {Kind: "tun", Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto,
 			Shaping: ShapingAuto, PinDir: "/sys/fs/bpf/gatewayd"},
 		"datapath.kind = \"nfqueue\"\ndatapath.fast = true\ndhcp.mode = \"external\"": {
-			Kind: NFQueue, Fast: true, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto,
+			Kind: "nfqueue", Fast: true, Device: "tun0", Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto,
 			PinDir: "/sys/fs/bpf/gatewayd"},
 	} {
 		if got := parse(t, minimal+text).Datapath; got != want {

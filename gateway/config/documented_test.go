@@ -128,9 +128,9 @@ func TestManualComparesDataPaths(t *testing.T) {
 	_, section, _ := strings.Cut(string(text), "\n## Data paths\n")
 	_, table, _ := strings.Cut(section, "\n\n|")
 	head, _, _ := strings.Cut(table, "\n")
-	for _, kind := range []string{EBPF, TUN, NFQueue} {
+	for _, kind := range []string{"ebpf", "tun", "nfqueue"} {
 		columns := []string{"| `" + kind + "` |"}
-		if kind != EBPF {
+		if kind != "ebpf" {
 			columns = append(columns, "| `"+kind+"`, fast |")
 		}
 		for _, column := range columns {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
@@ -197,7 +198,7 @@ func (k *checker) checkNAT() {
 		}
 		return
 	}
-	if k.Datapath.Kind == EBPF && k.Datapath.Forward == ForwardRedirect {
+	if k.Datapath.Forward == ForwardRedirect && datapath.TraitsOf(k.Datapath.Kind).Heeds("forward") {
 		k.report("datapath.forward", `redirected packets pass address translation by: use "auto"`)
 	}
 	if k.Ident.Enabled && k.Ident.Method == IdentNAT {

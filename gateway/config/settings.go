@@ -8,6 +8,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
@@ -60,7 +61,7 @@ func (c *Config) settings() []setting {
 			at("limits.down_quota", &c.Limits.DownQuota, size),
 			at("limits.total_quota", &c.Limits.TotalQuota, size),
 			at("limits.sessions_per_user", &c.Limits.SessionsPerUser, strict.Integer(1, 1_000_000)),
-			at("datapath.kind", &c.Datapath.Kind, strict.Word(EBPF, TUN, NFQueue, Kernel)),
+			at("datapath.kind", &c.Datapath.Kind, strict.Word(datapath.Names(nil)...)),
 			at("datapath.fast", &c.Datapath.Fast, strict.Boolean),
 			at("datapath.device", &c.Datapath.Device, link),
 			at("datapath.forward", &c.Datapath.Forward, strict.Word(ForwardAuto, ForwardRedirect, ForwardStack)),

@@ -120,22 +120,6 @@ type Door struct {
 	Shut     bool // it is closed, whatever else is open of the prefix: HTTP goes to the portal there
 }
 
-// Porter is a data path that opens single ports of the walled garden.
-type Porter interface {
-	// OpenPort lets unauthenticated clients reach a port until the given time, or keeps them from it; the zero
-	// time means without end, a past time ends that. A door that is shut stays shut while the same one is opened.
-	OpenPort(Door, time.Time) error
-}
-
-// Mover is a data path that finds the clients with traffic in one pass over its counters, which costs
-// far less than reading them one by one.
-type Mover interface {
-	// Moved calls f for the clients whose packet counters differ from those at its last call, the
-	// first time from 0. It has one caller at a time. After an error the clients that it did not
-	// come to follow with the next call.
-	Moved(f func(ID)) error
-}
-
 // Tracked is a connection of the kernel's connection tracking, or one direction of it.
 type Tracked struct {
 	From, To netip.AddrPort // of its first packet, IPv4

@@ -5,15 +5,6 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 )
 
-// Aside counts packets of connections that pass connection tracking by.
-type Aside interface {
-	// Keep forgets all connections but those that are there. It is called once, when the log is opened.
-	Keep(there []datapath.Tracked) error
-	// Take returns the traffic of connections that have ended, in their order, and forgets it. With an error
-	// some of it may be missing.
-	Take(ended []datapath.Tracked) ([]datapath.Traffic, error)
-}
-
 // ending is a flow that has ended, and waits for what was counted aside.
 type ending struct {
 	flow    Flow

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 )
 
@@ -35,7 +36,7 @@ type Config struct {
 	// time is unknown too.
 	Who func(addr netip.Addr, since time.Time) Who
 	// Aside has the traffic that connection tracking does not see; nil: it sees all.
-	Aside Aside
+	Aside datapath.Aside
 	// Gone reports whether the gateway was detached under the daemon: the kernel then no longer tracks for the
 	// log. nil: it never is.
 	Gone func() bool

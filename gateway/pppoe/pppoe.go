@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/due"
 	"github.com/gateweigh/gateweigh/ppp"
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
@@ -50,7 +51,7 @@ type Config struct {
 	// without a reply.
 	Echo         time.Duration
 	EchoFailures int
-	Carrier      Carrier // nil: none, the concentrator receives all frames itself
+	Carrier      datapath.Carrier // nil: none, the concentrator receives all frames itself
 	Log          *slog.Logger
 }
 
@@ -72,18 +73,6 @@ type Access interface {
 	Login(context.Context, Request) (ppp.Grant, error)
 	// Logout ends a session that Login admitted, because the link has ended.
 	Logout(mac [6]byte, session uint16, addr netip.Addr, why error)
-}
-
-// Carrier receives the frames of sessions in the concentrator's place, as a data path does that has
-// the kernel take PPPoE's header off.
-type Carrier interface {
-	// Carry begins to receive a session's frames. Repeating it has no effect.
-	Carry(mac [6]byte, session uint16) error
-	// Release ends that. A session that is not carried is no error.
-	Release(mac [6]byte, session uint16)
-	// Frames calls f with frames of control protocols, from PPP's protocol on, one after the other
-	// until ctx ends; nil tells that no more frames of a session will come.
-	Frames(ctx context.Context, f func(mac [6]byte, session uint16, frame []byte)) error
 }
 
 // Overhead is how much larger than a client's MTU that of its interface must be, bytes.

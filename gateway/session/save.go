@@ -32,9 +32,13 @@ func (t *Table) saveRegularly(ctx context.Context) {
 	}
 }
 
+// Moves has Save read the counts of those sessions alone whose clients moved reports (datapath.Running). It must be
+// called before the table is used; nil: Save reads all.
+func (t *Table) Moves(moved func(f func(datapath.ID)) error) { t.mover = moved }
+
 // Save has the counts of sessions that have changed since they were last saved written to disk
 // within a second or so. It costs one pass over the data path's counters, where these allow that
-// (datapath.Mover), and a reading of each session that has changed; with other data paths a
+// (Moves), and a reading of each session that has changed; with other data paths a
 // reading of each session. It ends with ctx, and with ErrClosed.
 func (t *Table) Save(ctx context.Context) error {
 	t.saving.Lock()
@@ -55,8 +59,7 @@ func (t *Table) Save(ctx context.Context) error {
 // moved lists the addresses to save: those that have counted packets, and those that could not
 // be saved the last time. saving is held.
 func (t *Table) moved() (addrs []netip.Addr, err error) {
-	dp, ok := t.dp.(datapath.Mover)
-	if !ok {
+	if t.mover == nil {
 		return t.sessions(), nil
 	}
 	if err := t.enter(); err != nil {
@@ -64,7 +67,7 @@ func (t *Table) moved() (addrs []netip.Addr, err error) {
 	}
 	defer t.life.RUnlock()
 	addrs = t.saving.again
-	if err := dp.Moved(func(id datapath.ID) { addrs = append(addrs, id.Addr()) }); err != nil {
+	if err := t.mover(func(id datapath.ID) { addrs = append(addrs, id.Addr()) }); err != nil {
 		t.complain(Key{}, fmt.Errorf("looking which sessions have traffic, to save their counts: %w", err))
 	}
 	return addrs, nil

@@ -73,10 +73,11 @@ type Table struct {
 	states  map[State]int  // clients by state
 	users   map[string]int // sessions by user, those about to begin included
 	macs    map[datapath.MAC]int
-	dues    due.Queue[*client] // clients by the next time a timer of theirs is due
-	hungUp  func(Key, Line)    // see Follow
-	cutter  Cutter             // see Cut
-	sooner  chan struct{}      // signals that the first of dues has changed
+	dues    due.Queue[*client]              // clients by the next time a timer of theirs is due
+	hungUp  func(Key, Line)                 // see Follow
+	cutter  Cutter                          // see Cut
+	mover   func(f func(datapath.ID)) error // see Moves
+	sooner  chan struct{}                   // signals that the first of dues has changed
 
 	saving struct {
 		sync.Mutex

@@ -201,8 +201,6 @@ func (t *Table) Moved(f func(datapath.ID)) error {
 	return nil
 }
 
-var _ datapath.Mover = (*Table)(nil)
-
 // Clients lists the clients that have an entry.
 func (t *Table) Clients() (all []datapath.ID, err error) {
 	for i := range t.entries {

@@ -139,12 +139,10 @@ func (d *doors) of(door datapath.Door) *garden {
 	return all[key]
 }
 
-// OpenPort implements datapath.Porter.
+// OpenPort opens a port of the walled garden, or shuts it, until a time (datapath.Running).
 func (t *Table) OpenPort(d datapath.Door, until time.Time) error {
 	return t.openIn(t.doors.of(d), d.Prefix, until)
 }
-
-var _ datapath.Porter = (*Table)(nil)
 
 // reaches reports whether a port of an address is in the garden now.
 func (t *Table) reaches(addr uint32, protocol uint8, port uint16, now int64) bool {

@@ -5,8 +5,6 @@ package datapathtest
 
 import (
 	"flag"
-	"io"
-	"log/slog"
 	"net/netip"
 	"os"
 	"slices"
@@ -17,38 +15,12 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// Datapath is a data path as the gateway runs it. One that needs the portal's socket also
-// has a method Portal(syscall.Conn) error.
-type Datapath interface {
-	datapath.Datapath
-	// Clients lists the addresses that have an entry.
-	Clients() ([]datapath.ID, error)
-	// Total sums the counters of all addresses.
-	Total() (datapath.Counters, error)
-	// Packets counts packets by outcome.
-	Packets() (map[string]uint64, error)
-	// Forwarding names the present way of forwarding, in a word or two, and the reason where it is
-	// not the usual one.
-	Forwarding() (word, why string)
-}
-
-// Config is the configuration of a data path.
-type Config struct {
-	Network     datapath.Network
-	WAN         string // interface
-	PortalPorts []uint16
-	Lines       bool                           // clients may be on PPPoE lines
-	Newcomer    func(netip.Addr, datapath.MAC) // nil: addresses are leased by the gateway
-	PinDir      string                         // on a bpffs, of this network alone
-	Log         *slog.Logger
-}
-
 // Path is a data path under test.
 type Path struct {
 	Name string // unique among those of the package, no slash
-	Open func(Config) (Datapath, error)
+	Open func(datapath.Setup) (datapath.Running, error)
 	// Remove removes everything that was left in the kernel. The interfaces are locked.
-	Remove func(Config) error
+	Remove func(datapath.Setup) error
 	Promises
 }
 
@@ -80,10 +52,9 @@ type Promises struct {
 	// LosesJoined: UDP packets that a client hands over as one are lost, for this kernel's packet sockets have no
 	// description of them (before 6.2).
 	LosesJoined bool
-	// Requests returns DHCP requests as whole frames, one a Read; no socket then receives
-	// them. nil: sockets do.
-	Requests func(Datapath) (io.ReadCloser, error)
-	// Moves: it is a datapath.Mover.
+	// Requests: it reads DHCP requests itself (datapath.Running). False: sockets receive them.
+	Requests bool
+	// Moves: it finds the addresses in use in one pass (datapath.Running).
 	Moves bool
 	// Neighbours: the kernel's stack sends to clients on the LAN's interface, so that they have
 	// entries of its neighbour table. False: they are behind a device without.

@@ -289,7 +289,7 @@ func dhcp(t *testing.T, w *World) {
 	netnstest.Await(t, "DHCP", func() error {
 		seen := w.Seen(t)
 		for id := uint32(1); id <= 12; id++ {
-			if w.path.Requests != nil {
+			if w.path.Requests {
 				if seen.FrameDHCP[id] != 1 || seen.PacketDHCP[id]+seen.SocketDHCP[id] != 0 {
 					return fmt.Errorf("handed over were %v; sockets saw %v and %v", seen.FrameDHCP, seen.PacketDHCP, seen.SocketDHCP)
 				}

@@ -20,12 +20,12 @@ import (
 // Service is the RPC service of a gateway's process (net/rpc).
 type Service struct {
 	path   Path
-	config Config
+	config datapath.Setup
 
 	mu     sync.Mutex
-	dp     Datapath  // guarded by mu; nil: closed
-	others *services // guarded by mu
-	seen   Sightings // guarded by mu
+	dp     *datapath.Running // guarded by mu; nil: closed
+	others *services         // guarded by mu
+	seen   Sightings         // guarded by mu
 }
 
 // Nothing is the argument of methods without one.
@@ -137,9 +137,9 @@ func ownSys() error {
 
 // Begin configures the process.
 func (s *Service) Begin(o Orders, out *Outcome) error {
-	s.config = Config{
-		Network: datapath.Network{Interface: o.LAN,
-			Address: o.Prefix}, WAN: wanLink, PortalPorts: []uint16{portalPort}, PinDir: o.PinDir, Lines: o.Lines,
+	s.config = datapath.Setup{
+		Networks: []datapath.Network{{Interface: o.LAN, Address: o.Prefix}}, WAN: wanLink,
+		PortalPorts: []uint16{portalPort}, PinDir: o.PinDir, Lines: o.Lines,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if o.Learn {
@@ -186,7 +186,7 @@ func (s *Service) Open(_ Nothing, out *Outcome) error {
 		return nil
 	}
 	others := &services{}
-	if s.config.Network.Interface == lanLink {
+	if s.config.LAN() == lanLink {
 		others, err = s.listen(dp)
 	}
 	if err != nil {
@@ -195,7 +195,7 @@ func (s *Service) Open(_ Nothing, out *Outcome) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dp, s.others = dp, others
+	s.dp, s.others = &dp, others
 	return nil
 }
 
@@ -214,9 +214,9 @@ func (s *Service) Close(_ Nothing, out *Outcome) error {
 // claims are the interfaces that the data path needs.
 func (s *Service) claims() []datapath.Claim {
 	if s.path.SharesWAN {
-		return datapath.Sharing(s.config.Network.Interface, s.config.WAN)
+		return datapath.Sharing(s.config.LAN(), s.config.WAN)
 	}
-	return datapath.Alone(s.config.Network.Interface, s.config.WAN)
+	return datapath.Alone(s.config.LAN(), s.config.WAN)
 }
 
 // Detach removes everything.
@@ -230,7 +230,7 @@ func (s *Service) Detach(_ Nothing, out *Outcome) error {
 }
 
 // opened returns the data path, or an error if it is closed.
-func (s *Service) opened() (Datapath, error) {
+func (s *Service) opened() (*datapath.Running, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dp == nil {
@@ -277,7 +277,7 @@ func (s *Service) OpenGarden(d Door, out *Outcome) error {
 func (s *Service) OpenPort(d PortDoor, out *Outcome) error {
 	dp, err := s.opened()
 	if err == nil {
-		err = dp.(datapath.Porter).OpenPort(d.Door, d.Until)
+		err = dp.OpenPort(d.Door, d.Until)
 	}
 	out.from(err)
 	return nil
@@ -307,7 +307,7 @@ func (s *Service) Moved(_ Nothing, a *[]netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	return dp.(datapath.Mover).Moved(func(id datapath.ID) { *a = append(*a, id.Addr()) })
+	return dp.Moved(func(id datapath.ID) { *a = append(*a, id.Addr()) })
 }
 
 // Clients lists the addresses that have an entry.

@@ -15,6 +15,8 @@ import (
 	"github.com/mdlayher/packet"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
 // Ports of the gateway's machine. Unauthenticated clients may not reach machinePort.
@@ -32,13 +34,8 @@ type services struct {
 	running sync.WaitGroup
 }
 
-// introducer is a data path that needs the portal's socket.
-type introducer interface {
-	Portal(listener syscall.Conn) error
-}
-
 // listen opens the services that clients reach on the gateway.
-func (s *Service) listen(dp Datapath) (_ *services, err error) {
+func (s *Service) listen(dp datapath.Running) (_ *services, err error) {
 	v := &services{}
 	defer func() {
 		if err != nil {
@@ -49,8 +46,8 @@ func (s *Service) listen(dp Datapath) (_ *services, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if i, ok := dp.(introducer); ok {
-		if err := i.Portal(portal.(syscall.Conn)); err != nil {
+	if dp.Portal != nil {
+		if err := dp.Portal(portal.(syscall.Conn)); err != nil {
 			return nil, err
 		}
 	}
@@ -122,7 +119,7 @@ func (v *services) watchDHCP(s *Service) error {
 	v.closers = append(v.closers, wire)
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		c.Control(func(fd uintptr) {
-			err = errors.Join(unix.BindToDevice(int(fd), s.config.Network.Interface),
+			err = errors.Join(unix.BindToDevice(int(fd), s.config.LAN()),
 				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1))
 		})
 		return err
@@ -147,7 +144,7 @@ func (v *services) watchDHCP(s *Service) error {
 // stack does not share packets with it. Where the data path hands requests over, the socket is behind it, and receives
 // none.
 func (s *Service) dhcpWire() (*packet.Conn, error) {
-	dev, err := net.InterfaceByName(s.config.Network.Interface)
+	dev, err := net.InterfaceByName(s.config.LAN())
 	if err != nil {
 		return nil, err
 	}
@@ -167,18 +164,18 @@ func (s *Service) dhcpWire() (*packet.Conn, error) {
 		return nil, err
 	}
 	protocol := unix.ETH_P_ALL
-	if s.path.Requests != nil {
+	if s.path.Requests {
 		protocol = unix.ETH_P_IP
 	}
 	return packet.Listen(dev, packet.Datagram, protocol, &packet.Config{Filter: filter})
 }
 
 // hearDHCP counts the requests from the data path.
-func (v *services) hearDHCP(s *Service, dp Datapath) error {
-	if s.path.Requests == nil {
+func (v *services) hearDHCP(s *Service, dp datapath.Running) error {
+	if !s.path.Requests {
 		return nil
 	}
-	requests, err := s.path.Requests(dp)
+	requests, err := dp.Requests()
 	if err != nil {
 		return err
 	}

@@ -182,7 +182,7 @@ func (d *Datapath) Open(prefix netip.Prefix, until time.Time) error {
 // doorShut marks a door that is shut, in the value of the map: see maps.h.
 const doorShut = 1 << 63
 
-// OpenPort implements datapath.Porter.
+// OpenPort opens a port of the walled garden, or shuts it, until a time (datapath.Running).
 func (d *Datapath) OpenPort(door datapath.Door, until time.Time) error {
 	prefix := door.Prefix.Masked()
 	if !prefix.Addr().Is4() {
@@ -217,8 +217,6 @@ func (d *Datapath) OpenPort(door datapath.Door, until time.Time) error {
 	}
 	return nil
 }
-
-var _ datapath.Porter = (*Datapath)(nil)
 
 // Packets counts packets by outcome, with the names in reasonNames.
 func (d *Datapath) Packets() (map[string]uint64, error) {
@@ -297,8 +295,6 @@ func (d *Datapath) Moved(f func(datapath.ID)) error {
 		}
 	})
 }
-
-var _ datapath.Mover = (*Datapath)(nil)
 
 // eachCounters calls f with the counters of each place.
 func (d *Datapath) eachCounters(f func(at uint32, c *gatewayCounters)) error {

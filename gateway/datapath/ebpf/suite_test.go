@@ -1,7 +1,6 @@
 package ebpf
 
 import (
-	"io"
 	"net/netip"
 	"testing"
 
@@ -23,24 +22,22 @@ func paths() (all []datapathtest.Path) {
 		{"stack", ForwardStack, false, false, FlowCacheNever},
 		{"clsact", ForwardAuto, true, true, FlowCacheNever},
 	} {
-		var requests func(datapathtest.Datapath) (io.ReadCloser, error)
-		if c.dhcp {
-			requests = func(d datapathtest.Datapath) (io.ReadCloser, error) { return d.(*Datapath).Requests() }
-		}
-		config := func(in datapathtest.Config) Config {
-			return Config{
-				Networks: []datapath.Network{in.Network}, WAN: in.WAN, PortalPorts: in.PortalPorts, Forward: c.forward,
-				PinDir: in.PinDir, Newcomer: in.Newcomer, DHCP: c.dhcp, Log: in.Log, Lines: in.Lines, clsact: c.clsact,
-				FlowCache: c.cache,
-			}
+		setup := func(in datapath.Setup) Config {
+			in.Forward, in.FlowCache, in.DHCP = string(c.forward), string(c.cache), c.dhcp
+			cfg := config(in)
+			cfg.clsact = c.clsact
+			return cfg
 		}
 		all = append(all, datapathtest.Path{
-			Name:   c.name,
-			Open:   func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
-			Remove: func(in datapathtest.Config) error { return Remove(config(in)) },
+			Name: c.name,
+			Open: func(in datapath.Setup) (datapath.Running, error) {
+				d, err := Open(setup(in))
+				return d.running(), err
+			},
+			Remove: func(in datapath.Setup) error { return Remove(setup(in)) },
 			Promises: datapathtest.Promises{
 				Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true, DHCPSocket: !c.dhcp,
-				Requests: requests, Neighbours: true, Newcomers: true, Moves: true, Lines: true, Burst: burst,
+				Requests: c.dhcp, Neighbours: true, Newcomers: true, Moves: true, Lines: true, Burst: burst,
 			},
 		})
 	}

@@ -19,9 +19,9 @@ func hasPPPoE() error {
 // filesSpare is how many open files the daemon needs beside its sessions' ones, amply.
 const filesSpare = 256
 
-// FilesFor is how many files a process must be allowed to open (RLIMIT_NOFILE) for so many sessions: the daemon, and
+// filesFor is how many files a process must be allowed to open (RLIMIT_NOFILE) for so many sessions: the daemon, and
 // its keeper, which needs fewer.
-func FilesFor(sessions int) uint64 { return filesKept*uint64(sessions) + filesSpare }
+func filesFor(sessions int) uint64 { return filesKept*uint64(sessions) + filesSpare }
 
-// SessionsWith is how many sessions so many files are enough for.
-func SessionsWith(files uint64) int { return int((max(files, filesSpare) - filesSpare) / filesKept) }
+// sessionsWith is how many sessions so many files are enough for.
+func sessionsWith(files uint64) int { return int((max(files, filesSpare) - filesSpare) / filesKept) }

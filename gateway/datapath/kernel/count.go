@@ -167,8 +167,6 @@ func (d *Datapath) Moved(f func(datapath.ID)) error {
 	return nil
 }
 
-var _ datapath.Mover = (*Datapath)(nil)
-
 // Packets counts packets by outcome.
 func (d *Datapath) Packets() (map[string]uint64, error) {
 	sum, err := d.Total()

@@ -201,7 +201,7 @@ func (d *Datapath) Wait(ctx context.Context) error {
 }
 
 // Close leaves the units to the keeper, which ends them unless another process takes them up. Where there is no keeper
-// they end, and no packet passes from then on. The rules that block the LAN stay until Remove.
+// they end, and no packet passes from then on. The rules that block the LAN stay.
 func (d *Datapath) Close() error { return d.close(true) }
 
 // close is Close; leave false: it ends units and keeper.
@@ -246,12 +246,8 @@ func (d *Datapath) close(leave bool) error {
 	return errors.Join(append(errs, d.locks.Close())...)
 }
 
-// Remove removes everything that a data path left for a LAN but the guard against forwarding, which
-// a data path of another kind may need. The LAN's interface must be locked, because Remove does not
-// check whether a data path runs.
-func Remove(lan string) error { return errors.Join(Clear(lan), guard.RemoveFrames(lan)) }
-
-// Clear is Remove that leaves the LAN blocked, as a data path needs it that also blocks it.
+// Clear removes everything that a data path left for a LAN but the guard and the rule on frames, which a data path of
+// another kind may need. The LAN's interface must be locked, because Clear does not check whether a data path runs.
 func Clear(lan string) (err error) {
 	ended := keeper.End(lan)
 	if dev, e := net.InterfaceByName(lan); e == nil {

@@ -3,7 +3,6 @@ package kernel
 import (
 	"errors"
 	"log/slog"
-	"net/netip"
 	"os"
 	"os/exec"
 	"testing"
@@ -16,26 +15,21 @@ import (
 // keeperEnv makes the tests' program a keeper.
 const keeperEnv = "GATEWAY_TEST_KEEPER"
 
-func config(in datapathtest.Config) Config {
-	return Config{
-		Networks: []datapath.Network{in.Network}, WAN: in.WAN, Log: in.Log,
-		Keeper: func() *exec.Cmd {
+var path = datapathtest.Path{
+	Name: "kernel",
+	Open: func(in datapath.Setup) (datapath.Running, error) {
+		in.Keeper = func() *exec.Cmd {
 			cmd := exec.Command("/proc/self/exe")
 			cmd.Env = append(os.Environ(), keeperEnv+"=1")
 			return cmd
-		},
-	}
-}
-
-var path = datapathtest.Path{
-	Name: "kernel",
-	Open: func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
-	Remove: func(in datapathtest.Config) error {
-		return errors.Join(Remove(in.Network.Interface), guard.Remove(in.Network.Interface))
+		}
+		return open(in)
+	},
+	Remove: func(in datapath.Setup) error {
+		return errors.Join(Clear(in.LAN()), guard.RemoveFrames(in.LAN()), guard.Remove(in.LAN()))
 	},
 	Promises: datapathtest.Promises{SharesWAN: true, Unattended: true, Keeps: true, Lines: true, LinesOnly: true,
-		Restores: true,
-		Moves:    true, Netfilter: true, Burst: burst},
+		Restores: true, Moves: true, Netfilter: true, Burst: burst},
 }
 
 func TestMain(m *testing.M) {

@@ -139,12 +139,10 @@ func (d *Datapath) Counters(id datapath.ID) (datapath.Counters, error) {
 	return c, nil
 }
 
-// OpenPort implements datapath.Porter.
+// OpenPort opens a port of the walled garden, or shuts it, until a time (datapath.Running).
 func (d *Datapath) OpenPort(door datapath.Door, until time.Time) error {
 	return d.table.OpenPort(door, until)
 }
-
-var _ datapath.Porter = (*Datapath)(nil)
 
 // Open opens the walled garden for a prefix, or closes it.
 func (d *Datapath) Open(prefix netip.Prefix, until time.Time) error {

@@ -15,22 +15,20 @@ func paths(unheld bool) (all []datapathtest.Path) {
 		if unheld {
 			name = "unheld " + name
 		}
-		config := func(in datapathtest.Config) Config {
-			return Config{
-				Networks: []datapath.Network{in.Network}, WAN: in.WAN, PortalPorts: in.PortalPorts,
-				Newcomer: in.Newcomer, Fast: fast, Log: in.Log, unheld: unheld,
-			}
-		}
 		promises := datapathtest.Promises{SharesWAN: true, Netfilter: true, TellsOwn: true, DHCPSocket: true,
-			Neighbours: true,
-			Newcomers:  true, Greets: true, Reassembles: !fast, Restores: true, SeesBridged: true, Burst: admission.Burst}
+			Neighbours: true, Newcomers: true, Greets: true, Reassembles: !fast, Restores: true, SeesBridged: true, Burst: admission.Burst}
 		if fast {
 			promises.Lingers, promises.Joins, promises.LeavesSums = gateLife, true, true
 		}
 		all = append(all, datapathtest.Path{
-			Name:     name,
-			Open:     func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
-			Remove:   func(in datapathtest.Config) error { return Clear(in.Network.Interface) },
+			Name: name,
+			Open: func(in datapath.Setup) (datapath.Running, error) {
+				cfg := config(in)
+				cfg.Fast, cfg.unheld = fast, unheld
+				d, err := Open(cfg)
+				return d.running(), err
+			},
+			Remove:   func(in datapath.Setup) error { return Clear(in.LAN()) },
 			Promises: promises,
 		})
 	}

@@ -16,22 +16,17 @@ import (
 // paths are the two modes.
 func paths() (all []datapathtest.Path) {
 	for _, name := range []string{"studied", "fast"} {
-		config := func(in datapathtest.Config) Config {
-			return Config{
-				Networks: []datapath.Network{in.Network}, WAN: in.WAN, Device: "tun" +
-					strings.TrimPrefix(in.Network.Interface, "lan"),
-				PortalPorts: in.PortalPorts, Fast: name == "fast", Lines: in.Lines, Log: in.Log,
-			}
-		}
 		all = append(all, datapathtest.Path{
 			Name: name,
-			Open: func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
-			Remove: func(in datapathtest.Config) error {
-				return errors.Join(Remove(in.Network.Interface), guard.Remove(in.Network.Interface))
+			Open: func(in datapath.Setup) (datapath.Running, error) {
+				in.Device, in.Fast = "tun"+strings.TrimPrefix(in.LAN(), "lan"), name == "fast"
+				return open(in)
+			},
+			Remove: func(in datapath.Setup) error {
+				return errors.Join(RemoveDevice(in.LAN()), guard.RemoveFrames(in.LAN()), guard.Remove(in.LAN()))
 			},
 			Promises: datapathtest.Promises{SharesWAN: true, Lines: true, Restores: true, Moves: true, OwnAddress: true,
-				Netfilter: true,
-				Burst:     admission.Burst, LosesJoined: !joinsUDP()},
+				Netfilter: true, Burst: admission.Burst, LosesJoined: !joinsUDP()},
 		})
 	}
 	return all

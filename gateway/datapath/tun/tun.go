@@ -248,7 +248,7 @@ func (d *Datapath) Forwarding() (word, why string) {
 }
 
 // Close ends forwarding: no packet passes from then on. The rule that blocks the LAN and
-// the device stay until Remove.
+// the device stay until RemoveDevice.
 func (d *Datapath) Close() error {
 	var errs []error
 	if d.watcher != nil {
@@ -274,8 +274,3 @@ func (d *Datapath) Close() error {
 	d.locks = nil
 	return errors.Join(errs...)
 }
-
-// Remove removes the rule on frames and the device that a data path left for a LAN. The
-// LAN's interface must be locked, because Remove does not check whether a data path runs.
-// The guard against forwarding stays, because a data path of another kind may need it.
-func Remove(lan string) error { return errors.Join(RemoveDevice(lan), guard.RemoveFrames(lan)) }

@@ -98,7 +98,7 @@ func (w *watcher) close() { w.follower.Close() }
 
 // keepRules restores the rules that keep frames of the LAN from the kernel's stack after
 // nftables was flushed: until then the machine forwards what the LAN sends. If the device
-// is gone too, a Remove is in progress, which begins with the device.
+// is gone too, it is being removed, which begins with the device.
 func (d *Datapath) keepRules() {
 	shut, err := guard.Whole(d.net.Interface)
 	var gone netlink.LinkNotFoundError

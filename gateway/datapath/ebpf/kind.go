@@ -1,0 +1,70 @@
+package ebpf
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+const name = "ebpf"
+
+// Kind is this kind of data path.
+var Kind = datapath.Kind{
+	Name:         name,
+	Open:         open,
+	Check:        func(s datapath.Setup) error { return Check(config(s)) },
+	Left:         func(s datapath.Setup) bool { return Attached(config(s)) },
+	Leave:        leave,
+	LeavesClosed: true,
+	InSight:      func(s datapath.Setup) error { return InSight(config(s)) },
+	Shares:       []datapath.Shared{datapath.Neighbours, datapath.Routes, datapath.Guarding},
+	Pins:         true,
+	Capabilities: []int{unix.CAP_BPF},
+	OwnWAN:       true,
+	Outlives:     datapath.Forever,
+}
+
+func open(s datapath.Setup) (datapath.Running, error) {
+	d, err := Open(config(s))
+	if err != nil {
+		return datapath.Running{}, err
+	}
+	if err := s.LeaveFormer(); err != nil {
+		return datapath.Running{}, errors.Join(err, d.Close())
+	}
+	return d.running(), nil
+}
+
+func (d *Datapath) running() datapath.Running {
+	return datapath.Running{
+		Forwarder: d, Wait: d.Wait, Portal: d.Portal, Requests: d.Requests, OpenPort: d.OpenPort, Moved: d.Moved,
+		Forget: d.Forget, Repairs: func() map[string]uint64 { return d.Repairs().Counts() }, Aside: d,
+	}
+}
+
+// Counts returns them by name.
+func (r Repairs) Counts() map[string]uint64 {
+	return map[string]uint64{
+		"taken-off": r.Removed, "attached-again": r.Attached, "pinned-again": r.Pinned, "guarded-again": r.Guarded,
+		"error": r.Errors,
+	}
+}
+
+func config(s datapath.Setup) Config {
+	return Config{
+		Networks: s.Networks, WAN: s.WAN, PortalPorts: s.PortalPorts,
+		Forward: Forward(s.Forward), FlowCache: FlowCache(s.FlowCache), Shaping: Shaping(s.Shaping), PinDir: s.PinDir,
+		Newcomer: s.Newcomer, DHCP: s.DHCP, Lines: s.Lines, Flows: s.Flows, Beside: s.Beside, Log: s.Log,
+	}
+}
+
+// leave removes programs and pins. Pins belong to the machine and not to the network namespace: those of a gateway that
+// has another kind now are removed only with the programs on this LAN.
+func leave(s datapath.Setup) error {
+	if c := config(s); s.Kind == name || Attached(c) {
+		return Remove(c)
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package kernel
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/keeper"
+)
+
+// Kind is this kind of data path.
+var Kind = datapath.Kind{
+	Name:      "kernel",
+	Open:      open,
+	Check:     func(s datapath.Setup) error { return Check(config(s)) },
+	Warn:      warn,
+	Leave:     func(s datapath.Setup) error { return Clear(s.LAN()) },
+	Shares:    []datapath.Shared{datapath.Frames, datapath.Guarding},
+	Outlives:  keeper.Alone,
+	Interface: func(datapath.Setup) string { return "" },
+	Keep:      Keep,
+}
+
+func open(s datapath.Setup) (datapath.Running, error) {
+	d, err := Open(config(s))
+	if err != nil {
+		return datapath.Running{}, err
+	}
+	return datapath.Running{Forwarder: d, Wait: d.Wait, Moved: d.Moved, Carrier: d}, nil
+}
+
+func config(s datapath.Setup) Config {
+	return Config{Networks: s.Networks, WAN: s.WAN, Former: s.Former, Keeper: s.Keeper, Log: s.Log}
+}
+
+// warn warns of fewer open files than the sessions may need.
+func warn(s datapath.Setup) []string {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return nil
+	}
+	need := filesFor(s.Sessions)
+	if need <= limit.Cur { // which Go has raised to the hard limit
+		return nil
+	}
+	room := sessionsWith(limit.Cur)
+	return []string{fmt.Sprintf(
+		"this process may open %d files, enough for %d PPPoE sessions in the kernel, and the configuration allows "+
+			"%d: a session beyond is refused, or ends with the daemon; give the daemon LimitNOFILE=%d (ulimit -n), "+
+			"or set pppoe.sessions = %d",
+		limit.Cur, room, s.Sessions, need, max(room, 1))}
+}

@@ -1,0 +1,160 @@
+package datapath
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"math"
+	"net/netip"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// Kind is a kind of data path: how it is opened and left, and what the daemon must know of it. The zero value of a
+// field is what most kinds are.
+type Kind struct {
+	Name string // of its Traits
+	// Open opens the data path. Once nobody passes who is not admitted, it has what other kinds left removed
+	// (Setup.LeaveFormer). It fails with ErrBusy if another gateway has an interface. After an error nothing is open.
+	Open func(Setup) (Running, error)
+	// Check reports what keeps Open from working on this machine, as far as that can be known without opening.
+	Check func(Setup) error
+	// Warn returns what may keep the data path from doing all that is asked of it; nil: nothing is known.
+	Warn func(Setup) []string
+	// Left reports whether something is in the kernel that Leave would remove; nil: only what kinds share shows that.
+	Left func(Setup) bool
+	// Leave removes what a data path of this kind left, but what kinds share. What does not exist is no error. The
+	// interfaces must be locked, and may be gone.
+	Leave func(Setup) error
+	// LeavesClosed: Leave has the guard let nothing pass first, and takes the guard with it in the end.
+	LeavesClosed bool
+	// InSight checks that Leave would find everything; nil: it would.
+	InSight func(Setup) error
+
+	Shares       []Shared      // what it uses of what kinds share
+	Pins         bool          // it has pins, in a folder that one gateway has
+	Capabilities []int         // that the daemon needs for it beside those for all kinds, once it serves
+	OwnWAN       bool          // gateways of other LANs cannot share its WAN
+	Outlives     time.Duration // how long admitted clients' packets pass without the daemon
+	// Interface returns the one on which the kernel receives clients' packets for the gateway; "": each client has one.
+	// nil: the LAN's.
+	Interface func(Setup) string
+	// OwnAddress: the data path gives that interface the gateway's address, and the LAN's must not have it.
+	OwnAddress bool
+	// Keep is the process that has a killed daemon's files meanwhile (Setup.Keeper); nil: none is needed.
+	Keep func(listener *os.File, log *slog.Logger) error
+}
+
+// Forever is the Outlives of data paths that need no daemon.
+const Forever = time.Duration(math.MaxInt64)
+
+// Shared is something in the kernel that data paths of several kinds use, each LAN its own.
+type Shared int
+
+const (
+	Neighbours Shared = iota // clients' entries in the neighbour table
+	Routes                   // to networks behind clients, by the LAN's interface
+	Frames                   // the rule that drops the LAN's frames
+	Guarding                 // the rules that keep the kernel from forwarding
+)
+
+// Setup is what a gateway's configuration says to its data path. A kind has no need of all of it.
+type Setup struct {
+	Kind        string // that the configuration names
+	Networks    []Network
+	WAN         string   // interface
+	PortalPorts []uint16 // TCP ports of the portal; clients' HTTP goes to the first
+	Lines       bool     // clients may be on PPPoE lines
+	Sessions    int      // on lines, that there can be at once
+	Flows       bool     // connections are logged
+	DHCP        bool     // the gateway leases addresses
+	// Newcomer is called for clients with an address that was not leased; nil: their packets are dropped silently.
+	Newcomer func(netip.Addr, MAC)
+	Beside   []string         // pins of links of gatewayd's other programs at the interfaces
+	Keeper   func() *exec.Cmd // the command of a process that calls Keep; nil: none
+	Former   func() error     // removes what data paths of other kinds left; nil: nothing is to be removed
+	Log      *slog.Logger
+
+	// The keys of [datapath].
+	Fast                        bool
+	Device                      string
+	Forward, FlowCache, Shaping string
+	PinDir                      string
+}
+
+// LAN is the interface of the first network; "": there is none.
+func (s Setup) LAN() string {
+	if len(s.Networks) == 0 {
+		return ""
+	}
+	return s.Networks[0].Interface
+}
+
+// LeaveFormer removes what data paths of other kinds left.
+func (s Setup) LeaveFormer() error {
+	if s.Former == nil {
+		return nil
+	}
+	return s.Former()
+}
+
+// Forwarder is what every kind of data path does for the daemon.
+type Forwarder interface {
+	Datapath
+	// Clients lists the clients that have an entry.
+	Clients() ([]ID, error)
+	// Total sums the counters of all clients.
+	Total() (Counters, error)
+	// Packets counts packets by outcome.
+	Packets() (map[string]uint64, error)
+	// Forwarding names the present way of forwarding, in a word or two, and the reason where it is
+	// not the usual one.
+	Forwarding() (word, why string)
+}
+
+// Running is an open data path: what every kind does, and what some can beside that; nil: this one cannot.
+type Running struct {
+	Forwarder
+	// Wait returns when ctx ends, or with the reason why the data path has failed. nil: it cannot fail.
+	Wait func(context.Context) error
+	// Portal sets the listening socket that gets clients' HTTP for any address, until it is closed.
+	Portal func(listener syscall.Conn) error
+	// Requests returns a reader of clients' DHCP requests, whole frames, one a Read; no socket then receives them.
+	Requests func() (io.ReadCloser, error)
+	// OpenPort lets unauthenticated clients reach a port until the given time, or keeps them from it; the zero
+	// time means without end, a past time ends that. A door that is shut stays shut while the same one is opened.
+	OpenPort func(Door, time.Time) error
+	// Moved calls f for the clients whose packet counters differ from those at its last call, the first time from 0,
+	// in one pass, which costs far less than reading them one by one. It has one caller at a time. After an error the
+	// clients that it did not come to follow with the next call.
+	Moved func(f func(ID)) error
+	// Forget forgets the packets of each direction of connections. Those that it does not know are no error.
+	Forget func([]Tracked) error
+	// Repairs counts what was put back after others took it away, by what it was.
+	Repairs func() map[string]uint64
+	Carrier Carrier
+	Aside   Aside
+}
+
+// Carrier receives the frames of PPPoE sessions in the concentrator's place, because it has the kernel take the header
+// off.
+type Carrier interface {
+	// Carry begins to receive a session's frames. Repeating it has no effect.
+	Carry(mac [6]byte, session uint16) error
+	// Release ends that. A session that is not carried is no error.
+	Release(mac [6]byte, session uint16)
+	// Frames calls f with frames of control protocols, from PPP's protocol on, one after the other
+	// until ctx ends; nil tells that no more frames of a session will come.
+	Frames(ctx context.Context, f func(mac [6]byte, session uint16, frame []byte)) error
+}
+
+// Aside counts packets of connections that pass connection tracking by.
+type Aside interface {
+	// Keep forgets all connections but those that are there. It is called once, when the log is opened.
+	Keep(there []Tracked) error
+	// Take returns the traffic of connections that have ended, in their order, and forgets it. With an error
+	// some of it may be missing.
+	Take(ended []Tracked) ([]Traffic, error)
+}

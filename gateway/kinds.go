@@ -1,0 +1,135 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
+	"github.com/gateweigh/gateweigh/gateway/datapath/kernel"
+	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
+	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
+	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
+)
+
+// kinds are the kinds of data path, each with its traits in datapath.Kinds. Nothing beside this table knows which
+// there are.
+var kinds = []datapath.Kind{ebpf.Kind, tun.Kind, nfqueue.Kind, kernel.Kind}
+
+// shared removes what kinds share, in this order: devices are gone before the rule on frames, which a daemon puts back
+// while it has its device.
+var shared = []struct {
+	what   datapath.Shared
+	remove func(lan string) error
+}{
+	{datapath.Neighbours, neighbour.Remove},
+	{datapath.Routes, routes.Remove},
+	{datapath.Frames, guard.RemoveFrames},
+	{datapath.Guarding, guard.Remove},
+}
+
+// kindOf returns the kind that a configuration names. One that there is not can be neither checked nor opened.
+func kindOf(cfg *config.Config) datapath.Kind {
+	name := cfg.Datapath.Kind
+	if i := slices.IndexFunc(kinds, func(k datapath.Kind) bool { return k.Name == name }); i >= 0 {
+		return kinds[i]
+	}
+	err := fmt.Errorf("no data path %q", name)
+	return datapath.Kind{
+		Name: name, Check: func(datapath.Setup) error { return err },
+		Open: func(datapath.Setup) (datapath.Running, error) { return datapath.Running{}, err },
+	}
+}
+
+// leave removes what data paths of some kinds left, but what kinds share.
+func leave(s datapath.Setup, some func(datapath.Kind) bool) (err error) {
+	for _, k := range kinds {
+		if some(k) {
+			err = errors.Join(err, k.Leave(s))
+		}
+	}
+	return err
+}
+
+// removeShared removes some of what kinds share.
+func removeShared(lan string, some func(datapath.Shared) bool) (err error) {
+	for _, r := range shared {
+		if some(r.what) {
+			err = errors.Join(err, r.remove(lan))
+		}
+	}
+	return err
+}
+
+// leaveFormer removes what data paths of other kinds than this one left. Neighbours and routes may be left although
+// nothing else is: programs or rules that others removed leave them.
+func leaveFormer(own datapath.Kind, s datapath.Setup) error {
+	return errors.Join(leave(s, func(k datapath.Kind) bool { return k.Name != own.Name }),
+		removeShared(s.LAN(), func(what datapath.Shared) bool { return !slices.Contains(own.Shares, what) }))
+}
+
+// leftBy reports whether a data path of any kind left something that shows it.
+func leftBy(s datapath.Setup) bool {
+	return slices.ContainsFunc(kinds, func(k datapath.Kind) bool { return k.Left != nil && k.Left(s) })
+}
+
+// inSight checks that all that data paths left can be seen.
+func inSight(s datapath.Setup) (err error) {
+	for _, k := range kinds {
+		if k.InSight != nil {
+			err = errors.Join(err, k.InSight(s))
+		}
+	}
+	return err
+}
+
+// clientInterface is the interface on which the kernel receives clients' packets for the
+// gateway; "": each client has one.
+func clientInterface(cfg *config.Config) string {
+	if k := kindOf(cfg); k.Interface != nil {
+		return k.Interface(setup(cfg))
+	}
+	return cfg.LAN.Interface
+}
+
+// networksOf are the networks with clients.
+func networksOf(cfg *config.Config) []datapath.Network {
+	return []datapath.Network{{Name: "lan", Interface: cfg.LAN.Interface, Address: cfg.LAN.Address}}
+}
+
+// claimed are the gateway's interfaces.
+func claimed(cfg *config.Config) []datapath.Claim {
+	if kindOf(cfg).OwnWAN {
+		return datapath.Alone(cfg.LAN.Interface, cfg.WAN.Interface)
+	}
+	return datapath.Sharing(cfg.LAN.Interface, cfg.WAN.Interface)
+}
+
+// crossings are the interfaces at which the kernel receives packets that it forwards to and for clients. Those that
+// each client has forward by themselves.
+func crossings(cfg *config.Config) []string {
+	if clients := clientInterface(cfg); clients != "" {
+		return []string{clients, cfg.WAN.Interface}
+	}
+	return []string{cfg.WAN.Interface}
+}
+
+// Capabilities are those that the daemon needs for its data path once it serves, beside those for all kinds.
+func Capabilities(cfg *config.Config) []int { return kindOf(cfg).Capabilities }
+
+// Meanwhile describes what happens to logged-in clients while no daemon runs.
+func Meanwhile(cfg *config.Config) string {
+	switch alone := kindOf(cfg).Outlives; alone {
+	case 0:
+		return "nothing of the clients' passes until it is started again"
+	case datapath.Forever:
+		return "clients that are logged in go on"
+	default:
+		return fmt.Sprintf("clients that are logged in go on while their keeper runs, for %s at most (gatewayd detach "+
+			"ends them)", alone)
+	}
+}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"net/netip"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
@@ -13,9 +14,8 @@ import (
 // none of the former one's packets.
 var _ session.Cutter = (*conntrack.Ender)(nil)
 
-// openConnections has the table end connections. Those of addresses in the LAN where nobody is logged in end at once:
-// the table's file may be lost, or the last daemon may have died before it had ended those of a session.
-func (g *gateway) openConnections() {
+// openConnections creates what ends connections.
+func (g *gateway) openConnections(context.Context) (opened, error) {
 	var failures budget.Seldom
 	failed := func(err error) {
 		failures.Do(func() {
@@ -24,7 +24,17 @@ func (g *gateway) openConnections() {
 		})
 	}
 	g.connections = &conntrack.Ender{Gateway: g.cfg.LAN.Address.Addr(), Forget: g.forget, Failed: failed}
-	g.table.Cut(g.connections)
+	return opened{close: func() error {
+		if g.table != nil {
+			g.connections.End() // what was to end soon; it logs errors
+		}
+		return nil
+	}}, nil
+}
+
+// endFormer ends the connections of addresses in the LAN where nobody is logged in: the table's file may be lost, or
+// the last daemon may have died before it had ended those of a session.
+func (g *gateway) endFormer() error {
 	in := map[netip.Addr]bool{}
 	g.table.Each(func(s session.Session) bool {
 		in[s.Addr] = s.State == session.Authenticated
@@ -32,8 +42,9 @@ func (g *gateway) openConnections() {
 	})
 	err := g.connections.EndOf(func(a netip.Addr) bool { return !in[a] && g.cfg.LAN.Network().Contains(a) })
 	if err != nil {
-		failed(err)
+		g.connections.Failed(err)
 	}
+	return nil
 }
 
 // forget has the data path forget connections that connection tracking has forgotten.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"time"
@@ -10,20 +11,23 @@ import (
 )
 
 // openFlows begins the log of clients' connections if it is enabled. It asks the table, which must be open.
-func (g *gateway) openFlows() (err error) {
+func (g *gateway) openFlows(context.Context) (o opened, err error) {
 	f := g.cfg.FlowLog
 	if !f.Enabled {
 		if err := flowlog.Undo(flowlog.NoteIn(f.Folder)); err != nil { // a daemon that was killed had it enabled
 			g.log.Warn("of a former flow log something is left in the kernel", "err", err)
 		}
-		return nil
+		return o, nil
 	}
 	g.flows, err = flowlog.Open(flowlog.Config{
 		Folder: f.Folder, Keep: f.Keep, Most: f.Most, IPFIX: f.IPFIX,
 		LAN: g.cfg.LAN.Network(), Behind: g.isBehind, Gateway: g.cfg.LAN.Address.Addr(), Who: g.who, Aside: g.dp.Aside,
 		Gone: g.detached, Log: g.log,
 	})
-	return err
+	if err != nil {
+		return o, err
+	}
+	return opened{run: g.flows.Run, close: g.flows.Close}, nil
 }
 
 // isBehind reports whether an address is in a network behind a client.

@@ -30,6 +30,19 @@ func (p *switched) show(st *control.Status) {
 	}
 }
 
+// openForwarding follows the switch. Where nothing passes without the daemon, forwarding is switched off again before
+// the data path is closed.
+func (g *gateway) openForwarding(context.Context) (opened, error) {
+	o := opened{run: g.keepForwarding}
+	if kindOf(g.cfg).Outlives == 0 {
+		o.close = forwardingSwitch(g.cfg).Off
+	}
+	return o, nil
+}
+
+// forward switches forwarding on.
+func (g *gateway) forward() error { return forwardingSwitch(g.cfg).On(crossings(g.cfg)...) }
+
 // keepForwarding switches forwarding on again where others switch it off, until ctx ends or Detach
 // restores what it was.
 func (g *gateway) keepForwarding(ctx context.Context) error {

@@ -11,13 +11,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/arp"
@@ -54,8 +52,6 @@ type gateway struct {
 	began time.Time
 	said  Daemon
 
-	socket *control.Socket
-	state  io.Closer // unlocks state_dir
 	dp     datapath.Running
 	arp    arp.Prober // asks clients whether they are there
 	table  *session.Table
@@ -90,118 +86,172 @@ type gateway struct {
 // Run serves until ctx ends. What is in the kernel stays in place, and admitted clients'
 // traffic continues. Run fails with control.ErrRunning if another daemon has the same
 // run_dir, and with datapath.ErrBusy if another one has an interface.
-func Run(ctx context.Context, cfg *config.Config, d Daemon) (err error) {
+func Run(ctx context.Context, cfg *config.Config, d Daemon) error {
 	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), said: d, known: make(chan struct{})}
 	g.arp.Interface, g.arp.Source, g.arp.All = cfg.LAN.Interface, cfg.LAN.Address.Addr(), kindOf(cfg).OwnAddress
-	living, end := context.WithCancel(ctx)
-	g.living = living
-	defer func() { end(); g.claims.end(); err = errors.Join(err, g.close()) }()
-	if err := g.open(); err != nil {
-		return err
-	}
-	return g.serve(ctx)
+	return runParts(ctx, g.parts(), d.Ready)
 }
 
-// open creates the parts: first those that decide, then those that clients reach.
-func (g *gateway) open() (err error) {
-	cfg := g.cfg
-	if g.socket, err = control.Listen(cfg.ControlSocket()); err != nil {
-		return err
+// parts lists the parts: first those that decide, then those that clients reach.
+func (g *gateway) parts() []part {
+	return []part{
+		{"control", g.openControl},
+		step("checks", g.check),
+		{"state_dir", g.openState},
+		{"address translation", g.openNAT}, // before the data path, which redirects where nothing translates
+		step("port 80", func() error { g.openHome(); return nil }),
+		{"data path", g.openPath}, // closed after the sessions, which read the last counts from it
+		{"forwarding", g.openForwarding},
+		{"connections", g.openConnections}, // ended after the sessions that they belong to
+		{"sessions", g.openTable},
+		step("clients of a former daemon", g.reconcile),
+		step("their connections", g.endFormer),
+		step("clients without a lease", g.forgetUnleased),
+		{"newcomers", g.openNewcomers},
+		{"flow log", g.openFlows}, // closed before the sessions, which it asks
+		step("walled garden", g.openGarden),
+		{"RADIUS", g.openRADIUS},
+		{"accounting", func(context.Context) (opened, error) { return opened{run: g.account}, nil }},
+		{"requests of RADIUS servers", g.openRequests},
+		step("login", g.openPortal),
+		{"pppoe", g.openLines}, // closed before the sessions: a link that ends by then is taken up by the next daemon
+		{"ident", g.openIdent},
+		{"users' file", g.openUsers},
+		{"dhcp", g.openDHCP},
+		{"leases of others", g.openRenewal},
+		{"dns", g.openDNS},
+		{"metrics", g.openMetrics},
+		{"bridges", func(context.Context) (opened, error) { return opened{run: g.watchBridges}, nil }},
+		{"portal", g.listenPortal},
+		step("forwarding on", g.forward), // everything that decides about packets is in place
 	}
-	found := append(CheckFiles(cfg), check(cfg, 0)...)
+}
+
+// openControl takes the place of the only daemon of this run_dir.
+func (g *gateway) openControl(context.Context) (opened, error) {
+	socket, err := control.Listen(g.cfg.ControlSocket())
+	if err != nil {
+		return opened{}, err
+	}
+	return opened{close: socket.Close, run: func(ctx context.Context) error {
+		return socket.Serve(ctx, granting{g.table, g, true}, g.status)
+	}}, nil
+}
+
+// check logs what the machine lacks.
+func (g *gateway) check() error {
+	found := append(CheckFiles(g.cfg), check(g.cfg, 0)...)
 	for _, f := range found {
 		if f.Weight == Warning {
 			g.log.Warn(f.Text)
 		}
 	}
-	if err := Refused(found); err != nil {
-		return err
+	return Refused(found)
+}
+
+// openState makes and locks state_dir.
+func (g *gateway) openState(context.Context) (opened, error) {
+	if err := os.MkdirAll(g.cfg.StateDir, 0o700); err != nil {
+		return opened{}, fmt.Errorf("making state_dir: %w", err)
 	}
-	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
-		return fmt.Errorf("making state_dir: %w", err)
+	lock, err := datapath.LockFolder(g.cfg.StateDir)
+	if err != nil {
+		return opened{}, err
 	}
-	if g.state, err = datapath.LockFolder(cfg.StateDir); err != nil {
-		return err
+	return opened{close: lock.Close}, nil
+}
+
+// openRADIUS creates the client of the servers.
+func (g *gateway) openRADIUS(context.Context) (o opened, err error) {
+	if len(g.cfg.RADIUS.Servers()) == 0 {
+		return o, nil
 	}
-	if err := g.openNAT(); err != nil { // before the data path, which redirects where nothing translates
-		return err
+	if g.radius, err = radius.New(g.radiusConfig()); err != nil {
+		return o, err
 	}
-	g.openHome()
-	if g.dp, err = g.openPath(); err != nil {
-		return err
+	return opened{close: g.radius.Close}, nil
+}
+
+// openRequests listens to what servers ask of sessions.
+func (g *gateway) openRequests(context.Context) (o opened, err error) {
+	at := g.cfg.RADIUS.Dynamic
+	if !at.IsValid() {
+		return o, nil
 	}
-	if err := g.openTable(); err != nil {
-		return err
+	g.asks, err = radius.ListenDynamic(
+		g.radiusConfig(), at, g.table, filepath.Join(g.cfg.StateDir, "requests"), g.log)
+	if err != nil {
+		return o, err
 	}
-	if err := g.reconcile(); err != nil {
-		return err
+	return opened{run: g.asks.Serve, close: g.asks.Close}, nil
+}
+
+// openUsers follows the users' file, where a part has opened it.
+func (g *gateway) openUsers(context.Context) (o opened, err error) {
+	if g.users != nil {
+		o.run = g.users.Follow
 	}
-	g.openConnections()
-	if err := g.forgetUnleased(); err != nil {
-		return err
+	return o, nil
+}
+
+// openDHCP begins to lease addresses.
+func (g *gateway) openDHCP(context.Context) (o opened, err error) {
+	if g.cfg.DHCP.Mode != config.Server {
+		return o, nil
 	}
-	close(g.known)
-	if err := g.openFlows(); err != nil {
-		return err
-	}
-	if err := g.openGarden(); err != nil {
-		return err
-	}
-	if len(cfg.RADIUS.Servers()) > 0 {
-		if g.radius, err = radius.New(g.radiusConfig()); err != nil {
-			return err
+	c := g.dhcpConfig()
+	if g.dhcp, err = dhcp.New(c, leases{g.table}); errors.Is(err, statefile.ErrDamaged) {
+		if err = g.setAside(c.Path, err, "leases begin anew"); err == nil {
+			g.dhcp, err = dhcp.New(c, leases{g.table})
 		}
 	}
-	if at := cfg.RADIUS.Dynamic; at.IsValid() {
-		if g.asks, err = radius.ListenDynamic(
-			g.radiusConfig(), at, g.table, filepath.Join(cfg.StateDir, "requests"), g.log); err != nil {
-			return err
-		}
+	if err != nil {
+		return o, err
 	}
-	if err := g.openPortal(); err != nil {
-		return err
+	o = opened{run: g.dhcp.Run, close: g.dhcp.Close}
+	if err := g.takeUp(g.dhcp.Leases()); err != nil {
+		return o, err
 	}
-	if err := g.openLines(); err != nil {
-		return err
+	return o, g.forgetClaims(g.dhcp.Leases())
+}
+
+// openRenewal keeps what other programs have leased.
+func (g *gateway) openRenewal(context.Context) (o opened, err error) {
+	if g.dhcp == nil {
+		o.run = g.renew
 	}
-	if err := g.openIdent(); err != nil {
-		return err
+	return o, nil
+}
+
+func (g *gateway) openDNS(context.Context) (o opened, err error) {
+	if g.cfg.DNS.Mode != config.Server {
+		return o, nil
 	}
-	if cfg.DHCP.Mode == config.Server {
-		dc := g.dhcpConfig()
-		if g.dhcp, err = dhcp.New(dc, leases{g.table}); errors.Is(err, statefile.ErrDamaged) {
-			if err = g.setAside(dc.Path, err, "leases begin anew"); err == nil {
-				g.dhcp, err = dhcp.New(dc, leases{g.table})
-			}
-		}
-		if err != nil {
-			return err
-		}
-		if err := g.takeUp(g.dhcp.Leases()); err != nil {
-			return err
-		}
-		if err := g.forgetClaims(g.dhcp.Leases()); err != nil {
-			return err
-		}
+	if g.dns, err = dns.New(g.dnsConfig(), opener{g.dp}); err != nil {
+		return o, err
 	}
-	if cfg.DNS.Mode == config.Server {
-		g.dns, err = dns.New(g.dnsConfig(), opener{g.dp})
+	return opened{run: g.dns.Run, close: g.dns.Close}, nil
+}
+
+func (g *gateway) openMetrics(context.Context) (o opened, err error) {
+	if at := g.cfg.Metrics.Listen; at.IsValid() {
+		o.run = func(ctx context.Context) error { return control.ServeMetrics(ctx, at, g.status, func(net.Addr) {}) }
 	}
-	return err
+	return o, nil
 }
 
 // openTable opens the session table. Counters of a data path in user space end with the
 // daemon, those of one in the kernel end with detach or a change of kind. Sessions
 // continue in either case, until the machine restarts.
-func (g *gateway) openTable() error {
+func (g *gateway) openTable(context.Context) (o opened, err error) {
 	file, kept := sessionsFile(g.cfg), bootFile(g.cfg)
 	boot, err := os.ReadFile(bootID)
 	if err != nil {
-		return fmt.Errorf("reading which boot of the machine this is: %w", err)
+		return o, fmt.Errorf("reading which boot of the machine this is: %w", err)
 	}
 	last, err := os.ReadFile(kept)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("reading which boot of the machine sessions are of: %w", err)
+		return o, fmt.Errorf("reading which boot of the machine sessions are of: %w", err)
 	}
 	why, fresh := lost(file, kept)
 	if why != "" {
@@ -218,20 +268,23 @@ func (g *gateway) openTable() error {
 		}
 	}
 	if err != nil {
-		return err
+		return o, err
 	}
+	o = opened{run: g.table.Run, close: g.table.Close}
+	g.table.Moves(g.dp.Moved)
+	g.table.Cut(g.connections)
 	if fresh {
 		err = g.beginAnew()
 	} else {
 		err = g.takeBack()
 	}
 	if err != nil {
-		return err
+		return o, err
 	}
 	if err := os.WriteFile(kept, boot, 0o600); err != nil {
-		return fmt.Errorf("keeping which boot of the machine sessions are of: %w", err)
+		return o, fmt.Errorf("keeping which boot of the machine sessions are of: %w", err)
 	}
-	return nil
+	return o, nil
 }
 
 // setAside takes a damaged state file out of the way, so that the gateway serves without
@@ -280,141 +333,4 @@ func (g *gateway) takeUp(all []dhcp.Lease) error {
 		}
 	}
 	return nil
-}
-
-// serve runs the parts until ctx ends or one of them fails; the others end with it.
-func (g *gateway) serve(ctx context.Context) error {
-	var open doors
-	if g.portal != nil { // the portal must listen before the gateway reports ready
-		var err error
-		if open, err = g.listenPortal(ctx); err != nil {
-			return fmt.Errorf("portal: %w", err)
-		}
-	}
-	var asked net.Listener
-	if g.ident != nil {
-		var err error
-		if asked, err = ident.Listen(ctx, g.cfg.WAN.Interface); err != nil {
-			return err
-		}
-	}
-	// Everything that decides about packets is in place.
-	if err := forwardingSwitch(g.cfg).On(crossings(g.cfg)...); err != nil {
-		return err
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var running sync.WaitGroup
-	var mu sync.Mutex
-	var failed error
-	run := func(part string, fn func(context.Context) error) {
-		running.Go(func() {
-			err := fn(ctx)
-			if err == nil && ctx.Err() == nil {
-				err = errors.New("ended by itself")
-			}
-			if err != nil && !errors.Is(err, context.Canceled) {
-				mu.Lock()
-				failed = errors.Join(failed, fmt.Errorf("%s: %w", part, err))
-				mu.Unlock()
-			}
-			stop(nil)
-		})
-	}
-	if g.dp.Wait != nil {
-		run("data path", g.dp.Wait)
-	}
-	run("forwarding", g.keepForwarding)
-	run("bridges", g.watchBridges)
-	if g.nat != nil {
-		run("address translation", func(ctx context.Context) error { return g.nat.Run(ctx, g.detached) })
-	}
-	run("sessions", g.table.Run)
-	run("accounting", g.account)
-	run("control", func(ctx context.Context) error { return g.socket.Serve(ctx, granting{g.table, g, true}, g.status) })
-	if g.asks != nil {
-		run("requests of RADIUS servers", g.asks.Serve)
-	}
-	if g.portal != nil {
-		run("portal", func(ctx context.Context) error { return g.portal.Serve(ctx, open.plain, open.secure, open.home) })
-	}
-	if g.users != nil {
-		run("users' file", g.users.Follow)
-	}
-	if g.dhcp != nil {
-		run("dhcp", g.dhcp.Run)
-	} else {
-		run("leases of others", g.renew)
-	}
-	if g.dns != nil {
-		run("dns", g.dns.Run)
-	}
-	if g.flows != nil {
-		run("flow log", g.flows.Run)
-	}
-	if g.pppoe != nil {
-		run("pppoe", g.pppoe.Serve)
-	}
-	if g.ident != nil {
-		run("ident", func(ctx context.Context) error { return g.ident.Serve(ctx, asked) })
-	}
-	if g.cfg.Metrics.Listen.IsValid() {
-		run("metrics", func(ctx context.Context) error {
-			return control.ServeMetrics(ctx, g.cfg.Metrics.Listen, g.status, func(net.Addr) {})
-		})
-	}
-	g.said.Ready()
-	running.Wait()
-	return failed
-}
-
-// close closes the parts in reverse order. The data path stays in the kernel. Where it
-// passes nothing without the daemon, forwarding is switched off again.
-func (g *gateway) close() error {
-	var errs []error
-	if g.dp.Forwarder != nil && kindOf(g.cfg).Outlives == 0 {
-		errs = append(errs, forwardingSwitch(g.cfg).Off())
-	}
-	if g.pppoe != nil { // before the table: a link that ends by then is taken up by the next daemon
-		g.pppoe.Close()
-	}
-	if g.watch != nil {
-		errs = append(errs, g.watch.Close())
-	}
-	if g.dns != nil {
-		errs = append(errs, g.dns.Close())
-	}
-	if g.dhcp != nil {
-		errs = append(errs, g.dhcp.Close())
-	}
-	if g.asks != nil {
-		errs = append(errs, g.asks.Close())
-	}
-	if g.radius != nil {
-		errs = append(errs, g.radius.Close())
-	}
-	if g.flows != nil { // before the table, which it asks
-		errs = append(errs, g.flows.Close())
-	}
-	if g.table != nil {
-		errs = append(errs, g.table.Close())
-	}
-	if g.connections != nil {
-		g.connections.End() // what was to end soon; it logs errors
-	}
-	if g.dp.Forwarder != nil {
-		// After the table, which reads the last counts from it. Clients that it reports meanwhile
-		// find the table closed, and are reported to the next daemon.
-		errs = append(errs, g.dp.Close())
-	}
-	if g.nat != nil {
-		errs = append(errs, g.nat.Close())
-	}
-	if g.state != nil {
-		errs = append(errs, g.state.Close())
-	}
-	if g.socket != nil {
-		errs = append(errs, g.socket.Close())
-	}
-	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -25,28 +26,29 @@ const identBurst = 5
 
 // openIdent begins to follow connections and to take queries, after the data path's programs, so
 // that ident's see packets first. If ident is not enabled it removes what a former daemon left.
-func (g *gateway) openIdent() (err error) {
+func (g *gateway) openIdent(ctx context.Context) (o opened, err error) {
 	cfg := g.cfg
 	if !cfg.Ident.Enabled {
-		return ident.RemoveWatch(identPins(cfg))
+		return o, ident.RemoveWatch(identPins(cfg))
 	}
 	key, err := keptKey(identKey(cfg), ident.KeySize)
 	if err != nil {
-		return err
+		return o, err
 	}
 	sealer, err := ident.NewSealer(key)
 	if err != nil {
-		return err
+		return o, err
 	}
 	wc := ident.WatchConfig{WAN: cfg.WAN.Interface, Gateway: cfg.LAN.Address.Addr(), Dir: identPins(cfg)}
 	if cfg.Ident.Method == config.IdentNAT {
 		wc.LAN = cfg.LAN.Network()
 	}
 	if g.watch, err = ident.OpenWatch(wc); err != nil {
-		return err
+		return o, err
 	}
+	o.close = func() error { g.behind.follow(nil); return g.watch.Close() }
 	if err := g.watch.Keep(g.behind.follow(g.watchNetwork)); err != nil {
-		return err
+		return o, err
 	}
 	g.ident = ident.New(ident.Config{
 		Masquerade: cfg.Ident.Method == config.IdentMasquerade, Policy: identPolicy[cfg.Ident.Answer],
@@ -54,7 +56,13 @@ func (g *gateway) openIdent() (err error) {
 		Rate: budget.Rate{AtOnce: identBurst * cfg.Ident.Rate, EachSecond: float64(cfg.Ident.Rate)},
 		Who:  g.identified, Log: g.log,
 	}, g.watch)
-	return nil
+	asked, err := ident.Listen(ctx, cfg.WAN.Interface)
+	if err != nil {
+		return o, err
+	}
+	o.run = func(ctx context.Context) error { return g.ident.Serve(ctx, asked) }
+	o.close = func() error { asked.Close(); g.behind.follow(nil); return g.watch.Close() }
+	return o, nil
 }
 
 // watchNetwork has queries for a network behind a client taken, or no longer.

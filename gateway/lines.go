@@ -36,13 +36,13 @@ var _ pppoe.Access = (*lines)(nil)
 
 // openLines creates the concentrator if it is enabled, and has it take up the sessions that the
 // table has.
-func (g *gateway) openLines() (err error) {
+func (g *gateway) openLines(context.Context) (o opened, err error) {
 	if !g.cfg.PPPoE.Enabled {
-		return nil
+		return o, nil
 	}
 	sources, accounts, err := g.authenticator() // of its own: each way in has its own queue for hashes
 	if err != nil {
-		return err
+		return o, err
 	}
 	if g.users == nil {
 		g.users = accounts
@@ -50,14 +50,15 @@ func (g *gateway) openLines() (err error) {
 	l := &lines{auth: sources, table: granting{g.table, g, false}, pools: pools(g.cfg)}
 	copy(l.dns[:], resolvers(g.cfg))
 	if l.server, err = pppoe.New(g.pppoeConfig(), l); err != nil {
-		return err
+		return o, err
 	}
 	g.pppoe, g.lines = l.server, l
 	g.table.Follow(func(k session.Key, line session.Line) {
 		g.behind.remove(k, line)
 		l.server.End(k.MAC, line.Session)
 	})
-	return l.takeUp()
+	o = opened{run: l.server.Serve, close: func() error { l.server.Close(); return nil }}
+	return o, l.takeUp()
 }
 
 func (g *gateway) pppoeConfig() pppoe.Config {

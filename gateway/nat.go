@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -18,19 +19,22 @@ import (
 
 // openNAT puts the rules of address translation in place, or removes those of a former configuration, unless another
 // gateway has the interfaces.
-func (g *gateway) openNAT() (err error) {
+func (g *gateway) openNAT(context.Context) (o opened, err error) {
 	locks, err := datapath.Lock(claimed(g.cfg)...)
 	if err != nil {
-		return err
+		return o, err
 	}
 	defer locks.Close()
 	if !g.cfg.NAT.Enabled() {
-		return nat.Remove(nat.Table(g.cfg.LAN.Interface))
+		return o, nat.Remove(nat.Table(g.cfg.LAN.Interface))
 	}
 	c := natConfig(g.cfg)
 	c.Log = g.log
-	g.nat, err = nat.Open(c)
-	return err
+	if g.nat, err = nat.Open(c); err != nil {
+		return o, err
+	}
+	run := func(ctx context.Context) error { return g.nat.Run(ctx, g.detached) }
+	return opened{run: run, close: g.nat.Close}, nil
 }
 
 // natConfig returns the configuration of the rules.

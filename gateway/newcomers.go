@@ -62,6 +62,14 @@ func (c *claims) over() bool {
 	return c.ended
 }
 
+// openNewcomers begins to take clients up that the data path reports.
+func (g *gateway) openNewcomers(ctx context.Context) (opened, error) {
+	living, end := context.WithCancel(ctx)
+	g.living = living
+	close(g.known)
+	return opened{close: func() error { end(); g.claims.end(); return nil }}, nil
+}
+
 // newcomer adds a client whose address another program leased, unless the address can be
 // nobody's or its MAC address has enough.
 func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {

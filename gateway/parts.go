@@ -161,35 +161,52 @@ func (g *gateway) portalConfig(key []byte) portal.Config {
 // doors are the portal's listeners: for plain HTTP, for https where there is a certificate, and at homePort.
 type doors struct{ plain, secure, home net.Listener }
 
-// listenPortal opens the portal's listeners and has the data path hand over clients'
-// connections.
-func (g *gateway) listenPortal(ctx context.Context) (d doors, err error) {
-	addr, p := g.cfg.LAN.Address.Addr(), g.cfg.Portal
-	defer func() {
-		for _, l := range []net.Listener{d.plain, d.secure, d.home} {
-			if err != nil && l != nil {
-				err = errors.Join(err, l.Close())
-			}
+// listenPortal opens the portal's listeners and has the data path hand over clients' connections.
+func (g *gateway) listenPortal(ctx context.Context) (o opened, err error) {
+	if g.portal == nil {
+		return o, nil
+	}
+	d := &doors{}
+	o.close = d.close
+	if err := d.open(ctx, g.cfg, g.home); err != nil {
+		return o, fmt.Errorf("portal: %w", err)
+	}
+	if g.dp.Portal != nil {
+		if err := g.dp.Portal(d.plain.(syscall.Conn)); err != nil {
+			return o, fmt.Errorf("portal: %w", err)
 		}
-	}()
+	}
+	o.run = func(ctx context.Context) error { return g.portal.Serve(ctx, d.plain, d.secure, d.home) }
+	return o, nil
+}
+
+func (d *doors) open(ctx context.Context, cfg *config.Config, home bool) error {
+	p := cfg.Portal
 	for _, l := range []struct {
 		wanted bool
 		port   uint16
 		at     *net.Listener
-	}{{true, p.Port, &d.plain}, {p.TLSCert != "", p.TLSPort, &d.secure}, {g.home, webPort, &d.home}} {
+	}{{true, p.Port, &d.plain}, {p.TLSCert != "", p.TLSPort, &d.secure}, {home, webPort, &d.home}} {
 		if !l.wanted {
 			continue
 		}
-		opened, err := portal.Listen(ctx, netip.AddrPortFrom(addr, l.port))
+		open, err := portal.Listen(ctx, netip.AddrPortFrom(cfg.LAN.Address.Addr(), l.port))
 		if err != nil {
-			return d, err
+			return err
 		}
-		*l.at = opened
+		*l.at = open
 	}
-	if g.dp.Portal != nil {
-		err = g.dp.Portal(d.plain.(syscall.Conn))
+	return nil
+}
+
+// close closes what the portal has not closed itself.
+func (d *doors) close() error {
+	for _, l := range []net.Listener{d.plain, d.secure, d.home} {
+		if l != nil {
+			l.Close()
+		}
 	}
-	return d, err
+	return nil
 }
 
 const keySize = 32 // bytes

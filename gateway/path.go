@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -175,7 +176,7 @@ func setup(cfg *config.Config) datapath.Setup {
 }
 
 // openPath opens the configured data path.
-func (g *gateway) openPath() (datapath.Running, error) {
+func (g *gateway) openPath(context.Context) (o opened, err error) {
 	kind, s := kindOf(g.cfg), setup(g.cfg)
 	s.PortalPorts, s.Log = servicePorts(g.cfg, g.home), g.log
 	if !s.DHCP {
@@ -185,5 +186,9 @@ func (g *gateway) openPath() (datapath.Running, error) {
 		s.Beside = ident.Pins(identPins(g.cfg))
 	}
 	s.Former = func() error { return leaveFormer(kind, s) }
-	return kind.Open(s)
+	if g.dp, err = kind.Open(s); err != nil {
+		return o, err
+	}
+	// Clients that it reports while it is closed find the sessions closed, and are reported to the next daemon.
+	return opened{run: g.dp.Wait, close: g.dp.Close}, nil
 }

@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/exec"
 	"testing"

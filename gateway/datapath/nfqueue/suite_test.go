@@ -16,7 +16,8 @@ func paths(unheld bool) (all []datapathtest.Path) {
 			name = "unheld " + name
 		}
 		promises := datapathtest.Promises{SharesWAN: true, Netfilter: true, TellsOwn: true, DHCPSocket: true,
-			Neighbours: true, Newcomers: true, Greets: true, Reassembles: !fast, Restores: true, SeesBridged: true, Burst: admission.Burst}
+			Neighbours: true, Newcomers: true, Greets: true, Reassembles: !fast, Restores: true, SeesBridged: true,
+			Burst: admission.Burst}
 		if fast {
 			promises.Lingers, promises.Joins, promises.LeavesSums = gateLife, true, true
 		}

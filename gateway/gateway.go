@@ -312,7 +312,7 @@ func (g *gateway) reconcile() error {
 		return err
 	}
 	for _, id := range all {
-		if _, known := g.table.Get(id.Addr()); known {
+		if g.table.Has(id) {
 			continue
 		}
 		if err := g.dp.Remove(id); err != nil {

@@ -16,12 +16,12 @@ func (t *Table) Alter(addr netip.Addr, id string, how func(*Limits)) error {
 		if err := login.check(); err != nil {
 			return err
 		}
-		now, err := t.dp.Counters(next.key.id())
+		now, err := t.dp.Counters(c.identity)
 		if err != nil {
 			return err
 		}
 		t.count(&next, now)
-		if err := t.journal.commit(change{addr: next.key.Addr, record: t.record(&next)}); err != nil {
+		if err := t.journal.commit(change{id: c.identity, record: t.record(&next)}); err != nil {
 			return err
 		}
 		t.arm(c, &next, t.clock.now())

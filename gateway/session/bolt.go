@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
+	"math"
 
 	"go.etcd.io/bbolt"
 
@@ -25,7 +25,7 @@ var (
 // The buckets of a file, and the key of the format version in the first.
 var (
 	aboutBucket   = []byte("gatewayd sessions")
-	clientsBucket = []byte("clients") // address, 4 bytes → client
+	clientsBucket = []byte("clients") // identity, 4 bytes big endian, 8 beyond them → client
 	eventsBucket  = []byte("events")  // number, 8 bytes big endian → event
 	formatKey     = []byte("format")
 )
@@ -48,9 +48,9 @@ func openFile(path string) (file, error) {
 }
 
 // Clients implements Store.
-func (f file) Clients(visit func(addr netip.Addr, record []byte) error) error {
+func (f file) Clients(visit func(id datapath.ID, record []byte) error) error {
 	return f.db.View(func(tx *bbolt.Tx) error {
-		return tx.Bucket(clientsBucket).ForEach(func(key, value []byte) error { return visit(addrOf(key), value) })
+		return tx.Bucket(clientsBucket).ForEach(func(key, value []byte) error { return visit(idOf(key), value) })
 	})
 }
 
@@ -84,9 +84,9 @@ func write(tx *bbolt.Tx, b Batch) (removed int, err error) {
 	events.FillPercent = 1 // they are only appended
 	for _, c := range b.Clients {
 		if c.Data == nil {
-			err = clients.Delete(c.Addr.AsSlice())
+			err = clients.Delete(clientKey(c.ID))
 		} else {
-			err = clients.Put(c.Addr.AsSlice(), c.Data)
+			err = clients.Put(clientKey(c.ID), c.Data)
 		}
 		if err != nil {
 			return 0, err
@@ -188,10 +188,10 @@ func advise(err error) error {
 	return err
 }
 
-// eachClient reads all clients, in the order of their addresses.
+// eachClient reads all clients, in the order of their identities.
 func eachClient(tx *bbolt.Tx, visit func(Session, datapath.Counters) error) error {
 	return tx.Bucket(clientsBucket).ForEach(func(key, value []byte) error {
-		s, read, err := clientOf(addrOf(key), value)
+		s, read, err := clientOf(idOf(key), value)
 		if err != nil {
 			return err
 		}
@@ -199,14 +199,14 @@ func eachClient(tx *bbolt.Tx, visit func(Session, datapath.Counters) error) erro
 	})
 }
 
-// clientOf decodes the record of an address.
-func clientOf(addr netip.Addr, record []byte) (s Session, read datapath.Counters, err error) {
+// clientOf decodes the record of a client.
+func clientOf(id datapath.ID, record []byte) (s Session, read datapath.Counters, err error) {
 	s, read, err = decodeClient(record)
-	if err == nil && s.Addr != addr {
+	if err == nil && (!s.Addr.Is4() || s.Key.id() != id) {
 		err = ErrDamaged
 	}
 	if err != nil {
-		err = fmt.Errorf("client %v: %w", addr, err)
+		err = fmt.Errorf("client %v: %w", id, err)
 	}
 	return s, read, err
 }
@@ -234,8 +234,21 @@ func eventOf(number uint64, record []byte) (Event, error) {
 	return e, nil
 }
 
-// addrOf returns the address of a client's key, or the zero Addr if it is none.
-func addrOf(key []byte) netip.Addr {
-	addr, _ := netip.AddrFromSlice(key)
-	return addr
+// clientKey is a client's key in the bucket. Identities of before were addresses.
+func clientKey(id datapath.ID) []byte {
+	if id <= math.MaxUint32 {
+		return binary.BigEndian.AppendUint32(nil, uint32(id))
+	}
+	return binary.BigEndian.AppendUint64(nil, uint64(id))
+}
+
+// idOf is the client of a key; 0: it is none.
+func idOf(key []byte) datapath.ID {
+	switch len(key) {
+	case 4:
+		return datapath.ID(binary.BigEndian.Uint32(key))
+	case 8:
+		return datapath.ID(binary.BigEndian.Uint64(key))
+	}
+	return 0
 }

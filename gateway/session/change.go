@@ -36,7 +36,7 @@ func (t *Table) Lease(key Key, hostname string, end time.Time) error {
 		return fmt.Errorf("lease %s: %w", key, err)
 	}
 	defer t.life.RUnlock()
-	c, err := t.holdOrAdd(key.Addr)
+	c, err := t.holdFirst(key.Addr)
 	if err != nil {
 		return fmt.Errorf("lease %s: %w", key, err)
 	}
@@ -52,7 +52,7 @@ func (t *Table) lease(c *client, key Key, hostname string, end moment) error {
 	next.hostname, next.leaseEnd = hostname, end
 	switch {
 	case c.state == "" || c.key != key:
-		if _, err := t.dp.Counters(key.id()); errors.Is(err, datapath.ErrForeign) {
+		if _, err := t.dp.Counters(c.identity); errors.Is(err, datapath.ErrForeign) {
 			return err // before it is on the disk
 		}
 		next = entry{key: key, state: Leased, hostname: hostname, leasedAt: t.clock.now(), leaseEnd: end}
@@ -60,7 +60,7 @@ func (t *Table) lease(c *client, key Key, hostname string, end moment) error {
 		return err
 	case c.hostname == hostname && near(c.leaseEnd, end):
 	default:
-		if err := t.journal.commit(change{addr: key.Addr, record: t.record(&next)}); err != nil {
+		if err := t.journal.commit(change{id: c.identity, record: t.record(&next)}); err != nil {
 			return err
 		}
 		t.publish(c, next)
@@ -126,7 +126,7 @@ func (t *Table) Shown(addr netip.Addr) error {
 	defer t.life.RUnlock()
 	addr = addr.Unmap()
 	t.mu.Lock()
-	seen := t.clients[addr]
+	seen := t.find(addr)
 	known := seen != nil && seen.state != "" && seen.state != Leased
 	t.mu.Unlock()
 	if known { // repeated requests to the portal end here
@@ -139,7 +139,7 @@ func (t *Table) Shown(addr netip.Addr) error {
 	defer t.release(c)
 	if c.state == Leased {
 		next := c.lapsed()
-		t.journal.save(addr, t.record(&next))
+		t.journal.save(c.identity, t.record(&next))
 		t.publish(c, next)
 	}
 	return nil
@@ -162,7 +162,7 @@ func (t *Table) Admit(addr netip.Addr, login Login) (Session, error) {
 func (t *Table) macOf(addr netip.Addr) datapath.MAC {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c := t.clients[addr]; c != nil {
+	if c := t.find(addr); c != nil {
 		return c.key.MAC
 	}
 	return datapath.MAC{}
@@ -266,7 +266,7 @@ func (c *client) staying(next *entry, cause Cause) *entry {
 // session that is firm does not wait for a disk that refuses it.
 func (t *Table) become(c *client, next *entry, cause Cause, at moment, firm bool) (ended Session, err error) {
 	was := c.entry
-	written := change{addr: was.key.Addr, owed: firm && was.state == Authenticated}
+	written := change{id: c.identity, owed: firm && was.state == Authenticated}
 	left := was.leaves(next)
 	if next == nil || was.state == Authenticated {
 		if err := t.shut(c, &was, next == nil); err != nil {
@@ -279,9 +279,8 @@ func (t *Table) become(c *client, next *entry, cause Cause, at moment, firm bool
 		next = next.remembering(was.key, ended.ending(cause))
 	}
 	if next != nil {
-		written.addr = next.key.Addr
 		if next.state == Authenticated {
-			started, err := t.start(next)
+			started, err := t.start(c, next)
 			if err != nil {
 				return Session{}, errors.Join(err, t.tell(c, &was))
 			}
@@ -366,18 +365,18 @@ func (t *Table) report(s *Session, cause Cause, late error) {
 func (t *Table) shut(c *client, e *entry, remove bool) error {
 	switch {
 	case remove:
-		if err := t.dp.Remove(e.key.id()); err != nil {
+		if err := t.dp.Remove(c.identity); err != nil {
 			return fmt.Errorf("shut out %s: %w", e.key, err)
 		}
 		c.known, c.open = false, false
 	case c.open:
-		if err := t.set(c, datapath.Client{Addrs: e.addrs(), MAC: e.key.MAC}); err != nil {
+		if err := t.set(c, datapath.Client{ID: c.identity, Addrs: e.addrs(), MAC: e.key.MAC}); err != nil {
 			return fmt.Errorf("shut out %s: %w", e.key, err)
 		}
 	}
 	if e.state == Authenticated {
 		// The session ends even when its counters cannot be read.
-		if now, err := t.dp.Counters(e.key.id()); err == nil {
+		if now, err := t.dp.Counters(c.identity); err == nil {
 			t.count(e, now)
 		}
 	}
@@ -386,8 +385,8 @@ func (t *Table) shut(c *client, e *entry, remove bool) error {
 
 // start reads the counter values at which a session begins, and returns its start
 // event.
-func (t *Table) start(e *entry) (event []byte, err error) {
-	if e.read, err = t.dp.Counters(e.key.id()); err != nil {
+func (t *Table) start(c *client, e *entry) (event []byte, err error) {
+	if e.read, err = t.dp.Counters(c.identity); err != nil {
 		return nil, fmt.Errorf("read the counters of %s: %w", e.key, err)
 	}
 	return t.event(Started, e, "", e.began), nil
@@ -395,7 +394,7 @@ func (t *Table) start(e *entry) (event []byte, err error) {
 
 // tell sets the data path to an entry's state.
 func (t *Table) tell(c *client, e *entry) error {
-	if err := t.set(c, t.permit(e)); err != nil {
+	if err := t.set(c, t.permit(c, e)); err != nil {
 		return fmt.Errorf("let %s in: %w", e.key, err)
 	}
 	return nil

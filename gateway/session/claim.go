@@ -21,6 +21,15 @@ func (t *Table) Claim(key Key, end time.Time, most int) error {
 		return fmt.Errorf("claim %s: %w", key, err)
 	}
 	defer t.life.RUnlock()
+	t.mu.Lock()
+	if other := t.further[key.Addr]; other != nil {
+		defer t.mu.Unlock()
+		if other.key.MAC != key.MAC {
+			return fmt.Errorf("claim %s: %w", key, ErrTaken)
+		}
+		return nil
+	}
+	t.mu.Unlock()
 	c, err := t.holdOrAdd(key.Addr)
 	if err != nil {
 		return fmt.Errorf("claim %s: %w", key, err)

@@ -14,13 +14,14 @@ import (
 //
 //	client  = session reading
 //	event   = kind cause at session
-//	session = mac[6] address state hostname leasedAt leaseEnd [granted [line]]
+//	session = mac[6] address state hostname leasedAt leaseEnd [granted [line]] [extra]
 //	granted = user classes class… limits[7] id began seen counts[5]
 //	line    = pppoeSession mtu state [routes (bits address)…]
+//	extra   = number (tag text)…
 //	reading = epoch upBytes upPackets downBytes downPackets dropped
 //
 // granted is present when the state is authenticated, line when it is "on a line", routes when it is "on a line
-// with routes". kind, cause and state are one byte each.
+// with routes", extra when the state has the bit hasExtra. kind, cause, state and tag are one byte each.
 
 // The bytes that stand for a name; 0 stands for none. New names are only added at the
 // end.
@@ -30,6 +31,16 @@ var (
 	causeNames = []string{"", string(UserRequest), string(LostCarrier), string(IdleTimeout), string(SessionTimeout),
 		string(Quota), string(AdminReset), string(NASReboot), string(NASRequest), string(NASError), string(LeaseEnded),
 		string(LeaseReleased)}
+)
+
+// hasExtra is set in a state where more follows than sessions had in former versions. What has an unknown tag is left
+// out.
+const hasExtra = 0x80
+
+// Tags of extra.
+const (
+	tagOwner   = 1
+	tagAddress = 2 // a further one
 )
 
 // onLine is Authenticated with a line, in the file, and withRoutes with networks behind it.
@@ -77,11 +88,53 @@ func appendSession(b []byte, s *Session) []byte {
 		state = withRoutes
 	}
 	b = appendName(b, stateNames, state)
+	extra := appendExtra(nil, s)
+	if extra != nil {
+		b[len(b)-1] |= hasExtra
+	}
 	b = appendText(b, s.Hostname)
 	b = appendTime(appendTime(b, s.LeasedAt), s.LeaseEnd)
-	if s.State != Authenticated {
+	if s.State == Authenticated {
+		b = appendGranted(b, s, state)
+	}
+	return append(b, extra...)
+}
+
+// appendExtra appends what former versions did not have; nil: there is none.
+func appendExtra(b []byte, s *Session) []byte {
+	n := len(s.More)
+	if s.Owner != "" {
+		n++
+	}
+	if n == 0 {
 		return b
 	}
+	b = appendNumbers(b, uint64(n))
+	if s.Owner != "" {
+		b = appendText(append(b, tagOwner), s.Owner)
+	}
+	for _, addr := range s.More {
+		b = appendText(append(b, tagAddress), addr.AsSlice())
+	}
+	return b
+}
+
+// extra decodes what appendExtra appended.
+func (d *decoder) extra(s *Session) {
+	for n := d.number(); n > 0 && !d.damaged; n-- {
+		tag, text := d.byte(), d.text()
+		switch tag {
+		case tagOwner:
+			s.Owner = string(text)
+		case tagAddress:
+			addr, known := netip.AddrFromSlice(text)
+			d.damaged = d.damaged || !known
+			s.More = append(s.More, addr)
+		}
+	}
+}
+
+func appendGranted(b []byte, s *Session, state string) []byte {
 	b = appendText(b, s.User)
 	b = binary.AppendUvarint(b, uint64(len(s.Class)))
 	for _, class := range s.Class {
@@ -110,7 +163,8 @@ func (d *decoder) session() (s Session) {
 	addr, known := netip.AddrFromSlice(d.text())
 	d.damaged = d.damaged || !known
 	s.Addr = addr
-	s.State = State(d.name(stateNames))
+	state, extra := d.state()
+	s.State = State(state)
 	routed := s.State == withRoutes
 	linked := s.State == onLine || routed
 	if linked {
@@ -119,9 +173,16 @@ func (d *decoder) session() (s Session) {
 	d.damaged = d.damaged || s.State == ""
 	s.Hostname = string(d.text())
 	s.LeasedAt, s.LeaseEnd = d.time(), d.time()
-	if s.State != Authenticated {
-		return s
+	if s.State == Authenticated {
+		d.granted(&s, linked, routed)
 	}
+	if extra {
+		d.extra(&s)
+	}
+	return s
+}
+
+func (d *decoder) granted(s *Session, linked, routed bool) {
 	s.User = string(d.text())
 	for n := d.number(); n > 0 && !d.damaged; n-- {
 		s.Class = append(s.Class, append([]byte{}, d.text()...))
@@ -140,7 +201,6 @@ func (d *decoder) session() (s Session) {
 	if routed {
 		s.Line.Routes = d.routes()
 	}
-	return s
 }
 
 // routes decodes networks of IPv4, of which there is one at least.
@@ -247,11 +307,25 @@ func (d *decoder) time() time.Time {
 	return time.Unix(seconds, int64(nanoseconds))
 }
 
-func (d *decoder) name(names []string) string {
-	b := d.take(1)
-	if d.damaged || int(b[0]) >= len(names) {
+// state decodes a state's name, and whether it has an extra.
+func (d *decoder) state() (name string, extra bool) {
+	b := d.byte()
+	return d.nameOf(b&^hasExtra, stateNames), b&hasExtra != 0
+}
+
+func (d *decoder) name(names []string) string { return d.nameOf(d.byte(), names) }
+
+func (d *decoder) nameOf(b byte, names []string) string {
+	if int(b) >= len(names) {
 		d.damaged = true
 		return ""
 	}
-	return names[b[0]]
+	return names[b]
+}
+
+func (d *decoder) byte() byte {
+	if b := d.take(1); !d.damaged {
+		return b[0]
+	}
+	return 0
 }

@@ -33,6 +33,11 @@ var (
 		s.Line = session.Line{Session: 7, MTU: 1492, State: []byte("{}"), Routes: routes}
 		return s
 	}
+	owned = func() session.Session { // with what records of former versions do not have
+		s := online(netip.MustParsePrefix("203.0.113.0/28"))
+		s.Owner, s.More = "west", []netip.Addr{netip.MustParseAddr("2001:db8::5"), netip.MustParseAddr("10.1.0.7")}
+		return s
+	}()
 	reading = datapath.Counters{Epoch: 7, UpBytes: 6, UpPackets: 5, DownBytes: 4, DownPackets: 3, DroppedPackets: 2}
 )
 
@@ -40,8 +45,9 @@ var sameEvent = cmp.Options{cmpopts.IgnoreUnexported(session.Event{}), cmpopts.E
 	session.Key{}, netip.Addr{}, netip.Prefix{})}
 
 func TestClientsSurviveTheFile(t *testing.T) {
-	for _, want := range []session.Session{leased, authenticated, online(), online(netip.MustParsePrefix("203.0.113.0/28"),
-		netip.MustParsePrefix("10.9.0.0/16"))} {
+	for _, want := range []session.Session{leased, authenticated, owned, online(),
+		online(netip.MustParsePrefix("203.0.113.0/28"),
+			netip.MustParsePrefix("10.9.0.0/16"))} {
 		got, read, err := session.DecodeClient(session.EncodeClient(&want, reading))
 		if err != nil {
 			t.Errorf("%s: %v", want.State, err)
@@ -130,6 +136,7 @@ func FuzzDecodeClient(f *testing.F) {
 	f.Add(session.EncodeClient(&authenticated, reading))
 	routed := online(netip.MustParsePrefix("203.0.113.0/28"))
 	f.Add(session.EncodeClient(&routed, reading))
+	f.Add(session.EncodeClient(&owned, reading))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, read, err := session.DecodeClient(b)
 		if err != nil {

@@ -38,8 +38,8 @@ func grow(count, read *uint64, now uint64) {
 func (c *Counts) packets() uint64 { return c.UpPackets + c.DownPackets + c.DroppedPackets }
 
 // permit returns the data path's entry for a client.
-func (t *Table) permit(e *entry) datapath.Client {
-	c := datapath.Client{Addrs: e.addrs(), MAC: e.key.MAC}
+func (t *Table) permit(of *client, e *entry) datapath.Client {
+	c := datapath.Client{ID: of.identity, Addrs: e.addrs(), MAC: e.key.MAC}
 	end := e.sessionEnd()
 	if e.state != Authenticated || min(end, e.leaseEnd) <= t.clock.now() { // expired, though not ended yet
 		return c

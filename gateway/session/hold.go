@@ -8,12 +8,32 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
+// find returns the client that has an address, or nil. mu must be held.
+func (t *Table) find(addr netip.Addr) *client {
+	if addr.Is4() {
+		if c := t.clients[datapath.IDOf(addr)]; c != nil && c.key.Addr == addr {
+			return c
+		}
+	}
+	return t.further[addr]
+}
+
 // hold returns the client of an address with its op locked, or nil. The caller must
 // release the client.
 func (t *Table) hold(addr netip.Addr) *client {
+	return t.holdBy(func() *client { return t.find(addr) })
+}
+
+// holdID is hold for a client by its identity.
+func (t *Table) holdID(id datapath.ID) *client {
+	return t.holdBy(func() *client { return t.clients[id] })
+}
+
+// holdBy is hold for a client that find returns, with mu held.
+func (t *Table) holdBy(find func() *client) *client {
 	for {
 		t.mu.Lock()
-		c := t.clients[addr]
+		c := find()
 		t.mu.Unlock()
 		if c == nil {
 			return nil
@@ -26,15 +46,16 @@ func (t *Table) hold(addr netip.Addr) *client {
 	}
 }
 
-// holdOrAdd is hold for an address that may have no client yet: it then adds an empty
+// holdOrAdd is hold for an address by which a client is, or becomes, known: where there is none yet it adds an empty
 // one, which is invisible to others and which release removes if it is still empty.
 func (t *Table) holdOrAdd(addr netip.Addr) (*client, error) {
+	id := datapath.IDOf(addr)
 	for {
-		if c := t.hold(addr); c != nil {
+		if c := t.holdID(id); c != nil {
 			return c, nil
 		}
 		t.mu.Lock()
-		if t.clients[addr] != nil {
+		if t.clients[id] != nil {
 			t.mu.Unlock() // another goroutine added it first
 			continue
 		}
@@ -42,10 +63,10 @@ func (t *Table) holdOrAdd(addr netip.Addr) (*client, error) {
 		if len(t.clients) >= t.bounds.clients {
 			return nil, ErrFull
 		}
-		c := &client{}
+		c := &client{identity: id}
 		c.key.Addr = addr
 		c.op.Lock()
-		t.clients[addr] = c
+		t.clients[id] = c
 		return c, nil
 	}
 }
@@ -61,6 +82,7 @@ func (t *Table) release(c *client) {
 func (t *Table) publish(c *client, next entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.index(c, next.more)
 	c.entry = next
 	t.unreserve(c)
 	t.tally(c, &next)
@@ -71,10 +93,21 @@ func (t *Table) publish(c *client, next entry) {
 func (t *Table) remove(c *client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.clients, c.key.Addr)
+	t.index(c, nil)
+	delete(t.clients, c.identity)
 	t.tally(c, &entry{})
 	c.gone = true
 	t.dues.Remove(c)
+}
+
+// index has a client found by further addresses, and no longer by others that it had. mu must be held.
+func (t *Table) index(c *client, more []netip.Addr) {
+	for _, addr := range c.more {
+		delete(t.further, addr)
+	}
+	for _, addr := range more {
+		t.further[addr] = c
+	}
 }
 
 // tally counts a client by state, by the user of its session and by MAC address; what is

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
 const (
@@ -23,11 +24,11 @@ const (
 
 // change is a change of one client. It is written to disk completely or not at all.
 type change struct {
-	addr   netip.Addr // the zero Addr: no client
-	record []byte     // the client's new record; nil: the client is deleted
-	events [][]byte   // in order
-	owed   bool       // it has happened whatever the disk says: when refused, it is written later
-	tried  bool       // it was refused
+	id     datapath.ID // 0: no client
+	record []byte      // the client's new record; nil: the client is deleted
+	events [][]byte    // in order
+	owed   bool        // it has happened whatever the disk says: when refused, it is written later
+	tried  bool        // it was refused
 	done   chan error
 }
 
@@ -45,10 +46,10 @@ type journal struct {
 	mu    sync.Mutex
 	queue []change // oldest first; changes without done have no waiting caller
 	// saves are newer records of clients without a waiting caller; a change of the client
-	// replaces its save. order are the addresses to be written next, sorted, because
+	// replaces its save. order are the clients to be written next, sorted, because
 	// neighbours share pages.
-	saves map[netip.Addr][]byte
-	order []netip.Addr
+	saves map[datapath.ID][]byte
+	order []datapath.ID
 	armed bool // a signal of wake is scheduled
 	fault fault
 	last  error // of the last transaction
@@ -61,12 +62,12 @@ type journal struct {
 
 // openJournal calls load with each client of the store. On error the store is closed.
 func openJournal(store Store, dir string, log *slog.Logger,
-	load func(addr netip.Addr, record []byte) error,
+	load func(id datapath.ID, record []byte) error,
 ) (*journal, error) {
 	j := &journal{
 		store: store, dir: dir, log: log,
 		wake: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
-		saves: map[netip.Addr][]byte{}, deleted: map[uint64]struct{}{}, outbox: newOutbox(),
+		saves: map[datapath.ID][]byte{}, deleted: map[uint64]struct{}{}, outbox: newOutbox(),
 	}
 	err := store.Events(0, func(uint64, []byte) (bool, error) { j.backlog++; return true, nil })
 	if err == nil {
@@ -104,14 +105,14 @@ func (j *journal) later(c change) {
 func (j *journal) add(c change) {
 	j.queue = append(j.queue, c)
 	j.unwritten += len(c.events)
-	delete(j.saves, c.addr)
+	delete(j.saves, c.id)
 }
 
 // save writes a client's record to disk soon. If that fails, the record is dropped,
 // because a newer one follows.
-func (j *journal) save(addr netip.Addr, record []byte) {
+func (j *journal) save(id datapath.ID, record []byte) {
 	j.mu.Lock()
-	j.saves[addr] = record
+	j.saves[id] = record
 	j.arm()
 	j.mu.Unlock()
 }
@@ -183,8 +184,8 @@ type portion struct {
 func (p portion) batch() Batch {
 	b := Batch{Clients: make([]Record, 0, len(p.changes)+len(p.saves)), Done: p.done}
 	for _, c := range p.changes {
-		if c.addr.IsValid() {
-			b.Clients = append(b.Clients, Record{c.addr, c.record})
+		if c.id != 0 {
+			b.Clients = append(b.Clients, Record{c.id, c.record})
 		}
 		b.Events = append(b.Events, c.events...)
 	}
@@ -241,12 +242,12 @@ func (j *journal) take() portion {
 	}
 	for ; len(j.saves) > 0 && n < commitMax; n++ {
 		if len(j.order) == 0 {
-			j.order = slices.SortedFunc(maps.Keys(j.saves), netip.Addr.Compare)
+			j.order = slices.Sorted(maps.Keys(j.saves))
 		}
-		addr := j.order[0]
-		if record, still := j.saves[addr]; still {
-			b.saves = append(b.saves, Record{addr, record})
-			delete(j.saves, addr)
+		id := j.order[0]
+		if record, still := j.saves[id]; still {
+			b.saves = append(b.saves, Record{id, record})
+			delete(j.saves, id)
 		}
 		j.order = j.order[1:]
 	}

@@ -27,11 +27,14 @@ func (none) EndSoon(...netip.Prefix)                {}
 func (none) Ending(...netip.Prefix) <-chan struct{} { return nil }
 
 // addrs are the client's.
-func (e *entry) addrs() []netip.Addr { return []netip.Addr{e.key.Addr} }
+func (e *entry) addrs() []netip.Addr { return append([]netip.Addr{e.key.Addr}, e.more...) }
 
-// networks returns what an entry's client sends with: its address, and the networks behind it.
-func (e *entry) networks() []netip.Prefix {
-	return append([]netip.Prefix{netip.PrefixFrom(e.key.Addr, e.key.Addr.BitLen())}, e.line.Routes...)
+// networks returns what an entry's client sends with: its addresses, and the networks behind it.
+func (e *entry) networks() (all []netip.Prefix) {
+	for _, addr := range e.addrs() {
+		all = append(all, netip.PrefixFrom(addr, addr.BitLen()))
+	}
+	return append(all, e.line.Routes...)
 }
 
 // leaves returns what an entry does not have in common with the next one, which is nil for none.
@@ -43,8 +46,8 @@ func (e *entry) leaves(next *entry) []netip.Prefix {
 	if next == nil || next.key != e.key || over {
 		return e.networks()
 	}
-	return slices.DeleteFunc(
-		slices.Clone(e.line.Routes), func(p netip.Prefix) bool { return slices.Contains(next.line.Routes, p) })
+	stay := next.networks()
+	return slices.DeleteFunc(e.networks(), func(p netip.Prefix) bool { return slices.Contains(stay, p) })
 }
 
 // vacate returns nil if no connections may be left of what a client sends with in its next session. Otherwise it

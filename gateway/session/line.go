@@ -40,7 +40,7 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 	if t.journal.behind() >= t.bounds.events {
 		return s, nil, ErrBehind
 	}
-	c, err := t.holdOrAdd(key.Addr)
+	c, err := t.holdFirst(key.Addr)
 	if err != nil {
 		return s, nil, err
 	}
@@ -56,7 +56,7 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 		defer t.mu.Unlock()
 		t.unreserve(c)
 	}()
-	if _, err := t.dp.Counters(key.id()); errors.Is(err, datapath.ErrForeign) {
+	if _, err := t.dp.Counters(c.identity); errors.Is(err, datapath.ErrForeign) {
 		return s, nil, err // before it is on the disk
 	}
 	now := t.clock.now()

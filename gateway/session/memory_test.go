@@ -3,6 +3,7 @@ package session_test
 import (
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -119,6 +120,18 @@ func (m *memory) admits(key session.Key) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.passes(key)
+}
+
+// lets reports whether an address may be used by the client that has it.
+func (m *memory) lets(addr netip.Addr) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.clients {
+		if slices.Contains(c.Addrs, addr) {
+			return c.Admitted
+		}
+	}
+	return false
 }
 
 func (m *memory) client(addr netip.Addr) (datapath.Client, bool) {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/due"
 )
 
@@ -305,27 +305,27 @@ func (o *outbox) done(e Event) {
 
 // StartAgain reports the start of each session once more, as of now: servers were told that all have ended.
 func (t *Table) StartAgain() error {
-	for _, addr := range t.sessions() {
-		if err := t.startAgain(addr); err != nil {
+	for _, id := range t.sessions() {
+		if err := t.startAgain(id); err != nil {
 			return err
 		}
 	}
 	return t.journal.sync()
 }
 
-func (t *Table) startAgain(addr netip.Addr) error {
+func (t *Table) startAgain(id datapath.ID) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
 	defer t.life.RUnlock()
-	c := t.hold(addr)
+	c := t.holdID(id)
 	if c == nil {
 		return nil
 	}
 	defer t.release(c)
 	if c.state == Authenticated {
 		started := t.event(Started, &c.entry, "", t.clock.now())
-		t.journal.later(change{addr: addr, record: t.record(&c.entry), events: [][]byte{started}})
+		t.journal.later(change{id: id, record: t.record(&c.entry), events: [][]byte{started}})
 	}
 	return nil
 }

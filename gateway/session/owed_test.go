@@ -3,7 +3,6 @@ package session_test
 import (
 	"errors"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/internal/logtest"
 )
@@ -20,7 +20,7 @@ var errNoSpace = errors.New("no space left on device")
 // onStore opens a table with its timers, in a bubble with a fake clock.
 func onStore(t *testing.T, store *kept, dir string, dp *memory) *session.Table {
 	t.Helper()
-	table, err := session.OpenStore(store, dir, dp, slog.New(slog.NewTextHandler(t.Output(), nil)), false)
+	table, err := session.OpenStore(store, dp, slog.New(slog.NewTextHandler(t.Output(), nil)), session.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestEndsOnAFullDisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store, dp := &kept{clients: map[netip.Addr][]byte{}, events: map[uint64][]byte{}}, newMemory()
+				store, dp := &kept{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}, newMemory()
 				table := onStore(t, store, t.TempDir(), dp)
 				s := tt.begin(t, table)
 				store.refuse(errNoSpace)
@@ -112,7 +112,7 @@ func TestEndsOnAFullDisk(t *testing.T) {
 // TestReplacedOnAFullDisk: a login that the disk refuses ends no session that it was to replace.
 func TestReplacedOnAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, dp := &kept{clients: map[netip.Addr][]byte{}, events: map[uint64][]byte{}}, newMemory()
+		store, dp := &kept{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}, newMemory()
 		table := onStore(t, store, t.TempDir(), dp)
 		first, second := key(1, 5), key(1, 6)
 		lease(t, table, first)
@@ -136,7 +136,7 @@ func TestReplacedOnAFullDisk(t *testing.T) {
 // is space, as docs/gateway-reference.md says; nothing is lost or accounted twice.
 func TestCrashOnAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &kept{clients: map[netip.Addr][]byte{}, events: map[uint64][]byte{}}
+		store := &kept{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}
 		dp, k, dir := newMemory(), key(1, 5), t.TempDir()
 		table := onStore(t, store, dir, dp)
 		lease(t, table, k)
@@ -183,8 +183,8 @@ func (l *little) Write(b session.Batch) (int, error) {
 func TestKeptAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Log
-		store := &little{kept: &kept{clients: map[netip.Addr][]byte{}, events: map[uint64][]byte{}}}
-		table, err := session.OpenStore(store, t.TempDir(), newMemory(), log.Logger(), false)
+		store := &little{kept: &kept{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}}
+		table, err := session.OpenStore(store, newMemory(), log.Logger(), session.Options{Dir: t.TempDir()})
 		done(t, err)
 		t.Cleanup(func() { table.Close() })
 		said := func(when string, failing bool, not, again int) {

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -43,22 +42,22 @@ func (t *Table) Moves(moved func(f func(datapath.ID)) error) { t.mover = moved }
 func (t *Table) Save(ctx context.Context) error {
 	t.saving.Lock()
 	defer t.saving.Unlock()
-	addrs, err := t.moved()
+	ids, err := t.moved()
 	t.saving.again = nil
-	for _, addr := range addrs {
+	for _, id := range ids {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err := t.save(addr); err != nil {
+		if err := t.save(id); err != nil {
 			return err
 		}
 	}
 	return err
 }
 
-// moved lists the addresses to save: those that have counted packets, and those that could not
+// moved lists the clients to save: those that have counted packets, and those that could not
 // be saved the last time. saving is held.
-func (t *Table) moved() (addrs []netip.Addr, err error) {
+func (t *Table) moved() (ids []datapath.ID, err error) {
 	if t.mover == nil {
 		return t.sessions(), nil
 	}
@@ -66,33 +65,33 @@ func (t *Table) moved() (addrs []netip.Addr, err error) {
 		return nil, err
 	}
 	defer t.life.RUnlock()
-	addrs = t.saving.again
-	if err := t.mover(func(id datapath.ID) { addrs = append(addrs, id.Addr()) }); err != nil {
+	ids = t.saving.again
+	if err := t.mover(func(id datapath.ID) { ids = append(ids, id) }); err != nil {
 		t.complain(Key{}, fmt.Errorf("looking which sessions have traffic, to save their counts: %w", err))
 	}
-	return addrs, nil
+	return ids, nil
 }
 
-// sessions lists the addresses of all sessions.
-func (t *Table) sessions() (addrs []netip.Addr) {
+// sessions lists the clients with sessions.
+func (t *Table) sessions() (ids []datapath.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for addr, c := range t.clients {
+	for id, c := range t.clients {
 		if c.state == Authenticated {
-			addrs = append(addrs, addr)
+			ids = append(ids, id)
 		}
 	}
-	return addrs
+	return ids
 }
 
-// save writes the counts of an address's session to disk, if there is one and they have changed
+// save writes the counts of a client's session to disk, if there is one and they have changed
 // since they were last written. It fails with ErrClosed.
-func (t *Table) save(addr netip.Addr) error {
+func (t *Table) save(id datapath.ID) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
 	defer t.life.RUnlock()
-	c := t.hold(addr)
+	c := t.holdID(id)
 	if c == nil {
 		return nil
 	}
@@ -100,7 +99,7 @@ func (t *Table) save(addr netip.Addr) error {
 	if c.state != Authenticated {
 		return nil
 	}
-	now, err := t.dp.Counters(datapath.IDOf(addr))
+	now, err := t.dp.Counters(id)
 	if err == nil {
 		e := c.entry
 		t.count(&e, now)
@@ -110,7 +109,7 @@ func (t *Table) save(addr netip.Addr) error {
 		err = t.act(c, true)
 	}
 	if err != nil {
-		t.saving.again = append(t.saving.again, addr)
+		t.saving.again = append(t.saving.again, id)
 		t.complain(c.key, err)
 	}
 	return nil

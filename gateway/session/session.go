@@ -21,8 +21,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Key identifies a client. A MAC may have several addresses; an address has one MAC at a
-// time.
+// Key names a client by what it is seen with: its MAC address, and the address by which it was first known. A MAC
+// address may have several clients; an address has one client at a time. The table's keys are identities.
 type Key struct {
 	MAC  datapath.MAC
 	Addr netip.Addr
@@ -140,6 +140,8 @@ type Line struct {
 // Session is a copy of a client's entry; later changes do not affect it.
 type Session struct {
 	Key
+	More     []netip.Addr // further addresses
+	Owner    string       // the gateway that has the client; empty: there is one gateway
 	State    State
 	Hostname string    // as the client said in DHCP
 	LeasedAt time.Time //
@@ -169,7 +171,8 @@ func (s Session) At(now time.Time) Session {
 		return s
 	}
 	return Session{
-		Key: s.Key, State: PreAuth, Hostname: s.Hostname, LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, Last: over,
+		Key: s.Key, More: s.More, Owner: s.Owner, State: PreAuth, Hostname: s.Hostname, LeasedAt: s.LeasedAt,
+		LeaseEnd: s.LeaseEnd, Last: over,
 	}
 }
 

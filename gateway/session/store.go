@@ -1,15 +1,13 @@
 package session
 
-import (
-	"net/netip"
-)
+import "github.com/gateweigh/gateweigh/gateway/datapath"
 
 // Store keeps the records of a table, on a disk or elsewhere. A table reads it from several goroutines at the same
 // time, and writes it from one.
 type Store interface {
-	// Clients calls visit with each client's record, in the order of addresses, until visit fails. Records are valid
+	// Clients calls visit with each client's record, in the order of identities, until visit fails. Records are valid
 	// during the call.
-	Clients(visit func(addr netip.Addr, record []byte) error) error
+	Clients(visit func(id datapath.ID, record []byte) error) error
 	// Events calls visit with the events whose numbers are from or more, the oldest first, as long as it returns more.
 	// Records are valid during the call.
 	Events(from uint64, visit func(number uint64, record []byte) (more bool, err error)) error
@@ -21,13 +19,13 @@ type Store interface {
 
 // Record is the new record of a client.
 type Record struct {
-	Addr netip.Addr
+	ID   datapath.ID
 	Data []byte // nil: the client is deleted
 }
 
 // Batch is a change of a store.
 type Batch struct {
-	Clients []Record // of an address the last counts
+	Clients []Record // of a client the last counts
 	Events  [][]byte // to be added, in this order, each with the next number
 	Done    []uint64 // events to be deleted, those included that are not there
 }

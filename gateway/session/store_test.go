@@ -3,18 +3,18 @@ package session_test
 import (
 	"errors"
 	"maps"
-	"net/netip"
 	"slices"
 	"sync"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
 // kept is a Store in memory, as far as a store must be. It refuses batches while refuses is set.
 type kept struct {
 	mu      sync.Mutex
-	clients map[netip.Addr][]byte
+	clients map[datapath.ID][]byte
 	events  map[uint64][]byte
 	last    uint64
 	refuses error
@@ -22,12 +22,12 @@ type kept struct {
 
 var _ session.Store = (*kept)(nil)
 
-func (k *kept) Clients(visit func(netip.Addr, []byte) error) error {
+func (k *kept) Clients(visit func(datapath.ID, []byte) error) error {
 	k.mu.Lock()
 	clients := maps.Clone(k.clients)
 	k.mu.Unlock()
-	for _, addr := range slices.SortedFunc(maps.Keys(clients), netip.Addr.Compare) {
-		if err := visit(addr, clients[addr]); err != nil {
+	for _, id := range slices.Sorted(maps.Keys(clients)) {
+		if err := visit(id, clients[id]); err != nil {
 			return err
 		}
 	}
@@ -57,9 +57,9 @@ func (k *kept) Write(b session.Batch) (removed int, err error) {
 	}
 	for _, c := range b.Clients {
 		if c.Data == nil {
-			delete(k.clients, c.Addr)
+			delete(k.clients, c.ID)
 		} else {
-			k.clients[c.Addr] = slices.Clone(c.Data)
+			k.clients[c.ID] = slices.Clone(c.Data)
 		}
 	}
 	for _, e := range b.Events {
@@ -86,10 +86,10 @@ func (k *kept) refuse(err error) {
 // TestAnyStore: a table keeps to any store what it keeps to its file: nobody is admitted whom the store has not, and a
 // table that reads it finds sessions, and events in their order, whatever was accounted.
 func TestAnyStore(t *testing.T) {
-	store, dir := &kept{clients: map[netip.Addr][]byte{}, events: map[uint64][]byte{}}, t.TempDir()
+	store, dir := &kept{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}, t.TempDir()
 	dp := newMemory()
 	open := func() *session.Table {
-		table, err := session.OpenStore(store, dir, dp, quiet, false)
+		table, err := session.OpenStore(store, dp, quiet, session.Options{Dir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}

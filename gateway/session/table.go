@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -59,6 +60,7 @@ var (
 type Table struct {
 	dp      datapath.Datapath
 	log     *slog.Logger
+	owner   string // of all sessions here
 	journal *journal
 	line    *timeline.Line // of the file's times
 	clock   clock
@@ -69,9 +71,10 @@ type Table struct {
 	closed bool
 
 	mu      sync.Mutex
-	clients map[netip.Addr]*client
-	states  map[State]int  // clients by state
-	users   map[string]int // sessions by user, those about to begin included
+	clients map[datapath.ID]*client
+	further map[netip.Addr]*client // those by addresses that their identities do not tell
+	states  map[State]int          // clients by state
+	users   map[string]int         // sessions by user, those about to begin included
 	macs    map[datapath.MAC]int
 	dues    due.Queue[*client]              // clients by the next time a timer of theirs is due
 	hungUp  func(Key, Line)                 // see Follow
@@ -81,7 +84,7 @@ type Table struct {
 
 	saving struct {
 		sync.Mutex
-		again []netip.Addr // could not be saved the last time
+		again []datapath.ID // could not be saved the last time
 	}
 
 	complaints struct {
@@ -95,7 +98,8 @@ type Table struct {
 type client struct {
 	// op is held while the client changes, until the change is on the disk. It is locked
 	// before Table.mu, which alone guards reading the client.
-	op sync.Mutex
+	op       sync.Mutex
+	identity datapath.ID // never changes
 
 	// Fields that change with op and Table.mu held.
 	entry
@@ -121,7 +125,8 @@ type client struct {
 
 // entry is the state of a client; it is empty until the client is on the disk.
 type entry struct {
-	key                Key
+	key                Key          // with the first address
+	more               []netip.Addr // further addresses; never changed in place
 	state              State
 	hostname           string
 	leasedAt, leaseEnd moment
@@ -161,47 +166,36 @@ func open(path string, dp datapath.Datapath, log *slog.Logger, resume bool) (*Ta
 	if err != nil {
 		return nil, err
 	}
-	t, err := OpenStore(store, filepath.Dir(path), dp, log, resume)
+	t, err := OpenStore(store, dp, log, Options{Dir: filepath.Dir(path), Resume: resume})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
 }
 
-// OpenStore is Open, or with resume Resume, for any store. The machine's clock is kept in dir. The table closes the
-// store, also on error.
-func OpenStore(store Store, dir string, dp datapath.Datapath, log *slog.Logger, resume bool) (*Table, error) {
-	line, err := timeline.Open(dir)
+// Options are how a table of any store is opened.
+type Options struct {
+	Dir    string // where the machine's clock is kept
+	Owner  string // this gateway, as records name it; "": there is no other that has the store
+	Resume bool   // as Resume
+}
+
+// OpenStore is Open for any store, which the table closes, also on error.
+func OpenStore(store Store, dp datapath.Datapath, log *slog.Logger, o Options) (*Table, error) {
+	line, err := timeline.Open(o.Dir)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	t := &Table{
-		dp: dp, log: log, cutter: none{}, line: line, clock: newClock(line), bounds: usual, clients: map[netip.Addr]*client{},
-		states: map[State]int{}, users: map[string]int{}, macs: map[datapath.MAC]int{}, sooner: make(chan struct{}, 1),
-	}
-	t.complaints.last = -never
+	t := newTable(dp, log, line, o.Owner)
 	var lost []change
 	var ends []*Event
-	t.journal, err = openJournal(store, dir, log, func(addr netip.Addr, record []byte) error {
-		s, read, err := clientOf(addr, record)
-		if err != nil {
-			return err
-		}
-		if _, err := t.dp.Counters(s.Key.id()); errors.Is(err, datapath.ErrForeign) {
-			out, ended := dismiss(s) // an address of a former LAN
+	t.journal, err = openJournal(store, o.Dir, log, func(id datapath.ID, record []byte) error {
+		out, ended, err := t.load(id, record, o.Resume)
+		if out.id != 0 {
 			lost = append(lost, out)
-			if ended != nil {
-				ends = append(ends, ended)
-			}
-			return nil
 		}
-		ended, err := t.restore(&s, read, resume)
 		if ended != nil {
-			end := change{addr: s.Addr, events: [][]byte{encodeEvent(ended)}}
-			if c := t.clients[s.Addr]; c != nil {
-				end.record = t.record(&c.entry)
-			}
-			lost, ends = append(lost, end), append(ends, ended)
+			ends = append(ends, ended)
 		}
 		return err
 	})
@@ -220,28 +214,53 @@ func OpenStore(store Store, dir string, dp datapath.Datapath, log *slog.Logger, 
 	return t, nil
 }
 
-// dismiss removes a client from the file that the data path cannot have, and returns the end of its session.
-func dismiss(s Session) (out change, ended *Event) {
-	out.addr = s.Addr
-	if s.State == Authenticated {
-		ended = &Event{Kind: Ended, Session: s, Cause: NASReboot, At: s.Seen}
-		out.events = [][]byte{encodeEvent(ended)}
+// newTable returns an empty table without a store.
+func newTable(dp datapath.Datapath, log *slog.Logger, line *timeline.Line, owner string) *Table {
+	t := &Table{
+		dp: dp, log: log, owner: owner, cutter: none{}, line: line, clock: newClock(line), bounds: usual,
+		clients: map[datapath.ID]*client{}, further: map[netip.Addr]*client{}, states: map[State]int{},
+		users: map[string]int{}, macs: map[datapath.MAC]int{}, sooner: make(chan struct{}, 1),
 	}
-	return out, ended
+	t.complaints.last = -never
+	return t
+}
+
+// load adds a client of the store, and returns what is to be changed there and the end of its session, if that cannot
+// continue. A client that the data path cannot have is removed: it has an address of a former LAN.
+func (t *Table) load(id datapath.ID, record []byte, resume bool) (lost change, ended *Event, err error) {
+	s, read, err := clientOf(id, record)
+	if err != nil {
+		return change{}, nil, err
+	}
+	if _, err := t.dp.Counters(id); errors.Is(err, datapath.ErrForeign) {
+		lost.id = id
+		if s.State == Authenticated {
+			ended = &Event{Kind: Ended, Session: s, Cause: NASReboot, At: s.Seen}
+			lost.events = [][]byte{encodeEvent(ended)}
+		}
+		return lost, ended, nil
+	}
+	if ended, err = t.restore(id, &s, read, resume); ended != nil {
+		lost = change{id: id, events: [][]byte{encodeEvent(ended)}}
+		if c := t.clients[id]; c != nil {
+			lost.record = t.record(&c.entry)
+		}
+	}
+	return lost, ended, err
 }
 
 // restore adds a client of the file to the table and the data path. If its session
 // cannot continue, restore ends the session and returns the event to report.
-func (t *Table) restore(s *Session, read datapath.Counters, resume bool) (ended *Event, err error) {
-	c := &client{entry: entry{
-		key: s.Key, state: s.State, hostname: s.Hostname,
+func (t *Table) restore(id datapath.ID, s *Session, read datapath.Counters, resume bool) (ended *Event, err error) {
+	c := &client{identity: id, entry: entry{
+		key: s.Key, more: s.More, state: s.State, hostname: s.Hostname,
 		leasedAt: t.clock.ofFile(s.LeasedAt), leaseEnd: t.clock.ofFile(s.LeaseEnd),
 	}}
 	if s.State == Authenticated {
 		c.user, c.class, c.limits, c.line, c.id = s.User, s.Class, s.Limits, s.Line, s.ID
 		c.began, c.seen = t.clock.ofFile(s.Began), t.clock.ofFile(s.Seen)
 		c.counts, c.read = s.Counts, read
-		now, err := t.dp.Counters(s.Key.id())
+		now, err := t.dp.Counters(id)
 		if err != nil {
 			return nil, fmt.Errorf("read the counters of %s: %w", s.Key, err)
 		}
@@ -251,15 +270,22 @@ func (t *Table) restore(s *Session, read datapath.Counters, resume bool) (ended 
 			was := t.view(&c.entry, t.clock.inFile)
 			ended = &Event{Kind: Ended, Session: was, Cause: NASReboot, At: was.Seen}
 			if c.goesWith(NASReboot) {
-				return ended, t.dp.Remove(s.Key.id())
+				return ended, t.dp.Remove(id)
 			}
 			c.entry = c.lapsed()
 		}
 	}
-	t.clients[s.Addr] = c
+	t.clients[id] = c
 	t.arm(c, &c.entry, t.clock.now())
 	t.publish(c, c.entry)
-	return ended, t.tell(c, &c.entry)
+	err = t.tell(c, &c.entry)
+	if len(c.more) > 0 && (errors.Is(err, datapath.ErrForeign) || errors.Is(err, datapath.ErrNotSupported)) {
+		next := c.entry
+		next.more = nil // of a former network or kind of data path
+		t.publish(c, next)
+		err = t.tell(c, &c.entry)
+	}
+	return ended, err
 }
 
 // Close writes the counts to disk and closes the file. No session ends: the data path
@@ -274,10 +300,10 @@ func (t *Table) Close() error {
 	t.closed = true
 	for _, c := range t.clients {
 		if e := c.entry; e.state == Authenticated {
-			if now, err := t.dp.Counters(e.key.id()); err == nil {
+			if now, err := t.dp.Counters(c.identity); err == nil {
 				t.count(&e, now)
 			}
-			t.journal.save(e.key.Addr, t.record(&e))
+			t.journal.save(c.identity, t.record(&e))
 		}
 	}
 	return errors.Join(t.journal.close(), t.line.Keep())
@@ -295,12 +321,25 @@ func (t *Table) enter() error {
 
 // Get returns the client that has an address, with its present counts.
 func (t *Table) Get(addr netip.Addr) (Session, bool) {
+	return t.get(func() *client { return t.find(addr.Unmap()) })
+}
+
+// Has reports whether there is a client with an identity.
+func (t *Table) Has(id datapath.ID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.clients[id]
+	return c != nil && c.state != ""
+}
+
+// get is Get for the client that find returns, with mu held.
+func (t *Table) get(find func() *client) (Session, bool) {
 	if t.enter() != nil {
 		return Session{}, false
 	}
 	defer t.life.RUnlock()
 	t.mu.Lock()
-	c := t.clients[addr.Unmap()]
+	c := find()
 	if c == nil || c.state == "" {
 		t.mu.Unlock()
 		return Session{}, false
@@ -309,25 +348,22 @@ func (t *Table) Get(addr netip.Addr) (Session, bool) {
 	t.mu.Unlock()
 	if e.state == Authenticated {
 		// If the counters cannot be read, the last known counts are returned.
-		if now, err := t.dp.Counters(e.key.id()); err == nil {
+		if now, err := t.dp.Counters(c.identity); err == nil {
 			t.count(&e, now)
 		}
 	}
 	return t.snapshot(&e), true
 }
 
-// Each yields all clients, ordered by address. Clients that are added or removed
+// Each yields all clients, ordered by identity, which is by their first address. Clients that are added or removed
 // meanwhile may be included or not; no lock is held while yield runs.
 func (t *Table) Each(yield func(Session) bool) {
 	t.mu.Lock()
-	addrs := make([]netip.Addr, 0, len(t.clients))
-	for addr := range t.clients {
-		addrs = append(addrs, addr)
-	}
+	ids := slices.AppendSeq(make([]datapath.ID, 0, len(t.clients)), maps.Keys(t.clients))
 	t.mu.Unlock()
-	slices.SortFunc(addrs, netip.Addr.Compare)
-	for _, addr := range addrs {
-		if s, there := t.Get(addr); there && !yield(s) {
+	slices.Sort(ids)
+	for _, id := range ids {
+		if s, there := t.get(func() *client { return t.clients[id] }); there && !yield(s) {
 			return
 		}
 	}
@@ -341,7 +377,8 @@ func (e *entry) goesWith(cause Cause) bool {
 
 // lapsed returns the entry without its session, if it had one.
 func (e entry) lapsed() entry {
-	return entry{key: e.key, state: PreAuth, hostname: e.hostname, leasedAt: e.leasedAt, leaseEnd: e.leaseEnd}
+	return entry{key: e.key, more: e.more, state: PreAuth, hostname: e.hostname, leasedAt: e.leasedAt,
+		leaseEnd: e.leaseEnd}
 }
 
 // snapshot copies an entry for callers of the package.
@@ -355,7 +392,7 @@ func (t *Table) snapshot(e *entry) Session {
 // its times.
 func (t *Table) view(e *entry, by func(moment) time.Time) Session {
 	s := Session{
-		Key: e.key, State: e.state, Hostname: e.hostname,
+		Key: e.key, More: e.more, Owner: t.owner, State: e.state, Hostname: e.hostname,
 		LeasedAt: by(e.leasedAt), LeaseEnd: by(e.leaseEnd), Last: e.last,
 	}
 	if e.state == Authenticated {

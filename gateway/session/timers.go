@@ -204,7 +204,7 @@ func (t *Table) act(c *client, save bool) error {
 		t.publish(c, e)
 		return nil
 	}
-	read, err := t.dp.Counters(e.key.id())
+	read, err := t.dp.Counters(c.identity)
 	if err != nil && now < e.sessionEnd() {
 		return err
 	}
@@ -260,9 +260,9 @@ func (t *Table) keep(c *client, e *entry, now moment, save bool) {
 	}
 	switch {
 	case update && t.journal.behind() < t.bounds.updates:
-		t.journal.later(change{addr: e.key.Addr, record: t.record(e), events: [][]byte{t.event(Updated, e, "", now)}})
+		t.journal.later(change{id: c.identity, record: t.record(e), events: [][]byte{t.event(Updated, e, "", now)}})
 	case save:
-		t.journal.save(e.key.Addr, t.record(e))
+		t.journal.save(c.identity, t.record(e))
 	default:
 		return
 	}

@@ -337,7 +337,8 @@ func TestDevicesFollowTheKernel(t *testing.T) {
 		}
 	}
 	for state, lacks := range map[State]string{OK: "", Missing: "the kernel lacks nft queue or NFQUEUE"} {
-		text, do := here(t).lacking("gateway-nfqueue", dut.NewGateway("nfqueue", 1).Traits().Needs, []Line{{State: Missing,
+		nfqueue := dut.NewGateway(experiment.Variant{Path: experiment.PathNFQueue}, 1)
+		text, do := here(t).lacking("gateway-nfqueue", nfqueue.Traits().Needs, []Line{{State: Missing,
 			What: "NFQUEUE"}, {State: state, What: "nft queue"}})
 		if text != lacks || (do == "") != (lacks == "") {
 			t.Errorf("nft queue %s: %q, %q", state, text, do)

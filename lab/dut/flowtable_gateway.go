@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
 // behindFlowtable is gatewayd, data path "ebpf", on a router whose kernel masquerades and keeps connections in a
@@ -20,7 +22,7 @@ var (
 )
 
 func newBehindFlowtable(clients int) behindFlowtable {
-	return behindFlowtable{NewGateway("ebpf", clients), Forwarder{Flowtable: true, Masquerade: true}}
+	return behindFlowtable{NewGateway(experiment.Variant{}, clients), Forwarder{Flowtable: true, Masquerade: true}}
 }
 
 // Traits are gatewayd's, with the needs of the rules.

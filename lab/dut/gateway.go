@@ -1,6 +1,7 @@
 package dut
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,42 +23,31 @@ import (
 // FreeRADIUS. To the lab it is a program like any other.
 type Gateway struct {
 	portal
-	Datapath string // "ebpf", "tun", "nfqueue" or "kernel"
-	Fast     bool   // the data path optimised, instead of as studied
-	Lines    bool   // clients log in over PPPoE instead of the portal
-	Ident    string // method by which gatewayd answers RFC 1413 queries; "": none
-	// Masquerade is that gatewayd gives clients the router's address towards the server ([nat]).
-	Masquerade bool
-	// Rate limits each client both ways, as gatewayd's configuration writes it: "10G". "" is no limit. It holds packets in
-	// queues of its own, in place of the lab's on the router's links.
-	Rate     string
+	experiment.Variant
+	about    string // begins the line for reports; empty: it says what gatewayd is
 	sessions int    // admitted in all, clients among them; 0: clients only
 	program  string // gatewayd on the router
 }
 
 var _ Counted = (*Gateway)(nil)
 
-// NewGateway makes a gatewayd with the given data path, "-fast" behind its name for
-// its fast mode, for a number of clients.
-func NewGateway(datapath string, clients int) *Gateway {
-	g := &Gateway{portal: portal{clients: clients, WebPort: 8080, Admission: client.Admission{Kind: client.AdmitForm}}}
-	g.Datapath, g.Fast = strings.CutSuffix(datapath, "-fast")
+// NewGateway makes a gatewayd with parameters, for a number of clients.
+func NewGateway(v experiment.Variant, clients int) *Gateway {
+	v.Path = cmp.Or(v.Path, experiment.PathEBPF)
+	admission := client.Admission{Kind: client.AdmitForm}
+	g := &Gateway{portal: portal{clients: clients, WebPort: 8080, Admission: admission}, Variant: v}
+	if v.PPPoE {
+		g.Admission.Kind = client.AdmitNone
+	}
 	return g
 }
 
-// newTranslating makes a gatewayd that masquerades.
-func newTranslating(datapath string, clients int) *Gateway {
-	g := NewGateway(datapath, clients)
-	g.Masquerade = true
-	return g
-}
+// fast ends the names of data paths that are optimised, instead of as studied.
+const fast = "-fast"
 
-// newLimited makes a gatewayd whose clients have a rate far above any load: what costs is that there is one.
-func newLimited(datapath string, clients int) *Gateway {
-	g := NewGateway(datapath, clients)
-	g.Rate = "10G"
-	return g
-}
+// Datapath is the kind of the data path, and Fast its mode, as gatewayd's configuration has them.
+func (g *Gateway) Datapath() string { return strings.TrimSuffix(g.Path, fast) }
+func (g *Gateway) Fast() bool       { return strings.HasSuffix(g.Path, fast) }
 
 // NFTQueue is gatewayd with its data path "nfqueue" where nftables itself queues every packet of a client for it. The
 // same gateway without that asks for its own way, and uses iptables' target where the kernel has no other.
@@ -69,7 +59,9 @@ var (
 )
 
 // NewNFTQueue makes one for a number of clients.
-func NewNFTQueue(clients int) NFTQueue { return NFTQueue{NewGateway("nfqueue", clients)} }
+func NewNFTQueue(clients int) NFTQueue {
+	return NFTQueue{NewGateway(experiment.Variant{Path: experiment.PathNFQueue}, clients)}
+}
 
 // Traits are gatewayd's, with another feature of the kernel.
 func (q NFTQueue) Traits() Traits {
@@ -95,7 +87,7 @@ func (q NFTQueue) Unlike(ctx context.Context, env Env) (string, error) {
 
 // External says whether leases and names are another program's, as study 1's
 // proprietary portal had them.
-func (g *Gateway) External() bool { return g.Datapath == "nfqueue" }
+func (g *Gateway) External() bool { return g.Datapath() == experiment.PathNFQueue }
 
 // gatewaydNeed is gatewayd on PATH or, as make build leaves it, beside the lab's own program.
 var gatewaydNeed = Need{Program: "gatewayd", Beside: true,
@@ -107,40 +99,39 @@ var dataPathNeeds = map[string]machine.Feature{
 
 // Traits: gatewayd, or its dnsmasq, leases addresses, and needs nothing of its links.
 func (g *Gateway) Traits() Traits {
-	name := g.Datapath
-	if g.Fast {
-		name += "-fast"
-	}
-	about := "gatewayd, data path " + name + ", RADIUS accounts (CHAP)"
+	about := "gatewayd, data path " + g.Path + ", RADIUS accounts (CHAP)"
 	if g.sessions > 0 {
 		about += fmt.Sprintf(", %d sessions", g.sessions)
 	}
-	if g.Lines {
-		about = g.aboutLines(name)
-	} else if g.Masquerade {
+	if g.PPPoE {
+		about = g.aboutLines()
+	} else if g.NAT {
 		about += ", masquerade"
 	}
 	gatewayd := gatewaydNeed
-	gatewayd.Feature = dataPathNeeds[g.Datapath]
+	gatewayd.Feature = dataPathNeeds[g.Datapath()]
 	needs := []Need{gatewayd}
 	if g.External() {
 		needs = append(needs, Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases and names"})
 	}
 	var threads []string
-	if g.Datapath == "kernel" {
+	if g.Path == experiment.PathKernel {
 		threads = kernelOfPPP
 	}
-	if g.Rate != "" {
-		about += ", each client limited to " + g.Rate + "bit/s"
+	if g.Limited != "" {
+		about += ", each client limited to " + g.Limited + "bit/s"
 		needs = append(needs, Need{Program: "tc", Package: "iproute2", Why: "giving gatewayd the links' queues"})
+	}
+	if g.about != "" {
+		about = fmt.Sprintf("%s (%s)", g.about, about)
 	}
 	return Traits{
 		LAN:           g.lan(),
 		DHCP:          true,
-		Lines:         g.Lines,
+		Lines:         g.PPPoE,
 		Neighbours:    true, // with "tun" there are none: clients are behind a device without
 		KernelThreads: threads,
-		Gathers:       g.Datapath == "tun" && g.Fast || g.cachesFlows(g.Masquerade),
+		Gathers:       g.Path == experiment.PathTUNFast || g.cachesFlows(g.NAT),
 		Admission:     g.Admission,
 		Needs:         append(needs, radiusNeeds...),
 		About:         about,
@@ -154,7 +145,7 @@ func (g *Gateway) Traits() Traits {
 // packets, which are then held to the profile. What the test misses with rules, a device that has the kernel gather the
 // packets of a profile per-packet, gatewayd does not do: it changes no link's offloads, and the clean router's links,
 // which are set alike, are held to the profile.
-func (g *Gateway) cachesFlows(ruled bool) bool { return g.Datapath == "ebpf" && ruled }
+func (g *Gateway) cachesFlows(ruled bool) bool { return g.Path == experiment.PathEBPF && ruled }
 
 // lan is a network with addresses for all clients.
 func (g *Gateway) lan() netip.Prefix {
@@ -187,7 +178,7 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	}
 	signs := []probe{
 		{"its control socket does not answer", g.program + " status --socket " + path.Join(g.Dir, "control.sock")}}
-	if !g.Lines {
+	if !g.PPPoE {
 		signs = append(signs, listens("its portal does not listen", "t", g.WebPort))
 	}
 	err := g.run(ctx, daemon{host: g.Host("router"), name: "gatewayd"},
@@ -199,7 +190,7 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	if err := g.fill(ctx); err != nil {
 		return err
 	}
-	if g.Lines {
+	if g.PPPoE {
 		return nil
 	}
 	g.admits(32)
@@ -212,7 +203,7 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 // file system of their own, which ends with the host.
 func (g *Gateway) configure(ctx context.Context) (err error) {
 	address := ""
-	if g.Datapath != "tun" { // which has a device of its own for the address
+	if g.Datapath() != experiment.PathTUN { // which has a device of its own for the address
 		address = netip.PrefixFrom(g.Gateway, g.LAN.Bits()).String()
 	}
 	err = g.shell(ctx, `mkdir -p "$1/state" "$1/bpf" && mount -t bpf bpf "$1/bpf" && ip link set "$2" up
@@ -220,7 +211,7 @@ func (g *Gateway) configure(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if g.Rate != "" { // gatewayd replaces a queue that the kernel made, and leaves one that has a number
+	if g.Limited != "" { // gatewayd replaces a queue that the kernel made, and leaves one that has a number
 		for _, port := range []string{"lan", "wan"} {
 			if err = g.shell(ctx, `tc qdisc del dev "$3" root 2>/dev/null || :`, g.Port(port)); err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -49,7 +50,7 @@ func TestGateway(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
 	n := testClients(t)
-	d := NewGateway("ebpf", n)
+	d := NewGateway(experiment.Variant{}, n)
 	l := newTestLab(t, d, n)
 	checkPortal(t, d, l, n)
 	for _, name := range l.server.processes(t) {
@@ -71,7 +72,7 @@ func TestGatewayWithDnsmasq(t *testing.T) {
 	n := testClients(t)
 	for _, datapath := range []string{"nfqueue", "nfqueue-fast"} {
 		t.Run(datapath, func(t *testing.T) {
-			d := NewGateway(datapath, n)
+			d := NewGateway(experiment.Variant{Path: datapath}, n)
 			l := newTestLab(t, d, n)
 			checkPortal(t, d, l, n)
 			for _, name := range l.router.processes(t) {
@@ -89,7 +90,7 @@ func TestGatewayWithDnsmasq(t *testing.T) {
 func TestGatewayAsksRADIUS(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
-	d := NewGateway("ebpf", 1)
+	d := NewGateway(experiment.Variant{}, 1)
 	checkAsksRADIUS(t, d, "")
 }
 
@@ -136,7 +137,7 @@ func TestSilentSessionsHaveAddressesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
 	const sessions, n = 100, 2
-	d := NewGateway("nfqueue", n)
+	d := NewGateway(experiment.Variant{Path: experiment.PathNFQueue}, n)
 	d.Fill(sessions)
 	l := newTestLab(t, d, n)
 	l.start(t, d)
@@ -152,7 +153,7 @@ func TestSilentSessionsHaveAddressesOfTheirOwn(t *testing.T) {
 func TestTranslating(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
-	d := newTranslating("ebpf", 1)
+	d := NewGateway(experiment.Variant{NAT: true}, 1)
 	l := newTestLab(t, d, 1)
 	l.start(t, d)
 	clients := l.addClients(t, 1)
@@ -181,7 +182,7 @@ func TestTranslating(t *testing.T) {
 func TestLimited(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
-	d := newLimited("ebpf", 1)
+	d := NewGateway(gateways["gateway-ebpf-limited"], 1)
 	l := newTestLab(t, d, 1)
 	l.start(t, d)
 	clients := l.addClients(t, 1)
@@ -230,6 +231,38 @@ func TestCombined(t *testing.T) {
 	}
 	if got := l.router.must(t, "nft list ruleset"); got != "" {
 		t.Errorf("left on the router:\n%s", got)
+	}
+}
+
+// TestNamesAreParameters: a table with the parameters of a device that has a name is that device.
+func TestNamesAreParameters(t *testing.T) {
+	exp, err := experiment.Catalogue{DUTs: Names()}.Parse("x.toml", []byte(`
+duts = ["x"]
+clients = [2]
+offered_mbps = [9]
+[dut.x]
+like = "gateway"
+pppoe = true
+nat = true
+ident = "masquerade"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, err := New("x", 2, exp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named, err := New("gateway-pppoe-ident-masquerade", 2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const about = "gatewayd, PPPoE concentrator, data path ebpf, RADIUS accounts (CHAP), masquerade, ident (masquerade)"
+	if !reflect.DeepEqual(mine, named) || mine.Traits().About != about {
+		t.Errorf("%+v is not %+v", mine, named)
+	}
+	if _, err := New(experiment.Parametrised, 2, nil); err == nil {
+		t.Error("the device that takes parameters is a device without them")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
@@ -31,7 +32,7 @@ func BenchmarkPersonas(b *testing.B) {
 }
 
 func benchmarkPersonas(b *testing.B, n int) {
-	d := NewGateway("ebpf", n)
+	d := NewGateway(experiment.Variant{}, n)
 	l := newTestLab(b, d, n)
 	l.start(b, d)
 	if _, err := l.server.End(b.Context(), agent.Ending{Name: "traffic"}); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
@@ -64,7 +65,7 @@ func TestPersonasAtTheGateway(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
 	const n = 1200
-	d := NewGateway("ebpf", n)
+	d := NewGateway(experiment.Variant{}, n)
 	l := newTestLab(t, d, n)
 	l.start(t, d)
 	if _, err := l.server.End(t.Context(), agent.Ending{Name: "traffic"}); err != nil { // streams want its port

@@ -73,7 +73,7 @@ func TestSubscribersAtTheConcentrator(t *testing.T) {
 				t.Errorf("%d clients share %d addresses", n, len(ips))
 			}
 			l.sending(t, n)
-			if rules := l.router.must(t, "nft list ruleset"); strings.Contains(rules, "masquerade") != d.Masquerade {
+			if rules := l.router.must(t, "nft list ruleset"); strings.Contains(rules, "masquerade") != d.NAT {
 				t.Errorf("its rules are:\n%s", rules)
 			}
 			if ident := l.status(t, d).Ident != nil; ident != (d.Ident != "") {

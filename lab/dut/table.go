@@ -10,8 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
-// builtin is every device written in Go that does not capture (those do: captures), by the name in experiments; each is
-// made for a number of clients. Adding one is a file and a line here.
+// builtin is every device written in Go that neither captures nor makes a tunnel (captures, tunnelTable), and that has
+// no parameters (gateways), by the name in experiments. Each is made for a number of clients. Adding one is a file and a
+// line here.
 var builtin = map[string]func(clients int) DUT{
 	"clean":       func(int) DUT { return Clean{} },
 	"opennds":     func(n int) DUT { return NewOpenNDS(n) },
@@ -24,39 +25,67 @@ var builtin = map[string]func(clients int) DUT{
 	"nftables-flowtable":   func(int) DUT { return Forwarder{Flowtable: true} },
 	"flowtable-masquerade": func(int) DUT { return Forwarder{Flowtable: true, Masquerade: true} },
 
-	"nft-queue":        func(n int) DUT { return NewNFTQueue(n) },
-	"gateway-ebpf":     func(n int) DUT { return NewGateway("ebpf", n) },
-	"gateway-ebpf-nat": func(n int) DUT { return newTranslating("ebpf", n) },
-	// A rate far above the load: beside gateway-ebpf it shows what a limit costs.
-	"gateway-ebpf-limited": func(n int) DUT { return newLimited("ebpf", n) },
+	"nft-queue": func(n int) DUT { return NewNFTQueue(n) },
 	// Behind a flowtable that masquerades.
 	"flowtable-masquerade-gateway": func(n int) DUT { return newBehindFlowtable(n) },
-	"gateway-pppoe-ebpf":           func(n int) DUT { return NewConcentrator("ebpf", n) },
-	"gateway-pppoe-user":           func(n int) DUT { return NewConcentrator("tun", n) },
-	// On Debian's kernel, where there is none here: see docs/kernels.md.
-	"gateway-pppoe-kernel": func(n int) DUT { return NewConcentrator("kernel", n) },
-
-	"gateway-pppoe-masquerade":       func(n int) DUT { return newMasquerading("", n) },
-	"gateway-pppoe-ident-nat":        func(n int) DUT { return newIdentNAT(n) },
-	"gateway-pppoe-ident-masquerade": func(n int) DUT { return newMasquerading(IdentMasquerade, n) },
 
 	"accel-ppp":       func(n int) DUT { return NewAccelPPP(n) },
 	"rp-pppoe-kernel": func(n int) DUT { return NewRPPPPoE(true, n) },
 	"rp-pppoe-user":   func(n int) DUT { return NewRPPPPoE(false, n) },
+}
 
-	"gateway-nfqueue":      func(n int) DUT { return NewGateway("nfqueue", n) },
-	"gateway-nfqueue-fast": func(n int) DUT { return NewGateway("nfqueue-fast", n) },
-	"gateway-tun":          func(n int) DUT { return NewGateway("tun", n) },
-	"gateway-tun-fast":     func(n int) DUT { return NewGateway("tun-fast", n) },
+// gateways are the names of gatewayd with parameters, those that a table has with like = "gateway".
+// Without a path it is "ebpf".
+var gateways = map[string]experiment.Variant{
+	"gateway-ebpf":     {},
+	"gateway-ebpf-nat": {NAT: true},
+	// A rate far above the load: beside gateway-ebpf it shows what a limit costs.
+	"gateway-ebpf-limited": {Limited: "10G"},
 
-	"gateway-nfqueue-fast-nat": func(n int) DUT { return newTranslating("nfqueue-fast", n) },
-	"gateway-tun-fast-nat":     func(n int) DUT { return newTranslating("tun-fast", n) },
+	"gateway-nfqueue":      {Path: experiment.PathNFQueue},
+	"gateway-nfqueue-fast": {Path: experiment.PathNFQueueFast},
+	"gateway-tun":          {Path: experiment.PathTUN},
+	"gateway-tun-fast":     {Path: experiment.PathTUNFast},
+
+	"gateway-nfqueue-fast-nat": {Path: experiment.PathNFQueueFast, NAT: true},
+	"gateway-tun-fast-nat":     {Path: experiment.PathTUNFast, NAT: true},
+
+	"gateway-pppoe-ebpf": {PPPoE: true},
+	"gateway-pppoe-user": {Path: experiment.PathTUN, PPPoE: true},
+	// On Debian's kernel, where there is none here: see docs/kernels.md.
+	"gateway-pppoe-kernel": {Path: experiment.PathKernel, PPPoE: true},
+
+	"gateway-pppoe-masquerade":       {PPPoE: true, NAT: true},
+	"gateway-pppoe-ident-nat":        {PPPoE: true, Ident: experiment.IdentNAT},
+	"gateway-pppoe-ident-masquerade": {PPPoE: true, NAT: true, Ident: experiment.IdentMasquerade},
+}
+
+// portals are the names of builtin and of gateways, sorted.
+func portals() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(builtin)), maps.Keys(gateways))
+	slices.Sort(names)
+	return names
+}
+
+// newPortal makes the device that builtin or gateways has under a name, or gatewayd with a table's parameters. It is nil
+// where there is none.
+func newPortal(name string, clients int, params experiment.Variant) DUT {
+	if v, known := gateways[name]; known {
+		return NewGateway(v, clients)
+	}
+	if construct, known := builtin[name]; known {
+		return construct(clients)
+	}
+	if name == experiment.Parametrised {
+		return NewGateway(params, clients)
+	}
+	return nil
 }
 
 // Builtin lists the devices written in Go, by name: what experiment.Load takes
 // as known.
 func Builtin() []string {
-	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(builtin)), capturing(), tunnels())))
+	return slices.Sorted(slices.Values(slices.Concat(portals(), capturing(), tunnels())))
 }
 
 // Names lists every device an experiment may name without describing it, by
@@ -76,8 +105,8 @@ func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 			return newCustom(name, spec), nil
 		}
 	}
-	if construct, ok := builtin[name]; ok {
-		return construct(clients), nil
+	if d := newPortal(name, clients, experiment.Variant{}); d != nil && name != experiment.Parametrised {
+		return d, nil
 	}
 	if i := slices.Index(capturing(), name); i >= 0 {
 		return captures[i].construct(Capture{}), nil
@@ -104,8 +133,8 @@ func CheckVariants(exp *experiment.Experiment) error {
 	return errors.Join(errs...)
 }
 
-// newVariant makes a device written in Go in the circumstances an experiment describes:
-// with sessions of clients that never send, on a router that does something else too, with another MTU.
+// newVariant makes a device written in Go in the circumstances an experiment describes: with parameters, with sessions
+// of clients that never send, on a router that does something else too, with another MTU.
 func newVariant(name string, clients int, spec experiment.CustomDUT, exp *experiment.Experiment) (DUT, error) {
 	if spec.MTU > 0 {
 		if tunnelTable[spec.Like] == nil {
@@ -114,32 +143,38 @@ func newVariant(name string, clients int, spec experiment.CustomDUT, exp *experi
 		}
 		return newTunnel(spec.Like, spec.MTU), nil
 	}
-	var able []string
-	for _, known := range Builtin() {
-		construct, portal := builtin[known]
-		if !portal {
-			continue
-		}
-		d, ok := construct(clients).(Counted)
-		f, fillable := d.(interface{ Fill(sessions int) })
-		if !ok || spec.Sessions > 0 && !fillable {
-			continue
-		}
-		able = append(able, known)
-		if known != spec.Like {
-			continue
-		}
-		if spec.Sessions > 0 {
-			f.Fill(spec.Sessions)
-		}
-		if len(spec.Start) > 0 {
-			return combined{d, &Custom{name: name, spec: spec}}, nil
-		}
-		return d, nil
+	made := newPortal(spec.Like, clients, spec.Variant)
+	d, counted := made.(Counted)
+	f, fillable := made.(filled)
+	if !counted || spec.Sessions > 0 && !fillable {
+		return nil, exp.Blame("dut."+name+".like", unable(spec))
 	}
+	if g, ok := made.(*Gateway); ok && spec.Like == experiment.Parametrised {
+		g.about = spec.Description
+	}
+	if spec.Sessions > 0 {
+		f.Fill(spec.Sessions)
+	}
+	if len(spec.Start) > 0 {
+		return combined{d, &Custom{name: name, spec: spec}}, nil
+	}
+	return d, nil
+}
+
+// filled is a device that can have sessions of clients that never send.
+type filled interface{ Fill(sessions int) }
+
+// unable says that no device is of the kind that a table wants to be like, and which are.
+func unable(spec experiment.CustomDUT) string {
 	what := fmt.Sprintf("no portal written in Go is named %q", spec.Like)
 	if spec.Sessions > 0 {
 		what = fmt.Sprintf("no device %q whose sessions the lab can make", spec.Like)
 	}
-	return nil, exp.Blame("dut."+name+".like", what+": there is "+strings.Join(able, ", "))
+	able := slices.DeleteFunc(append(portals(), experiment.Parametrised), func(name string) bool {
+		d := newPortal(name, 1, experiment.Variant{})
+		_, counted := d.(Counted)
+		_, fillable := d.(filled)
+		return !counted || spec.Sessions > 0 && !fillable
+	})
+	return what + ": there is " + strings.Join(able, ", ")
 }

@@ -22,10 +22,12 @@ import (
 type CustomDUT struct {
 	Description string `toml:"description,omitempty"` // one line for reports
 
-	// Like names a device written in Go that is measured with Sessions clients admitted, or on a router that Start has
-	// changed, or a tunnel with another MTU. Only Description, Requires, Kernel, Files, Stop and Timeout go with it.
+	// Like names a device written in Go that is measured with Sessions clients admitted, or with the parameters of
+	// Variant, or on a router that Start has changed, or a tunnel with another MTU. Only Description, Requires, Kernel,
+	// Files, Stop and Timeout go with it.
 	Like     string `toml:"like,omitempty"`
 	Sessions int    `toml:"sessions,omitzero"`
+	Variant
 
 	Requires map[string]string `toml:"requires,omitempty"` // tool on PATH → package to install
 	Kernel   []string          `toml:"kernel,omitempty"`   // options of the kernel's configuration: CONFIG_NFT_QUEUE
@@ -155,18 +157,26 @@ func command(v any) (Command, error) {
 }
 
 // dutFields is every key of [dut.NAME].
-var dutFields = []fieldOf[CustomDUT]{
+var dutFields = slices.Concat(likeFields, variantFields, tableFields)
+
+// likeFields say which device written in Go a device is like.
+var likeFields = []fieldOf[CustomDUT]{
 	field("description", text, func(d *CustomDUT) *string { return &d.Description }).
 		means("one line for reports"),
 	field("like", name, func(d *CustomDUT) *string { return &d.Like }).
-		means("base device: one of `gateweigh list` written in Go (`opennds`, `coovachilli`, `gateway-…`). The new " +
-			"device is the base device with `sessions` (possible for `gateway-…` only), on a router that `start` " +
-			"has modified, such as by [rules that masquerade](../../examples/masquerade.toml), or a tunnel with " +
-			"another `mtu`. Only `description`, `requires`, `kernel`, `files`, `stop` and `timeout` may accompany" +
-			" it"),
+		means("base device: one of `gateweigh list` written in Go (`opennds`, `coovachilli`, `gateway-…`), or " +
+			"`gateway`: gatewayd with the [parameters](../adding-a-dut.md#gatewayd-with-other-parameters) `path`, " +
+			"`nat`, `pppoe`, `ident` and `limited`. The new device is the base device with these, with `sessions` " +
+			"(possible for `gateway-…` only), on a router that `start` has modified, such as by [rules that " +
+			"masquerade](../../examples/masquerade.toml), or a tunnel with another `mtu`. Only `description`, " +
+			"`requires`, `kernel`, `files`, `stop` and `timeout` may accompany it"),
 	field("sessions", strict.Integer(1, MaxSessions), func(d *CustomDUT) *int { return &d.Sessions }).
 		means("how many clients are admitted, up to 200,000: the clients that send, guests included (at most 4000 " +
 			"together), and before them others that never send"),
+}
+
+// tableFields describe a device by its commands.
+var tableFields = []fieldOf[CustomDUT]{
 	field("requires", stringTable, func(d *CustomDUT) *map[string]string { return &d.Requires }).
 		means("tools that must be on PATH, each with the package that has it: `{ nft = \"nftables\" }`"),
 	field("kernel", List(option), func(d *CustomDUT) *[]string { return &d.Kernel }).
@@ -342,6 +352,7 @@ func (d CustomDUT) check(report Report) {
 		key, problem string
 	}{
 		{d.Sessions != 0, "sessions", "needs like: the device that is to have them"},
+		{d.Variant != Variant{}, d.Variant.Key(), fmt.Sprintf("needs like = %q, whose parameter it is", Parametrised)},
 		{len(d.Start)+len(d.Daemon) == 0, "", "needs start or daemon: a command that installs it on the router"},
 		{len(d.Daemon) > 0 && len(d.Ready) == 0, "daemon",
 			"needs ready: a command that exits 0 once the daemon serves clients"},
@@ -368,17 +379,27 @@ func (d CustomDUT) checkLike(report Report) {
 	if d.MTU > 0 && (d.Sessions > 0 || len(d.Start) > 0) {
 		report("mtu", "goes neither with sessions nor with start: a tunnel has no clients, and two gateways")
 	}
-	if d.Sessions == 0 && d.MTU == 0 && len(d.Start) == 0 {
+	if d.Variant != (Variant{}) && d.Like != Parametrised {
+		report(d.Variant.Key(), "needs like = %q, whose parameter it is: %q has its own", Parametrised, d.Like)
+	}
+	d.Variant.check(report)
+	if d.PPPoE && d.Sessions > 0 {
+		report("sessions", "does not go with pppoe: the lab makes no PPPoE clients that never send")
+	}
+	switch plain := d.Sessions == 0 && d.MTU == 0 && len(d.Start) == 0 && d.Variant == (Variant{}); {
+	case plain && d.Like == Parametrised:
+		report("like", "needs a parameter, sessions or start: without them the device is \"gateway-ebpf\"")
+	case plain:
 		report("like", "needs sessions, start or mtu: without them the device is %q itself", d.Like)
 	}
 	if len(d.Start) == 0 && len(d.Stop)+len(d.Files)+len(d.Requires)+len(d.Kernel) > 0 {
 		report("like", "stop, files, requires and kernel go with start: what the router has beside the device")
 	}
-	d.Description, d.Like, d.Sessions, d.MTU = "", "", 0, 0
+	d.Description, d.Like, d.Sessions, d.MTU, d.Variant = "", "", 0, 0, Variant{}
 	d.Start, d.Stop, d.Files, d.Requires, d.Kernel, d.Timeout = nil, nil, nil, nil, nil, describedDUT.Timeout
 	if !reflect.DeepEqual(d, describedDUT) {
-		report("like", "contradicts keys that describe a device: only description, sessions, mtu, start, stop, files, "+
-			"requires, kernel and timeout go with it")
+		report("like", "contradicts keys that describe a device: only description, sessions, mtu, parameters, start, "+
+			"stop, files, requires, kernel and timeout go with it")
 	}
 }
 

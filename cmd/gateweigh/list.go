@@ -106,7 +106,7 @@ func listCommand() *cobra.Command {
 
 func makeListing(cmd *cobra.Command) (listing, error) {
 	all := listing{Version: 1}
-	local, err := backend.Local(cmd.Context(), "list", "")
+	local, err := backend.Local(cmd.Context(), backend.Options{Run: "list"})
 	if err != nil {
 		return all, err
 	}

@@ -2,11 +2,17 @@
 // whose hosts are namespaces of this machine.
 package backend
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"time"
+)
 
 // Backend runs the hosts of labs. All above it speaks to the hosts' agents and
 // is the same for each backend.
 type Backend interface {
+	// Describe tells what the backend can do. It is the same at every call.
+	Describe() Description
 	// Start starts the agent of one host and returns once it answers; on error
 	// nothing of the host is left. The name is the host's alone. Start may be
 	// called for several hosts at once. The programs of a metered host run on CPUs that
@@ -23,6 +29,43 @@ type Backend interface {
 	// hosts, outside of any lab. It needs no rights, changes nothing, and lasts as a host.
 	Machine(ctx context.Context) (*Host, error)
 }
+
+// Description is what a backend can do, and with what. All above the backend asks it, and takes nothing for granted.
+type Description struct {
+	// AtOnce is how many labs can stand at the same time: 2 where a device and a clean router each have a router, hosts
+	// and links of their own, 1 where there is one router.
+	AtOnce    int
+	Placement Placement
+	CPUs      int // online on the machine that carries the metered hosts
+	Clock     Clock
+}
+
+// Clock is the time by which hosts stamp what they send and receive.
+type Clock struct {
+	Common bool          // times of two hosts can be compared
+	Bound  time.Duration // by how much their readings of one moment differ at most; 0: it is one clock
+}
+
+// Note says what the clocks mean for one-way delays; empty where these are exact.
+func (c Clock) Note() string {
+	switch {
+	case !c.Common:
+		return "One-way delays are left out: the hosts have no common clock."
+	case c.Bound > 0:
+		return fmt.Sprintf("One-way delays are of two clocks, which differ by up to %v.", c.Bound)
+	}
+	return ""
+}
+
+// Options are what a backend is opened with.
+type Options struct {
+	Run       string // id of the run
+	LogDir    string // output of agents and programs, one folder a host
+	SecondCPU bool   // programs of metered hosts ask for a second CPU: see Placement.Second
+}
+
+// Open opens a backend.
+type Open func(ctx context.Context, o Options) (Backend, error)
 
 // End is one end of a link to be made.
 type End struct {

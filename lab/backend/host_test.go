@@ -26,9 +26,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func local(t *testing.T) backend.Netns {
+func local(t *testing.T) backend.Backend {
 	t.Helper()
-	b, err := backend.Local(t.Context(), "test", t.TempDir())
+	b, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +328,8 @@ func TestCleanEndsAStoppedBurner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := fmt.Sprintf(`{"id":1,"verb":"Slow","args":[{"cpus":[%d],"speed":0.99}]}`, local(t).Placement.Router[0])
+	cpu := local(t).Describe().Placement.Router[0]
+	request := fmt.Sprintf(`{"id":1,"verb":"Slow","args":[{"cpus":[%d],"speed":0.99}]}`, cpu)
 	argv := append([]string{"-c", "(echo '" + request + "'; exec sleep " + marked(4715) +
 		`) | unshare -n "$@" >/dev/null &`, "sh", self}, opts.Args()...)
 	if err := exec.Command("sh", argv...).Run(); err != nil {

@@ -19,25 +19,36 @@ import (
 // no names: each exists as long as its agent, so the kernel removes namespace,
 // links, mounts and programs however the agent ends, and agents end with the lab.
 type Netns struct {
-	Run       string // id of the run
-	LogDir    string // output of agents and programs, one folder a host
+	Options
 	Placement Placement
+	CPUs      int // of the machine
 }
 
-var _ Backend = Netns{}
+var (
+	_ Backend = Netns{}
+	_ Open    = Local
+)
 
-// Local is the backend of all code that builds labs or asks about their machine:
-// namespaces of this machine, placed on the CPUs that its agent may use.
-func Local(ctx context.Context, run, logDir string) (Netns, error) {
-	b := Netns{Run: run, LogDir: logDir}
+// Local opens the backend of all code that builds labs or asks about their machine, unless it names another: namespaces
+// of this machine, placed on the CPUs that its agent may use.
+func Local(ctx context.Context, o Options) (Backend, error) {
+	b := Netns{Options: o}
 	h, err := b.Machine(ctx)
 	if err != nil {
 		return b, err
 	}
 	defer h.Stop()
 	m, err := h.Machine(ctx)
-	b.Placement = placementOn(m.Usable)
+	b.Placement, b.CPUs = placementOn(m.Usable), m.Online
+	if o.SecondCPU {
+		b.Placement = b.Placement.WithSecond()
+	}
 	return b, err
+}
+
+// Describe implements Backend: labs share the machine, and its clock.
+func (b Netns) Describe() Description {
+	return Description{AtOnce: 2, Placement: b.Placement, CPUs: b.CPUs, Clock: Clock{Common: true}}
 }
 
 // Start implements Backend: new network, mount and UTS namespaces, and in them an

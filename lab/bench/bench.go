@@ -38,6 +38,8 @@ type Bench struct {
 	Setup, Lease, Login time.Duration
 	LoginMs             []float64 // one value a client; none where no client logs in itself
 
+	Clock backend.Clock // by which its hosts stamp what they send and receive
+
 	spins  bool          // senders of frames never rest
 	slowed *backend.Host // the machine of the routers where their CPUs are slowed down
 	speed  float64       // to this share of their time

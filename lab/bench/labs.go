@@ -150,7 +150,8 @@ func (l Labs) OpenToLook(ctx context.Context) (s *Bench, fault, err error) {
 func (l Labs) side(own, device dut.DUT, has experiment.Side) (*Bench, topology.Topology, error) {
 	shared := device.Traits()
 	s := &Bench{
-		DUT: own, Has: has, slowed: l.Slowed, speed: l.Speed, cpus: l.CPUs, spins: l.Spins,
+		DUT: own, Has: has, Clock: l.Backend.Describe().Clock, slowed: l.Slowed, speed: l.Speed, cpus: l.CPUs,
+		spins:  l.Spins,
 		Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...),
 		singly: client.KindOf(l.Experiment.Client.Kind).Line,
 	}

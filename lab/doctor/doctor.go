@@ -103,7 +103,7 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 		return Report{}, err
 	}
 	defer done()
-	local, err := backend.Local(ctx, "doctor", folder)
+	local, err := backend.Local(ctx, backend.Options{Run: "doctor", LogDir: folder})
 	if err != nil {
 		return Report{}, err
 	}
@@ -117,7 +117,7 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 		return Report{}, err
 	}
 	x := examination{
-		opts: opts, placement: local.Placement, backend: local, asked: asked, machine: m, scratch: folder,
+		opts: opts, placement: local.Describe().Placement, backend: local, asked: asked, machine: m, scratch: folder,
 		running: runningNow(),
 		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),
 	}

@@ -153,7 +153,7 @@ func TestNoiseWithoutALabIsTheLoopAlone(t *testing.T) {
 // TestDemandCoversARealLab counts what clients really take: the limits a report
 // asks for must not be too low.
 func TestDemandCoversARealLab(t *testing.T) {
-	local, err := backend.Local(t.Context(), "test", t.TempDir())
+	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

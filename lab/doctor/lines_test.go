@@ -46,7 +46,7 @@ func here(t *testing.T) examination {
 	t.Helper()
 	x := on(nil)
 	x.scratch = t.TempDir()
-	local := backend.Netns{Run: "doctor", LogDir: x.scratch, Placement: x.placement}
+	local := backend.Netns{Options: backend.Options{Run: "doctor", LogDir: x.scratch}, Placement: x.placement}
 	asked, err := local.Machine(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
 // accounting tells how the kernel accounts for CPU time in /proc/stat.
@@ -88,8 +89,8 @@ func (g gap) line(cpus []int) Line {
 // watchAccounts compares both methods until ctx ends; the machine's agent reads them on
 // one of the endpoints' CPUs.
 func (x examination) watchAccounts(ctx context.Context) (total gap) {
-	router := x.placement.Router
-	last, err := x.asked.ReadAccounts(ctx, router, x.placement.Endpoints)
+	routers := machine.Routers{Links: topology.RouterLinks, CPUs: x.placement.Router}
+	last, err := x.asked.ReadAccounts(ctx, routers, x.placement.Endpoints)
 	for err == nil {
 		select {
 		case <-ctx.Done():
@@ -97,8 +98,8 @@ func (x examination) watchAccounts(ctx context.Context) (total gap) {
 		case <-time.After(lookTime):
 		}
 		var now machine.Accounts
-		if now, err = x.asked.ReadAccounts(ctx, router, x.placement.Endpoints); err == nil {
-			total.add(last, now, len(router))
+		if now, err = x.asked.ReadAccounts(ctx, routers, x.placement.Endpoints); err == nil {
+			total.add(last, now, len(routers.CPUs))
 			last = now
 		}
 	}

@@ -97,7 +97,7 @@ type testLab struct {
 // newTestLab builds a lab for a device.
 func newTestLab(t testing.TB, d DUT, clients int) *testLab {
 	t.Helper()
-	local, err := backend.Local(t.Context(), "test", t.TempDir())
+	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

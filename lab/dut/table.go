@@ -11,8 +11,8 @@ import (
 )
 
 // builtin is every device written in Go that neither captures nor makes a tunnel (captures, tunnelTable), and that has
-// no parameters (gateways), by the name in experiments. Each is made for a number of clients. Adding one is a file and a
-// line here.
+// no parameters (gateways), by the name in experiments. Each is made for a number of clients. Adding one is a file and
+// a line here.
 var builtin = map[string]func(clients int) DUT{
 	"clean":       func(int) DUT { return Clean{} },
 	"opennds":     func(n int) DUT { return NewOpenNDS(n) },
@@ -67,8 +67,8 @@ func portals() []string {
 	return names
 }
 
-// newPortal makes the device that builtin or gateways has under a name, or gatewayd with a table's parameters. It is nil
-// where there is none.
+// newPortal makes the device that builtin or gateways has under a name, or gatewayd with a table's parameters. It is
+// nil where there is none.
 func newPortal(name string, clients int, params experiment.Variant) DUT {
 	if v, known := gateways[name]; known {
 		return NewGateway(v, clients)

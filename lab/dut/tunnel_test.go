@@ -24,7 +24,7 @@ type tunnelLab struct {
 
 func newTunnelLab(t testing.TB, d DUT) *tunnelLab {
 	t.Helper()
-	local, err := backend.Local(t.Context(), "test", t.TempDir())
+	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

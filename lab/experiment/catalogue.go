@@ -35,6 +35,8 @@ type Measure struct {
 	// names here have none with the measures that do not. All other keys have one with every measure.
 	Uses []string
 	Why  string // why keys that only others use have no meaning, as the end of a sentence
+	// ComparesTimes is that it compares times of several hosts, which takes a common clock.
+	ComparesTimes bool
 	// Roles are those of the hosts that it works with: a topology must have them.
 	Roles []string
 
@@ -128,6 +130,9 @@ func (c Catalogue) fields() []Field {
 
 func (e *Experiment) fields() []Field  { return e.catalogue.fields() }
 func (e *Experiment) measure() Measure { return e.catalogue.measure(e.Measure) }
+
+// ComparesTimes reports whether the experiment's measure compares times of several hosts.
+func (e *Experiment) ComparesTimes() bool { return e.measure().ComparesTimes }
 
 // CPUs is how many CPUs metered hosts have.
 func (e *Experiment) CPUs() int {

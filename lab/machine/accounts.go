@@ -9,9 +9,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/meter"
 )
 
-// routerThread recognises the polling threads of the lab's routers by their interfaces.
-var routerThread = regexp.MustCompile(`^g[a-z0-9]{5}-r[01]`)
-
 // Accounts are the CPU times of the routers' polling threads at one moment, by exact
 // accounts and by ticks.
 type Accounts struct {
@@ -28,18 +25,24 @@ type Account struct {
 	Ticks int64 `json:"ticks"`
 }
 
-// ReadAccounts reads them now, for the routers' CPUs, on one of the CPUs own. A thread
-// that ends meanwhile is left out.
-func ReadAccounts(router, own []int) (a Accounts) {
-	onCPUs(own, func() { a = readAccounts(router) })
+// Routers says which threads and CPUs Accounts are of.
+type Routers struct {
+	Links string `json:"links"` // a regular expression of the names of their interfaces
+	CPUs  []int  `json:"cpus"`
+}
+
+// ReadAccounts reads them now, on one of the CPUs own. A thread that ends meanwhile is left out.
+func ReadAccounts(routers Routers, own []int) (a Accounts) {
+	onCPUs(own, func() { a = readAccounts(routers) })
 	return a
 }
 
-func readAccounts(router []int) Accounts {
+func readAccounts(routers Routers) Accounts {
 	a := Accounts{AtNs: meter.MonotonicNs(), Threads: map[int]Account{}}
+	links := regexp.MustCompile(routers.Links)
 	polling, _ := meter.PollingThreads() // an error: no threads are shown
 	for tid, name := range polling {
-		if !routerThread.MatchString(name) {
+		if !links.MatchString(name) {
 			continue
 		}
 		exact, err1 := meter.ReadThread(tid)
@@ -51,7 +54,7 @@ func readAccounts(router []int) Accounts {
 	raw, _ := os.ReadFile("/proc/stat")
 	_, cpus, _ := meter.ParseProcStat(string(raw)) // an error: no CPUs
 	for cpu, s := range cpus {
-		if slices.Contains(router, cpu) {
+		if slices.Contains(routers.CPUs, cpu) {
 			idle := s.Idle + s.IOWait + s.Steal
 			a.Busy, a.Idle = a.Busy+s.Total()-idle, a.Idle+idle
 		}

@@ -174,16 +174,6 @@ func FuzzParsers(f *testing.F) {
 	})
 }
 
-func TestRouterThreadsAreKnownByName(t *testing.T) {
-	for name, want := range map[string]bool{
-		"gabc2d-r0-8194": true, "gabc2d-r1-": true, "gabc2d-c0-12": false, "eth0-8193": false, "kworker/0:1": false,
-	} {
-		if got := routerThread.MatchString(name); got != want {
-			t.Errorf("%q: %v", name, got)
-		}
-	}
-}
-
 func TestNamespacesInUse(t *testing.T) {
 	in := func(link string) *fstest.MapFile { return &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte(link)} }
 	m, err := Of(fstest.MapFS{"proc/1/ns/net": in("net:[1]"), "proc/20/ns/net": in("net:[1]"), "proc/300/ns/net": in(

@@ -33,7 +33,7 @@ func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	local, err := backend.Local(ctx, "shell", logs)
+	local, err := backend.Local(ctx, backend.Options{Run: "shell", LogDir: logs})
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(
 	if err != nil {
 		return err
 	}
-	s := &Session{Experiment: e, Machine: machine, Placement: local.Placement, backend: local}
+	s := &Session{Experiment: e, Machine: machine, Description: local.Describe(), backend: local}
 	labs := s.Labs(plan[i])
 	labs.Slowed = nil
 	lab, fault, err := labs.OpenToLook(ctx)

@@ -148,7 +148,7 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 		Mode:    cfg.Experiment.Mode,
 		Clients: "kind " + cfg.Experiment.Client.Kind, RouterSpeed: cfg.Experiment.Router.Speed,
 		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
-		GateweighSHA256: m.Program, Kernel: m.Kernel, Arch: m.Arch, CPUModel: m.CPUModel, CPUs: m.Online,
+		GateweighSHA256: m.Program, Kernel: m.Kernel, Arch: m.Arch, CPUModel: m.CPUModel, CPUs: s.CPUs,
 		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, VM: cfg.VM,
 		LoadsDividedBy: s.Experiment.LoadsDividedBy, Placement: s.Placement.String(),
 		Offloads: offloads(cfg.Experiment), Tools: programs,

@@ -14,10 +14,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
-	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/realtime"
@@ -47,6 +45,8 @@ type Config struct {
 	Begin      string     // begins the command of the run with other devices or another kernel: "gateweigh run quick"
 	Version    string     // of gateweigh
 	VM         *result.VM // set when this machine is a virtual one that was started for the run
+	// Backend opens what runs the labs' hosts. Nil: namespaces of this machine.
+	Backend backend.Open
 	// Status receives what happens now and how far the run is; it must not block.
 	Status func(Progress)
 }
@@ -114,14 +114,15 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	demand := DemandOf(cfg.Experiment)
 	raised, lower := raiseFiles(demand)
 	defer lower()
-	local, err := backend.Local(ctx, filepath.Base(cfg.Dir), filepath.Join(cfg.Dir, result.LogsFolder))
+	hosts, err := cfg.open(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}
-	if cfg.Experiment.CPUs() > 1 {
-		local.Placement = local.Placement.WithSecond()
+	can := hosts.Describe()
+	if err := checkBackend(can, cfg.Experiment); err != nil {
+		return Outcome{}, err
 	}
-	machine, err := local.Machine(ctx)
+	machine, err := hosts.Machine(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -130,13 +131,12 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := slow(ctx, machine, local.Placement, cfg.Experiment); err != nil {
+	if err := slow(ctx, machine, can.Placement, cfg.Experiment); err != nil {
 		return Outcome{}, err
 	}
 	s := &Session{
-		Experiment: cfg.Experiment, Dir: cfg.Dir, Placement: local.Placement, CPUs: m.Online, Machine: machine,
-		Precedes: realtime.MayPrecede(),
-		cfg:      cfg, backend: local, found: m, plan: cfg.Experiment.Plan(),
+		Experiment: cfg.Experiment, Dir: cfg.Dir, Description: can, Machine: machine, Precedes: realtime.MayPrecede(),
+		cfg: cfg, backend: hosts, found: m, plan: cfg.Experiment.Plan(),
 		windows: map[windowKey]window{}, took: map[string]int{}, broke: map[string]int{},
 	}
 	outlook, err := Foresee(ctx, machine, s.Precedes)
@@ -160,33 +160,6 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	s.env.Interrupted = ctx.Err() != nil || errors.Is(err, errStorage) || s.interrupted && errors.Is(err, ErrNothingRan)
 	s.env.Skipped = out.Skipped
 	return out, errors.Join(err, s.writer.Close(), result.WriteEnvironment(cfg.Dir, s.env))
-}
-
-// slow slows the routers' CPUs down where the experiment asks for it, for as long as their machine's
-// agent runs. The clients' CPUs must be others: a slow client would be taken for a slow router.
-func slow(ctx context.Context, machine *backend.Host, p backend.Placement, e *experiment.Experiment) error {
-	if e.Router.Speed == 0 {
-		return nil
-	}
-	return slowTo(ctx, machine, p, e, e.Router.Speed, "router.speed")
-}
-
-// slowTo slows the routers' CPUs down to a speed that a key asks for.
-func slowTo(ctx context.Context, machine *backend.Host, p backend.Placement, e *experiment.Experiment, speed float64,
-	key string) error {
-	for _, cpu := range p.Router {
-		if slices.Contains(p.Endpoints, cpu) {
-			return e.Blame(key, "needs a CPU for the routers alone, and labs may use only one here")
-		}
-	}
-	cpus := p.Router
-	if !p.SecondShared() {
-		cpus = slices.Concat(cpus, p.Second)
-	}
-	if err := machine.Slow(ctx, agent.Slow{CPUs: cpus, Speed: speed, Own: p.Endpoints, How: burn.RealTime}); err != nil {
-		return e.Blame(key, err.Error())
-	}
-	return nil
 }
 
 // WriteExperiment writes the experiment into the folder dir, with the files that it names.
@@ -242,6 +215,7 @@ func (s *Session) open(ctx context.Context, raised string) (err error) {
 	}
 	s.noteDenied()
 	s.noteEmulated()
+	s.noteClock()
 	s.interrupted = s.env.Interrupted
 	s.env.Interrupted = true // until it has ended in order
 	return result.WriteEnvironment(s.Dir, s.env)

@@ -23,12 +23,11 @@ import (
 // Session is one call of Run. To its measure it says where to build labs, what is still to be measured,
 // and where records and messages go.
 type Session struct {
-	Experiment *experiment.Experiment
-	Dir        string // the run's folder
-	Placement  backend.Placement
-	CPUs       int           // of the routers' machine
-	Machine    *backend.Host // answers for the machine that carries the routers
-	Precedes   bool          // the lab goes before the machine's other programs
+	Experiment          *experiment.Experiment
+	Dir                 string        // the run's folder
+	backend.Description               // of the backend: what it can do, and where
+	Machine             *backend.Host // answers for the machine that carries the routers
+	Precedes            bool          // the lab goes before the machine's other programs
 
 	cfg         Config
 	backend     backend.Backend

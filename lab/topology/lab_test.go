@@ -31,7 +31,7 @@ func build(t *testing.T, spec topology.Spec) *topology.Lab {
 
 func buildTopology(t *testing.T, described topology.Topology, name string) *topology.Lab {
 	t.Helper()
-	local, err := backend.Local(t.Context(), "test", t.TempDir())
+	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +318,8 @@ func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
 func TestBuildErrorsSayWhat(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if lab, err := topology.Portal(topology.Spec{}).Build(ctx, backend.Netns{LogDir: t.TempDir()}, "a"); err == nil ||
+	local := backend.Netns{Options: backend.Options{LogDir: t.TempDir()}}
+	if lab, err := topology.Portal(topology.Spec{}).Build(ctx, local, "a"); err == nil ||
 		!strings.Contains(err.Error(), "building lab a") {
 		t.Errorf("Build under a cancelled context = %v, %v", lab, err)
 	}

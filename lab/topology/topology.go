@@ -165,8 +165,8 @@ func (t Topology) Build(ctx context.Context, on backend.Backend, name string) (_
 
 // connect makes all links and returns the network of each host.
 func (t Topology) connect(ctx context.Context, on backend.Backend, lab *Lab) ([]agent.Network, error) {
-	// The polling threads of all labs share one list of names, so interface
-	// names are never used twice.
+	// The polling threads of all labs share one list of names, so interface names are never used twice. RouterLinks has
+	// their form.
 	id := "g" + strings.ToLower(rand.Text()[:5]) + "-"
 	names := make([][2]string, len(t.Links))
 	err := backend.Each(t.Links, func(i int, l Link) (err error) {
@@ -258,6 +258,10 @@ func (t Topology) check() error {
 
 // PortalRoles are those of hosts that measures with clients work with.
 var PortalRoles = []string{string(backend.RoleClient), string(backend.RoleServer)}
+
+// RouterLinks is a regular expression of the names of routers' interfaces, where the backend makes the links. Who looks
+// at a machine on which others build labs knows their routers by it.
+const RouterLinks = `^g[a-z0-9]{5}-r[01]`
 
 // Roles lists the roles of the topology's hosts, each once.
 func (t Topology) Roles() (roles []string) {

@@ -2,6 +2,7 @@ package topology_test
 
 import (
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -100,5 +101,15 @@ func TestTopologiesAreKnownByName(t *testing.T) {
 	if _, err := topology.Named("ring"); err == nil || !strings.Contains(err.Error(), `"ring"`) ||
 		!strings.Contains(err.Error(), "portal") {
 		t.Errorf("an unknown name: %v", err)
+	}
+}
+
+func TestRoutersLinksAreKnownByName(t *testing.T) {
+	for name, want := range map[string]bool{
+		"gabc2d-r0-8194": true, "gabc2d-r1-": true, "gabc2d-c0-12": false, "eth0-8193": false, "kworker/0:1": false,
+	} {
+		if got := regexp.MustCompile(topology.RouterLinks).MatchString(name); got != want {
+			t.Errorf("%q: %v", name, got)
+		}
 	}
 }

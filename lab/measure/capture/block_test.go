@@ -182,13 +182,13 @@ cpus = [2]
 func standing(t *testing.T, device string) *lab {
 	t.Helper()
 	e := parse(t, "duts = [\""+device+"\"]\noffered_mbps = [2]\n")
-	local, err := backend.Local(t.Context(), "test", t.TempDir())
+	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := e.Plan()[0]
 	l, err := open(t.Context(), bench.Labs{Backend: local, Experiment: e, DUT: device, DUTLab: "a", Sides: e.Labs(b)},
-		local.Placement, b.Cells[:1])
+		local.Describe().Placement, b.Cells[:1])
 	if err != nil {
 		t.Fatal(err)
 	}

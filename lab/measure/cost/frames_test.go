@@ -20,7 +20,7 @@ import (
 // clients that have namespaces and with clients that share one.
 func TestFramesOfEveryClient(t *testing.T) {
 	const clients, size = 4, 64
-	local, err := backend.Local(t.Context(), "test", t.TempDir())
+	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 // openClean opens a pair of clean routers and returns one of its labs.
 func openClean(t *testing.T, clients int, of experiment.Client) *lab {
 	t.Helper()
-	local, err := backend.Local(t.Context(), "test", t.TempDir())
+	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

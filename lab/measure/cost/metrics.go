@@ -157,9 +157,9 @@ var Metrics = []analysis.Metric{
 	{Name: FramesPerSecond, Unit: "frames/s", Text: "that arrived", Better: analysis.More, Per: analysis.PerWindow,
 		Both: true, Range: analysis.Amounts, Of: framesPerSecond},
 	{Name: DelayP50, Unit: "µs", Text: "one-way delay of frames, median", Better: analysis.Less, Per: analysis.PerWindow,
-		Both: true, Range: analysis.Amounts, Of: ofFrames(DelayP50)},
+		Both: true, Range: analysis.Amounts, Of: ofDelay(DelayP50)},
 	{Name: DelayP99, Unit: "µs", Text: "one-way delay of frames", Better: analysis.Less, Per: analysis.PerWindow,
-		Both: true, Range: analysis.Amounts, Of: ofFrames(DelayP99)},
+		Both: true, Range: analysis.Amounts, Of: ofDelay(DelayP99)},
 	{Name: Jitter, Unit: "µs", Text: "interarrival jitter of frames (RFC 3550), mean of the streams",
 		Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(Jitter)},
 	{Name: Duplicated, Text: "frames that came again / received", Better: analysis.Less, Per: analysis.PerWindow,
@@ -354,6 +354,16 @@ func ofFrames(name string) func(reading) float64 {
 			return math.NaN()
 		}
 		return r.Get("metrics." + name)
+	}
+}
+
+// ofDelay is a one-way delay of frames, which only hosts with a common clock know.
+func ofDelay(name string) func(reading) float64 {
+	return func(r reading) float64 {
+		if _, known := r.Values["metrics."+name]; !known {
+			return math.NaN()
+		}
+		return ofFrames(name)(r)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 // in either direction: no trial is judged by segments that are not the streams', and
 // what became of the connections of all turns is known.
 func TestShortConnectionsBesideStreams(t *testing.T) {
-	local, err := backend.Local(t.Context(), "test", t.TempDir())
+	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

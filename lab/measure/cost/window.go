@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
@@ -75,8 +76,9 @@ func addDatagrams(m *result.Measurement, ends []span) {
 	m.SegmentsPerBurst = ratio(sum.Sent, bursts)
 }
 
-// addFrames adds what the ends say of frames: how many were due, how late they left, how long they took.
-func addFrames(m *result.Measurement, sending, receiving []span) {
+// addFrames adds what the ends say of frames: how many were due, how late they left, and, where both ends have one
+// clock, how long they took.
+func addFrames(m *result.Measurement, sending, receiving []span, clock backend.Clock) {
 	var due, sent, doubled int64
 	for _, e := range sending {
 		due += e.b.Load.Frames.Intended - e.a.Load.Frames.Intended
@@ -86,8 +88,10 @@ func addFrames(m *result.Measurement, sending, receiving []span) {
 	for _, e := range receiving { // both ways the slower one
 		f := e.b.Load.Frames
 		doubled += f.Duplicates - e.a.Load.Frames.Duplicates
-		m.Metrics[DelayP50], m.Metrics[DelayP99] = max(m.Metrics[DelayP50], f.Delay.P50),
-			max(m.Metrics[DelayP99], f.Delay.P99)
+		if clock.Common {
+			m.Metrics[DelayP50] = max(m.Metrics[DelayP50], f.Delay.P50)
+			m.Metrics[DelayP99] = max(m.Metrics[DelayP99], f.Delay.P99)
+		}
 		m.Metrics[Jitter] = max(m.Metrics[Jitter], f.JitterUs)
 	}
 	m.Metrics[OfferedShare] = ratio(sent, due)
@@ -172,7 +176,7 @@ func (s *lab) addGenerators(m *result.Measurement, clients, server, sending, rec
 		}
 	}
 	if kind.Frames {
-		addFrames(m, sending, receiving)
+		addFrames(m, sending, receiving, s.Clock)
 	}
 	if m.Seconds > 0 {
 		m.GeneratorCPU = float64(max(busiest(clients), busiest(server))) / 1e9 / m.Seconds

@@ -139,7 +139,8 @@ func TestOutcomeOfLossyLinks(t *testing.T) {
 
 // TestLimits names what kept a rate from being higher.
 func TestLimits(t *testing.T) {
-	b := &block{Session: &runner.Session{Placement: backend.Placement{Router: []int{1}, Endpoints: []int{0}}}}
+	can := backend.Description{Placement: backend.Placement{Router: []int{1}, Endpoints: []int{0}}}
+	b := &block{Session: &runner.Session{Description: can}}
 	for want, r := range map[string]Trial{
 		ByLink:    {LinkMbps: 100, LinkBytes: 12_400_000},
 		ByGateway: {EnterNs: 500e6, LeaveNs: 450e6},

@@ -60,7 +60,7 @@ func (Measure) Records() []result.Kind {
 // Rules are the rules of experiments that measure transition times.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
-		Name: Name, Alone: true, Clean: true, Roles: topology.PortalRoles,
+		Name: Name, Alone: true, Clean: true, ComparesTimes: true, Roles: topology.PortalRoles,
 		Keys: []experiment.Field{
 			probes.Field(), probeGap.Field(), probe.Field(), idle.Field(), busy.Optional(), busyKinds.Field()},
 		Uses: append([]string{"offered_mbps", "profiles", "windows", "warmup", "traffic.kind", "traffic.protocol",

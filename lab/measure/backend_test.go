@@ -1,0 +1,152 @@
+package measure_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/backend"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/runner"
+)
+
+// lesser is a backend that can less than namespaces of one machine: what it cannot do is an error.
+type lesser struct {
+	backend.Backend
+	can backend.Description
+
+	mu    sync.Mutex
+	hosts []*backend.Host // started
+}
+
+// less opens namespaces that describe themselves in another way.
+func less(change func(*backend.Description)) backend.Open {
+	return func(ctx context.Context, o backend.Options) (backend.Backend, error) {
+		b, err := backend.Local(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		l := &lesser{Backend: b, can: b.Describe()}
+		change(&l.can)
+		return l, nil
+	}
+}
+
+func (l *lesser) Describe() backend.Description { return l.can }
+
+// Start refuses the host of a lab while as many others stand as there can be.
+func (l *lesser) Start(ctx context.Context, name string, metered bool) (*backend.Host, error) {
+	l.mu.Lock()
+	labs := map[string]bool{labOf(name): true}
+	for _, h := range l.hosts {
+		select {
+		case <-h.Done():
+		default:
+			labs[labOf(h.Name)] = true
+		}
+	}
+	l.mu.Unlock()
+	if len(labs) > l.can.AtOnce {
+		return nil, fmt.Errorf("%s: %d labs at the same time", name, len(labs))
+	}
+	h, err := l.Backend.Start(ctx, name, metered)
+	if err == nil {
+		l.mu.Lock()
+		l.hosts = append(l.hosts, h)
+		l.mu.Unlock()
+	}
+	return h, err
+}
+
+func labOf(host string) string {
+	lab, _, _ := strings.Cut(host, "/")
+	return lab
+}
+
+const (
+	aDevice = "\n[dut.other]\nstart = \"true\"\nlogin = \"true\"\nopen = true\n"
+	frames  = `duts = ["other"]
+clients = [1]
+offered_mbps = [10]
+frame_sizes = [1514]
+blocks = 1
+aa_blocks = 0
+windows = 1
+window = "200ms"
+warmup = "100ms"
+redo = 0
+[traffic]
+kind = "frames"
+`
+)
+
+// TestBackendOfOneLab: measures of one lab are carried out, one lab after the other. A pair is refused, and nothing
+// begins.
+func TestBackendOfOneLab(t *testing.T) {
+	one := less(func(d *backend.Description) { d.AtOnce = 1 })
+	for text, refused := range map[string]string{
+		"measure = \"logins\"\nduts = [\"other\"]\nclients = [2]\nblocks = 2\n": "",
+		frames: "idle.toml:1: measure: this backend cannot run two labs at the same time",
+	} {
+		e := load(t, text+aDevice)
+		config := runner.Config{
+			Measure: table().Of(e).Run(), Experiment: e, Dir: filepath.Join(t.TempDir(), "run"), Backend: one,
+		}
+		out, err := runner.Run(t.Context(), config)
+		switch {
+		case refused != "" && (err == nil || !strings.Contains(err.Error(), refused) || out.Started):
+			t.Errorf("%s: %v, want %s", e.Measure, err, refused)
+		case refused == "" && (err != nil || len(out.Failed) > 0 || out.Planned != 2 || out.Open > 0):
+			t.Errorf("%s: %v: %+v", e.Measure, err, out)
+		}
+	}
+}
+
+// TestBackendWithoutCommonClock: delays from host to host are left out, and the run says so; what needs one clock is
+// refused.
+func TestBackendWithoutCommonClock(t *testing.T) {
+	apart := less(func(d *backend.Description) { d.Clock = backend.Clock{} })
+	e, dir := load(t, frames+aDevice), filepath.Join(t.TempDir(), "run")
+	config := runner.Config{Measure: table().Of(e).Run(), Experiment: e, Dir: dir, Backend: apart}
+	if out, err := runner.Run(t.Context(), config); err != nil || len(out.Failed) > 0 {
+		t.Fatalf("%v: %+v", err, out)
+	}
+	run, err := measure.ReadRun(dir)
+	if err != nil || len(run.Trials) == 0 {
+		t.Fatalf("%d trials: %v", len(run.Trials), err)
+	}
+	for _, trial := range run.Trials {
+		_, delay := trial.DUT.Metrics[cost.DelayP99]
+		if _, jitter := trial.DUT.Metrics[cost.Jitter]; delay || !jitter {
+			t.Errorf("metrics %v: want jitter, which needs one clock only, and no delay", trial.DUT.Metrics)
+		}
+	}
+	summary := measure.Summarise(run, analysis.Options{})
+	for _, c := range summary.Cells {
+		if c.Device(cost.DelayP99).Mean.Known() {
+			t.Errorf("delay of %s: %+v", c.Cell, c.Device(cost.DelayP99))
+		}
+	}
+	var page bytes.Buffer
+	if err := report.HTML(&page, run, summary); err != nil {
+		t.Fatal(err)
+	}
+	const note = "One-way delays are left out: the hosts have no common clock."
+	if !strings.Contains(page.String(), note) || strings.Contains(page.String(), ">NaN") {
+		t.Errorf("the report does not say %q, or shows what is no number", note)
+	}
+
+	e = load(t, "measure = \"transition\"\nduts = [\"clean\"]\nclients = [1]\n")
+	config.Measure, config.Experiment, config.Dir = table().Of(e).Run(), e, filepath.Join(t.TempDir(), "run")
+	const want = "idle.toml:1: measure: this backend's hosts have no common clock"
+	if _, err := runner.Run(t.Context(), config); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

@@ -1,0 +1,78 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
+	"github.com/gateweigh/gateweigh/lab/burn"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+)
+
+// open opens the run's backend.
+func (c Config) open(ctx context.Context) (backend.Backend, error) {
+	open := c.Backend
+	if open == nil {
+		open = backend.Local
+	}
+	return open(ctx, backend.Options{
+		Run: filepath.Base(c.Dir), LogDir: filepath.Join(c.Dir, result.LogsFolder), SecondCPU: c.Experiment.CPUs() > 1,
+	})
+}
+
+// checkBackend refuses an experiment that a backend cannot carry out.
+func checkBackend(can backend.Description, e *experiment.Experiment) error {
+	var errs []error
+	if len(e.Labs(experiment.Block{})) > can.AtOnce {
+		errs = append(errs, e.Blame("measure", fmt.Sprintf("this backend cannot run two labs at the same time, and "+
+			"measure = %q compares a device with the clean router beside it: choose a measure of one lab", e.Measure)))
+	}
+	if e.ComparesTimes() && !can.Clock.Common {
+		errs = append(errs, e.Blame("measure", fmt.Sprintf("this backend's hosts have no common clock, and measure = %q "+
+			"compares times of several hosts", e.Measure)))
+	}
+	return errors.Join(errs...)
+}
+
+// slow slows the routers' CPUs down where the experiment asks for it, for as long as their machine's
+// agent runs. The clients' CPUs must be others: a slow client would be taken for a slow router.
+func slow(ctx context.Context, machine *backend.Host, p backend.Placement, e *experiment.Experiment) error {
+	if e.Router.Speed == 0 {
+		return nil
+	}
+	return slowTo(ctx, machine, p, e, e.Router.Speed, "router.speed")
+}
+
+// slowTo slows the routers' CPUs down to a speed that a key asks for.
+func slowTo(ctx context.Context, machine *backend.Host, p backend.Placement, e *experiment.Experiment, speed float64,
+	key string) error {
+	for _, cpu := range p.Router {
+		if slices.Contains(p.Endpoints, cpu) {
+			return e.Blame(key, "needs a CPU for the routers alone, and labs may use only one here")
+		}
+	}
+	cpus := p.Router
+	if !p.SecondShared() {
+		cpus = slices.Concat(cpus, p.Second)
+	}
+	if err := machine.Slow(ctx, agent.Slow{CPUs: cpus, Speed: speed, Own: p.Endpoints, How: burn.RealTime}); err != nil {
+		return e.Blame(key, err.Error())
+	}
+	return nil
+}
+
+// noteClock says what the hosts' clocks mean for what frames took, and notes it once.
+func (s *Session) noteClock() {
+	note := s.Clock.Note()
+	if note == "" || !traffic.KindOf(s.Experiment.Traffic.Kind).Frames || slices.Contains(s.env.Notes, note) {
+		return
+	}
+	s.Notice("%s", note)
+	s.Note(note)
+}

@@ -130,21 +130,26 @@ func (s *Bench) build(ctx context.Context, on backend.Backend, described topolog
 	s.Routers, s.Server = s.Lab.Metered(), s.Lab.Of(backend.RoleServer)[0]
 	s.Router = s.Routers[0]
 	s.Hosts = shareClients(s.Lab.Clients, s.Has.Clients)
-	s.Env = dut.Env{
-		Hosts: map[string]dut.Host{}, Ports: s.Lab.Ports, Install: s.Router.Install,
-		On: strings.TrimPrefix(s.Router.Name, s.Lab.Name+"/"), Capture: s.Lab.Port(topology.PortWAN),
-		LAN: s.Lab.LAN, Gateway: s.Lab.Gateway, RouterWAN: s.Lab.RouterWAN,
-		ServerIP: s.Lab.ServerIP, ServiceIP: s.Lab.ServiceIP, Outer: s.Lab.Outer,
-		Clients: s.Has.Clients + s.Guests, Scratch: agent.Scratch,
+	s.Env = EnvOn(s.Lab, s.Router)
+	s.Env.Capture, s.Env.Clients = s.Lab.Port(topology.PortWAN), s.Has.Clients+s.Guests
+	return nil
+}
+
+// EnvOn is where a device is that stands on a host of a lab; Capture and Clients are the caller's.
+func EnvOn(lab *topology.Lab, h *backend.Host) dut.Env {
+	name := func(h *backend.Host) string { return strings.TrimPrefix(h.Name, lab.Name+"/") }
+	env := dut.Env{
+		Hosts: map[string]dut.Host{}, Ports: lab.Ports, Install: h.Install, On: name(h),
+		LAN: lab.LAN, Gateway: lab.Gateway, RouterWAN: lab.RouterWAN,
+		ServerIP: lab.ServerIP, ServiceIP: lab.ServiceIP, Outer: lab.Outer, Scratch: agent.Scratch,
 	}
-	for _, h := range s.Lab.Hosts {
-		name := strings.TrimPrefix(h.Name, s.Lab.Name+"/")
-		s.Env.Hosts[name] = h
+	for _, h := range lab.Hosts {
+		env.Hosts[name(h)] = h
 		if h.Metered {
-			s.Env.Routers = append(s.Env.Routers, name)
+			env.Routers = append(env.Routers, name(h))
 		}
 	}
-	return nil
+	return env
 }
 
 // startTimeout is the last bound of a device's start: each has a shorter one of

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
-	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/backend"
+	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
@@ -18,59 +19,64 @@ import (
 // addressFrames gives each end of a load its streams of frames, one a client, between the same two
 // ports either way: a gateway that tracks connections takes both ways for one.
 func (s *Bench) addressFrames(ctx context.Context) error {
-	near, err := s.Router.LinkAddresses(ctx)
+	far := s.Routers[len(s.Routers)-1] // of a tunnel the other gateway
+	links, err := Each([]hostLink{
+		{s.Router, s.Lab.Port(topology.PortLAN)}, {far, s.Lab.Port(topology.PortWAN)}, {s.Server, s.Server.Ifs[0]},
+	}, func(_ int, l hostLink) (send.MAC, error) { return HardwareOf(ctx, l.host, l.name) })
 	if err != nil {
 		return err
 	}
-	far, err := s.Routers[len(s.Routers)-1].LinkAddresses(ctx) // of a tunnel the other gateway
-	if err != nil {
-		return err
-	}
-	server, err := s.Server.LinkAddresses(ctx)
-	if err != nil {
-		return err
-	}
-	own, lan, wan := server[s.Server.Ifs[0]], near[s.Lab.Port(topology.PortLAN)], far[s.Lab.Port(topology.PortWAN)]
+	lan, wan, server := links[0], links[1], links[2]
 	s.toServer, s.toClients = nil, nil
 	for _, c := range s.Clients {
-		up, err := streamOf(c, lan, s.Env.ServerIP)
+		mac, err := parseMAC(c.MAC)
 		if err != nil {
 			return fmt.Errorf("client %d: %w", c.N, err)
 		}
-		down := send.Stream{Src: up.Dst, Dst: up.Src}
-		if down.SrcMAC, err = hardware(own); err == nil {
-			down.DstMAC, err = hardware(wan)
-		}
-		if err != nil {
-			return err
-		}
-		s.toServer, s.toClients = append(s.toServer, up), append(s.toClients, down)
+		near, far := netip.AddrPortFrom(c.IP, frames.Port), netip.AddrPortFrom(s.Env.ServerIP, frames.Port)
+		s.toServer = append(s.toServer, send.Stream{Src: near, Dst: far, SrcMAC: mac, DstMAC: lan})
+		s.toClients = append(s.toClients, send.Stream{Src: far, Dst: near, SrcMAC: server, DstMAC: wan})
 	}
 	return nil
 }
 
-// streamOf is a client's stream to the server, by way of the router's LAN interface.
-func streamOf(c dut.ClientAddr, router string, server netip.Addr) (up send.Stream, err error) {
-	up.Src, up.Dst = netip.AddrPortFrom(c.IP, frames.Port), netip.AddrPortFrom(server, frames.Port)
-	if up.SrcMAC, err = hardware(c.MAC); err == nil {
-		up.DstMAC, err = hardware(router)
-	}
-	return up, err
+type hostLink struct {
+	host *backend.Host
+	name string
 }
 
-func hardware(text string) (mac send.MAC, err error) {
+// HardwareOf is the address of a host's link.
+func HardwareOf(ctx context.Context, h *backend.Host, link string) (mac send.MAC, err error) {
+	all, err := h.LinkAddresses(ctx)
+	if err != nil {
+		return mac, err
+	}
+	if mac, err = parseMAC(all[link]); err != nil {
+		return mac, fmt.Errorf("the address of %s on %s: %w", link, h.Name, err)
+	}
+	return mac, nil
+}
+
+func parseMAC(text string) (mac send.MAC, err error) {
 	addr, err := net.ParseMAC(text)
 	copy(mac[:], addr)
 	return mac, err
 }
 
+// FramesOn is what the host with that link sends in a lab: frames as the traffic says, at moments that differ between
+// labs.
+func FramesOn(lab *topology.Lab, link string, t experiment.Traffic, length time.Duration) *agent.Frames {
+	return &agent.Frames{
+		Link: link, For: length, Sizes: *t.Frames, Gaps: t.Gaps, Burst: t.BurstSegments, Seed: uint64(t.Seed),
+		GapSeed: uint64(t.Seed)<<8 | uint64(lab.Name[0]),
+	}
+}
+
 // framesOf is the part of a host with that link.
 func (s *Bench) framesOf(link string, streams []send.Stream, length time.Duration) *agent.Frames {
-	t := s.Has.Traffic
-	return &agent.Frames{
-		Link: link, Streams: streams, For: length, Sizes: *t.Frames, Gaps: t.Gaps, Seed: uint64(t.Seed),
-		GapSeed: uint64(t.Seed)<<8 | uint64(s.Lab.Name[0]), Burst: t.BurstSegments, Spins: s.spins,
-	}
+	f := FramesOn(s.Lab, link, s.Has.Traffic, length)
+	f.Streams, f.Spins = streams, s.spins
+	return f
 }
 
 // farFrames is the server's part of the load.

@@ -158,8 +158,8 @@ func (l Labs) side(own, device dut.DUT, has experiment.Side) (*Bench, topology.T
 	if d, ok := device.(dut.Encapsulating); ok {
 		s.mtu = d.MTU()
 	}
-	for _, of := range l.Sides {
-		s.most = max(s.most, of.Clients)
+	for _, side := range l.Sides {
+		s.most = max(s.most, side.Clients)
 	}
 	// Where no clean router is compared, the leases themselves are measured.
 	s.static = len(l.Sides) > 1 && hasStatic(has, s.enter, own.Traits())

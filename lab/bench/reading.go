@@ -165,6 +165,17 @@ func endpointNs(e Endpoint) (ns struct{ programs, host int64 }) {
 	return ns
 }
 
+// Busiest is the CPU time that the busiest traffic thread or process of any end had between two readings, ns.
+func Busiest(a, b Reading) (most int64) {
+	before := append(slices.Clone(a.Clients), a.Server)
+	for i, e := range append(slices.Clone(b.Clients), b.Server) {
+		for name, ns := range e.Load.ThreadNs {
+			most = max(most, ns-before[i].Load.ThreadNs[name])
+		}
+	}
+	return most
+}
+
 // Machine turns ticks into the percentages mpstat prints.
 func Machine(s meter.Stat) result.Machine {
 	total := float64(s.Total())

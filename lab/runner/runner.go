@@ -32,8 +32,8 @@ type Measure struct {
 	// Fits says why a device cannot be measured with an experiment, by an error that wraps
 	// dut.ErrNotSupported. Without it every device that runs fits.
 	Fits func(e *experiment.Experiment, device string, t dut.Traits) error
-	// Lacks reports whether a cell of a block lacks something besides windows. Without it none does.
-	Lacks func(s *Session, b experiment.Block, cell result.Cell) bool
+	// Unfinished reports whether a cell of a block is to have more than windows, and has not. Without it none is.
+	Unfinished func(s *Session, b experiment.Block, cell result.Cell) bool
 }
 
 // Config is one call of Run.
@@ -401,8 +401,9 @@ func (s *Session) beyond(b experiment.Block) bool {
 
 // settled reports whether a block has nothing left to measure.
 func (s *Session) settled(b experiment.Block) bool {
-	lacks := func(c result.Cell) bool { return s.cfg.Measure.Lacks != nil && s.cfg.Measure.Lacks(s, b, c) }
-	return !slices.ContainsFunc(b.Cells, lacks) && s.Settled(b)
+	unfinished := s.cfg.Measure.Unfinished
+	return s.Settled(b) && (unfinished == nil ||
+		!slices.ContainsFunc(b.Cells, func(c result.Cell) bool { return unfinished(s, b, c) }))
 }
 
 // outcome adds the counts of windows to out.

@@ -216,7 +216,7 @@ func TestProgramThatDies(t *testing.T) {
 	if err := l.begin(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := asks(ctx, router.Host, "sh", "-c", `kill -9 "$(cat "$0"/capture/sink-mmap/pid)"`,
+	if err := support(ctx, router.Host, "sh", "-c", `kill -9 "$(cat "$0"/capture/sink-mmap/pid)"`,
 		agent.Scratch); err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestProgramThatDies(t *testing.T) {
 	if err := l.begin(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := asks(ctx, router.Host, "ip", "link", "del", router.port); err != nil {
+	if err := support(ctx, router.Host, "ip", "link", "del", router.port); err != nil {
 		t.Fatal(err)
 	}
 	if _, err = l.read(ctx); err == nil ||
@@ -265,7 +265,7 @@ func TestStarvedProgram(t *testing.T) {
 	if err := errors.Join(router.Spawn(ctx, busy), l.begin(ctx)); err != nil {
 		t.Fatal(err)
 	}
-	err := asks(ctx, router.Host, "sh", "-ec", `chrt -a -i -p 0 "$(cat "$0"/capture/ids/pid)"`, agent.Scratch)
+	err := support(ctx, router.Host, "sh", "-ec", `chrt -a -i -p 0 "$(cat "$0"/capture/ids/pid)"`, agent.Scratch)
 	if err == nil {
 		o.before, err = l.read(ctx)
 	}

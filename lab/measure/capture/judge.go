@@ -36,12 +36,12 @@ func (o *observation) offered(r *bench.Rejects) error {
 func (o *observation) waited(r *bench.Rejects) error {
 	w := o.waiting()
 	for i, s := range o.lab.stations {
-		wait, limit := w.of(i)
+		wait, limit := w.wait(i)
 		r.If(wait > limit,
 			"%s on %s: polling threads and programs waited %.0f %% of the time for a CPU, limit %.0f %%: another program had it",
 			s.dut, s.Host.Name, 100*wait, 100*limit)
 		if o.lab.sharesSecond(s) {
-			wait, limit = w.second[i], w.ofSecond()
+			wait, limit = w.second[i], w.secondLimit()
 			r.If(w.crowded(i),
 				"%s on %s: the programs waited %.0f %% of the time for their second CPU, limit %.0f %%: the generator, which "+
 					"shares it, left them too little: offer less, or measure where labs may use three CPUs", s.dut, s.Host.Name,
@@ -75,7 +75,7 @@ func (o *observation) waiting() (w waiting) {
 		u := bench.UsageOf(o.before.stations[i], o.end.stations[i])
 		ns := float64(o.end.stations[i].MonotonicNs - o.before.stations[i].MonotonicNs)
 		w.used += float64(u.NAPINs+u.ProcessNs)/ns + o.background(i)
-		w.has, w.waits, w.queues = append(w.has, o.has(s)), append(w.waits, float64(u.WaitNs)/ns),
+		w.has, w.waits, w.queues = append(w.has, o.usable(s)), append(w.waits, float64(u.WaitNs)/ns),
 			append(w.queues, float64(max(1, len(o.captured[i]))))
 		var polling int64
 		for name, now := range o.end.stations[i].NAPI {
@@ -86,16 +86,16 @@ func (o *observation) waiting() (w waiting) {
 	return w
 }
 
-// of is how long a station's threads waited, and how long they may.
-func (w waiting) of(i int) (wait, limit float64) {
+// wait is how long a station's threads waited, and how long they may.
+func (w waiting) wait(i int) (wait, limit float64) {
 	if w.used >= filledCPU*w.has[i] {
 		return 0, maxWait
 	}
 	return w.waits[i], max(maxWait, waitPerCPU*w.used*w.queues[i]) + w.taken*w.queues[i]
 }
 
-// ofSecond is how long the programs of a station may wait for the second CPU, which those of all stations share.
-func (w waiting) ofSecond() float64 {
+// secondLimit is how long the programs of a station may wait for the second CPU, which those of all stations share.
+func (w waiting) secondLimit() float64 {
 	limit := maxWait - 1
 	for _, n := range w.queues {
 		limit += n
@@ -104,7 +104,7 @@ func (w waiting) ofSecond() float64 {
 }
 
 // crowded reports whether the programs of a station waited too long for the second CPU.
-func (w waiting) crowded(i int) bool { return w.second[i] > w.ofSecond() }
+func (w waiting) crowded(i int) bool { return w.second[i] > w.secondLimit() }
 
 // crowded reports whether the generator left any station's programs too little of the CPU that it shares with them.
 func (o *observation) crowded() bool {
@@ -132,8 +132,8 @@ func (o *observation) share() float64 {
 	return bench.RouterShare(bench.Reading{Slow: o.before.slow}, bench.Reading{Slow: o.after.slow})
 }
 
-// has is how many CPUs a station has, slowed ones less.
-func (o *observation) has(s *station) float64 {
+// usable is how many CPUs a station has, slowed ones less.
+func (o *observation) usable(s *station) float64 {
 	switch {
 	case s.cpus < 2:
 		return o.share()

@@ -23,7 +23,7 @@ func TestWaiting(t *testing.T) {
 		"four programs, others there": {
 			waiting{used: 0.2, has: []float64{1}, waits: []float64{3.6}, queues: []float64{4}}, false},
 	} {
-		if wait, limit := c.w.of(0); (wait <= limit) != c.fits {
+		if wait, limit := c.w.wait(0); (wait <= limit) != c.fits {
 			t.Errorf("%s: waited %g, limit %g, want it to fit: %v", name, wait, limit, c.fits)
 		}
 	}
@@ -32,7 +32,7 @@ func TestWaiting(t *testing.T) {
 // TestWaitingForASecondCPU: programs there may wait for each other.
 func TestWaitingForASecondCPU(t *testing.T) {
 	for want, queues := range map[float64][]float64{0.5: {1}, 3.5: {4}, 2.5: {1, 2}} {
-		if got := (waiting{queues: queues}).ofSecond(); got != want {
+		if got := (waiting{queues: queues}).secondLimit(); got != want {
 			t.Errorf("programs %v: %g, want %g", queues, got, want)
 		}
 	}

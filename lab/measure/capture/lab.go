@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -42,7 +40,6 @@ type lab struct {
 // station is a host that captures.
 type station struct {
 	*backend.Host
-	name   string // in the topology
 	dut    string
 	device dut.Capturing
 	env    dut.Env
@@ -109,8 +106,7 @@ func first(hosts []*backend.Host) *backend.Host {
 
 // station gives a host its device, and its other work.
 func (l *lab) station(ctx context.Context, h *backend.Host, cell result.Cell, e *experiment.Experiment) (err error) {
-	s := &station{Host: h, name: strings.TrimPrefix(h.Name, l.Name+"/"), dut: cell.Text(result.DUT),
-		cpus: max(cell.Int(result.CPUs), 1)}
+	s := &station{Host: h, dut: cell.Text(result.DUT), cpus: max(cell.Int(result.CPUs), 1)}
 	if s.port = h.Ifs[0]; l.sink != nil {
 		s.port, s.sends = l.Port(topology.PortWAN), true
 	}
@@ -121,14 +117,8 @@ func (l *lab) station(ctx context.Context, h *backend.Host, cell result.Cell, e 
 	if s.device, err = dut.NewCapture(s.dut, how); err != nil {
 		return err
 	}
-	s.env = dut.Env{
-		Hosts: map[string]dut.Host{}, Ports: l.Ports, Install: h.Install, On: s.name, Capture: s.port,
-		LAN: l.LAN, Gateway: l.Gateway, RouterWAN: l.RouterWAN, ServerIP: l.ServerIP, ServiceIP: l.ServiceIP, Clients: 1,
-		Scratch: agent.Scratch,
-	}
-	for _, other := range l.Hosts {
-		s.env.Hosts[strings.TrimPrefix(other.Name, l.Name+"/")] = other
-	}
+	s.env = bench.EnvOn(l.Lab, h)
+	s.env.Capture, s.env.Clients = s.port, 1
 	l.stations = append(l.stations, s)
 	pct := cell.Number(result.BackgroundPct)
 	if pct == 0 {
@@ -149,7 +139,7 @@ func (l *lab) sharesSecond(s *station) bool { return s.cpus > 1 && l.placement.S
 // frames is to cross the links.
 func (l *lab) address(ctx context.Context) (err error) {
 	s := &l.stream
-	if s.SrcMAC, err = hardware(ctx, l.generator, l.generator.Ifs[0]); err != nil {
+	if s.SrcMAC, err = bench.HardwareOf(ctx, l.generator, l.generator.Ifs[0]); err != nil {
 		return err
 	}
 	s.DstMAC = nobody
@@ -158,14 +148,14 @@ func (l *lab) address(ctx context.Context) (err error) {
 		return nil
 	}
 	router := l.stations[0]
-	if s.DstMAC, err = hardware(ctx, router.Host, l.Port(topology.PortLAN)); err != nil {
+	if s.DstMAC, err = bench.HardwareOf(ctx, router.Host, l.Port(topology.PortLAN)); err != nil {
 		return err
 	}
 	s.Dst = portOf(l.ServerIP)
-	at, err := hardware(ctx, l.sink, l.sink.Ifs[0])
+	sink, err := bench.HardwareOf(ctx, l.sink, l.sink.Ifs[0])
 	if err == nil {
-		err = asks(ctx, router.Host, "ip", "neigh", "replace", l.ServerIP.String(), "lladdr", at.String(), "dev", router.port,
-			"nud", "permanent")
+		err = support(ctx, router.Host, "ip", "neigh", "replace", l.ServerIP.String(), "lladdr", sink.String(),
+			"dev", router.port, "nud", "permanent")
 	}
 	return err
 }
@@ -175,14 +165,14 @@ func (l *lab) translate(ctx context.Context) error {
 	rules := fmt.Sprintf(
 		"table ip gateweigh_nat { chain out { type nat hook postrouting priority srcnat; oifname %q masquerade; }; }",
 		l.Port(topology.PortWAN))
-	if err := asks(ctx, l.stations[0].Host, "nft", rules); err != nil {
+	if err := support(ctx, l.stations[0].Host, "nft", rules); err != nil {
 		return fmt.Errorf("translating addresses on the router: %w", err)
 	}
 	return nil
 }
 
-// asks runs a program that does not count as a device's.
-func asks(ctx context.Context, h *backend.Host, argv ...string) error {
+// support runs a program that does not count as a device's.
+func support(ctx context.Context, h *backend.Host, argv ...string) error {
 	_, err := h.Run(ctx, agent.Command{Argv: argv, Support: true})
 	return err
 }
@@ -190,29 +180,11 @@ func asks(ctx context.Context, h *backend.Host, argv ...string) error {
 // portOf is where frames come from or go to.
 func portOf(ip netip.Addr) netip.AddrPort { return netip.AddrPortFrom(ip, frames.Port) }
 
-// hardware is the address of a host's interface.
-func hardware(ctx context.Context, h *backend.Host, port string) (mac send.MAC, err error) {
-	all, err := h.LinkAddresses(ctx)
-	if err != nil {
-		return mac, err
-	}
-	addr, err := net.ParseMAC(all[port])
-	if err != nil {
-		return mac, fmt.Errorf("the address of %s on %s: %w", port, h.Name, err)
-	}
-	copy(mac[:], addr)
-	return mac, nil
-}
-
 // load is a load of frames, as the hosts at both ends are told of it.
 func (l *lab) load(mbps float64, length time.Duration, n int64) agent.Traffic {
 	t := l.traffic
-	f := &agent.Frames{
-		Link: l.generator.Ifs[0], Streams: []send.Stream{l.stream}, For: length, Count: n, Expected: 1,
-		Sizes: *t.Frames, Gaps: t.Gaps, Seed: uint64(t.Seed), GapSeed: uint64(t.Seed)<<8 | uint64(l.Name[0]),
-		Burst: t.BurstSegments,
-		Spins: l.spins,
-	}
+	f := bench.FramesOn(l.Lab, l.generator.Ifs[0], t, length)
+	f.Streams, f.Count, f.Expected, f.Spins = []send.Stream{l.stream}, n, 1, l.spins
 	if n > 0 {
 		f.For = limitOf(length)
 	}

@@ -99,13 +99,13 @@ func (o *observation) trial(i int) *Trial {
 	s, before, end, after := o.lab.stations[i], o.before.stations[i], o.end.stations[i], o.after.stations[i]
 	loaded, all := bench.UsageOf(before, end), bench.UsageOf(before, after)
 	t := &Trial{
-		Host: s.name, SendSeconds: o.seconds(), LoadSeconds: float64(end.MonotonicNs-before.MonotonicNs) / 1e9,
+		Host: s.env.On, SendSeconds: o.seconds(), LoadSeconds: float64(end.MonotonicNs-before.MonotonicNs) / 1e9,
 		Intended: o.sent.Frames.Intended, Offered: o.sent.Datagrams.Sent, Switched: o.switched(),
 		Passed: s.passed(after) - s.passed(before),
 		Engine: string(o.sent.Frames.Engine), Programs: o.captured[i],
 		NAPINs: loaded.NAPINs, ProcessNs: loaded.ProcessNs, WaitNs: loaded.WaitNs, ThreadNs: loaded.ThreadNs,
 		SettledNs:  all.NAPINs + all.ProcessNs,
-		Background: o.background(i), CPUs: o.has(s), SharedCPU: o.lab.sharesSecond(s),
+		Background: o.background(i), CPUs: o.usable(s), SharedCPU: o.lab.sharesSecond(s),
 		Machine: bench.Machine(after.Stat.Sub(before.Stat)),
 	}
 	if len(o.before.slow) > 0 {

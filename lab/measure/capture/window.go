@@ -52,13 +52,13 @@ func (l *lab) read(ctx context.Context) (r reading, err error) {
 	}
 	if err := backend.Together(asks...); err != nil {
 		return r, fmt.Errorf(
-			"reading the meters of lab %s: %w", l.Name, cmp.Or(l.each(func(s *station) error { return s.there(ctx) }), err))
+			"reading the meters of lab %s: %w", l.Name, cmp.Or(l.each(func(s *station) error { return s.checkPort(ctx) }), err))
 	}
 	return r, nil
 }
 
-// there is an error when the interface that is captured on is gone: meters then miss its polling thread.
-func (s *station) there(ctx context.Context) error {
+// checkPort is an error when the interface that is captured on is gone: meters then miss its polling thread.
+func (s *station) checkPort(ctx context.Context) error {
 	all, err := s.LinkAddresses(ctx)
 	if _, there := all[s.port]; err != nil || there {
 		return nil // the meters' own error says more

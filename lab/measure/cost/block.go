@@ -21,7 +21,7 @@ type run struct {
 // Run returns what measures the blocks of one run.
 func (Measure) Run() runner.Measure {
 	r := &run{unprofiled: map[result.Cell]bool{}}
-	return runner.Measure{Block: r.block, Lacks: r.lacks}
+	return runner.Measure{Block: r.block, Unfinished: r.wantsProfile}
 }
 
 // openBlock is a block whose labs stand or are being built.
@@ -46,7 +46,7 @@ func (r *run) block(ctx context.Context, s *runner.Session, eb experiment.Block)
 		return rec, err
 	case err != nil:
 		for _, cell := range b.Cells {
-			if r.lacks(s, eb, cell) {
+			if r.wantsProfile(s, eb, cell) {
 				b.unprofiled(cell, err)
 			}
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// lacks reports whether the run wants a profile of a cell that none of its blocks has recorded yet.
-func (r *run) lacks(s *runner.Session, b experiment.Block, cell result.Cell) bool {
+// wantsProfile reports whether the run wants a profile of a cell that none of its blocks has recorded yet.
+func (r *run) wantsProfile(s *runner.Session, b experiment.Block, cell result.Cell) bool {
 	return s.Experiment.ProfileWindow > 0 && !b.AA && !r.unprofiled[cell] && !profile.Recorded(s.Dir, cell)
 }
 
@@ -28,7 +28,7 @@ const NoProfile = "No profile of "
 // traffic started anew, unless there is one. A profile that fails is noted and
 // costs nothing else; the only error is the end of ctx.
 func (b *openBlock) profileCell(ctx context.Context, cell result.Cell) error {
-	if !b.run.lacks(b.Session, b.Block, cell) {
+	if !b.run.wantsProfile(b.Session, b.Block, cell) {
 		return nil
 	}
 	b.Status("%s: profile at %.0f Mbit/s %s", b.Name(b.Block), cell.Number(result.OfferedMbps),

@@ -145,7 +145,7 @@ func (s *lab) measurement(a, b bench.Reading) result.Measurement {
 		PacketsDown:   lan.TxPackets,
 		Drops:         lan.RxDropped + lan.TxDropped + wan.RxDropped + wan.TxDropped,
 		MeterNs:       b.Router.MeterNs - a.Router.MeterNs,
-		RTT:           result.RTT{P50: b.RTT.P50, P99: b.RTT.P99, Probes: b.RTT.Probes, Lost: b.RTT.Lost},
+		RTT:           result.RTT(b.RTT),
 		Machine:       bench.Machine(b.Router.Stat.Sub(a.Router.Stat)),
 		NAPINs:        router.NAPINs, ProcessNs: router.ProcessNs, WaitNs: router.WaitNs, ThreadNs: router.ThreadNs,
 		RoleNs: bench.Roles(a, b), Metrics: map[string]float64{},
@@ -163,10 +163,13 @@ func (s *lab) measurement(a, b bench.Reading) result.Measurement {
 	m.PacketsPerWakeup = ratio(frames, router.Wakeups)
 	addBroken(&m, clients, b.Server)
 	s.addGenerators(&m, clients, server, sending, receiving)
+	if seconds > 0 {
+		m.GeneratorCPU = float64(bench.Busiest(a, b)) / 1e9 / seconds
+	}
 	return m
 }
 
-// addGenerators adds what the ends say of the kind of load that they carried, and how busy they were.
+// addGenerators adds what the ends say of the kind of load that they carried.
 func (s *lab) addGenerators(m *result.Measurement, clients, server, sending, receiving []span) {
 	kind := traffic.KindOf(s.Load.Kind)
 	if s.Load.UDP {
@@ -177,9 +180,6 @@ func (s *lab) addGenerators(m *result.Measurement, clients, server, sending, rec
 	}
 	if kind.Frames {
 		addFrames(m, sending, receiving, s.Clock)
-	}
-	if m.Seconds > 0 {
-		m.GeneratorCPU = float64(max(busiest(clients), busiest(server))) / 1e9 / m.Seconds
 	}
 }
 
@@ -220,17 +220,6 @@ func addBroken(m *result.Measurement, clients []span, server bench.Endpoint) {
 	}
 	m.Broken = max(m.Broken, server.Load.Broken) // both ends count the same streams
 	m.BrokenError = cmp.Or(m.BrokenError, server.Load.FirstError)
-}
-
-// busiest is the CPU time of the traffic thread or process that used most,
-// nanoseconds.
-func busiest(ends []span) (most int64) {
-	for _, e := range ends {
-		for name, ns := range e.b.Load.ThreadNs {
-			most = max(most, ns-e.a.Load.ThreadNs[name])
-		}
-	}
-	return most
 }
 
 // ratio is a/b, 0 when there is nothing to divide by.

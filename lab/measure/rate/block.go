@@ -78,12 +78,8 @@ func (b *block) look(ctx context.Context) (err error) {
 		return err
 	}
 	times, err := b.Hosts[0].TakeRTT(ctx)
-	b.idle = rttOf(times)
+	b.idle = result.RTT(times)
 	return err
-}
-
-func rttOf(t rtt.Times) result.RTT {
-	return result.RTT{P50: t.P50, P99: t.P99, Probes: t.Probes, Lost: t.Lost}
 }
 
 // window measures a window until it is accepted, or was tried often enough.

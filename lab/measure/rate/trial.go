@@ -1,6 +1,7 @@
 package rate
 
 import (
+	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 )
@@ -74,14 +75,7 @@ type Trial struct {
 }
 
 // Mbps is the payload that arrived.
-func (t Trial) Mbps() float64 { return mbps(t.DeliveredBytes, t.LoadSeconds) }
-
-func mbps(bytes int64, seconds float64) float64 {
-	if seconds <= 0 {
-		return 0
-	}
-	return float64(bytes) * 8 / 1e6 / seconds
-}
+func (t Trial) Mbps() float64 { return bench.Mbps(t.DeliveredBytes, t.LoadSeconds) }
 
 // share is what slowed gateways had of their CPUs, 1 where they were not slowed.
 func (t Trial) share() float64 {

@@ -17,7 +17,7 @@ import (
 // trial turns two readings into the record of a window.
 func (b *block) trial(cell result.Cell, before, after bench.Reading) *Trial {
 	t := &Trial{
-		Cell: cell, SetupSeconds: b.Setup.Seconds(), PathMTU: b.mtu, IdleRTT: b.idle, RTT: rttOf(after.RTT),
+		Cell: cell, SetupSeconds: b.Setup.Seconds(), PathMTU: b.mtu, IdleRTT: b.idle, RTT: result.RTT(after.RTT),
 		LinkMbps: cell.Number(result.LinkMbps), GatewayCPUs: len(b.Placement.Router),
 	}
 	b.addTheory(t)
@@ -53,13 +53,13 @@ func (b *block) addTheory(t *Trial) {
 // nothing of its headers has none.
 func fullPacket(d dut.DUT, mtu int) tunnel.Packet {
 	p := tunnel.Packet{Inner: mtu, Outer: float64(mtu), Options: tunnel.TimeStamps, Link: tunnel.LinkHeader}
-	of, ok := d.(dut.Encapsulating)
+	wraps, ok := d.(dut.Encapsulating)
 	if !ok {
 		return p
 	}
-	e := of.Encapsulation()
-	p.Inner = min(mtu, of.MTU())
-	p.Outer = float64(e.Outer(p.Inner, of.MTU()))
+	e := wraps.Encapsulation()
+	p.Inner = min(mtu, wraps.MTU())
+	p.Outer = float64(e.Outer(p.Inner, wraps.MTU()))
 	if !e.Stream {
 		return p
 	}
@@ -93,13 +93,7 @@ func (b *block) addEnds(t *Trial, up bool, before, after bench.Reading) {
 	}
 	roles := bench.Roles(before, after)
 	t.EndsNs = roles[result.RoleClient] + roles[result.RoleServer]
-	for _, pair := range [][2][]bench.Endpoint{senders, receivers} {
-		for i, now := range pair[1] {
-			for name, ns := range now.Load.ThreadNs {
-				t.GeneratorCPU = max(t.GeneratorCPU, float64(ns-pair[0][i].Load.ThreadNs[name])/1e9/max(t.LoadSeconds, 1e-9))
-			}
-		}
-	}
+	t.GeneratorCPU = float64(bench.Busiest(before, after)) / 1e9 / max(t.LoadSeconds, 1e-9)
 }
 
 // addGateways adds what both gateways spent, and what left for the link between them.
@@ -140,7 +134,7 @@ func (b *block) limit(t *Trial) string {
 		return float64(ns) / 1e9 / max(t.LinkSeconds, 1e-9) / float64(max(1, of))
 	}
 	switch {
-	case t.LinkMbps > 0 && mbps(t.LinkBytes, t.LinkSeconds) >= fullLink*t.LinkMbps:
+	case t.LinkMbps > 0 && bench.Mbps(t.LinkBytes, t.LinkSeconds) >= fullLink*t.LinkMbps:
 		return ByLink
 	case cpus(t.EnterNs+t.LeaveNs, t.GatewayCPUs) >= fullCPU*t.share():
 		return ByGateway

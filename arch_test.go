@@ -52,35 +52,40 @@ var allowedImports = map[string][]string{
 	"gateway/budget":   {}, // how often something may be done for each of many senders
 	"gateway/datapath": {"gateway/budget"},
 	"gateway/datapath/ebpf": {"gateway/arp", "gateway/beat", "gateway/budget", "gateway/datapath",
-		"gateway/netfilter/guard", "gateway/datapath/neighbour", "gateway/datapath/routes", "gateway/datapath/stack",
+		"gateway/netfilter/guard", "gateway/datapath/machine/neighbour", "gateway/datapath/machine/routes",
+		"gateway/datapath/machine/stack",
 		"gateway/netfilter/nftables"},
 	// clients in the kernel's neighbour table
-	"gateway/datapath/neighbour": {"gateway/budget", "gateway/datapath", "gateway/datapath/stack"},
+	"gateway/datapath/machine/neighbour": {"gateway/budget", "gateway/datapath", "gateway/datapath/machine/stack"},
 	// networks behind clients in the kernel's routing table
-	"gateway/datapath/routes": {"gateway/datapath", "gateway/datapath/stack"},
+	"gateway/datapath/machine/routes": {"gateway/datapath", "gateway/datapath/machine/stack"},
 	// what the kernel's stack would do
-	"gateway/datapath/stack": {"gateway/netfilter/nftables"},
+	"gateway/datapath/machine/stack": {"gateway/netfilter/nftables"},
 
 	// Data paths in user space: who may pass, and one folder for each way there.
-	"gateway/datapath/admission": {"gateway/budget", "gateway/datapath"},
-	"gateway/datapath/tun": {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission",
-		"gateway/netfilter/guard", "gateway/datapath/routes", "gateway/datapath/stack"},
-	"gateway/datapath/nfqueue": {"gateway/arp", "gateway/budget", "gateway/datapath", "gateway/datapath/admission",
-		"gateway/netfilter/guard", "gateway/datapath/neighbour", "gateway/datapath/stack", "gateway/datapath/nfqueue/queue",
+	"gateway/datapath/compared/admission": {"gateway/budget", "gateway/datapath"},
+	"gateway/datapath/compared/tun": {"gateway/arp", "gateway/budget", "gateway/datapath",
+		"gateway/datapath/compared/admission",
+		"gateway/netfilter/guard", "gateway/datapath/machine/routes", "gateway/datapath/machine/stack"},
+	"gateway/datapath/compared/nfqueue": {"gateway/arp", "gateway/budget", "gateway/datapath",
+		"gateway/datapath/compared/admission",
+		"gateway/netfilter/guard", "gateway/datapath/machine/neighbour", "gateway/datapath/machine/stack",
+		"gateway/datapath/compared/nfqueue/queue",
 		"gateway/netfilter/nftables"},
 
 	// PPPoE as the kernel has it.
-	"gateway/datapath/kernel": {"gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/stack", "gateway/keeper",
+	"gateway/datapath/kernel": {"gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/machine/stack",
+		"gateway/keeper",
 		"gateway/netfilter/nftables"},
 	"gateway/keeper": {}, // open files outlive the daemon
 
-	"gateway/datapath/nfqueue/queue": {},
+	"gateway/datapath/compared/nfqueue/queue": {},
 
 	// netfilter as the kernel has it: connections, what keeps a LAN without a data path closed, rules
 	"gateway/netfilter/conntrack": {},
 	"gateway/netfilter/guard":     {"gateway/datapath", "gateway/netfilter/nftables"},
 	"gateway/netfilter/nftables":  {},
-	"gateway/nat": {"gateway/beat", "gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/stack",
+	"gateway/nat": {"gateway/beat", "gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/machine/stack",
 		"gateway/netfilter/nftables"},
 
 	// what clients' connections were
@@ -203,11 +208,11 @@ var testImports = map[string][]string{
 	// serves a table of its own to the verbs
 	"cmd/gatewayd": {"gateway/session", "manual/manualtest", "ppp", "ppp/pppoe"},
 
-	"gateway/datapath/ebpf":    {"gateway/datapath/datapathtest", "gateway/flowlog"},
-	"gateway/datapath/kernel":  {"gateway/datapath/datapathtest", "gateway/keeper"},
-	"gateway/datapath/nfqueue": {"gateway/datapath/datapathtest"},
-	"gateway/access":           {"gateway/users"},
-	"gateway/datapath/tun":     {"gateway/datapath/datapathtest"},
+	"gateway/datapath/ebpf":             {"gateway/datapath/datapathtest", "gateway/flowlog"},
+	"gateway/datapath/kernel":           {"gateway/datapath/datapathtest", "gateway/keeper"},
+	"gateway/datapath/compared/nfqueue": {"gateway/datapath/datapathtest"},
+	"gateway/access":                    {"gateway/users"},
+	"gateway/datapath/compared/tun":     {"gateway/datapath/datapathtest"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
 	"lab/agent":    {"lab/labtest"},

@@ -17,7 +17,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/admission"
 	"github.com/gateweigh/gateweigh/gateway/radius"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/internal/logtest"

@@ -7,12 +7,12 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/nfqueue"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/tun"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
 	"github.com/gateweigh/gateweigh/gateway/datapath/kernel"
-	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
-	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
-	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
-	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/neighbour"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/routes"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 

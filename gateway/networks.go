@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 

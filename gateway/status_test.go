@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
-	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
 )
 

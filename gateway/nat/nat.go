@@ -25,7 +25,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/beat"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )

@@ -154,7 +154,7 @@ var documented = []triedSection{
 			"ARP that says another MAC address than its frame",
 			"dropped. `nfqueue` answers a probe for a free address to the MAC address that it says, within " +
 				"the sender's budget",
-			"`ARPCannotBeForged`, `FloodsOfAStranger`, `TestARP` in `datapath/admission`",
+			"`ARPCannotBeForged`, `FloodsOfAStranger`, `TestARP` in `datapath/compared/admission`",
 		},
 		{
 			"DHCPRELEASE or DHCPDECLINE in a client's name",
@@ -233,7 +233,7 @@ var documented = []triedSection{
 		{
 			"garden connections that stay open, to fill the kernel's table",
 			"some 28,000 of 262,144 entries at most for a MAC address",
-			"`FloodsOfAStranger`, `TestGardenOfDays` in `datapath/admission`, `TestLastingConnections` in " +
+			"`FloodsOfAStranger`, `TestGardenOfDays` in `datapath/compared/admission`, `TestLastingConnections` in " +
 				"ebpf",
 		},
 		{
@@ -247,13 +247,13 @@ var documented = []triedSection{
 				"senders that nobody leased",
 			"clients have permanent entries, others take none. Scans from behind a third interface do make " +
 				"entries",
-			"`TestMadeUpDevices` in gateway, `TestBeyondTheKernelsLimit` in `datapath/neighbour`, " +
+			"`TestMadeUpDevices` in gateway, `TestBeyondTheKernelsLimit` in `datapath/machine/neighbour`, " +
 				"`NeighboursAreClients`, `MadeUpNeighboursOthersLease`, `ScanOfTheLAN`",
 		},
 		{
 			"a lease for an address with a static entry of yours",
 			"the entry stays, and is logged if it names another device",
-			"`TestAdministratorsEntries` in `datapath/neighbour`",
+			"`TestAdministratorsEntries` in `datapath/machine/neighbour`",
 		},
 		{
 			"names whose servers never answer; names that are answered here, without end",

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
-	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/neighbour"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 )
 
 // Rate limits are token buckets: a silent client may send this much at once. One half lets

@@ -26,8 +26,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
-	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/neighbour"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/routes"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 

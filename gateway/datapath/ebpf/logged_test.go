@@ -17,7 +17,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
-	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )

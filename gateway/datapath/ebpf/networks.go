@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/routes"
 )
 
 // openNetworks takes over the networks behind a former daemon's clients. Routes that cannot be

@@ -4,7 +4,7 @@ import (
 	"net"
 	"sync"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 )
 
 // watch follows the kernel's routing, the LAN's link, netfilter's rules and the data path's own programs until Close.

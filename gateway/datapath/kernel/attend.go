@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 	"github.com/gateweigh/gateweigh/gateway/keeper"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"

@@ -3,7 +3,7 @@ package tun
 import (
 	"runtime"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/admission"
 )
 
 // studied is the mode that study 1 describes: one thread waits for the packet socket and

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 

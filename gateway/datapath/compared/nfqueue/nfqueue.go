@@ -27,10 +27,10 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/arp"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
-	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
-	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/queue"
-	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/nfqueue/queue"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/neighbour"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/queue"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/nfqueue/queue"
 )
 
 var portalAddr = netip.MustParseAddrPort("10.1.0.1:8080")

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/admission"
 )
 
 var (

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/neighbour"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )

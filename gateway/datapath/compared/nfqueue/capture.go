@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/queue"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/nfqueue/queue"
 )
 
 // capture brings HTTP of unauthenticated clients to the portal, after the routing

@@ -9,7 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/arp"
 	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/admission"
 )
 
 // shared is what all threads of a data path use.

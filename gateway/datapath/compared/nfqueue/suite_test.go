@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
-	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/queue"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/nfqueue/queue"
 )
 
 // judge judges the packets of one queue.

@@ -27,8 +27,8 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
-	"github.com/gateweigh/gateweigh/gateway/datapath/routes"
+	"github.com/gateweigh/gateweigh/gateway/datapath/compared/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/routes"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 

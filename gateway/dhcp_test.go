@@ -65,6 +65,6 @@ nft 'table inet test { chain in { type filter hook input priority 0; policy drop
 		}
 	}
 	if now := sh(t, "ip rule"); now != rules {
-		t.Errorf("rules of routing are\n%swithout the gateway\n%s", now, rules)
+		t.Errorf("rules of routing are\n%s\nwithout the gateway\n%s", now, rules)
 	}
 }

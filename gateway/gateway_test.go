@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -19,27 +18,11 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// sh runs a script and fails the test with what it printed.
-func sh(t testing.TB, script string) string {
-	t.Helper()
-	out, err := try(script)
-	if err != nil {
-		t.Fatalf("%v\n%s\n%s", err, script, out)
-	}
-	return out
-}
-
-func try(script string) (string, error) {
-	out, err := exec.Command("sh", "-ec", script).CombinedOutput()
-	return string(out), err
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var (
+	sh   = netnstest.Run
+	try  = netnstest.Try
+	must = netnstest.Must
+)
 
 // network creates a client's and a server's namespace with this one between them. The client is
 // at a hub, as is the LAN's interface.

@@ -53,7 +53,7 @@ func (d daemon) has(t *testing.T, addr, mac string) bool {
 // linkMACIn is the MAC address of a link in a namespace.
 func linkMACIn(t *testing.T, namespace, link string) string {
 	t.Helper()
-	return strings.TrimSpace(sh(t, "ip netns exec "+namespace+" cat /sys/class/net/"+link+"/address"))
+	return sh(t, "ip netns exec "+namespace+" cat /sys/class/net/"+link+"/address")
 }
 
 // claim is a broadcast ARP request whose sender uses an address.

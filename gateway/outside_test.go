@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 	"text/template"
-	"time"
 
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
@@ -38,17 +37,7 @@ func spawn(t *testing.T, namespace string, argv ...string) {
 	})
 }
 
-// eventually waits until ok returns true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for range 12000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
-}
+var eventually = netnstest.Until
 
 // startOutside starts RADIUS, DNS and web. alice's password is "correct horse".
 func startOutside(t *testing.T) (secret string) {
@@ -129,7 +118,7 @@ func checkSheets(t *testing.T, when string, online bool) {
 		if err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
 		}
-		got := code[:4] + string(text)
+		got := code[:3] + " " + string(text)
 		switch {
 		case online && !strings.HasPrefix(got, s.online):
 			t.Errorf("%s, %s: %q, so the device thinks that it is captive", when, device, got)

@@ -14,8 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/gateweigh/gateweigh/ppp"
 )
 
 var asks = flag.Int("asks", 100, "queries whose times are logged")
@@ -292,13 +290,7 @@ func identFlood(t *testing.T, method string) {
 func TestIdentOfSubscribers(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, "echo = \"1s\"\necho_failures = 60\n[ident]\nenabled = true")
-	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off") // the subscriber finishes no checksums
-	c := w.stranger()
-	s := c.subscriber(ppp.Config{User: "ann", Password: "right"})
-	terms, err := s.dial()
-	must(t, err)
-	s.route(c, terms)
-	c.addr = terms.Local
+	c := w.onLine("ann")
 	server := w.asker("192.0.2.2")
 	server.wants(c, pair(c.connect(server)), "USERID : UNIX : ann")
 }
@@ -307,12 +299,8 @@ func TestIdentOfSubscribers(t *testing.T) {
 func TestIdentBehindSubscribers(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, "echo = \"1s\"\necho_failures = 60\n[ident]\nenabled = true")
-	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off; ip -n $ID-server route replace default via 192.0.2.1")
-	c := w.stranger()
-	s := c.subscriber(ppp.Config{User: "routed", Password: "right"})
-	terms, err := s.dial()
-	must(t, err)
-	s.route(c, terms)
+	w.sh("ip -n $ID-server route replace default via 192.0.2.1")
+	c := w.onLine("routed")
 	c.sh("ip addr add 203.0.113.9/32 dev ppp0")
 	c.sh("ip route replace default dev ppp0 src 203.0.113.9")
 	w.spawnAt(c.host, "liar.log", "busybox", "nc", "-lk", "-p", "113", "-e", "/bin/echo", "1 , 1 : USERID : UNIX : liar")

@@ -27,14 +27,7 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	s.ping(terms.Local, terms.Peer, 1492) // the gateway answers: this is not billed
 	s.route(c, terms)
 	w.transfer(c, 1_000_000)
-	eventually(t, "the session's bytes", func() error {
-		one, err := w.session("ann")
-		up, down := c.counted()
-		if err == nil && (one.UpBytes != up || one.DownBytes != down) {
-			err = fmt.Errorf("billed %d and %d, its host has sent %d and received %d", one.UpBytes, one.DownBytes, up, down)
-		}
-		return err
-	})
+	w.billedOnLine("ann", c)
 	one, err := w.session("ann")
 	must(t, err)
 

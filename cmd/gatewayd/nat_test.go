@@ -51,15 +51,8 @@ func translating(t *testing.T, path, more string) (w *world, ann, bob *client) {
 // seen connects a client to an asker and returns the address and port that the asker sees.
 func (c *client) seen(to *asker) netip.AddrPort {
 	c.w.t.Helper()
-	var near net.Conn
-	c.w.in(c.host, func() (err error) {
-		near, err = net.DialTimeout("tcp4", to.listener.Addr().String(), 20*time.Second)
-		return err
-	})
-	far, err := to.listener.Accept()
-	must(c.w.t, err)
-	c.w.t.Cleanup(func() { near.Close(); far.Close() })
-	return far.RemoteAddr().(*net.TCPAddr).AddrPort()
+	c.connect(to)
+	return to.last.RemoteAddr().(*net.TCPAddr).AddrPort()
 }
 
 // serving listens with TCP and UDP at a client's port.

@@ -115,24 +115,10 @@ func TestSubscribers(t *testing.T) {
 func TestSubscribersTraffic(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, "echo = \"1s\"\necho_failures = 60")
-	// A subscriber in user space cannot finish checksums that a virtual link leaves open. The
-	// gateway aggregates what it receives.
-	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off; nsenter --net=/run/netns/$ID-router ethtool -K wan0 " +
-		"gro on")
-	c := w.stranger()
-	s := c.subscriber(ppp.Config{User: "ann", Password: "right"})
-	terms, err := s.dial()
-	must(t, err)
-	s.route(c, terms)
+	w.sh("nsenter --net=/run/netns/$ID-router ethtool -K wan0 gro on") // the gateway aggregates what it receives
+	c := w.onLine("ann")
 	w.transfer(c, 20_000_000)
-	eventually(t, "the session's bytes", func() error {
-		one, err := w.session("ann")
-		up, down := c.counted()
-		if err == nil && (one.UpBytes != up || one.DownBytes != down) {
-			err = fmt.Errorf("billed %d and %d, its host has sent %d and received %d", one.UpBytes, one.DownBytes, up, down)
-		}
-		return err
-	})
+	w.billedOnLine("ann", c)
 	if out := w.sh("ip -n $ID-router -j -s link show type veth"); !aggregated(t, out) {
 		t.Error("no aggregated packet came to the link that cuts them: nothing shows that they are cut")
 	}
@@ -145,6 +131,33 @@ func TestSubscribersTraffic(t *testing.T) {
 		t.Errorf("after the daemon was killed, billed %d and %d, its host has sent %d and received %d", one.UpBytes,
 			one.DownBytes, up, down)
 	}
+}
+
+// onLine is a client that has logged in over PPPoE in user space, which finishes no checksums that the server's virtual
+// link leaves open. Its host sends and receives over the session.
+func (w *world) onLine(user string) *client {
+	w.t.Helper()
+	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off")
+	c := w.stranger()
+	s := c.subscriber(ppp.Config{User: user, Password: "right"})
+	terms, err := s.dial()
+	must(w.t, err)
+	s.route(c, terms)
+	c.addr = terms.Local
+	return c
+}
+
+// billedOnLine waits until a user's session is billed what the client's host has counted.
+func (w *world) billedOnLine(user string, c *client) {
+	w.t.Helper()
+	eventually(w.t, "the session's bytes", func() error {
+		one, err := w.session(user)
+		up, down := c.counted()
+		if err == nil && (one.UpBytes != up || one.DownBytes != down) {
+			err = fmt.Errorf("billed %d and %d, its host has sent %d and received %d", one.UpBytes, one.DownBytes, up, down)
+		}
+		return err
+	})
 }
 
 // counted is what the host of a client with a PPPoE session has sent and received over it, bytes of IP packets.
@@ -188,14 +201,8 @@ func TestSubscribersInUserSpace(t *testing.T) {
 			w.write("radius/gatewayd.toml", "gatewayd.toml", w)
 			w.sh("ip -n $ID-router addr flush dev lan0") // the TUN device has the gateway's address
 			w.start()
-			w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off; nsenter --net=/run/netns/$ID-router ethtool -K " +
-				"wan0 gro on")
-			c := w.stranger()
-			s := c.subscriber(ppp.Config{User: "ann", Password: "right"})
-			terms, err := s.dial()
-			must(t, err)
-			s.route(c, terms)
-			w.transfer(c, 5_000_000)
+			w.sh("nsenter --net=/run/netns/$ID-router ethtool -K wan0 gro on")
+			w.transfer(w.onLine("ann"), 5_000_000)
 		})
 	}
 }

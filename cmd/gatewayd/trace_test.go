@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
-)
 
-var update = flag.Bool("update", false, "write the sequences of docs/login-trace.md anew")
+	"github.com/gateweigh/gateweigh/internal/goldentest"
+)
 
 const (
 	traceDocument = "../../docs/login-trace.md"
@@ -36,14 +35,14 @@ func TestLoginTrace(t *testing.T) {
 		{name: "nfqueue-fast", path: "kind = \"nfqueue\"\nfast = true", section: "Others lease", others: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if !*update {
+			if !*goldentest.Update {
 				t.Parallel()
 			}
 			w := newWorld(t)
 			w.Path, w.Others = tt.path, tt.others
 			w.write("radius/gatewayd.toml", "gatewayd.toml", w)
 			got := w.trace(strings.Contains(tt.path, "tun"))
-			if *update {
+			if *goldentest.Update {
 				writeTrace(t, tt.section, got)
 			}
 			if diff := cmp.Diff(documented(t, tt.section), got); diff != "" {

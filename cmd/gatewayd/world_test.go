@@ -17,7 +17,6 @@ import (
 	"syscall"
 	"testing"
 	"text/template"
-	"time"
 
 	"github.com/vishvananda/netns"
 
@@ -170,24 +169,10 @@ func (w *world) write(from, to string, data any) string {
 	return path
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// eventually waits until fn returns no error: two minutes, for busy machines.
-func eventually(t testing.TB, what string, fn func() error) {
-	t.Helper()
-	var err error
-	for began := time.Now(); time.Since(began) < 2*time.Minute; time.Sleep(20 * time.Millisecond) {
-		if err = fn(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("%s: %v", what, err)
-}
+var (
+	must       = netnstest.Must
+	eventually = netnstest.Await
+)
 
 // process is a program on the router.
 type process struct {

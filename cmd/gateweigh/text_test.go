@@ -2,13 +2,12 @@ package main
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/internal/goldentest"
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/doctor"
 	"github.com/gateweigh/gateweigh/lab/dut"
@@ -17,27 +16,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
-
 // golden compares a text with the file of that name.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs (-update rewrites it):\n%s", name, got)
-	}
+	goldentest.Compare(t, filepath.Join("testdata", name), got)
 }
 
 func TestWrap(t *testing.T) {

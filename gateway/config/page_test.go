@@ -1,10 +1,8 @@
 package config
 
 import (
-	"flag"
 	"fmt"
 	"log/slog"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -13,14 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/gateweigh/gateweigh/internal/goldentest"
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
 //go:generate go test -count=1 -run ^TestPageOfKeys$ . -args -update
-
-var renew = flag.Bool("update", false, "rewrite docs/reference/gatewayd-keys.md")
 
 const keysPage = "../../docs/reference/gatewayd-keys.md"
 
@@ -59,18 +54,7 @@ func TestPageOfKeys(t *testing.T) {
 			t.Errorf("%s has a meaning and is no key", key)
 		}
 	}
-	if *renew {
-		if err := os.WriteFile(keysPage, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(keysPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(b.String(), string(got)); diff != "" {
-		t.Errorf("docs/reference/gatewayd-keys.md is not what the code has (-code +page): make generate\n%s", diff)
-	}
+	goldentest.Compare(t, keysPage, b.String())
 }
 
 // writeKey writes a key's row.

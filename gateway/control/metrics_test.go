@@ -2,23 +2,19 @@ package control
 
 import (
 	"context"
-	"flag"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func fullStatus() Status {
 	return Status{
@@ -75,18 +71,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	const golden = "testdata/metrics.txt"
-	if *update {
-		if err := os.WriteFile(golden, []byte(own.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), own.String()); diff != "" {
-		t.Error(diff)
-	}
+	goldentest.Compare(t, golden, own.String())
 	if !strings.Contains(text, "process_cpu_seconds_total") || !strings.Contains(text, "go_goroutines") {
 		t.Error("nothing of the process itself")
 	}

@@ -5,13 +5,13 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gateweigh/gateweigh/internal/goldentest"
 )
 
 //go:generate go test -count=1 -run ^TestPageOfCounters$ . -args -update
@@ -83,18 +83,7 @@ func TestPageOfCounters(t *testing.T) {
 		fmt.Fprintf(&b, "\n**%s**\n\n| Field | Type | Meaning |\n|---|---|---|\n", s.title)
 		writeFields(t, &b, s.name)
 	}
-	if *update {
-		if err := os.WriteFile(countersPage, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(countersPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(b.String(), string(got)); diff != "" {
-		t.Errorf("docs/reference/gatewayd-counters.md is not what the code has (-code +page): make generate\n%s", diff)
-	}
+	goldentest.Compare(t, countersPage, b.String())
 }
 
 // writeMetrics writes the rows of all metrics. Their help and notes are their meaning.

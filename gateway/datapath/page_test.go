@@ -1,23 +1,18 @@
 package datapath
 
 import (
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/internal/goldentest"
 )
 
 //go:generate go test -count=1 -run ^TestPageOfBudgets$ . -args -update
-
-var renew = flag.Bool("update", false, "rewrite docs/reference/gatewayd-budgets.md")
 
 const budgetsPage = "../../docs/reference/gatewayd-budgets.md"
 
@@ -50,18 +45,7 @@ func TestPageOfBudgets(t *testing.T) {
 	writeRate(&b, "new MAC addresses", budget.Newcomers(Senders, MostSenders))
 	fmt.Fprintf(&b, "\nThe MAC addresses of %d strangers are remembered; "+
 		"beyond that those that were silent longest begin anew.\n", MostStrangers)
-	if *renew {
-		if err := os.WriteFile(budgetsPage, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(budgetsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(b.String(), string(got)); diff != "" {
-		t.Errorf("docs/reference/gatewayd-budgets.md is not what the code has (-code +page): make generate\n%s", diff)
-	}
+	goldentest.Compare(t, budgetsPage, b.String())
 }
 
 // worksTexts returns the comments of the kinds of work, in their order.

@@ -44,16 +44,7 @@ func run(t testing.TB, argv ...string) {
 	}
 }
 
-func await(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for range 12000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
-}
+var await = netnstest.Until
 
 // newLAN creates the server's interface and returns its other end.
 func newLAN(t testing.TB) string {

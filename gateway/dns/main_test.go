@@ -20,16 +20,7 @@ import (
 
 func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
 
-func await(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for range 12000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
-}
+var await = netnstest.Until
 
 // dnsmasq starts a resolver with only the given names.
 func dnsmasq(t testing.TB, args ...string) netip.AddrPort {

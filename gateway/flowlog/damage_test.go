@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -167,7 +166,7 @@ func TestFullDisk(t *testing.T) {
 
 func countLines(t testing.TB, folder string) int {
 	t.Helper()
-	n, err := strconv.Atoi(strings.TrimSpace(run(t, "cat "+folder+"/*.ndjson | wc -l")))
+	n, err := strconv.Atoi(run(t, "cat "+folder+"/*.ndjson | wc -l"))
 	must(t, err)
 	return n
 }
@@ -188,7 +187,7 @@ func TestOverflow(t *testing.T) {
 		send(t, socket, 1000+i)
 	}
 	tracked := func() int {
-		n, err := strconv.Atoi(strings.TrimSpace(run(t, "cat /proc/sys/net/netfilter/nf_conntrack_count")))
+		n, err := strconv.Atoi(run(t, "cat /proc/sys/net/netfilter/nf_conntrack_count"))
 		must(t, err)
 		return n
 	}

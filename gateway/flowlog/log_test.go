@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,12 +24,7 @@ func TestMain(m *testing.M) {
 	netnstest.Main(m, "ip link set lo up; sysctl -qw net.ipv4.ip_forward=1")
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = netnstest.Must
 
 // world is a masquerading router, this namespace, with a client and a server.
 type world struct{ client, server *netnstest.Space }
@@ -53,14 +47,7 @@ nft 'table ip nat { chain out { type nat hook postrouting priority 100; oifname 
 	return w
 }
 
-func run(t testing.TB, script string) string {
-	t.Helper()
-	out, err := exec.Command("sh", "-ec", script).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s\n%s", err, script, out)
-	}
-	return string(out)
-}
+var run = netnstest.Run
 
 // people is who has addresses, as the table of sessions says it.
 type people struct {
@@ -250,7 +237,7 @@ func TestNothingIsLost(t *testing.T) {
 	}
 	took := time.Since(began)
 	kernels := func() uint64 {
-		n, err := strconv.ParseUint(strings.TrimSpace(run(t, "cat /proc/sys/net/netfilter/nf_conntrack_count")), 10, 64)
+		n, err := strconv.ParseUint(run(t, "cat /proc/sys/net/netfilter/nf_conntrack_count"), 10, 64)
 		must(t, err)
 		return n
 	}

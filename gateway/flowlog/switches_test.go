@@ -47,7 +47,7 @@ func TestNoteThatCannotBeRead(t *testing.T) {
 		t.Errorf("the log says %q", said.String())
 	}
 	must(t, Undo(note)) // which knows the other one
-	if got := run(t, "sysctl -n net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp"); got != "1\n0\n" {
+	if got := run(t, "sysctl -n net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp"); got != "1\n0" {
 		t.Errorf("after all of it: %q", got)
 	}
 }

@@ -2,7 +2,6 @@ package forwarding
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -174,16 +173,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-func run(t *testing.T, script string) {
-	t.Helper()
-	if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s\n%s", err, script, out)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var (
+	run  = netnstest.Run
+	must = netnstest.Must
+)

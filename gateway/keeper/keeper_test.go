@@ -377,9 +377,4 @@ func TestCloseWithoutConnection(t *testing.T) {
 	netnstest.Await(t, "the end of the file", gone)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = netnstest.Must

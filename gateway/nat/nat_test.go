@@ -17,12 +17,7 @@ import (
 
 func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = netnstest.Must
 
 func ranges(texts ...string) (out []Range) {
 	for _, text := range texts {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 func TestCapturedIsRedirected(t *testing.T) {
@@ -406,14 +407,4 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// await waits until ok returns true, a minute at most, for busy machines.
-func await(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for range 6000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
-}
+var await = netnstest.Until

@@ -1,21 +1,17 @@
 package portal
 
 import (
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	positions "go/token"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/gateweigh/gateweigh/internal/goldentest"
 )
 
 //go:generate go test -count=1 -run ^TestPageOfVariables$ . -args -update
-
-var renew = flag.Bool("update", false, "rewrite docs/reference/portal-variables.md")
 
 const variablesPage = "../../docs/reference/portal-variables.md"
 
@@ -46,16 +42,5 @@ Made from gatewayd's source (gateway/portal, make generate). How pages are chang
 			fmt.Fprintf(&b, "| `%s%s` | %s |\n", of.prefix, f.Names[0], text)
 		}
 	}
-	if *renew {
-		if err := os.WriteFile(variablesPage, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(variablesPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(b.String(), string(got)); diff != "" {
-		t.Errorf("docs/reference/portal-variables.md is not what the code has (-code +page): make generate\n%s", diff)
-	}
+	goldentest.Compare(t, variablesPage, b.String())
 }

@@ -2,18 +2,15 @@ package radius
 
 import (
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"layeh.com/radius"
 	"layeh.com/radius/rfc2865"
 	"layeh.com/radius/rfc2866"
@@ -21,11 +18,10 @@ import (
 	"layeh.com/radius/rfc3576"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/goldentest"
 )
 
 //go:generate go test -count=1 -run ^TestPageOfAttributes$ . -args -update
-
-var renew = flag.Bool("update", false, "rewrite docs/reference/gatewayd-radius.md")
 
 const attributesPage = "../../docs/reference/gatewayd-radius.md"
 
@@ -101,19 +97,7 @@ func names(in packets) string {
 
 // TestPageOfAttributes: the page is what the table says.
 func TestPageOfAttributes(t *testing.T) {
-	want := page()
-	if *renew {
-		if err := os.WriteFile(attributesPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(attributesPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/reference/gatewayd-radius.md is not what the code has (-code +page): make generate\n%s", diff)
-	}
+	goldentest.Compare(t, attributesPage, page())
 }
 
 // seen is which packets have or understand an attribute, by "vendor.type".

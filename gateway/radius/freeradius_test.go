@@ -13,7 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"text/template"
-	"time"
+
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 const testSecret = "a secret of 24 characters"
@@ -181,17 +182,7 @@ func newClient(t testing.TB, cfg Config) *Client {
 	return c
 }
 
-// await waits until ok reports true, 30 s at most.
-func await(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for range 12000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
-}
+var await = netnstest.Until
 
 // loopbackPort returns an address without a listener.
 func loopbackPort() netip.AddrPort { return netip.AddrPortFrom(loopback(), 1812) }

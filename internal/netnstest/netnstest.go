@@ -152,13 +152,18 @@ func Start(cmd *exec.Cmd) error {
 
 // Try runs a shell script inside, with additional environment, and returns its output.
 // It is killed after five minutes: an emulated CPU needs more than one for some.
-func (s *Space) Try(script string, env ...string) (string, error) {
+func (s *Space) Try(script string, env ...string) (string, error) { return try(s.Start, script, env) }
+
+// Try is a Space's Try in the test's own namespace.
+func Try(script string, env ...string) (string, error) { return try((*exec.Cmd).Start, script, env) }
+
+func try(start func(*exec.Cmd) error, script string, env []string) (string, error) {
 	var out strings.Builder
 	cmd := exec.Command("sh", "-ec", script)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to be killed with all it has started
-	if err := s.Start(cmd); err != nil {
+	if err := start(cmd); err != nil {
 		return "", err
 	}
 	late := time.AfterFunc(5*time.Minute, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) })
@@ -170,11 +175,41 @@ func (s *Space) Try(script string, env ...string) (string, error) {
 // Run is Try that fails the test with the script's output.
 func (s *Space) Run(t testing.TB, script string, env ...string) string {
 	t.Helper()
-	out, err := s.Try(script, env...)
+	return succeed(t, s.Try, script, env)
+}
+
+// Run is a Space's Run in the test's own namespace.
+func Run(t testing.TB, script string, env ...string) string {
+	t.Helper()
+	return succeed(t, Try, script, env)
+}
+
+func succeed(t testing.TB, try func(string, ...string) (string, error), script string, env []string) string {
+	t.Helper()
+	out, err := try(script, env...)
 	if err != nil {
 		t.Fatalf("%v\n%s\n%s", err, script, out)
 	}
 	return out
+}
+
+// Must ends the test with an error, if there is one.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Until waits until ok reports true, as long as Await.
+func Until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	Await(t, what, func() error {
+		if !ok() {
+			return errors.New("it has not come")
+		}
+		return nil
+	})
 }
 
 // Await calls ok until it returns nil, and fails the test with its last error after two minutes,

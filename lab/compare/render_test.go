@@ -3,21 +3,16 @@ package compare_test
 import (
 	"bytes"
 	"encoding/xml"
-	"flag"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/gateweigh/gateweigh/internal/goldentest"
 	"github.com/gateweigh/gateweigh/lab/compare"
 
 	"github.com/gateweigh/gateweigh/lab/result"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // odd is a comparison with a name that means something to every format.
 func odd() compare.Comparison {
@@ -51,18 +46,7 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join("testdata", name)
-		if *update {
-			if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), b.String()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		goldentest.Compare(t, path, b.String())
 		if strings.ContainsRune(b.String(), '\x1b') {
 			t.Errorf("%s: a control character came through", name)
 		}

@@ -24,11 +24,15 @@ import (
 // personas gives a lab n of them, with leases from the device.
 func (l *testLab) personas(t testing.TB, n int) []client.Address {
 	t.Helper()
+	return l.leasing(t, client.Config{Kind: client.KindPersona, Count: n})
+}
+
+// leasing gives a lab clients with addresses from the device.
+func (l *testLab) leasing(t testing.TB, cfg client.Config) []client.Address {
+	t.Helper()
 	host := l.clientHost
-	err := host.CreateClients(t.Context(), client.Config{
-		Kind: client.KindPersona, Count: n, Parent: host.Ifs[0], LAN: l.env.LAN, Gateway: l.env.Gateway, Lab: 'a',
-	})
-	if err != nil {
+	cfg.Parent, cfg.LAN, cfg.Gateway, cfg.Lab = host.Ifs[0], l.env.LAN, l.env.Gateway, 'a'
+	if err := host.CreateClients(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	leased, err := host.Lease(t.Context(), client.Pace{Parallel: 32})

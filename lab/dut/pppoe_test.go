@@ -12,23 +12,9 @@ import (
 // subscribers gives a lab n clients with PPPoE sessions at the device.
 func (l *testLab) subscribers(t *testing.T, d DUT, n int) []client.Address {
 	t.Helper()
-	adm, host := d.Traits().Admission, l.clientHost
-	err := host.CreateClients(t.Context(), client.Config{
-		Kind: client.KindPPPoE, Count: n, Parent: host.Ifs[0], LAN: l.env.LAN, Gateway: l.env.Gateway, Lab: 'a',
-		Account: client.Account{User: adm.User, Password: adm.Password},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	leased, err := host.Lease(t.Context(), client.Pace{Parallel: 32})
-	if err != nil || client.GaveUp(leased) != nil {
-		t.Fatal(err, client.GaveUp(leased))
-	}
-	addrs, err := host.Clients(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return addrs
+	adm := d.Traits().Admission
+	return l.leasing(t, client.Config{
+		Kind: client.KindPPPoE, Count: n, Account: client.Account{User: adm.User, Password: adm.Password}})
 }
 
 // TestSubscribersAtTheConcentrator: clients log in over PPPoE, each with a session of its own, send, and take their

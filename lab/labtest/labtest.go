@@ -2,7 +2,6 @@
 package labtest
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -18,12 +17,7 @@ import (
 // Await waits until ok reports true.
 func Await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	netnstest.Await(t, what, func() error {
-		if !ok() {
-			return errors.New("it is not so")
-		}
-		return nil
-	})
+	netnstest.Until(t, what, ok)
 }
 
 // Counters reads all of /proc/net/snmp, "Tcp:OutSegs", at one moment: two that are

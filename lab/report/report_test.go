@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,8 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/gateweigh/gateweigh/internal/goldentest"
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/measure"
@@ -24,8 +22,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // portals is the fixture of most tests: true ratios 5, 2.2 and 0.9.
 func portals() analysistest.Spec {
@@ -67,20 +63,7 @@ func simulate(spec analysistest.Spec) result.Run {
 
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v (go test -update writes it)", err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s differs (-want +got); go test -update accepts it:\n%s", name, diff)
-	}
+	goldentest.Compare(t, filepath.Join("testdata", name), got)
 }
 
 func TestTerminal(t *testing.T) {

@@ -2,13 +2,11 @@ package studies_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/gateweigh/gateweigh/internal/goldentest"
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/measure"
@@ -123,19 +121,7 @@ func TestCaptureStudies(t *testing.T) {
 		"capture-lossy":   {captured("capture-gateway", func(s *analysistest.Captures) { s.Share = 0.002 }), 2},
 	} {
 		o, number := studies.Beside(of.run), of.number
-		path, got := "testdata/"+name+".txt",
-			said(o[slices.IndexFunc(o, func(o studies.Outcome) bool { return o.Study == number })])
-		if *update {
-			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", path, diff)
-		}
+		goldentest.Compare(t, "testdata/"+name+".txt",
+			said(o[slices.IndexFunc(o, func(o studies.Outcome) bool { return o.Study == number })]))
 	}
 }

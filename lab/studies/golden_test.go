@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -14,14 +13,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/internal/goldentest"
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata/outcomes.json.gz")
 
 // stored reads a run that was measured on a real machine.
 func stored(t *testing.T, name string) analysis.Summary {
@@ -130,7 +128,7 @@ func TestOutcomes(t *testing.T) {
 		}
 		got[name] = fields
 	}
-	if *update {
+	if *goldentest.Update {
 		var b bytes.Buffer
 		w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
 		if err := json.NewEncoder(w).Encode(got); err != nil {

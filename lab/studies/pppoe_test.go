@@ -2,13 +2,11 @@ package studies_test
 
 import (
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/gateweigh/gateweigh/internal/goldentest"
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/measure"
@@ -79,20 +77,8 @@ func TestPPPoEStudy(t *testing.T) {
 		"pppoe-both":    {transfers(asStudied, three, 3), identRun(1.9)},
 	} {
 		o := studies.Beside(runs...)
-		path, got := "testdata/"+name+".txt",
-			said(o[slices.IndexFunc(o, func(o studies.Outcome) bool { return o.Study == 3 })])
-		if *update {
-			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", path, diff)
-		}
+		goldentest.Compare(t, "testdata/"+name+".txt",
+			said(o[slices.IndexFunc(o, func(o studies.Outcome) bool { return o.Study == 3 })]))
 	}
 }
 

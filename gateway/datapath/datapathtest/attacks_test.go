@@ -1,7 +1,6 @@
 package datapathtest
 
 import (
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,12 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/gateweigh/gateweigh/internal/goldentest"
 )
 
 //go:generate go test -count=1 -run ^TestPageOfAttacks$ . -args -update
-
-var renew = flag.Bool("update", false, "rewrite docs/reference/gatewayd-attacks.md")
 
 const attacksPage = "../../../docs/reference/gatewayd-attacks.md"
 
@@ -52,18 +49,7 @@ func TestPageOfAttacks(t *testing.T) {
 			t.Errorf("there is no test %s", m[1])
 		}
 	}
-	if *renew {
-		if err := os.WriteFile(attacksPage, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(attacksPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(b.String(), string(got)); diff != "" {
-		t.Errorf("docs/reference/gatewayd-attacks.md is not what the code has (-code +page): make generate\n%s", diff)
-	}
+	goldentest.Compare(t, attacksPage, b.String())
 }
 
 // sourcesOfGateway returns the sources of gatewayd.

@@ -234,13 +234,7 @@ func (w *World) admit(t testing.TB, stations ...Station) {
 	}
 }
 
-// must ends a test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = netnstest.Must
 
 // says fails the test unless a script, which may fail, prints the text.
 func says(t testing.TB, s *netnstest.Space, script, text string) {

@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -72,22 +70,10 @@ func (n network) env() []string {
 	return []string{"lan=" + n.lan, "wan=" + n.wan, "client=" + n.client, "hub=" + n.hub, "server=" + n.server}
 }
 
-// run runs a shell script and fails the test with what it printed.
-func run(t testing.TB, script string, env ...string) string {
-	t.Helper()
-	out, err := try(script, env...)
-	if err != nil {
-		t.Fatalf("%v\n%s\n%s", err, script, out)
-	}
-	return out
-}
-
-func try(script string, env ...string) (string, error) {
-	cmd := exec.Command("sh", "-ec", script)
-	cmd.Env = append(os.Environ(), env...)
-	out, err := cmd.CombinedOutput()
-	return strings.TrimSpace(string(out)), err
-}
+var (
+	run = netnstest.Run
+	try = netnstest.Try
+)
 
 var names int
 

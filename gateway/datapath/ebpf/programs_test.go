@@ -15,6 +15,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // Verdicts of tc.
@@ -106,12 +107,7 @@ func change(before, after map[string]uint64) map[string]uint64 {
 	return out
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = netnstest.Must
 
 // TestLANIn is the policy for packets from the clients: verdict, reason, and counted bytes.
 func TestLANIn(t *testing.T) {

@@ -55,12 +55,7 @@ func admit(t *testing.T, w *datapathtest.World, s datapathtest.Station, l datapa
 	must(t, w.Set(datapath.Client{Addrs: []netip.Addr{s.Addr}, MAC: s.MAC, Session: s.Session, Admitted: true, Limits: l}))
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = netnstest.Must
 
 // TestKeeperKilled: without its keeper the daemon loses nothing and has another one, which keeps the sessions as well.
 // With both killed nothing passes, and a daemon begins anew.

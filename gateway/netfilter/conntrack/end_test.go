@@ -22,12 +22,7 @@ table ip t {
 EOF`)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = netnstest.Must
 
 var gateway = netip.MustParseAddr("127.1.0.254")
 

@@ -74,12 +74,7 @@ func TestKnownByIndex(t *testing.T) {
 	must(t, Remove("lan0"))
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = netnstest.Must
 
 func ruleset(t *testing.T) string {
 	t.Helper()

@@ -15,12 +15,7 @@ import (
 
 func TestMain(m *testing.M) { netnstest.Main(m, `mount -t tmpfs none /run; ip link set lo up`) }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = netnstest.Must
 
 var table = Table{IPv4, "test"}
 

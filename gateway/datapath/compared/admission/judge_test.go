@@ -12,6 +12,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 var (
@@ -142,12 +143,7 @@ func set(at int, value byte) func(*packet) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = netnstest.Must
 
 // newTable returns a table with alice admitted, bob not, and a garden.
 func newTable(t testing.TB, how ...func(*Config)) (*Table, *Judge) {

@@ -9,6 +9,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath/compared/nfqueue/queue"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 var portalAddr = netip.MustParseAddrPort("10.1.0.1:8080")
@@ -118,12 +119,7 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = netnstest.Must
 
 // TestRoomForStrangers: a client that opens connections without end keeps no other from
 // the portal, and may open new ones when the old ones are silent.

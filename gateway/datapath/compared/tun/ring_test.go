@@ -13,12 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = netnstest.Must
 
 // wire is a link of this host with itself: what is sent at one end arrives in a ring at
 // the other.

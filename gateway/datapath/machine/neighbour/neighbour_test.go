@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -155,8 +154,7 @@ func TestSuccessor(t *testing.T) {
 	if err := Remove("lan0"); err != nil {
 		t.Fatal(err)
 	}
-	if out := run(t, "ip neigh show nud permanent"); !strings.HasPrefix(out, "10.1.9.9 ") ||
-		strings.Count(out, "\n") != 1 {
+	if out := run(t, "ip neigh show nud permanent"); !strings.HasPrefix(out, "10.1.9.9 ") || strings.Contains(out, "\n") {
 		t.Errorf("left are\n%s", out)
 	}
 	run(t, "ip neigh del 10.1.9.9 dev lan0")
@@ -254,14 +252,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func run(t *testing.T, script string) string {
-	t.Helper()
-	out, err := exec.Command("sh", "-ec", script).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s\n%s", err, script, out)
-	}
-	return string(out)
-}
+var run = netnstest.Run
 
 // FuzzParse: no message of the kernel's crashes the daemon.
 func FuzzParse(f *testing.F) {

@@ -3,7 +3,6 @@ package stack
 import (
 	"net"
 	"net/netip"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -21,19 +20,10 @@ ip addr add 10.1.0.1/24 dev lan0; ip addr add 192.0.2.1/24 dev wan0; ip addr add
 ip route add default via 192.0.2.2`)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func sh(t *testing.T, script string) {
-	t.Helper()
-	if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", script, err, out)
-	}
-}
+var (
+	must = netnstest.Must
+	sh   = netnstest.Run
+)
 
 var lanNetwork = netip.MustParsePrefix("10.1.0.0/24")
 

@@ -20,12 +20,7 @@ func TestMain(m *testing.M) {
 	netnstest.Main(m, `mount -t tmpfs none /run; ip link set lo up`)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = netnstest.Must
 
 // place is a namespace whose loopback queues packets to UDP port 9.
 type place struct {

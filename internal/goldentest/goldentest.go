@@ -1,0 +1,30 @@
+// Package goldentest compares what a test makes with a file, which the flag -update writes anew.
+package goldentest
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Update reports whether files are to be written anew.
+var Update = flag.Bool("update", false, "write the files anew that tests compare with")
+
+// Compare holds what a test has made against the file at a path.
+func Compare[T string | []byte](t testing.TB, path string, made T) {
+	t.Helper()
+	if *Update {
+		if err := os.WriteFile(path, []byte(made), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (go test -update writes it)", err)
+	}
+	if diff := cmp.Diff(string(want), string(made)); diff != "" {
+		t.Errorf("%s is another (-file +made); go test -update, or make generate, writes it:\n%s", path, diff)
+	}
+}

@@ -334,7 +334,7 @@ func (e runEnd) code(err error, s analysis.Summary) error {
 		var rejects analysis.Tallies
 		var names []string
 		for _, c := range empty {
-			names = append(names, analysis.Label(c.Cell))
+			names = append(names, s.Dimensions.Label(c.Cell))
 			for _, r := range c.Rejects {
 				rejects.Add(r.Text, r.Count)
 			}
@@ -357,7 +357,7 @@ func (e runEnd) code(err error, s analysis.Summary) error {
 func lostBlocks(s analysis.Summary) (names []string) {
 	for _, f := range s.FailedBlocks {
 		there := slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return f.Of(c.Cell) })
-		name := fmt.Sprintf("%s (%s)", analysis.Label(f.Cell), result.OneLine(f.Error))
+		name := fmt.Sprintf("%s (%s)", s.Dimensions.Label(f.Cell), result.OneLine(f.Error))
 		if !f.AA && !f.Measured && !there && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

@@ -116,7 +116,7 @@ func checkStormFiles(t *testing.T, dir string) {
 	}
 	for _, c := range s.Cells {
 		if dut := c.Dimensions.Text(result.DUT); c.Dimensions != result.NewCell(
-			result.DUT, dut, result.Clients, 30, result.LoginRate, 0) {
+			result.DUT, dut, result.Clients, 30, logins.LoginRate, 0) {
 			t.Errorf("summary.json has a cell %s", c.Dimensions)
 		}
 	}

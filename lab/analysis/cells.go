@@ -34,6 +34,8 @@ type Input struct {
 	Run     result.Run
 	Measure string
 	Noun    string // what a trial is called: "trial", "login storm"
+	// Dimensions describe those of the cells.
+	Dimensions Dimensions
 	// Metrics are in the order of the summary. Primary is the one that is judged
 	// against the clean router; empty: none is.
 	Metrics []Metric
@@ -174,7 +176,9 @@ func (c *Cell) UnmarshalJSON(data []byte) error {
 // Device, Clean and Change are a metric of the cell by its name, absent where the
 // cell lacks it.
 func (c Cell) Device(metric string) Estimate { return c.Metrics.Device(metric) }
-func (c Cell) Clean(metric string) Estimate  { return c.Metrics.Clean(metric) }
+
+func (c Cell) Clean(metric string) Estimate { return c.Metrics.Clean(metric) }
+
 func (c Cell) Change(metric string) Estimate { return c.Metrics.Change(metric) }
 
 // DUT is the name of the cell's device.
@@ -205,7 +209,7 @@ func Summarise(in Input, opts Options) Summary {
 		Version: Version, Experiment: env.Experiment, Measure: in.Measure, Noun: in.Noun, Unit: in.unit(), Mode: env.Mode,
 		Sides: env.Sides,
 		VM:    env.VM, Mark: env.VM.Mark(), LoadsDividedBy: env.LoadsDividedBy,
-		Confidence: opts.Confidence, Delta: opts.Delta, Metrics: in.Metrics, Cells: []Cell{},
+		Confidence: opts.Confidence, Delta: opts.Delta, Dimensions: in.Dimensions, Metrics: in.Metrics, Cells: []Cell{},
 		Skipped: append([]result.Skip{}, in.Run.Skipped...), Findings: []Finding{}, Warnings: []string{},
 	}
 	var unknown []string

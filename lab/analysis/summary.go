@@ -64,6 +64,8 @@ type Summary struct {
 	Confidence     float64 `json:"confidence"` // of all intervals
 	Delta          float64 `json:"delta"`      // difference that does not matter, as a share
 
+	// Dimensions describe the dimensions of the cells.
+	Dimensions Dimensions `json:"-"`
 	// Metrics describe the figures of the cells; Primary is the one that verdicts are on.
 	Metrics []Metric `json:"metrics"`
 	Primary string   `json:"primary,omitempty"` // the metric that verdicts are on

@@ -102,7 +102,7 @@ func (s Summary) Remark(text string, applies func(Cell) bool) []string {
 	var named []string
 	for _, c := range s.Cells {
 		if applies(c) {
-			named = append(named, Label(c.Cell))
+			named = append(named, s.Dimensions.Label(c.Cell))
 		}
 	}
 	if len(named) == 0 {

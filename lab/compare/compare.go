@@ -53,7 +53,8 @@ type Input struct {
 
 // Comparison is what compare --json prints. A is nil when a single run is judged.
 type Comparison struct {
-	Version int `json:"version"` // of the format: 2
+	Version    int                 `json:"version"` // of the format: 2
+	dimensions analysis.Dimensions // of the cells
 	// Mark goes with every figure where either run had an emulated CPU (result.VM.Mark).
 	Mark       string  `json:"mark,omitempty"`
 	A          *Side   `json:"a"`          // the first run
@@ -214,7 +215,8 @@ func (c *Comparison) inBoth() (n int) {
 // comparisonOf says what is judged of run b, and by which metric; it has no cells yet.
 func comparisonOf(b Input, s analysis.Summary, opts Options) Comparison {
 	c := Comparison{
-		Version: Version, B: sideOf(b, s), Confidence: opts.Confidence, Delta: opts.Delta, Metric: s.Judged(),
+		Version: Version, B: sideOf(b, s), Confidence: opts.Confidence, Delta: opts.Delta, dimensions: s.Dimensions,
+		Metric:      s.Judged(),
 		Beside:      []analysis.Metric{},
 		Differences: []Difference{}, SameMachine: true, OnlyA: []result.Cell{}, OnlyB: []result.Cell{}, Cells: []Cell{},
 		Multiplicity: analysis.Multiplicity{Method: analysis.MethodHolm},
@@ -354,7 +356,8 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 			continue
 		}
 		a, b := cell.A.Metrics[cost.Delivered].Mean, cell.B.Metrics[cost.Delivered].Mean
-		say(cell.B.Pairs > 0 && b < result.FullLoad*a, "%s delivers less in B: %s Mbit/s after %s.", analysis.Label(cell.At),
+		say(cell.B.Pairs > 0 && b < result.FullLoad*a, "%s delivers less in B: %s Mbit/s after %s.",
+			c.dimensions.Label(cell.At),
 			b, a)
 	}
 	say(sa.Speed() != sb.Speed(), "The routers of A and B had not the same speed: a change may be the slowing's.")

@@ -12,6 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/compare"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -54,7 +55,7 @@ func TestInjectedRegressionIsCaught(t *testing.T) {
 		c := compare.Runs(simulate(base, 2*seed, 1), simulate(base, 2*seed+1, 1.1), gated(0.05))
 		for _, cell := range c.Cells {
 			if cell.At.Text(result.DUT) != "allowlist" && cell.Regression.Word == compare.Regressed {
-				t.Errorf("seed %d: %s was not changed: %+v", seed, analysis.Label(cell.At), cell.Regression)
+				t.Errorf("seed %d: %s was not changed: %+v", seed, cost.Dimensions.Label(cell.At), cell.Regression)
 			}
 		}
 		if !c.Gate.Passed && c.Gate.Failed == 2 && count(c, compare.Worse) >= 2 {

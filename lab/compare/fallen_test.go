@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/compare"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -157,7 +157,7 @@ func TestGateOfAnInterruptedHead(t *testing.T) {
 		strings.Count(render(t, c), "its block failed: it did not start") != c.Gate.Unclear {
 		t.Errorf("its blocks failed: %+v", c.Gate)
 	}
-	if label := analysis.Label(head.Run.Unmeasured[0]); !strings.Contains(
+	if label := cost.Dimensions.Label(head.Run.Unmeasured[0]); !strings.Contains(
 		render(t, compare.Single(head, opts)), "Without an answer: "+label+": the run was interrupted before it.") {
 		t.Errorf("%s is not named", label)
 	}

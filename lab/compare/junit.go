@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -61,14 +60,14 @@ func JUnit(w io.Writer, c Comparison) error {
 			if l.beyond == OverLimit {
 				figures = c.figure() + " " + ratioText(d.Interval)
 			}
-			suite.add(c.Gate.Strict, cell.At, l.text, d, figures+c.brackets())
+			suite.add(c, cell.At, l.text, d, figures+c.brackets())
 		}
 	}
 	for _, m := range c.Gate.Fallen {
-		suite.add(c.Gate.Strict, m.Cell, "managed as in A", Decision{Word: Regressed, Note: m.Why}, "")
+		suite.add(c, m.Cell, "managed as in A", Decision{Word: Regressed, Note: m.Why}, "")
 	}
 	for _, m := range c.Gate.Missing {
-		suite.add(c.Gate.Strict, m.Cell, "measured", Decision{Word: CannotTell, Note: m.Why}, "")
+		suite.add(c, m.Cell, "measured", Decision{Word: CannotTell, Note: m.Why}, "")
 	}
 	if !c.Gate.Passed && suite.Failures == 0 {
 		// No cell at all, or none within: a report without failures would pass for success.
@@ -93,12 +92,13 @@ func JUnit(w io.Writer, c Comparison) error {
 }
 
 // add makes a test case of a decision.
-func (s *junitSuite) add(strict bool, cell result.Cell, asked string, d Decision, figures string) {
+func (s *junitSuite) add(c Comparison, cell result.Cell, asked string, d Decision, figures string) {
 	test := junitCase{
-		Class: "gateweigh." + cell.Text(result.DUT), Name: cmp.Or(analysis.Label(cell), "the rest") + ": " + asked, Time: "0"}
+		Class: "gateweigh." + cell.Text(result.DUT), Name: cmp.Or(c.dimensions.Label(cell), "the rest") + ": " + asked,
+		Time: "0"}
 	outcome := &junitResult{Message: d.Word + ": " + d.Note, Text: figures}
 	switch {
-	case d.Word == Regressed, d.Word == OverLimit, strict && d.Word == CannotTell:
+	case d.Word == Regressed, d.Word == OverLimit, c.Gate.Strict && d.Word == CannotTell:
 		outcome.Type = d.Word
 		test.Failure = outcome
 		s.Failures++

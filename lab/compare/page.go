@@ -180,7 +180,7 @@ func (c *Comparison) values(cell result.Cell, shared bool) (list []string) {
 		if c.shared(v) != shared {
 			continue
 		}
-		text := analysis.WordsOf(v)
+		text := c.dimensions.Say(v)
 		if v.Dimension == result.Direction {
 			text = words.Direction(v.Text)
 		}
@@ -283,16 +283,16 @@ func (d *Decision) withChange() string {
 func (c *Comparison) remarks() []string {
 	var out []string
 	for _, cell := range c.OnlyA {
-		out = append(out, "Only in A: "+analysis.Label(cell))
+		out = append(out, "Only in A: "+c.dimensions.Label(cell))
 	}
 	for _, cell := range c.OnlyB {
-		out = append(out, "Only in B: "+analysis.Label(cell))
+		out = append(out, "Only in B: "+c.dimensions.Label(cell))
 	}
 	var notes remarked
 	for _, cell := range c.Cells {
 		answered := c.Gate == nil || cell.Regression == nil || cell.Regression.Word != CannotTell // else below
 		if cell.A != nil && cell.Verdict == Inconclusive && answered {
-			notes.add(cell.At, cell.VerdictNote)
+			notes.add(c.dimensions.Label(cell.At), cell.VerdictNote)
 		}
 	}
 	out = append(out, notes.lines("")...)
@@ -310,7 +310,7 @@ func (c *Comparison) remarks() []string {
 	if c.Gate != nil {
 		for _, m := range c.Gate.Fallen {
 			out = append(out,
-				fmt.Sprintf("Managed in A and not in B: %s: %s.", analysis.Label(m.Cell), strings.TrimSuffix(m.Why, ".")))
+				fmt.Sprintf("Managed in A and not in B: %s: %s.", c.dimensions.Label(m.Cell), strings.TrimSuffix(m.Why, ".")))
 		}
 	}
 	out = append(out, c.unanswered()...)
@@ -329,14 +329,14 @@ type remarked struct {
 	cells map[string][]string
 }
 
-func (r *remarked) add(cell result.Cell, text string) {
+func (r *remarked) add(cell, text string) {
 	if r.cells == nil {
 		r.cells = map[string][]string{}
 	}
 	if len(r.cells[text]) == 0 {
 		r.texts = append(r.texts, text)
 	}
-	r.cells[text] = append(r.cells[text], analysis.Label(cell))
+	r.cells[text] = append(r.cells[text], cell)
 }
 
 // lines are the remarks after a lead: "a cell: what is said.", or "2 cells: what is said: one; another."
@@ -366,12 +366,12 @@ func (c *Comparison) unanswered() (out []string) {
 			}
 		}
 		if slices.Sort(why); len(why) > 0 {
-			notes.add(cell.At, strings.Join(slices.Compact(why), "; "))
+			notes.add(c.dimensions.Label(cell.At), strings.Join(slices.Compact(why), "; "))
 		}
 	}
 	out = notes.lines("Without an answer: ")
 	for _, m := range c.Gate.Missing {
-		out = append(out, fmt.Sprintf("Without an answer: %s: %s.", cmp.Or(analysis.Label(m.Cell), "the rest"),
+		out = append(out, fmt.Sprintf("Without an answer: %s: %s.", cmp.Or(c.dimensions.Label(m.Cell), "the rest"),
 			strings.TrimSuffix(m.Why, ".")))
 	}
 	return out

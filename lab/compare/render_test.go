@@ -10,7 +10,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/internal/goldentest"
 	"github.com/gateweigh/gateweigh/lab/compare"
-
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 

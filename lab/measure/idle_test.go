@@ -17,8 +17,15 @@ import (
 // file, and a line of a table.
 type idle struct{}
 
-// idleMs is how long the windows of a cell are, and the dimension in which cells differ.
+// idleMs is how long the windows of a cell are, and the dimension in which cells differ. It is what adding a dimension
+// takes: its name, and a line of the measure's list.
 const idleMs result.Dimension = "idle_ms"
+
+var idleDimensions = analysis.Dimensions{
+	analysis.DUT, analysis.Clients,
+	{Name: idleMs, Text: "length of a window", Heading: "Window", Short: "window ms", Unit: "ms",
+		Words: func(v result.Value) string { return "idle for " + v.Text + " ms" }},
+}
 
 var lengths = experiment.Key[[]float64]{
 	Name: "idle_ms", Parse: experiment.List(strict.Within(100, 10_000, "milliseconds")), Default: []float64{200}}
@@ -78,7 +85,7 @@ func spentBetween(a, b bench.Reading) spent {
 // Summarise has one metric, what the router's CPU does while nothing is forwarded.
 func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	in := analysis.Input{
-		Run: run, Measure: "idle", Noun: "window", Load: []result.Dimension{idleMs},
+		Run: run, Measure: "idle", Dimensions: idleDimensions, Noun: "window", Load: []result.Dimension{idleMs},
 		Metrics: []analysis.Metric{{
 			Name: "process_core_pct", Unit: "% of a core", Better: analysis.Less, Against: analysis.AsDifference, Host: "router",
 			Per: analysis.PerWindow, Both: true, Range: analysis.Amounts,

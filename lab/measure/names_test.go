@@ -7,6 +7,10 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/capture"
+	"github.com/gateweigh/gateweigh/lab/measure/logins"
+	"github.com/gateweigh/gateweigh/lab/measure/transfer"
+	"github.com/gateweigh/gateweigh/lab/measure/transition"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -16,10 +20,10 @@ import (
 func TestColumnsHaveOneName(t *testing.T) {
 	cell := result.NewCell(
 		result.DUT, "x", result.Clients, 1, result.OfferedMbps, 1, result.Direction, result.Up, result.Profile, result.Bulk,
-		result.FrameSize, "60", result.LinkMbps, 20, result.RouterSpeed, 1, result.LoginRate, 1, result.SnapLength, 1,
-		result.BufferKiB, 1,
-		result.Filter, "udp", result.Work, "gzip", result.Programs, 1, result.CPUs, 1, result.BackgroundPct, 1,
-		result.BackgroundKind, "idle")
+		result.FrameSize, "60", result.LinkMbps, 20, transfer.RouterSpeed, 1, logins.LoginRate, 1, capture.SnapLength, 1,
+		capture.BufferKiB, 1,
+		capture.Filter, "udp", capture.Work, "gzip", capture.Programs, 1, capture.CPUs, 1, result.BackgroundPct, 1,
+		transition.BackgroundKind, "idle")
 	for _, m := range measure.All() {
 		s := m.Summarise(result.Run{}, analysis.Options{})
 		s.Cells = []analysis.Cell{{Cell: cell, Metrics: analysis.Figures{}}}

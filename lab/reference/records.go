@@ -47,32 +47,22 @@ func records(root string) (string, error) {
 			p.table(t)
 		}
 	}
-	if err := p.dimensions(); err != nil {
-		return "", err
-	}
+	p.dimensions()
 	return strings.TrimSpace(p.text.String()) + "\n", p.err
 }
 
-// dimensions has one row a dimension of cells, from the constants that name them.
-func (p *recordsPage) dimensions() error {
+// dimensions has one row a dimension of cells, from the lists of the measures.
+func (p *recordsPage) dimensions() {
 	p.text.WriteString("## Dimensions\n\n| Dimension | Meaning |\n|---|---|\n")
-	path, mode := filepath.Join(p.root, "lab/result/cell.go"), parser.ParseComments|parser.SkipObjectResolution
-	file, err := parser.ParseFile(token.NewFileSet(), path, nil, mode)
-	if err != nil {
-		return err
+	seen := map[result.Dimension]bool{}
+	for _, m := range measure.All() {
+		for _, d := range m.Summarise(example, analysis.Options{}).Dimensions {
+			if !seen[d.Name] {
+				fmt.Fprintf(&p.text, "| `%s` | %s |\n", d.Name, cell(d.Text))
+			}
+			seen[d.Name] = true
+		}
 	}
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok || spec.Comment == nil {
-			return true
-		}
-		if t, ok := spec.Type.(*ast.Ident); ok && t.Name == "Dimension" {
-			name := strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`)
-			fmt.Fprintf(&p.text, "| `%s` | %s |\n", name, cell(commentOf(spec.Comment)))
-		}
-		return true
-	})
-	return nil
 }
 
 // kinds are the records of a run.

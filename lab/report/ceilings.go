@@ -13,7 +13,7 @@ import (
 
 // ceilingColumns are the terminal's table of ceilings.
 func ceilingColumns() []column[analysis.Ceiling] {
-	return append(settingColumns("ceiling", func(l analysis.Ceiling) result.Cell { return l.Cell }),
+	return append(routerColumns(cost.Dimensions, "ceiling", func(l analysis.Ceiling) result.Cell { return l.Cell }),
 		writtenColumn("carries", func(l analysis.Ceiling) string { return ofBlocks(carriesText(l), l.CarriesBlocks) }),
 		estimateColumn("router CPU", "", percent, func(l analysis.Ceiling) analysis.Estimate { return l.CPU }).left().dropped(
 			2),

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"io"
 	"math"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"

@@ -1,9 +1,12 @@
 package report
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -20,11 +23,11 @@ func TestNothingHasNoSign(t *testing.T) {
 func TestCellsOfDifferentDimensions(t *testing.T) {
 	cells := []analysis.Cell{
 		{Cell: result.NewCell(result.DUT, "a", result.OfferedMbps, 100)},
-		{Cell: result.NewCell(result.DUT, "b", result.Clients, 20, result.LoginRate, 5, result.Dimension("cipher"), "aes")},
+		{Cell: result.NewCell(result.DUT, "b", result.Clients, 20, logins.LoginRate, 5, result.Dimension("cipher"), "aes")},
 	}
 	want := map[string][2]string{"DUT": {"a", "b"}, "Offered": {"100", none}, "Clients": {none, "20"}, "They come": {none,
-		arrival(5)}, "Cipher": {"", "aes"}}
-	g := build("", analysis.Summary{}, cells)
+		"5/s"}, "Cipher": {"", "aes"}}
+	g := build("", analysis.Summary{Dimensions: slices.Concat(cost.Dimensions, logins.Dimensions)}, cells)
 	for i, head := range g.Head {
 		for row := range cells {
 			if got := g.Rows[row].Cells[i].Main; got != want[head.Name][row] {

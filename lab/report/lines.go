@@ -40,7 +40,7 @@ func lineRemarks(s analysis.Summary) (out []string) {
 			return fmt.Sprintf("%s %% of a core%s (R² %s)", withBounds(l.Slope, digits3), words.When(l.OverClean.Mean.Known(),
 				", × "+withBounds(l.OverClean, ratio)+" the direct path's"), fraction4(l.R2))
 		}
-		out = append(out, fmt.Sprintf("%s: a Gbit/s takes %s where it enters, %s where it leaves.", analysis.Label(
+		out = append(out, fmt.Sprintf("%s: a Gbit/s takes %s where it enters, %s where it leaves.", s.Dimensions.Label(
 			sweep.Cell), one(enter), one(leave)))
 	}
 	return out

@@ -222,54 +222,6 @@ func pageMeta(run result.Run, s analysis.Summary) []string {
 	return slices.DeleteFunc(all, func(text string) bool { return text == "" })
 }
 
-// costView shows what a device costs.
-var costView = view{
-	how:     func(s analysis.Summary) string { return words.Or(s.Mode, "mode unknown") },
-	columns: costColumns, remarks: costRemarks, reading: costReading, first: costScreen,
-	fill: func(data *pageData, d *drawing, s analysis.Summary) {
-		switch {
-		case failsSomewhere(s):
-			data.Question = "What they carry, and what they cost"
-		case s.Sides != nil:
-			data.Question = "How the two labs compare"
-		default:
-			data.Question = "What it costs"
-		}
-		if note, ok := modeNotes[s.Mode]; ok {
-			data.ModeNote = note + words.Capitalised(sidesSentence(s))
-		}
-		data.Multiplicity = multiplicityNote(s)
-		data.Groups, data.Flames = grouped(s.Cells, d.group, ways...), flameSection(d.dir, s)
-		data.Capacity, data.CostModels, data.Ceilings = d.capacityFigures(), costModelGrid(s.CostModels),
-			ceilingsGrid(s.Ceilings)
-		data.CeilingsNote = "A load counts as carried when it is delivered in full with at most 1 % of its segments sent " +
-			"again. The ceiling lies between the load carried and the one at which a router fails."
-		data.Results, data.Further = resultsGrid(s), furtherGrids(s)
-		data.Noise, data.NoiseFigure, data.Stability = unbroken(words.Capitalised(noiseSentence(s.AA))), d.noiseFigure(),
-			d.stabilityFigures()
-	},
-}
-
-// modeNotes say how the two sides of a pair are measured.
-var modeNotes = map[string]string{
-	result.ModeDuet: "Duet: DUT and clean router run at the same time in two labs with the same placement and load, so " +
-		"noise of the machine cancels in their ratio. " +
-		"Each block rebuilds both labs and swaps which of them carries the DUT. ",
-	result.ModeSolo: "Solo: DUT and clean router are measured one after the other, so noise of the machine does not " +
-		"cancel and shows in the intervals. ",
-}
-
-// multiplicityNote says how the verdicts are taken together.
-func multiplicityNote(s analysis.Summary) string {
-	if s.Multiplicity.Verdicts < 2 || s.Multiplicity.Method == "" {
-		return ""
-	}
-	return fmt.Sprintf(
-		"Verdicts are corrected for judging %d cells at once (%s): the chance that even one of them is wrong is at most "+
-			"%.3g\u00a0%%.",
-		s.Multiplicity.Verdicts, words.Capitalised(s.Multiplicity.Method), 100*(1-s.Confidence))
-}
-
 // Bounds of lists in the page; trials.jsonl has everything.
 const (
 	rejectedRows = 100 // single rejected trials

@@ -2,9 +2,9 @@ package report
 
 import (
 	"fmt"
-	"github.com/gateweigh/gateweigh/lab/measure/cost"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -58,7 +58,7 @@ func sidesSentence(s analysis.Summary) string {
 // sidesColumns show why two kinds of traffic cost a router differently, the device's
 // lab before the clean router's.
 func sidesColumns() []cellColumn {
-	cols := append(settingColumns("DUT / clean router", dimensionsOf), offeredColumn)
+	cols := append(routerColumns(cost.Dimensions, "DUT / clean router", dimensionsOf), offeredColumn)
 	for _, col := range []struct{ head, metric string }{
 		{"ns/packet", cost.NsPerPacket}, {"segments/burst", cost.SegmentsPerBurst},
 		{"packets/wake-up", cost.PacketsPerWakeup}, {"ACKs/segment", cost.AcksPerSegment},

@@ -9,18 +9,17 @@ import (
 	"unicode/utf8"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// settingColumns say what a row of the terminal's tables is of.
-func settingColumns[T any](head string, of func(T) result.Cell) []column[T] {
+// routerColumns say which router a row of the terminal's tables is of, and in which setting, less some dimensions.
+func routerColumns[T any](dims analysis.Dimensions, head string, of func(T) result.Cell,
+	less ...result.Dimension) []column[T] {
 	cols := []column[T]{textColumn(head, func(v T) string { return routerName(of(v).Text(result.DUT)) })}
-	for _, d := range []result.Dimension{
-		result.Profile, result.FrameSize, result.LinkMbps, result.Direction, result.Clients} {
-		col := textColumn(string(d), func(v T) string { return of(v).Text(d) }).ifDiffers()
-		col.Text = d != result.Clients
+	for _, d := range dims.Without(append(less, result.DUT, result.OfferedMbps)...) {
+		col := textColumn(d.TerminalHead(), func(v T) string { return of(v).Text(d.Name) }).ifDiffers()
+		col.Text = d.Name != result.Clients
 		cols = append(cols, col)
 	}
 	return cols
@@ -30,46 +29,6 @@ func dimensionsOf(c analysis.Cell) result.Cell { return c.Cell }
 
 var offeredColumn = numberColumn(
 	"offered", "", "", rate, func(c analysis.Cell) analysis.Number { return offered(c.Cell) })
-
-// costColumns are the terminal's table of costs.
-func costColumns(s analysis.Summary) []cellColumn {
-	m := s.Metrics
-	return append(settingColumns("DUT", dimensionsOf), offeredColumn,
-		meanColumn(m, cost.Delivered, "delivered", analysis.Cell.Device).dropped(3),
-		meanColumn(m, cost.CPU, "clean CPU", analysis.Cell.Clean).dropped(5),
-		meanColumn(m, cost.CPU, "DUT CPU", analysis.Cell.Device).dropped(4),
-		decidedColumn(s).left(),
-		meanColumn(m, cost.NsPerPacket, "ns/packet", analysis.Cell.Device).dropped(2),
-		meanColumn(m, cost.RTTP99MedianUs, "RTT p99", analysis.Cell.Device).dropped(1),
-		textColumn("verdict", verdictText))
-}
-
-// togetherSign marks an interval that is not that of the cell by itself.
-const togetherSign = "*"
-
-// decidedColumn is the ratio with the interval that the verdict beside it rests on.
-func decidedColumn(s analysis.Summary) cellColumn {
-	col := estimateColumn(
-		ratioHead(s)+" ×", "", ratio, func(c analysis.Cell) analysis.Estimate { return c.Change(cost.PerBit) })
-	own := col.cell
-	col.cell = func(c analysis.Cell) gridCell {
-		if c.Together == nil {
-			return own(c)
-		}
-		decided := estimateCell(*c.Together, ratio)
-		decided.Small += togetherSign
-		return decided
-	}
-	return col
-}
-
-// verdictText is the verdict with what it lacks.
-func verdictText(c analysis.Cell) string {
-	if c.BlocksNeeded != nil {
-		return fmt.Sprintf("%s (+%s)", c.Verdict, words.Counted(*c.BlocksNeeded, "block"))
-	}
-	return c.Verdict
-}
 
 // Terminal writes the result as a compact table with the noise floor, rejected
 // trials, skipped DUTs and how to read it. Width is the terminal's in columns:
@@ -299,42 +258,6 @@ func (c *causes) sentences(form string) (out []string) {
 // limitSentence says what a device broke at.
 func limitSentence(l analysis.Limit) string {
 	return fmt.Sprintf("%s took %s and not %d: %s", l.DUT, words.Counted(l.Took, "client"), l.Clients, l.How)
-}
-
-// noiseSentence says what two clean routers differ by.
-func noiseSentence(aa analysis.AA) string {
-	if !aa.Ratio.Mean.Known() {
-		return "not known: no A/A pair was measured and accepted."
-	}
-	spread := ""
-	if aa.SDLog.Known() {
-		spread = fmt.Sprintf(", blocks spread by %s", percent(aa.SDLog*100))
-	}
-	return fmt.Sprintf("two clean routers differ by × %s (%s in %s%s).", withBounds(aa.Ratio, three),
-		words.Counted(aa.Pairs, "pair"), words.Counted(aa.Blocks, "block"), spread)
-}
-
-// costRemarks are the lines below the table of costs.
-func costRemarks(s analysis.Summary) []string {
-	out := append(slices.Concat(lineRemarks(s), totalsSentences(s.Cells), churnSentences(s.Cells)),
-		"Noise floor: "+noiseSentence(s.AA))
-	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Together != nil }) {
-		out = append([]string{togetherSign +
-			" An interval of all cells together: by that of the cell by itself the verdict would be another, and among so " +
-			"many cells one may look so by chance."}, out...)
-	}
-	if text := sidesSentence(s); text != "" {
-		out = append([]string{"What is compared: " + text}, out...)
-	}
-	return out
-}
-
-func costReading(s analysis.Summary) string {
-	return fmt.Sprintf(
-		"%s × is router CPU per delivered bit, DUT over clean router, with its %g %% interval over blocks; "+
-			"it is equivalent when that lies within %g %% of 1; else different when it leaves out 1 and the ratio lies beyond "+
-			"the noise floor; "+
-			"both corrected for the number of cells.", ratioHead(s), 100*s.Confidence, 100*s.Delta)
 }
 
 // wrap breaks a line at spaces; continuation lines are indented.

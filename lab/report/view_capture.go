@@ -14,47 +14,26 @@ import (
 // whole is the share of frames that counts as all of them, per cent.
 const whole = 99.9
 
-// parameterWords say the parameters of a capture, in the order of headings.
-var parameterWords = []struct {
-	dimension result.Dimension
-	head      string // of the terminal's column
-	zero      string // 0 or "none" in a column; empty: it is none
-	unit      string // beside a mark, where a sentence says more; empty: as in a sentence
-}{
-	{result.FrameSize, "frames", "", ""},
-	{result.CPUs, "cpus", "", ""},
-	{result.BufferKiB, "buffer KiB", "own", " KiB"},
-	{result.SnapLength, "snap", "all", " bytes"},
-	{result.Filter, "filter", "none", ""},
-	{result.Work, "work", "none", " "},
-	{result.Programs, "programs", "", ""},
-	{result.BackgroundPct, "other work %", "0", ""},
-}
-
-func isNone(text string) bool { return text == "0" || text == withoutAny }
-
-// withoutAny is what a cell has where a filter or work is not asked for.
-const withoutAny = "none"
-
 // settingOf is a cell without what a chart has on its axis and in its legend.
 func settingOf(c analysis.Cell) result.Cell { return c.Without(result.DUT, result.OfferedMbps) }
 
 // settingWords says parameters: "1514-byte frames, one CPU, buffers of 10 240 KiB".
-func settingWords(c result.Cell) string { return parametersOf(c, false) }
+func settingWords(c result.Cell) string { return parametersOf(c, analysis.Dimension.Say) }
 
-func parametersOf(c result.Cell, brief bool) string {
+// parametersOf says the parameters that a cell has, in the order of headings.
+func parametersOf(c result.Cell, say func(analysis.Dimension, result.Value) string) string {
 	var parts []string
-	for _, p := range parameterWords {
-		v, has := c.Value(p.dimension)
-		switch {
-		case !has:
-		case brief && p.unit != "" && !isNone(v.Text):
-			parts = append(parts, strings.TrimSpace(words.Grouped(v.Text)+p.unit))
-		default:
-			parts = append(parts, analysis.WordsOf(v))
+	for _, d := range parameters() {
+		if v, has := c.Value(d.Name); has {
+			parts = append(parts, say(d, v))
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// parameters are the dimensions in which settings of captures differ.
+func parameters() analysis.Dimensions {
+	return capture.Dimensions.Without(result.DUT, result.OfferedMbps)
 }
 
 const generators = "one of them the generator's"
@@ -63,7 +42,7 @@ const generators = "one of them the generator's"
 func settingText(setting result.Cell, cells []analysis.Cell) string {
 	text := settingWords(setting)
 	shared := slices.ContainsFunc(cells, func(c analysis.Cell) bool {
-		return c.Flagged(capture.FlagShared) && c.Text(result.CPUs) == setting.Text(result.CPUs)
+		return c.Flagged(capture.FlagShared) && c.Text(capture.CPUs) == setting.Text(capture.CPUs)
 	})
 	if shared {
 		text = strings.Replace(text, " CPUs", " CPUs ("+generators+")", 1)
@@ -73,18 +52,15 @@ func settingText(setting result.Cell, cells []analysis.Cell) string {
 
 // parameterColumns are the terminal's: short values, which stand in the heading in words where all cells have the same.
 func parameterColumns() (cols []cellColumn) {
-	for _, p := range parameterWords {
-		col := textColumn(p.head, func(c analysis.Cell) string {
-			text := c.Text(p.dimension)
-			switch {
-			case c.Has(p.dimension) && p.zero != "" && isNone(text):
-				return p.zero
-			case p.dimension == result.CPUs && c.Flagged(capture.FlagShared):
-				return text + ", shared"
+	for _, d := range parameters() {
+		col := textColumn(d.TerminalHead(), func(c analysis.Cell) string {
+			v, _ := c.Value(d.Name)
+			if d.Name == capture.CPUs && c.Flagged(capture.FlagShared) {
+				return v.Text + ", shared"
 			}
-			return text
+			return d.Column(v)
 		}).ifDiffers()
-		col.said = func(c analysis.Cell) string { return settingText(c.Only(p.dimension), []analysis.Cell{c}) }
+		col.said = func(c analysis.Cell) string { return settingText(c.Only(d.Name), []analysis.Cell{c}) }
 		cols = append(cols, col)
 	}
 	return cols

@@ -30,8 +30,8 @@ func (d *drawing) captureGroups(cells []analysis.Cell) (out []figureGroup) {
 			{capture.BusyPct, "CPU in use", "CPU" + otherClause(inSetting(cells, s)) + ", % of what the host has"},
 		} {
 			shown := inSetting(cells, s)
-			if p.metric == capture.BusyPct && s.Int(result.CPUs) > 1 { // the host without a program has one CPU
-				shown = slices.DeleteFunc(shown, func(c analysis.Cell) bool { return !c.Has(result.CPUs) })
+			if p.metric == capture.BusyPct && s.Int(capture.CPUs) > 1 { // the host without a program has one CPU
+				shown = slices.DeleteFunc(shown, func(c analysis.Cell) bool { return !c.Has(capture.CPUs) })
 			}
 			if f, ok := d.over(shown, overRate(p.metric, p.title, p.label)); ok {
 				g.Figures = append(g.Figures, f)
@@ -125,7 +125,7 @@ func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
 				own = own.Without(v.Dimension)
 			}
 		}
-		label := words.Joined(", ", c.DUT(), parametersOf(own, true))
+		label := words.Joined(", ", c.DUT(), parametersOf(own, analysis.Dimension.SayBriefly))
 		if c.Flagged(capture.FlagShared) {
 			label = strings.Replace(label, " CPUs", " CPUs, shared", 1)
 		}

@@ -22,18 +22,18 @@ func captured(several bool) result.Run {
 		Seed: 3, Experiment: "capture-gateway", Blocks: 3, ReceiveUs: 1.2, Share: 0.1, Sink: true,
 		Offered:  []float64{1, 6, 20, 100, 200, 500, 1000, 1500},
 		Settings: []result.Cell{result.NewCell(result.FrameSize, "1514")},
-		Sniffers: []analysistest.Sniffer{{Name: "no-capture", Less: []result.Dimension{result.BufferKiB, result.CPUs}}, {
+		Sniffers: []analysistest.Sniffer{{Name: "no-capture", Less: []result.Dimension{capture.BufferKiB, capture.CPUs}}, {
 			Name: "tcpdump-68", FrameUs: 1}, {Name: "tcpdump-1500", FrameUs: 1.4}},
 	}
 	if several {
-		plain := result.NewCell(result.FrameSize, "study5", result.CPUs, 1, result.BufferKiB, 0)
+		plain := result.NewCell(result.FrameSize, "study5", capture.CPUs, 1, capture.BufferKiB, 0)
 		s.Experiment, s.Offered, s.Sink, s.Settings = "capture-beyond", []float64{100}, false,
-			[]result.Cell{plain, plain.With(result.BufferKiB, 10240), plain.With(result.CPUs, 2)}
+			[]result.Cell{plain, plain.With(capture.BufferKiB, 10240), plain.With(capture.CPUs, 2)}
 	}
 	run := s.Run()
 	for _, l := range run.Own {
 		t := l.Record.(*capture.Trial)
-		t.SharedCPU = t.Cell.Int(result.CPUs) == 2
+		t.SharedCPU = t.Cell.Int(capture.CPUs) == 2
 		if several && t.Cell.Text(result.DUT) == "tcpdump-68" {
 			t.Programs[0].Waiting = t.Programs[0].Frames / 50
 			t.Programs[0].Frames -= t.Programs[0].Waiting

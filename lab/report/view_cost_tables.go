@@ -2,8 +2,6 @@ package report
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
@@ -49,27 +47,6 @@ func togetherText(e *analysis.Estimate, print format, of string) string {
 		return ""
 	}
 	return "all " + of + " together: " + bounds(*e, print)
-}
-
-// cellTable is a table of cells below the results. It is left out where no cell has a figure of
-// the needed metric, or a count of that name above 0.
-type cellTable struct {
-	caption string
-	needs   string // empty: always shown
-	columns []cellColumn
-}
-
-// tables are those of the tables that cells have figures for.
-func tables(s analysis.Summary, all []cellTable) (grids []grid) {
-	for _, t := range all {
-		has := func(c analysis.Cell) bool { return c.Counts[t.needs] > 0 || c.Device(t.needs).Mean.Known() }
-		if t.needs == "" || slices.ContainsFunc(s.Cells, has) {
-			if g := build(t.caption, s, s.Cells, t.columns...); len(g.Head) > len(dimensionColumns(s.Cells)) {
-				grids = append(grids, g)
-			}
-		}
-	}
-	return grids
 }
 
 const (
@@ -192,29 +169,4 @@ func furtherGrids(s analysis.Summary) []grid {
 		}
 	}
 	return grids
-}
-
-func pairsColumn(name string) cellColumn {
-	return countColumn(name, "", "pairs", func(c analysis.Cell) int { return c.Pairs })
-}
-
-func blocksColumn(name string) cellColumn {
-	return countColumn(name, "", "blocks", func(c analysis.Cell) int { return c.Blocks })
-}
-
-func rejectedColumn(name string) cellColumn {
-	return countColumn(name, "", "rejected", func(c analysis.Cell) int { return c.Rejected })
-}
-
-func redoneColumn(name string) cellColumn {
-	return countColumn(name, "", "redone", func(c analysis.Cell) int { return c.Redone })
-}
-
-// tallied lists texts with how often each was met: "saturated (3), lossy (1)".
-func tallied(list []analysis.Tally) string {
-	var parts []string
-	for _, t := range list {
-		parts = append(parts, fmt.Sprintf("%s (%d)", t.Text, t.Count))
-	}
-	return strings.Join(parts, ", ")
 }

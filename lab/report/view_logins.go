@@ -18,8 +18,8 @@ func stormColumns(s analysis.Summary) []cellColumn {
 	mean := func(head, metric string, drop int) cellColumn {
 		return meanColumn(s.Metrics, metric, head, analysis.Cell.Device).dropped(drop)
 	}
-	cols := append(settingColumns("DUT", dimensionsOf),
-		textColumn("they come", func(c analysis.Cell) string { return arrival(c.Number(result.LoginRate)) }).ifDiffers(),
+	cols := append(routerColumns(logins.Dimensions, "DUT", dimensionsOf, logins.LoginRate),
+		textColumn("they come", func(c analysis.Cell) string { return arrival(c.Cell) }).ifDiffers(),
 		writtenColumn("storms", func(c analysis.Cell) string { return fmt.Sprint(c.Pairs) }).dropped(1),
 		writtenColumn("failed", failedText),
 		writtenColumn("retried",
@@ -51,15 +51,12 @@ const (
 )
 
 // arrival says how the clients of a cell came.
-func arrival(perSecond float64) string {
-	if perSecond == 0 {
-		return "all at once"
-	}
-	return trimmed(analysis.Number(perSecond), 4) + "/s"
+func arrival(c result.Cell) string {
+	return valueText(logins.Dimensions.Named(logins.LoginRate), c)
 }
 
 func stormSetting(c analysis.Cell) string {
-	return clientsOf(c.Cell) + ", " + arrival(c.Number(result.LoginRate))
+	return clientsOf(c.Cell) + ", " + arrival(c.Cell)
 }
 
 // failed is how many clients of all storms did not get through a phase.
@@ -166,10 +163,10 @@ func stormRemarks(cells []analysis.Cell) (out []string) {
 // device that lets in the most clients a second comes first.
 func largest(cells []analysis.Cell) []analysis.Cell {
 	rate := func(c analysis.Cell) float64 {
-		if c.Number(result.LoginRate) == 0 { // all at once
+		if c.Number(logins.LoginRate) == 0 { // all at once
 			return math.Inf(1)
 		}
-		return c.Number(result.LoginRate)
+		return c.Number(logins.LoginRate)
 	}
 	out := oneEach(cells, func(c, than analysis.Cell) bool {
 		more := c.Int(result.Clients) - than.Int(result.Clients)
@@ -300,7 +297,7 @@ var loginsView = view{
 			"rejected or went wrong."
 		data.ModeNote = "Each storm has a new lab and a device that nobody has met yet; there is no clean router beside " +
 			"it, because a clean router has no logins."
-		data.Groups = grouped(s.Cells, d.stormGroup, result.Clients, result.LoginRate)
+		data.Groups = grouped(s.Cells, d.stormGroup, result.Clients, logins.LoginRate)
 		data.Results, data.Further = build(
 			"Logins: means over storms, their intervals in brackets", s, s.Cells, stormResults...), tables(s, loginTables)
 		if met := metGrid(s.Cells); len(met.Rows) > 0 {

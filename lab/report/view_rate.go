@@ -89,9 +89,7 @@ func rateColumns(s analysis.Summary) []cellColumn {
 	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Has(result.LinkMbps) }) {
 		cols = append(cols, textColumn("link", linkText).ifDiffers())
 	}
-	for _, d := range []result.Dimension{result.Clients, result.Direction, result.Profile} {
-		cols = append(cols, textColumn(string(d), func(c analysis.Cell) string { return c.Text(d) }).ifDiffers())
-	}
+	cols = append(cols, settingColumns(rates.Dimensions, result.LinkMbps)...)
 	mean := func(metric, name string) cellColumn { return meanColumn(s.Metrics, metric, name, analysis.Cell.Device) }
 	cols = append(cols, estimateColumn("carries", "", carried, func(c analysis.Cell) analysis.Estimate {
 		return c.Device(

@@ -63,9 +63,7 @@ func searchColumns(s analysis.Summary) []cellColumn {
 	cols := []cellColumn{textColumn("DUT", analysis.Cell.DUT), textColumn("frames", func(c analysis.Cell) string {
 		return words.Frames(c.Text(result.FrameSize))
 	})}
-	for _, d := range []result.Dimension{result.Clients, result.Direction, result.Profile} {
-		cols = append(cols, textColumn(string(d), func(c analysis.Cell) string { return c.Text(d) }).ifDiffers())
-	}
+	cols = append(cols, settingColumns(throughput.Dimensions, result.FrameSize)...)
 	for i, g := range goalsOf(s) {
 		cols = append(cols,
 			estimateColumn(g.name+" kframes/s", "", digits3,

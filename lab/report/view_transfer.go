@@ -51,16 +51,17 @@ func rateText(n analysis.Number) string { return significant(n, max(3, len(decim
 
 // speedText is a router's speed in words.
 func speedText(c result.Cell) string {
-	if c.Number(result.RouterSpeed) == 1 {
+	if c.Number(transfer.RouterSpeed) == 1 {
 		return "whole CPU"
 	}
-	return fmt.Sprintf("%.3g %% of its CPU", 100*c.Number(result.RouterSpeed))
+	return fmt.Sprintf("%.3g %% of its CPU", 100*c.Number(transfer.RouterSpeed))
 }
 
 // transferColumns are the terminal's table.
 func transferColumns(s analysis.Summary) []cellColumn {
-	return []cellColumn{
-		textColumn("DUT", analysis.Cell.DUT),
+	cols := append([]cellColumn{
+		textColumn("DUT", analysis.Cell.DUT)}, settingColumns(transfer.Dimensions, transfer.RouterSpeed, result.Clients)...)
+	return append(cols,
 		textColumn("router", func(c analysis.Cell) string { return speedText(c.Cell) }).ifDiffers(),
 		numberColumn("clients", "", "", digits4,
 			func(c analysis.Cell) analysis.Number { return analysis.Number(c.Number(result.Clients)) }),
@@ -72,8 +73,7 @@ func transferColumns(s analysis.Summary) []cellColumn {
 		numberColumn("/proc/stat", "", "", percent,
 			func(c analysis.Cell) analysis.Number { return c.Device(transfer.MachineBusyPct).Mean }).dropped(1),
 		numberColumn("a file", "", "", func(n analysis.Number) string { return millis(1000 * n) },
-			func(c analysis.Cell) analysis.Number { return c.Device(transfer.FileP50Seconds).Mean }).dropped(2),
-	}
+			func(c analysis.Cell) analysis.Number { return c.Device(transfer.FileP50Seconds).Mean }).dropped(2))
 }
 
 // mostFetching are the cells with the most clients at the first speed, the fastest.
@@ -84,7 +84,7 @@ func mostFetching(cells []analysis.Cell) (out []analysis.Cell) {
 	clients := slices.MaxFunc(
 		cells, func(a, b analysis.Cell) int { return a.Int(result.Clients) - b.Int(result.Clients) }).Int(result.Clients)
 	for _, c := range cells {
-		if c.Int(result.Clients) == clients && c.Number(result.RouterSpeed) == cells[0].Number(result.RouterSpeed) {
+		if c.Int(result.Clients) == clients && c.Number(transfer.RouterSpeed) == cells[0].Number(transfer.RouterSpeed) {
 			out = append(out, c)
 		}
 	}
@@ -136,14 +136,14 @@ func transferScreen(d *drawing) (lead string, r ranking) {
 // transferGroups draw each speed of routers: the rates over time with the most clients, and rate and CPU by clients.
 // Where there are several speeds, rate and CPU by them come first.
 func (d *drawing) transferGroups(cells []analysis.Cell) (out []figureGroup) {
-	speeds := distinct(named(cells, func(c analysis.Cell) string { return c.Text(result.RouterSpeed) }))
+	speeds := distinct(named(cells, func(c analysis.Cell) string { return c.Text(transfer.RouterSpeed) }))
 	if len(speeds) > 1 {
 		clients := mostFetching(cells)[0].Text(result.Clients)
 		all := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return c.Text(result.Clients) != clients })
 		out = append(out, figureGroup{Heading: "By the router's CPU, " + clientsOf(all[0].Cell), Stacked: true,
-			Figures: d.against(all, result.RouterSpeed, "Router's CPU, share of this machine's")})
+			Figures: d.against(all, transfer.RouterSpeed, "Router's CPU, share of this machine's")})
 	}
-	return append(out, grouped(cells, d.transferGroup, result.RouterSpeed)...)
+	return append(out, grouped(cells, d.transferGroup, transfer.RouterSpeed)...)
 }
 
 func (d *drawing) transferGroup(cells []analysis.Cell) figureGroup {
@@ -165,7 +165,7 @@ func (d *drawing) against(cells []analysis.Cell, along result.Dimension, xLabel 
 		{transfer.Busy, "Router CPU at the maximum", "Router CPU, % of what it has", bare},
 	} {
 		ch := chart.XY{Title: p.title, XLabel: xLabel, YLabel: p.label, Reference: math.NaN(), Height: stackedHeight,
-			LogX: along == result.RouterSpeed}
+			LogX: along == transfer.RouterSpeed}
 		data := newGrid("", "<DUT", xLabel, p.label)
 		var tips []string
 		for _, dut := range distinct(named(cells, analysis.Cell.DUT)) {

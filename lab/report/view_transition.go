@@ -56,11 +56,7 @@ func transitionColumns(s analysis.Summary) []cellColumn {
 		c analysis.Cell) analysis.Number {
 		return offered(c.Cell)
 	})}
-	for _, d := range []result.Dimension{result.Clients, result.Profile, result.BackgroundPct, result.BackgroundKind} {
-		cols = append(cols, textColumn(map[result.Dimension]string{result.BackgroundPct: "busy %",
-			result.BackgroundKind: "by"}[d]+words.When(d == result.Clients || d == result.Profile, string(d)),
-			func(c analysis.Cell) string { return c.Text(d) }).ifDiffers())
-	}
+	cols = append(cols, settingColumns(transition.Dimensions, result.OfferedMbps)...)
 	for i, p := range gatewayParts {
 		col := meanColumn(s.Metrics, median(p.part), p.name, analysis.Cell.Device)
 		if p.part != transition.Down && p.part != transition.Up {
@@ -165,11 +161,12 @@ func (d *drawing) transitionGroups(cells []analysis.Cell) (out []figureGroup) {
 		}
 		shown := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool {
 			if idle(c) {
-				return c.Without(result.DUT, along, result.BackgroundKind) != setting.Without(result.BackgroundKind)
+				return c.Without(result.DUT, along, transition.BackgroundKind) != setting.Without(transition.BackgroundKind)
 			}
 			return c.Without(result.DUT, along) != setting
 		})
-		g := figureGroup{Heading: words.Capitalised(analysis.Label(setting.Without(result.Profile, result.Direction)))}
+		g := figureGroup{Heading: words.Capitalised(transition.Dimensions.Label(setting.Without(result.Profile,
+			result.Direction)))}
 		for _, p := range gatewayParts {
 			o := overDimension{median(p.part), p.name, p.name + ", median, µs", along, name, unit, value, micros, digits3}
 			if f, ok := d.over(shown, o); ok {
@@ -253,7 +250,7 @@ func transitionScreen(d *drawing) (lead string, r ranking) {
 	setting := cells[0].Without(result.DUT, result.Profile, result.Direction, result.OfferedMbps)
 	r = ranking{
 		Title: "Ethernet→TCP, median, µs", Order: "the least first", ReachText: intervalText(d.summary), LoadAlone: true,
-		Load: words.Joined(", ", "background: "+background(offered(cells[0].Cell)), analysis.Label(setting)),
+		Load: words.Joined(", ", "background: "+background(offered(cells[0].Cell)), transition.Dimensions.Label(setting)),
 	}
 	for _, c := range cells {
 		row, e := d.ranked(c), c.Device(metric)

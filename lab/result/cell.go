@@ -12,7 +12,7 @@ import (
 // Dimension is a quantity in which cells of a run differ.
 type Dimension string
 
-// Dimensions that the lab's own experiments sweep.
+// Dimensions that several measures have. A measure has the names of its own.
 const (
 	DUT         Dimension = "dut"          // name of the device under test
 	Clients     Dimension = "clients"      // simulated clients
@@ -21,25 +21,15 @@ const (
 	Profile     Dimension = "profile"      // how packets look to the router: PerPacket or Bulk
 	FrameSize   Dimension = "frame_size"   // of frames as traffic: their bytes without FCS, "64", or the name of a mix
 	// Mbit/s, of the link between two gateways, frames with their Ethernet headers; 0: no limit
-	LinkMbps    Dimension = "link_rate"
-	RouterSpeed Dimension = "router_speed" // share of its CPU that the router has; 1: all
-	LoginRate   Dimension = "login_rate"   // clients a second that lease and log in; 0: all at once
-
-	SnapLength    Dimension = "snap_length"    // of a capture, bytes kept of each frame; 0: all
-	BufferKiB     Dimension = "buffer_kib"     // of a capture; 0: the program's own
-	Filter        Dimension = "filter"         // of a capture, a name of dut.Filters
-	Work          Dimension = "work"           // done for each captured frame: dut.WorkCopy, dut.WorkGzip
-	Programs      Dimension = "programs"       // that capture at the same time
-	CPUs          Dimension = "cpus"           // that frames and capture programs have: 1, or 2 with one for each
+	LinkMbps      Dimension = "link_rate"
 	BackgroundPct Dimension = "background_pct" // of the metered hosts' CPU, used by other work
-
-	BackgroundKind Dimension = "background_kind" // of that other work: how it competes for the CPU, of burn.How
 )
 
-// dimensions lists the known dimensions in the order in which records and
-// summaries write them. Others follow by name.
-var dimensions = []Dimension{DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, LinkMbps, RouterSpeed, LoginRate,
-	SnapLength, BufferKiB, Filter, Work, Programs, CPUs, BackgroundPct, BackgroundKind}
+// written is the order in which records and summaries of version 1 write dimensions. All others follow by name.
+var written = []Dimension{
+	DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, LinkMbps, "router_speed", "login_rate",
+	"snap_length", "buffer_kib", "filter", "work", "programs", "cpus", BackgroundPct, "background_kind",
+}
 
 // formerNames are dimensions by the names that older records have for them: a metric had the same.
 var formerNames = map[Dimension]Dimension{"link_mbps": LinkMbps}
@@ -47,10 +37,10 @@ var formerNames = map[Dimension]Dimension{"link_mbps": LinkMbps}
 // compareDimensions orders dimensions as they are written.
 func compareDimensions(a, b Dimension) int {
 	place := func(d Dimension) int {
-		if i := slices.Index(dimensions, d); i >= 0 {
+		if i := slices.Index(written, d); i >= 0 {
 			return i
 		}
-		return len(dimensions)
+		return len(written)
 	}
 	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
 }

@@ -46,7 +46,7 @@ func TestCellsSurviveJSON(t *testing.T) {
 		{},
 		result.NewCell(result.DUT, `a"<&`, result.Clients, 10_000, result.OfferedMbps, 0.1, result.Direction, result.Up,
 			result.Profile, result.Bulk),
-		result.NewCell(result.DUT, "a\x1fb", result.LoginRate, 0),
+		result.NewCell(result.DUT, "a\x1fb", result.Dimension("login_rate"), 0),
 	} {
 		data, err := json.Marshal(c)
 		if err != nil {

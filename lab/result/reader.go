@@ -281,7 +281,7 @@ func (c *Cell) around(text []byte) error {
 	if err := json.Unmarshal(text, &keys); err != nil {
 		return err
 	}
-	maps.DeleteFunc(keys, func(d Dimension, _ json.RawMessage) bool { return !slices.Contains(dimensions, d) })
+	maps.DeleteFunc(keys, func(d Dimension, _ json.RawMessage) bool { return !slices.Contains(written, d) })
 	object, err := json.Marshal(keys)
 	if err != nil {
 		return err

@@ -340,6 +340,19 @@ type Skip struct {
 	Reason string `json:"reason"` // what it lacks here
 }
 
+// loginRate is a dimension that records of blocks have as a key of its own.
+const loginRate Dimension = "login_rate"
+
+// SetCell writes down the dimensions that are the same throughout the block: as keys of the record's own, and also as
+// one cell where these keys do not say it all.
+func (b *Block) SetCell(c Cell) {
+	b.DUT, b.Clients, b.LoginRate = c.Text(DUT), c.Int(Clients), c.Number(loginRate)
+	b.Direction, b.Profile, b.FrameSize = c.Text(Direction), c.Text(Profile), c.Text(FrameSize)
+	if b.Cell() != c {
+		b.Dimensions = c
+	}
+}
+
 // Cell has the dimensions that are the same throughout the block.
 func (b Block) Cell() Cell {
 	if b.Dimensions != (Cell{}) {
@@ -347,7 +360,7 @@ func (b Block) Cell() Cell {
 	}
 	cell := NewCell(DUT, b.DUT, Clients, b.Clients, Direction, b.Direction, Profile, b.Profile, FrameSize, b.FrameSize)
 	if b.Direction == "" {
-		cell = cell.With(LoginRate, b.LoginRate)
+		cell = cell.With(loginRate, b.LoginRate)
 	}
 	return cell
 }

@@ -242,7 +242,7 @@ func (s *Session) recall() error {
 			s.broke[b.DUT] = b.Clients
 		} else if b.Error == "" {
 			s.took[b.DUT] = max(s.took[b.DUT], b.Clients)
-			s.complete[keyOfRecord(b)] = true
+			s.complete[blockKey{b.Cell(), b.AA, b.Block}] = true
 		}
 	}
 	return nil
@@ -341,7 +341,8 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	case rec == nil:
 		rec = &result.Block{}
 	}
-	identify(rec, b)
+	rec.AA, rec.Block, rec.DUTLab = b.AA, b.Index, b.DUTLab
+	rec.SetCell(b.Cell)
 	rec.Leaving, rec.Sitting = s.leaving, s.sitting
 	rec.Start, rec.Elapsed, rec.Seconds = start.UTC(), start.Sub(s.began).Seconds(), time.Since(start).Seconds()
 	broke, isLimit := s.limitOf(b, err)
@@ -362,25 +363,12 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	return err
 }
 
-// identify says in a record which block of the plan it is of.
-func identify(rec *result.Block, b experiment.Block) {
-	rec.DUT, rec.AA, rec.Clients, rec.LoginRate = b.DUT(), b.AA, b.Clients(), b.Cell.Number(result.LoginRate)
-	rec.Direction, rec.Profile = b.Cell.Text(result.Direction), b.Cell.Text(result.Profile)
-	rec.FrameSize = b.Cell.Text(result.FrameSize)
-	if !b.Cell.Has(result.Clients) || b.Cell.Has(result.LinkMbps) {
-		rec.Dimensions = b.Cell
-	}
-	rec.Block, rec.DUTLab = b.Index, b.DUTLab
-}
-
-// blockKey names a block by its record.
+// blockKey names a block.
 type blockKey struct {
 	cell  result.Cell
 	aa    bool
 	block int
 }
-
-func keyOfRecord(rec result.Block) blockKey { return blockKey{rec.Cell(), rec.AA, rec.Block} }
 
 // limitOf reports whether a block failed because its device does not take all its clients: the
 // device refused some, and in this run it completed a block with fewer. Any other failure is a

@@ -93,6 +93,7 @@ func (s *Session) Name(b experiment.Block) string {
 
 // Status shows what happens now; Notice prints a line of its own.
 func (s *Session) Status(format string, args ...any) { s.say(false, format, args...) }
+
 func (s *Session) Notice(format string, args ...any) { s.say(true, format, args...) }
 
 func (s *Session) say(notice bool, format string, args ...any) {
@@ -122,9 +123,7 @@ func (s *Session) Unnote(beginning string) {
 
 // Complete reports whether an earlier sitting has recorded a block without an error.
 func (s *Session) Complete(b experiment.Block) bool {
-	var rec result.Block
-	identify(&rec, b)
-	return s.complete[keyOfRecord(rec)]
+	return s.complete[blockKey{b.Cell, b.AA, b.Index}]
 }
 
 // noteEmulated says that the run's CPU is emulated, and notes it once.

@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/capture"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
@@ -17,11 +18,11 @@ import (
 // captures are simulated runs of the three experiments on capturing, on hosts with a tenth of a CPU.
 func captures(experiment string) analysistest.Captures {
 	none := analysistest.Sniffer{
-		Name: "no-capture", Less: []result.Dimension{result.BufferKiB, result.CPUs, result.Filter, result.Work}}
+		Name: "no-capture", Less: []result.Dimension{capture.BufferKiB, capture.CPUs, capture.Filter, capture.Work}}
 	tcpdump := func(name string, us float64, less ...result.Dimension) analysistest.Sniffer {
 		return analysistest.Sniffer{Name: name, FrameUs: us, Less: less, Factor: func(c result.Cell) float64 {
-			return 1 + map[string]float64{"complex": 0.04}[c.Text(result.Filter)] +
-				map[string]float64{"memcpy": 1.6, "gzip": 40}[c.Text(result.Work)]
+			return 1 + map[string]float64{"complex": 0.04}[c.Text(capture.Filter)] +
+				map[string]float64{"memcpy": 1.6, "gzip": 40}[c.Text(capture.Work)]
 		}}
 	}
 	s := analysistest.Captures{Seed: 5, Experiment: experiment, Blocks: 3, ReceiveUs: 0.6, Share: 0.1,
@@ -36,16 +37,17 @@ func captures(experiment string) analysistest.Captures {
 		for _, cpus := range []int{1, 2} {
 			for _, kib := range []int{0, 10240} {
 				s.Settings = append(
-					s.Settings, result.NewCell(result.FrameSize, "study5", result.CPUs, cpus, result.BufferKiB, kib))
+					s.Settings, result.NewCell(result.FrameSize, "study5", capture.CPUs, cpus, capture.BufferKiB, kib))
 			}
 		}
 	case "capture-beyond":
 		s.Offered, s.Share, s.Sniffers = []float64{100}, 1,
-			append(s.Sniffers, tcpdump("tcpdump-disk", 1.05, result.Filter, result.Work), tcpdump("ids", 1))
+			append(s.Sniffers, tcpdump("tcpdump-disk", 1.05, capture.Filter, capture.Work), tcpdump("ids", 1))
 		plain := result.NewCell(
-			result.FrameSize, "study5", result.Filter, "none", result.Work, "none", result.Programs, 1, result.BackgroundPct, 0)
-		s.Settings = []result.Cell{plain, plain.With(result.Filter, "simple"), plain.With(result.Filter, "complex"),
-			plain.With(result.Work, "memcpy"), plain.With(result.Work, "gzip")}
+			result.FrameSize, "study5", capture.Filter, "none", capture.Work, "none", capture.Programs, 1, result.BackgroundPct,
+			0)
+		s.Settings = []result.Cell{plain, plain.With(capture.Filter, "simple"), plain.With(capture.Filter, "complex"),
+			plain.With(capture.Work, "memcpy"), plain.With(capture.Work, "gzip")}
 	}
 	return s
 }

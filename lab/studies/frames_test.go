@@ -12,16 +12,16 @@ import (
 // alone, along a dimension that the summary has no sweeps of.
 func TestAnyMetricAndDimension(t *testing.T) {
 	const size, other = result.Dimension("frame_bytes"), result.Dimension("queues")
-	defer func(studies []Study) {
-		all, files = studies, shipped
-		delete(dimensions, size)
-		delete(dimensions, other)
-	}(all)
+	defer func(studies []Study, dimensions analysis.Dimensions) {
+		all, files, swept = studies, shipped, dimensions
+	}(all, swept)
 	files = fstest.MapFS{"frames.csv": {Data: []byte(
 		"scenario,frame_bytes,queues,ns_per_packet\nnone,64,2,50\nnone,512,2,60\nnone,1500,2,80\n" +
 			"tap,64,2,100\ntap,512,2,150\ntap,1500,2,300\nring,64,2,90\nring,512,2,100\nring,1500,2,110\n")}}
-	dimensions[size] = dimension{Heading: "Frame size", Noun: "frame size", By: "at", One: "byte", Many: "bytes"}
-	dimensions[other] = dimension{Heading: "Queues", Noun: "queues", By: "with", One: "queue", Many: "queues"}
+	swept = analysis.Dimensions{
+		{Name: size, Axis: analysis.Axis{Heading: "Frame size", Noun: "frame size", By: "at", One: "byte", Many: "bytes"}},
+		{Name: other, Axis: analysis.Axis{Heading: "Queues", Noun: "queues", By: "with", One: "queue", Many: "queues"}},
+	}
 	each := Metric{Name: "ns_per_packet", Noun: "CPU per packet", Short: "ns", Unit: "ns", PublishedUnit: "ns"}
 	times := Metric{
 		Name: "times", Change: "ns_per_packet", Over: "ns_per_packet", Noun: "CPU per packet over none", Short: "ratio"}

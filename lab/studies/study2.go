@@ -95,7 +95,8 @@ const full = 90
 // beyondRun sweeps the single parameters of capture-beyond, at the rate of the experiment.
 func beyondRun(place string, held result.Dimension, value string) *Sweep {
 	at := result.NewCell(
-		result.FrameSize, "study5", result.Filter, "none", result.Work, "none", result.Programs, 1, result.BackgroundPct, 0)
+		result.FrameSize, "study5", capture.Filter, "none", capture.Work, "none", capture.Programs, 1, result.BackgroundPct,
+		0)
 	if held != "" {
 		at = at.With(held, value)
 	}
@@ -105,10 +106,10 @@ func beyondRun(place string, held result.Dimension, value string) *Sweep {
 
 var (
 	plain         = beyondRun("without a filter and without work", "", "")
-	simpleFilter  = beyondRun("with a simple filter", result.Filter, "simple")
-	complexFilter = beyondRun("with a complex filter", result.Filter, "complex")
-	copying       = beyondRun("with a memcpy for each frame", result.Work, "memcpy")
-	compressing   = beyondRun("with gzip for each frame", result.Work, "gzip")
+	simpleFilter  = beyondRun("with a simple filter", capture.Filter, "simple")
+	complexFilter = beyondRun("with a complex filter", capture.Filter, "complex")
+	copying       = beyondRun("with a memcpy for each frame", capture.Work, "memcpy")
+	compressing   = beyondRun("with gzip for each frame", capture.Work, "gzip")
 )
 
 // The study calls less than 10 % little. About double is within a factor of 1.25 of 2.

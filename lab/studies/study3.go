@@ -58,7 +58,7 @@ var (
 // load.
 var (
 	servers = &Sweep{
-		Along: result.RouterSpeed, At: result.NewCell(result.Clients, 4), Held: result.Clients,
+		Along: transfer.RouterSpeed, At: result.NewCell(result.Clients, 4), Held: result.Clients,
 		Metrics: []Metric{maxRate, routerBusy}, Free: true, Course: transfer.RateCurve,
 		File: "published/pppoe-servers.csv", Run: "pppoe-servers", Place: "four clients", Forms: "Figures 4, 5 and 7",
 	}

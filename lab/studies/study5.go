@@ -3,6 +3,7 @@ package studies
 import (
 	"math"
 
+	"github.com/gateweigh/gateweigh/lab/measure/capture"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -57,8 +58,8 @@ var (
 const tenMB = 10240
 
 func systemsSweep(file, place string, cpus, bufferKiB int, forms string) *Sweep {
-	s := &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "study5", result.BufferKiB, bufferKiB,
-		result.CPUs, cpus), Metrics: ofCapture, Free: true, Needs: result.FrameSize,
+	s := &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "study5", capture.BufferKiB, bufferKiB,
+		capture.CPUs, cpus), Metrics: ofCapture, Free: true, Needs: result.FrameSize,
 		File: file, Run: "capture-systems", Place: place, Forms: forms}
 	if cpus > 1 {
 		s.On = "on a machine with three CPUs or more"
@@ -73,7 +74,7 @@ func systemsSweep(file, place string, cpus, bufferKiB int, forms string) *Sweep 
 func systemsFigure(s *Sweep, number, cpus string) FigureForm {
 	cpu := PanelForm{Metric: busy, Title: "CPU", YLabel: "CPU in use"}
 	if s == twoCPUs { // the host without a program has one
-		cpu.Needs = result.CPUs
+		cpu.Needs = capture.CPUs
 	}
 	return FigureForm{
 		Sweep: s, Number: number, XLabel: "Offered load",

@@ -3,41 +3,31 @@ package studies
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/capture"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/measure/rate"
+	"github.com/gateweigh/gateweigh/lab/measure/transfer"
+	"github.com/gateweigh/gateweigh/lab/measure/transition"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// dimension says how the values of a dimension are written. A study with another
-// dimension adds a line to dimensions.
-type dimension struct {
-	Heading   string // of a column or an axis
-	Noun      string // in a sentence: "ten times the bandwidth"
-	Count     string // "any number of clients"
-	By        string // "at 400 Mbit/s", "with 50 clients"
-	One, Many string
-	Thousand  string // unit of a thousand, for a fixed dimension; empty: none
-	Unit      string
-}
+// swept are the dimensions of measures that studies speak of.
+var swept = slices.Concat(cost.Dimensions, rate.Dimensions, transfer.Dimensions, transition.Dimensions,
+	capture.Dimensions)
 
-var dimensions = map[result.Dimension]dimension{
-	result.OfferedMbps: {Heading: "Bandwidth limit", Noun: "bandwidth", Count: "bandwidth", By: "at",
-		One: "Mbit/s", Many: "Mbit/s", Thousand: "Gbit/s", Unit: "Mbit/s"},
-	result.LinkMbps: {Heading: "Link", Noun: "link's rate", Count: "rate of the link", By: "at", One: "Mbit/s",
-		Many: "Mbit/s", Unit: "Mbit/s"},
-	result.RouterSpeed: {Heading: "Router's CPU", Noun: "speed of the router", Count: "speed", By: "at",
-		One: "of the CPU", Many: "of the CPU", Unit: "of this machine's"},
-	result.Clients: {
-		Heading: "Clients", Noun: "clients", Count: "number of clients", By: "with", One: "client", Many: "clients"},
-}
+// axisOf says how a dimension is spoken of.
+func axisOf(name result.Dimension) analysis.Axis { return swept.Named(name).Axis }
 
-func (s Sweep) along() dimension { return dimensions[s.Along] }
+func (s Sweep) along() analysis.Axis { return axisOf(s.Along) }
 
 // at names a level of the sweep.
-func (s Sweep) at(level float64) string { return s.along().value(level) }
+func (s Sweep) at(level float64) string { return withUnit(s.along(), level) }
 
 // span names a step: "from 10 to 50 clients".
 func (s Sweep) span(st step) string { return fmt.Sprintf("from %g to %s", st.from, s.at(st.to)) }
@@ -47,13 +37,13 @@ func (s Sweep) value() float64 { return s.At.Number(s.Held) }
 
 // held is the value of Held in words.
 func (s Sweep) held() string {
-	if d := dimensions[s.Held]; d.Thousand != "" && s.value() >= 1000 {
+	if d := axisOf(s.Held); d.Thousand != "" && s.value() >= 1000 {
 		return fmt.Sprintf("%g %s", s.value()/1000, d.Thousand)
 	}
-	return dimensions[s.Held].value(s.value())
+	return withUnit(axisOf(s.Held), s.value())
 }
 
-func (d dimension) value(v float64) string {
+func withUnit(d analysis.Axis, v float64) string {
 	if v == 1 {
 		return "1 " + d.One
 	}

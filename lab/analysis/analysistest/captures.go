@@ -76,11 +76,11 @@ func (s Captures) trial(rng *rand.Rand, d Sniffer, cell result.Cell) *capture.Tr
 	passed := min(1, s.Share/receive)
 	napi := receive * passed
 	left := s.Share - napi
-	if cell.Int(result.CPUs) == 2 {
+	if cell.Int(capture.CPUs) == 2 {
 		left++
 	}
 	useful := left
-	if cell.Has(result.BufferKiB) && cell.Number(result.BufferKiB) == 0 {
+	if cell.Has(capture.BufferKiB) && cell.Number(capture.BufferKiB) == 0 {
 		useful *= 2.0 / 3
 	}
 	n := int64(perSecond * seconds)
@@ -88,7 +88,7 @@ func (s Captures) trial(rng *rand.Rand, d Sniffer, cell result.Cell) *capture.Tr
 		Head: result.Head{Version: result.Version, Kind: capture.KindCapture, Accepted: true}, Cell: cell, Host: "router",
 		SetupSeconds: 1, SendSeconds: seconds, LoadSeconds: seconds,
 		Intended: n, Offered: n, Passed: int64(float64(n) * passed), NAPINs: int64(napi * seconds * 1e9),
-		CPUs: s.Share + float64(max(0, cell.Int(result.CPUs)-1)),
+		CPUs: s.Share + float64(max(0, cell.Int(capture.CPUs)-1)),
 	}
 	if s.Share < 1 {
 		t.RouterShare = s.Share

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
@@ -90,7 +89,7 @@ func (b *block) loads(ctx context.Context, loads [][]result.Cell) (left []result
 
 // note says in the environment, once, what the machine has too few CPUs for, and which settings a device refuses.
 func (r run) note(s *runner.Session, eb experiment.Block) {
-	second := slices.ContainsFunc(eb.Cells, func(c result.Cell) bool { return c.Int(result.CPUs) > 1 })
+	second := slices.ContainsFunc(eb.Cells, func(c result.Cell) bool { return c.Int(CPUs) > 1 })
 	if second && s.Placement.SecondShared() {
 		r.say(s, "The second CPU of capture programs is also the generator's: the machine has no other that labs may use.")
 	}
@@ -99,7 +98,8 @@ func (r run) note(s *runner.Session, eb experiment.Block) {
 			device := c.Text(result.DUT)
 			if _, fits := reduce(s.Experiment, device, setting); !fits {
 				_, refusal := dut.NewCapture(device, howOf(setting.Cell))
-				r.say(s, fmt.Sprintf("Not measured with %s: %v.", analysis.Label(setting.Cell.Without(result.FrameSize)), refusal))
+				r.say(s, fmt.Sprintf("Not measured with %s: %v.", Dimensions.Label(setting.Cell.Without(result.FrameSize)),
+					refusal))
 			}
 		}
 	}

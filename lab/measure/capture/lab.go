@@ -106,7 +106,7 @@ func first(hosts []*backend.Host) *backend.Host {
 
 // station gives a host its device, and its other work.
 func (l *lab) station(ctx context.Context, h *backend.Host, cell result.Cell, e *experiment.Experiment) (err error) {
-	s := &station{Host: h, dut: cell.Text(result.DUT), cpus: max(cell.Int(result.CPUs), 1)}
+	s := &station{Host: h, dut: cell.Text(result.DUT), cpus: max(cell.Int(CPUs), 1)}
 	if s.port = h.Ifs[0]; l.sink != nil {
 		s.port, s.sends = l.Port(topology.PortWAN), true
 	}

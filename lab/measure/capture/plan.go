@@ -56,19 +56,19 @@ func listOf[T comparable](
 
 // parameters are in the order of their loops: the last one changes fastest.
 var parameters = []parameter{
-	listOf("cpus", result.CPUs, strict.Integer(1, 2), true,
+	listOf("cpus", CPUs, strict.Integer(1, 2), true,
 		"with 2, the programs have a CPU that the polling threads do not use"),
 	listOf("background_pct", result.BackgroundPct, strict.Within(0, maxBackground, "percent of the host's CPU"), false,
 		"share of the capture host's CPU that other work of ordinary priority asks for, per cent"),
-	listOf("programs", result.Programs, strict.Integer(1, maxPrograms), true,
+	listOf("programs", Programs, strict.Integer(1, maxPrograms), true,
 		"programs that capture the same frames at the same time"),
-	listOf("works", result.Work, strict.Word(dut.WorkNone, dut.WorkCopy, dut.WorkGzip), true,
+	listOf("works", Work, strict.Word(dut.WorkNone, dut.WorkCopy, dut.WorkGzip), true,
 		"what a program does with each frame"),
-	listOf("filters", result.Filter, strict.Word(filterNames()...), true,
+	listOf("filters", Filter, strict.Word(filterNames()...), true,
 		"what programs look for: `udp`, or an expression with 40 addresses; all frames of the lab match"),
-	listOf("buffers_kib", result.BufferKiB, strict.Integer(0, maxBufferKiB), true,
+	listOf("buffers_kib", BufferKiB, strict.Integer(0, maxBufferKiB), true,
 		"the kernel's buffer for each program, KiB; 0: the program's own"),
-	listOf("snap_lengths", result.SnapLength, strict.Integer(0, maxSnap), true,
+	listOf("snap_lengths", SnapLength, strict.Integer(0, maxSnap), true,
 		"bytes that are kept of each frame; 0: all"),
 }
 
@@ -245,20 +245,20 @@ func reduce(_ *experiment.Experiment, device string, s experiment.Setting) (expe
 func mostCPUs(e *experiment.Experiment) int {
 	n := 1
 	for _, s := range settings(e) {
-		n = max(n, s.Cell.Int(result.CPUs))
+		n = max(n, s.Cell.Int(CPUs))
 	}
 	return n
 }
 
 // howOf is how a device captures in a cell.
 func howOf(c result.Cell) dut.Capture {
-	filter := c.Text(result.Filter)
+	filter := c.Text(Filter)
 	if filter == withoutFilter {
 		filter = ""
 	}
 	return dut.Capture{
-		Snap: c.Int(result.SnapLength), BufferKiB: c.Int(result.BufferKiB), Filter: filter, Work: c.Text(result.Work),
-		Programs: c.Int(result.Programs),
+		Snap: c.Int(SnapLength), BufferKiB: c.Int(BufferKiB), Filter: filter, Work: c.Text(Work),
+		Programs: c.Int(Programs),
 	}
 }
 

@@ -47,7 +47,7 @@ const (
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	trials := result.Of[Trial](run.Own)
 	in := analysis.Input{
-		Run: run, Measure: Name, Noun: "trial", Metrics: Metrics, Trials: trialsOf(trials),
+		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "trial", Metrics: Metrics, Trials: trialsOf(trials),
 		Load:    []result.Dimension{result.OfferedMbps},
 		Compare: compareCells(run),
 		Warn: func(s analysis.Summary) []string {
@@ -86,8 +86,9 @@ func leftOut(run result.Run, rejected int) []string {
 	}
 	var said []string
 	for _, setting := range slices.SortedFunc(maps.Keys(least), compareCells(run)) {
-		said = append(said, fmt.Sprintf("%s, from %g Mbit/s on (%s)", analysis.Label(setting), least[setting], words.Counted(
-			in[setting], "block")))
+		said = append(said, fmt.Sprintf("%s, from %g Mbit/s on (%s)", Dimensions.Label(setting), least[setting],
+			words.Counted(
+				in[setting], "block")))
 	}
 	text := "Not measured, because the generator needs too much of the second CPU there: " + strings.Join(said, "; ") + "."
 	if rejected > 0 {
@@ -103,7 +104,7 @@ func compareCells(run result.Run) func(a, b result.Cell) int {
 		by[i] = p.dimension
 	}
 	plain := func(c result.Cell) (n int) { // settings that ask for nothing come first
-		for _, d := range []result.Dimension{result.Filter, result.Work} {
+		for _, d := range []result.Dimension{Filter, Work} {
 			if text := c.Text(d); text != "" && text != dut.WorkNone && text != withoutFilter {
 				n++
 			}

@@ -59,7 +59,7 @@ func TestFigures(t *testing.T) {
 func TestLeftOut(t *testing.T) {
 	at := func(block int, mbps float64, accepted bool) result.Line {
 		return line(block, func(r *Trial) {
-			r.Cell = result.NewCell(result.DUT, "tcpdump", result.OfferedMbps, mbps, result.FrameSize, "imix", result.CPUs, 2)
+			r.Cell = result.NewCell(result.DUT, "tcpdump", result.OfferedMbps, mbps, result.FrameSize, "imix", CPUs, 2)
 			if r.Accepted = accepted; !accepted {
 				r.Rejects = []string{"waited for the second CPU"}
 			}

@@ -3,8 +3,6 @@ package capture
 import (
 	"slices"
 	"testing"
-
-	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // TestVaryAlone: with vary_alone at most one parameter has another value than the first of its list.
@@ -19,7 +17,7 @@ func TestVaryAlone(t *testing.T) {
 		var got []string
 		for _, b := range e.Plan() {
 			if c := b.Cells[0]; b.Index == 0 && b.DUT() == "tcpdump" {
-				got = append(got, c.Text(result.Filter)+" "+c.Text(result.Programs))
+				got = append(got, c.Text(Filter)+" "+c.Text(Programs))
 			}
 		}
 		slices.Sort(got)

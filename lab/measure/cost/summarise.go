@@ -23,7 +23,7 @@ const FlagShortfall = "bandwidth-shortfall"
 // Summarise computes the summary of a run that measured costs.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	in := analysis.Input{
-		Run: run, Measure: Name, Noun: "trial", Metrics: Metrics, Primary: PerBit,
+		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "trial", Metrics: Metrics, Primary: PerBit,
 		Trials:  levelDaemons(analysis.TrialsOf(run.Trials), run.Blocks),
 		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps}, Compare: CompareCells(run), Laws: &laws,
 		Bias: bias, Rise: rise,

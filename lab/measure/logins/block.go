@@ -221,7 +221,7 @@ func (b *openBlock) evidence(ctx context.Context, overflows int64) (e evidence, 
 }
 
 // rateOf is the number of clients that arrive a second; 0 is all at once.
-func rateOf(b experiment.Block) float64 { return b.Cell.Number(result.LoginRate) }
+func rateOf(b experiment.Block) float64 { return b.Cell.Number(LoginRate) }
 
 // paceOf is the pace at which clients arrive at one of the hosts.
 func paceOf(b experiment.Block, i, hosts int) client.Pace {

@@ -176,7 +176,7 @@ func TestFits(t *testing.T) {
 
 // TestPaceIsSharedByClientHosts: each host takes its part of the rate, and begins later than the one before.
 func TestPaceIsSharedByClientHosts(t *testing.T) {
-	b := experiment.Block{Cell: result.NewCell(result.Clients, 30, result.LoginRate, 10)}
+	b := experiment.Block{Cell: result.NewCell(result.Clients, 30, LoginRate, 10)}
 	p := paceOf(b, 2, 3)
 	if p.PerSecond != 10.0/3 || p.After != 200*time.Millisecond || p.Patience != patience+3*time.Second {
 		t.Errorf("%+v", p)

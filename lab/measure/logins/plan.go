@@ -71,7 +71,7 @@ func check(e *experiment.Experiment, report experiment.Report) {
 func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	for _, clients := range e.Clients {
 		for _, rate := range rates.Of(e) {
-			cell := result.NewCell(result.Clients, clients, result.LoginRate, rate)
+			cell := result.NewCell(result.Clients, clients, LoginRate, rate)
 			list = append(list, experiment.Setting{Cell: cell, Cells: []result.Cell{cell}})
 		}
 	}
@@ -86,7 +86,7 @@ const (
 
 // duration estimates how long the clients of a group's storms take to lease and to log in.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
-	n, rate := g.Cell.Int(result.Clients), g.Cell.Number(result.LoginRate)
+	n, rate := g.Cell.Int(result.Clients), g.Cell.Number(LoginRate)
 	lease, login := time.Duration(n)*client.KindOf(e.Client.Kind).Times.Storm,
 		time.Duration(n)*loginOf(e, g.Cell.Text(result.DUT))
 	if rate > 0 {

@@ -43,7 +43,7 @@ type Storm struct {
 
 // Cell has the storm's dimensions.
 func (s Storm) Cell() result.Cell {
-	return result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients, result.LoginRate, s.LoginRate)
+	return result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients, LoginRate, s.LoginRate)
 }
 
 // Phase is what all clients did together: lease, or log in.

@@ -38,9 +38,10 @@ const (
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	storms := result.Of[Storm](run.Own)
 	in := analysis.Input{
-		Run: run, Measure: Name, Noun: "storm", Metrics: Metrics, Trials: trialsOf(storms), Alone: true,
+		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "storm", Metrics: Metrics, Trials: trialsOf(storms),
+		Alone: true,
 		Compare: func(a, b result.Cell) int {
-			return result.CompareCells(a, b, result.Clients, result.LoginRate, result.DUT)
+			return result.CompareCells(a, b, result.Clients, LoginRate, result.DUT)
 		},
 		Warn: func(s analysis.Summary) []string {
 			held := func(limit string) func(analysis.Cell) bool {

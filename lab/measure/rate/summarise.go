@@ -19,7 +19,8 @@ const (
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	trials := result.Of[Trial](run.Own)
 	in := analysis.Input{
-		Run: run, Measure: Name, Noun: "window", Metrics: Metrics, Trials: trialsOf(trials), Compare: cost.CompareCells(run),
+		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "window", Metrics: Metrics, Trials: trialsOf(trials),
+		Compare:  cost.CompareCells(run),
 		Describe: func(c *analysis.Cell) { describe(c, trials) },
 		Warn: func(s analysis.Summary) []string {
 			return slices.Concat(

@@ -26,12 +26,12 @@ const AtLeast = "at-least"
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	searches := result.Of[Search](run.Own)
 	in := analysis.Input{
-		Run: run, Measure: Name, Noun: "search", Metrics: metricsOf(searches), Trials: trialsOf(searches), Alone: true,
+		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "search", Metrics: metricsOf(searches),
+		Trials: trialsOf(searches), Alone: true,
 		Compare: cost.CompareCells(run),
 		Warn: func(s analysis.Summary) []string {
-			return s.Remark(
-				"The generator's limit, or max_kpps, was reached without loss, so these devices carry at least what is shown, "+
-					"the most of their searches",
+			return s.Remark("The generator's limit, or max_kpps, was reached without loss, so these devices carry at least "+
+				"what is shown, the most of their searches",
 				func(c analysis.Cell) bool { return c.Flagged(AtLeast) })
 		},
 	}

@@ -37,7 +37,7 @@ type address struct {
 
 // carryOut builds a lab with the most clients of the block's cells, and has some of them fetch at a time, cell by cell.
 func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
-	b := &openBlock{Session: s, Block: eb, speed: eb.Cell.Number(result.RouterSpeed)}
+	b := &openBlock{Session: s, Block: eb, speed: eb.Cell.Number(RouterSpeed)}
 	restore, err := s.Slow(ctx, b.speed, keySpeeds)
 	if err != nil {
 		return nil, err

@@ -116,9 +116,9 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 		return nil
 	}
 	for _, speed := range speeds.Of(e) {
-		s := experiment.Setting{Cell: result.NewCell(result.Clients, slices.Max(e.Clients), result.RouterSpeed, speed)}
+		s := experiment.Setting{Cell: result.NewCell(result.Clients, slices.Max(e.Clients), RouterSpeed, speed)}
 		for _, n := range e.Clients {
-			s.Cells = append(s.Cells, result.NewCell(result.Clients, n, result.RouterSpeed, speed))
+			s.Cells = append(s.Cells, result.NewCell(result.Clients, n, RouterSpeed, speed))
 		}
 		list = append(list, s)
 	}

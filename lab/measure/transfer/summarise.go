@@ -21,9 +21,10 @@ const (
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	list := result.Of[Transfer](run.Own)
 	in := analysis.Input{
-		Run: run, Measure: Name, Noun: "transfer", Metrics: Metrics, Trials: trialsOf(list), Alone: true,
+		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "transfer", Metrics: Metrics, Trials: trialsOf(list),
+		Alone: true,
 		Compare: func(a, b result.Cell) int { // the fastest router first
-			return cmp.Or(result.CompareCells(b, a, result.RouterSpeed), result.CompareCells(a, b, result.Clients, result.DUT))
+			return cmp.Or(result.CompareCells(b, a, RouterSpeed), result.CompareCells(a, b, result.Clients, result.DUT))
 		},
 	}
 	in.Describe = func(c *analysis.Cell) { describe(c, list) }

@@ -36,7 +36,7 @@ type Transfer struct {
 
 // Cell has the transfer's dimensions.
 func (t Transfer) Cell() result.Cell {
-	return result.NewCell(result.DUT, t.DUT, result.Clients, t.Clients, result.RouterSpeed, t.RouterSpeed)
+	return result.NewCell(result.DUT, t.DUT, result.Clients, t.Clients, RouterSpeed, t.RouterSpeed)
 }
 
 // Fetched is one client's transfers.
@@ -88,7 +88,8 @@ const Threshold = 0.9
 type step struct{ seconds, cpuSeconds, bytes, routerSeconds, wakeups, stat float64 }
 
 func (s step) kbps() float64 { return s.bytes / 1e3 / s.seconds }
-func (s step) dtr() float64  { return s.bytes / 1e3 / s.routerSeconds }
+
+func (s step) dtr() float64 { return s.bytes / 1e3 / s.routerSeconds }
 
 // stepsOf are the intervals between samples. One without time, or CPU time, has no rate and is left out; so is the last
 // where it was cut short by the end of the transfers.

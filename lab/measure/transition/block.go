@@ -57,7 +57,7 @@ func (b *openBlock) measure(ctx context.Context) error {
 	}
 	if pct := b.Cell.Number(result.BackgroundPct); pct > 0 {
 		how := burn.Program
-		if b.Cell.Text(result.BackgroundKind) == BusyRealTime {
+		if b.Cell.Text(BackgroundKind) == BusyRealTime {
 			how = burn.RealTime
 		}
 		// Both gateways have these CPUs.

@@ -134,7 +134,7 @@ func busyCells(e *experiment.Experiment, cell result.Cell) (list []result.Cell) 
 		for _, pct := range busy.Of(e) {
 			switch with := cell.With(result.BackgroundPct, pct); {
 			case pct > 0:
-				list = append(list, with.With(result.BackgroundKind, kind))
+				list = append(list, with.With(BackgroundKind, kind))
 			case !seen:
 				seen, list = true, append(list, with)
 			}

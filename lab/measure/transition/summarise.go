@@ -50,7 +50,7 @@ const (
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	steps := result.Of[Step](run.Own)
 	in := analysis.Input{
-		Run: run, Measure: Name, Noun: "step", Metrics: Metrics, Trials: trialsOf(steps),
+		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "step", Metrics: Metrics, Trials: trialsOf(steps),
 		Load:     []result.Dimension{result.OfferedMbps},
 		Compare:  compareCells,
 		Describe: func(c *analysis.Cell) { c.Curves = curvesOf(steps, c.Cell) },
@@ -90,7 +90,7 @@ func leftOut(run result.Run) []string {
 	least := map[string]float64{} // by device and what else the block had
 	for _, b := range run.Blocks {
 		for _, c := range b.LeftOut {
-			name := analysis.Label(c.Without(result.OfferedMbps))
+			name := Dimensions.Label(c.Without(result.OfferedMbps))
 			if mbps, there := least[name]; !there || c.Number(result.OfferedMbps) < mbps {
 				least[name] = c.Number(result.OfferedMbps)
 			}
@@ -116,7 +116,7 @@ func compareCells(a, b result.Cell) int {
 		return 1
 	}
 	return cmp.Or(
-		result.CompareCells(a, b, result.Clients, result.Profile, result.BackgroundKind, result.BackgroundPct),
+		result.CompareCells(a, b, result.Clients, result.Profile, BackgroundKind, result.BackgroundPct),
 		cmp.Compare(direct(a), direct(b)),
 		result.CompareCells(a, b, result.DUT, result.OfferedMbps))
 }

@@ -49,7 +49,7 @@ func TestPlan(t *testing.T) {
 		"gateways_busy_by = [\"program\", \"real-time\"]\n")
 	var got []string
 	for _, b := range e.Plan() {
-		got = append(got, strings.TrimSpace(b.Cell.Text(result.BackgroundPct)+" "+b.Cell.Text(result.BackgroundKind)))
+		got = append(got, strings.TrimSpace(b.Cell.Text(result.BackgroundPct)+" "+b.Cell.Text(BackgroundKind)))
 		if len(b.Cells) != 3 || b.AA || e.Topology != Topology {
 			t.Errorf("%v in topology %q: want no background and two loads of a lab that stands alone", b.Cells, e.Topology)
 		}

@@ -1,0 +1,152 @@
+package analysis
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// Dimension describes a quantity in which cells of a run differ, as Metric describes a figure. Each measure lists its
+// own. Labels, tables, charts, comparisons, studies and the reference read these lists.
+type Dimension struct {
+	Name    result.Dimension
+	Text    string // what it is, for the reference
+	Heading string // of a column on the page; empty: the name
+	Short   string // of a column in the terminal; empty: the name
+	Unit    string // stands beside the heading
+	Behind  string // stands behind a number in a column of the page: "/s"
+	// Words say a value in a sentence: "100 clients"; nil: the name and the value.
+	Words func(result.Value) string
+	// Brief says a value beside a mark of a chart; nil: as Words.
+	Brief func(result.Value) string
+	// None says 0 or "none" in a sentence, "whole frames", and NoneShort in a column: "all"; empty: like any other value.
+	None, NoneShort string
+	Usual           string // a value that labels leave out
+	Axis            Axis   // of studies that sweep it; zero: none does
+}
+
+// Axis says how studies speak of a dimension that they sweep or hold.
+type Axis struct {
+	Heading   string // of a column or an axis
+	Noun      string // in a sentence: "ten times the bandwidth"
+	Count     string // "any number of clients"
+	By        string // "at 400 Mbit/s", "with 50 clients"
+	One, Many string // behind a value
+	Thousand  string // unit of a thousand, for a dimension that is held; empty: none
+	Unit      string
+}
+
+// Dimensions are those of a measure, in the order of the terminal's columns.
+type Dimensions []Dimension
+
+// Dimensions that several measures have.
+var (
+	DUT     = Dimension{Name: result.DUT, Text: "name of the device under test", Words: plainText}
+	Profile = Dimension{Name: result.Profile, Text: "how packets look to the router: per-packet or bulk",
+		Words: plainText, Usual: result.PerPacket}
+	Direction = Dimension{Name: result.Direction, Text: "of the payload: up, down or both", Words: plainText}
+	FrameSize = Dimension{Name: result.FrameSize,
+		Text:  `of frames as traffic: their bytes without FCS, "64", or the name of a mix`,
+		Words: func(v result.Value) string { return words.Frames(v.Text) }}
+	Clients = Dimension{Name: result.Clients, Text: "simulated clients", Heading: "Clients",
+		Words: func(v result.Value) string { return words.Counted(int(v.Number), "client") },
+		Axis: Axis{Heading: "Clients", Noun: "clients", Count: "number of clients", By: "with", One: "client",
+			Many: "clients"}}
+	OfferedMbps = Dimension{Name: result.OfferedMbps,
+		Text: "of all clients together, Mbit/s: TCP or UDP payload, or frames", Heading: "Offered", Unit: "Mbit/s",
+		Words: func(v result.Value) string { return v.Text + " Mbit/s" },
+		Axis: Axis{Heading: "Bandwidth limit", Noun: "bandwidth", Count: "bandwidth", By: "at",
+			One: "Mbit/s", Many: "Mbit/s", Thousand: "Gbit/s", Unit: "Mbit/s"}}
+	LinkMbps = Dimension{Name: result.LinkMbps, Text: "Mbit/s, of the link between two gateways, frames with their " +
+		"Ethernet headers; 0: no limit",
+		Heading: "Link", Unit: "Mbit/s", None: "link without a limit", NoneShort: "no limit",
+		Words: func(v result.Value) string { return "link of " + v.Text + " Mbit/s" },
+		Axis: Axis{Heading: "Link", Noun: "link's rate", Count: "rate of the link", By: "at", One: "Mbit/s", Many: "Mbit/s",
+			Unit: "Mbit/s"}}
+	BackgroundPct = Dimension{Name: result.BackgroundPct, Text: "of the metered hosts' CPU, used by other work",
+		Heading: "Other work", Short: "other work %",
+		Unit: "% of a CPU", None: "no other work", Words: func(v result.Value) string { return v.Text + " % other work" }}
+)
+
+func plainText(v result.Value) string { return v.Text }
+
+// Headed is the dimension with another heading in the terminal.
+func (d Dimension) Headed(short string) Dimension { d.Short = short; return d }
+
+// TerminalHead heads the terminal's column.
+func (d Dimension) TerminalHead() string { return words.Or(d.Short, string(d.Name)) }
+
+// PageHead heads the page's column.
+func (d Dimension) PageHead() string {
+	return words.Or(d.Heading, words.Capitalised(strings.ReplaceAll(string(d.Name), "_", " ")))
+}
+
+// IsNone reports whether a value asks for nothing.
+func IsNone(v result.Value) bool { return v.Text == "0" || v.Text == "none" }
+
+// Say says a value in words.
+func (d Dimension) Say(v result.Value) string {
+	switch {
+	case d.None != "" && IsNone(v):
+		return d.None
+	case d.Words != nil:
+		return d.Words(v)
+	}
+	return strings.ReplaceAll(string(v.Dimension), "_", " ") + " " + v.Text
+}
+
+// SayBriefly says a value beside a mark.
+func (d Dimension) SayBriefly(v result.Value) string {
+	if d.Brief != nil && !IsNone(v) {
+		return d.Brief(v)
+	}
+	return d.Say(v)
+}
+
+// Column is a value as a column shows it, where its numbers are not printed as such.
+func (d Dimension) Column(v result.Value) string {
+	if d.NoneShort != "" && IsNone(v) {
+		return d.NoneShort
+	}
+	return v.Text
+}
+
+// Named finds a dimension. One that the list lacks is described by its name alone.
+func (list Dimensions) Named(name result.Dimension) Dimension {
+	if i := slices.IndexFunc(list, func(d Dimension) bool { return d.Name == name }); i >= 0 {
+		return list[i]
+	}
+	return Dimension{Name: name}
+}
+
+// Without is the list less some dimensions.
+func (list Dimensions) Without(names ...result.Dimension) Dimensions {
+	return without(list, func(d Dimension) bool { return slices.Contains(names, d.Name) })
+}
+
+// Names are the names of the dimensions.
+func (list Dimensions) Names() (names []result.Dimension) {
+	for _, d := range list {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// Say says a dimension and its value in words: "100 clients".
+func (list Dimensions) Say(v result.Value) string { return list.Named(v.Dimension).Say(v) }
+
+// Label names a cell: "opennds, 100 clients, 400 Mbit/s, up".
+func (list Dimensions) Label(c result.Cell) string {
+	var parts []string
+	if c.Has(result.DUT) {
+		parts = append(parts, c.Text(result.DUT))
+	}
+	for _, v := range c.Without(result.DUT).Values() {
+		if d := list.Named(v.Dimension); d.Usual == "" || v.Text != d.Usual {
+			parts = append(parts, d.Say(v))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

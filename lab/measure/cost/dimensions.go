@@ -1,0 +1,9 @@
+package cost
+
+import "github.com/gateweigh/gateweigh/lab/analysis"
+
+// Dimensions of the measure's cells.
+var Dimensions = analysis.Dimensions{
+	analysis.DUT, analysis.Profile, analysis.FrameSize, analysis.LinkMbps, analysis.Direction, analysis.Clients,
+	analysis.OfferedMbps,
+}

@@ -1,0 +1,83 @@
+package measure_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/compare"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// TestDimensionOfItsOwn: a dimension that only its measure names goes from the records through summary, labels, CSV,
+// terminal, page and comparison. Nothing else knows it.
+func TestDimensionOfItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	writeLulls(t, dir)
+	run, err := table().ReadRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := table().Summarise(run, analysis.Options{})
+	if len(s.Cells) != 2 {
+		t.Fatalf("%d cells, want 2", len(s.Cells))
+	}
+	if label := s.Dimensions.Label(s.Cells[0].Cell); label != "daemon, 2 clients, idle for 100 ms" {
+		t.Errorf("the first cell is called %q", label)
+	}
+	in, opts := compare.Input{Name: "a", Run: run}, compare.Defaults()
+	opts.Measures = table()
+	var csv, terminal, page, compared bytes.Buffer
+	if err := errors.Join(report.CSV(&csv, s), report.Terminal(&terminal, s, 0), report.HTML(&page, run, s),
+		compare.Text(&compared, compare.Runs(in, in, opts))); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]struct {
+		text  string
+		parts []string
+	}{
+		"CSV":      {csv.String(), []string{"dut,clients,idle_ms,", "daemon,2,100,", "daemon,2,300,"}},
+		"terminal": {terminal.String(), []string{"window ms", "100", "300"}},
+		"page": {page.String(), []string{`data-field="dimensions.idle_ms">Window <small>ms</small>`,
+			`data-cell="dut=daemon clients=2 idle_ms=300"`}},
+		"comparison": {compared.String(), []string{"idle for 100 ms", "idle for 300 ms"}},
+	} {
+		for _, part := range want.parts {
+			if !strings.Contains(want.text, part) {
+				t.Errorf("%s lacks %q:\n%s", name, part, want.text)
+			}
+		}
+	}
+}
+
+// writeLulls makes a run of the measure idle, as its blocks leave it.
+func writeLulls(t *testing.T, dir string) {
+	t.Helper()
+	if err := result.WriteEnvironment(dir, result.Environment{Measure: "idle", Mode: result.ModeDuet}); err != nil {
+		t.Fatal(err)
+	}
+	w, _, err := result.OpenWriter(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for block := range 2 {
+		for _, ms := range []float64{100, 300} {
+			r := lull{
+				Head:   result.Head{Block: block, Start: time.Unix(int64(block), 0), Seconds: 1, Accepted: true},
+				Cell:   result.NewCell(result.DUT, "daemon", result.Clients, 2, idleMs, ms),
+				Device: spent{Seconds: ms / 1e3, ProcessNs: int64(1e6 * ms / (1 + float64(block)))},
+				Clean:  spent{Seconds: ms / 1e3},
+			}
+			if err := w.Append("lull", &r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,8 @@
+package throughput
+
+import "github.com/gateweigh/gateweigh/lab/analysis"
+
+// Dimensions of the measure's cells.
+var Dimensions = analysis.Dimensions{
+	analysis.DUT, analysis.FrameSize, analysis.Clients, analysis.Direction, analysis.Profile,
+}

@@ -1,0 +1,210 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// cellTable is a table of cells below the results. It is left out where no cell has a figure of
+// the needed metric, or a count of that name above 0.
+type cellTable struct {
+	caption string
+	needs   string // empty: always shown
+	columns []cellColumn
+}
+
+// tables are those of the tables that cells have figures for.
+func tables(s analysis.Summary, all []cellTable) (grids []grid) {
+	for _, t := range all {
+		has := func(c analysis.Cell) bool { return c.Counts[t.needs] > 0 || c.Device(t.needs).Mean.Known() }
+		if t.needs == "" || slices.ContainsFunc(s.Cells, has) {
+			if g := build(t.caption, s, s.Cells, t.columns...); len(g.Head) > len(dimensionColumns(s, s.Cells)) {
+				grids = append(grids, g)
+			}
+		}
+	}
+	return grids
+}
+
+func pairsColumn(name string) cellColumn {
+	return countColumn(name, "", "pairs", func(c analysis.Cell) int { return c.Pairs })
+}
+
+func blocksColumn(name string) cellColumn {
+	return countColumn(name, "", "blocks", func(c analysis.Cell) int { return c.Blocks })
+}
+
+func rejectedColumn(name string) cellColumn {
+	return countColumn(name, "", "rejected", func(c analysis.Cell) int { return c.Rejected })
+}
+
+func redoneColumn(name string) cellColumn {
+	return countColumn(name, "", "redone", func(c analysis.Cell) int { return c.Redone })
+}
+
+// tallied lists texts with how often each was met: "saturated (3), lossy (1)".
+func tallied(list []analysis.Tally) string {
+	var parts []string
+	for _, t := range list {
+		parts = append(parts, fmt.Sprintf("%s (%d)", t.Text, t.Count))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// cellColumn is a column of a table of cells.
+type cellColumn = column[analysis.Cell]
+
+// counts shows one of a cell's counts.
+func counts(key, name, unit string) cellColumn {
+	return countColumn(name, unit, "counts."+key, func(c analysis.Cell) int { return c.Counts[key] })
+}
+
+// device, clean and change show a metric by its name: of the device, of the clean router, and of one against
+// the other. In the note next to the heading, * is the metric's unit.
+func device(metric, name, note string) cellColumn {
+	return metricColumn(metric, "device", name, note, analysis.Cell.Device)
+}
+
+func clean(metric, name, note string) cellColumn {
+	return metricColumn(metric, "clean", name, note, analysis.Cell.Clean)
+}
+
+func change(metric, name, note string) cellColumn {
+	return metricColumn(metric, "change", name, note, analysis.Cell.Change)
+}
+
+// figureOf is one side of a cell's metric: analysis.Cell.Device, Clean or Change.
+type figureOf func(c analysis.Cell, metric string) analysis.Estimate
+
+// metricColumn takes unit and form of its figures from the metric's description in the summary.
+func metricColumn(metric, side, name, note string, of figureOf) cellColumn {
+	return cellColumn{from: func(metrics []analysis.Metric) cellColumn {
+		m, print := analysis.MetricNamed(metrics, metric), digits3
+		switch {
+		case side == "change" && m.Against == analysis.AsRatio:
+			m.Unit, print = "×", ratio
+		case strings.HasPrefix(m.Unit, "%"):
+			print = bare
+		case m.Unit == "Mbit/s":
+			print = digits4
+		case m.Unit == "" && strings.HasPrefix(note, "%"):
+			print = percentOf
+		case m.Unit == "":
+			print = fraction4
+		}
+		col := estimateColumn(
+			name, strings.Replace(note, "*", m.Unit, 1), print, func(c analysis.Cell) analysis.Estimate { return of(c, metric) })
+		col.Field = "metrics." + metric + "." + side + ".mean"
+		return col
+	}}
+}
+
+// meanColumn is a metric with its unit, as the terminal shows it.
+func meanColumn(metrics []analysis.Metric, metric, name string, of figureOf) cellColumn {
+	print, ok := withUnits[analysis.MetricNamed(metrics, metric).Unit]
+	if !ok {
+		print = digits3
+	}
+	return numberColumn(name, "", "", print, func(c analysis.Cell) analysis.Number { return of(c, metric).Mean })
+}
+
+// dimensionColumns name a cell in every table: its device, texts in which cells differ, and numbers.
+func dimensionColumns(s analysis.Summary, cells []analysis.Cell) []cellColumn {
+	cols := []cellColumn{{gridHead: gridHead{Name: "DUT", Text: true}, cell: func(c analysis.Cell) gridCell {
+		return nameCell(c.DUT(), c.DUT())
+	}}}
+	var numbers []cellColumn
+	for _, v := range everyDimension(cells) {
+		d := s.Dimensions.Named(v.Dimension)
+		switch {
+		case d.NoneShort != "":
+			numbers = append(numbers, cellColumn{gridHead: gridHead{Name: d.PageHead(), Unit: d.Unit, Text: true}, cell: func(
+				c analysis.Cell) gridCell {
+				if !c.Has(d.Name) {
+					return gridCell{Main: none, Text: true}
+				}
+				return gridCell{Main: valueText(d, c.Cell), Sort: c.Text(d.Name), Text: true}
+			}})
+		case v.IsNumber:
+			numbers = append(numbers, numberColumn(d.PageHead(), d.Unit, "dimensions."+string(d.Name), digits4,
+				func(c analysis.Cell) analysis.Number {
+					if !c.Has(d.Name) {
+						return analysis.Absent()
+					}
+					return analysis.Number(c.Number(d.Name))
+				}))
+		case slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Text(d.Name) != v.Text }):
+			cols = append(cols, textColumn(d.PageHead(), func(c analysis.Cell) string { return c.Text(d.Name) }))
+		}
+	}
+	return append(cols, numbers...)
+}
+
+// everyDimension lists all dimensions but the device that cells have, each with the value of the
+// first cell that has it. Cells need not have the same.
+func everyDimension(cells []analysis.Cell) []result.Value {
+	all := result.NewCell()
+	for _, c := range cells {
+		for _, v := range c.Without(result.DUT).Values() {
+			switch {
+			case all.Has(v.Dimension):
+			case v.IsNumber:
+				all = all.With(v.Dimension, v.Number)
+			default:
+				all = all.With(v.Dimension, v.Text)
+			}
+		}
+	}
+	return all.Values()
+}
+
+// valueText is a cell's value of a dimension as a column shows it: a number, or the word for none.
+func valueText(d analysis.Dimension, c result.Cell) string {
+	if v, _ := c.Value(d.Name); d.NoneShort == "" || !analysis.IsNone(v) {
+		return digits4(analysis.Number(c.Number(d.Name))) + d.Behind
+	}
+	return d.NoneShort
+}
+
+// settingColumns are the terminal's columns of a measure's dimensions but some. Each is shown where cells differ.
+func settingColumns(dims analysis.Dimensions, less ...result.Dimension) (cols []cellColumn) {
+	for _, d := range dims.Without(append(less, result.DUT)...) {
+		cols = append(cols, textColumn(d.TerminalHead(), func(c analysis.Cell) string { return c.Text(d.Name) }).ifDiffers())
+	}
+	return cols
+}
+
+// anyFigure reports whether a column of a metric has a figure of any cell: a device without logins or leases needs no
+// column of these.
+func anyFigure(cells []analysis.Cell, col cellColumn) bool {
+	return slices.ContainsFunc(cells, func(c analysis.Cell) bool { return col.cell(c).Sort != "" })
+}
+
+// build makes a table of cells of a run, each under its name.
+func build(caption string, s analysis.Summary, cells []analysis.Cell, columns ...cellColumn) grid {
+	g := grid{Caption: caption, Sortable: caption != ""}
+	all := dimensionColumns(s, cells)
+	for _, col := range columns {
+		if col.from != nil {
+			if col = col.from(s.Metrics); !anyFigure(cells, col) {
+				continue
+			}
+		}
+		all = append(all, col)
+	}
+	for _, col := range all {
+		g.Head = append(g.Head, col.gridHead)
+	}
+	for _, c := range cells {
+		row := gridRow{Key: c.Cell.String()}
+		for _, col := range all {
+			row.Cells = append(row.Cells, col.cell(c))
+		}
+		g.Rows = append(g.Rows, row)
+	}
+	return g
+}

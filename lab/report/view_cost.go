@@ -1,0 +1,357 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// costView shows what a device costs.
+var costView = view{
+	how:     func(s analysis.Summary) string { return words.Or(s.Mode, "mode unknown") },
+	columns: costColumns, remarks: costRemarks, reading: costReading, first: costScreen,
+	fill: func(data *pageData, d *drawing, s analysis.Summary) {
+		switch {
+		case failsSomewhere(s):
+			data.Question = "What they carry, and what they cost"
+		case s.Sides != nil:
+			data.Question = "How the two labs compare"
+		default:
+			data.Question = "What it costs"
+		}
+		if note, ok := modeNotes[s.Mode]; ok {
+			data.ModeNote = note + words.Capitalised(sidesSentence(s))
+		}
+		data.Multiplicity = multiplicityNote(s)
+		data.Groups, data.Flames = grouped(s.Cells, d.group, ways...), flameSection(d.dir, s)
+		data.Capacity, data.CostModels, data.Ceilings = d.capacityFigures(), costModelGrid(s.CostModels),
+			ceilingsGrid(s.Ceilings)
+		data.CeilingsNote = "A load counts as carried when it is delivered in full with at most 1 % of its segments sent " +
+			"again. The ceiling lies between the load carried and the one at which a router fails."
+		data.Results, data.Further = resultsGrid(s), furtherGrids(s)
+		data.Noise, data.NoiseFigure, data.Stability = unbroken(words.Capitalised(noiseSentence(s.AA))), d.noiseFigure(),
+			d.stabilityFigures()
+	},
+}
+
+// modeNotes say how the two sides of a pair are measured.
+var modeNotes = map[string]string{
+	result.ModeDuet: "Duet: DUT and clean router run at the same time in two labs with the same placement and load, so " +
+		"noise of the machine cancels in their ratio. " +
+		"Each block rebuilds both labs and swaps which of them carries the DUT. ",
+	result.ModeSolo: "Solo: DUT and clean router are measured one after the other, so noise of the machine does not " +
+		"cancel and shows in the intervals. ",
+}
+
+// multiplicityNote says how the verdicts are taken together.
+func multiplicityNote(s analysis.Summary) string {
+	if s.Multiplicity.Verdicts < 2 || s.Multiplicity.Method == "" {
+		return ""
+	}
+	return fmt.Sprintf(
+		"Verdicts are corrected for judging %d cells at once (%s): the chance that even one of them is wrong is at most "+
+			"%.3g\u00a0%%.",
+		s.Multiplicity.Verdicts, words.Capitalised(s.Multiplicity.Method), 100*(1-s.Confidence))
+}
+
+// costColumns are the terminal's table of costs.
+func costColumns(s analysis.Summary) []cellColumn {
+	m := s.Metrics
+	return append(routerColumns(cost.Dimensions, "DUT", dimensionsOf), offeredColumn,
+		meanColumn(m, cost.Delivered, "delivered", analysis.Cell.Device).dropped(3),
+		meanColumn(m, cost.CPU, "clean CPU", analysis.Cell.Clean).dropped(5),
+		meanColumn(m, cost.CPU, "DUT CPU", analysis.Cell.Device).dropped(4),
+		decidedColumn(s).left(),
+		meanColumn(m, cost.NsPerPacket, "ns/packet", analysis.Cell.Device).dropped(2),
+		meanColumn(m, cost.RTTP99MedianUs, "RTT p99", analysis.Cell.Device).dropped(1),
+		textColumn("verdict", verdictText))
+}
+
+// togetherSign marks an interval that is not that of the cell by itself.
+const togetherSign = "*"
+
+// decidedColumn is the ratio with the interval that the verdict beside it rests on.
+func decidedColumn(s analysis.Summary) cellColumn {
+	col := estimateColumn(
+		ratioHead(s)+" ×", "", ratio, func(c analysis.Cell) analysis.Estimate { return c.Change(cost.PerBit) })
+	own := col.cell
+	col.cell = func(c analysis.Cell) gridCell {
+		if c.Together == nil {
+			return own(c)
+		}
+		decided := estimateCell(*c.Together, ratio)
+		decided.Small += togetherSign
+		return decided
+	}
+	return col
+}
+
+// verdictText is the verdict with what it lacks.
+func verdictText(c analysis.Cell) string {
+	if c.BlocksNeeded != nil {
+		return fmt.Sprintf("%s (+%s)", c.Verdict, words.Counted(*c.BlocksNeeded, "block"))
+	}
+	return c.Verdict
+}
+
+// costRemarks are the lines below the table of costs.
+func costRemarks(s analysis.Summary) []string {
+	out := append(slices.Concat(lineRemarks(s), totalsSentences(s.Cells), churnSentences(s.Cells)),
+		"Noise floor: "+noiseSentence(s.AA))
+	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Together != nil }) {
+		out = append([]string{togetherSign +
+			" An interval of all cells together: by that of the cell by itself the verdict would be another, and among so " +
+			"many cells one may look so by chance."}, out...)
+	}
+	if text := sidesSentence(s); text != "" {
+		out = append([]string{"What is compared: " + text}, out...)
+	}
+	return out
+}
+
+func costReading(s analysis.Summary) string {
+	return fmt.Sprintf(
+		"%s × is router CPU per delivered bit, DUT over clean router, with its %g %% interval over blocks; "+
+			"it is equivalent when that lies within %g %% of 1; else different when it leaves out 1 and the ratio lies beyond "+
+			"the noise floor; "+
+			"both corrected for the number of cells.", ratioHead(s), 100*s.Confidence, 100*s.Delta)
+}
+
+// noiseSentence says what two clean routers differ by.
+func noiseSentence(aa analysis.AA) string {
+	if !aa.Ratio.Mean.Known() {
+		return "not known: no A/A pair was measured and accepted."
+	}
+	spread := ""
+	if aa.SDLog.Known() {
+		spread = fmt.Sprintf(", blocks spread by %s", percent(aa.SDLog*100))
+	}
+	return fmt.Sprintf("two clean routers differ by × %s (%s in %s%s).", withBounds(aa.Ratio, three),
+		words.Counted(aa.Pairs, "pair"), words.Counted(aa.Blocks, "block"), spread)
+}
+
+// costScreen is the picture that a run is about, and the sentence above it.
+func costScreen(d *drawing) (lead string, r ranking) {
+	s := d.summary
+	if failsSomewhere(s) {
+		r, cells := rankCeilings(d)
+		if lead = ceilingsLead(s, cells); lead != "" {
+			return lead, r
+		}
+	}
+	return leadSentence(s, rankedCells(s)), rankCosts(d)
+}
+
+// rankedCells has one cell a device, that at the heaviest load; the cheapest device comes first.
+func rankedCells(s analysis.Summary) []analysis.Cell {
+	cells := oneEach(s.Cells, func(c, than analysis.Cell) bool {
+		return c.Pairs > 0 && (than.Pairs == 0 || sameWay(c.Cell, than.Cell) && heavier(c, than))
+	})
+	rank(cells, func(c analysis.Cell) analysis.Number { return c.Change(cost.PerBit).Mean })
+	return cells
+}
+
+// rankCosts has the devices by the CPU they take for a bit, cheapest first; those of
+// which nothing is known come last.
+func rankCosts(d *drawing) ranking {
+	s := d.summary
+	cells := rankedCells(s)
+	load, where := inCommon(cells, loadText)
+	r := ranking{
+		Title: "Router CPU per delivered bit, × " + otherName(s), Load: load, Order: "cheapest first",
+		Reference: 1, ReferenceName: "clean router", Floor: s.AA.Ratio, ReachText: intervalText(s),
+		Notes: []string{unheardSentence(s, cells)},
+		Key: []keyEntry{
+			{analysis.Different, "differs from the clean router"},
+			{analysis.Equivalent, sameWithin(s)},
+			{analysis.Inconclusive, "left open"},
+		},
+	}
+	if s.Sides != nil {
+		r.Title = "Ratio of the labs: router CPU per delivered bit, × " + otherName(s)
+	}
+	for _, c := range cells {
+		row, e := d.ranked(c), c.Change(cost.PerBit)
+		row.Shape, row.Word, row.At, row.Value, row.Interval = c.Verdict, c.Verdict, e, ratio(e.Mean)+" ×", bounds(e, ratio)
+		row.Note, row.Facts = words.Joined("; ", where(c), costNote(s, c)), costFacts(s, c)
+		r.Rows = append(r.Rows, row)
+	}
+	return r
+}
+
+func sameWithin(s analysis.Summary) string { return fmt.Sprintf("the same within %g %%", 100*s.Delta) }
+
+// costNote is what a reader must know of a device besides its ratio.
+func costNote(s analysis.Summary, c analysis.Cell) string {
+	var verdict, limit, guests string
+	switch {
+	case c.Pairs == 0:
+		return notAccepted(c, "trial")
+	case !c.Change(cost.PerBit).Mean.Known():
+		return "no ratio, because a side delivered nothing or cost nothing"
+	case c.Verdict == analysis.Equivalent:
+		verdict = sameWithin(s)
+	case c.Verdict == analysis.Inconclusive:
+		verdict = words.Joined(", ", "left open", togetherText(c.Together, ratio, "cells"))
+	}
+	if cost.AtLimit(c) {
+		limit = fmt.Sprintf("delivers %s of %s Mbit/s", digits3(c.Device(cost.Delivered).Mean), trimmed(offered(c.Cell), 4))
+	}
+	if c.Counts[cost.GuestsIn] < c.Counts[cost.GuestsCame] {
+		guests = guestsIn(c)
+	}
+	return words.Joined("; ", verdict, limit, guests)
+}
+
+// chance is the p-value behind a verdict, empty when there is none.
+func chance(c analysis.Cell) string {
+	p, ok := map[string]analysis.Number{analysis.Different: c.PDifferent, analysis.Equivalent: c.PEquivalent}[c.Verdict]
+	switch {
+	case !ok || !p.Known():
+		return ""
+	case p < 0.001:
+		return "p < 0.001"
+	}
+	return "p = " + three(p)
+}
+
+// capacityFact names what one core of the router carries.
+const capacityFact = "Capacity"
+
+func costFacts(s analysis.Summary, c analysis.Cell) []fact {
+	var out factList
+	out.add(c.Pairs > 0 && c.Verdict != "", "Verdict", "%s", verdictFact(s, c))
+	for _, m := range s.CostModels {
+		for _, at := range m.Capacity {
+			known := m.Cell.Text(result.DUT) == c.DUT() && sameWay(m.Cell, c.Cell) && at.Clients == c.Int(result.Clients) &&
+				at.Mbps.Mean.Known()
+			out.add(known, capacityFact, "%s", capacityText(at))
+		}
+	}
+	dut, beside := c.Device(cost.RTTP99MedianUs).Mean, c.Clean(cost.RTTP99MedianUs).Mean
+	out.add(dut.Known() && beside.Known(), "Delay, p99", "%s, clean router %s", micros(dut), micros(beside))
+	pss, login := c.Device(cost.PSSMiB).Mean, c.Device(cost.LoginP50Ms).Mean
+	out.add(pss.Known() && pss > 0, "Memory", "%s MiB", digits3(pss))
+	out.add(login.Known() && login > 0, "Login", "%s ms a client", digits3(login))
+	out.add(manyAtOnce(c), "All at once", "%s", totalsText(c))
+	out.add(c.Counts[cost.GuestBlocks] > 0, "Guests", "%s", guestsFact(c))
+	out.add(c.Counts[cost.GuestBlocks] > 0, "Tracked connections", "%s", fromTo(c, cost.FlowsBefore, cost.FlowsAfter))
+	return out
+}
+
+// verdictFact is the verdict with the chance behind it, or with what it lacks.
+func verdictFact(s analysis.Summary, c analysis.Cell) string {
+	switch c.Verdict {
+	case analysis.Inconclusive:
+		return words.Joined("; ", words.Joined(": ", c.Verdict, c.VerdictNote), togetherText(c.Together, ratio, "cells"))
+	case analysis.Equivalent:
+		return words.Joined(", ", fmt.Sprintf("equivalent within %g %%", 100*s.Delta), chance(c))
+	}
+	return words.Joined(", ", c.Verdict, chance(c))
+}
+
+// capacityText says how much a device carries, and whether that was seen.
+func capacityText(c analysis.Capacity) string {
+	switch {
+	case c.Saturated:
+		return rate(c.Mbps.Mean) + ", its limit in this run"
+	case c.Extrapolated:
+		return fmt.Sprintf("about %s a core, extrapolated from %s", rate(c.Mbps.Mean), rate(c.MeasuredMbps))
+	}
+	return rate(c.Mbps.Mean) + " a core"
+}
+
+// leadSentence says between what the devices of a run lie, for whoever reads one
+// sentence only. It claims no more than the verdicts do. The cells are ranked.
+func leadSentence(s analysis.Summary, cells []analysis.Cell) string {
+	var known, open []analysis.Cell
+	accepted := 0
+	for _, c := range cells {
+		accepted += c.Pairs
+		if c.Pairs > 0 && (c.Verdict == analysis.Different || c.Verdict == analysis.Equivalent) {
+			known = append(known, c)
+		} else {
+			open = append(open, c)
+		}
+	}
+	switch {
+	case len(cells) == 0:
+		return ""
+	case accepted == 0:
+		return "No trial was accepted, so there is nothing to compare."
+	}
+	where, each := inCommon(cells, loadText)
+	name := func(c analysis.Cell) string { return words.Joined(" ", c.DUT(), each(c)) }
+	left := openClause(
+		s, named(open, func(c analysis.Cell) string { return words.Joined(" ", name(c), bounds(decidedBy(c), ratio)) }))
+	if len(known) == 0 {
+		return unbroken(words.Capitalised(words.Joined(", ", where, left)) + ".")
+	}
+	text := words.Joined(
+		" ", fmt.Sprintf("Compared with %s, carrying the same bit", otherName(s)), where, "takes", costRange(s, known, name))
+	return unbroken(words.Joined("; ", text, left) + ".")
+}
+
+// costRange says what the cheapest and the most expensive of the ranked cells cost.
+func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cell) string) string {
+	same := fmt.Sprintf("the same CPU, within %g %%,", 100*s.Delta)
+	amount := func(c analysis.Cell, unit string) string {
+		text := same + " with " + name(c)
+		if c.Verdict == analysis.Different {
+			text = ratio(c.Change(cost.PerBit).Mean) + unit + " with " + name(c)
+		}
+		if cost.AtLimit(c) {
+			text += fmt.Sprintf(", which delivers only %s", rate(c.Device(cost.Delivered).Mean))
+		}
+		return text
+	}
+	first, last := cells[0], cells[len(cells)-1]
+	order := orderClause(cells, costRatio)
+	switch {
+	case len(cells) == 1:
+		return amount(first, " times the CPU")
+	case !slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Verdict != analysis.Equivalent }):
+		return same + " with " + words.Listed(named(cells, name))
+	}
+	from := "from " + amount(first, " times the CPU")
+	if cost.AtLimit(first) {
+		from += ","
+	}
+	return words.Joined("; ", from+" to "+amount(last, " times"), order)
+}
+
+// decidedBy is the ratio with the interval that the cell's verdict rests on.
+func decidedBy(c analysis.Cell) analysis.Estimate {
+	e := c.Change(cost.PerBit)
+	switch {
+	case c.Together != nil:
+		return *c.Together
+	case !e.Mean.Known():
+		return analysis.Unknown()
+	}
+	return e
+}
+
+// unheardSentence names the loads above those of the picture of which no trial was accepted.
+func unheardSentence(s analysis.Summary, cells []analysis.Cell) string {
+	var parts []string
+	for _, c := range cells {
+		var loads []string
+		for _, o := range s.Cells {
+			if o.DUT() == c.DUT() && sameWay(o.Cell, c.Cell) && o.Pairs == 0 && c.Pairs > 0 && heavier(o, c) {
+				loads = append(loads, loadText(o))
+			}
+		}
+		if len(loads) > 0 {
+			parts = append(parts, c.DUT()+" "+words.Listed(loads))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("No trial of %s was accepted.", words.Listed(parts))
+}

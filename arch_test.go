@@ -237,7 +237,8 @@ var testImports = map[string][]string{
 	// whose keys the shipped experiments have
 	"lab/experiment": {"lab/measure", "lab/traffic/frames", "lab/traffic/frames/capture"},
 	// another measure, from its plan to its report
-	"lab/measure":        {"lab/agent", "lab/backend", "lab/compare", "lab/machine", "lab/bench", "lab/report"},
+	"lab/measure": {"lab/agent", "lab/backend", "lab/compare", "lab/machine", "lab/bench", "lab/report",
+		"lab/runner/runnertest"},
 	"lab/measure/*":      {"lab/analysis/analysistest", "lab/labtest", "lab/runner/runnertest"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 

@@ -51,6 +51,7 @@ ip link set "$GATEWEIGH_OUTER_IF" mtu 1500
 [dut.narrow]
 tunnel = true
 mtu = 1400
+proof = "echo of another kind; exit 3"
 start = 'ip link set "$GATEWEIGH_OUTER_IF" mtu "$GATEWEIGH_MTU"'
 stop = 'ip link set "$GATEWEIGH_OUTER_IF" mtu 1500'
 `
@@ -89,7 +90,7 @@ clients = [2]
 link.mbps = [200]
 blocks = 1
 windows = 1
-window = "1s"
+window = "500ms"
 warmup = "300ms"
 redo = 0
 `+withoutICMP)
@@ -108,6 +109,9 @@ redo = 0
 	} {
 		if r := trials[device]; r != nil {
 			want.check(t, r)
+			if said := slices.Contains(r.Rejects, "device: of another kind"); said != (device == "narrow") {
+				t.Errorf("%s: rejected for %q", device, r.Rejects)
+			}
 		} else {
 			t.Errorf("%s was not measured", device)
 		}

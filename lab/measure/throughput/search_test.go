@@ -2,6 +2,7 @@ package throughput
 
 import (
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -30,6 +31,7 @@ window = "250ms"
 traffic = { kind = "frames", burst_segments = 1, gaps = "constant" }
 [dut.limited]
 requires = { nft = "nftables" }
+proof = "echo of another kind; exit 3"
 start = """nft -f - <<EOF
 table ip limited {
   chain forward {
@@ -58,6 +60,10 @@ func TestSearchInALab(t *testing.T) {
 	}
 	if s.Engine != "live" || !s.Watched {
 		t.Errorf("engine %q, CPUs watched: %v; want the faster engine and a watch", s.Engine, s.Watched)
+	}
+	said := func(reason string) bool { return reason == "device: of another kind" } // at every trial
+	if i := slices.IndexFunc(s.Rejects, said); i < 0 || slices.ContainsFunc(s.Rejects[i+1:], said) {
+		t.Errorf("rejected for %q, want once what the device says", s.Rejects)
 	}
 	// Beside other programs frames are late, and what comes together is lost: the rate may look lower, and never higher.
 	// There is no upper bound where the generator reaches its limit first.

@@ -76,16 +76,20 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// steps runs an experiment, and returns its records.
-func steps(t *testing.T, text string) []*Step {
+// steps runs an experiment with a device, and returns its records.
+func steps(t *testing.T, dut, text string) []*Step {
 	t.Helper()
-	run, _ := runnertest.Run(t, Measure{}.Run(), parse(t, text), Measure{}.Records())
+	e, err := catalogue().Parse("x.toml", []byte(strings.Replace(plain, "clean", dut, 1)+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, _ := runnertest.Run(t, Measure{}.Run(), e, Measure{}.Records())
 	return result.Of[Step](run.Own)
 }
 
 // TestDirectPath: probes cross both gateways, and what is known of them adds up.
 func TestDirectPath(t *testing.T) {
-	list := steps(t, "probes = 40\nprobe_gap_us = 2000\nredo = 0\noffered_mbps = [10]\nwarmup = \"100ms\"\n")
+	list := steps(t, "clean", "probes = 40\nprobe_gap_us = 2000\nredo = 0\noffered_mbps = [10]\nwarmup = \"100ms\"\n")
 	if len(list) != 2 {
 		t.Fatalf("%d steps, want one without background and one with", len(list))
 	}
@@ -121,8 +125,9 @@ func TestDirectPath(t *testing.T) {
 // TestTCPBackground: what a background over TCP has sent is counted, and apart from the probes; so is what other work
 // had of the gateways' CPU.
 func TestTCPBackground(t *testing.T) {
-	list := steps(t, "probes = 20\nprobe_gap_us = 2000\nredo = 0\noffered_mbps = [10]\nwithout_background = false\n"+
-		"warmup = \"100ms\"\ntraffic.protocol = \"tcp\"\ngateways_busy_pct = [30]\n")
+	list := steps(t, "other", "probes = 20\nprobe_gap_us = 2000\nredo = 0\noffered_mbps = [10]\n"+
+		"without_background = false\nwarmup = \"100ms\"\ntraffic.protocol = \"tcp\"\ngateways_busy_pct = [30]\n"+
+		"[dut.other]\ntunnel = true\nstart = \"true\"\nproof = \"echo of another kind; exit 3\"\n")
 	if len(list) != 1 {
 		t.Fatalf("%d steps, want one", len(list))
 	}
@@ -133,6 +138,9 @@ func TestTCPBackground(t *testing.T) {
 	}
 	if s.Background <= 0 || s.Background > 0.5 {
 		t.Errorf("other work had %g CPUs, want about 0.3", s.Background)
+	}
+	if !slices.Contains(s.Rejects, "device: of another kind") {
+		t.Errorf("rejected for %q, not for what the device says", s.Rejects)
 	}
 	s.Hosts.Resent = 3
 	sent := []bench.Endpoint{{Meter: meter.Sample{SNMP: meter.SNMP{TCPOutSegs: 130, TCPRetrans: 7}}}}

@@ -132,7 +132,7 @@ var allowedImports = map[string][]string{
 	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/frames",
 		"lab/traffic/frames/capture", "lab/traffic/short", "lab/words", "textfile"},
 	// what a machine is, read on it
-	"lab/machine": {"lab/meter"},
+	"lab/machine": {"lab/meter", "lab/realtime"},
 	"lab/agent": {"lab/scratch", "output", "lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn",
 		"lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic",
 		"lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames",
@@ -143,7 +143,7 @@ var allowedImports = map[string][]string{
 	"lab/dut": {
 		"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink", "quote"},
 	"lab/runner": {"lab/scratch", "lab/burn", "lab/experiment", "lab/backend", "lab/topology", "lab/agent", "lab/client",
-		"lab/dut", "lab/machine", "lab/bench", "lab/meter", "lab/realtime", "lab/result", "lab/traffic", "lab/words"},
+		"lab/dut", "lab/machine", "lab/bench", "lab/meter", "lab/result", "lab/traffic", "lab/words"},
 	"lab/tunnel":   {}, // what headers leave of a link
 	"lab/words":    {}, // counts and lists in sentences
 	"lab/analysis": {"lab/result", "lab/analysis/inference", "lab/words"},

@@ -8,6 +8,9 @@ import (
 // Placement says which CPUs do whose work. Both labs of a duet get the same
 // one: where a router's work runs moves its cost by 40 %.
 type Placement struct {
+	// Apart is that the endpoints are other machines than the metered hosts', with numbers of CPUs of their own.
+	Apart bool
+
 	Router    []int // polling threads and device under test of every metered host
 	Endpoints []int // clients, servers, traffic, meters
 	Second    []int // a further CPU for programs of metered hosts, see WithSecond; none: they have Router
@@ -26,13 +29,22 @@ func (p Placement) WithSecond() Placement {
 }
 
 // Shared reports whether endpoints run on the metered hosts' CPUs.
-func (p Placement) Shared() bool {
-	return slices.ContainsFunc(p.Router, func(cpu int) bool { return slices.Contains(p.Endpoints, cpu) })
-}
+func (p Placement) Shared() bool { return p.endpointsOn(p.Router) }
 
 // SecondShared reports whether the second CPU is also one of the endpoints'.
-func (p Placement) SecondShared() bool {
-	return slices.ContainsFunc(p.Second, func(cpu int) bool { return slices.Contains(p.Endpoints, cpu) })
+func (p Placement) SecondShared() bool { return p.endpointsOn(p.Second) }
+
+func (p Placement) endpointsOn(cpus []int) bool {
+	return !p.Apart && slices.ContainsFunc(cpus, func(cpu int) bool { return slices.Contains(p.Endpoints, cpu) })
+}
+
+// Beside are the CPUs of the metered hosts' machine on which its agents, meters and the like run: the endpoints', where
+// these are of that machine.
+func (p Placement) Beside() []int {
+	if p.Apart {
+		return p.Router
+	}
+	return p.Endpoints
 }
 
 // placementOn gives the metered hosts the last of the CPUs that labs may use and
@@ -53,9 +65,9 @@ func (p Placement) of(metered bool) []int {
 	return p.Endpoints
 }
 
-// All are the CPUs of the labs, each once.
-func (p Placement) All() []int {
-	all := slices.Concat(p.Router, p.Endpoints, p.Second)
+// InUse are the CPUs of the metered hosts' machine that labs use, each once.
+func (p Placement) InUse() []int {
+	all := slices.Concat(p.Router, p.Beside(), p.Second)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
@@ -67,5 +79,5 @@ func (p Placement) String() string {
 		second = fmt.Sprintf(" (a second one for programs: %v)", p.Second)
 	}
 	return fmt.Sprintf(
-		"routers on CPU %v%s, clients, servers and meters on CPU %v of %d", p.Router, second, p.Endpoints, len(p.All()))
+		"routers on CPU %v%s, clients, servers and meters on CPU %v of %d", p.Router, second, p.Endpoints, len(p.InUse()))
 }

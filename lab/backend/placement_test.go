@@ -19,11 +19,19 @@ func TestSecondCPU(t *testing.T) {
 	} {
 		p := placementOn(c.cpus).WithSecond()
 		if !slices.Equal(p.Second, c.second) || !slices.Equal(p.Endpoints, c.endpoints) || p.SecondShared() != c.shared ||
-			!slices.Equal(p.All(), c.cpus) {
-			t.Errorf("on %v: %v, shared %v; all are %v", c.cpus, p, p.SecondShared(), p.All())
+			!slices.Equal(p.InUse(), c.cpus) {
+			t.Errorf("on %v: %v, shared %v; all are %v", c.cpus, p, p.SecondShared(), p.InUse())
 		}
 		if placementOn(c.cpus).SecondShared() {
 			t.Errorf("on %v: nobody asked for a second CPU", c.cpus)
 		}
+	}
+}
+
+// TestEndpointsApart: numbers of CPUs of two machines mean nothing to each other.
+func TestEndpointsApart(t *testing.T) {
+	p := Placement{Router: []int{1}, Endpoints: []int{0, 1}, Apart: true}
+	if p.Shared() || !slices.Equal(p.Beside(), []int{1}) || !slices.Equal(p.InUse(), []int{1}) {
+		t.Errorf("shared %v, beside the routers %v, in use %v", p.Shared(), p.Beside(), p.InUse())
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/measure"
-	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/scratch"
 	"github.com/gateweigh/gateweigh/lab/words"
@@ -121,7 +120,7 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 		running: runningNow(),
 		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),
 	}
-	outlook, err := runner.Foresee(ctx, asked, realtime.MayPrecede())
+	outlook, err := runner.Foresee(ctx, asked)
 	if err != nil {
 		return Report{}, err
 	}

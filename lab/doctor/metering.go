@@ -90,7 +90,7 @@ func (g gap) line(cpus []int) Line {
 // one of the endpoints' CPUs.
 func (x examination) watchAccounts(ctx context.Context) (total gap) {
 	routers := machine.Routers{Links: topology.RouterLinks, CPUs: x.placement.Router}
-	last, err := x.asked.ReadAccounts(ctx, routers, x.placement.Endpoints)
+	last, err := x.asked.ReadAccounts(ctx, routers, x.placement.Beside())
 	for err == nil {
 		select {
 		case <-ctx.Done():
@@ -98,7 +98,7 @@ func (x examination) watchAccounts(ctx context.Context) (total gap) {
 		case <-time.After(lookTime):
 		}
 		var now machine.Accounts
-		if now, err = x.asked.ReadAccounts(ctx, routers, x.placement.Endpoints); err == nil {
+		if now, err = x.asked.ReadAccounts(ctx, routers, x.placement.Beside()); err == nil {
 			total.add(last, now, len(routers.CPUs))
 			last = now
 		}

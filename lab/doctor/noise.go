@@ -62,7 +62,7 @@ func (x examination) loops(ctx context.Context) (lines []Line, err error) {
 	}
 	defer unlock()
 	x.opts.Status("running a fixed loop on each CPU")
-	list, err := x.asked.RunLoops(ctx, x.placement.All(), loopTime)
+	list, err := x.asked.RunLoops(ctx, x.placement.InUse(), loopTime)
 	for _, l := range list {
 		lines = append(lines, loopLine(l))
 	}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/realtime"
 )
 
 // Machine is what a machine is at one moment. Numbers that the machine does not show
@@ -42,6 +43,11 @@ type Machine struct {
 
 	Memory Memory `json:"memory"`
 	Limits Limits `json:"limits"`
+
+	// Precedes and RealTime report whether the agent may have threads go before all ordinary programs, and have real-time
+	// priority, which is more.
+	Precedes bool `json:"precedes"`
+	RealTime bool `json:"real_time"`
 
 	Pressure     string `json:"pressure"`      // /proc/pressure/cpu
 	PerfParanoid *int64 `json:"perf_paranoid"` // kernel.perf_event_paranoid; nil without perf events
@@ -102,6 +108,7 @@ func Read() (Machine, error) {
 		return m, err
 	}
 	m.Limits.FilesSoft, m.Limits.FilesHard = openFiles()
+	m.Precedes, m.RealTime = realtime.MayPrecede(), realtime.Permitted()
 	m.Program, err = ownHash()
 	return m, err
 }

@@ -52,16 +52,14 @@ func slow(ctx context.Context, machine *backend.Host, p backend.Placement, e *ex
 // slowTo slows the routers' CPUs down to a speed that a key asks for.
 func slowTo(ctx context.Context, machine *backend.Host, p backend.Placement, e *experiment.Experiment, speed float64,
 	key string) error {
-	for _, cpu := range p.Router {
-		if slices.Contains(p.Endpoints, cpu) {
-			return e.Blame(key, "needs a CPU for the routers alone, and labs may use only one here")
-		}
+	if p.Shared() {
+		return e.Blame(key, "needs a CPU for the routers alone, and labs may use only one here")
 	}
 	cpus := p.Router
 	if !p.SecondShared() {
 		cpus = slices.Concat(cpus, p.Second)
 	}
-	if err := machine.Slow(ctx, agent.Slow{CPUs: cpus, Speed: speed, Own: p.Endpoints, How: burn.RealTime}); err != nil {
+	if err := machine.Slow(ctx, agent.Slow{CPUs: cpus, Speed: speed, Own: p.Beside(), How: burn.RealTime}); err != nil {
 		return e.Blame(key, err.Error())
 	}
 	return nil

@@ -31,9 +31,9 @@ const (
 // Foresee watches a machine on which nothing of a lab runs.
 func Foresee(ctx context.Context, asked interface {
 	Machine(ctx context.Context) (machine.Machine, error)
-}, precedes bool) (o Outlook, err error) {
-	o = Outlook{LeastSteal: math.Inf(1), Precedes: precedes}
+}) (o Outlook, err error) {
 	was, err := asked.Machine(ctx)
+	o = Outlook{LeastSteal: math.Inf(1), Precedes: was.Precedes}
 	for range looks {
 		if err == nil {
 			err = bench.Sleep(ctx, lookTime)

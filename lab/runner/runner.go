@@ -18,7 +18,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -135,11 +134,11 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 		return Outcome{}, err
 	}
 	s := &Session{
-		Experiment: cfg.Experiment, Dir: cfg.Dir, Description: can, Machine: machine, Precedes: realtime.MayPrecede(),
+		Experiment: cfg.Experiment, Dir: cfg.Dir, Description: can, Machine: machine, Precedes: m.Precedes,
 		cfg: cfg, backend: hosts, found: m, plan: cfg.Experiment.Plan(),
 		windows: map[windowKey]window{}, took: map[string]int{}, broke: map[string]int{},
 	}
-	outlook, err := Foresee(ctx, machine, s.Precedes)
+	outlook, err := Foresee(ctx, machine)
 	if err != nil {
 		return Outcome{}, err
 	}

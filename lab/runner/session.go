@@ -14,7 +14,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
-	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/words"
@@ -143,11 +142,11 @@ func (s *Session) noteEmulated() {
 // priority.
 func (s *Session) noteDenied() {
 	note, may := "Routers, clients and servers do not go before the machine's other programs, which is not permitted "+
-		"here (it takes root or CAP_SYS_NICE): beside busy programs trials are rejected.", realtime.MayPrecede()
+		"here (it takes root or CAP_SYS_NICE): beside busy programs trials are rejected.", s.found.Precedes
 	if traffic.KindOf(s.Experiment.Traffic.Kind).Frames {
 		note, may = "Threads that send frames and poll links do not go before other programs, which is not permitted here "+
 			"(it takes root or CAP_SYS_NICE): frames may leave late or get lost, and trials be rejected for it.",
-			realtime.Permitted()
+			s.found.RealTime
 	}
 	if may || slices.Contains(s.env.Notes, note) {
 		return

@@ -129,7 +129,7 @@ func (l *lab) station(ctx context.Context, h *backend.Host, cell result.Cell, e 
 	if e.Router.Speed > 0 {
 		share *= e.Router.Speed
 	}
-	return h.Slow(ctx, agent.Slow{CPUs: h.CPUs, Speed: 1 - share, Own: l.placement.Endpoints, How: burn.Eager})
+	return h.Slow(ctx, agent.Slow{CPUs: h.CPUs, Speed: 1 - share, Own: l.placement.Beside(), How: burn.Eager})
 }
 
 // sharesSecond reports whether a station's programs have the generator's CPU as their second one.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/bench"
@@ -92,9 +91,7 @@ func (b *openBlock) search(ctx context.Context) error {
 
 // watch has the router's machine notice when a CPU of the lab is away.
 func (b *openBlock) watch(ctx context.Context) error {
-	cpus := slices.Concat(b.Placement.Router, b.Placement.Endpoints)
-	slices.Sort(cpus)
-	why, err := b.Router.WatchCPUs(ctx, slices.Compact(cpus))
+	why, err := b.Router.WatchCPUs(ctx, b.Placement.InUse())
 	if err != nil {
 		return err
 	}

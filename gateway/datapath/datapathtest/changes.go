@@ -20,6 +20,7 @@ var changes = []behaviour{
 	{"SameEntryIsNoInterruption", sameEntry, Shape{}},
 	{"AddressChangesHands", changesHands, Shape{}},
 	{"ManyHands", manyHands, Shape{}},
+	{"SeveralAddresses", several, Shape{}},
 	{"ManyClients", manyClients, Shape{Prefix: netip.MustParsePrefix("10.1.0.0/18")}},
 }
 

@@ -39,6 +39,8 @@ type Promises struct {
 	// Lingers is how long admitted clients' packets may still pass after the process was
 	// killed, if not Unattended.
 	Lingers time.Duration
+	// Several: a client may have several addresses.
+	Several bool
 	// SharesWAN: gateways of other LANs may have the same WAN.
 	SharesWAN bool
 	// Netfilter: the machine's rules, including NAT, apply to forwarded packets.

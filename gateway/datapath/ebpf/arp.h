@@ -48,7 +48,7 @@ static __always_inline int arp_in(struct __sk_buff *skb, const void *data, const
 		return may_send(skb, PROBES, 0) ? TC_ACT_OK : drop(skb, REASON_THROTTLED);
 	at = place(a->sender);
 	c = bpf_map_lookup_elem(&clients, &at);
-	if (!c || a->sender == gateway_addr)
+	if (!c || a->sender == lan.gateway)
 		return drop(skb, REASON_ARP_SPOOF);
 	if (c->state == STATE_NONE) {
 		/* The stack would enter the sender into its neighbour table, whoever that is. The

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -14,7 +15,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/neighbour"
-	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 )
 
 // Rate limits are token buckets: a silent client may send this much at once. One half lets
@@ -26,29 +26,22 @@ const (
 	burstBytes = 2 * 65536
 )
 
-// place returns an address's index in the table of addresses.
-func (d *Datapath) place(addr netip.Addr) (uint32, error) {
-	if err := d.net.Client(addr); err != nil {
-		return 0, err
-	}
-	return hostOrder(addr) - hostOrder(d.net.Prefix().Addr()), nil
-}
-
 // Set writes the limits before the entry that refers to them, so that a client never has
 // another's limits.
 func (d *Datapath) Set(c datapath.Client) error {
-	addr, err := c.Addr()
+	places, err := d.placesOf(c.Addrs)
 	if err != nil {
 		return err
 	}
-	at, err := d.place(addr)
+	id, first := c.Identity(), c.Addrs[0]
+	slot, err := d.slot(id)
 	if err != nil {
 		return err
 	}
 	entry := gatewayClient{Mac: c.MAC, State: uint8(gatewayStateSTATE_PREAUTH)}
 	if c.Session != 0 {
 		if !d.cfg.Lines {
-			return fmt.Errorf("setting the client %s: %w: the data path takes no PPPoE headers off", addr,
+			return fmt.Errorf("setting the client %s: %w: the data path takes no PPPoE headers off", id,
 				datapath.ErrNotSupported)
 		}
 		entry.Session, entry.Mtu = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, c.Session)),
@@ -58,43 +51,29 @@ func (d *Datapath) Set(c datapath.Client) error {
 		entry.State = uint8(gatewayStateSTATE_ADMITTED)
 		if c.Limits != (datapath.Limits{}) {
 			entry.Flags = limited
-			if err := d.objs.ClientLimits.Put(at, limits(c.Limits)); err != nil {
-				return fmt.Errorf("setting the limits of %s: %w", addr, err)
+			if err := d.objs.ClientLimits.Put(slot, limits(c.Limits)); err != nil {
+				return fmt.Errorf("setting the limits of %s: %w", id, err)
 			}
 		}
 		if !c.Until.IsZero() {
 			entry.Until = monotonic(c.Until)
 		}
 	}
-	d.shape(at, shapedRates(c))
-	fresh, err := d.enterNetworks(at, addr, c)
+	d.shape(slot, shapedRates(c))
+	fresh, err := d.enterNetworks(places[0], first, c)
 	if err != nil {
-		return fmt.Errorf("setting the client %s: %w", addr, err)
+		return fmt.Errorf("setting the client %s: %w", id, err)
 	}
-	if err := d.put(at, entry); err != nil {
-		return fmt.Errorf("setting the client %s: %w", addr, errors.Join(err, d.dropNetworks(addr, fresh)))
+	if err := d.put(slot, places, entry); err != nil {
+		return fmt.Errorf("setting the client %s: %w", id, errors.Join(err, d.dropNetworks(first, fresh)))
 	}
-	if err := d.leaveNetworks(addr, c.Routes); err != nil {
-		return fmt.Errorf("setting the client %s: %w", addr, err)
+	if err := d.leaveNetworks(first, c.Routes); err != nil {
+		return fmt.Errorf("setting the client %s: %w", id, err)
 	}
-	d.neighbours.Set(addr, c.MAC)
+	for _, addr := range c.Addrs {
+		d.neighbours.Set(addr, c.MAC)
+	}
 	d.neighbours.Flush()
-	return nil
-}
-
-// put replaces an entry. If that blocks an admitted client, it waits some 10 ms for
-// programs that have seen the old entry and not yet counted the packet.
-func (d *Datapath) put(at uint32, entry gatewayClient) error {
-	var was gatewayClient
-	if err := d.objs.Clients.Lookup(at, &was); err != nil {
-		return err
-	}
-	if err := d.objs.Clients.Put(at, entry); err != nil {
-		return err
-	}
-	if was.State == uint8(gatewayStateSTATE_ADMITTED) && entry.State != was.State {
-		stack.Settle() // without it, at most one packet of each CPU would be missing from the counts
-	}
 	return nil
 }
 
@@ -118,27 +97,25 @@ func rate(bps uint64) (psPerByte, burstNs uint64) {
 
 // Remove removes a client's entry.
 func (d *Datapath) Remove(id datapath.ID) error {
-	addr := id.Addr()
-	at, err := d.place(addr)
+	slot, err := d.slot(id)
 	if err != nil {
 		return err
 	}
-	err = d.put(at, gatewayClient{})
+	err = d.put(slot, nil, gatewayClient{})
 	if err == nil {
-		d.shape(at, rates{})
-		err = d.leaveNetworks(addr, nil)
+		d.shape(slot, rates{})
+		err = d.leaveNetworks(id.Addr(), nil)
 	}
 	if err != nil {
-		return fmt.Errorf("removing the client %s: %w", addr, err)
+		return fmt.Errorf("removing the client %s: %w", id, err)
 	}
-	d.neighbours.Remove(addr)
 	d.neighbours.Flush()
 	return nil
 }
 
 // Counters returns what a client has sent and received since the epoch.
 func (d *Datapath) Counters(id datapath.ID) (datapath.Counters, error) {
-	at, err := d.place(id.Addr())
+	at, err := d.slot(id)
 	if err != nil {
 		return datapath.Counters{}, err
 	}
@@ -291,7 +268,7 @@ func (d *Datapath) Moved(f func(datapath.ID)) error {
 	return d.eachCounters(func(at uint32, c *gatewayCounters) {
 		if n := c.UpPackets + c.DownPackets + c.Dropped; n != d.marks[at] {
 			d.marks[at] = n
-			f(datapath.IDOf(d.addr(at)))
+			f(d.owner(at))
 		}
 	})
 }
@@ -343,23 +320,26 @@ func (d *Datapath) Forwarding() (word, why string) {
 
 // Clients lists the clients that have an entry.
 func (d *Datapath) Clients() (all []datapath.ID, err error) {
-	err = d.eachClient(func(addr netip.Addr, _ gatewayClient) { all = append(all, datapath.IDOf(addr)) })
-	return all, err
+	err = d.eachClientAt(func(at uint32, c gatewayClient) {
+		if id := d.owner(slotOf(at, c)); c.Away == 0 || !slices.Contains(all, id) {
+			all = append(all, id)
+		}
+	})
+	slices.Sort(all)
+	return slices.Compact(all), err
 }
 
-// openNeighbours makes the kernel's neighbour entries those of the clients.
+// openNeighbours makes the kernel's neighbour entries those of the clients, and notes their further addresses.
 func (d *Datapath) openNeighbours() error {
 	clients := map[netip.Addr]datapath.MAC{}
-	err := d.eachClient(func(addr netip.Addr, c gatewayClient) { clients[addr] = c.Mac })
+	err := d.eachClientAt(func(at uint32, c gatewayClient) {
+		clients[d.addr(at)] = c.Mac
+		d.further.add(slotOf(at, c), at)
+	})
 	if err == nil {
 		d.neighbours, err = neighbour.Open(d.lan.Index, clients, d.cfg.Log)
 	}
 	return err
-}
-
-// eachClient calls f for each entry.
-func (d *Datapath) eachClient(f func(netip.Addr, gatewayClient)) error {
-	return d.eachClientAt(func(at uint32, c gatewayClient) { f(d.addr(at), c) })
 }
 
 // eachClientAt calls f for each entry and its place.

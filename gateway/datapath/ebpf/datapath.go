@@ -86,6 +86,7 @@ type Datapath struct {
 	neighbours *neighbour.Table
 	shaping    shaping
 	networks   *routes.Table // behind clients
+	further    further
 	stop       func()        // ends the watchers and waits for them
 	lost       chan string   // the name of an interface that has gone
 	wake       chan struct{} // has the watcher look at once

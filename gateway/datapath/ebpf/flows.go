@@ -97,8 +97,7 @@ func (d *Datapath) loadFlows() error {
 		return fmt.Errorf("reading the length of the kernel's tick: %w", err)
 	}
 	for name, value := range map[string]any{
-		"tick_ns": uint64(tick.Nano()), "lan_base": hostOrder(d.net.Prefix().Addr()), "lan_size": d.net.Size(),
-		"lan_ifindex": uint32(d.lan.Index), "wan_ifindex": uint32(d.wan.Index),
+		"tick_ns": uint64(tick.Nano()), "lan": constantsOf(d.net, d.lan), "wan_ifindex": uint32(d.wan.Index),
 		"tallying": map[bool]uint8{true: 1}[d.cfg.tallying()], "fresh_tallies": uint64(fresh),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {

@@ -6,16 +6,18 @@
 
 #define HOP_NS 1000000000ULL /* a hop is asked for again after a second */
 
-/* admit applies an admitted client's limits to a packet and counts it; it returns 0 if
+/* admit applies an admitted client's limits to a packet of its address at a place, and counts it; it returns 0 if
  * the packet must be dropped. */
-static __always_inline int admit(struct __sk_buff *skb, __u32 at, const struct client *c, struct wire w, int up, __u64 now)
+static __always_inline int admit(struct __sk_buff *skb, __u32 at, const struct client *c, struct wire w, int up,
+				 __u64 now)
 {
-	struct counters *n = bpf_map_lookup_elem(&client_counters, &at);
+	__u32 slot = at + c->away;
+	struct counters *n = bpf_map_lookup_elem(&client_counters, &slot);
 
 	if (!n)
 		return 0;
 	n->seen = now;
-	if (unlikely(c->flags & LIMITED) && !limit(skb, at, n, (__u64)w.packets << 32 | w.bytes, up))
+	if (unlikely(c->flags & LIMITED) && !limit(skb, slot, n, (__u64)w.packets << 32 | w.bytes, up))
 		return 0;
 	__sync_fetch_and_add(up ? &n->up_bytes : &n->down_bytes, w.bytes);
 	__sync_fetch_and_add(up ? &n->up_packets : &n->down_packets, w.packets);
@@ -64,7 +66,7 @@ static __always_inline void ask(struct __sk_buff *skb, const struct iphdr *ip, s
 
 	/* Routes into the LAN, and errors, are left to the stack, and so is 0.0.0.0/8, which the
 	 * stack does not forward. */
-	if (answer == BPF_FIB_LKUP_RET_SUCCESS && fib.ifindex != lan_ifindex && bpf_ntohl(ip->daddr) >> 24) {
+	if (answer == BPF_FIB_LKUP_RET_SUCCESS && fib.ifindex != lan.ifindex && bpf_ntohl(ip->daddr) >> 24) {
 		asked.ifindex = fib.ifindex;
 		asked.mtu = fib.mtu_result;
 		__builtin_memcpy(asked.dmac, fib.dmac, ETH_ALEN);

@@ -7,8 +7,8 @@
  *	client <- (redirect or stack) <- wan_in <- WAN
  *	client <- lan_out <- stack <- anywhere where the stack must forward (NAT, firewalls, other interfaces)
  *
- * A packet's cost does not depend on the number of clients: a client's entry is at the
- * index of its address in the LAN. */
+ * A packet's cost does not depend on the number of clients: an address's entry is at its place in the network, and
+ * names the slot of its client. */
 #include "arp.h"
 #include "cache.h"
 #include "line.h"
@@ -23,7 +23,7 @@ static __always_inline int expired(const struct client *c, __u64 now)
 /* unleased handles a packet from an address of the LAN that is not leased. */
 static __always_inline int unleased(struct __sk_buff *skb, const struct ethhdr *eth, const struct iphdr *ip)
 {
-	if (learn && ip->saddr != gateway_addr)
+	if (learn && ip->saddr != lan.gateway)
 		tell(skb, ip->saddr, eth->h_source);
 	return drop(skb, REASON_NOT_LEASED);
 }
@@ -41,7 +41,7 @@ static __noinline int to_nobody(struct __sk_buff *skb)
 	if ((void *)(ip + 1) > end)
 		return drop(skb, REASON_MALFORMED);
 	answer = route(skb, ip, &fib);
-	if ((answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) && fib.ifindex == lan_ifindex)
+	if ((answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) && fib.ifindex == lan.ifindex)
 		return drop(skb, REASON_NOT_LEASED);
 	return TC_ACT_OK;
 }
@@ -114,11 +114,11 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 	if (unlikely(c->state != STATE_ADMITTED || expired(c, now)))
 		return line ? drop(skb, REASON_BLOCKED) : preauth(skb, ip, end);
 	/* The stack does not forward frames sent to a broadcast address (RFC 1812, 5.3.4). */
-	if (unlikely(ip->daddr == gateway_addr || is_multicast(ip->daddr) || skb->pkt_type != PACKET_HOST))
+	if (unlikely(ip->daddr == lan.gateway || is_multicast(ip->daddr) || skb->pkt_type != PACKET_HOST))
 		return pass(skb, REASON_LOCAL);
 	if (unlikely(!admit(skb, at, c, on_wire(skb, ip, end), 1, now)))
 		return TC_ACT_SHOT;
-	if (unlikely(place(ip->daddr) < lan_size))
+	if (unlikely(place(ip->daddr) < lan.size))
 		return across(skb, ip, place(ip->daddr), end, now);
 	return forward(skb, eth, ip, end, now);
 }
@@ -267,7 +267,7 @@ static __always_inline int to_client(struct __sk_buff *skb)
 		return TC_ACT_OK; /* the stack knows what to do with it */
 	if (unlikely(skb->pkt_type != PACKET_HOST))
 		return TC_ACT_OK;
-	if (unlikely(owner(ip->saddr) < lan_size))
+	if (unlikely(owner(ip->saddr) < lan.size))
 		return drop(skb, REASON_FOREIGN_SOURCE);
 	now = clock_ns();
 	c = shortcut_down(skb, ip, end, now, &flow);
@@ -277,17 +277,17 @@ static __always_inline int to_client(struct __sk_buff *skb)
 		if (!admit(skb, flow.at, c, w, 0, now))
 			return TC_ACT_SHOT;
 		tally(&flow, w, FROM_WAN);
-		return follow(skb, &flow, c->mac, lan_ifindex);
+		return follow(skb, &flow, c->mac, lan.ifindex);
 	}
 	at = owner(ip->daddr);
 	c = bpf_map_lookup_elem(&clients, &at);
-	if (!c || ip->daddr == gateway_addr)
+	if (!c || ip->daddr == lan.gateway)
 		return TC_ACT_OK;
-	if (c->state == STATE_NONE || (place(ip->daddr) >= lan_size && !c->session))
+	if (c->state == STATE_NONE || (place(ip->daddr) >= lan.size && !c->session))
 		return to_nobody(skb);
 	s = bpf_map_lookup_elem(&gateway_settings, &zero);
 	if (is_too_long(skb, ip, c, end) && c->state == STATE_ADMITTED && !expired(c, now)) {
-		if (unreachable(skb, gateway_addr, ICMP_FRAG_NEEDED, c->mtu))
+		if (unreachable(skb, lan.gateway, ICMP_FRAG_NEEDED, c->mtu))
 			return drop(skb, REASON_MALFORMED);
 		count(skb, REASON_REJECTED);
 		return bpf_redirect(wan_ifindex, 0);
@@ -304,7 +304,7 @@ static __always_inline int to_client(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	}
 	from_lan(mac);
-	return readdress(skb, eth, ip, c->mac, mac, lan_ifindex);
+	return readdress(skb, eth, ip, c->mac, mac, lan.ifindex);
 }
 
 /* wan_in handles packets for the clients: all of them where packets are redirected, and
@@ -326,7 +326,7 @@ static __always_inline int is_own(const struct __sk_buff *skb, const struct iphd
 {
 	__u32 from = skb->ingress_ifindex;
 
-	return !from || (ip->saddr == gateway_addr && from != lan_ifindex && from != wan_ifindex);
+	return !from || (ip->saddr == lan.gateway && from != lan.ifindex && from != wan_ifindex);
 }
 
 /* is_judged reports whether lan_in or wan_in has marked a packet. The mark of a packet that
@@ -336,7 +336,7 @@ static __always_inline int is_judged(const struct __sk_buff *skb)
 {
 	__u32 from = skb->ingress_ifindex;
 
-	return skb->tc_index == JUDGED && (from == wan_ifindex || from == lan_ifindex);
+	return skb->tc_index == JUDGED && (from == wan_ifindex || from == lan.ifindex);
 }
 
 static __always_inline int towards_client(struct __sk_buff *skb)
@@ -360,7 +360,7 @@ static __always_inline int towards_client(struct __sk_buff *skb)
 	now = clock_ns();
 	admitted = c->state == STATE_ADMITTED && !expired(c, now);
 	if (is_own(skb, ip)) {
-		if (ip->saddr == gateway_addr && !admitted)
+		if (ip->saddr == lan.gateway && !admitted)
 			from_portal(skb, ip, end);
 		return TC_ACT_OK;
 	}
@@ -395,7 +395,7 @@ int class_of(struct __sk_buff *skb)
 {
 	__u32 class = skb->tc_index;
 
-	return skb->ingress_ifindex == lan_ifindex && class && class != JUDGED ? WAN_CLASSES | class : 0;
+	return skb->ingress_ifindex == lan.ifindex && class && class != JUDGED ? WAN_CLASSES | class : 0;
 }
 
 /* portal_lookup hands the portal the connections to port 80 that lan_in has redirected
@@ -411,7 +411,7 @@ int portal_lookup(struct bpf_sk_lookup *ctx)
 	__u32 zero = 0, at;
 
 	if (ctx->family != AF_INET || ctx->protocol != IPPROTO_TCP || ctx->local_port != 80 ||
-	    ctx->local_ip4 != gateway_addr)
+	    ctx->local_ip4 != lan.gateway)
 		return SK_PASS;
 	at = place(ctx->remote_ip4);
 	c = bpf_map_lookup_elem(&clients, &at);

@@ -34,12 +34,12 @@ type gatewayClient struct {
 	Until   uint64
 	Session uint16
 	Mtu     uint16
-	Pad     uint32
+	Away    uint32
 }
 
 type gatewayConnection struct {
 	_          structs.HostLayout
-	At         uint32
+	Slot       uint32
 	Remote     uint32
 	Port       uint16
 	RemotePort uint16
@@ -164,6 +164,16 @@ type gatewayMeters struct {
 		Ns     uint64
 		ToldNs uint64
 	}
+}
+
+type gatewayNetwork struct {
+	_       structs.HostLayout
+	Base    uint32
+	Size    uint32
+	Ifindex uint32
+	Gateway uint32
+	Mac     [6]uint8
+	Pad     [2]uint8
 }
 
 type gatewayPrefix struct {
@@ -337,12 +347,8 @@ const (
 	gatewayProgWanIn           = "wan_in"
 	gatewayVarBudgets          = "budgets"
 	gatewayVarCutterIfindex    = "cutter_ifindex"
-	gatewayVarGatewayAddr      = "gateway_addr"
 	gatewayVarHearDhcp         = "hear_dhcp"
-	gatewayVarLanBase          = "lan_base"
-	gatewayVarLanIfindex       = "lan_ifindex"
-	gatewayVarLanMac           = "lan_mac"
-	gatewayVarLanSize          = "lan_size"
+	gatewayVarLan              = "lan"
 	gatewayVarLearn            = "learn"
 	gatewayVarLines            = "lines"
 	gatewayVarNewSendersBudget = "new_senders_budget"
@@ -447,12 +453,8 @@ type gatewayMapSpecs struct {
 type gatewayVariableSpecs struct {
 	Budgets          *ebpf.VariableSpec `ebpf:"budgets"`
 	CutterIfindex    *ebpf.VariableSpec `ebpf:"cutter_ifindex"`
-	GatewayAddr      *ebpf.VariableSpec `ebpf:"gateway_addr"`
 	HearDhcp         *ebpf.VariableSpec `ebpf:"hear_dhcp"`
-	LanBase          *ebpf.VariableSpec `ebpf:"lan_base"`
-	LanIfindex       *ebpf.VariableSpec `ebpf:"lan_ifindex"`
-	LanMac           *ebpf.VariableSpec `ebpf:"lan_mac"`
-	LanSize          *ebpf.VariableSpec `ebpf:"lan_size"`
+	Lan              *ebpf.VariableSpec `ebpf:"lan"`
 	Learn            *ebpf.VariableSpec `ebpf:"learn"`
 	Lines            *ebpf.VariableSpec `ebpf:"lines"`
 	NewSendersBudget *ebpf.VariableSpec `ebpf:"new_senders_budget"`
@@ -555,12 +557,8 @@ func (m *gatewayMaps) Close() error {
 type gatewayVariables struct {
 	Budgets          *ebpf.Variable `ebpf:"budgets"`
 	CutterIfindex    *ebpf.Variable `ebpf:"cutter_ifindex"`
-	GatewayAddr      *ebpf.Variable `ebpf:"gateway_addr"`
 	HearDhcp         *ebpf.Variable `ebpf:"hear_dhcp"`
-	LanBase          *ebpf.Variable `ebpf:"lan_base"`
-	LanIfindex       *ebpf.Variable `ebpf:"lan_ifindex"`
-	LanMac           *ebpf.Variable `ebpf:"lan_mac"`
-	LanSize          *ebpf.Variable `ebpf:"lan_size"`
+	Lan              *ebpf.Variable `ebpf:"lan"`
 	Learn            *ebpf.Variable `ebpf:"learn"`
 	Lines            *ebpf.Variable `ebpf:"lines"`
 	NewSendersBudget *ebpf.Variable `ebpf:"new_senders_budget"`

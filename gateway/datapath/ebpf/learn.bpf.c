@@ -9,6 +9,7 @@
 #include "conntrack.h"
 #include "flow.h"
 #include "leaving.h"
+#include "network.h"
 #include "tally.h"
 
 #define TC_ACT_UNSPEC (-1)
@@ -48,10 +49,7 @@ struct {
 
 __u64 fresh_tallies = 1;
 
-volatile const __u32 lan_base, lan_size, lan_ifindex, wan_ifindex;
 volatile const __u64 tick_ns; /* of a jiffy */
-
-static __always_inline __u32 place(__be32 addr) { return bpf_ntohl(addr) - lan_base; }
 
 /* within reports whether a client may have another entry, and counts it. */
 static __always_inline int within(__u32 at, __u64 now)
@@ -352,14 +350,14 @@ static __always_inline int learn(struct __sk_buff *skb, enum side side)
 	else
 		came(&ct->tuplehash[1].tuple, &k);
 	at = place(side == FROM_LAN ? k.saddr : l.daddr);
-	if (at < lan_size && is_lasting(ct, &l)) {
+	if (at < lan.size && is_lasting(ct, &l)) {
 		/* Connection tracking has not seen the whole flow, and takes no reset that does not
 		 * follow what it saw: its entry would stay for days. */
 		if (!l.reset && enter(skb, ct, s, &k, &l, at, now))
 			remember(skb, last, &l, s, now);
 		else if (l.reset && bpf_map_lookup_elem(&flow_paths, &k))
 			bpf_ct_change_timeout(ct, CLOSE_MS);
-	} else if (at < lan_size && s->unanswered && is_unanswered(ct, &l)) {
+	} else if (at < lan.size && s->unanswered && is_unanswered(ct, &l)) {
 		expect(&k, &l, at, now);
 		l.answers = UNANSWERED;
 		enter(skb, ct, s, &k, &l, at, now);
@@ -377,7 +375,7 @@ static __always_inline int forwarded(const struct __sk_buff *skb, __u32 from)
 
 /* learn_up handles packets that leave for the WAN. */
 SEC("tc")
-int learn_up(struct __sk_buff *skb) { return forwarded(skb, lan_ifindex) ? learn(skb, FROM_LAN) : TC_ACT_UNSPEC; }
+int learn_up(struct __sk_buff *skb) { return forwarded(skb, lan.ifindex) ? learn(skb, FROM_LAN) : TC_ACT_UNSPEC; }
 
 /* learn_down handles packets that leave for the LAN, behind lan_out. */
 SEC("tc")

@@ -87,6 +87,16 @@ type learnLearned struct {
 	Until      uint64
 }
 
+type learnNetwork struct {
+	_       structs.HostLayout
+	Base    uint32
+	Size    uint32
+	Ifindex uint32
+	Gateway uint32
+	Mac     [6]uint8
+	Pad     [2]uint8
+}
+
 type learnTally struct {
 	_           structs.HostLayout
 	UpBytes     uint64
@@ -121,9 +131,7 @@ const (
 	learnProgLearnDown   = "learn_down"
 	learnProgLearnUp     = "learn_up"
 	learnVarFreshTallies = "fresh_tallies"
-	learnVarLanBase      = "lan_base"
-	learnVarLanIfindex   = "lan_ifindex"
-	learnVarLanSize      = "lan_size"
+	learnVarLan          = "lan"
 	learnVarTallying     = "tallying"
 	learnVarTickNs       = "tick_ns"
 	learnVarWanIfindex   = "wan_ifindex"
@@ -194,9 +202,7 @@ type learnMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type learnVariableSpecs struct {
 	FreshTallies *ebpf.VariableSpec `ebpf:"fresh_tallies"`
-	LanBase      *ebpf.VariableSpec `ebpf:"lan_base"`
-	LanIfindex   *ebpf.VariableSpec `ebpf:"lan_ifindex"`
-	LanSize      *ebpf.VariableSpec `ebpf:"lan_size"`
+	Lan          *ebpf.VariableSpec `ebpf:"lan"`
 	Tallying     *ebpf.VariableSpec `ebpf:"tallying"`
 	TickNs       *ebpf.VariableSpec `ebpf:"tick_ns"`
 	WanIfindex   *ebpf.VariableSpec `ebpf:"wan_ifindex"`
@@ -248,9 +254,7 @@ func (m *learnMaps) Close() error {
 // It can be passed to loadLearnObjects or ebpf.CollectionSpec.LoadAndAssign.
 type learnVariables struct {
 	FreshTallies *ebpf.Variable `ebpf:"fresh_tallies"`
-	LanBase      *ebpf.Variable `ebpf:"lan_base"`
-	LanIfindex   *ebpf.Variable `ebpf:"lan_ifindex"`
-	LanSize      *ebpf.Variable `ebpf:"lan_size"`
+	Lan          *ebpf.Variable `ebpf:"lan"`
 	Tallying     *ebpf.Variable `ebpf:"tallying"`
 	TickNs       *ebpf.Variable `ebpf:"tick_ns"`
 	WanIfindex   *ebpf.Variable `ebpf:"wan_ifindex"`

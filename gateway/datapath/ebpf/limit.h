@@ -200,7 +200,8 @@ static __always_inline void leave_at(struct __sk_buff *skb, const struct queues 
 
 /* is_spared reports whether a packet is of a connection whose window is kept small, and which need not be told otherwise
  * unless the queue is long all the same: the client has too many. */
-static __always_inline int is_spared(struct __sk_buff *skb, __u32 at, const struct queue *q, int up, __u64 wait, __u64 most)
+static __always_inline int is_spared(struct __sk_buff *skb, __u32 slot, const struct queue *q, int up, __u64 wait,
+				     __u64 most)
 {
 	struct iphdr *ip;
 	struct tcphdr *tcp;
@@ -212,14 +213,15 @@ static __always_inline int is_spared(struct __sk_buff *skb, __u32 at, const stru
 	tcp = tcp_of(skb, &ip);
 	if (!tcp)
 		return 0;
-	key = connection_of(ip, tcp, at, up);
+	key = connection_of(ip, tcp, slot, up);
 	known = bpf_map_lookup_elem(&window_scales, &key);
 	return known && known->up <= SCALE_MOST;
 }
 
 /* shape holds a packet until the rate has come to it, or until those before it of its flow have left; 0: it would wait
  * too long. */
-static __always_inline int shape(struct __sk_buff *skb, __u32 at, struct meter *m, struct queues *all, int up, enum holder by, __u64 ps_per_byte, __u64 bytes)
+static __always_inline int shape(struct __sk_buff *skb, __u32 slot, struct meter *m, struct queues *all, int up,
+				 enum holder by, __u64 ps_per_byte, __u64 bytes)
 {
 	struct queue *q = up ? &all->up : &all->down;
 	struct slots flow = slots_of(skb, q);
@@ -233,7 +235,7 @@ static __always_inline int shape(struct __sk_buff *skb, __u32 at, struct meter *
 		__u64 wait = used > now ? used - now : 0;
 		int first = !queued(&flow, now) && (!wait || (wait <= most + LEAST_NS && passes(q, need, bytes, now)));
 
-		if (!first && (wait > most || (unlucky(wait, ps_per_byte) && !is_spared(skb, at, q, up, wait, most) && !warn(skb))))
+		if (!first && (wait > most || (unlucky(wait, ps_per_byte) && !is_spared(skb, slot, q, up, wait, most) && !warn(skb))))
 			return 0;
 		if (__sync_val_compare_and_swap(&m->ns, was, used + need) != was)
 			continue;
@@ -251,7 +253,8 @@ static __always_inline int shape(struct __sk_buff *skb, __u32 at, struct meter *
 #define CALM_SINCE_NS 4000000ULL
 
 /* rate applies a client's rate to a packet; 0: the packet must be dropped. now is coarse. */
-static __always_inline int rate(struct __sk_buff *skb, __u32 at, const struct limits *l, struct meters *m, __u64 bytes, int up, __u64 now)
+static __always_inline int rate(struct __sk_buff *skb, __u32 slot, const struct limits *l, struct meters *m, __u64 bytes,
+				int up, __u64 now)
 {
 	__u64 ps = up ? l->up_ps_per_byte : l->down_ps_per_byte;
 	const struct shaping *s;
@@ -275,15 +278,16 @@ static __always_inline int rate(struct __sk_buff *skb, __u32 at, const struct li
 		return 1;
 	}
 	if (by != HOLDER_NONE) {
-		q = bpf_map_lookup_elem(&client_queues, &at);
+		q = bpf_map_lookup_elem(&client_queues, &slot);
 		if (q && (by == HOLDER_TIME || q->class))
-			return shape(skb, at, of, q, up, by, ps, bytes);
+			return shape(skb, slot, of, q, up, by, ps, bytes);
 	}
 	return police(skb, of, ps, up ? l->up_burst_ns : l->down_burst_ns, bytes);
 }
 
 /* pace keeps a client's queue of the other way short by what a packet acknowledges, while the rate there is used. */
-static __always_inline void pace(struct __sk_buff *skb, __u32 at, const struct limits *l, struct meters *m, int up, __u64 now)
+static __always_inline void pace(struct __sk_buff *skb, __u32 slot, const struct limits *l, struct meters *m, int up,
+				 __u64 now)
 {
 	__u64 ps = up ? l->down_ps_per_byte : l->up_ps_per_byte, used = *(volatile __u64 *)(up ? &m->down.ns : &m->up.ns);
 	__u32 zero = 0;
@@ -296,19 +300,19 @@ static __always_inline void pace(struct __sk_buff *skb, __u32 at, const struct l
 	if (used + CREDIT_NS / 2 > now) {
 		s = bpf_map_lookup_elem(&rate_shaping, &zero);
 		if (s && now < s->until && (up ? s->down : s->up) != HOLDER_NONE)
-			slow(skb, at, ps, used > now ? used - now : 0, up);
+			slow(skb, slot, ps, used > now ? used - now : 0, up);
 	}
 	tcp = tcp_of(skb, &ip);
 	if (tcp && tcp->syn)
-		note_scale(skb, at, up);
+		note_scale(skb, slot, up);
 }
 
 /* limit applies a client's limits to a packet; 0: the packet must be dropped. size is its packets on the
  * wire in the upper half, and their bytes. */
-static __noinline int limit(struct __sk_buff *skb, __u32 at, struct counters *n, __u64 size, int up)
+static __noinline int limit(struct __sk_buff *skb, __u32 slot, struct counters *n, __u64 size, int up)
 {
-	const struct limits *l = bpf_map_lookup_elem(&client_limits, &at);
-	struct meters *m = bpf_map_lookup_elem(&client_meters, &at);
+	const struct limits *l = bpf_map_lookup_elem(&client_limits, &slot);
+	struct meters *m = bpf_map_lookup_elem(&client_meters, &slot);
 	__u32 bytes = size, packets = size >> 32;
 
 	if (!l || !m || !n)
@@ -318,11 +322,11 @@ static __noinline int limit(struct __sk_buff *skb, __u32 at, struct counters *n,
 		count_packets(REASON_QUOTA, packets);
 		return 0;
 	}
-	if (!rate(skb, at, l, m, bytes, up, n->seen)) {
+	if (!rate(skb, slot, l, m, bytes, up, n->seen)) {
 		__sync_fetch_and_add(&n->dropped, packets);
 		count_packets(REASON_RATE, packets);
 		return 0;
 	}
-	pace(skb, at, l, m, up, n->seen);
+	pace(skb, slot, l, m, up, n->seen);
 	return 1;
 }

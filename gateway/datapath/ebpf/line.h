@@ -200,7 +200,7 @@ static __always_inline int refuse_long(struct __sk_buff *skb, const struct clien
 	if ((void *)(ip + 1) > end || !is_too_long(skb, ip, c, end) || unreachable(skb, ip->daddr, ICMP_FRAG_NEEDED, c->mtu))
 		return drop(skb, REASON_MALFORMED);
 	skb->mark = TOO_LONG;
-	return bpf_redirect(lan_ifindex, BPF_F_INGRESS);
+	return bpf_redirect(lan.ifindex, BPF_F_INGRESS);
 }
 
 /* cut_in receives what the cutter has cut, and cuts in two what is longer than the line's MTU. */
@@ -230,5 +230,5 @@ int cut_in(struct __sk_buff *skb)
 	}
 	if (put_on(skb, c, bytes) != TC_ACT_OK)
 		return TC_ACT_SHOT;
-	return bpf_redirect(lan_ifindex, 0);
+	return bpf_redirect(lan.ifindex, 0);
 }

@@ -183,9 +183,8 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		cut = uint32(d.cut.out.Index)
 	}
 	for name, value := range map[string]any{
-		"lan_base": hostOrder(d.net.Prefix().Addr()), "lan_size": d.net.Size(),
-		"lan_ifindex": uint32(lan.Index), "wan_ifindex": uint32(wan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
-		"gateway_addr": networkOrder(d.net.Gateway()), "portal_ports": ports, "learn": flag[d.cfg.Newcomer != nil],
+		"lan": constantsOf(d.net, lan), "wan_ifindex": uint32(wan.Index), "portal_ports": ports,
+		"learn":     flag[d.cfg.Newcomer != nil],
 		"hear_dhcp": flag[d.cfg.DHCP],
 		"lines":     flag[d.cfg.Lines], "timed": flag[d.shaping.timed], "tallying": flag[d.cfg.tallying()],
 		"cutter_ifindex": cut,
@@ -197,4 +196,12 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		}
 	}
 	return spec, nil
+}
+
+// constantsOf is what programs know of a network, whose interface must be Ethernet.
+func constantsOf(n datapath.Network, dev *net.Interface) gatewayNetwork {
+	return gatewayNetwork{
+		Base: hostOrder(n.Prefix().Addr()), Size: n.Size(), Ifindex: uint32(dev.Index), Gateway: networkOrder(n.Gateway()),
+		Mac: [6]uint8(dev.HardwareAddr),
+	}
 }

@@ -6,6 +6,8 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#include "network.h"
+
 /* What a client may do. */
 enum state {
 	STATE_NONE,    /* the address was never leased, or no longer is */
@@ -40,7 +42,7 @@ enum reason {
 	REASON_COUNT,
 };
 
-/* A client, by its address's position in the LAN. Written by user space only. The
+/* An address of a client, by its place. Written by user space only. The
  * first eight bytes change in one store, so MAC and state always match. */
 struct client {
 	__u8 mac[6];
@@ -49,7 +51,8 @@ struct client {
 	__u64 until; /* nanoseconds of CLOCK_MONOTONIC at which admission ends; 0: never */
 	__u16 session; /* PPPoE's, network order, in which alone the address is used; 0: on Ethernet */
 	__u16 mtu;     /* of the line */
-	__u32 pad;
+	/* The client's slot less the place of this address, modulo 2^32: 0 for the address that it was first known by. */
+	__u32 away;
 };
 
 /* What a client sent and received through the gateway: bytes of IP packets as on the
@@ -216,6 +219,8 @@ struct {
 	__type(value, struct client);
 } clients SEC(".maps");
 
+/* By slot, as the tables that follow: a number of the client that user space gives, and that the entries of all its
+ * addresses name. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -245,7 +250,7 @@ struct {
 	__type(value, struct shaping);
 } rate_shaping SEC(".maps");
 
-/* Of clients with a rate, by their place. */
+/* Of clients with a rate, by their slots. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1); /* user space: the size of the LAN */
@@ -314,7 +319,7 @@ struct {
 	__type(value, __u64); /* as garden's, with DOOR_SHUT where the port is closed */
 } garden_ports SEC(".maps");
 
-/* Networks behind clients on lines: the client's position in the LAN. */
+/* Networks behind clients on lines: the place of the client's first address. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, 65536);
@@ -336,7 +341,7 @@ struct {
 	__uint(max_entries, REQUESTS);
 } requests SEC(".maps");
 
-/* Of unauthenticated clients, by the address's position in the LAN. */
+/* Of unauthenticated clients, by the address's place. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* user space: the size of the LAN */
@@ -404,12 +409,7 @@ const enum work unused_work __attribute__((unused));
 const enum holder unused_holder __attribute__((unused));
 
 /* Constants, set when the programs are loaded. */
-volatile const __u32 lan_base;    /* first address of the LAN, host order */
-volatile const __u32 lan_size;    /* addresses in it */
-volatile const __u32 lan_ifindex, wan_ifindex;
-volatile const __u32 gateway_addr; /* network order */
-volatile const __u16 portal_ports[4]; /* network order, on gateway_addr; 0: none. The first gets redirected HTTP. */
-volatile const __u8 lan_mac[6];
+volatile const __u16 portal_ports[4]; /* network order, on lan.gateway; 0: none. The first gets redirected HTTP. */
 volatile const __u8 hear_dhcp;    /* the DHCP server reads requests: the stack does not see them */
 volatile const struct budget budgets[WORKS], sender_budget, new_senders_budget;
 volatile const __u8 timed;        /* the kernel lets programs set when a packet leaves (5.18) */

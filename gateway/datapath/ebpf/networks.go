@@ -95,8 +95,3 @@ func keyOf(p netip.Prefix) gatewayPrefix {
 func prefixOf(k gatewayPrefix) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte(binary.NativeEndian.AppendUint32(nil, k.Addr))), int(k.Bits))
 }
-
-// addr is the address at a place of the LAN.
-func (d *Datapath) addr(at uint32) netip.Addr {
-	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, hostOrder(d.net.Prefix().Addr())+at)))
-}

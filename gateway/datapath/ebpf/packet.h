@@ -107,20 +107,14 @@ static __always_inline int onward(struct __sk_buff *skb, int verdict)
 	return TC_ACT_UNSPEC;
 }
 
-/* place is an address's index in the LAN, lan_size or more when it is outside. */
-static __always_inline __u32 place(__be32 addr)
-{
-	return bpf_ntohl(addr) - lan_base;
-}
-
 /* owner is the place of the client that an address is of: its own, or one in a network behind it, which
- * only addresses outside the LAN are looked up in. lan_size or more: it is nobody's. */
+ * only addresses outside the LAN are looked up in. lan.size or more: it is nobody's. */
 static __always_inline __u32 owner(__be32 addr)
 {
 	struct prefix key = { .bits = 32, .addr = addr };
 	__u32 at = place(addr), *behind;
 
-	if (at < lan_size || !routed)
+	if (at < lan.size || !routed)
 		return at;
 	behind = bpf_map_lookup_elem(&networks, &key);
 	return behind ? *behind : at;
@@ -149,7 +143,7 @@ static __always_inline __u64 mac_at(const void *p)
 static __always_inline void from_lan(__u8 *mac)
 {
 	for (int i = 0; i < ETH_ALEN; i++)
-		mac[i] = lan_mac[i];
+		mac[i] = lan.mac[i];
 }
 
 /* ports of a first fragment's transport header; both 0 where there are none. */
@@ -173,7 +167,7 @@ static __always_inline struct ports ports_of(const struct iphdr *ip, const void 
 static __always_inline int is_request(const struct iphdr *ip, struct ports p)
 {
 	return ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER && !is_fragment(ip) &&
-	       (ip->daddr == gateway_addr || ip->daddr == bpf_htonl(INADDR_BROADCAST) || place(ip->daddr) == lan_size - 1);
+	       (ip->daddr == lan.gateway || ip->daddr == bpf_htonl(INADDR_BROADCAST) || place(ip->daddr) == lan.size - 1);
 }
 
 static __always_inline __u16 fold(__u64 sum)

@@ -63,7 +63,7 @@ static __always_inline int refuse(struct __sk_buff *skb)
 {
 	set_judged(skb);
 	count(skb, REASON_REJECTED);
-	return bpf_redirect(lan_ifindex, 0);
+	return bpf_redirect(lan.ifindex, 0);
 }
 
 /* reset turns a TCP segment into the reset that answers it (RFC 9293, 3.10.7.1)
@@ -127,7 +127,7 @@ static __always_inline int prohibit(struct __sk_buff *skb, const struct iphdr *i
 {
 	if (!affords(ip->saddr, WORK_REFUSAL))
 		return drop(skb, REASON_THROTTLED);
-	return unreachable(skb, gateway_addr, ICMP_PKT_FILTERED, 0) ? drop(skb, REASON_BLOCKED) : refuse(skb);
+	return unreachable(skb, lan.gateway, ICMP_PKT_FILTERED, 0) ? drop(skb, REASON_BLOCKED) : refuse(skb);
 }
 
 /* reject answers a packet that may not pass. Of ICMP it answers echo requests only, so
@@ -173,7 +173,7 @@ static __always_inline int ground(struct __sk_buff *skb, const struct iphdr *ip)
  * but a routing rule slows down all routed packets. */
 static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
 {
-	struct bpf_sock_tuple tuple = { .ipv4 = { .daddr = gateway_addr, .dport = portal_ports[0] } };
+	struct bpf_sock_tuple tuple = { .ipv4 = { .daddr = lan.gateway, .dport = portal_ports[0] } };
 	const struct tcphdr *tcp = (const void *)ip + ip->ihl * 4;
 	__u32 header = ip->ihl * 4;
 	__be32 wanted = ip->daddr, *was;
@@ -200,7 +200,7 @@ static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *
 	} else if (!affords(c.addr, WORK_SEGMENT)) {
 		return drop(skb, REASON_THROTTLED);
 	}
-	if (ground(skb, ip) || readdress_tcp(skb, IP_DADDR, header, wanted, gateway_addr))
+	if (ground(skb, ip) || readdress_tcp(skb, IP_DADDR, header, wanted, lan.gateway))
 		return drop(skb, REASON_BLOCKED);
 	return pass(skb, REASON_PORTAL);
 }
@@ -217,7 +217,7 @@ static __always_inline void from_portal(struct __sk_buff *skb, const struct iphd
 
 	wanted = bpf_map_lookup_elem(&called, &c);
 	if (wanted)
-		readdress_tcp(skb, IP_SADDR, ip->ihl * 4, gateway_addr, *wanted);
+		readdress_tcp(skb, IP_SADDR, ip->ihl * 4, lan.gateway, *wanted);
 }
 
 /* is_service reports whether the gateway serves these ports before login. */
@@ -236,7 +236,7 @@ static __always_inline int is_service(const struct iphdr *ip, struct ports p)
 }
 
 /* is_here reports whether the kernel would deliver a packet to this machine, which has more
- * addresses than gateway_addr, or has no route for it. */
+ * addresses than lan.gateway, or has no route for it. */
 static __always_inline int is_here(struct __sk_buff *skb, const struct iphdr *ip)
 {
 	struct bpf_fib_lookup fib;
@@ -260,7 +260,7 @@ static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip
 {
 	struct ports p = ports_of(ip, end);
 
-	if (ip->daddr == gateway_addr) {
+	if (ip->daddr == lan.gateway) {
 		if (!is_service(ip, p))
 			return reject(skb, ip, end);
 		return to_service(skb, ip, p, end);

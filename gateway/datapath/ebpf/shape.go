@@ -34,8 +34,8 @@ type shaping struct {
 	mu       sync.Mutex // guards what follows
 	opened   bool
 	wan, lan queue
-	held     map[uint32]rates // by place: of clients of which packets are held
-	policed  map[uint32]bool  // by place: of those, which the queues refused, so that packets are dropped
+	held     map[uint32]rates // by slot: of clients of which packets are held
+	policed  map[uint32]bool  // by slot: of those, which the queues refused, so that packets are dropped
 	told     string           // what was logged last
 }
 
@@ -67,37 +67,37 @@ func (d *Datapath) adoptShaping() error {
 	var all []uint32
 	err := d.eachClientAt(func(at uint32, c gatewayClient) {
 		if c.Flags&limited != 0 {
-			all = append(all, at)
+			all = append(all, slotOf(at, c))
 		}
 	})
-	for _, at := range all {
+	for _, slot := range all {
 		var l gatewayLimits
-		if err := d.objs.ClientLimits.Lookup(at, &l); err != nil {
+		if err := d.objs.ClientLimits.Lookup(slot, &l); err != nil {
 			return fmt.Errorf("reading a client's limits: %w", err)
 		}
-		d.shape(at, rates{bps(l.UpPsPerByte), bps(l.DownPsPerByte)})
+		d.shape(slot, rates{bps(l.UpPsPerByte), bps(l.DownPsPerByte)})
 	}
 	return err
 }
 
-// shape has packets of the client at a place held to its rates, or no longer. What the queues refuse is logged and
+// shape has packets of the client of a slot held to its rates, or no longer. What the queues refuse is logged and
 // tried again, and the client's packets beyond its rates are dropped meanwhile. After detach it does nothing.
-func (d *Datapath) shape(at uint32, r rates) {
+func (d *Datapath) shape(slot uint32, r rates) {
 	s := &d.shaping
 	if d.cfg.Shaping != ShapingAuto {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.held[at]
+	was := s.held[slot]
 	if was == r || d.resigned() {
 		return
 	}
 	if r == (rates{}) {
-		delete(s.held, at)
-		delete(s.policed, at)
-		if err := errors.Join(d.dequeue(at), s.release(at)); err != nil {
-			d.cfg.Log.Error("a client without rates keeps a queue", "client", d.addr(at), "err", err)
+		delete(s.held, slot)
+		delete(s.policed, slot)
+		if err := errors.Join(d.dequeue(slot), s.release(slot)); err != nil {
+			d.cfg.Log.Error("a client without rates keeps a queue", "client", d.owner(slot), "err", err)
 		}
 		return
 	}
@@ -108,24 +108,24 @@ func (d *Datapath) shape(at uint32, r rates) {
 		s.opened = true
 		d.tellShaping()
 	}
-	s.held[at] = r
-	err := d.enqueue(at, r)
+	s.held[slot] = r
+	err := d.enqueue(slot, r)
 	if err == nil {
 		err = d.stampShaping()
 	}
 	if err != nil && !d.resigned() {
 		d.cfg.Log.Error(
-			"packets of a client beyond its rates are dropped, not held back; trying again", "client", d.addr(at), "err", err)
+			"packets of a client beyond its rates are dropped, not held back; trying again", "client", d.owner(slot), "err", err)
 	}
 }
 
 // enqueue has a client's packets held, by classes of its rates where there are such; with an error they are dropped. mu
 // is held.
-func (d *Datapath) enqueue(at uint32, r rates) error {
+func (d *Datapath) enqueue(slot uint32, r rates) error {
 	s := &d.shaping
-	err := s.hold(at, r)
+	err := s.hold(slot, r)
 	if err == nil {
-		err = d.objs.ClientQueues.Update(at, gatewayQueues{Class: uint32(minor(at))}, ebpf.UpdateNoExist)
+		err = d.objs.ClientQueues.Update(slot, gatewayQueues{Class: uint32(minor(slot))}, ebpf.UpdateNoExist)
 		if errors.Is(err, ebpf.ErrKeyExist) {
 			err = nil
 		}
@@ -133,16 +133,16 @@ func (d *Datapath) enqueue(at uint32, r rates) error {
 			err = fmt.Errorf("entering a client's queue: %w", err)
 		}
 	}
-	s.policed[at] = err != nil
+	s.policed[slot] = err != nil
 	if err != nil {
-		return errors.Join(err, d.dequeue(at))
+		return errors.Join(err, d.dequeue(slot))
 	}
 	return nil
 }
 
 // dequeue has packets of a client beyond its rates dropped.
-func (d *Datapath) dequeue(at uint32) error {
-	err := d.objs.ClientQueues.Delete(at)
+func (d *Datapath) dequeue(slot uint32) error {
+	err := d.objs.ClientQueues.Delete(slot)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("removing a client's queue: %w", err)
 	}
@@ -151,15 +151,15 @@ func (d *Datapath) dequeue(at uint32) error {
 
 const judged = 0x6a77 // JUDGED in packet.h, which marks other packets
 
-// minor is the number of the classes of the client at a place; 0: there are not enough.
-func minor(at uint32) uint16 {
-	if at++; at >= judged {
-		at++
+// minor is the number of the classes of the client of a slot; 0: there are not enough.
+func minor(slot uint32) uint16 {
+	if slot++; slot >= judged {
+		slot++
 	}
-	if at > mostClasses {
+	if slot > mostClasses {
 		return 0
 	}
-	return uint16(at)
+	return uint16(slot)
 }
 
 // openQueue opens a queue. With an error nothing holds packets. What detach cannot have seen is removed again. mu is
@@ -180,15 +180,15 @@ func (d *Datapath) openQueue(q *queue) error {
 }
 
 // hold makes a client's classes where there are such. mu is held.
-func (s *shaping) hold(at uint32, r rates) error {
-	if minor(at) == 0 {
+func (s *shaping) hold(slot uint32, r rates) error {
+	if minor(slot) == 0 {
 		return nil
 	}
 	for q, bps := range map[*queue]uint64{&s.wan: r.up, &s.lan: r.down} {
 		if q.by != gatewayHolderHOLDER_CLASS || bps == 0 {
 			continue
 		}
-		if err := q.class(minor(at), bps); err != nil {
+		if err := q.class(minor(slot), bps); err != nil {
 			return err
 		}
 	}
@@ -196,10 +196,10 @@ func (s *shaping) hold(at uint32, r rates) error {
 }
 
 // release removes a client's classes. mu is held.
-func (s *shaping) release(at uint32) (err error) {
+func (s *shaping) release(slot uint32) (err error) {
 	for _, q := range []*queue{&s.wan, &s.lan} {
-		if q.by == gatewayHolderHOLDER_CLASS && minor(at) != 0 {
-			err = errors.Join(err, q.forget(minor(at)))
+		if q.by == gatewayHolderHOLDER_CLASS && minor(slot) != 0 {
+			err = errors.Join(err, q.forget(minor(slot)))
 		}
 	}
 	return err

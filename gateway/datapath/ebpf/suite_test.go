@@ -36,8 +36,9 @@ func paths() (all []datapathtest.Path) {
 			},
 			Remove: func(in datapath.Setup) error { return Remove(setup(in)) },
 			Promises: datapathtest.Promises{
-				Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true, DHCPSocket: !c.dhcp,
-				Requests: c.dhcp, Neighbours: true, Newcomers: true, Moves: true, Lines: true, Burst: burst,
+				Several: true, Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true,
+				DHCPSocket: !c.dhcp,
+				Requests:   c.dhcp, Neighbours: true, Newcomers: true, Moves: true, Lines: true, Burst: burst,
 			},
 		})
 	}

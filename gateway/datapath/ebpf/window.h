@@ -16,7 +16,7 @@
 
 /* A TCP connection of a client. */
 struct connection {
-	__u32 at; /* its place */
+	__u32 slot; /* the client's */
 	__be32 remote;
 	__be16 port, remote_port;
 };
@@ -48,10 +48,12 @@ static __always_inline struct tcphdr *tcp_of(struct __sk_buff *skb, struct iphdr
 	return tcp;
 }
 
-static __always_inline struct connection connection_of(const struct iphdr *ip, const struct tcphdr *tcp, __u32 at, int up)
+static __always_inline struct connection connection_of(const struct iphdr *ip, const struct tcphdr *tcp, __u32 slot,
+							  int up)
 {
 	return (struct connection){
-		.at = at, .remote = up ? ip->daddr : ip->saddr, .port = up ? tcp->source : tcp->dest, .remote_port = up ? tcp->dest : tcp->source,
+		.slot = slot, .remote = up ? ip->daddr : ip->saddr, .port = up ? tcp->source : tcp->dest,
+		.remote_port = up ? tcp->dest : tcp->source,
 	};
 }
 
@@ -79,7 +81,7 @@ static __always_inline __u8 offered_scale(struct __sk_buff *skb, __u32 headers)
 }
 
 /* note_scale notes the scale in a connection's request, and after the answer both. */
-static __noinline int note_scale(struct __sk_buff *skb, __u32 at, int up)
+static __noinline int note_scale(struct __sk_buff *skb, __u32 slot, int up)
 {
 	struct iphdr *ip;
 	struct tcphdr *tcp = tcp_of(skb, &ip);
@@ -90,7 +92,7 @@ static __noinline int note_scale(struct __sk_buff *skb, __u32 at, int up)
 
 	if (!tcp)
 		return 0;
-	key = connection_of(ip, tcp, at, up);
+	key = connection_of(ip, tcp, slot, up);
 	answer = tcp->ack;
 	scale = offered_scale(skb, sizeof(*ip) + tcp->doff * 4);
 	if (!answer) {
@@ -145,7 +147,7 @@ static __always_inline __u64 window_now(struct queue *q, __u64 now, __u64 wait, 
 #define LOWER 0x10000 /* in cb[0], beside a window: lower puts it into the packet */
 
 /* slow has a packet offer no larger window than keeps the queue of the other way short: wait is that queue's. */
-static __noinline int slow(struct __sk_buff *skb, __u32 at, __u64 ps_per_byte, __u64 wait, int up)
+static __noinline int slow(struct __sk_buff *skb, __u32 slot, __u64 ps_per_byte, __u64 wait, int up)
 {
 	struct iphdr *ip;
 	struct tcphdr *tcp = tcp_of(skb, &ip);
@@ -157,9 +159,9 @@ static __noinline int slow(struct __sk_buff *skb, __u32 at, __u64 ps_per_byte, _
 
 	if (!tcp || tcp->syn || tcp->rst || !tcp->ack)
 		return 0;
-	key = connection_of(ip, tcp, at, up);
+	key = connection_of(ip, tcp, slot, up);
 	known = bpf_map_lookup_elem(&window_scales, &key);
-	q = bpf_map_lookup_elem(&client_queues, &at);
+	q = bpf_map_lookup_elem(&client_queues, &slot);
 	if (!known || !q)
 		return 0;
 	scale = up ? known->up : known->down;

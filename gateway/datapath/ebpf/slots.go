@@ -1,0 +1,161 @@
+package ebpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
+)
+
+// What the programs know of clients is in two kinds of tables:
+//
+//	address ─▶ place ─▶ clients[place]: MAC, state, line, slot
+//	                                                       └─▶ counters, limits, meters, queues [slot]
+//
+// Addresses are in an array by their places in the network, because no table is cheaper, and a packet must look its
+// address up anyway. A slot is a number that this file gives a client. All addresses of the client name it, so they are
+// counted and limited together. It stands in the entry that a packet has read by then: an array from addresses to slots
+// would cost each packet a further look-up.
+//
+// The slot is the place of the address that the client was first known by. An entry has it as the distance from its own
+// place, which is 0 for that address. Entries of former versions have 0 there, and go on. IPv6 will have a hash table of
+// entries, which name slots in the same way.
+
+// place returns an address's index in the table of addresses.
+func (d *Datapath) place(addr netip.Addr) (uint32, error) {
+	if err := d.net.Client(addr); err != nil {
+		return 0, err
+	}
+	return hostOrder(addr) - hostOrder(d.net.Prefix().Addr()), nil
+}
+
+// addr is the address at a place.
+func (d *Datapath) addr(at uint32) netip.Addr {
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, hostOrder(d.net.Prefix().Addr())+at)))
+}
+
+// slot returns a client's.
+func (d *Datapath) slot(id datapath.ID) (uint32, error) { return d.place(id.Addr()) }
+
+// owner is the client of a slot.
+func (d *Datapath) owner(slot uint32) datapath.ID { return datapath.IDOf(d.addr(slot)) }
+
+// slotOf is the slot that the entry of an address at a place names.
+func slotOf(at uint32, c gatewayClient) uint32 { return at + c.Away }
+
+// placesOf returns the places of a client's addresses.
+func (d *Datapath) placesOf(addrs []netip.Addr) ([]uint32, error) {
+	all := make([]uint32, len(addrs))
+	for i, addr := range addrs {
+		if !addr.Is4() {
+			return nil, fmt.Errorf("the address %s: %w: IPv4 only", addr, datapath.ErrNotSupported)
+		}
+		at, err := d.place(addr)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = at
+	}
+	if len(all) == 0 {
+		return nil, errors.New("a client without an address")
+	}
+	return all, nil
+}
+
+// further are the places of clients' addresses that are not their slots, by slot.
+type further struct {
+	mu sync.Mutex
+	of map[uint32][]uint32 // guarded by mu; slices never change
+}
+
+// get returns the further places of a client.
+func (f *further) get(slot uint32) []uint32 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.of[slot]
+}
+
+// add notes a place of a client.
+func (f *further) add(slot, at uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if at == slot || slices.Contains(f.of[slot], at) {
+		return
+	}
+	if f.of == nil {
+		f.of = map[uint32][]uint32{}
+	}
+	f.of[slot] = append(slices.Clone(f.of[slot]), at)
+}
+
+// drop forgets a place of a client.
+func (f *further) drop(slot, at uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	left := slices.DeleteFunc(slices.Clone(f.of[slot]), func(p uint32) bool { return p == at })
+	if len(left) > 0 {
+		f.of[slot] = left
+	} else {
+		delete(f.of, slot)
+	}
+}
+
+// put makes an entry that of all of a client's places, and takes the places that it had besides away. If that blocks an
+// admitted
+// client, it waits some 10 ms for programs that have seen the old entry and not yet counted the packet.
+func (d *Datapath) put(slot uint32, places []uint32, entry gatewayClient) error {
+	left := slices.DeleteFunc(append([]uint32{slot}, d.further.get(slot)...),
+		func(at uint32) bool { return slices.Contains(places, at) })
+	blocked := false
+	for _, at := range places {
+		entry.Away = slot - at
+		was, err := d.swap(at, entry)
+		if err != nil {
+			return err
+		}
+		blocked = blocked || admits(was) && !admits(entry)
+		if former := slotOf(at, was); former != slot {
+			d.further.drop(former, at)
+		}
+		d.further.add(slot, at)
+	}
+	for _, at := range left {
+		was, err := d.vacate(slot, at)
+		if err != nil {
+			return err
+		}
+		blocked = blocked || admits(was)
+	}
+	if blocked {
+		stack.Settle() // without it, at most one packet of each CPU would be missing from the counts
+	}
+	return nil
+}
+
+// vacate removes a place from a client, if it is the client's.
+func (d *Datapath) vacate(slot, at uint32) (was gatewayClient, err error) {
+	if err = d.objs.Clients.Lookup(at, &was); err != nil || was.State == uint8(gatewayStateSTATE_NONE) ||
+		slotOf(at, was) != slot {
+		return gatewayClient{}, err
+	}
+	if err = d.objs.Clients.Put(at, gatewayClient{}); err == nil {
+		d.further.drop(slot, at)
+		d.neighbours.Remove(d.addr(at))
+	}
+	return was, err
+}
+
+// swap replaces the entry of a place.
+func (d *Datapath) swap(at uint32, entry gatewayClient) (was gatewayClient, err error) {
+	if err = d.objs.Clients.Lookup(at, &was); err == nil {
+		err = d.objs.Clients.Put(at, entry)
+	}
+	return was, err
+}
+
+func admits(c gatewayClient) bool { return c.State == uint8(gatewayStateSTATE_ADMITTED) }

@@ -32,11 +32,12 @@ var allowedImports = map[string][]string{
 	"textfile":  {}, // files that people write with any editor
 
 	// For both programs, so every package may import them.
-	"internal/strict":     {"textfile"}, // TOML in which every key must be known
-	"internal/sockbuf":    {},           // how much a socket holds
-	"internal/goldentest": {},           // files that tests compare with
-	"internal/logtest":    {},           // logs for tests
-	"internal/netnstest":  {},           // namespaces for tests
+	"internal/strict":      {"textfile"}, // TOML in which every key must be known
+	"internal/sockbuf":     {},           // how much a socket holds
+	"internal/browsertest": {},           // Chromium for tests
+	"internal/goldentest":  {},           // files that tests compare with
+	"internal/logtest":     {},           // logs for tests
+	"internal/netnstest":   {},           // namespaces for tests
 
 	"cmd/gateweigh":       {"lab/...", "manual", "meant", "output", "quote"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/browsertest"
 )
 
 // shotsEnv names a folder that gets screenshots of the pages.
@@ -41,28 +40,13 @@ type person struct {
 // and nothing else: what it sees went through the gateway.
 func newPerson(t *testing.T, name string, width, height int64) *person {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatal("chromium is not installed: run .ci/deps")
-	}
 	inside := filepath.Join(t.TempDir(), "chromium-inside")
-	must(t, os.WriteFile(inside, []byte("#!/bin/sh\nexec ip netns exec client "+program+" \"$@\"\n"), 0o755))
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.ExecPath(inside), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-gpu", true))
-	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(cancel)
-	ctx, stop := chromedp.NewContext(allocator)
-	t.Cleanup(stop)
-	ctx, late := context.WithTimeout(ctx, 2*time.Minute) // only so that a failure does not hang
+	script := "#!/bin/sh\nexec ip netns exec client " + browsertest.Program(t) + " \"$@\"\n"
+	must(t, os.WriteFile(inside, []byte(script), 0o755))
+	within, late := context.WithTimeout(t.Context(), 2*time.Minute) // only so that a failure does not hang
 	t.Cleanup(late)
-	var size []chromedp.EmulateViewportOption
-	if width < 500 {
-		size = append(size, chromedp.EmulateMobile)
-	}
-	if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, height, size...)); err != nil {
-		t.Fatalf("start chromium: %v", err)
-	}
+	ctx := browsertest.Start(t, within, inside)
+	browsertest.Size(t, ctx, width, height)
 	p := &person{ctx: ctx, name: name}
 	must(t, chromedp.Listen(ctx, func(event any) {
 		if e, ok := event.(*log.EventEntryAdded); ok && !strings.Contains(e.Entry.URL, "favicon.ico") &&
@@ -70,10 +54,8 @@ func newPerson(t *testing.T, name string, width, height int64) *person {
 			t.Errorf("%s: the console says %s (%s)", name, e.Entry.Text, e.Entry.URL)
 		}
 	}))
-	_, err = chromedp.Call(ctx, devnet.Enable, devnet.EnableParams{})
-	must(t, err)
-	_, err = chromedp.Call(ctx, log.Enable, cdp.Empty{})
-	must(t, err)
+	browsertest.Call(t, ctx, devnet.Enable, devnet.EnableParams{})
+	browsertest.Call(t, ctx, log.Enable, cdp.Empty{})
 	return p
 }
 
@@ -84,21 +66,14 @@ func (p *person) goes(t *testing.T, steps ...chromedp.Action[chromedp.Void]) str
 	if _, err := chromedp.RunResponse(p.ctx, steps...); err != nil {
 		t.Fatal(err)
 	}
-	const drawn = `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`
-	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](drawn, chromedp.EvalAwaitPromise)); err != nil {
-		t.Fatal(err)
-	}
+	browsertest.Drawn(t, p.ctx)
 	return p.reads(t, "location.href")
 }
 
 // reads evaluates an expression to a text.
 func (p *person) reads(t *testing.T, script string) string {
 	t.Helper()
-	text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](script))
-	if err != nil {
-		t.Fatalf("%v in: %s", err, script)
-	}
-	return text
+	return browsertest.Eval[string](t, p.ctx, script)
 }
 
 // sees holds that the page fits its screen and says something, and takes its

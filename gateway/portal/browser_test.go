@@ -5,7 +5,6 @@ import (
 	"flag"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/browsertest"
 )
 
 var shots = flag.String("shots", "", "write screenshots of the pages to this `folder`")
@@ -50,31 +50,17 @@ type browser struct {
 
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatal("chromium is not installed: run .ci/deps")
-	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-gpu", true),
-		// Every name is somewhere outside; the portal is an address.
-		chromedp.Flag("host-resolver-rules",
-			"MAP * "+site.String()+", EXCLUDE 10.1.0.1, EXCLUDE 127.0.0.1, EXCLUDE localhost"))
-	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(cancel)
-	ctx, stop := chromedp.NewContext(allocator)
-	t.Cleanup(stop)
-	ctx, late := context.WithTimeout(ctx, 2*time.Minute) // only so that a failure does not hang
+	within, late := context.WithTimeout(t.Context(), 2*time.Minute) // only so that a failure does not hang
 	t.Cleanup(late)
+	// Every name is somewhere outside; the portal is an address.
+	ctx := browsertest.Start(t, within, browsertest.Program(t), chromedp.Flag("host-resolver-rules",
+		"MAP * "+site.String()+", EXCLUDE 10.1.0.1, EXCLUDE 127.0.0.1, EXCLUDE localhost"))
 	b := &browser{ctx: ctx}
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("start chromium: %v", err)
-	}
 	if err := chromedp.Listen(ctx, b.hear); err != nil {
 		t.Fatal(err)
 	}
-	call(t, ctx, network.Enable, network.EnableParams{})
-	call(t, ctx, log.Enable, cdp.Empty{})
+	browsertest.Call(t, ctx, network.Enable, network.EnableParams{})
+	browsertest.Call(t, ctx, log.Enable, cdp.Empty{})
 	return b
 }
 
@@ -94,23 +80,10 @@ func (b *browser) hear(event any) {
 	}
 }
 
-func call[P, R any](t *testing.T, ctx context.Context, command cdp.Command[P, R], params P) R {
-	t.Helper()
-	result, err := chromedp.Call(ctx, command, params)
-	if err != nil {
-		t.Fatalf("%s: %v", command.Method, err)
-	}
-	return result
-}
-
 // eval evaluates JavaScript from outside the page, whose policy allows none.
 func eval[T any](t *testing.T, b *browser, script string) T {
 	t.Helper()
-	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
-	if err != nil {
-		t.Fatalf("%v in: %.200s", err, script)
-	}
-	return value
+	return browsertest.Eval[T](t, b.ctx, script)
 }
 
 // load does something that ends in another page and returns its status code.
@@ -120,19 +93,8 @@ func (b *browser) load(t *testing.T, steps ...chromedp.Action[chromedp.Void]) in
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.settle(t)
+	browsertest.Drawn(t, b.ctx)
 	return resp.Status
-}
-
-// settle waits until the page as it is now has been drawn. Chromium fits a page to a phone's
-// screen and gives a field the focus when it draws a frame, which may be after the page's load
-// event: a click before goes where the button was.
-func (b *browser) settle(t *testing.T) {
-	t.Helper()
-	script := `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`
-	if _, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](script, chromedp.EvalAwaitPromise)); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestLoadWaitsForFrames: a page that has been loaded has been drawn too, so that what is
@@ -157,9 +119,7 @@ func (b *browser) at(t *testing.T) string {
 // press types keys, or a special one, where the focus is.
 func (b *browser) press(t *testing.T, keys string) {
 	t.Helper()
-	if err := chromedp.Do(b.ctx, chromedp.KeyEvent(keys)); err != nil {
-		t.Fatal(err)
-	}
+	browsertest.Press(t, b.ctx, keys)
 }
 
 // focused presses tab so many times from the top and says what got the focus.
@@ -209,17 +169,11 @@ func (b *browser) look(t *testing.T, name string) {
 func (b *browser) as(t *testing.T, v view) {
 	t.Helper()
 	scheme := map[bool]string{false: "light", true: "dark"}[v.dark]
-	call(t, b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+	browsertest.Call(t, b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 	})
-	var options []chromedp.EmulateViewportOption
-	if v.width < 500 {
-		options = append(options, chromedp.EmulateMobile)
-	}
-	if err := chromedp.Do(b.ctx, chromedp.EmulateViewport(v.width, v.height, options...)); err != nil {
-		t.Fatal(err)
-	}
-	b.settle(t)
+	browsertest.Size(t, b.ctx, v.width, v.height)
+	browsertest.Drawn(t, b.ctx)
 }
 
 // contrasts lists text with less than 4.5:1 to what is behind it, and borders of

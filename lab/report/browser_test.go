@@ -3,9 +3,7 @@ package report_test
 import (
 	"context"
 	"net/url"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +12,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/gateweigh/gateweigh/internal/browsertest"
 )
 
 // view is how a reader looks at a page.
@@ -35,25 +35,9 @@ var (
 	paper     = view{name: "paper", width: paperPx, height: 1000, print: true}
 )
 
-// newBrowser starts Chromium, which ends with the test. It is a real one: what
-// a report looks like and how it is used cannot be told from its source.
 func newBrowser(t *testing.T) context.Context {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatal("chromium is not installed: run .ci/deps")
-	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-gpu", true))
-	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(cancel)
-	ctx, stop := chromedp.NewContext(allocator)
-	t.Cleanup(stop)
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("start chromium: %v", err)
-	}
-	return ctx
+	return browsertest.Start(t, t.Context(), browsertest.Program(t))
 }
 
 // tab is a page opened in a browser.
@@ -74,8 +58,8 @@ func open(t *testing.T, browser context.Context, file string, v view) *tab {
 	if err := chromedp.Listen(ctx, p.hear); err != nil {
 		t.Fatal(err)
 	}
-	call(t, ctx, network.Enable, network.EnableParams{})
-	call(t, ctx, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
+	browsertest.Call(t, ctx, network.Enable, network.EnableParams{})
+	browsertest.Call(t, ctx, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
 		MatchedNetworkConditions: []*network.Conditions{{Offline: true, DownloadThroughput: -1, UploadThroughput: -1}},
 	})
 	p.look(t, v)
@@ -87,9 +71,7 @@ func open(t *testing.T, browser context.Context, file string, v view) *tab {
 	if err := chromedp.Do(ctx, chromedp.Navigate(address)); err != nil {
 		t.Fatalf("open %s: %v", address, err)
 	}
-	// Chromium lays a page out for its screen when it draws, which may be after the load event:
-	// a click before goes where something was.
-	eval[bool](t, p, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
+	browsertest.Drawn(t, ctx)
 	t.Cleanup(func() { p.checkQuiet(t, address) })
 	return p
 }
@@ -104,16 +86,10 @@ func (p *tab) look(t *testing.T, v view) {
 	if v.print {
 		medium = "print"
 	}
-	call(t, p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+	browsertest.Call(t, p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Media: medium, Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 	})
-	var options []chromedp.EmulateViewportOption
-	if v.width < 500 {
-		options = append(options, chromedp.EmulateMobile)
-	}
-	if err := chromedp.Do(p.ctx, chromedp.EmulateViewport(v.width, v.height, options...)); err != nil {
-		t.Fatal(err)
-	}
+	browsertest.Size(t, p.ctx, v.width, v.height)
 }
 
 // hear notes what must not happen.
@@ -148,19 +124,13 @@ func (p *tab) checkQuiet(t *testing.T, address string) {
 // eval evaluates JavaScript in the page; a promise is waited for.
 func eval[T any](t *testing.T, p *tab, script string) T {
 	t.Helper()
-	value, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
-	if err != nil {
-		t.Fatalf("%v in: %.200s", err, script)
-	}
-	return value
+	return browsertest.Eval[T](t, p.ctx, script)
 }
 
 // press types keys where the focus is.
 func (p *tab) press(t *testing.T, keys string) {
 	t.Helper()
-	if err := chromedp.Do(p.ctx, chromedp.KeyEvent(keys)); err != nil {
-		t.Fatal(err)
-	}
+	browsertest.Press(t, p.ctx, keys)
 }
 
 // unfold opens every fold.

@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
+	"github.com/gateweigh/gateweigh/internal/browsertest"
 	"github.com/gateweigh/gateweigh/lab/report"
 )
 
@@ -54,7 +55,7 @@ func checkLinks(t *testing.T, browser context.Context, file string, v view) {
 		if strings.HasPrefix(name, "Why ") {
 			p = open(t, browser, file, v)
 		}
-		call(t, p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		browsertest.Call(t, p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "no-preference"}},
 		})
 		eval[bool](t, p, `history.replaceState(null, "", location.pathname); scrollTo({ top: 0, behavior: "instant" }); true`)
@@ -107,7 +108,8 @@ func checkHeadings(t *testing.T, p *tab) {
 		}
 	}
 	var heard []string
-	for _, node := range call(t, p.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{}).Nodes {
+	for _, node := range browsertest.Call(
+		t, p.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{}).Nodes {
 		if node.Role != nil && strings.Trim(string(node.Role.Value), `"`) == "heading" && node.Name != nil && !node.Ignored {
 			heard = append(heard, string(node.Name.Value))
 		}
@@ -137,7 +139,7 @@ func checkWhole(t *testing.T, p *tab) {
 		const b = e.getBoundingClientRect();
 		return { name: e.tagName + " " + e.textContent.slice(0, 40), left: b.left, top: b.top + scrollY, right: b.right, bottom: b.bottom + scrollY }; })`)
 	size := eval[[]float64](t, p, `[innerWidth, document.documentElement.scrollHeight]`)
-	shot := call(t, p.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
+	shot := browsertest.Call(t, p.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
 		Format: "png", CaptureBeyondViewport: new(true), Clip: &page.Viewport{Width: size[0], Height: size[1], Scale: 1},
 	})
 	picture, err := png.Decode(bytes.NewReader(shot.Data))

@@ -2,7 +2,6 @@ package report_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -20,15 +18,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
-
-func call[P, R any](t *testing.T, ctx context.Context, command cdp.Command[P, R], params P) R {
-	t.Helper()
-	result, err := chromedp.Call(ctx, command, params)
-	if err != nil {
-		t.Fatalf("%s: %v", command.Method, err)
-	}
-	return result
-}
 
 // bothSweeps is a run over bandwidth and over clients with the study's devices
 // and levels, so that the page has every section.

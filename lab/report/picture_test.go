@@ -12,6 +12,7 @@ import (
 
 	"github.com/chromedp/cdproto/page"
 
+	"github.com/gateweigh/gateweigh/internal/browsertest"
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
@@ -181,7 +182,7 @@ func TestPicture(t *testing.T) {
 	p := open(t, newBrowser(t), filepath.Join(dir, report.HTMLFile), view{width: width, height: 900})
 	at := eval[box](t, p,
 		`({ top: document.querySelector("#costs").getBoundingClientRect().top, bottom: document.querySelector(".ranking").getBoundingClientRect().bottom })`)
-	shot := call(t, p.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
+	shot := browsertest.Call(t, p.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
 		Format: "png", CaptureBeyondViewport: new(true),
 		Clip: &page.Viewport{Y: at.Top - 12, Width: width, Height: at.Bottom - at.Top + 24, Scale: scale},
 	})

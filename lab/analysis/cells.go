@@ -29,6 +29,14 @@ func TrialsOf(run []result.Trial) []Trial {
 	return trials
 }
 
+// TrialOf is the trial of a record of a measure's own kind, with that head.
+func TrialOf(h result.Head, cell result.Cell, window int, record any) (t Trial) {
+	t.Cell, t.Block, t.Window, t.Attempt, t.Sitting = cell, h.Block, window, h.Attempt, h.Sitting
+	t.Start, t.Elapsed, t.Accepted, t.Rejects = h.Start, h.Elapsed, h.Accepted, h.Rejects
+	t.Device = result.ValuesOf(record)
+	return t
+}
+
 // Input is what a measure makes of a run's records.
 type Input struct {
 	Run     result.Run

@@ -94,10 +94,9 @@ func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 		Compare: func(a, b result.Cell) int { return result.CompareCells(a, b, result.DUT, result.Clients, idleMs) },
 	}
 	for _, r := range result.Of[lull](run.Own) {
-		t := result.Trial{Cell: r.Cell, AA: r.AA, Block: r.Block, Window: r.Window, Attempt: r.Attempt, Sitting: r.Sitting,
-			Start: r.Start, Accepted: r.Accepted}
-		in.Trials = append(
-			in.Trials, analysis.Trial{Trial: t, Device: result.ValuesOf(r.Device), Clean: result.ValuesOf(r.Clean)})
+		t := analysis.TrialOf(r.Head, r.Cell, r.Window, r.Device)
+		t.AA, t.Clean = r.AA, result.ValuesOf(r.Clean)
+		in.Trials = append(in.Trials, t)
 	}
 	return analysis.Summarise(in, opts)
 }

@@ -62,9 +62,7 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 func trialsOf(storms []*Storm) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(storms))
 	for _, s := range storms {
-		t := analysis.Trial{Device: result.ValuesOf(s)}
-		t.Cell, t.Block, t.Attempt, t.Sitting, t.Start, t.Elapsed, t.Accepted, t.Rejects = s.Cell(), s.Block, s.Attempt,
-			s.Sitting, s.Start, s.Elapsed, s.Accepted, s.Rejects
+		t := analysis.TrialOf(s.Head, s.Cell(), 0, s)
 		for name, p := range map[string]Phase{"lease": s.Lease, "login": s.Login} {
 			ms := p.ThroughMs()
 			for quantile, q := range map[string]float64{"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1} {

@@ -42,9 +42,7 @@ const fragmented = 0.01
 func trialsOf(trials []*Trial) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(trials))
 	for _, t := range trials {
-		a := analysis.Trial{Device: result.ValuesOf(t)}
-		a.Cell, a.Block, a.Window, a.Attempt, a.Sitting, a.Start, a.Elapsed, a.Accepted, a.Rejects = t.Cell, t.Block,
-			t.Window, t.Attempt, t.Sitting, t.Start, t.Elapsed, t.Accepted, t.Rejects
+		a := analysis.TrialOf(t.Head, t.Cell, t.Window, t)
 		flag := t.Outcome
 		if flag == "" {
 			flag = LimitFlag(t.LimitedBy)

@@ -52,9 +52,7 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 func trialsOf(searches []*Search) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(searches))
 	for _, s := range searches {
-		t := analysis.Trial{Device: result.ValuesOf(s)}
-		t.Cell, t.Block, t.Attempt, t.Sitting, t.Start, t.Elapsed, t.Accepted, t.Rejects = s.Cell(), s.Block, s.Attempt,
-			s.Sitting, s.Start, s.Elapsed, s.Accepted, s.Rejects
+		t := analysis.TrialOf(s.Head, s.Cell(), 0, s)
 		for _, g := range s.Goals {
 			if best := highest(searches, s, g.LossRatio); best != nil && best != s {
 				continue

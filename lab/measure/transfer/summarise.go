@@ -94,9 +94,7 @@ func busy(r figures) float64 {
 func trialsOf(list []*Transfer) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(list))
 	for _, t := range list {
-		a := analysis.Trial{Device: result.ValuesOf(t)}
-		a.Cell, a.Block, a.Attempt, a.Sitting, a.Start, a.Elapsed, a.Accepted, a.Rejects = t.Cell(), t.Block, t.Attempt,
-			t.Sitting, t.Start, t.Elapsed, t.Accepted, t.Rejects
+		a := analysis.TrialOf(t.Head, t.Cell(), 0, t)
 		var each []float64
 		for _, f := range t.Fetched {
 			each = append(each, f.Each...)

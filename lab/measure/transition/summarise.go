@@ -126,9 +126,7 @@ func trialsOf(steps []*Step) []analysis.Trial {
 	direct, overall := directMedians(steps), overallRatios(steps)
 	out := make([]analysis.Trial, 0, len(steps))
 	for _, s := range steps {
-		a := analysis.Trial{Device: result.ValuesOf(s)}
-		a.Cell, a.Block, a.Window, a.Attempt, a.Sitting, a.Start, a.Elapsed, a.Accepted, a.Rejects = s.Cell, s.Block,
-			s.Window, s.Attempt, s.Sitting, s.Start, s.Elapsed, s.Accepted, s.Rejects
+		a := analysis.TrialOf(s.Head, s.Cell, s.Window, s)
 		s.describe(&a, direct)
 		if s.Cell.Number(result.OfferedMbps) <= OverallMost {
 			for name := range s.Gateways.Parts {

@@ -168,7 +168,7 @@ var allowedImports = map[string][]string{
 	"lab/measure": {
 		"lab/experiment", "lab/runner", "lab/dut", "lab/topology", "lab/result", "lab/analysis", "lab/measure/..."},
 	"lab/measure/*": {"mlrsearch", "lab/agent", "lab/analysis", "lab/bench", "lab/burn", "lab/client", "lab/dut",
-		"lab/backend", "lab/experiment", "lab/measure/cost", "lab/meter", "lab/profile", "lab/result", "lab/runner",
+		"lab/backend", "lab/experiment", "lab/meter", "lab/profile", "lab/result", "lab/runner",
 		"lab/topology", "lab/traffic/...", "lab/tunnel", "lab/words"},
 	"lab/bench": {"lab/words", "lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut",
 		"lab/backend", "lab/meter", "lab/result", "lab/topology", "lab/traffic", "lab/traffic/frames",
@@ -240,7 +240,7 @@ var testImports = map[string][]string{
 	// another measure, from its plan to its report
 	"lab/measure": {"lab/agent", "lab/backend", "lab/compare", "lab/machine", "lab/bench", "lab/report",
 		"lab/runner/runnertest"},
-	"lab/measure/*":      {"lab/analysis/analysistest", "lab/labtest", "lab/runner/runnertest"},
+	"lab/measure/*":      {"lab/analysis/analysistest", "lab/labtest", "lab/measure/cost", "lab/runner/runnertest"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 
 	// from one end to the other

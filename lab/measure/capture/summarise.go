@@ -25,7 +25,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/dut"
-	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -113,7 +112,7 @@ func compareCells(run result.Run) func(a, b result.Cell) int {
 	}
 	return func(a, b result.Cell) int {
 		return cmp.Or(
-			cost.CompareSizes(run, a, b),
+			analysis.CompareSizes(run, a, b),
 			cmp.Compare(plain(a), plain(b)),
 			result.CompareCells(a, b, by...),
 			result.CompareCells(a, b, result.DUT, result.OfferedMbps),

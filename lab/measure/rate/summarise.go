@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -20,7 +19,7 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	trials := result.Of[Trial](run.Own)
 	in := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "window", Metrics: Metrics, Trials: trialsOf(trials),
-		Compare:  cost.CompareCells(run),
+		Compare:  analysis.CompareCells(run),
 		Describe: func(c *analysis.Cell) { describe(c, trials) },
 		Warn: func(s analysis.Summary) []string {
 			return slices.Concat(

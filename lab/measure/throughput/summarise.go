@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
@@ -28,7 +27,7 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	in := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "search", Metrics: metricsOf(searches),
 		Trials: trialsOf(searches), Alone: true,
-		Compare: cost.CompareCells(run),
+		Compare: analysis.CompareCells(run),
 		Warn: func(s analysis.Summary) []string {
 			return s.Remark("The generator's limit, or max_kpps, was reached without loss, so these devices carry at least "+
 				"what is shown, the most of their searches",

@@ -242,6 +242,12 @@ func TestExamples(t *testing.T) {
 		if len(e.Custom) == 0 {
 			t.Errorf("%s describes no device", path)
 		}
+		again, err := known.Parse(path, e.Encode())
+		if err != nil {
+			t.Errorf("own output refused: %v", err)
+		} else if diff := cmp.Diff(e, again, sameExperiment); diff != "" {
+			t.Errorf("%s, written and read again:\n%s", path, diff)
+		}
 	}
 }
 

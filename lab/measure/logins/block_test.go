@@ -112,6 +112,13 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 	if got := otherBusy(result.Machine{Usr: 1}, map[string]int64{"x": int64(100 * s)}, 1, 2); got != 0 {
 		t.Errorf("ticks that saw less than the lab used: %g", got)
 	}
+	// What endpoints on other machines use is none of what the routers' machine was busy with.
+	first, end = at(0, 0, 0, 0), at(2*s, s/2, 0, s)
+	end.Router.CPUs, end.Router.Stat = 1, meter.Stat{User: 100, Idle: 100}
+	account(&phase, backend.Placement{Router: []int{0}, Endpoints: []int{0}, Apart: true}, first, end, end)
+	if phase.OtherBusy != 0.25 || phase.ClientBusy != 0.5 {
+		t.Errorf("apart: others %g, clients %g", phase.OtherBusy, phase.ClientBusy)
+	}
 }
 
 func TestStormsOfBadMachinesAreRejected(t *testing.T) {

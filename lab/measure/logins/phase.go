@@ -2,6 +2,7 @@ package logins
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/backend"
@@ -98,6 +99,11 @@ func account(phase *Phase, cpus backend.Placement, first, end, tail bench.Readin
 	phase.RadiusBusy = share(until[result.RoleRadius], cpus.Endpoints)
 	phase.EndpointsBusy = phase.ClientBusy + phase.RadiusBusy +
 		share(until[result.RoleServer]+until[result.RoleAgents], cpus.Endpoints)
+	if cpus.Apart { // what the endpoints used is not of the routers' machine
+		maps.DeleteFunc(until, func(role string, _ int64) bool {
+			return role != result.RoleRouter && role != result.RoleAgents
+		})
+	}
 	until["slowing"] = int64((1 - left) * seconds * 1e9 * float64(len(cpus.Router)))
 	phase.OtherBusy = otherBusy(phase.Machine, until, seconds, end.Router.CPUs)
 }

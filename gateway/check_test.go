@@ -202,8 +202,7 @@ func portsTaken(t *testing.T, cfg config.Config) {
 		"--dhcp-range=10.1.0.50,10.1.0.60")
 	web := exec.Command("busybox", "nc", "-l", "-p", "8080")
 	for _, cmd := range []*exec.Cmd{named, web} {
-		must(t, netnstest.Start(cmd))
-		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		netnstest.Background(t, cmd)
 	}
 	eventually(t, "the other programs to listen", func() bool {
 		out, _ := try("ss -Hlntu '( sport = :53 or sport = :67 or sport = :8080 )'")

@@ -22,19 +22,7 @@ const outside = "192.0.2.2"
 // spawn runs a program in a namespace until the test ends.
 func spawn(t *testing.T, namespace string, argv ...string) {
 	t.Helper()
-	cmd := exec.Command("ip", append([]string{"netns", "exec", namespace}, argv...)...)
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	must(t, err)
-	cmd.Stdout, cmd.Stderr = log, log
-	must(t, netnstest.Start(cmd))
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		log.Close()
-		if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
-			t.Logf("%s said:\n%s", argv[0], text)
-		}
-	})
+	netnstest.Background(t, exec.Command("ip", append([]string{"netns", "exec", namespace}, argv...)...))
 }
 
 var eventually = netnstest.Until

@@ -4,6 +4,7 @@ package meant
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -11,8 +12,23 @@ import (
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
-// Command adds to the error of a command that takes no such argument which of its commands was meant.
-func Command(cmd *cobra.Command, err error, args []string) error {
+// Arguments has errors of a check name the command's arguments, or the command that was meant. as makes usage errors of
+// them.
+func Arguments(check cobra.PositionalArgs, as func(error) error) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		err := command(cmd, check(cmd, args), args)
+		if err == nil {
+			return nil
+		}
+		if cmd.HasParent() {
+			err = fmt.Errorf("want %s: %w", strings.TrimSuffix(cmd.UseLine(), " [flags]"), err)
+		}
+		return as(err)
+	}
+}
+
+// command adds to the error of a command that takes no such argument which of its commands was meant.
+func command(cmd *cobra.Command, err error, args []string) error {
 	if err == nil || !cmd.HasAvailableSubCommands() || len(args) == 0 {
 		return err
 	}

@@ -94,16 +94,7 @@ func asRoot(err error) error {
 
 // usage makes wrong arguments a usage error.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		err := meant.Command(cmd, check(cmd, args), args)
-		if err != nil && cmd.HasParent() {
-			err = fmt.Errorf("want %s: %w", strings.TrimSuffix(cmd.UseLine(), " [flags]"), err)
-		}
-		if err != nil {
-			return &exitError{exitUsage, err}
-		}
-		return nil
-	}
+	return meant.Arguments(check, func(err error) error { return &exitError{exitUsage, err} })
 }
 
 // Default paths.

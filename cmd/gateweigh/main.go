@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -76,16 +75,7 @@ func main() {
 
 // usage makes wrong arguments a usage error that names the arguments of the command.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		err := meant.Command(cmd, check(cmd, args), args)
-		if err != nil && cmd.HasParent() {
-			err = fmt.Errorf("want %s: %w", strings.TrimSuffix(cmd.UseLine(), " [flags]"), err)
-		}
-		if err != nil {
-			return &exitError{exitUsage, err}
-		}
-		return nil
-	}
+	return meant.Arguments(check, func(err error) error { return &exitError{exitUsage, err} })
 }
 
 func rootCommand() *cobra.Command {

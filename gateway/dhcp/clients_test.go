@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // host is a client's network namespace.
@@ -50,19 +52,7 @@ func (h host) run(t *testing.T, argv ...string) {
 // background runs a command until the test ends.
 func background(t *testing.T, cmd *exec.Cmd) *os.Process {
 	t.Helper()
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		if t.Failed() {
-			t.Logf("%s:\n%s", strings.Join(cmd.Args, " "), out.String())
-		}
-	})
+	netnstest.Background(t, cmd)
 	return cmd.Process
 }
 

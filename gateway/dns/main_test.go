@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,22 +25,10 @@ var await = netnstest.Until
 func dnsmasq(t testing.TB, args ...string) netip.AddrPort {
 	t.Helper()
 	at := freePort(t)
-	var out strings.Builder
 	cmd := exec.Command(
 		"dnsmasq", append([]string{"-k", "-C", "/dev/null", "--no-resolv", "--no-hosts", "--user=root", "--pid-file=",
 			"--bind-interfaces", "--listen-address=" + at.Addr().String(), fmt.Sprintf("--port=%d", at.Port())}, args...)...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		if t.Failed() {
-			t.Logf("dnsmasq: %s", out.String())
-		}
-	})
+	netnstest.Background(t, cmd)
 	await(t, "dnsmasq", func() bool {
 		_, err := miekg.Exchange(new(miekg.Msg).SetQuestion("ready.example.", miekg.TypeA), at.String())
 		return err == nil

@@ -150,6 +150,22 @@ func Start(cmd *exec.Cmd) error {
 	return <-started
 }
 
+// Background starts a program like Start. It is killed with the test, which shows what it has written if it fails.
+func Background(t testing.TB, cmd *exec.Cmd) {
+	t.Helper()
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = time.Second // its children may have its output and go on
+	Must(t, Start(cmd))
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("%s has written:\n%s", strings.Join(cmd.Args, " "), out.String())
+		}
+	})
+}
+
 // Try runs a shell script inside, with additional environment, and returns its output.
 // It is killed after five minutes: an emulated CPU needs more than one for some.
 func (s *Space) Try(script string, env ...string) (string, error) { return try(s.Start, script, env) }

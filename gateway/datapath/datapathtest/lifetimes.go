@@ -78,13 +78,7 @@ func noneCame(t *testing.T, flows []*Flow) {
 // client's packet passes, neither then nor from the backlog afterwards; admitted clients'
 // traffic resumes.
 func frozen(t *testing.T, w *World) {
-	w.admit(t, w.Alice)
-	w.lease(t, w.Bob)
-	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
-	strange := w.strangers(t)
-	for _, f := range append(strange, up, down) {
-		f.Begin()
-	}
+	up, down, strange := w.sending(t)
 	up.Passes(t, "before the stop")
 	down.Passes(t, "before the stop")
 	for range 2 {
@@ -218,13 +212,7 @@ func detachWithoutLinks(t *testing.T, w *World) {
 // interfacesMadeAgain: interfaces that replace others, with their names and addresses,
 // do not bypass the gateway while no process runs.
 func interfacesMadeAgain(t *testing.T, w *World) {
-	w.admit(t, w.Alice)
-	w.lease(t, w.Bob)
-	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
-	strange := w.strangers(t)
-	for _, f := range append(strange, up, down) {
-		f.Begin()
-	}
+	up, down, strange := w.sending(t)
 	for _, c := range []struct {
 		name     string
 		lan, wan bool
@@ -270,13 +258,7 @@ func rulesFlushed(t *testing.T, w *World) {
 		t.Log("it promises nothing of the kind")
 		return
 	}
-	w.admit(t, w.Alice)
-	w.lease(t, w.Bob)
-	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
-	strange := w.strangers(t)
-	for _, f := range append(strange, up, down) {
-		f.Begin()
-	}
+	up, down, strange := w.sending(t)
 	for range 2 {
 		up.Passes(t, "up before the rules are flushed")
 		down.Passes(t, "down before the rules are flushed")

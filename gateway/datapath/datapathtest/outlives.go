@@ -10,16 +10,23 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// outlives ends the gateway repeatedly under traffic: unauthenticated clients' packets
-// never pass, and admitted clients' pass as promised.
-func (w *World) outlives(t *testing.T, how string, end func()) {
+// sending admits Alice, gives Bob a lease, and has flows begin: Alice's both ways, and those of strangers.
+func (w *World) sending(t *testing.T) (up, down *Flow, strange []*Flow) {
+	t.Helper()
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
-	strange := w.strangers(t)
-	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
+	up, down = w.Up(t, w.Alice), w.Down(t, w.Alice)
+	strange = w.strangers(t)
 	for _, f := range append(strange, up, down) {
 		f.Begin()
 	}
+	return up, down, strange
+}
+
+// outlives ends the gateway repeatedly under traffic: unauthenticated clients' packets
+// never pass, and admitted clients' pass as promised.
+func (w *World) outlives(t *testing.T, how string, end func()) {
+	up, down, strange := w.sending(t)
 	up.Passes(t, "before "+how)
 	down.Passes(t, "before "+how)
 	epoch := w.Counters(t, w.Alice.Addr).Epoch

@@ -42,14 +42,7 @@ func TestToLine(t *testing.T) {
 func TestFromLine(t *testing.T) {
 	plain := udpFrame(t, acMAC, aliceMAC, outside, alice, 80)
 	lcp := pppoe.Frame{To: aliceMAC, From: acMAC, Session: aliceLine, PPP: []byte{0xc0, 0x21, 9, 1, 0, 8, 0, 0, 0, 0}}
-	for _, tt := range []struct {
-		name    string
-		packet  []byte
-		verdict uint32
-		want    []byte // nil: as it was
-		alice   Counters
-		refused Refusals
-	}{
+	for _, tt := range []arrival{
 		{"its session", onLine(acMAC, aliceMAC, aliceLine, plain), pass, plain, Counters{RxPackets: 1, RxBytes: 100},
 			Refusals{}},
 		{"another's session", onLine(acMAC, aliceMAC, bobLine, plain), shot, nil, Counters{Misdirected: 1}, Refusals{}},
@@ -62,16 +55,6 @@ func TestFromLine(t *testing.T) {
 			nil, Counters{}, Refusals{Destination: 1}},
 		{"an echo request, which the packet socket reads", lcp.Append(nil), pass, nil, Counters{}, Refusals{}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			l := withLines(t)
-			verdict, out := try(t, l.objs.FromLan, tt.packet)
-			check(t, verdict, tt.verdict, out, tt.packet, tt.want)
-			if got := l.refusals(t); got != tt.refused {
-				t.Errorf("refusals %+v, want %+v", got, tt.refused)
-			}
-			if got := l.counters(t, alice); got != tt.alice {
-				t.Errorf("counters of alice %+v, want %+v", got, tt.alice)
-			}
-		})
+		t.Run(tt.name, func(t *testing.T) { tt.comes(t, withLines(t)) })
 	}
 }

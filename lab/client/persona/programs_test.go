@@ -152,20 +152,35 @@ func TestToLAN(t *testing.T) {
 	}
 }
 
+// arrival is a packet that comes to the clients' host, and what becomes of it.
+type arrival struct {
+	name    string
+	packet  []byte
+	verdict uint32
+	want    []byte // nil: as it was
+	alice   Counters
+	refused Refusals
+}
+
+func (a arrival) comes(t *testing.T, l *Link) {
+	t.Helper()
+	verdict, out := try(t, l.objs.FromLan, a.packet)
+	check(t, verdict, a.verdict, out, a.packet, a.want)
+	if got := l.refusals(t); got != a.refused {
+		t.Errorf("refusals %+v, want %+v", got, a.refused)
+	}
+	if got := l.counters(t, alice); got != a.alice {
+		t.Errorf("counters of alice %+v, want %+v", got, a.alice)
+	}
+}
+
 func TestFromLAN(t *testing.T) {
 	answer := arpFrame(t, wireMAC, 2, aliceMAC, alice, outside)
 	copy(answer[14+18:], wireMAC[:])
 	probe := arpFrame(t, broadcast, 1, wireMAC, netip.IPv4Unspecified(), alice)
 	defence := arpFrame(t, wireMAC, 2, aliceMAC, alice, netip.IPv4Unspecified())
 	copy(defence[14+18:], wireMAC[:])
-	for _, tt := range []struct {
-		name    string
-		packet  []byte
-		verdict uint32
-		want    []byte
-		alice   Counters
-		refused Refusals
-	}{
+	for _, tt := range []arrival{
 		{"both addresses are a client's", udpFrame(t, wireMAC, aliceMAC, outside, alice, 80), pass, nil,
 			Counters{RxPackets: 1, RxBytes: 100}, Refusals{}},
 		{"its IP address, another's hardware address", udpFrame(t, wireMAC, bobMAC, outside, alice, 80), shot, nil,
@@ -194,17 +209,7 @@ func TestFromLAN(t *testing.T) {
 			Refusals{}},
 		{"cut short", arpFrame(t, broadcast, 1, wireMAC, outside, alice)[:30], shot, nil, Counters{}, Refusals{Malformed: 1}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			l := bench(t)
-			verdict, out := try(t, l.objs.FromLan, tt.packet)
-			check(t, verdict, tt.verdict, out, tt.packet, tt.want)
-			if got := l.refusals(t); got != tt.refused {
-				t.Errorf("refusals %+v, want %+v", got, tt.refused)
-			}
-			if got := l.counters(t, alice); got != tt.alice {
-				t.Errorf("counters of alice %+v, want %+v", got, tt.alice)
-			}
-		})
+		t.Run(tt.name, func(t *testing.T) { tt.comes(t, bench(t)) })
 	}
 }
 

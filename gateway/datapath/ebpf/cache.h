@@ -25,19 +25,23 @@ static __always_inline int caches(__u64 now, __u32 *generation)
 }
 
 /* forget removes a flow's entries of both directions. */
-static __noinline int forget(struct flow_key *k)
+__noinline int forget(struct flow_key *k)
 {
-	struct flow_path *p = k ? bpf_map_lookup_elem(&flow_paths, k) : 0;
-	struct flow_key back;
+	struct flow_path *p;
+	struct flow_key key;
 
+	if (!k)
+		return 0;
+	key = *k; /* before Linux 6.2 a key must be on the function's own stack */
+	p = bpf_map_lookup_elem(&flow_paths, &key);
 	if (!p)
 		return 0;
-	back = (struct flow_key){
+	key = (struct flow_key){
 		.saddr = p->daddr, .daddr = p->saddr, .sport = p->dport, .dport = p->sport,
-		.protocol = k->protocol, .side = FROM_LAN + FROM_WAN - k->side,
+		.protocol = key.protocol, .side = FROM_LAN + FROM_WAN - key.side,
 	};
 	p->until = 0; /* the entry stays: a reset that follows may ask for it */
-	p = bpf_map_lookup_elem(&flow_paths, &back);
+	p = bpf_map_lookup_elem(&flow_paths, &key);
 	if (p)
 		p->until = 0;
 	return 0;

@@ -31,7 +31,7 @@ static __always_inline int unleased(struct __sk_buff *skb, const struct ethhdr *
 /* to_nobody handles a packet for an address of the LAN that nobody leased. Where the stack would
  * look for its owner in the LAN it is dropped: whoever scans the LAN would otherwise fill the
  * neighbour table. The stack keeps what it would deliver here or send elsewhere. */
-static __noinline int to_nobody(struct __sk_buff *skb)
+__noinline int to_nobody(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
@@ -124,7 +124,7 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 }
 
 /* clamp_up is clamp for a packet from a client on a line. */
-static __noinline int clamp_up(struct __sk_buff *skb)
+__noinline int clamp_up(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;

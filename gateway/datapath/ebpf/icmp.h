@@ -10,7 +10,7 @@
 /* unreachable turns a packet without IP options into the ICMP error "destination unreachable" that
  * answers it, with a code and an MTU (RFC 1191, 4), for the way back. source is the error's. The stack is not used for this,
  * because it would first check whether the address is local. It returns -1 on errors. */
-static __noinline int unreachable(struct __sk_buff *skb, __be32 source, __u8 code, __u32 mtu)
+__noinline int unreachable(struct __sk_buff *skb, __be32 source, __u8 code, __u32 mtu)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct ethhdr *eth = data;

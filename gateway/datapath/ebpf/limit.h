@@ -61,27 +61,28 @@ static __always_inline int is_early(__u64 *told_ns, __u64 used_ns, __u64 burst_n
 	return 0;
 }
 
+/* What police and shape say. If two CPUs meter one client at once, one of them tries again. */
+#define TOO_MUCH 0
+#define WITHIN_RATE 1
+#define NO_QUEUE 2
+#define AGAIN 3
+#define TRIES 4
+
 /* police uses the time that the packet needs at the client's rate. The meter is a
  * virtual clock that is at most the burst behind the real clock and never ahead of
- * it. If two CPUs meter one client at once, one of them tries again. */
-static __always_inline int police(struct __sk_buff *skb, struct meter *m, __u64 ps_per_byte, __u64 burst_ns, __u64 bytes)
+ * it. */
+__noinline int police(struct __sk_buff *skb, struct meter *m, __u64 ps_per_byte, __u64 burst_ns, __u64 bytes)
 {
-	__u64 need = bytes * ps_per_byte / 1000;
+	__u64 need = bytes * ps_per_byte / 1000, now = bpf_ktime_get_ns(), was, used;
 
-#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		__u64 now = bpf_ktime_get_ns();
-		__u64 was = *(volatile __u64 *)&m->ns;
-		__u64 used = was + burst_ns < now ? now - burst_ns : was;
-
-		if (used + need > now || (is_early(&m->told_ns, burst_ns - (now - used), burst_ns) && !warn(skb)))
-			return 0;
-		if (__sync_val_compare_and_swap(&m->ns, was, used + need) == was)
-			return 1;
-	}
-	return 0;
+	if (!m)
+		return TOO_MUCH;
+	was = *(volatile __u64 *)&m->ns;
+	used = was + burst_ns < now ? now - burst_ns : was;
+	if (used + need > now || (is_early(&m->told_ns, burst_ns - (now - used), burst_ns) && !warn(skb)))
+		return TOO_MUCH;
+	return __sync_val_compare_and_swap(&m->ns, was, used + need) == was ? WITHIN_RATE : AGAIN;
 }
-
 
 /* CREDIT_NS is what a silent client may send without waiting, as time at its rate. */
 #define CREDIT_NS 20000000ULL
@@ -135,12 +136,9 @@ static __always_inline int passes(struct queue *q, __u64 need, __u64 bytes, __u6
 	return 1;
 }
 
-/* The places of a flow in two tables: that of another flow is rarely the same in both. */
-struct slots {
-	__u32 *one, *other;
-};
-
-static __always_inline struct slots slots_of(struct __sk_buff *skb, struct queue *q)
+/* hash_of is the number of a packet's flow. It has a place in each of two tables: that of another flow is rarely the
+ * same in both. */
+static __always_inline __u32 hash_of(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
@@ -153,7 +151,14 @@ static __always_inline struct slots slots_of(struct __sk_buff *skb, struct queue
 		hash *= 0x9e3779b1;
 		hash ^= hash >> 15;
 	}
-	return (struct slots){ &q->last[hash & (HELD_FLOWS - 1)], &q->last[HELD_FLOWS + (hash >> 16 & (HELD_FLOWS - 1))] };
+	return hash;
+}
+
+static __always_inline __u32 *one_of(struct queue *q, __u32 hash) { return &q->last[hash & (HELD_FLOWS - 1)]; }
+
+static __always_inline __u32 *other_of(struct queue *q, __u32 hash)
+{
+	return &q->last[HELD_FLOWS + (hash >> 16 & (HELD_FLOWS - 1))];
 }
 
 /* A queue may be late by a tick and more. */
@@ -171,22 +176,22 @@ static __always_inline __u32 ahead(__u32 place, __u32 now)
 }
 
 /* queued reports whether a packet of a flow waits. */
-static __always_inline int queued(const struct slots *s, __u64 now)
+static __always_inline int queued(struct queue *q, __u32 hash, __u64 now)
 {
 	__u32 tick = now >> TICK_SHIFT;
 
-	return ahead(*s->one, tick) && ahead(*s->other, tick);
+	return ahead(*one_of(q, hash), tick) && ahead(*other_of(q, hash), tick);
 }
 
 /* wait_until has a flow's packets wait until a time, if they do not wait longer. */
-static __always_inline void wait_until(struct slots *s, __u64 now, __u64 when)
+static __always_inline void wait_until(struct queue *q, __u32 hash, __u64 now, __u64 when)
 {
 	__u32 tick = now >> TICK_SHIFT, until = (__u32)(when >> TICK_SHIFT) + SLACK_TICKS;
 
-	if (ahead(*s->one, tick) < until - tick)
-		*s->one = until;
-	if (ahead(*s->other, tick) < until - tick)
-		*s->other = until;
+	if (ahead(*one_of(q, hash), tick) < until - tick)
+		*one_of(q, hash) = until;
+	if (ahead(*other_of(q, hash), tick) < until - tick)
+		*other_of(q, hash) = until;
 }
 
 /* leave_at has a packet leave at a time. */
@@ -198,18 +203,14 @@ static __always_inline void leave_at(struct __sk_buff *skb, const struct queues 
 		bpf_skb_set_tstamp(skb, when, BPF_SKB_TSTAMP_DELIVERY_MONO);
 }
 
-/* is_spared reports whether a packet is of a connection whose window is kept small, and which need not be told otherwise
- * unless the queue is long all the same: the client has too many. */
-static __always_inline int is_spared(struct __sk_buff *skb, __u32 slot, const struct queue *q, int up, __u64 wait,
-				     __u64 most)
+/* is_windowed reports whether a packet is of a connection whose window can be kept small. */
+__noinline int is_windowed(struct __sk_buff *skb, __u32 slot, int up)
 {
 	struct iphdr *ip;
 	struct tcphdr *tcp;
 	struct connection key;
 	struct scales *known;
 
-	if (!q->window || wait > most / 4 * 3)
-		return 0;
 	tcp = tcp_of(skb, &ip);
 	if (!tcp)
 		return 0;
@@ -218,36 +219,46 @@ static __always_inline int is_spared(struct __sk_buff *skb, __u32 slot, const st
 	return known && known->up <= SCALE_MOST;
 }
 
-/* shape holds a packet until the rate has come to it, or until those before it of its flow have left; 0: it would wait
- * too long. */
-static __always_inline int shape(struct __sk_buff *skb, __u32 slot, struct meter *m, struct queues *all, int up,
-				 enum holder by, __u64 ps_per_byte, __u64 bytes)
+/* is_spared reports whether a packet's sender need not be told but by its window, unless the queue is long all the
+ * same: the client has too many. */
+static __always_inline int is_spared(struct __sk_buff *skb, __u32 slot, const struct queue *q, int up, __u64 wait,
+				     __u64 most)
 {
-	struct queue *q = up ? &all->up : &all->down;
-	struct slots flow = slots_of(skb, q);
-	__u64 need = bytes * ps_per_byte / 1000, most = longest(ps_per_byte);
+	return q->window && wait <= most / 4 * 3 && is_windowed(skb, slot, up);
+}
 
-#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		__u64 now = bpf_ktime_get_ns();
-		__u64 was = *(volatile __u64 *)&m->ns;
-		__u64 used = was + CREDIT_NS < now ? now - CREDIT_NS : was;
-		__u64 wait = used > now ? used - now : 0;
-		int first = !queued(&flow, now) && (!wait || (wait <= most + LEAST_NS && passes(q, need, bytes, now)));
+#define SHAPED_UP (1ULL << 32) /* in the number for shape, beside a client's slot */
+#define SHAPED_BY 33           /* where the holder is in it */
 
-		if (!first && (wait > most || (unlucky(wait, ps_per_byte) && !is_spared(skb, slot, q, up, wait, most) && !warn(skb))))
-			return 0;
-		if (__sync_val_compare_and_swap(&m->ns, was, used + need) != was)
-			continue;
-		if (!first) {
-			m->told_ns = 0; /* of policing, before */
-			if (bytes > LANE_BYTES) /* a small one that found the lane full: the next may pass again */
-				wait_until(&flow, now, now + wait);
-			leave_at(skb, all, up, by, now + wait);
-		}
-		return 1;
+/* shape holds a packet until the rate has come to it, or until those before it of its flow have left, unless it would
+ * wait too long. which is the client's slot, the direction and who holds the packet. */
+__noinline int shape(struct __sk_buff *skb, struct meter *m, __u64 which, __u64 ps_per_byte, __u64 bytes)
+{
+	__u32 slot = which, flow = hash_of(skb);
+	struct queues *all = bpf_map_lookup_elem(&client_queues, &slot);
+	__u64 need = bytes * ps_per_byte / 1000, most = longest(ps_per_byte), now = bpf_ktime_get_ns(), was, used, wait;
+	enum holder by = which >> SHAPED_BY;
+	int up = !!(which & SHAPED_UP), first;
+	struct queue *q;
+
+	if (!m || !all || (by != HOLDER_TIME && !all->class))
+		return NO_QUEUE;
+	q = up ? &all->up : &all->down;
+	was = *(volatile __u64 *)&m->ns;
+	used = was + CREDIT_NS < now ? now - CREDIT_NS : was;
+	wait = used > now ? used - now : 0;
+	first = !queued(q, flow, now) && (!wait || (wait <= most + LEAST_NS && passes(q, need, bytes, now)));
+	if (!first && (wait > most || (unlucky(wait, ps_per_byte) && !is_spared(skb, slot, q, up, wait, most) && !warn(skb))))
+		return TOO_MUCH;
+	if (__sync_val_compare_and_swap(&m->ns, was, used + need) != was)
+		return AGAIN;
+	if (!first) {
+		m->told_ns = 0; /* of policing, before */
+		if (bytes > LANE_BYTES) /* a small one that found the lane full: the next may pass again */
+			wait_until(q, flow, now, now + wait);
+		leave_at(skb, all, up, by, now + wait);
 	}
-	return 0;
+	return WITHIN_RATE;
 }
 
 #define CALM_SINCE_NS 4000000ULL
@@ -259,10 +270,10 @@ static __always_inline int rate(struct __sk_buff *skb, __u32 slot, const struct 
 	__u64 ps = up ? l->up_ps_per_byte : l->down_ps_per_byte;
 	const struct shaping *s;
 	struct meter *of = up ? &m->up : &m->down;
-	struct queues *q;
 	enum holder by;
 	__u32 zero = 0;
-	__u64 was, used, burst;
+	__u64 was, used, burst, which;
+	int said = AGAIN;
 
 	if (!ps)
 		return 1;
@@ -277,12 +288,17 @@ static __always_inline int rate(struct __sk_buff *skb, __u32 slot, const struct 
 			skb->priority = up ? WAN_CLASSES : LAN_CLASSES;
 		return 1;
 	}
+	which = slot | (up ? SHAPED_UP : 0) | (__u64)by << SHAPED_BY;
 	if (by != HOLDER_NONE) {
-		q = bpf_map_lookup_elem(&client_queues, &slot);
-		if (q && (by == HOLDER_TIME || q->class))
-			return shape(skb, slot, of, q, up, by, ps, bytes);
+		for (int i = 0; i < TRIES && said == AGAIN; i++)
+			said = shape(skb, of, which, ps, bytes);
+		if (said != NO_QUEUE)
+			return said == WITHIN_RATE;
 	}
-	return police(skb, of, ps, up ? l->up_burst_ns : l->down_burst_ns, bytes);
+	said = AGAIN;
+	for (int i = 0; i < TRIES && said == AGAIN; i++)
+		said = police(skb, of, ps, up ? l->up_burst_ns : l->down_burst_ns, bytes);
+	return said == WITHIN_RATE;
 }
 
 /* pace keeps a client's queue of the other way short by what a packet acknowledges, while the rate there is used. */
@@ -309,7 +325,7 @@ static __always_inline void pace(struct __sk_buff *skb, __u32 slot, const struct
 
 /* limit applies a client's limits to a packet; 0: the packet must be dropped. size is its packets on the
  * wire in the upper half, and their bytes. */
-static __noinline int limit(struct __sk_buff *skb, __u32 slot, struct counters *n, __u64 size, int up)
+__noinline int limit(struct __sk_buff *skb, __u32 slot, struct counters *n, __u64 size, int up)
 {
 	const struct limits *l = bpf_map_lookup_elem(&client_limits, &slot);
 	struct meters *m = bpf_map_lookup_elem(&client_meters, &slot);

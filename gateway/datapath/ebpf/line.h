@@ -27,7 +27,7 @@ static __always_inline int is_ipv6_line(struct __sk_buff *skb)
 
 /* clamp lowers the MSS that a SYN offers to what fits into the line (RFC 9293, 3.7.1), for
  * senders that do not learn of ICMP's "too big". It looks at the first options: systems send the
- * MSS as the first or second. A function that is not static is verified once, not for each caller. */
+ * MSS as the first or second. */
 __noinline int clamp(struct __sk_buff *skb, __u32 mtu)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -160,7 +160,7 @@ static __always_inline int rewrite(struct __sk_buff *skb, __be16 was_len, __be16
 #define TAIL 0x6a780000 /* skb->mark of a packet of which cut_in is to send the second fragment */
 
 /* split makes a packet one of its two fragments (RFC 791, 3.2), and returns its new length; 0 on errors. */
-static __noinline int split(struct __sk_buff *skb, __u32 mtu, int tail)
+__noinline int split(struct __sk_buff *skb, __u32 mtu, int tail)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;

@@ -15,7 +15,7 @@ static __always_inline int is_leased(const struct ethhdr *eth, __be32 addr)
 
 /* hand_over passes a frame to the DHCP server. With a packet socket instead, the kernel
  * would clone every packet that goes through the stack. */
-static __noinline int hand_over(struct __sk_buff *skb, int leased)
+__noinline int hand_over(struct __sk_buff *skb, int leased)
 {
 	__u64 bytes = skb->len;
 	struct request *r;

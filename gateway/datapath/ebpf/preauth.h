@@ -14,7 +14,7 @@ static __always_inline __u64 pseudo(__be32 a, __be32 b, __u8 protocol, __u16 byt
 
 /* is_garden reports whether the address is in the walled garden now: whether any prefix that
  * contains it is open. A look-up finds the longest prefix; where that has ended, shorter ones follow. */
-static __noinline int is_garden(__be32 addr)
+__noinline int is_garden(__be32 addr)
 {
 	struct prefix key = { .addr = addr };
 
@@ -32,7 +32,7 @@ static __noinline int is_garden(__be32 addr)
 }
 
 /* door_of reports whether a port of an address is open by itself now, 1, or shut, -1; 0: neither. */
-static __noinline int door_of(__be32 addr, __be16 port, __u8 protocol)
+__noinline int door_of(__be32 addr, __be16 port, __u8 protocol)
 {
 	struct door key = { .addr = addr, .port = port, .protocol = protocol };
 	__u64 now = bpf_ktime_get_coarse_ns();

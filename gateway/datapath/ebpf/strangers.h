@@ -13,7 +13,7 @@
 /* spend takes one from a bucket, and reports whether there was one. The bucket is the time up
  * to which the rate has been used, ns of CLOCK_MONOTONIC after SINCE, which is never ahead of
  * the clock. If two CPUs spend at once, one of them tries again. */
-static __noinline int spend(__u64 *used, __u64 cost, __u64 most)
+__noinline int spend(__u64 *used, __u64 cost, __u64 most)
 {
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
@@ -34,16 +34,18 @@ static __noinline int spend(__u64 *used, __u64 cost, __u64 most)
 static const struct used unused;
 
 /* affords reports whether the client that has an address may have work done, and counts that. */
-static __noinline int affords(__be32 addr, enum work what)
+__noinline int affords(__be32 addr, enum work what)
 {
 	__u32 at = place(addr);
 	const struct client *c = bpf_map_lookup_elem(&clients, &at);
 	struct used *u = bpf_map_lookup_elem(&strangers, &at);
 	struct device key = {};
+	__u64 kind = what;
 
-	if (!c || !u || what >= WORKS)
+	asm volatile("" : "+r"(kind)); /* the verifier does not know of the compiler's copies that they are as small */
+	if (!c || !u || kind >= WORKS)
 		return 0;
-	if (!spend(&u->until[what], budgets[what].cost_ns, budgets[what].most_ns))
+	if (!spend(&u->until[kind], budgets[kind].cost_ns, budgets[kind].most_ns))
 		return 0;
 	__builtin_memcpy(key.mac, c->mac, ETH_ALEN);
 	u = bpf_map_lookup_elem(&devices, &key);
@@ -53,7 +55,7 @@ static __noinline int affords(__be32 addr, enum work what)
 	}
 	if (!u)
 		return 0;
-	return spend(&u->until[what], budgets[what].cost_ns, budgets[what].most_ns);
+	return spend(&u->until[kind], budgets[kind].cost_ns, budgets[kind].most_ns);
 }
 
 /* flow_of describes a packet as connection tracking would: ICMP by its type and identifier,
@@ -96,7 +98,7 @@ static __always_inline int may_flow(struct __sk_buff *skb, const struct iphdr *i
  * packet from an address that nobody is known to have. MAC addresses that are not remembered
  * share a bucket, so that a device that makes them up gets no more; leased: the frame's is a
  * client's, which need not share. */
-static __noinline int may_send(struct __sk_buff *skb, enum sending what, int leased)
+__noinline int may_send(struct __sk_buff *skb, enum sending what, int leased)
 {
 	struct sender key = { .what = what };
 	__u64 *used, full = 0;

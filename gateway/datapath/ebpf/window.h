@@ -81,7 +81,7 @@ static __always_inline __u8 offered_scale(struct __sk_buff *skb, __u32 headers)
 }
 
 /* note_scale notes the scale in a connection's request, and after the answer both. */
-static __noinline int note_scale(struct __sk_buff *skb, __u32 slot, int up)
+__noinline int note_scale(struct __sk_buff *skb, __u32 slot, int up)
 {
 	struct iphdr *ip;
 	struct tcphdr *tcp = tcp_of(skb, &ip);
@@ -147,7 +147,7 @@ static __always_inline __u64 window_now(struct queue *q, __u64 now, __u64 wait, 
 #define LOWER 0x10000 /* in cb[0], beside a window: lower puts it into the packet */
 
 /* slow has a packet offer no larger window than keeps the queue of the other way short: wait is that queue's. */
-static __noinline int slow(struct __sk_buff *skb, __u32 slot, __u64 ps_per_byte, __u64 wait, int up)
+__noinline int slow(struct __sk_buff *skb, __u32 slot, __u64 ps_per_byte, __u64 wait, int up)
 {
 	struct iphdr *ip;
 	struct tcphdr *tcp = tcp_of(skb, &ip);
@@ -176,7 +176,7 @@ static __noinline int slow(struct __sk_buff *skb, __u32 slot, __u64 ps_per_byte,
 }
 
 /* lower changes the window in a packet that was judged. */
-static __noinline int lower(struct __sk_buff *skb)
+__noinline int lower(struct __sk_buff *skb)
 {
 	const __u32 header = ETH_HLEN + sizeof(struct iphdr);
 	__be16 is, least = bpf_htons(skb->cb[0]);

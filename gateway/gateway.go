@@ -47,28 +47,28 @@ type Daemon struct {
 
 // gateway holds the running parts; those that the configuration disables are nil.
 type gateway struct {
-	cfg   *config.Config
-	log   *slog.Logger
-	began time.Time
-	said  Daemon
+	cfg     *config.Config
+	log     *slog.Logger
+	began   time.Time
+	version string
 
-	dp     datapath.Running
-	arp    arp.Prober // asks clients whether they are there
-	table  *session.Table
-	radius *radius.Client
-	asks   *radius.Dynamic // what servers ask of sessions
-	portal *portal.Portal
-	home   bool // the portal answers at homePort too
-	users  *users.Accounts
-	dhcp   *dhcp.Server
-	dns    *dns.Server
-	pppoe  *pppoe.Server
-	lines  *lines        // of pppoe
-	guard  guesses.Guard // against guessing passwords, by the portal and PPPoE
-	flows  *flowlog.Log
-	ident  *ident.Server
-	watch  *ident.Watch // of ident
-	nat    *nat.NAT
+	dp      datapath.Running
+	arp     arp.Prober // asks clients whether they are there
+	table   *session.Table
+	radius  *radius.Client
+	dynamic *radius.Dynamic // what servers ask of sessions
+	portal  *portal.Portal
+	home    bool // the portal answers at homePort too
+	users   *users.Accounts
+	dhcp    *dhcp.Server
+	dns     *dns.Server
+	pppoe   *pppoe.Server
+	lines   *lines        // of pppoe
+	guard   guesses.Guard // against guessing passwords, by the portal and PPPoE
+	flows   *flowlog.Log
+	ident   *ident.Server
+	watch   *ident.Watch // of ident
+	nat     *nat.NAT
 
 	portless budget.Seldom // messages of clients without ports
 
@@ -87,7 +87,7 @@ type gateway struct {
 // traffic continues. Run fails with control.ErrRunning if another daemon has the same
 // run_dir, and with datapath.ErrBusy if another one has an interface.
 func Run(ctx context.Context, cfg *config.Config, d Daemon) error {
-	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), said: d, known: make(chan struct{})}
+	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), version: d.Version, known: make(chan struct{})}
 	g.arp.Interface, g.arp.Source, g.arp.All = cfg.LAN.Interface, cfg.LAN.Address.Addr(), kindOf(cfg).OwnAddress
 	return runParts(ctx, g.parts(), d.Ready)
 }
@@ -178,12 +178,12 @@ func (g *gateway) openRequests(context.Context) (o opened, err error) {
 	if !at.IsValid() {
 		return o, nil
 	}
-	g.asks, err = radius.ListenDynamic(
+	g.dynamic, err = radius.ListenDynamic(
 		g.radiusConfig(), at, g.table, filepath.Join(g.cfg.StateDir, "requests"), g.log)
 	if err != nil {
 		return o, err
 	}
-	return opened{run: g.asks.Serve, close: g.asks.Close}, nil
+	return opened{run: g.dynamic.Serve, close: g.dynamic.Close}, nil
 }
 
 // openUsers follows the users' file, where a part has opened it.

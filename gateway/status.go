@@ -20,7 +20,7 @@ import (
 func (g *gateway) status() control.Status {
 	word, why := g.dp.Forwarding()
 	st := control.Status{
-		Version: g.said.Version, PID: os.Getpid(), Since: timeline.Wall(g.began), Datapath: g.cfg.Datapath.Kind + ", " + word,
+		Version: g.version, PID: os.Getpid(), Since: timeline.Wall(g.began), Datapath: g.cfg.Datapath.Kind + ", " + word,
 		Why: why,
 		LAN: g.cfg.LAN.Interface, WAN: g.cfg.WAN.Interface, Addresses: g.cfg.Addresses(),
 		Sessions: g.table.States(), Outbox: g.table.Pending(), Aside: g.table.Aside(),
@@ -86,8 +86,8 @@ func (g *gateway) served(st *control.Status) {
 			}
 		}
 	}
-	if g.asks != nil {
-		maps.Copy(st.RADIUS, askedCounts(g.asks.Stats()))
+	if g.dynamic != nil {
+		maps.Copy(st.RADIUS, askedCounts(g.dynamic.Stats()))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
@@ -15,8 +16,9 @@ import (
 // networks are those behind clients on lines (Framed-Route), by whom they are behind. The zero value has
 // none.
 type networks struct {
-	mu      sync.Mutex
-	of      map[netip.Prefix]owned           // guarded by mu
+	datapath.Behind[owned]
+
+	mu      sync.Mutex                       // held while networks come and go
 	changed func(n netip.Prefix, there bool) // guarded by mu; nil: nobody follows
 }
 
@@ -25,7 +27,16 @@ func (n *networks) follow(changed func(netip.Prefix, bool)) []netip.Prefix {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.changed = changed
-	return slices.Collect(maps.Keys(n.of))
+	return slices.Collect(maps.Keys(n.All()))
+}
+
+// tell tells who follows. mu is held.
+func (n *networks) tell(all []netip.Prefix, there bool) {
+	for _, p := range all {
+		if n.changed != nil {
+			n.changed(p, there)
+		}
+	}
 }
 
 // owned is whose a network is.
@@ -35,26 +46,18 @@ type owned struct {
 	user string
 }
 
+func (o owned) String() string { return fmt.Sprintf("%s of %q", o.key, o.user) }
+
 // claim enters the networks of a session that is about to begin; it enters none where one is another
 // session's.
 func (n *networks) claim(key session.Key, line session.Line, user string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	own := owned{key, line.Session, user}
-	for _, p := range line.Routes {
-		if o, there := n.of[p]; there && o != own {
-			return fmt.Errorf("the network %s (Framed-Route) is behind %s of %q", p, o.key, o.user)
-		}
+	fresh, err := n.Take(owned{key, line.Session, user}, line.Routes)
+	if err != nil {
+		return fmt.Errorf("the login's networks (Framed-Route): %w", err)
 	}
-	for _, p := range line.Routes {
-		if n.of == nil {
-			n.of = map[netip.Prefix]owned{}
-		}
-		n.of[p] = own
-		if n.changed != nil {
-			n.changed(p, true)
-		}
-	}
+	n.tell(fresh, true)
 	return nil
 }
 
@@ -62,22 +65,18 @@ func (n *networks) claim(key session.Key, line session.Line, user string) error 
 func (n *networks) remove(k session.Key, line session.Line) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, p := range line.Routes {
-		if o := n.of[p]; o.key == k && o.line == line.Session {
-			delete(n.of, p)
-			if n.changed != nil {
-				n.changed(p, false)
-			}
+	for _, o := range n.holders(line.Routes) {
+		if o.key == k && o.line == line.Session {
+			n.tell(n.Drop(o, line.Routes), false)
 		}
 	}
 }
 
-// owners returns whose networks are, without repetition.
-func (n *networks) owners(all []netip.Prefix) (owners []owned) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+// holders returns whose networks are, without repetition.
+func (n *networks) holders(all []netip.Prefix) (owners []owned) {
+	has := n.All()
 	for _, p := range all {
-		if o, there := n.of[p]; there && !slices.Contains(owners, o) {
+		if o, there := has[p]; there && !slices.Contains(owners, o) {
 			owners = append(owners, o)
 		}
 	}
@@ -86,21 +85,8 @@ func (n *networks) owners(all []netip.Prefix) (owners []owned) {
 
 // client returns the address of the client behind which an address is.
 func (n *networks) client(addr netip.Addr) (client netip.Addr, ok bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.of) == 0 || !addr.Is4() {
-		return client, false
-	}
-	for bits := 32; bits > 0; bits-- {
-		p, err := addr.Prefix(bits)
-		if err != nil {
-			return client, false
-		}
-		if o, there := n.of[p]; there {
-			return o.key.Addr, true
-		}
-	}
-	return client, false
+	o, ok := n.Holder(addr)
+	return o.key.Addr, ok
 }
 
 // client returns the client that an address is of: the address itself in the LAN, otherwise that of the
@@ -118,10 +104,10 @@ func (l *lines) makeRoom(login session.Login) error {
 	if err := routable(login.Routes, l.table.g.cfg.LAN.Network()); err != nil {
 		return fmt.Errorf("%w: %w", session.ErrUnfit, err)
 	}
-	for _, o := range l.table.g.behind.owners(login.Routes) {
+	for _, o := range l.table.g.behind.holders(login.Routes) {
 		if !session.SameUser(o.user, login.User) {
 			return fmt.Errorf(
-				"%w: the login has a network (Framed-Route) that is behind %s of %q", session.ErrUnfit, o.key, o.user)
+				"%w: the login has a network (Framed-Route) that is behind %s", session.ErrUnfit, o)
 		}
 		if err := l.table.Disconnect(o.key, o.line, session.NASRequest); err != nil {
 			return err

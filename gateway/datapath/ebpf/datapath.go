@@ -85,7 +85,8 @@ type Datapath struct {
 	// neighbours are the kernel's entries of the clients.
 	neighbours *neighbour.Table
 	shaping    shaping
-	networks   *routes.Table // behind clients
+	networks   *routes.Table // to those of behind
+	behind     datapath.Behind[netip.Addr]
 	further    further
 	stop       func()        // ends the watchers and waits for them
 	lost       chan string   // the name of an interface that has gone

@@ -15,18 +15,19 @@ import (
 // openNetworks takes over the networks behind a former daemon's clients. Routes that cannot be
 // entered, because the LAN is down, are entered when that changes.
 func (d *Datapath) openNetworks() error {
-	owners := map[netip.Prefix]netip.Addr{}
 	var key gatewayPrefix
 	var at uint32
 	all := d.objs.Networks.Iterate()
 	for all.Next(&key, &at) {
-		owners[prefixOf(key)] = d.addr(at)
+		if _, err := d.behind.Take(d.addr(at), []netip.Prefix{prefixOf(key)}); err != nil {
+			return fmt.Errorf("listing the networks behind clients: %w", err)
+		}
 	}
 	if err := all.Err(); err != nil {
 		return fmt.Errorf("listing the networks behind clients: %w", err)
 	}
 	var err error
-	if d.networks, err = routes.Open(d.lan.Index, true, owners); err != nil {
+	if d.networks, err = routes.Open(d.lan.Index, true, &d.behind); err != nil {
 		d.cfg.Log.Error("entering routes to the networks behind clients; trying again when links change", "err", err)
 	}
 	return d.tellRouted()
@@ -34,7 +35,7 @@ func (d *Datapath) openNetworks() error {
 
 // tellRouted has the programs look up networks behind clients while there are some.
 func (d *Datapath) tellRouted() error {
-	if err := d.objs.Routed.Set(uint32(d.networks.Count())); err != nil {
+	if err := d.objs.Routed.Set(toggle(!d.behind.Empty())); err != nil {
 		return fmt.Errorf("having the programs look up networks behind clients: %w", err)
 	}
 	return nil
@@ -69,7 +70,7 @@ func (d *Datapath) dropNetworks(client netip.Addr, networks []netip.Prefix) erro
 
 // leaveNetworks takes the networks of a client out, except those to keep.
 func (d *Datapath) leaveNetworks(client netip.Addr, keep []netip.Prefix) error {
-	if d.networks.Count() == 0 {
+	if d.behind.Empty() {
 		return nil
 	}
 	old, err := d.networks.Leave(client, keep)

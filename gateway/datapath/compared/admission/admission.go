@@ -30,6 +30,8 @@ type Config struct {
 	// unauthenticated clients is rejected.
 	PortalPorts []uint16
 	Lines       bool // clients may be on PPPoE lines
+	// Behind are the networks behind clients, by these' addresses; nil: there are none.
+	Behind *datapath.Behind[netip.Addr]
 	// Newcomer is called, datapath.Greeters calls at a time, for clients with an address that was not
 	// leased; nil: their packets are dropped silently.
 	Newcomer func(netip.Addr, datapath.MAC)
@@ -44,7 +46,6 @@ type Table struct {
 	entries []entry // by the address's position in the LAN
 	garden  garden
 	doors   doors
-	nets    networks
 	strange *strangers
 	own     atomic.Pointer[map[uint32]bool] // see SetOwn; nil: not set yet
 	epoch   uint64

@@ -9,7 +9,7 @@ import (
 // Bill adds the bytes and packets that passed without being judged to an address's
 // counters.
 func (t *Table) Bill(addr netip.Addr, passed datapath.Counters) error {
-	e, _, err := t.at(datapath.IDOf(addr))
+	e, err := t.at(datapath.IDOf(addr))
 	if err != nil {
 		return err
 	}

@@ -64,13 +64,12 @@ func (e *entry) state() (uint64, *bounds) {
 	return b.word, b
 }
 
-// at returns a client's entry, and its place.
-func (t *Table) at(id datapath.ID) (e *entry, place uint32, err error) {
+// at returns a client's entry.
+func (t *Table) at(id datapath.ID) (*entry, error) {
 	if err := t.cfg.Network.Client(id.Addr()); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	place = number(id.Addr()) - t.base
-	return &t.entries[place], place, nil
+	return &t.entries[number(id.Addr())-t.base], nil
 }
 
 // errClosed is returned by calls after Close.
@@ -83,7 +82,7 @@ func (t *Table) Set(c datapath.Client) error {
 	if err != nil {
 		return err
 	}
-	e, place, err := t.at(c.Identity())
+	e, err := t.at(c.Identity())
 	if err != nil {
 		return err
 	}
@@ -97,10 +96,7 @@ func (t *Table) Set(c datapath.Client) error {
 		return fmt.Errorf("setting the client %s: %w", addr, errClosed)
 	}
 	if len(c.Routes) > 0 && c.Session == 0 {
-		return fmt.Errorf("setting the client %s: %w", addr, errNoLine)
-	}
-	if err := t.nets.replace(place, c.Routes); err != nil {
-		return fmt.Errorf("setting the client %s: %w", addr, err)
+		return fmt.Errorf("setting the client %s: only clients on PPPoE lines have networks behind them", addr)
 	}
 	word := macOf(c.MAC) | known
 	if c.Admitted {
@@ -143,19 +139,19 @@ func rate(bps uint64) (psPerByte uint64, burstNs int64) {
 
 // Remove removes a client's entry.
 func (t *Table) Remove(id datapath.ID) error {
-	e, place, err := t.at(id)
+	e, err := t.at(id)
 	if err != nil {
 		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.word.Store(0)
-	return t.nets.replace(place, nil)
+	return nil
 }
 
 // Counters returns what a client has sent and received since the epoch.
 func (t *Table) Counters(id datapath.ID) (datapath.Counters, error) {
-	e, _, err := t.at(id)
+	e, err := t.at(id)
 	if err != nil {
 		return datapath.Counters{}, err
 	}

@@ -8,10 +8,26 @@ import (
 
 // Owner returns the MAC address of the client that has an address; zeros: no client.
 func (t *Table) Owner(addr netip.Addr) datapath.MAC {
-	e, _, err := t.at(datapath.IDOf(addr))
+	e, err := t.at(datapath.IDOf(addr))
 	if err != nil {
 		return datapath.MAC{}
 	}
 	word, _ := e.state()
 	return macIn(word)
+}
+
+// owner returns the position of the client that an address is of: its own, or one in a network behind
+// it. routed: the latter. Only addresses outside the LAN are looked up in networks, and only while there are some.
+func (t *Table) owner(addr uint32) (place uint32, routed, ok bool) {
+	if place = addr - t.base; place < uint32(len(t.entries)) {
+		return place, false, true
+	}
+	if t.cfg.Behind == nil {
+		return 0, false, false
+	}
+	client, ok := t.cfg.Behind.Holder(address(addr))
+	if !ok {
+		return 0, false, false
+	}
+	return number(client) - t.base, true, true
 }

@@ -56,7 +56,8 @@ type Datapath struct {
 	lan     *net.Interface
 	stop    *waker
 	workers []thread
-	routes  *routes.Table // to networks behind clients
+	behind  datapath.Behind[netip.Addr]
+	routes  *routes.Table // to the networks of behind
 	watcher *watcher
 	failed  *failure
 	running sync.WaitGroup
@@ -83,7 +84,8 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if d.net, err = datapath.Only(cfg.Networks); err != nil {
 		return nil, err
 	}
-	d.Table, err = admission.New(admission.Config{Network: d.net, PortalPorts: cfg.PortalPorts, Lines: cfg.Lines})
+	d.Table, err = admission.New(admission.Config{Network: d.net, PortalPorts: cfg.PortalPorts, Lines: cfg.Lines,
+		Behind: &d.behind})
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +111,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", cfg.Device, err)
 	}
-	if d.routes, err = routes.Open(dev.Index, false, nil); err != nil {
+	if d.routes, err = routes.Open(dev.Index, false, &d.behind); err != nil {
 		return nil, err
 	}
 	d.watcher, err = d.watch()

@@ -18,25 +18,22 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 )
 
-// Table is the networks behind clients, and their routes. Its methods may be called at any time
-// from several goroutines.
+// Table keeps routes to networks behind clients. Its methods may be called at any time from several goroutines.
 type Table struct {
-	index int  // of the interface
-	via   bool // a client is the next hop; false: the interface has none
+	index  int  // of the interface
+	via    bool // a client is the next hop; false: the interface has none
+	behind *datapath.Behind[netip.Addr]
 
-	mu     sync.Mutex // guards what follows
-	owners map[netip.Prefix]netip.Addr
-	of     map[netip.Addr][]netip.Prefix
+	mu sync.Mutex // held while routes change, which changes behind too
 }
 
-// Open makes the routes of an interface those of owners, the clients' addresses by their networks.
-// via means that clients are next hops.
-func Open(index int, via bool, owners map[netip.Prefix]netip.Addr) (*Table, error) {
-	t := &Table{index: index, via: via, owners: map[netip.Prefix]netip.Addr{}, of: map[netip.Addr][]netip.Prefix{}}
-	for network, client := range owners {
-		t.owners[network] = client
-		t.of[client] = append(t.of[client], network)
-	}
+// Open makes the routes of an interface those to the networks behind clients, by their addresses. Only the table
+// changes
+// these then. via means that clients are next hops.
+func Open(index int, via bool, behind *datapath.Behind[netip.Addr]) (*Table, error) {
+	t := &Table{index: index, via: via, behind: behind}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return t, t.compare()
 }
 
@@ -45,105 +42,77 @@ func Open(index int, via bool, owners map[netip.Prefix]netip.Addr) (*Table, erro
 func (t *Table) Take(client netip.Addr, networks []netip.Prefix) (fresh []netip.Prefix, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, network := range networks {
-		owner, there := t.owners[network]
-		switch {
-		case there && owner != client:
-			err = fmt.Errorf("%w: %s is behind the client %s", datapath.ErrTaken, network, owner)
-		case there:
-			continue
-		default:
-			err = t.enter(network, client)
-		}
-		if err != nil {
-			return nil, errors.Join(err, t.leave(client, fresh))
-		}
-		fresh = append(fresh, network)
-		t.owners[network] = client
-		t.of[client] = append(t.of[client], network)
+	if fresh, err = t.behind.Fresh(client, networks); err != nil {
+		return nil, err
 	}
-	return fresh, nil
+	for i, network := range fresh {
+		if err := t.enter(network, client); err != nil {
+			return nil, errors.Join(err, t.remove(client, fresh[:i]))
+		}
+	}
+	return t.behind.Take(client, fresh)
 }
 
 // Leave removes the networks of a client other than keep, and returns them.
 func (t *Table) Leave(client netip.Addr, keep []netip.Prefix) (old []netip.Prefix, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, network := range t.of[client] {
-		if !slices.Contains(keep, network) {
-			old = append(old, network)
-		}
-	}
-	return old, t.leave(client, old)
+	old = slices.DeleteFunc(t.behind.Of(client), func(n netip.Prefix) bool { return slices.Contains(keep, n) })
+	return old, t.remove(client, t.behind.Drop(client, old))
 }
 
 // Drop removes networks of a client.
 func (t *Table) Drop(client netip.Addr, networks []netip.Prefix) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.leave(client, networks)
+	return t.remove(client, t.behind.Drop(client, networks))
 }
 
-// leave removes networks of a client. mu is held.
-func (t *Table) leave(client netip.Addr, old []netip.Prefix) (err error) {
+// remove removes routes.
+func (t *Table) remove(client netip.Addr, old []netip.Prefix) (err error) {
 	for _, network := range old {
-		delete(t.owners, network)
 		if e := netlink.RouteDel(t.route(network, client)); e != nil && !errors.Is(e, unix.ESRCH) {
 			err = errors.Join(err, fmt.Errorf("removing the route to %s: %w", network, e))
 		}
 	}
-	left := slices.DeleteFunc(slices.Clone(t.of[client]), func(p netip.Prefix) bool { return slices.Contains(old, p) })
-	if t.of[client] = left; len(left) == 0 {
-		delete(t.of, client)
-	}
 	return err
-}
-
-// Count is the number of networks.
-func (t *Table) Count() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.owners)
 }
 
 // Check enters routes again that the kernel has removed, as all of an interface that was down for a
 // moment. Where nothing was removed it is cheap: all go together, so that Check looks at one.
 func (t *Table) Check() error {
+	if t.behind.Empty() {
+		return nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for network := range t.owners {
+	for network := range t.behind.All() {
 		found, err := netlink.RouteGet(network.Addr().AsSlice())
 		if err == nil && len(found) > 0 && found[0].LinkIndex == t.index {
 			return nil
 		}
-		return t.compareLocked()
+		return t.compare()
 	}
 	return nil
 }
 
+// compare makes the kernel's routes those of the table. mu is held.
 func (t *Table) compare() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.compareLocked()
-}
-
-// compareLocked makes the kernel's routes those of the table.
-func (t *Table) compareLocked() error {
 	have, err := list(t.index)
 	if err != nil {
 		return err
 	}
-	there := map[netip.Prefix]bool{}
+	there, owners := map[netip.Prefix]bool{}, t.behind.All()
 	for _, r := range have {
 		network := prefixOf(r)
-		client, wanted := t.owners[network]
+		client, wanted := owners[network]
 		if wanted && (!t.via || r.Gw.Equal(client.AsSlice())) {
 			there[network] = true
 		} else if e := netlink.RouteDel(&r); e != nil && !errors.Is(e, unix.ESRCH) {
 			err = errors.Join(err, fmt.Errorf("removing the route to %s of a former client: %w", network, e))
 		}
 	}
-	for network, client := range t.owners {
+	for network, client := range owners {
 		if !there[network] {
 			err = errors.Join(err, t.enter(network, client))
 		}

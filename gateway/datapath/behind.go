@@ -1,0 +1,135 @@
+package datapath
+
+import (
+	"fmt"
+	"maps"
+	"math/bits"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Behind tells behind whom networks of IPv4 are, as of clients on lines. The zero value has none. Its methods may be
+// called
+// at any time from several goroutines. Holder takes no lock while there are no networks.
+type Behind[O comparable] struct {
+	lengths atomic.Uint64 // bit n: there are networks of n bits
+
+	mu     sync.RWMutex // guards what follows
+	owners map[netip.Prefix]O
+	of     map[O][]netip.Prefix
+	count  [33]int // networks of each length
+}
+
+// Fresh returns which networks Take would enter, or its error.
+func (b *Behind[O]) Fresh(owner O, networks []netip.Prefix) ([]netip.Prefix, error) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.fresh(owner, networks)
+}
+
+// fresh is Fresh with mu held.
+func (b *Behind[O]) fresh(owner O, networks []netip.Prefix) (fresh []netip.Prefix, err error) {
+	for _, n := range networks {
+		has, there := b.owners[n]
+		switch {
+		case !n.IsValid() || !n.Addr().Is4() || n != n.Masked() || n.Bits() == 0:
+			return nil, fmt.Errorf("%s: no network of IPv4", n)
+		case there && has != owner:
+			return nil, fmt.Errorf("%w: %s is behind %v", ErrTaken, n, has)
+		case !there && !slices.Contains(fresh, n):
+			fresh = append(fresh, n)
+		}
+	}
+	return fresh, nil
+}
+
+// Take enters networks of an owner, and returns those that are new. It fails with ErrTaken, and enters none, where
+// another has one.
+func (b *Behind[O]) Take(owner O, networks []netip.Prefix) (fresh []netip.Prefix, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if fresh, err = b.fresh(owner, networks); err != nil || len(fresh) == 0 {
+		return nil, err
+	}
+	if b.owners == nil {
+		b.owners, b.of = map[netip.Prefix]O{}, map[O][]netip.Prefix{}
+	}
+	for _, n := range fresh {
+		b.owners[n] = owner
+		b.counted(n.Bits(), 1)
+	}
+	b.of[owner] = append(b.of[owner], fresh...)
+	return fresh, nil
+}
+
+// Drop removes networks, and returns those that the owner had.
+func (b *Behind[O]) Drop(owner O, networks []netip.Prefix) (had []netip.Prefix) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range networks {
+		if has, there := b.owners[n]; there && has == owner {
+			delete(b.owners, n)
+			b.counted(n.Bits(), -1)
+			had = append(had, n)
+		}
+	}
+	if len(had) == 0 {
+		return nil
+	}
+	b.of[owner] = slices.DeleteFunc(b.of[owner], func(n netip.Prefix) bool { return slices.Contains(had, n) })
+	if len(b.of[owner]) == 0 {
+		delete(b.of, owner)
+	}
+	return had
+}
+
+// counted notes a network more, or fewer, of a length. mu is held.
+func (b *Behind[O]) counted(length, more int) {
+	b.count[length] += more
+	if set := uint64(1) << length; b.count[length] > 0 {
+		b.lengths.Or(set)
+	} else {
+		b.lengths.And(^set)
+	}
+}
+
+// Holder returns behind whom an address is: that of the longest network.
+func (b *Behind[O]) Holder(addr netip.Addr) (owner O, ok bool) {
+	left := b.lengths.Load()
+	if left == 0 || !addr.Is4() {
+		return owner, false
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for left != 0 {
+		length := bits.Len64(left) - 1
+		n, _ := addr.Prefix(length) // no error: it is of IPv4
+		if owner, ok = b.owners[n]; ok {
+			return owner, true
+		}
+		left &^= 1 << length
+	}
+	return owner, false
+}
+
+// All returns the owners by their networks.
+func (b *Behind[O]) All() map[netip.Prefix]O {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return maps.Clone(b.owners)
+}
+
+// Of returns the networks of an owner.
+func (b *Behind[O]) Of(owner O) []netip.Prefix {
+	if b.Empty() {
+		return nil
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return slices.Clone(b.of[owner])
+}
+
+// Empty reports whether there are no networks.
+func (b *Behind[O]) Empty() bool { return b.lengths.Load() == 0 }

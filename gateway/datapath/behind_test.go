@@ -1,0 +1,50 @@
+package datapath
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+// TestBehind: an address is behind the owner of the longest network, and nobody takes a network of another.
+func TestBehind(t *testing.T) {
+	wide, narrow := netip.MustParsePrefix("198.18.0.0/16"), netip.MustParsePrefix("198.18.5.0/24")
+	in := netip.MustParseAddr("198.18.5.9")
+	var b Behind[string]
+	holds := func(want string) {
+		t.Helper()
+		if got, ok := b.Holder(in); got != want || ok != (want != "") {
+			t.Errorf("behind %q, want %q", got, want)
+		}
+	}
+	holds("")
+	take := func(owner string, fresh int, networks ...netip.Prefix) {
+		t.Helper()
+		if got, err := b.Take(owner, networks); err != nil || len(got) != fresh {
+			t.Errorf("%s takes %v: %v, %v", owner, networks, got, err)
+		}
+	}
+	take("ada", 1, wide, wide)
+	holds("ada")
+	if _, err := b.Take("bob", []netip.Prefix{narrow, wide}); !errors.Is(err, ErrTaken) {
+		t.Errorf("bob takes one of ada's: %v", err)
+	}
+	holds("ada")
+	take("bob", 1, narrow)
+	take("bob", 0, narrow)
+	holds("bob")
+	for _, wrong := range []string{"0.0.0.0/0", "198.18.5.1/24", "2001:db8::/64"} {
+		if _, err := b.Take("bob", []netip.Prefix{netip.MustParsePrefix(wrong)}); err == nil {
+			t.Errorf("%s is taken", wrong)
+		}
+	}
+	if had := b.Drop("ada", []netip.Prefix{wide, narrow}); !slices.Equal(had, []netip.Prefix{wide}) {
+		t.Errorf("ada had %v", had)
+	}
+	holds("bob")
+	if had := b.Drop("bob", b.Of("bob")); len(had) != 1 || !b.Empty() || len(b.All()) > 0 {
+		t.Errorf("bob had %v", had)
+	}
+	holds("")
+}

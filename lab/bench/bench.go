@@ -1,6 +1,9 @@
-// Package bench is one of the labs that a block of a run builds: a router with its device, clients
-// that are admitted, the traffic they send, and the meters of all hosts. Every measure works on
-// these labs, one at a time or as a pair of device and clean router.
+// Package bench is one lab of a block: a router with its device, clients that are admitted, the traffic they send, and
+// the meters of all hosts. Every measure works on these labs, one at a time or as a pair of device and clean router:
+//
+//	Labs.Admitted, Started, Pair   open labs, call what the measure does in them, and leave them, however that ended
+//	Bench.StartTraffic, Read, …    what a measure does with a lab
+//	Bench.Judge                    says by the measure's rules why what was measured does not count
 package bench
 
 import (

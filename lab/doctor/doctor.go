@@ -120,7 +120,7 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 		running: runningNow(),
 		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),
 	}
-	outlook, err := runner.Foresee(ctx, asked)
+	outlook, err := runner.Foresee(ctx, asked, local.Describe().CPUs)
 	if err != nil {
 		return Report{}, err
 	}

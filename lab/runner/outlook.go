@@ -28,12 +28,12 @@ const (
 	lookTime = 150 * time.Millisecond // of one: 15 ticks of each CPU's clock
 )
 
-// Foresee watches a machine on which nothing of a lab runs.
+// Foresee watches a machine of so many CPUs on which nothing of a lab runs.
 func Foresee(ctx context.Context, asked interface {
 	Machine(ctx context.Context) (machine.Machine, error)
-}) (o Outlook, err error) {
+}, cpus int) (o Outlook, err error) {
 	was, err := asked.Machine(ctx)
-	o = Outlook{LeastSteal: math.Inf(1), Precedes: was.Precedes}
+	o = Outlook{LeastSteal: math.Inf(1), CPUs: cpus, Precedes: was.Precedes}
 	for range looks {
 		if err == nil {
 			err = bench.Sleep(ctx, lookTime)
@@ -49,8 +49,8 @@ func Foresee(ctx context.Context, asked interface {
 		total := float64(max(d.Total(), 1))
 		steal := float64(d.Steal) / total
 		o.LeastSteal, o.MostSteal = min(o.LeastSteal, steal), max(o.MostSteal, steal)
-		o.CPUs, o.Quota = now.Online, now.TightQuota()
-		o.Busy += float64(d.Total()-d.Idle-d.IOWait-d.Steal) / total * float64(now.Online) / looks
+		o.Quota = now.TightQuota()
+		o.Busy += float64(d.Total()-d.Idle-d.IOWait-d.Steal) / total * float64(cpus) / looks
 		was = now
 	}
 	return o, nil

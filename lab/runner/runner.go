@@ -138,7 +138,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 		cfg: cfg, backend: hosts, found: m, plan: cfg.Experiment.Plan(),
 		windows: map[windowKey]window{}, took: map[string]int{}, broke: map[string]int{},
 	}
-	outlook, err := Foresee(ctx, machine)
+	outlook, err := Foresee(ctx, machine, can.CPUs)
 	if err != nil {
 		return Outcome{}, err
 	}

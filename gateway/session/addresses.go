@@ -20,7 +20,7 @@ func (t *Table) Extend(key Key, addr netip.Addr) error {
 			return ErrTaken
 		}
 		was, next := c.entry, c.entry
-		next.more = append(slices.Clone(was.more), addr)
+		next.change(func(r *rare) { r.more = append(slices.Clone(r.more), addr) })
 		err := t.journal.commit(change{id: c.identity, record: t.record(&next)}) // before the data path lets it in
 		if err == nil {
 			if err = t.tell(c, &next); err == nil {
@@ -39,12 +39,12 @@ func (t *Table) Extend(key Key, addr netip.Addr) error {
 // Withdraw takes an address back that Extend gave. One that the client does not have is no error.
 func (t *Table) Withdraw(key Key, addr netip.Addr) error {
 	return t.alterAddrs(key, func(c *client) error {
-		at := slices.Index(c.more, addr.Unmap())
+		at := slices.Index(c.with().more, addr.Unmap())
 		if at < 0 {
 			return nil
 		}
 		next := c.entry
-		next.more = slices.Delete(slices.Clone(next.more), at, at+1)
+		next.change(func(r *rare) { r.more = slices.Delete(slices.Clone(r.more), at, at+1) })
 		if err := t.tell(c, &next); err != nil {
 			return err
 		}

@@ -10,12 +10,12 @@ import (
 // ErrNoSession where the address has another session or none.
 func (t *Table) Alter(addr netip.Addr, id string, how func(*Limits)) error {
 	err := t.ofSession(addr, id, func(c *client) error {
-		next := c.entry
-		how(&next.limits)
-		login := Login{Limits: next.limits}
+		next, login := c.entry, Login{Limits: *c.limits()}
+		how(&login.Limits)
 		if err := login.check(); err != nil {
 			return err
 		}
+		t.limit(&next, login.Limits)
 		now, err := t.dp.Counters(c.identity)
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/statefile"
@@ -31,31 +32,35 @@ var (
 )
 
 // file is a Store in a file of bbolt.
-type file struct{ db *bbolt.DB }
+type file struct {
+	db      *bbolt.DB
+	touched int // records written since the pages of the file were left to the kernel; the writer's
+}
 
-var _ Store = file{}
+var _ Store = (*file)(nil)
 
 // openFile opens the file at path, and creates it when it is missing.
-func openFile(path string) (file, error) {
+func openFile(path string) (*file, error) {
 	db, err := statefile.Open(path, readThrough)
 	if err != nil {
-		return file{}, fmt.Errorf("open the session store: %w", advise(err))
+		return nil, fmt.Errorf("open the session store: %w", advise(err))
 	}
 	if err := db.Update(layOut); err != nil {
-		return file{}, errors.Join(fmt.Errorf("lay out the session store %s: %w", path, err), db.Close())
+		return nil, errors.Join(fmt.Errorf("lay out the session store %s: %w", path, err), db.Close())
 	}
-	return file{db}, nil
+	return &file{db: db}, nil
 }
 
 // Clients implements Store.
-func (f file) Clients(visit func(id datapath.ID, record []byte) error) error {
+func (f *file) Clients(visit func(id datapath.ID, record []byte) error) error {
+	defer f.leave()
 	return f.db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket(clientsBucket).ForEach(func(key, value []byte) error { return visit(idOf(key), value) })
 	})
 }
 
 // Events implements Store.
-func (f file) Events(from uint64, visit func(number uint64, record []byte) (more bool, err error)) error {
+func (f *file) Events(from uint64, visit func(number uint64, record []byte) (more bool, err error)) error {
 	return f.db.View(func(tx *bbolt.Tx) error {
 		c := tx.Bucket(eventsBucket).Cursor()
 		for key, value := c.Seek(eventKey(from)); key != nil; key, value = c.Next() {
@@ -70,18 +75,35 @@ func (f file) Events(from uint64, visit func(number uint64, record []byte) (more
 	})
 }
 
+// touchedMost bounds the records whose pages are the process's.
+const touchedMost = 8192
+
+// leave has the pages of the file no longer be the process's, which has as many as it has ever read: the kernel keeps
+// them while it has room, and they come back as they are read.
+func (f *file) leave() {
+	f.touched = 0
+	_ = f.db.View(func(tx *bbolt.Tx) error { // meanwhile the file is not mapped elsewhere
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, f.db.Info().Data, uintptr(tx.Size()), unix.MADV_DONTNEED)
+		return nil
+	})
+}
+
 // Write implements Store.
-func (f file) Write(b Batch) (removed int, err error) {
+func (f *file) Write(b Batch) (removed int, err error) {
 	err = f.db.Update(func(tx *bbolt.Tx) (err error) {
 		removed, err = write(tx, b)
 		return err
 	})
+	if f.touched += len(b.Clients) + len(b.Events) + len(b.Done); f.touched >= touchedMost {
+		f.leave()
+	}
 	return removed, err
 }
 
 func write(tx *bbolt.Tx, b Batch) (removed int, err error) {
 	clients, events := tx.Bucket(clientsBucket), tx.Bucket(eventsBucket)
-	events.FillPercent = 1 // they are only appended
+	// Events are only appended, and most addresses are given in their order. Records grow little.
+	events.FillPercent, clients.FillPercent = 1, 0.9
 	for _, c := range b.Clients {
 		if c.Data == nil {
 			err = clients.Delete(clientKey(c.ID))
@@ -115,7 +137,7 @@ func write(tx *bbolt.Tx, b Batch) (removed int, err error) {
 }
 
 // Close implements Store.
-func (f file) Close() error { return f.db.Close() }
+func (f *file) Close() error { return f.db.Close() }
 
 func eventKey(number uint64) []byte { return binary.BigEndian.AppendUint64(nil, number) }
 
@@ -126,7 +148,7 @@ func Stored(path string, visit func(Session)) error {
 		if err := checkFormat(tx); err != nil || tx.Bucket(aboutBucket) == nil {
 			return err
 		}
-		return eachClient(tx, func(s Session, _ datapath.Counters) error { visit(s); return nil })
+		return eachClient(tx, func(s Session, _ reading) error { visit(s); return nil })
 	})
 	if err != nil {
 		return fmt.Errorf("read the session store: %w", advise(err))
@@ -138,7 +160,7 @@ func readThrough(tx *bbolt.Tx) error {
 	if err := checkFormat(tx); err != nil || tx.Bucket(aboutBucket) == nil {
 		return err
 	}
-	err := eachClient(tx, func(Session, datapath.Counters) error { return nil })
+	err := eachClient(tx, func(Session, reading) error { return nil })
 	return errors.Join(err, eachEvent(tx, func(Event) error { return nil }))
 }
 
@@ -189,7 +211,7 @@ func advise(err error) error {
 }
 
 // eachClient reads all clients, in the order of their identities.
-func eachClient(tx *bbolt.Tx, visit func(Session, datapath.Counters) error) error {
+func eachClient(tx *bbolt.Tx, visit func(Session, reading) error) error {
 	return tx.Bucket(clientsBucket).ForEach(func(key, value []byte) error {
 		s, read, err := clientOf(idOf(key), value)
 		if err != nil {
@@ -200,7 +222,7 @@ func eachClient(tx *bbolt.Tx, visit func(Session, datapath.Counters) error) erro
 }
 
 // clientOf decodes the record of a client.
-func clientOf(id datapath.ID, record []byte) (s Session, read datapath.Counters, err error) {
+func clientOf(id datapath.ID, record []byte) (s Session, read reading, err error) {
 	s, read, err = decodeClient(record)
 	if err == nil && (!s.Addr.Is4() || s.Key.id() != id) {
 		err = ErrDamaged

@@ -199,7 +199,7 @@ func (t *Table) admit(addr netip.Addr, login Login) (s Session, ending <-chan st
 	now := t.clock.now()
 	next := c.lapsed()
 	next.state = Authenticated
-	next.begin(login, now)
+	t.begin(&next, login, now)
 	if ending, err = t.vacate(c, &next); ending != nil || err != nil {
 		return s, ending, err
 	}
@@ -295,8 +295,8 @@ func (t *Table) become(c *client, next *entry, cause Cause, at moment, firm bool
 	if was.state == Authenticated {
 		t.report(&ended, cause, late)
 	}
-	if was.line.Session != 0 && t.hungUp != nil {
-		t.hungUp(was.key, was.line)
+	if was.with().line.Session != 0 && t.hungUp != nil {
+		t.hungUp(was.key, was.with().line)
 	}
 	t.cutter.EndSoon(left...)
 	if next == nil {
@@ -334,7 +334,7 @@ func (e *entry) remembering(of Key, last Ending) *entry {
 		return e
 	}
 	next := *e
-	next.last = last
+	next.change(func(r *rare) { r.last = last })
 	return &next
 }
 
@@ -386,9 +386,11 @@ func (t *Table) shut(c *client, e *entry, remove bool) error {
 // start reads the counter values at which a session begins, and returns its start
 // event.
 func (t *Table) start(c *client, e *entry) (event []byte, err error) {
-	if e.read, err = t.dp.Counters(c.identity); err != nil {
+	now, err := t.dp.Counters(c.identity)
+	if err != nil {
 		return nil, fmt.Errorf("read the counters of %s: %w", e.key, err)
 	}
+	e.read = readingOf(now)
 	return t.event(Started, e, "", e.began), nil
 }
 

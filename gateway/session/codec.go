@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"time"
-
-	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
 // The store's file format, version 1. Numbers are unsigned varints. Texts are a
@@ -49,13 +47,13 @@ const (
 	withRoutes = "on a line with routes"
 )
 
-func encodeClient(s *Session, read datapath.Counters) []byte {
+func encodeClient(s *Session, read reading) []byte {
 	b := appendSession(make([]byte, 0, 256), s)
 	return appendNumbers(
 		b, read.Epoch, read.UpBytes, read.UpPackets, read.DownBytes, read.DownPackets, read.DroppedPackets)
 }
 
-func decodeClient(b []byte) (s Session, read datapath.Counters, err error) {
+func decodeClient(b []byte) (s Session, read reading, err error) {
 	d := decoder{rest: b}
 	s = d.session()
 	d.numbers(&read.Epoch, &read.UpBytes, &read.UpPackets, &read.DownBytes, &read.DownPackets, &read.DroppedPackets)

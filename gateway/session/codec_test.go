@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -38,7 +37,8 @@ var (
 		s.Owner, s.More = "west", []netip.Addr{netip.MustParseAddr("2001:db8::5"), netip.MustParseAddr("10.1.0.7")}
 		return s
 	}()
-	reading = datapath.Counters{Epoch: 7, UpBytes: 6, UpPackets: 5, DownBytes: 4, DownPackets: 3, DroppedPackets: 2}
+	reading = session.Reading{Epoch: 7, Counts: session.Counts{UpBytes: 6, UpPackets: 5, DownBytes: 4, DownPackets: 3,
+		DroppedPackets: 2}}
 )
 
 var sameEvent = cmp.Options{cmpopts.IgnoreUnexported(session.Event{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(

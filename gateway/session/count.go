@@ -6,6 +6,16 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
+// reading is a reading of a client's counters.
+type reading struct {
+	Epoch uint64 // of the counters
+	Counts
+}
+
+func readingOf(c datapath.Counters) reading {
+	return reading{c.Epoch, Counts{c.UpBytes, c.UpPackets, c.DownBytes, c.DownPackets, c.DroppedPackets}}
+}
+
 // count adds a reading of an address's counters to its session.
 func (t *Table) count(e *entry, now datapath.Counters) {
 	if !now.Seen.IsZero() {
@@ -14,7 +24,7 @@ func (t *Table) count(e *entry, now datapath.Counters) {
 	}
 	was := e.read
 	if now.Epoch != was.Epoch {
-		was = datapath.Counters{Epoch: now.Epoch} // counters restarted: keep what was counted, count from 0
+		was = reading{Epoch: now.Epoch} // counters restarted: keep what was counted, count from 0
 	}
 	c := &e.counts
 	grow(&c.UpBytes, &was.UpBytes, now.UpBytes)
@@ -44,9 +54,9 @@ func (t *Table) permit(of *client, e *entry) datapath.Client {
 	if e.state != Authenticated || min(end, e.leaseEnd) <= t.clock.now() { // expired, though not ended yet
 		return c
 	}
-	c.Admitted, c.Until, c.Session, c.MTU = true, t.clock.time(end), e.line.Session, e.line.MTU
-	c.Routes = e.line.Routes
-	l, n, read := &e.limits, &e.counts, &e.read
+	line := e.with().line
+	c.Admitted, c.Until, c.Session, c.MTU, c.Routes = true, t.clock.time(end), line.Session, line.MTU, line.Routes
+	l, n, read := e.limits(), &e.counts, &e.read
 	c.Limits = datapath.Limits{
 		UpBps: l.UpBps, DownBps: l.DownBps,
 		UpBytes:    stopAt(l.UpBytes, n.UpBytes, read.UpBytes),
@@ -75,22 +85,22 @@ func stopAt(quota, counted, read uint64) uint64 {
 // largest number when there is no quota.
 func (e *entry) bytesLeft() uint64 {
 	least := uint64(math.MaxUint64)
-	for _, q := range quotas(&e.limits, &e.counts) {
+	for _, q := range quotas(e.limits(), &e.counts) {
 		least = min(least, q.Left)
 	}
 	return least
 }
 
 func (e *entry) sessionEnd() moment {
-	if e.limits.SessionTimeout == 0 {
+	if e.limits().SessionTimeout == 0 {
 		return never
 	}
-	return e.began.after(e.limits.SessionTimeout)
+	return e.began.after(e.limits().SessionTimeout)
 }
 
 func (e *entry) idleEnd() moment {
-	if e.limits.IdleTimeout == 0 {
+	if e.limits().IdleTimeout == 0 {
 		return never
 	}
-	return e.seen.after(e.limits.IdleTimeout)
+	return e.seen.after(e.limits().IdleTimeout)
 }

@@ -5,9 +5,10 @@ import (
 	"os"
 
 	"go.etcd.io/bbolt"
-
-	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
+
+// Reading is a reading of counters in a record.
+type Reading = reading
 
 // Internals for tests in session_test.
 var (
@@ -26,7 +27,7 @@ func (t *Table) CopyFile(path string) error {
 // OnDisk returns the clients of the file, and the counter readings of their counts.
 func (t *Table) OnDisk() (clients []Session, err error) {
 	err = fileOf(t).db.View(func(tx *bbolt.Tx) error {
-		return eachClient(tx, func(s Session, _ datapath.Counters) error {
+		return eachClient(tx, func(s Session, _ reading) error {
 			clients = append(clients, s)
 			return nil
 		})
@@ -154,4 +155,4 @@ func (j *journal) oldest() (e Event, changed <-chan struct{}, err error) {
 }
 
 // fileOf is the file of a table that Open has opened.
-func fileOf(t *Table) file { return t.journal.store.(file) }
+func fileOf(t *Table) *file { return t.journal.store.(*file) }

@@ -82,10 +82,10 @@ func (t *Table) release(c *client) {
 func (t *Table) publish(c *client, next entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.index(c, next.more)
-	c.entry = next
+	t.index(c, next.with().more)
 	t.unreserve(c)
 	t.tally(c, &next)
+	c.entry = next
 	t.schedule(c, c.nextDue())
 }
 
@@ -102,7 +102,7 @@ func (t *Table) remove(c *client) {
 
 // index has a client found by further addresses, and no longer by others that it had. mu must be held.
 func (t *Table) index(c *client, more []netip.Addr) {
-	for _, addr := range c.more {
+	for _, addr := range c.with().more {
 		delete(t.further, addr)
 	}
 	for _, addr := range more {
@@ -110,14 +110,13 @@ func (t *Table) index(c *client, more []netip.Addr) {
 	}
 }
 
-// tally counts a client by state, by the user of its session and by MAC address; what is
-// zero is not counted. mu must be held.
+// tally counts a client by state, by the user of its session and by MAC address as it is from now on, instead of as it
+// was; what is zero is not counted. mu must be held.
 func (t *Table) tally(c *client, now *entry) {
-	recount(t.states, c.tallied, now.state)
-	user := FoldUser(now.user)
-	recount(t.users, c.talliedUser, user)
+	recount(t.states, c.state, now.state)
+	recount(t.users, FoldUser(c.user), FoldUser(now.user))
 	recount(t.macs, c.talliedMAC, now.key.MAC)
-	c.tallied, c.talliedUser, c.talliedMAC = now.state, user, now.key.MAC
+	c.talliedMAC = now.key.MAC
 }
 
 // recount moves one from was to now; the zero value is not counted.
@@ -141,21 +140,21 @@ func (t *Table) reserve(c *client, login Login) bool {
 	defer t.mu.Unlock()
 	user := FoldUser(login.User)
 	others := t.users[user]
-	if user != "" && c.talliedUser == user {
+	if user != "" && FoldUser(c.user) == user {
 		others--
 	}
 	if login.Sessions > 0 && others >= login.Sessions {
 		return false
 	}
-	c.reserved = user
+	t.begins[c] = user
 	recount(t.users, "", user)
 	return true
 }
 
 // unreserve ends a client's reservation, if there is one. mu must be held.
 func (t *Table) unreserve(c *client) {
-	recount(t.users, c.reserved, "")
-	c.reserved = ""
+	recount(t.users, t.begins[c], "")
+	delete(t.begins, c)
 }
 
 // FoldUser returns a user's name as names are compared everywhere: servers that ignore case accept a name in

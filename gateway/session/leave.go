@@ -27,14 +27,14 @@ func (none) EndSoon(...netip.Prefix)                {}
 func (none) Ending(...netip.Prefix) <-chan struct{} { return nil }
 
 // addrs are the client's.
-func (e *entry) addrs() []netip.Addr { return append([]netip.Addr{e.key.Addr}, e.more...) }
+func (e *entry) addrs() []netip.Addr { return append([]netip.Addr{e.key.Addr}, e.with().more...) }
 
 // networks returns what an entry's client sends with: its addresses, and the networks behind it.
 func (e *entry) networks() (all []netip.Prefix) {
 	for _, addr := range e.addrs() {
 		all = append(all, netip.PrefixFrom(addr, addr.BitLen()))
 	}
-	return append(all, e.line.Routes...)
+	return append(all, e.with().line.Routes...)
 }
 
 // leaves returns what an entry does not have in common with the next one, which is nil for none.
@@ -61,7 +61,7 @@ func (t *Table) vacate(c *client, next *entry) (<-chan struct{}, error) {
 	}
 	without := c.lapsed()
 	lapsed := &without
-	if c.line.Session != 0 {
+	if c.with().line.Session != 0 {
 		lapsed = nil // Connect adds the client anew
 	}
 	if _, err := t.become(c, lapsed, UserRequest, t.clock.now(), false); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
@@ -46,7 +47,7 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 	}
 	defer t.release(c)
 	switch {
-	case c.state != "" && (c.key.MAC != key.MAC || c.line.Session == 0):
+	case c.state != "" && (c.key.MAC != key.MAC || c.with().line.Session == 0):
 		return s, nil, ErrTaken
 	case !t.reserve(c, login):
 		return s, nil, ErrSessions
@@ -61,7 +62,7 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 	}
 	now := t.clock.now()
 	next := entry{key: key, state: Authenticated, leasedAt: now, leaseEnd: never}
-	next.begin(login, now)
+	t.begin(&next, login, now)
 	if ending, err = t.vacate(c, &next); ending != nil || err != nil {
 		return s, ending, err
 	}
@@ -87,7 +88,7 @@ func (t *Table) Disconnect(key Key, pppoe uint16, cause Cause) error {
 		return nil
 	}
 	defer t.release(c)
-	if c.key != key || c.line.Session != pppoe || pppoe == 0 {
+	if c.key != key || c.with().line.Session != pppoe || pppoe == 0 {
 		return nil
 	}
 	if _, err := t.finish(c, nil, cause, t.clock.now()); settled(err) != nil {
@@ -101,7 +102,9 @@ func (t *Table) Disconnect(key Key, pppoe uint16, cause Cause) error {
 func (t *Table) Follow(f func(Key, Line)) { t.hungUp = f }
 
 // begin sets an entry to a session that begins now.
-func (e *entry) begin(login Login, now moment) {
-	e.user, e.class, e.limits, e.line = login.User, cloneClass(login.Class), login.Limits, login.Line
+func (t *Table) begin(e *entry, login Login, now moment) {
+	t.limit(e, login.Limits)
+	e.change(func(r *rare) { r.line = login.Line })
+	e.user, e.class = strings.Clone(login.User), cloneClass(login.Class) // not a part of the form that it came with
 	e.id, e.began, e.seen = cmp.Or(login.SessionID, NewID()), now, now
 }

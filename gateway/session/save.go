@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -43,16 +44,31 @@ func (t *Table) Save(ctx context.Context) error {
 	t.saving.Lock()
 	defer t.saving.Unlock()
 	ids, err := t.moved()
+	slices.Sort(ids) // neighbours share pages
 	t.saving.again = nil
-	for _, id := range ids {
+	for n, id := range ids {
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if n%savedAtOnce == savedAtOnce-1 {
+			t.awaitSaves()
 		}
 		if err := t.save(id); err != nil {
 			return err
 		}
 	}
 	return err
+}
+
+// savedAtOnce bounds the records that wait in memory for the disk.
+const savedAtOnce = commitMax - 1
+
+// awaitSaves returns when records that wait are on the disk. Those that the disk refuses are followed by newer ones.
+func (t *Table) awaitSaves() {
+	if t.enter() == nil {
+		_ = t.journal.sync()
+		t.life.RUnlock()
+	}
 }
 
 // moved lists the clients to save: those that have counted packets, and those that could not

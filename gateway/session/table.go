@@ -75,12 +75,14 @@ type Table struct {
 	further map[netip.Addr]*client // those by addresses that their identities do not tell
 	states  map[State]int          // clients by state
 	users   map[string]int         // sessions by user, those about to begin included
+	begins  map[*client]string     // the users whose sessions are about to begin
 	macs    map[datapath.MAC]int
 	dues    due.Queue[*client]              // clients by the next time a timer of theirs is due
 	hungUp  func(Key, Line)                 // see Follow
 	cutter  Cutter                          // see Cut
 	mover   func(f func(datapath.ID)) error // see Moves
 	sooner  chan struct{}                   // signals that the first of dues has changed
+	limits  map[Limits]*Limits              // those that sessions share
 
 	saving struct {
 		sync.Mutex
@@ -103,15 +105,10 @@ type client struct {
 
 	// Fields that change with op and Table.mu held.
 	entry
-	due       moment
-	due.Place // in dues
-	// tallied, talliedUser and talliedMAC are the state, the user and the MAC address for
-	// which the table counts the client. Guarded by the table's mu.
-	tallied     State
-	talliedUser string
-	talliedMAC  datapath.MAC
-	reserved    string // the user whose session is about to begin; guarded by the table's mu
-	gone        bool   // removed from the table: a caller that waited for op must look the client up again
+	due        moment
+	due.Place               // in dues
+	talliedMAC datapath.MAC // for which the table counts the client; guarded by the table's mu
+	gone       bool         // removed from the table: a caller that waited for op must look the client up again
 
 	// Guarded by op: the data path's state of the client, and its timers.
 	known, open bool    // the data path has an entry; the entry admits the client
@@ -121,26 +118,6 @@ type client struct {
 	left        uint64  // bytes left at the last check
 	highest     float64 // highest rate between two checks, bytes a second
 	saved       uint64  // packets counted when last written to disk
-}
-
-// entry is the state of a client; it is empty until the client is on the disk.
-type entry struct {
-	key                Key          // with the first address
-	more               []netip.Addr // further addresses; never changed in place
-	state              State
-	hostname           string
-	leasedAt, leaseEnd moment
-	last               Ending // of the session before; zero while Authenticated
-
-	// The rest is zero unless Authenticated.
-	user        string
-	class       [][]byte
-	limits      Limits
-	line        Line
-	id          string
-	began, seen moment
-	counts      Counts
-	read        datapath.Counters // the counters' reading that counts include
 }
 
 // Open reads the table from the file at path, creating a missing file, and sets every
@@ -219,7 +196,8 @@ func newTable(dp datapath.Datapath, log *slog.Logger, line *timeline.Line, owner
 	t := &Table{
 		dp: dp, log: log, owner: owner, cutter: none{}, line: line, clock: newClock(line), bounds: usual,
 		clients: map[datapath.ID]*client{}, further: map[netip.Addr]*client{}, states: map[State]int{},
-		users: map[string]int{}, macs: map[datapath.MAC]int{}, sooner: make(chan struct{}, 1),
+		users: map[string]int{}, begins: map[*client]string{}, macs: map[datapath.MAC]int{},
+		sooner: make(chan struct{}, 1), limits: map[Limits]*Limits{},
 	}
 	t.complaints.last = -never
 	return t
@@ -251,37 +229,40 @@ func (t *Table) load(id datapath.ID, record []byte, resume bool) (lost change, e
 
 // restore adds a client of the file to the table and the data path. If its session
 // cannot continue, restore ends the session and returns the event to report.
-func (t *Table) restore(id datapath.ID, s *Session, read datapath.Counters, resume bool) (ended *Event, err error) {
-	c := &client{identity: id, entry: entry{
-		key: s.Key, more: s.More, state: s.State, hostname: s.Hostname,
+func (t *Table) restore(id datapath.ID, s *Session, read reading, resume bool) (ended *Event, err error) {
+	c := &client{identity: id}
+	e := entry{
+		key: s.Key, state: s.State, hostname: s.Hostname,
 		leasedAt: t.clock.ofFile(s.LeasedAt), leaseEnd: t.clock.ofFile(s.LeaseEnd),
-	}}
+	}
+	e.change(func(r *rare) { r.more, r.line = s.More, s.Line })
 	if s.State == Authenticated {
-		c.user, c.class, c.limits, c.line, c.id = s.User, s.Class, s.Limits, s.Line, s.ID
-		c.began, c.seen = t.clock.ofFile(s.Began), t.clock.ofFile(s.Seen)
-		c.counts, c.read = s.Counts, read
+		e.user, e.class, e.id = s.User, s.Class, s.ID
+		t.limit(&e, s.Limits)
+		e.began, e.seen = t.clock.ofFile(s.Began), t.clock.ofFile(s.Seen)
+		e.counts, e.read = s.Counts, read
 		now, err := t.dp.Counters(id)
 		if err != nil {
 			return nil, fmt.Errorf("read the counters of %s: %w", s.Key, err)
 		}
 		if now.Epoch == read.Epoch || resume {
-			t.count(&c.entry, now)
+			t.count(&e, now)
 		} else {
-			was := t.view(&c.entry, t.clock.inFile)
+			was := t.view(&e, t.clock.inFile)
 			ended = &Event{Kind: Ended, Session: was, Cause: NASReboot, At: was.Seen}
-			if c.goesWith(NASReboot) {
+			if e.goesWith(NASReboot) {
 				return ended, t.dp.Remove(id)
 			}
-			c.entry = c.lapsed()
+			e = e.lapsed()
 		}
 	}
 	t.clients[id] = c
-	t.arm(c, &c.entry, t.clock.now())
-	t.publish(c, c.entry)
-	err = t.tell(c, &c.entry)
-	if len(c.more) > 0 && (errors.Is(err, datapath.ErrForeign) || errors.Is(err, datapath.ErrNotSupported)) {
-		next := c.entry
-		next.more = nil // of a former network or kind of data path
+	t.arm(c, &e, t.clock.now())
+	t.publish(c, e)
+	err = t.tell(c, &e)
+	if len(e.with().more) > 0 && (errors.Is(err, datapath.ErrForeign) || errors.Is(err, datapath.ErrNotSupported)) {
+		next := e
+		next.change(func(r *rare) { r.more = nil }) // of a former network or kind of data path
 		t.publish(c, next)
 		err = t.tell(c, &c.entry)
 	}
@@ -298,7 +279,11 @@ func (t *Table) Close() error {
 		return nil
 	}
 	t.closed = true
-	for _, c := range t.clients {
+	for n, id := range slices.Sorted(maps.Keys(t.clients)) {
+		if n%savedAtOnce == savedAtOnce-1 {
+			_ = t.journal.sync() // what fails is said by close
+		}
+		c := t.clients[id]
 		if e := c.entry; e.state == Authenticated {
 			if now, err := t.dp.Counters(c.identity); err == nil {
 				t.count(&e, now)
@@ -367,59 +352,6 @@ func (t *Table) Each(yield func(Session) bool) {
 			return
 		}
 	}
-}
-
-// goesWith reports whether a client has no address without its session: on a line, or logged in by an operator
-// without a lease. If that failed, the operator's command tidies up.
-func (e *entry) goesWith(cause Cause) bool {
-	return e.line.Session != 0 || e.state == Authenticated && e.leaseEnd == never && cause != NASError
-}
-
-// lapsed returns the entry without its session, if it had one.
-func (e entry) lapsed() entry {
-	return entry{key: e.key, more: e.more, state: PreAuth, hostname: e.hostname, leasedAt: e.leasedAt,
-		leaseEnd: e.leaseEnd}
-}
-
-// snapshot copies an entry for callers of the package.
-func (t *Table) snapshot(e *entry) Session {
-	s := t.view(e, t.clock.time)
-	s.Class = cloneClass(s.Class)
-	return s
-}
-
-// view returns an entry that shares memory with the table and must not leave the package. by converts
-// its times.
-func (t *Table) view(e *entry, by func(moment) time.Time) Session {
-	s := Session{
-		Key: e.key, More: e.more, Owner: t.owner, State: e.state, Hostname: e.hostname,
-		LeasedAt: by(e.leasedAt), LeaseEnd: by(e.leaseEnd), Last: e.last,
-	}
-	if e.state == Authenticated {
-		s.Login = Login{User: e.user, Class: e.class, Limits: e.limits, Line: e.line}
-		s.ID, s.Counts = e.id, e.counts
-		s.Began, s.Seen = by(e.began), by(e.seen)
-	}
-	return s
-}
-
-// record returns an entry in the file's format.
-func (t *Table) record(e *entry) []byte {
-	s := t.view(e, t.clock.inFile)
-	return encodeClient(&s, e.read)
-}
-
-// event returns an event of an entry's session at a moment, in the file's format.
-func (t *Table) event(kind Kind, e *entry, cause Cause, at moment) []byte {
-	return encodeEvent(&Event{Kind: kind, Session: t.view(e, t.clock.inFile), Cause: cause, At: t.clock.inFile(at)})
-}
-
-func cloneClass(class [][]byte) [][]byte {
-	cloned := slices.Clone(class)
-	for i := range cloned {
-		cloned[i] = slices.Clone(cloned[i])
-	}
-	return cloned
 }
 
 // complain logs errors that no caller receives, at most once in ten seconds.

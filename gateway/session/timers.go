@@ -137,7 +137,7 @@ func (t *Table) arm(c *client, e *entry, now moment) {
 	}
 	c.setInterim(e, now)
 	c.saved = e.counts.packets()
-	if l := &e.limits; l.UpBytes > 0 || l.DownBytes > 0 || l.TotalBytes > 0 {
+	if l := e.limits(); l.UpBytes > 0 || l.DownBytes > 0 || l.TotalBytes > 0 {
 		c.check = now.after(checkMin)
 		c.checked, c.left, c.highest = now, e.bytesLeft(), 0
 	}
@@ -147,8 +147,8 @@ func (t *Table) arm(c *client, e *entry, now moment) {
 // restart does not shift updates.
 func (c *client) setInterim(e *entry, now moment) {
 	c.interim = never
-	if e.limits.Interim > 0 {
-		every := moment(max(e.limits.Interim, interimMin))
+	if e.limits().Interim > 0 {
+		every := moment(max(e.limits().Interim, interimMin))
 		c.interim = e.began.after(time.Duration(((now-e.began)/every + 1) * every))
 	}
 }
@@ -165,7 +165,7 @@ func (c *client) setCheck(e *entry, now moment) {
 		seconds := min(float64(left)/c.highest, checkMax.Seconds())
 		wait = max(time.Duration(seconds*float64(time.Second)), checkMin)
 	}
-	if up, down := e.limits.UpBps, e.limits.DownBps; up > 0 && down > 0 {
+	if up, down := e.limits().UpBps, e.limits().DownBps; up > 0 && down > 0 {
 		// Unused rate is kept for a second.
 		seconds := min(float64(left)*8/(float64(up)+float64(down))-1, checkRare.Seconds())
 		wait = max(time.Duration(seconds*float64(time.Second)), wait)

@@ -1,0 +1,133 @@
+package session
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// entry is the state of a client; it is empty until the client is on the disk. There are 100,000 of them: what few have
+// is elsewhere, and what many share is there once.
+type entry struct {
+	key                Key // with the first address
+	state              State
+	hostname           string
+	leasedAt, leaseEnd moment
+	rare               *rare // never changed in place; nil: nothing of it
+
+	// The rest is zero unless Authenticated.
+	user        string
+	class       [][]byte
+	shared      *Limits // those of several clients, never changed in place; nil: none
+	id          string
+	began, seen moment
+	counts      Counts
+	read        reading // of the counters, that counts include
+}
+
+// rare is what few clients have.
+type rare struct {
+	more []netip.Addr // further addresses
+	line Line         // zero unless Authenticated
+	last Ending       // of the session before; zero while Authenticated
+}
+
+// with returns what few clients have of this one.
+func (e *entry) with() rare {
+	if e.rare == nil {
+		return rare{}
+	}
+	return *e.rare
+}
+
+// change has how change what few clients have.
+func (e *entry) change(how func(*rare)) {
+	r := e.with()
+	if how(&r); len(r.more) == 0 && r.line.Session == 0 && r.last == (Ending{}) {
+		e.rare = nil
+		return
+	}
+	e.rare = &r
+}
+
+// unlimited are the limits of a client without a session.
+var unlimited = &Limits{}
+
+// limits are those of the session, not to be changed.
+func (e *entry) limits() *Limits {
+	if e.shared == nil {
+		return unlimited
+	}
+	return e.shared
+}
+
+// profilesMax bounds the limits of which the table knows that sessions share them.
+const profilesMax = 256
+
+// limit sets an entry's limits.
+func (t *Table) limit(e *entry, l Limits) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e.shared = t.limits[l]; e.shared == nil {
+		if len(t.limits) >= profilesMax {
+			clear(t.limits)
+		}
+		e.shared = &l
+		t.limits[l] = &l
+	}
+}
+
+// goesWith reports whether a client has no address without its session: on a line, or logged in by an operator
+// without a lease. If that failed, the operator's command tidies up.
+func (e *entry) goesWith(cause Cause) bool {
+	return e.with().line.Session != 0 || e.state == Authenticated && e.leaseEnd == never && cause != NASError
+}
+
+// lapsed returns the entry without its session, if it had one.
+func (e entry) lapsed() entry {
+	next := entry{key: e.key, state: PreAuth, hostname: e.hostname, leasedAt: e.leasedAt, leaseEnd: e.leaseEnd}
+	next.change(func(r *rare) { r.more = e.with().more })
+	return next
+}
+
+// snapshot copies an entry for callers of the package.
+func (t *Table) snapshot(e *entry) Session {
+	s := t.view(e, t.clock.time)
+	s.Class = cloneClass(s.Class)
+	return s
+}
+
+// view returns an entry that shares memory with the table and must not leave the package. by converts
+// its times.
+func (t *Table) view(e *entry, by func(moment) time.Time) Session {
+	few := e.with()
+	s := Session{
+		Key: e.key, More: few.more, Owner: t.owner, State: e.state, Hostname: e.hostname,
+		LeasedAt: by(e.leasedAt), LeaseEnd: by(e.leaseEnd), Last: few.last,
+	}
+	if e.state == Authenticated {
+		s.Login = Login{User: e.user, Class: e.class, Limits: *e.limits(), Line: few.line}
+		s.ID, s.Counts = e.id, e.counts
+		s.Began, s.Seen = by(e.began), by(e.seen)
+	}
+	return s
+}
+
+// record returns an entry in the file's format.
+func (t *Table) record(e *entry) []byte {
+	s := t.view(e, t.clock.inFile)
+	return encodeClient(&s, e.read)
+}
+
+// event returns an event of an entry's session at a moment, in the file's format.
+func (t *Table) event(kind Kind, e *entry, cause Cause, at moment) []byte {
+	return encodeEvent(&Event{Kind: kind, Session: t.view(e, t.clock.inFile), Cause: cause, At: t.clock.inFile(at)})
+}
+
+func cloneClass(class [][]byte) [][]byte {
+	cloned := slices.Clone(class)
+	for i := range cloned {
+		cloned[i] = slices.Clone(cloned[i])
+	}
+	return cloned
+}

@@ -122,6 +122,7 @@ func (g *gateway) parts() []part {
 		{"dns", g.openDNS},
 		{"metrics", g.openMetrics},
 		{"bridges", func(context.Context) (opened, error) { return opened{run: g.watchBridges}, nil }},
+		{"memory", func(context.Context) (opened, error) { return opened{run: giveBack}, nil }},
 		{"portal", g.listenPortal},
 		step("forwarding on", g.forward), // everything that decides about packets is in place
 	}

@@ -1,0 +1,62 @@
+package gateway
+
+import (
+	"context"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/beat"
+)
+
+const (
+	// heapEvery is how often the heap is looked at.
+	heapEvery = 30 * time.Second
+	// heapSpare is what may be unused, bytes, and also a quarter of what is in use.
+	heapSpare = 8 << 20
+)
+
+// heap is what Go's heap was when it was last looked at.
+type heap struct {
+	samples   [4]metrics.Sample
+	allocated uint64 // since the start, bytes
+}
+
+func newHeap() *heap {
+	h := &heap{}
+	for i, name := range []string{"/gc/heap/allocs:bytes", "/gc/heap/live:bytes", "/memory/classes/heap/objects:bytes",
+		"/memory/classes/heap/free:bytes"} {
+		h.samples[i].Name = name
+	}
+	return h
+}
+
+// spare reports whether there is much in the heap that nothing uses, although little has been allocated since the last
+// look.
+func (h *heap) spare() bool {
+	metrics.Read(h.samples[:])
+	var is [4]uint64
+	for i := range h.samples {
+		is[i] = h.samples[i].Value.Uint64()
+	}
+	allocated, live, held := is[0]-h.allocated, is[1], is[2]+is[3]
+	h.allocated = is[0]
+	return held > live+max(live/4, heapSpare) && allocated < 2*max(live, heapSpare)
+}
+
+// giveBack gives memory back to the kernel that clients' logins left. Go keeps as much again as is in use, and a quiet
+// network takes hours to allocate that. While much is allocated, nothing is given back.
+func giveBack(ctx context.Context) error {
+	h, tick := newHeap(), beat.Every(heapEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if h.spare() {
+			debug.FreeOSMemory()
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package gateway
+
+import (
+	"runtime"
+	"testing"
+)
+
+// TestSpareHeap: what a burst leaves is given back once little is allocated, and not before.
+func TestSpareHeap(t *testing.T) {
+	h := newHeap()
+	h.spare()
+	kept := make([][]byte, 0, 2<<10)
+	for range cap(kept) {
+		kept = append(kept, make([]byte, 64<<10))
+	}
+	runtime.GC()
+	kept = kept[:1]
+	clear(kept[1:cap(kept)])
+	if h.spare() {
+		t.Error("memory is given back amid a burst")
+	}
+	runtime.GC()
+	if !h.spare() {
+		t.Error("what the burst leaves is kept")
+	}
+	runtime.KeepAlive(kept)
+}

@@ -94,9 +94,7 @@ func (w *world) logIn(n int, mac func(i int) string) {
 	all := make([]control.LoginRequest, n)
 	for i := range all {
 		all[i] = control.LoginRequest{Addr: nth(i), User: fmt.Sprintf("user%06d@example.net", i), MAC: mac(i)}
-		all[i].Limits = control.Limits{
-			SessionTimeoutSeconds: 8 * 3600, IdleTimeoutSeconds: 3600, UpBps: 1e7, DownBps: 1e8, DownBytes: 1 << 40,
-		}
+		all[i].Limits = control.Limits{SessionTimeoutSeconds: 8 * 3600, IdleTimeoutSeconds: 3600, DownBytes: 1 << 40}
 	}
 	for some := range slices.Chunk(all, 20_000) { // within the time of one list
 		_, err = ask.LoginAll(w.t.Context(), some)

@@ -11,14 +11,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"text/template"
-
-	"github.com/vishvananda/netns"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
@@ -140,20 +137,7 @@ func (w *world) in(host string, fn func() error) {
 
 // within is in that returns what fn does.
 func (w *world) within(host string, fn func() error) error {
-	failed := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		ns, err := netns.GetFromName(w.id + "-" + host)
-		if err == nil {
-			err = netns.Set(ns)
-			ns.Close()
-		}
-		if err == nil {
-			err = fn()
-		}
-		failed <- err
-	}()
-	return <-failed
+	return netnstest.In("/run/netns/"+w.id+"-"+host, fn)
 }
 
 // write makes a file of the world's folder from a template.

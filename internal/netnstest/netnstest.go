@@ -112,6 +112,24 @@ func onThread(f func()) {
 	runtime.UnlockOSThread()
 }
 
+// In runs fn on a thread in the network namespace at a path, such as /run/netns/NAME: sockets that fn opens belong
+// there.
+func In(path string, fn func() error) error {
+	failed := make(chan error)
+	go onThread(func() {
+		ns, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Setns(ns, unix.CLONE_NEWNET)
+			unix.Close(ns)
+		}
+		if err == nil {
+			err = fn()
+		}
+		failed <- err
+	})
+	return <-failed
+}
+
 // TID is the thread in the namespace, for "ip link … netns TID".
 func (s *Space) TID() int { return s.tid }
 

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"runtime"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
@@ -78,31 +76,19 @@ func (l *captureLab) generate(t *testing.T, count int64, size string) {
 		SrcMAC: send.MAC{2, 0, 0, 0, 1, 1}, DstMAC: send.MAC{2, 0, 0, 0, 1, 2},
 		Src: netip.MustParseAddrPort("198.18.0.1:9"), Dst: netip.MustParseAddrPort("198.18.0.2:9"),
 	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread in the server's namespace ends with the goroutine
-		done <- func() error {
-			ns, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", hello.PID), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-			if err != nil {
-				return err
-			}
-			defer unix.Close(ns)
-			if err := unix.Setns(ns, unix.CLONE_NEWNET); err != nil {
-				return err
-			}
-			s, err := send.Start(t.Context(), send.Config{Link: l.server.Ifs[0], Streams: []send.Stream{nobody}, Plan: plan,
-				Engine: send.EnginePacket, Rests: true})
-			if err != nil {
-				return err
-			}
-			err = s.Wait()
-			if sent := s.Stats(); err == nil && sent.Offered != count {
-				err = fmt.Errorf("the link took %d of %d frames", sent.Offered, count)
-			}
+	err = netnstest.In(fmt.Sprintf("/proc/%d/ns/net", hello.PID), func() error {
+		s, err := send.Start(t.Context(), send.Config{Link: l.server.Ifs[0], Streams: []send.Stream{nobody}, Plan: plan,
+			Engine: send.EnginePacket, Rests: true})
+		if err != nil {
 			return err
-		}()
-	}()
-	if err := <-done; err != nil {
+		}
+		err = s.Wait()
+		if sent := s.Stats(); err == nil && sent.Offered != count {
+			err = fmt.Errorf("the link took %d of %d frames", sent.Offered, count)
+		}
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

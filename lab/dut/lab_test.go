@@ -10,14 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/machine"
@@ -123,7 +121,7 @@ func newTestLab(t testing.TB, d DUT, clients int) *testLab {
 
 // testClient is one simulated client: a macvlan in a namespace of its own.
 type testClient struct {
-	ns *os.File // the namespace lives as long as this is open
+	*netnstest.Space
 	ip netip.Addr
 }
 
@@ -150,11 +148,10 @@ func (l *testLab) addClients(t *testing.T, n int) []*testClient {
 	}
 	clients := make([]*testClient, n)
 	for i := range clients {
-		clients[i] = &testClient{ns: newNamespace(t)}
-		holder := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), clients[i].ns.Fd())
+		clients[i] = &testClient{Space: netnstest.NewSpace(t)}
 		out, err := exec.Command("nsenter", "-t", fmt.Sprint(hello.PID), "-n", "sh", "-ec",
 			`ip link add link "$3" name "$1" type macvlan mode bridge; ip link set "$1" netns "$2" name eth0`,
-			"sh", fmt.Sprintf("gwdm%d", i), holder, l.clientHost.Ifs[0]).CombinedOutput()
+			"sh", fmt.Sprintf("gwdm%d", i), fmt.Sprint(clients[i].TID()), l.clientHost.Ifs[0]).CombinedOutput()
 		if err != nil {
 			t.Fatalf("macvlan %d: %v: %s", i, err, out)
 		}
@@ -165,7 +162,7 @@ func (l *testLab) addClients(t *testing.T, n int) []*testClient {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			out, err := c.Exec(t.Context(), []string{"sh", "-ec", `ip link set lo up; ip link set eth0 up
+			out, err := c.Exec(t.Context(), []string{"sh", "-ec", `ip link set eth0 up
 udhcpc -i eth0 -n -q -f -t 10 -T 1 -s "$0"`, script}, nil)
 			for line := range strings.Lines(out) {
 				if ip, ok := strings.CutPrefix(strings.TrimSpace(line), "leased "); ok {
@@ -184,60 +181,24 @@ udhcpc -i eth0 -n -q -f -t 10 -T 1 -s "$0"`, script}, nil)
 	return clients
 }
 
-// newNamespace makes a network namespace that only a descriptor keeps alive.
-func newNamespace(t *testing.T) *os.File {
-	t.Helper()
-	type result struct {
-		f   *os.File
-		err error
-	}
-	made := make(chan result)
-	go func() {
-		// Never unlocked: the thread in the new namespace ends with the goroutine.
-		runtime.LockOSThread()
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			made <- result{err: err}
-			return
-		}
-		f, err := os.Open("/proc/thread-self/ns/net")
-		made <- result{f, err}
-	}()
-	r := <-made
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	t.Cleanup(func() { r.f.Close() })
-	return r.f
-}
-
 func (c *testClient) LocalIP() netip.Addr { return c.ip }
 
 // DialContext makes the socket in the client's namespace, where it stays.
-func (c *testClient) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	type result struct {
-		conn net.Conn
-		err  error
-	}
-	dialled := make(chan result, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked, as above
-		if err := unix.Setns(int(c.ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			dialled <- result{err: err}
-			return
-		}
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		dialled <- result{conn, err}
-	}()
-	r := <-dialled
-	return r.conn, r.err
+func (c *testClient) DialContext(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+	c.Do(func() { conn, err = (&net.Dialer{}).DialContext(ctx, network, addr) })
+	return conn, err
 }
 
 func (c *testClient) Exec(ctx context.Context, argv, env []string) (string, error) {
-	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--net=/proc/self/fd/3", "--"}, argv...)...)
-	cmd.ExtraFiles = []*os.File{c.ns}
+	var out strings.Builder
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), env...)
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := c.Start(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	return out.String(), err
 }
 
 // reaches reports whether the client gets a connection to a TCP port of the

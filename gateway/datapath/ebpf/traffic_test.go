@@ -6,34 +6,19 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"github.com/vishvananda/netns"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// in runs fn on a thread in a namespace: sockets it opens belong there.
+// in runs fn in a namespace.
 func in(t testing.TB, namespace string, fn func() error) {
 	t.Helper()
-	errc := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		ns, err := netns.GetFromName(namespace)
-		if err == nil {
-			err = netns.Set(ns)
-			ns.Close()
-		}
-		if err == nil {
-			err = fn()
-		}
-		errc <- err
-	}()
-	must(t, <-errc)
+	must(t, netnstest.In("/run/netns/"+namespace, fn))
 }
 
 // TestUpgradeKeepsSessions: a version with other reasons, or smaller caches, takes over the

@@ -73,11 +73,19 @@ func question(kind uint16, family Family) netlink.Message {
 	}
 }
 
+// Dump lists what there is of a kind, one of NFT_MSG_GET..., in the tables of a family, with AF_UNSPEC of all, as
+// far as attributes select it. An entry is struct nfgenmsg and attributes.
+func (c *Conn) Dump(kind uint16, family Family, which []byte) ([]netlink.Message, error) {
+	q := question(kind, family)
+	q.Data = append(q.Data, which...)
+	return c.dump(q)
+}
+
 // dump asks for a list, again while others change what is listed.
 func (c *Conn) dump(question netlink.Message) ([]netlink.Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	const attempts = 10
+	const attempts = 20
 	for range attempts {
 		messages, err := c.c.Execute(question)
 		interrupted := func(m netlink.Message) bool { return m.Header.Flags&netlink.DumpInterrupted != 0 }

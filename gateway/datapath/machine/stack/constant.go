@@ -8,6 +8,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // Crossing is where the packets of a flow cross the machine.
@@ -37,7 +39,7 @@ func Varying(own func(family uint8, table string) bool, at Crossing) (v Variance
 		why := "the rules of the old iptables cannot be read (table " + names[0] + ")"
 		return Variance{why, why, true}, nil
 	}
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	c, err := nftables.Dial()
 	if errors.Is(err, syscall.EPROTONOSUPPORT) {
 		return v, nil
 	}
@@ -106,7 +108,7 @@ type expression struct {
 
 // ruleset is what netfilter's rules are.
 type ruleset struct {
-	conn   *netlink.Conn
+	conn   *nftables.Conn
 	bases  []chain
 	chains map[chainID]*body
 	sets   map[setID]*set
@@ -115,7 +117,7 @@ type ruleset struct {
 
 // read reads chains, rules and sets, without the sets' elements.
 func (r *ruleset) read() error {
-	messages, err := dump(r.conn, unix.NFT_MSG_GETCHAIN)
+	messages, err := r.conn.Dump(unix.NFT_MSG_GETCHAIN, unix.AF_UNSPEC, nil)
 	if errors.Is(err, syscall.EINVAL) {
 		return nil
 	}
@@ -127,7 +129,7 @@ func (r *ruleset) read() error {
 			r.bases = append(r.bases, ch)
 		}
 	}
-	if messages, err = dump(r.conn, unix.NFT_MSG_GETRULE); err != nil {
+	if messages, err = r.conn.Dump(unix.NFT_MSG_GETRULE, unix.AF_UNSPEC, nil); err != nil {
 		return fmt.Errorf("listing rules: %w", err)
 	}
 	for _, m := range messages {
@@ -135,7 +137,7 @@ func (r *ruleset) read() error {
 			return fmt.Errorf("reading a rule: %w", err)
 		}
 	}
-	if messages, err = dump(r.conn, unix.NFT_MSG_GETSET); err != nil {
+	if messages, err = r.conn.Dump(unix.NFT_MSG_GETSET, unix.AF_UNSPEC, nil); err != nil {
 		return fmt.Errorf("listing sets: %w", err)
 	}
 	for _, m := range messages {

@@ -13,8 +13,9 @@ import (
 	"syscall"
 
 	"github.com/mdlayher/netlink"
-	routenetlink "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // chain is a base chain of nftables.
@@ -78,7 +79,7 @@ func Rules(own func(family uint8, table string) bool, interfaces ...string) ([]s
 		}
 		return old, nil
 	}
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	c, err := nftables.Dial()
 	if errors.Is(err, syscall.EPROTONOSUPPORT) {
 		return nil, nil // a kernel without nftables has no rules
 	}
@@ -86,7 +87,7 @@ func Rules(own func(family uint8, table string) bool, interfaces ...string) ([]s
 		return nil, err
 	}
 	defer c.Close()
-	messages, err := dump(c, unix.NFT_MSG_GETCHAIN)
+	messages, err := c.Dump(unix.NFT_MSG_GETCHAIN, unix.AF_UNSPEC, nil)
 	if errors.Is(err, syscall.EINVAL) {
 		return nil, nil // nor has a kernel with only other parts of netfilter's netlink
 	}
@@ -102,7 +103,7 @@ func Rules(own func(family uint8, table string) bool, interfaces ...string) ([]s
 	if len(chains) == 0 {
 		return nil, nil
 	}
-	if messages, err = dump(c, unix.NFT_MSG_GETRULE); err != nil {
+	if messages, err = c.Dump(unix.NFT_MSG_GETRULE, unix.AF_UNSPEC, nil); err != nil {
 		return nil, fmt.Errorf("listing rules: %w", err)
 	}
 	var said []string
@@ -112,26 +113,6 @@ func Rules(own func(family uint8, table string) bool, interfaces ...string) ([]s
 		}
 	}
 	return said, nil
-}
-
-func dump(c *netlink.Conn, kind uint16) ([]netlink.Message, error) {
-	return dumpOf(c, kind, unix.AF_UNSPEC, nil)
-}
-
-// dumpOf lists what attributes select.
-func dumpOf(c *netlink.Conn, kind uint16, family uint8, which []byte) ([]netlink.Message, error) {
-	return Whole(func() ([]netlink.Message, error) {
-		messages, err := c.Execute(netlink.Message{
-			Header: netlink.Header{
-				Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump},
-			Data: append([]byte{family, unix.NFNETLINK_V0, 0, 0}, which...),
-		})
-		interrupted := func(m netlink.Message) bool { return m.Header.Flags&netlink.DumpInterrupted != 0 }
-		if errors.Is(err, syscall.EINTR) || slices.ContainsFunc(messages, interrupted) {
-			err = routenetlink.ErrDumpInterrupted
-		}
-		return messages, err
-	})
 }
 
 // baseChain decodes a chain (nfgenmsg, then attributes) and reports whether it is a base

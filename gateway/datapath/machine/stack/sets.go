@@ -120,7 +120,7 @@ func (s *set) find(key []octet) (found []element, of string) {
 }
 
 // fill reads a set's elements.
-func (s *set) fill(c *netlink.Conn, id setID) (err error) {
+func (s *set) fill(c *nftables.Conn, id setID) (err error) {
 	if s.read {
 		return nil
 	}
@@ -137,7 +137,7 @@ func sameKey(a, b element) bool { return bytes.Equal(a.key, b.key) }
 func twice(all []element) bool { return len(slices.CompactFunc(slices.Clone(all), sameKey)) < len(all) }
 
 // listElements reads a set's elements once, in the order of their keys.
-func listElements(c *netlink.Conn, id setID) (all []element, err error) {
+func listElements(c *nftables.Conn, id setID) (all []element, err error) {
 	e := netlink.NewAttributeEncoder()
 	e.String(unix.NFTA_SET_ELEM_LIST_TABLE, id.table)
 	e.String(unix.NFTA_SET_ELEM_LIST_SET, id.name)
@@ -145,7 +145,7 @@ func listElements(c *netlink.Conn, id setID) (all []element, err error) {
 	if err != nil {
 		return nil, err
 	}
-	messages, err := dumpOf(c, unix.NFT_MSG_GETSETELEM, id.family, which)
+	messages, err := c.Dump(unix.NFT_MSG_GETSETELEM, nftables.Family(id.family), which)
 	if err != nil {
 		return nil, err
 	}

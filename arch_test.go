@@ -192,7 +192,7 @@ var allowedImports = map[string][]string{
 
 	"lab/analysis/inference": {},
 	"lab/analysis/analysistest": {
-		"lab/dut", "lab/measure/capture", "lab/measure/logins", "lab/result", "lab/traffic/frames"},
+		"lab/dut", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins", "lab/result", "lab/traffic/frames"},
 	"lab/report/chart": {},             // draws; knows nothing of what is drawn
 	"lab/layout":       {},             // whether Go and the kernel's programs agree on their types
 	"lab/labtest":      {"lab/kernel"}, // what tests of several packages share

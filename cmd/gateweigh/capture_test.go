@@ -7,8 +7,9 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/measure/capture"
-	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 )
 
 const captureSmall = `measure = "capture"
@@ -67,12 +68,12 @@ redo = 0
 `)
 	e := finish(t, command(t, dir, "run", "small.toml", "--out", "r"))
 	measured(t, e)
-	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	run, err := measure.ReadRun(filepath.Join(dir, "r"))
 	if err != nil || len(run.Trials) != 1 || len(run.Skipped) != 1 ||
 		!strings.Contains(run.Skipped[0].Reason, "takes frames away") {
 		t.Fatalf("%d trials, %v, skipped %v", len(run.Trials), err, run.Skipped)
 	}
-	if m := run.Trials[0]; m.DUT.ProcessNs == 0 || m.DUT.ThreadNs["sink-mmap"] != m.DUT.ProcessNs ||
+	if m := cost.SidesOf(run.Trials[0]); m.DUT.ProcessNs == 0 || m.DUT.ThreadNs["sink-mmap"] != m.DUT.ProcessNs ||
 		m.Clean.ProcessNs > 0 {
 		t.Errorf("the program had %d ns (%v), those of the clean router %d", m.DUT.ProcessNs, m.DUT.ThreadNs,
 			m.Clean.ProcessNs)

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -46,7 +48,7 @@ func TestExplainAddsUpToTheExactTime(t *testing.T) {
 	if string(trials(t, filepath.Join(dir, "r"))) != string(before) {
 		t.Error("recording the profile has changed the trials")
 	}
-	if run, err := result.ReadRun(filepath.Join(dir, "r")); err != nil ||
+	if run, err := measure.ReadRun(filepath.Join(dir, "r")); err != nil ||
 		strings.Contains(strings.Join(run.Environment.Notes, "\n"), "No profile of") {
 		t.Errorf("there is a profile now, and the notes say: %q, %v", run.Environment.Notes, err)
 	}
@@ -86,7 +88,7 @@ func profileFails(t *testing.T, dir string, before []byte) {
 	whole := string(read(t, dir, file))
 	write(t, dir, file, strings.Replace(whole, "nft -f - <<EOF", "echo broken by now >&2\nexit 1\nnft -f - <<EOF", 1))
 	e := finish(t, command(t, dir, "run", "--resume", "r", "--profile"))
-	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	run, err := measure.ReadRun(filepath.Join(dir, "r"))
 	notes := strings.Join(run.Environment.Notes, "\n")
 	if err != nil || e.code != 0 || string(trials(t, filepath.Join(dir, "r"))) != string(before) ||
 		!strings.Contains(notes, "No profile of allowlist at 100 Mbit/s up with 3 clients") ||
@@ -107,9 +109,9 @@ func interruptedBeforeItsRecord(t *testing.T, dir string, before []byte) {
 		t.Fatal(err)
 	}
 	measured(t, finish(t, command(t, dir, "run", "--resume", "r", "--profile")))
-	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	run, err := measure.ReadRun(filepath.Join(dir, "r"))
 	if err != nil || len(run.Trials) != 1 || len(run.Blocks) != 1 || run.Blocks[0].Error != "" ||
-		run.Blocks[0].Leased != 3 {
+		cost.StayOf(run.Blocks[0]).Leased != 3 {
 		t.Errorf("%v: trials %d, blocks %+v", err, len(run.Trials), run.Blocks)
 	}
 }
@@ -155,7 +157,7 @@ func TestPerfThatFailsCostsNoTrial(t *testing.T) {
 	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
 	e := finish(t, cmd)
 	measured(t, e)
-	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	run, err := measure.ReadRun(filepath.Join(dir, "r"))
 	if err != nil || len(run.Trials) != 1 || len(run.Blocks) != 1 || run.Blocks[0].Error != "" {
 		t.Fatalf("%d trials, %+v, %v", len(run.Trials), run.Blocks, err)
 	}

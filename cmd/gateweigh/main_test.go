@@ -16,6 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/vm"
@@ -115,7 +116,7 @@ func TestRunLeavesACompleteFolder(t *testing.T) {
 			t.Errorf("the table lacks %q:\n%s", want, e.stdout)
 		}
 	}
-	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	run, err := measure.ReadRun(filepath.Join(dir, "r"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func TestRunLeavesACompleteFolder(t *testing.T) {
 	labs := map[string]int{}
 	for _, tr := range run.Trials {
 		labs[tr.DUTLab]++
-		if tr.DUT.NAPINs <= 0 || tr.Clean.NAPINs <= 0 || tr.DUT.Packets == 0 || tr.DUT.RTT.Probes == 0 {
+		if s := cost.SidesOf(tr); min(s.DUT.NAPINs, s.Clean.NAPINs, s.DUT.Packets, int64(s.DUT.RTT.Probes)) <= 0 {
 			t.Errorf("trial without figures: %+v", tr)
 		}
 	}
@@ -133,7 +134,7 @@ func TestRunLeavesACompleteFolder(t *testing.T) {
 		t.Errorf("sides were not swapped: %v", labs)
 	}
 	for _, b := range run.Blocks {
-		if b.Error != "" || b.LeaseSeconds <= 0 || b.LoginSeconds <= 0 || len(b.LoginMs) != 0 {
+		if s := cost.StayOf(b); b.Error != "" || min(s.LeaseSeconds, s.LoginSeconds) <= 0 || len(s.LoginMs) != 0 {
 			t.Errorf("block record: %+v", b)
 		}
 	}
@@ -261,7 +262,7 @@ func TestKilledRunLeavesNothingAndResumes(t *testing.T) {
 	if !bytes.HasPrefix(now, whole) {
 		t.Error("a finished trial of the killed run is gone")
 	}
-	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	run, err := measure.ReadRun(filepath.Join(dir, "r"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -43,7 +45,7 @@ func TestDeviceThatTakesFewerClients(t *testing.T) {
 	if !strings.Contains(string(read(t, dir, "r/report.html")), "doors took 2 clients and not 6") {
 		t.Error("the page does not say what the device broke at")
 	}
-	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	run, err := measure.ReadRun(filepath.Join(dir, "r"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +53,7 @@ func TestDeviceThatTakesFewerClients(t *testing.T) {
 		t.Errorf("clients are %q", run.Environment.Clients)
 	}
 	for _, b := range run.Blocks {
-		for _, st := range b.Stretches {
+		for _, st := range cost.StayOf(b).Stretches {
 			f := st.Fairness
 			// Both ways: two streams a client.
 			if f.Streams != 4 || !(f.Jain > 0.25 && f.Jain <= 1+1e-9) || f.Even > 1+1e-9 || f.MinMbps > f.MaxMbps ||
@@ -101,15 +103,15 @@ func TestLabsThatDiffer(t *testing.T) {
 			}
 			e := finish(t, command(t, dir, args...))
 			measured(t, e)
-			run, err := result.ReadRun(filepath.Join(dir, "r"))
+			run, err := measure.ReadRun(filepath.Join(dir, "r"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(run.Trials) != 1 || run.Trials[0].Clean.DeliveredMbps <= 0 || run.Trials[0].DUT.DeliveredMbps <= 0 ||
-				run.Trials[0].DUT.PacketsDown == 0 {
+			if s := cost.SidesOf(run.Trials[0]); len(run.Trials) != 1 || s.DUT.PacketsDown == 0 ||
+				min(s.Clean.DeliveredMbps, s.DUT.DeliveredMbps) <= 0 {
 				t.Fatalf("trials %+v\n%s", run.Trials, e.stderr)
 			}
-			st := run.Blocks[0].Stretches[0]
+			st := cost.StayOf(run.Blocks[0]).Stretches[0]
 			if st.Fairness.Streams != c.device || st.CleanFairness.Streams != c.clean {
 				t.Errorf("%d and %d streams, want %d and %d", st.Fairness.Streams, st.CleanFairness.Streams, c.device, c.clean)
 			}
@@ -149,16 +151,17 @@ func TestManyClientsAtOnce(t *testing.T) {
 	cmd := command(t, dir, "run", "crowd.toml", "--out", "r")
 	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
 	e := finish(t, cmd)
-	run, err := result.ReadRun(filepath.Join(dir, "r"))
-	if err != nil || len(run.Blocks) != 1 || len(run.Blocks[0].Stretches) != 1 {
+	run, err := measure.ReadRun(filepath.Join(dir, "r"))
+	if err != nil || len(run.Blocks) != 1 || len(cost.StayOf(run.Blocks[0]).Stretches) != 1 {
 		t.Fatalf("%v, blocks %+v\n%s", err, run.Blocks, e.stderr)
 	}
 	b := run.Blocks[0]
-	if b.Addresses != result.FromDevice || b.CleanAddresses != result.Static || b.Leased != 1500 || b.LoggedIn != 1500 {
-		t.Errorf("addresses %s and %s, %d leased, %d logged in", b.Addresses, b.CleanAddresses, b.Leased, b.LoggedIn)
+	if s := cost.StayOf(b); s.Addresses != result.FromDevice || s.CleanAddresses != result.Static || s.Leased != 1500 ||
+		s.LoggedIn != 1500 {
+		t.Errorf("addresses %s and %s, %d leased, %d logged in", s.Addresses, s.CleanAddresses, s.Leased, s.LoggedIn)
 	}
-	st := b.Stretches[0]
-	for _, f := range []result.Fairness{st.Fairness, st.CleanFairness} {
+	st := cost.StayOf(b).Stretches[0]
+	for _, f := range []cost.Fairness{st.Fairness, st.CleanFairness} {
 		if f.Streams != 1500 || f.Broken != 0 || !(f.Jain > 0.5 && f.Jain <= f.Even+1e-9) {
 			t.Errorf("fairness %+v", f)
 		}
@@ -193,11 +196,11 @@ func TestGuestsComeAndGo(t *testing.T) {
 	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
 	e := finish(t, cmd)
 	measured(t, e)
-	run, err := result.ReadRun(filepath.Join(dir, "r"))
-	if err != nil || len(run.Blocks) != 1 || run.Blocks[0].Churn == nil {
+	run, err := measure.ReadRun(filepath.Join(dir, "r"))
+	if err != nil || len(run.Blocks) != 1 || cost.StayOf(run.Blocks[0]).Churn == nil {
 		t.Fatalf("%v, blocks %+v\n%s", err, run.Blocks, e.stderr)
 	}
-	c := run.Blocks[0].Churn
+	c := cost.StayOf(run.Blocks[0]).Churn
 	if c.Came < 5 || c.In != c.Came || c.Gone != c.In || len(c.Failures) > 0 {
 		t.Errorf("%d came, %d got in, %d left: %+v", c.Came, c.In, c.Gone, c.Failures)
 	}

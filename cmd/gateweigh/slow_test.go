@@ -12,6 +12,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -48,7 +49,7 @@ func TestSlowRoutersAreMarked(t *testing.T) {
 		t.Fatalf("%d trials at a speed of %g", len(run.Trials), run.Environment.RouterSpeed)
 	}
 	for _, trial := range run.Trials {
-		for _, m := range []result.Measurement{trial.DUT, trial.Clean} {
+		for _, m := range []cost.Measurement{cost.SidesOf(trial).DUT, cost.SidesOf(trial).Clean} {
 			// Beside other programs of real-time priority a trial is rejected for it.
 			share := m.Metrics[result.RouterShare]
 			if share == 0 || trial.Accepted && math.Abs(share-0.5) > 0.05 {

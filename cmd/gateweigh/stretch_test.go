@@ -4,7 +4,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 )
 
 const twoLoads = `duts = ["none"]
@@ -26,12 +27,12 @@ func TestWarmupAfterLogins(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "two.toml", twoLoads)
 	e := finish(t, command(t, dir, "run", "two.toml", "--out", "r"))
-	run, err := result.ReadRun(filepath.Join(dir, "r"))
-	if err != nil || len(run.Blocks) != 1 || len(run.Blocks[0].Stretches) != 2 {
+	run, err := measure.ReadRun(filepath.Join(dir, "r"))
+	if err != nil || len(run.Blocks) != 1 || len(cost.StayOf(run.Blocks[0]).Stretches) != 2 {
 		t.Fatalf("%v, blocks %+v\n%s", err, run.Blocks, e.stderr)
 	}
 	b := run.Blocks[0]
-	first, second := b.Stretches[0], b.Stretches[1]
+	first, second := cost.StayOf(b).Stretches[0], cost.StayOf(b).Stretches[1]
 	if b.SetupSeconds+first.WarmupSeconds+first.Seconds+second.Seconds > b.Seconds {
 		t.Errorf("the block took %g s with %g of set-up; its loads %g s after a warm-up of %g, and %g", b.Seconds,
 			b.SetupSeconds, first.Seconds, first.WarmupSeconds, second.Seconds)

@@ -20,15 +20,6 @@ type Trial struct {
 	Device, Clean result.Values
 }
 
-// TrialsOf are the trials of a run that have both sides' figures.
-func TrialsOf(run []result.Trial) []Trial {
-	trials := make([]Trial, len(run))
-	for i, t := range run {
-		trials[i] = Trial{Trial: t, Device: result.ValuesOf(t.DUT), Clean: result.ValuesOf(t.Clean)}
-	}
-	return trials
-}
-
 // TrialOf is the trial of a record of a measure's own kind, with that head.
 func TrialOf(h result.Head, cell result.Cell, window int, record any) (t Trial) {
 	t.Cell, t.Block, t.Window, t.Attempt, t.Sitting = cell, h.Block, window, h.Attempt, h.Sitting

@@ -18,7 +18,7 @@ func lightLoads(run result.Run, steal, rise, below float64) result.Run {
 	run.Trials = slices.Clone(run.Trials)
 	for i := range run.Trials {
 		t := &run.Trials[i]
-		for _, m := range []*result.Measurement{&t.DUT, &t.Clean} {
+		for _, m := range []*cost.Measurement{&cost.SidesOf(*t).DUT, &cost.SidesOf(*t).Clean} {
 			m.Machine.Steal = 100 * steal
 			if t.Cell.Number(result.OfferedMbps) <= below && t.Cell.Int(result.Clients) <= 100 {
 				m.NAPINs += int64(rise * m.Seconds * 1e9)
@@ -130,7 +130,7 @@ func TestWhatNoiseDoesAcrossLoads(t *testing.T) {
 func gateways(run result.Run) result.Run {
 	for i := range run.Trials {
 		t := &run.Trials[i]
-		for _, m := range []*result.Measurement{&t.DUT, &t.Clean} {
+		for _, m := range []*cost.Measurement{&cost.SidesOf(*t).DUT, &cost.SidesOf(*t).Clean} {
 			ns := float64(m.NAPINs + m.ProcessNs)
 			m.Metrics = map[string]float64{cost.EnterNs: 0.75 * ns, cost.LeaveNs: 0.25 * ns}
 		}

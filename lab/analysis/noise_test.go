@@ -15,7 +15,7 @@ import (
 func noisy(run result.Run, steal, rise float64) result.Run {
 	for i := range run.Trials {
 		t := &run.Trials[i]
-		for _, m := range []*result.Measurement{&t.DUT, &t.Clean} {
+		for _, m := range []*cost.Measurement{&cost.SidesOf(*t).DUT, &cost.SidesOf(*t).Clean} {
 			m.Machine.Steal = 100 * steal
 			m.NAPINs += int64(rise * m.Seconds * 1e9)
 		}
@@ -63,7 +63,7 @@ func TestVerdictsAllowForNoise(t *testing.T) {
 	quiet := (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{})
 	run := analysistest.Run(spec)
 	for i := range run.Trials { // other programs had the routers' CPU whole; the figures are the quiet run's
-		run.Trials[i].DUT.Metrics = map[string]float64{result.OthersShare: 0.9}
+		cost.SidesOf(run.Trials[i]).DUT.Metrics = map[string]float64{result.OthersShare: 0.9}
 	}
 	s := (cost.Measure{}).Summarise(run, analysis.Options{})
 	for i, c := range s.Cells {
@@ -90,8 +90,7 @@ func TestTheQuietestAttemptCounts(t *testing.T) {
 		run := plain
 		run.Trials = nil
 		for _, tr := range plain.Trials {
-			loud := tr
-			loud.DUT.Machine.Steal, loud.DUT.NAPINs = 20, 3*loud.DUT.NAPINs
+			loud := analysistest.Changed(tr, func(s *cost.Sides) { s.DUT.Machine.Steal, s.DUT.NAPINs = 20, 3*s.DUT.NAPINs })
 			quiet := tr
 			if loud.Attempt++; !first {
 				loud.Attempt, quiet.Attempt = tr.Attempt, tr.Attempt+1
@@ -128,7 +127,7 @@ func TestBusyDevicesHideOthers(t *testing.T) {
 		if run.Trials[i].Cell == busy {
 			share = 0
 		}
-		run.Trials[i].DUT.Metrics = map[string]float64{result.OthersShare: share}
+		cost.SidesOf(run.Trials[i]).DUT.Metrics = map[string]float64{result.OthersShare: share}
 	}
 	for i, c := range (cost.Measure{}).Summarise(run, analysis.Options{}).Cells {
 		was, is := quiet.Cells[i].Change(cost.PerBit), c.Change(cost.PerBit)

@@ -67,7 +67,8 @@ func TestQuotientsAreOfRounds(t *testing.T) {
 	run := analysistest.Run(spec)
 	for i := range run.Trials { // each round is dearer than the one before, for both devices
 		trial := &run.Trials[i]
-		trial.DUT.NAPINs = int64(float64(trial.DUT.NAPINs) * math.Pow(1.3, float64(trial.Block)))
+		cost.SidesOf(*trial).DUT.NAPINs = int64(float64(cost.SidesOf(*trial).DUT.NAPINs) * math.Pow(1.3,
+			float64(trial.Block)))
 	}
 	paired := quotientOf(t, (cost.Measure{}).Summarise(run, analysis.Options{}), "a", "b", 300).Levels[0].Ratio
 	holds(t, "paired", paired, 2, 0.05)
@@ -98,7 +99,7 @@ func TestQuotientsOfARealRun(t *testing.T) {
 	})
 	for i := range run.Trials {
 		trial := &run.Trials[i]
-		trial.DUT.NAPINs = int64(float64(trial.Clean.NAPINs) * math.Exp(
+		cost.SidesOf(*trial).DUT.NAPINs = int64(float64(cost.SidesOf(*trial).Clean.NAPINs) * math.Exp(
 			measured[trial.Cell.Text(result.DUT)][trial.Cell.Int(result.Clients)][trial.Block]))
 	}
 	q := quotientOf(t, (cost.Measure{}).Summarise(run, analysis.Options{}), "gateway-tun", "gateway-nfqueue", 300)

@@ -27,8 +27,8 @@ func TestSlowedRunsSayHowSlow(t *testing.T) {
 		case 1:
 			share, run.Trials[i].Accepted = 0.9, false
 		}
-		run.Trials[i].DUT.Metrics = map[string]float64{result.RouterShare: share}
-		run.Trials[i].Clean.Metrics = run.Trials[i].DUT.Metrics
+		cost.SidesOf(run.Trials[i]).DUT.Metrics = map[string]float64{result.RouterShare: share}
+		cost.SidesOf(run.Trials[i]).Clean.Metrics = cost.SidesOf(run.Trials[i]).DUT.Metrics
 	}
 	s := (cost.Measure{}).Summarise(run, analysis.Options{})
 	if s.Slowed == nil || !strings.HasPrefix(s.Slowed.String(), "routers slowed: measured share 25.") {
@@ -43,8 +43,9 @@ func TestSlowedRunsSayHowSlow(t *testing.T) {
 	if share := s.Cells[1].Device("router_share_pct"); !(share.Mean > 24.9 && share.Mean < 26.1) {
 		t.Errorf("share of a cell: %+v", share)
 	}
-	aside := run.Trials[2]
-	aside.DUT.Machine.Steal, aside.DUT.Metrics = 20, map[string]float64{result.RouterShare: 0.9}
+	aside := analysistest.Changed(run.Trials[2], func(s *cost.Sides) {
+		s.DUT.Machine.Steal, s.DUT.Metrics = 20, map[string]float64{result.RouterShare: 0.9}
+	})
 	aside.Attempt, run.Trials = 1, append(run.Trials, aside)
 	if again := (cost.Measure{}).Summarise(run, analysis.Options{}).Slowed; *again != *s.Slowed {
 		t.Errorf("with an attempt that was set aside: %v, without it %v", again, s.Slowed)

@@ -105,13 +105,13 @@ func TestFigures(t *testing.T) {
 // TestIntervalIsOverBlocks: many windows in few blocks must not narrow it.
 func TestIntervalIsOverBlocks(t *testing.T) {
 	trial := func(block, window int, ratio float64) result.Trial {
-		m := func(ns int64) result.Measurement {
-			return result.Measurement{Seconds: 1, NAPINs: ns, DeliveredMbps: 100, LinkMbps: 104, Packets: 1000}
+		m := func(ns int64) cost.Measurement {
+			return cost.Measurement{Seconds: 1, NAPINs: ns, DeliveredMbps: 100, LinkMbps: 104, Packets: 1000}
 		}
 		return result.Trial{
 			Cell: result.NewCell(result.DUT, "x", result.Clients, 1, result.OfferedMbps, 100), Block: block, Window: window,
 			Accepted: true,
-			DUT:      m(int64(ratio * 1e6)), Clean: m(1e6),
+			Figures:  &cost.Sides{DUT: m(int64(ratio * 1e6)), Clean: m(1e6)},
 		}
 	}
 	var run result.Run
@@ -275,7 +275,7 @@ func TestOddRuns(t *testing.T) {
 func dead() result.Run {
 	run := analysistest.Run(portals)
 	for i := range run.Trials {
-		run.Trials[i].DUT = result.Measurement{Seconds: 2}
+		cost.SidesOf(run.Trials[i]).DUT = cost.Measurement{Seconds: 2}
 	}
 	return run
 }
@@ -304,7 +304,7 @@ func TestBiasedNoiseFloor(t *testing.T) {
 	run := analysistest.Run(portals)
 	for i := range run.Trials {
 		if run.Trials[i].AA {
-			run.Trials[i].DUT.NAPINs += run.Trials[i].DUT.NAPINs / 5
+			cost.SidesOf(run.Trials[i]).DUT.NAPINs += cost.SidesOf(run.Trials[i]).DUT.NAPINs / 5
 		}
 	}
 	s := (cost.Measure{}).Summarise(run, analysis.Options{})
@@ -322,7 +322,7 @@ func FuzzSummarise(f *testing.F) {
 				return // cannot come out of JSON
 			}
 		}
-		m := result.Measurement{
+		m := cost.Measurement{
 			Seconds: seconds, NAPINs: ns, ProcessNs: packets, Packets: packets, Drops: ns, DeliveredMbps: mbps, LinkMbps: mbps,
 			PSSMiB: mbps, RTT: result.RTT{P50: mbps, P99: seconds}, MeterNs: ns,
 		}
@@ -334,9 +334,10 @@ func FuzzSummarise(f *testing.F) {
 			m.DeliveredMbps /= 2
 			run.Trials = append(run.Trials, result.Trial{
 				Cell: result.NewCell(result.DUT, "x", result.OfferedMbps, offered), Block: block, Accepted: accepted || block > 0,
-				AA: block == 2, DUT: m, Clean: clean,
+				AA: block == 2, Figures: &cost.Sides{DUT: m, Clean: clean},
 			})
-			run.Blocks = append(run.Blocks, result.Block{DUT: "x", LoginMs: []float64{mbps, seconds}, DaemonCore: mbps})
+			run.Blocks = append(run.Blocks, result.Block{
+				DUT: "x", Figures: &cost.Stay{LoginMs: []float64{mbps, seconds}, DaemonCore: mbps}})
 		}
 		first := encode(t, (cost.Measure{}).Summarise(run, analysis.Options{}))
 		if !json.Valid(first) || !bytes.Equal(first, encode(t, (cost.Measure{}).Summarise(run, analysis.Options{}))) {

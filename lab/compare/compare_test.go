@@ -233,7 +233,7 @@ func TestNoiseFloorIsTheLeastChange(t *testing.T) {
 	a, b := simulate(base, 1, 1), simulate(base, 2, 1.1)
 	for i := range b.Run.Trials {
 		if b.Run.Trials[i].AA {
-			b.Run.Trials[i].DUT.NAPINs += b.Run.Trials[i].DUT.NAPINs / 4
+			cost.SidesOf(b.Run.Trials[i]).DUT.NAPINs += cost.SidesOf(b.Run.Trials[i]).DUT.NAPINs / 4
 		}
 	}
 	c := compare.Runs(a, b, gated(0.05))
@@ -386,7 +386,7 @@ func FuzzRuns(f *testing.F) {
 		}
 		a, b := simulate(base, 1, 1), simulate(base, 2, 1)
 		for i := range b.Run.Trials {
-			m := &b.Run.Trials[i].DUT
+			m := &cost.SidesOf(b.Run.Trials[i]).DUT
 			if same || i%2 == 0 {
 				m.Seconds, m.NAPINs, m.DeliveredMbps = seconds, ns, mbps
 			}

@@ -93,10 +93,10 @@ func carriesNoMore(was, is analysis.Cell, b result.Run) string {
 func nothingCame(cell result.Cell, trials []result.Trial) bool {
 	full := 0
 	for _, t := range trials {
-		if t.AA || t.Cell != cell || t.Clean.DeliveredMbps < result.FullLoad*t.Clean.OfferedMbps {
+		if t.AA || t.Cell != cell || cost.SidesOf(t).Clean.DeliveredMbps < result.FullLoad*cost.SidesOf(t).Clean.OfferedMbps {
 			continue
 		}
-		if full++; t.DUT.DeliveredMbps >= result.FullLoad*t.DUT.OfferedMbps {
+		if full++; cost.SidesOf(t).DUT.DeliveredMbps >= result.FullLoad*cost.SidesOf(t).DUT.OfferedMbps {
 			return false
 		}
 	}

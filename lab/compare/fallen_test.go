@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/compare"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -59,10 +60,11 @@ func TestGateOfWhatDevicesDoNotManage(t *testing.T) {
 		if tr.AA || tr.Cell.Text(result.DUT) != device || tr.Cell.Number(result.OfferedMbps) != top {
 			continue
 		}
-		tr.Accepted, tr.Rejects, tr.DUT.DeliveredMbps = false, []string{"device: delivered 0.0 of 1000 Mbit/s, limit 98 %"}, 0
-		rejected.Run.Trials[i] = tr
-		tr.Clean.DeliveredMbps = 0
-		heldUp.Run.Trials[i] = tr
+		tr.Accepted, tr.Rejects = false, []string{"device: delivered 0.0 of 1000 Mbit/s, limit 98 %"}
+		rejected.Run.Trials[i] = analysistest.Changed(tr, func(s *cost.Sides) { s.DUT.DeliveredMbps = 0 })
+		heldUp.Run.Trials[i] = analysistest.Changed(tr, func(s *cost.Sides) {
+			s.DUT.DeliveredMbps, s.Clean.DeliveredMbps = 0, 0
+		})
 		lossy.Run.Trials[i].Flags = []string{result.FlagLossy}
 	}
 	elsewhere := limited

@@ -240,7 +240,7 @@ func TestGateAllowsForNoise(t *testing.T) {
 	quiet := simulate(base, 1, 1)
 	noisy := simulate(base, 1, 1)
 	for i := range noisy.Run.Trials {
-		noisy.Run.Trials[i].DUT.Metrics = map[string]float64{result.OthersShare: 0.9}
+		cost.SidesOf(noisy.Run.Trials[i]).DUT.Metrics = map[string]float64{result.OthersShare: 0.9}
 	}
 	was, is := compare.Single(quiet, overhead(0.2)), compare.Single(noisy, overhead(0.2))
 	for i, cell := range is.Cells {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/compare"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -15,7 +16,7 @@ func TestSpeedsAreNotMixed(t *testing.T) {
 	full, slow := simulate(base, 1, 1), simulate(base, 2, 1)
 	slow.Run.Environment.RouterSpeed = 0.25
 	for i := range slow.Run.Trials {
-		slow.Run.Trials[i].DUT.Metrics = map[string]float64{result.RouterShare: 0.251}
+		cost.SidesOf(slow.Run.Trials[i]).DUT.Metrics = map[string]float64{result.RouterShare: 0.251}
 	}
 	c := compare.Runs(full, slow, compare.Defaults())
 	differs := slices.ContainsFunc(c.Differences, func(d compare.Difference) bool {

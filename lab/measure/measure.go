@@ -1,5 +1,5 @@
 // Package measure is the table of measures. Outside of it lab/report chooses views by measure, and
-// lab/studies and lab/compare name metrics of cost; result.Block has fields of both measures.
+// lab/studies and lab/compare name metrics of cost.
 package measure
 
 import (

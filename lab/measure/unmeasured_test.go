@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -31,7 +32,7 @@ func TestUnmeasuredCells(t *testing.T) {
 		{Cell: cellOf("allowlist", 10), Accepted: true}, {Cell: cellOf("allowlist", 20), Rejects: []string{"held up"}},
 		{Cell: cellOf("clean", 10), AA: true, Accepted: true}, {Cell: cellOf("opennds", 10), AA: true, Accepted: true},
 	} {
-		tr.DUT.Seconds, tr.Clean.Seconds = 1, 1
+		tr.Figures = &cost.Sides{DUT: cost.Measurement{Seconds: 1}, Clean: cost.Measurement{Seconds: 1}}
 		if err := w.AppendTrial(tr); err != nil {
 			t.Fatal(err)
 		}

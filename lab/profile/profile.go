@@ -37,7 +37,7 @@ type Profile struct {
 // Side is one router of the pair.
 type Side struct {
 	Seconds       float64   `json:"seconds"` // length of the window by the router's clock
-	Packets       int64     `json:"packets"` // sent on all its links, as result.Measurement.Packets
+	Packets       int64     `json:"packets"` // sent on all its links, as the measure counts them
 	DeliveredMbps float64   `json:"delivered_mbps"`
 	Accounts      []Account `json:"accounts"` // largest first
 	Stacks        []Stack   `json:"-"`        // in the folded files

@@ -70,7 +70,21 @@ func kinds() []reflect.Type {
 	list := []reflect.Type{reflect.TypeFor[result.Trial](), reflect.TypeFor[result.Block]()}
 	for _, m := range measure.All() {
 		for _, k := range m.Records() {
-			list = append(list, reflect.TypeOf(k.New()).Elem())
+			if k.Name != result.KindTrial && k.Name != result.KindBlock {
+				list = append(list, reflect.TypeOf(k.New()).Elem())
+			}
+		}
+	}
+	return list
+}
+
+// figures are what measures have of their own in records of a kind.
+func figures(kind string) (list []reflect.Type) {
+	for _, m := range measure.All() {
+		for _, k := range m.Records() {
+			if k.Name == kind {
+				list = append(list, reflect.TypeOf(k.New()).Elem())
+			}
 		}
 	}
 	return list
@@ -119,6 +133,11 @@ func (p *recordsPage) table(t reflect.Type) {
 	meaning := clean(withoutName(doc.text, t.Name()), t)
 	fmt.Fprintf(&p.text, "### %s\n\n%s\n\n| Key | Value | Meaning |\n|---|---|---|\n", title, meaning)
 	p.rows(t)
+	if kind := kindOf(t); kind == result.KindTrial || kind == result.KindBlock {
+		for _, own := range figures(kind) {
+			p.rows(own)
+		}
+	}
 	p.text.WriteString("\n")
 }
 

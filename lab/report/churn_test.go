@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -23,17 +24,18 @@ func visited() result.Run {
 		if b.AA {
 			continue
 		}
-		state := func(clients, flows int) result.DeviceState {
-			s := result.DeviceState{PSSMiB: 9, RuleLines: 40, Flows: flows}
+		state := func(clients, flows int) cost.DeviceState {
+			s := cost.DeviceState{PSSMiB: 9, RuleLines: 40, Flows: flows}
 			if b.DUT != "coovachilli" {
 				s.Counts = map[string]int{"clients": clients, "sessions": 20}
 			}
 			return s
 		}
-		b.Churn = &result.Churn{PerSecond: 5, Came: 10, In: 10, Gone: 10, LoginP50Ms: 12, LoginP99Ms: 40, Before: state(20,
-			101), After: state(20, 101)}
+		churn := &cost.Churn{PerSecond: 5, Came: 10, In: 10, Gone: 10, LoginP50Ms: 12, LoginP99Ms: 40,
+			Before: state(20, 101), After: state(20, 101)}
+		cost.StayOf(*b).Churn = churn
 		if b.DUT == "opennds" {
-			b.Churn.In, b.Churn.Gone, b.Churn.After = 9, 8, state(51, 379)
+			churn.In, churn.Gone, churn.After = 9, 8, state(51, 379)
 		}
 	}
 	return run
@@ -99,7 +101,7 @@ func csvColumn(t *testing.T, table []byte, name string) (values []string) {
 func TestNoGuestCame(t *testing.T) {
 	run := visited()
 	for i := range run.Blocks {
-		if c := run.Blocks[i].Churn; c != nil && run.Blocks[i].DUT == "opennds" {
+		if c := cost.StayOf(run.Blocks[i]).Churn; c != nil && run.Blocks[i].DUT == "opennds" {
 			c.Came, c.In, c.Gone, c.LoginP50Ms, c.LoginP99Ms = 0, 0, 0, 0, 0
 		}
 	}

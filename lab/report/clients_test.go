@@ -8,6 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -21,15 +22,16 @@ func manyClientsRun(clients int) result.Run {
 	}
 	for i := range run.Blocks {
 		b := &run.Blocks[i]
-		b.Clients, b.Addresses, b.CleanAddresses, b.Leased, b.LoggedIn = clients, result.FromDevice, result.Static, clients,
-			clients
-		shared := result.Fairness{Streams: clients, Jain: 0.9, Even: 0.95}
-		s := result.Stretch{OfferedMbps: 500, WarmupSeconds: 33.2, Fairness: shared, CleanFairness: shared,
-			Memory: result.Memory{MiB: 2000, Clients: 2 * clients}}
+		b.Clients = clients
+		stay := cost.StayOf(*b)
+		stay.Addresses, stay.CleanAddresses, stay.Leased, stay.LoggedIn = result.FromDevice, result.Static, clients, clients
+		shared := cost.Fairness{Streams: clients, Jain: 0.9, Even: 0.95}
+		s := cost.Stretch{OfferedMbps: 500, WarmupSeconds: 33.2, Fairness: shared, CleanFairness: shared,
+			Memory: cost.Memory{MiB: 2000, Clients: 2 * clients}}
 		if b.Block == 1 {
 			s.Fairness.Broken = 3
 		}
-		b.Stretches = []result.Stretch{s}
+		stay.Stretches = []cost.Stretch{s}
 	}
 	return run
 }

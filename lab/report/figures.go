@@ -57,7 +57,7 @@ func newDrawing(run result.Run, s analysis.Summary) *drawing {
 	for _, c := range s.Cells {
 		d.style(c.DUT())
 	}
-	counts := analysis.Counting(analysis.TrialsOf(run.Trials))
+	counts := analysis.Counting(cost.TrialsOf(run.Trials))
 	for i, t := range run.Trials {
 		switch {
 		case !t.Accepted, !counts[i]:
@@ -192,7 +192,8 @@ func (d *drawing) rows(cells []analysis.Cell) []figure {
 			Style: plain, Point: mark(key, 0, others, cpuTip(c, "clean router beside "+c.DUT(), others))}
 		quotient := chart.ForestMark{Style: dut.Style, Point: mark(key, 0, change, ratioTip(c)), Raw: ratios(d.sample(c))}
 		for _, t := range d.sample(c) {
-			dut.Raw, beside.Raw = append(dut.Raw, t.DUT.CPUCorePct()), append(beside.Raw, t.Clean.CPUCorePct())
+			sides := cost.SidesOf(t)
+			dut.Raw, beside.Raw = append(dut.Raw, sides.DUT.CPUCorePct()), append(beside.Raw, sides.Clean.CPUCorePct())
 		}
 		cpu.Rows = append(cpu.Rows, chart.ForestRow{Label: label(c), Text: percent(own.Mean) + ", clean " + percent(
 			others.Mean), Marks: []chart.ForestMark{beside, dut}})

@@ -9,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -23,7 +24,7 @@ func twoKinds() result.Run {
 		Device: "clients of kind persona, traffic of kind streams", Clean: "clients of kind macvlan, traffic of kind iperf3"}
 	for i := range run.Trials {
 		t := &run.Trials[i]
-		t.Clean.SegmentsPerBurst, t.Clean.PacketsPerWakeup = 44, 30
+		cost.SidesOf(*t).Clean.SegmentsPerBurst, cost.SidesOf(*t).Clean.PacketsPerWakeup = 44, 30
 	}
 	return run
 }
@@ -77,7 +78,7 @@ func TestSlowedRoutersAreMarked(t *testing.T) {
 	run := twoKinds()
 	run.Environment.RouterSpeed = 0.25
 	for i := range run.Trials {
-		run.Trials[i].DUT.Metrics = map[string]float64{result.RouterShare: 0.251}
+		cost.SidesOf(run.Trials[i]).DUT.Metrics = map[string]float64{result.RouterShare: 0.251}
 	}
 	s := measure.Summarise(run, analysis.Options{})
 	var table, page, rows bytes.Buffer

@@ -86,7 +86,7 @@ func alike(a, b result.Cell, dimensions ...result.Dimension) bool {
 type cpuKind struct {
 	title, axis, column, caption string
 	level                        func(analysis.Level) analysis.Estimate
-	trial                        func(result.Trial, result.Measurement) analysis.Number
+	trial                        func(result.Trial, cost.Measurement) analysis.Number
 	extrapolates                 bool // where a device fell short of the load
 }
 
@@ -101,7 +101,7 @@ var (
 		title: "Router CPU, sampled", axis: "Router CPU, % of one core", column: "Sampled CPU|% of a core",
 		caption: "CPU as it was metered, at the bandwidth that was really carried.",
 		level:   func(l analysis.Level) analysis.Estimate { return l.CPUSampled },
-		trial:   func(_ result.Trial, m result.Measurement) analysis.Number { return analysis.Number(m.CPUCorePct()) },
+		trial:   func(_ result.Trial, m cost.Measurement) analysis.Number { return analysis.Number(m.CPUCorePct()) },
 	}
 )
 
@@ -171,9 +171,9 @@ func (d *drawing) rawCPU(p panel, dut string, kind cpuKind) (out [][2]float64) {
 			continue
 		}
 		for _, t := range d.sample(c) {
-			m := t.DUT
+			m := cost.SidesOf(t).DUT
 			if dut == analysis.Clean {
-				m = t.Clean
+				m = cost.SidesOf(t).Clean
 			}
 			if v := kind.trial(t, m); v.Known() {
 				out = append(out, [2]float64{t.Cell.Number(p.along), float64(v)})

@@ -24,8 +24,8 @@ var joules = analysis.Metric{
 func withJoules() result.Run {
 	run := simulate(portals())
 	for i := range run.Trials {
-		run.Trials[i].DUT.Metrics = map[string]float64{"router_joules": 7}
-		run.Trials[i].Clean.Metrics = map[string]float64{"router_joules": 3}
+		cost.SidesOf(run.Trials[i]).DUT.Metrics = map[string]float64{"router_joules": 7}
+		cost.SidesOf(run.Trials[i]).Clean.Metrics = map[string]float64{"router_joules": 3}
 	}
 	return run
 }

@@ -78,7 +78,7 @@ func TestFullDiskCostsTheRecordBeingWritten(t *testing.T) {
 	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), result.TrialsFile) || written < 2 {
 		t.Fatalf("after %d trials: %v", written, err)
 	}
-	got, err := result.ReadTrials(filepath.Join(dir, result.TrialsFile))
+	got, err := result.ReadTrials(filepath.Join(dir, result.TrialsFile), kinds...)
 	if err != nil || len(got.Trials) != written || got.Torn != 0 {
 		t.Fatalf("%d of %d trials, %d torn bytes, %v", len(got.Trials), written, got.Torn, err)
 	}
@@ -88,7 +88,7 @@ func TestFullDiskCostsTheRecordBeingWritten(t *testing.T) {
 	if err := w.AppendTrial(trial(99)); err != nil {
 		t.Fatalf("with space again: %v", err)
 	}
-	got, err = result.ReadTrials(filepath.Join(dir, result.TrialsFile))
+	got, err = result.ReadTrials(filepath.Join(dir, result.TrialsFile), kinds...)
 	if err != nil || len(got.Trials) != written+1 || got.Trials[written].Window != 99 {
 		t.Errorf("with space again: %d trials, %v", len(got.Trials), err)
 	}

@@ -36,10 +36,12 @@ type Head struct {
 	Rejects  []string  `json:"rejects,omitempty"` // one sentence a failed self-test
 }
 
-// Kind is a kind of record that a measure has of its own.
+// Kind is a kind of record that a measure has of its own, or, with the name of trials or blocks, its figures of these.
 type Kind struct {
 	Name string
-	New  func() any // a pointer to an empty record
+	New  func() any // a pointer to an empty record, or to empty figures
+	// Check says what is wrong with the figures of an accepted trial; nil: nothing is.
+	Check func(figures any) error
 }
 
 // Line is what records of all kinds have in common. Cell comes from the record's key "cell", or from
@@ -144,32 +146,43 @@ func (r *Records) add(text []byte, kinds []Kind, seen map[any]bool) error {
 			err = fmt.Errorf("%s: %w", line.Kind, err)
 		}
 	}
-	var keep func()
 	own := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == line.Kind })
+	figures := func() (list any) {
+		if own >= 0 {
+			list = kinds[own].New()
+			read(list)
+		}
+		return list
+	}
+	var keep func()
 	switch {
 	case line.Kind == KindTrial:
 		var t Trial
-		read(&t)
-		if err == nil && t.Accepted && min(t.DUT.Seconds, t.Clean.Seconds) <= 0 {
-			err = errors.New("trial: it is accepted, and one of its windows has no seconds")
+		if read(&t); err == nil {
+			t.Figures = figures()
+		}
+		if err == nil && t.Accepted && own >= 0 && kinds[own].Check != nil {
+			err = kinds[own].Check(t.Figures)
 		}
 		keep = func() { r.Trials = append(r.Trials, t) }
 	case line.Kind == KindBlock:
 		var b Block
-		read(&b)
-		line = Line{Head: Head{Kind: KindBlock, Block: b.Block, Start: b.Start, Elapsed: b.Elapsed}, AA: b.AA, Cell: b.Cell()}
+		if read(&b); err == nil {
+			b.Figures = figures()
+		}
+		line = Line{
+			Head: Head{Kind: KindBlock, Block: b.Block, Start: b.Start, Elapsed: b.Elapsed}, AA: b.AA, Cell: b.Cell()}
 		keep = func() { r.Blocks = append(r.Blocks, b) }
 	case own < 0 && len(kinds) > 0:
 		known := []string{KindTrial, KindBlock}
 		for _, k := range kinds {
-			known = append(known, k.Name)
+			if !slices.Contains(known, k.Name) {
+				known = append(known, k.Name)
+			}
 		}
 		return fmt.Errorf("record of unknown kind %q (known: %s)", line.Kind, strings.Join(known, ", "))
 	default:
-		if own >= 0 {
-			line.Record = kinds[own].New()
-			read(line.Record)
-		}
+		line.Record = figures()
 		if err == nil && line.Accepted && line.Seconds == 0 {
 			err = fmt.Errorf("%s: it is accepted, and took no seconds", line.Kind)
 		}

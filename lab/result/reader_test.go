@@ -32,6 +32,14 @@ type own struct {
 	Text string `json:"text"`
 }
 
+// hasSeconds refuses figures of windows without a length.
+func hasSeconds(of any) error {
+	if of.(*figures).DUT.Seconds == 0 {
+		return errors.New("trial: it has no seconds")
+	}
+	return nil
+}
+
 func TestReadRecords(t *testing.T) {
 	tests := []struct {
 		name, in       string
@@ -62,7 +70,7 @@ func TestReadRecords(t *testing.T) {
 		{name: "trial below 0", in: strings.Replace(goodTrial, `"accepted"`, `"window":-1,"accepted"`, 1),
 			err: "f.jsonl:1: trial: window is -1"},
 		{name: "window without time", in: strings.Replace(goodTrial, `"seconds":1`, `"seconds":0`, 1),
-			err: "f.jsonl:1: trial: it is accepted, and one of its windows has no seconds"},
+			err: "f.jsonl:1: trial: it has no seconds"},
 		{name: "rejected window without time",
 			in: `{"version":1,"kind":"trial","cell":{"dut":"x"},"dut":{"seconds":0}}` + "\n", trials: 1},
 		{name: "merged lines", in: `{"version":1,"ki` + goodTrial, err: "f.jsonl:1: not a record"},
@@ -73,7 +81,8 @@ func TestReadRecords(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := result.ReadRecords(
-				strings.NewReader(tt.in), "f.jsonl", result.Kind{Name: "own", New: func() any { return new(own) }})
+				strings.NewReader(tt.in), "f.jsonl", result.Kind{Name: "own", New: func() any { return new(own) }},
+				result.Kind{Name: result.KindTrial, New: func() any { return new(figures) }, Check: hasSeconds})
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("error %v, want %q", err, tt.err)
 			}

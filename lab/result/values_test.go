@@ -21,23 +21,3 @@ func TestQuantile(t *testing.T) {
 		t.Error("of nothing it is a number")
 	}
 }
-
-// TestSettledIsKnown: a device that tells no numbers is not said to have forgotten its
-// guests.
-func TestSettledIsKnown(t *testing.T) {
-	some := result.DeviceState{Counts: map[string]int{"sessions": 3}}
-	for name, c := range map[string]struct {
-		churn result.Churn
-		want  bool
-	}{
-		"as before": {result.Churn{Before: some, After: some}, true},
-		"one more": {
-			result.Churn{Before: some, After: result.DeviceState{Counts: map[string]int{"sessions": 4}}}, false},
-		"tells nothing":   {result.Churn{}, false},
-		"tells no longer": {result.Churn{Before: some}, false},
-	} {
-		if got := c.churn.Settled(); got != c.want {
-			t.Errorf("%s: settled %v", name, got)
-		}
-	}
-}

@@ -14,13 +14,34 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// figures are a measure's own of a trial.
+type figures struct {
+	DUT   side `json:"dut"`
+	Clean side `json:"clean"`
+}
+
+type side struct {
+	Seconds  float64          `json:"seconds"`
+	ThreadNs map[string]int64 `json:"thread_ns"`
+}
+
+// ofBlock are a measure's own of a block.
+type ofBlock struct {
+	LoginMs []float64 `json:"login_ms"`
+}
+
+// kinds have figures of trials and blocks.
+var kinds = []result.Kind{
+	{Name: result.KindTrial, New: func() any { return new(figures) }},
+	{Name: result.KindBlock, New: func() any { return new(ofBlock) }},
+}
+
 func trial(window int) result.Trial {
 	return result.Trial{
 		Cell: result.NewCell(result.DUT, "opennds", result.Clients, 20, result.OfferedMbps, 500, result.Direction, "up",
 			result.Profile, "per-packet"),
 		Block: 1, Window: window, DUTLab: "b", Start: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC), Accepted: true,
-		DUT:   result.Measurement{Seconds: 2, NAPINs: 123, ThreadNs: map[string]int64{"napi/lan": 123}},
-		Clean: result.Measurement{Seconds: 2},
+		Figures: &figures{DUT: side{Seconds: 2, ThreadNs: map[string]int64{"napi/lan": 123}}, Clean: side{Seconds: 2}},
 	}
 }
 
@@ -40,7 +61,7 @@ func open(t *testing.T, dir string, wantTorn int) *result.Writer {
 func TestWriteAndRead(t *testing.T) {
 	dir := t.TempDir()
 	w := open(t, dir, 0)
-	block := result.Block{DUT: "opennds", Clients: 20, LoginMs: []float64{1, 2}, Seconds: 9}
+	block := result.Block{DUT: "opennds", Clients: 20, Seconds: 9, Figures: &ofBlock{LoginMs: []float64{1, 2}}}
 	for i := range 3 {
 		if err := w.AppendTrial(trial(i)); err != nil {
 			t.Fatal(err)
@@ -52,7 +73,7 @@ func TestWriteAndRead(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := result.ReadTrials(filepath.Join(dir, result.TrialsFile))
+	got, err := result.ReadTrials(filepath.Join(dir, result.TrialsFile), kinds...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,14 +97,14 @@ func TestNaNIsRefusedAndLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	w := open(t, dir, 0)
 	bad := trial(0)
-	bad.DUT.RTT.P50 = math.NaN()
+	bad.Figures.(*figures).DUT.Seconds = math.NaN()
 	if err := w.AppendTrial(bad); err == nil {
 		t.Error("NaN was written")
 	}
 	if err := w.AppendTrial(trial(1)); err != nil {
 		t.Fatal(err)
 	}
-	got, err := result.ReadTrials(filepath.Join(dir, result.TrialsFile))
+	got, err := result.ReadTrials(filepath.Join(dir, result.TrialsFile), kinds...)
 	if err != nil || len(got.Trials) != 1 || got.Trials[0].Window != 1 {
 		t.Errorf("got %d trials, %v", len(got.Trials), err)
 	}
@@ -126,7 +147,7 @@ func checkTorn(t *testing.T, whole []byte, first, cut int) {
 	if err := os.WriteFile(path, whole[:cut], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	seen, err := result.ReadTrials(path)
+	seen, err := result.ReadTrials(path, kinds...)
 	if err != nil || len(seen.Trials) != 1 || seen.Torn != cut-first {
 		t.Fatalf("cut at %d: %d trials, %d torn, %v", cut, len(seen.Trials), seen.Torn, err)
 	}
@@ -135,7 +156,7 @@ func checkTorn(t *testing.T, whole []byte, first, cut int) {
 		t.Fatal(err)
 	}
 	w.Close()
-	seen, err = result.ReadTrials(path)
+	seen, err = result.ReadTrials(path, kinds...)
 	if err != nil || len(seen.Trials) != 2 || seen.Trials[1].Window != 7 || seen.Torn != 0 {
 		t.Fatalf("cut at %d, after recovery: %d trials, %v", cut, len(seen.Trials), err)
 	}

@@ -22,7 +22,6 @@ func TestRecallGoesOnWhereTheEarlierSittingsEnded(t *testing.T) {
 		{Window: 2, Attempt: 0}, {Window: 2, Attempt: 1}, {Window: 2, Attempt: 2, Sitting: 1},
 	} {
 		tr.Cell = cell
-		tr.DUT.Seconds, tr.Clean.Seconds = 1, 1
 		if err := w.AppendTrial(tr); err != nil {
 			t.Fatal(err)
 		}

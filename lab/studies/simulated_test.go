@@ -6,6 +6,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
@@ -59,17 +60,17 @@ func simulate(name string, spec analysistest.Spec, c course) analysis.Summary {
 	run.Environment.Experiment = name
 	for i := range run.Trials {
 		t := &run.Trials[i]
-		scale(&t.Clean, c("clean", t.Cell))
+		scale(&cost.SidesOf(*t).Clean, c("clean", t.Cell))
 		if t.AA {
-			scale(&t.DUT, c("clean", t.Cell))
+			scale(&cost.SidesOf(*t).DUT, c("clean", t.Cell))
 		} else {
-			scale(&t.DUT, c(t.Cell.Text(result.DUT), t.Cell))
+			scale(&cost.SidesOf(*t).DUT, c(t.Cell.Text(result.DUT), t.Cell))
 		}
 	}
 	return measure.Summarise(run, analysis.Options{})
 }
 
-func scale(m *result.Measurement, factor float64) {
+func scale(m *cost.Measurement, factor float64) {
 	m.NAPINs = int64(float64(m.NAPINs) * factor)
 	m.ProcessNs = int64(float64(m.ProcessNs) * factor)
 }

@@ -35,7 +35,7 @@ func tunnels(blocks int, slopes map[string][2]float64) analysis.Summary {
 	rng := rand.New(rand.NewPCG(4, 4))
 	for i := range run.Trials {
 		t := &run.Trials[i]
-		set := func(m *result.Measurement, slope [2]float64) {
+		set := func(m *cost.Measurement, slope [2]float64) {
 			m.Metrics = map[string]float64{}
 			for n, name := range []string{cost.EnterNs, cost.LeaveNs} {
 				m.Metrics[name] = 1e7 * m.Seconds * (0.3 + slope[n]*m.DeliveredMbps/1000) * (1 + 0.01*rng.NormFloat64())
@@ -45,9 +45,9 @@ func tunnels(blocks int, slopes map[string][2]float64) analysis.Summary {
 			}
 		}
 		direct := [2]float64{12, 12}
-		set(&t.Clean, direct)
-		if set(&t.DUT, direct); !t.AA {
-			set(&t.DUT, slopes[t.Cell.Text(result.DUT)])
+		set(&cost.SidesOf(*t).Clean, direct)
+		if set(&cost.SidesOf(*t).DUT, direct); !t.AA {
+			set(&cost.SidesOf(*t).DUT, slopes[t.Cell.Text(result.DUT)])
 		}
 	}
 	return measure.Summarise(run, analysis.Options{})

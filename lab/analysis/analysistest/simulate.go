@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -191,13 +192,15 @@ func (s *simulation) block(d DUT, cell result.Cell, block int, aa bool) {
 		Version: result.Version, Kind: result.KindBlock, DUT: d.Name, AA: aa, Clients: clients,
 		Direction: cell.Text(result.Direction),
 		Profile:   cell.Text(result.Profile), Block: block, DUTLab: lab, Start: begin, Seconds: s.clock.Sub(begin).Seconds(),
-		SetupSeconds: 1.5 + 0.1*s.rng.Float64(), LeaseSeconds: 0.03 * float64(clients), LoginSeconds: 0.02 * float64(clients),
+		SetupSeconds: 1.5 + 0.1*s.rng.Float64(),
 	}
+	stay := &cost.Stay{LeaseSeconds: 0.03 * float64(clients), LoginSeconds: 0.02 * float64(clients)}
+	ended.Figures = stay
 	for range clients {
-		ended.LoginMs = append(ended.LoginMs, 18+4*s.rng.Float64())
+		stay.LoginMs = append(stay.LoginMs, 18+4*s.rng.Float64())
 	}
 	if d.PSSMiB > 0 {
-		ended.DaemonCore = 0.0036
+		stay.DaemonCore = 0.0036
 	}
 	s.run.Blocks = append(s.run.Blocks, ended)
 }
@@ -206,14 +209,14 @@ func (s *simulation) block(d DUT, cell result.Cell, block int, aa bool) {
 func (s *simulation) trial(t result.Trial, d DUT, shift float64) {
 	s.count++
 	for attempt := range 2 {
-		t.Attempt, t.Accepted, t.Rejects = attempt, true, nil
+		t.Attempt, t.Accepted, t.Rejects, t.Figures = attempt, true, nil, &cost.Sides{}
 		t.Start = s.clock
 		s.clock = s.clock.Add(windowSeconds * time.Second)
 		s.measure(&t, d, shift)
 		if attempt == 0 && s.RejectEvery > 0 && s.count%s.RejectEvery == 0 {
 			t.Accepted = false
 			t.Rejects = []string{fmt.Sprintf("generator at %d %% of a core, limit 80 %%", 81+s.count%9)}
-			t.DUT.GeneratorCPU = 0.85
+			cost.SidesOf(t).DUT.GeneratorCPU = 0.85
 		}
 		s.run.Trials = append(s.run.Trials, t)
 		if t.Accepted || s.RejectEvery == 1 {
@@ -237,30 +240,31 @@ func (s *simulation) measure(t *result.Trial, d DUT, shift float64) {
 		delivered = d.MaxMbps
 		t.Flags = []string{result.FlagSaturated}
 	}
-	t.Clean = s.measurement(t.Cell, offered, s.Clean, common, 0)
+	sides := cost.SidesOf(*t)
+	sides.Clean = s.measurement(t.Cell, offered, s.Clean, common, 0)
 	if d.Cost == (Cost{}) {
 		d.Cost, common = s.Clean, common*d.Ratio
 	}
-	t.DUT = s.measurement(t.Cell, delivered, d.Cost, common*noise, d.Process)
-	t.DUT.PSSMiB = d.PSSMiB
-	for _, m := range []*result.Measurement{&t.Clean, &t.DUT} {
+	sides.DUT = s.measurement(t.Cell, delivered, d.Cost, common*noise, d.Process)
+	sides.DUT.PSSMiB = d.PSSMiB
+	for _, m := range []*cost.Measurement{&sides.Clean, &sides.DUT} {
 		p50 := 120 + 0.3*float64(t.Cell.Int(result.Clients)) + 10*s.rng.Float64()
 		m.RTT = result.RTT{P50: p50, P99: 6 * p50, Probes: 200}
 	}
-	t.DUT.Drops = int64((offered - delivered) / 20)
-	t.DUT.RetransmitRatio = 0.02 * (offered - delivered) / offered
+	sides.DUT.Drops = int64((offered - delivered) / 20)
+	sides.DUT.RetransmitRatio = 0.02 * (offered - delivered) / offered
 }
 
 // measurement is a window of a router that delivers so much at its cost times a factor.
 func (s *simulation) measurement(
-	cell result.Cell, delivered float64, cost Cost, factor, process float64) result.Measurement {
+	cell result.Cell, delivered float64, takes Cost, factor, process float64) cost.Measurement {
 	packets := packetsPerSegment * delivered * 1e6 * windowSeconds / 8 / s.PayloadBytes(cell)
-	ns := factor * cost.CorePct(delivered/1000, cell.Int(result.Clients), packets/windowSeconds/1e6) * 1e7 * windowSeconds
+	ns := factor * takes.CorePct(delivered/1000, cell.Int(result.Clients), packets/windowSeconds/1e6) * 1e7 * windowSeconds
 	up, down := packets/packetsPerSegment, packets-packets/packetsPerSegment
 	if cell.Text(result.Direction) == result.Down {
 		up, down = down, up
 	}
-	return result.Measurement{
+	return cost.Measurement{
 		Seconds: windowSeconds, NAPINs: int64(ns * (1 - process)), ProcessNs: int64(ns * process), WaitNs: int64(ns / 50),
 		LinkMbps: delivered * 1.046, DeliveredMbps: delivered, OfferedMbps: cell.Number(result.OfferedMbps),
 		Packets:   int64(packets),
@@ -271,6 +275,14 @@ func (s *simulation) measurement(
 		RoleNs:   map[string]int64{"router": int64(ns)},
 		ThreadNs: map[string]int64{"napi/lan": int64(ns * (1 - process)), "daemon": int64(ns * process)},
 	}
+}
+
+// Changed is a trial with changed figures; those of the trial stay as they are.
+func Changed(t result.Trial, change func(*cost.Sides)) result.Trial {
+	sides := *cost.SidesOf(t)
+	change(&sides)
+	t.Figures = &sides
+	return t
 }
 
 // Write makes a run folder of a simulated run. It does not flush each record as

@@ -31,6 +31,7 @@ type openBlock struct {
 	run  *run
 	pair pair
 	rec  *result.Block
+	stay *Stay // its figures
 }
 
 // block builds both labs with the device in one of them, starts every cell's traffic and measures its windows. What
@@ -38,7 +39,8 @@ type openBlock struct {
 // settled only profiles are missing: there is a record if no earlier sitting has one, and what fails costs the profiles
 // alone.
 func (r *run) block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
-	b := &openBlock{Session: s, Block: eb, run: r, rec: &result.Block{}}
+	stay := &Stay{}
+	b := &openBlock{Session: s, Block: eb, run: r, rec: &result.Block{Figures: stay}, stay: stay}
 	profileOnly := s.Settled(eb)
 	rec, err := b.carryOut(ctx)
 	switch {
@@ -76,11 +78,11 @@ func (b *openBlock) carryOut(ctx context.Context) (*result.Block, error) {
 
 // admitted records how the labs' clients came in.
 func (b *openBlock) admitted() {
-	device, rec := b.pair.device, b.rec
-	rec.SetupSeconds, rec.LeaseSeconds, rec.LoginSeconds = device.Setup.Seconds(), device.Lease.Seconds(),
-		device.Login.Seconds()
-	rec.LoginMs, rec.HousekeepingSeconds = device.LoginMs, device.Traits.Housekeeping.Seconds()
-	rec.Addresses, rec.CleanAddresses, rec.Leased, rec.LoggedIn = device.Addresses(), b.pair.clean.Addresses(),
+	device, stay := b.pair.device, b.stay
+	b.rec.SetupSeconds = device.Setup.Seconds()
+	stay.LeaseSeconds, stay.LoginSeconds = device.Lease.Seconds(), device.Login.Seconds()
+	stay.LoginMs, stay.HousekeepingSeconds = device.LoginMs, device.Traits.Housekeeping.Seconds()
+	stay.Addresses, stay.CleanAddresses, stay.Leased, stay.LoggedIn = device.Addresses(), b.pair.clean.Addresses(),
 		len(device.Clients), len(device.LoginMs)
 	debug.FreeOSMemory() // of thousands of logins; not while their traffic is measured
 }
@@ -104,9 +106,9 @@ func (b *openBlock) cells(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			b.rec.Stretches = append(b.rec.Stretches, s)
+			b.stay.Stretches = append(b.stay.Stretches, s)
 			seconds, ns = seconds+s.Seconds, ns+s.ProcessNs
-			b.rec.DaemonCore = float64(ns) / 1e9 / seconds
+			b.stay.DaemonCore = float64(ns) / 1e9 / seconds
 		}
 		if err := b.profileCell(ctx, cell); err != nil {
 			return err
@@ -117,14 +119,14 @@ func (b *openBlock) cells(ctx context.Context) error {
 
 // stretch measures a cell and what the device's processes used meanwhile: in the block's first load not
 // before the first window, because they still write down and account for the logins in the warm-up.
-func (b *openBlock) stretch(ctx context.Context, cell result.Cell, todo []int) (s result.Stretch, err error) {
+func (b *openBlock) stretch(ctx context.Context, cell result.Cell, todo []int) (s Stretch, err error) {
 	device, clean := b.pair.device, b.pair.clean
 	before, err := device.SampleRouters(ctx)
 	if err != nil {
 		return s, err
 	}
 	warm := func() (err error) {
-		if len(b.rec.Stretches) == 0 {
+		if len(b.stay.Stretches) == 0 {
 			before, err = device.SampleRouters(ctx)
 		}
 		return err
@@ -137,7 +139,7 @@ func (b *openBlock) stretch(ctx context.Context, cell result.Cell, todo []int) (
 		return s, err
 	}
 	first, last := bench.Sum(before), bench.Sum(after)
-	return result.Stretch{
+	return Stretch{
 		OfferedMbps: cell.Number(result.OfferedMbps), ProcessNs: bench.UsageOf(first, last).ProcessNs,
 		Seconds:       float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
 		WarmupSeconds: b.pair.warmup(cell).Seconds(),
@@ -189,16 +191,16 @@ func (b *openBlock) conditions() conditions {
 // trial measures window w, again when it is rejected, and records every attempt.
 func (b *openBlock) trial(ctx context.Context, cell result.Cell, w int) error {
 	return b.SettleQuiet(b.Block, cell, w, func(a runner.Attempt) (m runner.Measured, err error) {
-		t := result.Trial{
+		t := attempt{Trial: result.Trial{
 			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: a.Number, Sitting: a.Sitting, DUTLab: b.DUTLab,
 			Start: a.Start, Elapsed: a.Elapsed,
-		}
+		}}
 		if t.DUT, t.Clean, err = b.pair.measure(ctx, cell, w+a.Number); err == nil {
 			err = bench.Running(ctx, b.pair.device.Bench, b.pair.clean.Bench)
 		}
 		t.DUT.PSSMiB = b.pair.device.pssMiB
 		judge(&t, b.conditions())
-		m.Write, m.Rejects = func(w *result.Writer) error { return w.AppendTrial(t) }, t.Rejects
+		m.Write, m.Rejects = func(w *result.Writer) error { return w.AppendTrial(t.record()) }, t.Rejects
 		m.Noise = noiseOf(t).BeyondQuiet(t.DUT.Seconds, b.CPUs)
 		return m, err
 	})

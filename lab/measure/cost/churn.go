@@ -11,7 +11,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
-	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // forgotten bounds the wait until a device has forgotten its guests.
@@ -29,7 +28,7 @@ func (s *lab) visit(ctx context.Context, perSecond float64) error {
 }
 
 // endVisits waits until all guests have left and returns their outcomes.
-func (s *lab) endVisits(ctx context.Context) (c result.Churn, err error) {
+func (s *lab) endVisits(ctx context.Context) (c Churn, err error) {
 	each, err := bench.Each(s.Hosts, func(_ int, h bench.ClientHost) (client.Visits, error) { return h.Leave(ctx) })
 	var leases, logins []float64
 	var failures []string
@@ -46,7 +45,7 @@ func (s *lab) endVisits(ctx context.Context) (c result.Churn, err error) {
 }
 
 // state reads the device's counts, memory and rules at the moment.
-func (s *lab) state(ctx context.Context) (st result.DeviceState, err error) {
+func (s *lab) state(ctx context.Context) (st DeviceState, err error) {
 	if st.PSSMiB, err = s.PSSMiB(ctx); err != nil {
 		return st, err
 	}
@@ -77,7 +76,7 @@ func (b *openBlock) underChurn(ctx context.Context, perSecond float64) error {
 	}
 	err = b.cells(ctx)
 	guests, left := bench.Each(
-		[]*lab{device, b.pair.clean}, func(_ int, l *lab) (result.Churn, error) { return l.endVisits(ctx) })
+		[]*lab{device, b.pair.clean}, func(_ int, l *lab) (Churn, error) { return l.endVisits(ctx) })
 	if err = errors.Join(err, left); err != nil {
 		return err
 	}
@@ -90,7 +89,7 @@ func (b *openBlock) underChurn(ctx context.Context, perSecond float64) error {
 		}
 		churn.SettledSeconds = time.Since(gone).Seconds()
 		if maps.Equal(churn.After.Counts, before.Counts) || time.Since(gone) > forgotten {
-			b.rec.Churn = &churn
+			b.stay.Churn = &churn
 			return nil
 		}
 		if err := bench.Sleep(ctx, 500*time.Millisecond); err != nil {

@@ -75,7 +75,7 @@ func standingShares(medians map[cellBlock]float64, blocks []result.Block) map[re
 	ns, seconds, shares := map[result.Cell]float64{}, map[result.Cell]float64{}, map[result.Cell]float64{}
 	for _, b := range blocks {
 		cell := b.Cell()
-		for _, st := range b.Stretches {
+		for _, st := range StayOf(b).Stretches {
 			if typical, measured := medians[cellBlock{
 				cell.With(result.OfferedMbps, st.OfferedMbps), b.Block, b.Sitting}]; measured && !b.AA {
 				ns[cell] += float64(st.ProcessNs) - typical*1e9*st.Seconds
@@ -99,15 +99,16 @@ func housekeepingWarnings(blocks []result.Block) []string {
 	longest := map[result.Cell]float64{} // seconds under load in one block
 	period := map[string]float64{}       // by device, seconds
 	for _, b := range blocks {
-		if b.AA || b.HousekeepingSeconds <= 0 || len(b.Stretches) == 0 {
+		stay := StayOf(b)
+		if b.AA || stay.HousekeepingSeconds <= 0 || len(stay.Stretches) == 0 {
 			continue
 		}
 		var loaded float64
-		for _, st := range b.Stretches {
+		for _, st := range stay.Stretches {
 			loaded += st.Seconds
 		}
 		longest[b.Cell()] = max(longest[b.Cell()], loaded)
-		period[b.DUT] = b.HousekeepingSeconds
+		period[b.DUT] = stay.HousekeepingSeconds
 	}
 	short := map[string]float64{} // by device, its shortest group's longest block
 	for group, seconds := range longest {

@@ -11,10 +11,10 @@ import (
 
 // oneWindow is a second in which the device's processes used the given cores.
 func oneWindow(block, window int, processCores float64) analysis.Trial {
-	return analysis.TrialsOf([]result.Trial{{
+	return TrialsOf([]result.Trial{{
 		Cell: result.NewCell(result.DUT, "d", result.Clients, 1, result.OfferedMbps, 10, result.Direction, "up",
 			result.Profile, "per-packet"), Block: block, Window: window, Accepted: true,
-		DUT: result.Measurement{Seconds: 1, NAPINs: 1e7, ProcessNs: int64(processCores * 1e9), DeliveredMbps: 10},
+		Figures: &Sides{DUT: Measurement{Seconds: 1, NAPINs: 1e7, ProcessNs: int64(processCores * 1e9), DeliveredMbps: 10}},
 	}})[0]
 }
 
@@ -22,7 +22,7 @@ func oneWindow(block, window int, processCores float64) analysis.Trial {
 func blockOf(index int, processCores float64) result.Block {
 	return result.Block{
 		DUT: "d", Clients: 1, Direction: "up", Profile: "per-packet", Block: index,
-		Stretches: []result.Stretch{{OfferedMbps: 10, Seconds: 10, ProcessNs: int64(processCores * 10e9)}},
+		Figures: &Stay{Stretches: []Stretch{{OfferedMbps: 10, Seconds: 10, ProcessNs: int64(processCores * 10e9)}}},
 	}
 }
 
@@ -53,7 +53,7 @@ func TestAttemptsSetAsideLevelNothing(t *testing.T) {
 			trial := oneWindow(0, w, c.quiet).Trial
 			plain.Trials = append(plain.Trials, trial)
 			loud := oneWindow(0, w, c.loud).Trial
-			loud.DUT.Machine.Steal, trial.Attempt = 20, 1
+			SidesOf(loud).DUT.Machine.Steal, trial.Attempt = 20, 1
 			run.Trials = append(run.Trials, loud, trial)
 			loud.Attempt = 2
 			run.Trials = append(run.Trials, loud)
@@ -90,12 +90,12 @@ func TestShortBlocksAreSaidToMissHousekeeping(t *testing.T) {
 		period, second float64 // the device's; seconds of the second block, after one of ten
 		want           int
 	}{{0, 10, 0}, {30, 12, 1}, {10, 5, 0}, {30, 31, 0}} {
-		blocks := []result.Block{blockOf(0, 0), blockOf(1, 0), {DUT: "clean", AA: true, HousekeepingSeconds: 99}}
+		blocks := []result.Block{blockOf(0, 0), blockOf(1, 0), {DUT: "clean", AA: true,
+			Figures: &Stay{HousekeepingSeconds: 99}}}
 		for i := range 2 {
-			blocks[i].HousekeepingSeconds = c.period
+			StayOf(blocks[i]).HousekeepingSeconds = c.period
 		}
-		blocks[1].Stretches = append(blocks[1].Stretches[:0:0],
-			result.Stretch{Seconds: c.second / 2}, result.Stretch{Seconds: c.second / 2})
+		StayOf(blocks[1]).Stretches = []Stretch{{Seconds: c.second / 2}, {Seconds: c.second / 2}}
 		got := housekeepingWarnings(blocks)
 		if len(got) != c.want {
 			t.Errorf("works every %g s, %g s a block: %q, want %d warnings", c.period, c.second, got, c.want)

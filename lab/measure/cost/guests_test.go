@@ -11,14 +11,14 @@ import (
 func TestGuestsAreSummedOverBlocks(t *testing.T) {
 	visits := func(in, gone, after int) func(*result.Block) {
 		return func(b *result.Block) {
-			b.Churn = &result.Churn{
+			StayOf(*b).Churn = &Churn{
 				PerSecond: 5, Came: 10, In: in, Gone: gone, LoginP99Ms: 40,
 				Failures: []result.Reason{{First: "no 7", Count: 10 - in}},
-				Before:   result.DeviceState{PSSMiB: 10, Flows: 7, Counts: map[string]int{"sessions": 3}},
-				After:    result.DeviceState{PSSMiB: 12, RuleLines: 4, Flows: 30, Counts: map[string]int{"sessions": after}},
+				Before:   DeviceState{PSSMiB: 10, Flows: 7, Counts: map[string]int{"sessions": 3}},
+				After:    DeviceState{PSSMiB: 12, RuleLines: 4, Flows: 30, Counts: map[string]int{"sessions": after}},
 			}
 			if after != 3 {
-				b.Churn.After.Counts["idle"] = 2
+				StayOf(*b).Churn.After.Counts["idle"] = 2
 			}
 		}
 	}
@@ -50,5 +50,25 @@ func TestGuestsAreSummedOverBlocks(t *testing.T) {
 	}
 	if got := c.Tallies[GuestFailures]; len(got) != 1 || got[0] != (analysis.Tally{Text: "no 7", Count: 2}) {
 		t.Errorf("failures %+v", got)
+	}
+}
+
+// TestSettledIsKnown: a device that tells no numbers is not said to have forgotten its
+// guests.
+func TestSettledIsKnown(t *testing.T) {
+	some := DeviceState{Counts: map[string]int{"sessions": 3}}
+	for name, c := range map[string]struct {
+		churn Churn
+		want  bool
+	}{
+		"as before": {Churn{Before: some, After: some}, true},
+		"one more": {
+			Churn{Before: some, After: DeviceState{Counts: map[string]int{"sessions": 4}}}, false},
+		"tells nothing":   {Churn{}, false},
+		"tells no longer": {Churn{Before: some}, false},
+	} {
+		if got := c.churn.Settled(); got != c.want {
+			t.Errorf("%s: settled %v", name, got)
+		}
 	}
 }

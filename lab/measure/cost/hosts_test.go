@@ -91,7 +91,7 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 		// On a busy machine less is offered, but what the router forwards arrives; in another
 		// window, where its hosts could not be read at about the same time.
 		var before, after bench.Reading
-		var m result.Measurement
+		var m Measurement
 		var share float64
 		var err error
 		for window := 0; window < 10 && (share < 0.9 || share > 1); window++ {

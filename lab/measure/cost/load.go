@@ -18,10 +18,10 @@ import (
 // lab is one lab of a pair, with the state of its present or last load.
 type lab struct {
 	*bench.Bench
-	connect, firstByte result.Delays
+	connect, firstByte Delays
 	marked             int64 // when its shares were marked by the server's clock, ns; zero: not
-	fairness           result.Fairness
-	memory             result.Memory
+	fairness           Fairness
+	memory             Memory
 	pssMiB             float64         // of the device's programs when the cell began
 	shorts             [][]short.Stats // of the cell: by load and client host
 	unlike             bench.Rejects   // of the last window
@@ -35,7 +35,7 @@ func (s *lab) prove(ctx context.Context) error {
 
 // load starts the load of a cell, bounded in seconds.
 func (s *lab) load(ctx context.Context, cell result.Cell, seconds int) error {
-	s.marked, s.fairness = 0, result.Fairness{}
+	s.marked, s.fairness = 0, Fairness{}
 	if err := s.StartTraffic(
 		ctx, cell.Text(result.Direction), cell.Number(result.OfferedMbps), time.Duration(seconds)*time.Second); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (s *lab) load(ctx context.Context, cell result.Cell, seconds int) error {
 	for _, stats := range all {
 		connect, firstByte = connect.Worst(stats.Connect), firstByte.Worst(stats.FirstByte)
 	}
-	s.connect, s.firstByte = result.Delays(connect), result.Delays(firstByte)
+	s.connect, s.firstByte = Delays(connect), Delays(firstByte)
 	return err
 }
 
@@ -88,7 +88,7 @@ func (s *lab) readFairness(ctx context.Context) error {
 		shares, broken = shares.With(c.Shares), broken+c.Broken
 	}
 	seconds := float64(stats.MonotonicNs-s.marked) / 1e9
-	s.fairness = result.Fairness{
+	s.fairness = Fairness{
 		Streams: shares.Streams, Broken: max(broken, stats.Broken), // both ends count the same streams
 		Jain:    shares.Jain(),
 		Even:    shares.Even(s.Load.BurstSegments * traffic.SegmentBytes(client.KindOf(s.Has.Client).MTU, s.Load.UDP)),
@@ -110,11 +110,11 @@ func (s *lab) readShort(ctx context.Context) error {
 
 // shortOf sums up the short connections of all loads and client hosts; nil
 // without any. The rates of the hosts add up, over the time of all loads.
-func shortOf(loads [][]short.Stats) *result.Short {
+func shortOf(loads [][]short.Stats) *Short {
 	if loads == nil {
 		return nil
 	}
-	var all result.Short
+	var all Short
 	var connect, first, whole []float64
 	done, seconds := make([]float64, len(loads[0])), make([]float64, len(loads[0]))
 	for _, hosts := range loads {
@@ -136,11 +136,11 @@ func shortOf(loads [][]short.Stats) *result.Short {
 }
 
 // delaysOf sums values up; it sorts them.
-func delaysOf(us []float64) (d result.Delays) {
+func delaysOf(us []float64) (d Delays) {
 	if len(us) == 0 {
 		return d
 	}
 	slices.Sort(us)
-	return result.Delays{
+	return Delays{
 		P50: bench.Millis(result.Quantile(us, 0.5)), P99: bench.Millis(result.Quantile(us, 0.99)), Max: us[len(us)-1]}
 }

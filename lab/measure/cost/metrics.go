@@ -391,16 +391,16 @@ func increasePct(f analysis.Figures) analysis.Number {
 // Ratio is the overhead ratio of a single trial: router CPU per delivered bit, device
 // over clean router. Absent when a side delivered nothing or cost nothing.
 func Ratio(t result.Trial) analysis.Number {
-	device, clean := nsPerBit(readingOf(t, t.DUT)), nsPerBit(readingOf(t, t.Clean))
+	device, clean := nsPerBit(readingOf(t, SidesOf(t).DUT)), nsPerBit(readingOf(t, SidesOf(t).Clean))
 	return analysis.Number(analysis.Over(analysis.Positive(device), analysis.Positive(clean)))
 }
 
 // NormalisedPct is one router's CPU in one window, normalised to the offered load.
-func NormalisedPct(t result.Trial, m result.Measurement) analysis.Number {
+func NormalisedPct(t result.Trial, m Measurement) analysis.Number {
 	return analysis.Number(normalisedPct(readingOf(t, m)))
 }
 
-func readingOf(t result.Trial, m result.Measurement) reading {
+func readingOf(t result.Trial, m Measurement) reading {
 	return reading{Values: result.ValuesOf(m), Cell: t.Cell}
 }
 

@@ -65,7 +65,7 @@ func (p pair) begin(ctx context.Context, cell result.Cell) error {
 	if err != nil {
 		return err
 	}
-	p.device.memory = result.Memory{
+	p.device.memory = Memory{
 		MiB: float64(now.Memory.Taken-p.empty) / 1024, Clients: p.device.Has.Clients + p.clean.Has.Clients}
 	if warmup > p.e.Warmup {
 		return nil
@@ -84,8 +84,8 @@ func (p pair) end(ctx context.Context) error {
 
 // measure returns one window of the device and one of the clean router. n counts the windows of the
 // cell: in solo mode it says which lab is first.
-func (p pair) measure(ctx context.Context, cell result.Cell, n int) (device, clean result.Measurement, err error) {
-	got := map[*lab]result.Measurement{}
+func (p pair) measure(ctx context.Context, cell result.Cell, n int) (device, clean Measurement, err error) {
+	got := map[*lab]Measurement{}
 	err = p.loaded(ctx, cell, n, func(labs ...*lab) error {
 		before, after, err := bench.ReadTwice(ctx, p.e.Window, sides(labs)...)
 		var used int64 // by the routers of all labs that are measured

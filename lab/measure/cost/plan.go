@@ -2,6 +2,7 @@ package cost
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,7 +23,20 @@ type Measure struct{}
 const Name = "cost"
 
 // Records is empty: trials and blocks are known to the reader.
-func (Measure) Records() []result.Kind { return nil }
+func (Measure) Records() []result.Kind {
+	return []result.Kind{
+		{Name: result.KindTrial, New: func() any { return new(Sides) }, Check: whole},
+		{Name: result.KindBlock, New: func() any { return new(Stay) }},
+	}
+}
+
+// whole says whether the windows of an accepted trial have a length.
+func whole(figures any) error {
+	if s := figures.(*Sides); min(s.DUT.Seconds, s.Clean.Seconds) <= 0 {
+		return errors.New("trial: it is accepted, and one of its windows has no seconds")
+	}
+	return nil
+}
 
 // Rules are the rules of experiments that measure cost.
 func (Measure) Rules() experiment.Measure {

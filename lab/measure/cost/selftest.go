@@ -66,7 +66,7 @@ type conditions struct {
 // have the settings of the clean router's links, which are tested. A device at its limit
 // may lose frames before the router's IP layer, which then also sees fewer packets than
 // frames.
-func judge(t *result.Trial, under conditions) {
+func judge(t *attempt, under conditions) {
 	sent, speed := under.sent, under.speed
 	// A delay of the machine affects both sides alike and is not a limit of the device.
 	slack := slackBursts * float64(sent.BurstSegments) * segmentMbit(sent) / under.window.Seconds()
@@ -97,7 +97,7 @@ func judge(t *result.Trial, under conditions) {
 }
 
 // judgeSides applies the self-tests of each side.
-func judgeSides(r *bench.Rejects, t *result.Trial, under conditions, slack float64, saturated bool) {
+func judgeSides(r *bench.Rejects, t *attempt, under conditions, slack float64, saturated bool) {
 	sent, profile := under.sent, t.Cell.Text(result.Profile)
 	device := judged{t.DUT, "device", slack, "", r}
 	clean := judged{t.Clean, "clean router", slack, slowedAdvice(under.speed), r}
@@ -121,22 +121,22 @@ func judgeSides(r *bench.Rejects, t *result.Trial, under conditions, slack float
 }
 
 // used is the CPU time of both routers over the window's, cores.
-func used(t *result.Trial) float64 {
-	cores := func(m result.Measurement) float64 { return float64(m.NAPINs+m.ProcessNs) / 1e9 / max(m.Seconds, 0.01) }
+func used(t *attempt) float64 {
+	cores := func(m Measurement) float64 { return float64(m.NAPINs+m.ProcessNs) / 1e9 / max(m.Seconds, 0.01) }
 	return cores(t.DUT) + cores(t.Clean)
 }
 
 // filled reports whether the routers filled their CPUs between them. A clean router that is loaded alone cannot be
 // short of CPU for a device's sake.
-func (c conditions) filled(t *result.Trial) bool {
+func (c conditions) filled(t *attempt) bool {
 	full := minFilled * c.share(t)
 	return !c.solo && (used(t) >= full*float64(max(c.routers, 1)) || busiestThread(t) >= full)
 }
 
 // busiestThread is the CPU time of the busiest polling thread or process of a router, cores: on several CPUs one that
 // fills its own holds up those beside it.
-func busiestThread(t *result.Trial) (most float64) {
-	for _, m := range []result.Measurement{t.DUT, t.Clean} {
+func busiestThread(t *attempt) (most float64) {
+	for _, m := range []Measurement{t.DUT, t.Clean} {
 		for _, ns := range m.ThreadNs {
 			most = max(most, float64(ns)/1e9/max(m.Seconds, 0.01))
 		}
@@ -145,12 +145,12 @@ func busiestThread(t *result.Trial) (most float64) {
 }
 
 // share is what was left of their CPUs' time to routers.
-func (c conditions) share(t *result.Trial) float64 {
+func (c conditions) share(t *attempt) float64 {
 	return min(routerShare(t.DUT), routerShare(t.Clean)) * (1 - max(t.DUT.Machine.Steal, t.Clean.Machine.Steal)/100)
 }
 
 // noiseOf is what others had of the machine during a trial.
-func noiseOf(t result.Trial) bench.Noise {
+func noiseOf(t attempt) bench.Noise {
 	return bench.Noise{
 		Steal:  max(t.DUT.Machine.Steal, t.Clean.Machine.Steal) / 100,
 		Others: max(t.DUT.Metrics[result.OthersShare], t.Clean.Metrics[result.OthersShare]),
@@ -168,7 +168,7 @@ func rise(n analysis.Noise, cores float64) (rise, more float64) {
 }
 
 // routerShare is the share of its CPU that the router had, 1 where it was not slowed.
-func routerShare(m result.Measurement) float64 {
+func routerShare(m Measurement) float64 {
 	if share := m.Metrics[result.RouterShare]; share > 0 {
 		return share
 	}
@@ -191,7 +191,7 @@ func segmentMbit(sent experiment.Traffic) float64 {
 
 // judged is one side of a trial under its self-tests.
 type judged struct {
-	result.Measurement
+	Measurement
 	who    string
 	slack  float64 // Mbit/s by which a rate may be off
 	advice string  // what to do where it does not deliver its load

@@ -44,8 +44,8 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 	m := pair{e: e, device: s, clean: s}
 	for _, direction := range []string{result.Up, result.Down} {
 		s.shorts = nil
-		trial := result.Trial{
-			Cell: result.NewCell(result.OfferedMbps, 40, result.Direction, direction, result.Profile, result.PerPacket)}
+		trial := attempt{Trial: result.Trial{
+			Cell: result.NewCell(result.OfferedMbps, 40, result.Direction, direction, result.Profile, result.PerPacket)}}
 		if trial.DUT, trial.Clean, err = m.measure(ctx, trial.Cell, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 func blockWith(dut string, clients int, change func(*result.Block)) result.Block {
-	b := result.Block{DUT: dut, Clients: clients, Direction: result.Up, Profile: result.PerPacket}
+	b := result.Block{DUT: dut, Clients: clients, Direction: result.Up, Profile: result.PerPacket, Figures: &Stay{}}
 	change(&b)
 	return b
 }
@@ -23,8 +23,9 @@ func cellWith(blocks []result.Block, dut string, clients int, mbps float64) anal
 
 func stretch(mbps, jain float64) func(*result.Block) {
 	return func(b *result.Block) {
-		b.Stretches = append(b.Stretches, result.Stretch{OfferedMbps: mbps, Fairness: result.Fairness{Jain: jain, Even: 1},
-			Connect: result.Delays{P50: 100, P99: 900}})
+		StayOf(*b).Stretches = append(StayOf(*b).Stretches, Stretch{
+			OfferedMbps: mbps, Fairness: Fairness{Jain: jain, Even: 1}, Connect: Delays{P50: 100, P99: 900},
+		})
 	}
 }
 
@@ -46,12 +47,12 @@ func TestStreamFiguresAreOfTheirCell(t *testing.T) {
 
 // TestShortConnectionsThatAllFail have no times, in one block of two and in both.
 func TestShortConnectionsThatAllFail(t *testing.T) {
-	short := func(s result.Short) result.Block {
-		return blockWith("a", 100, func(b *result.Block) { b.Stretches = []result.Stretch{{OfferedMbps: 1000, Short: &s}} })
+	short := func(s Short) result.Block {
+		return blockWith("a", 100, func(b *result.Block) { StayOf(*b).Stretches = []Stretch{{OfferedMbps: 1000, Short: &s}} })
 	}
-	all := result.Delays{P50: 200, P99: 800, Max: 900}
-	carried, failed := short(result.Short{PerSecond: 50, Done: 100, Connect: all, Whole: all}),
-		short(result.Short{Failed: 100})
+	all := Delays{P50: 200, P99: 800, Max: 900}
+	carried, failed := short(Short{PerSecond: 50, Done: 100, Connect: all, Whole: all}),
+		short(Short{Failed: 100})
 	c := cellWith([]result.Block{carried, failed}, "a", 100, 1000)
 	connect, p50, p99 := c.Device("short_connect_p99_us"), c.Device("short_whole_p50_us"), c.Device("short_whole_p99_us")
 	if connect.Mean != 800 || p50.Mean != 200 || p99.Mean != 800 || p99.N != 1 {

@@ -21,7 +21,7 @@ const FlagShortfall = "bandwidth-shortfall"
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	in := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "trial", Metrics: Metrics, Primary: PerBit,
-		Trials:  levelDaemons(analysis.TrialsOf(run.Trials), run.Blocks),
+		Trials:  levelDaemons(TrialsOf(run.Trials), run.Blocks),
 		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps},
 		Compare: analysis.CompareCells(run), Laws: &laws,
 		Bias: bias, Rise: rise,
@@ -56,20 +56,22 @@ func samples(blocks []result.Block) []analysis.Sample {
 		if b.AA {
 			continue
 		}
+		stay := StayOf(b)
 		if b.Error == "" && b.Broke == "" {
 			device := result.ValuesOf(b)
-			device["login_ms.p50"], device["login_ms.p99"] = quantiles(b.LoginMs)
+			maps.Copy(device, result.ValuesOf(stay))
+			device["login_ms.p50"], device["login_ms.p99"] = quantiles(stay.LoginMs)
 			out = append(out, analysis.Sample{Per: analysis.PerBlock, Cell: b.Cell(), Device: device})
 		}
-		if b.Churn != nil {
-			out = append(out, analysis.Sample{Per: perGuests, Cell: b.Cell(), Device: result.ValuesOf(b.Churn)})
+		if stay.Churn != nil {
+			out = append(out, analysis.Sample{Per: perGuests, Cell: b.Cell(), Device: result.ValuesOf(stay.Churn)})
 		}
-		for _, s := range b.Stretches {
+		for _, s := range stay.Stretches {
 			all := result.ValuesOf(s)
 			load := analysis.Sample{Per: analysis.PerLoad, Cell: b.Cell().With(result.OfferedMbps, s.OfferedMbps), Device: all,
 				Clean: all.Part("clean_")}
 			out = append(out, load)
-			if b.Leased > 0 {
+			if stay.Leased > 0 {
 				load.Per = perClients
 				out = append(out, load)
 			}
@@ -97,13 +99,13 @@ const (
 
 // addGuests sums up the guests of a cell's blocks.
 func addGuests(c *analysis.Cell, blocks []result.Block, opts analysis.Options) {
-	var all []*result.Churn
+	var all []*Churn
 	var failures analysis.Tallies
 	for _, b := range blocks {
-		if b.AA || b.Churn == nil || b.Cell() != c.Without(result.OfferedMbps) {
+		g := StayOf(b).Churn
+		if b.AA || g == nil || b.Cell() != c.Without(result.OfferedMbps) {
 			continue
 		}
-		g := b.Churn
 		all = append(all, g)
 		c.Counts[GuestBlocks]++
 		c.Counts[GuestsCame] += g.Came
@@ -171,15 +173,16 @@ const (
 // addTotals adds the client totals of a cell.
 func addTotals(c *analysis.Cell, blocks []result.Block) {
 	for _, b := range blocks {
-		if b.AA || b.Leased == 0 || b.Cell() != c.Without(result.OfferedMbps) {
+		stay := StayOf(b)
+		if b.AA || stay.Leased == 0 || b.Cell() != c.Without(result.OfferedMbps) {
 			continue
 		}
-		for _, s := range b.Stretches {
+		for _, s := range stay.Stretches {
 			if s.OfferedMbps != c.Number(result.OfferedMbps) {
 				continue
 			}
 			far := map[string]int{
-				Leased: b.Leased, LoggedIn: b.LoggedIn,
+				Leased: stay.Leased, LoggedIn: stay.LoggedIn,
 				Connected: s.Fairness.Streams - s.Fairness.Broken, CleanConnected: s.CleanFairness.Streams - s.CleanFairness.Broken,
 			}
 			for name, n := range far {
@@ -189,7 +192,7 @@ func addTotals(c *analysis.Cell, blocks []result.Block) {
 				c.Counts[name] = n
 			}
 			c.Counts[ClientBlocks]++
-			c.Texts[AddressesFrom], c.Texts[CleanAddressFrom] = b.Addresses, b.CleanAddresses
+			c.Texts[AddressesFrom], c.Texts[CleanAddressFrom] = stay.Addresses, stay.CleanAddresses
 		}
 	}
 }

@@ -12,14 +12,13 @@ import (
 func TestClientTotalsAreThoseOfTheWorstBlock(t *testing.T) {
 	block := func(leased, in, broken int, mib float64) result.Block {
 		return result.Block{
-			DUT: "d", Clients: 1000, Direction: result.Up, Profile: result.PerPacket, Addresses: result.FromDevice,
-			CleanAddresses: result.Static,
-			Leased:         leased, LoggedIn: in,
-			Stretches: []result.Stretch{{
-				OfferedMbps: 100, WarmupSeconds: 6, Memory: result.Memory{MiB: mib, Clients: 2000},
-				Fairness: result.Fairness{Streams: 1000, Broken: broken}, CleanFairness: result.Fairness{Streams: 1000},
-			}},
-		}
+			DUT: "d", Clients: 1000, Direction: result.Up, Profile: result.PerPacket, Figures: &Stay{
+				Addresses: result.FromDevice, CleanAddresses: result.Static, Leased: leased, LoggedIn: in,
+				Stretches: []Stretch{{
+					OfferedMbps: 100, WarmupSeconds: 6, Memory: Memory{MiB: mib, Clients: 2000},
+					Fairness: Fairness{Streams: 1000, Broken: broken}, CleanFairness: Fairness{Streams: 1000},
+				}},
+			}}
 	}
 	other, old := block(7, 7, 0, 1), block(0, 0, 0, 1)
 	other.Clients = 7
@@ -41,7 +40,7 @@ func TestClientTotalsAreThoseOfTheWorstBlock(t *testing.T) {
 		none.Device("memory_kib_per_client").Mean.Known() {
 		t.Errorf("of a run before clients were counted: %+v", none)
 	}
-	machine := kibPerClient(reading{Values: result.ValuesOf(result.Stretch{Memory: result.Memory{MiB: -3, Clients: 10}})})
+	machine := kibPerClient(reading{Values: result.ValuesOf(Stretch{Memory: Memory{MiB: -3, Clients: 10}})})
 	if !math.IsNaN(machine) {
 		t.Errorf("memory that shrank is %v KiB a client", machine)
 	}

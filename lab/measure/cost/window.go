@@ -63,14 +63,14 @@ func (s *lab) payload(lan, wan meter.Link, clients, server []span) (out meter.Li
 }
 
 // addDatagrams adds what the ends have counted of UDP.
-func addDatagrams(m *result.Measurement, ends []span) {
+func addDatagrams(m *Measurement, ends []span) {
 	var sum traffic.Datagrams
 	var bursts int64
 	for _, e := range ends {
 		sum = sum.Add(e.b.Load.Datagrams.Sub(e.a.Load.Datagrams))
 		bursts += e.b.Load.Bursts - e.a.Load.Bursts
 	}
-	counted := result.Datagrams(sum)
+	counted := Datagrams(sum)
 	counted.Lost = max(0, counted.Lost) // negative: datagrams overtaken before the window arrived in it
 	m.Datagrams = &counted
 	m.SegmentsPerBurst = ratio(sum.Sent, bursts)
@@ -78,7 +78,7 @@ func addDatagrams(m *result.Measurement, ends []span) {
 
 // addFrames adds what the ends say of frames: how many were due, how late they left, and, where both ends have one
 // clock, how long they took.
-func addFrames(m *result.Measurement, sending, receiving []span, clock backend.Clock) {
+func addFrames(m *Measurement, sending, receiving []span, clock backend.Clock) {
 	var due, sent, doubled int64
 	for _, e := range sending {
 		due += e.b.Load.Frames.Intended - e.a.Load.Frames.Intended
@@ -123,7 +123,7 @@ func (s *lab) segmentsPerBurst(senders meter.SNMP) float64 {
 }
 
 // measurement turns two readings of a side into what its router cost and delivered.
-func (s *lab) measurement(a, b bench.Reading) result.Measurement {
+func (s *lab) measurement(a, b bench.Reading) Measurement {
 	seconds := float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
 	lan := b.Router.Links[s.Lab.Port(topology.PortLAN)].Sub(a.Router.Links[s.Lab.Port(topology.PortLAN)])
 	wan := b.Router.Links[s.Lab.Port(topology.PortWAN)].Sub(a.Router.Links[s.Lab.Port(topology.PortWAN)])
@@ -135,7 +135,7 @@ func (s *lab) measurement(a, b bench.Reading) result.Measurement {
 	}
 	resent := ratio(senders.TCPRetrans, senders.TCPOutSegs)
 	router := bench.UsageOf(a.Router, b.Router)
-	m := result.Measurement{
+	m := Measurement{
 		Seconds:       seconds,
 		OfferedMbps:   s.Load.OfferedMbps,
 		LinkMbps:      bench.Mbps(out.TxBytes, seconds),
@@ -170,7 +170,7 @@ func (s *lab) measurement(a, b bench.Reading) result.Measurement {
 }
 
 // addGenerators adds what the ends say of the kind of load that they carried.
-func (s *lab) addGenerators(m *result.Measurement, clients, server, sending, receiving []span) {
+func (s *lab) addGenerators(m *Measurement, clients, server, sending, receiving []span) {
 	kind := traffic.KindOf(s.Load.Kind)
 	if s.Load.UDP {
 		m.RetransmitRatio = 0 // TCP carries none of the load
@@ -199,7 +199,7 @@ func framesIn(a, b bench.Reading) (frames int64) {
 // addGateways adds the CPU time of each of two gateways: of the one where the load enters the tunnel, and of the one
 // where it leaves. A load both ways does both at each. Nobody knows for which of the two the kernel's threads worked:
 // each has half.
-func (s *lab) addGateways(m *result.Measurement, a, b bench.Reading) {
+func (s *lab) addGateways(m *Measurement, a, b bench.Reading) {
 	if len(b.Routers) != 2 || s.Load.Direction == result.Both {
 		return
 	}
@@ -213,7 +213,7 @@ func (s *lab) addGateways(m *result.Measurement, a, b bench.Reading) {
 }
 
 // addBroken counts the streams that had ended early.
-func addBroken(m *result.Measurement, clients []span, server bench.Endpoint) {
+func addBroken(m *Measurement, clients []span, server bench.Endpoint) {
 	for _, e := range clients {
 		m.Broken += e.b.Load.Broken
 		m.BrokenError = cmp.Or(m.BrokenError, e.b.Load.FirstError)

@@ -39,7 +39,7 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 	b.RTT.P50, b.RTT.P99, b.RTT.Probes = 200, 900, 100
 	b.Router.Stat = meter.Stat{User: 10, System: 20, SoftIRQ: 5, Idle: 60, IOWait: 4, Steal: 1}
 	got := s.measurement(a, b)
-	want := result.Measurement{
+	want := Measurement{
 		Seconds: 2, NAPINs: 4e6, WaitNs: 1e6, LinkMbps: 6.056, DeliveredMbps: 5.7, OfferedMbps: 10,
 		Packets: 1100, PacketsUp: 1000, PacketsDown: 100, Drops: 7, AggregationFactor: 1, SegmentsPerBurst: 40,
 		PacketsPerWakeup: 10, RetransmitRatio: 0.005, GeneratorCPU: 0.2,
@@ -94,7 +94,7 @@ func TestMeasurementOfDatagrams(t *testing.T) {
 	b.Server.Load.Datagrams, b.Server.Load.Bursts = traffic.Datagrams{Sent: 880, Received: 870}, 20
 	b.Clients[0].Meter.SNMP = meter.SNMP{TCPOutSegs: 10, TCPRetrans: 5}
 	got := s.measurement(a, b)
-	want := result.Datagrams{Sent: 1760, Received: 1730, Lost: 20, Reordered: 6}
+	want := Datagrams{Sent: 1760, Received: 1730, Lost: 20, Reordered: 6}
 	if got.Datagrams == nil || *got.Datagrams != want || got.SegmentsPerBurst != 44 || got.RetransmitRatio != 0 {
 		t.Errorf("got %+v, %v segments a burst, %v sent again; want %+v, 44, 0", got.Datagrams, got.SegmentsPerBurst,
 			got.RetransmitRatio, want)
@@ -133,7 +133,7 @@ func TestMeasurementOfNothingHasNoInfinities(t *testing.T) {
 
 // TestWindowWithoutSeconds: what a router does in no time is not known; it is not 0 %.
 func TestWindowWithoutSeconds(t *testing.T) {
-	m := result.Measurement{NAPINs: 5e6, ProcessNs: 1e6, MeterNs: 1e3, DeliveredMbps: 10, LinkMbps: 11,
+	m := Measurement{NAPINs: 5e6, ProcessNs: 1e6, MeterNs: 1e3, DeliveredMbps: 10, LinkMbps: 11,
 		RoleNs: map[string]int64{"client": 1e6, "server": 1e6}}
 	c := cellWith(nil, "a", 1, 10)
 	for _, name := range []string{CPU, Normalised, PerBit, "cpu_machine_pct", "process_core_pct", "meter_core_pct",

@@ -32,6 +32,7 @@ var allowedImports = map[string][]string{
 	"textfile":  {}, // files that people write with any editor
 
 	// For both programs, so every package may import them.
+	"internal/near":        {},           // the known word that a mistyped one is near to
 	"internal/strict":      {"textfile"}, // TOML in which every key must be known
 	"internal/sockbuf":     {},           // how much a socket holds
 	"internal/browsertest": {},           // Chromium for tests

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gateweigh/gateweigh/internal/strict"
+	"github.com/gateweigh/gateweigh/internal/near"
 )
 
 // Arguments has errors of a check name the command's arguments, or the command that was meant. as makes usage errors of
@@ -38,7 +38,7 @@ func command(cmd *cobra.Command, err error, args []string) error {
 			known = append(known, c.Name())
 		}
 	}
-	return fmt.Errorf("%w%s", err, strict.Meant(args[0], known))
+	return fmt.Errorf("%w%s", err, near.Meant(args[0], known))
 }
 
 // Flag adds to an error of a command's flags which flag was meant.
@@ -53,5 +53,5 @@ func Flag(cmd *cobra.Command, err error) error {
 			known = append(known, "--"+f.Name)
 		}
 	})
-	return fmt.Errorf("%w%s", err, strict.Meant("--"+unknown.GetSpecifiedName(), known))
+	return fmt.Errorf("%w%s", err, near.Meant("--"+unknown.GetSpecifiedName(), known))
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gateweigh/gateweigh/internal/strict"
+	"github.com/gateweigh/gateweigh/internal/near"
 	"github.com/gateweigh/gateweigh/lab/kernel"
 	"github.com/gateweigh/gateweigh/lab/vm"
 )
@@ -149,7 +149,7 @@ func fetchKernel(ctx context.Context, name string) (kernel.Kernel, error) {
 func kernelError(ctx context.Context, name string, err error) error {
 	if errors.Is(err, kernel.ErrUnknown) || errors.Is(err, kernel.ErrSuite) {
 		if names := kernelNames(ctx); !slices.Contains(names, name) {
-			err = fmt.Errorf("%w%s", err, strict.Meant(name, names))
+			err = fmt.Errorf("%w%s", err, near.Meant(name, names))
 		}
 	}
 	if errors.Is(err, kernel.ErrUnknown) || errors.Is(err, kernel.ErrForm) || errors.Is(err, kernel.ErrSuite) {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gateweigh/gateweigh/internal/strict"
+	"github.com/gateweigh/gateweigh/internal/near"
 	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
@@ -224,7 +224,7 @@ func (l listing) only(name string) (listing, error) {
 	if len(l.Experiments)+len(l.Devices) == 0 {
 		slices.Sort(names)
 		return l, errors.New("nothing is called " + strconv.Quote(name) + ": there are " + strings.Join(slices.Compact(names),
-			", ") + strict.Meant(name, names))
+			", ") + near.Meant(name, names))
 	}
 	return l, nil
 }

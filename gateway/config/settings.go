@@ -9,6 +9,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/internal/near"
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
@@ -276,11 +277,11 @@ func (a assigner) isList(table string) bool {
 
 // suggestion returns `; did you mean "…"?` when a known word is similar, or the same in another table, else nothing.
 func suggestion(given string, known []string) string {
-	if meant := strict.Meant(given, known); meant != "" {
+	if meant := near.Meant(given, known); meant != "" {
 		return meant
 	}
 	if word := elsewhere(given, known); word != "" {
-		return strict.Mean(word)
+		return near.Mean(word)
 	}
 	return ""
 }

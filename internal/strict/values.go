@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gateweigh/gateweigh/internal/near"
 )
 
 // Parser checks a value, as toml.Unmarshal makes it or an Argument, and converts it. Its errors are phrases that follow
@@ -120,7 +122,7 @@ func Word(known ...string) Parser[string] {
 	return func(v any) (string, error) {
 		s, ok := Text(v)
 		if !ok || !slices.Contains(known, s) {
-			return "", fmt.Errorf("must be %s, not %s%s", Choice(known), Show(v), Meant(s, known))
+			return "", fmt.Errorf("must be %s, not %s%s", Choice(known), Show(v), near.Meant(s, known))
 		}
 		return s, nil
 	}

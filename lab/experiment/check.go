@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gateweigh/gateweigh/internal/near"
 	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -223,7 +224,7 @@ func (e *Experiment) checkDUTs(report Report) {
 	for _, name := range e.DUTs {
 		if !slices.Contains(names, name) {
 			report("duts", "unknown device %q: known are %s, or describe it in [dut.%s]%s", name, strings.Join(names, ", "),
-				name, strict.Meant(name, names))
+				name, near.Meant(name, names))
 		}
 	}
 }

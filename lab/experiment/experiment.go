@@ -20,6 +20,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/gateweigh/gateweigh/internal/near"
 	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -169,7 +170,7 @@ func (c Catalogue) Builtin(name string) (*Experiment, error) {
 	if err != nil {
 		known := builtinNames()
 		return nil, fmt.Errorf(
-			"unknown experiment %q: known are %s%s", name, strings.Join(known, ", "), strict.Meant(name, known))
+			"unknown experiment %q: known are %s%s", name, strings.Join(known, ", "), near.Meant(name, known))
 	}
 	return c.Parse(name+".toml", data)
 }

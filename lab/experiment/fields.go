@@ -9,6 +9,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/gateweigh/gateweigh/internal/near"
 	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -254,13 +255,13 @@ func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 	}
 	switch {
 	case slices.Contains(tables, dotted) && !isTable:
-		return false, fmt.Errorf("must be a table: [%s]%s", dotted, strict.Meant(dotted, e.catalogue.Keys()))
+		return false, fmt.Errorf("must be a table: [%s]%s", dotted, near.Meant(dotted, e.catalogue.Keys()))
 	case slices.Contains(tables, dotted):
 		return true, nil
 	case key[0] == "dut":
 		return e.assignDUT(key[1:], value)
 	}
-	meant := strict.Meant(dotted, append(e.catalogue.Keys(), tables...))
+	meant := near.Meant(dotted, append(e.catalogue.Keys(), tables...))
 	if meant == "" {
 		meant = ": " + allKeys
 	}

@@ -24,7 +24,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gateweigh/gateweigh/internal/strict"
+	"github.com/gateweigh/gateweigh/internal/near"
 )
 
 // Config says how frames are captured. Zero values are the way's own.
@@ -84,7 +84,7 @@ func (cfg Config) check() error {
 	switch {
 	case ways[cfg.Kind] == nil:
 		wrong = fmt.Sprintf(
-			"no kind of sink %q: there is %s", cfg.Kind, strings.Join(Kinds(), ", ")+strict.Meant(cfg.Kind, Kinds()))
+			"no kind of sink %q: there is %s", cfg.Kind, strings.Join(Kinds(), ", ")+near.Meant(cfg.Kind, Kinds()))
 	case cfg.Interface == "":
 		wrong = "no interface was named: --interface eth0"
 	case cfg.Snap < 0 || cfg.Snap > wholeFrame:

@@ -1,9 +1,9 @@
-package strict_test
+package near_test
 
 import (
 	"testing"
 
-	"github.com/gateweigh/gateweigh/internal/strict"
+	"github.com/gateweigh/gateweigh/internal/near"
 )
 
 func TestMeant(t *testing.T) {
@@ -14,13 +14,13 @@ func TestMeant(t *testing.T) {
 		"stream": "streams", "mschap2": "mschapv2", "client.knd": "client.kind", "wnidwos": "windows",
 	} {
 		if want != "" {
-			want = strict.Mean(want)
+			want = near.Mean(want)
 		}
-		if got := strict.Meant(given, known); got != want {
+		if got := near.Meant(given, known); got != want {
 			t.Errorf("%q: %q, want %q", given, got, want)
 		}
 	}
-	if got := strict.Meant("ssh", known); got != `; did you mean "ssh-w" or "ssh-l"?` {
+	if got := near.Meant("ssh", known); got != `; did you mean "ssh-w" or "ssh-l"?` {
 		t.Errorf("a first part: %q", got)
 	}
 }

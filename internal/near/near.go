@@ -1,4 +1,5 @@
-package strict
+// Package near finds the known word that a mistyped one is near to.
+package near
 
 import (
 	"fmt"

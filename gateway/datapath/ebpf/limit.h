@@ -61,7 +61,7 @@ static __always_inline int is_early(__u64 *told_ns, __u64 used_ns, __u64 burst_n
 	return 0;
 }
 
-/* What police and shape say. If two CPUs meter one client at once, one of them tries again. */
+/* Verdicts of police and shape. If two CPUs meter one client at once, one of them tries again. */
 #define TOO_MUCH 0
 #define WITHIN_RATE 1
 #define NO_QUEUE 2
@@ -273,7 +273,7 @@ static __always_inline int rate(struct __sk_buff *skb, __u32 slot, const struct 
 	enum holder by;
 	__u32 zero = 0;
 	__u64 was, used, burst, which;
-	int said = AGAIN;
+	int verdict = AGAIN;
 
 	if (!ps)
 		return 1;
@@ -290,15 +290,15 @@ static __always_inline int rate(struct __sk_buff *skb, __u32 slot, const struct 
 	}
 	which = slot | (up ? SHAPED_UP : 0) | (__u64)by << SHAPED_BY;
 	if (by != HOLDER_NONE) {
-		for (int i = 0; i < TRIES && said == AGAIN; i++)
-			said = shape(skb, of, which, ps, bytes);
-		if (said != NO_QUEUE)
-			return said == WITHIN_RATE;
+		for (int i = 0; i < TRIES && verdict == AGAIN; i++)
+			verdict = shape(skb, of, which, ps, bytes);
+		if (verdict != NO_QUEUE)
+			return verdict == WITHIN_RATE;
 	}
-	said = AGAIN;
-	for (int i = 0; i < TRIES && said == AGAIN; i++)
-		said = police(skb, of, ps, up ? l->up_burst_ns : l->down_burst_ns, bytes);
-	return said == WITHIN_RATE;
+	verdict = AGAIN;
+	for (int i = 0; i < TRIES && verdict == AGAIN; i++)
+		verdict = police(skb, of, ps, up ? l->up_burst_ns : l->down_burst_ns, bytes);
+	return verdict == WITHIN_RATE;
 }
 
 /* pace keeps a client's queue of the other way short by what a packet acknowledges, while the rate there is used. */

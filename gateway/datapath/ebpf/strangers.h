@@ -42,7 +42,7 @@ __noinline int affords(__be32 addr, enum work what)
 	struct device key = {};
 	__u64 kind = what;
 
-	asm volatile("" : "+r"(kind)); /* the verifier does not know of the compiler's copies that they are as small */
+	asm volatile("" : "+r"(kind)); /* one copy, whose bounds the verifier then knows */
 	if (!c || !u || kind >= WORKS)
 		return 0;
 	if (!spend(&u->until[kind], budgets[kind].cost_ns, budgets[kind].most_ns))

@@ -226,8 +226,8 @@ func (b *Batch) AddSet(t Table, s Set) {
 }
 
 // forNft tells nft how to show a set: types and lengths of a byte, then values (nftables, enum nftnl_udata_set_types).
-func forNft(said ...[2]byte) (b []byte) {
-	for _, v := range said {
+func forNft(values ...[2]byte) (b []byte) {
+	for _, v := range values {
 		b = binary.NativeEndian.AppendUint32(append(b, v[0], 4), uint32(v[1]))
 	}
 	return b

@@ -64,8 +64,8 @@ const (
 type Setup struct {
 	Kind        string // that the configuration names
 	Networks    []Network
-	WAN         string   // interface
-	PortalPorts []uint16 // TCP ports of the portal; clients' HTTP goes to the first
+	WAN         string   // interface; Ethernet, without a VLAN tag of its own, where programs or rules read its frames
+	PortalPorts []uint16 // TCP ports of the portal, at most 4; clients' HTTP goes to the first
 	Lines       bool     // clients may be on PPPoE lines
 	Sessions    int      // on lines, that there can be at once
 	Flows       bool     // connections are logged

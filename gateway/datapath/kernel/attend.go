@@ -22,7 +22,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// Keep is the process of Config.Keeper, which it serves on its file descriptor 3 (keeper.Serve). While there is no
+// Keep is the process of Setup.Keeper, which it serves on its file descriptor 3 (keeper.Serve). While there is no
 // daemon it attends the clients, which needs CAP_NET_ADMIN; without, quotas and rules wait for the next daemon.
 func Keep(listener *os.File, log *slog.Logger) error {
 	log, flush := keeper.Aside(log)

@@ -21,7 +21,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -36,22 +35,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// Config is the configuration of the data path.
-type Config struct {
-	Networks []datapath.Network // one; its interface has its address
-	WAN      string             // interface
-	// Former removes what a data path of another kind left. It is called once nothing from
-	// the LAN reaches the kernel's stack; nil: nothing to do.
-	Former func() error
-	// Keeper returns the command of a process that is to keep the units of a killed one (keeper.Serve); nil: they end
-	// with the process.
-	Keeper func() *exec.Cmd
-	Log    *slog.Logger
-}
-
 // Datapath is the running data path. Its epoch ends with it, but for clients that a successor adopts.
 type Datapath struct {
-	cfg     Config
+	cfg     datapath.Setup
 	net     datapath.Network
 	locks   datapath.Locks
 	lan     *net.Interface
@@ -81,7 +67,7 @@ var _ datapath.Datapath = (*Datapath)(nil)
 
 // Open blocks the LAN from the kernel's stack and admits sessions until Close. It fails with
 // datapath.ErrBusy if another gateway has an interface.
-func Open(cfg Config) (_ *Datapath, err error) {
+func Open(cfg datapath.Setup) (_ *Datapath, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -179,7 +165,7 @@ func ethernet(name string) (*net.Interface, error) {
 }
 
 // Check reports what keeps Open from working on this machine. It loads the kernel's modules.
-func Check(cfg Config) error {
+func Check(cfg datapath.Setup) error {
 	network, err := datapath.Only(cfg.Networks)
 	if err == nil {
 		_, err = ethernet(network.Interface)

@@ -13,7 +13,7 @@ import (
 var Kind = datapath.Kind{
 	Name:      "kernel",
 	Open:      open,
-	Check:     func(s datapath.Setup) error { return Check(config(s)) },
+	Check:     Check,
 	Warn:      warn,
 	Leave:     func(s datapath.Setup) error { return Clear(s.LAN()) },
 	Shares:    []datapath.Shared{datapath.Frames, datapath.Guarding},
@@ -23,15 +23,11 @@ var Kind = datapath.Kind{
 }
 
 func open(s datapath.Setup) (datapath.Running, error) {
-	d, err := Open(config(s))
+	d, err := Open(s)
 	if err != nil {
 		return datapath.Running{}, err
 	}
 	return datapath.Running{Forwarder: d, Wait: d.Wait, Moved: d.Moved, Carrier: d}, nil
-}
-
-func config(s datapath.Setup) Config {
-	return Config{Networks: s.Networks, WAN: s.WAN, Former: s.Former, Keeper: s.Keeper, Log: s.Log}
 }
 
 // warn warns of fewer open files than the sessions may need.

@@ -9,15 +9,15 @@ import (
 // Kind is this kind of data path. It needs no guard: the rules outlive it, and drop what nobody judges.
 var Kind = datapath.Kind{
 	Name:   "nfqueue",
-	Open:   open,
+	Open:   openKind,
 	Check:  func(s datapath.Setup) error { return Check(s.LAN()) },
 	Left:   func(s datapath.Setup) bool { return Left(s.LAN()) },
 	Leave:  func(s datapath.Setup) error { return Clear(s.LAN()) },
 	Shares: []datapath.Shared{datapath.Neighbours},
 }
 
-func open(s datapath.Setup) (datapath.Running, error) {
-	d, err := Open(config(s))
+func openKind(s datapath.Setup) (datapath.Running, error) {
+	d, err := open(config{Setup: s})
 	if err != nil {
 		return datapath.Running{}, err
 	}
@@ -29,11 +29,4 @@ func open(s datapath.Setup) (datapath.Running, error) {
 
 func (d *Datapath) running() datapath.Running {
 	return datapath.Running{Forwarder: d, Wait: d.Wait, OpenPort: d.OpenPort}
-}
-
-func config(s datapath.Setup) Config {
-	return Config{
-		Networks: s.Networks, WAN: s.WAN, PortalPorts: s.PortalPorts,
-		Newcomer: s.Newcomer, Fast: s.Fast, Log: s.Log,
-	}
 }

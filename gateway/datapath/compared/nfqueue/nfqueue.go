@@ -34,22 +34,15 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// Config is the configuration of the data path.
-type Config struct {
-	Networks    []datapath.Network // one
-	WAN         string             // interface; Ethernet, without a VLAN tag of its own
-	PortalPorts []uint16           // TCP ports of the portal, at most 4; clients' HTTP goes to the first
-	// Newcomer is called for clients with an address that was not leased; nil: their
-	// packets are dropped silently.
-	Newcomer func(netip.Addr, datapath.MAC)
-	Fast     bool // queue only packets that the kernel cannot decide itself
-	Log      *slog.Logger
-	unheld   bool // as on kernels before 6.9
+// config is what the data path is told. With Fast it queues only packets that the kernel cannot decide itself.
+type config struct {
+	datapath.Setup
+	unheld bool // tests: as on kernels before 6.9
 }
 
 // Datapath is the running data path.
 type Datapath struct {
-	cfg     Config
+	cfg     config
 	net     datapath.Network
 	lan     *net.Interface
 	wan     *net.Interface
@@ -76,9 +69,9 @@ type Datapath struct {
 
 var _ datapath.Datapath = (*Datapath)(nil)
 
-// Open opens queues and replaces the rules of a former daemon, which were closed: in
+// open opens queues and replaces the rules of a former daemon, which were closed: in
 // between no packet passes. There are no clients at first, and counters begin at 0.
-func Open(cfg Config) (_ *Datapath, err error) {
+func open(cfg config) (_ *Datapath, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}

@@ -24,9 +24,8 @@ func paths(unheld bool) (all []datapathtest.Path) {
 		all = append(all, datapathtest.Path{
 			Name: name,
 			Open: func(in datapath.Setup) (datapath.Running, error) {
-				cfg := config(in)
-				cfg.Fast, cfg.unheld = fast, unheld
-				d, err := Open(cfg)
+				in.Fast = fast
+				d, err := open(config{in, unheld})
 				return d.running(), err
 			},
 			Remove:   func(in datapath.Setup) error { return Clear(in.LAN()) },

@@ -10,8 +10,7 @@ import (
 
 // Check reports what keeps Open from working on this machine, as far as that can be known without
 // making a device.
-func Check(cfg Config) error {
-	cfg.complete()
+func Check(cfg datapath.Setup) error {
 	network, err := datapath.Only(cfg.Networks)
 	if err != nil {
 		return err

@@ -30,10 +30,10 @@ type bench struct {
 	table       *admission.Table
 }
 
-func newBench(t testing.TB, change ...func(*Config)) *bench {
+func newBench(t testing.TB, change ...func(*datapath.Setup)) *bench {
 	t.Helper()
 	network := datapath.Network{Interface: "lan0", Address: netip.PrefixFrom(portal, 24)}
-	cfg := Config{Log: slog.New(slog.DiscardHandler)}
+	cfg := datapath.Setup{Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -16,7 +16,7 @@ const session = 0x1234
 // newLineBench is a bench whose client is on a PPPoE line.
 func newLineBench(t testing.TB) *bench {
 	t.Helper()
-	b := newBench(t, func(c *Config) { c.Lines = true })
+	b := newBench(t, func(c *datapath.Setup) { c.Lines = true })
 	must(t, b.table.Set(datapath.Client{Addrs: []netip.Addr{client}, MAC: clientMAC, Session: session, Admitted: true}))
 	return b
 }

@@ -32,25 +32,11 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
-// Config is the configuration of the data path.
-type Config struct {
-	Networks    []datapath.Network // one; its interface has no address in it: the device gets that
-	WAN         string             // interface
-	Device      string             // the TUN device's name; "" is "tun0"
-	PortalPorts []uint16           // TCP ports of the portal; clients' HTTP goes to the first
-	Fast        bool
-	Lines       bool // clients may be on PPPoE lines
-	// Former removes what a data path of another kind left. It is called once nothing from
-	// the LAN reaches the kernel's stack; nil: nothing to do.
-	Former func() error
-	Log    *slog.Logger
-}
-
 // Datapath is the running data path. Package admission has the table of clients: counters
 // and epoch end with it.
 type Datapath struct {
 	*admission.Table
-	cfg     Config
+	cfg     datapath.Setup
 	net     datapath.Network
 	locks   datapath.Locks
 	lan     *net.Interface
@@ -73,8 +59,10 @@ var _ datapath.Datapath = (*Datapath)(nil)
 
 // Open blocks the LAN from the kernel's stack, creates the device, and moves packets until
 // Close. It fails with datapath.ErrBusy if another gateway has an interface.
-func Open(cfg Config) (_ *Datapath, err error) {
-	cfg.complete()
+func Open(cfg datapath.Setup) (_ *Datapath, err error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	d := &Datapath{cfg: cfg, failed: &failure{done: make(chan struct{})}}
 	defer func() {
 		if err != nil {
@@ -116,15 +104,6 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	}
 	d.watcher, err = d.watch()
 	return d, err
-}
-
-func (c *Config) complete() {
-	if c.Device == "" {
-		c.Device = "tun0"
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
 }
 
 // shut has the kernel drop frames of the LAN and, should its interface be created again,

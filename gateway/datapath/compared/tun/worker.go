@@ -15,7 +15,7 @@ import (
 
 // shared is what all threads of a data path use.
 type shared struct {
-	cfg       Config
+	cfg       datapath.Setup
 	net       datapath.Network
 	lan       *net.Interface
 	mac       [6]byte // the gateway's MAC address in the LAN

@@ -24,7 +24,7 @@ import (
 // stored reads a run that was measured on a real machine.
 func stored(t *testing.T, name string) analysis.Summary {
 	t.Helper()
-	run, forget, err := result.Open(t.Context(), filepath.Join("testdata", name+".tar.gz"))
+	run, forget, err := measure.Open(t.Context(), filepath.Join("testdata", name+".tar.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}

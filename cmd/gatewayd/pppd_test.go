@@ -64,7 +64,7 @@ func (c *client) up(p *process) (addr netip.Addr) {
 			c.w.t.Fatalf("pppd ended:\n%s\n%s", p.said(), c.w.daemon.said())
 		default:
 		}
-		out, err := c.try("ip -o -4 addr show dev ppp0 scope global")
+		out, err := c.try("ip -o -4 addr show up dev ppp0 scope global")
 		if err != nil {
 			return err
 		}

@@ -61,7 +61,8 @@ func TestExitCodeOfRun(t *testing.T) {
 			says: "no trial was accepted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := analysis.Summary{Primary: "cpu_ns_per_bit", Cells: c.cells, Noise: c.noise, FailedBlocks: c.failed}
+			s := analysis.Summary{Primary: "cpu_ns_per_bit", Cells: c.cells, Noise: c.noise, FailedBlocks: c.failed,
+				Dimensions: analysis.Dimensions{analysis.DUT, analysis.OfferedMbps}}
 			err := runEnd{c.outcome, &experiment.Experiment{Blocks: 4}, "runs/x", c.strict}.code(nil, s)
 			var coded *exitError
 			switch {

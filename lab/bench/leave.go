@@ -79,12 +79,17 @@ func (s *Bench) withEnded(ctx context.Context, err error) error {
 const answerTimeout = 10 * time.Second
 
 // CauseOf is why something went wrong in labs: the hosts whose agents have ended, or else err. A
-// lost host takes its links along, and a request that needs one of them then fails too.
+// lost host takes its links along, and a request that needs one of them then fails too. An error that names a lost
+// host stays as it is: it also says what was asked of the host.
 func CauseOf(err error, labs ...*topology.Lab) error {
 	var lost []error
 	for _, l := range labs {
 		for _, h := range l.Hosts {
-			lost = append(lost, h.Err())
+			gone := h.Err()
+			if gone != nil && errors.Is(err, gone) {
+				return err
+			}
+			lost = append(lost, gone)
 		}
 	}
 	return cmp.Or(errors.Join(lost...), err)

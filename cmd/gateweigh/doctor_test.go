@@ -217,7 +217,7 @@ func TestListFollowsThePrograms(t *testing.T) {
 // TestDoctorBesideARun: a run that measures is named, with its folder, and its own programs are no other programs.
 func TestDoctorBesideARun(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "small.toml", small)
+	write(t, dir, "small.toml", strings.Replace(small, "blocks = 2", "blocks = 99", 1)) // until it is interrupted
 	cmd, _ := begin(t, dir)
 	text, data := finish(t, command(t, dir, "doctor", "--quick")),
 		finish(t, command(t, dir, "doctor", "--quick", "--json"))

@@ -22,15 +22,15 @@ var _ dns.Opener = opener{}
 
 // OpenPort implements dns.Opener.
 func (o opener) OpenPort(p netip.Prefix, protocol uint8, port uint16, until time.Time) error {
-	return o.door(datapath.Door{Prefix: p, Protocol: protocol, Port: port}, until)
+	return o.openPort(datapath.GardenPort{Prefix: p, Protocol: protocol, Port: port}, until)
 }
 
 // ShutHTTP implements dns.Opener.
 func (o opener) ShutHTTP(p netip.Prefix, until time.Time) error {
-	return o.door(datapath.Door{Prefix: p, Protocol: unix.IPPROTO_TCP, Port: webPort, Shut: true}, until)
+	return o.openPort(datapath.GardenPort{Prefix: p, Protocol: unix.IPPROTO_TCP, Port: webPort, Shut: true}, until)
 }
 
-func (o opener) door(d datapath.Door, until time.Time) error {
+func (o opener) openPort(d datapath.GardenPort, until time.Time) error {
 	if o.Running.OpenPort != nil {
 		return o.Running.OpenPort(d, until)
 	}

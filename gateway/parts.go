@@ -158,15 +158,15 @@ func (g *gateway) portalConfig(key []byte) portal.Config {
 	return cfg
 }
 
-// doors are the portal's listeners: for plain HTTP, for https where there is a certificate, and at homePort.
-type doors struct{ plain, secure, home net.Listener }
+// listeners are the portal's listeners: for plain HTTP, for https where there is a certificate, and at homePort.
+type listeners struct{ plain, secure, home net.Listener }
 
 // listenPortal opens the portal's listeners and has the data path hand over clients' connections.
 func (g *gateway) listenPortal(ctx context.Context) (o opened, err error) {
 	if g.portal == nil {
 		return o, nil
 	}
-	d := &doors{}
+	d := &listeners{}
 	o.close = d.close
 	if err := d.open(ctx, g.cfg, g.home); err != nil {
 		return o, fmt.Errorf("portal: %w", err)
@@ -180,7 +180,7 @@ func (g *gateway) listenPortal(ctx context.Context) (o opened, err error) {
 	return o, nil
 }
 
-func (d *doors) open(ctx context.Context, cfg *config.Config, home bool) error {
+func (d *listeners) open(ctx context.Context, cfg *config.Config, home bool) error {
 	p := cfg.Portal
 	for _, l := range []struct {
 		wanted bool
@@ -200,7 +200,7 @@ func (d *doors) open(ctx context.Context, cfg *config.Config, home bool) error {
 }
 
 // close closes what the portal has not closed itself.
-func (d *doors) close() error {
+func (d *listeners) close() error {
 	for _, l := range []net.Listener{d.plain, d.secure, d.home} {
 		if l != nil {
 			l.Close()

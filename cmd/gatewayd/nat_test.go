@@ -260,7 +260,7 @@ to = "%[2]s:7000"`, high.addr, low.addr))
 			})
 		}
 	}
-	w.sideDoors(t, low, high, server)
+	w.checkForeignPorts(t, low, high, server)
 
 	w.daemon.end(syscall.SIGTERM)
 	text, err := os.ReadFile(filepath.Join(w.Dir, "gatewayd.toml"))

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sideDoors checks that neither forwards nor what a helper expects gives a client ports outside that are another's:
+// checkForeignPorts checks that neither forwards nor what a helper expects gives a client ports outside that are another's:
 // low's are 1024 to 41023 of 192.0.2.7, and high's those of 192.0.2.9. Port 30000 is forwarded to low.
-func (w *world) sideDoors(t *testing.T, low, high *client, server *asker) {
+func (w *world) checkForeignPorts(t *testing.T, low, high *client, server *asker) {
 	t.Helper()
 	l, _ := low.serving(7000)
 	if got, err := w.reaches("server", netip.MustParseAddrPort("192.0.2.7:30000"), l); err != nil ||

@@ -112,8 +112,8 @@ type Datapath interface {
 	Close() error
 }
 
-// Door is a port within a part of the walled garden.
-type Door struct {
+// GardenPort is a port within a part of the walled garden.
+type GardenPort struct {
 	Prefix   netip.Prefix
 	Protocol uint8 // TCP or UDP, as in IP
 	Port     uint16

@@ -124,8 +124,8 @@ type Running struct {
 	// Requests returns a reader of clients' DHCP requests, whole frames, one a Read; no socket then receives them.
 	Requests func() (io.ReadCloser, error)
 	// OpenPort lets unauthenticated clients reach a port until the given time, or keeps them from it; the zero
-	// time means without end, a past time ends that. A door that is shut stays shut while the same one is opened.
-	OpenPort func(Door, time.Time) error
+	// time means without end, a past time ends that. A port that is shut stays shut while the same one is opened.
+	OpenPort func(GardenPort, time.Time) error
 	// Moved calls f for the clients whose packet counters differ from those at its last call, the first time from 0,
 	// in one pass, which costs far less than reading them one by one. It has one caller at a time. After an error the
 	// clients that it did not come to follow with the next call.

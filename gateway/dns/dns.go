@@ -152,7 +152,7 @@ func newPolicy(c Config) (*policy, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.ports = append(p.ports, portGarden{g, door{protocol: n.Protocol, port: n.Port}})
+		p.ports = append(p.ports, portGarden{g, gardenPort{protocol: n.Protocol, port: n.Port}})
 	}
 	for name, addr := range c.Local {
 		if !domain(name) || !addr.Is4() {
@@ -166,7 +166,7 @@ func newPolicy(c Config) (*policy, error) {
 // portGarden is a garden of one port.
 type portGarden struct {
 	garden
-	door
+	gardenPort
 }
 
 // garden is a set of names, canonical: lower case, with the final dot.

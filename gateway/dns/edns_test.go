@@ -56,7 +56,7 @@ func TestUpstreamsWithoutEDNS(t *testing.T) {
 				}
 				w.WriteMsg(r)
 			})
-			s := start(t, &doors{}, []netip.AddrPort{at}, func(c *Config) { c.Timeout = 200 * time.Millisecond })
+			s := start(t, &recorder{}, []netip.AddrPort{at}, func(c *Config) { c.Timeout = 200 * time.Millisecond })
 			const n = 2 * silentMin
 			for range n {
 				if r := ask(t, s, "udp", query("pay.example.", miekg.TypeA)); !slices.Equal(

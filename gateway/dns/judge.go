@@ -35,7 +35,7 @@ func (p *policy) screen(raw []byte) (query, reply *miekg.Msg) {
 	case question.Qtype == miekg.TypeAAAA && !p.ipv6:
 		return nil, respond(q, miekg.RcodeSuccess)
 	case (question.Qtype == miekg.TypeHTTPS || question.Qtype == miekg.TypeSVCB) &&
-		slices.ContainsFunc(p.doors(name), func(d door) bool { return !d.shut }):
+		slices.ContainsFunc(p.gardenPorts(name), func(d gardenPort) bool { return !d.shut }):
 		// These records name further addresses, which would not be open. Without them
 		// clients ask for A records.
 		return nil, respond(q, miekg.RcodeSuccess)
@@ -112,8 +112,8 @@ func answers(f, m *miekg.Msg) bool {
 		miekg.CanonicalName(m.Question[0].Name) == miekg.CanonicalName(f.Question[0].Name)
 }
 
-// door is what opens of an address: all of it, one port, or its HTTP not at all.
-type door struct {
+// gardenPort is what opens of an address: all of it, one port, or its HTTP not at all.
+type gardenPort struct {
 	protocol uint8
 	port     uint16 // 0: all ports
 	shut     bool
@@ -123,20 +123,20 @@ type door struct {
 type opening struct {
 	addr netip.Addr
 	ttl  time.Duration
-	door
+	gardenPort
 }
 
-// doors returns what a canonical name opens of its addresses.
-func (p *policy) doors(name string) (all []door) {
+// gardenPorts returns what a canonical name opens of its addresses.
+func (p *policy) gardenPorts(name string) (all []gardenPort) {
 	if p.probes.has(name) { // first, so that there is no moment without it
-		all = append(all, door{shut: true})
+		all = append(all, gardenPort{shut: true})
 	}
 	if p.garden.has(name) {
-		all = append(all, door{})
+		all = append(all, gardenPort{})
 	}
 	for _, g := range p.ports {
 		if g.has(name) {
-			all = append(all, g.door)
+			all = append(all, g.gardenPort)
 		}
 	}
 	return all
@@ -164,11 +164,11 @@ func (p *policy) judge(q, answer *miekg.Msg) (*miekg.Msg, []opening) {
 // the name or of the end of its CNAME chain, never those of other names in the answer.
 func (p *policy) learn(question miekg.Question, answer []miekg.RR) (open []opening) {
 	name := miekg.CanonicalName(question.Name)
-	doors := p.doors(name)
-	if question.Qtype != miekg.TypeA || len(doors) == 0 {
+	ports := p.gardenPorts(name)
+	if question.Qtype != miekg.TypeA || len(ports) == 0 {
 		return nil
 	}
-	for _, d := range doors {
+	for _, d := range ports {
 		for _, a := range addressesOf(name, answer) {
 			if addr, ok := netip.AddrFromSlice(a.A.To4()); ok && (d.shut || p.openable(addr)) {
 				open = append(open, opening{addr, time.Duration(a.Hdr.Ttl) * time.Second, d})

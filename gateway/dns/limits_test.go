@@ -50,7 +50,7 @@ func TestUnansweredNamesStarveNobody(t *testing.T) {
 	resolver := dnsmasq(t, fmt.Sprintf("--server=/dead.example/%s#%d", mute.Addr(), mute.Port()),
 		"--address=/shop.example/192.0.2.7", "--address=/ready.example/192.0.2.8")
 	const admitted, portal = "127.0.6.1", "10.1.0.1"
-	s := start(t, &doors{}, []netip.AddrPort{resolver}, func(c *Config) {
+	s := start(t, &recorder{}, []netip.AddrPort{resolver}, func(c *Config) {
 		c.Who = admittedOnly(admitted)
 		c.Local = map[string]netip.Addr{"portal.example": netip.MustParseAddr(portal)}
 		c.Timeout = 20 * time.Second
@@ -93,7 +93,7 @@ func TestUnansweredNamesStarveNobody(t *testing.T) {
 func TestFloodOfLocalNames(t *testing.T) {
 	const admitted = "127.0.6.1"
 	allowed := budget.Rate{AtOnce: 100, EachSecond: 10}
-	s := start(t, &doors{}, []netip.AddrPort{dnsmasq(t, "--address=/ready.example/192.0.2.8")}, func(c *Config) {
+	s := start(t, &recorder{}, []netip.AddrPort{dnsmasq(t, "--address=/ready.example/192.0.2.8")}, func(c *Config) {
 		c.Who = admittedOnly(admitted)
 		c.Local = map[string]netip.Addr{"portal.example": netip.MustParseAddr("10.1.0.1")}
 		c.PerDevice = allowed
@@ -134,7 +134,7 @@ func TestFloodOfLocalNames(t *testing.T) {
 // concerns that device alone, and admitted clients have none. A query over TCP uses it too.
 func TestBudgetIsTheDevices(t *testing.T) {
 	resolver := dnsmasq(t, "--address=/shop.example/192.0.2.7", "--address=/ready.example/192.0.2.8")
-	s := start(t, &doors{}, []netip.AddrPort{resolver}, func(c *Config) {
+	s := start(t, &recorder{}, []netip.AddrPort{resolver}, func(c *Config) {
 		c.Who = admittedOnly("127.0.6.1")
 		c.Budget = Budget{Queries: budget.Rate{AtOnce: 6, EachSecond: 1e-6}, Bytes: budget.Rate{AtOnce: 1e6, EachSecond: 1e6}}
 	})

@@ -47,8 +47,8 @@ func freePort(t testing.TB) netip.AddrPort {
 	return netip.MustParseAddrPort(l.Addr().String())
 }
 
-// doors is an opener that records what it opens.
-type doors struct {
+// recorder is an opener that records what it opens.
+type recorder struct {
 	mu    sync.Mutex
 	open  map[netip.Prefix]time.Time
 	calls int
@@ -57,7 +57,7 @@ type doors struct {
 	hold  chan struct{}        // if not nil, Open waits for it
 }
 
-func (d *doors) Open(p netip.Prefix, until time.Time) error {
+func (d *recorder) Open(p netip.Prefix, until time.Time) error {
 	if d.hold != nil {
 		<-d.hold
 	}
@@ -75,15 +75,15 @@ func (d *doors) Open(p netip.Prefix, until time.Time) error {
 }
 
 // OpenPort and ShutHTTP note a place as Open does, with what it is.
-func (d *doors) OpenPort(p netip.Prefix, protocol uint8, port uint16, until time.Time) error {
-	return d.noteDoor(fmt.Sprintf("%s port %d of %d", p, port, protocol), until)
+func (d *recorder) OpenPort(p netip.Prefix, protocol uint8, port uint16, until time.Time) error {
+	return d.record(fmt.Sprintf("%s port %d of %d", p, port, protocol), until)
 }
 
-func (d *doors) ShutHTTP(p netip.Prefix, until time.Time) error {
-	return d.noteDoor(p.String()+" shut", until)
+func (d *recorder) ShutHTTP(p netip.Prefix, until time.Time) error {
+	return d.record(p.String()+" shut", until)
 }
 
-func (d *doors) noteDoor(what string, until time.Time) error {
+func (d *recorder) record(what string, until time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.parts == nil {
@@ -93,21 +93,21 @@ func (d *doors) noteDoor(what string, until time.Time) error {
 	return nil
 }
 
-func (d *doors) failWith(err error) {
+func (d *recorder) failWith(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fail = err
 }
 
 // count returns how often Open was called.
-func (d *doors) count() int {
+func (d *recorder) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.calls
 }
 
 // list returns the open addresses, in order.
-func (d *doors) list() []string {
+func (d *recorder) list() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := []string{}
@@ -118,14 +118,14 @@ func (d *doors) list() []string {
 	return list
 }
 
-func (d *doors) until(prefix string) time.Time {
+func (d *recorder) until(prefix string) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.open[netip.MustParsePrefix(prefix)]
 }
 
 // start runs a server until the test ends; edit may be nil.
-func start(t testing.TB, d *doors, upstream []netip.AddrPort, edit func(*Config)) *Server {
+func start(t testing.TB, d *recorder, upstream []netip.AddrPort, edit func(*Config)) *Server {
 	t.Helper()
 	cfg := Config{Listen: netip.MustParseAddrPort("127.0.0.1:0"), Upstreams: upstream}
 	if edit != nil {

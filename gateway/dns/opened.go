@@ -18,7 +18,7 @@ func (s *Server) open(o opening, name string) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	until := o.until(now)
-	key := place{o.addr, o.door}
+	key := place{o.addr, o.gardenPort}
 	before, known := s.opened[key]
 	if known && until.Sub(before) < reopenMargin {
 		return
@@ -42,7 +42,7 @@ func (s *Server) open(o opening, name string) {
 // place is what is open of an address.
 type place struct {
 	addr netip.Addr
-	door door
+	port gardenPort
 }
 
 // carryOut has the data path open an address, or what is to be open of it.

@@ -21,7 +21,7 @@ func TestProbesAreShut(t *testing.T) {
 		}
 		w.WriteMsg(r)
 	})
-	d := &doors{}
+	d := &recorder{}
 	s := start(t, d, []netip.AddrPort{at}, func(c *Config) {
 		c.Garden, c.Probes = []string{"pay.example", "*.probe.example"}, []string{"look.probe.example", "alias.probe.example"}
 		c.Ports = []PortName{{"*.shop.example", 6, 443}, {"shop.example", 17, 443}}

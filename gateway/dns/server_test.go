@@ -55,7 +55,7 @@ func TestOpensTheGarden(t *testing.T) {
 	} {
 		for _, network := range []string{"udp", "tcp"} {
 			t.Run(fmt.Sprint(tt.name, miekg.TypeToString[tt.kind], "/", network), func(t *testing.T) {
-				d := &doors{}
+				d := &recorder{}
 				s := start(t, d, []netip.AddrPort{upstream}, func(c *Config) {
 					c.Garden = gardenNames
 					c.Never = []netip.Prefix{netip.MustParsePrefix("93.184.216.99/32")}
@@ -79,7 +79,7 @@ func TestOpensTheGarden(t *testing.T) {
 // TestOpensBeforeAnswering: a client connects as soon as it has the answer, also one that
 // asked for the same name at the same time.
 func TestOpensBeforeAnswering(t *testing.T) {
-	d := &doors{hold: make(chan struct{})}
+	d := &recorder{hold: make(chan struct{})}
 	s := start(t, d, []netip.AddrPort{walledGarden(t)}, func(c *Config) { c.Garden = gardenNames })
 	answers := make(chan error)
 	for range 2 {
@@ -115,7 +115,7 @@ func TestOpenAsLongAsTheName(t *testing.T) {
 			t.Errorf("TTL %s: open for %s, want %s", ttl, got, want)
 		}
 	}
-	d := &doors{}
+	d := &recorder{}
 	s := start(t, d, []netip.AddrPort{walledGarden(t)}, func(c *Config) { c.Garden = gardenNames })
 	ask(t, s, "udp", query("pay.example.", miekg.TypeA))
 	ask(t, s, "udp", query("hour.example.", miekg.TypeA))
@@ -137,7 +137,7 @@ func TestOpenAsLongAsTheName(t *testing.T) {
 // TestOpenedAddressesAreBounded: a wildcard garden with changing addresses fills neither
 // memory nor the data path.
 func TestOpenedAddressesAreBounded(t *testing.T) {
-	d := &doors{}
+	d := &recorder{}
 	s := start(t, d, []netip.AddrPort{freePort(t)}, nil)
 	address := netip.MustParseAddr("93.0.0.1")
 	for range maxOpened + 10 {
@@ -159,10 +159,10 @@ func TestOpenedAddressesAreBounded(t *testing.T) {
 
 func TestAnsweredHere(t *testing.T) {
 	upstream := walledGarden(t)
-	s := start(t, &doors{}, []netip.AddrPort{upstream}, func(c *Config) {
+	s := start(t, &recorder{}, []netip.AddrPort{upstream}, func(c *Config) {
 		c.Local = map[string]netip.Addr{"portal.example": netip.MustParseAddr("10.1.0.1")}
 	})
-	six := start(t, &doors{}, []netip.AddrPort{upstream}, func(c *Config) { c.IPv6 = true })
+	six := start(t, &recorder{}, []netip.AddrPort{upstream}, func(c *Config) { c.IPv6 = true })
 	edns := func(q *miekg.Msg, version uint8) *miekg.Msg {
 		q.SetEdns0(4096, false)
 		q.IsEdns0().SetVersion(version)
@@ -216,7 +216,7 @@ func TestLargeAnswers(t *testing.T) {
 	for i := range 120 {
 		args = append(args, fmt.Sprintf("--host-record=big.example,93.184.1.%d", i+1))
 	}
-	d := &doors{}
+	d := &recorder{}
 	s := start(t, d, []netip.AddrPort{dnsmasq(t, args...)}, func(c *Config) { c.Garden = []string{"big.example"} })
 	small := ask(t, s, "udp", query("big.example.", miekg.TypeA))
 	small.Compress = true
@@ -238,7 +238,7 @@ func TestLargeAnswers(t *testing.T) {
 }
 
 func TestGarbageGetsNoAnswer(t *testing.T) {
-	s := start(t, &doors{}, []netip.AddrPort{walledGarden(t)}, nil)
+	s := start(t, &recorder{}, []netip.AddrPort{walledGarden(t)}, nil)
 	conn, err := net.Dial("udp", s.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func TestGarbageGetsNoAnswer(t *testing.T) {
 }
 
 func TestForeignersGetNoAnswer(t *testing.T) {
-	s := start(t, &doors{}, []netip.AddrPort{walledGarden(t)}, func(c *Config) {
+	s := start(t, &recorder{}, []netip.AddrPort{walledGarden(t)}, func(c *Config) {
 		c.Clients = []netip.Prefix{netip.MustParsePrefix("127.0.1.0/24")}
 		c.Interface = "lo"
 	})
@@ -319,14 +319,14 @@ func TestConfigErrors(t *testing.T) {
 	} {
 		cfg := good
 		edit(&cfg)
-		if s, err := New(cfg, &doors{}); err == nil || !strings.Contains(err.Error(), want) {
+		if s, err := New(cfg, &recorder{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q: %v, %v", want, s, err)
 		}
 	}
-	s := start(t, &doors{}, good.Upstreams, nil)
+	s := start(t, &recorder{}, good.Upstreams, nil)
 	taken := good
 	taken.Listen = s.Addr()
-	if _, err := New(taken, &doors{}); err == nil || !strings.Contains(err.Error(), "another DNS server has the port") {
+	if _, err := New(taken, &recorder{}); err == nil || !strings.Contains(err.Error(), "another DNS server has the port") {
 		t.Errorf("%v", err)
 	}
 }

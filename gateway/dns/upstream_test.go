@@ -40,7 +40,7 @@ func TestFailover(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, &doors{}, list, func(c *Config) { c.Timeout = time.Second })
+			s := start(t, &recorder{}, list, func(c *Config) { c.Timeout = time.Second })
 			for range 3 {
 				if r := ask(t, s, "udp", query("pay.example.", miekg.TypeA)); !slices.Equal(
 					values(r), []string{"A 93.184.216.34"}) {
@@ -51,7 +51,7 @@ func TestFailover(t *testing.T) {
 	}
 	t.Run("nobody answers", func(t *testing.T) {
 		t.Parallel()
-		s := start(t, &doors{}, []netip.AddrPort{dead, mute}, func(c *Config) { c.Timeout = 50 * time.Millisecond })
+		s := start(t, &recorder{}, []netip.AddrPort{dead, mute}, func(c *Config) { c.Timeout = 50 * time.Millisecond })
 		if r := ask(t, s, "udp", query("pay.example.", miekg.TypeA)); r.Rcode != miekg.RcodeServerFailure ||
 			s.Stats().Failed != 1 {
 			t.Errorf("%v, stats %+v", r, s.Stats())
@@ -59,7 +59,7 @@ func TestFailover(t *testing.T) {
 	})
 	t.Run("everybody refuses", func(t *testing.T) {
 		t.Parallel()
-		s := start(t, &doors{}, []netip.AddrPort{refusing}, nil)
+		s := start(t, &recorder{}, []netip.AddrPort{refusing}, nil)
 		if r := ask(t, s, "udp", query("pay.example.", miekg.TypeA)); r.Rcode != miekg.RcodeRefused {
 			t.Errorf("%v", r)
 		}
@@ -111,7 +111,7 @@ func TestSilentUpstreamIsLogged(t *testing.T) {
 // TestForgedAnswers: wrong answers are not accepted, and queries are hard to guess.
 func TestForgedAnswers(t *testing.T) {
 	at, conn := silent(t)
-	d := &doors{}
+	d := &recorder{}
 	s := start(t, d, []netip.AddrPort{at}, func(c *Config) { c.Garden = gardenNames; c.Timeout = 20 * time.Second })
 	ids, ports := map[uint16]bool{}, map[string]bool{}
 	done := make(chan struct{})
@@ -178,7 +178,7 @@ func forgeries(q *miekg.Msg) (list [][]byte) {
 // TestLimits: one client's flood does not affect others' answers.
 func TestLimits(t *testing.T) {
 	mute, _ := silent(t)
-	s := start(t, &doors{}, []netip.AddrPort{mute}, func(c *Config) {
+	s := start(t, &recorder{}, []netip.AddrPort{mute}, func(c *Config) {
 		c.PerClient, c.Total = 5, 8
 		c.Local = map[string]netip.Addr{"portal.example": netip.MustParseAddr("10.1.0.1")}
 		c.Timeout = 20 * time.Second
@@ -214,7 +214,7 @@ func TestLimits(t *testing.T) {
 
 // TestConnectionLimits: silent connections do not accumulate.
 func TestConnectionLimits(t *testing.T) {
-	s := start(t, &doors{}, []netip.AddrPort{freePort(t)}, nil)
+	s := start(t, &recorder{}, []netip.AddrPort{freePort(t)}, nil)
 	for range perClientConns + 3 {
 		conn, err := net.Dial("tcp", s.Addr().String())
 		if err != nil {
@@ -228,7 +228,7 @@ func TestConnectionLimits(t *testing.T) {
 // BenchmarkForward measures queries a second to dnsmasq through the server, from 16
 // clients at once.
 func BenchmarkForward(b *testing.B) {
-	s := start(b, &doors{}, []netip.AddrPort{walledGarden(b)}, func(c *Config) { c.Garden = gardenNames })
+	s := start(b, &recorder{}, []netip.AddrPort{walledGarden(b)}, func(c *Config) { c.Garden = gardenNames })
 	var wg sync.WaitGroup
 	work := make(chan struct{}, b.N)
 	for range b.N {

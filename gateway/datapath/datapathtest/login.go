@@ -232,9 +232,9 @@ func gardenByPort(t *testing.T, w *World) {
 	go answerAll(listen(t, w.Server, netip.AddrPortFrom(Garden, 80)))
 	go answerAll(listen(t, w.Server, netip.AddrPortFrom(Beside, 80)))
 	go answerAll(listen(t, w.Server, netip.AddrPortFrom(Beside, 8443)))
-	door := func(at netip.Addr, port uint16, shut bool, until time.Time) {
+	openPort := func(at netip.Addr, port uint16, shut bool, until time.Time) {
 		t.Helper()
-		must(t, w.OpenPort(datapath.Door{Prefix: netip.PrefixFrom(at, 32), Protocol: 6, Port: port, Shut: shut}, until))
+		must(t, w.OpenPort(datapath.GardenPort{Prefix: netip.PrefixFrom(at, 32), Protocol: 6, Port: port, Shut: shut}, until))
 	}
 	at := func(what string, a netip.AddrPort, want string) {
 		t.Helper()
@@ -246,20 +246,20 @@ func gardenByPort(t *testing.T, w *World) {
 	garden, http, other := netip.AddrPortFrom(Garden, 80), netip.AddrPortFrom(Beside, 80), netip.AddrPortFrom(Beside, 8443)
 	at("nothing is open", garden, "portal: ")
 	at("nothing is open", other, "")
-	door(Beside, 8443, false, time.Time{})
+	openPort(Beside, 8443, false, time.Time{})
 	at("one port is open", other, "the site itself")
 	at("one port is open", http, "portal: ")
 	must(t, w.OpenGarden("198.51.100.0/24", time.Time{}))
 	must(t, w.OpenGarden(netip.PrefixFrom(Beside, 32).String(), time.Time{}))
 	at("all is open", garden, "the site itself")
 	at("all is open", http, "the site itself")
-	door(Garden, 80, true, time.Now().Add(time.Hour))
+	openPort(Garden, 80, true, time.Now().Add(time.Hour))
 	at("HTTP is shut", garden, "portal: ")
 	at("HTTP is shut elsewhere", http, "the site itself")
 	says(t, w.Bob.Space, "ping -c 1 -W 5 "+Garden.String(), "1 received")
-	door(Garden, 80, false, time.Time{})
+	openPort(Garden, 80, false, time.Time{})
 	at("what is shut is opened", garden, "portal: ")
-	door(Garden, 80, true, time.Now().Add(-time.Second))
+	openPort(Garden, 80, true, time.Now().Add(-time.Second))
 	at("HTTP is shut no longer", garden, "the site itself")
 }
 

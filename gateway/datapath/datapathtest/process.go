@@ -149,13 +149,13 @@ func (p *Process) Set(c ...datapath.Client) error { return p.do("Set", c) }
 func (p *Process) Remove(a ...netip.Addr) error { return p.do("Remove", a) }
 
 // OpenPort opens a port of the walled garden, or shuts it.
-func (p *Process) OpenPort(d datapath.Door, until time.Time) error {
-	return p.do("OpenPort", PortDoor{d, until})
+func (p *Process) OpenPort(d datapath.GardenPort, until time.Time) error {
+	return p.do("OpenPort", TimedGardenPort{d, until})
 }
 
 // OpenGarden opens the walled garden for a prefix.
 func (p *Process) OpenGarden(prefix string, until time.Time) error {
-	return p.do("OpenGarden", Door{netip.MustParsePrefix(prefix), until})
+	return p.do("OpenGarden", GardenPrefix{netip.MustParsePrefix(prefix), until})
 }
 
 // Counters reads an address's counters.

@@ -42,15 +42,15 @@ type Orders struct {
 	Lines   bool // clients may be on PPPoE lines
 }
 
-// Door is a prefix of the walled garden, with its end.
-type Door struct {
+// GardenPrefix is a prefix of the walled garden, with its end.
+type GardenPrefix struct {
 	Prefix netip.Prefix
 	Until  time.Time
 }
 
-// PortDoor is an argument of OpenPort.
-type PortDoor struct {
-	Door  datapath.Door
+// TimedGardenPort is an argument of OpenPort.
+type TimedGardenPort struct {
+	Port  datapath.GardenPort
 	Until time.Time
 }
 
@@ -264,7 +264,7 @@ func (s *Service) Remove(addrs []netip.Addr, out *Outcome) error {
 }
 
 // OpenGarden opens the walled garden for a prefix.
-func (s *Service) OpenGarden(d Door, out *Outcome) error {
+func (s *Service) OpenGarden(d GardenPrefix, out *Outcome) error {
 	dp, err := s.opened()
 	if err == nil {
 		err = dp.Open(d.Prefix, d.Until)
@@ -274,10 +274,10 @@ func (s *Service) OpenGarden(d Door, out *Outcome) error {
 }
 
 // OpenPort opens a port of the walled garden, or shuts it.
-func (s *Service) OpenPort(d PortDoor, out *Outcome) error {
+func (s *Service) OpenPort(d TimedGardenPort, out *Outcome) error {
 	dp, err := s.opened()
 	if err == nil {
-		err = dp.OpenPort(d.Door, d.Until)
+		err = dp.OpenPort(d.Port, d.Until)
 	}
 	out.from(err)
 	return nil

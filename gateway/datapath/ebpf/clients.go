@@ -156,29 +156,29 @@ func (d *Datapath) Open(prefix netip.Prefix, until time.Time) error {
 	return nil
 }
 
-// doorShut marks a door that is shut, in the value of the map: see maps.h.
-const doorShut = 1 << 63
+// portShut marks a port that is shut, in the value of the map: see maps.h.
+const portShut = 1 << 63
 
 // OpenPort opens a port of the walled garden, or shuts it, until a time (datapath.Running).
-func (d *Datapath) OpenPort(door datapath.Door, until time.Time) error {
-	prefix := door.Prefix.Masked()
+func (d *Datapath) OpenPort(port datapath.GardenPort, until time.Time) error {
+	prefix := port.Prefix.Masked()
 	if !prefix.Addr().Is4() {
 		return fmt.Errorf("the walled garden cannot hold %s: IPv4 only", prefix)
 	}
-	key := gatewayDoor{Bits: 32 + uint32(prefix.Bits()), Port: networkPort(door.Port), Protocol: door.Protocol,
+	key := gatewayDoor{Bits: 32 + uint32(prefix.Bits()), Port: networkPort(port.Port), Protocol: port.Protocol,
 		Addr: networkOrder(prefix.Addr())}
-	d.doors.Lock()
-	defer d.doors.Unlock()
+	d.gardenPorts.Lock()
+	defer d.gardenPorts.Unlock()
 	var was uint64
 	// The look-up finds the longest prefix that contains it: within what is shut nothing is opened.
-	if err := d.objs.GardenPorts.Lookup(key, &was); err == nil && was&doorShut != 0 && !door.Shut {
-		if ends := was &^ doorShut; ends == 0 || monotonic(time.Now()) < ends {
+	if err := d.objs.GardenPorts.Lookup(key, &was); err == nil && was&portShut != 0 && !port.Shut {
+		if ends := was &^ portShut; ends == 0 || monotonic(time.Now()) < ends {
 			return nil
 		}
 	}
 	if !until.IsZero() && !until.After(time.Now()) {
 		if err := d.objs.GardenPorts.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("closing port %d of %s in the walled garden: %w", door.Port, prefix, err)
+			return fmt.Errorf("closing port %d of %s in the walled garden: %w", port.Port, prefix, err)
 		}
 		return nil
 	}
@@ -186,11 +186,11 @@ func (d *Datapath) OpenPort(door datapath.Door, until time.Time) error {
 	if !until.IsZero() {
 		ends = monotonic(until)
 	}
-	if door.Shut {
-		ends |= doorShut
+	if port.Shut {
+		ends |= portShut
 	}
 	if err := d.objs.GardenPorts.Put(key, ends); err != nil {
-		return fmt.Errorf("opening port %d of %s in the walled garden: %w", door.Port, prefix, err)
+		return fmt.Errorf("opening port %d of %s in the walled garden: %w", port.Port, prefix, err)
 	}
 	return nil
 }

@@ -68,15 +68,15 @@ type Config struct {
 
 // Datapath is the running data path.
 type Datapath struct {
-	doors sync.Mutex // held while a door of the walled garden changes
-	cfg   Config
-	net   datapath.Network
-	objs  gatewayObjects
-	lan   *net.Interface
-	wan   *net.Interface
-	cut   cutter // with Lines
-	locks datapath.Locks
-	epoch uint64
+	gardenPorts sync.Mutex // held while a port of the walled garden changes
+	cfg         Config
+	net         datapath.Network
+	objs        gatewayObjects
+	lan         *net.Interface
+	wan         *net.Interface
+	cut         cutter // with Lines
+	locks       datapath.Locks
+	epoch       uint64
 	// counters is client_counters, mapped into memory.
 	counters *ebpf.Memory
 	meters   *ebpf.Memory // client_meters

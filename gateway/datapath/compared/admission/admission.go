@@ -45,7 +45,7 @@ type Table struct {
 	gateway uint32
 	entries []entry // by the address's position in the LAN
 	garden  garden
-	doors   doors
+	ports   gardenPorts
 	strange *strangers
 	own     atomic.Pointer[map[uint32]bool] // see SetOwn; nil: not set yet
 	epoch   uint64

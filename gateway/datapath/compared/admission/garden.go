@@ -95,25 +95,25 @@ func (g *garden) forget(key uint64) {
 	}
 }
 
-// doors are ports of the garden that are open alone, or shut.
-type doors struct {
+// gardenPorts are ports of the garden that are open alone, or shut.
+type gardenPorts struct {
 	any atomic.Bool // there is one
 
 	mu         sync.RWMutex
 	open, shut map[uint32]*garden // guarded by mu: by protocol and port
 }
 
-// doorOf is a protocol and a port as a key.
-func doorOf(protocol uint8, port uint16) uint32 { return uint32(protocol)<<16 | uint32(port) }
+// portKey is a protocol and a port as a key.
+func portKey(protocol uint8, port uint16) uint32 { return uint32(protocol)<<16 | uint32(port) }
 
 // hold reports whether a port of an address is open or shut now.
-func (d *doors) hold(addr uint32, protocol uint8, port uint16, now int64) (open, shut bool) {
+func (d *gardenPorts) hold(addr uint32, protocol uint8, port uint16, now int64) (open, shut bool) {
 	if !d.any.Load() {
 		return false, false
 	}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	key := doorOf(protocol, port)
+	key := portKey(protocol, port)
 	if g := d.shut[key]; g != nil && g.holds(addr, now) {
 		return false, true
 	}
@@ -121,15 +121,15 @@ func (d *doors) hold(addr uint32, protocol uint8, port uint16, now int64) (open,
 	return g != nil && g.holds(addr, now), false
 }
 
-// of returns the garden of a door, which it makes if there is none.
-func (d *doors) of(door datapath.Door) *garden {
+// of returns the garden of a port, which it makes if there is none.
+func (d *gardenPorts) of(port datapath.GardenPort) *garden {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.open == nil {
 		d.open, d.shut = map[uint32]*garden{}, map[uint32]*garden{}
 	}
-	all, key := d.open, doorOf(door.Protocol, door.Port)
-	if door.Shut {
+	all, key := d.open, portKey(port.Protocol, port.Port)
+	if port.Shut {
 		all = d.shut
 	}
 	if all[key] == nil {
@@ -140,13 +140,13 @@ func (d *doors) of(door datapath.Door) *garden {
 }
 
 // OpenPort opens a port of the walled garden, or shuts it, until a time (datapath.Running).
-func (t *Table) OpenPort(d datapath.Door, until time.Time) error {
-	return t.openIn(t.doors.of(d), d.Prefix, until)
+func (t *Table) OpenPort(d datapath.GardenPort, until time.Time) error {
+	return t.openIn(t.ports.of(d), d.Prefix, until)
 }
 
 // reaches reports whether a port of an address is in the garden now.
 func (t *Table) reaches(addr uint32, protocol uint8, port uint16, now int64) bool {
-	open, shut := t.doors.hold(addr, protocol, port, now)
+	open, shut := t.ports.hold(addr, protocol, port, now)
 	return open || !shut && t.garden.holds(addr, now)
 }
 

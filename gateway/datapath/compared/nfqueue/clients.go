@@ -140,8 +140,8 @@ func (d *Datapath) Counters(id datapath.ID) (datapath.Counters, error) {
 }
 
 // OpenPort opens a port of the walled garden, or shuts it, until a time (datapath.Running).
-func (d *Datapath) OpenPort(door datapath.Door, until time.Time) error {
-	return d.table.OpenPort(door, until)
+func (d *Datapath) OpenPort(port datapath.GardenPort, until time.Time) error {
+	return d.table.OpenPort(port, until)
 }
 
 // Open opens the walled garden for a prefix, or closes it.

@@ -114,11 +114,11 @@ func forgedRefusals(t *testing.T, w *World) {
 	lan := NewWire(t, w.Intruder.Space, clientLink)
 	host := netip.MustParseAddr("10.9.0.2")
 	for name, at := range map[string]struct {
-		space *netnstest.Space
-		link  string
-		addr  netip.Addr
-		via   func(*Frame)
-		marks *Flow
+		space         *netnstest.Space
+		link          string
+		addr          netip.Addr
+		via           func(*Frame)
+		referenceFlow *Flow
 	}{
 		"from the WAN": {w.Server, serverLink, Server, Via(WANMAC), w.Down(t, w.Alice)},
 		"from another interface": {
@@ -126,7 +126,7 @@ func forgedRefusals(t *testing.T, w *World) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			forgeMark(t, at.space, at.link)
-			w.knock(t, NewWire(t, at.space, at.link), lan, refusals(w.Bob, at.addr, at.via), at.marks)
+			w.expectDropped(t, NewWire(t, at.space, at.link), lan, refusals(w.Bob, at.addr, at.via), at.referenceFlow)
 		})
 	}
 }
@@ -197,7 +197,7 @@ func dhcpTunnel(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
 	must(t, w.OpenGarden("198.51.100.9/32", time.Time{}))
-	server, marks := NewWire(t, w.Server, serverLink), w.Up(t, w.Alice)
+	server, referenceFlow := NewWire(t, w.Server, serverLink), w.Up(t, w.Alice)
 	attempts := map[string]attempt{}
 	for name, to := range map[string]netip.Addr{
 		"a neighbour of the WAN": Server, "a host beyond": Beside, "the garden": Garden,
@@ -216,7 +216,7 @@ func dhcpTunnel(t *testing.T, w *World) {
 		from := netip.AddrFrom4([4]byte{10, 1, 0, 100 + n})
 		attempts["from "+from.String()] = attempt{UDP(67, SourcePort(68), From(from, w.Intruder.MAC)), "not-leased"}
 	}
-	w.knock(t, NewWire(t, w.Intruder.Space, clientLink), server, attempts, marks)
+	w.expectDropped(t, NewWire(t, w.Intruder.Space, clientLink), server, attempts, referenceFlow)
 }
 
 // gardenOfOwn: a garden that contains an address of the gateway's machine, as when a name of the

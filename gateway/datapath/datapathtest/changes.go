@@ -167,7 +167,7 @@ func manyClients(t *testing.T, w *World) {
 		Silent("of another", From(addrs[2], all[0].MAC)))
 	up.Send(20)
 	server.await(t, 0, "let me in")
-	netnstest.Await(t, "marks", func() error {
+	netnstest.Await(t, "the reference flow", func() error {
 		if up.Came() != 70 {
 			return fmt.Errorf("%d of 70", up.Came())
 		}

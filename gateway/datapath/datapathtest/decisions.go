@@ -155,8 +155,8 @@ end`
 func hooksSeeAll(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
-	w.mark(t, up, 20)
-	w.mark(t, down, 20)
+	w.sendReference(t, up, 20)
+	w.sendReference(t, down, 20)
 	first := w.Forwarding(t)
 	if w.path.Netfilter {
 		w.Router.Run(t, seers)
@@ -174,7 +174,7 @@ func hooksSeeAll(t *testing.T, w *World) {
 	blocked.Settled(t, 0, "that IPsec's policy blocks")
 	w.Router.Run(t, "ip xfrm policy flush")
 	w.forwardsAs(t, first, "without a policy")
-	w.mark(t, down, 20)
+	w.sendReference(t, down, 20)
 	if !w.path.Unattended {
 		return
 	}
@@ -188,7 +188,7 @@ func hooksSeeAll(t *testing.T, w *World) {
 	w.Start(t)
 	must(t, w.Open())
 	w.forwardsAs(t, first, "with a successor")
-	w.mark(t, down, 20)
+	w.sendReference(t, down, 20)
 }
 
 var counted = regexp.MustCompile(`counter (\w+) {\s+packets (\d+)`)
@@ -207,8 +207,8 @@ func (w *World) seen(t *testing.T, up, down *Flow) error {
 	}
 	before := counts()
 	for range many {
-		w.mark(t, up, 1)
-		w.mark(t, down, 1)
+		w.sendReference(t, up, 1)
+		w.sendReference(t, down, 1)
 	}
 	var err error
 	for name, n := range counts() {
@@ -226,15 +226,15 @@ func scanOfLAN(t *testing.T, w *World) {
 	server, alice, lan := NewWire(t, w.Server, serverLink), NewWire(t, w.Alice.Space, clientLink),
 		NewWire(t, w.Intruder.Space, clientLink)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
-	w.mark(t, up, 1)
-	w.mark(t, down, 1)
+	w.sendReference(t, up, 1)
+	w.sendReference(t, down, 1)
 	for host := range byte(100) {
 		to := To(netip.AddrFrom4([4]byte{10, 1, 0, 100 + host}))
 		server.Send(t, UDP(443, Down, to), SYN(443, Down, to), Echo(Down, to))
 		alice.Send(t, UDP(443, By(w.Alice), to))
 	}
-	w.mark(t, up, 20)
-	w.mark(t, down, 20)
+	w.sendReference(t, up, 20)
+	w.sendReference(t, down, 20)
 	if n := looked(lan.Frames()); n > 0 {
 		t.Errorf("%d ARP requests for addresses that nobody leased", n)
 	}

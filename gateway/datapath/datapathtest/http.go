@@ -33,7 +33,7 @@ func oddHTTPStays(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
 	server, lan := NewWire(t, w.Server, serverLink), NewWire(t, w.Bob.Space, clientLink)
-	w.knock(t, lan, server, oddHTTP(w), w.Up(t, w.Alice))
+	w.expectDropped(t, lan, server, oddHTTP(w), w.Up(t, w.Alice))
 	tiny := TCP(80, By(w.Bob), SourcePort(42000), Flags("FPU"))
 	began := len(server.Frames())
 	for _, order := range [][]int{{0, 8, 16}, {16, 8, 0}} {
@@ -41,7 +41,7 @@ func oddHTTPStays(t *testing.T, w *World) {
 			lan.Send(t, piece(tiny, at, min(at+8+at/16*200, len(tiny)-34)))
 		}
 	}
-	w.mark(t, w.Up(t, w.Alice), 20)
+	w.sendReference(t, w.Up(t, w.Alice), 20)
 	if n := slices.IndexFunc(server.Frames()[began:], func(f []byte) bool { return !isMark(f) && !isARP(f) }); n >= 0 {
 		t.Errorf("of tiny fragments came through:\n%s", anatomy(server.Frames()[began+n]))
 	}

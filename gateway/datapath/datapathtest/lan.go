@@ -21,7 +21,7 @@ func brokenFrames(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
 	server := NewWire(t, w.Server, serverLink)
-	marks := w.Up(t, w.Alice)
+	referenceFlow := w.Up(t, w.Alice)
 	for name, s := range map[string]Station{"admitted": w.Alice, "before login": w.Bob, "who has no lease": w.Intruder} {
 		t.Run(name, func(t *testing.T) {
 			lan, attempts := NewWire(t, s.Space, clientLink), broken(s)
@@ -30,7 +30,7 @@ func brokenFrames(t *testing.T, w *World) {
 				delete(attempts, "a wrong sum")
 				w.staysWrong(t, lan, server, wrong)
 			}
-			w.knock(t, lan, server, attempts, marks)
+			w.expectDropped(t, lan, server, attempts, referenceFlow)
 		})
 	}
 }
@@ -224,8 +224,8 @@ func otherInterfaces(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	host := netip.MustParseAddr("10.9.0.2")
 	up, down := NewFlow(t, w.Alice.Space, w.Alice.Addr, third, host), NewFlow(t, third, host, w.Alice.Space, w.Alice.Addr)
-	w.mark(t, up, 20)
-	w.mark(t, down, 30)
+	w.sendReference(t, up, 20)
+	w.sendReference(t, down, 30)
 	w.bills(t, w.Alice, tally{}, tally{20 * (headers + FlowBytes), 20, 30 * (headers + FlowBytes), 30})
 	for _, s := range []Station{w.Bob, w.Intruder} {
 		up, down := NewFlow(t, s.Space, s.Addr, third, host), NewFlow(t, third, host, s.Space, s.Addr)

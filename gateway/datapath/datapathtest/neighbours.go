@@ -103,8 +103,8 @@ func (w *World) neighbours(t *testing.T, state string) (list []string) {
 func madeUpNeighbours(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
-	hub, marks := NewWire(t, w.Intruder.Space, clientLink), w.Up(t, w.Alice)
-	w.mark(t, marks, 1)
+	hub, referenceFlow := NewWire(t, w.Intruder.Space, clientLink), w.Up(t, w.Alice)
+	w.sendReference(t, referenceFlow, 1)
 	for n := range uint32(100) {
 		nobody := netip.AddrFrom4([4]byte{10, 1, 0, byte(100 + n)})
 		mac := datapath.MAC{2, 9}
@@ -113,7 +113,7 @@ func madeUpNeighbours(t *testing.T, w *World) {
 			ARP(1, nobody, mac, Gateway), ARP(1, nobody, w.Intruder.MAC, Gateway), ARP(2, nobody, mac, Gateway), // from nobody
 			SYN(80, From(nobody, mac)), UDP(53, From(nobody, mac), To(Gateway)), Echo(From(nobody, mac), To(Gateway)))
 	}
-	w.mark(t, marks, 20)
+	w.sendReference(t, referenceFlow, 20)
 	netnstest.Await(t, "an answer to Bob", func() error {
 		_, err := get(w.Bob, Server)
 		return err

@@ -37,18 +37,18 @@ func oddFrames(t *testing.T, w *World) {
 		seed = rand.Uint64()
 	}
 	r := rand.New(rand.NewPCG(seed, 0))
-	server, marks := NewWire(t, w.Server, serverLink), w.Up(t, w.Alice)
+	server, referenceFlow := NewWire(t, w.Server, serverLink), w.Up(t, w.Alice)
 	lan := NewWire(t, w.Intruder.Space, clientLink)
-	w.mark(t, marks, 1)
+	w.sendReference(t, referenceFlow, 1)
 	began, replied, whole := forwarded(w.Packets(t)), echoReplies(t, w.Alice), w.ordinary()
-	const burst = 100 // between two marks, so that no queue overflows
+	const burst = 100 // between two packets of the reference flow, so that no queue overflows
 	for range *oddCount / burst {
 		for range burst {
 			if f := w.damage(r, whole[r.IntN(len(whole))]); len(f) >= 14 && len(f) <= 1514 {
 				lan.Send(t, f)
 			}
 		}
-		w.mark(t, marks, 1)
+		w.sendReference(t, referenceFlow, 1)
 	}
 	answers := func() (all [][]byte) {
 		// of Alice's own kernel to strangers' forged pings, which reached her past the gateway
@@ -62,7 +62,7 @@ func oddFrames(t *testing.T, w *World) {
 	nothing := func() {
 		t.Helper()
 		w.drained(t, lan, server)
-		w.mark(t, marks, 20)
+		w.sendReference(t, referenceFlow, 20)
 		for _, f := range server.Frames() {
 			if !isMark(f) && !isARP(f) && !isEchoReply(f, w.Alice) {
 				t.Errorf("-odd-seed %d: this came through:\n%s", seed, anatomy(f))
@@ -75,7 +75,7 @@ func oddFrames(t *testing.T, w *World) {
 	}
 	nothing()
 	netnstest.Await(t, "the count of what was forwarded", func() error {
-		if n, sent := forwarded(w.Packets(t))-began, marks.Sent()-1+uint64(len(answers())); n != sent {
+		if n, sent := forwarded(w.Packets(t))-began, referenceFlow.Sent()-1+uint64(len(answers())); n != sent {
 			return fmt.Errorf("-odd-seed %d: %d packets, %d were", seed, n, sent)
 		}
 		return nil
@@ -231,8 +231,8 @@ func localTalk(s Station) map[string]attempt {
 func poisoned(t *testing.T, w *World) {
 	w.admit(t, w.Alice, w.Bob)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
-	w.mark(t, up, 1)
-	w.mark(t, down, 1)
+	w.sendReference(t, up, 1)
+	w.sendReference(t, down, 1)
 	far := "203.0.113.80"
 	way := func() string {
 		return w.Router.Run(
@@ -274,8 +274,8 @@ func poisoned(t *testing.T, w *World) {
 	NewWire(t, w.Intruder.Space, clientLink).Send(t, TCP(443, By(w.Intruder)))
 	w.counted(t, "the last frame", counts, []string{"not-leased+"})
 	lan := NewWire(t, w.Intruder.Space, clientLink)
-	w.mark(t, up, 20)
-	w.mark(t, down, 20)
+	w.sendReference(t, up, 20)
+	w.sendReference(t, down, 20)
 	for _, f := range lan.Frames() {
 		if isMark(f) && bytes.Equal(f[30:34], w.Alice.Addr.AsSlice()) && !bytes.Equal(f[:6], w.Alice.MAC[:]) {
 			t.Fatalf("a packet for Alice goes to %x", f[:6])

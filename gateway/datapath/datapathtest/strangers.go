@@ -39,19 +39,19 @@ type attempt struct {
 	reasons string
 }
 
-// knock sends attempts from a wire, waits until each is counted, and checks that the far
-// wire gets only the marks of an admitted client. It stops early when attempts are not counted,
+// expectDropped sends attempts from a wire, waits until each is counted, and checks that the far
+// wire gets only the reference flow of an admitted client. It stops early when attempts are not counted,
 // because it waits half a minute for each. Alice and Bob must have leases, see drained.
-func (w *World) knock(t *testing.T, from, far *Wire, attempts map[string]attempt, marks *Flow) {
+func (w *World) expectDropped(t *testing.T, from, far *Wire, attempts map[string]attempt, referenceFlow *Flow) {
 	t.Helper()
 	lan, wan := NewWire(t, w.Intruder.Space, clientLink), NewWire(t, w.Server, serverLink)
-	first, began, sent := len(far.Frames()), forwarded(w.Packets(t)), marks.Sent()
+	first, began, sent := len(far.Frames()), forwarded(w.Packets(t)), referenceFlow.Sent()
 	lost := 0
 	for name, a := range attempts {
 		if lost == 2 {
 			break
 		}
-		w.mark(t, marks, 1) // so that neighbours are resolved and the path is as short as possible
+		w.sendReference(t, referenceFlow, 1) // so that neighbours are resolved and the path is as short as possible
 		before := w.Packets(t)
 		from.Send(t, a.frame)
 		reasons := strings.Fields(a.reasons)
@@ -64,26 +64,26 @@ func (w *World) knock(t *testing.T, from, far *Wire, attempts map[string]attempt
 		}
 	}
 	w.drained(t, lan, wan)
-	w.mark(t, marks, 20)
+	w.sendReference(t, referenceFlow, 20)
 	for _, f := range far.Frames()[first:] {
 		if !isMark(f) && !isARP(f) {
 			t.Errorf("this came through:\n%s", anatomy(f))
 		}
 	}
 	netnstest.Await(t, "the count of what was forwarded", func() error {
-		if n, sent := forwarded(w.Packets(t))-began, marks.Sent()-sent; n != sent {
+		if n, sent := forwarded(w.Packets(t))-began, referenceFlow.Sent()-sent; n != sent {
 			return fmt.Errorf("%d packets, %d were", n, sent)
 		}
 		return nil
 	})
 }
 
-// mark sends packets that must arrive, and waits for them.
-func (w *World) mark(t *testing.T, marks *Flow, n int) {
+// sendReference sends packets that must arrive, and waits for them.
+func (w *World) sendReference(t *testing.T, referenceFlow *Flow, n int) {
 	t.Helper()
-	marks.Send(n)
-	netnstest.Await(t, "the marks", func() error {
-		if marks.Came() < marks.Sent() {
+	referenceFlow.Send(n)
+	netnstest.Await(t, "the reference flow", func() error {
+		if referenceFlow.Came() < referenceFlow.Sent() {
 			return errors.New("an admitted client's packets do not pass")
 		}
 		return nil
@@ -139,7 +139,7 @@ func nothingLeaves(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	must(t, w.OpenGarden("198.51.100.9/32", time.Time{}))
 	server := NewWire(t, w.Server, serverLink)
-	marks := w.Up(t, w.Alice)
+	referenceFlow := w.Up(t, w.Alice)
 	for _, c := range []struct {
 		who  string
 		from Station
@@ -150,9 +150,11 @@ func nothingLeaves(t *testing.T, w *World) {
 		{"before login", w.Bob, unadmitted(w)},
 		{"admitted, where nobody may go", w.Alice, misled(w)},
 	} {
-		t.Run(c.who, func(t *testing.T) { w.knock(t, NewWire(t, c.from.Space, clientLink), server, c.what, marks) })
+		t.Run(c.who, func(t *testing.T) {
+			w.expectDropped(t, NewWire(t, c.from.Space, clientLink), server, c.what, referenceFlow)
+		})
 	}
-	t.Run("to a client, as from elsewhere", func(t *testing.T) { w.pretend(t, marks) })
+	t.Run("to a client, as from elsewhere", func(t *testing.T) { w.pretend(t, referenceFlow) })
 	if w.seesBridged() {
 		return // what is for another host is judged
 	}
@@ -166,7 +168,7 @@ func nothingLeaves(t *testing.T, w *World) {
 
 // pretend has a station without a lease send to an admitted client with source addresses
 // of remote hosts: the gateway does not forward these packets.
-func (w *World) pretend(t *testing.T, marks *Flow) {
+func (w *World) pretend(t *testing.T, referenceFlow *Flow) {
 	near, alice := NewWire(t, w.Intruder.Space, clientLink), NewWire(t, w.Alice.Space, clientLink)
 	before := w.Counters(t, w.Alice.Addr)
 	for _, a := range []string{"192.0.2.2", "8.8.8.8"} {
@@ -174,7 +176,7 @@ func (w *World) pretend(t *testing.T, marks *Flow) {
 		near.Send(t, UDP(443, as, to), TCP(443, as, to))
 	}
 	w.drained(t, near, NewWire(t, w.Server, serverLink))
-	w.mark(t, marks, 20)
+	w.sendReference(t, referenceFlow, 20)
 	for _, f := range alice.Frames() {
 		if bytes.HasPrefix(f, w.Alice.MAC[:]) && !isMark(f) && !isARP(f) {
 			t.Errorf("this reached her:\n%s", anatomy(f))
@@ -304,7 +306,7 @@ func nothingComes(t *testing.T, w *World) {
 		return append([]func(*Frame){Down, To(a)}, how...)
 	}
 	bob := w.Bob.Addr
-	w.knock(t, NewWire(t, w.Server, serverLink), lan, map[string]attempt{
+	w.expectDropped(t, NewWire(t, w.Server, serverLink), lan, map[string]attempt{
 		"UDP": {UDP(443, to(bob)...), "blocked"}, "TCP": {TCP(443, to(bob)...), "blocked"},
 		"SYN":  {SYN(443, to(bob)...), "blocked"},
 		"ping": {Echo(to(bob)...), "blocked"}, "GRE": {Protocol(layers.IPProtocolGRE, to(bob)...), "blocked"},

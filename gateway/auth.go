@@ -126,7 +126,7 @@ func (t granting) fill(login *session.Login) {
 		return
 	}
 	lack(&l.SessionTimeout, given.SessionTimeout, d.SessionTimeout)
-	if login.Line.Session == 0 || d.IdleTimeout != config.DefaultIdle { // a household may be idle on its line
+	if login.PPPoE.Session == 0 || d.IdleTimeout != config.DefaultIdle { // a household may be idle on its line
 		lack(&l.IdleTimeout, given.IdleTimeout, d.IdleTimeout)
 	}
 	lack(&l.UpBps, given.UpBps, d.UpRate)

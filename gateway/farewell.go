@@ -21,8 +21,8 @@ func sessionsFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir
 func farewell(cfg *config.Config) error {
 	var peers []pppoe.Peer
 	err := session.Stored(sessionsFile(cfg), func(s session.Session) {
-		if s.Line.Session != 0 {
-			peers = append(peers, pppoe.Peer{MAC: s.MAC, Session: s.Line.Session})
+		if s.PPPoE.Session != 0 {
+			peers = append(peers, pppoe.Peer{MAC: s.MAC, Session: s.PPPoE.Session})
 		}
 	})
 	if errors.Is(err, session.ErrInUse) {

@@ -52,23 +52,23 @@ type gateway struct {
 	began   time.Time
 	version string
 
-	dp      datapath.Running
-	arp     arp.Prober // asks clients whether they are there
-	table   *session.Table
-	radius  *radius.Client
-	dynamic *radius.Dynamic // what servers ask of sessions
-	portal  *portal.Portal
-	home    bool // the portal answers at homePort too
-	users   *users.Accounts
-	dhcp    *dhcp.Server
-	dns     *dns.Server
-	pppoe   *pppoe.Server
-	lines   *lines        // of pppoe
-	guard   guesses.Guard // against guessing passwords, by the portal and PPPoE
-	flows   *flowlog.Log
-	ident   *ident.Server
-	watch   *ident.Watch // of ident
-	nat     *nat.NAT
+	dp          datapath.Running
+	arp         arp.Prober // asks clients whether they are there
+	table       *session.Table
+	radius      *radius.Client
+	dynamic     *radius.Dynamic // what servers ask of sessions
+	portal      *portal.Portal
+	home        bool // the portal answers at homePort too
+	users       *users.Accounts
+	dhcp        *dhcp.Server
+	dns         *dns.Server
+	pppoe       *pppoe.Server
+	pppoeAccess *pppoeAccess  // of pppoe
+	guard       guesses.Guard // against guessing passwords, by the portal and PPPoE
+	flows       *flowlog.Log
+	ident       *ident.Server
+	watch       *ident.Watch // of ident
+	nat         *nat.NAT
 
 	portless budget.Seldom // messages of clients without ports
 

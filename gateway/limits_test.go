@@ -15,7 +15,7 @@ func TestLargestLAN(t *testing.T) {
 	const nowhere = "none0"
 	own := netip.MustParseAddr("10.0.0.1")
 	for _, kind := range kinds {
-		if datapath.TraitsOf(kind.Name).LinesOnly { // which takes more of the file than this one has
+		if datapath.TraitsOf(kind.Name).PPPoEOnly { // which takes more of the file than this one has
 			continue
 		}
 		open := func(all ...datapath.Network) error {

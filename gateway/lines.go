@@ -20,9 +20,9 @@ import (
 	"github.com/gateweigh/gateweigh/ppp"
 )
 
-// lines decides about PPPoE clients: a login is an authentication, an address, and a session in
+// pppoeAccess decides about PPPoE clients: a login is an authentication, an address, and a session in
 // the table.
-type lines struct {
+type pppoeAccess struct {
 	auth  access.Sources
 	table granting
 	pools map[string]*pool // by name; "": of clients whose login names none
@@ -32,7 +32,7 @@ type lines struct {
 	backedOff atomic.Uint64 // logins that came too soon after wrong passwords
 }
 
-var _ pppoe.Access = (*lines)(nil)
+var _ pppoe.Access = (*pppoeAccess)(nil)
 
 // openLines creates the concentrator if it is enabled, and has it take up the sessions that the
 // table has.
@@ -47,13 +47,13 @@ func (g *gateway) openLines(context.Context) (o opened, err error) {
 	if g.users == nil {
 		g.users = accounts
 	}
-	l := &lines{auth: sources, table: granting{g.table, g, false}, pools: pools(g.cfg)}
+	l := &pppoeAccess{auth: sources, table: granting{g.table, g, false}, pools: pools(g.cfg)}
 	copy(l.dns[:], resolvers(g.cfg))
 	if l.server, err = pppoe.New(g.pppoeConfig(), l); err != nil {
 		return o, err
 	}
-	g.pppoe, g.lines = l.server, l
-	g.table.Follow(func(k session.Key, line session.Line) {
+	g.pppoe, g.pppoeAccess = l.server, l
+	g.table.Follow(func(k session.Key, line session.PPPoESession) {
 		g.behind.remove(k, line)
 		l.server.End(k.MAC, line.Session)
 	})
@@ -97,28 +97,28 @@ func resolvers(cfg *config.Config) []netip.Addr {
 }
 
 // takeUp restores the links of sessions that a former process began.
-func (l *lines) takeUp() (err error) {
+func (l *pppoeAccess) takeUp() (err error) {
 	var ended []session.Session
 	defer func() {
 		for _, s := range ended {
-			l.Logout(s.MAC, s.Line.Session, s.Addr, pppoe.ErrNoLine)
+			l.Logout(s.MAC, s.PPPoE.Session, s.Addr, pppoe.ErrNoSession)
 		}
 	}()
 	l.table.Each(func(s session.Session) bool {
-		if s.Line.Session == 0 {
+		if s.PPPoE.Session == 0 {
 			return true
 		}
 		var state ppp.State
-		if bad := json.Unmarshal(s.Line.State, &state); bad != nil {
+		if bad := json.Unmarshal(s.PPPoE.State, &state); bad != nil {
 			err = fmt.Errorf("reading the PPPoE link of %s: %w", s.Key, bad)
 			return false
 		}
 		state.Grant.Addr = s.Addr
-		if taken := l.table.g.behind.claim(s.Key, s.Line, s.User); taken != nil {
+		if taken := l.table.g.behind.claim(s.Key, s.PPPoE, s.User); taken != nil {
 			l.table.g.log.Error("taking up the networks behind a PPPoE client", "client", s.Key.String(), "err", taken)
 		}
-		err = l.server.Restore(s.MAC, s.Line.Session, state)
-		if errors.Is(err, pppoe.ErrNoLine) {
+		err = l.server.Restore(s.MAC, s.PPPoE.Session, state)
+		if errors.Is(err, pppoe.ErrNoSession) {
 			ended, err = append(ended, s), nil
 		}
 		return err == nil
@@ -127,7 +127,7 @@ func (l *lines) takeUp() (err error) {
 }
 
 // Login implements pppoe.Access.
-func (l *lines) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, error) {
+func (l *pppoeAccess) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, error) {
 	c := r.Credentials
 	who := session.Credentials{
 		User: c.User, Password: c.Password, Key: session.Key{MAC: r.MAC}, Port: r.Session, Circuit: r.Circuit,
@@ -149,7 +149,8 @@ func (l *lines) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, error) {
 	if err := l.makeRoom(login); err != nil {
 		return ppp.Grant{Message: rejection(err)}, err
 	}
-	login.Line = session.Line{Session: r.Session, MTU: uint16(r.State.PeerMRU), State: state, Routes: login.Routes}
+	login.PPPoE = session.PPPoESession{Session: r.Session, MTU: uint16(r.State.PeerMRU), State: state,
+		Routes: login.Routes}
 	grant := ppp.Grant{DNS: l.dns, Proof: login.Proof}
 	if grant.Addr, err = l.connect(r.MAC, login); err != nil {
 		grant.Message = unbegun(err)
@@ -159,8 +160,8 @@ func (l *lines) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, error) {
 
 // decide checks a password, unless its sender has to wait because of wrong ones. Wrong ones are counted with
 // those that came by the portal.
-func (l *lines) decide(ctx context.Context, who session.Credentials) (session.Login, error) {
-	try, err := l.table.g.guard.Enter(ctx, guesses.Who{MAC: who.Key.MAC, Line: lineOf(who)})
+func (l *pppoeAccess) decide(ctx context.Context, who session.Credentials) (session.Login, error) {
+	try, err := l.table.g.guard.Enter(ctx, guesses.Who{MAC: who.Key.MAC, AccessLine: accessLine(who)})
 	if err != nil {
 		return session.Login{}, err
 	}
@@ -181,8 +182,8 @@ func (l *lines) decide(ctx context.Context, who session.Credentials) (session.Lo
 	return login, err
 }
 
-// lineOf is the subscriber's line as its access node names it; empty: it does not.
-func lineOf(who session.Credentials) string {
+// accessLine is the subscriber's line as its access node names it; empty: it does not.
+func accessLine(who session.Credentials) string {
 	if who.Circuit == "" && who.Remote == "" {
 		return ""
 	}
@@ -217,14 +218,14 @@ func unbegun(err error) string {
 }
 
 // connect admits a client with the address that its login has, or else one of the pool.
-func (l *lines) connect(mac [6]byte, login session.Login) (netip.Addr, error) {
+func (l *pppoeAccess) connect(mac [6]byte, login session.Login) (netip.Addr, error) {
 	if addr := login.Framed; addr.IsValid() {
 		login.For = session.Key{MAC: mac, Addr: addr}
 		_, err := l.table.Connect(login)
 		if errors.Is(err, session.ErrTaken) { // the server gives the address anew: its former user has gone
-			if s, there := l.table.Get(addr); !there || s.Line.Session == 0 {
+			if s, there := l.table.Get(addr); !there || s.PPPoE.Session == 0 {
 				return addr, err
-			} else if err = l.table.Disconnect(s.Key, s.Line.Session, session.NASRequest); err == nil {
+			} else if err = l.table.Disconnect(s.Key, s.PPPoE.Session, session.NASRequest); err == nil {
 				_, err = l.table.Connect(login)
 			}
 		}
@@ -261,7 +262,7 @@ var errNoAddress = errors.New(
 		"has none (Framed-IP-Address)")
 
 // Logout implements pppoe.Access.
-func (l *lines) Logout(mac [6]byte, id uint16, addr netip.Addr, why error) {
+func (l *pppoeAccess) Logout(mac [6]byte, id uint16, addr netip.Addr, why error) {
 	cause := session.LostCarrier
 	if errors.Is(why, ppp.ErrPeerClosed) {
 		cause = session.UserRequest
@@ -278,16 +279,16 @@ func (t granting) Connect(login session.Login) (session.Session, error) {
 		return session.Session{}, fmt.Errorf("%w: %s %s", datapath.ErrForeign, login.For.Addr, lan.Unleasable(login.For.Addr))
 	}
 	t.fill(&login)
-	if err := t.g.behind.claim(login.For, login.Line, login.User); err != nil {
+	if err := t.g.behind.claim(login.For, login.PPPoE, login.User); err != nil {
 		return session.Session{}, err
 	}
 	s, err := t.Table.Connect(login)
 	if err != nil {
-		t.g.behind.remove(login.For, login.Line)
+		t.g.behind.remove(login.For, login.PPPoE)
 	} else {
 		t.g.admitted(s)
 		t.g.warnOfPorts(s.Addr)
-		t.g.log.Info("connected", "client", s.Key.String(), "user", s.User, "session", s.ID, "pppoe", s.Line.Session)
+		t.g.log.Info("connected", "client", s.Key.String(), "user", s.User, "session", s.ID, "pppoe", s.PPPoE.Session)
 	}
 	return s, err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// networks are those behind clients on lines (Framed-Route), by whom they are behind. The zero value has
+// networks are those behind clients on PPPoE (Framed-Route), by whom they are behind. The zero value has
 // none.
 type networks struct {
 	datapath.Behind[owned]
@@ -41,19 +41,19 @@ func (n *networks) tell(all []netip.Prefix, there bool) {
 
 // owned is whose a network is.
 type owned struct {
-	key  session.Key
-	line uint16
-	user string
+	key   session.Key
+	pppoe uint16
+	user  string
 }
 
 func (o owned) String() string { return fmt.Sprintf("%s of %q", o.key, o.user) }
 
 // claim enters the networks of a session that is about to begin; it enters none where one is another
 // session's.
-func (n *networks) claim(key session.Key, line session.Line, user string) error {
+func (n *networks) claim(key session.Key, pppoe session.PPPoESession, user string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	fresh, err := n.Take(owned{key, line.Session, user}, line.Routes)
+	fresh, err := n.Take(owned{key, pppoe.Session, user}, pppoe.Routes)
 	if err != nil {
 		return fmt.Errorf("the login's networks (Framed-Route): %w", err)
 	}
@@ -62,12 +62,12 @@ func (n *networks) claim(key session.Key, line session.Line, user string) error 
 }
 
 // remove removes the networks of a session that has ended.
-func (n *networks) remove(k session.Key, line session.Line) {
+func (n *networks) remove(k session.Key, pppoe session.PPPoESession) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, o := range n.holders(line.Routes) {
-		if o.key == k && o.line == line.Session {
-			n.tell(n.Drop(o, line.Routes), false)
+	for _, o := range n.holders(pppoe.Routes) {
+		if o.key == k && o.pppoe == pppoe.Session {
+			n.tell(n.Drop(o, pppoe.Routes), false)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (g *gateway) client(addr netip.Addr) netip.Addr {
 
 // makeRoom ends sessions of the same user that have a login's networks: the server gives them anew. It
 // fails where another user has one, and where the gateway needs one itself.
-func (l *lines) makeRoom(login session.Login) error {
+func (l *pppoeAccess) makeRoom(login session.Login) error {
 	if err := routable(login.Routes, l.table.g.cfg.LAN.Network()); err != nil {
 		return fmt.Errorf("%w: %w", session.ErrUnfit, err)
 	}
@@ -109,7 +109,7 @@ func (l *lines) makeRoom(login session.Login) error {
 			return fmt.Errorf(
 				"%w: the login has a network (Framed-Route) that is behind %s", session.ErrUnfit, o)
 		}
-		if err := l.table.Disconnect(o.key, o.line, session.NASRequest); err != nil {
+		if err := l.table.Disconnect(o.key, o.pppoe, session.NASRequest); err != nil {
 			return err
 		}
 	}

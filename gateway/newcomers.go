@@ -168,7 +168,7 @@ func (s *seldom) warn(log *slog.Logger, text string, args ...any) {
 
 // admitted lengthens the claim of a client that has logged in to a lease.
 func (g *gateway) admitted(s session.Session) {
-	if g.dhcp != nil || s.LeaseEnd.IsZero() || s.Line.Session != 0 {
+	if g.dhcp != nil || s.LeaseEnd.IsZero() || s.PPPoE.Session != 0 {
 		return
 	}
 	if err := g.table.Keep(s.Key, time.Now().Add(g.cfg.DHCP.Lease)); err != nil {
@@ -190,7 +190,7 @@ func (g *gateway) renew(ctx context.Context) error {
 		}
 		var active []session.Session
 		g.table.Each(func(s session.Session) bool {
-			if s.State == session.Authenticated && s.Line.Session == 0 && time.Since(s.Seen) < 2*every {
+			if s.State == session.Authenticated && s.PPPoE.Session == 0 && time.Since(s.Seen) < 2*every {
 				active = append(active, s)
 			}
 			return true

@@ -151,8 +151,8 @@ func Keep(listener *os.File, log *slog.Logger) error {
 	return errors.New("no data path needs a keeper")
 }
 
-// lineSessions is how many PPPoE sessions there can be at once, by pppoe.sessions and by the addresses for them.
-func lineSessions(cfg *config.Config) int {
+// pppoeSessions is how many PPPoE sessions there can be at once, by pppoe.sessions and by the addresses for them.
+func pppoeSessions(cfg *config.Config) int {
 	addresses := 0
 	for _, r := range cfg.PPPoE.Pools {
 		addresses += r.Size()
@@ -168,7 +168,7 @@ func setup(cfg *config.Config) datapath.Setup {
 	d := cfg.Datapath
 	return datapath.Setup{
 		Kind: d.Kind, Networks: networksOf(cfg), WAN: cfg.WAN.Interface,
-		PortalPorts: portalPorts(cfg.Portal), Lines: cfg.PPPoE.Enabled, Sessions: lineSessions(cfg),
+		PortalPorts: portalPorts(cfg.Portal), PPPoE: cfg.PPPoE.Enabled, Sessions: pppoeSessions(cfg),
 		Flows: cfg.FlowLog.Enabled, DHCP: cfg.DHCP.Mode != config.External,
 		Keeper: func() *exec.Cmd { return keeperCommand(cfg) },
 		Fast:   d.Fast, Device: d.Device, Forward: d.Forward, FlowCache: d.FlowCache, Shaping: d.Shaping, PinDir: d.PinDir,

@@ -66,7 +66,7 @@ func (g *gateway) served(st *control.Status) {
 	}
 	if g.pppoe != nil {
 		st.PPPoE = pppoeCounts(g.pppoe.Counts())
-		st.PPPoE["backed-off"] = g.lines.backedOff.Load()
+		st.PPPoE["backed-off"] = g.pppoeAccess.backedOff.Load()
 	}
 	if g.ident != nil {
 		st.Ident = identCounts(g.ident.Stats())

@@ -27,7 +27,7 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	s.ping(terms.Local, terms.Peer, 1492) // the gateway answers: this is not billed
 	s.route(c, terms)
 	w.transfer(c, 1_000_000)
-	w.billedOnLine("ann", c)
+	w.countedOnPPPoE("ann", c)
 	one, err := w.session("ann")
 	must(t, err)
 

@@ -118,7 +118,7 @@ func TestSubscribersTraffic(t *testing.T) {
 	w.sh("nsenter --net=/run/netns/$ID-router ethtool -K wan0 gro on") // the gateway aggregates what it receives
 	c := w.onLine("ann")
 	w.transfer(c, 20_000_000)
-	w.billedOnLine("ann", c)
+	w.countedOnPPPoE("ann", c)
 	if out := w.sh("ip -n $ID-router -j -s link show type veth"); !aggregated(t, out) {
 		t.Error("no aggregated packet came to the link that cuts them: nothing shows that they are cut")
 	}
@@ -147,8 +147,8 @@ func (w *world) onLine(user string) *client {
 	return c
 }
 
-// billedOnLine waits until a user's session is billed what the client's host has counted.
-func (w *world) billedOnLine(user string, c *client) {
+// countedOnPPPoE waits until a user's session is billed what the client's host has counted.
+func (w *world) countedOnPPPoE(user string, c *client) {
 	w.t.Helper()
 	eventually(w.t, "the session's bytes", func() error {
 		one, err := w.session(user)

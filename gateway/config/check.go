@@ -212,9 +212,9 @@ func (k *checker) checkPPPoE() {
 				m)
 		}
 	}
-	if kind := k.Datapath.Kind; !datapath.TraitsOf(kind).Lines {
+	if kind := k.Datapath.Kind; !datapath.TraitsOf(kind).PPPoE {
 		k.report("datapath.kind", "%q does not take PPPoE's header off: use %s, or pppoe.enabled = false", kind,
-			alternatives(datapath.Names(func(t datapath.Traits) bool { return t.Lines })))
+			alternatives(datapath.Names(func(t datapath.Traits) bool { return t.PPPoE })))
 	}
 	if len(p.Resolvers) > 2 {
 		k.report("pppoe.resolvers", "%d addresses: PPP has room for two", len(p.Resolvers))
@@ -229,7 +229,7 @@ func (k *checker) checkPPPoE() {
 		k.report("pppoe.pool",
 			`has no effect: RADIUS names a client's pool (Framed-Pool), and "radius" is not in auth.methods`)
 	}
-	k.checkLinePools()
+	k.checkPPPoEPools()
 	if len(p.Pools)+len(p.Named) > 0 && len(k.DHCP.Pools) == 0 && k.DHCP.Mode == Server {
 		k.report("dhcp.pools", "missing: without it DHCP leases all of the LAN, pppoe.pools included")
 	}
@@ -251,8 +251,8 @@ func alternatives(words []string) string {
 	return text
 }
 
-// checkLinePools checks the pools of PPPoE clients: an address has one client.
-func (k *checker) checkLinePools() {
+// checkPPPoEPools checks the pools of PPPoE clients: an address has one client.
+func (k *checker) checkPPPoEPools() {
 	var earlier []Range
 	check := func(key string, ranges []Range) {
 		for _, pool := range ranges {
@@ -382,8 +382,8 @@ func (k *checker) checkDynamic() {
 // checkDatapath compares the data path's keys with its kind.
 func (k *checker) checkDatapath() {
 	kind := datapath.TraitsOf(k.Datapath.Kind)
-	if kind.LinesOnly {
-		k.checkLinesOnly(kind)
+	if kind.PPPoEOnly {
+		k.checkPPPoEOnly(kind)
 	}
 	reason := fmt.Sprintf("datapath.kind is %q", kind.Kind)
 	for _, key := range kind.Unheeded() {
@@ -401,8 +401,8 @@ func (k *checker) checkDatapath() {
 	}
 }
 
-// checkLinesOnly checks what a data path for PPPoE clients alone has no part in.
-func (k *checker) checkLinesOnly(kind datapath.Traits) {
+// checkPPPoEOnly checks what a data path for PPPoE clients alone has no part in.
+func (k *checker) checkPPPoEOnly(kind datapath.Traits) {
 	const only = "%q carries PPPoE clients alone: "
 	usual := datapath.Kinds[0].Kind
 	if !k.PPPoE.Enabled {

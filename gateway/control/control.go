@@ -197,8 +197,9 @@ type failure struct {
 func shown(s session.Session) Session {
 	out := Session{
 		Addr: s.Addr, MAC: net.HardwareAddr(s.MAC[:]).String(), State: s.State, Hostname: s.Hostname,
-		LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, User: s.User, ID: s.ID, PPPoE: s.Line.Session, Routes: s.Line.Routes,
-		Began: s.Began, Seen: s.Seen,
+		LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, User: s.User, ID: s.ID, PPPoE: s.PPPoE.Session,
+		Routes: s.PPPoE.Routes,
+		Began:  s.Began, Seen: s.Seen,
 		Limits: Limits{
 			SessionTimeoutSeconds: s.Limits.SessionTimeout.Seconds(), IdleTimeoutSeconds: s.Limits.IdleTimeout.Seconds(),
 			UpBytes: s.Limits.UpBytes, DownBytes: s.Limits.DownBytes, TotalBytes: s.Limits.TotalBytes,

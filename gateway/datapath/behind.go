@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// Behind tells behind whom networks of IPv4 are, as of clients on lines. The zero value has none. Its methods may be
+// Behind tells behind whom networks of IPv4 are, as of clients on PPPoE. The zero value has none. Its methods may be
 // called
 // at any time from several goroutines. Holder takes no lock while there are no networks.
 type Behind[O comparable] struct {

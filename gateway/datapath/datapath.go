@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// LineMTU is the MTU of a PPPoE session on an Ethernet of 1500 bytes (RFC 2516, 7).
-const LineMTU = 1492
+// PPPoEMTU is the MTU of a PPPoE session on an Ethernet of 1500 bytes (RFC 2516, 7).
+const PPPoEMTU = 1492
 
 // Greeters is how many newcomers a data path reports at once: each waits for the disk, and
 // those that wait together are written together.
@@ -45,7 +45,7 @@ type Client struct {
 	MAC     MAC          // the only one that may use Addrs
 	Session uint16       // PPPoE session, the only one in which Addrs are used; 0: they are used without PPPoE
 	MTU     uint16       // of the PPPoE session, bytes of an IP packet; 0: LineMTU
-	// Routes are IPv4 networks outside the LAN that are behind the client on a line: their packets are
+	// Routes are IPv4 networks outside the LAN that are behind the client on PPPoE: their packets are
 	// treated as those of Addrs. No other client has the same one. While not Admitted there are none.
 	Routes   []netip.Prefix
 	Admitted bool      // false: DHCP, DNS, the portal and the walled garden only

@@ -66,8 +66,8 @@ type Setup struct {
 	Networks    []Network
 	WAN         string   // interface; Ethernet, without a VLAN tag of its own, where programs or rules read its frames
 	PortalPorts []uint16 // TCP ports of the portal, at most 4; clients' HTTP goes to the first
-	Lines       bool     // clients may be on PPPoE lines
-	Sessions    int      // on lines, that there can be at once
+	PPPoE       bool     // clients may be on PPPoE
+	Sessions    int      // on PPPoE, that there can be at once
 	Flows       bool     // connections are logged
 	DHCP        bool     // the gateway leases addresses
 	// Newcomer is called for clients with an address that was not leased; nil: their packets are dropped silently.

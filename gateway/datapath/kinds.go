@@ -5,10 +5,10 @@ import "slices"
 // Kinds are the kinds of data path, the one that is used unless another is named first. Each has its code in a folder
 // below this one, which says the rest of it (Kind).
 var Kinds = []Traits{
-	{Kind: "ebpf", Keys: []string{"forward", "flow_cache", "shaping"}, Lines: true},
-	{Kind: "tun", Keys: []string{"fast", "device"}, Lines: true, HidesLAN: true},
+	{Kind: "ebpf", Keys: []string{"forward", "flow_cache", "shaping"}, PPPoE: true},
+	{Kind: "tun", Keys: []string{"fast", "device"}, PPPoE: true, HidesLAN: true},
 	{Kind: "nfqueue", Keys: []string{"fast"}, FastUntracked: true},
-	{Kind: "kernel", Lines: true, LinesOnly: true},
+	{Kind: "kernel", PPPoE: true, PPPoEOnly: true},
 }
 
 // Traits are what the configuration must know of a kind of data path.
@@ -17,8 +17,8 @@ type Traits struct {
 	// Keys are those of [datapath] that it heeds. All heed kind, and pin_dir, because a former data path may have left
 	// pins.
 	Keys          []string
-	Lines         bool // it takes PPPoE's header off and puts it on
-	LinesOnly     bool // its clients are on PPPoE lines alone, and reach no portal and no walled garden
+	PPPoE         bool // it takes PPPoE's header off and puts it on
+	PPPoEOnly     bool // its clients are on PPPoE alone, and reach no portal and no walled garden
 	HidesLAN      bool // no other program of this machine hears the LAN's clients
 	FastUntracked bool // with datapath.fast, packets pass the kernel's table of connections by
 }

@@ -15,17 +15,17 @@ type MAC = [6]byte
 
 // Guard counts wrong passwords. The zero value is ready to use, by several goroutines.
 type Guard struct {
-	clients attempts
-	names   names
-	lines   lines
+	clients     attempts
+	names       names
+	accessLines accessLines
 }
 
 // Who is a client that wants to log in.
 type Who struct {
 	MAC MAC
-	// Line is the subscriber's line as its access node names it; empty: unknown. Made-up MAC addresses
+	// AccessLine is the subscriber's line as its access node names it; empty: unknown. Made-up MAC addresses
 	// behind one line have its allowance together.
-	Line string
+	AccessLine string
 }
 
 // Try is a client's right to try one password, until Leave.
@@ -53,7 +53,7 @@ func (t *Try) Leave() { t.leave() }
 func (t *Try) Wait(user string) time.Duration {
 	wait := t.wait()
 	if user != "" && !t.guard.names.isHome(user, t.who.MAC) {
-		wait = max(wait, t.guard.names.wait(user, t.who.MAC), t.guard.lines.wait(t.who.Line))
+		wait = max(wait, t.guard.names.wait(user, t.who.MAC), t.guard.accessLines.wait(t.who.AccessLine))
 	}
 	return wait
 }
@@ -69,7 +69,7 @@ func (t *Try) Wrong(user string) {
 	t.fail()
 	t.guard.names.wrong(user, t.who.MAC)
 	if t.recent() <= freeFailures {
-		t.guard.lines.wrong(t.who.Line)
+		t.guard.accessLines.wrong(t.who.AccessLine)
 	}
 }
 
@@ -80,7 +80,7 @@ func (t *Try) WrongName() { t.fail() }
 func (t *Try) Right(user string) {
 	t.succeeded()
 	t.guard.names.right(user, t.who.MAC)
-	t.guard.lines.right(t.who.Line)
+	t.guard.accessLines.right(t.who.AccessLine)
 }
 
 // Trying is the number of a client's logins that are being decided, or wait for that.

@@ -38,17 +38,17 @@ func TestMadeUpAddressesBehindALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Guard
 		const line = `"eth 0/1/7" ""`
-		home := Who{MAC: clientA, Line: line}
+		home := Who{MAC: clientA, AccessLine: line}
 		right(t, &g, home, "ann")
 		for range 20 {
-			time.Sleep(guess(t, &g, Who{MAC: clientB, Line: line}, "old"))
+			time.Sleep(guess(t, &g, Who{MAC: clientB, AccessLine: line}, "old"))
 		}
-		if wait := guess(t, &g, Who{MAC: stranger(0), Line: line}, "eve"); wait != 0 {
+		if wait := guess(t, &g, Who{MAC: stranger(0), AccessLine: line}, "eve"); wait != 0 {
 			t.Errorf("after one device's failures another waits %s", wait)
 		}
 		free := 0
 		for i := range 100 {
-			if guess(t, &g, Who{MAC: stranger(1 + i), Line: line}, string(rune('A'+i))) == 0 {
+			if guess(t, &g, Who{MAC: stranger(1 + i), AccessLine: line}, string(rune('A'+i))) == 0 {
 				free++
 			}
 		}
@@ -60,8 +60,8 @@ func TestMadeUpAddressesBehindALine(t *testing.T) {
 			user string
 			wait bool
 		}{
-			{Who{MAC: stranger(200), Line: line}, "zoe", true}, {home, "ann", false},
-			{Who{MAC: stranger(201), Line: "another"}, "zoe", false}, {Who{MAC: stranger(202)}, "zoe", false},
+			{Who{MAC: stranger(200), AccessLine: line}, "zoe", true}, {home, "ann", false},
+			{Who{MAC: stranger(201), AccessLine: "another"}, "zoe", false}, {Who{MAC: stranger(202)}, "zoe", false},
 		} {
 			try, err := g.Enter(t.Context(), tt.who)
 			if err != nil {
@@ -73,13 +73,13 @@ func TestMadeUpAddressesBehindALine(t *testing.T) {
 			try.Leave()
 		}
 		right(t, &g, home, "ann")
-		if wait := guess(t, &g, Who{MAC: stranger(203), Line: line}, "zoe"); wait != 0 {
+		if wait := guess(t, &g, Who{MAC: stranger(203), AccessLine: line}, "zoe"); wait != 0 {
 			t.Errorf("after a right password behind the line another device waits %s", wait)
 		}
 		for i := range 2 * maxLines {
-			g.lines.wrong(string(rune(i)))
+			g.accessLines.wrong(string(rune(i)))
 		}
-		if n := len(g.lines.failed); n != maxLines {
+		if n := len(g.accessLines.failed); n != maxLines {
 			t.Errorf("%d lines are remembered, want %d", n, maxLines)
 		}
 	})

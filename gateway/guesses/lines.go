@@ -8,14 +8,14 @@ import (
 // Lines have the allowance of names: several devices may be behind one.
 const maxLines = 16_384 // that are remembered; beyond it some are forgotten
 
-// lines remembers behind which lines wrong passwords were sent. The zero value is ready to use.
-type lines struct {
+// accessLines remembers behind which lines wrong passwords were sent. The zero value is ready to use.
+type accessLines struct {
 	mu     sync.Mutex
 	failed map[string]*failures // guarded by mu
 }
 
 // wait is how long clients behind a line must wait; 0: not.
-func (l *lines) wait(line string) time.Duration {
+func (l *accessLines) wait(line string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if f := l.failed[line]; f != nil {
@@ -25,7 +25,7 @@ func (l *lines) wait(line string) time.Duration {
 }
 
 // wrong counts a wrong password; "" is no line.
-func (l *lines) wrong(line string) {
+func (l *accessLines) wrong(line string) {
 	if line == "" {
 		return
 	}
@@ -49,7 +49,7 @@ func (l *lines) wrong(line string) {
 }
 
 // right forgets a line's failures.
-func (l *lines) right(line string) {
+func (l *accessLines) right(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.failed, line)

@@ -207,8 +207,8 @@ func (s *Server) Sessions() int {
 	return len(s.sessions)
 }
 
-// ErrNoLine is wrapped for a session whose frames the Carrier cannot receive.
-var ErrNoLine = errors.New("its line has ended")
+// ErrNoSession is wrapped for a session whose frames the Carrier cannot receive.
+var ErrNoSession = errors.New("its line has ended")
 
 // Restore takes up a session of a former process. An ID that is in use is an error.
 func (s *Server) Restore(mac [6]byte, id uint16, state ppp.State) error {
@@ -219,7 +219,7 @@ func (s *Server) Restore(mac [6]byte, id uint16, state ppp.State) error {
 	}
 	n, err := s.add(mac, id)
 	if err != nil {
-		return fmt.Errorf("pppoe: restoring the session %d of %s: %w: %w", id, net.HardwareAddr(mac[:]), ErrNoLine, err)
+		return fmt.Errorf("pppoe: restoring the session %d of %s: %w: %w", id, net.HardwareAddr(mac[:]), ErrNoSession, err)
 	}
 	n.admitted = state.Grant.Addr
 	n.link = ppp.Restore(s.linkConfig(max(pppoe.MTU, state.PeerMRU)), n, state, time.Now())

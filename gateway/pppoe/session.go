@@ -62,11 +62,11 @@ func (s *Server) carried(mac [6]byte, id uint16, frame []byte) {
 	switch {
 	case n == nil || n.mac != mac || s.closed:
 	case frame == nil:
-		time.AfterFunc(lineEnds, func() {
+		time.AfterFunc(outlivesCarrier, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if !s.closed && !n.ended {
-				n.link.Abort(errLine)
+				n.link.Abort(errCarrierEnded)
 				s.schedule(n)
 			}
 		})
@@ -84,10 +84,10 @@ func (n *session) hear(now time.Time, frame []byte) {
 	n.schedule(n)
 }
 
-// lineEnds is how long a session outlives its line.
-const lineEnds = time.Second
+// outlivesCarrier is how long a session outlives its line.
+const outlivesCarrier = time.Second
 
-var errLine = errors.New("the line has ended: was the interface down?")
+var errCarrierEnded = errors.New("the line has ended: was the interface down?")
 
 // Send implements ppp.Handler.
 func (n *session) Send(frame []byte) {

@@ -48,9 +48,9 @@ func (c *Client) event(e session.Event) (*accountingRequest, error) {
 		p.text(rfc2866.AcctSessionID_Type, e.ID)
 		p.text(rfc2865.UserName_Type, e.User)
 		p.number(rfc2866.AcctAuthentic_Type, uint32(c.authentic()))
-		p.client(&c.cfg, e.Key, e.Line.Session != 0)
-		p.line(e.Line.Session)
-		p.routes(e.Line.Routes)
+		p.client(&c.cfg, e.Key, e.PPPoE.Session != 0)
+		p.line(e.PPPoE.Session)
+		p.routes(e.PPPoE.Routes)
 		for _, class := range e.Class {
 			p.Add(rfc2865.Class_Type, class)
 		}

@@ -168,9 +168,9 @@ func TestAttributesSent(t *testing.T) {
 		}
 		for in, kind := range map[packets]session.Kind{start: session.Started, update: session.Updated, stop: session.Ended} {
 			e := testEvent(kind, time.Minute, session.UserRequest)
-			for _, line := range []session.Line{
+			for _, line := range []session.PPPoESession{
 				{}, {Session: 7, Routes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28")}}} {
-				e.Line = line
+				e.PPPoE = line
 				r, err := c.event(e)
 				if err != nil {
 					t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 // maxRoutes bounds the networks of a client, so that accounting has room for them.
 const maxRoutes = 16
 
-// framed fills in what a server gives a client on a line: an address, or the pool that it is to be
+// framed fills in what a server gives a client on PPPoE: an address, or the pool that it is to be
 // of, and networks.
 func framed(login *session.Login, p *radius.Packet) (err error) {
 	login.Framed = framedAddress(p)
@@ -57,8 +57,8 @@ func framedRoutes(p *radius.Packet) (all []netip.Prefix, err error) {
 	return all, nil
 }
 
-// parseRoute reads "192.0.2.0/28 0.0.0.0 1": a network, a next hop and metrics. All of a line's networks
-// have the line as next hop and no metric, so the rest is not used. A network without a length has that
+// parseRoute reads "192.0.2.0/28 0.0.0.0 1": a network, a next hop and metrics. All of a PPPoE session's networks
+// have the PPPoE session as next hop and no metric, so the rest is not used. A network without a length has that
 // of its class.
 func parseRoute(text string) (netip.Prefix, error) {
 	fields := strings.Fields(text)

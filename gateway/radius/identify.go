@@ -95,9 +95,11 @@ func (d *Dynamic) is(s session.Session, p *radius.Packet) bool {
 		case rfc2865.CallingStationID_Type:
 			same = strings.EqualFold(string(a.Attribute), stationID(s.Key))
 		case rfc2865.NASPort_Type:
-			same = len(a.Attribute) == 4 && s.Line.Session != 0 && binary.BigEndian.Uint32(a.Attribute) == uint32(s.Line.Session)
+			same = len(a.Attribute) == 4 && s.PPPoE.Session != 0 &&
+				binary.BigEndian.Uint32(a.Attribute) == uint32(s.PPPoE.Session)
 		case rfc2865.NASPortType_Type:
-			same = len(a.Attribute) == 4 && binary.BigEndian.Uint32(a.Attribute) == uint32(d.cfg.portType(s.Line.Session != 0))
+			same = len(a.Attribute) == 4 &&
+				binary.BigEndian.Uint32(a.Attribute) == uint32(d.cfg.portType(s.PPPoE.Session != 0))
 		case rfc2869.NASPortID_Type:
 			same = string(a.Attribute) == d.cfg.NASPortID
 		case rfc2865.CalledStationID_Type:

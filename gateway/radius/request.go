@@ -174,7 +174,7 @@ func (b builder) proof(m Method, who session.Credentials) error {
 	return nil
 }
 
-// Vendors' attributes for clients on lines (RFC 2548, 2.3; RFC 4679, 3.3), and the bytes of an
+// Vendors' attributes for clients on PPPoE (RFC 2548, 2.3; RFC 4679, 3.3), and the bytes of an
 // MS-CHAPv2 response.
 const (
 	vendorMicrosoft = 311

@@ -295,8 +295,8 @@ func (t *Table) become(c *client, next *entry, cause Cause, at moment, firm bool
 	if was.state == Authenticated {
 		t.report(&ended, cause, late)
 	}
-	if was.with().line.Session != 0 && t.hungUp != nil {
-		t.hungUp(was.key, was.with().line)
+	if was.with().pppoe.Session != 0 && t.hungUp != nil {
+		t.hungUp(was.key, was.with().pppoe)
 	}
 	t.cutter.EndSoon(left...)
 	if next == nil {

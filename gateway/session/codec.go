@@ -24,7 +24,7 @@ import (
 // The bytes that stand for a name; 0 stands for none. New names are only added at the
 // end.
 var (
-	stateNames = []string{"", string(Leased), string(PreAuth), string(Authenticated), onLine, withRoutes}
+	stateNames = []string{"", string(Leased), string(PreAuth), string(Authenticated), onPPPoE, withRoutes}
 	kindNames  = []string{"", string(Started), string(Updated), string(Ended)}
 	causeNames = []string{"", string(UserRequest), string(LostCarrier), string(IdleTimeout), string(SessionTimeout),
 		string(Quota), string(AdminReset), string(NASReboot), string(NASRequest), string(NASError), string(LeaseEnded),
@@ -43,7 +43,7 @@ const (
 
 // onLine is Authenticated with a line, in the file, and withRoutes with networks behind it.
 const (
-	onLine     = "on a line"
+	onPPPoE    = "on a line"
 	withRoutes = "on a line with routes"
 )
 
@@ -79,10 +79,10 @@ func appendSession(b []byte, s *Session) []byte {
 	b = append(b, s.MAC[:]...)
 	b = appendText(b, s.Addr.AsSlice())
 	state := string(s.State)
-	if s.Line.Session != 0 {
-		state = onLine
+	if s.PPPoE.Session != 0 {
+		state = onPPPoE
 	}
-	if s.Line.Session != 0 && len(s.Line.Routes) > 0 {
+	if s.PPPoE.Session != 0 && len(s.PPPoE.Routes) > 0 {
 		state = withRoutes
 	}
 	b = appendName(b, stateNames, state)
@@ -144,12 +144,12 @@ func appendGranted(b []byte, s *Session, state string) []byte {
 	b = appendText(b, s.ID)
 	b = appendTime(appendTime(b, s.Began), s.Seen)
 	b = appendNumbers(b, s.UpBytes, s.UpPackets, s.DownBytes, s.DownPackets, s.DroppedPackets)
-	if s.Line.Session != 0 {
-		b = appendText(appendNumbers(b, uint64(s.Line.Session), uint64(s.Line.MTU)), s.Line.State)
+	if s.PPPoE.Session != 0 {
+		b = appendText(appendNumbers(b, uint64(s.PPPoE.Session), uint64(s.PPPoE.MTU)), s.PPPoE.State)
 	}
 	if state == withRoutes {
-		b = binary.AppendUvarint(b, uint64(len(s.Line.Routes)))
-		for _, r := range s.Line.Routes {
+		b = binary.AppendUvarint(b, uint64(len(s.PPPoE.Routes)))
+		for _, r := range s.PPPoE.Routes {
 			b = append(append(b, byte(r.Bits())), r.Addr().AsSlice()...)
 		}
 	}
@@ -164,7 +164,7 @@ func (d *decoder) session() (s Session) {
 	state, extra := d.state()
 	s.State = State(state)
 	routed := s.State == withRoutes
-	linked := s.State == onLine || routed
+	linked := s.State == onPPPoE || routed
 	if linked {
 		s.State = Authenticated
 	}
@@ -193,11 +193,11 @@ func (d *decoder) granted(s *Session, linked, routed bool) {
 	d.numbers(&s.UpBytes, &s.UpPackets, &s.DownBytes, &s.DownPackets, &s.DroppedPackets)
 	if linked {
 		id, mtu := d.number(), d.number()
-		s.Line = Line{uint16(id), uint16(mtu), append([]byte(nil), d.text()...), nil}
-		d.damaged = d.damaged || s.Line.Session == 0 || max(id, mtu) > 1<<16-1
+		s.PPPoE = PPPoESession{uint16(id), uint16(mtu), append([]byte(nil), d.text()...), nil}
+		d.damaged = d.damaged || s.PPPoE.Session == 0 || max(id, mtu) > 1<<16-1
 	}
 	if routed {
-		s.Line.Routes = d.routes()
+		s.PPPoE.Routes = d.routes()
 	}
 }
 

@@ -29,7 +29,7 @@ var (
 	}
 	online = func(routes ...netip.Prefix) session.Session {
 		s := authenticated
-		s.Line = session.Line{Session: 7, MTU: 1492, State: []byte("{}"), Routes: routes}
+		s.PPPoE = session.PPPoESession{Session: 7, MTU: 1492, State: []byte("{}"), Routes: routes}
 		return s
 	}
 	owned = func() session.Session { // with what records of former versions do not have

@@ -54,7 +54,7 @@ func (t *Table) permit(of *client, e *entry) datapath.Client {
 	if e.state != Authenticated || min(end, e.leaseEnd) <= t.clock.now() { // expired, though not ended yet
 		return c
 	}
-	line := e.with().line
+	line := e.with().pppoe
 	c.Admitted, c.Until, c.Session, c.MTU, c.Routes = true, t.clock.time(end), line.Session, line.MTU, line.Routes
 	l, n, read := e.limits(), &e.counts, &e.read
 	c.Limits = datapath.Limits{

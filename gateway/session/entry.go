@@ -27,9 +27,9 @@ type entry struct {
 
 // rare is what few clients have.
 type rare struct {
-	more []netip.Addr // further addresses
-	line Line         // zero unless Authenticated
-	last Ending       // of the session before; zero while Authenticated
+	more  []netip.Addr // further addresses
+	pppoe PPPoESession // zero unless Authenticated
+	last  Ending       // of the session before; zero while Authenticated
 }
 
 // with returns what few clients have of this one.
@@ -43,7 +43,7 @@ func (e *entry) with() rare {
 // change has how change what few clients have.
 func (e *entry) change(how func(*rare)) {
 	r := e.with()
-	if how(&r); len(r.more) == 0 && r.line.Session == 0 && r.last == (Ending{}) {
+	if how(&r); len(r.more) == 0 && r.pppoe.Session == 0 && r.last == (Ending{}) {
 		e.rare = nil
 		return
 	}
@@ -77,10 +77,10 @@ func (t *Table) limit(e *entry, l Limits) {
 	}
 }
 
-// goesWith reports whether a client has no address without its session: on a line, or logged in by an operator
+// goesWith reports whether a client has no address without its session: on PPPoE, or logged in by an operator
 // without a lease. If that failed, the operator's command tidies up.
 func (e *entry) goesWith(cause Cause) bool {
-	return e.with().line.Session != 0 || e.state == Authenticated && e.leaseEnd == never && cause != NASError
+	return e.with().pppoe.Session != 0 || e.state == Authenticated && e.leaseEnd == never && cause != NASError
 }
 
 // lapsed returns the entry without its session, if it had one.
@@ -106,7 +106,7 @@ func (t *Table) view(e *entry, by func(moment) time.Time) Session {
 		LeasedAt: by(e.leasedAt), LeaseEnd: by(e.leaseEnd), Last: few.last,
 	}
 	if e.state == Authenticated {
-		s.Login = Login{User: e.user, Class: e.class, Limits: *e.limits(), Line: few.line}
+		s.Login = Login{User: e.user, Class: e.class, Limits: *e.limits(), PPPoE: few.pppoe}
 		s.ID, s.Counts = e.id, e.counts
 		s.Began, s.Seen = by(e.began), by(e.seen)
 	}

@@ -34,7 +34,7 @@ func (e *entry) networks() (all []netip.Prefix) {
 	for _, addr := range e.addrs() {
 		all = append(all, netip.PrefixFrom(addr, addr.BitLen()))
 	}
-	return append(all, e.with().line.Routes...)
+	return append(all, e.with().pppoe.Routes...)
 }
 
 // leaves returns what an entry does not have in common with the next one, which is nil for none.
@@ -61,7 +61,7 @@ func (t *Table) vacate(c *client, next *entry) (<-chan struct{}, error) {
 	}
 	without := c.lapsed()
 	lapsed := &without
-	if c.with().line.Session != 0 {
+	if c.with().pppoe.Session != 0 {
 		lapsed = nil // Connect adds the client anew
 	}
 	if _, err := t.become(c, lapsed, UserRequest, t.clock.now(), false); err != nil {

@@ -35,9 +35,9 @@ func TestConnectionsEnd(t *testing.T) {
 	const behind, other = "198.18.0.0/24", "198.18.1.0/24"
 	first, next := key(1, 5), key(2, 5)
 	line := func(user string, pppoe uint16, behind ...string) session.Login {
-		l := session.Login{User: user, For: first, Line: session.Line{Session: pppoe}}
+		l := session.Login{User: user, For: first, PPPoE: session.PPPoESession{Session: pppoe}}
 		for _, p := range behind {
-			l.Line.Routes = append(l.Line.Routes, netip.MustParsePrefix(p))
+			l.PPPoE.Routes = append(l.PPPoE.Routes, netip.MustParsePrefix(p))
 		}
 		return l
 	}

@@ -9,11 +9,10 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Connect is Admit for a client on a PPPoE line, which gets its address with its login: login.For has both, and
-// login.Line the line. A former client of the same subscriber's at the address, with the same MAC address, is replaced,
-// and where the user has as many sessions as allowed, so are the oldest of the same MAC address; another's is left
-// alone, and Connect fails with ErrTaken. When the session ends, for whatever reason, the client is gone from the
-// table.
+// Connect is Admit for a client on PPPoE. Such a client gets its address with its login: login.For has both, and
+// login.PPPoE has the session. A former client of the same subscriber at the address, with the same MAC address, is
+// replaced. Where the user has as many sessions as allowed, so are the oldest of the same MAC address. The session of
+// another MAC address stays, and Connect fails with ErrTaken. When the session ends, the client is gone from the table.
 func (t *Table) Connect(login Login) (Session, error) {
 	s, err := t.replaces(login.For.MAC, login, func() (Session, error) {
 		return patiently(func() (Session, <-chan struct{}, error) { return t.connect(login) })
@@ -31,7 +30,7 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 	if err := login.check(); err != nil {
 		return s, nil, err
 	}
-	if !key.Addr.Is4() || login.Line.Session == 0 {
+	if !key.Addr.Is4() || login.PPPoE.Session == 0 {
 		return s, nil, errors.New("a client on a line has an IPv4 address and a PPPoE session")
 	}
 	if err := t.enter(); err != nil {
@@ -47,7 +46,7 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 	}
 	defer t.release(c)
 	switch {
-	case c.state != "" && (c.key.MAC != key.MAC || c.with().line.Session == 0):
+	case c.state != "" && (c.key.MAC != key.MAC || c.with().pppoe.Session == 0):
 		return s, nil, ErrTaken
 	case !t.reserve(c, login):
 		return s, nil, ErrSessions
@@ -76,8 +75,8 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 	return t.snapshot(&c.entry), nil, nil
 }
 
-// Disconnect ends the session of a client on a line, because the line has ended. A line that the
-// address no longer has is no error.
+// Disconnect ends the session of a client on PPPoE, because its PPPoE session has ended. It is no error that
+// the address has another session by now.
 func (t *Table) Disconnect(key Key, pppoe uint16, cause Cause) error {
 	if err := t.enter(); err != nil {
 		return fmt.Errorf("disconnect %s: %w", key, err)
@@ -88,7 +87,7 @@ func (t *Table) Disconnect(key Key, pppoe uint16, cause Cause) error {
 		return nil
 	}
 	defer t.release(c)
-	if c.key != key || c.with().line.Session != pppoe || pppoe == 0 {
+	if c.key != key || c.with().pppoe.Session != pppoe || pppoe == 0 {
 		return nil
 	}
 	if _, err := t.finish(c, nil, cause, t.clock.now()); settled(err) != nil {
@@ -97,14 +96,14 @@ func (t *Table) Disconnect(key Key, pppoe uint16, cause Cause) error {
 	return nil
 }
 
-// Follow has f called with each line whose session has ended, for whatever reason. f must not
+// Follow has f called with each PPPoE session that has ended, for whatever reason. f must not
 // call the table. It must be called before the table is used.
-func (t *Table) Follow(f func(Key, Line)) { t.hungUp = f }
+func (t *Table) Follow(f func(Key, PPPoESession)) { t.hungUp = f }
 
 // begin sets an entry to a session that begins now.
 func (t *Table) begin(e *entry, login Login, now moment) {
 	t.limit(e, login.Limits)
-	e.change(func(r *rare) { r.line = login.Line })
+	e.change(func(r *rare) { r.pppoe = login.PPPoE })
 	e.user, e.class = strings.Clone(login.User), cloneClass(login.Class) // not a part of the form that it came with
 	e.id, e.began, e.seen = cmp.Or(login.SessionID, NewID()), now, now
 }

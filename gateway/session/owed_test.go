@@ -32,7 +32,7 @@ func onStore(t *testing.T, store *kept, dir string, dp *memory) *session.Table {
 // TestEndsOnAFullDisk: whoever ends a session does so although the disk refuses it: the client is blocked at once, and
 // the disk has it, and accounting the end, once there is space.
 func TestEndsOnAFullDisk(t *testing.T) {
-	k, line := key(1, 5), session.Line{Session: 7}
+	k, line := key(1, 5), session.PPPoESession{Session: 7}
 	in := func(limits session.Limits) func(*testing.T, *session.Table) session.Session {
 		return func(t *testing.T, table *session.Table) session.Session {
 			lease(t, table, k)
@@ -40,7 +40,7 @@ func TestEndsOnAFullDisk(t *testing.T) {
 		}
 	}
 	on := func(t *testing.T, table *session.Table) session.Session {
-		s, err := table.Connect(session.Login{User: "ada", For: k, Line: line})
+		s, err := table.Connect(session.Login{User: "ada", For: k, PPPoE: line})
 		done(t, err)
 		return s
 	}

@@ -10,7 +10,7 @@ import (
 
 // replaces calls begin, which begins the session of a login. Where the user has as many sessions as
 // allowed, those of the same device that the new one replaces are ended first, and begin is called again: a
-// device that comes with another address, or on another line after a power cut, is the same one. It ends no
+// device that comes with another address, or in another PPPoE session after a power cut, is the same one. It ends no
 // session where that would not do.
 func (t *Table) replaces(mac datapath.MAC, login Login, begin func() (Session, error)) (Session, error) {
 	s, err := begin()
@@ -63,8 +63,8 @@ func (t *Table) Of(mac datapath.MAC, user string) (list []Session) {
 
 // displace ends a session that another one replaces, if it is still there.
 func (t *Table) displace(s Session) error {
-	if s.Line.Session != 0 {
-		return t.Disconnect(s.Key, s.Line.Session, LostCarrier)
+	if s.PPPoE.Session != 0 {
+		return t.Disconnect(s.Key, s.PPPoE.Session, LostCarrier)
 	}
 	c := t.hold(s.Addr)
 	if c == nil {

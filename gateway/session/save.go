@@ -26,7 +26,7 @@ func (t *Table) saveRegularly(ctx context.Context) {
 		if t.Save(ctx) != nil {
 			return
 		}
-		if err := t.line.Keep(); err != nil {
+		if err := t.timeline.Keep(); err != nil {
 			t.complain(Key{}, err)
 		}
 	}

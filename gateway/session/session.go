@@ -7,7 +7,7 @@
 //	   └──── Forget ──────┴────────────────────┘ └─────── End ───────┘
 //
 // A client whose session has ended still has its lease: it is PreAuth again, and
-// the ended session is reported once with its cause. A client on a PPPoE line has no lease: it
+// the ended session is reported once with its cause. A client on PPPoE has no lease: it
 // comes with Connect, and is gone with its session. So is a client whose lease has no end: an operator
 // logged it in without one.
 package session
@@ -50,7 +50,7 @@ type Cause string
 
 const (
 	UserRequest    Cause = "user-request"    // logout
-	LostCarrier    Cause = "lost-carrier"    // a PPPoE line is gone. In events of former versions: the lease, too
+	LostCarrier    Cause = "lost-carrier"    // a PPPoE session is gone. In events of former versions: the lease, too
 	LeaseEnded     Cause = "lease-ended"     // and was not renewed; RADIUS: lost-carrier
 	LeaseReleased  Cause = "lease-released"  // or declined; RADIUS: lost-carrier
 	IdleTimeout    Cause = "idle-timeout"    //
@@ -113,11 +113,11 @@ type Login struct {
 	// have gone to another client, which Admit then refuses. Zero: whichever client has
 	// the address. It is not stored in the table.
 	For Key
-	// Line is how the client is connected. Logins at the portal have none.
-	Line Line
-	// Framed is the address that the server gives a user on a line; invalid: none. Pool is the name
+	// PPPoE is how the client is connected. Logins at the portal have none.
+	PPPoE PPPoESession
+	// Framed is the address that the server gives a user on PPPoE; invalid: none. Pool is the name
 	// of the pool that it is to be of, and Routes are the networks behind the client. They are not stored in the
-	// table, where Key and Line have them, and neither is Proof: that the server knows the password, as
+	// table, where Key and PPPoE have them, and neither is Proof: that the server knows the password, as
 	// MS-CHAPv2 has it.
 	Framed netip.Addr
 	Pool   string
@@ -128,12 +128,12 @@ type Login struct {
 	SessionID string
 }
 
-// Line is a client's PPPoE session. The zero value is none: the client is on Ethernet.
-type Line struct {
+// PPPoESession is a client's PPPoE session. The zero value is none: the client is on Ethernet.
+type PPPoESession struct {
 	Session uint16 // PPPoE's, from 1 on
 	MTU     uint16 // bytes of an IP packet; 0: datapath.LineMTU
 	State   []byte // of the link, for the concentrator only, to take it up after a restart
-	// Routes are the networks behind the client, whose packets come and go by the line.
+	// Routes are the networks behind the client, whose packets come and go by the PPPoE session.
 	Routes []netip.Prefix
 }
 

@@ -58,13 +58,13 @@ var (
 // completes unfinished changes. When a method returns an error, the client is as it was
 // or has less access, and the method may be called again.
 type Table struct {
-	dp      datapath.Datapath
-	log     *slog.Logger
-	owner   string // of all sessions here
-	journal *journal
-	line    *timeline.Line // of the file's times
-	clock   clock
-	bounds  bounds
+	dp       datapath.Datapath
+	log      *slog.Logger
+	owner    string // of all sessions here
+	journal  *journal
+	timeline *timeline.Line // of the file's times
+	clock    clock
+	bounds   bounds
 
 	// life is held for reading by all methods that use the table, for writing by Close.
 	life   sync.RWMutex
@@ -78,7 +78,7 @@ type Table struct {
 	begins  map[*client]string     // the users whose sessions are about to begin
 	macs    map[datapath.MAC]int
 	dues    due.Queue[*client]              // clients by the next time a timer of theirs is due
-	hungUp  func(Key, Line)                 // see Follow
+	hungUp  func(Key, PPPoESession)         // see Follow
 	cutter  Cutter                          // see Cut
 	mover   func(f func(datapath.ID)) error // see Moves
 	sooner  chan struct{}                   // signals that the first of dues has changed
@@ -194,7 +194,7 @@ func OpenStore(store Store, dp datapath.Datapath, log *slog.Logger, o Options) (
 // newTable returns an empty table without a store.
 func newTable(dp datapath.Datapath, log *slog.Logger, line *timeline.Line, owner string) *Table {
 	t := &Table{
-		dp: dp, log: log, owner: owner, cutter: none{}, line: line, clock: newClock(line), bounds: usual,
+		dp: dp, log: log, owner: owner, cutter: none{}, timeline: line, clock: newClock(line), bounds: usual,
 		clients: map[datapath.ID]*client{}, further: map[netip.Addr]*client{}, states: map[State]int{},
 		users: map[string]int{}, begins: map[*client]string{}, macs: map[datapath.MAC]int{},
 		sooner: make(chan struct{}, 1), limits: map[Limits]*Limits{},
@@ -235,7 +235,7 @@ func (t *Table) restore(id datapath.ID, s *Session, read reading, resume bool) (
 		key: s.Key, state: s.State, hostname: s.Hostname,
 		leasedAt: t.clock.ofFile(s.LeasedAt), leaseEnd: t.clock.ofFile(s.LeaseEnd),
 	}
-	e.change(func(r *rare) { r.more, r.line = s.More, s.Line })
+	e.change(func(r *rare) { r.more, r.pppoe = s.More, s.PPPoE })
 	if s.State == Authenticated {
 		e.user, e.class, e.id = s.User, s.Class, s.ID
 		t.limit(&e, s.Limits)
@@ -291,7 +291,7 @@ func (t *Table) Close() error {
 			t.journal.save(c.identity, t.record(&e))
 		}
 	}
-	return errors.Join(t.journal.close(), t.line.Keep())
+	return errors.Join(t.journal.close(), t.timeline.Keep())
 }
 
 // enter keeps the table open until life is unlocked for reading.

@@ -71,9 +71,9 @@ func TestNextOwnerWaits(t *testing.T) {
 	const behind, within = "198.18.0.0/24", "198.18.0.128/25"
 	first, next := key(1, 5), key(2, 5)
 	online := func(k session.Key, user string, pppoe uint16, behind ...string) session.Login {
-		l := session.Login{User: user, For: k, Line: session.Line{Session: pppoe}}
+		l := session.Login{User: user, For: k, PPPoE: session.PPPoESession{Session: pppoe}}
 		for _, p := range behind {
-			l.Line.Routes = append(l.Line.Routes, netip.MustParsePrefix(p))
+			l.PPPoE.Routes = append(l.PPPoE.Routes, netip.MustParsePrefix(p))
 		}
 		return l
 	}
@@ -159,7 +159,7 @@ func TestNextOwnerWaits(t *testing.T) {
 					}
 					return true
 				})
-				if s, there := table.Get(first.Addr); there && s.Line.Session == 0 { // all that others do with it
+				if s, there := table.Get(first.Addr); there && s.PPPoE.Session == 0 { // all that others do with it
 					if !s.LeaseEnd.IsZero() {
 						done(t, table.Lease(s.Key, "renewed", time.Now().Add(3*time.Hour)))
 					}

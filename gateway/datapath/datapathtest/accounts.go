@@ -80,7 +80,7 @@ func packetsAreBilled(t *testing.T, w *World) {
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
 	longest := 1472
 	if w.line != nil {
-		longest = lineMTU - headers
+		longest = pppoeMTU - headers
 	}
 	var want tally
 	for n, size := range []int{8, 17, 100, 1000, longest} {
@@ -229,9 +229,9 @@ func oddPackets(t *testing.T, w *World) {
 func booksAgree(t *testing.T, w *World) {
 	const packets = 50
 	began := time.Now().Add(-50 * time.Millisecond)
-	if w.path.LinesOnly {
+	if w.path.PPPoEOnly {
 		w.Bob.Session = bobSession
-		newLine(t, w.Bob)
+		newPPPoEClient(t, w.Bob)
 	}
 	w.admit(t, w.Alice, w.Bob)
 	w.lease(t, w.Intruder)
@@ -295,7 +295,7 @@ func countersAgree(t *testing.T, w *World) {
 	limits := datapath.Limits{UpBps: *rateBps, DownBytes: 1_000_000}
 	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits = limits })))
 	x, y := w.NewStream(t, w.Alice, Server), w.NewStream(t, w.Alice, Server)
-	if !w.path.LinesOnly {
+	if !w.path.PPPoEOnly {
 		w.admit(t, w.Bob)
 		w.Alice.Run(t, "sysctl -qw net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf.c0.accept_redirects=0; ip route add "+
 			w.Bob.Addr.String()+" via 10.1.0.1")

@@ -16,7 +16,7 @@ var places = []behaviour{
 		Shape{Place: netnstest.OnGateway}},
 	{"ForgedARPOnTheGatewaysBridge", arpGames, Shape{Place: netnstest.OnGateway}},
 	{"OthersMarkHTTPOnTheGatewaysBridge", othersMark, Shape{Place: netnstest.OnGateway}},
-	{"LinesOnTheGatewaysBridge", onLine(linesBehindNAT), Shape{Line: true, Place: netnstest.OnGateway}},
+	{"LinesOnTheGatewaysBridge", onPPPoE(pppoeBehindNAT), Shape{PPPoE: true, Place: netnstest.OnGateway}},
 	{"DirectlyAtTheLink", inTurn("DHCPComesThrough", "PacketsAreBilled", "HTTPGoesToThePortal"),
 		Shape{Place: netnstest.Direct}},
 }

@@ -64,11 +64,11 @@ type Promises struct {
 	// Newcomers: the data path reports unknown clients, so that other programs can lease
 	// addresses.
 	Newcomers bool
-	// Lines: it takes PPPoE's header off and puts it on. False: clients on lines are refused.
-	Lines bool
-	// LinesOnly: it has no other clients. The kernel drops frames that belong to no line without a
+	// PPPoE: it takes PPPoE's header off and puts it on. False: clients on PPPoE are refused.
+	PPPoE bool
+	// PPPoEOnly: it has no other clients. The kernel drops frames that belong to no PPPoE session without a
 	// count, and ignores PPPoE's version and code.
-	LinesOnly bool
+	PPPoEOnly bool
 	// Greets: the packet that makes a newcomer known is forwarded once the newcomer is
 	// admitted. False: the packet is lost.
 	Greets bool
@@ -118,14 +118,14 @@ type Shape struct {
 	Bare    bool         // interfaces without offloads: every packet on its own, with its checksum
 	Learn   bool         // the data path reports newcomers
 	Welcome bool         // and they are admitted, as by a lease
-	Line    bool         // Alice is on a PPPoE line
+	PPPoE   bool         // Alice is on PPPoE
 	Without bool         // no data path is opened yet
 	Place   netnstest.Place
 	Switch  bool // the bridge's netfilter does not look at frames, so that broken ones come
 }
 
 var behaviours = slices.Concat(attacks, uplink, neighbours, floods, strangers, beforeLogin, portHTTP, accounts, limits,
-	changes, routing, decisions, lifetimes, lines)
+	changes, routing, decisions, lifetimes, pppoeBehaviours)
 
 // Run tests that a path has every required behaviour. The package's TestMain must have
 // given the path to Main.
@@ -136,14 +136,14 @@ func Run(t *testing.T, p Path) {
 	}
 }
 
-// RunLines is Run for a path of LinesOnly: the behaviours of clients on lines, and those of others
+// RunPPPoE is Run for a path of PPPoEOnly: the behaviours of clients on PPPoE, and those of others
 // with Alice on one.
-func RunLines(t *testing.T, p Path) {
-	all := slices.Clone(lines)
+func RunPPPoE(t *testing.T, p Path) {
+	all := slices.Clone(pppoeBehaviours)
 	for _, b := range behaviours {
 		if slices.Contains([]string{"AdmissionEndsInTime", "RatesHoldUp", "RatesHoldDown", "StreamsKeepTheirRate",
 			"RulesFlushed", "SecondGatewayIsRefused", "BooksAgree", "DetachLeavesNothing", "InterfacesMadeAgain"}, b.name) {
-			b.shape.Line = true
+			b.shape.PPPoE = true
 			all = append(all, b)
 		}
 	}

@@ -144,7 +144,7 @@ func detachLeavesNothing(t *testing.T, w *World) {
 		f := w.Up(t, w.Alice)
 		f.Begin()
 		f.Passes(t, "while it runs")
-		if !w.path.LinesOnly { // which have no portal
+		if !w.path.PPPoEOnly { // which have no portal
 			if _, err := get(w.Bob, Server); err != nil {
 				t.Error(err)
 			}
@@ -285,7 +285,7 @@ func rulesFlushed(t *testing.T, w *World) {
 	for i, f := range strange {
 		t.Logf("of strangers' flow %d, %d of %d packets arrived", i, f.Came(), f.Sent())
 	}
-	if !w.path.LinesOnly { // which have no portal
+	if !w.path.PPPoEOnly { // which have no portal
 		if got, err := get(w.Bob, Server); !strings.Contains(got, "portal: ") || err != nil {
 			t.Errorf("HTTP after the rules were flushed: %q, %v", got, err)
 		}

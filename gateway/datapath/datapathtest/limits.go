@@ -37,7 +37,7 @@ func untilHolds(t *testing.T, w *World) {
 	if got := w.tally(t, w.Alice).minus(was); got != (tally{}) {
 		t.Errorf("billed after its time: %+v", got)
 	}
-	if !w.path.LinesOnly { // which have no portal
+	if !w.path.PPPoEOnly { // which have no portal
 		if got, err := get(w.Alice, Server); err != nil {
 			t.Errorf("after its time the portal answers %q, %v", got, err)
 		}

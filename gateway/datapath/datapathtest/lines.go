@@ -19,32 +19,32 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// lines: clients on PPPoE lines are treated like others. Alice is on one.
-var lines = []behaviour{
-	{"LinesAreBilled", onLine(packetsAreBilled), Shape{Line: true}},
-	{"LinesAreBilledBare", onLine(packetsAreBilled), Shape{Line: true, Bare: true}},
-	{"StreamsOnLinesAreBilled", onLine(streamsAreBilled), Shape{Line: true}},
-	{"StreamsOnLinesAreBilledBare", onLine(streamsAreBilled), Shape{Line: true, Bare: true}},
-	{"LinesOfTheStack", onLine(linesOfTheStack), Shape{Line: true}},
-	{"LinesLowerMSS", onLine(linesLowerMSS), Shape{Line: true}},
-	{"ForgedLines", onLine(forgedLines), Shape{Line: true}},
-	{"LinesThroughTheGateway", onLine(acrossLines), Shape{Line: true}},
-	{"LinesOfOtherInterfaces", onLine(otherInterfaces), Shape{Line: true}},
-	{"LinesBehindNAT", onLine(linesBehindNAT), Shape{Line: true}},
-	{"LinesBehindNATBare", onLine(linesBehindNAT), Shape{Line: true, Bare: true}},
-	{"NetworksBehindLines", onLine(networksBehind), Shape{Line: true}},
-	{"ClosedWithLines", onLine(func(t *testing.T, w *World) {
+// pppoeBehaviours: clients on PPPoE are treated like others. Alice is on one.
+var pppoeBehaviours = []behaviour{
+	{"LinesAreBilled", onPPPoE(packetsAreBilled), Shape{PPPoE: true}},
+	{"LinesAreBilledBare", onPPPoE(packetsAreBilled), Shape{PPPoE: true, Bare: true}},
+	{"StreamsOnLinesAreBilled", onPPPoE(streamsAreBilled), Shape{PPPoE: true}},
+	{"StreamsOnLinesAreBilledBare", onPPPoE(streamsAreBilled), Shape{PPPoE: true, Bare: true}},
+	{"LinesOfTheStack", onPPPoE(stackSendsPPPoE), Shape{PPPoE: true}},
+	{"LinesLowerMSS", onPPPoE(pppoeLowersMSS), Shape{PPPoE: true}},
+	{"ForgedLines", onPPPoE(forgedPPPoE), Shape{PPPoE: true}},
+	{"LinesThroughTheGateway", onPPPoE(acrossPPPoE), Shape{PPPoE: true}},
+	{"LinesOfOtherInterfaces", onPPPoE(otherInterfaces), Shape{PPPoE: true}},
+	{"LinesBehindNAT", onPPPoE(pppoeBehindNAT), Shape{PPPoE: true}},
+	{"LinesBehindNATBare", onPPPoE(pppoeBehindNAT), Shape{PPPoE: true, Bare: true}},
+	{"NetworksBehindLines", onPPPoE(networksBehind), Shape{PPPoE: true}},
+	{"ClosedWithLines", onPPPoE(func(t *testing.T, w *World) {
 		w.outlives(t, "Close", func() { must(t, w.Close()) })
-	}), Shape{Line: true}},
-	{"KilledWithLines", onLine(func(t *testing.T, w *World) {
+	}), Shape{PPPoE: true}},
+	{"KilledWithLines", onPPPoE(func(t *testing.T, w *World) {
 		w.outlives(t, "kill -9", func() { w.Kill(t); time.Sleep(w.path.Lingers); w.Start(t) })
-	}), Shape{Line: true}},
+	}), Shape{PPPoE: true}},
 }
 
-// onLine is a behaviour of paths that take PPPoE's header off.
-func onLine(check func(*testing.T, *World)) func(*testing.T, *World) {
+// onPPPoE is a behaviour of paths that take PPPoE's header off.
+func onPPPoE(check func(*testing.T, *World)) func(*testing.T, *World) {
 	return func(t *testing.T, w *World) {
-		if !w.path.Lines {
+		if !w.path.PPPoE {
 			if err := w.Set(w.Alice.client(admitted)); err == nil {
 				t.Error("a client on a line is set by a data path that takes no header off")
 			}
@@ -56,7 +56,7 @@ func onLine(check func(*testing.T, *World)) func(*testing.T, *World) {
 }
 
 const (
-	lineMTU       = datapath.LineMTU
+	pppoeMTU      = datapath.PPPoEMTU
 	sessionFrame  = 0x8864 // EtherType (RFC 2516, 4)
 	sessionHeader = 14 + 6 + 2
 	aliceSession  = 0x1234
@@ -64,9 +64,9 @@ const (
 	virtioHeader  = 10 // struct virtio_net_hdr: [0] flags, [1] aggregation, [6:8] where a checksum starts
 )
 
-// line carries a station's packets in frames of a PPPoE session, from and to a TUN device. Both ends
+// pppoeClient carries a station's packets in frames of a PPPoE session, from and to a TUN device. Both ends
 // have a virtio header, because links of a test leave checksums for later.
-type line struct {
+type pppoeClient struct {
 	session uint16
 	mac     datapath.MAC
 	tun     *os.File
@@ -79,15 +79,15 @@ type line struct {
 	odd  []error // guarded by mu: what was wrong with frames that came
 }
 
-// newLine moves a station's address to a line; it ends with the test.
-func newLine(t testing.TB, s Station) *line {
+// newPPPoEClient moves a station's address to a PPPoE session; it ends with the test.
+func newPPPoEClient(t testing.TB, s Station) *pppoeClient {
 	t.Helper()
-	l := &line{session: s.Session, mac: s.MAC, socket: -1}
+	l := &pppoeClient{session: s.Session, mac: s.MAC, socket: -1}
 	var err error
 	s.Do(func() { err = l.open() })
 	must(t, err)
 	s.Run(t, `ip addr flush dev c0; ip addr add $addr/32 dev line0; ip link set line0 up mtu $mtu; ip route add default dev line0 mtu $mtu`,
-		"addr="+s.Addr.String(), fmt.Sprintf("mtu=%d", lineMTU))
+		"addr="+s.Addr.String(), fmt.Sprintf("mtu=%d", pppoeMTU))
 	l.running.Go(l.send)
 	l.running.Go(l.receive)
 	t.Cleanup(func() {
@@ -99,7 +99,7 @@ func newLine(t testing.TB, s Station) *line {
 	return l
 }
 
-func (l *line) open() error {
+func (l *pppoeClient) open() error {
 	dev, err := net.InterfaceByName(clientLink)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (l *line) open() error {
 }
 
 // send puts the header on what the station's kernel sends.
-func (l *line) send() {
+func (l *pppoeClient) send() {
 	for b := make([]byte, 4096); ; {
 		n, err := l.tun.Read(b)
 		if err != nil {
@@ -157,7 +157,7 @@ func onSession(frame []byte, session uint16) []byte {
 }
 
 // receive takes the header off what comes, and checks it.
-func (l *line) receive() {
+func (l *pppoeClient) receive() {
 	b := make([]byte, 1<<17)
 	for !l.ended.Load() {
 		n, _, err := unix.Recvfrom(l.socket, b, 0)
@@ -184,8 +184,8 @@ func (l *line) receive() {
 	}
 }
 
-// packet returns the packet in a frame to the line.
-func (l *line) packet(b []byte) ([]byte, error) {
+// packet returns the packet in a frame to the PPPoE session.
+func (l *pppoeClient) packet(b []byte) ([]byte, error) {
 	if len(b) < sessionHeader+20 {
 		return nil, errors.New("short")
 	}
@@ -197,7 +197,7 @@ func (l *line) packet(b []byte) ([]byte, error) {
 		return nil, errors.New("no data of IPv4")
 	case binary.BigEndian.Uint16(b[16:]) != l.session:
 		return nil, errors.New("of another session")
-	case length != total+2 || total > lineMTU:
+	case length != total+2 || total > pppoeMTU:
 		return nil, fmt.Errorf("a length of %d for a packet of %d bytes", length, total)
 	case len(b) != sessionHeader+total && len(b) > 60 || len(b) < sessionHeader+total:
 		return nil, fmt.Errorf("%d bytes with a packet of %d", len(b), total)
@@ -206,7 +206,7 @@ func (l *line) packet(b []byte) ([]byte, error) {
 }
 
 // check fails the test if a frame that came was wrong, or none came.
-func (l *line) check(t *testing.T) {
+func (l *pppoeClient) check(t *testing.T) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,9 +215,9 @@ func (l *line) check(t *testing.T) {
 	}
 }
 
-// linesOfTheStack: what the stack sends gets the header too: the gateway's own packets, and
-// fragments, also of packets that are longer than the line allows.
-func linesOfTheStack(t *testing.T, w *World) {
+// stackSendsPPPoE: what the stack sends gets the header too: the gateway's own packets, and
+// fragments, also of packets that are longer than the PPPoE session allows.
+func stackSendsPPPoE(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	says(t, w.Alice.Space, "ping -c 1 -W 5 10.1.0.1", "1 received")
 	w.bills(t, w.Alice, tally{}, tally{})
@@ -226,8 +226,8 @@ func linesOfTheStack(t *testing.T, w *World) {
 	says(t, w.Server, "ping -c 2 -W 2 -M do -s 1472 "+w.Alice.Addr.String(), "mtu")
 }
 
-// linesLowerMSS: ends that know nothing of the line's MTU send segments that fit into it.
-func linesLowerMSS(t *testing.T, w *World) {
+// pppoeLowersMSS: ends that know nothing of the PPPoE session's MTU send segments that fit into it.
+func pppoeLowersMSS(t *testing.T, w *World) {
 	w.Alice.Run(t, plainTCP+"; ip link set line0 mtu 1500; ip route replace default dev line0")
 	w.Server.Run(t, plainTCP)
 	w.admit(t, w.Alice)
@@ -235,15 +235,15 @@ func linesLowerMSS(t *testing.T, w *World) {
 	x.Carry(t, x.Client, 10_000)
 	x.Carry(t, x.Server, 10_000)
 	for end, c := range map[string]*net.TCPConn{"client": x.Client, "server": x.Server} {
-		if got := info(t, c).Snd_mss; got != lineMTU-40 {
+		if got := info(t, c).Snd_mss; got != pppoeMTU-40 {
 			t.Errorf("the %s sends segments of %d bytes", end, got)
 		}
 	}
 }
 
-// forgedLines: an address is used in its session and by its MAC address, and in no other way,
+// forgedPPPoE: an address is used in its session and by its MAC address, and in no other way,
 // and frames whose lengths are wrong go nowhere.
-func forgedLines(t *testing.T, w *World) {
+func forgedPPPoE(t *testing.T, w *World) {
 	w.admit(t, w.Alice, w.Bob)
 	up := w.Up(t, w.Alice)
 	up.Begin()
@@ -258,11 +258,11 @@ func forgedLines(t *testing.T, w *World) {
 	}
 	before := w.Packets(t)
 	wrong := [][]byte{
-		packet(), // without a line
+		packet(), // without a PPPoE session
 		onSession(packet(), aliceSession+1),
 		onSession(packet(), 0),
 		onSession(Silent("forged", From(w.Alice.Addr, w.Intruder.MAC)), aliceSession),
-		onSession(Silent("forged", By(w.Bob)), aliceSession), // is on no line
+		onSession(Silent("forged", By(w.Bob)), aliceSession), // is not on PPPoE
 		onSession(Silent("forged", From(w.Bob.Addr, w.Alice.MAC)), aliceSession),
 	}
 	malformed := [][]byte{
@@ -272,13 +272,13 @@ func forgedLines(t *testing.T, w *World) {
 	lan.Send(t, wrong...)
 	lan.Send(t, malformed...)
 	lan.Send(t, onSession(Silent("forged", From(netip.MustParseAddr("203.0.113.9"), w.Alice.MAC)), aliceSession))
-	if !w.path.LinesOnly {
+	if !w.path.PPPoEOnly {
 		lan.Send(t, changed(14, 0x21), changed(15, 0xa7))
 	}
 	lan.Send(t, changed(20, 0xc0, 0x21), changed(20, 0, 0x57), onSession(packet(), aliceSession)[:16])
 	netnstest.Await(t, "counts of what was forged", func() error {
 		now := w.Packets(t)
-		if w.path.LinesOnly { // only what comes by a line is counted
+		if w.path.PPPoEOnly { // only what comes by a PPPoE session is counted
 			if n := now["wrong-mac"] - before["wrong-mac"]; n < 2 {
 				return fmt.Errorf("%d of 2", n)
 			}
@@ -301,11 +301,11 @@ func forgedLines(t *testing.T, w *World) {
 	says(t, w.Alice.Space, "ping -c 1 -W 5 192.0.2.2", "1 received")
 }
 
-// acrossLines: clients on a line and others reach each other through the gateway.
-func acrossLines(t *testing.T, w *World) {
-	if w.path.LinesOnly {
+// acrossPPPoE: clients on PPPoE and others reach each other through the gateway.
+func acrossPPPoE(t *testing.T, w *World) {
+	if w.path.PPPoEOnly {
 		w.Bob.Session = bobSession
-		newLine(t, w.Bob)
+		newPPPoEClient(t, w.Bob)
 	} else {
 		w.Bob.Run(t, "sysctl -qw net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf.c0.accept_redirects=0; ip route add "+
 			w.Alice.Addr.String()+" via 10.1.0.1")

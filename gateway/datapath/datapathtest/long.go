@@ -13,10 +13,10 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// linesBehindNAT: a server that sends too long packets to a client behind masquerading, not to be
-// fragmented, is told of the line's MTU: its kernel takes only an error about a packet that it has sent, so addresses
-// and ports in it are right. Shorter packets arrive, and the client is billed for nothing else.
-func linesBehindNAT(t *testing.T, w *World) {
+// pppoeBehindNAT: a server that sends too long packets to a client behind masquerading, not to be
+// fragmented, learns the PPPoE session's MTU. Its kernel takes only an error about a packet that it has sent, so
+// addresses and ports in it are right. Shorter packets arrive, and the client is billed for nothing else.
+func pppoeBehindNAT(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	if !w.path.Netfilter {
 		t.Log("it promises to pass netfilter by")
@@ -64,7 +64,7 @@ func linesBehindNAT(t *testing.T, w *World) {
 		}
 		return nil
 	})
-	if _, err := server.WriteToUDPAddrPort(make([]byte, lineMTU-headers+1), from); !errors.Is(err, unix.EMSGSIZE) {
+	if _, err := server.WriteToUDPAddrPort(make([]byte, pppoeMTU-headers+1), from); !errors.Is(err, unix.EMSGSIZE) {
 		t.Errorf("a packet of one byte too many: %v", err)
 	}
 	arrived := make(chan int, 1)
@@ -73,10 +73,10 @@ func linesBehindNAT(t *testing.T, w *World) {
 		n, _ := client.Read(make([]byte, 2000))
 		arrived <- n
 	}()
-	_, err = server.WriteToUDPAddrPort(make([]byte, lineMTU-headers), from)
+	_, err = server.WriteToUDPAddrPort(make([]byte, pppoeMTU-headers), from)
 	must(t, err)
-	if n := <-arrived; n != lineMTU-headers {
-		t.Errorf("%d bytes arrived of %d", n, lineMTU-headers)
+	if n := <-arrived; n != pppoeMTU-headers {
+		t.Errorf("%d bytes arrived of %d", n, pppoeMTU-headers)
 	}
 	if now := w.tally(t, w.Alice); now.upPackets != was.upPackets {
 		t.Errorf("the client is billed for errors: %+v, then %+v", was, now)

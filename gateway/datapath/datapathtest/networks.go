@@ -12,25 +12,25 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// Networks behind Alice's line, and an address in each.
+// Networks behind Alice's PPPoE session, and an address in each.
 var (
 	wide, wideHost     = netip.MustParsePrefix("203.0.113.0/24"), netip.MustParseAddr("203.0.113.9")
 	narrow, narrowHost = netip.MustParsePrefix("198.18.5.4/30"), netip.MustParseAddr("198.18.5.5")
 )
 
-// networksBehind: networks behind a client's line are the client's: their packets come and go by its line
+// networksBehind: networks behind a client's PPPoE session are the client's. Their packets come and go by this session
 // alone, are counted and limited as the client's, and go on while the gateway is away, where that
 // passes packets then.
 func networksBehind(t *testing.T, w *World) {
 	routed := func(networks ...netip.Prefix) func(*datapath.Client) {
 		return func(c *datapath.Client) { admitted(c); c.Routes = networks }
 	}
-	if w.path.LinesOnly { // the kernel's PPPoE
+	if w.path.PPPoEOnly { // the kernel's PPPoE
 		if err := w.Set(w.Alice.client(routed(wide))); err == nil {
 			t.Error("networks behind a client are set by a data path that has none")
 		}
 		must(t, w.Set(w.Alice.client(admitted)))
-		says(t, w.Alice.Space, "ping -c 1 -W 5 10.1.0.1", "1 received") // on its line
+		says(t, w.Alice.Space, "ping -c 1 -W 5 10.1.0.1", "1 received") // on its PPPoE session
 		return
 	}
 	w.Alice.Run(t, "ip addr add "+wideHost.String()+"/32 dev line0; ip addr add "+narrowHost.String()+"/32 dev line0")
@@ -85,7 +85,7 @@ func networksBehind(t *testing.T, w *World) {
 	}
 }
 
-// forgedNetworks: nobody else sends from a network behind a line, by whatever way.
+// forgedNetworks: nobody else sends from a network behind a PPPoE session, by whatever way.
 func (w *World) forgedNetworks(t *testing.T) {
 	t.Helper()
 	lan, wan, server := NewWire(t, w.Intruder.Space, clientLink), NewWire(t, w.Server, serverLink),
@@ -118,8 +118,8 @@ func packetOf(text string, source netip.Addr, mac datapath.MAC) []byte {
 	return Silent(text, From(source, mac))
 }
 
-// forged counts frames to the line that hold a forged packet.
-func (l *line) forged(lan *Wire) (n int) {
+// forged counts frames to the PPPoE session that hold a forged packet.
+func (l *pppoeClient) forged(lan *Wire) (n int) {
 	for _, f := range lan.Frames() {
 		if len(f) > 14 && datapath.MAC(f[6:12]) == LANMAC && holding([][]byte{f}, "forged") > 0 {
 			n++
@@ -128,7 +128,7 @@ func (l *line) forged(lan *Wire) (n int) {
 	return n
 }
 
-// outlivesWithNetworks kills the gateway under a flow from a network behind a line.
+// outlivesWithNetworks kills the gateway under a flow from a network behind a PPPoE session.
 func (w *World) outlivesWithNetworks(t *testing.T, up *Flow, routed func(*datapath.Client)) {
 	t.Helper()
 	w.Kill(t)

@@ -39,7 +39,7 @@ type Orders struct {
 	Learn  bool   // with a Newcomer
 	// Welcome has Newcomer admit every client, as by a lease.
 	Welcome bool
-	Lines   bool // clients may be on PPPoE lines
+	PPPoE   bool // clients may be on PPPoE
 }
 
 // GardenPrefix is a prefix of the walled garden, with its end.
@@ -139,7 +139,7 @@ func ownSys() error {
 func (s *Service) Begin(o Orders, out *Outcome) error {
 	s.config = datapath.Setup{
 		Networks: []datapath.Network{{Interface: o.LAN, Address: o.Prefix}}, WAN: wanLink,
-		PortalPorts: []uint16{portalPort}, PinDir: o.PinDir, Lines: o.Lines,
+		PortalPorts: []uint16{portalPort}, PinDir: o.PinDir, PPPoE: o.PPPoE,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if o.Learn {

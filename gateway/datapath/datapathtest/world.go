@@ -57,8 +57,8 @@ type World struct {
 	Alice, Bob, Intruder Station
 	Server               *netnstest.Space
 	hub                  *netnstest.Space
-	line                 *line // Alice's; nil: she is on none
-	*Process                   // the gateway's
+	line                 *pppoeClient // Alice's; nil: she is on none
+	*Process                          // the gateway's
 }
 
 // NewWorld creates a network and opens the data path in it; both end with the test.
@@ -89,10 +89,10 @@ func NewWorld(t testing.TB, p Path, s Shape) *World {
 		}
 	}
 	w.Process = &Process{router: w.Router, path: p, orders: Orders{netip.PrefixFrom(Gateway, w.prefix.Bits()),
-		pinDir(w.Router), lanLink, s.Learn, s.Welcome, s.Line}}
-	if s.Line {
+		pinDir(w.Router), lanLink, s.Learn, s.Welcome, s.PPPoE}}
+	if s.PPPoE {
 		w.Alice.Session = aliceSession
-		w.line = newLine(t, w.Alice)
+		w.line = newPPPoEClient(t, w.Alice)
 	}
 	w.Start(t)
 	t.Cleanup(func() { w.end(t) })
@@ -222,11 +222,11 @@ func (w *World) lease(t testing.TB, stations ...Station) {
 	}
 }
 
-// Clients that a path cannot admit, because they are on no line, are known only.
+// Clients that a path cannot admit, because they are not on PPPoE, are known only.
 func (w *World) admit(t testing.TB, stations ...Station) {
 	t.Helper()
 	for _, s := range stations {
-		if w.path.LinesOnly && s.Session == 0 {
+		if w.path.PPPoEOnly && s.Session == 0 {
 			w.lease(t, s)
 			continue
 		}

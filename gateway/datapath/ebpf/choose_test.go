@@ -118,7 +118,7 @@ func TestAloneIsJudgedOnce(t *testing.T) {
 	}
 	for name, lines := range map[string]bool{"without lines": false, "with lines": true} {
 		n := newNetwork(t)
-		d := n.open(t, func(c *Config) { c.Lines = lines })
+		d := n.open(t, func(c *Config) { c.PPPoE = lines })
 		d.stop()
 		d.keep()
 		if d.joined() {

@@ -40,12 +40,12 @@ func (d *Datapath) Set(c datapath.Client) error {
 	}
 	entry := gatewayClient{Mac: c.MAC, State: uint8(gatewayStateSTATE_PREAUTH)}
 	if c.Session != 0 {
-		if !d.cfg.Lines {
+		if !d.cfg.PPPoE {
 			return fmt.Errorf("setting the client %s: %w: the data path takes no PPPoE headers off", id,
 				datapath.ErrNotSupported)
 		}
 		entry.Session, entry.Mtu = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, c.Session)),
-			cmp.Or(c.MTU, datapath.LineMTU)
+			cmp.Or(c.MTU, datapath.PPPoEMTU)
 	}
 	if c.Admitted {
 		entry.State = uint8(gatewayStateSTATE_ADMITTED)

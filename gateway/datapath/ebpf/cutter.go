@@ -14,7 +14,7 @@ import (
 
 // cutter is a pair of virtual interfaces that cuts aggregated packets: out can send none, so the
 // kernel cuts those that lan_out redirects to it, and cut_in, at the other end, puts the header
-// of a PPPoE line on each. The pair has no addresses, and stays when the daemon ends.
+// of a PPPoE session on each. The pair has no addresses, and stays when the daemon ends.
 type cutter struct{ out, in *net.Interface }
 
 // cutterNames are the interfaces' names for a LAN. The LAN's own name may leave no room for more.

@@ -52,7 +52,7 @@ type Config struct {
 	// Newcomer is called for clients with an address that was not leased; nil: their
 	// packets are dropped silently.
 	Newcomer  func(netip.Addr, datapath.MAC)
-	Lines     bool      // clients may be on PPPoE lines
+	PPPoE     bool      // clients may be on PPPoE
 	Flows     bool      // connections are logged: the stack forwards, which knows them, or the cache of flows
 	DHCP      bool      // the gateway leases addresses: DHCP requests go to the reader of Requests, not to the stack
 	FlowCache FlowCache // "" is FlowCacheNever
@@ -74,7 +74,7 @@ type Datapath struct {
 	objs        gatewayObjects
 	lan         *net.Interface
 	wan         *net.Interface
-	cut         cutter // with Lines
+	cut         cutter // with PPPoE
 	locks       datapath.Locks
 	epoch       uint64
 	// counters is client_counters, mapped into memory.
@@ -154,7 +154,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", cfg.WAN, err)
 	}
-	if cfg.Lines {
+	if cfg.PPPoE {
 		d.cut, err = openCutter(cfg.lan())
 	} else {
 		err = removeCutter(cfg.lan())
@@ -199,7 +199,7 @@ func (d *Datapath) enter() error {
 		return fmt.Errorf("keeping the machine from forwarding without the programs: %w", err)
 	}
 	hooks := d.hooks(d.lan, d.wan)
-	if d.cfg.Lines {
+	if d.cfg.PPPoE {
 		hooks = append([]hook{{"cut_in", d.cut.in, d.objs.CutIn, false}}, hooks...)
 	}
 	for _, h := range slices.Concat(hooks, []hook{{name: lookup, prog: d.objs.PortalLookup}}) {

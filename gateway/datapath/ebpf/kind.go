@@ -56,7 +56,7 @@ func config(s datapath.Setup) Config {
 	return Config{
 		Networks: s.Networks, WAN: s.WAN, PortalPorts: s.PortalPorts,
 		Forward: Forward(s.Forward), FlowCache: FlowCache(s.FlowCache), Shaping: Shaping(s.Shaping), PinDir: s.PinDir,
-		Newcomer: s.Newcomer, DHCP: s.DHCP, Lines: s.Lines, Flows: s.Flows, Beside: s.Beside, Log: s.Log,
+		Newcomer: s.Newcomer, DHCP: s.DHCP, PPPoE: s.PPPoE, Flows: s.Flows, Beside: s.Beside, Log: s.Log,
 	}
 }
 

@@ -26,19 +26,19 @@ func onLine(b []byte) []byte {
 	return bytes.Join([][]byte{b[:12], h, b[14:]}, nil)
 }
 
-// put returns a frame on a line with other bytes at a place.
+// put returns a frame on PPPoE with other bytes at a place.
 func put(at int, to ...byte) []byte {
 	b := onLine(udp(443))
 	copy(b[at:], to)
 	return b
 }
 
-// withLine opens a data path with alice on a line, and bob without.
+// withLine opens a data path with alice on PPPoE, and bob without.
 func (n network) withLine(t *testing.T) *Datapath {
 	t.Helper()
 	n.neighbour(t)
 	run(t, "ip route add default via 192.0.2.2 dev $wan", n.env()...)
-	d := n.open(t, func(c *Config) { c.Lines = true })
+	d := n.open(t, func(c *Config) { c.PPPoE = true })
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Session: session, Admitted: true}))
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC, Admitted: true}))
 	return d
@@ -61,7 +61,7 @@ func TestLanInOnLine(t *testing.T) {
 		packet  []byte
 		verdict uint32
 		reason  string
-		out     []byte // without the line: counted
+		out     []byte // without the PPPoE session: counted
 	}{
 		"admitted": {onLine(tcp(443)), redirect, "forwarded", tcp(443)},
 		"UDP":      {onLine(udp(443)), redirect, "forwarded", udp(443)},
@@ -117,7 +117,7 @@ func TestLanInOnLine(t *testing.T) {
 	}
 }
 
-// TestLanOutOnLine: what the stack sends to a line gets the header, and nothing else does.
+// TestLanOutOnLine: what the stack sends to a PPPoE session gets the header, and nothing else does.
 func TestLanOutOnLine(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)
@@ -157,7 +157,7 @@ func TestLanOutOnLine(t *testing.T) {
 	}
 }
 
-// TestTooLongForLine: the sender of a packet that must not be fragmented learns the line's MTU
+// TestTooLongForLine: the sender of a packet that must not be fragmented learns the PPPoE session's MTU
 // (RFC 1191, 4).
 func TestTooLongForLine(t *testing.T) {
 	n := newNetwork(t)
@@ -172,7 +172,7 @@ func TestTooLongForLine(t *testing.T) {
 		!bytes.Equal(out[30:34], server.AsSlice()) {
 		t.Errorf("it goes to %x and %x", out[:14], out[30:34])
 	}
-	if icmp := out[34:]; icmp[0] != 3 || icmp[1] != 4 || binary.BigEndian.Uint16(icmp[6:]) != datapath.LineMTU ||
+	if icmp := out[34:]; icmp[0] != 3 || icmp[1] != 4 || binary.BigEndian.Uint16(icmp[6:]) != datapath.PPPoEMTU ||
 		!bytes.Equal(icmp[8:], sent[14:42]) {
 		t.Errorf("it says %x", icmp)
 	}
@@ -181,7 +181,7 @@ func TestTooLongForLine(t *testing.T) {
 	}
 }
 
-// TestLinesAreKnown: to what comes behind lan_out, such as queues and the interface, frames of a line are
+// TestLinesAreKnown: to what comes behind lan_out, such as queues and the interface, frames of a PPPoE session are
 // of PPPoE's type.
 func TestLinesAreKnown(t *testing.T) {
 	netnstest.NeedTCX(t)

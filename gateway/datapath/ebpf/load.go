@@ -186,7 +186,7 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		"lan": constantsOf(d.net, lan), "wan_ifindex": uint32(wan.Index), "portal_ports": ports,
 		"learn":     flag[d.cfg.Newcomer != nil],
 		"hear_dhcp": flag[d.cfg.DHCP],
-		"lines":     flag[d.cfg.Lines], "timed": flag[d.shaping.timed], "tallying": flag[d.cfg.tallying()],
+		"lines":     flag[d.cfg.PPPoE], "timed": flag[d.shaping.timed], "tallying": flag[d.cfg.tallying()],
 		"cutter_ifindex": cut,
 		"budgets":        budgets(), "sender_budget": budgetOf(datapath.Senders),
 		"new_senders_budget": budgetOf(budget.Newcomers(datapath.Senders, datapath.MostSenders)),

@@ -73,7 +73,7 @@ func TestCutTooLong(t *testing.T) {
 		!bytes.Equal(out[30:34], server.AsSlice()) {
 		t.Errorf("it is from %x to %x", out[26:30], out[30:34])
 	}
-	if icmp := out[34:]; icmp[0] != 3 || icmp[1] != 4 || binary.BigEndian.Uint16(icmp[6:]) != datapath.LineMTU ||
+	if icmp := out[34:]; icmp[0] != 3 || icmp[1] != 4 || binary.BigEndian.Uint16(icmp[6:]) != datapath.PPPoEMTU ||
 		!bytes.Equal(icmp[8:], sent[14:42]) {
 		t.Errorf("it says %x", icmp)
 	}

@@ -38,7 +38,7 @@ func paths() (all []datapathtest.Path) {
 			Promises: datapathtest.Promises{
 				Several: true, Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true,
 				DHCPSocket: !c.dhcp,
-				Requests:   c.dhcp, Neighbours: true, Newcomers: true, Moves: true, Lines: true, Burst: burst,
+				Requests:   c.dhcp, Neighbours: true, Newcomers: true, Moves: true, PPPoE: true, Burst: burst,
 			},
 		})
 	}

@@ -128,7 +128,7 @@ func (a *attendance) compareQuotas() {
 		if a.ctx.Err() != nil {
 			return nil // the next daemon's limits apply
 		}
-		if err := lower(c.line.index); err != nil && !errors.Is(err, unix.ENODEV) {
+		if err := lower(c.pppoe.index); err != nil && !errors.Is(err, unix.ENODEV) {
 			return err // and again at the next look
 		}
 		a.mu.Lock()

@@ -12,27 +12,27 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// session names a line: its client's address, and PPPoE's number.
-type session struct {
+// sessionKey names a PPPoE session: its client's address, and PPPoE's number.
+type sessionKey struct {
 	mac datapath.MAC
 	id  uint16
 }
 
-// carrier has the lines of all sessions and receives their frames of control protocols. A line is
+// carrier has all PPPoE sessions and receives their frames of control protocols. A session is
 // there as long as the concentrator or a client needs it.
 type carrier struct {
 	lan   string
 	epoll *os.File
 
-	lines map[session]*line // guarded by the data path's mu
-	files map[int]watched   // by channel and unit; guarded by it too
-	last  int32             // generation; guarded by it too
+	sessions map[sessionKey]*pppoeSession // guarded by the data path's mu
+	files    map[int]watched              // by channel and unit; guarded by it too
+	last     int32                        // generation; guarded by it too
 }
 
 // watched is a file whose frames are waited for. Another file may get the number of one that was closed: its
 // generation tells events of the two apart.
 type watched struct {
-	line       *line
+	sessionKey *pppoeSession
 	generation int32
 }
 
@@ -46,11 +46,12 @@ func newCarrier(lan string) (*carrier, error) {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	return &carrier{
-		lan: lan, epoll: os.NewFile(uintptr(fd), "epoll"), lines: map[session]*line{}, files: map[int]watched{}}, nil
+		lan: lan, epoll: os.NewFile(uintptr(fd), "epoll"),
+		sessions: map[sessionKey]*pppoeSession{}, files: map[int]watched{}}, nil
 }
 
 // watch has frames that come to a channel or a unit reported.
-func (c *carrier) watch(fd int, l *line) error {
+func (c *carrier) watch(fd int, l *pppoeSession) error {
 	c.last++
 	if err := c.control(unix.EPOLL_CTL_ADD, fd, c.last); err != nil {
 		return err
@@ -81,10 +82,10 @@ func (c *carrier) control(op, fd int, generation int32) (err error) {
 	return nil
 }
 
-// take returns a session's line, which it opens if there is none. d.mu is held.
-func (d *Datapath) take(s session) (*line, error) {
+// take returns the PPPoE session of a key, which it opens if there is none. d.mu is held.
+func (d *Datapath) take(s sessionKey) (*pppoeSession, error) {
 	c := d.carrier
-	if l := c.lines[s]; l != nil {
+	if l := c.sessions[s]; l != nil {
 		return l, nil
 	}
 	if d.closed {
@@ -101,22 +102,22 @@ func (d *Datapath) take(s session) (*line, error) {
 	return l, nil
 }
 
-// add has a line's frames received.
-func (c *carrier) add(l *line) error {
+// add has a PPPoE session's frames received.
+func (c *carrier) add(l *pppoeSession) error {
 	err := c.watch(l.channel, l)
 	if err == nil {
-		c.lines[l.session] = l
+		c.sessions[l.key] = l
 	}
 	return err
 }
 
-// leave closes a line that nobody needs. d.mu is held.
-func (d *Datapath) leave(l *line) {
+// leave closes a PPPoE session that nobody needs. d.mu is held.
+func (d *Datapath) leave(l *pppoeSession) {
 	if l.carried || l.used {
 		return
 	}
 	d.carrier.ignore(l.channel)
-	delete(d.carrier.lines, l.session)
+	delete(d.carrier.sessions, l.key)
 	l.close()
 }
 
@@ -124,7 +125,7 @@ func (d *Datapath) leave(l *line) {
 func (d *Datapath) Carry(mac [6]byte, id uint16) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l, err := d.take(session{mac, id})
+	l, err := d.take(sessionKey{mac, id})
 	if err == nil {
 		l.carried = true
 	}
@@ -136,7 +137,7 @@ func (d *Datapath) Carry(mac [6]byte, id uint16) error {
 func (d *Datapath) Release(mac [6]byte, id uint16) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if l := d.carrier.lines[session{mac, id}]; l != nil {
+	if l := d.carrier.sessions[sessionKey{mac, id}]; l != nil {
 		l.carried = false
 		d.leave(l)
 	}
@@ -174,20 +175,20 @@ func (d *Datapath) Frames(ctx context.Context, f func(mac [6]byte, id uint16, fr
 	}
 }
 
-// next reads a frame, or the line's end: nil.
-func (d *Datapath) next(event unix.EpollEvent, b []byte) (s session, frame []byte, ok bool) {
+// next reads a frame, or the PPPoE session's end: nil.
+func (d *Datapath) next(event unix.EpollEvent, b []byte) (s sessionKey, frame []byte, ok bool) {
 	d.mu.Lock() // nobody closes the file meanwhile
 	defer d.mu.Unlock()
 	fd := int(event.Fd)
 	w := d.carrier.files[fd]
-	if w.line == nil || w.generation != event.Pad { // of a file that is closed
+	if w.sessionKey == nil || w.generation != event.Pad { // of a file that is closed
 		return s, nil, false
 	}
-	l := w.line
+	l := w.sessionKey
 	if event.Events&unix.EPOLLIN != 0 {
 		n, err := unix.Read(fd, b)
-		return l.session, b[:max(n, 0)], err == nil && n > 0
+		return l.key, b[:max(n, 0)], err == nil && n > 0
 	}
 	d.carrier.ignore(fd) // its end would be told again and again
-	return l.session, nil, fd == l.channel
+	return l.key, nil, fd == l.channel
 }

@@ -21,8 +21,8 @@ type client struct {
 	mu sync.Mutex // guards what follows
 	datapath.Client
 	known bool
-	line  *line       // nil: its packets have no way
-	end   *time.Timer // of the admission; nil: none
+	pppoe *pppoeSession // nil: its packets have no way
+	end   *time.Timer   // of the admission; nil: none
 
 	epoch            uint64  // of its counters: a former daemon's, if it had the unit
 	base, unit       tally   // of former units; of the present one, as last read
@@ -105,9 +105,9 @@ func (d *Datapath) change(c *client, to datapath.Client) error {
 		return err
 	}
 	passes := to.Admitted && (to.Until.IsZero() || time.Now().Before(to.Until)) && !c.usedUp(to.Limits)
-	same := c.line != nil && c.MAC == to.MAC && c.Session == to.Session && c.MTU == to.MTU
+	same := c.pppoe != nil && c.MAC == to.MAC && c.Session == to.Session && c.MTU == to.MTU
 	if same && passes {
-		return c.line.police(c.Limits, to.Limits)
+		return c.pppoe.police(c.Limits, to.Limits)
 	}
 	if err := d.bar(c); err != nil || !passes {
 		return err
@@ -118,7 +118,7 @@ func (d *Datapath) change(c *client, to datapath.Client) error {
 // admit makes a client's unit. c.mu is held.
 func (d *Datapath) admit(c *client, to datapath.Client) error {
 	d.mu.Lock()
-	l, err := d.take(session{to.MAC, to.Session})
+	l, err := d.take(sessionKey{to.MAC, to.Session})
 	if err == nil && l.used {
 		err = errors.New("another client has its PPPoE session")
 	}
@@ -147,7 +147,7 @@ func (d *Datapath) admit(c *client, to datapath.Client) error {
 		enter(&b, d.table, l.index, c.addr)
 		err = d.rules.Commit(&b)
 	}
-	c.line = l
+	c.pppoe = l
 	if err != nil {
 		d.drop(c)
 		return err
@@ -164,19 +164,19 @@ func (d *Datapath) admit(c *client, to datapath.Client) error {
 
 // bar ends a client's unit and reads its last counts. c.mu is held.
 func (d *Datapath) bar(c *client) error {
-	if c.line == nil {
+	if c.pppoe == nil {
 		return nil
 	}
 	var b nftables.Batch
-	bar(&b, d.table, c.line.index, c.addr)
+	bar(&b, d.table, c.pppoe.index, c.addr)
 	if err := d.rules.Commit(&b); err != nil && !errors.Is(err, unix.ENOENT) { // which is: the rules are gone
 		return err
 	}
-	_ = lower(c.line.index) // an error: it is gone
+	_ = lower(c.pppoe.index) // an error: it is gone
 	stack.Settle()
 	_ = d.look(c) // an error: it is gone, and what was read last stands
 	var rest nftables.Batch
-	strike(&rest, d.table, c.line.index, c.addr)
+	strike(&rest, d.table, c.pppoe.index, c.addr)
 	d.drop(c)
 	if err := d.rules.Commit(&rest); !errors.Is(err, unix.ENOENT) {
 		return err
@@ -190,7 +190,7 @@ func (d *Datapath) drop(c *client) {
 		c.end.Stop()
 		c.end = nil
 	}
-	l := c.line
+	l := c.pppoe
 	if l == nil {
 		return
 	}
@@ -203,7 +203,7 @@ func (d *Datapath) drop(c *client) {
 	l.used = false
 	d.leave(l)
 	d.mu.Unlock()
-	c.line = nil
+	c.pppoe = nil
 	c.base, c.unit = c.base.plus(c.unit), tally{}
 	c.read, c.lost = reading{}, reading{}
 	c.forgone, c.dropped = c.forgone+c.dropped, 0
@@ -215,16 +215,16 @@ func (d *Datapath) until(c *client) {
 		c.end.Stop()
 		c.end = nil
 	}
-	if c.line == nil || c.Until.IsZero() {
+	if c.pppoe == nil || c.Until.IsZero() {
 		return
 	}
-	l := c.line
+	l := c.pppoe
 	c.end = time.AfterFunc(time.Until(c.Until), func() {
 		d.replacing.RLock()
 		defer d.replacing.RUnlock()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.line != l {
+		if c.pppoe != l {
 			return
 		}
 		if time.Now().Before(c.Until) { // the clock was set back, or Until is another one by now

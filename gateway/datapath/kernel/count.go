@@ -40,7 +40,7 @@ func (r reading) tally() tally {
 
 // look reads a client's traffic since the epoch. c.mu is held.
 func (d *Datapath) look(c *client) error {
-	if c.line == nil {
+	if c.pppoe == nil {
 		return nil
 	}
 	r, err := d.read(c)
@@ -56,15 +56,15 @@ func (d *Datapath) look(c *client) error {
 }
 
 func (d *Datapath) read(c *client) (r reading, err error) {
-	err = sent(c.line.index, func(_ int, n nftables.Counted) { r.sent = n })
+	err = sent(c.pppoe.index, func(_ int, n nftables.Counted) { r.sent = n })
 	if err == nil {
 		r.from, err = d.rules.Counter(d.table, fromCounter(c.addr))
 	}
 	if err == nil {
 		r.own, err = d.rules.Counter(d.table, ownCounter(c.addr))
 	}
-	if err == nil && c.line.policed {
-		c.dropped, err = beyond(c.line.index)
+	if err == nil && c.pppoe.policed {
+		c.dropped, err = beyond(c.pppoe.index)
 	}
 	return r, err
 }
@@ -84,8 +84,8 @@ func (d *Datapath) lookAtAll() error {
 	now := time.Now()
 	for _, c := range d.all() {
 		c.mu.Lock()
-		if c.line != nil {
-			n, there := interfaces[c.line.index]
+		if c.pppoe != nil {
+			n, there := interfaces[c.pppoe.index]
 			from, counted := counters[fromCounter(c.addr)]
 			if there && counted { // else the unit is newer than the readings
 				c.note(reading{n, from, counters[ownCounter(c.addr)]}, now)
@@ -135,9 +135,9 @@ func (d *Datapath) Total() (datapath.Counters, error) {
 	errs := []error{d.lookAtAll()}
 	for _, c := range d.all() {
 		c.mu.Lock()
-		if c.line != nil && c.line.policed {
+		if c.pppoe != nil && c.pppoe.policed {
 			var err error
-			c.dropped, err = beyond(c.line.index)
+			c.dropped, err = beyond(c.pppoe.index)
 			errs = append(errs, err)
 		}
 		n := c.traffic()

@@ -94,19 +94,19 @@ func (d *Datapath) openKeeper() []keeper.Item {
 
 // keep has the keeper keep a client's unit as it is now. c.mu is held.
 func (d *Datapath) keep(c *client) {
-	if d.keeper == nil || c.line == nil {
+	if d.keeper == nil || c.pppoe == nil {
 		return
 	}
-	r := record{Version: recordVersion, LAN: d.lan.Index, Client: keptOf(c), Unit: c.line.index, Policed: c.line.policed,
+	r := record{Version: recordVersion, LAN: d.lan.Index, Client: keptOf(c), Unit: c.pppoe.index, Policed: c.pppoe.policed,
 		Epoch: c.epoch, Dropped: c.forgone}
 	r.Counted.Up, r.Counted.Down = c.base.up, c.base.down
 	r.Lost.Up, r.Lost.Down = c.lost.from, c.lost.own
 	item := keeper.Item{Key: c.addr.String(), Until: c.Until}
 	item.Data, _ = json.Marshal(r) // an error: cannot be
-	if !c.line.kept {
-		item.Files = []int{c.line.socket, c.line.channel, c.line.unit}
+	if !c.pppoe.kept {
+		item.Files = []int{c.pppoe.socket, c.pppoe.channel, c.pppoe.unit}
 	}
-	c.line.kept = true
+	c.pppoe.kept = true
 	d.keeper.Put(item)
 }
 
@@ -124,8 +124,8 @@ func (d *Datapath) refill() {
 	d.keepDigest()
 	for _, c := range d.all() {
 		c.mu.Lock()
-		if c.line != nil {
-			c.line.kept = false
+		if c.pppoe != nil {
+			c.pppoe.kept = false
 			d.keep(c)
 		}
 		c.mu.Unlock()
@@ -269,8 +269,8 @@ func (d *Datapath) sweep() error {
 // discard ends a session whose files a keeper may have too; its interface is removed with all others.
 func (d *Datapath) discard(r record, files []int) {
 	if len(files) == filesKept {
-		l := &line{session: session{r.Client.MAC, r.Client.Session}, socket: files[0], channel: files[1], unit: files[2],
-			kept: true, lan: d.net.Interface}
+		l := &pppoeSession{key: sessionKey{r.Client.MAC, r.Client.Session}, socket: files[0], channel: files[1],
+			unit: files[2], kept: true, lan: d.net.Interface}
 		l.close()
 		return
 	}
@@ -281,12 +281,12 @@ func (d *Datapath) discard(r record, files []int) {
 
 // client returns the client of a record, with files of its session or without.
 func (r record) client(files ...int) *client {
-	l := &line{session: session{r.Client.MAC, r.Client.Session}, used: true, socket: -1, channel: -1, unit: -1,
+	l := &pppoeSession{key: sessionKey{r.Client.MAC, r.Client.Session}, used: true, socket: -1, channel: -1, unit: -1,
 		index: r.Unit, policed: r.Policed}
 	if len(files) == filesKept {
 		l.socket, l.channel, l.unit, l.kept = files[0], files[1], files[2], true
 	}
-	c := &client{addr: r.Client.Addr, Client: r.Client.client(), epoch: r.Epoch, known: true, line: l, forgone: r.Dropped}
+	c := &client{addr: r.Client.Addr, Client: r.Client.client(), epoch: r.Epoch, known: true, pppoe: l, forgone: r.Dropped}
 	c.base = tally{r.Counted.Up, r.Counted.Down}
 	c.lost.from, c.lost.own = r.Lost.Up, r.Lost.Down
 	return c
@@ -295,7 +295,7 @@ func (r record) client(files ...int) *client {
 // adopt goes on with a client's unit. On error it has taken nothing.
 func (d *Datapath) adopt(r record, files []int) error {
 	c := r.client(files...)
-	l := c.line
+	l := c.pppoe
 	l.lan = d.net.Interface
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -309,7 +309,7 @@ func (d *Datapath) adopt(r record, files []int) error {
 		}
 	}
 	d.mu.Lock()
-	if d.carrier.lines[l.session] != nil {
+	if d.carrier.sessions[l.key] != nil {
 		d.mu.Unlock()
 		return errors.New("another client has its PPPoE session")
 	}
@@ -340,8 +340,8 @@ func (d *Datapath) adopt(r record, files []int) error {
 func (d *Datapath) adoptedUnits() (all []int) {
 	for _, c := range d.all() {
 		c.mu.Lock()
-		if c.line != nil {
-			all = append(all, c.line.index)
+		if c.pppoe != nil {
+			all = append(all, c.pppoe.index)
 		}
 		c.mu.Unlock()
 	}

@@ -61,7 +61,7 @@ var must = netnstest.Must
 // With both killed nothing passes, and a daemon begins anew.
 func TestKeeperKilled(t *testing.T) {
 	needPPPoE(t)
-	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+	w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})
 	admit(t, w, w.Alice, datapath.Limits{})
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
 	up.Begin()
@@ -148,7 +148,7 @@ func TestTorn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+			w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})
 			admit(t, w, w.Alice, datapath.Limits{UpBps: 100_000_000})
 			up, down, strange := w.Up(t, w.Alice), w.Down(t, w.Alice), w.Up(t, w.Bob)
 			up.Begin()
@@ -185,7 +185,7 @@ func TestTorn(t *testing.T) {
 // interface goes. What the rules have of both is removed, and the second one's new counters begin at 0.
 func TestQuotaBesideTorn(t *testing.T) {
 	needPPPoE(t)
-	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+	w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})
 	bob := w.Bob
 	bob.Session = 99
 	admit(t, w, bob, datapath.Limits{})
@@ -221,7 +221,7 @@ func TestQuotaBesideTorn(t *testing.T) {
 }
 
 // TestFlushedAlone: once the clients' rules are changed while no daemon is there, nothing of a client passes until a
-// daemon is there again. Nor does what a stranger without a line sends, whichever rules are gone.
+// daemon is there again. Nor does what a stranger without a PPPoE session sends, whichever rules are gone.
 func TestFlushedAlone(t *testing.T) {
 	needPPPoE(t)
 	for name, c := range map[string]struct {
@@ -234,7 +234,7 @@ func TestFlushedAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+			w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})
 			w.Bob.Run(t, "ip neigh replace 10.1.0.1 lladdr 02:00:00:00:01:01 dev c0") // nothing but the rules stops him
 			admit(t, w, w.Alice, datapath.Limits{})
 			up, down, strange := w.Up(t, w.Alice), w.Down(t, w.Alice), w.Up(t, w.Bob)
@@ -266,7 +266,7 @@ func TestFlushedAlone(t *testing.T) {
 // TestLimitedBefore: a client's rates are limited also where its interface has the queueing for it already.
 func TestLimitedBefore(t *testing.T) {
 	needPPPoE(t)
-	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+	w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})
 	admit(t, w, w.Alice, datapath.Limits{})
 	w.Router.Run(t, "tc qdisc add dev $(ip -o link show type ppp | cut -d: -f2) clsact")
 	admit(t, w, w.Alice, datapath.Limits{UpBps: 1_000_000, DownBps: 1_000_000})
@@ -281,7 +281,7 @@ func TestLimitedBefore(t *testing.T) {
 // TestUntilAlone: a keeper ends a client's time by itself.
 func TestUntilAlone(t *testing.T) {
 	needPPPoE(t)
-	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+	w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})
 	must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Session: w.Alice.Session,
 		Admitted: true, Until: time.Now().Add(2 * time.Second)}))
 	w.Kill(t)

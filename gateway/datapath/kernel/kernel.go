@@ -208,15 +208,15 @@ func (d *Datapath) close(leave bool) error {
 	left := leave && d.keeper != nil && d.keeper.Leave()
 	for _, c := range d.all() {
 		c.mu.Lock()
-		if left && c.line != nil {
-			c.line.kept = false // closing the files here ends nothing: the keeper has them
+		if left && c.pppoe != nil {
+			c.pppoe.kept = false // closing the files here ends nothing: the keeper has them
 		}
 		d.drop(c)
 		c.mu.Unlock()
 	}
 	d.mu.Lock()
 	if d.carrier != nil {
-		for _, l := range d.carrier.lines {
+		for _, l := range d.carrier.sessions {
 			l.carried = false
 			d.leave(l)
 		}

@@ -36,7 +36,7 @@ var directions = [...]struct {
 
 // police has the kernel drop what a client sends and is sent beyond its rates. Where these are as
 // before, what is left of the burst stays.
-func (l *line) police(was, limits datapath.Limits) error {
+func (l *pppoeSession) police(was, limits datapath.Limits) error {
 	if limits.UpBps == 0 && limits.DownBps == 0 && !l.policed {
 		return nil
 	}
@@ -212,7 +212,7 @@ func (d *Datapath) exhaust(c *client, now time.Time, end func(*client) error) er
 	if c.usedUp(c.Limits) {
 		return end(c)
 	}
-	if c.line != nil {
+	if c.pppoe != nil {
 		d.mu.Lock()
 		d.foresee(c, now)
 		d.mu.Unlock()
@@ -220,5 +220,5 @@ func (d *Datapath) exhaust(c *client, now time.Time, end func(*client) error) er
 	return nil
 }
 
-// mtuOf is the MTU of a client's line.
-func mtuOf(c datapath.Client) int { return int(cmp.Or(c.MTU, datapath.LineMTU)) }
+// mtuOf is the MTU of a client's PPPoE session.
+func mtuOf(c datapath.Client) int { return int(cmp.Or(c.MTU, datapath.PPPoEMTU)) }

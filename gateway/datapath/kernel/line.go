@@ -21,8 +21,8 @@ import (
 //
 // The socket's end is the channel's, and the unit's end is the interface's. Where a keeper has the same files, closing
 // them ends nothing, and both are ended by other means.
-type line struct {
-	session       session
+type pppoeSession struct {
+	key           sessionKey
 	carried, used bool // by the concentrator, by a client; the data path's mu guards them
 
 	socket  int  // AF_PPPOX, connected to the session
@@ -41,8 +41,8 @@ const devicePath = "/dev/ppp"
 const protocolPPPoE = 0
 
 // openLine takes over the frames of a session. Until enter, packets in them go nowhere.
-func openLine(lan string, s session) (l *line, err error) {
-	l = &line{session: s, socket: -1, channel: -1, unit: -1, lan: lan}
+func openLine(lan string, s sessionKey) (l *pppoeSession, err error) {
+	l = &pppoeSession{key: s, socket: -1, channel: -1, unit: -1, lan: lan}
 	defer func() {
 		if err != nil {
 			l.close()
@@ -96,7 +96,7 @@ func openDevice() (int, error) {
 }
 
 // connect makes the session's interface, which is down.
-func (l *line) connect(name string, mtu, group int) (err error) {
+func (l *pppoeSession) connect(name string, mtu, group int) (err error) {
 	if l.unit, err = openDevice(); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (l *line) connect(name string, mtu, group int) (err error) {
 }
 
 // disconnect ends the interface. Frames of control protocols go on.
-func (l *line) disconnect() {
+func (l *pppoeSession) disconnect() {
 	if l.unit >= 0 {
 		if l.kept && l.index > 0 {
 			_ = netlink.LinkDel(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: l.index}}) // an error: it is gone
@@ -125,13 +125,13 @@ func (l *line) disconnect() {
 }
 
 // close ends the interface and gives the session's frames back.
-func (l *line) close() {
+func (l *pppoeSession) close() {
 	l.disconnect()
 	if l.kept && l.socket >= 0 {
 		// a session's number that ends the socket's connection
 		const none = 0
 		// an error: it has ended
-		_ = unix.Connect(l.socket, &unix.SockaddrPPPoE{SID: none, Remote: l.session.mac[:], Dev: l.lan})
+		_ = unix.Connect(l.socket, &unix.SockaddrPPPoE{SID: none, Remote: l.key.mac[:], Dev: l.lan})
 	}
 	for _, fd := range []*int{&l.channel, &l.socket} {
 		if *fd >= 0 {

@@ -29,7 +29,7 @@ var path = datapathtest.Path{
 	Remove: func(in datapath.Setup) error {
 		return errors.Join(Clear(in.LAN()), guard.RemoveFrames(in.LAN()), guard.Remove(in.LAN()))
 	},
-	Promises: datapathtest.Promises{SharesWAN: true, Unattended: true, Keeps: true, Lines: true, LinesOnly: true,
+	Promises: datapathtest.Promises{SharesWAN: true, Unattended: true, Keeps: true, PPPoE: true, PPPoEOnly: true,
 		Restores: true, Moves: true, Netfilter: true, Burst: burst},
 }
 
@@ -56,13 +56,13 @@ func needPPPoE(t *testing.T) {
 // TestSuite is what every data path with PPPoE must show.
 func TestSuite(t *testing.T) {
 	needPPPoE(t)
-	datapathtest.RunLines(t, path)
+	datapathtest.RunPPPoE(t, path)
 }
 
 // TestQuotasEnd: soon after a quota is reached nothing passes, until there is a larger one.
 func TestQuotasEnd(t *testing.T) {
 	needPPPoE(t)
-	w := datapathtest.NewWorld(t, path, datapathtest.Shape{Line: true})
+	w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})
 	set := func(l datapath.Limits) {
 		t.Helper()
 		c := datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Session: w.Alice.Session, Admitted: true,

@@ -109,9 +109,9 @@ func (d *Datapath) keys() map[string][][]byte {
 	all := map[string][][]byte{setFrom: nil, setOwn: nil}
 	for _, c := range d.all() {
 		c.mu.Lock()
-		if c.line != nil {
-			all[setFrom] = append(all[setFrom], fromKey(c.line.index, c.addr))
-			all[setOwn] = append(all[setOwn], ownKey(c.line.index))
+		if c.pppoe != nil {
+			all[setFrom] = append(all[setFrom], fromKey(c.pppoe.index, c.addr))
+			all[setOwn] = append(all[setOwn], ownKey(c.pppoe.index))
 		}
 		c.mu.Unlock()
 	}
@@ -127,9 +127,9 @@ func (d *Datapath) restore() error {
 	var errs []error
 	for _, c := range d.all() {
 		c.mu.Lock()
-		if c.line != nil {
+		if c.pppoe != nil {
 			var b nftables.Batch
-			enter(&b, d.table, c.line.index, c.addr)
+			enter(&b, d.table, c.pppoe.index, c.addr)
 			c.lost.from, c.lost.own = c.lost.from.Plus(c.read.from), c.lost.own.Plus(c.read.own)
 			c.read.from, c.read.own = nftables.Counted{}, nftables.Counted{}
 			if err := d.rules.Commit(&b); err != nil {

@@ -29,7 +29,7 @@ type Config struct {
 	// PortalPorts are the portal's TCP ports on the gateway's address, at most 4; none: HTTP of
 	// unauthenticated clients is rejected.
 	PortalPorts []uint16
-	Lines       bool // clients may be on PPPoE lines
+	PPPoE       bool // clients may be on PPPoE
 	// Behind are the networks behind clients, by these' addresses; nil: there are none.
 	Behind *datapath.Behind[netip.Addr]
 	// Newcomer is called, datapath.Greeters calls at a time, for clients with an address that was not

@@ -86,7 +86,7 @@ func (t *Table) Set(c datapath.Client) error {
 	if err != nil {
 		return err
 	}
-	if c.Session != 0 && !t.cfg.Lines {
+	if c.Session != 0 && !t.cfg.PPPoE {
 		return fmt.Errorf("setting the client %s: %w: this data path takes no PPPoE headers off", addr,
 			datapath.ErrNotSupported)
 	}
@@ -113,7 +113,7 @@ func (t *Table) Set(c datapath.Client) error {
 func newBounds(word uint64, c datapath.Client, old *bounds) *bounds {
 	b := &bounds{word: word, upBytes: c.Limits.UpBytes, downBytes: c.Limits.DownBytes, total: c.Limits.TotalBytes}
 	if c.Session != 0 {
-		b.session, b.mtu = c.Session, cmp.Or(c.MTU, datapath.LineMTU)
+		b.session, b.mtu = c.Session, cmp.Or(c.MTU, datapath.PPPoEMTU)
 	}
 	b.upPsPerByte, b.upBurst = rate(c.Limits.UpBps)
 	b.downPsPerByte, b.downBurst = rate(c.Limits.DownBps)

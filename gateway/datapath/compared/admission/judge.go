@@ -247,8 +247,8 @@ func (j *Judge) Inside(addr uint32) bool {
 	return ok
 }
 
-// Line returns the PPPoE session and its MTU of the client that has an address, as a number; 0: it has none.
-func (j *Judge) Line(addr uint32) (session, mtu uint16) {
+// PPPoE returns the PPPoE session and its MTU of the client that has an address, as a number; 0: it has none.
+func (j *Judge) PPPoE(addr uint32) (session, mtu uint16) {
 	place, _, ok := j.table.owner(addr)
 	if !ok {
 		return 0, 0

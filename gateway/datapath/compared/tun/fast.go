@@ -327,7 +327,7 @@ func (f *fast) packet(ip []byte, v virtio, now int64) {
 			f.redirects.fromPortal(ip, now)
 			f.frameOut(mac, ip, now)
 		})
-	case f.cfg.Lines && f.onLine(ip): // the length in PPPoE's header is that of one packet
+	case f.cfg.PPPoE && f.onPPPoE(ip): // the length in PPPoE's header is that of one packet
 		f.alone(ip, v, func(ip []byte) { f.frameOut(mac, ip, now) })
 	default:
 		f.down.add(ip, v, mac)
@@ -346,9 +346,9 @@ func (f *fast) frameOut(mac datapath.MAC, ip []byte, now int64) {
 	f.send(mac, frame, now)
 }
 
-// onLine reports whether a packet is for a client on a PPPoE line.
-func (f *fast) onLine(ip []byte) bool {
-	session, _ := f.judge.Line(destOf(ip))
+// onPPPoE reports whether a packet is for a client on PPPoE.
+func (f *fast) onPPPoE(ip []byte) bool {
+	session, _ := f.judge.PPPoE(destOf(ip))
 	return session != 0
 }
 

@@ -37,7 +37,7 @@ func newBench(t testing.TB, change ...func(*datapath.Setup)) *bench {
 	for _, c := range change {
 		c(&cfg)
 	}
-	table, err := admission.New(admission.Config{Network: network, PortalPorts: []uint16{8080}, Lines: cfg.Lines})
+	table, err := admission.New(admission.Config{Network: network, PortalPorts: []uint16{8080}, PPPoE: cfg.PPPoE})
 	must(t, err)
 	t.Cleanup(func() { table.Close() })
 	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{client}, MAC: clientMAC, Admitted: true}))

@@ -25,7 +25,7 @@ const (
 // own socket.
 func (w *worker) lineIn(frame []byte, v virtio, now int64) {
 	h := frame[ethernetLen:]
-	if !w.cfg.Lines || len(h) < lineLen || binary.BigEndian.Uint16(h) != lineData {
+	if !w.cfg.PPPoE || len(h) < lineLen || binary.BigEndian.Uint16(h) != lineData {
 		return
 	}
 	switch binary.BigEndian.Uint16(h[6:]) {
@@ -46,7 +46,7 @@ func (w *worker) lineIn(frame []byte, v virtio, now int64) {
 	from := sender{datapath.MAC(frame[6:12]), session, frame[0]&1 != 0}
 	v.sumStart -= min(v.sumStart, ethernetLen+lineLen)
 	whole := func(ip []byte) {
-		if _, mtu := w.judge.Line(sourceOf(ip)); mtu != 0 {
+		if _, mtu := w.judge.PPPoE(sourceOf(ip)); mtu != 0 {
 			clamp(ip, mtu)
 		}
 		w.packetIn(from, ip, now)
@@ -61,12 +61,12 @@ func (w *worker) lineIn(frame []byte, v virtio, now int64) {
 func (w *worker) toLine(mac datapath.MAC, session, mtu uint16, ip []byte, now int64) {
 	clamp(ip, mtu)
 	if len(ip) <= int(mtu) {
-		w.line(mac, session, ip)
+		w.sendPPPoE(mac, session, ip)
 		return
 	}
 	const dontFragment = 0x40
 	if ip[6]&dontFragment == 0 {
-		fragments(ip, int(mtu), w.scratch, func(part []byte) { w.line(mac, session, part) })
+		fragments(ip, int(mtu), w.scratch, func(part []byte) { w.sendPPPoE(mac, session, part) })
 		return
 	}
 	isError := ip[9] == protocolICMP && (len(ip) < ipLen+1 || ip[ipLen] != 0 && ip[ipLen] != 8)
@@ -76,8 +76,8 @@ func (w *worker) toLine(mac datapath.MAC, session, mtu uint16, ip []byte, now in
 	}
 }
 
-// line sends a packet in a frame of a session.
-func (w *worker) line(mac datapath.MAC, session uint16, ip []byte) {
+// sendPPPoE sends a packet in a frame of a session.
+func (w *worker) sendPPPoE(mac datapath.MAC, session uint16, ip []byte) {
 	frame := w.framed[:packetStart+lineLen+len(ip)]
 	w.header(mac, frame)
 	h := frame[frameStart+ethernetLen-2:]
@@ -116,7 +116,7 @@ func fragments(ip []byte, mtu int, scratch []byte, each func([]byte)) {
 	}
 }
 
-// clamp lowers the MSS that a SYN offers to what fits into a line's MTU (RFC 9293, 3.7.1).
+// clamp lowers the MSS that a SYN offers to what fits into a PPPoE session's MTU (RFC 9293, 3.7.1).
 func clamp(ip []byte, mtu uint16) {
 	if ip[9] != protocolTCP {
 		return

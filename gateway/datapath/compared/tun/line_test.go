@@ -13,10 +13,10 @@ import (
 
 const session = 0x1234
 
-// newLineBench is a bench whose client is on a PPPoE line.
+// newLineBench is a bench whose client is on PPPoE.
 func newLineBench(t testing.TB) *bench {
 	t.Helper()
-	b := newBench(t, func(c *datapath.Setup) { c.Lines = true })
+	b := newBench(t, func(c *datapath.Setup) { c.PPPoE = true })
 	must(t, b.table.Set(datapath.Client{Addrs: []netip.Addr{client}, MAC: clientMAC, Session: session, Admitted: true}))
 	return b
 }

@@ -25,7 +25,7 @@ func paths() (all []datapathtest.Path) {
 			Remove: func(in datapath.Setup) error {
 				return errors.Join(RemoveDevice(in.LAN()), guard.RemoveFrames(in.LAN()), guard.Remove(in.LAN()))
 			},
-			Promises: datapathtest.Promises{SharesWAN: true, Lines: true, Restores: true, Moves: true, OwnAddress: true,
+			Promises: datapathtest.Promises{SharesWAN: true, PPPoE: true, Restores: true, Moves: true, OwnAddress: true,
 				Netfilter: true, Burst: admission.Burst, LosesJoined: !joinsUDP()},
 		})
 	}

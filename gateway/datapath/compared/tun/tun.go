@@ -72,7 +72,7 @@ func Open(cfg datapath.Setup) (_ *Datapath, err error) {
 	if d.net, err = datapath.Only(cfg.Networks); err != nil {
 		return nil, err
 	}
-	d.Table, err = admission.New(admission.Config{Network: d.net, PortalPorts: cfg.PortalPorts, Lines: cfg.Lines,
+	d.Table, err = admission.New(admission.Config{Network: d.net, PortalPorts: cfg.PortalPorts, PPPoE: cfg.PPPoE,
 		Behind: &d.behind})
 	if err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ type worker struct {
 
 	out     []byte // a frame under construction
 	scratch []byte // segments
-	framed  []byte // a frame of a PPPoE session under construction; nil: there are no lines
+	framed  []byte // a frame of a PPPoE session under construction; nil: there are no PPPoE sessions
 }
 
 func (s *shared) worker(judge *admission.Judge, socket, device int, linked bool) *worker {
@@ -45,7 +45,7 @@ func (s *shared) worker(judge *admission.Judge, socket, device int, linked bool)
 		shared: s, judge: judge, socket: socket, device: device, linked: linked,
 		out: make([]byte, bufferLen), scratch: make([]byte, bufferLen),
 	}
-	if s.cfg.Lines {
+	if s.cfg.PPPoE {
 		w.framed = make([]byte, bufferLen+lineLen)
 	}
 	return w
@@ -201,8 +201,8 @@ func (w *worker) answer(mac datapath.MAC, ip []byte, now int64) {
 
 // send writes the headers before a whole packet and sends it to the LAN.
 func (w *worker) send(mac datapath.MAC, frame []byte, now int64) {
-	if w.cfg.Lines {
-		if session, mtu := w.judge.Line(destOf(frame[packetStart:])); session != 0 {
+	if w.cfg.PPPoE {
+		if session, mtu := w.judge.PPPoE(destOf(frame[packetStart:])); session != 0 {
 			w.toLine(mac, session, mtu, frame[packetStart:], now)
 			return
 		}

@@ -26,7 +26,7 @@ func (g *gateway) openConnections(context.Context) (opened, error) {
 	g.connections = &conntrack.Ender{Gateway: g.cfg.LAN.Address.Addr(), Forget: g.forget, Failed: failed}
 	return opened{close: func() error {
 		if g.table != nil {
-			g.connections.End() // what was to end soon; it logs errors
+			g.connections.End() // all that Schedule has gathered; it logs errors
 		}
 		return nil
 	}}, nil
@@ -40,7 +40,7 @@ func (g *gateway) endFormer() error {
 		in[s.Addr] = s.State == session.Authenticated
 		return true
 	})
-	err := g.connections.EndOf(func(a netip.Addr) bool { return !in[a] && g.cfg.LAN.Network().Contains(a) })
+	err := g.connections.EndWhere(func(a netip.Addr) bool { return !in[a] && g.cfg.LAN.Network().Contains(a) })
 	if err != nil {
 		g.connections.Failed(err)
 	}

@@ -48,7 +48,7 @@ func (t *Table) Withdraw(key Key, addr netip.Addr) error {
 		if err := t.tell(c, &next); err != nil {
 			return err
 		}
-		t.cutter.EndSoon(c.leaves(&next)...)
+		t.cutter.Schedule(c.leaves(&next)...)
 		t.publish(c, next)
 		return t.journal.commit(change{id: c.identity, record: t.record(&next)})
 	})

@@ -298,7 +298,7 @@ func (t *Table) become(c *client, next *entry, cause Cause, at moment, firm bool
 	if was.with().pppoe.Session != 0 && t.hungUp != nil {
 		t.hungUp(was.key, was.with().pppoe)
 	}
-	t.cutter.EndSoon(left...)
+	t.cutter.Schedule(left...)
 	if next == nil {
 		t.remove(c)
 		return ended, later(late)

@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// Cutter ends the connections of clients that have left. Its methods do not call the table and do not wait.
+// Cutter ends the connections of clients that have left: conntrack.Ender. Its methods do not call the table and do not
+// wait.
 type Cutter interface {
-	// EndSoon ends connections from and to these addresses and networks within seconds.
-	EndSoon(of ...netip.Prefix)
-	// Ending returns nil if all connections have ended of which EndSoon was told, of addresses in these networks.
-	// Otherwise it has them end at once, and returns what is closed when they have.
-	Ending(of ...netip.Prefix) <-chan struct{}
+	// Schedule ends connections from and to these addresses and networks within seconds.
+	Schedule(networks ...netip.Prefix)
+	// Flush returns nil if no connections of addresses in these networks are left that were given to Schedule.
+	// Otherwise it ends them at once, and returns a channel that is closed once they have ended.
+	Flush(networks ...netip.Prefix) <-chan struct{}
 }
 
 // Cut has by end the connections of an address whose client has changed or whose session has ended, and of the networks
@@ -23,8 +24,8 @@ func (t *Table) Cut(by Cutter) { t.cutter = by }
 // none is the Cutter of a table without one.
 type none struct{}
 
-func (none) EndSoon(...netip.Prefix)                {}
-func (none) Ending(...netip.Prefix) <-chan struct{} { return nil }
+func (none) Schedule(...netip.Prefix)              {}
+func (none) Flush(...netip.Prefix) <-chan struct{} { return nil }
 
 // addrs are the client's.
 func (e *entry) addrs() []netip.Addr { return append([]netip.Addr{e.key.Addr}, e.with().more...) }
@@ -54,10 +55,10 @@ func (e *entry) leaves(next *entry) []netip.Prefix {
 // returns what is closed once they have ended: the caller then releases the client, waits, and begins again. A session
 // that does not leave its connections to the next one ends first, with UserRequest. op must be held.
 func (t *Table) vacate(c *client, next *entry) (<-chan struct{}, error) {
-	of := next.networks()
-	left := func(p netip.Prefix) bool { return slices.ContainsFunc(of, p.Overlaps) }
+	networks := next.networks()
+	left := func(p netip.Prefix) bool { return slices.ContainsFunc(networks, p.Overlaps) }
 	if c.state != Authenticated || !slices.ContainsFunc(c.leaves(next), left) {
-		return t.cutter.Ending(of...), nil
+		return t.cutter.Flush(networks...), nil
 	}
 	without := c.lapsed()
 	lapsed := &without
@@ -67,7 +68,7 @@ func (t *Table) vacate(c *client, next *entry) (<-chan struct{}, error) {
 	if _, err := t.become(c, lapsed, UserRequest, t.clock.now(), false); err != nil {
 		return nil, err
 	}
-	if ending := t.cutter.Ending(of...); ending != nil {
+	if ending := t.cutter.Flush(networks...); ending != nil {
 		return ending, nil
 	}
 	return already, nil

@@ -23,8 +23,8 @@ func (c *cuts) note(how string, of ...netip.Prefix) {
 		c.got = append(c.got, fmt.Sprint(how, " ", of, " ", c.dp.admits(c.key)))
 	}
 }
-func (c *cuts) EndSoon(of ...netip.Prefix) { c.note("soon", of...) }
-func (c *cuts) Ending(of ...netip.Prefix) <-chan struct{} {
+func (c *cuts) Schedule(of ...netip.Prefix) { c.note("soon", of...) }
+func (c *cuts) Flush(of ...netip.Prefix) <-chan struct{} {
 	c.note("ending", of...)
 	return nil
 }

@@ -21,7 +21,7 @@ type slow struct {
 	done    chan struct{}
 }
 
-func (s *slow) EndSoon(of ...netip.Prefix) {
+func (s *slow) Schedule(of ...netip.Prefix) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.done == nil {
@@ -30,7 +30,7 @@ func (s *slow) EndSoon(of ...netip.Prefix) {
 	s.pending = append(s.pending, of...)
 }
 
-func (s *slow) Ending(of ...netip.Prefix) <-chan struct{} {
+func (s *slow) Flush(of ...netip.Prefix) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.ContainsFunc(of, func(p netip.Prefix) bool { return slices.ContainsFunc(s.pending, p.Overlaps) }) {

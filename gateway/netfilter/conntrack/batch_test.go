@@ -16,24 +16,24 @@ import (
 
 func host(i byte) netip.Prefix { return netip.PrefixFrom(client(i), 32) }
 
-// TestReadingsServeAll: what comes while the table is read is gathered for one more reading, whether somebody waits or
-// not.
-func TestReadingsServeAll(t *testing.T) {
+// TestDumpsServeAll: addresses that come during a dump are gathered for one more dump, whether somebody waits
+// or not.
+func TestDumpsServeAll(t *testing.T) {
 	connect(t)
-	reading, goOn := make(chan int), make(chan struct{})
+	dumped, goOn := make(chan int), make(chan struct{})
 	e := Ender{Gateway: gateway, Failed: func(err error) { t.Error(err) }, Forget: func(all []Connection) error {
-		reading <- len(all)
+		dumped <- len(all)
 		<-goOn
 		return nil
 	}}
-	e.EndSoon(host(1))
-	first := e.Ending(host(1))
-	if n := <-reading; n != 1 {
-		t.Errorf("the first reading found %d connections", n)
+	e.Schedule(host(1))
+	first := e.Flush(host(1))
+	if n := <-dumped; n != 1 {
+		t.Errorf("the first dump found %d connections", n)
 	}
 	var waiting sync.WaitGroup
 	for i := byte(1); i <= 39; i++ {
-		e.EndSoon(host(i))
+		e.Schedule(host(i))
 		if i%2 == 0 {
 			waiting.Go(func() {
 				if err := e.End(host(i)); err != nil {
@@ -42,54 +42,54 @@ func TestReadingsServeAll(t *testing.T) {
 			})
 		}
 	}
-	ending := e.Ending(netip.PrefixFrom(client(39), 32))
-	if e.Ending(host(40)) != nil {
+	ending := e.Flush(netip.PrefixFrom(client(39), 32))
+	if e.Flush(host(40)) != nil {
 		t.Error("connections of another are ending")
 	}
 	goOn <- struct{}{}
 	<-first
-	n := <-reading
+	n := <-dumped
 	goOn <- struct{}{}
 	<-ending
-	waiting.Wait() // who came after the second reading had begun finds nothing
+	waiting.Wait() // who came after the second dump had begun finds nothing
 	if n != 39 {
-		t.Errorf("the second reading found %d connections, want 39", n)
+		t.Errorf("the second dump found %d connections, want 39", n)
 	}
 	if got := connections(t); got[39] != 0 || got[40] != 1 {
 		t.Errorf("left: %v", got)
 	}
 }
 
-// TestReadingsRest: of readings that nobody waits for one begins a second at most, however many ask, and those that
-// somebody waits for begin at once. The clock is the bubble's.
-func TestReadingsRest(t *testing.T) {
+// TestDumpsRest: dumps that nobody waits for begin at most once a second, however many ask. Dumps that somebody waits
+// for begin at once. The clock is the bubble's.
+func TestDumpsRest(t *testing.T) {
 	connect(t)
 	synctest.Test(t, func(t *testing.T) {
-		began, readings := time.Now(), []time.Duration{}
+		began, dumps := time.Now(), []time.Duration{}
 		var mu sync.Mutex // guards readings
 		e := Ender{Gateway: gateway, Failed: func(err error) { t.Error(err) }, Forget: func([]Connection) error {
 			mu.Lock()
 			defer mu.Unlock()
-			readings = append(readings, time.Since(began))
+			dumps = append(dumps, time.Since(began))
 			return nil
 		}}
 		for i := byte(1); i <= 30; i++ {
-			e.EndSoon(host(i))
+			e.Schedule(host(i))
 			time.Sleep(pause / 10)
 		}
 		time.Sleep(pause * 2)
 		synctest.Wait()
 		mu.Lock()
-		for i, at := range readings {
-			if i > 0 && at-readings[i-1] < pause || at < pause {
-				t.Errorf("readings at %v", readings)
+		for i, at := range dumps {
+			if i > 0 && at-dumps[i-1] < pause || at < pause {
+				t.Errorf("dumps at %v", dumps)
 			}
 		}
 		mu.Unlock()
-		e.EndSoon(host(31))
+		e.Schedule(host(31))
 		now := time.Since(began)
-		if <-e.Ending(host(31)); !slices.Contains(readings, now) {
-			t.Errorf("at %s somebody waited; readings at %v", now, readings)
+		if <-e.Flush(host(31)); !slices.Contains(dumps, now) {
+			t.Errorf("at %s somebody waited; dumps at %v", now, dumps)
 		}
 	})
 	if got := connections(t); got[30] != 0 || got[31] != 0 || got[32] != 1 {
@@ -105,9 +105,9 @@ func TestAskedMeanwhile(t *testing.T) {
 	var all sync.WaitGroup
 	for i := byte(1); i <= 40; i++ {
 		all.Go(func() {
-			e.EndSoon(host(41-i), host(i), host(i))
+			e.Schedule(host(41-i), host(i), host(i))
 			for range 20 {
-				if ending := e.Ending(host(i)); ending != nil {
+				if ending := e.Flush(host(i)); ending != nil {
 					<-ending
 				}
 			}
@@ -126,8 +126,8 @@ func TestFailures(t *testing.T) {
 	var told []error
 	e := Ender{Gateway: gateway, Failed: func(err error) { told = append(told, err) },
 		Forget: func([]Connection) error { return refused }}
-	e.EndSoon(host(1))
-	<-e.Ending(host(1))
+	e.Schedule(host(1))
+	<-e.Flush(host(1))
 	if len(told) != 1 || !errors.Is(told[0], refused) {
 		t.Errorf("told %v", told)
 	}
@@ -177,7 +177,7 @@ func BenchmarkEnd(b *testing.B) {
 						a := netip.AddrFrom4([4]byte{127, 77, 0, byte(i)})
 						questions = append(questions, from(a, tupleOrig), from(a, tupleReply))
 					}
-					if err := e.endAs(none, questions...); err != nil {
+					if err := e.endWhere(none, questions...); err != nil {
 						b.Fatal(err)
 					}
 				}

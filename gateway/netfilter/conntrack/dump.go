@@ -15,7 +15,7 @@ import (
 // List calls each with the connections that there are in this network namespace.
 func List(each func(Connection)) error { return list(nil, each) }
 
-// list calls each with those that a question asks for; nil: all.
+// list calls each with the connections that match a question; nil: all.
 func list(question []byte, each func(Connection)) error {
 	r := nl.NewNetlinkRequest(kindGet, unix.NLM_F_DUMP)
 	r.AddRawData(slices.Concat(header, question))
@@ -31,8 +31,8 @@ func list(question []byte, each func(Connection)) error {
 	return nil
 }
 
-// Find returns the connection whose answers are such packets, TCP's or UDP's; ok is false if there is none. The kernel
-// looks one entry up, whatever the table's size.
+// Find returns the TCP or UDP connection with a reply tuple; ok is false if there is none. The kernel looks one entry
+// up, whatever the table's size.
 func Find(reply Tuple) (c Connection, ok bool, err error) {
 	question := encode(func(e *netlink.AttributeEncoder) {
 		nested(e, tupleReply, func(t *netlink.AttributeEncoder) {

@@ -23,64 +23,64 @@ const (
 	eachAddress  = 25_000 // entries for each of them, from which on that costs less than reading all
 )
 
-// pause is between the readings of the kernel's table that nobody waits for: they take a CPU while they last.
+// pause is between dumps of the kernel's table that nobody waits for: a dump takes a CPU while it lasts.
 const pause = time.Second
 
-// Ender ends connections. Its methods may be called from several goroutines: addresses are gathered while the kernel's
-// table is read, and between two readings, so that one reading serves all of them.
+// Ender ends connections. Its methods may be called from several goroutines: addresses are gathered during a
+// dump of the kernel's table, and between two dumps, so that the next dump serves all of them.
 type Ender struct {
 	// Gateway is the gateway's address in the LAN. Connections with it go on: the portal answers a client that logs out.
 	Gateway netip.Addr
-	// Forget is told of connections that are gone, if somebody else knows their ways; nil: nobody does.
+	// Forget is called with connections that have ended, for a cache of their ways; nil: there is none.
 	Forget func([]Connection) error
-	// Failed is told of errors: connections of some addresses may go on. nil: nobody is.
+	// Failed is called with errors: connections of some addresses may go on. nil: nobody is.
 	Failed func(error)
 
 	mu      sync.Mutex
-	current *batch // whose connections are being ended; nil: nobody's
-	next    *batch // that follows, and gathers addresses; nil: there are none
+	current *batch // its connections are being ended; nil: none are
+	next    *batch // it gathers addresses and follows current; nil: there are none
 }
 
 // batch is addresses and networks whose connections end together.
 type batch struct {
-	of   addresses
-	due  bool // its reading does not wait for others
-	done chan struct{}
-	err  error
+	addrs addresses
+	due   bool // its dump does not wait for the pause
+	done  chan struct{}
+	err   error
 }
 
-// EndSoon ends all connections from and to these addresses and networks, also those that are translated, in some
-// seconds. Nobody sends by them any more when it is called.
-func (e *Ender) EndSoon(of ...netip.Prefix) {
-	if len(of) == 0 {
+// Schedule ends all connections from and to these addresses and networks, also those that are translated, within
+// seconds. The data path must pass none of their packets any more.
+func (e *Ender) Schedule(addrs ...netip.Prefix) {
+	if len(addrs) == 0 {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.gather(of)
+	e.gather(addrs)
 }
 
-// Ending returns nil if all connections have ended of which EndSoon was told, of addresses in these networks. Otherwise
-// it has them end at once, and returns what is closed when they have: the kernel takes the next packet of each for the
-// first one of another.
-func (e *Ender) Ending(of ...netip.Prefix) <-chan struct{} {
+// Flush returns nil if no connections of addresses in these networks are left that were given to Schedule. Otherwise it
+// ends them at once, and returns a channel that is closed once they have ended: the kernel takes the next packet of each
+// for the first one of another connection.
+func (e *Ender) Flush(addrs ...netip.Prefix) <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case e.next != nil && slices.ContainsFunc(of, e.next.of.overlap):
+	case e.next != nil && slices.ContainsFunc(addrs, e.next.addrs.overlap):
 		b := e.next
 		e.begin(b)
 		return b.done
-	case e.current != nil && slices.ContainsFunc(of, e.current.of.overlap):
+	case e.current != nil && slices.ContainsFunc(addrs, e.current.addrs.overlap):
 		return e.current.done
 	}
 	return nil
 }
 
-// End is EndSoon at once, for all that were gathered, and returns once these connections have ended.
-func (e *Ender) End(of ...netip.Prefix) error {
+// End ends these connections at once, with all that Schedule has gathered, and returns once they have ended.
+func (e *Ender) End(addrs ...netip.Prefix) error {
 	e.mu.Lock()
-	b := e.gather(of)
+	b := e.gather(addrs)
 	e.begin(b)
 	e.mu.Unlock()
 	<-b.done
@@ -88,21 +88,21 @@ func (e *Ender) End(of ...netip.Prefix) error {
 }
 
 // gather adds to the batch that is next. mu is held.
-func (e *Ender) gather(of []netip.Prefix) *batch {
+func (e *Ender) gather(addrs []netip.Prefix) *batch {
 	if e.next == nil {
 		e.next = &batch{done: make(chan struct{})}
 		if e.current == nil {
-			e.later(e.next)
+			e.beginLater(e.next)
 		}
 	}
-	for _, p := range of {
-		e.next.of.add(p)
+	for _, p := range addrs {
+		e.next.addrs.add(p)
 	}
 	return e.next
 }
 
-// later begins with a batch after the pause.
-func (e *Ender) later(b *batch) {
+// beginLater begins with a batch after the pause.
+func (e *Ender) beginLater(b *batch) {
 	time.AfterFunc(pause, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -112,7 +112,7 @@ func (e *Ender) later(b *batch) {
 	})
 }
 
-// begin begins with the batch that is next, or has it follow the one that is being read. mu is held.
+// begin begins with the batch that is next, or marks it as due while another dump goes on. mu is held.
 func (e *Ender) begin(b *batch) {
 	b.due = true
 	if e.current == nil {
@@ -124,17 +124,17 @@ func (e *Ender) begin(b *batch) {
 // work ends the connections of a batch, and of those that must follow at once.
 func (e *Ender) work(b *batch) {
 	for b != nil {
-		if b.err = e.end(&b.of); b.err != nil && e.Failed != nil {
+		if b.err = e.end(&b.addrs); b.err != nil && e.Failed != nil {
 			e.Failed(b.err)
 		}
 		ended := b.done
-		b = e.follows()
-		close(ended) // whoever waits finds that nothing is ending
+		b = e.takeDue()
+		close(ended) // who waits for it finds that nothing is ending
 	}
 }
 
-// follows returns the batch that is read at once after another; nil: there is none.
-func (e *Ender) follows() *batch {
+// takeDue makes the next batch the current one if it is due, and returns it; nil: it is not, or there is none.
+func (e *Ender) takeDue() *batch {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.current = nil
@@ -143,42 +143,42 @@ func (e *Ender) follows() *batch {
 	case b.due:
 		e.current, e.next = b, nil
 	default:
-		e.later(b)
+		e.beginLater(b)
 	}
 	return e.current
 }
 
-func (e *Ender) end(of *addresses) error {
+func (e *Ender) end(addrs *addresses) error {
 	n := entries()
 	switch {
-	case n == 0 || of.empty():
+	case n == 0 || addrs.empty():
 		return nil
-	case !of.oneByOne(n):
-		return e.endAs(of.contain, nil)
+	case !addrs.oneByOne(n):
+		return e.endWhere(addrs.contain, nil)
 	}
 	var errs []error
-	for a := range of.hosts {
+	for a := range addrs.hosts {
 		one := func(b netip.Addr) bool { return b == a }
-		errs = append(errs, e.endAs(one, from(a, tupleOrig), from(a, tupleReply)))
+		errs = append(errs, e.endWhere(one, from(a, tupleOrig), from(a, tupleReply)))
 	}
 	return errors.Join(errs...)
 }
 
-// EndOf ends the connections of all addresses for which gone returns true before it returns.
-func (e *Ender) EndOf(gone func(netip.Addr) bool) error {
+// EndWhere ends the connections of all addresses for which gone returns true before it returns.
+func (e *Ender) EndWhere(gone func(netip.Addr) bool) error {
 	if entries() == 0 {
 		return nil
 	}
-	return e.endAs(gone, nil)
+	return e.endWhere(gone, nil)
 }
 
-// endAs ends connections of addresses that are gone, among those that the kernel lists as answers to questions.
-func (e *Ender) endAs(gone func(netip.Addr) bool, questions ...[]byte) (err error) {
+// endWhere ends connections of addresses that are gone, among those that the kernel lists as answers to questions.
+func (e *Ender) endWhere(gone func(netip.Addr) bool, questions ...[]byte) (err error) {
 	var found []Connection
 	for _, q := range questions {
 		err = errors.Join(err, list(q, func(c Connection) {
 			if e.ends(c, gone) {
-				c.message = bytes.Clone(c.message) // which has others' beside it
+				c.message = bytes.Clone(c.message) // the dump's buffer is used again
 				found = append(found, c)
 			}
 		}))

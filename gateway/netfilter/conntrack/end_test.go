@@ -35,7 +35,7 @@ func client(i byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 1, 0, i}) }
 func connect(t *testing.T) {
 	t.Helper()
 	all := Ender{}
-	must(t, all.EndOf(func(netip.Addr) bool { return true }))
+	must(t, all.EndWhere(func(netip.Addr) bool { return true }))
 	say := func(from, to string) {
 		c, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.ParseIP(from)}, &net.UDPAddr{IP: net.ParseIP(to), Port: 9})
 		must(t, err)
@@ -110,7 +110,7 @@ func TestOneByOne(t *testing.T) {
 	e := Ender{Gateway: gateway}
 	for _, i := range []byte{2, 3, 4, 40} {
 		p := netip.PrefixFrom(client(i), 32)
-		must(t, e.endAs(p.Contains, from(p.Addr(), tupleOrig), from(p.Addr(), tupleReply)))
+		must(t, e.endWhere(p.Contains, from(p.Addr(), tupleOrig), from(p.Addr(), tupleReply)))
 		want[i] = 0
 		if got := connections(t); got != want {
 			t.Errorf("client %d: left\n%v, want\n%v", i, got, want)
@@ -128,19 +128,19 @@ func TestEndSoon(t *testing.T) {
 	connect(t)
 	e := Ender{Gateway: gateway, Failed: func(err error) { t.Error(err) }}
 	for i := byte(1); i <= 9; i++ {
-		e.EndSoon(netip.PrefixFrom(client(i), 32))
+		e.Schedule(netip.PrefixFrom(client(i), 32))
 	}
-	if e.Ending(netip.PrefixFrom(client(30), 32)) != nil {
+	if e.Flush(netip.PrefixFrom(client(30), 32)) != nil {
 		t.Error("connections are ending that nobody asked to end")
 	}
-	<-e.Ending(netip.PrefixFrom(client(9), 29))
+	<-e.Flush(netip.PrefixFrom(client(9), 29))
 	if got := connections(t); got[9] != 0 || got[10] != 1 {
 		t.Errorf("left: %v", got)
 	}
-	if e.Ending(netip.PrefixFrom(client(9), 32)) != nil {
+	if e.Flush(netip.PrefixFrom(client(9), 32)) != nil {
 		t.Error("connections are ending that have ended")
 	}
-	e.EndSoon(netip.PrefixFrom(client(10), 32))
+	e.Schedule(netip.PrefixFrom(client(10), 32))
 	netnstest.Await(t, "the end of another's connections", func() error {
 		if got := connections(t); got[10] != 0 || got[11] != 1 {
 			return fmt.Errorf("left: %v", got)

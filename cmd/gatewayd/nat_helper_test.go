@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkForeignPorts checks that neither forwards nor what a helper expects gives a client ports outside that are another's:
-// low's are 1024 to 41023 of 192.0.2.7, and high's those of 192.0.2.9. Port 30000 is forwarded to low.
+// checkForeignPorts checks that neither forwards nor what a helper expects gives a client ports outside that belong to
+// another client: low's are 1024 to 41023 of 192.0.2.7, and high's those of 192.0.2.9. Port 30000 is forwarded to low.
 func (w *world) checkForeignPorts(t *testing.T, low, high *client, server *asker) {
 	t.Helper()
 	l, _ := low.serving(7000)

@@ -123,8 +123,8 @@ func TestOneByOne(t *testing.T) {
 	}
 }
 
-// TestEndSoon: what need not end at once does so within seconds, and at the latest when somebody waits for it.
-func TestEndSoon(t *testing.T) {
+// TestSchedule: what need not end at once does so within seconds, and at the latest when somebody waits for it.
+func TestSchedule(t *testing.T) {
 	connect(t)
 	e := Ender{Gateway: gateway, Failed: func(err error) { t.Error(err) }}
 	for i := byte(1); i <= 9; i++ {

@@ -49,7 +49,7 @@ type accounting struct {
 	g       *gateway
 	overdue chan struct{} // holds an element for each event that gave its place to another
 	failed  budget.Seldom // to log
-	told    atomic.Bool   // the log has that events are not confirmed
+	logged  atomic.Bool   // the log has that events are not confirmed
 }
 
 // lane sends events that were never tried, or with again those that were, until ctx ends.
@@ -92,7 +92,7 @@ func (a *accounting) send(ctx context.Context, e session.Event, again bool, leav
 		}
 		err = <-sent
 	}
-	if err == nil && again && a.told.CompareAndSwap(true, false) {
+	if err == nil && again && a.logged.CompareAndSwap(true, false) {
 		a.g.log.Info("accounting: events that were not confirmed are confirmed again", "waiting", a.g.table.Pending())
 	}
 	if err == nil || ctx.Err() != nil {
@@ -105,7 +105,7 @@ func (a *accounting) send(ctx context.Context, e session.Event, again bool, leav
 		return
 	}
 	a.failed.Do(func() {
-		a.told.Store(true)
+		a.logged.Store(true)
 		a.g.log.Warn("accounting; it will be sent again", "err", err)
 	})
 }

@@ -30,8 +30,8 @@ func (n *networks) follow(changed func(netip.Prefix, bool)) []netip.Prefix {
 	return slices.Collect(maps.Keys(n.All()))
 }
 
-// tell tells who follows. mu is held.
-func (n *networks) tell(all []netip.Prefix, there bool) {
+// notify calls changed of follow for each network. mu is held.
+func (n *networks) notify(all []netip.Prefix, there bool) {
 	for _, p := range all {
 		if n.changed != nil {
 			n.changed(p, there)
@@ -57,7 +57,7 @@ func (n *networks) claim(key session.Key, pppoe session.PPPoESession, user strin
 	if err != nil {
 		return fmt.Errorf("the login's networks (Framed-Route): %w", err)
 	}
-	n.tell(fresh, true)
+	n.notify(fresh, true)
 	return nil
 }
 
@@ -67,7 +67,7 @@ func (n *networks) remove(k session.Key, pppoe session.PPPoESession) {
 	defer n.mu.Unlock()
 	for _, o := range n.holders(pppoe.Routes) {
 		if o.key == k && o.pppoe == pppoe.Session {
-			n.tell(n.Drop(o, pppoe.Routes), false)
+			n.notify(n.Drop(o, pppoe.Routes), false)
 		}
 	}
 }

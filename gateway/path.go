@@ -46,7 +46,7 @@ func Detach(cfg *config.Config, force bool) error {
 	if err := inSight(s); err != nil {
 		return err
 	}
-	told := farewell(cfg) // the kernel is left clean all the same
+	farewells := farewell(cfg) // the kernel is left clean all the same
 	var shut error
 	if !kind.LeavesClosed && guard.There(s.LAN()) {
 		// The LAN stays closed until the guard is removed last, or where that fails.
@@ -68,7 +68,7 @@ func Detach(cfg *config.Config, force bool) error {
 	}
 	// The flow log's last: a daemon puts its rule back until it notices that the rest is gone, and its folder may be bad.
 	return errors.Join(
-		guard.Remove(s.LAN()), told, flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), signOff(cfg))
+		guard.Remove(s.LAN()), farewells, flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), signOff(cfg))
 }
 
 // Guard has the kernel forward nothing from or to a LAN until a gateway runs, also if its

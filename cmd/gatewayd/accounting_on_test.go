@@ -68,7 +68,7 @@ func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
 		if away {
 			w.acct.start()
 		}
-		start := w.acct.told("Start", one.ID)
+		start := w.acct.awaitAccounting("Start", one.ID)
 		if start.one("Called-Station-Id") != "02-00-00-00-00-FF:Guests" {
 			t.Errorf("accounted as %v", start)
 		}
@@ -78,7 +78,7 @@ func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
 		w.start() // with the sessions that it has: nothing is told
 		settled(c.name)
 		w.kill()
-		if diff := cmp.Diff(want, order(w.acct.records("told", ""))); diff != "" {
+		if diff := cmp.Diff(want, order(w.acct.accounting(""))); diff != "" {
 			t.Fatalf("%s: FreeRADIUS was told (-want +got)\n%s", c.name, diff)
 		}
 	}
@@ -91,7 +91,7 @@ func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
 	w.start()
 	want = append(want, "Accounting-Off", "Accounting-On", "Start")
 	eventually(t, "the start of what goes on after detach", func() error {
-		all := w.acct.records("told", "")
+		all := w.acct.accounting("")
 		if diff := cmp.Diff(want, order(all)); diff != "" || all[len(all)-1].one("Acct-Session-Id") != id {
 			return fmt.Errorf("FreeRADIUS was told (-want +got)\n%s, at last %v", diff, all[len(all)-1])
 		}

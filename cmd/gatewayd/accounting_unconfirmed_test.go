@@ -33,11 +33,11 @@ func TestUnconfirmedAccounting(t *testing.T) {
 	must(t, err)
 	for range 3 {
 		one := login(stuck, "ann")
-		w.acct.told("Start", one.ID)
+		w.acct.awaitAccounting("Start", one.ID)
 		_, err = verbs.Logout(t.Context(), control.LogoutRequest{User: "ann"})
 		must(t, err)
-		w.acct.told("Stop", one.ID)
-		if got := kinds(distinct(t, w.acct.records("told", one.ID))); !slices.Equal(got, []string{"Start", "Stop"}) {
+		w.acct.awaitAccounting("Stop", one.ID)
+		if got := kinds(distinct(t, w.acct.accounting(one.ID))); !slices.Equal(got, []string{"Start", "Stop"}) {
 			t.Errorf("FreeRADIUS was told %v", got)
 		}
 	}

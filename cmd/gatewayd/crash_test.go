@@ -43,13 +43,13 @@ func TestKilledBeforeAccounting(t *testing.T) {
 		t.Errorf("%d events wait for accounting (%v), want 2", s.Outbox, err)
 	}
 	w.acct.start()
-	if stop := w.acct.told("Stop", id); stop.counts() != f.traffic(true) {
+	if stop := w.acct.awaitAccounting("Stop", id); stop.counts() != f.traffic(true) {
 		t.Errorf("Stop tells of %+v, and the client's kernel of %+v", stop.counts(), f.traffic(true))
 	}
-	if got := kinds(distinct(t, w.acct.records("told", id))); !slices.Equal(got, []string{"Start", "Stop"}) {
+	if got := kinds(distinct(t, w.acct.accounting(id))); !slices.Equal(got, []string{"Start", "Stop"}) {
 		t.Errorf("FreeRADIUS was told %v", got)
 	}
-	for _, r := range w.acct.records("told", id) {
+	for _, r := range w.acct.accounting(id) {
 		at, err := time.ParseInLocation("Jan _2 2006 15:04:05 MST", r.one("Event-Timestamp"), time.Local)
 		if err != nil || time.Since(at).Abs() > time.Hour ||
 			r.one("Acct-Status-Type") == "Stop" && r.number("Acct-Session-Time") > 3600 {
@@ -84,8 +84,8 @@ func TestKilledAtAnyTime(t *testing.T) {
 	}
 	again := 0
 	for _, id := range ids {
-		w.acct.told("Stop", id)
-		all := w.acct.records("told", id)
+		w.acct.awaitAccounting("Stop", id)
+		all := w.acct.accounting(id)
 		once := distinct(t, all)
 		if got := kinds(once); !slices.Equal(got, []string{"Start", "Stop"}) {
 			t.Errorf("session %s: FreeRADIUS was told %v", id, kinds(all))
@@ -94,7 +94,7 @@ func TestKilledAtAnyTime(t *testing.T) {
 	}
 	t.Logf("of %d events of %d sessions %d were told again", 2*len(ids), len(ids), again)
 	began := 0
-	for _, r := range w.acct.records("told", "") {
+	for _, r := range w.acct.accounting("") {
 		if r.one("Acct-Status-Type") == "Accounting-On" {
 			began++
 		} else if !slices.Contains(ids, r.one("Acct-Session-Id")) {
@@ -144,7 +144,7 @@ func TestNobodyThere(t *testing.T) {
 
 	w.start()
 	for _, c := range []*client{brief, frugal} {
-		w.toldOfEnd(t, c, sessions[c], flows[c])
+		w.accountedEnd(t, c, sessions[c], flows[c])
 	}
 	if s := ann.session(); s.ID != sessions[ann].ID || s.Traffic != flows[ann].traffic(true) {
 		t.Errorf("back again, the daemon tells of %+v, was %+v", s, sessions[ann])
@@ -184,11 +184,11 @@ func (f *flow) lastsFiveSeconds(t *testing.T, began time.Time) {
 	}
 }
 
-// toldOfEnd checks the accounting of a session that ended without a daemon: by time, with
+// accountedEnd checks the accounting of a session that ended without a daemon: by time, with
 // the bytes that the server's kernel received.
-func (w *world) toldOfEnd(t *testing.T, c *client, was control.Session, f *flow) {
+func (w *world) accountedEnd(t *testing.T, c *client, was control.Session, f *flow) {
 	t.Helper()
-	stop := w.acct.told("Stop", was.ID)
+	stop := w.acct.awaitAccounting("Stop", was.ID)
 	n := f.received.Load()
 	want := control.Traffic{UpBytes: n * (udpHeaders + datagramBytes), UpPackets: n}
 	if stop.counts() != want || stop.one("Acct-Terminate-Cause") != "Session-Timeout" {

@@ -69,7 +69,7 @@ func TestServersChangeSessions(t *testing.T) {
 			out, "Disconnect-ACK") {
 			t.Errorf("%s: answered:\n%s", user, out)
 		}
-		if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Admin-Reset" {
+		if r := w.acct.awaitAccounting("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Admin-Reset" {
 			t.Errorf("accounted as %v", r)
 		}
 		if _, err := w.session(user); err == nil {
@@ -87,7 +87,7 @@ func TestServersChangeSessions(t *testing.T) {
 		", ChilliSpot-Max-Total-Octets = 1000"); !strings.Contains(out, "CoA-ACK") {
 		t.Errorf("answered:\n%s", out)
 	}
-	if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Session-Timeout" {
+	if r := w.acct.awaitAccounting("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Session-Timeout" {
 		t.Errorf("with less than it has used, accounted as %v", r)
 	}
 	st, err := w.status()

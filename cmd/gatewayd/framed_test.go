@@ -50,7 +50,7 @@ func framedRoutes(t *testing.T, w *world) {
 	if n := uint64(sent); one.UpPackets != n || one.UpBytes != 100*n || one.DownBytes != 100*n {
 		t.Errorf("%d echo requests of 100 bytes are billed as %+v", sent, one)
 	}
-	if r := w.acct.told("Start", one.ID); !slices.Contains(r["Framed-Route"], "203.0.113.0/28 0.0.0.0 1") ||
+	if r := w.acct.awaitAccounting("Start", one.ID); !slices.Contains(r["Framed-Route"], "203.0.113.0/28 0.0.0.0 1") ||
 		len(r["Framed-Route"]) != 2 {
 		t.Errorf("accounted as %v", r)
 	}
@@ -73,7 +73,7 @@ func framedRoutes(t *testing.T, w *world) {
 	must(t, err)
 	s.over()
 	other.ping(hosts[0], serverAddr, 100)
-	if r := w.acct.told("Stop", one.ID); len(r["Framed-Route"]) != 2 {
+	if r := w.acct.awaitAccounting("Stop", one.ID); len(r["Framed-Route"]) != 2 {
 		t.Errorf("accounted as %v", r)
 	}
 	w.sh("gatewayd logout --socket $DIR/run/control.sock --user routed")

@@ -27,7 +27,7 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	s.ping(terms.Local, terms.Peer, 1492) // the gateway answers: this is not billed
 	s.route(c, terms)
 	w.transfer(c, 1_000_000)
-	w.countedOnPPPoE("ann", c)
+	w.checkCounters("ann", c)
 	one, err := w.session("ann")
 	must(t, err)
 
@@ -81,7 +81,7 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	})
 	w.sh("gatewayd logout --socket $DIR/run/control.sock --user ann")
 	s.over()
-	if r := w.acct.told("Stop", one.ID); r.number("Acct-Output-Octets") < again.DownBytes {
+	if r := w.acct.awaitAccounting("Stop", one.ID); r.number("Acct-Output-Octets") < again.DownBytes {
 		t.Errorf("accounted as %v", r)
 	}
 	w.kill()
@@ -116,7 +116,7 @@ func TestSubscribersOfTheKernelLeave(t *testing.T) {
 			one, err := w.session("ann")
 			must(t, err)
 			end.do(s)
-			if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != end.cause ||
+			if r := w.acct.awaitAccounting("Stop", one.ID); r.one("Acct-Terminate-Cause") != end.cause ||
 				r.number("Acct-Input-Octets") != one.UpBytes {
 				t.Errorf("accounted as %v", r)
 			}

@@ -33,7 +33,7 @@ func TestLife(t *testing.T) {
 	if began.State != session.Authenticated || began.User != "ann" {
 		t.Fatalf("after login: %+v", began)
 	}
-	asked := w.auth.records("asked", began.ID)
+	asked := w.auth.accessRequests(began.ID)
 	if len(asked) != 1 || asked[0].one("User-Name") != "ann" {
 		t.Errorf("FreeRADIUS was asked about the session %s: %v", began.ID, asked)
 	}
@@ -44,7 +44,7 @@ func TestLife(t *testing.T) {
 	due := time.Since(began.Began).Truncate(time.Minute) + time.Minute
 	time.Sleep(time.Until(began.Began.Add(due)))
 	eventually(t, "the update after all was sent", func() error {
-		interim := w.acct.told("Interim-Update", began.ID)
+		interim := w.acct.awaitAccounting("Interim-Update", began.ID)
 		if at := time.Duration(interim.number("Acct-Session-Time")) * time.Second; at < due-time.Second {
 			return fmt.Errorf("the last one is of %v, not yet of %v", at, due)
 		}
@@ -95,7 +95,7 @@ func (w *world) killedUnderLoad(t *testing.T, ann, bob *client) (used control.Tr
 			t.Errorf("%d of %d datagrams of a client that is not logged in arrived", got, f.sent.Load())
 		}
 	}
-	w.billed(t, ann, used, streams)
+	w.accounted(t, ann, used, streams)
 	for _, s := range streams {
 		used = sum(used, s.traffic(t))
 	}
@@ -131,9 +131,9 @@ func (w *world) replaced(t *testing.T, ann *client, began time.Time) (n int) {
 	return n
 }
 
-// billed waits until the session's counters equal the kernels': the given counts of
+// accounted waits until the session's counters equal the kernels': the given counts of
 // datagrams, and those of the streams' ends.
-func (w *world) billed(t *testing.T, c *client, datagrams control.Traffic, streams []*stream) {
+func (w *world) accounted(t *testing.T, c *client, datagrams control.Traffic, streams []*stream) {
 	t.Helper()
 	eventually(t, "the session's counters", func() error {
 		want := datagrams
@@ -194,7 +194,7 @@ func (w *world) anotherOne(t *testing.T, ann *client) (used control.Traffic) {
 // stopped checks that accounting contains exactly the session's events.
 func (w *world) stopped(t *testing.T, c *client, id string, used control.Traffic) {
 	t.Helper()
-	stop := w.acct.told("Stop", id)
+	stop := w.acct.awaitAccounting("Stop", id)
 	if stop.counts() != used {
 		t.Errorf("Stop tells of %+v, and the clients' kernels of %+v", stop.counts(), used)
 	}
@@ -206,10 +206,10 @@ func (w *world) stopped(t *testing.T, c *client, id string, used control.Traffic
 	})
 	// Events marked as confirmed, as by an orderly end, are not sent again. Events in
 	// progress when the daemon was killed may be.
-	before := len(w.acct.records("told", id))
+	before := len(w.acct.accounting(id))
 	w.daemon.end(syscall.SIGTERM)
 	w.start()
-	all := w.acct.records("told", id)
+	all := w.acct.accounting(id)
 	if len(all) != before {
 		t.Errorf("FreeRADIUS was told %d times before a restart, and %d times in all", before, len(all))
 	}

@@ -78,10 +78,10 @@ func (w *world) memoryOfSessions() figures {
 		return fmt.Sprintf("02:01:00:%02x:%02x:%02x", i>>16, i>>8&0xff, i&0xff)
 	})
 	name := fmt.Sprintf("%d sessions, ", *memorySessions)
-	found := figures{name + "logged in": w.settledPSS()}
+	found := figures{name + "logged in": w.stablePSS()}
 	w.daemon.end(syscall.SIGTERM)
 	w.start()
-	found[name+"read again"] = w.settledPSS()
+	found[name+"read again"] = w.stablePSS()
 	w.daemon.end(syscall.SIGTERM)
 	return found
 }
@@ -111,8 +111,8 @@ func nth(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 10<<24+uint32(i))))
 }
 
-// settledPSS is the daemon's proportional set size in MiB once it has been left as it is.
-func (w *world) settledPSS() float64 {
+// stablePSS is the daemon's proportional set size in MiB once it has been left as it is.
+func (w *world) stablePSS() float64 {
 	w.t.Helper()
 	var all []float64
 	for began := time.Now(); time.Since(began) < *memorySettle; time.Sleep(time.Second) {
@@ -150,10 +150,10 @@ ip -n $n route add 10.1.0.1 dev c0 src 10.1.0.2; ip -n $n route add local 10.0.0
 	if secure > 0 {
 		name += fmt.Sprintf(", 1 of %d over TLS", secure)
 	}
-	found := figures{name + ", before": w.settledPSS()}
+	found := figures{name + ", before": w.stablePSS()}
 
 	end := w.keepAsking(secure)
-	found[name] = w.settledPSS()
+	found[name] = w.stablePSS()
 	end()
 	w.daemon.end(syscall.SIGTERM)
 	return found

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tell sends a state to the service manager (sd_notify(3)); without one it does
+// notifyManager sends a state to the service manager (sd_notify(3)); without one it does
 // nothing.
-func tell(log *slog.Logger, state string) {
+func notifyManager(log *slog.Logger, state string) {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
 		return

@@ -20,7 +20,7 @@ func TestGuessesOverPPPoE(t *testing.T) {
 	host := w.client()
 	line := host.access()
 	asked := func(user string) (n int) {
-		for _, r := range w.auth.records("asked", "") {
+		for _, r := range w.auth.accessRequests("") {
 			if r.one("User-Name") == user {
 				n++
 			}
@@ -46,7 +46,7 @@ func TestGuessesOverPPPoE(t *testing.T) {
 			break
 		}
 	}
-	if n := len(w.auth.records("asked", "")); n < 3 || n > 11 {
+	if n := len(w.auth.accessRequests("")); n < 3 || n > 11 {
 		t.Errorf("the server was asked about %d guesses of one MAC address", n)
 	}
 	token, err := host.token("login")

@@ -128,7 +128,7 @@ func stockClient(t *testing.T, method ppp.Method, path string) {
 	})
 	w.sh("gatewayd logout --socket $DIR/run/control.sock --user ann")
 	<-p.ended
-	if r := w.acct.told("Stop", one.ID); r.number("Acct-Input-Octets") != 20*1492 {
+	if r := w.acct.awaitAccounting("Stop", one.ID); r.number("Acct-Input-Octets") != 20*1492 {
 		t.Errorf("accounted as %v", r)
 	}
 }

@@ -63,7 +63,7 @@ func TestSubscribersVanish(t *testing.T) {
 		return err
 	})
 	billed := map[netip.Addr]uint64{}
-	for _, r := range w.acct.records("told", "") {
+	for _, r := range w.acct.accounting("") {
 		if r.one("Acct-Status-Type") != "Stop" {
 			continue
 		}

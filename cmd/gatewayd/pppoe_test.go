@@ -72,7 +72,7 @@ func TestSubscribers(t *testing.T) {
 			if one.Addr != terms.Local || one.MAC != s.dev.HardwareAddr.String() || one.PPPoE != s.id {
 				t.Errorf("listed as %+v, session %d", one, s.id)
 			}
-			asked := w.auth.records("asked", one.ID)
+			asked := w.auth.accessRequests(one.ID)
 			if len(asked) != 1 || asked[0].one("Framed-Protocol") != "PPP" || asked[0].one("NAS-Port") != fmt.Sprint(s.id) ||
 				asked[0].one("NAS-Port-Type") != "Ethernet" {
 				t.Errorf("the server was asked %v", asked)
@@ -80,7 +80,7 @@ func TestSubscribers(t *testing.T) {
 			if asked[0].one("ADSL-Agent-Circuit-Id") == "" || asked[0].one("ADSL-Agent-Remote-Id") == "" {
 				t.Errorf("the server was not told of the line: %v", asked)
 			}
-			if r := w.acct.told("Start", one.ID); r.one("Framed-IP-Address") != "10.1.0.100" {
+			if r := w.acct.awaitAccounting("Start", one.ID); r.one("Framed-IP-Address") != "10.1.0.100" {
 				t.Errorf("accounted as %v", r)
 			}
 			for _, to := range []netip.Addr{terms.Peer, serverAddr} {
@@ -103,7 +103,7 @@ func TestSubscribers(t *testing.T) {
 				}
 				return nil
 			})
-			if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Admin-Reset" {
+			if r := w.acct.awaitAccounting("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Admin-Reset" {
 				t.Errorf("accounted as %v", r)
 			}
 		})
@@ -118,7 +118,7 @@ func TestSubscribersTraffic(t *testing.T) {
 	w.sh("nsenter --net=/run/netns/$ID-router ethtool -K wan0 gro on") // the gateway aggregates what it receives
 	c := w.onLine("ann")
 	w.transfer(c, 20_000_000)
-	w.countedOnPPPoE("ann", c)
+	w.checkCounters("ann", c)
 	if out := w.sh("ip -n $ID-router -j -s link show type veth"); !aggregated(t, out) {
 		t.Error("no aggregated packet came to the link that cuts them: nothing shows that they are cut")
 	}
@@ -147,8 +147,8 @@ func (w *world) onLine(user string) *client {
 	return c
 }
 
-// countedOnPPPoE waits until a user's session is billed what the client's host has counted.
-func (w *world) countedOnPPPoE(user string, c *client) {
+// checkCounters waits until a user's session is billed what the client's host has counted.
+func (w *world) checkCounters(user string, c *client) {
 	w.t.Helper()
 	eventually(w.t, "the session's bytes", func() error {
 		one, err := w.session(user)
@@ -313,7 +313,7 @@ func comesBack(t *testing.T, w *world) {
 	if terms.Local != netip.MustParseAddr("10.1.0.210") {
 		t.Errorf("agreed on %+v", terms)
 	}
-	if r := w.acct.told("Stop", former.ID); r.one("Acct-Terminate-Cause") != "User-Request" {
+	if r := w.acct.awaitAccounting("Stop", former.ID); r.one("Acct-Terminate-Cause") != "User-Request" {
 		// as where a client logs in again
 		t.Errorf("accounted as %v", r)
 	}
@@ -342,7 +342,7 @@ func TestSubscribersOutliveTheDaemon(t *testing.T) {
 		t.Errorf("was %+v, is %+v", one, again)
 	}
 	s.vanish()
-	if r := w.acct.told("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Lost-Carrier" {
+	if r := w.acct.awaitAccounting("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Lost-Carrier" {
 		t.Errorf("accounted as %v", r)
 	}
 	if _, err := w.session("ann"); err == nil {

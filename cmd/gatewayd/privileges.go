@@ -121,9 +121,9 @@ func allThreads(doing string, call, a, b, c uintptr) error {
 	return nil
 }
 
-// settle confines the daemon once it serves, and warns of files that it can no longer read. A
+// dropPrivileges confines the daemon once it serves, and warns of files that it can no longer read. A
 // daemon that cannot be confined serves all the same.
-func settle(cfg *config.Config, log *slog.Logger) {
+func dropPrivileges(cfg *config.Config, log *slog.Logger) {
 	if err := confine(capabilities(cfg)); err != nil {
 		log.Warn("giving up capabilities did not go to its end", "kept", kept(), "err", err)
 		return

@@ -129,7 +129,7 @@ func halfConfined() {
 	}
 	cfg := &config.Config{}
 	cfg.Datapath.Kind = "ebpf"
-	settle(cfg, slog.New(slog.NewTextHandler(os.Stdout, nil)))
+	dropPrivileges(cfg, slog.New(slog.NewTextHandler(os.Stdout, nil)))
 }
 
 // TestHalfConfined: a daemon that could give up capabilities only in part says which it has.

@@ -79,8 +79,13 @@ func (r record) counts() control.Traffic {
 	}
 }
 
-// records returns the packets of a session in the server's file, in order: "asked" are
-// logins, "told" is accounting.
+// accessRequests returns the Access-Requests of a session that the server has received, in order. "" is all sessions.
+func (r *radiusServer) accessRequests(session string) []record { return r.records("asked", session) }
+
+// accounting returns the Accounting-Requests of a session that the server has received, in order. "" is all sessions.
+func (r *radiusServer) accounting(session string) []record { return r.records("told", session) }
+
+// records returns the packets of a session in one of the server's files, in order.
 func (r *radiusServer) records(file, session string) (all []record) {
 	r.w.t.Helper()
 	text, err := os.ReadFile(filepath.Join(r.Dir, file))
@@ -101,18 +106,18 @@ func (r *radiusServer) records(file, session string) (all []record) {
 	return all
 }
 
-// told waits until accounting has a record of a kind for a session, and returns the last
+// awaitAccounting waits until accounting has a record of a kind for a session, and returns the last
 // one.
-func (r *radiusServer) told(kind, session string) (last record) {
+func (r *radiusServer) awaitAccounting(kind, session string) (last record) {
 	r.w.t.Helper()
 	eventually(r.w.t, kind+" of session "+session, func() error {
-		for _, one := range r.records("told", session) {
+		for _, one := range r.accounting(session) {
 			if one.one("Acct-Status-Type") == kind {
 				last = one
 			}
 		}
 		if last == nil {
-			return fmt.Errorf("%d records of it", len(r.records("told", session)))
+			return fmt.Errorf("%d records of it", len(r.accounting(session)))
 		}
 		return nil
 	})

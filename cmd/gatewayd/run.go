@@ -54,7 +54,7 @@ func run(ctx context.Context, file string) error {
 		watch(ctx, ready, hangup, cfg, &level, log)
 	}()
 	err = gateway.Run(
-		ctx, cfg, gateway.Daemon{Version: version, Log: log, Ready: func() { settle(cfg, log); close(ready) }})
+		ctx, cfg, gateway.Daemon{Version: version, Log: log, Ready: func() { dropPrivileges(cfg, log); close(ready) }})
 	stop()
 	<-watched
 	if err == nil {
@@ -88,7 +88,7 @@ func newLog(format string, level slog.Leveler) *slog.Logger {
 // waits, because READY=1 also ends a reload (sd_notify(3)).
 func watch(ctx context.Context, ready <-chan struct{}, hangup <-chan os.Signal, cfg *config.Config,
 	level *slog.LevelVar, log *slog.Logger) {
-	defer tell(log, "STOPPING=1")
+	defer notifyManager(log, "STOPPING=1")
 	select {
 	case <-ctx.Done():
 		return
@@ -96,16 +96,16 @@ func watch(ctx context.Context, ready <-chan struct{}, hangup <-chan os.Signal, 
 	}
 	log.Info("gatewayd is ready", "version", version, "lan", cfg.LAN.Interface, "wan", cfg.WAN.Interface, "socket",
 		cfg.ControlSocket())
-	tell(log, "READY=1")
+	notifyManager(log, "READY=1")
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-hangup:
 		}
-		tell(log, "RELOADING=1\n"+monotonic())
+		notifyManager(log, "RELOADING=1\n"+monotonic())
 		reload(cfg, level, log)
-		tell(log, "READY=1")
+		notifyManager(log, "READY=1")
 	}
 }
 

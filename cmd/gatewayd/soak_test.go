@@ -82,7 +82,7 @@ func BenchmarkSoak(b *testing.B) {
 	fmt.Printf("soak of %v: %d clients at the portal, %d on lines, %d odd devices, -soak-seed %d\n",
 		*soakFor, *soakDevices, *soakLines, s.oddDevices(), seed)
 	s.run(seed)
-	s.settle()
+	s.endAll()
 	s.judge()
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64(len(s.lives)), "sessions")
@@ -206,8 +206,8 @@ func (s *soak) run(seed uint64) {
 	meter.end()
 }
 
-// settle ends all sessions, and the daemon once it has told of that.
-func (s *soak) settle() {
+// endAll ends all sessions, and the daemon once it has told of that.
+func (s *soak) endAll() {
 	s.t.Helper()
 	_, err := s.ask.Logout(s.t.Context(), control.LogoutRequest{All: true})
 	must(s.t, err)

@@ -26,7 +26,7 @@ func (s *soak) judge() {
 	for _, what := range slices.Sorted(maps.Keys(s.did)) {
 		fmt.Printf("%6d %s\n", s.did[what], what)
 	}
-	for _, text := range slices.Concat(s.measured.flat(), s.billed(s.acct.records("told", ""))) {
+	for _, text := range slices.Concat(s.measured.flat(), s.accountingFaults(s.acct.accounting(""))) {
 		s.fault("%s", text)
 	}
 	for line := range strings.Lines(s.daemon.said()) {
@@ -63,8 +63,8 @@ func (m *meter) flat() (faults []string) {
 	return faults
 }
 
-// billed returns what the accounting server was told that clients have not done.
-func (s *soak) billed(told []record) (faults []string) {
+// accountingFaults returns what the accounting server was told that clients have not done.
+func (s *soak) accountingFaults(told []record) (faults []string) {
 	find := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	all := map[string][]record{}
 	for _, r := range told {
@@ -139,7 +139,7 @@ func TestSoakFindsFaults(t *testing.T) {
 		"less than it must":   {told: []record{start, told("1", "Stop", "99")}, about: true, found: 1},
 	} {
 		s := &soak{lives: map[string]*life{"1": {id: "1", passed: control.Traffic{UpBytes: 100}, about: c.about}}}
-		if got := s.billed(c.told); len(got) != c.found {
+		if got := s.accountingFaults(c.told); len(got) != c.found {
 			t.Errorf("%s: found %q", name, got)
 		}
 	}

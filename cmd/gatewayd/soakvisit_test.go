@@ -216,17 +216,17 @@ func (d *device) leave(l *life) (still bool, err error) {
 		}
 		return false, nil
 	case "disconnect":
-		return true, d.told(l, d.changes(radius.CodeDisconnectRequest, l.id, 0))
+		return true, d.endedByServer(l, d.changes(radius.CodeDisconnectRequest, l.id, 0))
 	case "time is up":
-		return true, d.told(l, d.changes(radius.CodeCoARequest, l.id, 1))
+		return true, d.endedByServer(l, d.changes(radius.CodeCoARequest, l.id, 1))
 	}
 	_, err = d.soak.ask.Logout(d.t.Context(), control.LogoutRequest{Addr: d.addr})
 	d.gone(l, d.addr)
 	return true, err
 }
 
-// told has the RADIUS server end the session.
-func (d *device) told(l *life, request []byte) error {
+// endedByServer has the RADIUS server end the session.
+func (d *device) endedByServer(l *life, request []byte) error {
 	if err := d.asksFor(request); err != nil {
 		return err
 	}

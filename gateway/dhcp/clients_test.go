@@ -93,8 +93,8 @@ func script(t *testing.T, event, set string) (path, dir string) {
 	return path, dir
 }
 
-// told reads the environment that a hook stored, once it is there.
-func told(t *testing.T, dir, event string) map[string]string {
+// hookEnv reads the environment that a hook stored, once it is there.
+func hookEnv(t *testing.T, dir, event string) map[string]string {
 	t.Helper()
 	var text []byte
 	await(t, event, func() (ok bool) {
@@ -110,7 +110,7 @@ func told(t *testing.T, dir, event string) map[string]string {
 	return env
 }
 
-func checkTold(t *testing.T, env, want map[string]string) {
+func checkEnv(t *testing.T, env, want map[string]string) {
 	t.Helper()
 	for k, v := range want {
 		if env[k] != v {
@@ -128,8 +128,8 @@ func TestUdhcpc(t *testing.T) {
 	p := background(t, h.command("udhcpc", "-f", "-i", c0, "-s", hook, "-O", "114", "-O", "mtu", "-x", "hostname:laptop",
 		"-t", "20", "-T", "1"))
 
-	env := told(t, dir, "bound")
-	checkTold(t, env, map[string]string{
+	env := hookEnv(t, dir, "bound")
+	checkEnv(t, env, map[string]string{
 		"ip": "10.1.1.0", "subnet": "255.255.0.0", "mask": "16", "router": "10.1.0.1", "dns": "10.1.0.1",
 		"domain": "guests.example", "mtu": "1400", "lease": "3600", "serverid": "10.1.0.1", "broadcast": "10.1.255.255",
 		"opt114": fmt.Sprintf("%x", "https://portal.example/api"),
@@ -138,7 +138,7 @@ func TestUdhcpc(t *testing.T) {
 		t.Errorf("leases %v", ls)
 	}
 	p.Signal(syscall.SIGUSR1) // renew: unicast, from its address
-	told(t, dir, "renew")
+	hookEnv(t, dir, "renew")
 	p.Signal(syscall.SIGUSR2) // release
 	await(t, "the release", func() bool { return len(s.Leases()) == 0 })
 	await(t, "the listener", func() bool { return slices.Contains(j.all(), "released "+j.mac(0)+" 10.1.1.0") })
@@ -165,8 +165,8 @@ func TestDhclient(t *testing.T) {
 	args := []string{"dhclient", "-4", "-d", "-cf", conf, "-lf", filepath.Join(dir, "leases"), "-pf", filepath.Join(dir,
 		"pid"), "-sf", hook}
 	p := background(t, h.command(append(args, c0)...))
-	env := told(t, dir, "BOUND")
-	checkTold(t, env, map[string]string{
+	env := hookEnv(t, dir, "BOUND")
+	checkEnv(t, env, map[string]string{
 		"new_ip_address": "10.1.1.0", "new_subnet_mask": "255.255.0.0", "new_routers": "10.1.0.1",
 		"new_interface_mtu": "1400",
 		"new_portal":        "https://portal.example/api", "new_dhcp_server_identifier": "10.1.0.1",
@@ -184,7 +184,7 @@ func TestDhclient(t *testing.T) {
 	p.Kill()
 	before := s.Stats().Discovers
 	background(t, h.command(append(args, c0)...))
-	checkTold(t, told(t, dir, "REBOOT"), map[string]string{"new_ip_address": "10.1.1.0"})
+	checkEnv(t, hookEnv(t, dir, "REBOOT"), map[string]string{"new_ip_address": "10.1.1.0"})
 	if st := s.Stats(); st.Discovers != before {
 		t.Errorf("stats %+v", st)
 	}

@@ -88,7 +88,7 @@ func (s *Server) commit(batch []change) {
 		if len(changes) > 0 {
 			wg.Go(func() {
 				for _, c := range changes {
-					s.tell(c, err == nil)
+					s.report(c, err == nil)
 				}
 			})
 		}
@@ -96,9 +96,9 @@ func (s *Server) commit(batch []change) {
 	wg.Wait()
 }
 
-// tell reports a change to listener and client. The end of a lease counts even if it is
+// report reports a change to listener and client. The end of a lease counts even if it is
 // not on disk: after a restart its time will have passed.
-func (s *Server) tell(c change, written bool) {
+func (s *Server) report(c change, written bool) {
 	mac := net.HardwareAddr(c.client.mac[:])
 	switch {
 	case c.event == ended:
@@ -107,7 +107,7 @@ func (s *Server) tell(c change, written bool) {
 			s.refused.Do(func() { s.log.Error("ending a lease", "mac", mac.String(), "addr", c.addr, "err", err) })
 		}
 	case c.event == granted && !written:
-		s.settle(c, false)
+		s.confirm(c, false)
 	case c.event == granted:
 		err := s.listener.Leased(mac, c.addr, c.hostname, c.end)
 		if err != nil {
@@ -116,7 +116,7 @@ func (s *Server) tell(c change, written bool) {
 				s.log.Error("admitting a lease: its client gets no answer", "mac", mac.String(), "addr", c.addr, "err", err)
 			})
 		}
-		s.settle(c, err == nil)
+		s.confirm(c, err == nil)
 		if err == nil {
 			s.stats.acks.Add(1) // counted before the ACK is sent, so that the count includes it when the client has it
 			s.send(c.ack)
@@ -124,8 +124,8 @@ func (s *Server) tell(c change, written bool) {
 	}
 }
 
-// settle records in the table whether a lease is valid.
-func (s *Server) settle(c change, stands bool) {
+// confirm records in the table whether a lease stands.
+func (s *Server) confirm(c change, stands bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !stands {

@@ -190,7 +190,7 @@ func (w *wire) tellOdd(t *testing.T) map[string]string {
 		for {
 			r, d := w.nextFor(t)
 			if name, ok := names[binary.BigEndian.Uint32(r.TransactionID[:])]; ok {
-				notes[name] = tell(r, d)
+				notes[name] = describe(r, d)
 			}
 			if r.TransactionID == m.TransactionID {
 				return r.YourIPAddr
@@ -205,7 +205,7 @@ func (w *wire) tellOdd(t *testing.T) map[string]string {
 	return notes
 }
 
-func tell(r *dhcpv4.DHCPv4, d datagram) string {
+func describe(r *dhcpv4.DHCPv4, d datagram) string {
 	to := "one"
 	if d.dstMAC == broadcastMAC {
 		to = "all"

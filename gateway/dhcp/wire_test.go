@@ -185,7 +185,7 @@ func FuzzAnswer(f *testing.F) {
 				}
 				if c.event == granted {
 					out = c.ack
-					s.settle(c, true)
+					s.confirm(c, true)
 				}
 			}
 			if out != nil {

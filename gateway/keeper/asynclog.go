@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// asideMost is how many messages wait for a log at most; others are lost.
-const asideMost = 1000
+// maxWaiting is how many messages wait for a log at most; others are lost.
+const maxWaiting = 1000
 
-// Aside returns a logger that never waits for log, whose reader may hang while no daemon is there: what a keeper does
-// must not. flush waits so long at most until all messages are taken.
-func Aside(log *slog.Logger) (aside *slog.Logger, flush func(most time.Duration)) {
-	waiting := make(chan func(), asideMost)
+// AsyncLog returns a logger that never waits for log: log's reader may hang while no daemon is there, and a keeper must
+// not. flush waits until all messages are written, and for most at the longest.
+func AsyncLog(log *slog.Logger) (async *slog.Logger, flush func(most time.Duration)) {
+	waiting := make(chan func(), maxWaiting)
 	go func() {
 		for say := range waiting {
 			say()
@@ -30,17 +30,17 @@ func Aside(log *slog.Logger) (aside *slog.Logger, flush func(most time.Duration)
 		case <-late:
 		}
 	}
-	return slog.New(asideHandler{log.Handler(), waiting}), flush
+	return slog.New(asyncHandler{log.Handler(), waiting}), flush
 }
 
-// asideHandler hands messages to another goroutine.
-type asideHandler struct {
+// asyncHandler hands messages to another goroutine.
+type asyncHandler struct {
 	slog.Handler
 	waiting chan<- func()
 }
 
 // Handle implements slog.Handler.
-func (h asideHandler) Handle(ctx context.Context, r slog.Record) error {
+func (h asyncHandler) Handle(ctx context.Context, r slog.Record) error {
 	r = r.Clone()
 	select {
 	case h.waiting <- func() { _ = h.Handler.Handle(ctx, r) }: // an error: nobody hears of it
@@ -50,11 +50,11 @@ func (h asideHandler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs implements slog.Handler.
-func (h asideHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return asideHandler{h.Handler.WithAttrs(attrs), h.waiting}
+func (h asyncHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return asyncHandler{h.Handler.WithAttrs(attrs), h.waiting}
 }
 
 // WithGroup implements slog.Handler.
-func (h asideHandler) WithGroup(name string) slog.Handler {
-	return asideHandler{h.Handler.WithGroup(name), h.waiting}
+func (h asyncHandler) WithGroup(name string) slog.Handler {
+	return asyncHandler{h.Handler.WithGroup(name), h.waiting}
 }

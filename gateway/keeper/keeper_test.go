@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		if files, err := strconv.ParseUint(os.Getenv(filesEnv), 10, 64); err == nil {
 			unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: files, Max: files})
 		}
-		log, flush := Aside(slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		log, flush := AsyncLog(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 		held := func(ctx context.Context, held []Item) {
 			log.Info("without an owner", "items", len(held))
 			<-ctx.Done()

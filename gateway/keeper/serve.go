@@ -166,7 +166,7 @@ func (s *server) serve(conn *net.UnixConn) {
 	case m.Verb == taking:
 		s.begin()
 		defer s.leave()
-		if err := s.tell(conn); err != nil {
+		if err := s.sendHeld(conn); err != nil {
 			return
 		}
 		s.obey(conn)
@@ -228,8 +228,8 @@ func (s *server) endIfEmpty() {
 	}
 }
 
-// tell tells a new owner what is held.
-func (s *server) tell(conn *net.UnixConn) error {
+// sendHeld sends a new owner what is held.
+func (s *server) sendHeld(conn *net.UnixConn) error {
 	s.mu.Lock()
 	all := make([]*held, 0, len(s.items))
 	for _, h := range s.items {

@@ -63,7 +63,7 @@ func (s *Server) receive(b []byte) {
 		s.begin(&f, now)
 	case f.Code == pppoe.PADT:
 		if n := s.sessions[f.Session]; n != nil && n.mac == f.From {
-			n.told = true
+			n.padtReceived = true
 			n.link.Abort(ppp.ErrPeerClosed)
 			s.schedule(n)
 		}

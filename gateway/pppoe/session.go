@@ -29,13 +29,13 @@ type session struct {
 	stop            func()  // cancels Access.Login; nil: it is not asked
 	link            *ppp.Link
 
-	due       time.Time
-	due.Place // in dues
-	stage     stage
-	waits     *list.Element // in waiting; nil: it has logged in
-	admitted  netip.Addr    // by Access.Login; invalid: not, or no longer
-	told      bool          // the client has sent a PADT
-	ended     bool
+	due          time.Time
+	due.Place    // in dues
+	stage        stage
+	waits        *list.Element // in waiting; nil: it has logged in
+	admitted     netip.Addr    // by Access.Login; invalid: not, or no longer
+	padtReceived bool          // the client has sent a PADT
+	ended        bool
 }
 
 var _ ppp.Handler = (*session)(nil)
@@ -189,7 +189,7 @@ func (n *session) Closed(why error) {
 	if n.cfg.Carrier != nil {
 		n.cfg.Carrier.Release(n.mac, n.id)
 	}
-	if !n.told {
+	if !n.padtReceived {
 		n.send(&pppoe.Frame{To: n.mac, Code: pppoe.PADT, Session: n.id})
 	}
 	if n.admitted.IsValid() {

@@ -44,7 +44,7 @@ type endpoint struct {
 	trouble   *silence  // of the last request without an answer, while it is not alive; guarded by mu
 
 	silent    time.Time     // when the first request of those that had no answer since lastHeard began, guarded by mu
-	told      bool          // the log has the trouble, guarded by mu
+	logged    bool          // the log has the trouble, guarded by mu
 	late      time.Duration // after which the last late answer came, zero: answers came in time since; guarded by mu
 	lingering int           // exchanges that are over and still listened to, guarded by mu
 

@@ -74,7 +74,7 @@ func (s *service) ask(ctx context.Context, r request, by way, failures int) (*ra
 	asked := &asking{r: r, replies: make(chan received, 1)}
 	answer, err := s.askAll(ctx, asked, began, turn.pass)
 	if answer != nil {
-		s.tell(asked.from)
+		s.logServers(asked.from)
 	}
 	asked.end(answer != nil || errors.Is(err, ErrNoServer))
 	return answer, err

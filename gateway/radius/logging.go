@@ -2,37 +2,37 @@ package radius
 
 import "fmt"
 
-// tell logs, once, which servers do not answer while another one does, and which one answers again. Where none answers,
-// who asks says so.
-func (s *service) tell(answers *endpoint) {
+// logServers logs, once, the servers that do not answer while another one does, and the one that answers again. Where
+// none answers, the caller logs that.
+func (s *service) logServers(answers *endpoint) {
 	for _, e := range s.endpoints {
 		if e == answers {
-			e.tellReturn()
+			e.logReturn()
 		} else {
-			e.tellTrouble(answers)
+			e.logTrouble(answers)
 		}
 	}
 }
 
-func (e *endpoint) tellReturn() {
+func (e *endpoint) logReturn() {
 	e.mu.Lock()
-	was := e.told
-	e.told = false
+	was := e.logged
+	e.logged = false
 	e.mu.Unlock()
 	if was {
 		e.log.Info(fmt.Sprintf("radius: %s answers again", e.addr))
 	}
 }
 
-// tellTrouble logs at most once a minute: a server may leave the requests of one realm unanswered.
-func (e *endpoint) tellTrouble(other *endpoint) {
+// logTrouble logs at most once a minute: a server may leave the requests of one realm unanswered.
+func (e *endpoint) logTrouble(other *endpoint) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.trouble == nil || e.told {
+	if e.trouble == nil || e.logged {
 		return
 	}
 	e.fell.Do(func() {
-		e.told = true
+		e.logged = true
 		e.log.Warn(fmt.Sprintf("radius: %s does not answer, %s is asked: %s", e.addr, other.addr, e.trouble.why()))
 	})
 }

@@ -23,7 +23,7 @@ func (t *Table) Extend(key Key, addr netip.Addr) error {
 		next.change(func(r *rare) { r.more = append(slices.Clone(r.more), addr) })
 		err := t.journal.commit(change{id: c.identity, record: t.record(&next)}) // before the data path lets it in
 		if err == nil {
-			if err = t.tell(c, &next); err == nil {
+			if err = t.setDatapath(c, &next); err == nil {
 				t.publish(c, next)
 				return nil
 			}
@@ -45,7 +45,7 @@ func (t *Table) Withdraw(key Key, addr netip.Addr) error {
 		}
 		next := c.entry
 		next.change(func(r *rare) { r.more = slices.Delete(slices.Clone(r.more), at, at+1) })
-		if err := t.tell(c, &next); err != nil {
+		if err := t.setDatapath(c, &next); err != nil {
 			return err
 		}
 		t.cutter.Schedule(c.leaves(&next)...)

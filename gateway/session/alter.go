@@ -26,7 +26,7 @@ func (t *Table) Alter(addr netip.Addr, id string, how func(*Limits)) error {
 		}
 		t.arm(c, &next, t.clock.now())
 		t.publish(c, next)
-		return t.tell(c, &next)
+		return t.setDatapath(c, &next)
 	})
 	if err != nil {
 		return fmt.Errorf("change the session %s of %s: %w", id, addr, err)

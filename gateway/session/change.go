@@ -68,7 +68,7 @@ func (t *Table) lease(c *client, key Key, hostname string, end moment) error {
 	if c.known {
 		return nil
 	}
-	return t.tell(c, &c.entry) // the data path failed the last time
+	return t.setDatapath(c, &c.entry) // the data path failed the last time
 }
 
 // clockError is more than the wall clock is adjusted by between two readings of one lease.
@@ -111,7 +111,7 @@ func (t *Table) forget(key Key, strangersOnly bool) (gone bool, err error) {
 	if now.after(clockError) >= c.leaseEnd {
 		cause = LeaseEnded
 	}
-	if _, err := t.finish(c, nil, cause, now); settled(err) != nil {
+	if _, err := t.finish(c, nil, cause, now); unlessLater(err) != nil {
 		return false, fmt.Errorf("forget %s: %w", key, err)
 	}
 	return true, nil
@@ -282,7 +282,7 @@ func (t *Table) become(c *client, next *entry, cause Cause, at moment, firm bool
 		if next.state == Authenticated {
 			started, err := t.start(c, next)
 			if err != nil {
-				return Session{}, errors.Join(err, t.tell(c, &was))
+				return Session{}, errors.Join(err, t.setDatapath(c, &was))
 			}
 			written.events = append(written.events, started)
 		}
@@ -307,7 +307,7 @@ func (t *Table) become(c *client, next *entry, cause Cause, at moment, firm bool
 	t.arm(c, next, t.clock.now())
 	t.publish(c, *next)
 	if !c.known || next.state == Authenticated {
-		err = t.tell(c, next)
+		err = t.setDatapath(c, next)
 	}
 	return ended, cmp.Or(err, later(late))
 }
@@ -317,7 +317,7 @@ func (t *Table) restored(c *client) error {
 	if c.state == "" {
 		return nil
 	}
-	return t.tell(c, &c.entry)
+	return t.setDatapath(c, &c.entry)
 }
 
 // later is the error of an end that the disk refused with err, if it did.
@@ -394,8 +394,8 @@ func (t *Table) start(c *client, e *entry) (event []byte, err error) {
 	return t.event(Started, e, "", e.began), nil
 }
 
-// tell sets the data path to an entry's state.
-func (t *Table) tell(c *client, e *entry) error {
+// setDatapath sets a client in the data path to an entry's state.
+func (t *Table) setDatapath(c *client, e *entry) error {
 	if err := t.set(c, t.permit(c, e)); err != nil {
 		return fmt.Errorf("let %s in: %w", e.key, err)
 	}

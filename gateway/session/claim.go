@@ -43,7 +43,7 @@ func (t *Table) Claim(key Key, end time.Time, most int) error {
 	case c.key != key:
 		err = ErrTaken
 	case !c.known: // the data path failed the last time
-		err = t.tell(c, &c.entry)
+		err = t.setDatapath(c, &c.entry)
 	}
 	if err != nil {
 		return fmt.Errorf("claim %s: %w", key, err)

@@ -268,7 +268,7 @@ func (j *journal) taken(b portion, removed int) {
 	j.backlog += added - removed
 	j.unwritten -= added
 	if added > 0 {
-		j.outbox.tell()
+		j.outbox.notify()
 	}
 }
 

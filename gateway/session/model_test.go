@@ -31,7 +31,7 @@ func newModel() *model {
 	return &model{now: time.Now(), clients: map[netip.Addr]*modelled{}, events: map[string][]expected{}}
 }
 
-func (m *model) tell(c *modelled, e session.Event) {
+func (m *model) expect(c *modelled, e session.Event) {
 	e.Session = c.Session
 	m.events[c.ID] = append(m.events[c.ID], expected{Event: e})
 }
@@ -39,7 +39,7 @@ func (m *model) tell(c *modelled, e session.Event) {
 // over ends a client's session, if it has one.
 func (m *model) over(c *modelled, cause session.Cause, at time.Time) {
 	if c.State == session.Authenticated {
-		m.tell(c, session.Event{Kind: session.Ended, Cause: cause, At: at})
+		m.expect(c, session.Event{Kind: session.Ended, Cause: cause, At: at})
 		c.Session = session.Session{
 			Key: c.Key, State: session.PreAuth, Hostname: c.Hostname, LeasedAt: c.LeasedAt, LeaseEnd: c.LeaseEnd,
 			Last: session.Ending{Cause: cause},
@@ -85,7 +85,7 @@ func (m *model) admit(addr netip.Addr, login session.Login, id string) {
 	m.over(c, session.UserRequest, m.now)
 	c.Last = session.Ending{}
 	c.State, c.Login, c.ID, c.Began, c.Seen = session.Authenticated, login, id, m.now, m.now
-	m.tell(c, session.Event{Kind: session.Started, At: m.now})
+	m.expect(c, session.Event{Kind: session.Started, At: m.now})
 }
 
 // send returns how many packets should pass.
@@ -123,7 +123,7 @@ func (m *model) second(c *modelled) {
 	case l.IdleTimeout > 0 && m.now.Sub(c.Seen) >= l.IdleTimeout:
 		m.lapse(c, session.IdleTimeout, m.now)
 	case l.Interim > 0 && age%l.Interim == 0:
-		m.tell(c, session.Event{Kind: session.Updated, At: m.now})
+		m.expect(c, session.Event{Kind: session.Updated, At: m.now})
 	}
 }
 

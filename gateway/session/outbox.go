@@ -68,8 +68,8 @@ func newOutbox() outbox {
 	return outbox{sessions: map[string]*letters{}, changed: make(chan struct{})}
 }
 
-// tell has those who wait for events look again. The store's mu is held.
-func (o *outbox) tell() {
+// notify wakes those that wait for events. The store's mu is held.
+func (o *outbox) notify() {
 	close(o.changed)
 	o.changed = make(chan struct{})
 }
@@ -160,7 +160,7 @@ func (o *outbox) later(l *letters) (asideNow bool) {
 	}
 	l.at = l.since.Add(wait)
 	o.due.Put(l)
-	o.tell()
+	o.notify()
 	return asideNow
 }
 
@@ -300,7 +300,7 @@ func (o *outbox) done(e Event) {
 	} else {
 		o.ready = append(o.ready, l)
 	}
-	o.tell()
+	o.notify()
 }
 
 // StartAgain reports the start of each session once more, as of now: servers were told that all have ended.

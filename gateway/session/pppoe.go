@@ -90,7 +90,7 @@ func (t *Table) Disconnect(key Key, pppoe uint16, cause Cause) error {
 	if c.key != key || c.with().pppoe.Session != pppoe || pppoe == 0 {
 		return nil
 	}
-	if _, err := t.finish(c, nil, cause, t.clock.now()); settled(err) != nil {
+	if _, err := t.finish(c, nil, cause, t.clock.now()); unlessLater(err) != nil {
 		return fmt.Errorf("disconnect %s: %w", key, err)
 	}
 	return nil

@@ -259,12 +259,12 @@ func (t *Table) restore(id datapath.ID, s *Session, read reading, resume bool) (
 	t.clients[id] = c
 	t.arm(c, &e, t.clock.now())
 	t.publish(c, e)
-	err = t.tell(c, &e)
+	err = t.setDatapath(c, &e)
 	if len(e.with().more) > 0 && (errors.Is(err, datapath.ErrForeign) || errors.Is(err, datapath.ErrNotSupported)) {
 		next := e
 		next.change(func(r *rare) { r.more = nil }) // of a former network or kind of data path
 		t.publish(c, next)
-		err = t.tell(c, &c.entry)
+		err = t.setDatapath(c, &c.entry)
 	}
 	return ended, err
 }

@@ -198,7 +198,7 @@ func (t *Table) act(c *client, save bool) error {
 	now, e := t.clock.now(), c.entry
 	if now >= e.leaseEnd {
 		_, err := t.finish(c, nil, LeaseEnded, now)
-		return settled(err)
+		return unlessLater(err)
 	}
 	if e.state != Authenticated {
 		t.publish(c, e)
@@ -212,7 +212,7 @@ func (t *Table) act(c *client, save bool) error {
 		renewed := read.Epoch != e.read.Epoch
 		t.count(&e, read)
 		if renewed { // its limits refer to lost counters
-			if err := t.tell(c, &e); err != nil {
+			if err := t.setDatapath(c, &e); err != nil {
 				return err
 			}
 		}
@@ -220,7 +220,7 @@ func (t *Table) act(c *client, save bool) error {
 	if cause, at := e.over(now); cause != "" {
 		lapsed := e.lapsed()
 		_, err := t.finish(c, &lapsed, cause, at)
-		return settled(err)
+		return unlessLater(err)
 	}
 	t.keep(c, &e, now, save)
 	if now >= c.check {
@@ -230,8 +230,8 @@ func (t *Table) act(c *client, save bool) error {
 	return nil
 }
 
-// settled is an error of finish for callers that nobody asked: an end that is written later needs no other attempt.
-func settled(err error) error {
+// unlessLater returns an error of finish, but nil for ErrLater: an end that is written later needs no other attempt.
+func unlessLater(err error) error {
 	if errors.Is(err, ErrLater) {
 		return nil
 	}

@@ -17,10 +17,10 @@ import (
 
 // accounts: every byte is counted once, and nothing else is counted.
 var accounts = []behaviour{
-	{"PacketsAreBilled", packetsAreBilled, Shape{}},
-	{"PacketsAreBilledBare", packetsAreBilled, Shape{Bare: true}},
-	{"StreamsAreBilled", streamsAreBilled, Shape{}},
-	{"StreamsAreBilledBare", streamsAreBilled, Shape{Bare: true}},
+	{"PacketsAreBilled", packetsAreCounted, Shape{}},
+	{"PacketsAreBilledBare", packetsAreCounted, Shape{Bare: true}},
+	{"StreamsAreBilled", streamsAreCounted, Shape{}},
+	{"StreamsAreBilledBare", streamsAreCounted, Shape{Bare: true}},
 	{"OddPacketsAreBilled", oddPackets, Shape{Switch: true}},
 	{"BooksAgree", booksAgree, Shape{}},
 	{"CountersAgree", countersAgree, Shape{}},
@@ -46,8 +46,8 @@ func (w *World) tally(t *testing.T, s Station) tally {
 	return tallyOf(w.Counters(t, s.Addr))
 }
 
-// settled returns a station's traffic once it no longer changes.
-func (w *World) settled(t *testing.T, s Station) (now tally) {
+// stableTraffic returns a station's traffic once it no longer changes.
+func (w *World) stableTraffic(t *testing.T, s Station) (now tally) {
 	t.Helper()
 	netnstest.Await(t, "the last of a bill", func() error {
 		before := w.tally(t, s)
@@ -60,9 +60,9 @@ func (w *World) settled(t *testing.T, s Station) (now tally) {
 	return now
 }
 
-// bills waits until a station's traffic since a reading is exactly want, and checks that
+// counts waits until a station's traffic since a reading is exactly want, and checks that
 // it stays so.
-func (w *World) bills(t *testing.T, s Station, since, want tally) {
+func (w *World) counts(t *testing.T, s Station, since, want tally) {
 	t.Helper()
 	netnstest.Await(t, "a bill", func() error {
 		if got := w.tally(t, s).minus(since); got != want {
@@ -74,8 +74,8 @@ func (w *World) bills(t *testing.T, s Station, since, want tally) {
 
 const headers = 20 + 8 // of IP and UDP
 
-// packetsAreBilled: UDP of all sizes, also many packets sent as one.
-func packetsAreBilled(t *testing.T, w *World) {
+// packetsAreCounted: UDP of all sizes, also many packets sent as one.
+func packetsAreCounted(t *testing.T, w *World) {
 	w.admit(t, w.Alice, w.Bob)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
 	longest := 1472
@@ -91,7 +91,7 @@ func packetsAreBilled(t *testing.T, w *World) {
 			want.downBytes, want.downPackets = want.downBytes+uint64(size+headers), want.downPackets+1
 		}
 	}
-	w.bills(t, w.Alice, tally{}, want)
+	w.counts(t, w.Alice, tally{}, want)
 	up.Whole(t, "up")
 	down.Whole(t, "down")
 	joint := tally{12 * (1200 + headers), 12, 12 * (1200 + headers), 12}
@@ -122,7 +122,7 @@ func packetsAreBilled(t *testing.T, w *World) {
 	}
 	want.upBytes, want.upPackets, want.downBytes, want.downPackets = want.upBytes+joint.upBytes,
 		want.upPackets+joint.upPackets, want.downBytes+joint.downBytes, want.downPackets+joint.downPackets
-	w.bills(t, w.Alice, tally{}, want)
+	w.counts(t, w.Alice, tally{}, want)
 	if got := w.tally(t, w.Bob); got != (tally{}) {
 		t.Errorf("Bob, who sent nothing, was billed %+v", got)
 	}
@@ -155,8 +155,8 @@ func (f *Flow) together(n, bytes int) error {
 // window so short that no queue overflows.
 const plainTCP = `cd /proc/sys/net/ipv4; echo 0 >tcp_timestamps; echo 0 >tcp_sack; echo 0 >tcp_window_scaling; echo 0 >tcp_ecn; echo reno >tcp_congestion_control`
 
-// streamsAreBilled compares TCP, aggregated or not, with the counts of both ends.
-func streamsAreBilled(t *testing.T, w *World) {
+// streamsAreCounted compares TCP, aggregated or not, with the counts of both ends.
+func streamsAreCounted(t *testing.T, w *World) {
 	w.Alice.Run(t, plainTCP)
 	w.Server.Run(t, plainTCP)
 	w.admit(t, w.Alice)
@@ -202,9 +202,9 @@ func oddPackets(t *testing.T, w *World) {
 	lan, server := NewWire(t, w.Alice.Space, clientLink), NewWire(t, w.Server, serverLink)
 	padded := append(SYN(443, By(w.Alice)), make([]byte, 6)...)
 	lan.Send(t, padded)
-	w.bills(t, w.Alice, tally{}, tally{upBytes: 40, upPackets: 1, downBytes: 40, downPackets: 1}) // and its reset
+	w.counts(t, w.Alice, tally{}, tally{upBytes: 40, upPackets: 1, downBytes: 40, downPackets: 1}) // and its reset
 	server.Send(t, append(SYN(443, Down), make([]byte, 6)...))
-	w.bills(t, w.Alice, tally{}, tally{upBytes: 80, upPackets: 2, downBytes: 80, downPackets: 2})
+	w.counts(t, w.Alice, tally{}, tally{upBytes: 80, upPackets: 2, downBytes: 80, downPackets: 2})
 	lan.Send(t, Silent("with options", By(w.Alice), Options))
 	server.await(t, 0, "with options")
 	was := w.tally(t, w.Alice)
@@ -213,7 +213,7 @@ func oddPackets(t *testing.T, w *World) {
 	if w.path.Reassembles {
 		want = tally{upBytes: 4008 + 20, upPackets: 1, downBytes: 4008 + 20, downPackets: 1}
 	}
-	w.bills(t, w.Alice, was, want)
+	w.counts(t, w.Alice, was, want)
 	was = w.tally(t, w.Alice)
 	says(t, w.Alice.Space, "ping -c 2 -i 0.1 -W 5 10.1.0.1", "2 received")
 	if got, err := exchange(w.Alice, netip.AddrPortFrom(Gateway, dnsPort), "who is it"); err != nil {
@@ -244,8 +244,8 @@ func booksAgree(t *testing.T, w *World) {
 	}
 	w.Up(t, w.Intruder).Send(packets)
 	want := tally{packets * (headers + FlowBytes), packets, packets * (headers + FlowBytes), packets}
-	w.bills(t, w.Alice, tally{}, want)
-	w.bills(t, w.Bob, tally{}, want)
+	w.counts(t, w.Alice, tally{}, want)
+	w.counts(t, w.Bob, tally{}, want)
 	if w.path.Moves {
 		for _, want := range [][]netip.Addr{{w.Alice.Addr, w.Bob.Addr}, nil} {
 			if moved := w.Moved(t); !slices.Equal(moved, want) {
@@ -280,7 +280,7 @@ func booksAgree(t *testing.T, w *World) {
 	must(t, w.Remove(w.Bob.Addr))
 	must(t, w.Remove(w.Bob.Addr)) // a second call has no effect
 	w.lists(t, w.Alice.Addr, w.Intruder.Addr)
-	w.bills(t, w.Bob, tally{}, want) // also afterwards
+	w.counts(t, w.Bob, tally{}, want) // also afterwards
 	for _, wrong := range []string{"10.1.0.1", "192.0.2.2"} {
 		if w.Set(datapath.Client{Addrs: []netip.Addr{netip.MustParseAddr(wrong)}, MAC: w.Bob.MAC}) == nil {
 			t.Errorf("%s became a client", wrong)

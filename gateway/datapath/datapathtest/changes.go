@@ -161,7 +161,7 @@ func manyClients(t *testing.T, w *World) {
 	up.Send(50)
 	down.Send(50)
 	const bytes = 50 * (headers + FlowBytes)
-	w.bills(t, w.Alice, tally{}, tally{bytes, 50, bytes, 50})
+	w.counts(t, w.Alice, tally{}, tally{bytes, 50, bytes, 50})
 	lan, server := NewWire(t, w.Intruder.Space, clientLink), NewWire(t, w.Server, serverLink)
 	lan.Send(t, Silent("let me in", From(addrs[0], all[0].MAC)), Silent("before login", From(addrs[1], all[1].MAC)),
 		Silent("of another", From(addrs[2], all[0].MAC)))

@@ -226,7 +226,7 @@ func otherInterfaces(t *testing.T, w *World) {
 	up, down := NewFlow(t, w.Alice.Space, w.Alice.Addr, third, host), NewFlow(t, third, host, w.Alice.Space, w.Alice.Addr)
 	w.sendReference(t, up, 20)
 	w.sendReference(t, down, 30)
-	w.bills(t, w.Alice, tally{}, tally{20 * (headers + FlowBytes), 20, 30 * (headers + FlowBytes), 30})
+	w.counts(t, w.Alice, tally{}, tally{20 * (headers + FlowBytes), 20, 30 * (headers + FlowBytes), 30})
 	for _, s := range []Station{w.Bob, w.Intruder} {
 		up, down := NewFlow(t, s.Space, s.Addr, third, host), NewFlow(t, third, host, s.Space, s.Addr)
 		up.Send(50)

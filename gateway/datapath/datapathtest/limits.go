@@ -31,7 +31,7 @@ func untilHolds(t *testing.T, w *World) {
 	// On a busy machine a thread may still be about to bill a batch that it judged before.
 	up.Ends(t, "after its time")
 	down.Ends(t, "after its time")
-	was := w.settled(t, w.Alice)
+	was := w.stableTraffic(t, w.Alice)
 	up.Stops(t, "after its time")
 	down.Stops(t, "after its time")
 	if got := w.tally(t, w.Alice).minus(was); got != (tally{}) {
@@ -88,7 +88,7 @@ func quotasHold(t *testing.T, w *World) {
 	up.Send(5)
 	down.Send(5)
 	const size = headers + FlowBytes
-	w.bills(t, w.Alice, tally{}, tally{5 * size, 5, 5 * size, 5})
+	w.counts(t, w.Alice, tally{}, tally{5 * size, 5, 5 * size, 5})
 	for _, c := range []struct {
 		name   string
 		limits func(now tally) datapath.Limits
@@ -116,7 +116,7 @@ func quotasHold(t *testing.T, w *World) {
 			down.Send(10)
 			w.judged(t, was, c.passed.upPackets+c.passed.downPackets, 20)
 			want := tally{c.passed.upPackets * size, c.passed.upPackets, c.passed.downPackets * size, c.passed.downPackets}
-			w.bills(t, w.Alice, tallyOf(was), want)
+			w.counts(t, w.Alice, tallyOf(was), want)
 			netnstest.Await(t, "what may pass", func() error {
 				if up.Came()-from < want.upPackets || down.Came()-fromDown < want.downPackets {
 					return fmt.Errorf("%d and %d packets came", up.Came()-from, down.Came()-fromDown)

@@ -21,10 +21,10 @@ import (
 
 // pppoeBehaviours: clients on PPPoE are treated like others. Alice is on one.
 var pppoeBehaviours = []behaviour{
-	{"LinesAreBilled", onPPPoE(packetsAreBilled), Shape{PPPoE: true}},
-	{"LinesAreBilledBare", onPPPoE(packetsAreBilled), Shape{PPPoE: true, Bare: true}},
-	{"StreamsOnLinesAreBilled", onPPPoE(streamsAreBilled), Shape{PPPoE: true}},
-	{"StreamsOnLinesAreBilledBare", onPPPoE(streamsAreBilled), Shape{PPPoE: true, Bare: true}},
+	{"LinesAreBilled", onPPPoE(packetsAreCounted), Shape{PPPoE: true}},
+	{"LinesAreBilledBare", onPPPoE(packetsAreCounted), Shape{PPPoE: true, Bare: true}},
+	{"StreamsOnLinesAreBilled", onPPPoE(streamsAreCounted), Shape{PPPoE: true}},
+	{"StreamsOnLinesAreBilledBare", onPPPoE(streamsAreCounted), Shape{PPPoE: true, Bare: true}},
 	{"LinesOfTheStack", onPPPoE(stackSendsPPPoE), Shape{PPPoE: true}},
 	{"LinesLowerMSS", onPPPoE(pppoeLowersMSS), Shape{PPPoE: true}},
 	{"ForgedLines", onPPPoE(forgedPPPoE), Shape{PPPoE: true}},
@@ -220,7 +220,7 @@ func (l *pppoeClient) check(t *testing.T) {
 func stackSendsPPPoE(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	says(t, w.Alice.Space, "ping -c 1 -W 5 10.1.0.1", "1 received")
-	w.bills(t, w.Alice, tally{}, tally{})
+	w.counts(t, w.Alice, tally{}, tally{})
 	says(t, w.Alice.Space, "ping -c 1 -W 5 -s 4000 192.0.2.2", "1 received")
 	says(t, w.Server, "ping -c 1 -W 5 -M dont -s 1472 "+w.Alice.Addr.String(), "1 received")
 	says(t, w.Server, "ping -c 2 -W 2 -M do -s 1472 "+w.Alice.Addr.String(), "mtu")

@@ -82,13 +82,14 @@ func (w *World) successorsBooks(t *testing.T, up, down *Flow, epoch uint64) {
 	down.Whole(t, "down")
 	netnstest.Await(t, "a bill of all processes", func() error {
 		got := w.tally(t, w.Alice)
-		return errors.Join(billed("up", up, got.upPackets, got.upBytes), billed("down", down, got.downPackets, got.downBytes))
+		return errors.Join(countedOf("up", up, got.upPackets, got.upBytes),
+			countedOf("down", down, got.downPackets, got.downBytes))
 	})
 }
 
-// billed compares counters with a flow: each packet that came is counted, and none that was not sent. What the
+// countedOf compares counters with a flow: each packet that came is counted, and none that was not sent. What the
 // machine's backlogs have dropped (Whole) may be on either side of the gateway.
-func billed(way string, f *Flow, packets, bytes uint64) error {
+func countedOf(way string, f *Flow, packets, bytes uint64) error {
 	if came, sent := f.Came(), f.Sent(); packets < came || packets > sent || bytes != packets*(headers+FlowBytes) {
 		return fmt.Errorf("billed %d packets, %d bytes %s; %d were sent, and %d came", packets, bytes, way, sent, came)
 	}

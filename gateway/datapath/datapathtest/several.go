@@ -33,7 +33,7 @@ func several(t *testing.T, w *World) {
 		f.Whole(t, "of a client with two addresses")
 	}
 	const size = headers + FlowBytes
-	w.bills(t, w.Alice, tally{}, tally{2 * packets * size, 2 * packets, packets * size, packets})
+	w.counts(t, w.Alice, tally{}, tally{2 * packets * size, 2 * packets, packets * size, packets})
 	if c := w.Counters(t, furtherAddr); c.UpPackets != 0 || c.DownPackets != 0 {
 		t.Errorf("the further address is counted by itself: %+v", c)
 	}

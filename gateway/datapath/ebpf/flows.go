@@ -283,7 +283,7 @@ func (d *Datapath) voidFlows() {
 		return
 	}
 	err := d.setFlows()
-	stack.Settle()
+	stack.AwaitCPUs()
 	if err = errors.Join(err, d.setFlows()); err != nil {
 		d.cfg.Log.Error("voiding the cached flows", "err", err)
 	}
@@ -300,7 +300,7 @@ func (d *Datapath) withoutFlows(f func()) {
 			d.cfg.Log.Error("voiding the cached flows", "err", err)
 		}
 		if caching && n > 0 {
-			stack.Settle()
+			stack.AwaitCPUs()
 		}
 	}
 	pause(1)

@@ -206,7 +206,7 @@ func (l *logged) arrive(t *testing.T) {
 		}
 		return nil
 	})
-	stack.Settle()
+	stack.AwaitCPUs()
 }
 
 // cached is how many packets passed by the cache.

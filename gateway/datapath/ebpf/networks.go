@@ -30,11 +30,11 @@ func (d *Datapath) openNetworks() error {
 	if d.networks, err = routes.Open(d.lan.Index, true, &d.behind); err != nil {
 		d.cfg.Log.Error("entering routes to the networks behind clients; trying again when links change", "err", err)
 	}
-	return d.tellRouted()
+	return d.setRouted()
 }
 
-// tellRouted has the programs look up networks behind clients while there are some.
-func (d *Datapath) tellRouted() error {
+// setRouted has the programs look up networks behind clients if there are any.
+func (d *Datapath) setRouted() error {
 	if err := d.objs.Routed.Set(toggle(!d.behind.Empty())); err != nil {
 		return fmt.Errorf("having the programs look up networks behind clients: %w", err)
 	}
@@ -57,7 +57,7 @@ func (d *Datapath) enterNetworks(at uint32, addr netip.Addr, c datapath.Client) 
 			return nil, errors.Join(fmt.Errorf("entering the network %s: %w", network, err), d.dropNetworks(addr, fresh))
 		}
 	}
-	return fresh, d.tellRouted()
+	return fresh, d.setRouted()
 }
 
 // dropNetworks takes networks of a client out again.
@@ -65,7 +65,7 @@ func (d *Datapath) dropNetworks(client netip.Addr, networks []netip.Prefix) erro
 	if len(networks) == 0 {
 		return nil
 	}
-	return errors.Join(d.forgetNetworks(networks), d.networks.Drop(client, networks), d.tellRouted())
+	return errors.Join(d.forgetNetworks(networks), d.networks.Drop(client, networks), d.setRouted())
 }
 
 // leaveNetworks takes the networks of a client out, except those to keep.
@@ -77,7 +77,7 @@ func (d *Datapath) leaveNetworks(client netip.Addr, keep []netip.Prefix) error {
 	if len(old) == 0 {
 		return err
 	}
-	return errors.Join(err, d.forgetNetworks(old), d.tellRouted())
+	return errors.Join(err, d.forgetNetworks(old), d.setRouted())
 }
 
 func (d *Datapath) forgetNetworks(networks []netip.Prefix) (err error) {

@@ -36,7 +36,7 @@ type shaping struct {
 	wan, lan queue
 	held     map[uint32]rates // by slot: of clients of which packets are held
 	policed  map[uint32]bool  // by slot: of those, which the queues refused, so that packets are dropped
-	told     string           // what was logged last
+	holders  string           // what was logged last
 }
 
 // beginShaping finds out what the kernel can.
@@ -106,7 +106,7 @@ func (d *Datapath) shape(slot uint32, r rates) {
 			d.openQueue(q)
 		}
 		s.opened = true
-		d.tellShaping()
+		d.logShaping()
 	}
 	s.held[slot] = r
 	err := d.enqueue(slot, r)
@@ -254,12 +254,12 @@ func (d *Datapath) keepShaping() error {
 			refused = cmp.Or(d.enqueue(at, r), refused)
 		}
 	}
-	d.tellShaping()
+	d.logShaping()
 	return errors.Join(all, refused, d.followClasses(), d.stampShaping())
 }
 
-// tellShaping logs where packets are held, once. mu is held.
-func (d *Datapath) tellShaping() {
+// logShaping logs where packets are held, once. mu is held.
+func (d *Datapath) logShaping() {
 	s := &d.shaping
 	words := map[gatewayHolder]string{gatewayHolderHOLDER_TIME: "by fq", gatewayHolderHOLDER_CLASS: "by htb"}
 	for _, q := range []*queue{&s.wan, &s.lan} {
@@ -267,11 +267,11 @@ func (d *Datapath) tellShaping() {
 			words[q.by] = "dropped"
 		}
 	}
-	told := words[s.wan.by] + s.wan.why + s.wan.advice + words[s.lan.by] + s.lan.why + s.lan.advice
-	if told == s.told {
+	holders := words[s.wan.by] + s.wan.why + s.wan.advice + words[s.lan.by] + s.lan.why + s.lan.advice
+	if holders == s.holders {
 		return
 	}
-	s.told = told
+	s.holders = holders
 	for name, q := range map[string]*queue{"sent": &s.wan, "received": &s.lan} {
 		if q.by == gatewayHolderHOLDER_NONE {
 			d.cfg.Log.Warn("packets beyond clients' rates are dropped, not held back", "packets", name, "interface", q.dev.Name,

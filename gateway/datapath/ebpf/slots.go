@@ -132,7 +132,7 @@ func (d *Datapath) put(slot uint32, places []uint32, entry gatewayClient) error 
 		blocked = blocked || admits(was)
 	}
 	if blocked {
-		stack.Settle() // without it, at most one packet of each CPU would be missing from the counts
+		stack.AwaitCPUs() // without it, at most one packet of each CPU would be missing from the counts
 	}
 	return nil
 }

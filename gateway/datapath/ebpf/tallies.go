@@ -109,7 +109,7 @@ func (d *Datapath) Take(ended []datapath.Tracked) ([]datapath.Traffic, error) {
 	if d.tallies.memory == nil {
 		return out, nil
 	}
-	stack.Settle()
+	stack.AwaitCPUs()
 	var errs error
 	for i, c := range ended {
 		k, ok := tallyKey(c)
@@ -136,7 +136,7 @@ func (d *Datapath) Keep(there []datapath.Tracked) error {
 			is[k] = true
 		}
 	}
-	stack.Settle()
+	stack.AwaitCPUs()
 	var errs error
 	for _, k := range d.tallies.inherited {
 		if !is[k] {

@@ -25,7 +25,7 @@ import (
 // Keep is the process of Setup.Keeper, which it serves on its file descriptor 3 (keeper.Serve). While there is no
 // daemon it attends the clients, which needs CAP_NET_ADMIN; without, quotas and rules wait for the next daemon.
 func Keep(listener *os.File, log *slog.Logger) error {
-	log, flush := keeper.Aside(log)
+	log, flush := keeper.AsyncLog(log)
 	defer flush(time.Second)
 	return keeper.Serve(listener, keeper.Serving{
 		Alone: keeper.Alone, Log: log,

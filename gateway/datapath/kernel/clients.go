@@ -173,7 +173,7 @@ func (d *Datapath) bar(c *client) error {
 		return err
 	}
 	_ = lower(c.pppoe.index) // an error: it is gone
-	stack.Settle()
+	stack.AwaitCPUs()
 	_ = d.look(c) // an error: it is gone, and what was read last stands
 	var rest nftables.Batch
 	strike(&rest, d.table, c.pppoe.index, c.addr)

@@ -59,12 +59,12 @@ func (e *Events) Follow(ctx context.Context, began, ended func(Connection), miss
 		case err != nil:
 			return fmt.Errorf("following connections: %w", err)
 		}
-		tell(messages, began, ended)
+		dispatch(messages, began, ended)
 	}
 }
 
-// tell calls began and ended for what messages report.
-func tell(messages []netlink.Message, began, ended func(Connection)) {
+// dispatch calls began and ended for what messages report.
+func dispatch(messages []netlink.Message, began, ended func(Connection)) {
 	for _, m := range messages {
 		c, err := Read(m.Data)
 		if err != nil {
@@ -98,6 +98,6 @@ func (e *Events) Reported(began, ended func(Connection), missed func() error) er
 		if err != nil {
 			return fmt.Errorf("following connections: %w", err)
 		}
-		tell(messages, began, ended)
+		dispatch(messages, began, ended)
 	}
 }

@@ -45,14 +45,14 @@ func (d *Datapath) set(c datapath.Client) error {
 	if passes {
 		return d.pass(addr, c)
 	}
-	d.settle()
+	d.awaitVerdicts()
 	return nil
 }
 
-// settle waits until packets that are being judged have their verdicts and are counted.
-func (d *Datapath) settle() {
+// awaitVerdicts waits until packets that are being judged have their verdicts and are counted.
+func (d *Datapath) awaitVerdicts() {
 	for _, q := range d.queues {
-		q.Settle()
+		q.AwaitVerdicts()
 	}
 }
 
@@ -68,7 +68,7 @@ func (d *Datapath) Remove(id datapath.ID) error {
 	if err := d.table.Remove(id); err != nil {
 		return err
 	}
-	d.settle()
+	d.awaitVerdicts()
 	if err := d.own(addr, nil); err != nil {
 		return fmt.Errorf("removing the client %s: %w", addr, err)
 	}
@@ -158,8 +158,8 @@ func (d *Datapath) Total() (datapath.Counters, error) {
 	if err != nil || d.fast == nil {
 		return sum, err
 	}
-	passed, billed, err := d.allPassed()
-	addTally(&sum, passed.minus(billed))
+	passed, added, err := d.allPassed()
+	addTally(&sum, passed.minus(added))
 	return sum, err
 }
 

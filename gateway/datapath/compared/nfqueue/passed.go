@@ -34,7 +34,7 @@ type passed struct {
 
 // heard is the state of an address's counters.
 type heard struct {
-	billed  tally     // the part that was added to the judges' counts: it counts for quotas
+	added   tally     // the part that was added to the judges' counts: it counts for quotas
 	last    tally     // total at the last reading
 	base    tally     // the part from counters that no longer exist
 	counted bool      // there are counters
@@ -168,24 +168,24 @@ func (d *Datapath) ask(addr netip.Addr) error {
 	// that is not supported, at most one packet of each CPU is missing from the counts.
 	const global = 1 // MEMBARRIER_CMD_GLOBAL of linux/membarrier.h
 	unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
-	return d.bill(addr)
+	return d.count(addr)
 }
 
-// bill adds what the kernel has passed for a client to the judges' counts.
-func (d *Datapath) bill(addr netip.Addr) error {
-	n, err := d.unbilled(addr)
+// count adds what the kernel has passed for a client to the judges' counts.
+func (d *Datapath) count(addr netip.Addr) error {
+	n, err := d.uncounted(addr)
 	if err != nil {
 		return err
 	}
 	var c datapath.Counters
 	addTally(&c, n)
-	d.fast.heard[addr].billed.add(n)
-	return d.table.Bill(addr, c)
+	d.fast.heard[addr].added.add(n)
+	return d.table.AddPassed(addr, c)
 }
 
-// unbilled reads what the kernel has passed for an address and was not yet added to the
+// uncounted reads what the kernel has passed for an address and was not yet added to the
 // judges' counts.
-func (d *Datapath) unbilled(addr netip.Addr) (tally, error) {
+func (d *Datapath) uncounted(addr netip.Addr) (tally, error) {
 	h := d.fast.heard[addr]
 	n := h.base
 	for _, t := range d.passing() {
@@ -203,7 +203,7 @@ func (d *Datapath) unbilled(addr netip.Addr) (tally, error) {
 		n.add(tally{up, down})
 	}
 	h.look(n, time.Now())
-	return n.minus(h.billed), nil
+	return n.minus(h.added), nil
 }
 
 // addPassed adds what the kernel has passed to a client's counters. d.mu is held.
@@ -212,7 +212,7 @@ func (d *Datapath) addPassed(addr netip.Addr, c *datapath.Counters) error {
 	if h == nil {
 		return nil
 	}
-	n, err := d.unbilled(addr)
+	n, err := d.uncounted(addr)
 	if err != nil {
 		return err
 	}
@@ -237,13 +237,13 @@ func (h *heard) look(n tally, now time.Time) {
 
 // allPassed sums what the kernel has passed, and the part of it that was added to the
 // judges' counts; and updates each address's last reading.
-func (d *Datapath) allPassed() (sum, billed tally, err error) {
+func (d *Datapath) allPassed() (sum, counted tally, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := make(map[string]nftables.Counted, 2*len(d.fast.heard))
 	for _, t := range d.passing() {
 		if err := d.rules.Counters(t, func(name string, n nftables.Counted) { all[name] = all[name].Plus(n) }); err != nil {
-			return sum, billed, err
+			return sum, counted, err
 		}
 	}
 	now := time.Now()
@@ -252,7 +252,7 @@ func (d *Datapath) allPassed() (sum, billed tally, err error) {
 		n.add(tally{all[upCounter(addr)], all[downCounter(addr)]})
 		h.look(n, now)
 		sum.add(n)
-		billed.add(h.billed)
+		counted.add(h.added)
 	}
-	return sum, billed, nil
+	return sum, counted, nil
 }

@@ -155,8 +155,8 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestSettle computes checksums that were left for later, and splits aggregated packets.
-func TestSettle(t *testing.T) {
+// TestSegment computes checksums that were left for later, and splits aggregated packets.
+func TestSegment(t *testing.T) {
 	const size = 1000
 	data := text(3*size + 200)
 	part := func(n int) []byte { return data[n*size : min(len(data), (n+1)*size)] }

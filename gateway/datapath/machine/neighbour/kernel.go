@@ -56,9 +56,9 @@ func (c *conn) close() error {
 	return unix.Close(c.fd)
 }
 
-// tell changes entries of an interface. It returns those whose address has an entry already, how
-// many others were refused, and one of the reasons.
-func (c *conn) tell(index int, list []entry) (there []entry, refused int, err error) {
+// setEntries changes entries of an interface. It returns the entries whose address has one already, the number of
+// others that were refused, and one of the reasons.
+func (c *conn) setEntries(index int, list []entry) (there []entry, refused int, err error) {
 	var b []byte
 	for i, e := range list {
 		m := change(index, e)
@@ -262,7 +262,7 @@ func Remove(name string) error {
 	}
 	for len(all) > 0 {
 		some := all[:min(atOnce, len(all))]
-		if _, _, err := c.tell(dev.Index, some); err != nil {
+		if _, _, err := c.setEntries(dev.Index, some); err != nil {
 			return fmt.Errorf("removing neighbours from %s: %w", name, err)
 		}
 		all = all[len(some):]

@@ -140,9 +140,9 @@ func (t *Table) send(list []entry) {
 	if len(list) == 0 {
 		return
 	}
-	there, bad, err := t.conn.tell(t.index, list)
+	there, bad, err := t.conn.setEntries(t.index, list)
 	if over := t.replaceable(there); len(over) > 0 {
-		_, bad2, err2 := t.conn.tell(t.index, over)
+		_, bad2, err2 := t.conn.setEntries(t.index, over)
 		bad, err = bad+bad2, errors.Join(err, err2)
 	}
 	if err == nil {

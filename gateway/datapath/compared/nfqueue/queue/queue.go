@@ -144,9 +144,9 @@ func (q *Queue) confirmed(msg []byte) error {
 	}
 }
 
-// Settle waits until packets that are being judged have their verdicts. Later packets are
+// AwaitVerdicts waits until packets that are being judged have their verdicts. Later packets are
 // judged by what the caller changed before.
-func (q *Queue) Settle() {
+func (q *Queue) AwaitVerdicts() {
 	turn := q.turns.Load()
 	for turn%2 == 1 && q.turns.Load() == turn {
 		time.Sleep(10 * time.Microsecond)

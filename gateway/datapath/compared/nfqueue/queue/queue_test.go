@@ -314,16 +314,16 @@ func TestOneListener(t *testing.T) {
 	})
 }
 
-// TestSettle waits while a packet is judged, and not while none is.
-func TestSettle(t *testing.T) {
+// TestAwaitVerdicts waits while a packet is judged, and not while none is.
+func TestAwaitVerdicts(t *testing.T) {
 	p := newPlace(t)
 	judging, decide := make(chan struct{}), make(chan struct{})
 	q := p.open(t, Config{}, each(func(Packet) Verdict { judging <- struct{}{}; <-decide; return Verdict{Fate: Accept} }))
-	q.Settle() // nothing to wait for
+	q.AwaitVerdicts() // nothing to wait for
 	p.send(t, "one")
 	<-judging
 	settled := make(chan struct{})
-	go func() { q.Settle(); close(settled) }()
+	go func() { q.AwaitVerdicts(); close(settled) }()
 	select {
 	case <-settled:
 		t.Error("settled while a packet was judged")

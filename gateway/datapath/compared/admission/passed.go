@@ -6,9 +6,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Bill adds the bytes and packets that passed without being judged to an address's
+// AddPassed adds the bytes and packets that passed without being judged to an address's
 // counters.
-func (t *Table) Bill(addr netip.Addr, passed datapath.Counters) error {
+func (t *Table) AddPassed(addr netip.Addr, passed datapath.Counters) error {
 	e, err := t.at(datapath.IDOf(addr))
 	if err != nil {
 		return err

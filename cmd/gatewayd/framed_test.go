@@ -48,7 +48,7 @@ func framedRoutes(t *testing.T, w *world) {
 	one, err := w.session("routed")
 	must(t, err)
 	if n := uint64(sent); one.UpPackets != n || one.UpBytes != 100*n || one.DownBytes != 100*n {
-		t.Errorf("%d echo requests of 100 bytes are billed as %+v", sent, one)
+		t.Errorf("%d echo requests of 100 bytes are counted as %+v", sent, one)
 	}
 	if r := w.acct.awaitAccounting("Start", one.ID); !slices.Contains(r["Framed-Route"], "203.0.113.0/28 0.0.0.0 1") ||
 		len(r["Framed-Route"]) != 2 {

@@ -12,8 +12,8 @@ import (
 )
 
 // TestSubscribersOfTheKernel: with the kernel's PPPoE a subscriber's TCP arrives whole both ways, although the kernel
-// aggregates it at the gateway, and is billed to the byte. When the daemon ends, or is killed, traffic goes on, and its
-// successor has the same interface and the whole bill. Its keeper writes to the daemon's log, and keeps the LAN
+// aggregates it at the gateway, and is counted to the byte. When the daemon ends, or is killed, traffic goes on, and its
+// successor has the same interface and the whole count. Its keeper writes to the daemon's log, and keeps the LAN
 // blocked. Nothing is left in the end.
 func TestSubscribersOfTheKernel(t *testing.T) {
 	kernelPPPoE(t)
@@ -24,7 +24,7 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	s := c.subscriber(ppp.Config{User: "ann", Password: "right", AskDNS: true})
 	terms, err := s.dial()
 	must(t, err)
-	s.ping(terms.Local, terms.Peer, 1492) // the gateway answers: this is not billed
+	s.ping(terms.Local, terms.Peer, 1492) // the gateway answers: this is not counted
 	s.route(c, terms)
 	w.transfer(c, 1_000_000)
 	w.checkCounters("ann", c)
@@ -49,7 +49,7 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 		again, err = w.session("ann")
 		up, down := c.counted()
 		if err == nil && (again.UpBytes != up || again.DownBytes != down) {
-			err = fmt.Errorf("billed %d and %d, its host has sent %d and received %d", again.UpBytes, again.DownBytes, up, down)
+			err = fmt.Errorf("counted %d and %d, its host has sent %d and received %d", again.UpBytes, again.DownBytes, up, down)
 		}
 		return err
 	})
@@ -75,7 +75,7 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 		again, err = w.session("ann")
 		up, down := c.counted()
 		if err == nil && (again.UpBytes != up || again.DownBytes != down || again.ID != one.ID) {
-			err = fmt.Errorf("billed %+v, its host has sent %d and received %d", again, up, down)
+			err = fmt.Errorf("counted %+v, its host has sent %d and received %d", again, up, down)
 		}
 		return err
 	})

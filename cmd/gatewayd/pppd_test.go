@@ -78,7 +78,7 @@ func (c *client) up(p *process) (addr netip.Addr) {
 	return addr
 }
 
-// TestStockClient: Debian's pppd logs in by each method through FreeRADIUS, sends, is billed to
+// TestStockClient: Debian's pppd logs in by each method through FreeRADIUS, sends, is counted to
 // the byte, and is ended by gatewayd logout; a wrong password is refused.
 func TestStockClient(t *testing.T) {
 	pppd(t)
@@ -115,7 +115,7 @@ func stockClient(t *testing.T, method ppp.Method, path string) {
 	eventually(t, "the session's bytes", func() error {
 		one, err := w.session("ann")
 		if err == nil && (one.UpBytes != 20*1492 || one.DownBytes != 20*1492) {
-			err = fmt.Errorf("billed %d and %d bytes, want %d each", one.UpBytes, one.DownBytes, 20*1492)
+			err = fmt.Errorf("counted %d and %d bytes, want %d each", one.UpBytes, one.DownBytes, 20*1492)
 		}
 		return err
 	})

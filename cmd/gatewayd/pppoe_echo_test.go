@@ -62,7 +62,7 @@ func TestSubscribersVanish(t *testing.T) {
 		}
 		return err
 	})
-	billed := map[netip.Addr]uint64{}
+	accounted := map[netip.Addr]uint64{}
 	for _, r := range w.acct.accounting("") {
 		if r.one("Acct-Status-Type") != "Stop" {
 			continue
@@ -71,18 +71,18 @@ func TestSubscribersVanish(t *testing.T) {
 			t.Errorf("a session ended by %s", cause)
 		}
 		counts := r.counts()
-		billed[netip.MustParseAddr(r.one("Framed-IP-Address"))] = counts.UpBytes
+		accounted[netip.MustParseAddr(r.one("Framed-IP-Address"))] = counts.UpBytes
 		if counts != (control.Traffic{
 			UpBytes: counts.UpBytes, UpPackets: counts.UpPackets, DownBytes: counts.UpBytes, DownPackets: counts.UpPackets}) {
-			t.Errorf("%s sent echo requests and is billed %+v", r.one("Framed-IP-Address"), counts)
+			t.Errorf("%s sent echo requests and is counted %+v", r.one("Framed-IP-Address"), counts)
 		}
 	}
-	if !maps.Equal(billed, want) {
+	if !maps.Equal(accounted, want) {
 		for addr, bytes := range want {
-			if billed[addr] != bytes {
-				t.Errorf("%s is billed %d bytes, it has sent %d", addr, billed[addr], bytes)
+			if accounted[addr] != bytes {
+				t.Errorf("%s sent %d bytes, and %d are counted", addr, bytes, accounted[addr])
 			}
 		}
-		t.Errorf("%d sessions are billed, of %d", len(billed), n)
+		t.Errorf("%d sessions are accounted, of %d", len(accounted), n)
 	}
 }

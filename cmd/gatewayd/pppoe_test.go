@@ -111,7 +111,7 @@ func TestSubscribers(t *testing.T) {
 }
 
 // TestSubscribersTraffic: a subscriber's TCP arrives whole both ways, although the kernel
-// aggregates it at the gateway, and is billed to the byte; it goes on while the daemon is killed.
+// aggregates it at the gateway, and is counted to the byte; it goes on while the daemon is killed.
 func TestSubscribersTraffic(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, "echo = \"1s\"\necho_failures = 60")
@@ -128,7 +128,7 @@ func TestSubscribersTraffic(t *testing.T) {
 	one, err := w.session("ann")
 	must(t, err)
 	if up, down := c.counted(); one.UpBytes != up || one.DownBytes != down {
-		t.Errorf("after the daemon was killed, billed %d and %d, its host has sent %d and received %d", one.UpBytes,
+		t.Errorf("after the daemon was killed, counted %d and %d, its host has sent %d and received %d", one.UpBytes,
 			one.DownBytes, up, down)
 	}
 }
@@ -147,14 +147,14 @@ func (w *world) onLine(user string) *client {
 	return c
 }
 
-// checkCounters waits until a user's session is billed what the client's host has counted.
+// checkCounters waits until a user's session is counted what the client's host has counted.
 func (w *world) checkCounters(user string, c *client) {
 	w.t.Helper()
 	eventually(w.t, "the session's bytes", func() error {
 		one, err := w.session(user)
 		up, down := c.counted()
 		if err == nil && (one.UpBytes != up || one.DownBytes != down) {
-			err = fmt.Errorf("billed %d and %d, its host has sent %d and received %d", one.UpBytes, one.DownBytes, up, down)
+			err = fmt.Errorf("counted %d and %d, its host has sent %d and received %d", one.UpBytes, one.DownBytes, up, down)
 		}
 		return err
 	})

@@ -69,7 +69,7 @@ const devicesHost = "devices"
 
 // BenchmarkSoak has clients come, log in, pass traffic, renew their leases, log out, leave without a word and come
 // back, at the portal and on PPPoE lines, beside devices that do odd things. It fails where the daemon grows, where a
-// session is not started and stopped once, where it is billed other bytes than its client has passed, and where an
+// session is not started and stopped once, where it is counted other bytes than its client has passed, and where an
 // answer is lost.
 func BenchmarkSoak(b *testing.B) {
 	s := newSoak(b)

@@ -86,7 +86,7 @@ func (s *soak) accountingFaults(told []record) (faults []string) {
 		case last.counts() == l.passed:
 			exact++
 		case !l.covers(last.counts()):
-			find("session %s of %s (%s, %s) is billed %+v, and its client has passed %+v",
+			find("session %s of %s (%s, %s) is counted %+v, and its client has passed %+v",
 				id, l.user, l.left, last.one("Acct-Terminate-Cause"), last.counts(), l.passed)
 		}
 	}
@@ -100,7 +100,7 @@ func (s *soak) accountingFaults(told []record) (faults []string) {
 	return faults
 }
 
-// covers reports whether a client may be billed other counts than its own: it had traffic that it did not count.
+// covers reports whether a client may be counted other counts than its own: it had traffic that it did not count.
 func (l *life) covers(c control.Traffic) bool {
 	all := l.passed.UpBytes + l.passed.DownBytes + mostUncounted
 	return l.about && c.UpBytes >= l.passed.UpBytes && c.DownBytes >= l.passed.DownBytes && c.UpBytes+c.DownBytes <= all

@@ -17,11 +17,11 @@ import (
 
 // accounts: every byte is counted once, and nothing else is counted.
 var accounts = []behaviour{
-	{"PacketsAreBilled", packetsAreCounted, Shape{}},
-	{"PacketsAreBilledBare", packetsAreCounted, Shape{Bare: true}},
-	{"StreamsAreBilled", streamsAreCounted, Shape{}},
-	{"StreamsAreBilledBare", streamsAreCounted, Shape{Bare: true}},
-	{"OddPacketsAreBilled", oddPackets, Shape{Switch: true}},
+	{"PacketsAreCounted", packetsAreCounted, Shape{}},
+	{"PacketsAreCountedBare", packetsAreCounted, Shape{Bare: true}},
+	{"StreamsAreCounted", streamsAreCounted, Shape{}},
+	{"StreamsAreCountedBare", streamsAreCounted, Shape{Bare: true}},
+	{"OddPacketsAreCounted", oddPackets, Shape{Switch: true}},
 	{"BooksAgree", booksAgree, Shape{}},
 	{"CountersAgree", countersAgree, Shape{}},
 }
@@ -49,7 +49,7 @@ func (w *World) tally(t *testing.T, s Station) tally {
 // stableTraffic returns a station's traffic once it no longer changes.
 func (w *World) stableTraffic(t *testing.T, s Station) (now tally) {
 	t.Helper()
-	netnstest.Await(t, "the last of a bill", func() error {
+	netnstest.Await(t, "the last of a count", func() error {
 		before := w.tally(t, s)
 		time.Sleep(50 * time.Millisecond)
 		if now = w.tally(t, s); now != before {
@@ -64,9 +64,9 @@ func (w *World) stableTraffic(t *testing.T, s Station) (now tally) {
 // it stays so.
 func (w *World) counts(t *testing.T, s Station, since, want tally) {
 	t.Helper()
-	netnstest.Await(t, "a bill", func() error {
+	netnstest.Await(t, "a count", func() error {
 		if got := w.tally(t, s).minus(since); got != want {
-			return fmt.Errorf("billed %+v, want %+v", got, want)
+			return fmt.Errorf("counted %+v, want %+v", got, want)
 		}
 		return nil
 	})
@@ -124,7 +124,7 @@ func packetsAreCounted(t *testing.T, w *World) {
 		want.upPackets+joint.upPackets, want.downBytes+joint.downBytes, want.downPackets+joint.downPackets
 	w.counts(t, w.Alice, tally{}, want)
 	if got := w.tally(t, w.Bob); got != (tally{}) {
-		t.Errorf("Bob, who sent nothing, was billed %+v", got)
+		t.Errorf("Bob, who sent nothing, was counted %+v", got)
 	}
 }
 
@@ -164,7 +164,7 @@ func streamsAreCounted(t *testing.T, w *World) {
 	x.Carry(t, x.Client, 3_000_000)
 	x.Carry(t, x.Server, 3_000_000)
 	x.Carry(t, x.Client, 1)
-	netnstest.Await(t, "bills", func() error {
+	netnstest.Await(t, "the counters", func() error {
 		up, down := info(t, x.Client), info(t, x.Server)
 		got := w.tally(t, w.Alice)
 		// The server's SYN, ACK was sent before there was a connection to count it.
@@ -173,7 +173,7 @@ func streamsAreCounted(t *testing.T, w *World) {
 			return joined(got, want)
 		}
 		if got != want {
-			return fmt.Errorf("billed %+v, the ends sent %+v", got, want)
+			return fmt.Errorf("counted %+v, the ends sent %+v", got, want)
 		}
 		return nil
 	})
@@ -186,7 +186,7 @@ func joined(got, want tally) error {
 	got.downBytes, want.downBytes = got.downBytes-40*got.downPackets, want.downBytes-40*want.downPackets
 	if got.upBytes != want.upBytes || got.downBytes != want.downBytes || got.upPackets > want.upPackets ||
 		got.downPackets > want.downPackets {
-		return fmt.Errorf("without headers billed %+v, the ends sent %+v", got, want)
+		return fmt.Errorf("without headers counted %+v, the ends sent %+v", got, want)
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func oddPackets(t *testing.T, w *World) {
 		t.Errorf("DNS: %q, %v", got, err)
 	}
 	if got := w.tally(t, w.Alice).minus(was); got != (tally{}) {
-		t.Errorf("what the gateway itself answered was billed: %+v", got)
+		t.Errorf("what the gateway itself answered was counted: %+v", got)
 	}
 }
 

@@ -10,14 +10,14 @@ import (
 // a bridge of the gateway's machine whose frames netfilter sees, and directly at the link. With the flag -clients all
 // behaviours are shown at another place.
 var places = []behaviour{
-	{"OnTheGatewaysBridge", inTurn("DHCPComesThrough", "PacketsAreBilled", "GardenOpensAndCloses", "HTTPGoesToThePortal",
+	{"OnTheGatewaysBridge", inTurn("DHCPComesThrough", "PacketsAreCounted", "GardenOpensAndCloses", "HTTPGoesToThePortal",
 		"NATAndFirewalls"), Shape{Place: netnstest.OnGateway}},
 	{"StrangersOnTheGatewaysBridge", inTurn("LANThroughTheGateway", "NothingOfStrangersLeaves"),
 		Shape{Place: netnstest.OnGateway}},
 	{"ForgedARPOnTheGatewaysBridge", arpGames, Shape{Place: netnstest.OnGateway}},
 	{"OthersMarkHTTPOnTheGatewaysBridge", othersMark, Shape{Place: netnstest.OnGateway}},
 	{"LinesOnTheGatewaysBridge", onPPPoE(pppoeBehindNAT), Shape{PPPoE: true, Place: netnstest.OnGateway}},
-	{"DirectlyAtTheLink", inTurn("DHCPComesThrough", "PacketsAreBilled", "HTTPGoesToThePortal"),
+	{"DirectlyAtTheLink", inTurn("DHCPComesThrough", "PacketsAreCounted", "HTTPGoesToThePortal"),
 		Shape{Place: netnstest.Direct}},
 }
 

@@ -103,7 +103,7 @@ func manyHands(t *testing.T, w *World) {
 					w.Remove(addr))
 				var total datapath.Counters
 				if err = errors.Join(err, w.call("Total", Nothing{}, &total)); err != nil || total.UpPackets > up.Sent() {
-					t.Errorf("%v; all were billed %d packets of %d", err, total.UpPackets, up.Sent())
+					t.Errorf("%v; all were counted %d packets of %d", err, total.UpPackets, up.Sent())
 				}
 			}
 		})

@@ -157,9 +157,9 @@ func RunAttached(t *testing.T, p Path) {
 	for _, b := range behaviours {
 		if slices.Contains([]string{"NothingOfStrangersLeaves", "NothingReachesStrangers", "OtherInterfaces",
 			"IPv6IsNoWayAround", "HTTPGoesToThePortal", "DHCPComesThrough",
-			"PacketsAreBilled", "StreamsAreBilled", "CountersAgree", "RatesHoldUp", "RatesHoldDown", "ManyHands",
+			"PacketsAreCounted", "StreamsAreCounted", "CountersAgree", "RatesHoldUp", "RatesHoldDown", "ManyHands",
 			"TrafficFollowsTheNetwork", "NATAndFirewalls", "HooksSeeEveryPacket",
-			"LinesAreBilled", "LinesOfTheStack", "LinesBehindNAT", "ClosedWithLines", "KilledWithLines"}, b.name) {
+			"PPPoEPacketsAreCounted", "PPPoEOfTheStack", "PPPoEBehindNAT", "ClosedWithPPPoE", "KilledWithPPPoE"}, b.name) {
 			all = append(all, b)
 		}
 	}

@@ -187,14 +187,14 @@ func throughTheGateway(t *testing.T, w *World) {
 	flow.Begin()
 	flow.Passes(t, "from Alice to Bob")
 	flow.Halt()
-	netnstest.Await(t, "bills", func() error {
+	netnstest.Await(t, "the counters", func() error {
 		n, bytes := flow.Came(), flow.Came()*(20+8+FlowBytes)
 		a, b := w.tally(t, w.Alice), w.tally(t, w.Bob)
 		if want := (tally{upBytes: bytes, upPackets: n}); a != want {
-			return fmt.Errorf("billed %+v to Alice, who sent %+v", a, want)
+			return fmt.Errorf("counted %+v to Alice, who sent %+v", a, want)
 		}
 		if want := (tally{downBytes: bytes, downPackets: n}); b != want {
-			return fmt.Errorf("billed %+v to Bob, who got %+v", b, want)
+			return fmt.Errorf("counted %+v to Bob, who got %+v", b, want)
 		}
 		return nil
 	})

@@ -279,7 +279,7 @@ func rulesFlushed(t *testing.T, w *World) {
 		up.Passes(t, "up after the rules were flushed")
 		down.Passes(t, "down after the rules were flushed")
 		if now := w.tally(t, w.Alice); now.upPackets < was.upPackets+20 || now.downPackets < was.downPackets+20 {
-			t.Errorf("the bill was %+v and is %+v", was, now)
+			t.Errorf("the count was %+v and is %+v", was, now)
 		}
 	}
 	for i, f := range strange {

@@ -28,14 +28,14 @@ func untilHolds(t *testing.T, w *World) {
 		must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Until = end })))
 	}, up, down)
 	time.Sleep(time.Until(end))
-	// On a busy machine a thread may still be about to bill a batch that it judged before.
+	// On a busy machine a thread may still be about to count a batch that it judged before.
 	up.Ends(t, "after its time")
 	down.Ends(t, "after its time")
 	was := w.stableTraffic(t, w.Alice)
 	up.Stops(t, "after its time")
 	down.Stops(t, "after its time")
 	if got := w.tally(t, w.Alice).minus(was); got != (tally{}) {
-		t.Errorf("billed after its time: %+v", got)
+		t.Errorf("counted after its time: %+v", got)
 	}
 	if !w.path.PPPoEOnly { // which have no portal
 		if got, err := get(w.Alice, Server); err != nil {

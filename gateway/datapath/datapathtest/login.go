@@ -222,7 +222,7 @@ func garden(t *testing.T, w *World) {
 	must(t, w.OpenGarden("198.51.100.0/24", time.Time{}))
 	both("a garden is open around the one that has ended")
 	if c := w.tally(t, w.Bob); c != (tally{}) {
-		t.Errorf("the garden was billed: %+v", c)
+		t.Errorf("the garden was counted: %+v", c)
 	}
 }
 
@@ -305,6 +305,6 @@ func dhcp(t *testing.T, w *World) {
 		return nil
 	})
 	if c := w.tally(t, w.Alice); c != (tally{}) {
-		t.Errorf("DHCP was billed: %+v", c)
+		t.Errorf("DHCP was counted: %+v", c)
 	}
 }

@@ -21,22 +21,22 @@ import (
 
 // pppoeBehaviours: clients on PPPoE are treated like others. Alice is on one.
 var pppoeBehaviours = []behaviour{
-	{"LinesAreBilled", onPPPoE(packetsAreCounted), Shape{PPPoE: true}},
-	{"LinesAreBilledBare", onPPPoE(packetsAreCounted), Shape{PPPoE: true, Bare: true}},
-	{"StreamsOnLinesAreBilled", onPPPoE(streamsAreCounted), Shape{PPPoE: true}},
-	{"StreamsOnLinesAreBilledBare", onPPPoE(streamsAreCounted), Shape{PPPoE: true, Bare: true}},
-	{"LinesOfTheStack", onPPPoE(stackSendsPPPoE), Shape{PPPoE: true}},
-	{"LinesLowerMSS", onPPPoE(pppoeLowersMSS), Shape{PPPoE: true}},
-	{"ForgedLines", onPPPoE(forgedPPPoE), Shape{PPPoE: true}},
-	{"LinesThroughTheGateway", onPPPoE(acrossPPPoE), Shape{PPPoE: true}},
-	{"LinesOfOtherInterfaces", onPPPoE(otherInterfaces), Shape{PPPoE: true}},
-	{"LinesBehindNAT", onPPPoE(pppoeBehindNAT), Shape{PPPoE: true}},
-	{"LinesBehindNATBare", onPPPoE(pppoeBehindNAT), Shape{PPPoE: true, Bare: true}},
-	{"NetworksBehindLines", onPPPoE(networksBehind), Shape{PPPoE: true}},
-	{"ClosedWithLines", onPPPoE(func(t *testing.T, w *World) {
+	{"PPPoEPacketsAreCounted", onPPPoE(packetsAreCounted), Shape{PPPoE: true}},
+	{"PPPoEPacketsAreCountedBare", onPPPoE(packetsAreCounted), Shape{PPPoE: true, Bare: true}},
+	{"PPPoEStreamsAreCounted", onPPPoE(streamsAreCounted), Shape{PPPoE: true}},
+	{"PPPoEStreamsAreCountedBare", onPPPoE(streamsAreCounted), Shape{PPPoE: true, Bare: true}},
+	{"PPPoEOfTheStack", onPPPoE(stackSendsPPPoE), Shape{PPPoE: true}},
+	{"PPPoELowersMSS", onPPPoE(pppoeLowersMSS), Shape{PPPoE: true}},
+	{"ForgedPPPoE", onPPPoE(forgedPPPoE), Shape{PPPoE: true}},
+	{"PPPoEThroughTheGateway", onPPPoE(acrossPPPoE), Shape{PPPoE: true}},
+	{"PPPoEOfOtherInterfaces", onPPPoE(otherInterfaces), Shape{PPPoE: true}},
+	{"PPPoEBehindNAT", onPPPoE(pppoeBehindNAT), Shape{PPPoE: true}},
+	{"PPPoEBehindNATBare", onPPPoE(pppoeBehindNAT), Shape{PPPoE: true, Bare: true}},
+	{"NetworksBehindPPPoE", onPPPoE(networksBehind), Shape{PPPoE: true}},
+	{"ClosedWithPPPoE", onPPPoE(func(t *testing.T, w *World) {
 		w.outlives(t, "Close", func() { must(t, w.Close()) })
 	}), Shape{PPPoE: true}},
-	{"KilledWithLines", onPPPoE(func(t *testing.T, w *World) {
+	{"KilledWithPPPoE", onPPPoE(func(t *testing.T, w *World) {
 		w.outlives(t, "kill -9", func() { w.Kill(t); time.Sleep(w.path.Lingers); w.Start(t) })
 	}), Shape{PPPoE: true}},
 }

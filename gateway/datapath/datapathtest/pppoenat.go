@@ -15,7 +15,7 @@ import (
 
 // pppoeBehindNAT: a server that sends too long packets to a client behind masquerading, not to be
 // fragmented, learns the PPPoE session's MTU. Its kernel takes only an error about a packet that it has sent, so
-// addresses and ports in it are right. Shorter packets arrive, and the client is billed for nothing else.
+// addresses and ports in it are right. Shorter packets arrive, and the client is counted for nothing else.
 func pppoeBehindNAT(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	if !w.path.Netfilter {
@@ -79,6 +79,6 @@ func pppoeBehindNAT(t *testing.T, w *World) {
 		t.Errorf("%d bytes arrived of %d", n, pppoeMTU-headers)
 	}
 	if now := w.tally(t, w.Alice); now.upPackets != was.upPackets {
-		t.Errorf("the client is billed for errors: %+v, then %+v", was, now)
+		t.Errorf("the client is counted for errors: %+v, then %+v", was, now)
 	}
 }

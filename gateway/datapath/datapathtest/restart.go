@@ -59,14 +59,14 @@ func (w *World) outlives(t *testing.T, how string, end func()) {
 		f.Halt()
 	}
 	noneCame(t, strange)
-	w.successorsBooks(t, up, down, epoch)
+	w.checkSuccessorCounts(t, up, down, epoch)
 	if w.path.Unattended {
 		w.endsUnattended(t, end)
 	}
 }
 
-// successorsBooks compares counters with flows over several processes.
-func (w *World) successorsBooks(t *testing.T, up, down *Flow, epoch uint64) {
+// checkSuccessorCounts compares counters with flows over several processes.
+func (w *World) checkSuccessorCounts(t *testing.T, up, down *Flow, epoch uint64) {
 	t.Helper()
 	now := w.Counters(t, w.Alice.Addr).Epoch
 	if !w.path.Unattended {
@@ -80,18 +80,18 @@ func (w *World) successorsBooks(t *testing.T, up, down *Flow, epoch uint64) {
 	}
 	up.Whole(t, "up")
 	down.Whole(t, "down")
-	netnstest.Await(t, "a bill of all processes", func() error {
+	netnstest.Await(t, "a count of all processes", func() error {
 		got := w.tally(t, w.Alice)
-		return errors.Join(countedOf("up", up, got.upPackets, got.upBytes),
-			countedOf("down", down, got.downPackets, got.downBytes))
+		return errors.Join(compareCounters("up", up, got.upPackets, got.upBytes),
+			compareCounters("down", down, got.downPackets, got.downBytes))
 	})
 }
 
-// countedOf compares counters with a flow: each packet that came is counted, and none that was not sent. What the
+// compareCounters compares counters with a flow: each packet that came is counted, and none that was not sent. What the
 // machine's backlogs have dropped (Whole) may be on either side of the gateway.
-func countedOf(way string, f *Flow, packets, bytes uint64) error {
+func compareCounters(way string, f *Flow, packets, bytes uint64) error {
 	if came, sent := f.Came(), f.Sent(); packets < came || packets > sent || bytes != packets*(headers+FlowBytes) {
-		return fmt.Errorf("billed %d packets, %d bytes %s; %d were sent, and %d came", packets, bytes, way, sent, came)
+		return fmt.Errorf("counted %d packets, %d bytes %s; %d were sent, and %d came", packets, bytes, way, sent, came)
 	}
 	return nil
 }

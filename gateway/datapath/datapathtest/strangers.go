@@ -183,7 +183,7 @@ func (w *World) pretend(t *testing.T, referenceFlow *Flow) {
 		}
 	}
 	if after := w.Counters(t, w.Alice.Addr); after.DownPackets != before.DownPackets {
-		t.Errorf("%d packets are on her bill", after.DownPackets-before.DownPackets)
+		t.Errorf("%d packets are on her account", after.DownPackets-before.DownPackets)
 	}
 }
 

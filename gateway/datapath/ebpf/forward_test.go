@@ -90,7 +90,7 @@ func TestWANIn(t *testing.T) {
 		packet  []byte
 		verdict uint32
 		reason  string
-		billed  bool
+		counted bool
 	}{
 		"to an admitted client": {packet(), redirect, "forwarded", true},
 		"a fragment": {
@@ -114,7 +114,7 @@ func TestWANIn(t *testing.T) {
 		"IPv6": {datapathtest.EtherType(layers.EthernetTypeIPv6, packet()), ok, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			packets, billed := d.packets(t), counters(t, d, alice)
+			packets, earlier := d.packets(t), counters(t, d, alice)
 			verdict, _, _ := d.try(t, d.objs.WanIn, index(t, n.wan), c.packet)
 			want := map[string]uint64{}
 			if c.reason != "" {
@@ -124,18 +124,18 @@ func TestWANIn(t *testing.T) {
 				t.Errorf("verdict %d and %v, want %d and %v", verdict, got, c.verdict, want)
 			}
 			var bytes uint64
-			if c.billed {
+			if c.counted {
 				bytes = uint64(len(c.packet) - 14)
 			}
-			if got := counters(t, d, alice).DownBytes - billed.DownBytes; got != bytes {
-				t.Errorf("billed %d bytes, want %d", got, bytes)
+			if got := counters(t, d, alice).DownBytes - earlier.DownBytes; got != bytes {
+				t.Errorf("counted %d bytes, want %d", got, bytes)
 			}
 		})
 	}
 }
 
-// TestAggregatedPacketsAreBilledAsOnTheWire: a header for each segment, not one.
-func TestAggregatedPacketsAreBilledAsOnTheWire(t *testing.T) {
+// TestAggregatedPacketsAreCountedAsOnTheWire: a header for each segment, not one.
+func TestAggregatedPacketsAreCountedAsOnTheWire(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
 	d := n.open(t)
@@ -143,7 +143,7 @@ func TestAggregatedPacketsAreBilledAsOnTheWire(t *testing.T) {
 	for name, c := range map[string]struct {
 		packet         []byte
 		segments, size uint32 // as the kernel says
-		packets, bytes uint64 // to be billed
+		packets, bytes uint64 // to be counted
 	}{
 		"TCP":                 {tcp(443, payload(3000)), 3, 1000, 3, 3 * 1040},
 		"TCP, the last short": {tcp(443, payload(2001)), 3, 1000, 3, 3*40 + 2001},
@@ -156,7 +156,7 @@ func TestAggregatedPacketsAreBilledAsOnTheWire(t *testing.T) {
 		d.try(t, d.objs.LanIn, index(t, n.lan), c.packet, c.segments, c.size)
 		got := counters(t, d, alice)
 		if bytes, packets := got.UpBytes-was.UpBytes, got.UpPackets-was.UpPackets; bytes != c.bytes || packets != c.packets {
-			t.Errorf("%s: billed %d bytes and %d packets, want %d and %d", name, bytes, packets, c.bytes, c.packets)
+			t.Errorf("%s: counted %d bytes and %d packets, want %d and %d", name, bytes, packets, c.bytes, c.packets)
 		}
 	}
 }

@@ -173,10 +173,10 @@ const (
 
 // odd is an unusual or malformed frame.
 type odd struct {
-	spoil  []func([]byte) []byte
-	passes bool   // from an admitted client
-	reason string // how it is counted, from an admitted client; "": not at all
-	billed int    // counted bytes, for an admitted client
+	spoil   []func([]byte) []byte
+	passes  bool   // from an admitted client
+	reason  string // how it is counted, from an admitted client; "": not at all
+	counted int    // counted bytes, for an admitted client
 }
 
 // oddFrames are based on an IP packet of 128 bytes: 20 of IP, 8 of UDP, 100 of 'x'.
@@ -245,14 +245,14 @@ func TestOddFramesOnTheWire(t *testing.T) {
 	w.pass(t, udp(443)) // fills the next-hop cache
 	for name, c := range oddFrames() {
 		t.Run(name, func(t *testing.T) {
-			before, billed := d.packets(t), counters(t, d, alice)
+			before, earlier := d.packets(t), counters(t, d, alice)
 			came := w.pass(t, spoilt(udp(443), c.spoil))
 			got := change(before, d.packets(t))
 			checkCame(t, came, c)
 			checkCounted(t, got, c.reason)
 			// The frame that follows each is 20, 8 and 16 bytes long.
-			if bytes := counters(t, d, alice).UpBytes - billed.UpBytes - 44; bytes != uint64(c.billed) {
-				t.Errorf("billed %d bytes, want %d", bytes, c.billed)
+			if bytes := counters(t, d, alice).UpBytes - earlier.UpBytes - 44; bytes != uint64(c.counted) {
+				t.Errorf("counted %d bytes, want %d", bytes, c.counted)
 			}
 			if came := w.pass(t, spoilt(udp(443, from(bob, bobMAC)), c.spoil)); len(came) > 0 {
 				t.Errorf("of a client that is not admitted passed % x", came[0].frame)
@@ -284,8 +284,8 @@ func checkCame(t *testing.T, came []came, c odd) {
 		t.Errorf("it passed with a tag: % x", f[:18])
 	}
 	// The end by the header's length, or the minimum of an Ethernet frame.
-	if said := int(binary.BigEndian.Uint16(f[16:])); len(f) > max(14+said, 60) || said != c.billed {
-		t.Errorf("%d bytes passed of a packet of %d, want %d", len(f)-14, said, c.billed)
+	if said := int(binary.BigEndian.Uint16(f[16:])); len(f) > max(14+said, 60) || said != c.counted {
+		t.Errorf("%d bytes passed of a packet of %d, want %d", len(f)-14, said, c.counted)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-const worthFollowing = 20 * time.Millisecond
+const minLead = 20 * time.Millisecond
 
 // followClasses sets the meters of clients whose packets wait in classes by what does wait there: what passes it, and
 // frames' headers, keep the programs' clock and the class's apart. mu is held.
@@ -37,7 +37,7 @@ func (d *Datapath) followQueue(q *queue, offset uintptr, rate func(rates) uint64
 		var clock [8]byte
 		isAhead := func() (bool, error) {
 			_, err := d.meters.ReadAt(clock[:], place)
-			return binary.NativeEndian.Uint64(clock[:]) > now()+uint64(worthFollowing), err
+			return binary.NativeEndian.Uint64(clock[:]) > now()+uint64(minLead), err
 		}
 		ahead, err := isAhead()
 		if err == nil && ahead && waiting == nil {

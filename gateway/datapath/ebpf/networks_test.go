@@ -14,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// TestNetworksBehindLine is the policy for networks behind a client: verdict, reason, and what is billed.
+// TestNetworksBehindLine is the policy for networks behind a client: verdict, reason, and what is counted.
 func TestNetworksBehindLine(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)
@@ -31,7 +31,7 @@ func TestNetworksBehindLine(t *testing.T) {
 		packet   []byte
 		verdict  uint32
 		reason   string
-		up, down uint64 // bytes billed
+		up, down uint64 // bytes counted
 	}{
 		"from it, on the line": {
 			d.objs.LanIn, lan, onLine(udp(443, from(behind, aliceMAC))), redirect, "forwarded", uint64(len(udp(443)) - 14), 0},
@@ -53,7 +53,7 @@ func TestNetworksBehindLine(t *testing.T) {
 			t.Errorf("%s: verdict %d and %v, want %d and %v", name, verdict, got, c.verdict, want)
 		}
 		if now := counters(t, d, alice); now.UpBytes-was.UpBytes != c.up || now.DownBytes-was.DownBytes != c.down {
-			t.Errorf("%s: billed %+v after %+v", name, now, was)
+			t.Errorf("%s: counted %+v after %+v", name, now, was)
 		}
 	}
 }

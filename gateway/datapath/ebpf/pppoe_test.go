@@ -95,7 +95,7 @@ func TestLanInOnLine(t *testing.T) {
 	d.try(t, d.objs.LanIn, lan, onLine(tcp(443))) // fills the next-hop cache
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			packets, billed := d.packets(t), counters(t, d, alice)
+			packets, earlier := d.packets(t), counters(t, d, alice)
 			verdict, out, _ := d.try(t, d.objs.LanIn, lan, c.packet)
 			want := map[string]uint64{}
 			if c.reason != "" {
@@ -104,8 +104,8 @@ func TestLanInOnLine(t *testing.T) {
 			if got := change(packets, d.packets(t)); verdict != c.verdict || !maps.Equal(got, want) {
 				t.Errorf("verdict %d and %v, want %d and %v", verdict, got, c.verdict, want)
 			}
-			if got, want := counters(t, d, alice).UpBytes-billed.UpBytes, uint64(max(0, len(c.out)-14)); got != want {
-				t.Errorf("billed %d bytes, want %d", got, want)
+			if got, want := counters(t, d, alice).UpBytes-earlier.UpBytes, uint64(max(0, len(c.out)-14)); got != want {
+				t.Errorf("counted %d bytes, want %d", got, want)
 			}
 			if c.out != nil && !bytes.Equal(out[26:len(c.out)], c.out[26:]) {
 				t.Errorf("the packet is\n%x, want\n%x", out[26:], c.out[26:])

@@ -133,7 +133,7 @@ func TestLANIn(t *testing.T) {
 		packet  []byte
 		verdict uint32
 		reason  string
-		billed  bool // counted for alice: the whole packet without its Ethernet header
+		counted bool // counted for alice: the whole packet without its Ethernet header
 	}{
 		"admitted":             {tcp(443), redirect, "forwarded", true},
 		"admitted, UDP":        {udp(443), redirect, "forwarded", true},
@@ -191,7 +191,7 @@ func TestLANIn(t *testing.T) {
 	d.try(t, d.objs.LanIn, lan, tcp(443)) // fills the next-hop cache
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			packets, billed := d.packets(t), counters(t, d, alice)
+			packets, earlier := d.packets(t), counters(t, d, alice)
 			verdict, _, _ := d.try(t, d.objs.LanIn, lan, c.packet)
 			if verdict != c.verdict {
 				t.Errorf("verdict %d, want %d", verdict, c.verdict)
@@ -204,11 +204,11 @@ func TestLANIn(t *testing.T) {
 				t.Errorf("counted %v, want %v", got, want)
 			}
 			var bytes uint64
-			if c.billed {
+			if c.counted {
 				bytes = uint64(len(c.packet) - 14)
 			}
-			if got := counters(t, d, alice).UpBytes - billed.UpBytes; got != bytes {
-				t.Errorf("billed %d bytes, want %d", got, bytes)
+			if got := counters(t, d, alice).UpBytes - earlier.UpBytes; got != bytes {
+				t.Errorf("counted %d bytes, want %d", got, bytes)
 			}
 		})
 	}

@@ -76,7 +76,7 @@ func TestNetfilterHasItsSay(t *testing.T) {
 	must(t, echo("with NAT"))
 	c := counters(t, d, alice)
 	if c.UpPackets-was.UpPackets != 3 || c.DownPackets-was.DownPackets != 3 || c.DownBytes-was.DownBytes != 3*84 {
-		t.Errorf("billed %+v more for three pings, was %+v", c, was)
+		t.Errorf("counted %+v more for three pings, was %+v", c, was)
 	}
 	run(t, "nft delete table ip nat; ip -n $server route add default via 192.0.2.1", n.env()...)
 	netnstest.Await(t, "redirecting again", func() error {

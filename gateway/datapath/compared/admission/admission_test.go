@@ -315,7 +315,7 @@ func TestConcurrently(t *testing.T) {
 	stop.Store(true)
 	judging.Wait()
 	if c := counters(t, table, alice); c.UpPackets != passed.Load() || counted(table)["forwarded"] != passed.Load() {
-		t.Errorf("%d packets passed, %d are billed, %d counted", passed.Load(), c.UpPackets, counted(table)["forwarded"])
+		t.Errorf("%d packets passed, %d are counted, %d counted", passed.Load(), c.UpPackets, counted(table)["forwarded"])
 	}
 }
 

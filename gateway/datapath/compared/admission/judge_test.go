@@ -189,7 +189,7 @@ var ups = map[string]struct {
 	verdict Verdict
 	reason  string
 	packets uint64
-	billed  uint64 // bytes, to alice
+	counted uint64 // bytes, to alice
 }{
 	"admitted":                   {tcp(443), Forward, "forwarded", 1, 140},
 	"admitted, UDP":              {udp(443), Forward, "forwarded", 1, 128},
@@ -281,10 +281,10 @@ func TestUp(t *testing.T) {
 				t.Errorf("counted %v, want %v", got, want)
 			}
 			got := counters(t, table, alice)
-			if got.UpBytes != c.billed || got.UpPackets != 0 && got.UpPackets != c.packets || got.DownBytes != 0 {
-				t.Errorf("billed %+v, want %d bytes in %d packets", got, c.billed, c.packets)
+			if got.UpBytes != c.counted || got.UpPackets != 0 && got.UpPackets != c.packets || got.DownBytes != 0 {
+				t.Errorf("counted %+v, want %d bytes in %d packets", got, c.counted, c.packets)
 			}
-			if got.Seen.IsZero() != (c.billed == 0) {
+			if got.Seen.IsZero() != (c.counted == 0) {
 				t.Errorf("seen %v", got.Seen)
 			}
 		})
@@ -298,7 +298,7 @@ func TestDown(t *testing.T) {
 		packet  packet
 		verdict Verdict
 		reason  string
-		billed  uint64
+		counted uint64
 	}{
 		"admitted":                  {tcp(443, down), Forward, "forwarded", 140},
 		"admitted, aggregated":      {tcp(443, down, segments(3)), Forward, "forwarded", 220},
@@ -326,8 +326,8 @@ func TestDown(t *testing.T) {
 			if counted(table)[c.reason] == 0 {
 				t.Errorf("counted %v, want %s", counted(table), c.reason)
 			}
-			if got := counters(t, table, alice).DownBytes; got != c.billed {
-				t.Errorf("billed %d bytes, want %d", got, c.billed)
+			if got := counters(t, table, alice).DownBytes; got != c.counted {
+				t.Errorf("counted %d bytes, want %d", got, c.counted)
 			}
 		})
 	}
@@ -348,7 +348,7 @@ func TestAcross(t *testing.T) {
 		t.Errorf("one packet across is counted as %v", n)
 	}
 	if up, down := counters(t, table, alice), counters(t, table, nobody); up.UpBytes != 140 || down.DownBytes != 140 {
-		t.Errorf("billed %+v and %+v", up, down)
+		t.Errorf("counted %+v and %+v", up, down)
 	}
 	if v, _ := judge.Across(tcp(443, to(bob)).packet(), Now()); v != Drop {
 		t.Errorf("to one that is not admitted: verdict %d", v)

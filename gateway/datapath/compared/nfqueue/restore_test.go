@@ -39,7 +39,7 @@ func TestRulesComeBack(t *testing.T) {
 				down.Passes(t, "down, after nft "+what)
 				now := w.Counters(t, w.Alice.Addr)
 				if now.UpPackets < was.UpPackets+20 || now.DownPackets < was.DownPackets+20 {
-					t.Errorf("after nft %s her bill, that was %+v, is %+v", what, was, now)
+					t.Errorf("after nft %s her counters, that were %+v, are %+v", what, was, now)
 				}
 				was = now
 				if out := w.Router.Run(t, "nft list table arp gatewayd_lan0"); strings.Count(out, " . 02:01:00:00:00:") != 150 {

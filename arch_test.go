@@ -51,10 +51,10 @@ var allowedImports = map[string][]string{
 	"gateway/config":   {"gateway/datapath", "textfile"},
 	"gateway/control":  {"gateway/session"},
 	"gateway/due":      {}, // what is to be done, in the order of its times
-	"gateway/beat":     {}, // when those that look from time to time do so
+	"gateway/ticker":   {}, // when those that look from time to time do so
 	"gateway/budget":   {}, // how often something may be done for each of many senders
 	"gateway/datapath": {"gateway/budget"},
-	"gateway/datapath/ebpf": {"gateway/arp", "gateway/beat", "gateway/budget", "gateway/datapath",
+	"gateway/datapath/ebpf": {"gateway/arp", "gateway/ticker", "gateway/budget", "gateway/datapath",
 		"gateway/netfilter/guard", "gateway/datapath/machine/neighbour", "gateway/datapath/machine/routes",
 		"gateway/datapath/machine/stack",
 		"gateway/netfilter/nftables"},
@@ -88,7 +88,7 @@ var allowedImports = map[string][]string{
 	"gateway/netfilter/conntrack": {},
 	"gateway/netfilter/guard":     {"gateway/datapath", "gateway/netfilter/nftables"},
 	"gateway/netfilter/nftables":  {},
-	"gateway/nat": {"gateway/beat", "gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/machine/stack",
+	"gateway/nat": {"gateway/ticker", "gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/machine/stack",
 		"gateway/netfilter/nftables"},
 
 	// what clients' connections were
@@ -99,14 +99,14 @@ var allowedImports = map[string][]string{
 	// the kernel's switch
 	"gateway/forwarding": {},
 
-	"gateway/dhcp":    {"gateway/beat", "gateway/budget", "gateway/statefile", "gateway/timeline"},
+	"gateway/dhcp":    {"gateway/ticker", "gateway/budget", "gateway/statefile", "gateway/timeline"},
 	"gateway/dns":     {"gateway/budget"},
 	"gateway/guesses": {"gateway/session"}, // who guesses passwords
 	"gateway/portal":  {"gateway/guesses", "gateway/session", "textfile"},
 	"gateway/pppoe":   {"gateway/budget", "gateway/datapath", "gateway/due", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/budget", "gateway/session", "gateway/statefile"},
 	"gateway/session": {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},
-	"gateway/users":   {"gateway/beat", "gateway/session", "textfile", "gateway/config"},
+	"gateway/users":   {"gateway/ticker", "gateway/session", "textfile", "gateway/config"},
 
 	"gateway/timeline":  {"gateway/statefile"}, // times in files, whatever the clock is set to
 	"gateway/statefile": {},                    // files that may be damaged

@@ -9,8 +9,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/gateweigh/gateweigh/gateway/beat"
 	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/ticker"
 )
 
 // Where netfilter sees the frames of bridges before they come to the bridge's own interface: connections are then
@@ -69,7 +69,7 @@ func (g *gateway) watchBridges(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	tick := beat.Every(bridgeLook)
+	tick := ticker.Every(bridgeLook)
 	defer tick.Stop()
 	for was, begun := map[string]bool{}, false; ; begun = true {
 		is := map[string]bool{}

@@ -6,7 +6,7 @@ import (
 	"runtime/metrics"
 	"time"
 
-	"github.com/gateweigh/gateweigh/gateway/beat"
+	"github.com/gateweigh/gateweigh/gateway/ticker"
 )
 
 const (
@@ -47,7 +47,7 @@ func (h *heap) spare() bool {
 // giveBack gives memory back to the kernel that clients' logins left. Go keeps as much again as is in use, and a quiet
 // network takes hours to allocate that. While much is allocated, nothing is given back.
 func giveBack(ctx context.Context) error {
-	h, tick := newHeap(), beat.Every(heapEvery)
+	h, tick := newHeap(), ticker.Every(heapEvery)
 	defer tick.Stop()
 	for {
 		select {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
-	"github.com/gateweigh/gateweigh/gateway/beat"
 	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/gateway/ticker"
 )
 
 // Server is a DHCP server on one interface.
@@ -188,7 +188,7 @@ func (s *Server) Leases() []Lease {
 
 // expireAll ends leases and offers when they expire, until ctx ends.
 func (s *Server) expireAll(ctx context.Context) {
-	tick := beat.Every(time.Second)
+	tick := ticker.Every(time.Second)
 	defer tick.Stop()
 	for {
 		for s.expire(time.Now()) { // in parts, so that requests are answered in between

@@ -23,11 +23,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/beat"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
+	"github.com/gateweigh/gateweigh/gateway/ticker"
 )
 
 // Config describes the translation.
@@ -167,7 +167,7 @@ func (n *NAT) Run(ctx context.Context, gone func() bool) error {
 		return err
 	}
 	look() // what happened before
-	tick := beat.Every(again)
+	tick := ticker.Every(again)
 	defer tick.Stop()
 	for {
 		select {

@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Extend gives a client another address, of either family: it is admitted, limited, counted with the
+// Extend gives a client another address, of either family: it is admitted, limited and counted with the
 // first one, and lost with it. Without a change it does nothing. It fails with ErrMoved where the client has gone, with
 // ErrTaken while another has the address, and with the data path's error where that can have no such address.
 func (t *Table) Extend(key Key, addr netip.Addr) error {

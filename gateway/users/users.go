@@ -44,8 +44,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gateweigh/gateweigh/gateway/beat"
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/ticker"
 )
 
 const (
@@ -133,7 +133,7 @@ const look = time.Second
 // Follow reads the file when it has changed, until ctx ends, so that the log names a mistake in it
 // before somebody cannot log in.
 func (a *Accounts) Follow(ctx context.Context) error {
-	again := beat.Every(look)
+	again := ticker.Every(look)
 	defer again.Stop()
 	for {
 		select {

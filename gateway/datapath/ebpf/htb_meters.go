@@ -8,10 +8,14 @@ import (
 	"unsafe"
 )
 
+// minLead is how far a meter's clock must be ahead of now before it is compared with the class: a shorter lead holds no
+// packet back long enough to matter.
 const minLead = 20 * time.Millisecond
 
-// followClasses sets the meters of clients whose packets wait in classes by what does wait there: what passes it, and
-// frames' headers, keep the programs' clock and the class's apart. mu is held.
+// followClasses sets the meters of clients whose packets wait in classes of htb. A meter's clock is when the client's
+// packets so far will have been sent at its rate. The programs advance it by each packet, but they do not see packets
+// that pass a class without them, nor the headers of frames. So the clock is set to the bytes that wait in the class. mu
+// is held.
 func (d *Datapath) followClasses() error {
 	s := &d.shaping
 	var m gatewayMeters
@@ -22,8 +26,8 @@ func (d *Datapath) followClasses() error {
 	}))
 }
 
-// followQueue sets the clocks of one direction, which are at an offset of clients' meters. The programs change meters
-// while all classes are read, so each is read again after that, and nothing but the clock is written. mu is held.
+// followQueue sets the clocks of one direction. offset is the place of this clock in a client's meter. The programs change
+// meters while all classes are read: so each clock is read again afterwards, and only the clock is written. mu is held.
 func (d *Datapath) followQueue(q *queue, offset uintptr, rate func(rates) uint64) error {
 	if q.by != gatewayHolderHOLDER_CLASS {
 		return nil

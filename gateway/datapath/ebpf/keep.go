@@ -16,8 +16,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/beat"
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
+	"github.com/gateweigh/gateweigh/gateway/ticker"
 )
 
 // lookEvery is how often the daemon looks at its programs, because the kernel does not report a link that is
@@ -114,7 +114,7 @@ func (p *place) filtered() (bool, error) {
 
 // keepAll keeps programs and pins in place until end is closed.
 func (d *Datapath) keepAll(end <-chan struct{}) {
-	tick := beat.Every(lookEvery)
+	tick := ticker.Every(lookEvery)
 	defer tick.Stop()
 	for looks := 1; ; {
 		select {

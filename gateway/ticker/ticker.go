@@ -1,6 +1,6 @@
-// Package beat has those that look at something from time to time do so at the same moments: a CPU that wakes for one
+// Package ticker has those that look at something from time to time do so at the same moments: a CPU that wakes for one
 // of them serves all. Waking costs an idle daemon more than what it then does.
-package beat
+package ticker
 
 import (
 	"sync"

@@ -1,4 +1,4 @@
-package beat
+package ticker
 
 import (
 	"testing"

@@ -12,7 +12,7 @@ import (
 )
 
 // TestSubscribersOfTheKernel: with the kernel's PPPoE a subscriber's TCP arrives whole both ways, although the kernel
-// aggregates it at the gateway, and is counted to the byte. When the daemon ends, or is killed, traffic goes on, and its
+// aggregates it at the gateway, counted to the byte. When the daemon ends, or is killed, traffic goes on, and its
 // successor has the same interface and the whole count. Its keeper writes to the daemon's log, and keeps the LAN
 // blocked. Nothing is left in the end.
 func TestSubscribersOfTheKernel(t *testing.T) {

@@ -182,6 +182,7 @@ type visit struct {
 	pool     *idleConns
 	buffer   int         // bytes of net/http's buffer; it reads fewer where something is in it
 	answered bool        // and no next request has begun
+	awaits   bool        // net/http awaits the first bytes of the next request
 	rests    atomic.Bool // Close has the connection wait
 	closed   atomic.Bool
 }
@@ -205,6 +206,17 @@ func (v *visit) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return n, err
+}
+
+// SetReadDeadline is how net/http tells that the next request has begun. After an answer it sets one deadline before it
+// waits for the first bytes, and the next one when they are there. What comes then may be a part of the header that ends
+// with a line, so net/http's buffer is empty although the request has begun.
+func (v *visit) SetReadDeadline(t time.Time) error {
+	if v.awaits {
+		v.answered = false
+	}
+	v.awaits = v.answered
+	return v.limitedConn.SetReadDeadline(t)
 }
 
 // Close may be called twice, as net/http does.

@@ -63,13 +63,14 @@ func asksInParts(t *testing.T, at netip.AddrPort, host string, over func(net.Con
 	}
 	get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n" }
 	one := get("/login")
-	for _, cut := range []int{len(one), 1, 3, 4, 20, len(one) - 1} {
+	for _, cut := range []int{len(one), 1, 3, 4, strings.Index(one, "\n") + 1, len(one) - 1} {
 		fmt.Fprint(conn, one[:cut])
 		fmt.Fprint(conn, one[cut:])
 		wants(200)
 		awaitIdle(t)
 	}
-	for _, rest := range []int{0, 1, 3, 4, len(one) - 1} { // two and a part arrive together
+	line := strings.Index(one, "\n") + 1
+	for _, rest := range []int{0, 1, 3, 4, line, len(one) - 1} { // two and a part arrive together
 		held.hold = true
 		for _, record := range []string{get("/nothing"), one, one[:rest]} {
 			fmt.Fprint(conn, record)

@@ -165,10 +165,10 @@ func measureHere(ctx context.Context, exp *experiment.Experiment, dir string, fl
 		if err := taken(dir); !flags.resuming && err != nil { // by a run that was waited for
 			return &exitError{exitUsage, err}
 		}
+		measured := measure.All().Of(exp)
 		outcome, err = runner.Run(ctx, runner.Config{
-			Measure: measure.All().Of(exp).Run(), Experiment: exp, Dir: dir, Version: version, Command: command,
-			Status: line.show,
-			Begin:  flags.begin, VM: guest,
+			Measure: measured.Run(), Records: measured.Records(), Experiment: exp, Dir: dir, Version: version,
+			Command: command, Status: line.show, Begin: flags.begin, VM: guest,
 		})
 		return err
 	})

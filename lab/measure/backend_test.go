@@ -114,7 +114,8 @@ func TestBackendOfOneLab(t *testing.T) {
 func TestBackendWithoutCommonClock(t *testing.T) {
 	apart := less(func(d *backend.Description) { d.Clock = backend.Clock{} })
 	e, dir := load(t, frames+aDevice), filepath.Join(t.TempDir(), "run")
-	config := runner.Config{Measure: table().Of(e).Run(), Experiment: e, Dir: dir, Backend: apart}
+	config := runner.Config{
+		Measure: table().Of(e).Run(), Records: table().Of(e).Records(), Experiment: e, Dir: dir, Backend: apart}
 	if out, err := runner.Run(t.Context(), config); err != nil || len(out.Failed) > 0 {
 		t.Fatalf("%v: %+v", err, out)
 	}

@@ -104,13 +104,14 @@ func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	windows := 0
-	config := runner.Config{Measure: table().Of(e).Run(), Experiment: e, Dir: dir, Status: func(p runner.Progress) {
-		if strings.HasSuffix(p.Text, " ms") {
-			if windows++; windows == 6 {
-				interrupt()
+	config := runner.Config{Measure: table().Of(e).Run(), Records: table().Of(e).Records(), Experiment: e, Dir: dir,
+		Status: func(p runner.Progress) {
+			if strings.HasSuffix(p.Text, " ms") {
+				if windows++; windows == 6 {
+					interrupt()
+				}
 			}
-		}
-	}}
+		}}
 	if _, err := runner.Run(ctx, config); !errors.Is(err, context.Canceled) {
 		t.Fatalf("interrupted: %v", err)
 	}

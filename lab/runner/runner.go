@@ -39,7 +39,8 @@ type Measure struct {
 type Config struct {
 	Measure    Measure // of the experiment, for this run alone
 	Experiment *experiment.Experiment
-	Dir        string     // the run's folder; created when absent
+	Records    []result.Kind // of the measure: a resume refuses a record that reports refuse
+	Dir        string        // the run's folder; created when absent
 	Command    string     // repeats the run, for the report
 	Begin      string     // begins the command of the run with other devices or another kernel: "gateweigh run quick"
 	Version    string     // of gateweigh
@@ -223,7 +224,7 @@ func (s *Session) open(ctx context.Context, raised string) (err error) {
 // recall reads the attempts of earlier sittings, so that only windows that are not settled
 // are measured again.
 func (s *Session) recall() error {
-	records, err := result.ReadTrials(filepath.Join(s.Dir, result.TrialsFile))
+	records, err := result.ReadTrials(filepath.Join(s.Dir, result.TrialsFile), s.cfg.Records...)
 	if err != nil {
 		return err
 	}

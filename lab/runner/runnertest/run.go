@@ -19,7 +19,7 @@ func Run(t *testing.T, m runner.Measure, e *experiment.Experiment, kinds []resul
 		t.Skip("needs root for network namespaces")
 	}
 	dir := filepath.Join(t.TempDir(), "run")
-	out, err := runner.Run(t.Context(), runner.Config{Measure: m, Experiment: e, Dir: dir})
+	out, err := runner.Run(t.Context(), runner.Config{Measure: m, Experiment: e, Records: kinds, Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,8 @@ func (t *table) same(c client, addr netip.Addr) client {
 	if c.id == "" {
 		return t.unnamed(c, addr)
 	}
-	own, bare := t.byClient[c], t.byClient[client{mac: c.mac}]
-	if bare != nil && (own == nil || !own.state.held() && bare.state.held()) {
+	bound, bare := t.byClient[c], t.byClient[client{mac: c.mac}]
+	if bare != nil && (bound == nil || !bound.state.held() && bare.state.held()) {
 		return bare.client
 	}
 	return c
@@ -42,7 +42,7 @@ func (t *table) unnamed(c client, addr netip.Addr) client {
 			return b.client
 		}
 	}
-	if own := t.byClient[c]; own != nil && own.state.held() || len(list) == 0 {
+	if bound := t.byClient[c]; bound != nil && bound.state.held() || len(list) == 0 {
 		return c
 	}
 	return list[len(list)-1].client

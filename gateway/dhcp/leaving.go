@@ -30,7 +30,7 @@ func (s *Server) leave(b *binding, how farewell, do func(now time.Time)) {
 		return
 	}
 	patience := cmp.Or(s.cfg.goodbye, defaultGoodbye)
-	if now := time.Now(); !b.there.IsZero() && now.Sub(b.there) < believed*patience {
+	if now := time.Now(); !b.answered.IsZero() && now.Sub(b.answered) < believed*patience {
 		s.stats.stillThere.Add(1)
 		return
 	}
@@ -49,7 +49,7 @@ func (s *Server) leave(b *binding, how farewell, do func(now time.Time)) {
 		}
 		b.leaving = nil
 		if there {
-			b.there = time.Now()
+			b.answered = time.Now()
 		}
 		if !there && err == nil {
 			do(time.Now())
@@ -73,9 +73,9 @@ func (s *Server) present(patience time.Duration, mac MAC, addr netip.Addr) (bool
 	defer wait.Stop()
 	select {
 	case <-wait.C:
-		return s.cfg.Present(s.asked, mac, addr)
-	case <-s.asked.Done():
-		return false, s.asked.Err()
+		return s.cfg.Present(s.questions, mac, addr)
+	case <-s.questions.Done():
+		return false, s.questions.Err()
 	}
 }
 

@@ -121,4 +121,4 @@ func (m received) room() int {
 }
 
 // field returns the address in a field.
-func (m received) field(at int) netip.Addr { return netip.AddrFrom4([4]byte(m.bytes[at:])) }
+func (m received) field(offset int) netip.Addr { return netip.AddrFrom4([4]byte(m.bytes[offset:])) }

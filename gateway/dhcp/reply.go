@@ -179,20 +179,20 @@ func (r reply) message(rq *request, fixed map[byte][]byte) []byte {
 // frame addresses a reply as in RFC 2131, 4.1: to a client without an address by its MAC,
 // without ARP. A client that sends from the address that it names may have another port.
 func (r reply) frame(rq *request, cfg Config, fixed map[byte][]byte, from MAC) []byte {
-	to, port, mac := limitedBroadcast, uint16(clientPort), broadcastMAC
+	addr, port, mac := limitedBroadcast, uint16(clientPort), broadcastMAC
 	switch {
 	case r.kind == dhcpv4.MessageTypeNak: // the client's address may be another's
 	case !rq.ciaddr.IsUnspecified():
-		to, mac = rq.ciaddr, rq.client.mac
-		if rq.from.Addr() == to && rq.from.Port() != 0 {
+		addr, mac = rq.ciaddr, rq.client.mac
+		if rq.from.Addr() == addr && rq.from.Port() != 0 {
 			port = rq.from.Port()
 		}
 	case rq.flags == 0 && r.addr.IsValid():
-		to, mac = r.addr, rq.client.mac
+		addr, mac = r.addr, rq.client.mac
 	}
 	return datagram{
 		srcMAC: from, dstMAC: mac,
-		src: netip.AddrPortFrom(cfg.Server, serverPort), dst: netip.AddrPortFrom(to, port),
+		src: netip.AddrPortFrom(cfg.Server, serverPort), dst: netip.AddrPortFrom(addr, port),
 		payload: r.message(rq, fixed),
 	}.frame()
 }

@@ -43,9 +43,9 @@ type Server struct {
 	stop    context.CancelFunc
 	stopped context.Context // done: Close was called
 
-	asking sync.WaitGroup  // clients that are asked whether they are there
-	asked  context.Context // of these questions
-	unask  context.CancelFunc
+	asking    sync.WaitGroup  // clients that are asked whether they are there
+	questions context.Context // of these questions
+	unask     context.CancelFunc
 
 	mu      sync.Mutex // guards what follows
 	table   *table
@@ -67,7 +67,7 @@ func New(cfg Config, l Listener) (*Server, error) {
 		naks:    budget.Senders[MAC]{Rate: budget.Minutely, Size: maxNotes},
 	}
 	s.stopped, s.stop = context.WithCancel(context.Background())
-	s.asked, s.unask = context.WithCancel(s.stopped)
+	s.questions, s.unask = context.WithCancel(s.stopped)
 	if s.store, err = openStore(cfg.Path); err != nil {
 		return nil, err
 	}
@@ -283,9 +283,9 @@ type refusal struct {
 
 // forUs reports whether a datagram is addressed to this server or to all hosts.
 func (s *Server) forUs(d datagram) bool {
-	to := d.dst.Addr()
+	dst := d.dst.Addr()
 	return d.dst.Port() == serverPort &&
-		(to == s.cfg.Server || to == broadcastOf(s.cfg.Subnet) || to == limitedBroadcast)
+		(dst == s.cfg.Server || dst == broadcastOf(s.cfg.Subnet) || dst == limitedBroadcast)
 }
 
 // answer carries out a request and returns the frame to send at once, if any.

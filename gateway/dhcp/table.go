@@ -34,7 +34,7 @@ type binding struct {
 	acked    time.Time // lease on disk and reported until then; zero: not yet
 	brief    bool      // leased for cfg.Brief
 	leaving  *farewell // nil: none
-	there    time.Time // when the client answered although it was said to leave
+	answered time.Time // when the client answered although it was said to leave
 
 	prev, next *binding
 }
@@ -106,12 +106,12 @@ func newTable(cfg Config) *table {
 // present one, its former one, the one it requests, any. The binding belongs to the
 // table and must not be used after the server's lock is released.
 func (t *table) offer(c client, hostname string, wish netip.Addr, now time.Time) (*binding, error) {
-	own := t.same(c, wish)
-	b, err := t.choose(own, wish)
+	known := t.same(c, wish)
+	b, err := t.choose(known, wish)
 	if err != nil {
 		return nil, err
 	}
-	t.assign(b, c.named(own))
+	t.assign(b, c.named(known))
 	b.hostname = hostname
 	if b.state == leased { // an offer does not change a lease's end
 		t.drop(b)
@@ -124,17 +124,17 @@ func (t *table) offer(c client, hostname string, wish netip.Addr, now time.Time)
 
 func (t *table) choose(c client, wish netip.Addr) (*binding, error) {
 	addr, static := t.fixed(c)
-	own := t.byClient[c]
-	if own != nil && t.may(c, own.addr) && own.state.held() {
-		return own, nil
+	present := t.byClient[c]
+	if present != nil && t.may(c, present.addr) && present.state.held() {
+		return present, nil
 	}
 	switch {
 	case static:
 		return t.at(addr), nil
 	case len(t.held[c.mac]) >= t.cfg.AddressesPerMAC:
 		return nil, errTooMany
-	case own != nil && t.may(c, own.addr):
-		return own, nil
+	case present != nil && t.may(c, present.addr):
+		return present, nil
 	case t.may(c, wish):
 		return t.at(wish), nil
 	}
@@ -195,11 +195,11 @@ func (t *table) confirm(c client, hostname string, addr netip.Addr, now time.Tim
 	if !t.may(had, addr) && !t.open(c, addr) {
 		return nil, errNotYours
 	}
-	own := t.byClient[had]
+	present := t.byClient[had]
 	_, static := t.fixed(c)
 	// A client has one address: a REQUEST for a second one is NAKed, and the client is then
 	// offered its own. A client that gets a static address lets its former one expire.
-	if own != nil && own.addr != addr && own.state.held() && !static {
+	if present != nil && present.addr != addr && present.state.held() && !static {
 		return nil, errNotYours
 	}
 	b := t.byAddr[addr]

@@ -22,11 +22,11 @@ const maxLink = 1024
 // whose names were made to resolve to the portal, from sending requests as if they were
 // the portal's own pages (DNS rebinding).
 func (p *Portal) captured(c *peer, r *http.Request) bool {
-	own, hosts := p.cfg.Address, p.hosts
+	addr, hosts := p.cfg.Address, p.hosts
 	if c.secure {
-		own, hosts = p.cfg.TLS.Address, p.tlsHosts
+		addr, hosts = p.cfg.TLS.Address, p.tlsHosts
 	}
-	return c.local != own || !hosts[strings.ToLower(r.Host)]
+	return c.local != addr || !hosts[strings.ToLower(r.Host)]
 }
 
 // answerCaptured redirects a client to the login page. Every client passes here many
@@ -42,8 +42,8 @@ func (p *Portal) answerCaptured(w http.ResponseWriter, r *http.Request, c *peer)
 	}
 	base := p.base
 	host := cmp.Or(r.Host, c.local.String()) // HTTP/1.0 may have no Host
-	own := p.hosts[strings.ToLower(host)] || p.bare[strings.ToLower(host)]
-	if own {
+	isOwn := p.hosts[strings.ToLower(host)] || p.bare[strings.ToLower(host)]
+	if isOwn {
 		host = "" // the client need not return to the portal after login
 		// Another resolver may give the portal's name another address, so that a redirect by
 		// name would lead here again. Who uses the address may have a resolver that does not know the name.
@@ -62,18 +62,18 @@ func (p *Portal) answerCaptured(w http.ResponseWriter, r *http.Request, c *peer)
 		// Not back to the site itself: if the data path does not agree that the client is
 		// admitted, the client would be redirected in a loop.
 		page = "/status"
-		if own && r.URL.Path == "/logout" {
+		if isOwn && r.URL.Path == "/logout" {
 			page = "/logout"
 		}
 	}
-	to := base + page
+	url := base + page
 	// Returning to the site would lose a request body, and over TLS only requests for the
 	// portal arrive.
 	if probe == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) && !c.secure {
-		to = withLink(to, originalURL(host, r.URL.RequestURI()))
+		url = withLink(url, originalURL(host, r.URL.RequestURI()))
 	}
 	p.counters.redirects.Add(1)
-	h["Location"] = []string{to}
+	h["Location"] = []string{url}
 	w.WriteHeader(http.StatusFound)
 }
 

@@ -45,18 +45,18 @@ func readLanguages(dir string) ([]*Texts, error) {
 		if lang == "" {
 			continue
 		}
-		at := slices.IndexFunc(all, func(t *Texts) bool { return t.Lang == lang })
+		index := slices.IndexFunc(all, func(t *Texts) bool { return t.Lang == lang })
 		base := *english
-		if at >= 0 {
-			base = *all[at]
+		if index >= 0 {
+			base = *all[index]
 		}
 		base.Lang = lang
 		t, err := readTexts(filepath.Join(dir, e.Name()), base)
 		if err != nil {
 			return nil, err
 		}
-		if at >= 0 {
-			all[at] = t
+		if index >= 0 {
+			all[index] = t
 		} else {
 			all = append(all, t)
 		}
@@ -84,7 +84,7 @@ func readTexts(path string, base Texts) (*Texts, error) {
 	case t.Lang != base.Lang:
 		return nil, fmt.Errorf("%s: Lang is %q, and the file's name says %q", path, t.Lang, base.Lang)
 	}
-	if said := fmt.Sprintf(t.Wait, 7); strings.Contains(said, "%!") || !strings.Contains(said, "7") {
+	if text := fmt.Sprintf(t.Wait, 7); strings.Contains(text, "%!") || !strings.Contains(text, "7") {
 		return nil, fmt.Errorf("%s: Wait must have one %%d, for the seconds, not %q", path, t.Wait)
 	}
 	return &t, nil

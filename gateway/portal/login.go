@@ -31,11 +31,11 @@ const (
 
 // getHome redirects a client to the page for its state.
 func (p *Portal) getHome(w http.ResponseWriter, r *http.Request) {
-	to := "/login"
+	target := "/login"
 	if s, ok := p.now(peerOf(r).client); ok && s.State == session.Authenticated {
-		to = "/status"
+		target = "/status"
 	}
-	http.Redirect(w, r, to, http.StatusSeeOther)
+	http.Redirect(w, r, target, http.StatusSeeOther)
 }
 
 // getLogin shows the form. Anybody can make a link with a URL in the query, so the URL
@@ -196,11 +196,11 @@ func (p *Portal) admit(w http.ResponseWriter, r *http.Request, page *Page, key s
 	}
 	p.counters.logins.Add(1)
 	p.setCookie(w, r, s)
-	to := withLink("/status", page.URL)
+	target := withLink("/status", page.URL)
 	if p.cfg.SuccessURL != "" {
-		to = p.cfg.SuccessURL
+		target = p.cfg.SuccessURL
 	}
-	http.Redirect(w, r, to, http.StatusSeeOther)
+	http.Redirect(w, r, target, http.StatusSeeOther)
 }
 
 // loginPage returns the login page for a client that requested link.

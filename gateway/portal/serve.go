@@ -214,14 +214,14 @@ func (p *Portal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // toTLS redirects a plain HTTP request to https. A form's content is discarded: its
 // password has crossed the network in plain text, which must not appear to work.
 func (p *Portal) toTLS(w http.ResponseWriter, r *http.Request) {
-	to := p.base + "/"
+	target := p.base + "/"
 	if r.Method == http.MethodGet && r.URL.Path == "/login" {
-		to = p.base + "/login"
+		target = p.base + "/login"
 		if link, ok := parseLink(r.URL.Query().Get("url")); ok {
-			to = withLink(to, link)
+			target = withLink(target, link)
 		}
 	}
-	http.Redirect(w, r, to, http.StatusSeeOther)
+	http.Redirect(w, r, target, http.StatusSeeOther)
 }
 
 // survive logs a panic in a handler at error level; net/http would log it at debug

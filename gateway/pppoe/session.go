@@ -25,7 +25,7 @@ type session struct {
 	began           time.Time // zero once it has logged in
 	payload         int
 	circuit, remote string
-	asks            Request // of Access.Login, while it waits for its turn
+	login           Request // of Access.Login, while it waits for its turn
 	stop            func()  // cancels Access.Login; nil: it is not asked
 	link            *ppp.Link
 
@@ -97,7 +97,7 @@ func (n *session) Send(frame []byte) {
 // Authenticate implements ppp.Handler: Access decides in a goroutine of its own, when it is the session's turn.
 func (n *session) Authenticate(c ppp.Credentials) {
 	state, _ := n.link.State()
-	n.asks = Request{MAC: n.mac, Session: n.id, Credentials: c, Circuit: n.circuit, Remote: n.remote, State: state}
+	n.login = Request{MAC: n.mac, Session: n.id, Credentials: c, Circuit: n.circuit, Remote: n.remote, State: state}
 	n.to(queued)
 	n.logIn()
 }
@@ -114,8 +114,8 @@ func (s *Server) logIn() {
 		s.logins++
 		ctx, stop := context.WithDeadline(s.ctx, n.began.Add(loginTime))
 		n.stop = stop
-		r := n.asks
-		n.asks = Request{}
+		r := n.login
+		n.login = Request{}
 		s.running.Go(func() {
 			defer stop()
 			grant, err := s.access.Login(ctx, r)

@@ -19,7 +19,7 @@ func (t *Table) Extend(key Key, addr netip.Addr) error {
 		if !t.reserveFurther(c, addr) {
 			return ErrTaken
 		}
-		was, next := c.entry, c.entry
+		before, next := c.entry, c.entry
 		next.change(func(r *rare) { r.more = append(slices.Clone(r.more), addr) })
 		err := t.journal.commit(change{id: c.identity, record: t.record(&next)}) // before the data path lets it in
 		if err == nil {
@@ -27,7 +27,7 @@ func (t *Table) Extend(key Key, addr netip.Addr) error {
 				t.publish(c, next)
 				return nil
 			}
-			t.journal.later(change{id: c.identity, record: t.record(&was)})
+			t.journal.later(change{id: c.identity, record: t.record(&before)})
 		}
 		t.mu.Lock()
 		delete(t.further, addr)
@@ -39,12 +39,12 @@ func (t *Table) Extend(key Key, addr netip.Addr) error {
 // Withdraw takes an address back that Extend gave. One that the client does not have is no error.
 func (t *Table) Withdraw(key Key, addr netip.Addr) error {
 	return t.alterAddrs(key, func(c *client) error {
-		at := slices.Index(c.with().more, addr.Unmap())
-		if at < 0 {
+		index := slices.Index(c.with().more, addr.Unmap())
+		if index < 0 {
 			return nil
 		}
 		next := c.entry
-		next.change(func(r *rare) { r.more = slices.Delete(slices.Clone(r.more), at, at+1) })
+		next.change(func(r *rare) { r.more = slices.Delete(slices.Clone(r.more), index, index+1) })
 		if err := t.setDatapath(c, &next); err != nil {
 			return err
 		}

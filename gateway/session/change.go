@@ -243,14 +243,14 @@ func (t *Table) end(addr netip.Addr, cause Cause) (Session, error) {
 
 // replace sets a client's entry to next; nil removes the client, and a different
 // session ends the present one with cause. A client that leaves with its session is removed. op must be held.
-func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended Session, err error) {
-	return t.become(c, c.staying(next, cause), cause, at, false)
+func (t *Table) replace(c *client, next *entry, cause Cause, when moment) (ended Session, err error) {
+	return t.become(c, c.staying(next, cause), cause, when, false)
 }
 
 // finish is replace for the end of a session that takes place also where the disk refuses it: the client is blocked,
 // the disk has it later, and the error is ErrLater.
-func (t *Table) finish(c *client, next *entry, cause Cause, at moment) (ended Session, err error) {
-	return t.become(c, c.staying(next, cause), cause, at, true)
+func (t *Table) finish(c *client, next *entry, cause Cause, when moment) (ended Session, err error) {
+	return t.become(c, c.staying(next, cause), cause, when, true)
 }
 
 // staying returns next, or nil for a client that leaves with its session.
@@ -264,25 +264,25 @@ func (c *client) staying(next *entry, cause Cause) *entry {
 // become is replace for a client that stays without its session. The order is: close the data path, write to disk,
 // have connections end, open the data path. A crash at any moment therefore leaves the data path closed. The end of a
 // session that is firm does not wait for a disk that refuses it.
-func (t *Table) become(c *client, next *entry, cause Cause, at moment, firm bool) (ended Session, err error) {
-	was := c.entry
-	written := change{id: c.identity, owed: firm && was.state == Authenticated}
-	left := was.leaves(next)
-	if next == nil || was.state == Authenticated {
-		if err := t.shut(c, &was, next == nil); err != nil {
+func (t *Table) become(c *client, next *entry, cause Cause, when moment, firm bool) (ended Session, err error) {
+	before := c.entry
+	written := change{id: c.identity, owed: firm && before.state == Authenticated}
+	left := before.leaves(next)
+	if next == nil || before.state == Authenticated {
+		if err := t.shut(c, &before, next == nil); err != nil {
 			return Session{}, err
 		}
 	}
-	if was.state == Authenticated {
-		ended = t.snapshot(&was)
-		written.events = append(written.events, t.event(Ended, &was, cause, at))
-		next = next.remembering(was.key, ended.ending(cause))
+	if before.state == Authenticated {
+		ended = t.snapshot(&before)
+		written.events = append(written.events, t.event(Ended, &before, cause, when))
+		next = next.remembering(before.key, ended.ending(cause))
 	}
 	if next != nil {
 		if next.state == Authenticated {
 			started, err := t.start(c, next)
 			if err != nil {
-				return Session{}, errors.Join(err, t.setDatapath(c, &was))
+				return Session{}, errors.Join(err, t.setDatapath(c, &before))
 			}
 			written.events = append(written.events, started)
 		}
@@ -292,18 +292,18 @@ func (t *Table) become(c *client, next *entry, cause Cause, at moment, firm bool
 	if late != nil && !written.owed {
 		return Session{}, errors.Join(late, t.restored(c))
 	}
-	if was.state == Authenticated {
+	if before.state == Authenticated {
 		t.report(&ended, cause, late)
 	}
-	if was.with().pppoe.Session != 0 && t.hungUp != nil {
-		t.hungUp(was.key, was.with().pppoe)
+	if before.with().pppoe.Session != 0 && t.hungUp != nil {
+		t.hungUp(before.key, before.with().pppoe)
 	}
 	t.cutter.Schedule(left...)
 	if next == nil {
 		t.remove(c)
 		return ended, later(late)
 	}
-	c.known = c.known && was.key == next.key
+	c.known = c.known && before.key == next.key
 	t.arm(c, next, t.clock.now())
 	t.publish(c, *next)
 	if !c.known || next.state == Authenticated {
@@ -329,8 +329,8 @@ func later(err error) error {
 }
 
 // remembering returns the entry of a client without a session, if it is that of a key, with how its last one ended.
-func (e *entry) remembering(of Key, last Ending) *entry {
-	if e == nil || e.state == Authenticated || e.key != of {
+func (e *entry) remembering(key Key, last Ending) *entry {
+	if e == nil || e.state == Authenticated || e.key != key {
 		return e
 	}
 	next := *e
@@ -402,10 +402,10 @@ func (t *Table) setDatapath(c *client, e *entry) error {
 	return nil
 }
 
-func (t *Table) set(c *client, to datapath.Client) error {
-	err := t.dp.Set(to)
+func (t *Table) set(c *client, want datapath.Client) error {
+	err := t.dp.Set(want)
 	if err == nil {
-		c.known, c.open = true, to.Admitted
+		c.known, c.open = true, want.Admitted
 	}
 	return err
 }

@@ -22,17 +22,17 @@ func (t *Table) count(e *entry, now datapath.Counters) {
 		// Ignore the time of a packet from before this session, or by a clock ahead of ours.
 		e.seen = min(max(e.seen, t.clock.moment(now.Seen)), max(e.seen, t.clock.now()))
 	}
-	was := e.read
-	if now.Epoch != was.Epoch {
-		was = reading{Epoch: now.Epoch} // counters restarted: keep what was counted, count from 0
+	last := e.read
+	if now.Epoch != last.Epoch {
+		last = reading{Epoch: now.Epoch} // counters restarted: keep what was counted, count from 0
 	}
 	c := &e.counts
-	grow(&c.UpBytes, &was.UpBytes, now.UpBytes)
-	grow(&c.UpPackets, &was.UpPackets, now.UpPackets)
-	grow(&c.DownBytes, &was.DownBytes, now.DownBytes)
-	grow(&c.DownPackets, &was.DownPackets, now.DownPackets)
-	grow(&c.DroppedPackets, &was.DroppedPackets, now.DroppedPackets)
-	e.read = was
+	grow(&c.UpBytes, &last.UpBytes, now.UpBytes)
+	grow(&c.UpPackets, &last.UpPackets, now.UpPackets)
+	grow(&c.DownBytes, &last.DownBytes, now.DownBytes)
+	grow(&c.DownPackets, &last.DownPackets, now.DownPackets)
+	grow(&c.DroppedPackets, &last.DroppedPackets, now.DroppedPackets)
+	e.read = last
 }
 
 // grow adds a counter's increase since the last reading to count. A reading older than

@@ -120,8 +120,8 @@ func (t *Table) record(e *entry) []byte {
 }
 
 // event returns an event of an entry's session at a moment, in the file's format.
-func (t *Table) event(kind Kind, e *entry, cause Cause, at moment) []byte {
-	return encodeEvent(&Event{Kind: kind, Session: t.view(e, t.clock.inFile), Cause: cause, At: t.clock.inFile(at)})
+func (t *Table) event(kind Kind, e *entry, cause Cause, when moment) []byte {
+	return encodeEvent(&Event{Kind: kind, Session: t.view(e, t.clock.inFile), Cause: cause, At: t.clock.inFile(when)})
 }
 
 func cloneClass(class [][]byte) [][]byte {

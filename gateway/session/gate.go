@@ -69,10 +69,10 @@ func (g *Gate) join(failures int) (*waiter, error) {
 		g.queue = g.queue[:n-1]
 	}
 	w := &waiter{failures: failures, decided: make(chan bool, 1)}
-	at, _ := slices.BinarySearchFunc(g.queue, failures, func(other *waiter, f int) int {
+	place, _ := slices.BinarySearchFunc(g.queue, failures, func(other *waiter, f int) int {
 		return cmp.Or(cmp.Compare(other.failures, f), -1) // behind its equals
 	})
-	g.queue = slices.Insert(g.queue, at, w)
+	g.queue = slices.Insert(g.queue, place, w)
 	return w, nil
 }
 

@@ -120,11 +120,11 @@ func (t *Table) tally(c *client, now *entry) {
 }
 
 // recount moves one from was to now; the zero value is not counted.
-func recount[K comparable](counts map[K]int, was, now K) {
+func recount[K comparable](counts map[K]int, before, now K) {
 	var none K
-	if was != none {
-		if counts[was]--; counts[was] == 0 {
-			delete(counts, was)
+	if before != none {
+		if counts[before]--; counts[before] == 0 {
+			delete(counts, before)
 		}
 	}
 	if now != none {
@@ -146,15 +146,15 @@ func (t *Table) reserve(c *client, login Login) bool {
 	if login.Sessions > 0 && others >= login.Sessions {
 		return false
 	}
-	t.begins[c] = user
+	t.beginning[c] = user
 	recount(t.users, "", user)
 	return true
 }
 
 // unreserve ends a client's reservation, if there is one. mu must be held.
 func (t *Table) unreserve(c *client) {
-	recount(t.users, t.begins[c], "")
-	delete(t.begins, c)
+	recount(t.users, t.beginning[c], "")
+	delete(t.beginning, c)
 }
 
 // FoldUser returns a user's name as names are compared everywhere: servers that ignore case accept a name in

@@ -202,7 +202,7 @@ func (j *journal) flush() (more bool) {
 	removed, err := j.store.Write(b.batch())
 	ended := b.changes
 	j.mu.Lock()
-	was := j.fault.err
+	before := j.fault.err
 	if err == nil {
 		j.taken(b, removed)
 		more = len(j.queue)+len(j.saves) > 0
@@ -212,7 +212,7 @@ func (j *journal) flush() (more bool) {
 		j.fault.add(b, err)
 		ended = j.putBack(b)
 	}
-	now := j.fault.err
+	after := j.fault.err
 	j.last = err
 	j.mu.Unlock()
 	for _, c := range ended {
@@ -220,9 +220,9 @@ func (j *journal) flush() (more bool) {
 			c.done <- err
 		}
 	}
-	if was == nil && now != nil {
+	if before == nil && after != nil {
 		j.log.Error("sessions are not kept: free space at state_dir, if that is why", "state_dir", j.dir, "error", err)
-	} else if was != nil && now == nil {
+	} else if before != nil && after == nil {
 		j.log.Info("sessions are kept again")
 	}
 	return more

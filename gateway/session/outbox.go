@@ -50,13 +50,13 @@ type letters struct {
 	tries   int       // of the oldest that failed
 	refused int       // of these, since others were confirmed
 	aside   bool
-	at      time.Time // when to try again
+	retryAt time.Time // when to try again
 
 	due.Place // in due
 }
 
 // Before implements due.Item.
-func (l *letters) Before(other *letters) bool { return l.at.Before(other.at) }
+func (l *letters) Before(other *letters) bool { return l.retryAt.Before(other.retryAt) }
 
 // letter is one event.
 type letter struct {
@@ -107,9 +107,9 @@ func (t *Table) Take(ctx context.Context, again bool) (Event, error) {
 // event that is sent again is the same.
 func (t *Table) dated(e Event) Event {
 	shift := t.clock.time(0).Sub(t.clock.inFile(0)).Round(time.Second)
-	for _, at := range []*time.Time{&e.At, &e.Began, &e.Seen, &e.LeasedAt, &e.LeaseEnd} {
-		if !at.IsZero() {
-			*at = at.Add(shift)
+	for _, moment := range []*time.Time{&e.At, &e.Began, &e.Seen, &e.LeasedAt, &e.LeaseEnd} {
+		if !moment.IsZero() {
+			*moment = moment.Add(shift)
 		}
 	}
 	return e
@@ -158,7 +158,7 @@ func (o *outbox) later(l *letters) (asideNow bool) {
 		l.aside = true
 		o.aside += len(l.all)
 	}
-	l.at = l.since.Add(wait)
+	l.retryAt = l.since.Add(wait)
 	o.due.Put(l)
 	o.notify()
 	return asideNow
@@ -199,7 +199,7 @@ func (o *outbox) first(again bool) (l *letters, wait time.Duration) {
 	if !again || l == nil {
 		return nil, forLong
 	}
-	if wait = time.Until(l.at); wait > 0 {
+	if wait = time.Until(l.retryAt); wait > 0 {
 		return nil, wait
 	}
 	o.due.Remove(l)
@@ -221,7 +221,7 @@ func (j *journal) event(number uint64) (e Event, err error) {
 }
 
 // readOn reads events of the store until one is the oldest of its session.
-func (j *journal) readOn() (first Event, of *letters, err error) {
+func (j *journal) readOn() (first Event, waiting *letters, err error) {
 	o := &j.outbox
 	if len(o.sessions) >= readMost {
 		return Event{}, nil, nil
@@ -235,8 +235,8 @@ func (j *journal) readOn() (first Event, of *letters, err error) {
 		one := letter{number, e.Kind == Updated}
 		l := o.sessions[e.ID]
 		if l == nil {
-			of = &letters{id: e.ID, all: []letter{one}}
-			first, o.sessions[e.ID] = e, of
+			waiting = &letters{id: e.ID, all: []letter{one}}
+			first, o.sessions[e.ID] = e, waiting
 			return false, nil
 		}
 		l.all = append(l.all, one)
@@ -246,7 +246,7 @@ func (j *journal) readOn() (first Event, of *letters, err error) {
 		}
 		return true, nil
 	})
-	return first, of, err
+	return first, waiting, err
 }
 
 // supersede leaves out updates of a session that is set aside: its newest event says what they say.

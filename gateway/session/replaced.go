@@ -35,14 +35,14 @@ func (t *Table) replaces(mac datapath.MAC, login Login, begin func() (Session, e
 // over returns a user's sessions with a MAC address that must end for one more, the oldest first; none where
 // that is not enough.
 func (t *Table) over(mac datapath.MAC, login Login) []Session {
-	own := t.Of(mac, login.User)
+	sessions := t.Of(mac, login.User)
 	t.mu.Lock()
 	excess := t.users[FoldUser(login.User)] + 1 - login.Sessions
 	t.mu.Unlock()
-	if excess < 1 || excess > len(own) {
+	if excess < 1 || excess > len(sessions) {
 		return nil
 	}
-	return own[:excess]
+	return sessions[:excess]
 }
 
 // Of returns a user's sessions with a MAC address, the oldest first.

@@ -70,19 +70,19 @@ type Table struct {
 	life   sync.RWMutex
 	closed bool
 
-	mu      sync.Mutex
-	clients map[datapath.ID]*client
-	further map[netip.Addr]*client // those by addresses that their identities do not tell
-	states  map[State]int          // clients by state
-	users   map[string]int         // sessions by user, those about to begin included
-	begins  map[*client]string     // the users whose sessions are about to begin
-	macs    map[datapath.MAC]int
-	dues    due.Queue[*client]              // clients by the next time a timer of theirs is due
-	hungUp  func(Key, PPPoESession)         // see Follow
-	cutter  Cutter                          // see Cut
-	mover   func(f func(datapath.ID)) error // see Moves
-	sooner  chan struct{}                   // signals that the first of dues has changed
-	limits  map[Limits]*Limits              // those that sessions share
+	mu        sync.Mutex
+	clients   map[datapath.ID]*client
+	further   map[netip.Addr]*client // those by addresses that their identities do not tell
+	states    map[State]int          // clients by state
+	users     map[string]int         // sessions by user, those about to begin included
+	beginning map[*client]string     // the users whose sessions are about to begin
+	macs      map[datapath.MAC]int
+	dues      due.Queue[*client]              // clients by the next time a timer of theirs is due
+	hungUp    func(Key, PPPoESession)         // see Follow
+	cutter    Cutter                          // see Cut
+	mover     func(f func(datapath.ID)) error // see Moves
+	sooner    chan struct{}                   // signals that the first of dues has changed
+	limits    map[Limits]*Limits              // those that sessions share
 
 	saving struct {
 		sync.Mutex
@@ -196,7 +196,7 @@ func newTable(dp datapath.Datapath, log *slog.Logger, line *timeline.Line, owner
 	t := &Table{
 		dp: dp, log: log, owner: owner, cutter: none{}, timeline: line, clock: newClock(line), bounds: usual,
 		clients: map[datapath.ID]*client{}, further: map[netip.Addr]*client{}, states: map[State]int{},
-		users: map[string]int{}, begins: map[*client]string{}, macs: map[datapath.MAC]int{},
+		users: map[string]int{}, beginning: map[*client]string{}, macs: map[datapath.MAC]int{},
 		sooner: make(chan struct{}, 1), limits: map[Limits]*Limits{},
 	}
 	t.complaints.last = -never
@@ -248,8 +248,8 @@ func (t *Table) restore(id datapath.ID, s *Session, read reading, resume bool) (
 		if now.Epoch == read.Epoch || resume {
 			t.count(&e, now)
 		} else {
-			was := t.view(&e, t.clock.inFile)
-			ended = &Event{Kind: Ended, Session: was, Cause: NASReboot, At: was.Seen}
+			last := t.view(&e, t.clock.inFile)
+			ended = &Event{Kind: Ended, Session: last, Cause: NASReboot, At: last.Seen}
 			if e.goesWith(NASReboot) {
 				return ended, t.dp.Remove(id)
 			}

@@ -217,9 +217,9 @@ func (t *Table) act(c *client, save bool) error {
 			}
 		}
 	}
-	if cause, at := e.over(now); cause != "" {
+	if cause, when := e.over(now); cause != "" {
 		lapsed := e.lapsed()
-		_, err := t.finish(c, &lapsed, cause, at)
+		_, err := t.finish(c, &lapsed, cause, when)
 		return unlessLater(err)
 	}
 	t.keep(c, &e, now, save)

@@ -25,8 +25,8 @@ func Attached(cfg Config) bool {
 	if err != nil {
 		return false
 	}
-	at, _ := look(hook{name: "lan_in", dev: lan}, nil)
-	return holdsLAN(cfg.PinDir, lan) || len(at.ours) > 0
+	found, _ := look(hook{name: "lan_in", dev: lan}, nil)
+	return holdsLAN(cfg.PinDir, lan) || len(found.ours) > 0
 }
 
 // InSight checks that the pins of attached programs can be seen, so that Remove finds them.
@@ -92,21 +92,21 @@ func look(h hook, beside []string) (company, error) {
 		return c, fmt.Errorf("listing the programs of %s: %w", h.dev.Name, err)
 	}
 	c.all = there.Programs
-	own := ebpf.ProgramID(0)
+	id := ebpf.ProgramID(0)
 	if h.prog != nil {
 		if info, err := h.prog.Info(); err == nil {
-			own, _ = info.ID()
+			id, _ = info.ID()
 		}
 	}
 	trusted := programs(beside)
-	first := slices.IndexFunc(there.Programs, func(p link.AttachedProgram) bool { return p.ID == own })
+	first := slices.IndexFunc(there.Programs, func(p link.AttachedProgram) bool { return p.ID == id })
 	for i, p := range there.Programs {
 		name, ours := identify(p.ID)
-		at, linked := p.LinkID()
+		linkID, linked := p.LinkID()
 		switch {
-		case p.ID == own, slices.Contains(trusted, p.ID):
+		case p.ID == id, slices.Contains(trusted, p.ID):
 		case ours && name == h.name && linked:
-			c.ours = append(c.ours, at)
+			c.ours = append(c.ours, linkID)
 		case i < first:
 			c.ahead = append(c.ahead, fmt.Sprintf("%s (id %d)", name, p.ID))
 		default:
@@ -205,7 +205,7 @@ func (d *Datapath) joined() bool {
 	d.choosing.Lock()
 	defer d.choosing.Unlock()
 	return slices.ContainsFunc(d.places, func(p *place) bool {
-		return p.link != nil && (p.dev == d.lan || p.dev == d.wan) && !slices.Equal(p.at, d.judged[p.name])
+		return p.link != nil && (p.dev == d.lan || p.dev == d.wan) && !slices.Equal(p.seen, d.judged[p.name])
 	})
 }
 

@@ -50,11 +50,11 @@ func (r reasons) first(f Forward) string {
 func (d *Datapath) choose(judge ...func(*reasons)) {
 	d.choosing.Lock()
 	defer d.choosing.Unlock()
-	was := d.reasons
+	before := d.reasons
 	for _, j := range judge {
 		j(&d.reasons)
 	}
-	if d.reasons.programs != "" && d.reasons.programs != was.programs {
+	if d.reasons.programs != "" && d.reasons.programs != before.programs {
 		d.cfg.Log.Warn("the stack forwards, because redirected packets might miss programs at tc", "why", d.reasons.programs)
 	}
 	why := d.reasons.first(d.cfg.Forward)

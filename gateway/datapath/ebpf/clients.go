@@ -115,12 +115,12 @@ func (d *Datapath) Remove(id datapath.ID) error {
 
 // Counters returns what a client has sent and received since the epoch.
 func (d *Datapath) Counters(id datapath.ID) (datapath.Counters, error) {
-	at, err := d.slot(id)
+	place, err := d.slot(id)
 	if err != nil {
 		return datapath.Counters{}, err
 	}
 	var c gatewayCounters
-	if err := d.readCounters(at, unsafe.Slice(&c, 1)); err != nil {
+	if err := d.readCounters(place, unsafe.Slice(&c, 1)); err != nil {
 		return datapath.Counters{}, fmt.Errorf("reading the counters of %s: %w", id, err)
 	}
 	out := datapath.Counters{
@@ -169,10 +169,10 @@ func (d *Datapath) OpenPort(port datapath.GardenPort, until time.Time) error {
 		Addr: networkOrder(prefix.Addr())}
 	d.gardenPorts.Lock()
 	defer d.gardenPorts.Unlock()
-	var was uint64
+	var before uint64
 	// The look-up finds the longest prefix that contains it: within what is shut nothing is opened.
-	if err := d.objs.GardenPorts.Lookup(key, &was); err == nil && was&portShut != 0 && !port.Shut {
-		if ends := was &^ portShut; ends == 0 || monotonic(time.Now()) < ends {
+	if err := d.objs.GardenPorts.Lookup(key, &before); err == nil && before&portShut != 0 && !port.Shut {
+		if ends := before &^ portShut; ends == 0 || monotonic(time.Now()) < ends {
 			return nil
 		}
 	}
@@ -265,24 +265,24 @@ func (d *Datapath) Moved(f func(datapath.ID)) error {
 	if d.marks == nil {
 		d.marks = make([]uint64, d.net.Size())
 	}
-	return d.eachCounters(func(at uint32, c *gatewayCounters) {
-		if n := c.UpPackets + c.DownPackets + c.Dropped; n != d.marks[at] {
-			d.marks[at] = n
-			f(d.owner(at))
+	return d.eachCounters(func(place uint32, c *gatewayCounters) {
+		if n := c.UpPackets + c.DownPackets + c.Dropped; n != d.marks[place] {
+			d.marks[place] = n
+			f(d.owner(place))
 		}
 	})
 }
 
 // eachCounters calls f with the counters of each place.
-func (d *Datapath) eachCounters(f func(at uint32, c *gatewayCounters)) error {
+func (d *Datapath) eachCounters(f func(place uint32, c *gatewayCounters)) error {
 	values := make([]gatewayCounters, min(4096, d.net.Size()))
-	for at := uint32(0); at < d.net.Size(); at += uint32(len(values)) {
-		values = values[:min(uint32(len(values)), d.net.Size()-at)]
-		if err := d.readCounters(at, values); err != nil {
+	for place := uint32(0); place < d.net.Size(); place += uint32(len(values)) {
+		values = values[:min(uint32(len(values)), d.net.Size()-place)]
+		if err := d.readCounters(place, values); err != nil {
 			return fmt.Errorf("reading all counters: %w", err)
 		}
 		for i := range values {
-			f(at+uint32(i), &values[i])
+			f(place+uint32(i), &values[i])
 		}
 	}
 	return nil
@@ -291,10 +291,10 @@ func (d *Datapath) eachCounters(f func(at uint32, c *gatewayCounters)) error {
 // readCounters copies the counters from a place on. The table is mapped into the daemon's
 // memory: a system call for each client would make status, metrics and the saving of
 // counts cost in proportion to the clients.
-func (d *Datapath) readCounters(at uint32, into []gatewayCounters) error {
+func (d *Datapath) readCounters(place uint32, into []gatewayCounters) error {
 	const size = int(unsafe.Sizeof(gatewayCounters{}))
 	_, err := d.counters.ReadAt(
-		unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(into))), size*len(into)), int64(size)*int64(at))
+		unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(into))), size*len(into)), int64(size)*int64(place))
 	return err
 }
 
@@ -320,8 +320,8 @@ func (d *Datapath) Forwarding() (word, why string) {
 
 // Clients lists the clients that have an entry.
 func (d *Datapath) Clients() (all []datapath.ID, err error) {
-	err = d.eachClientAt(func(at uint32, c gatewayClient) {
-		if id := d.owner(slotOf(at, c)); c.Away == 0 || !slices.Contains(all, id) {
+	err = d.eachClientAt(func(place uint32, c gatewayClient) {
+		if id := d.owner(slotOf(place, c)); c.Away == 0 || !slices.Contains(all, id) {
 			all = append(all, id)
 		}
 	})
@@ -332,9 +332,9 @@ func (d *Datapath) Clients() (all []datapath.ID, err error) {
 // openNeighbours makes the kernel's neighbour entries those of the clients, and notes their further addresses.
 func (d *Datapath) openNeighbours() error {
 	clients := map[netip.Addr]datapath.MAC{}
-	err := d.eachClientAt(func(at uint32, c gatewayClient) {
-		clients[d.addr(at)] = c.Mac
-		d.further.add(slotOf(at, c), at)
+	err := d.eachClientAt(func(place uint32, c gatewayClient) {
+		clients[d.addr(place)] = c.Mac
+		d.further.add(slotOf(place, c), place)
 	})
 	if err == nil {
 		d.neighbours, err = neighbour.Open(d.lan.Index, clients, d.cfg.Log)

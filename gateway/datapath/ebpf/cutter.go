@@ -38,8 +38,8 @@ func openCutter(lan string) (c cutter, err error) {
 		return c, err
 	}
 	set := exec.Command("ethtool", "-K", out, "tso", "off", "gso", "off", "tx-udp-segmentation", "off", "tx", "off")
-	if said, err := set.CombinedOutput(); err != nil {
-		return c, fmt.Errorf("ethtool: %w: %s", err, strings.TrimSpace(string(said)))
+	if output, err := set.CombinedOutput(); err != nil {
+		return c, fmt.Errorf("ethtool: %w: %s", err, strings.TrimSpace(string(output)))
 	}
 	for _, name := range []string{in, out} {
 		dev, err := netlink.LinkByName(name)

@@ -80,15 +80,15 @@ func (q *queue) fqs() (all []fq, err error) {
 		return nil, fmt.Errorf("reading how the fq of %s tells flows apart: %w", q.dev.Name, err)
 	}
 	for _, m := range messages {
-		of := nl.DeserializeTcMsg(m)
-		attrs, err := nl.ParseRouteAttr(m[of.Len():])
-		if err != nil || of.Ifindex != int32(q.dev.Index) {
+		message := nl.DeserializeTcMsg(m)
+		attrs, err := nl.ParseRouteAttr(m[message.Len():])
+		if err != nil || message.Ifindex != int32(q.dev.Index) {
 			continue
 		}
 		kind, _, _ := strings.Cut(string(value(attrs, nl.TCA_KIND)), "\x00")
 		options, err := nl.ParseRouteAttr(value(attrs, nl.TCA_OPTIONS))
 		if mask := value(options, nl.TCA_FQ_ORPHAN_MASK); err == nil && kind == "fq" && len(mask) == 4 {
-			all = append(all, fq{of.Parent, of.Handle, nl.NativeEndian().Uint32(mask)})
+			all = append(all, fq{message.Parent, message.Handle, nl.NativeEndian().Uint32(mask)})
 		}
 	}
 	return all, nil

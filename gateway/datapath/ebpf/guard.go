@@ -16,8 +16,8 @@ func (d *Datapath) guardian() guard.Guard {
 func (d *Datapath) keepGuard() {
 	d.keeping.Lock()
 	defer d.keeping.Unlock()
-	generation, is, err := d.guardIs()
-	if err == nil && is == d.guard && is != noGuard {
+	generation, state, err := d.guardState()
+	if err == nil && state == d.guard && state != noGuard {
 		d.guardedAt = generation
 	} else if err == nil {
 		if d.resigned() {
@@ -45,11 +45,11 @@ func (d *Datapath) setGuard(change func(guard.Guard) error) error {
 		return err
 	}
 	d.guardedAt = 0
-	_, is, err := d.guardIs()
+	_, state, err := d.guardState()
 	if err != nil {
-		is = noGuard // the next look restores the guard
+		state = noGuard // the next look restores the guard
 	}
-	d.guard = is
+	d.guard = state
 	return nil
 }
 
@@ -60,19 +60,19 @@ func (d *Datapath) lets(g guard.Guard) error { return g.Renew(d.lan.Index, d.wan
 // letsNothing has it let nothing pass.
 func letsNothing(g guard.Guard) error { return g.Renew() }
 
-// guardIs reads the guard's rules, if any rules have changed since they were last as noted. keeping is held.
-func (d *Datapath) guardIs() (generation uint32, is [32]byte, err error) {
+// guardState reads the guard's rules, if any rules have changed since they were last as noted. keeping is held.
+func (d *Datapath) guardState() (generation uint32, state [32]byte, err error) {
 	if d.rules == nil {
 		if d.rules, err = nftables.Dial(); err != nil {
-			return 0, is, err
+			return 0, state, err
 		}
 	}
 	if generation, err = d.rules.Generation(); err != nil {
-		return 0, is, err
+		return 0, state, err
 	}
 	if generation == d.guardedAt {
 		return generation, d.guard, nil
 	}
-	is, err = d.rules.Digest(nftables.Table{Family: nftables.Inet, Name: guard.Table(d.net.Interface)})
-	return generation, is, err
+	state, err = d.rules.Digest(nftables.Table{Family: nftables.Inet, Name: guard.Table(d.net.Interface)})
+	return generation, state, err
 }

@@ -33,14 +33,14 @@ func (d *Datapath) followQueue(q *queue, offset uintptr, rate func(rates) uint64
 		return nil
 	}
 	var waiting map[uint16]uint64
-	for at, r := range d.shaping.held {
-		bps, place := rate(r), int64(at)*int64(unsafe.Sizeof(gatewayMeters{}))+int64(offset)
-		if bps == 0 || minor(at) == 0 || d.shaping.policed[at] {
+	for place, r := range d.shaping.held {
+		bps, position := rate(r), int64(place)*int64(unsafe.Sizeof(gatewayMeters{}))+int64(offset)
+		if bps == 0 || minor(place) == 0 || d.shaping.policed[place] {
 			continue
 		}
 		var clock [8]byte
 		isAhead := func() (bool, error) {
-			_, err := d.meters.ReadAt(clock[:], place)
+			_, err := d.meters.ReadAt(clock[:], position)
 			return binary.NativeEndian.Uint64(clock[:]) > now()+uint64(minLead), err
 		}
 		ahead, err := isAhead()
@@ -50,9 +50,9 @@ func (d *Datapath) followQueue(q *queue, offset uintptr, rate func(rates) uint64
 			}
 		}
 		if err == nil && ahead {
-			bytes := waiting[minor(at)] * packetBytes / frameBytes
+			bytes := waiting[minor(place)] * packetBytes / frameBytes
 			binary.NativeEndian.PutUint64(clock[:], now()+bytes*8*uint64(time.Second/time.Microsecond)/max(bps/1000, 1))
-			_, err = d.meters.WriteAt(clock[:], place)
+			_, err = d.meters.WriteAt(clock[:], position)
 		}
 		if err != nil {
 			return fmt.Errorf("setting a client's meter: %w", err)

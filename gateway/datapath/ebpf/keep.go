@@ -45,7 +45,7 @@ type place struct {
 	id   ebpf.ProgramID
 	link link.Link // also keeps the program attached while it has no pin; nil: a filter of clsact
 
-	at []link.AttachedProgram // all programs at the hook's tcx, as last seen
+	seen []link.AttachedProgram // all programs at the hook's tcx, as last seen
 }
 
 func (p *place) String() string {
@@ -97,8 +97,8 @@ func (p *place) attached() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("listing the programs of %s: %w", p.dev.Name, err)
 	}
-	p.at = there.Programs
-	return slices.ContainsFunc(p.at, func(a link.AttachedProgram) bool { return a.ID == p.id }), nil
+	p.seen = there.Programs
+	return slices.ContainsFunc(p.seen, func(a link.AttachedProgram) bool { return a.ID == p.id }), nil
 }
 
 // filtered reports whether the program is the filter of its clsact, on kernels before 6.6.
@@ -314,7 +314,7 @@ type pinnable interface {
 func (d *Datapath) pin(name string) error {
 	path := filepath.Join(d.cfg.PinDir, name)
 	o := &d.objs
-	of := map[string]pinnable{
+	object := map[string]pinnable{
 		"clients": o.Clients, "client_counters": o.ClientCounters, "client_limits": o.ClientLimits,
 		"client_meters": o.ClientMeters, "hops": o.Hops,
 		"gateway_settings": o.GatewaySettings, "stats": o.Stats, "garden": o.Garden, "garden_ports": o.GardenPorts,
@@ -323,14 +323,14 @@ func (d *Datapath) pin(name string) error {
 	}[name]
 	for _, p := range d.places {
 		if name == "link_"+p.name && p.link != nil {
-			of = p.link
+			object = p.link
 		}
 	}
-	if of == nil { // a note about a qdisc or a setting
+	if object == nil { // a note about a qdisc or a setting
 		os.Remove(path)
 		return os.Mkdir(path, 0o700)
 	}
-	return errors.Join(of.Unpin(), of.Pin(path))
+	return errors.Join(object.Unpin(), object.Pin(path))
 }
 
 // resign has a daemon that runs on these pins put nothing back: it freezes the settings, which

@@ -51,7 +51,7 @@ func (l liberal) shared() bool {
 }
 
 // on switches it on where it is off, and reports that. It notes it first, also where another gateway did.
-func (l liberal) on() (was bool, err error) {
+func (l liberal) on() (before bool, err error) {
 	strict, err := strict()
 	if err != nil || !strict && !l.shared() {
 		return false, err
@@ -81,16 +81,16 @@ func (l liberal) off() error {
 
 // makeLiberal makes connection tracking liberal where it is strict, and reports that. The note of that is kept as pins
 // are.
-func (d *Datapath) makeLiberal() (was bool, err error) {
+func (d *Datapath) makeLiberal() (before bool, err error) {
 	l := d.liberal()
-	if was, err = l.on(); err != nil {
-		return was, err
+	if before, err = l.on(); err != nil {
+		return before, err
 	}
 	if _, e := os.Stat(l.note); e == nil {
 		name := filepath.Base(l.note)
 		d.liberalNote.Store(&name)
 	}
-	return was, nil
+	return before, nil
 }
 
 // keepLiberal makes connection tracking liberal again where somebody made it strict under cached flows, and ends

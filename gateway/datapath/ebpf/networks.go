@@ -16,10 +16,10 @@ import (
 // entered, because the LAN is down, are entered when that changes.
 func (d *Datapath) openNetworks() error {
 	var key gatewayPrefix
-	var at uint32
+	var place uint32
 	all := d.objs.Networks.Iterate()
-	for all.Next(&key, &at) {
-		if _, err := d.behind.Take(d.addr(at), []netip.Prefix{prefixOf(key)}); err != nil {
+	for all.Next(&key, &place) {
+		if _, err := d.behind.Take(d.addr(place), []netip.Prefix{prefixOf(key)}); err != nil {
 			return fmt.Errorf("listing the networks behind clients: %w", err)
 		}
 	}
@@ -42,7 +42,7 @@ func (d *Datapath) setRouted() error {
 }
 
 // enterNetworks lets a client's networks in, as far as its entry allows, and returns those that are new.
-func (d *Datapath) enterNetworks(at uint32, addr netip.Addr, c datapath.Client) (fresh []netip.Prefix, err error) {
+func (d *Datapath) enterNetworks(place uint32, addr netip.Addr, c datapath.Client) (fresh []netip.Prefix, err error) {
 	if len(c.Routes) == 0 {
 		return nil, nil
 	}
@@ -53,7 +53,7 @@ func (d *Datapath) enterNetworks(at uint32, addr netip.Addr, c datapath.Client) 
 		return nil, err
 	}
 	for _, network := range fresh {
-		if err := d.objs.Networks.Put(keyOf(network), at); err != nil {
+		if err := d.objs.Networks.Put(keyOf(network), place); err != nil {
 			return nil, errors.Join(fmt.Errorf("entering the network %s: %w", network, err), d.dropNetworks(addr, fresh))
 		}
 	}

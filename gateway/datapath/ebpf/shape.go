@@ -65,9 +65,9 @@ func (d *Datapath) adoptShaping() error {
 		return nil
 	}
 	var all []uint32
-	err := d.eachClientAt(func(at uint32, c gatewayClient) {
+	err := d.eachClientAt(func(place uint32, c gatewayClient) {
 		if c.Flags&limited != 0 {
-			all = append(all, slotOf(at, c))
+			all = append(all, slotOf(place, c))
 		}
 	})
 	for _, slot := range all {
@@ -89,8 +89,8 @@ func (d *Datapath) shape(slot uint32, r rates) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.held[slot]
-	if was == r || d.resigned() {
+	before := s.held[slot]
+	if before == r || d.resigned() {
 		return
 	}
 	if r == (rates{}) {
@@ -228,7 +228,7 @@ func (d *Datapath) keepShaping() error {
 	var all error
 	changed := false
 	for _, q := range []*queue{&s.wan, &s.lan} {
-		was := q.by
+		before := q.by
 		root, parts, err := q.root()
 		if err != nil {
 			all = errors.Join(all, err)
@@ -238,7 +238,7 @@ func (d *Datapath) keepShaping() error {
 			all = errors.Join(all, q.note())
 		}
 		by, why := q.holder(root, parts, s.timed)
-		if by == was && !(was == gatewayHolderHOLDER_NONE && q.replaceable(root)) {
+		if by == before && !(before == gatewayHolderHOLDER_NONE && q.replaceable(root)) {
 			q.why = why
 			continue
 		}
@@ -249,9 +249,9 @@ func (d *Datapath) keepShaping() error {
 		return nil
 	}
 	var refused error // as of one of perhaps many clients
-	for at, r := range s.held {
-		if changed || s.policed[at] {
-			refused = cmp.Or(d.enqueue(at, r), refused)
+	for place, r := range s.held {
+		if changed || s.policed[place] {
+			refused = cmp.Or(d.enqueue(place, r), refused)
 		}
 	}
 	d.logShaping()

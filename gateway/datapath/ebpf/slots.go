@@ -35,8 +35,8 @@ func (d *Datapath) place(addr netip.Addr) (uint32, error) {
 }
 
 // addr is the address at a place.
-func (d *Datapath) addr(at uint32) netip.Addr {
-	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, hostOrder(d.net.Prefix().Addr())+at)))
+func (d *Datapath) addr(place uint32) netip.Addr {
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, hostOrder(d.net.Prefix().Addr())+place)))
 }
 
 // slot returns a client's.
@@ -46,7 +46,7 @@ func (d *Datapath) slot(id datapath.ID) (uint32, error) { return d.place(id.Addr
 func (d *Datapath) owner(slot uint32) datapath.ID { return datapath.IDOf(d.addr(slot)) }
 
 // slotOf is the slot that the entry of an address at a place names.
-func slotOf(at uint32, c gatewayClient) uint32 { return at + c.Away }
+func slotOf(place uint32, c gatewayClient) uint32 { return place + c.Away }
 
 // placesOf returns the places of a client's addresses.
 func (d *Datapath) placesOf(addrs []netip.Addr) ([]uint32, error) {
@@ -55,11 +55,11 @@ func (d *Datapath) placesOf(addrs []netip.Addr) ([]uint32, error) {
 		if !addr.Is4() {
 			return nil, fmt.Errorf("the address %s: %w: IPv4 only", addr, datapath.ErrNotSupported)
 		}
-		at, err := d.place(addr)
+		place, err := d.place(addr)
 		if err != nil {
 			return nil, err
 		}
-		all[i] = at
+		all[i] = place
 	}
 	if len(all) == 0 {
 		return nil, errors.New("a client without an address")
@@ -69,39 +69,39 @@ func (d *Datapath) placesOf(addrs []netip.Addr) ([]uint32, error) {
 
 // further are the places of clients' addresses that are not their slots, by slot.
 type further struct {
-	mu sync.Mutex
-	of map[uint32][]uint32 // guarded by mu; slices never change
+	mu     sync.Mutex
+	bySlot map[uint32][]uint32 // guarded by mu; slices never change
 }
 
 // get returns the further places of a client.
 func (f *further) get(slot uint32) []uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.of[slot]
+	return f.bySlot[slot]
 }
 
 // add notes a place of a client.
-func (f *further) add(slot, at uint32) {
+func (f *further) add(slot, place uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if at == slot || slices.Contains(f.of[slot], at) {
+	if place == slot || slices.Contains(f.bySlot[slot], place) {
 		return
 	}
-	if f.of == nil {
-		f.of = map[uint32][]uint32{}
+	if f.bySlot == nil {
+		f.bySlot = map[uint32][]uint32{}
 	}
-	f.of[slot] = append(slices.Clone(f.of[slot]), at)
+	f.bySlot[slot] = append(slices.Clone(f.bySlot[slot]), place)
 }
 
 // drop forgets a place of a client.
-func (f *further) drop(slot, at uint32) {
+func (f *further) drop(slot, place uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	left := slices.DeleteFunc(slices.Clone(f.of[slot]), func(p uint32) bool { return p == at })
+	left := slices.DeleteFunc(slices.Clone(f.bySlot[slot]), func(p uint32) bool { return p == place })
 	if len(left) > 0 {
-		f.of[slot] = left
+		f.bySlot[slot] = left
 	} else {
-		delete(f.of, slot)
+		delete(f.bySlot, slot)
 	}
 }
 
@@ -110,26 +110,26 @@ func (f *further) drop(slot, at uint32) {
 // client, it waits some 10 ms for programs that have seen the old entry and not yet counted the packet.
 func (d *Datapath) put(slot uint32, places []uint32, entry gatewayClient) error {
 	left := slices.DeleteFunc(append([]uint32{slot}, d.further.get(slot)...),
-		func(at uint32) bool { return slices.Contains(places, at) })
+		func(place uint32) bool { return slices.Contains(places, place) })
 	blocked := false
-	for _, at := range places {
-		entry.Away = slot - at
-		was, err := d.swap(at, entry)
+	for _, place := range places {
+		entry.Away = slot - place
+		before, err := d.swap(place, entry)
 		if err != nil {
 			return err
 		}
-		blocked = blocked || admits(was) && !admits(entry)
-		if former := slotOf(at, was); former != slot {
-			d.further.drop(former, at)
+		blocked = blocked || admits(before) && !admits(entry)
+		if former := slotOf(place, before); former != slot {
+			d.further.drop(former, place)
 		}
-		d.further.add(slot, at)
+		d.further.add(slot, place)
 	}
-	for _, at := range left {
-		was, err := d.vacate(slot, at)
+	for _, place := range left {
+		before, err := d.vacate(slot, place)
 		if err != nil {
 			return err
 		}
-		blocked = blocked || admits(was)
+		blocked = blocked || admits(before)
 	}
 	if blocked {
 		stack.AwaitCPUs() // without it, at most one packet of each CPU would be missing from the counts
@@ -138,24 +138,24 @@ func (d *Datapath) put(slot uint32, places []uint32, entry gatewayClient) error 
 }
 
 // vacate removes a place from a client, if it is the client's.
-func (d *Datapath) vacate(slot, at uint32) (was gatewayClient, err error) {
-	if err = d.objs.Clients.Lookup(at, &was); err != nil || was.State == uint8(gatewayStateSTATE_NONE) ||
-		slotOf(at, was) != slot {
+func (d *Datapath) vacate(slot, place uint32) (before gatewayClient, err error) {
+	if err = d.objs.Clients.Lookup(place, &before); err != nil || before.State == uint8(gatewayStateSTATE_NONE) ||
+		slotOf(place, before) != slot {
 		return gatewayClient{}, err
 	}
-	if err = d.objs.Clients.Put(at, gatewayClient{}); err == nil {
-		d.further.drop(slot, at)
-		d.neighbours.Remove(d.addr(at))
+	if err = d.objs.Clients.Put(place, gatewayClient{}); err == nil {
+		d.further.drop(slot, place)
+		d.neighbours.Remove(d.addr(place))
 	}
-	return was, err
+	return before, err
 }
 
 // swap replaces the entry of a place.
-func (d *Datapath) swap(at uint32, entry gatewayClient) (was gatewayClient, err error) {
-	if err = d.objs.Clients.Lookup(at, &was); err == nil {
-		err = d.objs.Clients.Put(at, entry)
+func (d *Datapath) swap(place uint32, entry gatewayClient) (before gatewayClient, err error) {
+	if err = d.objs.Clients.Lookup(place, &before); err == nil {
+		err = d.objs.Clients.Put(place, entry)
 	}
-	return was, err
+	return before, err
 }
 
 func admits(c gatewayClient) bool { return c.State == uint8(gatewayStateSTATE_ADMITTED) }

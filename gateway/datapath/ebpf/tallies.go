@@ -36,25 +36,25 @@ func (d *Datapath) openTallies() (fresh uint32, err error) {
 	d.tallies.places = map[uint32]struct{}{}
 	all := d.objs.FlowTallied.Iterate()
 	var k gatewayTallyKey
-	for at := uint32(0); all.Next(&k, &at); {
-		if at >= d.objs.FlowTallies.MaxEntries() {
+	for index := uint32(0); all.Next(&k, &index); {
+		if index >= d.objs.FlowTallies.MaxEntries() {
 			continue
 		}
 		d.tallies.inherited = append(d.tallies.inherited, k)
-		d.tallies.places[at] = struct{}{}
-		fresh = max(fresh, at+1)
+		d.tallies.places[index] = struct{}{}
+		fresh = max(fresh, index+1)
 	}
 	if err := all.Err(); err != nil {
 		return fresh, fmt.Errorf("reading the tallied connections: %w", err)
 	}
-	for at := range d.objs.FlowTallies.MaxEntries() {
-		if _, used := d.tallies.places[at]; used {
+	for index := range d.objs.FlowTallies.MaxEntries() {
+		if _, used := d.tallies.places[index]; used {
 			continue
 		}
-		if t, err := d.tally(at); err != nil {
+		if t, err := d.tally(index); err != nil {
 			return fresh, err
 		} else if t != (gatewayTally{}) {
-			if err := d.setTally(at, gatewayTally{}); err != nil {
+			if err := d.setTally(index, gatewayTally{}); err != nil {
 				return fresh, err
 			}
 		}
@@ -64,11 +64,11 @@ func (d *Datapath) openTallies() (fresh uint32, err error) {
 
 // freeTallies has the places below fresh that no connection has used again.
 func (d *Datapath) freeTallies(fresh uint32) error {
-	for at := uint32(1); at < fresh; at++ {
-		if _, used := d.tallies.places[at]; used {
+	for index := uint32(1); index < fresh; index++ {
+		if _, used := d.tallies.places[index]; used {
 			continue
 		}
-		if err := d.flows.objs.FreeTallies.Put(nil, at); err != nil {
+		if err := d.flows.objs.FreeTallies.Put(nil, index); err != nil {
 			return fmt.Errorf("listing the free tallies: %w", err)
 		}
 	}
@@ -80,13 +80,13 @@ const tallySize = int64(unsafe.Sizeof(gatewayTally{}))
 
 func bytesOf(t *gatewayTally) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(t)), tallySize) }
 
-func (d *Datapath) tally(at uint32) (t gatewayTally, err error) {
-	_, err = d.tallies.memory.ReadAt(bytesOf(&t), tallySize*int64(at))
+func (d *Datapath) tally(index uint32) (t gatewayTally, err error) {
+	_, err = d.tallies.memory.ReadAt(bytesOf(&t), tallySize*int64(index))
 	return t, err
 }
 
-func (d *Datapath) setTally(at uint32, t gatewayTally) error {
-	_, err := d.tallies.memory.WriteAt(bytesOf(&t), tallySize*int64(at))
+func (d *Datapath) setTally(index uint32, t gatewayTally) error {
+	_, err := d.tallies.memory.WriteAt(bytesOf(&t), tallySize*int64(index))
 	return err
 }
 
@@ -126,12 +126,12 @@ func (d *Datapath) Take(ended []datapath.Tracked) ([]datapath.Traffic, error) {
 }
 
 // Keep forgets the connections of a former daemon that are not there any more.
-func (d *Datapath) Keep(there []datapath.Tracked) error {
+func (d *Datapath) Keep(tracked []datapath.Tracked) error {
 	if len(d.tallies.inherited) == 0 {
 		return nil
 	}
 	is := map[gatewayTallyKey]bool{}
-	for _, c := range there {
+	for _, c := range tracked {
 		if k, ok := tallyKey(c); ok {
 			is[k] = true
 		}
@@ -150,18 +150,18 @@ func (d *Datapath) Keep(there []datapath.Tracked) error {
 
 // takeTally reads a connection's tally and gives its place back. A connection without one is no error.
 func (d *Datapath) takeTally(k gatewayTallyKey) (t datapath.Traffic, err error) {
-	var at uint32
-	if err := d.objs.FlowTallied.LookupAndDelete(k, &at); errors.Is(err, ebpf.ErrKeyNotExist) {
+	var index uint32
+	if err := d.objs.FlowTallied.LookupAndDelete(k, &index); errors.Is(err, ebpf.ErrKeyNotExist) {
 		return t, nil
 	} else if err != nil {
 		return t, fmt.Errorf("taking a connection's tally: %w", err)
 	}
-	n, err := d.tally(at)
+	n, err := d.tally(index)
 	if err == nil {
-		err = d.setTally(at, gatewayTally{})
+		err = d.setTally(index, gatewayTally{})
 	}
 	if err == nil && d.flows.loaded {
-		err = d.flows.objs.FreeTallies.Put(nil, at)
+		err = d.flows.objs.FreeTallies.Put(nil, index)
 	}
 	if err != nil {
 		err = fmt.Errorf("taking a connection's tally: %w", err)

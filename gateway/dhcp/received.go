@@ -32,7 +32,7 @@ type received struct {
 	areas [][]byte // where options are, in the order of RFC 2131, 4.1: the options field, file, sname
 }
 
-// receive returns false for what is no DHCP message: too short, or without the cookie. It does not copy.
+// receive returns false for bytes that are no DHCP message: too short, or without the cookie. It does not copy.
 func receive(b []byte) (received, bool) {
 	if len(b) < atOptions || !slices.Equal(b[atCookie:atOptions], cookie) {
 		return received{}, false

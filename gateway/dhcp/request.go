@@ -25,7 +25,7 @@ var (
 	errFlood     = errors.New("the device sends them without end")
 )
 
-// hardware is what a message says of its client's hardware: chaddr with its length and type, which replies repeat.
+// hardware is the client's hardware address in a message: chaddr with its length and type, which replies repeat.
 type hardware struct {
 	kind, length byte
 	addr         [16]byte

@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/timeline"
 )
 
-// record is what is stored for an address.
+// record is an address's entry in the file of leases.
 type record struct {
 	addr     netip.Addr
 	client   client

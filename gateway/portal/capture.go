@@ -158,7 +158,7 @@ func parseLink(raw string) (link string, ok bool) {
 	return link, true
 }
 
-// quotes are what could end an attribute. package url encodes them everywhere but in a query.
+// quotes are the characters that could end an attribute. package url encodes them everywhere but in a query.
 var quotes = strings.NewReplacer(`"`, "%22", "<", "%3C", ">", "%3E")
 
 // validHost reports whether s is a host name of letters, digits, hyphens and

@@ -62,7 +62,7 @@ type Authenticator interface {
 // rejected is implemented by an Authenticator's error when the credentials are wrong.
 type rejected interface{ RejectMessage() string }
 
-// Credentials are what a client logs in with. User has 1 to 253 bytes of UTF-8
+// Credentials are a client's user name and password. User has 1 to 253 bytes of UTF-8
 // without control characters (RFC 2865, 5.1), Password 1 to 128 bytes (5.2).
 type Credentials = session.Credentials
 

@@ -134,7 +134,7 @@ func (p *Portal) unavailable(w http.ResponseWriter, page *Page) {
 	p.later(w, page, page.T.UnavailableText)
 }
 
-// fault answers that the gateway itself could not do what was asked, for example because its disk is full.
+// fault answers that the gateway itself could not carry out a request, for example because its disk is full.
 func (p *Portal) fault(w http.ResponseWriter, page *Page) {
 	p.counters.failed.Add(1)
 	p.later(w, page, page.T.FaultText)

@@ -151,7 +151,7 @@ func (s *Server) serves(name []byte) bool {
 	return len(name) == 0 || s.cfg.Services == nil || slices.Contains(s.cfg.Services, string(name))
 }
 
-// services lists what is offered: the service that was asked for, and all that there are.
+// services lists the services of an offer: the requested one, and all that there are.
 func (s *Server) services(wanted []byte) []pppoe.Tag {
 	tags := []pppoe.Tag{{Type: pppoe.ServiceName, Value: wanted}}
 	for _, name := range s.cfg.Services {
@@ -279,7 +279,7 @@ const (
 	remoteID  = 2
 )
 
-// line is what an access node says of a client's line.
+// line is the access line of a client, as its access node names it.
 func line(f *pppoe.Frame) (circuit, remote string) {
 	for _, t := range f.Tags {
 		if t.Type != pppoe.VendorSpecific || len(t.Value) < 4 || binary.BigEndian.Uint32(t.Value) != adsl {

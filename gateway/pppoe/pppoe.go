@@ -60,7 +60,7 @@ type Request struct {
 	MAC         [6]byte
 	Session     uint16 // PPPoE's
 	Credentials ppp.Credentials
-	// Circuit and Remote are what the access node says of the line (TR-101, R-124): unchecked.
+	// Circuit and Remote name the access line, as the access node does (TR-101, R-124): unchecked.
 	Circuit, Remote string
 	// State is the link's as far as Restore needs it; Grant is not part of it yet.
 	State ppp.State
@@ -93,7 +93,7 @@ const (
 	freeSessions = 65535 // session IDs; 0 is none
 )
 
-// Counts are what the concentrator has seen.
+// Counts are the concentrator's counters.
 type Counts struct {
 	PADI, PADR, Offered, Begun, Refused, Displaced, Throttled, Malformed, Strays uint64
 	// frames that came while receiveBuffer was full
@@ -182,7 +182,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 }
 
-// Close ends Serve and waits for what it began. Twice is harmless.
+// Close ends Serve and waits for its goroutines. Twice is harmless.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -192,7 +192,7 @@ func (s *Server) Close() {
 	s.running.Wait()
 }
 
-// Counts returns what was seen so far.
+// Counts returns the counters so far.
 func (s *Server) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +254,7 @@ func (s *Server) linkConfig(payload int) ppp.Config {
 	}
 }
 
-// tick does what is due, until Close.
+// tick does timed work when it is due, until Close.
 func (s *Server) tick() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -269,7 +269,7 @@ func (s *Server) tick() {
 	}
 }
 
-// due does what is due and returns the time until the next.
+// due does the timed work that is due, and returns the time until the next.
 func (s *Server) due(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

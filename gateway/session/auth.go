@@ -2,7 +2,7 @@ package session
 
 import "errors"
 
-// Credentials are what a client presents to log in. They are unchecked: an attacker
+// Credentials are a client's proof of who it is, at a login. They are unchecked: an attacker
 // may have chosen every byte.
 type Credentials struct {
 	User, Password string
@@ -21,7 +21,7 @@ type Credentials struct {
 	Failures int
 }
 
-// CHAP is what a client answered to a challenge.
+// CHAP is a client's answer to a challenge.
 type CHAP struct {
 	Microsoft bool // MS-CHAPv2 (RFC 2759): Response is its 49 bytes; otherwise MD5's 16 (RFC 1994)
 	ID        uint8

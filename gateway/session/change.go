@@ -14,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Bounds of what is stored for a client. RADIUS cannot carry longer values
+// Bounds of the values that are stored for a client. RADIUS cannot carry longer values
 // (RFC 2865, sections 3 and 5).
 const (
 	hostnameMax = 255  // bytes; a DHCP option's length is one byte (RFC 2132, section 2)
@@ -168,7 +168,7 @@ func (t *Table) macOf(addr netip.Addr) datapath.MAC {
 	return datapath.MAC{}
 }
 
-// admit begins a session, or returns what is to end before.
+// admit begins a session, or returns a channel to wait for: connections must end before.
 func (t *Table) admit(addr netip.Addr, login Login) (s Session, ending <-chan struct{}, err error) {
 	if err := login.check(); err != nil {
 		return s, nil, err

@@ -36,7 +36,7 @@ func newClock(line *timeline.Line) clock {
 	return clock{now, line.At(now)}
 }
 
-// inFile is what the file calls a moment, and ofFile the moment of what the file says.
+// inFile returns a moment's time in the file, and ofFile the moment of a time in the file.
 func (c clock) inFile(m moment) time.Time {
 	if m == never {
 		return time.Time{}

@@ -25,7 +25,7 @@ type entry struct {
 	read        reading // of the counters, that counts include
 }
 
-// rare is what few clients have.
+// rare has the fields that few clients need.
 type rare struct {
 	more  []netip.Addr // further addresses
 	pppoe PPPoESession // zero unless Authenticated

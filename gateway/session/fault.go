@@ -1,7 +1,7 @@
 package session
 
 // fault is that a store cannot be written. It is over when a change was written that had failed before, or as much as
-// one that had: a disk that is full still takes what is small.
+// one that had: a full disk still takes small writes.
 type fault struct {
 	err  error // of the first write that failed; nil: there is no fault
 	size int   // bytes of the largest change that failed

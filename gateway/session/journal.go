@@ -139,7 +139,7 @@ func (j *journal) behind() int {
 	return j.backlog - len(j.deleted) + j.unwritten - min(j.outbox.aside, asideMost)
 }
 
-// close writes what is left and ends the writer. No change may be added afterwards.
+// close writes the changes that are left, and ends the writer. No change may be added afterwards.
 func (j *journal) close() error {
 	close(j.closed)
 	j.signal()
@@ -161,7 +161,7 @@ func (j *journal) write() {
 		j.flushAll()
 		select {
 		case <-j.closed:
-			j.flushAll() // what was added since the last flush
+			j.flushAll() // changes since the last flush
 			return
 		default:
 		}
@@ -173,7 +173,7 @@ func (j *journal) flushAll() {
 	}
 }
 
-// portion is what one transaction writes.
+// portion is the changes that one transaction writes.
 type portion struct {
 	changes []change
 	saves   []Record // newer than the changes

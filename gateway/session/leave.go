@@ -51,9 +51,9 @@ func (e *entry) leaves(next *entry) []netip.Prefix {
 	return slices.DeleteFunc(e.networks(), func(p netip.Prefix) bool { return slices.Contains(stay, p) })
 }
 
-// vacate returns nil if no connections may be left of what a client sends with in its next session. Otherwise it
-// returns what is closed once they have ended: the caller then releases the client, waits, and begins again. A session
-// that does not leave its connections to the next one ends first, with UserRequest. op must be held.
+// vacate returns nil if no connections may be left of the addresses and networks of a client's next session. Otherwise
+// it returns a channel that is closed once they have ended: the caller then releases the client, waits, and begins
+// again. A session that does not leave its connections to the next one ends first, with UserRequest. op must be held.
 func (t *Table) vacate(c *client, next *entry) (<-chan struct{}, error) {
 	networks := next.networks()
 	left := func(p netip.Prefix) bool { return slices.ContainsFunc(networks, p.Overlaps) }

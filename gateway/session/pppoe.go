@@ -23,7 +23,7 @@ func (t *Table) Connect(login Login) (Session, error) {
 	return s, nil
 }
 
-// connect begins a session, or returns what is to end before.
+// connect begins a session, or returns a channel to wait for: connections must end before.
 func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err error) {
 	key := login.For
 	key.Addr = key.Addr.Unmap()

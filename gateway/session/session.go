@@ -21,7 +21,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Key names a client by what it is seen with: its MAC address, and the address by which it was first known. A MAC
+// Key names a client: its MAC address, and the address by which it was first known. A MAC
 // address may have several clients; an address has one client at a time. The table's keys are identities.
 type Key struct {
 	MAC  datapath.MAC
@@ -91,7 +91,7 @@ type Ending struct {
 	Quota string // that was used up, of Quota; empty: none
 }
 
-// Counts are what a session has sent (Up) and received (Down).
+// Counts are the bytes and packets that a session has sent (Up) and received (Down).
 type Counts struct {
 	UpBytes, UpPackets, DownBytes, DownPackets, DroppedPackets uint64
 }
@@ -176,13 +176,13 @@ func (s Session) At(now time.Time) Session {
 	}
 }
 
-// Allowance is what is left of a limit.
+// Allowance is the rest of a limit.
 type Allowance struct {
 	Quota string // name
 	Left  uint64 // bytes
 }
 
-// Quotas returns what is left of the quotas of a session, in the order up, down, total; those that it has.
+// Quotas returns the rest of each quota that a session has, in the order up, down, total.
 func (s *Session) Quotas() (all []Allowance) { return quotas(&s.Limits, &s.Counts) }
 
 func quotas(l *Limits, n *Counts) (all []Allowance) {

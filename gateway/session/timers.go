@@ -193,7 +193,7 @@ func (t *Table) tick(c *client) {
 	}
 }
 
-// act carries out what is due for a client, and saves its counts if asked to. op must be held.
+// act does a client's timed work that is due, and saves its counts if asked to. op must be held.
 func (t *Table) act(c *client, save bool) error {
 	now, e := t.clock.now(), c.entry
 	if now >= e.leaseEnd {

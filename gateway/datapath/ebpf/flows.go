@@ -14,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 )
 
-// FlowCache is when flows are cached where netfilter's rules keep packets from being redirected.
+// FlowCache says when flows are cached although netfilter's rules keep packets from being redirected.
 type FlowCache string
 
 const (

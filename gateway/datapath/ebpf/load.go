@@ -198,7 +198,7 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
-// constantsOf is what programs know of a network, whose interface must be Ethernet.
+// constantsOf returns the programs' constants for a network. Its interface must be Ethernet.
 func constantsOf(n datapath.Network, dev *net.Interface) gatewayNetwork {
 	return gatewayNetwork{
 		Base: hostOrder(n.Prefix().Addr()), Size: n.Size(), Ifindex: uint32(dev.Index), Gateway: networkOrder(n.Gateway()),

@@ -34,7 +34,7 @@ var (
 	replaced = append([]string{"fq_codel", "fq", "mq"}, plain...)
 )
 
-// queue is what an interface's packets wait in.
+// queue is an interface's root qdisc, in which its packets wait.
 type queue struct {
 	dev   *net.Interface
 	major uint16

@@ -14,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Shaping is what becomes of packets beyond a client's rate.
+// Shaping says whether packets beyond a client's rate wait or are dropped.
 type Shaping string
 
 const (
@@ -36,10 +36,10 @@ type shaping struct {
 	wan, lan queue
 	held     map[uint32]rates // by slot: of clients of which packets are held
 	policed  map[uint32]bool  // by slot: of those, which the queues refused, so that packets are dropped
-	holders  string           // what was logged last
+	holders  string           // as logged last
 }
 
-// beginShaping finds out what the kernel can.
+// beginShaping finds out which queues the kernel has.
 func (d *Datapath) beginShaping(lan, wan *net.Interface) {
 	s := &d.shaping
 	s.held, s.policed = map[uint32]rates{}, map[uint32]bool{}

@@ -12,7 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 )
 
-// What the programs know of clients is in two kinds of tables:
+// The programs have clients in two kinds of tables:
 //
 //	address ─▶ place ─▶ clients[place]: MAC, state, line, slot
 //	                                                       └─▶ counters, limits, meters, queues [slot]

@@ -209,7 +209,7 @@ func (v *visit) Read(p []byte) (int, error) {
 }
 
 // SetReadDeadline is how net/http tells that the next request has begun. After an answer it sets one deadline before it
-// waits for the first bytes, and the next one when they are there. What comes then may be a part of the header that ends
+// waits for the first bytes, and the next one when they are there. These bytes may be a part of the header that ends
 // with a line, so net/http's buffer is empty although the request has begun.
 func (v *visit) SetReadDeadline(t time.Time) error {
 	if v.awaits {

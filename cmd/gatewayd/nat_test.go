@@ -51,7 +51,9 @@ func translating(t *testing.T, path, more string) (w *world, ann, bob *client) {
 // seen connects a client to an asker and returns the address and port that the asker sees.
 func (c *client) seen(to *asker) netip.AddrPort {
 	c.w.t.Helper()
+	before := to.last // stays the last connection for the test
 	c.connect(to)
+	defer func() { to.last = before }()
 	return to.last.RemoteAddr().(*net.TCPAddr).AddrPort()
 }
 

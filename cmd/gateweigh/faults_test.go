@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -78,7 +79,7 @@ func TestDevicesThatFailDoNotTakeTheOthersAlong(t *testing.T) {
 			t.Errorf("stderr lacks %q:\n%s", want, e.stderr)
 		}
 	}
-	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	run, err := measure.ReadRun(filepath.Join(dir, "r"))
 	if err != nil {
 		t.Fatal(err)
 	}

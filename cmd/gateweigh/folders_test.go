@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -182,7 +183,7 @@ func TestFullDiskEndsARunThatCanGoOn(t *testing.T) {
 	if first, err := result.ReadEnvironment(filepath.Join(dir, "environment.json")); err != nil || !first.Interrupted {
 		t.Errorf("a run that could not write is said to have come to its end: %v, %v", first.Interrupted, err)
 	}
-	run, err := result.ReadRun(filepath.Join(dir, "copy"))
+	run, err := measure.ReadRun(filepath.Join(dir, "copy"))
 	if err != nil || len(run.Trials) != 36 || run.Torn != 0 || run.Environment.Interrupted {
 		t.Errorf("%d trials, want 36; %d torn bytes, interrupted %v, %v", len(run.Trials), run.Torn,
 			run.Environment.Interrupted, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/kernel"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -75,8 +76,8 @@ redo = 0
 // checkKernels: both kernels had the same loads, and one report compares them and leads to both.
 func checkKernels(t *testing.T, e ended, dir, release string) {
 	t.Helper()
-	guest, errs := result.ReadRun(filepath.Join(dir, "r", release))
-	here, err := result.ReadRun(filepath.Join(dir, "r", "native"))
+	guest, errs := measure.ReadRun(filepath.Join(dir, "r", release))
+	here, err := measure.ReadRun(filepath.Join(dir, "r", "native"))
 	page, bad := os.ReadFile(filepath.Join(dir, "r", "report.html"))
 	if err := errors.Join(errs, err, bad); err != nil {
 		t.Fatalf("%v; exit %d: %s%s", err, e.code, e.stdout, e.stderr)
@@ -112,7 +113,7 @@ func awaitGuest(t *testing.T, what string, ended <-chan struct{}, ok func() bool
 
 func checkGuestRun(t *testing.T, dir string, k kernel.Kernel, kept []byte) {
 	t.Helper()
-	run, err := result.ReadRun(dir)
+	run, err := measure.ReadRun(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

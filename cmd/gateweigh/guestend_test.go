@@ -12,6 +12,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -125,7 +126,7 @@ func recorded(dir string) func() bool {
 // checkOwn: a run has trials, and none of another's.
 func checkOwn(t *testing.T, dir string, clients int) {
 	t.Helper()
-	run, err := result.ReadRun(dir)
+	run, err := measure.ReadRun(dir)
 	if err != nil || len(run.Trials) == 0 {
 		t.Fatalf("%d trials, %v", len(run.Trials), err)
 	}

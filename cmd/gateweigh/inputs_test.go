@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -61,7 +62,7 @@ func TestResumeLooksIntoFiles(t *testing.T) {
 	write(t, dir, "one.toml", strings.ReplaceAll(oneCell, "[100]", "[20]")+
 		"frame_sizes = [\"other/x.csv\", \"x.csv\"]\ntraffic = { kind = \"frames\" }\n")
 	finish(t, command(t, dir, "run", "one.toml", "-o", "r")) // whether its trials are accepted does not matter
-	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	run, err := measure.ReadRun(filepath.Join(dir, "r"))
 	if err != nil {
 		t.Fatal(err)
 	}

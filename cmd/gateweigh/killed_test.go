@@ -14,6 +14,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -111,7 +112,7 @@ func resumed(t *testing.T, dir string) result.Run {
 	t.Helper()
 	labtest.Await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
 	measured(t, finish(t, command(t, dir, "run", "--resume", "r")))
-	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	run, err := measure.ReadRun(filepath.Join(dir, "r"))
 	if err != nil {
 		t.Fatal(err)
 	}

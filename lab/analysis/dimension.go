@@ -137,14 +137,19 @@ func (list Dimensions) Names() (names []result.Dimension) {
 // Say says a dimension and its value in words: "100 clients".
 func (list Dimensions) Say(v result.Value) string { return list.Named(v.Dimension).Say(v) }
 
-// Label names a cell: "opennds, 100 clients, 400 Mbit/s, up".
+// Label names a cell: "opennds, 100 clients, 400 Mbit/s, up". A value of 0 of a dimension that the list lacks says
+// nothing: blocks of old runs without a direction have a login rate.
 func (list Dimensions) Label(c result.Cell) string {
 	var parts []string
 	if c.Has(result.DUT) {
 		parts = append(parts, c.Text(result.DUT))
 	}
 	for _, v := range c.Without(result.DUT).Values() {
-		if d := list.Named(v.Dimension); d.Usual == "" || v.Text != d.Usual {
+		d := list.Named(v.Dimension)
+		if unknown := d.Text == ""; unknown && IsNone(v) {
+			continue
+		}
+		if d.Usual == "" || v.Text != d.Usual {
 			parts = append(parts, d.Say(v))
 		}
 	}

@@ -42,24 +42,20 @@ func (l Labs) Admitted(ctx context.Context, work func(*Bench) error) error {
 	if err := s.admit(ctx); err != nil {
 		return errors.Join(err, s.Close())
 	}
-	return l.end(ctx, work(s), s.Lab, s)
+	if err = work(s); err != nil {
+		err = CauseOf(err, s.Lab)
+	}
+	return End(ctx, err, l.Left, s)
 }
 
-// Started opens the device's lab, has work done in it, and stops the device: clients that came do not leave.
+// Started opens the device's lab, has work done in it, and stops the device: clients that came do not leave. An error of
+// the work stays as it is: it says in which phase a host was lost.
 func (l Labs) Started(ctx context.Context, work func(*Bench) error) error {
 	s, err := l.openDevice(ctx)
 	if err != nil {
 		return err
 	}
-	return l.end(ctx, work(s), s.Lab, started{s})
-}
-
-// end leaves the device's lab after its work.
-func (l Labs) end(ctx context.Context, err error, lab *topology.Lab, as Leaver) error {
-	if err != nil {
-		err = CauseOf(err, lab)
-	}
-	return End(ctx, err, l.Left, as)
+	return End(ctx, work(s), l.Left, started{s})
 }
 
 // started is a lab whose clients do not leave.

@@ -79,17 +79,12 @@ func (s *Bench) withEnded(ctx context.Context, err error) error {
 const answerTimeout = 10 * time.Second
 
 // CauseOf is why something went wrong in labs: the hosts whose agents have ended, or else err. A
-// lost host takes its links along, and a request that needs one of them then fails too. An error that names a lost
-// host stays as it is: it also says what was asked of the host.
+// lost host takes its links along, and a request that needs one of them then fails too.
 func CauseOf(err error, labs ...*topology.Lab) error {
 	var lost []error
 	for _, l := range labs {
 		for _, h := range l.Hosts {
-			gone := h.Err()
-			if gone != nil && errors.Is(err, gone) {
-				return err
-			}
-			lost = append(lost, gone)
+			lost = append(lost, h.Err())
 		}
 	}
 	return cmp.Or(errors.Join(lost...), err)

@@ -120,7 +120,9 @@ func (g *Gateway) Traits() Traits {
 	}
 	if g.Limited != "" {
 		about += ", each client limited to " + g.Limited + "bit/s"
-		needs = append(needs, Need{Program: "tc", Package: "iproute2", Why: "giving gatewayd the links' queues"})
+		if g.Datapath() == experiment.PathEBPF {
+			needs = append(needs, Need{Program: "tc", Package: "iproute2", Why: "giving gatewayd the links' queues"})
+		}
 	}
 	if g.about != "" {
 		about = fmt.Sprintf("%s (%s)", g.about, about)
@@ -211,7 +213,8 @@ func (g *Gateway) configure(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if g.Limited != "" { // gatewayd replaces a queue that the kernel made, and leaves one that has a number
+	// gatewayd's ebpf replaces a queue that the kernel made, and leaves one that has a number; the others have no queues.
+	if g.Limited != "" && g.Datapath() == experiment.PathEBPF {
 		for _, port := range []string{"lan", "wan"} {
 			if err = g.shell(ctx, `tc qdisc del dev "$3" root 2>/dev/null || :`, g.Port(port)); err != nil {
 				return err

@@ -19,8 +19,9 @@ func TestWordsOfPageAndTable(t *testing.T) {
 	run := result.Run{
 		Skipped: []result.Skip{{DUT: "coovachilli", Reason: "not on PATH: chilli (build it)"}},
 		Trials: []result.Trial{
-			{Cell: result.NewCell(result.DUT, "ebpf"), Rejects: []string{"steal 3 %", "lost 5 probes"}, Block: 0, Window: 2},
-			{Cell: result.NewCell(result.DUT, "ebpf"), Rejects: []string{"steal 4 %"}, Block: 1},
+			{Cell: result.NewCell(result.DUT, "ebpf"), Rejects: []string{"steal 3 %", "lost 5 probes"}, Block: 0, Window: 2,
+				Figures: &cost.Sides{}},
+			{Cell: result.NewCell(result.DUT, "ebpf"), Rejects: []string{"steal 4 %"}, Block: 1, Figures: &cost.Sides{}},
 		},
 	}
 	s := measure.Summarise(run, analysis.Options{})

@@ -5,6 +5,7 @@ package result
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -184,8 +185,11 @@ func withFigures(head, figures any) ([]byte, error) {
 		return text, err
 	}
 	more, err := json.Marshal(figures)
-	if err != nil || len(more) <= len("{}") {
+	switch empty := string(more); {
+	case err != nil || empty == "{}" || empty == "null":
 		return text, err
+	case more[0] != '{':
+		return nil, fmt.Errorf("figures of type %T are no JSON object", figures)
 	}
 	return append(append(text[:len(text)-1], ','), more[1:]...), nil
 }

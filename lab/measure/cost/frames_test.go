@@ -105,8 +105,8 @@ func TestFrameSizesAreInOrder(t *testing.T) {
 	} {
 		var trials []result.Trial
 		for _, size := range []string{"imix", "1514", "caida", "64"} {
-			trials = append(
-				trials, result.Trial{Cell: result.NewCell(result.DUT, "gate", result.Clients, 1, result.FrameSize, size)})
+			trials = append(trials, attempt{Trial: result.Trial{
+				Cell: result.NewCell(result.DUT, "gate", result.Clients, 1, result.FrameSize, size)}}.record())
 		}
 		var sizes []string
 		for _, cell := range (Measure{}).Summarise(

@@ -13,13 +13,9 @@ type Sides struct {
 	Clean Measurement `json:"clean"` // the clean router's
 }
 
-// SidesOf are a trial's figures, which may be changed; zero where another measure has read it.
-func SidesOf(t result.Trial) *Sides {
-	if s, is := t.Figures.(*Sides); is {
-		return s
-	}
-	return &Sides{}
-}
+// SidesOf are a trial's figures, which may be changed. It panics where the trial was read without the measure's kinds of
+// record.
+func SidesOf(t result.Trial) *Sides { return t.Figures.(*Sides) }
 
 // attempt is a trial while it is judged.
 type attempt struct {
@@ -53,7 +49,7 @@ type Stay struct {
 	HousekeepingSeconds float64 `json:"housekeeping_seconds,omitempty"`
 }
 
-// StayOf is a block's figures, which may be changed; zero where another measure has read it.
+// StayOf is a block's figures, which may be changed; zero of a block that has failed before there were any.
 func StayOf(b result.Block) *Stay {
 	if s, is := b.Figures.(*Stay); is {
 		return s

@@ -18,7 +18,7 @@ func cellWith(blocks []result.Block, dut string, clients int, mbps float64) anal
 	cell := result.NewCell(result.DUT, dut, result.Clients, clients, result.OfferedMbps, mbps, result.Direction, result.Up,
 		result.Profile, result.PerPacket)
 	return Measure{}.Summarise(
-		result.Run{Trials: []result.Trial{{Cell: cell}}, Blocks: blocks}, analysis.Options{}).Cells[0]
+		result.Run{Trials: []result.Trial{{Cell: cell, Figures: &Sides{}}}, Blocks: blocks}, analysis.Options{}).Cells[0]
 }
 
 func stretch(mbps, jain float64) func(*result.Block) {

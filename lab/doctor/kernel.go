@@ -255,13 +255,13 @@ func feature(program string, f machine.Feature) func(*pair, context.Context) (st
 	return func(b *pair, ctx context.Context) (string, error) {
 		found, err := b.router.Find(ctx, machine.Query{Needs: []dut.Need{{Program: program, Feature: f}}, Features: true})
 		if err == nil {
-			switch what, do, refused := strings.Cut(found[0].Refused, machine.Arrow); {
+			switch what, do, refused := strings.Cut(found[0].NotPermitted, machine.Arrow); {
 			case refused:
 				err = refusal{what, do}
 			case found[0].Path == "":
 				err = errors.New(program + " is not on PATH")
-			case found[0].Lacks != "":
-				err = errors.New(found[0].Lacks)
+			case found[0].FeatureError != "":
+				err = errors.New(found[0].FeatureError)
 			}
 		}
 		return "", err

@@ -55,7 +55,7 @@ func control(dir string) string { return path.Join(dir, "softflowd.ctl") }
 // Traits implements DUT.
 func (Softflowd) Traits() Traits {
 	return Traits{About: "softflowd (IPFIX)", Needs: []Need{
-		{Program: "softflowd", Package: "softflowd", Why: "making flow records", Starts: "-h"},
+		{Program: "softflowd", Package: "softflowd", Why: "making flow records", ProbeArg: "-h"},
 		{Program: "softflowctl", Package: "softflowd", Why: "asking softflowd what it counted"},
 	}}
 }

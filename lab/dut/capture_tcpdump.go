@@ -71,7 +71,7 @@ func (t Tcpdump) Traits() Traits {
 	return Traits{About: about, Needs: []Need{tcpdumpNeed}}
 }
 
-var tcpdumpNeed = Need{Program: "tcpdump", Package: "tcpdump", Why: "capturing", Starts: "--version"}
+var tcpdumpNeed = Need{Program: "tcpdump", Package: "tcpdump", Why: "capturing", ProbeArg: "--version"}
 
 // tcpdumpCommand captures into a file. As root, tcpdump opens file and interface and then becomes the user that its
 // package has for it. -n keeps it from looking names up.

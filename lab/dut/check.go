@@ -72,8 +72,8 @@ func Locate(ctx context.Context, m Machine, needs []Need) ([]Need, error) {
 	}
 	needs = slices.Clone(needs)
 	for i := range needs {
-		if needs[i].Beside {
-			needs[i].At = cmp.Or(found[i].Path, needs[i].Program)
+		if needs[i].NextToLab {
+			needs[i].Path = cmp.Or(found[i].Path, needs[i].Program)
 		}
 	}
 	return needs, nil
@@ -93,10 +93,10 @@ func missing(needs []Need, found []machine.Found) string {
 			}
 		case f.Broken != "":
 			texts = append(texts, fmt.Sprintf("%s does not start: %s", f.Path, f.Broken))
-		case f.Refused != "":
-			texts = append(texts, f.Refused)
-		case f.Lacks != "":
-			text := fmt.Sprintf("the kernel lacks %s: %s", n.KernelFeature(), f.Lacks)
+		case f.NotPermitted != "":
+			texts = append(texts, f.NotPermitted)
+		case f.FeatureError != "":
+			text := fmt.Sprintf("the kernel lacks %s: %s", n.KernelFeature(), f.FeatureError)
 			texts = append(texts, strings.TrimSuffix(text, fmt.Sprintf(": %s is not set", n.KernelFeature()))) // of an option
 		}
 	}

@@ -29,7 +29,7 @@ const buildChilli = "not in Debian: build CoovaChilli 1.9 from its source with l
 	"directory on PATH"
 
 var coovaChilliNeeds = append([]Need{
-	{Program: "chilli", Advice: buildChilli, Why: "the portal", Starts: "--version"},
+	{Program: "chilli", Advice: buildChilli, Why: "the portal", ProbeArg: "--version"},
 	{Program: "chilli_query", Advice: buildChilli, Why: "the portal's control"},
 	{Program: "iptables", Package: "iptables", Why: "the portal's rules"},
 	{Program: "ip", Package: "iproute2", Why: "setting the router up"},

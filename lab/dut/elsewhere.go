@@ -15,9 +15,9 @@ func elsewhere(needs []Need, found []machine.Found) string {
 	var features []machine.Feature
 	for i, n := range needs {
 		switch f := found[i]; {
-		case n.Absent(f), f.Broken != "", f.Refused != "":
+		case n.Absent(f), f.Broken != "", f.NotPermitted != "":
 			return ""
-		case f.Lacks != "":
+		case f.FeatureError != "":
 			features = append(features, n.KernelFeature())
 		}
 	}

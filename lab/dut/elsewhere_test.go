@@ -29,14 +29,14 @@ func TestOtherKernel(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	needs := []Need{{Program: "nft", Package: "nftables", Feature: machine.NFTQueue}, {Program: "gwd", Package: "gadgets"},
 		{Feature: "CONFIG_GWD"}}
-	absent := []machine.Found{{Path: "/nft", Lacks: "CONFIG_NFT_QUEUE is not set"}, {}, {}}
+	absent := []machine.Found{{Path: "/nft", FeatureError: "CONFIG_NFT_QUEUE is not set"}, {}, {}}
 	if text := missing(needs, absent); !strings.Contains(text,
 		"not on PATH: gwd (package gadgets); sudo apt-get install gadgets; the kernel lacks nft queue: CONFIG_NFT_QUEUE is "+
 			"not set") {
 		t.Errorf("missing: %s", text)
 	}
 	here := []machine.Found{absent[0], {Path: "/gwd"}, {}}
-	option := []machine.Found{{Path: "/nft"}, {Path: "/gwd"}, {Lacks: "CONFIG_GWD is not set"}}
+	option := []machine.Found{{Path: "/nft"}, {Path: "/gwd"}, {FeatureError: "CONFIG_GWD is not set"}}
 	if text := missing(needs, option); text != "the kernel lacks CONFIG_GWD" {
 		t.Errorf("missing: %s", text)
 	}

@@ -90,7 +90,7 @@ func (q NFTQueue) Unlike(ctx context.Context, env Env) (string, error) {
 func (g *Gateway) External() bool { return g.Datapath() == experiment.PathNFQueue }
 
 // gatewaydNeed is gatewayd on PATH or, as make build leaves it, beside the lab's own program.
-var gatewaydNeed = Need{Program: "gatewayd", Beside: true,
+var gatewaydNeed = Need{Program: "gatewayd", NextToLab: true,
 	Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"}
 
 // dataPathNeeds are the kernel's features that data paths are of no use without.

@@ -46,10 +46,10 @@ func TestBrokenIsNotSupported(t *testing.T) {
 		d    DUT
 		want string
 	}{
-		"broken": {gadget{[]Need{{Program: "gwd-broken", Starts: "--version"}}},
+		"broken": {gadget{[]Need{{Program: "gwd-broken", ProbeArg: "--version"}}},
 			"gwd-broken does not start: exit status 127: libgadget"},
 		"not tried":         {gadget{[]Need{{Program: "gwd-broken"}}}, ""},
-		"status of its own": {gadget{[]Need{{Program: "gwd-fine", Starts: "--version"}}}, ""},
+		"status of its own": {gadget{[]Need{{Program: "gwd-fine", ProbeArg: "--version"}}}, ""},
 		"chilli":            {NewCoovaChilli(1), "chilli does not start: exit status 127: libchilli"},
 	} {
 		err := Check(t.Context(), here{}, name, c.d)
@@ -59,7 +59,7 @@ func TestBrokenIsNotSupported(t *testing.T) {
 		}
 	}
 	lacks := missing([]Need{{Program: "nft"}, {Program: "iptables", Feature: "NFQUEUE"}}, []machine.Found{{Path: "/nft",
-		Lacks: "no"}, {Path: "/iptables", Lacks: "none"}})
+		FeatureError: "no"}, {Path: "/iptables", FeatureError: "none"}})
 	if lacks != "the kernel lacks NFQUEUE: none; the kernel lacks nftables: no" {
 		t.Errorf("features: %s", lacks)
 	}

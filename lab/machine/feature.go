@@ -261,7 +261,7 @@ func (f Feature) missing(ctx context.Context) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, featureTimeout)
 	defer cancel()
-	_, err := privately(ctx, trial.script, "sh", "lo").Output()
+	_, err := isolatedShell(ctx, trial.script, "sh", "lo").Output()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:

@@ -13,27 +13,27 @@ import (
 	"time"
 )
 
-// Need is a program that the lab or a device starts on one of its hosts, and the
-// feature of the kernel that the program is of no use without; or such a feature alone.
+// Need is a program that the lab or a device starts on one of its hosts, with the kernel feature that the program
+// depends on. Without a program it is a kernel feature alone.
 type Need struct {
 	Program string `json:"program"`      // looked up on PATH; empty: the feature alone
-	At      string `json:"at,omitempty"` // the program's file, where it was found
-	// Package is Debian's package of it; for a device described in TOML, what
-	// its author calls it. Empty when there is none: then Advice says what to do.
+	Path    string `json:"at,omitempty"` // of the program's file, where it was found
+	// Package is the Debian package that has the program. For a device described in TOML it is the name that the
+	// author gave. It is empty when there is none: then Advice tells how to get the program.
 	Package string `json:"package,omitempty"`
 	Advice  string `json:"advice,omitempty"`
 	Why     string `json:"why,omitempty"` // completes "needed for …"
-	// Feature of the kernel; empty is the one that programs of this name always need, if any.
+	// Feature of the kernel. Empty stands for the one in featureOfProgram, if any.
 	Feature Feature `json:"feature,omitempty"`
-	// Beside: the program is also looked for in the folder of the lab's own program, and
-	// its build is identified by its SHA-256.
-	Beside bool `json:"beside,omitempty"`
-	// Starts is an argument with which the program ends at once and does no harm: it
-	// shows whether the program starts. Empty: that it is there is enough.
-	Starts string `json:"starts,omitempty"`
+	// NextToLab has Locate look in the folder of the lab's program as well as on PATH. The program's version then
+	// includes its SHA-256.
+	NextToLab bool `json:"beside,omitempty"`
+	// ProbeArg is an argument with which the program ends at once and does no harm. Find runs the program with it to
+	// see whether it starts. When it is empty, Find only looks for the file.
+	ProbeArg string `json:"starts,omitempty"`
 }
 
-// Remedy is what to do where the program is missing.
+// Remedy tells how to get the program where it is missing.
 func (n Need) Remedy() string {
 	if n.Package != "" {
 		return "package " + n.Package
@@ -41,37 +41,39 @@ func (n Need) Remedy() string {
 	return n.Advice
 }
 
-// KernelFeature is the feature of the kernel that the program is of no use without, or "".
-func (n Need) KernelFeature() Feature { return cmp.Or(n.Feature, alwaysNeeds[n.Program]) }
+// KernelFeature is the kernel feature that the program depends on, or "".
+func (n Need) KernelFeature() Feature { return cmp.Or(n.Feature, featureOfProgram[n.Program]) }
 
-// Query is what Find looks for.
+// Query lists the programs and features that Find looks for.
 type Query struct {
 	Needs    []Need `json:"needs"`
-	Versions bool   `json:"versions"` // versions too: most programs are started for it
-	Features bool   `json:"features"` // try the kernel's features, as far as that needs no more rights
+	Versions bool   `json:"versions"` // also find versions: this starts most programs
+	Features bool   `json:"features"` // also try the kernel features that this process may use
 }
 
-// Found is what is here of one Need.
+// Found is the result of looking for one Need on this machine.
 type Found struct {
-	Path    string `json:"path,omitempty"`    // the program's file; empty: not on PATH
-	Version string `json:"version,omitempty"` // empty: it says none
-	Broken  string `json:"broken,omitempty"`  // how the program fails to start
-	Lacks   string `json:"lacks,omitempty"`   // how the kernel's feature fails to work
-	Refused string `json:"refused,omitempty"` // what keeps this process from using the feature, whatever the kernel has
+	Path    string `json:"path,omitempty"`    // of the program's file; empty: not found
+	Version string `json:"version,omitempty"` // empty: unknown
+	Broken  string `json:"broken,omitempty"`  // the error of starting the program
+	// FeatureError tells why the kernel feature does not work.
+	FeatureError string `json:"lacks,omitempty"`
+	// NotPermitted tells why this process may not use the feature, whether or not the kernel has it.
+	NotPermitted string `json:"refused,omitempty"`
 }
 
-// Absent reports whether the need is a program, and not here.
+// Absent reports whether the need is a program that is not on this machine.
 func (n Need) Absent(f Found) bool { return n.Program != "" && f.Path == "" }
 
-// Find looks for programs and features on this machine, in the order of the query, and
-// asks for each version and feature once.
+// Find looks for programs and features on this machine. Its results are in the order of the query. It looks up each
+// version and feature once.
 func Find(ctx context.Context, q Query) []Found {
 	answers := map[string]string{}
-	once := func(question string, ask func() string) string {
-		if _, asked := answers[question]; !asked {
-			answers[question] = ask()
+	once := func(key string, find func() string) string {
+		if _, known := answers[key]; !known {
+			answers[key] = find()
 		}
-		return answers[question]
+		return answers[key]
 	}
 	list := make([]Found, len(q.Needs))
 	for i, n := range q.Needs {
@@ -79,8 +81,8 @@ func Find(ctx context.Context, q Query) []Found {
 		if f.Path = n.Locate(); n.Absent(*f) {
 			continue
 		}
-		if n.Starts != "" {
-			f.Broken = failure(ctx, f.Path, n.Starts)
+		if n.ProbeArg != "" {
+			f.Broken = failure(ctx, f.Path, n.ProbeArg)
 		}
 		if q.Versions && n.Program != "" {
 			f.Version = once(f.Path, func() string { return n.version(ctx, f.Path) })
@@ -89,14 +91,14 @@ func Find(ctx context.Context, q Query) []Found {
 		if feature == "" || !q.Features {
 			continue
 		}
-		if f.Refused = once("rights for "+string(feature), feature.refused); f.Refused == "" {
-			f.Lacks = once(string(feature), func() string { return feature.missing(ctx) })
+		if f.NotPermitted = once("rights for "+string(feature), feature.refused); f.NotPermitted == "" {
+			f.FeatureError = once(string(feature), func() string { return feature.missing(ctx) })
 		}
 	}
 	return list
 }
 
-// Locate is the program's file on this machine, or "".
+// Locate returns the path of the program's file on this machine, or "".
 func (n Need) Locate() string {
 	if n.Program == "" {
 		return ""
@@ -104,16 +106,16 @@ func (n Need) Locate() string {
 	if found, err := exec.LookPath(n.Program); err == nil {
 		return found
 	}
-	if self, err := os.Executable(); err == nil && n.Beside {
-		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(self), n.Program)); err == nil {
-			return beside
+	if self, err := os.Executable(); err == nil && n.NextToLab {
+		if found, err := exec.LookPath(filepath.Join(filepath.Dir(self), n.Program)); err == nil {
+			return found
 		}
 	}
 	return ""
 }
 
-// versionFlags make programs print their version. Others are not run for it: nobody knows
-// what an argument does to them.
+// versionFlags make programs print their version. Other programs are not run for it, because an argument might make
+// them do something else.
 var versionFlags = map[string]string{
 	"bash": "--version", "chilli": "--version", "dnsmasq": "--version", "ethtool": "--version", "freeradius": "-v",
 	"gatewayd": "version", "ip": "-V", "iperf3": "--version", "iptables": "--version", "logger": "--version",
@@ -121,15 +123,15 @@ var versionFlags = map[string]string{
 	"wget": "--version",
 }
 
-// alwaysNeeds is the feature of the kernel that a program is of no use without.
-var alwaysNeeds = map[string]Feature{"chilli": TUN, "iptables": IptablesNFT, "nft": Nftables}
+// featureOfProgram is the kernel feature that each of these programs depends on.
+var featureOfProgram = map[string]Feature{"chilli": TUN, "iptables": IptablesNFT, "nft": Nftables}
 
-// startTimeout bounds starting a program to see what it says.
+// startTimeout bounds one start of a program for its version or as a probe.
 const startTimeout = 5 * time.Second
 
-// version is the first line of what the program prints, or else the version of its Debian
-// package, or "". Of a program that may lie beside the lab's own one the beginning of its
-// SHA-256 follows: two builds may print the same.
+// version returns the first line that the program prints for its version flag. A program without such a flag has the
+// version of its Debian package, or "". With NextToLab, the first digits of the program's SHA-256 follow, because two
+// builds may print the same line.
 func (n Need) version(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -139,7 +141,7 @@ func (n Need) version(ctx context.Context, path string) string {
 		}
 		out, _ := exec.CommandContext(ctx, path, flag).CombinedOutput() // some print it and exit with an error
 		line := firstLine(string(out))
-		if n.Beside {
+		if n.NextToLab {
 			if sum, err := sha256Of(path); err == nil {
 				line += fmt.Sprintf(", sha256 %.8x", sum)
 			}
@@ -156,12 +158,12 @@ func (n Need) version(ctx context.Context, path string) string {
 	return n.Package + " " + firstLine(string(out))
 }
 
-// failure is how a program fails to start, "" when it starts: with an exit status of its
-// own too, because some programs print their version and end with one.
+// failure returns the error of starting a program, or "" when it starts. An exit status of the program itself is no
+// failure, because some programs print their version and exit with an error.
 func failure(ctx context.Context, path, argument string) string {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	out, err := privately(ctx, `exec "$0" "$@"`, path, argument).CombinedOutput()
+	out, err := isolatedShell(ctx, `exec "$0" "$@"`, path, argument).CombinedOutput()
 	var exit *exec.ExitError
 	if err == nil || errors.As(err, &exit) && exit.Exited() && exit.ExitCode() < notExecutable {
 		return ""
@@ -169,26 +171,26 @@ func failure(ctx context.Context, path, argument string) string {
 	return strings.TrimSuffix(err.Error()+": "+firstLine(string(out)), ": ")
 }
 
-// notExecutable is the lowest exit status with which a shell or a loader says that a
-// program could not be started (126, 127).
+// notExecutable is the lowest exit status by which a shell or a loader reports that it could not start a program (126,
+// 127).
 const notExecutable = 126
 
-// privately prepares a shell script. As root it runs in network and mount namespaces of
-// its own, with an empty /run, so that nothing it does reaches the machine.
-func privately(ctx context.Context, script string, args ...string) *exec.Cmd {
+// isolatedShell prepares a shell script. For root, the script runs in network and mount namespaces of its own with an
+// empty /run, so that it changes nothing on the machine.
+func isolatedShell(ctx context.Context, script string, args ...string) *exec.Cmd {
 	var attr syscall.SysProcAttr
 	if os.Geteuid() == 0 {
-		script, attr.Unshareflags = privateRun+script, syscall.CLONE_NEWNET|syscall.CLONE_NEWNS
+		script, attr.Unshareflags = emptyRun+script, syscall.CLONE_NEWNET|syscall.CLONE_NEWNS
 	}
 	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-ec", script}, args...)...)
 	cmd.SysProcAttr = &attr
 	return cmd
 }
 
-// privateRun mounts an empty /run, by the mount of the usual places: PATH may lack it.
-const privateRun = "PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH mount -t tmpfs none /run\n"
+// emptyRun mounts an empty /run. It adds the usual folders to PATH, which may lack the one of mount.
+const emptyRun = "PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH mount -t tmpfs none /run\n"
 
-// firstLine is the first line of a text that has letters in it, printable only.
+// firstLine returns the first line of a text that is not blank, with spaces for unprintable characters.
 func firstLine(text string) string {
 	printable := func(r rune) rune {
 		if r < ' ' || r > '~' {

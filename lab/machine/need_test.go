@@ -43,7 +43,7 @@ func TestVersionTellsBuildsApart(t *testing.T) {
 	versions := map[string]bool{}
 	for _, build := range []string{"one", "two"} {
 		labtest.Program(t, "gatewayd", "[ $1 = version ] && echo gatewayd v1\n# build "+build+"\n")
-		need := Need{Program: "gatewayd", Beside: true}
+		need := Need{Program: "gatewayd", NextToLab: true}
 		v := version(t, need)
 		if need.Program != "gatewayd" || !strings.HasPrefix(v, "gatewayd v1, sha256 ") {
 			t.Errorf("%s: version %q", need.Program, v)

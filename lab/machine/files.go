@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// files are those of a machine below /.
+// files reads the files of a machine below /.
 type files struct{ fsys fs.FS }
 
 // text is a file's content without surrounding space, "" when it cannot be read.
@@ -25,7 +25,7 @@ func (s files) text(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// number is a file that holds one integer; 0 when it does not.
+// number returns the integer that a file holds, or 0 when it holds none.
 func (s files) number(name string) int64 {
 	n, err := strconv.ParseInt(s.text(name), 10, 64)
 	if err != nil {
@@ -36,23 +36,24 @@ func (s files) number(name string) int64 {
 
 const groupsRoot = "/sys/fs/cgroup"
 
-// unified is where groups of version 2 are: beside those of version 1 in a folder of their own.
-func (s files) unified() string {
-	if beside := groupsRoot + "/unified"; s.text(beside+"/cgroup.controllers") != "" {
-		return beside
+// cgroup2Root returns the folder of control groups of version 2. It is groupsRoot, or a folder in it on machines that
+// use both versions.
+func (s files) cgroup2Root() string {
+	if hybrid := groupsRoot + "/unified"; s.text(hybrid+"/cgroup.controllers") != "" {
+		return hybrid
 	}
 	return groupsRoot
 }
 
-// eachGroup calls visit with a file of each control group of this process that has a controller, and of all groups
-// above them, as far as this process sees them.
+// eachGroup calls visit with a file of each control group that has the controller and this process in it, and then with
+// the same file of all groups above, as far as this process sees them.
 func (s files) eachGroup(controller, v1name, v2name string, visit func(file string)) {
 	for line := range strings.Lines(s.text("/proc/self/cgroup")) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3) // ID:CONTROLLERS:/PATH, cgroups(7)
 		if len(f) < 3 || !strings.HasPrefix(f[2], "/") {
 			continue
 		}
-		root, name := s.unified(), v2name
+		root, name := s.cgroup2Root(), v2name
 		if f[1] != "" { // version 1
 			if !slices.Contains(strings.Split(f[1], ","), controller) {
 				continue
@@ -68,16 +69,16 @@ func (s files) eachGroup(controller, v1name, v2name string, visit func(file stri
 	}
 }
 
-// Quota is the CPU time that control groups allow a process: that of the group that allows least.
+// Quota is the CPU time that control groups allow a process. The group that allows least counts.
 type Quota struct {
 	CPUs float64 `json:"cpus"` // 0: no limit
-	File string  `json:"file"` // that says so
-	// Stopped is for how long the group's programs have waited for more since it was made, seconds of all of them
-	// together.
-	Stopped float64 `json:"stopped_seconds"`
+	File string  `json:"file"` // has the limit
+	// Throttled is how long the group's programs have waited for CPU time since the group was made: the sum over all of
+	// them, seconds.
+	Throttled float64 `json:"stopped_seconds"`
 }
 
-// TightQuota is the machine's quota where the lab could use it up; zero elsewhere.
+// TightQuota returns the machine's quota where the lab could use it up, and zero elsewhere.
 func (m Machine) TightQuota() Quota {
 	if m.Quota.CPUs >= float64(len(m.Usable)) && len(m.Usable) > 0 {
 		return Quota{}
@@ -85,21 +86,21 @@ func (m Machine) TightQuota() Quota {
 	return m.Quota
 }
 
-// quota is the CPU time this process's control groups allow.
+// quota returns the CPU time that this process's control groups allow.
 func (s files) quota() (least Quota) {
 	s.eachGroup("cpu", "cpu.cfs_quota_us", "cpu.max", func(file string) {
 		dir := path.Dir(file)
 		n := parseQuota(s.text(file), s.text(path.Join(dir, "cpu.cfs_period_us")))
 		if n > 0 && (least.CPUs == 0 || n < least.CPUs) {
-			stopped := float64(s.entry(path.Join(dir, "cpu.stat"), "throttled_usec"))/1e6 +
+			throttled := float64(s.entry(path.Join(dir, "cpu.stat"), "throttled_usec"))/1e6 +
 				float64(s.entry(path.Join(dir, "cpu.stat"), "throttled_time"))/1e9
-			least = Quota{n, file, stopped} // a file has one of the two
+			least = Quota{n, file, throttled} // a file has one of the two
 		}
 	})
 	return least
 }
 
-// entry is a number of a file with lines of a name and a number; 0 where it has no such line.
+// entry returns the number beside a name in a file of lines "NAME NUMBER", or 0 without such a line.
 func (s files) entry(file, name string) (n int64) {
 	for line := range strings.Lines(s.text(file)) {
 		if key, value, _ := strings.Cut(strings.TrimSpace(line), " "); key == name {
@@ -124,32 +125,33 @@ func parseQuota(quota, period string) float64 {
 	return q / p
 }
 
-// Share is what control groups leave a process of something: that of the group with the least room.
-type Share struct {
+// Headroom is a limit of a control group and how much of it is used. Of several groups the one that leaves least
+// counts.
+type Headroom struct {
 	Limit int64 `json:"limit"` // 0: none
 	Used  int64 `json:"used"`  // by all processes of that group
-	// File says what the limit is; empty: none.
+	// File has the limit. It is empty without one.
 	File string `json:"file,omitempty"`
 }
 
-// tighter is whichever of two shares leaves less room.
-func (a Share) tighter(b Share) Share {
+// tighter returns the one that leaves less.
+func (a Headroom) tighter(b Headroom) Headroom {
 	if b.Limit > 0 && (a.Limit == 0 || b.Limit-b.Used < a.Limit-a.Used) {
 		return b
 	}
 	return a
 }
 
-// tasks is what control groups leave of processes and threads.
-func (s files) tasks() (least Share) {
+// tasks returns the headroom for processes and threads.
+func (s files) tasks() (least Headroom) {
 	s.eachGroup("pids", "pids.max", "pids.max", func(file string) {
-		least = least.tighter(Share{s.number(file), s.number(path.Join(path.Dir(file), "pids.current")), file})
+		least = least.tighter(Headroom{s.number(file), s.number(path.Join(path.Dir(file), "pids.current")), file})
 	})
 	return least
 }
 
-// memory is what control groups leave of it, KiB. Copies of files that nobody has used lately count as free.
-func (s files) memory() (least Share) {
+// memory returns the headroom for memory, KiB. Cached files that were not used lately count as free.
+func (s files) memory() (least Headroom) {
 	s.eachGroup("memory", "memory.limit_in_bytes", "memory.max", func(file string) {
 		dir := path.Dir(file)
 		limit, used := s.number(file), s.number(path.Join(dir, "memory.current")) // "max" is 0
@@ -157,16 +159,16 @@ func (s files) memory() (least Share) {
 		if strings.HasSuffix(file, "limit_in_bytes") {
 			used, idle = s.number(path.Join(dir, "memory.usage_in_bytes")), "total_inactive_file"
 		}
-		used -= min(s.entry(path.Join(dir, "memory.stat"), idle), used) // those count as free
+		used -= min(s.entry(path.Join(dir, "memory.stat"), idle), used) // cached files count as free
 		if limit < 1<<50 {                                              // version 1 has the largest number for no limit
-			least = least.tighter(Share{limit >> 10, used >> 10, file})
+			least = least.tighter(Headroom{limit >> 10, used >> 10, file})
 		}
 	})
 	return least
 }
 
-// namespaces counts the network namespaces that processes are in. Namespaces without a process,
-// and those of processes that are hidden from this one, are not seen.
+// namespaces counts the network namespaces of the processes that this process sees. Namespaces without a process are
+// not counted.
 func (s files) namespaces() int64 {
 	links, _ := fs.Glob(s.fsys, "proc/[0-9]*/ns/net") // the pattern is valid
 	seen := map[string]bool{}
@@ -217,7 +219,7 @@ func (s files) cpus() map[int]CPU {
 	return list
 }
 
-// tracing tells whether the kernel's tracing files are there for this process.
+// tracing tells whether this process can read the kernel's tracing files.
 func (s files) tracing() Tracing {
 	entries, err := fs.ReadDir(s.fsys, "sys/kernel/tracing")
 	switch {
@@ -233,7 +235,7 @@ func (s files) tracing() Tracing {
 var Accounting = []string{"CONFIG_TICK_CPU_ACCOUNTING", "CONFIG_VIRT_CPU_ACCOUNTING_GEN",
 	"CONFIG_VIRT_CPU_ACCOUNTING_NATIVE", "CONFIG_IRQ_TIME_ACCOUNTING"}
 
-// config lists the options of Accounting that are set. It is nil when the kernel's configuration is not shown.
+// config lists the options of Accounting that are set. It is nil when the kernel does not show its configuration.
 func (s files) config(release string) []string {
 	set := s.options(release)
 	if set == nil {
@@ -242,8 +244,8 @@ func (s files) config(release string) []string {
 	return slices.DeleteFunc(slices.Clone(Accounting), func(option string) bool { return set[option] != "y" })
 }
 
-// options are those of the kernel's configuration that are set, with their values: "y", "m", a number, a text. They are
-// read from the places where distributions keep them, and nil when none of these has them.
+// options returns the set options of the kernel's configuration with their values: "y", "m", a number, a text. It looks
+// where distributions keep the configuration, and returns nil when it finds none.
 func (s files) options(release string) map[string]string {
 	for _, name := range []string{"proc/config.gz", "boot/config-" + release, "lib/modules/" + release + "/config"} {
 		raw, err := fs.ReadFile(s.fsys, name)
@@ -270,9 +272,9 @@ func (s files) options(release string) map[string]string {
 	return nil
 }
 
-// openFiles are the limits of open files: the soft one of programs that this process
-// starts, and its own hard one; 0 where there is none. Go raises its own soft limit to
-// the hard one when it starts, and gives its children the one it had before.
+// openFiles returns the soft limit of open files of programs that this process starts, and the hard limit of this
+// process. 0 is no limit. A Go program raises its own soft limit to the hard one when it starts, but gives its children
+// the former one. So the soft limit is that of a shell.
 func openFiles() (soft, hard int64) {
 	out, err := exec.Command("/bin/sh", "-c", "ulimit -Sn").Output()
 	if err == nil {
@@ -281,17 +283,17 @@ func openFiles() (soft, hard int64) {
 	return soft, HardFiles()
 }
 
-// HardFiles is this process's hard limit of open files; 0 without one.
+// HardFiles returns this process's hard limit of open files, or 0 without one.
 func HardFiles() int64 {
-	var own unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil || own.Max >= 1<<62 {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Max >= 1<<62 {
 		return 0
 	}
-	return int64(own.Max)
+	return int64(limit.Max)
 }
 
-// parseLoadTasks reads the number of tasks from /proc/loadavg: its fourth field
-// is "running/all"; 0 when it is not.
+// parseLoadTasks reads the number of tasks from /proc/loadavg, whose fourth field is "running/all". It returns 0 for
+// another format.
 func parseLoadTasks(text string) int64 {
 	var load float64
 	var running, all int64

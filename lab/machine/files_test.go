@@ -94,24 +94,24 @@ func TestRoomIsTheLeastOfAllAncestors(t *testing.T) {
 	const own, v2, v1 = "/proc/self/cgroup", "/sys/fs/cgroup", "/sys/fs/cgroup/memory"
 	for name, c := range map[string]struct {
 		files         map[string]string
-		tasks, memory Share
+		tasks, memory Headroom
 	}{
-		"no control group": {nil, Share{}, Share{}},
+		"no control group": {nil, Headroom{}, Headroom{}},
 		"no limit": {map[string]string{own: "0::/a\n", v2 + "/a/pids.max": "max\n", v2 + "/a/pids.current": "7\n",
-			v2 + "/a/memory.max": "max\n"}, Share{}, Share{}},
+			v2 + "/a/memory.max": "max\n"}, Headroom{}, Headroom{}},
 		"version 2": {map[string]string{own: "0::/a\n", v2 + "/a/pids.max": "100\n", v2 + "/a/pids.current": "7\n",
-			v2 + "/pids.max": "max\n"}, Share{100, 7, v2 + "/a/pids.max"}, Share{}},
+			v2 + "/pids.max": "max\n"}, Headroom{100, 7, v2 + "/a/pids.max"}, Headroom{}},
 		"less room above": {map[string]string{own: "0::/a/b\n", v2 + "/a/b/pids.max": "100\n", v2 +
 			"/a/b/pids.current": "7\n", v2 + "/a/pids.max": "200\n", v2 + "/a/pids.current": "190\n"},
-			Share{200, 190, v2 + "/a/pids.max"}, Share{}},
+			Headroom{200, 190, v2 + "/a/pids.max"}, Headroom{}},
 		"memory": {map[string]string{own: "0::/a\n", v2 + "/a/memory.max": "1048576\n", v2 +
-			"/a/memory.current": "524288\n", v2 + "/a/memory.stat": "anon 1\ninactive_file 262144\n"}, Share{},
-			Share{1024, 256, v2 + "/a/memory.max"}},
+			"/a/memory.current": "524288\n", v2 + "/a/memory.stat": "anon 1\ninactive_file 262144\n"}, Headroom{},
+			Headroom{1024, 256, v2 + "/a/memory.max"}},
 		"memory, version 1": {map[string]string{own: "4:memory:/c\n", v1 + "/c/memory.limit_in_bytes": "1048576\n", v1 +
 			"/c/memory.usage_in_bytes": "524288\n", v1 + "/c/memory.stat": "inactive_file 1\ntotal_inactive_file 262144\n"},
-			Share{}, Share{1024, 256, v1 + "/c/memory.limit_in_bytes"}},
+			Headroom{}, Headroom{1024, 256, v1 + "/c/memory.limit_in_bytes"}},
 		"version 1, no limit": {map[string]string{own: "4:memory:/\n8:pids:/\n", v1 +
-			"/memory.limit_in_bytes": "9223372036854771712\n", "/sys/fs/cgroup/pids/pids.max": "max\n"}, Share{}, Share{}},
+			"/memory.limit_in_bytes": "9223372036854771712\n", "/sys/fs/cgroup/pids/pids.max": "max\n"}, Headroom{}, Headroom{}},
 	} {
 		s := machineOf(c.files)
 		if tasks, memory := s.tasks(), s.memory(); tasks != c.tasks || memory != c.memory {

@@ -55,7 +55,7 @@ func TestControlGroupsOfThisMachine(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var quota Quota
-	var tasks, memory Share
+	var tasks, memory Headroom
 	_, found, _ := strings.Cut(string(out), "\nfound ")
 	found, _, _ = strings.Cut(found, "\n")
 	if err := json.Unmarshal([]byte(found), &[]any{&quota, &tasks, &memory}); err != nil {

@@ -81,8 +81,8 @@ type Limits struct {
 	Tasks      int64    `json:"tasks"`      // processes and threads there are now
 	PIDMax     int64    `json:"pid_max"`
 	ThreadsMax int64    `json:"threads_max"`
-	GroupTasks Share    `json:"group_tasks"` // processes and threads of the agent's control groups
-	GroupKiB   Share    `json:"group_kib"`   // memory of the agent's control groups, KiB
+	GroupTasks Headroom `json:"group_tasks"` // processes and threads of the agent's control groups
+	GroupKiB   Headroom `json:"group_kib"`   // memory of the agent's control groups, KiB
 	Conntrack  int64    `json:"conntrack"`   // tracked connections
 	FilesSoft  int64    `json:"files_soft"`  // open files of a program that an agent starts
 	FilesHard  int64    `json:"files_hard"`  // open files of a process

@@ -55,7 +55,7 @@ func TestDemandBeyondALimitIsRefusedWithWhatFits(t *testing.T) {
 			"clients: the machine's room for more processes and threads is 1000, and x (250 clients) takes 1352: about 162 " +
 				"clients fit, or raise it: sudo sysctl -w kernel.pid_max=6208"},
 		"tasks of a group": {iperf3Of(250), func(l *machine.Limits, _ *machine.Memory) {
-			l.GroupTasks = machine.Share{Limit: 1200, Used: 200, File: "/sys/fs/cgroup/a b/pids.max"}
+			l.GroupTasks = machine.Headroom{Limit: 1200, Used: 200, File: "/sys/fs/cgroup/a b/pids.max"}
 		},
 			"clients: the control group has room for 1000 more processes and threads (/sys/fs/cgroup/a b/pids.max), and x " +
 				"(250 clients) takes 1352: about 162 clients fit, or raise it: podman run --pids-limit=-1 …, or a higher number " +

@@ -41,10 +41,10 @@ type Config struct {
 	Experiment *experiment.Experiment
 	Records    []result.Kind // of the measure: a resume refuses a record that reports refuse
 	Dir        string        // the run's folder; created when absent
-	Command    string     // repeats the run, for the report
-	Begin      string     // begins the command of the run with other devices or another kernel: "gateweigh run quick"
-	Version    string     // of gateweigh
-	VM         *result.VM // set when this machine is a virtual one that was started for the run
+	Command    string        // repeats the run, for the report
+	Begin      string        // begins the command of the run with other devices or another kernel: "gateweigh run quick"
+	Version    string        // of gateweigh
+	VM         *result.VM    // set when this machine is a virtual one that was started for the run
 	// Backend opens what runs the labs' hosts. Nil: namespaces of this machine.
 	Backend backend.Open
 	// Status receives what happens now and how far the run is; it must not block.
@@ -155,7 +155,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	s.recorded = s.began
 	out, err := s.all(ctx)
 	out.Started = true
-	s.noteStopped(ctx, outlook.Quota)
+	s.noteThrottled(ctx, outlook.Quota)
 	s.env.End = time.Now().UTC()
 	s.env.Interrupted = ctx.Err() != nil || errors.Is(err, errStorage) || s.interrupted && errors.Is(err, ErrNothingRan)
 	s.env.Skipped = out.Skipped

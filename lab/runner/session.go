@@ -170,17 +170,17 @@ func (s *Session) noteBurner() {
 	s.Note(text)
 }
 
-// noteStopped says for how long a control group has stopped the lab for want of CPU time since the look before the run.
-func (s *Session) noteStopped(ctx context.Context, was machine.Quota) {
-	if was.CPUs == 0 {
+// noteThrottled notes for how long a control group has throttled the lab since the quota was read before the run.
+func (s *Session) noteThrottled(ctx context.Context, before machine.Quota) {
+	if before.CPUs == 0 {
 		return
 	}
 	now, err := s.Machine.Machine(context.WithoutCancel(ctx))
-	if stopped := now.Quota.Stopped - was.Stopped; err == nil && stopped > 0 {
+	if throttled := now.Quota.Throttled - before.Throttled; err == nil && throttled > 0 {
 		// an error: the machine's agent has ended, and the run says so
 		text := fmt.Sprintf(
 			"A control group stopped the lab's programs for %.2f s in all, because %.3g CPUs were used up (%s): trials may "+
-				"have been rejected for that.", stopped, was.CPUs, was.File)
+				"have been rejected for that.", throttled, before.CPUs, before.File)
 		s.Notice("%s", text)
 		s.Note(text)
 	}

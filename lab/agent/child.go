@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// Child is this program again as another process: an agent, or one of an agent's own.
-// It ends when its standard input does.
+// Child is another process of this program: an agent, or a helper of an agent. It ends when its standard input is
+// closed.
 type Child struct {
 	*exec.Cmd
 	input  io.WriteCloser
 	output io.ReadCloser
 }
 
-// StartChild starts this program with other arguments. Its messages go to stderr; attr,
-// its namespaces and group, may be nil.
+// StartChild starts this program with other arguments. The child writes its messages to stderr. attr sets its
+// namespaces and process group, and may be nil.
 func StartChild(args []string, attr *syscall.SysProcAttr, stderr *os.File) (*Child, error) {
-	own := []string{"/proc/self/exe"}
+	command := []string{"/proc/self/exe"}
 	if through := emulator(); through != "" {
 		file, err := os.Executable()
 		if err != nil {
 			return nil, err
 		}
-		own = []string{through, file}
+		command = []string{through, file}
 	}
-	c := &Child{Cmd: exec.Command(own[0], append(own[1:], args...)...)}
+	c := &Child{Cmd: exec.Command(command[0], append(command[1:], args...)...)}
 	c.SysProcAttr, c.Stderr = attr, stderr
 	var err error
 	if c.input, err = c.StdinPipe(); err != nil {
@@ -41,38 +41,37 @@ func StartChild(args []string, attr *syscall.SysProcAttr, stderr *os.File) (*Chi
 	return c, c.Start()
 }
 
-// emulator is the program that runs this process where that is made for another architecture (qemu-user), else
-// empty. It shows the process its own file as /proc/self/exe, but not as that of a thread.
+// emulator returns the file of the emulator (qemu-user) that runs this process, or "" without one. An emulator shows
+// the emulated program's file as /proc/self/exe, but its own file as that of a thread.
 func emulator() string {
-	runs, err := os.Readlink("/proc/thread-self/exe")
-	own, bad := os.Readlink("/proc/self/exe")
-	if err != nil || bad != nil || runs == own {
+	ofThread, err1 := os.Readlink("/proc/thread-self/exe")
+	ofProcess, err2 := os.Readlink("/proc/self/exe")
+	if err1 != nil || err2 != nil || ofThread == ofProcess {
 		return ""
 	}
-	return runs
+	return ofThread
 }
 
 // endsWithin bounds the wait for the end of a process whose output has ended.
 const endsWithin = time.Second
 
-// Talk begins a conversation with a child, whose name errors give: "the agent of host
-// a/client". It waits for the child's process, which nobody else may do; the channel is
-// closed when that has ended.
-func (c *Child) Talk(name string) (*Conn, <-chan struct{}) {
-	gone := make(chan struct{})
-	var how string
+// Connect returns a connection to a child, and a channel that is closed when the child's process has ended. Errors of
+// the connection name the child as given: "the agent of host a/client". Only Connect may wait for the process.
+func (c *Child) Connect(name string) (*Conn, <-chan struct{}) {
+	exited := make(chan struct{})
+	var status string
 	go func() { // ends with the process
-		defer close(gone)
+		defer close(exited)
 		if state, err := c.Process.Wait(); err == nil {
-			how = state.String()
+			status = state.String()
 		}
 	}()
 	return NewConn(c.output, c.input, fmt.Sprintf("%s (process %d)", name, c.Process.Pid), func() string {
 		select {
-		case <-gone:
-			return how
+		case <-exited:
+			return status
 		case <-time.After(endsWithin):
-			return "" // it lives, and does not answer any more
+			return "" // it runs on, but does not answer
 		}
-	}), gone
+	}), exited
 }

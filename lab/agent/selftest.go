@@ -150,9 +150,9 @@ func (s *selfTest) startTest(isolated bool) (*Conn, func(), error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting this program as an agent: %w", err)
 	}
-	conn, gone := child.Talk("the agent of the self-test")
+	conn, exited := child.Connect("the agent of the self-test")
 	return conn, func() {
 		conn.Close()
-		<-gone
+		<-exited
 	}, nil
 }

@@ -22,15 +22,14 @@ type Slow struct {
 	How   burn.How `json:"how"`   // what takes the rest competes for it
 }
 
-// slowed is a process of an agent that keeps CPUs from all others for a part of the time. A
-// process of its own, because its threads may hold up Go's garbage collection; it ends with
-// the agent: its input does.
+// slowed is the burner, a process of an agent that takes a share of the time of CPUs. It is a process of its own
+// because its threads may hold up Go's garbage collection. It ends with the agent, because its input does.
 //
 //	agent ── stdin, stdout: JSON lines ──► gateweigh agent-burner
 type slowed struct {
 	mu     sync.Mutex // guards what follows
 	burner *Conn      // nil while nothing is slowed
-	gone   <-chan struct{}
+	exited <-chan struct{}
 }
 
 // Slow slows CPUs down until the agent ends, or is asked to give them back. It returns once they are slow.
@@ -48,13 +47,13 @@ func (m *machineAgent) Slow(ctx context.Context, s Slow) error {
 	if err != nil {
 		return fmt.Errorf("starting the process that slows CPUs down: %w", err)
 	}
-	conn, gone := c.Talk("the process that slows CPUs down")
+	conn, exited := c.Connect("the process that slows CPUs down")
 	if err := conn.do(ctx, "Burn", s); err != nil {
 		conn.Close()
-		<-gone
+		<-exited
 		return err
 	}
-	m.slowed.burner, m.slowed.gone = conn, gone
+	m.slowed.burner, m.slowed.exited = conn, exited
 	return nil
 }
 
@@ -76,16 +75,16 @@ func (s *slowed) close() {
 	s.end()
 }
 
-// end is close for who has the lock.
+// end closes the burner. The caller holds the lock.
 func (s *slowed) end() {
 	if s.burner != nil {
 		s.burner.Close()
-		<-s.gone
+		<-s.exited
 		s.burner = nil
 	}
 }
 
-// burnerEnds is how long the burner of a run that was killed may take to end with its agent.
+// burnerEnds is the time within which the burner of a killed run ends with its agent.
 const burnerEnds = time.Second
 
 // burner answers for a process that burns. Its exported methods carry out verbs.

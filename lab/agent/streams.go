@@ -137,7 +137,7 @@ func (t Traffic) prepareHost() error {
 	if max(t.Clients, t.MostClients) <= WindowsAtOnce || t.UDP {
 		return nil
 	}
-	return client.SetSysctls(sysctlsOfMany)
+	return client.SetSysctls(manyStreamSysctls)
 }
 
 // startStreams starts the streams of the host's clients, one bundle a direction and process.

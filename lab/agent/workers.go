@@ -14,75 +14,74 @@ import (
 )
 
 const (
-	// StreamsPerWorker are streams of one process. A common hard limit is 20,000 open
-	// files, and raising it takes a capability that containers lack: where it is lower
-	// there are more workers.
+	// StreamsPerWorker is the largest number of streams of one process. A common hard limit is 20,000 open files, and
+	// containers may not raise it. Where the limit is lower, Workers returns more processes.
 	StreamsPerWorker = 16_000
-	leastStreams     = 256 // streams of a process whatever its limit: the load then says what it lacks
+	// minStreamsPerWorker is the number of streams of one process under any limit of open files. If the limit is too low
+	// for them, the load fails with an error that says so.
+	minStreamsPerWorker = 256
 )
 
-// sysctlsOfMany are set, below /proc/sys/net, where more than WindowsAtOnce streams
-// send. The kernel makes buffers smaller the longer a path's shortest round trip
-// was; a stream with a burst every few seconds has hardly ever met a quiet path,
-// so its bursts would leave in pieces.
-var sysctlsOfMany = map[string]string{"ipv4/tcp_tso_rtt_log": "30"}
+// manyStreamSysctls are settings below /proc/sys/net for loads of more than WindowsAtOnce streams. The longer the
+// shortest round trip of a path was, the smaller the buffers that the kernel makes for it. A stream that sends a burst
+// every few seconds has rarely seen the path idle, so without the setting its bursts would leave in pieces.
+var manyStreamSysctls = map[string]string{"ipv4/tcp_tso_rtt_log": "30"}
 
-// WindowsAtOnce is how many streams open their windows together when a load begins:
-// within its warm-up.
+// WindowsAtOnce is the number of streams whose congestion windows open together during the warm-up of a load.
 const WindowsAtOnce = 250
 
-// Workers is the number of processes that the streams of one host need with a limit of
-// open files (0: no limit, see Hello). With 1 the agent runs all streams itself.
-func Workers(streams int, files int64) int {
+// Workers returns the number of processes that the streams of one host need under a limit of open files (0: no limit,
+// see Hello). With 1 the agent runs all streams itself.
+func Workers(streams int, maxOpenFiles int64) int {
 	fit := StreamsPerWorker
-	if files > 0 && files < StreamsPerWorker+client.FilesBeside {
-		fit = max(leastStreams, int(files)-client.FilesBeside)
+	if maxOpenFiles > 0 && maxOpenFiles < StreamsPerWorker+client.ReservedFiles {
+		fit = max(minStreamsPerWorker, int(maxOpenFiles)-client.ReservedFiles)
 	}
 	return max(1, (streams+fit-1)/fit)
 }
 
-// LeastFiles is the lowest limit of open files with which a process runs that many streams.
-func LeastFiles(streams int) int {
-	if streams <= leastStreams {
-		return 2 * leastStreams
+// MinOpenFiles returns the lowest limit of open files under which one process can run that many streams.
+func MinOpenFiles(streams int) int {
+	if streams <= minStreamsPerWorker {
+		return 2 * minStreamsPerWorker
 	}
-	return streams + client.FilesBeside
+	return streams + client.ReservedFiles
 }
 
-// worker is a process of an agent that holds a part of its streams, in the agent's
-// own network namespace and on its CPUs. It ends with the agent: its input does.
+// worker is a process that holds a part of an agent's streams. It runs in the agent's network namespace and on its
+// CPUs. It ends with the agent, because its input does.
 //
 //	agent ── stdin, stdout: JSON lines ──► gateweigh agent-worker
 type worker struct {
 	*Conn
-	num  int // from 1 among those of its end
-	pid  int
-	gone <-chan struct{} // closed when the process has ended
+	num    int // from 1 among the workers of its host at its end of the load
+	pid    int
+	exited <-chan struct{} // closed when the process has ended
 }
 
 func (w *worker) close() {
 	w.Close()
 	<-w.Done()
-	<-w.gone
+	<-w.exited
 }
 
-// addWorkers makes a host's list of workers n long.
+// addWorkers starts workers of a host until its list has n.
 func addWorkers(host string, list []*worker, n int) ([]*worker, error) {
 	for len(list) < n {
 		c, err := StartChild([]string{WorkerCommand}, nil, os.Stderr)
 		if err != nil {
 			return list, fmt.Errorf("starting a worker for streams: %w", err)
 		}
-		conn, gone := c.Talk("traffic worker of host " + host)
-		list = append(list, &worker{conn, len(list) + 1, c.Process.Pid, gone})
+		conn, exited := c.Connect("traffic worker of host " + host)
+		list = append(list, &worker{conn, len(list) + 1, c.Process.Pid, exited})
 	}
 	return list, nil
 }
 
-// workers are all of the host's.
+// workers lists all workers of the host.
 func (s *trafficState) workers() []*worker { return slices.Concat(s.nearWorkers, s.farWorkers) }
 
-// each asks all workers at once.
+// each calls fn for all workers at the same time, and joins the errors.
 func each(list []*worker, fn func(i int, w *worker) error) error {
 	errs := make([]error, len(list))
 	var wg sync.WaitGroup
@@ -97,14 +96,14 @@ func each(list []*worker, fn func(i int, w *worker) error) error {
 	return errors.Join(errs...)
 }
 
-// workerMain is the body of a worker.
+// workerMain runs a worker until its input ends.
 func workerMain(ctx context.Context) error {
 	runtime.GOMAXPROCS(processors)
 	var s streams
 	return serve(ctx, os.Stdin, os.Stdout, workerVerbs, always(&s))
 }
 
-// workersNs is the CPU time of all workers so far. The caller holds no lock.
+// workersNs returns the CPU time of all workers since they started, ns. The caller must not hold the lock.
 func (s *trafficState) workersNs() (ns int64) {
 	defer s.lock()()
 	for _, w := range s.workers() {

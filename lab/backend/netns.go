@@ -101,7 +101,7 @@ func launch(ctx context.Context, opts agent.Options, namespaces uintptr, log *os
 	case err != nil:
 		return nil, err
 	}
-	conn, gone := child.Talk("the agent of host " + opts.Host)
+	conn, exited := child.Connect("the agent of host " + opts.Host)
 	// Of an isolated host its namespace is held: an agent that is killed cannot end
 	// the connections that would keep it.
 	release := func() {}
@@ -122,10 +122,10 @@ func launch(ctx context.Context, opts agent.Options, namespaces uintptr, log *os
 	h := &Host{Conn: conn, Name: opts.Host, end: func() error {
 		defer release()
 		select {
-		case <-gone:
+		case <-exited:
 		case <-time.After(3 * time.Second): // the agent runs on although its input is closed
 			child.Process.Kill()
-			<-gone
+			<-exited
 		}
 		return nil
 	}}

@@ -190,7 +190,7 @@ func upLoopback() error {
 // TestLogInsLeaveFilesForAllElse: under any limit of open files, some.
 func TestLogInsLeaveFilesForAllElse(t *testing.T) {
 	for files, want := range map[uint64]int{
-		0: 1, 64: 32, 256: 128, 2048: 1024, 20_000: 20_000 - FilesBeside, 1 << 20: mostPersonas, 1<<64 - 1: mostPersonas,
+		0: 1, 64: 32, 256: 128, 2048: 1024, 20_000: 20_000 - ReservedFiles, 1 << 20: mostPersonas, 1<<64 - 1: mostPersonas,
 	} {
 		if got := mostSockets(files); got != want {
 			t.Errorf("limit %d: %d sockets of logins, want %d", files, got, want)

@@ -71,19 +71,17 @@ func newPersonaHost(cfg Config, mtu int) (*personaHost, error) {
 	}, nil
 }
 
-// FilesBeside are kept free for all else that an agent has open: programs, clients,
-// sockets of another kind.
-const FilesBeside = 1024
+// ReservedFiles are open files that an agent keeps free for everything but the sockets of its load or logins.
+const ReservedFiles = 1024
 
-// mostSockets is how many sockets of logins may be open at once, of so many files that
-// may be open: FilesBeside of them, or half of a low limit, are left for the rest of the
-// agent. More clients than that wait for each other.
+// mostSockets returns how many sockets of logins may be open at once under a limit of open files. It leaves
+// ReservedFiles, or half of a low limit, for the rest of the agent. Clients beyond that number wait for each other.
 func mostSockets(files uint64) int {
-	files = min(files, mostPersonas+FilesBeside)
-	return int(max(1, files-min(FilesBeside, files/2)))
+	files = min(files, mostPersonas+ReservedFiles)
+	return int(max(1, files-min(ReservedFiles, files/2)))
 }
 
-// attach makes a persona of c. Guests lease where other clients have static addresses.
+// attach makes a persona of c. Guests take leases where other clients have static addresses.
 func (h *personaHost) attach(c *Client) attachment {
 	p := &personaClient{Client: c, host: h}
 	if first, guests := c.cfg.FirstStatic, c.cfg.Guests > 0 && c.Num >= c.cfg.FirstGuest; first.IsValid() && !guests {

@@ -71,7 +71,7 @@ func (d Demand) Files() (n int64) {
 		k := client.KindOf(s.Client)
 		own := FilesPerHost + k.Needs.Files*s.Clients
 		if k.Shared {
-			own = client.FilesBeside + k.Needs.Files*min(s.Clients, agent.StreamsPerWorker)
+			own = client.ReservedFiles + k.Needs.Files*min(s.Clients, agent.StreamsPerWorker)
 		}
 		n = max(n, int64(own))
 	}

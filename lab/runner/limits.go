@@ -157,7 +157,7 @@ func filesNeeded(d Demand) (n int64) {
 	for _, s := range d.Sides {
 		need := Demand{Sides: []experiment.Side{s}}.Files()
 		if client.KindOf(s.Client).Shared {
-			need = int64(agent.LeastFiles((s.Clients + mostWorkers - 1) / mostWorkers))
+			need = int64(agent.MinOpenFiles((s.Clients + mostWorkers - 1) / mostWorkers))
 		}
 		n = max(n, need)
 	}

@@ -350,7 +350,7 @@ func TestReportNamesFaultsAsCompareDoes(t *testing.T) {
 		!strings.Contains(one.stderr, "nowhere is not a run folder, nor a bundle") {
 		t.Errorf("report: exit %d, %s, compare: exit %d, %s", one.code, one.stderr, other.code, other.stderr)
 	}
-	storms := analysistest.Storms(7, []analysistest.Door{{Name: "allowlist", LoginMs: 2}}, []int{30}, 2)
+	storms := analysistest.Storms(7, []analysistest.LoginQueue{{Name: "allowlist", LoginMs: 2}}, []int{30}, 2)
 	if err := os.Mkdir(filepath.Join(dir, "storms"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -53,12 +53,12 @@ type Options struct {
 // Agent serves one host. Its exported methods carry out verbs of Conn.
 type Agent struct {
 	machineAgent
-	opts    Options
-	jail    *jail
-	traffic trafficState
-	probes  probes
-	porter  porter
-	pool    atomic.Pointer[client.Pool] // nil before there are clients
+	opts      Options
+	jail      *jail
+	traffic   trafficState
+	probes    probes
+	portWatch portWatch
+	pool      atomic.Pointer[client.Pool] // nil before there are clients
 
 	mu       sync.Mutex // guards what follows
 	programs map[string]*spawned

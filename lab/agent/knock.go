@@ -19,52 +19,53 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// Door is where the packets of a load arrive: clients knock there before they are admitted, and after.
-type Door struct {
-	At  netip.AddrPort `json:"at"`
-	UDP bool           `json:"udp,omitzero"` // else TCP
+// LoadPort is the server's port for the packets of a load. Clients knock at it before and after they are admitted, to
+// show whether the device blocks them. A knock is the first packet of a connection, or one datagram.
+type LoadPort struct {
+	Addr netip.AddrPort `json:"at"`
+	UDP  bool           `json:"udp,omitzero"` // else TCP
 }
 
-func (d Door) String() string {
-	if d.UDP {
-		return "UDP " + d.At.String()
+func (port LoadPort) String() string {
+	if port.UDP {
+		return "UDP " + port.Addr.String()
 	}
-	return "TCP " + d.At.String()
+	return "TCP " + port.Addr.String()
 }
 
-// Door is where the load's packets arrive.
-func (t Traffic) Door() Door {
+// LoadPort returns the port for the load's packets.
+func (t Traffic) LoadPort() LoadPort {
 	if traffic.KindOf(t.Kind).Frames {
-		return Door{netip.AddrPortFrom(t.Server, frames.Port), true}
+		return LoadPort{netip.AddrPortFrom(t.Server, frames.Port), true}
 	}
-	return Door{netip.AddrPortFrom(t.Server, trafficPort), t.UDP}
+	return LoadPort{netip.AddrPortFrom(t.Server, trafficPort), t.UDP}
 }
 
-// porter sees what arrives at a door. It reads the host's link: packets count before anything of the server refuses
-// them.
-type porter struct {
+// portWatch records packets that arrive at a port. It reads the host's link, so packets count even if the server then
+// refuses them.
+type portWatch struct {
 	mu sync.Mutex // guards what follows
-	fd int        // 0: the host watches no door
+	fd int        // 0: the host watches no port
 }
 
-var errNoDoor = errors.New("this host watches no door")
+var errNoPortWatched = errors.New("this host watches no door")
 
-// WatchDoor notes the knocks that arrive at a door by a link of the host, from now on and until LeaveDoor.
-func (a *Agent) WatchDoor(_ context.Context, link string, d Door) error {
-	p := &a.porter
+// WatchDoor records the knocks that arrive at a port by a link of the host, until LeaveDoor.
+func (a *Agent) WatchDoor(_ context.Context, link string, port LoadPort) error {
+	p := &a.portWatch
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.leave()
 	ifi, err := net.InterfaceByName(link)
 	if err != nil {
-		return fmt.Errorf("watching %s on %s: %w", d, link, err)
+		return fmt.Errorf("watching %s on %s: %w", port, link, err)
 	}
-	// Without a protocol it takes nothing before the filter is there.
+	// Without a protocol the socket receives nothing before it has the filter.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("watching %s on %s: %w", d, link, err)
+		return fmt.Errorf("watching %s on %s: %w", port, link, err)
 	}
-	filter := d.filter()
+	filter := port.filter()
 	err = unix.SetsockoptSockFprog(
 		fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 	if err == nil {
@@ -72,7 +73,7 @@ func (a *Agent) WatchDoor(_ context.Context, link string, d Door) error {
 	}
 	if err != nil {
 		unix.Close(fd)
-		return fmt.Errorf("watching %s on %s: %w", d, link, err)
+		return fmt.Errorf("watching %s on %s: %w", port, link, err)
 	}
 	p.fd = fd
 	return nil
@@ -80,12 +81,12 @@ func (a *Agent) WatchDoor(_ context.Context, link string, d Door) error {
 
 func networkOrder(n uint16) uint16 { return n<<8 | n>>8 }
 
-// filter takes IPv4 packets that knock at the door, up to their ports: the first segment of a TCP connection (SYN
-// without ACK, RFC 9293 section 3.1), or a datagram that begins with knockText. Segments and datagrams of a load that
-// arrive late are none.
-func (d Door) filter() (list []unix.SockFilter) {
-	to := d.At.Addr().As4()
-	const most = 64 // bytes: a header with all options, and the ports
+// filter accepts the IPv4 packets that are knocks at the port, and cuts them off behind their ports. A knock is the
+// first segment of a TCP connection (SYN without ACK, RFC 9293 section 3.1), or a datagram that begins with knockText.
+// Late packets of a load are no knocks.
+func (port LoadPort) filter() (list []unix.SockFilter) {
+	to := port.Addr.Addr().As4()
+	const most = 64 // bytes: an IPv4 header with all options, and the ports
 	var refuse []int
 	var program []bpf.Instruction
 	refuseIf := func(cond bpf.JumpTest, val uint32) {
@@ -93,7 +94,7 @@ func (d Door) filter() (list []unix.SockFilter) {
 		program = append(program, bpf.JumpIf{Cond: cond, Val: val})
 	}
 	protocol := uint32(unix.IPPROTO_TCP)
-	if d.UDP {
+	if port.UDP {
 		protocol = unix.IPPROTO_UDP
 	}
 	program = append(program, bpf.LoadAbsolute{Off: 16, Size: 4}) // destination
@@ -103,11 +104,11 @@ func (d Door) filter() (list []unix.SockFilter) {
 	program = append(program, bpf.LoadAbsolute{Off: 6, Size: 2}) // place of a fragment
 	refuseIf(bpf.JumpBitsSet, 0x1fff)
 	program = append(program, bpf.LoadMemShift{Off: 0}, bpf.LoadIndirect{Off: 2, Size: 2}) // destination port
-	refuseIf(bpf.JumpNotEqual, uint32(d.At.Port()))
-	if d.UDP {
-		for at := 0; at < len(knockText); at += 4 {
-			program = append(program, bpf.LoadIndirect{Off: uint32(8 + at), Size: 4})
-			refuseIf(bpf.JumpNotEqual, binary.BigEndian.Uint32([]byte(knockText[at:])))
+	refuseIf(bpf.JumpNotEqual, uint32(port.Addr.Port()))
+	if port.UDP {
+		for i := 0; i < len(knockText); i += 4 {
+			program = append(program, bpf.LoadIndirect{Off: uint32(8 + i), Size: 4})
+			refuseIf(bpf.JumpNotEqual, binary.BigEndian.Uint32([]byte(knockText[i:])))
 		}
 	} else {
 		const syn, ack = 0x02, 0x10
@@ -130,13 +131,13 @@ func (d Door) filter() (list []unix.SockFilter) {
 	return list
 }
 
-// Arrivals returns the senders of the knocks that arrived since the call before, in their order.
+// Arrivals returns the senders of the knocks that arrived since the last call, in order of arrival.
 func (a *Agent) Arrivals(context.Context) (from []netip.Addr, err error) {
-	p := &a.porter
+	p := &a.portWatch
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.fd == 0 {
-		return nil, errNoDoor
+		return nil, errNoPortWatched
 	}
 	for packet := make([]byte, 64); ; {
 		n, _, err := unix.Recvfrom(p.fd, packet, unix.MSG_DONTWAIT)
@@ -152,31 +153,31 @@ func (a *Agent) Arrivals(context.Context) (from []netip.Addr, err error) {
 	}
 }
 
-// LeaveDoor watches no longer. Twice is harmless.
+// LeaveDoor ends the watch. Twice is harmless.
 func (a *Agent) LeaveDoor(context.Context) {
-	a.porter.mu.Lock()
-	defer a.porter.mu.Unlock()
-	a.porter.leave()
+	a.portWatch.mu.Lock()
+	defer a.portWatch.mu.Unlock()
+	a.portWatch.leave()
 }
 
 // leave closes the socket. The caller holds the lock.
-func (p *porter) leave() {
+func (p *portWatch) leave() {
 	if p.fd != 0 {
 		unix.Close(p.fd)
 		p.fd = 0
 	}
 }
 
-// Knocks are packets that clients send to a door: the first of a connection, or datagrams.
+// Knocks are the packets that Knock sends.
 type Knocks struct {
-	Door    Door          `json:"door"`
-	Clients []int         `json:"clients"` // of the host, by their place from 0
-	Times   int           `json:"times"`   // each client knocks so often
+	Port    LoadPort      `json:"door"`
+	Clients []int         `json:"clients"` // of the host, by index
+	Times   int           `json:"times"`   // knocks of each client
 	Gap     time.Duration `json:"gap"`     // between two knocks of a client
 }
 
-// Knock has clients knock, each time from a new port, and returns when Gap has passed since the last time. What is
-// answered is of no interest. Connections that were begun are given up then, so nothing of a knock is sent later.
+// Knock has clients knock, each time from a new port. It ignores answers. When Gap has passed since the last knock, it
+// closes the connections, so that they send nothing later.
 func (a *Agent) Knock(ctx context.Context, k Knocks) error {
 	pool, err := a.clients()
 	if err != nil {
@@ -190,9 +191,9 @@ func (a *Agent) Knock(ctx context.Context, k Knocks) error {
 	}()
 	for range k.Times {
 		for _, i := range k.Clients {
-			fd, err := k.Door.knock(pool.Clients[i])
+			fd, err := k.Port.knock(pool.Clients[i])
 			if err != nil {
-				return fmt.Errorf("client %d: knocking at %s: %w", pool.Clients[i].Num, k.Door, err)
+				return fmt.Errorf("client %d: knocking at %s: %w", pool.Clients[i].Num, k.Port, err)
 			}
 			open = append(open, fd)
 		}
@@ -205,33 +206,33 @@ func (a *Agent) Knock(ctx context.Context, k Knocks) error {
 	return nil
 }
 
-// knock sends one packet. The caller closes the socket.
-func (d Door) knock(c *client.Client) (fd int, err error) {
+// knock sends one packet from a new socket, which the caller closes.
+func (port LoadPort) knock(c *client.Client) (fd int, err error) {
 	kind := unix.SOCK_STREAM
-	if d.UDP {
+	if port.UDP {
 		kind = unix.SOCK_DGRAM
 	}
 	err = c.Do(func() error {
-		fd, err = socket.New(kind, d.At.Addr())
+		fd, err = socket.New(kind, port.Addr.Addr())
 		return err
 	})
 	if err != nil {
 		return -1, err
 	}
-	if err := d.knockWith(fd, c.LocalIP()); err != nil {
+	if err := port.sendKnock(fd, c.LocalIP()); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
 	return fd, nil
 }
 
-// knockWith sends one packet by a socket, from an address.
-func (d Door) knockWith(fd int, from netip.Addr) error {
+// sendKnock sends one packet from a socket and an address.
+func (port LoadPort) sendKnock(fd int, from netip.Addr) error {
 	err := unix.Bind(fd, socket.Addr(netip.AddrPortFrom(from, 0)))
 	if err == nil {
-		err = unix.Connect(fd, socket.Addr(d.At))
+		err = unix.Connect(fd, socket.Addr(port.Addr))
 	}
-	if err == nil && d.UDP {
+	if err == nil && port.UDP {
 		_, err = socket.SendSome(fd, append([]byte(knockText), make([]byte, knockBytes-len(knockText))...))
 	}
 	if errors.Is(err, unix.EINPROGRESS) || refused(err) {
@@ -241,11 +242,12 @@ func (d Door) knockWith(fd int, from netip.Addr) error {
 }
 
 const (
-	knockBytes = 32         // the payload of a datagram that knocks
-	knockText  = "KNOCKING" // what it begins with, a multiple of four bytes: datagrams and frames of no load begin so
+	knockBytes = 32 // payload of a datagram
+	// knockText begins it, a multiple of four bytes. No datagram or frame of a load begins so.
+	knockText = "KNOCKING"
 )
 
-// refused reports whether a packet was answered with a no: the client is kept out, or nobody listens.
+// refused reports whether a packet was rejected: the device blocks the client, or no program listens.
 func refused(err error) bool {
 	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH) ||
 		errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)

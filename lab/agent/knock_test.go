@@ -15,7 +15,7 @@ import (
 )
 
 // TestOnlyKnocksAreHeard: what a load sends late is no knock, whatever it is: segments with and without data, ends of
-// connections, datagrams of any content and length, frames with their stamps, and what goes to other doors. A knock
+// connections, datagrams of any content and length, frames with their stamps, and what goes to other ports. A knock
 // after it is heard.
 func TestOnlyKnocksAreHeard(t *testing.T) {
 	t.Parallel()
@@ -56,7 +56,7 @@ func TestOnlyKnocksAreHeard(t *testing.T) {
 	stamp := make([]byte, frames.StampBytes+14)
 	frames.Stamp{Stream: 3, Number: 9, SentNs: 1}.Put(stamp)
 	knock := append([]byte(knockText), make([]byte, knockBytes-len(knockText))...)
-	for _, d := range []Door{{At: at}, {At: at, UDP: true}} {
+	for _, d := range []LoadPort{{Addr: at}, {Addr: at, UDP: true}} {
 		a := &Agent{}
 		in(pair.Server, func() error { return a.WatchDoor(t.Context(), "gwt1", d) })
 		if d.UDP {
@@ -81,9 +81,9 @@ func TestOnlyKnocksAreHeard(t *testing.T) {
 			if d.UDP {
 				kind = unix.SOCK_DGRAM
 			}
-			fd, err := socket.New(kind, d.At.Addr())
+			fd, err := socket.New(kind, d.Addr.Addr())
 			if err == nil {
-				err = d.knockWith(fd, labtest.ClientIP)
+				err = d.sendKnock(fd, labtest.ClientIP)
 				unix.Close(fd)
 			}
 			return err

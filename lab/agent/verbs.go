@@ -238,20 +238,20 @@ func (c *Conn) TakeRTT(ctx context.Context) (rtt.Times, error) {
 	return ask[rtt.Times](ctx, c, "TakeRTT")
 }
 
-// WatchDoor notes the packets that arrive at a door by a link of the host, until LeaveDoor.
-func (c *Conn) WatchDoor(ctx context.Context, link string, d Door) error {
+// WatchDoor has the host record the knocks that arrive at a port by one of its links, until LeaveDoor.
+func (c *Conn) WatchDoor(ctx context.Context, link string, d LoadPort) error {
 	return c.do(ctx, "WatchDoor", link, d)
 }
 
-// Arrivals returns the senders of the packets that arrived at the door since the call before.
+// Arrivals returns the senders of the knocks that arrived since the last call.
 func (c *Conn) Arrivals(ctx context.Context) ([]netip.Addr, error) {
 	return ask[[]netip.Addr](ctx, c, "Arrivals")
 }
 
-// LeaveDoor watches no longer.
+// LeaveDoor ends the watch.
 func (c *Conn) LeaveDoor(ctx context.Context) error { return c.do(ctx, "LeaveDoor") }
 
-// Knock has clients of the host knock at a door: see Agent.Knock.
+// Knock has clients of the host knock at a port: see Agent.Knock.
 func (c *Conn) Knock(ctx context.Context, k Knocks) error { return c.do(ctx, "Knock", k) }
 
 // OpenTap taps interfaces of the host until the agent ends: see transition.OpenTap.

@@ -102,13 +102,13 @@ func (s *Bench) admitClients(ctx context.Context) error {
 	if err := s.Leased(ctx); err != nil {
 		return err
 	}
-	if err := s.ProveKeptOut(ctx, beforeAdmission); err != nil {
+	if err := s.ProveBlocked(ctx, beforeAdmission); err != nil {
 		return err
 	}
 	if err := s.logIn(ctx); err != nil {
 		return err
 	}
-	return s.ProveLetIn(ctx, func(int) bool { return false })
+	return s.ProveAdmitted(ctx, func(int) bool { return false })
 }
 
 // logIn has all clients log in; a device that is a dut.Admitter admits them itself.

@@ -53,7 +53,7 @@ type Bench struct {
 	enter  bool          // the clients are more than the router's neighbour table may learn: see EntersNeighbours
 	static bool          // the clients have addresses without asking for them: see hasStatic
 
-	heard time.Duration // how long the server took to hear an admitted client: see ProveLetIn
+	admittedDelay time.Duration // from admission to the first knock that arrived: see ProveAdmitted
 
 	toServer, toClients []send.Stream // of frames, by client: see addressFrames
 }

@@ -62,7 +62,7 @@ func (l *leaver) Close() error                { l.closed = true; return nil }
 // TestEnd: what goes wrong when labs are left is noted and costs nothing, but for clients that were not kept out. An
 // interrupted block does not wait for that. All hosts are ended in any case.
 func TestEnd(t *testing.T) {
-	wrong, open := errors.New("a stop command failed"), &NotKeptOut{"client 1 reached the server"}
+	wrong, open := errors.New("a stop command failed"), &NotBlocked{"client 1 reached the server"}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	failed := errors.New("window 2")

@@ -95,13 +95,13 @@ const leaveTimeout = 2 * time.Minute
 
 // Leave logs out clients that have commands for it, or has the device revoke them, proves that they are kept out again,
 // gives the leases back and stops the device, as a real network would see it happen. Sessions of the portals the lab
-// knows end with the device: openNDS takes seconds for them. Among its errors is a *NotKeptOut where clients were not
+// knows end with the device: openNDS takes seconds for them. Among its errors is a *NotBlocked where clients were not
 // kept out; all others say nothing of what was measured before.
 func (s *Bench) Leave(ctx context.Context) error {
 	errs := []error{s.step(ctx, "stopping the traffic", s.StopTraffic)}
 	out := s.step(ctx, "logging the clients out", s.expel)
 	if out == nil {
-		out = s.step(ctx, "proving that the clients are kept out again", s.proveExpelled)
+		out = s.step(ctx, "proving that the clients are kept out again", s.proveBlockedAfterLeaving)
 	}
 	errs = append(errs, out, s.step(ctx, "releasing the leases", func(ctx context.Context) error {
 		return s.EachHost(func(_ int, h ClientHost) error { return h.Release(ctx) })
@@ -134,7 +134,7 @@ type Leaver interface {
 func End(ctx context.Context, err error, note func(left error), labs ...Leaver) error {
 	if ctx.Err() == nil { // after Ctrl-C the hosts just end
 		left := backend.Each(labs, func(_ int, l Leaver) error { return l.Leave(ctx) })
-		if open := new(NotKeptOut); errors.As(left, &open) {
+		if open := new(NotBlocked); errors.As(left, &open) {
 			err = errors.Join(err, left)
 		} else if left != nil && err == nil {
 			note(left)

@@ -147,7 +147,7 @@ func portalOf(n Network, adm Admission, num int) (portal, error) {
 	v := visit{browser{net: n, keep: adm.Kind == AdmitForm}, adm, num}
 	switch adm.Kind {
 	case AdmitNone:
-		return &openDoor{v}, nil
+		return &noPortal{v}, nil
 	case AdmitOpenNDS:
 		return &openNDSPortal{v}, nil
 	case AdmitForm:
@@ -237,12 +237,12 @@ func Logout(ctx context.Context, n Network, adm Admission, num int) error {
 	return nil
 }
 
-// openDoor is the portal of a router without one.
-type openDoor struct{ visit }
+// noPortal is the portal of a router without one.
+type noPortal struct{ visit }
 
-func (*openDoor) login(context.Context) error          { return nil }
-func (*openDoor) status(context.Context) (bool, error) { return true, nil }
-func (*openDoor) logout(context.Context) error         { return nil }
+func (*noPortal) login(context.Context) error          { return nil }
+func (*noPortal) status(context.Context) (bool, error) { return true, nil }
+func (*noPortal) logout(context.Context) error         { return nil }
 
 // What a command knows of the client it runs as, beside the lab's own variables,
 // which experiment.Vars lists.

@@ -10,8 +10,8 @@ import (
 )
 
 func storms() compare.Input {
-	doors := []analysistest.Door{{Name: "portal", LoginMs: 5}}
-	return compare.Input{Name: "storms", Run: analysistest.Storms(1, doors, []int{20, 50}, 4)}
+	queues := []analysistest.LoginQueue{{Name: "portal", LoginMs: 5}}
+	return compare.Input{Name: "storms", Run: analysistest.Storms(1, queues, []int{20, 50}, 4)}
 }
 
 // TestRunsOfDifferentMeasures says the same from both sides: what each run has, and that nothing

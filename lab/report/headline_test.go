@@ -96,7 +96,7 @@ func TestLead(t *testing.T) {
 
 // TestLoginsLead: more logins a second come first, and clients left out are named.
 func TestLoginsLead(t *testing.T) {
-	lead, devices := shown(t, measure.Summarise(analysistest.Storms(7, []analysistest.Door{
+	lead, devices := shown(t, measure.Summarise(analysistest.Storms(7, []analysistest.LoginQueue{
 		{Name: "slow", LoginMs: 100, Leaves: 4}, {Name: "mid", LoginMs: 20}, {Name: "fast", LoginMs: 2},
 	}, []int{100}, 4), analysis.Options{}))
 	if want := "With 100 clients, all at once, fast lets in "; !strings.HasPrefix(lead, want) ||

@@ -47,7 +47,7 @@ func single() analysistest.Spec {
 
 // stormy is a run that measured logins.
 func stormy() result.Run {
-	return analysistest.Storms(7, []analysistest.Door{
+	return analysistest.Storms(7, []analysistest.LoginQueue{
 		{Name: "fast", LoginMs: 2, Limit: logins.LimitGenerator}, {Name: "opennds", LoginMs: 100, Leaves: 4, Dies: true},
 	}, []int{30, 100}, 4)
 }

@@ -8,32 +8,29 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Door is a simulated device of a storm of logins: it lets clients in one after
-// the other.
-type Door struct {
+// LoginQueue is a simulated device of a storm of logins. It admits clients one after the other.
+type LoginQueue struct {
 	Name    string
 	LoginMs float64 // true time and CPU of one login
-	// Leaves leaves out every n-th client; 0 nobody.
+	// Leaves is the n of which every n-th client is not admitted; 0: all are.
 	Leaves int
-	// Dies: it ends by itself in the last storm.
-	Dies  bool
-	Limit string // default logins.LimitDevice
+	Dies   bool   // whether the device ends by itself in the last storm
+	Limit  string // default logins.LimitDevice
 }
 
-// Storms simulates a run that measured logins: blocks storms for each door and
-// number of clients, all at once.
-func Storms(seed uint64, doors []Door, clients []int, blocks int) result.Run {
+// Storms simulates a run that measured logins. It has one storm a block for each queue and number of clients.
+func Storms(seed uint64, queues []LoginQueue, clients []int, blocks int) result.Run {
 	run := result.Run{Environment: environment(result.ModeSolo)}
 	run.Environment.Measure = logins.Name
 	rng := rand.New(rand.NewPCG(seed, 1))
 	at := start
 	for block := range blocks {
 		for _, n := range clients {
-			for _, d := range doors {
-				s := d.storm(rng, n)
+			for _, q := range queues {
+				s := q.storm(rng, n)
 				s.Block, s.Start, s.Seconds = block, at, s.Lease.Seconds+s.Login.Seconds+2
-				if d.Dies && block == blocks-1 {
-					s.Died = []string{d.Name + " on a/router ended by itself: exit status 9: out of memory"}
+				if q.Dies && block == blocks-1 {
+					s.Died = []string{q.Name + " on a/router ended by itself: exit status 9: out of memory"}
 				}
 				at = at.Add(time.Duration(s.Seconds * float64(time.Second)))
 				run.Own = append(run.Own, result.Line{Head: s.Head, Cell: s.Cell(), Record: &s})
@@ -43,22 +40,22 @@ func Storms(seed uint64, doors []Door, clients []int, blocks int) result.Run {
 	return run
 }
 
-func (d Door) storm(rng *rand.Rand, clients int) logins.Storm {
+func (q LoginQueue) storm(rng *rand.Rand, clients int) logins.Storm {
 	s := logins.Storm{
-		Head: result.Head{Version: result.Version, Kind: logins.KindStorm, Accepted: true}, DUT: d.Name, Clients: clients,
+		Head: result.Head{Version: result.Version, Kind: logins.KindStorm, Accepted: true}, DUT: q.Name, Clients: clients,
 		DeviceLeases: true,
 		SetupSeconds: 1, CreateSeconds: 0.5, TailSeconds: 0.5, IdlePSSMiB: 10, LeasedPSSMiB: 11,
 		LoggedPSSMiB: 10 + float64(clients)*20/1024,
 	}
-	s.Lease = d.phase(rng, clients, d.LoginMs/4, 0)
-	s.Login = d.phase(rng, clients, d.LoginMs, d.Leaves)
+	s.Lease = q.phase(rng, clients, q.LoginMs/4, 0)
+	s.Login = q.phase(rng, clients, q.LoginMs, q.Leaves)
 	return s
 }
 
-// phase has the clients through one after the other, some 5 % faster or slower.
-func (d Door) phase(rng *rand.Rand, clients int, each float64, leaves int) logins.Phase {
+// phase simulates the logins of all clients, one after the other, some 5 % faster or slower.
+func (q LoginQueue) phase(rng *rand.Rand, clients int, each float64, leaves int) logins.Phase {
 	p := logins.Phase{
-		Asked: clients, Limit: d.Limit, RouterBusy: 0.95, EndpointsBusy: 0.4, ClientBusy: 0.3, RadiusBusy: 0.05}
+		Asked: clients, Limit: q.Limit, RouterBusy: 0.95, EndpointsBusy: 0.4, ClientBusy: 0.3, RadiusBusy: 0.05}
 	if p.Limit == "" {
 		p.Limit = logins.LimitDevice
 	}

@@ -146,7 +146,7 @@ func (b *openBlock) phases(ctx context.Context, s *Storm) error {
 	} else if err := b.lease(ctx, s, lease); err != nil {
 		return fmt.Errorf("leasing: %w", err)
 	}
-	if err := b.ProveKeptOut(ctx, "before logging in"); err != nil {
+	if err := b.ProveBlocked(ctx, "before logging in"); err != nil {
 		return err
 	}
 	b.say(words.Agreed(s.Clients, "client logs in", "clients log in"))
@@ -164,7 +164,7 @@ func (b *openBlock) phases(ctx context.Context, s *Storm) error {
 // After a storm that nobody came through, or that ended the device, neither can be known.
 func (b *openBlock) prove(ctx context.Context, e *evidence, s *Storm) error {
 	ended := len(e.ended.Device) > 0
-	err := b.ProveLetIn(ctx, func(client int) bool { return ended || slices.Contains(s.Login.GaveUp, client-1) })
+	err := b.ProveAdmitted(ctx, func(client int) bool { return ended || slices.Contains(s.Login.GaveUp, client-1) })
 	if err != nil || ended || s.Login.Through == 0 {
 		return err
 	}

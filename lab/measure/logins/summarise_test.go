@@ -14,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-func doors() []analysistest.Door {
-	return []analysistest.Door{
+func loginQueues() []analysistest.LoginQueue {
+	return []analysistest.LoginQueue{
 		{Name: "fast", LoginMs: 2, Limit: logins.LimitGenerator},
 		{Name: "slow", LoginMs: 100, Leaves: 4, Dies: true},
 	}
@@ -29,7 +29,7 @@ func login(c analysis.Cell, metric string) analysis.Number {
 }
 
 func TestStormsAreSummarised(t *testing.T) {
-	s := (logins.Measure{}).Summarise(analysistest.Storms(1, doors(), []int{100, 40}, 5), analysis.Options{})
+	s := (logins.Measure{}).Summarise(analysistest.Storms(1, loginQueues(), []int{100, 40}, 5), analysis.Options{})
 	if s.Measure != logins.Name || len(s.Cells) != 4 || s.Trials.Accepted != 20 {
 		t.Fatalf("measure %q, %d cells, %d accepted", s.Measure, len(s.Cells), s.Trials.Accepted)
 	}
@@ -72,7 +72,7 @@ func TestStormsAreSummarised(t *testing.T) {
 // TestCurveCountsThoseLeftOut: a curve is of all that asked, so it ends at the
 // share that got through.
 func TestCurveCountsThoseLeftOut(t *testing.T) {
-	s := (logins.Measure{}).Summarise(analysistest.Storms(1, doors(), []int{100}, 3), analysis.Options{})
+	s := (logins.Measure{}).Summarise(analysistest.Storms(1, loginQueues(), []int{100}, 3), analysis.Options{})
 	for i, ends := range []float64{100, 75} {
 		curve := s.Cells[i].Curves[logins.Login+logins.Through]
 		last := curve[len(curve)-1]
@@ -91,7 +91,7 @@ func TestCurveCountsThoseLeftOut(t *testing.T) {
 }
 
 func TestRejectedStormsCountForNothing(t *testing.T) {
-	run := analysistest.Storms(1, doors()[:1], []int{10}, 3)
+	run := analysistest.Storms(1, loginQueues()[:1], []int{10}, 3)
 	storms := result.Of[logins.Storm](run.Own)
 	for i := range storms {
 		storms[i].Accepted, storms[i].Rejects = i == 1, []string{"machine: other programs used 4 % of it"}
@@ -118,7 +118,7 @@ func TestRejectedStormsCountForNothing(t *testing.T) {
 
 // TestNobodyGetsIn: what no client shows is null, and the summary can be written.
 func TestNobodyGetsIn(t *testing.T) {
-	run := analysistest.Storms(1, []analysistest.Door{{Name: "shut", LoginMs: 5, Leaves: 1}}, []int{4}, 2)
+	run := analysistest.Storms(1, []analysistest.LoginQueue{{Name: "shut", LoginMs: 5, Leaves: 1}}, []int{4}, 2)
 	s := (logins.Measure{}).Summarise(run, analysis.Options{})
 	c := s.Cells[0]
 	if c.Counts[logins.Login+logins.Through] != 0 || login(c, "per_second") != 0 || login(c, "p99_ms").Known() ||
@@ -138,7 +138,7 @@ func TestNobodyGetsIn(t *testing.T) {
 
 // TestFailedBlockSinceMeasured: a storm of a later sitting says that its block came to its end.
 func TestFailedBlockSinceMeasured(t *testing.T) {
-	run := analysistest.Storms(1, doors()[:1], []int{10}, 2)
+	run := analysistest.Storms(1, loginQueues()[:1], []int{10}, 2)
 	for block := range 2 {
 		run.Blocks = append(run.Blocks, result.Block{DUT: "fast", Clients: 10, Block: block, Error: "agent ended"})
 	}

@@ -45,7 +45,7 @@ type FrameStats struct {
 	// Engine is the way of sending; empty of a host that sends nothing.
 	Engine send.Engine `json:"engine,omitempty"`
 	LastNs int64       `json:"last_ns"` // from the first frame sent to the last
-	// Of the frames since the reading before: how long after their due times they left here, how long
+	// Of the frames since the last stats: how long after their due times they left here, how long
 	// others took to here, and their jitter (RFC 3550), mean of the streams.
 	Late     traffic.Delays `json:"late_us"`
 	Delay    traffic.Delays `json:"delay_us"`
@@ -56,7 +56,7 @@ type FrameStats struct {
 type frameLoad struct {
 	sender   *send.Sender
 	receiver *receive.Receiver
-	was      struct { // at the reading before
+	last     struct { // at the last stats
 		sent     send.Sent
 		received receive.Received
 	}
@@ -194,7 +194,7 @@ func (f *frameLoad) read(out *TrafficStats) error {
 	in := traffic.Datagrams{Received: int64(got.Distinct()), Lost: int64(got.Missing), Reordered: int64(got.Reordered)}
 	out.Datagrams = out.Datagrams.Add(in)
 	stats := FrameStats{Duplicates: int64(got.Duplicates), Over: f.sender == nil}
-	since := got.Delay.Since(f.was.received.Delay)
+	since := got.Delay.Since(f.last.received.Delay)
 	stats.Delay = traffic.Delays{
 		P50: since.QuantileNs(0.5) / 1e3, P99: since.QuantileNs(0.99) / 1e3, Max: since.QuantileNs(1) / 1e3}
 	var heard int
@@ -206,15 +206,15 @@ func (f *frameLoad) read(out *TrafficStats) error {
 	}
 	stats.JitterUs /= float64(max(heard, 1))
 	out.Shares = f.shares(got)
-	f.was.received = got
+	f.last.received = got
 	if f.sender != nil {
 		sent := f.sender.Stats()
 		out.Datagrams.Sent += sent.Offered
 		stats.Intended, stats.Refused, stats.LastNs, stats.Engine = sent.Intended, sent.Refused, int64(sent.Last), sent.Engine
-		late := sent.Late.Since(f.was.sent.Late)
+		late := sent.Late.Since(f.last.sent.Late)
 		stats.Late = traffic.Delays{P50: us(late.Quantile(0.5)), P99: us(late.Quantile(0.99)), Max: us(late.Quantile(1))}
 		out.ThreadNs["frames"] = sent.ThreadNs
-		f.was.sent = sent
+		f.last.sent = sent
 		select {
 		case <-f.sender.Done():
 			stats.Over = true

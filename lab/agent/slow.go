@@ -58,14 +58,14 @@ func (m *machineAgent) Slow(ctx context.Context, s Slow) error {
 }
 
 // ReadSlow reads how much of its CPUs' time the slowing has taken so far.
-func (m *machineAgent) ReadSlow(ctx context.Context) ([]burn.Reading, error) {
+func (m *machineAgent) ReadSlow(ctx context.Context) ([]burn.CPUTime, error) {
 	m.slowed.mu.Lock()
 	conn := m.slowed.burner
 	m.slowed.mu.Unlock()
 	if conn == nil {
 		return nil, errors.New("no CPU of this machine is slowed down")
 	}
-	return ask[[]burn.Reading](ctx, conn, "Read")
+	return ask[[]burn.CPUTime](ctx, conn, "Read")
 }
 
 // close gives the CPUs back.
@@ -109,7 +109,7 @@ func (r *burner) Burn(_ context.Context, s Slow) error {
 	return err
 }
 
-func (r *burner) Read(context.Context) ([]burn.Reading, error) { return r.b.Read() }
+func (r *burner) Read(context.Context) ([]burn.CPUTime, error) { return r.b.Read() }
 
 // burnerMain is the body of a process that burns. Its threads run on when its input ends, and
 // end with it.

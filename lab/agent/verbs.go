@@ -60,8 +60,8 @@ func (c *Conn) ReadAccounts(ctx context.Context, routers machine.Routers, own []
 func (c *Conn) Slow(ctx context.Context, s Slow) error { return c.do(ctx, "Slow", s) }
 
 // ReadSlow reads how much of the CPUs' time the slowing has taken, in the order of Slow.CPUs.
-func (c *Conn) ReadSlow(ctx context.Context) ([]burn.Reading, error) {
-	return ask[[]burn.Reading](ctx, c, "ReadSlow")
+func (c *Conn) ReadSlow(ctx context.Context) ([]burn.CPUTime, error) {
+	return ask[[]burn.CPUTime](ctx, c, "ReadSlow")
 }
 
 // StartPerf has perf sample some CPUs of the agent's machine until StopPerf; samples are

@@ -16,7 +16,7 @@ type Laws struct {
 	Link       string // sampled bandwidth, Mbit/s with headers
 	Delivered  string // payload, Mbit/s
 	// Packets a second, in millions.
-	Packets func(Reading) float64
+	Packets func(MetricInput) float64
 	// Lines are metrics whose straight lines over the payload carried sweeps have, see Line.
 	Lines []string
 	// LinesTo is the highest offered load that a line contains, Mbit/s, where enough loads for one are below.
@@ -121,10 +121,10 @@ func (in Input) meanOf(windows []Trial) blockMean {
 	perBit := in.primary
 	perBit.Against = AsRatio
 	logRatios := each(windows, func(t Trial) float64 { return perBit.compare(in.pairOf(t)) })
-	of := func(metric string) func(Reading) float64 { return MetricNamed(in.Metrics, metric).Of }
-	figures := [laws]func(Reading) float64{
+	of := func(metric string) func(MetricInput) float64 { return MetricNamed(in.Metrics, metric).Of }
+	figures := [laws]func(MetricInput) float64{
 		of(in.Laws.CPU), of(in.Laws.Normalised), of(in.Laws.Link), of(in.Laws.Delivered), in.Laws.Packets,
-		func(r Reading) float64 { return finite(math.Log(Positive(perBit.Of(r)))) },
+		func(r MetricInput) float64 { return finite(math.Log(Positive(perBit.Of(r)))) },
 	}
 	b := blockMean{
 		cell: windows[0].Cell, id: in.blockOf(windows[0]), lab: windows[0].DUTLab,

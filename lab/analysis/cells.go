@@ -335,12 +335,12 @@ func (in Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, contr
 }
 
 // pair is the values of both sides of a trial or a sample.
-type pair struct{ device, clean Reading }
+type pair struct{ device, clean MetricInput }
 
 func (in Input) pairOf(t Trial) pair { return in.pair(t.Cell, t.Device, t.Clean) }
 
 func (in Input) pair(cell result.Cell, device, clean result.Values) pair {
-	return pair{Reading{device, cell, in.Run.Environment.CPUs}, Reading{clean, cell, in.Run.Environment.CPUs}}
+	return pair{MetricInput{device, cell, in.Run.Environment.CPUs}, MetricInput{clean, cell, in.Run.Environment.CPUs}}
 }
 
 // units are the groups that give one value each: the windows of a block, or a sample.
@@ -366,7 +366,7 @@ func (in Input) units(m Metric, blocks [][]Trial, samples []Sample) [][]pair {
 
 // figure is the metric of one cell.
 func (m Metric) figure(units [][]pair, opts Options) Figure {
-	side := func(of func(pair) Reading) Estimate {
+	side := func(of func(pair) MetricInput) Estimate {
 		value := func(p pair) float64 { return m.Of(of(p)) }
 		centre := mean
 		if m.Median {
@@ -379,9 +379,9 @@ func (m Metric) figure(units [][]pair, opts Options) Figure {
 		}
 		return m.Range.Estimate(each(units, func(unit []pair) float64 { return centre(each(unit, value)) }), opts.Confidence)
 	}
-	f := Figure{Device: side(func(p pair) Reading { return p.device })}
+	f := Figure{Device: side(func(p pair) MetricInput { return p.device })}
 	if m.Both {
-		clean := side(func(p pair) Reading { return p.clean })
+		clean := side(func(p pair) MetricInput { return p.clean })
 		f.Clean = &clean
 	}
 	if m.Against != NotCompared {

@@ -61,14 +61,14 @@ type Metric struct {
 	// it is not shown there.
 	Short string `json:"-"`
 
-	Range  Scale                 `json:"-"` // what the figure can be
-	Median bool                  `json:"-"` // a block's value is the median of its windows, not their mean
-	Of     func(Reading) float64 `json:"-"` // NaN: not known
-	From   func(Figures) Number  `json:"-"` // replaces Of in a PerCell metric
+	Range  Scale                     `json:"-"` // what the figure can be
+	Median bool                      `json:"-"` // a block's value is the median of its windows, not their mean
+	Of     func(MetricInput) float64 `json:"-"` // NaN: not known
+	From   func(Figures) Number      `json:"-"` // replaces Of in a PerCell metric
 }
 
-// Reading is what a metric is computed from: the figures of one side of a pair.
-type Reading struct {
+// MetricInput has the values that a metric is computed from, of one side of a pair.
+type MetricInput struct {
 	result.Values
 	Cell result.Cell
 	CPUs int // of the machine
@@ -202,11 +202,11 @@ func (m Metric) limit(units [][]pair, opts Options) float64 {
 }
 
 // Field is a metric's Of that reads one figure as it was recorded.
-func Field(name string) func(Reading) float64 {
-	return func(r Reading) float64 { return r.Get(name) }
+func Field(name string) func(MetricInput) float64 {
+	return func(r MetricInput) float64 { return r.Get(name) }
 }
 
 // PositiveField is Field of what cannot be zero: zero stands for "not measured".
-func PositiveField(name string) func(Reading) float64 {
-	return func(r Reading) float64 { return Positive(r.Get(name)) }
+func PositiveField(name string) func(MetricInput) float64 {
+	return func(r MetricInput) float64 { return Positive(r.Get(name)) }
 }

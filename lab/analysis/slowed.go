@@ -26,7 +26,7 @@ const RouterSharePct = "router_share_pct"
 func SlowedMetric(host, field string) Metric {
 	return Metric{Name: RouterSharePct, Unit: "% of its CPU",
 		Text: "CPU that slowed hosts had, by the clock of what took the rest", Host: host, Per: PerWindow, Range: Percents,
-		Of: func(r Reading) float64 { return Positive(100 * r.Get(field)) }}
+		Of: func(r MetricInput) float64 { return Positive(100 * r.Get(field)) }}
 }
 
 // slowedOf is nil for a run at full speed. Records count where the environment is missing too.

@@ -57,18 +57,18 @@ func (s *Bench) Judge(ctx context.Context, rules ...Rule) (Rejects, error) {
 	return Judge(rules...)
 }
 
-// Window is what the machine did while something was measured.
+// Window describes the machine during a measurement.
 type Window struct {
-	When    string // how reasons name it: " during the leases", or nothing
+	When    string // for texts of reasons: " during the leases", or empty
 	Seconds float64
 	Machine result.Machine
 	CPUs    int     // of the machine
 	Asked   float64 // share of their CPUs' time that slowed routers were to have; 0: they are not slowed
-	Share   float64 // that they had
+	Share   float64 // share that they did have
 }
 
-// Window is the time between two readings.
-func (s *Bench) Window(a, b Reading, when string) Window {
+// Window describes the time between two snapshots.
+func (s *Bench) Window(a, b Snapshot, when string) Window {
 	w := Window{When: when, Seconds: secondsOf(a, b), Machine: Machine(b.Router.Stat.Sub(a.Router.Stat)), CPUs: s.cpus}
 	if b.Slow != nil {
 		w.Asked, w.Share = s.speed, RouterShare(a, b)
@@ -76,8 +76,10 @@ func (s *Bench) Window(a, b Reading, when string) Window {
 	return w
 }
 
-// secondsOf is the time between two readings by the routers' clock.
-func secondsOf(a, b Reading) float64 { return float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9 }
+// secondsOf is the time between two snapshots by the routers' clock.
+func secondsOf(a, b Snapshot) float64 {
+	return float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
+}
 
 // maxSpeedError is by how much, of what was asked for, the share that slowed routers had may be off.
 const maxSpeedError = 0.1

@@ -2,23 +2,23 @@ package bench
 
 import "github.com/gateweigh/gateweigh/lab/burn"
 
-// leastOthers is how many CPUs interrupts and the kernel's own work take, and clocks are off.
+// leastOthers is the smallest number of CPUs that counts as use by others. Less can be interrupts, the kernel's own
+// work or the error of clocks.
 const leastOthers = 0.1
 
-// OthersShare is the share of the routers' CPUs, 0 to 1, that programs had between two readings which are not of a lab;
-// what the kernel itself takes counts as nothing. usedNs is the time of all routers; what slows them down is the lab's
-// too.
+// OthersShare is the share of the routers' CPUs, 0 to 1, that other programs than the lab's had between two snapshots.
+// The kernel's own work does not count. usedNs is the CPU time of all routers. The programs that slow routers down are
+// the lab's.
 //
-// usedNs has the kernel's threads that work for devices (dut.Traits.KernelThreads) on whatever CPU: nobody knows which
-// part of it was the routers'. With such devices others can therefore have had more than is found, by up to what those
-// threads used on other CPUs.
-func (s *Bench) OthersShare(a, b Reading, usedNs int64) float64 {
+// usedNs includes the kernel's threads that work for devices (dut.Traits.KernelThreads), on any CPU. With such devices
+// the true share can be larger, by up to the time of these threads on CPUs that are not the routers'.
+func (s *Bench) OthersShare(a, b Snapshot, usedNs int64) float64 {
 	others, _ := s.others(a, b, usedNs)
 	return others / float64(max(len(s.Router.CPUs), 1))
 }
 
-// others is how much of the routers' CPUs others had, and how much was in use, CPUs.
-func (s *Bench) others(a, b Reading, usedNs int64) (others, busy float64) {
+// others returns how many of the routers' CPUs other programs had, and how many were busy.
+func (s *Bench) others(a, b Snapshot, usedNs int64) (others, busy float64) {
 	seconds := secondsOf(a, b)
 	if seconds <= 0 {
 		return 0, 0
@@ -37,10 +37,10 @@ func (s *Bench) others(a, b Reading, usedNs int64) (others, busy float64) {
 	return others, busy
 }
 
-// WaitedForOthers is for how long, of the time between two readings, threads of a router waited for a CPU that programs
-// had which are not of a lab. A device with many threads waits for its own, which is no disturbance: of the wait counts
-// the part that other programs had of all that ran there (see OthersShare).
-func (s *Bench) WaitedForOthers(a, b Reading, waitNs, usedNs int64) float64 {
+// WaitedForOthers is the time that threads of a router waited for CPUs that other programs than the lab's had, as a
+// share of the time between two snapshots. A device with many threads also waits for itself, which is no disturbance.
+// So the wait is multiplied by the part that other programs had of the CPUs' busy time (see OthersShare).
+func (s *Bench) WaitedForOthers(a, b Snapshot, waitNs, usedNs int64) float64 {
 	others, busy := s.others(a, b, usedNs)
 	if others == 0 {
 		return 0

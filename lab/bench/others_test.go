@@ -32,10 +32,10 @@ func TestWaitedForOthers(t *testing.T) {
 			sample := func(at, unused int64) meter.Sample {
 				return meter.Sample{MonotonicNs: at, Unused: map[int]int64{0: 0, 1: unused}}
 			}
-			a, b := Reading{Router: sample(second, 500)}, Reading{Router: sample(2*second, 500+c.idle)}
+			a, b := Snapshot{Router: sample(second, 500)}, Snapshot{Router: sample(2*second, 500+c.idle)}
 			if c.burned > 0 {
-				a.Slow = []burn.Reading{{CPU: 1, AtNs: second}}
-				b.Slow = []burn.Reading{{CPU: 1, AtNs: 2 * second, BurnedNs: int64(c.burned * 1e9)}}
+				a.Slow = []burn.CPUTime{{CPU: 1, AtNs: second}}
+				b.Slow = []burn.CPUTime{{CPU: 1, AtNs: 2 * second, BurnedNs: int64(c.burned * 1e9)}}
 			}
 			if got := s.WaitedForOthers(a, b, int64(c.wait*1e9), int64(c.used*1e9)); math.Abs(got-c.want) > 1e-9 {
 				t.Errorf("%g, want %g", got, c.want)

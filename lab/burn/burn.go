@@ -78,15 +78,15 @@ type Load struct {
 	Share float64 `json:"share"` // Least to Most
 }
 
-// Reading is how much a burner has had of its CPU, by the kernel's accounts.
-type Reading struct {
+// CPUTime is the time that a burner has had of its CPU so far, by the kernel's accounts.
+type CPUTime struct {
 	CPU      int   `json:"cpu"`
 	BurnedNs int64 `json:"burned_ns"` // task clock of the burner's thread
 	AtNs     int64 `json:"at_ns"`     // the machine's monotonic clock
 }
 
-// Share is what a burner had of its CPU's time between two readings, 0 to 1; 0 of no time.
-func Share(a, b Reading) float64 {
+// Share is the share of its CPU's time, 0 to 1, that a burner had between a and b. It is 0 when no time has passed.
+func Share(a, b CPUTime) float64 {
 	if b.AtNs <= a.AtNs {
 		return 0
 	}
@@ -149,8 +149,8 @@ func (b *Burner) Stop() {
 }
 
 // Read reads the task clocks of all threads, in the order of the loads.
-func (b *Burner) Read() ([]Reading, error) {
-	list := make([]Reading, len(b.loads))
+func (b *Burner) Read() ([]CPUTime, error) {
+	list := make([]CPUTime, len(b.loads))
 	for i, l := range b.loads {
 		burned, err := clock(clockOf(b.tids[i]))
 		if err != nil {
@@ -160,7 +160,7 @@ func (b *Burner) Read() ([]Reading, error) {
 		if err != nil {
 			return nil, err
 		}
-		list[i] = Reading{l.CPU, burned, at}
+		list[i] = CPUTime{l.CPU, burned, at}
 	}
 	return list, nil
 }

@@ -68,7 +68,7 @@ func TestBusyProgramsHaveTheRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Stop()
-	read := func() burn.Reading {
+	read := func() burn.CPUTime {
 		list, err := b.Read()
 		if err != nil {
 			t.Fatal(err)

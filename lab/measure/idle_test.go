@@ -77,7 +77,7 @@ func (idle) Records() []result.Kind {
 	return []result.Kind{{Name: "lull", New: func() any { return new(lull) }}}
 }
 
-func spentBetween(a, b bench.Reading) spent {
+func spentBetween(a, b bench.Snapshot) spent {
 	return spent{Seconds: float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9,
 		ProcessNs: bench.UsageOf(a.Router, b.Router).ProcessNs}
 }
@@ -89,7 +89,7 @@ func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 		Metrics: []analysis.Metric{{
 			Name: "process_core_pct", Unit: "% of a core", Better: analysis.Less, Against: analysis.AsDifference, Host: "router",
 			Per: analysis.PerWindow, Both: true, Range: analysis.Amounts,
-			Of: func(r analysis.Reading) float64 { return r.Get("process_ns") / 1e7 / r.Get("seconds") },
+			Of: func(r analysis.MetricInput) float64 { return r.Get("process_ns") / 1e7 / r.Get("seconds") },
 		}},
 		Compare: func(a, b result.Cell) int { return result.CompareCells(a, b, result.DUT, result.Clients, idleMs) },
 	}
@@ -121,8 +121,8 @@ func window(ctx context.Context, s *runner.Session, b experiment.Block, cell res
 	labs ...*bench.Bench) error {
 	s.Status("%s: %g ms", s.Name(b), cell.Number(idleMs))
 	return s.Settle(b, cell, w, "lull", func(runner.Attempt) (result.Record, []string, error) {
-		read := func() ([]bench.Reading, error) {
-			return bench.Each(labs, func(_ int, l *bench.Bench) (bench.Reading, error) { return l.ReadMeters(ctx) })
+		read := func() ([]bench.Snapshot, error) {
+			return bench.Each(labs, func(_ int, l *bench.Bench) (bench.Snapshot, error) { return l.ReadMeters(ctx) })
 		}
 		before, err := read()
 		if err == nil {

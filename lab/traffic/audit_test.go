@@ -25,13 +25,13 @@ type audit struct {
 	streams        int
 	broken         int     // connections that were to break, at each end
 	interval, most float64 // ns from burst to burst; bytes all sockets may owe
-	due            []reading
+	due            []checkpoint
 	stopping       float64 // bytes of the schedule that were due at the last reading
 }
 
-// reading waits for the sender's next bursts: their lateness says how far behind it may have
+// checkpoint waits for the sender's next bursts: their lateness says how far behind it may have
 // been, and what was on its way into the kernel is counted then.
-type reading struct {
+type checkpoint struct {
 	at      time.Time
 	bursts  int64
 	account float64
@@ -113,7 +113,7 @@ func (a *audit) look(t *testing.T) {
 			got.Broken, a.broken)
 	}
 	a.settle(t, s)
-	a.due = append(a.due, reading{before, s.Bursts, account(s), got.ReceivedBytes})
+	a.due = append(a.due, checkpoint{before, s.Bursts, account(s), got.ReceivedBytes})
 }
 
 // settle judges the readings since which the sender has tried two bursts: the first may

@@ -129,7 +129,7 @@ func (o *observation) switched() *int64 {
 
 // share is what slowed stations had of their CPUs.
 func (o *observation) share() float64 {
-	return bench.RouterShare(bench.Reading{Slow: o.before.slow}, bench.Reading{Slow: o.after.slow})
+	return bench.RouterShare(bench.Snapshot{Slow: o.before.slow}, bench.Snapshot{Slow: o.after.slow})
 }
 
 // usable is how many CPUs a station has, slowed ones less.

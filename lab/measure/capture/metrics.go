@@ -8,8 +8,8 @@ import (
 // host is whose figures those of CPU are.
 const host = "capture"
 
-// figures are the numbers of a trial's record by their JSON names, and the shares that Trial.lost adds.
-type figures = analysis.Reading
+// input has the numbers of a trial's record by their JSON names, and the shares that Trial.lost adds.
+type input = analysis.MetricInput
 
 // Metrics that views show, as records name them.
 const (
@@ -38,7 +38,7 @@ var Metrics = perWindow(
 	analysis.Metric{Name: CapturedOfferedPct, Unit: "%",
 		Text: "capture rate of the studies: frames that the program took, of those offered", Better: analysis.More,
 		Host: host, Range: analysis.Percents,
-		Of: func(r figures) float64 {
+		Of: func(r input) float64 {
 			return 100 * r.Get("captured") * analysis.Over(r.Get("passed"), r.Get("offered"))
 		}},
 	analysis.Metric{Name: DroppedPct, Short: "dropped", Unit: "%", Text: "frames that the program says it lost",
@@ -64,16 +64,16 @@ var Metrics = perWindow(
 	analysis.Metric{Name: ProcessCorePct, Unit: "% of a core", Text: "capture programs", Host: host,
 		Range: analysis.Amounts, Of: corePct("process_ns")},
 	analysis.Metric{Name: BackgroundCorePct, Unit: "% of a core", Text: "other work", Host: host, Range: analysis.Amounts,
-		Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("background")) }},
+		Of: func(r input) float64 { return analysis.Positive(100 * r.Get("background")) }},
 	analysis.Metric{Name: NsPerFrame, Short: "ns", Unit: "ns",
 		Text: "CPU of the capture host per frame that passed, until all were worked off", Better: analysis.Less, Host: host,
 		Range: analysis.Amounts,
-		Of:    func(r figures) float64 { return analysis.Over(r.Get("settled_ns"), r.Get("passed")) }},
+		Of:    func(r input) float64 { return analysis.Over(r.Get("settled_ns"), r.Get("passed")) }},
 	analysis.Metric{Name: KFramesPerSecond, Unit: "kframes/s", Text: "that passed", Range: analysis.Amounts,
-		Of: func(r figures) float64 { return analysis.Over(r.Get("passed")/1000, r.Get("send_seconds")) }},
+		Of: func(r input) float64 { return analysis.Over(r.Get("passed")/1000, r.Get("send_seconds")) }},
 	analysis.Metric{
 		Name: OfferedPct, Unit: "%", Text: "frames that the generator's link took, of those due", Range: analysis.Percents,
-		Of: func(r figures) float64 { return 100 * analysis.Over(r.Get("offered"), r.Get("intended")) }},
+		Of: func(r input) float64 { return 100 * analysis.Over(r.Get("offered"), r.Get("intended")) }},
 	analysis.SlowedMetric(host, result.RouterShare),
 )
 
@@ -86,18 +86,18 @@ func perWindow(list ...analysis.Metric) []analysis.Metric {
 }
 
 // percent is a share of Trial.lost, in percent.
-func percent(share string) func(figures) float64 {
-	return func(r figures) float64 { return 100 * r.Get(share) }
+func percent(share string) func(input) float64 {
+	return func(r input) float64 { return 100 * r.Get(share) }
 }
 
 // lostOf is the share of the offered frames that did not come so far.
-func lostOf(count string) func(figures) float64 {
-	return func(r figures) float64 { return max(0, 100*(1-analysis.Over(r.Get(count), r.Get("offered")))) }
+func lostOf(count string) func(input) float64 {
+	return func(r input) float64 { return max(0, 100*(1-analysis.Over(r.Get(count), r.Get("offered")))) }
 }
 
 // corePct sums CPU time while frames were sent.
-func corePct(parts ...string) func(figures) float64 {
-	return func(r figures) float64 {
+func corePct(parts ...string) func(input) float64 {
+	return func(r input) float64 {
 		var ns float64
 		for _, part := range parts {
 			ns += r.Get(part)
@@ -107,7 +107,7 @@ func corePct(parts ...string) func(figures) float64 {
 }
 
 // busy is the CPU of the host with its other work, of what it has.
-func busy(r figures) float64 {
+func busy(r input) float64 {
 	work := corePct("napi_ns", "process_ns")(r)
 	if other := r.Get("background"); other > 0 {
 		work += 100 * other

@@ -20,23 +20,23 @@ import (
 type observation struct {
 	lab                *lab
 	length             time.Duration // of the load, as asked for
-	before, end, after reading       // the end is that of the load; after it, all were settled
+	before, end, after snapshot      // end: when the load ended; after: when all stations rested
 	sent, got          agent.TrafficStats
 	captured           [][]dut.Captured // by station
 	faults             []string         // of the devices
 }
 
-// reading is what the meters say at one moment.
-type reading struct {
+// snapshot has the values of all meters at one moment.
+type snapshot struct {
 	stations []meter.Sample
-	burned   [][]burn.Reading // of the stations' other work
-	slow     []burn.Reading   // of the stations' CPUs where these are slowed down
+	burned   [][]burn.CPUTime // of the stations' other work
+	slow     []burn.CPUTime   // of the stations' CPUs where these are slowed down
 	splitter meter.Sample
 }
 
 // read reads all meters at the same time. An error names the interface that is gone where that is why.
-func (l *lab) read(ctx context.Context) (r reading, err error) {
-	r.stations, r.burned = make([]meter.Sample, len(l.stations)), make([][]burn.Reading, len(l.stations))
+func (l *lab) read(ctx context.Context) (r snapshot, err error) {
+	r.stations, r.burned = make([]meter.Sample, len(l.stations)), make([][]burn.CPUTime, len(l.stations))
 	var asks []func() error
 	for i, s := range l.stations {
 		asks = append(asks, func() (err error) { r.stations[i], err = s.Sample(ctx); return err })
@@ -186,7 +186,7 @@ func (o *observation) settle(ctx context.Context) (err error) {
 		if err := bench.Sleep(ctx, settleEvery); err != nil {
 			return err
 		}
-		rests, err := o.lab.rests(ctx) // before the reading, which then has all their work
+		rests, err := o.lab.rests(ctx) // before the snapshot, which then has all their work
 		if err != nil {
 			return err
 		}
@@ -247,7 +247,7 @@ func (o *observation) complete() bool {
 }
 
 // frames counts those that the stations' interfaces have seen.
-func (r reading) frames(l *lab) (n int64) {
+func (r snapshot) frames(l *lab) (n int64) {
 	for i, s := range l.stations {
 		n += s.passed(r.stations[i])
 	}
@@ -262,8 +262,8 @@ func (s *station) passed(m meter.Sample) int64 {
 	return m.Links[s.port].RxPackets
 }
 
-// worked is the most CPU time that the programs of a station had since an earlier reading.
-func (r reading) worked(since reading) (ns int64) {
+// worked is the CPU time of the station whose programs used most since an earlier snapshot.
+func (r snapshot) worked(since snapshot) (ns int64) {
 	for i := range r.stations {
 		ns = max(ns, bench.UsageOf(since.stations[i], r.stations[i]).ProcessNs)
 	}

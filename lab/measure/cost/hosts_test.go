@@ -56,7 +56,7 @@ func TestFewerGuestsThanHosts(t *testing.T) {
 }
 
 // bothWays requires that all client hosts sent and received.
-func bothWays(t *testing.T, s *lab, before, after bench.Reading) {
+func bothWays(t *testing.T, s *lab, before, after bench.Snapshot) {
 	t.Helper()
 	for i, e := range spans(before.Clients, after.Clients) {
 		name := s.Hosts[i].Ifs[0]
@@ -90,7 +90,7 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		// On a busy machine less is offered, but what the router forwards arrives; in another
 		// window, where its hosts could not be read at about the same time.
-		var before, after bench.Reading
+		var before, after bench.Snapshot
 		var m Measurement
 		var share float64
 		var err error

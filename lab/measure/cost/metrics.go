@@ -101,7 +101,7 @@ const (
 	FlowsAfter         = "flows_after"
 )
 
-type reading = analysis.Reading
+type input = analysis.MetricInput
 
 // Metrics is every figure of a cell. A new metric is read in one line of
 // measurement, and described in one line here.
@@ -110,7 +110,7 @@ var Metrics = []analysis.Metric{
 		Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: nsPerBit},
 	{Name: NsPerPacket, Short: "ns/packet", Unit: "ns", Text: "router CPU per packet forwarded", Better: analysis.Less,
 		Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts,
-		Of: func(r reading) float64 { return analysis.Over(routerNs(r), r.Get("packets")) }},
+		Of: func(r input) float64 { return analysis.Over(routerNs(r), r.Get("packets")) }},
 	{Name: CPU, Short: "CPU", Unit: "% of a core", Text: "router CPU", Better: analysis.Less, Host: "router",
 		Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: cpuCorePct},
 	{Name: Normalised, Unit: "% of a core", Text: "router CPU × offered load / bandwidth on the link",
@@ -126,7 +126,7 @@ var Metrics = []analysis.Metric{
 		Better: analysis.Less, Host: "router", Per: analysis.PerCell, From: increasePct},
 	{Name: CPUMachinePct, Unit: "% of the machine", Text: "router CPU over all CPUs of the machine", Better: analysis.Less,
 		Host: "router", Per: analysis.PerWindow, Range: analysis.Percents,
-		Of: func(r reading) float64 { return analysis.Over(cpuCorePct(r), float64(r.CPUs)) }},
+		Of: func(r input) float64 { return analysis.Over(cpuCorePct(r), float64(r.CPUs)) }},
 	analysis.SlowedMetric("router", "metrics."+result.RouterShare),
 	{Name: ProcessCorePct, Unit: "% of a core", Text: "router CPU in the device's processes", Host: "router",
 		Per: analysis.PerWindow, Range: analysis.Amounts, Of: corePct("process_ns")},
@@ -145,7 +145,7 @@ var Metrics = []analysis.Metric{
 	{Name: RTTP99MedianUs, Unit: "µs", Text: "round-trip time under load, median of all windows", Better: analysis.Less,
 		Per: analysis.PerPool, Both: true, Of: analysis.PositiveField("rtt_us.p99")},
 	{Name: LossRatio, Text: "dropped by the router / (sent + dropped)", Better: analysis.Less, Host: "router",
-		Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: func(r reading) float64 {
+		Per: analysis.PerWindow, Both: true, Range: analysis.Shares, Of: func(r input) float64 {
 			return analysis.Over(r.Get("drops"), r.Get("packets")+r.Get("drops"))
 		}},
 	{Name: RetransmitRatio, Text: "TCP segments sent again / sent", Better: analysis.Less, Per: analysis.PerWindow,
@@ -177,7 +177,7 @@ var Metrics = []analysis.Metric{
 	{Name: AcksPerSegment, Unit: "packets", Text: "against the direction of the payload for one along it",
 		Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: acksPerSegment},
 	{Name: MachineBusyPct, Unit: "% of the machine", Text: "/proc/stat, both labs with their endpoints", Host: "machine",
-		Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r reading) float64 {
+		Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r input) float64 {
 			return analysis.Positive(r.Get("machine.usr") + r.Get("machine.sys") + r.Get("machine.soft"))
 		}},
 	{Name: MeterCorePct, Unit: "% of a core", Text: "CPU of metering", Host: "router", Per: analysis.PerWindow,
@@ -188,7 +188,7 @@ var Metrics = []analysis.Metric{
 		Range: analysis.Amounts, Of: roleCorePct(result.RoleServer)},
 	{Name: GeneratorCorePct, Unit: "% of a core", Text: "CPU of the busiest traffic thread", Host: "client",
 		Per: analysis.PerWindow, Range: analysis.Percents,
-		Of: func(r reading) float64 { return analysis.Positive(100 * r.Get("generator_cpu")) }},
+		Of: func(r input) float64 { return analysis.Positive(100 * r.Get("generator_cpu")) }},
 
 	{Name: SetupSeconds, Unit: "s", Text: "labs and device, without clients", Better: analysis.Less,
 		Per: analysis.PerBlock, Range: analysis.Amounts, Of: analysis.Field("setup_seconds")},
@@ -202,7 +202,7 @@ var Metrics = []analysis.Metric{
 		Range: analysis.Amounts, Of: analysis.Field("login_ms.p99")},
 	{Name: DaemonCorePct, Unit: "% of a core", Text: "CPU of the device's processes over the whole block",
 		Better: analysis.Less, Host: "router", Per: analysis.PerBlock, Range: analysis.Amounts,
-		Of: func(r reading) float64 { return 100 * r.Get("daemon_core") }},
+		Of: func(r input) float64 { return 100 * r.Get("daemon_core") }},
 
 	{Name: ConnectP50Us, Unit: "µs", Text: "until a stream was connected", Better: analysis.Less, Per: analysis.PerLoad,
 		Range: analysis.Amounts, Of: analysis.PositiveField("connect_us.p50")},
@@ -217,7 +217,7 @@ var Metrics = []analysis.Metric{
 	{Name: JainEven, Text: "the largest index possible where each stream carries whole bursts", Per: analysis.PerLoad,
 		Range: analysis.Shares, Of: analysis.PositiveField("fairness.even")},
 	{Name: StreamMinMbps, Unit: "Mbit/s", Text: "of the stream that carried least", Better: analysis.More,
-		Per: analysis.PerLoad, Range: analysis.Amounts, Of: func(r reading) float64 {
+		Per: analysis.PerLoad, Range: analysis.Amounts, Of: func(r input) float64 {
 			if r.Get("fairness.streams") == 0 {
 				return math.NaN()
 			}
@@ -273,48 +273,48 @@ const LinesTo = 100
 // laws name the metrics of sweeps, cost models and ceilings.
 var laws = analysis.Laws{
 	CPU: CPU, Normalised: Normalised, Link: Link, Delivered: Delivered,
-	Packets: func(r reading) float64 { return analysis.Over(r.Get("packets"), r.Get("seconds")) / 1e6 },
+	Packets: func(r input) float64 { return analysis.Over(r.Get("packets"), r.Get("seconds")) / 1e6 },
 	Lines:   []string{EnterCPU, LeaveCPU}, LinesTo: LinesTo,
 }
 
-func routerNs(r reading) float64 { return r.Get("napi_ns") + r.Get("process_ns") }
+func routerNs(r input) float64 { return r.Get("napi_ns") + r.Get("process_ns") }
 
 // cpuCorePct is the router's CPU as a percentage of one core.
-func cpuCorePct(r reading) float64 {
+func cpuCorePct(r input) float64 {
 	return analysis.Over(routerNs(r)/1e7, r.Get("seconds"))
 }
 
 // corePct is CPU time as a percentage of one core.
-func corePct(name string) func(reading) float64 {
-	return func(r reading) float64 { return analysis.Over(r.Get(name)/1e7, r.Get("seconds")) }
+func corePct(name string) func(input) float64 {
+	return func(r input) float64 { return analysis.Over(r.Get(name)/1e7, r.Get("seconds")) }
 }
 
 // roleCorePct is the CPU of a role, absent where it was not recorded.
-func roleCorePct(role string) func(reading) float64 {
-	return func(r reading) float64 { return analysis.Positive(corePct("role_ns." + role)(r)) }
+func roleCorePct(role string) func(input) float64 {
+	return func(r input) float64 { return analysis.Positive(corePct("role_ns." + role)(r)) }
 }
 
 // gatewayPct is the CPU of one of two gateways, absent where there is one router.
-func gatewayPct(name string) func(reading) float64 {
-	return func(r reading) float64 { return analysis.Positive(corePct("metrics." + name)(r)) }
+func gatewayPct(name string) func(input) float64 {
+	return func(r input) float64 { return analysis.Positive(corePct("metrics." + name)(r)) }
 }
 
-func nsPerBit(r reading) float64 {
+func nsPerBit(r input) float64 {
 	return analysis.Over(routerNs(r), r.Get("delivered_mbps")*1e6*r.Get("seconds"))
 }
 
 // normalisedPct is CPU × offered load / sampled bandwidth. The load is payload and
 // the sample counts frames, as in study 1 (equation 5.1).
-func normalisedPct(r reading) float64 {
+func normalisedPct(r input) float64 {
 	return analysis.Positive(analysis.Over(cpuCorePct(r)*r.Cell.Number(result.OfferedMbps), r.Get("link_mbps")))
 }
 
 // overUDP reports whether the load was the lab's own datagrams.
-func overUDP(r reading) bool { return !math.IsNaN(r.Get("datagrams.received")) }
+func overUDP(r input) bool { return !math.IsNaN(r.Get("datagrams.received")) }
 
 // acksPerSegment is of TCP, and absent where both ends send payload and where packets
 // were not counted by direction.
-func acksPerSegment(r reading) float64 {
+func acksPerSegment(r input) float64 {
 	switch up, down := r.Get("packets_up"), r.Get("packets_down"); {
 	case overUDP(r):
 	case r.Cell.Text(result.Direction) == result.Up:
@@ -325,7 +325,7 @@ func acksPerSegment(r reading) float64 {
 	return math.NaN()
 }
 
-func retransmitRatio(r reading) float64 {
+func retransmitRatio(r input) float64 {
 	if overUDP(r) {
 		return math.NaN()
 	}
@@ -334,8 +334,8 @@ func retransmitRatio(r reading) float64 {
 
 // datagrams is a count over those received and another count; absent over TCP, and
 // 0 where none came.
-func datagrams(count, beside string) func(reading) float64 {
-	return func(r reading) float64 {
+func datagrams(count, beside string) func(input) float64 {
+	return func(r input) float64 {
 		if !overUDP(r) {
 			return math.NaN()
 		}
@@ -348,8 +348,8 @@ func datagrams(count, beside string) func(reading) float64 {
 }
 
 // ofFrames is a figure that only windows of frames have.
-func ofFrames(name string) func(reading) float64 {
-	return func(r reading) float64 {
+func ofFrames(name string) func(input) float64 {
+	return func(r input) float64 {
 		if r.Get("metrics."+OfferedShare) == 0 {
 			return math.NaN()
 		}
@@ -358,8 +358,8 @@ func ofFrames(name string) func(reading) float64 {
 }
 
 // ofDelay is a one-way delay of frames, which only hosts with a common clock know.
-func ofDelay(name string) func(reading) float64 {
-	return func(r reading) float64 {
+func ofDelay(name string) func(input) float64 {
+	return func(r input) float64 {
 		if _, known := r.Values["metrics."+name]; !known {
 			return math.NaN()
 		}
@@ -367,7 +367,7 @@ func ofDelay(name string) func(reading) float64 {
 	}
 }
 
-func framesPerSecond(r reading) float64 {
+func framesPerSecond(r input) float64 {
 	if r.Get("metrics."+OfferedShare) == 0 {
 		return math.NaN()
 	}
@@ -376,7 +376,7 @@ func framesPerSecond(r reading) float64 {
 
 // kibPerClient is absent where memory was not read, or where other programs gave
 // back more than the labs took.
-func kibPerClient(r reading) float64 {
+func kibPerClient(r input) float64 {
 	if r.Get("memory.clients") == 0 || !(r.Get("memory.mib") > 0) {
 		return math.NaN()
 	}
@@ -391,17 +391,17 @@ func increasePct(f analysis.Figures) analysis.Number {
 // Ratio is the overhead ratio of a single trial: router CPU per delivered bit, device
 // over clean router. Absent when a side delivered nothing or cost nothing.
 func Ratio(t result.Trial) analysis.Number {
-	device, clean := nsPerBit(readingOf(t, SidesOf(t).DUT)), nsPerBit(readingOf(t, SidesOf(t).Clean))
+	device, clean := nsPerBit(inputOf(t, SidesOf(t).DUT)), nsPerBit(inputOf(t, SidesOf(t).Clean))
 	return analysis.Number(analysis.Over(analysis.Positive(device), analysis.Positive(clean)))
 }
 
 // NormalisedPct is one router's CPU in one window, normalised to the offered load.
 func NormalisedPct(t result.Trial, m Measurement) analysis.Number {
-	return analysis.Number(normalisedPct(readingOf(t, m)))
+	return analysis.Number(normalisedPct(inputOf(t, m)))
 }
 
-func readingOf(t result.Trial, m Measurement) reading {
-	return reading{Values: result.ValuesOf(m), Cell: t.Cell}
+func inputOf(t result.Trial, m Measurement) input {
+	return input{Values: result.ValuesOf(m), Cell: t.Cell}
 }
 
 // AtLimit reports whether the device itself could not carry the offered load. A

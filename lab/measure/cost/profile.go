@@ -135,9 +135,9 @@ func (b *openBlock) writeProfile(p profile.Profile) error {
 	return profile.Write(b.Dir, p)
 }
 
-// accounts lists the exact CPU time, between two readings, of the side's router: of its
+// accounts lists the exact CPU time, between two snapshots, of the side's router: of its
 // threads and processes.
-func (s *lab) accounts(a, b bench.Reading) profile.Router {
+func (s *lab) accounts(a, b bench.Snapshot) profile.Router {
 	m := s.measurement(a, b)
 	out := profile.Router{
 		FromNs: a.Router.MonotonicNs, ToNs: b.Router.MonotonicNs, Seconds: m.Seconds, Packets: m.Packets,

@@ -40,7 +40,7 @@ func TestClientTotalsAreThoseOfTheWorstBlock(t *testing.T) {
 		none.Device("memory_kib_per_client").Mean.Known() {
 		t.Errorf("of a run before clients were counted: %+v", none)
 	}
-	machine := kibPerClient(reading{Values: result.ValuesOf(Stretch{Memory: Memory{MiB: -3, Clients: 10}})})
+	machine := kibPerClient(input{Values: result.ValuesOf(Stretch{Memory: Memory{MiB: -3, Clients: 10}})})
 	if !math.IsNaN(machine) {
 		t.Errorf("memory that shrank is %v KiB a client", machine)
 	}

@@ -122,8 +122,8 @@ func (s *lab) segmentsPerBurst(senders meter.SNMP) float64 {
 	return ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
 }
 
-// measurement turns two readings of a side into what its router cost and delivered.
-func (s *lab) measurement(a, b bench.Reading) Measurement {
+// measurement computes what a router cost and delivered from two snapshots of its lab.
+func (s *lab) measurement(a, b bench.Snapshot) Measurement {
 	seconds := float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
 	lan := b.Router.Links[s.Lab.Port(topology.PortLAN)].Sub(a.Router.Links[s.Lab.Port(topology.PortLAN)])
 	wan := b.Router.Links[s.Lab.Port(topology.PortWAN)].Sub(a.Router.Links[s.Lab.Port(topology.PortWAN)])
@@ -186,7 +186,7 @@ func (s *lab) addGenerators(m *Measurement, clients, server, sending, receiving 
 // framesIn is the frames that came to the IP layer. One gateway takes each packet there once: from a port, or, past the
 // port's frame, from a device of user space, which is why that device's own are not counted. Between two gateways a
 // packet is taken twice, out of the outer packet and out of the tunnel: there the tunnels' devices count too.
-func framesIn(a, b bench.Reading) (frames int64) {
+func framesIn(a, b bench.Snapshot) (frames int64) {
 	for name, link := range b.Router.Links {
 		_, port := b.Router.NAPI[name]
 		if port || len(b.Routers) == 2 {
@@ -199,7 +199,7 @@ func framesIn(a, b bench.Reading) (frames int64) {
 // addGateways adds the CPU time of each of two gateways: of the one where the load enters the tunnel, and of the one
 // where it leaves. A load both ways does both at each. Nobody knows for which of the two the kernel's threads worked:
 // each has half.
-func (s *lab) addGateways(m *Measurement, a, b bench.Reading) {
+func (s *lab) addGateways(m *Measurement, a, b bench.Snapshot) {
 	if len(b.Routers) != 2 || s.Load.Direction == result.Both {
 		return
 	}

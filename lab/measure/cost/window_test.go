@@ -21,7 +21,7 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 		Bench: &bench.Bench{Lab: &topology.Lab{Ports: map[string]string{topology.PortLAN: "r0", topology.PortWAN: "r1"}},
 			Load: agent.Traffic{Kind: traffic.KindStreams, Direction: "up", OfferedMbps: 10}},
 	}
-	a, b := bench.Reading{Clients: make([]bench.Endpoint, 1)}, bench.Reading{Clients: make([]bench.Endpoint, 1)}
+	a, b := bench.Snapshot{Clients: make([]bench.Endpoint, 1)}, bench.Snapshot{Clients: make([]bench.Endpoint, 1)}
 	client := &b.Clients[0]
 	a.Router.Links = map[string]meter.Link{"r0": {}, "r1": {}}
 	b.Router.MonotonicNs = 2e9
@@ -63,7 +63,7 @@ func TestGatewaysByDirection(t *testing.T) {
 			Bench: &bench.Bench{Lab: &topology.Lab{Ports: map[string]string{topology.PortLAN: "r0", topology.PortWAN: "r1"}},
 				Load: agent.Traffic{Kind: traffic.KindStreams, Direction: direction, OfferedMbps: 10}},
 		}
-		a, b := bench.Reading{Clients: make([]bench.Endpoint, 1)}, bench.Reading{Clients: make([]bench.Endpoint, 1)}
+		a, b := bench.Snapshot{Clients: make([]bench.Endpoint, 1)}, bench.Snapshot{Clients: make([]bench.Endpoint, 1)}
 		first := meter.Sample{MonotonicNs: 1e9, NAPI: map[string]meter.Thread{"r0": {RunNs: 2e6}, "o1": {RunNs: 1e6}},
 			Processes: []meter.Process{{PID: 30, Parent: 2, RunNs: 2e6}}, IPIn: 10}
 		second := meter.Sample{MonotonicNs: 2e9, NAPI: map[string]meter.Thread{"r1": {RunNs: 2e6}},
@@ -85,7 +85,7 @@ func TestMeasurementOfDatagrams(t *testing.T) {
 		Bench: &bench.Bench{Lab: &topology.Lab{Ports: map[string]string{topology.PortLAN: "r0", topology.PortWAN: "r1"}},
 			Load: agent.Traffic{Kind: traffic.KindStreams, UDP: true, Direction: "both", OfferedMbps: 10}},
 	}
-	a, b := bench.Reading{Clients: make([]bench.Endpoint, 2)}, bench.Reading{Clients: make([]bench.Endpoint, 2)}
+	a, b := bench.Snapshot{Clients: make([]bench.Endpoint, 2)}, bench.Snapshot{Clients: make([]bench.Endpoint, 2)}
 	for i := range b.Clients {
 		a.Clients[i].Load.Datagrams = traffic.Datagrams{Sent: 44, Lost: 7}
 		b.Clients[i].Load.Datagrams = traffic.Datagrams{Sent: 484, Received: 430, Lost: 17, Reordered: 3}
@@ -125,7 +125,7 @@ func TestMeasurementOfNothingHasNoInfinities(t *testing.T) {
 		Bench: &bench.Bench{Lab: &topology.Lab{Ports: map[string]string{topology.PortLAN: "r0", topology.PortWAN: "r1"}},
 			Load: agent.Traffic{Direction: "down", UDP: true}},
 	}
-	got := s.measurement(bench.Reading{}, bench.Reading{})
+	got := s.measurement(bench.Snapshot{}, bench.Snapshot{})
 	if got.GeneratorCPU != 0 || got.DeliveredMbps != 0 || got.AggregationFactor != 0 || got.SegmentsPerBurst != 0 {
 		t.Errorf("figures out of nothing: %+v", got)
 	}
@@ -139,7 +139,7 @@ func TestWindowWithoutSeconds(t *testing.T) {
 	for _, name := range []string{CPU, Normalised, PerBit, "cpu_machine_pct", "process_core_pct", "meter_core_pct",
 		"client_core_pct", "server_core_pct", "machine_busy_pct"} {
 		i := slices.IndexFunc(Metrics, func(m analysis.Metric) bool { return m.Name == name })
-		if got := Metrics[i].Of(reading{Values: result.ValuesOf(m), Cell: c.Cell, CPUs: 2}); !math.IsNaN(got) {
+		if got := Metrics[i].Of(input{Values: result.ValuesOf(m), Cell: c.Cell, CPUs: 2}); !math.IsNaN(got) {
 			t.Errorf("%s is %g", name, got)
 		}
 	}

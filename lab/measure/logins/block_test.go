@@ -79,8 +79,8 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 		}
 	}
 	const s = time.Second
-	at := func(at, router, radius, agent time.Duration) bench.Reading {
-		return bench.Reading{
+	at := func(at, router, radius, agent time.Duration) bench.Snapshot {
+		return bench.Snapshot{
 			Router: sample(at, 0, router, 0), Server: bench.Endpoint{Meter: sample(at, 0, radius, 0)},
 			Clients: []bench.Endpoint{{Meter: sample(at, agent, 0, 0)}},
 		}
@@ -99,8 +99,8 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 	}
 	// On slowed CPUs a router is busy of what was left, and what slows it is no program of others.
 	first, end := at(0, 0, 0, 0), at(2*s, s/2, 0, 0)
-	first.Slow, end.Slow = []burn.Reading{{CPU: 1}},
-		[]burn.Reading{{CPU: 1, AtNs: int64(2 * s), BurnedNs: int64(s * 3 / 2)}}
+	first.Slow, end.Slow = []burn.CPUTime{{CPU: 1}},
+		[]burn.CPUTime{{CPU: 1, AtNs: int64(2 * s), BurnedNs: int64(s * 3 / 2)}}
 	end.Router.CPUs, end.Router.Stat = 2, meter.Stat{User: 100, Idle: 100}
 	account(&phase, backend.Placement{Router: []int{1}, Endpoints: []int{0}}, first, end, end)
 	if phase.RouterShare != 0.25 || phase.RouterBusy != 1 || phase.OtherBusy > 1e-9 {

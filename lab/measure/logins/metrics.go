@@ -36,12 +36,12 @@ const (
 	PSSKiBPerClient = "pss_kib_per_client"
 )
 
-type reading = analysis.Reading
+type input = analysis.MetricInput
 
 // phaseMetrics is every figure of a phase.
 var phaseMetrics = []analysis.Metric{
 	{Name: PerSecond, Unit: "clients/s", Text: "that got through", Better: analysis.More, Range: analysis.Amounts,
-		Of: func(r reading) float64 { return analysis.Over(r.Get("through"), r.Get("through_seconds")) }},
+		Of: func(r input) float64 { return analysis.Over(r.Get("through"), r.Get("through_seconds")) }},
 	{Name: P50Ms, Unit: "ms", Text: "from a client's turn, of those that got through", Better: analysis.Less,
 		Range: analysis.Amounts, Of: analysis.Field("through.p50")},
 	{Name: P90Ms, Unit: "ms", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.p90")},
@@ -51,15 +51,15 @@ var phaseMetrics = []analysis.Metric{
 	{Name: LateMs, Unit: "ms", Text: "how long after its turn the latest client began", Host: "client",
 		Range: analysis.Amounts, Of: analysis.Field("late_ms")},
 	{Name: RouterMs, Short: "CPU", Unit: "ms", Text: "router CPU a client that got through", Better: analysis.Less,
-		Host: "router", Range: analysis.Amounts, Of: func(r reading) float64 {
+		Host: "router", Range: analysis.Amounts, Of: func(r input) float64 {
 			return msPerClient(r, r.Get("napi_ns")+r.Get("process_ns"))
 		}},
 	{Name: ProcessMs, Unit: "ms", Text: "of it in the device's processes", Host: "router", Range: analysis.Amounts,
-		Of: func(r reading) float64 { return msPerClient(r, r.Get("process_ns")) }},
+		Of: func(r input) float64 { return msPerClient(r, r.Get("process_ns")) }},
 	{Name: ClientMs, Unit: "ms", Text: "CPU of the client hosts a client", Host: "client", Range: analysis.Amounts,
-		Of: func(r reading) float64 { return msPerClient(r, role(r, result.RoleClient)) }},
+		Of: func(r input) float64 { return msPerClient(r, role(r, result.RoleClient)) }},
 	{Name: RadiusMs, Unit: "ms", Text: "CPU of the RADIUS server a client", Host: "server", Range: analysis.Amounts,
-		Of: func(r reading) float64 { return msPerClient(r, role(r, result.RoleRadius)) }},
+		Of: func(r input) float64 { return msPerClient(r, role(r, result.RoleRadius)) }},
 	{Name: RouterBusyPct, Unit: "%", Text: "of its CPUs", Host: "router", Range: analysis.Percents,
 		Of: busyPct("router_busy")},
 	analysis.SlowedMetric("router", result.RouterShare),
@@ -91,7 +91,7 @@ func ofPhase(prefix string) []analysis.Metric {
 		if m.Short != "" {
 			m.Short += "/" + prefix[:len(prefix)-1]
 		}
-		m.Of = func(r reading) float64 {
+		m.Of = func(r input) float64 {
 			r.Values = r.Part(prefix[:len(prefix)-1] + ".")
 			return of(r)
 		}
@@ -100,15 +100,15 @@ func ofPhase(prefix string) []analysis.Metric {
 	return out
 }
 
-func busyPct(name string) func(reading) float64 {
-	return func(r reading) float64 { return 100 * r.Get(name) }
+func busyPct(name string) func(input) float64 {
+	return func(r input) float64 { return 100 * r.Get(name) }
 }
 
-func msPerClient(r reading, ns float64) float64 { return analysis.Over(ns/1e6, r.Get("through")) }
+func msPerClient(r input, ns float64) float64 { return analysis.Over(ns/1e6, r.Get("through")) }
 
 // pssPerClient is absent where the device died, and may be negative: a device may
 // give memory back.
-func pssPerClient(r reading) float64 {
+func pssPerClient(r input) float64 {
 	if !(r.Get("logged_pss_mib") > 0) {
 		return math.NaN()
 	}
@@ -116,4 +116,4 @@ func pssPerClient(r reading) float64 {
 }
 
 // role is the CPU time of a role, 0 where the storm had none.
-func role(r reading, name string) float64 { return r.Values["role_ns."+name] }
+func role(r input, name string) float64 { return r.Values["role_ns."+name] }

@@ -76,7 +76,7 @@ func phaseOf(outcomes []client.Outcome) Phase {
 
 // account adds the cost of the phase. CPU time counts until the end of the tail; how busy the CPUs
 // were counts until the phase's end.
-func account(phase *Phase, cpus backend.Placement, first, end, tail bench.Reading) {
+func account(phase *Phase, cpus backend.Placement, first, end, tail bench.Snapshot) {
 	router := bench.UsageOf(first.Router, tail.Router)
 	phase.NAPINs, phase.ProcessNs, phase.WaitNs, phase.ThreadNs = router.NAPINs, router.ProcessNs, router.WaitNs,
 		router.ThreadNs

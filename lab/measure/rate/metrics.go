@@ -25,7 +25,7 @@ const (
 // gateway is whose figures those of CPU are.
 const gateway = "gateway"
 
-type figures = analysis.Reading
+type input = analysis.MetricInput
 
 // Metrics that views show, as records name them.
 const (
@@ -44,24 +44,24 @@ const (
 var Metrics = perWindow(
 	analysis.Metric{Name: Goodput, Short: "goodput", Unit: "Mbit/s", Text: "TCP payload that arrived",
 		Better: analysis.More, Range: analysis.Amounts,
-		Of: func(r figures) float64 { return rateOf(r, "delivered_bytes", "load_seconds") }},
+		Of: func(r input) float64 { return rateOf(r, "delivered_bytes", "load_seconds") }},
 	analysis.Metric{Name: Theory, Short: "theory", Unit: "Mbit/s",
 		Text: "payload that the tunnel's headers leave of the link's rate", Range: analysis.Amounts, Of: theory},
 	analysis.Metric{Name: OfTheory, Unit: "%", Text: "payload that arrived, of what the headers leave",
 		Better: analysis.More, Range: analysis.Amounts,
-		Of: func(r figures) float64 {
+		Of: func(r input) float64 {
 			return 100 * analysis.Over(rateOf(r, "delivered_bytes", "load_seconds"), theory(r))
 		}},
 	analysis.Metric{Name: Efficiency, Unit: "%",
 		Text: "payload that arrived, of the bytes on the link between the gateways", Better: analysis.More,
 		Range: analysis.Amounts,
-		Of: func(r figures) float64 {
+		Of: func(r input) float64 {
 			return 100 * analysis.Over(rateOf(r, "delivered_bytes", "load_seconds"), rateOf(r, "link_bytes", "link_seconds"))
 		}},
 	analysis.Metric{Name: TheorySharePct, Unit: "%", Text: "the same by the headers alone", Range: analysis.Percents,
-		Of: func(r figures) float64 { return 100 * r.Get("theory_share") }},
+		Of: func(r input) float64 { return 100 * r.Get("theory_share") }},
 	analysis.Metric{Name: LinkMbps, Unit: "Mbit/s", Text: "on the link between the gateways, frames with Ethernet headers",
-		Range: analysis.Amounts, Of: func(r figures) float64 { return rateOf(r, "link_bytes", "link_seconds") }},
+		Range: analysis.Amounts, Of: func(r input) float64 { return rateOf(r, "link_bytes", "link_seconds") }},
 	analysis.Metric{Name: EnterCPU, Short: "enter", Unit: "% of a core",
 		Text: "CPU of the gateway where the load enters the tunnel", Better: analysis.Less, Host: gateway,
 		Range: analysis.Amounts, Of: corePct("enter_ns")},
@@ -73,7 +73,7 @@ var Metrics = perWindow(
 		Range: analysis.Amounts, Of: perCore},
 	analysis.Metric{Name: NsPerPacket, Unit: "ns", Text: "CPU of both gateways per packet that left for the other one",
 		Better: analysis.Less, Host: gateway, Range: analysis.Amounts,
-		Of: func(r figures) float64 {
+		Of: func(r input) float64 {
 			return analysis.Over(
 				(corePct("enter_ns")(r)+corePct("leave_ns")(r))*1e7*r.Get("link_seconds"), r.Get("link_packets"))
 		}},
@@ -92,10 +92,10 @@ var Metrics = perWindow(
 	analysis.Metric{Name: KnownMTU, Unit: "bytes", Text: "largest packet that the sender's kernel takes the path to carry",
 		Range: analysis.Amounts, Of: analysis.Field("path_mtu.known")},
 	analysis.Metric{Name: RetransmitRatio, Text: "TCP segments sent again / sent", Better: analysis.Less,
-		Range: analysis.Shares, Of: func(r figures) float64 { return ratio(r, "retransmits", "segments") }},
+		Range: analysis.Shares, Of: func(r input) float64 { return ratio(r, "retransmits", "segments") }},
 	analysis.Metric{Name: FragmentsRatio, Text: "fragments that the gateways made / packets that left for the other one",
 		Better: analysis.Less, Range: analysis.Amounts,
-		Of: func(r figures) float64 { return ratio(r, "frag_creates", "link_packets") }},
+		Of: func(r input) float64 { return ratio(r, "frag_creates", "link_packets") }},
 	analysis.Metric{Name: ReassemblyFailures, Unit: "packets",
 		Text: "given up by the gateways for want of a fragment, a window", Better: analysis.Less, Range: analysis.Amounts,
 		Of: analysis.Field("reasm_fails")},
@@ -113,19 +113,19 @@ func perWindow(list ...analysis.Metric) []analysis.Metric {
 }
 
 // rateOf is a number of bytes over a time, Mbit/s.
-func rateOf(r figures, bytes, seconds string) float64 {
+func rateOf(r input, bytes, seconds string) float64 {
 	return analysis.Over(r.Get(bytes)*8/1e6, r.Get(seconds))
 }
 
 // theory is absent of a link without a limit.
-func theory(r figures) float64 {
+func theory(r input) float64 {
 	return analysis.Positive(r.Get("link_mbps") * r.Get("theory_share"))
 }
 
 // corePct is a gateway's CPU. It is absent where the link has a rate: frames that wait for it are sent by a timer's
 // interrupt, in no thread of the gateway.
-func corePct(name string) func(figures) float64 {
-	return func(r figures) float64 {
+func corePct(name string) func(input) float64 {
+	return func(r input) float64 {
 		if r.Get("link_mbps") > 0 {
 			return math.NaN()
 		}
@@ -133,13 +133,13 @@ func corePct(name string) func(figures) float64 {
 	}
 }
 
-func perCore(r figures) float64 {
+func perCore(r input) float64 {
 	busier := max(corePct("enter_ns")(r), corePct("leave_ns")(r))
 	return analysis.Over(100*rateOf(r, "delivered_bytes", "load_seconds"), busier)
 }
 
 // ratio is 0 where there is nothing to divide by: nothing was sent.
-func ratio(r figures, a, b string) float64 {
+func ratio(r input, a, b string) float64 {
 	if x := analysis.Over(r.Get(a), r.Get(b)); !math.IsNaN(x) {
 		return x
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// trial turns two readings into the record of a window.
-func (b *block) trial(cell result.Cell, before, after bench.Reading) *Trial {
+// trial turns two snapshots into the record of a window.
+func (b *block) trial(cell result.Cell, before, after bench.Snapshot) *Trial {
 	t := &Trial{
 		Cell: cell, SetupSeconds: b.Setup.Seconds(), PathMTU: b.mtu, IdleRTT: b.idle, RTT: result.RTT(after.RTT),
 		LinkMbps: cell.Number(result.LinkMbps), GatewayCPUs: len(b.Placement.Router),
@@ -76,7 +76,7 @@ func fullPacket(d dut.DUT, mtu int) tunnel.Packet {
 }
 
 // addEnds adds what clients and server say.
-func (b *block) addEnds(t *Trial, up bool, before, after bench.Reading) {
+func (b *block) addEnds(t *Trial, up bool, before, after bench.Snapshot) {
 	senders, receivers := [2][]bench.Endpoint{before.Clients, after.Clients},
 		[2][]bench.Endpoint{{before.Server}, {after.Server}}
 	if !up {
@@ -97,7 +97,7 @@ func (b *block) addEnds(t *Trial, up bool, before, after bench.Reading) {
 }
 
 // addGateways adds what both gateways spent, and what left for the link between them.
-func (b *block) addGateways(t *Trial, up bool, before, after bench.Reading) {
+func (b *block) addGateways(t *Trial, up bool, before, after bench.Snapshot) {
 	enter, leave, port := 0, 1, topology.PortOuter1
 	if !up {
 		enter, leave, port = 1, 0, topology.PortOuter2
@@ -145,7 +145,7 @@ func (b *block) limit(t *Trial) string {
 }
 
 // judge says what limited a window, and why it does not count, if it does not: the lab failed, and not the path.
-func (b *block) judge(ctx context.Context, t *Trial, before, after bench.Reading) (bench.Rejects, error) {
+func (b *block) judge(ctx context.Context, t *Trial, before, after bench.Snapshot) (bench.Rejects, error) {
 	w, window := b.Window(before, after, ""), b.Experiment.Window.Seconds()
 	t.Machine, t.RouterShare = w.Machine, w.Share
 	t.WaitedForOthers = b.WaitedForOthers(before, after, t.WaitNs, t.EnterNs+t.LeaveNs)

@@ -101,8 +101,8 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 	slices.Sort(seen)
 	for _, loss := range seen {
 		name, text := metricOf(loss), GoalName(loss)
-		of := func(figure string) func(analysis.Reading) float64 {
-			return func(r analysis.Reading) float64 {
+		of := func(figure string) func(analysis.MetricInput) float64 {
+			return func(r analysis.MetricInput) float64 {
 				if v, there := r.Values["goal."+name+figure]; there {
 					return v
 				}
@@ -115,7 +115,7 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 				Range: analysis.Amounts, Of: of(Kpps)},
 			analysis.Metric{Name: name + Mbps, Unit: "Mbit/s", Text: text + ", frames without FCS", Better: analysis.More,
 				Per: analysis.PerWindow, Range: analysis.Amounts,
-				Of: func(r analysis.Reading) float64 { return of(Kpps)(r) * r.Get("bytes") * 8 / 1000 }},
+				Of: func(r analysis.MetricInput) float64 { return of(Kpps)(r) * r.Get("bytes") * 8 / 1000 }},
 			analysis.Metric{Name: name + CorePct, Short: "CPU", Unit: "% of a core", Text: "router CPU at that load",
 				Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: of(CorePct)})
 	}

@@ -94,7 +94,7 @@ func (b *openBlock) offer(ctx context.Context, kpps float64, d time.Duration) (t
 }
 
 // count counts what was sent, what came, and what the router used for it.
-func (b *openBlock) count(t *Trial, before, after bench.Reading) {
+func (b *openBlock) count(t *Trial, before, after bench.Snapshot) {
 	for _, e := range append(after.Clients, after.Server) {
 		t.Intended += e.Load.Frames.Intended
 		b.record.Engine = cmp.Or(string(e.Load.Frames.Engine), b.record.Engine)
@@ -116,7 +116,7 @@ const (
 )
 
 // settle waits until all frames are sent, and nothing arrives any more.
-func (b *openBlock) settle(ctx context.Context, d time.Duration) (r bench.Reading, err error) {
+func (b *openBlock) settle(ctx context.Context, d time.Duration) (r bench.Snapshot, err error) {
 	if err := bench.Sleep(ctx, d); err != nil {
 		return r, err
 	}

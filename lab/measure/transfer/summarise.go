@@ -31,7 +31,7 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	return analysis.Summarise(in, opts)
 }
 
-type figures = analysis.Reading
+type input = analysis.MetricInput
 
 // Metrics that views show, as records name them.
 const (
@@ -60,15 +60,15 @@ var Metrics = []analysis.Metric{
 		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Percents, Of: busy},
 	{Name: CPUCorePct, Unit: "% of a core", Text: "router CPU at the maximum", Better: analysis.Less, Host: "router",
 		Per: analysis.PerWindow, Range: analysis.Amounts,
-		Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("max_core")) }},
+		Of: func(r input) float64 { return analysis.Positive(100 * r.Get("max_core")) }},
 	{Name: NsPerByte, Unit: "ns", Text: "router CPU at the maximum for a byte of IP", Better: analysis.Less,
-		Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: func(r figures) float64 {
+		Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: func(r input) float64 {
 			return analysis.Positive(analysis.Over(1e6*r.Get("max_core"), r.Get("max_kb_s")))
 		}},
 	{Name: MachineBusyPct, Unit: "% of the machine",
 		Text: "/proc/stat at the maximum, as study 3 took it, clients and server among it", Host: "machine",
 		Per: analysis.PerWindow, Range: analysis.Percents,
-		Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("max_stat")) }},
+		Of: func(r input) float64 { return analysis.Positive(100 * r.Get("max_stat")) }},
 	{Name: MaxSeconds, Unit: "s", Text: "length of the maximum-load interval", Per: analysis.PerWindow,
 		Range: analysis.Amounts, Of: analysis.PositiveField("max_seconds")},
 	{Name: "seconds", Unit: "s", Text: "until all clients had their files", Better: analysis.Less, Per: analysis.PerWindow,
@@ -79,11 +79,11 @@ var Metrics = []analysis.Metric{
 		Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("max_wakeups")},
 	{Name: RouterSharePct, Unit: "% of its CPU", Text: "CPU that slowed routers had, by the clock of what took the rest",
 		Host: "router", Per: analysis.PerWindow, Range: analysis.Percents,
-		Of: func(r figures) float64 { return analysis.Positive(100 * r.Get("share")) }},
+		Of: func(r input) float64 { return analysis.Positive(100 * r.Get("share")) }},
 }
 
 // busy is the router's CPU of what it has: measured, where it was slowed.
-func busy(r figures) float64 {
+func busy(r input) float64 {
 	share := r.Get("share")
 	if !(share > 0) {
 		share = 1

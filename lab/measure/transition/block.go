@@ -130,15 +130,15 @@ func (b *openBlock) window(ctx context.Context, cell result.Cell, w int) error {
 	})
 }
 
-// reading is what the meters say at one moment.
-type reading struct {
-	bench.Reading
+// snapshot has the values of all meters at one moment.
+type snapshot struct {
+	bench.Snapshot
 	received agent.TrafficStats // of the server, under traffic
-	burned   []burn.Reading     // of the gateways' other work
+	burned   []burn.CPUTime     // of the gateways' other work
 }
 
-func (b *openBlock) read(ctx context.Context, loaded bool) (r reading, err error) {
-	if r.Reading, err = b.ReadMeters(ctx); err != nil {
+func (b *openBlock) read(ctx context.Context, loaded bool) (r snapshot, err error) {
+	if r.Snapshot, err = b.ReadMeters(ctx); err != nil {
 		return r, err
 	}
 	if loaded {
@@ -165,11 +165,11 @@ func (b *openBlock) step(ctx context.Context, s *Step) (bench.Rejects, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := b.Window(before.Reading, after.Reading, "")
+	w := b.Window(before.Snapshot, after.Snapshot, "")
 	s.LoadSeconds, s.Machine, s.RouterShare = w.Seconds, w.Machine, w.Share
 	s.fill(before, after)
 	if loaded && b.Experiment.Traffic.Protocol == experiment.ProtocolTCP {
-		s.addBackground(before.Reading, after.Reading)
+		s.addBackground(before.Snapshot, after.Snapshot)
 	}
 	return b.Judge(ctx, bench.Found(met...), s.judgeBusy(), b.Proof(ctx), w.Steal, w.Speed)
 }
@@ -225,7 +225,7 @@ func few(r *bench.Rejects, n transition.Counts) bool {
 
 // addBackground adds what TCP has sent on the background's hosts, without the probes that leave from there. The kernel
 // does not count what it sends again as segments (tcp_output.c, __tcp_transmit_skb).
-func (s *Step) addBackground(before, after bench.Reading) {
+func (s *Step) addBackground(before, after bench.Snapshot) {
 	var sent meter.SNMP
 	for i, c := range after.Clients {
 		sent = sent.Add(c.Meter.SNMP.Sub(before.Clients[i].Meter.SNMP))
@@ -235,7 +235,7 @@ func (s *Step) addBackground(before, after bench.Reading) {
 }
 
 // fill adds what came, and what the gateways' CPUs did.
-func (s *Step) fill(before, after reading) {
+func (s *Step) fill(before, after snapshot) {
 	a, b := before.received, after.received
 	s.DeliveredMbps = bench.Mbps(b.ReceivedBytes-a.ReceivedBytes, float64(b.MonotonicNs-a.MonotonicNs)/1e9)
 	used := bench.UsageOfEach(before.Routers, after.Routers)

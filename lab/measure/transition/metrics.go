@@ -165,13 +165,13 @@ func cpuMetrics() (list []analysis.Metric) {
 			Range: analysis.Amounts, Of: perProbe("gateways.receiver_wait_ns")},
 		analysis.Metric{Name: BackgroundCorePct, Unit: "% of a core", Text: "what other work had of the gateways' CPU",
 			Host: gateway, Range: analysis.Amounts,
-			Of: func(r analysis.Reading) float64 { return analysis.Positive(100 * r.Get("background")) }},
+			Of: func(r analysis.MetricInput) float64 { return analysis.Positive(100 * r.Get("background")) }},
 		analysis.SlowedMetric(gateway, result.RouterShare))
 }
 
-// known is a value of a reading, NaN where there is none.
-func known(name string) func(analysis.Reading) float64 {
-	return func(r analysis.Reading) float64 {
+// known returns a value of the input, or NaN where there is none.
+func known(name string) func(analysis.MetricInput) float64 {
+	return func(r analysis.MetricInput) float64 {
 		if v, there := r.Values[name]; there {
 			return v
 		}
@@ -179,7 +179,7 @@ func known(name string) func(analysis.Reading) float64 {
 	}
 }
 
-func resentBackground(r analysis.Reading) float64 {
+func resentBackground(r analysis.MetricInput) float64 {
 	if r.Get("segments") == 0 {
 		return math.NaN()
 	}
@@ -187,8 +187,8 @@ func resentBackground(r analysis.Reading) float64 {
 }
 
 // ofTime is a sum of times, ns, in percent of the step.
-func ofTime(names ...string) func(analysis.Reading) float64 {
-	return func(r analysis.Reading) float64 {
+func ofTime(names ...string) func(analysis.MetricInput) float64 {
+	return func(r analysis.MetricInput) float64 {
 		var ns float64
 		for _, name := range names {
 			ns += r.Get(name)
@@ -198,6 +198,8 @@ func ofTime(names ...string) func(analysis.Reading) float64 {
 }
 
 // perProbe is a time of the gateways' run, ns, in µs a probe.
-func perProbe(name string) func(analysis.Reading) float64 {
-	return func(r analysis.Reading) float64 { return analysis.Over(r.Get(name)/1e3, r.Get("gateways.counts.sent")) }
+func perProbe(name string) func(analysis.MetricInput) float64 {
+	return func(r analysis.MetricInput) float64 {
+		return analysis.Over(r.Get(name)/1e3, r.Get("gateways.counts.sent"))
+	}
 }

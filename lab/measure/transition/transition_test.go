@@ -144,7 +144,7 @@ func TestTCPBackground(t *testing.T) {
 	}
 	s.Hosts.Resent = 3
 	sent := []bench.Endpoint{{Meter: meter.Sample{SNMP: meter.SNMP{TCPOutSegs: 130, TCPRetrans: 7}}}}
-	s.addBackground(bench.Reading{Clients: make([]bench.Endpoint, 1)}, bench.Reading{Clients: sent})
+	s.addBackground(bench.Snapshot{Clients: make([]bench.Endpoint, 1)}, bench.Snapshot{Clients: sent})
 	if s.Segments != 110 || s.Retransmits != 4 {
 		t.Errorf("of 130 segments with 20 probes, of which 3 were sent again: %d and %d", s.Segments, s.Retransmits)
 	}

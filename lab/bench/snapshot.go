@@ -15,17 +15,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 )
 
-// Reading is everything a side's meters say at one moment.
-type Reading struct {
-	Router  meter.Sample   // of all metered hosts together: see Sum
+// Snapshot has the values of all meters of a lab at one moment.
+type Snapshot struct {
+	Router  meter.Sample   // sum of all metered hosts: see Sum
 	Routers []meter.Sample // of each, in the order of Bench.Routers
 	Clients []Endpoint     // by client host
 	Server  Endpoint
-	RTT     rtt.Times      // since the reading before; under traffic only
-	Slow    []burn.Reading // of the routers' CPUs where these are slowed down
+	RTT     rtt.Times      // since the last snapshot; under traffic only
+	Slow    []burn.CPUTime // of the routers' CPUs where these are slowed down
 }
 
-// Endpoint is what an end of the traffic says of itself.
+// Endpoint has the values of a host that sends or receives the traffic.
 type Endpoint struct {
 	Meter meter.Sample
 	Load  agent.TrafficStats // under traffic only
@@ -33,12 +33,12 @@ type Endpoint struct {
 
 // ReadMeters samples the meters of all hosts at the same moment. Each host divides by its own
 // clock, so a few milliseconds between them do not matter.
-func (s *Bench) ReadMeters(ctx context.Context) (Reading, error) { return s.read(ctx, false) }
+func (s *Bench) ReadMeters(ctx context.Context) (Snapshot, error) { return s.read(ctx, false) }
 
-// Read is ReadMeters with what the traffic and its round-trip probes say.
-func (s *Bench) Read(ctx context.Context) (Reading, error) { return s.read(ctx, true) }
+// Read is ReadMeters with the counters of the traffic and its round-trip times.
+func (s *Bench) Read(ctx context.Context) (Snapshot, error) { return s.read(ctx, true) }
 
-func (s *Bench) read(ctx context.Context, underTraffic bool) (r Reading, err error) {
+func (s *Bench) read(ctx context.Context, underTraffic bool) (r Snapshot, err error) {
 	r.Clients = make([]Endpoint, len(s.Hosts))
 	meters := []func() error{func() (err error) { r.Routers, err = s.SampleRouters(ctx); return err }}
 	if s.slowed != nil {
@@ -64,13 +64,13 @@ func (s *Bench) read(ctx context.Context, underTraffic bool) (r Reading, err err
 	return r, nil
 }
 
-// ReadTwice reads all of the sides at once, and again when length has passed.
-func ReadTwice(ctx context.Context, length time.Duration, sides ...*Bench) (before, after []Reading, err error) {
-	take := func() ([]Reading, error) {
-		return Each(sides, func(_ int, s *Bench) (Reading, error) { return s.Read(ctx) })
+// ReadTwice takes a snapshot of all labs at the same time, and another one when length has passed.
+func ReadTwice(ctx context.Context, length time.Duration, sides ...*Bench) (before, after []Snapshot, err error) {
+	take := func() ([]Snapshot, error) {
+		return Each(sides, func(_ int, s *Bench) (Snapshot, error) { return s.Read(ctx) })
 	}
-	// All meters are asked at once, and each host divides by its own clock: one
-	// that takes longer (a hundred programs on the client host) lengthens no window.
+	// All meters are read at once, and each host divides by its own clock. So a host that takes longer (a hundred
+	// programs on the client host) lengthens no window.
 	start := time.Now()
 	if before, err = take(); err != nil {
 		return nil, nil, err
@@ -82,9 +82,9 @@ func ReadTwice(ctx context.Context, length time.Duration, sides ...*Bench) (befo
 	return before, after, err
 }
 
-// RouterShare is the share of their CPUs' time that was left to the routers between two readings, 1
-// where nothing was taken from them.
-func RouterShare(a, b Reading) float64 {
+// RouterShare is the share of CPU time that slowed routers had between two snapshots. It is 1 for routers that are not
+// slowed.
+func RouterShare(a, b Snapshot) float64 {
 	var burned, cpus float64
 	for i := range b.Slow {
 		burned, cpus = burned+burn.Share(a.Slow[i], b.Slow[i]), cpus+1
@@ -133,10 +133,9 @@ func UsageOf(a, b meter.Sample) Usage {
 	return u
 }
 
-// Roles sums the exact time of everything on the lab's hosts by role: result.RoleRouter and its
-// like. RADIUS is the programs of the server; apart from them "server" is its agent and polling
-// thread.
-func Roles(a, b Reading) map[string]int64 {
+// Roles sums the exact CPU time of the lab's hosts by role: result.RoleRouter and others. The role RADIUS has the
+// programs of the server. The role of the server has its agent and its polling thread.
+func Roles(a, b Snapshot) map[string]int64 {
 	router, was, server := UsageOf(a.Router, b.Router), endpointNs(a.Server), endpointNs(b.Server)
 	ns := map[string]int64{
 		result.RoleRouter: router.NAPINs + router.ProcessNs,
@@ -152,8 +151,8 @@ func Roles(a, b Reading) map[string]int64 {
 	return ns
 }
 
-// endpointNs is the CPU time of an endpoint so far: of its programs, and of its polling threads
-// and its agent (which is the generator).
+// endpointNs returns the CPU time of an endpoint so far: of its programs, and of the host, which is its polling threads
+// and its agent. The agent generates the traffic.
 func endpointNs(e Endpoint) (ns struct{ programs, host int64 }) {
 	for _, p := range e.Meter.Processes {
 		ns.programs += p.RunNs
@@ -165,8 +164,8 @@ func endpointNs(e Endpoint) (ns struct{ programs, host int64 }) {
 	return ns
 }
 
-// Busiest is the CPU time that the busiest traffic thread or process of any end had between two readings, ns.
-func Busiest(a, b Reading) (most int64) {
+// Busiest is the CPU time that the busiest traffic thread or process of any end had between two snapshots, ns.
+func Busiest(a, b Snapshot) (most int64) {
 	before := append(slices.Clone(a.Clients), a.Server)
 	for i, e := range append(slices.Clone(b.Clients), b.Server) {
 		for name, ns := range e.Load.ThreadNs {
@@ -176,7 +175,7 @@ func Busiest(a, b Reading) (most int64) {
 	return most
 }
 
-// Machine turns ticks into the percentages mpstat prints.
+// Machine returns ticks as the percentages that mpstat prints.
 func Machine(s meter.Stat) result.Machine {
 	total := float64(s.Total())
 	if total == 0 {
@@ -200,17 +199,16 @@ func Mbps(bytes int64, seconds float64) float64 {
 // Millis keeps three digits behind the point: of milliseconds these are whole microseconds.
 func Millis(ms float64) float64 { return math.Round(ms*1e3) / 1e3 }
 
-// Reasons counts texts that differ only in their figures as one, the most
-// frequent first.
+// Reasons counts texts, the most frequent first. Texts that differ only in their figures count as one.
 func Reasons(texts []string) []result.Reason {
 	var list []result.Reason
-	at := map[string]int{}
+	index := map[string]int{}
 	for _, text := range texts {
 		key := result.WithoutFigures(text)
-		i, seen := at[key]
+		i, seen := index[key]
 		if !seen {
 			i = len(list)
-			at[key], list = i, append(list, result.Reason{First: text})
+			index[key], list = i, append(list, result.Reason{First: text})
 		}
 		list[i].Count++
 	}

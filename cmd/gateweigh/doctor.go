@@ -61,7 +61,7 @@ func writeReport(w io.Writer, r doctor.Report, width int, all bool) {
 	}
 	fmt.Fprintln(w)
 	for _, g := range r.Groups {
-		lines, rest := g.Lines, ""
+		lines, rest := g.Checks, ""
 		if !all {
 			lines, rest = shortened(g)
 		}
@@ -77,7 +77,7 @@ func writeReport(w io.Writer, r doctor.Report, width int, all bool) {
 }
 
 // writeLines prints lines in columns.
-func writeLines(w io.Writer, lines []doctor.Line, width int) {
+func writeLines(w io.Writer, lines []doctor.Check, width int) {
 	const most = 30 // of a subject, beyond which what was found stands below
 	subject := 0
 	for _, l := range lines {
@@ -107,23 +107,23 @@ func writeLines(w io.Writer, lines []doctor.Line, width int) {
 
 // shortened are the lines of a group that are not ok, those with the same remedy as one, and what is said of the
 // others. Of devices the names are enough: what they lack stands under kernel and tools.
-func shortened(g doctor.Group) (lines []doctor.Line, rest string) {
+func shortened(g doctor.Group) (lines []doctor.Check, rest string) {
 	var fine, not []string
-	for _, l := range g.Lines {
+	for _, l := range g.Checks {
 		if l.State == doctor.OK {
 			fine = append(fine, l.What)
 			continue
 		}
 		not = append(not, l.What)
 		at := slices.IndexFunc(
-			lines, func(o doctor.Line) bool { return o.State == l.State && o.Found == l.Found && o.Do == l.Do })
+			lines, func(o doctor.Check) bool { return o.State == l.State && o.Found == l.Found && o.Do == l.Do })
 		if at < 0 {
 			lines = append(lines, l)
 		} else {
 			lines[at].What += ", " + l.What
 		}
 	}
-	rest = fmt.Sprintf("%d of %d ok", len(fine), len(g.Lines))
+	rest = fmt.Sprintf("%d of %d ok", len(fine), len(g.Checks))
 	if g.Name != doctor.Devices {
 		return lines, rest
 	}
@@ -134,8 +134,8 @@ func shortened(g doctor.Group) (lines []doctor.Line, rest string) {
 	}{{doctor.OK, fine}, {doctor.Missing, not}} {
 		if len(of.names) > 0 {
 			lines = append(lines,
-				doctor.Line{State: of.state, What: words.Counted(len(of.names), "device"), Found: strings.Join(of.names, ", ")})
+				doctor.Check{State: of.state, What: words.Counted(len(of.names), "device"), Found: strings.Join(of.names, ", ")})
 		}
 	}
-	return lines, fmt.Sprintf("%d of %d run here", len(fine), len(g.Lines))
+	return lines, fmt.Sprintf("%d of %d run here", len(fine), len(g.Checks))
 }

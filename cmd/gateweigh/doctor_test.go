@@ -61,7 +61,7 @@ func TestDoctorsManual(t *testing.T) {
 	}
 }
 
-func reportOf(t *testing.T, text string) map[string]doctor.Line {
+func reportOf(t *testing.T, text string) map[string]doctor.Check {
 	t.Helper()
 	var r doctor.Report
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -70,9 +70,9 @@ func reportOf(t *testing.T, text string) map[string]doctor.Line {
 	if r.Version != doctor.Version || r.Verdict == "" {
 		t.Errorf("version %d, verdict %q", r.Version, r.Verdict)
 	}
-	lines := map[string]doctor.Line{}
+	lines := map[string]doctor.Check{}
 	for _, g := range r.Groups {
-		for _, l := range g.Lines {
+		for _, l := range g.Checks {
 			lines[l.Key] = l
 		}
 	}
@@ -80,7 +80,7 @@ func reportOf(t *testing.T, text string) map[string]doctor.Line {
 }
 
 // checkMeasured: the measured part has figures that can be true.
-func checkMeasured(t *testing.T, lines map[string]doctor.Line) {
+func checkMeasured(t *testing.T, lines map[string]doctor.Check) {
 	t.Helper()
 	if aa := lines["noise.aa"]; aa.State == doctor.Warn && len(aa.Figures) == 0 {
 		// On a machine that is busy with other tests trials may be rejected.

@@ -28,7 +28,7 @@ func withoutSbin(cmd *exec.Cmd) {
 }
 
 // refusedBy runs doctor, which says that nothing can run, inside another program: its verdict and its lines by key.
-func refusedBy(t *testing.T, dir string, in ...string) (verdict string, lines map[string]doctor.Line) {
+func refusedBy(t *testing.T, dir string, in ...string) (verdict string, lines map[string]doctor.Check) {
 	t.Helper()
 	e := finish(t, under(command(t, dir, "doctor", "--quick", "--json"), in...))
 	var r doctor.Report

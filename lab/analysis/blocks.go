@@ -17,10 +17,10 @@ type Laws struct {
 	Delivered  string // payload, Mbit/s
 	// Packets a second, in millions.
 	Packets func(MetricInput) float64
-	// Lines are metrics whose straight lines over the payload carried sweeps have, see Line.
-	Lines []string
-	// LinesTo is the highest offered load that a line contains, Mbit/s, where enough loads for one are below.
-	LinesTo float64
+	// TrendMetrics are the metrics that sweeps have a Trend of.
+	TrendMetrics []string
+	// TrendMaxMbps is the highest offered load in a trend, Mbit/s. It is ignored where too few loads are below it.
+	TrendMaxMbps float64
 }
 
 // law is one figure of a router under one load.
@@ -53,7 +53,7 @@ type blockMean struct {
 	// first, NaN with one window.
 	later      float64
 	dut, clean routerMean
-	lines      lined
+	trends     trendMeans
 	noise      Noise // of its windows
 }
 
@@ -131,7 +131,7 @@ func (in Input) meanOf(windows []Trial) blockMean {
 		saturated: slices.ContainsFunc(windows, func(t Trial) bool { return slices.Contains(t.Flags, result.FlagSaturated) }),
 		logRatio:  mean(logRatios), later: mean(logRatios[1:]) - logRatios[0],
 	}
-	b.lines, b.noise = in.linesOf(windows), noiseOf(windows)
+	b.trends, b.noise = in.trendMeansOf(windows), noiseOf(windows)
 	for l, of := range figures {
 		b.dut[l] = mean(each(windows, func(t Trial) float64 { return of(in.pairOf(t).device) }))
 		b.clean[l] = mean(each(windows, func(t Trial) float64 { return of(in.pairOf(t).clean) }))

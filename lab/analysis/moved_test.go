@@ -45,7 +45,7 @@ func across(s analysis.Summary) map[string]analysis.Estimate {
 		if l := sweep.Linearity; l != nil {
 			all[at+": slope"], all[at+": intercept"], all[at+": exponent"] = l.Slope, l.Intercept, l.Exponent
 		}
-		for _, l := range sweep.Lines {
+		for _, l := range sweep.Trends {
 			all[at+": line of "+l.Metric], all[at+": line's begin of "+l.Metric],
 				all[at+": line over the clean router's of "+l.Metric] = l.Slope, l.Intercept, l.OverClean
 		}

@@ -24,7 +24,7 @@ type Sweep struct {
 	Spans      []Span      `json:"spans"`      // between levels that are not neighbours
 	// Linearity is nil when the sweep has fewer than three usable levels.
 	Linearity *Linearity `json:"linearity"`
-	Lines     []Line     `json:"lines,omitempty"` // of the metrics that the measure names, along loads
+	Trends    []Trend    `json:"lines,omitempty"` // of the metrics that the measure names, along loads
 }
 
 // Level is what a device cost at one point of a sweep.
@@ -82,7 +82,7 @@ func (in Input) sweeps(routers []router, opts Options) []Sweep {
 		for _, row := range append(rows(r, result.OfferedMbps), rows(r, result.Clients)...) {
 			sweep, steps := row.sweep(opts)
 			if row.along == result.OfferedMbps {
-				sweep.Lines = row.lines(*in.Laws, opts)
+				sweep.Trends = row.trends(*in.Laws, opts)
 			}
 			out, all = append(out, sweep), append(all, steps...)
 		}

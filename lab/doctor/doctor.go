@@ -22,7 +22,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// State is what a line says of its subject.
+// State is the result of a check.
 type State string
 
 const (
@@ -31,37 +31,36 @@ const (
 	Missing State = "missing" // what needs it cannot run
 )
 
-// Line is one finding. Keys are stable: scripts may rely on them.
-type Line struct {
-	Key   string `json:"key"`   // "kernel.veth"
-	State State  `json:"state"` //
+// Check is a check of one subject with its result. Keys are stable: scripts may rely on them.
+type Check struct {
+	Key   string `json:"key"` // "kernel.veth"
+	State State  `json:"state"`
 	What  string `json:"what"`  // the subject: "veth"
 	Found string `json:"found"` // what is here
-	// Means is what an ok line means for measurements.
+	// Means is what state ok means for measurements.
 	Means string `json:"means,omitempty"`
-	// Do is what to do; every line that is not ok has it.
+	// Do is the remedy. Every check that is not ok has one.
 	Do string `json:"do,omitempty"`
-	// Needed: without it no experiment runs.
+	// Needed reports that no experiment runs without it.
 	Needed bool `json:"needed,omitempty"`
 	// Figures are the measured values behind Found, with their unit in the name.
 	Figures map[string]analysis.Number `json:"figures,omitempty"`
-	// refused: not the machine lacks it, rights for it are missing.
+	// refused reports that this process lacks the rights to use it, whether or not the machine has it.
 	refused bool
 }
 
-// judge is a line that is ok when there is nothing to do; otherwise it is a warning, and
-// what an ok line would mean is left out.
-func judge(key, what, found, means, do string) Line {
+// judge returns a check that is ok when do is empty. Otherwise it returns a warning without means.
+func judge(key, what, found, means, do string) Check {
 	if do != "" {
-		return Line{Key: key, State: Warn, What: what, Found: found, Do: do}
+		return Check{Key: key, State: Warn, What: what, Found: found, Do: do}
 	}
-	return Line{Key: key, State: OK, What: what, Found: found, Means: means}
+	return Check{Key: key, State: OK, What: what, Found: found, Means: means}
 }
 
-// Group is the lines on one subject.
+// Group has the checks of one area.
 type Group struct {
-	Name  string `json:"name"`
-	Lines []Line `json:"lines"`
+	Name   string  `json:"name"`
+	Checks []Check `json:"lines"`
 }
 
 // Devices is the name of the group of devices.
@@ -70,15 +69,15 @@ const Devices = "Devices"
 // Version of the report's JSON.
 const Version = 1
 
-// Report is everything found.
+// Report has the results of all checks.
 type Report struct {
 	Version int `json:"version"`
-	// CanRun: the default experiment would measure at least one device.
+	// CanRun reports whether the default experiment would measure at least one device.
 	CanRun  bool   `json:"can_run"`
 	Verdict string `json:"verdict"` // CanRun in a sentence
-	// what to do first, where something of the default experiment is missing or in the way
+	// First is the first thing to do where the default experiment lacks something. It is empty otherwise.
 	First string `json:"first,omitempty"`
-	// what a run would have beside it now, and what to expect of that, in a sentence
+	// Outlook tells in a sentence what else runs on the machine now, and what that means for a run.
 	Outlook string  `json:"outlook"`
 	Groups  []Group `json:"groups"`
 }
@@ -87,7 +86,7 @@ type Report struct {
 type Options struct {
 	Quick   bool         // leaves out what measures: Noise and half of Metering
 	Version string       // of gateweigh
-	Status  func(string) // hears what is done now; may be nil
+	Status  func(string) // is called with each step that begins; may be nil
 }
 
 // Examine looks at this machine. It needs root to try the kernel's features and
@@ -154,7 +153,7 @@ func (x examination) all(ctx context.Context) ([]Group, error) {
 	x.opts.Status("trying what the kernel can do")
 	kernel, inside := x.kernel(ctx)
 	x.opts.Status("looking at machine, tools and limits")
-	machine, err1 := x.machineLines(ctx)
+	machine, err1 := x.machineChecks(ctx)
 	tools, err2 := x.tools(ctx)
 	devices, err3 := x.devices(ctx, kernel)
 	if err := errors.Join(err1, err2, err3); err != nil {
@@ -163,7 +162,7 @@ func (x examination) all(ctx context.Context) ([]Group, error) {
 	groups := []Group{
 		{"Kernel", kernel}, {"Machine", machine}, {"Tools", tools}, {Devices, devices}, {"Limits", x.limits(inside)},
 	}
-	metering := []Line{x.accounting()}
+	metering := []Check{x.accounting()}
 	if !x.opts.Quick {
 		noise, gap := x.noise(ctx, newReport(groups).CanRun)
 		groups = append(groups, Group{"Noise", noise})
@@ -180,7 +179,7 @@ func newReport(groups []Group) Report {
 	lacking := map[string][]string{} // devices of the default experiment by what is to be done
 	var rights string                // what explains the rest
 	for _, g := range groups {
-		for _, l := range g.Lines {
+		for _, l := range g.Checks {
 			name, isDevice := strings.CutPrefix(l.Key, deviceKey)
 			switch {
 			case l.Key == keyRights && l.State == Missing:

@@ -80,7 +80,7 @@ func TestExaminationFindsThisMachineAndLeavesNothing(t *testing.T) {
 	}
 	keys := map[string]bool{}
 	for _, g := range r.Groups {
-		for _, l := range g.Lines {
+		for _, l := range g.Checks {
 			if keys[l.Key] {
 				t.Errorf("two lines are called %s", l.Key)
 			}
@@ -116,7 +116,7 @@ func TestWhatBuildsOnAMissingFeatureIsNotTried(t *testing.T) {
 		"kernel.task-clock": "not tried", keyNftables: "nft", keyIptables: "iptables",
 		"kernel.nfqueue": "not tried: iptables-nft is missing", keyTUN: "works", "kernel.bpf-tc": "tc",
 	} {
-		i := slices.IndexFunc(lines, func(l Line) bool { return l.Key == key })
+		i := slices.IndexFunc(lines, func(l Check) bool { return l.Key == key })
 		if i < 0 || !strings.Contains(lines[i].Found, want) || (lines[i].State == OK) != (want == "works") {
 			t.Errorf("%s: %+v, want %q", key, lines[i], want)
 		}

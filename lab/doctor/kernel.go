@@ -144,8 +144,8 @@ echo "a host's /etc is an overlay"`
 
 // kernel tries every feature. inside are settings of a new network namespace
 // by their name below /proc/sys, as far as they could be read.
-func (x examination) kernel(ctx context.Context) (lines []Line, inside map[string]string) {
-	lines = []Line{judge(
+func (x examination) kernel(ctx context.Context) (lines []Check, inside map[string]string) {
+	lines = []Check{judge(
 		"kernel.release", "release", x.machine.Release, "results hold for this kernel: keep it while you compare", "")}
 	if x.machine.Root {
 		tried, settings := x.attempt(ctx)
@@ -161,13 +161,13 @@ func (x examination) kernel(ctx context.Context) (lines []Line, inside map[strin
 	return append(lines, x.pressure(), x.perf(), x.tracefs()), inside
 }
 
-func (x examination) attempt(ctx context.Context) (lines []Line, inside map[string]string) {
+func (x examination) attempt(ctx context.Context) (lines []Check, inside map[string]string) {
 	links := linkNames()
 	b := &pair{backend: x.backend, routerIf: links + "r0", peer: links + "c0"}
 	defer b.stop()
 	absent := map[string]string{} // what by key
 	for _, a := range attempts {
-		l := Line{Key: a.key, What: a.what, State: a.missing, Needed: a.needed}
+		l := Check{Key: a.key, What: a.what, State: a.missing, Needed: a.needed}
 		if lacking := absent[a.after]; lacking != "" {
 			l.Found, l.Do = "not tried: "+lacking+" is missing", "see "+lacking
 			absent[a.key] = lacking
@@ -330,7 +330,7 @@ func (b *pair) settings(ctx context.Context) map[string]string {
 	return found
 }
 
-func (x examination) pressure() Line {
+func (x examination) pressure() Check {
 	found, do := "no /proc/pressure/cpu", "nothing for measurements (CONFIG_PSI, or psi=1 on the kernel's command line)"
 	if _, text, shown := strings.Cut(x.machine.Pressure, "avg10="); shown {
 		avg, _, _ := strings.Cut(text, " ")
@@ -339,7 +339,7 @@ func (x examination) pressure() Line {
 	return judge("kernel.psi", "pressure (PSI)", found, "information: it is high while other programs run", do)
 }
 
-func (x examination) perf() Line {
+func (x examination) perf() Check {
 	found, do := "the kernel has no perf events", "a kernel with CONFIG_PERF_EVENTS, which the task clocks need as well"
 	if level := x.machine.PerfParanoid; level != nil {
 		found, do = fmt.Sprintf("perf_event_paranoid is %d", *level), ""
@@ -355,7 +355,7 @@ func (x examination) perf() Line {
 	return judge("kernel.perf", "perf events", found, "run --profile can sample the router's CPU", do)
 }
 
-func (x examination) tracefs() Line {
+func (x examination) tracefs() Check {
 	found, do := "mounted on /sys/kernel/tracing", ""
 	switch x.machine.Tracing {
 	case machine.TracingDenied:

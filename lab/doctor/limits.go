@@ -33,18 +33,18 @@ func most(all []*experiment.Experiment, shared bool) (d runner.Demand) {
 
 // limits compares the machine's limits with what the largest experiment needs.
 // inside are settings of a new network namespace, empty when none could be made.
-func (x examination) limits(inside map[string]string) []Line {
-	lines := []Line{x.nofile(), x.neighbourTable()}
+func (x examination) limits(inside map[string]string) []Check {
+	lines := []Check{x.nofile(), x.neighbourTable()}
 	for _, l := range runner.Limits {
 		if l.Key != "" && (l.Have(x.machine) > 0 || l.None != "") {
 			lines = append(lines, x.limit(l))
 		}
 	}
-	return append(lines, x.ports(inside), x.listenQueue(inside), x.personasLine())
+	return append(lines, x.ports(inside), x.listenQueue(inside), x.personaCheck())
 }
 
 // limit compares one limit with what the largest experiment needs.
-func (x examination) limit(l runner.Limit) Line {
+func (x examination) limit(l runner.Limit) Check {
 	have, need, taken := l.Have(x.machine), l.Need(x.largest), int64(0)
 	found, do := l.None, ""
 	if have > 0 {
@@ -63,7 +63,7 @@ func (x examination) limit(l runner.Limit) Line {
 
 // nofile judges the hard limit, up to which agents go, and the soft one of the
 // devices' daemons, which may hold a connection of every client at once.
-func (x examination) nofile() Line {
+func (x examination) nofile() Check {
 	soft, hard := x.machine.Limits.FilesSoft, x.machine.Limits.FilesHard
 	agent, daemon := x.largest.Files(), int64(runner.FilesPerHost+x.largest.Clients())
 	found := fmt.Sprintf(
@@ -83,7 +83,7 @@ func (x examination) nofile() Line {
 	return judge("limit.nofile", "open files", found, means, do)
 }
 
-func (x examination) neighbourTable() Line {
+func (x examination) neighbourTable() Check {
 	// A container has its own network namespace, and these settings only the first one.
 	found, means := "gc_thresh1-3 cannot be read from this network namespace", ""
 	do := "look on the machine itself: sysctl net.ipv4.neigh.default.gc_thresh2"
@@ -108,7 +108,7 @@ func (x examination) setting(inside map[string]string, name, here string) (text,
 	return here, "in this network namespace; those of the lab were not tried"
 }
 
-func (x examination) ports(inside map[string]string) Line {
+func (x examination) ports(inside map[string]string) Check {
 	text, where := x.setting(inside, machine.PortRange, x.machine.Limits.Ports)
 	found, do := cmp.Or(text, "no "+machine.PortRange), "mount /proc"
 	var low, high int64
@@ -124,7 +124,7 @@ func (x examination) ports(inside map[string]string) Line {
 		fmt.Sprintf("each client has them all and uses %d at most", bench.FlowsPerClient), do)
 }
 
-func (x examination) listenQueue(inside map[string]string) Line {
+func (x examination) listenQueue(inside map[string]string) Check {
 	text, where := x.setting(inside, machine.Backlog, x.machine.Limits.Backlog)
 	found, do := "no "+machine.Backlog, "mount /proc"
 	if have, err := strconv.Atoi(text); err == nil {
@@ -138,10 +138,10 @@ func (x examination) listenQueue(inside map[string]string) Line {
 	return judge("limit.somaxconn", "somaxconn", found, "all clients may connect at the same moment", do)
 }
 
-// personasLine compares the machine with the demand of the most personas: memory, and open
+// personaCheck compares the machine with the demand of the most personas: memory, and open
 // files, spread over several processes. Their addresses take no entries of the machine's
 // neighbour table.
-func (x examination) personasLine() Line {
+func (x examination) personaCheck() Check {
 	need, hard, do := x.personas.MemoryKiB(), x.machine.Limits.FilesHard, ""
 	if m := x.machine.Memory; m.Total > 0 && m.Available < need {
 		do = fmt.Sprintf("fewer clients: --set clients=%d", x.personas.Fits(m.Available, runner.Demand.MemoryKiB))

@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-func (x examination) machineLines(ctx context.Context) ([]Line, error) {
-	user := Line{Key: "machine.root", State: OK, What: "root", Found: "yes", Means: "hosts can be made and CPU time read",
+func (x examination) machineChecks(ctx context.Context) ([]Check, error) {
+	user := Check{Key: "machine.root", State: OK, What: "root", Found: "yes", Means: "hosts can be made and CPU time read",
 		Needed: true}
 	if !x.machine.Root {
 		user.State, user.Found, user.Means = Missing, "no: a run makes network namespaces", ""
@@ -22,15 +22,15 @@ func (x examination) machineLines(ctx context.Context) ([]Line, error) {
 		return nil, err
 	}
 	own, others := x.running.parted(busy)
-	return append([]Line{user, x.rights(), x.cpus(), x.siblings(), x.frequency(), x.virtual(), x.quota(), x.memory(),
-		busyLine(others)}, x.running.lines(own)...), nil
+	return append([]Check{user, x.rights(), x.cpus(), x.siblings(), x.frequency(), x.virtual(), x.quota(), x.memory(),
+		otherPrograms(others)}, x.running.checks(own)...), nil
 }
 
 // keyRights is the line that the verdict begins with where it is not ok.
 const keyRights = "machine.rights"
 
 // rights tells what a container or a service keeps from root.
-func (x examination) rights() Line {
+func (x examination) rights() Check {
 	l := judge(keyRights, "rights", "nothing that labs need is kept from this user",
 		"hosts can be metered and their threads bound to CPUs", "")
 	if !x.machine.Root {
@@ -53,7 +53,7 @@ func barred(bars []machine.Bar) (what, do string) {
 	return strings.Join(texts, "; "), strings.Join(steps, "; ")
 }
 
-func (x examination) cpus() Line {
+func (x examination) cpus() Check {
 	do := ""
 	if slices.Equal(x.placement.Router, x.placement.Endpoints) {
 		do = "give this process two CPUs: on one, clients and routers take turns and high loads do not fit"
@@ -63,7 +63,7 @@ func (x examination) cpus() Line {
 }
 
 // siblings tells whether a router shares its core with an endpoint.
-func (x examination) siblings() Line {
+func (x examination) siblings() Check {
 	found, do := "the routers' CPU shares its core with no other CPU of the lab", ""
 	var shared []int
 	for _, cpu := range x.placement.Router {
@@ -80,7 +80,7 @@ func (x examination) siblings() Line {
 	return judge("machine.smt", "SMT siblings", found, "a router's speed does not depend on what a client does", do)
 }
 
-func (x examination) frequency() Line {
+func (x examination) frequency() Check {
 	var found, means, do string
 	switch governor := x.machine.CPUs[x.placement.Router[0]].Governor; governor {
 	case "":
@@ -102,7 +102,7 @@ const quietStealPct = 1.0
 
 // virtual tells a virtual machine by the CPU's flags, and what its host has
 // taken away since it was started.
-func (x examination) virtual() Line {
+func (x examination) virtual() Check {
 	found, means, do := "none seen", "nanoseconds are those of this CPU", ""
 	if x.machine.Virtualisation == machine.Hypervisor {
 		found, means = "virtual machine", "ratios carry over; nanoseconds are those of this guest"
@@ -122,7 +122,7 @@ func (x examination) virtual() Line {
 	return l
 }
 
-func (x examination) quota() Line {
+func (x examination) quota() Check {
 	found, do := "none", ""
 	if q := x.machine.TightQuota(); q.CPUs > 0 {
 		found = fmt.Sprintf("a control group allows %.2f CPUs (%s) and stops the lab when they are used up", q.CPUs, q.File)
@@ -131,7 +131,7 @@ func (x examination) quota() Line {
 	return judge("machine.quota", "CPU quota", found, "no control group stops the lab in the middle of a window", do)
 }
 
-func (x examination) memory() Line {
+func (x examination) memory() Check {
 	found, do := "no /proc/meminfo", "mount /proc"
 	if m := x.machine.Memory; m.Total > 0 {
 		need := x.largest.MemoryKiB() >> 10
@@ -149,8 +149,8 @@ const (
 	shownCores    = 0.02
 )
 
-// busyLine judges what other programs use, the busiest first.
-func busyLine(list []machine.User) Line {
+// otherPrograms judges what other programs use, the busiest first.
+func otherPrograms(list []machine.User) Check {
 	var all float64
 	var names []string
 	for i, u := range list {

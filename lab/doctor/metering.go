@@ -13,7 +13,7 @@ import (
 )
 
 // accounting tells how the kernel accounts for CPU time in /proc/stat.
-func (x examination) accounting() Line {
+func (x examination) accounting() Check {
 	found, do := cmp.Or(strings.Join(x.machine.Config, ", "), "none of "+strings.Join(machine.Accounting, ", ")), ""
 	if x.machine.Config == nil {
 		found, do = "the kernel's configuration is not shown",
@@ -62,7 +62,7 @@ func (g *gap) add(a, b machine.Accounts, cpus int) {
 const tooLow = 0.9
 
 // line says what tick accounting saw of the routers' CPUs.
-func (g gap) line(cpus []int) Line {
+func (g gap) line(cpus []int) Check {
 	const key, what = "metering.gap", "ticks and exact"
 	if !(g.exact > 0) || !(g.awake > 0) {
 		return judge(key, what, "no router's work was seen", "", "see Noise: the comparison is made while that measures")

@@ -29,7 +29,7 @@ const keyAA = "noise.aa"
 // noise runs the fixed loop and a short duet of two clean routers, during which
 // tick accounting is compared with exact time. able says whether the lab works
 // here at all. While another run measures nothing is done that would disturb it.
-func (x examination) noise(ctx context.Context, able bool) (lines []Line, ticks Line) {
+func (x examination) noise(ctx context.Context, able bool) (lines []Check, ticks Check) {
 	var g gap
 	lines, err := x.loops(ctx)
 	aa := judge(keyAA, "A/A pair", "not measured: the lab does not work here", "", "see the lines that are missing")
@@ -55,7 +55,7 @@ func (x examination) noise(ctx context.Context, able bool) (lines []Line, ticks 
 }
 
 // loops runs the fixed loop on each CPU of the lab.
-func (x examination) loops(ctx context.Context) (lines []Line, err error) {
+func (x examination) loops(ctx context.Context) (lines []Check, err error) {
 	unlock, err := runner.LockMachine("gateweigh doctor")
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ const (
 )
 
 // aaLine judges the noise floor.
-func aaLine(s analysis.Summary) Line {
+func aaLine(s analysis.Summary) Check {
 	if !s.AA.Ratio.HasInterval() || !s.AA.SDLog.Known() {
 		found := fmt.Sprintf("only %d of %s passed the self-tests", s.Trials.Accepted, words.Counted(s.Trials.Accepted+
 			s.Trials.Rejected, "trial"))
@@ -158,7 +158,7 @@ const (
 )
 
 // loopLine judges what the loop saw.
-func loopLine(c machine.Loop) Line {
+func loopLine(c machine.Loop) Check {
 	key, what := fmt.Sprintf("noise.canary.cpu%d", c.CPU), fmt.Sprintf("fixed loop, CPU %d", c.CPU)
 	if len(c.Pieces) == 0 {
 		return judge(key, what, "the loop did not run once", "", "end what keeps the machine busy")

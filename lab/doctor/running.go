@@ -61,15 +61,15 @@ func descends(pid, from int) bool {
 	return pid == from
 }
 
-// lines tell of the run and what its programs use.
-func (r running) lines(own []machine.User) []Line {
+// checks returns the checks of the run and of its programs.
+func (r running) checks(users []machine.User) []Check {
 	if !r.is {
 		return nil
 	}
 	var cores float64
-	for _, u := range own {
+	for _, u := range users {
 		cores += u.Cores
 	}
-	return []Line{judge(
+	return []Check{judge(
 		"machine.run", "a run", fmt.Sprintf("%s measures and uses %.1f %% of a core", r, 100*cores), "", waitForRun)}
 }

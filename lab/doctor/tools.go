@@ -64,7 +64,7 @@ func allTools() ([]tool, error) {
 	return list, nil
 }
 
-func (x examination) tools(ctx context.Context) ([]Line, error) {
+func (x examination) tools(ctx context.Context) ([]Check, error) {
 	list, err := allTools()
 	if err != nil {
 		return nil, err
@@ -77,14 +77,14 @@ func (x examination) tools(ctx context.Context) ([]Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines := make([]Line, len(list))
+	lines := make([]Check, len(list))
 	for i, t := range list {
 		means := "for " + strings.Join(t.users, ", ")
 		lines[i] = judge(
 			"tool."+t.Program, t.Program, cmp.Or(strings.TrimSuffix(found[i].Version, "."), "here, says no version"), means, "")
 		if found[i].Path == "" {
 			_, do := absent(needs[i:i+1], found[i:i+1])
-			lines[i] = Line{Key: lines[i].Key, State: Missing, What: t.Program, Found: "not on PATH; " + means, Do: do}
+			lines[i] = Check{Key: lines[i].Key, State: Missing, What: t.Program, Found: "not on PATH; " + means, Do: do}
 		}
 		lines[i].Needed = t.needed
 	}
@@ -92,8 +92,8 @@ func (x examination) tools(ctx context.Context) ([]Line, error) {
 }
 
 // devices tells which devices can run here. kernel are the lines of the kernel's features.
-func (x examination) devices(ctx context.Context, kernel []Line) ([]Line, error) {
-	var lines []Line
+func (x examination) devices(ctx context.Context, kernel []Check) ([]Check, error) {
+	var lines []Check
 	for _, name := range dut.Names() {
 		d, err := dut.New(name, 1, nil)
 		if err != nil {
@@ -122,7 +122,7 @@ func (x examination) devices(ctx context.Context, kernel []Line) ([]Line, error)
 
 // lacking tells which features of the kernel a device needs and does not have, and what to do; both are empty when
 // there are none. Features that nothing has tried are looked up in the kernel's configuration.
-func (x examination) lacking(name string, needs []dut.Need, kernel []Line) (text, do string) {
+func (x examination) lacking(name string, needs []dut.Need, kernel []Check) (text, do string) {
 	var features []machine.Feature
 	var names, steps []string
 	refused := false

@@ -89,7 +89,7 @@ func (t Table) measured(run result.Run) int {
 	}
 	return max(0, slices.IndexFunc(t, func(m Measure) bool {
 		return slices.ContainsFunc(m.Records(), func(k result.Kind) bool {
-			return slices.ContainsFunc(run.Own, func(l result.Line) bool { return l.Kind == k.Name })
+			return slices.ContainsFunc(run.Own, func(l result.Entry) bool { return l.Kind == k.Name })
 		})
 	}))
 }

@@ -18,7 +18,7 @@ func linesGrid(s analysis.Summary) grid {
 		cost.LinesTo), "<Router", "<Direction", "Clients", "<Gateway",
 		"Slope|% of a core per Gbit/s", "At no load|% of a core", "R²", "Slope over the direct path's|×")
 	for _, sweep := range s.Sweeps {
-		for _, l := range sweep.Lines {
+		for _, l := range sweep.Trends {
 			g.add(sweep.Cell.String()+" "+l.Metric, routerCell(sweep.Cell),
 				textCell(words.Direction(sweep.Cell.Text("direction"))), textCell(sweep.Cell.Text("clients")),
 				textCell(words.Or(lineNames[l.Metric], l.Metric)), estimateCell(l.Slope, digits3),
@@ -31,12 +31,12 @@ func linesGrid(s analysis.Summary) grid {
 // lineRemarks say the slopes of both gateways, a line a router.
 func lineRemarks(s analysis.Summary) (out []string) {
 	for _, sweep := range s.Sweeps {
-		enter, ok := sweep.LineOf(cost.EnterCPU)
-		leave, also := sweep.LineOf(cost.LeaveCPU)
+		enter, ok := sweep.TrendOf(cost.EnterCPU)
+		leave, also := sweep.TrendOf(cost.LeaveCPU)
 		if !ok || !also {
 			continue
 		}
-		one := func(l analysis.Line) string {
+		one := func(l analysis.Trend) string {
 			return fmt.Sprintf("%s %% of a core%s (R² %s)", withBounds(l.Slope, digits3), words.When(l.OverClean.Mean.Known(),
 				", × "+withBounds(l.OverClean, ratio)+" the direct path's"), fraction4(l.R2))
 		}

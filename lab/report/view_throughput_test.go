@@ -13,7 +13,7 @@ import (
 
 // TestSearches: the page ranks devices by what they forward without loss, and marks what only the generator ended.
 func TestSearches(t *testing.T) {
-	var lines []result.Line
+	var lines []result.Entry
 	search := func(dut, size string, ndr, upper float64) {
 		s := &throughput.Search{
 			DUT: dut, Clients: 20, Direction: result.Up, Profile: result.PerPacket, FrameSize: size, Goals: []throughput.Goal{
@@ -21,7 +21,7 @@ func TestSearches(t *testing.T) {
 				{LossRatio: 0.005, LowerKpps: ndr + 10, ThroughputKpps: ndr + 10, UpperKpps: upper, RouterCorePct: 95},
 			}}
 		s.Accepted = true
-		lines = append(lines, result.Line{Head: s.Head, Cell: s.Cell(), Record: s})
+		lines = append(lines, result.Entry{Head: s.Head, Cell: s.Cell(), Record: s})
 	}
 	search("slow", "60", 110, 112)
 	search("fast", "60", 520, 0)

@@ -14,7 +14,7 @@ import (
 
 // TestTransitions: the page ranks devices by the time from Ethernet to TCP, and compares them with the direct path.
 func TestTransitions(t *testing.T) {
-	var lines []result.Line
+	var lines []result.Entry
 	step := func(dut string, mbps float64, us int64) {
 		parts := map[string]probes.Distribution{}
 		for _, p := range transition.Parts {
@@ -24,7 +24,7 @@ func TestTransitions(t *testing.T) {
 			LoadSeconds: 1, DeliveredMbps: mbps, Segments: 200, Retransmits: 3,
 			Hosts: transition.Ends{Counts: probes.Counts{Sent: 3}, Parts: parts}}
 		s.Accepted = true
-		lines = append(lines, result.Line{Head: s.Head, Cell: s.Cell, Record: s})
+		lines = append(lines, result.Entry{Head: s.Head, Cell: s.Cell, Record: s})
 	}
 	for _, mbps := range []float64{0, 50, 90} {
 		step("clean", mbps, 20)

@@ -44,14 +44,14 @@ type Kind struct {
 	Check func(figures any) error
 }
 
-// Line is what records of all kinds have in common. Cell comes from the record's key "cell", or from
-// its dimensions where these are keys of the record itself.
-type Line struct {
+// Entry has the fields that records of all kinds have in common. Cell comes from the record's key "cell", or from
+// dimensions that are keys of the record itself.
+type Entry struct {
 	Head
 	Cell   Cell
 	AA     bool
 	Window int // 0 where the record is its block's only one
-	// Record is what Kind.New made; nil for trials, blocks, and kinds that the reader was not given.
+	// Record was made by Kind.New. It is nil for trials, blocks, and kinds that the reader was not given.
 	Record any
 }
 
@@ -59,7 +59,7 @@ type Line struct {
 type Records struct {
 	Trials []Trial
 	Blocks []Block
-	Own    []Line // of kinds that belong to measures
+	Own    []Entry // of kinds that belong to measures
 	// Torn is the length in bytes of a last line cut short by a crash, which
 	// is left out of all lists; 0 when the file ends well.
 	Torn int
@@ -70,14 +70,14 @@ type Records struct {
 	Repeated int
 }
 
-// Of lists the records of type T among lines, all of which were read with their kinds: it panics at one
-// that was not, since a run would seem to have no records.
-func Of[T any](lines []Line) (list []*T) {
-	for _, l := range lines {
-		if l.Record == nil {
-			panic(fmt.Sprintf("records of kind %q were read without their kind", l.Kind))
+// Of lists the records of type T among entries. It panics at an entry that was read without its kind, because the run
+// would seem to have no such records.
+func Of[T any](entries []Entry) (list []*T) {
+	for _, e := range entries {
+		if e.Record == nil {
+			panic(fmt.Sprintf("records of kind %q were read without their kind", e.Kind))
 		}
-		if record, is := l.Record.(*T); is {
+		if record, is := e.Record.(*T); is {
 			list = append(list, record)
 		}
 	}
@@ -85,11 +85,11 @@ func Of[T any](lines []Line) (list []*T) {
 }
 
 // Attempts lists all attempts at windows, whatever was measured in them.
-func Attempts(trials []Trial, own []Line) (list []Line) {
+func Attempts(trials []Trial, own []Entry) (list []Entry) {
 	for _, t := range trials {
 		head := Head{Kind: KindTrial, Block: t.Block, Attempt: t.Attempt, Sitting: t.Sitting, Start: t.Start,
 			Elapsed: t.Elapsed, Accepted: t.Accepted}
-		list = append(list, Line{Head: head, Cell: t.Cell, AA: t.AA, Window: t.Window})
+		list = append(list, Entry{Head: head, Cell: t.Cell, AA: t.AA, Window: t.Window})
 	}
 	return append(list, own...)
 }
@@ -97,7 +97,7 @@ func Attempts(trials []Trial, own []Line) (list []Line) {
 // ReadRecords reads a trials.jsonl. A last line without a newline is torn: it is left out and its
 // length reported. Any other line that is no valid record of a known version and kind is an error
 // that names the file (name) and the line; the records before that line are returned too. Without
-// kinds every kind is known, and records of measures are read only as far as Line goes.
+// kinds every kind is known, and records of measures are read only as far as Entry goes.
 func ReadRecords(r io.Reader, name string, kinds ...Kind) (Records, error) {
 	var records Records
 	seen := map[any]bool{}
@@ -170,7 +170,7 @@ func (r *Records) add(text []byte, kinds []Kind, seen map[any]bool) error {
 		if read(&b); err == nil {
 			b.Figures = figures()
 		}
-		line = Line{
+		line = Entry{
 			Head: Head{Kind: KindBlock, Block: b.Block, Start: b.Start, Elapsed: b.Elapsed}, AA: b.AA, Cell: b.Cell()}
 		keep = func() { r.Blocks = append(r.Blocks, b) }
 	case own < 0 && len(kinds) > 0:
@@ -251,7 +251,7 @@ func versioned(data []byte, into any) error {
 }
 
 // lineOf reads what records of all kinds have in common.
-func lineOf(text []byte) (Line, error) {
+func lineOf(text []byte) (Entry, error) {
 	var line struct {
 		Head
 		Cell   *Cell `json:"cell"`
@@ -272,7 +272,7 @@ func lineOf(text []byte) (Line, error) {
 		err = fmt.Errorf("not a record: %w", err)
 	}
 	if err != nil {
-		return Line{}, err
+		return Entry{}, err
 	}
 	for _, count := range []struct {
 		key   string
@@ -282,10 +282,10 @@ func lineOf(text []byte) (Line, error) {
 		{"sitting", float64(line.Sitting)}, {"seconds", line.Seconds},
 	} {
 		if count.value < 0 {
-			return Line{}, fmt.Errorf("%s: %s is %g, less than 0", line.Kind, count.key, count.value)
+			return Entry{}, fmt.Errorf("%s: %s is %g, less than 0", line.Kind, count.key, count.value)
 		}
 	}
-	return Line{Head: line.Head, Cell: *line.Cell, AA: line.AA, Window: line.Window}, nil
+	return Entry{Head: line.Head, Cell: *line.Cell, AA: line.AA, Window: line.Window}, nil
 }
 
 // around reads the known dimensions among a record's own keys.

@@ -233,12 +233,12 @@ func TestOwnKind(t *testing.T) {
 // TestMeasuredFor: the windows of a block that failed count with the block, not twice.
 func TestMeasuredFor(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	at := func(seconds, took float64) result.Line {
-		return result.Line{Head: result.Head{Start: began.Add(time.Duration(seconds * float64(time.Second))), Seconds: took}}
+	at := func(seconds, took float64) result.Entry {
+		return result.Entry{Head: result.Head{Start: began.Add(time.Duration(seconds * float64(time.Second))), Seconds: took}}
 	}
 	run := result.Run{
 		Blocks: []result.Block{{Start: began.Add(10 * time.Second), Seconds: 20}},
-		Own:    []result.Line{at(2, 10), at(11, 5), at(16, 5), at(30, 7)},
+		Own:    []result.Entry{at(2, 10), at(11, 5), at(16, 5), at(30, 7)},
 	}
 	if got := run.MeasuredFor(); got != 37*time.Second {
 		t.Errorf("%v", got)

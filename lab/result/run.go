@@ -110,12 +110,12 @@ type Run struct {
 	Environment Environment
 	Trials      []Trial
 	Blocks      []Block
-	Own         []Line // records of the measure's own kinds
-	Skipped     []Skip // those of the environment
-	Torn        int    // bytes of a last line cut short by a crash, left out
-	TornLine    int    // its number in the file, from 1
-	Repeated    int    // records that stood in the file before, left out
-	Unrecorded  int    // planned windows without a record, although the run came to its end
+	Own         []Entry // records of the measure's own kinds
+	Skipped     []Skip  // those of the environment
+	Torn        int     // bytes of a last line cut short by a crash, left out
+	TornLine    int     // its number in the file, from 1
+	Repeated    int     // records that stood in the file before, left out
+	Unrecorded  int     // planned windows without a record, although the run came to its end
 	// Unmeasured are planned cells of which no attempt is recorded, without those of skipped devices and those that were
 	// left out; nil where the run's folder has lost its experiment.
 	Unmeasured []Cell

@@ -24,7 +24,7 @@ type course struct {
 	rises  map[step]increase
 	curves map[float64][]analysis.CurvePoint // Sweep.Course, by level
 	fits   string                            // results of fits over all levels, for the end of a sentence
-	lines  map[string]analysis.Line          // by metric
+	lines  map[string]analysis.Trend         // by metric
 }
 
 // point is a metric at a level.
@@ -241,8 +241,8 @@ func (c *course) addSweep(sweep analysis.Sweep) {
 	for _, s := range sweep.Spans {
 		c.rises[step{float64(s.From), float64(s.To)}] = increase{analysis.Unknown(), s.RelativePct, s.RatioPct}
 	}
-	c.lines = map[string]analysis.Line{}
-	for _, l := range sweep.Lines {
+	c.lines = map[string]analysis.Trend{}
+	for _, l := range sweep.Trends {
 		c.lines[l.Metric] = l
 	}
 	if l := sweep.Linearity; l != nil {

@@ -59,7 +59,7 @@ func straight(leastR2 float64) criterion {
 	}
 }
 
-func overDirect(l analysis.Line) string {
+func overDirect(l analysis.Trend) string {
 	if !l.OverClean.Mean.Known() {
 		return ""
 	}

@@ -24,7 +24,7 @@ func TestTransitionClaims(t *testing.T) {
 		Sweeps: []*Sweep{tunnelTimes}, Claims: claimsTransition, Figures: transitionFigures,
 		Units: func(int) string { return "" },
 	}}, os.DirFS(".")
-	var lines []result.Line
+	var lines []result.Entry
 	for block := range 4 {
 		for dut, us := range map[string]int64{analysis.Clean: 30, "ipip": 31, "openvpn-none": 60} {
 			for _, mbps := range []float64{0, 50, 90, 500} {
@@ -39,7 +39,7 @@ func TestTransitionClaims(t *testing.T) {
 				s := &transition.Step{Cell: result.NewCell(result.DUT, dut, result.Clients, 1, result.OfferedMbps, mbps),
 					DeliveredMbps: mbps, LoadSeconds: 1, Gateways: transition.Ends{Parts: parts}}
 				s.Block, s.Accepted = block, true
-				lines = append(lines, result.Line{Head: s.Head, Cell: s.Cell, Record: s})
+				lines = append(lines, result.Entry{Head: s.Head, Cell: s.Cell, Record: s})
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func (s Captures) Run() result.Run {
 					}
 					done[t.Cell], t.Block, t.Start, t.Seconds = true, block, at, 3
 					at = at.Add(3 * time.Second)
-					run.Own = append(run.Own, result.Line{Head: t.Head, Cell: t.Cell, Record: t})
+					run.Own = append(run.Own, result.Entry{Head: t.Head, Cell: t.Cell, Record: t})
 				}
 			}
 		}

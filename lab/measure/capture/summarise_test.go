@@ -13,7 +13,7 @@ import (
 )
 
 // line is a record of a trial as a run has it.
-func line(block int, change func(*Trial)) result.Line {
+func line(block int, change func(*Trial)) result.Entry {
 	n := int64(980)
 	t := &Trial{
 		Cell:     result.NewCell(result.DUT, "tcpdump", result.OfferedMbps, 100, result.FrameSize, "imix"),
@@ -24,13 +24,13 @@ func line(block int, change func(*Trial)) result.Line {
 	}
 	t.Block, t.Accepted, t.Seconds, t.Start = block, true, 3, time.Unix(int64(block), 0)
 	change(t)
-	return result.Line{Head: t.Head, Cell: t.Cell, Record: t}
+	return result.Entry{Head: t.Head, Cell: t.Cell, Record: t}
 }
 
 // TestFigures: what was lost is located, and CPU is of what the host has.
 func TestFigures(t *testing.T) {
 	none := func(*Trial) {}
-	s := Measure{}.Summarise(result.Run{Own: []result.Line{line(0, none), line(1, none)}}, analysis.Options{})
+	s := Measure{}.Summarise(result.Run{Own: []result.Entry{line(0, none), line(1, none)}}, analysis.Options{})
 	if len(s.Cells) != 1 || s.Cells[0].Pairs != 2 {
 		t.Fatalf("%+v, want one cell of two trials", s.Cells)
 	}
@@ -57,7 +57,7 @@ func TestFigures(t *testing.T) {
 // count, and no reason to call the machine unquiet. Trials of the same load that count do, and so do rejects of other
 // loads.
 func TestLeftOut(t *testing.T) {
-	at := func(block int, mbps float64, accepted bool) result.Line {
+	at := func(block int, mbps float64, accepted bool) result.Entry {
 		return line(block, func(r *Trial) {
 			r.Cell = result.NewCell(result.DUT, "tcpdump", result.OfferedMbps, mbps, result.FrameSize, "imix", CPUs, 2)
 			if r.Accepted = accepted; !accepted {
@@ -66,7 +66,7 @@ func TestLeftOut(t *testing.T) {
 		})
 	}
 	const loads = 4
-	run := result.Run{Own: []result.Line{at(0, 100, true), at(1, 100, false), at(1, 100, true), at(1, 400, true)}}
+	run := result.Run{Own: []result.Entry{at(0, 100, true), at(1, 100, false), at(1, 100, true), at(1, 400, true)}}
 	for block, from := range []int{400, 500} {
 		b := result.Block{Block: block}
 		for i := range loads {
@@ -95,7 +95,7 @@ func TestLeftOut(t *testing.T) {
 	if said != 1 {
 		t.Errorf("said %d times what was left out: %q", said, s.Warnings)
 	}
-	run.Own = slices.DeleteFunc(run.Own, func(l result.Line) bool { return l.Accepted })
+	run.Own = slices.DeleteFunc(run.Own, func(l result.Entry) bool { return l.Accepted })
 	if s = (Measure{}).Summarise(run, analysis.Options{}); !strings.Contains(strings.Join(s.Warnings, " "), "second CPU") {
 		t.Errorf("without an accepted trial: %q", s.Warnings)
 	}
@@ -109,7 +109,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 		"silent": {{Frames: 990, Dropped: dut.Unknown}},
 		"exact":  {{Frames: 870, Dropped: 100, Waiting: 20}},
 	} {
-		s := Measure{}.Summarise(result.Run{Own: []result.Line{line(0, func(r *Trial) {
+		s := Measure{}.Summarise(result.Run{Own: []result.Entry{line(0, func(r *Trial) {
 			r.Forwarded, r.Programs = nil,
 				programs
 		})}}, analysis.Options{})

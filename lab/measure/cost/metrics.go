@@ -273,8 +273,8 @@ const LinesTo = 100
 // laws name the metrics of sweeps, cost models and ceilings.
 var laws = analysis.Laws{
 	CPU: CPU, Normalised: Normalised, Link: Link, Delivered: Delivered,
-	Packets: func(r input) float64 { return analysis.Over(r.Get("packets"), r.Get("seconds")) / 1e6 },
-	Lines:   []string{EnterCPU, LeaveCPU}, LinesTo: LinesTo,
+	Packets:      func(r input) float64 { return analysis.Over(r.Get("packets"), r.Get("seconds")) / 1e6 },
+	TrendMetrics: []string{EnterCPU, LeaveCPU}, TrendMaxMbps: LinesTo,
 }
 
 func routerNs(r input) float64 { return r.Get("napi_ns") + r.Get("process_ns") }

@@ -88,16 +88,16 @@ func TestDurationBounds(t *testing.T) {
 }
 
 func TestFiguresAreOfTheirGoals(t *testing.T) {
-	search := func(ndr, pdr, upper float64) result.Line {
+	search := func(ndr, pdr, upper float64) result.Entry {
 		s := &Search{DUT: "gate", Clients: 4, Direction: result.Up, Profile: result.PerPacket, FrameSize: "imix",
 			Goals: []Goal{
 				{LossRatio: 0, LowerKpps: ndr, ThroughputKpps: ndr, UpperKpps: ndr * 1.01, RouterCorePct: 90},
 				{LossRatio: 0.005, LowerKpps: pdr, ThroughputKpps: pdr, UpperKpps: upper, RouterCorePct: 95},
 			}}
 		s.Accepted = true
-		return result.Line{Head: s.Head, Cell: s.Cell(), Record: s}
+		return result.Entry{Head: s.Head, Cell: s.Cell(), Record: s}
 	}
-	lines := []result.Line{search(100, 110, 112), search(104, 114, 0)} // the second with no upper bound of one goal
+	lines := []result.Entry{search(100, 110, 112), search(104, 114, 0)} // the second with no upper bound of one goal
 	lines[1].Record.(*Search).Block = 1
 	s := Measure{}.Summarise(result.Run{Own: lines}, analysis.Options{Confidence: 0.95})
 	if len(s.Cells) != 1 {

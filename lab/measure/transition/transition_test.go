@@ -151,7 +151,7 @@ func TestTCPBackground(t *testing.T) {
 }
 
 // step is a record whose parts all take the same, µs.
-func step(dut string, block int, mbps, us, delivered float64, n transition.Counts) result.Line {
+func step(dut string, block int, mbps, us, delivered float64, n transition.Counts) result.Entry {
 	parts := func(names ...string) map[string]transition.Distribution {
 		out := map[string]transition.Distribution{}
 		for _, name := range names {
@@ -164,13 +164,13 @@ func step(dut string, block int, mbps, us, delivered float64, n transition.Count
 		Hosts:         Ends{Counts: n, Parts: parts(Send, ToEnter, Enter, Cross, Leave, ToHost, Receive, Way)},
 		Gateways:      Ends{Counts: n, Parts: parts(Late, Down, Link, Up)}, Segments: 200, Retransmits: 3}
 	s.Block, s.Accepted = block, true
-	return result.Line{Head: s.Head, Cell: s.Cell, Record: s}
+	return result.Entry{Head: s.Head, Cell: s.Cell, Record: s}
 }
 
 // TestSummary: quotients are of blocks, and what weakens a cell is flagged.
 func TestSummary(t *testing.T) {
 	all, some := transition.Counts{Sent: 100}, transition.Counts{Sent: 100, Unmatched: 40, Resent: 10}
-	s := Measure{}.Summarise(result.Run{Own: []result.Line{
+	s := Measure{}.Summarise(result.Run{Own: []result.Entry{
 		step(experiment.Clean, 0, 90, 10, 90, all), step("vpn", 0, 90, 20, 50, some),
 		step(experiment.Clean, 1, 90, 20, 90, all), step("vpn", 1, 90, 60, 50, some),
 	}}, analysis.Options{Confidence: 0.95})
@@ -198,7 +198,7 @@ func TestSummary(t *testing.T) {
 // is missing.
 func TestOverall(t *testing.T) {
 	n := transition.Counts{Sent: 100}
-	s := Measure{}.Summarise(result.Run{Own: []result.Line{
+	s := Measure{}.Summarise(result.Run{Own: []result.Entry{
 		step(experiment.Clean, 0, 10, 10, 10, n), step("vpn", 0, 10, 20, 10, n),
 		step(experiment.Clean, 0, 90, 20, 90, n), step("vpn", 0, 90, 160, 90, n),
 		step(experiment.Clean, 0, 500, 10, 500, n), step("vpn", 0, 500, 9000, 500, n),
@@ -215,7 +215,7 @@ func TestOverall(t *testing.T) {
 // TestOverallOfWholeBlocks: blocks with other loads are not taken for the same, nor is what a resume added to a block.
 func TestOverallOfWholeBlocks(t *testing.T) {
 	n := transition.Counts{Sent: 100}
-	lines := []result.Line{
+	lines := []result.Entry{
 		step(experiment.Clean, 0, 10, 10, 10, n), step(experiment.Clean, 0, 50, 10, 50, n),
 		step(experiment.Clean, 1, 10, 10, 10, n), step(experiment.Clean, 1, 50, 10, 50, n),
 		step("some", 0, 10, 20, 10, n), step("some", 1, 50, 30, 50, n),

@@ -64,7 +64,7 @@ func withFiles(soft, hard int64) examination {
 }
 
 // limitLine is the doctor's line of a key.
-func limitLine(t *testing.T, x examination, key string) Line {
+func limitLine(t *testing.T, x examination, key string) Check {
 	t.Helper()
 	for _, l := range x.limits(nil) {
 		if l.Key == key {
@@ -72,12 +72,12 @@ func limitLine(t *testing.T, x examination, key string) Line {
 		}
 	}
 	t.Fatalf("no line %s", key)
-	return Line{}
+	return Check{}
 }
 
 // check holds a line to its state and parts of its text, and every line to the
 // promise that it says what to do unless it is ok, and then what it means.
-func check(t *testing.T, l Line, state State, parts ...string) {
+func check(t *testing.T, l Check, state State, parts ...string) {
 	t.Helper()
 	if l.State != state {
 		t.Errorf("%s: %s (%s), want %s", l.Key, l.State, l.Found, state)
@@ -126,9 +126,9 @@ func TestMachineLines(t *testing.T) {
 		"195 MiB available", "clients=20")
 	check(t, on(nil).memory(), Warn, "/proc")
 
-	check(t, busyLine([]machine.User{{PID: 7, Name: "idle", Cores: 0.001}, {PID: 8, Name: "less", Cores: 0.002}}), OK,
+	check(t, otherPrograms([]machine.User{{PID: 7, Name: "idle", Cores: 0.001}, {PID: 8, Name: "less", Cores: 0.002}}), OK,
 		"0.3 % of a core")
-	check(t, busyLine([]machine.User{{PID: 7, Name: "make", Cores: 0.91}, {PID: 8, Name: "cc1", Cores: 0.5}}), Warn,
+	check(t, otherPrograms([]machine.User{{PID: 7, Name: "make", Cores: 0.91}, {PID: 8, Name: "cc1", Cores: 0.5}}), Warn,
 		"141.0 % of a core: make (process 7) 91 %, cc1 (process 8) 50 %", "stop them")
 }
 
@@ -164,11 +164,11 @@ func TestKernelLinesWithoutNamespaces(t *testing.T) {
 
 // TestWhatDevicesNeedOfTheKernelIsTried, and what the kernel lacks is said with how to get it or where the device runs.
 func TestWhatDevicesNeedOfTheKernelIsTried(t *testing.T) {
-	var kernel []Line // of a kernel that has nothing
+	var kernel []Check // of a kernel that has nothing
 	tried := map[machine.Feature]bool{}
 	for _, a := range attempts {
 		tried[machine.Feature(a.what)] = true
-		kernel = append(kernel, Line{Key: a.key, What: a.what, State: Missing})
+		kernel = append(kernel, Check{Key: a.key, What: a.what, State: Missing})
 	}
 	for _, name := range dut.Names() {
 		d, err := dut.New(name, 1, nil)
@@ -324,7 +324,7 @@ func TestEveryProgramCanBeMissing(t *testing.T) {
 
 func TestDevicesFollowTheKernel(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // no kernel is fetched
-	lines, err := here(t).devices(t.Context(), []Line{{Key: keyNftables, State: Missing, What: "nftables"}})
+	lines, err := here(t).devices(t.Context(), []Check{{Key: keyNftables, State: Missing, What: "nftables"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestDevicesFollowTheKernel(t *testing.T) {
 	}
 	for state, lacks := range map[State]string{OK: "", Missing: "the kernel lacks nft queue or NFQUEUE"} {
 		nfqueue := dut.NewGateway(experiment.Variant{Path: experiment.PathNFQueue}, 1)
-		text, do := here(t).lacking("gateway-nfqueue", nfqueue.Traits().Needs, []Line{{State: Missing,
+		text, do := here(t).lacking("gateway-nfqueue", nfqueue.Traits().Needs, []Check{{State: Missing,
 			What: "NFQUEUE"}, {State: state, What: "nft queue"}})
 		if text != lacks || (do == "") != (lacks == "") {
 			t.Errorf("nft queue %s: %q, %q", state, text, do)
@@ -345,20 +345,20 @@ func TestDevicesFollowTheKernel(t *testing.T) {
 }
 
 func TestReportsVerdict(t *testing.T) {
-	device := func(name string, s State) Line { return Line{Key: deviceKey + name, State: s, What: name} }
+	device := func(name string, s State) Check { return Check{Key: deviceKey + name, State: s, What: name} }
 	for name, c := range map[string]struct {
-		lines []Line
+		lines []Check
 		can   bool
 		want  string
 	}{
-		"all": {[]Line{{Key: "a", State: OK, Needed: true}, device("opennds", OK), device("coovachilli", Missing)},
+		"all": {[]Check{{Key: "a", State: OK, Needed: true}, device("opennds", OK), device("coovachilli", Missing)},
 			true, "measures opennds here"},
 		"lab broken": {
-			[]Line{{Key: "a", What: "veth", State: Missing, Needed: true}, device("opennds", OK)}, false, "missing veth"},
-		"useful only":   {[]Line{{Key: "a", What: "NFQUEUE", State: Missing}, device("opennds", OK)}, true, "opennds"},
-		"clean alone":   {[]Line{device(experiment.Clean, OK), device("opennds", Missing)}, false, "none of the devices"},
-		"a warning":     {[]Line{{Key: "a", State: Warn, Needed: true}, device("allowlist", OK)}, true, "allowlist"},
-		"other devices": {[]Line{device("not-in-quick", OK)}, false, "none of the devices"},
+			[]Check{{Key: "a", What: "veth", State: Missing, Needed: true}, device("opennds", OK)}, false, "missing veth"},
+		"useful only":   {[]Check{{Key: "a", What: "NFQUEUE", State: Missing}, device("opennds", OK)}, true, "opennds"},
+		"clean alone":   {[]Check{device(experiment.Clean, OK), device("opennds", Missing)}, false, "none of the devices"},
+		"a warning":     {[]Check{{Key: "a", State: Warn, Needed: true}, device("allowlist", OK)}, true, "allowlist"},
+		"other devices": {[]Check{device("not-in-quick", OK)}, false, "none of the devices"},
 	} {
 		r := newReport([]Group{{"G", c.lines}})
 		if r.CanRun != c.can || !strings.Contains(r.Verdict, c.want) {

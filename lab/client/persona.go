@@ -146,7 +146,7 @@ func (c *personaClient) lease(ctx context.Context) (all Tries, err error) {
 			return Tries{Count: 1}, fmt.Errorf("%w: %s", errTaken, c.static)
 		}
 		return Tries{Count: 1},
-			c.settle(persona.Lease{Addr: netip.PrefixFrom(c.static, c.cfg.LAN.Bits()), Router: c.cfg.Gateway})
+			c.setAddress(persona.Lease{Addr: netip.PrefixFrom(c.static, c.cfg.LAN.Bits()), Router: c.cfg.Gateway})
 	}
 	for n := 1; ; n++ {
 		lease, tries, err := c.host.dhcp.Lease(ctx, c.mac())
@@ -156,7 +156,7 @@ func (c *personaClient) lease(ctx context.Context) (all Tries, err error) {
 		}
 		ip := lease.Addr.Addr()
 		if c.host.claim(ip, c.Num) {
-			return all, c.settle(lease)
+			return all, c.setAddress(lease)
 		}
 		all.Add(Tries{Refusal: errTaken})
 		if err := c.host.dhcp.Decline(c.mac(), lease); err != nil {
@@ -168,8 +168,8 @@ func (c *personaClient) lease(ctx context.Context) (all Tries, err error) {
 	}
 }
 
-// settle makes the address of a lease the client's. The caller holds the lock of state.
-func (c *personaClient) settle(lease persona.Lease) error {
+// setAddress gives the client the address of a lease. The caller holds the lock of state.
+func (c *personaClient) setAddress(lease persona.Lease) error {
 	h, ip := c.host, lease.Addr.Addr()
 	if lease.Router.IsValid() {
 		if err := h.link.SetRouter(lease.Router); err != nil {

@@ -11,9 +11,9 @@ import (
 // the capturing, and Stop ends it whatever was counted.
 type Capturing interface {
 	DUT
-	// Settle waits until the programs have taken what the kernel has for them, as far as they can tell. It returns also
-	// when they do not, or have ended: that is for Finish to say, which settles by itself what was not settled.
-	Settle(ctx context.Context, env Env)
+	// Drain waits until the programs have taken all frames that the kernel holds for them, as far as they can tell. It
+	// also returns when they do not, or have ended: Finish reports that. Finish drains programs that were not drained.
+	Drain(ctx context.Context, env Env)
 	// Finish ends the capturing in order, waits until every program of it has ended, and returns what each
 	// counted since Start. After it Start may be called again.
 	Finish(ctx context.Context, env Env) ([]Captured, error)
@@ -124,8 +124,8 @@ func (NoCapture) Traits() Traits { return Traits{About: "no capture"} }
 // Idles is empty: there is no program.
 func (NoCapture) Idles() {}
 
-// Start, Settle, Finish and Stop have nothing to do.
+// Start, Drain, Finish and Stop have nothing to do.
 func (NoCapture) Start(context.Context, Env) error                { return nil }
-func (NoCapture) Settle(context.Context, Env)                     {}
+func (NoCapture) Drain(context.Context, Env)                      {}
 func (NoCapture) Finish(context.Context, Env) ([]Captured, error) { return nil, nil }
 func (NoCapture) Stop(context.Context, Env) error                 { return nil }

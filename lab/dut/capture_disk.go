@@ -49,7 +49,7 @@ func newTcpdumpDisk(how Capture, keep, least int64) TcpdumpDisk {
 		captures: func(ctx context.Context, d daemon, dir string) error {
 			return shell(ctx, d.host, `rm "$1"`, diskFile(dir))
 		},
-		settle: settleTcpdump,
+		drain:  drainTcpdump,
 		counts: diskCounts,
 		grace:  diskGrace,
 	}, how)}

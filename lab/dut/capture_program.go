@@ -26,11 +26,11 @@ type captureProgram struct {
 	ready string // it prints this once it captures
 	// captures is called when it does. May be nil.
 	captures func(ctx context.Context, d daemon, dir string) error
-	// settle waits until the program has taken what the kernel keeps for it, and returns what it says only while it
-	// runs. A program that has ended is no error. nil: ending it does both.
-	settle func(ctx context.Context, d daemon, dir string) (said string, err error)
-	// counts reads what the program counted from what it said to settle and printed until its end.
-	counts func(said string) (Captured, error)
+	// drain waits until the program has taken all frames that the kernel holds for it. It returns the output that the
+	// program gives only while it runs. A program that has ended is no error. Nil: the program does both when it is ended.
+	drain func(ctx context.Context, d daemon, dir string) (output string, err error)
+	// counts reads the program's counters from the output of drain and all that it printed.
+	counts func(output string) (Captured, error)
 	grace  time.Duration // that each signal is given to end it; 0: captureGrace
 }
 
@@ -51,9 +51,9 @@ type capturePrograms struct {
 // running is a program that captures.
 type running struct {
 	daemon
-	settled bool
-	told    string // to settle
-	late    error  // of settle
+	drained bool
+	output  string // of drain
+	late    error  // of drain
 }
 
 // newPrograms makes a device of capture programs.
@@ -131,13 +131,13 @@ func (d daemon) prints(ctx context.Context, text string) error {
 	return err
 }
 
-// Settle settles all programs at the same time.
-func (c *capturePrograms) Settle(ctx context.Context, env Env) {
+// Drain drains all programs at the same time.
+func (c *capturePrograms) Drain(ctx context.Context, env Env) {
 	var wg sync.WaitGroup
 	for _, r := range c.running {
-		if c.settle != nil && !r.settled {
-			r.settled = true
-			wg.Go(func() { r.told, r.late = c.settle(ctx, r.daemon, c.dir(env, r.daemon)) })
+		if c.drain != nil && !r.drained {
+			r.drained = true
+			wg.Go(func() { r.output, r.late = c.drain(ctx, r.daemon, c.dir(env, r.daemon)) })
 		}
 	}
 	wg.Wait()
@@ -145,7 +145,7 @@ func (c *capturePrograms) Settle(ctx context.Context, env Env) {
 
 // Finish ends all programs at the same time.
 func (c *capturePrograms) Finish(ctx context.Context, env Env) ([]Captured, error) {
-	c.Settle(ctx, env)
+	c.Drain(ctx, env)
 	list, errs := make([]Captured, len(c.running)), make([]error, len(c.running))
 	var wg sync.WaitGroup
 	for i, r := range c.running {
@@ -172,10 +172,10 @@ func (c *capturePrograms) finish(ctx context.Context, d *running) (Captured, err
 	case d.late != nil:
 		return unknown, d.late
 	}
-	out, err := c.counts(d.told + p.Output)
+	out, err := c.counts(d.output + p.Output)
 	if err != nil {
 		return unknown, fmt.Errorf(
-			"reading what %s counted: %w (%s: %s)", d.name, err, p.How, agent.LastLines(d.told+p.Output))
+			"reading what %s counted: %w (%s: %s)", d.name, err, p.How, agent.LastLines(d.output+p.Output))
 	}
 	out.Program, out.Ended = d.name, unknown.Ended
 	return out, nil

@@ -44,7 +44,7 @@ func NewSoftflowd(how Capture) Softflowd {
 			return argv
 		},
 		ready:  "Exporting flows",
-		settle: settleSoftflowd,
+		drain:  drainSoftflowd,
 		counts: softflowdCounts,
 	}, how)}
 }
@@ -60,22 +60,22 @@ func (Softflowd) Traits() Traits {
 	}}
 }
 
-// settleSoftflowd waits until softflowd has taken what libpcap hands over: until two answers in turn are alike. It
-// answers when it has done so with the blocks that are full, so the second answer shows that no more came.
-func settleSoftflowd(ctx context.Context, d daemon, dir string) (said string, err error) {
+// drainSoftflowd waits until softflowd has taken all frames from libpcap, which it shows by two equal answers in a row.
+// softflowd answers after it has taken the full blocks, so the second answer shows that no more frames came.
+func drainSoftflowd(ctx context.Context, d daemon, dir string) (output string, err error) {
 	for {
 		ask := []string{"softflowctl", "-c", control(dir), "statistics"}
-		out, err := d.host.Run(ctx, agent.Command{Argv: ask, Support: true, Timeout: settlePatience})
+		out, err := d.host.Run(ctx, agent.Command{Argv: ask, Support: true, Timeout: drainTimeout})
 		if p, bad := d.state(ctx); bad != nil || p.Ended {
 			return "", bad
 		}
 		if err != nil {
 			return "", fmt.Errorf("asking %s what it counted: %w", d.name, err)
 		}
-		if out.Stdout == said {
-			return said, nil
+		if out.Stdout == output {
+			return output, nil
 		}
-		said = out.Stdout
+		output = out.Stdout
 		if err := pause(ctx); err != nil {
 			return "", err
 		}

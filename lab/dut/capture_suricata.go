@@ -39,7 +39,7 @@ func NewSuricata(how Capture) Suricata {
 			return []string{"sh", "-c", runSuricata, "sh", dir, suricataSettings(env, how, dir), env.Capture}
 		},
 		ready:  "Engine started",
-		settle: awaitRest,
+		drain:  awaitRest,
 		counts: suricataCounts,
 		grace:  30 * time.Second, // its end takes one to two, and more on a busy machine
 	}, how)}

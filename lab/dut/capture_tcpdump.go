@@ -49,7 +49,7 @@ func NewTcpdump(snap int, how Capture) Tcpdump {
 			return tcpdumpCommand(env, how, "/dev/null")
 		},
 		ready:  "listening on",
-		settle: settleTcpdump,
+		drain:  drainTcpdump,
 		counts: tcpdumpCounts,
 	}, how)}
 }
@@ -89,16 +89,16 @@ func tcpdumpCommand(env Env, how Capture, file string) []string {
 	return argv
 }
 
-// settlePatience is how long a program may take no frame although there are some for it. Twice the time after which
-// libpcap's blocks are handed over.
-const settlePatience = 4 * time.Second
+// drainTimeout is how long a program may take no frame although the kernel holds some for it. It is twice the time
+// after which libpcap hands over its blocks.
+const drainTimeout = 4 * time.Second
 
 // askEvery is how long tcpdump is left alone when it has not all frames and gets no CPU either.
 const askEvery = 500 * time.Millisecond
 
-// settleTcpdump waits until tcpdump has taken all that it received and did not drop. An answer takes it 0.1 ms of CPU
+// drainTcpdump waits until tcpdump has taken all that it received and did not drop. An answer takes it 0.1 ms of CPU
 // time, so it is asked again only when it has had a CPU since, or askEvery later.
-func settleTcpdump(ctx context.Context, d daemon, dir string) (string, error) {
+func drainTcpdump(ctx context.Context, d daemon, dir string) (string, error) {
 	var before string
 	since := time.Now()
 	for {
@@ -121,7 +121,7 @@ func settleTcpdump(ctx context.Context, d daemon, dir string) (string, error) {
 		if now != before {
 			before, since = now, time.Now()
 		}
-		if time.Since(since) > settlePatience {
+		if time.Since(since) > drainTimeout {
 			return "", nil // it does not take them; the difference shows
 		}
 		for end := time.Now().Add(askEvery); turns(ctx, d, dir) == had && time.Now().Before(end); {

@@ -40,8 +40,8 @@ type Measure struct {
 	// Roles are those of the hosts that it works with: a topology must have them.
 	Roles []string
 
-	// Settle changes defaults of keys that are not set. It may be called again. Nil: there are none.
-	Settle func(*Experiment)
+	// ApplyDefaults sets the measure's own defaults of keys that are not set. It may be called again. Nil: none.
+	ApplyDefaults func(*Experiment)
 	// Check reports what cannot be measured. Nil: whatever the keys allow can be.
 	Check func(*Experiment, Report)
 	// Settings lists the settings to measure each device at.
@@ -206,10 +206,9 @@ func (k Key[T]) Optional() Field {
 	return f
 }
 
-// settle fills in the defaults that depend on other keys, and the tables of shipped devices that are
-// listed in duts and not described in the file, so that the encoded experiment stands alone. It is
-// harmless when called again.
-func (e *Experiment) settle() {
+// applyDefaults fills in defaults that depend on other keys. It also fills in the tables of shipped devices that duts
+// lists and the file does not describe, so that the encoded experiment stands alone. Twice is harmless.
+func (e *Experiment) applyDefaults() {
 	m := e.measure()
 	if !e.IsSet("mode") {
 		e.Mode = result.ModeDuet
@@ -223,10 +222,10 @@ func (e *Experiment) settle() {
 	if e.Traffic.ShortPerSecond > 0 && e.Traffic.ShortBytes == 0 {
 		e.Traffic.ShortBytes = defaultShort
 	}
-	if m.Settle != nil {
-		m.Settle(e)
+	if m.ApplyDefaults != nil {
+		m.ApplyDefaults(e)
 	}
-	e.settleFrames()
+	e.applyFrameDefaults()
 	for _, name := range e.DUTs {
 		_, described := e.Custom[name]
 		if d, shipped := ShippedDUT(name); shipped && !described {

@@ -76,7 +76,7 @@ func (e *Experiment) ForEmulatedCPU(given []string) (string, error) {
 		said += fmt.Sprintf(", %s of %s", lengths[i].what, length)
 	}
 	said += ": emulated CPU"
-	e.settle()
+	e.applyDefaults()
 	return said, e.Check()
 }
 

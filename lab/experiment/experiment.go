@@ -156,7 +156,7 @@ func (c Catalogue) Parse(file string, data []byte) (*Experiment, error) {
 	}
 	e := newExperiment(c, file)
 	problems := e.apply(file, entries)
-	e.settle()
+	e.applyDefaults()
 	if err := append(problems, e.check()...).Err(); err != nil {
 		return nil, err
 	}

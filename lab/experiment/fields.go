@@ -279,6 +279,6 @@ func (e *Experiment) Set(key, value string) error {
 	}
 	e.origins[path.String()] = at
 	e.sizesRead = e.sizesRead && path.String() != "frame_sizes"
-	e.settle()
+	e.applyDefaults()
 	return nil
 }

@@ -44,8 +44,8 @@ func frameSize(v any) (string, error) {
 	return text, nil
 }
 
-// settleFrames fills in what follows from the kind of traffic.
-func (e *Experiment) settleFrames() {
+// applyFrameDefaults fills in defaults that depend on the kind of traffic.
+func (e *Experiment) applyFrameDefaults() {
 	if !traffic.KindOf(e.Traffic.Kind).Frames {
 		return
 	}

@@ -28,7 +28,7 @@ func (c Catalogue) Reference() (list []KeyReference) {
 	for _, m := range c.Measures {
 		e := newExperiment(c, "")
 		e.Measure = m.Name
-		e.settle()
+		e.applyDefaults()
 		defaults[m.Name] = e
 	}
 	for _, f := range c.fields() {

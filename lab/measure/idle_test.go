@@ -120,7 +120,7 @@ func carryOut(ctx context.Context, s *runner.Session, b experiment.Block) (*resu
 func window(ctx context.Context, s *runner.Session, b experiment.Block, cell result.Cell, w int,
 	labs ...*bench.Bench) error {
 	s.Status("%s: %g ms", s.Name(b), cell.Number(idleMs))
-	return s.Settle(b, cell, w, "lull", func(runner.Attempt) (result.Record, []string, error) {
+	return s.MeasureWindow(b, cell, w, "lull", func(runner.Attempt) (result.Record, []string, error) {
 		read := func() ([]bench.Snapshot, error) {
 			return bench.Each(labs, func(_ int, l *bench.Bench) (bench.Snapshot, error) { return l.ReadMeters(ctx) })
 		}

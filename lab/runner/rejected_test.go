@@ -13,7 +13,7 @@ func TestProgressCountsRejected(t *testing.T) {
 	s := &Session{Experiment: &experiment.Experiment{Redo: 9}, windows: map[windowKey]window{},
 		cfg: Config{Status: func(p Progress) { last = p }}}
 	tries := [][]string{{"probes lost"}, {"steal: 5 %", "probes lost"}, {"steal: 7 %"}, {}}
-	err := s.SettleQuiet(experiment.Block{}, result.Cell{}, 0, func(a Attempt) (Measured, error) {
+	err := s.MeasureQuietWindow(experiment.Block{}, result.Cell{}, 0, func(a Attempt) (Measured, error) {
 		return Measured{Write: func(*result.Writer) error { return nil }, Rejects: tries[a.Number]}, nil
 	})
 	s.Status("on")

@@ -52,11 +52,11 @@ func TestRecallGoesOnWhereTheEarlierSittingsEnded(t *testing.T) {
 		done, good bool
 	}{{1, true, true}, {2, false, false}, {3, true, false}, {0, false, false}} {
 		key := windowKey{cell: cell, window: w}
-		if got := r.windows[key]; got != (window{tried: want.tried, accepted: want.good, settled: want.done}) {
+		if got := r.windows[key]; got != (window{tried: want.tried, accepted: want.good, done: want.done}) {
 			t.Errorf("window %d: %+v; want %+v", w, got, want)
 		}
 	}
-	if got := r.windows[windowKey{cell: result.NewCell(result.DUT, "opennds", result.Clients, 3), block: 1}]; got != (window{tried: 1, accepted: true, settled: true}) {
+	if got := r.windows[windowKey{cell: result.NewCell(result.DUT, "opennds", result.Clients, 3), block: 1}]; got != (window{tried: 1, accepted: true, done: true}) {
 		t.Errorf("own kind: %+v", got)
 	}
 }

@@ -25,7 +25,7 @@ import (
 // Measure is what a run asks of the measure that its experiment names.
 type Measure struct {
 	// Block builds the labs of a block, measures the windows that Session.Todo lists, each by
-	// Session.Settle, and removes the labs, also when it fails. The record holds the figures of
+	// Session.MeasureWindow, and removes the labs, also when it fails. The record holds the figures of
 	// the whole block; nil: none. The runner completes and writes it.
 	Block func(ctx context.Context, s *Session, b experiment.Block) (*result.Block, error)
 	// Fits says why a device cannot be measured with an experiment, by an error that wraps
@@ -93,7 +93,7 @@ type windowKey struct {
 type window struct {
 	tried    int  // attempts
 	accepted bool // an attempt was accepted
-	settled  bool // accepted, or redone often enough
+	done     bool // accepted, or redone often enough
 	left     bool // not to be measured, and not missing: see Session.LeaveOut
 }
 
@@ -221,8 +221,7 @@ func (s *Session) open(ctx context.Context, raised string) (err error) {
 	return result.WriteEnvironment(s.Dir, s.env)
 }
 
-// recall reads the attempts of earlier sittings, so that only windows that are not settled
-// are measured again.
+// recall reads the attempts of earlier sittings, so that only windows that are not done are measured again.
 func (s *Session) recall() error {
 	records, err := result.ReadTrials(filepath.Join(s.Dir, result.TrialsFile), s.cfg.Records...)
 	if err != nil {
@@ -252,7 +251,7 @@ func (s *Session) recall() error {
 func (s *Session) count(key windowKey, attempt int, accepted bool) {
 	w := s.windows[key]
 	w.tried, w.accepted = max(w.tried, attempt+1), w.accepted || accepted
-	w.settled = w.settled || accepted ||
+	w.done = w.done || accepted ||
 		attempt >= s.Experiment.Redo && (!s.spare() || attempt+1 >= s.Experiment.MostAttempts())
 	s.windows[key] = w
 	if s.clock != nil {
@@ -273,7 +272,7 @@ func (s *Session) tally(blocks []experiment.Block) (planned, accepted, open int)
 				if w.accepted {
 					accepted++
 				}
-				if !w.settled {
+				if !w.done {
 					open++
 				}
 			}
@@ -282,7 +281,7 @@ func (s *Session) tally(blocks []experiment.Block) (planned, accepted, open int)
 	return planned, accepted, open
 }
 
-// share is the part of the plan's windows that is settled.
+// share is the part of the plan's windows that is done.
 func (s *Session) share() float64 {
 	all, _, open := s.tally(s.plan)
 	return 1 - float64(open)/float64(max(all, 1))
@@ -301,7 +300,7 @@ func (s *Session) all(ctx context.Context) (Outcome, error) {
 	failures, last := map[group]int{}, map[string]error{}
 	for _, b := range s.plan {
 		g := group{b.DUT(), b.Clients()}
-		if s.settled(b) || s.beyond(b) || failures[g] >= maxBlockFailures {
+		if s.blockDone(b) || s.beyond(b) || failures[g] >= maxBlockFailures {
 			continue
 		}
 		err := s.block(ctx, b)
@@ -327,7 +326,7 @@ func (s *Session) all(ctx context.Context) (Outcome, error) {
 }
 
 // block has the measure carry out a block, and records the block. An interrupted block has no
-// block record; a resume measures its unsettled windows.
+// block record, and a resume measures the windows that it lacks.
 func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	start := time.Now()
 	s.noteBurner()
@@ -387,10 +386,10 @@ func (s *Session) beyond(b experiment.Block) bool {
 	return broke && !b.AA && b.Clients() >= at
 }
 
-// settled reports whether a block has nothing left to measure.
-func (s *Session) settled(b experiment.Block) bool {
+// blockDone reports whether a block has nothing left to measure.
+func (s *Session) blockDone(b experiment.Block) bool {
 	unfinished := s.cfg.Measure.Unfinished
-	return s.Settled(b) && (unfinished == nil ||
+	return s.WindowsDone(b) && (unfinished == nil ||
 		!slices.ContainsFunc(b.Cells, func(c result.Cell) bool { return unfinished(s, b, c) }))
 }
 

@@ -186,17 +186,17 @@ func (s *Session) noteThrottled(ctx context.Context, before machine.Quota) {
 	}
 }
 
-// Todo lists the windows of a block's cell that are not settled.
+// Todo lists the windows of a block's cell that are left to measure.
 func (s *Session) Todo(b experiment.Block, cell result.Cell) (windows []int) {
 	for w := range s.Experiment.Windows {
-		if !s.windows[keyOf(b, cell, w)].settled {
+		if !s.windows[keyOf(b, cell, w)].done {
 			windows = append(windows, w)
 		}
 	}
 	return windows
 }
 
-// Refused reports whether windows of a block's cell are settled, and none has an accepted trial.
+// Refused reports whether windows of a block's cell were measured, and none has an accepted trial.
 func (s *Session) Refused(b experiment.Block, cell result.Cell) bool {
 	settled := false
 	for n := range s.Experiment.Windows {
@@ -204,7 +204,7 @@ func (s *Session) Refused(b experiment.Block, cell result.Cell) bool {
 		if w.accepted {
 			return false
 		}
-		settled = settled || w.settled
+		settled = settled || w.done
 	}
 	return settled
 }
@@ -217,13 +217,13 @@ func (s *Session) leaveOut(cell result.Cell, aa bool, block int) {
 	for n := range s.Experiment.Windows {
 		key := windowKey{cell, aa, block, n}
 		w := s.windows[key]
-		w.left, w.settled = true, true
+		w.left, w.done = true, true
 		s.windows[key] = w
 	}
 }
 
-// Settled reports whether no window of a block is left to measure.
-func (s *Session) Settled(b experiment.Block) bool {
+// WindowsDone reports whether no window of a block is left to measure.
+func (s *Session) WindowsDone(b experiment.Block) bool {
 	_, _, open := s.tally([]experiment.Block{b})
 	return open == 0
 }
@@ -273,22 +273,22 @@ func (s *Session) noteRejects(rejects []string) {
 	}
 }
 
-// Settle calls measure for a window, again while the attempt is rejected, and counts every attempt. measure returns the
-// record, whose head is filled in here, and the reasons for rejection; none: accepted. The record is on the disk before
-// the next attempt begins.
-func (s *Session) Settle(b experiment.Block, cell result.Cell, window int, kind string,
+// MeasureWindow calls measure for a window, and again while the attempt is rejected. It counts every attempt. measure
+// returns the record and the reasons for rejection, which are none for an accepted attempt. MeasureWindow fills in the
+// record's head, and writes the record to the disk before the next attempt begins.
+func (s *Session) MeasureWindow(b experiment.Block, cell result.Cell, window int, kind string,
 	measure func(Attempt) (r result.Record, rejects []string, err error)) error {
-	return s.SettleAll(b, []result.Cell{cell}, window, kind, func(a Attempt) ([]result.Record, []string, error) {
+	return s.MeasureCells(b, []result.Cell{cell}, window, kind, func(a Attempt) ([]result.Record, []string, error) {
 		r, rejects, err := measure(a)
 		return []result.Record{r}, rejects, err
 	})
 }
 
-// SettleAll is Settle for the windows of several cells that are measured at the same time: measure returns a record of
-// each, and all of them are accepted or rejected.
-func (s *Session) SettleAll(b experiment.Block, cells []result.Cell, window int, kind string,
+// MeasureCells is MeasureWindow for several cells that are measured at the same time. measure returns a record of each
+// cell, and all of them are accepted or rejected together.
+func (s *Session) MeasureCells(b experiment.Block, cells []result.Cell, window int, kind string,
 	measure func(Attempt) (records []result.Record, rejects []string, err error)) error {
-	return s.settle(b, cells, window, func(a Attempt) (Measured, error) {
+	return s.measureWindows(b, cells, window, func(a Attempt) (Measured, error) {
 		records, rejects, err := measure(a)
 		return Measured{Rejects: rejects, Write: func(w *result.Writer) error {
 			for _, r := range records {
@@ -302,14 +302,14 @@ func (s *Session) SettleAll(b experiment.Block, cells []result.Cell, window int,
 	})
 }
 
-// SettleQuiet is Settle that also measures a window again which was accepted but not quiet, as often as a rejected one,
-// while there is time for it. Every accepted attempt stands in the records; the analysis takes the quietest.
-func (s *Session) SettleQuiet(
+// MeasureQuietWindow is MeasureWindow that also repeats an accepted attempt that was not quiet, as often as a rejected
+// one, while there is time for it. The records keep every accepted attempt, and the analysis takes the quietest.
+func (s *Session) MeasureQuietWindow(
 	b experiment.Block, cell result.Cell, window int, measure func(Attempt) (Measured, error)) error {
-	return s.settle(b, []result.Cell{cell}, window, measure)
+	return s.measureWindows(b, []result.Cell{cell}, window, measure)
 }
 
-func (s *Session) settle(
+func (s *Session) measureWindows(
 	b experiment.Block, cells []result.Cell, window int, measure func(Attempt) (Measured, error)) error {
 	first := 0
 	for _, cell := range cells {
@@ -334,7 +334,7 @@ func (s *Session) settle(
 		for _, cell := range cells {
 			key := keyOf(b, cell, window)
 			s.count(key, n, len(m.Rejects) == 0)
-			settled = settled && s.windows[key].settled
+			settled = settled && s.windows[key].done
 		}
 		switch {
 		case !settled:

@@ -73,8 +73,8 @@ func place(e analysis.Estimate, lo, hi float64) side {
 	return across
 }
 
-// settle sets the outcome from the side on which the claim's interval lies.
-func (j *judgement) settle(s side) {
+// decide sets the outcome from the side on which the claim's interval lies.
+func (j *judgement) decide(s side) {
 	if holds := s == inside; s != across {
 		j.Holds = &holds
 	}
@@ -124,15 +124,15 @@ func ofDevice(collect func(*judgement), levels ...float64) criterion {
 		j.Here += " run " + j.r.Run + s.elsewhere(j.x, needed, j.r.DUT)
 		switch {
 		case j.sides[outside] > 0:
-			j.settle(outside)
+			j.decide(outside)
 		case j.lacking != "":
 			j.Expect = j.lacking
 		case j.sides[inside] == j.needed:
-			j.settle(inside)
+			j.decide(inside)
 			j.Expect = j.why.Beyond
 		default:
 			if j.Expect = j.x.uncounted(j.r, j.steps); j.Expect == "" {
-				j.settle(across)
+				j.decide(across)
 			}
 		}
 	}
@@ -347,15 +347,15 @@ func dominates() criterion {
 		j.Here += s.elsewhere(second, ends.levels(), dut)
 		switch less := one.Hi < other.Lo; {
 		case one.Lo > other.Hi:
-			j.settle(inside)
+			j.decide(inside)
 		case short != "":
 			j.Expect = short
 		case less && second.At != s.study().At:
 			j.Expect = fmt.Sprintf(j.why.Moved, second.held(), s.study().held())
 		case less:
-			j.settle(outside)
+			j.decide(outside)
 		default:
-			j.settle(across)
+			j.decide(across)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func besideFirst(at, least, most float64) criterion {
 		j.Here = fmt.Sprintf(
 			"%s is × %s of %s's %s; %s; run %s", j.metric.Noun, bracketed(e), first.Name, x.atAll(at), blocks(e), r.Run)
 		j.figure, j.detail = "× "+bracketed(e), fmt.Sprintf("%s; %s", blocks(e), x.at(at))
-		j.settle(place(e, least, most))
+		j.decide(place(e, least, most))
 	}
 }
 
@@ -50,11 +50,11 @@ func straight(leastR2 float64) criterion {
 		j.figure, j.detail = fmt.Sprintf("R² %.3f", float64(l.R2)), blocks(l.Slope)
 		switch {
 		case !l.Slope.HasInterval():
-			j.settle(across)
+			j.decide(across)
 		case float64(l.R2) >= leastR2:
-			j.settle(inside)
+			j.decide(inside)
 		default:
-			j.settle(outside)
+			j.decide(outside)
 		}
 	}
 }
@@ -99,6 +99,6 @@ func slopes(least, most float64, study string) criterion {
 		j.Here = fmt.Sprintf("a further Gbit/s takes × %s of what it takes %s (%s); %s; run %s", bracketed(e), second,
 			j.metric.Noun, blocks(e), r.Run)
 		j.figure, j.detail, j.why.Fails = "× "+bracketed(e), blocks(e), p.Why
-		j.settle(place(e, least, most))
+		j.decide(place(e, least, most))
 	}
 }

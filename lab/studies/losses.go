@@ -140,7 +140,7 @@ func improves() criterion {
 		}
 		if len(levels) == 0 {
 			if j.Here = names[0] + " loses no frames for sure"; a.lossyOnAverage(j.metric) {
-				j.settle(across)
+				j.decide(across)
 				return
 			}
 			j.Expect = "Only a run with loss can show what lessens loss: `--set router.speed=0.1` slows the capturing host, " +
@@ -151,11 +151,11 @@ func improves() criterion {
 			"%s with %s instead of %s: %s; %s", j.metric.Noun, names[1], names[0], words.Listed(j.figures), blocks(j.used...))
 		switch {
 		case j.sides[inside] > 0 && j.sides[outside] == 0:
-			j.settle(inside)
+			j.decide(inside)
 		case j.sides[outside] > 0 && j.sides[inside] == 0:
-			j.settle(outside)
+			j.decide(outside)
 		default:
-			j.settle(across)
+			j.decide(across)
 		}
 	})
 }
@@ -180,6 +180,6 @@ func multiplies(least, most float64, shares ...Metric) criterion {
 			j.Expect = "CPU of frames that were lost is not known: `--set offered_mbps=…` has a lower rate."
 			return
 		}
-		j.settle(place(factor, least, most))
+		j.decide(place(factor, least, most))
 	})
 }

@@ -122,7 +122,7 @@ func converges() criterion {
 		if within(before, j.r.Delta) == inside && change.Lo <= 1 {
 			j.why.Fails = fmt.Sprintf("They cost the same %s already, so there is no difference that could shrink.", few)
 		}
-		j.settle(beyond(quotient(unit, change), 1+j.r.Delta))
+		j.decide(beyond(quotient(unit, change), 1+j.r.Delta))
 	})
 }
 
@@ -142,7 +142,7 @@ func atHighest(place func(e analysis.Estimate, delta float64) side) criterion {
 		factor, _ := j.factors(b, most)
 		j.Here = fmt.Sprintf("%s costs × %s of %s %s; %s%s",
 			j.r.DUT, bracketed(factor), b.DUT, j.x.atAll(most), blocks(factor), end)
-		j.settle(place(factor, j.r.Delta))
+		j.decide(place(factor, j.r.Delta))
 	})
 }
 

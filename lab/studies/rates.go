@@ -106,7 +106,7 @@ func besideOther(least, most float64) criterion {
 		at := common[len(common)-1]
 		j.Here = fmt.Sprintf("the %s of %s is %s %% above that of %s, %s; %s", j.metric.Noun, names[1], bracketed(percentOf(
 			of(at))), names[0], j.x.atAll(at), blocks(of(at)))
-		j.settle(place(of(at), least, most))
+		j.decide(place(of(at), least, most))
 	})
 }
 

@@ -107,7 +107,7 @@ func overall(least, most float64) criterion {
 		j.Here = fmt.Sprintf("%s is × %s over %s together, %g to %g Mbit/s; %s; run %s", j.metric.Noun, bracketed(e),
 			words.Counted(len(known), "load"), known[0], known[len(known)-1], blocks(e), r.Run)
 		j.figure, j.detail, j.least = "× "+bracketed(e), blocks(e), e.Mean
-		j.settle(place(e, least, most))
+		j.decide(place(e, least, most))
 	})
 }
 
@@ -133,11 +133,11 @@ func atEach(least, most float64) criterion {
 		j.least = analysis.Number(math.Min(float64(of(low).Mean), float64(of(high).Mean)))
 		switch {
 		case sides[outside] > 0:
-			j.settle(outside)
+			j.decide(outside)
 		case sides[inside] == len(known):
-			j.settle(inside)
+			j.decide(inside)
 		default:
-			j.settle(across)
+			j.decide(across)
 		}
 	})
 }

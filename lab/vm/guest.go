@@ -53,7 +53,7 @@ func guest() error {
 		return err
 	}
 	var end farewell
-	if err := settle(o); err != nil {
+	if err := prepareRoot(o); err != nil {
 		end.Error = err.Error()
 	} else if end.Code, err = carryOut(o, w); err != nil {
 		end.Error = err.Error()

@@ -143,7 +143,7 @@ func byLoad(cells []result.Cell) (loads [][]result.Cell) {
 	return loads
 }
 
-// todo lists the windows that are not settled in one of the cells.
+// todo lists the windows that are left in one of the cells.
 func (b *block) todo(cells []result.Cell) (windows []int) {
 	for _, c := range cells {
 		windows = append(windows, b.Todo(b.Block, c)...)
@@ -162,7 +162,7 @@ func (b *block) window(ctx context.Context, cells []result.Cell, w int) error {
 		load = b.load(mbps, length, n)
 	}
 	b.Status("%s: at %g Mbit/s, window %d", b.Name(b.Block), mbps, w+1)
-	return b.SettleAll(b.Block, cells, w, KindCapture, func(runner.Attempt) ([]result.Record, []string, error) {
+	return b.MeasureCells(b.Block, cells, w, KindCapture, func(runner.Attempt) ([]result.Record, []string, error) {
 		o, err := b.observe(ctx, load, length)
 		if err != nil {
 			return nil, nil, fmt.Errorf("at %g Mbit/s: window %d: %w", mbps, w+1, err)

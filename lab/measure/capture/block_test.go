@@ -279,7 +279,7 @@ func TestStarvedProgram(t *testing.T) {
 	// It waits for its CPU at this many looks in turn, or the trial is over.
 	for looks := 10; looks > 0 && len(sent) == 0; {
 		r, err := router.Rest(ctx)
-		if err = errors.Join(err, bench.Sleep(ctx, settleEvery)); err != nil {
+		if err = errors.Join(err, bench.Sleep(ctx, quietTime)); err != nil {
 			t.Fatal(err)
 		}
 		if looks--; r.Awake == 0 {

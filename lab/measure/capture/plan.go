@@ -107,14 +107,14 @@ func (Measure) Rules() experiment.Measure {
 		Name: Name, Alone: true, Roles: []string{string(backend.RoleGenerator)}, Keys: keys,
 		Uses: []string{"offered_mbps", "offered_kpps", "frame_sizes", "windows", "window", "traffic.kind",
 			"traffic.burst_segments", "traffic.gaps", "traffic.seed"},
-		Why:    "one generator sends frames, and nobody logs in or compares with a clean router",
-		Settle: settle, Check: check, Settings: settings, Reduce: reduce, Together: together.Of, CPUs: mostCPUs,
+		Why:           "one generator sends frames, and nobody logs in or compares with a clean router",
+		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Reduce: reduce, Together: together.Of, CPUs: mostCPUs,
 		Duration: duration, Describe: inWords,
 	}
 }
 
-// settle makes frames the traffic, sent by one generator.
-func settle(e *experiment.Experiment) {
+// applyDefaults sets frames of one generator as the traffic.
+func applyDefaults(e *experiment.Experiment) {
 	e.Clients, e.Client.Kind = []int{1}, client.KindVeth
 	if !e.IsSet("traffic.kind") {
 		e.Traffic.Kind = traffic.KindFrames

@@ -124,7 +124,7 @@ func (o *observation) send(ctx context.Context, load agent.Traffic) (err error) 
 	if o.end, err = o.lab.read(ctx); err != nil {
 		return err
 	}
-	return o.settle(ctx)
+	return o.awaitIdle(ctx)
 }
 
 // endTraffic ends both ends of a load.
@@ -166,24 +166,24 @@ func (o *observation) awaitOver(ctx context.Context, limit time.Duration) (err e
 
 // Waiting for the last frame and for the programs.
 const (
-	// settleEvery is how long nothing must arrive for a trial to be over where each frame has come as far as it can. Where
-	// some have not, they may be lost or wait for a busy CPU, and nothing must arrive for missing.
-	settleEvery = 100 * time.Millisecond
-	missing     = time.Second
-	// idleNs is what programs that have nothing to do may take of settleEvery.
+	// A trial is over when no frame has arrived for quietTime. If frames are missing, they may be lost or wait for a busy
+	// CPU. The trial is then over when no frame has arrived for the longer time of missing.
+	quietTime = 100 * time.Millisecond
+	missing   = time.Second
+	// idleNs is the CPU time that idle programs may take of quietTime.
 	idleNs = int64(2 * time.Millisecond)
 	// arriveMost and workMost end the wait for the last frame, and for programs that never rest.
 	arriveMost, workMost = 10 * time.Second, 30 * time.Second
 )
 
-// settle waits until no frame arrives any more and the programs have worked off what came: all sleep, their sockets'
-// queues are empty, and those that can tell say so.
-func (o *observation) settle(ctx context.Context) (err error) {
+// awaitIdle waits until no frame arrives any more and the programs have handled all that came. That is so when all
+// sleep, their sockets' queues are empty, and those that can report it do.
+func (o *observation) awaitIdle(ctx context.Context) (err error) {
 	start, last := time.Now(), o.end
 	quiet := start
 	var came int64 = -1
 	for {
-		if err := bench.Sleep(ctx, settleEvery); err != nil {
+		if err := bench.Sleep(ctx, quietTime); err != nil {
 			return err
 		}
 		rests, err := o.lab.rests(ctx) // before the snapshot, which then has all their work
@@ -230,7 +230,7 @@ func (l *lab) rests(ctx context.Context) (bool, error) {
 // ask waits until the programs say that they have all: some sleep while the kernel has frames in a block that is not
 // full. It reads again then.
 func (o *observation) ask(ctx context.Context) (err error) {
-	_ = o.lab.each(func(s *station) error { s.device.Settle(ctx, s.env); return nil })
+	_ = o.lab.each(func(s *station) error { s.device.Drain(ctx, s.env); return nil })
 	o.after, err = o.lab.read(ctx)
 	return err
 }

@@ -34,14 +34,13 @@ type openBlock struct {
 	stay *Stay // its figures
 }
 
-// block builds both labs with the device in one of them, starts every cell's traffic and measures its windows. What
-// goes wrong when the labs are left costs no trial: it is noted, and the block stands. Of a block whose windows are all
-// settled only profiles are missing: there is a record if no earlier sitting has one, and what fails costs the profiles
-// alone.
+// block builds both labs with the device in one of them, starts every cell's traffic and measures its windows. An
+// error while the labs are left costs no trial: it is noted, and the block stands. A block whose windows are all done
+// lacks only profiles. It gets a record if no earlier sitting has written one, and errors cost the profiles alone.
 func (r *run) block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	stay := &Stay{}
 	b := &openBlock{Session: s, Block: eb, run: r, rec: &result.Block{Figures: stay}, stay: stay}
-	profileOnly := s.Settled(eb)
+	profileOnly := s.WindowsDone(eb)
 	rec, err := b.carryOut(ctx)
 	switch {
 	case !profileOnly || ctx.Err() != nil:
@@ -190,7 +189,7 @@ func (b *openBlock) conditions() conditions {
 
 // trial measures window w, again when it is rejected, and records every attempt.
 func (b *openBlock) trial(ctx context.Context, cell result.Cell, w int) error {
-	return b.SettleQuiet(b.Block, cell, w, func(a runner.Attempt) (m runner.Measured, err error) {
+	return b.MeasureQuietWindow(b.Block, cell, w, func(a runner.Attempt) (m runner.Measured, err error) {
 		t := attempt{Trial: result.Trial{
 			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: a.Number, Sitting: a.Sitting, DUTLab: b.DUTLab,
 			Start: a.Start, Elapsed: a.Elapsed,

@@ -62,7 +62,7 @@ type openBlock struct {
 // carryOut measures one storm. Every attempt has a lab of its own, because a device keeps state of
 // clients that it has admitted. The runner writes a block record only where the storm failed.
 func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
-	return nil, s.Settle(eb, eb.Cells[0], 0, KindStorm, func(runner.Attempt) (storm result.Record, r []string, err error) {
+	measure := func(runner.Attempt) (storm result.Record, r []string, err error) {
 		b := &openBlock{Session: s, Block: eb}
 		b.say("building the lab")
 		err = s.Labs(eb).Started(ctx, func(lab *bench.Bench) (err error) {
@@ -72,7 +72,8 @@ func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*res
 			return err
 		})
 		return storm, r, err
-	})
+	}
+	return nil, s.MeasureWindow(eb, eb.Cells[0], 0, KindStorm, measure)
 }
 
 // say shows what the block does, and the rate at which its clients come.

@@ -85,7 +85,7 @@ func (b *block) look(ctx context.Context) (err error) {
 // window measures a window until it is accepted, or was tried often enough.
 func (b *block) window(ctx context.Context, cell result.Cell, w int) error {
 	b.Status("%s: window %d", b.Name(b.Block), w+1)
-	return b.Settle(b.Block, cell, w, KindRate, func(a runner.Attempt) (result.Record, []string, error) {
+	return b.MeasureWindow(b.Block, cell, w, KindRate, func(a runner.Attempt) (result.Record, []string, error) {
 		before, after, err := bench.ReadTwice(ctx, b.Experiment.Window, b.Bench)
 		if err != nil {
 			return nil, nil, err

@@ -37,12 +37,12 @@ func (Measure) Rules() experiment.Measure {
 		Uses: slices.Concat(
 			[]string{"directions", "profiles", "windows", "window", "warmup", "traffic.kind", "traffic.protocol"},
 			experiment.ClientKeys, experiment.LinkKeys),
-		Why:    "TCP sends as fast as it can, and no clean router stands beside the device",
-		Settle: settle, Check: check, Settings: settings, Duration: duration, Describe: inWords,
+		Why:           "TCP sends as fast as it can, and no clean router stands beside the device",
+		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Duration: duration, Describe: inWords,
 	}
 }
 
-func settle(e *experiment.Experiment) {
+func applyDefaults(e *experiment.Experiment) {
 	if !e.IsSet("topology") {
 		e.Topology = defaultTopology
 	}

@@ -58,13 +58,13 @@ func (Measure) Rules() experiment.Measure {
 		Keys: []experiment.Field{losses.Field(), width.Field(), trials.Field(), most.Field()},
 		Uses: append([]string{"directions", "profiles", "frame_sizes", "window", "traffic.kind", "traffic.protocol",
 			"traffic.burst_segments", "traffic.gaps", "traffic.seed"}, experiment.ClientKeys...),
-		Why:    "its loads are searched, and no clean router stands beside the device",
-		Settle: settle, Check: check, Settings: settings, Duration: duration, Bounds: bounds, Describe: inWords,
+		Why:           "its loads are searched, and no clean router stands beside the device",
+		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Duration: duration, Bounds: bounds, Describe: inWords,
 	}
 }
 
-// settle makes frames the traffic, and a search the only window of a block.
-func settle(e *experiment.Experiment) {
+// applyDefaults sets frames as the traffic, and one window a block, which is a search.
+func applyDefaults(e *experiment.Experiment) {
 	e.Windows = 1
 	if !e.IsSet("traffic.kind") {
 		e.Traffic.Kind = traffic.KindFrames

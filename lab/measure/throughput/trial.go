@@ -77,7 +77,7 @@ func (b *openBlock) offer(ctx context.Context, kpps float64, d time.Duration) (t
 	if err = b.StartTraffic(ctx, b.record.Direction, kpps*b.bytes*8/1000, d); err != nil {
 		return t, err
 	}
-	r, err := b.settle(ctx, d)
+	r, err := b.awaitQuiet(ctx, d)
 	if err == nil {
 		err = b.rejects.Prove(ctx, b.Bench) // while the router still knows the streams
 	}
@@ -109,19 +109,18 @@ func (b *openBlock) count(t *Trial, before, after bench.Snapshot) {
 }
 
 const (
-	// settleEvery is how long nothing must have arrived for a trial to be over: longer than any queue of a
-	// lab holds a frame.
-	settleEvery = 100 * time.Millisecond
-	settleMost  = 10 * time.Second
+	// A trial is over when no frame has arrived for quietTime. No queue of a lab holds a frame so long.
+	quietTime    = 100 * time.Millisecond
+	quietTimeout = 10 * time.Second
 )
 
-// settle waits until all frames are sent, and nothing arrives any more.
-func (b *openBlock) settle(ctx context.Context, d time.Duration) (r bench.Snapshot, err error) {
+// awaitQuiet waits for d, and then until all frames are sent and no more arrive.
+func (b *openBlock) awaitQuiet(ctx context.Context, d time.Duration) (r bench.Snapshot, err error) {
 	if err := bench.Sleep(ctx, d); err != nil {
 		return r, err
 	}
 	var was int64 = -1
-	for end := time.Now().Add(settleMost); ; {
+	for end := time.Now().Add(quietTimeout); ; {
 		if r, err = b.Read(ctx); err != nil {
 			return r, err
 		}
@@ -135,10 +134,10 @@ func (b *openBlock) settle(ctx context.Context, d time.Duration) (r bench.Snapsh
 			return r, nil
 		}
 		if time.Now().After(end) {
-			return r, fmt.Errorf("frames still left or arrived %s after the trial's end", settleMost)
+			return r, fmt.Errorf("frames still left or arrived %s after the trial's end", quietTimeout)
 		}
 		was = came
-		if err := bench.Sleep(ctx, settleEvery); err != nil {
+		if err := bench.Sleep(ctx, quietTime); err != nil {
 			return r, err
 		}
 	}

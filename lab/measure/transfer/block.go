@@ -82,7 +82,7 @@ func (b *openBlock) cells(ctx context.Context) error {
 		if len(b.Todo(b.Block, cell)) == 0 {
 			continue
 		}
-		err := b.Settle(b.Block, cell, 0, KindTransfer, func(runner.Attempt) (result.Record, []string, error) {
+		err := b.MeasureWindow(b.Block, cell, 0, KindTransfer, func(runner.Attempt) (result.Record, []string, error) {
 			return b.transfer(ctx, cell)
 		})
 		if err != nil {

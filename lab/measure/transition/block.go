@@ -85,7 +85,7 @@ func (b *openBlock) measure(ctx context.Context) error {
 	return nil
 }
 
-// cell measures the windows of a load that are not settled.
+// cell measures the windows of a load that are left.
 func (b *openBlock) cell(ctx context.Context, cell result.Cell) error {
 	todo := b.Todo(b.Block, cell)
 	if len(todo) == 0 {
@@ -122,7 +122,7 @@ func longestStep(e *experiment.Experiment) time.Duration {
 
 // window measures a load until it is accepted, or was tried often enough.
 func (b *openBlock) window(ctx context.Context, cell result.Cell, w int) error {
-	return b.Settle(b.Block, cell, w, KindStep, func(a runner.Attempt) (result.Record, []string, error) {
+	return b.MeasureWindow(b.Block, cell, w, KindStep, func(a runner.Attempt) (result.Record, []string, error) {
 		s := &Step{Cell: cell, Window: w, SetupSeconds: b.setup.Seconds()}
 		rejects, err := b.step(ctx, s)
 		s.Seconds = a.Took().Seconds()

@@ -67,12 +67,12 @@ func (Measure) Rules() experiment.Measure {
 			"traffic.burst_segments", "traffic.pacing"}, experiment.ClientKeys...),
 		Why: "its figures are times of single packets, and no second lab stands beside the device's",
 
-		Settle: settle, Check: check, Settings: settings, Duration: duration, Describe: inWords,
+		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Duration: duration, Describe: inWords,
 	}
 }
 
-// settle has clients of the simplest kind send datagrams, as study 4's program did.
-func settle(e *experiment.Experiment) {
+// applyDefaults sets datagrams of clients of the simplest kind as the traffic, as study 4's program sent them.
+func applyDefaults(e *experiment.Experiment) {
 	if !e.IsSet("topology") {
 		e.Topology = Topology
 	}

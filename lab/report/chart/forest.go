@@ -119,6 +119,6 @@ func (f Forest) scale() scale {
 			s.include(m.Raw...)
 		}
 	}
-	s.settle(ticks)
+	s.setTicks(ticks)
 	return s
 }

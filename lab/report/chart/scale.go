@@ -119,8 +119,8 @@ func (s *scale) includePoint(p Point) {
 	s.include(p.Y, math.Max(p.Lo, p.Y/4), math.Min(p.Hi, p.Y*4))
 }
 
-// settle picks ticks for the values included, about n of them.
-func (s *scale) settle(n int) {
+// setTicks chooses about n ticks for the values of the scale.
+func (s *scale) setTicks(n int) {
 	if s.lo > s.hi {
 		s.lo, s.hi = 0.5, 2
 	}

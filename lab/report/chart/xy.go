@@ -91,7 +91,7 @@ func (ch XY) xScale() scale {
 	}
 	s.include(xs...)
 	if ch.Curve || ch.OverTime || apart {
-		s.settle(6)
+		s.setTicks(6)
 		return s
 	}
 	slices.Sort(xs)
@@ -143,7 +143,7 @@ func (ch XY) yScale(top float64) scale {
 			s.include(r[1])
 		}
 	}
-	s.settle(5)
+	s.setTicks(5)
 	return s
 }
 

@@ -156,7 +156,7 @@ func (s *sender) send(ctx context.Context) error {
 			resent = now
 		}
 	}
-	return s.settle(ctx, resent)
+	return s.awaitAcks(ctx, resent)
 }
 
 // charge notes segments that were sent again at all probes that may not have been acknowledged: the last few.
@@ -168,12 +168,12 @@ func (s *sender) charge(n int) {
 	}
 }
 
-// settleWait is how long the last probe may take to be acknowledged.
-const settleWait = time.Second
+// ackTimeout bounds the wait for the acknowledgement of the last probe.
+const ackTimeout = time.Second
 
-// settle waits until all is acknowledged, and notes what was sent again meanwhile.
-func (s *sender) settle(ctx context.Context, resent int) error {
-	for end := time.Now().Add(settleWait); time.Now().Before(end) && ctx.Err() == nil; rest(int64(time.Millisecond)) {
+// awaitAcks waits until all probes are acknowledged, and notes those that were sent again meanwhile.
+func (s *sender) awaitAcks(ctx context.Context, resent int) error {
+	for end := time.Now().Add(ackTimeout); time.Now().Before(end) && ctx.Err() == nil; rest(int64(time.Millisecond)) {
 		unacked, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
 		if err != nil {
 			return err

@@ -166,8 +166,8 @@ func (s *schedule) elapsed() time.Duration {
 	return time.Duration(monotonic() - int64(start))
 }
 
-// settleAccounts counts to the end: what the link took, and what was due until now and did not leave.
-func (s *schedule) settleAccounts() {
+// closeAccounts counts the last frames: those that the link took, and those that were due but did not leave.
+func (s *schedule) closeAccounts() {
 	s.count()
 	end := s.elapsed()
 	s.lookAtDue()

@@ -200,7 +200,7 @@ func (s *Sender) send() {
 	if s.failure = s.prioritise(); s.failure != nil {
 		return
 	}
-	if s.failure = s.settle(); s.failure != nil {
+	if s.failure = s.pinThread(); s.failure != nil {
 		return
 	}
 	if s.live != nil {
@@ -229,8 +229,8 @@ func (s *Sender) prioritise() error {
 	return err
 }
 
-// settle moves the sending thread to its CPUs.
-func (s *Sender) settle() error {
+// pinThread moves the sending thread to its CPUs.
+func (s *Sender) pinThread() error {
 	if len(s.cfg.CPUs) == 0 {
 		return nil
 	}
@@ -256,7 +256,7 @@ func (s *Sender) plan() {
 	s.sending.Start(context.Background(), "gw-frames", s.send)
 	err := s.attend()
 	s.endSending()
-	s.schedule.settleAccounts()
+	s.schedule.closeAccounts()
 	s.err = errors.Join(err, s.failure)
 }
 

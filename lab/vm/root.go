@@ -39,8 +39,8 @@ func mountAll(list []mount) error {
 // p9 are the options of a shared folder: over virtio, in large messages, with the access rights of the users.
 const p9 = "trans=virtio,version=9p2000.L,msize=524288,access=client"
 
-// prepareRoot sets the guest's clock and host name and mounts its file systems: an overlay on the machine's root, shared
-// folders, devices and the kernel's modules.
+// prepareRoot sets the guest's clock and host name and mounts its file systems: an overlay on the machine's root,
+// shared folders, devices and the kernel's modules.
 func prepareRoot(o order) error {
 	now := unix.NsecToTimeval(o.Now)
 	if err := unix.Settimeofday(&now); err != nil {

@@ -71,9 +71,10 @@ func (Measure) Records() []result.Kind {
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Clean: true, Roles: topology.PortalRoles,
-		Keys:          []experiment.Field{linkMbps.Field(), fileMB.Field(), transfers.Field(), interval.Field(), speeds.Field()},
-		Uses:          experiment.ClientKeys,
-		Why:           "clients fetch files as fast as link and router let them, and no clean router stands beside the device",
+		Keys: []experiment.Field{linkMbps.Field(), fileMB.Field(), transfers.Field(), interval.Field(), speeds.Field()},
+		Uses: experiment.ClientKeys,
+		Why:  "clients fetch files as fast as link and router let them, and no clean router stands beside the device",
+
 		ApplyDefaults: func(e *experiment.Experiment) { e.Windows = 1 },
 		Check:         check, Settings: settings, Duration: duration, Describe: inWords,
 	}

@@ -95,7 +95,7 @@ func (f runFlags) checkKernels(ctx context.Context, names ...string) error {
 }
 
 func usableKernel(ctx context.Context, name string, memoryMiB int) error {
-	own, err := os.Executable()
+	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func usableKernel(ctx context.Context, name string, memoryMiB int) error {
 	if err != nil && !(errors.Is(err, kernel.ErrUnknown) && kernel.IsDebian(name)) { // which is fetched in time
 		return kernelError(ctx, name, err)
 	}
-	check := vm.Config{Command: []string{own}, Kernel: k, MemoryMiB: memoryMiB}.Check()
+	check := vm.Config{Command: []string{program}, Kernel: k, MemoryMiB: memoryMiB}.Check()
 	if check != nil && (err == nil || errors.Is(check, vm.ErrNoQEMU)) {
 		return check
 	}

@@ -115,12 +115,12 @@ func shortened(g doctor.Group) (lines []doctor.Check, rest string) {
 			continue
 		}
 		not = append(not, l.What)
-		at := slices.IndexFunc(
+		index := slices.IndexFunc(
 			lines, func(o doctor.Check) bool { return o.State == l.State && o.Found == l.Found && o.Do == l.Do })
-		if at < 0 {
+		if index < 0 {
 			lines = append(lines, l)
 		} else {
-			lines[at].What += ", " + l.What
+			lines[index].What += ", " + l.What
 		}
 	}
 	rest = fmt.Sprintf("%d of %d ok", len(fine), len(g.Checks))

@@ -77,11 +77,11 @@ func runInGuest(ctx context.Context, exp *experiment.Experiment, dir string, fla
 		return err
 	}
 	logs := filepath.Join(folder, result.LogsFolder)
-	own, err := os.Executable()
+	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	cfg := vm.Config{Command: guestCommand(own, dir, flags.strict), Kernel: k, MemoryMiB: flags.guest.memoryMiB,
+	cfg := vm.Config{Command: guestCommand(program, dir, flags.strict), Kernel: k, MemoryMiB: flags.guest.memoryMiB,
 		Logs: logs, Timeout: patience(exp)}
 	if err := cfg.Check(); err != nil {
 		return err
@@ -144,12 +144,12 @@ func goesOn(ctx context.Context, err error, dir string, none bool) error {
 
 // forEmulatedCPU makes an experiment one that an emulated CPU carries, and says so here and in the run's description.
 func forEmulatedCPU(exp *experiment.Experiment, given []string) error {
-	said, err := exp.ForEmulatedCPU(given)
-	if err != nil || said == "" {
+	changes, err := exp.ForEmulatedCPU(given)
+	if err != nil || changes == "" {
 		return err
 	}
-	exp.SetDescription(strings.TrimSpace(exp.Description + " (" + said + ")"))
-	fmt.Fprintf(os.Stderr, "%s. For other loads: --set %s=...\n", words.Capitalised(said), exp.LoadKey())
+	exp.SetDescription(strings.TrimSpace(exp.Description + " (" + changes + ")"))
+	fmt.Fprintf(os.Stderr, "%s. For other loads: --set %s=...\n", words.Capitalised(changes), exp.LoadKey())
 	return nil
 }
 

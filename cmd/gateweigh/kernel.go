@@ -219,11 +219,11 @@ func (f *guestFlags) add(cmd *cobra.Command) {
 
 // inGuest runs this program with arguments under another kernel.
 func inGuest(ctx context.Context, flags guestFlags, cfg vm.Config, args ...string) (int, error) {
-	own, err := os.Executable()
+	program, err := os.Executable()
 	if err != nil {
 		return 0, err
 	}
-	cfg.Command = append([]string{own}, args...)
+	cfg.Command = append([]string{program}, args...)
 	return flags.start(ctx, cfg)
 }
 

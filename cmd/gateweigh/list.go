@@ -110,11 +110,11 @@ func makeListing(cmd *cobra.Command) (listing, error) {
 	if err != nil {
 		return all, err
 	}
-	asked, err := local.Machine(cmd.Context())
+	host, err := local.Machine(cmd.Context())
 	if err != nil {
 		return all, err
 	}
-	defer asked.Stop()
+	defer host.Stop()
 	here := map[string]bool{}
 	for _, name := range dut.Names() {
 		d, err := dut.New(name, 1, nil)
@@ -124,10 +124,10 @@ func makeListing(cmd *cobra.Command) (listing, error) {
 		traits := d.Traits()
 		l := listedDevice{Name: name, About: traits.About, Here: true, Admission: admission(name, traits), DHCP: traits.DHCP,
 			Needs: append([]dut.Need{}, traits.Needs...)}
-		if l.Needs, err = dut.Locate(cmd.Context(), asked, l.Needs); err != nil {
+		if l.Needs, err = dut.Locate(cmd.Context(), host, l.Needs); err != nil {
 			return all, err
 		}
-		if err := dut.Check(cmd.Context(), asked, name, d); err != nil {
+		if err := dut.Check(cmd.Context(), host, name, d); err != nil {
 			l.Here = false
 			l.Reason = dut.Reason(name, err)
 			l.Kernel = dut.Kernel(err)
@@ -139,7 +139,7 @@ func makeListing(cmd *cobra.Command) (listing, error) {
 		all.Devices = append(all.Devices, l)
 	}
 	for _, e := range measure.Catalogue().Builtins() {
-		listed, err := listExperiment(cmd.Context(), e, asked, here)
+		listed, err := listExperiment(cmd.Context(), e, host, here)
 		if err != nil {
 			return all, err
 		}

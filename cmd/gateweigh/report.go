@@ -89,9 +89,9 @@ func completing(ctx context.Context, names []string) (all []analysis.Summary, er
 			return nil, &exitError{
 				exitUsage, fmt.Errorf("--with %s: %s: such figures go into no table with those of another run", name, mark)}
 		}
-		if own := all[0].Measure; all[i].Measure != own {
+		if measure := all[0].Measure; all[i].Measure != measure {
 			return nil, &exitError{
-				exitUsage, fmt.Errorf("--with %s: it measures %s, and %s measures %s", name, all[i].Measure, names[0], own)}
+				exitUsage, fmt.Errorf("--with %s: it measures %s, and %s measures %s", name, all[i].Measure, names[0], measure)}
 		}
 	}
 	return all[1:], nil

@@ -48,8 +48,8 @@ func shellCommand() *cobra.Command {
 			"http://192.168.89.1/\n  gateweigh shell runs/20260101T120000Z-quick --dut opennds -- nft list ruleset",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			command := []string{cmp.Or(os.Getenv("SHELL"), "/bin/sh")}
-			if at := cmd.ArgsLenAtDash(); at >= 0 {
-				if command, args = args[at:], args[:at]; len(command) == 0 {
+			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+				if command, args = args[dash:], args[:dash]; len(command) == 0 {
 					return &exitError{exitUsage, errors.New("--: name the command to run")}
 				}
 			}

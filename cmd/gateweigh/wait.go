@@ -16,13 +16,13 @@ const lookAgain = 200 * time.Millisecond
 // whenFree takes what only one run at a time can have. With --wait it waits while another run has it, and says whose it
 // is.
 func (f runFlags) whenFree(ctx context.Context, take func() error) error {
-	for said := ""; ; {
+	for shown := ""; ; {
 		err := take()
 		if !f.wait || !errors.Is(err, runner.ErrBusy) {
 			return err
 		}
-		if other := runner.Holder(); other != said {
-			said = other
+		if other := runner.Holder(); other != shown {
+			shown = other
 			fmt.Fprintf(os.Stderr, "waiting until another run has ended (%s); Ctrl-C ends the wait\n", other)
 		}
 		select {

@@ -147,8 +147,8 @@ func (a *Agent) runAsClient(ctx context.Context, ns *os.File, argv, env []string
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if said := LastLines(out.String()); err != nil && said != "" {
-		err = fmt.Errorf("%w: %s", err, said)
+	if output := LastLines(out.String()); err != nil && output != "" {
+		err = fmt.Errorf("%w: %s", err, output)
 	}
 	return strings.TrimSpace(out.String()), err
 }

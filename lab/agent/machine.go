@@ -153,14 +153,14 @@ func self() Hello {
 // Matches is an error when the agent is another build than this program: the two would
 // not understand each other, or measure differently.
 func (h Hello) Matches() error {
-	own := self()
-	if h.Version == own.Version && h.Build == own.Build {
+	lab := self()
+	if h.Version == lab.Version && h.Build == lab.Build {
 		return nil
 	}
 	return fmt.Errorf(
 		"its agent is another build than the lab: version %s (%s, build %s), the lab is %s (%s, build %s): take both from "+
 			"one make build agents",
-		h.Version, h.Arch, lastOf(h.Build), own.Version, own.Arch, lastOf(own.Build))
+		h.Version, h.Arch, lastOf(h.Build), lab.Version, lab.Arch, lastOf(lab.Build))
 }
 
 func lastOf(build string) string { return build[max(0, len(build)-8):] }

@@ -150,8 +150,8 @@ func (a *Agent) Run(ctx context.Context, c Command) (Output, error) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if said := LastLines(out.Stdout + out.Stderr); said != "" {
-		err = fmt.Errorf("%w: %s", err, said)
+	if output := LastLines(out.Stdout + out.Stderr); output != "" {
+		err = fmt.Errorf("%w: %s", err, output)
 	}
 	return out, fmt.Errorf("%s: %w", c, err)
 }
@@ -262,11 +262,11 @@ func (a *Agent) WriteFile(ctx context.Context, path string, data []byte, mode ui
 // Install copies a program out of a folder of which the host has its own, empty one.
 // Other programs are reached where they are.
 func (a *Agent) Install(ctx context.Context, n machine.Need, dir string) (string, error) {
-	at := n.Locate()
-	if !slices.ContainsFunc(emptied, func(dir string) bool { return strings.HasPrefix(at, dir+"/") }) {
-		return cmp.Or(at, n.Program), nil
+	path := n.Locate()
+	if !slices.ContainsFunc(emptied, func(dir string) bool { return strings.HasPrefix(path, dir+"/") }) {
+		return cmp.Or(path, n.Program), nil
 	}
-	data, err := os.ReadFile(at)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", n.Program, err)
 	}

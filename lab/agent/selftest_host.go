@@ -70,12 +70,12 @@ func tryJail(ctx context.Context, s *selfTest) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	own, err := os.Readlink("/proc/self/ns/pid")
+	namespace, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
 		return "", err
 	}
-	if own == strings.TrimSpace(out.Stdout) {
-		return "", fmt.Errorf("a host's programs are in the machine's process namespace %s", own)
+	if namespace == strings.TrimSpace(out.Stdout) {
+		return "", fmt.Errorf("a host's programs are in the machine's process namespace %s", namespace)
 	}
 	file := "/etc/" + filepath.Base(s.dir)
 	if err := conn.WriteFile(ctx, file, []byte("private\n"), 0o600); err != nil {
@@ -103,8 +103,8 @@ func tryMeters(ctx context.Context, s *selfTest) (string, error) {
 	}
 	// Polling threads of all networks of the machine are told apart by at most ten bytes of their names
 	// (meter.NAPIThreads), and others may test agents at the same time.
-	own := strconv.FormatInt(int64(os.Getpid()), 36)
-	left, right := "gs"+own+"r0", "gs"+own+"r1"
+	suffix := strconv.FormatInt(int64(os.Getpid()), 36)
+	left, right := "gs"+suffix+"r0", "gs"+suffix+"r1"
 	peer, err := hosts[1].Hello(ctx)
 	if err == nil {
 		err = hosts[0].AddPair(ctx, Pair{Name: left, Peer: right, PeerPID: peer.PID})

@@ -133,18 +133,18 @@ func tryStreams(ctx context.Context, udp bool) (string, error) {
 	}
 	w := list[0]
 	defer w.close()
-	at, err := freePort(udp)
+	addr, err := freePort(udp)
 	if err != nil {
 		return "", fmt.Errorf("%w: a port of the loopback interface: %w", errNotHere, err)
 	}
-	if err := w.do(ctx, "Serve", Listener{At: at, Runs: 1, UDP: udp}); err != nil {
+	if err := w.do(ctx, "Serve", Listener{At: addr, Runs: 1, UDP: udp}); err != nil {
 		return "", err
 	}
 	const streams = 4
 	load := bundle{Config: traffic.Config{
-		Streams: streams, UDP: udp, RateBps: 4e6, Direction: result.Up, BurstSegments: 4, MaxSeconds: 60}, To: at}
+		Streams: streams, UDP: udp, RateBps: 4e6, Direction: result.Up, BurstSegments: 4, MaxSeconds: 60}, To: addr}
 	for range streams {
-		load.From = append(load.From, at.Addr())
+		load.From = append(load.From, addr.Addr())
 	}
 	if err := w.do(ctx, "Start", load); err != nil {
 		return "", err

@@ -35,9 +35,9 @@ type streams struct {
 func (s *streams) Serve(ctx context.Context, l Listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.from
+	before := s.from
 	if s.from = l; s.server != nil {
-		if was.UDP == l.UDP {
+		if before.UDP == l.UDP {
 			return nil
 		}
 		s.server.Close()
@@ -118,17 +118,17 @@ func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
 	if err := t.prepareHost(); err != nil {
 		return err
 	}
-	at := Listener{netip.AddrPortFrom(t.Server, trafficPort), max(1, t.ClientHosts) * len(t.directions()), t.UDP}
+	listener := Listener{netip.AddrPortFrom(t.Server, trafficPort), max(1, t.ClientHosts) * len(t.directions()), t.UDP}
 	if t.Workers <= 1 {
-		return a.traffic.own.Serve(ctx, at)
+		return a.traffic.own.Serve(ctx, listener)
 	}
 	if a.traffic.farWorkers, err = addWorkers(a.opts.Host, a.traffic.farWorkers, t.Workers); err != nil {
 		return err
 	}
 	return each(a.traffic.farWorkers, func(i int, w *worker) error {
-		at := at
-		at.At = netip.AddrPortFrom(t.Server, workersPort+uint16(i))
-		return w.do(ctx, "Serve", at)
+		listener := listener
+		listener.At = netip.AddrPortFrom(t.Server, workersPort+uint16(i))
+		return w.do(ctx, "Serve", listener)
 	})
 }
 

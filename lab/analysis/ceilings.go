@@ -47,21 +47,21 @@ func (in Input) ceilings(cells []Cell, mode string) []Ceiling {
 	}
 	var out []Ceiling
 	for _, group := range grouped(places, func(p place) result.Cell { return p.in }, in.Compare) {
-		of := make([]Cell, len(group))
+		cells := make([]Cell, len(group))
 		for i, p := range group {
-			of[i] = p.Cell
+			cells[i] = p.Cell
 		}
-		slices.SortStableFunc(of, func(a, b Cell) int { return result.CompareCells(a.Cell, b.Cell, result.OfferedMbps) })
-		if of[0].Number(result.OfferedMbps) == of[len(of)-1].Number(result.OfferedMbps) {
+		slices.SortStableFunc(cells, func(a, b Cell) int { return result.CompareCells(a.Cell, b.Cell, result.OfferedMbps) })
+		if cells[0].Number(result.OfferedMbps) == cells[len(cells)-1].Number(result.OfferedMbps) {
 			continue
 		}
 		l := Ceiling{Cell: group[0].in, CarriesMbps: Absent(), CPUCorePct: Absent(), FailsMbps: Absent(), MostMbps: Absent(),
 			CPU: Unknown(), Most: Unknown()}
-		of = without(of, func(c Cell) bool { return c.Pairs == 0 }) // loads of which no trial was accepted say nothing
+		cells = without(cells, func(c Cell) bool { return c.Pairs == 0 }) // loads of which no trial was accepted say nothing
 		if l.Cell.Text(result.DUT) == Clean {
-			in.ofClean(&l, of)
+			in.ofClean(&l, cells)
 		} else {
-			in.ofDevice(&l, of)
+			in.ofDevice(&l, cells)
 		}
 		out = append(out, l)
 	}

@@ -84,8 +84,8 @@ func (sc Scale) Estimate(values []float64, confidence float64) Estimate {
 		e.Lo = Number(min(max(float64(e.Lo), sc.least), s.Mean))
 		e.Hi = Number(max(min(float64(e.Hi), sc.most), s.Mean))
 	case !math.IsInf(sc.most, 1):
-		at, whole := (s.Mean-sc.least)/(sc.most-sc.least), sc.most-sc.least
-		centre, reach := math.Log(at/(1-at)), half/(whole*at*(1-at))
+		position, whole := (s.Mean-sc.least)/(sc.most-sc.least), sc.most-sc.least
+		centre, reach := math.Log(position/(1-position)), half/(whole*position*(1-position))
 		share := func(logit float64) Number { return Number(sc.least + whole/(1+math.Exp(-logit))) }
 		e.Lo, e.Hi = share(centre-reach), share(centre+reach)
 	case !math.IsInf(sc.least, -1):

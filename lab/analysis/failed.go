@@ -21,7 +21,7 @@ type FailedBlock struct {
 // Of reports whether a cell is one of those that the block was to measure.
 func (f FailedBlock) Of(cell result.Cell) bool {
 	for _, v := range f.Cell.Values() {
-		if own, ok := cell.Value(v.Dimension); !ok || own != v {
+		if value, ok := cell.Value(v.Dimension); !ok || value != v {
 			return false
 		}
 	}
@@ -78,9 +78,9 @@ type Limit struct {
 // limits lists, by device, the smallest number of clients at which it broke.
 func limits(blocks []result.Block) []Limit {
 	out := []Limit{}
-	for _, of := range grouped(blocks, func(b result.Block) string { return b.DUT }, cmp.Compare[string]) {
-		l := Limit{DUT: of[0].DUT, Clients: math.MaxInt}
-		for _, b := range of {
+	for _, ofDevice := range grouped(blocks, func(b result.Block) string { return b.DUT }, cmp.Compare[string]) {
+		l := Limit{DUT: ofDevice[0].DUT, Clients: math.MaxInt}
+		for _, b := range ofDevice {
 			switch {
 			case b.Broke == "" && b.Error == "":
 				l.Took = max(l.Took, b.Clients)

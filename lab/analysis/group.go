@@ -21,13 +21,13 @@ func each[T any](list []T, of func(T) float64) []float64 {
 // grouped splits a list by a key. Groups are ordered by compare, or by their first
 // element's place in the list where compare is nil.
 func grouped[T any, K comparable](list []T, key func(T) K, compare func(a, b K) int) [][]T {
-	at := map[K]int{}
+	index := map[K]int{}
 	var out [][]T
 	for _, v := range list {
-		i, known := at[key(v)]
+		i, known := index[key(v)]
 		if !known {
 			i = len(out)
-			at[key(v)], out = i, append(out, nil)
+			index[key(v)], out = i, append(out, nil)
 		}
 		out[i] = append(out[i], v)
 	}

@@ -75,9 +75,9 @@ func (r row) curves(levels [][]blockMean) (out []curve) {
 	for _, level := range levels {
 		sizes[r.at(level)] = r.mean(level, cpu)
 	}
-	for _, of := range grouped(slices.Concat(levels...), func(b blockMean) blockID { return b.id }, nil) {
+	for _, block := range grouped(slices.Concat(levels...), func(b blockMean) blockID { return b.id }, nil) {
 		var c curve
-		for _, b := range of {
+		for _, b := range block {
 			if m := r.side(b); m[cpu] > 0 && m[link] > 0 {
 				c = append(c, point{b.offered(), m[link] / 1000, m[cpu], sizes[b.offered()]})
 			}
@@ -147,11 +147,11 @@ func (c curve) departure(level float64) float64 {
 func (l *Linearity) bend(levels [][]blockMean, curves []curve, moves []span, opts Options) {
 	chances := float64(len(levels) - fewestLevels + 1)
 	for _, level := range levels[fewestLevels-1:] {
-		at := level[0].offered()
-		departure := func(c curve) float64 { return c.departure(at) }
+		offered := level[0].offered()
+		departure := func(c curve) float64 { return c.departure(offered) }
 		s := contrast{Sample: inference.Of(each(curves, departure)), moved: swingOf(curves, levels, moves, departure)}
 		if math.Abs(s.Mean) > opts.Delta && chances*s.pDifferent() <= 1-opts.Confidence {
-			l.BendAt, l.BendPct = Number(at), s.estimate(opts.Confidence).scaled(100)
+			l.BendAt, l.BendPct = Number(offered), s.estimate(opts.Confidence).scaled(100)
 			return
 		}
 	}

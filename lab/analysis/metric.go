@@ -88,7 +88,7 @@ type Sample struct {
 // of reports whether the sample counts for a cell.
 func (s Sample) of(cell result.Cell) bool {
 	for _, v := range s.Cell.Values() {
-		if own, ok := cell.Value(v.Dimension); !ok || own != v {
+		if value, ok := cell.Value(v.Dimension); !ok || value != v {
 			return false
 		}
 	}

@@ -108,7 +108,7 @@ func Counting(trials []Trial) []bool {
 			continue
 		}
 		key := window{t.Cell, t.AA, t.Block, t.Window, t.Sitting}
-		if was, seen := best[key]; !seen || level(t) < level(trials[was]) {
+		if earlier, seen := best[key]; !seen || level(t) < level(trials[earlier]) {
 			best[key] = i
 		}
 	}

@@ -60,13 +60,13 @@ func (r row) over(by row, opts Options) Quotient {
 				continue
 			}
 			here := twoLevels{level, beside, r.moved(level).ratio, by.moved(beside).ratio}
-			at := QuotientLevel{Clients: int(r.at(level)), Ratio: here.ratio(opts), Widening: Unknown()}
+			out := QuotientLevel{Clients: int(r.at(level)), Ratio: here.ratio(opts), Widening: Unknown()}
 			if len(q.Levels) == 0 {
 				first = here
 			} else {
-				at.Widening = here.widening(first, opts)
+				out.Widening = here.widening(first, opts)
 			}
-			q.Levels = append(q.Levels, at)
+			q.Levels = append(q.Levels, out)
 		}
 	}
 	return q

@@ -204,20 +204,20 @@ func (r row) step(from, to []blockMean, into *Increment, opts Options) step {
 		}
 		return inference.Of(each(both, func(b blockMean) float64 { return of(b) - of(first[b.id]) }))
 	}
-	was, is := r.moved(from), r.moved(to)
+	before, now := r.moved(from), r.moved(to)
 	s := step{
 		Increment: into,
 		normalised: contrast{compare(func(b blockMean) float64 { return finite(math.Log(r.side(b)[normalised])) }),
-			opts.limit(), is.own.less(was.own)},
+			opts.limit(), now.own.less(before.own)},
 		overhead: contrast{Sample: inference.None()},
 	}
 	if r.name != Clean {
 		s.overhead = contrast{
-			compare(func(b blockMean) float64 { return b.logRatio }), opts.limit(), is.ratio.less(was.ratio)}
+			compare(func(b blockMean) float64 { return b.logRatio }), opts.limit(), now.ratio.less(before.ratio)}
 	}
 	ratio := s.normalised.estimate(opts.Confidence)
 	net := contrast{Sample: compare(func(b blockMean) float64 { return r.side(b)[normalised] }), moved: r.points(to,
-		is).less(r.points(from, was))}
+		now).less(r.points(from, before))}
 	*into = Increment{
 		From: Number(r.at(from)), To: Number(r.at(to)),
 		NetPct:      net.estimate(opts.Confidence),

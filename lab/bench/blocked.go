@@ -78,7 +78,7 @@ func (s *Bench) checkNoArrivals(ctx context.Context, when string) error {
 		return err
 	}
 	advice := "The device keeps nobody out, or only others"
-	if _, own := s.DUT.(*dut.Custom); own {
+	if _, custom := s.DUT.(*dut.Custom); custom {
 		advice += ": see whether its rules are in place and name the clients' interface, $GATEWEIGH_LAN_IF, and whether " +
 			"revoke or logout undoes what admits; " +
 			"a device that lets these packets through before admission says so with open = true"

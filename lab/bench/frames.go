@@ -19,9 +19,9 @@ import (
 // addressFrames gives each end of a load its streams of frames, one a client, between the same two
 // ports either way: a gateway that tracks connections takes both ways for one.
 func (s *Bench) addressFrames(ctx context.Context) error {
-	far := s.Routers[len(s.Routers)-1] // of a tunnel the other gateway
+	lastRouter := s.Routers[len(s.Routers)-1] // of a tunnel the other gateway
 	links, err := Each([]hostLink{
-		{s.Router, s.Lab.Port(topology.PortLAN)}, {far, s.Lab.Port(topology.PortWAN)}, {s.Server, s.Server.Ifs[0]},
+		{s.Router, s.Lab.Port(topology.PortLAN)}, {lastRouter, s.Lab.Port(topology.PortWAN)}, {s.Server, s.Server.Ifs[0]},
 	}, func(_ int, l hostLink) (send.MAC, error) { return HardwareOf(ctx, l.host, l.name) })
 	if err != nil {
 		return err
@@ -33,9 +33,9 @@ func (s *Bench) addressFrames(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("client %d: %w", c.N, err)
 		}
-		near, far := netip.AddrPortFrom(c.IP, frames.Port), netip.AddrPortFrom(s.Env.ServerIP, frames.Port)
-		s.toServer = append(s.toServer, send.Stream{Src: near, Dst: far, SrcMAC: mac, DstMAC: lan})
-		s.toClients = append(s.toClients, send.Stream{Src: far, Dst: near, SrcMAC: server, DstMAC: wan})
+		clientAddr, serverAddr := netip.AddrPortFrom(c.IP, frames.Port), netip.AddrPortFrom(s.Env.ServerIP, frames.Port)
+		s.toServer = append(s.toServer, send.Stream{Src: clientAddr, Dst: serverAddr, SrcMAC: mac, DstMAC: lan})
+		s.toClients = append(s.toClients, send.Stream{Src: serverAddr, Dst: clientAddr, SrcMAC: server, DstMAC: wan})
 	}
 	return nil
 }
@@ -93,9 +93,9 @@ func (s *Bench) farFrames(length time.Duration) *agent.Frames {
 func (s *Bench) nearFrames(i int, length time.Duration) *agent.Frames {
 	h := s.Hosts[i]
 	f := s.framesOf(h.Ifs[0], nil, length)
-	for at, c := range s.Clients {
+	for index, c := range s.Clients {
 		if c.N >= h.first && c.N < h.first+h.count {
-			f.Streams = append(f.Streams, s.toServer[at])
+			f.Streams = append(f.Streams, s.toServer[index])
 		}
 	}
 	f.Expected, f.Opens = len(s.toClients), s.Load.Direction == result.Down

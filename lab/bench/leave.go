@@ -42,8 +42,8 @@ func (s *Bench) Ended(ctx context.Context) (e Ended, err error) {
 			if !p.Ended {
 				continue
 			}
-			said := cmp.Or(p.Output, "it printed nothing")
-			text := fmt.Sprintf("%s on %s ended by itself: %s: %s", p.Name, h.Name, p.How, said)
+			output := cmp.Or(p.Output, "it printed nothing")
+			text := fmt.Sprintf("%s on %s ended by itself: %s: %s", p.Name, h.Name, p.How, output)
 			if h.Metered {
 				e.Device = append(e.Device, text)
 			} else {

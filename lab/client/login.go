@@ -193,15 +193,15 @@ func Login(ctx context.Context, n Network, adm Admission, num int, each time.Dur
 func loginOnce(ctx context.Context, p portal, each time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
-	asked := p.login(ctx)
+	loginErr := p.login(ctx)
 	admitted, err := p.status(ctx)
 	switch {
 	case admitted:
 		return nil
-	case asked != nil && err != nil:
-		return fmt.Errorf("%w, and no word of a session: %w", asked, err)
-	case asked != nil:
-		return asked
+	case loginErr != nil && err != nil:
+		return fmt.Errorf("%w, and no word of a session: %w", loginErr, err)
+	case loginErr != nil:
+		return loginErr
 	case err != nil:
 		return fmt.Errorf("asking the portal for the session: %w", err)
 	}

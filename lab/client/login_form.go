@@ -84,8 +84,8 @@ func (f *formPortal) logout(ctx context.Context) error {
 	if in, err := f.status(ctx); err != nil || !in {
 		return err
 	}
-	at := cmp.Or(f.loggedIn, "http://"+f.adm.Portal+"/status")
-	page, err := f.open(ctx, http.MethodGet, at, "", acceptForm)
+	statusURL := cmp.Or(f.loggedIn, "http://"+f.adm.Portal+"/status")
+	page, err := f.open(ctx, http.MethodGet, statusURL, "", acceptForm)
 	if err != nil {
 		return err
 	}
@@ -160,16 +160,16 @@ func forms(page *url.URL, body string) iter.Seq2[form, error] {
 					return
 				}
 			case tag == "form" && starts && !inside: // a form inside another is none
-				at := attributes(z)
-				inside, f, err = true, form{method: strings.ToUpper(cmp.Or(at["method"], http.MethodGet))}, nil
-				if action, has := at["action"]; has {
+				attrs := attributes(z)
+				inside, f, err = true, form{method: strings.ToUpper(cmp.Or(attrs["method"], http.MethodGet))}, nil
+				if action, has := attrs["action"]; has {
 					if f.action, err = page.Parse(action); err != nil {
 						err = fmt.Errorf("the form's action %q: %w", action, err)
 					}
 				}
 			case tag == "input" && starts && inside:
-				if at := attributes(z); at["name"] != "" {
-					f.inputs = append(f.inputs, input{at["name"], at["value"], strings.ToLower(at["type"])})
+				if attrs := attributes(z); attrs["name"] != "" {
+					f.inputs = append(f.inputs, input{attrs["name"], attrs["value"], strings.ToLower(attrs["type"])})
 				}
 			}
 		}
@@ -178,12 +178,12 @@ func forms(page *url.URL, body string) iter.Seq2[form, error] {
 
 // attributes are those of the tokenizer's tag.
 func attributes(z *html.Tokenizer) map[string]string {
-	at := map[string]string{}
+	attrs := map[string]string{}
 	for more := true; more; {
 		var key, value []byte
 		if key, value, more = z.TagAttr(); key != nil {
-			at[string(key)] = string(value)
+			attrs[string(key)] = string(value)
 		}
 	}
-	return at
+	return attrs
 }

@@ -32,8 +32,8 @@ func Busiest(ctx context.Context) ([]User, error) {
 	seconds := time.Since(start).Seconds()
 	var list []User
 	for pid, now := range processes() {
-		if was, known := before[pid]; known && was.Start == now.Start && now.RunNs > was.RunNs {
-			list = append(list, User{pid, now.Name, float64(now.RunNs-was.RunNs) / 1e9 / seconds})
+		if earlier, known := before[pid]; known && earlier.Start == now.Start && now.RunNs > earlier.RunNs {
+			list = append(list, User{pid, now.Name, float64(now.RunNs-earlier.RunNs) / 1e9 / seconds})
 		}
 	}
 	slices.SortFunc(list, func(a, b User) int { return cmp.Or(cmp.Compare(b.Cores, a.Cores), cmp.Compare(a.PID, b.PID)) })

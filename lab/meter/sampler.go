@@ -93,9 +93,9 @@ func (s *Sampler) Open() (err error) {
 			return err
 		}
 	}
-	own, err := OpenSNMP()
+	hostSNMP, err := OpenSNMP()
 	if err == nil {
-		s.AddClients([]*SNMPFile{own})
+		s.AddClients([]*SNMPFile{hostSNMP})
 	}
 	return err
 }

@@ -137,13 +137,13 @@ func takeStock(ctx context.Context, root *os.Root, logs bool) (Manifest, error) 
 		return slices.Index(tops, top)
 	}
 	err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		at := place(name)
+		index := place(name)
 		switch {
 		case err != nil || name == ".":
 			return err
-		case d.IsDir() && (at < 0 || tops[at] == LogsFolder && !logs):
+		case d.IsDir() && (index < 0 || tops[index] == LogsFolder && !logs):
 			return fs.SkipDir
-		case d.IsDir() || at < 0 || tops[at] == ProfilesFolder && !ofProfile(name):
+		case d.IsDir() || index < 0 || tops[index] == ProfilesFolder && !ofProfile(name):
 			return nil
 		case !d.Type().IsRegular():
 			return fmt.Errorf("%s is not a plain file: take it out of the run folder", name)

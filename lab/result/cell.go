@@ -94,8 +94,8 @@ func (c Cell) With(d Dimension, value any) Cell {
 	if v.Text == "" {
 		return cellOf(list)
 	}
-	at, _ := slices.BinarySearchFunc(list, v, func(a, b Value) int { return compareDimensions(a.Dimension, b.Dimension) })
-	return cellOf(slices.Insert(list, at, v))
+	i, _ := slices.BinarySearchFunc(list, v, func(a, b Value) int { return compareDimensions(a.Dimension, b.Dimension) })
+	return cellOf(slices.Insert(list, i, v))
 }
 
 // Without is the cell less some of its dimensions.

@@ -146,10 +146,10 @@ func (r *Records) add(text []byte, kinds []Kind, seen map[any]bool) error {
 			err = fmt.Errorf("%s: %w", line.Kind, err)
 		}
 	}
-	own := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == line.Kind })
+	kindIndex := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == line.Kind })
 	figures := func() (list any) {
-		if own >= 0 {
-			list = kinds[own].New()
+		if kindIndex >= 0 {
+			list = kinds[kindIndex].New()
 			read(list)
 		}
 		return list
@@ -161,8 +161,8 @@ func (r *Records) add(text []byte, kinds []Kind, seen map[any]bool) error {
 		if read(&t); err == nil {
 			t.Figures = figures()
 		}
-		if err == nil && t.Accepted && own >= 0 && kinds[own].Check != nil {
-			err = kinds[own].Check(t.Figures)
+		if err == nil && t.Accepted && kindIndex >= 0 && kinds[kindIndex].Check != nil {
+			err = kinds[kindIndex].Check(t.Figures)
 		}
 		keep = func() { r.Trials = append(r.Trials, t) }
 	case line.Kind == KindBlock:
@@ -173,7 +173,7 @@ func (r *Records) add(text []byte, kinds []Kind, seen map[any]bool) error {
 		line = Entry{
 			Head: Head{Kind: KindBlock, Block: b.Block, Start: b.Start, Elapsed: b.Elapsed}, AA: b.AA, Cell: b.Cell()}
 		keep = func() { r.Blocks = append(r.Blocks, b) }
-	case own < 0 && len(kinds) > 0:
+	case kindIndex < 0 && len(kinds) > 0:
 		known := []string{KindTrial, KindBlock}
 		for _, k := range kinds {
 			if !slices.Contains(known, k.Name) {

@@ -76,8 +76,8 @@ func Quantile(ascending []float64, p float64) float64 {
 	if len(ascending) == 0 {
 		return math.NaN()
 	}
-	at := p * float64(len(ascending)-1)
-	below := int(at)
+	position := p * float64(len(ascending)-1)
+	below := int(position)
 	above := min(below+1, len(ascending)-1)
-	return ascending[below] + (at-float64(below))*(ascending[above]-ascending[below])
+	return ascending[below] + (position-float64(below))*(ascending[above]-ascending[below])
 }

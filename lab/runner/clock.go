@@ -14,9 +14,9 @@ type clock struct {
 // state is the share that is done and an estimate of the time left.
 func (c *clock) state() (done float64, left time.Duration) {
 	ahead := (1 - c.done) * float64(c.estimate)
-	if own := c.done - c.begun; own > 0 {
-		pace := float64(time.Since(c.start)) / own * (1 - c.done)
-		weight := min(1, own*4) // after a quarter of the plan its own pace knows better
+	if progress := c.done - c.begun; progress > 0 {
+		pace := float64(time.Since(c.start)) / progress * (1 - c.done)
+		weight := min(1, progress*4) // after a quarter of the plan its own pace knows better
 		ahead = weight*pace + (1-weight)*ahead
 	}
 	return c.done, time.Duration(ahead).Round(time.Second)

@@ -69,11 +69,11 @@ func (d Demand) String() string {
 func (d Demand) Files() (n int64) {
 	for _, s := range d.Sides {
 		k := client.KindOf(s.Client)
-		own := FilesPerHost + k.Needs.Files*s.Clients
+		files := FilesPerHost + k.Needs.Files*s.Clients
 		if k.Shared {
-			own = client.ReservedFiles + k.Needs.Files*min(s.Clients, agent.StreamsPerWorker)
+			files = client.ReservedFiles + k.Needs.Files*min(s.Clients, agent.StreamsPerWorker)
 		}
-		n = max(n, int64(own))
+		n = max(n, int64(files))
 	}
 	return n
 }

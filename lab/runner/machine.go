@@ -175,9 +175,9 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 			"reading what an earlier sitting says of the machine: %w; without that file the run goes on, and tells of this "+
 				"sitting's machine alone", err)
 	}
-	if was, is := accelerator(old), accelerator(env); was != is {
+	if before, now := accelerator(old), accelerator(env); before != now {
 		return env, fmt.Errorf(
-			"the run was begun %s and would go on %s, and the two do not mix: measure into another folder", was, is)
+			"the run was begun %s and would go on %s, and the two do not mix: measure into another folder", before, now)
 	}
 	if err := sameInputs(old, env); err != nil {
 		return env, err
@@ -211,7 +211,7 @@ func inputs(e *experiment.Experiment) (map[string]string, error) {
 // tell.
 func sameInputs(old, env result.Environment) error {
 	for _, name := range slices.Sorted(maps.Keys(env.Inputs)) {
-		if was := old.Inputs[name]; was != "" && was != env.Inputs[name] {
+		if before := old.Inputs[name]; before != "" && before != env.Inputs[name] {
 			return fmt.Errorf(
 				"%s has changed since the run began: its trials would be of two files: bring the first one back, from a bundle "+
 					"or where the sizes came from, "+

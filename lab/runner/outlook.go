@@ -29,11 +29,11 @@ const (
 )
 
 // Foresee watches a machine of so many CPUs on which nothing of a lab runs.
-func Foresee(ctx context.Context, asked interface {
+func Foresee(ctx context.Context, source interface {
 	Machine(ctx context.Context) (machine.Machine, error)
 }, cpus int) (o Outlook, err error) {
-	was, err := asked.Machine(ctx)
-	o = Outlook{LeastSteal: math.Inf(1), CPUs: cpus, Precedes: was.Precedes}
+	last, err := source.Machine(ctx)
+	o = Outlook{LeastSteal: math.Inf(1), CPUs: cpus, Precedes: last.Precedes}
 	for range looks {
 		if err == nil {
 			err = bench.Sleep(ctx, lookTime)
@@ -42,16 +42,16 @@ func Foresee(ctx context.Context, asked interface {
 			return o, err
 		}
 		var now machine.Machine
-		if now, err = asked.Machine(ctx); err != nil {
+		if now, err = source.Machine(ctx); err != nil {
 			return o, err
 		}
-		d := now.Ticks.Sub(was.Ticks)
+		d := now.Ticks.Sub(last.Ticks)
 		total := float64(max(d.Total(), 1))
 		steal := float64(d.Steal) / total
 		o.LeastSteal, o.MostSteal = min(o.LeastSteal, steal), max(o.MostSteal, steal)
 		o.Quota = now.TightQuota()
 		o.Busy += float64(d.Total()-d.Idle-d.IOWait-d.Steal) / total * float64(cpus) / looks
-		was = now
+		last = now
 	}
 	return o, nil
 }

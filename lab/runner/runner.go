@@ -169,11 +169,11 @@ func WriteExperiment(dir string, e *experiment.Experiment) error {
 		return err
 	}
 	for name, data := range files {
-		at := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return fmt.Errorf("making the folder of frame sizes: %w", err)
 		}
-		if err := result.ReplaceFile(at, data); err != nil {
+		if err := result.ReplaceFile(path, data); err != nil {
 			return err
 		}
 	}
@@ -382,8 +382,8 @@ func (s *Session) limitOf(b experiment.Block, err error) (text string, isLimit b
 
 // beyond reports whether a block has as many clients as its device broke at.
 func (s *Session) beyond(b experiment.Block) bool {
-	at, broke := s.broke[b.DUT()]
-	return broke && !b.AA && b.Clients() >= at
+	clients, broke := s.broke[b.DUT()]
+	return broke && !b.AA && b.Clients() >= clients
 }
 
 // blockDone reports whether a block has nothing left to measure.

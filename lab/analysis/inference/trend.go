@@ -25,10 +25,10 @@ func Trends(y []float64, columns [][]float64, absorbed int) (samples []Sample, r
 		return samples, nil
 	}
 	rows := make([]Row, len(y))
-	for at := range y {
-		rows[at].Y = y[at]
+	for index := range y {
+		rows[index].Y = y[index]
 		for _, c := range kept {
-			rows[at].X = append(rows[at].X, columns[c][at])
+			rows[index].X = append(rows[index].X, columns[c][index])
 		}
 	}
 	total := normalOf(rows)

@@ -426,7 +426,10 @@ func ofEach(a, b []string) (list []said) {
 func sameTrials(a, b result.Run) bool {
 	starts := func(r result.Run) (list []int64) {
 		for _, t := range r.Trials {
-			list = append(list, t.Start.UnixNano(), cost.SidesOf(t).DUT.NAPINs, cost.SidesOf(t).Clean.NAPINs)
+			list = append(list, t.Start.UnixNano())
+			if sides, is := t.Figures.(*cost.Sides); is {
+				list = append(list, sides.DUT.NAPINs, sides.Clean.NAPINs)
+			}
 		}
 		for _, l := range r.Own {
 			list = append(list, l.Start.UnixNano(), int64(1e9*l.Seconds))

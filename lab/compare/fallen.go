@@ -93,10 +93,11 @@ func carriesNoMore(was, is analysis.Cell, b result.Run) string {
 func nothingCame(cell result.Cell, trials []result.Trial) bool {
 	full := 0
 	for _, t := range trials {
-		if t.AA || t.Cell != cell || cost.SidesOf(t).Clean.DeliveredMbps < result.FullLoad*cost.SidesOf(t).Clean.OfferedMbps {
+		sides, is := t.Figures.(*cost.Sides)
+		if !is || t.AA || t.Cell != cell || sides.Clean.DeliveredMbps < result.FullLoad*sides.Clean.OfferedMbps {
 			continue
 		}
-		if full++; cost.SidesOf(t).DUT.DeliveredMbps >= result.FullLoad*cost.SidesOf(t).DUT.OfferedMbps {
+		if full++; sides.DUT.DeliveredMbps >= result.FullLoad*sides.DUT.OfferedMbps {
 			return false
 		}
 	}

@@ -54,6 +54,34 @@ func TestDimensionOfItsOwn(t *testing.T) {
 	}
 }
 
+// TestFiguresOfItsOwn: trials and blocks have the figures of the measure that the run names, also where cost has
+// figures of them too, and refuses such.
+func TestFiguresOfItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	writeLulls(t, dir)
+	w, _, err := result.OpenWriter(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cell := result.NewCell(result.DUT, "daemon", result.Clients, 2, idleMs, 100)
+	if err := errors.Join(w.AppendTrial(result.Trial{Cell: cell, Accepted: true, Figures: &nap{"trial"}}),
+		w.AppendBlock(result.Block{DUT: "daemon", Figures: &nap{"block"}}), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	run, err := table().ReadRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, figures := range map[string]any{"trial": run.Trials[0].Figures, "block": run.Blocks[0].Figures} {
+		if own, is := figures.(*nap); !is || own.Stretches != want {
+			t.Errorf("figures of a %s: %#v", want, figures)
+		}
+	}
+	opts := compare.Defaults()
+	opts.Measures = table()
+	compare.Runs(compare.Input{Name: "a", Run: run}, compare.Input{Name: "b", Run: run}, opts)
+}
+
 // writeLulls makes a run of the measure idle, as its blocks leave it.
 func writeLulls(t *testing.T, dir string) {
 	t.Helper()

@@ -73,8 +73,15 @@ type spent struct {
 	ProcessNs int64   `json:"process_ns"`
 }
 
+// nap is what an idle block or trial has of its own. Its key is one of cost's blocks too, with another type.
+type nap struct {
+	Stretches string `json:"stretches"`
+}
+
 func (idle) Records() []result.Kind {
-	return []result.Kind{{Name: "lull", New: func() any { return new(lull) }}}
+	return []result.Kind{{Name: "lull", New: func() any { return new(lull) }},
+		{Name: result.KindTrial, New: func() any { return new(nap) }},
+		{Name: result.KindBlock, New: func() any { return new(nap) }}}
 }
 
 func spentBetween(a, b bench.Snapshot) spent {
@@ -103,7 +110,7 @@ func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 
 // carryOut measures one block: what all measures have in common is in lab/bench.
 func carryOut(ctx context.Context, s *runner.Session, b experiment.Block) (*result.Block, error) {
-	rec := &result.Block{}
+	rec := &result.Block{Figures: &nap{Stretches: "none"}}
 	return rec, s.Labs(b).Pair(ctx, func(device, clean *bench.Bench) error {
 		rec.SetupSeconds = device.Setup.Seconds()
 		for _, cell := range b.Cells {

@@ -97,23 +97,38 @@ func (t Table) measured(run result.Run) int {
 // ReadRun is result.ReadRun with the records of the table's measures. A run that none of them measured
 // is an error.
 func (t Table) ReadRun(dir string) (result.Run, error) {
-	run, err := result.ReadRun(dir, t.kinds()...)
+	env, _ := result.ReadEnvironment(filepath.Join(dir, result.EnvironmentFile)) // result.ReadRun says what is wrong
+	run, err := result.ReadRun(dir, t.kinds(env.Measure)...)
 	return t.read(run, dir, err)
 }
 
 // Open is result.Open with the records of the table's measures. A run that none of them measured is
 // an error.
 func (t Table) Open(ctx context.Context, name string) (result.Run, func(), error) {
-	run, forget, err := result.Open(ctx, name, t.kinds()...)
-	run, err = t.read(run, name, err)
+	dir, forget, err := result.Folder(ctx, name)
+	if err != nil {
+		return result.Run{}, forget, err
+	}
+	run, err := t.ReadRun(dir)
 	return run, forget, err
 }
 
-func (t Table) kinds() (list []result.Kind) {
+// kinds are the records of a run of the named measure. Figures of trials and blocks are the measure's own; a run that
+// names no measure has those of the first measure that has any. Other kinds are known in all runs.
+func (t Table) kinds(measured string) (list []result.Kind) {
+	var others []result.Kind
 	for _, m := range t {
-		list = append(list, m.Records()...)
+		own := measured == "" || m.Rules().Name == measured
+		for _, k := range m.Records() {
+			switch {
+			case own:
+				list = append(list, k)
+			case k.Name != result.KindTrial && k.Name != result.KindBlock:
+				others = append(others, k)
+			}
+		}
 	}
-	return list
+	return append(list, others...)
 }
 
 // read completes a run that was read from a folder or a bundle by what its experiment says: the planned windows

@@ -2,6 +2,7 @@ package measure_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -9,6 +10,9 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/compare"
+	"github.com/gateweigh/gateweigh/lab/measure/logins"
+	"github.com/gateweigh/gateweigh/lab/measure/throughput"
+	"github.com/gateweigh/gateweigh/lab/measure/transfer"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -80,6 +84,47 @@ func TestFiguresOfItsOwn(t *testing.T) {
 	opts := compare.Defaults()
 	opts.Measures = table()
 	compare.Runs(compare.Input{Name: "a", Run: run}, compare.Input{Name: "b", Run: run}, opts)
+}
+
+// TestNewDimensionOfOldRecords: records whose dimensions are keys of their own carry a new one too, and have no more
+// keys than before without one.
+func TestNewDimensionOfOldRecords(t *testing.T) {
+	type recorded interface {
+		result.Record
+		SetCell(result.Cell)
+		Cell() result.Cell
+	}
+	for kind, r := range map[string]struct {
+		cell  result.Cell
+		make  func() recorded
+		kinds []result.Kind
+	}{
+		logins.KindStorm: {result.NewCell(result.DUT, "daemon", result.Clients, 2, logins.LoginRate, 5),
+			func() recorded { return &logins.Storm{} }, logins.Measure{}.Records()},
+		throughput.KindSearch: {result.NewCell(result.DUT, "daemon", result.Clients, 2, result.Direction, result.Up,
+			result.Profile, result.Bulk, result.FrameSize, "64"), func() recorded { return &throughput.Search{} },
+			throughput.Measure{}.Records()},
+		transfer.KindTransfer: {result.NewCell(result.DUT, "daemon", result.Clients, 2, transfer.RouterSpeed, 0.5),
+			func() recorded { return &transfer.Transfer{} }, transfer.Measure{}.Records()},
+	} {
+		for name, cell := range map[string]result.Cell{"old": r.cell, "new": r.cell.With("uplinks", 2)} {
+			record := r.make()
+			record.SetCell(cell)
+			head := result.HeadOf(record)
+			head.Version, head.Kind = result.Version, kind
+			text, err := json.Marshal(record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := result.ReadRecords(bytes.NewReader(append(text, '\n')), "f", r.kinds...)
+			if err != nil || len(got.Own) != 1 || got.Own[0].Cell != cell || got.Own[0].Record.(recorded).Cell() != cell {
+				t.Errorf("%s of the %s cell: %+v, %v", kind, name, got.Own, err)
+			}
+			if bytes.Contains(text, []byte(`"cell"`)) != (name == "new") {
+				t.Errorf("%s of the %s cell: %s", kind, name, text)
+			}
+		}
+	}
 }
 
 // writeLulls makes a run of the measure idle, as its blocks leave it.

@@ -107,11 +107,9 @@ func (b *openBlock) watch(ctx context.Context) (stop func()) {
 
 // storm creates the clients, has them lease and log in, and judges.
 func (b *openBlock) storm(ctx context.Context) (*Storm, bench.Rejects, error) {
-	s := &Storm{
-		DUT: b.Block.DUT(), Clients: b.Block.Clients(), LoginRate: rateOf(b.Block),
-		SetupSeconds: b.Setup.Seconds(),
-		DeviceLeases: b.Traits.DHCP && !b.Traits.Lines, TailSeconds: phaseTail.Seconds(),
-	}
+	s := &Storm{SetupSeconds: b.Setup.Seconds(), DeviceLeases: b.Traits.DHCP && !b.Traits.Lines,
+		TailSeconds: phaseTail.Seconds()}
+	s.SetCell(b.Cells[0])
 	if err := b.create(ctx, s); err != nil {
 		return s, nil, err
 	}

@@ -20,6 +20,8 @@ type Storm struct {
 	Clients   int     `json:"clients"`    // simulated clients
 	LoginRate float64 `json:"login_rate"` // clients a second, in both phases; 0: all at the same moment
 
+	Dimensions result.Cell `json:"cell,omitzero"` // where the keys before do not say all
+
 	// Died are programs of the device that ended by themselves: a result, not a fault.
 	Died []string `json:"died,omitempty"`
 
@@ -41,8 +43,19 @@ type Storm struct {
 	TailSeconds float64 `json:"tail_seconds"`
 }
 
+// SetCell writes the storm's dimensions down, as one cell too where its own keys do not say all.
+func (s *Storm) SetCell(c result.Cell) {
+	s.DUT, s.Clients, s.LoginRate = c.Text(result.DUT), c.Int(result.Clients), c.Number(LoginRate)
+	if s.Cell() != c {
+		s.Dimensions = c
+	}
+}
+
 // Cell has the storm's dimensions.
 func (s Storm) Cell() result.Cell {
+	if s.Dimensions != (result.Cell{}) {
+		return s.Dimensions
+	}
 	return result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients, LoginRate, s.LoginRate)
 }
 

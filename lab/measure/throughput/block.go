@@ -33,10 +33,8 @@ type openBlock struct {
 // carryOut makes one search. Every attempt has a lab of its own.
 func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	return nil, s.MeasureWindow(eb, eb.Cells[0], 0, KindSearch, func(runner.Attempt) (result.Record, []string, error) {
-		b := &openBlock{Session: s, Block: eb, refuted: map[float64]float64{}, record: &Search{
-			DUT: eb.DUT(), Clients: eb.Clients(), Direction: eb.Cell.Text(result.Direction),
-			Profile: eb.Cell.Text(result.Profile), FrameSize: eb.Cell.Text(result.FrameSize),
-		}}
+		b := &openBlock{Session: s, Block: eb, refuted: map[float64]float64{}, record: &Search{}}
+		b.record.SetCell(eb.Cells[0])
 		err := b.inLab(ctx)
 		return b.record, b.rejects, err
 	})

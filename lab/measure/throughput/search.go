@@ -15,11 +15,14 @@ const KindSearch = "search"
 // Search is one search for the highest loads that a device forwards (RFC 9971).
 type Search struct {
 	result.Head
-	DUT       string `json:"dut"`        // these five are the cell
+	DUT       string `json:"dut"`        // name of the device
 	Clients   int    `json:"clients"`    // simulated clients
 	Direction string `json:"direction"`  // of the frames
 	Profile   string `json:"profile"`    // how packets look to the router
 	FrameSize string `json:"frame_size"` // bytes without FCS, or a mix
+
+	Dimensions result.Cell `json:"cell,omitzero"` // where the keys before do not say all
+
 	// FrameBytes is the mean size of the frames; 0 in runs of before it was recorded, whose sizes have names that are
 	// known.
 	FrameBytes float64 `json:"frame_bytes,omitempty"`
@@ -67,8 +70,20 @@ type Trial struct {
 // offeredShare is the share of the due frames that was offered.
 func (t Trial) offeredShare() float64 { return float64(t.Offered) / float64(max(t.Intended, 1)) }
 
+// SetCell writes the search's dimensions down, as one cell too where its own keys do not say all.
+func (s *Search) SetCell(c result.Cell) {
+	s.DUT, s.Clients, s.Direction = c.Text(result.DUT), c.Int(result.Clients), c.Text(result.Direction)
+	s.Profile, s.FrameSize = c.Text(result.Profile), c.Text(result.FrameSize)
+	if s.Cell() != c {
+		s.Dimensions = c
+	}
+}
+
 // Cell has the search's dimensions.
 func (s Search) Cell() result.Cell {
+	if s.Dimensions != (result.Cell{}) {
+		return s.Dimensions
+	}
 	return result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients, result.Direction, s.Direction, result.Profile,
 		s.Profile, result.FrameSize, s.FrameSize)
 }

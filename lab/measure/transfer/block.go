@@ -96,10 +96,9 @@ func (b *openBlock) cells(ctx context.Context) error {
 func (b *openBlock) transfer(ctx context.Context, cell result.Cell) (*Transfer, []string, error) {
 	e, n := b.Experiment, cell.Int(result.Clients)
 	b.Status("%s: %d of %s fetch", b.Name(b.Block), n, words.Counted(len(b.hosts), "client"))
-	t := &Transfer{
-		DUT: b.Block.DUT(), Clients: n, RouterSpeed: b.speed, SetupSeconds: b.setup.Seconds(),
-		LinkMbps: linkMbps.Of(e), FileBytes: fileBytes(e), Transfers: transfers.Of(e),
-	}
+	t := &Transfer{SetupSeconds: b.setup.Seconds(), LinkMbps: linkMbps.Of(e), FileBytes: fileBytes(e),
+		Transfers: transfers.Of(e)}
+	t.SetCell(cell)
 	before, err := b.ReadMeters(ctx)
 	if err != nil {
 		return t, nil, err

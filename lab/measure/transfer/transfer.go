@@ -20,6 +20,8 @@ type Transfer struct {
 	Clients     int     `json:"clients"`      // that begin at once
 	RouterSpeed float64 `json:"router_speed"` // share of its CPU that the router was to have
 
+	Dimensions result.Cell `json:"cell,omitzero"` // where the keys before do not say all
+
 	LinkMbps  float64 `json:"rate_mbps"`  // of the links
 	FileBytes int64   `json:"file_bytes"` // size of the file
 	Transfers int     `json:"transfers"`  // of each client
@@ -34,8 +36,19 @@ type Transfer struct {
 	Share    float64          `json:"share,omitempty"` // of its CPU that a slowed router had
 }
 
+// SetCell writes the transfer's dimensions down, as one cell too where its own keys do not say all.
+func (t *Transfer) SetCell(c result.Cell) {
+	t.DUT, t.Clients, t.RouterSpeed = c.Text(result.DUT), c.Int(result.Clients), c.Number(RouterSpeed)
+	if t.Cell() != c {
+		t.Dimensions = c
+	}
+}
+
 // Cell has the transfer's dimensions.
 func (t Transfer) Cell() result.Cell {
+	if t.Dimensions != (result.Cell{}) {
+		return t.Dimensions
+	}
 	return result.NewCell(result.DUT, t.DUT, result.Clients, t.Clients, RouterSpeed, t.RouterSpeed)
 }
 

@@ -46,13 +46,13 @@ type Clock struct {
 	Bound  time.Duration // by how much their readings of one moment differ at most; 0: it is one clock
 }
 
-// Note says what the clocks mean for one-way delays; empty where these are exact.
-func (c Clock) Note() string {
+// Note says what the clocks mean for figures such as "One-way delays"; empty where these are exact.
+func (c Clock) Note(figures string) string {
 	switch {
 	case !c.Common:
-		return "One-way delays are left out: the hosts have no common clock."
+		return figures + " are left out: the hosts have no common clock."
 	case c.Bound > 0:
-		return fmt.Sprintf("One-way delays are of two clocks, which differ by up to %v.", c.Bound)
+		return fmt.Sprintf("%s are of two clocks, which differ by up to %v.", figures, c.Bound)
 	}
 	return ""
 }

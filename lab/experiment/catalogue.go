@@ -6,6 +6,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // Catalogue is what experiments may name.
@@ -37,6 +38,8 @@ type Measure struct {
 	Why  string // why keys that only others use have no meaning, as the end of a sentence
 	// ComparesTimes is that it compares times of several hosts, which takes a common clock.
 	ComparesTimes bool
+	// Delays is that it records one-way delays of frames as traffic, where the hosts have a common clock.
+	Delays bool
 	// Roles are those of the hosts that it works with: a topology must have them.
 	Roles []string
 
@@ -133,6 +136,17 @@ func (e *Experiment) measure() Measure { return e.catalogue.measure(e.Measure) }
 
 // ComparesTimes reports whether the experiment's measure compares times of several hosts.
 func (e *Experiment) ComparesTimes() bool { return e.measure().ComparesTimes }
+
+// TimesBetweenHosts names the figures that compare times of several hosts; empty: the experiment has none.
+func (e *Experiment) TimesBetweenHosts() string {
+	switch m := e.measure(); {
+	case m.ComparesTimes:
+		return "Times between hosts"
+	case m.Delays && traffic.KindOf(e.Traffic.Kind).Frames:
+		return "One-way delays"
+	}
+	return ""
+}
 
 // CPUs is how many CPUs metered hosts have.
 func (e *Experiment) CPUs() int {

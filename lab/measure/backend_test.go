@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/backend"
@@ -106,6 +107,27 @@ func TestBackendOfOneLab(t *testing.T) {
 		case refused == "" && (err != nil || len(out.Failed) > 0 || out.Planned != 2 || out.Open > 0):
 			t.Errorf("%s: %v: %+v", e.Measure, err, out)
 		}
+	}
+}
+
+// TestNotesOfClocks: only figures that compare times of two hosts have a note on the hosts' clocks.
+func TestNotesOfClocks(t *testing.T) {
+	const transition = "measure = \"transition\"\nduts = [\"clean\"]\nclients = [1]\n"
+	const rest = "duts = [\"clean\"]\nclients = [1]\nframe_sizes = [1514]\n"
+	for text, want := range map[string]string{
+		frames + aDevice: "One-way delays",
+		"duts = [\"opennds\"]\nclients = [1]\noffered_mbps = [10]\n": "",
+		"measure = \"throughput\"\n" + rest:                          "",
+		transition:                                                   "Times between hosts",
+	} {
+		if got := load(t, text).TimesBetweenHosts(); got != want {
+			t.Errorf("times between hosts %q, want %q, of\n%s", got, want, text)
+		}
+	}
+	clock := backend.Clock{Common: true, Bound: 200 * time.Microsecond}
+	const want = "Times between hosts are of two clocks, which differ by up to 200µs."
+	if got := clock.Note(load(t, transition).TimesBetweenHosts()); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // open opens the run's backend.
@@ -65,10 +64,11 @@ func slowTo(ctx context.Context, machine *backend.Host, p backend.Placement, e *
 	return nil
 }
 
-// noteClock says what the hosts' clocks mean for what frames took, and notes it once.
+// noteClock says what the hosts' clocks mean for the measure's times between hosts, and notes it once.
 func (s *Session) noteClock() {
-	note := s.Clock.Note()
-	if note == "" || !traffic.KindOf(s.Experiment.Traffic.Kind).Frames || slices.Contains(s.env.Notes, note) {
+	figures := s.Experiment.TimesBetweenHosts()
+	note := s.Clock.Note(figures)
+	if figures == "" || note == "" || slices.Contains(s.env.Notes, note) {
 		return
 	}
 	s.Notice("%s", note)

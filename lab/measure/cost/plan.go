@@ -41,7 +41,7 @@ func whole(figures any) error {
 // Rules are the rules of experiments that measure cost.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
-		Name:  Name,
+		Name: Name, Delays: true,
 		Roles: topology.PortalRoles,
 		Uses: append([]string{
 			"offered_mbps", "offered_kpps", "mbps_per_client", "frame_sizes", "directions", "profiles", "aa_blocks", "windows",

@@ -1,5 +1,5 @@
-// Package measure is the table of measures. Outside of it lab/report chooses views by measure, and
-// lab/studies and lab/compare name metrics of cost.
+// Package measure is the table of measures. Outside of it lab/report chooses views by measure, lab/studies names
+// dimensions and metrics of the measures that studies are of, and lab/compare those of cost.
 package measure
 
 import (

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -31,6 +32,20 @@ func TestShippedExperimentsRepeatTheStudy(t *testing.T) {
 		if !slices.Equal(e.Directions, []string{d.At.Text(result.Direction)}) || !slices.Contains(e.Profiles, d.Prefer) ||
 			!slices.Contains(e.DUTs, study1.Scenarios[1].DUT) {
 			t.Errorf("%s measures %v, %v, of %v", d.Run, e.Directions, e.Profiles, e.DUTs)
+		}
+	}
+}
+
+// TestSweptDimensionsHaveAxes: a sweep speaks of its dimension by words that the dimension's measure has for it.
+func TestSweptDimensionsHaveAxes(t *testing.T) {
+	for _, study := range All() {
+		for _, s := range study.Sweeps {
+			if axisOf(s.Along) == (analysis.Axis{}) {
+				t.Errorf("study %d, %s: no measure in swept says how %q is spoken of", study.Number, s.Place, s.Along)
+			}
+			if held, _ := s.At.Value(s.Held); held.IsNumber && axisOf(s.Held) == (analysis.Axis{}) {
+				t.Errorf("study %d, %s: no measure in swept says how %q is spoken of", study.Number, s.Place, s.Held)
+			}
 		}
 	}
 }

@@ -145,7 +145,7 @@ func newVariant(name string, clients int, spec experiment.CustomDUT, exp *experi
 	}
 	made := newPortal(spec.Like, clients, spec.Variant)
 	d, counted := made.(Counted)
-	f, fillable := made.(filled)
+	f, fillable := fillableOf(made)
 	if !counted || spec.Sessions > 0 && !fillable {
 		return nil, exp.Blame("dut."+name+".like", unable(spec))
 	}
@@ -164,6 +164,16 @@ func newVariant(name string, clients int, spec experiment.CustomDUT, exp *experi
 // filled is a device that can have sessions of clients that never send.
 type filled interface{ Fill(sessions int) }
 
+// fillableOf is a device as one that can be filled. Concentrators cannot: the lab makes no PPPoE clients that never
+// send.
+func fillableOf(d DUT) (filled, bool) {
+	if g, ok := d.(*Gateway); ok && g.PPPoE {
+		return nil, false
+	}
+	f, ok := d.(filled)
+	return f, ok
+}
+
 // unable says that no device is of the kind that a table wants to be like, and which are.
 func unable(spec experiment.CustomDUT) string {
 	what := fmt.Sprintf("no portal written in Go is named %q", spec.Like)
@@ -173,7 +183,7 @@ func unable(spec experiment.CustomDUT) string {
 	able := slices.DeleteFunc(append(portals(), experiment.Parametrised), func(name string) bool {
 		d := newPortal(name, 1, experiment.Variant{})
 		_, counted := d.(Counted)
-		_, fillable := d.(filled)
+		_, fillable := fillableOf(d)
 		return !counted || spec.Sessions > 0 && !fillable
 	})
 	return what + ": there is " + strings.Join(able, ", ")

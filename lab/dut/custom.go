@@ -365,7 +365,10 @@ func (c combined) Traits() Traits {
 	if g, ok := c.Counted.(*Gateway); ok && g.cachesFlows(true) {
 		t.Gathers = true
 	}
-	if about := c.rest.spec.Description; about != "" {
+	switch about := c.rest.spec.Description; {
+	case c.rest.spec.Like == experiment.Parametrised: // it says its parameters
+		t.About += ", and its table's start beside it"
+	case about != "":
 		t.About = fmt.Sprintf("%s (%s, and its table's start beside it)", about, c.rest.spec.Like)
 	}
 	return t

@@ -266,10 +266,24 @@ ident = "masquerade"
 	}
 }
 
+// TestStartKeepsParameters: what reports say of a gatewayd on a router that its table has changed names the parameters.
+func TestStartKeepsParameters(t *testing.T) {
+	d, err := newVariant("x", 2, experiment.CustomDUT{Description: "mine", Like: experiment.Parametrised,
+		Variant: experiment.Variant{NAT: true}, Start: experiment.Command{"true"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "mine (gatewayd, data path ebpf, RADIUS accounts (CHAP), masquerade), and its table's start beside it"
+	if about := d.Traits().About; about != want {
+		t.Errorf("%q, want %q", about, want)
+	}
+}
+
 func TestLikeWhatCannot(t *testing.T) {
 	for like, want := range map[string]string{
-		"\"opennds\"\nsessions = 400":     `no device "opennds" whose sessions the lab can make: there is flowtable-masquerade-gateway, gateway-ebpf, `,
-		"\"allowlist\"\nstart = \"true\"": `no portal written in Go is named "allowlist": there is accel-ppp, coovachilli, flowtable-masquerade-gateway, gateway-ebpf, `,
+		"\"opennds\"\nsessions = 400":            `no device "opennds" whose sessions the lab can make: there is flowtable-masquerade-gateway, gateway-ebpf, `,
+		"\"gateway-pppoe-ebpf\"\nsessions = 400": `no device "gateway-pppoe-ebpf" whose sessions the lab can make: there is `,
+		"\"allowlist\"\nstart = \"true\"":        `no portal written in Go is named "allowlist": there is accel-ppp, coovachilli, flowtable-masquerade-gateway, gateway-ebpf, `,
 	} {
 		exp, err := experiment.Catalogue{DUTs: Names()}.Parse(
 			"x.toml", []byte("duts = [\"x\"]\nclients = [2]\noffered_mbps = [9]\n[dut.x]\nlike = "+like+"\n"))

@@ -17,9 +17,12 @@ type Placement struct {
 }
 
 // WithSecond gives metered hosts a second CPU, for programs that ask for it. Where the endpoints have several, it is
-// one of theirs that they lose, and else it is the endpoints' own.
+// one of theirs that they lose, and else it is the endpoints' own. Endpoints of other machines have none to give.
 func (p Placement) WithSecond() Placement {
 	last := len(p.Endpoints) - 1
+	if p.Apart {
+		return p
+	}
 	if last <= 0 || p.Shared() {
 		p.Second = p.Endpoints
 		return p

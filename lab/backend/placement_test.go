@@ -34,4 +34,7 @@ func TestEndpointsApart(t *testing.T) {
 	if p.Shared() || !slices.Equal(p.Beside(), []int{1}) || !slices.Equal(p.InUse(), []int{1}) {
 		t.Errorf("shared %v, beside the routers %v, in use %v", p.Shared(), p.Beside(), p.InUse())
 	}
+	if second := p.WithSecond(); len(second.Second) > 0 || len(second.Endpoints) != 2 {
+		t.Errorf("with a second CPU: %+v", second)
+	}
 }

@@ -114,10 +114,10 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 	}
 	// What endpoints on other machines use is none of what the routers' machine was busy with.
 	first, end = at(0, 0, 0, 0), at(2*s, s/2, 0, s)
-	end.Router.CPUs, end.Router.Stat = 1, meter.Stat{User: 100, Idle: 100}
+	end.Router.CPUs, end.Router.Stat, end.Router.AgentNs = 1, meter.Stat{User: 100, Idle: 100}, int64(s/4)
 	account(&phase, backend.Placement{Router: []int{0}, Endpoints: []int{0}, Apart: true}, first, end, end)
-	if phase.OtherBusy != 0.25 || phase.ClientBusy != 0.5 {
-		t.Errorf("apart: others %g, clients %g", phase.OtherBusy, phase.ClientBusy)
+	if phase.OtherBusy != 0.125 || phase.ClientBusy != 0.5 || phase.EndpointsBusy != 0.5 {
+		t.Errorf("apart: others %g, clients %g, endpoints %g", phase.OtherBusy, phase.ClientBusy, phase.EndpointsBusy)
 	}
 }
 

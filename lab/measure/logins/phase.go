@@ -97,9 +97,10 @@ func account(phase *Phase, cpus backend.Placement, first, end, tail bench.Snapsh
 	phase.RouterBusy = share(until[result.RoleRouter], cpus.Router) / max(left, 0.01)
 	phase.ClientBusy = share(until[result.RoleClient], cpus.Endpoints)
 	phase.RadiusBusy = share(until[result.RoleRadius], cpus.Endpoints)
-	phase.EndpointsBusy = phase.ClientBusy + phase.RadiusBusy +
-		share(until[result.RoleServer]+until[result.RoleAgents], cpus.Endpoints)
-	if cpus.Apart { // what the endpoints used is not of the routers' machine
+	phase.EndpointsBusy = phase.ClientBusy + phase.RadiusBusy + share(until[result.RoleServer], cpus.Endpoints)
+	if !cpus.Apart { // else the routers' agents run beside the routers
+		phase.EndpointsBusy += share(until[result.RoleAgents], cpus.Endpoints)
+	} else { // and what the endpoints used is not of their machine
 		maps.DeleteFunc(until, func(role string, _ int64) bool {
 			return role != result.RoleRouter && role != result.RoleAgents
 		})

@@ -105,12 +105,12 @@ func (d Dimension) SayBriefly(v result.Value) string {
 	return d.Say(v)
 }
 
-// Column is a value as a column shows it, where its numbers are not printed as such.
-func (d Dimension) Column(v result.Value) string {
+// Column is a value as a column shows it: the word for none, or else the given text.
+func (d Dimension) Column(v result.Value, text string) string {
 	if d.NoneShort != "" && IsNone(v) {
 		return d.NoneShort
 	}
-	return v.Text
+	return text
 }
 
 // Named finds a dimension. One that the list lacks is described by its name alone.

@@ -164,16 +164,21 @@ func everyDimension(cells []analysis.Cell) []result.Value {
 
 // valueText is a cell's value of a dimension as a column shows it: a number, or the word for none.
 func valueText(d analysis.Dimension, c result.Cell) string {
-	if v, _ := c.Value(d.Name); d.NoneShort == "" || !analysis.IsNone(v) {
-		return digits4(analysis.Number(c.Number(d.Name))) + d.Behind
-	}
-	return d.NoneShort
+	v, _ := c.Value(d.Name)
+	return d.Column(v, digits4(analysis.Number(v.Number))+d.Behind)
+}
+
+// shortText is a cell's value of a dimension as a column of the terminal shows it.
+func shortText(d analysis.Dimension, c result.Cell) string {
+	v, _ := c.Value(d.Name)
+	return d.Column(v, v.Text)
 }
 
 // settingColumns are the terminal's columns of a measure's dimensions but some. Each is shown where cells differ.
 func settingColumns(dims analysis.Dimensions, less ...result.Dimension) (cols []cellColumn) {
 	for _, d := range dims.Without(append(less, result.DUT)...) {
-		cols = append(cols, textColumn(d.TerminalHead(), func(c analysis.Cell) string { return c.Text(d.Name) }).ifDiffers())
+		text := func(c analysis.Cell) string { return shortText(d, c.Cell) }
+		cols = append(cols, textColumn(d.TerminalHead(), text).ifDiffers())
 	}
 	return cols
 }

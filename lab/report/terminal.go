@@ -18,7 +18,7 @@ func routerColumns[T any](dims analysis.Dimensions, head string, of func(T) resu
 	less ...result.Dimension) []column[T] {
 	cols := []column[T]{textColumn(head, func(v T) string { return routerName(of(v).Text(result.DUT)) })}
 	for _, d := range dims.Without(append(less, result.DUT, result.OfferedMbps)...) {
-		col := textColumn(d.TerminalHead(), func(v T) string { return of(v).Text(d.Name) }).ifDiffers()
+		col := textColumn(d.TerminalHead(), func(v T) string { return shortText(d, of(v)) }).ifDiffers()
 		col.Text = d.Name != result.Clients
 		cols = append(cols, col)
 	}

@@ -54,11 +54,10 @@ func settingText(setting result.Cell, cells []analysis.Cell) string {
 func parameterColumns() (cols []cellColumn) {
 	for _, d := range parameters() {
 		col := textColumn(d.TerminalHead(), func(c analysis.Cell) string {
-			v, _ := c.Value(d.Name)
 			if d.Name == capture.CPUs && c.Flagged(capture.FlagShared) {
-				return v.Text + ", shared"
+				return c.Text(d.Name) + ", shared"
 			}
-			return d.Column(v)
+			return shortText(d, c.Cell)
 		}).ifDiffers()
 		col.said = func(c analysis.Cell) string { return settingText(c.Only(d.Name), []analysis.Cell{c}) }
 		cols = append(cols, col)

@@ -78,18 +78,6 @@ func kinds() []reflect.Type {
 	return list
 }
 
-// figures are what measures have of their own in records of a kind.
-func figures(kind string) (list []reflect.Type) {
-	for _, m := range measure.All() {
-		for _, k := range m.Records() {
-			if k.Name == kind {
-				list = append(list, reflect.TypeOf(k.New()).Elem())
-			}
-		}
-	}
-	return list
-}
-
 // kindOf is the kind of the records of a type; empty of parts of records.
 func kindOf(t reflect.Type) string {
 	switch t {
@@ -134,8 +122,13 @@ func (p *recordsPage) table(t reflect.Type) {
 	fmt.Fprintf(&p.text, "### %s\n\n%s\n\n| Key | Value | Meaning |\n|---|---|---|\n", title, meaning)
 	p.rows(t)
 	if kind := kindOf(t); kind == result.KindTrial || kind == result.KindBlock {
-		for _, own := range figures(kind) {
-			p.rows(own)
+		for _, m := range measure.All() {
+			for _, k := range m.Records() {
+				if k.Name == kind {
+					fmt.Fprintf(&p.text, "| … | | the next ones are of `measure = %q` alone |\n", m.Rules().Name)
+					p.rows(reflect.TypeOf(k.New()).Elem())
+				}
+			}
 		}
 	}
 	p.text.WriteString("\n")

@@ -96,7 +96,7 @@ type Block struct {
 	Direction  string `json:"direction"`            // of the payload
 	Profile    string `json:"profile"`              // how packets look to the router
 	FrameSize  string `json:"frame_size,omitempty"` // of frames only
-	Dimensions Cell   `json:"dimensions,omitzero"`  // of a block without clients
+	Dimensions Cell   `json:"dimensions,omitzero"`  // where the keys before do not say all
 	Block      int    `json:"block"`                // as in a trial
 	// as in a trial: a block that was interrupted is built again in the next
 	Sitting      int       `json:"sitting,omitempty"`

@@ -86,8 +86,7 @@ func leftOut(run result.Run, rejected int) []string {
 	var said []string
 	for _, setting := range slices.SortedFunc(maps.Keys(least), compareCells(run)) {
 		said = append(said, fmt.Sprintf("%s, from %g Mbit/s on (%s)", Dimensions.Label(setting), least[setting],
-			words.Counted(
-				in[setting], "block")))
+			words.Counted(in[setting], "block")))
 	}
 	text := "Not measured, because the generator needs too much of the second CPU there: " + strings.Join(said, "; ") + "."
 	if rejected > 0 {

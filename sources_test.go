@@ -28,9 +28,9 @@ func TestIdentityOfSources(t *testing.T) {
 		}
 		return id
 	}
-	was := identity()
-	if now := identity("GOARCH=mips"); now != was {
-		t.Errorf("on another machine it is %s, and %s here", now, was)
+	before := identity()
+	if now := identity("GOARCH=mips"); now != before {
+		t.Errorf("on another machine it is %s, and %s here", now, before)
 	}
 	add := func(file, text string) {
 		t.Helper()
@@ -60,10 +60,10 @@ func TestIdentityOfSources(t *testing.T) {
 		{"ppp/more_windows.go", "package ppp\n", false},
 	} {
 		add(c.file, c.text)
-		if now := identity(); (now != was) != c.inside {
-			t.Errorf("with another %s the identity is another: %t, want %t", c.file, now != was, c.inside)
+		if now := identity(); (now != before) != c.inside {
+			t.Errorf("with another %s the identity is another: %t, want %t", c.file, now != before, c.inside)
 		} else {
-			was = now
+			before = now
 		}
 	}
 }

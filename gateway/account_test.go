@@ -18,7 +18,7 @@ func TestReturnOfAccountingIsSaid(t *testing.T) {
 	defer server.Close()
 	told := make(chan []string, 1)
 	go answerAccounting(server, "ny", told)
-	g, said := accounted(t,
+	g, logs := accounted(t,
 		"radius.primary.address = \"127.0.0.1:1812\"\nradius.primary.acct_address = \""+server.LocalAddr().String()+"\"\n")
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -39,8 +39,8 @@ func TestReturnOfAccountingIsSaid(t *testing.T) {
 	must(t, <-ended)
 	for _, want := range []string{"accounting; it will be sent again",
 		"accounting: events that were not confirmed are confirmed again"} {
-		if n := strings.Count(said.String(), want); n != 1 {
-			t.Errorf("said %d times: %s\n%s", n, want, said)
+		if n := strings.Count(logs.String(), want); n != 1 {
+			t.Errorf("said %d times: %s\n%s", n, want, logs)
 		}
 	}
 }

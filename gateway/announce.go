@@ -27,20 +27,20 @@ func offFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "ac
 func mark(path string) error { return statefile.Replace(path, func(io.Writer) error { return nil }) }
 
 // lost describes why there is no session table at path although there was one, or "". fresh: there is none.
-func lost(path, boot string) (why string, fresh bool) {
+func lost(path, boot string) (reason string, fresh bool) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		why = "is missing"
+		reason = "is missing"
 	case err == nil && info.Size() == 0:
-		why = "is empty"
+		reason = "is empty"
 	default:
 		return "", false
 	}
 	if _, err := os.Stat(boot); err != nil { // no daemon has run with this folder
 		return "", true
 	}
-	return why, true
+	return reason, true
 }
 
 // beginAnew has RADIUS servers told that the gateway begins without the sessions that it may have had.

@@ -25,7 +25,7 @@ import (
 )
 
 // accounted is a gateway with one session, without a network, and with more keys in its configuration.
-func accounted(t *testing.T, keys string) (g *gateway, said *logtest.Log) {
+func accounted(t *testing.T, keys string) (g *gateway, logs *logtest.Log) {
 	t.Helper()
 	cfg, err := config.Parse("gatewayd.toml", []byte(
 		"lan.interface = \"lan0\"\nlan.address = \"10.1.0.1/24\"\nwan.interface = \"wan0\"\ndns.upstreams = "+
@@ -33,8 +33,8 @@ func accounted(t *testing.T, keys string) (g *gateway, said *logtest.Log) {
 			"state_dir = \""+t.TempDir()+
 			"\"\nradius.timeout = \"1s\"\nradius.retries = 0\nradius.primary.secret = \"0123456789abcdef\"\n"+keys))
 	must(t, err)
-	said = &logtest.Log{}
-	g = &gateway{cfg: cfg, log: said.Logger()}
+	logs = &logtest.Log{}
+	g = &gateway{cfg: cfg, log: logs.Logger()}
 	openTable(t, g)
 	g.radius, err = radius.New(g.radiusConfig())
 	must(t, err)
@@ -43,7 +43,7 @@ func accounted(t *testing.T, keys string) (g *gateway, said *logtest.Log) {
 	must(t, g.table.Lease(k, "phone", time.Now().Add(time.Hour)))
 	_, err = g.table.Admit(k.Addr, session.Login{User: "ann", For: k})
 	must(t, err)
-	return g, said
+	return g, logs
 }
 
 // openTable opens the table of a gateway without a network.
@@ -96,7 +96,7 @@ func TestServersThatComeBackAreTold(t *testing.T) {
 			defer server.Close()
 			told := make(chan []string, 1)
 			go answerAccounting(server, tt.answers, told)
-			g, said := accounted(t, "radius.primary.address = \"127.0.0.1:1812\"\nradius.primary.acct_address = \""+
+			g, logs := accounted(t, "radius.primary.address = \"127.0.0.1:1812\"\nradius.primary.acct_address = \""+
 				server.LocalAddr().String()+"\"\n")
 			must(t, g.beginAnew())
 			ctx, stop := context.WithCancel(t.Context())
@@ -111,8 +111,8 @@ func TestServersThatComeBackAreTold(t *testing.T) {
 			stop()
 			must(t, <-ended)
 			must(t, server.Close())
-			if diff := cmp.Diff(tt.want, <-told); diff != "" || !strings.Contains(said.String(), tt.says) {
-				t.Errorf("the server confirmed (-want +got)\n%s, the log is\n%s", diff, said)
+			if diff := cmp.Diff(tt.want, <-told); diff != "" || !strings.Contains(logs.String(), tt.says) {
+				t.Errorf("the server confirmed (-want +got)\n%s, the log is\n%s", diff, logs)
 			}
 		})
 	}

@@ -149,8 +149,8 @@ func lack[T comparable](limit *T, given bool, normal T) {
 // Lease gives an address to a client that an operator logs in, if clients can have it.
 func (t granting) Lease(key session.Key, hostname string, end time.Time) error {
 	lan := t.g.cfg.LAN
-	if why := lan.Unleasable(key.Addr); why != "" {
-		return fmt.Errorf("%w: %s %s", datapath.ErrForeign, key.Addr, why)
+	if reason := lan.Unleasable(key.Addr); reason != "" {
+		return fmt.Errorf("%w: %s %s", datapath.ErrForeign, key.Addr, reason)
 	}
 	own, err := net.InterfaceByName(lan.Interface)
 	if mac := net.HardwareAddr(key.MAC[:]); key.MAC == (datapath.MAC{}) ||

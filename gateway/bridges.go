@@ -34,7 +34,7 @@ func bridges(cfg *config.Config) (all []bridge) {
 }
 
 // seen says what to do where netfilter sees a bridge's frames.
-func (b bridge) seen() (said []string) {
+func (b bridge) seen() (messages []string) {
 	for _, by := range [][2]string{
 		{"/proc/sys/net/bridge/bridge-nf-call-iptables", fmt.Sprintf(
 			"%s = 1 (Docker, libvirt and Kubernetes set it): sysctl -w %[1]s=0, and for the next boot in a file of /etc/sysctl.d",
@@ -43,13 +43,13 @@ func (b bridge) seen() (said []string) {
 			fmt.Sprintf("its own setting: ip link set %s type bridge nf_call_iptables 0", b.name)},
 	} {
 		if on, err := os.ReadFile(by[0]); err == nil && bytes.HasPrefix(on, []byte("1")) {
-			said = append(said, fmt.Sprintf(
+			messages = append(messages, fmt.Sprintf(
 				"%s: %s is a bridge, whose frames netfilter sees before gatewayd does: clients do not reach forwarded ports by "+
 					"the outside address, rules meet frames between clients, nfqueue judges and counts these, and connections may "+
 					"hang beside programs that listen to the bridge's packets. The reason is %s", b.where, b.name, by[1]))
 		}
 	}
-	return said
+	return messages
 }
 
 // bridged warns of such bridges.
@@ -71,19 +71,19 @@ func (g *gateway) watchBridges(ctx context.Context) error {
 	}
 	tick := ticker.Every(bridgeLook)
 	defer tick.Stop()
-	for was, begun := map[string]bool{}, false; ; begun = true {
+	for before, begun := map[string]bool{}, false; ; begun = true {
 		is := map[string]bool{}
 		for _, b := range all {
 			for _, text := range b.seen() {
-				if is[text] = true; begun && !was[text] {
+				if is[text] = true; begun && !before[text] {
 					g.log.Warn(text)
 				}
 			}
 		}
-		if len(is) < len(was) {
+		if len(is) < len(before) {
 			g.log.Info("netfilter sees a bridge's frames no longer")
 		}
-		was = is
+		before = is
 		select {
 		case <-ctx.Done():
 			return nil

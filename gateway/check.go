@@ -167,17 +167,17 @@ func (s *survey) address() {
 }
 
 // checkAddress checks that the LAN's interface has the gateway's address.
-func checkAddress(lan *net.Interface, own netip.Prefix) error {
+func checkAddress(lan *net.Interface, ownPrefix netip.Prefix) error {
 	addrs, err := lan.Addrs()
 	if err != nil {
 		return fmt.Errorf("reading the addresses of %s: %w", lan.Name, err)
 	}
-	has := func(a net.Addr) bool { return a.String() == own.String() }
+	has := func(a net.Addr) bool { return a.String() == ownPrefix.String() }
 	if slices.ContainsFunc(addrs, has) {
 		return nil
 	}
-	return fmt.Errorf("%s does not have lan.address %s: %s", lan.Name, own, quote.Command("ip", "addr", "add",
-		own.String(), "dev", lan.Name))
+	return fmt.Errorf("%s does not have lan.address %s: %s", lan.Name, ownPrefix, quote.Command("ip", "addr", "add",
+		ownPrefix.String(), "dev", lan.Name))
 }
 
 // path checks what the kind of data path needs.
@@ -228,7 +228,7 @@ func (s *survey) locks() {
 
 // ports looks for programs that have the gateway's ports.
 func (s *survey) ports() {
-	said := map[string]bool{}
+	reported := map[string]bool{}
 	for _, p := range ports(s.Config) {
 		if !p.taken() {
 			continue
@@ -243,10 +243,10 @@ func (s *survey) ports() {
 		}
 		text := fmt.Sprintf(
 			"port %d of %s, for %s, is taken by %s: stop that, or %s", p.addr.Port(), p.addr.Addr(), p.use, by, p.instead)
-		if !said[text] {
+		if !reported[text] {
 			s.find(Refusal, "%s", text)
 		}
-		said[text] = true
+		reported[text] = true
 	}
 }
 

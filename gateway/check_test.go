@@ -277,7 +277,7 @@ func TestSockets(t *testing.T) {
 	if line := turned("0: 0100010A:1F90 00000000:0000 0A"); line != "0: 0A010001:1F90 00000000:0000 0A" {
 		t.Errorf("turned: %s", line)
 	}
-	at := netip.MustParseAddrPort("10.1.0.1:8080")
+	addr := netip.MustParseAddrPort("10.1.0.1:8080")
 	for _, c := range []struct {
 		table     string
 		listening bool
@@ -286,7 +286,7 @@ func TestSockets(t *testing.T) {
 		{tcp, true, []string{"101", "102"}}, {tcp, false, []string{"101", "102", "104"}},
 		{tcp6, true, []string{"201", "202"}},
 	} {
-		if got := sockets(strings.NewReader(c.table), at, c.listening); !slices.Equal(got, c.want) {
+		if got := sockets(strings.NewReader(c.table), addr, c.listening); !slices.Equal(got, c.want) {
 			t.Errorf("%v, want %v of\n%s", got, c.want, c.table)
 		}
 	}

@@ -71,12 +71,12 @@ func detachFirst(t *testing.T) {
 	}
 	lan, err := net.InterfaceByName("lan0")
 	must(t, err)
-	at, err := link.QueryPrograms(link.QueryOptions{Target: lan.Index, Attach: ebpf.AttachTCXIngress})
+	attached, err := link.QueryPrograms(link.QueryOptions{Target: lan.Index, Attach: ebpf.AttachTCXIngress})
 	must(t, err)
-	if len(at.Programs) != 1 {
-		t.Fatalf("%d programs at tcx, want lan_in alone", len(at.Programs))
+	if len(attached.Programs) != 1 {
+		t.Fatalf("%d programs at tcx, want lan_in alone", len(attached.Programs))
 	}
-	id, _ := at.Programs[0].LinkID()
+	id, _ := attached.Programs[0].LinkID()
 	l, err := link.NewFromID(id)
 	must(t, err)
 	must(t, errors.Join(l.Detach(), l.Close()))

@@ -23,16 +23,16 @@ nft 'table inet test { chain in { type filter hook input priority 0; policy drop
 	d := start(t, dir)
 	t.Cleanup(func() { must(t, d.stop()); must(t, Detach(d.cfg, false)) })
 
-	said, script := filepath.Join(dir, "said"), filepath.Join(dir, "udhcpc")
+	text, script := filepath.Join(dir, "said"), filepath.Join(dir, "udhcpc")
 	must(t, os.WriteFile(script, []byte(
-		"#!/bin/sh\n[ -z \"$ip\" ] || ip addr replace $ip/24 dev $interface\necho $1 $ip >>"+said+"\n"), 0o755))
+		"#!/bin/sh\n[ -z \"$ip\" ] || ip addr replace $ip/24 dev $interface\necho $1 $ip >>"+text+"\n"), 0o755))
 	pid := filepath.Join(dir, "pid")
 	// In the foreground: a process that puts itself into the background has two numbers in turn.
 	sh(t, "ip netns exec client busybox udhcpc -f -i c0 -p "+pid+" -s "+script+" >/dev/null 2>&1 &")
 	t.Cleanup(func() { sh(t, "kill $(cat "+pid+")") })
 	saying := func(what string) {
 		t.Helper()
-		netnstest.Await(t, what, func() error { _, err := try("grep -q '^" + what + "' " + said); return err })
+		netnstest.Await(t, what, func() error { _, err := try("grep -q '^" + what + "' " + text); return err })
 	}
 	c, err := control.Dial(d.cfg.ControlSocket())
 	must(t, err)

@@ -98,9 +98,9 @@ func (g *gateway) switchOn(s forwarding.Switch, index map[string]int) bool {
 			"sets net.ipv4.ip_forward to 0, take that out of /etc/sysctl.d; to stop clients, stop gatewayd", "interfaces", where)
 		return true
 	}
-	why := "forwarding is off at " + where + ", so nothing passes: " + err.Error()
-	if p.off != why {
-		p.off = why
+	reason := "forwarding is off at " + where + ", so nothing passes: " + err.Error()
+	if p.off != reason {
+		p.off = reason
 		g.log.Error("forwarding was switched off, which stops all clients, and cannot be switched on again: trying every "+
 			"second", "interfaces", where, "err", err)
 	}

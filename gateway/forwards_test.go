@@ -24,8 +24,8 @@ func TestForwardingSwitchedOff(t *testing.T) {
 				sh(t, "ip addr flush dev lan0")
 			}
 			sh(t, "sysctl -qw net.ipv4.ip_forward=1")
-			var said logtest.Log
-			d := serveLogging(t, configured(t, t.TempDir(), keysOf[kind]), said.Logger())
+			var logs logtest.Log
+			d := serveLogging(t, configured(t, t.TempDir(), keysOf[kind]), logs.Logger())
 			logIn(t, d, "10.1.0.99")
 			eventually(t, "a client that is logged in to pass", passes)
 			c, err := control.Dial(d.cfg.ControlSocket())
@@ -58,9 +58,9 @@ func TestForwardingSwitchedOff(t *testing.T) {
 			}
 			must(t, d.stop())
 			forwardingIs(t, "without the daemon", map[string]bool{"lan0": false, "wan0": false})
-			if warned := said.Count("level=WARN msg=\"forwarding was switched off"); warned < 1 ||
-				!strings.Contains(said.String(), "net.ipv4.ip_forward") {
-				t.Errorf("it said:\n%s", said.String())
+			if warned := logs.Count("level=WARN msg=\"forwarding was switched off"); warned < 1 ||
+				!strings.Contains(logs.String(), "net.ipv4.ip_forward") {
+				t.Errorf("it said:\n%s", logs.String())
 			}
 			must(t, Detach(d.cfg, false))
 		})

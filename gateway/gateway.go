@@ -175,12 +175,12 @@ func (g *gateway) openRADIUS(context.Context) (o opened, err error) {
 
 // openRequests listens to what servers ask of sessions.
 func (g *gateway) openRequests(context.Context) (o opened, err error) {
-	at := g.cfg.RADIUS.Dynamic
-	if !at.IsValid() {
+	addr := g.cfg.RADIUS.Dynamic
+	if !addr.IsValid() {
 		return o, nil
 	}
 	g.dynamic, err = radius.ListenDynamic(
-		g.radiusConfig(), at, g.table, filepath.Join(g.cfg.StateDir, "requests"), g.log)
+		g.radiusConfig(), addr, g.table, filepath.Join(g.cfg.StateDir, "requests"), g.log)
 	if err != nil {
 		return o, err
 	}
@@ -235,8 +235,8 @@ func (g *gateway) openDNS(context.Context) (o opened, err error) {
 }
 
 func (g *gateway) openMetrics(context.Context) (o opened, err error) {
-	if at := g.cfg.Metrics.Listen; at.IsValid() {
-		o.run = func(ctx context.Context) error { return control.ServeMetrics(ctx, at, g.status, func(net.Addr) {}) }
+	if addr := g.cfg.Metrics.Listen; addr.IsValid() {
+		o.run = func(ctx context.Context) error { return control.ServeMetrics(ctx, addr, g.status, func(net.Addr) {}) }
 	}
 	return o, nil
 }
@@ -254,9 +254,9 @@ func (g *gateway) openTable(context.Context) (o opened, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return o, fmt.Errorf("reading which boot of the machine sessions are of: %w", err)
 	}
-	why, fresh := lost(file, kept)
-	if why != "" {
-		g.log.Error("the session table "+why+": every client must log in again", "file", file)
+	reason, fresh := lost(file, kept)
+	if reason != "" {
+		g.log.Error("the session table "+reason+": every client must log in again", "file", file)
 	}
 	open := session.Open
 	if bytes.Equal(last, boot) {

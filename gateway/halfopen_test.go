@@ -14,12 +14,12 @@ import (
 )
 
 // opening is the beginning of a TCP connection.
-func opening(t *testing.T, from, to []byte, source, at netip.AddrPort) []byte {
+func opening(t *testing.T, from, to []byte, source, addr netip.AddrPort) []byte {
 	t.Helper()
 	ip := &layers.IPv4{
-		Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: source.Addr().AsSlice(), DstIP: at.Addr().AsSlice()}
+		Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: source.Addr().AsSlice(), DstIP: addr.Addr().AsSlice()}
 	tcp := &layers.TCP{
-		SrcPort: layers.TCPPort(source.Port()), DstPort: layers.TCPPort(at.Port()), Seq: 1, SYN: true, Window: 1000}
+		SrcPort: layers.TCPPort(source.Port()), DstPort: layers.TCPPort(addr.Port()), Seq: 1, SYN: true, Window: 1000}
 	tcp.SetNetworkLayerForChecksum(ip)
 	b := gopacket.NewSerializeBuffer()
 	must(t, gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
@@ -34,7 +34,7 @@ func TestHalfOpenConnections(t *testing.T) {
 	d := start(t, t.TempDir())
 	t.Cleanup(func() { must(t, d.stop()); must(t, Detach(d.cfg, false)) })
 	lease(t)
-	own := addIntruder(t)
+	ownMAC := addIntruder(t)
 	script := filepath.Join(t.TempDir(), "udhcpc")
 	// the kernel does not get the address, and resets nothing
 	must(t, os.WriteFile(script, []byte("#!/bin/sh\n[ \"$1\" = bound ] || exit 0\necho leased $ip\n"), 0o755))
@@ -48,7 +48,7 @@ func TestHalfOpenConnections(t *testing.T) {
 	for _, at := range []string{"10.1.0.1:8080", "203.0.113.9:80"} {
 		var flood [][]byte
 		for n := range uint16(5_000) {
-			flood = append(flood, opening(t, own, lan, netip.AddrPortFrom(addr, 2000+n), netip.MustParseAddrPort(at)))
+			flood = append(flood, opening(t, ownMAC, lan, netip.AddrPortFrom(addr, 2000+n), netip.MustParseAddrPort(at)))
 		}
 		to := binary.BigEndian.Uint16(flood[0][36:])
 		done := make(chan error, 1)

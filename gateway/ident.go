@@ -66,9 +66,9 @@ func (g *gateway) openIdent(ctx context.Context) (o opened, err error) {
 }
 
 // watchNetwork has queries for a network behind a client taken, or no longer.
-func (g *gateway) watchNetwork(n netip.Prefix, there bool) {
+func (g *gateway) watchNetwork(n netip.Prefix, found bool) {
 	change := g.watch.Leave
-	if there {
+	if found {
 		change = g.watch.Take
 	}
 	if err := change(n); err != nil {

@@ -29,7 +29,7 @@ func TestKindsHaveTraits(t *testing.T) {
 type shut struct{ datapath.Forwarder }
 
 func (shut) Clients() ([]datapath.ID, error)     { return nil, nil }
-func (shut) Forwarding() (word, why string)      { return "shut", "" }
+func (shut) Forwarding() (word, reason string)   { return "shut", "" }
 func (shut) Packets() (map[string]uint64, error) { return nil, nil }
 func (shut) Total() (datapath.Counters, error)   { return datapath.Counters{}, nil }
 func (shut) Close() error                        { return nil }

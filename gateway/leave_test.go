@@ -92,7 +92,8 @@ func dhcpFrame(t *testing.T, from net.HardwareAddr, source netip.Addr, to net.Ha
 
 // leaving returns frames by which a client's lease would end, as sent by another device
 // with its own MAC address in the frame, and as sent with the client's.
-func leaving(t *testing.T, kind dhcpv4.MessageType, victim session.Key, own, lan net.HardwareAddr) (frames [][]byte) {
+func leaving(t *testing.T, kind dhcpv4.MessageType, victim session.Key, ownMAC, lan net.HardwareAddr) (
+	frames [][]byte) {
 	t.Helper()
 	mac := net.HardwareAddr(victim.MAC[:])
 	id := dhcpv4.WithOption(dhcpv4.OptClientIdentifier(append([]byte{1}, mac...)))
@@ -101,8 +102,8 @@ func leaving(t *testing.T, kind dhcpv4.MessageType, victim session.Key, own, lan
 		source netip.Addr
 		more   []dhcpv4.Modifier
 	}{
-		{own, victim.Addr, []dhcpv4.Modifier{id}}, {own, netip.IPv4Unspecified(), []dhcpv4.Modifier{id}},
-		{own, netip.MustParseAddr("10.1.0.66"), []dhcpv4.Modifier{id}},
+		{ownMAC, victim.Addr, []dhcpv4.Modifier{id}}, {ownMAC, netip.IPv4Unspecified(), []dhcpv4.Modifier{id}},
+		{ownMAC, netip.MustParseAddr("10.1.0.66"), []dhcpv4.Modifier{id}},
 		{mac, netip.IPv4Unspecified(), nil},
 		{mac, victim.Addr, []dhcpv4.Modifier{dhcpv4.WithOption(dhcpv4.OptClientIdentifier([]byte("other")))}},
 		{mac, netip.IPv4Unspecified(), []dhcpv4.Modifier{id}}, {mac, victim.Addr, []dhcpv4.Modifier{id}},
@@ -123,7 +124,7 @@ func leaving(t *testing.T, kind dhcpv4.MessageType, victim session.Key, own, lan
 func TestForgedReleases(t *testing.T) {
 	dir := t.TempDir()
 	d := startWithAnn(t, dir)
-	own := addIntruder(t)
+	ownMAC := addIntruder(t)
 	const onTUN, onNFQueue, fast = `kind = "tun"`, `kind = "nfqueue"`, "\nfast = true"
 	kinds := []dhcpv4.MessageType{dhcpv4.MessageTypeRelease, dhcpv4.MessageTypeDecline}
 	for _, keys := range []string{onNFQueue + fast, onTUN + fast, onEBPF} {
@@ -137,7 +138,7 @@ func TestForgedReleases(t *testing.T) {
 		c, err := control.Dial(d.cfg.ControlSocket())
 		must(t, err)
 		for n, kind := range kinds {
-			inject(t, "intruder", "i0", leaving(t, kind, victim, own, lan)...)
+			inject(t, "intruder", "i0", leaving(t, kind, victim, ownMAC, lan)...)
 			netnstest.Await(t, "the gateway's decision about a forged "+kind.String(), func() error {
 				s, err := c.Status(t.Context())
 				if err == nil && s.DHCP["still-there"] <= uint64(n) {
@@ -155,7 +156,7 @@ func TestForgedReleases(t *testing.T) {
 	d = start(t, dir) // it remembers for half a minute that the client was there
 	victim, lan := d.key(t), linkMAC(t, "lan0")
 	sh(t, "ip -n client addr flush dev c0")
-	frames := leaving(t, dhcpv4.MessageTypeRelease, victim, own, lan)
+	frames := leaving(t, dhcpv4.MessageTypeRelease, victim, ownMAC, lan)
 	inject(t, "client", "c0", frames[len(frames)-1])
 	d.until(t, 0)
 }

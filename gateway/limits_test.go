@@ -13,7 +13,7 @@ import (
 // TestLargestLAN: the configuration refuses exactly the LANs that its data path refuses.
 func TestLargestLAN(t *testing.T) {
 	const nowhere = "none0"
-	own := netip.MustParseAddr("10.0.0.1")
+	ownAddr := netip.MustParseAddr("10.0.0.1")
 	for _, kind := range kinds {
 		if datapath.TraitsOf(kind.Name).PPPoEOnly { // which takes more of the file than this one has
 			continue
@@ -22,12 +22,12 @@ func TestLargestLAN(t *testing.T) {
 			_, err := kind.Open(datapath.Setup{Networks: all, WAN: nowhere, Device: nowhere})
 			return err
 		}
-		two := []datapath.Network{{Interface: nowhere, Address: netip.PrefixFrom(own, 24)}, {Name: "guests"}}
+		two := []datapath.Network{{Interface: nowhere, Address: netip.PrefixFrom(ownAddr, 24)}, {Name: "guests"}}
 		if err := open(two...); err == nil || !strings.Contains(err.Error(), "one network, not 2: none0, guests") {
 			t.Errorf("%s: two networks: %v", kind.Name, err)
 		}
 		for bits := 10; bits <= 18; bits++ {
-			lan := netip.PrefixFrom(own, bits)
+			lan := netip.PrefixFrom(ownAddr, bits)
 			_, file := config.Parse("x.toml", fmt.Appendf(nil, `
 lan = { interface = "lan0", address = "%s" }
 wan.interface = "wan0"

@@ -89,8 +89,8 @@ func (g *gateway) showNAT(st *control.Status) {
 	if k := len(n.Forwards); k > 0 {
 		parts = append(parts, numbered(k, "forward"))
 	}
-	if why := g.nat.Trouble(); why != "" {
-		parts = append(parts, "not in place: "+why)
+	if reason := g.nat.Trouble(); reason != "" {
+		parts = append(parts, "not in place: "+reason)
 	}
 	st.NAT = strings.Join(parts, ", ")
 }
@@ -169,21 +169,21 @@ func (s *survey) outside() {
 		s.find(Warning, "reading the addresses of %s: %v", s.WAN.Interface, err)
 		return
 	}
-	var own []netip.Prefix
+	var ownPrefixes []netip.Prefix
 	for _, a := range addrs {
 		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil {
 			ones, _ := n.Mask.Size()
 			addr, _ := netip.AddrFromSlice(n.IP.To4())
-			own = append(own, netip.PrefixFrom(addr, ones))
+			ownPrefixes = append(ownPrefixes, netip.PrefixFrom(addr, ones))
 		}
 	}
-	if s.NAT.Masquerade && len(own) == 0 {
+	if s.NAT.Masquerade && len(ownPrefixes) == 0 {
 		s.find(Warning, "%s: %s has no IPv4 address yet, so clients' packets are dropped until it has one",
 			s.Where("nat.masquerade"), s.WAN.Interface)
 	}
 	for _, r := range s.NAT.Source {
 		for i := range r.Size() {
-			weight, ok := missing(r.At(i), own)
+			weight, ok := missing(r.At(i), ownPrefixes)
 			if ok {
 				continue
 			}
@@ -201,9 +201,9 @@ func (s *survey) outside() {
 }
 
 // missing reports whether an interface has an address, and how much it matters where it has not.
-func missing(addr netip.Addr, own []netip.Prefix) (w Weight, ok bool) {
+func missing(addr netip.Addr, ownPrefixes []netip.Prefix) (w Weight, ok bool) {
 	w = Warning
-	for _, p := range own {
+	for _, p := range ownPrefixes {
 		if p.Addr() == addr {
 			return Note, true
 		}

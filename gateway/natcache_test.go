@@ -64,11 +64,11 @@ func TestCacheOnceLiberal(t *testing.T) {
 }
 
 // awaitCache waits for a status of a data path.
-func awaitCache(t *testing.T, c *control.Client, datapath, why string) {
+func awaitCache(t *testing.T, c *control.Client, datapath, reason string) {
 	t.Helper()
 	netnstest.Await(t, datapath, func() error {
 		st, err := c.Status(t.Context())
-		if err != nil || st.Datapath != datapath || !strings.Contains(st.Why, why) {
+		if err != nil || st.Datapath != datapath || !strings.Contains(st.Why, reason) {
 			return fmt.Errorf("%q, %q, %v", st.Datapath, st.Why, err)
 		}
 		return nil

@@ -31,10 +31,10 @@ func (n *networks) follow(changed func(netip.Prefix, bool)) []netip.Prefix {
 }
 
 // notify calls changed of follow for each network. mu is held.
-func (n *networks) notify(all []netip.Prefix, there bool) {
+func (n *networks) notify(all []netip.Prefix, found bool) {
 	for _, p := range all {
 		if n.changed != nil {
-			n.changed(p, there)
+			n.changed(p, found)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func (n *networks) remove(k session.Key, pppoe session.PPPoESession) {
 func (n *networks) holders(all []netip.Prefix) (owners []owned) {
 	has := n.All()
 	for _, p := range all {
-		if o, there := has[p]; there && !slices.Contains(owners, o) {
+		if o, found := has[p]; found && !slices.Contains(owners, o) {
 			owners = append(owners, o)
 		}
 	}
@@ -121,23 +121,23 @@ func routable(all []netip.Prefix, lan netip.Prefix) error {
 	if len(all) == 0 {
 		return nil
 	}
-	own, err := stack.Own()
+	ownAddrs, err := stack.Own()
 	if err != nil {
 		return err
 	}
 	for _, n := range all {
-		why := ""
+		reason := ""
 		switch {
 		case n.Overlaps(lan):
-			why = "overlaps the LAN, " + lan.String()
+			reason = "overlaps the LAN, " + lan.String()
 		case n.Overlaps(stack.Multicast) || n.Addr().IsLoopback() || n.Addr().As4()[0] == 0:
-			why = "has addresses that no host has"
-		case slices.ContainsFunc(own, n.Contains):
-			why = "has addresses of this machine"
+			reason = "has addresses that no host has"
+		case slices.ContainsFunc(ownAddrs, n.Contains):
+			reason = "has addresses of this machine"
 		default:
 			continue
 		}
-		err = errors.Join(err, fmt.Errorf("the login has the network %s (Framed-Route), which %s", n, why))
+		err = errors.Join(err, fmt.Errorf("the login has the network %s (Framed-Route), which %s", n, reason))
 	}
 	return err
 }

@@ -108,12 +108,12 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 // has reports whether an address is one of this machine's; those it cannot list are not clients'
 // either.
 func (g *gateway) has(addr netip.Addr) bool {
-	own, err := stack.Own()
+	ownAddrs, err := stack.Own()
 	if err != nil {
 		g.claims.failed.warn(
 			g.log, "taking up no clients, because this machine's addresses cannot be listed", "addr", addr, "err", err)
 	}
-	return err != nil || slices.Contains(own, addr)
+	return err != nil || slices.Contains(ownAddrs, addr)
 }
 
 // serves reports whether an address is one that the configuration names as a server's.
@@ -135,8 +135,8 @@ func (g *gateway) verify(key session.Key) {
 		s, known := g.table.Get(key.Addr)
 		return known && s.Key == key && s.State != session.Authenticated
 	}
-	there, err := g.arp.ThereInTurn(g.living, key.Addr, key.MAC, claimed)
-	if there || err != nil || !claimed() {
+	found, err := g.arp.ThereInTurn(g.living, key.Addr, key.MAC, claimed)
+	if found || err != nil || !claimed() {
 		return
 	}
 	gone, err := g.table.ForgetStranger(key)
@@ -151,8 +151,8 @@ func (g *gateway) verify(key session.Key) {
 }
 
 // refuse logs a refused claim.
-func (c *claims) refuse(g *gateway, key session.Key, why string) {
-	c.refused.warn(g.log, "claim of an address refused: "+why, "client", key.String(), "most", maxClaims)
+func (c *claims) refuse(g *gateway, key session.Key, reason string) {
+	c.refused.warn(g.log, "claim of an address refused: "+reason, "client", key.String(), "most", maxClaims)
 }
 
 // seldom logs a warning now and then, with how many there were: clients must not fill the log.

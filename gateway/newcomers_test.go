@@ -103,9 +103,9 @@ ip netns exec hub sh -ec '`+netnstest.Hub+`plug o1' `)
 
 	// A device sends with an address that it does not have, as a claim and as an answer to the
 	// owner: the owner gets it.
-	own := addIntruder(t)
-	inject(t, "intruder", "i0", claim(own, "10.1.0.80"))
-	eventually(t, "the claim", func() bool { return d.has(t, "10.1.0.80", own.String()) })
+	ownMAC := addIntruder(t)
+	inject(t, "intruder", "i0", claim(ownMAC, "10.1.0.80"))
+	eventually(t, "the claim", func() bool { return d.has(t, "10.1.0.80", ownMAC.String()) })
 	sh(t, "ip -n other addr add 10.1.0.80/24 dev o0")
 	eventually(t, "the owner's turn", func() bool {
 		try("ip netns exec other ping -q -c 1 -W 0.05 -I 10.1.0.80 10.1.0.1")
@@ -114,10 +114,11 @@ ip netns exec hub sh -ec '`+netnstest.Hub+`plug o1' `)
 	// No client's: outside, the network's own, the broadcast address, and a second one of the gateway. A later claim shows
 	// that they were decided.
 	sh(t, "ip addr add 10.1.0.250/24 dev lan0")
-	inject(t, "intruder", "i0", claim(own, outside), claim(own, "10.1.0.0"), claim(own, "10.1.0.255"),
-		claim(own, "10.1.0.250"), claim(own, "10.1.0.81"))
-	eventually(t, "a later claim", func() bool { return d.has(t, "10.1.0.81", own.String()) })
-	if d.has(t, "10.1.0.0", own.String()) || d.has(t, "10.1.0.255", own.String()) || d.has(t, "10.1.0.250", own.String()) {
+	inject(t, "intruder", "i0", claim(ownMAC, outside), claim(ownMAC, "10.1.0.0"), claim(ownMAC, "10.1.0.255"),
+		claim(ownMAC, "10.1.0.250"), claim(ownMAC, "10.1.0.81"))
+	eventually(t, "a later claim", func() bool { return d.has(t, "10.1.0.81", ownMAC.String()) })
+	if d.has(t, "10.1.0.0", ownMAC.String()) || d.has(t, "10.1.0.255", ownMAC.String()) ||
+		d.has(t, "10.1.0.250", ownMAC.String()) {
 		t.Errorf("an address that no client can have was claimed: %+v", d.sessions(t))
 	}
 	// The address of a server that the configuration names is nobody's to claim.

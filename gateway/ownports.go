@@ -31,7 +31,7 @@ func (s *survey) ownPorts() {
 			s.find(Warning, "looking for the ports of this machine, which no [[nat.forward]] must take: %v", err)
 			return
 		}
-		said := map[string]bool{}
+		reported := map[string]bool{}
 		for i, f := range s.NAT.Forwards {
 			for _, l := range all {
 				if f.Proto != proto || l.port < f.Ports.First || f.Ports.Last < l.port {
@@ -47,10 +47,10 @@ func (s *survey) ownPorts() {
 						"to %s, or stop it",
 					s.WhereForward(i, "ports"), by, strings.ToUpper(proto), l.port, f.To)
 				// The gateway's own ports are compared by the configuration's checks.
-				if ours := pid != 0 && pid == s.running; !ours && !said[text] {
+				if ours := pid != 0 && pid == s.running; !ours && !reported[text] {
 					s.find(weight, "%s", text)
 				}
-				said[text] = true
+				reported[text] = true
 			}
 		}
 	}

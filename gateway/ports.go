@@ -32,11 +32,11 @@ type port struct {
 
 // ports lists what a gateway listens on.
 func ports(cfg *config.Config) []port {
-	own, device := cfg.LAN.Address.Addr(), clientInterface(cfg)
+	ownAddr, device := cfg.LAN.Address.Addr(), clientInterface(cfg)
 	var all []port
 	if cfg.DNS.Mode == config.Server {
 		for _, network := range []string{"udp4", "tcp4"} {
-			all = append(all, port{network, netip.AddrPortFrom(own, 53), device, "DNS", `set dns.mode = "external"`})
+			all = append(all, port{network, netip.AddrPortFrom(ownAddr, 53), device, "DNS", `set dns.mode = "external"`})
 		}
 	}
 	if cfg.DHCP.Mode == config.Server {
@@ -44,7 +44,7 @@ func ports(cfg *config.Config) []port {
 			`set dhcp.mode = "external"`})
 	}
 	for i, n := range portalPorts(cfg.Portal) {
-		all = append(all, port{"tcp4", netip.AddrPortFrom(own, n), "", "the portal", "choose another " + []string{
+		all = append(all, port{"tcp4", netip.AddrPortFrom(ownAddr, n), "", "the portal", "choose another " + []string{
 			"portal.port", "portal.tls_port"}[i]})
 	}
 	if cfg.Ident.Enabled {

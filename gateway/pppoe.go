@@ -129,15 +129,15 @@ func (l *pppoeAccess) takeUp() (err error) {
 // Login implements pppoe.Access.
 func (l *pppoeAccess) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, error) {
 	c := r.Credentials
-	who := session.Credentials{
+	credentials := session.Credentials{
 		User: c.User, Password: c.Password, Key: session.Key{MAC: r.MAC}, Port: r.Session, Circuit: r.Circuit,
 		Remote: r.Remote,
 	}
 	if c.Method != ppp.MethodPAP {
-		who.CHAP = &session.CHAP{
+		credentials.CHAP = &session.CHAP{
 			Microsoft: c.Method == ppp.MethodMSCHAPv2, ID: c.ID, Challenge: c.Challenge, Response: c.Response}
 	}
-	login, err := l.decide(ctx, who)
+	login, err := l.decide(ctx, credentials)
 	if err != nil {
 		return ppp.Grant{Message: rejection(err)}, err
 	}
@@ -160,34 +160,34 @@ func (l *pppoeAccess) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, er
 
 // decide checks a password, unless its sender has to wait because of wrong ones. Wrong ones are counted with
 // those that came by the portal.
-func (l *pppoeAccess) decide(ctx context.Context, who session.Credentials) (session.Login, error) {
-	try, err := l.table.g.guard.Enter(ctx, guesses.Who{MAC: who.Key.MAC, AccessLine: accessLine(who)})
+func (l *pppoeAccess) decide(ctx context.Context, credentials session.Credentials) (session.Login, error) {
+	try, err := l.table.g.guard.Enter(ctx, guesses.Who{MAC: credentials.Key.MAC, AccessLine: accessLine(credentials)})
 	if err != nil {
 		return session.Login{}, err
 	}
 	defer try.Leave()
-	if wait := try.Wait(who.User); wait > 0 {
+	if wait := try.Wait(credentials.User); wait > 0 {
 		l.backedOff.Add(1)
 		return session.Login{},
 			session.Reject(fmt.Sprintf("too many wrong passwords: try again in %d s", int(wait/time.Second)+1))
 	}
-	who.Failures = try.Failures(who.User)
-	login, err := l.auth.Authenticate(ctx, who)
+	credentials.Failures = try.Failures(credentials.User)
+	login, err := l.auth.Authenticate(ctx, credentials)
 	switch {
 	case err == nil:
-		try.Right(who.User)
+		try.Right(credentials.User)
 	case errors.Is(err, session.ErrRejected):
-		try.Wrong(who.User)
+		try.Wrong(credentials.User)
 	}
 	return login, err
 }
 
 // accessLine is the subscriber's line as its access node names it; empty: it does not.
-func accessLine(who session.Credentials) string {
-	if who.Circuit == "" && who.Remote == "" {
+func accessLine(credentials session.Credentials) string {
+	if credentials.Circuit == "" && credentials.Remote == "" {
 		return ""
 	}
-	return fmt.Sprintf("%q %q", who.Circuit, who.Remote)
+	return fmt.Sprintf("%q %q", credentials.Circuit, credentials.Remote)
 }
 
 // rejection is what a client is told of a login that failed.
@@ -223,7 +223,7 @@ func (l *pppoeAccess) connect(mac [6]byte, login session.Login) (netip.Addr, err
 		login.For = session.Key{MAC: mac, Addr: addr}
 		_, err := l.table.Connect(login)
 		if errors.Is(err, session.ErrTaken) { // the server gives the address anew: its former user has gone
-			if s, there := l.table.Get(addr); !there || s.PPPoE.Session == 0 {
+			if s, found := l.table.Get(addr); !found || s.PPPoE.Session == 0 {
 				return addr, err
 			} else if err = l.table.Disconnect(s.Key, s.PPPoE.Session, session.NASRequest); err == nil {
 				_, err = l.table.Connect(login)
@@ -262,9 +262,9 @@ var errNoAddress = errors.New(
 		"has none (Framed-IP-Address)")
 
 // Logout implements pppoe.Access.
-func (l *pppoeAccess) Logout(mac [6]byte, id uint16, addr netip.Addr, why error) {
+func (l *pppoeAccess) Logout(mac [6]byte, id uint16, addr netip.Addr, reason error) {
 	cause := session.LostCarrier
-	if errors.Is(why, ppp.ErrPeerClosed) {
+	if errors.Is(reason, ppp.ErrPeerClosed) {
 		cause = session.UserRequest
 	}
 	if err := l.table.Disconnect(session.Key{MAC: mac, Addr: addr}, id, cause); err != nil &&

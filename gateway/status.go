@@ -18,10 +18,10 @@ import (
 // status returns the daemon's status. A part that cannot be read is logged and left
 // out.
 func (g *gateway) status() control.Status {
-	word, why := g.dp.Forwarding()
+	word, reason := g.dp.Forwarding()
 	st := control.Status{
 		Version: g.version, PID: os.Getpid(), Since: timeline.Wall(g.began), Datapath: g.cfg.Datapath.Kind + ", " + word,
-		Why: why,
+		Why: reason,
 		LAN: g.cfg.LAN.Interface, WAN: g.cfg.WAN.Interface, Addresses: g.cfg.Addresses(),
 		Sessions: g.table.States(), Outbox: g.table.Pending(), Aside: g.table.Aside(),
 	}

@@ -120,8 +120,8 @@ func (l *lcp) refused(code Code, options []Option) bool {
 func (l *lcp) choose(proposed []byte) bool {
 	next := l.method + 1
 	if m, known := methodOf(proposed); known {
-		if at := slices.Index(l.cfg.Methods, m); at > l.method {
-			next = at
+		if index := slices.Index(l.cfg.Methods, m); index > l.method {
+			next = index
 		}
 	}
 	if next >= len(l.cfg.Methods) {

@@ -144,12 +144,12 @@ func (l *Link) Receive(now time.Time, frame []byte) {
 	}
 	switch {
 	case proto == LCP:
-		was := l.control.state
+		before := l.control.state
 		l.control.receive(now, p)
 		// A client that negotiates the link anew must log in anew, in another session; unless it
 		// has not begun to: then it has missed the acknowledgement of its request.
 		again := l.cfg.Server && (l.started || l.server.presented)
-		if is := l.control.state; was == opened && is != opened && is != closing && (again || is == stopping) {
+		if is := l.control.state; before == opened && is != opened && is != closing && (again || is == stopping) {
 			l.finish(ErrPeerClosed)
 		}
 	case (proto == PAP || proto == CHAP) && l.cfg.Server:
@@ -223,22 +223,22 @@ func (l *Link) Decide(now time.Time, ok bool, g Grant) {
 
 // Close ends the link in order. Closed follows when the peer has confirmed it, or does not
 // answer.
-func (l *Link) Close(now time.Time, why error) {
+func (l *Link) Close(now time.Time, reason error) {
 	l.now = now
 	if l.why == nil {
-		l.why = why
+		l.why = reason
 	}
 	if l.control.state == closing || l.control.state == stopping {
 		return
 	}
 	l.control.do(now, shut, Packet{}, nil)
 	if l.control.state < closing { // there is nobody to wait for
-		l.finish(why)
+		l.finish(reason)
 	}
 }
 
 // Abort ends the link without a word to the peer.
-func (l *Link) Abort(why error) { l.finish(why) }
+func (l *Link) Abort(reason error) { l.finish(reason) }
 
 // established begins the login.
 func (l *Link) established() {
@@ -340,15 +340,15 @@ func (l *Link) rejected(proto Protocol) {
 }
 
 // finish ends the link.
-func (l *Link) finish(why error) {
+func (l *Link) finish(reason error) {
 	if l.ended {
 		return
 	}
 	l.ended = true
 	if l.why != nil {
-		why = l.why
+		reason = l.why
 	}
-	l.handler.Closed(why)
+	l.handler.Closed(reason)
 }
 
 func random32() uint32 {

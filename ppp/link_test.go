@@ -34,8 +34,8 @@ func (e *end) Authenticate(c Credentials) {
 		e.link.Decide(*e.now, ok, g)
 	}
 }
-func (e *end) Opened(t Terms)   { e.opened = append(e.opened, t) }
-func (e *end) Closed(why error) { e.closed = errors.Join(errors.New("closed"), why) }
+func (e *end) Opened(t Terms)      { e.opened = append(e.opened, t) }
+func (e *end) Closed(reason error) { e.closed = errors.Join(errors.New("closed"), reason) }
 
 // pair is two ends in virtual time.
 type pair struct {

@@ -50,10 +50,10 @@ func TestKilledBeforeAccounting(t *testing.T) {
 		t.Errorf("FreeRADIUS was told %v", got)
 	}
 	for _, r := range w.acct.accounting(id) {
-		at, err := time.ParseInLocation("Jan _2 2006 15:04:05 MST", r.one("Event-Timestamp"), time.Local)
-		if err != nil || time.Since(at).Abs() > time.Hour ||
+		instant, err := time.ParseInLocation("Jan _2 2006 15:04:05 MST", r.one("Event-Timestamp"), time.Local)
+		if err != nil || time.Since(instant).Abs() > time.Hour ||
 			r.one("Acct-Status-Type") == "Stop" && r.number("Acct-Session-Time") > 3600 {
-			t.Errorf("at %s, %v: %v", at, err, r)
+			t.Errorf("at %s, %v: %v", instant, err, r)
 		}
 	}
 }
@@ -186,16 +186,16 @@ func (f *flow) lastsFiveSeconds(t *testing.T, began time.Time) {
 
 // accountedEnd checks the accounting of a session that ended without a daemon: by time, with
 // the bytes that the server's kernel received.
-func (w *world) accountedEnd(t *testing.T, c *client, was control.Session, f *flow) {
+func (w *world) accountedEnd(t *testing.T, c *client, before control.Session, f *flow) {
 	t.Helper()
-	stop := w.acct.awaitAccounting("Stop", was.ID)
+	stop := w.acct.awaitAccounting("Stop", before.ID)
 	n := f.received.Load()
 	want := control.Traffic{UpBytes: n * (udpHeaders + datagramBytes), UpPackets: n}
 	if stop.counts() != want || stop.one("Acct-Terminate-Cause") != "Session-Timeout" {
 		t.Errorf("Stop tells of %+v (%s), and the server's kernel of %+v", stop.counts(), stop.one("Acct-Terminate-Cause"),
 			want)
 	}
-	if was.User == "brief" && stop.one("Acct-Session-Time") != "5" {
+	if before.User == "brief" && stop.one("Acct-Session-Time") != "5" {
 		t.Errorf("a session of five seconds is told to have lasted %s s", stop.one("Acct-Session-Time"))
 	}
 	eventually(t, "the daemon, back again, to know of the end, which is on the disk before", func() error {

@@ -46,12 +46,12 @@ type flow struct {
 func (w *world) flow(c *client, up bool, perSecond int) *flow {
 	w.t.Helper()
 	f := &flow{perSecond: perSecond}
-	from, to, at := c.host, "server", serverAddr
+	from, to, addr := c.host, "server", serverAddr
 	if !up {
-		from, to, at = to, from, c.addr
+		from, to, addr = to, from, c.addr
 	}
 	w.in(to, func() (err error) {
-		if f.in, err = net.ListenUDP("udp4", &net.UDPAddr{IP: at.AsSlice()}); err == nil {
+		if f.in, err = net.ListenUDP("udp4", &net.UDPAddr{IP: addr.AsSlice()}); err == nil {
 			err = roomy(f.in)
 		}
 		return err

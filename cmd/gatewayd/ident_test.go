@@ -68,7 +68,7 @@ func TestIdent(t *testing.T) {
 				asked.Go(func() { c.try("curl -s --max-time 60 ftp://nobody:wrong@192.0.2.2/") })
 			}
 			asked.Wait()
-			said, err := os.ReadFile(filepath.Join(w.Dir, "asked.log"))
+			text, err := os.ReadFile(filepath.Join(w.Dir, "asked.log"))
 			must(t, err)
 			var want []string
 			for user, c := range users {
@@ -78,7 +78,7 @@ func TestIdent(t *testing.T) {
 				}
 				want = append(want, from+" "+user)
 			}
-			got := strings.Split(strings.TrimSpace(string(said)), "\n") // a line for each of USER and PASS
+			got := strings.Split(strings.TrimSpace(string(text)), "\n") // a line for each of USER and PASS
 			slices.Sort(got)
 			slices.Sort(want)
 			if got = slices.Compact(got); !slices.Equal(got, want) {

@@ -34,8 +34,8 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	unit := w.sh("ip -n $ID-router -o link show type ppp")
 	w.daemon.end(syscall.SIGTERM)
 	w.transfer(c, 50_000) // with nobody there
-	if said := w.daemon.said(); !strings.Contains(said, "no daemon is there") || !strings.Contains(said, "sessions=1") {
-		t.Errorf("the keeper does not say that it has a session:\n%s", said)
+	if text := w.daemon.said(); !strings.Contains(text, "no daemon is there") || !strings.Contains(text, "sessions=1") {
+		t.Errorf("the keeper does not say that it has a session:\n%s", text)
 	}
 	const netAdmin = "0000000000001000"
 	if is := w.sh("for p in $(ip netns pids $ID-router); do tr '\\0' ' ' < /proc/$p/cmdline | grep -q '^gatewayd keep ' " +

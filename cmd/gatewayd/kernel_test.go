@@ -30,12 +30,12 @@ $r sysctl -a 2>/dev/null | grep '^net\.' | grep -v 'conntrack_\(count\|max\|buck
 			if !netnstest.HasTCX() {
 				break // tc has listed the filters
 			}
-			for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
-				programs, err := link.QueryPrograms(link.QueryOptions{Target: dev.Index, Attach: at})
+			for _, attachType := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
+				programs, err := link.QueryPrograms(link.QueryOptions{Target: dev.Index, Attach: attachType})
 				if err != nil {
 					return err
 				}
-				attached = append(attached, fmt.Sprintf("%s %v: %d programs", name, at, len(programs.Programs)))
+				attached = append(attached, fmt.Sprintf("%s %v: %d programs", name, attachType, len(programs.Programs)))
 			}
 		}
 		ns, err := os.Open("/proc/thread-self/ns/net")

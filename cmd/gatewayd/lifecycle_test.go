@@ -45,8 +45,8 @@ func TestLife(t *testing.T) {
 	time.Sleep(time.Until(began.Began.Add(due)))
 	eventually(t, "the update after all was sent", func() error {
 		interim := w.acct.awaitAccounting("Interim-Update", began.ID)
-		if at := time.Duration(interim.number("Acct-Session-Time")) * time.Second; at < due-time.Second {
-			return fmt.Errorf("the last one is of %v, not yet of %v", at, due)
+		if offset := time.Duration(interim.number("Acct-Session-Time")) * time.Second; offset < due-time.Second {
+			return fmt.Errorf("the last one is of %v, not yet of %v", offset, due)
 		}
 		if interim.counts() != used {
 			t.Errorf("Interim-Update tells of %+v, and the clients' kernels of %+v", interim.counts(), used)
@@ -160,7 +160,7 @@ func (w *world) copied() string {
 
 // anotherOne starts a second daemon on the same interfaces, which must leave them alone.
 func (w *world) anotherOne(t *testing.T, ann *client) (used control.Traffic) {
-	was, err := w.status()
+	before, err := w.status()
 	must(t, err)
 	text, err := os.ReadFile(filepath.Join(w.Dir, "gatewayd.toml"))
 	must(t, err)
@@ -185,7 +185,7 @@ func (w *world) anotherOne(t *testing.T, ann *client) (used control.Traffic) {
 		filepath.Join(w.Dir, "gatewayd.toml"))
 	f.halt()
 	f.whole(t, "datagrams meanwhile")
-	if now, err := w.status(); err != nil || now.PID != was.PID || !now.Since.Equal(was.Since) {
+	if now, err := w.status(); err != nil || now.PID != before.PID || !now.Since.Equal(before.Since) {
 		t.Errorf("the first one: %+v, %v", now, err)
 	}
 	return f.traffic(true)

@@ -50,18 +50,18 @@ func (w *world) checkForeignPorts(t *testing.T, low, high *client, server *asker
 	_, err := fmt.Fprintf(
 		control, "PORT %s,%d,%d\r\n", strings.ReplaceAll(low.addr.String(), ".", ","), port>>8, port&0xff)
 	must(t, err)
-	said, err := far.ReadString('\n')
+	text, err := far.ReadString('\n')
 	must(t, err)
 	var a, b, c, d, high8, low8 int
-	_, err = fmt.Sscanf(said, "PORT %d,%d,%d,%d,%d,%d", &a, &b, &c, &d, &high8, &low8)
+	_, err = fmt.Sscanf(text, "PORT %d,%d,%d,%d,%d,%d", &a, &b, &c, &d, &high8, &low8)
 	must(t, err)
-	if !strings.Contains(said, "192,0,2,7") {
-		t.Errorf("the kernel has no FTP helper: the server hears %s", said)
+	if !strings.Contains(text, "192,0,2,7") {
+		t.Errorf("the kernel has no FTP helper: the server hears %s", text)
 	}
 	active := low.listens(port)
 	if got, ok := w.crosses(
 		t, "server", "", fmt.Sprintf("%d.%d.%d.%d:%d", a, b, c, d, high8<<8|low8), active, low, server); ok {
-		t.Errorf("%s, as the server hears it, leads to the client (from %v)", strings.TrimSpace(said), got)
+		t.Errorf("%s, as the server hears it, leads to the client (from %v)", strings.TrimSpace(text), got)
 	}
 
 	// The server announces a port to the client.

@@ -98,8 +98,8 @@ func TestNATBesideOthers(t *testing.T) {
 		}
 	}
 	w.start()
-	if said := w.daemon.said(); !strings.Contains(said, "ip isp out") {
-		t.Errorf("the log has no warning:\n%s", said)
+	if text := w.daemon.said(); !strings.Contains(text, "ip isp out") {
+		t.Errorf("the log has no warning:\n%s", text)
 	}
 }
 
@@ -138,17 +138,17 @@ ip -n $ID-router addr flush dev eth1; ip -n $ID-server route del 10.1.0.0/24`)
 	translate := here(between("# NAT and firewalls", "```sh\n", "```"))
 	commands := strings.ReplaceAll(between("so set them first", "    sudo", "\n\n"), "sudo ", "") + "\n" + translate
 	must(t, os.WriteFile(filepath.Join(w.Dir, "commands.sh"), []byte(commands), 0o600))
-	if said := w.sh("nsenter --net=/run/netns/$ID-router sh -ex $DIR/commands.sh 2>&1"); !strings.Contains(
-		said, "gatewayd.toml is good") {
-		t.Errorf("the commands say\n%s", said)
+	if message := w.sh("nsenter --net=/run/netns/$ID-router sh -ex $DIR/commands.sh 2>&1"); !strings.Contains(
+		message, "gatewayd.toml is good") {
+		t.Errorf("the commands say\n%s", message)
 	}
 	// The same commands on the example with every key, which has the section already.
 	must(t, os.WriteFile(filepath.Join(w.Dir, "example.sh"), []byte(strings.ReplaceAll(strings.ReplaceAll(translate,
 		"gatewayd.toml", "example.toml"), "check-config", "check-config --file-only")), 0o600))
-	if said := w.sh(
+	if message := w.sh(
 		"gatewayd example-config >$DIR/example.toml; sh -ex $DIR/example.sh 2>&1; grep -c '^masquerade = true' " +
-			"$DIR/example.toml"); !strings.HasSuffix(said, "\n1") {
-		t.Errorf("on the example the commands say\n%s", said)
+			"$DIR/example.toml"); !strings.HasSuffix(message, "\n1") {
+		t.Errorf("on the example the commands say\n%s", message)
 	}
 	w.start()
 	w.sh("nsenter --net=/run/netns/$ID-router nft -f $DIR/nftables.conf")

@@ -367,8 +367,8 @@ func TestDetachTellsSubscribers(t *testing.T) {
 			}
 			w.sh(`nsenter --net=/run/netns/$ID-router ` + w.program + ` detach -c $DIR/gatewayd.toml ` + force)
 			for _, s := range subscribers {
-				if why := s.over(); !errors.Is(why, ppp.ErrPeerClosed) {
-					t.Errorf("ended by %v", why)
+				if reason := s.over(); !errors.Is(reason, ppp.ErrPeerClosed) {
+					t.Errorf("ended by %v", reason)
 				}
 				eventually(t, "a PADT", func() error {
 					s.mu.Lock()

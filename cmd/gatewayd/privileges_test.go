@@ -114,8 +114,8 @@ func TestUnitsCapabilities(t *testing.T) {
 				return errors.New(p.said())
 			}
 		})
-		if said := p.said(); strings.Contains(said, "is ready") || !strings.Contains(said, "gatewayd: ") {
-			t.Errorf("without %s:\n%s", name, said)
+		if text := p.said(); strings.Contains(text, "is ready") || !strings.Contains(text, "gatewayd: ") {
+			t.Errorf("without %s:\n%s", name, text)
 		}
 	}
 	w.sh(`nsenter --net=/run/netns/$ID-router ` + w.program + ` detach -c $DIR/gatewayd.toml`)
@@ -203,8 +203,8 @@ func (w *world) served(t *testing.T, ann *client) {
 func (w *world) says(t *testing.T, what string) {
 	t.Helper()
 	eventually(t, what, func() error {
-		if said := w.daemon.said(); !strings.Contains(said, what) {
-			return errors.New(said)
+		if text := w.daemon.said(); !strings.Contains(text, what) {
+			return errors.New(text)
 		}
 		return nil
 	})
@@ -242,11 +242,11 @@ func (w *world) detachFirst() {
 		if err != nil {
 			return err
 		}
-		at, err := link.QueryPrograms(link.QueryOptions{Target: lan.Index, Attach: ebpf.AttachTCXIngress})
+		attached, err := link.QueryPrograms(link.QueryOptions{Target: lan.Index, Attach: ebpf.AttachTCXIngress})
 		if err != nil {
 			return err
 		}
-		id, _ := at.Programs[0].LinkID()
+		id, _ := attached.Programs[0].LinkID()
 		l, err := link.NewFromID(id)
 		if err != nil {
 			return err

@@ -143,7 +143,7 @@ func distinct(t *testing.T, records []record) (all []record) {
 	t.Helper()
 	for _, r := range records {
 		same := slices.IndexFunc(
-			all, func(was record) bool { return was.one("Acct-Status-Type") == r.one("Acct-Status-Type") })
+			all, func(before record) bool { return before.one("Acct-Status-Type") == r.one("Acct-Status-Type") })
 		if same < 0 || r.one("Acct-Status-Type") == "Interim-Update" {
 			all = append(all, r)
 			continue

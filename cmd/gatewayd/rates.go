@@ -57,13 +57,13 @@ func measured(ctx context.Context, c *control.Client, filter control.Filter) (fu
 	case <-time.After(measuring):
 	}
 	return func(s control.Session) *rate {
-		was, there := before[s.ID]
-		seconds := time.Since(was.at).Seconds()
-		if !there || s.UpBytes < was.UpBytes || s.DownBytes < was.DownBytes {
+		earlier, found := before[s.ID]
+		seconds := time.Since(earlier.at).Seconds()
+		if !found || s.UpBytes < earlier.UpBytes || s.DownBytes < earlier.DownBytes {
 			return nil
 		}
 		bps := func(bytes uint64) uint64 { return uint64(math.Round(float64(bytes) * 8 / seconds)) }
-		return &rate{bps(s.UpBytes - was.UpBytes), bps(s.DownBytes - was.DownBytes)}
+		return &rate{bps(s.UpBytes - earlier.UpBytes), bps(s.DownBytes - earlier.DownBytes)}
 	}, nil
 }
 

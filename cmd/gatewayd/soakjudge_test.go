@@ -149,9 +149,9 @@ func TestSoakFindsFaults(t *testing.T) {
 	}{"flat": {}, "falls": {mb: -1, fds: -1}, "leaks memory": {mb: 0.05, found: 1}, "leaks files": {fds: 0.1, found: 1}} {
 		m := &meter{}
 		for i := range 60 {
-			at := float64(i)
+			level := float64(i)
 			m.minutes = append(
-				m.minutes, figures{"PSS MB": 40, "heap goal MB": 13 + c.mb*at, "fds": 100 + c.fds*at, "objects": at})
+				m.minutes, figures{"PSS MB": 40, "heap goal MB": 13 + c.mb*level, "fds": 100 + c.fds*level, "objects": level})
 		}
 		if got := m.flat(); len(got) != c.found {
 			t.Errorf("%s: found %q", name, got)

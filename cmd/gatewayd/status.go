@@ -54,11 +54,11 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 		fmt.Fprintf(w, "%-10s  %s\n", name, fmt.Sprintf(format, args...))
 	}
 	line("gatewayd", "%s, process %d, for %s", s.Version, s.PID, humanDuration(now.Sub(s.Since)))
-	why := ""
+	reason := ""
 	if s.Why != "" {
-		why = " (" + s.Why + ")"
+		reason = " (" + s.Why + ")"
 	}
-	line("data path", "%s%s, from %s to %s", s.Datapath, why, s.LAN, s.WAN)
+	line("data path", "%s%s, from %s to %s", s.Datapath, reason, s.LAN, s.WAN)
 	if s.NAT != "" {
 		line("nat", "%s", s.NAT)
 	}

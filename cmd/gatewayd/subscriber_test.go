@@ -207,14 +207,14 @@ func (s *subscriber) Authenticate(ppp.Credentials) {}
 func (s *subscriber) Opened(t ppp.Terms) { s.terms = t; s.opened++ }
 
 // Closed implements ppp.Handler.
-func (s *subscriber) Closed(why error) { s.why, s.ended = why, true }
+func (s *subscriber) Closed(reason error) { s.why, s.ended = reason, true }
 
 // dial asks for a session until the link is up, or has ended, and returns why it has.
 func (s *subscriber) dial() (ppp.Terms, error) {
 	s.t.Helper()
 	var asked time.Time
 	var terms ppp.Terms
-	var why error
+	var reason error
 	eventually(s.t, "a PPPoE session", func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -223,13 +223,13 @@ func (s *subscriber) dial() (ppp.Terms, error) {
 			s.write(&pppoe.Frame{To: pppoe.Broadcast, Code: pppoe.PADI, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}, {
 				Type: pppoe.HostUniq, Value: s.uniq}}})
 		}
-		terms, why = s.terms, s.why
+		terms, reason = s.terms, s.why
 		if s.opened == 0 && !s.ended {
 			return fmt.Errorf("session %d, not open", s.id)
 		}
 		return nil
 	})
-	return terms, why
+	return terms, reason
 }
 
 // route gives the client's host a TUN device with the session's address, and all routes by it: the
@@ -348,7 +348,7 @@ func headerSum(b []byte) uint16 {
 }
 
 // over waits for the link's end and returns why.
-func (s *subscriber) over() (why error) {
+func (s *subscriber) over() (reason error) {
 	s.t.Helper()
 	eventually(s.t, "the link's end", func() error {
 		s.mu.Lock()
@@ -356,8 +356,8 @@ func (s *subscriber) over() (why error) {
 		if !s.ended {
 			return errors.New("the link is up")
 		}
-		why = s.why
+		reason = s.why
 		return nil
 	})
-	return why
+	return reason
 }

@@ -107,20 +107,20 @@ func (w *world) trace(ownLAN bool) []string {
 
 // accountingLast moves accounting, which runs in parallel, after the answer to the login.
 func accountingLast(lines []string) []string {
-	at := slices.IndexFunc(lines, func(line string) bool { return strings.HasSuffix(line, "/status") })
-	if at < 0 {
+	index := slices.IndexFunc(lines, func(line string) bool { return strings.HasSuffix(line, "/status") })
+	if index < 0 {
 		return lines
 	}
 	isAccounting := func(line string) bool { return strings.Contains(line, "Accounting-") }
 	var before, accounting []string
-	for _, line := range lines[:at] {
+	for _, line := range lines[:index] {
 		if isAccounting(line) {
 			accounting = append(accounting, line)
 		} else {
 			before = append(before, line)
 		}
 	}
-	return slices.Concat(before, lines[at:at+1], accounting, lines[at+1:])
+	return slices.Concat(before, lines[index:index+1], accounting, lines[index+1:])
 }
 
 // site starts the resolver and the site beyond the gateway.

@@ -78,7 +78,7 @@ func parseTime(s string) (time.Time, error) {
 }
 
 // showFlows writes what was found to out, and what is uncertain of it to notes.
-func showFlows(out, notes io.Writer, found flowlog.Found, who netip.AddrPort, at time.Time, asJSON bool) error {
+func showFlows(out, notes io.Writer, found flowlog.Found, who netip.AddrPort, instant time.Time, asJSON bool) error {
 	if found.Damaged > 0 {
 		fmt.Fprintf(notes,
 			"gatewayd: %s skipped, which may have been of this address: a line is torn when the machine or the daemon dies\n",
@@ -89,7 +89,7 @@ func showFlows(out, notes io.Writer, found flowlog.Found, who netip.AddrPort, at
 			"file of the flow log has no usable index and was", "files of the flow log have no usable index and were"))
 	}
 	if len(found.Flows) == 0 {
-		return fmt.Errorf("the flow log has no connection of %s at %s", who, at.Format(time.RFC3339))
+		return fmt.Errorf("the flow log has no connection of %s at %s", who, instant.Format(time.RFC3339))
 	}
 	if asJSON {
 		enc := json.NewEncoder(out)

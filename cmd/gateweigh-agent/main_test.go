@@ -148,8 +148,8 @@ func TestAgentsOfOneBuildMatch(t *testing.T) {
 // greet speaks to an agent as the lab does.
 func greet(t *testing.T, cmd *exec.Cmd) agent.Hello {
 	t.Helper()
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var output bytes.Buffer
+	cmd.Stderr = &output
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
 	if err1 != nil || err2 != nil {
@@ -168,7 +168,7 @@ func greet(t *testing.T, cmd *exec.Cmd) agent.Hello {
 	defer cancel()
 	hello, err := conn.Hello(ctx)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, said.Bytes())
+		t.Fatalf("%v\n%s", err, output.Bytes())
 	}
 	return hello
 }

@@ -63,8 +63,8 @@ func TestRunsOfOneSecond(t *testing.T) {
 // takeSeconds makes folders of runs that began in each second of the next minute, and lists them.
 func takeSeconds(t *testing.T, dir string) []string {
 	t.Helper()
-	for at := time.Now().UTC(); at.Before(time.Now().Add(time.Minute)); at = at.Add(time.Second) {
-		folder := filepath.Join(dir, "runs", at.Format("20060102T150405Z")+"-one")
+	for instant := time.Now().UTC(); instant.Before(time.Now().Add(time.Minute)); instant = instant.Add(time.Second) {
+		folder := filepath.Join(dir, "runs", instant.Format("20060102T150405Z")+"-one")
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}

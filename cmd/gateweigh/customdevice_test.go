@@ -72,9 +72,9 @@ func TestOwnDevicesThatGoWrong(t *testing.T) {
 		t.Errorf("leaving: %q, want %q; %d trials", leaving, want, len(run.Trials))
 	}
 	page := string(read(t, run.Dir, "report.html"))
-	for where, said := range map[string]string{"terminal": strings.Join(strings.Fields(e.stdout), " "), "page": page} {
-		if !strings.Contains(said, "Leaving the labs went wrong: stop, block 1, whose trials stand") ||
-			strings.Contains(said, "Block failed: stop") {
+	for where, message := range map[string]string{"terminal": strings.Join(strings.Fields(e.stdout), " "), "page": page} {
+		if !strings.Contains(message, "Leaving the labs went wrong: stop, block 1, whose trials stand") ||
+			strings.Contains(message, "Block failed: stop") {
 			t.Errorf("%s: the failed stop is not named as what it is:\n%s", where, e.stdout)
 		}
 	}

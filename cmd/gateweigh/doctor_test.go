@@ -94,8 +94,8 @@ func checkMeasured(t *testing.T, lines map[string]doctor.Check) {
 		"metering.gap": {"router_exact_pct": {1, 100}, "router_thread_ticks_pct": {0, 110}, "cpu_awake_pct": {1, 110}},
 	} {
 		for figure, b := range bounds {
-			v, there := lines[key].Figures[figure]
-			if !there || !(float64(v) >= b[0] && float64(v) <= b[1]) {
+			v, found := lines[key].Figures[figure]
+			if !found || !(float64(v) >= b[0] && float64(v) <= b[1]) {
 				t.Errorf("%s: %s is %v of %v: %s", key, figure, v, b, lines[key].Found)
 			}
 		}
@@ -223,8 +223,8 @@ func TestDoctorBesideARun(t *testing.T) {
 		finish(t, command(t, dir, "doctor", "--quick", "--json"))
 	want := fmt.Sprintf("gateweigh run (process %d, folder r)", cmd.Process.Pid)
 	lines := reportOf(t, data.stdout)
-	if said := strings.Join(strings.Fields(text.stdout), " "); !strings.Contains(said, want+" measures now") ||
-		!strings.Contains(said, "First: wait for the other run") {
+	if message := strings.Join(strings.Fields(text.stdout), " "); !strings.Contains(message, want+" measures now") ||
+		!strings.Contains(message, "First: wait for the other run") {
 		t.Errorf("%q is not named first:\n%s", want, text.stdout)
 	}
 	if found := lines["machine.run"].Found; !strings.Contains(found, want) {

@@ -161,10 +161,10 @@ func TestPerfThatFailsCostsNoTrial(t *testing.T) {
 	if err != nil || len(run.Trials) != 1 || len(run.Blocks) != 1 || run.Blocks[0].Error != "" {
 		t.Fatalf("%d trials, %+v, %v", len(run.Trials), run.Blocks, err)
 	}
-	for _, said := range []string{e.stderr, strings.Join(run.Environment.Notes, "\n")} {
-		if !strings.Contains(said, "No profile of allowlist at 100 Mbit/s up with 3 clients") ||
-			!strings.Contains(said, "no permission for you") {
-			t.Errorf("what is missing is not said:\n%s", said)
+	for _, text := range []string{e.stderr, strings.Join(run.Environment.Notes, "\n")} {
+		if !strings.Contains(text, "No profile of allowlist at 100 Mbit/s up with 3 clients") ||
+			!strings.Contains(text, "no permission for you") {
+			t.Errorf("what is missing is not said:\n%s", text)
 		}
 	}
 }

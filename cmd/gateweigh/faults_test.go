@@ -185,8 +185,8 @@ func TestDeviceWithoutItsToolsIsSkipped(t *testing.T) {
 		!strings.Contains(e.stderr, "mygateway") {
 		t.Errorf("exit %d: %s", e.code, e.stderr)
 	}
-	if said := e.stdout + e.stderr; strings.Contains(said, "have no record") {
-		t.Errorf("windows of a run that had nothing to measure are missed: %s", said)
+	if text := e.stdout + e.stderr; strings.Contains(text, "have no record") {
+		t.Errorf("windows of a run that had nothing to measure are missed: %s", text)
 	}
 }
 

@@ -193,17 +193,17 @@ func TestFullDiskEndsARunThatCanGoOn(t *testing.T) {
 // TestNewerRecords: neither report nor resume touches what it does not understand.
 func TestNewerRecords(t *testing.T) {
 	newer := `{"version":2,"kind":"trial","cell":["x"]}` + "\n"
-	for place, at := range map[string]int{"in the middle": 3, "at the end": 0} {
+	for place, index := range map[string]int{"in the middle": 3, "at the end": 0} {
 		dir := t.TempDir()
 		simulated(t, dir, "r", 1, 1.2)
 		lines := strings.SplitAfter(string(trials(t, filepath.Join(dir, "r"))), "\n")
 		lines = lines[:len(lines)-1]
-		if at == 0 {
-			at = len(lines)
+		if index == 0 {
+			index = len(lines)
 		}
-		text := strings.Join(lines[:at], "") + newer + strings.Join(lines[at:], "")
+		text := strings.Join(lines[:index], "") + newer + strings.Join(lines[index:], "")
 		write(t, dir, "r/trials.jsonl", text)
-		where := "trials.jsonl:" + strconv.Itoa(at+1) + ": version 2"
+		where := "trials.jsonl:" + strconv.Itoa(index+1) + ": version 2"
 		for _, args := range []string{"report r", "run --resume r", "bundle r", "compare r r"} {
 			e := finish(t, command(t, dir, strings.Fields(args)...))
 			if e.code != exitFailed || !strings.Contains(e.stderr, where) ||
@@ -228,8 +228,8 @@ func TestTornRecord(t *testing.T) {
 	want := fmt.Sprintf("trials.jsonl:%d: the last line is cut short", strings.Count(text, "\n")+1)
 	for _, args := range []string{"report r", "compare r r", "explain r allowlist"} {
 		e := finish(t, command(t, dir, strings.Fields(args)...))
-		said := strings.Join(strings.Fields(e.stdout+e.stderr), " ")
-		if e.code != 0 || strings.Count(said, want) != 1 || !strings.Contains(said, "that record is left out") {
+		message := strings.Join(strings.Fields(e.stdout+e.stderr), " ")
+		if e.code != 0 || strings.Count(message, want) != 1 || !strings.Contains(message, "that record is left out") {
 			t.Errorf("%s: exit %d, want %q once\n%s%s", args, e.code, want, e.stdout, e.stderr)
 		}
 	}

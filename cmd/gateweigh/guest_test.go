@@ -31,8 +31,8 @@ warmup = "200ms"
 redo = 0
 `)
 	cmd := command(t, dir, "run", "tiny.toml", "--kernel", k.Image, "--kernel", "native", "-o", "r")
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var output bytes.Buffer
+	cmd.Stderr = &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ redo = 0
 		}
 	}
 	<-ended
-	if code, text := cmd.ProcessState.ExitCode(), said.String(); code != exitFailed ||
+	if code, text := cmd.ProcessState.ExitCode(), output.String(); code != exitFailed ||
 		!strings.Contains(text, "run --resume r\n") || !strings.Contains(text, "before its command") {
 		t.Errorf("with QEMU killed: exit %d: %s", code, text)
 	}

@@ -92,9 +92,9 @@ func TestKernelRunsEnd(t *testing.T) {
 				}
 				second := launch(t, space, dir, append(run[:len(run)-1:len(run)-1], "r2")...)
 				<-second.ended
-				if said := second.out.String(); second.ProcessState.ExitCode() != exitFailed ||
-					!strings.Contains(said, "process "+strconv.Itoa(s.Process.Pid)) {
-					t.Errorf("the second run in this network: %s", said)
+				if message := second.out.String(); second.ProcessState.ExitCode() != exitFailed ||
+					!strings.Contains(message, "process "+strconv.Itoa(s.Process.Pid)) {
+					t.Errorf("the second run in this network: %s", message)
 				}
 				return true
 			}, syscall.SIGINT)

@@ -42,9 +42,9 @@ func TestCompareLooksIntoFiles(t *testing.T) {
 	}
 	for other, differs := range map[string]bool{"same": false, "other": true, "other.tar.gz": true} {
 		e := finish(t, command(t, dir, "compare", "a", other))
-		said := strings.Join(strings.Fields(e.stdout), " ")
-		if strings.Contains(said, "x.csv is another file of frame sizes in B") != differs ||
-			strings.Contains(said, "No cell is in both runs") != differs {
+		text := strings.Join(strings.Fields(e.stdout), " ")
+		if strings.Contains(text, "x.csv is another file of frame sizes in B") != differs ||
+			strings.Contains(text, "No cell is in both runs") != differs {
 			t.Errorf("a and %s: %+v", other, e)
 		}
 	}

@@ -152,15 +152,15 @@ func TestKilledClientHostCostsItsBlock(t *testing.T) {
 	host := child(t, b.cmd.Process.Pid, "-host", "a/client")
 	kill(t, host)
 	b.cmd.Wait()
-	said := b.said(t)
+	text := b.said(t)
 	lost := fmt.Sprintf("the agent of host a/client (process %d) ended: signal: killed", host)
-	if n := strings.Count(said, lost); n != 1 {
+	if n := strings.Count(text, lost); n != 1 {
 		t.Errorf("the run says %d times that the host was killed, want once", n)
 	}
-	wantSaid(t, said, "personas, block 1 failed: at 50 Mbit/s: window ", ": "+lost+"\n",
+	wantSaid(t, text, "personas, block 1 failed: at 50 Mbit/s: window ", ": "+lost+"\n",
 		"not measured", "gateweigh run --resume r")
-	if !strings.Contains(said, "have no figure") { // a busy machine may have had the second block's trials rejected
-		wantSaid(t, said, "some blocks failed")
+	if !strings.Contains(text, "have no figure") { // a busy machine may have had the second block's trials rejected
+		wantSaid(t, text, "some blocks failed")
 	}
 	if got := records(t, dir, result.KindTrial); got < 6 || got > 9 {
 		t.Errorf("%d trials: want those before the kill and the five of the next block", got)

@@ -115,14 +115,14 @@ func TestLabsThatDiffer(t *testing.T) {
 			if st.Fairness.Streams != c.device || st.CleanFairness.Streams != c.clean {
 				t.Errorf("%d and %d streams, want %d and %d", st.Fairness.Streams, st.CleanFairness.Streams, c.device, c.clean)
 			}
-			said := strings.Join(strings.Fields(e.stdout), " ")
+			text := strings.Join(strings.Fields(e.stdout), " ")
 			for _, want := range []string{
 				"What is compared: the labs of a pair differ in more than the device: " + c.said, "ratio ×", "ACKs/segment"} {
-				if !strings.Contains(said, want) {
+				if !strings.Contains(text, want) {
 					t.Errorf("the table does not say %q:\n%s", want, e.stdout)
 				}
 			}
-			if run.Environment.Sides == nil || strings.Contains(e.stdout, "Findings") || strings.Contains(said, "overhead ×") {
+			if run.Environment.Sides == nil || strings.Contains(e.stdout, "Findings") || strings.Contains(text, "overhead ×") {
 				t.Errorf("sides %+v; overheads and findings of studies need a gateway:\n%s", run.Environment.Sides, e.stdout)
 			}
 		})
@@ -171,7 +171,7 @@ func TestManyClientsAtOnce(t *testing.T) {
 	}
 	for _, want := range []string{"All at once: gateway-ebpf with 1500 clients",
 		"all 1500 streams were connected at once, and 1500 at the clean router", "KiB of the machine's memory a client"} {
-		if said := strings.Join(strings.Fields(e.stdout), " "); !strings.Contains(said, want) {
+		if text := strings.Join(strings.Fields(e.stdout), " "); !strings.Contains(text, want) {
 			t.Errorf("the table does not say %q:\n%s", want, e.stdout)
 		}
 	}

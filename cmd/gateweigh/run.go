@@ -356,9 +356,9 @@ func (e runEnd) code(err error, s analysis.Summary) error {
 // lostBlocks names what blocks failed of that have no trial at all, each once.
 func lostBlocks(s analysis.Summary) (names []string) {
 	for _, f := range s.FailedBlocks {
-		there := slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return f.Of(c.Cell) })
+		found := slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return f.Of(c.Cell) })
 		name := fmt.Sprintf("%s (%s)", s.Dimensions.Label(f.Cell), result.OneLine(f.Error))
-		if !f.AA && !f.Measured && !there && !slices.Contains(names, name) {
+		if !f.AA && !f.Measured && !found && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

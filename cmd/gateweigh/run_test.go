@@ -48,12 +48,12 @@ func TestLongDescription(t *testing.T) {
 	if err := override(exp, []string{loads}); err != nil {
 		t.Fatal(err)
 	}
-	if said := exp.Description; !strings.HasPrefix(said, "tunnel-cpu with offered_mbps=100,101") ||
-		!strings.HasSuffix(said, "…") {
-		t.Errorf("the description is %q", said)
+	if text := exp.Description; !strings.HasPrefix(text, "tunnel-cpu with offered_mbps=100,101") ||
+		!strings.HasSuffix(text, "…") {
+		t.Errorf("the description is %q", text)
 	}
-	for _, said := range []string{exp.Description, "lines\tof\na command"} {
-		exp.SetDescription(said)
+	for _, text := range []string{exp.Description, "lines\tof\na command"} {
+		exp.SetDescription(text)
 		if err := exp.Set("description", exp.Description); err != nil {
 			t.Error(err)
 		}

@@ -52,15 +52,15 @@ func TestProgressFits(t *testing.T) {
 		line.show(busy)
 		line.clear()
 		buffer := make([]byte, 4096)
-		said := ""
-		for !strings.HasSuffix(said, "\r\x1b[K") || strings.Count(said, "\r") < 2 {
+		message := ""
+		for !strings.HasSuffix(message, "\r\x1b[K") || strings.Count(message, "\r") < 2 {
 			n, err := reader.Read(buffer)
 			if err != nil {
 				t.Fatal(err)
 			}
-			said += string(buffer[:n])
+			message += string(buffer[:n])
 		}
-		shown := strings.Split(said, "\r\x1b[K")[1]
+		shown := strings.Split(message, "\r\x1b[K")[1]
 		if n := utf8.RuneCountInString(shown); n >= int(columns) ||
 			!strings.HasPrefix(shown, " 37 %  1:20 left  4 rejected (machine: 12.5 %") {
 			t.Errorf("%d characters in %d columns: %q", n, columns, shown)

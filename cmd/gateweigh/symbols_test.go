@@ -27,12 +27,12 @@ func TestHiddenSymbolsAreSaid(t *testing.T) {
 	measured(t, e)
 	explained := finish(t, command(t, dir, "explain", "r", "allowlist"))
 	doctor := finish(t, hidden("doctor", "--quick"))
-	for what, said := range map[string]string{"run": e.stderr, "explain": explained.stderr, "report": string(read(t, dir,
+	for what, text := range map[string]string{"run": e.stderr, "explain": explained.stderr, "report": string(read(t, dir,
 		"r/report.html")), "doctor": doctor.stdout} {
-		said = strings.Join(strings.Fields(said), " ")
+		text = strings.Join(strings.Fields(text), " ")
 		for _, want := range []string{"hides where its functions are", "CAP_SYSLOG"} {
-			if !strings.Contains(said, want) {
-				t.Errorf("%s does not say %q:\n%s", what, want, said)
+			if !strings.Contains(text, want) {
+				t.Errorf("%s does not say %q:\n%s", what, want, text)
 			}
 		}
 	}

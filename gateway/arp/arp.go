@@ -93,9 +93,9 @@ func (p *Prober) There(ctx context.Context, addr netip.Addr, mac MAC) (bool, err
 // as long as wanted returns true. The error is ErrBusy where it gave up.
 func (p *Prober) ThereInTurn(ctx context.Context, addr netip.Addr, mac MAC, wanted func() bool) (bool, error) {
 	for {
-		there, err := p.There(ctx, addr, mac)
+		found, err := p.There(ctx, addr, mac)
 		if !errors.Is(err, ErrBusy) || !wanted() {
-			return there, err
+			return found, err
 		}
 		wait := time.NewTimer(cmp.Or(p.pause, defaultPause))
 		select {

@@ -85,8 +85,8 @@ func TestNotThere(t *testing.T) {
 	for n := range maxAsked {
 		h := host{netip.AddrFrom4([4]byte{10, 1, byte(4 + n>>8), byte(n)}), MAC{2, 0, 0, 0, 0, 9}}
 		asking.Go(func() {
-			if there, err := p.There(ctx, h.addr, h.mac); there || err != nil && !errors.Is(err, context.Canceled) {
-				t.Errorf("%v is there: %v, %v", h, there, err)
+			if found, err := p.There(ctx, h.addr, h.mac); found || err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("%v is there: %v, %v", h, found, err)
 			}
 		})
 	}
@@ -106,9 +106,9 @@ func TestNotThere(t *testing.T) {
 		t.Errorf("one that is not wanted any more: %v", err)
 	}
 	waits := sync.OnceFunc(cancel)
-	there, err := p.ThereInTurn(t.Context(), at(2, 2).addr, at(2, 2).mac, func() bool { waits(); return true })
-	if !there || err != nil {
-		t.Errorf("one that waits for its turn: %v, %v", there, err)
+	found, err := p.ThereInTurn(t.Context(), at(2, 2).addr, at(2, 2).mac, func() bool { waits(); return true })
+	if !found || err != nil {
+		t.Errorf("one that waits for its turn: %v, %v", found, err)
 	}
 	asking.Wait()
 }

@@ -58,12 +58,12 @@ func (c *Clock) from(r Rate, now, used int64) int64 {
 
 func (c *Clock) take(r Rate, n int, now int64, owes bool) bool {
 	for range 8 {
-		was := c.used.Load()
-		next := c.from(r, now, was) + int64(n)*r.Cost()
+		before := c.used.Load()
+		next := c.from(r, now, before) + int64(n)*r.Cost()
 		if next > now && !owes {
 			return false
 		}
-		if c.used.CompareAndSwap(was, next) {
+		if c.used.CompareAndSwap(before, next) {
 			return true
 		}
 	}

@@ -114,14 +114,14 @@ func (k *checker) checkDHCP() {
 
 // checkPool checks a pool of a key, and that none of the earlier ones overlaps it.
 func (k *checker) checkPool(key string, pool Range, earlier []Range) {
-	own := k.LAN.Address.Addr()
+	ownAddr := k.LAN.Address.Addr()
 	for _, end := range []netip.Addr{pool.First, pool.Last} {
-		if problem := k.LAN.Unleasable(end); problem != "" && end != own {
+		if problem := k.LAN.Unleasable(end); problem != "" && end != ownAddr {
 			k.report(key, "%s: %s %s", pool, end, problem)
 		}
 	}
-	if pool.Contains(own) {
-		k.report(key, "%s has the gateway's own address %s in it: let it end before, and another begin after", pool, own)
+	if pool.Contains(ownAddr) {
+		k.report(key, "%s has the gateway's own address %s in it: let it end before, and another begin after", pool, ownAddr)
 	}
 	for _, other := range earlier {
 		if other.Contains(pool.First) || pool.Contains(other.First) {

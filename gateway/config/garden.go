@@ -78,8 +78,8 @@ func gardenPort(v any) (g GardenPort, err error) {
 	if _, err := netip.ParseAddr(s); err == nil && strings.Count(s, ":") > 1 {
 		return g, fmt.Errorf("must be IPv4, and %s is IPv6, which clients do not have", strict.Show(s))
 	}
-	at := strings.LastIndexByte(s, ':')
-	if at < 0 {
+	index := strings.LastIndexByte(s, ':')
+	if index < 0 {
 		all := "garden.domains"
 		if _, err := network(s, ""); err == nil {
 			all = "garden.prefixes"
@@ -87,14 +87,14 @@ func gardenPort(v any) (g GardenPort, err error) {
 		return g, fmt.Errorf(
 			"must end in a port, and %s has none: write %q; all ports are for %s", strict.Show(v), s+":443", all)
 	}
-	if err := g.readPort(s[:at], s[at+1:]); err != nil {
+	if err := g.readPort(s[:index], s[index+1:]); err != nil {
 		return g, err
 	}
-	g.Prefix, err = network(s[:at], s[at:])
+	g.Prefix, err = network(s[:index], s[index:])
 	if !errors.Is(err, errNoNetwork) {
 		return g, err
 	}
-	if g.Domain, err = namePattern(s[:at]); err != nil {
+	if g.Domain, err = namePattern(s[:index]); err != nil {
 		return g, fmt.Errorf(
 			`must be a name, a network or an address with a port, such as "login.example.org:443", and the name of %s %w`,
 			strict.Show(v), err)

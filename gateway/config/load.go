@@ -201,13 +201,13 @@ func isPublic(path string) bool {
 
 // complete fills in values that follow from other keys.
 func (c *Config) complete() {
-	own := c.LAN.Address.Addr()
+	ownAddr := c.LAN.Address.Addr()
 	if c.DHCP.Mode == Server {
 		if len(c.DHCP.Pools) == 0 {
 			c.DHCP.Pools = around(c.LAN.Address)
 		}
 		if len(c.DHCP.DNS) == 0 {
-			c.DHCP.DNS = []netip.Addr{own}
+			c.DHCP.DNS = []netip.Addr{ownAddr}
 		}
 	}
 	for _, s := range []*RADIUSServer{&c.RADIUS.Primary, &c.RADIUS.Secondary} {
@@ -231,13 +231,13 @@ func (c *Config) complete() {
 }
 
 // around returns a network's addresses without the gateway's: one range or two.
-func around(own netip.Prefix) []Range {
+func around(ownPrefix netip.Prefix) []Range {
 	var ranges []Range
-	first, last := own.Masked().Addr().Next(), lastOf(own).Prev()
-	if before := own.Addr().Prev(); first.Compare(before) <= 0 {
+	first, last := ownPrefix.Masked().Addr().Next(), lastOf(ownPrefix).Prev()
+	if before := ownPrefix.Addr().Prev(); first.Compare(before) <= 0 {
 		ranges = append(ranges, Range{first, before})
 	}
-	if after := own.Addr().Next(); after.Compare(last) <= 0 {
+	if after := ownPrefix.Addr().Next(); after.Compare(last) <= 0 {
 		ranges = append(ranges, Range{after, last})
 	}
 	return ranges

@@ -108,15 +108,15 @@ func dnsName(s string) (string, error) {
 // checkLabel checks what stands between two dots of a name.
 func checkLabel(label string) error {
 	bad := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_' }
-	switch at := strings.IndexFunc(label, bad); {
+	switch index := strings.IndexFunc(label, bad); {
 	case label == "":
 		return errors.New("has nothing before a dot, or between two: take the dot out")
 	case len(label) > 63:
 		return fmt.Errorf("has %d characters between two dots, as the DNS has it: at most 63", len(label))
 	case label[0] == '-' || label[len(label)-1] == '-':
 		return fmt.Errorf("has a hyphen at an end of %q, where no name has one", label)
-	case at >= 0:
-		return fmt.Errorf("has the character %q, which no name has", []rune(label[at:])[0])
+	case index >= 0:
+		return fmt.Errorf("has the character %q, which no name has", []rune(label[index:])[0])
 	}
 	return nil
 }

@@ -261,7 +261,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("no %q in: %v", tt.want, tt.err)
 		}
 	}
-	if _, there := table.Get(table.refused); there {
+	if _, found := table.Get(table.refused); found {
 		t.Error("a client without a lease stays although its login was refused")
 	}
 	if err := logout(LogoutRequest{All: true}); err == nil || !strings.Contains(err.Error(), "of 2 sessions") ||

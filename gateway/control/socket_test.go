@@ -131,9 +131,9 @@ func hold(t *testing.T, path string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	said := make([]byte, 200)
-	if n, _ := out.Read(said); string(said[:n]) != "listening\n" {
-		t.Fatalf("the daemon says %q", said[:n])
+	text := make([]byte, 200)
+	if n, _ := out.Read(text); string(text[:n]) != "listening\n" {
+		t.Fatalf("the daemon says %q", text[:n])
 	}
 	return cmd
 }

@@ -32,13 +32,13 @@ func (b *Behind[O]) Fresh(owner O, networks []netip.Prefix) ([]netip.Prefix, err
 // fresh is Fresh with mu held.
 func (b *Behind[O]) fresh(owner O, networks []netip.Prefix) (fresh []netip.Prefix, err error) {
 	for _, n := range networks {
-		has, there := b.owners[n]
+		has, found := b.owners[n]
 		switch {
 		case !n.IsValid() || !n.Addr().Is4() || n != n.Masked() || n.Bits() == 0:
 			return nil, fmt.Errorf("%s: no network of IPv4", n)
-		case there && has != owner:
+		case found && has != owner:
 			return nil, fmt.Errorf("%w: %s is behind %v", ErrTaken, n, has)
-		case !there && !slices.Contains(fresh, n):
+		case !found && !slices.Contains(fresh, n):
 			fresh = append(fresh, n)
 		}
 	}
@@ -69,7 +69,7 @@ func (b *Behind[O]) Drop(owner O, networks []netip.Prefix) (had []netip.Prefix) 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, n := range networks {
-		if has, there := b.owners[n]; there && has == owner {
+		if has, found := b.owners[n]; found && has == owner {
 			delete(b.owners, n)
 			b.counted(n.Bits(), -1)
 			had = append(had, n)

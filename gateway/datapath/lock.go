@@ -97,8 +97,8 @@ func (c Claim) taken(own string) error {
 		return fmt.Errorf("looking for other gateways at %s: %w", c.Interface, err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if at := strings.Index(line, lockPrefix); at >= 0 {
-			if socket := strings.TrimSpace(line[at:]); socket != own && c.excludes(socket) {
+		if index := strings.Index(line, lockPrefix); index >= 0 {
+			if socket := strings.TrimSpace(line[index:]); socket != own && c.excludes(socket) {
 				return c.busy()
 			}
 		}

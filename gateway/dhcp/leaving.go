@@ -41,27 +41,28 @@ func (s *Server) leave(b *binding, how farewell, do func(now time.Time)) {
 	b.leaving = mine
 	c, addr := b.client, b.addr
 	s.asking.Go(func() {
-		there, err := s.present(patience, c.mac, addr)
+		found, err := s.present(patience, c.mac, addr)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if b.leaving != mine { // withdrawn, or the lease has ended
 			return
 		}
 		b.leaving = nil
-		if there {
+		if found {
 			b.answered = time.Now()
 		}
-		if !there && err == nil {
+		if !found && err == nil {
 			do(time.Now())
 			return
 		}
 		s.stats.stillThere.Add(1)
 		s.forged.Do(func() {
-			why := "still answers for it, so the lease goes on: another device may send with its MAC address"
+			reason := "still answers for it, so the lease goes on: another device may send with its MAC address"
 			if err != nil {
-				why = "could not be asked whether it is still there, so the lease goes on"
+				reason = "could not be asked whether it is still there, so the lease goes on"
 			}
-			s.log.Warn("a client was reported to leave its address and "+why, "mac", net.HardwareAddr(c.mac[:]).String(), "addr",
+			s.log.Warn("a client was reported to leave its address and "+reason, "mac", net.HardwareAddr(c.mac[:]).String(),
+				"addr",
 				addr, "err", err)
 		})
 	})

@@ -18,8 +18,8 @@ type presence struct{ there chan bool }
 
 func (p presence) ask(ctx context.Context, _ MAC, _ netip.Addr) (bool, error) {
 	select {
-	case there := <-p.there:
-		return there, nil
+	case found := <-p.there:
+		return found, nil
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
@@ -120,9 +120,9 @@ func TestLeavingIsUnsure(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	asked := make(chan struct{}, 1)
 	path := leasesFile(t)
-	var said logtest.Log
+	var logs logtest.Log
 	s, _ := start(t, path, func(c *Config) {
-		c.goodbye, c.Log = 1, said.Logger()
+		c.goodbye, c.Log = 1, logs.Logger()
 		c.Present = func(ctx context.Context, _ MAC, _ netip.Addr) (bool, error) {
 			select {
 			case asked <- struct{}{}:
@@ -141,7 +141,7 @@ func TestLeavingIsUnsure(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if text := said.String(); !strings.Contains(text, "nobody can be asked") || strings.Contains(text, "still answers") {
+	if text := logs.String(); !strings.Contains(text, "nobody can be asked") || strings.Contains(text, "still answers") {
 		t.Errorf("of a client that was not asked the log says: %s", text)
 	}
 	if again, _ := start(t, path, nil); again.Stats().Leased != 1 {

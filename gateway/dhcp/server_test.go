@@ -87,8 +87,8 @@ func TestReplyAddresses(t *testing.T) {
 
 func TestRequestsOfEveryState(t *testing.T) {
 	w := newWire(t, newLAN(t))
-	var said logtest.Log
-	s, _ := start(t, leasesFile(t), func(c *Config) { c.Log = said.Logger() })
+	var logs logtest.Log
+	s, _ := start(t, leasesFile(t), func(c *Config) { c.Log = logs.Logger() })
 	mine := w.lease(macOf(1)).YourIPAddr
 	other := w.lease(macOf(2)).YourIPAddr
 	wish := func(ip net.IP) dhcpv4.Modifier { return dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(ip)) }
@@ -130,22 +130,22 @@ func TestRequestsOfEveryState(t *testing.T) {
 	if n := len(s.Leases()); n != 3 {
 		t.Errorf("%d leases, want 3: %v", n, s.Leases())
 	}
-	checkNAKs(t, said.String(), other)
+	checkNAKs(t, logs.String(), other)
 }
 
 // checkNAKs checks what the log says of six NAKs of two devices: each once a minute.
-func checkNAKs(t *testing.T, said string, other net.IP) {
+func checkNAKs(t *testing.T, text string, other net.IP) {
 	t.Helper()
-	for _, why := range []string{
+	for _, reason := range []string{
 		"mac=02:00:00:00:00:01 asked_for=" + other.String() + ` reason="the address is not this client's"`,
 		`mac=02:00:00:00:00:04 asked_for=10.1.0.1 reason="the address is not this client's"`,
 	} {
-		if strings.Count(said, why) != 1 {
-			t.Errorf("the log does not say %s:\n%s", why, said)
+		if strings.Count(text, reason) != 1 {
+			t.Errorf("the log does not say %s:\n%s", reason, text)
 		}
 	}
-	if n := strings.Count(said, "gets a NAK"); n != 2 {
-		t.Errorf("the log names %d NAKs:\n%s", n, said)
+	if n := strings.Count(text, "gets a NAK"); n != 2 {
+		t.Errorf("the log names %d NAKs:\n%s", n, text)
 	}
 }
 
@@ -181,8 +181,8 @@ func TestOptionsInParts(t *testing.T) {
 
 func TestHostileClients(t *testing.T) {
 	w := newWire(t, newLAN(t))
-	var said logtest.Log
-	s, _ := start(t, leasesFile(t), func(c *Config) { c.Log = said.Logger() })
+	var logs logtest.Log
+	s, _ := start(t, leasesFile(t), func(c *Config) { c.Log = logs.Logger() })
 	mac := macOf(1)
 	discover := func(mods ...dhcpv4.Modifier) *dhcpv4.DHCPv4 {
 		return message(t, dhcpv4.MessageTypeDiscover, mac, mods...)
@@ -214,14 +214,14 @@ func TestHostileClients(t *testing.T) {
 		got.Exhausted != 0 {
 		t.Errorf("stats %+v", got)
 	}
-	for _, why := range []string{
+	for _, reason := range []string{
 		`mac=02:00:00:00:00:01 reason="it came through a relay at 10.1.0.3"`,
 		`mac=02:00:00:00:00:02 reason="it names another hardware address than its sender's: 02:00:00:00:00:01"`,
 		`mac=02:00:00:00:00:01 reason="it is no message to a server`,
 		`mac=02:00:00:00:00:01 reason="its MAC has all the addresses it may have"`,
 	} {
-		if said.Count(why) != 1 { // two are malformed: once a minute
-			t.Errorf("the log does not say once %s:\n%s", why, said.String())
+		if logs.Count(reason) != 1 { // two are malformed: once a minute
+			t.Errorf("the log does not say once %s:\n%s", reason, logs.String())
 		}
 	}
 }

@@ -89,7 +89,7 @@ func (m naive) step(t *testing.T, tb *table, kind int, c client, a netip.Addr, n
 		}
 		return "release"
 	case 4:
-		if _, was, err := tb.decline(c, a, now); err == nil && was {
+		if _, before, err := tb.decline(c, a, now); err == nil && before {
 			delete(m.owner, a)
 		}
 		return "decline"

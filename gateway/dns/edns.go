@@ -20,10 +20,10 @@ type edns struct {
 func (e *edns) refused(now time.Time) bool { return e.until.Load() > now.UnixNano() }
 
 // avoid has the upstream asked without EDNS for a while.
-func (e *edns) avoid(u *upstream, why string) {
+func (e *edns) avoid(u *upstream, reason string) {
 	if e.until.Swap(time.Now().Add(plainTime).UnixNano()) == 0 {
 		u.log.Info("an upstream resolver refuses EDNS, and is asked without: answers of more than 512 bytes take TCP",
-			"upstream", u.addr, "reason", why)
+			"upstream", u.addr, "reason", reason)
 	}
 }
 

@@ -34,7 +34,7 @@ func TestUpstreamsWithoutEDNS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var with, without atomic.Int64
-			at := serve(t, func(w miekg.ResponseWriter, q *miekg.Msg) {
+			addr := serve(t, func(w miekg.ResponseWriter, q *miekg.Msg) {
 				if q.IsEdns0() != nil {
 					with.Add(1)
 					if r := refuse(q); r != nil {
@@ -56,7 +56,7 @@ func TestUpstreamsWithoutEDNS(t *testing.T) {
 				}
 				w.WriteMsg(r)
 			})
-			s := start(t, &recorder{}, []netip.AddrPort{at}, func(c *Config) { c.Timeout = 200 * time.Millisecond })
+			s := start(t, &recorder{}, []netip.AddrPort{addr}, func(c *Config) { c.Timeout = 200 * time.Millisecond })
 			const n = 2 * silentMin
 			for range n {
 				if r := ask(t, s, "udp", query("pay.example.", miekg.TypeA)); !slices.Equal(
@@ -77,10 +77,10 @@ func TestUpstreamsWithoutEDNS(t *testing.T) {
 // serve runs a resolver over UDP and TCP until the test ends.
 func serve(t *testing.T, answer miekg.HandlerFunc) netip.AddrPort {
 	t.Helper()
-	at := freePort(t)
+	addr := freePort(t)
 	for _, network := range []string{"udp", "tcp"} {
 		ready := make(chan struct{})
-		s := &miekg.Server{Addr: at.String(), Net: network, Handler: answer, NotifyStartedFunc: func() { close(ready) }}
+		s := &miekg.Server{Addr: addr.String(), Net: network, Handler: answer, NotifyStartedFunc: func() { close(ready) }}
 		ended := make(chan error, 1)
 		go func() { ended <- s.ListenAndServe() }()
 		select {
@@ -90,5 +90,5 @@ func serve(t *testing.T, answer miekg.HandlerFunc) netip.AddrPort {
 		}
 		t.Cleanup(func() { s.Shutdown(); <-ended })
 	}
-	return at
+	return addr
 }

@@ -112,20 +112,22 @@ type bucket struct{ queries, bytes budget.Clock }
 func (b *budgets) take(d device, n int, now int64) (*bucket, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	own := b.devices.Get(d)
-	if own == nil {
-		own = b.devices.Add(d, maxBudgets)
+	clientBucket := b.devices.Get(d)
+	if clientBucket == nil {
+		clientBucket = b.devices.Add(d, maxBudgets)
 	}
-	if !own.bytes.Has(b.each.Bytes, n, now) || !own.queries.Spend(b.each.Queries, now) {
+	if !clientBucket.bytes.Has(b.each.Bytes, n, now) || !clientBucket.queries.Spend(b.each.Queries, now) {
 		b.dropped++
 		return nil, false
 	}
-	b.charge(own, n, now)
-	return own, true
+	b.charge(clientBucket, n, now)
+	return clientBucket, true
 }
 
 // charge takes n bytes, also more than there are: the next queries wait for as much.
-func (b *budgets) charge(own *bucket, n int, now int64) { own.bytes.Charge(b.each.Bytes, n, now) }
+func (b *budgets) charge(clientBucket *bucket, n int, now int64) {
+	clientBucket.bytes.Charge(b.each.Bytes, n, now)
+}
 
 func (b *budgets) refused() uint64 {
 	b.mu.Lock()

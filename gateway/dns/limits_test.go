@@ -207,8 +207,8 @@ func TestTunnelRate(t *testing.T) {
 		for tick := range minutes * 60 * 100 {
 			now = int64(time.Hour) + int64(tick)*int64(10*time.Millisecond)
 			for range 3 {
-				if own, ok := b.take(device{}, size.query, now); ok {
-					b.charge(own, size.reply, now)
+				if clientBucket, ok := b.take(device{}, size.query, now); ok {
+					b.charge(clientBucket, size.reply, now)
 					queries++
 					bytes += size.query + size.reply
 				}
@@ -224,12 +224,12 @@ func TestTunnelRate(t *testing.T) {
 		}
 		now += int64(time.Hour)
 		for i := range 200 {
-			own, ok := b.take(device{}, 60, now)
+			clientBucket, ok := b.take(device{}, 60, now)
 			if !ok {
 				t.Errorf("%s: after an hour's silence query %d is dropped", name, i)
 				break
 			}
-			b.charge(own, 150, now)
+			b.charge(clientBucket, 150, now)
 		}
 	}
 }

@@ -24,16 +24,16 @@ var await = netnstest.Until
 // dnsmasq starts a resolver with only the given names.
 func dnsmasq(t testing.TB, args ...string) netip.AddrPort {
 	t.Helper()
-	at := freePort(t)
+	addr := freePort(t)
 	cmd := exec.Command(
 		"dnsmasq", append([]string{"-k", "-C", "/dev/null", "--no-resolv", "--no-hosts", "--user=root", "--pid-file=",
-			"--bind-interfaces", "--listen-address=" + at.Addr().String(), fmt.Sprintf("--port=%d", at.Port())}, args...)...)
+			"--bind-interfaces", "--listen-address=" + addr.Addr().String(), fmt.Sprintf("--port=%d", addr.Port())}, args...)...)
 	netnstest.Background(t, cmd)
 	await(t, "dnsmasq", func() bool {
-		_, err := miekg.Exchange(new(miekg.Msg).SetQuestion("ready.example.", miekg.TypeA), at.String())
+		_, err := miekg.Exchange(new(miekg.Msg).SetQuestion("ready.example.", miekg.TypeA), addr.String())
 		return err == nil
 	})
-	return at
+	return addr
 }
 
 // freePort returns a port without a listener.

@@ -12,7 +12,7 @@ import (
 // TestProbesAreShut: HTTP to the addresses of a probe's name is kept from the garden before the answer is sent,
 // whatever shares the address, or the name; a name of one port opens that port.
 func TestProbesAreShut(t *testing.T) {
-	at := serve(t, func(w miekg.ResponseWriter, q *miekg.Msg) {
+	addr := serve(t, func(w miekg.ResponseWriter, q *miekg.Msg) {
 		r := new(miekg.Msg).SetReply(q)
 		if name := q.Question[0].Name; name == "alias.probe.example." {
 			r.Answer = records(t, name+" CNAME cdn.example.", "cdn.example. A 93.184.216.36")
@@ -22,7 +22,7 @@ func TestProbesAreShut(t *testing.T) {
 		w.WriteMsg(r)
 	})
 	d := &recorder{}
-	s := start(t, d, []netip.AddrPort{at}, func(c *Config) {
+	s := start(t, d, []netip.AddrPort{addr}, func(c *Config) {
 		c.Garden, c.Probes = []string{"pay.example", "*.probe.example"}, []string{"look.probe.example", "alias.probe.example"}
 		c.Ports = []PortName{{"*.shop.example", 6, 443}, {"shop.example", 17, 443}}
 	})

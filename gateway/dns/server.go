@@ -263,9 +263,9 @@ func (s *Server) mayAsk(c client) bool {
 // budget and a small part of the queries in progress: names whose servers never answer
 // keep a query in progress for seconds, and must not take the admitted clients' place.
 func (s *Server) enter(c client, n int) (leave func(reply int), ok bool) {
-	var own *bucket
+	var clientBucket *bucket
 	if !c.admitted {
-		if own, ok = s.budgets.take(c.device, n, budget.Now()); !ok {
+		if clientBucket, ok = s.budgets.take(c.device, n, budget.Now()); !ok {
 			s.warn("an unauthenticated client asks more than a login needs", c.addr)
 			return nil, false
 		}
@@ -276,17 +276,17 @@ func (s *Server) enter(c client, n int) (leave func(reply int), ok bool) {
 	}
 	return func(reply int) {
 		s.queries.leave(c.addr, c.admitted)
-		if own != nil {
-			s.budgets.charge(own, reply, budget.Now())
+		if clientBucket != nil {
+			s.budgets.charge(clientBucket, reply, budget.Now())
 		}
 	}, true
 }
 
 // warn logs a dropped query now and then.
-func (s *Server) warn(why string, client netip.Addr) {
+func (s *Server) warn(reason string, client netip.Addr) {
 	s.reported.Do(func() {
 		st := s.Stats()
-		s.log.Warn("dropping DNS queries: "+why, "client", client, "busy", st.Busy, "throttled", st.Throttled)
+		s.log.Warn("dropping DNS queries: "+reason, "client", client, "busy", st.Busy, "throttled", st.Throttled)
 	})
 }
 

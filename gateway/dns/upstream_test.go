@@ -71,8 +71,8 @@ func TestUpstreamThatFailedIsAskedLast(t *testing.T) {
 		addr: netip.MustParseAddrPort("10.0.0.3:53")}}
 	now := time.Now()
 	us[0].down.Store(now.Add(downTime).UnixNano())
-	order := func(at time.Time) (list []string) {
-		for _, u := range us.order(at) {
+	order := func(instant time.Time) (list []string) {
+		for _, u := range us.order(instant) {
 			list = append(list, u.addr.Addr().String())
 		}
 		return list
@@ -110,9 +110,9 @@ func TestSilentUpstreamIsLogged(t *testing.T) {
 
 // TestForgedAnswers: wrong answers are not accepted, and queries are hard to guess.
 func TestForgedAnswers(t *testing.T) {
-	at, conn := silent(t)
+	addr, conn := silent(t)
 	d := &recorder{}
-	s := start(t, d, []netip.AddrPort{at}, func(c *Config) { c.Garden = gardenNames; c.Timeout = 20 * time.Second })
+	s := start(t, d, []netip.AddrPort{addr}, func(c *Config) { c.Garden = gardenNames; c.Timeout = 20 * time.Second })
 	ids, ports := map[uint16]bool{}, map[string]bool{}
 	done := make(chan struct{})
 	go func() {

@@ -25,17 +25,17 @@ func TestQueue(t *testing.T) {
 		var in []*thing
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			x := all[rapid.IntRange(0, len(all)-1).Draw(t, "which")]
-			was := slices.Index(in, x)
+			before := slices.Index(in, x)
 			if rapid.Bool().Draw(t, "put") {
 				x.at = rapid.IntRange(0, 9).Draw(t, "at")
 				if q.Put(x) != (q.First() == x) {
 					t.Fatal("Put does not know whether it is the first")
 				}
-				if was < 0 {
+				if before < 0 {
 					in = append(in, x)
 				}
-			} else if q.Remove(x); was >= 0 {
-				in = slices.Delete(in, was, was+1)
+			} else if q.Remove(x); before >= 0 {
+				in = slices.Delete(in, before, before+1)
 			}
 			soonest := slices.MinFunc(append(in, &thing{at: 10}), func(a, b *thing) int { return a.at - b.at }).at
 			if first := q.First(); q.Len() != len(in) || (first == nil) != (len(in) == 0) ||

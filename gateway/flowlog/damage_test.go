@@ -174,7 +174,7 @@ func countLines(t testing.TB, folder string) int {
 // TestOverflow: where the kernel's reports overflow, all connections are recorded with their ends all the same,
 // and the overflow is counted.
 func TestOverflow(t *testing.T) {
-	defer func(was int) { bufferBytes = was }(bufferBytes)
+	defer func(before int) { bufferBytes = before }(bufferBytes)
 	bufferBytes = 16 << 10
 	w, p, folder := newWorld(t), &people{}, t.TempDir()
 	p.set("ann")

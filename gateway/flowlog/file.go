@@ -91,8 +91,8 @@ type file struct {
 
 // create begins a file. Its name's time is a free second, not before now.
 func create(folder string, now time.Time) (*file, error) {
-	for at := now.UTC(); ; at = at.Add(time.Second) {
-		base := filepath.Join(folder, prefix+at.Format(layout))
+	for instant := now.UTC(); ; instant = instant.Add(time.Second) {
+		base := filepath.Join(folder, prefix+instant.Format(layout))
 		if _, err := os.Stat(base + packedEnd); err == nil {
 			continue
 		}

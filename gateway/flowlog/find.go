@@ -38,7 +38,7 @@ type Found struct {
 // saw it. It needs no daemon, and may run beside one: lines are found a second after their
 // event. It fails with ErrNoLog for a folder without files, and with ErrTooOld if the oldest is
 // younger than the time and nothing is found.
-func Find(folder string, who netip.AddrPort, at time.Time) (Found, error) {
+func Find(folder string, who netip.AddrPort, instant time.Time) (Found, error) {
 	if info, err := os.Stat(folder); folder == "" {
 		return Found{}, errors.New("the flow log's folder has an empty name: name it")
 	} else if err == nil && !info.IsDir() {
@@ -62,8 +62,8 @@ func Find(folder string, who netip.AddrPort, at time.Time) (Found, error) {
 			return found, fmt.Errorf("reading the flow log: %w", err)
 		}
 	}
-	found.Flows = existing(join(lines), at)
-	if len(found.Flows) == 0 && at.Before(found.Since) {
+	found.Flows = existing(join(lines), instant)
+	if len(found.Flows) == 0 && instant.Before(found.Since) {
 		return found, fmt.Errorf(
 			"%w: it begins at %s (flowlog.keep and flowlog.most bound it)", ErrTooOld, found.Since.Format(time.RFC3339))
 	}
@@ -187,14 +187,14 @@ func join(lines []Flow) (flows []Flow) {
 
 // existing returns the flows that existed in the second of a time. One whose end is unknown existed no longer once the
 // next one with the same addresses and ports began.
-func existing(flows []Flow, at time.Time) (then []Flow) {
-	at = at.Truncate(time.Second)
-	until := at.Add(time.Second - 1)
+func existing(flows []Flow, instant time.Time) (then []Flow) {
+	instant = instant.Truncate(time.Second)
+	until := instant.Add(time.Second - 1)
 	for i, f := range flows {
-		replaced := func(next Flow) bool { return f.same(&next) && next.Start.After(f.Start) && next.Start.Before(at) }
+		replaced := func(next Flow) bool { return f.same(&next) && next.Start.After(f.Start) && next.Start.Before(instant) }
 		switch {
 		case f.Start.After(until):
-		case f.Event == Ends && f.End.Before(at):
+		case f.Event == Ends && f.End.Before(instant):
 		case f.Event == Begins && slices.ContainsFunc(flows[i+1:], replaced):
 		default:
 			then = append(then, f)

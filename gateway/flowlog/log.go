@@ -174,22 +174,22 @@ func (l *Log) Run(ctx context.Context) error {
 // began records the start of a flow that was reported; listed that of one found in a listing, which
 // may have begun at any time.
 func (l *Log) began(c conntrack.Connection) {
-	at := c.Reported
-	if at.IsZero() {
-		at = time.Now().UTC()
+	instant := c.Reported
+	if instant.IsZero() {
+		instant = time.Now().UTC()
 	}
-	l.begin(c, at)
+	l.begin(c, instant)
 }
 func (l *Log) listed(c conntrack.Connection) { l.begin(c, time.Time{}) }
 
 // begin records the start of a flow, unless it is known. at is when it began, if the kernel does not say.
-func (l *Log) begin(c conntrack.Connection, at time.Time) {
+func (l *Log) begin(c conntrack.Connection, instant time.Time) {
 	f, ours := l.flow(c)
 	key := id{c.Orig, c.Zone}
 	if _, known := l.open[key]; known || !ours {
 		return
 	}
-	f = l.start(f, at)
+	f = l.start(f, instant)
 	l.open[key] = live{f.Client.Addr(), f.Start, Who{f.MAC, f.User, f.Session}}
 	l.add(f, true, false)
 }
@@ -197,11 +197,11 @@ func (l *Log) begin(c conntrack.Connection, at time.Time) {
 // flow returns a connection as a flow. The client of one that is known stays the same, whatever networks
 // are behind clients by now.
 func (l *Log) flow(c conntrack.Connection) (Flow, bool) {
-	was, known := l.open[id{c.Orig, c.Zone}]
+	before, known := l.open[id{c.Orig, c.Zone}]
 	return flowOf(c, func(a netip.Addr) bool {
 		switch {
 		case known:
-			return a == was.client
+			return a == before.client
 		case l.cfg.LAN.Contains(a):
 			return a != l.cfg.Gateway
 		}
@@ -210,9 +210,9 @@ func (l *Log) flow(c conntrack.Connection) (Flow, bool) {
 }
 
 // start returns a flow as its start line has it.
-func (l *Log) start(f Flow, at time.Time) Flow {
+func (l *Log) start(f Flow, instant time.Time) Flow {
 	if f.Start.IsZero() {
-		f.Start = at
+		f.Start = instant
 	}
 	who := l.cfg.Who(f.Client.Addr(), f.Start)
 	if f.Start.IsZero() {
@@ -230,18 +230,18 @@ func (l *Log) finished(c conntrack.Connection) {
 		return
 	}
 	key := id{c.Orig, c.Zone}
-	was, known := l.open[key]
+	before, known := l.open[key]
 	if !known {
 		s := l.start(f, time.Time{})
-		was = live{s.Client.Addr(), s.Start, Who{s.MAC, s.User, s.Session}}
+		before = live{s.Client.Addr(), s.Start, Who{s.MAC, s.User, s.Session}}
 	}
 	delete(l.open, key)
 	// As in the line of the start, where the kernel's report of it has the event's time, or none.
-	f.Event, f.Start = Ends, was.start
+	f.Event, f.Start = Ends, before.start
 	if f.End.IsZero() {
 		f.End = time.Now().UTC()
 	}
-	f.MAC, f.User, f.Session = was.who.MAC, was.who.User, was.who.Session
+	f.MAC, f.User, f.Session = before.who.MAC, before.who.User, before.who.Session
 	if l.cfg.Aside == nil {
 		l.add(f, !known, true)
 		return

@@ -97,11 +97,11 @@ func start(t testing.TB, cfg Config) (l *Log, stop func()) {
 }
 
 // whois asks a log until there is what is expected of it.
-func whois(t testing.TB, folder, who string, at time.Time, ok func(Flow) bool) Flow {
+func whois(t testing.TB, folder, who string, instant time.Time, ok func(Flow) bool) Flow {
 	t.Helper()
 	var flow Flow
 	netnstest.Await(t, "the flow of "+who, func() error {
-		found, err := Find(folder, netip.MustParseAddrPort(who), at)
+		found, err := Find(folder, netip.MustParseAddrPort(who), instant)
 		if err != nil {
 			return err
 		}

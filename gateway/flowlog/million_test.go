@@ -100,13 +100,13 @@ func TestLittleRead(t *testing.T) {
 			reads := &readings{Reader: bytes.NewReader(file.Bytes())}
 			opened, err := openIndex(reads, int64(file.Len()), flows)
 			must(t, err)
-			there := false
+			present := false
 			must(t, opened.search(numbered(i).Client, func(from, _ int64) error {
-				there = there || from == int64(i)
+				present = present || from == int64(i)
 				return nil
 			}))
-			if limit := map[string]int{"evenly": 10, "at one end": 40}[name]; !there || reads.n > limit {
-				t.Fatalf("%s: flow %d: found %v, by %d reads of %d bytes", name, i, there, reads.n, reads.bytes)
+			if limit := map[string]int{"evenly": 10, "at one end": 40}[name]; !present || reads.n > limit {
+				t.Fatalf("%s: flow %d: found %v, by %d reads of %d bytes", name, i, present, reads.n, reads.bytes)
 			}
 		}
 	}

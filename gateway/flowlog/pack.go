@@ -195,7 +195,7 @@ func (x *index) entry(i int) (entry, error) {
 }
 
 // find returns the number of the first entry with a hash, or of the one that would follow it.
-func (x *index) find(hash uint32) (at int, err error) {
+func (x *index) find(hash uint32) (position int, err error) {
 	before := func(i int) bool {
 		e, failed := x.entry(i)
 		err = errors.Join(err, failed)
@@ -211,8 +211,8 @@ func (x *index) find(hash uint32) (at int, err error) {
 	for step := runEntries; high < x.entries && before(high-1); step *= 2 {
 		low, high = high, min(high+step, x.entries)
 	}
-	at = low + sort.Search(high-low, func(i int) bool { return !before(low + i) })
-	return at, err
+	position = low + sort.Search(high-low, func(i int) bool { return !before(low + i) })
+	return position, err
 }
 
 // search calls visit with the offsets of each block that may have a line of an address and port.

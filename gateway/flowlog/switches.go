@@ -42,7 +42,7 @@ func track(note string, log *slog.Logger) error {
 	if err := addTable(); err != nil {
 		return err
 	}
-	was, err := recall(note)
+	before, err := recall(note)
 	if errors.Is(err, errDamaged) {
 		if err = forget(note, err); err != nil {
 			log.Warn("the kernel's settings for connections cannot be restored when the flow log ends", "err", err)
@@ -62,14 +62,14 @@ func track(note string, log *slog.Logger) error {
 			continue
 		}
 		due[key] = value
-		if _, noted := was.Settings[key]; !noted {
-			was.Settings[key] = now
+		if _, noted := before.Settings[key]; !noted {
+			before.Settings[key] = now
 		}
 	}
 	if len(due) == 0 {
 		return nil
 	}
-	err = statefile.Replace(note, func(w io.Writer) error { return json.NewEncoder(w).Encode(was) })
+	err = statefile.Replace(note, func(w io.Writer) error { return json.NewEncoder(w).Encode(before) })
 	if err != nil {
 		return fmt.Errorf("noting the kernel's settings for connections: %w", err)
 	}
@@ -84,18 +84,18 @@ func track(note string, log *slog.Logger) error {
 // Undo has the kernel track connections as before the log, also after a crash. note is Config.Note.
 // What is not there is no error.
 func Undo(note string) error {
-	if there, err := tracked(); err != nil {
+	if found, err := tracked(); err != nil {
 		return err
-	} else if there {
+	} else if found {
 		if err := change(func(b *nftables.Batch) { b.DeleteTable(table) }); err != nil {
 			return err
 		}
 	}
-	was, err := recall(note)
+	before, err := recall(note)
 	if err != nil {
 		return forget(note, err)
 	}
-	for key, value := range was.Settings {
+	for key, value := range before.Settings {
 		if now, err := read(key); err != nil || now != wantedSettings[key] {
 			continue // gone, or changed by others since
 		}
@@ -118,7 +118,7 @@ var errDamaged = errors.New("not what gatewayd writes")
 
 // forget removes a note that cannot be read, for a reason, and returns which settings stay as the log needs them.
 // There is no error where none does. Events are left out: 2 is the kernel's own value too.
-func forget(note string, why error) error {
+func forget(note string, reason error) error {
 	var stay []string
 	for _, key := range []string{"nf_conntrack_acct", "nf_conntrack_timestamp"} {
 		if now, err := read(key); err == nil && now == wantedSettings[key] {
@@ -126,12 +126,12 @@ func forget(note string, why error) error {
 		}
 	}
 	var err error
-	if errors.Is(why, errDamaged) {
+	if errors.Is(reason, errDamaged) {
 		err = removeNote(note)
 	}
 	if len(stay) > 0 {
 		err = errors.Join(fmt.Errorf("%w: %s stay 1, whatever they were before: if nothing else needs them, sysctl -w %s=0",
-			why, strings.Join(stay, " and "), strings.Join(stay, "=0 ")), err)
+			reason, strings.Join(stay, " and "), strings.Join(stay, "=0 ")), err)
 	}
 	return err
 }
@@ -221,10 +221,10 @@ func recall(note string) (former, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return former{}, fmt.Errorf("reading the kernel's former settings for connections: %w", err)
 	}
-	var was former
-	damage := json.Unmarshal(b, &was)
-	if damage == nil && was.Boot == here.Boot && was.Space == here.Space {
-		here.Settings = was.Settings
+	var before former
+	damage := json.Unmarshal(b, &before)
+	if damage == nil && before.Boot == here.Boot && before.Space == here.Space {
+		here.Settings = before.Settings
 	}
 	if here.Settings == nil {
 		here.Settings = map[string]string{}

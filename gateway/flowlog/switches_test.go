@@ -39,12 +39,12 @@ func TestNoteThatCannotBeRead(t *testing.T) {
 			t.Errorf("%s, and nothing stays: %v", what, err)
 		}
 	}
-	var said logtest.Log
+	var logs logtest.Log
 	must(t, os.WriteFile(note, []byte(`{"x`), 0o600))
 	run(t, "sysctl -qw net.netfilter.nf_conntrack_acct=1")
-	must(t, track(note, said.Logger()))
-	if !strings.Contains(said.String(), "net.netfilter.nf_conntrack_acct=0") {
-		t.Errorf("the log says %q", said.String())
+	must(t, track(note, logs.Logger()))
+	if !strings.Contains(logs.String(), "net.netfilter.nf_conntrack_acct=0") {
+		t.Errorf("the log says %q", logs.String())
 	}
 	must(t, Undo(note)) // which knows the other one
 	if got := run(t, "sysctl -n net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp"); got != "1\n0" {

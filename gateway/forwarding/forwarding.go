@@ -153,12 +153,12 @@ func needed(name string) ([]change, error) {
 	}
 	var all []change
 	for _, key := range order {
-		was, err := get(name, key)
+		before, err := get(name, key)
 		if err != nil {
 			return nil, err
 		}
-		if was != wanted[key] {
-			all = append(all, change{name, dev.Index, key, was, machine})
+		if before != wanted[key] {
+			all = append(all, change{name, dev.Index, key, before, machine})
 		}
 	}
 	return all, nil

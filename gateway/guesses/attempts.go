@@ -75,18 +75,18 @@ type turn struct {
 // enter waits for a client's turn. The error is ctx's.
 func (a *attempts) enter(ctx context.Context, client MAC) (*turn, error) {
 	a.mu.Lock()
-	at, ok := a.clients[client]
+	entry, ok := a.clients[client]
 	if !ok {
-		at = &attempt{busy: make(chan struct{}, 1)}
-		a.add(client, at)
+		entry = &attempt{busy: make(chan struct{}, 1)}
+		a.add(client, entry)
 	}
-	at.users++
+	entry.users++
 	a.mu.Unlock()
 
 	// Few requests wait here: connLimiter bounds a client's connections.
-	t := &turn{a, client, at}
+	t := &turn{a, client, entry}
 	select {
-	case at.busy <- struct{}{}:
+	case entry.busy <- struct{}{}:
 		return t, nil
 	case <-ctx.Done():
 		t.drop()
@@ -96,7 +96,7 @@ func (a *attempts) enter(ctx context.Context, client MAC) (*turn, error) {
 
 // add adds a client's entry; mu is held. A full table drops a random entry, so that a
 // client that fills the table drops its own entries as likely as others'.
-func (a *attempts) add(client MAC, at *attempt) {
+func (a *attempts) add(client MAC, entry *attempt) {
 	if a.clients == nil {
 		a.clients = map[MAC]*attempt{}
 	}
@@ -108,7 +108,7 @@ func (a *attempts) add(client MAC, at *attempt) {
 			}
 		}
 	}
-	a.clients[client] = at
+	a.clients[client] = entry
 }
 
 // leave ends the turn.

@@ -37,12 +37,12 @@ type Try struct {
 
 // Enter waits until a client may try: one password at a time, because parallel guesses would be decided
 // before they are counted. The error is ctx's.
-func (g *Guard) Enter(ctx context.Context, who Who) (*Try, error) {
-	t, err := g.clients.enter(ctx, who.MAC)
+func (g *Guard) Enter(ctx context.Context, identity Who) (*Try, error) {
+	t, err := g.clients.enter(ctx, identity.MAC)
 	if err != nil {
 		return nil, err
 	}
-	return &Try{g, who, t}, nil
+	return &Try{g, identity, t}, nil
 }
 
 // Leave ends the right.
@@ -87,8 +87,8 @@ func (t *Try) Right(user string) {
 func (g *Guard) Trying(client MAC) int {
 	g.clients.mu.Lock()
 	defer g.clients.mu.Unlock()
-	if at := g.clients.clients[client]; at != nil {
-		return at.users
+	if entry := g.clients.clients[client]; entry != nil {
+		return entry.users
 	}
 	return 0
 }

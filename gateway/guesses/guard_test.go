@@ -7,9 +7,9 @@ import (
 )
 
 // guess lets a client try a wrong password, and returns what it has to wait instead.
-func guess(t *testing.T, g *Guard, who Who, user string) time.Duration {
+func guess(t *testing.T, g *Guard, identity Who, user string) time.Duration {
 	t.Helper()
-	try, err := g.Enter(t.Context(), who)
+	try, err := g.Enter(t.Context(), identity)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,9 +22,9 @@ func guess(t *testing.T, g *Guard, who Who, user string) time.Duration {
 }
 
 // right lets a client log in.
-func right(t *testing.T, g *Guard, who Who, user string) {
+func right(t *testing.T, g *Guard, identity Who, user string) {
 	t.Helper()
-	try, err := g.Enter(t.Context(), who)
+	try, err := g.Enter(t.Context(), identity)
 	if err != nil {
 		t.Fatal(err)
 	}

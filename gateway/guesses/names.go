@@ -46,19 +46,19 @@ type guessed struct {
 func (g *names) wait(user string, client MAC) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at := g.find(canonical(user))
-	if at == nil || at.home == client {
+	entry := g.find(canonical(user))
+	if entry == nil || entry.home == client {
 		return 0
 	}
-	return at.wait(freeNameFailures, firstNameWait, longestNameWait)
+	return entry.wait(freeNameFailures, firstNameWait, longestNameWait)
 }
 
 // isHome reports whether a client is that of the user's last login.
 func (g *names) isHome(user string, client MAC) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at := g.users[canonical(user)]
-	return at != nil && at.home == client
+	entry := g.users[canonical(user)]
+	return entry != nil && entry.home == client
 }
 
 // recent is the number of wrong passwords for a name that still count, but for those of the
@@ -66,11 +66,11 @@ func (g *names) isHome(user string, client MAC) bool {
 func (g *names) recent(user string, client MAC) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at := g.find(canonical(user))
-	if at == nil || at.home == client || at.over() {
+	entry := g.find(canonical(user))
+	if entry == nil || entry.home == client || entry.over() {
 		return 0
 	}
-	return at.count
+	return entry.count
 }
 
 // wrong counts a failed attempt.
@@ -78,20 +78,20 @@ func (g *names) wrong(user string, client MAC) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := canonical(user)
-	at := g.find(name)
-	if at == nil {
-		at = g.add(name)
+	entry := g.find(name)
+	if entry == nil {
+		entry = g.add(name)
 	}
-	if at.home == client {
+	if entry.home == client {
 		return // the client's own failures slow it down
 	}
-	other := at.home == MAC{}
+	other := entry.home == MAC{}
 	if other {
-		g.failed[at.count].Remove(at.place)
+		g.failed[entry.count].Remove(entry.place)
 	}
-	at.add(mostNameFailures)
+	entry.add(mostNameFailures)
 	if other {
-		at.place = g.failed[at.count].PushBack(at)
+		entry.place = g.failed[entry.count].PushBack(entry)
 	}
 }
 
@@ -100,23 +100,23 @@ func (g *names) right(user string, client MAC) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := canonical(user)
-	if at := g.others[name]; at != nil {
-		g.drop(at)
+	if entry := g.others[name]; entry != nil {
+		g.drop(entry)
 	}
-	at := g.users[name]
-	if at == nil {
+	entry := g.users[name]
+	if entry == nil {
 		if g.users == nil {
 			g.users = map[string]*guessed{}
 		}
 		if oldest := g.logins.Front(); len(g.users) >= maxNames {
 			delete(g.users, g.logins.Remove(oldest).(*guessed).name)
 		}
-		at = &guessed{name: name}
-		at.place = g.logins.PushBack(at)
-		g.users[name] = at
+		entry = &guessed{name: name}
+		entry.place = g.logins.PushBack(entry)
+		g.users[name] = entry
 	}
-	g.logins.MoveToBack(at.place)
-	at.count, at.home = 0, client
+	g.logins.MoveToBack(entry.place)
+	entry.count, entry.home = 0, client
 }
 
 // canonical is the form in which names are compared: RADIUS servers may ignore case.
@@ -127,8 +127,8 @@ const maxUser = 253
 
 // find returns a name's entry or nil. mu is held.
 func (g *names) find(name string) *guessed {
-	if at := g.users[name]; at != nil {
-		return at
+	if entry := g.users[name]; entry != nil {
+		return entry
 	}
 	return g.others[name]
 }
@@ -142,10 +142,10 @@ func (g *names) add(name string) *guessed {
 	if len(g.others) >= maxNames {
 		g.drop(g.least())
 	}
-	at := &guessed{name: name}
-	at.place = g.failed[0].PushBack(at) // until its failure is counted
-	g.others[name] = at
-	return at
+	entry := &guessed{name: name}
+	entry.place = g.failed[0].PushBack(entry) // until its failure is counted
+	g.others[name] = entry
+	return entry
 }
 
 // least returns the entry to replace first; there is one. mu is held.
@@ -156,19 +156,19 @@ func (g *names) least() *guessed {
 		if first == nil {
 			continue
 		}
-		at := first.Value.(*guessed)
-		if at.over() {
-			return at
+		entry := first.Value.(*guessed)
+		if entry.over() {
+			return entry
 		}
 		if least == nil {
-			least = at
+			least = entry
 		}
 	}
 	return least
 }
 
 // drop removes an entry of a name that has not logged in; mu is held.
-func (g *names) drop(at *guessed) {
-	g.failed[at.count].Remove(at.place)
-	delete(g.others, at.name)
+func (g *names) drop(entry *guessed) {
+	g.failed[entry.count].Remove(entry.place)
+	delete(g.others, entry.name)
 }

@@ -18,7 +18,7 @@ import (
 // TestSilence: hosts that connect and send nothing, or a query byte by byte, have a bound of connections, and lose them
 // in the end; then there is place for others.
 func TestSilence(t *testing.T) {
-	defer func(was time.Duration) { patience = was }(patience)
+	defer func(before time.Duration) { patience = before }(patience)
 	patience = time.Second
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

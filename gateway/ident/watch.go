@@ -95,10 +95,10 @@ func (w *Watch) load(cfg WatchConfig) error {
 
 // attach attaches a program with a pinned link. A pinned one at the head of the same interface gets the
 // program in one step; one behind others, which may redirect packets past it, is replaced.
-func attach(pin string, ifindex int, prog *ebpf.Program, at ebpf.AttachType) (link.Link, error) {
+func attach(pin string, ifindex int, prog *ebpf.Program, attachType ebpf.AttachType) (link.Link, error) {
 	old, err := link.LoadPinnedLink(pin, nil)
 	if err == nil {
-		if heads(old, ifindex, at) {
+		if heads(old, ifindex, attachType) {
 			return old, old.Update(prog)
 		}
 		err = errors.Join(old.Unpin(), old.Close())
@@ -106,7 +106,7 @@ func attach(pin string, ifindex int, prog *ebpf.Program, at ebpf.AttachType) (li
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	l, err := link.AttachTCX(link.TCXOptions{Program: prog, Interface: ifindex, Attach: at, Anchor: link.Head()})
+	l, err := link.AttachTCX(link.TCXOptions{Program: prog, Interface: ifindex, Attach: attachType, Anchor: link.Head()})
 	if err != nil {
 		return nil, err
 	}
@@ -117,13 +117,13 @@ func attach(pin string, ifindex int, prog *ebpf.Program, at ebpf.AttachType) (li
 }
 
 // heads reports whether a link is the first at an interface.
-func heads(l link.Link, ifindex int, at ebpf.AttachType) bool {
+func heads(l link.Link, ifindex int, attachType ebpf.AttachType) bool {
 	info, err := l.Info()
 	if err != nil || info.TCX() == nil || info.TCX().Ifindex != uint32(ifindex) {
 		return false
 	}
-	there, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: at})
-	return err == nil && len(there.Programs) > 0 && there.Programs[0].ID == info.Program
+	attached, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: attachType})
+	return err == nil && len(attached.Programs) > 0 && attached.Programs[0].ID == info.Program
 }
 
 // Pins returns the pins of a Watch's links in a folder.
@@ -219,24 +219,24 @@ func raw(p netip.AddrPort) (addr uint32, port uint16) {
 // Began returns when the connection between two ends began, as the WAN sees them: near sent the
 // first segment. ok is false unless the connection is established, and neither end has closed
 // it altogether.
-func (w *Watch) Began(near, far netip.AddrPort) (at time.Time, ok bool, err error) {
+func (w *Watch) Began(near, far netip.AddrPort) (instant time.Time, ok bool, err error) {
 	var key identConn
 	key.Near, key.NearPort = raw(near)
 	key.Far, key.FarPort = raw(far)
 	var l identLife
 	err = w.objs.IdentConns.Lookup(key, &l)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return at, false, nil
+		return instant, false, nil
 	}
 	if err != nil {
-		return at, false, fmt.Errorf("looking up a connection: %w", err)
+		return instant, false, fmt.Errorf("looking up a connection: %w", err)
 	}
 	if l.Answered == 0 || (l.NearFin != 0 && l.FarFin != 0) {
-		return at, false, nil
+		return instant, false, nil
 	}
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return at, false, fmt.Errorf("reading the clock: %w", err)
+		return instant, false, fmt.Errorf("reading the clock: %w", err)
 	}
 	return time.Now().Add(time.Duration(int64(l.Began) - now.Nano())), true, nil
 }

@@ -71,9 +71,9 @@ func ownerWith(t *testing.T, alone time.Duration, log *slog.Logger) *owner {
 		Command: func() *exec.Cmd {
 			cmd := exec.Command("/proc/self/exe")
 			cmd.Env = append(os.Environ(), aloneEnv+"="+alone.String())
-			if said := os.Getenv(saidEnv); said != "" {
+			if text := os.Getenv(saidEnv); text != "" {
 				// an error: the test misses what is said
-				cmd.Stderr, _ = os.OpenFile(said, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+				cmd.Stderr, _ = os.OpenFile(text, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 			}
 			return cmd
 		},
@@ -289,8 +289,8 @@ func TestVersions(t *testing.T) {
 func TestNoRoom(t *testing.T) {
 	t.Setenv(filesEnv, "24")
 	own := says(t)
-	var said logtest.Log
-	o := ownerWith(t, time.Minute, said.Logger())
+	var logs logtest.Log
+	o := ownerWith(t, time.Minute, logs.Logger())
 	first, gone := pipe(t)
 	o.Put(Item{Key: "first", Files: []int{first}})
 	unix.Close(first)
@@ -300,7 +300,7 @@ func TestNoRoom(t *testing.T) {
 		unix.Close(file)
 	}
 	netnstest.Await(t, "that the keeper refuses one", func() error {
-		if !strings.Contains(said.String(), "session=") {
+		if !strings.Contains(logs.String(), "session=") {
 			return errors.New("it has not")
 		}
 		return nil

@@ -26,9 +26,9 @@ func Others() (chains, helpers []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	add := func(list *[]string, said string) {
-		if n := len(*list); n == 0 || (*list)[n-1] != said {
-			*list = append(*list, said)
+	add := func(list *[]string, text string) {
+		if n := len(*list); n == 0 || (*list)[n-1] != text {
+			*list = append(*list, text)
 		}
 	}
 	families := map[nftables.Family]string{nftables.IPv4: "ip", nftables.Inet: "inet"}
@@ -37,12 +37,12 @@ func Others() (chains, helpers []string, err error) {
 		if family == "" || Is(uint8(r.Table.Family), r.Table.Name) {
 			continue
 		}
-		said := fmt.Sprintf("%s %s %s", family, r.Table.Name, r.Chain)
+		text := fmt.Sprintf("%s %s %s", family, r.Table.Name, r.Chain)
 		if r.Sources {
-			add(&chains, said)
+			add(&chains, text)
 		}
 		if r.Helper {
-			add(&helpers, "a rule in "+said)
+			add(&helpers, "a rule in "+text)
 		}
 	}
 	tables, err := conn.Helpers()

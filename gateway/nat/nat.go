@@ -194,8 +194,8 @@ func (n *NAT) keep(gone func() bool) {
 		n.resigned, n.trouble = true, ""
 		return
 	}
-	there, err := n.there()
-	if err == nil && there {
+	found, err := n.there()
+	if err == nil && found {
 		n.trouble = ""
 		return
 	}
@@ -209,8 +209,8 @@ func (n *NAT) keep(gone func() bool) {
 			return
 		}
 	}
-	if why := err.Error(); n.trouble != why {
-		n.trouble = why
+	if reason := err.Error(); n.trouble != reason {
+		n.trouble = reason
 		n.cfg.Log.Error(
 			"the rules of address translation are not as they should be, and cannot be put back: trying every two seconds",
 			"table", n.cfg.Name, "err", err)
@@ -243,8 +243,8 @@ func (n *NAT) there() (bool, error) {
 
 // Left reports whether a table exists. A kernel without nftables has none.
 func Left(name string) bool {
-	there, err := nftables.Has(tableOf(name))
-	return err == nil && there
+	found, err := nftables.Has(tableOf(name))
+	return err == nil && found
 }
 
 // patience is how long Remove waits for a daemon that holds the table to let go of it.

@@ -23,10 +23,10 @@ type Assignment struct {
 // Of returns what a client has; ok is false where there is no room for it. The address is zero without Sources.
 func (a Assignment) Of(client int) (source netip.Addr, first, last uint16, ok bool) {
 	room := ports / a.Each
-	switch at := client / room; {
-	case at < len(a.Sources):
-		source = a.Sources[at]
-	case at > 0 || len(a.Sources) > 0:
+	switch index := client / room; {
+	case index < len(a.Sources):
+		source = a.Sources[index]
+	case index > 0 || len(a.Sources) > 0:
 		return source, 0, 0, false
 	}
 	begin := firstPort + client%room*a.Each

@@ -44,11 +44,11 @@ func TestAssignment(t *testing.T) {
 			return
 		}
 		for p := int(first); p <= int(last); p++ {
-			at := netip.AddrPortFrom(source, uint16(p))
-			if other, twice := taken[at]; twice {
-				t.Fatalf("%v is of the clients %d and %d", at, other, client)
+			addr := netip.AddrPortFrom(source, uint16(p))
+			if other, twice := taken[addr]; twice {
+				t.Fatalf("%v is of the clients %d and %d", addr, other, client)
 			}
-			taken[at] = client
+			taken[addr] = client
 		}
 	}
 }

@@ -194,17 +194,17 @@ func (c Config) oursFor(f Forward) [][]nftables.Expr {
 	if c.Ports == 0 || len(c.Sources) == 0 {
 		return c.ours()
 	}
-	i, at := 0, -1
+	i, index := 0, -1
 	each(c.Clients, func(client netip.Addr) {
 		if client == f.To {
-			at = i
+			index = i
 		}
 		i++
 	})
-	if at < 0 {
+	if index < 0 {
 		return c.ours()
 	}
-	source, first, last, ok := c.assignment().Of(at)
+	source, first, last, ok := c.assignment().Of(index)
 	if !ok || f.First < first || last < f.Last {
 		return c.ours()
 	}

@@ -42,8 +42,8 @@ func TestIdleConnections(t *testing.T) {
 }
 
 // asksInParts has requests arrive in parts, each of which is a record of its own over TLS.
-func asksInParts(t *testing.T, at netip.AddrPort, host string, over func(net.Conn) net.Conn) {
-	wire, err := dialFrom(clientA)(t.Context(), "tcp", at.String())
+func asksInParts(t *testing.T, addr netip.AddrPort, host string, over func(net.Conn) net.Conn) {
+	wire, err := dialFrom(clientA)(t.Context(), "tcp", addr.String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -165,7 +165,7 @@ func (s *Server) services(wanted []byte) []pppoe.Tag {
 // returned are the tags that an answer repeats unchanged, and the payload that is granted.
 func (s *Server) returned(f *pppoe.Frame) (tags []pppoe.Tag) {
 	for _, t := range []pppoe.TagType{pppoe.HostUniq, pppoe.RelaySessionID} {
-		if v, there := f.Tag(t); there {
+		if v, found := f.Tag(t); found {
 			tags = append(tags, pppoe.Tag{Type: t, Value: v})
 		}
 	}
@@ -179,7 +179,7 @@ func (s *Server) returned(f *pppoe.Frame) (tags []pppoe.Tag) {
 // (RFC 4638). It is no more than the interface carries now.
 func (s *Server) payload(f *pppoe.Frame) int {
 	granted := pppoe.MTU
-	if v, there := f.Tag(pppoe.PPPMaxPayload); there && len(v) == 2 {
+	if v, found := f.Tag(pppoe.PPPMaxPayload); found && len(v) == 2 {
 		granted = max(granted, min(int(binary.BigEndian.Uint16(v)), s.cfg.MaxPayload))
 	}
 	if carried := s.wire.mtu(s.dev.Name) - pppoe.Overhead; carried > 0 {

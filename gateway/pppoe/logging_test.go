@@ -13,8 +13,8 @@ import (
 // TestSaidOfThoseNotIn: the log says why a session ended that has not logged in, or was refused: one of both, and of a
 // flood of sessions that end early it names few.
 func TestSaidOfThoseNotIn(t *testing.T) {
-	var said logtest.Log
-	s := newServer(t, "said0", func(c *Config) { c.Waiting, c.Log = 3, said.Logger() })
+	var logs logtest.Log
+	s := newServer(t, "said0", func(c *Config) { c.Waiting, c.Log = 3, logs.Logger() })
 	leaver, refused := pppoe.MAC{2, 0, 0, 0, 0, 1}, pppoe.MAC{2, 0, 0, 0, 0, 2}
 	leaves := func(mac pppoe.MAC) {
 		s.receive((&pppoe.Frame{To: s.mac, From: mac, Code: pppoe.PADT, Session: s.byMAC[mac][0].id}).Append(nil))
@@ -28,7 +28,7 @@ func TestSaidOfThoseNotIn(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.waiting[ending].Len() == 0 {
-			return fmt.Errorf("the log says %s", said.String())
+			return fmt.Errorf("the log says %s", logs.String())
 		}
 		return nil
 	})
@@ -40,12 +40,12 @@ func TestSaidOfThoseNotIn(t *testing.T) {
 		`mac=02:00:00:00:00:02 session=4 user="\"ann\\n\\xfc\\\"\\u202e level=ERROR\"" err="permission denied"`: 1,
 		"mac=02:00:00:00:00:02":                                                                                 1,
 	} {
-		if n := said.Count(what); n != want {
-			t.Errorf("the log says %s %d times, want %d:\n%s", what, n, want, said.String())
+		if n := logs.Count(what); n != want {
+			t.Errorf("the log says %s %d times, want %d:\n%s", what, n, want, logs.String())
 		}
 	}
 	s.forge(4000)
-	if n, all := said.Count("ended before its login"), s.Counts().Displaced; n < 10 || n > maxEnds || all < 1000 {
+	if n, all := logs.Count("ended before its login"), s.Counts().Displaced; n < 10 || n > maxEnds || all < 1000 {
 		t.Errorf("of %d that were displaced the log names %d", all, n)
 	}
 }

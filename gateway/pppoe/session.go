@@ -175,9 +175,9 @@ func (n *session) Opened(t ppp.Terms) {
 }
 
 // Closed implements ppp.Handler.
-func (n *session) Closed(why error) {
+func (n *session) Closed(reason error) {
 	if !n.began.IsZero() && n.stage != ending { // otherwise its refusal was told, or its owner has ended it
-		n.neverIn(why)
+		n.neverIn(reason)
 	}
 	n.ended = true
 	delete(n.sessions, n.id)
@@ -193,19 +193,19 @@ func (n *session) Closed(why error) {
 		n.send(&pppoe.Frame{To: n.mac, Code: pppoe.PADT, Session: n.id})
 	}
 	if n.admitted.IsValid() {
-		n.logout(n.admitted, why)
+		n.logout(n.admitted, reason)
 	}
 }
 
 // neverIn writes to the log why a session ended without a login: once a minute of each address.
-func (n *session) neverIn(why error) {
+func (n *session) neverIn(reason error) {
 	if n.ends.Spend(n.mac, false, budget.Now()) {
 		mac := net.HardwareAddr(n.mac[:]).String()
-		n.cfg.Log.Info("pppoe: session ended before its login", "mac", mac, "session", n.id, "reason", why)
+		n.cfg.Log.Info("pppoe: session ended before its login", "mac", mac, "session", n.id, "reason", reason)
 	}
 }
 
 // logout tells Access, which may take its time and may call End.
-func (n *session) logout(addr netip.Addr, why error) {
-	n.running.Go(func() { n.access.Logout(n.mac, n.id, addr, why) })
+func (n *session) logout(addr netip.Addr, reason error) {
+	n.running.Go(func() { n.access.Logout(n.mac, n.id, addr, reason) })
 }

@@ -107,7 +107,7 @@ func TestTags(t *testing.T) {
 		{Type: pppoe.ServiceName, Value: []byte("none")}, {Type: pppoe.HostUniq, Value: []byte("other")},
 		{Type: pppoe.ACCookie, Value: cookie},
 	}}, pppoe.PADS)
-	if _, there := refused.Tag(pppoe.ServiceNameError); !there || refused.Session != 0 {
+	if _, found := refused.Tag(pppoe.ServiceNameError); !found || refused.Session != 0 {
 		t.Errorf("an unknown service is answered by %+v", refused)
 	}
 }
@@ -143,8 +143,8 @@ func TestGrantedPayload(t *testing.T) {
 		cookie := s.cookie.of(p.mac, time.Now())
 		pads := p.exchange(&pppoe.Frame{To: s.mac, Code: pppoe.PADR, Tags: append(tags, pppoe.Tag{Type: pppoe.ACCookie,
 			Value: cookie})}, pppoe.PADS)
-		got, there := pads.Tag(pppoe.PPPMaxPayload)
-		if there != (c.confirmed > 0) || there && int(binary.BigEndian.Uint16(got)) != c.confirmed {
+		got, found := pads.Tag(pppoe.PPPMaxPayload)
+		if found != (c.confirmed > 0) || found && int(binary.BigEndian.Uint16(got)) != c.confirmed {
 			t.Errorf("%+v: confirmed are % x", c, got)
 		}
 		s.mu.Lock()
@@ -183,7 +183,7 @@ func TestOddDiscovery(t *testing.T) {
 			offer := ask(pppoe.Broadcast, pppoe.PADI, pppoe.PADO)
 			cookie, _ := offer.Tag(pppoe.ACCookie)
 			pads := ask(s.mac, pppoe.PADR, pppoe.PADS, pppoe.Tag{Type: pppoe.ACCookie, Value: cookie})
-			if _, there := pads.Tag(pppoe.ServiceName); !there || pads.Session == 0 {
+			if _, found := pads.Tag(pppoe.ServiceName); !found || pads.Session == 0 {
 				t.Errorf("confirmed by %+v", pads)
 			}
 		})

@@ -83,8 +83,8 @@ func (s *Server) makePlace(mac pppoe.MAC) bool {
 }
 
 // displace ends a session that has not logged in.
-func (s *Server) displace(n *session, why error) {
+func (s *Server) displace(n *session, reason error) {
 	s.counts.Displaced++
-	n.link.Abort(why)
+	n.link.Abort(reason)
 	s.schedule(n)
 }

@@ -170,8 +170,8 @@ func TestRefusedGiveTheirPlace(t *testing.T) {
 	if !s.has(again) { // it was the oldest
 		again = pppoe.MAC{2, 0, 0, 0, 0, 1}
 	}
-	was := s.byMAC[again][0].id
-	if s.request(again); len(s.byMAC[again]) != 1 || s.byMAC[again][0].id == was {
+	before := s.byMAC[again][0].id
+	if s.request(again); len(s.byMAC[again]) != 1 || s.byMAC[again][0].id == before {
 		t.Errorf("one that has rebooted is told of its old session: %+v", s.Counts())
 	}
 }

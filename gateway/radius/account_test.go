@@ -92,7 +92,7 @@ func TestAccounting(t *testing.T) {
 
 // checkTimes compares the attributes that give an event's time with the event, and removes
 // them: Acct-Delay-Time before the packet arrived (RFC 2866, 5.2).
-func checkTimes(t *testing.T, r record, at time.Time) {
+func checkTimes(t *testing.T, r record, instant time.Time) {
 	t.Helper()
 	came, err := strconv.ParseInt(strings.Join(r["Timestamp"], " "), 10, 64)
 	if err != nil {
@@ -103,11 +103,11 @@ func checkTimes(t *testing.T, r record, at time.Time) {
 		t.Error(err)
 	}
 	// Three clocks are read one after the other, each in whole seconds.
-	if off := came - delay - at.Unix(); off < -1 || off > 30 {
+	if off := came - delay - instant.Unix(); off < -1 || off > 30 {
 		t.Errorf("came at %d with delay %d: off by %d s", came, delay, off)
 	}
 	if stamp, want := strings.Join(r["Event-Timestamp"], " "),
-		at.Local().Format("Jan _2 2006 15:04:05 MST"); stamp != want {
+		instant.Local().Format("Jan _2 2006 15:04:05 MST"); stamp != want {
 		t.Errorf("Event-Timestamp = %s, want %s", stamp, want)
 	}
 	for _, name := range []string{"Timestamp", "Acct-Delay-Time", "Event-Timestamp"} {
@@ -201,8 +201,8 @@ func TestLongestAccountingFits(t *testing.T) {
 }
 
 func TestStale(t *testing.T) {
-	at := time.Unix(1_000_000, 0)
-	r := &accountingRequest{at: at}
+	instant := time.Unix(1_000_000, 0)
+	r := &accountingRequest{at: instant}
 	for _, tt := range []struct {
 		encoded, now time.Duration
 		want         bool
@@ -212,7 +212,7 @@ func TestStale(t *testing.T) {
 		{5 * time.Second, 5900 * time.Millisecond, false},
 		{-time.Hour, -time.Minute, false}, // the clock was set: no delay is negative
 	} {
-		if got := r.stale(at.Add(tt.encoded), at.Add(tt.now)); got != tt.want {
+		if got := r.stale(instant.Add(tt.encoded), instant.Add(tt.now)); got != tt.want {
 			t.Errorf("encoded after %s, sent after %s: stale %v", tt.encoded, tt.now, got)
 		}
 	}

@@ -67,7 +67,7 @@ func expected(code radius.Code, access bool) bool {
 // findSignature returns the offset of the Message-Authenticator's value, 0 when there is
 // none. Two of them, or attributes with wrong lengths, are errors.
 func findSignature(data []byte) (int, error) {
-	at := 0
+	index := 0
 	for i := headerSize; i < len(data); {
 		if len(data)-i < 2 {
 			return 0, errMalformed
@@ -77,14 +77,14 @@ func findSignature(data []byte) (int, error) {
 			return 0, errMalformed
 		}
 		if radius.Type(data[i]) == rfc2869.MessageAuthenticator_Type {
-			if at != 0 || size != 2+md5.Size {
+			if index != 0 || size != 2+md5.Size {
 				return 0, errMalformed
 			}
-			at = i + 2
+			index = i + 2
 		}
 		i += size
 	}
-	return at, nil
+	return index, nil
 }
 
 // authenticatorHolds verifies the Response Authenticator (RFC 2865, 3).
@@ -99,26 +99,26 @@ func authenticatorHolds(data, secret []byte, request [16]byte) bool {
 
 // signatureHolds verifies the Message-Authenticator at an offset: an HMAC over the packet
 // with the request's authenticator, and with zeros in place of the value (RFC 3579, 3.2).
-func signatureHolds(data []byte, at int, secret []byte, request [16]byte) bool {
+func signatureHolds(data []byte, index int, secret []byte, request [16]byte) bool {
 	var zeros [md5.Size]byte
 	mac := hmac.New(md5.New, secret)
 	mac.Write(data[:4])
 	mac.Write(request[:])
-	mac.Write(data[headerSize:at])
+	mac.Write(data[headerSize:index])
 	mac.Write(zeros[:])
-	mac.Write(data[at+md5.Size:])
-	return hmac.Equal(mac.Sum(nil), data[at:at+md5.Size])
+	mac.Write(data[index+md5.Size:])
+	return hmac.Equal(mac.Sum(nil), data[index:index+md5.Size])
 }
 
 // decide converts an authentic answer to a login or an error.
-func (c *Client) decide(who session.Credentials, p *radius.Packet) (session.Login, error) {
+func (c *Client) decide(credentials session.Credentials, p *radius.Packet) (session.Login, error) {
 	switch p.Code {
 	case radius.CodeAccessReject:
 		return session.Login{}, fmt.Errorf("radius: by the server: %w", session.Reject(replyMessage(p)))
 	case radius.CodeAccessChallenge:
 		return session.Login{}, &session.Challenge{Message: replyMessage(p)}
 	}
-	if v, there := number(p, rfc2865.ServiceType_Type); there {
+	if v, found := number(p, rfc2865.ServiceType_Type); found {
 		switch rfc2865.ServiceType(v) {
 		case rfc2865.ServiceType_Value_LoginUser, rfc2865.ServiceType_Value_FramedUser:
 		default:
@@ -126,7 +126,7 @@ func (c *Client) decide(who session.Credentials, p *radius.Packet) (session.Logi
 				unfit("the server grants Service-Type %d, which is not network access (Login 1 or Framed 2)", v)
 		}
 	}
-	login := session.Login{User: who.User}
+	login := session.Login{User: credentials.User}
 	var err error
 	if login.Limits, login.Given, err = c.limits(p, time.Now()); err != nil {
 		return session.Login{}, unfit("%w", err)
@@ -137,7 +137,7 @@ func (c *Client) decide(who session.Credentials, p *radius.Packet) (session.Logi
 	if name := p.Get(rfc2865.UserName_Type); len(name) > 0 {
 		login.User = string(name)
 	}
-	if who.Port != 0 {
+	if credentials.Port != 0 {
 		if err := framed(&login, p); err != nil {
 			return session.Login{}, unfit("%w", err)
 		}
@@ -161,8 +161,8 @@ func (c *Client) decide(who session.Credentials, p *radius.Packet) (session.Logi
 }
 
 // unfit is the error for an Access-Accept that cannot be carried out.
-func unfit(why string, args ...any) error {
-	return fmt.Errorf("%w: %w", session.ErrUnfit, fmt.Errorf(why, args...))
+func unfit(reason string, args ...any) error {
+	return fmt.Errorf("%w: %w", session.ErrUnfit, fmt.Errorf(reason, args...))
 }
 
 // Vendors and their attributes. The numbers of ChilliSpot's gigawords are from
@@ -180,12 +180,12 @@ const (
 // limits returns the limits of an Access-Accept at a time, and which of them it has, be they 0.
 func (c *Client) limits(p *radius.Packet, now time.Time) (l session.Limits, given session.Given, err error) {
 	seconds := func(t radius.Type) (time.Duration, bool) {
-		v, there := number(p, t)
-		return time.Duration(v) * time.Second, there
+		v, found := number(p, t)
+		return time.Duration(v) * time.Second, found
 	}
 	rate := func(kind byte) (uint64, bool) {
-		v, there := vendorNumber(p, vendorWISPr, kind)
-		return uint64(v), there
+		v, found := vendorNumber(p, vendorWISPr, kind)
+		return uint64(v), found
 	}
 	quota := func(low, high byte) (uint64, bool) {
 		l, has := vendorNumber(p, vendorChilliSpot, low)
@@ -245,8 +245,8 @@ func (c *Config) interim(every time.Duration) time.Duration {
 
 // number returns a numeric attribute; false when it is missing or has another size.
 func number(p *radius.Packet, t radius.Type) (uint32, bool) {
-	a, there := p.Lookup(t)
-	if !there {
+	a, found := p.Lookup(t)
+	if !found {
 		return 0, false
 	}
 	v, err := radius.Integer(a)

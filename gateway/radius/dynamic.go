@@ -133,10 +133,10 @@ func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byt
 		return nil
 	}
 	q := question{from.Addr(), p.Identifier, p.Authenticator}
-	if was, there := d.repeats.find(q, now); there {
+	if before, present := d.repeats.find(q, now); present {
 		d.stats.repeated.Add(1)
-		if was.late || was.fresh(now) {
-			return was.packet
+		if before.late || before.fresh(now) {
+			return before.packet
 		}
 		d.log.Warn("radius: a request without Event-Timestamp was carried out before and is refused: have the server add "+
 			"one, so that each request differs",
@@ -218,8 +218,8 @@ func openRequest(data, secret []byte) (*radius.Packet, error) {
 
 // age is how old a request is; 0: it does not say. An old one may be sent again by somebody.
 func age(p *radius.Packet, now time.Time) time.Duration {
-	at, there := number(p, rfc2869.EventTimestamp_Type)
-	if !there {
+	at, found := number(p, rfc2869.EventTimestamp_Type)
+	if !found {
 		return 0
 	}
 	return now.Sub(time.Unix(int64(at), 0))
@@ -232,10 +232,11 @@ type dropped struct {
 }
 
 // drop counts a request that gets no answer, and returns nil instead of it.
-func (d *Dynamic) drop(which *dropped, from netip.AddrPort, why string) *radius.Packet {
+func (d *Dynamic) drop(which *dropped, from netip.AddrPort, reason string) *radius.Packet {
 	which.n.Add(1)
 	which.log.Do(func() {
-		d.log.Warn("radius: a request to end or change a session gets no answer", "sender", from.Addr().String(), "why", why)
+		d.log.Warn("radius: a request to end or change a session gets no answer", "sender", from.Addr().String(), "why",
+			reason)
 	})
 	return nil
 }

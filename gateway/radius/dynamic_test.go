@@ -154,8 +154,8 @@ func TestDynamicNamesWhomItIsAbout(t *testing.T) {
 // may be meant anew: it is refused, and logged, also by the next daemon. One with a time is a repetition.
 func TestDynamicSaysThatItRepeatsNothing(t *testing.T) {
 	d, o := newDynamic(t)
-	var said logtest.Log
-	d.log = said.Logger()
+	var logs logtest.Log
+	d.log = logs.Logger()
 	path := filepath.Join(t.TempDir(), "requests")
 	now := time.Now()
 	again := func(request []byte, after time.Duration, want radius.Code, warned int) {
@@ -164,7 +164,7 @@ func TestDynamicSaysThatItRepeatsNothing(t *testing.T) {
 		if b == nil || radius.Code(b[0]) != want || !radius.IsAuthenticResponse(b, request, []byte(testSecret)) {
 			t.Errorf("after %s answered by %x, want %s", after, b, want)
 		}
-		if n := said.Count("without Event-Timestamp"); n != warned {
+		if n := logs.Count("without Event-Timestamp"); n != warned {
 			t.Errorf("after %s warned %d times, want %d", after, n, warned)
 		}
 	}
@@ -357,14 +357,14 @@ func FuzzDynamic(f *testing.F) {
 			return
 		}
 		id++
-		was := *o
+		before := *o
 		request := d.request(t, code, id, testSecret, func(p builder) { p.Attributes = attrs })
 		now := time.Now()
 		b := d.receive(dynamicServer, request, now)
 		if b != nil && !radius.IsAuthenticResponse(b, request, []byte(testSecret)) {
 			t.Fatalf("answered by %x", b)
 		}
-		done := o.kicked + o.changed - was.kicked - was.changed
+		done := o.kicked + o.changed - before.kicked - before.changed
 		if acked := b != nil && (radius.Code(b[0]) == radius.CodeDisconnectACK || radius.Code(
 			b[0]) == radius.CodeCoAACK); acked != (done == 1) && done != 0 {
 			t.Fatalf("%d done, answered by %x", done, b)

@@ -113,12 +113,12 @@ func (e *endpoint) stats(now time.Time) Stats {
 	n := &e.counts
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	why := ""
+	reason := ""
 	if e.trouble != nil {
-		why = e.trouble.why()
+		reason = e.trouble.why()
 	}
 	return Stats{
-		Server: e.addr, Dead: now.Before(e.deadUntil), Asked: why != "" || !e.lastHeard.IsZero(), Trouble: why,
+		Server: e.addr, Dead: now.Before(e.deadUntil), Asked: reason != "" || !e.lastHeard.IsZero(), Trouble: reason,
 		Requests: n.requests.Load(), Retransmits: n.retransmits.Load(), Answers: n.answers.Load(),
 		Timeouts: n.timeouts.Load(),
 		Unsigned: n.unsigned.Load(), Forged: n.forged.Load(), Malformed: n.malformed.Load(), Unexpected: n.unexpected.Load(),

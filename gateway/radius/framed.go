@@ -29,8 +29,8 @@ func framed(login *session.Login, p *radius.Packet) (err error) {
 // framedAddress is the address that the server gives the client; invalid: the gateway chooses
 // (RFC 2865, 5.8).
 func framedAddress(p *radius.Packet) netip.Addr {
-	v, there := number(p, rfc2865.FramedIPAddress_Type)
-	if !there || v >= 0xfffffffe {
+	v, found := number(p, rfc2865.FramedIPAddress_Type)
+	if !found || v >= 0xfffffffe {
 		return netip.Addr{}
 	}
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, v)))
@@ -62,8 +62,8 @@ func framedRoutes(p *radius.Packet) (all []netip.Prefix, err error) {
 // of its class.
 func parseRoute(text string) (netip.Prefix, error) {
 	fields := strings.Fields(text)
-	bad := func(why string) (netip.Prefix, error) {
-		return netip.Prefix{}, fmt.Errorf("the server sent the Framed-Route %.60q, which %s", text, why)
+	bad := func(reason string) (netip.Prefix, error) {
+		return netip.Prefix{}, fmt.Errorf("the server sent the Framed-Route %.60q, which %s", text, reason)
 	}
 	if len(fields) == 0 {
 		return bad("is empty")

@@ -89,11 +89,11 @@ func (f *freeRADIUS) start(t testing.TB) {
 	}
 	w.Close()
 	f.ended = make(chan struct{})
-	var said strings.Builder
+	var stderr strings.Builder
 	lines := bufio.NewScanner(output)
 	ready := false
 	for !ready && lines.Scan() {
-		said.WriteString(lines.Text() + "\n")
+		stderr.WriteString(lines.Text() + "\n")
 		ready = strings.Contains(lines.Text(), "Ready to process requests")
 	}
 	go func() {
@@ -103,7 +103,7 @@ func (f *freeRADIUS) start(t testing.TB) {
 		close(f.ended)
 	}()
 	if !ready {
-		t.Fatalf("freeradius ended:\n%s", said.String())
+		t.Fatalf("freeradius ended:\n%s", stderr.String())
 	}
 }
 

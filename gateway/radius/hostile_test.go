@@ -186,9 +186,9 @@ var cmpAddrPort = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
 func TestAnswersFromElsewhereAreNotSeen(t *testing.T) {
 	a := newAttacker(t)
 	var others []*net.UDPConn
-	for _, at := range []netip.AddrPort{
+	for _, addr := range []netip.AddrPort{
 		netip.AddrPortFrom(a.addr.Addr(), 0), netip.AddrPortFrom(netip.MustParseAddr("127.0.0.77"), a.addr.Port())} {
-		other, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
+		other, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(addr))
 		if err != nil {
 			t.Fatal(err)
 		}

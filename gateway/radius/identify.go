@@ -68,7 +68,7 @@ func (d *Dynamic) identified(p *radius.Packet) (found []session.Session, cause r
 		return true
 	}
 	if addr := framedAddress(p); addr.IsValid() {
-		if s, there := d.sessions.Get(addr); there {
+		if s, present := d.sessions.Get(addr); present {
 			visit(s)
 		}
 	} else {

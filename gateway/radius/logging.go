@@ -16,10 +16,10 @@ func (s *service) logServers(answers *endpoint) {
 
 func (e *endpoint) logReturn() {
 	e.mu.Lock()
-	was := e.logged
+	before := e.logged
 	e.logged = false
 	e.mu.Unlock()
-	if was {
+	if before {
 		e.log.Info(fmt.Sprintf("radius: %s answers again", e.addr))
 	}
 }

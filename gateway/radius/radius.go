@@ -235,19 +235,19 @@ func (c *Client) Close() error {
 // session.ErrRejected (a *session.Rejection with the server's Reply-Message),
 // session.ErrUnfit, session.ErrMoreAsked, session.ErrBusy, ErrNoServer, or are ctx's. ctx's time is shared among
 // the servers; when it is over the error is ErrNoServer, with what is known of each server.
-func (c *Client) Authenticate(ctx context.Context, who session.Credentials) (session.Login, error) {
-	if !sendable(who) {
+func (c *Client) Authenticate(ctx context.Context, credentials session.Credentials) (session.Login, error) {
+	if !sendable(credentials) {
 		return session.Login{}, fmt.Errorf("radius: %w: no request can have such a name or password", session.Reject(""))
 	}
 	by := byPortal
-	if who.Port != 0 {
+	if credentials.Port != 0 {
 		by = byLine
 	}
-	answer, err := c.auth.ask(ctx, &accessRequest{cfg: &c.cfg, who: who}, by, who.Failures)
+	answer, err := c.auth.ask(ctx, &accessRequest{cfg: &c.cfg, who: credentials}, by, credentials.Failures)
 	if err != nil {
 		return session.Login{}, fmt.Errorf("radius: %w", err)
 	}
-	login, err := c.decide(who, answer)
+	login, err := c.decide(credentials, answer)
 	if err != nil {
 		return session.Login{}, fmt.Errorf("radius: %w", err)
 	}

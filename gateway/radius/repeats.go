@@ -123,8 +123,8 @@ func (r *repeats) setAside(path string) {
 // before reports whether a request may be one that was carried out and is not remembered: it is older than the time
 // since when all are, or does not say how old it is.
 func (r *repeats) before(p *radius.Packet, now time.Time) bool {
-	a, there := r.find(unknown, now)
-	if !there {
+	a, found := r.find(unknown, now)
+	if !found {
 		return false
 	}
 	at, timed := number(p, rfc2869.EventTimestamp_Type)
@@ -230,8 +230,8 @@ func (r *repeats) close() {
 
 // find returns what became of a request, if it was carried out.
 func (r *repeats) find(q question, now time.Time) (answered, bool) {
-	was, there := r.all[q]
-	return was, there && now.Before(was.until)
+	before, found := r.all[q]
+	return before, found && now.Before(before.until)
 }
 
 // fresh reports whether who sends a request once more may just have missed the answer, which is then due again.
@@ -249,7 +249,7 @@ func (r *repeats) add(q question, p *radius.Packet, now time.Time) bool {
 		return false
 	}
 	a := answered{until: now.Add(untimedFor)}
-	if at, there := number(p, rfc2869.EventTimestamp_Type); there {
+	if at, found := number(p, rfc2869.EventTimestamp_Type); found {
 		a.until, a.timed = time.Unix(int64(at), 0).Add(clockWindow+time.Second), true
 	}
 	r.all[q] = a

@@ -59,13 +59,13 @@ func (l *lives) kick(t *testing.T, user string, stamp time.Duration) []byte {
 // answers fails the test unless a request is answered by want and carried out or not; 0: it gets no answer.
 func (l *lives) answers(t *testing.T, what string, request []byte, now time.Time, want radius.Code, kicked int) {
 	t.Helper()
-	was := l.o.kicked
+	before := l.o.kicked
 	var code radius.Code
 	if b := l.receive(dynamicServer, request, now); b != nil {
 		code = radius.Code(b[0])
 	}
-	if code != want || l.o.kicked-was != kicked {
-		t.Errorf("%s: answered by %s and carried out %d times, want %s and %d", what, code, l.o.kicked-was, want, kicked)
+	if code != want || l.o.kicked-before != kicked {
+		t.Errorf("%s: answered by %s and carried out %d times, want %s and %d", what, code, l.o.kicked-before, want, kicked)
 	}
 }
 

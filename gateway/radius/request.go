@@ -90,11 +90,11 @@ func stationID(k session.Key) string {
 
 // sendable reports whether credentials can be valid. Others are never sent, because they
 // would reach the server's logs and queries.
-func sendable(who session.Credentials) bool {
-	return who.User != "" && len(who.User) <= maxValue && utf8.ValidString(who.User) &&
-		!strings.ContainsFunc(who.User, unicode.IsControl) &&
+func sendable(credentials session.Credentials) bool {
+	return credentials.User != "" && len(credentials.User) <= maxValue && utf8.ValidString(credentials.User) &&
+		!strings.ContainsFunc(credentials.User, unicode.IsControl) &&
 		// PAP pads with zeros: "x" and "x\x00" would be one password.
-		len(who.Password) <= maxPassword && !strings.Contains(who.Password, "\x00")
+		len(credentials.Password) <= maxPassword && !strings.Contains(credentials.Password, "\x00")
 }
 
 // accessRequest is a login.
@@ -154,11 +154,11 @@ func (b builder) vendor(id uint32, kind byte, value []byte) {
 }
 
 // proof adds the password in the method's form, or the client's answer to a challenge.
-func (b builder) proof(m Method, who session.Credentials) error {
-	c := who.CHAP
+func (b builder) proof(m Method, credentials session.Credentials) error {
+	c := credentials.CHAP
 	switch {
 	case c == nil:
-		return b.password(m, who.Password)
+		return b.password(m, credentials.Password)
 	case c.Microsoft:
 		if len(c.Response) != msResponse {
 			return fmt.Errorf("an MS-CHAPv2 response of %d bytes, instead of %d", len(c.Response), msResponse)

@@ -36,8 +36,8 @@ func TestSeveralAddresses(t *testing.T) {
 	same := func(when string) {
 		t.Helper()
 		for _, addr := range []netip.Addr{ada.Addr, six, four} {
-			s, there := table.Get(addr)
-			if !there || s.Key != ada || s.ID != began.ID || !slices.Equal(s.More, []netip.Addr{six, four}) || !dp.lets(addr) {
+			s, found := table.Get(addr)
+			if !found || s.Key != ada || s.ID != began.ID || !slices.Equal(s.More, []netip.Addr{six, four}) || !dp.lets(addr) {
 				t.Errorf("%s, by %s: %+v, let in: %v", when, addr, s, dp.lets(addr))
 			}
 		}
@@ -84,7 +84,7 @@ func TestAddressesGo(t *testing.T) {
 	if err := table.Forget(ada); err != nil {
 		t.Fatal(err)
 	}
-	if _, there := table.Get(six); there {
+	if _, found := table.Get(six); found {
 		t.Error("a client that was forgotten is found by a further address")
 	}
 	if err := table.Extend(ada, six); !errors.Is(err, session.ErrMoved) {
@@ -104,7 +104,7 @@ func TestRefusedAddress(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	dp.refuseWith(nil)
-	if _, there := table.Get(six); there {
+	if _, found := table.Get(six); found {
 		t.Error("the client is found by it")
 	}
 	if err := table.Close(); err != nil {

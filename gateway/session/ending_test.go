@@ -54,8 +54,8 @@ func TestHowASessionEnded(t *testing.T) {
 
 // TestEndsAreLogged: where the table is told to, once the end is on the disk.
 func TestEndsAreLogged(t *testing.T) {
-	var said logtest.Log
-	table, err := session.Open(filepath.Join(t.TempDir(), "s.db"), newMemory(), said.Logger())
+	var logs logtest.Log
+	table, err := session.Open(filepath.Join(t.TempDir(), "s.db"), newMemory(), logs.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestEndsAreLogged(t *testing.T) {
 	if _, err := table.End(k.Addr, session.AdminReset); err != nil {
 		t.Fatal(err)
 	}
-	if log := said.String(); strings.Count(log, "session ended") != 1 || !strings.Contains(log, "user=ada") ||
+	if log := logs.String(); strings.Count(log, "session ended") != 1 || !strings.Contains(log, "user=ada") ||
 		!strings.Contains(log, "cause="+string(session.AdminReset)) {
 		t.Errorf("the log is %s", log)
 	}

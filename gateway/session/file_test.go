@@ -182,7 +182,7 @@ func TestFullDisk(t *testing.T) {
 			admitted++
 		case errors.Is(err, syscall.ENOSPC):
 			refused++
-			if s, there := table.Get(k.Addr); there && s.State == session.Authenticated || dp.admits(k) {
+			if s, found := table.Get(k.Addr); found && s.State == session.Authenticated || dp.admits(k) {
 				t.Fatal("a client was let in that could not be written down")
 			}
 		default:

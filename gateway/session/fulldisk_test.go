@@ -83,7 +83,7 @@ func TestEndsOnAFullDisk(t *testing.T) {
 				if err := tt.end(table, s); !errors.Is(err, tt.says) || tt.says != nil && !errors.Is(err, errNoSpace) {
 					t.Errorf("it says: %v, want %v", err, tt.says)
 				}
-				if now, there := table.Get(k.Addr); dp.admits(k) || there && now.State != session.PreAuth {
+				if now, found := table.Get(k.Addr); dp.admits(k) || found && now.State != session.PreAuth {
 					t.Errorf("with a disk that is full the client is %q, admitted: %v", now.State, dp.admits(k))
 				}
 				if _, err := table.Admit(k.Addr, session.Login{User: "ada"}); err == nil || dp.admits(k) {

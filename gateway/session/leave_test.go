@@ -18,14 +18,14 @@ type cuts struct {
 	got []string
 }
 
-func (c *cuts) note(how string, of ...netip.Prefix) {
-	if len(of) > 0 {
-		c.got = append(c.got, fmt.Sprint(how, " ", of, " ", c.dp.admits(c.key)))
+func (c *cuts) note(how string, prefixes ...netip.Prefix) {
+	if len(prefixes) > 0 {
+		c.got = append(c.got, fmt.Sprint(how, " ", prefixes, " ", c.dp.admits(c.key)))
 	}
 }
-func (c *cuts) Schedule(of ...netip.Prefix) { c.note("soon", of...) }
-func (c *cuts) Flush(of ...netip.Prefix) <-chan struct{} {
-	c.note("ending", of...)
+func (c *cuts) Schedule(prefixes ...netip.Prefix) { c.note("soon", prefixes...) }
+func (c *cuts) Flush(prefixes ...netip.Prefix) <-chan struct{} {
+	c.note("ending", prefixes...)
 	return nil
 }
 

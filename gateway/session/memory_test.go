@@ -112,8 +112,8 @@ func (m *memory) send(key session.Key, packets, size uint64) (up, down uint64) {
 
 // passes must be called with mu held.
 func (m *memory) passes(key session.Key) bool {
-	c, there := m.clients[datapath.IDOf(key.Addr)]
-	return there && c.Admitted && c.MAC == key.MAC && (c.Until.IsZero() || time.Now().Before(c.Until))
+	c, found := m.clients[datapath.IDOf(key.Addr)]
+	return found && c.Admitted && c.MAC == key.MAC && (c.Until.IsZero() || time.Now().Before(c.Until))
 }
 
 func (m *memory) admits(key session.Key) bool {
@@ -137,8 +137,8 @@ func (m *memory) lets(addr netip.Addr) bool {
 func (m *memory) client(addr netip.Addr) (datapath.Client, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c, there := m.clients[datapath.IDOf(addr)]
-	return c, there
+	c, found := m.clients[datapath.IDOf(addr)]
+	return c, found
 }
 
 // key returns a client's key: MAC 02:00:00:00:00:mac at 10.1.0.host.
@@ -189,9 +189,9 @@ func admit(t testing.TB, table *session.Table, k session.Key, limits session.Lim
 
 func get(t testing.TB, table *session.Table, k session.Key) session.Session {
 	t.Helper()
-	s, there := table.Get(k.Addr)
-	if !there || s.Key != k {
-		t.Fatalf("Get(%s) = %+v, %v", k.Addr, s, there)
+	s, found := table.Get(k.Addr)
+	if !found || s.Key != k {
+		t.Fatalf("Get(%s) = %+v, %v", k.Addr, s, found)
 	}
 	return s
 }

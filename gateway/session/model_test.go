@@ -37,9 +37,9 @@ func (m *model) expect(c *modelled, e session.Event) {
 }
 
 // over ends a client's session, if it has one.
-func (m *model) over(c *modelled, cause session.Cause, at time.Time) {
+func (m *model) over(c *modelled, cause session.Cause, instant time.Time) {
 	if c.State == session.Authenticated {
-		m.expect(c, session.Event{Kind: session.Ended, Cause: cause, At: at})
+		m.expect(c, session.Event{Kind: session.Ended, Cause: cause, At: instant})
 		c.Session = session.Session{
 			Key: c.Key, State: session.PreAuth, Hostname: c.Hostname, LeasedAt: c.LeasedAt, LeaseEnd: c.LeaseEnd,
 			Last: session.Ending{Cause: cause},
@@ -48,11 +48,11 @@ func (m *model) over(c *modelled, cause session.Cause, at time.Time) {
 }
 
 // lapse is over for a client that keeps its address, unless it has that for as long as the session alone.
-func (m *model) lapse(c *modelled, cause session.Cause, at time.Time) {
+func (m *model) lapse(c *modelled, cause session.Cause, instant time.Time) {
 	if c.State == session.Authenticated && c.LeaseEnd.IsZero() {
 		delete(m.clients, c.Addr)
 	}
-	m.over(c, cause, at)
+	m.over(c, cause, instant)
 }
 
 func (m *model) lease(k session.Key, hostname string, end time.Time) {

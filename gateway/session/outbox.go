@@ -265,10 +265,10 @@ func (j *journal) accounted(e Event) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.outbox.done(e)
-	there := false
+	found := false
 	err := j.store.Events(
-		e.number, func(number uint64, _ []byte) (bool, error) { there = number == e.number; return false, nil })
-	if there {
+		e.number, func(number uint64, _ []byte) (bool, error) { found = number == e.number; return false, nil })
+	if found {
 		j.delete(e.number)
 		if e.Kind != Updated || len(j.deleted) >= deletedMax {
 			j.signal()

@@ -250,7 +250,7 @@ func (w *world) crash(reboot bool) {
 	w.open(path)
 	for addr, c := range w.model.clients {
 		if c.shownAt.Equal(w.model.now) && c.State == session.PreAuth {
-			if s, there := w.table.Get(addr); there && s.State == session.Leased {
+			if s, found := w.table.Get(addr); found && s.State == session.Leased {
 				c.State = session.Leased
 			}
 		}

@@ -67,7 +67,7 @@ func (k *kept) Write(b session.Batch) (removed int, err error) {
 		k.events[k.last] = slices.Clone(e)
 	}
 	for _, number := range b.Done {
-		if _, there := k.events[number]; there {
+		if _, found := k.events[number]; found {
 			delete(k.events, number)
 			removed++
 		}

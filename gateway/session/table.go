@@ -348,7 +348,7 @@ func (t *Table) Each(yield func(Session) bool) {
 	t.mu.Unlock()
 	slices.Sort(ids)
 	for _, id := range ids {
-		if s, there := t.get(func() *client { return t.clients[id] }); there && !yield(s) {
+		if s, found := t.get(func() *client { return t.clients[id] }); found && !yield(s) {
 			return
 		}
 	}

@@ -24,8 +24,8 @@ func TestClientGoesThroughItsStates(t *testing.T) {
 		s.LeasedAt.IsZero() {
 		t.Errorf("leased: %+v", s)
 	}
-	if c, there := dp.client(k.Addr); !there || c.MAC != k.MAC || c.Admitted {
-		t.Errorf("the data path has %+v, %v of a leased client", c, there)
+	if c, found := dp.client(k.Addr); !found || c.MAC != k.MAC || c.Admitted {
+		t.Errorf("the data path has %+v, %v of a leased client", c, found)
 	}
 	for range 2 {
 		if err := table.Shown(k.Addr); err != nil {
@@ -114,27 +114,27 @@ func TestUnknownClients(t *testing.T) {
 func TestAddressGoesToAnotherClient(t *testing.T) {
 	dp := newMemory()
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
-	was, is := key(1, 5), key(2, 5)
-	lease(t, table, was)
-	begun := admit(t, table, was, session.Limits{})
-	dp.send(was, 2, 100)
+	before, is := key(1, 5), key(2, 5)
+	lease(t, table, before)
+	begun := admit(t, table, before, session.Limits{})
+	dp.send(before, 2, 100)
 	lease(t, table, is)
 	if s := get(t, table, is); s.State != session.Leased {
 		t.Errorf("the new client is %s", s.State)
 	}
-	if dp.admits(was) || dp.admits(is) {
+	if dp.admits(before) || dp.admits(is) {
 		t.Error("somebody is still admitted")
 	}
 	events := drain(t, table)
 	checkEvents(t, events, begun.ID, session.NASRequest)
-	if e := events[1]; e.Key != was || e.UpBytes != 200 {
+	if e := events[1]; e.Key != before || e.UpBytes != 200 {
 		t.Errorf("ended: %s with %+v", e.Key, e.Counts)
 	}
-	if err := table.Forget(was); err != nil {
+	if err := table.Forget(before); err != nil {
 		t.Fatal(err)
 	}
 	get(t, table, is)
-	if _, err := table.Admit(is.Addr, session.Login{For: was}); !errors.Is(err, session.ErrMoved) {
+	if _, err := table.Admit(is.Addr, session.Login{For: before}); !errors.Is(err, session.ErrMoved) {
 		t.Errorf("the new client was admitted for the old one: %v", err)
 	}
 }
@@ -293,7 +293,7 @@ func TestDataPathRefuses(t *testing.T) {
 
 	dp.refuseWith(nil)
 	lease(t, table, other) // says it again
-	if c, there := dp.client(other.Addr); !there || c.MAC != other.MAC {
+	if c, found := dp.client(other.Addr); !found || c.MAC != other.MAC {
 		t.Error("the data path was not told of a client that said its lease again")
 	}
 	id := admit(t, table, k, session.Limits{}).ID
@@ -331,7 +331,7 @@ func TestClosedTable(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, there := table.Get(k.Addr); there {
+	if _, found := table.Get(k.Addr); found {
 		t.Error("Get found a client in a closed table")
 	}
 }

@@ -48,7 +48,7 @@ func inTime(t *testing.T, test func(t *testing.T, table *session.Table, dp *memo
 // lastEvent checks that the session has ended, and returns its end.
 func lastEvent(t *testing.T, table *session.Table, k session.Key) session.Event {
 	t.Helper()
-	if s, there := table.Get(k.Addr); there && s.State != session.PreAuth {
+	if s, found := table.Get(k.Addr); found && s.State != session.PreAuth {
 		t.Errorf("the client is %s", s.State)
 	}
 	events := drain(t, table)
@@ -162,10 +162,10 @@ func TestLeaseRunsOut(t *testing.T) {
 		if e := lastEvent(t, table, k); e.Cause != session.LeaseEnded {
 			t.Errorf("ended by %s", e.Cause)
 		}
-		if _, there := table.Get(k.Addr); there {
+		if _, found := table.Get(k.Addr); found {
 			t.Error("the client is still there")
 		}
-		if _, there := dp.client(k.Addr); there {
+		if _, found := dp.client(k.Addr); found {
 			t.Error("the data path still has the client")
 		}
 	})
@@ -254,7 +254,7 @@ func TestTimersGoOnAfterRestart(t *testing.T) {
 		}
 		run(t, table)
 		pass(time.Second)
-		if _, there := table.Get(gone.Addr); there {
+		if _, found := table.Get(gone.Addr); found {
 			t.Error("a client is there whose lease ran out meanwhile")
 		}
 		var ends []session.Event
@@ -267,8 +267,8 @@ func TestTimersGoOnAfterRestart(t *testing.T) {
 		if len(ends) != 2 || ends[0].Cause != session.SessionTimeout || ends[1].Cause != session.LeaseEnded {
 			t.Fatalf("ends %+v", ends)
 		}
-		if at := ends[0].At.Sub(began).Round(time.Millisecond); at != time.Hour {
-			t.Errorf("the short session lasted %s", at)
+		if offset := ends[0].At.Sub(began).Round(time.Millisecond); offset != time.Hour {
+			t.Errorf("the short session lasted %s", offset)
 		}
 		pass(40 * time.Minute)
 		if got := drain(t, table); len(got) != 1 || got[0].Kind != session.Updated {

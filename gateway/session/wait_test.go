@@ -21,19 +21,19 @@ type slow struct {
 	done    chan struct{}
 }
 
-func (s *slow) Schedule(of ...netip.Prefix) {
+func (s *slow) Schedule(prefixes ...netip.Prefix) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.done == nil {
 		s.done = make(chan struct{})
 	}
-	s.pending = append(s.pending, of...)
+	s.pending = append(s.pending, prefixes...)
 }
 
-func (s *slow) Flush(of ...netip.Prefix) <-chan struct{} {
+func (s *slow) Flush(prefixes ...netip.Prefix) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.ContainsFunc(of, func(p netip.Prefix) bool { return slices.ContainsFunc(s.pending, p.Overlaps) }) {
+	if !slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return slices.ContainsFunc(s.pending, p.Overlaps) }) {
 		return nil
 	}
 	return s.done
@@ -159,7 +159,7 @@ func TestNextOwnerWaits(t *testing.T) {
 					}
 					return true
 				})
-				if s, there := table.Get(first.Addr); there && s.PPPoE.Session == 0 { // all that others do with it
+				if s, found := table.Get(first.Addr); found && s.PPPoE.Session == 0 { // all that others do with it
 					if !s.LeaseEnd.IsZero() {
 						done(t, table.Lease(s.Key, "renewed", time.Now().Add(3*time.Hour)))
 					}
@@ -213,9 +213,9 @@ func TestTimersDoNotWait(t *testing.T) {
 		run(t, table)
 		pass(time.Hour + time.Second)
 		for i := range n {
-			s, there := table.Get(nth(i).Addr)
-			if dp.admits(nth(i)) || there != (i%2 == 1) || s.State == session.Authenticated {
-				t.Fatalf("client %d: %v, %+v", i, there, s)
+			s, found := table.Get(nth(i).Addr)
+			if dp.admits(nth(i)) || found != (i%2 == 1) || s.State == session.Authenticated {
+				t.Fatalf("client %d: %v, %+v", i, found, s)
 			}
 		}
 		lease(t, table, nth(n))

@@ -80,22 +80,22 @@ func Open(folder string) (*Line, error) {
 		return nil, fmt.Errorf("reading which boot of the machine this is: %w", err)
 	}
 	l := &Line{path: filepath.Join(folder, Name), boot: strings.TrimSpace(string(boot)), opened: time.Now()}
-	was, err := read(l.path)
-	if err == nil && was.boot == "" {
-		was, err = read(filepath.Join(folder, Former))
+	before, err := read(l.path)
+	if err == nil && before.boot == "" {
+		before, err = read(filepath.Join(folder, Former))
 	}
 	if err != nil {
 		return nil, err
 	}
 	since := monotonic + l.opened.Sub(began)
 	switch {
-	case was.boot == "":
+	case before.boot == "":
 		l.start = l.opened.Round(0)
-	case was.boot == l.boot:
-		l.start = time.Unix(0, was.at).Add(since - was.monotonic)
+	case before.boot == l.boot:
+		l.start = time.Unix(0, before.at).Add(since - before.monotonic)
 	default: // the clock may be back in 1970, but time does not go back
-		l.start = l.opened.Round(0).Add(-was.ahead)
-		if last := time.Unix(0, was.last); l.start.Before(last) {
+		l.start = l.opened.Round(0).Add(-before.ahead)
+		if last := time.Unix(0, before.last); l.start.Before(last) {
 			l.start = last
 		}
 	}
@@ -122,9 +122,10 @@ func read(path string) (s state, err error) {
 func (l *Line) Keep() error {
 	const often = 10 * time.Minute
 	now := time.Now()
-	at := l.At(now)
-	s := state{boot: l.boot, monotonic: monotonic + now.Sub(began), at: at.UnixNano(), ahead: now.Round(0).Sub(at),
-		last: at.UnixNano()}
+	instant := l.At(now)
+	s := state{boot: l.boot, monotonic: monotonic + now.Sub(began), at: instant.UnixNano(),
+		ahead: now.Round(0).Sub(instant),
+		last:  instant.UnixNano()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.kept.boot != "" && (s.ahead-l.kept.ahead).Abs() < time.Second && time.Duration(s.last-l.kept.last) < often {
@@ -142,8 +143,8 @@ func (l *Line) Keep() error {
 func (s state) write(path string) error {
 	writing.Lock()
 	defer writing.Unlock()
-	was, err := read(path)
-	if err == nil && was.boot != "" {
+	before, err := read(path)
+	if err == nil && before.boot != "" {
 		err = os.Rename(path, filepath.Join(filepath.Dir(path), Former))
 	}
 	if err != nil {
@@ -166,20 +167,20 @@ func (l *Line) At(t time.Time) time.Time {
 
 // Time is the time that the line calls at, by the wall clock of now and with a monotonic reading. The zero time
 // is zero.
-func (l *Line) Time(at time.Time) time.Time {
-	if at.IsZero() {
-		return at
+func (l *Line) Time(instant time.Time) time.Time {
+	if instant.IsZero() {
+		return instant
 	}
 	now := time.Now()
-	return now.Add(at.Sub(l.start.Add(now.Sub(l.opened))))
+	return now.Add(instant.Sub(l.start.Add(now.Sub(l.opened))))
 }
 
 // Wall is when t was, by the wall clock of now. t has a monotonic reading. A clock that was not set, only made to go
 // faster or slower, changes nothing: less than a second is not told.
 func Wall(t time.Time) time.Time {
-	was := t.Round(0)
-	if now := time.Now().Add(-time.Since(t)).Round(0); now.Sub(was).Abs() >= time.Second {
+	before := t.Round(0)
+	if now := time.Now().Add(-time.Since(t)).Round(0); now.Sub(before).Abs() >= time.Second {
 		return now
 	}
-	return was
+	return before
 }

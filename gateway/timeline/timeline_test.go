@@ -50,16 +50,16 @@ func TestLine(t *testing.T) {
 			l := open(t, folder)
 			for _, d := range []time.Duration{0, time.Hour, -time.Hour} {
 				then := time.Now().Add(d)
-				at := l.At(then)
-				near(t, "read by the same process", l.Time(at), then)
-				near(t, "read by the next", open(t, folder).Time(at.Round(0)), then)
+				instant := l.At(then)
+				near(t, "read by the same process", l.Time(instant), then)
+				near(t, "read by the next", open(t, folder).Time(instant.Round(0)), then)
 			}
-			was := tt.begun.Add(tt.ago) // of now, where the line goes on
+			before := tt.begun.Add(tt.ago) // of now, where the line goes on
 			switch {
 			case tt.boot == "":
 				near(t, "begun", l.At(time.Now()), time.Now())
 			case !tt.rebooted || tt.clockIsBehind:
-				near(t, "gone on", l.At(time.Now()), was)
+				near(t, "gone on", l.At(time.Now()), before)
 			default:
 				near(t, "after the reboot", l.At(time.Now()), time.Now().Add(-tt.ahead))
 			}
@@ -170,10 +170,10 @@ func near(t *testing.T, what string, got, want time.Time) {
 
 // TestWall: asked twice, it is the same to the nanosecond.
 func TestWall(t *testing.T) {
-	was := time.Now()
+	before := time.Now()
 	for range 1000 {
-		if got := Wall(was); !got.Equal(was) {
-			t.Fatalf("%s, want %s", got, was)
+		if got := Wall(before); !got.Equal(before) {
+			t.Fatalf("%s, want %s", got, before)
 		}
 	}
 }

@@ -43,10 +43,11 @@ type waiting struct {
 
 // ask returns nil for the right password of an account, ErrRejected for a wrong one, ErrBusy
 // where too many are ahead, or ctx's error.
-func (q *queue) ask(ctx context.Context, who session.Credentials, account bool, h hash) error {
+func (q *queue) ask(ctx context.Context, credentials session.Credentials, account bool, h hash) error {
 	w := &waiting{
-		failures: who.Failures, name: who.User, device: who.Key, account: account, hash: h, password: who.Password,
-		answer: make(chan error, 1),
+		failures: credentials.Failures, name: credentials.User, device: credentials.Key, account: account, hash: h,
+		password: credentials.Password,
+		answer:   make(chan error, 1),
 	}
 	if !q.join(w) {
 		return session.ErrBusy
@@ -80,8 +81,8 @@ func (q *queue) join(w *waiting) bool {
 	}
 	w.joined = q.turns
 	// behind its equals
-	at, _ := slices.BinarySearchFunc(q.line, w, func(other, w *waiting) int { return cmp.Or(order(other, w), -1) })
-	q.line = slices.Insert(q.line, at, w)
+	index, _ := slices.BinarySearchFunc(q.line, w, func(other, w *waiting) int { return cmp.Or(order(other, w), -1) })
+	q.line = slices.Insert(q.line, index, w)
 	if !q.busy {
 		q.busy = true
 		go q.work()
@@ -146,8 +147,8 @@ func (q *queue) end(w *waiting, right bool) {
 }
 
 // dismiss answers a login of the line. mu is held.
-func (q *queue) dismiss(i int, why error) {
-	q.line[i].answer <- why
+func (q *queue) dismiss(i int, reason error) {
+	q.line[i].answer <- reason
 	q.line = slices.Delete(q.line, i, i+1)
 }
 

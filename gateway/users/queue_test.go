@@ -47,9 +47,9 @@ type try struct {
 
 func (s *stepped) begin(ctx context.Context, l try) try {
 	l.err = make(chan error, 1)
-	who := session.Credentials{
+	credentials := session.Credentials{
 		User: l.name, Password: l.password, Key: session.Key{MAC: [6]byte{2, 0, 0, 0, 0, l.device}}, Failures: l.failures}
-	go func() { l.err <- s.ask(ctx, who, l.account, hash{tag: []byte("right")}) }()
+	go func() { l.err <- s.ask(ctx, credentials, l.account, hash{tag: []byte("right")}) }()
 	synctest.Wait()
 	return l
 }

@@ -90,16 +90,16 @@ func Open(path string, log *slog.Logger) (*Accounts, error) {
 
 // Authenticate checks a name and password and returns the account's limits. Errors are
 // session.ErrRejected, session.ErrBusy, or ctx's.
-func (a *Accounts) Authenticate(ctx context.Context, who session.Credentials) (session.Login, error) {
-	if len(who.User) > maxName || len(who.Password) > maxPassword || !utf8.ValidString(who.User) {
+func (a *Accounts) Authenticate(ctx context.Context, credentials session.Credentials) (session.Login, error) {
+	if len(credentials.User) > maxName || len(credentials.Password) > maxPassword || !utf8.ValidString(credentials.User) {
 		return session.Login{}, fmt.Errorf("users: %w: no account can have such a name or password", session.Reject(""))
 	}
-	acc, known := a.current()[who.User]
-	print := a.fingerprint(who, acc.hash)
-	if known && a.isVerified(who.User, print) {
-		return session.Login{User: who.User, Limits: acc.limits, Sessions: acc.sessions}, nil
+	acc, known := a.current()[credentials.User]
+	print := a.fingerprint(credentials, acc.hash)
+	if known && a.isVerified(credentials.User, print) {
+		return session.Login{User: credentials.User, Limits: acc.limits, Sessions: acc.sessions}, nil
 	}
-	switch err := a.line.ask(ctx, who, known, acc.hash); {
+	switch err := a.line.ask(ctx, credentials, known, acc.hash); {
 	case errors.Is(err, session.ErrRejected) && !known: // for the log: users are told the same of both
 		return session.Login{}, fmt.Errorf("users: %w: there is no such account", err)
 	case errors.Is(err, session.ErrRejected):
@@ -109,8 +109,8 @@ func (a *Accounts) Authenticate(ctx context.Context, who session.Credentials) (s
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.verified[who.User] = print
-	return session.Login{User: who.User, Limits: acc.limits, Sessions: acc.sessions}, nil
+	a.verified[credentials.User] = print
+	return session.Login{User: credentials.User, Limits: acc.limits, Sessions: acc.sessions}, nil
 }
 
 // State is what accounts there are.
@@ -153,9 +153,9 @@ func (a *Accounts) Knows(user string) bool {
 
 // fingerprint is a hash of a password for an account with a certain stored hash, keyed so
 // that it is of no use elsewhere.
-func (a *Accounts) fingerprint(who session.Credentials, h hash) (sum [sha256.Size]byte) {
+func (a *Accounts) fingerprint(credentials session.Credentials, h hash) (sum [sha256.Size]byte) {
 	mac := hmac.New(sha256.New, a.key)
-	for _, part := range [][]byte{[]byte(who.User), []byte(who.Password), h.salt, h.tag} {
+	for _, part := range [][]byte{[]byte(credentials.User), []byte(credentials.Password), h.salt, h.tag} {
 		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		mac.Write(part)
 	}
@@ -167,8 +167,8 @@ func (a *Accounts) fingerprint(who session.Credentials, h hash) (sum [sha256.Siz
 func (a *Accounts) isVerified(user string, print [sha256.Size]byte) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	before, there := a.verified[user]
-	return there && hmac.Equal(before[:], print[:])
+	before, found := a.verified[user]
+	return found && hmac.Equal(before[:], print[:])
 }
 
 // current returns the accounts of the file's present state.
@@ -194,8 +194,8 @@ func (a *Accounts) current() map[string]account {
 		}
 		a.byName = byName
 		maps.DeleteFunc(a.verified, func(name string, _ [sha256.Size]byte) bool {
-			_, there := byName[name]
-			return !there
+			_, found := byName[name]
+			return !found
 		})
 	}
 	a.seen = seen

@@ -105,7 +105,7 @@ func TestAuthenticate(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 			reasons := []string{"wrong password", "there is no such account", "no account can have such a name or password"}
-			said := func(why string) bool { return strings.HasSuffix(err.Error(), ": "+why) }
+			said := func(reason string) bool { return strings.HasSuffix(err.Error(), ": "+reason) }
 			if err != nil && !slices.ContainsFunc(reasons, said) {
 				t.Errorf("the error does not say why: %v", err)
 			}
@@ -247,7 +247,7 @@ func TestFreshFilesAreReadAgain(t *testing.T) {
 		a.current()
 	}
 	a.byName = stale
-	if _, there := a.current()["bob"]; !there {
+	if _, found := a.current()["bob"]; !found {
 		t.Errorf("a file changed a moment ago was not read again: %v", a.byName)
 	}
 	for !a.settled {
@@ -255,7 +255,7 @@ func TestFreshFilesAreReadAgain(t *testing.T) {
 		a.current()
 	}
 	a.byName = stale
-	if _, there := a.current()["bob"]; there {
+	if _, found := a.current()["bob"]; found {
 		t.Error("a file that did not change was read again")
 	}
 }
@@ -344,8 +344,8 @@ func TestGuessesDoNotDelayOthers(t *testing.T) {
 	defer guessers.Wait()
 	defer stop()
 	var decided, made atomic.Int64
-	guess := func(who session.Credentials) {
-		if _, err := a.Authenticate(ctx, who); errors.Is(err, session.ErrRejected) {
+	guess := func(credentials session.Credentials) {
+		if _, err := a.Authenticate(ctx, credentials); errors.Is(err, session.ErrRejected) {
 			decided.Add(1)
 		}
 	}

@@ -46,7 +46,7 @@ const farBack = 1000
 // blame is the line on which begins what a parser refused at a line, both from 1, and what is wrong there: an array or
 // text that is not closed is refused where the next key begins. Where it begins on the refused line, the problem is the
 // parser's.
-func blame(data []byte, refused int, problem string) (line int, said string) {
+func blame(data []byte, refused int, problem string) (line int, text string) {
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	refused = min(refused, len(lines))
 	line = opening(data, lines, refused)

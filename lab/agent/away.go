@@ -8,7 +8,7 @@ import (
 )
 
 // WatchCPUs watches CPUs until the agent ends: see Away. The text says why it cannot; empty: it does.
-func (a *Agent) WatchCPUs(_ context.Context, cpus []int) (why string, _ error) {
+func (a *Agent) WatchCPUs(_ context.Context, cpus []int) (reason string, _ error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, cpu := range cpus {

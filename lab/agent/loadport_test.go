@@ -20,7 +20,7 @@ import (
 func TestOnlyKnocksAreHeard(t *testing.T) {
 	t.Parallel()
 	pair := labtest.NewPair(t)
-	at := netip.AddrPortFrom(labtest.ServerIP, 5201)
+	addr := netip.AddrPortFrom(labtest.ServerIP, 5201)
 	in := func(s *netnstest.Space, work func() error) {
 		t.Helper()
 		var err error
@@ -29,10 +29,13 @@ func TestOnlyKnocksAreHeard(t *testing.T) {
 		}
 	}
 	var l *net.TCPListener
-	in(pair.Server, func() (err error) { l, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(at)); return err })
+	in(pair.Server, func() (err error) { l, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(addr)); return err })
 	defer l.Close()
 	connect := func() (near, far *net.TCPConn) {
-		in(pair.Client, func() (err error) { near, err = net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(at)); return err })
+		in(pair.Client, func() (err error) {
+			near, err = net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(addr))
+			return err
+		})
 		far, err := l.AcceptTCP()
 		if err != nil {
 			t.Fatal(err)
@@ -45,7 +48,7 @@ func TestOnlyKnocksAreHeard(t *testing.T) {
 	defer far2.Close()
 	send := func(port uint16, payload []byte) {
 		in(pair.Client, func() error {
-			c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(at.Addr(), port)))
+			c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr.Addr(), port)))
 			if err == nil {
 				_, err = c.Write(payload)
 				c.Close()
@@ -56,15 +59,15 @@ func TestOnlyKnocksAreHeard(t *testing.T) {
 	stamp := make([]byte, frames.StampBytes+14)
 	frames.Stamp{Stream: 3, Number: 9, SentNs: 1}.Put(stamp)
 	knock := append([]byte(knockText), make([]byte, knockBytes-len(knockText))...)
-	for _, d := range []LoadPort{{Addr: at}, {Addr: at, UDP: true}} {
+	for _, d := range []LoadPort{{Addr: addr}, {Addr: addr, UDP: true}} {
 		a := &Agent{}
 		in(pair.Server, func() error { return a.WatchDoor(t.Context(), "gwt1", d) })
 		if d.UDP {
 			for _, payload := range [][]byte{nil, {0}, make([]byte, knockBytes), make([]byte, 1400), []byte(
 				"GWUD and a stream's place"), stamp, []byte(knockText[:7])} {
-				send(at.Port(), payload)
+				send(addr.Port(), payload)
 			}
-			send(at.Port()+1, knock)
+			send(addr.Port()+1, knock)
 		} else {
 			for _, c := range []*net.TCPConn{closing, reset} {
 				if _, err := c.Write(make([]byte, 5000)); err != nil {
@@ -74,7 +77,7 @@ func TestOnlyKnocksAreHeard(t *testing.T) {
 			closing.Close()
 			reset.SetLinger(0)
 			reset.Close()
-			send(at.Port(), knock)
+			send(addr.Port(), knock)
 		}
 		in(pair.Client, func() error {
 			kind := unix.SOCK_STREAM

@@ -67,13 +67,13 @@ func (a *Agent) ReadTap(context.Context) ([]transition.Event, error) {
 
 // ServeProbes begins to receive, until the agent ends. The thread that reads is one of the host's programs: on a
 // gateway it has the gateway's CPUs.
-func (a *Agent) ServeProbes(ctx context.Context, at netip.AddrPort) (err error) {
+func (a *Agent) ServeProbes(ctx context.Context, addr netip.AddrPort) (err error) {
 	a.probes.mu.Lock()
 	defer a.probes.mu.Unlock()
 	if a.probes.receiver != nil {
 		return errors.New("this host receives probes already")
 	}
-	a.probes.receiver, err = transition.Receive(context.WithoutCancel(ctx), at, a.asProgram)
+	a.probes.receiver, err = transition.Receive(context.WithoutCancel(ctx), addr, a.asProgram)
 	return err
 }
 

@@ -144,7 +144,7 @@ func (c *Conn) PSSMiB(ctx context.Context) (float64, error) { return ask[float64
 func (c *Conn) Rest(ctx context.Context) (meter.Rest, error) { return ask[meter.Rest](ctx, c, "Rest") }
 
 // WatchCPUs watches CPUs of the host's machine until the agent ends. The text says why it cannot; empty: it does.
-func (c *Conn) WatchCPUs(ctx context.Context, cpus []int) (why string, _ error) {
+func (c *Conn) WatchCPUs(ctx context.Context, cpus []int) (reason string, _ error) {
 	return ask[string](ctx, c, "WatchCPUs", cpus)
 }
 
@@ -270,8 +270,8 @@ func (c *Conn) ReadTap(ctx context.Context) ([]transition.Event, error) {
 }
 
 // ServeProbes has the host receive probes until the agent ends.
-func (c *Conn) ServeProbes(ctx context.Context, at netip.AddrPort) error {
-	return c.do(ctx, "ServeProbes", at)
+func (c *Conn) ServeProbes(ctx context.Context, addr netip.AddrPort) error {
+	return c.do(ctx, "ServeProbes", addr)
 }
 
 // SendProbes sends a run of probes from the host, to its end.

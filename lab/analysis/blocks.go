@@ -59,14 +59,14 @@ type blockMean struct {
 
 // fillLaws computes sweeps, quotients, cost models and stability from block means, and
 // ceilings, and returns warnings about the run's stability.
-func (in Input) fillLaws(s *Summary, hours []float64, opts Options) (unstable []string) {
-	means := in.blockMeans(hours)
+func (input Input) fillLaws(s *Summary, hours []float64, opts Options) (unstable []string) {
+	means := input.blockMeans(hours)
 	s.Stability, unstable = stability(means, opts)
 	if s.Sides != nil { // the clean router of an A/A block had what the devices have
 		means = without(means, func(b blockMean) bool { return b.id.aa })
 	}
-	list := in.routers(means)
-	s.Sweeps = in.sweeps(list, opts)
+	list := input.routers(means)
+	s.Sweeps = input.sweeps(list, opts)
 	if s.Sides != nil {
 		list = list[1:] // nor are its clients and traffic those of the cells
 	} else {
@@ -78,13 +78,13 @@ func (in Input) fillLaws(s *Summary, hours []float64, opts Options) (unstable []
 			s.CostModels[i].Capacity = []Capacity{}
 		}
 	}
-	s.Ceilings = in.ceilings(s.Cells, s.Mode)
+	s.Ceilings = input.ceilings(s.Cells, s.Mode)
 	return unstable
 }
 
 // blockMeans returns every load of every block with accepted windows, in the
 // order they were measured. hours has the time of each trial.
-func (in Input) blockMeans(hours []float64) []blockMean {
+func (input Input) blockMeans(hours []float64) []blockMean {
 	type window struct {
 		Trial
 		hours float64
@@ -94,19 +94,19 @@ func (in Input) blockMeans(hours []float64) []blockMean {
 		cell result.Cell
 	}
 	var windows []window
-	for i, t := range in.Trials {
+	for i, t := range input.Trials {
 		if t.Accepted {
 			windows = append(windows, window{t, hours[i]})
 		}
 	}
 	places := map[blockID]int{}
 	var out []blockMean
-	for _, group := range grouped(windows, func(w window) key { return key{in.blockOf(w.Trial), w.Cell} }, nil) {
+	for _, group := range grouped(windows, func(w window) key { return key{input.blockOf(w.Trial), w.Cell} }, nil) {
 		trials := make([]Trial, len(group))
 		for i, w := range group {
 			trials[i] = w.Trial
 		}
-		b := in.meanOf(trials)
+		b := input.meanOf(trials)
 		b.place = places[b.id]
 		places[b.id]++
 		b.hours = mean(each(group, func(w window) float64 { return w.hours }))
@@ -117,24 +117,24 @@ func (in Input) blockMeans(hours []float64) []blockMean {
 
 // meanOf averages windows of one cell and block. The sides are compared by their
 // ratio, however verdicts compare them.
-func (in Input) meanOf(windows []Trial) blockMean {
-	perBit := in.primary
+func (input Input) meanOf(windows []Trial) blockMean {
+	perBit := input.primary
 	perBit.Against = AsRatio
-	logRatios := each(windows, func(t Trial) float64 { return perBit.compare(in.pairOf(t)) })
-	of := func(metric string) func(MetricInput) float64 { return MetricNamed(in.Metrics, metric).Of }
+	logRatios := each(windows, func(t Trial) float64 { return perBit.compare(input.pairOf(t)) })
+	of := func(metric string) func(MetricInput) float64 { return MetricNamed(input.Metrics, metric).Of }
 	figures := [laws]func(MetricInput) float64{
-		of(in.Laws.CPU), of(in.Laws.Normalised), of(in.Laws.Link), of(in.Laws.Delivered), in.Laws.Packets,
+		of(input.Laws.CPU), of(input.Laws.Normalised), of(input.Laws.Link), of(input.Laws.Delivered), input.Laws.Packets,
 		func(r MetricInput) float64 { return finite(math.Log(Positive(perBit.Of(r)))) },
 	}
 	b := blockMean{
-		cell: windows[0].Cell, id: in.blockOf(windows[0]), lab: windows[0].DUTLab,
+		cell: windows[0].Cell, id: input.blockOf(windows[0]), lab: windows[0].DUTLab,
 		saturated: slices.ContainsFunc(windows, func(t Trial) bool { return slices.Contains(t.Flags, result.FlagSaturated) }),
 		logRatio:  mean(logRatios), later: mean(logRatios[1:]) - logRatios[0],
 	}
-	b.trends, b.noise = in.trendMeansOf(windows), noiseOf(windows)
+	b.trends, b.noise = input.trendMeansOf(windows), noiseOf(windows)
 	for l, of := range figures {
-		b.dut[l] = mean(each(windows, func(t Trial) float64 { return of(in.pairOf(t).device) }))
-		b.clean[l] = mean(each(windows, func(t Trial) float64 { return of(in.pairOf(t).clean) }))
+		b.dut[l] = mean(each(windows, func(t Trial) float64 { return of(input.pairOf(t).device) }))
+		b.clean[l] = mean(each(windows, func(t Trial) float64 { return of(input.pairOf(t).clean) }))
 	}
 	return b
 }
@@ -160,11 +160,12 @@ type router struct {
 }
 
 // routers lists the clean router, then the devices by name.
-func (in Input) routers(means []blockMean) []router {
-	list := []router{{name: Clean, compare: in.Compare, side: func(b blockMean) routerMean { return b.clean }}}
+func (input Input) routers(means []blockMean) []router {
+	list := []router{{name: Clean, compare: input.Compare, side: func(b blockMean) routerMean { return b.clean }}}
 	full := map[result.Cell]bool{} // devices by setting
 	for _, of := range grouped(means, blockMean.device, cmp.Compare[string]) {
-		r := router{name: of[0].device(), compare: in.Compare, means: of, side: func(b blockMean) routerMean { return b.dut }}
+		r := router{name: of[0].device(), compare: input.Compare, means: of,
+			side: func(b blockMean) routerMean { return b.dut }}
 		if r.name == "" {
 			continue
 		}
@@ -173,7 +174,7 @@ func (in Input) routers(means []blockMean) []router {
 			full[cell[0].family()] = full[cell[0].family()] || r.saturated(cell)
 		}
 	}
-	for _, of := range grouped(means, blockMean.setting, in.Compare) {
+	for _, of := range grouped(means, blockMean.setting, input.Compare) {
 		kept := without(of, func(b blockMean) bool { return full[b.family()] })
 		if len(kept) == 0 {
 			kept = of
@@ -182,7 +183,7 @@ func (in Input) routers(means []blockMean) []router {
 	}
 	for i := range list {
 		ofClean := list[i].name == Clean
-		list[i].noise = func(level []blockMean, of seen) moved { return in.noiseAt(ofClean, level, of) }
+		list[i].noise = func(level []blockMean, of seen) moved { return input.noiseAt(ofClean, level, of) }
 	}
 	return list
 }

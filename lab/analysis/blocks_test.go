@@ -14,9 +14,9 @@ func TestAResumedBlockIsTwo(t *testing.T) {
 			result.Profile, result.PerPacket)
 		return Trial{Trial: result.Trial{Cell: cell, Block: block, Window: window, Sitting: sitting, Accepted: true}}
 	}
-	in := Input{Load: []result.Dimension{result.OfferedMbps},
+	input := Input{Load: []result.Dimension{result.OfferedMbps},
 		Compare: func(a, b result.Cell) int { return cmp.Compare(a.String(), b.String()) }}
-	blocks := in.byBlock([]Trial{window(0, 0, 0), window(0, 1, 0), window(0, 2, 1), window(1, 0, 1)})
+	blocks := input.byBlock([]Trial{window(0, 0, 0), window(0, 1, 0), window(0, 2, 1), window(1, 0, 1)})
 	if len(blocks) != 3 || len(blocks[0]) != 2 || len(blocks[1]) != 1 || blocks[1][0].Window != 2 {
 		t.Errorf("grouped as %d blocks, want block 0 in two sittings and block 1", len(blocks))
 	}

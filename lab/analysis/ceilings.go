@@ -32,7 +32,7 @@ type Ceiling struct {
 
 // ceilings finds the ceilings of a solo run: in a duet the device shares its CPU with the
 // clean router and reaches its limit early. A ceiling takes at least two loads.
-func (in Input) ceilings(cells []Cell, mode string) []Ceiling {
+func (input Input) ceilings(cells []Cell, mode string) []Ceiling {
 	if mode != result.ModeSolo {
 		return nil
 	}
@@ -42,11 +42,11 @@ func (in Input) ceilings(cells []Cell, mode string) []Ceiling {
 	}
 	var places []place
 	for _, c := range cells {
-		at := c.Without(result.OfferedMbps)
-		places = append(places, place{c, at.With(result.DUT, c.DUT())}, place{c, at.With(result.DUT, Clean)})
+		cell := c.Without(result.OfferedMbps)
+		places = append(places, place{c, cell.With(result.DUT, c.DUT())}, place{c, cell.With(result.DUT, Clean)})
 	}
 	var out []Ceiling
-	for _, group := range grouped(places, func(p place) result.Cell { return p.in }, in.Compare) {
+	for _, group := range grouped(places, func(p place) result.Cell { return p.in }, input.Compare) {
 		cells := make([]Cell, len(group))
 		for i, p := range group {
 			cells[i] = p.Cell
@@ -59,9 +59,9 @@ func (in Input) ceilings(cells []Cell, mode string) []Ceiling {
 			CPU: Unknown(), Most: Unknown()}
 		cells = without(cells, func(c Cell) bool { return c.Pairs == 0 }) // loads of which no trial was accepted say nothing
 		if l.Cell.Text(result.DUT) == Clean {
-			in.ofClean(&l, cells)
+			input.ofClean(&l, cells)
 		} else {
-			in.ofDevice(&l, cells)
+			input.ofDevice(&l, cells)
 		}
 		out = append(out, l)
 	}
@@ -69,17 +69,18 @@ func (in Input) ceilings(cells []Cell, mode string) []Ceiling {
 }
 
 // ofDevice goes through a device's cells from the smallest load up.
-func (in Input) ofDevice(l *Ceiling, cells []Cell) {
+func (input Input) ofDevice(l *Ceiling, cells []Cell) {
 	for _, c := range cells {
-		offered, delivered, cpu := Number(c.Number(result.OfferedMbps)), c.Device(in.Laws.Delivered), c.Device(in.Laws.CPU)
+		offered, delivered, cpu := Number(c.Number(result.OfferedMbps)), c.Device(input.Laws.Delivered),
+			c.Device(input.Laws.CPU)
 		if !l.MostMbps.Known() || delivered.Mean > l.MostMbps {
 			l.MostMbps, l.Most = delivered.Mean, delivered
 		}
 		if l.FailsMbps.Known() {
 			continue
 		}
-		if why := c.NotCarried(); why != "" {
-			l.FailsMbps, l.FailsBlocks, l.Why = offered, c.Blocks, why
+		if reason := c.NotCarried(); reason != "" {
+			l.FailsMbps, l.FailsBlocks, l.Why = offered, c.Blocks, reason
 			continue
 		}
 		l.CarriesMbps, l.CarriesBlocks = offered, c.Blocks
@@ -90,7 +91,7 @@ func (in Input) ofDevice(l *Ceiling, cells []Cell) {
 // ofClean uses what the clean router carried in the accepted trials with all devices.
 // Self-tests reject trials in which it carried less, since the lab may be the cause; so no
 // load is known at which it fails.
-func (in Input) ofClean(l *Ceiling, cells []Cell) {
+func (input Input) ofClean(l *Ceiling, cells []Cell) {
 	var cpu []float64 // beside each device
 	for _, c := range cells {
 		offered := Number(c.Number(result.OfferedMbps))
@@ -98,7 +99,7 @@ func (in Input) ofClean(l *Ceiling, cells []Cell) {
 			cpu, l.CarriesBlocks = nil, 0
 		}
 		l.CarriesBlocks += c.Blocks
-		cpu = append(cpu, float64(c.Clean(in.Laws.CPU).Mean))
+		cpu = append(cpu, float64(c.Clean(input.Laws.CPU).Mean))
 		l.CarriesMbps, l.MostMbps, l.CPUCorePct = offered, offered, Number(mean(cpu))
 		l.CPU.Mean, l.Most.Mean = l.CPUCorePct, l.MostMbps
 	}

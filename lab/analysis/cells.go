@@ -193,36 +193,37 @@ func (c Cell) Flagged(flag string) bool {
 const FlagNoRatio = "no-ratio"
 
 // unit is what intervals are over.
-func (in Input) unit() string {
-	if in.Alone {
-		return in.Noun
+func (input Input) unit() string {
+	if input.Alone {
+		return input.Noun
 	}
 	return "block"
 }
 
 // Summarise computes the summary of a run from its measure's input.
-func Summarise(in Input, opts Options) Summary {
+func Summarise(input Input, opts Options) Summary {
 	opts = opts.withDefaults()
-	env := in.Run.Environment
+	env := input.Run.Environment
 	s := Summary{
-		Version: Version, Experiment: env.Experiment, Measure: in.Measure, Noun: in.Noun, Unit: in.unit(), Mode: env.Mode,
+		Version: Version, Experiment: env.Experiment, Measure: input.Measure, Noun: input.Noun, Unit: input.unit(),
+		Mode:  env.Mode,
 		Sides: env.Sides,
 		VM:    env.VM, Mark: env.VM.Mark(), LoadsDividedBy: env.LoadsDividedBy,
-		Confidence: opts.Confidence, Delta: opts.Delta, Dimensions: in.Dimensions, Metrics: in.Metrics, Cells: []Cell{},
-		Skipped: append([]result.Skip{}, in.Run.Skipped...), Findings: []Finding{}, Warnings: []string{},
+		Confidence: opts.Confidence, Delta: opts.Delta, Dimensions: input.Dimensions, Metrics: input.Metrics, Cells: []Cell{},
+		Skipped: append([]result.Skip{}, input.Run.Skipped...), Findings: []Finding{}, Warnings: []string{},
 	}
 	var unknown []string
-	if m := MetricNamed(in.Metrics, in.Primary); m.Against != NotCompared && m.Of != nil {
-		in.primary, s.Primary = m, in.Primary
-	} else if in.Primary != "" {
+	if m := MetricNamed(input.Metrics, input.Primary); m.Against != NotCompared && m.Of != nil {
+		input.primary, s.Primary = m, input.Primary
+	} else if input.Primary != "" {
 		unknown = []string{
-			fmt.Sprintf("%q is no metric that compares a device with the clean router: nothing is judged.", in.Primary)}
+			fmt.Sprintf("%q is no metric that compares a device with the clean router: nothing is judged.", input.Primary)}
 	}
 	var aa []Trial
 	cells := map[result.Cell][]Trial{}
-	in.Trials, s.Trials.LeftOut = in.kept()
-	in.Trials, s.Trials.Aside = quietest(in.Trials)
-	for _, t := range in.Trials {
+	input.Trials, s.Trials.LeftOut = input.kept()
+	input.Trials, s.Trials.Aside = quietest(input.Trials)
+	for _, t := range input.Trials {
 		s.Trials.add(t)
 		if t.AA {
 			aa = append(aa, t)
@@ -230,50 +231,50 @@ func Summarise(in Input, opts Options) Summary {
 			cells[t.Cell] = append(cells[t.Cell], t)
 		}
 	}
-	s.Slowed, in.noise = slowedOf(env, in.Trials), noiseOf(accepted(in.Trials))
-	in.fillCells(&s, cells, aa, opts)
-	s.Noise = noiseOfRun(s, in.Trials)
-	clock := in.clock()
+	s.Slowed, input.noise = slowedOf(env, input.Trials), noiseOf(accepted(input.Trials))
+	input.fillCells(&s, cells, aa, opts)
+	s.Noise = noiseOfRun(s, input.Trials)
+	clock := input.clock()
 	var unstable []string
-	if in.Laws != nil && s.Primary != "" {
-		unstable = in.fillLaws(&s, clock.hours, opts)
+	if input.Laws != nil && s.Primary != "" {
+		unstable = input.fillLaws(&s, clock.hours, opts)
 	}
-	s.Rejects = rejectReasons(in.Trials)
-	s.FailedBlocks, s.LeftBlocks, s.Limits = failedBlocks(in), leftBlocks(in.Run.Blocks), limits(in.Run.Blocks)
-	s.Warnings = append([]string{}, slices.Concat(unknown, in.warnings(s, cells), unstable, clock.warnings())...)
+	s.Rejects = rejectReasons(input.Trials)
+	s.FailedBlocks, s.LeftBlocks, s.Limits = failedBlocks(input), leftBlocks(input.Run.Blocks), limits(input.Run.Blocks)
+	s.Warnings = append([]string{}, slices.Concat(unknown, input.warnings(s, cells), unstable, clock.warnings())...)
 	return s
 }
 
 // fillCells computes the cells and, all taken together, their verdicts.
-func (in Input) fillCells(s *Summary, cells map[result.Cell][]Trial, aa []Trial, opts Options) {
+func (input Input) fillCells(s *Summary, cells map[result.Cell][]Trial, aa []Trial, opts Options) {
 	var list []contrast
-	for _, key := range slices.SortedFunc(maps.Keys(cells), in.Compare) {
-		c, own := in.cell(key, cells[key], opts)
+	for _, key := range slices.SortedFunc(maps.Keys(cells), input.Compare) {
+		c, own := input.cell(key, cells[key], opts)
 		s.Cells, list = append(s.Cells, c), append(list, own)
 	}
 	if s.Primary != "" {
-		s.AA = in.noiseFloor(aa, opts)
-		judgeCells(s.Cells, list, s.AA, in.primary, opts)
+		s.AA = input.noiseFloor(aa, opts)
+		judgeCells(s.Cells, list, s.AA, input.primary, opts)
 		s.Multiplicity = Multiplicity{MethodHolm, testable(list)}
 	}
 }
 
 // kept are the trials without those that were rejected in cells which the machine cannot measure, and the number of
 // these.
-func (in Input) kept() (trials []Trial, left int) {
+func (input Input) kept() (trials []Trial, left int) {
 	type place struct {
 		cell  result.Cell
 		aa    bool
 		block int
 	}
 	out := map[place]bool{}
-	for _, b := range in.Run.Blocks {
+	for _, b := range input.Run.Blocks {
 		for _, cell := range b.LeftOut {
 			out[place{cell, b.AA, b.Block}] = true
 		}
 	}
-	trials = without(in.Trials, func(t Trial) bool { return !t.Accepted && out[place{t.Cell, t.AA, t.Block}] })
-	return trials, len(in.Trials) - len(trials)
+	trials = without(input.Trials, func(t Trial) bool { return !t.Accepted && out[place{t.Cell, t.AA, t.Block}] })
+	return trials, len(input.Trials) - len(trials)
 }
 
 func (c *Counts) add(t Trial) {
@@ -293,43 +294,43 @@ func accepted(trials []Trial) []Trial {
 
 // cell computes one cell from all its trials, rejected ones included. The contrast
 // is that of its primary metric, for the verdict.
-func (in Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, contrast) {
+func (input Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, contrast) {
 	var counts Counts
 	for _, t := range trials {
 		counts.add(t)
 	}
 	kept := accepted(trials)
-	blocks := in.byBlock(kept)
+	blocks := input.byBlock(kept)
 	c := Cell{
 		Cell: key, SDLog: Absent(), Metrics: Figures{}, Pairs: len(kept), Blocks: len(blocks), Rejected: counts.Rejected,
 		Redone:  counts.Redone,
-		Rejects: rejectReasons(trials), Flags: in.flags(kept),
+		Rejects: rejectReasons(trials), Flags: input.flags(kept),
 	}
 	var samples []Sample
-	for _, s := range in.Samples {
+	for _, s := range input.Samples {
 		if !s.AA && s.of(key) {
 			s.Cell = key
 			samples = append(samples, s)
 		}
 	}
 	primary := contrast{Sample: inference.None()}
-	for _, m := range in.Metrics {
+	for _, m := range input.Metrics {
 		if m.Per == PerCell {
 			e := Unknown()
 			e.Mean = m.From(c.Metrics)
 			c.Metrics[m.Name] = Figure{Device: e}
 			continue
 		}
-		units := in.units(m, blocks, samples)
+		units := input.units(m, blocks, samples)
 		c.Metrics[m.Name] = m.figure(units, opts)
-		if m.Name == in.primary.Name {
+		if m.Name == input.primary.Name {
 			primary = contrast{Sample: inference.Of(m.changes(units)), limit: m.limit(units, opts)}
 			c.SDLog = spread(m.changes(units))
 		}
 	}
-	primary.moved = outwards(in.widen(&c, kept), primary.Mean)
-	if in.Describe != nil {
-		in.Describe(&c)
+	primary.moved = outwards(input.widen(&c, kept), primary.Mean)
+	if input.Describe != nil {
+		input.Describe(&c)
 	}
 	return c, primary
 }
@@ -337,20 +338,21 @@ func (in Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, contr
 // pair is the values of both sides of a trial or a sample.
 type pair struct{ device, clean MetricInput }
 
-func (in Input) pairOf(t Trial) pair { return in.pair(t.Cell, t.Device, t.Clean) }
+func (input Input) pairOf(t Trial) pair { return input.pair(t.Cell, t.Device, t.Clean) }
 
-func (in Input) pair(cell result.Cell, device, clean result.Values) pair {
-	return pair{MetricInput{device, cell, in.Run.Environment.CPUs}, MetricInput{clean, cell, in.Run.Environment.CPUs}}
+func (input Input) pair(cell result.Cell, device, clean result.Values) pair {
+	return pair{MetricInput{device, cell, input.Run.Environment.CPUs},
+		MetricInput{clean, cell, input.Run.Environment.CPUs}}
 }
 
 // units are the groups that give one value each: the windows of a block, or a sample.
-func (in Input) units(m Metric, blocks [][]Trial, samples []Sample) [][]pair {
+func (input Input) units(m Metric, blocks [][]Trial, samples []Sample) [][]pair {
 	var out [][]pair
 	if m.Per == PerWindow || m.Per == PerPool {
 		for _, windows := range blocks {
 			var unit []pair
 			for _, t := range windows {
-				unit = append(unit, in.pairOf(t))
+				unit = append(unit, input.pairOf(t))
 			}
 			out = append(out, unit)
 		}
@@ -358,7 +360,7 @@ func (in Input) units(m Metric, blocks [][]Trial, samples []Sample) [][]pair {
 	}
 	for _, s := range samples {
 		if s.Per == m.Per {
-			out = append(out, []pair{in.pair(s.Cell, s.Device, s.Clean)})
+			out = append(out, []pair{input.pair(s.Cell, s.Device, s.Clean)})
 		}
 	}
 	return out
@@ -393,22 +395,23 @@ func (m Metric) figure(units [][]pair, opts Options) Figure {
 
 // noiseFloor treats the A/A pairs as if the second clean router were a DUT.
 // Blocks of different numbers of clients, directions or profiles count apart.
-func (in Input) noiseFloor(trials []Trial, opts Options) AA {
+func (input Input) noiseFloor(trials []Trial, opts Options) AA {
 	kept := accepted(trials)
-	blocks := in.byBlock(kept)
-	changes := in.primary.changes(in.units(in.primary, blocks, without(in.Samples, func(s Sample) bool { return !s.AA })))
+	blocks := input.byBlock(kept)
+	changes := input.primary.changes(
+		input.units(input.primary, blocks, without(input.Samples, func(s Sample) bool { return !s.AA })))
 	return AA{
 		Pairs: len(kept), Blocks: len(blocks), Rejected: len(trials) - len(kept), Rejects: rejectReasons(trials),
-		Ratio: in.primary.unscaled(Changes.Estimate(changes, opts.Confidence)), SDLog: spread(changes),
+		Ratio: input.primary.unscaled(Changes.Estimate(changes, opts.Confidence)), SDLog: spread(changes),
 	}
 }
 
 // byBlock groups trials by the labs they were measured in. A block has all loads, so the
 // load is not part of its identity. Labs end with a sitting, so trials that a resume adds
 // to an interrupted block form a block of their own.
-func (in Input) byBlock(trials []Trial) [][]Trial {
-	return grouped(trials, in.blockOf, func(a, b blockID) int {
-		return cmp.Or(in.Compare(a.cell, b.cell), cmp.Compare(a.block, b.block), cmp.Compare(a.sitting, b.sitting))
+func (input Input) byBlock(trials []Trial) [][]Trial {
+	return grouped(trials, input.blockOf, func(a, b blockID) int {
+		return cmp.Or(input.Compare(a.cell, b.cell), cmp.Compare(a.block, b.block), cmp.Compare(a.sitting, b.sitting))
 	})
 }
 
@@ -420,18 +423,18 @@ type blockID struct {
 	sitting int
 }
 
-func (in Input) blockOf(t Trial) blockID {
-	return blockID{t.Cell.Without(in.Load...), t.AA, t.Block, t.Sitting}
+func (input Input) blockOf(t Trial) blockID {
+	return blockID{t.Cell.Without(input.Load...), t.AA, t.Block, t.Sitting}
 }
 
 // flags counts the remarks on accepted trials.
-func (in Input) flags(accepted []Trial) []Tally {
+func (input Input) flags(accepted []Trial) []Tally {
 	var count Tallies
 	for _, t := range accepted {
 		for _, flag := range t.Flags {
 			count.Add(flag, 1)
 		}
-		if in.primary.Per == PerWindow && math.IsNaN(in.primary.compare(in.pairOf(t))) {
+		if input.primary.Per == PerWindow && math.IsNaN(input.primary.compare(input.pairOf(t))) {
 			count.Add(FlagNoRatio, 1)
 		}
 	}

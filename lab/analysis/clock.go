@@ -23,14 +23,14 @@ const (
 
 // clock compares the clock with the monotonic time of the records, where they have it, and otherwise with how long
 // blocks took. Records stand in the order they were measured. From one sitting to the next any time may pass.
-func (in Input) clock() clock {
-	c := clock{hours: make([]float64, len(in.Trials))}
-	blocks := in.blockTimes()
-	for i := 1; i < len(in.Trials); i++ {
-		step := in.Trials[i].Start.Sub(in.Trials[i-1].Start)
-		should := in.due(i, step, blocks)
-		if step < 0 && should == step && !in.timed(i) {
-			should = windowOf(in.Trials[i-1])
+func (input Input) clock() clock {
+	c := clock{hours: make([]float64, len(input.Trials))}
+	blocks := input.blockTimes()
+	for i := 1; i < len(input.Trials); i++ {
+		step := input.Trials[i].Start.Sub(input.Trials[i-1].Start)
+		should := input.due(i, step, blocks)
+		if step < 0 && should == step && !input.timed(i) {
+			should = windowOf(input.Trials[i-1])
 			c.back -= step
 		} else if step < should {
 			c.back += should - step
@@ -43,29 +43,29 @@ func (in Input) clock() clock {
 }
 
 // due is how much later than the trial before it a trial began: step, unless that cannot be.
-func (in Input) due(i int, step time.Duration, blocks map[blockID]blockTime) time.Duration {
-	a, b := in.Trials[i-1], in.Trials[i]
+func (input Input) due(i int, step time.Duration, blocks map[blockID]blockTime) time.Duration {
+	a, b := input.Trials[i-1], input.Trials[i]
 	if a.Sitting != b.Sitting {
 		return step
 	}
-	if in.timed(i) {
+	if input.timed(i) {
 		due := seconds(b.Elapsed - a.Elapsed)
 		if (step - due).Abs() > clockSlack+due.Abs()/1000 {
 			return due
 		}
 		return step
 	}
-	if in.Alone && len(in.Run.Own) == len(in.Trials) { // each record is of the time since the one before
-		if last := seconds(in.Run.Own[i-1].Seconds); step > last+seconds(in.Run.Own[i].Seconds)+blockSlack {
+	if input.Alone && len(input.Run.Own) == len(input.Trials) { // each record is of the time since the one before
+		if last := seconds(input.Run.Own[i-1].Seconds); step > last+seconds(input.Run.Own[i].Seconds)+blockSlack {
 			return last
 		}
 		return step
 	}
-	of, next := blocks[in.blockOf(a)], blocks[in.blockOf(b)]
+	of, next := blocks[input.blockOf(a)], blocks[input.blockOf(b)]
 	if step < 0 || of.Seconds == 0 || next.Seconds == 0 {
 		return step
 	}
-	if in.blockOf(a) == in.blockOf(b) {
+	if input.blockOf(a) == input.blockOf(b) {
 		if of.astray && step == of.longest && step > windowOf(a)+clockSlack {
 			return windowOf(a)
 		}
@@ -79,8 +79,8 @@ func (in Input) due(i int, step time.Duration, blocks map[blockID]blockTime) tim
 }
 
 // timed reports whether the monotonic clock tells a trial's distance from the one before it.
-func (in Input) timed(i int) bool {
-	a, b := in.Trials[i-1], in.Trials[i]
+func (input Input) timed(i int) bool {
+	a, b := input.Trials[i-1], input.Trials[i]
 	return a.Sitting == b.Sitting && a.Elapsed > 0 && b.Elapsed > 0
 }
 
@@ -109,24 +109,24 @@ func (b blockTime) before(t Trial) time.Duration {
 }
 
 // blockTimes are the times of blocks that have a record and trials.
-func (in Input) blockTimes() map[blockID]blockTime {
+func (input Input) blockTimes() map[blockID]blockTime {
 	out := map[blockID]blockTime{}
 	var sum float64
-	for _, b := range in.Run.Blocks {
-		out[blockID{b.Cell().Without(in.Load...), b.AA, b.Block, b.Sitting}] = blockTime{
+	for _, b := range input.Run.Blocks {
+		out[blockID{b.Cell().Without(input.Load...), b.AA, b.Block, b.Sitting}] = blockTime{
 			Block: b, since: sum, until: sum + b.Seconds}
 		sum += b.Seconds
 	}
-	for i, t := range in.Trials {
-		id := in.blockOf(t)
+	for i, t := range input.Trials {
+		id := input.blockOf(t)
 		b, known := out[id]
 		if !known {
 			continue
 		}
 		end := t.Start.Add(windowOf(t)).Sub(b.Start)
 		b.astray = b.astray || t.Start.Sub(b.Start) < -clockSlack || end > seconds(b.Seconds)+clockSlack
-		if i > 0 && in.blockOf(in.Trials[i-1]) == id {
-			b.longest = max(b.longest, t.Start.Sub(in.Trials[i-1].Start))
+		if i > 0 && input.blockOf(input.Trials[i-1]) == id {
+			b.longest = max(b.longest, t.Start.Sub(input.Trials[i-1].Start))
 		}
 		out[id] = b
 	}

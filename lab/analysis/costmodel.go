@@ -139,13 +139,13 @@ func (m *model) fitNoisy() {
 		}
 		var betas [2][]float64
 		for i, factor := range []float64{math.Exp(-own.down), math.Exp(own.up)} {
-			rows, at := m.rows(m.names...), 0
-			for _, of := range m.byCell(m.used) { // as rows has them
-				for range of {
-					if of[0].cell.Without(result.DUT) == cell[0].cell.Without(result.DUT) {
-						rows[at].Y *= factor
+			rows, index := m.rows(m.names...), 0
+			for _, means := range m.byCell(m.used) { // as rows has them
+				for range means {
+					if means[0].cell.Without(result.DUT) == cell[0].cell.Without(result.DUT) {
+						rows[index].Y *= factor
 					}
-					at++
+					index++
 				}
 			}
 			fit, _ := inference.LeastSquares(rows, 0) // the same X, so it can be fitted

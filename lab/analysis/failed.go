@@ -29,11 +29,11 @@ func (f FailedBlock) Of(cell result.Cell) bool {
 }
 
 // failedBlocks lists the blocks of a run that ended with an error, in their order.
-func failedBlocks(in Input) []FailedBlock {
+func failedBlocks(input Input) []FailedBlock {
 	out := []FailedBlock{}
-	for i, b := range in.Run.Blocks {
+	for i, b := range input.Run.Blocks {
 		if b.Error != "" {
-			out = append(out, FailedBlock{b.Cell(), b.Block, b.AA, b.Error, in.endedSince(b, i)})
+			out = append(out, FailedBlock{b.Cell(), b.Block, b.AA, b.Error, input.endedSince(b, i)})
 		}
 	}
 	return out
@@ -58,11 +58,11 @@ func leftBlocks(blocks []result.Block) (out []LeftBlock) {
 
 // endedSince reports whether a failed block was built again in a later sitting and
 // completed: its record says so, or a trial where the measure records only failed blocks.
-func (in Input) endedSince(failed result.Block, at int) bool {
-	return slices.ContainsFunc(in.Run.Blocks[at+1:], func(b result.Block) bool {
+func (input Input) endedSince(failed result.Block, index int) bool {
+	return slices.ContainsFunc(input.Run.Blocks[index+1:], func(b result.Block) bool {
 		return b.Sitting > failed.Sitting && b.Error == "" && b.AA == failed.AA && b.Cell() == failed.Cell() &&
 			b.Block == failed.Block
-	}) || in.Alone && slices.ContainsFunc(in.Trials, func(t Trial) bool {
+	}) || input.Alone && slices.ContainsFunc(input.Trials, func(t Trial) bool {
 		return t.Sitting > failed.Sitting && t.Cell == failed.Cell() && t.Block == failed.Block
 	})
 }

@@ -14,7 +14,7 @@ import (
 func judged(m Metric) Input {
 	m.Name, m.Unit, m.Better, m.Both, m.Range = "heat", "K", Less, true, Amounts
 	m.Of = Field("heat")
-	in := Input{
+	input := Input{
 		Noun: "window", Metrics: []Metric{m}, Primary: "heat", Load: []result.Dimension{result.OfferedMbps},
 		Compare: func(a, b result.Cell) int { return cmp.Compare(a.String(), b.String()) },
 	}
@@ -30,11 +30,11 @@ func judged(m Metric) Input {
 		for window := range 2 {
 			t := Trial{Device: sides[0], Clean: sides[1]}
 			t.Cell, t.Block, t.Window, t.AA, t.Accepted = cell, block, window, aa, true
-			in.Trials = append(in.Trials, t)
+			input.Trials = append(input.Trials, t)
 		}
-		in.Samples = append(in.Samples, Sample{Per: PerLoad, Cell: cell, AA: aa, Device: sides[0], Clean: sides[1]})
+		input.Samples = append(input.Samples, Sample{Per: PerLoad, Cell: cell, AA: aa, Device: sides[0], Clean: sides[1]})
 	}
-	return in
+	return input
 }
 
 // TestAnyMetricIsJudged: by ratio or by difference, from windows or from other records.
@@ -61,25 +61,25 @@ func TestAnyMetricIsJudged(t *testing.T) {
 // TestDifferencesAreHeldAgainstTheirOwnLimits: δ is a share of the clean router's figure, and
 // no difference is 0.
 func TestDifferencesAreHeldAgainstTheirOwnLimits(t *testing.T) {
-	in := judged(Metric{Per: PerWindow, Against: AsDifference})
-	for i, tr := range in.Trials {
+	input := judged(Metric{Per: PerWindow, Against: AsDifference})
+	for i, tr := range input.Trials {
 		if !tr.AA {
-			in.Trials[i].Device = result.Values{"heat": tr.Clean["heat"] + 0.3 + 0.01*float64(tr.Block)}
+			input.Trials[i].Device = result.Values{"heat": tr.Clean["heat"] + 0.3 + 0.01*float64(tr.Block)}
 		}
 	}
-	if c := Summarise(in, Options{Delta: 0.05}).Cells[0]; c.Verdict != Equivalent { // 0.315 of 10
+	if c := Summarise(input, Options{Delta: 0.05}).Cells[0]; c.Verdict != Equivalent { // 0.315 of 10
 		t.Errorf("δ of 5 %%: %s (%s)", c.Verdict, c.VerdictNote)
 	}
-	if c := Summarise(in, Options{Delta: 0.02}).Cells[0]; c.Verdict != Different ||
+	if c := Summarise(input, Options{Delta: 0.02}).Cells[0]; c.Verdict != Different ||
 		c.VerdictNote != "the interval leaves out 0" {
 		t.Errorf("δ of 2 %%: %s (%s)", c.Verdict, c.VerdictNote)
 	}
-	for i, tr := range in.Trials {
+	for i, tr := range input.Trials {
 		if tr.AA {
-			in.Trials[i].Device = result.Values{"heat": tr.Clean["heat"] + 0.5 + 0.01*float64(tr.Block)}
+			input.Trials[i].Device = result.Values{"heat": tr.Clean["heat"] + 0.5 + 0.01*float64(tr.Block)}
 		}
 	}
-	s := Summarise(in, Options{Delta: 0.02})
+	s := Summarise(input, Options{Delta: 0.02})
 	if c := s.Cells[0]; c.Verdict != Inconclusive || !strings.Contains(c.VerdictNote, "two clean routers") {
 		t.Errorf("below the noise floor: %s (%s)", c.Verdict, c.VerdictNote)
 	}
@@ -95,14 +95,14 @@ func TestUnknownPrimaryMetric(t *testing.T) {
 		func(in *Input) { in.Primary = "cold" },
 		func(in *Input) { in.Metrics[0].Against = NotCompared },
 	} {
-		in := judged(Metric{Per: PerWindow, Against: AsRatio})
-		in.Laws = &Laws{CPU: "heat", Normalised: "heat", Link: "heat", Delivered: "heat", Packets: Field("heat")}
-		change(&in)
-		s := Summarise(in, Options{})
+		input := judged(Metric{Per: PerWindow, Against: AsRatio})
+		input.Laws = &Laws{CPU: "heat", Normalised: "heat", Link: "heat", Delivered: "heat", Packets: Field("heat")}
+		change(&input)
+		s := Summarise(input, Options{})
 		if c := s.Cells[0]; s.Primary != "" || c.Verdict != "" || c.Device("heat").Mean != 13 || s.AA.Pairs != 0 {
-			t.Errorf("%q: verdict %q, primary %q, noise floor %+v", in.Primary, c.Verdict, s.Primary, s.AA)
+			t.Errorf("%q: verdict %q, primary %q, noise floor %+v", input.Primary, c.Verdict, s.Primary, s.AA)
 		}
-		if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], in.Primary) {
+		if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], input.Primary) {
 			t.Errorf("warnings %q", s.Warnings)
 		}
 	}

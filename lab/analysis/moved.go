@@ -51,8 +51,8 @@ func (r router) moved(level []blockMean) moved {
 
 // noiseAt is what noise may have done to a figure at a level. Stolen time makes both routers dearer by as much, and a
 // device by more (Input.Rise). Other programs change the device alone, as they do the ratio.
-func (in Input) noiseAt(ofClean bool, level []blockMean, of seen) (m moved) {
-	if in.Bias == nil || in.Rise == nil {
+func (input Input) noiseAt(ofClean bool, level []blockMean, of seen) (m moved) {
+	if input.Bias == nil || input.Rise == nil {
 		return m
 	}
 	var n Noise
@@ -60,20 +60,20 @@ func (in Input) noiseAt(ofClean bool, level []blockMean, of seen) (m moved) {
 		n.StealPct += b.noise.StealPct / Number(len(level))
 		n.OthersPct += b.noise.OthersPct / Number(len(level))
 	}
-	if n.Quiet() && in.noise.OthersPct <= quietOthers {
+	if n.Quiet() && input.noise.OthersPct <= quietOthers {
 		return m
 	}
-	n.OthersPct = max(n.OthersPct, in.noise.OthersPct) // as for cells
+	n.OthersPct = max(n.OthersPct, input.noise.OthersPct) // as for cells
 	own, clean := mean(each(level, of.own))/100, mean(each(level, of.clean))/100
-	rise, light := in.Rise(n, clean)
+	rise, light := input.Rise(n, clean)
 	m.own.down = -math.Log1p(-min(rise/own, mostRisen))
 	if ofClean {
 		return m
 	}
 	log := mean(each(level, of.log))
-	m.ratio = outwards(in.Bias(n, log, clean), log)
+	m.ratio = outwards(input.Bias(n, log, clean), log)
 	m.own = m.own.plus(span{light, light * towards1}).plus(
-		outwards(in.Bias(Noise{OthersPct: n.OthersPct}, log, clean), log))
+		outwards(input.Bias(Noise{OthersPct: n.OthersPct}, log, clean), log))
 	return m
 }
 
@@ -102,13 +102,13 @@ func farthest(things int, figure func(choices []int) float64) span {
 		alone := make([]int, things)
 		for _, c := range []int{1, 2} {
 			alone[i] = c
-			at := figure(alone)
+			level := figure(alone)
 			alone[i] = low[i]
-			if !(at >= figure(alone)) {
+			if !(level >= figure(alone)) {
 				low[i] = c
 			}
 			alone[i] = high[i]
-			if !(at <= figure(alone)) {
+			if !(level <= figure(alone)) {
 				high[i] = c
 			}
 		}

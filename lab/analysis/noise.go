@@ -120,25 +120,25 @@ func Counting(trials []Trial) []bool {
 
 // widen moves the bounds of a cell's changes outwards by what the noise of its trials may have done, and returns by how
 // much it may have moved the judged one, on the scale of its mean.
-func (in Input) widen(c *Cell, kept []Trial) (bias float64) {
+func (input Input) widen(c *Cell, kept []Trial) (bias float64) {
 	n := noiseOf(kept)
-	if in.Bias == nil || in.Laws == nil || len(kept) == 0 || n.Quiet() && in.noise.OthersPct <= quietOthers {
+	if input.Bias == nil || input.Laws == nil || len(kept) == 0 || n.Quiet() && input.noise.OthersPct <= quietOthers {
 		return 0
 	}
 	// Other programs that a busy device left little to were there all the same, and held its router up.
-	n.WidenedPct, n.OthersPct = Absent(), max(n.OthersPct, in.noise.OthersPct)
-	for _, m := range in.Metrics {
+	n.WidenedPct, n.OthersPct = Absent(), max(n.OthersPct, input.noise.OthersPct)
+	for _, m := range input.Metrics {
 		f, known := c.Metrics[m.Name]
 		if !known || m.Against != AsRatio || f.Change == nil || !f.Change.Mean.Known() {
 			continue
 		}
-		b := in.Bias(n, math.Log(float64(f.Change.Mean)), in.coresOf(m, f, *c))
+		b := input.Bias(n, math.Log(float64(f.Change.Mean)), input.coresOf(m, f, *c))
 		wide := *f.Change
 		by := outwards(b, math.Log(float64(wide.Mean)))
 		wide.Lo, wide.Hi = Number(float64(wide.Lo)*math.Exp(-by.down)), Number(float64(wide.Hi)*math.Exp(by.up))
 		f.Change = &wide
 		c.Metrics[m.Name] = f
-		if m.Name == in.primary.Name {
+		if m.Name == input.primary.Name {
 			bias, n.WidenedPct = b, Number(100*math.Expm1(b))
 		}
 	}
@@ -148,9 +148,9 @@ func (in Input) widen(c *Cell, kept []Trial) (bias float64) {
 
 // coresOf is what the clean router used of what a metric is about: of the CPU of one of two gateways that gateway's. 0:
 // not known.
-func (in Input) coresOf(m Metric, f Figure, c Cell) float64 {
-	pct := c.Clean(in.Laws.CPU).Mean
-	if m.Unit == MetricNamed(in.Metrics, in.Laws.CPU).Unit && f.Clean != nil {
+func (input Input) coresOf(m Metric, f Figure, c Cell) float64 {
+	pct := c.Clean(input.Laws.CPU).Mean
+	if m.Unit == MetricNamed(input.Metrics, input.Laws.CPU).Unit && f.Clean != nil {
 		pct = f.Clean.Mean
 	}
 	if !pct.Known() {

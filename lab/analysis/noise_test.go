@@ -34,12 +34,12 @@ func TestIntervalsContainWhatNoiseDoes(t *testing.T) {
 	}
 	moved := 0
 	for i, c := range s.Cells {
-		was, is := quiet.Cells[i].Change(cost.PerBit), c.Change(cost.PerBit)
-		if math.Abs(math.Log(float64(is.Mean))) < math.Abs(math.Log(float64(was.Mean))) {
+		before, is := quiet.Cells[i].Change(cost.PerBit), c.Change(cost.PerBit)
+		if math.Abs(math.Log(float64(is.Mean))) < math.Abs(math.Log(float64(before.Mean))) {
 			moved++
 		}
-		if was.Mean < is.Lo || was.Mean > is.Hi {
-			t.Errorf("%s: %v [%v, %v] does not contain the quiet run's %v", c.Cell, is.Mean, is.Lo, is.Hi, was.Mean)
+		if before.Mean < is.Lo || before.Mean > is.Hi {
+			t.Errorf("%s: %v [%v, %v] does not contain the quiet run's %v", c.Cell, is.Mean, is.Lo, is.Hi, before.Mean)
 		}
 		if c.Noise == nil || !(c.Noise.WidenedPct > 0) || !(c.Noise.StealPct > 8.9) {
 			t.Errorf("%s: noise %+v", c.Cell, c.Noise)
@@ -67,9 +67,9 @@ func TestVerdictsAllowForNoise(t *testing.T) {
 	}
 	s := (cost.Measure{}).Summarise(run, analysis.Options{})
 	for i, c := range s.Cells {
-		was, is := quiet.Cells[i].Change(cost.PerBit), c.Change(cost.PerBit)
-		if !(is.Lo < was.Lo && is.Hi > was.Hi) {
-			t.Errorf("%s: [%v, %v] is not wider than [%v, %v]", c.Cell, is.Lo, is.Hi, was.Lo, was.Hi)
+		before, is := quiet.Cells[i].Change(cost.PerBit), c.Change(cost.PerBit)
+		if !(is.Lo < before.Lo && is.Hi > before.Hi) {
+			t.Errorf("%s: [%v, %v] is not wider than [%v, %v]", c.Cell, is.Lo, is.Hi, before.Lo, before.Hi)
 		}
 		if c.Verdict == analysis.Different && is.Lo <= 1 && is.Hi >= 1 ||
 			c.Verdict == analysis.Equivalent && (is.Lo < 1/1.05 || is.Hi > 1.05) {
@@ -130,9 +130,9 @@ func TestBusyDevicesHideOthers(t *testing.T) {
 		cost.SidesOf(run.Trials[i]).DUT.Metrics = map[string]float64{result.OthersShare: share}
 	}
 	for i, c := range (cost.Measure{}).Summarise(run, analysis.Options{}).Cells {
-		was, is := quiet.Cells[i].Change(cost.PerBit), c.Change(cost.PerBit)
-		if c.Cell == busy && !(is.Lo < was.Lo && is.Hi > was.Hi) {
-			t.Errorf("%s: [%v, %v] is not wider than [%v, %v]", c.Cell, is.Lo, is.Hi, was.Lo, was.Hi)
+		before, is := quiet.Cells[i].Change(cost.PerBit), c.Change(cost.PerBit)
+		if c.Cell == busy && !(is.Lo < before.Lo && is.Hi > before.Hi) {
+			t.Errorf("%s: [%v, %v] is not wider than [%v, %v]", c.Cell, is.Lo, is.Hi, before.Lo, before.Hi)
 		}
 	}
 }

@@ -188,8 +188,8 @@ func TestClockSetForward(t *testing.T) {
 		run.Trials[i].Start, run.Trials[i].Sitting = run.Trials[i].Start.Add(24*time.Hour), 1
 	}
 	for _, s := range []analysis.Summary{whole, (cost.Measure{}).Summarise(run, analysis.Options{})} {
-		if said := strings.Join(s.Warnings, " "); strings.Contains(said, "clock") {
-			t.Errorf("the clock is in order, and said is: %s", said)
+		if text := strings.Join(s.Warnings, " "); strings.Contains(text, "clock") {
+			t.Errorf("the clock is in order, and said is: %s", text)
 		}
 	}
 }

@@ -75,14 +75,14 @@ type Span struct {
 
 // sweeps steps through the loads of each number of clients and the clients of
 // each load, the clean router before the devices.
-func (in Input) sweeps(routers []router, opts Options) []Sweep {
+func (input Input) sweeps(routers []router, opts Options) []Sweep {
 	out := []Sweep{}
 	var all []step
 	for _, r := range routers {
 		for _, row := range append(rows(r, result.OfferedMbps), rows(r, result.Clients)...) {
 			sweep, steps := row.sweep(opts)
 			if row.along == result.OfferedMbps {
-				sweep.Trends = row.trends(*in.Laws, opts)
+				sweep.Trends = row.trends(*input.Laws, opts)
 			}
 			out, all = append(out, sweep), append(all, steps...)
 		}
@@ -91,7 +91,7 @@ func (in Input) sweeps(routers []router, opts Options) []Sweep {
 	// As readers look for them: like the cells, loads before clients.
 	slices.SortStableFunc(out, func(a, b Sweep) int {
 		setting := func(s Sweep) result.Cell { return blockMean{cell: s.Cell}.setting() }
-		return cmp.Or(in.Compare(setting(a), setting(b)), -cmp.Compare(a.Along, b.Along))
+		return cmp.Or(input.Compare(setting(a), setting(b)), -cmp.Compare(a.Along, b.Along))
 	})
 	return out
 }

@@ -36,11 +36,11 @@ func (s Sweep) TrendOf(metric string) (l Trend, ok bool) {
 type trendMeans struct{ dut, clean []float64 }
 
 // trendMeansOf averages the metrics of Laws.Lines over windows.
-func (in Input) trendMeansOf(windows []Trial) (l trendMeans) {
-	for _, name := range in.Laws.TrendMetrics {
-		of := MetricNamed(in.Metrics, name).Of
-		l.dut = append(l.dut, mean(each(windows, func(t Trial) float64 { return of(in.pairOf(t).device) })))
-		l.clean = append(l.clean, mean(each(windows, func(t Trial) float64 { return of(in.pairOf(t).clean) })))
+func (input Input) trendMeansOf(windows []Trial) (l trendMeans) {
+	for _, name := range input.Laws.TrendMetrics {
+		of := MetricNamed(input.Metrics, name).Of
+		l.dut = append(l.dut, mean(each(windows, func(t Trial) float64 { return of(input.pairOf(t).device) })))
+		l.clean = append(l.clean, mean(each(windows, func(t Trial) float64 { return of(input.pairOf(t).clean) })))
 	}
 	return l
 }

@@ -10,13 +10,13 @@ import (
 )
 
 // warnings list what weakens the result.
-func (in Input) warnings(s Summary, cells map[result.Cell][]Trial) (out []string) {
+func (input Input) warnings(s Summary, cells map[result.Cell][]Trial) (out []string) {
 	say := func(applies bool, format string, args ...any) {
 		if applies {
 			out = append(out, fmt.Sprintf(format, args...))
 		}
 	}
-	run, t := in.Run, s.Trials
+	run, t := input.Run, s.Trials
 	say(run.Environment.Interrupted, "The run was interrupted: cells may be missing or have fewer blocks than planned.")
 	for _, file := range run.Missing {
 		say(true, "%s is missing from the run's folder: %s. Bring it back from where the run was made, or from a bundle of "+
@@ -29,28 +29,28 @@ func (in Input) warnings(s Summary, cells map[result.Cell][]Trial) (out []string
 		"%s no record although the run came to its end: %s was cut short, or records were taken out of it.",
 		words.Agreed(run.Unrecorded, "planned window has", "planned windows have"), result.TrialsFile)
 	if t.Accepted == 0 {
-		say(true, "No %s was accepted: there is nothing to conclude from.", in.Noun)
+		say(true, "No %s was accepted: there is nothing to conclude from.", input.Noun)
 		for _, r := range s.Rejects[:min(1, len(s.Rejects))] {
-			say(true, "The most frequent reason of %s, %s: %s.", words.Counted(t.Rejected, "rejected "+in.Noun),
+			say(true, "The most frequent reason of %s, %s: %s.", words.Counted(t.Rejected, "rejected "+input.Noun),
 				words.Counted(r.Count, "time"), r.Text)
 		}
-		return append(out, in.further(s)...)
+		return append(out, input.further(s)...)
 	}
 	say(t.Rejected*4 > t.Accepted+t.Rejected,
 		"%d of %s %s rejected by self-tests: the machine or the set-up is not quiet enough.",
-		t.Rejected, words.Counted(t.Accepted+t.Rejected, in.Noun), words.Either(t.Rejected, "was", "were"))
+		t.Rejected, words.Counted(t.Accepted+t.Rejected, input.Noun), words.Either(t.Rejected, "was", "were"))
 	if s.Primary != "" {
-		out = append(out, in.noiseWarnings(s.AA)...)
+		out = append(out, input.noiseWarnings(s.AA)...)
 	}
-	return slices.Concat(out, in.cellWarnings(s, cells), in.further(s))
+	return slices.Concat(out, input.cellWarnings(s, cells), input.further(s))
 }
 
 // further is what the measure says itself.
-func (in Input) further(s Summary) []string {
-	if in.Warn == nil {
+func (input Input) further(s Summary) []string {
+	if input.Warn == nil {
 		return nil
 	}
-	return in.Warn(s)
+	return input.Warn(s)
 }
 
 // missing says what follows when a file of a run is missing.
@@ -60,8 +60,8 @@ var missing = map[string]string{
 		"neither continued nor repeated",
 }
 
-func (in Input) noiseWarnings(aa AA) []string {
-	none := in.primary.unscaled(Estimate{}).Mean
+func (input Input) noiseWarnings(aa AA) []string {
+	none := input.primary.unscaled(Estimate{}).Mean
 
 	switch r := aa.Ratio; {
 	case aa.Pairs+aa.Rejected == 0:
@@ -72,21 +72,22 @@ func (in Input) noiseWarnings(aa AA) []string {
 		return []string{"The A/A pairs are of one block: the noise floor has no interval."}
 	case r.Lo > none || r.Hi < none:
 		return []string{fmt.Sprintf(
-			"Two clean routers differ by a %s of %.3f [%.3f, %.3f]: do not trust differences of that size.", in.primary.Against,
+			"Two clean routers differ by a %s of %.3f [%.3f, %.3f]: do not trust differences of that size.",
+			input.primary.Against,
 			r.Mean, r.Lo, r.Hi)}
 	}
 	return nil
 }
 
 // cellWarnings give each remark once, with its cells.
-func (in Input) cellWarnings(s Summary, cells map[result.Cell][]Trial) []string {
+func (input Input) cellWarnings(s Summary, cells map[result.Cell][]Trial) []string {
 	// The crossover is missing: several blocks, all with the device in the same lab.
 	oneSided := func(c Cell) bool {
 		labs := grouped(accepted(cells[c.Cell]), func(t Trial) string { return t.DUTLab }, nil)
 		return s.Mode == result.ModeDuet && c.Blocks > 1 && len(labs) == 1
 	}
 	return slices.Concat(
-		s.Remark(fmt.Sprintf("All %s were rejected", words.Plural(in.Noun)), func(c Cell) bool { return c.Pairs == 0 }),
+		s.Remark(fmt.Sprintf("All %s were rejected", words.Plural(input.Noun)), func(c Cell) bool { return c.Pairs == 0 }),
 		s.Remark(fmt.Sprintf("One %s only, so no interval", s.Unit), func(c Cell) bool { return c.Blocks == 1 }),
 		s.Remark("The DUT was in the same lab in every block, so a difference between the labs is not cancelled", oneSided),
 		s.Remark("Some pairs have no ratio because a side delivered nothing or cost nothing",

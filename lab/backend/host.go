@@ -75,10 +75,10 @@ func Each[T any](list []T, fn func(i int, v T) error) error {
 		wg.Go(func() { errs[i] = fn(i, v) })
 	}
 	wg.Wait()
-	said := map[string]bool{}
+	reported := map[string]bool{}
 	return errors.Join(slices.DeleteFunc(errs, func(err error) bool {
-		again := err == nil || said[err.Error()]
-		said[fmt.Sprint(err)] = true
+		again := err == nil || reported[err.Error()]
+		reported[fmt.Sprint(err)] = true
 		return again
 	})...)
 }

@@ -69,8 +69,8 @@ func (b Netns) Start(ctx context.Context, name string, metered bool) (*Host, err
 	h, err := launch(ctx, opts, syscall.CLONE_NEWNET|syscall.CLONE_NEWNS|syscall.CLONE_NEWUTS, log)
 	if err != nil {
 		err = fmt.Errorf("starting host %s: %w", name, err)
-		if said, _ := os.ReadFile(log.Name()); len(said) > 0 {
-			err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(said[max(0, len(said)-500):])))
+		if text, _ := os.ReadFile(log.Name()); len(text) > 0 {
+			err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text[max(0, len(text)-500):])))
 		}
 		return nil, err
 	}

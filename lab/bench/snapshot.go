@@ -107,11 +107,11 @@ type Usage struct {
 func UsageOf(a, b meter.Sample) Usage {
 	u := Usage{ThreadNs: map[string]int64{}}
 	for name, now := range b.NAPI {
-		was := a.NAPI[name]
-		u.NAPINs += now.RunNs - was.RunNs
-		u.WaitNs += now.WaitNs - was.WaitNs
-		u.Wakeups += now.Slices - was.Slices
-		u.ThreadNs["napi/"+name] = now.RunNs - was.RunNs
+		earlier := a.NAPI[name]
+		u.NAPINs += now.RunNs - earlier.RunNs
+		u.WaitNs += now.WaitNs - earlier.WaitNs
+		u.Wakeups += now.Slices - earlier.Slices
+		u.ThreadNs["napi/"+name] = now.RunNs - earlier.RunNs
 	}
 	type key struct {
 		pid   int
@@ -136,12 +136,12 @@ func UsageOf(a, b meter.Sample) Usage {
 // Roles sums the exact CPU time of the lab's hosts by role: result.RoleRouter and others. The role RADIUS has the
 // programs of the server. The role of the server has its agent and its polling thread.
 func Roles(a, b Snapshot) map[string]int64 {
-	router, was, server := UsageOf(a.Router, b.Router), endpointNs(a.Server), endpointNs(b.Server)
+	router, earlier, server := UsageOf(a.Router, b.Router), endpointNs(a.Server), endpointNs(b.Server)
 	ns := map[string]int64{
 		result.RoleRouter: router.NAPINs + router.ProcessNs,
 		result.RoleAgents: b.Router.AgentNs - a.Router.AgentNs,
-		result.RoleRadius: server.programs - was.programs,
-		result.RoleServer: server.host - was.host,
+		result.RoleRadius: server.programs - earlier.programs,
+		result.RoleServer: server.host - earlier.host,
 		result.RoleClient: 0,
 	}
 	for i := range b.Clients {

@@ -76,15 +76,15 @@ func TestBusyProgramsHaveTheRest(t *testing.T) {
 		return list[0]
 	}
 	// A window in which the hypervisor takes the CPU away for long is no test of the burner.
-	a, was := read(), taken(t, busy.Process.Pid)
+	a, before := read(), taken(t, busy.Process.Pid)
 	var got, others float64
 	labtest.Await(t, "a window in which the burner has its share", func() bool {
 		z, now := read(), taken(t, busy.Process.Pid)
 		if z.AtNs-a.AtNs < 2e8 {
 			return false
 		}
-		got, others = burn.Share(a, z), float64(now-was)/float64(z.AtNs-a.AtNs)
-		a, was = z, now
+		got, others = burn.Share(a, z), float64(now-before)/float64(z.AtNs-a.AtNs)
+		a, before = z, now
 		return math.Abs(got-share) < 0.01
 	})
 	t.Logf("burner %.4f, the busy program %.4f", got, others)

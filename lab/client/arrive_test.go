@@ -83,11 +83,11 @@ func TestTurnsAreSpaced(t *testing.T) {
 		begun[c.Num-1] = time.Since(start)
 		return Tries{Count: 1}, nil
 	})
-	for i, at := range begun {
+	for i, offset := range begun {
 		turn := time.Duration(i) * 5 * time.Millisecond
 		late := time.Duration(outcomes[i].LateMs * float64(time.Millisecond))
-		if at < turn || at-turn < late-time.Millisecond {
-			t.Errorf("client %d began after %v, %v after its turn; it was due after %v", i+1, at, late, turn)
+		if offset < turn || offset-turn < late-time.Millisecond {
+			t.Errorf("client %d began after %v, %v after its turn; it was due after %v", i+1, offset, late, turn)
 		}
 	}
 }

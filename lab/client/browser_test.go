@@ -164,19 +164,19 @@ func TestBrowserFailures(t *testing.T) {
 	}
 	defer l.Close()
 	go func() {
-		for said := range says {
+		for text := range says {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
 			http.ReadRequest(bufio.NewReader(conn))
-			io.WriteString(conn, said)
+			io.WriteString(conn, text)
 			conn.Close()
 		}
 	}()
 	defer close(says)
-	ask := func(said string) (*answer, error) {
-		says <- said
+	ask := func(text string) (*answer, error) {
+		says <- text
 		return b.fetch(t.Context(), http.MethodGet, "http://"+l.Addr().String()+"/", "")
 	}
 	if _, err := ask(""); !errors.Is(err, io.EOF) {

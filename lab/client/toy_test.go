@@ -57,8 +57,8 @@ func (c toyClient) dial(ctx context.Context, addr string) (conn net.Conn, err er
 // the kinds, bounded by its own limit, and seen by a server under their addresses.
 func TestToyKind(t *testing.T) {
 	pair := labtest.NewPair(t)
-	was := kinds
-	t.Cleanup(func() { kinds = was })
+	before := kinds
+	t.Cleanup(func() { kinds = before })
 	kinds = append(slices.Clone(kinds), toyKind(pair.Client))
 
 	cfg := Config{Kind: "toy", Count: 3, Parent: "gwt0", LAN: netip.MustParsePrefix("10.77.9.0/16"), Lab: 't'}

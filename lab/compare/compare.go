@@ -230,17 +230,17 @@ func comparisonOf(b Input, s analysis.Summary, opts Options) Comparison {
 	return c
 }
 
-func summarise(in Input, opts Options) analysis.Summary {
+func summarise(input Input, opts Options) analysis.Summary {
 	table := opts.Measures
 	if table == nil {
 		table = measure.All()
 	}
-	return table.Summarise(in.Run, analysis.Options{Delta: opts.Delta, Confidence: opts.Confidence})
+	return table.Summarise(input.Run, analysis.Options{Delta: opts.Delta, Confidence: opts.Confidence})
 }
 
-func sideOf(in Input, s analysis.Summary) Side {
-	env := in.Run.Environment
-	side := Side{Name: in.Name, Experiment: s.Experiment, GateweighVersion: env.GateweighVersion, Trials: s.Trials,
+func sideOf(input Input, s analysis.Summary) Side {
+	env := input.Run.Environment
+	side := Side{Name: input.Name, Experiment: s.Experiment, GateweighVersion: env.GateweighVersion, Trials: s.Trials,
 		AA: s.AA, Slowed: s.Slowed, VM: s.VM}
 	if !env.Start.IsZero() {
 		side.Start = env.Start.UTC().Format("2006-01-02T15:04:05Z")
@@ -412,11 +412,11 @@ func (s said) name() string {
 func ofEach(a, b []string) (list []said) {
 	for i, texts := range [][]string{a, b} {
 		for _, text := range texts {
-			at := slices.IndexFunc(list, func(s said) bool { return s.text == text })
-			if at < 0 {
-				at, list = len(list), append(list, said{text: text})
+			index := slices.IndexFunc(list, func(s said) bool { return s.text == text })
+			if index < 0 {
+				index, list = len(list), append(list, said{text: text})
 			}
-			list[at].runs = append(list[at].runs, string("AB"[i]))
+			list[index].runs = append(list[index].runs, string("AB"[i]))
 		}
 	}
 	return list

@@ -9,10 +9,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-func emulated(in compare.Input) compare.Input {
-	in.Run.Environment.VM = &result.VM{
+func emulated(input compare.Input) compare.Input {
+	input.Run.Environment.VM = &result.VM{
 		Kernel: "debian", Release: "6.1.0-56-amd64", Accelerator: result.TCG, MemoryMiB: 1500}
-	return in
+	return input
 }
 
 // TestEmulatedRunsAreComparedByRatio: the mark comes first in every form, ratios are judged, and absolute figures are

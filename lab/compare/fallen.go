@@ -23,23 +23,23 @@ const seldom = 0.1
 // it cannot be started or stops, it carries the load no more or not without loss. They fail a gate. unclear are those
 // of which another machine or speed may be the reason.
 func (c *Comparison) fallen(a, b measuredRun) (list, unclear []Missing) {
-	for _, was := range a.Summary.Cells {
-		if was.Pairs == 0 || a.Measure != b.Measure {
+	for _, before := range a.Summary.Cells {
+		if before.Pairs == 0 || a.Measure != b.Measure {
 			continue
 		}
-		i := slices.IndexFunc(b.Summary.Cells, func(cell analysis.Cell) bool { return cell.Cell == was.Cell })
+		i := slices.IndexFunc(b.Summary.Cells, func(cell analysis.Cell) bool { return cell.Cell == before.Cell })
 		if i < 0 {
-			if why := notManaged(was.Cell, b.Summary); why != "" {
-				list = append(list, Missing{was.Cell, why})
+			if reason := notManaged(before.Cell, b.Summary); reason != "" {
+				list = append(list, Missing{before.Cell, reason})
 			}
 			continue
 		}
-		switch why := carriesNoMore(was, b.Summary.Cells[i], b.Run); {
-		case why == "":
+		switch reason := carriesNoMore(before, b.Summary.Cells[i], b.Run); {
+		case reason == "":
 		case c.SameMachine && a.Speed() == b.Speed():
-			list = append(list, Missing{was.Cell, why})
+			list = append(list, Missing{before.Cell, reason})
 		default:
-			unclear = append(unclear, Missing{was.Cell, why + ", on another machine or at another speed"})
+			unclear = append(unclear, Missing{before.Cell, reason + ", on another machine or at another speed"})
 		}
 	}
 	return list, unclear
@@ -47,8 +47,8 @@ func (c *Comparison) fallen(a, b measuredRun) (list, unclear []Missing) {
 
 // notManaged says why a cell has no trial where that is the device's doing; "" elsewhere.
 func notManaged(cell result.Cell, s analysis.Summary) string {
-	if why := limitAt(cell, s); why != "" {
-		return why
+	if reason := limitAt(cell, s); reason != "" {
+		return reason
 	}
 	for _, f := range s.FailedBlocks {
 		if !f.AA && !f.Measured && f.Of(cell) {
@@ -69,9 +69,9 @@ func limitAt(cell result.Cell, s analysis.Summary) string {
 }
 
 // carriesNoMore says how the device falls short in a cell of B whose load it carried in A; "" where it does not.
-func carriesNoMore(was, is analysis.Cell, b result.Run) string {
-	if !is.Has(result.OfferedMbps) || was.FlaggedShare(result.FlagSaturated) > seldom ||
-		was.FlaggedShare(result.FlagLossy) > seldom {
+func carriesNoMore(before, is analysis.Cell, b result.Run) string {
+	if !is.Has(result.OfferedMbps) || before.FlaggedShare(result.FlagSaturated) > seldom ||
+		before.FlaggedShare(result.FlagLossy) > seldom {
 		return ""
 	}
 	delivered, offered := is.Device(cost.Delivered).Mean, is.Text(result.OfferedMbps)

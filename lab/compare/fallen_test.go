@@ -12,17 +12,17 @@ import (
 )
 
 // without is a run without the trials of a device, of all its cells from a load up.
-func without(in compare.Input, dut string, from float64) compare.Input {
-	in.Run.Trials = slices.DeleteFunc(slices.Clone(in.Run.Trials), func(t result.Trial) bool {
+func without(input compare.Input, dut string, from float64) compare.Input {
+	input.Run.Trials = slices.DeleteFunc(slices.Clone(input.Run.Trials), func(t result.Trial) bool {
 		return !t.AA && t.Cell.Text(result.DUT) == dut && t.Cell.Number(result.OfferedMbps) >= from
 	})
-	return in
+	return input
 }
 
 // cellsOf are the cells of a run's trials that another lacks.
 func cellsOf(whole, rest compare.Input) (list []result.Cell) {
-	has := func(in compare.Input, cell result.Cell) bool {
-		return slices.ContainsFunc(in.Run.Trials, func(t result.Trial) bool { return !t.AA && t.Cell == cell })
+	has := func(input compare.Input, cell result.Cell) bool {
+		return slices.ContainsFunc(input.Run.Trials, func(t result.Trial) bool { return !t.AA && t.Cell == cell })
 	}
 	for _, t := range whole.Run.Trials {
 		if !t.AA && !has(rest, t.Cell) && !slices.Contains(list, t.Cell) {
@@ -43,10 +43,10 @@ func TestGateOfWhatDevicesDoNotManage(t *testing.T) {
 	slow.DUTs[0].MaxMbps = 0.8 * top
 	limited := simulate(slow, 2, 1)
 	clients := base.Clients[len(base.Clients)-1]
-	block := func(in compare.Input, b result.Block) compare.Input {
+	block := func(input compare.Input, b result.Block) compare.Input {
 		b.DUT, b.Clients, b.Direction, b.Profile = device, clients, result.Up, result.PerPacket
-		in.Run.Blocks = append(slices.Clone(in.Run.Blocks), b)
-		return in
+		input.Run.Blocks = append(slices.Clone(input.Run.Blocks), b)
+		return input
 	}
 	gone := without(simulate(base, 2, 1), device, 0)
 	gone.Run.Unmeasured = cellsOf(whole, gone)
@@ -123,11 +123,11 @@ func TestGateOfAnInterruptedHead(t *testing.T) {
 	over.Run.Environment.Interrupted = false
 	limits := map[string]compare.Options{"overhead": overhead(9), "regression": gated(0.3)}
 	for name, opts := range limits {
-		for says, in := range map[string]compare.Input{
+		for says, input := range map[string]compare.Input{
 			"was interrupted before it": head, "what it was to measure is not known": unknown, "has no trial of it": over} {
-			list := []compare.Comparison{compare.Runs(whole, in, opts)}
+			list := []compare.Comparison{compare.Runs(whole, input, opts)}
 			if name == "overhead" {
-				list = append(list, compare.Single(in, opts))
+				list = append(list, compare.Single(input, opts))
 			}
 			for _, c := range list {
 				if text := render(t, c); !c.Gate.Unanswered || c.Gate.Unclear == 0 || !strings.Contains(text, says) {

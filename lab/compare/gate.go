@@ -124,11 +124,11 @@ func (c *Comparison) judgeGate(opts Options, base *measuredRun, head measuredRun
 	g.Passed = g.Failed == 0 && g.Within > 0 && (g.Unclear == 0 || opts.AllowUnknown)
 	g.Unanswered = !g.Passed && g.Failed == 0
 	word := map[bool]string{true: "passed", false: "failed"}[g.Passed] + words.When(g.Unanswered, " for want of answers")
-	why := g.counts(judged)
+	reason := g.counts(judged)
 	if judged+len(g.Fallen) == 0 && c.incomparable() {
-		why = "no cell could be judged: " + noRatio
+		reason = "no cell could be judged: " + noRatio
 	}
-	g.Sentence = fmt.Sprintf("gate %s (%s): %s", word, strings.Join(texts, ", "), why) + c.brackets()
+	g.Sentence = fmt.Sprintf("gate %s (%s): %s", word, strings.Join(texts, ", "), reason) + c.brackets()
 }
 
 func (g *Gate) counts(judged int) string {
@@ -150,10 +150,10 @@ func (g *Gate) counts(judged int) string {
 
 // missing adds the cells that a limit is about, that the table does not have and that no device failed to manage.
 func (c *Comparison) missing(base *measuredRun, head measuredRun) {
-	add := func(cell result.Cell, why string) {
+	add := func(cell result.Cell, reason string) {
 		of := func(m Missing) bool { return m.Cell == cell }
 		if !slices.ContainsFunc(c.Gate.Missing, of) && !slices.ContainsFunc(c.Gate.Fallen, of) {
-			c.Gate.Missing = append(c.Gate.Missing, Missing{cell, why})
+			c.Gate.Missing = append(c.Gate.Missing, Missing{cell, reason})
 		}
 	}
 	for _, f := range head.FailedBlocks {
@@ -169,13 +169,13 @@ func (c *Comparison) missing(base *measuredRun, head measuredRun) {
 		who = "the run"
 	}
 	for _, cell := range head.Unmeasured {
-		switch why := notManaged(cell, head.Summary); {
-		case why == "" && head.Environment.Interrupted:
+		switch reason := notManaged(cell, head.Summary); {
+		case reason == "" && head.Environment.Interrupted:
 			add(cell, who+" was interrupted before it")
-		case why == "":
+		case reason == "":
 			add(cell, who+" has no trial of it")
 		case !onChange || c.Gate.MaxOverheadPct.Known() || limitAt(cell, base.Summary) == "": // else it was no different in A
-			add(cell, why)
+			add(cell, reason)
 		}
 	}
 	if head.Environment.Interrupted && head.Unmeasured == nil {

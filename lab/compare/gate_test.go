@@ -96,8 +96,8 @@ func TestIntervalAndWordAreOne(t *testing.T) {
 
 // TestEveryFormShowsTheDecidingInterval: terminal, Markdown, JUnit and page have one interval a decision.
 func TestEveryFormShowsTheDecidingInterval(t *testing.T) {
-	in := simulate(crowd(3, 0.1), 4, 1)
-	c := compare.Single(in, overhead(0.2))
+	input := simulate(crowd(3, 0.1), 4, 1)
+	c := compare.Single(input, overhead(0.2))
 	i := slices.IndexFunc(c.Cells, func(cell compare.Cell) bool { return cell.Overhead.Interval.Lo < cell.B.Judged.Lo })
 	if i < 0 {
 		t.Fatal("no interval is wider than that of the cell by itself")
@@ -183,22 +183,22 @@ func TestCellsThatOnlyBHas(t *testing.T) {
 
 // TestBlockThatFailed: a cell of which no block gave a trial is without an answer too.
 func TestBlockThatFailed(t *testing.T) {
-	in := simulate(base, 1, 1)
-	in.Run.Blocks = append(in.Run.Blocks, result.Block{DUT: "broken", Clients: 20, Direction: result.Up,
+	input := simulate(base, 1, 1)
+	input.Run.Blocks = append(input.Run.Blocks, result.Block{DUT: "broken", Clients: 20, Direction: result.Up,
 		Profile: result.PerPacket, Error: "it did not start"})
-	c := compare.Single(in, overhead(9))
+	c := compare.Single(input, overhead(9))
 	// Of each load that the others have.
 	if !c.Gate.Unanswered || c.Gate.Unclear != 2 || !strings.Contains(render(t, c),
 		"Without an answer: broken, 20 clients, 1000 Mbit/s, up: its block failed: it did not start") {
 		t.Errorf("%s\n%s", c.Gate.Sentence, render(t, c))
 	}
-	in.Run.Blocks[len(in.Run.Blocks)-1].DUT = base.DUTs[0].Name
-	if c := compare.Single(in, overhead(9)); !c.Gate.Passed {
+	input.Run.Blocks[len(input.Run.Blocks)-1].DUT = base.DUTs[0].Name
+	if c := compare.Single(input, overhead(9)); !c.Gate.Passed {
 		t.Errorf("other blocks of the cell were measured: %s", c.Gate.Sentence)
 	}
-	in.Run.Blocks[len(in.Run.Blocks)-1].AA = true
-	in.Run.Blocks[len(in.Run.Blocks)-1].DUT = "clean"
-	if c := compare.Single(in, overhead(9)); !c.Gate.Passed {
+	input.Run.Blocks[len(input.Run.Blocks)-1].AA = true
+	input.Run.Blocks[len(input.Run.Blocks)-1].DUT = "clean"
+	if c := compare.Single(input, overhead(9)); !c.Gate.Passed {
 		t.Errorf("a block of two clean routers failed: %s", c.Gate.Sentence)
 	}
 }
@@ -242,9 +242,9 @@ func TestGateAllowsForNoise(t *testing.T) {
 	for i := range noisy.Run.Trials {
 		cost.SidesOf(noisy.Run.Trials[i]).DUT.Metrics = map[string]float64{result.OthersShare: 0.9}
 	}
-	was, is := compare.Single(quiet, overhead(0.2)), compare.Single(noisy, overhead(0.2))
+	before, is := compare.Single(quiet, overhead(0.2)), compare.Single(noisy, overhead(0.2))
 	for i, cell := range is.Cells {
-		if a, b := was.Cells[i].Overhead.Interval, cell.Overhead.Interval; !(b.Lo < a.Lo && b.Hi > a.Hi) {
+		if a, b := before.Cells[i].Overhead.Interval, cell.Overhead.Interval; !(b.Lo < a.Lo && b.Hi > a.Hi) {
 			t.Errorf("%s: [%v, %v] of the noisy run, [%v, %v] of the quiet one", cost.Dimensions.Label(cell.At), b.Lo, b.Hi,
 				a.Lo, a.Hi)
 		}

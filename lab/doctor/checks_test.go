@@ -334,11 +334,11 @@ func TestDevicesFollowTheKernel(t *testing.T) {
 				"gateweigh run quick --kernel debian --set duts=allowlist")
 		}
 	}
-	for state, lacks := range map[State]string{OK: "", Missing: "the kernel lacks nft queue or NFQUEUE"} {
+	for state, missing := range map[State]string{OK: "", Missing: "the kernel lacks nft queue or NFQUEUE"} {
 		nfqueue := dut.NewGateway(experiment.Variant{Path: experiment.PathNFQueue}, 1)
 		text, do := here(t).lacking("gateway-nfqueue", nfqueue.Traits().Needs, []Check{{State: Missing,
 			What: "NFQUEUE"}, {State: state, What: "nft queue"}})
-		if text != lacks || (do == "") != (lacks == "") {
+		if text != missing || (do == "") != (missing == "") {
 			t.Errorf("nft queue %s: %q, %q", state, text, do)
 		}
 	}

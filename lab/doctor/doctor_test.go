@@ -65,8 +65,8 @@ func leftovers() (found []string) {
 func TestExaminationFindsThisMachineAndLeavesNothing(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()) // other examinations may run on the machine
 	before := machineState(t)
-	var said []string
-	r, err := Examine(t.Context(), Options{Quick: true, Status: func(s string) { said = append(said, s) }})
+	var messages []string
+	r, err := Examine(t.Context(), Options{Quick: true, Status: func(s string) { messages = append(messages, s) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestExaminationFindsThisMachineAndLeavesNothing(t *testing.T) {
 	if after := machineState(t); after != before {
 		t.Errorf("the machine was\n%s\nand is\n%s", before, after)
 	}
-	if !r.CanRun || !strings.Contains(r.Verdict, "opennds") || len(said) == 0 {
+	if !r.CanRun || !strings.Contains(r.Verdict, "opennds") || len(messages) == 0 {
 		t.Errorf("verdict %v, %q", r.CanRun, r.Verdict)
 	}
 	keys := map[string]bool{}

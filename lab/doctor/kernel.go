@@ -196,14 +196,14 @@ func (x examination) refused(err error) string {
 	if bar, is := errors.AsType[refusal](err); is {
 		return bar.do
 	}
-	said := err.Error()
+	text := err.Error()
 	if len(x.machine.Bars) == 0 || !slices.ContainsFunc([]string{"not permitted", "ermission denied",
-		machine.HiddenThreads}, func(word string) bool { return strings.Contains(said, word) }) {
+		machine.HiddenThreads}, func(word string) bool { return strings.Contains(text, word) }) {
 		return ""
 	}
 	var steps []string
 	for _, b := range x.machine.Bars {
-		if strings.Contains(said, b.What) {
+		if strings.Contains(text, b.What) {
 			steps = append(steps, b.Do)
 		} else {
 			steps = append(steps, b.String())
@@ -273,8 +273,8 @@ func shell(argv ...string) func(*pair, context.Context) (string, error) {
 	return func(b *pair, ctx context.Context) (string, error) {
 		out, err := b.router.Run(ctx, agent.Command{Argv: argv})
 		if err != nil {
-			said, _, _ := strings.Cut(strings.TrimSpace(out.Stderr), "\n")
-			return "", errors.New(cmp.Or(said, err.Error()))
+			text, _, _ := strings.Cut(strings.TrimSpace(out.Stderr), "\n")
+			return "", errors.New(cmp.Or(text, err.Error()))
 		}
 		return strings.TrimSpace(out.Stdout), nil
 	}

@@ -43,8 +43,8 @@ const (
 func (g *gap) add(a, b machine.Accounts, cpus int) {
 	var ns, ticks int64
 	for tid, now := range b.Threads {
-		if was, known := a.Threads[tid]; known {
-			ns, ticks = ns+now.Ns-was.Ns, ticks+now.Ticks-was.Ticks
+		if before, known := a.Threads[tid]; known {
+			ns, ticks = ns+now.Ns-before.Ns, ticks+now.Ticks-before.Ticks
 		}
 	}
 	seconds := float64(b.AtNs-a.AtNs) / 1e9

@@ -102,9 +102,9 @@ func capturing() (names []string) {
 
 // NewCapture makes a capturing device. An unknown name is an error that lists the known ones; settings that the
 // device cannot follow are one that says which and what to choose.
-func NewCapture(name string, how Capture) (Capturing, error) {
+func NewCapture(name string, capture Capture) (Capturing, error) {
 	if i := slices.Index(capturing(), name); i >= 0 {
-		d := captures[i].construct(how)
+		d := captures[i].construct(capture)
 		if limited, ok := d.(interface{ fits() error }); ok {
 			if err := limited.fits(); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)

@@ -33,17 +33,17 @@ const (
 )
 
 // NewTcpdumpDisk makes the device.
-func NewTcpdumpDisk(how Capture) TcpdumpDisk { return newTcpdumpDisk(how, keepFree, leastRoom) }
+func NewTcpdumpDisk(capture Capture) TcpdumpDisk { return newTcpdumpDisk(capture, keepFree, leastRoom) }
 
-func newTcpdumpDisk(how Capture, keep, least int64) TcpdumpDisk {
+func newTcpdumpDisk(capture Capture, keep, least int64) TcpdumpDisk {
 	return TcpdumpDisk{newPrograms(captureProgram{
 		name:    "tcpdump",
 		refuses: noWork,
-		argv: func(env Env, how Capture, dir string) []string {
+		argv: func(env Env, capture Capture, dir string) []string {
 			file := diskFile(dir)
 			sizes := []string{
-				strconv.FormatInt(keep>>10, 10), strconv.FormatInt(least>>10, 10), strconv.Itoa(max(1, how.Programs))}
-			return slices.Concat([]string{"sh", "-c", captureToDisk, "sh", dir, file}, sizes, tcpdumpCommand(env, how, file))
+				strconv.FormatInt(keep>>10, 10), strconv.FormatInt(least>>10, 10), strconv.Itoa(max(1, capture.Programs))}
+			return slices.Concat([]string{"sh", "-c", captureToDisk, "sh", dir, file}, sizes, tcpdumpCommand(env, capture, file))
 		},
 		ready: "listening on",
 		captures: func(ctx context.Context, d daemon, dir string) error {
@@ -52,7 +52,7 @@ func newTcpdumpDisk(how Capture, keep, least int64) TcpdumpDisk {
 		drain:  drainTcpdump,
 		counts: diskCounts,
 		grace:  diskGrace,
-	}, how)}
+	}, capture)}
 }
 
 // diskFile is the file of the program that has a directory. AppArmor lets tcpdump write files of such a name.
@@ -97,9 +97,9 @@ func (TcpdumpDisk) Traits() Traits {
 }
 
 // diskCounts reads what tcpdump counted, and after it the sizes in its file.
-func diskCounts(said string) (Captured, error) {
-	end := strings.LastIndex(said, "\n{")
-	c, err := tcpdumpCounts(said[:end+1])
+func diskCounts(text string) (Captured, error) {
+	end := strings.LastIndex(text, "\n{")
+	c, err := tcpdumpCounts(text[:end+1])
 	if err != nil {
 		return c, err
 	}
@@ -107,7 +107,7 @@ func diskCounts(said string) (Captured, error) {
 		Frames int64
 		Sizes  map[int]int64
 	}
-	if err := json.Unmarshal([]byte(said[end+1:]), &file); err != nil {
+	if err := json.Unmarshal([]byte(text[end+1:]), &file); err != nil {
 		return c, fmt.Errorf("the sizes of the file's frames: %w", err)
 	}
 	if file.Frames != c.Frames {

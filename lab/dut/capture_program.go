@@ -57,11 +57,11 @@ type running struct {
 }
 
 // newPrograms makes a device of capture programs.
-func newPrograms(p captureProgram, how Capture) *capturePrograms {
-	if how.Work == WorkNone {
-		how.Work = ""
+func newPrograms(p captureProgram, capture Capture) *capturePrograms {
+	if capture.Work == WorkNone {
+		capture.Work = ""
 	}
-	return &capturePrograms{captureProgram: p, how: how}
+	return &capturePrograms{captureProgram: p, how: capture}
 }
 
 // fits is an error when the program cannot capture as asked.
@@ -116,7 +116,7 @@ func (c *capturePrograms) dir(env Env, d daemon) string {
 func (d daemon) prints(ctx context.Context, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	said, err := d.until(ctx, func() error {
+	message, err := d.until(ctx, func() error {
 		switch p, err := d.state(ctx); {
 		case err != nil:
 			return err
@@ -126,7 +126,7 @@ func (d daemon) prints(ctx context.Context, text string) error {
 		return nil
 	})
 	if errors.Is(err, errTimeIsUp) {
-		return fmt.Errorf("%s is running but does not print %q: %w; %s", d.name, text, context.Cause(ctx), said)
+		return fmt.Errorf("%s is running but does not print %q: %w; %s", d.name, text, context.Cause(ctx), message)
 	}
 	return err
 }
@@ -162,11 +162,11 @@ func (c *capturePrograms) finish(ctx context.Context, d *running) (Captured, err
 	grace := cmp.Or(c.grace, captureGrace)
 	p, err := d.host.End(ctx, agent.Ending{Name: d.name, Signals: captureSignals, Grace: grace})
 	unknown.Ended = endedBy(p.By, grace)
-	switch said := agent.LastLines(p.Output); {
+	switch text := agent.LastLines(p.Output); {
 	case err != nil:
 		return unknown, fmt.Errorf("ending %s: %w", d.name, err)
 	case p.By == "":
-		return unknown, fmt.Errorf("%s ended while it captured, %s: %s", d.name, cmp.Or(p.How, "nobody knows how"), said)
+		return unknown, fmt.Errorf("%s ended while it captured, %s: %s", d.name, cmp.Or(p.How, "nobody knows how"), text)
 	case p.By == "SIGKILL":
 		return unknown, nil // what it printed is older than its end
 	case d.late != nil:

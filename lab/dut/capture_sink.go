@@ -24,7 +24,7 @@ type Sink struct {
 var _ Capturing = &Sink{}
 
 // NewSink makes a device of a kind of sink.
-func NewSink(kind string, how Capture) *Sink {
+func NewSink(kind string, capture Capture) *Sink {
 	s := &Sink{kind: kind, about: "the lab's own sink: " + sinkAbout[kind]}
 	switch kind {
 	case "xdp":
@@ -35,7 +35,7 @@ func NewSink(kind string, how Capture) *Sink {
 	}
 	s.capturePrograms = newPrograms(captureProgram{
 		name: "sink-" + kind, refuses: s.refuses, argv: s.argv, ready: "ready", counts: sinkCounts,
-	}, how)
+	}, capture)
 	return s
 }
 
@@ -50,10 +50,10 @@ const nameIDS = "ids"
 
 // NewIDS makes a device that works on each frame as a program that looks for intruders would: it compresses what is
 // kept, where no other work is asked for.
-func NewIDS(how Capture) *Sink {
-	how.Work = cmp.Or(how.Work, WorkGzip)
-	s := NewSink("mmap", how)
-	s.name, s.about = nameIDS, "work on each frame ("+how.Work+"), as a program does that looks for intruders"
+func NewIDS(capture Capture) *Sink {
+	capture.Work = cmp.Or(capture.Work, WorkGzip)
+	s := NewSink("mmap", capture)
+	s.name, s.about = nameIDS, "work on each frame ("+capture.Work+"), as a program does that looks for intruders"
 	return s
 }
 
@@ -69,17 +69,18 @@ func (s *Sink) Traits() Traits {
 	return t
 }
 
-func (s *Sink) refuses(how Capture) error {
+func (s *Sink) refuses(capture Capture) error {
 	switch {
-	case s.name == nameIDS && how.Work == "":
+	case s.name == nameIDS && capture.Work == "":
 		return errors.New("it works on each frame: choose sink-mmap, which is the same without work")
-	case s.kind == "ebpf" && (how.Snap != 0 || how.BufferKiB != 0 || how.Filter != "" || how.Work != ""):
+	case s.kind == "ebpf" && (capture.Snap != 0 || capture.BufferKiB != 0 || capture.Filter != "" || capture.Work != ""):
 		return errors.New(
 			"it counts every frame in the kernel, without snap length, buffer, filter or work: choose sink-mmap for these")
-	case s.kind == "xdp" && how.Filter != "":
+	case s.kind == "xdp" && capture.Filter != "":
 		return errors.New("AF_XDP has no filters of tcpdump's kind: choose sink-mmap")
-	case s.kind == "xdp" && how.Programs > 1:
-		return fmt.Errorf("%d programs: an interface hands its frames to one program at XDP: choose sink-mmap", how.Programs)
+	case s.kind == "xdp" && capture.Programs > 1:
+		return fmt.Errorf(
+			"%d programs: an interface hands its frames to one program at XDP: choose sink-mmap", capture.Programs)
 	}
 	return nil
 }
@@ -95,23 +96,24 @@ func (s *Sink) Start(ctx context.Context, env Env) error {
 }
 
 // argv starts the agent's program as a sink.
-func (s *Sink) argv(env Env, how Capture, _ string) []string {
-	cfg := sink.Config{Kind: s.kind, Interface: env.Capture, Snap: how.Snap, BufferKiB: how.BufferKiB, Work: how.Work}
-	if how.Filter == "" {
+func (s *Sink) argv(env Env, capture Capture, _ string) []string {
+	cfg := sink.Config{
+		Kind: s.kind, Interface: env.Capture, Snap: capture.Snap, BufferKiB: capture.BufferKiB, Work: capture.Work}
+	if capture.Filter == "" {
 		return []string{agent.Self, agent.SinkCommand, cfg.Arg()}
 	}
 	const script = `program=$(tcpdump -ddd -y EN10MB "$2"); exec "$0" "$1" "$3" "$program"`
-	return []string{"sh", "-ec", script, agent.Self, agent.SinkCommand, Filters[how.Filter], cfg.Arg()}
+	return []string{"sh", "-ec", script, agent.Self, agent.SinkCommand, Filters[capture.Filter], cfg.Arg()}
 }
 
 // sinkCounts reads the line of JSON at the sink's end.
-func sinkCounts(said string) (Captured, error) {
+func sinkCounts(text string) (Captured, error) {
 	var n sink.Counts
-	at := strings.LastIndex(said, "\n{")
-	if at < 0 {
+	index := strings.LastIndex(text, "\n{")
+	if index < 0 {
 		return Captured{}, errors.New("its counts are not there")
 	}
-	line, _, _ := strings.Cut(said[at+1:], "\n")
+	line, _, _ := strings.Cut(text[index+1:], "\n")
 	if err := json.Unmarshal([]byte(line), &n); err != nil {
 		return Captured{}, fmt.Errorf("its counts: %w", err)
 	}

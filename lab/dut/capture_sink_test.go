@@ -91,7 +91,7 @@ func TestSettingsThatSinksRefuse(t *testing.T) {
 }
 
 func TestSinkCounts(t *testing.T) {
-	for said, frames := range map[string]int64{
+	for text, frames := range map[string]int64{
 		"ready\n{\"frames\":3,\"dropped\":1,\"if_dropped\":0,\"sizes\":{\"60\":3}}\n":      3,
 		"ready\nnoise\n{\"frames\":4,\"dropped\":0,\"sizes\":{\"60\":4}}\nmore to say {\n": 4,
 		"ready\n":                -1,
@@ -99,9 +99,9 @@ func TestSinkCounts(t *testing.T) {
 		"ready\n{\"frames\":3,":  -1,
 		"ready\n{\"frames\":\"a": -1,
 	} {
-		if c, err := sinkCounts(said); (err != nil) != (frames < 0) ||
+		if c, err := sinkCounts(text); (err != nil) != (frames < 0) ||
 			err == nil && (c.Frames != frames || c.Sizes[60] != frames) {
-			t.Errorf("%q: %+v, %v", said, c, err)
+			t.Errorf("%q: %+v, %v", text, c, err)
 		}
 	}
 }

@@ -25,28 +25,28 @@ type Softflowd struct{ *capturePrograms }
 var _ Capturing = Softflowd{}
 
 // NewSoftflowd makes the device.
-func NewSoftflowd(how Capture) Softflowd {
+func NewSoftflowd(capture Capture) Softflowd {
 	return Softflowd{newPrograms(captureProgram{
 		name:    "softflowd",
 		refuses: noWork,
-		argv: func(env Env, how Capture, dir string) []string {
+		argv: func(env Env, capture Capture, dir string) []string {
 			argv := []string{"softflowd", "-d", "-i", env.Capture, "-v", "10", "-n", "127.0.0.1:4739", "-p", path.Join(dir,
 				"softflowd.pid"), "-c", control(dir)}
-			if how.Snap > 0 {
-				argv = append(argv, "-C", strconv.Itoa(how.Snap))
+			if capture.Snap > 0 {
+				argv = append(argv, "-C", strconv.Itoa(capture.Snap))
 			}
-			if how.BufferKiB > 0 {
-				argv = append(argv, "-B", strconv.Itoa(how.BufferKiB<<10))
+			if capture.BufferKiB > 0 {
+				argv = append(argv, "-B", strconv.Itoa(capture.BufferKiB<<10))
 			}
-			if how.Filter != "" {
-				argv = append(argv, Filters[how.Filter])
+			if capture.Filter != "" {
+				argv = append(argv, Filters[capture.Filter])
 			}
 			return argv
 		},
 		ready:  "Exporting flows",
 		drain:  drainSoftflowd,
 		counts: softflowdCounts,
-	}, how)}
+	}, capture)}
 }
 
 // control is the socket by which softflowctl asks.
@@ -87,9 +87,9 @@ var softflowdNumbers = regexp.MustCompile(
 	`(?m)^(Packets processed|Ignored packets|Packets received by libpcap|Packets dropped by libpcap): (\d+)`)
 
 // softflowdCounts reads what softflowctl said.
-func softflowdCounts(said string) (c Captured, err error) {
+func softflowdCounts(text string) (c Captured, err error) {
 	found := map[string]int64{}
-	for _, m := range softflowdNumbers.FindAllStringSubmatch(said, -1) {
+	for _, m := range softflowdNumbers.FindAllStringSubmatch(text, -1) {
 		if found[m[1]], err = strconv.ParseInt(m[2], 10, 64); err != nil {
 			return c, err
 		}

@@ -26,23 +26,23 @@ type Suricata struct{ *capturePrograms }
 var _ Capturing = Suricata{}
 
 // NewSuricata makes the device.
-func NewSuricata(how Capture) Suricata {
+func NewSuricata(capture Capture) Suricata {
 	return Suricata{newPrograms(captureProgram{
 		name: "suricata",
-		refuses: func(how Capture) error {
-			if how.Snap > 0 {
-				return fmt.Errorf("it takes whole frames, and not %d bytes of each: leave the snap length out", how.Snap)
+		refuses: func(capture Capture) error {
+			if capture.Snap > 0 {
+				return fmt.Errorf("it takes whole frames, and not %d bytes of each: leave the snap length out", capture.Snap)
 			}
-			return noWork(how)
+			return noWork(capture)
 		},
-		argv: func(env Env, how Capture, dir string) []string {
-			return []string{"sh", "-c", runSuricata, "sh", dir, suricataSettings(env, how, dir), env.Capture}
+		argv: func(env Env, capture Capture, dir string) []string {
+			return []string{"sh", "-c", runSuricata, "sh", dir, suricataSettings(env, capture, dir), env.Capture}
 		},
 		ready:  "Engine started",
 		drain:  awaitRest,
 		counts: suricataCounts,
 		grace:  30 * time.Second, // its end takes one to two, and more on a busy machine
-	}, how)}
+	}, capture)}
 }
 
 // Traits implements DUT.
@@ -73,25 +73,25 @@ const suricataBlock, suricataFrames = 32 << 10, 20
 
 // suricataSettings is all that suricata reads; its own files in /etc are not touched. It would switch the interface's
 // offloads off, which the lab has set, and with GRO the thread that polls the interface.
-func suricataSettings(env Env, how Capture, dir string) string {
+func suricataSettings(env Env, capture Capture, dir string) string {
 	// Programs of one interface and one number would share its frames instead of each getting all.
 	number := fnv.New32()
 	number.Write([]byte(dir))
 	link := []string{
 		"interface: " + env.Capture,
-		"threads: " + strconv.Itoa(max(1, len(how.CPUs))),
+		"threads: " + strconv.Itoa(max(1, len(capture.CPUs))),
 		fmt.Sprintf("cluster-id: %d", number.Sum32()%60_000+1),
 		"cluster-type: cluster_flow",
 		"defrag: yes",
 		"tpacket-v3: yes",
 		"block-size: " + strconv.Itoa(suricataBlock),
 	}
-	if how.BufferKiB > 0 {
-		blocks := max(1, how.BufferKiB<<10/suricataBlock)
+	if capture.BufferKiB > 0 {
+		blocks := max(1, capture.BufferKiB<<10/suricataBlock)
 		link = append(link, "ring-size: "+strconv.Itoa(max(1, (blocks-1)*suricataFrames)))
 	}
-	if how.Filter != "" {
-		link = append(link, fmt.Sprintf("bpf-filter: %q", Filters[how.Filter]))
+	if capture.Filter != "" {
+		link = append(link, fmt.Sprintf("bpf-filter: %q", Filters[capture.Filter]))
 	}
 	return `%YAML 1.1
 ---
@@ -151,12 +151,12 @@ var suricataNumbers = regexp.MustCompile(
 	`(?m)^(decoder\.pkts|capture\.kernel_packets|capture\.kernel_drops) *\| *Total *\| *(\d+) *$`)
 
 // suricataCounts reads the statistics at suricata's end. Numbers that are zero are not among them.
-func suricataCounts(said string) (c Captured, err error) {
-	if !strings.Contains(said, "\nCounter ") {
+func suricataCounts(text string) (c Captured, err error) {
+	if !strings.Contains(text, "\nCounter ") {
 		return c, errors.New("suricata's statistics are not there")
 	}
 	found := map[string]int64{}
-	for _, m := range suricataNumbers.FindAllStringSubmatch(said, -1) {
+	for _, m := range suricataNumbers.FindAllStringSubmatch(text, -1) {
 		if found[m[1]], err = strconv.ParseInt(m[2], 10, 64); err != nil {
 			return c, err
 		}

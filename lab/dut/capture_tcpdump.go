@@ -32,32 +32,32 @@ var _ Capturing = Tcpdump{}
 
 // NewTcpdump makes the device. It keeps so many bytes of each frame; zero leaves that to the settings, and without
 // one to tcpdump: all of it.
-func NewTcpdump(snap int, how Capture) Tcpdump {
-	if how.Snap == 0 {
-		how.Snap = snap
+func NewTcpdump(snap int, capture Capture) Tcpdump {
+	if capture.Snap == 0 {
+		capture.Snap = snap
 	}
 	return Tcpdump{newPrograms(captureProgram{
 		name: "tcpdump",
-		refuses: func(how Capture) error {
-			if snap > 0 && how.Snap != snap {
+		refuses: func(capture Capture) error {
+			if snap > 0 && capture.Snap != snap {
 				return fmt.Errorf(
-					"it keeps %d bytes of each frame, not %d: choose tcpdump, which keeps as many as asked", snap, how.Snap)
+					"it keeps %d bytes of each frame, not %d: choose tcpdump, which keeps as many as asked", snap, capture.Snap)
 			}
-			return noWork(how)
+			return noWork(capture)
 		},
-		argv: func(env Env, how Capture, _ string) []string {
-			return tcpdumpCommand(env, how, "/dev/null")
+		argv: func(env Env, capture Capture, _ string) []string {
+			return tcpdumpCommand(env, capture, "/dev/null")
 		},
 		ready:  "listening on",
 		drain:  drainTcpdump,
 		counts: tcpdumpCounts,
-	}, how)}
+	}, capture)}
 }
 
 // noWork refuses work for each frame, which a program would have to be written for.
-func noWork(how Capture) error {
-	if how.Work != "" {
-		return fmt.Errorf("it does no work (%s) for each frame: choose ids or one of the lab's sinks", how.Work)
+func noWork(capture Capture) error {
+	if capture.Work != "" {
+		return fmt.Errorf("it does no work (%s) for each frame: choose ids or one of the lab's sinks", capture.Work)
 	}
 	return nil
 }
@@ -75,16 +75,16 @@ var tcpdumpNeed = Need{Program: "tcpdump", Package: "tcpdump", Why: "capturing",
 
 // tcpdumpCommand captures into a file. As root, tcpdump opens file and interface and then becomes the user that its
 // package has for it. -n keeps it from looking names up.
-func tcpdumpCommand(env Env, how Capture, file string) []string {
+func tcpdumpCommand(env Env, capture Capture, file string) []string {
 	argv := []string{"tcpdump", "-i", env.Capture, "-n", "-w", file}
-	if how.Snap > 0 {
-		argv = append(argv, "-s", strconv.Itoa(how.Snap))
+	if capture.Snap > 0 {
+		argv = append(argv, "-s", strconv.Itoa(capture.Snap))
 	}
-	if how.BufferKiB > 0 {
-		argv = append(argv, "-B", strconv.Itoa(how.BufferKiB))
+	if capture.BufferKiB > 0 {
+		argv = append(argv, "-B", strconv.Itoa(capture.BufferKiB))
 	}
-	if how.Filter != "" {
-		argv = append(argv, Filters[how.Filter])
+	if capture.Filter != "" {
+		argv = append(argv, Filters[capture.Filter])
 	}
 	return argv
 }
@@ -172,9 +172,9 @@ func tcpdumpStatistics(text string) (c Captured, received int64, err error) {
 
 // tcpdumpCounts reads the statement at tcpdump's end: the last of all, each number on a line of its own. What SIGUSR1
 // had it say before is on lines that begin with its name.
-func tcpdumpCounts(said string) (Captured, error) {
+func tcpdumpCounts(text string) (Captured, error) {
 	var last []string
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "tcpdump: ") {
 			last = append(last, line)
 		}

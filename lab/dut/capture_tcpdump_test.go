@@ -12,12 +12,12 @@ import (
 func TestTcpdumpCountsEveryFrame(t *testing.T) {
 	t.Parallel()
 	l := newCaptureLab(t)
-	for name, how := range map[string]Capture{
+	for name, capture := range map[string]Capture{
 		"tcpdump":    {Snap: 96, BufferKiB: 4096, Filter: "complex"},
 		"tcpdump-68": {Programs: 2},
 	} {
-		d := l.capture(t, name, how)
-		want := []Captured{{Program: "tcpdump"}, {Program: "tcpdump 2"}}[:max(1, how.Programs)]
+		d := l.capture(t, name, capture)
+		want := []Captured{{Program: "tcpdump"}, {Program: "tcpdump 2"}}[:max(1, capture.Programs)]
 		l.send(t, 1000, "imix")
 		for i := range want {
 			want[i].Frames = l.sent
@@ -55,9 +55,9 @@ func TestStubbornTcpdump(t *testing.T) {
 		d := NewTcpdump(68, Capture{})
 		inner := d.argv
 		d.name, d.grace = name, grace
-		d.argv = func(env Env, how Capture, dir string) []string {
+		d.argv = func(env Env, capture Capture, dir string) []string {
 			script := traps + `; "$@" & echo $! >"$0/pid"; while :; do wait; sleep 60; done`
-			return slices.Concat([]string{"sh", "-c", script, dir}, inner(env, how, dir))
+			return slices.Concat([]string{"sh", "-c", script, dir}, inner(env, capture, dir))
 		}
 		l.start(t, d)
 		return d
@@ -143,9 +143,9 @@ func TestTcpdumpStatistics(t *testing.T) {
 
 func FuzzTcpdumpCounts(f *testing.F) {
 	f.Add("1 packet captured\n1 packet received by filter\n0 packets dropped by kernel\n")
-	f.Fuzz(func(t *testing.T, said string) {
-		if c, err := tcpdumpCounts(said); err == nil && (c.Frames < 0 || c.Dropped < 0) {
-			t.Errorf("%q: %+v", said, c)
+	f.Fuzz(func(t *testing.T, text string) {
+		if c, err := tcpdumpCounts(text); err == nil && (c.Frames < 0 || c.Dropped < 0) {
+			t.Errorf("%q: %+v", text, c)
 		}
 	})
 }

@@ -245,19 +245,19 @@ func (c *Custom) Unlike(ctx context.Context, _ Env) (string, error) {
 	if len(c.spec.Proof) == 0 {
 		return "", nil
 	}
-	said := make([]string, len(c.places))
+	messages := make([]string, len(c.places))
 	err := c.each(func(p *place) error {
 		out, err := p.Run(ctx, agent.Command{Argv: c.spec.Proof, Env: p.vars, Timeout: askPatience, Support: true})
 		if err == nil || out.ExitCode <= 0 {
 			return err
 		}
 		i := slices.Index(c.places, p)
-		said[i] = cmp.Or(agent.LastLines(out.Stdout+out.Stderr), fmt.Sprintf(
+		messages[i] = cmp.Or(agent.LastLines(out.Stdout+out.Stderr), fmt.Sprintf(
 			"its proof command ends with exit status %d, and prints nothing", out.ExitCode))
 		return nil
 	})
-	said = slices.DeleteFunc(slices.Compact(said), func(text string) bool { return text == "" })
-	return strings.Join(said, "; "), err
+	messages = slices.DeleteFunc(slices.Compact(messages), func(text string) bool { return text == "" })
+	return strings.Join(messages, "; "), err
 }
 
 // Stop runs stop and ends the daemon. After a Start that failed it is no error

@@ -54,13 +54,13 @@ func (d daemon) await(ctx context.Context, probes ...probe) error {
 		defer cancel()
 	}
 	for _, p := range probes {
-		said, err := d.until(ctx, func() error {
+		text, err := d.until(ctx, func() error {
 			_, err := d.host.Run(ctx, agent.Command{Argv: []string{"sh", "-c", p.shell}})
 			return err
 		})
 		switch {
 		case errors.Is(err, errTimeIsUp):
-			return fmt.Errorf("%s is running but %s: %w; %s", d.name, p.what, context.Cause(ctx), said)
+			return fmt.Errorf("%s is running but %s: %w; %s", d.name, p.what, context.Cause(ctx), text)
 		case err != nil:
 			return err
 		}
@@ -73,21 +73,21 @@ var errTimeIsUp = errors.New("time is up")
 
 // until repeats look until it succeeds, the daemon has ended or ctx has; said are the
 // daemon's last lines. A daemon without a host does not end.
-func (d daemon) until(ctx context.Context, look func() error) (said string, err error) {
+func (d daemon) until(ctx context.Context, look func() error) (text string, err error) {
 	for look() != nil {
 		if d.host != nil {
 			p, err := d.state(ctx)
-			said = cmp.Or(p.Output, "it printed nothing")
+			text = cmp.Or(p.Output, "it printed nothing")
 			switch {
 			case err != nil:
 				return "", fmt.Errorf("waiting for %s: %w", d.name, err)
 			case p.Ended:
-				return "", fmt.Errorf("%s ended while starting, %s: %s", d.name, p.How, said)
+				return "", fmt.Errorf("%s ended while starting, %s: %s", d.name, p.How, text)
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return said, errTimeIsUp
+			return text, errTimeIsUp
 		case <-time.After(pollEvery):
 		}
 	}

@@ -116,8 +116,8 @@ func TestGatewayBehindFlowtable(t *testing.T) {
 	defer talker.Wait()
 	defer conn.Close()
 	awaitUnlike(t, l, d, "")
-	was := l.billedUp(t, d)
-	labtest.Await(t, "what passes by the flowtable to be counted", func() bool { return l.billedUp(t, d) > was+500 })
+	before := l.billedUp(t, d)
+	labtest.Await(t, "what passes by the flowtable to be counted", func() bool { return l.billedUp(t, d) > before+500 })
 	if text, err := d.Unlike(t.Context(), l.env); text != "" || err != nil {
 		t.Errorf("while it was counted: %q, %v", text, err)
 	}
@@ -156,10 +156,10 @@ func awaitUnlike(t *testing.T, l *testLab, d Proven, says string) {
 		}
 	})
 	labtest.Await(t, "the device to say of its router: "+says, func() bool {
-		said, err := d.Unlike(t.Context(), l.env)
-		if said != text {
-			t.Logf("it says %q", said)
-			text = said
+		message, err := d.Unlike(t.Context(), l.env)
+		if message != text {
+			t.Logf("it says %q", message)
+			text = message
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -158,7 +158,7 @@ func TestTranslating(t *testing.T) {
 	l.start(t, d)
 	clients := l.addClients(t, 1)
 	loginAll(t, clients, d.Traits().Admission)
-	if said, err := d.Unlike(t.Context(), l.env); err != nil || said == "" {
+	if text, err := d.Unlike(t.Context(), l.env); err != nil || text == "" {
 		t.Errorf("before there is a connection it is as it should be: %v", err)
 	}
 	conn, err := clients[0].DialContext(t.Context(), "udp", trafficPort) // the kernel tracks datagrams too

@@ -62,7 +62,7 @@ func TestPPPoEServers(t *testing.T) {
 			used := usedBy(before, after)
 			t.Logf("CPU, ms: %v", used)
 			for _, program := range works {
-				if _, there := used[program]; !there {
+				if _, found := used[program]; !found {
 					t.Errorf("%s is not among what is metered: %v", program, used)
 				}
 			}
@@ -88,12 +88,12 @@ func TestPPPoEServers(t *testing.T) {
 
 // usedBy is the CPU time of programs between two samples, ms by name.
 func usedBy(a, b meter.Sample) map[string]string {
-	was, used := map[int]int64{}, map[string]int64{}
+	before, used := map[int]int64{}, map[string]int64{}
 	for _, p := range a.Processes {
-		was[p.PID] = p.RunNs
+		before[p.PID] = p.RunNs
 	}
 	for _, p := range b.Processes {
-		used[p.Name] += p.RunNs - was[p.PID]
+		used[p.Name] += p.RunNs - before[p.PID]
 	}
 	out := map[string]string{}
 	for name, ns := range used {

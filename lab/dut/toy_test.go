@@ -82,8 +82,8 @@ func TestHostsAndPortsAreAskedForByName(t *testing.T) {
 	for what, ask := range map[string]func(){"host": func() { env.Host("gw2") }, "port": func() { env.Port("far") }} {
 		func() {
 			defer func() {
-				if said := fmt.Sprint(recover()); !strings.Contains(said, what) {
-					t.Errorf("an unknown %s: %s", what, said)
+				if text := fmt.Sprint(recover()); !strings.Contains(text, what) {
+					t.Errorf("an unknown %s: %s", what, text)
 				}
 			}()
 			ask()

@@ -327,7 +327,7 @@ func (e explained) Unwrap() error { return e.error }
 // Unlike looks whether each gateway still leads the other's network into the tunnel, and whether the tunnel has carried
 // what it should since the last look. Both are looked at, so that the next look counts from this one.
 func (t *Tunnel) Unlike(ctx context.Context, _ Env) (string, error) {
-	var said []string
+	var messages []string
 	for _, e := range t.ends {
 		script := t.intact
 		if e.dev != "" {
@@ -339,13 +339,13 @@ func (t *Tunnel) Unlike(ctx context.Context, _ Env) (string, error) {
 		out, err := e.Run(ctx, look)
 		switch {
 		case err != nil && out.ExitCode > 0:
-			said = append(said,
+			messages = append(messages,
 				fmt.Sprintf("the tunnel of %s is not as it was made: %s", e.name, agent.LastLines(out.Stdout+out.Stderr)))
 		case err != nil:
 			return "", fmt.Errorf("looking at the tunnel of %s: %w", e.name, err)
 		}
 	}
-	return strings.Join(said, "; "), nil
+	return strings.Join(messages, "; "), nil
 }
 
 // Stop ends the programs, the last ones first, and gives the gateways the direct routes back.

@@ -136,8 +136,8 @@ func TestTunnelWhoseProgramEnds(t *testing.T) {
 				return err == nil && p.Ended && strings.Contains(p.How, "killed")
 			})
 			labtest.Await(t, "the device to say so", func() bool {
-				said, err := d.Unlike(t.Context(), l.env)
-				return err == nil && strings.Contains(said, "gw1")
+				text, err := d.Unlike(t.Context(), l.env)
+				return err == nil && strings.Contains(text, "gw1")
 			})
 			l.ends(t, d)
 		})
@@ -170,8 +170,8 @@ func TestTunnelOfAnotherMTU(t *testing.T) {
 			if d.MTU() != c.mtu || !strings.Contains(d.Traits().About, fmt.Sprint(c.mtu)) {
 				t.Errorf("its MTU is %d: %s", d.MTU(), d.Traits().About)
 			}
-			if said, err := l.ping(t, c.mtu+1); err == nil || !strings.Contains(said, fmt.Sprint(c.mtu)) {
-				t.Errorf("a packet of %d bytes: %v: %s", c.mtu+1, err, said)
+			if text, err := l.ping(t, c.mtu+1); err == nil || !strings.Contains(text, fmt.Sprint(c.mtu)) {
+				t.Errorf("a packet of %d bytes: %v: %s", c.mtu+1, err, text)
 			}
 			if got := l.outer(t, len(c.pieces), c.mtu); !slices.Equal(got, c.pieces) {
 				t.Errorf("a packet of %d bytes takes packets of %v, want %v", c.mtu, got, c.pieces)
@@ -262,8 +262,8 @@ func TestTunnelThatIsMadeAnew(t *testing.T) {
 	startTunnel(t, d, l)
 	l.gw1.must(t, `kill -USR2 $(pgrep -x openconnect)`)
 	labtest.Await(t, "the device to say so", func() bool {
-		said, err := d.Unlike(t.Context(), l.env)
-		return err == nil && strings.Contains(said, "gw2")
+		text, err := d.Unlike(t.Context(), l.env)
+		return err == nil && strings.Contains(text, "gw2")
 	})
 	l.ends(t, d)
 }
@@ -290,14 +290,14 @@ func TestTunnelBesideDTLS(t *testing.T) {
 	startTunnel(t, d, l)
 	look := func() string {
 		t.Helper()
-		said, err := d.Unlike(t.Context(), l.env)
+		text, err := d.Unlike(t.Context(), l.env)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return said
+		return text
 	}
-	if said := look(); said != "" {
-		t.Errorf("nothing has been sent, and it says %q", said)
+	if text := look(); text != "" {
+		t.Errorf("nothing has been sent, and it says %q", text)
 	}
 	labtest.Await(t, "a look that tells of it", func() bool {
 		l.gw1.must(t, `ping -q -f -l 300 -c 1000 -s 1300 -w 5 -I "$1" "$2" || :`, l.env.Gateway.String(),

@@ -135,7 +135,7 @@ peer-fingerprint %s
 func (d daemon) agrees(ctx context.Context, texts []string, refusals ...string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	said, err := d.until(ctx, func() error {
+	message, err := d.until(ctx, func() error {
 		p, err := d.state(ctx)
 		if err != nil {
 			return err
@@ -151,7 +151,8 @@ func (d daemon) agrees(ctx context.Context, texts []string, refusals ...string) 
 		return nil
 	})
 	if errors.Is(err, errTimeIsUp) {
-		return fmt.Errorf("%s is running and does not agree with the other gateway: %w; %s", d.name, context.Cause(ctx), said)
+		return fmt.Errorf(
+			"%s is running and does not agree with the other gateway: %w; %s", d.name, context.Cause(ctx), message)
 	}
 	return err
 }

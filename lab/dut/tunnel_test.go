@@ -86,8 +86,8 @@ func (l *tunnelLab) outer(t *testing.T, n int, inner ...int) (lengths []int) {
 		t.Fatal(err)
 	}
 	for _, length := range inner {
-		if said, err := l.ping(t, length); err != nil {
-			t.Fatalf("a packet of %d bytes: %v: %s", length, err, said)
+		if text, err := l.ping(t, length); err != nil {
+			t.Fatalf("a packet of %d bytes: %v: %s", length, err, text)
 		}
 	}
 	labtest.Await(t, "the capture's end", func() bool {
@@ -198,8 +198,8 @@ func (l *tunnelLab) proves(t *testing.T, d *Tunnel, inner ...int) {
 	if got := l.outer(t, len(inner), inner...); !slices.Equal(got, want) {
 		t.Errorf("packets of %v take\n%v,\n%v by the formula: %s", inner, got, want, e)
 	}
-	if said, err := l.ping(t, mtu+1); err == nil || !strings.Contains(said, fmt.Sprint(mtu)) {
-		t.Errorf("a packet of %d bytes, with an MTU of %d: %v: %s", mtu+1, mtu, err, said)
+	if text, err := l.ping(t, mtu+1); err == nil || !strings.Contains(text, fmt.Sprint(mtu)) {
+		t.Errorf("a packet of %d bytes, with an MTU of %d: %v: %s", mtu+1, mtu, err, text)
 	}
 	l.carries(t)
 	l.isAsMade(t, d)

@@ -81,8 +81,8 @@ func (e *Experiment) SidesText() (device, clean string) {
 		return "", ""
 	}
 	var with, without []string
-	differ := func(there bool, a, b string) {
-		if there {
+	differ := func(found bool, a, b string) {
+		if found {
 			with, without = append(with, a), append(without, b)
 		}
 	}
@@ -132,15 +132,15 @@ func (e *Experiment) checkBeside(report Report) {
 
 // checkTrafficBeside refuses what the clean router's generator alone cannot do.
 func (e *Experiment) checkTrafficBeside(clean Side, report Report) {
-	said := map[string]bool{}
-	e.checkTraffic(func(_, format string, args ...any) { said[fmt.Sprintf(format, args...)] = true })
+	reported := map[string]bool{}
+	e.checkTraffic(func(_, format string, args ...any) { reported[fmt.Sprintf(format, args...)] = true })
 	other := *e
 	other.Traffic.Kind, other.Beside = clean.Traffic.Kind, Beside{}
 	if !traffic.KindOf(clean.Traffic.Kind).Timer {
 		other.Traffic.Pacing = PacingPaced // the key belongs to the device's side
 	}
 	other.checkTraffic(func(_, format string, args ...any) {
-		if problem := fmt.Sprintf(format, args...); !said[problem] {
+		if problem := fmt.Sprintf(format, args...); !reported[problem] {
 			report("beside.traffic", "%s", problem)
 		}
 	})

@@ -60,7 +60,7 @@ func (e *Experiment) ForEmulatedCPU(given []string) (string, error) {
 		return "", nil
 	}
 	e.LoadsDividedBy = EmulatedDivisor
-	said := fmt.Sprintf("loads ÷ %d", EmulatedDivisor)
+	message := fmt.Sprintf("loads ÷ %d", EmulatedDivisor)
 	for _, f := range e.fields() {
 		i := slices.IndexFunc(lengths, func(l lengthened) bool { return l.key == f.key })
 		if i < 0 || !e.Means(f.key) || isGiven(f.key) {
@@ -73,11 +73,11 @@ func (e *Experiment) ForEmulatedCPU(given []string) (string, error) {
 		if err := f.set(e, length.String()); err != nil {
 			return "", fmt.Errorf("%s for an emulated CPU: %w", f.key, err)
 		}
-		said += fmt.Sprintf(", %s of %s", lengths[i].what, length)
+		message += fmt.Sprintf(", %s of %s", lengths[i].what, length)
 	}
-	said += ": emulated CPU"
+	message += ": emulated CPU"
 	e.applyDefaults()
-	return said, e.Check()
+	return message, e.Check()
 }
 
 // divided divides a load or a list of them; false: there is none.

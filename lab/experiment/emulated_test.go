@@ -28,19 +28,19 @@ func TestForEmulatedCPU(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said, err := e.ForEmulatedCPU(c.given)
+		text, err := e.ForEmulatedCPU(c.given)
 		if err != nil || !slices.Equal(e.OfferedMbps, c.loads) || e.Window != c.window ||
-			(said == "") != (c.loads[2] == 1000) {
-			t.Errorf("%s: %v, %q, loads %v, windows of %s", name, err, said, e.OfferedMbps, e.Window)
+			(text == "") != (c.loads[2] == 1000) {
+			t.Errorf("%s: %v, %q, loads %v, windows of %s", name, err, text, e.OfferedMbps, e.Window)
 		}
-		if strings.Contains(said, "÷ 20") && (e.LoadsDividedBy != 20 || e.MbpsPerClient[0] != 0.35) {
+		if strings.Contains(text, "÷ 20") && (e.LoadsDividedBy != 20 || e.MbpsPerClient[0] != 0.35) {
 			t.Errorf("%s: divided by %g, %v a client", name, e.LoadsDividedBy, e.MbpsPerClient)
 		}
 		back, err := known.Parse("x.toml", e.Encode())
 		if err != nil {
 			t.Fatalf("%s: %v in\n%s", name, err, e.Encode())
 		}
-		if again, err := back.ForEmulatedCPU(nil); said != "" && (again != "" || err != nil || back.Window != c.window) {
+		if again, err := back.ForEmulatedCPU(nil); text != "" && (again != "" || err != nil || back.Window != c.window) {
 			t.Errorf("%s: divided twice: %q, %v", name, again, err)
 		}
 	}

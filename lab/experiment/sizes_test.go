@@ -93,9 +93,9 @@ func TestSizesFromFiles(t *testing.T) {
 		t.Fatalf("%v\n%s", err, files[result.ExperimentFile])
 	}
 	for _, size := range e.FrameSizes {
-		was, is := framesOf(t, e, size), framesOf(t, again, size)
-		if !slices.Equal(was, is) || len(was) == 0 {
-			t.Errorf("%s: frames %v, and from the run's folder %v", size, was, is)
+		before, is := framesOf(t, e, size), framesOf(t, again, size)
+		if !slices.Equal(before, is) || len(before) == 0 {
+			t.Errorf("%s: frames %v, and from the run's folder %v", size, before, is)
 		}
 	}
 	if more, err := again.Files(); err != nil || len(more) != 2 || !bytes.Equal(again.Encode(), e.Encode()) {

@@ -51,18 +51,18 @@ var text = strict.AcceptText(
 	})
 
 // SetDescription sets the description as one line, the end of which is left out where it is too long for a file.
-func (e *Experiment) SetDescription(said string) {
+func (e *Experiment) SetDescription(message string) {
 	const more = "…"
-	said = strings.Map(func(r rune) rune {
+	message = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, said)
-	if len(said) > longestText {
-		said = strings.ToValidUTF8(said[:longestText-len(more)], "") + more
+	}, message)
+	if len(message) > longestText {
+		message = strings.ToValidUTF8(message[:longestText-len(more)], "") + more
 	}
-	e.Description = said
+	e.Description = message
 }
 
 // nameForm is what can be part of a file name and of a namespace's name.

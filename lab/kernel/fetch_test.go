@@ -157,10 +157,10 @@ func TestFetch(t *testing.T) {
 	if err != nil || len(entries) != 2 { // the kernel and .lock
 		t.Errorf("left in the cache: %v, %v", entries, err)
 	}
-	var said []string
-	if again, err := p.Fetch(t.Context(), "debian", func(text string) { said = append(said, text) }); err != nil ||
-		again != k || strings.Contains(strings.Join(said, " "), "unpacking") {
-		t.Errorf("again: %+v, %v, said %q", again, err, said)
+	var messages []string
+	if again, err := p.Fetch(t.Context(), "debian", func(text string) { messages = append(messages, text) }); err != nil ||
+		again != k || strings.Contains(strings.Join(messages, " "), "unpacking") {
+		t.Errorf("again: %+v, %v, said %q", again, err, messages)
 	}
 	damaged(t, p, k)
 	if removed, err := p.Remove(t.Context(), k.Release, quiet); err != nil || len(removed) != 1 || len(p.Fetched()) != 0 {

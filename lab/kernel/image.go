@@ -78,8 +78,8 @@ func banner(image []byte) ([]byte, error) {
 		if err := checkHeader(image); err != nil {
 			return nil, err
 		}
-		at := int(binary.LittleEndian.Uint16(image[versionText:])) + 0x200
-		return image[min(at, len(image)):], nil
+		index := int(binary.LittleEndian.Uint16(image[versionText:])) + 0x200
+		return image[min(index, len(image)):], nil
 	}
 	if f, err := elf.NewFile(bytes.NewReader(image)); err == nil && f.Machine != elf.EM_X86_64 {
 		return nil, fmt.Errorf("it is for %s: %w", strings.TrimPrefix(f.Machine.String(), "EM_"), ErrForm)

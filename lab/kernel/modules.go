@@ -72,9 +72,9 @@ func (k Kernel) inOrder(names []string) ([]string, error) {
 	}
 	var order []string
 	for _, name := range names {
-		path, there := byName[name]
+		path, found := byName[name]
 		switch {
-		case there:
+		case found:
 			order = append(order, needs[path]...)
 			order = append(order, path)
 		case !inside[name]:

@@ -78,10 +78,10 @@ func Program(t testing.TB, name, script string) {
 // Greet answers each connection to the server with the address it comes from.
 func Greet(t testing.TB, server *netnstest.Space) netip.AddrPort {
 	t.Helper()
-	at := netip.AddrPortFrom(ServerIP, 7000)
+	addr := netip.AddrPortFrom(ServerIP, 7000)
 	var l net.Listener
 	var err error
-	server.Do(func() { l, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(at)) })
+	server.Do(func() { l, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(addr)) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func Greet(t testing.TB, server *netnstest.Space) netip.AddrPort {
 			c.Close()
 		}
 	}()
-	return at
+	return addr
 }
 
 // Children lists the processes that a process has started and that have a word in their command line.

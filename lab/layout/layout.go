@@ -45,16 +45,16 @@ func check(m *ebpf.MapSpec, t reflect.Type) error {
 	if !is {
 		return nil // a number
 	}
-	at := 0 // of the C struct's members
+	index := 0 // of the C struct's members
 	for f := range t.Fields() {
 		if f.Name == "_" {
 			continue
 		}
-		if at == len(c.Members) {
-			return fmt.Errorf("%s has the field %s, the C type has only %d", t, f.Name, at)
+		if index == len(c.Members) {
+			return fmt.Errorf("%s has the field %s, the C type has only %d", t, f.Name, index)
 		}
-		member := c.Members[at]
-		at++
+		member := c.Members[index]
+		index++
 		size, err := btf.Sizeof(member.Type)
 		if err != nil {
 			return fmt.Errorf("field %s: %w", member.Name, err)
@@ -69,8 +69,8 @@ func check(m *ebpf.MapSpec, t reflect.Type) error {
 				"%s.%s is at byte %d: 64 bits that are read at once must lie at a multiple of 8", t, f.Name, f.Offset)
 		}
 	}
-	if at != len(c.Members) {
-		return fmt.Errorf("the C type has %d fields, %s has %d", len(c.Members), t, at)
+	if index != len(c.Members) {
+		return fmt.Errorf("the C type has %d fields, %s has %d", len(c.Members), t, index)
 	}
 	return nil
 }

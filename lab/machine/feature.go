@@ -271,11 +271,11 @@ func (f Feature) missing(ctx context.Context) string {
 	case ctx.Err() != nil:
 		return fmt.Sprintf("trying it takes longer than %v: the machine is busy", featureTimeout)
 	case errors.As(err, &exit):
-		said := cmp.Or(firstLine(string(exit.Stderr)), err.Error())
+		text := cmp.Or(firstLine(string(exit.Stderr)), err.Error())
 		if f.Advice() != "" {
-			said += " (" + f.Advice() + ")"
+			text += " (" + f.Advice() + ")"
 		}
-		return said
+		return text
 	}
 	return err.Error()
 }

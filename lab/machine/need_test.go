@@ -60,11 +60,11 @@ func TestVersionTellsBuildsApart(t *testing.T) {
 func TestFeaturesAreTriedWithoutATrace(t *testing.T) {
 	before := state(t)
 	for feature := range features {
-		lacks, unset := feature.missing(t.Context()), feature.Unset()
-		if lacks != "" {
-			t.Logf("this kernel lacks %s: %s", feature, lacks)
+		missing, unset := feature.missing(t.Context()), feature.Unset()
+		if missing != "" {
+			t.Logf("this kernel lacks %s: %s", feature, missing)
 		}
-		if feature.Script() != "" && unset != "" && lacks == "" {
+		if feature.Script() != "" && unset != "" && missing == "" {
 			t.Errorf("%s works, and what it is said to consist of is not in the kernel: %s", feature, unset)
 		}
 	}
@@ -73,21 +73,21 @@ func TestFeaturesAreTriedWithoutATrace(t *testing.T) {
 	}
 	labtest.Program(t, "iptables", "echo 'no such target' >&2; exit 1\n")
 	labtest.Program(t, "nft", "exit 0\n")
-	if lacks := PacketQueue.missing(t.Context()); lacks != "" {
-		t.Errorf("nftables queues, and is said to lack %s", lacks)
+	if missing := PacketQueue.missing(t.Context()); missing != "" {
+		t.Errorf("nftables queues, and is said to lack %s", missing)
 	}
 	labtest.Program(t, "nft", "echo 'no such statement' >&2; exit 1\n")
-	if lacks := PacketQueue.missing(t.Context()); !strings.Contains(lacks, "nft queue: ") ||
-		!strings.Contains(lacks, "NFQUEUE: no such target") {
-		t.Errorf("without either way to queue: %q", lacks)
+	if missing := PacketQueue.missing(t.Context()); !strings.Contains(missing, "nft queue: ") ||
+		!strings.Contains(missing, "NFQUEUE: no such target") {
+		t.Errorf("without either way to queue: %q", missing)
 	}
 	labtest.Program(t, "ip", "echo 'no such device' >&2; exit 1\n")
-	if lacks := TUN.missing(t.Context()); lacks != "no such device" {
-		t.Errorf("a failing trial says %q", lacks)
+	if missing := TUN.missing(t.Context()); missing != "no such device" {
+		t.Errorf("a failing trial says %q", missing)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if lacks := TUN.missing(t.Context()); lacks != "" {
-		t.Errorf("what cannot be tried is missing: %s", lacks)
+	if missing := TUN.missing(t.Context()); missing != "" {
+		t.Errorf("what cannot be tried is missing: %s", missing)
 	}
 }
 

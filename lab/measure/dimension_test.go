@@ -33,11 +33,11 @@ func TestDimensionOfItsOwn(t *testing.T) {
 	if label := s.Dimensions.Label(s.Cells[0].Cell); label != "daemon, 2 clients, idle for 100 ms" {
 		t.Errorf("the first cell is called %q", label)
 	}
-	in, opts := compare.Input{Name: "a", Run: run}, compare.Defaults()
+	input, opts := compare.Input{Name: "a", Run: run}, compare.Defaults()
 	opts.Measures = table()
 	var csv, terminal, page, compared bytes.Buffer
 	if err := errors.Join(report.CSV(&csv, s), report.Terminal(&terminal, s, 0), report.HTML(&page, run, s),
-		compare.Text(&compared, compare.Runs(in, in, opts))); err != nil {
+		compare.Text(&compared, compare.Runs(input, input, opts))); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]struct {

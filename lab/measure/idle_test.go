@@ -91,7 +91,7 @@ func spentBetween(a, b bench.Snapshot) spent {
 
 // Summarise has one metric, what the router's CPU does while nothing is forwarded.
 func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
-	in := analysis.Input{
+	input := analysis.Input{
 		Run: run, Measure: "idle", Dimensions: idleDimensions, Noun: "window", Load: []result.Dimension{idleMs},
 		Metrics: []analysis.Metric{{
 			Name: "process_core_pct", Unit: "% of a core", Better: analysis.Less, Against: analysis.AsDifference, Host: "router",
@@ -103,9 +103,9 @@ func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	for _, r := range result.Of[lull](run.Own) {
 		t := analysis.TrialOf(r.Head, r.Cell, r.Window, r.Device)
 		t.AA, t.Clean = r.AA, result.ValuesOf(r.Clean)
-		in.Trials = append(in.Trials, t)
+		input.Trials = append(input.Trials, t)
 	}
-	return analysis.Summarise(in, opts)
+	return analysis.Summarise(input, opts)
 }
 
 // carryOut measures one block: what all measures have in common is in lab/bench.

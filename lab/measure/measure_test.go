@@ -238,8 +238,8 @@ func shown(t *testing.T, run result.Run, summary analysis.Summary) {
 	}
 	opts := compare.Defaults()
 	opts.Measures, opts.MaxOverhead = table(), 0.2
-	in := compare.Input{Name: "a", Run: run}
-	c := compare.Runs(in, in, opts)
+	input := compare.Input{Name: "a", Run: run}
+	c := compare.Runs(input, input, opts)
 	warnings := strings.Join(c.Warnings, " ")
 	if len(c.Cells) != 2 || c.Metric.Name != "process_core_pct" ||
 		!strings.Contains(warnings, "one run compared with itself") ||

@@ -49,9 +49,9 @@ func TestEveryMeasureAsksForTheProof(t *testing.T) {
 			if len(attempts) == 0 || out.Accepted > 0 || len(out.Failed)+len(out.Skipped) > 0 {
 				t.Errorf("%d attempts: %+v", len(attempts), out)
 			}
-			said := fmt.Sprint(m.Summarise(run, analysis.Options{}).Rejects)
-			if !strings.Contains(said, "device: of another kind") {
-				t.Errorf("the reasons do not have what the device says: %s", said)
+			message := fmt.Sprint(m.Summarise(run, analysis.Options{}).Rejects)
+			if !strings.Contains(message, "device: of another kind") {
+				t.Errorf("the reasons do not have what the device says: %s", message)
 			}
 		})
 	}

@@ -222,7 +222,7 @@ func ParseSizes(file, text, needed string) (map[string]int64, error) {
 			kib[name] = v[0]
 		}
 	}
-	if _, there := kib[needed]; !there {
+	if _, found := kib[needed]; !found {
 		return nil, fmt.Errorf("%s: no %s", file, needed)
 	}
 	return kib, nil

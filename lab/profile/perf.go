@@ -209,8 +209,8 @@ func Read(ctx context.Context, data string) (*Recording, error) {
 	cmd := exec.CommandContext(ctx, "perf", append(scriptArgs, "--input", data)...)
 	cmd.Env = perfEnv()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var output bytes.Buffer
+	cmd.Stderr = &output
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ func Read(ctx context.Context, data string) (*Recording, error) {
 		if ctx.Err() != nil {
 			werr = context.Cause(ctx)
 		}
-		err = fmt.Errorf("perf script: %w%s", werr, oneLine(said.String()))
+		err = fmt.Errorf("perf script: %w%s", werr, oneLine(output.String()))
 	}
 	return rec, err
 }

@@ -123,11 +123,11 @@ func (f Frame) String() string {
 
 // parseFrame is the inverse of String.
 func parseFrame(s string) Frame {
-	at := strings.LastIndex(s, " [")
-	if at < 0 || !strings.HasSuffix(s, "]") || len(s) < at+4 {
+	index := strings.LastIndex(s, " [")
+	if index < 0 || !strings.HasSuffix(s, "]") || len(s) < index+4 {
 		return Frame{Func: s}
 	}
-	return Frame{s[:at], s[at+2 : len(s)-1]}
+	return Frame{s[:index], s[index+2 : len(s)-1]}
 }
 
 func compareFrames(a, b Frame) int {

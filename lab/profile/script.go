@@ -192,15 +192,15 @@ func cutFile(rest string) (symbol, file string, found bool) {
 		return "", "", false
 	}
 	end, depth := len(rest)-1, 0
-	for at := end; at >= 0; at-- {
-		switch rest[at] {
+	for index := end; index >= 0; index-- {
+		switch rest[index] {
 		case ')':
 			depth++
 		case '(':
 			depth--
 		}
-		if depth == 0 && at > 0 && rest[at-1] == ' ' && isFile(rest[at+1:end]) {
-			return rest[:at-1], rest[at+1 : end], true
+		if depth == 0 && index > 0 && rest[index-1] == ' ' && isFile(rest[index+1:end]) {
+			return rest[:index-1], rest[index+1 : end], true
 		}
 		if depth <= 0 {
 			break

@@ -176,10 +176,10 @@ func (row *ranked) addCeiling(l analysis.Ceiling, c analysis.Cell, where string)
 	row.Value, row.Shape, row.Note, row.Word = carriesText(l), shapeCarries, where, "carries all that was offered"
 	// The line goes from the load carried to the one that fails.
 	row.At = analysis.Estimate{Mean: l.CarriesMbps, Lo: l.CarriesMbps, Hi: l.FailsMbps, N: l.CarriesBlocks}
-	why := fmt.Sprintf(
+	reason := fmt.Sprintf(
 		"%s by %s, delivers at most %s", ofBlocks(rate(l.FailsMbps), l.FailsBlocks), failure(l), withBounds(l.Most, rate))
 	if !l.FailsMbps.Known() {
-		row.Shape, why = shapeMore, "more was not offered"
+		row.Shape, reason = shapeMore, "more was not offered"
 	} else {
 		// What the device carries with loss would contradict its ceiling.
 		row.Facts = slices.DeleteFunc(row.Facts, func(f fact) bool { return f.Name == capacityFact })
@@ -193,7 +193,7 @@ func (row *ranked) addCeiling(l analysis.Ceiling, c analysis.Cell, where string)
 	}
 	change := c.Change(cost.PerBit)
 	row.Facts = append([]fact{
-		{"Carries", ofBlocks(carriesText(l), l.CarriesBlocks)}, {"Fails at", why},
+		{"Carries", ofBlocks(carriesText(l), l.CarriesBlocks)}, {"Fails at", reason},
 		{"CPU per bit", fmt.Sprintf("%s × %s at %s", ratio(change.Mean), bounds(change, ratio), rate(offered(c.Cell)))},
 	}, row.Facts...)
 }

@@ -86,12 +86,12 @@ func csvColumn(t *testing.T, table []byte, name string) (values []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.Index(rows[0], name)
-	if at < 0 {
+	index := slices.Index(rows[0], name)
+	if index < 0 {
 		t.Fatalf("no column %q", name)
 	}
 	for _, row := range rows[1:] {
-		values = append(values, row[at])
+		values = append(values, row[index])
 	}
 	return values
 }

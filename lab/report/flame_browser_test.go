@@ -163,14 +163,14 @@ func checkFlameSearch(t *testing.T, p *tab) {
 	if fmt.Sprint(found) != "[nf_hook_slow nft_do_chain]" {
 		t.Errorf("marked: %v", found)
 	}
-	said := `document.querySelector("#flame-found").textContent`
+	text := `document.querySelector("#flame-found").textContent`
 	// nft_do_chain is part of nf_hook_slow and counts once.
-	if got := eval[string](t, p, said); !strings.Contains(got, "2 frames match: device 500.0 ns per packet (43.5 %)") ||
+	if got := eval[string](t, p, text); !strings.Contains(got, "2 frames match: device 500.0 ns per packet (43.5 %)") ||
 		!strings.Contains(got, "difference +500.0") {
 		t.Errorf("search says %q", got)
 	}
 	p.press(t, "xyz")
-	if got := eval[string](t, p, said); !strings.Contains(got, "Nothing matches “NFxyz”") {
+	if got := eval[string](t, p, text); !strings.Contains(got, "Nothing matches “NFxyz”") {
 		t.Errorf("a search in vain says %q", got)
 	}
 }

@@ -105,8 +105,8 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	data.Studies = d.studyParts(append([]analysis.Summary{s}, with...), s.Findings)
 	data.addTrust(run, s)
 	data.mark(s.Mark)
-	if why := nothingMeasured(s); why != "" { // there is nothing to read
-		data.Lead, data.Reading, data.ModeNote, data.Empty = why, "", "",
+	if reason := nothingMeasured(s); reason != "" { // there is nothing to read
+		data.Lead, data.Reading, data.ModeNote, data.Empty = reason, "", "",
 			"The sections below say what was skipped, rejected or went wrong."
 	}
 	data.Contents = data.contents()

@@ -159,8 +159,9 @@ func TestFirstScreenOfLogins(t *testing.T) {
 	dir, s := write(t, stormy())
 	rows := drawnRows(t, open(t, newBrowser(t), filepath.Join(dir, report.HTMLFile), phone))
 	for i, dut := range []string{"fast", "opennds"} {
-		at := slices.IndexFunc(s.Cells, func(c analysis.Cell) bool { return c.DUT() == dut && c.Int(result.Clients) == 100 })
-		if want := s.Cells[at].Device(logins.Login + logins.PerSecond).Mean.String(); len(rows) != 2 ||
+		index := slices.IndexFunc(
+			s.Cells, func(c analysis.Cell) bool { return c.DUT() == dut && c.Int(result.Clients) == 100 })
+		if want := s.Cells[index].Device(logins.Login + logins.PerSecond).Mean.String(); len(rows) != 2 ||
 			rows[i].Device != dut || rows[i].Value != want {
 			t.Errorf("%s lets in %s a second: %+v", dut, want, rows)
 		}

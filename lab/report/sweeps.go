@@ -197,12 +197,12 @@ func (d *drawing) panelRatio(p panel) figure {
 			line = &chart.Series{Name: c.DUT(), Style: d.style(c.DUT())}
 			byDevice[c.DUT()] = line
 		}
-		at, change := c.Number(p.along), c.Change(cost.PerBit)
+		level, change := c.Number(p.along), c.Change(cost.PerBit)
 		if change.Mean.Known() {
-			line.Points = append(line.Points, mark(c.Cell.String(), at, change, ratioTip(c)))
+			line.Points = append(line.Points, mark(c.Cell.String(), level, change, ratioTip(c)))
 		}
 		for _, r := range ratios(d.sample(c)) {
-			line.Raw = append(line.Raw, [2]float64{at, r})
+			line.Raw = append(line.Raw, [2]float64{level, r})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(byDevice)) {

@@ -115,12 +115,12 @@ func (r reached) String() string {
 // inSetting lists the cells of a setting, with those of devices that lack some of its parameters.
 func inSetting(cells []analysis.Cell, setting result.Cell) (out []analysis.Cell) {
 	for _, c := range cells {
-		own := settingOf(c)
+		ownCell := settingOf(c)
 		var dimensions []result.Dimension
-		for _, v := range own.Values() {
+		for _, v := range ownCell.Values() {
 			dimensions = append(dimensions, v.Dimension)
 		}
-		if own == setting.Only(dimensions...) {
+		if ownCell == setting.Only(dimensions...) {
 			out = append(out, c)
 		}
 	}

@@ -119,13 +119,13 @@ func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
 		if taken := c.Device(capture.CapturedPct).Mean; taken.Known() && !capturedWhole(c) {
 			text += ", captured " + frameShare(taken)
 		}
-		own := settingOf(c)
+		ownCell := settingOf(c)
 		for _, v := range first.Values() {
-			if has, ok := own.Value(v.Dimension); ok && has == v {
-				own = own.Without(v.Dimension)
+			if has, ok := ownCell.Value(v.Dimension); ok && has == v {
+				ownCell = ownCell.Without(v.Dimension)
 			}
 		}
-		label := words.Joined(", ", c.DUT(), parametersOf(own, analysis.Dimension.SayBriefly))
+		label := words.Joined(", ", c.DUT(), parametersOf(ownCell, analysis.Dimension.SayBriefly))
 		if c.Flagged(capture.FlagShared) {
 			label = strings.Replace(label, " CPUs", " CPUs, shared", 1)
 		}

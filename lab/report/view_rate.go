@@ -159,8 +159,8 @@ func ratesScreen(d *drawing) (lead string, r ranking) {
 	}
 	setting := s.Cells[0].Without(result.DUT)
 	for _, c := range s.Cells {
-		if at := c.Without(result.DUT); widest(at) > widest(setting) {
-			setting = at
+		if cell := c.Without(result.DUT); widest(cell) > widest(setting) {
+			setting = cell
 		}
 	}
 	cells := slices.DeleteFunc(

@@ -39,10 +39,10 @@ func TestRatesWithoutAnAcceptedWindow(t *testing.T) {
 		if err := report.HTML(&page, run, measure.Summarise(run, analysis.Options{})); err != nil {
 			t.Fatal(err)
 		}
-		for part, there := range map[string]bool{
+		for part, found := range map[string]bool{
 			"Carried is": accepted, `<p class="lead">There is nothing to conclude from`: !accepted} {
-			if strings.Contains(page.String(), part) != there {
-				t.Errorf("accepted %v: the page has %q: %v", accepted, part, !there)
+			if strings.Contains(page.String(), part) != found {
+				t.Errorf("accepted %v: the page has %q: %v", accepted, part, !found)
 			}
 		}
 	}

@@ -58,7 +58,7 @@ func TestAnotherMetric(t *testing.T) {
 // TestAnotherMeasure: a measure without a view of its own is shown by its metrics, with
 // dimensions of its own.
 func TestAnotherMeasure(t *testing.T) {
-	in := analysis.Input{
+	input := analysis.Input{
 		Measure: "energy", Noun: "trial", Metrics: []analysis.Metric{joules}, Compare: func(a, b result.Cell) int {
 			return result.CompareCells(a, b, result.DUT, "frame_bytes")
 		}}
@@ -66,9 +66,9 @@ func TestAnotherMeasure(t *testing.T) {
 		cell := result.NewCell(result.DUT, dut, result.Dimension("frame_bytes"), 64)
 		trial := analysis.Trial{Trial: result.Trial{Cell: cell, Block: i / 2, Accepted: true}, Device: result.Values{
 			"metrics.router_joules": float64(i%2 + 1)}, Clean: result.Values{"metrics.router_joules": 1}}
-		in.Trials = append(in.Trials, trial)
+		input.Trials = append(input.Trials, trial)
 	}
-	s := analysis.Summarise(in, analysis.Options{})
+	s := analysis.Summarise(input, analysis.Options{})
 	var text, page bytes.Buffer
 	if err := report.Terminal(&text, s, 100); err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestAnotherMeasure(t *testing.T) {
 		!strings.Contains(text.String(), "energy · 64") {
 		t.Errorf("terminal:\n%q", text.String())
 	}
-	if err := report.HTML(&page, in.Run, s); err != nil {
+	if err := report.HTML(&page, input.Run, s); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"Energy of the router, J", "The least energy of the router: a with 1.00", "Frame bytes",
@@ -88,11 +88,11 @@ func TestAnotherMeasure(t *testing.T) {
 	}
 	s.Metrics[0].Better = analysis.More
 	page.Reset()
-	if err := report.HTML(&page, in.Run, s); err != nil ||
+	if err := report.HTML(&page, input.Run, s); err != nil ||
 		!strings.Contains(page.String(), "The most energy of the router: b") {
 		t.Errorf("%v: more is better, and the page does not name the device with the most", err)
 	}
-	if !slices.IsSortedFunc(s.Cells, func(a, b analysis.Cell) int { return in.Compare(a.Cell, b.Cell) }) {
+	if !slices.IsSortedFunc(s.Cells, func(a, b analysis.Cell) int { return input.Compare(a.Cell, b.Cell) }) {
 		t.Error("the page put the summary's cells in another order")
 	}
 }

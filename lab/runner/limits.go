@@ -167,16 +167,16 @@ func filesNeeded(d Demand) (n int64) {
 // raiseFiles raises this process's hard limit of open files, which agents inherit, to a
 // demand's number of files, if the limit is lower and the system allows it. said is the
 // message when the limit was raised; undo restores it.
-func raiseFiles(d Demand) (said string, undo func()) {
+func raiseFiles(d Demand) (text string, undo func()) {
 	undo = func() {}
-	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil || was.Max >= uint64(d.Files()) {
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil || before.Max >= uint64(d.Files()) {
 		return "", undo
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: was.Cur, Max: uint64(d.Files())}); err != nil {
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: before.Cur, Max: uint64(d.Files())}); err != nil {
 		return "", undo // a container without the capability, or beyond fs.nr_open
 	}
 	return fmt.Sprintf(
-			"The hard limit of open files was raised from %d to %d, for this run's processes only.", was.Max, d.Files()),
-		func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &was) } // lowering is always allowed
+			"The hard limit of open files was raised from %d to %d, for this run's processes only.", before.Max, d.Files()),
+		func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &before) } // lowering is always allowed
 }

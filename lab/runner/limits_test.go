@@ -183,9 +183,9 @@ func TestFilesAreRaisedAndLowered(t *testing.T) {
 		want, high = "The hard limit of open files was raised from 1024 to 17024, for this run's processes only.",
 			"17024 1024"
 	}
-	said, lower := raiseFiles(d)
-	if said != want || hard() != high {
-		t.Errorf("said %q, want %q; children have the limits %s, want %s", said, want, hard(), high)
+	text, lower := raiseFiles(d)
+	if text != want || hard() != high {
+		t.Errorf("said %q, want %q; children have the limits %s, want %s", text, want, hard(), high)
 	}
 	for range 2 {
 		lower()
@@ -193,14 +193,14 @@ func TestFilesAreRaisedAndLowered(t *testing.T) {
 			t.Errorf("afterwards children have the limits %s", got)
 		}
 	}
-	if said, _ := raiseFiles(demandOf(client.KindMacvlan, 10)); said != "" {
-		t.Errorf("nothing was to be raised: %q", said)
+	if text, _ := raiseFiles(demandOf(client.KindMacvlan, 10)); text != "" {
+		t.Errorf("nothing was to be raised: %q", text)
 	}
 	if err := syscall.Setresuid(65534, 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
-	if said, _ := raiseFiles(d); said != "" || hard() != "1024 1024" {
-		t.Errorf("as nobody: %q, limits %s", said, hard())
+	if text, _ := raiseFiles(d); text != "" || hard() != "1024 1024" {
+		t.Errorf("as nobody: %q, limits %s", text, hard())
 	}
 }
 

@@ -27,7 +27,7 @@ var shipped = experiment.Catalogue{Measures: []experiment.Measure{{Name: "cost"}
 	Name: "throughput", Alone: true, Clean: true}}}
 
 func TestFits(t *testing.T) {
-	own := netip.MustParsePrefix("10.1.0.0/24")
+	ownPrefix := netip.MustParsePrefix("10.1.0.0/24")
 	for name, c := range map[string]struct {
 		kind   string
 		traits dut.Traits
@@ -35,8 +35,8 @@ func TestFits(t *testing.T) {
 	}{
 		"static clients, no leases":     {client.KindVeth, dut.Traits{}, ""},
 		"static clients, leases":        {client.KindVeth, dut.Traits{DHCP: true}, "use kind macvlan"},
-		"own network without leases":    {client.KindMacvlan, dut.Traits{LAN: own}, "dhcp = true"},
-		"own network with leases":       {client.KindMacvlan, dut.Traits{LAN: own, DHCP: true}, ""},
+		"own network without leases":    {client.KindMacvlan, dut.Traits{LAN: ownPrefix}, "dhcp = true"},
+		"own network with leases":       {client.KindMacvlan, dut.Traits{LAN: ownPrefix, DHCP: true}, ""},
 		"study's network, lab's leases": {client.KindMacvlan, dut.Traits{}, ""},
 		"no concentrator":               {client.KindPPPoE, dut.Traits{DHCP: true}, "no PPPoE concentrator"},
 		"a concentrator":                {client.KindPPPoE, dut.Traits{DHCP: true, Lines: true}, ""},
@@ -159,29 +159,29 @@ func TestBlocksOfSeveralDevices(t *testing.T) {
 
 // TestBurnerIsNoted: a run without router.speed beside a process that loads the CPUs says so, once.
 func TestBurnerIsNoted(t *testing.T) {
-	var said []string
+	var messages []string
 	sitting := func(speed float64) *Session {
 		e := &experiment.Experiment{}
 		e.Router.Speed = speed
-		s := &Session{Experiment: e, cfg: Config{Status: func(p Progress) { said = append(said, p.Text) }}}
+		s := &Session{Experiment: e, cfg: Config{Status: func(p Progress) { messages = append(messages, p.Text) }}}
 		s.noteBurner()
 		s.noteBurner()
 		return s
 	}
-	if s := sitting(0); len(said)+len(s.env.Notes) > 0 {
-		t.Errorf("without a burner: %q", said)
+	if s := sitting(0); len(messages)+len(s.env.Notes) > 0 {
+		t.Errorf("without a burner: %q", messages)
 	}
 	lock, err := burn.Lock(10 * time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	if s := sitting(0.5); len(said)+len(s.env.Notes) > 0 {
-		t.Errorf("with router.speed, which has the lock: %q", said)
+	if s := sitting(0.5); len(messages)+len(s.env.Notes) > 0 {
+		t.Errorf("with router.speed, which has the lock: %q", messages)
 	}
 	s := sitting(0)
-	if want := fmt.Sprintf("(process %d)", os.Getpid()); len(s.env.Notes) != 1 || !slices.Equal(said, s.env.Notes) ||
-		!strings.Contains(said[0], want) {
-		t.Errorf("notes %q, said %q, want %s once", s.env.Notes, said, want)
+	if want := fmt.Sprintf("(process %d)", os.Getpid()); len(s.env.Notes) != 1 || !slices.Equal(messages, s.env.Notes) ||
+		!strings.Contains(messages[0], want) {
+		t.Errorf("notes %q, said %q, want %s once", s.env.Notes, messages, want)
 	}
 }

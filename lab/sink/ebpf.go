@@ -37,21 +37,21 @@ func (o *countObjects) Close() {
 	o.Sizes.Close()
 }
 
-func openEBPF(cfg Config, at port) (way, error) {
+func openEBPF(cfg Config, target port) (way, error) {
 	if cfg.Filter != "" || cfg.Work != "" || cfg.Snap != 0 || cfg.BufferKiB != 0 {
 		return nil, &configError{
 			"ebpf counts every frame in the kernel: it has no buffer, no filter, no snap length and no work: leave them out, " +
 				"or take mmap"}
 	}
 	w := &inKernel{promiscuity: -1}
-	if err := w.open(at); err != nil {
+	if err := w.open(target); err != nil {
 		w.close()
 		return nil, err
 	}
 	return w, nil
 }
 
-func (w *inKernel) open(at port) error {
+func (w *inKernel) open(target port) error {
 	spec, err := loadPrograms()
 	if err != nil {
 		return err
@@ -64,15 +64,15 @@ func (w *inKernel) open(at port) error {
 	if err := load(spec, &w.objs); err != nil {
 		return err
 	}
-	if w.promiscuity, err = keepPromiscuous(at); err != nil {
+	if w.promiscuity, err = keepPromiscuous(target); err != nil {
 		return err
 	}
 	// Before Linux 6.6 each filter needs a number of its own.
-	place := hook.Config{Interface: at.index, Name: "gateweigh_sink", Handle: uint32(1 + os.Getpid())}
+	place := hook.Config{Interface: target.index, Name: "gateweigh_sink", Handle: uint32(1 + os.Getpid())}
 	if w.in, err = hook.Attach(place, w.objs.Count); err != nil {
 		return err
 	}
-	if at.loopback { // each frame that leaves comes back
+	if target.loopback { // each frame that leaves comes back
 		return nil
 	}
 	place.Egress = true

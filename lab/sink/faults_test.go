@@ -99,8 +99,8 @@ func TestRefusals(t *testing.T) {
 	}
 	for i, p := range running {
 		err := p.Wait()
-		if said := p.stderr.String(); err == nil || !strings.Contains(said, tests[i].says) {
-			t.Errorf("%s: %v: %s, want %q", p.name, err, said, tests[i].says)
+		if text := p.stderr.String(); err == nil || !strings.Contains(text, tests[i].says) {
+			t.Errorf("%s: %v: %s, want %q", p.name, err, text, tests[i].says)
 		}
 	}
 	first.end(t)
@@ -115,14 +115,14 @@ func TestWhatIsLeftAtTheEnd(t *testing.T) {
 			var c *counter
 			var err error
 			w.monitor.Do(func() {
-				var at port
+				var target port
 				cfg := Config{Kind: kind, Interface: "s0"}
-				if at, err = findPort("s0"); err != nil {
+				if target, err = findPort("s0"); err != nil {
 					return
 				}
-				defer at.ns.Close()
+				defer target.ns.Close()
 				if c, err = newCounter(cfg); err == nil {
-					sink, err = ways[kind](cfg, at)
+					sink, err = ways[kind](cfg, target)
 				}
 			})
 			if err != nil {

@@ -58,10 +58,10 @@ ip link set br0 up; ip link set end1 up; for port in end0 in0 out0; do ip link s
 	w.bridge.Run(t, `until [ "$(bridge link | grep -c "state forwarding")" = 3 ]; do sleep 0.01; done`)
 	var err error
 	w.monitor.Do(func() {
-		var at port
-		if at, err = findPort("s0"); err == nil {
-			at.ns.Close()
-			err = w.passed.open(at)
+		var target port
+		if target, err = findPort("s0"); err == nil {
+			target.ns.Close()
+			err = w.passed.open(target)
 		}
 	})
 	t.Cleanup(w.passed.close)

@@ -38,12 +38,12 @@ const (
 	frameRoom   = 128 // headers of a frame in its block, and of the block, rounded up
 )
 
-func openMmap(cfg Config, at port) (way, error) {
+func openMmap(cfg Config, target port) (way, error) {
 	keep := wholeFrame
 	if cfg.Snap > 0 {
 		keep = cfg.Snap
 	}
-	s, err := openPacket(cfg, at, keep)
+	s, err := openPacket(cfg, target, keep)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func openMmap(cfg Config, at port) (way, error) {
 	if cfg.BufferKiB > 0 {
 		kib = cfg.BufferKiB
 	}
-	if err := errors.Join(m.layOut(kib<<10, min(keep, at.mtu+frameRoom)), enoughMemory(kib)); err != nil {
+	if err := errors.Join(m.layOut(kib<<10, min(keep, target.mtu+frameRoom)), enoughMemory(kib)); err != nil {
 		s.close()
 		return nil, err
 	}

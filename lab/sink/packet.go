@@ -17,7 +17,7 @@ type packetSocket struct {
 }
 
 // openPacket opens a socket that receives nothing until bind. keep is how many bytes of each frame reach it.
-func openPacket(cfg Config, at port, keep int) (_ *packetSocket, err error) {
+func openPacket(cfg Config, target port, keep int) (_ *packetSocket, err error) {
 	program := everything(keep)
 	if cfg.Filter != "" {
 		if program, err = parseFilter(cfg.Filter); err != nil {
@@ -29,7 +29,7 @@ func openPacket(cfg Config, at port, keep int) (_ *packetSocket, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &packetSocket{fd: fd, at: at}
+	s := &packetSocket{fd: fd, at: target}
 	if err := s.filter(program); err != nil {
 		s.close()
 		if errors.Is(err, unix.EINVAL) {
@@ -56,11 +56,11 @@ func newSocket(family int) (int, error) {
 }
 
 // keepPromiscuous makes the interface promiscuous for as long as the socket is open.
-func keepPromiscuous(at port) (fd int, err error) {
+func keepPromiscuous(target port) (fd int, err error) {
 	if fd, err = newSocket(unix.AF_PACKET); err != nil {
 		return -1, err
 	}
-	if err := promiscuous(fd, at); err != nil {
+	if err := promiscuous(fd, target); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
@@ -101,8 +101,8 @@ func (s *packetSocket) bind() error {
 }
 
 // promiscuous has the interface receive frames for others for as long as the socket is open, as a monitor does.
-func promiscuous(fd int, at port) error {
-	member := unix.PacketMreq{Ifindex: int32(at.index), Type: unix.PACKET_MR_PROMISC}
+func promiscuous(fd int, target port) error {
+	member := unix.PacketMreq{Ifindex: int32(target.index), Type: unix.PACKET_MR_PROMISC}
 	if err := unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &member); err != nil {
 		return fmt.Errorf("making the interface promiscuous: %w", err)
 	}

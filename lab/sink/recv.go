@@ -31,8 +31,8 @@ var _ way = &recv{}
 // recvTimeout has recvmsg(2) give up when a signal comes: without a timeout the kernel begins it anew.
 const recvTimeout = 1 // seconds
 
-func openRecv(cfg Config, at port) (way, error) {
-	s, err := openPacket(cfg, at, wholeFrame) // a filter that cuts frames would have their length forgotten
+func openRecv(cfg Config, target port) (way, error) {
+	s, err := openPacket(cfg, target, wholeFrame) // a filter that cuts frames would have their length forgotten
 	if err != nil {
 		return nil, err
 	}

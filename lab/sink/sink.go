@@ -138,7 +138,7 @@ func run(ctx context.Context, cfg Config, out io.Writer) error {
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	at, err := findPort(cfg.Interface)
+	target, err := findPort(cfg.Interface)
 	if err != nil {
 		return err
 	}
@@ -148,16 +148,16 @@ func run(ctx context.Context, cfg Config, out io.Writer) error {
 	}
 	runtime.GOMAXPROCS(max(processors, runtime.NumCPU()))
 	debug.SetGCPercent(-1) // a collection would cost what no capture costs; there is hardly any garbage
-	w, err := ways[cfg.Kind](cfg, at)
+	w, err := ways[cfg.Kind](cfg, target)
 	if err != nil {
 		return err
 	}
 	defer w.close()
-	fate, err := at.watch()
+	fate, err := target.watch()
 	if err != nil {
 		return err
 	}
-	missed, dropped := at.dropped()
+	missed, dropped := target.dropped()
 	if _, err := fmt.Fprintln(out, "ready"); err != nil {
 		return fmt.Errorf("saying that it captures: %w", err)
 	}
@@ -167,7 +167,7 @@ func run(ctx context.Context, cfg Config, out io.Writer) error {
 	lost, left, err := w.finish(c, time.Now().Add(drainFor))
 	counts := c.counts()
 	counts.Dropped, counts.Waiting = lost, left
-	missedNow, droppedNow := at.dropped()
+	missedNow, droppedNow := target.dropped()
 	counts.IfDropped, counts.IfRxDropped = max(0, missedNow-missed), max(0, droppedNow-dropped)
 	return errors.Join(cause, err, counts.write(out))
 }

@@ -21,8 +21,8 @@ func ipv4(bytes int) []byte {
 	binary.BigEndian.PutUint16(p[2:], uint16(bytes))
 	copy(p[12:], []byte{192, 168, 0, 1, 192, 168, 0, 2})
 	var sum uint32
-	for at := 0; at < 20; at += 2 {
-		sum += uint32(binary.BigEndian.Uint16(p[at:]))
+	for index := 0; index < 20; index += 2 {
+		sum += uint32(binary.BigEndian.Uint16(p[index:]))
 	}
 	binary.BigEndian.PutUint16(p[10:], ^uint16(sum+sum>>16)) // a bridge drops what has another
 	return p
@@ -42,11 +42,11 @@ func sendRaw(t *testing.T, s *netnstest.Space, name string, frames [][]byte) {
 	t.Helper()
 	var err error
 	s.Do(func() {
-		var at port
-		if at, err = findPort(name); err != nil {
+		var target port
+		if target, err = findPort(name); err != nil {
 			return
 		}
-		at.ns.Close()
+		target.ns.Close()
 		var fd int
 		if fd, err = newSocket(unix.AF_PACKET); err != nil {
 			return
@@ -54,7 +54,7 @@ func sendRaw(t *testing.T, s *netnstest.Space, name string, frames [][]byte) {
 		defer unix.Close(fd)
 		for _, f := range frames {
 			if err == nil {
-				err = unix.Sendto(fd, f, 0, &unix.SockaddrLinklayer{Ifindex: at.index})
+				err = unix.Sendto(fd, f, 0, &unix.SockaddrLinklayer{Ifindex: target.index})
 			}
 		}
 	})
@@ -119,18 +119,18 @@ func TestTagsBeside(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer push.Close()
-	var at hook.Attachment
+	var attachment hook.Attachment
 	w.bridge.Do(func() {
 		var out port
 		if out, err = findPort("out0"); err == nil {
 			out.ns.Close()
-			at, err = hook.Attach(hook.Config{Interface: out.index, Name: "push", Handle: 1, Egress: true}, push)
+			attachment, err = hook.Attach(hook.Config{Interface: out.index, Name: "push", Handle: 1, Egress: true}, push)
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer at.Close()
+	defer attachment.Close()
 	want := map[int]int64{64: 1, 1518: 1, 122: 1}
 	for _, kinds := range [][]string{{"recv", "mmap", "ebpf"}, {"xdp"}} {
 		var running []*process

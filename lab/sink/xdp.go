@@ -63,7 +63,7 @@ const (
 	batch       = 64 // frames after which their chunks are given back
 )
 
-func openXDP(cfg Config, at port) (way, error) {
+func openXDP(cfg Config, target port) (way, error) {
 	if cfg.Filter != "" {
 		return nil, &configError{"AF_XDP has no filter programs of tcpdump's kind: leave the filter out, or take mmap"}
 	}
@@ -72,10 +72,10 @@ func openXDP(cfg Config, at port) (way, error) {
 	if cfg.BufferKiB > 0 {
 		kib = cfg.BufferKiB
 	}
-	if err := errors.Join(w.layOut(kib, at), enoughMemory(kib)); err != nil {
+	if err := errors.Join(w.layOut(kib, target), enoughMemory(kib)); err != nil {
 		return nil, err
 	}
-	if err := w.open(at); err != nil {
+	if err := w.open(target); err != nil {
 		w.close()
 		return nil, err
 	}
@@ -83,8 +83,8 @@ func openXDP(cfg Config, at port) (way, error) {
 }
 
 // layOut divides memory of so many KiB into chunks, a power of two of them.
-func (w *xdp) layOut(kib int, at port) error {
-	frame := at.mtu + 22 // Ethernet's header, and two VLAN tags
+func (w *xdp) layOut(kib int, target port) error {
+	frame := target.mtu + 22 // Ethernet's header, and two VLAN tags
 	switch {
 	case frame <= smallChunk-xdpHeadroom:
 		w.chunk = smallChunk
@@ -92,7 +92,7 @@ func (w *xdp) layOut(kib int, at port) error {
 		w.chunk = largeChunk
 	default:
 		return &configError{fmt.Sprintf("AF_XDP takes frames of up to %d bytes, and the interface has an MTU of %d: %s",
-			largeChunk-xdpHeadroom, at.mtu, quote.Command("ip", "link", "set", at.name, "mtu", "1500"))}
+			largeChunk-xdpHeadroom, target.mtu, quote.Command("ip", "link", "set", target.name, "mtu", "1500"))}
 	}
 	for w.chunks = 1; int(2*w.chunks)*w.chunk <= kib<<10; w.chunks *= 2 {
 	}
@@ -102,25 +102,25 @@ func (w *xdp) layOut(kib int, at port) error {
 	return nil
 }
 
-func (w *xdp) open(at port) (err error) {
-	if w.promiscuity, err = keepPromiscuous(at); err != nil {
+func (w *xdp) open(target port) (err error) {
+	if w.promiscuity, err = keepPromiscuous(target); err != nil {
 		return err
 	}
 	if w.fd, err = newSocket(unix.AF_XDP); err != nil {
 		return err
 	}
-	if n := at.queues(w.promiscuity); n > 1 {
+	if n := target.queues(w.promiscuity); n > 1 {
 		return &configError{fmt.Sprintf(
 			"the interface has %d receive queues, and the sink takes the frames of one: %s, or rx 1", n,
-			quote.Command("ethtool", "-L", at.name, "combined", "1"))}
+			quote.Command("ethtool", "-L", target.name, "combined", "1"))}
 	}
 	if err := w.share(); err != nil {
 		return err
 	}
-	if err := w.attach(at); err != nil {
+	if err := w.attach(target); err != nil {
 		return err
 	}
-	if err := w.bind(at); err != nil {
+	if err := w.bind(target); err != nil {
 		return fmt.Errorf("binding an AF_XDP socket: %w", err)
 	}
 	for i := range w.chunks {
@@ -141,9 +141,9 @@ const (
 )
 
 // bind gives the interface's queue to the socket.
-func (w *xdp) bind(at port) (err error) {
+func (w *xdp) bind(target port) (err error) {
 	for deadline := time.Now().Add(queueWait); time.Now().Before(deadline); time.Sleep(queueLook) {
-		err = unix.Bind(w.fd, &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(at.index)})
+		err = unix.Bind(w.fd, &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(target.index)})
 		if !errors.Is(err, unix.EBUSY) {
 			return err
 		}
@@ -185,18 +185,18 @@ func (w *xdp) share() (err error) {
 }
 
 // attach has the interface hand its frames to the program, which passes them on as long as there is no socket for them.
-func (w *xdp) attach(at port) error {
+func (w *xdp) attach(target port) error {
 	spec, err := loadPrograms()
 	if err != nil {
 		return err
 	}
-	if w.at, err = w.attachWhole(spec.Copy(), at); err == nil {
+	if w.at, err = w.attachWhole(spec.Copy(), target); err == nil {
 		return nil
 	}
 	if err := load(spec, &w.objs); err != nil {
 		return err
 	}
-	w.at, err = link.AttachXDP(link.XDPOptions{Program: w.objs.Take, Interface: at.index})
+	w.at, err = link.AttachXDP(link.XDPOptions{Program: w.objs.Take, Interface: target.index})
 	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf(
 			"attaching the program: %w: another program has the interface's XDP, and there is room for one", err)
@@ -209,14 +209,14 @@ func (w *xdp) attach(at port) error {
 
 // attachWhole attaches the program that puts VLAN tags back which the driver keeps beside frames: for drivers that tell
 // them, as veth's does from Linux 6.8 on. Such a program is made for the interface.
-func (w *xdp) attachWhole(spec *ebpf.CollectionSpec, at port) (link.Link, error) {
+func (w *xdp) attachWhole(spec *ebpf.CollectionSpec, target port) (link.Link, error) {
 	p := spec.Programs["take_whole"]
-	p.Ifindex, p.Flags = uint32(at.index), unix.BPF_F_XDP_DEV_BOUND_ONLY
+	p.Ifindex, p.Flags = uint32(target.index), unix.BPF_F_XDP_DEV_BOUND_ONLY
 	spec.Programs["take"] = p
 	if err := load(spec, &w.objs); err != nil {
 		return nil, err
 	}
-	l, err := link.AttachXDP(link.XDPOptions{Program: w.objs.Take, Interface: at.index})
+	l, err := link.AttachXDP(link.XDPOptions{Program: w.objs.Take, Interface: target.index})
 	if err != nil {
 		w.objs.Close()
 		w.objs = takeObjects{}

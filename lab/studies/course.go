@@ -55,28 +55,28 @@ func newCourse(cell result.Cell) *course {
 
 func (c course) profile() string { return c.cell.Text(result.Profile) }
 
-func (c course) has(at float64) bool { return slices.Contains(c.levels, at) }
+func (c course) has(level float64) bool { return slices.Contains(c.levels, level) }
 
 // put sets a metric at a level, unless the estimate is unknown or the metric is set already.
-func (c *course) put(metric string, at float64, e analysis.Estimate) {
+func (c *course) put(metric string, level float64, e analysis.Estimate) {
 	if !e.Mean.Known() {
 		return
 	}
-	if !c.has(at) {
-		c.levels = slices.Sorted(slices.Values(append(c.levels, at)))
+	if !c.has(level) {
+		c.levels = slices.Sorted(slices.Values(append(c.levels, level)))
 	}
-	if _, there := c.figures[point{metric, at}]; !there {
-		c.figures[point{metric, at}] = e
+	if _, found := c.figures[point{metric, level}]; !found {
+		c.figures[point{metric, level}] = e
 	}
 }
 
-func (c *course) flag(at float64, text string) {
-	c.flags[at] = slices.Compact(slices.Sorted(slices.Values(append(c.flags[at], text))))
+func (c *course) flag(level float64, text string) {
+	c.flags[level] = slices.Compact(slices.Sorted(slices.Values(append(c.flags[level], text))))
 }
 
 // estimate is a metric at a level.
-func (c course) estimate(m Metric, at float64) analysis.Estimate {
-	if e, ok := c.figures[point{m.Name, at}]; ok {
+func (c course) estimate(m Metric, level float64) analysis.Estimate {
+	if e, ok := c.figures[point{m.Name, level}]; ok {
 		return e
 	}
 	return analysis.Unknown()
@@ -104,7 +104,7 @@ func (c course) stepRise(m Metric, st step) (increase, bool) {
 
 // divides reports whether the course has levels within a step.
 func (c course) divides(st step) bool {
-	return slices.ContainsFunc(c.levels, func(at float64) bool { return st.from < at && at < st.to })
+	return slices.ContainsFunc(c.levels, func(level float64) bool { return st.from < level && level < st.to })
 }
 
 // factor is the metric at the second level of a step over the metric at the first.
@@ -117,15 +117,15 @@ func (c course) factor(m Metric, st step) analysis.Estimate {
 
 // atLimit reports whether the device could not carry the load of a level: its cost
 // there does not show what the whole load would cost.
-func (c course) atLimit(at float64) bool {
-	return c.flagged(result.FlagSaturated)(at) || c.flagged(cost.FlagShortfall)(at)
+func (c course) atLimit(level float64) bool {
+	return c.flagged(result.FlagSaturated)(level) || c.flagged(cost.FlagShortfall)(level)
 }
 
-func (c course) flagged(flag string) func(at float64) bool {
-	return func(at float64) bool { return slices.Contains(c.flags[at], flag) }
+func (c course) flagged(flag string) func(level float64) bool {
+	return func(level float64) bool { return slices.Contains(c.flags[level], flag) }
 }
 
-func (c course) carries(at float64) bool { return c.has(at) && !c.atLimit(at) }
+func (c course) carries(level float64) bool { return c.has(level) && !c.atLimit(level) }
 
 // run is a summary with its name in sentences.
 type run struct {
@@ -188,37 +188,37 @@ func (r run) courses(s Sweep) []course {
 // holds reports whether a course has the sweep's fixed dimensions, less some. In a free sweep it may lack
 // those but Held: devices have no dimension for what does not concern them.
 func (s Sweep) holds(cell result.Cell, less ...result.Dimension) bool {
-	own := cell.Without(result.DUT, result.Profile)
+	ownCell := cell.Without(result.DUT, result.Profile)
 	if !s.Free {
-		return own.Without(less...) == s.At.Without(less...)
+		return ownCell.Without(less...) == s.At.Without(less...)
 	}
 	var dimensions []result.Dimension
-	for _, v := range own.Values() {
+	for _, v := range ownCell.Values() {
 		dimensions = append(dimensions, v.Dimension)
 	}
-	return own == s.At.Only(dimensions...) && own.Has(result.FrameSize) == s.At.Has(result.FrameSize) &&
-		(s.Needs == "" || own.Has(s.Needs)) && (s.Held == "" || own.Has(s.Held))
+	return ownCell == s.At.Only(dimensions...) && ownCell.Has(result.FrameSize) == s.At.Has(result.FrameSize) &&
+		(s.Needs == "" || ownCell.Has(s.Needs)) && (s.Held == "" || ownCell.Has(s.Held))
 }
 
 // addCell adds the sweep's metrics of a cell to the courses of its device and of the
 // clean router.
 func (s Sweep) addCell(cell analysis.Cell, device, clean *course) {
-	at := cell.Number(s.Along)
+	level := cell.Number(s.Along)
 	for _, m := range s.Metrics {
 		if m.Change != "" {
-			device.put(m.Name, at, cell.Change(m.Change))
+			device.put(m.Name, level, cell.Change(m.Change))
 		} else {
-			device.put(m.Name, at, cell.Device(m.Name))
-			clean.put(m.Name, at, cell.Clean(m.Name))
+			device.put(m.Name, level, cell.Device(m.Name))
+			clean.put(m.Name, level, cell.Clean(m.Name))
 		}
 	}
 	if s.Course != "" {
-		device.curves[at] = cell.Curves[s.Course]
+		device.curves[level] = cell.Curves[s.Course]
 	}
 	for _, flag := range cell.Flags {
 		if flag.Text == result.FlagSaturated && cost.AtLimit(cell) || flag.Text == cost.FlagShortfall ||
 			flag.Text == result.FlagLossy && 2*flag.Count >= cell.Pairs {
-			device.flag(at, flag.Text)
+			device.flag(level, flag.Text)
 		}
 	}
 }
@@ -226,12 +226,12 @@ func (s Sweep) addCell(cell analysis.Cell, device, clean *course) {
 // addSweep adds a router's figures at all levels, the increases between levels, and fits.
 func (c *course) addSweep(sweep analysis.Sweep) {
 	for _, l := range sweep.Levels {
-		at := float64(l.Level)
-		c.put("cpu_sampled_pct", at, l.CPUSampled)
-		c.put(cost.Normalised, at, l.CPUNormalised)
-		c.put(cost.Link, at, l.LinkMbps)
+		level := float64(l.Level)
+		c.put("cpu_sampled_pct", level, l.CPUSampled)
+		c.put(cost.Normalised, level, l.CPUNormalised)
+		c.put(cost.Link, level, l.LinkMbps)
 		if l.Shortfall {
-			c.flag(at, cost.FlagShortfall)
+			c.flag(level, cost.FlagShortfall)
 		}
 	}
 	c.rises = map[step]increase{}

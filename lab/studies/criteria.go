@@ -143,21 +143,21 @@ func ofDevice(collect func(*judgement), levels ...float64) criterion {
 func above(bound float64) criterion {
 	return ofDevice(func(j *judgement) {
 		j.says, j.none, j.needed = j.metric.Noun+" is %s", "no "+j.metric.Short, len(j.x.Levels)
-		of := func(at float64) analysis.Estimate { return j.r.estimate(j.metric, at) }
-		known, absent := split(j.x.Levels, func(at float64) bool { return of(at).Mean.Known() })
-		for _, at := range known {
-			limit := words.When(j.r.atLimit(at), " (at its limit)")
-			j.add(of(at), beyond(of(at), bound), bracketed(of(at))+" "+j.x.atAll(at)+limit)
+		of := func(level float64) analysis.Estimate { return j.r.estimate(j.metric, level) }
+		known, absent := split(j.x.Levels, func(level float64) bool { return of(level).Mean.Known() })
+		for _, level := range known {
+			limit := words.When(j.r.atLimit(level), " (at its limit)")
+			j.add(of(level), beyond(of(level), bound), bracketed(of(level))+" "+j.x.atAll(level)+limit)
 		}
 		if len(absent) > 0 {
 			j.lacking = fmt.Sprintf("Not measured %s; %s has all levels.", j.x.atAll(absent...), j.x.command())
 		}
 		if len(known) > 0 {
-			at := slices.MinFunc(known, func(a, b float64) int { return cmp.Compare(of(a).Mean, of(b).Mean) })
-			j.figure, j.least = "least × "+bracketed(of(at)), of(at).Mean
-			j.detail = fmt.Sprintf("%s; %s, %s", blocks(of(at)), j.x.at(at), j.x.held())
+			level := slices.MinFunc(known, func(a, b float64) int { return cmp.Compare(of(a).Mean, of(b).Mean) })
+			j.figure, j.least = "least × "+bracketed(of(level)), of(level).Mean
+			j.detail = fmt.Sprintf("%s; %s, %s", blocks(of(level)), j.x.at(level), j.x.held())
 		}
-		more := func(at float64) bool { return of(at).Lo > j.r.published.estimate(j.metric, at).Mean }
+		more := func(level float64) bool { return of(level).Lo > j.r.published.estimate(j.metric, level).Mean }
 		if _, others := split(j.x.Levels, more); len(others) > 0 {
 			j.why.Beyond = ""
 		}

@@ -49,34 +49,34 @@ func asMeasured(sw *Sweep) analysis.Summary {
 	for _, r := range sw.published(study1.Scenarios).Routers {
 		published[r.Published] = r.published
 	}
-	cpu := func(sc Scenario, at float64) float64 {
-		return float64(published[sc.Published].estimate(normalised, at).Mean)
+	cpu := func(sc Scenario, level float64) float64 {
+		return float64(published[sc.Published].estimate(normalised, level).Mean)
 	}
 	for _, sc := range study1.Scenarios {
 		c := published[sc.Published]
 		setting := sw.At.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)
 		sweep := analysis.Sweep{Cell: setting.With(result.DUT, sc.DUT), Along: sw.Along}
-		for i, at := range c.levels {
-			value := func(m Metric) analysis.Estimate { return sharp(float64(c.estimate(m, at).Mean)) }
+		for i, level := range c.levels {
+			value := func(m Metric) analysis.Estimate { return sharp(float64(c.estimate(m, level).Mean)) }
 			sweep.Levels = append(sweep.Levels, analysis.Level{
-				Level: analysis.Number(at), LinkMbps: value(link), CPUSampled: value(sampled), CPUNormalised: value(normalised),
+				Level: analysis.Number(level), LinkMbps: value(link), CPUSampled: value(sampled), CPUNormalised: value(normalised),
 			})
 			for j, from := range c.levels[:i] {
-				rise := sharp(100 * (cpu(sc, at)/cpu(sc, from) - 1))
+				rise := sharp(100 * (cpu(sc, level)/cpu(sc, from) - 1))
 				if j == i-1 {
 					sweep.Increments = append(sweep.Increments, analysis.Increment{
-						From: analysis.Number(from), To: analysis.Number(at), NetPct: sharp(cpu(sc, at) - cpu(sc, from)),
+						From: analysis.Number(from), To: analysis.Number(level), NetPct: sharp(cpu(sc, level) - cpu(sc, from)),
 						RelativePct: rise,
 					})
 				} else {
 					sweep.Spans = append(
-						sweep.Spans, analysis.Span{From: analysis.Number(from), To: analysis.Number(at), RelativePct: rise})
+						sweep.Spans, analysis.Span{From: analysis.Number(from), To: analysis.Number(level), RelativePct: rise})
 				}
 			}
 			if sc.DUT != analysis.Clean {
-				ratio := sharp(cpu(sc, at) / cpu(study1.Scenarios[0], at))
+				ratio := sharp(cpu(sc, level) / cpu(study1.Scenarios[0], level))
 				s.Cells = append(s.Cells, analysis.Cell{
-					Cell:    sweep.Cell.With(sw.Along, at),
+					Cell:    sweep.Cell.With(sw.Along, level),
 					Metrics: analysis.Figures{cost.PerBit: {Change: &ratio}},
 				})
 			}
@@ -87,11 +87,12 @@ func asMeasured(sw *Sweep) analysis.Summary {
 		a, b := study1.Scenarios[1], study1.Scenarios[2]
 		q := analysis.Quotient{
 			DUT: a.DUT, Over: b.DUT, Cell: sw.At.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)}
-		apart := func(at float64) float64 { return math.Abs(math.Log(cpu(a, at) / cpu(b, at))) }
+		apart := func(level float64) float64 { return math.Abs(math.Log(cpu(a, level) / cpu(b, level))) }
 		levels := published[a.Published].levels
-		for _, at := range levels {
+		for _, level := range levels {
 			q.Levels = append(q.Levels, analysis.QuotientLevel{
-				Clients: int(at), Ratio: sharp(cpu(a, at) / cpu(b, at)), Widening: sharp(math.Exp(apart(at) - apart(levels[0]))),
+				Clients: int(level), Ratio: sharp(cpu(a, level) / cpu(b, level)),
+				Widening: sharp(math.Exp(apart(level) - apart(levels[0]))),
 			})
 		}
 		s.Quotients = append(s.Quotients, q)

@@ -62,8 +62,8 @@ func TestShippedExperimentsCapture(t *testing.T) {
 			devices := map[string][]float64{}
 			for _, b := range e.Plan() {
 				for _, c := range b.Cells {
-					if own := c.Without(result.OfferedMbps); b.Index == 0 && s.holds(own, s.Held) {
-						devices[own.Text(result.DUT)] = append(devices[own.Text(result.DUT)], c.Number(result.OfferedMbps))
+					if ownCell := c.Without(result.OfferedMbps); b.Index == 0 && s.holds(ownCell, s.Held) {
+						devices[ownCell.Text(result.DUT)] = append(devices[ownCell.Text(result.DUT)], c.Number(result.OfferedMbps))
 					}
 				}
 			}

@@ -92,9 +92,9 @@ func (x repetition) stack(f FigureForm, units string) Figure {
 
 // seriesOf fills in the points that a course has of a metric at levels.
 func seriesOf(s Series, c course, levels []float64, m Metric) Series {
-	for _, at := range levels {
-		if e := c.estimate(m, at); e.Mean.Known() {
-			s.Points = append(s.Points, Point{X: analysis.Number(at), Y: e, Flags: c.flags[at]})
+	for _, level := range levels {
+		if e := c.estimate(m, level); e.Mean.Known() {
+			s.Points = append(s.Points, Point{X: analysis.Number(level), Y: e, Flags: c.flags[level]})
 		}
 	}
 	return s
@@ -135,8 +135,8 @@ func (x repetition) shape(f FigureForm, base float64) Panel {
 	}
 	if f.Proportional != "" {
 		s := Series{Name: f.Proportional, Guide: true}
-		for _, at := range x.Levels {
-			s.Points = append(s.Points, Point{X: analysis.Number(at), Y: exact(analysis.Number(at / base))})
+		for _, level := range x.Levels {
+			s.Points = append(s.Points, Point{X: analysis.Number(level), Y: exact(analysis.Number(level / base))})
 		}
 		p.Series = append(p.Series, s)
 	}
@@ -148,11 +148,11 @@ func (x repetition) rises(r router) bool { return slices.ContainsFunc(x.Levels[1
 
 // base is the reference level of shape: the highest level, above the lowest, at which the
 // load is carried by all routers that carry it at any such level.
-func (x repetition) base() (at float64, ok bool) {
-	for _, at := range slices.Backward(x.Levels[1:]) {
-		short := func(r router) bool { return x.rises(r) && !r.carries(at) }
+func (x repetition) base() (level float64, ok bool) {
+	for _, level := range slices.Backward(x.Levels[1:]) {
+		short := func(r router) bool { return x.rises(r) && !r.carries(level) }
 		if slices.ContainsFunc(x.Routers, x.rises) && !slices.ContainsFunc(x.Routers, short) {
-			return at, true
+			return level, true
 		}
 	}
 	return 0, false

@@ -8,20 +8,22 @@ import (
 
 // knows reports whether the course has a metric at any level.
 func (c course) knows(m Metric) bool {
-	return slices.ContainsFunc(c.levels, func(at float64) bool { return c.estimate(m, at).Mean.Known() })
+	return slices.ContainsFunc(c.levels, func(level float64) bool { return c.estimate(m, level).Mean.Known() })
 }
 
 // whole places a share of frames at a level: inside where nothing is lost.
-func (c course) whole(m Metric, at float64) side { return place(c.estimate(m, at), m.Least, m.Most) }
+func (c course) whole(m Metric, level float64) side {
+	return place(c.estimate(m, level), m.Least, m.Most)
+}
 
 // limit is the highest level up to which, by its means, a share of frames says that nothing is lost. all: the
 // course has no level above it. Absent where something is lost at the lowest level, or nothing is known.
 func (c course) limit(m Metric) (limit analysis.Number, all bool) {
 	limit = analysis.Absent()
-	for _, at := range c.levels {
-		switch e := float64(c.estimate(m, at).Mean); {
+	for _, level := range c.levels {
+		switch e := float64(c.estimate(m, level).Mean); {
 		case e >= m.Least && e <= m.Most:
-			limit = analysis.Number(at)
+			limit = analysis.Number(level)
 		case analysis.Number(e).Known():
 			return limit, false
 		}

@@ -7,7 +7,7 @@ import (
 )
 
 // besideFirst judges whether a metric over the first scenario's lies in a range, at one level.
-func besideFirst(at, least, most float64) criterion {
+func besideFirst(level, least, most float64) criterion {
 	return func(j *judgement) {
 		x := j.sweeps[0].study()
 		r, first := x.router(j.subject.id), x.Routers[0]
@@ -15,16 +15,16 @@ func besideFirst(at, least, most float64) criterion {
 			j.unmeasured(x, r)
 			return
 		}
-		if !r.has(at) || !first.has(at) {
-			j.Here = fmt.Sprintf("nothing of %s and %s %s", first.Name, r.Name, x.at(at))
+		if !r.has(level) || !first.has(level) {
+			j.Here = fmt.Sprintf("nothing of %s and %s %s", first.Name, r.Name, x.at(level))
 			j.Expect = x.command("duts="+first.DUT+","+r.DUT) + " measures both."
 			return
 		}
-		e := quotient(r.estimate(j.metric, at), first.estimate(j.metric, at))
-		j.study = means("", quotient(r.published.estimate(j.metric, at), first.published.estimate(j.metric, at)))
+		e := quotient(r.estimate(j.metric, level), first.estimate(j.metric, level))
+		j.study = means("", quotient(r.published.estimate(j.metric, level), first.published.estimate(j.metric, level)))
 		j.Here = fmt.Sprintf(
-			"%s is × %s of %s's %s; %s; run %s", j.metric.Noun, bracketed(e), first.Name, x.atAll(at), blocks(e), r.Run)
-		j.figure, j.detail = "× "+bracketed(e), fmt.Sprintf("%s; %s", blocks(e), x.at(at))
+			"%s is × %s of %s's %s; %s; run %s", j.metric.Noun, bracketed(e), first.Name, x.atAll(level), blocks(e), r.Run)
+		j.figure, j.detail = "× "+bracketed(e), fmt.Sprintf("%s; %s", blocks(e), x.at(level))
 		j.decide(place(e, least, most))
 	}
 }

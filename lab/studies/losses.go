@@ -13,8 +13,8 @@ import (
 
 // lossy lists the levels at which any of the shares says for sure that frames were lost.
 func (c course) lossy(shares ...Metric) []float64 {
-	with, _ := split(c.levels, func(at float64) bool {
-		return slices.ContainsFunc(shares, func(m Metric) bool { return c.whole(m, at) == outside })
+	with, _ := split(c.levels, func(level float64) bool {
+		return slices.ContainsFunc(shares, func(m Metric) bool { return c.whole(m, level) == outside })
 	})
 	return with
 }
@@ -32,9 +32,9 @@ func (c course) lossyOnAverage(shares ...Metric) bool {
 func keeps(last float64) criterion {
 	return ofDevice(func(j *judgement) {
 		var levels []float64
-		for _, at := range j.r.levels {
-			if at <= last && j.r.estimate(j.metric, at).Mean.Known() {
-				levels = append(levels, at)
+		for _, level := range j.r.levels {
+			if level <= last && j.r.estimate(j.metric, level).Mean.Known() {
+				levels = append(levels, level)
 			}
 		}
 		j.needed, j.none = len(levels), "no "+j.metric.Noun
@@ -44,13 +44,13 @@ func keeps(last float64) criterion {
 		if len(levels) == 0 {
 			return
 		}
-		off := func(at float64) float64 {
-			e := float64(j.r.estimate(j.metric, at).Mean)
+		off := func(level float64) float64 {
+			e := float64(j.r.estimate(j.metric, level).Mean)
 			return max(j.metric.Least-e, e-j.metric.Most)
 		}
-		for _, at := range levels {
-			j.used = append(j.used, j.r.estimate(j.metric, at))
-			j.sides[j.r.whole(j.metric, at)]++
+		for _, level := range levels {
+			j.used = append(j.used, j.r.estimate(j.metric, level))
+			j.sides[j.r.whole(j.metric, level)]++
 		}
 		worst := slices.MaxFunc(levels, func(a, b float64) int { return cmp.Compare(off(a), off(b)) })
 		j.figures = []string{bracketed(j.r.estimate(j.metric, worst)) + " % " + j.x.atAll(worst)}
@@ -64,9 +64,9 @@ func keeps(last float64) criterion {
 func losesWith(least, most float64, enough bool, shares ...Metric) criterion {
 	return ofDevice(func(j *judgement) {
 		levels := j.r.lossy(shares...)
-		for _, at := range levels {
-			e := j.r.estimate(j.metric, at)
-			j.add(e, place(e, least, most), bracketed(e)+" % "+j.x.atAll(at))
+		for _, level := range levels {
+			e := j.r.estimate(j.metric, level)
+			j.add(e, place(e, least, most), bracketed(e)+" % "+j.x.atAll(level))
 		}
 		j.says, j.none = "where frames are lost, "+j.metric.Noun+" is %s", "no frames are lost for sure at any level"
 		if j.needed = len(levels); enough && j.sides[inside] > 0 {
@@ -90,17 +90,17 @@ func losesAtMost(carried Metric) criterion {
 		base := j.x.Routers[0]
 		top, all := base.limit(carried)
 		j.none = "no highest rate without loss to judge by"
-		switch at := float64(top); {
+		switch level := float64(top); {
 		case !base.measured() || all || !top.Known():
 			j.lacking = fmt.Sprintf("In this run %s loses frames at all rates, at none, or was not measured: "+
 				"`--set offered_mbps=…` has other rates, `--set router.speed=0.1` slows the router.", base.DUT)
-		case !j.r.estimate(j.metric, at).Mean.Known():
-			j.lacking = "Not measured " + j.x.atAll(at) + "."
+		case !j.r.estimate(j.metric, level).Mean.Known():
+			j.lacking = "Not measured " + j.x.atAll(level) + "."
 		default:
-			e := j.r.estimate(j.metric, at)
-			j.add(e, j.r.whole(j.metric, at).opposite(), bracketed(e)+" %")
+			e := j.r.estimate(j.metric, level)
+			j.add(e, j.r.whole(j.metric, level).opposite(), bracketed(e)+" %")
 			j.says = fmt.Sprintf(
-				"%s, the highest that %s forwards without loss, the %s is %%s", j.x.atAll(at), base.DUT, j.metric.Noun)
+				"%s, the highest that %s forwards without loss, the %s is %%s", j.x.atAll(level), base.DUT, j.metric.Noun)
 			j.needed = 1
 		}
 	})
@@ -132,11 +132,11 @@ func ofTwo(judge func(j *judgement, a, b router, names [2]string)) criterion {
 // loses some: surely at one of them, and surely less at none.
 func improves() criterion {
 	return ofTwo(func(j *judgement, a, b router, names [2]string) {
-		levels, _ := split(a.lossy(j.metric), func(at float64) bool { return b.estimate(j.metric, at).Mean.Known() })
-		for _, at := range levels {
-			one, other := a.estimate(j.metric, at), b.estimate(j.metric, at)
+		levels, _ := split(a.lossy(j.metric), func(level float64) bool { return b.estimate(j.metric, level).Mean.Known() })
+		for _, level := range levels {
+			one, other := a.estimate(j.metric, level), b.estimate(j.metric, level)
 			j.add(other, beyond(quotient(other, one), 1),
-				fmt.Sprintf("%s %% instead of %s %% %s", bracketed(other), bracketed(one), j.x.atAll(at)))
+				fmt.Sprintf("%s %% instead of %s %% %s", bracketed(other), bracketed(one), j.x.atAll(level)))
 		}
 		if len(levels) == 0 {
 			if j.Here = names[0] + " loses no frames for sure"; a.lossyOnAverage(j.metric) {
@@ -164,18 +164,18 @@ func improves() criterion {
 // the highest level that both have. Where one of them loses frames, its CPU is not that of all of them.
 func multiplies(least, most float64, shares ...Metric) criterion {
 	return ofTwo(func(j *judgement, a, b router, names [2]string) {
-		common, _ := split(a.levels, func(at float64) bool {
-			return quotient(b.estimate(j.metric, at), a.estimate(j.metric, at)).Mean.Known()
+		common, _ := split(a.levels, func(level float64) bool {
+			return quotient(b.estimate(j.metric, level), a.estimate(j.metric, level)).Mean.Known()
 		})
 		if len(common) == 0 {
 			j.Here, j.Expect = "no rate with both", j.sweeps[len(j.sweeps)-1].study().command()+" measures both."
 			return
 		}
-		at := common[len(common)-1]
-		factor := quotient(b.estimate(j.metric, at), a.estimate(j.metric, at))
+		level := common[len(common)-1]
+		factor := quotient(b.estimate(j.metric, level), a.estimate(j.metric, level))
 		j.Here = fmt.Sprintf("%s takes × %s of the %s that %s takes, %s; %s", names[1], bracketed(factor), j.metric.Noun,
-			names[0], j.x.atAll(at), blocks(factor))
-		if slices.Contains(a.lossy(shares...), at) || slices.Contains(b.lossy(shares...), at) {
+			names[0], j.x.atAll(level), blocks(factor))
+		if slices.Contains(a.lossy(shares...), level) || slices.Contains(b.lossy(shares...), level) {
 			j.Here += "; frames were lost"
 			j.Expect = "CPU of frames that were lost is not known: `--set offered_mbps=…` has a lower rate."
 			return

@@ -89,19 +89,19 @@ func apart(e analysis.Estimate) analysis.Estimate {
 // the factor between the more and the less expensive there over the same at the lowest
 // level. For overhead ratios along the clients the run compares the devices round by
 // round; for other metrics the bounds are the widest that both devices' bounds allow.
-func (j *judgement) factors(b router, at float64) (ratio, widening analysis.Estimate) {
+func (j *judgement) factors(b router, level float64) (ratio, widening analysis.Estimate) {
 	q, ok := j.x.from.Between(j.r.DUT, b.DUT, j.x.At.With(result.Profile, b.profile()))
 	if ok && j.metric.Change == cost.PerBit && j.x.Along == result.Clients {
 		for _, l := range q.Levels {
-			if float64(l.Clients) == at {
+			if float64(l.Clients) == level {
 				return l.Ratio, l.Widening
 			}
 		}
 	}
-	over := func(at float64) analysis.Estimate {
-		return quotient(j.r.estimate(j.metric, at), b.estimate(j.metric, at))
+	over := func(level float64) analysis.Estimate {
+		return quotient(j.r.estimate(j.metric, level), b.estimate(j.metric, level))
 	}
-	return over(at), quotient(apart(over(at)), apart(over(j.x.ends().from)))
+	return over(level), quotient(apart(over(level)), apart(over(j.x.ends().from)))
 }
 
 // converges judges whether the costs of two devices converge from the lowest level to the
@@ -149,8 +149,8 @@ func atHighest(place func(e analysis.Estimate, delta float64) side) criterion {
 // publishedApart says by what factor the costs of the pair differ in the study.
 func (x repetition) publishedApart(p Pair, m Metric, levels []float64) string {
 	a, b := x.router(p.First).published, x.router(p.Second).published
-	return words.ListOf(levels, func(at float64) string {
-		factor := apart(quotient(a.estimate(m, at), b.estimate(m, at))).Mean
-		return words.When(factor.Known(), "× "+digits(factor)+" "+x.atAll(at))
+	return words.ListOf(levels, func(level float64) string {
+		factor := apart(quotient(a.estimate(m, level), b.estimate(m, level))).Mean
+		return words.When(factor.Known(), "× "+digits(factor)+" "+x.atAll(level))
 	})
 }

@@ -28,7 +28,7 @@ func transfers(devices concentrators, speeds []float64, blocks int) analysis.Sum
 	rng := rand.New(rand.NewPCG(3, 7))
 	run := result.Run{Environment: result.Environment{Experiment: "pppoe-servers", Measure: transfer.Name}}
 	for _, dut := range []string{"clean", "gateway-pppoe-ebpf", "rp-pppoe-kernel", "rp-pppoe-user"} {
-		ns, there := devices[dut]
+		ns, found := devices[dut]
 		for _, speed := range speeds {
 			for block := range blocks {
 				rate := min(linkKBps, 1e6*speed/ns) * (1 + 0.0004*rng.NormFloat64())
@@ -42,7 +42,7 @@ func transfers(devices concentrators, speeds []float64, blocks int) analysis.Sum
 					t.Samples = append(t.Samples, transfer.Sample{LinksMs: 1000 * float64(i), CPUMs: 1000 * float64(i), Bytes: int64(
 						1000 * rate * float64(i))})
 				}
-				if there {
+				if found {
 					run.Own = append(run.Own, result.Entry{Head: t.Head, Cell: t.Cell(), Record: t})
 				}
 			}

@@ -40,9 +40,9 @@ func (s *Sweep) published(scenarios []Scenario) repetition {
 	for _, sc := range scenarios {
 		c := courses[sc.Published]
 		for _, m := range s.Metrics {
-			for _, at := range c.levels {
+			for _, level := range c.levels {
 				if over := (Metric{Name: m.Over}); c != first {
-					c.put(m.Name, at, quotient(c.estimate(over, at), first.estimate(over, at)))
+					c.put(m.Name, level, quotient(c.estimate(over, level), first.estimate(over, level)))
 				}
 			}
 		}
@@ -139,15 +139,15 @@ func (s Sweep) addPublished(out map[string]*course, header, record []string) err
 			figures[column] = v
 		}
 	}
-	c, at := out[name+system], figures[string(s.Along)]
+	c, level := out[name+system], figures[string(s.Along)]
 	if c == nil {
 		return fmt.Errorf("scenario %q is not one of the study", name+system)
 	}
-	if n := len(c.levels); n > 0 && at <= c.levels[n-1] {
-		return fmt.Errorf("%s: level %g of %s does not ascend", s.Along, at, name+system)
+	if n := len(c.levels); n > 0 && level <= c.levels[n-1] {
+		return fmt.Errorf("%s: level %g of %s does not ascend", s.Along, level, name+system)
 	}
 	for metric, v := range figures {
-		c.put(metric, at, exact(analysis.Number(v)))
+		c.put(metric, level, exact(analysis.Number(v)))
 	}
 	return nil
 }

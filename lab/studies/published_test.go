@@ -41,8 +41,8 @@ func TestPublishedDerivedColumns(t *testing.T) {
 	for _, x := range repetitions() {
 		derived := map[string][]float64{}
 		derive := func(name string, r router, of derivation, m Metric, levels []float64) {
-			for _, at := range levels {
-				e, _ := of(x, r.published, m, at)
+			for _, level := range levels {
+				e, _ := of(x, r.published, m, level)
 				derived[name] = append(derived[name], float64(published(e)))
 			}
 		}
@@ -79,12 +79,12 @@ func TestPublishedNormalised(t *testing.T) {
 	for _, x := range repetitions() {
 		rows := 0
 		for _, r := range x.Routers {
-			for _, at := range x.Levels {
-				limit := analysis.Number(x.At.With(x.Along, at).Number(result.OfferedMbps))
-				of := func(m Metric) analysis.Number { return r.published.estimate(m, at).Mean }
+			for _, level := range x.Levels {
+				limit := analysis.Number(x.At.With(x.Along, level).Number(result.OfferedMbps))
+				of := func(m Metric) analysis.Number { return r.published.estimate(m, level).Mean }
 				got, want := published(exact(of(sampled)*limit/of(link))), of(normalised)
 				if math.Abs(float64(got-want)) > 1e-9 {
-					t.Errorf("%s at %s: equation 5.1 gives %g, the study prints %g", r.Name, x.at(at), float64(got), float64(want))
+					t.Errorf("%s at %s: equation 5.1 gives %g, the study prints %g", r.Name, x.at(level), float64(got), float64(want))
 				}
 				rows++
 			}

@@ -19,17 +19,17 @@ func overFirst(least, most float64, lowest bool) criterion {
 		if j.r.Run == "" { // the published figures
 			base = first.published
 		}
-		of := func(at float64) analysis.Estimate {
-			return quotient(j.r.estimate(j.metric, at), base.estimate(j.metric, at))
+		of := func(level float64) analysis.Estimate {
+			return quotient(j.r.estimate(j.metric, level), base.estimate(j.metric, level))
 		}
-		levels, _ := split(j.r.levels, func(at float64) bool { return of(at).Mean.Known() })
+		levels, _ := split(j.r.levels, func(level float64) bool { return of(level).Mean.Known() })
 		j.says, j.none, j.unit = j.metric.Noun+" is below that of "+first.Name+" by %s", "no level with "+first.Name,
 			" % below it"
 		if j.r.Run != first.Run && j.r.Run != "" || j.r.Run == "" && sameBound(of, levels) {
 			levels = nil
 		}
-		j.judgeAt(levels, lowest, func(at float64) {
-			j.add(below(of(at)), place(of(at), least, most), bracketed(below(of(at)))+" % "+j.x.atAll(at))
+		j.judgeAt(levels, lowest, func(level float64) {
+			j.add(below(of(level)), place(of(level), least, most), bracketed(below(of(level)))+" % "+j.x.atAll(level))
 		})
 		if len(levels) == 0 {
 			j.lacking = j.x.command("duts="+first.DUT+","+j.subject.id) + " measures both in one run."
@@ -38,8 +38,8 @@ func overFirst(least, most float64, lowest bool) criterion {
 }
 
 // sameBound reports whether all ratios are 1: the study gives one bound for both rates then, and no ratio.
-func sameBound(of func(at float64) analysis.Estimate, levels []float64) bool {
-	return !slices.ContainsFunc(levels, func(at float64) bool { return of(at).Mean != 1 })
+func sameBound(of func(level float64) analysis.Estimate, levels []float64) bool {
+	return !slices.ContainsFunc(levels, func(level float64) bool { return of(level).Mean != 1 })
 }
 
 // below is a ratio as what is missing to 1, in per cent.
@@ -51,11 +51,12 @@ func below(e analysis.Estimate) analysis.Estimate {
 // onServers judges whether the metric lies between two bounds at every level from one on, or at the lowest alone.
 func onServers(least, most, from float64, lowest bool) criterion {
 	return ofDevice(func(j *judgement) {
-		levels, _ := split(j.r.levels, func(at float64) bool { return at >= from && j.r.estimate(j.metric, at).Mean.Known() })
+		levels, _ := split(
+			j.r.levels, func(level float64) bool { return level >= from && j.r.estimate(j.metric, level).Mean.Known() })
 		j.says, j.none = j.metric.Noun+" is %s", "no level that counts"
-		j.judgeAt(levels, lowest, func(at float64) {
-			e := j.r.estimate(j.metric, at)
-			j.add(e, place(e, least, most), bracketed(e)+" "+j.metric.Unit+" "+j.x.atAll(at))
+		j.judgeAt(levels, lowest, func(level float64) {
+			e := j.r.estimate(j.metric, level)
+			j.add(e, place(e, least, most), bracketed(e)+" "+j.metric.Unit+" "+j.x.atAll(level))
 		})
 		if len(levels) == 0 {
 			j.lacking = j.x.command() + " measures it."
@@ -64,12 +65,12 @@ func onServers(least, most, from float64, lowest bool) criterion {
 }
 
 // judgeAt adds the figures of levels, or of the lowest alone.
-func (j *judgement) judgeAt(levels []float64, lowest bool, add func(at float64)) {
+func (j *judgement) judgeAt(levels []float64, lowest bool, add func(level float64)) {
 	if lowest && len(levels) > 0 {
 		levels = levels[:1]
 	}
-	for _, at := range levels {
-		add(at)
+	for _, level := range levels {
+		add(level)
 	}
 	j.needed = len(levels)
 }
@@ -77,7 +78,7 @@ func (j *judgement) judgeAt(levels []float64, lowest bool, add func(at float64))
 // fasterBrings judges whether the metric at the highest level over that at the next one stays below a factor.
 func fasterBrings(most float64) criterion {
 	return ofDevice(func(j *judgement) {
-		levels, _ := split(j.r.levels, func(at float64) bool { return j.r.estimate(j.metric, at).Mean.Known() })
+		levels, _ := split(j.r.levels, func(level float64) bool { return j.r.estimate(j.metric, level).Mean.Known() })
 		j.says, j.none, j.needed, j.unit = j.metric.Noun+" rises by %s", "no two speeds", 1, " %"
 		if len(levels) < 2 || j.r.Run == "" { // the study gives bounds of rates alone
 			j.lacking = j.x.command() + " has several speeds."
@@ -95,18 +96,18 @@ func fasterBrings(most float64) criterion {
 // highest level that both have.
 func besideOther(least, most float64) criterion {
 	return ofTwo(func(j *judgement, a, b router, names [2]string) {
-		of := func(at float64) analysis.Estimate {
-			return quotient(b.estimate(j.metric, at), a.estimate(j.metric, at))
+		of := func(level float64) analysis.Estimate {
+			return quotient(b.estimate(j.metric, level), a.estimate(j.metric, level))
 		}
-		common, _ := split(a.levels, func(at float64) bool { return of(at).Mean.Known() })
+		common, _ := split(a.levels, func(level float64) bool { return of(level).Mean.Known() })
 		if len(common) == 0 {
 			j.Here, j.Expect = "no load with both", j.x.command()+" measures both."
 			return
 		}
-		at := common[len(common)-1]
+		level := common[len(common)-1]
 		j.Here = fmt.Sprintf("the %s of %s is %s %% above that of %s, %s; %s", j.metric.Noun, names[1], bracketed(percentOf(
-			of(at))), names[0], j.x.atAll(at), blocks(of(at)))
-		j.decide(place(of(at), least, most))
+			of(level))), names[0], j.x.atAll(level), blocks(of(level)))
+		j.decide(place(of(level), least, most))
 	})
 }
 

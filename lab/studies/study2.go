@@ -94,13 +94,13 @@ const full = 90
 
 // beyondRun sweeps the single parameters of capture-beyond, at the rate of the experiment.
 func beyondRun(place string, held result.Dimension, value string) *Sweep {
-	at := result.NewCell(
+	cell := result.NewCell(
 		result.FrameSize, "study5", capture.Filter, "none", capture.Work, "none", capture.Programs, 1, result.BackgroundPct,
 		0)
 	if held != "" {
-		at = at.With(held, value)
+		cell = cell.With(held, value)
 	}
-	return &Sweep{Along: result.OfferedMbps, At: at, Held: held, Metrics: ofCapture, Free: true, Needs: result.FrameSize,
+	return &Sweep{Along: result.OfferedMbps, At: cell, Held: held, Metrics: ofCapture, Free: true, Needs: result.FrameSize,
 		Run: "capture-beyond", Place: place}
 }
 

@@ -87,7 +87,7 @@ func atStudysLoads(judge func(j *judgement, x repetition, r router, known []floa
 			return
 		}
 		known, _ := split(
-			r.levels, func(at float64) bool { return at <= mostBackground && r.estimate(j.metric, at).Mean.Known() })
+			r.levels, func(level float64) bool { return level <= mostBackground && r.estimate(j.metric, level).Mean.Known() })
 		if len(known) == 0 {
 			j.Here, j.Expect = "no figure at any load of the study's",
 				x.command("duts="+strings.Join(slices.Compact([]string{analysis.Clean, r.DUT}), ","))+" measures them."
@@ -114,16 +114,16 @@ func overall(least, most float64) criterion {
 // atEach judges whether a metric lies in a range at each load of the study's.
 func atEach(least, most float64) criterion {
 	return atStudysLoads(func(j *judgement, x repetition, r router, known []float64) {
-		of := func(at float64) analysis.Estimate { return r.estimate(j.metric, at) }
+		of := func(level float64) analysis.Estimate { return r.estimate(j.metric, level) }
 		var sides [3]int
 		low, high := known[0], known[0] // loads of the least and the greatest mean
-		for _, at := range known {
-			sides[place(of(at), least, most)]++
-			if of(at).Mean < of(low).Mean {
-				low = at
+		for _, level := range known {
+			sides[place(of(level), least, most)]++
+			if of(level).Mean < of(low).Mean {
+				low = level
 			}
-			if of(at).Mean > of(high).Mean {
-				high = at
+			if of(level).Mean > of(high).Mean {
+				high = level
 			}
 		}
 		unit := words.When(j.metric.Unit != "", " "+j.metric.Unit)

@@ -155,7 +155,7 @@ func (r router) measured() bool { return r.Run != "" }
 
 func (x repetition) measured() bool { return slices.ContainsFunc(x.Routers, router.measured) }
 
-func (x repetition) has(at float64) bool { return slices.Contains(x.Levels, at) }
+func (x repetition) has(level float64) bool { return slices.Contains(x.Levels, level) }
 
 // router finds a device; where the repetition lacks it, the result is not measured.
 func (x repetition) router(dut string) router {
@@ -207,12 +207,12 @@ func (r repeated) elsewhere(x repetition, levels []float64, duts ...string) stri
 	for _, dut := range duts {
 		lacking[lack(dut)] = append(lacking[lack(dut)], dut)
 	}
-	why := words.ListOf(duts, func(dut string) string {
+	reason := words.ListOf(duts, func(dut string) string {
 		same := lacking[lack(dut)]
 		return words.When(same[0] == dut && lack(dut) != "", strings.Replace(lack(dut), "%s", words.Listed(same), 1))
 	})
 	return fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s", x.held(), study.held(),
-		words.Or(why, "no run has all of them")) + words.When(x.value() < study.value(), x.Lower)
+		words.Or(reason, "no run has all of them")) + words.When(x.value() < study.value(), x.Lower)
 }
 
 // unfit says why a router cannot be judged by some levels, with %s for its name; empty
@@ -242,11 +242,11 @@ func (x repetition) short(r router, levels []float64) (limited, absent []float64
 
 // split separates levels that satisfy is from the others.
 func split(levels []float64, is func(float64) bool) (these, others []float64) {
-	for _, at := range levels {
-		if is(at) {
-			these = append(these, at)
+	for _, level := range levels {
+		if is(level) {
+			these = append(these, level)
 		} else {
-			others = append(others, at)
+			others = append(others, level)
 		}
 	}
 	return these, others
@@ -271,9 +271,9 @@ func (x repetition) ends() step { return step{x.Levels[0], x.Levels[len(x.Levels
 func (x repetition) lightLoad(devices ...router) float64 {
 	least, limited := x.value(), false
 	for _, r := range devices {
-		for _, at := range x.Levels {
-			limited = limited || r.atLimit(at)
-			if carried := float64(r.estimate(Metric{Name: cost.Link}, at).Mean); carried < least {
+		for _, level := range x.Levels {
+			limited = limited || r.atLimit(level)
+			if carried := float64(r.estimate(Metric{Name: cost.Link}, level).Mean); carried < least {
 				least = carried
 			}
 		}

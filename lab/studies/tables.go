@@ -39,10 +39,10 @@ func (b beside) tables() []Table {
 
 // table has a form's columns for each group of routers in turn, and one row for each level
 // of the study, measured here or not, so that every table has the study's shape.
-func (x repetition) table(f TableForm, number, caption string, groups [][]router, said ...string) Table {
+func (x repetition) table(f TableForm, number, caption string, groups [][]router, messages ...string) Table {
 	d := x.along()
 	t := Table{ID: "table-" + number, Title: "Table " + number, Caption: caption, Fold: f.Fold,
-		Note: x.note(slices.Concat(groups...), said), Rows: make([]Row, len(x.Levels)),
+		Note: x.note(slices.Concat(groups...), messages), Rows: make([]Row, len(x.Levels)),
 		Columns: []Column{{Name: d.Heading, Unit: d.Unit, PublishedUnit: d.Unit, Measured: true, Published: true}}}
 	for _, routers := range groups {
 		for _, form := range f.Columns {
@@ -56,10 +56,10 @@ func (x repetition) table(f TableForm, number, caption string, groups [][]router
 					c.Unit, c.PublishedUnit = form.Metric.Unit, form.Metric.PublishedUnit
 				}
 				t.Columns = append(t.Columns, c)
-				for i, at := range x.Levels {
-					here, flags := form.Derive(x, r.course, form.Metric, at)
-					study, _ := form.Derive(x, r.published, form.Metric, at)
-					t.Rows[i].Level = analysis.Number(at)
+				for i, level := range x.Levels {
+					here, flags := form.Derive(x, r.course, form.Metric, level)
+					study, _ := form.Derive(x, r.published, form.Metric, level)
+					t.Rows[i].Level = analysis.Number(level)
 					t.Rows[i].Values = append(t.Rows[i].Values, Value{Here: here, Flags: flags, Published: published(study)})
 				}
 			}
@@ -78,13 +78,13 @@ func published(e analysis.Estimate) analysis.Number {
 type derivation func(repetition, course, Metric, float64) (analysis.Estimate, []string)
 
 // asIs is the metric itself.
-func asIs(_ repetition, c course, m Metric, at float64) (analysis.Estimate, []string) {
-	return c.estimate(m, at), c.flags[at]
+func asIs(_ repetition, c course, m Metric, level float64) (analysis.Estimate, []string) {
+	return c.estimate(m, level), c.flags[level]
 }
 
 // asIncrease is a ratio as an increase in per cent.
-func asIncrease(_ repetition, c course, m Metric, at float64) (analysis.Estimate, []string) {
-	return percentOf(c.estimate(m, at)), c.flags[at]
+func asIncrease(_ repetition, c course, m Metric, level float64) (analysis.Estimate, []string) {
+	return percentOf(c.estimate(m, level)), c.flags[level]
 }
 
 // netStep and relativeStep are the increase from the level before.
@@ -97,11 +97,11 @@ var (
 // level has no such step. Neither has a run that lacks the level before, or has levels
 // in between.
 func onStep(of func(increase) analysis.Estimate) derivation {
-	return func(x repetition, c course, m Metric, at float64) (analysis.Estimate, []string) {
-		if i := slices.Index(x.Levels, at); i > 0 {
-			st := step{x.Levels[i-1], at}
+	return func(x repetition, c course, m Metric, level float64) (analysis.Estimate, []string) {
+		if i := slices.Index(x.Levels, level); i > 0 {
+			st := step{x.Levels[i-1], level}
 			if inc, ok := c.rise(m, st); ok && !c.divides(st) {
-				return of(inc), slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.flags[st.from], c.flags[at]))))
+				return of(inc), slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.flags[st.from], c.flags[level]))))
 			}
 		}
 		return analysis.Unknown(), nil
@@ -118,16 +118,16 @@ var marks = []struct{ flag, text string }{
 
 // note adds to the given sentences what a reader of a table must know of its routers:
 // profiles and levels that differ from the table's head, marks, and the runs.
-func (x repetition) note(routers []router, said []string) string {
+func (x repetition) note(routers []router, messages []string) string {
 	byRun, order := map[string][]string{}, []string{}
 	for _, r := range routers {
 		if !r.measured() {
-			said = append(said, opening(r.Name)+" is not measured here: published values only.")
+			messages = append(messages, opening(r.Name)+" is not measured here: published values only.")
 			continue
 		}
 		_, absent := split(x.Levels, r.has)
 		_, extra := split(r.levels, x.has)
-		said = append(said,
+		messages = append(messages,
 			words.When(r.profile() != x.Prefer, fmt.Sprintf("%s was measured in profile %s.", opening(r.Name), r.profile())),
 			words.When(len(absent) > 0, fmt.Sprintf("%s was not measured %s.", opening(r.Name), x.atAll(absent...))),
 			words.When(len(extra) > 0, "The run also has "+r.Name+" "+x.atAll(extra...)+", which the study does not."))
@@ -138,13 +138,13 @@ func (x repetition) note(routers []router, said []string) string {
 	}
 	for _, mark := range marks {
 		if slices.ContainsFunc(routers, func(r router) bool { return slices.ContainsFunc(x.Levels, r.flagged(mark.flag)) }) {
-			said = append(said, fmt.Sprintf("Marked %s: %s.", mark.flag, mark.text))
+			messages = append(messages, fmt.Sprintf("Marked %s: %s.", mark.flag, mark.text))
 		}
 	}
 	if x.Runs > 1 {
 		for _, run := range order {
-			said = append(said, fmt.Sprintf("Of run %s: %s.", run, words.Listed(byRun[run])))
+			messages = append(messages, fmt.Sprintf("Of run %s: %s.", run, words.Listed(byRun[run])))
 		}
 	}
-	return words.Joined(" ", said...)
+	return words.Joined(" ", messages...)
 }

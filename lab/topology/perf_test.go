@@ -48,8 +48,8 @@ func recordSwitches(t *testing.T, fn func()) string {
 	perf := exec.Command("perf", "record", "--all-cpus", "--switch-events", "--event=dummy:HG",
 		"--clockid=CLOCK_MONOTONIC", "--mmap-pages=4M", "--control=fd:3,4", "--output="+data)
 	commands, answers := pipes(t, perf)
-	var said strings.Builder
-	perf.Stderr = &said
+	var output strings.Builder
+	perf.Stderr = &output
 	if err := perf.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -62,14 +62,14 @@ func recordSwitches(t *testing.T, fn func()) string {
 	fmt.Fprintln(commands, "ping")
 	if _, err := answers.Read(make([]byte, 16)); err != nil { // perf answers once it records
 		stop()
-		t.Fatalf("perf record: %v\n%s", err, said.String())
+		t.Fatalf("perf record: %v\n%s", err, output.String())
 	}
 	fn()
 	stop() // perf has to be woken for that, which is a record later than fn
 	out, err := exec.Command(
 		"perf", "script", "--input="+data, "--show-switch-events", "--show-lost-events", "--ns").Output()
 	if err != nil {
-		t.Fatalf("perf script: %v\n%s", err, said.String())
+		t.Fatalf("perf script: %v\n%s", err, output.String())
 	}
 	return string(out)
 }
@@ -269,9 +269,9 @@ func metered(before, after meter.Sample) map[string]int64 {
 		out["napi/"+name] = th.RunNs - before.NAPI[name].RunNs
 	}
 	for _, p := range after.Processes {
-		for _, was := range before.Processes {
-			if was.PID == p.PID && was.Start == p.Start {
-				out[p.Name] += p.RunNs - was.RunNs
+		for _, earlier := range before.Processes {
+			if earlier.PID == p.PID && earlier.Start == p.Start {
+				out[p.Name] += p.RunNs - earlier.RunNs
 			}
 		}
 	}

@@ -41,7 +41,7 @@ func TestShapedLink(t *testing.T) {
 	if err := lab.Host("pc1").StartTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}
-	before, start, was := read()
+	before, start, earlier := read()
 	var link meter.Link
 	var end, payload int64
 	labtest.Await(t, "the link to carry 20 MB", func() bool {
@@ -59,8 +59,8 @@ func TestShapedLink(t *testing.T) {
 	}
 	full := tunnel.Packet{Inner: 1500, Outer: 1500, Options: tunnel.TimeStamps, Link: tunnel.LinkHeader}
 	// What is on its way at either reading is a queue of 25 ms and a window: 5 % of what was sent.
-	if share := float64(payload-was) / float64(sent.TxBytes); share < 0.95*full.Share() || share > 1.05*full.Share() {
-		t.Errorf("%d bytes of payload in %d on the link: a share of %.4f, of which headers leave %.4f", payload-was,
+	if share := float64(payload-earlier) / float64(sent.TxBytes); share < 0.95*full.Share() || share > 1.05*full.Share() {
+		t.Errorf("%d bytes of payload in %d on the link: a share of %.4f, of which headers leave %.4f", payload-earlier,
 			sent.TxBytes, share, full.Share())
 	}
 }

@@ -184,8 +184,8 @@ func (t Topology) connect(ctx context.Context, on backend.Backend, lab *Lab) ([]
 	}
 	for i, l := range t.Links {
 		for end, p := range []Port{l.A, l.B} {
-			at := t.index(p.Node)
-			h, net, queue := lab.Hosts[at], &networks[at], queueLen
+			index := t.index(p.Node)
+			h, net, queue := lab.Hosts[index], &networks[index], queueLen
 			if h.Metered {
 				queue = routerQueueLen
 			}

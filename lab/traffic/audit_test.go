@@ -91,8 +91,8 @@ func (a *audit) during(t *testing.T, d time.Duration) {
 func account(s counts) float64 { return float64(s.SentBytes - s.PrimedBytes + s.ShortfallBytes) }
 
 // schedule is what was to be sent until then, bytes.
-func (a *audit) schedule(at time.Time) float64 {
-	return float64(at.Sub(a.pacer.began)) / a.interval * float64(a.burst())
+func (a *audit) schedule(instant time.Time) float64 {
+	return float64(instant.Sub(a.pacer.began)) / a.interval * float64(a.burst())
 }
 
 func (a *audit) look(t *testing.T) {

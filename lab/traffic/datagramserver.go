@@ -23,8 +23,8 @@ type datagramServer struct {
 var _ protocol = (*datagramServer)(nil)
 
 // listenUDP makes s a server of UDP.
-func (s *Server) listenUDP(at netip.AddrPort) (fd int, err error) {
-	if fd, err = socket.ListenUDP(at); err != nil {
+func (s *Server) listenUDP(addr netip.AddrPort) (fd int, err error) {
+	if fd, err = socket.ListenUDP(addr); err != nil {
 		return -1, err
 	}
 	prepareDatagrams(fd, serverBuffer)
@@ -38,7 +38,7 @@ func (s *datagramServer) handle(ready []unix.EpollEvent) {
 	now := time.Now()
 	if len(ready) > 0 && ready[0].Fd == listenID {
 		// An error belongs to one peer, which has gone; the next call goes on behind it.
-		_ = s.in.drain(s.fd, func(h head, n int, said []byte, from *peer) { s.take(now, h, n, said, from) })
+		_ = s.in.drain(s.fd, func(h head, n int, text []byte, from *peer) { s.take(now, h, n, text, from) })
 		socket.Sleep(s.wait, gatherPause)
 	}
 	if now.After(s.look) {
@@ -48,10 +48,10 @@ func (s *datagramServer) handle(ready []unix.EpollEvent) {
 }
 
 // take handles one datagram. Answers may be lost: a client without one asks again.
-func (s *datagramServer) take(now time.Time, h head, n int, said []byte, from *peer) {
+func (s *datagramServer) take(now time.Time, h head, n int, text []byte, from *peer) {
 	if h.kind == kindHello {
 		a := refusedHeader
-		asked, err := parseHeader(said[headSize:])
+		asked, err := parseHeader(text[headSize:])
 		if err == nil && asked.cfg.UDP && asked.id == h.run {
 			a = s.join(now, asked, from)
 		}

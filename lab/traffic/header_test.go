@@ -35,8 +35,8 @@ func TestHeaderRoundTrip(t *testing.T) {
 
 // badHeaders are headers with one thing wrong, by what it is.
 func badHeaders(t testing.TB) map[string][]byte {
-	put32 := func(at int, v uint32) func(b []byte) {
-		return func(b []byte) { binary.BigEndian.PutUint32(b[at:], v) }
+	put32 := func(index int, v uint32) func(b []byte) {
+		return func(b []byte) { binary.BigEndian.PutUint32(b[index:], v) }
 	}
 	rate := func(v float64) func(b []byte) {
 		return func(b []byte) { binary.BigEndian.PutUint64(b[24:], math.Float64bits(v)) }

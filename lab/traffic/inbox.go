@@ -37,7 +37,7 @@ func newInbox(n int) *inbox {
 
 // drain passes on the datagrams with a head that wait in fd, up to a bound: the whole
 // length of each, and of the content as much as a hello has.
-func (in *inbox) drain(fd int, take func(h head, length int, said []byte, from *peer)) error {
+func (in *inbox) drain(fd int, take func(h head, length int, text []byte, from *peer)) error {
 	for range inboxRounds {
 		for i := range in.calls {
 			in.calls[i].Hdr.Namelen = uint32(len(in.from[i].raw)) // the kernel writes it too
@@ -54,9 +54,9 @@ func (in *inbox) drain(fd int, take func(h head, length int, said []byte, from *
 		for i := range n {
 			call := &in.calls[i]
 			in.from[i].n = call.Hdr.Namelen
-			said := in.said[i][:min(call.Len, helloSize)]
-			if h, ok := parseHead(said); ok {
-				take(h, int(call.Len), said, &in.from[i])
+			text := in.said[i][:min(call.Len, helloSize)]
+			if h, ok := parseHead(text); ok {
+				take(h, int(call.Len), text, &in.from[i])
 			}
 		}
 		if n < len(in.calls) {

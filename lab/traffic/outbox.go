@@ -75,8 +75,8 @@ func (o *outbox) write(st *stream, payload []byte) (int, error) {
 		fd, to = o.fd, &o.peers[st.index]
 	}
 	h := head{kind: kindData, index: st.index, run: o.run.id, number: st.next.Load()}
-	for at := 0; at < len(payload); at += o.segment {
-		h.put(payload[at:])
+	for position := 0; position < len(payload); position += o.segment {
+		h.put(payload[position:])
 		h.number++
 	}
 	sent := 0

@@ -53,7 +53,7 @@ type serverRun struct {
 
 // Serve takes streams at an address of the calling thread's network namespace until
 // Close or the end of ctx. Port 0 takes any.
-func Serve(ctx context.Context, at netip.AddrPort, udp bool) (*Server, error) {
+func Serve(ctx context.Context, addr netip.AddrPort, udp bool) (*Server, error) {
 	thread, err := socket.NewThread()
 	if err != nil {
 		return nil, fmt.Errorf("streams server: %w", err)
@@ -63,7 +63,7 @@ func Serve(ctx context.Context, at netip.AddrPort, udp bool) (*Server, error) {
 	if udp {
 		listen, batch = s.listenUDP, 2
 	}
-	fd, err := listen(at)
+	fd, err := listen(addr)
 	if err == nil {
 		if err = s.Add(fd, listenID, unix.EPOLLIN); err != nil {
 			s.closeAll()

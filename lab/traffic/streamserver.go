@@ -40,18 +40,18 @@ type conn struct {
 
 // listenTCP makes s a server of TCP. Connections get their window and their congestion
 // control from the listener.
-func (s *Server) listenTCP(at netip.AddrPort) (fd int, err error) {
-	fd, err = NewSocket(at.Addr(), false)
+func (s *Server) listenTCP(addr netip.AddrPort) (fd int, err error) {
+	fd, err = NewSocket(addr.Addr(), false)
 	if err != nil {
 		return -1, err
 	}
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-	if err = unix.Bind(fd, socket.Addr(at)); err == nil {
+	if err = unix.Bind(fd, socket.Addr(addr)); err == nil {
 		err = unix.Listen(fd, MaxStreams) // the kernel cuts it to somaxconn
 	}
 	if err != nil {
 		unix.Close(fd)
-		return -1, fmt.Errorf("listening on %s: %w", at, err)
+		return -1, fmt.Errorf("listening on %s: %w", addr, err)
 	}
 	t := &streamServer{Server: s, listener: fd, conns: map[int32]*conn{}, nextID: listenID}
 	if t.spare, err = os.Open(os.DevNull); err != nil {

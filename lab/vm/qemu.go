@@ -168,14 +168,14 @@ func (p *process) why(console []byte) error {
 		_ = p.Process.Kill() // an error: it has ended
 		<-p.ended
 	}
-	said := strings.TrimSpace(p.messages.String())
+	text := strings.TrimSpace(p.messages.String())
 	switch ended := lastWords(console); {
 	case ended != nil:
 		return ended
-	case strings.Contains(said, "Cannot allocate memory"):
-		return fmt.Errorf("%w: %s: close programs, or give it less (--vm-memory)", ErrMemory, said)
-	case said != "":
-		return fmt.Errorf("%w: %s", ErrEnded, said)
+	case strings.Contains(text, "Cannot allocate memory"):
+		return fmt.Errorf("%w: %s: close programs, or give it less (--vm-memory)", ErrMemory, text)
+	case text != "":
+		return fmt.Errorf("%w: %s", ErrEnded, text)
 	case p.ProcessState.Sys().(syscall.WaitStatus).Signaled():
 		return fmt.Errorf(
 			"%w: QEMU was ended by a signal (%s): if nobody sent that, look into dmesg, whether this machine ran out of memory",

@@ -65,8 +65,8 @@ func Listed(parts []string) string {
 func ListOf[T any](items []T, text func(T) string) string {
 	var parts []string
 	for _, item := range items {
-		if said := text(item); said != "" {
-			parts = append(parts, said)
+		if message := text(item); message != "" {
+			parts = append(parts, message)
 		}
 	}
 	return Listed(parts)

@@ -154,7 +154,7 @@ func Parse(b []byte) (Frame, error) {
 }
 
 // Tag returns the first tag of a type.
-func (f *Frame) Tag(t TagType) (value []byte, there bool) {
+func (f *Frame) Tag(t TagType) (value []byte, found bool) {
 	for _, tag := range f.Tags {
 		if tag.Type == t {
 			return tag.Value, true
@@ -166,7 +166,7 @@ func (f *Frame) Tag(t TagType) (value []byte, there bool) {
 // Append appends the Ethernet frame's bytes, without padding. A frame of discovery whose tags do
 // not fit is nil.
 func (f *Frame) Append(b []byte) []byte {
-	kind, at := uint16(Session), len(b)
+	kind, index := uint16(Session), len(b)
 	if f.Code != data {
 		kind = Discovery
 	}
@@ -181,10 +181,10 @@ func (f *Frame) Append(b []byte) []byte {
 		b = append(b, t.Value...)
 	}
 	b = append(b, f.PPP...)
-	n := len(b) - at - etherLen - headerLen
+	n := len(b) - index - etherLen - headerLen
 	if f.Code != data && n > maxPayload {
 		return nil
 	}
-	binary.BigEndian.PutUint16(b[at+etherLen+4:], uint16(n))
+	binary.BigEndian.PutUint16(b[index+etherLen+4:], uint16(n))
 	return b
 }

@@ -34,7 +34,7 @@ func TestFrames(t *testing.T) {
 // TestBadFrames: each is refused for its reason.
 func TestBadFrames(t *testing.T) {
 	good := (&Frame{To: Broadcast, Code: PADI, Tags: []Tag{{ServiceName, []byte("isp")}}}).Append(nil)
-	change := func(at int, v byte) []byte { b := bytes.Clone(good); b[at] = v; return b }
+	change := func(index int, v byte) []byte { b := bytes.Clone(good); b[index] = v; return b }
 	for _, tt := range []struct {
 		name string
 		b    []byte

@@ -207,19 +207,19 @@ func oddPackets(t *testing.T, w *World) {
 	w.counts(t, w.Alice, tally{}, tally{upBytes: 80, upPackets: 2, downBytes: 80, downPackets: 2})
 	lan.Send(t, Silent("with options", By(w.Alice), Options))
 	server.await(t, 0, "with options")
-	was := w.tally(t, w.Alice)
+	before := w.tally(t, w.Alice)
 	says(t, w.Alice.Space, "ping -c 1 -W 5 -s 4000 192.0.2.2", "1 received")
 	want := tally{upBytes: 4008 + 3*20, upPackets: 3, downBytes: 4008 + 3*20, downPackets: 3}
 	if w.path.Reassembles {
 		want = tally{upBytes: 4008 + 20, upPackets: 1, downBytes: 4008 + 20, downPackets: 1}
 	}
-	w.counts(t, w.Alice, was, want)
-	was = w.tally(t, w.Alice)
+	w.counts(t, w.Alice, before, want)
+	before = w.tally(t, w.Alice)
 	says(t, w.Alice.Space, "ping -c 2 -i 0.1 -W 5 10.1.0.1", "2 received")
 	if got, err := exchange(w.Alice, netip.AddrPortFrom(Gateway, dnsPort), "who is it"); err != nil {
 		t.Errorf("DNS: %q, %v", got, err)
 	}
-	if got := w.tally(t, w.Alice).minus(was); got != (tally{}) {
+	if got := w.tally(t, w.Alice).minus(before); got != (tally{}) {
 		t.Errorf("what the gateway itself answered was counted: %+v", got)
 	}
 }

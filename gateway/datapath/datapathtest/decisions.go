@@ -45,8 +45,8 @@ func (w *World) leftToStack(t *testing.T, when string) {
 func (w *World) forwardsAs(t *testing.T, word, when string) {
 	t.Helper()
 	netnstest.Await(t, word+" "+when, func() error {
-		if now, why := w.ForwardingWhy(t); now != word {
-			return fmt.Errorf("it is %s: %s", now, why)
+		if now, reason := w.ForwardingWhy(t); now != word {
+			return fmt.Errorf("it is %s: %s", now, reason)
 		}
 		return nil
 	})

@@ -37,8 +37,8 @@ func oddHTTPStays(t *testing.T, w *World) {
 	tiny := TCP(80, By(w.Bob), SourcePort(42000), Flags("FPU"))
 	began := len(server.Frames())
 	for _, order := range [][]int{{0, 8, 16}, {16, 8, 0}} {
-		for _, at := range order {
-			lan.Send(t, piece(tiny, at, min(at+8+at/16*200, len(tiny)-34)))
+		for _, index := range order {
+			lan.Send(t, piece(tiny, index, min(index+8+index/16*200, len(tiny)-34)))
 		}
 	}
 	w.sendReference(t, w.Up(t, w.Alice), 20)

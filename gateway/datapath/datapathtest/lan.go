@@ -60,9 +60,9 @@ func broken(s Station) map[string]attempt {
 	for _, n := range []int{14, 15, 20, 33, 34, 35, 38, 46, 53, 54, 60, len(whole) - 1} {
 		add(fmt.Sprintf("cut after %d bytes", n), whole[:n])
 	}
-	changed := func(at int, to byte) []byte {
+	changed := func(index int, to byte) []byte {
 		b := bytes.Clone(whole)
-		b[at] = to
+		b[index] = to
 		return resum(b)
 	}
 	add("a header of 16 bytes", changed(14, 0x44))
@@ -89,8 +89,8 @@ func broken(s Station) map[string]attempt {
 func resum(frame []byte) []byte {
 	binary.BigEndian.PutUint16(frame[24:], 0)
 	var sum uint32
-	for at := 14; at < 34; at += 2 {
-		sum += uint32(binary.BigEndian.Uint16(frame[at:]))
+	for index := 14; index < 34; index += 2 {
+		sum += uint32(binary.BigEndian.Uint16(frame[index:]))
 	}
 	binary.BigEndian.PutUint16(frame[24:], ^uint16(sum+sum>>16))
 	return frame

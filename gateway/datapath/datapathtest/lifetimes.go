@@ -262,7 +262,7 @@ func rulesFlushed(t *testing.T, w *World) {
 	for range 2 {
 		up.Passes(t, "up before the rules are flushed")
 		down.Passes(t, "down before the rules are flushed")
-		was := w.tally(t, w.Alice)
+		before := w.tally(t, w.Alice)
 		// That none of a stranger's packets comes is no sign of it: he may be asking for the gateway's MAC address.
 		const tables = `nft list tables | grep -F gatewayd- | sort || :`
 		rules := w.Router.Run(t, tables)
@@ -278,8 +278,8 @@ func rulesFlushed(t *testing.T, w *World) {
 		}
 		up.Passes(t, "up after the rules were flushed")
 		down.Passes(t, "down after the rules were flushed")
-		if now := w.tally(t, w.Alice); now.upPackets < was.upPackets+20 || now.downPackets < was.downPackets+20 {
-			t.Errorf("the count was %+v and is %+v", was, now)
+		if now := w.tally(t, w.Alice); now.upPackets < before.upPackets+20 || now.downPackets < before.downPackets+20 {
+			t.Errorf("the count was %+v and is %+v", before, now)
 		}
 	}
 	for i, f := range strange {

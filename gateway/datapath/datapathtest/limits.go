@@ -31,10 +31,10 @@ func untilHolds(t *testing.T, w *World) {
 	// On a busy machine a thread may still be about to count a batch that it judged before.
 	up.Ends(t, "after its time")
 	down.Ends(t, "after its time")
-	was := w.stableTraffic(t, w.Alice)
+	before := w.stableTraffic(t, w.Alice)
 	up.Stops(t, "after its time")
 	down.Stops(t, "after its time")
-	if got := w.tally(t, w.Alice).minus(was); got != (tally{}) {
+	if got := w.tally(t, w.Alice).minus(before); got != (tally{}) {
 		t.Errorf("counted after its time: %+v", got)
 	}
 	if !w.path.PPPoEOnly { // which have no portal
@@ -107,16 +107,16 @@ func quotasHold(t *testing.T, w *World) {
 		{"none", func(n tally) datapath.Limits { return datapath.Limits{} }, tally{upPackets: 10, downPackets: 10}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			was := w.Counters(t, w.Alice.Addr)
-			must(t, w.Set(w.Alice.client(admitted, func(e *datapath.Client) { e.Limits = c.limits(tallyOf(was)) })))
+			before := w.Counters(t, w.Alice.Addr)
+			must(t, w.Set(w.Alice.client(admitted, func(e *datapath.Client) { e.Limits = c.limits(tallyOf(before)) })))
 			from, fromDown := up.Came(), down.Came()
 			up.Send(10)
 			// One direction after the other, because their sum counts.
-			w.judged(t, was, c.passed.upPackets, 10)
+			w.judged(t, before, c.passed.upPackets, 10)
 			down.Send(10)
-			w.judged(t, was, c.passed.upPackets+c.passed.downPackets, 20)
+			w.judged(t, before, c.passed.upPackets+c.passed.downPackets, 20)
 			want := tally{c.passed.upPackets * size, c.passed.upPackets, c.passed.downPackets * size, c.passed.downPackets}
-			w.counts(t, w.Alice, tallyOf(was), want)
+			w.counts(t, w.Alice, tallyOf(before), want)
 			netnstest.Await(t, "what may pass", func() error {
 				if up.Came()-from < want.upPackets || down.Came()-fromDown < want.downPackets {
 					return fmt.Errorf("%d and %d packets came", up.Came()-from, down.Came()-fromDown)
@@ -217,28 +217,28 @@ func streamsKeepRate(t *testing.T, w *World) {
 	must(t, w.Set(w.Alice.client(
 		admitted, func(c *datapath.Client) { c.Limits = datapath.Limits{UpBps: *rateBps, DownBps: *rateBps} })))
 	x, y := w.NewStream(t, w.Alice, Server), w.NewStream(t, w.Alice, Server)
-	was, began := w.tally(t, w.Alice), time.Now()
+	before, began := w.tally(t, w.Alice), time.Now()
 	x.Begin(x.Client)
 	y.Begin(y.Server)
 	share := func(bytes uint64, of time.Duration) float64 {
 		return float64(bytes) / (of.Seconds() * float64(*rateBps) / 8)
 	}
-	for last, then := was, began; ; { // on a busy machine connections may miss their rate for a while
+	for last, then := before, began; ; { // on a busy machine connections may miss their rate for a while
 		time.Sleep(2500 * time.Millisecond)
-		now, at := w.tally(t, w.Alice), time.Now()
-		most := (at.Sub(began)+w.path.Burst).Seconds()*float64(*rateBps)/8 + 65536
-		if all := now.minus(was); float64(max(all.upBytes, all.downBytes)) > most {
+		now, instant := w.tally(t, w.Alice), time.Now()
+		most := (instant.Sub(began)+w.path.Burst).Seconds()*float64(*rateBps)/8 + 65536
+		if all := now.minus(before); float64(max(all.upBytes, all.downBytes)) > most {
 			t.Errorf("%d bytes passed up and %d down, the limits allow %.0f", all.upBytes, all.downBytes, most)
 		}
 		window := now.minus(last)
-		up, down := share(window.upBytes, at.Sub(then)), share(window.downBytes, at.Sub(then))
+		up, down := share(window.upBytes, instant.Sub(then)), share(window.downBytes, instant.Sub(then))
 		t.Logf("up %.2f and down %.2f of what the limits allow", up, down)
 		if min(up, down) >= 0.5 {
 			return
 		}
-		if at.Sub(began) > time.Minute {
+		if instant.Sub(began) > time.Minute {
 			t.Fatal("no window in which both get near it")
 		}
-		last, then = now, at
+		last, then = now, instant
 	}
 }

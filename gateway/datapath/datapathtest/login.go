@@ -74,9 +74,9 @@ func machineBeforeLogin(t *testing.T, w *World) {
 		t.Errorf("DNS over TCP: %q, %v", got, err)
 	}
 	says(t, w.Bob.Space, "ping -c 1 -W 5 10.1.0.1", "1 received")
-	for _, at := range []netip.Addr{Gateway, RouterWAN} {
-		if got, err := talk(w.Bob, netip.AddrPortFrom(at, machinePort), "let me in"); !errors.Is(err, unix.ECONNREFUSED) {
-			t.Errorf("a port of the machine at %s before login: %q, %v", at, got, err)
+	for _, addr := range []netip.Addr{Gateway, RouterWAN} {
+		if got, err := talk(w.Bob, netip.AddrPortFrom(addr, machinePort), "let me in"); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("a port of the machine at %s before login: %q, %v", addr, got, err)
 		}
 	}
 	w.admit(t, w.Bob)
@@ -232,9 +232,10 @@ func gardenByPort(t *testing.T, w *World) {
 	go answerAll(listen(t, w.Server, netip.AddrPortFrom(Garden, 80)))
 	go answerAll(listen(t, w.Server, netip.AddrPortFrom(Beside, 80)))
 	go answerAll(listen(t, w.Server, netip.AddrPortFrom(Beside, 8443)))
-	openPort := func(at netip.Addr, port uint16, shut bool, until time.Time) {
+	openPort := func(addr netip.Addr, port uint16, shut bool, until time.Time) {
 		t.Helper()
-		must(t, w.OpenPort(datapath.GardenPort{Prefix: netip.PrefixFrom(at, 32), Protocol: 6, Port: port, Shut: shut}, until))
+		must(t, w.OpenPort(
+			datapath.GardenPort{Prefix: netip.PrefixFrom(addr, 32), Protocol: 6, Port: port, Shut: shut}, until))
 	}
 	at := func(what string, a netip.AddrPort, want string) {
 		t.Helper()

@@ -294,8 +294,8 @@ func poisoned(t *testing.T, w *World) {
 // rightNeighbour checks a line of the router's neighbours.
 func rightNeighbour(w *World, line string) error {
 	f := strings.Fields(line)
-	at := slices.Index(f, "lladdr")
-	if at < 0 || at+1 >= len(f) {
+	index := slices.Index(f, "lladdr")
+	if index < 0 || index+1 >= len(f) {
 		return nil
 	}
 	lan := !strings.Contains(line, "dev "+wanLink)
@@ -304,7 +304,7 @@ func rightNeighbour(w *World, line string) error {
 	switch {
 	case lan && want[f[0]] == "":
 		return errors.New("nobody of the LAN")
-	case lan && want[f[0]] != f[at+1], !lan && f[at+1] != hw(ServerMAC).String():
+	case lan && want[f[0]] != f[index+1], !lan && f[index+1] != hw(ServerMAC).String():
 		return errors.New("a wrong neighbour")
 	}
 	return nil

@@ -251,9 +251,9 @@ func forgedPPPoE(t *testing.T, w *World) {
 	server := NewWire(t, w.Server, serverLink)
 	lan := NewWire(t, w.Intruder.Space, clientLink)
 	packet := func() []byte { return Silent("forged", By(w.Alice)) }
-	changed := func(at int, to ...byte) []byte {
+	changed := func(index int, to ...byte) []byte {
 		b := onSession(packet(), aliceSession)
-		copy(b[at:], to)
+		copy(b[index:], to)
 		return b
 	}
 	before := w.Packets(t)

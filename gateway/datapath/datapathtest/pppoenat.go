@@ -56,7 +56,7 @@ func pppoeBehindNAT(t *testing.T, w *World) {
 		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO)
 	}))
 	must(t, err)
-	was := w.tally(t, w.Alice)
+	before := w.tally(t, w.Alice)
 	const headers = 28
 	netnstest.Await(t, "an error for the server", func() error {
 		if _, err := server.WriteToUDPAddrPort(make([]byte, 1500-headers), from); !errors.Is(err, unix.EMSGSIZE) {
@@ -78,7 +78,7 @@ func pppoeBehindNAT(t *testing.T, w *World) {
 	if n := <-arrived; n != pppoeMTU-headers {
 		t.Errorf("%d bytes arrived of %d", n, pppoeMTU-headers)
 	}
-	if now := w.tally(t, w.Alice); now.upPackets != was.upPackets {
-		t.Errorf("the client is counted for errors: %+v, then %+v", was, now)
+	if now := w.tally(t, w.Alice); now.upPackets != before.upPackets {
+		t.Errorf("the client is counted for errors: %+v, then %+v", before, now)
 	}
 }

@@ -201,7 +201,7 @@ func (p *Process) Forwarding(t testing.TB) string {
 }
 
 // ForwardingWhy names the present way of forwarding, and the reason.
-func (p *Process) ForwardingWhy(t testing.TB) (word, why string) {
+func (p *Process) ForwardingWhy(t testing.TB) (word, reason string) {
 	t.Helper()
 	var f Forwarding
 	must(t, p.call("Forwarding", Nothing{}, &f))

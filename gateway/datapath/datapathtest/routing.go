@@ -209,9 +209,9 @@ end`)
 		}
 		return nil
 	})
-	was := w.tally(t, w.Alice)
+	before := w.tally(t, w.Alice)
 	says(t, w.Alice.Space, "ping -c 3 -i 0.05 -W 5 192.0.2.2", "3 received")
-	w.counts(t, w.Alice, was, tally{3 * 84, 3, 3 * 84, 3})
+	w.counts(t, w.Alice, before, tally{3 * 84, 3, 3 * 84, 3})
 	x := w.NewStream(t, w.Alice, Server)
 	x.Carry(t, x.Client, 100_000)
 	x.Carry(t, x.Server, 100_000)

@@ -55,9 +55,9 @@ func (s *Service) listen(dp datapath.Running) (_ *services, err error) {
 		fmt.Fprintf(w, "portal: %s wants %s", r.RemoteAddr, r.Host)
 	})
 	v.running.Go(func() { http.Serve(portal, guests) })
-	for _, at := range []netip.AddrPort{
+	for _, addr := range []netip.AddrPort{
 		netip.AddrPortFrom(Gateway, dnsPort), netip.AddrPortFrom(netip.IPv4Unspecified(), machinePort)} {
-		l, err := v.tcp(at)
+		l, err := v.tcp(addr)
 		if err != nil {
 			return nil, err
 		}
@@ -73,13 +73,13 @@ func (s *Service) listen(dp datapath.Running) (_ *services, err error) {
 }
 
 // tcp listens with a socket to which a data path can hand captured connections.
-func (v *services) tcp(at netip.AddrPort) (net.Listener, error) {
+func (v *services) tcp(addr netip.AddrPort) (net.Listener, error) {
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1) })
 		return err
 	}}
 	lc.SetMultipathTCP(false)
-	l, err := lc.Listen(context.Background(), "tcp4", at.String())
+	l, err := lc.Listen(context.Background(), "tcp4", addr.String())
 	if err != nil {
 		return nil, err
 	}

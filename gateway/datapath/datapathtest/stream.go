@@ -39,14 +39,14 @@ func dialFrom(s *netnstest.Space, from, to netip.AddrPort) (conn *net.TCPConn, e
 }
 
 // listen listens in a namespace until the test ends.
-func listen(t *testing.T, s *netnstest.Space, at netip.AddrPort) net.Listener {
+func listen(t *testing.T, s *netnstest.Space, addr netip.AddrPort) net.Listener {
 	t.Helper()
 	var l net.Listener
 	var err error
 	s.Do(func() {
 		var lc net.ListenConfig
 		lc.SetMultipathTCP(false)
-		l, err = lc.Listen(context.Background(), "tcp4", at.String())
+		l, err = lc.Listen(context.Background(), "tcp4", addr.String())
 	})
 	must(t, err)
 	t.Cleanup(func() { l.Close() })

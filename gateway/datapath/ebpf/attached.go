@@ -55,9 +55,9 @@ func pinned(dir string, lan *net.Interface) bool {
 	if err != nil {
 		return false
 	}
-	there, err := link.QueryPrograms(link.QueryOptions{Target: lan.Index, Attach: ebpf.AttachTCXIngress})
+	attached, err := link.QueryPrograms(link.QueryOptions{Target: lan.Index, Attach: ebpf.AttachTCXIngress})
 	return err == nil &&
-		slices.ContainsFunc(there.Programs, func(p link.AttachedProgram) bool { return p.ID == info.Program })
+		slices.ContainsFunc(attached.Programs, func(p link.AttachedProgram) bool { return p.ID == info.Program })
 }
 
 // filtered searches for the filter used on kernels before 6.6.
@@ -84,14 +84,14 @@ type company struct {
 // without a program.
 func look(h hook, beside []string) (company, error) {
 	var c company
-	there, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
+	attached, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, ebpf.ErrNotSupported) {
 		return c, nil // before 6.6 there is no tcx
 	}
 	if err != nil {
 		return c, fmt.Errorf("listing the programs of %s: %w", h.dev.Name, err)
 	}
-	c.all = there.Programs
+	c.all = attached.Programs
 	id := ebpf.ProgramID(0)
 	if h.prog != nil {
 		if info, err := h.prog.Info(); err == nil {
@@ -99,8 +99,8 @@ func look(h hook, beside []string) (company, error) {
 		}
 	}
 	trusted := programs(beside)
-	first := slices.IndexFunc(there.Programs, func(p link.AttachedProgram) bool { return p.ID == id })
-	for i, p := range there.Programs {
+	first := slices.IndexFunc(attached.Programs, func(p link.AttachedProgram) bool { return p.ID == id })
+	for i, p := range attached.Programs {
 		name, ours := identify(p.ID)
 		linkID, linked := p.LinkID()
 		switch {

@@ -120,7 +120,7 @@ func TestCached(t *testing.T) {
 					path.Saddr++
 				}
 				must(t, d.objs.FlowPaths.Update(key, path, ebpf.UpdateAny))
-				was := counters(t, d, alice)
+				earlier := counters(t, d, alice)
 				verdict, out, after := d.try(t, prog, index(t, dev), in)
 				if (verdict == redirect) != c.redirect {
 					t.Errorf("up %v: verdict %d", up, verdict)
@@ -144,8 +144,8 @@ func TestCached(t *testing.T) {
 					t.Errorf("up %v: mark %d, want %d", up, after.Mark, path.Mark)
 				}
 				is, bytes := counters(t, d, alice), uint64(len(in)-14)
-				if n := is.UpBytes + is.DownBytes - was.UpBytes - was.DownBytes; n != bytes ||
-					up != (is.UpPackets == was.UpPackets+1) {
+				if n := is.UpBytes + is.DownBytes - earlier.UpBytes - earlier.DownBytes; n != bytes ||
+					up != (is.UpPackets == earlier.UpPackets+1) {
 					t.Errorf("up %v: counted %d of %d bytes", up, n, bytes)
 				}
 			}

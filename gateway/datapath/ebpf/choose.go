@@ -38,9 +38,9 @@ func (r reasons) first(f Forward) string {
 	case ForwardRedirect:
 		r.rules = ""
 	}
-	for _, why := range []string{r.rules, r.policies, r.routing, r.programs} {
-		if why != "" {
-			return why
+	for _, reason := range []string{r.rules, r.policies, r.routing, r.programs} {
+		if reason != "" {
+			return reason
 		}
 	}
 	return ""
@@ -57,11 +57,11 @@ func (d *Datapath) choose(judge ...func(*reasons)) {
 	if d.reasons.programs != "" && d.reasons.programs != before.programs {
 		d.cfg.Log.Warn("the stack forwards, because redirected packets might miss programs at tc", "why", d.reasons.programs)
 	}
-	why := d.reasons.first(d.cfg.Forward)
-	if err := d.forward(why); err != nil {
-		d.cfg.Log.Error("choosing who forwards", "redirect", why == "", "why", why, "err", err)
+	reason := d.reasons.first(d.cfg.Forward)
+	if err := d.forward(reason); err != nil {
+		d.cfg.Log.Error("choosing who forwards", "redirect", reason == "", "why", reason, "err", err)
 	}
-	if why != "" {
+	if reason != "" {
 		d.cache(d.uncached(d.reasons))
 	} else {
 		d.cache(redirecting)
@@ -158,22 +158,22 @@ func guarding(family uint8, table string) bool {
 
 // forward has packets redirected, or left to the stack for a reason. Packets to clients are counted at
 // every moment of the change: lan_out counts what wan_in leaves to the stack.
-func (d *Datapath) forward(why string) error {
+func (d *Datapath) forward(reason string) error {
 	d.mu.Lock()
-	same := d.why == why
+	same := d.why == reason
 	d.mu.Unlock()
 	if same {
 		return nil
 	}
 	// The status changes with the settings: who reads "stack" there may rely on it.
-	err := d.change(func(s *gatewaySettings) { d.why, s.RedirectUntil = why, stamp(why) })
-	d.cfg.Log.Info("forwarding", "redirect", why == "", "why", why)
+	err := d.change(func(s *gatewaySettings) { d.why, s.RedirectUntil = reason, stamp(reason) })
+	d.cfg.Log.Info("forwarding", "redirect", reason == "", "why", reason)
 	return err
 }
 
 // stamp is the time until which packets are redirected, for a reason not to.
-func stamp(why string) uint64 {
-	if why != "" {
+func stamp(reason string) uint64 {
+	if reason != "" {
 		return 0
 	}
 	return now() + uint64(redirectLife)

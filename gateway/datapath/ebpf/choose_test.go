@@ -87,8 +87,8 @@ func TestOthersBetweenLooks(t *testing.T) {
 	is := func(when, want string) {
 		t.Helper()
 		d.keep()
-		if word, why := d.Forwarding(); word != want {
-			t.Errorf("%s: %s (%s)", when, word, why)
+		if word, reason := d.Forwarding(); word != want {
+			t.Errorf("%s: %s (%s)", when, word, reason)
 		}
 	}
 	is("alone", "redirect")
@@ -135,10 +135,10 @@ func TestAloneIsJudgedOnce(t *testing.T) {
 }
 
 // becomes waits for a way of forwarding and its reason.
-func becomes(t *testing.T, w *datapathtest.World, word, why string) {
+func becomes(t *testing.T, w *datapathtest.World, word, reason string) {
 	t.Helper()
 	netnstest.Await(t, word, func() error {
-		if is, because := w.ForwardingWhy(t); is != word || !strings.Contains(because, why) {
+		if is, because := w.ForwardingWhy(t); is != word || !strings.Contains(because, reason) {
 			return fmt.Errorf("it is %s: %s", is, because)
 		}
 		return nil
@@ -219,12 +219,12 @@ func TestStamp(t *testing.T) {
 func TestStampAfterAPause(t *testing.T) {
 	n := newNetwork(t)
 	for _, heard := range []bool{false, true} {
-		var said logtest.Log
-		d := n.open(t, logTo(&said))
+		var logs logtest.Log
+		d := n.open(t, logTo(&logs))
 		d.stop() // no message is read
 		d.renew()
-		if word, why := d.Forwarding(); word != "redirect" || d.settings.RedirectUntil <= now() {
-			t.Fatalf("before the rule: %s (%s)", word, why)
+		if word, reason := d.Forwarding(); word != "redirect" || d.settings.RedirectUntil <= now() {
+			t.Fatalf("before the rule: %s (%s)", word, reason)
 		}
 		rule := netlink.NewRule()
 		rule.Table, rule.Priority, rule.Mark = unix.RT_TABLE_MAIN, 100, 7
@@ -234,12 +234,12 @@ func TestStampAfterAPause(t *testing.T) {
 			d.reroute()
 		}
 		d.renew()
-		if word, why := d.Forwarding(); word != "stack" || !strings.Contains(why, "rules of routing") ||
+		if word, reason := d.Forwarding(); word != "stack" || !strings.Contains(reason, "rules of routing") ||
 			d.settings.RedirectUntil != 0 {
-			t.Errorf("after the rule: %s (%s), redirecting until %d", word, why, d.settings.RedirectUntil)
+			t.Errorf("after the rule: %s (%s), redirecting until %d", word, reason, d.settings.RedirectUntil)
 		}
-		if said.Count("did not run") != 1 {
-			t.Errorf("heard of the rule %v, not said once that the daemon did not run:\n%s", heard, said.String())
+		if logs.Count("did not run") != 1 {
+			t.Errorf("heard of the rule %v, not said once that the daemon did not run:\n%s", heard, logs.String())
 		}
 		must(t, netlink.RuleDel(rule))
 		must(t, d.Close())
@@ -250,8 +250,8 @@ func TestStampAfterAPause(t *testing.T) {
 // in log and status.
 func TestDetachedHalfway(t *testing.T) {
 	n := newNetwork(t)
-	var said logtest.Log
-	d := n.open(t, logTo(&said))
+	var logs logtest.Log
+	d := n.open(t, logTo(&logs))
 	must(t, resign(d.cfg.PinDir))
 	netnstest.Await(t, "the word detached", func() error {
 		if word, _ := d.Forwarding(); word != "detached" {
@@ -262,8 +262,8 @@ func TestDetachedHalfway(t *testing.T) {
 	for range 3 { // the watcher looks again
 		d.wake <- struct{}{}
 	}
-	if n := said.Count("puts nothing back"); n != 1 || !strings.Contains(said.String(), "level=ERROR") {
-		t.Errorf("it said so %d times:\n%s", n, said.String())
+	if n := logs.Count("puts nothing back"); n != 1 || !strings.Contains(logs.String(), "level=ERROR") {
+		t.Errorf("it said so %d times:\n%s", n, logs.String())
 	}
 }
 
@@ -275,8 +275,8 @@ func TestRenewingFails(t *testing.T) {
 		must(t, err)
 		return m
 	}
-	var said logtest.Log
-	d := &Datapath{cfg: Config{Log: said.Logger()}, why: "as configured",
+	var logs logtest.Log
+	d := &Datapath{cfg: Config{Log: logs.Logger()}, why: "as configured",
 		trouble: map[string]string{}}
 	for range 2 {
 		d.objs.GatewaySettings = settings()
@@ -286,7 +286,7 @@ func TestRenewingFails(t *testing.T) {
 			d.renew()
 		}
 	}
-	if n := said.Count("renewing the redirect"); n != 2 || said.Count("\n") != 2 {
-		t.Errorf("it said:\n%s", said.String())
+	if n := logs.Count("renewing the redirect"); n != 2 || logs.Count("\n") != 2 {
+		t.Errorf("it said:\n%s", logs.String())
 	}
 }

@@ -300,7 +300,7 @@ func (d *Datapath) readCounters(place uint32, into []gatewayCounters) error {
 
 // Forwarding names the present way of forwarding: ForwardRedirect, or ForwardStack and why;
 // "closed" while programs are missing; "detached" after Remove under a running daemon.
-func (d *Datapath) Forwarding() (word, why string) {
+func (d *Datapath) Forwarding() (word, reason string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {

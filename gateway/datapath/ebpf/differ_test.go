@@ -120,8 +120,9 @@ func (d *drawing) rules(round int) (name, rules string) {
 		forward = append(forward, constant[d.IntN(len(constant))])
 	}
 	if d.IntN(3) == 0 {
-		at := d.IntN(len(forward) + 1)
-		forward = append(forward[:at:at], append([]string{changing[d.IntN(len(changing))]}, forward[at:]...)...)
+		position := d.IntN(len(forward) + 1)
+		forward = append(
+			forward[:position:position], append([]string{changing[d.IntN(len(changing))]}, forward[position:]...)...)
 	}
 	if d.IntN(6) == 0 {
 		early = append(early, []string{"udp dport 53 notrack", "meta mark set 7", "ip saddr 192.0.2.3 tcp sport 80 drop",
@@ -280,11 +281,11 @@ func (d *drawing) odd(of *flow) func(*datapathtest.Frame) {
 func (d *drawing) forget() {
 	d.flows = slices.DeleteFunc(d.flows, func(f *flow) bool { return f.ends })
 	for len(d.flows) > 10 || len(d.flows) > 0 && d.IntN(8) == 0 {
-		at := d.IntN(len(d.flows))
+		position := d.IntN(len(d.flows))
 		if old := slices.IndexFunc(d.flows, func(f *flow) bool { return !f.udp || f.rounds > 60 }); old >= 0 {
-			at = old
+			position = old
 		}
-		d.flows = append(d.flows[:at], d.flows[at+1:]...)
+		d.flows = append(d.flows[:position], d.flows[position+1:]...)
 	}
 	for _, f := range d.flows {
 		f.rounds++

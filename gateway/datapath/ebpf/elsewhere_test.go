@@ -20,14 +20,14 @@ nft "table ip isp { chain out { type nat hook postrouting priority srcnat; oifna
 	d := n.open(t, func(c *Config) { c.FlowCache, c.clsact = FlowCacheAuto, true })
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	netnstest.Await(t, "the reason", func() error {
-		if word, why := d.Forwarding(); word != "stack" || !strings.Contains(why, "no flows are cached: ") ||
-			!strings.Contains(why, "6.6") && !strings.Contains(why, "kernel") {
-			return fmt.Errorf("%s: %s", word, why)
+		if word, reason := d.Forwarding(); word != "stack" || !strings.Contains(reason, "no flows are cached: ") ||
+			!strings.Contains(reason, "6.6") && !strings.Contains(reason, "kernel") {
+			return fmt.Errorf("%s: %s", word, reason)
 		}
 		return nil
 	})
-	_, why := d.Forwarding()
-	t.Log(why)
+	_, reason := d.Forwarding()
+	t.Log(reason)
 	run(t, "ip netns exec $client ping -c 3 -i 0.1 -W 5 -I 10.1.0.10 192.0.2.2", n.env()...)
 	if c := d.packets(t); c["stack"] < 6 || c["forwarded"] > 0 {
 		t.Errorf("%v", c)

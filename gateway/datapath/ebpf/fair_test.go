@@ -15,11 +15,11 @@ import (
 )
 
 // sockets are UDP sockets at an address of a namespace.
-func sockets(t *testing.T, ns string, at netip.Addr, count int) (all []*net.UDPConn) {
+func sockets(t *testing.T, ns string, addr netip.Addr, count int) (all []*net.UDPConn) {
 	t.Helper()
 	in(t, ns, func() error {
 		for range count {
-			c, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(at, 0)))
+			c, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
 			if err != nil {
 				return err
 			}
@@ -112,8 +112,8 @@ func TestFlowsToldApart(t *testing.T) {
 		n.env()...)
 	t.Cleanup(func() { run(t, "ip link del ${wan}q", n.env()...) })
 	run(t, "tc qdisc add dev $lan root handle 7: fq", n.env()...)
-	var said logtest.Log
-	d := n.open(t, shaped, logTo(&said))
+	var logs logtest.Log
+	d := n.open(t, shaped, logTo(&logs))
 	must(t, d.Set(rated(5, 5)))
 	if by := d.holders(); by != [2]gatewayHolder{gatewayHolderHOLDER_TIME, gatewayHolderHOLDER_TIME} {
 		t.Skipf("the kernel lacks times of departure that programs set (Linux 5.18): %v hold packets", by)
@@ -124,8 +124,8 @@ func TestFlowsToldApart(t *testing.T) {
 	if is := masks(t, &d.shaping.lan); len(is) != 1 || is[0] == fqMask {
 		t.Errorf("the operator's fq has the masks %d", is)
 	}
-	if !strings.Contains(said.String(), "tc qdisc change dev "+n.lan+" root fq orphan_mask") {
-		t.Errorf("the operator reads %s", said.String())
+	if !strings.Contains(logs.String(), "tc qdisc change dev "+n.lan+" root fq orphan_mask") {
+		t.Errorf("the operator reads %s", logs.String())
 	}
 	dev, err := net.InterfaceByName(n.wan + "q")
 	must(t, err)

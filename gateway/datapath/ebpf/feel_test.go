@@ -315,8 +315,8 @@ func (p *pinger) receive() {
 		}
 		seq := binary.BigEndian.Uint16(b[6:])
 		p.mu.Lock()
-		if was, ok := p.sent[seq]; ok {
-			p.rtts = append(p.rtts, time.Since(was))
+		if before, ok := p.sent[seq]; ok {
+			p.rtts = append(p.rtts, time.Since(before))
 			delete(p.sent, seq)
 		}
 		p.mu.Unlock()

@@ -131,9 +131,9 @@ func (d *Datapath) uncached(r reasons) string {
 	case !r.ruled:
 		return "there are no rules, and so no connections"
 	}
-	for _, why := range []string{r.policies, r.programs} {
-		if why != "" {
-			return why
+	for _, reason := range []string{r.policies, r.programs} {
+		if reason != "" {
+			return reason
 		}
 	}
 	if d.cfg.FlowCache == FlowCacheAuto {
@@ -143,19 +143,19 @@ func (d *Datapath) uncached(r reasons) string {
 }
 
 // cache begins to cache flows, or ends it for a reason.
-func (d *Datapath) cache(why string) {
-	if why == "" && len(d.flows.links) == 0 {
+func (d *Datapath) cache(reason string) {
+	if reason == "" && len(d.flows.links) == 0 {
 		if err := d.beginFlows(); err != nil {
-			why = err.Error()
+			reason = err.Error()
 			d.endFlows()
 			d.cfg.Log.Error("caching flows", "err", err)
 		}
-	} else if why != "" {
+	} else if reason != "" {
 		d.endFlows()
 	}
 	d.mu.Lock()
-	same := d.uncachedWhy == why
-	d.uncachedWhy = why
+	same := d.uncachedWhy == reason
+	d.uncachedWhy = reason
 	d.flowSettings.Unanswered, d.flowSettings.Marks = toggle(d.reasons.varies.Unanswered == ""),
 		toggle(d.reasons.varies.Marks)
 	d.mu.Unlock()
@@ -163,7 +163,7 @@ func (d *Datapath) cache(why string) {
 		d.cfg.Log.Error("caching flows", "err", err)
 	}
 	if !same && d.cfg.FlowCache != FlowCacheNever {
-		d.cfg.Log.Info("caching flows", "cache", why == "", "why", why)
+		d.cfg.Log.Info("caching flows", "cache", reason == "", "why", reason)
 	}
 }
 

@@ -42,12 +42,12 @@ func areCached(t *testing.T, rule, seen string) {
 	must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Admitted: true}))
 	x := w.NewStream(t, w.Alice, datapathtest.Server)
 	netnstest.Await(t, "the cache to forward nearly all", func() error {
-		was := w.Packets(t)
+		before := w.Packets(t)
 		x.Carry(t, x.Client, 3_000_000)
 		x.Carry(t, x.Server, 3_000_000)
 		n := w.Packets(t)
-		if n["forwarded"]-was["forwarded"] < 10*(n["stack"]-was["stack"]) {
-			return fmt.Errorf("%v became %v", was, n)
+		if n["forwarded"]-before["forwarded"] < 10*(n["stack"]-before["stack"]) {
+			return fmt.Errorf("%v became %v", before, n)
 		}
 		return nil
 	})

@@ -52,7 +52,7 @@ chain forward { type filter hook forward priority 0; ct state established,relate
 		f := begin(t, tw, alice)
 		up, down := f.fromClient(), f.fromPeer()
 		tw.makeCached(t, down, up)
-		was := tw.compare(t, down, up)
+		before := tw.compare(t, down, up)
 		tw.each(func(w *twin) {
 			if c.do != flush {
 				w.Router.Run(t, c.do)
@@ -65,7 +65,7 @@ chain forward { type filter hook forward priority 0; ct state established,relate
 		counted := false // the kernel deletes masqueraded connections later; and the next packet may begin one again
 		netnstest.Await(t, c.name+" to count", func() error {
 			a, now := tw.arrivals(t, down, up)
-			if counted = counted || !now.equal(was); !counted {
+			if counted = counted || !now.equal(before); !counted {
 				return errors.New("it changes nothing")
 			}
 			if !a.equal(now) {
@@ -114,14 +114,14 @@ func TestCacheEndsWithItsDaemon(t *testing.T) {
 	f := begin(t, tw, alice)
 	tw.makeCached(t, f.fromClient(), f.fromPeer())
 	tw.cached.Kill(t)
-	var was uint64
+	var before uint64
 	netnstest.Await(t, "the end of what the cache forwards", func() error {
 		for range 20 {
 			tw.compare(t, f.fromClient(), f.fromPeer())
 		}
 		n := tw.passedUnseen(t)
-		if n != was {
-			was = n
+		if n != before {
+			before = n
 			return errors.New("it still forwards")
 		}
 		return nil
@@ -153,11 +153,11 @@ func begin(t *testing.T, tw *twins, client netip.Addr) *flow {
 func (tw *twins) makeCached(t *testing.T, frames ...[]byte) {
 	t.Helper()
 	netnstest.Await(t, "the flow in the cache", func() error {
-		was := tw.cached.Packets(t)["forwarded"]
+		before := tw.cached.Packets(t)["forwarded"]
 		tw.compare(t, frames...)
-		if n := tw.cached.Packets(t)["forwarded"] - was; n < uint64(len(frames)) {
-			word, why := tw.cached.ForwardingWhy(t)
-			return errors.New(word + ": " + why)
+		if n := tw.cached.Packets(t)["forwarded"] - before; n < uint64(len(frames)) {
+			word, reason := tw.cached.ForwardingWhy(t)
+			return errors.New(word + ": " + reason)
 		}
 		return nil
 	})
@@ -209,8 +209,8 @@ chain forward { type filter hook forward priority 0; meta l4proto 253 accept
 		tw.compare(t, other.fromPeer(), other.fromClient(), other.fromClient(), other.fromPeer(), other.fromPeer(),
 			other.fromClient())
 	}
-	if word, why := tw.cached.ForwardingWhy(t); word != "flow cache" {
-		t.Errorf("%s: %s", word, why)
+	if word, reason := tw.cached.ForwardingWhy(t); word != "flow cache" {
+		t.Errorf("%s: %s", word, reason)
 	}
 	rules("round4", "ct direction reply ct mark set 8")
 	tw.makeCached(t, other.fromClient(), other.fromPeer())

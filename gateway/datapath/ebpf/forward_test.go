@@ -152,10 +152,11 @@ func TestAggregatedPacketsAreCountedAsOnTheWire(t *testing.T) {
 		"UDP, not counted":    {udp(443, payload(2000)), 0, 1000, 2, 2 * 1028},
 		"one, not counted":    {tcp(443, payload(999)), 0, 1000, 1, 1039},
 	} {
-		was := counters(t, d, alice)
+		before := counters(t, d, alice)
 		d.try(t, d.objs.LanIn, index(t, n.lan), c.packet, c.segments, c.size)
 		got := counters(t, d, alice)
-		if bytes, packets := got.UpBytes-was.UpBytes, got.UpPackets-was.UpPackets; bytes != c.bytes || packets != c.packets {
+		if bytes, packets := got.UpBytes-before.UpBytes, got.UpPackets-before.UpPackets; bytes != c.bytes ||
+			packets != c.packets {
 			t.Errorf("%s: counted %d bytes and %d packets, want %d and %d", name, bytes, packets, c.bytes, c.packets)
 		}
 	}

@@ -78,8 +78,8 @@ ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev $wan`, "lan="+lan, "wan=
 				continue // the kernel does not try frames without a whole header
 			}
 			must(t, err)
-			if why := leak(name, frame, verdict, opts.DataOut); why != "" {
-				t.Errorf("%s: verdict %d: %s: %x", name, verdict, why, frame)
+			if reason := leak(name, frame, verdict, opts.DataOut); reason != "" {
+				t.Errorf("%s: verdict %d: %s: %x", name, verdict, reason, frame)
 			}
 		}
 	})
@@ -91,11 +91,12 @@ func leak(program string, frame []byte, verdict uint32, out []byte) string {
 		return ""
 	}
 	whose := func() bool { // untagged or with a priority, which is removed
-		at := 12
-		for len(frame) >= at+4 && (frame[at] == 0x81 && frame[at+1] == 0 || frame[at] == 0x88 && frame[at+1] == 0xa8) {
-			at += 4
+		position := 12
+		for len(frame) >= position+4 &&
+			(frame[position] == 0x81 && frame[position+1] == 0 || frame[position] == 0x88 && frame[position+1] == 0xa8) {
+			position += 4
 		}
-		ip := frame[min(len(frame), at+2):]
+		ip := frame[min(len(frame), position+2):]
 		switch {
 		case len(ip) < 20:
 			return false

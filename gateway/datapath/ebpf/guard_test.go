@@ -60,19 +60,19 @@ func TestPinnedElsewhere(t *testing.T) {
 	must(t, err)
 	must(t, first.Close())
 	t.Cleanup(func() { must(t, os.RemoveAll(first.cfg.PinDir)) })
-	var said logtest.Log
+	var logs logtest.Log
 	second := n.open(t, func(c *Config) {
 		c.PinDir += "-new"
-		c.Log = said.Logger()
+		c.Log = logs.Logger()
 	})
 	count := func(h hook) int {
-		at, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
+		attached, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
 		must(t, err)
-		return len(at.Programs)
+		return len(attached.Programs)
 	}
 	for _, h := range second.hooks(second.lan, second.wan) {
-		if n := count(h); n != 1 || !strings.Contains(said.String(), "program="+h.name+" ") {
-			t.Errorf("%d programs at %s; it said\n%s", n, h.name, said.String())
+		if n := count(h); n != 1 || !strings.Contains(logs.String(), "program="+h.name+" ") {
+			t.Errorf("%d programs at %s; it said\n%s", n, h.name, logs.String())
 		}
 	}
 	must(t, second.Close())
@@ -120,8 +120,8 @@ func TestOthersAhead(t *testing.T) {
 	must(t, err)
 	defer l.Close()
 	netnstest.Await(t, "a warning", func() error {
-		if said := meanwhile.String(); !strings.Contains(said, "programs of others see packets ahead") {
-			return errors.New(said)
+		if text := meanwhile.String(); !strings.Contains(text, "programs of others see packets ahead") {
+			return errors.New(text)
 		}
 		return nil
 	})
@@ -132,11 +132,11 @@ func TestOthersAhead(t *testing.T) {
 		t.Errorf("it warned %d times", n)
 	}
 	must(t, d.Close())
-	var said logtest.Log
-	n.open(t, logTo(&said))
-	if !strings.Contains(said.String(), "programs of others see packets ahead") ||
-		!strings.Contains(said.String(), "others (id ") {
-		t.Errorf("it said\n%s", said.String())
+	var logs logtest.Log
+	n.open(t, logTo(&logs))
+	if !strings.Contains(logs.String(), "programs of others see packets ahead") ||
+		!strings.Contains(logs.String(), "others (id ") {
+		t.Errorf("it said\n%s", logs.String())
 	}
 }
 

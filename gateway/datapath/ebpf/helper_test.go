@@ -81,26 +81,26 @@ func TestActiveFTP(t *testing.T) {
 	must(t, os.WriteFile(dir+"/files/file", make([]byte, bytes), 0o644))
 	must(t, os.WriteFile(dir+"/conf", fmt.Appendf(nil, ftpd, dir), 0o644))
 	server := exec.Command("proftpd", "-n", "-c", dir+"/conf")
-	var said strings.Builder
-	server.Stdout, server.Stderr = &said, &said
+	var output strings.Builder
+	server.Stdout, server.Stderr = &output, &output
 	must(t, w.Server.Start(server))
 	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
 	netnstest.Await(t, "the FTP server", func() error {
 		if out := w.Server.Run(t, "ss -Htln sport = :21"); out == "" {
-			return errors.New("it does not listen yet: " + said.String())
+			return errors.New("it does not listen yet: " + output.String())
 		}
 		return nil
 	})
-	was := w.Packets(t)
+	before := w.Packets(t)
 	out, err := w.Alice.Try(`curl -sS --max-time 60 -P 10.1.0.10 -o $dir/got ftp://192.0.2.2/file`, "dir="+dir)
 	if err != nil {
-		t.Fatalf("curl: %v\n%s\n%s", err, out, said.String())
+		t.Fatalf("curl: %v\n%s\n%s", err, out, output.String())
 	}
 	if got, err := os.Stat(dir + "/got"); err != nil || got.Size() != bytes {
 		t.Errorf("received %v, %v", got, err)
 	}
 	n := w.Packets(t)
-	if cached, stack := n["forwarded"]-was["forwarded"], n["stack"]-was["stack"]; cached < 5*stack {
+	if cached, stack := n["forwarded"]-before["forwarded"], n["stack"]-before["stack"]; cached < 5*stack {
 		t.Errorf("%d packets by the cache, %d by the stack", cached, stack)
 	}
 }
@@ -152,20 +152,20 @@ func TestSIP(t *testing.T) {
 	must(t, err)
 	_, from = hear(sound)
 	netnstest.Await(t, "the sound in the cache", func() error {
-		was := w.Packets(t)["forwarded"]
+		before := w.Packets(t)["forwarded"]
 		for range 10 {
 			if _, err := sound.WriteToUDPAddrPort([]byte("up"), from); err != nil {
 				return err
 			}
-			if _, at := hear(other); at != outside {
-				t.Fatalf("the other side hears %v, not %v", at, outside)
+			if _, address := hear(other); address != outside {
+				t.Fatalf("the other side hears %v, not %v", address, outside)
 			}
 			if _, err := other.WriteToUDPAddrPort([]byte("down"), outside); err != nil {
 				return err
 			}
 			hear(sound)
 		}
-		if n := w.Packets(t)["forwarded"] - was; n != 20 {
+		if n := w.Packets(t)["forwarded"] - before; n != 20 {
 			return fmt.Errorf("%d of 20 packets are forwarded by it", n)
 		}
 		return nil

@@ -55,9 +55,9 @@ func TestFollowingLosesNothing(t *testing.T) {
 	close(end)
 	sending.Wait()
 	passed := counters(t, d, alice).DownBytes - before.DownBytes
-	was := m.Down.Ns
+	earlier := m.Down.Ns
 	must(t, d.objs.ClientMeters.Lookup(at, &m))
-	if used := m.Down.Ns - was; passed == 0 || used != passed*psPerByte/1000 {
+	if used := m.Down.Ns - earlier; passed == 0 || used != passed*psPerByte/1000 {
 		t.Errorf("%d bytes have used %v of the rate, not %v", passed, time.Duration(used),
 			time.Duration(passed*psPerByte/1000))
 	}

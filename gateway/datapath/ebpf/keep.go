@@ -166,9 +166,9 @@ func (d *Datapath) keep() {
 // is gone.
 func (d *Datapath) missing() (all []*place, err error) {
 	for _, p := range d.places {
-		there, e := p.attached()
+		found, e := p.attached()
 		err = errors.Join(err, e)
-		if there || e != nil {
+		if found || e != nil {
 			continue
 		}
 		if p.dev != nil {
@@ -201,7 +201,7 @@ func (d *Datapath) putBack(missing []*place) error {
 	err := os.MkdirAll(d.cfg.PinDir, 0o700)
 	for _, p := range missing {
 		e := d.take(p)
-		if there, _ := p.attached(); there {
+		if found, _ := p.attached(); found {
 			d.count(func(r *Repairs) { r.Attached++ })
 			d.cfg.Log.Warn("attached again", "program", p.String())
 			d.gone = slices.DeleteFunc(d.gone, func(name string) bool { return name == p.name })

@@ -110,8 +110,8 @@ func (l *pressure) untilCached(t *testing.T) {
 	t.Helper()
 	netnstest.Await(t, "flow cache", func() error {
 		l.compare(t)
-		if word, why := l.tw.cached.ForwardingWhy(t); word != "flow cache" {
-			return errors.New(word + ": " + why)
+		if word, reason := l.tw.cached.ForwardingWhy(t); word != "flow cache" {
+			return errors.New(word + ": " + reason)
 		}
 		before, sent := l.tw.cached.Packets(t)["forwarded"], l.frames
 		l.compare(t)
@@ -128,11 +128,11 @@ func (l *pressure) untilCached(t *testing.T) {
 func TestTriggersUnderLoad(t *testing.T) {
 	t.Parallel()
 	l := newPressure(t)
-	began, was := time.Now(), l.tw.cached.Packets(t)
+	began, before := time.Now(), l.tw.cached.Packets(t)
 	l.othersChange(t)
 	n := l.tw.cached.Packets(t)
 	t.Logf("%d frames, %.0f a second each way through two gateways; with the cache %d by it, %d by the stack", l.frames,
-		float64(l.frames)/time.Since(began).Seconds(), n["forwarded"]-was["forwarded"], n["stack"]-was["stack"])
+		float64(l.frames)/time.Since(began).Seconds(), n["forwarded"]-before["forwarded"], n["stack"]-before["stack"])
 	for range 5 {
 		l.tw.each(func(w *twin) {
 			var err error
@@ -203,11 +203,11 @@ func (l *pressure) rulesChange(t *testing.T) {
 // differs tells where two arrivals begin to differ.
 func (a arrival) differs(b arrival) string {
 	for i, side := range [][2][][]byte{{a.client, b.client}, {a.server, b.server}} {
-		for at := range max(len(side[0]), len(side[1])) {
-			of := func(frames [][]byte) [][]byte { return frames[min(at, len(frames)):min(at+1, len(frames))] }
+		for position := range max(len(side[0]), len(side[1])) {
+			of := func(frames [][]byte) [][]byte { return frames[min(position, len(frames)):min(position+1, len(frames))] }
 			if !equalFrames(of(side[0]), of(side[1])) {
 				return fmt.Sprintf("at the %s frame %d of %d is with the cache\n%sand of %d without\n%s", []string{"client",
-					"server"}[i], at, len(side[0]), describe(of(side[0])), len(side[1]), describe(of(side[1])))
+					"server"}[i], position, len(side[0]), describe(of(side[0])), len(side[1]), describe(of(side[1])))
 			}
 		}
 	}

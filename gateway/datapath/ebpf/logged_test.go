@@ -103,8 +103,8 @@ func (l *logged) start(t *testing.T) {
 		must(t, l.d.Close())
 	})
 	netnstest.Await(t, "the cache", func() error {
-		if word, why := l.d.Forwarding(); word != "flow cache" && cfg.FlowCache != FlowCacheNever {
-			return fmt.Errorf("%s: %s", word, why)
+		if word, reason := l.d.Forwarding(); word != "flow cache" && cfg.FlowCache != FlowCacheNever {
+			return fmt.Errorf("%s: %s", word, reason)
 		}
 		return nil
 	})

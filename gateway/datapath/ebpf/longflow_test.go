@@ -48,7 +48,7 @@ chain in { type nat hook prerouting priority dstnat; iifname "wan0" udp dport 70
 	x := w.NewStream(t, w.Alice, datapathtest.Server)
 	sound := w.Up(t, w.Alice) // nothing is answered
 	sound.Begin()
-	began, was := time.Now(), w.Packets(t)
+	began, before := time.Now(), w.Packets(t)
 	at := x.Server.RemoteAddr()
 	for time.Since(began) < *longFor {
 		x.Carry(t, x.Server, 200_000)
@@ -58,10 +58,10 @@ chain in { type nat hook prerouting priority dstnat; iifname "wan0" udp dport 70
 	sound.Halt()
 	sound.Whole(t, "one way")
 	n := w.Packets(t)
-	t.Logf("%.0f MB: %d packets by the cache, %d by the stack", float64(x.Came())/1e6, n["forwarded"]-was["forwarded"],
-		n["stack"]-was["stack"])
-	if n["forwarded"]-was["forwarded"] < 2*(n["stack"]-was["stack"]) {
-		t.Errorf("%v became %v", was, n)
+	t.Logf("%.0f MB: %d packets by the cache, %d by the stack", float64(x.Came())/1e6, n["forwarded"]-before["forwarded"],
+		n["stack"]-before["stack"])
+	if n["forwarded"]-before["forwarded"] < 2*(n["stack"]-before["stack"]) {
+		t.Errorf("%v became %v", before, n)
 	}
 	if len(known) != 2 {
 		t.Errorf("%d connections are known: %v", len(known), known)
@@ -123,9 +123,9 @@ func (tw *twins) untilStack(t *testing.T, f *flow) {
 		w.Router.Run(t, "ip route add blackhole 233.252.0.1; ip route del blackhole 233.252.0.1")
 	})
 	netnstest.Await(t, "a packet by the stack", func() error {
-		was := tw.cached.Packets(t)["forwarded"]
+		before := tw.cached.Packets(t)["forwarded"]
 		tw.compare(t, f.fromClient())
-		if tw.cached.Packets(t)["forwarded"] != was {
+		if tw.cached.Packets(t)["forwarded"] != before {
 			return errors.New("the cache forwards it")
 		}
 		return nil

@@ -65,7 +65,7 @@ func TestWhoReachesThePortal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: c.admitted}))
-			var said string
+			var text string
 			ask := func() error {
 				dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: c.from.AsSlice()}, Timeout: 10 * time.Second}
 				conn, err := dialer.Dial("tcp4", c.to)
@@ -74,7 +74,7 @@ func TestWhoReachesThePortal(t *testing.T) {
 				}
 				defer conn.Close()
 				b, err := io.ReadAll(conn)
-				said = string(b)
+				text = string(b)
 				return err
 			}
 			if c.namespace == "" {
@@ -82,8 +82,8 @@ func TestWhoReachesThePortal(t *testing.T) {
 			} else {
 				in(t, c.namespace, ask)
 			}
-			if !strings.HasPrefix(said, c.want) {
-				t.Errorf("answered by %q, want %q", said, c.want)
+			if !strings.HasPrefix(text, c.want) {
+				t.Errorf("answered by %q, want %q", text, c.want)
 			}
 		})
 	}
@@ -116,8 +116,8 @@ func TestPortOfTwoSites(t *testing.T) {
 	for _, c := range []net.Conn{first, second} {
 		must(t, c.SetDeadline(time.Now().Add(2*time.Minute)))
 	}
-	if said, err := io.ReadAll(second); err != nil || !strings.HasPrefix(string(said), "portal") {
-		t.Errorf("the later one was answered by %q, %v", said, err)
+	if text, err := io.ReadAll(second); err != nil || !strings.HasPrefix(string(text), "portal") {
+		t.Errorf("the later one was answered by %q, %v", text, err)
 	}
 	netnstest.Await(t, "the end of the former", func() error {
 		if _, err := first.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {

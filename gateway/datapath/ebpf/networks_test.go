@@ -43,7 +43,7 @@ func TestNetworksBehindLine(t *testing.T) {
 			d.objs.WanIn, wan, udp(40000, toBehind), redirect, "forwarded", 0, uint64(len(udp(40000)) - 14)},
 		"from it, but from the WAN": {d.objs.WanIn, wan, udp(40000, ofBehind), shot, "foreign-source", 0, 0},
 	} {
-		packets, was := d.packets(t), counters(t, d, alice)
+		packets, before := d.packets(t), counters(t, d, alice)
 		verdict, _, _ := d.try(t, c.prog, c.link, c.packet)
 		got, want := change(packets, d.packets(t)), map[string]uint64{c.reason: 1}
 		if got["stack"] == 1 && c.reason == "forwarded" { // the new route has emptied the cache of hops
@@ -52,8 +52,8 @@ func TestNetworksBehindLine(t *testing.T) {
 		if verdict != c.verdict || !maps.Equal(got, want) {
 			t.Errorf("%s: verdict %d and %v, want %d and %v", name, verdict, got, c.verdict, want)
 		}
-		if now := counters(t, d, alice); now.UpBytes-was.UpBytes != c.up || now.DownBytes-was.DownBytes != c.down {
-			t.Errorf("%s: counted %+v after %+v", name, now, was)
+		if now := counters(t, d, alice); now.UpBytes-before.UpBytes != c.up || now.DownBytes-before.DownBytes != c.down {
+			t.Errorf("%s: counted %+v after %+v", name, now, before)
 		}
 	}
 }

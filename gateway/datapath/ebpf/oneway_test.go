@@ -34,11 +34,11 @@ chain forward { type filter hook forward priority 0; %s
 
 	rules("round2", "ct state new limit rate 1000/second burst 1000 packets accept")
 	netnstest.Await(t, "a limit to keep it from being cached", func() error {
-		was := tw.cached.Packets(t)["forwarded"]
+		before := tw.cached.Packets(t)["forwarded"]
 		for range 10 {
 			tw.compare(t, up.fromClient(), down.fromPeer())
 		}
-		if n := tw.cached.Packets(t)["forwarded"] - was; n > 0 {
+		if n := tw.cached.Packets(t)["forwarded"] - before; n > 0 {
 			return fmt.Errorf("the cache forwards %d packets", n)
 		}
 		return nil
@@ -52,7 +52,7 @@ chain forward { type filter hook forward priority 0; %s
 	if all := tw.compare(t, down.fromClient(), down.fromPeer()); len(all.server) != 1 || len(all.client) != 1 {
 		t.Errorf("a client's answer and what follows it became %v", all)
 	}
-	if word, why := tw.cached.ForwardingWhy(t); word != "flow cache" {
-		t.Errorf("%s: %s", word, why)
+	if word, reason := tw.cached.ForwardingWhy(t); word != "flow cache" {
+		t.Errorf("%s: %s", word, reason)
 	}
 }

@@ -28,10 +28,10 @@ func TestPinsAgain(t *testing.T) {
 				"removed":  func() { must(t, os.Remove(pin)) },
 				"replaced": func() { must(t, os.Remove(pin)); must(t, os.Mkdir(pin, 0o700)) },
 				"removed, with the folder's time put back": func() {
-					was, err := os.Stat(d.cfg.PinDir)
+					before, err := os.Stat(d.cfg.PinDir)
 					must(t, err)
 					must(t, os.Remove(pin))
-					must(t, os.Chtimes(d.cfg.PinDir, was.ModTime(), was.ModTime()))
+					must(t, os.Chtimes(d.cfg.PinDir, before.ModTime(), before.ModTime()))
 				},
 			} {
 				netnstest.Await(t, "the look that finds the folder as it was", func() error {

@@ -27,9 +27,9 @@ func onLine(b []byte) []byte {
 }
 
 // put returns a frame on PPPoE with other bytes at a place.
-func put(at int, to ...byte) []byte {
+func put(position int, to ...byte) []byte {
 	b := onLine(udp(443))
-	copy(b[at:], to)
+	copy(b[position:], to)
 	return b
 }
 
@@ -163,7 +163,7 @@ func TestTooLongForLine(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)
 	sent := udp(40000, down, payload(1472), func(f *datapathtest.Frame) { f.IP.Flags = layers.IPv4DontFragment })
-	was := counters(t, d, alice)
+	before := counters(t, d, alice)
 	verdict, out, _ := d.try(t, d.objs.WanIn, index(t, n.wan), sent)
 	if verdict != redirect || len(out) != 14+20+8+28 {
 		t.Fatalf("verdict %d, and %d bytes", verdict, len(out))
@@ -176,8 +176,8 @@ func TestTooLongForLine(t *testing.T) {
 		!bytes.Equal(icmp[8:], sent[14:42]) {
 		t.Errorf("it says %x", icmp)
 	}
-	if now := counters(t, d, alice); now.DownPackets != was.DownPackets {
-		t.Errorf("counted %+v after %+v", now, was)
+	if now := counters(t, d, alice); now.DownPackets != before.DownPackets {
+		t.Errorf("counted %+v after %+v", now, before)
 	}
 }
 

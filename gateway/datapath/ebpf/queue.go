@@ -82,7 +82,7 @@ func (q *queue) is(root netlink.Qdisc) bool {
 func (q *queue) ours() bool { return q.noted || q.major == lanQueue }
 
 // holder is how the present queue can hold packets back; why it cannot.
-func (q *queue) holder(root netlink.Qdisc, parts []netlink.Qdisc, timed bool) (by gatewayHolder, why string) {
+func (q *queue) holder(root netlink.Qdisc, parts []netlink.Qdisc, timed bool) (by gatewayHolder, reason string) {
 	switch {
 	case root == nil:
 		return gatewayHolderHOLDER_NONE, "it has no queue"

@@ -147,13 +147,13 @@ func (n network) begin(t *testing.T, l load) {
 // each millisecond.
 func (n network) blast(t *testing.T, l load) {
 	t.Helper()
-	from, to, at, here := n.client, n.server, distant, l.addr
+	from, to, addr, here := n.client, n.server, distant, l.addr
 	if !l.up {
-		from, to, at, here = to, from, here, at
+		from, to, addr, here = to, from, here, addr
 	}
 	var out, into *net.UDPConn
 	in(t, to, func() (err error) {
-		into, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(at, 0)))
+		into, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
 		return err
 	})
 	in(t, from, func() (err error) {
@@ -228,17 +228,17 @@ func TestRatesHold(t *testing.T) {
 		}
 		time.Sleep(*rateFor)
 		for _, l := range loads {
-			was, is := before[l], d.limiter(t, l)
-			passed, lasted := is.passed-was.passed, is.at-was.at
-			if most := lasted + was.left; float64(passed) > 1.001*float64(most) {
+			earlier, is := before[l], d.limiter(t, l)
+			passed, lasted := is.passed-earlier.passed, is.at-earlier.at
+			if most := lasted + earlier.left; float64(passed) > 1.001*float64(most) {
 				t.Errorf("%s: %.4f of what the limit allows passed", l, float64(passed)/float64(most))
 			}
-			share := (float64(passed) + float64(is.left) - float64(was.left)) / float64(lasted)
+			share := (float64(passed) + float64(is.left) - float64(earlier.left)) / float64(lasted)
 			if share >= 0.97 { // in another window a busy machine may have kept it from sending
 				full[l] = true
 			}
 			t.Logf("%s: %.3f of the rate passed, %.3f of it was used, %d packets dropped", l, float64(passed)/float64(lasted),
-				share, is.dropped-was.dropped)
+				share, is.dropped-earlier.dropped)
 		}
 	}
 	for _, l := range loads {

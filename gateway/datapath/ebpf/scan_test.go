@@ -31,8 +31,8 @@ func newScanned(t *testing.T, entries uint32) *scanned {
 		n.env()...)
 	t.Cleanup(func() { run(t, "nft delete table ip scan") })
 	netnstest.Await(t, "the cache", func() error {
-		if word, why := d.Forwarding(); word != "flow cache" {
-			return errors.New(word + ": " + why)
+		if word, reason := d.Forwarding(); word != "flow cache" {
+			return errors.New(word + ": " + reason)
 		}
 		return nil
 	})
@@ -54,9 +54,9 @@ func (s *scanned) send(t *testing.T, frame []byte) {
 // deliver sends a client's frame, and waits until it has been handled.
 func (s *scanned) deliver(t *testing.T, client netip.Addr, frame []byte) {
 	t.Helper()
-	was := counters(t, s.Datapath, client).UpPackets
+	before := counters(t, s.Datapath, client).UpPackets
 	s.send(t, frame)
-	for late := time.Now().Add(2 * time.Minute); counters(t, s.Datapath, client).UpPackets == was; {
+	for late := time.Now().Add(2 * time.Minute); counters(t, s.Datapath, client).UpPackets == before; {
 		if time.Now().After(late) {
 			t.Fatal("a frame is not handled")
 		}
@@ -92,11 +92,11 @@ func (s *scanned) caching(t *testing.T) uint32 {
 }
 
 // onlyForwarded reports packets that were neither forwarded by the cache nor left to the stack.
-func onlyForwarded(t *testing.T, was, is map[string]uint64) {
+func onlyForwarded(t *testing.T, before, is map[string]uint64) {
 	t.Helper()
-	for why, n := range change(was, is) {
-		if n > 0 && why != "forwarded" && why != "stack" {
-			t.Errorf("%d packets count as %s", n, why)
+	for reason, n := range change(before, is) {
+		if n > 0 && reason != "forwarded" && reason != "stack" {
+			t.Errorf("%d packets count as %s", n, reason)
 		}
 	}
 }
@@ -106,9 +106,9 @@ func onlyForwarded(t *testing.T, was, is map[string]uint64) {
 func TestScan(t *testing.T) {
 	netnstest.OnOneCPU(t)
 	const forget = "net.netfilter.nf_conntrack_udp_timeout"
-	was := run(t, "sysctl -n "+forget)
+	earlier := run(t, "sysctl -n "+forget)
 	run(t, "sysctl -qw "+forget+"=600") // a busy machine may take longer for a scan than the usual 30 s
-	t.Cleanup(func() { run(t, "sysctl -qw "+forget+"="+was) })
+	t.Cleanup(func() { run(t, "sysctl -qw "+forget+"="+earlier) })
 	s := newScanned(t, 0)
 	his := udp(9, from(bob, bobMAC), source(5000))
 	flushConnections(t) // the wire's own packet went to a port of the scan, too
@@ -189,7 +189,7 @@ func TestFullCache(t *testing.T) {
 		must(t, err)
 		return n
 	}
-	was, before, sent := s.packets(t), arrived(), uint64(0)
+	earlier, before, sent := s.packets(t), arrived(), uint64(0)
 	round := func() {
 		for port := range uint16(400) {
 			s.deliver(t, alice, udp(1000+port))
@@ -197,17 +197,17 @@ func TestFullCache(t *testing.T) {
 		}
 	}
 	netnstest.Await(t, "flows in the cache", func() error {
-		if round(); s.packets(t)["forwarded"] == was["forwarded"] {
+		if round(); s.packets(t)["forwarded"] == earlier["forwarded"] {
 			return errors.New("there are none")
 		}
 		return nil
 	})
 	round()
-	n := change(was, s.packets(t))
+	n := change(earlier, s.packets(t))
 	if n["forwarded"]+n["stack"] != sent {
 		t.Errorf("of %d packets were %v", sent, n)
 	}
-	onlyForwarded(t, was, s.packets(t))
+	onlyForwarded(t, earlier, s.packets(t))
 	netnstest.Await(t, "all packets", func() error {
 		if n := arrived() - before; n < sent {
 			return fmt.Errorf("%d of %d", n, sent)

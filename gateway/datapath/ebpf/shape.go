@@ -237,9 +237,9 @@ func (d *Datapath) keepShaping() error {
 		if q.noted && q.is(root) {
 			all = errors.Join(all, q.note())
 		}
-		by, why := q.holder(root, parts, s.timed)
+		by, reason := q.holder(root, parts, s.timed)
 		if by == before && !(before == gatewayHolderHOLDER_NONE && q.replaceable(root)) {
-			q.why = why
+			q.why = reason
 			continue
 		}
 		changed = true

@@ -143,11 +143,11 @@ func TestConnectionCountersAreShort(t *testing.T) {
 	l.pass(t, f)
 	all, err := netlink.ConntrackTableList(netlink.ConntrackTable, netlink.InetFamily(unix.AF_INET))
 	must(t, err)
-	at := slices.IndexFunc(all, func(c *netlink.ConntrackFlow) bool { return c.Forward.SrcPort == 40000 })
-	if at < 0 {
+	position := slices.IndexFunc(all, func(c *netlink.ConntrackFlow) bool { return c.Forward.SrcPort == 40000 })
+	if position < 0 {
 		t.Fatalf("the connection is not in %v", all)
 	}
-	c, sent := all[at], l.sent[f.client]
+	c, sent := all[position], l.sent[f.client]
 	if has, aside := c.Forward.Packets+c.Reverse.Packets,
 		l.cached(t)-before; has+aside != sent.UpPackets+sent.DownPackets || aside < 10 {
 		t.Errorf("it counts %d packets, %d passed by, of %+v", has, aside, sent)

@@ -225,14 +225,14 @@ func (x *torrents) stop(t *testing.T) {
 
 // whole stops, and waits until no frame is missing: each has arrived, or a link has dropped it because its queue was
 // full.
-func (x *torrents) whole(t *testing.T, during string, was [2]uint64) {
+func (x *torrents) whole(t *testing.T, during string, before [2]uint64) {
 	t.Helper()
 	x.stop(t)
 	for i, o := range x.of {
 		sentUp, sentDown := o.up.sent.Load(), o.down.sent.Load()
 		netnstest.Await(t, "all frames", func() error {
 			up, down := o.arrived(t)
-			dropped := o.LinkDrops(t) - was[i]
+			dropped := o.LinkDrops(t) - before[i]
 			if up > sentUp || down > sentDown || up+down+dropped < sentUp+sentDown {
 				return fmt.Errorf("%s, %s: of %d frames up and %d down %d and %d arrived, and links dropped %d",
 					[]string{"with the cache", "without"}[i], during, sentUp, sentDown, up, down, dropped)
@@ -272,12 +272,12 @@ func (x *torrents) more(t *testing.T, frames uint64) {
 func (x *torrents) untilCached(t *testing.T) {
 	t.Helper()
 	netnstest.Await(t, "flow cache", func() error {
-		was := x.tw.cached.Packets(t)
+		before := x.tw.cached.Packets(t)
 		x.more(t, segments)
 		n := x.tw.cached.Packets(t)
-		if cached, stack := n["forwarded"]-was["forwarded"], n["stack"]-was["stack"]; cached <= stack {
-			word, why := x.tw.cached.ForwardingWhy(t)
-			return fmt.Errorf("%d packets by it, %d by the stack; %s: %s", cached, stack, word, why)
+		if cached, stack := n["forwarded"]-before["forwarded"], n["stack"]-before["stack"]; cached <= stack {
+			word, reason := x.tw.cached.ForwardingWhy(t)
+			return fmt.Errorf("%d packets by it, %d by the stack; %s: %s", cached, stack, word, reason)
 		}
 		return nil
 	})
@@ -302,7 +302,7 @@ func (x *torrents) nothingLost(t *testing.T) {
 			must(t, cached.Set(datapath.Client{Addrs: []netip.Addr{s.Addr}, MAC: s.MAC, Admitted: true}))
 		}
 	}
-	was, counts, sent := x.drops(t), cached.Packets(t), x.sent()
+	before, counts, sent := x.drops(t), cached.Packets(t), x.sent()
 	for _, c := range []struct {
 		name string
 		do   func()
@@ -336,7 +336,7 @@ func (x *torrents) nothingLost(t *testing.T) {
 		c.do()
 		time.Sleep(*loadFor / 5)
 		x.untilCached(t)
-		x.whole(t, c.name, was)
+		x.whole(t, c.name, before)
 	}
 	n := cached.Packets(t)
 	frames := x.sent() - sent
@@ -376,10 +376,10 @@ func (x *torrents) nothingPasses(t *testing.T) {
 		}
 		for i, o := range x.of {
 			netnstest.Await(t, c.name+" to count", func() error {
-				was := arrived(o)
+				before := arrived(o)
 				x.more(t, segments)
-				if ended[i] = arrived(o); ended[i] != was {
-					return fmt.Errorf("%d frames passed", ended[i]-was)
+				if ended[i] = arrived(o); ended[i] != before {
+					return fmt.Errorf("%d frames passed", ended[i]-before)
 				}
 				return nil
 			})

@@ -29,7 +29,7 @@ func TestUpgradeKeepsSessions(t *testing.T) {
 	d := n.open(t)
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443))
-	was := counters(t, d, alice)
+	before := counters(t, d, alice)
 	must(t, d.Close())
 	// Maps pinned by another version.
 	for name, m := range map[string]*ebpf.MapSpec{
@@ -44,8 +44,8 @@ func TestUpgradeKeepsSessions(t *testing.T) {
 		must(t, other.Close())
 	}
 	next := n.open(t)
-	if got := counters(t, next, alice); got.Epoch != was.Epoch || got.UpBytes != was.UpBytes || was.UpBytes == 0 {
-		t.Errorf("counters %+v, were %+v", got, was)
+	if got := counters(t, next, alice); got.Epoch != before.Epoch || got.UpBytes != before.UpBytes || before.UpBytes == 0 {
+		t.Errorf("counters %+v, were %+v", got, before)
 	}
 	next.try(t, next.objs.LanIn, index(t, n.lan), tcp(443))
 	if verdict, _, _ := next.try(t, next.objs.LanIn, index(t, n.lan), tcp(443)); verdict != redirect ||
@@ -72,11 +72,12 @@ func TestNetfilterHasItsSay(t *testing.T) {
 		n.env()...)
 	defer try("nft delete table ip nat")
 	netnstest.Await(t, "masquerading", func() error { return echo("with NAT") })
-	was := counters(t, d, alice)
+	earlier := counters(t, d, alice)
 	must(t, echo("with NAT"))
 	c := counters(t, d, alice)
-	if c.UpPackets-was.UpPackets != 3 || c.DownPackets-was.DownPackets != 3 || c.DownBytes-was.DownBytes != 3*84 {
-		t.Errorf("counted %+v more for three pings, was %+v", c, was)
+	if c.UpPackets-earlier.UpPackets != 3 || c.DownPackets-earlier.DownPackets != 3 ||
+		c.DownBytes-earlier.DownBytes != 3*84 {
+		t.Errorf("counted %+v more for three pings, was %+v", c, earlier)
 	}
 	run(t, "nft delete table ip nat; ip -n $server route add default via 192.0.2.1", n.env()...)
 	netnstest.Await(t, "redirecting again", func() error {

@@ -85,8 +85,8 @@ func (tw *twins) rules(t testing.TB, name, rules string) {
 	tw.each(func(w *twin) { w.Router.Run(t, script) })
 	tw.dropped(t) // what was dropped before explains nothing
 	netnstest.Await(t, "the cache's word of "+name, func() error {
-		if _, why := tw.cached.ForwardingWhy(t); !strings.Contains(why, name+" ") {
-			return errors.New(why)
+		if _, reason := tw.cached.ForwardingWhy(t); !strings.Contains(reason, name+" ") {
+			return errors.New(reason)
 		}
 		return nil
 	})

@@ -174,9 +174,9 @@ func (w attacked) programs(t *testing.T) (n int) {
 	t.Helper()
 	w.Router.Do(func() {
 		for _, h := range (&Datapath{}).hooks(w.dev(t, "lan0"), w.dev(t, "wan0")) {
-			at, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
+			attached, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
 			if err == nil {
-				n += len(at.Programs)
+				n += len(attached.Programs)
 			}
 		}
 	})
@@ -210,12 +210,12 @@ func (w attacked) links(t *testing.T, name string, attach ebpf.AttachType, do fu
 	t.Helper()
 	var all error
 	w.Router.Do(func() {
-		at, err := link.QueryPrograms(link.QueryOptions{Target: w.dev(t, name).Index, Attach: attach})
-		if err != nil || len(at.Programs) == 0 {
+		attached, err := link.QueryPrograms(link.QueryOptions{Target: w.dev(t, name).Index, Attach: attach})
+		if err != nil || len(attached.Programs) == 0 {
 			all = fmt.Errorf("%s has no programs: %w", name, err)
 			return
 		}
-		for _, p := range at.Programs {
+		for _, p := range attached.Programs {
 			id, _ := p.LinkID()
 			l, err := link.NewFromID(id)
 			if err == nil {

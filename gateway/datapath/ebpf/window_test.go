@@ -45,11 +45,11 @@ func readWindow(t *testing.T, frame []byte) (w uint16, summed bool) {
 	t.Helper()
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default)
 	l := p.TransportLayer().(*layers.TCP)
-	was := l.Checksum
+	before := l.Checksum
 	must(t, l.SetNetworkLayerForChecksum(p.NetworkLayer()))
 	must(t, gopacket.SerializeLayers(
 		gopacket.NewSerializeBuffer(), gopacket.SerializeOptions{ComputeChecksums: true}, l, gopacket.Payload(l.Payload)))
-	return l.Window, l.Checksum == was
+	return l.Window, l.Checksum == before
 }
 
 // TestWindows: what acknowledges packets that wait offers no larger window than the queue is given, in the connection's

@@ -88,11 +88,11 @@ type attendance struct {
 // attended makes one.
 func attended(held []keeper.Item) (*attendance, error) {
 	a := &attendance{}
-	at := slices.IndexFunc(held, func(i keeper.Item) bool { return i.Key == rulesKey })
-	if at < 0 {
+	index := slices.IndexFunc(held, func(i keeper.Item) bool { return i.Key == rulesKey })
+	if index < 0 {
 		return nil, errors.New("the daemon has not said what its rules are")
 	}
-	if err := json.Unmarshal(held[at].Data, &a.was); err != nil || a.was.Version != recordVersion {
+	if err := json.Unmarshal(held[index].Data, &a.was); err != nil || a.was.Version != recordVersion {
 		return nil, errors.Join(
 			fmt.Errorf("the daemon's records are of version %d, not %d", a.was.Version, recordVersion), err)
 	}

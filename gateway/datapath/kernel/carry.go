@@ -62,7 +62,7 @@ func (c *carrier) watch(fd int, l *pppoeSession) error {
 
 // ignore ends that, before the file is closed.
 func (c *carrier) ignore(fd int) {
-	if _, there := c.files[fd]; there {
+	if _, found := c.files[fd]; found {
 		_ = c.control(unix.EPOLL_CTL_DEL, fd, 0)
 		delete(c.files, fd)
 	}

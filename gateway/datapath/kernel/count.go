@@ -85,9 +85,9 @@ func (d *Datapath) lookAtAll() error {
 	for _, c := range d.all() {
 		c.mu.Lock()
 		if c.pppoe != nil {
-			n, there := interfaces[c.pppoe.index]
+			n, found := interfaces[c.pppoe.index]
 			from, counted := counters[fromCounter(c.addr)]
-			if there && counted { // else the unit is newer than the readings
+			if found && counted { // else the unit is newer than the readings
 				c.note(reading{n, from, counters[ownCounter(c.addr)]}, now)
 			}
 		}

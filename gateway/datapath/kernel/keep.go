@@ -148,17 +148,18 @@ func (d *Datapath) keepDigest() {
 
 // intact reports whether the rules are there as a former daemon left them, and as this one would make them.
 func (d *Datapath) intact(items []keeper.Item) bool {
-	at := slices.IndexFunc(items, func(i keeper.Item) bool { return i.Key == rulesKey })
-	var was ruled
-	if at < 0 || json.Unmarshal(items[at].Data, &was) != nil || was.Version != recordVersion || was.LAN != d.lan.Index {
+	index := slices.IndexFunc(items, func(i keeper.Item) bool { return i.Key == rulesKey })
+	var before ruled
+	if index < 0 || json.Unmarshal(items[index].Data, &before) != nil || before.Version != recordVersion ||
+		before.LAN != d.lan.Index {
 		return false
 	}
 	meant, err := d.wanted().Digest()
-	if err != nil || meant != was.Meant {
+	if err != nil || meant != before.Meant {
 		return false
 	}
 	is, err := d.rules.Digest(d.table)
-	return err == nil && is == was.Digest
+	return err == nil && is == before.Digest
 }
 
 // former is what a former daemon left in the kernel for its clients.

@@ -193,13 +193,13 @@ func TestQuotaBesideTorn(t *testing.T) {
 	up := w.Up(t, w.Alice)
 	up.Begin()
 	up.Passes(t, "up")
-	was := w.Counters(t, w.Alice.Addr).UpBytes
-	admit(t, w, w.Alice, datapath.Limits{UpBytes: was + 200_000})
+	before := w.Counters(t, w.Alice.Addr).UpBytes
+	admit(t, w, w.Alice, datapath.Limits{UpBytes: before + 200_000})
 	w.Kill(t)
 	const used = "nft list counter ip gatewayd-lan0 %s | grep -o 'bytes [0-9]*' | cut -d' ' -f2"
 	netnstest.Await(t, "the use of the quota", func() error {
 		n, err := strconv.ParseUint(strings.TrimSpace(w.Router.Run(t, fmt.Sprintf(used, fromCounter(w.Alice.Addr)))), 10, 64)
-		if err == nil && n < was+200_000 {
+		if err == nil && n < before+200_000 {
 			err = fmt.Errorf("%d bytes were counted", n)
 		}
 		return err

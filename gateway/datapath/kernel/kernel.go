@@ -174,7 +174,7 @@ func Check(cfg datapath.Setup) error {
 }
 
 // Forwarding names the present way of forwarding.
-func (d *Datapath) Forwarding() (word, why string) { return "stack", "" }
+func (d *Datapath) Forwarding() (word, reason string) { return "stack", "" }
 
 // Wait returns when ctx ends, or with an error when the LAN's interface is gone.
 func (d *Datapath) Wait(ctx context.Context) error {

@@ -36,7 +36,7 @@ var directions = [...]struct {
 
 // police has the kernel drop what a client sends and is sent beyond its rates. Where these are as
 // before, what is left of the burst stays.
-func (l *pppoeSession) police(was, limits datapath.Limits) error {
+func (l *pppoeSession) police(before, limits datapath.Limits) error {
 	if limits.UpBps == 0 && limits.DownBps == 0 && !l.policed {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (l *pppoeSession) police(was, limits datapath.Limits) error {
 	}
 	for _, d := range directions {
 		bps := d.rate(limits)
-		if l.policed && bps == d.rate(was) {
+		if l.policed && bps == d.rate(before) {
 			continue
 		}
 		if err := limit(l.index, d.hook, bps); err != nil {
@@ -163,10 +163,10 @@ func (d *Datapath) foresee(c *client, now time.Time) {
 			continue
 		}
 		left := float64(q.quota-min(q.used, q.quota)) * 8 / d.fastestBps
-		if at := now.Add(time.Duration(min(left/2, seenEvery.Seconds()) * float64(time.Second))); d.due.IsZero() ||
-			at.Before(d.due) {
+		if instant := now.Add(time.Duration(min(left/2, seenEvery.Seconds()) * float64(time.Second))); d.due.IsZero() ||
+			instant.Before(d.due) {
 			// both ways at once
-			d.due = at
+			d.due = instant
 		}
 	}
 }

@@ -82,15 +82,15 @@ func TestQuotasEnd(t *testing.T) {
 		set(datapath.Limits{})
 		up.Passes(t, name+", up without a quota")
 		down.Passes(t, name+", down without a quota")
-		was := w.Counters(t, w.Alice.Addr)
-		set(of(was.UpBytes, was.DownBytes))
+		before := w.Counters(t, w.Alice.Addr)
+		set(of(before.UpBytes, before.DownBytes))
 		up.Ends(t, name+", up beyond the quota")
 		down.Ends(t, name+", down beyond the quota")
 		is := w.Counters(t, w.Alice.Addr)
-		if is.UpBytes-was.UpBytes < 50_000 && is.DownBytes-was.DownBytes < 50_000 {
-			t.Errorf("%s: it was %+v and ended with %+v", name, was, is)
+		if is.UpBytes-before.UpBytes < 50_000 && is.DownBytes-before.DownBytes < 50_000 {
+			t.Errorf("%s: it was %+v and ended with %+v", name, before, is)
 		}
-		set(of(was.UpBytes, was.DownBytes))
+		set(of(before.UpBytes, before.DownBytes))
 		up.Stops(t, name+", up, set again")
 	}
 }

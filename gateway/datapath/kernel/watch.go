@@ -52,11 +52,11 @@ func (w *watcher) close() error { return w.follower.Close() }
 func (d *Datapath) keepRules() {
 	d.replacing.Lock()
 	defer d.replacing.Unlock()
-	why, err := d.changed()
-	if err == nil && why != "" {
+	reason, err := d.changed()
+	if err == nil && reason != "" {
 		if err = d.restore(); err == nil {
 			d.cfg.Log.Warn("others changed the rules in nftables, and they are back; in between the machine may have "+
-				"forwarded what the LAN sends", "lan", d.net.Interface, "what", why)
+				"forwarded what the LAN sends", "lan", d.net.Interface, "what", reason)
 		}
 	}
 	if err != nil {

@@ -80,8 +80,8 @@ func TestDumpsRest(t *testing.T) {
 		time.Sleep(pause * 2)
 		synctest.Wait()
 		mu.Lock()
-		for i, at := range dumps {
-			if i > 0 && at-dumps[i-1] < pause || at < pause {
+		for i, offset := range dumps {
+			if i > 0 && offset-dumps[i-1] < pause || offset < pause {
 				t.Errorf("dumps at %v", dumps)
 			}
 		}

@@ -70,14 +70,14 @@ func connections(t *testing.T) (of [41]int) {
 // TestEnd: the connections of clients that have left end, whoever began them, translated or not and in whichever zone;
 // those of others and those with the gateway go on.
 func TestEnd(t *testing.T) {
-	several := func(n byte) (of []netip.Prefix) {
+	several := func(n byte) (prefixes []netip.Prefix) {
 		for i := range n {
-			of = append(of, netip.PrefixFrom(client(i+1), 32))
+			prefixes = append(prefixes, netip.PrefixFrom(client(i+1), 32))
 		}
-		return of
+		return prefixes
 	}
 	network := netip.MustParsePrefix("127.1.0.0/29")
-	for name, of := range map[string][]netip.Prefix{
+	for name, prefixes := range map[string][]netip.Prefix{
 		"nobody's": {netip.MustParsePrefix("127.1.0.200/32")}, "one": several(1), "translated": several(2)[1:],
 		"in a zone": several(3)[2:], "forwarded": several(4)[3:],
 		"some": several(5), "many": several(30), "a network": {network}, "both": {several(9)[8], network, several(9)[8]},
@@ -89,13 +89,13 @@ func TestEnd(t *testing.T) {
 				t.Fatalf("before: %v", want)
 			}
 			for i := byte(1); i <= 40; i++ {
-				if slices.ContainsFunc(of, func(p netip.Prefix) bool { return p.Contains(client(i)) }) {
+				if slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(client(i)) }) {
 					ended, want[i] = ended+want[i], 0
 				}
 			}
 			forgotten := 0
 			e := Ender{Gateway: gateway, Forget: func(all []Connection) error { forgotten += len(all); return nil }}
-			must(t, e.End(of...))
+			must(t, e.End(prefixes...))
 			if got := connections(t); got != want || forgotten != ended {
 				t.Errorf("left:\n%v, want\n%v; %d were told to be gone, want %d", got, want, forgotten, ended)
 			}

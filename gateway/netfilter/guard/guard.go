@@ -187,8 +187,8 @@ func RemoveFrames(lan string) error {
 
 // There reports whether Shut's table of a LAN exists.
 func There(lan string) bool {
-	there, err := nftables.Has(forwarding(lan))
-	return err == nil && there
+	found, err := nftables.Has(forwarding(lan))
+	return err == nil && found
 }
 
 // Whole reports whether both tables of a LAN exist.
@@ -201,7 +201,7 @@ func Whole(lan string) (bool, error) {
 }
 
 func remove(t nftables.Table, doing string) error {
-	if there, err := nftables.Has(t); err != nil || !there {
+	if found, err := nftables.Has(t); err != nil || !found {
 		return err
 	}
 	return change(doing, func(b *nftables.Batch) { b.DeleteTable(t) })

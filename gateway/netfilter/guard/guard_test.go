@@ -14,7 +14,7 @@ func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
 // TestNames: for every interface name that the kernel allows, the guard concerns exactly
 // that name and can be removed. The data paths' tests show its effect.
 func TestNames(t *testing.T) {
-	for name, said := range map[string]string{
+	for name, text := range map[string]string{
 		"eth1": `iifname "eth1" iif != @known drop`, "eth1.5": `iifname "eth1.5" iif != @known drop`,
 		"br-lan@x": `iifname "br-lan@x" iif != @known drop`, "wl*": `iifname "wl\*" iif != @known drop`,
 		"drop": `iifname "drop" iif != @known drop`, `a"b\c`: `iifname "a"b\c" iif != @known drop`,
@@ -28,8 +28,8 @@ func TestNames(t *testing.T) {
 			}
 			must(t, g.Shut())
 			rules := ruleset(t)
-			if strings.Count(rules, said) != 1 || !strings.Contains(rules, "elements = { 7, 12 }") {
-				t.Errorf("not %s once, with what is known, in\n%s", said, rules)
+			if strings.Count(rules, text) != 1 || !strings.Contains(rules, "elements = { 7, 12 }") {
+				t.Errorf("not %s once, with what is known, in\n%s", text, rules)
 			}
 			must(t, g.Know(7, 12))
 			if rules := ruleset(t); strings.Count(rules, "iif 7 oif 12 accept") != 1 ||
@@ -41,7 +41,7 @@ func TestNames(t *testing.T) {
 				t.Errorf("known still, after nothing is:\n%s", rules)
 			}
 			must(t, Guard{LAN: name}.Shut()) // like a data path of another kind in its place
-			if rules := ruleset(t); strings.Count(rules, said) != 1 || strings.Count(rules, "hook") != 1 ||
+			if rules := ruleset(t); strings.Count(rules, text) != 1 || strings.Count(rules, "hook") != 1 ||
 				strings.Contains(rules, "wan0") {
 				t.Errorf("not the LAN's rules alone:\n%s", rules)
 			}

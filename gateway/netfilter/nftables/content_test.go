@@ -38,13 +38,13 @@ func TestDigests(t *testing.T) {
 		b.AddChain(table, "c", nil)
 		b.AddRule(table, "c", toNine(Count("n"), Drop())...)
 	})
-	was := digest()
-	if was == none || !has() {
+	before := digest()
+	if before == none || !has() {
 		t.Error("of a table with rules there is none")
 	}
 	commit(t, c, func(b *Batch) { b.AddElements(table, "addrs", Element{Key: loopback}) })
 	s.Run(t, "nft add table ip other; nft add chain ip other c; nft add rule ip other c drop; nft add counter ip test m")
-	if now := digest(); now != was {
+	if now := digest(); now != before {
 		t.Error("it changed with elements, counters and another table")
 	}
 	handle := `$(nft -a list chain ip test c | sed -n 's/.*drop # handle //p')`
@@ -53,10 +53,10 @@ func TestDigests(t *testing.T) {
 		"nft flush chain ip test c", "nft flush ruleset",
 	} {
 		s.Run(t, change)
-		if now := digest(); now == was {
+		if now := digest(); now == before {
 			t.Errorf("%s: it is the same", change)
 		} else {
-			was = now
+			before = now
 		}
 	}
 }
@@ -115,12 +115,12 @@ func TestCutElements(t *testing.T) {
 	if len(keys) != 1 || !bytes.Equal(keys[0], loopback) {
 		t.Errorf("read %x", keys)
 	}
-	for _, at := range []int{4, 8, 12, 16} { // where the length of each attribute is
+	for _, index := range []int{4, 8, 12, 16} { // where the length of each attribute is
 		cut := bytes.Clone(message)
-		binary.NativeEndian.PutUint16(cut[at:], 60)
+		binary.NativeEndian.PutUint16(cut[index:], 60)
 		keys = nil
 		if err := readElements(cut, each); err == nil || len(keys) != 0 {
-			t.Errorf("with a wrong length at %d: read %x, %v", at, keys, err)
+			t.Errorf("with a wrong length at %d: read %x, %v", index, keys, err)
 		}
 	}
 }

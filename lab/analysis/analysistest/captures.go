@@ -40,7 +40,7 @@ func (s Captures) Run() result.Run {
 		run.Environment.RouterSpeed = s.Share
 	}
 	rng := rand.New(rand.NewPCG(s.Seed, 1))
-	at := start
+	instant := start
 	for block := range s.Blocks {
 		for _, d := range s.Sniffers {
 			done := map[result.Cell]bool{}
@@ -51,8 +51,8 @@ func (s Captures) Run() result.Run {
 					if done[t.Cell] {
 						continue
 					}
-					done[t.Cell], t.Block, t.Start, t.Seconds = true, block, at, 3
-					at = at.Add(3 * time.Second)
+					done[t.Cell], t.Block, t.Start, t.Seconds = true, block, instant, 3
+					instant = instant.Add(3 * time.Second)
 					run.Own = append(run.Own, result.Entry{Head: t.Head, Cell: t.Cell, Record: t})
 				}
 			}

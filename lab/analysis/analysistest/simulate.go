@@ -173,11 +173,11 @@ func (s *simulation) block(d DUT, cell result.Cell, block int, aa bool) {
 	}
 	cell = cell.With(result.DUT, d.Name)
 	for place := range s.Offered {
-		at := place
+		index := place
 		if s.Effects.RotateLoads {
-			at = (place + block) % len(s.Offered)
+			index = (place + block) % len(s.Offered)
 		}
-		cell = cell.With(result.OfferedMbps, s.Offered[at])
+		cell = cell.With(result.OfferedMbps, s.Offered[index])
 		order := s.Effects.LoadOrder * float64(place) / float64(max(len(s.Offered)-1, 1))
 		for window := range s.Windows {
 			t := result.Trial{

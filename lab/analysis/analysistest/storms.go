@@ -23,16 +23,16 @@ func Storms(seed uint64, queues []LoginQueue, clients []int, blocks int) result.
 	run := result.Run{Environment: environment(result.ModeSolo)}
 	run.Environment.Measure = logins.Name
 	rng := rand.New(rand.NewPCG(seed, 1))
-	at := start
+	instant := start
 	for block := range blocks {
 		for _, n := range clients {
 			for _, q := range queues {
 				s := q.storm(rng, n)
-				s.Block, s.Start, s.Seconds = block, at, s.Lease.Seconds+s.Login.Seconds+2
+				s.Block, s.Start, s.Seconds = block, instant, s.Lease.Seconds+s.Login.Seconds+2
 				if q.Dies && block == blocks-1 {
 					s.Died = []string{q.Name + " on a/router ended by itself: exit status 9: out of memory"}
 				}
-				at = at.Add(time.Duration(s.Seconds * float64(time.Second)))
+				instant = instant.Add(time.Duration(s.Seconds * float64(time.Second)))
 				run.Own = append(run.Own, result.Entry{Head: s.Head, Cell: s.Cell(), Record: &s})
 			}
 		}

@@ -20,9 +20,9 @@ func TestJackknifeIsTheIntervalOverBlocks(t *testing.T) {
 	var slopes, intercepts []float64
 	for cluster := range 6 {
 		var x, y []float64
-		for _, at := range []float64{0.1, 0.2, 0.4, 0.8, 1} {
-			x, y = append(x, at), append(y, 3+8*at+rng.NormFloat64())
-			rows = append(rows, Row{X: []float64{1, at}, Y: y[len(y)-1], Cluster: cluster})
+		for _, level := range []float64{0.1, 0.2, 0.4, 0.8, 1} {
+			x, y = append(x, level), append(y, 3+8*level+rng.NormFloat64())
+			rows = append(rows, Row{X: []float64{1, level}, Y: y[len(y)-1], Cluster: cluster})
 		}
 		a, b := stat.LinearRegression(x, y, nil, false)
 		intercepts, slopes = append(intercepts, a), append(slopes, b)

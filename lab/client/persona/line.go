@@ -110,7 +110,7 @@ func (l *Line) receive(f *pppoe.Frame) {
 	case f.Code == pppoe.PADO && !done(l.offered):
 		l.at.Concentrator = f.From
 		for _, kind := range []pppoe.TagType{pppoe.ACCookie, pppoe.RelaySessionID} {
-			if v, there := f.Tag(kind); there {
+			if v, found := f.Tag(kind); found {
 				l.tags = append(l.tags, pppoe.Tag{Type: kind, Value: append([]byte(nil), v...)})
 			}
 		}
@@ -161,11 +161,11 @@ func (l *Line) rearm(now time.Time) {
 }
 
 // over ends the session on this side. The caller holds mu.
-func (l *Line) over(why error) {
+func (l *Line) over(reason error) {
 	if done(l.closed) {
 		return
 	}
-	l.why = why
+	l.why = reason
 	close(l.closed)
 }
 
@@ -191,7 +191,7 @@ func (h *lineHandler) Opened(t ppp.Terms) {
 }
 
 // Closed implements ppp.Handler.
-func (h *lineHandler) Closed(why error) { (*Line)(h).over(why) }
+func (h *lineHandler) Closed(reason error) { (*Line)(h).over(reason) }
 
 // Terms are what client and concentrator agreed on.
 func (l *Line) Terms() ppp.Terms {

@@ -182,17 +182,17 @@ func giveUpSoon(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_
 
 func TestEachClientIsSeenUnderItsOwnAddresses(t *testing.T) {
 	n := newNetwork(t, "10.77.1.250")
-	at := labtest.Greet(t, n.Server)
+	addr := labtest.Greet(t, n.Server)
 	const clients = 20
 	for i := range clients {
 		l := n.join(t, i)
 		if i == 0 { // the first also asks for the router, which so knows it unasked
-			if _, err := n.visit(l.Addr.Addr(), at); err != nil {
+			if _, err := n.visit(l.Addr.Addr(), addr); err != nil {
 				t.Fatal(err)
 			}
 			n.Server.Run(t, "ip neigh flush dev gwt1")
 		}
-		saw, err := n.visit(l.Addr.Addr(), at)
+		saw, err := n.visit(l.Addr.Addr(), addr)
 		if err != nil || saw != l.Addr.Addr().String() {
 			t.Fatalf("client %d at %s was seen as %q, %v", i, l.Addr, saw, err)
 		}
@@ -230,34 +230,34 @@ func (n *network) neighbour(t *testing.T, ip netip.Addr) string {
 
 func TestWrongHardwareAddressIsNotTaken(t *testing.T) {
 	n := newNetwork(t, "10.77.1.250")
-	at := labtest.Greet(t, n.Server)
+	addr := labtest.Greet(t, n.Server)
 	l := n.join(t, 1)
 	n.join(t, 2)
 	ip := l.Addr.Addr()
 	n.Server.Run(t, "ip neigh replace "+ip.String()+" lladdr "+clientMAC(2).String()+" dev gwt1 nud permanent")
-	if saw, err := n.visit(ip, at, giveUpSoon); err == nil {
+	if saw, err := n.visit(ip, addr, giveUpSoon); err == nil {
 		t.Errorf("a connection came about over another client's hardware address: %q", saw)
 	}
 	if c := n.link.counters(t, ip); c.Misdirected == 0 || c.RxPackets != 0 {
 		t.Errorf("counters %+v: want misdirected packets and no others", c)
 	}
 	n.Server.Run(t, "ip neigh replace "+ip.String()+" lladdr "+clientMAC(1).String()+" dev gwt1 nud permanent")
-	if _, err := n.visit(ip, at); err != nil {
+	if _, err := n.visit(ip, addr); err != nil {
 		t.Errorf("over its own: %v", err)
 	}
 }
 
 func TestAddressNobodyLeasedIsNobodys(t *testing.T) {
 	n := newNetwork(t, "10.77.1.250")
-	at := labtest.Greet(t, n.Server)
+	addr := labtest.Greet(t, n.Server)
 	l := n.join(t, 1)
-	if _, err := n.visit(nobody, at, giveUpSoon); err == nil {
+	if _, err := n.visit(nobody, addr, giveUpSoon); err == nil {
 		t.Error("a connection came about from an address that nobody leased")
 	}
 	if r := n.link.refusals(t); r.Source == 0 {
 		t.Errorf("refusals %+v: want packets from nobody's address", r)
 	}
-	if _, err := n.visit(labtest.ServerIP.Next(), at); err != nil {
+	if _, err := n.visit(labtest.ServerIP.Next(), addr); err != nil {
 		t.Errorf("the host itself: %v", err)
 	}
 	// A client that has left is nobody again, for the router too.

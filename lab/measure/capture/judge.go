@@ -145,8 +145,8 @@ func (o *observation) usable(s *station) float64 {
 
 // background is how many CPUs the other work of a station had while frames were sent.
 func (o *observation) background(i int) (cpus float64) {
-	for n, was := range o.before.burned[i] {
-		cpus += burn.Share(was, o.end.burned[i][n])
+	for n, before := range o.before.burned[i] {
+		cpus += burn.Share(before, o.end.burned[i][n])
 	}
 	return cpus
 }

@@ -110,11 +110,11 @@ func (l *lab) station(ctx context.Context, h *backend.Host, cell result.Cell, e 
 	if s.port = h.Ifs[0]; l.sink != nil {
 		s.port, s.sends = l.Port(topology.PortWAN), true
 	}
-	how := howOf(cell)
+	capture := howOf(cell)
 	if s.cpus > 1 {
-		how.CPUs = l.placement.Second
+		capture.CPUs = l.placement.Second
 	}
-	if s.device, err = dut.NewCapture(s.dut, how); err != nil {
+	if s.device, err = dut.NewCapture(s.dut, capture); err != nil {
 		return err
 	}
 	s.env = bench.EnvOn(l.Lab, h)

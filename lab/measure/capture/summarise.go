@@ -69,12 +69,12 @@ func leftOut(run result.Run, rejected int) []string {
 		lowest := map[result.Cell]float64{}
 		for _, c := range b.LeftOut {
 			setting, load := c.Without(result.OfferedMbps), c.Number(result.OfferedMbps)
-			if known, there := lowest[setting]; !there || load < known {
+			if known, found := lowest[setting]; !found || load < known {
 				lowest[setting] = load
 			}
 		}
 		for setting, load := range lowest {
-			if known, there := least[setting]; !there || load < known {
+			if known, found := least[setting]; !found || load < known {
 				least[setting] = load
 			}
 			in[setting]++
@@ -83,12 +83,13 @@ func leftOut(run result.Run, rejected int) []string {
 	if len(least) == 0 {
 		return nil
 	}
-	var said []string
+	var messages []string
 	for _, setting := range slices.SortedFunc(maps.Keys(least), compareCells(run)) {
-		said = append(said, fmt.Sprintf("%s, from %g Mbit/s on (%s)", Dimensions.Label(setting), least[setting],
+		messages = append(messages, fmt.Sprintf("%s, from %g Mbit/s on (%s)", Dimensions.Label(setting), least[setting],
 			words.Counted(in[setting], "block")))
 	}
-	text := "Not measured, because the generator needs too much of the second CPU there: " + strings.Join(said, "; ") + "."
+	text := "Not measured, because the generator needs too much of the second CPU there: " + strings.Join(messages, "; ") +
+		"."
 	if rejected > 0 {
 		text += " " + words.Counted(rejected, "rejected trial") + " of these loads count for nothing."
 	}

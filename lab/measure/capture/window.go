@@ -60,7 +60,7 @@ func (l *lab) read(ctx context.Context) (r snapshot, err error) {
 // checkPort is an error when the interface that is captured on is gone: meters then miss its polling thread.
 func (s *station) checkPort(ctx context.Context) error {
 	all, err := s.LinkAddresses(ctx)
-	if _, there := all[s.port]; err != nil || there {
+	if _, found := all[s.port]; err != nil || found {
 		return nil // the meters' own error says more
 	}
 	return fmt.Errorf("the interface %s of %s is gone", s.port, s.Host.Name)

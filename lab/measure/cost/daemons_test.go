@@ -72,8 +72,8 @@ func TestAttemptsSetAsideLevelNothing(t *testing.T) {
 func TestWorkThatFollowsTheLoadStaysAsMeasured(t *testing.T) {
 	trials := []analysis.Trial{oneWindow(0, 0, 0.50), oneWindow(0, 1, 0.52), oneWindow(0, 2, 0.90)}
 	for i, got := range levelDaemons(trials, []result.Block{blockOf(0, 0.40)}) {
-		if now, was := got.Device["process_ns"], trials[i].Device["process_ns"]; now != was {
-			t.Errorf("window %d: %.0f ns, want the %.0f it measured", got.Window, now, was)
+		if now, before := got.Device["process_ns"], trials[i].Device["process_ns"]; now != before {
+			t.Errorf("window %d: %.0f ns, want the %.0f it measured", got.Window, now, before)
 		}
 	}
 }

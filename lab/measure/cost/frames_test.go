@@ -64,17 +64,17 @@ func carryFrames(t *testing.T, s *lab, direction string, receives [2]bool, size 
 	ends := []*backend.Host{s.Hosts[0].Host, s.Server}
 	stats := make([]agent.TrafficStats, len(ends))
 	labtest.Await(t, "frames of every client", func() bool {
-		there := true
+		found := true
 		for i, h := range ends {
 			var err error
 			if stats[i], err = h.TrafficStats(ctx); err != nil {
 				t.Fatal(err)
 			}
-			there = there && (!receives[i] || stats[i].Shares.Streams == s.Has.Clients && stats[i].Shares.Min > 0 &&
+			found = found && (!receives[i] || stats[i].Shares.Streams == s.Has.Clients && stats[i].Shares.Min > 0 &&
 				stats[i].Frames.Delay.P99 > 0)
-			there = there && (!receives[1-i] || stats[i].Datagrams.Sent > 0)
+			found = found && (!receives[1-i] || stats[i].Datagrams.Sent > 0)
 		}
-		return there
+		return found
 	})
 	for i, got := range stats {
 		checkFrames(t, got, size, receives[i], receives[1-i])

@@ -72,17 +72,17 @@ func TestLimitSaysWhoseCPUWasFull(t *testing.T) {
 }
 
 func TestAccountSplitsThePhaseByRole(t *testing.T) {
-	sample := func(at time.Duration, agent, program, napi time.Duration) meter.Sample {
+	sample := func(offset time.Duration, agent, program, napi time.Duration) meter.Sample {
 		return meter.Sample{
-			MonotonicNs: int64(at), AgentNs: int64(agent), NAPI: map[string]meter.Thread{"r0": {RunNs: int64(napi)}},
+			MonotonicNs: int64(offset), AgentNs: int64(agent), NAPI: map[string]meter.Thread{"r0": {RunNs: int64(napi)}},
 			Processes: []meter.Process{{PID: 7, Name: "daemon", RunNs: int64(program)}},
 		}
 	}
 	const s = time.Second
-	at := func(at, router, radius, agent time.Duration) bench.Snapshot {
+	at := func(offset, router, radius, agent time.Duration) bench.Snapshot {
 		return bench.Snapshot{
-			Router: sample(at, 0, router, 0), Server: bench.Endpoint{Meter: sample(at, 0, radius, 0)},
-			Clients: []bench.Endpoint{{Meter: sample(at, agent, 0, 0)}},
+			Router: sample(offset, 0, router, 0), Server: bench.Endpoint{Meter: sample(offset, 0, radius, 0)},
+			Clients: []bench.Endpoint{{Meter: sample(offset, agent, 0, 0)}},
 		}
 	}
 	phase := Phase{Asked: 1, Through: 1}

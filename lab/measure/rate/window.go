@@ -83,9 +83,9 @@ func (b *block) addEnds(t *Trial, up bool, before, after bench.Snapshot) {
 		senders, receivers = receivers, senders
 	}
 	for i, now := range receivers[1] {
-		was := receivers[0][i].Load
-		t.DeliveredBytes += now.Load.ReceivedBytes - was.ReceivedBytes
-		t.LoadSeconds = max(t.LoadSeconds, float64(now.Load.MonotonicNs-was.MonotonicNs)/1e9)
+		earlier := receivers[0][i].Load
+		t.DeliveredBytes += now.Load.ReceivedBytes - earlier.ReceivedBytes
+		t.LoadSeconds = max(t.LoadSeconds, float64(now.Load.MonotonicNs-earlier.MonotonicNs)/1e9)
 	}
 	for i, now := range senders[1] {
 		sent := now.Meter.SNMP.Sub(senders[0][i].Meter.SNMP)

@@ -89,12 +89,12 @@ func (b *openBlock) search(ctx context.Context) error {
 
 // watch has the router's machine notice when a CPU of the lab is away.
 func (b *openBlock) watch(ctx context.Context) error {
-	why, err := b.Router.WatchCPUs(ctx, b.Placement.InUse())
+	reason, err := b.Router.WatchCPUs(ctx, b.Placement.InUse())
 	if err != nil {
 		return err
 	}
-	if b.record.Watched = why == ""; !b.record.Watched {
-		b.Notice("%s: absences of CPUs are not noticed, and what is lost in one counts: %s", b.Name(b.Block), why)
+	if b.record.Watched = reason == ""; !b.record.Watched {
+		b.Notice("%s: absences of CPUs are not noticed, and what is lost in one counts: %s", b.Name(b.Block), reason)
 	}
 	return nil
 }

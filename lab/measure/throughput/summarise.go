@@ -24,7 +24,7 @@ const AtLeast = "at-least"
 // Summarise computes the summary of a run that measured throughput.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	searches := result.Of[Search](run.Own)
-	in := analysis.Input{
+	input := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "search", Metrics: metricsOf(searches),
 		Trials: trialsOf(searches), Alone: true,
 		Compare: analysis.CompareCells(run),
@@ -34,7 +34,7 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 				func(c analysis.Cell) bool { return c.Flagged(AtLeast) })
 		},
 	}
-	in.Describe = func(c *analysis.Cell) {
+	input.Describe = func(c *analysis.Cell) {
 		for _, s := range searches {
 			if s.Cell() == c.Cell && s.Accepted && slices.ContainsFunc(s.Goals, func(g Goal) bool { return g.UpperKpps == 0 }) &&
 				!c.Flagged(AtLeast) {
@@ -42,7 +42,7 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 			}
 		}
 	}
-	return analysis.Summarise(in, opts)
+	return analysis.Summarise(input, opts)
 }
 
 // trialsOf lists the searches as trials. Where a search of a cell found no load that loses more, the cell has the
@@ -103,7 +103,7 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 		name, text := metricOf(loss), GoalName(loss)
 		of := func(figure string) func(analysis.MetricInput) float64 {
 			return func(r analysis.MetricInput) float64 {
-				if v, there := r.Values["goal."+name+figure]; there {
+				if v, found := r.Values["goal."+name+figure]; found {
 					return v
 				}
 				return math.NaN()

@@ -119,7 +119,7 @@ func (b *openBlock) awaitQuiet(ctx context.Context, d time.Duration) (r bench.Sn
 	if err := bench.Sleep(ctx, d); err != nil {
 		return r, err
 	}
-	var was int64 = -1
+	var before int64 = -1
 	for end := time.Now().Add(quietTimeout); ; {
 		if r, err = b.Read(ctx); err != nil {
 			return r, err
@@ -130,13 +130,13 @@ func (b *openBlock) awaitQuiet(ctx context.Context, d time.Duration) (r bench.Sn
 			came += e.Load.Datagrams.Received
 			over = over && e.Load.Frames.Over
 		}
-		if over && came == was {
+		if over && came == before {
 			return r, nil
 		}
 		if time.Now().After(end) {
 			return r, fmt.Errorf("frames still left or arrived %s after the trial's end", quietTimeout)
 		}
-		was = came
+		before = came
 		if err := bench.Sleep(ctx, quietTime); err != nil {
 			return r, err
 		}

@@ -122,11 +122,11 @@ func describe(c *analysis.Cell, list []*Transfer) {
 			continue
 		}
 		var rate, ends []analysis.CurvePoint
-		at := 0.0
+		level := 0.0
 		for _, s := range stepsOf(t.Samples) {
-			at += 1e3 * s.seconds
+			level += 1e3 * s.seconds
 			if k := s.kbps(); !math.IsNaN(k) {
-				rate = append(rate, analysis.CurvePoint{Ms: analysis.Number(at), Value: analysis.Number(k)})
+				rate = append(rate, analysis.CurvePoint{Ms: analysis.Number(level), Value: analysis.Number(k)})
 			}
 		}
 		for i, f := range t.Fetched {

@@ -212,13 +212,13 @@ func TestForAnEmulatedCPU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := e.ForEmulatedCPU(nil)
+	text, err := e.ForEmulatedCPU(nil)
 	if err != nil || linkMbps.Of(e) != 5 || fileMB.Of(e) != 0.5 || interval.Of(e) != time.Second ||
 		ideal(e, 4) != 16*time.Second {
-		t.Errorf("%q, %v: %g Mbit/s, %g MB, every %s", said, err, linkMbps.Of(e), fileMB.Of(e), interval.Of(e))
+		t.Errorf("%q, %v: %g Mbit/s, %g MB, every %s", text, err, linkMbps.Of(e), fileMB.Of(e), interval.Of(e))
 	}
-	if e.LoadKey() != "link_mbps" || !strings.Contains(said, "samples of 1s") {
-		t.Errorf("%q, first load %q", said, e.LoadKey())
+	if e.LoadKey() != "link_mbps" || !strings.Contains(text, "samples of 1s") {
+		t.Errorf("%q, first load %q", text, e.LoadKey())
 	}
 }
 

@@ -172,7 +172,7 @@ func cpuMetrics() (list []analysis.Metric) {
 // known returns a value of the input, or NaN where there is none.
 func known(name string) func(analysis.MetricInput) float64 {
 	return func(r analysis.MetricInput) float64 {
-		if v, there := r.Values[name]; there {
+		if v, found := r.Values[name]; found {
 			return v
 		}
 		return math.NaN()

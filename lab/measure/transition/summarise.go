@@ -49,7 +49,7 @@ const (
 // Summarise computes the summary of a run that measured transition times, from its records alone.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	steps := result.Of[Step](run.Own)
-	in := analysis.Input{
+	input := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "step", Metrics: Metrics, Trials: trialsOf(steps),
 		Load:     []result.Dimension{result.OfferedMbps},
 		Compare:  compareCells,
@@ -65,7 +65,7 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 				unknown(steps), leftOut(run))
 		},
 	}
-	return analysis.Summarise(in, opts)
+	return analysis.Summarise(input, opts)
 }
 
 // unknown says of which devices the length of the tunnel's packets is not known.
@@ -91,20 +91,20 @@ func leftOut(run result.Run) []string {
 	for _, b := range run.Blocks {
 		for _, c := range b.LeftOut {
 			name := Dimensions.Label(c.Without(result.OfferedMbps))
-			if mbps, there := least[name]; !there || c.Number(result.OfferedMbps) < mbps {
+			if mbps, found := least[name]; !found || c.Number(result.OfferedMbps) < mbps {
 				least[name] = c.Number(result.OfferedMbps)
 			}
 		}
 	}
-	var said []string
+	var messages []string
 	for _, name := range slices.Sorted(maps.Keys(least)) {
-		said = append(said, fmt.Sprintf("%s, from %g Mbit/s on", name, least[name]))
+		messages = append(messages, fmt.Sprintf("%s, from %g Mbit/s on", name, least[name]))
 	}
-	if said == nil {
+	if messages == nil {
 		return nil
 	}
 	return []string{
-		"Not measured in some block, because too many probes got lost at a lower load: " + strings.Join(said, "; ") + "."}
+		"Not measured in some block, because too many probes got lost at a lower load: " + strings.Join(messages, "; ") + "."}
 }
 
 // compareCells orders cells for reading: other work, device, load. The direct path comes first.

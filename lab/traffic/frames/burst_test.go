@@ -9,9 +9,9 @@ func TestBurstsKeepTheRate(t *testing.T) {
 	sizes := named(t, "imix")
 	const burst, gap = 8, 1000 // ns between frames
 	cfg := Config{Sizes: sizes, Schedule: Schedule{PacketsPerSecond: 1e9 / gap}, Burst: burst, Streams: 3, Count: 1000}
-	for at, f := range all(t, cfg) {
-		if want := int64(at/burst) * burst * gap; f.Due != want || int(f.Stream) != at%3 {
-			t.Fatalf("frame %d of stream %d is due at %d ns, want %d of stream %d", at, f.Stream, f.Due, want, at%3)
+	for index, f := range all(t, cfg) {
+		if want := int64(index/burst) * burst * gap; f.Due != want || int(f.Stream) != index%3 {
+			t.Fatalf("frame %d of stream %d is due at %d ns, want %d of stream %d", index, f.Stream, f.Due, want, index%3)
 		}
 	}
 }
@@ -25,17 +25,17 @@ func TestScatteredBurstsStayInTheirIntervals(t *testing.T) {
 	cfg.GapSeed = 2
 	other := all(t, cfg)
 	var sum, same int
-	for at, f := range one {
-		place := f.Due - int64(at/burst)*burst*gap
-		if place < 0 || place >= burst*gap || f.Due != one[at/burst*burst].Due {
-			t.Fatalf("frame %d is due %d ns into its interval of %d, and the burst's first at %d", at, place, burst*gap,
-				one[at/burst*burst].Due)
+	for index, f := range one {
+		place := f.Due - int64(index/burst)*burst*gap
+		if place < 0 || place >= burst*gap || f.Due != one[index/burst*burst].Due {
+			t.Fatalf("frame %d is due %d ns into its interval of %d, and the burst's first at %d", index, place, burst*gap,
+				one[index/burst*burst].Due)
 		}
-		if f.Bytes != other[at].Bytes {
-			t.Fatalf("frame %d has %d bytes, and %d with another seed of gaps", at, f.Bytes, other[at].Bytes)
+		if f.Bytes != other[index].Bytes {
+			t.Fatalf("frame %d has %d bytes, and %d with another seed of gaps", index, f.Bytes, other[index].Bytes)
 		}
 		sum += int(place)
-		if f.Due == other[at].Due {
+		if f.Due == other[index].Due {
 			same++
 		}
 	}

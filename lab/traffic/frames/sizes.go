@@ -279,14 +279,14 @@ type shuffled struct {
 }
 
 func (o *shuffled) sizes(batch []Frame) {
-	deck, at := o.deck, o.at
+	deck, index := o.deck, o.at
 	for i := range batch {
-		j := at + int(below(o.chance.Uint64(), int64(len(deck)-at)))
-		deck[at], deck[j] = deck[j], deck[at]
-		batch[i].Bytes = deck[at]
-		if at++; at == len(deck) {
-			at = 0
+		j := index + int(below(o.chance.Uint64(), int64(len(deck)-index)))
+		deck[index], deck[j] = deck[j], deck[index]
+		batch[i].Bytes = deck[index]
+		if index++; index == len(deck) {
+			index = 0
 		}
 	}
-	o.at = at
+	o.at = index
 }

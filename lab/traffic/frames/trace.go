@@ -41,15 +41,15 @@ func (t *Trace) Add(size int, captured time.Time) error {
 	if len(t.sizes) == 0 {
 		t.began = captured
 	}
-	at := captured.Sub(t.began)
-	if n := len(t.times); n > 0 && int64(at) < t.times[n-1] || at > maxTraceTime {
+	offset := captured.Sub(t.began)
+	if n := len(t.times); n > 0 && int64(offset) < t.times[n-1] || offset > maxTraceTime {
 		if t.astray == 0 {
 			t.astray = n + 1
 		}
-		at = time.Duration(t.times[max(n, 1)-1])
+		offset = time.Duration(t.times[max(n, 1)-1])
 	}
 	t.sizes = append(t.sizes, uint16(size))
-	t.times = append(t.times, int64(at))
+	t.times = append(t.times, int64(offset))
 	return nil
 }
 

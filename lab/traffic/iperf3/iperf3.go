@@ -20,10 +20,11 @@ import (
 // port of its own. There is no -1 among the arguments: a server that ends after one test
 // is gone when a trial is redone, and would wait for ever for a client that never came.
 // The agent ends it by a signal.
-func Server(at netip.AddrPort) []string {
+func Server(addr netip.AddrPort) []string {
 	// A server whose test got stuck restarts after 30 s, longer than any pause a client
 	// makes between connecting and sending.
-	return []string{"iperf3", "-s", "-p", strconv.Itoa(int(at.Port())), "--idle-timeout", "30", "-B", at.Addr().String()}
+	return []string{
+		"iperf3", "-s", "-p", strconv.Itoa(int(addr.Port())), "--idle-timeout", "30", "-B", addr.Addr().String()}
 }
 
 // Client is one iperf3 client with one stream.

@@ -19,8 +19,8 @@ type Echo struct {
 
 // ServeEcho answers on a UDP address of the calling thread's network namespace until
 // Close. Port 0 takes any.
-func ServeEcho(at netip.AddrPort) (*Echo, error) {
-	fd, err := socket.ListenUDP(at)
+func ServeEcho(addr netip.AddrPort) (*Echo, error) {
+	fd, err := socket.ListenUDP(addr)
 	if err != nil {
 		return nil, err
 	}

@@ -39,10 +39,10 @@ type Server struct {
 }
 
 // Serve listens at an address of the calling thread's network namespace.
-func Serve(ctx context.Context, at netip.AddrPort) (*Server, error) {
+func Serve(ctx context.Context, addr netip.AddrPort) (*Server, error) {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false) // Go's default, which clients would not notice but routers may
-	l, err := lc.Listen(ctx, "tcp", at.String())
+	l, err := lc.Listen(ctx, "tcp", addr.String())
 	if err != nil {
 		return nil, fmt.Errorf("serving short connections: %w", err)
 	}

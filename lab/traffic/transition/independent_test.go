@@ -197,8 +197,8 @@ func startPerf(t *testing.T, r Run) perfRecord {
 	defer from.Close()
 	fmt.Fprintln(to, "enable")
 	from.SetReadDeadline(time.Now().Add(2 * time.Minute))
-	if said, err := bufio.NewReader(from).ReadString('\n'); err != nil {
-		t.Fatalf("perf does not record: %q, %v", said, err)
+	if text, err := bufio.NewReader(from).ReadString('\n'); err != nil {
+		t.Fatalf("perf does not record: %q, %v", text, err)
 	}
 	return p
 }

@@ -28,18 +28,18 @@ type Receiver struct {
 
 // Receive listens in the calling thread's network namespace. The thread that reads runs setup first, which may
 // bind it to CPUs.
-func Receive(ctx context.Context, at netip.AddrPort, setup func() error) (*Receiver, error) {
+func Receive(ctx context.Context, addr netip.AddrPort, setup func() error) (*Receiver, error) {
 	r := &Receiver{ended: make(chan struct{}), got: map[uint32]*Receiving{}}
-	fd, err := socket.New(unix.SOCK_STREAM, at.Addr())
+	fd, err := socket.New(unix.SOCK_STREAM, addr.Addr())
 	if err == nil {
 		err = errors.Join(
-			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, socket.Addr(at)), unix.Listen(fd, 16))
+			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, socket.Addr(addr)), unix.Listen(fd, 16))
 	}
 	if err != nil {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
-		return nil, fmt.Errorf("receiving probes at %s: %w", at, err)
+		return nil, fmt.Errorf("receiving probes at %s: %w", addr, err)
 	}
 	r.listener = fd
 	ctx, r.stop = context.WithCancel(ctx)
@@ -47,7 +47,7 @@ func Receive(ctx context.Context, at netip.AddrPort, setup func() error) (*Recei
 	go r.loop(ctx, setup, ready)
 	if err := <-ready; err != nil {
 		r.Close()
-		return nil, fmt.Errorf("receiving probes at %s: %w", at, err)
+		return nil, fmt.Errorf("receiving probes at %s: %w", addr, err)
 	}
 	return r, nil
 }
@@ -121,7 +121,7 @@ func (r *Receiver) read(ctx context.Context, fd int) {
 	if unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait) != nil {
 		return // its probes count as lost
 	}
-	c, was := connection{}, waited()
+	c, before := connection{}, waited()
 	for data := make([]byte, 2*MaxBytes); ctx.Err() == nil; {
 		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)))
 		now := monotonic()
@@ -129,11 +129,11 @@ func (r *Receiver) read(ctx context.Context, fd int) {
 		case errno == unix.EAGAIN, errno == unix.EINTR:
 			continue
 		case errno != 0 || n == 0:
-			r.note(c.run, nil, waited()-was, true)
+			r.note(c.run, nil, waited()-before, true)
 			return
 		}
 		run, list := c.take(data[:n], now)
-		r.note(run, list, waited()-was, false)
+		r.note(run, list, waited()-before, false)
 	}
 }
 

@@ -44,11 +44,11 @@ func Send(ctx context.Context, r Run) (Sending, error) {
 	defer unix.Close(s.fd)
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	s.clocks = relate()
-	was := waited()
+	before := waited()
 	if err := s.send(ctx); err != nil {
 		return Sending{}, fmt.Errorf("sending probes to %s: %w", r.To, err)
 	}
-	out := Sending{Probes: s.probes, Resent: s.again, ClockErrorNs: s.clocks.errorNs, WaitNs: waited() - was}
+	out := Sending{Probes: s.probes, Resent: s.again, ClockErrorNs: s.clocks.errorNs, WaitNs: waited() - before}
 	if now := relate(); abs(now.offsetNs-s.clocks.offsetNs) > now.errorNs+s.clocks.errorNs {
 		out.ClockStepNs = now.offsetNs - s.clocks.offsetNs
 	}

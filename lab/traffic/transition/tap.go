@@ -59,12 +59,12 @@ func (t *Tap) open(points []Point) (err error) {
 		if _, twice := t.names[index]; twice {
 			return fmt.Errorf("%s: two taps at one interface", p.Interface)
 		}
-		at, err := hook.Attach(
+		attachment, err := hook.Attach(
 			hook.Config{Interface: int(index), Egress: p.Egress, Name: "gateweigh_tap", Handle: 2}, t.objs.Tap)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.Interface, err)
 		}
-		t.at, t.names[index] = append(t.at, at), p.Name
+		t.at, t.names[index] = append(t.at, attachment), p.Name
 	}
 	return nil
 }
@@ -97,11 +97,11 @@ func (t *Tap) Read() (list []Event, err error) {
 		list = append(list,
 			Event{AtNs: int64(e.AtNs), Tap: t.names[e.Interface], Number: e.Number, Run: e.Run, Bytes: int(e.Bytes)})
 	}
-	was := t.lost
+	before := t.lost
 	if err := t.objs.Lost.Get(&t.lost); err != nil {
 		return nil, err
 	}
-	if n := t.lost - was; n > 0 {
+	if n := t.lost - before; n > 0 {
 		return nil, fmt.Errorf("%d frames found no room with the taps", n)
 	}
 	return list, nil
@@ -110,8 +110,8 @@ func (t *Tap) Read() (list []Event, err error) {
 // Close takes the taps away. Twice is harmless.
 func (t *Tap) Close() error {
 	var errs []error
-	for _, at := range t.at {
-		errs = append(errs, at.Close())
+	for _, attachment := range t.at {
+		errs = append(errs, attachment.Close())
 	}
 	t.at = nil
 	if t.reader != nil {

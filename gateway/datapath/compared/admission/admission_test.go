@@ -194,10 +194,10 @@ func TestRateTakesAggregates(t *testing.T) {
 
 func TestGarden(t *testing.T) {
 	table, judge := newTable(t)
-	at := netip.MustParseAddr("192.0.2.77")
-	host, net := netip.PrefixFrom(at, 32), netip.PrefixFrom(at, 28)
+	addr := netip.MustParseAddr("192.0.2.77")
+	host, net := netip.PrefixFrom(addr, 32), netip.PrefixFrom(addr, 28)
 	open := func(after time.Duration) bool {
-		return judge.Up(bobMAC, tcp(443, from(bob, bobMAC), to(at)).packet(), Now()+after.Nanoseconds()) == Forward
+		return judge.Up(bobMAC, tcp(443, from(bob, bobMAC), to(addr)).packet(), Now()+after.Nanoseconds()) == Forward
 	}
 	if open(0) {
 		t.Fatal("open without being opened")

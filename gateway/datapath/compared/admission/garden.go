@@ -51,12 +51,12 @@ func (g *garden) open(length int, addr uint32, ends int64, closes bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := slot(length, addr)
-	_, there := g.ends[key]
+	_, found := g.ends[key]
 	switch {
 	case closes:
 		g.forget(key)
 		return nil
-	case !there && len(g.ends) >= maxGarden:
+	case !found && len(g.ends) >= maxGarden:
 		g.weed()
 		if len(g.ends) >= maxGarden {
 			return fmt.Errorf("it holds %d prefixes already", len(g.ends))
@@ -65,7 +65,7 @@ func (g *garden) open(length int, addr uint32, ends int64, closes bool) error {
 	if g.ends == nil {
 		g.ends = map[uint64]int64{}
 	}
-	if !there {
+	if !found {
 		g.count[length]++
 	}
 	g.ends[key] = ends
@@ -85,7 +85,7 @@ func (g *garden) weed() {
 
 // forget removes a prefix, if it exists. mu is held.
 func (g *garden) forget(key uint64) {
-	if _, there := g.ends[key]; !there {
+	if _, found := g.ends[key]; !found {
 		return
 	}
 	delete(g.ends, key)

@@ -121,8 +121,8 @@ func summed(p *packet) {
 		b = before(b)
 		b[10], b[11] = 0, 0
 		var sum uint32
-		for at := 0; at < 20; at += 2 {
-			sum += uint32(binary.BigEndian.Uint16(b[at:]))
+		for index := 0; index < 20; index += 2 {
+			sum += uint32(binary.BigEndian.Uint16(b[index:]))
 		}
 		binary.BigEndian.PutUint16(b[10:], ^uint16(sum+sum>>16))
 		return b
@@ -136,10 +136,10 @@ func cut(to int) func(*packet) {
 	}
 }
 
-func set(at int, value byte) func(*packet) {
+func set(index int, value byte) func(*packet) {
 	return func(p *packet) {
 		before := p.change
-		p.change = func(b []byte) []byte { b = before(b); b[at] = value; return b }
+		p.change = func(b []byte) []byte { b = before(b); b[index] = value; return b }
 	}
 }
 

@@ -29,15 +29,15 @@ const burstBytes = 2 * 65536
 func (m *meter) take(psPerByte uint64, burst int64, bytes uint64, now int64) bool {
 	need := int64(bytes * psPerByte / 1000)
 	for range 8 {
-		was := m.used.Load()
-		used := max(was, now-burst)
-		if was == 0 { // never used, whatever the burst and the clock's age
+		before := m.used.Load()
+		used := max(before, now-burst)
+		if before == 0 { // never used, whatever the burst and the clock's age
 			used = now - burst
 		}
 		if used+need > now || m.isEarly(burst-(now-used), burst) {
 			return false
 		}
-		if m.used.CompareAndSwap(was, used+need) {
+		if m.used.CompareAndSwap(before, used+need) {
 			return true
 		}
 	}

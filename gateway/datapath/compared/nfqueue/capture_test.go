@@ -69,7 +69,7 @@ func TestRedirect(t *testing.T) {
 // TestRedirectNot: packets that are not complete segments stay unchanged.
 func TestRedirectNot(t *testing.T) {
 	whole := segment(t, []byte("GET"))
-	with := func(at int, b byte) []byte { c := bytes.Clone(whole); c[at] = b; return c }
+	with := func(index int, b byte) []byte { c := bytes.Clone(whole); c[index] = b; return c }
 	for name, c := range map[string]struct {
 		b      []byte
 		length int

@@ -266,8 +266,8 @@ func (d *Datapath) owned(addr netip.Addr) bool {
 // reroute follows a change of links, addresses or routes.
 func (d *Datapath) reroute() {
 	d.neighbours.Check()
-	if own, err := stack.Own(); err == nil {
-		d.table.SetOwn(own)
+	if ownAddrs, err := stack.Own(); err == nil {
+		d.table.SetOwn(ownAddrs)
 	} else {
 		d.cfg.Log.Error("following this machine's addresses", "err", err)
 	}

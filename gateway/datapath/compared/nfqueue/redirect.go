@@ -217,7 +217,7 @@ type course struct {
 const ethernetMTU = 1500
 
 // find determines whether packets may be redirected, or the reason why not.
-func (d *Datapath) find() (c course, why string) {
+func (d *Datapath) find() (c course, reason string) {
 	rules, err := stack.Rules(own, d.lan.Name, d.wan.Name)
 	switch {
 	case err != nil:
@@ -259,10 +259,10 @@ func (d *Datapath) choose() {
 	}
 	d.choosing.Lock()
 	defer d.choosing.Unlock()
-	to, why := d.find()
+	to, reason := d.find()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.fast.why = why
+	d.fast.why = reason
 	if reflect.DeepEqual(to, d.fast.to) || d.fast.refused != nil && reflect.DeepEqual(to, *d.fast.refused) {
 		return
 	}
@@ -274,7 +274,7 @@ func (d *Datapath) choose() {
 		}
 		return
 	}
-	d.cfg.Log.Debug("forwarding", "up", to.up, "down", to.down, "why", why)
+	d.cfg.Log.Debug("forwarding", "up", to.up, "down", to.down, "why", reason)
 }
 
 // turn switches redirecting on or off, from one packet to the next. If it fails, the gate
@@ -317,7 +317,7 @@ func (d *Datapath) deviceGate() (out []nftables.Element) {
 
 // Forwarding names the present way of forwarding for clients that the kernel passes:
 // "redirect", ahead of the stack, or "stack", and why.
-func (d *Datapath) Forwarding() (word, why string) {
+func (d *Datapath) Forwarding() (word, reason string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {

@@ -11,8 +11,8 @@ import (
 func (d *Datapath) keepRules() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	there, err := d.installed()
-	if err == nil && there {
+	found, err := d.installed()
+	if err == nil && found {
 		return
 	}
 	if err == nil {
@@ -36,7 +36,7 @@ func (d *Datapath) installed() (bool, error) {
 		all = append(all, t.dev)
 	}
 	for _, table := range all {
-		if there, err := nftables.Has(table); err != nil || !there {
+		if found, err := nftables.Has(table); err != nil || !found {
 			return false, err
 		}
 	}

@@ -30,7 +30,7 @@ func TestRulesComeBack(t *testing.T) {
 				f.Begin()
 			}
 			up.Passes(t, "up, before")
-			was := w.Counters(t, w.Alice.Addr)
+			before := w.Counters(t, w.Alice.Addr)
 			for _, what := range []string{"flush ruleset", "delete table ip gatewayd_lan0", "delete table arp gatewayd_lan0"} {
 				w.Router.Run(t, "nft "+what)
 				stranger.Ends(t, "a stranger's, after nft "+what)
@@ -38,10 +38,10 @@ func TestRulesComeBack(t *testing.T) {
 				up.Passes(t, "up, after nft "+what)
 				down.Passes(t, "down, after nft "+what)
 				now := w.Counters(t, w.Alice.Addr)
-				if now.UpPackets < was.UpPackets+20 || now.DownPackets < was.DownPackets+20 {
-					t.Errorf("after nft %s her counters, that were %+v, are %+v", what, was, now)
+				if now.UpPackets < before.UpPackets+20 || now.DownPackets < before.DownPackets+20 {
+					t.Errorf("after nft %s her counters, that were %+v, are %+v", what, before, now)
 				}
-				was = now
+				before = now
 				if out := w.Router.Run(t, "nft list table arp gatewayd_lan0"); strings.Count(out, " . 02:01:00:00:00:") != 150 {
 					t.Errorf("after nft %s not all clients are known:\n%s", what, out)
 				}

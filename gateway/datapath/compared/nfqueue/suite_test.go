@@ -23,12 +23,12 @@ func paths(unheld bool) (all []datapathtest.Path) {
 		}
 		all = append(all, datapathtest.Path{
 			Name: name,
-			Open: func(in datapath.Setup) (datapath.Running, error) {
-				in.Fast = fast
-				d, err := open(config{in, unheld})
+			Open: func(setup datapath.Setup) (datapath.Running, error) {
+				setup.Fast = fast
+				d, err := open(config{setup, unheld})
 				return d.running(), err
 			},
-			Remove:   func(in datapath.Setup) error { return Clear(in.LAN()) },
+			Remove:   func(setup datapath.Setup) error { return Clear(setup.LAN()) },
 			Promises: promises,
 		})
 	}

@@ -28,7 +28,7 @@ type ifreq struct {
 // openDevice opens queues of the TUN device, which it creates or takes over from a former
 // daemon. flags are added to those of every TUN device here; each queue is a non-blocking
 // descriptor.
-func openDevice(name string, of datapath.Network, mtu, queues int, flags uint16) (fds []int, err error) {
+func openDevice(name string, network datapath.Network, mtu, queues int, flags uint16) (fds []int, err error) {
 	defer func() {
 		if err != nil {
 			for _, fd := range fds {
@@ -37,7 +37,7 @@ func openDevice(name string, of datapath.Network, mtu, queues int, flags uint16)
 			fds, err = nil, fmt.Errorf("making the TUN device %s: %w", name, err)
 		}
 	}()
-	if err := ours(name, of.Interface); err != nil {
+	if err := ours(name, network.Interface); err != nil {
 		return nil, err
 	}
 	if queues > 1 {
@@ -47,7 +47,7 @@ func openDevice(name string, of datapath.Network, mtu, queues int, flags uint16)
 		fd, err := attach(name, flags|unix.IFF_TUN|unix.IFF_NO_PI)
 		if errors.Is(err, unix.EINVAL) && len(fds) == 0 {
 			// A former daemon's device with another kind of queues.
-			if err := RemoveDevice(of.Interface); err != nil {
+			if err := RemoveDevice(network.Interface); err != nil {
 				return nil, err
 			}
 			fd, err = attach(name, flags|unix.IFF_TUN|unix.IFF_NO_PI)
@@ -60,7 +60,7 @@ func openDevice(name string, of datapath.Network, mtu, queues int, flags uint16)
 	if err := unix.IoctlSetInt(fds[0], unix.TUNSETPERSIST, 1); err != nil {
 		return fds, fmt.Errorf("having it stay: %w", err)
 	}
-	return fds, configure(name, of, mtu)
+	return fds, configure(name, network, mtu)
 }
 
 // ours refuses a device that does not belong to gatewayd.
@@ -113,12 +113,12 @@ func plain(fd int) error {
 }
 
 // configure sets the device's mark, the gateway's address and the LAN's MTU.
-func configure(name string, of datapath.Network, mtu int) error {
+func configure(name string, network datapath.Network, mtu int) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return err
 	}
-	if err := netlink.LinkSetAlias(link, alias(of.Interface)); err != nil {
+	if err := netlink.LinkSetAlias(link, alias(network.Interface)); err != nil {
 		return fmt.Errorf("marking it: %w", err)
 	}
 	if err := netlink.LinkSetMTU(link, mtu); err != nil {
@@ -130,7 +130,7 @@ func configure(name string, of datapath.Network, mtu int) error {
 	// Otherwise the kernel would solicit IPv6 routers. The error of a kernel without IPv6
 	// is ignored.
 	_ = netlink.LinkSetIP6AddrGenMode(link, 1) // IN6_ADDR_GEN_MODE_NONE
-	if err := onlyAddress(link, of.Address); err != nil {
+	if err := onlyAddress(link, network.Address); err != nil {
 		return err
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
@@ -140,21 +140,21 @@ func configure(name string, of datapath.Network, mtu int) error {
 }
 
 // onlyAddress gives a link one address, and removes others.
-func onlyAddress(link netlink.Link, own netip.Prefix) error {
+func onlyAddress(link netlink.Link, ownPrefix netip.Prefix) error {
 	had, err := netlink.AddrList(link, unix.AF_INET)
 	if err != nil {
 		return fmt.Errorf("reading its addresses: %w", err)
 	}
 	for _, a := range had {
-		if a.IPNet.String() != own.String() {
+		if a.IPNet.String() != ownPrefix.String() {
 			if err := netlink.AddrDel(link, &a); err != nil {
 				return fmt.Errorf("removing its address %s: %w", a.IPNet, err)
 			}
 		}
 	}
-	addr := &netlink.Addr{IPNet: &net.IPNet{IP: own.Addr().AsSlice(), Mask: net.CIDRMask(own.Bits(), 32)}}
+	addr := &netlink.Addr{IPNet: &net.IPNet{IP: ownPrefix.Addr().AsSlice(), Mask: net.CIDRMask(ownPrefix.Bits(), 32)}}
 	if err := netlink.AddrReplace(link, addr); err != nil {
-		return fmt.Errorf("giving it the address %s: %w", own, err)
+		return fmt.Errorf("giving it the address %s: %w", ownPrefix, err)
 	}
 	return nil
 }

@@ -163,14 +163,14 @@ func (e *egress) take() (r *deviceRecord, queued bool) {
 		if e.next >= written {
 			return nil, false
 		}
-		at := os.Getpagesize() + int(e.next&e.mask)
-		n := atomic.LoadUint32((*uint32)(unsafe.Pointer(&e.producer[at])))
+		index := os.Getpagesize() + int(e.next&e.mask)
+		n := atomic.LoadUint32((*uint32)(unsafe.Pointer(&e.producer[index])))
 		if n&unix.BPF_RINGBUF_BUSY_BIT != 0 {
 			return nil, false
 		}
 		e.next += header + (uint64(n&^unix.BPF_RINGBUF_DISCARD_BIT)+7)&^7
 		if n&unix.BPF_RINGBUF_DISCARD_BIT == 0 {
-			return (*deviceRecord)(unsafe.Pointer(&e.producer[at+header])), false
+			return (*deviceRecord)(unsafe.Pointer(&e.producer[index+header])), false
 		}
 	}
 }

@@ -92,11 +92,11 @@ func ipv4(b []byte) ([]byte, bool) {
 // transport returns a packet's transport header and what follows; nil for later fragments
 // and packets with fewer than least bytes.
 func transport(ip []byte, least int) []byte {
-	at := int(ip[0]&15) * 4
-	if at < ipLen || len(ip) < at+least || binary.BigEndian.Uint16(ip[6:])&0x1fff != 0 {
+	index := int(ip[0]&15) * 4
+	if index < ipLen || len(ip) < index+least || binary.BigEndian.Uint16(ip[6:])&0x1fff != 0 {
 		return nil
 	}
-	return ip[at:]
+	return ip[index:]
 }
 
 func sourceOf(ip []byte) uint32 { return binary.BigEndian.Uint32(ip[12:]) }

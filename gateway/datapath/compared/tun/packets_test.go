@@ -208,11 +208,11 @@ func TestSegment(t *testing.T) {
 
 // unsummed leaves a packet's transport checksum for later.
 func unsummed(ip []byte) []byte {
-	at := ipLen + udpChecksum
+	index := ipLen + udpChecksum
 	if ip[9] == protocolTCP {
-		at = ipLen + tcpChecksum
+		index = ipLen + tcpChecksum
 	}
-	binary.BigEndian.PutUint16(ip[at:], fold(pseudo(ip, len(ip)-ipLen)))
+	binary.BigEndian.PutUint16(ip[index:], fold(pseudo(ip, len(ip)-ipLen)))
 	return ip
 }
 

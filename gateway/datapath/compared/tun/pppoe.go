@@ -126,9 +126,9 @@ func clamp(ip []byte, mtu uint16) {
 		return
 	}
 	end, most := min(int(tcp[12]>>4)*4, len(tcp)), mtu-ipLen-tcpLen
-	for at := tcpLen; at+1 < end; {
+	for index := tcpLen; index+1 < end; {
 		const none, nothing, mss, mssLen = 0, 1, 2, 4
-		kind, n := tcp[at], int(tcp[at+1])
+		kind, n := tcp[index], int(tcp[index+1])
 		switch {
 		case kind == none:
 			return
@@ -136,19 +136,19 @@ func clamp(ip []byte, mtu uint16) {
 			n = 1
 		case n < 2:
 			return
-		case kind == mss && n == mssLen && at+mssLen <= end:
-			offered := binary.BigEndian.Uint16(tcp[at+2:])
+		case kind == mss && n == mssLen && index+mssLen <= end:
+			offered := binary.BigEndian.Uint16(tcp[index+2:])
 			if offered <= most {
 				return
 			}
-			binary.BigEndian.PutUint16(tcp[at+2:], most)
-			was, is := uint32(offered), uint32(most)
-			if at%2 != 0 { // the checksum's sum is of words
-				was, is = was>>8|was&0xff<<8, is>>8|is&0xff<<8
+			binary.BigEndian.PutUint16(tcp[index+2:], most)
+			before, is := uint32(offered), uint32(most)
+			if index%2 != 0 { // the checksum's sum is of words
+				before, is = before>>8|before&0xff<<8, is>>8|is&0xff<<8
 			}
-			replace(tcp[tcpChecksum:tcpChecksum+2], was, is)
+			replace(tcp[tcpChecksum:tcpChecksum+2], before, is)
 			return
 		}
-		at += n
+		index += n
 	}
 }

@@ -44,9 +44,9 @@ func option(mss uint16, before int) func(*packet) {
 
 // TestLineIn: both modes take the header off what is right, and drop the rest.
 func TestLineIn(t *testing.T) {
-	put := func(at int, to ...byte) []byte {
+	put := func(index int, to ...byte) []byte {
 		f := lined(udp())
-		copy(f[packetStart+at:], to)
+		copy(f[packetStart+index:], to)
 		return f
 	}
 	for name, c := range map[string]struct {
@@ -123,19 +123,19 @@ func FuzzClamp(f *testing.F) {
 		ip := append(tcp(syn), options...)
 		binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)))
 		ip[ipLen+12] = byte(5+len(options)/4) << 4
-		was := bytes.Clone(ip)
+		before := bytes.Clone(ip)
 		clamp(ip, 1492)
 		differ := 0
 		for i := range ip {
-			if ip[i] != was[i] && (i < ipLen+tcpChecksum || i > ipLen+tcpChecksum+1) {
+			if ip[i] != before[i] && (i < ipLen+tcpChecksum || i > ipLen+tcpChecksum+1) {
 				differ++
 			}
 		}
 		if differ > 2 {
-			t.Errorf("%x became %x", was, ip)
+			t.Errorf("%x became %x", before, ip)
 		}
-		if fold(sum(ip[ipLen:], pseudo(ip, len(ip)-ipLen))) != fold(sum(was[ipLen:], pseudo(was, len(was)-ipLen))) {
-			t.Errorf("the checksum does not follow: %x became %x", was, ip)
+		if fold(sum(ip[ipLen:], pseudo(ip, len(ip)-ipLen))) != fold(sum(before[ipLen:], pseudo(before, len(before)-ipLen))) {
+			t.Errorf("the checksum does not follow: %x became %x", before, ip)
 		}
 	})
 }

@@ -99,12 +99,12 @@ func (r *redirects) sends(ip []byte) bool { return r.ofPortal(ip, 0) != nil }
 
 // ofPortal returns the TCP header of a packet that has the portal's port at an offset in
 // it; nil for others.
-func (r *redirects) ofPortal(ip []byte, at int) []byte {
+func (r *redirects) ofPortal(ip []byte, index int) []byte {
 	if ip[9] != protocolTCP || r.port == 0 {
 		return nil
 	}
 	tcp := transport(ip, tcpLen)
-	if tcp == nil || binary.BigEndian.Uint16(tcp[at:]) != r.port {
+	if tcp == nil || binary.BigEndian.Uint16(tcp[index:]) != r.port {
 		return nil
 	}
 	return tcp
@@ -161,10 +161,10 @@ func (r *redirects) sweep(second int64) {
 // readdress writes an address into an IP header and a port into its TCP header, at the
 // given offsets, and updates both checksums.
 func readdress(ip, tcp []byte, addrAt int, addr uint32, portAt int, port uint16) {
-	was, wasPort := binary.BigEndian.Uint32(ip[addrAt:]), binary.BigEndian.Uint16(tcp[portAt:])
+	before, wasPort := binary.BigEndian.Uint32(ip[addrAt:]), binary.BigEndian.Uint16(tcp[portAt:])
 	binary.BigEndian.PutUint32(ip[addrAt:], addr)
 	binary.BigEndian.PutUint16(tcp[portAt:], port)
-	replace(ip[10:12], was, addr)
-	replace(tcp[tcpChecksum:tcpChecksum+2], was, addr)
+	replace(ip[10:12], before, addr)
+	replace(tcp[tcpChecksum:tcpChecksum+2], before, addr)
 	replace(tcp[tcpChecksum:tcpChecksum+2], uint32(wasPort), uint32(port))
 }

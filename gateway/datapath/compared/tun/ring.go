@@ -93,11 +93,11 @@ func (r *ring) take() (frame []byte, queued bool) {
 // give returns all taken frames to the kernel.
 func (r *ring) give() {
 	for slot := r.next - r.held; slot < r.next; slot++ {
-		at := slot
-		if at < 0 {
-			at += ringSlots
+		index := slot
+		if index < 0 {
+			index += ringSlots
 		}
-		atomic.StoreUint32(r.status(at), unix.TP_STATUS_KERNEL)
+		atomic.StoreUint32(r.status(index), unix.TP_STATUS_KERNEL)
 	}
 	r.held = 0
 }

@@ -13,11 +13,11 @@ import (
 func settle(ip []byte, v virtio, scratch []byte, each func(ip []byte)) bool {
 	if v.gso == unix.VIRTIO_NET_HDR_GSO_NONE {
 		if v.flags&unix.VIRTIO_NET_HDR_F_NEEDS_CSUM != 0 {
-			start, at := int(v.sumStart), int(v.sumOffset)
-			if start < ipLen || start+at+2 > len(ip) {
+			start, index := int(v.sumStart), int(v.sumOffset)
+			if start < ipLen || start+index+2 > len(ip) {
 				return false
 			}
-			finish(ip[start:], at)
+			finish(ip[start:], index)
 		}
 		each(ip)
 		return true

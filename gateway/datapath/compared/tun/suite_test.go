@@ -18,12 +18,12 @@ func paths() (all []datapathtest.Path) {
 	for _, name := range []string{"studied", "fast"} {
 		all = append(all, datapathtest.Path{
 			Name: name,
-			Open: func(in datapath.Setup) (datapath.Running, error) {
-				in.Device, in.Fast = "tun"+strings.TrimPrefix(in.LAN(), "lan"), name == "fast"
-				return open(in)
+			Open: func(setup datapath.Setup) (datapath.Running, error) {
+				setup.Device, setup.Fast = "tun"+strings.TrimPrefix(setup.LAN(), "lan"), name == "fast"
+				return open(setup)
 			},
-			Remove: func(in datapath.Setup) error {
-				return errors.Join(RemoveDevice(in.LAN()), guard.RemoveFrames(in.LAN()), guard.Remove(in.LAN()))
+			Remove: func(setup datapath.Setup) error {
+				return errors.Join(RemoveDevice(setup.LAN()), guard.RemoveFrames(setup.LAN()), guard.Remove(setup.LAN()))
 			},
 			Promises: datapathtest.Promises{SharesWAN: true, PPPoE: true, Restores: true, Moves: true, OwnAddress: true,
 				Netfilter: true, Burst: admission.Burst, LosesJoined: !joinsUDP()},

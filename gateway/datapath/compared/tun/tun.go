@@ -172,8 +172,8 @@ func number(a netip.Addr) uint32 {
 }
 
 // ethernet returns the LAN's interface and checks that it is suitable.
-func ethernet(of datapath.Network) (*net.Interface, error) {
-	name := of.Interface
+func ethernet(network datapath.Network) (*net.Interface, error) {
+	name := network.Interface
 	lan, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", name, err)
@@ -186,7 +186,7 @@ func ethernet(of datapath.Network) (*net.Interface, error) {
 		return nil, fmt.Errorf("reading the addresses of %s: %w", name, err)
 	}
 	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Overlaps(of.Address) {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Overlaps(network.Address) {
 			return nil, fmt.Errorf("%s has the address %s of the clients' network, which the TUN device is to have: ip addr "+
 				"del %s dev %s", name, p, p, name)
 		}
@@ -221,7 +221,7 @@ func (d *Datapath) Remove(id datapath.ID) error {
 }
 
 // Forwarding names the present way of forwarding.
-func (d *Datapath) Forwarding() (word, why string) {
+func (d *Datapath) Forwarding() (word, reason string) {
 	if d.cfg.Fast {
 		return "fast", ""
 	}

@@ -63,8 +63,8 @@ func (w *watcher) check() {
 
 // reroute follows a change of links, addresses or routes.
 func (d *Datapath) reroute(w *watcher) {
-	if own, err := stack.Own(); err == nil {
-		d.SetOwn(own)
+	if ownAddrs, err := stack.Own(); err == nil {
+		d.SetOwn(ownAddrs)
 	} else {
 		d.cfg.Log.Error("following this machine's addresses", "err", err)
 	}

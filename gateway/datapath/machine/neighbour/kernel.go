@@ -58,7 +58,7 @@ func (c *conn) close() error {
 
 // setEntries changes entries of an interface. It returns the entries whose address has one already, the number of
 // others that were refused, and one of the reasons.
-func (c *conn) setEntries(index int, list []entry) (there []entry, refused int, err error) {
+func (c *conn) setEntries(index int, list []entry) (entries []entry, refused int, err error) {
 	var b []byte
 	for i, e := range list {
 		m := change(index, e)
@@ -77,13 +77,13 @@ func (c *conn) setEntries(index int, list []entry) (there []entry, refused int, 
 		switch {
 		case err2 == unix.EINTR:
 		case err2 == unix.EAGAIN:
-			return there, refused, err
+			return entries, refused, err
 		case err2 != nil: // ENOBUFS: answers were lost
-			return there, len(list), err2
+			return entries, len(list), err2
 		default:
 			e, err2 := answer(c.buf[:n], list)
 			if errors.Is(err2, unix.EEXIST) {
-				there = append(there, e)
+				entries = append(entries, e)
 			} else if err2 != nil {
 				refused, err = refused+1, err2
 			}

@@ -76,7 +76,7 @@ func (t *Table) Close() error {
 func (t *Table) Set(addr netip.Addr, mac datapath.MAC) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if was, there := t.clients[addr]; !there || was != mac {
+	if before, present := t.clients[addr]; !present || before != mac {
 		t.clients[addr] = mac
 		t.changed[addr] = struct{}{}
 	}
@@ -86,7 +86,7 @@ func (t *Table) Set(addr netip.Addr, mac datapath.MAC) {
 func (t *Table) Remove(addr netip.Addr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, there := t.clients[addr]; there {
+	if _, present := t.clients[addr]; present {
 		delete(t.clients, addr)
 		t.changed[addr] = struct{}{}
 	}
@@ -96,8 +96,8 @@ func (t *Table) Remove(addr netip.Addr) {
 func (t *Table) Has(addr netip.Addr, mac datapath.MAC) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	was, there := t.clients[addr]
-	return there && was == mac
+	before, present := t.clients[addr]
+	return present && before == mac
 }
 
 // Flush enters what was noted before the call. The changes of callers that wait for each
@@ -123,8 +123,8 @@ func (t *Table) take() (list []entry) {
 		if len(list) == atOnce {
 			break
 		}
-		mac, there := t.clients[addr]
-		list = append(list, entry{addr: addr, mac: mac, gone: !there})
+		mac, present := t.clients[addr]
+		list = append(list, entry{addr: addr, mac: mac, gone: !present})
 		delete(t.changed, addr)
 	}
 	return list
@@ -140,8 +140,8 @@ func (t *Table) send(list []entry) {
 	if len(list) == 0 {
 		return
 	}
-	there, bad, err := t.conn.setEntries(t.index, list)
-	if over := t.replaceable(there); len(over) > 0 {
+	entries, bad, err := t.conn.setEntries(t.index, list)
+	if over := t.replaceable(entries); len(over) > 0 {
 		_, bad2, err2 := t.conn.setEntries(t.index, over)
 		bad, err = bad+bad2, errors.Join(err, err2)
 	}
@@ -157,8 +157,8 @@ func (t *Table) send(list []entry) {
 
 // replaceable returns those of clients whose address has an entry that gatewayd may replace, and says which
 // it may not: whoever made a static entry means it. sending is held.
-func (t *Table) replaceable(there []entry) (over []entry) {
-	for _, e := range there {
+func (t *Table) replaceable(entries []entry) (over []entry) {
+	for _, e := range entries {
 		f, err := get(t.index, e.addr)
 		if err != nil || !f.static || f.own {
 			e.over = true
@@ -221,12 +221,12 @@ func (t *Table) compare() error {
 	}
 	t.mu.Lock()
 	for addr, mac := range have {
-		if was, there := t.clients[addr]; !there || was != mac {
+		if before, present := t.clients[addr]; !present || before != mac {
 			t.changed[addr] = struct{}{}
 		}
 	}
 	for addr := range t.clients {
-		if _, there := have[addr]; !there {
+		if _, present := have[addr]; !present {
 			t.changed[addr] = struct{}{}
 		}
 	}

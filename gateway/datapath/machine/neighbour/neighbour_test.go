@@ -33,8 +33,8 @@ func client(n int) (netip.Addr, datapath.MAC) {
 // table opens the table of lan0, with what it logs.
 func table(t testing.TB, clients map[netip.Addr]datapath.MAC) (*Table, *logtest.Log) {
 	t.Helper()
-	var said logtest.Log
-	out, err := Open(index(t), clients, said.Logger())
+	var logs logtest.Log
+	out, err := Open(index(t), clients, logs.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func table(t testing.TB, clients map[netip.Addr]datapath.MAC) (*Table, *logtest.
 			t.Error(err)
 		}
 	})
-	return out, &said
+	return out, &logs
 }
 
 func index(t testing.TB) int {
@@ -71,7 +71,7 @@ func entered(t *testing.T, want map[netip.Addr]datapath.MAC) {
 // is 1024 on a machine that nobody has set up, have entries, entered by many at once.
 func TestBeyondTheKernelsLimit(t *testing.T) {
 	const many = 10_000
-	n, said := table(t, nil)
+	n, logs := table(t, nil)
 	want := map[netip.Addr]datapath.MAC{}
 	for i := range many {
 		addr, mac := client(i)
@@ -107,8 +107,8 @@ func TestBeyondTheKernelsLimit(t *testing.T) {
 		}
 	})
 	entered(t, want)
-	if said.String() != "" {
-		t.Errorf("it said:\n%s", said)
+	if logs.String() != "" {
+		t.Errorf("it said:\n%s", logs)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestSuccessor(t *testing.T) {
 // once if it has another MAC address, and outlives the client. Entries that the kernel learned
 // are replaced.
 func TestAdministratorsEntries(t *testing.T) {
-	n, said := table(t, nil)
+	n, logs := table(t, nil)
 	a, mac := client(0)
 	b, same := client(1)
 	c, learned := client(2)
@@ -189,7 +189,7 @@ func TestAdministratorsEntries(t *testing.T) {
 			t.Errorf("the administrator's entries are\n%swant\n%s", now, before)
 		}
 	}
-	if got := said.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "client="+a.String()+" ") ||
+	if got := logs.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "client="+a.String()+" ") ||
 		!strings.Contains(got, "entry=02:00:00:00:09:09") {
 		t.Errorf("it said:\n%s", got)
 	}
@@ -225,8 +225,8 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said logtest.Log
-	n, err := Open(dev.Index, nil, said.Logger())
+	var logs logtest.Log
+	n, err := Open(dev.Index, nil, logs.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestRefused(t *testing.T) {
 		n.Flush()
 	}
 	n.Check()
-	if got := said.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "gc_thresh3") ||
+	if got := logs.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "gc_thresh3") ||
 		!strings.Contains(got, unix.ENODEV.Error()) {
 		t.Errorf("it said:\n%s", got)
 	}

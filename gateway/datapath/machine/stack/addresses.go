@@ -18,11 +18,11 @@ func Own() ([]netip.Addr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing this machine's addresses: %w", err)
 	}
-	var own []netip.Addr
+	var ownAddrs []netip.Addr
 	for _, a := range all {
 		if addr, ok := netip.AddrFromSlice(a.IP.To4()); ok {
-			own = append(own, addr)
+			ownAddrs = append(ownAddrs, addr)
 		}
 	}
-	return own, nil
+	return ownAddrs, nil
 }

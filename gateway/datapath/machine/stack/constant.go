@@ -34,10 +34,10 @@ type Variance struct {
 
 // Varying reads the rules. Tables for which own returns true do not count, as in Rules, and chains of type nat neither,
 // which see the first packet of a connection only. Counters of rules do not count as recording.
-func Varying(own func(family uint8, table string) bool, at Crossing) (v Variance, err error) {
+func Varying(own func(family uint8, table string) bool, crossing Crossing) (v Variance, err error) {
 	if names, err := legacyNames(); err == nil && len(names) > 0 {
-		why := "the rules of the old iptables cannot be read (table " + names[0] + ")"
-		return Variance{why, why, true}, nil
+		reason := "the rules of the old iptables cannot be read (table " + names[0] + ")"
+		return Variance{reason, reason, true}, nil
 	}
 	c, err := nftables.Dial()
 	if errors.Is(err, syscall.EPROTONOSUPPORT) {
@@ -53,14 +53,15 @@ func Varying(own func(family uint8, table string) bool, at Crossing) (v Variance
 	}
 	of := func(protocol byte, unanswered bool) string {
 		for _, ch := range r.bases {
-			if own(ch.family, ch.table) || ch.kind == "nat" || !ch.sees([]string{at.LAN, at.WAN}) {
+			if own(ch.family, ch.table) || ch.kind == "nat" || !ch.sees([]string{crossing.LAN, crossing.WAN}) {
 				continue
 			}
 			for _, up := range []bool{true, false} {
-				p := packet{Crossing: at, protocol: protocol, up: up, unanswered: unanswered, tracked: ch.tracks(), hook: ch.hook}
-				var why string
-				if why, err = r.judge(ch, p); why != "" || err != nil {
-					return why
+				p := packet{Crossing: crossing, protocol: protocol, up: up, unanswered: unanswered, tracked: ch.tracks(),
+					hook: ch.hook}
+				var reason string
+				if reason, err = r.judge(ch, p); reason != "" || err != nil {
+					return reason
 				}
 			}
 		}
@@ -194,7 +195,7 @@ func (r *rule) decode(list *netlink.AttributeDecoder) error {
 }
 
 // judge evaluates a base chain for a kind of packet.
-func (r *ruleset) judge(ch chain, p packet) (why string, err error) {
+func (r *ruleset) judge(ch chain, p packet) (reason string, err error) {
 	if ch.family == unix.NFPROTO_NETDEV && ch.hook == unix.NF_NETDEV_EGRESS {
 		return "", nil // redirected packets come by there
 	}

@@ -66,8 +66,8 @@ func TestVarying(t *testing.T) {
 	} {
 		apply(t, c.chains)
 		v, err := Varying(nobodys, at)
-		if why := v.Established; err != nil || (c.says == "") != (why == "") || !strings.Contains(why, c.says) {
-			t.Errorf("%s\n%q, %v; want %q", c.chains, why, err, c.says)
+		if reason := v.Established; err != nil || (c.says == "") != (reason == "") || !strings.Contains(reason, c.says) {
+			t.Errorf("%s\n%q, %v; want %q", c.chains, reason, err, c.says)
 		}
 		sh(t, "nft flush ruleset")
 	}
@@ -117,8 +117,8 @@ func TestVaryingUnanswered(t *testing.T) {
 	} {
 		apply(t, c.chains)
 		v, err := Varying(nobodys, at)
-		if why := v.Unanswered; err != nil || (c.says == "") != (why == "") || !strings.Contains(why, c.says) {
-			t.Errorf("%s\n%q, %v; want %q", c.chains, why, err, c.says)
+		if reason := v.Unanswered; err != nil || (c.says == "") != (reason == "") || !strings.Contains(reason, c.says) {
+			t.Errorf("%s\n%q, %v; want %q", c.chains, reason, err, c.says)
 		}
 		sh(t, "nft flush ruleset")
 	}
@@ -128,8 +128,8 @@ func TestVaryingUnanswered(t *testing.T) {
 	} {
 		sh(t, script)
 		v, err := Varying(nobodys, at)
-		if why := v.Unanswered; err != nil || (says == "") != (why == "") || !strings.Contains(why, says) {
-			t.Errorf("%s\n%q, %v; want %q", script, why, err, says)
+		if reason := v.Unanswered; err != nil || (says == "") != (reason == "") || !strings.Contains(reason, says) {
+			t.Errorf("%s\n%q, %v; want %q", script, reason, err, says)
 		}
 		sh(t, "nft flush ruleset")
 	}

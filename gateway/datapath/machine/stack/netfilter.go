@@ -106,13 +106,13 @@ func Rules(own func(family uint8, table string) bool, interfaces ...string) ([]s
 	if messages, err = c.Dump(unix.NFT_MSG_GETRULE, unix.AF_UNSPEC, nil); err != nil {
 		return nil, fmt.Errorf("listing rules: %w", err)
 	}
-	var said []string
+	var lines []string
 	for _, ch := range chains {
 		if ch.drops || slices.ContainsFunc(messages, func(m netlink.Message) bool { return ruleOf(m.Data, ch) }) {
-			said = append(said, ch.String())
+			lines = append(lines, ch.String())
 		}
 	}
-	return said, nil
+	return lines, nil
 }
 
 // baseChain decodes a chain (nfgenmsg, then attributes) and reports whether it is a base

@@ -173,7 +173,7 @@ const most = 8
 func (w *Way) routes(all []netlink.Route, lan, wan int, network netip.Prefix) (unsure string) {
 	w.Others = append(w.Others, martians...)
 	var near bool // the LAN's route exists
-	var own []netip.Prefix
+	var ownPrefixes []netip.Prefix
 	for _, r := range all {
 		if r.Table != unix.RT_TABLE_LOCAL && r.Table != unix.RT_TABLE_MAIN {
 			continue // no rule leads to this table, or only after the default route
@@ -199,7 +199,7 @@ func (w *Way) routes(all []netlink.Route, lan, wan int, network netip.Prefix) (u
 		case onLink && r.LinkIndex == wan && !w.Link.IsValid():
 			w.Link = to
 		default:
-			own = append(own, to)
+			ownPrefixes = append(ownPrefixes, to)
 		}
 	}
 	switch {
@@ -208,17 +208,17 @@ func (w *Way) routes(all []netlink.Route, lan, wan int, network netip.Prefix) (u
 	case !near:
 		return "there is no route to the LAN"
 	}
-	w.apart(own)
+	w.apart(ownPrefixes)
 	return ""
 }
 
 // apart determines which addresses of Link have their own routes. If these are too many,
 // or more than single addresses, all of Link is left to the stack.
-func (w *Way) apart(own []netip.Prefix) {
+func (w *Way) apart(ownPrefixes []netip.Prefix) {
 	if !w.Link.IsValid() {
 		return
 	}
-	for _, p := range own {
+	for _, p := range ownPrefixes {
 		if p.Bits() < w.Link.Bits() || !w.Link.Contains(p.Addr()) {
 			continue
 		}

@@ -87,9 +87,9 @@ func pcapngSaying(order binary.AppendByteOrder, fcs int, flags uint32, lengths [
 		i = append(i, option(13, byte(fcs))...)
 	}
 	out = append(out, block(1, append(i, 0, 0, 0, 0))...)
-	for at, n := range lengths {
+	for index, n := range lengths {
 		var p []byte
-		for _, field := range []uint32{0, 0, uint32(at), 6, n} {
+		for _, field := range []uint32{0, 0, uint32(index), 6, n} {
 			p = order.AppendUint32(p, field)
 		}
 		p = append(p, "abcdef\x00\x00"...)

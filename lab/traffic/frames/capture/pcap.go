@@ -73,6 +73,6 @@ func (p *pcapReader) next() (packet, error) {
 	if err := checkLengths(kept, bytes); err != nil {
 		return packet{}, err
 	}
-	at := time.Unix(int64(p.order.Uint32(head[0:])), int64(p.order.Uint32(head[4:]))*int64(p.unit))
-	return packet{withoutFCS(bytes, p.fcs), at, p.link}, skip(p.r, int(kept))
+	instant := time.Unix(int64(p.order.Uint32(head[0:])), int64(p.order.Uint32(head[4:]))*int64(p.unit))
+	return packet{withoutFCS(bytes, p.fcs), instant, p.link}, skip(p.r, int(kept))
 }

@@ -87,9 +87,9 @@ func stats(t testing.TB, r *Receiver) Received {
 }
 
 func TestVerdicts(t *testing.T) {
-	with := func(at int, b ...byte) []byte {
+	with := func(index int, b ...byte) []byte {
 		f := frame(60, frames.Stamp{})
-		copy(f[at:], b)
+		copy(f[index:], b)
 		return f
 	}
 	tag := func(f []byte, tags ...byte) []byte {
@@ -168,9 +168,9 @@ func TestBuckets(t *testing.T) {
 		sent := now() - seconds*1e9
 		run(t, r, frame(60, frames.Stamp{SentNs: sent}))
 		d := stats(t, r).Delay
-		at := slices.IndexFunc(d.counts, func(n uint64) bool { return n > 0 })
-		if want := min(delayScale.Place(d.MaxNs), buckets-1); at != want {
-			t.Errorf("a delay of %d ns is counted at %d, want %d", d.MaxNs, at, want)
+		index := slices.IndexFunc(d.counts, func(n uint64) bool { return n > 0 })
+		if want := min(delayScale.Place(d.MaxNs), buckets-1); index != want {
+			t.Errorf("a delay of %d ns is counted at %d, want %d", d.MaxNs, index, want)
 		}
 	}
 }

@@ -150,8 +150,8 @@ func (r *Receiver) forget() error {
 		return err
 	}
 	zero, size := make([]byte, 1<<20), int(seen.Size())
-	for at := 0; at < size; at += len(zero) {
-		if _, err := seen.WriteAt(zero[:min(len(zero), size-at)], int64(at)); err != nil {
+	for index := 0; index < size; index += len(zero) {
+		if _, err := seen.WriteAt(zero[:min(len(zero), size-index)], int64(index)); err != nil {
 			return err
 		}
 	}

@@ -22,8 +22,12 @@ type MAC [6]byte
 // ID identifies a client as long as it is known, whatever addresses it has. The zero value is none.
 type ID uint64
 
-// IDOf is the identity of a client that is first known by an IPv4 address: no two have the same address.
+// IDOf is the identity of a client that is first known by an IPv4 address: no two have the same address. Other
+// addresses are no client's first one: 0.
 func IDOf(addr netip.Addr) ID {
+	if addr = addr.Unmap(); !addr.Is4() {
+		return 0
+	}
 	b := addr.As4()
 	return ID(binary.BigEndian.Uint32(b[:]))
 }
@@ -37,8 +41,7 @@ func (id ID) Addr() netip.Addr {
 func (id ID) String() string { return id.Addr().String() }
 
 // Client is a client as a data path knows it: who it is, which addresses it has, and what is allowed. All of its
-// addresses
-// share its limits and are counted together.
+// addresses share its limits and are counted together.
 type Client struct {
 	ID      ID           // 0: that of the first address
 	Addrs   []netip.Addr // in the LAN, at least one
@@ -53,7 +56,7 @@ type Client struct {
 	Limits   Limits    // while admitted
 }
 
-// Identity is the client's ID.
+// Identity is the client's ID; 0: it has none, because its first address is not of IPv4.
 func (c Client) Identity() ID {
 	if c.ID == 0 && len(c.Addrs) > 0 {
 		return IDOf(c.Addrs[0])

@@ -118,3 +118,33 @@ func TestRefusedAddress(t *testing.T) {
 		t.Errorf("again: %v", err)
 	}
 }
+
+// TestNoFirstAddress: what no client can be first known by is refused, and nobody is found by it.
+func TestNoFirstAddress(t *testing.T) {
+	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
+	ada := key(1, 1)
+	lease(t, table, ada)
+	for _, addr := range []netip.Addr{{}, netip.IPv4Unspecified(), netip.MustParseAddr("2001:db8::5")} {
+		key := session.Key{MAC: ada.MAC, Addr: addr}
+		_, admitted := table.Admit(addr, session.Login{User: "ada"})
+		_, connected := table.Connect(session.Login{User: "ada", For: key, PPPoE: session.PPPoESession{Session: 1}})
+		_, ended := table.End(addr, session.AdminReset)
+		for what, err := range map[string]error{
+			"lease": table.Lease(key, "", time.Time{}), "claim": table.Claim(key, time.Now().Add(time.Hour), 9),
+			"admit": admitted, "connect": connected, "end": ended,
+		} {
+			if err == nil {
+				t.Errorf("%s of %v succeeds", what, addr)
+			}
+		}
+		if s, there := table.Get(addr); there {
+			t.Errorf("%v is of %+v", addr, s)
+		}
+		if err := table.Forget(key); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := table.Known(); n != 1 {
+		t.Errorf("%d clients are in the table, want ada alone", n)
+	}
+}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"strings"
@@ -50,6 +51,9 @@ func (t *Table) holdBy(find func() *client) *client {
 // one, which is invisible to others and which release removes if it is still empty.
 func (t *Table) holdOrAdd(addr netip.Addr) (*client, error) {
 	id := datapath.IDOf(addr)
+	if id == 0 {
+		return nil, fmt.Errorf("%v: %w", addr, ErrFirst)
+	}
 	for {
 		if c := t.holdID(id); c != nil {
 			return c, nil
@@ -114,7 +118,9 @@ func (t *Table) index(c *client, more []netip.Addr) {
 // was; what is zero is not counted. mu must be held.
 func (t *Table) tally(c *client, now *entry) {
 	recount(t.states, c.state, now.state)
-	recount(t.users, FoldUser(c.user), FoldUser(now.user))
+	if c.user != now.user {
+		recount(t.users, FoldUser(c.user), FoldUser(now.user))
+	}
 	recount(t.macs, c.talliedMAC, now.key.MAC)
 	c.talliedMAC = now.key.MAC
 }
@@ -140,7 +146,7 @@ func (t *Table) reserve(c *client, login Login) bool {
 	defer t.mu.Unlock()
 	user := FoldUser(login.User)
 	others := t.users[user]
-	if user != "" && FoldUser(c.user) == user {
+	if user != "" && SameUser(c.user, user) {
 		others--
 	}
 	if login.Sessions > 0 && others >= login.Sessions {

@@ -40,6 +40,7 @@ var (
 	ErrBehind    = errors.New("too many sessions are not accounted yet: is the accounting server reachable?")
 	ErrSessions  = errors.New("the user has as many sessions as allowed")
 	ErrTaken     = errors.New("another client has the address")
+	ErrFirst     = errors.New("a client is first known by an address of IPv4")
 	ErrAddresses = errors.New("the MAC address has as many addresses as it can have")
 	ErrClosed    = errors.New("the session table is closed")
 	// ErrLater: a session has ended, its client is blocked, and the disk refused that. It is written, and the end is

@@ -65,7 +65,7 @@ func onBPFFS(dir string) error {
 	if err := unix.Statfs(there, &fs); err != nil {
 		return fmt.Errorf("looking at the folder of pins %s: %w", there, err)
 	}
-	if fs.Type == unix.BPF_FS_MAGIC {
+	if uint32(fs.Type) == unix.BPF_FS_MAGIC { // with 32 bits the type is too small for it
 		return nil
 	}
 	known, _ := os.ReadFile("/proc/filesystems")

@@ -292,5 +292,7 @@ func (c *coalescer) ethernet(b []byte, to datapath.MAC) {
 }
 
 func iovec(b []byte) unix.Iovec {
-	return unix.Iovec{Base: unsafe.SliceData(b), Len: uint64(len(b))}
+	v := unix.Iovec{Base: unsafe.SliceData(b)}
+	v.SetLen(len(b)) // its type is another with 32 bits
+	return v
 }

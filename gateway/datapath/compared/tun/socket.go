@@ -60,8 +60,8 @@ func listen(fd int, lan *net.Interface) error {
 	for i, f := range filter {
 		program[i] = unix.SockFilter{Code: f.Op, Jt: f.Jt, Jf: f.Jf, K: f.K}
 	}
-	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(
-		program)), Filter: &program[0]}); err != nil {
+	attached := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &attached); err != nil {
 		return os.NewSyscallError("setsockopt SO_ATTACH_FILTER", err)
 	}
 	if err := errors.Join(sockbuf.Receive(fd, receiveBuffer), sockbuf.Send(fd, sendBuffer)); err != nil {

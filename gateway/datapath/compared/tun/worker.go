@@ -253,8 +253,7 @@ func write(fd int, b []byte) int {
 }
 
 func writeTwo(fd int, a, b []byte) int {
-	vec := [2]unix.Iovec{
-		{Base: unsafe.SliceData(a), Len: uint64(len(a))}, {Base: unsafe.SliceData(b), Len: uint64(len(b))}}
+	vec := [2]unix.Iovec{iovec(a), iovec(b)}
 	return writeAll(fd, vec[:])
 }
 

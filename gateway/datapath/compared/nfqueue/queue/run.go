@@ -15,8 +15,7 @@ const attributes = 256
 // datagram is the struct mmsghdr of recvmmsg(2).
 type datagram struct {
 	header unix.Msghdr
-	length uint32
-	_      [4]byte
+	length [unsafe.Sizeof(uintptr(0)) / 4]uint32 // with 64 bits padding follows
 }
 
 // reader holds what Run needs for a batch.
@@ -83,10 +82,10 @@ func (q *Queue) receive(r *reader) (int, error) {
 		if errno != 0 {
 			return 0, ignoreEINTR(errno)
 		}
-		r.datagrams[0].length = uint32(n)
+		r.datagrams[0].length[0] = uint32(n)
 	} else {
-		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(q.fd), uintptr(unsafe.Pointer(&r.datagrams[0])), uintptr(len(
-			r.datagrams)), unix.MSG_WAITFORONE, 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(q.fd), uintptr(unsafe.Pointer(&r.datagrams[0])),
+			uintptr(len(r.datagrams)), unix.MSG_WAITFORONE, 0, 0)
 		if errno != 0 {
 			return 0, ignoreEINTR(errno)
 		}
@@ -94,7 +93,7 @@ func (q *Queue) receive(r *reader) (int, error) {
 	}
 	packets := 0
 	for i := range got {
-		err := r.packets[packets].decode(r.buffers[i][:r.datagrams[i].length])
+		err := r.packets[packets].decode(r.buffers[i][:r.datagrams[i].length[0]])
 		switch {
 		case err == nil:
 			packets++

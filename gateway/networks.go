@@ -74,9 +74,8 @@ func (n *networks) remove(k session.Key, pppoe session.PPPoESession) {
 
 // holders returns whose networks are, without repetition.
 func (n *networks) holders(all []netip.Prefix) (owners []owned) {
-	has := n.All()
 	for _, p := range all {
-		if o, found := has[p]; found && !slices.Contains(owners, o) {
+		if o, found := n.Owner(p); found && !slices.Contains(owners, o) {
 			owners = append(owners, o)
 		}
 	}

@@ -93,7 +93,7 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 	}
 	switch err := g.table.Claim(key, time.Now().Add(min(claimTime, g.cfg.DHCP.Lease)), maxClaims); {
 	case errors.Is(err, session.ErrTaken):
-	case errors.Is(err, session.ErrClosed) && g.claims.over(): // the daemon ends: see close
+	case errors.Is(err, session.ErrClosed) && g.claims.over(): // the daemon ends: see claims.end
 	case errors.Is(err, session.ErrAddresses):
 		g.claims.refuse(g, key, "a device uses more addresses than it can have")
 	case err != nil:

@@ -11,12 +11,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
-
-// largestLAN is the shortest prefix that all data paths support: their tables have an
-// entry for each address, with ebpf about 140 bytes, so 37 MB for a /14.
-const largestLAN = 14
 
 // address reads one host's IPv4 address.
 var address = strict.AcceptText(`an IPv4 address such as "192.0.2.10"`, func(s string) (netip.Addr, bool) {
@@ -64,10 +61,10 @@ func port(v any) (uint16, error) {
 func ownAddress(v any) (netip.Prefix, error) {
 	s, _ := v.(string)
 	p, err := netip.ParsePrefix(s)
-	if err != nil || !isHost(p.Addr()) || p.Bits() < largestLAN || p.Bits() > 29 {
+	if err != nil || !isHost(p.Addr()) || p.Bits() < datapath.LargestLAN || p.Bits() > 29 {
 		return netip.Prefix{}, fmt.Errorf(
-			`must be the gateway's IPv4 address with the LAN's length, such as "10.1.0.1/16", /%d to /29, not %s`, largestLAN,
-			strict.Show(v))
+			`must be the gateway's IPv4 address with the LAN's length, such as "10.1.0.1/16", /%d to /29, not %s`,
+			datapath.LargestLAN, strict.Show(v))
 	}
 	if a := p.Addr(); a == p.Masked().Addr() || a == lastOf(p) {
 		return netip.Prefix{}, fmt.Errorf(

@@ -11,8 +11,7 @@ import (
 )
 
 // Behind tells behind whom networks of IPv4 are, as of clients on PPPoE. The zero value has none. Its methods may be
-// called
-// at any time from several goroutines. Holder takes no lock while there are no networks.
+// called at any time from several goroutines. Holder takes no lock while there are no networks.
 type Behind[O comparable] struct {
 	lengths atomic.Uint64 // bit n: there are networks of n bits
 
@@ -114,7 +113,25 @@ func (b *Behind[O]) Holder(addr netip.Addr) (owner O, ok bool) {
 	return owner, false
 }
 
-// All returns the owners by their networks.
+// Owner returns whose a network is. It takes as long however many there are.
+func (b *Behind[O]) Owner(network netip.Prefix) (owner O, ok bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	owner, ok = b.owners[network]
+	return owner, ok
+}
+
+// Any returns one of the networks, if there is one.
+func (b *Behind[O]) Any() (network netip.Prefix, ok bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for network := range b.owners {
+		return network, true
+	}
+	return netip.Prefix{}, false
+}
+
+// All returns the owners by their networks: a copy, which takes as long as there are many.
 func (b *Behind[O]) All() map[netip.Prefix]O {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

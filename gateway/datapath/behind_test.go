@@ -48,3 +48,27 @@ func TestBehind(t *testing.T) {
 	}
 	holds("")
 }
+
+// TestOwner: a network has the owner that took it, whatever longer or shorter ones there are.
+func TestOwner(t *testing.T) {
+	wide, narrow := netip.MustParsePrefix("198.18.0.0/16"), netip.MustParsePrefix("198.18.5.0/24")
+	var b Behind[string]
+	is := func(network netip.Prefix, want string) {
+		t.Helper()
+		if owner, ok := b.Owner(network); owner != want || ok != (want != "") {
+			t.Errorf("%v is of %q, want %q", network, owner, want)
+		}
+	}
+	is(wide, "")
+	if n, ok := b.Any(); ok {
+		t.Errorf("there is %v", n)
+	}
+	if _, err := b.Take("ada", []netip.Prefix{wide}); err != nil {
+		t.Fatal(err)
+	}
+	is(wide, "ada")
+	is(narrow, "")
+	if n, ok := b.Any(); n != wide || !ok {
+		t.Errorf("one of the networks is %v, %v", n, ok)
+	}
+}

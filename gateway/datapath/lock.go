@@ -63,7 +63,7 @@ func (c Claim) excludes(socket string) bool {
 
 // Lock locks interfaces against other gateways in this network namespace until Close or
 // the end of the process. It fails with ErrBusy if another gateway has one of them with any data path,
-// unless both share it.
+// unless both share it. Others' locks are listed in /proc, without which it fails.
 func Lock(claims ...Claim) (held Locks, err error) {
 	for _, c := range claims {
 		l, err := net.Listen("unix", c.socket())
@@ -94,7 +94,9 @@ func Taken(claims ...Claim) (err error) {
 func (c Claim) taken(own string) error {
 	text, err := os.ReadFile("/proc/thread-self/net/unix")
 	if err != nil {
-		return fmt.Errorf("looking for other gateways at %s: %w", c.Interface, err)
+		return fmt.Errorf(
+			"looking for other gateways at %s, which takes the /proc of this process (mount -t proc proc /proc): %w",
+			c.Interface, err)
 	}
 	for line := range strings.Lines(string(text)) {
 		if index := strings.Index(line, lockPrefix); index >= 0 {

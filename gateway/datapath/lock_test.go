@@ -2,7 +2,12 @@ package datapath
 
 import (
 	"errors"
+	"os"
+	"runtime"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestLock: gateways of two LANs share a WAN if both do, and nobody shares a LAN.
@@ -39,5 +44,31 @@ func TestLock(t *testing.T) {
 		if err := Taken(c.second...); err != nil {
 			t.Errorf("%s: %v after all are closed", c.name, err)
 		}
+	}
+}
+
+// TestLockWithoutProc: where /proc is not there, nothing is locked, and the error says what to do.
+func TestLockWithoutProc(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("hiding /proc takes root")
+	}
+	ended := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread, which sees no /proc, ends with the goroutine
+		err := errors.Join(
+			unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+			unix.Mount("none", "/proc", "tmpfs", 0, ""))
+		if err != nil {
+			t.Error(err)
+		}
+		held, err := Lock(Sharing("lan7", "wan7")...)
+		ended <- errors.Join(err, held.Close())
+	}()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "mount -t proc proc /proc") {
+		t.Errorf("without /proc: %v", err)
+	}
+	held, err := Lock(Sharing("lan7", "wan7")...)
+	if err = errors.Join(err, held.Close()); err != nil {
+		t.Errorf("something is locked still: %v", err)
 	}
 }

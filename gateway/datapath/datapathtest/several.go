@@ -12,8 +12,7 @@ import (
 var furtherAddr = netip.MustParseAddr("10.1.0.20")
 
 // several: a client with two addresses is admitted, counted and limited as one, also by the next process, and an
-// address
-// that it loses is let in no longer. Data paths that have one address of each client say so.
+// address that it loses is let in no longer. Data paths that have one address of each client say so.
 func several(t *testing.T, w *World) {
 	both := func(c *datapath.Client) { admitted(c); c.Addrs = append(c.Addrs, furtherAddr) }
 	if !w.path.Several {

@@ -135,9 +135,10 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	d := &Datapath{cfg: cfg, net: cfg.Networks[0], stop: func() {}, lost: make(chan string, 1),
-		wake: make(chan struct{},
-			1), trouble: map[string]string{}, ahead: map[string]string{}, judged: map[string][]link.AttachedProgram{}}
+	d := &Datapath{
+		cfg: cfg, net: cfg.Networks[0], stop: func() {}, lost: make(chan string, 1), wake: make(chan struct{}, 1),
+		trouble: map[string]string{}, ahead: map[string]string{}, judged: map[string][]link.AttachedProgram{},
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the eBPF data path: %w", err), d.Close())

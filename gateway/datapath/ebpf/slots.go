@@ -106,8 +106,7 @@ func (f *further) drop(slot, place uint32) {
 }
 
 // put makes an entry that of all of a client's places, and takes the places that it had besides away. If that blocks an
-// admitted
-// client, it waits some 10 ms for programs that have seen the old entry and not yet counted the packet.
+// admitted client, it waits some 10 ms for programs that have seen the old entry and not yet counted the packet.
 func (d *Datapath) put(slot uint32, places []uint32, entry gatewayClient) error {
 	left := slices.DeleteFunc(append([]uint32{slot}, d.further.get(slot)...),
 		func(place uint32) bool { return slices.Contains(places, place) })

@@ -28,8 +28,7 @@ type Table struct {
 }
 
 // Open makes the routes of an interface those to the networks behind clients, by their addresses. Only the table
-// changes
-// these then. via means that clients are next hops.
+// changes these then. via means that clients are next hops.
 func Open(index int, via bool, behind *datapath.Behind[netip.Addr]) (*Table, error) {
 	t := &Table{index: index, via: via, behind: behind}
 	t.mu.Lock()
@@ -86,14 +85,15 @@ func (t *Table) Check() error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for network := range t.behind.All() {
-		found, err := netlink.RouteGet(network.Addr().AsSlice())
-		if err == nil && len(found) > 0 && found[0].LinkIndex == t.index {
-			return nil
-		}
-		return t.compare()
+	network, some := t.behind.Any()
+	if !some {
+		return nil
 	}
-	return nil
+	found, err := netlink.RouteGet(network.Addr().AsSlice())
+	if err == nil && len(found) > 0 && found[0].LinkIndex == t.index {
+		return nil
+	}
+	return t.compare()
 }
 
 // compare makes the kernel's routes those of the table. mu is held.

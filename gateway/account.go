@@ -16,7 +16,7 @@ import (
 // answer; so do overdueMost at once.
 const (
 	accountedAtOnce = 64
-	overdue         = time.Second
+	overdueInFlight = time.Second
 	overdueMost     = 1024
 )
 
@@ -47,9 +47,9 @@ func (g *gateway) account(ctx context.Context) error {
 // accounting is the events that are being sent.
 type accounting struct {
 	g       *gateway
-	overdue chan struct{} // holds an element for each event that gave its place to another
-	failed  budget.Seldom // to log
-	logged  atomic.Bool   // the log has that events are not confirmed
+	overdue chan struct{}        // holds an element for each event that gave its place to another
+	failed  budget.OncePerMinute // to log
+	logged  atomic.Bool          // the log has that events are not confirmed
 }
 
 // lane sends events that were never tried, or with again those that were, until ctx ends.
@@ -82,7 +82,7 @@ func (a *accounting) send(ctx context.Context, e session.Event, again bool, leav
 	select {
 	case err = <-sent:
 		defer leave()
-	case <-time.After(overdue):
+	case <-time.After(overdueInFlight):
 		select {
 		case a.overdue <- struct{}{}:
 			leave()

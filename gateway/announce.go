@@ -26,8 +26,8 @@ func offFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "ac
 // mark makes an empty file that is there after a power cut.
 func mark(path string) error { return statefile.Replace(path, func(io.Writer) error { return nil }) }
 
-// lost describes why there is no session table at path although there was one, or "". fresh: there is none.
-func lost(path, boot string) (reason string, fresh bool) {
+// whyTableLost describes why there is no session table at path although there was one, or "". fresh: there is none.
+func whyTableLost(path, boot string) (reason string, fresh bool) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -77,7 +77,7 @@ func (g *gateway) announce(ctx context.Context) error {
 	if _, err := os.Stat(onFile(g.cfg)); err != nil || !g.accounts() {
 		return nil
 	}
-	var failed budget.Seldom
+	var failed budget.OncePerMinute
 	var held *session.Event // confirmed before Accounting-On, and not done
 	for again, deaf := false, 0; deaf < deafMost; again = !again {
 		err := g.radius.AccountingOn(ctx)

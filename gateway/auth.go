@@ -27,9 +27,9 @@ func radiusLimit(r config.RADIUS) time.Duration {
 	return max(radiusTime, time.Duration(len(r.Servers()))*(r.Timeout+r.Timeout/10)) // waits vary by a tenth
 }
 
-// patience warns of retransmissions to RADIUS servers that no login waits for, where the file asks for them. Accounting
-// sends them.
-func (s *survey) patience() {
+// retransmissions warns of retransmissions to RADIUS servers that no login waits for, where the file asks for them.
+// Accounting sends them.
+func (s *survey) retransmissions() {
 	const timeout, retries = "radius.timeout", "radius.retries"
 	r := s.RADIUS
 	key := retries
@@ -40,7 +40,7 @@ func (s *survey) patience() {
 		key = timeout
 	}
 	limit, servers := radiusLimit(r), time.Duration(len(r.Servers()))
-	waits, sum, fit := radius.Waits(r.Timeout, r.Retries), time.Duration(0), 0
+	waits, sum, fit := radius.RetransmitWaits(r.Timeout, r.Retries), time.Duration(0), 0
 	for _, w := range waits {
 		if sum += w; (sum+sum/10)*servers < limit { // waits vary by a tenth
 			fit++
@@ -53,10 +53,11 @@ func (s *survey) patience() {
 	if servers > 1 {
 		each = fmt.Sprintf(", %s for each of %d", limit/servers, servers)
 	}
-	s.find(Warning, "%s: a login sends %d of %d packets to a server: it waits %s for all RADIUS servers%s, and the last "+
-		"would be sent after %s ± 10 %% (radius.timeout = %q, then twice the last wait, at most %s; radius.retries = %d); "+
-		"set radius.retries = %d, or a shorter radius.timeout",
-		s.Where(key), fit+1, r.Retries+1, limit, each, addends(waits, sum), r.Timeout, radius.LongestWait(r.Timeout),
+	s.addFinding(Warning,
+		"%s: a login sends %d of %d packets to a server: it waits %s for all RADIUS servers%s, and the last "+
+			"would be sent after %s ± 10 %% (radius.timeout = %q, then twice the last wait, at most %s; radius.retries = %d); "+
+			"set radius.retries = %d, or a shorter radius.timeout",
+		s.LineOf(key), fit+1, r.Retries+1, limit, each, addends(waits, sum), r.Timeout, radius.LongestWait(r.Timeout),
 		r.Retries, fit)
 }
 
@@ -96,8 +97,7 @@ func (g *gateway) authenticator() (sources access.Sources, accounts *users.Accou
 	return sources, accounts, nil
 }
 
-// granting wraps the table for those who admit clients: it fills in the configuration's
-// limits where a login has none.
+// granting wraps the table for those who admit clients: it fills in the configuration's limits where a login has none.
 type granting struct {
 	*session.Table
 	g        *gateway
@@ -106,7 +106,7 @@ type granting struct {
 
 // Admit fills in the configuration's limits, unless an operator logs the client in.
 func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, error) {
-	t.fill(&login)
+	t.setDefaults(&login)
 	s, err := t.Table.Admit(addr, login)
 	if err == nil {
 		t.g.admitted(s)
@@ -116,31 +116,31 @@ func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, 
 	return s, err
 }
 
-// fill gives a login the limits that it lacks, and an operator's only the time between updates.
-func (t granting) fill(login *session.Login) {
-	l, given, d := &login.Limits, login.Given, t.g.cfg.Limits
+// setDefaults gives a login the limits that it lacks, and an operator's only the time between updates.
+func (t granting) setDefaults(login *session.Login) {
+	l, given, d := &login.Limits, login.Explicit, t.g.cfg.Limits
 	if t.g.accounts() {
 		l.Interim = cmp.Or(l.Interim, t.g.cfg.RADIUS.Interim)
 	}
 	if t.operator {
 		return
 	}
-	lack(&l.SessionTimeout, given.SessionTimeout, d.SessionTimeout)
+	setDefault(&l.SessionTimeout, given.SessionTimeout, d.SessionTimeout)
 	if login.PPPoE.Session == 0 || d.IdleTimeout != config.DefaultIdle { // a household may be idle on its line
-		lack(&l.IdleTimeout, given.IdleTimeout, d.IdleTimeout)
+		setDefault(&l.IdleTimeout, given.IdleTimeout, d.IdleTimeout)
 	}
-	lack(&l.UpBps, given.UpBps, d.UpRate)
-	lack(&l.DownBps, given.DownBps, d.DownRate)
-	lack(&l.UpBytes, given.UpBytes, d.UpQuota)
-	lack(&l.DownBytes, given.DownBytes, d.DownQuota)
-	lack(&l.TotalBytes, given.TotalBytes, d.TotalQuota)
+	setDefault(&l.UpBps, given.UpBps, d.UpRate)
+	setDefault(&l.DownBps, given.DownBps, d.DownRate)
+	setDefault(&l.UpBytes, given.UpBytes, d.UpQuota)
+	setDefault(&l.DownBytes, given.DownBytes, d.DownQuota)
+	setDefault(&l.TotalBytes, given.TotalBytes, d.TotalQuota)
 	if !login.Shared {
 		login.Sessions = cmp.Or(login.Sessions, d.SessionsPerUser)
 	}
 }
 
-// lack sets a limit that a login was not given to its default.
-func lack[T comparable](limit *T, given bool, normal T) {
+// setDefault sets a limit that a login was not given to its default.
+func setDefault[T comparable](limit *T, given bool, normal T) {
 	if !given {
 		*limit = cmp.Or(*limit, normal)
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// patient is a source that says when its time is over.
-type patient struct{ left time.Duration }
+// timedSource is a source that says when its time is over.
+type timedSource struct{ left time.Duration }
 
-func (p *patient) Authenticate(ctx context.Context, _ session.Credentials) (session.Login, error) {
+func (p *timedSource) Authenticate(ctx context.Context, _ session.Credentials) (session.Login, error) {
 	end, _ := ctx.Deadline()
 	p.left = time.Until(end)
 	return session.Login{}, radius.ErrNoServer
@@ -63,7 +63,7 @@ func TestLoginsWaitAsLongAsTheServersNeed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			sources, _, err := (&gateway{cfg: cfg}).authenticator()
 			must(t, err)
-			server, remote := &patient{}, sources[0].(access.Remote)
+			server, remote := &timedSource{}, sources[0].(access.Remote)
 			remote.Servers = server
 			if _, err := remote.Authenticate(t.Context(), session.Credentials{User: "ann"}); !errors.Is(
 				err, radius.ErrNoServer) || server.left != tt.want {

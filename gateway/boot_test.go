@@ -17,9 +17,8 @@ import (
 // keysOf are the keys of [datapath] by kind.
 var keysOf = map[string]string{"ebpf": onEBPF, "tun": `kind = "tun"`, "nfqueue": `kind = "nfqueue"`}
 
-// TestBoot: on a machine that forwards, a client with an address of its own choice gets nothing
-// through from the boot until the gateway runs and logs it in, if the guard comes before the
-// interface.
+// TestBoot: on a machine that forwards, a client with an address of its own choice gets nothing through from the boot
+// until the gateway runs and logs it in, if the guard comes before the interface.
 func TestBoot(t *testing.T) {
 	must(t, Guard("lan0"))
 	network(t)
@@ -79,9 +78,8 @@ func logIn(t *testing.T, d daemon, addr string) {
 	}
 }
 
-// TestForwardingIsTheGateways: a gateway switches forwarding on at its own interfaces, and off
-// when nothing passes without it: when the daemon ends, or with ebpf when it is detached. What
-// the administrator switched on stays on.
+// TestForwardingIsTheGateways: a gateway switches forwarding on at its own interfaces, and off when nothing passes
+// without it: when the daemon ends, or with ebpf when it is detached. What the administrator switched on stays on.
 func TestForwardingIsTheGateways(t *testing.T) {
 	network(t)
 	sh(t, "sysctl -qw net.ipv4.ip_forward=0; ip -n client addr add 10.1.0.99/24 dev c0; ip -n client route add default "+
@@ -98,11 +96,11 @@ func TestForwardingIsTheGateways(t *testing.T) {
 			d := startOn(t, dir, keysOf[kind])
 			forwardingIs(t, "with the daemon", map[string]bool{clients: true, "wan0": true, "lo": false, "all": false})
 			logIn(t, d, "10.1.0.99")
-			eventually(t, "a client that is logged in to pass", passes)
+			eventually(t, "a client that is logged in to pass", clientReachesServer)
 			must(t, d.stop())
 			stays := kind == "ebpf"
 			forwardingIs(t, "without the daemon", map[string]bool{"lan0": stays, "wan0": stays})
-			if stays && !passes() {
+			if stays && !clientReachesServer() {
 				t.Error("without the daemon the client is cut off")
 			}
 			must(t, Detach(d.cfg, false))

@@ -21,20 +21,20 @@ const bridgeCalls = "net.bridge.bridge-nf-call-iptables"
 const bridgeLook = 2 * time.Second
 
 // bridge is one of the gateway's interfaces.
-type bridge struct{ where, name string }
+type bridge struct{ source, name string }
 
 // bridges are those of the gateway's interfaces that are bridges.
 func bridges(cfg *config.Config) (all []bridge) {
 	for _, i := range [][2]string{{"lan.interface", cfg.LAN.Interface}, {"wan.interface", cfg.WAN.Interface}} {
 		if link, err := netlink.LinkByName(i[1]); err == nil && link.Type() == "bridge" {
-			all = append(all, bridge{cfg.Where(i[0]), i[1]})
+			all = append(all, bridge{cfg.LineOf(i[0]), i[1]})
 		}
 	}
 	return all
 }
 
-// seen says what to do where netfilter sees a bridge's frames.
-func (b bridge) seen() (messages []string) {
+// netfilterMessages says what to do where netfilter sees a bridge's frames.
+func (b bridge) netfilterMessages() (messages []string) {
 	for _, by := range [][2]string{
 		{"/proc/sys/net/bridge/bridge-nf-call-iptables", fmt.Sprintf(
 			"%s = 1 (Docker, libvirt and Kubernetes set it): sysctl -w %[1]s=0, and for the next boot in a file of /etc/sysctl.d",
@@ -46,7 +46,7 @@ func (b bridge) seen() (messages []string) {
 			messages = append(messages, fmt.Sprintf(
 				"%s: %s is a bridge, whose frames netfilter sees before gatewayd does: clients do not reach forwarded ports by "+
 					"the outside address, rules meet frames between clients, nfqueue judges and counts these, and connections may "+
-					"hang beside programs that listen to the bridge's packets. The reason is %s", b.where, b.name, by[1]))
+					"hang beside programs that listen to the bridge's packets. The reason is %s", b.source, b.name, by[1]))
 		}
 	}
 	return messages
@@ -55,8 +55,8 @@ func (b bridge) seen() (messages []string) {
 // bridged warns of such bridges.
 func (s *survey) bridged() {
 	for _, b := range bridges(s.Config) {
-		for _, text := range b.seen() {
-			s.find(Warning, "%s", text)
+		for _, text := range b.netfilterMessages() {
+			s.addFinding(Warning, "%s", text)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (g *gateway) watchBridges(ctx context.Context) error {
 	for before, begun := map[string]bool{}, false; ; begun = true {
 		is := map[string]bool{}
 		for _, b := range all {
-			for _, text := range b.seen() {
+			for _, text := range b.netfilterMessages() {
 				if is[text] = true; begun && !before[text] {
 					g.log.Warn(text)
 				}

@@ -31,7 +31,7 @@ func TestBridge(t *testing.T) {
 			}
 			cfg := configured(t, t.TempDir(), keys)
 			cfg.LAN.Interface, cfg.NAT = "br0", config.NAT{Masquerade: true, Hairpin: true}
-			finds(t, *cfg, Warning, "br0 is a bridge, whose frames netfilter sees",
+			expectFindings(t, *cfg, Warning, "br0 is a bridge, whose frames netfilter sees",
 				"sysctl -w net.bridge.bridge-nf-call-iptables=0")
 			var log logtest.Log
 			d := serveLogging(t, cfg, log.Logger())
@@ -53,11 +53,11 @@ func TestBridge(t *testing.T) {
 				return nil
 			})
 			logIn(t, d, addr)
-			eventually(t, "a client that is logged in to pass", passes)
+			eventually(t, "a client that is logged in to pass", clientReachesServer)
 			sh(t, "echo 0 >"+call)
 			eventually(t, "the log to say that it is over",
 				func() bool { return log.Count("sees a bridge's frames no longer") == 1 })
-			eventually(t, "the client to pass still", passes)
+			eventually(t, "the client to pass still", clientReachesServer)
 			sh(t, "echo 1 >"+call)
 			eventually(t, "the log to warn again", func() bool { return log.Count(warning) == 2 })
 			must(t, d.stop())

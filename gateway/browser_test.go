@@ -31,13 +31,13 @@ const (
 
 // person sits before a browser on the client.
 type person struct {
-	ctx  context.Context
-	name string // of the screenshots
-	shot int
+	ctx         context.Context
+	name        string // of the screenshots
+	screenshots int
 }
 
-// newPerson starts Chromium in the client's namespace, with its own idea of DNS
-// and nothing else: what it sees went through the gateway.
+// newPerson starts Chromium in the client's namespace, with its own idea of DNS and nothing else: what it sees went
+// through the gateway.
 func newPerson(t *testing.T, name string, width, height int64) *person {
 	t.Helper()
 	inside := filepath.Join(t.TempDir(), "chromium-inside")
@@ -59,9 +59,9 @@ func newPerson(t *testing.T, name string, width, height int64) *person {
 	return p
 }
 
-// goes does something that ends in another page, and says where that is once that page has been
-// drawn: until then what is to be clicked may move.
-func (p *person) goes(t *testing.T, steps ...chromedp.Action[chromedp.Void]) string {
+// navigate does something that ends in another page, and says where that is once that page has been drawn: until then
+// what is to be clicked may move.
+func (p *person) navigate(t *testing.T, steps ...chromedp.Action[chromedp.Void]) string {
 	t.Helper()
 	if _, err := chromedp.RunResponse(p.ctx, steps...); err != nil {
 		t.Fatal(err)
@@ -76,9 +76,8 @@ func (p *person) reads(t *testing.T, script string) string {
 	return browsertest.Eval[string](t, p.ctx, script)
 }
 
-// sees holds that the page fits its screen and says something, and takes its
-// picture where that is wanted.
-func (p *person) sees(t *testing.T, page string, texts ...string) {
+// expectPage holds that the page fits its screen and says something, and takes its picture where that is wanted.
+func (p *person) expectPage(t *testing.T, page string, texts ...string) {
 	t.Helper()
 	body := p.reads(t, "document.body.innerText")
 	for _, text := range texts {
@@ -95,12 +94,12 @@ func (p *person) sees(t *testing.T, page string, texts ...string) {
 	}
 	picture, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
 	must(t, err)
-	p.shot++
-	must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", p.name, p.shot, page)), picture, 0o644))
+	p.screenshots++
+	must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", p.name, p.screenshots, page)), picture, 0o644))
 }
 
-// TestPersonWithABrowser: a phone and then a laptop lease an address, are
-// redirected, mistype the password, log in at RADIUS, read, and log out.
+// TestPersonWithABrowser: a phone and then a laptop lease an address, are redirected, mistype the password, log in at
+// RADIUS, read, and log out.
 func TestPersonWithABrowser(t *testing.T) {
 	network(t)
 	dir := t.TempDir()
@@ -141,59 +140,59 @@ pin_dir = "/sys/fs/bpf/test"
 		width, height int64
 	}{{"phone", 390, 844}, {"laptop", 1280, 800}} {
 		t.Run(screen.name, func(t *testing.T) {
-			visit(t, d, newPerson(t, screen.name, screen.width, screen.height), addr)
+			visitAsPerson(t, d, newPerson(t, screen.name, screen.width, screen.height), addr)
 		})
 	}
 }
 
-// visit is one person's stay.
-func visit(t *testing.T, d daemon, p *person, addr string) {
+// visitAsPerson is one person's stay.
+func visitAsPerson(t *testing.T, d daemon, p *person, addr string) {
 	checkSheets(t, "before", false)
 	if _, err := chromedp.RunResponse(p.ctx, chromedp.Navigate(secure)); err == nil ||
 		!strings.Contains(err.Error(), "ERR_CONNECTION_REFUSED") {
 		t.Errorf("asked for %s: %v", secure, err) // a browser that waits for it shows no portal meanwhile
 	}
 	const login = "http://10.1.0.1:8080/login?url=http%3A%2F%2Fsome.site%2Fpath"
-	if at := p.goes(t, chromedp.Navigate(wanted)); at != login {
+	if at := p.navigate(t, chromedp.Navigate(wanted)); at != login {
 		t.Fatalf("asked for %s, and came to %s", wanted, at)
 	}
-	p.sees(t, "login", "Café Milano", "Password")
+	p.expectPage(t, "login", "Café Milano", "Password")
 
-	p.goes(t, chromedp.SendKeys("#username", "alice"), chromedp.SendKeys("#password", "wrong\r"))
-	p.sees(t, "wrong-password", "(?i)password is wrong|wrong.*password|not right|incorrect")
+	p.navigate(t, chromedp.SendKeys("#username", "alice"), chromedp.SendKeys("#password", "wrong\r"))
+	p.expectPage(t, "wrong-password", "(?i)password is wrong|wrong.*password|not right|incorrect")
 	if got := d.client(t).State; got == session.Authenticated {
 		t.Fatal("a wrong password lets the client in")
 	}
 	checkSheets(t, "after a wrong password", false)
 
-	at := p.goes(t, chromedp.SendKeys("#password", "correct horse\r"))
+	at := p.navigate(t, chromedp.SendKeys("#password", "correct horse\r"))
 	if !strings.HasPrefix(at, "http://10.1.0.1:8080/status") {
 		t.Fatalf("logged in, and came to %s", at)
 	}
-	p.sees(t, "logged-in", "alice", "some.site")
+	p.expectPage(t, "logged-in", "alice", "some.site")
 	if s := d.client(t); s.State != session.Authenticated || s.User != "alice" || s.Addr.String() != addr {
 		t.Errorf("the session is %+v", s)
 	}
 	checkSheets(t, "logged in", true)
 
-	if at := p.goes(t, chromedp.Click("a.button")); at != wanted {
+	if at := p.navigate(t, chromedp.Click("a.button")); at != wanted {
 		t.Fatalf("went on to %s", at)
 	}
-	p.sees(t, "site", "The news on some.site")
+	p.expectPage(t, "site", "The news on some.site")
 
-	p.goes(t, chromedp.Navigate("http://10.1.0.1:8080/status"))
-	p.sees(t, "status", "alice", `(?i)received\s+[0-9.]+ kB`, `(?i)sent\s+[0-9.]+ k?B`,
+	p.navigate(t, chromedp.Navigate("http://10.1.0.1:8080/status"))
+	p.expectPage(t, "status", "alice", `(?i)received\s+[0-9.]+ kB`, `(?i)sent\s+[0-9.]+ k?B`,
 		`(?i)(online|connected|time)[^\n]*\s+\d`)
 
-	if at := p.goes(t, chromedp.Click("form > button")); !strings.HasPrefix(at, "http://10.1.0.1:8080/login") {
+	if at := p.navigate(t, chromedp.Click("form > button")); !strings.HasPrefix(at, "http://10.1.0.1:8080/login") {
 		t.Fatalf("logged out, and came to %s", at)
 	}
-	p.sees(t, "logged-out", "(?i)signed out|logged out|offline")
+	p.expectPage(t, "logged-out", "(?i)signed out|logged out|offline")
 	if got := d.client(t).State; got == session.Authenticated {
 		t.Error("the session goes on after the log-out")
 	}
 	checkSheets(t, "logged out", false)
-	if at := p.goes(t, chromedp.Navigate(wanted)); at != login {
+	if at := p.navigate(t, chromedp.Navigate(wanted)); at != login {
 		t.Errorf("out again, asked for %s, and came to %s", wanted, at)
 	}
 }

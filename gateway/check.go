@@ -38,9 +38,9 @@ type Finding struct {
 	Text   string
 }
 
-// Check compares a configuration with this machine and changes nothing. It finds everything that
-// Run refuses to start with or warns of and that can be known without starting. A gateway that
-// runs with the same run_dir is taken for the one that the configuration is for.
+// Check compares a configuration with this machine and changes nothing. It finds everything that Run refuses to start
+// with or warns of and that can be known without starting. A gateway that runs with the same run_dir is taken for the
+// one that the configuration is for.
 func Check(cfg *config.Config) []Finding {
 	running := 0
 	if c, err := control.Dial(cfg.ControlSocket()); err == nil {
@@ -63,14 +63,15 @@ type survey struct {
 // check makes all checks, in the order of the configuration.
 func check(cfg *config.Config, running int) []Finding {
 	s := &survey{Config: cfg, running: running}
-	for _, part := range []func(){s.folders, s.interfaces, s.bridged, s.address, s.path, s.garden, s.own, s.payload,
+	for _, part := range []func(){
+		s.folders, s.interfaces, s.bridged, s.address, s.path, s.garden, s.gardenAddresses, s.payload,
 		s.translation, s.ownPorts, s.locks, s.ports, s.forwarding, s.open, s.route, s.metrics} {
 		part()
 	}
 	return s.findings
 }
 
-func (s *survey) find(w Weight, format string, args ...any) {
+func (s *survey) addFinding(w Weight, format string, args ...any) {
 	s.findings = append(s.findings, Finding{w, fmt.Sprintf(format, args...)})
 }
 
@@ -81,7 +82,7 @@ func (s *survey) refuse(err error) {
 			s.refuse(e)
 		}
 	} else if err != nil {
-		s.find(Refusal, "%v", err)
+		s.addFinding(Refusal, "%v", err)
 	}
 }
 
@@ -109,10 +110,11 @@ func (s *survey) folders() {
 			info, err = os.Stat(there)
 		}
 		if errors.Is(err, unix.ENOTDIR) || err == nil && !info.IsDir() {
-			s.find(Refusal, "%s: %s cannot be made or written to, because a file is in its place: name another folder, or "+
-				"move the file away", s.Where(f.key), f.dir)
+			s.addFinding(Refusal,
+				"%s: %s cannot be made or written to, because a file is in its place: name another folder, or "+
+					"move the file away", s.LineOf(f.key), f.dir)
 		} else if err := unix.Faccessat(unix.AT_FDCWD, there, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
-			s.find(Refusal, "%s: %s cannot be written to: %v", s.Where(f.key), there, err)
+			s.addFinding(Refusal, "%s: %s cannot be written to: %v", s.LineOf(f.key), there, err)
 		}
 	}
 }
@@ -129,18 +131,19 @@ func (s *survey) interfaces() {
 			err = op.Err // without "route ip+net"
 		}
 		if err != nil {
-			s.find(Refusal, "looking for %s %q: %v (ip link lists the interfaces)", i.key, i.name, err)
+			s.addFinding(Refusal, "looking for %s %q: %v (ip link lists the interfaces)", i.key, i.name, err)
 			continue
 		}
 		if *i.dev = dev; dev.Flags&net.FlagUp == 0 {
-			s.find(Warning, "%s is down: %s", i.name, quote.Command("ip", "link", "set", i.name, "up"))
+			s.addFinding(Warning, "%s is down: %s", i.name, quote.Command("ip", "link", "set", i.name, "up"))
 		}
 		if whole, kind := wholeOf(dev); whole != "" {
 			weight := Warning // the stack forwards
 			if i.dev == &s.lan {
 				s.port, weight = true, Refusal
 			}
-			s.find(weight, "%s is a port of the %s %s, which takes its packets: set %s = %q", i.name, kind, whole, i.key, whole)
+			s.addFinding(weight, "%s is a port of the %s %s, which takes its packets: set %s = %q", i.name, kind, whole, i.key,
+				whole)
 		}
 	}
 }
@@ -192,7 +195,7 @@ func (s *survey) path() {
 	s.refuse(kind.Check(setup(s.Config)))
 	if kind.Warn != nil {
 		for _, text := range kind.Warn(setup(s.Config)) {
-			s.find(Warning, "%s", text)
+			s.addFinding(Warning, "%s", text)
 		}
 	}
 }
@@ -200,8 +203,9 @@ func (s *survey) path() {
 // payload checks that the LAN's interface carries what is granted to PPPoE clients.
 func (s *survey) payload() {
 	if s.PPPoE.Enabled && s.lan != nil && s.lan.MTU < s.PPPoE.MTU+pppoe.Overhead {
-		s.find(Warning, "%s: %s carries %d bytes, so that PPPoE clients get an MTU of %d: for %d set its MTU to %d (ip "+
-			"link set %s mtu %d)", s.Where("pppoe.mtu"), s.LAN.Interface,
+		s.addFinding(Warning,
+			"%s: %s carries %d bytes, so that PPPoE clients get an MTU of %d: for %d set its MTU to %d (ip "+
+				"link set %s mtu %d)", s.LineOf("pppoe.mtu"), s.LAN.Interface,
 			s.lan.MTU, s.lan.MTU-pppoe.Overhead, s.PPPoE.MTU, s.PPPoE.MTU+pppoe.Overhead, s.LAN.Interface,
 			s.PPPoE.MTU+pppoe.Overhead)
 	}
@@ -223,14 +227,14 @@ func (s *survey) locks() {
 			s.refuse(err)
 		}
 	}
-	s.refuse(datapath.Taken(claimed(s.Config)...))
+	s.refuse(datapath.CheckClaims(claimed(s.Config)...))
 }
 
 // ports looks for programs that have the gateway's ports.
 func (s *survey) ports() {
 	reported := map[string]bool{}
 	for _, p := range ports(s.Config) {
-		if !p.taken() {
+		if !p.isTaken() {
 			continue
 		}
 		pid, name := p.owner()
@@ -242,9 +246,9 @@ func (s *survey) ports() {
 			by = "another program (ss -lntup names it)"
 		}
 		text := fmt.Sprintf(
-			"port %d of %s, for %s, is taken by %s: stop that, or %s", p.addr.Port(), p.addr.Addr(), p.use, by, p.instead)
+			"port %d of %s, for %s, is taken by %s: stop that, or %s", p.addr.Port(), p.addr.Addr(), p.purpose, by, p.remedy)
 		if !reported[text] {
-			s.find(Refusal, "%s", text)
+			s.addFinding(Refusal, "%s", text)
 		}
 		reported[text] = true
 	}
@@ -262,30 +266,32 @@ func (s *survey) forwarding() {
 		s.refuse(forwarding.Writable(name))
 	}
 	if len(off) > 0 {
-		s.find(Note, "gatewayd switches forwarding on at %s when it starts", strings.Join(off, " and "))
+		s.addFinding(Note, "gatewayd switches forwarding on at %s when it starts", strings.Join(off, " and "))
 	}
 }
 
 // open warns of a machine that forwards for everybody while no gateway runs.
 func (s *survey) open() {
-	if on, err := forwarding.Forwards(s.LAN.Interface); err != nil || !on || s.running != 0 || Left(s.Config) {
+	if on, err := forwarding.Forwards(s.LAN.Interface); err != nil || !on || s.running != 0 || LeftInKernel(s.Config) {
 		return
 	}
-	s.find(Warning, "until gatewayd runs this machine forwards for everybody on %s: enable gatewayd-guard.service, or "+
-		"run gatewayd guard before the network is up", s.LAN.Interface)
+	s.addFinding(Warning,
+		"until gatewayd runs this machine forwards for everybody on %s: enable gatewayd-guard.service, or "+
+			"run gatewayd guard before the network is up", s.LAN.Interface)
 }
 
 // route says that clients will not reach the internet.
 func (s *survey) route() {
 	if _, err := netlink.RouteGet(net.IPv4(1, 1, 1, 1)); errors.Is(err, unix.ENETUNREACH) {
-		s.find(Note, "this machine has no default route (ip route): clients reach only what it has routes to")
+		s.addFinding(Note, "this machine has no default route (ip route): clients reach only what it has routes to")
 	}
 }
 
 // metrics warns of metrics that clients can reach.
 func (s *survey) metrics() {
 	if l := s.Metrics.Listen; l.IsValid() && !l.Addr().IsLoopback() {
-		s.find(Warning, "metrics are there for everybody who reaches %s, clients that are logged in too: let the machine's "+
-			"input rules keep them from it", l)
+		s.addFinding(Warning,
+			"metrics are there for everybody who reaches %s, clients that are logged in too: let the machine's "+
+				"input rules keep them from it", l)
 	}
 }

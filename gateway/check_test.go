@@ -30,7 +30,7 @@ func TestCheckKernelPPPoE(t *testing.T) {
 		}
 		return
 	}
-	finds(t, cfg, Refusal, "the kernel has no PPPoE", "modprobe pppoe", "CONFIG_PPPOE")
+	expectFindings(t, cfg, Refusal, "the kernel has no PPPoE", "modprobe pppoe", "CONFIG_PPPOE")
 }
 
 // TestCheckPPPoEMTU: an MTU that the LAN's interface does not carry is told, with what clients get.
@@ -42,7 +42,7 @@ func TestCheckPPPoEMTU(t *testing.T) {
 		t.Errorf("found %s", all)
 	}
 	cfg.PPPoE.MTU = 1500
-	finds(t, cfg, Warning, "pppoe.mtu", "carries 1500 bytes", "an MTU of 1492", "ip link set lan0 mtu 1508")
+	expectFindings(t, cfg, Warning, "pppoe.mtu", "carries 1500 bytes", "an MTU of 1492", "ip link set lan0 mtu 1508")
 }
 
 // TestCheckGarden: names of the garden that hold a probe are told.
@@ -57,14 +57,14 @@ func TestCheckGarden(t *testing.T) {
 		"conn1.oppomobile.com": "conn1.oppomobile.com", "*.google.com": "www.google.com",
 		"*.gstatic.com": "connectivitycheck.gstatic.com"} {
 		cfg.Garden.Domains = []string{pattern}
-		finds(t, cfg, Warning, "garden.domains", pattern, name)
+		expectFindings(t, cfg, Warning, "garden.domains", pattern, name)
 	}
 	cfg.Garden.Domains, cfg.Garden.Ports = nil,
 		[]config.GardenPort{{Domain: "*.google.com", Protocol: unix.IPPROTO_TCP, Port: 443}}
-	finds(t, cfg, Warning, "garden.ports", "www.google.com")
+	expectFindings(t, cfg, Warning, "garden.ports", "www.google.com")
 	cfg.Garden.Prefixes = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")}
 	cfg.Garden.Ports = []config.GardenPort{{Prefix: cfg.Garden.Prefixes[0], Protocol: unix.IPPROTO_TCP, Port: 443}}
-	finds(t, cfg, Warning, "garden.prefixes: 192.0.2.1 is an address of this machine",
+	expectFindings(t, cfg, Warning, "garden.prefixes: 192.0.2.1 is an address of this machine",
 		"garden.ports: 192.0.2.1:443 is an address of this machine")
 	if all := fmt.Sprint(Check(&cfg)); strings.Contains(all, "192.0.2.2") {
 		t.Errorf("found %s", all)
@@ -75,7 +75,8 @@ func TestCheckGarden(t *testing.T) {
 func TestCheckFiles(t *testing.T) {
 	network(t)
 	cfg := *start(t, t.TempDir()).cfg
-	cfg.Datapath.Kind, cfg.PPPoE.Enabled, cfg.PPPoE.Most, cfg.Auth.Methods = "kernel", true, 65535, []string{"users"}
+	cfg.Datapath.Kind, cfg.PPPoE.Enabled, cfg.PPPoE.MaxSessions, cfg.Auth.Methods = "kernel", true, 65535,
+		[]string{"users"}
 	// 2048
 	cfg.PPPoE.Pools = []config.Range{{First: netip.MustParseAddr("10.1.8.0"), Last: netip.MustParseAddr("10.1.15.255")}}
 	var limit unix.Rlimit
@@ -87,17 +88,17 @@ func TestCheckFiles(t *testing.T) {
 		missing bool
 	}{{6000, 65535, true}, {6400, 65535, false}, {6000, 1900, false}} {
 		must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: c.files, Max: limit.Max}))
-		cfg.PPPoE.Most = c.most
+		cfg.PPPoE.MaxSessions = c.most
 		if c.missing {
-			finds(t, cfg, Warning, "LimitNOFILE=6400", "2048", "pppoe.sessions = 1914")
+			expectFindings(t, cfg, Warning, "LimitNOFILE=6400", "2048", "pppoe.sessions = 1914")
 		} else if all := fmt.Sprint(Check(&cfg)); strings.Contains(all, "LimitNOFILE") {
 			t.Errorf("with %d files and %d sessions: %s", c.files, c.most, all)
 		}
 	}
 }
 
-// TestCheck: everything that Run refuses on this machine is found without running it, with what
-// to do. A machine without faults has no refusals, also while the gateway runs.
+// TestCheck: everything that Run refuses on this machine is found without running it, with what to do. A machine
+// without faults has no refusals, also while the gateway runs.
 func TestCheck(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
@@ -106,13 +107,13 @@ func TestCheck(t *testing.T) {
 	}
 	other := *d.cfg
 	other.RunDir = t.TempDir()
-	finds(t, other, Refusal, "another gateway has the interface lan0")
+	expectFindings(t, other, Refusal, "another gateway has the interface lan0")
 	must(t, d.stop())
 	if found := Check(d.cfg); Refused(found) != nil {
 		t.Errorf("when the gateway has ended: %v", found)
 	}
 	must(t, Detach(d.cfg, false))
-	finds(t, *d.cfg, Warning,
+	expectFindings(t, *d.cfg, Warning,
 		"until gatewayd runs this machine forwards for everybody on lan0: enable gatewayd-guard.service")
 	for name, c := range map[string]struct {
 		change, undo string // scripts
@@ -171,10 +172,10 @@ func TestCheck(t *testing.T) {
 			sh(t, c.change+"\n:")
 			t.Cleanup(func() { sh(t, c.undo+"\n:") })
 			if c.mild {
-				finds(t, cfg, c.weight, c.says...)
+				expectFindings(t, cfg, c.weight, c.says...)
 				return
 			}
-			finds(t, cfg, Refusal, c.says...)
+			expectFindings(t, cfg, Refusal, c.says...)
 			if c.not != "" && strings.Contains(fmt.Sprint(Check(&cfg)), c.not) {
 				t.Errorf("something says %q: %v", c.not, Check(&cfg))
 			}
@@ -185,7 +186,7 @@ func TestCheck(t *testing.T) {
 		cfg := *d.cfg
 		cfg.NAT = config.NAT{Masquerade: true, Forwards: []config.Forward{{Proto: config.TCP, Ports: config.PortRange{
 			First: 8022, Last: 8022}, To: netip.MustParseAddr("10.1.0.9")}}}
-		finds(t, cfg, Warning, "whichever client leases 10.1.0.9 gets what is forwarded")
+		expectFindings(t, cfg, Warning, "whichever client leases 10.1.0.9 gets what is forwarded")
 		cfg.DHCP.Pools = []config.Range{{First: netip.MustParseAddr("10.1.0.50"), Last: netip.MustParseAddr("10.1.0.60")}}
 		if all := fmt.Sprint(Check(&cfg)); strings.Contains(all, "whichever client") {
 			t.Errorf("of an address that nobody leases: %s", all)
@@ -212,7 +213,7 @@ func portsTaken(t *testing.T, cfg config.Config) {
 	says := []string{"port 53 of 10.1.0.1, for DNS, " + server, "port 67 of 0.0.0.0, for DHCP, " + server,
 		fmt.Sprintf("port 8080 of 10.1.0.1, for the portal, is taken by busybox (process %d): stop that, or choose another "+
 			"portal.port", web.Process.Pid)}
-	finds(t, cfg, Refusal, says...)
+	expectFindings(t, cfg, Refusal, says...)
 	refuses(t, cfg, says...)
 	cfg.DNS.Mode, cfg.DHCP.Mode, cfg.Portal.Enabled = config.External, config.External, false
 	if err := Refused(Check(&cfg)); err != nil {
@@ -220,8 +221,8 @@ func portsTaken(t *testing.T, cfg config.Config) {
 	}
 }
 
-// finds expects findings with these texts.
-func finds(t *testing.T, cfg config.Config, w Weight, says ...string) {
+// expectFindings expects findings with these texts.
+func expectFindings(t *testing.T, cfg config.Config, w Weight, says ...string) {
 	t.Helper()
 	all := Check(&cfg)
 	for _, text := range says {
@@ -242,9 +243,9 @@ func refuses(t *testing.T, cfg config.Config, says ...string) {
 	}
 }
 
-// turned is a table of a little-endian machine as a big-endian one has it: with the bytes of each word of an address
-// the other way round.
-func turned(table string) string {
+// otherEndian is a table of a little-endian machine as a big-endian one has it: with the bytes of each word of an
+// address the other way round.
+func otherEndian(table string) string {
 	return regexp.MustCompile(`[0-9A-F]{8,32}:`).ReplaceAllStringFunc(table, func(addr string) string {
 		var other strings.Builder
 		for word := range slices.Chunk([]byte(addr[:len(addr)-1]), 8) {
@@ -272,9 +273,9 @@ func TestSockets(t *testing.T) {
    3: short
 `
 	if hexOf(netip.MustParseAddr("10.1.0.1")) != "0100010A" { // of a big-endian machine
-		tcp, tcp6 = turned(tcp), turned(tcp6)
+		tcp, tcp6 = otherEndian(tcp), otherEndian(tcp6)
 	}
-	if line := turned("0: 0100010A:1F90 00000000:0000 0A"); line != "0: 0A010001:1F90 00000000:0000 0A" {
+	if line := otherEndian("0: 0100010A:1F90 00000000:0000 0A"); line != "0: 0A010001:1F90 00000000:0000 0A" {
 		t.Errorf("turned: %s", line)
 	}
 	addr := netip.MustParseAddrPort("10.1.0.1:8080")

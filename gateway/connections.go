@@ -16,14 +16,14 @@ var _ session.Cutter = (*conntrack.Ender)(nil)
 
 // openConnections creates what ends connections.
 func (g *gateway) openConnections(context.Context) (opened, error) {
-	var failures budget.Seldom
+	var failures budget.OncePerMinute
 	failed := func(err error) {
 		failures.Do(func() {
 			g.log.Error("ending the connections of clients that have left: they may go on, and be counted for the next client "+
 				"of their address", "err", err)
 		})
 	}
-	g.connections = &conntrack.Ender{Gateway: g.cfg.LAN.Address.Addr(), Forget: g.forget, Failed: failed}
+	g.connections = &conntrack.Ender{Gateway: g.cfg.LAN.Address.Addr(), Forget: g.forgetConnections, Failed: failed}
 	return opened{close: func() error {
 		if g.table != nil {
 			g.connections.End() // all that Schedule has gathered; it logs errors
@@ -47,8 +47,8 @@ func (g *gateway) endFormer() error {
 	return nil
 }
 
-// forget has the data path forget connections that connection tracking has forgotten.
-func (g *gateway) forget(all []conntrack.Connection) error {
+// forgetConnections has the data path forget connections that connection tracking has forgotten.
+func (g *gateway) forgetConnections(all []conntrack.Connection) error {
 	if g.dp.Forget == nil {
 		return nil
 	}

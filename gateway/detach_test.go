@@ -16,21 +16,21 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestDetachKeepsSessions: clients logged in before detach are still logged in when a
-// gateway starts again, with their counts.
+// TestDetachKeepsSessions: clients logged in before detach are still logged in when a gateway starts again, with their
+// counts.
 func TestDetachKeepsSessions(t *testing.T) {
 	dir := t.TempDir()
 	d := startWithAnn(t, dir)
 	must(t, d.stop())
-	if !Left(d.cfg) {
+	if !LeftInKernel(d.cfg) {
 		t.Error("nothing is seen of a gateway that has ended")
 	}
 	must(t, Detach(d.cfg, false))
-	if Left(d.cfg) {
+	if LeftInKernel(d.cfg) {
 		t.Error("something is left after detach")
 	}
 	d = start(t, dir)
-	if got := d.client(t); got.State != session.Authenticated || got.UpBytes == 0 || !passes() {
+	if got := d.client(t); got.State != session.Authenticated || got.UpBytes == 0 || !clientReachesServer() {
 		t.Errorf("after detach and a start the client is %+v", got)
 	}
 	must(t, d.stop())
@@ -82,8 +82,7 @@ func detachFirst(t *testing.T) {
 	must(t, errors.Join(l.Detach(), l.Close()))
 }
 
-// TestDetachElsewhere: without the interface, detach fails, unless the guard identifies
-// the LAN.
+// TestDetachElsewhere: without the interface, detach fails, unless the guard identifies the LAN.
 func TestDetachElsewhere(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
@@ -118,7 +117,7 @@ func TestDetachHalfway(t *testing.T) {
 
 	d = start(t, t.TempDir())
 	must(t, d.stop())
-	note := forwardingSwitch(d.cfg).Note
+	note := forwardingSwitch(d.cfg).NotePath
 	must(t, os.RemoveAll(note))
 	must(t, os.Mkdir(note, 0o700)) // cannot be read
 	closed(Detach(d.cfg, false))
@@ -126,8 +125,8 @@ func TestDetachHalfway(t *testing.T) {
 	must(t, Detach(d.cfg, false))
 }
 
-// TestDetachOutOfSight: where the BPF file system is hidden, as by "ip netns exec", detach changes
-// nothing and says what to use instead.
+// TestDetachOutOfSight: where the BPF file system is hidden, as by "ip netns exec", detach changes nothing and says
+// what to use instead.
 func TestDetachOutOfSight(t *testing.T) {
 	d := startWithAnn(t, t.TempDir())
 	must(t, d.stop())
@@ -137,7 +136,7 @@ func TestDetachOutOfSight(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "nsenter") {
 		t.Errorf("detach without sight of the pins: %v", err)
 	}
-	if !Pinned(d.cfg) || !passes() {
+	if !Pinned(d.cfg) || !clientReachesServer() {
 		t.Error("the client that was logged in is cut off")
 	}
 }
@@ -159,7 +158,7 @@ func TestDetachByForce(t *testing.T) {
 		sh(t, "nft add table inet other; nft delete table inet other; tc qdisc add dev wan0 clsact; tc qdisc del dev wan0 "+
 			"clsact")
 		must(t, d.stop())
-		if Left(d.cfg) {
+		if LeftInKernel(d.cfg) {
 			t.Error("something is left")
 		}
 	}
@@ -214,7 +213,7 @@ func TestDetachOfALog(t *testing.T) {
 	if err := Detach(&bad, false); err == nil || !strings.Contains(err.Error(), "nf_conntrack_timestamp=0") {
 		t.Errorf("detach says %v", err)
 	}
-	if Left(&bad) {
+	if LeftInKernel(&bad) {
 		t.Error("something is left")
 	}
 }

@@ -31,7 +31,7 @@ func farewell(cfg *config.Config) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, session.ErrDamaged) { // nobody is known
 		err = nil
 	}
-	return errors.Join(err, pppoe.Farewell(cfg.LAN.Interface, peers))
+	return errors.Join(err, pppoe.TerminatePeers(cfg.LAN.Interface, peers))
 }
 
 // linesOf asks a daemon for its PPPoE sessions.

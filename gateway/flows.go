@@ -20,9 +20,10 @@ func (g *gateway) openFlows(context.Context) (o opened, err error) {
 		return o, nil
 	}
 	g.flows, err = flowlog.Open(flowlog.Config{
-		Folder: f.Folder, Keep: f.Keep, Most: f.Most, IPFIX: f.IPFIX,
-		LAN: g.cfg.LAN.Network(), Behind: g.isBehind, Gateway: g.cfg.LAN.Address.Addr(), Who: g.who, Aside: g.dp.Aside,
-		Gone: g.detached, Log: g.log,
+		Folder: f.Folder, KeepFor: f.KeepFor, MaxBytes: f.MaxBytes, IPFIX: f.IPFIX,
+		LAN: g.cfg.LAN.Network(), IsBehindClient: g.isBehind, Gateway: g.cfg.LAN.Address.Addr(), HolderOf: g.ownersOf,
+		Uncounted:  g.dp.Aside,
+		IsDetached: g.detached, Log: g.log,
 	})
 	if err != nil {
 		return o, err
@@ -36,9 +37,9 @@ func (g *gateway) isBehind(addr netip.Addr) bool {
 	return behind
 }
 
-// who returns who has had an address at least since a time. A session that began later belongs to somebody
+// ownersOf returns who has had an address at least since a time. A session that began later belongs to somebody
 // else, or to the same client before it logged in.
-func (g *gateway) who(addr netip.Addr, since time.Time) (w flowlog.Who) {
+func (g *gateway) ownersOf(addr netip.Addr, since time.Time) (w flowlog.Holder) {
 	s, known := g.table.Get(g.client(addr))
 	if !known {
 		return w

@@ -14,19 +14,19 @@ import (
 // switched is whether the kernel forwards at the gateway's interfaces, which others can end for all
 // interfaces at once (net.ipv4.ip_forward = 0).
 type switched struct {
-	mu    sync.Mutex
-	again uint64 // times that it was switched on again
-	off   string // why it is off; "": it is on
+	mu              sync.Mutex
+	switchedOnAgain uint64 // times that it was switched on again
+	whyOff          string // why it is off; "": it is on
 }
 
-// show adds to a status that nothing is forwarded.
-func (p *switched) show(st *control.Status) {
+// showIn adds to a status that nothing is forwarded.
+func (p *switched) showIn(st *control.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	st.Repairs["forwarding-again"] = p.again
-	if p.off != "" {
+	st.Repairs["forwarding-again"] = p.switchedOnAgain
+	if p.whyOff != "" {
 		kind, _, _ := strings.Cut(st.Datapath, ",")
-		st.Datapath, st.Why = kind+", closed", p.off
+		st.Datapath, st.Why = kind+", closed", p.whyOff
 	}
 }
 
@@ -43,8 +43,8 @@ func (g *gateway) openForwarding(context.Context) (opened, error) {
 // forward switches forwarding on.
 func (g *gateway) forward() error { return forwardingSwitch(g.cfg).On(crossings(g.cfg)...) }
 
-// keepForwarding switches forwarding on again where others switch it off, until ctx ends or Detach
-// restores what it was.
+// keepForwarding switches forwarding on again where others switch it off, until ctx ends or Detach restores what it
+// was.
 func (g *gateway) keepForwarding(ctx context.Context) error {
 	s, index := forwardingSwitch(g.cfg), map[string]int{}
 	for _, name := range crossings(g.cfg) {
@@ -52,17 +52,17 @@ func (g *gateway) keepForwarding(ctx context.Context) error {
 			index[name] = dev.Index
 		}
 	}
-	noted, err := s.Noted()
+	noted, err := s.HasNote()
 	if err != nil {
 		return err
 	}
 	return forwarding.Follow(ctx, func() bool {
-		now, err := s.Noted()
+		now, err := s.HasNote()
 		if noted && !now {
 			return err == nil // Detach, by force
 		}
 		on := g.switchOn(s, index)
-		if now, err := s.Noted(); err == nil {
+		if now, err := s.HasNote(); err == nil {
 			noted = noted || now
 		}
 		return on
@@ -87,20 +87,20 @@ func (g *gateway) switchOn(s forwarding.Switch, index map[string]int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(off) == 0 {
-		p.off = ""
+		p.whyOff = ""
 		return true
 	}
 	err := s.On(crossings(g.cfg)...)
 	if err == nil {
-		p.off = ""
-		p.again++
+		p.whyOff = ""
+		p.switchedOnAgain++
 		g.log.Warn("forwarding was switched off, which stops all clients, and gatewayd switched it on again: if somebody "+
 			"sets net.ipv4.ip_forward to 0, take that out of /etc/sysctl.d; to stop clients, stop gatewayd", "interfaces", where)
 		return true
 	}
 	reason := "forwarding is off at " + where + ", so nothing passes: " + err.Error()
-	if p.off != reason {
-		p.off = reason
+	if p.whyOff != reason {
+		p.whyOff = reason
 		g.log.Error("forwarding was switched off, which stops all clients, and cannot be switched on again: trying every "+
 			"second", "interfaces", where, "err", err)
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
-// TestForwardingSwitchedOff: where somebody sets net.ipv4.ip_forward to 0 under the daemon, clients
-// continue, the log warns and the status counts; where forwarding cannot be switched on again the
-// status says why nothing passes, until it can.
+// TestForwardingSwitchedOff: where somebody sets net.ipv4.ip_forward to 0 under the daemon, clients continue, the log
+// warns and the status counts; where forwarding cannot be switched on again the status says why nothing passes, until
+// it can.
 func TestForwardingSwitchedOff(t *testing.T) {
 	network(t)
 	sh(t, "ip -n client addr add 10.1.0.99/24 dev c0; ip -n client route add default via 10.1.0.1")
@@ -27,7 +27,7 @@ func TestForwardingSwitchedOff(t *testing.T) {
 			var logs logtest.Log
 			d := serveLogging(t, configured(t, t.TempDir(), keysOf[kind]), logs.Logger())
 			logIn(t, d, "10.1.0.99")
-			eventually(t, "a client that is logged in to pass", passes)
+			eventually(t, "a client that is logged in to pass", clientReachesServer)
 			c, err := control.Dial(d.cfg.ControlSocket())
 			must(t, err)
 			status := func() control.Status {
@@ -38,7 +38,7 @@ func TestForwardingSwitchedOff(t *testing.T) {
 			sh(t, "sysctl -qw net.ipv4.ip_forward=0")
 			again := func() uint64 { return status().Repairs["forwarding-again"] }
 			eventually(t, "the status to count", func() bool { return again() > 0 })
-			eventually(t, "the client to pass again", passes)
+			eventually(t, "the client to pass again", clientReachesServer)
 			on := again()       // one or two: the daemon may look while the kernel switches one interface after the other
 			if kind == "ebpf" { // the rest is the same for all
 				sh(t, "mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; echo 0 >"+other+

@@ -72,13 +72,14 @@ func (s *survey) redundant() {
 		if r.With != r.Key {
 			with = " of " + r.With
 		}
-		s.find(Warning, "%s: %s changes nothing, because %s%s holds it: take one of them out", s.Where(r.Key), r.Value,
-			r.Other, with)
+		s.addFinding(Warning, "%s: %s changes nothing, because %s%s holds it: take one of them out", s.LineOf(r.Key), r.Value,
+			r.CoveredBy, with)
 	}
 	of := func(key, name string) {
 		if s.Portal.Enabled && s.Portal.Name != "" && name == s.Portal.Name {
-			s.find(Warning, "%s: %s is portal.name, the gateway itself, which clients reach anyway, and nothing else there is "+
-				"opened: take it out", s.Where(key), name)
+			s.addFinding(Warning,
+				"%s: %s is portal.name, the gateway itself, which clients reach anyway, and nothing else there is "+
+					"opened: take it out", s.LineOf(key), name)
 		}
 	}
 	for _, d := range s.Garden.Domains {
@@ -89,11 +90,11 @@ func (s *survey) redundant() {
 	}
 }
 
-// own warns of addresses of this machine in the garden, which are never open.
-func (s *survey) own() {
+// gardenAddresses warns of addresses of this machine in the garden, which are never open.
+func (s *survey) gardenAddresses() {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		s.find(Warning, "looking for this machine's addresses, which are never in the garden: %v", err)
+		s.addFinding(Warning, "looking for this machine's addresses, which are never in the garden: %v", err)
 	}
 	of := func(key string, p netip.Prefix, text string) {
 		is := func(a net.Addr) bool {
@@ -101,7 +102,8 @@ func (s *survey) own() {
 			return ok && p.IsSingleIP() && p.Addr().String() == n.IP.String()
 		}
 		if slices.ContainsFunc(addrs, is) {
-			s.find(Warning, "%s: %s is an address of this machine, which is never in the garden: take it out", s.Where(key),
+			s.addFinding(Warning, "%s: %s is an address of this machine, which is never in the garden: take it out",
+				s.LineOf(key),
 				text)
 		}
 	}
@@ -125,7 +127,7 @@ func (s *survey) garden() {
 		for _, name := range names {
 			below, wild := strings.CutPrefix(pattern, "*.")
 			if name == pattern || wild && strings.HasSuffix(name, "."+below) {
-				s.find(Warning, "%s: %q holds %s, "+text, s.Where(key), pattern, name)
+				s.addFinding(Warning, "%s: %q holds %s, "+text, s.LineOf(key), pattern, name)
 				return
 			}
 		}

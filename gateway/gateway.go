@@ -58,7 +58,7 @@ type gateway struct {
 	radius      *radius.Client
 	dynamic     *radius.Dynamic // what servers ask of sessions
 	portal      *portal.Portal
-	home        bool // the portal answers at homePort too
+	homeListens bool // the portal answers at homePort too
 	users       *users.Accounts
 	dhcp        *dhcp.Server
 	dns         *dns.Server
@@ -67,28 +67,28 @@ type gateway struct {
 	guard       guesses.Guard // against guessing passwords, by the portal and PPPoE
 	flows       *flowlog.Log
 	ident       *ident.Server
-	watch       *ident.Watch // of ident
+	identWatch  *ident.ConnWatch // of ident
 	nat         *nat.NAT
 
-	portless budget.Seldom // messages of clients without ports
+	portless budget.OncePerMinute // messages of clients without ports
 
 	connections *conntrack.Ender // ends those of clients with their sessions
 
-	// known is closed once the table is open. Clients that the data path reports earlier
-	// are reported again with their next packet.
-	known    chan struct{}
-	claims   claims
-	behind   networks // behind clients on lines
-	switched switched
-	living   context.Context // ends before the table is closed
+	// known is closed once the table is open. Clients that the data path reports earlier are reported again with their
+	// next packet.
+	tableOpened chan struct{}
+	claims      claims
+	behind      networks // behind clients on lines
+	switched    switched
+	sessionsCtx context.Context // ends before the table is closed
 }
 
-// Run serves until ctx ends. What is in the kernel stays in place, and admitted clients'
-// traffic continues. Run fails with control.ErrRunning if another daemon has the same
-// run_dir, and with datapath.ErrBusy if another one has an interface.
+// Run serves until ctx ends. What is in the kernel stays in place, and admitted clients' traffic continues. Run fails
+// with control.ErrRunning if another daemon has the same run_dir, and with datapath.ErrBusy if another one has an
+// interface.
 func Run(ctx context.Context, cfg *config.Config, d Daemon) error {
-	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), version: d.Version, known: make(chan struct{})}
-	g.arp.Interface, g.arp.Source, g.arp.All = cfg.LAN.Interface, cfg.LAN.Address.Addr(), kindOf(cfg).OwnAddress
+	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), version: d.Version, tableOpened: make(chan struct{})}
+	g.arp.Interface, g.arp.Source, g.arp.AllProtocols = cfg.LAN.Interface, cfg.LAN.Address.Addr(), kindOf(cfg).OwnAddress
 	return runParts(ctx, g.parts(), d.Ready)
 }
 
@@ -241,9 +241,8 @@ func (g *gateway) openMetrics(context.Context) (o opened, err error) {
 	return o, nil
 }
 
-// openTable opens the session table. Counters of a data path in user space end with the
-// daemon, those of one in the kernel end with detach or a change of kind. Sessions
-// continue in either case, until the machine restarts.
+// openTable opens the session table. Counters of a data path in user space end with the daemon, those of one in the
+// kernel end with detach or a change of kind. Sessions continue in either case, until the machine restarts.
 func (g *gateway) openTable(context.Context) (o opened, err error) {
 	file, kept := sessionsFile(g.cfg), bootFile(g.cfg)
 	boot, err := os.ReadFile(bootID)
@@ -254,7 +253,7 @@ func (g *gateway) openTable(context.Context) (o opened, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return o, fmt.Errorf("reading which boot of the machine sessions are of: %w", err)
 	}
-	reason, fresh := lost(file, kept)
+	reason, fresh := whyTableLost(file, kept)
 	if reason != "" {
 		g.log.Error("the session table "+reason+": every client must log in again", "file", file)
 	}
@@ -272,7 +271,7 @@ func (g *gateway) openTable(context.Context) (o opened, err error) {
 		return o, err
 	}
 	o = opened{run: g.table.Run, close: g.table.Close}
-	g.table.Moves(g.dp.Moved)
+	g.table.CountedSince(g.dp.Moved)
 	g.table.Cut(g.connections)
 	if fresh {
 		err = g.beginAnew()
@@ -288,8 +287,8 @@ func (g *gateway) openTable(context.Context) (o opened, err error) {
 	return o, nil
 }
 
-// setAside takes a damaged state file out of the way, so that the gateway serves without
-// what the file knew. Nobody is admitted who is not in the new file.
+// setAside takes a damaged state file out of the way, so that the gateway serves without what the file knew. Nobody is
+// admitted who is not in the new file.
 func (g *gateway) setAside(path string, damage error, effect string) error {
 	aside, err := statefile.SetAside(path)
 	if err != nil {
@@ -299,14 +298,13 @@ func (g *gateway) setAside(path string, damage error, effect string) error {
 	return nil
 }
 
-// bootID identifies the present boot of the machine; bootFile stores the boot that the
-// sessions belong to.
+// bootID identifies the present boot of the machine; bootFile stores the boot that the sessions belong to.
 const bootID = "/proc/sys/kernel/random/boot_id"
 
 func bootFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "boot") }
 
-// reconcile blocks clients that a former daemon admitted and the table does not contain,
-// because its file was lost or replaced.
+// reconcile blocks clients that a former daemon admitted and the table does not contain, because its file was lost or
+// replaced.
 func (g *gateway) reconcile() error {
 	all, err := g.dp.Clients()
 	if err != nil {

@@ -24,8 +24,8 @@ var (
 	must = netnstest.Must
 )
 
-// network creates a client's and a server's namespace with this one between them. The client is
-// at a hub, as is the LAN's interface.
+// network creates a client's and a server's namespace with this one between them. The client is at a hub, as is the
+// LAN's interface.
 func network(t testing.TB) {
 	t.Helper()
 	sh(t, netnstest.Up+`ip netns add client; ip netns add hub; ip netns add server; ip netns exec hub sh -c '`+
@@ -60,9 +60,9 @@ func lease(t *testing.T) string {
 
 // daemon is a gateway that runs.
 type daemon struct {
-	cfg   *config.Config
-	stop  func() error
-	ended chan error // receives the daemon's error once
+	cfg    *config.Config
+	stop   func() error
+	result chan error // receives the daemon's error once
 }
 
 // onEBPF is start's default data path.
@@ -124,7 +124,7 @@ func serveLogging(t *testing.T, cfg *config.Config, log *slog.Logger) daemon {
 	case err := <-ended:
 		t.Fatalf("the gateway ended while starting: %v", err)
 	}
-	d := daemon{cfg: cfg, ended: ended, stop: func() error { cancel(); err := <-ended; ended <- err; return err }}
+	d := daemon{cfg: cfg, result: ended, stop: func() error { cancel(); err := <-ended; ended <- err; return err }}
 	t.Cleanup(func() { d.stop() })
 	return d
 }
@@ -145,21 +145,20 @@ func (d daemon) client(t *testing.T) control.Session {
 
 const curl = "ip netns exec client curl -s --max-time 30 "
 
-// passes reports whether the client reaches the server.
-func passes() bool {
+// clientReachesServer reports whether the client reaches the server.
+func clientReachesServer() bool {
 	_, err := try("ip netns exec client ping -c 1 -W 4 192.0.2.2")
 	return err == nil
 }
 
-// TestClient takes one client through lease, redirect, wrong password, login, a restart of
-// the gateway and logout.
+// TestClient takes one client through lease, redirect, wrong password, login, a restart of the gateway and logout.
 func TestClient(t *testing.T) {
 	network(t)
 	dir := t.TempDir()
 	d := start(t, dir)
 	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
 	addr := lease(t)
-	if passes() {
+	if clientReachesServer() {
 		t.Fatal("a client that is not logged in reaches the server")
 	}
 	caught := sh(t, curl+`-o /dev/null -w '%{http_code} %{redirect_url}' http://192.0.2.2/generate_204`)
@@ -179,10 +178,10 @@ func TestClient(t *testing.T) {
 			`-o /dev/null -w '%%{http_code}' -d token=%s -d username=ann -d password=%s http://10.1.0.1:8080/login`, token[1],
 			password))
 	}
-	if code := login("wrong"); code == "303" || passes() {
+	if code := login("wrong"); code == "303" || clientReachesServer() {
 		t.Errorf("a wrong password is answered by %s", code)
 	}
-	if code := login("right"); code != "303" || !passes() {
+	if code := login("right"); code != "303" || !clientReachesServer() {
 		t.Fatalf("the right password is answered by %s", code)
 	}
 	if got := d.client(t).Limits.IdleTimeoutSeconds; got != 7200 {
@@ -190,11 +189,11 @@ func TestClient(t *testing.T) {
 	}
 
 	must(t, d.stop())
-	if !passes() {
+	if !clientReachesServer() {
 		t.Error("without the daemon the client is cut off")
 	}
 	d = start(t, dir)
-	if got := d.client(t).State; got != session.Authenticated || !passes() {
+	if got := d.client(t).State; got != session.Authenticated || !clientReachesServer() {
 		t.Errorf("after a restart the client is %q", got)
 	}
 
@@ -211,7 +210,7 @@ func TestClient(t *testing.T) {
 		t.Fatalf("no form on the status page:\n%s", page)
 	}
 	sh(t, curl+`-o /dev/null -d token=`+token[1]+` -d username=ann http://10.1.0.1:8080/logout`)
-	if passes() {
+	if clientReachesServer() {
 		t.Errorf("%s still passes after logout", addr)
 	}
 }
@@ -230,14 +229,14 @@ func startWithAnn(t *testing.T, dir string) daemon {
 	if s.Limits.IdleTimeoutSeconds != 0 {
 		t.Errorf("an operator's login ends after %v idle seconds, want never", s.Limits.IdleTimeoutSeconds)
 	}
-	if !passes() {
+	if !clientReachesServer() {
 		t.Fatal("a client that was logged in does not pass")
 	}
 	return d
 }
 
-// TestDamagedStateIsSetAside: the daemon starts with damaged files of sessions and leases,
-// keeps them under other names, and lets nobody through whom it does not know.
+// TestDamagedStateIsSetAside: the daemon starts with damaged files of sessions and leases, keeps them under other
+// names, and lets nobody through whom it does not know.
 func TestDamagedStateIsSetAside(t *testing.T) {
 	dir := t.TempDir()
 	d := startWithAnn(t, dir)
@@ -249,7 +248,7 @@ func TestDamagedStateIsSetAside(t *testing.T) {
 		must(t, os.WriteFile(path, bytes.Repeat([]byte("damaged "), int(info.Size())/8), 0o600))
 	}
 	d = start(t, dir)
-	if passes() {
+	if clientReachesServer() {
 		t.Error("the client passes although its session is lost")
 	}
 	for _, name := range []string{"sessions.db", "leases.db"} {
@@ -261,20 +260,20 @@ func TestDamagedStateIsSetAside(t *testing.T) {
 	addr := netip.MustParseAddr(lease(t))
 	c, err := control.Dial(d.cfg.ControlSocket())
 	must(t, err)
-	if _, err := c.Login(t.Context(), control.LoginRequest{Addr: addr, User: "ann"}); err != nil || !passes() {
+	if _, err := c.Login(t.Context(), control.LoginRequest{Addr: addr, User: "ann"}); err != nil ||
+		!clientReachesServer() {
 		t.Errorf("a new login does not pass: %v", err)
 	}
 }
 
-// TestLostStoreShutsOut: clients that are not in the table are blocked, also if a former
-// daemon had admitted them.
+// TestLostStoreShutsOut: clients that are not in the table are blocked, also if a former daemon had admitted them.
 func TestLostStoreShutsOut(t *testing.T) {
 	dir := t.TempDir()
 	d := startWithAnn(t, dir)
 	must(t, d.stop())
 	must(t, os.Remove(filepath.Join(dir, "state", "sessions.db")))
 	d = start(t, dir)
-	if passes() {
+	if clientReachesServer() {
 		t.Error("the client passes although its session is lost")
 	}
 	if got := d.client(t).State; got == session.Authenticated {

@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
-// TestAddressesOfNobody: addresses that no client can have are refused, and entries of a
-// former LAN keep no daemon from starting.
+// TestAddressesOfNobody: addresses that no client can have are refused, and entries of a former LAN keep no daemon from
+// starting.
 func TestAddressesOfNobody(t *testing.T) {
 	network(t)
 	dir := t.TempDir()
@@ -59,8 +59,8 @@ func TestAddressesOfNobody(t *testing.T) {
 	}
 }
 
-// TestStrangersReachNoService: before login clients reach only what the portal needs of
-// the machine, whatever routing rules others add.
+// TestStrangersReachNoService: before login clients reach only what the portal needs of the machine, whatever routing
+// rules others add.
 func TestStrangersReachNoService(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
@@ -93,14 +93,13 @@ func TestStrangersReachNoService(t *testing.T) {
 	}
 }
 
-// TestInterfaceThatComesAgain: a new interface has no programs, so the daemon ends, to be
-// started again.
+// TestInterfaceThatComesAgain: a new interface has no programs, so the daemon ends, to be started again.
 func TestInterfaceThatComesAgain(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
 	sh(t, "ip link del lan0")
-	err := <-d.ended
-	d.ended <- err
+	err := <-d.result
+	d.result <- err
 	if err == nil || !strings.Contains(err.Error(), "lan0 is gone") {
 		t.Errorf("the daemon ended with %v", err)
 	}

@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// identPins is the folder of ident's programs, beside the data path's, which is not the same for
-// every kind.
+// identPins is the folder of ident's programs, beside the data path's, which is not the same for every kind.
 func identPins(cfg *config.Config) string { return cfg.Datapath.PinDir + "-ident" }
 
 // identKey is the file of the key of tokens.
@@ -24,8 +23,8 @@ func identKey(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "i
 // identBurst is how many seconds' queries an asking host may send at once.
 const identBurst = 5
 
-// openIdent begins to follow connections and to take queries, after the data path's programs, so
-// that ident's see packets first. If ident is not enabled it removes what a former daemon left.
+// openIdent begins to follow connections and to take queries, after the data path's programs, so that ident's see
+// packets first. If ident is not enabled it removes what a former daemon left.
 func (g *gateway) openIdent(ctx context.Context) (o opened, err error) {
 	cfg := g.cfg
 	if !cfg.Ident.Enabled {
@@ -43,33 +42,33 @@ func (g *gateway) openIdent(ctx context.Context) (o opened, err error) {
 	if cfg.Ident.Method == config.IdentNAT {
 		wc.LAN = cfg.LAN.Network()
 	}
-	if g.watch, err = ident.OpenWatch(wc); err != nil {
+	if g.identWatch, err = ident.OpenWatch(wc); err != nil {
 		return o, err
 	}
-	o.close = func() error { g.behind.follow(nil); return g.watch.Close() }
-	if err := g.watch.Keep(g.behind.follow(g.watchNetwork)); err != nil {
+	o.close = func() error { g.behind.notifyChanges(nil); return g.identWatch.Close() }
+	if err := g.identWatch.Keep(g.behind.notifyChanges(g.watchNetwork)); err != nil {
 		return o, err
 	}
 	g.ident = ident.New(ident.Config{
 		Masquerade: cfg.Ident.Method == config.IdentMasquerade, Policy: identPolicy[cfg.Ident.Answer],
-		Except: identExcept(cfg.Ident), Sealer: sealer,
-		Rate: budget.Rate{AtOnce: identBurst * cfg.Ident.Rate, EachSecond: float64(cfg.Ident.Rate)},
-		Who:  g.identified, Log: g.log,
-	}, g.watch)
+		UserPolicies: identExcept(cfg.Ident), Sealer: sealer,
+		Rate:   budget.Rate{AtOnce: identBurst * cfg.Ident.Rate, EachSecond: float64(cfg.Ident.Rate)},
+		UserOf: g.identified, Log: g.log,
+	}, g.identWatch)
 	asked, err := ident.Listen(ctx, cfg.WAN.Interface)
 	if err != nil {
 		return o, err
 	}
 	o.run = func(ctx context.Context) error { return g.ident.Serve(ctx, asked) }
-	o.close = func() error { asked.Close(); g.behind.follow(nil); return g.watch.Close() }
+	o.close = func() error { asked.Close(); g.behind.notifyChanges(nil); return g.identWatch.Close() }
 	return o, nil
 }
 
 // watchNetwork has queries for a network behind a client taken, or no longer.
 func (g *gateway) watchNetwork(n netip.Prefix, found bool) {
-	change := g.watch.Leave
+	change := g.identWatch.Leave
 	if found {
-		change = g.watch.Take
+		change = g.identWatch.Take
 	}
 	if err := change(n); err != nil {
 		g.log.Error("ident: following the networks behind clients", "network", n, "err", err)

@@ -45,8 +45,8 @@ func kindOf(cfg *config.Config) datapath.Kind {
 	}
 }
 
-// leave removes what data paths of some kinds left, but what kinds share.
-func leave(s datapath.Setup, some func(datapath.Kind) bool) (err error) {
+// removeLeft removes what data paths of some kinds left, but what kinds share.
+func removeLeft(s datapath.Setup, some func(datapath.Kind) bool) (err error) {
 	for _, k := range kinds {
 		if some(k) {
 			err = errors.Join(err, k.Leave(s))
@@ -68,7 +68,7 @@ func removeShared(lan string, some func(datapath.Shared) bool) (err error) {
 // leaveFormer removes what data paths of other kinds than this one left. Neighbours and routes may be left although
 // nothing else is: programs or rules that others removed leave them.
 func leaveFormer(own datapath.Kind, s datapath.Setup) error {
-	return errors.Join(leave(s, func(k datapath.Kind) bool { return k.Name != own.Name }),
+	return errors.Join(removeLeft(s, func(k datapath.Kind) bool { return k.Name != own.Name }),
 		removeShared(s.LAN(), func(what datapath.Shared) bool { return !slices.Contains(own.Shares, what) }))
 }
 
@@ -87,8 +87,8 @@ func inSight(s datapath.Setup) (err error) {
 	return err
 }
 
-// clientInterface is the interface on which the kernel receives clients' packets for the
-// gateway; "": each client has one.
+// clientInterface is the interface on which the kernel receives clients' packets for the gateway; "": each client has
+// one.
 func clientInterface(cfg *config.Config) string {
 	if k := kindOf(cfg); k.Interface != nil {
 		return k.Interface(setup(cfg))
@@ -104,7 +104,7 @@ func networksOf(cfg *config.Config) []datapath.Network {
 // claimed are the gateway's interfaces.
 func claimed(cfg *config.Config) []datapath.Claim {
 	if kindOf(cfg).OwnWAN {
-		return datapath.Alone(cfg.LAN.Interface, cfg.WAN.Interface)
+		return datapath.ExclusiveClaims(cfg.LAN.Interface, cfg.WAN.Interface)
 	}
 	return datapath.Sharing(cfg.LAN.Interface, cfg.WAN.Interface)
 }
@@ -121,8 +121,8 @@ func crossings(cfg *config.Config) []string {
 // Capabilities are those that the daemon needs for its data path once it serves, beside those for all kinds.
 func Capabilities(cfg *config.Config) []int { return kindOf(cfg).Capabilities }
 
-// Meanwhile describes what happens to logged-in clients while no daemon runs.
-func Meanwhile(cfg *config.Config) string {
+// WithoutDaemon describes what happens to logged-in clients while no daemon runs.
+func WithoutDaemon(cfg *config.Config) string {
 	switch alone := kindOf(cfg).Outlives; alone {
 	case 0:
 		return "nothing of the clients' passes until it is started again"

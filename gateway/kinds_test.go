@@ -25,14 +25,14 @@ func TestKindsHaveTraits(t *testing.T) {
 	}
 }
 
-// shut is a data path that lets nobody through: an example of all that a new kind has in its folder.
-type shut struct{ datapath.Forwarder }
+// closedPath is a data path that lets nobody through: an example of all that a new kind has in its folder.
+type closedPath struct{ datapath.Forwarder }
 
-func (shut) Clients() ([]datapath.ID, error)     { return nil, nil }
-func (shut) Forwarding() (word, reason string)   { return "shut", "" }
-func (shut) Packets() (map[string]uint64, error) { return nil, nil }
-func (shut) Total() (datapath.Counters, error)   { return datapath.Counters{}, nil }
-func (shut) Close() error                        { return nil }
+func (closedPath) Clients() ([]datapath.ID, error)     { return nil, nil }
+func (closedPath) Forwarding() (word, reason string)   { return "shut", "" }
+func (closedPath) Packets() (map[string]uint64, error) { return nil, nil }
+func (closedPath) Total() (datapath.Counters, error)   { return datapath.Counters{}, nil }
+func (closedPath) Close() error                        { return nil }
 
 // TestNewKind: with its line in both tables a new kind is configured, checked, opened, and left, by others and by
 // detach.
@@ -45,7 +45,7 @@ func TestNewKind(t *testing.T) {
 	kinds = append(slices.Clone(were), datapath.Kind{
 		Name: "shut",
 		Open: func(s datapath.Setup) (datapath.Running, error) {
-			return datapath.Running{Forwarder: shut{}}, s.LeaveFormer()
+			return datapath.Running{Forwarder: closedPath{}}, s.LeaveFormer()
 		},
 		Check: func(datapath.Setup) error { checked++; return nil },
 		Leave: func(datapath.Setup) error { left++; return nil },
@@ -78,8 +78,7 @@ func TestNewKind(t *testing.T) {
 	}
 }
 
-// TestKindsTakeOver: after a change of data path a client is still logged in, passes, and
-// keeps its counts.
+// TestKindsTakeOver: after a change of data path a client is still logged in, passes, and keeps its counts.
 func TestKindsTakeOver(t *testing.T) {
 	dir := t.TempDir()
 	d := startWithAnn(t, dir)
@@ -87,7 +86,7 @@ func TestKindsTakeOver(t *testing.T) {
 	const onTUN, onNFQueue, fast = `kind = "tun"`, `kind = "nfqueue"`, "\nfast = true"
 	for _, keys := range []string{
 		onTUN, onEBPF, onNFQueue, onEBPF, onNFQueue + fast, onTUN + fast, onNFQueue, onTUN, onEBPF} {
-		if !passes() {
+		if !clientReachesServer() {
 			t.Fatalf("before %s the client does not pass", keys)
 		}
 		must(t, d.stop())
@@ -103,7 +102,7 @@ func TestKindsTakeOver(t *testing.T) {
 		byHand(t, d, now)
 		before = d.client(t)
 	}
-	if !passes() {
+	if !clientReachesServer() {
 		t.Error("in the end the client does not pass")
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// framesEnv makes the test binary send frames, as lines of hexadecimal digits on its
-// standard input, on the interface that it names.
+// framesEnv makes the test binary send frames, as lines of hexadecimal digits on its standard input, on the interface
+// that it names.
 const framesEnv = "GATEWAY_TEST_FRAMES"
 
 func sendFrames(name string) {
@@ -90,9 +90,9 @@ func dhcpFrame(t *testing.T, from net.HardwareAddr, source netip.Addr, to net.Ha
 	return b.Bytes()
 }
 
-// leaving returns frames by which a client's lease would end, as sent by another device
-// with its own MAC address in the frame, and as sent with the client's.
-func leaving(t *testing.T, kind dhcpv4.MessageType, victim session.Key, ownMAC, lan net.HardwareAddr) (
+// leaseEndFrames returns frames by which a client's lease would end, as sent by another device with its own MAC address
+// in the frame, and as sent with the client's.
+func leaseEndFrames(t *testing.T, kind dhcpv4.MessageType, victim session.Key, ownMAC, lan net.HardwareAddr) (
 	frames [][]byte) {
 	t.Helper()
 	mac := net.HardwareAddr(victim.MAC[:])
@@ -118,9 +118,8 @@ func leaving(t *testing.T, kind dhcpv4.MessageType, victim session.Key, ownMAC, 
 	return frames
 }
 
-// TestForgedReleases: with no data path does a RELEASE or DECLINE that another device sends
-// end the session of a client that is there. The client's own does, when it has left its
-// address.
+// TestForgedReleases: with no data path does a RELEASE or DECLINE that another device sends end the session of a client
+// that is there. The client's own does, when it has left its address.
 func TestForgedReleases(t *testing.T) {
 	dir := t.TempDir()
 	d := startWithAnn(t, dir)
@@ -138,7 +137,7 @@ func TestForgedReleases(t *testing.T) {
 		c, err := control.Dial(d.cfg.ControlSocket())
 		must(t, err)
 		for n, kind := range kinds {
-			inject(t, "intruder", "i0", leaving(t, kind, victim, ownMAC, lan)...)
+			inject(t, "intruder", "i0", leaseEndFrames(t, kind, victim, ownMAC, lan)...)
 			netnstest.Await(t, "the gateway's decision about a forged "+kind.String(), func() error {
 				s, err := c.Status(t.Context())
 				if err == nil && s.DHCP["still-there"] <= uint64(n) {
@@ -148,7 +147,7 @@ func TestForgedReleases(t *testing.T) {
 			})
 		}
 		kinds = kinds[:1] // DECLINE takes the same way
-		if got := d.client(t); got.State != session.Authenticated || !passes() {
+		if got := d.client(t); got.State != session.Authenticated || !clientReachesServer() {
 			t.Fatalf("%s: the client is %+v", keys, got)
 		}
 	}
@@ -156,9 +155,9 @@ func TestForgedReleases(t *testing.T) {
 	d = start(t, dir) // it remembers for half a minute that the client was there
 	victim, lan := d.key(t), linkMAC(t, "lan0")
 	sh(t, "ip -n client addr flush dev c0")
-	frames := leaving(t, dhcpv4.MessageTypeRelease, victim, ownMAC, lan)
+	frames := leaseEndFrames(t, dhcpv4.MessageTypeRelease, victim, ownMAC, lan)
 	inject(t, "client", "c0", frames[len(frames)-1])
-	d.until(t, 0)
+	d.awaitClients(t, 0)
 }
 
 // key is the key of the gateway's only client.

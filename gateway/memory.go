@@ -31,9 +31,9 @@ func newHeap() *heap {
 	return h
 }
 
-// spare reports whether there is much in the heap that nothing uses, although little has been allocated since the last
-// look.
-func (h *heap) spare() bool {
+// hasSpare reports whether there is much in the heap that nothing uses, although little has been allocated since the
+// last look.
+func (h *heap) hasSpare() bool {
 	metrics.Read(h.samples[:])
 	var is [4]uint64
 	for i := range h.samples {
@@ -55,7 +55,7 @@ func giveBack(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if h.spare() {
+		if h.hasSpare() {
 			debug.FreeOSMemory()
 		}
 	}

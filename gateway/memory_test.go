@@ -8,7 +8,7 @@ import (
 // TestSpareHeap: what a burst leaves is given back once little is allocated, and not before.
 func TestSpareHeap(t *testing.T) {
 	h := newHeap()
-	h.spare()
+	h.hasSpare()
 	kept := make([][]byte, 0, 2<<10)
 	for range cap(kept) {
 		kept = append(kept, make([]byte, 64<<10))
@@ -16,11 +16,11 @@ func TestSpareHeap(t *testing.T) {
 	runtime.GC()
 	kept = kept[:1]
 	clear(kept[1:cap(kept)])
-	if h.spare() {
+	if h.hasSpare() {
 		t.Error("memory is given back amid a burst")
 	}
 	runtime.GC()
-	if !h.spare() {
+	if !h.hasSpare() {
 		t.Error("what the burst leaves is kept")
 	}
 	runtime.KeepAlive(kept)

@@ -15,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// BenchmarkMinute measures the CPU time of a minute's save of 100,000 silent sessions with the
-// eBPF data path: with a reading of each session's counters, and with one pass over all.
+// BenchmarkMinute measures the CPU time of a minute's save of 100,000 silent sessions with the eBPF data path: with a
+// reading of each session's counters, and with one pass over all.
 func BenchmarkMinute(b *testing.B) {
 	const sessions = 100_000
 	network(b)
@@ -35,7 +35,7 @@ func BenchmarkMinute(b *testing.B) {
 		table, err := session.Open(path, way.dp, slog.New(slog.DiscardHandler))
 		must(b, err)
 		if table.States()[session.Authenticated] == 0 {
-			fill(b, table, sessions)
+			logInMany(b, table, sessions)
 		}
 		b.Run(fmt.Sprint(way.name, " ", table.States()[session.Authenticated], " sessions"), func(b *testing.B) {
 			began := cpuTime(b)
@@ -48,8 +48,8 @@ func BenchmarkMinute(b *testing.B) {
 	}
 }
 
-// fill logs clients in.
-func fill(b *testing.B, table *session.Table, many int) {
+// logInMany logs clients in.
+func logInMany(b *testing.B, table *session.Table, many int) {
 	b.Helper()
 	var all sync.WaitGroup
 	next := make(chan session.Key)

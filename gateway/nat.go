@@ -42,7 +42,7 @@ func natConfig(cfg *config.Config) nat.Config {
 	c := nat.Config{
 		LAN: clientInterface(cfg), WAN: cfg.WAN.Interface, Name: nat.Table(cfg.LAN.Interface), Network: cfg.LAN.Network(),
 		Sources: natRanges(cfg.NAT.Source), Ports: cfg.NAT.PortsPerClient, Clients: natRanges(cfg.Clients()),
-		Hairpin: cfg.NAT.Hairpin, Except: cfg.NAT.Except, Inbound: cfg.NAT.Inbound,
+		Hairpin: cfg.NAT.Hairpin, Exceptions: cfg.NAT.Exceptions, Inbound: cfg.NAT.Inbound,
 	}
 	protocols := map[string]uint8{config.TCP: unix.IPPROTO_TCP, config.UDP: unix.IPPROTO_UDP}
 	for _, f := range cfg.NAT.Forwards {
@@ -108,19 +108,19 @@ func (s *survey) translation() {
 		leased := func(pool config.Range) bool { return pool.Contains(f.To) }
 		if s.DHCP.Mode == config.Server && !s.PPPoE.Enabled && slices.ContainsFunc(s.DHCP.Pools, leased) &&
 			!slices.ContainsFunc(s.DHCP.Static, reserved) {
-			s.find(Warning, "%s: whichever client leases %s gets what is forwarded: reserve it in dhcp.static",
+			s.addFinding(Warning, "%s: whichever client leases %s gets what is forwarded: reserve it in dhcp.static",
 				s.WhereForward(i, "to"), f.To)
 		}
 	}
-	others, helpers, err := nat.Others()
+	others, helpers, err := nat.ForeignTables()
 	if err != nil {
-		s.find(Warning, "looking for other rules that translate addresses: %v", err)
+		s.addFinding(Warning, "looking for other rules that translate addresses: %v", err)
 	}
 	s.numbers(helpers)
 	for _, chain := range others {
-		s.find(Warning, "%s: rules in %s translate addresses too (nft list chain %s): whichever comes first decides; "+
+		s.addFinding(Warning, "%s: rules in %s translate addresses too (nft list chain %s): whichever comes first decides; "+
 			"remove them where they are for packets from %s",
-			s.Where(s.natKey()), chain, chain, s.LAN.Network())
+			s.LineOf(s.natKey()), chain, chain, s.LAN.Network())
 	}
 }
 
@@ -130,12 +130,15 @@ func (s *survey) numbers(helpers []string) {
 		return
 	}
 	if s.PPPoE.Enabled && len(s.PPPoE.Pools) > 0 && s.Auth.Has(config.MethodRADIUS) {
-		s.find(Warning, "%s: PPPoE clients whose address (Framed-IP-Address) is in none of the pools have no ports, and "+
-			"are let out nowhere: add their addresses to a pool of pppoe.pool", s.Where("nat.ports_per_client"))
+		s.addFinding(Warning,
+			"%s: PPPoE clients whose address (Framed-IP-Address) is in none of the pools have no ports, and "+
+				"are let out nowhere: add their addresses to a pool of pppoe.pool", s.LineOf("nat.ports_per_client"))
 	}
 	for _, by := range helpers {
-		s.find(Warning, "%s: %s gives connections a helper (FTP, SIP): what a client's helper expects would have other "+
-			"ports than the client's, and is dropped; without the helper passive FTP works", s.Where("nat.ports_per_client"), by)
+		s.addFinding(Warning,
+			"%s: %s gives connections a helper (FTP, SIP): what a client's helper expects would have other "+
+				"ports than the client's, and is dropped; without the helper passive FTP works", s.LineOf("nat.ports_per_client"),
+			by)
 	}
 }
 
@@ -166,7 +169,7 @@ func (s *survey) outside() {
 	}
 	addrs, err := s.wan.Addrs()
 	if err != nil {
-		s.find(Warning, "reading the addresses of %s: %v", s.WAN.Interface, err)
+		s.addFinding(Warning, "reading the addresses of %s: %v", s.WAN.Interface, err)
 		return
 	}
 	var ownPrefixes []netip.Prefix
@@ -178,8 +181,8 @@ func (s *survey) outside() {
 		}
 	}
 	if s.NAT.Masquerade && len(ownPrefixes) == 0 {
-		s.find(Warning, "%s: %s has no IPv4 address yet, so clients' packets are dropped until it has one",
-			s.Where("nat.masquerade"), s.WAN.Interface)
+		s.addFinding(Warning, "%s: %s has no IPv4 address yet, so clients' packets are dropped until it has one",
+			s.LineOf("nat.masquerade"), s.WAN.Interface)
 	}
 	for _, r := range s.NAT.Source {
 		for i := range r.Size() {
@@ -188,12 +191,12 @@ func (s *survey) outside() {
 				continue
 			}
 			if weight == Refusal {
-				s.find(weight, "%s: %s is in a network of %s, which does not have it, so no answer arrives: %s",
-					s.Where("nat.source"), r.At(i), s.WAN.Interface,
+				s.addFinding(weight, "%s: %s is in a network of %s, which does not have it, so no answer arrives: %s",
+					s.LineOf("nat.source"), r.At(i), s.WAN.Interface,
 					quote.Command("ip", "addr", "add", r.At(i).String()+"/32", "dev", s.WAN.Interface))
 			} else {
-				s.find(weight, "%s: %s does not have %s: answers arrive only if the provider routes it to this machine; "+
-					"otherwise use one of its own", s.Where("nat.source"), s.WAN.Interface, r.At(i))
+				s.addFinding(weight, "%s: %s does not have %s: answers arrive only if the provider routes it to this machine; "+
+					"otherwise use one of its own", s.LineOf("nat.source"), s.WAN.Interface, r.At(i))
 			}
 			break // one of a range
 		}

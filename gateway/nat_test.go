@@ -24,11 +24,11 @@ func TestDetachTranslation(t *testing.T) {
 	must(t, Detach(configured(t, t.TempDir(), onEBPF), true)) // what another test's gateway left
 	before := sh(t, "nft list ruleset")
 	d := translating()
-	if !nat.Left(table) {
+	if !nat.LeftInKernel(table) {
 		t.Fatal("nothing translates")
 	}
 	must(t, Detach(d.cfg, true))
-	if nat.Left(table) {
+	if nat.LeftInKernel(table) {
 		t.Error("after a forced detach something translates")
 	}
 	c, err := control.Dial(d.cfg.ControlSocket())
@@ -41,17 +41,17 @@ func TestDetachTranslation(t *testing.T) {
 	})
 	sh(t, "nft add table inet other; nft delete table inet other") // has it look
 	must(t, d.stop())
-	if Left(d.cfg) {
+	if LeftInKernel(d.cfg) {
 		t.Error("something is left")
 	}
 
 	d = translating()
 	must(t, d.stop())
-	if !nat.Left(table) || !Left(d.cfg) {
+	if !nat.LeftInKernel(table) || !LeftInKernel(d.cfg) {
 		t.Error("nothing is left for connections to go on")
 	}
 	plain := start(t, t.TempDir())
-	if nat.Left(table) {
+	if nat.LeftInKernel(table) {
 		t.Error("without [nat] something translates")
 	}
 	must(t, plain.stop())

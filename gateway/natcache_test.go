@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestMasqueradeIsCached: with the key the server sees the gateway's address, flows are cached, and
-// detach leaves neither rules nor settings. Rules of a daemon that had the key go with the start of one that has not.
+// TestMasqueradeIsCached: with the key the server sees the gateway's address, flows are cached, and detach leaves
+// neither rules nor settings. Rules of a daemon that had the key go with the start of one that has not.
 func TestMasqueradeIsCached(t *testing.T) {
 	netnstest.NeedTCX(t)
 	dir := t.TempDir()
@@ -20,18 +20,18 @@ func TestMasqueradeIsCached(t *testing.T) {
 	const key = onEBPF + "\n[nat]\nmasquerade = true"
 	d = startOn(t, dir, key)
 	sh(t, "ip -n server route del default 2>/dev/null || :") // packets to clients' own addresses would not come back
-	if !passes() {
+	if !clientReachesServer() {
 		t.Error("the client does not pass")
 	}
 	c, err := control.Dial(d.cfg.ControlSocket())
 	must(t, err)
 	awaitCache(t, c, "ebpf, flow cache", "gatewayd-nat-lan0")
 	must(t, d.stop())
-	if !Left(d.cfg) {
+	if !LeftInKernel(d.cfg) {
 		t.Error("nothing is seen of a gateway that has ended")
 	}
 	d = start(t, dir)
-	if passes() {
+	if clientReachesServer() {
 		t.Error("without the key the server answers still")
 	}
 	must(t, d.stop())

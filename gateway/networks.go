@@ -16,14 +16,14 @@ import (
 // networks are those behind clients on PPPoE (Framed-Route), by whom they are behind. The zero value has
 // none.
 type networks struct {
-	datapath.Behind[owned]
+	datapath.ClientNetworks[networkOwner]
 
 	mu      sync.Mutex                       // held while networks come and go
 	changed func(n netip.Prefix, there bool) // guarded by mu; nil: nobody follows
 }
 
-// follow has changed called with mu held for each network that comes or goes, and returns those there are.
-func (n *networks) follow(changed func(netip.Prefix, bool)) []netip.Prefix {
+// notifyChanges has changed called with mu held for each network that comes or goes, and returns those there are.
+func (n *networks) notifyChanges(changed func(netip.Prefix, bool)) []netip.Prefix {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.changed = changed
@@ -39,21 +39,21 @@ func (n *networks) notify(all []netip.Prefix, found bool) {
 	}
 }
 
-// owned is whose a network is.
-type owned struct {
+// networkOwner is whose a network is.
+type networkOwner struct {
 	key   session.Key
 	pppoe uint16
 	user  string
 }
 
-func (o owned) String() string { return fmt.Sprintf("%s of %q", o.key, o.user) }
+func (o networkOwner) String() string { return fmt.Sprintf("%s of %q", o.key, o.user) }
 
 // claim enters the networks of a session that is about to begin; it enters none where one is another
 // session's.
 func (n *networks) claim(key session.Key, pppoe session.PPPoESession, user string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	fresh, err := n.Take(owned{key, pppoe.Session, user}, pppoe.Routes)
+	fresh, err := n.Add(networkOwner{key, pppoe.Session, user}, pppoe.Routes)
 	if err != nil {
 		return fmt.Errorf("the login's networks (Framed-Route): %w", err)
 	}
@@ -73,7 +73,7 @@ func (n *networks) remove(k session.Key, pppoe session.PPPoESession) {
 }
 
 // holders returns whose networks are, without repetition.
-func (n *networks) holders(all []netip.Prefix) (owners []owned) {
+func (n *networks) holders(all []netip.Prefix) (owners []networkOwner) {
 	for _, p := range all {
 		if o, found := n.Owner(p); found && !slices.Contains(owners, o) {
 			owners = append(owners, o)
@@ -120,7 +120,7 @@ func routable(all []netip.Prefix, lan netip.Prefix) error {
 	if len(all) == 0 {
 		return nil
 	}
-	ownAddrs, err := stack.Own()
+	ownAddrs, err := stack.OwnAddresses()
 	if err != nil {
 		return err
 	}

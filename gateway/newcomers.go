@@ -22,8 +22,8 @@ import (
 const (
 	// maxClaims bounds the addresses of one MAC address, as the DHCP server bounds leases.
 	maxClaims = 4
-	// claimTime is how long an unauthenticated client keeps an address that it does not use.
-	// A client that still uses its address claims it again.
+	// claimTime is how long an unauthenticated client keeps an address that it does not use. A client that still uses its
+	// address claims it again.
 	claimTime = 5 * time.Minute
 	// renewedAtOnce is how many clients' claims are lengthened at once.
 	renewedAtOnce = 256
@@ -34,7 +34,7 @@ type claims struct {
 	refused, failed seldom
 
 	mu        sync.Mutex
-	ended     bool // guarded by mu
+	finished  bool // guarded by mu
 	verifying sync.WaitGroup
 }
 
@@ -42,39 +42,39 @@ type claims struct {
 func (c *claims) verify(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.ended {
+	if !c.finished {
 		c.verifying.Go(f)
 	}
 }
 
-// end waits for what is being verified.
-func (c *claims) end() {
+// finish waits for what is being verified.
+func (c *claims) finish() {
 	c.mu.Lock()
-	c.ended = true
+	c.finished = true
 	c.mu.Unlock()
 	c.verifying.Wait()
 }
 
-// over reports whether the gateway ends.
-func (c *claims) over() bool {
+// isFinished reports whether the gateway ends.
+func (c *claims) isFinished() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ended
+	return c.finished
 }
 
 // openNewcomers begins to take clients up that the data path reports.
 func (g *gateway) openNewcomers(ctx context.Context) (opened, error) {
 	living, end := context.WithCancel(ctx)
-	g.living = living
-	close(g.known)
-	return opened{close: func() error { end(); g.claims.end(); return nil }}, nil
+	g.sessionsCtx = living
+	close(g.tableOpened)
+	return opened{close: func() error { end(); g.claims.finish(); return nil }}, nil
 }
 
-// newcomer adds a client whose address another program leased, unless the address can be
-// nobody's or its MAC address has enough.
+// newcomer adds a client whose address another program leased, unless the address can be nobody's or its MAC address
+// has enough.
 func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 	select {
-	case <-g.known:
+	case <-g.tableOpened:
 	default:
 		return
 	}
@@ -84,7 +84,7 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 		return
 	case g.cfg.LAN.Unleasable(addr) != "":
 		return
-	case g.has(addr): // besides lan.address
+	case g.hasAddress(addr): // besides lan.address
 		return
 	case g.serves(addr):
 		g.claims.refuse(g, key,
@@ -93,7 +93,7 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 	}
 	switch err := g.table.Claim(key, time.Now().Add(min(claimTime, g.cfg.DHCP.Lease)), maxClaims); {
 	case errors.Is(err, session.ErrTaken):
-	case errors.Is(err, session.ErrClosed) && g.claims.over(): // the daemon ends: see claims.end
+	case errors.Is(err, session.ErrClosed) && g.claims.isFinished(): // the daemon ends: see claims.end
 	case errors.Is(err, session.ErrAddresses):
 		g.claims.refuse(g, key, "a device uses more addresses than it can have")
 	case err != nil:
@@ -105,10 +105,10 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 	}
 }
 
-// has reports whether an address is one of this machine's; those it cannot list are not clients'
+// hasAddress reports whether an address is one of this machine's; those it cannot list are not clients'
 // either.
-func (g *gateway) has(addr netip.Addr) bool {
-	ownAddrs, err := stack.Own()
+func (g *gateway) hasAddress(addr netip.Addr) bool {
+	ownAddrs, err := stack.OwnAddresses()
 	if err != nil {
 		g.claims.failed.warn(
 			g.log, "taking up no clients, because this machine's addresses cannot be listed", "addr", addr, "err", err)
@@ -128,14 +128,14 @@ func (g *gateway) serves(addr netip.Addr) bool {
 		slices.ContainsFunc(g.cfg.Garden.Prefixes, func(p netip.Prefix) bool { return p.IsSingleIP() && p.Addr() == addr })
 }
 
-// verify removes a claim whose client does not answer ARP for the address: a device that
-// only sends with others' addresses keeps no owner out. A flood of claims has each wait for its turn.
+// verify removes a claim whose client does not answer ARP for the address: a device that only sends with others'
+// addresses keeps no owner out. A flood of claims has each wait for its turn.
 func (g *gateway) verify(key session.Key) {
 	claimed := func() bool {
 		s, known := g.table.Get(key.Addr)
 		return known && s.Key == key && s.State != session.Authenticated
 	}
-	found, err := g.arp.ThereInTurn(g.living, key.Addr, key.MAC, claimed)
+	found, err := g.arp.ThereInTurn(g.sessionsCtx, key.Addr, key.MAC, claimed)
 	if found || err != nil || !claimed() {
 		return
 	}
@@ -158,7 +158,7 @@ func (c *claims) refuse(g *gateway, key session.Key, reason string) {
 // seldom logs a warning now and then, with how many there were: clients must not fill the log.
 type seldom struct {
 	count  atomic.Uint64
-	warned budget.Seldom
+	warned budget.OncePerMinute
 }
 
 func (s *seldom) warn(log *slog.Logger, text string, args ...any) {
@@ -178,8 +178,8 @@ func (g *gateway) admitted(s session.Session) {
 	}
 }
 
-// renew keeps the entries of logged-in clients with leases from another program while
-// they send, because those leases are not reported.
+// renew keeps the entries of logged-in clients with leases from another program while they send, because those leases
+// are not reported.
 func (g *gateway) renew(ctx context.Context) error {
 	every := g.cfg.DHCP.Lease / 4
 	for {
@@ -205,8 +205,8 @@ func (g *gateway) renew(ctx context.Context) error {
 	}
 }
 
-// forgetClaims removes clients without a session whose address this gateway has not
-// leased: claims of before dhcp.mode was changed back, for example.
+// forgetClaims removes clients without a session whose address this gateway has not leased: claims of before dhcp.mode
+// was changed back, for example.
 func (g *gateway) forgetClaims(leased []dhcp.Lease) error {
 	known := map[netip.Addr]bool{}
 	for _, l := range leased {

@@ -29,8 +29,8 @@ func (d daemon) sessions(t *testing.T) (all []control.Session) {
 	return all
 }
 
-// until waits for a number of clients.
-func (d daemon) until(t *testing.T, want int) []control.Session {
+// awaitClients waits for a number of clients.
+func (d daemon) awaitClients(t *testing.T, want int) []control.Session {
 	t.Helper()
 	var all []control.Session
 	for range 12000 {
@@ -43,8 +43,8 @@ func (d daemon) until(t *testing.T, want int) []control.Session {
 	return nil
 }
 
-// has reports whether a client has an entry.
-func (d daemon) has(t *testing.T, addr, mac string) bool {
+// hasEntry reports whether a client has an entry.
+func (d daemon) hasEntry(t *testing.T, addr, mac string) bool {
 	t.Helper()
 	return slices.ContainsFunc(
 		d.sessions(t), func(s control.Session) bool { return s.Addr.String() == addr && s.MAC == mac })
@@ -64,9 +64,9 @@ func claim(mac net.HardwareAddr, addr string) []byte {
 	return append(frame, make([]byte, 18)...)
 }
 
-// TestClaimsOfAddresses: where another program leases addresses, one device claims few of
-// them and for a short time unless it logs in, nobody claims the LAN's own addresses, and
-// claims are forgotten when the gateway leases addresses itself again.
+// TestClaimsOfAddresses: where another program leases addresses, one device claims few of them and for a short time
+// unless it logs in, nobody claims the LAN's own addresses, and claims are forgotten when the gateway leases addresses
+// itself again.
 func TestClaimsOfAddresses(t *testing.T) {
 	network(t)
 	dir := t.TempDir()
@@ -81,7 +81,7 @@ func TestClaimsOfAddresses(t *testing.T) {
 	// One device uses 40 addresses, and then again.
 	sh(t, `cd /; for i in $(seq 20 59); do ip -n client addr add 10.1.0.$i/24 dev c0; done
 for i in $(seq 20 59) $(seq 20 59); do ip netns exec client ping -q -c 1 -W 0.05 -I 10.1.0.$i 10.1.0.1 || :; done`)
-	first := d.until(t, maxClaims)
+	first := d.awaitClients(t, maxClaims)
 	for _, s := range first {
 		if left := time.Until(s.LeaseEnd); s.State != session.Leased || left <= 0 || left > claimTime {
 			t.Errorf("a claim is %s for %v, want at most %v", s.State, left, claimTime)
@@ -99,26 +99,25 @@ ip netns exec hub sh -ec '`+netnstest.Hub+`plug o1' `)
 		}
 		try("ip netns exec other ping -q -c 1 -W 0.05 10.1.0.1")
 	}
-	d.until(t, maxClaims+1)
+	d.awaitClients(t, maxClaims+1)
 
-	// A device sends with an address that it does not have, as a claim and as an answer to the
-	// owner: the owner gets it.
+	// A device sends with an address that it does not have, as a claim and as an answer to the owner: the owner gets it.
 	ownMAC := addIntruder(t)
 	inject(t, "intruder", "i0", claim(ownMAC, "10.1.0.80"))
-	eventually(t, "the claim", func() bool { return d.has(t, "10.1.0.80", ownMAC.String()) })
+	eventually(t, "the claim", func() bool { return d.hasEntry(t, "10.1.0.80", ownMAC.String()) })
 	sh(t, "ip -n other addr add 10.1.0.80/24 dev o0")
 	eventually(t, "the owner's turn", func() bool {
 		try("ip netns exec other ping -q -c 1 -W 0.05 -I 10.1.0.80 10.1.0.1")
-		return d.has(t, "10.1.0.80", linkMACIn(t, "other", "o0"))
+		return d.hasEntry(t, "10.1.0.80", linkMACIn(t, "other", "o0"))
 	})
 	// No client's: outside, the network's own, the broadcast address, and a second one of the gateway. A later claim shows
 	// that they were decided.
 	sh(t, "ip addr add 10.1.0.250/24 dev lan0")
 	inject(t, "intruder", "i0", claim(ownMAC, outside), claim(ownMAC, "10.1.0.0"), claim(ownMAC, "10.1.0.255"),
 		claim(ownMAC, "10.1.0.250"), claim(ownMAC, "10.1.0.81"))
-	eventually(t, "a later claim", func() bool { return d.has(t, "10.1.0.81", ownMAC.String()) })
-	if d.has(t, "10.1.0.0", ownMAC.String()) || d.has(t, "10.1.0.255", ownMAC.String()) ||
-		d.has(t, "10.1.0.250", ownMAC.String()) {
+	eventually(t, "a later claim", func() bool { return d.hasEntry(t, "10.1.0.81", ownMAC.String()) })
+	if d.hasEntry(t, "10.1.0.0", ownMAC.String()) || d.hasEntry(t, "10.1.0.255", ownMAC.String()) ||
+		d.hasEntry(t, "10.1.0.250", ownMAC.String()) {
 		t.Errorf("an address that no client can have was claimed: %+v", d.sessions(t))
 	}
 	// The address of a server that the configuration names is nobody's to claim.
@@ -126,7 +125,7 @@ ip netns exec hub sh -ec '`+netnstest.Hub+`plug o1' `)
 	for range 5 {
 		try("ip netns exec other ping -q -c 1 -W 0.05 -I 10.1.0.53 10.1.0.1")
 	}
-	if all := d.until(t, maxClaims+2); slices.ContainsFunc(
+	if all := d.awaitClients(t, maxClaims+2); slices.ContainsFunc(
 		all, func(s control.Session) bool { return s.Addr == netip.MustParseAddr("10.1.0.53") }) {
 		t.Errorf("a server's address was claimed: %+v", all)
 	}
@@ -146,14 +145,14 @@ ip netns exec hub sh -ec '`+netnstest.Hub+`plug o1' `)
 	server := *d.cfg
 	server.DHCP.Mode = config.Server
 	d = serve(t, &server)
-	left := d.until(t, 1)
+	left := d.awaitClients(t, 1)
 	if left[0].User != "ann" {
 		t.Errorf("the session of %+v is left, want ann's", left[0])
 	}
 }
 
-// TestFailingClaimsDoNotFillTheLog: where claims cannot be kept, as on a full disk, the log says
-// so once, however many packets of newcomers come.
+// TestFailingClaimsDoNotFillTheLog: where claims cannot be kept, as on a full disk, the log says so once, however many
+// packets of newcomers come.
 func TestFailingClaimsDoNotFillTheLog(t *testing.T) {
 	cfg, err := config.Parse("gatewayd.toml", []byte(
 		"lan.interface = \"lan0\"\nlan.address = \"10.1.0.1/24\"\nwan.interface = \"wan0\"\ndhcp.mode = "+
@@ -165,8 +164,8 @@ func TestFailingClaimsDoNotFillTheLog(t *testing.T) {
 	must(t, err)
 	must(t, table.Close()) // fails as a full disk does, for every change
 	var log logtest.Log
-	g := &gateway{cfg: cfg, log: log.Logger(), table: table, known: make(chan struct{})}
-	close(g.known)
+	g := &gateway{cfg: cfg, log: log.Logger(), table: table, tableOpened: make(chan struct{})}
+	close(g.tableOpened)
 	for n := range byte(100) {
 		g.newcomer(netip.AddrFrom4([4]byte{10, 1, 0, 100 + n}), datapath.MAC{2, 0, 0, 0, 0, n})
 	}

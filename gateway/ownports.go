@@ -28,7 +28,7 @@ func (s *survey) ownPorts() {
 	for _, proto := range []string{config.TCP, config.UDP} {
 		all, err := s.listeners(proto)
 		if err != nil {
-			s.find(Warning, "looking for the ports of this machine, which no [[nat.forward]] must take: %v", err)
+			s.addFinding(Warning, "looking for the ports of this machine, which no [[nat.forward]] must take: %v", err)
 			return
 		}
 		reported := map[string]bool{}
@@ -48,7 +48,7 @@ func (s *survey) ownPorts() {
 					s.WhereForward(i, "ports"), by, strings.ToUpper(proto), l.port, f.To)
 				// The gateway's own ports are compared by the configuration's checks.
 				if ours := pid != 0 && pid == s.running; !ours && !reported[text] {
-					s.find(weight, "%s", text)
+					s.addFinding(weight, "%s", text)
 				}
 				reported[text] = true
 			}
@@ -94,7 +94,7 @@ func (s *survey) outside4(proto string, k *netlink.Socket) bool {
 	addr = addr.Unmap()
 	switch {
 	case addr.IsUnspecified() && k.Family == unix.AF_INET6: // also for IPv4, unless the socket is for IPv6 alone
-		return port{network: proto + "4", addr: netip.AddrPortFrom(netip.IPv4Unspecified(), k.ID.SourcePort)}.taken()
+		return port{network: proto + "4", addr: netip.AddrPortFrom(netip.IPv4Unspecified(), k.ID.SourcePort)}.isTaken()
 	case !addr.Is4() || addr.IsLoopback():
 		return false
 	}

@@ -47,7 +47,7 @@ func ownPortsTaken(t *testing.T, cfg config.Config) {
 				Last: at}, To: netip.MustParseAddr("10.1.0.9")})
 		}
 		if l.says != "" {
-			finds(t, cfg, l.weight, fmt.Sprintf("(process %d) of this machine has %s", os.Getpid(), l.says))
+			expectFindings(t, cfg, l.weight, fmt.Sprintf("(process %d) of this machine has %s", os.Getpid(), l.says))
 		} else if err := Refused(Check(&cfg)); err != nil {
 			t.Errorf("%s %s: %v", l.network, l.addr, err)
 		}
@@ -65,5 +65,5 @@ func kernelPortTaken(t *testing.T, cfg config.Config) {
 	t.Cleanup(func() { sh(t, "ip link del fou9") })
 	cfg.NAT.Forwards = []config.Forward{
 		{Proto: config.UDP, Ports: config.PortRange{First: 47890, Last: 47890}, To: netip.MustParseAddr("10.1.0.9")}}
-	finds(t, cfg, Refusal, "of this machine has UDP port 47890")
+	expectFindings(t, cfg, Refusal, "of this machine has UDP port 47890")
 }

@@ -47,11 +47,12 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 	out := dhcp.Config{
 		Interface: cfg.LAN.Interface, Server: cfg.LAN.Address.Addr(), Subnet: cfg.LAN.Network(),
 		Static: map[dhcp.MAC]netip.Addr{}, Lease: d.Lease, DNS: d.DNS, Domain: d.Domain, MTU: d.MTU,
-		Brief: d.Brief, PerMAC: datapath.Senders, Settled: g.authenticated, Path: filepath.Join(cfg.StateDir, "leases.db"),
-		Log: g.log,
+		ShortLease: d.ShortLease, PerMAC: datapath.Senders, Settled: g.authenticated,
+		Path: filepath.Join(cfg.StateDir, "leases.db"),
+		Log:  g.log,
 	}
 	out.Present = func(ctx context.Context, mac dhcp.MAC, addr netip.Addr) (bool, error) {
-		return g.arp.There(ctx, addr, mac)
+		return g.arp.Present(ctx, addr, mac)
 	}
 	out.Requests = g.dp.Requests
 	if g.portal != nil {
@@ -81,9 +82,9 @@ func (g *gateway) dnsConfig() dns.Config {
 		Listen: netip.AddrPortFrom(cfg.LAN.Address.Addr(), 53), Interface: clientInterface(cfg),
 		Clients: []netip.Prefix{cfg.LAN.Network()}, Upstreams: cfg.DNS.Upstreams,
 		Garden: cfg.Garden.Domains, Ports: portNames(cfg.Garden.Ports), Open: cfg.Garden.Prefixes,
-		Never: []netip.Prefix{cfg.LAN.Network()},
-		Local: map[string]netip.Addr{}, IPv6: cfg.DNS.AnswerAAAA, Log: g.log,
-		Who: func(addr netip.Addr) (mac [6]byte, admitted bool) {
+		NeverOpen: []netip.Prefix{cfg.LAN.Network()},
+		Local:     map[string]netip.Addr{}, IPv6: cfg.DNS.AnswerAAAA, Log: g.log,
+		ClientOf: func(addr netip.Addr) (mac [6]byte, admitted bool) {
 			s, _ := g.table.Get(addr)
 			return s.MAC, s.At(time.Now()).State == session.Authenticated
 		},
@@ -97,11 +98,11 @@ func (g *gateway) dnsConfig() dns.Config {
 	return out
 }
 
-// CheckFiles reads the files that a configuration names, as the daemon would, and changes
-// nothing. Its refusals are mistakes in the files.
+// CheckFiles reads the files that a configuration names, as the daemon would, and changes nothing. Its refusals are
+// mistakes in the files.
 func CheckFiles(cfg *config.Config) []Finding {
 	s := &survey{Config: cfg}
-	s.patience()
+	s.retransmissions()
 	s.redundant()
 	g := &gateway{cfg: cfg, log: slog.New(slog.DiscardHandler)}
 	sources, accounts, err := g.authenticator()
@@ -114,8 +115,9 @@ func CheckFiles(cfg *config.Config) []Finding {
 		if len(cfg.Auth.Methods) == 1 {
 			who = "at all"
 		}
-		s.find(Warning, "%s has no account, so nobody can log in %s: add a line NAME:HASH for each (gatewayd hash-password "+
-			"prints the hash)", cfg.Users.File, who)
+		s.addFinding(Warning,
+			"%s has no account, so nobody can log in %s: add a line NAME:HASH for each (gatewayd hash-password "+
+				"prints the hash)", cfg.Users.File, who)
 	}
 	if cfg.Portal.Enabled {
 		_, err = portal.New(g.portalConfig(make([]byte, keySize)), granting{nil, g, false}, sources)
@@ -159,7 +161,7 @@ func (g *gateway) portalConfig(key []byte) portal.Config {
 }
 
 // listeners are the portal's listeners: for plain HTTP, for https where there is a certificate, and at homePort.
-type listeners struct{ plain, secure, home net.Listener }
+type listeners struct{ plain, secure, homePort80 net.Listener }
 
 // listenPortal opens the portal's listeners and has the data path hand over clients' connections.
 func (g *gateway) listenPortal(ctx context.Context) (o opened, err error) {
@@ -168,7 +170,7 @@ func (g *gateway) listenPortal(ctx context.Context) (o opened, err error) {
 	}
 	d := &listeners{}
 	o.close = d.close
-	if err := d.open(ctx, g.cfg, g.home); err != nil {
+	if err := d.open(ctx, g.cfg, g.homeListens); err != nil {
 		return o, fmt.Errorf("portal: %w", err)
 	}
 	if g.dp.Portal != nil {
@@ -176,7 +178,7 @@ func (g *gateway) listenPortal(ctx context.Context) (o opened, err error) {
 			return o, fmt.Errorf("portal: %w", err)
 		}
 	}
-	o.run = func(ctx context.Context) error { return g.portal.Serve(ctx, d.plain, d.secure, d.home) }
+	o.run = func(ctx context.Context) error { return g.portal.Serve(ctx, d.plain, d.secure, d.homePort80) }
 	return o, nil
 }
 
@@ -186,7 +188,7 @@ func (d *listeners) open(ctx context.Context, cfg *config.Config, home bool) err
 		wanted bool
 		port   uint16
 		at     *net.Listener
-	}{{true, p.Port, &d.plain}, {p.TLSCert != "", p.TLSPort, &d.secure}, {home, webPort, &d.home}} {
+	}{{true, p.Port, &d.plain}, {p.TLSCert != "", p.TLSPort, &d.secure}, {home, webPort, &d.homePort80}} {
 		if !l.wanted {
 			continue
 		}
@@ -201,7 +203,7 @@ func (d *listeners) open(ctx context.Context, cfg *config.Config, home bool) err
 
 // close closes what the portal has not closed itself.
 func (d *listeners) close() error {
-	for _, l := range []net.Listener{d.plain, d.secure, d.home} {
+	for _, l := range []net.Listener{d.plain, d.secure, d.homePort80} {
 		if l != nil {
 			l.Close()
 		}

@@ -19,8 +19,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
-// ErrNotHere is returned where a gateway's interface does not exist in this network
-// namespace, so that it is unknown whether anything of the gateway is left elsewhere.
+// ErrNotHere is returned where a gateway's interface does not exist in this network namespace, so that it is unknown
+// whether anything of the gateway is left elsewhere.
 var ErrNotHere = errors.New("nothing of a gateway is to be found in this network namespace")
 
 // ErrBusy is returned while another gateway has an interface.
@@ -32,7 +32,7 @@ var ErrBusy = datapath.ErrBusy
 // continues without anything in the kernel. A daemon with NFQUEUE keeps or restores its rules and must end first.
 func Detach(cfg *config.Config, force bool) error {
 	kind, s := kindOf(cfg), setup(cfg)
-	if !Here(cfg) && !force && !guard.There(s.LAN()) && !leftBy(s) {
+	if !LANIsHere(cfg) && !force && !guard.IsShut(s.LAN()) && !leftBy(s) {
 		return fmt.Errorf(
 			"%w: neither the interface %s nor what guards it: if it is in another network namespace, detach there (nsenter "+
 				"--net=/run/netns/NAME); if it is gone for good, detach --force removes what is pinned",
@@ -48,18 +48,19 @@ func Detach(cfg *config.Config, force bool) error {
 	}
 	farewells := farewell(cfg) // the kernel is left clean all the same
 	var shut error
-	if !kind.LeavesClosed && guard.There(s.LAN()) {
+	if !kind.LeavesClosed && guard.IsShut(s.LAN()) {
 		// The LAN stays closed until the guard is removed last, or where that fails.
 		shut = guard.Guard{LAN: s.LAN()}.Know()
 	}
-	err = errors.Join(shut, forwardingSwitch(cfg).Off(), leave(s, func(k datapath.Kind) bool { return !k.LeavesClosed }),
+	err = errors.Join(
+		shut, forwardingSwitch(cfg).Off(), removeLeft(s, func(k datapath.Kind) bool { return !k.LeavesClosed }),
 		removeShared(s.LAN(), func(what datapath.Shared) bool { return what != datapath.Guarding }),
 		ident.RemoveWatch(identPins(cfg)))
 	if err != nil {
 		return err
 	}
 	// After what else can fail, because these take the guard with them.
-	if err = leave(s, func(k datapath.Kind) bool { return k.LeavesClosed }); err != nil {
+	if err = removeLeft(s, func(k datapath.Kind) bool { return k.LeavesClosed }); err != nil {
 		return err
 	}
 	// A daemon that holds the table lets go of it once it notices that the rest is gone.
@@ -71,11 +72,10 @@ func Detach(cfg *config.Config, force bool) error {
 		guard.Remove(s.LAN()), farewells, flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), signOff(cfg))
 }
 
-// Guard has the kernel forward nothing from or to a LAN until a gateway runs, also if its
-// interface appears later. It fails with datapath.ErrBusy while a gateway runs, which keeps
-// its LAN closed itself.
+// Guard has the kernel forward nothing from or to a LAN until a gateway runs, also if its interface appears later. It
+// fails with datapath.ErrBusy while a gateway runs, which keeps its LAN closed itself.
 func Guard(lan string) error {
-	lock, err := datapath.Lock(datapath.Alone(lan)...)
+	lock, err := datapath.Lock(datapath.ExclusiveClaims(lan)...)
 	if err != nil {
 		return err
 	}
@@ -83,30 +83,29 @@ func Guard(lan string) error {
 	return guard.Guard{LAN: lan}.Shut()
 }
 
-// Left reports whether anything of a gateway is in the kernel: programs, a device,
-// rules, or the guard.
-func Left(cfg *config.Config) bool {
-	return Pinned(cfg) || ident.Left(identPins(cfg)) || leftBy(setup(cfg)) || guard.There(cfg.LAN.Interface) ||
-		nat.Left(nat.Table(cfg.LAN.Interface))
+// LeftInKernel reports whether anything of a gateway is in the kernel: programs, a device, rules, or the guard.
+func LeftInKernel(cfg *config.Config) bool {
+	return Pinned(cfg) || ident.LeftInKernel(identPins(cfg)) || leftBy(setup(cfg)) || guard.IsShut(cfg.LAN.Interface) ||
+		nat.LeftInKernel(nat.Table(cfg.LAN.Interface))
 }
 
-// Pinned reports whether programs and maps are pinned. Pins belong to the machine and
-// not to the network namespace: the programs may be on interfaces of another one.
+// Pinned reports whether programs and maps are pinned. Pins belong to the machine and not to the network namespace: the
+// programs may be on interfaces of another one.
 func Pinned(cfg *config.Config) bool {
 	_, err := os.Stat(cfg.Datapath.PinDir)
 	return err == nil
 }
 
-// Here reports whether the LAN's interface is in this network namespace.
-func Here(cfg *config.Config) bool {
+// LANIsHere reports whether the LAN's interface is in this network namespace.
+func LANIsHere(cfg *config.Config) bool {
 	_, err := net.InterfaceByName(cfg.LAN.Interface)
 	return err == nil
 }
 
-// forwardingSwitch is the switch of the kernel's forwarding. Its note is in state_dir, because
-// service managers remove run_dir when they stop a service.
+// forwardingSwitch is the switch of the kernel's forwarding. Its note is in state_dir, because service managers remove
+// run_dir when they stop a service.
 func forwardingSwitch(cfg *config.Config) forwarding.Switch {
-	return forwarding.Switch{Note: filepath.Join(cfg.StateDir, "forwarding")}
+	return forwarding.Switch{NotePath: filepath.Join(cfg.StateDir, "forwarding")}
 }
 
 // portalPorts returns the TCP ports the portal listens on, the one for plain HTTP first.
@@ -141,8 +140,8 @@ func keeperCommand(cfg *config.Config) *exec.Cmd {
 	return cmd
 }
 
-// Keep is the keeper's process: it serves on the socket that the daemon has given it.
-func Keep(listener *os.File, log *slog.Logger) error {
+// RunKeeper is the keeper's process: it serves on the socket that the daemon has given it.
+func RunKeeper(listener *os.File, log *slog.Logger) error {
 	for _, k := range kinds {
 		if k.Keep != nil {
 			return k.Keep(listener, log)
@@ -160,7 +159,7 @@ func pppoeSessions(cfg *config.Config) int {
 	if cfg.Auth.Has(config.MethodRADIUS) { // which may give any address of the LAN
 		addresses = 1<<(32-cfg.LAN.Address.Bits()) - 3 // but the network's, the gateway's and the broadcast address
 	}
-	return min(cfg.PPPoE.Most, addresses)
+	return min(cfg.PPPoE.MaxSessions, addresses)
 }
 
 // setup is what a configuration says to its data path, as far as Check and Leave need it.
@@ -178,14 +177,14 @@ func setup(cfg *config.Config) datapath.Setup {
 // openPath opens the configured data path.
 func (g *gateway) openPath(context.Context) (o opened, err error) {
 	kind, s := kindOf(g.cfg), setup(g.cfg)
-	s.PortalPorts, s.Log = servicePorts(g.cfg, g.home), g.log
+	s.PortalPorts, s.Log = servicePorts(g.cfg, g.homeListens), g.log
 	if !s.DHCP {
 		s.Newcomer = g.newcomer
 	}
 	if g.cfg.Ident.Enabled {
-		s.Beside = ident.Pins(identPins(g.cfg))
+		s.ForeignPins = ident.Pins(identPins(g.cfg))
 	}
-	s.Former = func() error { return leaveFormer(kind, s) }
+	s.RemoveFormer = func() error { return leaveFormer(kind, s) }
 	if g.dp, err = kind.Open(s); err != nil {
 		return o, err
 	}

@@ -26,8 +26,8 @@ type port struct {
 	network string // "tcp4" or "udp4"
 	addr    netip.AddrPort
 	device  string // that its socket is bound to; empty: none
-	use     string // of the port, for messages
-	instead string // what to do if another program needs it
+	purpose string // of the port, for messages
+	remedy  string // what to do if another program needs it
 }
 
 // ports lists what a gateway listens on.
@@ -65,23 +65,23 @@ func homePort(cfg *config.Config) (port, bool) {
 	p := cfg.Portal
 	here := port{"tcp4", netip.AddrPortFrom(cfg.LAN.Address.Addr(), webPort), "",
 		"http://" + cfg.LAN.Address.Addr().String() + "/", "set portal.port_80 = false"}
-	return here, p.Enabled && p.Home && p.Port != webPort && (p.TLSCert == "" || p.TLSPort != webPort)
+	return here, p.Enabled && p.Port80 && p.Port != webPort && (p.TLSCert == "" || p.TLSPort != webPort)
 }
 
 // openHome decides whether the portal answers there: a program that has the port keeps it, and clients reach it only
 // once they have logged in.
 func (g *gateway) openHome() {
 	here, wanted := homePort(g.cfg)
-	g.home = wanted && !here.taken()
-	if wanted && !g.home {
+	g.homeListens = wanted && !here.isTaken()
+	if wanted && !g.homeListens {
 		g.log.Info("another program has the port: the portal is reached by its own port, and by every other address on "+
 			"port 80", "address", here.addr.String())
 	}
 }
 
-// taken reports whether another socket keeps the gateway from listening on a port. It tries,
-// with the options of the gateway's own socket.
-func (p port) taken() bool {
+// isTaken reports whether another socket keeps the gateway from listening on a port. It tries, with the options of the
+// gateway's own socket.
+func (p port) isTaken() bool {
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
 			// With tun the address and the device come into being later.
@@ -104,8 +104,8 @@ func (p port) taken() bool {
 	return errors.Is(err, unix.EADDRINUSE)
 }
 
-// owner returns the process whose socket has a port; 0: that cannot be known, because this process
-// may not look at that one.
+// owner returns the process whose socket has a port; 0: that cannot be known, because this process may not look at that
+// one.
 func (p port) owner() (pid int, name string) {
 	inodes := map[string]bool{}
 	protocol := strings.TrimSuffix(p.network, "4")
@@ -140,8 +140,8 @@ func holder(inodes map[string]bool) (pid int, name string) {
 	return 0, ""
 }
 
-// sockets returns the inodes of the sockets in a table of /proc/net that have an address, or the
-// wildcard, with its port; listening: only those that listen.
+// sockets returns the inodes of the sockets in a table of /proc/net that have an address, or the wildcard, with its
+// port; listening: only those that listen.
 func sockets(table io.Reader, addr netip.AddrPort, listening bool) (inodes []string) {
 	const (
 		local, state, inode = 1, 3, 9 // fields

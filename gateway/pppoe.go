@@ -20,8 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/ppp"
 )
 
-// pppoeAccess decides about PPPoE clients: a login is an authentication, an address, and a session in
-// the table.
+// pppoeAccess decides about PPPoE clients: a login is an authentication, an address, and a session in the table.
 type pppoeAccess struct {
 	auth  access.Sources
 	table granting
@@ -34,8 +33,7 @@ type pppoeAccess struct {
 
 var _ pppoe.Access = (*pppoeAccess)(nil)
 
-// openLines creates the concentrator if it is enabled, and has it take up the sessions that the
-// table has.
+// openLines creates the concentrator if it is enabled, and has it take up the sessions that the table has.
 func (g *gateway) openLines(context.Context) (o opened, err error) {
 	if !g.cfg.PPPoE.Enabled {
 		return o, nil
@@ -65,7 +63,8 @@ func (g *gateway) pppoeConfig() pppoe.Config {
 	p := g.cfg.PPPoE
 	cfg := pppoe.Config{
 		Interface: g.cfg.LAN.Interface, Name: p.Name, Services: p.Services, Address: g.cfg.LAN.Address.Addr(),
-		IPv6: p.IPv6, MaxPayload: p.MTU, PerMAC: p.PerMAC, Most: p.Most, Waiting: p.Waiting, Delay: p.Delay, Echo: p.Echo,
+		IPv6: p.IPv6, MaxPayload: p.MTU, PerMAC: p.PerMAC, MaxSessions: p.MaxSessions, Waiting: p.Waiting, Delay: p.Delay,
+		Echo:         p.Echo,
 		EchoFailures: p.EchoFailures, Log: g.log,
 	}
 	cfg.Carrier = g.dp.Carrier
@@ -161,7 +160,8 @@ func (l *pppoeAccess) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, er
 // decide checks a password, unless its sender has to wait because of wrong ones. Wrong ones are counted with
 // those that came by the portal.
 func (l *pppoeAccess) decide(ctx context.Context, credentials session.Credentials) (session.Login, error) {
-	try, err := l.table.g.guard.Enter(ctx, guesses.Who{MAC: credentials.Key.MAC, AccessLine: accessLine(credentials)})
+	try, err := l.table.g.guard.Enter(
+		ctx, guesses.Attempter{MAC: credentials.Key.MAC, AccessLine: accessLine(credentials)})
 	if err != nil {
 		return session.Login{}, err
 	}
@@ -278,7 +278,7 @@ func (t granting) Connect(login session.Login) (session.Session, error) {
 	if lan := t.g.cfg.LAN; lan.Unleasable(login.For.Addr) != "" {
 		return session.Session{}, fmt.Errorf("%w: %s %s", datapath.ErrForeign, login.For.Addr, lan.Unleasable(login.For.Addr))
 	}
-	t.fill(&login)
+	t.setDefaults(&login)
 	if err := t.g.behind.claim(login.For, login.PPPoE, login.User); err != nil {
 		return session.Session{}, err
 	}
@@ -293,14 +293,13 @@ func (t granting) Connect(login session.Login) (session.Session, error) {
 	return s, err
 }
 
-// pool hands out addresses one after the other, so that one that became free is not soon that of
-// another client.
+// pool hands out addresses one after the other, so that one that became free is not soon that of another client.
 type pool struct {
 	ranges []config.Range
 	total  int
 
-	mu sync.Mutex
-	at int // guarded by mu
+	mu        sync.Mutex
+	nextIndex int // guarded by mu
 }
 
 func pools(cfg *config.Config) map[string]*pool {
@@ -325,8 +324,8 @@ func (p *pool) size() int { return p.total }
 func (p *pool) next() netip.Addr {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := p.at
-	p.at = (p.at + 1) % p.total
+	i := p.nextIndex
+	p.nextIndex = (p.nextIndex + 1) % p.total
 	for _, r := range p.ranges {
 		if n := r.Size(); i >= n {
 			i -= n

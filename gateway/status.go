@@ -15,8 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/timeline"
 )
 
-// status returns the daemon's status. A part that cannot be read is logged and left
-// out.
+// status returns the daemon's status. A part that cannot be read is logged and left out.
 func (g *gateway) status() control.Status {
 	word, reason := g.dp.Forwarding()
 	st := control.Status{
@@ -36,7 +35,7 @@ func (g *gateway) status() control.Status {
 	if g.dp.Repairs != nil {
 		st.Repairs = g.dp.Repairs()
 	}
-	g.switched.show(&st)
+	g.switched.showIn(&st)
 	g.showNAT(&st)
 	total, err := g.dp.Total()
 	if err != nil {
@@ -134,7 +133,7 @@ func askedCounts(d radius.DynamicStats) map[string]uint64 {
 	return map[string]uint64{
 		"disconnect": d.Disconnects, "coa": d.Changes, "dynamic-refused": d.Refused, "dynamic-forged": d.Forged,
 		"dynamic-malformed": d.Malformed, "dynamic-repeated": d.Repeated,
-		"dynamic-stranger": d.Strangers, "dynamic-outdated": d.Outdated,
+		"dynamic-stranger": d.Unauthentic, "dynamic-outdated": d.Outdated,
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
 )
 
-// counted gives each counter of Stats a different value, and returns the result of counts
-// and the counters' names by value.
+// counted gives each counter of Stats a different value, and returns the result of counts and the counters' names by
+// value.
 func counted[S any](counts func(S) map[string]uint64) (words map[string]uint64, names map[uint64]string) {
 	var stats S
 	names = map[uint64]string{}
@@ -28,8 +28,8 @@ func counted[S any](counts func(S) map[string]uint64) (words map[string]uint64, 
 	return counts(stats), names
 }
 
-// TestEveryCounterIsTold checks that each counter of a service is in the daemon's status,
-// and so in its metrics, under one word, and that the words are those of control.Families.
+// TestEveryCounterIsTold checks that each counter of a service is in the daemon's status, and so in its metrics, under
+// one word, and that the words are those of control.Families.
 func TestEveryCounterIsTold(t *testing.T) {
 	told := map[string][]string{}
 	check := func(service string, words map[string]uint64, names map[uint64]string, more ...string) {
@@ -64,7 +64,7 @@ func TestEveryCounterIsTold(t *testing.T) {
 	tellsOf(check, "flowlog", flowCounts)
 	for _, f := range control.Families {
 		var want []string
-		for _, w := range f.Words {
+		for _, w := range f.Values {
 			want = append(want, w.Name)
 		}
 		slices.Sort(want)

@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestTUN runs TestClient's sequence on the data path in user space, in both modes. Unlike
-// with the kernel's, no packets pass without the daemon.
+// TestTUN runs TestClient's sequence on the data path in user space, in both modes. Unlike with the kernel's, no
+// packets pass without the daemon.
 func TestTUN(t *testing.T) {
 	for name, keys := range map[string]string{
 		"studied": "kind = \"tun\"", "fast": "kind = \"tun\"\nfast = true\ndevice = \"clients\""} {
@@ -23,16 +23,16 @@ func TestTUN(t *testing.T) {
 	}
 }
 
-// TestTUNIsTakenOut: a forced detach removes everything under a running daemon, which ends
-// because its device is missing, and restores nothing.
+// TestTUNIsTakenOut: a forced detach removes everything under a running daemon, which ends because its device is
+// missing, and restores nothing.
 func TestTUNIsTakenOut(t *testing.T) {
 	network(t)
 	sh(t, "ip addr flush dev lan0")
 	for range 5 {
 		d := startOn(t, t.TempDir(), "kind = \"tun\"\nfast = true")
 		must(t, Detach(d.cfg, true))
-		err := <-d.ended
-		d.ended <- err
+		err := <-d.result
+		d.result <- err
 		if err == nil || !strings.Contains(err.Error(), "gone") {
 			t.Errorf("without its device the gateway ends with %v", err)
 		}
@@ -59,11 +59,11 @@ func inUserSpace(t *testing.T, keys string) {
 	t.Cleanup(detach)
 	strangerLogsIn(t)
 	must(t, d.stop())
-	if passes() {
+	if clientReachesServer() {
 		t.Error("without the daemon a client passes")
 	}
 	d = startOn(t, dir, keys)
-	if got := d.client(t).State; got != session.Authenticated || !passes() {
+	if got := d.client(t).State; got != session.Authenticated || !clientReachesServer() {
 		t.Errorf("after a restart the client is %q", got)
 	}
 	c, err := control.Dial(d.cfg.ControlSocket())
@@ -80,12 +80,11 @@ func inUserSpace(t *testing.T, keys string) {
 	}
 }
 
-// strangerLogsIn checks that a client is blocked, redirected to the portal, and passes
-// after login.
+// strangerLogsIn checks that a client is blocked, redirected to the portal, and passes after login.
 func strangerLogsIn(t *testing.T) {
 	t.Helper()
 	lease(t)
-	if passes() {
+	if clientReachesServer() {
 		t.Fatal("a client that is not logged in reaches the server")
 	}
 	caught := sh(t, curl+`-o /dev/null -w '%{http_code} %{redirect_url}' http://192.0.2.2/generate_204`)
@@ -107,7 +106,7 @@ func strangerLogsIn(t *testing.T) {
 	}
 	code := sh(t, curl+fmt.Sprintf(
 		`-o /dev/null -w '%%{http_code}' -d token=%s -d username=ann -d password=right http://10.1.0.1:8080/login`, token[1]))
-	if code != "303" || !passes() {
+	if code != "303" || !clientReachesServer() {
 		t.Fatalf("the right password is answered by %s", code)
 	}
 }

@@ -53,14 +53,14 @@ func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
 		c.spoil()
 		seen := 0
 		if w.daemon != nil {
-			seen = len(w.daemon.said())
+			seen = len(w.daemon.output())
 		}
 		away := c.name == "empty"
 		if away {
 			w.acct.stop()
 		}
 		w.start()
-		if logged := w.daemon.said()[seen:]; !strings.Contains(logged, c.logged) ||
+		if logged := w.daemon.output()[seen:]; !strings.Contains(logged, c.logged) ||
 			c.logged == "" && strings.Contains(logged, "every client must log in") {
 			t.Errorf("%s: the log is\n%s", c.name, logged)
 		}
@@ -69,12 +69,12 @@ func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
 			w.acct.start()
 		}
 		start := w.acct.awaitAccounting("Start", one.ID)
-		if start.one("Called-Station-Id") != "02-00-00-00-00-FF:Guests" {
+		if start.value("Called-Station-Id") != "02-00-00-00-00-FF:Guests" {
 			t.Errorf("accounted as %v", start)
 		}
 		want = append(want, "Accounting-On", "Start")
 		settled(c.name)
-		w.daemon.end(syscall.SIGTERM)
+		w.daemon.signalAndWait(syscall.SIGTERM)
 		w.start() // with the sessions that it has: nothing is told
 		settled(c.name)
 		w.kill()
@@ -86,13 +86,13 @@ func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
 	kept, err := w.session("ann")
 	must(t, err)
 	id := kept.ID
-	w.daemon.end(syscall.SIGTERM)
+	w.daemon.signalAndWait(syscall.SIGTERM)
 	w.sh(`nsenter --net=/run/netns/$ID-router gatewayd detach -c $DIR/gatewayd.toml`)
 	w.start()
 	want = append(want, "Accounting-Off", "Accounting-On", "Start")
 	eventually(t, "the start of what goes on after detach", func() error {
 		all := w.acct.accounting("")
-		if diff := cmp.Diff(want, order(all)); diff != "" || all[len(all)-1].one("Acct-Session-Id") != id {
+		if diff := cmp.Diff(want, order(all)); diff != "" || all[len(all)-1].value("Acct-Session-Id") != id {
 			return fmt.Errorf("FreeRADIUS was told (-want +got)\n%s, at last %v", diff, all[len(all)-1])
 		}
 		return nil

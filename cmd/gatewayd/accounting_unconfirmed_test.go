@@ -48,7 +48,7 @@ func TestUnconfirmedAccounting(t *testing.T) {
 		}
 		return err
 	})
-	if n := strings.Count(w.daemon.said(), "session ended"); n != 4 {
+	if n := strings.Count(w.daemon.output(), "session ended"); n != 4 {
 		t.Errorf("%d ends of 4 sessions are logged", n)
 	}
 }

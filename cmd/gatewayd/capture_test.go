@@ -32,8 +32,8 @@ type wire struct {
 
 // frame is a packet and the link it was seen on.
 type frame struct {
-	link string
-	at   time.Time
+	link       string
+	receivedAt time.Time
 	gopacket.Packet
 }
 
@@ -56,7 +56,7 @@ func (w *world) tap(c *client) *wire {
 }
 
 func (t *wire) listen(host, device, link string) {
-	t.w.in(host, func() error {
+	t.w.inHost(host, func() error {
 		h, err := pcapgo.NewEthernetHandle(device)
 		if err != nil {
 			return err
@@ -88,7 +88,7 @@ func (t *wire) mark() {
 	for link, from := range map[string]struct{ host, to string }{
 		lan: {t.client.host, "10.1.0.1"}, uplink: {"server", "192.0.2.1"}, local: {"router", "127.0.0.1"},
 	} {
-		t.w.in(from.host, func() error {
+		t.w.inHost(from.host, func() error {
 			c, err := net.Dial("udp4", net.JoinHostPort(from.to, strconv.Itoa(markPort)))
 			if err != nil {
 				return err
@@ -125,8 +125,8 @@ func (t *wire) close() {
 	t.readers.Wait()
 }
 
-// messages returns the messages seen so far, ordered by time and each once, because a busy
-// machine repeats some. forget leaves them out next time.
+// messages returns the messages seen so far, ordered by time and each once, because a busy machine repeats some. forget
+// leaves them out next time.
 func (t *wire) messages(forget bool) (lines []string) {
 	t.mu.Lock()
 	frames := slices.Clone(t.frames)
@@ -134,7 +134,7 @@ func (t *wire) messages(forget bool) (lines []string) {
 		t.frames = nil
 	}
 	t.mu.Unlock()
-	slices.SortStableFunc(frames, func(a, b frame) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(frames, func(a, b frame) int { return a.receivedAt.Compare(b.receivedAt) })
 	passed := map[string]bool{} // messages sent over TCP and seen on the uplink
 	for _, f := range frames {
 		if f.link == uplink {
@@ -156,8 +156,7 @@ func (f frame) overTCP() []byte {
 	return nil
 }
 
-// message returns a line of a Mermaid sequence diagram. It is empty for frames that are no
-// message of a login.
+// message returns a line of a Mermaid sequence diagram. It is empty for frames that are no message of a login.
 func (t *wire) message(f frame, passed map[string]bool) string {
 	leases := "gateway"
 	if t.w.Others {

@@ -24,7 +24,7 @@ func checkConfigCommand() *cobra.Command {
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			if show(gateway.CheckFiles(cfg)) > 0 {
+			if printFindings(gateway.CheckFiles(cfg)) > 0 {
 				return &exitError{exitUsage, fmt.Errorf("there are mistakes in the files that %s names", args[0])}
 			}
 			if !fileOnly {
@@ -45,14 +45,14 @@ func checkMachine(cfg *config.Config) error {
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "warning: not all of this machine can be checked without root")
 	}
-	if show(gateway.Check(cfg)) > 0 {
+	if printFindings(gateway.Check(cfg)) > 0 {
 		return fmt.Errorf("gatewayd cannot run on this machine as %s says (--file-only leaves the machine out)", cfg.File)
 	}
 	return nil
 }
 
-// show writes findings on standard error, and returns how many the daemon would refuse.
-func show(all []gateway.Finding) (refused int) {
+// printFindings writes findings on standard error, and returns how many the daemon would refuse.
+func printFindings(all []gateway.Finding) (refused int) {
 	for _, f := range all {
 		word := map[gateway.Weight]string{
 			gateway.Note: "note", gateway.Warning: "warning", gateway.Refusal: "error"}[f.Weight]

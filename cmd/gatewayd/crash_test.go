@@ -14,9 +14,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestKilledBeforeAccounting kills the daemon when a login is decided but not yet reported,
-// and again when it has ended: each session has one start and one stop, and its true length. The state is as
-// after a start in 1970 with a clock that was set since.
+// TestKilledBeforeAccounting kills the daemon when a login is decided but not yet reported, and again when it has
+// ended: each session has one start and one stop, and its true length. The state is as after a start in 1970 with a
+// clock that was set since.
 func TestKilledBeforeAccounting(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -31,8 +31,8 @@ func TestKilledBeforeAccounting(t *testing.T) {
 		t.Errorf("after a restart the client is %+v", s)
 	}
 	f := w.flow(ann, true, 0)
-	f.some(100)
-	f.whole(t, "datagrams after a restart")
+	f.sendFew(100)
+	f.expectAll(t, "datagrams after a restart")
 	ann.logOut()
 	w.kill()
 	w.start()
@@ -50,9 +50,9 @@ func TestKilledBeforeAccounting(t *testing.T) {
 		t.Errorf("FreeRADIUS was told %v", got)
 	}
 	for _, r := range w.acct.accounting(id) {
-		instant, err := time.ParseInLocation("Jan _2 2006 15:04:05 MST", r.one("Event-Timestamp"), time.Local)
+		instant, err := time.ParseInLocation("Jan _2 2006 15:04:05 MST", r.value("Event-Timestamp"), time.Local)
 		if err != nil || time.Since(instant).Abs() > time.Hour ||
-			r.one("Acct-Status-Type") == "Stop" && r.number("Acct-Session-Time") > 3600 {
+			r.value("Acct-Status-Type") == "Stop" && r.number("Acct-Session-Time") > 3600 {
 			t.Errorf("at %s, %v: %v", instant, err, r)
 		}
 	}
@@ -64,9 +64,8 @@ func (w *world) begunIn1970() {
 awk -v boot=$(cat /proc/sys/kernel/random/boot_id) '{printf "1 %s %.0f 3600000000000 0 3600000000000\n", boot, ($1 - 3600) * 1e9}' /proc/uptime >$DIR/state/clock`)
 }
 
-// TestKilledAtAnyTime kills the daemon some milliseconds after logins and logouts, while
-// accounting is in progress. Records that FreeRADIUS had and the daemon had not yet marked
-// are sent again, unchanged.
+// TestKilledAtAnyTime kills the daemon some milliseconds after logins and logouts, while accounting is in progress.
+// Records that FreeRADIUS had and the daemon had not yet marked are sent again, unchanged.
 func TestKilledAtAnyTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -95,9 +94,9 @@ func TestKilledAtAnyTime(t *testing.T) {
 	t.Logf("of %d events of %d sessions %d were told again", 2*len(ids), len(ids), again)
 	began := 0
 	for _, r := range w.acct.accounting("") {
-		if r.one("Acct-Status-Type") == "Accounting-On" {
+		if r.value("Acct-Status-Type") == "Accounting-On" {
 			began++
-		} else if !slices.Contains(ids, r.one("Acct-Session-Id")) {
+		} else if !slices.Contains(ids, r.value("Acct-Session-Id")) {
 			t.Errorf("told of a session that nobody began: %v", r)
 		}
 	}
@@ -106,14 +105,14 @@ func TestKilledAtAnyTime(t *testing.T) {
 	}
 }
 
-// TestNobodyThere kills the daemon and leaves only the kernel's part: time limits and
-// quotas apply, and no unauthenticated client gets in.
+// TestNobodyThere kills the daemon and leaves only the kernel's part: time limits and quotas apply, and no
+// unauthenticated client gets in.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	brief, frugal, ann, bob := w.client(), w.client(), w.client(), w.client()
-	late := w.stranger()
+	late := w.addUnaddressed()
 	sessions := map[*client]control.Session{}
 	for user, c := range map[string]*client{"frugal": frugal, "ann": ann} {
 		sessions[c] = c.logIn(user)
@@ -125,14 +124,14 @@ func TestNobodyThere(t *testing.T) {
 	flows := map[*client]*flow{}
 	for _, c := range []*client{brief, frugal, ann, bob} {
 		flows[c] = w.flow(c, true, 500)
-		flows[c].begin()
+		flows[c].start()
 	}
 	flows[brief].lastsFiveSeconds(t, sessions[brief].Began)
 	for _, f := range flows {
 		f.halt()
 	}
 	staysOut(t, late, bob)
-	flows[ann].whole(t, "datagrams of who is logged in")
+	flows[ann].expectAll(t, "datagrams of who is logged in")
 	if n := flows[bob].received.Load(); n > 0 {
 		t.Errorf("%d datagrams of who is not logged in arrived", n)
 	}
@@ -155,8 +154,8 @@ func TestNobodyThere(t *testing.T) {
 	bob.sh(reachesWeb)
 }
 
-// lastsFiveSeconds waits until a session of five seconds that began then is over. It checks
-// that what was sent in the first four seconds arrives, and nothing that is sent after the end.
+// lastsFiveSeconds waits until a session of five seconds that began then is over. It checks that what was sent in the
+// first four seconds arrives, and nothing that is sent after the end.
 func (f *flow) lastsFiveSeconds(t *testing.T, began time.Time) {
 	t.Helper()
 	end := began.Add(5 * time.Second)
@@ -184,19 +183,19 @@ func (f *flow) lastsFiveSeconds(t *testing.T, began time.Time) {
 	}
 }
 
-// accountedEnd checks the accounting of a session that ended without a daemon: by time, with
-// the bytes that the server's kernel received.
+// accountedEnd checks the accounting of a session that ended without a daemon: by time, with the bytes that the
+// server's kernel received.
 func (w *world) accountedEnd(t *testing.T, c *client, before control.Session, f *flow) {
 	t.Helper()
 	stop := w.acct.awaitAccounting("Stop", before.ID)
 	n := f.received.Load()
 	want := control.Traffic{UpBytes: n * (udpHeaders + datagramBytes), UpPackets: n}
-	if stop.counts() != want || stop.one("Acct-Terminate-Cause") != "Session-Timeout" {
-		t.Errorf("Stop tells of %+v (%s), and the server's kernel of %+v", stop.counts(), stop.one("Acct-Terminate-Cause"),
+	if stop.counts() != want || stop.value("Acct-Terminate-Cause") != "Session-Timeout" {
+		t.Errorf("Stop tells of %+v (%s), and the server's kernel of %+v", stop.counts(), stop.value("Acct-Terminate-Cause"),
 			want)
 	}
-	if before.User == "brief" && stop.one("Acct-Session-Time") != "5" {
-		t.Errorf("a session of five seconds is told to have lasted %s s", stop.one("Acct-Session-Time"))
+	if before.User == "brief" && stop.value("Acct-Session-Time") != "5" {
+		t.Errorf("a session of five seconds is told to have lasted %s s", stop.value("Acct-Session-Time"))
 	}
 	eventually(t, "the daemon, back again, to know of the end, which is on the disk before", func() error {
 		if s := c.session(); s.State == session.Authenticated {
@@ -208,8 +207,8 @@ func (w *world) accountedEnd(t *testing.T, c *client, before control.Session, f 
 
 const reachesWeb = `curl -s --max-time 2 http://192.0.2.2:8080/`
 
-// staysOut checks that clients get nothing without a daemon: no lease, no name, no page,
-// and nothing with an address they chose themselves.
+// staysOut checks that clients get nothing without a daemon: no lease, no name, no page, and nothing with an address
+// they chose themselves.
 func staysOut(t *testing.T, clients ...*client) {
 	t.Helper()
 	var tries sync.WaitGroup
@@ -241,7 +240,7 @@ func staysOut(t *testing.T, clients ...*client) {
 // web starts web servers on the ports that clients try.
 func (w *world) web() {
 	w.t.Helper()
-	w.in("server", func() error {
+	w.inHost("server", func() error {
 		for _, port := range []int{80, 8080} {
 			l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: serverAddr.AsSlice(), Port: port})
 			if err != nil {

@@ -39,14 +39,14 @@ func detachCommand() *cobra.Command {
 			}
 			var level slog.LevelVar
 			level.Set(cfg.LogLevel)
-			left, pinned := gateway.Left(cfg), gateway.Pinned(cfg)
+			left, pinned := gateway.LeftInKernel(cfg), gateway.Pinned(cfg)
 			if err := gateway.Detach(cfg, force); err != nil {
 				return asRoot(err)
 			}
 			switch {
 			case !left:
 				fmt.Fprintf(stdout, "nothing of gatewayd was there on %s, in this network namespace\n", cfg.LAN.Interface)
-			case gateway.Here(cfg):
+			case gateway.LANIsHere(cfg):
 				fmt.Fprintf(stdout, "nothing of gatewayd is left in the kernel for %s\n", cfg.LAN.Interface)
 			case pinned && !gateway.Pinned(cfg):
 				fmt.Fprintf(stdout,

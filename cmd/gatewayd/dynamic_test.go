@@ -8,8 +8,8 @@ import (
 	"github.com/gateweigh/gateweigh/ppp"
 )
 
-// asks has FreeRADIUS's radclient send a request about sessions, and returns what it prints.
-func (w *world) asks(kind, secret, attributes string) string {
+// radclient has FreeRADIUS's radclient send a request about sessions, and returns what it prints.
+func (w *world) radclient(kind, secret, attributes string) string {
 	w.t.Helper()
 	out, _ := w.try(fmt.Sprintf(
 		"printf '%%s\\n' %q | nsenter --net=/run/netns/$ID-router radclient -x -r 2 -t 3 127.0.0.1:3799 %s %q 2>&1",
@@ -24,7 +24,7 @@ func TestServersChangeSessions(t *testing.T) {
 	w := newLines(t, `echo = "1s"`)
 	ann := w.client()
 	ann.logIn("ann")
-	s := w.stranger().subscriber(ppp.Config{User: "fixed", Password: "right"})
+	s := w.addUnaddressed().subscriber(ppp.Config{User: "fixed", Password: "right"})
 	_, err := s.dial()
 	must(t, err)
 	for _, user := range []string{"ann", "fixed"} {
@@ -46,11 +46,11 @@ func TestServersChangeSessions(t *testing.T) {
 			{"disconnect", w.Secret, "User-Name = nobody", "Session-Context-Not-Found"},
 			{"disconnect", w.Secret, id + ", Session-Timeout = 3600", "Unsupported-Attribute"},
 		} {
-			if out := w.asks(c.kind, c.secret, c.attributes); !strings.Contains(out, c.answer) {
+			if out := w.radclient(c.kind, c.secret, c.attributes); !strings.Contains(out, c.answer) {
 				t.Errorf("%s: %s with %s is answered:\n%s", user, c.kind, c.attributes, out)
 			}
 		}
-		if out := w.asks("disconnect", "a wrong secret of 24 chars", id); strings.Contains(out, "ACK") ||
+		if out := w.radclient("disconnect", "a wrong secret of 24 chars", id); strings.Contains(out, "ACK") ||
 			strings.Contains(out, "NAK") {
 			t.Errorf("a forged request is answered:\n%s", out)
 		}
@@ -65,29 +65,29 @@ func TestServersChangeSessions(t *testing.T) {
 		if again, err := w.session(user); err != nil || again.Limits != changed.Limits {
 			t.Errorf("%s: was %+v, is %+v, %v after a restart", user, changed, again, err)
 		}
-		if out := w.asks("disconnect", w.Secret, id+", User-Name = "+strings.ToUpper(user)); !strings.Contains(
+		if out := w.radclient("disconnect", w.Secret, id+", User-Name = "+strings.ToUpper(user)); !strings.Contains(
 			out, "Disconnect-ACK") {
 			t.Errorf("%s: answered:\n%s", user, out)
 		}
-		if r := w.acct.awaitAccounting("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Admin-Reset" {
+		if r := w.acct.awaitAccounting("Stop", one.ID); r.value("Acct-Terminate-Cause") != "Admin-Reset" {
 			t.Errorf("accounted as %v", r)
 		}
 		if _, err := w.session(user); err == nil {
 			t.Errorf("%s still has a session", user)
 		}
 	}
-	s.over()
-	short := w.stranger().subscriber(ppp.Config{User: "ann", Password: "right"})
+	s.awaitEnd()
+	short := w.addUnaddressed().subscriber(ppp.Config{User: "ann", Password: "right"})
 	terms, err := short.dial()
 	must(t, err)
 	short.ping(terms.Local, serverAddr, 1000)
 	one, err := w.session("ann")
 	must(t, err)
-	if out := w.asks("coa", w.Secret, "Framed-IP-Address = "+terms.Local.String()+
+	if out := w.radclient("coa", w.Secret, "Framed-IP-Address = "+terms.Local.String()+
 		", ChilliSpot-Max-Total-Octets = 1000"); !strings.Contains(out, "CoA-ACK") {
 		t.Errorf("answered:\n%s", out)
 	}
-	if r := w.acct.awaitAccounting("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Session-Timeout" {
+	if r := w.acct.awaitAccounting("Stop", one.ID); r.value("Acct-Terminate-Cause") != "Session-Timeout" {
 		t.Errorf("with less than it has used, accounted as %v", r)
 	}
 	st, err := w.status()

@@ -29,20 +29,20 @@ const (
 
 // flow is numbered UDP datagrams from one host to another.
 type flow struct {
-	out, in   *net.UDPConn
-	perSecond int
+	sender, receiver *net.UDPConn
+	perSecond        int
 
 	stop     atomic.Bool
 	sent     atomic.Uint64
 	received atomic.Uint64 // each number once
 	highest  atomic.Uint64 // number that came
-	again    atomic.Uint64 // numbers that came twice
+	repeated atomic.Uint64 // numbers that came twice
 	sending  sync.WaitGroup
 	running  sync.WaitGroup
 }
 
-// flow creates sockets for datagrams between a client and the server; it does not send
-// yet. The sockets stay open for the test, so that no ICMP errors are sent.
+// flow creates sockets for datagrams between a client and the server; it does not send yet. The sockets stay open for
+// the test, so that no ICMP errors are sent.
 func (w *world) flow(c *client, up bool, perSecond int) *flow {
 	w.t.Helper()
 	f := &flow{perSecond: perSecond}
@@ -50,25 +50,25 @@ func (w *world) flow(c *client, up bool, perSecond int) *flow {
 	if !up {
 		from, to, addr = to, from, c.addr
 	}
-	w.in(to, func() (err error) {
-		if f.in, err = net.ListenUDP("udp4", &net.UDPAddr{IP: addr.AsSlice()}); err == nil {
-			err = roomy(f.in)
+	w.inHost(to, func() (err error) {
+		if f.receiver, err = net.ListenUDP("udp4", &net.UDPAddr{IP: addr.AsSlice()}); err == nil {
+			err = enlargeBuffers(f.receiver)
 		}
 		return err
 	})
-	w.in(from, func() (err error) {
-		if f.out, err = net.DialUDP("udp4", nil, f.in.LocalAddr().(*net.UDPAddr)); err == nil {
-			err = roomy(f.out)
+	w.inHost(from, func() (err error) {
+		if f.sender, err = net.DialUDP("udp4", nil, f.receiver.LocalAddr().(*net.UDPAddr)); err == nil {
+			err = enlargeBuffers(f.sender)
 		}
 		return err
 	})
 	f.running.Go(f.receive)
-	w.t.Cleanup(func() { f.halt(); f.out.Close(); f.in.Close(); f.running.Wait() })
+	w.t.Cleanup(func() { f.halt(); f.sender.Close(); f.receiver.Close(); f.running.Wait() })
 	return f
 }
 
-// roomy gives a socket large buffers.
-func roomy(conn *net.UDPConn) error {
+// enlargeBuffers gives a socket large buffers.
+func enlargeBuffers(conn *net.UDPConn) error {
 	return errors.Join(sockbuf.ReceiveOn(conn, socketBytes), sockbuf.SendOn(conn, socketBytes))
 }
 
@@ -76,7 +76,7 @@ func (f *flow) receive() {
 	b := make([]byte, 2*datagramBytes)
 	var seen []uint64 // a bit for each number
 	for {
-		k, err := f.in.Read(b)
+		k, err := f.receiver.Read(b)
 		if err != nil {
 			return
 		}
@@ -88,7 +88,7 @@ func (f *flow) receive() {
 			seen = append(seen, 0)
 		}
 		if seen[n/64]&(1<<(n%64)) != 0 {
-			f.again.Add(1)
+			f.repeated.Add(1)
 			continue
 		}
 		seen[n/64] |= 1 << (n % 64)
@@ -100,15 +100,15 @@ func (f *flow) receive() {
 // send sends one datagram and reports whether the kernel took it.
 func (f *flow) send(b []byte) bool {
 	binary.BigEndian.PutUint64(b, f.sent.Load())
-	if _, err := f.out.Write(b); err != nil {
+	if _, err := f.sender.Write(b); err != nil {
 		return false // an ICMP error of an earlier one shows here
 	}
 	f.sent.Add(1)
 	return true
 }
 
-// some sends a few datagrams, slowly.
-func (f *flow) some(n int) {
+// sendFew sends a few datagrams, slowly.
+func (f *flow) sendFew(n int) {
 	b := make([]byte, datagramBytes)
 	for range n {
 		f.send(b)
@@ -116,9 +116,9 @@ func (f *flow) some(n int) {
 	}
 }
 
-// begin sends at the flow's rate, in the bursts of a sender that wakes each millisecond,
-// until halt. It does not catch up on missed bursts.
-func (f *flow) begin() {
+// start sends at the flow's rate, in the bursts of a sender that wakes each millisecond, until halt. It does not catch
+// up on missed bursts.
+func (f *flow) start() {
 	f.sending.Go(func() {
 		b := make([]byte, datagramBytes)
 		began, sent := time.Now(), 0
@@ -140,8 +140,8 @@ func (f *flow) begin() {
 // halt stops sending: when it returns nothing more is sent.
 func (f *flow) halt() { f.stop.Store(true); f.sending.Wait() }
 
-// whole checks that every datagram has arrived once.
-func (f *flow) whole(t testing.TB, what string) {
+// expectAll checks that every datagram has arrived once.
+func (f *flow) expectAll(t testing.TB, what string) {
 	t.Helper()
 	eventually(t, what, func() error {
 		if sent, received := f.sent.Load(), f.received.Load(); received != sent || sent == 0 {
@@ -149,7 +149,7 @@ func (f *flow) whole(t testing.TB, what string) {
 		}
 		return nil
 	})
-	if n := f.again.Load(); n > 0 {
+	if n := f.repeated.Load(); n > 0 {
 		t.Errorf("%s: %d datagrams arrived twice", what, n)
 	}
 }
@@ -178,12 +178,12 @@ func (w *world) stream(c *client, up bool, mbps int) *stream {
 	w.t.Helper()
 	s := &stream{up: up}
 	var l *net.TCPListener
-	w.in("server", func() (err error) {
+	w.inHost("server", func() (err error) {
 		l, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: serverAddr.AsSlice()})
 		return err
 	})
 	defer l.Close()
-	w.in(c.host, func() (err error) {
+	w.inHost(c.host, func() (err error) {
 		s.client, err = net.DialTCP("tcp4", nil, l.Addr().(*net.TCPAddr))
 		return err
 	})
@@ -244,8 +244,8 @@ func info(c *net.TCPConn) (i *unix.TCPInfo, err error) {
 	return i, err
 }
 
-// whole checks that every byte has arrived, without retransmits.
-func (s *stream) whole(t testing.TB, what string) {
+// expectAll checks that every byte has arrived, without retransmits.
+func (s *stream) expectAll(t testing.TB, what string) {
 	t.Helper()
 	eventually(t, what, func() error {
 		if sent, received := s.sent.Load(), s.received.Load(); sent != received || sent == 0 {
@@ -281,8 +281,8 @@ func sum(all ...control.Traffic) (s control.Traffic) {
 	return s
 }
 
-// dropped lists packets dropped by full queues of the world's links, which are not the
-// gateway's doing, for messages of failures.
+// dropped lists packets dropped by full queues of the world's links, which are not the gateway's doing, for messages of
+// failures.
 func (w *world) dropped() string {
 	var all []string
 	for _, at := range []struct{ host, dev string }{

@@ -35,7 +35,7 @@ func TestFramedRoutes(t *testing.T) {
 func framedRoutes(t *testing.T, w *world) {
 	hosts := []netip.Addr{netip.MustParseAddr("203.0.113.9"), netip.MustParseAddr("198.18.5.77")}
 	routes := func() string { return w.sh("ip -n $ID-router -4 route show proto 103") }
-	s := w.stranger().subscriber(ppp.Config{User: "routed", Password: "right"})
+	s := w.addUnaddressed().subscriber(ppp.Config{User: "routed", Password: "right"})
 	terms, err := s.dial()
 	must(t, err)
 	if first := netip.MustParseAddr("10.1.0.200"); terms.Local != first {
@@ -58,7 +58,7 @@ func framedRoutes(t *testing.T, w *world) {
 		t.Errorf("the kernel has\n%s", there)
 	}
 	for _, user := range []string{"thief", "lost"} {
-		if _, err := w.stranger().subscriber(ppp.Config{User: user, Password: "right"}).dial(); !errors.Is(
+		if _, err := w.addUnaddressed().subscriber(ppp.Config{User: user, Password: "right"}).dial(); !errors.Is(
 			err, ppp.ErrRefused) {
 			t.Errorf("%s: %v", user, err)
 		}
@@ -68,10 +68,10 @@ func framedRoutes(t *testing.T, w *world) {
 	w.kill()
 	w.start()
 	s.ping(hosts[1], serverAddr, 100)
-	other := w.stranger().subscriber(ppp.Config{User: "routed", Password: "right"})
+	other := w.addUnaddressed().subscriber(ppp.Config{User: "routed", Password: "right"})
 	_, err = other.dial()
 	must(t, err)
-	s.over()
+	s.awaitEnd()
 	other.ping(hosts[0], serverAddr, 100)
 	if r := w.acct.awaitAccounting("Stop", one.ID); len(r["Framed-Route"]) != 2 {
 		t.Errorf("accounted as %v", r)

@@ -41,8 +41,8 @@ func (w *world) identify(more string) {
 	w.configure("[ident]\nenabled = true\n" + more)
 }
 
-// TestIdent: proftpd's log names the users of two clients, by both methods, although one of them
-// runs a server of its own that lies.
+// TestIdent: proftpd's log names the users of two clients, by both methods, although one of them runs a server of its
+// own that lies.
 func TestIdent(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"nat", "masquerade"} {
@@ -88,20 +88,20 @@ func TestIdent(t *testing.T) {
 	}
 }
 
-// asker is a host on the WAN that clients are connected to, and that asks who they are.
-type asker struct {
+// identHost is a host on the WAN that clients are connected to, and that asks who they are.
+type identHost struct {
 	w        *world
 	addr     string
-	at       string // where it asks; "": at the client's address
+	address  string // where it asks; "": at the client's address
 	listener net.Listener
 
-	last net.Conn // its end of the last connection
+	lastConn net.Conn // its end of the last connection
 }
 
-func (w *world) asker(addr string) *asker {
+func (w *world) identHost(addr string) *identHost {
 	w.t.Helper()
-	a := &asker{w: w, addr: addr}
-	w.in("server", func() (err error) {
+	a := &identHost{w: w, addr: addr}
+	w.inHost("server", func() (err error) {
 		a.listener, err = net.Listen("tcp4", net.JoinHostPort(addr, "5000"))
 		return err
 	})
@@ -110,25 +110,25 @@ func (w *world) asker(addr string) *asker {
 }
 
 // connect connects a client to an asker. The asker has its end when connect returns.
-func (c *client) connect(to *asker) *net.TCPConn {
+func (c *client) connect(to *identHost) *net.TCPConn {
 	c.w.t.Helper()
 	var near net.Conn
-	c.w.in(c.host, func() (err error) {
+	c.w.inHost(c.host, func() (err error) {
 		near, err = net.DialTimeout("tcp4", to.listener.Addr().String(), 20*time.Second)
 		return err
 	})
 	far, err := to.listener.Accept()
 	must(c.w.t, err)
 	c.w.t.Cleanup(func() { near.Close(); far.Close() })
-	to.last = far
+	to.lastConn = far
 	return near.(*net.TCPConn)
 }
 
 // dial connects to a client's port 113.
-func (a *asker) dial(c *client) (conn net.Conn, err error) {
-	a.w.in("server", func() error {
+func (a *identHost) dial(c *client) (conn net.Conn, err error) {
+	a.w.inHost("server", func() error {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.addr)}, Timeout: 20 * time.Second}
-		conn, err = d.Dial("tcp4", net.JoinHostPort(cmp.Or(a.at, c.addr.String()), "113"))
+		conn, err = d.Dial("tcp4", net.JoinHostPort(cmp.Or(a.address, c.addr.String()), "113"))
 		return nil
 	})
 	if err == nil {
@@ -137,8 +137,8 @@ func (a *asker) dial(c *client) (conn net.Conn, err error) {
 	return conn, err
 }
 
-// ask sends a line and returns the reply.
-func (a *asker) ask(c *client, line string) (string, error) {
+// query sends a line and returns the reply.
+func (a *identHost) query(c *client, line string) (string, error) {
 	conn, err := a.dial(c)
 	if err != nil {
 		return "", err
@@ -157,16 +157,17 @@ func pair(c *net.TCPConn) string {
 	return fmt.Sprintf("%d,%d\r\n", c.LocalAddr().(*net.TCPAddr).Port, c.RemoteAddr().(*net.TCPAddr).Port)
 }
 
-// seen is a query about the last connection, as the asker sees it.
-func (a *asker) seen() string {
-	return fmt.Sprintf("%d,%d\r\n", a.last.RemoteAddr().(*net.TCPAddr).Port, a.last.LocalAddr().(*net.TCPAddr).Port)
+// lastQuery is a query about the last connection, as the asker sees it.
+func (a *identHost) lastQuery() string {
+	return fmt.Sprintf(
+		"%d,%d\r\n", a.lastConn.RemoteAddr().(*net.TCPAddr).Port, a.lastConn.LocalAddr().(*net.TCPAddr).Port)
 }
 
-// wants asks until the reply ends with an answer.
-func (a *asker) wants(c *client, line, answer string) {
+// expectReply asks until the reply ends with an answer.
+func (a *identHost) expectReply(c *client, line, answer string) {
 	a.w.t.Helper()
 	eventually(a.w.t, "the reply to "+strings.TrimSpace(line)+" is "+answer, func() error {
-		reply, err := a.ask(c, line)
+		reply, err := a.query(c, line)
 		if err == nil && !strings.HasSuffix(reply, " : "+answer+"\r\n") {
 			err = fmt.Errorf("%q", reply)
 		}
@@ -174,8 +175,8 @@ func (a *asker) wants(c *client, line, answer string) {
 	})
 }
 
-// TestIdentAnswers: answered are connections that exist, to who is their other end, with the user of
-// the session that they began in, also after the daemon was killed.
+// TestIdentAnswers: answered are connections that exist, to who is their other end, with the user of the session that
+// they began in, also after the daemon was killed.
 func TestIdentAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -185,14 +186,14 @@ func TestIdentAnswers(t *testing.T) {
 	c := w.client()
 	c.logIn("ann")
 	w.spawnAt(c.host, "liar.log", "busybox", "nc", "-lk", "-p", "113", "-e", "/bin/echo", "1 , 1 : USERID : UNIX : liar")
-	server, other := w.asker("192.0.2.2"), w.asker("192.0.2.3")
+	server, other := w.identHost("192.0.2.2"), w.identHost("192.0.2.3")
 	conn := c.connect(server)
 	const none = "ERROR : NO-USER"
-	server.wants(c, pair(conn), "USERID : UNIX : ann")
+	server.expectReply(c, pair(conn), "USERID : UNIX : ann")
 	var times []time.Duration
 	for range *asks {
 		began := time.Now()
-		if reply, err := server.ask(c, pair(conn)); err != nil || !strings.HasSuffix(reply, " : ann\r\n") {
+		if reply, err := server.query(c, pair(conn)); err != nil || !strings.HasSuffix(reply, " : ann\r\n") {
 			t.Fatalf("%q, %v", reply, err)
 		}
 		times = append(times, time.Since(began))
@@ -200,30 +201,30 @@ func TestIdentAnswers(t *testing.T) {
 	slices.Sort(times)
 	t.Logf("%d queries from connecting to the end of the reply: median %v, p99 %v", *asks, times[*asks/2],
 		times[*asks*99/100])
-	other.wants(c, pair(conn), none)
+	other.expectReply(c, pair(conn), none)
 	for _, line := range []string{"\r\n", "who\r\n", "0,23\r\n", "70000 , 5000\r\n", strings.Repeat("1", 2000)} {
-		server.wants(c, line, "ERROR : INVALID-PORT")
+		server.expectReply(c, line, "ERROR : INVALID-PORT")
 	}
-	server.wants(c, "1,5000\r\n", none)
+	server.expectReply(c, "1,5000\r\n", none)
 
 	closed := c.connect(server)
-	server.wants(c, pair(closed), "USERID : UNIX : ann")
+	server.expectReply(c, pair(closed), "USERID : UNIX : ann")
 	closed.SetLinger(0) // RST
 	closed.Close()
-	server.wants(c, pair(closed), none)
+	server.expectReply(c, pair(closed), none)
 
 	w.kill()
 	if conn, err := server.dial(c); err == nil {
 		t.Errorf("port 113 of the client is open without a daemon: %v", conn.RemoteAddr())
 	}
 	w.start()
-	server.wants(c, pair(conn), "USERID : UNIX : ann")
+	server.expectReply(c, pair(conn), "USERID : UNIX : ann")
 
 	c.logOut()
-	server.wants(c, pair(conn), none)
+	server.expectReply(c, pair(conn), none)
 	c.logIn("frugal")
-	server.wants(c, pair(conn), none)
-	server.wants(c, pair(c.connect(server)), "ERROR : HIDDEN-USER")
+	server.expectReply(c, pair(conn), none)
+	server.expectReply(c, pair(c.connect(server)), "ERROR : HIDDEN-USER")
 }
 
 // TestIdentFlood: a host that opens many connections and a scan of all ports leave others' queries
@@ -248,12 +249,12 @@ func identFlood(t *testing.T, method string) {
 	w.start()
 	c := w.client()
 	c.logIn("ann")
-	server, flooder := w.asker("192.0.2.2"), w.asker("192.0.2.3")
+	server, flooder := w.identHost("192.0.2.2"), w.identHost("192.0.2.3")
 	conn := c.connect(server)
 	about := pair(conn)
 	if method == "masquerade" {
-		server.at, flooder.at = "192.0.2.1", "192.0.2.1"
-		about = server.seen()
+		server.address, flooder.address = "192.0.2.1", "192.0.2.1"
+		about = server.lastQuery()
 	}
 	near, _, _ := strings.Cut(about, ",")
 	for range 100 { // silent
@@ -261,12 +262,12 @@ func identFlood(t *testing.T, method string) {
 		must(t, err)
 	}
 	for port := 1; port <= 65535; port += 131 {
-		if reply, err := server.ask(c, fmt.Sprintf("%d,%d\r\n", port, 5000)); err != nil ||
+		if reply, err := server.query(c, fmt.Sprintf("%d,%d\r\n", port, 5000)); err != nil ||
 			strings.Contains(reply, "USERID") && fmt.Sprint(port) != near {
 			t.Fatalf("port %d: %q, %v", port, reply, err)
 		}
 	}
-	reply, err := server.ask(c, about)
+	reply, err := server.query(c, about)
 	must(t, err)
 	_, token, found := strings.Cut(strings.TrimSpace(reply), "USERID : OTHER : ")
 	if !found || strings.Contains(reply, "ann") {
@@ -291,8 +292,8 @@ func TestIdentOfSubscribers(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, "echo = \"1s\"\necho_failures = 60\n[ident]\nenabled = true")
 	c := w.onLine("ann")
-	server := w.asker("192.0.2.2")
-	server.wants(c, pair(c.connect(server)), "USERID : UNIX : ann")
+	server := w.identHost("192.0.2.2")
+	server.expectReply(c, pair(c.connect(server)), "USERID : UNIX : ann")
 }
 
 // TestIdentBehindSubscribers: so is the user of a network behind a session, whatever a host of it says.
@@ -305,16 +306,16 @@ func TestIdentBehindSubscribers(t *testing.T) {
 	c.sh("ip route replace default dev ppp0 src 203.0.113.9")
 	w.spawnAt(c.host, "liar.log", "busybox", "nc", "-lk", "-p", "113", "-e", "/bin/echo", "1 , 1 : USERID : UNIX : liar")
 	c.addr = netip.MustParseAddr("203.0.113.9")
-	server := w.asker("192.0.2.2")
+	server := w.identHost("192.0.2.2")
 	conn := c.connect(server)
 	if conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr() != c.addr {
 		t.Fatalf("connected from %s", conn.LocalAddr())
 	}
-	server.wants(c, pair(conn), "USERID : UNIX : routed")
+	server.expectReply(c, pair(conn), "USERID : UNIX : routed")
 	w.kill()
 	if conn, err := server.dial(c); err == nil {
 		t.Errorf("port 113 of the network is open without a daemon: %v", conn.RemoteAddr())
 	}
 	w.start()
-	server.wants(c, pair(conn), "USERID : UNIX : routed")
+	server.expectReply(c, pair(conn), "USERID : UNIX : routed")
 }

@@ -25,7 +25,7 @@ func keepCommand() *cobra.Command {
 			if err := confine([]int{unix.CAP_NET_ADMIN}); err != nil {
 				return err
 			}
-			return gateway.Keep(os.NewFile(3, "listener"), newLog(args[0], slog.LevelInfo))
+			return gateway.RunKeeper(os.NewFile(3, "listener"), newLog(args[0], slog.LevelInfo))
 		},
 	}
 }

@@ -20,7 +20,7 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	w := newLinesAt(t, kernelPath, "echo = \"1s\"\necho_failures = 60")
 	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off; nsenter --net=/run/netns/$ID-router ethtool -K wan0 " +
 		"gro on")
-	c := w.stranger()
+	c := w.addUnaddressed()
 	s := c.subscriber(ppp.Config{User: "ann", Password: "right", AskDNS: true})
 	terms, err := s.dial()
 	must(t, err)
@@ -32,9 +32,9 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	must(t, err)
 
 	unit := w.sh("ip -n $ID-router -o link show type ppp")
-	w.daemon.end(syscall.SIGTERM)
+	w.daemon.signalAndWait(syscall.SIGTERM)
 	w.transfer(c, 50_000) // with nobody there
-	if text := w.daemon.said(); !strings.Contains(text, "no daemon is there") || !strings.Contains(text, "sessions=1") {
+	if text := w.daemon.output(); !strings.Contains(text, "no daemon is there") || !strings.Contains(text, "sessions=1") {
 		t.Errorf("the keeper does not say that it has a session:\n%s", text)
 	}
 	const netAdmin = "0000000000001000"
@@ -62,7 +62,7 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	eventually(t, "the keeper's rules that block the LAN", func() error { // which it makes with one capability
 		if out, err := w.try(
 			"nsenter --net=/run/netns/$ID-router sh -ec 'nft list table netdev gatewayd-lan0; nft list table inet gatewayd-lan0'"); err != nil {
-			return fmt.Errorf("%w: %s\n%s", err, out, w.daemon.said())
+			return fmt.Errorf("%w: %s\n%s", err, out, w.daemon.output())
 		}
 		return nil
 	})
@@ -80,7 +80,7 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 		return err
 	})
 	w.sh("gatewayd logout --socket $DIR/run/control.sock --user ann")
-	s.over()
+	s.awaitEnd()
 	if r := w.acct.awaitAccounting("Stop", one.ID); r.number("Acct-Output-Octets") < again.DownBytes {
 		t.Errorf("accounted as %v", r)
 	}
@@ -108,7 +108,7 @@ func TestSubscribersOfTheKernelLeave(t *testing.T) {
 			"Lost-Carrier"},
 	} {
 		t.Run(how, func(t *testing.T) {
-			s := w.stranger().subscriber(ppp.Config{User: "ann", Password: "right"})
+			s := w.addUnaddressed().subscriber(ppp.Config{User: "ann", Password: "right"})
 			s.t = t
 			terms, err := s.dial()
 			must(t, err)
@@ -116,7 +116,7 @@ func TestSubscribersOfTheKernelLeave(t *testing.T) {
 			one, err := w.session("ann")
 			must(t, err)
 			end.do(s)
-			if r := w.acct.awaitAccounting("Stop", one.ID); r.one("Acct-Terminate-Cause") != end.cause ||
+			if r := w.acct.awaitAccounting("Stop", one.ID); r.value("Acct-Terminate-Cause") != end.cause ||
 				r.number("Acct-Input-Octets") != one.UpBytes {
 				t.Errorf("accounted as %v", r)
 			}

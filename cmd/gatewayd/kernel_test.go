@@ -12,15 +12,15 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// kernel lists everything in the router's kernel that a gateway could have changed: links,
-// queues, filters, programs, rules, routes, firewall and settings.
+// kernel lists everything in the router's kernel that a gateway could have changed: links, queues, filters, programs,
+// rules, routes, firewall and settings.
 func (w *world) kernel() string {
 	w.t.Helper()
 	text := w.sh(`r="nsenter --net=/run/netns/$ID-router"
 $r ip -br link; $r tc qdisc; for d in lan0 wan0; do $r tc filter show dev $d ingress; $r tc filter show dev $d egress; done
 $r ip rule; $r ip -6 rule; $r ip route show table all; $r nft list ruleset; ls /sys/fs/bpf | grep "^$ID" || :
 $r sysctl -a 2>/dev/null | grep '^net\.' | grep -v 'conntrack_\(count\|max\|buckets\)\|nf_log\|random\|tcp_mem\|udp_mem'`) // what changes by itself, and what is the machine's, not a namespace's
-	w.in("router", func() error {
+	w.inHost("router", func() error {
 		var attached []string
 		for _, name := range []string{"lan0", "wan0"} {
 			dev, err := net.InterfaceByName(name)

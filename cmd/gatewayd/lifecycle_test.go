@@ -19,10 +19,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestLife takes the real daemon, a process, through its life with active clients: it is
-// killed, restarted and replaced, a second daemon wants its interfaces, an interim update
-// is due, and in the end it is detached. What FreeRADIUS received is compared with what the
-// clients' kernels have sent, to the byte.
+// TestLife takes the real daemon, a process, through its life with active clients: it is killed, restarted and
+// replaced, a second daemon wants its interfaces, an interim update is due, and in the end it is detached. What
+// FreeRADIUS received is compared with what the clients' kernels have sent, to the byte.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -34,7 +33,7 @@ func TestLife(t *testing.T) {
 		t.Fatalf("after login: %+v", began)
 	}
 	asked := w.auth.accessRequests(began.ID)
-	if len(asked) != 1 || asked[0].one("User-Name") != "ann" {
+	if len(asked) != 1 || asked[0].value("User-Name") != "ann" {
 		t.Errorf("FreeRADIUS was asked about the session %s: %v", began.ID, asked)
 	}
 
@@ -54,22 +53,22 @@ func TestLife(t *testing.T) {
 		return nil
 	})
 	more := w.flow(ann, false, 0)
-	more.some(100)
-	more.whole(t, "datagrams after the update")
+	more.sendFew(100)
+	more.expectAll(t, "datagrams after the update")
 	ann.logOut()
 	w.stopped(t, ann, began.ID, sum(used, more.traffic(false)))
 	w.detach(t, clean)
 }
 
-// killedUnderLoad kills, ends and replaces the daemon while ann sends and receives, and
-// bob, who is not logged in, tries.
+// killedUnderLoad kills, ends and replaces the daemon while ann sends and receives, and bob, who is not logged in,
+// tries.
 func (w *world) killedUnderLoad(t *testing.T, ann, bob *client) (used control.Traffic) {
 	id := ann.session().ID
 	perSecond := *udpMbps * 1_000_000 / 8 / (udpHeaders + datagramBytes)
 	admitted := []*flow{w.flow(ann, true, perSecond), w.flow(ann, false, perSecond)}
 	blocked := []*flow{w.flow(bob, true, 1000), w.flow(bob, false, 1000)}
 	for _, f := range slices.Concat(admitted, blocked) {
-		f.begin()
+		f.start()
 	}
 	var streams []*stream
 	if *tcpMbps > 0 {
@@ -84,11 +83,11 @@ func (w *world) killedUnderLoad(t *testing.T, ann, bob *client) (used control.Tr
 		s.halt()
 	}
 	for i, f := range admitted {
-		f.whole(t, "datagrams "+[]string{"up", "down"}[i])
+		f.expectAll(t, "datagrams "+[]string{"up", "down"}[i])
 		used = sum(used, f.traffic(i == 0))
 	}
 	for _, s := range streams {
-		s.whole(t, "stream")
+		s.expectAll(t, "stream")
 	}
 	for i, f := range blocked {
 		if got := f.received.Load(); got != 0 || f.sent.Load() == 0 && i == 1 {
@@ -106,8 +105,8 @@ func (w *world) killedUnderLoad(t *testing.T, ann, bob *client) (used control.Tr
 	return used
 }
 
-// replaced kills, ends and replaces the daemon for as long as the flags say, and returns
-// how often; ann's session must stay the same.
+// replaced kills, ends and replaces the daemon for as long as the flags say, and returns how often; ann's session must
+// stay the same.
 func (w *world) replaced(t *testing.T, ann *client, began time.Time) (n int) {
 	t.Helper()
 	before := ann.session()
@@ -115,7 +114,7 @@ func (w *world) replaced(t *testing.T, ann *client, began time.Time) (n int) {
 		for what, replace := range map[string]func(){
 			"killed":    func() { w.kill(); time.Sleep(100 * time.Millisecond); w.start() },
 			"at once":   func() { w.kill(); w.start() },
-			"restarted": func() { w.daemon.end(syscall.SIGTERM); w.start() },
+			"restarted": func() { w.daemon.signalAndWait(syscall.SIGTERM); w.start() },
 			"upgraded":  func() { w.kill(); w.startOf(w.copied()) },
 		} {
 			replace()
@@ -131,8 +130,8 @@ func (w *world) replaced(t *testing.T, ann *client, began time.Time) (n int) {
 	return n
 }
 
-// accounted waits until the session's counters equal the kernels': the given counts of
-// datagrams, and those of the streams' ends.
+// accounted waits until the session's counters equal the kernels': the given counts of datagrams, and those of the
+// streams' ends.
 func (w *world) accounted(t *testing.T, c *client, datagrams control.Traffic, streams []*stream) {
 	t.Helper()
 	eventually(t, "the session's counters", func() error {
@@ -147,9 +146,8 @@ func (w *world) accounted(t *testing.T, c *client, datagrams control.Traffic, st
 	})
 }
 
-// copied returns another file with the same program, for an upgrade. Another process
-// writes it: children that are just starting would hold a copy of this process's
-// descriptor, and the kernel executes no file that is open for writing.
+// copied returns another file with the same program, for an upgrade. Another process writes it: children that are just
+// starting would hold a copy of this process's descriptor, and the kernel executes no file that is open for writing.
 func (w *world) copied() string {
 	w.t.Helper()
 	path := filepath.Join(w.Dir, "next", "gatewayd") // the test binary acts by its name
@@ -178,13 +176,13 @@ func (w *world) anotherOne(t *testing.T, ann *client) (used control.Traffic) {
 		}
 	}
 	f := w.flow(ann, true, 2000)
-	f.begin()
+	f.start()
 	refused("another gateway has the interface lan0", "run", "-c", other)
 	refused("another gateway has the interface lan0", "detach", "-c", other)
 	refused(fmt.Sprintf("another gatewayd is running (process %d)", w.daemon.cmd.Process.Pid), "run", "-c",
 		filepath.Join(w.Dir, "gatewayd.toml"))
 	f.halt()
-	f.whole(t, "datagrams meanwhile")
+	f.expectAll(t, "datagrams meanwhile")
 	if now, err := w.status(); err != nil || now.PID != before.PID || !now.Since.Equal(before.Since) {
 		t.Errorf("the first one: %+v, %v", now, err)
 	}
@@ -204,10 +202,10 @@ func (w *world) stopped(t *testing.T, c *client, id string, used control.Traffic
 		}
 		return nil
 	})
-	// Events marked as confirmed, as by an orderly end, are not sent again. Events in
-	// progress when the daemon was killed may be.
+	// Events marked as confirmed, as by an orderly end, are not sent again. Events in progress when the daemon was killed
+	// may be.
 	before := len(w.acct.accounting(id))
-	w.daemon.end(syscall.SIGTERM)
+	w.daemon.signalAndWait(syscall.SIGTERM)
 	w.start()
 	all := w.acct.accounting(id)
 	if len(all) != before {
@@ -217,18 +215,17 @@ func (w *world) stopped(t *testing.T, c *client, id string, used control.Traffic
 		t.Errorf("FreeRADIUS was told %v, want %v", got, want)
 	}
 	for _, r := range all {
-		if r.one("User-Name") != "ann" || r.one("Class") != "0x00ff0a 0x7365636f6e64" ||
-			r.one("Framed-IP-Address") != c.addr.String() {
+		if r.value("User-Name") != "ann" || r.value("Class") != "0x00ff0a 0x7365636f6e64" ||
+			r.value("Framed-IP-Address") != c.addr.String() {
 			t.Errorf("of whom: %v", r)
 		}
 	}
-	if cause := stop.one("Acct-Terminate-Cause"); cause != "User-Request" {
+	if cause := stop.value("Acct-Terminate-Cause"); cause != "User-Request" {
 		t.Errorf("Acct-Terminate-Cause %s", cause)
 	}
 }
 
-// detach removes everything that the daemon left in the kernel, and under a running daemon
-// only when forced.
+// detach removes everything that the daemon left in the kernel, and under a running daemon only when forced.
 func (w *world) detach(t *testing.T, clean string) {
 	for _, force := range []string{"", "--force"} {
 		if force == "" {

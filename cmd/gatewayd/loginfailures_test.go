@@ -22,7 +22,7 @@ func TestReasonsOfFailedLogins(t *testing.T) {
 	w.sh(`sed -i 's/^timeout = .*/timeout = "2s"/' $DIR/gatewayd.toml`)
 	w.start()
 	guest := w.client()
-	line := w.stranger()
+	line := w.addUnaddressed()
 	for _, c := range []struct {
 		user, page, message, logged string
 	}{
@@ -33,7 +33,7 @@ func TestReasonsOfFailedLogins(t *testing.T) {
 		if c.user == "ann" {
 			must(t, w.auth.process.cmd.Process.Signal(syscall.SIGSTOP))
 		}
-		seen := len(w.daemon.said())
+		seen := len(w.daemon.output())
 		token, err := guest.token("login")
 		must(t, err)
 		page, err := guest.try(fmt.Sprintf(
@@ -45,8 +45,8 @@ func TestReasonsOfFailedLogins(t *testing.T) {
 		if _, err := s.dial(); !errors.Is(err, ppp.ErrRefused) || !strings.Contains(err.Error(), c.message) {
 			t.Errorf("%s over PPPoE: %v", c.user, err)
 		}
-		if n := strings.Count(w.daemon.said()[seen:], c.logged); n < 2 {
-			t.Errorf("%s: the log has %d times %q:\n%s", c.user, n, c.logged, w.daemon.said()[seen:])
+		if n := strings.Count(w.daemon.output()[seen:], c.logged); n < 2 {
+			t.Errorf("%s: the log has %d times %q:\n%s", c.user, n, c.logged, w.daemon.output()[seen:])
 		}
 	}
 }

@@ -1,5 +1,4 @@
-// Command gatewayd is a captive-portal gateway: the daemon, and the commands that
-// control it.
+// Command gatewayd is a captive-portal gateway: the daemon, and the commands that control it.
 package main
 
 import (
@@ -51,8 +50,8 @@ func main() {
 	if path := os.Getenv("PATH"); !strings.HasSuffix(path, sbin) {
 		os.Setenv("PATH", strings.TrimPrefix(path+sbin, ":")) // only a name with = or 0 in it is an error
 	}
-	// The daemon handles SIGHUP; in other commands it ends the program, as usual.
-	// What a script that starts this in the background has ignored stays so.
+	// The daemon handles SIGHUP; in other commands it ends the program, as usual. What a script that starts this in the
+	// background has ignored stays so.
 	ends := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM}, signal.Ignored)
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
@@ -131,7 +130,7 @@ func rootCommand() *cobra.Command {
 		&socket), whoisCommand(),
 		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), templatesCommand(), identTokenCommand(),
 		guardCommand(), detachCommand(), keepCommand(), versionCommand(),
-		manual.CompletionCommand(root.Name(), usage, stdout), manual.Command(book, usage, stdout))
+		manual.CompletionCommand(root.Name(), usage, stdout), manual.Command(manualBook, usage, stdout))
 	completes(root, &socket)
 	return root
 }

@@ -26,8 +26,8 @@ import (
 // namespaced is set in the process that runs the tests, in a network of its own.
 const namespaced = "GATEWAYD_TEST_NAMESPACED"
 
-// TestMain lets the test binary act as gatewayd, or as a daemon with a known table,
-// and runs the tests in namespaces apart from the machine's network.
+// TestMain lets the test binary act as gatewayd, or as a daemon with a known table, and runs the tests in namespaces
+// apart from the machine's network.
 func TestMain(m *testing.M) {
 	commands := map[string]func(){
 		"gatewayd": main, "serve-table": serveTable, "notified": notified, "half-confined": halfConfined}
@@ -38,8 +38,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, commands)
 }
 
-// runNamespaced runs the test binary again in a namespace with the interfaces
-// the scripts' configurations name.
+// runNamespaced runs the test binary again in a namespace with the interfaces the scripts' configurations name.
 func runNamespaced() int {
 	self, err := os.Executable()
 	if err != nil {
@@ -121,8 +120,7 @@ func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(syscall.Kill(pid, signals[args[0]]))
 }
 
-// serveTable serves a table of three clients, one of them hostile, at the socket
-// its argument names, until SIGTERM.
+// serveTable serves a table of three clients, one of them hostile, at the socket its argument names, until SIGTERM.
 func serveTable() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -172,7 +170,7 @@ func newTable() *table {
 		now.Add(-2*time.Hour-5*time.Minute-30*time.Second)
 	in.Counts = session.Counts{UpBytes: 1_234_567, DownBytes: 98_765_432_100, UpPackets: 10_000, DownPackets: 70_000_000}
 	out := client(7, session.PreAuth, "")
-	out.Last = session.Ending{Cause: session.Quota, Quota: session.DownQuota}
+	out.LastEnding = session.Ending{Cause: session.Quota, Quota: session.DownQuota}
 	return &table{clients: []session.Session{
 		client(5, session.PreAuth, "\x1b]0;owned\x07\nroot"), in, out, client(200, session.Leased, ""),
 	}}

@@ -10,8 +10,8 @@ import (
 
 //go:generate go run . manual --markdown ../../docs/reference/gatewayd-commands.md
 
-// book is what gatewayd manual writes.
-func book(root *cobra.Command) manual.Book {
+// manualBook is what gatewayd manual writes.
+func manualBook(root *cobra.Command) manual.Book {
 	status := func(code int, text string, of ...string) manual.Entry {
 		return manual.Entry{Name: strconv.Itoa(code), Text: text, Of: of}
 	}

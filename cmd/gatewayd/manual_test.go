@@ -9,7 +9,7 @@ import (
 )
 
 func TestManual(t *testing.T) {
-	b := book(rootCommand())
+	b := manualBook(rootCommand())
 	manualtest.Write(t, b, t.TempDir())
 	manualtest.Page(t, b, "../../docs/reference/gatewayd-commands.md")
 	manualtest.Again(t, func(env []string, folder string) {

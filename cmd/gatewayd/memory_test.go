@@ -79,10 +79,10 @@ func (w *world) memoryOfSessions() figures {
 	})
 	name := fmt.Sprintf("%d sessions, ", *memorySessions)
 	found := figures{name + "logged in": w.stablePSS()}
-	w.daemon.end(syscall.SIGTERM)
+	w.daemon.signalAndWait(syscall.SIGTERM)
 	w.start()
 	found[name+"read again"] = w.stablePSS()
-	w.daemon.end(syscall.SIGTERM)
+	w.daemon.signalAndWait(syscall.SIGTERM)
 	return found
 }
 
@@ -93,7 +93,7 @@ func (w *world) logIn(n int, mac func(i int) string) {
 	must(w.t, err)
 	all := make([]control.LoginRequest, n)
 	for i := range all {
-		all[i] = control.LoginRequest{Addr: nth(i), User: fmt.Sprintf("user%06d@example.net", i), MAC: mac(i)}
+		all[i] = control.LoginRequest{Addr: clientAddr(i), User: fmt.Sprintf("user%06d@example.net", i), MAC: mac(i)}
 		all[i].Limits = control.Limits{SessionTimeoutSeconds: 8 * 3600, IdleTimeoutSeconds: 3600, DownBytes: 1 << 40}
 	}
 	for some := range slices.Chunk(all, 20_000) { // within the time of one list
@@ -102,8 +102,8 @@ func (w *world) logIn(n int, mac func(i int) string) {
 	}
 }
 
-// nth is the address of a client, of 65,000.
-func nth(i int) netip.Addr {
+// clientAddr is the address of a client, of 65,000.
+func clientAddr(i int) netip.Addr {
 	i += 1 << 8
 	if i >= 1<<16 {
 		i += 1 << 8 // the gateway's, and the host's of all connections
@@ -155,7 +155,7 @@ ip -n $n route add 10.1.0.1 dev c0 src 10.1.0.2; ip -n $n route add local 10.0.0
 	end := w.keepAsking(secure)
 	found[name] = w.stablePSS()
 	end()
-	w.daemon.end(syscall.SIGTERM)
+	w.daemon.signalAndWait(syscall.SIGTERM)
 	return found
 }
 
@@ -168,7 +168,7 @@ func (w *world) keepAsking(secure int) (end func()) {
 		opened.Add(1)
 		asking.Go(func() {
 			var all []*keptConn
-			err := w.within(devicesHost, func() (err error) {
+			err := w.inHostErr(devicesHost, func() (err error) {
 				defer opened.Done()
 				all, err = keepSome(n, askers, secure)
 				return err
@@ -181,7 +181,7 @@ func (w *world) keepAsking(secure int) (end func()) {
 					}
 					return
 				case <-time.After(askAgain / time.Duration(len(all))):
-					err = all[i%len(all)].ask()
+					err = all[i%len(all)].request()
 				}
 			}
 			w.t.Error(err)
@@ -195,10 +195,10 @@ func (w *world) keepAsking(secure int) (end func()) {
 func keepSome(first, step, secure int) (all []*keptConn, err error) {
 	again := time.Now()
 	for i := first; i < *memoryConns; i += step {
-		k, err := keep(nth(i), secure > 0 && (i/step)%secure == 0)
+		k, err := openKept(clientAddr(i), secure > 0 && (i/step)%secure == 0)
 		if err == nil {
 			all = append(all, k)
-			err = k.ask()
+			err = k.request()
 		}
 		if err != nil {
 			return all, fmt.Errorf("connection %d: %w", i, err)
@@ -208,7 +208,7 @@ func keepSome(first, step, secure int) (all []*keptConn, err error) {
 		}
 		again = time.Now()
 		for _, k := range all {
-			if err := k.ask(); err != nil {
+			if err := k.request(); err != nil {
 				return all, fmt.Errorf("connection %d asks again: %w", i, err)
 			}
 		}
@@ -222,11 +222,11 @@ const askAgain = 10 * time.Second
 // keptConn is a connection to the portal.
 type keptConn struct {
 	net.Conn
-	host string
-	from *bufio.Reader
+	host   string
+	reader *bufio.Reader
 }
 
-func keep(client netip.Addr, secure bool) (*keptConn, error) {
+func openKept(client netip.Addr, secure bool) (*keptConn, error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: client.AsSlice()}, Timeout: soakWait}
 	k := &keptConn{host: portalAddr}
 	to := portalAddr
@@ -242,17 +242,17 @@ func keep(client netip.Addr, secure bool) (*keptConn, error) {
 		k.host = portalName + ":8443"
 		k.Conn = tls.Client(conn, &tls.Config{ServerName: portalName, InsecureSkipVerify: true})
 	}
-	k.from = bufio.NewReaderSize(k.Conn, 1024)
+	k.reader = bufio.NewReaderSize(k.Conn, 1024)
 	return k, nil
 }
 
-// ask asks for a page, and wants the connection kept.
-func (k *keptConn) ask() error {
+// request asks for a page, and wants the connection kept.
+func (k *keptConn) request() error {
 	_ = k.SetDeadline(time.Now().Add(soakWait))
 	if _, err := fmt.Fprintf(k, "GET /status HTTP/1.1\r\nHost: %s\r\nAccept-Language: en\r\n\r\n", k.host); err != nil {
 		return err
 	}
-	answer, err := http.ReadResponse(k.from, nil)
+	answer, err := http.ReadResponse(k.reader, nil)
 	if err != nil {
 		return err
 	}

@@ -13,14 +13,14 @@ func TestNATSource(t *testing.T) {
 	w, ann, bob := translating(t, "",
 		"[nat]\nsource = [\"198.51.100.16-198.51.100.23\"]\n[[nat.forward]]\nproto = \"tcp\"\nports = 8022\nto = \"ANN:7000\"")
 	w.sh(`ip -n $ID-server route add 198.51.100.0/24 via 192.0.2.1; ip -n $ID-router route add default via 192.0.2.2`)
-	server, other := w.asker("192.0.2.2"), w.asker("192.0.2.3")
+	server, other := w.identHost("192.0.2.2"), w.identHost("192.0.2.3")
 	for _, c := range []*client{ann, bob} {
-		first := c.seen(server).Addr()
+		first := c.sourceSeenBy(server).Addr()
 		if first.Less(netip.MustParseAddr("198.51.100.16")) || netip.MustParseAddr("198.51.100.23").Less(first) {
 			t.Errorf("%v has %v", c.addr, first)
 		}
-		for _, a := range []*asker{server, other, server, other} {
-			if got := c.seen(a).Addr(); got != first {
+		for _, a := range []*identHost{server, other, server, other} {
+			if got := c.sourceSeenBy(a).Addr(); got != first {
 				t.Errorf("%v has %v and %v", c.addr, first, got)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 
 // checkForeignPorts checks that neither forwards nor what a helper expects gives a client ports outside that belong to
 // another client: low's are 1024 to 41023 of 192.0.2.7, and high's those of 192.0.2.9. Port 30000 is forwarded to low.
-func (w *world) checkForeignPorts(t *testing.T, low, high *client, server *asker) {
+func (w *world) checkForeignPorts(t *testing.T, low, high *client, server *identHost) {
 	t.Helper()
 	l, _ := low.serving(7000)
 	if got, err := w.reaches("server", netip.MustParseAddrPort("192.0.2.7:30000"), l); err != nil ||
@@ -34,11 +34,11 @@ func (w *world) checkForeignPorts(t *testing.T, low, high *client, server *asker
 		t.Errorf("check-config does not say what a helper does:\n%s", out)
 	}
 	control := low.connect(server)
-	near, far := bufio.NewReader(control), bufio.NewReader(server.last)
+	near, far := bufio.NewReader(control), bufio.NewReader(server.lastConn)
 	for _, say := range []struct { // the kernel reads no first lines
 		to   net.Conn
 		from *bufio.Reader
-	}{{control, far}, {server.last, near}} {
+	}{{control, far}, {server.lastConn, near}} {
 		_, err := fmt.Fprint(say.to, "220 hello\r\n")
 		must(t, err)
 		_, err = say.from.ReadString('\n')
@@ -66,12 +66,12 @@ func (w *world) checkForeignPorts(t *testing.T, low, high *client, server *asker
 
 	// The server announces a port to the client.
 	var passive *net.TCPListener
-	w.in("server", func() (err error) {
+	w.inHost("server", func() (err error) {
 		passive, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: serverAddr.AsSlice(), Port: port})
 		return err
 	})
 	defer passive.Close()
-	_, err = fmt.Fprintf(server.last, "227 Entering Passive Mode (192,0,2,2,%d,%d)\r\n", port>>8, port&0xff)
+	_, err = fmt.Fprintf(server.lastConn, "227 Entering Passive Mode (192,0,2,2,%d,%d)\r\n", port>>8, port&0xff)
 	must(t, err)
 	_, err = near.ReadString('\n')
 	must(t, err)
@@ -85,7 +85,7 @@ func (w *world) checkForeignPorts(t *testing.T, low, high *client, server *asker
 // listens listens at a client's port until the test ends.
 func (c *client) listens(port int) (l *net.TCPListener) {
 	c.w.t.Helper()
-	c.w.in(c.host, func() (err error) {
+	c.w.inHost(c.host, func() (err error) {
 		l, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: c.addr.AsSlice(), Port: port})
 		return err
 	})
@@ -95,12 +95,12 @@ func (c *client) listens(port int) (l *net.TCPListener) {
 
 // crosses sends a SYN from a host, and reports whether it comes to a listener, and from where, before a connection that
 // the client begins afterwards.
-func (w *world) crosses(t *testing.T, host, from, to string, l *net.TCPListener, c *client, server *asker) (
+func (w *world) crosses(t *testing.T, host, from, to string, l *net.TCPListener, c *client, server *identHost) (
 	netip.AddrPort, bool) {
 	t.Helper()
 	fd := -1
 	defer func() { unix.Close(fd) }()
-	w.in(host, func() (err error) {
+	w.inHost(host, func() (err error) {
 		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
 			return os.NewSyscallError("socket", err)
 		}
@@ -112,7 +112,7 @@ func (w *world) crosses(t *testing.T, host, from, to string, l *net.TCPListener,
 		unix.Connect(fd, sockaddr(to)) // goes on while the other connection is begun; one that is refused does not cross
 		return nil
 	})
-	c.seen(server)
+	c.sourceSeenBy(server)
 	if !waiting(t, l) {
 		return netip.AddrPort{}, false
 	}

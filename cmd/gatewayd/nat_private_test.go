@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stray are packets of clients that belong to no connection that the kernel tracks, by their protocol, behind the IP
-// header.
-var stray = map[string]struct {
+// strayPackets are packets of clients that belong to no connection that the kernel tracks, by their protocol, behind
+// the IP header.
+var strayPackets = map[string]struct {
 	protocol uint8
 	payload  []byte
 }{
@@ -50,7 +50,7 @@ func (w *world) sends(host string, from, to netip.Addr, protocol uint8, payload 
 	case unix.IPPROTO_ICMP:
 		binary.BigEndian.PutUint16(at[2:], ^onesSum(0, at))
 	}
-	w.in(host, func() error {
+	w.inHost(host, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 		if err != nil {
 			return os.NewSyscallError("socket", err)
@@ -77,13 +77,13 @@ func onesSum(before uint16, b []byte) uint16 {
 
 // keepsPrivate checks that no client's own address is seen on the WAN, whatever the client sends, but at the
 // exceptions.
-func (w *world) keepsPrivate(t *testing.T, c *client, server *asker) {
+func (w *world) keepsPrivate(t *testing.T, c *client, server *identHost) {
 	t.Helper()
-	for name, p := range stray {
+	for name, p := range strayPackets {
 		w.sh(`nsenter --net=/run/netns/$ID-server nft 'table ip private; delete table ip private
 table ip private { chain in { type filter hook prerouting priority -500; ip saddr 10.1.0.0/24 ip daddr != 192.0.2.3 counter; }; }'`)
 		w.sends(c.host, c.addr, serverAddr, p.protocol, p.payload)
-		c.seen(server) // behind it on the wire
+		c.sourceSeenBy(server) // behind it on the wire
 		if seen := w.sh("nsenter --net=/run/netns/$ID-server nft list table ip private"); !strings.Contains(
 			seen, "counter packets 0 ") {
 			t.Errorf("%s leaves with the client's own address: %s", name, seen)
@@ -92,17 +92,17 @@ table ip private { chain in { type filter hook prerouting priority -500; ip sadd
 	w.sh("nsenter --net=/run/netns/$ID-server nft delete table ip private")
 }
 
-// reached sends UDP from an address of the server to a client's own address unasked, and reports whether it arrives.
-// What does not is not counted.
-func (w *world) reached(t *testing.T, from string, c *client, server *asker) bool {
+// unsolicitedArrives sends UDP from an address of the server to a client's own address unasked, and reports whether it
+// arrives. What does not is not counted.
+func (w *world) unsolicitedArrives(t *testing.T, from string, c *client, server *identHost) bool {
 	t.Helper()
 	var at, out *net.UDPConn
-	w.in(c.host, func() (err error) {
+	w.inHost(c.host, func() (err error) {
 		at, err = net.ListenUDP("udp4", &net.UDPAddr{IP: c.addr.AsSlice()})
 		return err
 	})
 	defer at.Close()
-	w.in("server", func() (err error) {
+	w.inHost("server", func() (err error) {
 		out, err = net.DialUDP("udp4", &net.UDPAddr{IP: net.ParseIP(from)}, at.LocalAddr().(*net.UDPAddr))
 		return err
 	})
@@ -112,7 +112,7 @@ func (w *world) reached(t *testing.T, from string, c *client, server *asker) boo
 	must(t, err)
 	w.sh("nsenter --net=/run/netns/$ID-server ping -c 1 -I " + from + " 192.0.2.1") // behind it on the wire
 	counted := c.session().DownPackets - before
-	c.seen(server) // the client's receiver is behind, too
+	c.sourceSeenBy(server) // the client's receiver is behind, too
 	arrived := waiting(t, at)
 	if arrived != (counted > 0) {
 		t.Errorf("of a packet from %s to %s %d are counted: it has arrived: %v", from, c.addr, counted, arrived)

@@ -50,8 +50,8 @@ func TestNATLives(t *testing.T) {
 	if err := errors.Join(ended(up.client), ended(down.client)); err != nil {
 		t.Error(err)
 	}
-	server := w.asker("192.0.2.2")
-	if got := ann.seen(server); got.Addr() != outside {
+	server := w.identHost("192.0.2.2")
+	if got := ann.sourceSeenBy(server); got.Addr() != outside {
 		t.Errorf("the server sees %v", got)
 	}
 	up.halt()
@@ -75,7 +75,7 @@ func TestNATOfSubscribers(t *testing.T) {
 		"echo = \"1s\"\necho_failures = 60\n[nat]\nmasquerade = true\n[[nat.forward]]\nproto = \"tcp\"\nports = 8080\nto = "+
 			"\"10.1.0.100:7000\"")
 	c := w.onLine("ann")
-	if got := c.seen(w.asker("192.0.2.2")); got.Addr() != outside {
+	if got := c.sourceSeenBy(w.identHost("192.0.2.2")); got.Addr() != outside {
 		t.Errorf("the server sees %v", got)
 	}
 	l, _ := c.serving(7000)
@@ -98,7 +98,7 @@ func TestNATBesideOthers(t *testing.T) {
 		}
 	}
 	w.start()
-	if text := w.daemon.said(); !strings.Contains(text, "ip isp out") {
+	if text := w.daemon.output(); !strings.Contains(text, "ip isp out") {
 		t.Errorf("the log has no warning:\n%s", text)
 	}
 }
@@ -154,7 +154,7 @@ ip -n $ID-router addr flush dev eth1; ip -n $ID-server route del 10.1.0.0/24`)
 	w.sh("nsenter --net=/run/netns/$ID-router nft -f $DIR/nftables.conf")
 	c := w.client()
 	c.logIn("ann")
-	if got := c.seen(w.asker("192.0.2.2")); got.Addr() != outside {
+	if got := c.sourceSeenBy(w.identHost("192.0.2.2")); got.Addr() != outside {
 		t.Errorf("the server sees %v", got)
 	}
 }

@@ -12,16 +12,16 @@ import (
 
 // passesNothingOn checks that connections end with the session that they belong to: the next session at the address
 // gets and pays nothing of them. l is where ann's forward leads. Bob's connections go on.
-func (w *world) passesNothingOn(t *testing.T, ann, bob *client, server *asker, l *net.TCPListener) {
+func (w *world) passesNothingOn(t *testing.T, ann, bob *client, server *identHost, l *net.TCPListener) {
 	t.Helper()
 	far := map[string]net.Conn{}
 	near := []net.Conn{ann.connect(server)}
-	far["that it began"] = server.last
+	far["that it began"] = server.lastConn
 	others := bob.connect(server)
-	othersFar := server.last
+	othersFar := server.lastConn
 	for name, host := range map[string]string{
 		"forwarded from outside": "server", "forwarded from another client": bob.host} {
-		w.in(host, func() (err error) {
+		w.inHost(host, func() (err error) {
 			far[name], err = net.DialTimeout("tcp4", netip.AddrPortFrom(outside, 8080).String(), 20*time.Second)
 			return err
 		})
@@ -30,8 +30,8 @@ func (w *world) passesNothingOn(t *testing.T, ann, bob *client, server *asker, l
 		near = append(near, c)
 	}
 	datagrams := w.flow(ann, true, 0)
-	datagrams.some(3)
-	datagrams.whole(t, "datagrams of the session")
+	datagrams.sendFew(3)
+	datagrams.expectAll(t, "datagrams of the session")
 	back := w.answers(t, datagrams)
 	for _, c := range near {
 		defer c.Close()
@@ -64,16 +64,16 @@ func (w *world) passesNothingOn(t *testing.T, ann, bob *client, server *asker, l
 // answers returns a function that sends datagrams to where the server has last received one of a client's from.
 func (w *world) answers(t *testing.T, f *flow) func(n int) {
 	t.Helper()
-	f.in.SetReadDeadline(time.Now()) // ends its receiver
+	f.receiver.SetReadDeadline(time.Now()) // ends its receiver
 	f.running.Wait()
-	must(t, f.in.SetReadDeadline(time.Now().Add(time.Minute)))
-	must(t, func() error { _, err := f.out.Write([]byte("x")); return err }())
-	_, from, err := f.in.ReadFromUDPAddrPort(make([]byte, 1))
+	must(t, f.receiver.SetReadDeadline(time.Now().Add(time.Minute)))
+	must(t, func() error { _, err := f.sender.Write([]byte("x")); return err }())
+	_, from, err := f.receiver.ReadFromUDPAddrPort(make([]byte, 1))
 	must(t, err)
 	return func(n int) {
 		b := make([]byte, datagramBytes)
 		for range n {
-			_, err := f.in.WriteToUDPAddrPort(b, from)
+			_, err := f.receiver.WriteToUDPAddrPort(b, from)
 			must(t, err)
 			time.Sleep(time.Millisecond)
 		}

@@ -42,26 +42,26 @@ func translating(t *testing.T, path, more string) (w *world, ann, bob *client) {
 	ann, bob = w.client(), w.client()
 	ann.logIn("ann")
 	bob.logIn("frugal")
-	w.daemon.end(syscall.SIGTERM)
+	w.daemon.signalAndWait(syscall.SIGTERM)
 	w.configure(strings.NewReplacer("ANN", ann.addr.String(), "BOB", bob.addr.String()).Replace(more))
 	w.start()
 	return w, ann, bob
 }
 
-// seen connects a client to an asker and returns the address and port that the asker sees.
-func (c *client) seen(to *asker) netip.AddrPort {
+// sourceSeenBy connects a client to an asker and returns the address and port that the asker sees.
+func (c *client) sourceSeenBy(to *identHost) netip.AddrPort {
 	c.w.t.Helper()
-	before := to.last // stays the last connection for the test
+	before := to.lastConn // stays the last connection for the test
 	c.connect(to)
-	defer func() { to.last = before }()
-	return to.last.RemoteAddr().(*net.TCPAddr).AddrPort()
+	defer func() { to.lastConn = before }()
+	return to.lastConn.RemoteAddr().(*net.TCPAddr).AddrPort()
 }
 
 // serving listens with TCP and UDP at a client's port.
 func (c *client) serving(port uint16) (l *net.TCPListener, u *net.UDPConn) {
 	c.w.t.Helper()
 	at := net.IP(c.addr.AsSlice())
-	c.w.in(c.host, func() (err error) {
+	c.w.inHost(c.host, func() (err error) {
 		if l, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: at, Port: int(port)}); err == nil {
 			u, err = net.ListenUDP("udp4", &net.UDPAddr{IP: at, Port: int(port)})
 		}
@@ -76,7 +76,7 @@ func (w *world) reaches(host string, to netip.AddrPort, l *net.TCPListener) (net
 	w.t.Helper()
 	var near net.Conn
 	var err error
-	w.in(host, func() error {
+	w.inHost(host, func() error {
 		near, err = net.DialTimeout("tcp4", to.String(), 20*time.Second)
 		return nil
 	})
@@ -116,18 +116,18 @@ to = "ANN:7000"
 proto = "udp"
 ports = "7000-7009"
 to = "BOB"`)
-			server, except := w.asker("192.0.2.2"), w.asker("192.0.2.3")
-			if got := ann.seen(server); got.Addr() != outside {
+			server, except := w.identHost("192.0.2.2"), w.identHost("192.0.2.3")
+			if got := ann.sourceSeenBy(server); got.Addr() != outside {
 				t.Errorf("the server sees %v", got)
 			}
-			if got := ann.seen(except); got.Addr() != ann.addr {
+			if got := ann.sourceSeenBy(except); got.Addr() != ann.addr {
 				t.Errorf("the exception sees %v, not %v", got, ann.addr)
 			}
 			w.keepsPrivate(t, ann, server)
-			if w.reached(t, "192.0.2.2", ann, server) {
+			if w.unsolicitedArrives(t, "192.0.2.2", ann, server) {
 				t.Error("a host of the WAN reaches a client's own address")
 			}
-			if !w.reached(t, "192.0.2.3", ann, server) {
+			if !w.unsolicitedArrives(t, "192.0.2.3", ann, server) {
 				t.Error("nat.inbound does not reach a client's own address")
 			}
 			st, err := w.status()
@@ -166,15 +166,15 @@ func (w *world) forwardsDatagrams(bob *client) *flow {
 	_, u := bob.serving(7005)
 	before := bob.session()
 	var out *net.UDPConn
-	w.in("server", func() (err error) {
+	w.inHost("server", func() (err error) {
 		out, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: outside.AsSlice(), Port: 7005})
 		return err
 	})
-	f := &flow{out: out, in: u}
+	f := &flow{sender: out, receiver: u}
 	f.running.Go(f.receive)
 	w.t.Cleanup(func() { out.Close(); u.Close(); f.running.Wait() })
-	f.some(100)
-	f.whole(w.t, "forwarded datagrams")
+	f.sendFew(100)
+	f.expectAll(w.t, "forwarded datagrams")
 	eventually(w.t, "they are counted", func() error {
 		after := bob.session()
 		if got, want := after.DownBytes-before.DownBytes, f.traffic(false).DownBytes; got != want ||
@@ -190,7 +190,7 @@ func (w *world) forwardsDatagrams(bob *client) *flow {
 func (f *flow) exhaust(bob *client) {
 	t := bob.w.t
 	t.Helper()
-	f.some(800)
+	f.sendFew(800)
 	eventually(t, "the quota ends the session", func() error {
 		if s := bob.session(); s.State == session.Authenticated {
 			return fmt.Errorf("%+v", s)
@@ -206,7 +206,7 @@ func (f *flow) exhaust(bob *client) {
 // undone ends the daemon and detaches: no rule is left.
 func (w *world) undone(t *testing.T) {
 	t.Helper()
-	w.daemon.end(syscall.SIGTERM)
+	w.daemon.signalAndWait(syscall.SIGTERM)
 	if rules := w.sh("nsenter --net=/run/netns/$ID-router nft list ruleset"); !strings.Contains(
 		rules, "gatewayd-nat-lan0") {
 		t.Errorf("without the daemon nothing translates:\n%s", rules)
@@ -226,7 +226,7 @@ func TestNATPorts(t *testing.T) {
 	if high.addr.Less(low.addr) {
 		low, high = high, low
 	}
-	w.daemon.end(syscall.SIGTERM)
+	w.daemon.signalAndWait(syscall.SIGTERM)
 	// One client an address: 64512 div 40000.
 	w.configure(fmt.Sprintf(`[dhcp]
 pools = ["%s-%[1]s", "%s-%[2]s"]
@@ -246,10 +246,10 @@ to = "%[2]s:7000"`, high.addr, low.addr))
 	}
 	w.sh(`ip -n $ID-router addr add 192.0.2.7/32 dev wan0; ip -n $ID-router addr add 192.0.2.9/32 dev wan0`)
 	w.start()
-	server := w.asker("192.0.2.2")
+	server := w.identHost("192.0.2.2")
 	for c, want := range map[*client]string{low: "192.0.2.7", high: "192.0.2.9"} {
 		for range 5 {
-			got := c.seen(server)
+			got := c.sourceSeenBy(server)
 			if got.Addr().String() != want || got.Port() < 1024 || got.Port() > 41023 {
 				t.Errorf("%v has %v, want %s and a port up to 41023", c.addr, got, want)
 			}
@@ -264,7 +264,7 @@ to = "%[2]s:7000"`, high.addr, low.addr))
 	}
 	w.checkForeignPorts(t, low, high, server)
 
-	w.daemon.end(syscall.SIGTERM)
+	w.daemon.signalAndWait(syscall.SIGTERM)
 	text, err := os.ReadFile(filepath.Join(w.Dir, "gatewayd.toml"))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(w.Dir, "gatewayd.toml"), []byte(strings.NewReplacer("40000", "7", "30000",
@@ -274,13 +274,13 @@ to = "%[2]s:7000"`, high.addr, low.addr))
 		ports := map[uint16]bool{}
 		first := uint16(1024 + 7*i)
 		var in *net.UDPConn
-		w.in("server", func() (err error) {
+		w.inHost("server", func() (err error) {
 			in, err = net.ListenUDP("udp4", &net.UDPAddr{IP: serverAddr.AsSlice(), Port: 9000 + i})
 			return err
 		})
 		defer in.Close()
 		for range 12 { // five too many
-			w.in(c.host, func() error {
+			w.inHost(c.host, func() error {
 				out, err := net.DialUDP("udp4", nil, in.LocalAddr().(*net.UDPAddr))
 				if err == nil {
 					t.Cleanup(func() { out.Close() })
@@ -298,7 +298,7 @@ to = "%[2]s:7000"`, high.addr, low.addr))
 			}
 			ports[from.Port()] = true
 		}
-		c.seen(server) // behind them on the wire
+		c.sourceSeenBy(server) // behind them on the wire
 		if waiting(t, in) {
 			_, from, err := in.ReadFromUDPAddrPort(make([]byte, 1))
 			t.Errorf("%v has an eighth port: %v, %v", c.addr, from, err)

@@ -16,8 +16,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestRADIUSInTrouble: without an answering server no client gets in, admitted ones stay,
-// and logins work again when the server does.
+// TestRADIUSInTrouble: without an answering server no client gets in, admitted ones stay, and logins work again when
+// the server does.
 func TestRADIUSInTrouble(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -38,12 +38,12 @@ func TestRADIUSInTrouble(t *testing.T) {
 		token, err := bob.token("login")
 		must(t, err)
 		c.fail()
-		seen := len(w.daemon.said())
+		seen := len(w.daemon.output())
 		if code, err := bob.try(bob.fillIn(token, "ann")); err == nil && code != "503" {
 			t.Errorf("%s: a login is answered with %s", c.name, code)
 		}
 		eventually(t, c.name+": the reason in the log", func() error {
-			logged := w.daemon.said()[seen:]
+			logged := w.daemon.output()[seen:]
 			if !strings.Contains(logged, c.reason) || strings.Contains(logged, "context deadline exceeded") {
 				return errors.New(logged)
 			}
@@ -80,8 +80,8 @@ func (r *radiusServer) restart(secret string) {
 	r.start()
 }
 
-// TestSlowClients: a client that holds as many connections to the portal as it can, and
-// sends almost nothing, keeps no other client from logging in.
+// TestSlowClients: a client that holds as many connections to the portal as it can, and sends almost nothing, keeps no
+// other client from logging in.
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -89,7 +89,7 @@ func TestSlowClients(t *testing.T) {
 	slow, bob := w.client(), w.client()
 	const many = 300
 	var conns []net.Conn
-	w.in(slow.host, func() error {
+	w.inHost(slow.host, func() error {
 		for range many {
 			c, err := net.Dial("tcp4", portalAddr)
 			if err == nil { // otherwise it has more than its share
@@ -118,8 +118,8 @@ func TestSlowClients(t *testing.T) {
 	dribbling.Wait()
 }
 
-// TestFullDisk: when the disk is full, no new client is admitted, admitted ones continue,
-// and confirmed logins survive kill -9.
+// TestFullDisk: when the disk is full, no new client is admitted, admitted ones continue, and confirmed logins survive
+// kill -9.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

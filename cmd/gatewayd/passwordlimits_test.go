@@ -21,7 +21,7 @@ func TestGuessesOverPPPoE(t *testing.T) {
 	line := host.access()
 	asked := func(user string) (n int) {
 		for _, r := range w.auth.accessRequests("") {
-			if r.one("User-Name") == user {
+			if r.value("User-Name") == user {
 				n++
 			}
 		}

@@ -55,13 +55,13 @@ func (c *client) dialUp(method ppp.Method, password string, more ...string) *pro
 	return c.w.spawnAt(c.host, c.host+".pppd", append(args, more...)...)
 }
 
-// up waits for a client's ppp0 and returns its address.
-func (c *client) up(p *process) (addr netip.Addr) {
+// awaitPPP waits for a client's ppp0 and returns its address.
+func (c *client) awaitPPP(p *process) (addr netip.Addr) {
 	c.w.t.Helper()
 	eventually(c.w.t, "pppd's session", func() error {
 		select {
 		case <-p.ended:
-			c.w.t.Fatalf("pppd ended:\n%s\n%s", p.said(), c.w.daemon.said())
+			c.w.t.Fatalf("pppd ended:\n%s\n%s", p.output(), c.w.daemon.output())
 		default:
 		}
 		out, err := c.try("ip -o -4 addr show up dev ppp0 scope global")
@@ -78,8 +78,8 @@ func (c *client) up(p *process) (addr netip.Addr) {
 	return addr
 }
 
-// TestStockClient: Debian's pppd logs in by each method through FreeRADIUS, sends, is counted to
-// the byte, and is ended by gatewayd logout; a wrong password is refused.
+// TestStockClient: Debian's pppd logs in by each method through FreeRADIUS, sends, is counted to the byte, and is ended
+// by gatewayd logout; a wrong password is refused.
 func TestStockClient(t *testing.T) {
 	pppd(t)
 	for _, method := range ppp.Methods {
@@ -96,7 +96,7 @@ enabled = false`
 
 func stockClient(t *testing.T, method ppp.Method, path string) {
 	w := newLinesAt(t, path, fmt.Sprintf("methods = [%q]\nmtu = 1500\nipv6 = true", method))
-	c := w.stranger()
+	c := w.addUnaddressed()
 	c.sh("sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0")
 	refused := c.dialUp(method, "wrong")
 	<-refused.ended
@@ -104,7 +104,7 @@ func stockClient(t *testing.T, method ppp.Method, path string) {
 		t.Fatal("a session with a wrong password")
 	}
 	p := c.dialUp(method, "right", "+ipv6", "mtu", "1492", "mru", "1492")
-	addr := c.up(p)
+	addr := c.awaitPPP(p)
 	one, err := w.session("ann")
 	must(t, err)
 	if one.Addr != addr {
@@ -133,16 +133,16 @@ func stockClient(t *testing.T, method ppp.Method, path string) {
 	}
 }
 
-// TestStockClientOfLargeFrames: with frames of 1508 bytes pppd and gatewayd agree on an MTU of 1500
-// (RFC 4638), and packets of that size pass.
+// TestStockClientOfLargeFrames: with frames of 1508 bytes pppd and gatewayd agree on an MTU of 1500 (RFC 4638), and
+// packets of that size pass.
 func TestStockClientOfLargeFrames(t *testing.T) {
 	pppd(t)
 	w := newLines(t, "mtu = 1500")
-	c := w.stranger()
+	c := w.addUnaddressed()
 	w.sh(`for port in br0 lan ` + c.host + `; do ip -n $ID-hub link set $port mtu 1508; done
 ip -n $ID-router link set lan0 mtu 1508; ip -n $ID-` + c.host + ` link set c0 mtu 1508`)
 	p := c.dialUp(ppp.MethodMSCHAPv2, "right", "mtu", "1500", "mru", "1500")
-	c.up(p)
+	c.awaitPPP(p)
 	c.sh("ip route add " + serverAddr.String() + " dev ppp0")
 	c.sh("ping -q -c 5 -i 0.05 -s 1472 -M do " + serverAddr.String())
 }

@@ -26,7 +26,7 @@ func TestSubscribersVanish(t *testing.T) {
 	w.sh(`ip -n $ID-router addr flush dev lan0; ip -n $ID-router addr add 10.1.0.1/16 dev lan0; ip -n $ID-server route replace 10.1.0.0/16 via 192.0.2.1`)
 	w.start()
 
-	a := w.stranger().access()
+	a := w.addUnaddressed().access()
 	var sent [n]struct {
 		addr  netip.Addr
 		bytes uint64
@@ -51,7 +51,7 @@ func TestSubscribersVanish(t *testing.T) {
 	for _, s := range sent {
 		want[s.addr] = s.bytes
 	}
-	for _, s := range a.all() {
+	for _, s := range a.subscribers() {
 		s.vanish()
 	}
 
@@ -64,17 +64,17 @@ func TestSubscribersVanish(t *testing.T) {
 	})
 	accounted := map[netip.Addr]uint64{}
 	for _, r := range w.acct.accounting("") {
-		if r.one("Acct-Status-Type") != "Stop" {
+		if r.value("Acct-Status-Type") != "Stop" {
 			continue
 		}
-		if cause := r.one("Acct-Terminate-Cause"); cause != "Lost-Carrier" {
+		if cause := r.value("Acct-Terminate-Cause"); cause != "Lost-Carrier" {
 			t.Errorf("a session ended by %s", cause)
 		}
 		counts := r.counts()
-		accounted[netip.MustParseAddr(r.one("Framed-IP-Address"))] = counts.UpBytes
+		accounted[netip.MustParseAddr(r.value("Framed-IP-Address"))] = counts.UpBytes
 		if counts != (control.Traffic{
 			UpBytes: counts.UpBytes, UpPackets: counts.UpPackets, DownBytes: counts.UpBytes, DownPackets: counts.UpPackets}) {
-			t.Errorf("%s sent echo requests and is counted %+v", r.one("Framed-IP-Address"), counts)
+			t.Errorf("%s sent echo requests and is counted %+v", r.value("Framed-IP-Address"), counts)
 		}
 	}
 	if !maps.Equal(accounted, want) {

@@ -52,14 +52,14 @@ func newLinesAt(t *testing.T, path, settings string) *world {
 	return w
 }
 
-// TestSubscribers: clients log in over PPPoE by each method, through FreeRADIUS. A session is
-// listed, accounted with its address, and ended by either side.
+// TestSubscribers: clients log in over PPPoE by each method, through FreeRADIUS. A session is listed, accounted with
+// its address, and ended by either side.
 func TestSubscribers(t *testing.T) {
 	t.Parallel()
 	for _, method := range ppp.Methods {
 		t.Run(string(method), func(t *testing.T) {
 			w := newLines(t, fmt.Sprintf("methods = [%q]\necho = \"1s\"", method))
-			s := w.stranger().subscriber(ppp.Config{User: "ann", Password: "right", AskDNS: true})
+			s := w.addUnaddressed().subscriber(ppp.Config{User: "ann", Password: "right", AskDNS: true})
 			s.tags = []pppoe.Tag{{Type: pppoe.VendorSpecific, Value: []byte("\x00\x00\x0d\xe9\x01\x06eth 7\x2f\x02\x05line9")}}
 			terms, err := s.dial()
 			must(t, err)
@@ -73,14 +73,14 @@ func TestSubscribers(t *testing.T) {
 				t.Errorf("listed as %+v, session %d", one, s.id)
 			}
 			asked := w.auth.accessRequests(one.ID)
-			if len(asked) != 1 || asked[0].one("Framed-Protocol") != "PPP" || asked[0].one("NAS-Port") != fmt.Sprint(s.id) ||
-				asked[0].one("NAS-Port-Type") != "Ethernet" {
+			if len(asked) != 1 || asked[0].value("Framed-Protocol") != "PPP" || asked[0].value("NAS-Port") != fmt.Sprint(s.id) ||
+				asked[0].value("NAS-Port-Type") != "Ethernet" {
 				t.Errorf("the server was asked %v", asked)
 			}
-			if asked[0].one("ADSL-Agent-Circuit-Id") == "" || asked[0].one("ADSL-Agent-Remote-Id") == "" {
+			if asked[0].value("ADSL-Agent-Circuit-Id") == "" || asked[0].value("ADSL-Agent-Remote-Id") == "" {
 				t.Errorf("the server was not told of the line: %v", asked)
 			}
-			if r := w.acct.awaitAccounting("Start", one.ID); r.one("Framed-IP-Address") != "10.1.0.100" {
+			if r := w.acct.awaitAccounting("Start", one.ID); r.value("Framed-IP-Address") != "10.1.0.100" {
 				t.Errorf("accounted as %v", r)
 			}
 			for _, to := range []netip.Addr{terms.Peer, serverAddr} {
@@ -92,26 +92,26 @@ func TestSubscribers(t *testing.T) {
 			if !strings.Contains(out, "1") {
 				t.Errorf("gatewayd logout says %q", out)
 			}
-			if err := s.over(); err == nil {
+			if err := s.awaitEnd(); err == nil {
 				t.Error("the link ended without a reason")
 			}
 			eventually(t, "a PADT", func() error {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				if !s.told {
+				if !s.gotPADT {
 					return errors.New("none")
 				}
 				return nil
 			})
-			if r := w.acct.awaitAccounting("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Admin-Reset" {
+			if r := w.acct.awaitAccounting("Stop", one.ID); r.value("Acct-Terminate-Cause") != "Admin-Reset" {
 				t.Errorf("accounted as %v", r)
 			}
 		})
 	}
 }
 
-// TestSubscribersTraffic: a subscriber's TCP arrives whole both ways, although the kernel
-// aggregates it at the gateway, and is counted to the byte; it goes on while the daemon is killed.
+// TestSubscribersTraffic: a subscriber's TCP arrives whole both ways, although the kernel aggregates it at the gateway,
+// and is counted to the byte; it goes on while the daemon is killed.
 func TestSubscribersTraffic(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, "echo = \"1s\"\necho_failures = 60")
@@ -138,7 +138,7 @@ func TestSubscribersTraffic(t *testing.T) {
 func (w *world) onLine(user string) *client {
 	w.t.Helper()
 	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off")
-	c := w.stranger()
+	c := w.addUnaddressed()
 	s := c.subscriber(ppp.Config{User: user, Password: "right"})
 	terms, err := s.dial()
 	must(w.t, err)
@@ -173,8 +173,7 @@ func (c *client) counted() (up, down uint64) {
 	return links[0].Stats64.TX.Bytes, links[0].Stats64.RX.Bytes
 }
 
-// aggregated reports whether the link that cuts aggregated packets has sent any, among links as ip
-// lists them.
+// aggregated reports whether the link that cuts aggregated packets has sent any, among links as ip lists them.
 func aggregated(t *testing.T, list string) bool {
 	t.Helper()
 	var links []struct {
@@ -207,14 +206,13 @@ func TestSubscribersInUserSpace(t *testing.T) {
 	}
 }
 
-// transfer sends bytes over TCP from the server to a client and back, and compares them. It
-// returns the client's end.
+// transfer sends bytes over TCP from the server to a client and back, and compares them. It returns the client's end.
 func (w *world) transfer(c *client, bytes int) netip.AddrPort {
 	w.t.Helper()
 	want := make([]byte, bytes)
 	rand.Read(want)
 	var l net.Listener
-	w.in("server", func() (err error) {
+	w.inHost("server", func() (err error) {
 		l, err = net.Listen("tcp", netip.AddrPortFrom(serverAddr, 0).String())
 		return err
 	})
@@ -237,7 +235,7 @@ func (w *world) transfer(c *client, bytes int) netip.AddrPort {
 		failed <- err
 	}()
 	var conn net.Conn
-	w.in(c.host, func() (err error) {
+	w.inHost(c.host, func() (err error) {
 		conn, err = net.DialTimeout("tcp", l.Addr().String(), 30*time.Second)
 		return err
 	})
@@ -255,7 +253,7 @@ func TestSubscriberRefused(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, `name = "tests"`)
 	for _, method := range ppp.Methods {
-		s := w.stranger().subscriber(ppp.Config{User: "ann", Password: "wrong", Methods: []ppp.Method{method}})
+		s := w.addUnaddressed().subscriber(ppp.Config{User: "ann", Password: "wrong", Methods: []ppp.Method{method}})
 		if _, err := s.dial(); !errors.Is(err, ppp.ErrRefused) {
 			t.Errorf("%s: %v", method, err)
 		}
@@ -265,24 +263,24 @@ func TestSubscriberRefused(t *testing.T) {
 	}
 }
 
-// TestFramedAddress: the server's address is used, also when the user comes back on another
-// device while its former session is not over.
+// TestFramedAddress: the server's address is used, also when the user comes back on another device while its former
+// session is not over.
 func TestFramedAddress(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, "name = \"tests\"\necho = \"10m\"")
-	first := w.stranger().subscriber(ppp.Config{User: "fixed", Password: "right"})
+	first := w.addUnaddressed().subscriber(ppp.Config{User: "fixed", Password: "right"})
 	terms, err := first.dial()
 	must(t, err)
 	if terms.Local != netip.MustParseAddr("10.1.0.77") {
 		t.Fatalf("agreed on %+v", terms)
 	}
-	second := w.stranger().subscriber(ppp.Config{User: "fixed", Password: "right"})
+	second := w.addUnaddressed().subscriber(ppp.Config{User: "fixed", Password: "right"})
 	terms, err = second.dial()
 	must(t, err)
 	if terms.Local != netip.MustParseAddr("10.1.0.77") {
 		t.Errorf("agreed on %+v", terms)
 	}
-	first.over()
+	first.awaitEnd()
 	one, err := w.session("fixed")
 	must(t, err)
 	if one.MAC != second.dev.HardwareAddr.String() {
@@ -298,12 +296,12 @@ func TestFramedAddress(t *testing.T) {
 // one address. Another client of the user is refused.
 func comesBack(t *testing.T, w *world) {
 	as := ppp.Config{User: "single", Password: "right"}
-	before := w.stranger().subscriber(as)
+	before := w.addUnaddressed().subscriber(as)
 	_, err := before.dial()
 	must(t, err)
 	former, err := w.session("single")
 	must(t, err)
-	if _, err := w.stranger().subscriber(as).dial(); !errors.Is(err, ppp.ErrRefused) {
+	if _, err := w.addUnaddressed().subscriber(as).dial(); !errors.Is(err, ppp.ErrRefused) {
 		t.Errorf("another client: %v", err)
 	}
 	again := before.access.subscriber(t, before.mac, as) // before hears and says nothing any more
@@ -313,7 +311,7 @@ func comesBack(t *testing.T, w *world) {
 	if terms.Local != netip.MustParseAddr("10.1.0.210") {
 		t.Errorf("agreed on %+v", terms)
 	}
-	if r := w.acct.awaitAccounting("Stop", former.ID); r.one("Acct-Terminate-Cause") != "User-Request" {
+	if r := w.acct.awaitAccounting("Stop", former.ID); r.value("Acct-Terminate-Cause") != "User-Request" {
 		// as where a client logs in again
 		t.Errorf("accounted as %v", r)
 	}
@@ -322,19 +320,20 @@ func comesBack(t *testing.T, w *world) {
 	}
 }
 
-// TestSubscribersOutliveTheDaemon: links are taken up by the next daemon, and those that vanish
-// are ended by echo requests.
+// TestSubscribersOutliveTheDaemon: links are taken up by the next daemon, and those that vanish are ended by echo
+// requests.
 func TestSubscribersOutliveTheDaemon(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, "echo = \"1s\"\necho_failures = 2")
-	s := w.stranger().subscriber(ppp.Config{User: "ann", Password: "right", EchoInterval: time.Second, EchoFailures: 30})
+	s := w.addUnaddressed().subscriber(
+		ppp.Config{User: "ann", Password: "right", EchoInterval: time.Second, EchoFailures: 30})
 	_, err := s.dial()
 	must(t, err)
 	one, err := w.session("ann")
 	must(t, err)
 	w.kill()
 	w.start()
-	w.daemon.end(syscall.SIGTERM)
+	w.daemon.signalAndWait(syscall.SIGTERM)
 	w.start()
 	again, err := w.session("ann")
 	must(t, err)
@@ -342,7 +341,7 @@ func TestSubscribersOutliveTheDaemon(t *testing.T) {
 		t.Errorf("was %+v, is %+v", one, again)
 	}
 	s.vanish()
-	if r := w.acct.awaitAccounting("Stop", one.ID); r.one("Acct-Terminate-Cause") != "Lost-Carrier" {
+	if r := w.acct.awaitAccounting("Stop", one.ID); r.value("Acct-Terminate-Cause") != "Lost-Carrier" {
 		t.Errorf("accounted as %v", r)
 	}
 	if _, err := w.session("ann"); err == nil {
@@ -356,8 +355,8 @@ func TestDetachTellsSubscribers(t *testing.T) {
 	for _, force := range []string{"", "--force"} {
 		t.Run(force, func(t *testing.T) {
 			w := newLines(t, `echo = "10m"`)
-			subscribers := []*subscriber{w.stranger().subscriber(ppp.Config{User: "ann", Password: "right"}),
-				w.stranger().subscriber(ppp.Config{User: "fixed", Password: "right"})}
+			subscribers := []*subscriber{w.addUnaddressed().subscriber(ppp.Config{User: "ann", Password: "right"}),
+				w.addUnaddressed().subscriber(ppp.Config{User: "fixed", Password: "right"})}
 			for _, s := range subscribers {
 				_, err := s.dial()
 				must(t, err)
@@ -367,13 +366,13 @@ func TestDetachTellsSubscribers(t *testing.T) {
 			}
 			w.sh(`nsenter --net=/run/netns/$ID-router ` + w.program + ` detach -c $DIR/gatewayd.toml ` + force)
 			for _, s := range subscribers {
-				if reason := s.over(); !errors.Is(reason, ppp.ErrPeerClosed) {
+				if reason := s.awaitEnd(); !errors.Is(reason, ppp.ErrPeerClosed) {
 					t.Errorf("ended by %v", reason)
 				}
 				eventually(t, "a PADT", func() error {
 					s.mu.Lock()
 					defer s.mu.Unlock()
-					if !s.told {
+					if !s.gotPADT {
 						return errors.New("none")
 					}
 					return nil

@@ -15,16 +15,16 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 )
 
-// capabilities are those that the daemon needs once it serves: to change rules, links, settings
-// and programs, and to open DHCP's sockets again. CAP_PERFMON is needed to load programs only, at
-// the start; CAP_BPF for all tables of programs, on kernels before 5.19 also to use them.
+// capabilities are those that the daemon needs once it serves: to change rules, links, settings and programs, and to
+// open DHCP's sockets again. CAP_PERFMON is needed to load programs only, at the start; CAP_BPF for all tables of
+// programs, on kernels before 5.19 also to use them.
 func capabilities(cfg *config.Config) []int {
 	keep := []int{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_NET_BIND_SERVICE}
 	return append(keep, gateway.Capabilities(cfg)...)
 }
 
-// confine gives up all capabilities but these, for every thread and for good, and hands these on
-// to programs that the process executes.
+// confine gives up all capabilities but these, for every thread and for good, and hands these on to programs that the
+// process executes.
 func confine(keep []int) error {
 	if err := allThreads("setting no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
 		return err
@@ -48,8 +48,7 @@ func confine(keep []int) error {
 	return limit(keep)
 }
 
-// limit reduces the permitted, effective, inheritable and ambient sets to those of keep that are
-// permitted.
+// limit reduces the permitted, effective, inheritable and ambient sets to those of keep that are permitted.
 func limit(keep []int) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData // capabilities 0 to 31, and 32 to 63
@@ -88,8 +87,8 @@ net_broadcast net_admin net_raw ipc_lock ipc_owner sys_module sys_rawio sys_chro
 sys_resource sys_time sys_tty_config mknod lease audit_write audit_control setfcap mac_override mac_admin syslog wake_alarm block_suspend
 audit_read perfmon bpf checkpoint_restore`)
 
-// kept names the capabilities that this process has.
-func kept() string {
+// heldCapabilities names the capabilities that this process has.
+func heldCapabilities() string {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
 	if err := unix.Capget(&header, &sets[0]); err != nil {
@@ -125,7 +124,7 @@ func allThreads(doing string, call, a, b, c uintptr) error {
 // daemon that cannot be confined serves all the same.
 func dropPrivileges(cfg *config.Config, log *slog.Logger) {
 	if err := confine(capabilities(cfg)); err != nil {
-		log.Warn("giving up capabilities did not go to its end", "kept", kept(), "err", err)
+		log.Warn("giving up capabilities did not go to its end", "kept", heldCapabilities(), "err", err)
 		return
 	}
 	if _, err := config.Load(cfg.File); err != nil {

@@ -32,16 +32,15 @@ const (
 	bpf             = uint64(1 << 39)
 )
 
-// TestCapabilities: a daemon that root started gives up on all of its threads what its data path
-// does not need, and still logs clients in, reads its configuration again, and puts back what
-// others remove from the kernel.
+// TestCapabilities: a daemon that root started gives up on all of its threads what its data path does not need, and
+// still logs clients in, reads its configuration again, and puts back what others remove from the kernel.
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	if builtWithCgo() {
 		t.Fatal("built with cgo, which the daemon cannot confine: set CGO_ENABLED=0, as make does")
 	}
 	w := newNetwork(t)
-	ann := w.stranger()
+	ann := w.addUnaddressed()
 	ann.addr = netip.MustParseAddr("10.1.0.99")
 	ann.sh("sh -c 'ip addr add 10.1.0.99/24 dev c0; ip route add default via 10.1.0.1'")
 	t.Cleanup(func() { w.t = t })
@@ -63,24 +62,23 @@ func TestCapabilities(t *testing.T) {
 			w.write("gatewayd.toml", "gatewayd.toml", w)
 			w.sh("rm -f $DIR/gatewayd.log")
 			w.start()
-			w.says(t, "gatewayd is ready")
+			w.awaitLog(t, "gatewayd is ready")
 			w.confined(t, c.has)
 			w.served(t, ann)
 			if c.name == "ebpf" {
 				w.takenOff(t)
 			}
 			w.confined(t, c.has) // threads that were made since
-			if w.daemon.end(syscall.SIGTERM); strings.Contains(w.daemon.said(), "capabilities") ||
-				strings.Contains(w.daemon.said(), "level=ERROR msg=\"keeping") {
-				t.Errorf("the daemon lacks something:\n%s", w.daemon.said())
+			if w.daemon.signalAndWait(syscall.SIGTERM); strings.Contains(w.daemon.output(), "capabilities") ||
+				strings.Contains(w.daemon.output(), "level=ERROR msg=\"keeping") {
+				t.Errorf("the daemon lacks something:\n%s", w.daemon.output())
 			}
 			w.sh(`nsenter --net=/run/netns/$ID-router ` + w.program + ` detach -c $DIR/gatewayd.toml`)
 		})
 	}
 }
 
-// TestUnitsCapabilities: the data path ebpf starts with the capabilities of contrib's unit, and
-// without none of them.
+// TestUnitsCapabilities: the data path ebpf starts with the capabilities of contrib's unit, and without none of them.
 func TestUnitsCapabilities(t *testing.T) {
 	t.Parallel()
 	w := newNetwork(t)
@@ -102,8 +100,8 @@ func TestUnitsCapabilities(t *testing.T) {
 			w.program, "run", "-c", filepath.Join(w.Dir, "gatewayd.toml")}
 	}
 	w.daemon = w.spawn("gatewayd.log", with(all)...)
-	w.says(t, "gatewayd is ready")
-	w.daemon.end(syscall.SIGTERM)
+	w.awaitLog(t, "gatewayd is ready")
+	w.daemon.signalAndWait(syscall.SIGTERM)
 	for i, name := range all {
 		p := w.spawn(name+".log", with(slices.Delete(slices.Clone(all), i, i+1))...)
 		eventually(t, "the daemon ends without "+name, func() error {
@@ -111,10 +109,10 @@ func TestUnitsCapabilities(t *testing.T) {
 			case <-p.ended:
 				return nil
 			default:
-				return errors.New(p.said())
+				return errors.New(p.output())
 			}
 		})
-		if text := p.said(); strings.Contains(text, "is ready") || !strings.Contains(text, "gatewayd: ") {
+		if text := p.output(); strings.Contains(text, "is ready") || !strings.Contains(text, "gatewayd: ") {
 			t.Errorf("without %s:\n%s", name, text)
 		}
 	}
@@ -187,7 +185,7 @@ func (w *world) served(t *testing.T, ann *client) {
 	passes := func() error { _, err := ann.try("ping -c 1 -W 1 192.0.2.2"); return err }
 	eventually(t, "a client that is logged in passes", passes)
 	w.daemon.cmd.Process.Signal(syscall.SIGHUP)
-	w.says(t, "read the configuration again")
+	w.awaitLog(t, "read the configuration again")
 	before := w.tables()
 	w.sh("nsenter --net=/run/netns/$ID-router nft flush ruleset || :") // a table that its owner holds stays
 	eventually(t, "the rules are back", func() error {
@@ -199,11 +197,11 @@ func (w *world) served(t *testing.T, ann *client) {
 	eventually(t, "a client that is logged in passes", passes)
 }
 
-// says waits until the present daemon has logged something.
-func (w *world) says(t *testing.T, what string) {
+// awaitLog waits until the present daemon has logged something.
+func (w *world) awaitLog(t *testing.T, what string) {
 	t.Helper()
 	eventually(t, what, func() error {
-		if text := w.daemon.said(); !strings.Contains(text, what) {
+		if text := w.daemon.output(); !strings.Contains(text, what) {
 			return errors.New(text)
 		}
 		return nil
@@ -228,7 +226,7 @@ func (w *world) takenOff(t *testing.T) {
 	eventually(t, "the program is attached again", func() error {
 		s, err := w.status()
 		if err == nil && (s.Repairs["attached-again"] == 0 || s.Repairs["error"] > 0 || s.Datapath != "ebpf, redirect") {
-			err = fmt.Errorf("%s, repairs %v:\n%s", s.Datapath, s.Repairs, w.daemon.said())
+			err = fmt.Errorf("%s, repairs %v:\n%s", s.Datapath, s.Repairs, w.daemon.output())
 		}
 		return err
 	})
@@ -237,7 +235,7 @@ func (w *world) takenOff(t *testing.T) {
 // detachFirst detaches the link of the program that LAN packets meet.
 func (w *world) detachFirst() {
 	w.t.Helper()
-	w.in("router", func() error {
+	w.inHost("router", func() error {
 		lan, err := net.InterfaceByName("lan0")
 		if err != nil {
 			return err

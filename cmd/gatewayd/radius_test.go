@@ -43,26 +43,26 @@ func (r *radiusServer) start() {
 	eventually(r.w.t, "freeradius starts", func() error {
 		select {
 		case <-r.process.ended:
-			r.w.t.Fatalf("freeradius ended:\n%s", r.process.said())
+			r.w.t.Fatalf("freeradius ended:\n%s", r.process.output())
 		default:
 		}
-		if !strings.Contains(r.process.said(), "Ready to process") {
-			return errors.New(r.process.said())
+		if !strings.Contains(r.process.output(), "Ready to process") {
+			return errors.New(r.process.output())
 		}
 		return nil
 	})
 }
 
 // stop kills the server, so that its port refuses.
-func (r *radiusServer) stop() { r.process.end(syscall.SIGKILL) }
+func (r *radiusServer) stop() { r.process.signalAndWait(syscall.SIGKILL) }
 
 // record is the attributes of one packet, as FreeRADIUS writes them.
 type record map[string][]string
 
-func (r record) one(name string) string { return strings.Join(r[name], " ") }
+func (r record) value(name string) string { return strings.Join(r[name], " ") }
 
 func (r record) number(name string) uint64 {
-	n, err := strconv.ParseUint(r.one(name), 10, 64)
+	n, err := strconv.ParseUint(r.value(name), 10, 64)
 	if err != nil {
 		panic(fmt.Sprintf("%s in %v: %v", name, r, err))
 	}
@@ -99,20 +99,19 @@ func (r *radiusServer) records(file, session string) (all []record) {
 				one[name] = append(one[name], strings.Trim(value, `"`))
 			}
 		}
-		if session == "" || one.one("Acct-Session-Id") == session {
+		if session == "" || one.value("Acct-Session-Id") == session {
 			all = append(all, one)
 		}
 	}
 	return all
 }
 
-// awaitAccounting waits until accounting has a record of a kind for a session, and returns the last
-// one.
+// awaitAccounting waits until accounting has a record of a kind for a session, and returns the last one.
 func (r *radiusServer) awaitAccounting(kind, session string) (last record) {
 	r.w.t.Helper()
 	eventually(r.w.t, kind+" of session "+session, func() error {
 		for _, one := range r.accounting(session) {
-			if one.one("Acct-Status-Type") == kind {
+			if one.value("Acct-Status-Type") == kind {
 				last = one
 			}
 		}
@@ -127,7 +126,7 @@ func (r *radiusServer) awaitAccounting(kind, session string) (last record) {
 // kinds returns the kinds of records, in order.
 func kinds(records []record) (all []string) {
 	for _, r := range records {
-		all = append(all, r.one("Acct-Status-Type"))
+		all = append(all, r.value("Acct-Status-Type"))
 	}
 	return all
 }
@@ -136,27 +135,26 @@ func kinds(records []record) (all []string) {
 // them.
 func order(records []record) []string { return slices.Compact(kinds(records)) }
 
-// distinct removes records that were sent twice: a daemon killed before it had marked an
-// event as confirmed sends it again. So that the server can recognise them, only the time
-// of arrival may differ.
+// distinct removes records that were sent twice: a daemon killed before it had marked an event as confirmed sends it
+// again. So that the server can recognise them, only the time of arrival may differ.
 func distinct(t *testing.T, records []record) (all []record) {
 	t.Helper()
 	for _, r := range records {
 		same := slices.IndexFunc(
-			all, func(before record) bool { return before.one("Acct-Status-Type") == r.one("Acct-Status-Type") })
-		if same < 0 || r.one("Acct-Status-Type") == "Interim-Update" {
+			all, func(before record) bool { return before.value("Acct-Status-Type") == r.value("Acct-Status-Type") })
+		if same < 0 || r.value("Acct-Status-Type") == "Interim-Update" {
 			all = append(all, r)
 			continue
 		}
-		if diff := cmp.Diff(all[same].lasting(), r.lasting()); diff != "" {
+		if diff := cmp.Diff(all[same].withoutTimes(), r.withoutTimes()); diff != "" {
 			t.Errorf("told twice, and not the same: %s", diff)
 		}
 	}
 	return all
 }
 
-// lasting returns a record without its time of arrival.
-func (r record) lasting() record {
+// withoutTimes returns a record without its time of arrival.
+func (r record) withoutTimes() record {
 	out := maps.Clone(r)
 	for _, name := range []string{"Timestamp", "Acct-Delay-Time"} {
 		delete(out, name)

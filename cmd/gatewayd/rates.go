@@ -31,12 +31,12 @@ func perSecond(bps uint64) string {
 	return humanRate(bps)
 }
 
-// measuring is how long rates are measured.
-const measuring = time.Second
+// measureRatesFor is how long rates are measured.
+const measureRatesFor = time.Second
 
-// measured lists the sessions and waits. The function it returns compares a session that is listed afterwards
+// measureRates lists the sessions and waits. The function it returns compares a session that is listed afterwards
 // with that, and returns nil for one that was not there.
-func measured(ctx context.Context, c *control.Client, filter control.Filter) (func(control.Session) *rate, error) {
+func measureRates(ctx context.Context, c *control.Client, filter control.Filter) (func(control.Session) *rate, error) {
 	type reading struct {
 		control.Traffic
 		at time.Time
@@ -54,7 +54,7 @@ func measured(ctx context.Context, c *control.Client, filter control.Filter) (fu
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-time.After(measuring):
+	case <-time.After(measureRatesFor):
 	}
 	return func(s control.Session) *rate {
 		earlier, found := before[s.ID]
@@ -68,7 +68,7 @@ func measured(ctx context.Context, c *control.Client, filter control.Filter) (fu
 }
 
 // jsonWriter returns a function that writes a client as a line of JSON, with its rate in now where rates were measured.
-func jsonWriter(w io.Writer, measured func(control.Session) *rate) func(control.Session) error {
+func jsonWriter(w io.Writer, rateOf func(control.Session) *rate) func(control.Session) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return func(s control.Session) error {
@@ -76,8 +76,8 @@ func jsonWriter(w io.Writer, measured func(control.Session) *rate) func(control.
 			control.Session
 			Now *rate `json:"now,omitempty"`
 		}{Session: s}
-		if measured != nil {
-			line.Now = measured(s)
+		if rateOf != nil {
+			line.Now = rateOf(s)
 		}
 		return enc.Encode(line)
 	}

@@ -58,7 +58,7 @@ func run(ctx context.Context, file string) error {
 	stop()
 	<-watched
 	if err == nil {
-		log.Info("gatewayd has ended; " + gateway.Meanwhile(cfg))
+		log.Info("gatewayd has ended; " + gateway.WithoutDaemon(cfg))
 	}
 	return err
 }
@@ -83,9 +83,8 @@ func newLog(format string, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
-// watch reports the daemon's state to the service manager, and rereads the
-// configuration at each signal, until ctx ends. A signal before the daemon is ready
-// waits, because READY=1 also ends a reload (sd_notify(3)).
+// watch reports the daemon's state to the service manager, and rereads the configuration at each signal, until ctx
+// ends. A signal before the daemon is ready waits, because READY=1 also ends a reload (sd_notify(3)).
 func watch(ctx context.Context, ready <-chan struct{}, hangup <-chan os.Signal, cfg *config.Config,
 	level *slog.LevelVar, log *slog.Logger) {
 	defer notifyManager(log, "STOPPING=1")
@@ -109,8 +108,8 @@ func watch(ctx context.Context, ready <-chan struct{}, hangup <-chan os.Signal, 
 	}
 }
 
-// reload applies the keys that can change while running and names those that cannot. A
-// file with mistakes changes nothing.
+// reload applies the keys that can change while running and names those that cannot. A file with mistakes changes
+// nothing.
 func reload(running *config.Config, level *slog.LevelVar, log *slog.Logger) {
 	fresh, err := config.Load(running.File)
 	if err != nil {
@@ -122,9 +121,9 @@ func reload(running *config.Config, level *slog.LevelVar, log *slog.Logger) {
 	}
 	level.Set(fresh.LogLevel)
 	waiting := slices.DeleteFunc(
-		config.Changed(running, fresh), func(key string) bool { return slices.Contains(config.Live, key) })
+		config.Changed(running, fresh), func(key string) bool { return slices.Contains(config.LiveKeys, key) })
 	if len(waiting) > 0 {
-		log.Warn("changed keys take effect when gatewayd is restarted; meanwhile "+gateway.Meanwhile(running), "keys",
+		log.Warn("changed keys take effect when gatewayd is restarted; meanwhile "+gateway.WithoutDaemon(running), "keys",
 			strings.Join(waiting, " "))
 	}
 	log.Info("read the configuration again", "file", running.File, "log_level", fresh.LogLevel)

@@ -37,7 +37,7 @@ func sessionsCommand(socket *string) *cobra.Command {
 			}
 			var rates func(control.Session) *rate
 			if measure {
-				if rates, err = measured(cmd.Context(), c, filter); err != nil {
+				if rates, err = measureRates(cmd.Context(), c, filter); err != nil {
 					return err
 				}
 			}
@@ -65,8 +65,8 @@ func sessionsCommand(socket *string) *cobra.Command {
 // measured rates, where they are asked for. The last two columns are not padded.
 const rowFormat = "%-15s  %-17s  %-13s  %9s  %9s  %9s  %9s  %9s  %9s  %11s%s  %-20s  %s\n"
 
-// tableWriter returns a function that writes a client's row, and the table's head before
-// the first row. Without clients nothing is written.
+// tableWriter returns a function that writes a client's row, and the table's head before the first row. Without clients
+// nothing is written.
 func tableWriter(w io.Writer, now time.Time, measured func(control.Session) *rate) func(control.Session) error {
 	column := func(func() string) string { return "" }
 	if measured != nil {

@@ -40,28 +40,28 @@ const (
 // soak is a network of many clients for a while, and what they have seen.
 type soak struct {
 	*world
-	until    time.Time
+	endsAt   time.Time
 	began    time.Time
 	links    *netlink.Handle // of the devices' namespace
 	lower    netlink.Link    // what all devices are connected by
 	access   *access         // what all lines are connected by
-	ask      *control.Client
+	control  *control.Client
 	measured *meter
 
-	mu      sync.Mutex       // guards what follows
-	lives   map[string]*life // by the session's identifier
-	did     map[string]int   // what clients did, how often
-	faults  []string
-	carried []byte // what the RADIUS server asked for last
+	mu       sync.Mutex                // guards what follows
+	sessions map[string]*clientSession // by the session's identifier
+	actions  map[string]int            // what clients did, how often
+	faults   []string
+	carried  []byte // what the RADIUS server asked for last
 }
 
-// life is a session as its client has seen it. It is its client's until all clients have gone.
-type life struct {
-	user, id string
-	began    time.Time
-	passed   control.Traffic // bytes of IP packets that it sent, and that came
-	about    bool            // it also had traffic that it has not counted
-	left     string          // how it ended
+// clientSession is a session as its client has seen it. It is its client's until all clients have gone.
+type clientSession struct {
+	user, id  string
+	began     time.Time
+	traffic   control.Traffic // bytes of IP packets that it sent, and that came
+	uncounted bool            // it also had traffic that it has not counted
+	endedBy   string          // how it ended
 }
 
 // devicesHost is the namespace of all devices at the portal.
@@ -78,14 +78,14 @@ func BenchmarkSoak(b *testing.B) {
 		seed = rand.Uint64()
 	}
 	s.began = time.Now()
-	s.until = s.began.Add(*soakFor)
+	s.endsAt = s.began.Add(*soakFor)
 	fmt.Printf("soak of %v: %d clients at the portal, %d on lines, %d odd devices, -soak-seed %d\n",
 		*soakFor, *soakDevices, *soakLines, s.oddDevices(), seed)
 	s.run(seed)
 	s.endAll()
-	s.judge()
+	s.reportFaults()
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(float64(len(s.lives)), "sessions")
+	b.ReportMetric(float64(len(s.sessions)), "sessions")
 }
 
 // newSoak starts the daemon and all that it needs.
@@ -103,14 +103,14 @@ ip -n $ID-server route replace 10.1.0.0/16 via 192.0.2.1`)
 	}
 	w.certificate()
 	w.site()
-	s := &soak{world: w, lives: map[string]*life{}, did: map[string]int{}}
+	s := &soak{world: w, sessions: map[string]*clientSession{}, actions: map[string]int{}}
 	s.echoes()
 	w.start()
 	var err error
-	s.ask, err = w.control()
+	s.control, err = w.control()
 	must(t, err)
 	s.connect()
-	s.access = w.stranger().access()
+	s.access = w.addUnaddressed().access()
 	return s
 }
 
@@ -140,13 +140,13 @@ func (s *soak) connect() {
 
 // echoes answers datagrams at the server's port for that.
 func (s *soak) echoes() {
-	s.in("server", func() error {
+	s.inHost("server", func() error {
 		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: serverAddr.AsSlice(), Port: echoPort})
 		if err != nil {
 			return err
 		}
 		s.t.Cleanup(func() { conn.Close() })
-		if err := roomy(conn); err != nil { // a busy machine's clients wait for it all at once
+		if err := enlargeBuffers(conn); err != nil { // a busy machine's clients wait for it all at once
 			return err
 		}
 		go func() {
@@ -177,8 +177,8 @@ const fileBytes = 30_000
 // oddDevices is how many there are: 5 % of all.
 func (s *soak) oddDevices() int { return (*soakDevices + *soakLines) / 19 }
 
-// over reports whether the time has come to go.
-func (s *soak) over() bool { return !time.Now().Before(s.until) }
+// isOver reports whether the time has come to go.
+func (s *soak) isOver() bool { return !time.Now().Before(s.endsAt) }
 
 // run has all clients come and go until the end.
 func (s *soak) run(seed uint64) {
@@ -191,7 +191,7 @@ func (s *soak) run(seed uint64) {
 		all.Go(func() { what(r) })
 	}
 	meter := s.meter()
-	start(s.stays)
+	start(s.probeAdmitted)
 	for slot := range *soakDevices {
 		start(func(r *rand.Rand) { s.comeAndGo(slot, r) })
 	}
@@ -203,13 +203,13 @@ func (s *soak) run(seed uint64) {
 	}
 	start(s.oddServer)
 	all.Wait()
-	meter.end()
+	meter.finish()
 }
 
 // endAll ends all sessions, and the daemon once it has told of that.
 func (s *soak) endAll() {
 	s.t.Helper()
-	_, err := s.ask.Logout(s.t.Context(), control.LogoutRequest{All: true})
+	_, err := s.control.Logout(s.t.Context(), control.LogoutRequest{All: true})
 	must(s.t, err)
 	eventually(s.t, "the end of all sessions", func() error {
 		st, err := s.status()
@@ -218,14 +218,14 @@ func (s *soak) endAll() {
 		}
 		return err
 	})
-	s.daemon.end(syscall.SIGTERM)
+	s.daemon.signalAndWait(syscall.SIGTERM)
 }
 
-// note counts what a client did.
-func (s *soak) note(what string) {
+// countAction counts what a client did.
+func (s *soak) countAction(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.did[what]++
+	s.actions[what]++
 }
 
 // fault says at once what went wrong, and that it did.
@@ -241,12 +241,12 @@ func (s *soak) fault(format string, args ...any) {
 	s.t.Error(text)
 }
 
-// life returns the life that a client at an address has now, new where its session is.
-func (s *soak) life(addr netip.Addr, user string) (*life, error) {
+// sessionOf returns the life that a client at an address has now, new where its session is.
+func (s *soak) sessionOf(addr netip.Addr, user string) (*clientSession, error) {
 	var one control.Session
 	var err error
 	for range 100 { // the answer to the client may be first
-		one, err = s.ask.Session(s.t.Context(), addr)
+		one, err = s.control.Session(s.t.Context(), addr)
 		if err == nil && one.ID != "" && one.State == session.Authenticated {
 			break
 		}
@@ -257,27 +257,27 @@ func (s *soak) life(addr netip.Addr, user string) (*life, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.lives[one.ID]
+	l := s.sessions[one.ID]
 	if l == nil {
-		l = &life{user: user, id: one.ID, began: time.Now()}
-		s.lives[one.ID] = l
+		l = &clientSession{user: user, id: one.ID, began: time.Now()}
+		s.sessions[one.ID] = l
 	}
 	return l, nil
 }
 
-// gone waits until a session has ended.
-func (s *soak) gone(l *life, addr netip.Addr) bool {
+// awaitEnd waits until a session has ended.
+func (s *soak) awaitEnd(l *clientSession, addr netip.Addr) bool {
 	for began := time.Now(); time.Since(began) < 3*soakIdle; time.Sleep(200 * time.Millisecond) {
-		one, err := s.ask.Session(s.t.Context(), addr)
+		one, err := s.control.Session(s.t.Context(), addr)
 		if err == nil && one.ID != l.id || err != nil && strings.Contains(err.Error(), "no client has") {
 			return true
 		}
 	}
-	s.fault("the session %s of %s at %s has not ended: %s", l.id, l.user, addr, l.left)
+	s.fault("the session %s of %s at %s has not ended: %s", l.id, l.user, addr, l.endedBy)
 	return false
 }
 
 // sleep waits for a random time of at most so long, or until the end.
 func (s *soak) sleep(r *rand.Rand, most time.Duration) {
-	time.Sleep(min(time.Duration(r.Float64()*float64(most)), max(0, time.Until(s.until))))
+	time.Sleep(min(time.Duration(r.Float64()*float64(most)), max(0, time.Until(s.endsAt))))
 }

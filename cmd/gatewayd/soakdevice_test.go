@@ -57,7 +57,7 @@ func (d *device) pull() {
 // lease gets the device an address: the one that it had, or the one that it is offered.
 func (d *device) lease(had netip.Addr) error {
 	var conn net.PacketConn
-	err := d.within(devicesHost, func() (err error) {
+	err := d.inHostErr(devicesHost, func() (err error) {
 		conn, err = nclient4.NewRawUDPConn(d.name, 68)
 		return err
 	})
@@ -88,7 +88,7 @@ func (d *device) lease(had netip.Addr) error {
 	if said.MessageType() == dhcpv4.MessageTypeNak && had.IsValid() {
 		return d.lease(netip.Addr{})
 	}
-	return d.take(said)
+	return d.useLease(said)
 }
 
 // exchange sends a DHCP message until it is answered.
@@ -113,8 +113,8 @@ func exchange(conn net.PacketConn, m *dhcpv4.DHCPv4, to net.Addr) (*dhcpv4.DHCPv
 	return nil, fmt.Errorf("no answer to %s", m.MessageType())
 }
 
-// take uses the address that the device was leased.
-func (d *device) take(ack *dhcpv4.DHCPv4) error {
+// useLease uses the address that the device was leased.
+func (d *device) useLease(ack *dhcpv4.DHCPv4) error {
 	addr, ok := netip.AddrFromSlice(ack.YourIPAddr.To4())
 	if ack.MessageType() != dhcpv4.MessageTypeAck || !ok {
 		return fmt.Errorf("asked for an address, and was answered: %s", ack.Summary())
@@ -138,8 +138,8 @@ func (d *device) take(ack *dhcpv4.DHCPv4) error {
 	return d.links.RouteReplace(far)
 }
 
-// again renews the lease: with the server that it is from, or, as when that does not answer, with any.
-func (d *device) again(rebind bool) error {
+// renewLease renews the lease: with the server that it is from, or, as when that does not answer, with any.
+func (d *device) renewLease(rebind bool) error {
 	to := &net.UDPAddr{IP: net.IPv4(10, 1, 0, 1), Port: 67}
 	if rebind {
 		to = nclient4.DefaultServers
@@ -158,7 +158,7 @@ func (d *device) again(rebind bool) error {
 	if err != nil {
 		return err
 	}
-	return d.take(ack)
+	return d.useLease(ack)
 }
 
 // release gives the address back and goes: a device that still answers keeps it.
@@ -190,7 +190,7 @@ func (d *device) bound(_, _ string, raw syscall.RawConn) (err error) {
 
 // packets opens a socket for datagrams from the device's address.
 func (d *device) packets(port int) (conn net.PacketConn, err error) {
-	err = d.within(devicesHost, func() error {
+	err = d.inHostErr(devicesHost, func() error {
 		at := fmt.Sprintf("%s:%d", d.addr, port)
 		conn, err = (&net.ListenConfig{Control: d.bound}).ListenPacket(context.Background(), "udp4", at)
 		return err
@@ -200,23 +200,23 @@ func (d *device) packets(port int) (conn net.PacketConn, err error) {
 
 // dial connects the device to an address.
 func (d *device) dial(network, to string) (conn net.Conn, err error) {
-	err = d.within(devicesHost, func() error {
+	err = d.inHostErr(devicesHost, func() error {
 		conn, err = (&net.Dialer{Timeout: soakWait, Control: d.bound}).Dial(network, to)
 		return err
 	})
 	return conn, err
 }
 
-// visit is a connection to the portal's pages.
-type visit struct {
-	conn net.Conn
-	in   *bufio.Reader
+// portalConn is a connection to the portal's pages.
+type portalConn struct {
+	conn   net.Conn
+	reader *bufio.Reader
 }
 
 const portalName = "login.example.org"
 
-// visit connects to the portal.
-func (d *device) visit() (*visit, error) {
+// connectPortal connects to the portal.
+func (d *device) connectPortal() (*portalConn, error) {
 	plain, err := d.dial("tcp4", "10.1.0.1:8443")
 	if err != nil {
 		return nil, err
@@ -227,11 +227,11 @@ func (d *device) visit() (*visit, error) {
 		plain.Close()
 		return nil, err
 	}
-	return &visit{secure, bufio.NewReader(secure)}, nil
+	return &portalConn{secure, bufio.NewReader(secure)}, nil
 }
 
-// ask requests a page, with a form's fields if there are any.
-func (v *visit) ask(path string, form url.Values) (status int, body string, err error) {
+// request requests a page, with a form's fields if there are any.
+func (v *portalConn) request(path string, form url.Values) (status int, body string, err error) {
 	method := http.MethodGet
 	if form != nil {
 		method = http.MethodPost
@@ -244,7 +244,7 @@ func (v *visit) ask(path string, form url.Values) (status int, body string, err 
 	if err := r.Write(v.conn); err != nil {
 		return 0, "", err
 	}
-	answer, err := http.ReadResponse(v.in, r)
+	answer, err := http.ReadResponse(v.reader, r)
 	if err != nil {
 		return 0, "", err
 	}
@@ -253,9 +253,9 @@ func (v *visit) ask(path string, form url.Values) (status int, body string, err 
 	return answer.StatusCode, string(text), err
 }
 
-// form requests a page with a form, and returns its token; "": the client is sent to another page.
-func (v *visit) form(path string) (token string, err error) {
-	status, text, err := v.ask(path, nil)
+// requestForm requests a page with a form, and returns its token; "": the client is sent to another page.
+func (v *portalConn) requestForm(path string) (token string, err error) {
+	status, text, err := v.request(path, nil)
 	if err != nil || status == http.StatusSeeOther {
 		return "", err
 	}
@@ -268,39 +268,39 @@ func (v *visit) form(path string) (token string, err error) {
 
 // logIn fills in the portal's form, unless the device is logged in already, and returns the form's answer.
 func (d *device) logIn(user, password string) (status int, err error) {
-	v, err := d.visit()
+	v, err := d.connectPortal()
 	if err != nil {
 		return 0, fmt.Errorf("the portal: %w", err)
 	}
 	defer v.conn.Close()
-	token, err := v.form("/login")
+	token, err := v.requestForm("/login")
 	if err != nil || token == "" {
 		return http.StatusSeeOther, err
 	}
-	status, _, err = v.ask("/login", url.Values{"token": {token}, "username": {user}, "password": {password}})
+	status, _, err = v.request("/login", url.Values{"token": {token}, "username": {user}, "password": {password}})
 	return status, err
 }
 
 // logOut fills in the status page's form.
 func (d *device) logOut(user string) error {
-	v, err := d.visit()
+	v, err := d.connectPortal()
 	if err != nil {
 		return fmt.Errorf("the portal: %w", err)
 	}
 	defer v.conn.Close()
-	token, err := v.form("/status")
+	token, err := v.requestForm("/status")
 	if err == nil && token == "" {
 		err = errors.New("there is no session to log out of")
 	}
 	if err != nil {
 		return err
 	}
-	_, _, err = v.ask("/logout", url.Values{"token": {token}, "username": {user}})
+	_, _, err = v.request("/logout", url.Values{"token": {token}, "username": {user}})
 	return err
 }
 
 // echo sends a datagram and waits for its answer, and counts both.
-func (d *device) echo(conn net.Conn, l *life, seq uint64) error {
+func (d *device) echo(conn net.Conn, l *clientSession, seq uint64) error {
 	out := make([]byte, 8+d.r.IntN(1200))
 	binary.BigEndian.PutUint64(out, seq)
 	began := time.Now()
@@ -308,8 +308,8 @@ func (d *device) echo(conn net.Conn, l *life, seq uint64) error {
 	if _, err := conn.Write(out); err != nil {
 		return fmt.Errorf("datagram %d: %w", seq, err)
 	}
-	l.passed.UpBytes += uint64(udpHeaders + len(out))
-	l.passed.UpPackets++
+	l.traffic.UpBytes += uint64(udpHeaders + len(out))
+	l.traffic.UpPackets++
 	in := make([]byte, 2048)
 	n, err := conn.Read(in)
 	if err != nil {
@@ -318,7 +318,7 @@ func (d *device) echo(conn net.Conn, l *life, seq uint64) error {
 	if n != len(out) || binary.BigEndian.Uint64(in) != seq {
 		return fmt.Errorf("datagram %d of %d bytes is answered by %d with %d", seq, len(out), binary.BigEndian.Uint64(in), n)
 	}
-	l.passed.DownBytes += uint64(udpHeaders + n)
-	l.passed.DownPackets++
+	l.traffic.DownBytes += uint64(udpHeaders + n)
+	l.traffic.DownPackets++
 	return nil
 }

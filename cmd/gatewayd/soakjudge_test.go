@@ -21,32 +21,32 @@ const (
 	tableEntries = 50   // besides: odd devices come with what they make up
 )
 
-// judge fails the benchmark for whatever the daemon did wrong.
-func (s *soak) judge() {
-	for _, what := range slices.Sorted(maps.Keys(s.did)) {
-		fmt.Printf("%6d %s\n", s.did[what], what)
+// reportFaults fails the benchmark for whatever the daemon did wrong.
+func (s *soak) reportFaults() {
+	for _, what := range slices.Sorted(maps.Keys(s.actions)) {
+		fmt.Printf("%6d %s\n", s.actions[what], what)
 	}
 	for _, text := range slices.Concat(s.measured.flat(), s.accountingFaults(s.acct.accounting(""))) {
 		s.fault("%s", text)
 	}
-	for line := range strings.Lines(s.daemon.said()) {
+	for line := range strings.Lines(s.daemon.output()) {
 		if strings.Contains(line, "panic") || strings.Contains(line, "level=ERROR") {
 			s.fault("the daemon's log: %s", line)
 		}
 	}
-	fmt.Printf("%d sessions, %d faults\n", len(s.lives), len(s.faults))
+	fmt.Printf("%d sessions, %d faults\n", len(s.sessions), len(s.faults))
 }
 
 // flat returns what the daemon held more and more of.
 func (m *meter) flat() (faults []string) {
-	if len(m.minutes) < 2*settled {
+	if len(m.minutes) < 2*warmUpMinutes {
 		fmt.Printf("%d minutes are too few to say whether memory is flat\n", len(m.minutes))
 		return nil
 	}
 	_, memory := m.growth("PSS MB")
 	for _, name := range slices.Sorted(maps.Keys(m.minutes[len(m.minutes)-1])) {
 		grown, mean := m.growth(name)
-		fmt.Printf("minutes %d to %d: %s grew by %.3g, of %.4g\n", settled, len(m.minutes), name, grown, mean)
+		fmt.Printf("minutes %d to %d: %s grew by %.3g, of %.4g\n", warmUpMinutes, len(m.minutes), name, grown, mean)
 		most := math.Inf(1)
 		switch {
 		case slices.Contains([]string{"PSS MB", "RSS MB", "heap goal MB", "outside heap MB"}, name):
@@ -68,8 +68,8 @@ func (s *soak) accountingFaults(told []record) (faults []string) {
 	find := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	all := map[string][]record{}
 	for _, r := range told {
-		id := r.one("Acct-Session-Id")
-		if kind := r.one("Acct-Status-Type"); kind != "Accounting-On" && kind != "Accounting-Off" {
+		id := r.value("Acct-Session-Id")
+		if kind := r.value("Acct-Status-Type"); kind != "Accounting-On" && kind != "Accounting-Off" {
 			all[id] = append(all[id], r)
 		}
 	}
@@ -77,20 +77,20 @@ func (s *soak) accountingFaults(told []record) (faults []string) {
 	for id, records := range all {
 		once := slices.DeleteFunc(kinds(records), func(kind string) bool { return kind == "Interim-Update" })
 		last := records[len(records)-1]
-		l := s.lives[id]
+		l := s.sessions[id]
 		switch {
-		case !slices.Equal(once, []string{"Start", "Stop"}) || last.one("Acct-Status-Type") != "Stop":
+		case !slices.Equal(once, []string{"Start", "Stop"}) || last.value("Acct-Status-Type") != "Stop":
 			find("session %s was accounted as %v", id, kinds(records))
 		case l == nil:
-			find("session %s of %s is accounted, and no client has had it", id, last.one("User-Name"))
-		case last.counts() == l.passed:
+			find("session %s of %s is accounted, and no client has had it", id, last.value("User-Name"))
+		case last.counts() == l.traffic:
 			exact++
 		case !l.covers(last.counts()):
 			find("session %s of %s (%s, %s) is counted %+v, and its client has passed %+v",
-				id, l.user, l.left, last.one("Acct-Terminate-Cause"), last.counts(), l.passed)
+				id, l.user, l.endedBy, last.value("Acct-Terminate-Cause"), last.counts(), l.traffic)
 		}
 	}
-	for id, l := range s.lives {
+	for id, l := range s.sessions {
 		if all[id] == nil {
 			find("session %s of %s is not accounted", id, l.user)
 		}
@@ -101,9 +101,10 @@ func (s *soak) accountingFaults(told []record) (faults []string) {
 }
 
 // covers reports whether a client may be counted other counts than its own: it had traffic that it did not count.
-func (l *life) covers(c control.Traffic) bool {
-	all := l.passed.UpBytes + l.passed.DownBytes + mostUncounted
-	return l.about && c.UpBytes >= l.passed.UpBytes && c.DownBytes >= l.passed.DownBytes && c.UpBytes+c.DownBytes <= all
+func (l *clientSession) covers(c control.Traffic) bool {
+	all := l.traffic.UpBytes + l.traffic.DownBytes + mostUncounted
+	return l.uncounted && c.UpBytes >= l.traffic.UpBytes && c.DownBytes >= l.traffic.DownBytes &&
+		c.UpBytes+c.DownBytes <= all
 }
 
 // mostUncounted is what a client passes at most that it does not count: some files and refused datagrams.
@@ -138,7 +139,8 @@ func TestSoakFindsFaults(t *testing.T) {
 		"more, as it must be": {told: []record{start, told("1", "Stop", "101")}, about: true},
 		"less than it must":   {told: []record{start, told("1", "Stop", "99")}, about: true, found: 1},
 	} {
-		s := &soak{lives: map[string]*life{"1": {id: "1", passed: control.Traffic{UpBytes: 100}, about: c.about}}}
+		s := &soak{sessions: map[string]*clientSession{
+			"1": {id: "1", traffic: control.Traffic{UpBytes: 100}, uncounted: c.about}}}
 		if got := s.accountingFaults(c.told); len(got) != c.found {
 			t.Errorf("%s: found %q", name, got)
 		}

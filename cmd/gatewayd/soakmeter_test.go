@@ -25,8 +25,8 @@ import (
 
 // What is looked at, and what is a minute of it.
 const (
-	lookEach = 5 * time.Second
-	lineEach = time.Minute
+	sampleEach = 5 * time.Second
+	lineEach   = time.Minute
 )
 
 // figures are what the daemon and the kernel hold, by name.
@@ -47,41 +47,41 @@ func (s *soak) meter() *meter {
 	return m
 }
 
-// end stops looking.
-func (m *meter) end() { close(m.stop); m.working.Wait() }
+// finish stops looking.
+func (m *meter) finish() { close(m.stop); m.working.Wait() }
 
 func (m *meter) run() {
-	looks := []figures{}
+	samples := []figures{}
 	for next := m.s.began.Add(lineEach); ; {
 		select {
 		case <-m.stop:
 			return
-		case <-time.After(lookEach):
+		case <-time.After(sampleEach):
 		}
-		f, err := m.s.look()
+		f, err := m.s.readFigures()
 		if err != nil {
 			m.s.fault("looking at the daemon: %v", err)
 			return
 		}
-		looks = append(looks, f)
+		samples = append(samples, f)
 		if time.Now().Before(next) {
 			continue
 		}
 		next = next.Add(lineEach)
-		median := medians(looks)
+		median := medians(samples)
 		m.s.tables(median)
 		m.minutes = append(m.minutes, median)
 		m.print(median)
-		looks = nil
+		samples = nil
 	}
 }
 
 // medians is the median of each figure.
-func medians(looks []figures) figures {
+func medians(samples []figures) figures {
 	out := figures{}
-	for name := range looks[0] {
+	for name := range samples[0] {
 		var all []float64
-		for _, f := range looks {
+		for _, f := range samples {
 			all = append(all, f[name])
 		}
 		slices.Sort(all)
@@ -90,8 +90,8 @@ func medians(looks []figures) figures {
 	return out
 }
 
-// look reads what the daemon uses and holds.
-func (s *soak) look() (figures, error) {
+// readFigures reads what the daemon uses and holds.
+func (s *soak) readFigures() (figures, error) {
 	f := figures{}
 	dir := fmt.Sprintf("/proc/%d/", s.daemon.cmd.Process.Pid)
 	const kiB = 1.024e-3 // MB
@@ -123,7 +123,7 @@ func (s *soak) look() (figures, error) {
 			f[name] += used
 		}
 	}
-	return f, s.within("router", func() error {
+	return f, s.inHostErr("router", func() error {
 		count, err := os.ReadFile("/proc/thread-self/net/stat/nf_conntrack")
 		if err != nil {
 			return err
@@ -176,7 +176,7 @@ var runtimeFigures = map[string]string{
 // metrics reads what the daemon tells Prometheus of Go's runtime.
 func (s *soak) metrics(f figures) error {
 	var conn net.Conn
-	if err := s.within("router", func() (err error) {
+	if err := s.inHostErr("router", func() (err error) {
 		conn, err = net.DialTimeout("tcp4", "127.0.0.1:9464", soakWait)
 		return err
 	}); err != nil {
@@ -274,17 +274,17 @@ func (m *meter) print(f figures) {
 		}
 	}
 	m.s.mu.Lock()
-	fmt.Printf("%s sessions %d, faults %d\n", line, len(m.s.lives), len(m.s.faults))
+	fmt.Printf("%s sessions %d, faults %d\n", line, len(m.s.sessions), len(m.s.faults))
 	m.s.mu.Unlock()
 }
 
-// settled is when the daemon is expected to have what it holds of so many clients.
-const settled = 10
+// warmUpMinutes is when the daemon is expected to have what it holds of so many clients.
+const warmUpMinutes = 10
 
 // growth is how much a figure grew from minute settled to the end, by a line through the minutes, and its mean.
 func (m *meter) growth(name string) (grown, mean float64) {
 	var at, is []float64
-	for i, f := range m.minutes[settled:] {
+	for i, f := range m.minutes[warmUpMinutes:] {
 		at, is = append(at, float64(i)), append(is, f[name])
 	}
 	_, slope := stat.LinearRegression(at, is, nil, false)

@@ -19,18 +19,18 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// odd is a device that does odd things.
-type odd struct {
+// oddDevice is a device that does odd things.
+type oddDevice struct {
 	device
-	raw    *packet.Conn     // sends frames
-	last   time.Time        // when it declined an address
-	router net.HardwareAddr // the gateway's, on the LAN
+	raw         *packet.Conn     // sends frames
+	lastDecline time.Time        // when it declined an address
+	router      net.HardwareAddr // the gateway's, on the LAN
 }
 
 // beOdd is one odd device until the end.
 func (s *soak) beOdd(slot int, r *rand.Rand) {
 	mac := net.HardwareAddr{2, 0x50, 3, 0, 0, byte(slot)}
-	o := &odd{device: device{soak: s, r: r, slot: *soakDevices + 1 + slot, mac: mac}}
+	o := &oddDevice{device: device{soak: s, r: r, slot: *soakDevices + 1 + slot, mac: mac}}
 	if err := o.begin(); err != nil {
 		s.fault("odd device %d: %v", slot, err)
 		return
@@ -44,18 +44,18 @@ func (s *soak) beOdd(slot int, r *rand.Rand) {
 		{"odd: damaged DHCP", o.damagedDHCP}, {"odd: declined address", o.decline}, {"odd: spoofed source", o.spoof},
 		{"odd: spoofed ARP", o.spoofARP}, {"odd: HTTP garbage", o.garbage}, {"odd: cut TLS", o.cutTLS},
 		{"odd: wrong password", o.guess}, {"odd: ICMP error", o.icmpError}, {"odd: PPPoE", o.line}, {"odd: DNS", o.names},
-		{"odd: random frame", o.noise}, {"odd: half a form", o.halfForm},
+		{"odd: random frame", o.sendNoise}, {"odd: half a form", o.halfForm},
 	}
-	for !s.over() {
+	for !s.isOver() {
 		trick := tricks[r.IntN(len(tricks))]
 		if err := trick.do(); err != nil {
-			s.note(trick.name + " in vain")
+			s.countAction(trick.name + " in vain")
 		} else {
-			s.note(trick.name)
+			s.countAction(trick.name)
 		}
 		s.sleep(r, 2*time.Second)
 		if time.Now().After(o.renew) {
-			if err := o.again(false); err != nil { // as by a device that has forgotten its address
+			if err := o.renewLease(false); err != nil { // as by a device that has forgotten its address
 				o.addr = netip.Addr{}
 				_ = o.lease(netip.Addr{})
 			}
@@ -64,14 +64,14 @@ func (s *soak) beOdd(slot int, r *rand.Rand) {
 }
 
 // begin connects the device and leases it an address.
-func (o *odd) begin() error {
+func (o *oddDevice) begin() error {
 	if err := o.plug(); err != nil {
 		return err
 	}
 	if err := o.lease(netip.Addr{}); err != nil {
 		return err
 	}
-	if err := o.within("router", func() error {
+	if err := o.inHostErr("router", func() error {
 		dev, err := net.InterfaceByName("lan0")
 		if err == nil {
 			o.router = dev.HardwareAddr
@@ -80,7 +80,7 @@ func (o *odd) begin() error {
 	}); err != nil {
 		return err
 	}
-	return o.within(devicesHost, func() error {
+	return o.inHostErr(devicesHost, func() error {
 		dev, err := net.InterfaceByName(o.name)
 		if err == nil {
 			o.raw, err = packet.Listen(dev, packet.Raw, 0x88b5, nil) // receives nothing
@@ -90,16 +90,16 @@ func (o *odd) begin() error {
 }
 
 // frame sends bytes as a frame of a kind from a hardware address to another.
-func (o *odd) frame(to, from net.HardwareAddr, kind uint16, content []byte) error {
+func (o *oddDevice) frame(to, from net.HardwareAddr, kind uint16, content []byte) error {
 	b := append(append(append([]byte(nil), to...), from...), byte(kind>>8), byte(kind))
 	_, err := o.raw.WriteTo(append(b, content...), &packet.Addr{HardwareAddr: to})
 	return err
 }
 
-var everybody = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+var broadcast = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 // damage changes some bytes, or cuts some off.
-func (o *odd) damage(b []byte) []byte {
+func (o *oddDevice) damage(b []byte) []byte {
 	for range 1 + o.r.IntN(6) {
 		b[o.r.IntN(len(b))] = byte(o.r.Uint32())
 	}
@@ -109,7 +109,7 @@ func (o *odd) damage(b []byte) []byte {
 	return b
 }
 
-func (o *odd) damagedDHCP() error {
+func (o *oddDevice) damagedDHCP() error {
 	m, err := dhcpv4.NewDiscovery(o.mac)
 	if err != nil {
 		return err
@@ -121,17 +121,17 @@ func (o *odd) damagedDHCP() error {
 	if o.r.IntN(4) > 0 {
 		b = o.damage(b)
 	}
-	return o.frame(everybody, o.mac, 0x0800, datagram([4]byte{}, [4]byte{255, 255, 255, 255}, 68, 67, b))
+	return o.frame(broadcast, o.mac, 0x0800, datagram([4]byte{}, [4]byte{255, 255, 255, 255}, 68, 67, b))
 }
 
 // decline leases an address, as another device behind this one, and says that somebody else has it.
-func (o *odd) decline() error {
-	if time.Since(o.last) < time.Minute {
+func (o *oddDevice) decline() error {
+	if time.Since(o.lastDecline) < time.Minute {
 		return fmt.Errorf("not again yet")
 	}
-	o.last = time.Now()
+	o.lastDecline = time.Now()
 	var conn net.PacketConn
-	if err := o.within(devicesHost, func() (err error) {
+	if err := o.inHostErr(devicesHost, func() (err error) {
 		conn, err = nclient4.NewRawUDPConn(o.name, 68)
 		return err
 	}); err != nil {
@@ -156,7 +156,7 @@ func (o *odd) decline() error {
 }
 
 // spoof sends a datagram from an address of somebody else: a client that is logged in, none, or one of another network.
-func (o *odd) spoof() error {
+func (o *oddDevice) spoof() error {
 	n := byte(o.r.IntN(256))
 	from := [][4]byte{{10, 1, 32 + n%2, byte(o.r.IntN(256))}, {10, 1, 250, n}, {10, 1, 0, 1}, {198, 51, 100, n}, {127, 0,
 		0, 1}}[o.r.IntN(5)]
@@ -165,15 +165,15 @@ func (o *odd) spoof() error {
 }
 
 // spoofARP claims the address of somebody else.
-func (o *odd) spoofARP() error {
+func (o *oddDevice) spoofARP() error {
 	arp := []byte{0, 1, 8, 0, 6, 4, 0, byte(1 + o.r.IntN(2))}
 	sender := append(append([]byte(nil), o.mac...), 10, 1, 32, byte(o.r.IntN(256)))
 	target := append(append([]byte(nil), make([]byte, 6)...), 10, 1, byte(32*o.r.IntN(2)), byte(1+o.r.IntN(200)))
-	return o.frame(everybody, o.mac, 0x0806, append(append(arp, sender...), target...))
+	return o.frame(broadcast, o.mac, 0x0806, append(append(arp, sender...), target...))
 }
 
 // garbage sends the portal what is no HTTP, and then ends the connection in one of several ways.
-func (o *odd) garbage() error {
+func (o *oddDevice) garbage() error {
 	to := []string{portalAddr, "10.1.0.1:8443", "10.1.0.1:80", "192.0.2.2:80", "10.1.0.1:53"}[o.r.IntN(5)]
 	conn, err := o.dial("tcp4", to)
 	if err != nil {
@@ -199,14 +199,14 @@ func (o *odd) garbage() error {
 }
 
 // cutTLS breaks a TLS connection off, before, while or after it is agreed on.
-func (o *odd) cutTLS() error {
+func (o *oddDevice) cutTLS() error {
 	conn, err := o.dial("tcp4", "10.1.0.1:8443")
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
-	cut := &cutConn{Conn: conn, left: o.r.IntN(700)}
+	cut := &cutConn{Conn: conn, remaining: o.r.IntN(700)}
 	secure := tls.Client(cut, &tls.Config{ServerName: portalName, InsecureSkipVerify: true})
 	if secure.Handshake() == nil {
 		_, _ = secure.Write([]byte("GET /login HTTP/1.1\r\nHost: " + portalName))
@@ -217,26 +217,26 @@ func (o *odd) cutTLS() error {
 // cutConn ends after so many bytes.
 type cutConn struct {
 	net.Conn
-	left int
+	remaining int
 }
 
 func (c *cutConn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b[:min(len(b), c.left)])
-	if c.left -= n; err == nil && n < len(b) {
+	n, err := c.Conn.Write(b[:min(len(b), c.remaining)])
+	if c.remaining -= n; err == nil && n < len(b) {
 		err = io.ErrShortWrite
 	}
 	return n, err
 }
 
 // guess logs in with a wrong password.
-func (o *odd) guess() error {
+func (o *oddDevice) guess() error {
 	_, err := o.logIn(fmt.Sprintf("guest-odd-%d", o.slot), "wrong")
 	return err
 }
 
 // halfForm sends a part of a login, and goes.
-func (o *odd) halfForm() error {
-	v, err := o.visit()
+func (o *oddDevice) halfForm() error {
+	v, err := o.connectPortal()
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (o *odd) halfForm() error {
 }
 
 // icmpError sends an error about a datagram of somebody else.
-func (o *odd) icmpError() error {
+func (o *oddDevice) icmpError() error {
 	victim := [4]byte{10, 1, 32, byte(o.r.IntN(256))}
 	about := unreachable(datagram(victim, serverAddr.As4(), uint16(o.r.IntN(65536)), echoPort, make([]byte, 8)))
 	from := o.addr.As4()
@@ -260,7 +260,7 @@ func (o *odd) icmpError() error {
 }
 
 // line sends the concentrator frames that lead nowhere.
-func (o *odd) line() error {
+func (o *oddDevice) line() error {
 	asked := []pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq, Value: make([]byte, o.r.IntN(64))}}
 	f := pppoe.Frame{To: pppoe.Broadcast, From: pppoe.MAC(o.mac), Code: pppoe.PADI, Tags: asked}
 	session := uint16(1 + o.r.IntN(200))
@@ -284,7 +284,7 @@ func (o *odd) line() error {
 }
 
 // names asks the resolver, in order or not.
-func (o *odd) names() error {
+func (o *oddDevice) names() error {
 	conn, err := o.dial("udp4", "10.1.0.1:53")
 	if err != nil {
 		return err
@@ -301,8 +301,8 @@ func (o *odd) names() error {
 	return err
 }
 
-// noise sends a frame of any kind with any content.
-func (o *odd) noise() error {
+// sendNoise sends a frame of any kind with any content.
+func (o *oddDevice) sendNoise() error {
 	b := make([]byte, 1+o.r.IntN(1400))
 	for i := range b {
 		b[i] = byte(o.r.Uint32())
@@ -313,7 +313,7 @@ func (o *odd) noise() error {
 	}
 	to := o.router
 	if o.r.IntN(4) == 0 {
-		to = everybody
+		to = broadcast
 	}
 	return o.frame(to, o.mac, kind, b)
 }

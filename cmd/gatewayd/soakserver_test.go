@@ -87,7 +87,7 @@ func (s *soak) asksFor(request []byte) error {
 
 // asServer opens a socket of the RADIUS server.
 func (s *soak) asServer() (conn net.Conn, err error) {
-	err = s.within("router", func() error {
+	err = s.inHostErr("router", func() error {
 		conn, err = net.Dial("udp4", "127.0.0.1:3799")
 		return err
 	})
@@ -97,7 +97,7 @@ func (s *soak) asServer() (conn net.Conn, err error) {
 // oddServer has the RADIUS server and hosts outside send what they should not: requests again, forged, old and damaged
 // ones, and ICMP errors and datagrams to the gateway's address.
 func (s *soak) oddServer(r *rand.Rand) {
-	for !s.over() {
+	for !s.isOver() {
 		s.sleep(r, 4*time.Second)
 		conn, err := s.asServer()
 		if err != nil {
@@ -112,21 +112,21 @@ func (s *soak) oddServer(r *rand.Rand) {
 				request = s.carried
 			}
 			s.mu.Unlock()
-			s.note("odd: replayed request")
+			s.countAction("odd: replayed request")
 		case 1:
 			request[4+r.IntN(16)] ^= 1
-			s.note("odd: forged request")
+			s.countAction("odd: forged request")
 		case 2:
 			request = request[:r.IntN(len(request))]
-			s.note("odd: damaged request")
+			s.countAction("odd: damaged request")
 		case 3:
-			s.note("odd: request about no session")
+			s.countAction("odd: request about no session")
 		}
 		_, _ = conn.Write(request)
 		_ = conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 		_, _ = conn.Read(make([]byte, 4096))
 		conn.Close()
-		if err := s.within("server", func() error { return outsideNoise(r) }); err != nil {
+		if err := s.inHostErr("server", func() error { return outsideNoise(r) }); err != nil {
 			s.fault("hosts outside: %v", err)
 		}
 	}

@@ -16,28 +16,29 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// stays is the admitted probe: it logs in once, sends twenty datagrams a second until the end, renews its lease, and
-// gets every answer.
-func (s *soak) stays(r *rand.Rand) {
+// probeAdmitted is the admitted probe: it logs in once, sends twenty datagrams a second until the end, renews its
+// lease, and gets every answer.
+func (s *soak) probeAdmitted(r *rand.Rand) {
 	d := &device{soak: s, r: r, slot: *soakDevices, mac: net.HardwareAddr{2, 0x50, 0, 0, 0, 1}}
 	l, err := d.arrive("guest-stays", netip.Addr{})
 	if err != nil {
 		s.fault("the admitted probe: %v", err)
 		return
 	}
-	d.pass(l, s.until, 50*time.Millisecond, false)
-	l.left = "stayed"
-	fmt.Printf("the admitted probe sent %d datagrams and received %d answers\n", l.passed.UpPackets, l.passed.DownPackets)
+	d.sendUntil(l, s.endsAt, 50*time.Millisecond, false)
+	l.endedBy = "stayed"
+	fmt.Printf("the admitted probe sent %d datagrams and received %d answers\n", l.traffic.UpPackets,
+		l.traffic.DownPackets)
 }
 
 // comeAndGo is one client at the portal after the other: some devices of a user.
 func (s *soak) comeAndGo(slot int, r *rand.Rand) {
 	addrs := [3]netip.Addr{} // that each device had
 	s.sleep(r, 30*time.Second)
-	for !s.over() {
+	for !s.isOver() {
 		n := r.IntN(len(addrs))
 		d := &device{soak: s, r: r, slot: slot, mac: net.HardwareAddr{2, 0x50, 1, byte(n), byte(slot >> 8), byte(slot)}}
-		if err := d.stay(fmt.Sprintf("guest-%d", slot), addrs[n]); err != nil {
+		if err := d.runVisit(fmt.Sprintf("guest-%d", slot), addrs[n]); err != nil {
 			s.fault("device %s at %s: %v", d.mac, d.addr, err)
 		}
 		addrs[n] = d.addr
@@ -45,27 +46,27 @@ func (s *soak) comeAndGo(slot int, r *rand.Rand) {
 }
 
 // arrive connects a device and logs it in, where it is not logged in still.
-func (d *device) arrive(user string, had netip.Addr) (*life, error) {
+func (d *device) arrive(user string, had netip.Addr) (*clientSession, error) {
 	if err := d.plug(); err != nil {
 		return nil, err
 	}
 	if err := d.lease(had); err != nil {
 		return nil, err
 	}
-	return d.enter(user)
+	return d.enterPortal(user)
 }
 
-// enter logs the device in.
-func (d *device) enter(user string) (*life, error) {
+// enterPortal logs the device in.
+func (d *device) enterPortal(user string) (*clientSession, error) {
 	status, err := d.logIn(user, "right")
 	if err != nil || status != http.StatusSeeOther {
 		return nil, fmt.Errorf("logging in is answered with %d, %v", status, err)
 	}
-	return d.life(d.addr, user)
+	return d.sessionOf(d.addr, user)
 }
 
-// stay is one stay of a device, from its connection to its disconnection.
-func (d *device) stay(user string, had netip.Addr) error {
+// runVisit is one stay of a device, from its connection to its disconnection.
+func (d *device) runVisit(user string, had netip.Addr) error {
 	l, err := d.arrive(user, had)
 	defer func() {
 		if d.link != nil {
@@ -75,43 +76,43 @@ func (d *device) stay(user string, had netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	d.note("login")
+	d.countAction("login")
 	for {
-		d.pass(l, time.Now().Add(time.Duration(10+d.r.IntN(90))*time.Second), 700*time.Millisecond, true)
-		again, err := d.leave(l)
-		if err != nil || !again || d.over() {
+		d.sendUntil(l, time.Now().Add(time.Duration(10+d.r.IntN(90))*time.Second), 700*time.Millisecond, true)
+		again, err := d.endSession(l)
+		if err != nil || !again || d.isOver() {
 			return err
 		}
-		if l, err = d.enter(user); err != nil {
+		if l, err = d.enterPortal(user); err != nil {
 			return fmt.Errorf("again: %w", err)
 		}
-		d.note("login again")
+		d.countAction("login again")
 	}
 }
 
-// pass has the device send datagrams until a time, each some time after the answer of the former, and renew its lease.
-// Where it is restless it does other things between.
-func (d *device) pass(l *life, until time.Time, pause time.Duration, restless bool) {
+// sendUntil has the device send datagrams until a time, each some time after the answer of the former, and renew its
+// lease. Where it is restless it does other things between.
+func (d *device) sendUntil(l *clientSession, until time.Time, pause time.Duration, restless bool) {
 	conn, err := d.dial("udp4", fmt.Sprintf("%s:%d", serverAddr, echoPort))
 	if err != nil {
 		d.fault("device %s: %v", d.mac, err)
 		return
 	}
 	defer func() { conn.Close() }()
-	for seq := uint64(0); time.Now().Before(until) && !d.over(); seq++ {
+	for seq := uint64(0); time.Now().Before(until) && !d.isOver(); seq++ {
 		if err := d.echo(conn, l, seq); err != nil {
-			l.about = true
+			l.uncounted = true
 			d.fault("session %s of %s at %s for %v: %v", l.id, l.user, d.addr, time.Since(l.began).Round(time.Second), err)
 		}
 		if time.Now().After(d.renew) {
 			rebind := d.r.IntN(3) == 0
-			if err := d.again(rebind); err != nil {
+			if err := d.renewLease(rebind); err != nil {
 				d.fault("device %s at %s renews its lease (rebinding %v): %v", d.mac, d.addr, rebind, err)
 			}
-			d.note("renewal")
+			d.countAction("renewal")
 		}
 		if restless {
-			next, err := d.wander(l, conn)
+			next, err := d.actRandomly(l, conn)
 			if err != nil {
 				d.fault("device %s at %s: %v", d.mac, d.addr, err)
 				return
@@ -122,11 +123,11 @@ func (d *device) pass(l *life, until time.Time, pause time.Duration, restless bo
 	}
 }
 
-// wander does one of the things that devices do now and then, and returns the socket to go on with.
-func (d *device) wander(l *life, conn net.Conn) (net.Conn, error) {
+// actRandomly does one of the things that devices do now and then, and returns the socket to go on with.
+func (d *device) actRandomly(l *clientSession, conn net.Conn) (net.Conn, error) {
 	switch n := d.r.IntN(600); {
 	case n < 2: // the power fails; the device begins anew, with its address
-		d.note("power cycle")
+		d.countAction("power cycle")
 		conn.Close()
 		had := d.addr
 		d.pull()
@@ -142,18 +143,18 @@ func (d *device) wander(l *life, conn net.Conn) (net.Conn, error) {
 		}
 		return d.dial("udp4", fmt.Sprintf("%s:%d", serverAddr, echoPort))
 	case n < 3: // a connection
-		d.note("download")
-		l.about = true
+		d.countAction("download")
+		l.uncounted = true
 		return conn, d.download()
 	case n < 4: // a port that refuses, from which an ICMP error comes
-		d.note("refused datagram")
-		l.about = true
+		d.countAction("refused datagram")
+		l.uncounted = true
 		if other, err := d.dial("udp4", fmt.Sprintf("%s:%d", serverAddr, shutPort)); err == nil {
 			_, _ = other.Write([]byte("nobody"))
 			other.Close()
 		}
 	case n < 6: // another port outside
-		d.note("another port")
+		d.countAction("another port")
 		conn.Close()
 		return d.dial("udp4", fmt.Sprintf("%s:%d", serverAddr, echoPort))
 	}
@@ -178,22 +179,22 @@ func (d *device) download() error {
 	return err
 }
 
-// leave ends a device's session in one of many ways, and reports whether the device is there still.
-func (d *device) leave(l *life) (still bool, err error) {
+// endSession ends a device's session in one of many ways, and reports whether the device is there still.
+func (d *device) endSession(l *clientSession) (still bool, err error) {
 	ways := [...]string{"log out", "log out", "log out and release", "release", "vanish", "vanish for long", "disconnect",
 		"time is up", "sent away"}
 	how := ways[d.r.IntN(len(ways))]
-	if d.over() {
+	if d.isOver() {
 		how = "log out and release"
 	}
-	d.note(how)
-	l.left = how
+	d.countAction(how)
+	l.endedBy = how
 	switch how {
 	case "log out", "log out and release":
 		if err := d.logOut(l.user); err != nil {
 			return true, err
 		}
-		if !d.gone(l, d.addr) || how == "log out" {
+		if !d.awaitEnd(l, d.addr) || how == "log out" {
 			return true, nil
 		}
 		fallthrough
@@ -203,7 +204,7 @@ func (d *device) leave(l *life) (still bool, err error) {
 		}
 		d.pull()
 		d.link = nil
-		d.gone(l, d.addr)
+		d.awaitEnd(l, d.addr)
 		d.sleep(d.r, soakIdle/2)
 		return false, nil
 	case "vanish", "vanish for long":
@@ -211,7 +212,7 @@ func (d *device) leave(l *life) (still bool, err error) {
 		d.link = nil
 		if how == "vanish" {
 			d.sleep(d.r, soakIdle/3)
-		} else if d.gone(l, d.addr) {
+		} else if d.awaitEnd(l, d.addr) {
 			d.sleep(d.r, soakIdle)
 		}
 		return false, nil
@@ -220,17 +221,17 @@ func (d *device) leave(l *life) (still bool, err error) {
 	case "time is up":
 		return true, d.endedByServer(l, d.changes(radius.CodeCoARequest, l.id, 1))
 	}
-	_, err = d.soak.ask.Logout(d.t.Context(), control.LogoutRequest{Addr: d.addr})
-	d.gone(l, d.addr)
+	_, err = d.soak.control.Logout(d.t.Context(), control.LogoutRequest{Addr: d.addr})
+	d.awaitEnd(l, d.addr)
 	return true, err
 }
 
 // endedByServer has the RADIUS server end the session.
-func (d *device) endedByServer(l *life, request []byte) error {
+func (d *device) endedByServer(l *clientSession, request []byte) error {
 	if err := d.asksFor(request); err != nil {
 		return err
 	}
-	d.gone(l, d.addr)
+	d.awaitEnd(l, d.addr)
 	return nil
 }
 
@@ -238,7 +239,7 @@ func (d *device) endedByServer(l *life, request []byte) error {
 func (s *soak) dialAndHangUp(slot int, r *rand.Rand) {
 	mac := pppoe.MAC{2, 0x50, 2, 0, byte(slot >> 8), byte(slot)}
 	s.sleep(r, 10*time.Second)
-	for n := 0; !s.over(); n++ {
+	for n := 0; !s.isOver(); n++ {
 		line := s.access.subscriber(s.t, mac, ppp.Config{User: fmt.Sprintf("guest-line-%d", slot), Password: "right"})
 		line.uniq = []byte{byte(n >> 8), byte(n)}
 		terms, err := line.dial()
@@ -247,22 +248,22 @@ func (s *soak) dialAndHangUp(slot int, r *rand.Rand) {
 			s.sleep(r, 10*time.Second)
 			continue
 		}
-		s.note("dial")
-		l, err := s.life(terms.Local, line.cfg.User)
+		s.countAction("dial")
+		l, err := s.sessionOf(terms.Local, line.cfg.User)
 		if err != nil {
 			s.fault("line %d: %v", slot, err)
 			continue
 		}
-		s.carry(line, l, terms, r)
+		s.sendEchoes(line, l, terms, r)
 		s.endLine(line, l, terms.Local, r)
 	}
 }
 
 // endLine ends a line's session in one of many ways.
-func (s *soak) endLine(line *subscriber, l *life, addr netip.Addr, r *rand.Rand) {
+func (s *soak) endLine(line *subscriber, l *clientSession, addr netip.Addr, r *rand.Rand) {
 	how := [...]string{"hang up", "PADT", "line vanishes", "line loses power", "line is disconnected"}[r.IntN(5)]
-	s.note(how)
-	l.left = how
+	s.countAction(how)
+	l.endedBy = how
 	switch how {
 	case "hang up":
 		line.hangUp()
@@ -279,24 +280,24 @@ func (s *soak) endLine(line *subscriber, l *life, addr netip.Addr, r *rand.Rand)
 			s.fault("%s: %v", l.user, err)
 		}
 	}
-	s.gone(l, addr)
+	s.awaitEnd(l, addr)
 	s.sleep(r, 20*time.Second)
 }
 
-// carry has a line's client send echo requests for a while.
-func (s *soak) carry(line *subscriber, l *life, terms ppp.Terms, r *rand.Rand) {
+// sendEchoes has a line's client send echo requests for a while.
+func (s *soak) sendEchoes(line *subscriber, l *clientSession, terms ppp.Terms, r *rand.Rand) {
 	until := time.Now().Add(time.Duration(10+r.IntN(110)) * time.Second)
-	for seq := 0; time.Now().Before(until) && !s.over(); seq++ {
+	for seq := 0; time.Now().Before(until) && !s.isOver(); seq++ {
 		bytes := 28 + r.IntN(1400)
-		l.passed.UpBytes += uint64(bytes)
-		l.passed.UpPackets++
+		l.traffic.UpBytes += uint64(bytes)
+		l.traffic.UpPackets++
 		if !line.echo(terms.Local, serverAddr, bytes, seq, soakWait) {
-			l.about = true
+			l.uncounted = true
 			s.fault("session %s of %s at %s: echo request %d of %d bytes has no answer", l.id, l.user, terms.Local, seq, bytes)
 			continue
 		}
-		l.passed.DownBytes += uint64(bytes)
-		l.passed.DownPackets++
+		l.traffic.DownBytes += uint64(bytes)
+		l.traffic.DownPackets++
 		time.Sleep(time.Duration(500+r.IntN(1000)) * time.Millisecond)
 	}
 }

@@ -41,19 +41,19 @@ type subscriber struct {
 	uniq []byte
 	tags []pppoe.Tag // of its access node
 
-	mu     sync.Mutex // guards what follows
-	server pppoe.MAC
-	id     uint16
-	link   *ppp.Link
-	cookie []byte
-	early  []byte // a frame of the session that was read before its PADS
-	terms  ppp.Terms
-	opened int
-	why    error
-	ended  bool
-	told   bool // a PADT came
-	packet chan []byte
-	tun    *os.File // of the host, once it has one
+	mu         sync.Mutex // guards what follows
+	server     pppoe.MAC
+	id         uint16
+	link       *ppp.Link
+	cookie     []byte
+	earlyFrame []byte // a frame of the session that was read before its PADS
+	terms      ppp.Terms
+	opened     int
+	endReason  error
+	ended      bool
+	gotPADT    bool // a PADT came
+	packet     chan []byte
+	tun        *os.File // of the host, once it has one
 }
 
 var _ ppp.Handler = (*subscriber)(nil)
@@ -78,7 +78,7 @@ func (a *access) subscriber(t testing.TB, mac pppoe.MAC, cfg ppp.Config) *subscr
 func (c *client) access() *access {
 	c.w.t.Helper()
 	a := &access{clients: map[pppoe.MAC]*subscriber{}}
-	c.w.in(c.host, func() (err error) {
+	c.w.inHost(c.host, func() (err error) {
 		if a.dev, err = net.InterfaceByName("c0"); err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (c *client) access() *access {
 			case <-end:
 				return
 			case <-time.After(50 * time.Millisecond):
-				for _, s := range a.all() {
+				for _, s := range a.subscribers() {
 					s.mu.Lock()
 					if s.link != nil {
 						s.link.Tick(time.Now())
@@ -121,8 +121,8 @@ func (c *client) access() *access {
 	return a
 }
 
-// all returns the clients there are.
-func (a *access) all() []*subscriber {
+// subscribers returns the clients there are.
+func (a *access) subscribers() []*subscriber {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Collect(maps.Values(a.clients))
@@ -161,14 +161,14 @@ func (s *subscriber) receive(f *pppoe.Frame) {
 		s.id = f.Session
 		s.link = ppp.New(s.cfg, s)
 		s.link.Open(time.Now())
-		if early := s.early; len(early) > 0 {
-			s.early = nil
+		if early := s.earlyFrame; len(early) > 0 {
+			s.earlyFrame = nil
 			s.link.Receive(time.Now(), early)
 		}
 	case f.PPP != nil && s.id == 0: // the other socket was read first
-		s.early = append([]byte(nil), f.PPP...)
+		s.earlyFrame = append([]byte(nil), f.PPP...)
 	case f.Code == pppoe.PADT && f.Session == s.id:
-		s.told = true
+		s.gotPADT = true
 		if s.link != nil {
 			s.link.Abort(ppp.ErrPeerClosed)
 		}
@@ -207,7 +207,7 @@ func (s *subscriber) Authenticate(ppp.Credentials) {}
 func (s *subscriber) Opened(t ppp.Terms) { s.terms = t; s.opened++ }
 
 // Closed implements ppp.Handler.
-func (s *subscriber) Closed(reason error) { s.why, s.ended = reason, true }
+func (s *subscriber) Closed(reason error) { s.endReason, s.ended = reason, true }
 
 // dial asks for a session until the link is up, or has ended, and returns why it has.
 func (s *subscriber) dial() (ppp.Terms, error) {
@@ -223,7 +223,7 @@ func (s *subscriber) dial() (ppp.Terms, error) {
 			s.write(&pppoe.Frame{To: pppoe.Broadcast, Code: pppoe.PADI, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}, {
 				Type: pppoe.HostUniq, Value: s.uniq}}})
 		}
-		terms, reason = s.terms, s.why
+		terms, reason = s.terms, s.endReason
 		if s.opened == 0 && !s.ended {
 			return fmt.Errorf("session %d, not open", s.id)
 		}
@@ -232,12 +232,12 @@ func (s *subscriber) dial() (ppp.Terms, error) {
 	return terms, reason
 }
 
-// route gives the client's host a TUN device with the session's address, and all routes by it: the
-// host's own TCP then uses the session.
+// route gives the client's host a TUN device with the session's address, and all routes by it: the host's own TCP then
+// uses the session.
 func (s *subscriber) route(c *client, terms ppp.Terms) {
 	s.t.Helper()
 	var tun *os.File
-	c.w.in(c.host, func() error {
+	c.w.inHost(c.host, func() error {
 		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return err
@@ -347,8 +347,8 @@ func headerSum(b []byte) uint16 {
 	return ^uint16(sum&0xffff + sum>>16)
 }
 
-// over waits for the link's end and returns why.
-func (s *subscriber) over() (reason error) {
+// awaitEnd waits for the link's end and returns why.
+func (s *subscriber) awaitEnd() (reason error) {
 	s.t.Helper()
 	eventually(s.t, "the link's end", func() error {
 		s.mu.Lock()
@@ -356,7 +356,7 @@ func (s *subscriber) over() (reason error) {
 		if !s.ended {
 			return errors.New("the link is up")
 		}
-		reason = s.why
+		reason = s.endReason
 		return nil
 	})
 	return reason

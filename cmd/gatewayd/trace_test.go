@@ -21,8 +21,8 @@ const (
 	site          = "www.example.org"
 )
 
-// TestLoginTrace follows a client from its first DHCP message to its first page, on every
-// data path, and compares the messages on the links with the document.
+// TestLoginTrace follows a client from its first DHCP message to its first page, on every data path, and compares the
+// messages on the links with the document.
 func TestLoginTrace(t *testing.T) {
 	for _, tt := range []struct {
 		name, path, section string
@@ -66,7 +66,7 @@ func (w *world) trace(ownLAN bool) []string {
 			"--dhcp-leasefile="+w.Dir+"/leases",
 			"--dhcp-authoritative", "--no-ping", "--server="+serverAddr.String())
 	}
-	ann := w.stranger()
+	ann := w.addUnaddressed()
 	wire := w.tap(ann)
 	lines := []string{"Note over client: initial connection"}
 	phase := func(name, last string) {
@@ -128,7 +128,7 @@ func (w *world) site() {
 	w.spawnAt("server", "resolver.log", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv",
 		"--no-hosts", "--user=root", "--pid-file",
 		"--bind-interfaces", "--listen-address="+serverAddr.String(), "--address=/"+site+"/"+serverAddr.String())
-	w.in("server", func() error {
+	w.inHost("server", func() error {
 		l, err := net.Listen("tcp4", net.JoinHostPort(serverAddr.String(), "80"))
 		if err != nil {
 			return err
@@ -146,7 +146,7 @@ func (c *client) resolve() {
 	c.w.t.Helper()
 	eventually(c.w.t, "resolve "+site, func() (err error) {
 		var conn net.Conn
-		c.w.in(c.host, func() (err error) {
+		c.w.inHost(c.host, func() (err error) {
 			conn, err = net.Dial("udp4", "10.1.0.1:53")
 			return err
 		})
@@ -177,8 +177,8 @@ func writeTrace(t *testing.T, section string, lines []string) {
 	must(t, os.WriteFile(traceDocument, []byte(before+"    "+strings.Join(lines, "\n    ")+"\n"+after), 0o644))
 }
 
-// cutDocument returns the messages of a section's diagram, which follow its participants,
-// and the text before and after.
+// cutDocument returns the messages of a section's diagram, which follow its participants, and the text before and
+// after.
 func cutDocument(t *testing.T, section string) (before, diagram, after string) {
 	t.Helper()
 	text, err := os.ReadFile(traceDocument)

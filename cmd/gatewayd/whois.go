@@ -50,7 +50,7 @@ func whoisCommand() *cobra.Command {
 				}
 				folder = cfg.FlowLog.Folder
 			}
-			found, err := flowlog.Find(folder, who, when)
+			found, err := flowlog.FindFlows(folder, who, when)
 			if err != nil {
 				return err
 			}

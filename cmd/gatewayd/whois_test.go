@@ -18,24 +18,24 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
 )
 
-// hold connects a client to the server, until the test closes it.
-func (w *world) hold(c *client) (conn net.Conn, err error) {
+// holdConn connects a client to the server, until the test closes it.
+func (w *world) holdConn(c *client) (conn net.Conn, err error) {
 	w.t.Helper()
 	var l net.Listener
-	w.in("server", func() error {
+	w.inHost("server", func() error {
 		l, err = net.Listen("tcp4", netip.AddrPortFrom(serverAddr, 0).String())
 		return err
 	})
 	w.t.Cleanup(func() { l.Close() })
-	w.in(c.host, func() error {
+	w.inHost(c.host, func() error {
 		conn, err = net.DialTimeout("tcp4", l.Addr().String(), 30*time.Second)
 		return nil
 	})
 	return conn, err
 }
 
-// TestWhois: with the flow log enabled, the command names the user of a connection through the
-// gateway, while it runs and after it was killed. Connections that go on then are found after the next start.
+// TestWhois: with the flow log enabled, the command names the user of a connection through the gateway, while it runs
+// and after it was killed. Connections that go on then are found after the next start.
 func TestWhois(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -57,7 +57,7 @@ func TestWhois(t *testing.T) {
 	}
 	eventually(t, "whois", whois)
 	hold := func() net.Conn {
-		c, err := w.hold(ann)
+		c, err := w.holdConn(ann)
 		must(t, err)
 		return c
 	}
@@ -116,7 +116,7 @@ func TestLoggedOverKill(t *testing.T) {
 	w.start()
 	carry()
 	at := time.Now().UTC().Format(time.RFC3339Nano)
-	w.in("router", func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) })
+	w.inHost("router", func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) })
 	eventually(t, "the whole record", func() error {
 		out, err := w.try(fmt.Sprintf("gatewayd whois --json --folder $DIR/state/flows %s --at %s", conn.LocalAddr(), at))
 		var f flowlog.Flow // what comes behind is of a late acknowledgement, which began another connection
@@ -135,7 +135,7 @@ func TestLoggedOverKill(t *testing.T) {
 func (w *world) echo(c *client) (conn net.Conn) {
 	w.t.Helper()
 	var l net.Listener
-	w.in("server", func() (err error) {
+	w.inHost("server", func() (err error) {
 		l, err = net.Listen("tcp4", netip.AddrPortFrom(serverAddr, 0).String())
 		return err
 	})
@@ -146,7 +146,7 @@ func (w *world) echo(c *client) (conn net.Conn) {
 			peer.Close()
 		}
 	}()
-	w.in(c.host, func() (err error) {
+	w.inHost(c.host, func() (err error) {
 		conn, err = net.DialTimeout("tcp4", l.Addr().String(), 30*time.Second)
 		return err
 	})

@@ -21,8 +21,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// The load of the tests. The defaults are low, so that a busy machine passes; use higher
-// ones on an idle machine.
+// The load of the tests. The defaults are low, so that a busy machine passes; use higher ones on an idle machine.
 var (
 	tcpMbps  = flag.Int("tcp-mbps", 100, "Mbit/s of TCP each way, through the gateway while its daemon dies; 0: none")
 	udpMbps  = flag.Int("udp-mbps", 30, "Mbit/s of UDP each way, meanwhile")
@@ -40,8 +39,8 @@ var (
 	neverLeased = netip.MustParseAddr("10.1.0.250")
 )
 
-// world is a gateway's host with clients on one side and a server on the other, in
-// namespaces of one test. The daemon is a separate process.
+// world is a gateway's host with clients on one side and a server on the other, in namespaces of one test. The daemon
+// is a separate process.
 //
 //	clients ── hub ── lan0 router wan0 ── s0 server
 //
@@ -66,8 +65,8 @@ type world struct {
 
 var worlds atomic.Int64
 
-// newWorld creates the namespaces and starts RADIUS servers, one for logins and one for
-// accounting, but no daemon. All of it ends with the test.
+// newWorld creates the namespaces and starts RADIUS servers, one for logins and one for accounting, but no daemon. All
+// of it ends with the test.
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := newNetwork(t)
@@ -105,8 +104,7 @@ nsenter --net=/run/netns/$ID-router sysctl -qw net.ipv4.ip_forward=1`)
 	return w
 }
 
-// plainTCP lets TCP in a namespace retransmit only lost packets, not those that a busy
-// machine delayed.
+// plainTCP lets TCP in a namespace retransmit only lost packets, not those that a busy machine delayed.
 func (w *world) plainTCP(host string) {
 	w.sh(`nsenter --net=/run/netns/$ID-` + host +
 		` sysctl -qw net.ipv4.tcp_sack=0 net.ipv4.tcp_early_retrans=0 net.ipv4.tcp_recovery=0`)
@@ -129,14 +127,14 @@ func (w *world) try(script string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// in runs fn on a thread in a host's namespace: sockets it opens belong there.
-func (w *world) in(host string, fn func() error) {
+// inHost runs fn on a thread in a host's namespace: sockets it opens belong there.
+func (w *world) inHost(host string, fn func() error) {
 	w.t.Helper()
-	must(w.t, w.within(host, fn))
+	must(w.t, w.inHostErr(host, fn))
 }
 
-// within is in that returns what fn does.
-func (w *world) within(host string, fn func() error) error {
+// inHostErr is in that returns what fn does.
+func (w *world) inHostErr(host string, fn func() error) error {
 	return netnstest.In("/run/netns/"+w.id+"-"+host, fn)
 }
 
@@ -181,17 +179,17 @@ func (w *world) spawnAt(host, log string, argv ...string) *process {
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	must(w.t, netnstest.Start(p.cmd))
 	go func() { p.cmd.Wait(); close(p.ended) }()
-	w.t.Cleanup(func() { p.end(syscall.SIGKILL) })
+	w.t.Cleanup(func() { p.signalAndWait(syscall.SIGKILL) })
 	return p
 }
 
-// end sends a signal and waits for the end.
-func (p *process) end(s syscall.Signal) {
+// signalAndWait sends a signal and waits for the end.
+func (p *process) signalAndWait(s syscall.Signal) {
 	p.cmd.Process.Signal(s)
 	<-p.ended
 }
 
-func (p *process) said() string {
+func (p *process) output() string {
 	text, _ := os.ReadFile(p.log)
 	return string(text)
 }
@@ -209,7 +207,7 @@ func (w *world) startOf(program string) {
 	eventually(w.t, "gatewayd starts", func() error {
 		select {
 		case <-w.daemon.ended:
-			w.t.Fatalf("gatewayd ended:\n%s", w.daemon.said())
+			w.t.Fatalf("gatewayd ended:\n%s", w.daemon.output())
 		default:
 		}
 		s, err := w.status()
@@ -221,7 +219,7 @@ func (w *world) startOf(program string) {
 }
 
 // kill ends the daemon like a crash.
-func (w *world) kill() { w.daemon.end(syscall.SIGKILL) }
+func (w *world) kill() { w.daemon.signalAndWait(syscall.SIGKILL) }
 
 // replace kills the daemon, and starts it while the kernel still takes the former one apart.
 func (w *world) replace() {
@@ -251,8 +249,8 @@ type client struct {
 	addr netip.Addr
 }
 
-// stranger adds a client without an address.
-func (w *world) stranger() *client {
+// addUnaddressed adds a client without an address.
+func (w *world) addUnaddressed() *client {
 	w.t.Helper()
 	w.made++
 	c := &client{w: w, host: fmt.Sprint("client", w.made)}
@@ -267,7 +265,7 @@ ip netns exec $ID-hub sh -ec '` + netnstest.Hub + `plug ` + c.host + `'; ip netn
 // client adds a client and gets it a lease.
 func (w *world) client() *client {
 	w.t.Helper()
-	c := w.stranger()
+	c := w.addUnaddressed()
 	c.lease()
 	return c
 }

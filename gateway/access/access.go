@@ -12,18 +12,18 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Suit is how far a source is the one to ask about a login.
-type Suit int
+// Suitability is how far a source is the one to ask about a login.
+type Suitability int
 
 const (
-	Never Suit = iota // it cannot answer such a login
-	Maybe             // it may know the user
-	Knows             // it knows the user
+	CannotAnswer Suitability = iota // it cannot answer such a login
+	MayKnow                         // it may know the user
+	KnowsUser                       // it knows the user
 )
 
 // Source answers for users.
 type Source interface {
-	Suits(session.Credentials) Suit
+	Suitability(session.Credentials) Suitability
 	// Authenticate returns the login of a right password. An error that wraps session.ErrRejected, as a *session.Rejection
 	// does, says that the source does not let the user in; any other that it cannot say.
 	Authenticate(context.Context, session.Credentials) (session.Login, error)
@@ -35,12 +35,12 @@ type Sources []Source
 
 // order is in which order sources are asked about a login.
 func (s Sources) order(c session.Credentials) []Source {
-	suits := map[Suit][]Source{}
+	suits := map[Suitability][]Source{}
 	for _, one := range s {
-		suit := one.Suits(c)
+		suit := one.Suitability(c)
 		suits[suit] = append(suits[suit], one)
 	}
-	return slices.Concat(suits[Knows], suits[Maybe])
+	return slices.Concat(suits[KnowsUser], suits[MayKnow])
 }
 
 // Authenticate chooses the session's ID, so that servers get it before the session begins, and returns the first
@@ -75,15 +75,15 @@ type Hashed struct {
 	}
 }
 
-// Suits implements Source.
-func (h Hashed) Suits(c session.Credentials) Suit {
+// Suitability implements Source.
+func (h Hashed) Suitability(c session.Credentials) Suitability {
 	switch {
 	case c.CHAP != nil:
-		return Never
+		return CannotAnswer
 	case h.Accounts.Knows(c.User):
-		return Knows
+		return KnowsUser
 	}
-	return Maybe
+	return MayKnow
 }
 
 // Authenticate implements Source.
@@ -99,8 +99,8 @@ type Remote struct {
 	Limit time.Duration // of a login's wait for all servers together
 }
 
-// Suits implements Source.
-func (r Remote) Suits(session.Credentials) Suit { return Maybe }
+// Suitability implements Source.
+func (r Remote) Suitability(session.Credentials) Suitability { return MayKnow }
 
 // Authenticate implements Source.
 func (r Remote) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {

@@ -1,6 +1,6 @@
-// Package arp asks whether hosts of a LAN are there, and answers hosts that the kernel may
-// not answer. A host that has an address answers ARP requests for it (RFC 826), also while
-// it is idle, so an answer tells a client that uses its address from one that has left.
+// Package arp asks whether hosts of a LAN are there, and answers hosts that the kernel may not answer. A host that has
+// an address answers ARP requests for it (RFC 826), also while it is idle, so an answer tells a client that uses its
+// address from one that has left.
 package arp
 
 import (
@@ -36,16 +36,16 @@ var ErrBusy = errors.New("too many hosts are being asked whether they are there"
 type Prober struct {
 	Interface string
 	Source    netip.Addr // the gateway's address, the sender of requests
-	// All opens the socket for all protocols: only for data paths that keep the interface's
-	// packets from the kernel's stack. Such a socket receives every packet.
-	All bool
+	// All opens the socket for all protocols: only for data paths that keep the interface's packets from the kernel's
+	// stack. Such a socket receives every packet.
+	AllProtocols bool
 
-	pause time.Duration // 0: defaultPause
-	mu    sync.Mutex
-	conn  *packet.Conn       // guarded by mu; nil: nobody is asked
-	ended chan struct{}      // guarded by mu: closed when conn is read no more
-	own   MAC                // guarded by mu: the interface's
-	asked map[host]*question // guarded by mu
+	pause       time.Duration // 0: defaultPause
+	mu          sync.Mutex
+	conn        *packet.Conn       // guarded by mu; nil: nobody is asked
+	readerEnded chan struct{}      // guarded by mu: closed when conn is read no more
+	ownMAC      MAC                // guarded by mu: the interface's
+	questions   map[host]*question // guarded by mu
 }
 
 // host is an address with the MAC address that answers for it.
@@ -56,23 +56,22 @@ type host struct {
 
 // question is one host that is asked, for one or several callers.
 type question struct {
-	callers  int
-	answered chan struct{} // closed by the answer
-	once     sync.Once
+	callers    int
+	answered   chan struct{} // closed by the answer
+	answerOnce sync.Once
 }
 
-// There asks a host, and reports whether it answers for its address with its MAC address.
-// It takes some 2 s for a host that does not. The error is ErrBusy, ctx's, or that of the
-// interface.
-func (p *Prober) There(ctx context.Context, addr netip.Addr, mac MAC) (bool, error) {
+// Present asks a host, and reports whether it answers for its address with its MAC address. It takes some 2 s for a
+// host that does not. The error is ErrBusy, ctx's, or that of the interface.
+func (p *Prober) Present(ctx context.Context, addr netip.Addr, mac MAC) (bool, error) {
 	h := host{addr, mac}
-	q, err := p.enter(h)
+	q, err := p.addQuestion(h)
 	if err != nil {
 		return false, err
 	}
-	defer p.leave(h)
+	defer p.removeQuestion(h)
 	for range probes {
-		if err := p.ask(addr); err != nil {
+		if err := p.sendRequest(addr); err != nil {
 			return false, fmt.Errorf("asking whether %s is there: %w", addr, err)
 		}
 		wait := time.NewTimer(cmp.Or(p.pause, defaultPause))
@@ -89,11 +88,11 @@ func (p *Prober) There(ctx context.Context, addr netip.Addr, mac MAC) (bool, err
 	return false, nil
 }
 
-// ThereInTurn is There for a caller that can wait: while too many hosts are asked it tries again,
-// as long as wanted returns true. The error is ErrBusy where it gave up.
+// ThereInTurn is There for a caller that can wait: while too many hosts are asked it tries again, as long as wanted
+// returns true. The error is ErrBusy where it gave up.
 func (p *Prober) ThereInTurn(ctx context.Context, addr netip.Addr, mac MAC, wanted func() bool) (bool, error) {
 	for {
-		found, err := p.There(ctx, addr, mac)
+		found, err := p.Present(ctx, addr, mac)
 		if !errors.Is(err, ErrBusy) || !wanted() {
 			return found, err
 		}
@@ -107,13 +106,13 @@ func (p *Prober) ThereInTurn(ctx context.Context, addr netip.Addr, mac MAC, want
 	}
 }
 
-// enter begins a question and opens the socket for the first one.
-func (p *Prober) enter(h host) (*question, error) {
+// addQuestion begins a question and opens the socket for the first one.
+func (p *Prober) addQuestion(h host) (*question, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	q := p.asked[h]
+	q := p.questions[h]
 	if q == nil {
-		if len(p.asked) >= maxAsked {
+		if len(p.questions) >= maxAsked {
 			return nil, ErrBusy
 		}
 		if p.conn == nil {
@@ -122,17 +121,17 @@ func (p *Prober) enter(h host) (*question, error) {
 			}
 		}
 		q = &question{answered: make(chan struct{})}
-		if p.asked == nil {
-			p.asked = map[host]*question{}
+		if p.questions == nil {
+			p.questions = map[host]*question{}
 		}
-		p.asked[h] = q
+		p.questions[h] = q
 	}
 	q.callers++
 	return q, nil
 }
 
-// leave ends a question. After the last one it closes the socket, and waits until nobody reads it.
-func (p *Prober) leave(h host) {
+// removeQuestion ends a question. After the last one it closes the socket, and waits until nobody reads it.
+func (p *Prober) removeQuestion(h host) {
 	if ended := p.drop(h); ended != nil {
 		<-ended // without mu, which the reader locks
 	}
@@ -142,16 +141,16 @@ func (p *Prober) leave(h host) {
 func (p *Prober) drop(h host) (ended <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	q := p.asked[h]
+	q := p.questions[h]
 	if q.callers--; q.callers == 0 {
-		delete(p.asked, h)
+		delete(p.questions, h)
 	}
-	if len(p.asked) > 0 {
+	if len(p.questions) > 0 {
 		return nil
 	}
 	p.conn.Close()
 	p.conn = nil
-	return p.ended
+	return p.readerEnded
 }
 
 // open opens the socket and begins to read it; mu is held.
@@ -160,7 +159,7 @@ func (p *Prober) open() error {
 	if err != nil {
 		return err
 	}
-	if len(ifi.HardwareAddr) != len(p.own) {
+	if len(ifi.HardwareAddr) != len(p.ownMAC) {
 		return fmt.Errorf("%s is no Ethernet interface", p.Interface)
 	}
 	filter, err := bpf.Assemble(answers)
@@ -168,7 +167,7 @@ func (p *Prober) open() error {
 		return err
 	}
 	protocol := unix.ETH_P_ARP
-	if p.All {
+	if p.AllProtocols {
 		protocol = unix.ETH_P_ALL
 	}
 	conn, err := packet.Listen(ifi, packet.Raw, protocol, &packet.Config{Filter: filter})
@@ -176,7 +175,7 @@ func (p *Prober) open() error {
 		return fmt.Errorf("opening a packet socket: %w (it needs CAP_NET_RAW)", err)
 	}
 	ended := make(chan struct{})
-	p.conn, p.ended, p.own = conn, ended, MAC(ifi.HardwareAddr)
+	p.conn, p.readerEnded, p.ownMAC = conn, ended, MAC(ifi.HardwareAddr)
 	go func() { defer close(ended); p.read(conn) }()
 	return nil
 }
@@ -206,8 +205,8 @@ func (p *Prober) read(conn *packet.Conn) {
 		}
 		if h, ok := parse(b[:n]); ok {
 			p.mu.Lock()
-			if q := p.asked[h]; q != nil {
-				q.once.Do(func() { close(q.answered) })
+			if q := p.questions[h]; q != nil {
+				q.answerOnce.Do(func() { close(q.answered) })
 			}
 			p.mu.Unlock()
 		}
@@ -220,12 +219,12 @@ func isOver(err error) bool {
 	return errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EBADF) || errors.Is(err, unix.ENODEV)
 }
 
-// ask sends a request to everybody: a switch may believe that the host is elsewhere.
-func (p *Prober) ask(addr netip.Addr) error {
+// sendRequest sends a request to everybody: a switch may believe that the host is elsewhere.
+func (p *Prober) sendRequest(addr netip.Addr) error {
 	p.mu.Lock()
-	conn, own := p.conn, p.own
+	conn, own := p.conn, p.ownMAC
 	p.mu.Unlock()
-	_, err := conn.WriteTo(question4(own, p.Source, addr), &packet.Addr{HardwareAddr: everybody[:]})
+	_, err := conn.WriteTo(question4(own, p.Source, addr), &packet.Addr{HardwareAddr: broadcast[:]})
 	return err
 }
 
@@ -237,12 +236,12 @@ const (
 	reply       = 2
 )
 
-var everybody = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+var broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 // question4 returns the frame of a request.
 func question4(own MAC, source, addr netip.Addr) []byte {
 	b := make([]byte, 0, frameLen)
-	b = append(append(b, everybody[:]...), own[:]...)
+	b = append(append(b, broadcast[:]...), own[:]...)
 	for _, v := range []uint16{unix.ETH_P_ARP, unix.ARPHRD_ETHER, unix.ETH_P_IP, 6<<8 | 4, request} {
 		b = binary.BigEndian.AppendUint16(b, v)
 	}

@@ -17,8 +17,8 @@ func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
 
 var gateway = netip.MustParseAddr("10.1.0.1")
 
-// at is a host of the tests' LAN.
-func at(last, mac byte) host {
+// hostAt is a host of the tests' LAN.
+func hostAt(last, mac byte) host {
 	return host{netip.AddrFrom4([4]byte{10, 1, 0, last}), MAC{2, 0, 0, 0, 0, mac}}
 }
 
@@ -39,19 +39,18 @@ func newLAN(t *testing.T) *netnstest.Space {
 	return client
 }
 
-// TestThere asks hosts that are there, by several callers and at several addresses, and
-// such as are not.
+// TestThere asks hosts that are there, by several callers and at several addresses, and such as are not.
 func TestThere(t *testing.T) {
 	newLAN(t)
 	var asking sync.WaitGroup
 	var probers []*Prober
 	for _, all := range []bool{false, true} {
-		p := &Prober{Interface: "lan0", Source: gateway, All: all, pause: 250 * time.Millisecond}
+		p := &Prober{Interface: "lan0", Source: gateway, AllProtocols: all, pause: 250 * time.Millisecond}
 		probers = append(probers, p)
-		for h, want := range map[host]bool{at(2, 2): true, at(3, 2): true, at(4, 2): false, at(2, 3): false} {
+		for h, want := range map[host]bool{hostAt(2, 2): true, hostAt(3, 2): true, hostAt(4, 2): false, hostAt(2, 3): false} {
 			for range 3 {
 				asking.Go(func() {
-					if got, err := p.There(t.Context(), h.addr, h.mac); got != want || err != nil {
+					if got, err := p.Present(t.Context(), h.addr, h.mac); got != want || err != nil {
 						t.Errorf("%v is there: %v, %v, want %v (all protocols: %v)", h, got, err, want, all)
 					}
 				})
@@ -60,22 +59,21 @@ func TestThere(t *testing.T) {
 	}
 	asking.Wait()
 	for _, p := range probers {
-		if p.conn != nil || len(p.asked) > 0 {
-			t.Errorf("%d hosts are still asked, the socket is %v", len(p.asked), p.conn)
+		if p.conn != nil || len(p.questions) > 0 {
+			t.Errorf("%d hosts are still asked, the socket is %v", len(p.questions), p.conn)
 		}
 		select {
-		case <-p.ended:
+		case <-p.readerEnded:
 		default:
 			t.Error("a socket is still read")
 		}
 	}
 }
 
-// TestNotThere: without an interface, when the caller gives up, and when too many hosts
-// are asked.
+// TestNotThere: without an interface, when the caller gives up, and when too many hosts are asked.
 func TestNotThere(t *testing.T) {
-	if _, err := (&Prober{Interface: "lan9", Source: gateway}).There(
-		t.Context(), at(2, 2).addr, at(2, 2).mac); err == nil {
+	if _, err := (&Prober{Interface: "lan9", Source: gateway}).Present(
+		t.Context(), hostAt(2, 2).addr, hostAt(2, 2).mac); err == nil {
 		t.Error("an interface that is not there was asked on")
 	}
 	newLAN(t)
@@ -85,7 +83,7 @@ func TestNotThere(t *testing.T) {
 	for n := range maxAsked {
 		h := host{netip.AddrFrom4([4]byte{10, 1, byte(4 + n>>8), byte(n)}), MAC{2, 0, 0, 0, 0, 9}}
 		asking.Go(func() {
-			if found, err := p.There(ctx, h.addr, h.mac); found || err != nil && !errors.Is(err, context.Canceled) {
+			if found, err := p.Present(ctx, h.addr, h.mac); found || err != nil && !errors.Is(err, context.Canceled) {
 				t.Errorf("%v is there: %v, %v", h, found, err)
 			}
 		})
@@ -93,20 +91,20 @@ func TestNotThere(t *testing.T) {
 	netnstest.Await(t, "questions", func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if len(p.asked) < maxAsked {
-			return fmt.Errorf("%d are asked", len(p.asked))
+		if len(p.questions) < maxAsked {
+			return fmt.Errorf("%d are asked", len(p.questions))
 		}
 		return nil
 	})
-	if _, err := p.There(t.Context(), at(2, 2).addr, at(2, 2).mac); !errors.Is(err, ErrBusy) {
+	if _, err := p.Present(t.Context(), hostAt(2, 2).addr, hostAt(2, 2).mac); !errors.Is(err, ErrBusy) {
 		t.Errorf("one more question: %v", err)
 	}
-	if _, err := p.ThereInTurn(t.Context(), at(2, 2).addr, at(2, 2).mac, func() bool { return false }); !errors.Is(
+	if _, err := p.ThereInTurn(t.Context(), hostAt(2, 2).addr, hostAt(2, 2).mac, func() bool { return false }); !errors.Is(
 		err, ErrBusy) {
 		t.Errorf("one that is not wanted any more: %v", err)
 	}
 	waits := sync.OnceFunc(cancel)
-	found, err := p.ThereInTurn(t.Context(), at(2, 2).addr, at(2, 2).mac, func() bool { waits(); return true })
+	found, err := p.ThereInTurn(t.Context(), hostAt(2, 2).addr, hostAt(2, 2).mac, func() bool { waits(); return true })
 	if !found || err != nil {
 		t.Errorf("one that waits for its turn: %v, %v", found, err)
 	}
@@ -115,8 +113,8 @@ func TestNotThere(t *testing.T) {
 
 // TestInAnothersName: what a device says in ARP about another's MAC address is nobody's.
 func TestInAnothersName(t *testing.T) {
-	frame := answer(at(2, 2), at(1, 1))
-	if got, ok := parse(frame); got != at(2, 2) || !ok {
+	frame := answer(hostAt(2, 2), hostAt(1, 1))
+	if got, ok := parse(frame); got != hostAt(2, 2) || !ok {
 		t.Fatalf("%v, %v of an answer", got, ok)
 	}
 	frame[11] = 3 // the frame's sender
@@ -127,15 +125,15 @@ func TestInAnothersName(t *testing.T) {
 
 // TestReply: a request for the gateway's address is answered, and nothing else.
 func TestReply(t *testing.T) {
-	own, another := at(1, 1), at(9, 9)
+	own, another := hostAt(1, 1), hostAt(9, 9)
 	asking := func(change func([]byte)) []byte {
-		b := append(question4(at(2, 2).mac, at(2, 2).addr, own.addr), make([]byte, 18)...) // padded
+		b := append(question4(hostAt(2, 2).mac, hostAt(2, 2).addr, own.addr), make([]byte, 18)...) // padded
 		change(b)
 		return b
 	}
 	got := Reply(asking(func([]byte) {}), own.addr, own.mac)
 	from, operation, ok := sender(got)
-	if !ok || from != own || operation != reply || len(got) != frameLen || [6]byte(got[:6]) != at(2, 2).mac ||
+	if !ok || from != own || operation != reply || len(got) != frameLen || [6]byte(got[:6]) != hostAt(2, 2).mac ||
 		[10]byte(got[32:]) != [10]byte{2, 0, 0, 0, 0, 2, 10, 1, 0, 2} {
 		t.Errorf("the answer is %x", got)
 	}
@@ -153,8 +151,8 @@ func TestReply(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(question4(MAC{2, 0, 0, 0, 0, 1}, gateway, at(2, 2).addr))
-	answer := question4(MAC{2, 0, 0, 0, 0, 1}, gateway, at(2, 2).addr)
+	f.Add(question4(MAC{2, 0, 0, 0, 0, 1}, gateway, hostAt(2, 2).addr))
+	answer := question4(MAC{2, 0, 0, 0, 0, 1}, gateway, hostAt(2, 2).addr)
 	answer[ethernetLen+7] = reply
 	f.Add(answer)
 	f.Add(answer[:frameLen-1])

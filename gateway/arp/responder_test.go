@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestResponder: a host's kernel takes the answer for the gateway's, and what the host sends
-// tells its addresses.
+// TestResponder: a host's kernel takes the answer for the gateway's, and what the host sends tells its addresses.
 func TestResponder(t *testing.T) {
 	client := newLAN(t)
 	dev, err := net.InterfaceByName("lan0")
@@ -21,7 +20,7 @@ func TestResponder(t *testing.T) {
 	// lan0 has no address, so its kernel answers nobody.
 	client.Run(t, "ping -c 1 -W 20 -I 10.1.0.3 10.1.0.1 >/dev/null 2>&1 &")
 	addr, mac, err := r.Next()
-	if want := at(3, 2); (host{addr, mac}) != want || err != nil {
+	if want := hostAt(3, 2); (host{addr, mac}) != want || err != nil {
 		t.Fatalf("%s, %x asks, %v, want %v", addr, mac, err, want)
 	}
 	if err := r.Answer(addr, mac); err != nil {

@@ -1,5 +1,4 @@
-// Package budget bounds how often something is done for each of many senders, with token
-// buckets.
+// Package budget bounds how often something is done for each of many senders, with token buckets.
 package budget
 
 import (
@@ -8,8 +7,8 @@ import (
 	"time"
 )
 
-// Rate is how often something may happen: EachSecond times a second on average, and AtOnce
-// times after a silence of AtOnce/EachSecond seconds.
+// Rate is how often something may happen: EachSecond times a second on average, and AtOnce times after a silence of
+// AtOnce/EachSecond seconds.
 type Rate struct {
 	AtOnce     int
 	EachSecond float64
@@ -18,38 +17,36 @@ type Rate struct {
 // Minutely is once a minute.
 var Minutely = Rate{AtOnce: 1, EachSecond: 1. / 60}
 
-// Cost is the time in which the rate allows one, and Most the time in which it allows what
-// may happen at once; nanoseconds.
-func (r Rate) Cost() int64 { return int64(float64(time.Second) / r.EachSecond) }
-func (r Rate) Most() int64 { return int64(r.AtOnce) * r.Cost() }
+// Cost is the time in which the rate allows one, and Most the time in which it allows what may happen at once;
+// nanoseconds.
+func (r Rate) Cost() int64       { return int64(float64(time.Second) / r.EachSecond) }
+func (r Rate) BucketSize() int64 { return int64(r.AtOnce) * r.Cost() }
 
-// began is time 0 of Now.
-var began = time.Now().Add(-time.Hour)
+// clockOrigin is time 0 of Now.
+var clockOrigin = time.Now().Add(-time.Hour)
 
 // Now is a clock for Spend: nanoseconds that pass with CLOCK_MONOTONIC.
-func Now() int64 { return int64(time.Since(began)) }
+func Now() int64 { return int64(time.Since(clockOrigin)) }
 
-// Clock is one token bucket: the time up to which the rate has been used, which only Charge
-// moves ahead of the caller's clock. The zero value is a full bucket.
-type Clock struct{ used atomic.Int64 }
+// Clock is one token bucket: the time up to which the rate has been used, which only Charge moves ahead of the caller's
+// clock. The zero value is a full bucket.
+type Clock struct{ usedUntil atomic.Int64 }
 
-// Spend takes one from the bucket, and reports whether there was one. now is of any clock
-// that is the same for all calls. If threads spend at once, one of them tries again.
+// Spend takes one from the bucket, and reports whether there was one. now is of any clock that is the same for all
+// calls. If threads spend at once, one of them tries again.
 func (c *Clock) Spend(r Rate, now int64) bool { return c.take(r, 1, now, false) }
 
 // Has reports whether n are in the bucket.
 func (c *Clock) Has(r Rate, n int, now int64) bool {
-	return c.from(r, now, c.used.Load())+int64(n)*r.Cost() <= now
+	return c.usedFrom(r, now, c.usedUntil.Load())+int64(n)*r.Cost() <= now
 }
 
-// Charge takes n, also more than there are: then nothing can be spent until the rate has
-// made up for them.
+// Charge takes n, also more than there are: then nothing can be spent until the rate has made up for them.
 func (c *Clock) Charge(r Rate, n int, now int64) { c.take(r, n, now, true) }
 
-// from is the time up to which the rate has been used, at least: the bucket holds no more
-// than AtOnce.
-func (c *Clock) from(r Rate, now, used int64) int64 {
-	full := now - r.Most()
+// usedFrom is the time up to which the rate has been used, at least: the bucket holds no more than AtOnce.
+func (c *Clock) usedFrom(r Rate, now, used int64) int64 {
+	full := now - r.BucketSize()
 	if used == 0 { // never used, whatever the clock's age
 		return full
 	}
@@ -58,41 +55,40 @@ func (c *Clock) from(r Rate, now, used int64) int64 {
 
 func (c *Clock) take(r Rate, n int, now int64, owes bool) bool {
 	for range 8 {
-		before := c.used.Load()
-		next := c.from(r, now, before) + int64(n)*r.Cost()
+		before := c.usedUntil.Load()
+		next := c.usedFrom(r, now, before) + int64(n)*r.Cost()
 		if next > now && !owes {
 			return false
 		}
-		if c.used.CompareAndSwap(before, next) {
+		if c.usedUntil.CompareAndSwap(before, next) {
 			return true
 		}
 	}
 	return false
 }
 
-// Senders are the token buckets of many senders with the same rate. It remembers the Size
-// senders that sent last. Senders that are not remembered share a further bucket, which
-// admits as many as Size has room for until the bucket of each is full again, half of them
-// at once. A device that makes up names thus gets no more than that, and takes nothing from
-// senders that are remembered, or that the caller knows; new senders compete with it.
+// Senders are the token buckets of many senders with the same rate. It remembers the Size senders that sent last.
+// Senders that are not remembered share a further bucket, which admits as many as Size has room for until the bucket of
+// each is full again, half of them at once. A device that makes up names thus gets no more than that, and takes nothing
+// from senders that are remembered, or that the caller knows; new senders compete with it.
 type Senders[K comparable] struct {
 	Rate Rate
 	Size int
 
-	mu      sync.Mutex // guards what follows
-	each    Recent[K, Clock]
-	others  Clock
-	refused uint64
+	mu       sync.Mutex // guards what follows
+	bySender Recent[K, Clock]
+	unknown  Clock
+	refused  uint64
 }
 
-// Spend takes one from a sender's bucket, and reports whether there was one. known senders
-// are real for another reason than that they send, such as a lease.
+// Spend takes one from a sender's bucket, and reports whether there was one. known senders are real for another reason
+// than that they send, such as a lease.
 func (s *Senders[K]) Spend(k K, known bool, now int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own := s.each.Get(k)
-	if own == nil && (known || s.others.Spend(Newcomers(s.Rate, s.Size), now)) {
-		own = s.each.Add(k, s.Size)
+	own := s.bySender.Get(k)
+	if own == nil && (known || s.unknown.Spend(Newcomers(s.Rate, s.Size), now)) {
+		own = s.bySender.Add(k, s.Size)
 	}
 	if own != nil && own.Spend(s.Rate, now) {
 		return true
@@ -101,8 +97,8 @@ func (s *Senders[K]) Spend(k K, known bool, now int64) bool {
 	return false
 }
 
-// Newcomers is how often senders of a rate are remembered where size of them can be: at most
-// size in the time in which their buckets fill.
+// Newcomers is how often senders of a rate are remembered where size of them can be: at most size in the time in which
+// their buckets fill.
 func Newcomers(each Rate, size int) Rate {
 	half := size / 2
 	return Rate{AtOnce: half, EachSecond: float64(half) * each.EachSecond / float64(each.AtOnce)}
@@ -115,12 +111,12 @@ func (s *Senders[K]) Refused() uint64 {
 	return s.refused
 }
 
-// Seldom is for messages that others cause: once a minute, so that they do not fill the log.
-type Seldom struct{ last Clock }
+// OncePerMinute is for messages that others cause: once a minute, so that they do not fill the log.
+type OncePerMinute struct{ spent Clock }
 
 // Do calls f, unless it did within the last minute.
-func (s *Seldom) Do(f func()) {
-	if s.last.Spend(Minutely, Now()) {
+func (s *OncePerMinute) Do(f func()) {
+	if s.spent.Spend(Minutely, Now()) {
 		f()
 	}
 }

@@ -81,8 +81,8 @@ func TestSenders(t *testing.T) {
 		}
 		return passed
 	})
-	if s.each.Len() > 100 {
-		t.Errorf("%d senders are remembered", s.each.Len())
+	if s.bySender.Len() > 100 {
+		t.Errorf("%d senders are remembered", s.bySender.Len())
 	}
 	if n < 5+99 || n > 5+100 {
 		t.Errorf("%d of the sender's own", n)
@@ -94,9 +94,8 @@ func TestSenders(t *testing.T) {
 	}
 }
 
-// TestMadeUpSenders: a device that makes up a sender for each message has no more than the
-// shared bound, also once the table is full, and takes nothing from senders with a lease or that
-// are remembered.
+// TestMadeUpSenders: a device that makes up a sender for each message has no more than the shared bound, also once the
+// table is full, and takes nothing from senders with a lease or that are remembered.
 func TestMadeUpSenders(t *testing.T) {
 	s := Senders[int]{Rate: five, Size: 100}
 	passed, made := 0, 1000

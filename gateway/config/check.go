@@ -20,8 +20,7 @@ type checker struct {
 	problems strict.Problems
 }
 
-// check returns problems of keys in combination: missing keys, contradictions, and keys
-// without effect.
+// check returns problems of keys in combination: missing keys, contradictions, and keys without effect.
 func (c *Config) check() strict.Problems {
 	k := &checker{Config: c}
 	for _, key := range []string{"lan.interface", "lan.address", "wan.interface"} {
@@ -75,8 +74,8 @@ func (c *Config) lineOf(key string) int {
 // IsSet reports whether the file has a key.
 func (c *Config) IsSet(key string) bool { return c.lines[key] > 0 }
 
-// without reports keys that are set although they have no effect, for the given reason.
-func (k *checker) without(reason string, keys ...string) {
+// refuseUnused reports keys that are set although they have no effect, for the given reason.
+func (k *checker) refuseUnused(reason string, keys ...string) {
 	for _, key := range keys {
 		if k.IsSet(key) {
 			k.report(key, "has no effect: %s", reason)
@@ -86,11 +85,11 @@ func (k *checker) without(reason string, keys ...string) {
 
 func (k *checker) checkDHCP() {
 	if k.DHCP.Mode == External {
-		k.without(`dhcp.mode is "external"`, "dhcp.pools", "dhcp.lease", "dhcp.preauth_lease", "dhcp.dns", "dhcp.domain",
+		k.refuseUnused(`dhcp.mode is "external"`, "dhcp.pools", "dhcp.lease", "dhcp.preauth_lease", "dhcp.dns", "dhcp.domain",
 			"dhcp.mtu", "dhcp.static", "dhcp.options")
 		return
 	}
-	if k.DHCP.Brief > k.DHCP.Lease {
+	if k.DHCP.ShortLease > k.DHCP.Lease {
 		k.report("dhcp.preauth_lease", "is longer than dhcp.lease, %s", strict.ShortDuration(k.DHCP.Lease))
 	}
 	if !k.LAN.Address.IsValid() {
@@ -136,7 +135,7 @@ func (k *checker) inGarden(a netip.Addr) bool {
 
 func (k *checker) checkDNS() {
 	if k.DNS.Mode == External {
-		k.without(`dns.mode is "external"`, "dns.upstreams", "dns.answer_aaaa")
+		k.refuseUnused(`dns.mode is "external"`, "dns.upstreams", "dns.answer_aaaa")
 		named := slices.ContainsFunc(k.Garden.Ports, func(p GardenPort) bool { return p.Domain != "" })
 		if named {
 			k.report("garden.ports",
@@ -164,7 +163,7 @@ func (k *checker) checkDNS() {
 func (k *checker) checkPortal() {
 	p := k.Portal
 	if !p.Enabled {
-		k.without("portal.enabled is false", "portal.port", "portal.port_80", "portal.name", "portal.tls_port",
+		k.refuseUnused("portal.enabled is false", "portal.port", "portal.port_80", "portal.name", "portal.tls_port",
 			"portal.tls_cert", "portal.tls_key",
 			"portal.templates", "portal.title", "portal.success_url")
 		return
@@ -175,7 +174,7 @@ func (k *checker) checkPortal() {
 	case p.TLSCert != "" && p.TLSKey == "":
 		k.report("portal.tls_key", "missing: portal.tls_cert is set")
 	case p.TLSCert == "":
-		k.without("there is no portal.tls_cert", "portal.tls_port")
+		k.refuseUnused("there is no portal.tls_cert", "portal.tls_port")
 	case p.Name == "":
 		k.report("portal.name", "missing: browsers hold the certificate against it")
 	case p.TLSPort == p.Port:
@@ -193,7 +192,7 @@ func (k *checker) checkPPPoE() {
 	if !p.Enabled {
 		for _, key := range Keys() {
 			if strings.HasPrefix(key, "pppoe.") && key != "pppoe.enabled" && (key != "pppoe.pool" || len(p.Named) > 0) {
-				k.without("pppoe.enabled is not true", key)
+				k.refuseUnused("pppoe.enabled is not true", key)
 			}
 		}
 		return
@@ -202,9 +201,9 @@ func (k *checker) checkPPPoE() {
 	if !radius && !k.Auth.Has(MethodUsers) {
 		k.report("auth.methods", `PPPoE clients log in with a name and a password: add "radius" or "users"`)
 	}
-	if p.Waiting > p.Most && k.IsSet("pppoe.sessions_waiting") {
+	if p.Waiting > p.MaxSessions && k.IsSet("pppoe.sessions_waiting") {
 		k.report("pppoe.sessions_waiting", "%d is more than pppoe.sessions, %d, of which they are: give at most as many",
-			p.Waiting, p.Most)
+			p.Waiting, p.MaxSessions)
 	}
 	for _, m := range p.Methods {
 		if m != PAP && !radius {
@@ -282,7 +281,7 @@ func (k *checker) checkFlowLog() {
 	switch {
 	case !k.FlowLog.Enabled:
 		// folder is used: a former log may have left a note there
-		k.without(enabled+" is not true", "flowlog.keep", "flowlog.most", "flowlog.ipfix")
+		k.refuseUnused(enabled+" is not true", "flowlog.keep", "flowlog.most", "flowlog.ipfix")
 	case k.Datapath.Fast && datapath.TraitsOf(k.Datapath.Kind).FastUntracked:
 		k.report(enabled, "datapath.fast redirects packets past the kernel's table of connections: use datapath.fast = false")
 	}
@@ -291,7 +290,7 @@ func (k *checker) checkFlowLog() {
 // checkIdent checks the keys of answers in the clients' place.
 func (k *checker) checkIdent() {
 	if !k.Ident.Enabled {
-		k.without("ident.enabled is not true", "ident.method", "ident.answer", "ident.name_of", "ident.token_of",
+		k.refuseUnused("ident.enabled is not true", "ident.method", "ident.answer", "ident.name_of", "ident.token_of",
 			"ident.hidden_of", "ident.rate")
 		return
 	}
@@ -344,12 +343,12 @@ func (k *checker) checkLogin() {
 		k.report(methods, `missing: how clients log in, such as ["users"], or portal.enabled = false`)
 	}
 	if !k.Auth.Has(MethodClickThrough) {
-		k.without(`"click-through" is not in auth.methods`, "portal.terms")
+		k.refuseUnused(`"click-through" is not in auth.methods`, "portal.terms")
 	}
 	if k.Auth.Has(MethodUsers) && k.Users.File == "" {
 		k.report("users.file", `missing: "users" is in auth.methods`)
 	} else if !k.Auth.Has(MethodUsers) {
-		k.without(`"users" is not in auth.methods`, "users.file")
+		k.refuseUnused(`"users" is not in auth.methods`, "users.file")
 	}
 	if k.Auth.Has(MethodRADIUS) {
 		if !k.IsSet("radius.primary.address") {
@@ -359,7 +358,7 @@ func (k *checker) checkLogin() {
 	}
 	for _, key := range Keys() {
 		if strings.HasPrefix(key, "radius.") {
-			k.without(`"radius" is not in auth.methods`, key)
+			k.refuseUnused(`"radius" is not in auth.methods`, key)
 		}
 	}
 }
@@ -387,16 +386,16 @@ func (k *checker) checkDatapath() {
 	}
 	reason := fmt.Sprintf("datapath.kind is %q", kind.Kind)
 	for _, key := range kind.Unheeded() {
-		k.without(reason, "datapath."+key)
+		k.refuseUnused(reason, "datapath."+key)
 	}
-	if f := k.Datapath.Forward; f != ForwardAuto && kind.Heeds("flow_cache") {
-		k.without(fmt.Sprintf("datapath.forward is %q", f), "datapath.flow_cache")
+	if f := k.Datapath.Forward; f != ForwardAuto && kind.UsesKey("flow_cache") {
+		k.refuseUnused(fmt.Sprintf("datapath.forward is %q", f), "datapath.flow_cache")
 	}
 	if kind.HidesLAN && k.DHCP.Mode == External {
 		k.report("dhcp.mode",
 			`"external" is not possible with datapath.kind = %q: no other program hears the LAN's clients`, kind.Kind)
 	}
-	if d := k.Datapath.Device; kind.Heeds("device") && (d == k.LAN.Interface || d == k.WAN.Interface || d == "lo") {
+	if d := k.Datapath.Device; kind.UsesKey("device") && (d == k.LAN.Interface || d == k.WAN.Interface || d == "lo") {
 		k.report("datapath.device", "%q is an interface that is there already: gatewayd makes its own", d)
 	}
 }
@@ -412,7 +411,7 @@ func (k *checker) checkPPPoEOnly(kind datapath.Traits) {
 		k.report("portal.enabled", "no client reaches the portal, because datapath.kind = "+only+
 			"set portal.enabled = false, or use %q", kind.Kind, usual)
 	}
-	k.without(fmt.Sprintf("datapath.kind is %q", kind.Kind), "garden.domains", "garden.prefixes", "garden.ports")
+	k.refuseUnused(fmt.Sprintf("datapath.kind is %q", kind.Kind), "garden.domains", "garden.prefixes", "garden.ports")
 }
 
 // checkServer checks a RADIUS server's keys together.
@@ -434,6 +433,6 @@ func (k *checker) checkServer(table string, s RADIUSServer) {
 		k.report(table+".acct_address", "missing: there is no port after 65535")
 	}
 	if !k.RADIUS.Accounting {
-		k.without("radius.accounting is false", table+".acct_address")
+		k.refuseUnused("radius.accounting is false", table+".acct_address")
 	}
 }

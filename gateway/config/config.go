@@ -1,8 +1,7 @@
-// Package config reads gatewayd.toml: strict keys, every problem with its file,
-// line and key, and all of them at once.
+// Package config reads gatewayd.toml: strict keys, every problem with its file, line and key, and all of them at once.
 //
-// The structs are plain data; package gateway converts them for the other packages.
-// example.toml describes each key to its reader; meaning.go has the words of docs/reference/gatewayd-keys.md.
+// The structs are plain data; package gateway converts them for the other packages. example.toml describes each key to
+// its reader; meaning.go has the words of docs/reference/gatewayd-keys.md.
 package config
 
 import (
@@ -116,15 +115,15 @@ type WAN struct{ Interface string }
 
 // DHCP is the configuration of leases.
 type DHCP struct {
-	Mode    string // Server or External
-	Pools   []Range
-	Lease   time.Duration
-	Brief   time.Duration    // of clients that are not logged in; 0: Lease
-	Static  []Reservation    // in the file's order
-	DNS     []netip.Addr     // resolvers in replies
-	Domain  string           // empty: none
-	MTU     int              // option 26; 0: not sent
-	Options map[uint8][]byte // further ones, raw
+	Mode       string // Server or External
+	Pools      []Range
+	Lease      time.Duration
+	ShortLease time.Duration    // of clients that are not logged in; 0: Lease
+	Static     []Reservation    // in the file's order
+	DNS        []netip.Addr     // resolvers in replies
+	Domain     string           // empty: none
+	MTU        int              // option 26; 0: not sent
+	Options    map[uint8][]byte // further ones, raw
 }
 
 // Range is the addresses from First to Last.
@@ -158,12 +157,11 @@ type GardenPort struct {
 	Port     uint16
 }
 
-// Portal is the configuration of the web side. Paths are absolute, or relative to the
-// working directory like File.
+// Portal is the configuration of the web side. Paths are absolute, or relative to the working directory like File.
 type Portal struct {
 	Enabled    bool
 	Port       uint16
-	Home       bool   // answer on port 80 of the gateway's address too
+	Port80     bool   // answer on port 80 of the gateway's address too
 	Name       string // host name of the portal; empty: its address is used
 	TLSPort    uint16 // used when there is a certificate
 	TLSCert    string // PEM file
@@ -186,7 +184,7 @@ type PPPoE struct {
 	MTU          int           // largest that a client can have (RFC 4638)
 	IPv6         bool          // also negotiate interface identifiers
 	PerMAC       int           // sessions of a MAC address at once
-	Most         int           // sessions at once
+	MaxSessions  int           // sessions at once
 	Waiting      int           // of them, those that have not logged in
 	Delay        time.Duration // before an offer
 	Echo         time.Duration // between requests that find out whether a client is there
@@ -260,8 +258,8 @@ type RADIUSServer struct {
 // Users is the configuration of local accounts.
 type Users struct{ File string }
 
-// Limits are the limits of sessions whose login has none. Zero: no limit. An IdleTimeout
-// of DefaultIdle is for logins at the portal only.
+// Limits are the limits of sessions whose login has none. Zero: no limit. An IdleTimeout of DefaultIdle is for logins
+// at the portal only.
 type Limits struct {
 	SessionTimeout, IdleTimeout    time.Duration
 	UpRate, DownRate               uint64 // bits of IP packets a second
@@ -274,11 +272,11 @@ const leastFlows = 100_000_000
 
 // FlowLog is the configuration of the log of clients' connections.
 type FlowLog struct {
-	Enabled bool
-	Folder  string         // empty: flows in StateDir
-	Keep    time.Duration  // of files
-	Most    uint64         // bytes of all files
-	IPFIX   netip.AddrPort // of a collector; zero: none
+	Enabled  bool
+	Folder   string         // empty: flows in StateDir
+	KeepFor  time.Duration  // of files
+	MaxBytes uint64         // bytes of all files
+	IPFIX    netip.AddrPort // of a collector; zero: none
 }
 
 // Datapath is the configuration of the data path.
@@ -298,8 +296,8 @@ type Metrics struct{ Listen netip.AddrPort }
 // ControlSocket is the path of the control socket.
 func (c *Config) ControlSocket() string { return filepath.Join(c.RunDir, "control.sock") }
 
-// DefaultIdle is the idle timeout of logins at the portal, as openNDS has it: without one, a
-// device that copies a client's addresses is logged in for as long as it renews the lease.
+// DefaultIdle is the idle timeout of logins at the portal, as openNDS has it: without one, a device that copies a
+// client's addresses is logged in for as long as it renews the lease.
 const DefaultIdle = 2 * time.Hour
 
 // defaults returns the values of keys that are not set.
@@ -308,14 +306,14 @@ func defaults() *Config {
 		StateDir: "/var/lib/gatewayd", RunDir: "/run/gatewayd", LogFormat: LogText,
 		DHCP:   DHCP{Mode: Server, Lease: time.Hour},
 		DNS:    DNS{Mode: Server},
-		PPPoE:  PPPoE{Name: "gatewayd", MTU: 1492, PerMAC: 1, Most: 65535, Echo: 20 * time.Second, EchoFailures: 3},
+		PPPoE:  PPPoE{Name: "gatewayd", MTU: 1492, PerMAC: 1, MaxSessions: 65535, Echo: 20 * time.Second, EchoFailures: 3},
 		Ident:  Ident{Method: IdentNAT, Answer: AnswerName, Rate: 20},
-		Portal: Portal{Enabled: true, Home: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
+		Portal: Portal{Enabled: true, Port80: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
 		Limits: Limits{IdleTimeout: DefaultIdle},
 		Datapath: Datapath{Kind: datapath.Kinds[0].Kind, Device: "tun0",
 			Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto,
 			PinDir: "/sys/fs/bpf/gatewayd"},
-		FlowLog: FlowLog{Keep: 90 * day, Most: 10_000_000_000},
+		FlowLog: FlowLog{KeepFor: 90 * day, MaxBytes: 10_000_000_000},
 		NAT:     NAT{Hairpin: true},
 		lines:   map[string]int{},
 		rows:    map[string]int{},
@@ -327,9 +325,9 @@ func defaults() *Config {
 	return c
 }
 
-// Live are the keys that take effect when the file is reread. All others need a restart,
-// which interrupts no admitted client whose data path needs no daemon.
-var Live = []string{"log_level"}
+// LiveKeys are the keys that take effect when the file is reread. All others need a restart, which interrupts no
+// admitted client whose data path needs no daemon.
+var LiveKeys = []string{"log_level"}
 
 // Addresses is the number of addresses that clients can be given: those of the pools, PPPoE's too, and the
 // reserved ones. Another DHCP server may lease any address of the LAN.
@@ -349,13 +347,12 @@ func (c *Config) Addresses() int {
 	return n
 }
 
-// Changed lists the keys in which two configurations differ, in the order of
-// Keys.
+// Changed lists the keys in which two configurations differ, in the order of Keys.
 func Changed(a, b *Config) []string {
 	var keys []string
 	other := b.settings()
 	for i, s := range a.settings() {
-		if !reflect.DeepEqual(s.place, other[i].place) {
+		if !reflect.DeepEqual(s.target, other[i].target) {
 			keys = append(keys, s.key)
 		}
 	}

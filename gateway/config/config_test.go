@@ -178,7 +178,7 @@ func TestChanged(t *testing.T) {
 	if got := Changed(a, parse(t, "# another text\n"+minimal)); len(got) > 0 {
 		t.Errorf("the same settings: %v", got)
 	}
-	for _, key := range Live {
+	for _, key := range LiveKeys {
 		if !slices.Contains(Keys(), key) {
 			t.Errorf("no key %s", key)
 		}
@@ -224,7 +224,7 @@ func TestLoadReadsSecrets(t *testing.T) {
 		{strings.Repeat("x", maxFileBytes+1), 0o600, dir + "/sub … larger … 1048576 bytes"},
 	} {
 		write(t, dir, "sub", bad.text, bad.mode)
-		if _, err := Load(path); err == nil || !says(err.Error(), path+":7: radius.primary.secret_file: "+bad.want) {
+		if _, err := Load(path); err == nil || !hasWords(err.Error(), path+":7: radius.primary.secret_file: "+bad.want) {
 			t.Errorf("%.20q, mode %o: %v", bad.text, bad.mode, err)
 		}
 	}
@@ -247,7 +247,7 @@ func TestServersOfOneAddress(t *testing.T) {
 		}
 		path := write(t, t.TempDir(), "gatewayd.toml", text, 0o600)
 		_, err := Load(path)
-		if refused := err != nil && says(err.Error(), path+":1: radius.dynamic: … 192.0.2.10 …"); refused != tt.refused ||
+		if refused := err != nil && hasWords(err.Error(), path+":1: radius.dynamic: … 192.0.2.10 …"); refused != tt.refused ||
 			err != nil && !refused {
 			t.Errorf("%+v: %v", tt, err)
 		}
@@ -266,7 +266,7 @@ func TestLoadLooksAtFiles(t *testing.T) {
 		path + ":9: portal.templates: " + path + " is no folder",
 		path + ":10: portal.tls_cert: " + dir + "/c.pem does not exist",
 	}
-	if err == nil || !slices.EqualFunc(strings.Split(err.Error(), "\n"), want, says) {
+	if err == nil || !slices.EqualFunc(strings.Split(err.Error(), "\n"), want, hasWords) {
 		t.Errorf("got:\n%v\nwant:\n%s", err, strings.Join(want, "\n"))
 	}
 	pem := write(t, dir, "key.pem", "-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----\n", 0o600)
@@ -296,7 +296,7 @@ func TestLoadLooksAtFiles(t *testing.T) {
 			text = strings.Replace(text, `["users"]`, `["users", "radius"]`, 1) + "radius.primary.address = \"192.0.2.10\"\n"
 		}
 		path := write(t, dir, "paths.toml", text, 0o600)
-		if _, err := Load(path); err == nil || !says(err.Error(), path+":6: "+want) {
+		if _, err := Load(path); err == nil || !hasWords(err.Error(), path+":6: "+want) {
 			t.Errorf("%s: %v\nwant %s", keys, err, want)
 		}
 	}
@@ -307,13 +307,12 @@ func TestLoadLooksAtFiles(t *testing.T) {
 	path = write(t, dir, "users.toml", strings.Replace(minimal, "click-through", "users", 1)+"users.file = \"none\"\n",
 		0o644)
 	if _, err := Load(path); err == nil ||
-		!says(err.Error(), path+":6: users.file: "+dir+"/none does not exist: … hash-password …") {
+		!hasWords(err.Error(), path+":6: users.file: "+dir+"/none does not exist: … hash-password …") {
 		t.Errorf("no file of users: %v", err)
 	}
 }
 
-// FuzzParse: every text gives a consistent configuration, or problems that name the file
-// and a line of it.
+// FuzzParse: every text gives a consistent configuration, or problems that name the file and a line of it.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{minimal, withRADIUS, Example, "[dhcp.static]\n\"02:00:00:00:00:01\" = \"10.1.0.5\"\n",
 		"a.b=1\n[a]\n", "x = [[", "[[dns]]\n[dns.mode]"} {

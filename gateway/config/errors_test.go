@@ -25,8 +25,8 @@ type problem struct {
 	want       []string // every line of the error, in order: words of it, as says has them
 }
 
-// mistakes are single wrong keys.
-var mistakes = []problem{
+// wrongKeys are single wrong keys.
+var wrongKeys = []problem{
 	{"unknown key", minimal + "portal.tittle = \"x\"\n",
 		[]string{`x.toml:6: portal.tittle: unknown key; did you mean "portal.title"?`}},
 	{"byte order mark", "\ufeff" + minimal + "[colours]\na = 1\n",
@@ -105,7 +105,7 @@ var mistakes = []problem{
 }
 
 func TestProblemsNameFileLineAndKey(t *testing.T) {
-	for _, tt := range mistakes {
+	for _, tt := range wrongKeys {
 		t.Run(tt.name, func(t *testing.T) { wantProblems(t, tt.text, tt.want) })
 	}
 }

@@ -193,7 +193,7 @@ func (k *checker) checkInbound() {
 }
 
 // Redundant is a value of a list that another one, of the same key or of With, holds already.
-type Redundant struct{ Key, Value, With, Other string }
+type Redundant struct{ Key, Value, With, CoveredBy string }
 
 // Redundancies lists values that change nothing, because others hold them.
 func (c *Config) Redundancies() (all []Redundant) {
@@ -205,11 +205,11 @@ func (c *Config) Redundancies() (all []Redundant) {
 			}
 		}
 	}
-	networks("nat.except", c.NAT.Except)
+	networks("nat.except", c.NAT.Exceptions)
 	networks("nat.inbound", c.NAT.Inbound)
 	networks("garden.prefixes", c.Garden.Prefixes)
 	for _, d := range c.Garden.Domains {
-		if j := slices.IndexFunc(c.Garden.Domains, func(q string) bool { return q != d && below(d, q) }); j >= 0 {
+		if j := slices.IndexFunc(c.Garden.Domains, func(q string) bool { return q != d && coveredByPattern(d, q) }); j >= 0 {
 			all = append(all, Redundant{"garden.domains", d, "garden.domains", c.Garden.Domains[j]})
 		}
 	}
@@ -225,36 +225,36 @@ func (c *Config) Redundancies() (all []Redundant) {
 func (c *Config) redundantPort(p GardenPort) (r Redundant, ok bool) {
 	r = Redundant{Key: "garden.ports", Value: p.String(), With: "garden.ports"}
 	for _, q := range c.Garden.Ports {
-		if q != p && q.Port == p.Port && q.Protocol == p.Protocol && holds(q.Domain, q.Prefix, p) {
-			r.Other = q.String()
+		if q != p && q.Port == p.Port && q.Protocol == p.Protocol && coversPort(q.Domain, q.Prefix, p) {
+			r.CoveredBy = q.String()
 			return r, true
 		}
 	}
 	for _, q := range c.Garden.Domains {
-		if holds(q, netip.Prefix{}, p) {
-			r.With, r.Other = "garden.domains", q
+		if coversPort(q, netip.Prefix{}, p) {
+			r.With, r.CoveredBy = "garden.domains", q
 			return r, true
 		}
 	}
 	for _, q := range c.Garden.Prefixes {
-		if holds("", q, p) {
-			r.With, r.Other = "garden.prefixes", Short(q)
+		if coversPort("", q, p) {
+			r.With, r.CoveredBy = "garden.prefixes", Short(q)
 			return r, true
 		}
 	}
 	return r, false
 }
 
-// holds reports whether a pattern or a network has all that a port is of.
-func holds(pattern string, network netip.Prefix, p GardenPort) bool {
+// coversPort reports whether a pattern or a network has all that a port is of.
+func coversPort(pattern string, network netip.Prefix, p GardenPort) bool {
 	if p.Domain != "" {
-		return pattern != "" && (pattern == p.Domain || below(p.Domain, pattern))
+		return pattern != "" && (pattern == p.Domain || coveredByPattern(p.Domain, pattern))
 	}
 	return network.IsValid() && network.Bits() <= p.Prefix.Bits() && network.Contains(p.Prefix.Addr())
 }
 
-// below reports whether a name, or all names of a pattern, are among those of a pattern with a star.
-func below(name, pattern string) bool {
+// coveredByPattern reports whether a name, or all names of a pattern, are among those of a pattern with a star.
+func coveredByPattern(name, pattern string) bool {
 	of, wild := strings.CutPrefix(pattern, "*.")
 	return wild && strings.HasSuffix(strings.TrimPrefix(name, "*"), "."+of)
 }

@@ -19,7 +19,7 @@ type NAT struct {
 	Source         []Range // or these
 	PortsPerClient int     // 0: clients share all ports
 	Hairpin        bool    // clients reach forwarded ports by the outside address
-	Except         []netip.Prefix
+	Exceptions     []netip.Prefix
 	Inbound        []netip.Prefix // whose hosts reach clients' own addresses unasked
 	Forwards       []Forward
 }
@@ -64,12 +64,12 @@ const maxSources = 1 << 16
 func (c *Config) natSettings() []setting {
 	n := &c.NAT
 	return []setting{
-		at("nat.masquerade", &n.Masquerade, strict.Boolean),
-		at("nat.source", &n.Source, some(list(hostRange))),
-		at("nat.ports_per_client", &n.PortsPerClient, strict.Integer(1, natPorts)),
-		at("nat.hairpin", &n.Hairpin, strict.Boolean),
-		at("nat.except", &n.Except, list(gardenPrefix)),
-		at("nat.inbound", &n.Inbound, list(everywhere(gardenPrefix))),
+		keyAt("nat.masquerade", &n.Masquerade, strict.Boolean),
+		keyAt("nat.source", &n.Source, nonEmpty(list(hostRange))),
+		keyAt("nat.ports_per_client", &n.PortsPerClient, strict.Integer(1, natPorts)),
+		keyAt("nat.hairpin", &n.Hairpin, strict.Boolean),
+		keyAt("nat.except", &n.Exceptions, list(gardenPrefix)),
+		keyAt("nat.inbound", &n.Inbound, list(prefixOrAll(gardenPrefix))),
 		column("nat.forward.proto", n, strict.Word(TCP, UDP), func(f *Forward, v string) { f.Proto = v }),
 		column("nat.forward.ports", n, portRange, func(f *Forward, v PortRange) { f.Ports = v }),
 		column("nat.forward.to", n, hostPort, func(f *Forward, v netip.AddrPort) { f.To, f.Port = v.Addr(), v.Port() }),
@@ -78,7 +78,7 @@ func (c *Config) natSettings() []setting {
 
 // column connects a key of [[nat.forward]] with a field.
 func column[T any](key string, n *NAT, read strict.Parser[T], put func(*Forward, T)) setting {
-	return setting{key: key, place: &n.Forwards, column: func(row int, v any) error {
+	return setting{key: key, target: &n.Forwards, column: func(row int, v any) error {
 		for len(n.Forwards) <= row {
 			n.Forwards = append(n.Forwards, Forward{})
 		}
@@ -104,8 +104,8 @@ func hostRange(v any) (Range, error) {
 	return r, nil
 }
 
-// everywhere reads "0.0.0.0/0" too.
-func everywhere(read strict.Parser[netip.Prefix]) strict.Parser[netip.Prefix] {
+// prefixOrAll reads "0.0.0.0/0" too.
+func prefixOrAll(read strict.Parser[netip.Prefix]) strict.Parser[netip.Prefix] {
 	return func(v any) (netip.Prefix, error) {
 		if all := netip.PrefixFrom(netip.IPv4Unspecified(), 0); v == all.String() {
 			return all, nil
@@ -172,8 +172,8 @@ func (c *Config) Clients() []Range {
 	return all
 }
 
-// Where names the line of a key, for messages about it.
-func (c *Config) Where(key string) string {
+// LineOf names the line of a key, for messages about it.
+func (c *Config) LineOf(key string) string {
 	return fmt.Sprintf("%s:%d: %s", c.File, c.lineOf(key), key)
 }
 
@@ -192,13 +192,13 @@ func (k *checker) checkNAT() {
 	}
 	if !n.Enabled() {
 		const reason = "addresses are translated with nat.masquerade = true or nat.source only"
-		k.without(reason, "nat.ports_per_client", "nat.hairpin", "nat.except", "nat.inbound")
+		k.refuseUnused(reason, "nat.ports_per_client", "nat.hairpin", "nat.except", "nat.inbound")
 		if k.rows["nat.forward"] > 0 {
 			k.reportAt(k.lines["nat.forward#1"], "nat.forward", "has no effect: %s", reason)
 		}
 		return
 	}
-	if k.Datapath.Forward == ForwardRedirect && datapath.TraitsOf(k.Datapath.Kind).Heeds("forward") {
+	if k.Datapath.Forward == ForwardRedirect && datapath.TraitsOf(k.Datapath.Kind).UsesKey("forward") {
 		k.report("datapath.forward", `redirected packets pass address translation by: use "auto"`)
 	}
 	if k.Ident.Enabled && k.Ident.Method == IdentNAT {
@@ -211,7 +211,7 @@ func (k *checker) checkNAT() {
 	if !k.LAN.Address.IsValid() {
 		return
 	}
-	for _, p := range n.Except {
+	for _, p := range n.Exceptions {
 		if p.Overlaps(k.LAN.Network()) {
 			k.report("nat.except", "%s overlaps the LAN, %s, which nothing is translated to", p, k.LAN.Network())
 		}

@@ -7,12 +7,12 @@ import (
 
 // Numbered reports whether a client has ports of its own with nat.ports_per_client. Without that, all have.
 func (c *Config) Numbered(addr netip.Addr) bool {
-	_, ok := c.number(addr)
+	_, ok := c.clientNumber(addr)
 	return ok || c.NAT.PortsPerClient == 0
 }
 
-// number returns a client's place among Clients, from 0 on.
-func (c *Config) number(addr netip.Addr) (i int, ok bool) {
+// clientNumber returns a client's place among Clients, from 0 on.
+func (c *Config) clientNumber(addr netip.Addr) (i int, ok bool) {
 	for _, r := range c.Clients() {
 		if r.Contains(addr) {
 			return i + Range{r.First, addr}.Size() - 1, true
@@ -42,7 +42,7 @@ func (k *checker) named(f Forward) (other netip.Addr) {
 	}
 	room := natPorts / each // clients of an outside address
 	first, last := (max(int(f.Ports.First), FirstNATPort)-FirstNATPort)/each, (int(f.Ports.Last)-FirstNATPort)/each
-	own, ok := k.number(f.To)
+	own, ok := k.clientNumber(f.To)
 	if ok && f.Ports.First >= FirstNATPort && first == own%room && last == first {
 		return other
 	}
@@ -61,7 +61,7 @@ func (k *checker) named(f Forward) (other netip.Addr) {
 
 // ownPorts is advice: which ports a client has with nat.ports_per_client.
 func (k *checker) ownPorts(client netip.Addr) string {
-	own, ok := k.number(client)
+	own, ok := k.clientNumber(client)
 	if !ok {
 		return ""
 	}

@@ -60,7 +60,7 @@ func TestPageOfKeys(t *testing.T) {
 // writeKey writes a key's row.
 func writeKey(t *testing.T, b *strings.Builder, s setting) {
 	t.Helper()
-	m, values := meanings[s.key], takes(s)
+	m, values := meanings[s.key], acceptedValues(s)
 	if m.text == "" {
 		t.Errorf("%s has no meaning: write it into meaning.go", s.key)
 	}
@@ -79,8 +79,8 @@ func writeKey(t *testing.T, b *strings.Builder, s setting) {
 // example is what refusals show of the units, which the page explains once.
 var example = regexp.MustCompile(` such as "(90s|512k|500MB)"[^,]*, ("[^,]*" or "[^"]*", )?`)
 
-// takes returns which values a setting takes, in the words by which it refuses others.
-func takes(s setting) string {
+// acceptedValues returns which values a setting takes, in the words by which it refuses others.
+func acceptedValues(s setting) string {
 	give := func(set func(v any) error) string {
 		err := set(struct{}{})
 		if err != nil && strings.HasPrefix(err.Error(), "must be a list") {
@@ -124,7 +124,7 @@ func refusal(text string) string {
 
 // shownDefault returns a default as the file has it; empty: there is none.
 func shownDefault(s setting) string {
-	value := reflect.ValueOf(s.place).Elem()
+	value := reflect.ValueOf(s.target).Elem()
 	if value.IsZero() && value.Kind() != reflect.Bool && s.key != "log_level" {
 		return ""
 	}

@@ -47,14 +47,14 @@ func wantProblems(t *testing.T, text string, want []string) {
 	if strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("a secret is shown: %v", err)
 	}
-	if got := strings.Split(err.Error(), "\n"); !slices.EqualFunc(got, want, says) {
+	if got := strings.Split(err.Error(), "\n"); !slices.EqualFunc(got, want, hasWords) {
 		t.Errorf("got:\n%s\nwant:\n%s", err, strings.Join(want, "\n"))
 	}
 }
 
-// says reports whether a line has all words of want, in their order, and begins and ends with
-// them; "…" stands for any others.
-func says(line, want string) bool {
+// hasWords reports whether a line has all words of want, in their order, and begins and ends with them; "…" stands for
+// any others.
+func hasWords(line, want string) bool {
 	words := strings.Fields(want)
 	if !strings.HasPrefix(line, words[0]) || words[len(words)-1] != "…" && !strings.HasSuffix(line, words[len(words)-1]) {
 		return false

@@ -15,18 +15,18 @@ import (
 
 // setting is one key of the file and the destination of its value.
 type setting struct {
-	key   string
-	place any // a pointer into the Config
-	set   func(v any) error
+	key    string
+	target any // a pointer into the Config
+	set    func(v any) error
 	// each reads one entry of a table with the user's own keys; set is nil then.
 	each func(name string, v any) error
 	// column reads the key in one of several tables of the same name, from 0 on; set is nil then.
 	column func(row int, v any) error
 }
 
-// at connects a key with a destination and a reader of its values.
-func at[T any](key string, place *T, read strict.Parser[T]) setting {
-	return setting{key: key, place: place, set: func(v any) error {
+// keyAt connects a key with a destination and a reader of its values.
+func keyAt[T any](key string, place *T, read strict.Parser[T]) setting {
+	return setting{key: key, target: place, set: func(v any) error {
 		value, err := read(v)
 		if err == nil {
 			*place = value
@@ -40,144 +40,144 @@ const (
 	day    = 24 * time.Hour
 )
 
-// settings lists every key, in the order of the documentation. File, suggestions,
-// example and manual are checked against this list.
+// settings lists every key, in the order of the documentation. File, suggestions, example and manual are checked
+// against this list.
 func (c *Config) settings() []setting {
 	return slices.Concat([]setting{
-		at("state_dir", &c.StateDir, absolute),
-		at("run_dir", &c.RunDir, absolute),
-		at("log_level", &c.LogLevel, level),
-		at("log_format", &c.LogFormat, strict.Word(LogText, LogJSON)),
-		at("lan.interface", &c.LAN.Interface, link),
-		at("lan.address", &c.LAN.Address, ownAddress),
-		at("wan.interface", &c.WAN.Interface, link),
+		keyAt("state_dir", &c.StateDir, absolute),
+		keyAt("run_dir", &c.RunDir, absolute),
+		keyAt("log_level", &c.LogLevel, level),
+		keyAt("log_format", &c.LogFormat, strict.Word(LogText, LogJSON)),
+		keyAt("lan.interface", &c.LAN.Interface, link),
+		keyAt("lan.address", &c.LAN.Address, ownAddress),
+		keyAt("wan.interface", &c.WAN.Interface, link),
 	}, c.serviceSettings(), c.natSettings(), c.portalSettings(), c.pppoeSettings(), c.identSettings(), c.radiusSettings(),
 		c.flowSettings(), []setting{
-			at("users.file", &c.Users.File, file),
-			at("limits.session_timeout", &c.Limits.SessionTimeout, duration(minute, 365*day)),
-			at("limits.idle_timeout", &c.Limits.IdleTimeout, durationOrNone(minute, 365*day)),
-			at("limits.up_rate", &c.Limits.UpRate, rate),
-			at("limits.down_rate", &c.Limits.DownRate, rate),
-			at("limits.up_quota", &c.Limits.UpQuota, size),
-			at("limits.down_quota", &c.Limits.DownQuota, size),
-			at("limits.total_quota", &c.Limits.TotalQuota, size),
-			at("limits.sessions_per_user", &c.Limits.SessionsPerUser, strict.Integer(1, 1_000_000)),
-			at("datapath.kind", &c.Datapath.Kind, strict.Word(datapath.Names(nil)...)),
-			at("datapath.fast", &c.Datapath.Fast, strict.Boolean),
-			at("datapath.device", &c.Datapath.Device, link),
-			at("datapath.forward", &c.Datapath.Forward, strict.Word(ForwardAuto, ForwardRedirect, ForwardStack)),
-			at("datapath.flow_cache", &c.Datapath.FlowCache, strict.Word(FlowCacheAuto, FlowCacheAlways, FlowCacheNever)),
-			at("datapath.shaping", &c.Datapath.Shaping, strict.Word(ShapingAuto, ShapingNever)),
-			at("datapath.pin_dir", &c.Datapath.PinDir, absolute),
-			at("metrics.listen", &c.Metrics.Listen, listenAddress),
+			keyAt("users.file", &c.Users.File, file),
+			keyAt("limits.session_timeout", &c.Limits.SessionTimeout, duration(minute, 365*day)),
+			keyAt("limits.idle_timeout", &c.Limits.IdleTimeout, durationOrNone(minute, 365*day)),
+			keyAt("limits.up_rate", &c.Limits.UpRate, rate),
+			keyAt("limits.down_rate", &c.Limits.DownRate, rate),
+			keyAt("limits.up_quota", &c.Limits.UpQuota, size),
+			keyAt("limits.down_quota", &c.Limits.DownQuota, size),
+			keyAt("limits.total_quota", &c.Limits.TotalQuota, size),
+			keyAt("limits.sessions_per_user", &c.Limits.SessionsPerUser, strict.Integer(1, 1_000_000)),
+			keyAt("datapath.kind", &c.Datapath.Kind, strict.Word(datapath.Names(nil)...)),
+			keyAt("datapath.fast", &c.Datapath.Fast, strict.Boolean),
+			keyAt("datapath.device", &c.Datapath.Device, link),
+			keyAt("datapath.forward", &c.Datapath.Forward, strict.Word(ForwardAuto, ForwardRedirect, ForwardStack)),
+			keyAt("datapath.flow_cache", &c.Datapath.FlowCache, strict.Word(FlowCacheAuto, FlowCacheAlways, FlowCacheNever)),
+			keyAt("datapath.shaping", &c.Datapath.Shaping, strict.Word(ShapingAuto, ShapingNever)),
+			keyAt("datapath.pin_dir", &c.Datapath.PinDir, absolute),
+			keyAt("metrics.listen", &c.Metrics.Listen, listenAddress),
 		})
 }
 
 func (c *Config) serviceSettings() []setting {
 	return []setting{
-		at("dhcp.mode", &c.DHCP.Mode, strict.Word(Server, External)),
-		at("dhcp.pools", &c.DHCP.Pools, list(addressRange)),
-		at("dhcp.lease", &c.DHCP.Lease, duration(minute, 30*day)),
-		at("dhcp.preauth_lease", &c.DHCP.Brief, duration(minute, 30*day)),
-		at("dhcp.dns", &c.DHCP.DNS, list(address)),
-		at("dhcp.domain", &c.DHCP.Domain, hostName),
-		at("dhcp.mtu", &c.DHCP.MTU, strict.Integer(576, 9000)),
-		{key: "dhcp.static", place: &c.DHCP.Static, each: c.DHCP.reserve},
-		{key: "dhcp.options", place: &c.DHCP.Options, each: c.DHCP.addOption},
-		at("dns.mode", &c.DNS.Mode, strict.Word(Server, External)),
-		at("dns.upstreams", &c.DNS.Upstreams, list(addressPort(53))),
-		at("dns.answer_aaaa", &c.DNS.AnswerAAAA, strict.Boolean),
-		at("garden.domains", &c.Garden.Domains, list(domainPattern)),
-		at("garden.prefixes", &c.Garden.Prefixes, list(gardenPrefix)),
-		at("garden.ports", &c.Garden.Ports, list(gardenPort)),
+		keyAt("dhcp.mode", &c.DHCP.Mode, strict.Word(Server, External)),
+		keyAt("dhcp.pools", &c.DHCP.Pools, list(addressRange)),
+		keyAt("dhcp.lease", &c.DHCP.Lease, duration(minute, 30*day)),
+		keyAt("dhcp.preauth_lease", &c.DHCP.ShortLease, duration(minute, 30*day)),
+		keyAt("dhcp.dns", &c.DHCP.DNS, list(address)),
+		keyAt("dhcp.domain", &c.DHCP.Domain, hostName),
+		keyAt("dhcp.mtu", &c.DHCP.MTU, strict.Integer(576, 9000)),
+		{key: "dhcp.static", target: &c.DHCP.Static, each: c.DHCP.reserve},
+		{key: "dhcp.options", target: &c.DHCP.Options, each: c.DHCP.addOption},
+		keyAt("dns.mode", &c.DNS.Mode, strict.Word(Server, External)),
+		keyAt("dns.upstreams", &c.DNS.Upstreams, list(addressPort(53))),
+		keyAt("dns.answer_aaaa", &c.DNS.AnswerAAAA, strict.Boolean),
+		keyAt("garden.domains", &c.Garden.Domains, list(domainPattern)),
+		keyAt("garden.prefixes", &c.Garden.Prefixes, list(gardenPrefix)),
+		keyAt("garden.ports", &c.Garden.Ports, list(gardenPort)),
 	}
 }
 
 func (c *Config) portalSettings() []setting {
 	return []setting{
-		at("portal.enabled", &c.Portal.Enabled, strict.Boolean),
-		at("portal.port", &c.Portal.Port, port),
-		at("portal.port_80", &c.Portal.Home, strict.Boolean),
-		at("portal.name", &c.Portal.Name, hostName),
-		at("portal.tls_port", &c.Portal.TLSPort, port),
-		at("portal.tls_cert", &c.Portal.TLSCert, file),
-		at("portal.tls_key", &c.Portal.TLSKey, file),
-		at("portal.templates", &c.Portal.Templates, file),
-		at("portal.title", &c.Portal.Title, line(100)),
-		at("portal.success_url", &c.Portal.SuccessURL, webAddress),
-		at("portal.terms", &c.Portal.Terms, prose(20_000)),
-		at("auth.methods", &c.Auth.Methods, list(strict.Word(MethodRADIUS, MethodUsers, MethodClickThrough))),
+		keyAt("portal.enabled", &c.Portal.Enabled, strict.Boolean),
+		keyAt("portal.port", &c.Portal.Port, port),
+		keyAt("portal.port_80", &c.Portal.Port80, strict.Boolean),
+		keyAt("portal.name", &c.Portal.Name, hostName),
+		keyAt("portal.tls_port", &c.Portal.TLSPort, port),
+		keyAt("portal.tls_cert", &c.Portal.TLSCert, file),
+		keyAt("portal.tls_key", &c.Portal.TLSKey, file),
+		keyAt("portal.templates", &c.Portal.Templates, file),
+		keyAt("portal.title", &c.Portal.Title, line(100)),
+		keyAt("portal.success_url", &c.Portal.SuccessURL, webAddress),
+		keyAt("portal.terms", &c.Portal.Terms, prose(20_000)),
+		keyAt("auth.methods", &c.Auth.Methods, list(strict.Word(MethodRADIUS, MethodUsers, MethodClickThrough))),
 	}
 }
 
 func (c *Config) pppoeSettings() []setting {
 	p := &c.PPPoE
 	return []setting{
-		at("pppoe.enabled", &p.Enabled, strict.Boolean),
-		at("pppoe.name", &p.Name, line(64)),
-		at("pppoe.services", &p.Services, list(line(64))),
-		at("pppoe.pools", &p.Pools, list(addressRange)),
-		{key: "pppoe.pool", place: &p.Named, each: p.addPool},
-		at("pppoe.resolvers", &p.Resolvers, list(address)),
-		at("pppoe.methods", &p.Methods, some(list(strict.Word(MSCHAPv2, CHAP, PAP)))),
-		at("pppoe.mtu", &p.MTU, strict.Integer(1492, 1500)),
-		at("pppoe.ipv6", &p.IPv6, strict.Boolean),
-		at("pppoe.sessions_per_mac", &p.PerMAC, strict.Integer(1, 64)),
-		at("pppoe.sessions", &p.Most, strict.Integer(1, 65535)),
-		at("pppoe.sessions_waiting", &p.Waiting, strict.Integer(1, 65535)),
-		at("pppoe.delay", &p.Delay, duration(time.Millisecond, 5*time.Second)),
-		at("pppoe.echo", &p.Echo, duration(time.Second, 10*minute)),
-		at("pppoe.echo_failures", &p.EchoFailures, strict.Integer(1, 100)),
+		keyAt("pppoe.enabled", &p.Enabled, strict.Boolean),
+		keyAt("pppoe.name", &p.Name, line(64)),
+		keyAt("pppoe.services", &p.Services, list(line(64))),
+		keyAt("pppoe.pools", &p.Pools, list(addressRange)),
+		{key: "pppoe.pool", target: &p.Named, each: p.addPool},
+		keyAt("pppoe.resolvers", &p.Resolvers, list(address)),
+		keyAt("pppoe.methods", &p.Methods, nonEmpty(list(strict.Word(MSCHAPv2, CHAP, PAP)))),
+		keyAt("pppoe.mtu", &p.MTU, strict.Integer(1492, 1500)),
+		keyAt("pppoe.ipv6", &p.IPv6, strict.Boolean),
+		keyAt("pppoe.sessions_per_mac", &p.PerMAC, strict.Integer(1, 64)),
+		keyAt("pppoe.sessions", &p.MaxSessions, strict.Integer(1, 65535)),
+		keyAt("pppoe.sessions_waiting", &p.Waiting, strict.Integer(1, 65535)),
+		keyAt("pppoe.delay", &p.Delay, duration(time.Millisecond, 5*time.Second)),
+		keyAt("pppoe.echo", &p.Echo, duration(time.Second, 10*minute)),
+		keyAt("pppoe.echo_failures", &p.EchoFailures, strict.Integer(1, 100)),
 	}
 }
 
 func (c *Config) flowSettings() []setting {
 	f := &c.FlowLog
 	return []setting{
-		at("flowlog.enabled", &f.Enabled, strict.Boolean),
-		at("flowlog.folder", &f.Folder, absolute),
-		at("flowlog.keep", &f.Keep, days(day, 10*365*day)),
-		at("flowlog.most", &f.Most, sizeFrom(leastFlows, "100MB")),
-		at("flowlog.ipfix", &f.IPFIX, addressPort(4739)), // RFC 7011, 10.3.4
+		keyAt("flowlog.enabled", &f.Enabled, strict.Boolean),
+		keyAt("flowlog.folder", &f.Folder, absolute),
+		keyAt("flowlog.keep", &f.KeepFor, days(day, 10*365*day)),
+		keyAt("flowlog.most", &f.MaxBytes, sizeFrom(leastFlows, "100MB")),
+		keyAt("flowlog.ipfix", &f.IPFIX, addressPort(4739)), // RFC 7011, 10.3.4
 	}
 }
 
 func (c *Config) identSettings() []setting {
 	i := &c.Ident
 	return []setting{
-		at("ident.enabled", &i.Enabled, strict.Boolean),
-		at("ident.method", &i.Method, strict.Word(IdentNAT, IdentMasquerade)),
-		at("ident.answer", &i.Answer, strict.Word(AnswerName, AnswerToken, AnswerHidden)),
-		at("ident.name_of", &i.NameOf, list(userName)),
-		at("ident.token_of", &i.TokenOf, list(userName)),
-		at("ident.hidden_of", &i.HiddenOf, list(userName)),
-		at("ident.rate", &i.Rate, strict.Integer(1, 10_000)),
+		keyAt("ident.enabled", &i.Enabled, strict.Boolean),
+		keyAt("ident.method", &i.Method, strict.Word(IdentNAT, IdentMasquerade)),
+		keyAt("ident.answer", &i.Answer, strict.Word(AnswerName, AnswerToken, AnswerHidden)),
+		keyAt("ident.name_of", &i.NameOf, list(userName)),
+		keyAt("ident.token_of", &i.TokenOf, list(userName)),
+		keyAt("ident.hidden_of", &i.HiddenOf, list(userName)),
+		keyAt("ident.rate", &i.Rate, strict.Integer(1, 10_000)),
 	}
 }
 
 func (c *Config) radiusSettings() []setting {
 	r := &c.RADIUS
 	return []setting{
-		at("radius.primary.address", &r.Primary.Address, addressPort(1812)),
-		at("radius.primary.acct_address", &r.Primary.AcctAddress, addressPort(1813)),
-		at("radius.primary.secret", &r.Primary.Secret, secret),
-		at("radius.primary.secret_file", &r.Primary.SecretFile, file),
-		at("radius.secondary.address", &r.Secondary.Address, addressPort(1812)),
-		at("radius.secondary.acct_address", &r.Secondary.AcctAddress, addressPort(1813)),
-		at("radius.secondary.secret", &r.Secondary.Secret, secret),
-		at("radius.secondary.secret_file", &r.Secondary.SecretFile, file),
-		at("radius.method", &r.Method, strict.Word(PAP, CHAP)),
-		at("radius.accounting", &r.Accounting, strict.Boolean),
-		at("radius.swap_octets", &r.SwapOctets, strict.Boolean),
-		at("radius.nas_identifier", &r.NASIdentifier, line(253)),
-		at("radius.nas_address", &r.NASAddress, address),
-		at("radius.called_station_id", &r.CalledStationID, line(253)),
-		at("radius.nas_port_type", &r.PortType, strict.Word(PortWireless, PortEthernet)),
-		at("radius.timeout", &r.Timeout, duration(100*time.Millisecond, minute)),
-		at("radius.retries", &r.Retries, strict.Integer(0, 10)),
+		keyAt("radius.primary.address", &r.Primary.Address, addressPort(1812)),
+		keyAt("radius.primary.acct_address", &r.Primary.AcctAddress, addressPort(1813)),
+		keyAt("radius.primary.secret", &r.Primary.Secret, secret),
+		keyAt("radius.primary.secret_file", &r.Primary.SecretFile, file),
+		keyAt("radius.secondary.address", &r.Secondary.Address, addressPort(1812)),
+		keyAt("radius.secondary.acct_address", &r.Secondary.AcctAddress, addressPort(1813)),
+		keyAt("radius.secondary.secret", &r.Secondary.Secret, secret),
+		keyAt("radius.secondary.secret_file", &r.Secondary.SecretFile, file),
+		keyAt("radius.method", &r.Method, strict.Word(PAP, CHAP)),
+		keyAt("radius.accounting", &r.Accounting, strict.Boolean),
+		keyAt("radius.swap_octets", &r.SwapOctets, strict.Boolean),
+		keyAt("radius.nas_identifier", &r.NASIdentifier, line(253)),
+		keyAt("radius.nas_address", &r.NASAddress, address),
+		keyAt("radius.called_station_id", &r.CalledStationID, line(253)),
+		keyAt("radius.nas_port_type", &r.PortType, strict.Word(PortWireless, PortEthernet)),
+		keyAt("radius.timeout", &r.Timeout, duration(100*time.Millisecond, minute)),
+		keyAt("radius.retries", &r.Retries, strict.Integer(0, 10)),
 		// RFC 2869, 2.1: not below a minute.
-		at("radius.interim", &r.Interim, duration(minute, day)),
-		at("radius.dynamic", &r.Dynamic, listenAddress),
+		keyAt("radius.interim", &r.Interim, duration(minute, day)),
+		keyAt("radius.dynamic", &r.Dynamic, listenAddress),
 	}
 }
 
@@ -280,15 +280,15 @@ func suggestion(given string, known []string) string {
 	if meant := near.Meant(given, known); meant != "" {
 		return meant
 	}
-	if word := elsewhere(given, known); word != "" {
+	if word := inOtherTable(given, known); word != "" {
 		return near.Mean(word)
 	}
 	return ""
 }
 
-// elsewhere returns the only known key with the same last part, if there is exactly one:
-// a key in the wrong table, or in none.
-func elsewhere(given string, known []string) string {
+// inOtherTable returns the only known key with the same last part, if there is exactly one: a key in the wrong table,
+// or in none.
+func inOtherTable(given string, known []string) string {
 	last := func(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
 	found := ""
 	for _, key := range known {

@@ -185,8 +185,8 @@ func scaled(s string, units map[string]float64) (float64, bool) {
 	return n * factor, known && err == nil
 }
 
-// some reads a list that is not empty.
-func some[T any](read strict.Parser[[]T]) strict.Parser[[]T] {
+// nonEmpty reads a list that is not empty.
+func nonEmpty[T any](read strict.Parser[[]T]) strict.Parser[[]T] {
 	return func(v any) ([]T, error) {
 		values, err := read(v)
 		if err == nil && len(values) == 0 {

@@ -1,9 +1,8 @@
-// Package control gives access to a running gatewayd: HTTP over a Unix socket
-// for the control commands, and Prometheus metrics.
+// Package control gives access to a running gatewayd: HTTP over a Unix socket for the control commands, and Prometheus
+// metrics.
 //
-// HTTP provides deadlines, streams and clients: every command works with `curl
-// --unix-socket` too. Write access to the socket allows logging clients in and out; it
-// belongs to the daemon's user and group, mode 0660.
+// HTTP provides deadlines, streams and clients: every command works with `curl --unix-socket` too. Write access to the
+// socket allows logging clients in and out; it belongs to the daemon's user and group, mode 0660.
 //
 //	GET  /v1/status               Status
 //	GET  /v1/sessions?user=&state=  Session, one a line; broken off: incomplete
@@ -29,12 +28,11 @@ type State = session.State
 // States lists all states, in the order in which clients pass them.
 var States = []State{session.Leased, session.PreAuth, session.Authenticated}
 
-// Sessions is the table of clients. Every method may be called at any time from
-// several goroutines.
+// Sessions is the table of clients. Every method may be called at any time from several goroutines.
 type Sessions interface {
 	Get(netip.Addr) (session.Session, bool)
-	// Each yields all clients, ordered by address, until yield returns false. yield may
-	// take seconds with a slow reader and must not block other callers.
+	// Each yields all clients, ordered by address, until yield returns false. yield may take seconds with a slow reader
+	// and must not block other callers.
 	Each(yield func(session.Session) bool)
 	// Lease gives a client an address until end; the zero time: for as long as the session that follows lasts.
 	Lease(key session.Key, hostname string, end time.Time) error
@@ -45,8 +43,7 @@ type Sessions interface {
 	End(netip.Addr, session.Cause) (session.Session, error)
 }
 
-// Status is the status of a daemon. The maps are counters by label value; none is by
-// client.
+// Status is the status of a daemon. The maps are counters by label value; none is by client.
 type Status struct {
 	Version   string    `json:"version"`       // of gatewayd
 	PID       int       `json:"pid"`           // of the daemon
@@ -106,8 +103,8 @@ type Traffic struct {
 	DownPackets uint64 `json:"down_packets"` // as up_packets
 }
 
-// Session is a client as the socket shows it. Unknown times are left out. Hostname and
-// User come from the client and may contain any bytes.
+// Session is a client as the socket shows it. Unknown times are left out. Hostname and User come from the client and
+// may contain any bytes.
 type Session struct {
 	Addr     netip.Addr `json:"addr"`               // of the client
 	MAC      string     `json:"mac"`                // of the client
@@ -154,8 +151,8 @@ type Limits struct {
 	DownBps               uint64  `json:"down_bps,omitempty"`                // bits a second
 }
 
-// LoginRequest admits a client without authentication, with these limits and no others. With MAC the
-// client needs no lease: the address is its own until the session ends, unless another client has it.
+// LoginRequest admits a client without authentication, with these limits and no others. With MAC the client needs no
+// lease: the address is its own until the session ends, unless another client has it.
 type LoginRequest struct {
 	Addr   netip.Addr `json:"addr"`          // of the client
 	MAC    string     `json:"mac,omitempty"` // of a client without a lease
@@ -168,8 +165,7 @@ type LoginsReply struct {
 	Admitted int `json:"admitted"`
 }
 
-// LogoutRequest ends sessions: one address's, a user's, or all. Exactly one of
-// them is set.
+// LogoutRequest ends sessions: one address's, a user's, or all. Exactly one of them is set.
 type LogoutRequest struct {
 	Addr netip.Addr `json:"addr,omitzero"`  // one client
 	User string     `json:"user,omitempty"` // all sessions of a user
@@ -193,8 +189,8 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-// shown returns a client as the socket shows it.
-func shown(s session.Session) Session {
+// asShown returns a client as the socket shows it.
+func asShown(s session.Session) Session {
 	out := Session{
 		Addr: s.Addr, MAC: net.HardwareAddr(s.MAC[:]).String(), State: s.State, Hostname: s.Hostname,
 		LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, User: s.User, ID: s.ID, PPPoE: s.PPPoE.Session,
@@ -208,16 +204,16 @@ func shown(s session.Session) Session {
 		Traffic: Traffic{
 			UpBytes: s.Counts.UpBytes, UpPackets: s.UpPackets, DownBytes: s.Counts.DownBytes, DownPackets: s.DownPackets,
 		},
-		DroppedPackets: s.DroppedPackets, LastEnd: LastEnd{s.Last.Cause, s.Last.Quota},
+		DroppedPackets: s.DroppedPackets, LastEnd: LastEnd{s.LastEnding.Cause, s.LastEnding.Quota},
 	}
 	if s.State == session.Authenticated {
-		out.Left = left(s, time.Now())
+		out.Left = leftOf(s, time.Now())
 	}
 	return out
 }
 
-// left returns what is left of a session's limits at a time.
-func left(s session.Session, now time.Time) (l Left) {
+// leftOf returns what is left of a session's limits at a time.
+func leftOf(s session.Session, now time.Time) (l Left) {
 	if s.Limits.SessionTimeout > 0 {
 		seconds := max(0, (s.Limits.SessionTimeout - now.Sub(s.Began)).Seconds())
 		l.SessionSeconds = &seconds

@@ -20,8 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestMain lets the test binary be a daemon that holds a socket until it is
-// killed.
+// TestMain lets the test binary be a daemon that holds a socket until it is killed.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("CONTROL_TEST_HOLD"); path != "" {
 		s, err := Listen(path)
@@ -42,7 +41,7 @@ type clients struct {
 	all []session.Session
 	// broken is an address whose session cannot be ended, refused one whose cannot begin.
 	broken, refused netip.Addr
-	late            error // of End, of sessions that have ended
+	endErr          error // of End, of sessions that have ended
 }
 
 var _ Sessions = (*clients)(nil)
@@ -113,7 +112,7 @@ func (c *clients) End(a netip.Addr, cause session.Cause) (session.Session, error
 	}
 	ended := c.all[i]
 	c.all[i].State, c.all[i].Login = session.PreAuth, session.Login{}
-	return ended, c.late
+	return ended, c.endErr
 }
 
 // numbered is the n-th address of 10.0.0.0/8.
@@ -146,7 +145,7 @@ func start(t *testing.T, table Sessions, stall time.Duration) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.stall = stall
+	s.stallAfter = stall
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() {
@@ -280,10 +279,10 @@ func TestLogoutOfThousands(t *testing.T) {
 	}
 }
 
-// ending is a table whose sessions end by themselves just before they are ended.
-type ending struct{ *clients }
+// selfEnding is a table whose sessions end by themselves just before they are ended.
+type selfEnding struct{ *clients }
 
-func (e ending) End(a netip.Addr, cause session.Cause) (session.Session, error) {
+func (e selfEnding) End(a netip.Addr, cause session.Cause) (session.Session, error) {
 	if _, err := e.clients.End(a, cause); err != nil {
 		return session.Session{}, err
 	}
@@ -291,7 +290,7 @@ func (e ending) End(a netip.Addr, cause session.Cause) (session.Session, error) 
 }
 
 func TestSessionsThatEndMeanwhile(t *testing.T) {
-	c := dial(t, start(t, ending{authenticated(100)}, stallTime))
+	c := dial(t, start(t, selfEnding{authenticated(100)}, stallTime))
 	if n, err := c.Logout(t.Context(), LogoutRequest{All: true}); n.Ended != 0 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}

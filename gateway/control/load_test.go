@@ -15,17 +15,17 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// endless yields clients until its reader stops, and reports that it has ended. Half-way
-// it waits until the first client has arrived.
-type endless struct {
+// endlessTable yields clients until its reader stops, and reports that it has ended. Half-way it waits until the first
+// client has arrived.
+type endlessTable struct {
 	clients
-	n       int           // -1: no end
-	arrived chan struct{} // closed by the reader; nil: none waits
-	over    chan struct{} // closed when Each returns
+	n            int           // -1: no end
+	arrived      chan struct{} // closed by the reader; nil: none waits
+	eachReturned chan struct{} // closed when Each returns
 }
 
-func (e *endless) Each(yield func(session.Session) bool) {
-	defer close(e.over)
+func (e *endlessTable) Each(yield func(session.Session) bool) {
+	defer close(e.eachReturned)
 	for i := 0; i != e.n; i++ {
 		if e.arrived != nil && i == e.n/2 {
 			<-e.arrived
@@ -38,10 +38,10 @@ func (e *endless) Each(yield func(session.Session) bool) {
 	}
 }
 
-// TestSessionsStream: rows arrive while the table is still being read, so that 100,000 of
-// them are never in memory at once.
+// TestSessionsStream: rows arrive while the table is still being read, so that 100,000 of them are never in memory at
+// once.
 func TestSessionsStream(t *testing.T) {
-	table := &endless{n: 100_000, arrived: make(chan struct{}), over: make(chan struct{})}
+	table := &endlessTable{n: 100_000, arrived: make(chan struct{}), eachReturned: make(chan struct{})}
 	c := dial(t, start(t, table, time.Minute))
 	rows := 0
 	err := c.Sessions(t.Context(), Filter{}, func(s Session) error {
@@ -59,10 +59,10 @@ func TestSessionsStream(t *testing.T) {
 	}
 }
 
-// TestSlowReaderIsCutOff: a reader that does not read is disconnected, delays no other,
-// and learns that its list is incomplete.
+// TestSlowReaderIsCutOff: a reader that does not read is disconnected, delays no other, and learns that its list is
+// incomplete.
 func TestSlowReaderIsCutOff(t *testing.T) {
-	table := &endless{n: -1, over: make(chan struct{})}
+	table := &endlessTable{n: -1, eachReturned: make(chan struct{})}
 	path := start(t, table, time.Second)
 	conn, err := net.Dial("unix", path)
 	if err != nil {
@@ -73,7 +73,7 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	if _, err := dial(t, path).Status(t.Context()); err != nil {
 		t.Errorf("beside a slow reader: %v", err)
 	}
-	<-table.over
+	<-table.eachReturned
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -85,17 +85,16 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 
 // TestReaderThatLeaves: a disconnect ends reading the table.
 func TestReaderThatLeaves(t *testing.T) {
-	table := &endless{n: -1, over: make(chan struct{})}
+	table := &endlessTable{n: -1, eachReturned: make(chan struct{})}
 	c := dial(t, start(t, table, time.Minute))
 	enough := errors.New("enough")
 	if err := c.Sessions(t.Context(), Filter{}, func(Session) error { return enough }); err != enough {
 		t.Error(err)
 	}
-	<-table.over
+	<-table.eachReturned
 }
 
-// TestTooManyConnections: connections beyond the limit are refused at once, and accepted
-// again when others have closed.
+// TestTooManyConnections: connections beyond the limit are refused at once, and accepted again when others have closed.
 func TestTooManyConnections(t *testing.T) {
 	path := start(t, authenticated(1), stallTime)
 	var idle []net.Conn
@@ -142,7 +141,7 @@ func TestEndWhileServing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := &endless{n: -1, over: make(chan struct{})}
+	table := &endlessTable{n: -1, eachReturned: make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.Serve(ctx, table, func() Status { return Status{} }) }()
@@ -159,8 +158,7 @@ func TestEndWhileServing(t *testing.T) {
 	}
 }
 
-// FuzzRequest: whatever the request, the answer is JSON or a refusal, and only
-// what is well-formed reaches the table.
+// FuzzRequest: whatever the request, the answer is JSON or a refusal, and only what is well-formed reaches the table.
 func FuzzRequest(f *testing.F) {
 	f.Add("GET", "/v1/status", "")
 	f.Add("GET", "/v1/sessions?user=ann&state=leased", "")

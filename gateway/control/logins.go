@@ -32,13 +32,13 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 		fail(w, code, err)
 		return
 	}
-	reply(w, http.StatusOK, shown(c))
+	reply(w, http.StatusOK, asShown(c))
 }
 
 // admit carries out one request. code is the HTTP status of a failure.
 func (s *server) admit(req LoginRequest) (session.Session, int, error) {
 	if req.MAC != "" {
-		if code, err := s.take(req); err != nil {
+		if code, err := s.giveAddress(req); err != nil {
 			return session.Session{}, code, err
 		}
 	} else if _, ok := s.table.Get(req.Addr); !ok {
@@ -46,13 +46,13 @@ func (s *server) admit(req LoginRequest) (session.Session, int, error) {
 	}
 	c, err := s.table.Admit(req.Addr, session.Login{User: req.User, Limits: req.Limits.granted(), Shared: true})
 	if err != nil && req.MAC != "" {
-		err = errors.Join(err, s.tidy(req.Addr))
+		err = errors.Join(err, s.removeUnleased(req.Addr))
 	}
 	return c, http.StatusInternalServerError, err
 }
 
-// tidy removes the client of an address that has neither a session nor a lease.
-func (s *server) tidy(addr netip.Addr) error {
+// removeUnleased removes the client of an address that has neither a session nor a lease.
+func (s *server) removeUnleased(addr netip.Addr) error {
 	c, ok := s.table.Get(addr)
 	if !ok || c.State == session.Authenticated || !c.LeaseEnd.IsZero() {
 		return nil
@@ -61,8 +61,8 @@ func (s *server) tidy(addr netip.Addr) error {
 	return err
 }
 
-// take gives a client that needs no lease its address, unless another client has the address.
-func (s *server) take(req LoginRequest) (code int, err error) {
+// giveAddress gives a client that needs no lease its address, unless another client has the address.
+func (s *server) giveAddress(req LoginRequest) (code int, err error) {
 	mac, err := parseMAC(req.MAC)
 	if err != nil { // Check has refused it
 		return http.StatusBadRequest, err
@@ -89,8 +89,8 @@ func unknownClient(a netip.Addr) error {
 	return fmt.Errorf("no client has %s: it needs a lease first", a)
 }
 
-// logins carries out a list of requests, one JSON object a line, several at once. It ends
-// with the first failure; requests before it, and possibly some after it, stay in effect.
+// logins carries out a list of requests, one JSON object a line, several at once. It ends with the first failure;
+// requests before it, and possibly some after it, stay in effect.
 func (s *server) logins(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), loginsTime)
 	defer cancel()
@@ -116,7 +116,7 @@ func (s *server) logins(w http.ResponseWriter, r *http.Request) {
 	deadline := http.NewResponseController(w)
 	lines := bufio.NewScanner(r.Body)
 	lines.Buffer(nil, maxBodyBytes)
-	wait := func() { deadline.SetReadDeadline(time.Now().Add(s.stall)) }
+	wait := func() { deadline.SetReadDeadline(time.Now().Add(s.stallAfter)) }
 	// Read the rest also after a failure: a client that is still writing reads no answer.
 	wait()
 	for n := 1; lines.Scan(); n++ {

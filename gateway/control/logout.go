@@ -29,7 +29,7 @@ func (s *server) logout(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), logoutTime)
 	defer cancel()
-	done, err := s.end(ctx, addrs)
+	done, err := s.endSessions(ctx, addrs)
 	if err != nil {
 		fail(w, http.StatusInternalServerError, fmt.Errorf("after %d of %d sessions: %w", done.Ended, len(addrs), err))
 		return
@@ -79,9 +79,9 @@ func (r *LogoutReply) add(err error) bool {
 	return true
 }
 
-// end ends sessions, several at once, and returns their number and the first failure. It
-// stops when ctx ends: the caller has disconnected, or the time is over.
-func (s *server) end(ctx context.Context, addrs []netip.Addr) (done LogoutReply, err error) {
+// endSessions ends sessions, several at once, and returns their number and the first failure. It stops when ctx ends:
+// the caller has disconnected, or the time is over.
+func (s *server) endSessions(ctx context.Context, addrs []netip.Addr) (done LogoutReply, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	work := make(chan netip.Addr)

@@ -17,10 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// collector creates metrics from a Status at each scrape. It has no series of a single
-// client, so the cost of a scrape does not grow with the number of clients.
-// The data path's counters are summed in memory: with ebpf a scrape takes 4 ms of CPU for the 131,072 addresses of
-// a /15, however many have clients.
+// collector creates metrics from a Status at each scrape. It has no series of a single client, so the cost of a scrape
+// does not grow with the number of clients. The data path's counters are summed in memory: with ebpf a scrape takes 4
+// ms of CPU for the 131,072 addresses of a /15, however many have clients.
 type collector struct{ status func() Status }
 
 var _ prometheus.Collector = collector{}
@@ -101,15 +100,14 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	send(forwardDesc, prometheus.CounterValue, float64(s.Traffic.UpPackets), "up")
 	send(forwardDesc, prometheus.CounterValue, float64(s.Traffic.DownPackets), "down")
 	for _, f := range Families {
-		counts := f.of(&s)
+		counts := f.counters(&s)
 		for _, word := range slices.Sorted(maps.Keys(counts)) {
 			send(f.desc, prometheus.CounterValue, float64(counts[word]), word)
 		}
 	}
 }
 
-// Metrics answers Prometheus with a Status and with the Go runtime's and the kernel's
-// metrics of the process.
+// Metrics answers Prometheus with a Status and with the Go runtime's and the kernel's metrics of the process.
 func Metrics(status func() Status) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
@@ -122,8 +120,7 @@ func Metrics(status func() Status) http.Handler {
 	return mux
 }
 
-// ServeMetrics serves Metrics over TCP until ctx ends. It calls ready with the address
-// once it listens.
+// ServeMetrics serves Metrics over TCP until ctx ends. It calls ready with the address once it listens.
 func ServeMetrics(ctx context.Context, listen netip.AddrPort, status func() Status, ready func(net.Addr)) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen.String())
 	if err != nil {

@@ -71,7 +71,7 @@ func TestPageOfCounters(t *testing.T) {
 	b.WriteString(wordsHead)
 	for _, f := range Families {
 		fmt.Fprintf(&b, "\n**`gatewayd_%s_total`**\n\n| Word | Means |\n|---|---|\n", f.Name)
-		for _, w := range f.Words {
+		for _, w := range f.Values {
 			if w.Text == "" {
 				t.Errorf("%s %s has no meaning", f.Name, w.Name)
 			}
@@ -95,12 +95,12 @@ func writeMetrics(t *testing.T, b *strings.Builder) {
 	for d := range described {
 		m := parts.FindStringSubmatch(d.String())
 		text := m[2]
-		if notes[m[1]] != "" {
-			text += ". " + notes[m[1]]
+		if metricNotes[m[1]] != "" {
+			text += ". " + metricNotes[m[1]]
 		}
 		fmt.Fprintf(b, "| `gatewayd_%s` | %s | %s |\n", m[1], strings.ReplaceAll(m[3], ",", ", "), text)
 	}
-	for name := range notes {
+	for name := range metricNotes {
 		if !strings.Contains(b.String(), "`gatewayd_"+name+"`") {
 			t.Errorf("there is a note on %s, which is no metric", name)
 		}

@@ -35,16 +35,16 @@ const (
 
 // server answers requests.
 type server struct {
-	table  Sessions
-	status func() Status
-	stall  time.Duration
+	table      Sessions
+	status     func() Status
+	stallAfter time.Duration
 }
 
-// Serve answers until ctx ends, then gives requests in progress a second and closes the
-// socket. status must return quickly. Errors of requests go to slog's default.
+// Serve answers until ctx ends, then gives requests in progress a second and closes the socket. status must return
+// quickly. Errors of requests go to slog's default.
 func (s *Socket) Serve(ctx context.Context, table Sessions, status func() Status) error {
 	srv := &http.Server{
-		Handler:           (&server{table, status, s.stall}).routes(),
+		Handler:           (&server{table, status, s.stallAfter}).routes(),
 		ReadHeaderTimeout: requestTime, ReadTimeout: requestTime, IdleTimeout: requestTime,
 		MaxHeaderBytes: 8 << 10,
 		BaseContext:    func(net.Listener) context.Context { return ctx },
@@ -133,8 +133,8 @@ func reply(w http.ResponseWriter, code int, v any) {
 
 func fail(w http.ResponseWriter, code int, err error) { reply(w, code, failure{err.Error()}) }
 
-// list streams sessions, one a line. If it cannot send all, it breaks the connection off:
-// only the end of a chunked body means that the list is complete.
+// list streams sessions, one a line. If it cannot send all, it breaks the connection off: only the end of a chunked
+// body means that the list is complete.
 func (s *server) list(w http.ResponseWriter, r *http.Request) {
 	filter := Filter{User: r.URL.Query().Get("user"), State: State(r.URL.Query().Get("state"))}
 	if err := filter.Check(); err != nil {
@@ -151,8 +151,8 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) {
 		if err = r.Context().Err(); err != nil || !filter.match(c) {
 			return err == nil
 		}
-		deadline.SetWriteDeadline(earlier(time.Now().Add(s.stall), end))
-		err = enc.Encode(shown(c))
+		deadline.SetWriteDeadline(earlier(time.Now().Add(s.stallAfter), end))
+		err = enc.Encode(asShown(c))
 		return err == nil
 	})
 	if err != nil {
@@ -190,7 +190,7 @@ func (s *server) get(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, unknownClient(addr))
 		return
 	}
-	reply(w, http.StatusOK, shown(c.At(time.Now())))
+	reply(w, http.StatusOK, asShown(c.At(time.Now())))
 }
 
 // readLogin decodes a LoginRequest.

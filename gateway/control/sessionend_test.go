@@ -11,7 +11,7 @@ import (
 // TestLogoutOnAFullDisk: sessions whose end is not on the disk yet have ended, and the answer says so.
 func TestLogoutOnAFullDisk(t *testing.T) {
 	table := authenticated(6)
-	table.late = fmt.Errorf("end the session: %w", session.ErrLater)
+	table.endErr = fmt.Errorf("end the session: %w", session.ErrLater)
 	c := dial(t, start(t, table, stallTime))
 	for _, l := range []struct {
 		req  LogoutRequest

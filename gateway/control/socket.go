@@ -18,12 +18,12 @@ import (
 // ErrRunning means that another daemon has the socket.
 var ErrRunning = errors.New("another gatewayd is running")
 
-// Socket is the control socket, which one daemon at a time can have. Having it also means
-// that no other daemon uses the same run_dir.
+// Socket is the control socket, which one daemon at a time can have. Having it also means that no other daemon uses the
+// same run_dir.
 type Socket struct {
-	lock     *os.File
-	listener net.Listener
-	stall    time.Duration // a reader that reads nothing for this long is disconnected
+	lock       *os.File
+	listener   net.Listener
+	stallAfter time.Duration // a reader that reads nothing for this long is disconnected
 }
 
 // socketMode admits the daemon's user and group.
@@ -43,7 +43,7 @@ func Listen(path string) (*Socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Socket{lock: lock, stall: stallTime}
+	s := &Socket{lock: lock, stallAfter: stallTime}
 	// With the lock held, an existing socket belongs to a daemon that has ended.
 	if err := removeSocket(path); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -54,9 +54,8 @@ func Listen(path string) (*Socket, error) {
 	return s, nil
 }
 
-// takeLock locks a file for the life of the process. The kernel releases the lock however
-// the process ends. The file stays, so that two daemons never lock different files of
-// the same name.
+// takeLock locks a file for the life of the process. The kernel releases the lock however the process ends. The file
+// stays, so that two daemons never lock different files of the same name.
 func takeLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, lockMode)
 	if err == nil {
@@ -91,8 +90,8 @@ func takeLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// A process that was killed keeps its locks, ports and programs until the kernel has taken it apart,
-// which takes some half a second.
+// A process that was killed keeps its locks, ports and programs until the kernel has taken it apart, which takes some
+// half a second.
 var dying = time.Second // how long Listen waits for that; tests change it
 
 const lockPause = 10 * time.Millisecond
@@ -147,8 +146,8 @@ func removeSocket(path string) error {
 	return os.Remove(path)
 }
 
-// listenUnix listens with the right mode from the first moment on: on Linux a socket's
-// file gets the mode of its descriptor, less the umask.
+// listenUnix listens with the right mode from the first moment on: on Linux a socket's file gets the mode of its
+// descriptor, less the umask.
 func listenUnix(path string) (net.Listener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error

@@ -18,7 +18,7 @@ import (
 func TestOneDaemonAtATime(t *testing.T) {
 	waitsFor(t, 0)
 	path := filepath.Join(t.TempDir(), "c.sock")
-	daemon := hold(t, path)
+	daemon := holdSocket(t, path)
 	_, err := Listen(path)
 	if !errors.Is(err, ErrRunning) || !strings.Contains(err.Error(), fmt.Sprintf("(process %d)", daemon.Process.Pid)) {
 		t.Errorf("beside a live daemon: %v", err)
@@ -114,8 +114,8 @@ func TestAProcessThatIsEndingIsAwaited(t *testing.T) {
 	}
 }
 
-// hold starts a process that holds a socket.
-func hold(t *testing.T, path string) *exec.Cmd {
+// holdSocket starts a process that holds a socket.
+func holdSocket(t *testing.T, path string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {

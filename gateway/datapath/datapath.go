@@ -1,5 +1,4 @@
-// Package datapath is the interface between the session table and the data paths, which
-// move the packets.
+// Package datapath is the interface between the session table and the data paths, which move the packets.
 package datapath
 
 import (
@@ -12,9 +11,9 @@ import (
 // PPPoEMTU is the MTU of a PPPoE session on an Ethernet of 1500 bytes (RFC 2516, 7).
 const PPPoEMTU = 1492
 
-// Greeters is how many newcomers a data path reports at once: each waits for the disk, and
-// those that wait together are written together.
-const Greeters = 64
+// ParallelNewcomers is how many newcomers a data path reports at once: each waits for the disk, and those that wait
+// together are written together.
+const ParallelNewcomers = 64
 
 // MAC is a client's Ethernet address.
 type MAC [6]byte
@@ -48,8 +47,8 @@ type Client struct {
 	MAC     MAC          // the only one that may use Addrs
 	Session uint16       // PPPoE session, the only one in which Addrs are used; 0: they are used without PPPoE
 	MTU     uint16       // of the PPPoE session, bytes of an IP packet; 0: LineMTU
-	// Routes are IPv4 networks outside the LAN that are behind the client on PPPoE: their packets are
-	// treated as those of Addrs. No other client has the same one. While not Admitted there are none.
+	// Routes are IPv4 networks outside the LAN that are behind the client on PPPoE: their packets are treated as those of
+	// Addrs. No other client has the same one. While not Admitted there are none.
 	Routes   []netip.Prefix
 	Admitted bool      // false: DHCP, DNS, the portal and the walled garden only
 	Until    time.Time // end of admission, enforced also without a daemon; zero: none
@@ -77,8 +76,8 @@ func (c Client) Addr() (netip.Addr, error) {
 // Limits bound what an admitted client sends and receives. Zero values do not limit.
 type Limits struct {
 	UpBps, DownBps uint64 // bits of IP packets a second
-	// UpBytes, DownBytes and TotalBytes are values of the client's Counters (for
-	// TotalBytes of their sum) at which forwarding stops.
+	// UpBytes, DownBytes and TotalBytes are values of the client's Counters (for TotalBytes of their sum) at which
+	// forwarding stops.
 	UpBytes, DownBytes, TotalBytes uint64
 }
 
@@ -94,24 +93,23 @@ type Counters struct {
 	Seen                   time.Time // of the client's last admitted packet; zero: none yet
 }
 
-// Datapath moves packets for the clients that were Set, and for no others. Every method
-// may be called at any time from several goroutines.
+// Datapath moves packets for the clients that were Set, and for no others. Every method may be called at any time from
+// several goroutines.
 type Datapath interface {
-	// Set replaces a client's entry; its addresses' former owners are blocked from then on, and so are addresses
-	// that it had and has no longer.
-	// When Set returns for a client that was admitted and no longer is, Counters include
-	// its last packet. On error the entry is unchanged.
+	// Set replaces a client's entry; its addresses' former owners are blocked from then on, and so are addresses that it
+	// had and has no longer. When Set returns for a client that was admitted and no longer is, Counters include its last
+	// packet. On error the entry is unchanged.
 	Set(Client) error
-	// Remove removes a client's entry: no packet of its addresses passes any more, and Counters are
-	// as after Set. A client without an entry is no error.
+	// Remove removes a client's entry: no packet of its addresses passes any more, and Counters are as after Set. A client
+	// without an entry is no error.
 	Remove(ID) error
 	// Counters reads a client's counters, also after Remove. It fails with ErrForeign for one that no network has.
 	Counters(ID) (Counters, error)
-	// Open lets unauthenticated clients reach a prefix until the given time; the zero time
-	// means without end, a past time closes the prefix again.
+	// Open lets unauthenticated clients reach a prefix until the given time; the zero time means without end, a past time
+	// closes the prefix again.
 	Open(netip.Prefix, time.Time) error
-	// Close closes the data path. Each data path documents whether packets of admitted
-	// clients still pass afterwards; those of other clients never do.
+	// Close closes the data path. Each data path documents whether packets of admitted clients still pass afterwards;
+	// those of other clients never do.
 	Close() error
 }
 

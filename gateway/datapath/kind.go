@@ -71,11 +71,11 @@ type Setup struct {
 	Flows       bool     // connections are logged
 	DHCP        bool     // the gateway leases addresses
 	// Newcomer is called for clients with an address that was not leased; nil: their packets are dropped silently.
-	Newcomer func(netip.Addr, MAC)
-	Beside   []string         // pins of links of gatewayd's other programs at the interfaces
-	Keeper   func() *exec.Cmd // the command of a process that calls Keep; nil: none
-	Former   func() error     // removes what data paths of other kinds left; nil: nothing is to be removed
-	Log      *slog.Logger
+	Newcomer     func(netip.Addr, MAC)
+	ForeignPins  []string         // pins of links of gatewayd's other programs at the interfaces
+	Keeper       func() *exec.Cmd // the command of a process that calls Keep; nil: none
+	RemoveFormer func() error     // removes what data paths of other kinds left; nil: nothing is to be removed
+	Log          *slog.Logger
 
 	// The keys of [datapath].
 	Fast                        bool
@@ -94,10 +94,10 @@ func (s Setup) LAN() string {
 
 // LeaveFormer removes what data paths of other kinds left.
 func (s Setup) LeaveFormer() error {
-	if s.Former == nil {
+	if s.RemoveFormer == nil {
 		return nil
 	}
-	return s.Former()
+	return s.RemoveFormer()
 }
 
 // Forwarder is what every kind of data path does for the daemon.
@@ -109,8 +109,7 @@ type Forwarder interface {
 	Total() (Counters, error)
 	// Packets counts packets by outcome.
 	Packets() (map[string]uint64, error)
-	// Forwarding names the present way of forwarding, in a word or two, and the reason where it is
-	// not the usual one.
+	// Forwarding names the present way of forwarding, in a word or two, and the reason where it is not the usual one.
 	Forwarding() (word, why string)
 }
 
@@ -145,8 +144,8 @@ type Carrier interface {
 	Carry(mac [6]byte, session uint16) error
 	// Release ends that. A session that is not carried is no error.
 	Release(mac [6]byte, session uint16)
-	// Frames calls f with frames of control protocols, from PPP's protocol on, one after the other
-	// until ctx ends; nil tells that no more frames of a session will come.
+	// Frames calls f with frames of control protocols, from PPP's protocol on, one after the other until ctx ends; nil
+	// tells that no more frames of a session will come.
 	Frames(ctx context.Context, f func(mac [6]byte, session uint16, frame []byte)) error
 }
 

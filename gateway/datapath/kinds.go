@@ -33,14 +33,14 @@ func TraitsOf(kind string) Traits {
 	return Traits{Kind: kind}
 }
 
-// Heeds reports whether the kind heeds a key of [datapath].
-func (t Traits) Heeds(key string) bool { return slices.Contains(t.Keys, key) }
+// UsesKey reports whether the kind heeds a key of [datapath].
+func (t Traits) UsesKey(key string) bool { return slices.Contains(t.Keys, key) }
 
 // Unheeded are the keys of [datapath] that other kinds heed alone.
 func (t Traits) Unheeded() (keys []string) {
 	for _, other := range Kinds {
 		for _, key := range other.Keys {
-			if !t.Heeds(key) && !slices.Contains(keys, key) {
+			if !t.UsesKey(key) && !slices.Contains(keys, key) {
 				keys = append(keys, key)
 			}
 		}

@@ -11,8 +11,7 @@ import (
 )
 
 var (
-	// ErrNotSupported is wrapped when this machine cannot run a data path; the message names
-	// what is missing.
+	// ErrNotSupported is wrapped when this machine cannot run a data path; the message names what is missing.
 	ErrNotSupported = errors.New("not supported by this machine")
 	// ErrForeign is wrapped for an address that no client of the LAN can have.
 	ErrForeign = errors.New("no client's address")
@@ -31,11 +30,11 @@ type Locks []io.Closer
 type Claim struct {
 	Interface string
 	// For is the LAN of a gateway that shares the interface with those of other LANs; "": the gateway has it alone.
-	For string
+	LAN string
 }
 
-// Alone claims interfaces that no other gateway may have.
-func Alone(names ...string) (all []Claim) {
+// ExclusiveClaims claims interfaces that no other gateway may have.
+func ExclusiveClaims(names ...string) (all []Claim) {
 	for _, name := range names {
 		all = append(all, Claim{Interface: name})
 	}
@@ -43,37 +42,37 @@ func Alone(names ...string) (all []Claim) {
 }
 
 // Sharing claims a LAN alone, and a WAN beside gateways of other LANs that share it too.
-func Sharing(lan, wan string) []Claim { return []Claim{{Interface: lan}, {Interface: wan, For: lan}} }
+func Sharing(lan, wan string) []Claim { return []Claim{{Interface: lan}, {Interface: wan, LAN: lan}} }
 
 const lockPrefix = "@gatewayd/"
 
 // socket is the name of the claim's lock.
 func (c Claim) socket() string {
-	if c.For == "" {
+	if c.LAN == "" {
 		return lockPrefix + c.Interface
 	}
-	return lockPrefix + c.Interface + ":" + c.For
+	return lockPrefix + c.Interface + ":" + c.LAN
 }
 
 // excludes reports whether a lock keeps others from what is claimed.
 func (c Claim) excludes(socket string) bool {
-	return socket == lockPrefix+c.Interface || c.For == "" && strings.HasPrefix(socket, c.socket()+":") ||
+	return socket == lockPrefix+c.Interface || c.LAN == "" && strings.HasPrefix(socket, c.socket()+":") ||
 		socket == c.socket()
 }
 
-// Lock locks interfaces against other gateways in this network namespace until Close or
-// the end of the process. It fails with ErrBusy if another gateway has one of them with any data path,
-// unless both share it. Others' locks are listed in /proc, without which it fails.
+// Lock locks interfaces against other gateways in this network namespace until Close or the end of the process. It
+// fails with ErrBusy if another gateway has one of them with any data path, unless both share it. Others' locks are
+// listed in /proc, without which it fails.
 func Lock(claims ...Claim) (held Locks, err error) {
 	for _, c := range claims {
 		l, err := net.Listen("unix", c.socket())
 		if errors.Is(err, syscall.EADDRINUSE) {
-			err = c.busy()
+			err = c.busyError()
 		} else if err != nil {
 			err = fmt.Errorf("locking %s: %w", c.Interface, err)
 		} else {
 			held = append(held, l)
-			err = c.taken(c.socket()) // after locking: of two at the same moment one finds the other at least
+			err = c.checkLocks(c.socket()) // after locking: of two at the same moment one finds the other at least
 		}
 		if err != nil {
 			return nil, errors.Join(err, held.Close())
@@ -82,16 +81,16 @@ func Lock(claims ...Claim) (held Locks, err error) {
 	return held, nil
 }
 
-// Taken returns ErrBusy if another gateway, or this one, keeps a claimed interface from a gateway.
-func Taken(claims ...Claim) (err error) {
+// CheckClaims returns ErrBusy if another gateway, or this one, keeps a claimed interface from a gateway.
+func CheckClaims(claims ...Claim) (err error) {
 	for _, c := range claims {
-		err = errors.Join(err, c.taken(""))
+		err = errors.Join(err, c.checkLocks(""))
 	}
 	return err
 }
 
-// taken looks for locks other than own that exclude the claim.
-func (c Claim) taken(own string) error {
+// checkLocks looks for locks other than own that exclude the claim.
+func (c Claim) checkLocks(own string) error {
 	text, err := os.ReadFile("/proc/thread-self/net/unix")
 	if err != nil {
 		return fmt.Errorf(
@@ -101,17 +100,17 @@ func (c Claim) taken(own string) error {
 	for line := range strings.Lines(string(text)) {
 		if index := strings.Index(line, lockPrefix); index >= 0 {
 			if socket := strings.TrimSpace(line[index:]); socket != own && c.excludes(socket) {
-				return c.busy()
+				return c.busyError()
 			}
 		}
 	}
 	return nil
 }
 
-func (c Claim) busy() error { return fmt.Errorf("%w %s: stop it first", ErrBusy, c.Interface) }
+func (c Claim) busyError() error { return fmt.Errorf("%w %s: stop it first", ErrBusy, c.Interface) }
 
-// LockFolder locks an existing folder against a second gateway on this machine until it is closed, or
-// the process ends. It fails with ErrInUse if another gateway has the folder.
+// LockFolder locks an existing folder against a second gateway on this machine until it is closed, or the process ends.
+// It fails with ErrInUse if another gateway has the folder.
 func LockFolder(dir string) (io.Closer, error) {
 	f, err := os.Open(dir)
 	if err != nil {

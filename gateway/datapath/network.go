@@ -54,8 +54,8 @@ func (n Network) Client(addr netip.Addr) error {
 	return nil
 }
 
-// Only returns the one network of a data path that serves no more.
-func Only(all []Network) (Network, error) {
+// SingleNetwork returns the one network of a data path that serves no more.
+func SingleNetwork(all []Network) (Network, error) {
 	switch len(all) {
 	case 0:
 		return Network{}, errors.New("a data path needs a network to serve")

@@ -60,12 +60,12 @@ func worksTexts(t *testing.T) (texts []string) {
 		if !ok || list.Tok != token.CONST || list.Specs[0].(*ast.ValueSpec).Names[0].Name != "Datagram" {
 			continue
 		}
-		for _, s := range list.Specs[:Works] {
+		for _, s := range list.Specs[:NumWorks] {
 			texts = append(texts, strings.TrimSpace(s.(*ast.ValueSpec).Comment.Text()))
 		}
 	}
-	if len(texts) != int(Works) {
-		t.Fatalf("%d comments for %d kinds of work", len(texts), Works)
+	if len(texts) != int(NumWorks) {
+		t.Fatalf("%d comments for %d kinds of work", len(texts), NumWorks)
 	}
 	return texts
 }

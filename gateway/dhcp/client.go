@@ -19,16 +19,16 @@ func (c client) named(former client) client {
 	return c
 }
 
-// same returns the client in the table that a message of c means, which may name addr. Some send their identifier
+// matching returns the client in the table that a message of c means, which may name addr. Some send their identifier
 // only sometimes: boot loaders and installers without, the system with it. Where either side has none the MAC
 // decides; two identifiers of one MAC are two clients. Of several that one without an identifier can be, it
 // is that of addr, otherwise that of the last event.
-func (t *table) same(c client, addr netip.Addr) client {
+func (t *table) matching(c client, addr netip.Addr) client {
 	if c.id == "" {
 		return t.unnamed(c, addr)
 	}
 	bound, bare := t.byClient[c], t.byClient[client{mac: c.mac}]
-	if bare != nil && (bound == nil || !bound.state.held() && bare.state.held()) {
+	if bare != nil && (bound == nil || !bound.state.isHeld() && bare.state.isHeld()) {
 		return bare.client
 	}
 	return c
@@ -42,21 +42,21 @@ func (t *table) unnamed(c client, addr netip.Addr) client {
 			return b.client
 		}
 	}
-	if bound := t.byClient[c]; bound != nil && bound.state.held() || len(list) == 0 {
+	if bound := t.byClient[c]; bound != nil && bound.state.isHeld() || len(list) == 0 {
 		return c
 	}
 	return list[len(list)-1].client
 }
 
-// hold and drop keep the addresses of each MAC, around a change of a binding's client or state.
-func (t *table) hold(b *binding) {
-	if b.state.held() {
+// addHeld and drop keep the addresses of each MAC, around a change of a binding's client or state.
+func (t *table) addHeld(b *binding) {
+	if b.state.isHeld() {
 		t.held[b.client.mac] = append(t.held[b.client.mac], b)
 	}
 }
 
-func (t *table) drop(b *binding) {
-	if !b.state.held() {
+func (t *table) removeHeld(b *binding) {
+	if !b.state.isHeld() {
 		return
 	}
 	mac := b.client.mac

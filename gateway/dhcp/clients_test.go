@@ -80,8 +80,7 @@ func snmp(t *testing.T, text, proto, name string) int {
 	return 0
 }
 
-// script writes a client's hook, which stores its environment in a file named after the
-// event and sets the address.
+// script writes a client's hook, which stores its environment in a file named after the event and sets the address.
 func script(t *testing.T, event, set string) (path, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -214,7 +213,8 @@ func TestAnswersAsDnsmasqDoes(t *testing.T) {
 		}
 	}
 	for name, theirs := range w.tellOdd(t) {
-		if want := oddMessages[name].beyond; want == "" && oddly[name] != theirs || !strings.HasPrefix(oddly[name], want) {
+		if want := oddMessages[name].answerPrefix; want == "" && oddly[name] != theirs ||
+			!strings.HasPrefix(oddly[name], want) {
 			t.Errorf("%s:\nours    %s\ndnsmasq %s", name, oddly[name], theirs)
 		}
 		if strings.Contains(name, "relay and") && !strings.HasSuffix(oddly[name], "82: true") {

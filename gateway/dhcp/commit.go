@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxPending bounds the changes that wait for the disk. Further clients get no answer
-	// and repeat their request seconds later.
+	// maxPending bounds the changes that wait for the disk. Further clients get no answer and repeat their request seconds
+	// later.
 	maxPending = 8192
 	maxBatch   = 1024 // changes written together
 	lanes      = 16   // calls of the listener at once
@@ -24,8 +24,7 @@ const (
 	ended
 )
 
-// change is a new record of an address on its way to disk, then to the listener, then to
-// the client.
+// change is a new record of an address on its way to disk, then to the listener, then to the client.
 type change struct {
 	record
 	event event
@@ -41,8 +40,8 @@ func (s *Server) push(c change) {
 	}
 }
 
-// take returns the waiting changes.
-func (s *Server) take() []change {
+// takeChanges returns the waiting changes.
+func (s *Server) takeChanges() []change {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := min(len(s.pending), maxBatch)
@@ -61,19 +60,19 @@ func (s *Server) commitAll(ctx context.Context) {
 		case <-ctx.Done():
 			done = true
 		}
-		for batch := s.take(); len(batch) > 0; batch = s.take() {
+		for batch := s.takeChanges(); len(batch) > 0; batch = s.takeChanges() {
 			s.commit(batch)
 		}
 	}
 }
 
-// commit writes a batch and then reports it, in lanes: changes of one address are always
-// in the same lane and stay in order.
+// commit writes a batch and then reports it, in lanes: changes of one address are always in the same lane and stay in
+// order.
 func (s *Server) commit(batch []change) {
 	err := s.store.write(batch)
 	if err != nil { // most likely a full disk: offers continue, so that clients keep trying
 		s.stats.storeErrors.Add(1)
-		s.complain.Do(func() {
+		s.refusalLog.Do(func() {
 			s.log.Error("writing leases: clients get none until this is mended: free space there, if that is why",
 				"file", s.cfg.Path, "err", err)
 		})
@@ -96,8 +95,8 @@ func (s *Server) commit(batch []change) {
 	wg.Wait()
 }
 
-// report reports a change to listener and client. The end of a lease counts even if it is
-// not on disk: after a restart its time will have passed.
+// report reports a change to listener and client. The end of a lease counts even if it is not on disk: after a restart
+// its time will have passed.
 func (s *Server) report(c change, written bool) {
 	mac := net.HardwareAddr(c.client.mac[:])
 	switch {

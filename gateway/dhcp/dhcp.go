@@ -1,5 +1,5 @@
-// Package dhcp is the gateway's DHCPv4 server (RFC 2131, 2132). It serves one interface
-// without relays and is the only server there, so it may refuse unknown addresses.
+// Package dhcp is the gateway's DHCPv4 server (RFC 2131, 2132). It serves one interface without relays and is the only
+// server there, so it may refuse unknown addresses.
 //
 //	          DISCOVER         REQUEST            end, RELEASE
 //	(blank) ───────────▶ offered ──────▶ leased ──────────────▶ known ──▶ (blank)
@@ -8,14 +8,13 @@
 //	   ▲                                   ▼                      ▼
 //	   └────────────── end ─────────── declined
 //
-// A client is identified by MAC and client identifier together: knowing another client's
-// identifier is not enough to take over its address. Where the message or the lease has no identifier, the
-// MAC alone decides, because some clients send theirs only sometimes. After a lease has ended, the
-// address stays reserved for its last client until the pool has no other. Clients that
-// may not stay, such as those before login, can get shorter leases.
+// A client is identified by MAC and client identifier together: knowing another client's identifier is not enough to
+// take over its address. Where the message or the lease has no identifier, the MAC alone decides, because some clients
+// send theirs only sometimes. After a lease has ended, the address stays reserved for its last client until the pool
+// has no other. Clients that may not stay, such as those before login, can get shorter leases.
 //
-// A lease is on disk and reported to the Listener before the client gets its ACK. Changes
-// that arrive while the disk is busy are written together.
+// A lease is on disk and reported to the Listener before the client gets its ACK. Changes that arrive while the disk is
+// busy are written together.
 package dhcp
 
 import (
@@ -48,8 +47,7 @@ type Option struct {
 	Data []byte // 255 bytes at most
 }
 
-// Config is the configuration of a Server. Interface, Server, Subnet, Pools or Static,
-// and Path are required.
+// Config is the configuration of a Server. Interface, Server, Subnet, Pools or Static, and Path are required.
 type Config struct {
 	Interface string       // of the LAN
 	Server    netip.Addr   // the gateway's address on it: server identifier, source of replies
@@ -57,9 +55,9 @@ type Config struct {
 	Pools     []Range      // addresses to lease; the gateway's own and static ones are left out
 	Static    map[MAC]netip.Addr
 
-	Lease   time.Duration              // default 1 h, at least 1 s; T1 is half of it, T2 7/8
-	Brief   time.Duration              // lease of clients that are not Settled; 0: Lease, at most that
-	Settled func(MAC, netip.Addr) bool // needed with Brief; must not call the Server
+	Lease      time.Duration              // default 1 h, at least 1 s; T1 is half of it, T2 7/8
+	ShortLease time.Duration              // lease of clients that are not Settled; 0: Lease, at most that
+	Settled    func(MAC, netip.Addr) bool // needed with Brief; must not call the Server
 	// addresses a MAC may have at once with different client identifiers; default 4
 	AddressesPerMAC  int
 	PerMAC           budget.Rate  // requests of one MAC; default 16 at once and 2 a second
@@ -71,30 +69,28 @@ type Config struct {
 	// more options, sent on request; they replace the above but not 1, 51–59, 61, 82
 	Options []Option
 
-	// Present asks whether a client still answers for its address, which may take seconds.
-	// A RELEASE or DECLINE of a client that does has no effect, nor has one about which it
-	// returns an error. nil: all of them have.
-	Present func(context.Context, MAC, netip.Addr) (bool, error)
-	goodbye time.Duration // before it is asked; 0: defaultGoodbye
+	// Present asks whether a client still answers for its address, which may take seconds. A RELEASE or DECLINE of a
+	// client that does has no effect, nor has one about which it returns an error. nil: all of them have.
+	Present  func(context.Context, MAC, netip.Addr) (bool, error)
+	askAfter time.Duration // before it is asked; 0: defaultGoodbye
 
-	// Requests opens a source of requests ahead of the kernel's stack, as a data path
-	// provides: each Read returns one Ethernet frame, until Close, which may be called more
-	// than once. It is called again after each Close. nil: a packet socket is used.
+	// Requests opens a source of requests ahead of the kernel's stack, as a data path provides: each Read returns one
+	// Ethernet frame, until Close, which may be called more than once. It is called again after each Close. nil: a packet
+	// socket is used.
 	Requests func() (io.ReadCloser, error)
 
 	Path string       // the file that keeps the leases
 	Log  *slog.Logger // default slog.Default()
 }
 
-// Listener is notified of leases before their clients. Calls for one address come in the
-// order of events; calls for different addresses may be concurrent. Calls are repeated
-// after errors and restarts.
+// Listener is notified of leases before their clients. Calls for one address come in the order of events; calls for
+// different addresses may be concurrent. Calls are repeated after errors and restarts.
 type Listener interface {
-	// Leased reports that a client has an address until end, for a new or renewed lease. On
-	// error the client gets no answer and will ask again.
+	// Leased reports that a client has an address until end, for a new or renewed lease. On error the client gets no
+	// answer and will ask again.
 	Leased(mac net.HardwareAddr, addr netip.Addr, hostname string, end time.Time) error
-	// Released reports that a lease ended: released, declined or expired. An error is
-	// logged; the address is free in any case.
+	// Released reports that a lease ended: released, declined or expired. An error is logged; the address is free in any
+	// case.
 	Released(mac net.HardwareAddr, addr netip.Addr) error
 }
 
@@ -109,21 +105,20 @@ type Lease struct {
 }
 
 const (
-	// offerTime is how long an offer is reserved for its client. If the pool has no other
-	// address, the oldest offer is also made to the next client, and the first one to
-	// request it gets it. A flood of DISCOVERs therefore blocks no address.
+	// offerTime is how long an offer is reserved for its client. If the pool has no other address, the oldest offer is
+	// also made to the next client, and the first one to request it gets it. A flood of DISCOVERs therefore blocks no
+	// address.
 	offerTime   = 10 * time.Second
 	declineTime = 10 * time.Minute // an address found in use is left alone
 )
 
-// withDefaults returns the configuration with every default in place, or says
-// what is wrong with it.
+// withDefaults returns the configuration with every default in place, or says what is wrong with it.
 func (c Config) withDefaults() (Config, error) {
 	if c.Lease == 0 {
 		c.Lease = time.Hour
 	}
-	if c.Brief == 0 {
-		c.Brief = c.Lease
+	if c.ShortLease == 0 {
+		c.ShortLease = c.Lease
 	}
 	if c.AddressesPerMAC == 0 {
 		c.AddressesPerMAC = 4
@@ -158,10 +153,10 @@ func (c Config) check() error {
 		return fmt.Errorf("dhcp: the server's address %s is no host address of subnet %s", c.Server, c.Subnet)
 	case c.Lease < time.Second || c.Lease > 366*24*time.Hour:
 		return fmt.Errorf("dhcp: lease time %s must be between 1 s and a year", c.Lease)
-	case c.Brief < time.Second || c.Brief > c.Lease || c.Brief < c.Lease && c.Settled == nil:
+	case c.ShortLease < time.Second || c.ShortLease > c.Lease || c.ShortLease < c.Lease && c.Settled == nil:
 		return fmt.Errorf(
 			"dhcp: lease time %s of those who are not settled must be between 1 s and %s, and it must be known who they are",
-			c.Brief, c.Lease)
+			c.ShortLease, c.Lease)
 	case c.AddressesPerMAC < 0:
 		return fmt.Errorf("dhcp: %d addresses a MAC: must be 1 or more", c.AddressesPerMAC)
 	case c.MTU != 0 && (c.MTU < 576 || c.MTU > 65535):

@@ -7,47 +7,46 @@ import (
 	"time"
 )
 
-// farewell is a RELEASE or DECLINE of a client with a lease that is being decided.
-type farewell struct{ declines bool }
+// pendingRelease is a RELEASE or DECLINE of a client with a lease that is being decided.
+type pendingRelease struct{ declines bool }
 
-// defaultGoodbye is how long a client that has sent a RELEASE or DECLINE may take to give
-// up its address.
+// defaultGoodbye is how long a client that has sent a RELEASE or DECLINE may take to give up its address.
 const defaultGoodbye = time.Second
 
-// believed is how long no further message about its leave has an effect after a client
-// answered, in times of goodbye: a flood of them causes two questions a minute.
-const believed = 30
+// ignoreLeavesFor is how long no further message about its leave has an effect after a client answered, in times of
+// goodbye: a flood of them causes two questions a minute.
+const ignoreLeavesFor = 30
 
-// Nothing in a RELEASE or DECLINE proves its sender: another device can send it with the
-// client's MAC address and identifier, and would end the client's session. Therefore the
-// client is asked: one that answers for its address has not left it.
+// Nothing in a RELEASE or DECLINE proves its sender: another device can send it with the client's MAC address and
+// identifier, and would end the client's session. Therefore the client is asked: one that answers for its address has
+// not left it.
 
-// leave calls do for a leased address when its client does not answer for it. A REQUEST
-// of the client meanwhile withdraws a RELEASE. s.mu is held, also while do runs.
-func (s *Server) leave(b *binding, how farewell, do func(now time.Time)) {
+// releaseIfGone calls do for a leased address when its client does not answer for it. A REQUEST of the client meanwhile
+// withdraws a RELEASE. s.mu is held, also while do runs.
+func (s *Server) releaseIfGone(b *binding, how pendingRelease, do func(now time.Time)) {
 	if s.cfg.Present == nil {
 		do(time.Now())
 		return
 	}
-	patience := cmp.Or(s.cfg.goodbye, defaultGoodbye)
-	if now := time.Now(); !b.answered.IsZero() && now.Sub(b.answered) < believed*patience {
+	patience := cmp.Or(s.cfg.askAfter, defaultGoodbye)
+	if now := time.Now(); !b.answered.IsZero() && now.Sub(b.answered) < ignoreLeavesFor*patience {
 		s.stats.stillThere.Add(1)
 		return
 	}
-	if b.leaving != nil {
+	if b.release != nil {
 		return // being asked
 	}
 	mine := &how
-	b.leaving = mine
+	b.release = mine
 	c, addr := b.client, b.addr
 	s.asking.Go(func() {
 		found, err := s.present(patience, c.mac, addr)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if b.leaving != mine { // withdrawn, or the lease has ended
+		if b.release != mine { // withdrawn, or the lease has ended
 			return
 		}
-		b.leaving = nil
+		b.release = nil
 		if found {
 			b.answered = time.Now()
 		}
@@ -80,24 +79,23 @@ func (s *Server) present(patience time.Duration, mac MAC, addr netip.Addr) (bool
 	}
 }
 
-// stays notes that a client wants to keep its lease after all. It returns false while
-// a DECLINE is being decided: a client that does not use an address then gets no answer,
-// and asks again. addr is the address that it names.
-func (s *Server) stays(rq *request, addr netip.Addr) bool {
-	b := s.table.byClient[s.table.same(rq.client, addr)]
+// keepLease notes that a client wants to keep its lease after all. It returns false while a DECLINE is being decided: a
+// client that does not use an address then gets no answer, and asks again. addr is the address that it names.
+func (s *Server) keepLease(rq *request, addr netip.Addr) bool {
+	b := s.table.byClient[s.table.matching(rq.client, addr)]
 	switch {
-	case b == nil || b.leaving == nil:
+	case b == nil || b.release == nil:
 		return true
-	case b.leaving.declines && rq.ciaddr != b.addr:
+	case b.release.declines && rq.ciaddr != b.addr:
 		return false
 	}
-	b.leaving = nil
+	b.release = nil
 	return true
 }
 
 // leaseOf returns a client's lease of addr, or nil.
 func (t *table) leaseOf(c client, addr netip.Addr) *binding {
-	if b := t.byClient[t.same(c, addr)]; b != nil && b.addr == addr && b.state == leased {
+	if b := t.byClient[t.matching(c, addr)]; b != nil && b.addr == addr && b.state == leased {
 		return b
 	}
 	return nil

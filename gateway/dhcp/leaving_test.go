@@ -14,23 +14,22 @@ import (
 )
 
 // presence answers for the clients, one question after the other.
-type presence struct{ there chan bool }
+type presence struct{ present chan bool }
 
 func (p presence) ask(ctx context.Context, _ MAC, _ netip.Addr) (bool, error) {
 	select {
-	case found := <-p.there:
+	case found := <-p.present:
 		return found, nil
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
 }
 
-// TestLeavingIsAsked: a lease ends by RELEASE or DECLINE only if its client does not
-// answer for the address.
+// TestLeavingIsAsked: a lease ends by RELEASE or DECLINE only if its client does not answer for the address.
 func TestLeavingIsAsked(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	p := presence{make(chan bool)}
-	s, j := start(t, leasesFile(t), func(c *Config) { c.Present, c.goodbye = p.ask, 1 })
+	s, j := start(t, leasesFile(t), func(c *Config) { c.Present, c.askAfter = p.ask, 1 })
 	mac := macOf(1)
 	addr := w.lease(mac).YourIPAddr
 	release := func() *dhcpv4.DHCPv4 {
@@ -46,7 +45,7 @@ func TestLeavingIsAsked(t *testing.T) {
 
 	w.silent(st, release())
 	w.silent(st, release()) // one question
-	p.there <- true
+	p.present <- true
 	await(t, "the decision", func() bool { return s.Stats().StillThere == 1 })
 	w.silent(st, decline())
 	w.silent(st, request()) // until it is decided
@@ -55,29 +54,29 @@ func TestLeavingIsAsked(t *testing.T) {
 	if ack, _ := w.ask(st, renewal); ack.MessageType() != dhcpv4.MessageTypeAck { // it uses the address
 		t.Errorf("%s to a renewal while a DECLINE is being decided", ack.MessageType())
 	}
-	p.there <- false
+	p.present <- false
 	w.silent(st, decline())
-	p.there <- true
+	p.present <- true
 	await(t, "the decision", func() bool { return s.Stats().StillThere == 2 })
 
 	w.silent(st, release())
 	if ack, _ := w.ask(st, request()); ack.MessageType() != dhcpv4.MessageTypeAck { // the client stays
 		t.Errorf("%s after a RELEASE that is not decided", ack.MessageType())
 	}
-	p.there <- false
+	p.present <- false
 	w.silent(st, release())
-	p.there <- true // asked after the former question had been answered
+	p.present <- true // asked after the former question had been answered
 	await(t, "the decision", func() bool { return s.Stats().StillThere == 3 })
 	if got := j.all(); len(got) < 1 || got[len(got)-1][:6] != "leased" || s.Stats().Leased != 1 {
 		t.Errorf("of a client that is there the listener hears %q", got)
 	}
 
 	w.silent(st, release())
-	p.there <- false
+	p.present <- false
 	await(t, "the end of the lease", func() bool { return s.Stats().Leased == 0 })
 	w.lease(mac)
 	w.silent(st, decline())
-	p.there <- false
+	p.present <- false
 	await(t, "the address to be set aside", func() bool { return s.Stats().DeclinedAddresses == 1 })
 }
 
@@ -114,15 +113,14 @@ func TestLeavingByAnotherName(t *testing.T) {
 	}
 }
 
-// TestLeavingIsUnsure: where a client cannot be asked, its lease goes on, also when the
-// server ends meanwhile.
+// TestLeavingIsUnsure: where a client cannot be asked, its lease goes on, also when the server ends meanwhile.
 func TestLeavingIsUnsure(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	asked := make(chan struct{}, 1)
 	path := leasesFile(t)
 	var logs logtest.Log
 	s, _ := start(t, path, func(c *Config) {
-		c.goodbye, c.Log = 1, logs.Logger()
+		c.askAfter, c.Log = 1, logs.Logger()
 		c.Present = func(ctx context.Context, _ MAC, _ netip.Addr) (bool, error) {
 			select {
 			case asked <- struct{}{}:

@@ -11,19 +11,19 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
-// repeatWindow is how soon a REQUEST after an ACK counts as a repetition, which is
-// answered from memory, so that frequent requests cost no disk writes.
+// repeatWindow is how soon a REQUEST after an ACK counts as a repetition, which is answered from memory, so that
+// frequent requests cost no disk writes.
 const repeatWindow = 5 * time.Second
 
 // All methods here are called with s.mu held and return the frame to send.
 
-// discover answers a DISCOVER with an OFFER (RFC 2131, 4.3.1). The server does not probe
-// addresses: clients do, and DECLINE.
+// discover answers a DISCOVER with an OFFER (RFC 2131, 4.3.1). The server does not probe addresses: clients do, and
+// DECLINE.
 func (s *Server) discover(rq *request, now time.Time) []byte {
-	if !s.stays(rq, rq.wish) {
+	if !s.keepLease(rq, rq.requested) {
 		return nil
 	}
-	b, err := s.table.offer(rq.client, rq.hostname, rq.wish, now)
+	b, err := s.table.offer(rq.client, rq.hostname, rq.requested, now)
 	if err != nil {
 		s.refuse(rq, err)
 		return nil
@@ -36,7 +36,7 @@ func (s *Server) discover(rq *request, now time.Time) []byte {
 func (s *Server) refuse(rq *request, err error) {
 	if errors.Is(err, errTooMany) {
 		s.stats.tooMany.Add(1)
-		s.note(rq.client.mac, err)
+		s.logRefusal(rq.client.mac, err)
 		return
 	}
 	s.stats.exhausted.Add(1)
@@ -46,11 +46,10 @@ func (s *Server) refuse(rq *request, err error) {
 	})
 }
 
-// request answers a REQUEST in any client state (RFC 2131, 4.3.2, table 4): SELECTING
-// names a server, INIT-REBOOT an address that the client wants, RENEWING and REBINDING
-// the address that it has.
+// request answers a REQUEST in any client state (RFC 2131, 4.3.2, table 4): SELECTING names a server, INIT-REBOOT an
+// address that the client wants, RENEWING and REBINDING the address that it has.
 func (s *Server) request(rq *request, now time.Time) []byte {
-	addr := rq.wish
+	addr := rq.requested
 	if addr.IsValid() && rq.server.IsValid() && rq.server != s.cfg.Server { // it accepted another server's offer
 		s.table.withdraw(rq.client)
 		return nil
@@ -58,7 +57,7 @@ func (s *Server) request(rq *request, now time.Time) []byte {
 	if !addr.IsValid() { // then it names a server by mistake only
 		addr = rq.ciaddr
 	}
-	if !s.stays(rq, addr) {
+	if !s.keepLease(rq, addr) {
 		return nil
 	}
 	if left := s.repeated(rq.client, addr, now); left > 0 {
@@ -105,15 +104,15 @@ func (s *Server) decline(rq *request, now time.Time) {
 	if rq.server.IsValid() && rq.server != s.cfg.Server {
 		return
 	}
-	if b := s.table.leaseOf(rq.client, rq.wish); b != nil {
-		s.leave(b, farewell{declines: true}, func(now time.Time) { s.setAside(rq, now) })
+	if b := s.table.leaseOf(rq.client, rq.requested); b != nil {
+		s.releaseIfGone(b, pendingRelease{declines: true}, func(now time.Time) { s.setAside(rq, now) })
 		return
 	}
 	s.setAside(rq, now)
 }
 
 func (s *Server) setAside(rq *request, now time.Time) {
-	b, wasLeased, err := s.table.decline(rq.client, rq.wish, now)
+	b, wasLeased, err := s.table.decline(rq.client, rq.requested, now)
 	if err != nil {
 		return
 	}
@@ -137,15 +136,14 @@ func (s *Server) release(rq *request) {
 	if b == nil {
 		return
 	}
-	s.leave(b, farewell{}, func(now time.Time) {
+	s.releaseIfGone(b, pendingRelease{}, func(now time.Time) {
 		if b, err := s.table.release(rq.client, rq.ciaddr, now); err == nil {
 			s.push(change{record: b.record(), event: ended})
 		}
 	})
 }
 
-// inform answers a client that has an address of its own (RFC 2131, 4.3.5), without
-// address and lease times.
+// inform answers a client that has an address of its own (RFC 2131, 4.3.5), without address and lease times.
 func (s *Server) inform(rq *request) []byte {
 	s.stats.acks.Add(1)
 	return s.compose(reply{kind: dhcpv4.MessageTypeAck}, rq)

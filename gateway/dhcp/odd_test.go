@@ -13,15 +13,15 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// odd is a message as some device sends it.
-type odd struct {
-	options     []byte         // after the cookie
-	file, sname []byte         // contents of these fields
-	edit        func(b []byte) // of the rest; nil: none
-	from        netip.AddrPort // zero: 0.0.0.0:68
-	uses        string         // ciaddr; empty: none
-	size        int            // of the whole message; 0: up to the options' end
-	beyond      string         // how the answer begins where dnsmasq has none, or another; empty: as dnsmasq's
+// oddMessage is a message as some device sends it.
+type oddMessage struct {
+	options      []byte         // after the cookie
+	file, sname  []byte         // contents of these fields
+	edit         func(b []byte) // of the rest; nil: none
+	from         netip.AddrPort // zero: 0.0.0.0:68
+	uses         string         // ciaddr; empty: none
+	size         int            // of the whole message; 0: up to the options' end
+	answerPrefix string         // how the answer begins where dnsmasq has none, or another; empty: as dnsmasq's
 }
 
 // Options of messages.
@@ -46,10 +46,10 @@ func at(offset int, with ...byte) func([]byte) {
 }
 
 // oddMessages are DHCP messages with a part that is bad or missing, one of a device each.
-var oddMessages = map[string]odd{
+var oddMessages = map[string]oddMessage{
 	"no End":                 {options: slices.Concat(isDiscover, asks)},
 	"no End, padded":         {options: slices.Concat(isDiscover, asks), size: 300},
-	"no End, with relay":     {options: slices.Concat(isDiscover, asks, byRelay, []byte{0}), beyond: "OFFER to one"},
+	"no End, with relay":     {options: slices.Concat(isDiscover, asks, byRelay, []byte{0}), answerPrefix: "OFFER to one"},
 	"cut in an option":       {options: slices.Concat(isDiscover, asks, []byte{12, 40, 'a', 'b'})},
 	"cut after a code":       {options: slices.Concat(isDiscover, asks, []byte{12})},
 	"cut before the type":    {options: slices.Concat([]byte{12, 40, 'a', 'b'}, isDiscover)},
@@ -80,10 +80,10 @@ var oddMessages = map[string]odd{
 	"name empty":                 {options: slices.Concat(isDiscover, []byte{12, 0}, asks, end)},
 	"name of control characters": {options: slices.Concat(isDiscover, []byte{12, 3, 0, 27, 10}, asks, end)},
 	"list twice":                 {options: slices.Concat(isDiscover, asks, []byte{55, 1, 15}, end)},
-	"list in parts":              {options: slices.Concat(isDiscover, inParts, end), beyond: whole},
+	"list in parts":              {options: slices.Concat(isDiscover, inParts, end), answerPrefix: whole},
 	"list in parts, overload": {
 		options: slices.Concat([]byte{52, 1, 3}, isDiscover, []byte{55, 1, 15}, end),
-		file:    []byte{55, 1, 3, 255}, sname: []byte{55, 1, 6, 255}, beyond: whole,
+		file:    []byte{55, 1, 3, 255}, sname: []byte{55, 1, 6, 255}, answerPrefix: whole,
 	},
 	"size empty":       {options: slices.Concat(isDiscover, []byte{57, 0}, asks, end)},
 	"size of one byte": {options: slices.Concat(isDiscover, []byte{57, 1, 9}, asks, end)},
@@ -91,7 +91,7 @@ var oddMessages = map[string]odd{
 	"size twice":       {options: slices.Concat(isDiscover, []byte{57, 2, 5, 0, 57, 2, 5, 0}, asks, end)},
 	"relay empty":      {options: slices.Concat(isDiscover, []byte{82, 0}, asks, end)},
 	"relay and much else": {options: slices.Concat(isDiscover, []byte{55, 6, 15, 1, 3, 6, 28, 26}, []byte{82, 200},
-		bytes.Repeat([]byte{7}, 200), end), beyond: "OFFER to one"},
+		bytes.Repeat([]byte{7}, 200), end), answerPrefix: "OFFER to one"},
 	"overload with the type": {
 		options: slices.Concat([]byte{52, 1, 1}, asks, end), file: slices.Concat(isDiscover, end)},
 	"overload without End": {options: slices.Concat([]byte{52, 1, 1}, asks), file: isDiscover},
@@ -110,7 +110,7 @@ var oddMessages = map[string]odd{
 	"no overload, but a file":   {options: slices.Concat(isDiscover, asks, end), file: []byte{53, 1, 3, 50, 200}},
 	"with an address too early": {options: slices.Concat(isDiscover, asks, end), uses: "192.168.1.77"},
 	"hardware of 16 bytes": {
-		options: slices.Concat(isDiscover, asks, end), edit: at(2, 16), beyond: "OFFER to one, hardware 1 16"},
+		options: slices.Concat(isDiscover, asks, end), edit: at(2, 16), answerPrefix: "OFFER to one, hardware 1 16"},
 	"hardware of no bytes":     {options: slices.Concat(isDiscover, asks, end), edit: at(2, 0)},
 	"hardware of 20 bytes":     {options: slices.Concat(isDiscover, asks, end), edit: at(2, 20)},
 	"hardware of another type": {options: slices.Concat(isDiscover, asks, end), edit: at(1, 6)},
@@ -138,20 +138,20 @@ var oddMessages = map[string]odd{
 	"inform": {
 		options: slices.Concat(isInform, asks, end), uses: "10.1.30.15", from: netip.MustParseAddrPort("10.1.30.15:68")},
 	"inform without an address": {options: slices.Concat(isInform, asks, end), from: netip.MustParseAddrPort(
-		"10.1.30.16:68"), beyond: "ACK to one, hardware 1 6, ciaddr 10.1.30.16 at 10.1.30.16:68"},
+		"10.1.30.16:68"), answerPrefix: "ACK to one, hardware 1 6, ciaddr 10.1.30.16 at 10.1.30.16:68"},
 	"inform from nowhere": {options: slices.Concat(isInform, asks, end),
-		beyond: "ACK to all, hardware 1 6, ciaddr 0.0.0.0 at 255.255.255.255:68"},
+		answerPrefix: "ACK to all, hardware 1 6, ciaddr 0.0.0.0 at 255.255.255.255:68"},
 	"inform from another port": {
 		options: slices.Concat(isInform, asks, end), uses: "10.1.30.17", from: netip.MustParseAddrPort("10.1.30.17:1068")},
 	"inform of another network": {options: slices.Concat(isInform, asks, end), uses: "192.168.1.77",
-		from:   netip.MustParseAddrPort("192.168.1.77:68"),
-		beyond: "ACK to one, hardware 1 6, ciaddr 192.168.1.77 at 192.168.1.77:68"},
+		from:         netip.MustParseAddrPort("192.168.1.77:68"),
+		answerPrefix: "ACK to one, hardware 1 6, ciaddr 192.168.1.77 at 192.168.1.77:68"},
 	"inform without End": {
 		options: slices.Concat(isInform, asks), uses: "10.1.30.18", from: netip.MustParseAddrPort("10.1.30.18:68")},
 }
 
 // frame is the message in an Ethernet frame to all.
-func (o odd) frame(mac MAC, xid uint32) []byte {
+func (o oddMessage) frame(mac MAC, xid uint32) []byte {
 	b := make([]byte, atOptions)
 	b[0], b[1], b[2] = 1, 1, 6
 	binary.BigEndian.PutUint32(b[atXID:], xid)

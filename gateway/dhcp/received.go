@@ -49,9 +49,9 @@ func receive(b []byte) (received, bool) {
 	return m, true
 }
 
-// each returns the options of a code. One that is cut off ends its area, as does the area's end without an
+// optionsOf returns the options of a code. One that is cut off ends its area, as does the area's end without an
 // End option.
-func (m received) each(code dhcpv4.OptionCode) iter.Seq[[]byte] {
+func (m received) optionsOf(code dhcpv4.OptionCode) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, area := range m.areas {
 			for len(area) > 1 && area[0] != dhcpv4.OptionEnd.Code() {
@@ -74,7 +74,7 @@ func (m received) each(code dhcpv4.OptionCode) iter.Seq[[]byte] {
 
 // option returns the first option of a code that has at least size bytes; nil: there is none.
 func (m received) option(code dhcpv4.OptionCode, size int) []byte {
-	for data := range m.each(code) {
+	for data := range m.optionsOf(code) {
 		if len(data) >= size {
 			return data
 		}
@@ -82,11 +82,11 @@ func (m received) option(code dhcpv4.OptionCode, size int) []byte {
 	return nil
 }
 
-// joined returns an option that may come in parts (RFC 3396); nil: there is none, or it is empty. Of parts that
+// joinedOption returns an option that may come in parts (RFC 3396); nil: there is none, or it is empty. Of parts that
 // make more than an answer could repeat as one, only the first counts.
-func (m received) joined(code dhcpv4.OptionCode) []byte {
+func (m received) joinedOption(code dhcpv4.OptionCode) []byte {
 	var whole []byte
-	for part := range m.each(code) {
+	for part := range m.optionsOf(code) {
 		whole = append(whole, part...)
 	}
 	if len(whole) > 255 {
@@ -111,8 +111,8 @@ func (m received) kind() dhcpv4.MessageType {
 	return dhcpv4.MessageTypeNone
 }
 
-// room is the length of the longest reply that its client takes, bytes of DHCP message.
-func (m received) room() int {
+// maxReply is the length of the longest reply that its client takes, bytes of DHCP message.
+func (m received) maxReply() int {
 	size := minMessage
 	if b := m.option(dhcpv4.OptionMaximumDHCPMessageSize, 2); b != nil {
 		size = int(binary.BigEndian.Uint16(b))

@@ -66,19 +66,19 @@ func addresses(list []netip.Addr) []byte {
 
 // reply is an answer to a request.
 type reply struct {
-	kind   dhcpv4.MessageType
-	addr   netip.Addr    // the client's (yiaddr); the zero Addr: none
-	lease  time.Duration // 0: not said
-	early  time.Duration // how much earlier T1 and T2 are than 1/2 and 7/8 of it
-	reason string        // of a NAK
+	kind      dhcpv4.MessageType
+	addr      netip.Addr    // the client's (yiaddr); the zero Addr: none
+	lease     time.Duration // 0: not said
+	earlierBy time.Duration // how much earlier T1 and T2 are than 1/2 and 7/8 of it
+	reason    string        // of a NAK
 }
 
-// options returns the options of a reply: first the required ones, then those that the
-// client requested in its order (RFC 2132, 9.8), but the mask before the router, then those that are always sent,
-// and last what is copied from the request. What does not fit is left out: what was requested first, the last first.
+// options returns the options of a reply: first the required ones, then those that the client requested in its order
+// (RFC 2132, 9.8), but the mask before the router, then those that are always sent, and last what is copied from the
+// request. What does not fit is left out: what was requested first, the last first.
 func (r reply) options(rq *request, fixed map[byte][]byte) []Option {
 	values, always := r.values(rq, fixed)
-	wanted := rq.wanted
+	wanted := rq.optionCodes
 	if wanted == nil {
 		wanted = slices.Sorted(maps.Keys(values))
 	}
@@ -133,8 +133,8 @@ func (r reply) values(rq *request, fixed map[byte][]byte) (values map[byte][]byt
 	}
 	if r.lease > 0 {
 		values[codeLease] = seconds(r.lease)
-		values[codeRenewal] = seconds(r.lease/2 - r.early)
-		values[codeRebinding] = seconds(r.lease*7/8 - r.early)
+		values[codeRenewal] = seconds(r.lease/2 - r.earlierBy)
+		values[codeRebinding] = seconds(r.lease*7/8 - r.earlierBy)
 	}
 	if rq.client.id != "" { // RFC 6842
 		values[codeClientID] = []byte(rq.client.id)
@@ -176,16 +176,16 @@ func (r reply) message(rq *request, fixed map[byte][]byte) []byte {
 	return append(b, make([]byte, max(0, minReply-len(b)))...)
 }
 
-// frame addresses a reply as in RFC 2131, 4.1: to a client without an address by its MAC,
-// without ARP. A client that sends from the address that it names may have another port.
+// frame addresses a reply as in RFC 2131, 4.1: to a client without an address by its MAC, without ARP. A client that
+// sends from the address that it names may have another port.
 func (r reply) frame(rq *request, cfg Config, fixed map[byte][]byte, from MAC) []byte {
 	addr, port, mac := limitedBroadcast, uint16(clientPort), broadcastMAC
 	switch {
 	case r.kind == dhcpv4.MessageTypeNak: // the client's address may be another's
 	case !rq.ciaddr.IsUnspecified():
 		addr, mac = rq.ciaddr, rq.client.mac
-		if rq.from.Addr() == addr && rq.from.Port() != 0 {
-			port = rq.from.Port()
+		if rq.source.Addr() == addr && rq.source.Port() != 0 {
+			port = rq.source.Port()
 		}
 	case rq.flags == 0 && r.addr.IsValid():
 		addr, mac = r.addr, rq.client.mac

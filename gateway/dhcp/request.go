@@ -38,19 +38,19 @@ type request struct {
 	hardware hardware
 	hostname string // sanitised
 
-	xid        dhcpv4.TransactionID
-	flags      uint16 // the top bit asks for broadcast replies
-	from       netip.AddrPort
-	ciaddr     netip.Addr
-	wish       netip.Addr // requested address (option 50); the zero Addr: none
-	server     netip.Addr // server identifier (option 54); the zero Addr: none
-	wanted     []byte     // option codes, in the client's order (option 55)
-	agent      []byte     // option 82, which a switch may add (RFC 3046)
-	replyBytes int        // for the reply's DHCP message
+	xid         dhcpv4.TransactionID
+	flags       uint16 // the top bit asks for broadcast replies
+	source      netip.AddrPort
+	ciaddr      netip.Addr
+	requested   netip.Addr // requested address (option 50); the zero Addr: none
+	server      netip.Addr // server identifier (option 54); the zero Addr: none
+	optionCodes []byte     // option codes, in the client's order (option 55)
+	agent       []byte     // option 82, which a switch may add (RFC 3046)
+	replyBytes  int        // for the reply's DHCP message
 }
 
-// parseRequest reads a client's message. Errors wrap errMalformed, errRelayed or
-// errSpoofed. The request does not refer to the datagram's memory.
+// parseRequest reads a client's message. Errors wrap errMalformed, errRelayed or errSpoofed. The request does not refer
+// to the datagram's memory.
 func parseRequest(d datagram) (*request, error) {
 	m, ok := receive(d.payload)
 	if !ok {
@@ -60,12 +60,12 @@ func parseRequest(d datagram) (*request, error) {
 		kind: m.kind(), xid: dhcpv4.TransactionID(m.bytes[atXID:]),
 		flags:    binary.BigEndian.Uint16(m.bytes[atFlags:]) & 0x8000,
 		hardware: hardware{m.bytes[1], m.bytes[2], [16]byte(m.bytes[atHardware:])},
-		from:     d.src, ciaddr: m.field(atCiaddr),
-		wish: m.address(dhcpv4.OptionRequestedIPAddress), server: m.address(dhcpv4.OptionServerIdentifier),
-		hostname:   plain(m.joined(dhcpv4.OptionHostName)),
-		wanted:     codes(m.joined(dhcpv4.OptionParameterRequestList)),
-		agent:      m.joined(dhcpv4.OptionRelayAgentInformation),
-		replyBytes: m.room(),
+		source:   d.src, ciaddr: m.field(atCiaddr),
+		requested: m.address(dhcpv4.OptionRequestedIPAddress), server: m.address(dhcpv4.OptionServerIdentifier),
+		hostname:    cleanHostname(m.joinedOption(dhcpv4.OptionHostName)),
+		optionCodes: codes(m.joinedOption(dhcpv4.OptionParameterRequestList)),
+		agent:       m.joinedOption(dhcpv4.OptionRelayAgentInformation),
+		replyBytes:  m.maxReply(),
 	}
 	length := int(rq.hardware.length)
 	switch relay := m.field(atGiaddr); {
@@ -76,25 +76,25 @@ func parseRequest(d datagram) (*request, error) {
 	case !relay.IsUnspecified():
 		return nil, fmt.Errorf("%w at %s", errRelayed, relay)
 	}
-	rq.client = client{mac: MAC(rq.hardware.addr[:]), id: string(m.joined(dhcpv4.OptionClientIdentifier))}
-	// The data path admits frames by their sender, and a client that could use any
-	// hardware address would count as many clients.
+	rq.client = client{mac: MAC(rq.hardware.addr[:]), id: string(m.joinedOption(dhcpv4.OptionClientIdentifier))}
+	// The data path admits frames by their sender, and a client that could use any hardware address would count as many
+	// clients.
 	if rq.client.mac != d.srcMAC || rq.client.mac == (MAC{}) || rq.client.mac[0]&1 != 0 {
 		return nil, fmt.Errorf("%w: %s", errSpoofed, net.HardwareAddr(rq.client.mac[:]))
 	}
-	rq.mend()
+	rq.dropContradictions()
 	return rq, nil
 }
 
-// mend leaves out what contradicts the rest, as clients that err mean it.
-func (rq *request) mend() {
+// dropContradictions leaves out what contradicts the rest, as clients that err mean it.
+func (rq *request) dropContradictions() {
 	// Some name their former address in ciaddr too early: it is for clients that use one already.
-	if rq.kind == dhcpv4.MessageTypeDiscover || rq.kind == dhcpv4.MessageTypeRequest && rq.wish.IsValid() {
+	if rq.kind == dhcpv4.MessageTypeDiscover || rq.kind == dhcpv4.MessageTypeRequest && rq.requested.IsValid() {
 		rq.ciaddr = netip.IPv4Unspecified()
 	}
 	// An INFORM comes from the address that it is about.
 	if rq.kind == dhcpv4.MessageTypeInform && rq.ciaddr.IsUnspecified() {
-		rq.ciaddr = rq.from.Addr()
+		rq.ciaddr = rq.source.Addr()
 	}
 	if rq.server.IsValid() && rq.server.IsUnspecified() {
 		rq.server = netip.Addr{}
@@ -114,9 +114,8 @@ func codes(list []byte) []byte {
 	return once
 }
 
-// plain sanitises a hostname: anything but letters, digits, '-', '_' and '.' becomes
-// '-'.
-func plain(name []byte) string {
+// cleanHostname sanitises a hostname: anything but letters, digits, '-', '_' and '.' becomes '-'.
+func cleanHostname(name []byte) string {
 	if i := slices.Index(name, 0); i >= 0 { // some clients end it with NUL
 		name = name[:i]
 	}

@@ -20,40 +20,40 @@ import (
 
 // Server is a DHCP server on one interface.
 type Server struct {
-	cfg      Config
-	fixed    map[byte][]byte
-	listener Listener
-	log      *slog.Logger
-	store    *store
-	stats    counters
-	senders  budget.Senders[MAC]
-	notes    budget.Senders[refusal] // bounds what the log says of them
-	naks     budget.Senders[MAC]     // and of NAKs, which are no fault: they come with devices of other networks
-	link     atomic.Pointer[link]
-	wake     chan struct{} // there are pending changes
+	cfg        Config
+	fixed      map[byte][]byte
+	listener   Listener
+	log        *slog.Logger
+	store      *store
+	stats      counters
+	senders    budget.Senders[MAC]
+	logBudgets budget.Senders[refusal] // bounds what the log says of them
+	naks       budget.Senders[MAC]     // and of NAKs, which are no fault: they come with devices of other networks
+	link       atomic.Pointer[link]
+	wake       chan struct{} // there are pending changes
 
 	// Log limiters for events that clients cause.
-	complain budget.Seldom // the disk rejects leases
-	refused  budget.Seldom // the listener rejects leases
-	full     budget.Seldom // the pool is empty
-	inUse    budget.Seldom // an address was declined
-	forged   budget.Seldom // a client still answers for the address that it is said to leave
+	refusalLog budget.OncePerMinute // the disk rejects leases
+	refused    budget.OncePerMinute // the listener rejects leases
+	full       budget.OncePerMinute // the pool is empty
+	inUse      budget.OncePerMinute // an address was declined
+	forged     budget.OncePerMinute // a client still answers for the address that it is said to leave
 
 	running sync.WaitGroup // Run
 	stop    context.CancelFunc
 	stopped context.Context // done: Close was called
 
-	asking    sync.WaitGroup  // clients that are asked whether they are there
-	questions context.Context // of these questions
-	unask     context.CancelFunc
+	asking     sync.WaitGroup  // clients that are asked whether they are there
+	questions  context.Context // of these questions
+	stopAsking context.CancelFunc
 
 	mu      sync.Mutex // guards what follows
 	table   *table
 	pending []change
 }
 
-// New opens the leases file and the interface's sockets, and restores the stored leases.
-// Requests are received from now on; Run answers them.
+// New opens the leases file and the interface's sockets, and restores the stored leases. Requests are received from now
+// on; Run answers them.
 func New(cfg Config, l Listener) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -62,12 +62,12 @@ func New(cfg Config, l Listener) (*Server, error) {
 	s := &Server{
 		cfg: cfg, fixed: fixedOptions(cfg), listener: l, log: cfg.Log.With("interface", cfg.Interface),
 		table: newTable(cfg), wake: make(chan struct{}, 1),
-		senders: budget.Senders[MAC]{Rate: cfg.PerMAC, Size: maxSenders},
-		notes:   budget.Senders[refusal]{Rate: budget.Minutely, Size: maxNotes},
-		naks:    budget.Senders[MAC]{Rate: budget.Minutely, Size: maxNotes},
+		senders:    budget.Senders[MAC]{Rate: cfg.PerMAC, Size: maxSenders},
+		logBudgets: budget.Senders[refusal]{Rate: budget.Minutely, Size: maxNotes},
+		naks:       budget.Senders[MAC]{Rate: budget.Minutely, Size: maxNotes},
 	}
 	s.stopped, s.stop = context.WithCancel(context.Background())
-	s.questions, s.unask = context.WithCancel(s.stopped)
+	s.questions, s.stopAsking = context.WithCancel(s.stopped)
 	if s.store, err = openStore(cfg.Path); err != nil {
 		return nil, err
 	}
@@ -84,8 +84,8 @@ func New(cfg Config, l Listener) (*Server, error) {
 	return s, nil
 }
 
-// takeUp restores the stored leases. Leases that have expired, or that the configuration
-// no longer allows, end when Run begins.
+// takeUp restores the stored leases. Leases that have expired, or that the configuration no longer allows, end when Run
+// begins.
 func (s *Server) takeUp() error {
 	records, damaged, err := s.store.load()
 	if err != nil {
@@ -106,9 +106,8 @@ func (s *Server) takeUp() error {
 	return nil
 }
 
-// Run serves until ctx ends or Close is called, and then completes what has begun. It
-// survives the interface's going down, disappearing and coming back. It may be called
-// once.
+// Run serves until ctx ends or Close is called, and then completes what has begun. It survives the interface's going
+// down, disappearing and coming back. It may be called once.
 func (s *Server) Run(ctx context.Context) error {
 	s.running.Add(1)
 	defer s.running.Done()
@@ -130,7 +129,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	expiry.Wait()
-	s.unask()
+	s.stopAsking()
 	s.asking.Wait()
 	endCommits()
 	commits.Wait()
@@ -171,7 +170,7 @@ func (s *Server) Close() error {
 func (s *Server) Leases() []Lease {
 	s.mu.Lock()
 	list := make([]Lease, 0, s.table.leases())
-	for _, q := range []*queue{&s.table.queues[leased], &s.table.briefly} {
+	for _, q := range []*queue{&s.table.queues[leased], &s.table.shortLeased} {
 		for b := q.first(); b != nil && b != &q.ring; b = b.next {
 			l := Lease{MAC: slices.Clone(b.client.mac[:]), Addr: b.addr, Hostname: b.hostname, End: b.end,
 				Static: s.table.static(b)}
@@ -218,8 +217,8 @@ const (
 	maxNotes   = 128    // refusals that the log has named: half of it at once, and so many a minute
 )
 
-// admits reports whether another request of a MAC address is answered. One with a lease does not
-// share what there is for new ones.
+// admits reports whether another request of a MAC address is answered. One with a lease does not share what there is
+// for new ones.
 func (s *Server) admits(mac MAC) bool {
 	s.mu.Lock()
 	leased := len(s.table.held[mac]) > 0
@@ -227,12 +226,11 @@ func (s *Server) admits(mac MAC) bool {
 	return s.senders.Spend(mac, leased, budget.Now())
 }
 
-// handle answers one frame. Only the receiving goroutine calls it. A device that sends more
-// than it may costs little more than reading its frames, so that those of others do not wait
-// in a full buffer.
+// handle answers one frame. Only the receiving goroutine calls it. A device that sends more than it may costs little
+// more than reading its frames, so that those of others do not wait in a full buffer.
 func (s *Server) handle(frame []byte) {
 	if len(frame) >= ethernetLen && !s.admits(MAC(frame[6:12])) {
-		s.note(MAC(frame[6:12]), errFlood)
+		s.logRefusal(MAC(frame[6:12]), errFlood)
 		return
 	}
 	rq, err := s.read(frame)
@@ -250,7 +248,7 @@ func (s *Server) handle(frame []byte) {
 		return
 	}
 	if len(frame) >= ethernetLen {
-		s.note(MAC(frame[6:12]), err)
+		s.logRefusal(MAC(frame[6:12]), err)
 	}
 }
 
@@ -266,10 +264,10 @@ func (s *Server) read(frame []byte) (*request, error) {
 	return parseRequest(d)
 }
 
-// note writes to the log why a device gets no answer: once a minute of each device and reason.
-func (s *Server) note(mac MAC, err error) {
+// logRefusal writes to the log why a device gets no answer: once a minute of each device and reason.
+func (s *Server) logRefusal(mac MAC, err error) {
 	for _, kind := range []error{errMalformed, errRelayed, errSpoofed, errTooMany, errFlood} {
-		if errors.Is(err, kind) && s.notes.Spend(refusal{mac, kind}, false, budget.Now()) {
+		if errors.Is(err, kind) && s.logBudgets.Spend(refusal{mac, kind}, false, budget.Now()) {
 			s.log.Warn("a DHCP message gets no answer", "mac", net.HardwareAddr(mac[:]).String(), "reason", err)
 		}
 	}
@@ -310,16 +308,16 @@ func (s *Server) answer(rq *request, now time.Time) []byte {
 		return s.inform(rq)
 	default:
 		s.stats.malformed.Add(1)
-		s.note(rq.client.mac, fmt.Errorf("%w: its type is %d", errMalformed, rq.kind))
+		s.logRefusal(rq.client.mac, fmt.Errorf("%w: its type is %d", errMalformed, rq.kind))
 	}
 	return nil
 }
 
-// compose returns a reply's frame. T1 and T2 vary a little, so that clients that arrived
-// together do not renew together (RFC 2131, 4.4.5).
+// compose returns a reply's frame. T1 and T2 vary a little, so that clients that arrived together do not renew together
+// (RFC 2131, 4.4.5).
 func (s *Server) compose(r reply, rq *request) []byte {
 	if r.lease > 0 {
-		r.early = rand.N(r.lease/16 + 1)
+		r.earlierBy = rand.N(r.lease/16 + 1)
 	}
 	return r.frame(rq, s.cfg, s.fixed, s.link.Load().mac)
 }

@@ -166,7 +166,7 @@ func TestOptionsInParts(t *testing.T) {
 		{slices.Concat(part(61), part(12), part(61, 0, 'c'), part(12, 'd')), "d", "\x00c", ""},
 	} {
 		mac := macOf(i + 1)
-		o := odd{options: slices.Concat(isRequest, wants(fmt.Sprintf("10.1.5.%d", i)), part(57, 5, 220), c.parts, end)}
+		o := oddMessage{options: slices.Concat(isRequest, wants(fmt.Sprintf("10.1.5.%d", i)), part(57, 5, 220), c.parts, end)}
 		w.sendFrame(o.frame(mac, uint32(i)))
 		r, _ := w.nextFor(t)
 		got := string(r.Options.Get(dhcpv4.OptionRelayAgentInformation))
@@ -318,8 +318,8 @@ func TestLeaseRunsOut(t *testing.T) {
 	}
 }
 
-// TestNoAnswerWithoutListener: a client whose lease the listener refuses gets no address,
-// which the data path relies on.
+// TestNoAnswerWithoutListener: a client whose lease the listener refuses gets no address, which the data path relies
+// on.
 func TestNoAnswerWithoutListener(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	s, j := start(t, leasesFile(t), nil)
@@ -397,8 +397,8 @@ func TestSecondServerIsRefused(t *testing.T) {
 	}
 }
 
-// TestPortIsNotRefused: the kernel must not answer a renewal with an ICMP error, which
-// tells the client that there is no server.
+// TestPortIsNotRefused: the kernel must not answer a renewal with an ICMP error, which tells the client that there is
+// no server.
 func TestPortIsNotRefused(t *testing.T) {
 	c0 := newLAN(t)
 	start(t, leasesFile(t), nil)

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// TestStarvation: a device with 66,000 MAC addresses takes all addresses of a /16. Clients
-// that are logged in renew their leases meanwhile and keep their addresses after a pause,
-// and newcomers get addresses again once the brief leases have ended.
+// TestStarvation: a device with 66,000 MAC addresses takes all addresses of a /16. Clients that are logged in renew
+// their leases meanwhile and keep their addresses after a pause, and newcomers get addresses again once the brief
+// leases have ended.
 func TestStarvation(t *testing.T) {
 	cfg := testConfig("-")
 	cfg.Pools = []Range{{addr("10.1.0.2"), addr("10.1.255.254")}}
-	cfg.Lease, cfg.Brief = time.Hour, 5*time.Minute
+	cfg.Lease, cfg.ShortLease = time.Hour, 5*time.Minute
 	const guests, first = 100, 1 << 20 // clients before the attack, and the number of the attacker's first MAC
 	cfg.Settled = func(mac MAC, _ netip.Addr) bool { return mac[3] < first>>16 }
 	cfg, err := cfg.withDefaults()
@@ -59,7 +59,7 @@ func TestStarvation(t *testing.T) {
 		for len(tb.expire(now, maxBatch)) > 0 {
 		}
 	}
-	now = now.Add(cfg.Brief - time.Minute) // since the last flood
+	now = now.Add(cfg.ShortLease - time.Minute) // since the last flood
 	for len(tb.expire(now, maxBatch)) > 0 {
 	}
 	if _, err := take(guests); err != nil {

@@ -36,8 +36,8 @@ const recordVersion = 1
 
 var errRecord = errors.New("record of a lease is damaged")
 
-// encode returns version, state, end (Unix time in ms), MAC, length of the client
-// identifier, client identifier, hostname. The address is the key.
+// encode returns version, state, end (Unix time in ms), MAC, length of the client identifier, client identifier,
+// hostname. The address is the key.
 func (r record) encode() []byte {
 	b := []byte{recordVersion, byte(r.state)}
 	b = binary.BigEndian.AppendUint64(b, uint64(r.end.UnixMilli()))
@@ -63,7 +63,7 @@ func decodeRecord(key, value []byte) (record, error) {
 			mac: MAC(value[10:16]),
 			id:  string(value[fixed:id]),
 		},
-		hostname: plain(value[id:]),
+		hostname: cleanHostname(value[id:]),
 	}
 	if r.state != known && r.state != leased && r.state != declined {
 		return record{}, errRecord
@@ -113,8 +113,7 @@ func openStore(path string) (*store, error) {
 	return &store{db, line}, nil
 }
 
-// load returns all records ordered by end, and the number of records that could not be
-// read.
+// load returns all records ordered by end, and the number of records that could not be read.
 func (s *store) load() (records []record, damaged int, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		return tx.Bucket(bucket).ForEach(func(k, v []byte) error {

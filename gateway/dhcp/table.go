@@ -19,28 +19,27 @@ const (
 	states
 )
 
-// held reports whether addresses in a state count towards their client's MAC. Those that it declined do
+// isHeld reports whether addresses in a state count towards their client's MAC. Those that it declined do
 // not: it has none of them.
-func (s state) held() bool { return s == offered || s == leased }
+func (s state) isHeld() bool { return s == offered || s == leased }
 
-// binding is an address that was ever leased, offered or set aside. It is in exactly one
-// of the table's queues.
+// binding is an address that was ever leased, offered or set aside. It is in exactly one of the table's queues.
 type binding struct {
 	addr     netip.Addr
 	client   client // zero: none
 	hostname string
 	state    state
-	end      time.Time // of the state; for known, when it began
-	acked    time.Time // lease on disk and reported until then; zero: not yet
-	brief    bool      // leased for cfg.Brief
-	leaving  *farewell // nil: none
-	answered time.Time // when the client answered although it was said to leave
+	end      time.Time       // of the state; for known, when it began
+	acked    time.Time       // lease on disk and reported until then; zero: not yet
+	short    bool            // leased for cfg.Brief
+	release  *pendingRelease // nil: none
+	answered time.Time       // when the client answered although it was said to leave
 
 	prev, next *binding
 }
 
-// queue is a ring of bindings around its own zero binding. All bindings of a state have
-// the same duration, so a queue is ordered by end.
+// queue is a ring of bindings around its own zero binding. All bindings of a state have the same duration, so a queue
+// is ordered by end.
 type queue struct {
 	ring  binding
 	count int
@@ -75,16 +74,16 @@ var (
 	errNotYours  = errors.New("the address is not this client's")
 )
 
-// table holds every address's state. Every operation takes constant time, however many
-// addresses there are. It does no I/O and has no lock.
+// table holds every address's state. Every operation takes constant time, however many addresses there are. It does no
+// I/O and has no lock.
 type table struct {
-	cfg      Config
-	statics  map[netip.Addr]MAC
-	byAddr   map[netip.Addr]*binding
-	byClient map[client]*binding // the client's present or last address
-	held     map[MAC][]*binding  // held addresses, that of the last event last
-	queues   [states]queue       // by state; but see briefly
-	briefly  queue               // leased for cfg.Brief
+	cfg         Config
+	statics     map[netip.Addr]MAC
+	byAddr      map[netip.Addr]*binding
+	byClient    map[client]*binding // the client's present or last address
+	held        map[MAC][]*binding  // held addresses, that of the last event last
+	queues      [states]queue       // by state; but see briefly
+	shortLeased queue               // leased for cfg.Brief
 
 	// The next address that was never used.
 	pool int
@@ -102,11 +101,10 @@ func newTable(cfg Config) *table {
 	return t
 }
 
-// offer returns the address for a DISCOVER, in the order of RFC 2131, 4.3.1: the client's
-// present one, its former one, the one it requests, any. The binding belongs to the
-// table and must not be used after the server's lock is released.
+// offer returns the address for a DISCOVER, in the order of RFC 2131, 4.3.1: the client's present one, its former one,
+// the one it requests, any. The binding belongs to the table and must not be used after the server's lock is released.
 func (t *table) offer(c client, hostname string, wish netip.Addr, now time.Time) (*binding, error) {
-	known := t.same(c, wish)
+	known := t.matching(c, wish)
 	b, err := t.choose(known, wish)
 	if err != nil {
 		return nil, err
@@ -114,8 +112,8 @@ func (t *table) offer(c client, hostname string, wish netip.Addr, now time.Time)
 	t.assign(b, c.named(known))
 	b.hostname = hostname
 	if b.state == leased { // an offer does not change a lease's end
-		t.drop(b)
-		t.hold(b)
+		t.removeHeld(b)
+		t.addHeld(b)
 		return b, nil
 	}
 	t.move(b, offered, now.Add(offerTime))
@@ -125,18 +123,18 @@ func (t *table) offer(c client, hostname string, wish netip.Addr, now time.Time)
 func (t *table) choose(c client, wish netip.Addr) (*binding, error) {
 	addr, static := t.fixed(c)
 	present := t.byClient[c]
-	if present != nil && t.may(c, present.addr) && present.state.held() {
+	if present != nil && t.may(c, present.addr) && present.state.isHeld() {
 		return present, nil
 	}
 	switch {
 	case static:
-		return t.at(addr), nil
+		return t.bindingOf(addr), nil
 	case len(t.held[c.mac]) >= t.cfg.AddressesPerMAC:
 		return nil, errTooMany
 	case present != nil && t.may(c, present.addr):
 		return present, nil
 	case t.may(c, wish):
-		return t.at(wish), nil
+		return t.bindingOf(wish), nil
 	}
 	if b := t.vacant(); b != nil {
 		return b, nil
@@ -144,15 +142,14 @@ func (t *table) choose(c client, wish netip.Addr) (*binding, error) {
 	return nil, errExhausted
 }
 
-// vacant returns a free address: one without a last client, one never used, the one whose
-// client has been gone longest, and only then one that was offered but not taken, or
-// declined.
+// vacant returns a free address: one without a last client, one never used, the one whose client has been gone longest,
+// and only then one that was offered but not taken, or declined.
 func (t *table) vacant() *binding {
 	if b := t.queues[blank].first(); b != nil {
 		return b
 	}
 	if addr, ok := t.unused(); ok {
-		return t.at(addr)
+		return t.bindingOf(addr)
 	}
 	if b := t.queues[known].first(); b != nil {
 		return b
@@ -168,8 +165,7 @@ func (t *table) vacant() *binding {
 	return nil
 }
 
-// unused returns the pools' next address that has no binding. Each address is visited
-// once.
+// unused returns the pools' next address that has no binding. Each address is visited once.
 func (t *table) unused() (netip.Addr, bool) {
 	for ; t.pool < len(t.cfg.Pools); t.pool++ {
 		r := t.cfg.Pools[t.pool]
@@ -187,33 +183,32 @@ func (t *table) unused() (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// confirm leases an address that a client claims was offered to it, or was its own. A
-// free address is granted even if there is no record, so that clients keep their
-// addresses after the leases file was lost.
+// confirm leases an address that a client claims was offered to it, or was its own. A free address is granted even if
+// there is no record, so that clients keep their addresses after the leases file was lost.
 func (t *table) confirm(c client, hostname string, addr netip.Addr, now time.Time) (*binding, error) {
-	had := t.same(c, addr)
+	had := t.matching(c, addr)
 	if !t.may(had, addr) && !t.open(c, addr) {
 		return nil, errNotYours
 	}
 	present := t.byClient[had]
 	_, static := t.fixed(c)
-	// A client has one address: a REQUEST for a second one is NAKed, and the client is then
-	// offered its own. A client that gets a static address lets its former one expire.
-	if present != nil && present.addr != addr && present.state.held() && !static {
+	// A client has one address: a REQUEST for a second one is NAKed, and the client is then offered its own. A client that
+	// gets a static address lets its former one expire.
+	if present != nil && present.addr != addr && present.state.isHeld() && !static {
 		return nil, errNotYours
 	}
 	b := t.byAddr[addr]
-	if !static && (b == nil || !b.state.held() || b.client.mac != c.mac) && len(t.held[c.mac]) >= t.cfg.AddressesPerMAC {
+	if !static && (b == nil || !b.state.isHeld() || b.client.mac != c.mac) && len(t.held[c.mac]) >= t.cfg.AddressesPerMAC {
 		return nil, errTooMany
 	}
-	b = t.at(addr)
+	b = t.bindingOf(addr)
 	t.assign(b, c.named(had))
 	b.hostname = hostname
 	if b.state != leased {
 		b.acked = time.Time{}
 	}
 	term := t.term(c, addr)
-	t.put(b, leased, now.Add(term), term < t.cfg.Lease)
+	t.setState(b, leased, now.Add(term), term < t.cfg.Lease)
 	return b, nil
 }
 
@@ -226,7 +221,7 @@ func (t *table) unconfirm(c client, addr netip.Addr, now time.Time) {
 
 // withdraw frees an offer to a client that accepted another server's.
 func (t *table) withdraw(c client) {
-	if b := t.byClient[t.same(c, netip.Addr{})]; b != nil && b.state == offered {
+	if b := t.byClient[t.matching(c, netip.Addr{})]; b != nil && b.state == offered {
 		t.free(b, b.end)
 	}
 }
@@ -244,7 +239,7 @@ func (t *table) release(c client, addr netip.Addr, now time.Time) (*binding, err
 // decline sets addr aside, because its client found it in use. A device that declines without end sets
 // hundreds of addresses aside: then vacant takes these for others.
 func (t *table) decline(c client, addr netip.Addr, now time.Time) (b *binding, wasLeased bool, err error) {
-	b = t.byClient[t.same(c, addr)]
+	b = t.byClient[t.matching(c, addr)]
 	if b == nil || b.addr != addr || (b.state != leased && b.state != offered) {
 		return nil, false, errNotYours
 	}
@@ -254,10 +249,9 @@ func (t *table) decline(c client, addr netip.Addr, now time.Time) (b *binding, w
 	return b, wasLeased, nil
 }
 
-// expire frees at most limit bindings that have expired, and returns copies of the
-// leases among them.
+// expire frees at most limit bindings that have expired, and returns copies of the leases among them.
 func (t *table) expire(now time.Time, limit int) (ended []binding) {
-	for _, q := range []*queue{&t.queues[offered], &t.queues[declined], &t.queues[leased], &t.briefly} {
+	for _, q := range []*queue{&t.queues[offered], &t.queues[declined], &t.queues[leased], &t.shortLeased} {
 		for b := q.first(); b != nil && !b.end.After(now) && limit > 0; b = q.first() {
 			limit--
 			lease := b.state == leased
@@ -273,22 +267,22 @@ func (t *table) expire(now time.Time, limit int) (ended []binding) {
 // term returns the length of a new lease of an address for a client.
 func (t *table) term(c client, addr netip.Addr) time.Duration {
 	_, static := t.fixed(c)
-	if static || t.cfg.Brief == t.cfg.Lease || t.cfg.Settled(c.mac, addr) {
+	if static || t.cfg.ShortLease == t.cfg.Lease || t.cfg.Settled(c.mac, addr) {
 		return t.cfg.Lease
 	}
-	return t.cfg.Brief
+	return t.cfg.ShortLease
 }
 
 // term returns the length of a binding's present lease.
 func (b *binding) term(cfg Config) time.Duration {
-	if b.brief {
-		return cfg.Brief
+	if b.short {
+		return cfg.ShortLease
 	}
 	return cfg.Lease
 }
 
 // leases counts the addresses that are leased.
-func (t *table) leases() int { return t.queues[leased].count + t.briefly.count }
+func (t *table) leases() int { return t.queues[leased].count + t.shortLeased.count }
 
 // free makes an address free. It stays reserved for its client if that has had it.
 func (t *table) free(b *binding, now time.Time) {
@@ -299,12 +293,12 @@ func (t *table) free(b *binding, now time.Time) {
 		t.move(b, known, now)
 	default:
 		t.move(b, blank, now)
-		t.forget(b)
+		t.removeClient(b)
 	}
 }
 
-// forget removes a binding's client.
-func (t *table) forget(b *binding) {
+// removeClient removes a binding's client.
+func (t *table) removeClient(b *binding) {
 	if t.byClient[b.client] == b {
 		delete(t.byClient, b.client)
 	}
@@ -314,10 +308,10 @@ func (t *table) forget(b *binding) {
 // assign sets a binding's client, and makes it the client's only binding.
 func (t *table) assign(b *binding, c client) {
 	if b.client != c {
-		t.drop(b)
-		t.forget(b)
+		t.removeHeld(b)
+		t.removeClient(b)
 		b.client = c
-		t.hold(b)
+		t.addHeld(b)
 	}
 	if former := t.byClient[c]; former != nil && former != b && former.state == known {
 		t.move(former, blank, former.end)
@@ -327,25 +321,25 @@ func (t *table) assign(b *binding, c client) {
 }
 
 // move changes a binding's state; a lease is of full length.
-func (t *table) move(b *binding, to state, end time.Time) { t.put(b, to, end, false) }
+func (t *table) move(b *binding, to state, end time.Time) { t.setState(b, to, end, false) }
 
-func (t *table) put(b *binding, to state, end time.Time, brief bool) {
-	t.drop(b)
+func (t *table) setState(b *binding, to state, end time.Time, brief bool) {
+	t.removeHeld(b)
 	t.queueOf(b).remove(b)
-	b.state, b.end, b.brief, b.leaving = to, end, brief, nil
+	b.state, b.end, b.short, b.release = to, end, brief, nil
 	t.queueOf(b).add(b)
-	t.hold(b)
+	t.addHeld(b)
 }
 
 func (t *table) queueOf(b *binding) *queue {
-	if b.state == leased && b.brief {
-		return &t.briefly
+	if b.state == leased && b.short {
+		return &t.shortLeased
 	}
 	return &t.queues[b.state]
 }
 
-// at returns an address's binding, creating a free one if needed.
-func (t *table) at(addr netip.Addr) *binding {
+// bindingOf returns an address's binding, creating a free one if needed.
+func (t *table) bindingOf(addr netip.Addr) *binding {
 	b := t.byAddr[addr]
 	if b == nil {
 		b = &binding{addr: addr}
@@ -375,8 +369,7 @@ func (t *table) may(c client, addr netip.Addr) bool {
 	return b.state == blank || b.state == known
 }
 
-// open reports whether an address was offered to a client that has not taken it, so that
-// any client may.
+// open reports whether an address was offered to a client that has not taken it, so that any client may.
 func (t *table) open(c client, addr netip.Addr) bool {
 	_, static := t.fixed(c)
 	b := t.byAddr[addr]
@@ -408,19 +401,18 @@ func (t *table) static(b *binding) bool {
 	return static
 }
 
-// restore restores an address from its stored record. Records must come in the order of
-// their ends. It returns false for a record that the configuration no longer allows.
+// restore restores an address from its stored record. Records must come in the order of their ends. It returns false
+// for a record that the configuration no longer allows.
 func (t *table) restore(r record, now time.Time) bool {
 	b := t.byAddr[r.addr]
 	if fixed, static := t.cfg.Static[r.client.mac]; b != nil || (static && fixed != r.addr) ||
 		(!static && !t.dynamic(r.addr)) {
 		return false
 	}
-	// The clock may have been wrong when this was written, or may be wrong now: a lease
-	// never runs longer than a new one. Later steps of the clock change nothing, because
-	// end has a monotonic reading.
+	// The clock may have been wrong when this was written, or may be wrong now: a lease never runs longer than a new one.
+	// Later steps of the clock change nothing, because end has a monotonic reading.
 	end := now.Add(min(r.end.Sub(now), t.cfg.Lease))
-	b = t.at(r.addr)
+	b = t.bindingOf(r.addr)
 	b.client, b.hostname = r.client, r.hostname
 	switch r.state {
 	case leased:

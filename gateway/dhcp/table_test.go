@@ -25,8 +25,8 @@ func smallTable(t testing.TB) *table {
 
 var addr = netip.MustParseAddr
 
-// naive is a simple model of the table, which searches everything.
-type naive struct {
+// naiveTable is a simple model of the table, which searches everything.
+type naiveTable struct {
 	owner map[netip.Addr]client // of leased addresses
 	end   map[netip.Addr]time.Time
 }
@@ -36,7 +36,7 @@ func TestTableKeepsItsPromises(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		tb, now := smallTable(t), time.Now()
-		m := naive{map[netip.Addr]client{}, map[netip.Addr]time.Time{}}
+		m := naiveTable{map[netip.Addr]client{}, map[netip.Addr]time.Time{}}
 		for step := range 3000 {
 			c := client{mac: macOf(rnd.IntN(8)), id: []string{"", "a", "b", "c"}[rnd.IntN(4)]}
 			a := netip.AddrFrom4([4]byte{10, 1, 0, byte(rnd.IntN(12))})
@@ -49,22 +49,25 @@ func TestTableKeepsItsPromises(t *testing.T) {
 	}
 }
 
-// alike reports whether a message of a client may be about a lease of another: two identifiers are two clients.
-func alike(of, c client) bool { return of.mac == c.mac && (of.id == c.id || of.id == "" || c.id == "") }
+// mayBeSameClient reports whether a message of a client may be about a lease of another: two identifiers are two
+// clients.
+func mayBeSameClient(of, c client) bool {
+	return of.mac == c.mac && (of.id == c.id || of.id == "" || c.id == "")
+}
 
 // step performs one operation and checks its result.
-func (m naive) step(t *testing.T, tb *table, kind int, c client, a netip.Addr, now time.Time) string {
+func (m naiveTable) step(t *testing.T, tb *table, kind int, c client, a netip.Addr, now time.Time) string {
 	t.Helper()
 	switch kind {
 	case 0:
 		if b, err := tb.offer(c, "", a, now); err == nil {
-			if owner, taken := m.owner[b.addr]; taken && !alike(owner, c) && tb.cfg.Static[c.mac] != b.addr {
+			if owner, taken := m.owner[b.addr]; taken && !mayBeSameClient(owner, c) && tb.cfg.Static[c.mac] != b.addr {
 				t.Fatalf("%s is leased to %x and offered to %x", b.addr, owner.mac, c.mac)
 			}
 			if _, leased := m.owner[b.addr]; leased { // static: another identifier of its MAC
 				m.owner[b.addr] = b.client
 			}
-			if !alike(b.client, c) || c.id != "" && b.client != c {
+			if !mayBeSameClient(b.client, c) || c.id != "" && b.client != c {
 				t.Fatalf("%s is offered to %x as %q instead of %x as %q", b.addr, b.client.mac, b.client.id, c.mac, c.id)
 			}
 			if b2, err := tb.offer(c, "", netip.Addr{}, now); err != nil || b2 != b {
@@ -74,7 +77,7 @@ func (m naive) step(t *testing.T, tb *table, kind int, c client, a netip.Addr, n
 		return "offer"
 	case 1, 2:
 		if b, err := tb.confirm(c, "", a, now); err == nil {
-			if prior, taken := m.owner[a]; taken && !alike(prior, c) && tb.cfg.Static[c.mac] != a {
+			if prior, taken := m.owner[a]; taken && !mayBeSameClient(prior, c) && tb.cfg.Static[c.mac] != a {
 				t.Fatalf("%s is leased to %x and confirmed to %x", a, prior.mac, c.mac)
 			}
 			m.owner[a], m.end[a] = b.client, b.end
@@ -82,7 +85,7 @@ func (m naive) step(t *testing.T, tb *table, kind int, c client, a netip.Addr, n
 		return "confirm"
 	case 3:
 		if _, err := tb.release(c, a, now); err == nil {
-			if !alike(m.owner[a], c) {
+			if !mayBeSameClient(m.owner[a], c) {
 				t.Fatalf("%x released %s of %x", c.mac, a, m.owner[a].mac)
 			}
 			delete(m.owner, a)
@@ -101,7 +104,7 @@ func (m naive) step(t *testing.T, tb *table, kind int, c client, a netip.Addr, n
 	return "expire"
 }
 
-func (m naive) expire(t *testing.T, tb *table, now time.Time) {
+func (m naiveTable) expire(t *testing.T, tb *table, now time.Time) {
 	t.Helper()
 	for _, b := range tb.expire(now, 1000) {
 		if m.end[b.addr].After(now) {
@@ -117,7 +120,7 @@ func (m naive) expire(t *testing.T, tb *table, now time.Time) {
 }
 
 // check checks all invariants.
-func (m naive) check(t *testing.T, tb *table, what string) {
+func (m naiveTable) check(t *testing.T, tb *table, what string) {
 	t.Helper()
 	held := map[MAC]int{}
 	seen := 0
@@ -129,7 +132,7 @@ func (m naive) check(t *testing.T, tb *table, what string) {
 			if b.state != state(s) || tb.byAddr[b.addr] != b {
 				t.Fatalf("%s: %s in state %d is in queue %d", what, b.addr, b.state, s)
 			}
-			if b.state.held() {
+			if b.state.isHeld() {
 				held[b.client.mac]++
 				if b.end.Before(last) {
 					t.Fatalf("%s: %s ends before the one in front of it", what, b.addr)
@@ -239,11 +242,10 @@ func TestOffersAloneDoNotExhaustThePool(t *testing.T) {
 	}
 }
 
-// TestBriefLeases: clients that are not settled get short leases, and each renewal decides
-// again.
+// TestBriefLeases: clients that are not settled get short leases, and each renewal decides again.
 func TestBriefLeases(t *testing.T) {
 	tb, now, stays := smallTable(t), time.Now(), map[MAC]bool{}
-	tb.cfg.Brief, tb.cfg.Settled = time.Minute, func(m MAC, _ netip.Addr) bool { return stays[m] }
+	tb.cfg.ShortLease, tb.cfg.Settled = time.Minute, func(m MAC, _ netip.Addr) bool { return stays[m] }
 	guest, passer := client{mac: macOf(1)}, client{mac: macOf(2)}
 	left := func(c client, now time.Time) time.Duration {
 		t.Helper()
@@ -313,7 +315,7 @@ func TestRestore(t *testing.T) {
 				}
 				return
 			}
-			if left := b.end.Sub(now); b.state != tt.want || (left != tt.left && b.state.held()) {
+			if left := b.end.Sub(now); b.state != tt.want || (left != tt.left && b.state.isHeld()) {
 				t.Errorf("state %d for %s, want %d for %s", b.state, left, tt.want, tt.left)
 			}
 		})

@@ -83,17 +83,17 @@ func TestOptionsInTheOrderAskedFor(t *testing.T) {
 		r    reply
 		want []byte
 	}{
-		{"its order", request{client: id, wanted: []byte{42, 6, 51, 3, 250, 1}, replyBytes: 1472}, offer,
+		{"its order", request{client: id, optionCodes: []byte{42, 6, 51, 3, 250, 1}, replyBytes: 1472}, offer,
 			[]byte{53, 54, 42, 6, 51, 1, 3, 114, 58, 59, 61}},
 		{"nothing asked: everything", request{client: id, replyBytes: 1472, agent: []byte{1, 1, 1}}, offer,
 			[]byte{53, 54, 1, 3, 6, 15, 26, 28, 42, 43, 51, 58, 59, 67, 114, 61, 82}},
-		{"no room: what is needed", request{client: id, wanted: []byte{43, 67, 6, 3}, replyBytes: 548}, offer,
+		{"no room: what is needed", request{client: id, optionCodes: []byte{43, 67, 6, 3}, replyBytes: 548}, offer,
 			[]byte{53, 54, 67, 6, 1, 3, 51, 114, 58, 59, 61}},
-		{"the mask asked for after the router", request{client: id, wanted: []byte{3, 6, 1}, replyBytes: 1472}, offer,
+		{"the mask asked for after the router", request{client: id, optionCodes: []byte{3, 6, 1}, replyBytes: 1472}, offer,
 			[]byte{53, 54, 1, 3, 6, 51, 114, 58, 59, 61}},
-		{"inform", request{client: id, wanted: []byte{51, 6}, replyBytes: 548}, reply{kind: dhcpv4.MessageTypeAck},
+		{"inform", request{client: id, optionCodes: []byte{51, 6}, replyBytes: 548}, reply{kind: dhcpv4.MessageTypeAck},
 			[]byte{53, 54, 6, 1, 114, 61}},
-		{"refusal", request{client: id, wanted: []byte{1, 3}, replyBytes: 548},
+		{"refusal", request{client: id, optionCodes: []byte{1, 3}, replyBytes: 548},
 			reply{kind: dhcpv4.MessageTypeNak, reason: "no"},
 			[]byte{53, 54, 56, 61}},
 	} {
@@ -122,7 +122,7 @@ func TestHostnameIsMadePlain(t *testing.T) {
 		"": "", "phone-1_a.lan": "phone-1_a.lan", "Jörg's\x1b[31m": "J--rg-s--31m", "nul\x00after": "nul",
 		strings.Repeat("x", 300): strings.Repeat("x", 63),
 	} {
-		if got := plain([]byte(in)); got != want {
+		if got := cleanHostname([]byte(in)); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}
 	}
@@ -165,8 +165,8 @@ func FuzzAnswer(f *testing.F) {
 	cfg.Log = slog.New(slog.DiscardHandler)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		s := &Server{cfg: cfg, fixed: fixedOptions(cfg), log: cfg.Log, table: newTable(cfg), wake: make(chan struct{}, 1),
-			notes: budget.Senders[refusal]{Rate: budget.Minutely, Size: 1},
-			naks:  budget.Senders[MAC]{Rate: budget.Minutely, Size: 1}}
+			logBudgets: budget.Senders[refusal]{Rate: budget.Minutely, Size: 1},
+			naks:       budget.Senders[MAC]{Rate: budget.Minutely, Size: 1}}
 		s.link.Store(&link{mac: macOf(9)})
 		for _, payload := range [][]byte{first, second} {
 			d := datagram{payload: payload, src: netip.MustParseAddrPort("0.0.0.0:68"),
@@ -179,7 +179,7 @@ func FuzzAnswer(f *testing.F) {
 				return
 			}
 			out := s.answer(rq, time.Now())
-			for _, c := range s.take() {
+			for _, c := range s.takeChanges() {
 				if r, err := decodeRecord(c.addr.AsSlice(), c.encode()); err != nil || r.client != c.client || r.state != c.state {
 					t.Errorf("record %+v reads back as %+v: %v", c.record, r, err)
 				}
@@ -195,8 +195,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// checkReply checks properties of every reply: it goes to its client or to all, with an
-// address from the pools.
+// checkReply checks properties of every reply: it goes to its client or to all, with an address from the pools.
 func checkReply(t *testing.T, s *Server, asked MAC, frame []byte) {
 	t.Helper()
 	r, err := parseFrame(frame)

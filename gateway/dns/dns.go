@@ -1,13 +1,12 @@
-// Package dns forwards clients' DNS queries to the configured upstreams, and
-// opens the walled garden's addresses as their names are resolved.
+// Package dns forwards clients' DNS queries to the configured upstreams, and opens the walled garden's addresses as
+// their names are resolved.
 //
 //	query ──▶ screen ──▶ upstreams ──▶ judge ──▶ open addresses ──▶ reply
 //	             │ drop, refuse,
 //	             └ answer here
 //
-// Neither clients nor answers are trusted: queries and answers are rebuilt before they
-// are sent on, and the addresses that an answer opens are determined from the client's
-// question.
+// Neither clients nor answers are trusted: queries and answers are rebuilt before they are sent on, and the addresses
+// that an answer opens are determined from the client's question.
 package dns
 
 import (
@@ -32,36 +31,35 @@ type Config struct {
 	Clients   []netip.Prefix   // only their queries are answered; empty: all clients'
 	Upstreams []netip.AddrPort // in the order of preference
 
-	// Garden are the names that clients may reach before they log in:
-	// "example.org", or "*.example.org" for every name below it but not itself.
+	// Garden are the names that clients may reach before they log in: "example.org", or "*.example.org" for every name
+	// below it but not itself.
 	Garden []string
 	// Ports are names of which clients may reach single ports before they log in.
 	Ports []PortName
 	// Probes are names at which devices look for a login page: HTTP to their addresses is kept from the garden,
 	// whatever else has these addresses or is open of these names.
 	Probes []string
-	// Open are the walled garden's prefixes, which are always open: nothing is opened
-	// within them.
+	// Open are the walled garden's prefixes, which are always open: nothing is opened within them.
 	Open []netip.Prefix
-	// Never are prefixes that no name can open, in addition to private and special ones:
-	// the gateway's own addresses.
-	Never []netip.Prefix
+	// Never are prefixes that no name can open, in addition to private and special ones: the gateway's own addresses.
+	NeverOpen []netip.Prefix
 
 	Local map[string]netip.Addr // names answered here: the portal's own
 	IPv6  bool                  // false: AAAA queries get an empty answer, because clients' IPv6 is blocked
 
-	// Who returns a client's hardware address, zero if unknown, and whether a session
-	// admits it; nil: every client is admitted. It is called for each query.
-	Who func(netip.Addr) (mac [6]byte, admitted bool)
+	// Who returns a client's hardware address, zero if unknown, and whether a session admits it; nil: every client is
+	// admitted. It is called for each query.
+	ClientOf func(netip.Addr) (mac [6]byte, admitted bool)
 
-	PerClient   int           // queries of one admitted client in flight; default 64
-	Total       int           // queries in flight; default 1024
-	PerStranger int           // queries of one unauthenticated client in flight; default 8
-	Strangers   int           // queries of all unauthenticated clients in flight; default Total/16
-	Budget      Budget        // of each unauthenticated client; zero: 10 queries and 2 KiB a second
-	PerDevice   budget.Rate   // messages of one device, also those answered here; default 2,000 at once and 500 a second
-	Timeout     time.Duration // for an upstream's first answer, doubled for the second; default 1 s
-	Log         *slog.Logger  // default slog.Default()
+	PerClient            int    // queries of one admitted client in flight; default 64
+	Total                int    // queries in flight; default 1024
+	PerStranger          int    // queries of one unauthenticated client in flight; default 8
+	UnauthenticatedTotal int    // queries of all unauthenticated clients in flight; default Total/16
+	Budget               Budget // of each unauthenticated client; zero: 10 queries and 2 KiB a second
+	// messages of one device, also those answered here; default 2,000 at once and 500 a second
+	PerDevice budget.Rate
+	Timeout   time.Duration // for an upstream's first answer, doubled for the second; default 1 s
+	Log       *slog.Logger  // default slog.Default()
 }
 
 // PortName is a port of the names that a pattern of Garden's kind names.
@@ -96,26 +94,25 @@ const (
 	maxChain = 16    // CNAMEs followed
 )
 
-// withDefaults returns the configuration with every default filled in, or an error for an
-// invalid one.
+// withDefaults returns the configuration with every default filled in, or an error for an invalid one.
 func (c Config) withDefaults() (Config, error) {
 	c.PerClient = cmp.Or(c.PerClient, 64)
 	c.Total = cmp.Or(c.Total, 1024)
 	c.PerStranger = cmp.Or(c.PerStranger, 8)
-	c.Strangers = cmp.Or(c.Strangers, max(1, c.Total/16))
+	c.UnauthenticatedTotal = cmp.Or(c.UnauthenticatedTotal, max(1, c.Total/16))
 	c.Budget = cmp.Or(c.Budget, defaultBudget)
 	c.PerDevice = cmp.Or(c.PerDevice, budget.Rate{AtOnce: 2000, EachSecond: 500})
 	c.Timeout = cmp.Or(c.Timeout, time.Second)
 	c.Log = cmp.Or(c.Log, slog.Default())
-	if c.Who == nil {
-		c.Who = func(netip.Addr) ([6]byte, bool) { return [6]byte{}, true }
+	if c.ClientOf == nil {
+		c.ClientOf = func(netip.Addr) ([6]byte, bool) { return [6]byte{}, true }
 	}
 	switch {
 	case !c.Listen.IsValid():
 		return c, errors.New("dns: no address given to listen on")
 	case len(c.Upstreams) == 0:
 		return c, errors.New("dns: no upstream given: name at least one resolver")
-	case min(c.PerClient, c.Total, c.PerStranger, c.Strangers) < 0 || c.Timeout < 0:
+	case min(c.PerClient, c.Total, c.PerStranger, c.UnauthenticatedTotal) < 0 || c.Timeout < 0:
 		return c, fmt.Errorf(
 			"dns: %d queries a client, %d in all and a time-out of %s must be positive", c.PerClient, c.Total, c.Timeout)
 	}
@@ -129,17 +126,17 @@ func (c Config) withDefaults() (Config, error) {
 
 // policy decides about queries and answers. Its methods are pure.
 type policy struct {
-	garden garden
-	ports  []portGarden
-	probes garden
-	local  map[string]netip.Addr // by canonical name
-	open   []netip.Prefix
-	never  []netip.Prefix
-	ipv6   bool
+	garden    garden
+	ports     []portGarden
+	probes    garden
+	local     map[string]netip.Addr // by canonical name
+	open      []netip.Prefix
+	neverOpen []netip.Prefix
+	ipv6      bool
 }
 
 func newPolicy(c Config) (*policy, error) {
-	p := &policy{local: map[string]netip.Addr{}, open: c.Open, never: c.Never, ipv6: c.IPv6}
+	p := &policy{local: map[string]netip.Addr{}, open: c.Open, neverOpen: c.NeverOpen, ipv6: c.IPv6}
 	var err error
 	if p.garden, err = newGarden(c.Garden); err != nil {
 		return nil, err
@@ -171,7 +168,7 @@ type portGarden struct {
 
 // garden is a set of names, canonical: lower case, with the final dot.
 type garden struct {
-	exact, below map[string]bool
+	exact, patterns map[string]bool
 }
 
 func newGarden(names []string) (garden, error) {
@@ -182,7 +179,7 @@ func newGarden(names []string) (garden, error) {
 			return g, fmt.Errorf(`dns: walled garden: %q is neither a name like "example.org" nor names like "*.example.org"`, n)
 		}
 		if wild {
-			g.below[miekg.CanonicalName(parent)] = true
+			g.patterns[miekg.CanonicalName(parent)] = true
 		} else {
 			g.exact[miekg.CanonicalName(parent)] = true
 		}
@@ -190,8 +187,8 @@ func newGarden(names []string) (garden, error) {
 	return g, nil
 }
 
-// domain reports whether s is a name of letters, digits, '-', '_' and dots, which needs
-// no escapes and can be compared directly.
+// domain reports whether s is a name of letters, digits, '-', '_' and dots, which needs no escapes and can be compared
+// directly.
 func domain(s string) bool {
 	odd := strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
@@ -200,22 +197,20 @@ func domain(s string) bool {
 	return ok && !odd && strings.Trim(s, ".") != "" && !strings.HasPrefix(s, ".")
 }
 
-// has reports whether a canonical name is in the garden, in time linear in its
-// labels.
-func (g garden) has(name string) bool {
+// contains reports whether a canonical name is in the garden, in time linear in its labels.
+func (g garden) contains(name string) bool {
 	if g.exact[name] {
 		return true
 	}
 	for i, end := miekg.NextLabel(name, 0); !end; i, end = miekg.NextLabel(name, i) {
-		if g.below[name[i:]] {
+		if g.patterns[name[i:]] {
 			return true
 		}
 	}
 	return false
 }
 
-// special are addresses that are not global on the Internet (RFC 6890), in addition to
-// those that netip.Addr knows.
+// special are addresses that are not global on the Internet (RFC 6890), in addition to those that netip.Addr knows.
 var special = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("100.64.0.0/10"),
@@ -224,10 +219,10 @@ var special = []netip.Prefix{
 	netip.MustParsePrefix("240.0.0.0/4"),
 }
 
-// openable reports whether the address of a garden name may be opened: a name must not
-// open the LAN or the gateway (DNS rebinding).
+// openable reports whether the address of a garden name may be opened: a name must not open the LAN or the gateway (DNS
+// rebinding).
 func (p *policy) openable(addr netip.Addr) bool {
 	in := func(n netip.Prefix) bool { return n.Contains(addr) }
 	return addr.Is4() && addr.IsGlobalUnicast() && !addr.IsPrivate() &&
-		!slices.ContainsFunc(special, in) && !slices.ContainsFunc(p.never, in) && !slices.ContainsFunc(p.open, in)
+		!slices.ContainsFunc(special, in) && !slices.ContainsFunc(p.neverOpen, in) && !slices.ContainsFunc(p.open, in)
 }

@@ -12,16 +12,17 @@ const plainTime = 10 * time.Minute
 
 // edns is what is known of how an upstream takes queries with EDNS. The zero value: nothing.
 type edns struct {
-	until  atomic.Int64 // Unix nanoseconds until when it is asked without
-	silent atomic.Int64 // queries without EDNS that were answered after one with it was not, since one with it was
+	plainUntil atomic.Int64 // Unix nanoseconds until when it is asked without
+	// queries without EDNS that were answered after one with it was not, since one with it was
+	unansweredWithEDNS atomic.Int64
 }
 
 // refused reports whether the upstream is to be asked without EDNS.
-func (e *edns) refused(now time.Time) bool { return e.until.Load() > now.UnixNano() }
+func (e *edns) refused(now time.Time) bool { return e.plainUntil.Load() > now.UnixNano() }
 
-// avoid has the upstream asked without EDNS for a while.
-func (e *edns) avoid(u *upstream, reason string) {
-	if e.until.Swap(time.Now().Add(plainTime).UnixNano()) == 0 {
+// askWithout has the upstream asked without EDNS for a while.
+func (e *edns) askWithout(u *upstream, reason string) {
+	if e.plainUntil.Swap(time.Now().Add(plainTime).UnixNano()) == 0 {
 		u.log.Info("an upstream resolver refuses EDNS, and is asked without: answers of more than 512 bytes take TCP",
 			"upstream", u.addr, "reason", reason)
 	}

@@ -8,8 +8,8 @@ import (
 	miekg "github.com/miekg/dns"
 )
 
-// screen reads a client's message. It returns the query to forward, or the reply to send
-// at once, or neither for messages that get no answer.
+// screen reads a client's message. It returns the query to forward, or the reply to send at once, or neither for
+// messages that get no answer.
 func (p *policy) screen(raw []byte) (query, reply *miekg.Msg) {
 	q := new(miekg.Msg)
 	if len(raw) < 12 || q.Unpack(raw) != nil || q.Response {
@@ -36,8 +36,7 @@ func (p *policy) screen(raw []byte) (query, reply *miekg.Msg) {
 		return nil, respond(q, miekg.RcodeSuccess)
 	case (question.Qtype == miekg.TypeHTTPS || question.Qtype == miekg.TypeSVCB) &&
 		slices.ContainsFunc(p.gardenPorts(name), func(d gardenPort) bool { return !d.shut }):
-		// These records name further addresses, which would not be open. Without them
-		// clients ask for A records.
+		// These records name further addresses, which would not be open. Without them clients ask for A records.
 		return nil, respond(q, miekg.RcodeSuccess)
 	}
 	return q, nil
@@ -81,8 +80,8 @@ func respond(q *miekg.Msg, rcode int) *miekg.Msg {
 	return r
 }
 
-// forward returns the query for an upstream. It contains only the client's question and
-// the bits for recursion and DNSSEC.
+// forward returns the query for an upstream. It contains only the client's question and the bits for recursion and
+// DNSSEC.
 func forward(q *miekg.Msg, id uint16, edns bool) *miekg.Msg {
 	f := &miekg.Msg{
 		MsgHdr: miekg.MsgHdr{
@@ -128,23 +127,22 @@ type opening struct {
 
 // gardenPorts returns what a canonical name opens of its addresses.
 func (p *policy) gardenPorts(name string) (all []gardenPort) {
-	if p.probes.has(name) { // first, so that there is no moment without it
+	if p.probes.contains(name) { // first, so that there is no moment without it
 		all = append(all, gardenPort{shut: true})
 	}
-	if p.garden.has(name) {
+	if p.garden.contains(name) {
 		all = append(all, gardenPort{})
 	}
 	for _, g := range p.ports {
-		if g.has(name) {
+		if g.contains(name) {
 			all = append(all, g.gardenPort)
 		}
 	}
 	return all
 }
 
-// judge returns the reply made from an upstream's answer, and the addresses to open before
-// it is sent.
-func (p *policy) judge(q, answer *miekg.Msg) (*miekg.Msg, []opening) {
+// replyFor returns the reply made from an upstream's answer, and the addresses to open before it is sent.
+func (p *policy) replyFor(q, answer *miekg.Msg) (*miekg.Msg, []opening) {
 	r := respond(q, answer.Rcode)
 	r.AuthenticatedData = answer.AuthenticatedData
 	r.RecursionAvailable = answer.RecursionAvailable
@@ -202,8 +200,8 @@ func addressesOf(name string, answer []miekg.RR) []*miekg.A {
 	return nil
 }
 
-// until is when an address learned now is closed again.
-func (o opening) until(now time.Time) time.Time {
+// closesAt is when an address learned now is closed again.
+func (o opening) closesAt(now time.Time) time.Time {
 	if o.shut {
 		return now.Add(shutTime)
 	}

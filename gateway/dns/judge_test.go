@@ -14,10 +14,10 @@ import (
 func testPolicy(t testing.TB) *policy {
 	t.Helper()
 	p, err := newPolicy(Config{
-		Garden: []string{"example.org", "*.example.org", "*.deep.example.net"},
-		Open:   []netip.Prefix{netip.MustParsePrefix("93.184.217.0/24")},
-		Never:  []netip.Prefix{netip.MustParsePrefix("93.184.218.0/24")},
-		Local:  map[string]netip.Addr{"portal.lan": netip.MustParseAddr("10.1.0.1")},
+		Garden:    []string{"example.org", "*.example.org", "*.deep.example.net"},
+		Open:      []netip.Prefix{netip.MustParsePrefix("93.184.217.0/24")},
+		NeverOpen: []netip.Prefix{netip.MustParsePrefix("93.184.218.0/24")},
+		Local:     map[string]netip.Addr{"portal.lan": netip.MustParseAddr("10.1.0.1")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestGardenHas(t *testing.T) {
 		`a\.b.example.org.`:                        true,
 		strings.Repeat("a.", 120) + "example.org.": true,
 	} {
-		if got := g.has(name); got != want {
+		if got := g.contains(name); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
@@ -111,8 +111,7 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// TestReplyIsMadeAnew: only the client's question reaches an upstream, and DNSSEC's bits
-// pass both ways.
+// TestReplyIsMadeAnew: only the client's question reaches an upstream, and DNSSEC's bits pass both ways.
 func TestReplyIsMadeAnew(t *testing.T) {
 	q := query("example.net.", miekg.TypeA).SetEdns0(900, true)
 	q.CheckingDisabled, q.AuthenticatedData = true, true
@@ -127,7 +126,7 @@ func TestReplyIsMadeAnew(t *testing.T) {
 	answer.Answer = records(t, "example.net. A 1.1.1.1")
 	answer.SetEdns0(4096, true)
 	answer.Extra = append(answer.Extra, records(t, "ns.example.net. A 1.1.1.2")...)
-	r, open := testPolicy(t).judge(q, answer)
+	r, open := testPolicy(t).replyFor(q, answer)
 	if opt := r.IsEdns0(); r.Id != q.Id || !r.AuthenticatedData || !r.CheckingDisabled || !opt.Do() ||
 		opt.UDPSize() != udpBytes || len(r.Extra) != 2 || len(open) != 0 {
 		t.Errorf("answered as %v, opening %v", r, open)
@@ -165,14 +164,14 @@ func FuzzJudge(f *testing.F) {
 			if answer.Unpack(upstream) != nil {
 				return
 			}
-			r, open = p.judge(q, answer)
+			r, open = p.replyFor(q, answer)
 			size = replySize(q)
 		}
 		if r == nil {
 			return
 		}
 		for _, o := range open {
-			if !names(answer, o.addr) || !p.openable(o.addr) || !p.garden.has(miekg.CanonicalName(q.Question[0].Name)) {
+			if !names(answer, o.addr) || !p.openable(o.addr) || !p.garden.contains(miekg.CanonicalName(q.Question[0].Name)) {
 				t.Errorf("%v opened %s", q.Question, o.addr)
 			}
 		}

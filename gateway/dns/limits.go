@@ -7,8 +7,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
-// scarceShare divides a client's share while half of its class's queries are in use, so
-// that a few clients cannot keep the others out.
+// scarceShare divides a client's share while half of its class's queries are in use, so that a few clients cannot keep
+// the others out.
 const scarceShare = 8
 
 // class bounds the queries in progress of admitted or of unauthenticated clients.
@@ -17,8 +17,8 @@ type class struct {
 	used             int // guarded by the limiter's mu
 }
 
-// limiter bounds the queries in progress, for each client, for the unauthenticated
-// clients together and in total. The total also bounds its memory.
+// limiter bounds the queries in progress, for each client, for the unauthenticated clients together and in total. The
+// total also bounds its memory.
 type limiter struct {
 	mu        sync.Mutex // guards what follows
 	admitted  class      // its total is that of both
@@ -38,9 +38,8 @@ func (l *limiter) class(admitted bool) *class {
 	return &l.strangers
 }
 
-// enter reports whether another query is within the limits; if so, leave must follow with
-// the same arguments.
-func (l *limiter) enter(client netip.Addr, admitted bool) bool {
+// admit reports whether another query is within the limits; if so, leave must follow with the same arguments.
+func (l *limiter) admit(client netip.Addr, admitted bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.class(admitted)
@@ -57,7 +56,7 @@ func (l *limiter) enter(client netip.Addr, admitted bool) bool {
 	return true
 }
 
-func (l *limiter) leave(client netip.Addr, admitted bool) {
+func (l *limiter) release(client netip.Addr, admitted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.class(admitted).used--
@@ -73,23 +72,22 @@ func (l *limiter) state() (refused uint64, now int) {
 	return l.refused, l.admitted.used + l.strangers.used
 }
 
-// Budget is what an unauthenticated client may ask of the upstreams: queries and bytes,
-// queries and replies together. It bounds a tunnel in DNS.
+// Budget is what an unauthenticated client may ask of the upstreams: queries and bytes, queries and replies together.
+// It bounds a tunnel in DNS.
 type Budget struct{ Queries, Bytes budget.Rate }
 
-// defaultBudget lets a device with many programs look up their names at once, 300 queries
-// of 200 bytes, and a tunnel carry 16 kbit/s.
+// defaultBudget lets a device with many programs look up their names at once, 300 queries of 200 bytes, and a tunnel
+// carry 16 kbit/s.
 var defaultBudget = Budget{
 	Queries: budget.Rate{AtOnce: 300, EachSecond: 10},
 	Bytes:   budget.Rate{AtOnce: 64 << 10, EachSecond: 2048},
 }
 
-// maxBudgets bounds the memory for budgets. A further device takes the place of the one that
-// has been silent longest.
+// maxBudgets bounds the memory for budgets. A further device takes the place of the one that has been silent longest.
 const maxBudgets = 65_536
 
-// device identifies whose budget a query uses: a hardware address, so that one device
-// gains nothing by several addresses, or the address where no lease tells whose it is.
+// device identifies whose budget a query uses: a hardware address, so that one device gains nothing by several
+// addresses, or the address where no lease tells whose it is.
 type device struct {
 	mac  [6]byte
 	addr netip.Addr
@@ -97,7 +95,7 @@ type device struct {
 
 // budgets are the budgets in use.
 type budgets struct {
-	each Budget
+	perDevice Budget
 
 	mu      sync.Mutex // guards what follows
 	devices budget.Recent[device, bucket]
@@ -107,16 +105,16 @@ type budgets struct {
 // bucket is what one device has left of its budget.
 type bucket struct{ queries, bytes budget.Clock }
 
-// take reports whether a device may send another query of n bytes; the returned budget is
-// charged with the reply. now is budget.Now.
-func (b *budgets) take(d device, n int, now int64) (*bucket, bool) {
+// spend reports whether a device may send another query of n bytes; the returned budget is charged with the reply. now
+// is budget.Now.
+func (b *budgets) spend(d device, n int, now int64) (*bucket, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clientBucket := b.devices.Get(d)
 	if clientBucket == nil {
 		clientBucket = b.devices.Add(d, maxBudgets)
 	}
-	if !clientBucket.bytes.Has(b.each.Bytes, n, now) || !clientBucket.queries.Spend(b.each.Queries, now) {
+	if !clientBucket.bytes.Has(b.perDevice.Bytes, n, now) || !clientBucket.queries.Spend(b.perDevice.Queries, now) {
 		b.dropped++
 		return nil, false
 	}
@@ -126,7 +124,7 @@ func (b *budgets) take(d device, n int, now int64) (*bucket, bool) {
 
 // charge takes n bytes, also more than there are: the next queries wait for as much.
 func (b *budgets) charge(clientBucket *bucket, n int, now int64) {
-	clientBucket.bytes.Charge(b.each.Bytes, n, now)
+	clientBucket.bytes.Charge(b.perDevice.Bytes, n, now)
 }
 
 func (b *budgets) refused() uint64 {

@@ -15,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// from returns a client with its own source address.
-func from(addr string) *miekg.Client {
+// clientFrom returns a client with its own source address.
+func clientFrom(addr string) *miekg.Client {
 	return &miekg.Client{Timeout: 20 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(addr)}}}
 }
 
@@ -42,16 +42,15 @@ func admittedOnly(addr string) func(netip.Addr) ([6]byte, bool) {
 	}
 }
 
-// TestUnansweredNamesStarveNobody: unauthenticated clients ask for names whose servers
-// never answer, which keeps each query in progress for seconds. Admitted clients' names
-// are resolved, and everybody's local ones.
+// TestUnansweredNamesStarveNobody: unauthenticated clients ask for names whose servers never answer, which keeps each
+// query in progress for seconds. Admitted clients' names are resolved, and everybody's local ones.
 func TestUnansweredNamesStarveNobody(t *testing.T) {
-	mute, _ := silent(t)
+	mute, _ := silentUpstream(t)
 	resolver := dnsmasq(t, fmt.Sprintf("--server=/dead.example/%s#%d", mute.Addr(), mute.Port()),
 		"--address=/shop.example/192.0.2.7", "--address=/ready.example/192.0.2.8")
 	const admitted, portal = "127.0.6.1", "10.1.0.1"
 	s := start(t, &recorder{}, []netip.AddrPort{resolver}, func(c *Config) {
-		c.Who = admittedOnly(admitted)
+		c.ClientOf = admittedOnly(admitted)
 		c.Local = map[string]netip.Addr{"portal.example": netip.MustParseAddr(portal)}
 		c.Timeout = 20 * time.Second
 	})
@@ -66,7 +65,7 @@ func TestUnansweredNamesStarveNobody(t *testing.T) {
 	}
 	for n := range 40 {
 		// The flood may still fill the socket, and what comes then is lost: clients ask again.
-		c := from(admitted)
+		c := clientFrom(admitted)
 		c.Timeout = 2 * time.Second
 		var r *miekg.Msg
 		var err error
@@ -80,21 +79,20 @@ func TestUnansweredNamesStarveNobody(t *testing.T) {
 		}
 	}
 	for _, client := range []string{admitted, "127.0.6.10", "127.0.6.99"} {
-		r, _, err := from(client).Exchange(query("portal.example.", miekg.TypeA), s.Addr().String())
+		r, _, err := clientFrom(client).Exchange(query("portal.example.", miekg.TypeA), s.Addr().String())
 		if err != nil || !slices.Equal(values(r), []string{"A " + portal}) {
 			t.Errorf("%s asks for the portal's name: %v, %v", client, r, err)
 		}
 	}
 }
 
-// TestFloodOfLocalNames: a device that asks without end for names that the gateway answers
-// itself, whether it is admitted or not, has few of its messages read, and others their
-// answers.
+// TestFloodOfLocalNames: a device that asks without end for names that the gateway answers itself, whether it is
+// admitted or not, has few of its messages read, and others their answers.
 func TestFloodOfLocalNames(t *testing.T) {
 	const admitted = "127.0.6.1"
 	allowed := budget.Rate{AtOnce: 100, EachSecond: 10}
 	s := start(t, &recorder{}, []netip.AddrPort{dnsmasq(t, "--address=/ready.example/192.0.2.8")}, func(c *Config) {
-		c.Who = admittedOnly(admitted)
+		c.ClientOf = admittedOnly(admitted)
 		c.Local = map[string]netip.Addr{"portal.example": netip.MustParseAddr("10.1.0.1")}
 		c.PerDevice = allowed
 	})
@@ -113,7 +111,7 @@ func TestFloodOfLocalNames(t *testing.T) {
 				conn.Write(local)
 				conn.Write(empty)
 			}
-			c := from("127.0.6.20")
+			c := clientFrom("127.0.6.20")
 			netnstest.Await(t, "an answer to another client", func() error {
 				_, _, err := c.Exchange(query("portal.example.", miekg.TypeA), s.Addr().String())
 				return err
@@ -130,16 +128,16 @@ func TestFloodOfLocalNames(t *testing.T) {
 	}
 }
 
-// TestBudgetIsTheDevices: a device's addresses share one budget, an exhausted budget
-// concerns that device alone, and admitted clients have none. A query over TCP uses it too.
+// TestBudgetIsTheDevices: a device's addresses share one budget, an exhausted budget concerns that device alone, and
+// admitted clients have none. A query over TCP uses it too.
 func TestBudgetIsTheDevices(t *testing.T) {
 	resolver := dnsmasq(t, "--address=/shop.example/192.0.2.7", "--address=/ready.example/192.0.2.8")
 	s := start(t, &recorder{}, []netip.AddrPort{resolver}, func(c *Config) {
-		c.Who = admittedOnly("127.0.6.1")
+		c.ClientOf = admittedOnly("127.0.6.1")
 		c.Budget = Budget{Queries: budget.Rate{AtOnce: 6, EachSecond: 1e-6}, Bytes: budget.Rate{AtOnce: 1e6, EachSecond: 1e6}}
 	})
 	ask := func(addr string) bool {
-		c := from(addr)
+		c := clientFrom(addr)
 		c.Timeout = 20 * time.Second
 		before := s.Stats().Throttled
 		answered := make(chan error, 1)
@@ -194,20 +192,20 @@ func TestBudgetIsTheDevices(t *testing.T) {
 	}
 }
 
-// TestTunnelRate: however a device asks, in ten minutes it gets no more than its budget
-// in queries and in bytes; a device that was silent has all of it again.
+// TestTunnelRate: however a device asks, in ten minutes it gets no more than its budget in queries and in bytes; a
+// device that was silent has all of it again.
 func TestTunnelRate(t *testing.T) {
 	const minutes = 10
 	for name, size := range map[string]struct{ query, reply int }{
 		"small": {40, 60}, "typical": {60, 150}, "tunnel over UDP": {255, udpBytes}, "tunnel over TCP": {255, maxBytes},
 	} {
-		b := &budgets{each: defaultBudget}
+		b := &budgets{perDevice: defaultBudget}
 		queries, bytes := 0, 0
 		var now int64
 		for tick := range minutes * 60 * 100 {
 			now = int64(time.Hour) + int64(tick)*int64(10*time.Millisecond)
 			for range 3 {
-				if clientBucket, ok := b.take(device{}, size.query, now); ok {
+				if clientBucket, ok := b.spend(device{}, size.query, now); ok {
 					b.charge(clientBucket, size.reply, now)
 					queries++
 					bytes += size.query + size.reply
@@ -224,7 +222,7 @@ func TestTunnelRate(t *testing.T) {
 		}
 		now += int64(time.Hour)
 		for i := range 200 {
-			clientBucket, ok := b.take(device{}, 60, now)
+			clientBucket, ok := b.spend(device{}, 60, now)
 			if !ok {
 				t.Errorf("%s: after an hour's silence query %d is dropped", name, i)
 				break
@@ -234,16 +232,16 @@ func TestTunnelRate(t *testing.T) {
 	}
 }
 
-// TestBudgetsAreBounded: made-up devices take no memory beyond the bound, and a device that asks
-// among them has no more than its budget.
+// TestBudgetsAreBounded: made-up devices take no memory beyond the bound, and a device that asks among them has no more
+// than its budget.
 func TestBudgetsAreBounded(t *testing.T) {
-	b := &budgets{each: defaultBudget}
+	b := &budgets{perDevice: defaultBudget}
 	n, now := 0, budget.Now()
 	for i := range 2 * maxBudgets {
 		var d device
 		binary.BigEndian.PutUint32(d.mac[2:], uint32(i)+1)
-		b.take(d, 60, now)
-		if _, ok := b.take(device{}, 60, now); ok {
+		b.spend(d, 60, now)
+		if _, ok := b.spend(device{}, 60, now); ok {
 			n++
 		}
 	}

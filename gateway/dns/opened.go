@@ -6,19 +6,18 @@ import (
 	"time"
 )
 
-// reopenMargin is how much an address's closing time must grow to open it again, so that
-// frequent queries cost the data path little. It is less than openGrace.
+// reopenMargin is how much an address's closing time must grow to open it again, so that frequent queries cost the data
+// path little. It is less than openGrace.
 const reopenMargin = 30 * time.Second
 
-// open opens an address before the answer that contains it is sent. It returns when the
-// address is open, also when another goroutine opens it. It never shortens the time that
-// an address is open.
+// open opens an address before the answer that contains it is sent. It returns when the address is open, also when
+// another goroutine opens it. It never shortens the time that an address is open.
 func (s *Server) open(o opening, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	until := o.until(now)
-	key := place{o.addr, o.gardenPort}
+	until := o.closesAt(now)
+	key := openPlace{o.addr, o.gardenPort}
 	before, known := s.opened[key]
 	if known && until.Sub(before) < reopenMargin {
 		return
@@ -39,8 +38,8 @@ func (s *Server) open(o opening, name string) {
 	s.log.Debug("opened an address of the walled garden", "addr", o.addr, "name", name, "until", until)
 }
 
-// place is what is open of an address.
-type place struct {
+// openPlace is what is open of an address.
+type openPlace struct {
 	addr netip.Addr
 	port gardenPort
 }
@@ -60,7 +59,7 @@ func (s *Server) carryOut(o opening, until time.Time) error {
 // hasSpace reports whether another address may be opened. s.mu is held.
 func (s *Server) hasSpace(now time.Time) bool {
 	if len(s.opened) >= maxOpened {
-		maps.DeleteFunc(s.opened, func(_ place, end time.Time) bool { return end.Before(now) })
+		maps.DeleteFunc(s.opened, func(_ openPlace, end time.Time) bool { return end.Before(now) })
 	}
 	return len(s.opened) < maxOpened
 }

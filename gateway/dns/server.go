@@ -26,31 +26,30 @@ const (
 	idleTime       = 10 * time.Second // to receive a complete query and to send a reply
 )
 
-// Server forwards queries. Its limits bound its goroutines and memory, whatever clients
-// send.
+// Server forwards queries. Its limits bound its goroutines and memory, whatever clients send.
 type Server struct {
-	cfg       Config
-	log       *slog.Logger
-	policy    *policy
-	opener    Opener
-	upstreams upstreams
-	udp       *net.UDPConn
-	tcp       net.Listener
-	queries   *limiter
-	conns     *limiter
-	budgets   *budgets
-	asked     budget.Senders[device]
-	stats     counters
+	cfg          Config
+	log          *slog.Logger
+	policy       *policy
+	opener       Opener
+	upstreams    upstreams
+	udp          *net.UDPConn
+	tcp          net.Listener
+	queries      *limiter
+	conns        *limiter
+	budgets      *budgets
+	queryBudgets budget.Senders[device]
+	stats        counters
 
 	running sync.WaitGroup // Run
 	stop    context.CancelFunc
 	stopped context.Context // done: Close was called
 
-	mu     sync.Mutex          // held while the data path opens an address, so that no answer is sent before
-	opened map[place]time.Time // until when; guarded by mu
+	mu     sync.Mutex              // held while the data path opens an address, so that no answer is sent before
+	opened map[openPlace]time.Time // until when; guarded by mu
 
-	unopened budget.Seldom // warnings that the data path opens no address
-	reported budget.Seldom // and about dropped queries
+	unopened budget.OncePerMinute // warnings that the data path opens no address
+	reported budget.OncePerMinute // and about dropped queries
 }
 
 // New listens. Queries are received from now on; Run answers them.
@@ -60,13 +59,14 @@ func New(cfg Config, o Opener) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Log, opener: o, opened: map[place]time.Time{},
+		cfg: cfg, log: cfg.Log, opener: o, opened: map[openPlace]time.Time{},
 		queries: newLimiter(
-			class{perClient: cfg.PerClient, total: cfg.Total}, class{perClient: cfg.PerStranger, total: cfg.Strangers}),
+			class{perClient: cfg.PerClient, total: cfg.Total},
+			class{perClient: cfg.PerStranger, total: cfg.UnauthenticatedTotal}),
 		conns: newLimiter(
 			class{perClient: perClientConns, total: totalConns}, class{perClient: perClientConns / 4, total: strangerConns}),
-		budgets: &budgets{each: cfg.Budget},
-		asked:   budget.Senders[device]{Rate: cfg.PerDevice, Size: maxBudgets},
+		budgets:      &budgets{perDevice: cfg.Budget},
+		queryBudgets: budget.Senders[device]{Rate: cfg.PerDevice, Size: maxBudgets},
 	}
 	if s.policy, err = newPolicy(cfg); err != nil {
 		return nil, err
@@ -116,8 +116,8 @@ func (s *Server) Addr() netip.AddrPort {
 	return s.udp.LocalAddr().(*net.UDPAddr).AddrPort()
 }
 
-// Run serves until ctx ends or Close is called, closes the sockets and waits for queries
-// in progress. It may be called once.
+// Run serves until ctx ends or Close is called, closes the sockets and waits for queries in progress. It may be called
+// once.
 func (s *Server) Run(ctx context.Context) error {
 	s.running.Add(1)
 	defer s.running.Done()
@@ -133,8 +133,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close ends Run, waits for it and closes the sockets. Opened addresses stay open for
-// their time.
+// Close ends Run, waits for it and closes the sockets. Opened addresses stay open for their time.
 func (s *Server) Close() error {
 	s.stop()
 	s.running.Wait()
@@ -147,9 +146,9 @@ func (s *Server) closeSockets() {
 	s.tcp.Close()
 }
 
-// serveUDP reads queries. It answers what needs no upstream at once, and starts a goroutine of
-// wg for each other query within the limits. It is the only reader, so a device that sends
-// more than it may is dropped before its messages are decoded.
+// serveUDP reads queries. It answers what needs no upstream at once, and starts a goroutine of wg for each other query
+// within the limits. It is the only reader, so a device that sends more than it may is dropped before its messages are
+// decoded.
 func (s *Server) serveUDP(ctx context.Context, wg *sync.WaitGroup) {
 	buf := make([]byte, maxQuery)
 	for ctx.Err() == nil {
@@ -172,7 +171,7 @@ func (s *Server) serveUDP(ctx context.Context, wg *sync.WaitGroup) {
 			}
 			continue
 		}
-		if leave, ok := s.enter(c, n); ok {
+		if leave, ok := s.admitQuery(c, n); ok {
 			wg.Go(func() {
 				reply := s.forward(ctx, q, replySize(q))
 				leave(len(reply))
@@ -182,8 +181,7 @@ func (s *Server) serveUDP(ctx context.Context, wg *sync.WaitGroup) {
 	}
 }
 
-// serveTCP accepts connections and starts a goroutine of wg for each that is
-// within the limits.
+// serveTCP accepts connections and starts a goroutine of wg for each that is within the limits.
 func (s *Server) serveTCP(ctx context.Context, wg *sync.WaitGroup) {
 	for ctx.Err() == nil {
 		conn, err := s.tcp.Accept()
@@ -192,12 +190,12 @@ func (s *Server) serveTCP(ctx context.Context, wg *sync.WaitGroup) {
 			continue
 		}
 		c := s.client(conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr())
-		if !s.serves(c.addr) || !s.conns.enter(c.addr, c.admitted) {
+		if !s.serves(c.addr) || !s.conns.admit(c.addr, c.admitted) {
 			conn.Close()
 			continue
 		}
 		wg.Go(func() {
-			defer s.conns.leave(c.addr, c.admitted)
+			defer s.conns.release(c.addr, c.admitted)
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
 			s.serveConn(ctx, conn, c.addr)
@@ -219,7 +217,7 @@ func (s *Server) serveConn(ctx context.Context, conn net.Conn, addr netip.Addr) 
 		}
 		q, reply := s.screen(raw, func(*miekg.Msg) int { return maxBytes })
 		if q != nil {
-			leave, ok := s.enter(c, len(raw))
+			leave, ok := s.admitQuery(c, len(raw))
 			if !ok {
 				return
 			}
@@ -242,7 +240,7 @@ type client struct {
 
 func (s *Server) client(addr netip.Addr) client {
 	c := client{addr: addr.Unmap()}
-	c.device.mac, c.admitted = s.cfg.Who(c.addr)
+	c.device.mac, c.admitted = s.cfg.ClientOf(c.addr)
 	if c.device.mac == [6]byte{} {
 		c.device.addr = c.addr
 	}
@@ -251,31 +249,30 @@ func (s *Server) client(addr netip.Addr) client {
 
 // mayAsk reports whether a device's message is read, whoever answers it.
 func (s *Server) mayAsk(c client) bool {
-	if s.asked.Spend(c.device, c.device.mac != [6]byte{}, budget.Now()) {
+	if s.queryBudgets.Spend(c.device, c.device.mac != [6]byte{}, budget.Now()) {
 		return true
 	}
 	s.warn("a client asks without end", c.addr)
 	return false
 }
 
-// enter reports whether a client's query of n bytes may be forwarded; if so, leave must
-// be called with the length of the reply. Queries of unauthenticated clients have a
-// budget and a small part of the queries in progress: names whose servers never answer
-// keep a query in progress for seconds, and must not take the admitted clients' place.
-func (s *Server) enter(c client, n int) (leave func(reply int), ok bool) {
+// admitQuery reports whether a client's query of n bytes may be forwarded; if so, leave must be called with the length
+// of the reply. Queries of unauthenticated clients have a budget and a small part of the queries in progress: names
+// whose servers never answer keep a query in progress for seconds, and must not take the admitted clients' place.
+func (s *Server) admitQuery(c client, n int) (leave func(reply int), ok bool) {
 	var clientBucket *bucket
 	if !c.admitted {
-		if clientBucket, ok = s.budgets.take(c.device, n, budget.Now()); !ok {
+		if clientBucket, ok = s.budgets.spend(c.device, n, budget.Now()); !ok {
 			s.warn("an unauthenticated client asks more than a login needs", c.addr)
 			return nil, false
 		}
 	}
-	if !s.queries.enter(c.addr, c.admitted) {
+	if !s.queries.admit(c.addr, c.admitted) {
 		s.warn("too many queries are in progress", c.addr)
 		return nil, false
 	}
 	return func(reply int) {
-		s.queries.leave(c.addr, c.admitted)
+		s.queries.release(c.addr, c.admitted)
 		if clientBucket != nil {
 			s.budgets.charge(clientBucket, reply, budget.Now())
 		}
@@ -312,9 +309,8 @@ func (s *Server) serves(client netip.Addr) bool {
 	return false
 }
 
-// screen reads a message. It returns the query to forward, or the encoded reply to send
-// at once, or neither for messages that get no answer; size returns the largest size of
-// a reply.
+// screen reads a message. It returns the query to forward, or the encoded reply to send at once, or neither for
+// messages that get no answer; size returns the largest size of a reply.
 func (s *Server) screen(raw []byte, size func(*miekg.Msg) int) (q *miekg.Msg, reply []byte) {
 	s.stats.queries.Add(1)
 	q, r := s.policy.screen(raw)
@@ -332,25 +328,23 @@ func (s *Server) screen(raw []byte, size func(*miekg.Msg) int) (q *miekg.Msg, re
 	return nil, s.pack(r, r, size(r)) // the reply has an OPT record like the query's
 }
 
-// forward asks the upstreams, opens the addresses of the answer and returns the encoded
-// reply of at most size bytes.
+// forward asks the upstreams, opens the addresses of the answer and returns the encoded reply of at most size bytes.
 func (s *Server) forward(ctx context.Context, q *miekg.Msg, size int) []byte {
-	answer, err := s.upstreams.ask(ctx, q, s.cfg.Timeout)
+	answer, err := s.upstreams.exchangeAny(ctx, q, s.cfg.Timeout)
 	if answer == nil {
 		s.stats.failed.Add(1)
 		s.log.Debug("no upstream answers", "name", q.Question[0].Name, "err", err)
 		return s.pack(q, respond(q, miekg.RcodeServerFailure), size)
 	}
 	s.stats.forwarded.Add(1)
-	r, open := s.policy.judge(q, answer)
+	r, open := s.policy.replyFor(q, answer)
 	for _, o := range open {
 		s.open(o, q.Question[0].Name)
 	}
 	return s.pack(q, r, size)
 }
 
-// pack encodes the reply to q. An answer that could be decoded but not encoded becomes a
-// server failure.
+// pack encodes the reply to q. An answer that could be decoded but not encoded becomes a server failure.
 func (s *Server) pack(q, r *miekg.Msg, size int) []byte {
 	out, err := pack(r, size)
 	if err != nil {

@@ -58,7 +58,7 @@ func TestOpensTheGarden(t *testing.T) {
 				d := &recorder{}
 				s := start(t, d, []netip.AddrPort{upstream}, func(c *Config) {
 					c.Garden = gardenNames
-					c.Never = []netip.Prefix{netip.MustParsePrefix("93.184.216.99/32")}
+					c.NeverOpen = []netip.Prefix{netip.MustParsePrefix("93.184.216.99/32")}
 					c.Open = []netip.Prefix{netip.MustParsePrefix("93.184.217.0/24")}
 				})
 				r := ask(t, s, network, query(tt.name, tt.kind))
@@ -76,8 +76,8 @@ func TestOpensTheGarden(t *testing.T) {
 	}
 }
 
-// TestOpensBeforeAnswering: a client connects as soon as it has the answer, also one that
-// asked for the same name at the same time.
+// TestOpensBeforeAnswering: a client connects as soon as it has the answer, also one that asked for the same name at
+// the same time.
 func TestOpensBeforeAnswering(t *testing.T) {
 	d := &recorder{hold: make(chan struct{})}
 	s := start(t, d, []netip.AddrPort{walledGarden(t)}, func(c *Config) { c.Garden = gardenNames })
@@ -111,7 +111,7 @@ func TestOpenAsLongAsTheName(t *testing.T) {
 		0: 2 * time.Minute, 30 * time.Second: 2 * time.Minute, 5 * time.Minute: 6 * time.Minute,
 		24 * time.Hour: 61 * time.Minute, 1<<31*time.Second - 1: 61 * time.Minute,
 	} {
-		if got := (opening{ttl: ttl}).until(now).Sub(now); got != want {
+		if got := (opening{ttl: ttl}).closesAt(now).Sub(now); got != want {
 			t.Errorf("TTL %s: open for %s, want %s", ttl, got, want)
 		}
 	}
@@ -134,8 +134,7 @@ func TestOpenAsLongAsTheName(t *testing.T) {
 	}
 }
 
-// TestOpenedAddressesAreBounded: a wildcard garden with changing addresses fills neither
-// memory nor the data path.
+// TestOpenedAddressesAreBounded: a wildcard garden with changing addresses fills neither memory nor the data path.
 func TestOpenedAddressesAreBounded(t *testing.T) {
 	d := &recorder{}
 	s := start(t, d, []netip.AddrPort{freePort(t)}, nil)
@@ -149,7 +148,7 @@ func TestOpenedAddressesAreBounded(t *testing.T) {
 	}
 	// Expired addresses free their places.
 	s.mu.Lock()
-	s.opened[place{addr: netip.MustParseAddr("93.0.0.1")}] = time.Now().Add(-time.Second)
+	s.opened[openPlace{addr: netip.MustParseAddr("93.0.0.1")}] = time.Now().Add(-time.Second)
 	s.mu.Unlock()
 	s.open(opening{addr: address}, "x.example.")
 	if d.count() != maxOpened+1 || len(s.opened) != maxOpened {
@@ -209,8 +208,8 @@ func TestAnsweredHere(t *testing.T) {
 	}
 }
 
-// TestLargeAnswers: truncated answers are fetched over TCP, and all of their addresses are
-// opened even if the client gets fewer.
+// TestLargeAnswers: truncated answers are fetched over TCP, and all of their addresses are opened even if the client
+// gets fewer.
 func TestLargeAnswers(t *testing.T) {
 	args := []string{}
 	for i := range 120 {

@@ -34,7 +34,7 @@ func (s *Server) Stats() Stats {
 	return Stats{
 		Queries: c.queries.Load(), Forwarded: c.forwarded.Load(), Local: c.local.Load(), Refused: c.refused.Load(),
 		Failed: c.failed.Load(), Garbage: c.garbage.Load(), Foreign: c.foreign.Load(), Busy: busy + conns,
-		Throttled: s.budgets.refused() + s.asked.Refused(),
+		Throttled: s.budgets.refused() + s.queryBudgets.Refused(),
 		Opened:    c.opened.Load(), OpenErrors: c.openErrors.Load(), OpenRefused: c.openRefused.Load(),
 		InFlight: inFlight,
 	}

@@ -22,10 +22,9 @@ import (
 const (
 	// downTime is how long an upstream that did not answer is tried last.
 	downTime = 10 * time.Second
-	// patience is how long a client's query is worth answering.
-	patience = 5 * time.Second
-	// maxStrays is how many unexpected datagrams are read for one query: it bounds a
-	// forger's guesses.
+	// worthAnswering is how long a client's query is worth answering.
+	worthAnswering = 5 * time.Second
+	// maxStrays is how many unexpected datagrams are read for one query: it bounds a forger's guesses.
 	maxStrays = 16
 )
 
@@ -41,37 +40,36 @@ type upstream struct {
 	edns edns
 	log  *slog.Logger
 
-	mu     sync.Mutex   // guards what follows
-	silent int          // queries without an answer since the last answer
-	last   time.Time    // of the last answer, or of the first query
-	warned bool         // since the last answer
-	logged budget.Clock // of warnings: clients must not fill the log
+	mu         sync.Mutex   // guards what follows
+	unanswered int          // queries without an answer since the last answer
+	lastAnswer time.Time    // of the last answer, or of the first query
+	warned     bool         // since the last answer
+	logged     budget.Clock // of warnings: clients must not fill the log
 }
 
-// An upstream is reported when it has answered nothing for downTime and silentMin
-// queries: a single name may have servers that do not answer.
+// An upstream is reported when it has answered nothing for downTime and silentMin queries: a single name may have
+// servers that do not answer.
 const silentMin = 3
 
-// note counts a query's outcome, and logs when the upstream stops answering and when it
-// answers again.
-func (u *upstream) note(err error, now time.Time) {
+// countOutcome counts a query's outcome, and logs when the upstream stops answering and when it answers again.
+func (u *upstream) countOutcome(err error, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.last.IsZero() {
-		u.last = now
+	if u.lastAnswer.IsZero() {
+		u.lastAnswer = now
 	}
 	if err == nil {
 		if u.warned {
 			u.log.Info("an upstream resolver answers again", "upstream", u.addr)
 		}
-		u.silent, u.last, u.warned = 0, now, false
+		u.unanswered, u.lastAnswer, u.warned = 0, now, false
 		return
 	}
-	u.silent++
-	if since := now.Sub(u.last); !u.warned && u.silent >= silentMin && since >= downTime &&
+	u.unanswered++
+	if since := now.Sub(u.lastAnswer); !u.warned && u.unanswered >= silentMin && since >= downTime &&
 		u.logged.Spend(budget.Minutely, now.UnixNano()) {
 		u.warned = true
-		u.log.Warn("an upstream resolver does not answer", "upstream", u.addr, "queries", u.silent, "seconds",
+		u.log.Warn("an upstream resolver does not answer", "upstream", u.addr, "queries", u.unanswered, "seconds",
 			int(since.Seconds()), "err", err)
 	}
 }
@@ -92,27 +90,27 @@ func (us upstreams) order(now time.Time) upstreams {
 	return append(up, down...)
 }
 
-// ask tries one upstream after the other, twice, for the answer to a query. It returns a
-// refusal only if no upstream has a better answer.
-func (us upstreams) ask(ctx context.Context, q *miekg.Msg, timeout time.Duration) (*miekg.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// exchangeAny tries one upstream after the other, twice, for the answer to a query. It returns a refusal only if no
+// upstream has a better answer.
+func (us upstreams) exchangeAny(ctx context.Context, q *miekg.Msg, timeout time.Duration) (*miekg.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, worthAnswering)
 	defer cancel()
 	var refusal *miekg.Msg
 	var failure error
 	for round := range 2 {
 		for _, u := range us.order(time.Now()) {
-			m, err := u.try(ctx, q, timeout<<round, round > 0)
+			m, err := u.askWithFallback(ctx, q, timeout<<round, round > 0)
 			switch {
 			case ctx.Err() != nil && err != nil:
-				u.note(err, time.Now())
+				u.countOutcome(err, time.Now())
 				return refusal, ctx.Err()
 			case err != nil:
-				u.note(err, time.Now())
+				u.countOutcome(err, time.Now())
 				u.down.Store(time.Now().Add(downTime).UnixNano())
 				failure = fmt.Errorf("asking upstream %s: %w", u.addr, err)
 				continue
 			}
-			u.note(nil, time.Now())
+			u.countOutcome(nil, time.Now())
 			u.down.Store(0)
 			if m.Rcode == miekg.RcodeSuccess || m.Rcode == miekg.RcodeNameError {
 				return m, nil
@@ -126,41 +124,42 @@ func (us upstreams) ask(ctx context.Context, q *miekg.Msg, timeout time.Duration
 	return nil, failure
 }
 
-// try asks with EDNS, and without where the upstream refuses it (RFC 6891, 6.2.2 and 7). again means that
+// askWithFallback asks with EDNS, and without where the upstream refuses it (RFC 6891, 6.2.2 and 7). again means that
 // no upstream has answered in time: some networks drop queries with EDNS.
-func (u *upstream) try(ctx context.Context, q *miekg.Msg, timeout time.Duration, again bool) (*miekg.Msg, error) {
+func (u *upstream) askWithFallback(ctx context.Context, q *miekg.Msg, timeout time.Duration, again bool) (
+	*miekg.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	switch {
 	case u.edns.refused(time.Now()):
-		return u.over(ctx, q, false)
+		return u.exchangeUDP(ctx, q, false)
 	case again && q.IsEdns0() == nil:
-		m, err := u.over(ctx, q, false)
-		if err == nil && u.edns.silent.Add(1) >= silentMin {
-			u.edns.avoid(u, "it answers queries without only")
+		m, err := u.exchangeUDP(ctx, q, false)
+		if err == nil && u.edns.unansweredWithEDNS.Add(1) >= silentMin {
+			u.edns.askWithout(u, "it answers queries without only")
 		}
 		return m, err
 	}
-	m, err := u.over(ctx, q, true)
+	m, err := u.exchangeUDP(ctx, q, true)
 	if err != nil {
 		return nil, err
 	}
 	if !refusesEDNS(m) {
-		u.edns.silent.Store(0)
+		u.edns.unansweredWithEDNS.Store(0)
 		return m, nil
 	}
-	if plain, err := u.over(ctx, q, false); err == nil {
+	if plain, err := u.exchangeUDP(ctx, q, false); err == nil {
 		if !refusesEDNS(plain) {
-			u.edns.avoid(u, rcodeText(m.Rcode))
+			u.edns.askWithout(u, rcodeText(m.Rcode))
 		}
 		return plain, nil
 	}
 	return m, nil
 }
 
-// over asks over UDP, and over TCP if the answer does not fit. Each query has a random
-// identifier and its own socket, so a port of its own.
-func (u *upstream) over(ctx context.Context, q *miekg.Msg, edns bool) (*miekg.Msg, error) {
+// exchangeUDP asks over UDP, and over TCP if the answer does not fit. Each query has a random identifier and its own
+// socket, so a port of its own.
+func (u *upstream) exchangeUDP(ctx context.Context, q *miekg.Msg, edns bool) (*miekg.Msg, error) {
 	m, err := u.exchange(ctx, "udp", forward(q, randomID(), edns))
 	if err == nil && m.Truncated {
 		return u.exchange(ctx, "tcp", forward(q, randomID(), edns))

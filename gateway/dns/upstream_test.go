@@ -15,9 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
-// silent is an upstream that receives queries and never answers. Its datagrams arrive on
-// the channel.
-func silent(t testing.TB) (netip.AddrPort, net.PacketConn) {
+// silentUpstream is an upstream that receives queries and never answers. Its datagrams arrive on the channel.
+func silentUpstream(t testing.TB) (netip.AddrPort, net.PacketConn) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.3:0")
 	if err != nil {
@@ -30,7 +29,7 @@ func silent(t testing.TB) (netip.AddrPort, net.PacketConn) {
 func TestFailover(t *testing.T) {
 	good := walledGarden(t)
 	dead := freePort(t)
-	mute, _ := silent(t)
+	mute, _ := silentUpstream(t)
 	refusing := dnsmasq(t) // knows nothing, and has nobody to ask
 	for name, list := range map[string][]netip.AddrPort{
 		"refused by the kernel": {dead, good},
@@ -85,8 +84,7 @@ func TestUpstreamThatFailedIsAskedLast(t *testing.T) {
 	}
 }
 
-// TestSilentUpstreamIsLogged: once, when it has answered nothing for a while, and once
-// when it answers again.
+// TestSilentUpstreamIsLogged: once, when it has answered nothing for a while, and once when it answers again.
 func TestSilentUpstreamIsLogged(t *testing.T) {
 	var logged logtest.Log
 	u := &upstream{addr: netip.MustParseAddrPort("192.0.2.53:53"), log: logged.Logger()}
@@ -101,7 +99,7 @@ func TestSilentUpstreamIsLogged(t *testing.T) {
 		{16 * time.Second, errStrays, 1}, {40 * time.Second, errStrays, 1},
 		{50 * time.Second, nil, 2}, {51 * time.Second, nil, 2},
 	} {
-		u.note(step.err, begin.Add(step.after))
+		u.countOutcome(step.err, begin.Add(step.after))
 		if n := logged.Count("192.0.2.53:53"); n != step.want {
 			t.Fatalf("after step %d %d lines are logged, want %d:\n%s", i, n, step.want, &logged)
 		}
@@ -110,7 +108,7 @@ func TestSilentUpstreamIsLogged(t *testing.T) {
 
 // TestForgedAnswers: wrong answers are not accepted, and queries are hard to guess.
 func TestForgedAnswers(t *testing.T) {
-	addr, conn := silent(t)
+	addr, conn := silentUpstream(t)
 	d := &recorder{}
 	s := start(t, d, []netip.AddrPort{addr}, func(c *Config) { c.Garden = gardenNames; c.Timeout = 20 * time.Second })
 	ids, ports := map[uint16]bool{}, map[string]bool{}
@@ -177,7 +175,7 @@ func forgeries(q *miekg.Msg) (list [][]byte) {
 
 // TestLimits: one client's flood does not affect others' answers.
 func TestLimits(t *testing.T) {
-	mute, _ := silent(t)
+	mute, _ := silentUpstream(t)
 	s := start(t, &recorder{}, []netip.AddrPort{mute}, func(c *Config) {
 		c.PerClient, c.Total = 5, 8
 		c.Local = map[string]netip.Addr{"portal.example": netip.MustParseAddr("10.1.0.1")}
@@ -225,8 +223,7 @@ func TestConnectionLimits(t *testing.T) {
 	await(t, "the limit", func() bool { return s.Stats().Busy == 3 })
 }
 
-// BenchmarkForward measures queries a second to dnsmasq through the server, from 16
-// clients at once.
+// BenchmarkForward measures queries a second to dnsmasq through the server, from 16 clients at once.
 func BenchmarkForward(b *testing.B) {
 	s := start(b, &recorder{}, []netip.AddrPort{walledGarden(b)}, func(c *Config) { c.Garden = gardenNames })
 	var wg sync.WaitGroup

@@ -6,8 +6,8 @@ import "container/heap"
 // Place is where a value is in a Queue: its number from 1 on, 0: nowhere. It is embedded in what waits.
 type Place int
 
-// Waits reports whether the value is in a Queue.
-func (p Place) Waits() bool { return p > 0 }
+// Queued reports whether the value is in a Queue.
+func (p Place) Queued() bool { return p > 0 }
 
 func (p *Place) place() *Place { return p }
 
@@ -34,7 +34,7 @@ func (q *Queue[T]) First() (first T) {
 
 // Put has an item wait where its time belongs, also one that waits already. It reports whether that is the first place.
 func (q *Queue[T]) Put(x T) bool {
-	if p := *x.place(); p.Waits() {
+	if p := *x.place(); p.Queued() {
 		heap.Fix(&q.items, int(p)-1)
 	} else {
 		heap.Push(&q.items, x)
@@ -44,7 +44,7 @@ func (q *Queue[T]) Put(x T) bool {
 
 // Remove takes an item out, if it waits.
 func (q *Queue[T]) Remove(x T) {
-	if p := *x.place(); p.Waits() {
+	if p := *x.place(); p.Queued() {
 		heap.Remove(&q.items, int(p)-1)
 	}
 }

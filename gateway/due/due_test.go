@@ -43,7 +43,7 @@ func TestQueue(t *testing.T) {
 				t.Fatalf("%d wait, the first is %+v; want %d, due at %d", q.Len(), first, len(in), soonest)
 			}
 			for _, x := range all {
-				if x.Waits() != slices.Contains(in, x) {
+				if x.Queued() != slices.Contains(in, x) {
 					t.Fatalf("%+v", x)
 				}
 			}
@@ -51,7 +51,7 @@ func TestQueue(t *testing.T) {
 		for last := -1; q.Len() > 0; {
 			x := q.First()
 			q.Remove(x)
-			if x.at < last || x.Waits() {
+			if x.at < last || x.Queued() {
 				t.Fatalf("%+v after %d", x, last)
 			}
 			last = x.at

@@ -33,12 +33,12 @@ func written(t testing.TB, folder string, flows int, packed bool) string {
 	return l.out.base
 }
 
-// found reports how many of some flows a log has, and checks that they are whole.
-func found(t testing.TB, folder string, flows int) (there int, last Found) {
+// countFlows reports how many of some flows a log has, and checks that they are whole.
+func countFlows(t testing.TB, folder string, flows int) (there int, last Found) {
 	t.Helper()
 	for i := range flows {
 		want := numbered(i)
-		f, err := Find(folder, want.keys()[i%2], want.Start.Add(time.Second))
+		f, err := FindFlows(folder, want.keys()[i%2], want.Start.Add(time.Second))
 		if err != nil && !errors.Is(err, ErrTooOld) {
 			t.Fatal(err)
 		}
@@ -76,14 +76,14 @@ func TestTornFile(t *testing.T) {
 		}
 		torn := ends[complete] != cut
 		must(t, os.WriteFile(base+plainEnd, whole[:cut], 0o600))
-		if there, last := found(t, folder, flows); there != complete || last.Damaged > 0 != torn {
+		if there, last := countFlows(t, folder, flows); there != complete || last.Damaged > 0 != torn {
 			t.Fatalf("cut at %d of %d: %d flows of %d are there, %d damaged", cut, len(whole), there, complete, last.Damaged)
 		}
 		if cut%97 != 0 {
 			continue
 		}
 		must(t, pack(base))
-		if there, _ := found(t, folder, flows); there != complete {
+		if there, _ := countFlows(t, folder, flows); there != complete {
 			t.Fatalf("cut at %d and packed: %d flows of %d are there", cut, there, complete)
 		}
 		must(t, errors.Join(os.Remove(base+packedEnd), os.Remove(base+indexEnd)))
@@ -101,10 +101,10 @@ func TestDamagedPack(t *testing.T) {
 	index, err := os.ReadFile(base + indexEnd)
 	must(t, err)
 	const asked = flows / 32
-	all, _ := found(t, folder, asked)
+	all, _ := countFlows(t, folder, asked)
 	for _, cut := range []int{0, 5, len(whole) / 2, len(whole) - 1} {
 		must(t, os.WriteFile(base+packedEnd, whole[:cut], 0o600))
-		there, last := found(t, folder, asked)
+		there, last := countFlows(t, folder, asked)
 		if last.Damaged == 0 || last.Slow != 1 || cut >= len(whole)/2 && there != all {
 			t.Errorf("cut at %d of %d: %d of %d flows, %+v", cut, len(whole), there, all, last)
 		}
@@ -112,13 +112,13 @@ func TestDamagedPack(t *testing.T) {
 	other := bytes.Clone(whole)
 	copy(other[2*len(other)/3:], make([]byte, 100))
 	must(t, os.WriteFile(base+packedEnd, other, 0o600))
-	if there, _ := found(t, folder, asked); there != all {
+	if there, _ := countFlows(t, folder, asked); there != all {
 		t.Errorf("overwritten further on: %d of %d flows", there, all)
 	}
 	must(t, os.WriteFile(base+packedEnd, whole, 0o600))
 	for _, cut := range []int{0, 7, headBytes, len(index) / 2, len(index) - 1} {
 		must(t, os.WriteFile(base+indexEnd, index[:cut], 0o600))
-		if there, last := found(t, folder, 20); there != 20 || last.Slow != 1 || last.Damaged > 0 {
+		if there, last := countFlows(t, folder, 20); there != 20 || last.Slow != 1 || last.Damaged > 0 {
 			t.Errorf("with %d bytes of the index: %d of 20 flows, %+v", cut, there, last)
 		}
 	}
@@ -150,7 +150,7 @@ func TestFullDisk(t *testing.T) {
 	room := func(size string) { must(t, unix.Mount("none", folder, "tmpfs", unix.MS_REMOUNT, "size="+size)) }
 	room("1m")
 	l.flush(time.Now())
-	if there, last := found(t, folder, added); there != added || last.Damaged > 0 || l.waiting != 0 {
+	if there, last := countFlows(t, folder, added); there != added || last.Damaged > 0 || l.waiting != 0 {
 		t.Fatalf("with room again: %d of %d flows, %d wait, %+v", there, added, l.waiting, last)
 	}
 	for l.Stats().Lost == 0 {
@@ -176,7 +176,7 @@ func countLines(t testing.TB, folder string) int {
 func TestOverflow(t *testing.T) {
 	defer func(before int) { bufferBytes = before }(bufferBytes)
 	bufferBytes = 16 << 10
-	w, p, folder := newWorld(t), &people{}, t.TempDir()
+	w, p, folder := newWorld(t), &holders{}, t.TempDir()
 	p.set("ann")
 	run(t, "sysctl -qw net.netfilter.nf_conntrack_udp_timeout=600")
 	l, err := Open(config(folder, p)) // nobody reads yet
@@ -223,7 +223,7 @@ func TestOverflow(t *testing.T) {
 // TestCrash: whatever was flushed is there after a crash, and what has not ended by then is recorded by the next
 // log, with its beginning.
 func TestCrash(t *testing.T) {
-	w, p, folder := newWorld(t), &people{}, t.TempDir()
+	w, p, folder := newWorld(t), &holders{}, t.TempDir()
 	p.set("ann")
 	run(t, "sysctl -qw net.netfilter.nf_conntrack_udp_timeout=600")
 	first, _ := start(t, config(folder, p))

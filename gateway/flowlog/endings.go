@@ -5,10 +5,10 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 )
 
-// ending is a flow that has ended, and waits for what was counted aside.
-type ending struct {
+// endedFlow is a flow that has ended, and waits for what was counted aside.
+type endedFlow struct {
 	flow    Flow
-	as      datapath.Tracked
+	tracked datapath.Tracked
 	unknown bool // before it ended
 }
 
@@ -21,18 +21,19 @@ func (l *Log) inherit() error {
 	var there []datapath.Tracked
 	name := func(c conntrack.Connection) { there = append(there, named(c)) }
 	err := conntrack.List(func(c conntrack.Connection) { name(c); l.listed(c) })
-	if err != nil || l.cfg.Aside == nil {
+	if err != nil || l.cfg.Uncounted == nil {
 		return err
 	}
-	if err := l.events.Reported(l.began, func(c conntrack.Connection) { name(c); l.finished(c) }, l.missed); err != nil {
+	if err := l.events.Reported(
+		l.recordStart, func(c conntrack.Connection) { name(c); l.finished(c) }, l.findMissed); err != nil {
 		return err
 	}
-	return l.cfg.Aside.Keep(there)
+	return l.cfg.Uncounted.Keep(there)
 }
 
 // await has the end of a flow written with what was counted aside, at the next flush: packets may still be on
 // their way.
-func (l *Log) await(e ending) {
+func (l *Log) await(e endedFlow) {
 	l.mu.Lock()
 	l.ending = append(l.ending, e)
 	n := len(l.ending)
@@ -53,9 +54,9 @@ func (l *Log) complete() {
 	}
 	names := make([]datapath.Tracked, len(all))
 	for i := range all {
-		names[i] = all[i].as
+		names[i] = all[i].tracked
 	}
-	aside, err := l.cfg.Aside.Take(names)
+	aside, err := l.cfg.Uncounted.Take(names)
 	if err != nil {
 		l.cfg.Log.Error("counting the flow log's connections: bytes of some that have ended may be missing", "connections",
 			len(all), "err", err)

@@ -23,11 +23,11 @@ const (
 
 // segment is one file of the log.
 type segment struct {
-	base   string    // path without an ending
-	since  time.Time // when it was begun, by its name
-	packed bool      // closed: compressed and indexed
-	bytes  int64     // of the file and its index
-	last   time.Time // of the last change
+	base      string    // path without an ending
+	beganAt   time.Time // when it was begun, by its name
+	packed    bool      // closed: compressed and indexed
+	bytes     int64     // of the file and its index
+	changedAt time.Time // of the last change
 }
 
 func (s segment) path() string {
@@ -37,8 +37,8 @@ func (s segment) path() string {
 	return s.base + plainEnd
 }
 
-// segments lists a log's files, the oldest first. A file that was being closed when the daemon
-// died is there twice; the plain one counts.
+// segments lists a log's files, the oldest first. A file that was being closed when the daemon died is there twice; the
+// plain one counts.
 func segments(folder string) ([]segment, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -64,8 +64,8 @@ func segments(folder string) ([]segment, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("listing the flow log: %w", err)
 		}
-		s := segment{base: filepath.Join(folder, name), since: since, packed: packed, bytes: info.Size(),
-			last: info.ModTime()}
+		s := segment{base: filepath.Join(folder, name), beganAt: since, packed: packed, bytes: info.Size(),
+			changedAt: info.ModTime()}
 		if index, err := os.Stat(s.base + indexEnd); packed && err == nil {
 			s.bytes += index.Size()
 		}
@@ -84,9 +84,9 @@ func segments(folder string) ([]segment, error) {
 // file is the file that is written at present. At most one goroutine uses it.
 type file struct {
 	*os.File
-	base  string
-	began time.Time
-	good  int64 // bytes that are written and synchronised; what follows is removed
+	base      string
+	began     time.Time
+	goodBytes int64 // bytes that are written and synchronised; what follows is removed
 }
 
 // create begins a file. Its name's time is a free second, not before now.
@@ -106,19 +106,19 @@ func create(folder string, now time.Time) (*file, error) {
 	}
 }
 
-// put appends lines and has them on the disk. On error the file is as before, or ends in a torn
+// appendLines appends lines and has them on the disk. On error the file is as before, or ends in a torn
 // line that the next call removes.
-func (f *file) put(lines []byte) error {
-	if err := f.Truncate(f.good); err != nil {
+func (f *file) appendLines(lines []byte) error {
+	if err := f.Truncate(f.goodBytes); err != nil {
 		return fmt.Errorf("writing the flow log: %w", err)
 	}
-	_, err := f.WriteAt(lines, f.good)
+	_, err := f.WriteAt(lines, f.goodBytes)
 	if err == nil {
 		err = f.Sync()
 	}
 	if err != nil {
-		return fmt.Errorf("writing the flow log: %w", errors.Join(err, f.Truncate(f.good)))
+		return fmt.Errorf("writing the flow log: %w", errors.Join(err, f.Truncate(f.goodBytes)))
 	}
-	f.good += int64(len(lines))
+	f.goodBytes += int64(len(lines))
 	return nil
 }

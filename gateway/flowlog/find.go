@@ -34,11 +34,10 @@ type Found struct {
 	Since   time.Time
 }
 
-// Find returns the flows that had an address and port in the second of a time, of the client or as the peer
-// saw it. It needs no daemon, and may run beside one: lines are found a second after their
-// event. It fails with ErrNoLog for a folder without files, and with ErrTooOld if the oldest is
-// younger than the time and nothing is found.
-func Find(folder string, who netip.AddrPort, instant time.Time) (Found, error) {
+// FindFlows returns the flows that had an address and port in the second of a time, of the client or as the peer saw
+// it. It needs no daemon, and may run beside one: lines are found a second after their event. It fails with ErrNoLog
+// for a folder without files, and with ErrTooOld if the oldest is younger than the time and nothing is found.
+func FindFlows(folder string, who netip.AddrPort, instant time.Time) (Found, error) {
 	if info, err := os.Stat(folder); folder == "" {
 		return Found{}, errors.New("the flow log's folder has an empty name: name it")
 	} else if err == nil && !info.IsDir() {
@@ -50,7 +49,7 @@ func Find(folder string, who netip.AddrPort, instant time.Time) (Found, error) {
 	} else if err != nil {
 		return Found{}, err
 	}
-	found := Found{Since: all[0].since}
+	found := Found{Since: all[0].beganAt}
 	var lines []Flow
 	for _, s := range all {
 		err := s.search(who, &found, func(f Flow) {
@@ -62,7 +61,7 @@ func Find(folder string, who netip.AddrPort, instant time.Time) (Found, error) {
 			return found, fmt.Errorf("reading the flow log: %w", err)
 		}
 	}
-	found.Flows = existing(join(lines), instant)
+	found.Flows = existing(joinLines(lines), instant)
 	if len(found.Flows) == 0 && instant.Before(found.Since) {
 		return found, fmt.Errorf(
 			"%w: it begins at %s (flowlog.keep and flowlog.most bound it)", ErrTooOld, found.Since.Format(time.RFC3339))
@@ -103,8 +102,7 @@ func (s segment) search(who netip.AddrPort, found *Found, visit func(Flow)) erro
 	return err
 }
 
-// searchIndex visits the blocks that the index names. It fails with errIndex where there is no
-// usable one.
+// searchIndex visits the blocks that the index names. It fails with errIndex where there is no usable one.
 func (s segment) searchIndex(packed *os.File, who netip.AddrPort, visit func(from, to int64) error) error {
 	info, err := packed.Stat()
 	if err != nil {
@@ -149,9 +147,9 @@ func unpack(r io.Reader, visit func(Flow), word []byte) (damaged int, err error)
 	return damaged, err
 }
 
-// join makes one flow of each pair of lines. Of two starts without an end between them, as a
-// restarted daemon writes them, the first counts.
-func join(lines []Flow) (flows []Flow) {
+// joinLines makes one flow of each pair of lines. Of two starts without an end between them, as a restarted daemon
+// writes them, the first counts.
+func joinLines(lines []Flow) (flows []Flow) {
 	order := func(a, b Flow) int {
 		return cmp.Or(a.Start.Compare(b.Start), bytes.Compare([]byte(a.Event), []byte(b.Event)))
 	}

@@ -20,16 +20,16 @@ const (
 	variable      = 65535       // length (RFC 7011, 7)
 )
 
-// exporter sends flows that have ended to a collector. Packets that the collector does not get are
-// lost, as RFC 7011 has it for UDP; it sees that by the sequence numbers.
+// exporter sends flows that have ended to a collector. Packets that the collector does not get are lost, as RFC 7011
+// has it for UDP; it sees that by the sequence numbers.
 type exporter struct {
-	conn     net.Conn
-	sequence uint32 // of records, sent so far
-	taught   time.Time
-	message  []byte
-	set      int // where the present data set begins in message; 0: none
-	shape    shape
-	records  uint32 // in message
+	conn          net.Conn
+	sequence      uint32 // of records, sent so far
+	templatesSent time.Time
+	message       []byte
+	set           int // where the present data set begins in message; 0: none
+	shape         shape
+	records       uint32 // in message
 }
 
 func dialCollector(to netip.AddrPort) (*exporter, error) {
@@ -75,10 +75,10 @@ func (x *exporter) export(flows []Flow, now time.Time) (err error) {
 // begin begins a message, with templates where they are due.
 func (x *exporter) begin(now time.Time) {
 	x.message, x.set, x.records = make([]byte, messageHead, messageBytes), 0, 0
-	if now.Sub(x.taught) < resend {
+	if now.Sub(x.templatesSent) < resend {
 		return
 	}
-	x.taught = now
+	x.templatesSent = now
 	set := len(x.message)
 	x.message = binary.BigEndian.AppendUint16(x.message, setTemplates)
 	x.message = binary.BigEndian.AppendUint16(x.message, 0)

@@ -74,8 +74,8 @@ type record struct {
 // noMAC is where the client is not.
 const noMAC = "00:00:00:00:00:00"
 
-// shown is the record of a flow that a client began and whose source alone is translated, if any.
-func shown(f Flow) record {
+// asRecord is the record of a flow that a client began and whose source alone is translated, if any.
+func asRecord(f Flow) record {
 	const layout = "2006-01-02T15:04:05.000"
 	r := record{
 		First: f.Start.Format(layout), Last: f.End.Format(layout), Proto: f.Protocol,
@@ -153,7 +153,7 @@ func TestCollector(t *testing.T) {
 		t.Fatalf("%d flows arrived of %d", len(got), len(many))
 	}
 	for i, f := range many {
-		want := shown(f)
+		want := asRecord(f)
 		if got[i] != want {
 			t.Errorf("nfdump shows\n%+v\nnot\n%+v", got[i], want)
 		}

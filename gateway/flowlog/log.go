@@ -15,36 +15,35 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 )
 
-// Who is who had an address.
-type Who struct {
+// Holder is who had an address.
+type Holder struct {
 	MAC           string
 	User, Session string
 }
 
 // Config is the configuration of a log.
 type Config struct {
-	Folder string
-	Keep   time.Duration  // of closed files, since their last line
-	Most   uint64         // bytes of all files; 0: any number
-	IPFIX  netip.AddrPort // of a collector; zero: none
+	Folder   string
+	KeepFor  time.Duration  // of closed files, since their last line
+	MaxBytes uint64         // bytes of all files; 0: any number
+	IPFIX    netip.AddrPort // of a collector; zero: none
 
 	LAN     netip.Prefix // of the clients
 	Gateway netip.Addr   // its address there
 	// Behind reports whether an address outside the LAN is a client's, of a network behind one; nil: none is.
-	Behind func(netip.Addr) bool
-	// Who returns who has had an address at least since a time; what is unknown is empty. A zero
-	// time is unknown too.
-	Who func(addr netip.Addr, since time.Time) Who
+	IsBehindClient func(netip.Addr) bool
+	// Who returns who has had an address at least since a time; what is unknown is empty. A zero time is unknown too.
+	HolderOf func(addr netip.Addr, since time.Time) Holder
 	// Aside has the traffic that connection tracking does not see; nil: it sees all.
-	Aside datapath.Aside
+	Uncounted datapath.Aside
 	// Gone reports whether the gateway was detached under the daemon: the kernel then no longer tracks for the
 	// log. nil: it never is.
-	Gone func() bool
-	Log  *slog.Logger
+	IsDetached func() bool
+	Log        *slog.Logger
 }
 
-// Note is the path of the note for Undo.
-func (c Config) Note() string { return NoteIn(c.Folder) }
+// NotePath is the path of the note for Undo.
+func (c Config) NotePath() string { return NoteIn(c.Folder) }
 
 // NoteIn is the path of the note for Undo of a log in a folder.
 func NoteIn(folder string) string { return filepath.Join(folder, "kernel-settings") }
@@ -78,11 +77,11 @@ type id struct {
 	zone uint16
 }
 
-// live is what the start line of an open flow said.
-type live struct {
+// openFlow is what the start line of an open flow said.
+type openFlow struct {
 	client netip.Addr
 	start  time.Time
-	who    Who
+	holder Holder
 }
 
 // Log is a running log.
@@ -91,7 +90,7 @@ type Log struct {
 	events  *conntrack.Events
 	collect *exporter // nil: none
 
-	open map[id]live // of Run's goroutine
+	open map[id]openFlow // of Run's goroutine
 	// rule is the digest of the kernel's rule, as this process made it, and ruleAt the generation of all rules in which it
 	// was last so; after Open, of the writer.
 	rule   [32]byte
@@ -100,12 +99,12 @@ type Log struct {
 	mu      sync.Mutex
 	lines   []byte // that wait for the disk
 	waiting uint64 // number of lines
-	ending  []ending
+	ending  []endedFlow
 	ended   []Flow // that wait for the collector
 	stats   Stats
 
 	out    *file // of the writer
-	said   time.Time
+	saidAt time.Time
 	closed chan struct{} // a file waits for being packed
 }
 
@@ -114,7 +113,7 @@ func Open(cfg Config) (*Log, error) {
 	if err := os.MkdirAll(cfg.Folder, 0o700); err != nil {
 		return nil, fmt.Errorf("making the flow log's folder: %w", err)
 	}
-	l := &Log{cfg: cfg, open: map[id]live{}, closed: make(chan struct{}, 1)}
+	l := &Log{cfg: cfg, open: map[id]openFlow{}, closed: make(chan struct{}, 1)}
 	var err error
 	if l.out, err = create(cfg.Folder, time.Now()); err != nil {
 		return nil, err
@@ -138,10 +137,10 @@ func Open(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Close ends the log and has the kernel track connections as before. Flows that are open
-// have their end recorded by the next log, if they exist by then.
+// Close ends the log and has the kernel track connections as before. Flows that are open have their end recorded by the
+// next log, if they exist by then.
 func (l *Log) Close() error {
-	errs := []error{Undo(l.cfg.Note()), l.out.Close()}
+	errs := []error{Undo(l.cfg.NotePath()), l.out.Close()}
 	if l.events != nil {
 		errs = append(errs, l.events.Close())
 	}
@@ -164,33 +163,33 @@ func (l *Log) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { l.write(writing) })
 	running.Go(func() { l.tidy(writing) })
-	err := l.events.Follow(ctx, l.began, l.finished, l.missed)
+	err := l.events.Follow(ctx, l.recordStart, l.finished, l.findMissed)
 	stop()
 	running.Wait()
 	l.flush(time.Now())
 	return err
 }
 
-// began records the start of a flow that was reported; listed that of one found in a listing, which
+// recordStart records the start of a flow that was reported; listed that of one found in a listing, which
 // may have begun at any time.
-func (l *Log) began(c conntrack.Connection) {
+func (l *Log) recordStart(c conntrack.Connection) {
 	instant := c.Reported
 	if instant.IsZero() {
 		instant = time.Now().UTC()
 	}
-	l.begin(c, instant)
+	l.addFlow(c, instant)
 }
-func (l *Log) listed(c conntrack.Connection) { l.begin(c, time.Time{}) }
+func (l *Log) listed(c conntrack.Connection) { l.addFlow(c, time.Time{}) }
 
-// begin records the start of a flow, unless it is known. at is when it began, if the kernel does not say.
-func (l *Log) begin(c conntrack.Connection, instant time.Time) {
+// addFlow records the start of a flow, unless it is known. at is when it began, if the kernel does not say.
+func (l *Log) addFlow(c conntrack.Connection, instant time.Time) {
 	f, ours := l.flow(c)
 	key := id{c.Orig, c.Zone}
 	if _, known := l.open[key]; known || !ours {
 		return
 	}
 	f = l.start(f, instant)
-	l.open[key] = live{f.Client.Addr(), f.Start, Who{f.MAC, f.User, f.Session}}
+	l.open[key] = openFlow{f.Client.Addr(), f.Start, Holder{f.MAC, f.User, f.Session}}
 	l.add(f, true, false)
 }
 
@@ -205,7 +204,7 @@ func (l *Log) flow(c conntrack.Connection) (Flow, bool) {
 		case l.cfg.LAN.Contains(a):
 			return a != l.cfg.Gateway
 		}
-		return l.cfg.Behind != nil && l.cfg.Behind(a)
+		return l.cfg.IsBehindClient != nil && l.cfg.IsBehindClient(a)
 	}, l.cfg.Gateway)
 }
 
@@ -214,7 +213,7 @@ func (l *Log) start(f Flow, instant time.Time) Flow {
 	if f.Start.IsZero() {
 		f.Start = instant
 	}
-	who := l.cfg.Who(f.Client.Addr(), f.Start)
+	who := l.cfg.HolderOf(f.Client.Addr(), f.Start)
 	if f.Start.IsZero() {
 		f.Start = time.Now().UTC()
 	}
@@ -233,7 +232,7 @@ func (l *Log) finished(c conntrack.Connection) {
 	before, known := l.open[key]
 	if !known {
 		s := l.start(f, time.Time{})
-		before = live{s.Client.Addr(), s.Start, Who{s.MAC, s.User, s.Session}}
+		before = openFlow{s.Client.Addr(), s.Start, Holder{s.MAC, s.User, s.Session}}
 	}
 	delete(l.open, key)
 	// As in the line of the start, where the kernel's report of it has the event's time, or none.
@@ -241,16 +240,16 @@ func (l *Log) finished(c conntrack.Connection) {
 	if f.End.IsZero() {
 		f.End = time.Now().UTC()
 	}
-	f.MAC, f.User, f.Session = before.who.MAC, before.who.User, before.who.Session
-	if l.cfg.Aside == nil {
+	f.MAC, f.User, f.Session = before.holder.MAC, before.holder.User, before.holder.Session
+	if l.cfg.Uncounted == nil {
 		l.add(f, !known, true)
 		return
 	}
-	l.await(ending{f, named(c), !known})
+	l.await(endedFlow{f, named(c), !known})
 }
 
-// missed finds the beginnings of which the report was lost.
-func (l *Log) missed() error {
+// findMissed finds the beginnings of which the report was lost.
+func (l *Log) findMissed() error {
 	l.mu.Lock()
 	l.stats.Missed++
 	l.mu.Unlock()
@@ -293,8 +292,8 @@ func (l *Log) write(ctx context.Context) {
 	}
 }
 
-// flush writes what waits, and begins another file where the present one is large or old. Lines that
-// cannot be written wait on while there is room, and are lost then.
+// flush writes what waits, and begins another file where the present one is large or old. Lines that cannot be written
+// wait on while there is room, and are lost then.
 func (l *Log) flush(now time.Time) {
 	l.complete()
 	l.mu.Lock()
@@ -309,13 +308,13 @@ func (l *Log) flush(now time.Time) {
 		}
 	}
 	if len(lines) > 0 {
-		if err := l.out.put(lines); err != nil {
+		if err := l.out.appendLines(lines); err != nil {
 			l.unwritten(lines, n, err)
 			return
 		}
 	}
-	if l.out.good >= rotateSize || l.out.good > 0 && now.Sub(l.out.began) >= rotateTime {
-		if err := l.rotate(now); err != nil && l.silent() {
+	if l.out.goodBytes >= rotateSize || l.out.goodBytes > 0 && now.Sub(l.out.began) >= rotateTime {
+		if err := l.rotate(now); err != nil && l.logDue() {
 			l.cfg.Log.Error("beginning another file of the flow log; the present one grows", "err", err)
 		}
 	}
@@ -332,18 +331,18 @@ func (l *Log) unwritten(lines []byte, n uint64, err error) {
 	lost, waiting := l.stats.Lost, l.waiting
 	l.mu.Unlock()
 	l.pack() // retention may make room
-	if l.silent() {
+	if l.logDue() {
 		l.cfg.Log.Error("the flow log cannot be written: make room on its disk, or lower flowlog.most", "folder",
 			l.cfg.Folder, "lines lost", lost, "waiting", waiting, "err", err)
 	}
 }
 
-// silent reports whether nothing was said for a minute, and has it said now.
-func (l *Log) silent() bool {
-	if time.Since(l.said) < sayTime {
+// logDue reports whether nothing was said for a minute, and has it said now.
+func (l *Log) logDue() bool {
+	if time.Since(l.saidAt) < sayTime {
 		return false
 	}
-	l.said = time.Now()
+	l.saidAt = time.Now()
 	return true
 }
 
@@ -388,8 +387,8 @@ func (l *Log) tidy(ctx context.Context) {
 	}
 }
 
-// tidy packs every file but the current one, and removes the oldest beyond age and size. Removal
-// comes first, because packing needs room.
+// tidy packs every file but the current one, and removes the oldest beyond age and size. Removal comes first, because
+// packing needs room.
 func tidy(ctx context.Context, cfg Config, current string, now time.Time) error {
 	all, err := segments(cfg.Folder)
 	if err != nil {
@@ -404,7 +403,7 @@ func tidy(ctx context.Context, cfg Config, current string, now time.Time) error 
 		if s.base == current || ctx.Err() != nil {
 			continue
 		}
-		if now.Sub(s.last) > cfg.Keep || cfg.Most > 0 && total > cfg.Most {
+		if now.Sub(s.changedAt) > cfg.KeepFor || cfg.MaxBytes > 0 && total > cfg.MaxBytes {
 			total -= uint64(s.bytes)
 			errs = append(errs, s.remove())
 		} else if !s.packed {

@@ -49,33 +49,33 @@ nft 'table ip nat { chain out { type nat hook postrouting priority 100; oifname 
 
 var run = netnstest.Run
 
-// people is who has addresses, as the table of sessions says it.
-type people struct {
+// holders is who has addresses, as the table of sessions says it.
+type holders struct {
 	mu    sync.Mutex
-	who   Who
+	who   Holder
 	since time.Time
 }
 
-func (p *people) set(user string) {
+func (p *holders) set(user string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.who, p.since = Who{"02:00:00:00:00:09", user, "s-" + user}, time.Now()
+	p.who, p.since = Holder{"02:00:00:00:00:09", user, "s-" + user}, time.Now()
 }
 
-func (p *people) get(addr netip.Addr, since time.Time) Who {
+func (p *holders) get(addr netip.Addr, since time.Time) Holder {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if addr != netip.MustParseAddr("10.1.0.9") || since.Before(p.since) {
-		return Who{}
+		return Holder{}
 	}
 	return p.who
 }
 
-func config(folder string, p *people) Config {
+func config(folder string, p *holders) Config {
 	return Config{
-		Folder: folder, Keep: 24 * time.Hour, LAN: netip.MustParsePrefix("10.1.0.0/24"),
-		Gateway: netip.MustParseAddr("10.1.0.1"),
-		Who:     p.get, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Folder: folder, KeepFor: 24 * time.Hour, LAN: netip.MustParsePrefix("10.1.0.0/24"),
+		Gateway:  netip.MustParseAddr("10.1.0.1"),
+		HolderOf: p.get, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 }
 
@@ -101,7 +101,7 @@ func whois(t testing.TB, folder, who string, instant time.Time, ok func(Flow) bo
 	t.Helper()
 	var flow Flow
 	netnstest.Await(t, "the flow of "+who, func() error {
-		found, err := Find(folder, netip.MustParseAddrPort(who), instant)
+		found, err := FindFlows(folder, netip.MustParseAddrPort(who), instant)
 		if err != nil {
 			return err
 		}
@@ -143,10 +143,10 @@ func send(t testing.TB, c *net.UDPConn, port int) {
 	must(t, err)
 }
 
-// TestConnections: real connections are found by both of their addresses, with bytes and user,
-// while they are open and afterwards, and what was changed in the kernel is restored.
+// TestConnections: real connections are found by both of their addresses, with bytes and user, while they are open and
+// afterwards, and what was changed in the kernel is restored.
 func TestConnections(t *testing.T) {
-	w, p, folder := newWorld(t), &people{}, t.TempDir()
+	w, p, folder := newWorld(t), &holders{}, t.TempDir()
 	settings := "sysctl net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp " +
 		"net.netfilter.nf_conntrack_events; nft list ruleset"
 	before := run(t, settings)
@@ -218,7 +218,7 @@ func TestConnections(t *testing.T) {
 // TestNothingIsLost begins 100,000 flows, 10,000 a second, and has the kernel's own count of them agree.
 func TestNothingIsLost(t *testing.T) {
 	const rate, seconds = 10_000, 10
-	w, p, folder := newWorld(t), &people{}, t.TempDir()
+	w, p, folder := newWorld(t), &holders{}, t.TempDir()
 	p.set("ann")
 	run(t, "sysctl -qw net.netfilter.nf_conntrack_udp_timeout=600")
 	l, stop := start(t, config(folder, p))

@@ -55,7 +55,7 @@ func TestMillion(t *testing.T) {
 			for i := int(next.Add(int64(step))) - step; i < flows && !t.Failed(); i = int(next.Add(int64(step))) - step {
 				want := numbered(i)
 				key := want.keys()[i%2]
-				is, err := Find(folder, key, want.Start.Add(time.Second))
+				is, err := FindFlows(folder, key, want.Start.Add(time.Second))
 				if err != nil || len(is.Flows) != 1 || is.Flows[0] != want || is.Damaged+is.Slow > 0 {
 					t.Errorf("flow %d by %s: %+v, %v, not %+v", i, key, is, err, want)
 					return
@@ -140,8 +140,8 @@ func numbered(i int) Flow {
 // writer is a log without a source.
 func writer(t testing.TB, folder string) *Log {
 	t.Helper()
-	cfg := config(folder, &people{})
-	l := &Log{cfg: cfg, open: map[id]live{}, closed: make(chan struct{}, 1)}
+	cfg := config(folder, &holders{})
+	l := &Log{cfg: cfg, open: map[id]openFlow{}, closed: make(chan struct{}, 1)}
 	var err error
 	l.out, err = create(folder, time.Now())
 	must(t, err)
@@ -174,7 +174,7 @@ func TestRetention(t *testing.T) {
 	if now := names(); len(now) != 4 || now[0].base != all[1].base {
 		t.Errorf("after a day: %+v", now)
 	}
-	l.cfg.Most = uint64(all[1].bytes * 2)
+	l.cfg.MaxBytes = uint64(all[1].bytes * 2)
 	must(t, tidy(context.Background(), l.cfg, l.out.base, time.Now()))
 	if now := names(); len(now) != 3 || now[0].base != all[2].base {
 		t.Errorf("beyond the size: %+v", now)

@@ -19,14 +19,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
-// A closed file is a gzip file of one member for each block of lines, which zcat reads as any other,
-// and an index beside it:
+// A closed file is a gzip file of one member for each block of lines, which zcat reads as any other, and an index
+// beside it:
 //
 //	magic, 8 bytes │ blocks, 4 │ entries, 4 │ offsets of members and of the end, 8 each │ entries, 8 each
 //
-// in big-endian order. An entry is the hash of an address and port and the number of a block
-// with a line of it; entries are sorted. Hashes are spread evenly, so a search knows nearly where its entries
-// are: it reads a few runs of them and unpacks few blocks, however large the file is.
+// in big-endian order. An entry is the hash of an address and port and the number of a block with a line of it; entries
+// are sorted. Hashes are spread evenly, so a search knows nearly where its entries are: it reads a few runs of them and
+// unpacks few blocks, however large the file is.
 const (
 	magic      = "gwflows1"
 	headBytes  = len(magic) + 8
@@ -44,8 +44,8 @@ func hash(a netip.AddrPort) uint32 {
 	return h.Sum32()
 }
 
-// pack closes a file: compresses and indexes it, and removes the plain one last, so that every
-// line is in a complete file at every moment. Damaged lines are kept and not indexed.
+// pack closes a file: compresses and indexes it, and removes the plain one last, so that every line is in a complete
+// file at every moment. Damaged lines are kept and not indexed.
 func pack(base string) error {
 	in, err := os.Open(base + plainEnd)
 	if err != nil {
@@ -256,7 +256,7 @@ func scan(r io.Reader, visit func(Flow), words ...[]byte) (damaged int, err erro
 	in.Reset(r)
 	for {
 		line, err := in.ReadSlice('\n')
-		if whole := err == nil; len(line) > 0 && (!whole || wanted(line, words)) {
+		if whole := err == nil; len(line) > 0 && (!whole || lineMatches(line, words)) {
 			if f, ok := parseLine(line); ok && whole {
 				visit(f)
 			} else {
@@ -272,7 +272,7 @@ func scan(r io.Reader, visit func(Flow), words ...[]byte) (damaged int, err erro
 	}
 }
 
-func wanted(line []byte, words [][]byte) bool {
+func lineMatches(line []byte, words [][]byte) bool {
 	// What is no object is visited too: it may have been the wanted line.
 	return len(words) == 0 || line[0] != '{' || !bytes.HasSuffix(line, []byte("}\n")) ||
 		slices.ContainsFunc(words, func(w []byte) bool { return bytes.Contains(line, w) })

@@ -29,22 +29,22 @@ var wantedSettings = map[string]string{
 // settings is the folder of the present thread's network namespace.
 const settings = "/proc/sys/net/netfilter"
 
-// former is what the note holds: settings as they were. They mean nothing after a reboot or in
+// formerSettings is what the note holds: settings as they were. They mean nothing after a reboot or in
 // another network namespace.
-type former struct {
+type formerSettings struct {
 	Boot, Space string
 	Settings    map[string]string
 }
 
-// track has the kernel track and count connections, and records former settings in the note first.
-// Calling it again has no effect. Of a damaged note it tells log what will not be restored.
+// track has the kernel track and count connections, and records former settings in the note first. Calling it again has
+// no effect. Of a damaged note it tells log what will not be restored.
 func track(note string, log *slog.Logger) error {
 	if err := addTable(); err != nil {
 		return err
 	}
 	before, err := recall(note)
 	if errors.Is(err, errDamaged) {
-		if err = forget(note, err); err != nil {
+		if err = dropUnreadable(note, err); err != nil {
 			log.Warn("the kernel's settings for connections cannot be restored when the flow log ends", "err", err)
 			err = nil
 		}
@@ -81,8 +81,8 @@ func track(note string, log *slog.Logger) error {
 	return nil
 }
 
-// Undo has the kernel track connections as before the log, also after a crash. note is Config.Note.
-// What is not there is no error.
+// Undo has the kernel track connections as before the log, also after a crash. note is Config.Note. What is not there
+// is no error.
 func Undo(note string) error {
 	if found, err := tracked(); err != nil {
 		return err
@@ -93,7 +93,7 @@ func Undo(note string) error {
 	}
 	before, err := recall(note)
 	if err != nil {
-		return forget(note, err)
+		return dropUnreadable(note, err)
 	}
 	for key, value := range before.Settings {
 		if now, err := read(key); err != nil || now != wantedSettings[key] {
@@ -116,9 +116,9 @@ func removeNote(note string) error {
 // errDamaged is returned of a note that is not what the log writes.
 var errDamaged = errors.New("not what gatewayd writes")
 
-// forget removes a note that cannot be read, for a reason, and returns which settings stay as the log needs them.
-// There is no error where none does. Events are left out: 2 is the kernel's own value too.
-func forget(note string, reason error) error {
+// dropUnreadable removes a note that cannot be read, for a reason, and returns which settings stay as the log needs
+// them. There is no error where none does. Events are left out: 2 is the kernel's own value too.
+func dropUnreadable(note string, reason error) error {
 	var stay []string
 	for _, key := range []string{"nf_conntrack_acct", "nf_conntrack_timestamp"} {
 		if now, err := read(key); err == nil && now == wantedSettings[key] {
@@ -137,11 +137,11 @@ func forget(note string, reason error) error {
 }
 
 // tracked reports whether the table is there. Others may flush the rules.
-func tracked() (bool, error) { return nftables.Has(table) }
+func tracked() (bool, error) { return nftables.TableExists(table) }
 
 // track has the kernel track connections, and notes the rule that does.
 func (l *Log) track() error {
-	err := track(l.cfg.Note(), l.cfg.Log)
+	err := track(l.cfg.NotePath(), l.cfg.Log)
 	if err == nil {
 		_, l.rule, err = rule(0)
 	}
@@ -151,8 +151,8 @@ func (l *Log) track() error {
 // keepTracking restores the kernel's rule where others have flushed it. Once the gateway was detached it takes out
 // what it put back before that was known.
 func (l *Log) keepTracking() {
-	if l.cfg.Gone != nil && l.cfg.Gone() {
-		if err := Undo(l.cfg.Note()); err != nil && l.silent() {
+	if l.cfg.IsDetached != nil && l.cfg.IsDetached() {
+		if err := Undo(l.cfg.NotePath()); err != nil && l.logDue() {
 			l.cfg.Log.Error("restoring the kernel's settings for connections after detach", "err", err)
 		}
 		return
@@ -171,7 +171,7 @@ func (l *Log) keepTracking() {
 			l.mu.Unlock()
 		}
 	}
-	if err != nil && l.silent() {
+	if err != nil && l.logDue() {
 		l.cfg.Log.Error("keeping the kernel tracking connections for the flow log", "err", err)
 	}
 }
@@ -210,18 +210,18 @@ func change(fill func(*nftables.Batch)) error {
 }
 
 // recall reads the note. One of another boot or namespace is none, and so is a damaged one, with errDamaged.
-func recall(note string) (former, error) {
+func recall(note string) (formerSettings, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	space, err2 := os.Readlink("/proc/thread-self/ns/net")
 	if err := errors.Join(err, err2); err != nil {
-		return former{}, fmt.Errorf("identifying the network namespace: %w", err)
+		return formerSettings{}, fmt.Errorf("identifying the network namespace: %w", err)
 	}
-	here := former{Boot: strings.TrimSpace(string(boot)), Space: space}
+	here := formerSettings{Boot: strings.TrimSpace(string(boot)), Space: space}
 	b, err := os.ReadFile(note)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return former{}, fmt.Errorf("reading the kernel's former settings for connections: %w", err)
+		return formerSettings{}, fmt.Errorf("reading the kernel's former settings for connections: %w", err)
 	}
-	var before former
+	var before formerSettings
 	damage := json.Unmarshal(b, &before)
 	if damage == nil && before.Boot == here.Boot && before.Space == here.Space {
 		here.Settings = before.Settings

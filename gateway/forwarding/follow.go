@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// again is the pause before look is called again after it returned false.
-const again = time.Second
+// retryPause is the pause before look is called again after it returned false.
+const retryPause = time.Second
 
-// Follow calls look at once, whenever a switch of forwarding or redirects changes, and every second
-// while it returns false, until ctx ends.
+// Follow calls look at once, whenever a switch of forwarding or redirects changes, and every second while it returns
+// false, until ctx ends.
 func Follow(ctx context.Context, look func() bool) error {
 	c, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{Groups: 1 << (unix.RTNLGRP_IPV4_NETCONF - 1)})
 	if err != nil {
@@ -26,7 +26,7 @@ func Follow(ctx context.Context, look func() bool) error {
 	for {
 		var until time.Time
 		if !look() {
-			until = time.Now().Add(again)
+			until = time.Now().Add(retryPause)
 		}
 		if err := c.SetReadDeadline(until); err != nil {
 			return fmt.Errorf("following the switches of forwarding: %w", err)

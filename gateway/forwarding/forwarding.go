@@ -1,10 +1,9 @@
-// Package forwarding switches the kernel's forwarding of IPv4 packets on for single interfaces,
-// and off again where it switched it on.
+// Package forwarding switches the kernel's forwarding of IPv4 packets on for single interfaces, and off again where it
+// switched it on.
 //
-// The kernel forwards a packet if the interface that it arrived at forwards
-// (net.ipv4.conf.NAME.forwarding). The switch for all interfaces, net.ipv4.ip_forward, would
-// overwrite the administrator's settings of other interfaces, each time that it is changed, and
-// make the machine a router between those too. It also ends the acceptance of ICMP redirects,
+// The kernel forwards a packet if the interface that it arrived at forwards (net.ipv4.conf.NAME.forwarding). The switch
+// for all interfaces, net.ipv4.ip_forward, would overwrite the administrator's settings of other interfaces, each time
+// that it is changed, and make the machine a router between those too. It also ends the acceptance of ICMP redirects,
 // by which a neighbour could change the routes, so this package ends that at its interfaces.
 package forwarding
 
@@ -22,22 +21,22 @@ import (
 
 // Switch is the switch of one gateway.
 type Switch struct {
-	// Note is a file that records former settings while forwarding is switched on. It is of no
-	// meaning after a reboot, or in another network namespace.
-	Note string
+	// Note is a file that records former settings while forwarding is switched on. It is of no meaning after a reboot, or
+	// in another network namespace.
+	NotePath string
 }
 
 // change is a setting that was changed, and its former value.
 type change struct {
-	dev   string
-	index int // of the interface: a later one of the same name has other settings
-	key   string
-	was   string
-	all   bool // the machine forwarded then, and the interface was excepted
+	dev              string
+	index            int // of the interface: a later one of the same name has other settings
+	key              string
+	before           string
+	machineForwarded bool // the machine forwarded then, and the interface was excepted
 }
 
-// On switches forwarding on for exactly these interfaces, and off for others that an earlier call
-// switched it on for. Interfaces that forward already are left alone. Calling it again has no effect.
+// On switches forwarding on for exactly these interfaces, and off for others that an earlier call switched it on for.
+// Interfaces that forward already are left alone. Calling it again has no effect.
 func (s Switch) On(interfaces ...string) error {
 	made, err := s.read()
 	if err != nil {
@@ -69,38 +68,38 @@ func (s Switch) On(interfaces ...string) error {
 		return err
 	}
 	for _, c := range due {
-		if err := set(c.dev, c.key, wanted[c.key]); err != nil {
+		if err := set(c.dev, c.key, wantedValues[c.key]); err != nil {
 			return unwritable(c.dev, c.key, err)
 		}
 	}
 	return nil
 }
 
-// Off restores what On changed, except where the administrator has switched forwarding on for
-// the whole machine since. Without an On it has no effect.
+// Off restores what On changed, except where the administrator has switched forwarding on for the whole machine since.
+// Without an On it has no effect.
 func (s Switch) Off() error {
 	made, err := s.read()
 	if err != nil || len(made) == 0 {
 		return err // another namespace's note stays, and one without meaning too
 	}
-	s.note(made, ending) // a daemon that runs only misses why; a full disk keeps nothing on
+	s.replaceNote(made, restoring) // a daemon that runs only misses why; a full disk keeps nothing on
 	if err := restore(made); err != nil {
 		return err
 	}
 	return s.write(nil)
 }
 
-// ending is a note's last line while Off restores.
-const ending = "ending"
+// restoring is a note's last line while Off restores.
+const restoring = "ending"
 
-// Noted reports whether something that On changed is to be restored, and Off has not begun to.
-func (s Switch) Noted() (bool, error) {
+// HasNote reports whether something that On changed is to be restored, and Off has not begun to.
+func (s Switch) HasNote() (bool, error) {
 	made, err := s.read()
 	if err != nil || len(made) == 0 {
 		return false, err
 	}
-	text, err := os.ReadFile(s.Note)
-	return err == nil && !strings.HasSuffix(string(text), ending), nil
+	text, err := os.ReadFile(s.NotePath)
+	return err == nil && !strings.HasSuffix(string(text), restoring), nil
 }
 
 // Forwards reports whether an interface forwards what arrives there.
@@ -120,7 +119,7 @@ func Writable(name string) error {
 func unwritable(name, key string, err error) error {
 	return fmt.Errorf(
 		"switching forwarding on at %s: %w: if settings are read-only here, as in a container, do it outside: echo %s >%s",
-		name, err, wanted[key], path(name, key))
+		name, err, wantedValues[key], path(name, key))
 }
 
 // Machine reports whether net.ipv4.ip_forward is on.
@@ -131,10 +130,10 @@ const (
 	redirects = "accept_redirects"
 )
 
-// wanted are the values of an interface that forwards, in the order of order.
+// wantedValues are the values of an interface that forwards, in the order of order.
 var (
-	wanted = map[string]string{redirects: "0", forwards: "1"}
-	order  = []string{redirects, forwards}
+	wantedValues = map[string]string{redirects: "0", forwards: "1"}
+	order        = []string{redirects, forwards}
 )
 
 // needed lists the changes that have an interface forward.
@@ -157,7 +156,7 @@ func needed(name string) ([]change, error) {
 		if err != nil {
 			return nil, err
 		}
-		if before != wanted[key] {
+		if before != wantedValues[key] {
 			all = append(all, change{name, dev.Index, key, before, machine})
 		}
 	}
@@ -185,10 +184,10 @@ func restore(made []change) error {
 		return err
 	}
 	for _, c := range slices.Backward(made) {
-		if all && !c.all {
+		if all && !c.machineForwarded {
 			continue
 		}
-		if err := set(c.dev, c.key, c.was); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := set(c.dev, c.key, c.before); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("switching forwarding off at %s: %w", c.dev, err)
 		}
 	}
@@ -214,8 +213,8 @@ func set(dev, key, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// place identifies this boot of the machine and this network namespace.
-func place() (string, error) {
+// bootAndNamespace identifies this boot of the machine and this network namespace.
+func bootAndNamespace() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", fmt.Errorf("reading which boot of the machine this is: %w", err)
@@ -227,17 +226,17 @@ func place() (string, error) {
 	return fmt.Sprintf("boot %s namespace %d", strings.TrimSpace(string(boot)), ns.Ino), nil
 }
 
-// read returns the noted changes. A note of another boot or namespace counts as none, and
-// settings of interfaces that are gone went with them.
+// read returns the noted changes. A note of another boot or namespace counts as none, and settings of interfaces that
+// are gone went with them.
 func (s Switch) read() ([]change, error) {
-	text, err := os.ReadFile(s.Note)
+	text, err := os.ReadFile(s.NotePath)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading where gatewayd switched forwarding on: %w", err)
 	}
-	here, err := place()
+	here, err := bootAndNamespace()
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +247,8 @@ func (s Switch) read() ([]change, error) {
 	var made []change
 	for line := range strings.Lines(rest) {
 		var c change
-		if _, err := fmt.Sscan(line, &c.dev, &c.index, &c.key, &c.was, &c.all); err != nil || wanted[c.key] == "" {
+		if _, err := fmt.Sscan(line, &c.dev, &c.index, &c.key, &c.before, &c.machineForwarded); err != nil ||
+			wantedValues[c.key] == "" {
 			continue
 		}
 		if dev, err := net.InterfaceByName(c.dev); err == nil && dev.Index == c.index {
@@ -262,30 +262,30 @@ func (s Switch) read() ([]change, error) {
 func (s Switch) write(made []change) error {
 	doing := "noting where gatewayd switches forwarding on"
 	if len(made) == 0 {
-		if err := os.Remove(s.Note); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(s.NotePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s: %w", doing, err)
 		}
 		return nil
 	}
-	if err := s.note(made, ""); err != nil {
+	if err := s.replaceNote(made, ""); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return nil
 }
 
-// note replaces the note.
-func (s Switch) note(made []change, last string) error {
-	here, err := place()
+// replaceNote replaces the note.
+func (s Switch) replaceNote(made []change, last string) error {
+	here, err := bootAndNamespace()
 	if err != nil {
 		return err
 	}
 	text := here + "\n"
 	for _, c := range made {
-		text += fmt.Sprintln(c.dev, c.index, c.key, c.was, c.all)
+		text += fmt.Sprintln(c.dev, c.index, c.key, c.before, c.machineForwarded)
 	}
-	fresh := s.Note + ".new"
+	fresh := s.NotePath + ".new"
 	if err := os.WriteFile(fresh, []byte(text+last), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(fresh, s.Note)
+	return os.Rename(fresh, s.NotePath)
 }

@@ -11,8 +11,7 @@ import (
 
 func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
 
-// settings returns the settings of forwarding and redirects of lan0, wan0 and mgmt0, and for the
-// machine.
+// settings returns the settings of forwarding and redirects of lan0, wan0 and mgmt0, and for the machine.
 func settings(t *testing.T) string {
 	t.Helper()
 	var all []string
@@ -28,8 +27,8 @@ func settings(t *testing.T) string {
 	return strings.Join(all, " ")
 }
 
-// TestExcepted: an interface that the administrator has excepted from the machine's forwarding is
-// excepted again afterwards.
+// TestExcepted: an interface that the administrator has excepted from the machine's forwarding is excepted again
+// afterwards.
 func TestExcepted(t *testing.T) {
 	space := netnstest.NewSpace(t)
 	space.Run(t, `for dev in lan0 wan0 mgmt0; do ip link add $dev type veth peer name p$dev; done
@@ -69,8 +68,8 @@ func TestKernelsSwitch(t *testing.T) {
 	}
 }
 
-// TestSwitch: forwarding is switched on at the given interfaces alone and restored by another
-// process's switch, unless the administrator has switched it on for the machine meanwhile.
+// TestSwitch: forwarding is switched on at the given interfaces alone and restored by another process's switch, unless
+// the administrator has switched it on for the machine meanwhile.
 func TestSwitch(t *testing.T) {
 	const off, on = "0 1 0 0 0 1 0 1", "1 0 1 0 0 1 0 1"
 	prepare := func(t *testing.T) (Switch, *netnstest.Space) {
@@ -104,13 +103,13 @@ sysctl -qw net.ipv4.ip_forward=0 net.ipv4.conf.all.accept_redirects=1 net.ipv4.c
 			space.Run(t, c.between+"\n:")
 			space.Do(func() {
 				for range 2 {
-					must(t, Switch{s.Note}.Off())
+					must(t, Switch{s.NotePath}.Off())
 					if got := settings(t); got != c.want {
 						t.Errorf("off: %s, want %s", got, c.want)
 					}
 				}
 			})
-			if _, err := os.Stat(s.Note); !os.IsNotExist(err) {
+			if _, err := os.Stat(s.NotePath); !os.IsNotExist(err) {
 				t.Errorf("the note is left: %v", err)
 			}
 		})
@@ -149,8 +148,8 @@ sysctl -qw net.ipv4.ip_forward=0 net.ipv4.conf.all.accept_redirects=1 net.ipv4.c
 	})
 }
 
-// TestFullDisk: a switch that finds everything as it noted it needs no room for a note, so that a
-// gateway starts again on a full disk.
+// TestFullDisk: a switch that finds everything as it noted it needs no room for a note, so that a gateway starts again
+// on a full disk.
 func TestFullDisk(t *testing.T) {
 	space := netnstest.NewSpace(t)
 	space.Run(t, "for dev in lan0 wan0; do ip link add $dev type veth peer name p$dev; done; sysctl -qw "+

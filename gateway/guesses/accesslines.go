@@ -24,8 +24,8 @@ func (l *accessLines) wait(line string) time.Duration {
 	return 0
 }
 
-// wrong counts a wrong password; "" is no line.
-func (l *accessLines) wrong(line string) {
+// countWrong counts a wrong password; "" is no line.
+func (l *accessLines) countWrong(line string) {
 	if line == "" {
 		return
 	}
@@ -48,8 +48,8 @@ func (l *accessLines) wrong(line string) {
 	f.add(mostNameFailures)
 }
 
-// right forgets a line's failures.
-func (l *accessLines) right(line string) {
+// forgetFailures forgets a line's failures.
+func (l *accessLines) forgetFailures(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.failed, line)

@@ -13,8 +13,7 @@ const (
 	firstWait    = time.Second      // doubled by each further failure
 	longestWait  = 30 * time.Second //
 	forgetAfter  = 15 * time.Minute // without a failure
-	// maxFailing bounds the clients whose failures are remembered; beyond it some are
-	// forgotten.
+	// maxFailing bounds the clients whose failures are remembered; beyond it some are forgotten.
 	maxFailing = 16_384
 )
 
@@ -24,22 +23,20 @@ type failures struct {
 	last  time.Time
 }
 
-// add counts another failure, up to most. Failures older than forgetAfter no longer
-// count.
+// add counts another failure, up to most. Failures older than forgetAfter no longer count.
 func (f *failures) add(most int) {
-	if f.over() {
+	if f.expired() {
 		f.count = 0
 	}
 	f.count, f.last = min(f.count+1, most), time.Now()
 }
 
-// over reports whether the last failure is old enough to be forgotten.
-func (f *failures) over() bool { return time.Since(f.last) >= forgetAfter }
+// expired reports whether the last failure is old enough to be forgotten.
+func (f *failures) expired() bool { return time.Since(f.last) >= forgetAfter }
 
-// wait is the remaining delay: none after the first free failures, then doubled by each
-// further one.
+// wait is the remaining delay: none after the first free failures, then doubled by each further one.
 func (f *failures) wait(free int, first, longest time.Duration) time.Duration {
-	if f.count < free || f.over() {
+	if f.count < free || f.expired() {
 		return 0
 	}
 	wait := longest
@@ -49,9 +46,8 @@ func (f *failures) wait(free int, first, longest time.Duration) time.Duration {
 	return max(0, wait-time.Since(f.last))
 }
 
-// attempts remembers which clients sent wrong passwords, and lets each client try one
-// password at a time: parallel guesses would be decided before they are counted. The
-// zero value is ready to use.
+// attempts remembers which clients sent wrong passwords, and lets each client try one password at a time: parallel
+// guesses would be decided before they are counted. The zero value is ready to use.
 type attempts struct {
 	mu      sync.Mutex
 	clients map[MAC]*attempt // guarded by mu
@@ -67,13 +63,13 @@ type attempt struct {
 
 // turn is a client's right to try, until leave.
 type turn struct {
-	all    *attempts
-	client MAC
+	attempts *attempts
+	client   MAC
 	*attempt
 }
 
-// enter waits for a client's turn. The error is ctx's.
-func (a *attempts) enter(ctx context.Context, client MAC) (*turn, error) {
+// waitTurn waits for a client's turn. The error is ctx's.
+func (a *attempts) waitTurn(ctx context.Context, client MAC) (*turn, error) {
 	a.mu.Lock()
 	entry, ok := a.clients[client]
 	if !ok {
@@ -94,8 +90,8 @@ func (a *attempts) enter(ctx context.Context, client MAC) (*turn, error) {
 	}
 }
 
-// add adds a client's entry; mu is held. A full table drops a random entry, so that a
-// client that fills the table drops its own entries as likely as others'.
+// add adds a client's entry; mu is held. A full table drops a random entry, so that a client that fills the table drops
+// its own entries as likely as others'.
 func (a *attempts) add(client MAC, entry *attempt) {
 	if a.clients == nil {
 		a.clients = map[MAC]*attempt{}
@@ -111,19 +107,19 @@ func (a *attempts) add(client MAC, entry *attempt) {
 	a.clients[client] = entry
 }
 
-// leave ends the turn.
-func (t *turn) leave() {
+// end ends the turn.
+func (t *turn) end() {
 	<-t.busy
 	t.drop()
 }
 
 // drop forgets the client unless a request waits or it has failures to remember.
 func (t *turn) drop() {
-	t.all.mu.Lock()
-	defer t.all.mu.Unlock()
+	t.attempts.mu.Lock()
+	defer t.attempts.mu.Unlock()
 	t.users--
 	if t.users == 0 && t.failed.count == 0 {
-		delete(t.all.clients, t.client)
+		delete(t.attempts.clients, t.client)
 	}
 }
 
@@ -134,20 +130,20 @@ func (t *turn) wait() time.Duration {
 
 // recent is the number of wrong passwords that still count.
 func (t *turn) recent() int {
-	if t.failed.over() {
+	if t.failed.expired() {
 		return 0
 	}
 	return t.failed.count
 }
 
 func (t *turn) succeeded() {
-	t.all.mu.Lock()
-	defer t.all.mu.Unlock()
+	t.attempts.mu.Lock()
+	defer t.attempts.mu.Unlock()
 	t.failed.count = 0
 }
 
 func (t *turn) fail() {
-	t.all.mu.Lock()
-	defer t.all.mu.Unlock()
+	t.attempts.mu.Lock()
+	defer t.attempts.mu.Unlock()
 	t.failed.add(math.MaxInt)
 }

@@ -9,17 +9,17 @@ import (
 
 var clientA, clientB = MAC{2, 0, 0, 0, 0, 1}, MAC{2, 0, 0, 0, 0, 2}
 
-// stranger returns the address of one of many clients.
-func stranger(i int) MAC { return MAC{2, 1, 0, byte(i >> 16), byte(i >> 8), byte(i)} }
+// clientAddr returns the address of one of many clients.
+func clientAddr(i int) MAC { return MAC{2, 1, 0, byte(i >> 16), byte(i >> 8), byte(i)} }
 
 // fail lets a client try and fail; it returns how long the client had to wait.
 func fail(t *testing.T, a *attempts, client MAC) time.Duration {
 	t.Helper()
-	turn, err := a.enter(t.Context(), client)
+	turn, err := a.waitTurn(t.Context(), client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer turn.leave()
+	defer turn.end()
 	wait := turn.wait()
 	time.Sleep(wait)
 	if rest := turn.wait(); rest != 0 {
@@ -56,12 +56,12 @@ func TestAttemptsSuccessForgets(t *testing.T) {
 		for range 5 {
 			fail(t, &a, clientA)
 		}
-		turn, err := a.enter(t.Context(), clientA)
+		turn, err := a.waitTurn(t.Context(), clientA)
 		if err != nil {
 			t.Fatal(err)
 		}
 		turn.succeeded()
-		turn.leave()
+		turn.end()
 		if len(a.clients) != 0 {
 			t.Error("a client without failures is remembered")
 		}
@@ -75,19 +75,19 @@ func TestAttemptsSuccessForgets(t *testing.T) {
 func TestAttemptsAreOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a attempts
-		first, err := a.enter(t.Context(), clientA)
+		first, err := a.waitTurn(t.Context(), clientA)
 		if err != nil {
 			t.Fatal(err)
 		}
 		entered := false
 		go func() {
-			second, err := a.enter(t.Context(), clientA)
+			second, err := a.waitTurn(t.Context(), clientA)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			entered = true
-			second.leave()
+			second.end()
 		}()
 		synctest.Wait()
 		if entered {
@@ -95,10 +95,10 @@ func TestAttemptsAreOneAtATime(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := a.enter(gone, clientA); err == nil {
+		if _, err := a.waitTurn(gone, clientA); err == nil {
 			t.Error("somebody who has gone got the turn")
 		}
-		first.leave()
+		first.end()
 		synctest.Wait()
 		if !entered || len(a.clients) != 0 {
 			t.Errorf("after the turn: entered %v, %d clients remembered", entered, len(a.clients))
@@ -108,17 +108,17 @@ func TestAttemptsAreOneAtATime(t *testing.T) {
 
 func TestAttemptsAreBounded(t *testing.T) {
 	var a attempts
-	held, err := a.enter(t.Context(), clientA)
+	held, err := a.waitTurn(t.Context(), clientA)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 2 * maxFailing {
-		turn, err := a.enter(t.Context(), stranger(i))
+		turn, err := a.waitTurn(t.Context(), clientAddr(i))
 		if err != nil {
 			t.Fatal(err)
 		}
 		turn.fail()
-		turn.leave()
+		turn.end()
 	}
 	if len(a.clients) != maxFailing {
 		t.Errorf("%d clients are remembered, want %d", len(a.clients), maxFailing)
@@ -126,5 +126,5 @@ func TestAttemptsAreBounded(t *testing.T) {
 	if a.clients[clientA] != held.attempt {
 		t.Error("a client that was trying was forgotten")
 	}
-	held.leave()
+	held.end()
 }

@@ -1,5 +1,5 @@
-// Package guesses slows down who guesses passwords, whatever the way in: wrong passwords are counted by
-// the client's MAC address, by the user's name, and by the line that an access node names.
+// Package guesses slows down who guesses passwords, whatever the way in: wrong passwords are counted by the client's
+// MAC address, by the user's name, and by the line that an access node names.
 //
 // Nobody is locked out by mistyping, and no client locks out another: a wait is for the guesser's device,
 // and for a name it is short and not for the device where the user last logged in.
@@ -20,8 +20,8 @@ type Guard struct {
 	accessLines accessLines
 }
 
-// Who is a client that wants to log in.
-type Who struct {
+// Attempter is a client that wants to log in.
+type Attempter struct {
 	MAC MAC
 	// AccessLine is the subscriber's line as its access node names it; empty: unknown. Made-up MAC addresses
 	// behind one line have its allowance together.
@@ -30,15 +30,15 @@ type Who struct {
 
 // Try is a client's right to try one password, until Leave.
 type Try struct {
-	guard *Guard
-	who   Who
+	guard     *Guard
+	attempter Attempter
 	*turn
 }
 
 // Enter waits until a client may try: one password at a time, because parallel guesses would be decided
 // before they are counted. The error is ctx's.
-func (g *Guard) Enter(ctx context.Context, identity Who) (*Try, error) {
-	t, err := g.clients.enter(ctx, identity.MAC)
+func (g *Guard) Enter(ctx context.Context, identity Attempter) (*Try, error) {
+	t, err := g.clients.waitTurn(ctx, identity.MAC)
 	if err != nil {
 		return nil, err
 	}
@@ -46,14 +46,14 @@ func (g *Guard) Enter(ctx context.Context, identity Who) (*Try, error) {
 }
 
 // Leave ends the right.
-func (t *Try) Leave() { t.leave() }
+func (t *Try) Leave() { t.end() }
 
 // Wait is how long the client must wait before it may try a password of a user; 0: now. For user "" it is
 // what the client itself has to wait.
 func (t *Try) Wait(user string) time.Duration {
 	wait := t.wait()
-	if user != "" && !t.guard.names.isHome(user, t.who.MAC) {
-		wait = max(wait, t.guard.names.wait(user, t.who.MAC), t.guard.accessLines.wait(t.who.AccessLine))
+	if user != "" && !t.guard.names.isHome(user, t.attempter.MAC) {
+		wait = max(wait, t.guard.names.wait(user, t.attempter.MAC), t.guard.accessLines.wait(t.attempter.AccessLine))
 	}
 	return wait
 }
@@ -61,15 +61,15 @@ func (t *Try) Wait(user string) time.Duration {
 // Failures are the wrong passwords of the client and for the name that still count. Where logins have to
 // wait, those without failures go first.
 func (t *Try) Failures(user string) int {
-	return t.recent() + t.guard.names.recent(user, t.who.MAC)
+	return t.recent() + t.guard.names.recent(user, t.attempter.MAC)
 }
 
 // Wrong counts a wrong password. What a client tries that waits already is not its line's.
 func (t *Try) Wrong(user string) {
 	t.fail()
-	t.guard.names.wrong(user, t.who.MAC)
+	t.guard.names.countWrong(user, t.attempter.MAC)
 	if t.recent() <= freeFailures {
-		t.guard.accessLines.wrong(t.who.AccessLine)
+		t.guard.accessLines.countWrong(t.attempter.AccessLine)
 	}
 }
 
@@ -79,8 +79,8 @@ func (t *Try) WrongName() { t.fail() }
 // Right forgets what was wrong before.
 func (t *Try) Right(user string) {
 	t.succeeded()
-	t.guard.names.right(user, t.who.MAC)
-	t.guard.accessLines.right(t.who.AccessLine)
+	t.guard.names.clearFailures(user, t.attempter.MAC)
+	t.guard.accessLines.forgetFailures(t.attempter.AccessLine)
 }
 
 // Trying is the number of a client's logins that are being decided, or wait for that.

@@ -7,7 +7,7 @@ import (
 )
 
 // guess lets a client try a wrong password, and returns what it has to wait instead.
-func guess(t *testing.T, g *Guard, identity Who, user string) time.Duration {
+func guess(t *testing.T, g *Guard, identity Attempter, user string) time.Duration {
 	t.Helper()
 	try, err := g.Enter(t.Context(), identity)
 	if err != nil {
@@ -22,7 +22,7 @@ func guess(t *testing.T, g *Guard, identity Who, user string) time.Duration {
 }
 
 // right lets a client log in.
-func right(t *testing.T, g *Guard, identity Who, user string) {
+func right(t *testing.T, g *Guard, identity Attempter, user string) {
 	t.Helper()
 	try, err := g.Enter(t.Context(), identity)
 	if err != nil {
@@ -38,17 +38,17 @@ func TestMadeUpAddressesBehindALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Guard
 		const line = `"eth 0/1/7" ""`
-		home := Who{MAC: clientA, AccessLine: line}
+		home := Attempter{MAC: clientA, AccessLine: line}
 		right(t, &g, home, "ann")
 		for range 20 {
-			time.Sleep(guess(t, &g, Who{MAC: clientB, AccessLine: line}, "old"))
+			time.Sleep(guess(t, &g, Attempter{MAC: clientB, AccessLine: line}, "old"))
 		}
-		if wait := guess(t, &g, Who{MAC: stranger(0), AccessLine: line}, "eve"); wait != 0 {
+		if wait := guess(t, &g, Attempter{MAC: clientAddr(0), AccessLine: line}, "eve"); wait != 0 {
 			t.Errorf("after one device's failures another waits %s", wait)
 		}
 		free := 0
 		for i := range 100 {
-			if guess(t, &g, Who{MAC: stranger(1 + i), AccessLine: line}, string(rune('A'+i))) == 0 {
+			if guess(t, &g, Attempter{MAC: clientAddr(1 + i), AccessLine: line}, string(rune('A'+i))) == 0 {
 				free++
 			}
 		}
@@ -56,12 +56,13 @@ func TestMadeUpAddressesBehindALine(t *testing.T) {
 			t.Errorf("%d of 100 made-up addresses had their guess", free)
 		}
 		for _, tt := range []struct {
-			who  Who
+			who  Attempter
 			user string
 			wait bool
 		}{
-			{Who{MAC: stranger(200), AccessLine: line}, "zoe", true}, {home, "ann", false},
-			{Who{MAC: stranger(201), AccessLine: "another"}, "zoe", false}, {Who{MAC: stranger(202)}, "zoe", false},
+			{Attempter{MAC: clientAddr(200), AccessLine: line}, "zoe", true}, {home, "ann", false},
+			{Attempter{MAC: clientAddr(201), AccessLine: "another"}, "zoe", false},
+			{Attempter{MAC: clientAddr(202)}, "zoe", false},
 		} {
 			try, err := g.Enter(t.Context(), tt.who)
 			if err != nil {
@@ -73,11 +74,11 @@ func TestMadeUpAddressesBehindALine(t *testing.T) {
 			try.Leave()
 		}
 		right(t, &g, home, "ann")
-		if wait := guess(t, &g, Who{MAC: stranger(203), AccessLine: line}, "zoe"); wait != 0 {
+		if wait := guess(t, &g, Attempter{MAC: clientAddr(203), AccessLine: line}, "zoe"); wait != 0 {
 			t.Errorf("after a right password behind the line another device waits %s", wait)
 		}
 		for i := range 2 * maxLines {
-			g.accessLines.wrong(string(rune(i)))
+			g.accessLines.countWrong(string(rune(i)))
 		}
 		if n := len(g.accessLines.failed); n != maxLines {
 			t.Errorf("%d lines are remembered, want %d", n, maxLines)

@@ -8,10 +8,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Guessing one user's password from many clients is slowed down as well. The delay is
-// short and does not apply to the device with which the user last logged in: an attacker can
-// keep a user from logging in with other devices only while the guessing continues, and
-// for longestNameWait after it.
+// Guessing one user's password from many clients is slowed down as well. The delay is short and does not apply to the
+// device with which the user last logged in: an attacker can keep a user from logging in with other devices only while
+// the guessing continues, and for longestNameWait after it.
 const (
 	freeNameFailures = 10               // before there is a wait
 	firstNameWait    = time.Second      // doubled by each further failure
@@ -20,34 +19,33 @@ const (
 	maxNames         = 16_384 // that are remembered: of users, and the same number of other names
 )
 
-// names remembers for which names wrong passwords were sent, by any client. Names can
-// be made up, so names that have logged in are kept separately. Other names displace
-// only each other, and the name with the most failures goes last. The zero value is
-// ready to use.
+// names remembers for which names wrong passwords were sent, by any client. Names can be made up, so names that have
+// logged in are kept separately. Other names displace only each other, and the name with the most failures goes last.
+// The zero value is ready to use.
 type names struct {
 	mu     sync.Mutex // guards what follows
-	users  map[string]*guessed
+	users  map[string]*guessedName
 	logins list.List // of users, by their last login
 
-	others map[string]*guessed
+	others map[string]*guessedName
 	failed [mostNameFailures + 1]list.List // of other names: by failures, each list by the last failure
 }
 
-// guessed is the state of one name.
-type guessed struct {
-	failures // at most mostNameFailures
-	name     string
-	home     MAC           // of the client of the last login; zero: none
-	place    *list.Element // in logins, or in failed
+// guessedName is the state of one name.
+type guessedName struct {
+	failures   // at most mostNameFailures
+	name       string
+	lastClient MAC           // of the client of the last login; zero: none
+	element    *list.Element // in logins, or in failed
 }
 
-// wait is how long a client must wait before it may try a user's password; 0: now.
-// Undecided attempts do not count, because many clients may share an account.
+// wait is how long a client must wait before it may try a user's password; 0: now. Undecided attempts do not count,
+// because many clients may share an account.
 func (g *names) wait(user string, client MAC) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	entry := g.find(canonical(user))
-	if entry == nil || entry.home == client {
+	entry := g.entryOf(canonical(user))
+	if entry == nil || entry.lastClient == client {
 		return 0
 	}
 	return entry.wait(freeNameFailures, firstNameWait, longestNameWait)
@@ -58,45 +56,44 @@ func (g *names) isHome(user string, client MAC) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	entry := g.users[canonical(user)]
-	return entry != nil && entry.home == client
+	return entry != nil && entry.lastClient == client
 }
 
-// recent is the number of wrong passwords for a name that still count, but for those of the
-// client of its last login.
+// recent is the number of wrong passwords for a name that still count, but for those of the client of its last login.
 func (g *names) recent(user string, client MAC) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	entry := g.find(canonical(user))
-	if entry == nil || entry.home == client || entry.over() {
+	entry := g.entryOf(canonical(user))
+	if entry == nil || entry.lastClient == client || entry.expired() {
 		return 0
 	}
 	return entry.count
 }
 
-// wrong counts a failed attempt.
-func (g *names) wrong(user string, client MAC) {
+// countWrong counts a failed attempt.
+func (g *names) countWrong(user string, client MAC) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := canonical(user)
-	entry := g.find(name)
+	entry := g.entryOf(name)
 	if entry == nil {
 		entry = g.add(name)
 	}
-	if entry.home == client {
+	if entry.lastClient == client {
 		return // the client's own failures slow it down
 	}
-	other := entry.home == MAC{}
+	other := entry.lastClient == MAC{}
 	if other {
-		g.failed[entry.count].Remove(entry.place)
+		g.failed[entry.count].Remove(entry.element)
 	}
 	entry.add(mostNameFailures)
 	if other {
-		entry.place = g.failed[entry.count].PushBack(entry)
+		entry.element = g.failed[entry.count].PushBack(entry)
 	}
 }
 
-// right clears a name's failures after a login.
-func (g *names) right(user string, client MAC) {
+// clearFailures clears a name's failures after a login.
+func (g *names) clearFailures(user string, client MAC) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := canonical(user)
@@ -106,17 +103,17 @@ func (g *names) right(user string, client MAC) {
 	entry := g.users[name]
 	if entry == nil {
 		if g.users == nil {
-			g.users = map[string]*guessed{}
+			g.users = map[string]*guessedName{}
 		}
 		if oldest := g.logins.Front(); len(g.users) >= maxNames {
-			delete(g.users, g.logins.Remove(oldest).(*guessed).name)
+			delete(g.users, g.logins.Remove(oldest).(*guessedName).name)
 		}
-		entry = &guessed{name: name}
-		entry.place = g.logins.PushBack(entry)
+		entry = &guessedName{name: name}
+		entry.element = g.logins.PushBack(entry)
 		g.users[name] = entry
 	}
-	g.logins.MoveToBack(entry.place)
-	entry.count, entry.home = 0, client
+	g.logins.MoveToBack(entry.element)
+	entry.count, entry.lastClient = 0, client
 }
 
 // canonical is the form in which names are compared: RADIUS servers may ignore case.
@@ -125,39 +122,39 @@ func canonical(user string) string { return session.FoldUser(user[:min(len(user)
 // maxUser is the longest name that can be right, bytes (RFC 2865, 5.1).
 const maxUser = 253
 
-// find returns a name's entry or nil. mu is held.
-func (g *names) find(name string) *guessed {
+// entryOf returns a name's entry or nil. mu is held.
+func (g *names) entryOf(name string) *guessedName {
 	if entry := g.users[name]; entry != nil {
 		return entry
 	}
 	return g.others[name]
 }
 
-// add adds an entry for a name that has not logged in. It replaces an expired entry, or
-// else the oldest of those with the fewest failures. mu is held.
-func (g *names) add(name string) *guessed {
+// add adds an entry for a name that has not logged in. It replaces an expired entry, or else the oldest of those with
+// the fewest failures. mu is held.
+func (g *names) add(name string) *guessedName {
 	if g.others == nil {
-		g.others = map[string]*guessed{}
+		g.others = map[string]*guessedName{}
 	}
 	if len(g.others) >= maxNames {
 		g.drop(g.least())
 	}
-	entry := &guessed{name: name}
-	entry.place = g.failed[0].PushBack(entry) // until its failure is counted
+	entry := &guessedName{name: name}
+	entry.element = g.failed[0].PushBack(entry) // until its failure is counted
 	g.others[name] = entry
 	return entry
 }
 
 // least returns the entry to replace first; there is one. mu is held.
-func (g *names) least() *guessed {
-	var least *guessed
+func (g *names) least() *guessedName {
+	var least *guessedName
 	for i := range g.failed {
 		first := g.failed[i].Front()
 		if first == nil {
 			continue
 		}
-		entry := first.Value.(*guessed)
-		if entry.over() {
+		entry := first.Value.(*guessedName)
+		if entry.expired() {
 			return entry
 		}
 		if least == nil {
@@ -168,7 +165,7 @@ func (g *names) least() *guessed {
 }
 
 // drop removes an entry of a name that has not logged in; mu is held.
-func (g *names) drop(entry *guessed) {
-	g.failed[entry.count].Remove(entry.place)
+func (g *names) drop(entry *guessedName) {
+	g.failed[entry.count].Remove(entry.element)
 	delete(g.others, entry.name)
 }

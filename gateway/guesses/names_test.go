@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// TestGuessesFromManyClients: each client has its free attempts, but all together have
-// a common limit.
+// TestGuessesFromManyClients: each client has its free attempts, but all together have a common limit.
 func TestGuessesFromManyClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g names
 		n := 0
 		try := func(user string) time.Duration {
 			n++
-			wait := g.wait(user, stranger(n))
+			wait := g.wait(user, clientAddr(n))
 			if wait == 0 {
-				g.wrong(user, stranger(n))
+				g.countWrong(user, clientAddr(n))
 			}
 			return wait
 		}
@@ -40,18 +39,17 @@ func TestGuessesFromManyClients(t *testing.T) {
 	})
 }
 
-// TestGuessesEnd checks what clears a name's failures, and which clients they do not
-// affect.
+// TestGuessesEnd checks what clears a name's failures, and which clients they do not affect.
 func TestGuessesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g names
 		home, n := clientA, 0
-		g.right("ann", home)
+		g.clearFailures("ann", home)
 		try := func(user string) time.Duration {
 			n++
-			wait := g.wait(user, stranger(n))
+			wait := g.wait(user, clientAddr(n))
 			if wait == 0 {
-				g.wrong(user, stranger(n))
+				g.countWrong(user, clientAddr(n))
 			}
 			return wait
 		}
@@ -67,12 +65,12 @@ func TestGuessesEnd(t *testing.T) {
 		if wait := try("bob"); wait != 0 {
 			t.Errorf("another user waits %s", wait)
 		}
-		g.right("ann", clientB)
+		g.clearFailures("ann", clientB)
 		if wait := try("ann"); wait != 0 {
 			t.Errorf("after a success: waits %s", wait)
 		}
 		for range 100 {
-			g.wrong("ann", clientB) // the user's own address
+			g.countWrong("ann", clientB) // the user's own address
 		}
 		for range freeNameFailures {
 			try("ann")
@@ -84,23 +82,22 @@ func TestGuessesEnd(t *testing.T) {
 	})
 }
 
-// TestMadeUpNames: made-up names displace neither the failures of other names nor the
-// users' addresses.
+// TestMadeUpNames: made-up names displace neither the failures of other names nor the users' addresses.
 func TestMadeUpNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g names
 		home, stranger := clientA, clientB
-		g.right("ann", home)
+		g.clearFailures("ann", home)
 		for range freeNameFailures {
-			g.wrong("Ann", stranger)
-			g.wrong("bob", stranger) // a name that never logged in
+			g.countWrong("Ann", stranger)
+			g.countWrong("bob", stranger) // a name that never logged in
 		}
 		for i := range 2 * maxNames {
 			name := fmt.Sprint("nobody", i)
 			if wait := g.wait(name, stranger); wait != 0 {
 				t.Fatalf("%s waits %s", name, wait)
 			}
-			g.wrong(name, stranger)
+			g.countWrong(name, stranger)
 			g.wait(fmt.Sprint("asked", i), stranger)
 		}
 		for _, user := range []string{"ann", "bob"} {
@@ -122,10 +119,10 @@ func TestMadeUpNames(t *testing.T) {
 		}
 		time.Sleep(forgetAfter / 2)
 		for i := range maxNames {
-			g.wrong(fmt.Sprint("nobody else", i), stranger)
+			g.countWrong(fmt.Sprint("nobody else", i), stranger)
 		}
 		time.Sleep(forgetAfter / 2)
-		g.wrong("carol", stranger)
+		g.countWrong("carol", stranger)
 		if _, over := g.others["bob"]; over {
 			t.Error("the failures of bob's that are over take another's place")
 		}
@@ -137,9 +134,9 @@ func TestGuessesAreBounded(t *testing.T) {
 	var g names
 	for i := range 2 * maxNames {
 		name := fmt.Sprint("user", i)
-		g.wrong(name, clientB)
-		g.right(name, clientA)
-		g.right("user0", clientA)
+		g.countWrong(name, clientB)
+		g.clearFailures(name, clientA)
+		g.clearFailures("user0", clientA)
 	}
 	if len(g.users) != maxNames || g.logins.Len() != maxNames || len(g.others) != 0 {
 		t.Errorf("%d users, %d log-ins and %d others are remembered, want %d, as many, and none",

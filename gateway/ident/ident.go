@@ -1,11 +1,10 @@
-// Package ident answers queries by RFC 1413 in the clients' place: which user a TCP connection
-// of a client belongs to.
+// Package ident answers queries by RFC 1413 in the clients' place: which user a TCP connection of a client belongs to.
 //
 //	NAT method           peer ── CLIENT:113 ──▶ ident_in ──▶ Server   the client is whom the peer asked
 //	masquerade method    peer ── GATEWAY:113 ─────────────▶ Server   the client is whom connection tracking names
 //
-// A Server says who logged in at the gateway, never what a client says of itself, and only of a
-// connection between that client and the asking host that exists and began in the present session.
+// A Server says who logged in at the gateway, never what a client says of itself, and only of a connection between that
+// client and the asking host that exists and began in the present session.
 package ident
 
 import (
@@ -48,24 +47,24 @@ type User struct {
 
 // Config is what a Server needs.
 type Config struct {
-	Masquerade bool // clients have the gateway's address outside
-	Policy     Policy
-	Except     map[string]Policy // by user's name, in place of Policy
-	Sealer     *Sealer           // of Token
-	Rate       budget.Rate       // of each asking host's queries
+	Masquerade   bool // clients have the gateway's address outside
+	Policy       Policy
+	UserPolicies map[string]Policy // by user's name, in place of Policy
+	Sealer       *Sealer           // of Token
+	Rate         budget.Rate       // of each asking host's queries
 	// Who returns who is logged in at a client's address. ok is false if nobody is.
-	Who func(client netip.Addr) (u User, ok bool)
-	Log *slog.Logger
+	UserOf func(client netip.Addr) (u User, ok bool)
+	Log    *slog.Logger
 }
 
 const (
-	most   = 1024 // connections at once; further ones are closed
-	each   = 32   // of them of one asking host
-	askers = 4096 // that have a budget of their own
+	maxConns   = 1024 // connections at once; further ones are closed
+	maxPerHost = 32   // of them of one asking host
+	maxBudgets = 4096 // that have a budget of their own
 )
 
-// patience is for a query and its reply: proftpd sends the query 5 s after it connects. Tests change it.
-var patience = 30 * time.Second
+// queryTimeout is for a query and its reply: proftpd sends the query 5 s after it connects. Tests change it.
+var queryTimeout = 30 * time.Second
 
 // drained bounds what is read behind a line that is too long, bytes.
 const drained = 64 << 10
@@ -81,23 +80,23 @@ type Stats struct {
 
 // Server answers queries.
 type Server struct {
-	cfg    Config
-	watch  *Watch
-	budget budget.Senders[netip.Addr]
-	said   budget.Seldom
+	cfg      Config
+	watch    *ConnWatch
+	budget   budget.Senders[netip.Addr]
+	queryLog budget.OncePerMinute
 
-	mu   sync.Mutex         // guards what follows
-	open map[netip.Addr]int // connections at once of each asking host
-	all  int                // and of all
+	mu    sync.Mutex         // guards what follows
+	open  map[netip.Addr]int // connections at once of each asking host
+	total int                // and of all
 
 	named, noUser, invalid, throttled, failed atomic.Uint64
 }
 
 // New returns a Server that knows connections from a Watch, which stays the caller's.
-func New(cfg Config, w *Watch) *Server {
+func New(cfg Config, w *ConnWatch) *Server {
 	return &Server{
 		cfg: cfg, watch: w, open: map[netip.Addr]int{},
-		budget: budget.Senders[netip.Addr]{Rate: cfg.Rate, Size: askers},
+		budget: budget.Senders[netip.Addr]{Rate: cfg.Rate, Size: maxBudgets},
 	}
 }
 
@@ -138,7 +137,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			return err
 		}
 		if err != nil { // such as too many open files: later there may be fewer
-			s.said.Do(func() { s.cfg.Log.Warn("ident: accepting a query", "err", err) })
+			s.queryLog.Do(func() { s.cfg.Log.Warn("ident: accepting a query", "err", err) })
 			select {
 			case <-ctx.Done():
 			case <-time.After(100 * time.Millisecond):
@@ -146,13 +145,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			continue
 		}
 		peer := c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-		if !s.budget.Spend(peer, false, budget.Now()) || !s.enter(peer) {
+		if !s.budget.Spend(peer, false, budget.Now()) || !s.admit(peer) {
 			s.throttled.Add(1)
 			c.Close()
 			continue
 		}
 		running.Go(func() {
-			defer s.leave(peer)
+			defer s.release(peer)
 			s.converse(ctx, c)
 		})
 	}
@@ -165,33 +164,32 @@ func closed(c net.Conn) error {
 	return c.Close()
 }
 
-// enter takes a place among the connections at once.
-func (s *Server) enter(peer netip.Addr) bool {
+// admit takes a place among the connections at once.
+func (s *Server) admit(peer netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all == most || s.open[peer] == each {
+	if s.total == maxConns || s.open[peer] == maxPerHost {
 		return false
 	}
-	s.all++
+	s.total++
 	s.open[peer]++
 	return true
 }
 
-func (s *Server) leave(peer netip.Addr) {
+func (s *Server) release(peer netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all--
+	s.total--
 	if s.open[peer]--; s.open[peer] == 0 {
 		delete(s.open, peer)
 	}
 }
 
-// converse reads a query, answers it and closes the connection (RFC 1413, 3, lets the server
-// close it after one).
+// converse reads a query, answers it and closes the connection (RFC 1413, 3, lets the server close it after one).
 func (s *Server) converse(ctx context.Context, c net.Conn) {
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(queryTimeout))
 	line, err := bufio.NewReaderSize(io.LimitReader(c, maxLine), maxLine).ReadString('\n')
 	if err != nil && len(line) < maxLine { // the peer left, or took too long
 		s.invalid.Add(1)
@@ -217,14 +215,14 @@ func (s *Server) reply(line string, near netip.Addr, peer netip.AddrPort) string
 	switch {
 	case err != nil:
 		s.failed.Add(1)
-		s.said.Do(func() { s.cfg.Log.Error("ident: a query was not answered", "peer", peer.Addr(), "err", err) })
+		s.queryLog.Do(func() { s.cfg.Log.Error("ident: a query was not answered", "peer", peer.Addr(), "err", err) })
 		return refusal(q, unknownError)
 	case !ok || user == "":
 		s.noUser.Add(1)
 		return refusal(q, noUser)
 	}
 	s.named.Add(1)
-	policy, excepted := s.cfg.Except[user]
+	policy, excepted := s.cfg.UserPolicies[user]
 	if !excepted {
 		policy = s.cfg.Policy
 	}
@@ -258,6 +256,6 @@ func (s *Server) owner(q query, near netip.Addr, peer netip.AddrPort) (
 		return client, "", false, err
 	}
 	// A connection of the session before is its user's, who is not the present one.
-	u, ok := s.cfg.Who(client)
+	u, ok := s.cfg.UserOf(client)
 	return client, u.Name, ok && !began.Before(u.Since), nil
 }

@@ -18,22 +18,22 @@ import (
 // TestSilence: hosts that connect and send nothing, or a query byte by byte, have a bound of connections, and lose them
 // in the end; then there is place for others.
 func TestSilence(t *testing.T) {
-	defer func(before time.Duration) { patience = before }(patience)
-	patience = time.Second
+	defer func(before time.Duration) { queryTimeout = before }(queryTimeout)
+	queryTimeout = time.Second
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := New(Config{
 		Masquerade: true, Rate: budget.Rate{AtOnce: 1000, EachSecond: 1000}, Log: slog.New(slog.DiscardHandler),
-		Who: func(netip.Addr) (User, bool) { return User{}, false },
+		UserOf: func(netip.Addr) (User, bool) { return User{}, false },
 	}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx, l) }()
 	defer func() { cancel(); <-served }()
 	var all []net.Conn
-	for range each + 10 {
+	for range maxPerHost + 10 {
 		c, err := net.Dial("tcp4", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func TestSilence(t *testing.T) {
 			t.Errorf("connection %d is answered by %q, %v", i, b, err)
 		}
 	}
-	if n := s.Stats(); n.Throttled != 10 || n.Invalid != each {
+	if n := s.Stats(); n.Throttled != 10 || n.Invalid != maxPerHost {
 		t.Errorf("%+v", n)
 	}
 	netnstest.Await(t, "an answer", func() error {

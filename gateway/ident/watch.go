@@ -23,17 +23,17 @@ type WatchConfig struct {
 	Dir     string       // on a BPF file system: where programs and maps outlive the daemon
 }
 
-// Watch is two programs on the WAN's interface (ident.bpf.c). They remember the TCP connections
-// that leave there, and hand queries for clients to the gateway. They stay when
-// the daemon ends: then nobody answers, and clients' port 113 remains out of reach.
-type Watch struct {
+// ConnWatch is two programs on the WAN's interface (ident.bpf.c). They remember the TCP connections that leave there,
+// and hand queries for clients to the gateway. They stay when the daemon ends: then nobody answers, and clients' port
+// 113 remains out of reach.
+type ConnWatch struct {
 	objs  identObjects
 	links []link.Link
 }
 
-// OpenWatch attaches the programs, ahead of others, or replaces those of a former daemon, whose
-// connections remain known. It needs Linux 6.6.
-func OpenWatch(cfg WatchConfig) (*Watch, error) {
+// OpenWatch attaches the programs, ahead of others, or replaces those of a former daemon, whose connections remain
+// known. It needs Linux 6.6.
+func OpenWatch(cfg WatchConfig) (*ConnWatch, error) {
 	dev, err := net.InterfaceByName(cfg.WAN)
 	if err != nil {
 		return nil, fmt.Errorf("ident: looking for %s: %w", cfg.WAN, err)
@@ -41,7 +41,7 @@ func OpenWatch(cfg WatchConfig) (*Watch, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("ident: making the folder of its pins: %w", err)
 	}
-	w := &Watch{}
+	w := &ConnWatch{}
 	if err := w.load(cfg); err != nil {
 		return nil, fmt.Errorf("ident: loading its programs: %w", err)
 	}
@@ -62,9 +62,8 @@ func OpenWatch(cfg WatchConfig) (*Watch, error) {
 	return w, nil
 }
 
-// load loads the programs with the maps of a former daemon, or with new ones if those have
-// another form.
-func (w *Watch) load(cfg WatchConfig) error {
+// load loads the programs with the maps of a former daemon, or with new ones if those have another form.
+func (w *ConnWatch) load(cfg WatchConfig) error {
 	spec, err := loadIdent()
 	if err != nil {
 		return err
@@ -131,8 +130,8 @@ func Pins(dir string) []string {
 	return []string{filepath.Join(dir, "link_ident_in"), filepath.Join(dir, "link_ident_out")}
 }
 
-// Left reports whether anything of a Watch is in a folder.
-func Left(dir string) bool {
+// LeftInKernel reports whether anything of a Watch is in a folder.
+func LeftInKernel(dir string) bool {
 	_, err := os.Stat(dir)
 	return err == nil
 }
@@ -157,7 +156,7 @@ func RemoveWatch(dir string) error {
 }
 
 // Close releases the daemon's handles. The programs stay.
-func (w *Watch) Close() error {
+func (w *ConnWatch) Close() error {
 	err := w.objs.Close()
 	for _, l := range w.links {
 		err = errors.Join(err, l.Close())
@@ -166,7 +165,7 @@ func (w *Watch) Close() error {
 }
 
 // Keep makes the networks behind clients those given: their port 113 is the gateway's too.
-func (w *Watch) Keep(networks []netip.Prefix) error {
+func (w *ConnWatch) Keep(networks []netip.Prefix) error {
 	var old []identNetwork
 	var key identNetwork
 	var there uint8
@@ -192,12 +191,12 @@ func (w *Watch) Keep(networks []netip.Prefix) error {
 }
 
 // Take adds a network behind a client, and Leave removes one.
-func (w *Watch) Take(n netip.Prefix) error {
+func (w *ConnWatch) Take(n netip.Prefix) error {
 	return w.objs.IdentNetworks.Put(networkKey(n), uint8(1))
 }
 
 // Leave removes a network behind a client. One that is not there is no error.
-func (w *Watch) Leave(n netip.Prefix) error {
+func (w *ConnWatch) Leave(n netip.Prefix) error {
 	if err := w.objs.IdentNetworks.Delete(networkKey(n)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return err
 	}
@@ -216,10 +215,9 @@ func raw(p netip.AddrPort) (addr uint32, port uint16) {
 	return binary.NativeEndian.Uint32(a[:]), binary.NativeEndian.Uint16(b)
 }
 
-// Began returns when the connection between two ends began, as the WAN sees them: near sent the
-// first segment. ok is false unless the connection is established, and neither end has closed
-// it altogether.
-func (w *Watch) Began(near, far netip.AddrPort) (instant time.Time, ok bool, err error) {
+// Began returns when the connection between two ends began, as the WAN sees them: near sent the first segment. ok is
+// false unless the connection is established, and neither end has closed it altogether.
+func (w *ConnWatch) Began(near, far netip.AddrPort) (instant time.Time, ok bool, err error) {
 	var key identConn
 	key.Near, key.NearPort = raw(near)
 	key.Far, key.FarPort = raw(far)
@@ -241,9 +239,9 @@ func (w *Watch) Began(near, far netip.AddrPort) (instant time.Time, ok bool, err
 	return time.Now().Add(time.Duration(int64(l.Began) - now.Nano())), true, nil
 }
 
-// Client returns the client whose port 113 an asking end has connected to. ok is false if that
-// was none, but the gateway itself.
-func (w *Watch) Client(asker netip.AddrPort) (client netip.Addr, ok bool, err error) {
+// Client returns the client whose port 113 an asking end has connected to. ok is false if that was none, but the
+// gateway itself.
+func (w *ConnWatch) Client(asker netip.AddrPort) (client netip.Addr, ok bool, err error) {
 	var key identAsker
 	key.Addr, key.Port = raw(asker)
 	var addr uint32

@@ -54,10 +54,11 @@ type Keeper struct {
 	conn *net.UnixConn // guarded by mu; nil: no keeper is there
 }
 
-// patience is how long an end waits for the other's next message, and busy how long for room for a message of its own.
+// messageTimeout is how long an end waits for the other's next message, and busy how long for room for a message of its
+// own.
 const (
-	patience = 10 * time.Second
-	busy     = 2 * time.Second
+	messageTimeout = 10 * time.Second
+	roomTimeout    = 2 * time.Second
 )
 
 var (
@@ -81,13 +82,13 @@ func New(cfg Config) *Keeper {
 // Open finds the keeper, or starts one, and takes over what it holds: the caller owns the files and drops the items
 // that it does not want. Where no keeper can be had, which err says, Keeper goes on trying until Close.
 func (k *Keeper) Open() (held []Item, err error) {
-	k.conn, held, err = k.reach()
-	k.running.Go(k.stay)
+	k.conn, held, err = k.connect()
+	k.running.Go(k.restartWhenEnded)
 	return held, err
 }
 
-// reach connects to a keeper, which it starts where there is none.
-func (k *Keeper) reach() (conn *net.UnixConn, held []Item, err error) {
+// connect connects to a keeper, which it starts where there is none.
+func (k *Keeper) connect() (conn *net.UnixConn, held []Item, err error) {
 	for range 3 { // it may end, or be of another version
 		conn, err = dial(k.cfg.Name)
 		if errors.Is(err, errAbsent) {
@@ -98,7 +99,7 @@ func (k *Keeper) reach() (conn *net.UnixConn, held []Item, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if held, err = take(conn); err == nil {
+		if held, err = takeHeld(conn); err == nil {
 			return conn, held, nil
 		}
 		conn.Close()
@@ -144,15 +145,15 @@ func dial(name string) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the keeper of %s: %w", name, err)
 	}
-	if err := own(conn); err != nil {
+	if err := checkPeer(conn); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("connecting to the keeper of %s: %w", name, err)
 	}
 	return conn, nil
 }
 
-// take takes over what a keeper holds. One of another version is told to end.
-func take(conn *net.UnixConn) (held []Item, err error) {
+// takeHeld takes over what a keeper holds. One of another version is told to end.
+func takeHeld(conn *net.UnixConn) (held []Item, err error) {
 	defer func() {
 		if err != nil {
 			for _, i := range held {
@@ -165,7 +166,7 @@ func take(conn *net.UnixConn) (held []Item, err error) {
 		return nil, err
 	}
 	for {
-		m, files, err := receive(conn, patience)
+		m, files, err := receive(conn, messageTimeout)
 		switch {
 		case err != nil:
 			return held, err
@@ -205,13 +206,13 @@ func awaitEnd(conn *net.UnixConn, wait time.Duration) error {
 // Put has the keeper hold an item, in the place of one with the same key; without files, other data for the files
 // that it has. Once Put has returned, the owner may be killed. Without a keeper it has no effect: Refill follows.
 func (k *Keeper) Put(i Item) {
-	k.say(message{Verb: put, Key: i.Key, Data: i.Data, Until: i.Until}, i.Files...)
+	k.send(message{Verb: put, Key: i.Key, Data: i.Data, Until: i.Until}, i.Files...)
 }
 
 // Drop has the keeper close an item's files, soon. An unknown key is no error.
-func (k *Keeper) Drop(key string) { k.say(message{Verb: drop, Key: key}) }
+func (k *Keeper) Drop(key string) { k.send(message{Verb: drop, Key: key}) }
 
-func (k *Keeper) say(m message, files ...int) {
+func (k *Keeper) send(m message, files ...int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.conn == nil {
@@ -241,8 +242,8 @@ func (k *Keeper) listen(conn *net.UnixConn) error {
 	}
 }
 
-// stay has another keeper started when the present one has ended, until Close.
-func (k *Keeper) stay() {
+// restartWhenEnded has another keeper started when the present one has ended, until Close.
+func (k *Keeper) restartWhenEnded() {
 	for pause := time.Duration(0); ; {
 		k.mu.Lock()
 		conn := k.conn
@@ -259,7 +260,7 @@ func (k *Keeper) stay() {
 			k.conn = nil
 			k.mu.Unlock()
 			conn.Close()
-			if time.Since(began) > patience {
+			if time.Since(began) > messageTimeout {
 				pause = 0
 			}
 			k.cfg.Log.Warn("the connection with the keeper of sessions has ended: sessions end with the daemon until a keeper "+
@@ -270,7 +271,7 @@ func (k *Keeper) stay() {
 			return
 		case <-time.After(pause):
 		}
-		pause = min(pause+time.Second, patience)
+		pause = min(pause+time.Second, messageTimeout)
 		if err := k.renew(); err != nil {
 			k.cfg.Log.Error("no process keeps the sessions: they end with the daemon", "lan", k.cfg.Name, "err", err)
 		}
@@ -279,7 +280,7 @@ func (k *Keeper) stay() {
 
 // renew has a keeper again, and gives it everything.
 func (k *Keeper) renew() error {
-	conn, held, err := k.reach()
+	conn, held, err := k.connect()
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 			<-ctx.Done()
 			log.Info("with an owner")
 		}
-		if err := Serve(os.NewFile(3, "listener"), Serving{Alone: alone, Unowned: held, Log: log}); err != nil {
+		if err := Serve(os.NewFile(3, "listener"), Serving{AloneFor: alone, Unowned: held, Log: log}); err != nil {
 			os.Exit(1)
 		}
 		flush(time.Second)
@@ -85,8 +85,8 @@ func ownerWith(t *testing.T, alone time.Duration, log *slog.Logger) *owner {
 	return o
 }
 
-// die has an owner end as a killed process does.
-func (o *owner) die() {
+// dropDead has an owner end as a killed process does.
+func (o *owner) dropDead() {
 	o.cancel()
 	o.running.Wait()
 	o.conn.Close()
@@ -119,7 +119,7 @@ func TestSuccessor(t *testing.T) {
 	o.Drop("dropped")
 	unix.Close(kept)
 	unix.Close(dropped)
-	o.die()
+	o.dropDead()
 	netnstest.Await(t, "the end of what was dropped", droppedGone)
 	next := ownerOf(t, time.Minute)
 	if len(next.held) != 1 || next.held[0].Key != "kept" || string(next.held[0].Data) != "2" ||
@@ -152,7 +152,7 @@ func TestTimes(t *testing.T) {
 			o.Put(Item{Key: "rules"})
 			o.Put(Item{Key: "a", Until: time.Now().Add(c.until), Files: []int{file}})
 			unix.Close(file)
-			o.die()
+			o.dropDead()
 			netnstest.Await(t, "the end of the file", gone)
 			netnstest.Await(t, "the end of the keeper", func() error {
 				if conn, err := dial(t.Name()); !errors.Is(err, errAbsent) {
@@ -184,7 +184,7 @@ func TestKilledKeeper(t *testing.T) {
 	file, gone := pipe(t)
 	o.Put(Item{Key: "again", Files: []int{file}})
 	unix.Close(file)
-	o.die()
+	o.dropDead()
 	if next := ownerOf(t, time.Minute); len(next.held) != 1 {
 		t.Errorf("the second keeper has %+v", next.held)
 	} else {
@@ -253,7 +253,7 @@ func TestStrangers(t *testing.T) {
 	asNobody(t, func() { conn, err = net.DialUnix("unixpacket", nil, address(t.Name())) })
 	must(t, err)
 	defer conn.Close()
-	if held, err := take(conn); err == nil || len(held) > 0 {
+	if held, err := takeHeld(conn); err == nil || len(held) > 0 {
 		t.Errorf("another user took %+v", held)
 	}
 	must(t, o.Close())
@@ -270,9 +270,9 @@ func TestVersions(t *testing.T) {
 		if err != nil {
 			return
 		}
-		receive(conn, patience)
+		receive(conn, messageTimeout)
 		conn.Write([]byte(`{"Version":99,"Verb":"held"}`))
-		receive(conn, patience)
+		receive(conn, messageTimeout)
 		l.Close()
 		conn.Close()
 	}()
@@ -315,7 +315,7 @@ func TestNoRoom(t *testing.T) {
 		}
 	})
 	for _, conn := range strangers {
-		if _, _, err := receive(conn, patience); errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, _, err := receive(conn, messageTimeout); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error("a stranger's connection stays")
 		}
 		conn.Close()
@@ -323,8 +323,8 @@ func TestNoRoom(t *testing.T) {
 	successor, err := dial(t.Name()) // before the owner is gone
 	must(t, err)
 	must(t, send(successor, message{Verb: taking}))
-	o.die()
-	m, files, err := receive(successor, patience)
+	o.dropDead()
+	m, files, err := receive(successor, messageTimeout)
 	must(t, err)
 	closeAll(files)
 	if m.Verb != holding || len(files) != 1 {
@@ -371,7 +371,7 @@ func TestCloseWithoutConnection(t *testing.T) {
 	file, gone := pipe(t)
 	o.Put(Item{Key: "a", Files: []int{file}})
 	unix.Close(file)
-	o.die()
+	o.dropDead()
 	o.conn = nil
 	must(t, o.Close())
 	netnstest.Await(t, "the end of the file", gone)

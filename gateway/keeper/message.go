@@ -52,7 +52,7 @@ func send(conn *net.UnixConn, m message, files ...int) error {
 	if len(files) > 0 {
 		rights = unix.UnixRights(files...)
 	}
-	if err := conn.SetWriteDeadline(time.Now().Add(busy)); err != nil {
+	if err := conn.SetWriteDeadline(time.Now().Add(roomTimeout)); err != nil {
 		return err
 	}
 	_, _, err = conn.WriteMsgUnix(b, rights, nil)
@@ -102,8 +102,8 @@ func closeAll(files []int) {
 	}
 }
 
-// own checks that a process of this user is at the other end.
-func own(conn *net.UnixConn) error {
+// checkPeer checks that a process of this user is at the other end.
+func checkPeer(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err

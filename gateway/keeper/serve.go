@@ -12,35 +12,35 @@ import (
 	"time"
 )
 
-// Alone is how long a keeper waits for another owner.
-const Alone = 5 * time.Minute
+// AloneFor is how long a keeper waits for another owner.
+const AloneFor = 5 * time.Minute
 
-// held is an item in the keeper.
-type held struct {
+// heldItem is an item in the keeper.
+type heldItem struct {
 	message
-	files []int
-	end   *time.Timer // nil: none
+	files  []int
+	expiry *time.Timer // nil: none
 }
 
 // server is a keeper's end.
 type server struct {
 	Serving
-	over  chan struct{} // closed by finish
-	once  sync.Once
-	owner chan struct{} // holds a value while there is an owner
+	finished chan struct{} // closed by finish
+	once     sync.Once
+	owner    chan struct{} // holds a value while there is an owner
 
 	reserve reserve
 
 	mu         sync.Mutex
-	items      map[string]*held // guarded by mu
-	ownerTimer *time.Timer      // ends a keeper that has no owner; guarded by mu
-	pending    int              // owners present or waiting, guarded by mu
-	unattend   func()           // ends Unowned and waits for its end; nil: it does not run; guarded by mu
+	items      map[string]*heldItem // guarded by mu
+	ownerTimer *time.Timer          // ends a keeper that has no owner; guarded by mu
+	pending    int                  // owners present or waiting, guarded by mu
+	unattend   func()               // ends Unowned and waits for its end; nil: it does not run; guarded by mu
 }
 
 // Serving is how a keeper serves.
 type Serving struct {
-	Alone time.Duration // how long it waits for another owner
+	AloneFor time.Duration // how long it waits for another owner
 	// Unowned is called when there is no owner any more, while there are files, with all that is held but those, and
 	// returns when ctx ends, soon: the next owner, and who ends the keeper, waits for that. nil: nothing is to be done.
 	Unowned func(ctx context.Context, held []Item)
@@ -55,12 +55,12 @@ func Serve(listener *os.File, how Serving) error {
 		return fmt.Errorf("keeping files for another process: this command is for gatewayd itself: %w", err)
 	}
 	listener.Close()
-	s := &server{Serving: how, over: make(chan struct{}), owner: make(chan struct{}, 1), items: map[string]*held{}}
+	s := &server{Serving: how, finished: make(chan struct{}), owner: make(chan struct{}, 1), items: map[string]*heldItem{}}
 	s.mu.Lock()
-	s.ownerTimer = time.AfterFunc(s.Alone, s.abandon)
+	s.ownerTimer = time.AfterFunc(s.AloneFor, s.abandon)
 	s.mu.Unlock()
 	go s.accept(l)
-	<-s.over
+	<-s.finished
 	return l.Close() // before the process closes connections: who sees the end finds no keeper
 }
 
@@ -71,10 +71,10 @@ const acceptAgain = 100 * time.Millisecond
 // use, one in reserve lets the next owner in, who takes files over.
 func (s *server) accept(l net.Listener) {
 	for {
-		s.reserve.have()
+		s.reserve.isFree()
 		conn, err := l.Accept()
 		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-			s.reserve.use()
+			s.reserve.makeRoom()
 			conn, err = l.Accept()
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -84,7 +84,7 @@ func (s *server) accept(l net.Listener) {
 			time.Sleep(acceptAgain)
 			continue
 		}
-		if c := conn.(*net.UnixConn); own(c) == nil {
+		if c := conn.(*net.UnixConn); checkPeer(c) == nil {
 			go s.serve(c)
 		} else {
 			c.Close()
@@ -98,8 +98,8 @@ type reserve struct {
 	file *os.File // guarded by mu; nil: none is free
 }
 
-// have reports whether there is one, which it takes if one is free.
-func (r *reserve) have() bool {
+// isFree reports whether there is one, which it takes if one is free.
+func (r *reserve) isFree() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.file == nil {
@@ -108,8 +108,8 @@ func (r *reserve) have() bool {
 	return r.file != nil
 }
 
-// use makes room. Somebody else may take it.
-func (r *reserve) use() {
+// makeRoom makes room. Somebody else may take it.
+func (r *reserve) makeRoom() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.file != nil {
@@ -123,7 +123,7 @@ func (s *server) abandon() {
 	s.mu.Lock()
 	n, _ := s.snapshot()
 	s.mu.Unlock()
-	s.Log.Error("no daemon has come: the sessions that its keeper has end", "after", s.Alone, "sessions", n)
+	s.Log.Error("no daemon has come: the sessions that its keeper has end", "after", s.AloneFor, "sessions", n)
 	s.finish()
 }
 
@@ -148,14 +148,14 @@ func (s *server) finish() {
 			closeAll(h.files)
 		}
 		s.items = nil
-		close(s.over)
+		close(s.finished)
 	})
 }
 
 // serve serves one process: an owner, or one that has the keeper end.
 func (s *server) serve(conn *net.UnixConn) {
 	defer conn.Close()
-	m, files, err := receive(conn, patience)
+	m, files, err := receive(conn, messageTimeout)
 	closeAll(files)
 	switch {
 	case err != nil:
@@ -169,7 +169,7 @@ func (s *server) serve(conn *net.UnixConn) {
 		if err := s.sendHeld(conn); err != nil {
 			return
 		}
-		s.obey(conn)
+		s.serveOwner(conn)
 	}
 }
 
@@ -201,13 +201,14 @@ func (s *server) leave() {
 	if s.pending--; s.pending > 0 {
 		return
 	}
-	s.ownerTimer = time.AfterFunc(s.Alone, s.abandon)
+	s.ownerTimer = time.AfterFunc(s.AloneFor, s.abandon)
 	n, held := s.snapshot()
 	if n == 0 {
 		s.endIfEmpty()
 		return
 	}
-	s.Log.Warn("no daemon is there: its keeper has the sessions go on until one comes", "sessions", n, "at most", s.Alone)
+	s.Log.Warn("no daemon is there: its keeper has the sessions go on until one comes", "sessions", n, "at most",
+		s.AloneFor)
 	if s.Unowned != nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
@@ -231,7 +232,7 @@ func (s *server) endIfEmpty() {
 // sendHeld sends a new owner what is held.
 func (s *server) sendHeld(conn *net.UnixConn) error {
 	s.mu.Lock()
-	all := make([]*held, 0, len(s.items))
+	all := make([]*heldItem, 0, len(s.items))
 	for _, h := range s.items {
 		all = append(all, h)
 	}
@@ -251,15 +252,15 @@ func (s *server) sendHeld(conn *net.UnixConn) error {
 	return send(conn, message{Verb: done})
 }
 
-// obey does what an owner says until it is gone.
-func (s *server) obey(conn *net.UnixConn) {
+// serveOwner does what an owner says until it is gone.
+func (s *server) serveOwner(conn *net.UnixConn) {
 	if conn.SetReadDeadline(time.Time{}) != nil {
 		return
 	}
 	full := false // the owner knows; told again after a drop, so that answers never fill the socket
 	for {
 		m, files, err := receive(conn, 0)
-		if len(files) > 0 && !s.reserve.have() { // they have taken the reserve's place
+		if len(files) > 0 && !s.reserve.isFree() { // they have taken the reserve's place
 			closeAll(files)
 			err = errCut
 		}
@@ -278,7 +279,7 @@ func (s *server) obey(conn *net.UnixConn) {
 		}
 		switch m.Verb {
 		case put:
-			s.put(m, files)
+			s.addItem(m, files)
 		case drop:
 			closeAll(files)
 			s.drop(m.Key, nil)
@@ -290,7 +291,7 @@ func (s *server) obey(conn *net.UnixConn) {
 	}
 }
 
-func (s *server) put(m message, files []int) {
+func (s *server) addItem(m message, files []int) {
 	closeAll(s.replace(m, files)) // which may take its time
 }
 
@@ -303,24 +304,24 @@ func (s *server) replace(m message, files []int) (former []int) {
 	case s.items == nil: // it is over
 		return files
 	case h == nil:
-		h = &held{files: files}
+		h = &heldItem{files: files}
 		s.items[m.Key] = h
 	case len(files) > 0:
 		former, h.files = h.files, files
 	}
 	h.message = m
-	if h.end != nil {
-		h.end.Stop()
-		h.end = nil
+	if h.expiry != nil {
+		h.expiry.Stop()
+		h.expiry = nil
 	}
 	if !m.Until.IsZero() {
-		h.end = time.AfterFunc(time.Until(m.Until), func() { s.drop(m.Key, h) })
+		h.expiry = time.AfterFunc(time.Until(m.Until), func() { s.drop(m.Key, h) })
 	}
 	return former
 }
 
 // drop closes an item's files; which: only if it is this item, and its time is over.
-func (s *server) drop(key string, which *held) {
+func (s *server) drop(key string, which *heldItem) {
 	s.mu.Lock()
 	h := s.items[key]
 	if h == nil || which != nil && h != which {
@@ -328,15 +329,15 @@ func (s *server) drop(key string, which *held) {
 		return
 	}
 	if left := time.Until(h.Until); which != nil && left > 0 { // the clock was set back, or Until is another one by now
-		if h.end != nil {
-			h.end.Reset(left)
+		if h.expiry != nil {
+			h.expiry.Reset(left)
 		}
 		s.mu.Unlock()
 		return
 	}
 	delete(s.items, key)
-	if h.end != nil {
-		h.end.Stop()
+	if h.expiry != nil {
+		h.expiry.Stop()
 	}
 	alone := s.pending == 0
 	s.mu.Unlock()

@@ -60,7 +60,7 @@ func TestUnowned(t *testing.T) {
 	for _, i := range next.held {
 		closeAll(i.Files)
 	}
-	next.die()
+	next.dropDead()
 	netnstest.Await(t, "the end of a, for which nobody has come", aGone)
 	said("ERROR", "sessions=1", "after=3s")
 }
@@ -84,13 +84,13 @@ func TestStuckLog(t *testing.T) {
 	o.Put(Item{Key: "b", Files: []int{b}, Until: time.Now().Add(time.Second)})
 	unix.Close(a)
 	unix.Close(b)
-	o.die()
+	o.dropDead()
 	netnstest.Await(t, "the end of b", bGone)
 	next := ownerOf(t, 2*time.Second)
 	if len(next.held) != 1 || aGone() == nil {
 		t.Fatalf("the successor has %+v", next.held)
 	}
 	closeAll(next.held[0].Files)
-	next.die()
+	next.dropDead()
 	netnstest.Await(t, "the end of a, for which nobody has come", aGone)
 }

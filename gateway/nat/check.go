@@ -11,7 +11,7 @@ import (
 // fails with datapath.ErrNotSupported where the kernel lacks a part. Who may not make a namespace finds nothing.
 func Check(cfg Config) error {
 	failed := make(chan error, 1)
-	go apart(func() {
+	go onThrowawayThread(func() {
 		if unix.Unshare(unix.CLONE_NEWNET) != nil {
 			failed <- nil
 			return
@@ -25,16 +25,16 @@ func Check(cfg Config) error {
 	return <-failed
 }
 
-// apart runs f on a thread that ends with f: never the process's first one, whose namespace counts as the process's
-// own.
-func apart(f func()) {
+// onThrowawayThread runs f on a thread that ends with f: never the process's first one, whose namespace counts as the
+// process's own.
+func onThrowawayThread(f func()) {
 	runtime.LockOSThread() // never unlocked
 	if unix.Gettid() != os.Getpid() {
 		f()
 		return
 	}
 	done := make(chan struct{})
-	go func() { defer close(done); apart(f) }()
+	go func() { defer close(done); onThrowawayThread(f) }()
 	<-done
 	runtime.UnlockOSThread()
 }

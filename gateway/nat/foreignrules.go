@@ -11,9 +11,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// Others names the chains of other programs' tables that translate the sources of packets, and what gives connections a
-// helper.
-func Others() (chains, helpers []string, err error) {
+// ForeignTables names the chains of other programs' tables that translate the sources of packets, and what gives
+// connections a helper.
+func ForeignTables() (chains, helpers []string, err error) {
 	conn, err := nftables.Dial()
 	if err != nil {
 		return nil, nil, err
@@ -34,7 +34,7 @@ func Others() (chains, helpers []string, err error) {
 	families := map[nftables.Family]string{nftables.IPv4: "ip", nftables.Inet: "inet"}
 	for _, r := range rules {
 		family := families[r.Table.Family]
-		if family == "" || Is(uint8(r.Table.Family), r.Table.Name) {
+		if family == "" || IsOwnTable(uint8(r.Table.Family), r.Table.Name) {
 			continue
 		}
 		text := fmt.Sprintf("%s %s %s", family, r.Table.Name, r.Chain)

@@ -39,13 +39,13 @@ type Config struct {
 	Sources []Range
 	// Ports are of each client, by Assignment over Clients; 0: all are shared. Clients that are not listed are then
 	// not let out.
-	Ports    int
-	Clients  []Range // in ascending order
-	Hairpin  bool    // clients reach Forwards by outside addresses
-	Except   []netip.Prefix
-	Inbound  []netip.Prefix // whose hosts reach clients' own addresses by the WAN unasked; others' packets are dropped
-	Forwards []Forward
-	Log      *slog.Logger
+	Ports      int
+	Clients    []Range // in ascending order
+	Hairpin    bool    // clients reach Forwards by outside addresses
+	Exceptions []netip.Prefix
+	Inbound    []netip.Prefix // whose hosts reach clients' own addresses by the WAN unasked; others' packets are dropped
+	Forwards   []Forward
+	Log        *slog.Logger
 
 	unheld bool // tests: as on kernels before 6.9
 }
@@ -63,18 +63,18 @@ type Forward struct {
 
 // NAT is a translation that is in place.
 type NAT struct {
-	cfg      Config
-	conn     *nftables.Conn
-	follower *stack.Follower
-	held     bool // by conn: see nftables.Batch
-	wanted   contents
-	digest   [sha256.Size]byte // of the chains and rules as the kernel has them; guarded by mu
-	whole    uint32            // generation of nftables' tables in which all was as it should be; guarded by mu
-	restored atomic.Uint64
+	cfg            Config
+	conn           *nftables.Conn
+	follower       *stack.Follower
+	tableHeld      bool // by conn: see nftables.Batch
+	wanted         contents
+	digest         [sha256.Size]byte // of the chains and rules as the kernel has them; guarded by mu
+	goodGeneration uint32            // generation of nftables' tables in which all was as it should be; guarded by mu
+	restored       atomic.Uint64
 
-	mu       sync.Mutex
-	resigned bool   // the data path was detached: nothing is put back
-	trouble  string // see Trouble
+	mu         sync.Mutex
+	isDetached bool   // the data path was detached: nothing is put back
+	whyNot     string // see Trouble
 }
 
 // Table is the name of the table of a LAN, in the family of IPv4.
@@ -83,8 +83,8 @@ func Table(lan string) string { return prefix + strings.TrimPrefix(guard.Table(l
 // prefix begins the names of all tables. No guard's does: its tables have no - after the first.
 const prefix = guard.Prefix + "nat-"
 
-// Is reports whether a table of nftables translates a gateway's clients.
-func Is(family uint8, table string) bool {
+// IsOwnTable reports whether a table of nftables translates a gateway's clients.
+func IsOwnTable(family uint8, table string) bool {
 	return family == uint8(nftables.IPv4) && strings.HasPrefix(table, prefix)
 }
 
@@ -101,7 +101,7 @@ func Open(cfg Config) (*NAT, error) {
 	if n.follower, err = stack.Follow(); err != nil {
 		return nil, errors.Join(err, n.conn.Close())
 	}
-	for _, n.held = range []bool{!cfg.unheld, false} {
+	for _, n.tableHeld = range []bool{!cfg.unheld, false} {
 		if err = n.apply(); err == nil {
 			return n, nil
 		}
@@ -113,15 +113,15 @@ func Open(cfg Config) (*NAT, error) {
 	return nil, errors.Join(fmt.Errorf("address translation: %w", err), n.Close())
 }
 
-// noting is how often the table is put in place to note what it is, while others change tables of nftables.
-const noting = 5
+// noteAttempts is how often the table is put in place to note what it is, while others change tables of nftables.
+const noteAttempts = 5
 
 // apply replaces the table, and notes what it is then: again where something was changed in between, as that may be of
 // the table.
 func (n *NAT) apply() error {
-	b := &nftables.Batch{Held: n.held}
+	b := &nftables.Batch{Held: n.tableHeld}
 	n.wanted = n.cfg.ruleset(b)
-	for range noting {
+	for range noteAttempts {
 		before, err := n.conn.Generation()
 		if err == nil {
 			err = n.conn.Commit(b)
@@ -149,11 +149,11 @@ func (n *NAT) Restored() uint64 { return n.restored.Load() }
 func (n *NAT) Trouble() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.trouble
+	return n.whyNot
 }
 
-// again is how often the table is looked at without a message of the kernel's.
-const again = 2 * time.Second
+// recheckEvery is how often the table is looked at without a message of the kernel's.
+const recheckEvery = 2 * time.Second
 
 // Run puts the table back where others remove it, or change its chains, its rules or what its maps hold, until ctx
 // ends. gone is asked at each look whether the data path was detached: the table is then removed, too.
@@ -162,12 +162,12 @@ func (n *NAT) Run(ctx context.Context, gone func() bool) error {
 	if err != nil {
 		return err
 	}
-	look := func() { n.keep(gone) }
-	if err := n.follower.Run(stack.Changes{Routing: func() {}, Rules: look, Own: port}); err != nil {
+	look := func() { n.keepTable(gone) }
+	if err := n.follower.Run(stack.Changes{Routing: func() {}, Rules: look, OwnPort: port}); err != nil {
 		return err
 	}
 	look() // what happened before
-	tick := ticker.Every(again)
+	tick := ticker.Every(recheckEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -179,11 +179,11 @@ func (n *NAT) Run(ctx context.Context, gone func() bool) error {
 	}
 }
 
-// keep looks at the table.
-func (n *NAT) keep(gone func() bool) {
+// keepTable looks at the table.
+func (n *NAT) keepTable(gone func() bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.resigned {
+	if n.isDetached {
 		return
 	}
 	if gone() {
@@ -191,36 +191,37 @@ func (n *NAT) keep(gone func() bool) {
 			n.cfg.Log.Error("removing address translation", "err", err)
 			return
 		}
-		n.resigned, n.trouble = true, ""
+		n.isDetached, n.whyNot = true, ""
 		return
 	}
-	found, err := n.there()
+	found, err := n.isInPlace()
 	if err == nil && found {
-		n.trouble = ""
+		n.whyNot = ""
 		return
 	}
 	if err == nil {
 		if err = n.apply(); err == nil {
 			n.restored.Add(1)
-			n.trouble = ""
+			n.whyNot = ""
 			n.cfg.Log.Warn("the rules of address translation were changed or removed by others, and are as they were: "+
 				"connections of the time in between may be broken; use \"nft destroy table\" on your own tables instead of \"nft "+
 				"flush ruleset\"", "table", n.cfg.Name)
 			return
 		}
 	}
-	if reason := err.Error(); n.trouble != reason {
-		n.trouble = reason
+	if reason := err.Error(); n.whyNot != reason {
+		n.whyNot = reason
 		n.cfg.Log.Error(
 			"the rules of address translation are not as they should be, and cannot be put back: trying every two seconds",
 			"table", n.cfg.Name, "err", err)
 	}
 }
 
-// there reports whether chains and rules are those that were put in place, and maps hold what they should. mu is held.
-func (n *NAT) there() (bool, error) {
+// isInPlace reports whether chains and rules are those that were put in place, and maps hold what they should. mu is
+// held.
+func (n *NAT) isInPlace() (bool, error) {
 	generation, err := n.conn.Generation()
-	if err != nil || generation == n.whole {
+	if err != nil || generation == n.goodGeneration {
 		return err == nil, err
 	}
 	is, err := n.conn.Digest(tableOf(n.cfg.Name))
@@ -237,23 +238,23 @@ func (n *NAT) there() (bool, error) {
 			return false, err
 		}
 	}
-	n.whole = generation
+	n.goodGeneration = generation
 	return true, nil
 }
 
-// Left reports whether a table exists. A kernel without nftables has none.
-func Left(name string) bool {
-	found, err := nftables.Has(tableOf(name))
+// LeftInKernel reports whether a table exists. A kernel without nftables has none.
+func LeftInKernel(name string) bool {
+	found, err := nftables.TableExists(tableOf(name))
 	return err == nil && found
 }
 
-// patience is how long Remove waits for a daemon that holds the table to let go of it.
-const patience = 5 * time.Second
+// releaseTimeout is how long Remove waits for a daemon that holds the table to let go of it.
+const releaseTimeout = 5 * time.Second
 
 // Remove removes a table, if it exists. Where a daemon holds it, that has to end or to notice that its data path was
 // detached first, which Remove waits for.
 func Remove(name string) error {
-	if !Left(name) {
+	if !LeftInKernel(name) {
 		return nil
 	}
 	conn, err := nftables.Dial()
@@ -261,8 +262,8 @@ func Remove(name string) error {
 		return err
 	}
 	defer conn.Close()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		if err = remove(conn, name); err == nil || !Left(name) {
+	for deadline := time.Now().Add(releaseTimeout); ; time.Sleep(10 * time.Millisecond) {
+		if err = remove(conn, name); err == nil || !LeftInKernel(name) {
 			return nil
 		}
 		if !errors.Is(err, unix.EPERM) || time.Now().After(deadline) {

@@ -34,7 +34,7 @@ func ranges(texts ...string) (out []Range) {
 func config(change func(*Config)) Config {
 	c := Config{
 		LAN: "lan0", WAN: "wan0", Name: Table("lan0"), Network: netip.MustParsePrefix("10.1.0.0/24"), Hairpin: true,
-		Except: []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("198.51.100.9/32")},
+		Exceptions: []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("198.51.100.9/32")},
 		Forwards: []Forward{
 			{unix.IPPROTO_TCP, 8080, 8080, netip.MustParseAddr("10.1.0.5"), 80},
 			{unix.IPPROTO_UDP, 5000, 5010, netip.MustParseAddr("10.1.0.6"), 0},
@@ -154,8 +154,8 @@ func TestSuccessor(t *testing.T) {
 	}
 }
 
-// follow has the table followed until the test ends.
-func (n *NAT) follow(t *testing.T, gone func() bool) {
+// followTable has the table followed until the test ends.
+func (n *NAT) followTable(t *testing.T, gone func() bool) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -170,7 +170,7 @@ func TestPutBack(t *testing.T) {
 		t.Run(fmt.Sprint("unheld ", unheld), func(t *testing.T) {
 			n, s := open(t, config(func(c *Config) { c.unheld, c.Ports, c.Clients = unheld, 7, ranges("10.1.0.2-10.1.0.200") }))
 			before := s.Run(t, "nft list ruleset")
-			n.follow(t, func() bool { return false })
+			n.followTable(t, func() bool { return false })
 			for i, script := range []string{"nft flush ruleset", "nft delete table ip gatewayd-nat-lan0",
 				"nft flush table ip gatewayd-nat-lan0", "nft flush chain ip gatewayd-nat-lan0 postrouting",
 				`nft replace rule ip gatewayd-nat-lan0 postrouting handle $(nft -a list table ip gatewayd-nat-lan0 | sed -n 's/.*masquerade.*# handle //p') oifname wan0 accept`,
@@ -178,7 +178,7 @@ func TestPutBack(t *testing.T) {
 				"nft 'delete element ip gatewayd-nat-lan0 last-ports { 10.1.0.7 }; add element ip gatewayd-nat-lan0 last-ports { " +
 					"10.1.0.7 : 9 }'"} {
 				out, err := s.Try(script)
-				if n.held == (err == nil) && i > 0 {
+				if n.tableHeld == (err == nil) && i > 0 {
 					t.Errorf("%s: %v %s", script, err, out)
 				}
 				netnstest.Await(t, "the rules to be back", func() error {
@@ -187,7 +187,7 @@ func TestPutBack(t *testing.T) {
 					}
 					return nil
 				})
-				if !n.held {
+				if !n.tableHeld {
 					netnstest.Await(t, "the count", func() error {
 						if n.Restored() != uint64(i+1) {
 							return fmt.Errorf("%d", n.Restored())
@@ -196,7 +196,7 @@ func TestPutBack(t *testing.T) {
 					})
 				}
 			}
-			if n.held && n.Restored() != 0 {
+			if n.tableHeld && n.Restored() != 0 {
 				t.Errorf("restored %d times what was never away", n.Restored())
 			}
 		})
@@ -208,7 +208,7 @@ func TestPutBack(t *testing.T) {
 func TestGivenUp(t *testing.T) {
 	n, s := open(t, config(func(*Config) {}))
 	var detached atomic.Bool
-	n.follow(t, detached.Load)
+	n.followTable(t, detached.Load)
 	detached.Store(true)
 	var err error
 	s.Do(func() { err = Remove(Table("lan0")) })
@@ -232,7 +232,7 @@ iptables -t nat -N docker; iptables -t nat -A docker -s 172.17.0.0/16 -j MASQUER
 iptables -t raw -A PREROUTING -p tcp --dport 2121 -j CT --helper ftp; iptables -t raw -A PREROUTING -p udp --dport 9 -j CT --notrack`)
 	var got, helpers []string
 	var err error
-	s.Do(func() { got, helpers, err = Others() })
+	s.Do(func() { got, helpers, err = ForeignTables() })
 	must(t, err)
 	if want := []string{"a rule in ip raw PREROUTING", "the table inet ftp"}; !slices.Equal(helpers, want) {
 		t.Errorf("helpers %q, want %q", helpers, want)

@@ -33,8 +33,8 @@ func (a Assignment) Of(client int) (source netip.Addr, first, last uint16, ok bo
 	return source, uint16(begin), uint16(begin + a.Each - 1), true
 }
 
-// each calls fn with the addresses of ranges, in order.
-func each(ranges []Range, fn func(netip.Addr)) {
+// eachAddr calls fn with the addresses of ranges, in order.
+func eachAddr(ranges []Range, fn func(netip.Addr)) {
 	for _, r := range ranges {
 		for a := r.First; ; a = a.Next() {
 			fn(a)

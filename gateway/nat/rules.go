@@ -74,11 +74,11 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	w.DeleteTable(w.table)
 	w.AddTable(w.table)
 	w.AddChain(w.table, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityClosed})
-	w.rule("forward", c.unasked())
+	w.rule("forward", c.dropUnsolicited())
 	drop := []nftables.Expr{nftables.Drop()}
 	if c.Ports > 0 { // the kernel chooses ports for what a helper expects, and asks no rules
-		w.rule("forward", nftables.CameBy(c.WAN), nftables.To(c.Network), having(nftables.Expected), drop)
-		w.rule("forward", nftables.LeavesBy(c.WAN), nftables.From(c.Network), having(nftables.Expected), drop)
+		w.rule("forward", nftables.CameBy(c.WAN), nftables.ToNetwork(c.Network), withStatus(nftables.Expected), drop)
+		w.rule("forward", nftables.LeavesBy(c.WAN), nftables.FromNetwork(c.Network), withStatus(nftables.Expected), drop)
 	}
 	if len(c.Sources) > 0 {
 		c.keepUnused(w)
@@ -103,48 +103,49 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	if c.Hairpin && len(c.Forwards) > 0 {
 		c.hairpin(w)
 	}
-	outward := append(nftables.LeavesBy(c.WAN), nftables.From(c.Network)...)
-	for _, p := range c.Except {
-		w.rule("postrouting", outward, nftables.To(p), []nftables.Expr{nftables.Accept()})
+	outward := append(nftables.LeavesBy(c.WAN), nftables.FromNetwork(c.Network)...)
+	for _, p := range c.Exceptions {
+		w.rule("postrouting", outward, nftables.ToNetwork(p), []nftables.Expr{nftables.Accept()})
 	}
 	if c.Ports > 0 {
-		w.rule("postrouting", outward, c.own())
+		w.rule("postrouting", outward, c.assignedPorts())
 		w.rule("postrouting", outward, drop) // whoever has no ports
 	} else {
 		w.rule("postrouting", outward, c.shared())
 	}
 	w.AddChain(w.table, "leaving",
 		&nftables.Hook{Type: "filter", Number: unix.NF_INET_POST_ROUTING, Priority: priorityLeaving})
-	w.rule("leaving", outward, outside(c.Except, nftables.DestinationAt), drop)
+	w.rule("leaving", outward, outside(c.Exceptions, nftables.DestinationAt), drop)
 	return w.maps
 }
 
 // hairpin gives clients that reach another by a forward the address that it was reached by, or where they have ports of
 // their own the address and ports that they have outside: whoever has none is not let through.
 func (c Config) hairpin(w *writer) {
-	inward := slices.Concat(c.toClients(), nftables.From(c.Network), having(nftables.Redirected))
+	inward := slices.Concat(c.toClients(), nftables.FromNetwork(c.Network), withStatus(nftables.Redirected))
 	if c.Ports == 0 {
 		w.rule("postrouting", inward,
-			[]nftables.Expr{nftables.Addressed(0), nftables.Source(nftables.Span{Addr: nftables.At(0)})})
+			[]nftables.Expr{nftables.Addressed(0), nftables.Source(nftables.Span{Addr: nftables.RegisterAt(0)})})
 		return
 	}
-	own := c.own()
+	own := c.assignedPorts()
 	if len(c.Sources) == 0 {
 		own = append(c.ownPorts(), nftables.Addressed(0),
-			nftables.Source(nftables.Span{Addr: nftables.At(0), Port: nftables.At(4), LastPort: nftables.At(5)}))
+			nftables.Source(
+				nftables.Span{Addr: nftables.RegisterAt(0), Port: nftables.RegisterAt(4), LastPort: nftables.RegisterAt(5)}))
 	}
 	w.rule("postrouting", inward, own)
 	w.rule("postrouting", inward, []nftables.Expr{nftables.Drop()})
 }
 
-// unasked drops what the WAN's hosts send to clients' own addresses, but for answers, what is forwarded to a client,
-// and what comes from Config.Inbound.
-func (c Config) unasked() []nftables.Expr {
+// dropUnsolicited drops what the WAN's hosts send to clients' own addresses, but for answers, what is forwarded to a
+// client, and what comes from Config.Inbound.
+func (c Config) dropUnsolicited() []nftables.Expr {
 	asked := binary.NativeEndian.AppendUint32(nil, nftables.Established|nftables.Related)
 	forwarded := binary.NativeEndian.AppendUint32(nil, nftables.Redirected)
 	none := make([]byte, 4)
 	return slices.Concat(nftables.CameBy(c.WAN),
-		[]nftables.Expr{nftables.State(0), nftables.And(0, asked), nftables.Equal(0, none)}, nftables.To(c.Network),
+		[]nftables.Expr{nftables.State(0), nftables.And(0, asked), nftables.Equal(0, none)}, nftables.ToNetwork(c.Network),
 		[]nftables.Expr{nftables.Status(0), nftables.And(0, forwarded), nftables.Equal(0, none)},
 		outside(c.Inbound, nftables.SourceAt), []nftables.Expr{nftables.Drop()})
 }
@@ -163,7 +164,7 @@ func outside(networks []netip.Prefix, offset uint32) (exprs []nftables.Expr) {
 // ends.
 func (c Config) keepUnused(w *writer) {
 	var all []nftables.Element
-	each(c.Sources, func(a netip.Addr) { all = append(all, nftables.Element{Key: a.AsSlice()}) })
+	eachAddr(c.Sources, func(a netip.Addr) { all = append(all, nftables.Element{Key: a.AsSlice()}) })
 	w.set(nftables.Set{Name: outsides, KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: uint32(len(all))}, all)
 	w.rule("forward", nftables.CameBy(c.WAN), nftables.LeavesBy(c.WAN), toSources(), []nftables.Expr{nftables.Drop()})
 }
@@ -179,8 +180,8 @@ func (w *writer) set(s nftables.Set, elements []nftables.Element) {
 	w.maps[s.Name] = d
 }
 
-// ours match packets to an address of this machine: one that it has, and one of the sources.
-func (c Config) ours() [][]nftables.Expr {
+// toMachine match packets to an address of this machine: one that it has, and one of the sources.
+func (c Config) toMachine() [][]nftables.Expr {
 	all := [][]nftables.Expr{{nftables.KindOf(0), nftables.Equal(0, nftables.Local)}}
 	if len(c.Sources) > 0 {
 		all = append(all, toSources())
@@ -192,34 +193,34 @@ func (c Config) ours() [][]nftables.Expr {
 // alone, because at others they are other clients'.
 func (c Config) oursFor(f Forward) [][]nftables.Expr {
 	if c.Ports == 0 || len(c.Sources) == 0 {
-		return c.ours()
+		return c.toMachine()
 	}
 	i, index := 0, -1
-	each(c.Clients, func(client netip.Addr) {
+	eachAddr(c.Clients, func(client netip.Addr) {
 		if client == f.To {
 			index = i
 		}
 		i++
 	})
 	if index < 0 {
-		return c.ours()
+		return c.toMachine()
 	}
 	source, first, last, ok := c.assignment().Of(index)
 	if !ok || f.First < first || last < f.Last {
-		return c.ours()
+		return c.toMachine()
 	}
-	return [][]nftables.Expr{nftables.To(netip.PrefixFrom(source, 32))}
+	return [][]nftables.Expr{nftables.ToNetwork(netip.PrefixFrom(source, 32))}
 }
 
 func (c Config) assignment() Assignment {
 	a := Assignment{Each: c.Ports}
-	each(c.Sources, func(addr netip.Addr) { a.Sources = append(a.Sources, addr) })
+	eachAddr(c.Sources, func(addr netip.Addr) { a.Sources = append(a.Sources, addr) })
 	return a
 }
 
 func toSources() []nftables.Expr {
 	to := nftables.Payload(0, nftables.NetworkHeader, nftables.DestinationAt, 4)
-	return []nftables.Expr{to, nftables.In(outsides, 0)}
+	return []nftables.Expr{to, nftables.InSet(outsides, 0)}
 }
 
 // forwarded matches the protocol and port of a forward, outside of the LAN.
@@ -241,10 +242,10 @@ func (c Config) forwarded(f Forward) []nftables.Expr {
 
 // target sends a connection to the client.
 func (f Forward) target() []nftables.Expr {
-	span := nftables.Span{Addr: nftables.At(0)}
+	span := nftables.Span{Addr: nftables.RegisterAt(0)}
 	exprs := []nftables.Expr{nftables.Load(0, f.To.AsSlice())}
 	if f.Port != 0 {
-		span.Port = nftables.At(1)
+		span.Port = nftables.RegisterAt(1)
 		exprs = append(exprs, nftables.Load(1, port(f.Port)))
 	}
 	return append(exprs, nftables.Destination(span))
@@ -266,24 +267,26 @@ func (c Config) shared() []nftables.Expr {
 	}
 	return []nftables.Expr{
 		nftables.Load(0, first.AsSlice()), nftables.Load(1, last.AsSlice()),
-		nftables.Source(nftables.Span{Addr: nftables.At(0), LastAddr: nftables.At(1), Persistent: true}),
+		nftables.Source(nftables.Span{Addr: nftables.RegisterAt(0), LastAddr: nftables.RegisterAt(1), Persistent: true}),
 	}
 }
 
-// own gives each client its own ports, from the maps.
-func (c Config) own() []nftables.Expr {
+// assignedPorts gives each client its own ports, from the maps.
+func (c Config) assignedPorts() []nftables.Expr {
 	if len(c.Sources) > 0 { // registers for first address and port, last address and port
 		client := nftables.Payload(0, nftables.NetworkHeader, nftables.SourceAt, 4)
-		span := nftables.Span{Addr: nftables.At(0), Port: nftables.At(1), LastAddr: nftables.At(2), LastPort: nftables.At(3)}
-		return []nftables.Expr{client, nftables.Find(assigned, 0, 0), nftables.Source(span)}
+		span := nftables.Span{Addr: nftables.RegisterAt(0), Port: nftables.RegisterAt(1), LastAddr: nftables.RegisterAt(2),
+			LastPort: nftables.RegisterAt(3)}
+		return []nftables.Expr{client, nftables.Lookup(assigned, 0, 0), nftables.Source(span)}
 	}
-	return append(c.ownPorts(), nftables.Masquerade(nftables.Span{Port: nftables.At(4), LastPort: nftables.At(5)}))
+	return append(c.ownPorts(),
+		nftables.Masquerade(nftables.Span{Port: nftables.RegisterAt(4), LastPort: nftables.RegisterAt(5)}))
 }
 
 // ownPorts loads the first and the last of a client's ports into the registers 4 and 5.
 func (c Config) ownPorts() []nftables.Expr {
 	client := nftables.Payload(0, nftables.NetworkHeader, nftables.SourceAt, 4)
-	return []nftables.Expr{client, nftables.Find(firstPorts, 0, 4), client, nftables.Find(lastPorts, 0, 5)}
+	return []nftables.Expr{client, nftables.Lookup(firstPorts, 0, 4), client, nftables.Lookup(lastPorts, 0, 5)}
 }
 
 // assign adds the maps of clients.
@@ -291,7 +294,7 @@ func (c Config) assign(w *writer) {
 	a := c.assignment()
 	var whole, first, last []nftables.Element
 	i := 0
-	each(c.Clients, func(client netip.Addr) {
+	eachAddr(c.Clients, func(client netip.Addr) {
 		source, from, to, ok := a.Of(i)
 		if i++; !ok {
 			return // config refuses that
@@ -328,7 +331,7 @@ func (c Config) assign(w *writer) {
 // fromClients matches clients' packets: where each client has an interface, they are known by their addresses alone.
 func (c Config) fromClients() []nftables.Expr {
 	if c.LAN == "" {
-		return nftables.From(c.Network)
+		return nftables.FromNetwork(c.Network)
 	}
 	return nftables.CameBy(c.LAN)
 }
@@ -336,13 +339,14 @@ func (c Config) fromClients() []nftables.Expr {
 // toClients matches packets to clients, in the same way.
 func (c Config) toClients() []nftables.Expr {
 	if c.LAN == "" {
-		return nftables.To(c.Network)
+		return nftables.ToNetwork(c.Network)
 	}
 	return nftables.LeavesBy(c.LAN)
 }
 
-// having matches connections with a bit of their status: Redirected, by a forward or by anybody's rule, or Expected.
-func having(status uint32) []nftables.Expr {
+// withStatus matches connections with a bit of their status: Redirected, by a forward or by anybody's rule, or
+// Expected.
+func withStatus(status uint32) []nftables.Expr {
 	bit := binary.NativeEndian.AppendUint32(nil, status)
 	return []nftables.Expr{nftables.Status(0), nftables.And(0, bit), nftables.Differs(0, make([]byte, 4))}
 }

@@ -90,7 +90,7 @@ func TestPageSaysHowASessionEnded(t *testing.T) {
 		{Cause: session.Quota, Quota: session.TotalQuota}: english.VolumeUp,
 	} {
 		s, _ := w.table.Get(clientA)
-		s.State, s.Last = session.PreAuth, ending
+		s.State, s.LastEnding = session.PreAuth, ending
 		w.table.set(s)
 		for _, path := range []string{"/login", "/login?url=http%3A%2F%2Fexample.org%2F"} {
 			r := ask(t, clientA, base+path, nil)

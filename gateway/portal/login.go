@@ -26,8 +26,7 @@ const (
 	noteLoggedOut = "out"   // of "note"
 )
 
-// Redirects within the portal are relative, so that they keep the name by which the
-// client reached the portal.
+// Redirects within the portal are relative, so that they keep the name by which the client reached the portal.
 
 // getHome redirects a client to the page for its state.
 func (p *Portal) getHome(w http.ResponseWriter, r *http.Request) {
@@ -38,8 +37,8 @@ func (p *Portal) getHome(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, target, http.StatusSeeOther)
 }
 
-// getLogin shows the form. Anybody can make a link with a URL in the query, so the URL
-// is only shown as text and link and never followed automatically.
+// getLogin shows the form. Anybody can make a link with a URL in the query, so the URL is only shown as text and link
+// and never followed automatically.
 func (p *Portal) getLogin(w http.ResponseWriter, r *http.Request) {
 	s, ok := p.client(w, r)
 	if !ok {
@@ -53,7 +52,7 @@ func (p *Portal) getLogin(w http.ResponseWriter, r *http.Request) {
 	}
 	t, token := p.textsOf(r), p.tokens.make(s.Key, time.Now())
 	loggedOut := query.Get("note") == noteLoggedOut
-	ending := t.ending(s.Last)
+	ending := t.ending(s.LastEnding)
 	if link == "" && !loggedOut && ending == "" {
 		p.sendForm(w, t, token)
 		return
@@ -66,10 +65,9 @@ func (p *Portal) getLogin(w http.ResponseWriter, r *http.Request) {
 	p.render(w, http.StatusOK, "login.html", page)
 }
 
-// postLogin admits a client or shows the page again. Errors that the user can correct
-// are answered with 200: some captive-portal browsers replace 4xx pages with their own,
-// and a 401 would have to carry a challenge (RFC 9110, 15.5.2) that makes browsers ask
-// for a password themselves. Scripts recognise success by the 303.
+// postLogin admits a client or shows the page again. Errors that the user can correct are answered with 200: some
+// captive-portal browsers replace 4xx pages with their own, and a 401 would have to carry a challenge (RFC 9110,
+// 15.5.2) that makes browsers ask for a password themselves. Scripts recognise success by the 303.
 func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 	form, ok := p.form(w, r)
 	if !ok {
@@ -79,8 +77,8 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	// The request has been read. Its context would otherwise end with the time for reading,
-	// as if the client had disconnected, while another login of the client is being decided.
+	// The request has been read. Its context would otherwise end with the time for reading, as if the client had
+	// disconnected, while another login of the client is being decided.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	link, _ := parseLink(form.Get("url"))
 	if s.State == session.Authenticated { // a second tap on the button
@@ -94,7 +92,7 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		p.render(w, http.StatusOK, "login.html", page)
 		return
 	}
-	try, err := p.guard.Enter(r.Context(), guesses.Who{MAC: s.MAC})
+	try, err := p.guard.Enter(r.Context(), guesses.Attempter{MAC: s.MAC})
 	if err != nil {
 		return // the client has disconnected
 	}
@@ -164,8 +162,8 @@ func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Cre
 	}
 }
 
-// authenticate continues when the client disconnects: the login may succeed, and the
-// client asks again. It ends with the server, and takes as long as the Authenticator.
+// authenticate continues when the client disconnects: the login may succeed, and the client asks again. It ends with
+// the server, and takes as long as the Authenticator.
 func (p *Portal) authenticate(life context.Context, c Credentials) (session.Login, error) {
 	if !plausible(c.User, maxUser) || len(c.Password) > maxPassword || !utf8.ValidString(c.Password) {
 		return session.Login{}, implausible{}
@@ -213,8 +211,8 @@ func (p *Portal) loginPage(t *Texts, token, link string) *Page {
 	return page
 }
 
-// plausible reports whether a name can be a user's. Control characters in names could
-// only serve attacks on logs and terminals.
+// plausible reports whether a name can be a user's. Control characters in names could only serve attacks on logs and
+// terminals.
 func plausible(s string, most int) bool {
 	return s != "" && len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }

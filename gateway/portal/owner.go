@@ -11,11 +11,10 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// A device with a copy of a client's MAC and IP address is that client to the data path
-// and to the portal. What the copy lacks is the cookie that the browser got that logged
-// in, and the user's name. Without the cookie the pages do not show the name, and sign out
-// only with it: people who logged in with another browser, such as the sign-in sheet of a
-// phone, know their name.
+// A device with a copy of a client's MAC and IP address is that client to the data path and to the portal. What the
+// copy lacks is the cookie that the browser got that logged in, and the user's name. Without the cookie the pages do
+// not show the name, and sign out only with it: people who logged in with another browser, such as the sign-in sheet of
+// a phone, know their name.
 
 const (
 	cookieName = "gatewayd"
@@ -31,8 +30,8 @@ func (p *Portal) setCookie(w http.ResponseWriter, r *http.Request, s session.Ses
 	})
 }
 
-// owns reports whether a request is by the browser that logged in. The name of
-// click-through clients is everybody's, so they need no cookie.
+// owns reports whether a request is by the browser that logged in. The name of click-through clients is everybody's, so
+// they need no cookie.
 func (p *Portal) owns(r *http.Request, s session.Session) bool {
 	if p.cfg.Methods.ClickThrough && s.User == p.cfg.Methods.Guest.User {
 		return true
@@ -50,10 +49,10 @@ func sameUser(typed string, s session.Session) bool {
 	return session.SameUser(strings.TrimSpace(typed), s.User)
 }
 
-// confirmed reports whether a form without the session's cookie has its user's name, or
-// asks for it again. Wrong names are slowed down like wrong passwords.
+// confirmed reports whether a form without the session's cookie has its user's name, or asks for it again. Wrong names
+// are slowed down like wrong passwords.
 func (p *Portal) confirmed(w http.ResponseWriter, r *http.Request, s session.Session, name string) bool {
-	try, err := p.guard.Enter(r.Context(), guesses.Who{MAC: s.MAC})
+	try, err := p.guard.Enter(r.Context(), guesses.Attempter{MAC: s.MAC})
 	if err != nil {
 		return false // the client has disconnected
 	}

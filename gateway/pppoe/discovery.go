@@ -14,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// cookies are AC-Cookies: keyed hashes of a client's address and the time, so that an offer
-// leaves nothing to remember, and who answers has received it.
+// cookies are AC-Cookies: keyed hashes of a client's address and the time, so that an offer leaves nothing to remember,
+// and who answers has received it.
 type cookies struct{ key [32]byte }
 
 const (
@@ -23,20 +23,20 @@ const (
 	cookieTime = 30 * time.Second // a cookie is right for one to two of these
 )
 
-func (c *cookies) at(mac pppoe.MAC, slot int64) []byte {
+func (c *cookies) cookieAt(mac pppoe.MAC, slot int64) []byte {
 	h := hmac.New(sha256.New, c.key[:])
 	h.Write(mac[:])
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(slot)))
 	return h.Sum(nil)[:cookieLen]
 }
 
-func (c *cookies) of(mac pppoe.MAC, now time.Time) []byte {
-	return c.at(mac, now.UnixNano()/int64(cookieTime))
+func (c *cookies) current(mac pppoe.MAC, now time.Time) []byte {
+	return c.cookieAt(mac, now.UnixNano()/int64(cookieTime))
 }
 
-func (c *cookies) right(mac pppoe.MAC, cookie []byte, now time.Time) bool {
+func (c *cookies) valid(mac pppoe.MAC, cookie []byte, now time.Time) bool {
 	slot := now.UnixNano() / int64(cookieTime)
-	return hmac.Equal(cookie, c.at(mac, slot)) || hmac.Equal(cookie, c.at(mac, slot-1))
+	return hmac.Equal(cookie, c.cookieAt(mac, slot)) || hmac.Equal(cookie, c.cookieAt(mac, slot-1))
 }
 
 // receive handles a frame of either stage.
@@ -60,7 +60,7 @@ func (s *Server) receive(b []byte) {
 	case f.To != s.mac:
 	case f.Code == pppoe.PADR:
 		s.counts.PADR++
-		s.begin(&f, now)
+		s.answerPADR(&f, now)
 	case f.Code == pppoe.PADT:
 		if n := s.sessions[f.Session]; n != nil && n.mac == f.From {
 			n.padtReceived = true
@@ -81,18 +81,18 @@ func (s *Server) affords(mac pppoe.MAC) bool {
 	return false
 }
 
-// control hands a session's frame to its link. A frame for a session that is none comes from a
-// client that missed the end: it is told.
+// control hands a session's frame to its link. A frame for a session that is none comes from a client that missed the
+// end: it is told.
 func (s *Server) control(f *pppoe.Frame, now time.Time) {
 	n := s.sessions[f.Session]
 	if n == nil || n.mac != f.From {
 		s.counts.Strays++
-		if s.strays.Spend(strays, budget.Now()) {
+		if s.strayBudget.Spend(strays, budget.Now()) {
 			s.send(&pppoe.Frame{To: f.From, Code: pppoe.PADT, Session: f.Session})
 		}
 		return
 	}
-	n.hear(now, f.PPP)
+	n.handleFrame(now, f.PPP)
 }
 
 // offer answers a PADI.
@@ -104,7 +104,7 @@ func (s *Server) offer(f *pppoe.Frame, now time.Time) {
 	answer := &pppoe.Frame{To: f.From, From: s.mac, Code: pppoe.PADO}
 	answer.Tags = append(answer.Tags, pppoe.Tag{Type: pppoe.ACName, Value: []byte(s.cfg.Name)})
 	answer.Tags = append(answer.Tags, s.services(wanted)...)
-	answer.Tags = append(answer.Tags, pppoe.Tag{Type: pppoe.ACCookie, Value: s.cookie.of(f.From, now)})
+	answer.Tags = append(answer.Tags, pppoe.Tag{Type: pppoe.ACCookie, Value: s.cookie.current(f.From, now)})
 	answer.Tags = append(answer.Tags, s.returned(f)...)
 	b := answer.Append(nil)
 	switch {
@@ -125,8 +125,8 @@ func (s *Server) offer(f *pppoe.Frame, now time.Time) {
 
 // offer is a PADO that waits.
 type offer struct {
-	at    time.Time
-	frame []byte
+	sentAt time.Time
+	frame  []byte
 }
 
 // offerLater sends the offers that wait, until Close.
@@ -136,7 +136,7 @@ func (s *Server) offerLater() {
 		case <-s.ctx.Done():
 			return
 		case o := <-s.delayed:
-			wait, stop := context.WithDeadline(s.ctx, o.at)
+			wait, stop := context.WithDeadline(s.ctx, o.sentAt)
 			<-wait.Done()
 			stop()
 			if s.ctx.Err() == nil {
@@ -175,8 +175,8 @@ func (s *Server) returned(f *pppoe.Frame) (tags []pppoe.Tag) {
 	return tags
 }
 
-// payload is the largest payload for a client: RFC 2516's, unless it asks for more and gets it
-// (RFC 4638). It is no more than the interface carries now.
+// payload is the largest payload for a client: RFC 2516's, unless it asks for more and gets it (RFC 4638). It is no
+// more than the interface carries now.
 func (s *Server) payload(f *pppoe.Frame) int {
 	granted := pppoe.MTU
 	if v, found := f.Tag(pppoe.PPPMaxPayload); found && len(v) == 2 {
@@ -188,16 +188,16 @@ func (s *Server) payload(f *pppoe.Frame) int {
 	return granted
 }
 
-// begin answers a PADR.
-func (s *Server) begin(f *pppoe.Frame, now time.Time) {
+// answerPADR answers a PADR.
+func (s *Server) answerPADR(f *pppoe.Frame, now time.Time) {
 	cookie, _ := f.Tag(pppoe.ACCookie)
-	if !s.cookie.right(f.From, cookie, now) {
+	if !s.cookie.valid(f.From, cookie, now) {
 		s.counts.Refused++
 		return
 	}
 	uniq, _ := f.Tag(pppoe.HostUniq)
 	for _, n := range s.byMAC[f.From] {
-		if n.waits != nil && n.stage != ending && string(n.uniq) == string(uniq) { // the PADS was lost
+		if n.waitElement != nil && n.stage != terminating && string(n.uniq) == string(uniq) { // the PADS was lost
 			s.confirm(f, n)
 			return
 		}
@@ -223,7 +223,7 @@ func (s *Server) begin(f *pppoe.Frame, now time.Time) {
 		s.refuse(f, pppoe.ACSystemError, "out of order")
 		return
 	}
-	n.to(begun)
+	n.setStage(discovered)
 	n.uniq, n.began, n.payload = slices.Clone(uniq), now, s.payload(f)
 	n.circuit, n.remote = line(f)
 	n.link = ppp.New(s.linkConfig(n.payload), n)
@@ -233,10 +233,10 @@ func (s *Server) begin(f *pppoe.Frame, now time.Time) {
 	s.schedule(n)
 }
 
-// pending is an address's sessions that have not logged in, the oldest first. One that logs in takes
-// the place of the oldest where there are too many.
+// pending is an address's sessions that have not logged in, the oldest first. One that logs in takes the place of the
+// oldest where there are too many.
 func (s *Server) pending(mac pppoe.MAC) []*session {
-	return slices.DeleteFunc(slices.Clone(s.byMAC[mac]), func(n *session) bool { return n.waits == nil })
+	return slices.DeleteFunc(slices.Clone(s.byMAC[mac]), func(n *session) bool { return n.waitElement == nil })
 }
 
 // confirm sends the PADS.
@@ -253,13 +253,13 @@ func (s *Server) refuse(f *pppoe.Frame, why pppoe.TagType, text string) {
 	s.send(&pppoe.Frame{To: f.From, Code: pppoe.PADS, Tags: tags})
 }
 
-// free is a session ID that is not in use: the next one, so that one that ended is not soon that
-// of another client. The caller has made sure that there is one.
+// free is a session ID that is not in use: the next one, so that one that ended is not soon that of another client. The
+// caller has made sure that there is one.
 func (s *Server) free() uint16 {
 	for {
-		s.last++
-		if s.last != 0 && s.sessions[s.last] == nil {
-			return s.last
+		s.lastID++
+		if s.lastID != 0 && s.sessions[s.lastID] == nil {
+			return s.lastID
 		}
 	}
 }

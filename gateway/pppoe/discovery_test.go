@@ -62,8 +62,8 @@ func padi(mac pppoe.MAC) *pppoe.Frame {
 	return &pppoe.Frame{To: pppoe.Broadcast, From: mac, Code: pppoe.PADI, Tags: []pppoe.Tag{{Type: pppoe.ServiceName}}}
 }
 
-// TestPADIFlood: 100,000 devices that ask for an offer cost no memory, and get few offers; a
-// session that is there stays.
+// TestPADIFlood: 100,000 devices that ask for an offer cost no memory, and get few offers; a session that is there
+// stays.
 func TestPADIFlood(t *testing.T) {
 	s := newServer(t, "flood0")
 	mac := pppoe.MAC{2, 0, 0, 0, 0, 1}
@@ -93,10 +93,10 @@ func TestRequests(t *testing.T) {
 		}}).Append(nil))
 	}
 	now := time.Now()
-	cookie := s.cookie.of(mac, now)
+	cookie := s.cookie.current(mac, now)
 	request(mac, nil, nil)
 	request(pppoe.MAC{2, 0, 0, 0, 0, 2}, cookie, nil)
-	request(mac, s.cookie.of(mac, now.Add(-2*cookieTime)), nil)
+	request(mac, s.cookie.current(mac, now.Add(-2*cookieTime)), nil)
 	if s.Sessions() != 0 {
 		t.Fatalf("%d sessions without a right cookie", s.Sessions())
 	}
@@ -105,16 +105,17 @@ func TestRequests(t *testing.T) {
 	if s.Sessions() != 1 {
 		t.Fatalf("%d sessions after a repeated request", s.Sessions())
 	}
-	first := s.last
+	first := s.lastID
 	request(mac, cookie, []byte("b"))
 	if s.Sessions() != 1 || s.sessions[first] != nil {
 		t.Errorf("%d sessions that have not logged in, of one device that has begun anew", s.Sessions())
 	}
-	s.receive((&pppoe.Frame{To: s.mac, From: pppoe.MAC{2, 0, 0, 0, 0, 2}, Code: pppoe.PADT, Session: s.last}).Append(nil))
+	s.receive((&pppoe.Frame{To: s.mac, From: pppoe.MAC{2, 0, 0, 0, 0, 2}, Code: pppoe.PADT, Session: s.lastID}).Append(
+		nil))
 	if s.Sessions() != 1 {
 		t.Error("another device ended the session")
 	}
-	s.receive((&pppoe.Frame{To: s.mac, From: mac, Code: pppoe.PADT, Session: s.last}).Append(nil))
+	s.receive((&pppoe.Frame{To: s.mac, From: mac, Code: pppoe.PADT, Session: s.lastID}).Append(nil))
 	if s.Sessions() != 0 || s.dues.Len() != 0 || len(s.byMAC) != 0 {
 		t.Errorf("after PADT %d sessions, %d timers, %d devices", s.Sessions(), s.dues.Len(), len(s.byMAC))
 	}
@@ -125,7 +126,7 @@ func TestLateLogin(t *testing.T) {
 	s := newServer(t, "late0")
 	mac := pppoe.MAC{2, 0, 0, 0, 0, 1}
 	s.receive((&pppoe.Frame{To: s.mac, From: mac, Code: pppoe.PADR, Tags: []pppoe.Tag{
-		{Type: pppoe.ServiceName}, {Type: pppoe.ACCookie, Value: s.cookie.of(mac, time.Now())},
+		{Type: pppoe.ServiceName}, {Type: pppoe.ACCookie, Value: s.cookie.current(mac, time.Now())},
 	}}).Append(nil))
 	if s.Sessions() != 1 {
 		t.Fatalf("%d sessions", s.Sessions())

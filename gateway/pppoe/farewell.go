@@ -19,9 +19,9 @@ type Peer struct {
 	Session uint16
 }
 
-// Farewell tells clients that their sessions have ended where no concentrator is there to do so: PPP's
+// TerminatePeers tells clients that their sessions have ended where no concentrator is there to do so: PPP's
 // Terminate-Request, and PADT. Nobody waits for answers.
-func Farewell(name string, peers []Peer) error {
+func TerminatePeers(name string, peers []Peer) error {
 	if len(peers) == 0 {
 		return nil
 	}
@@ -37,7 +37,7 @@ func Farewell(name string, peers []Peer) error {
 	for _, p := range peers {
 		for _, f := range []*pppoe.Frame{{PPP: end}, {Code: pppoe.PADT}} {
 			f.To, f.From, f.Session = p.MAC, pppoe.MAC(dev.HardwareAddr), p.Session
-			err = errors.Join(err, say(conn, f))
+			err = errors.Join(err, sendRetrying(conn, f))
 		}
 	}
 	if err = errors.Join(err, conn.Close()); err != nil {
@@ -46,8 +46,8 @@ func Farewell(name string, peers []Peer) error {
 	return nil
 }
 
-// say sends a frame, and again while the link's queue is full.
-func say(conn *packet.Conn, f *pppoe.Frame) error {
+// sendRetrying sends a frame, and again while the link's queue is full.
+func sendRetrying(conn *packet.Conn, f *pppoe.Frame) error {
 	for tries := 0; ; tries++ {
 		_, err := conn.WriteTo(f.Append(nil), &packet.Addr{HardwareAddr: f.To[:]})
 		if !errors.Is(err, unix.ENOBUFS) || tries == 100 {

@@ -27,7 +27,7 @@ func TestSaidOfThoseNotIn(t *testing.T) {
 	netnstest.Await(t, "the refusal", func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.waiting[ending].Len() == 0 {
+		if s.waiting[terminating].Len() == 0 {
 			return fmt.Errorf("the log says %s", logs.String())
 		}
 		return nil

@@ -1,15 +1,14 @@
-// Package pppoe is an access concentrator: it offers PPP over Ethernet (RFC 2516), has
-// subscribers log in, and keeps their links. A subscriber has no interface of its own; data paths
-// take the header off and put it on.
+// Package pppoe is an access concentrator: it offers PPP over Ethernet (RFC 2516), has subscribers log in, and keeps
+// their links. A subscriber has no interface of its own; data paths take the header off and put it on.
 //
 //	          PADR with a right cookie        LCP            its turn       Access.Login          IPCP
 //	(none) ───────────────────────────▶ begun ───▶ queued ────────▶ asked ──────────────▶ admitted ────▶ up
 //	   ▲                                  │          │                │                      │           │
 //	   └─ PADT ◀─ Terminate-Request, no answer, rejected, Access.Logout ◀────────────────────┴───────────┘
 //
-// What a stranger can have done without a login is bounded: a PADI costs no memory, because the
-// cookie in the offer is a keyed hash; a PADR needs the cookie of its sender's address, sessions that
-// have not logged in have a bound of their own, and one that is not logged in after some seconds ends.
+// What a stranger can have done without a login is bounded: a PADI costs no memory, because the cookie in the offer is
+// a keyed hash; a PADR needs the cookie of its sender's address, sessions that have not logged in have a bound of their
+// own, and one that is not logged in after some seconds ends.
 package pppoe
 
 import (
@@ -41,14 +40,13 @@ type Config struct {
 	Methods   []ppp.Method // in the order in which they are asked for; nil: ppp.Methods
 	IPv6      bool         // negotiate interface identifiers
 	// MaxPayload is the largest PPP-Max-Payload that is granted (RFC 4638), bytes; 0: 1492.
-	MaxPayload int
-	PerMAC     int           // sessions of a MAC address at once; 0: 1
-	Most       int           // sessions at once; 0: 65,535
-	Waiting    int           // of them, those that have not logged in; 0: 16,384
-	Logins     int           // calls of Access.Login at once; 0: 4096
-	Delay      time.Duration // before a PADO, for a second concentrator behind the first
-	// Echo is the time between LCP Echo-Requests, 0: 20 s; a link ends after EchoFailures, 0: 3,
-	// without a reply.
+	MaxPayload  int
+	PerMAC      int           // sessions of a MAC address at once; 0: 1
+	MaxSessions int           // sessions at once; 0: 65,535
+	Waiting     int           // of them, those that have not logged in; 0: 16,384
+	Logins      int           // calls of Access.Login at once; 0: 4096
+	Delay       time.Duration // before a PADO, for a second concentrator behind the first
+	// Echo is the time between LCP Echo-Requests, 0: 20 s; a link ends after EchoFailures, 0: 3, without a reply.
 	Echo         time.Duration
 	EchoFailures int
 	Carrier      datapath.Carrier // nil: none, the concentrator receives all frames itself
@@ -68,8 +66,8 @@ type Request struct {
 
 // Access decides about subscribers.
 type Access interface {
-	// Login checks a subscriber and admits it with the address in the grant. An error rejects
-	// it; the data path then has no entry of it. The concentrator calls it from many goroutines.
+	// Login checks a subscriber and admits it with the address in the grant. An error rejects it; the data path then has
+	// no entry of it. The concentrator calls it from many goroutines.
 	Login(context.Context, Request) (ppp.Grant, error)
 	// Logout ends a session that Login admitted, because the link has ended.
 	Logout(mac [6]byte, session uint16, addr netip.Addr, why error)
@@ -109,18 +107,18 @@ type Server struct {
 	cookie cookies
 	mac    pppoe.MAC
 
-	mu       sync.Mutex // guards what follows
-	sessions map[uint16]*session
-	byMAC    map[pppoe.MAC][]*session
-	dues     due.Queue[*session] // by the time at which something is to be done
-	waiting  waiting
-	last     uint16 // session ID
-	senders  budget.Senders[pppoe.MAC]
-	strays   budget.Clock
-	ends     budget.Senders[pppoe.MAC] // bounds what the log says of sessions that ended before their login
-	counts   Counts
-	logins   int
-	closed   bool
+	mu          sync.Mutex // guards what follows
+	sessions    map[uint16]*session
+	byMAC       map[pppoe.MAC][]*session
+	dues        due.Queue[*session] // by the time at which something is to be done
+	waiting     waiting
+	lastID      uint16 // session ID
+	senders     budget.Senders[pppoe.MAC]
+	strayBudget budget.Clock
+	logBudgets  budget.Senders[pppoe.MAC] // bounds what the log says of sessions that ended before their login
+	counts      Counts
+	logins      int
+	closed      bool
 
 	sooner  chan struct{}
 	delayed chan offer
@@ -133,7 +131,7 @@ type Server struct {
 func New(cfg Config, access Access) (*Server, error) {
 	cfg.Name = cmp.Or(cfg.Name, "gatewayd")
 	cfg.MaxPayload = cmp.Or(cfg.MaxPayload, pppoe.MTU)
-	cfg.PerMAC, cfg.Most = cmp.Or(cfg.PerMAC, 1), min(cmp.Or(cfg.Most, freeSessions), freeSessions)
+	cfg.PerMAC, cfg.MaxSessions = cmp.Or(cfg.PerMAC, 1), min(cmp.Or(cfg.MaxSessions, freeSessions), freeSessions)
 	cfg.Waiting, cfg.Logins = cmp.Or(cfg.Waiting, waitingUsual), cmp.Or(cfg.Logins, loginsUsual)
 	cfg.Echo, cfg.EchoFailures = cmp.Or(cfg.Echo, 20*time.Second), cmp.Or(cfg.EchoFailures, 3)
 	if cfg.Log == nil {
@@ -141,9 +139,9 @@ func New(cfg Config, access Access) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, access: access, sessions: map[uint16]*session{}, byMAC: map[pppoe.MAC][]*session{},
-		senders: budget.Senders[pppoe.MAC]{Rate: eachMAC, Size: sendersKept},
-		ends:    budget.Senders[pppoe.MAC]{Rate: budget.Minutely, Size: maxEnds},
-		sooner:  make(chan struct{}, 1), delayed: make(chan offer, 1024),
+		senders:    budget.Senders[pppoe.MAC]{Rate: eachMAC, Size: sendersKept},
+		logBudgets: budget.Senders[pppoe.MAC]{Rate: budget.Minutely, Size: maxEnds},
+		sooner:     make(chan struct{}, 1), delayed: make(chan offer, 1024),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	rand.Read(s.cookie.key[:])
@@ -161,14 +159,14 @@ func New(cfg Config, access Access) (*Server, error) {
 	return s, nil
 }
 
-// Serve answers subscribers until ctx ends, or the interface is gone. Sessions do not end with
-// it: their data path goes on, and Restore takes them up in another process.
+// Serve answers subscribers until ctx ends, or the interface is gone. Sessions do not end with it: their data path goes
+// on, and Restore takes them up in another process.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.Close()
 	errs := make(chan error, 2)
 	s.running.Go(func() { errs <- s.wire.discovery(s.receive) })
 	if s.cfg.Carrier != nil {
-		s.running.Go(func() { errs <- s.cfg.Carrier.Frames(s.ctx, s.carried) })
+		s.running.Go(func() { errs <- s.cfg.Carrier.Frames(s.ctx, s.handleCarried) })
 	} else {
 		s.running.Go(func() { errs <- s.wire.control(s.receive) })
 	}
@@ -196,7 +194,7 @@ func (s *Server) Close() {
 func (s *Server) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counts.Lost += s.wire.lost()
+	s.counts.Lost += s.wire.droppedFrames()
 	return s.counts
 }
 
@@ -227,8 +225,8 @@ func (s *Server) Restore(mac [6]byte, id uint16, state ppp.State) error {
 	return nil
 }
 
-// End closes a session in order, because its owner ended it: the subscriber is told, and Logout
-// is not called. A session that does not exist is no error.
+// End closes a session in order, because its owner ended it: the subscriber is told, and Logout is not called. A
+// session that does not exist is no error.
 func (s *Server) End(mac [6]byte, id uint16) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,8 +235,8 @@ func (s *Server) End(mac [6]byte, id uint16) {
 		return
 	}
 	n.admitted = netip.Addr{}
-	if n.waits != nil {
-		n.to(ending)
+	if n.waitElement != nil {
+		n.setStage(terminating)
 	}
 	n.link.Close(time.Now(), errEnded)
 	s.schedule(n)

@@ -32,7 +32,7 @@ type session struct {
 	due          time.Time
 	due.Place    // in dues
 	stage        stage
-	waits        *list.Element // in waiting; nil: it has logged in
+	waitElement  *list.Element // in waiting; nil: it has logged in
 	admitted     netip.Addr    // by Access.Login; invalid: not, or no longer
 	padtReceived bool          // the client has sent a PADT
 	ended        bool
@@ -53,9 +53,9 @@ func (s *Server) add(mac pppoe.MAC, id uint16) (*session, error) {
 	return n, nil
 }
 
-// carried handles a frame that the carrier has received. Where the line has ended a PADT may be on
+// handleCarried handles a frame that the carrier has received. Where the line has ended a PADT may be on
 // its way, which says more.
-func (s *Server) carried(mac [6]byte, id uint16, frame []byte) {
+func (s *Server) handleCarried(mac [6]byte, id uint16, frame []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.sessions[id]
@@ -71,14 +71,14 @@ func (s *Server) carried(mac [6]byte, id uint16, frame []byte) {
 			}
 		})
 	default:
-		n.hear(time.Now(), frame)
+		n.handleFrame(time.Now(), frame)
 	}
 }
 
-// hear handles a frame of the session's client. The caller holds mu.
-func (n *session) hear(now time.Time, frame []byte) {
-	if n.waits != nil {
-		n.to(heard)
+// handleFrame handles a frame of the session's client. The caller holds mu.
+func (n *session) handleFrame(now time.Time, frame []byte) {
+	if n.waitElement != nil {
+		n.setStage(negotiating)
 	}
 	n.link.Receive(now, frame)
 	n.schedule(n)
@@ -98,7 +98,7 @@ func (n *session) Send(frame []byte) {
 func (n *session) Authenticate(c ppp.Credentials) {
 	state, _ := n.link.State()
 	n.login = Request{MAC: n.mac, Session: n.id, Credentials: c, Circuit: n.circuit, Remote: n.remote, State: state}
-	n.to(queued)
+	n.setStage(queued)
 	n.logIn()
 }
 
@@ -110,7 +110,7 @@ func (s *Server) logIn() {
 			return
 		}
 		n := first.Value.(*session)
-		n.to(asked)
+		n.setStage(loginPending)
 		s.logins++
 		ctx, stop := context.WithDeadline(s.ctx, n.began.Add(loginTime))
 		n.stop = stop
@@ -130,7 +130,7 @@ func (n *session) decided(user string, grant ppp.Grant, err error) {
 	defer n.mu.Unlock()
 	n.logins--
 	defer n.logIn()
-	switch gone := n.ended || n.stage == ending; {
+	switch gone := n.ended || n.stage == terminating; {
 	case gone && err == nil:
 		n.logout(grant.Addr, ppp.ErrPeerClosed)
 		return
@@ -141,11 +141,11 @@ func (n *session) decided(user string, grant ppp.Grant, err error) {
 		return
 	case err == nil:
 		n.admitted, n.began = grant.Addr, time.Time{}
-		n.to(loggedIn)
+		n.setStage(loggedIn)
 	default:
 		n.cfg.Log.Info("pppoe: login refused", "mac", net.HardwareAddr(n.mac[:]).String(), "session", n.id,
 			"user", fmt.Sprintf("%.80q", user), "err", err) // in quotes whatever it holds, and no longer than a name is
-		n.to(ending)
+		n.setStage(terminating)
 	}
 	n.link.Decide(time.Now(), err == nil, grant)
 	n.schedule(n)
@@ -154,8 +154,8 @@ func (n *session) decided(user string, grant ppp.Grant, err error) {
 	}
 }
 
-// makeRoom ends the oldest sessions of the subscriber's address where it has too many: those of
-// a client that lost its link without a word and has logged in again.
+// makeRoom ends the oldest sessions of the subscriber's address where it has too many: those of a client that lost its
+// link without a word and has logged in again.
 func (n *session) makeRoom() {
 	others := slices.DeleteFunc(n.byMAC[n.mac], func(o *session) bool { return o == n })
 	n.byMAC[n.mac] = append(others, n) // in the order of logins
@@ -176,12 +176,12 @@ func (n *session) Opened(t ppp.Terms) {
 
 // Closed implements ppp.Handler.
 func (n *session) Closed(reason error) {
-	if !n.began.IsZero() && n.stage != ending { // otherwise its refusal was told, or its owner has ended it
+	if !n.began.IsZero() && n.stage != terminating { // otherwise its refusal was told, or its owner has ended it
 		n.neverIn(reason)
 	}
 	n.ended = true
 	delete(n.sessions, n.id)
-	n.to(loggedIn) // it waits no longer
+	n.setStage(loggedIn) // it waits no longer
 	n.byMAC[n.mac] = slices.DeleteFunc(n.byMAC[n.mac], func(o *session) bool { return o == n })
 	if len(n.byMAC[n.mac]) == 0 {
 		delete(n.byMAC, n.mac)
@@ -199,7 +199,7 @@ func (n *session) Closed(reason error) {
 
 // neverIn writes to the log why a session ended without a login: once a minute of each address.
 func (n *session) neverIn(reason error) {
-	if n.ends.Spend(n.mac, false, budget.Now()) {
+	if n.logBudgets.Spend(n.mac, false, budget.Now()) {
 		mac := net.HardwareAddr(n.mac[:]).String()
 		n.cfg.Log.Info("pppoe: session ended before its login", "mac", mac, "session", n.id, "reason", reason)
 	}

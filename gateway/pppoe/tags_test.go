@@ -73,7 +73,7 @@ func TestTags(t *testing.T) {
 	s := newServer(t, "tags0")
 	s.cfg.Services, s.cfg.MaxPayload = []string{"internet", "voice"}, 1500
 	p := newPeer(t, s)
-	carries(t, s, 1508)
+	setMTU(t, s, 1508)
 	line := []byte{0, 0, 13, 233, 1, 4, 'e', 't', 'h', '7', 2, 3, 'b', 'o', 'b'}
 	asked := []pppoe.Tag{
 		{Type: pppoe.ServiceName, Value: []byte("voice")}, {Type: pppoe.HostUniq, Value: []byte{0, 1, 2}},
@@ -112,8 +112,8 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// carries sets the MTU of the concentrator's interface, bytes.
-func carries(t *testing.T, s *Server, mtu int) {
+// setMTU sets the MTU of the concentrator's interface, bytes.
+func setMTU(t *testing.T, s *Server, mtu int) {
 	t.Helper()
 	dev, err := netlink.LinkByName(s.dev.Name)
 	if err == nil {
@@ -135,12 +135,12 @@ func TestGrantedPayload(t *testing.T) {
 		{1508, 1494, 1494, 1494},
 		{1508, 0, 1492, 0}, {1450, 1500, 1442, 0}, {1450, 0, 1442, 0},
 	} {
-		carries(t, s, c.mtu)
+		setMTU(t, s, c.mtu)
 		tags := []pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq, Value: []byte{byte(i)}}}
 		if c.asked > 0 {
 			tags = append(tags, pppoe.Tag{Type: pppoe.PPPMaxPayload, Value: binary.BigEndian.AppendUint16(nil, uint16(c.asked))})
 		}
-		cookie := s.cookie.of(p.mac, time.Now())
+		cookie := s.cookie.current(p.mac, time.Now())
 		pads := p.exchange(&pppoe.Frame{To: s.mac, Code: pppoe.PADR, Tags: append(tags, pppoe.Tag{Type: pppoe.ACCookie,
 			Value: cookie})}, pppoe.PADS)
 		got, found := pads.Tag(pppoe.PPPMaxPayload)

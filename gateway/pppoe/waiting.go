@@ -24,11 +24,11 @@ type waiting [stages]list.List
 type stage int
 
 const (
-	begun stage = iota
-	heard
-	queued // Access.Login is to decide
-	asked  // it does
-	ending // refused, or ended by its owner: the client is being told
+	discovered stage = iota
+	negotiating
+	queued       // Access.Login is to decide
+	loginPending // it does
+	terminating  // refused, or ended by its owner: the client is being told
 	stages
 	loggedIn = stages
 )
@@ -46,34 +46,34 @@ func (w *waiting) count() (n int) {
 	return n
 }
 
-// to moves a session to a stage, as its newest. A session does not go back. A login that is of no use any more is
+// setStage moves a session to a stage, as its newest. A session does not go back. A login that is of no use any more is
 // cancelled.
-func (n *session) to(next stage) {
-	if n.waits != nil {
+func (n *session) setStage(next stage) {
+	if n.waitElement != nil {
 		if next <= n.stage {
 			return
 		}
-		n.waiting[n.stage].Remove(n.waits)
-		n.waits = nil
+		n.waiting[n.stage].Remove(n.waitElement)
+		n.waitElement = nil
 	}
 	if n.stop != nil {
 		n.stop()
 		n.stop = nil
 	}
 	if n.stage = next; next < stages {
-		n.waits = n.waiting[next].PushBack(n)
+		n.waitElement = n.waiting[next].PushBack(n)
 	}
 }
 
 // makePlace reports whether one more session of an address can begin, and ends another for it where that is
 // needed. One that takes another's place when it logs in does not count.
 func (s *Server) makePlace(mac pppoe.MAC) bool {
-	most := s.cfg.Most
+	most := s.cfg.MaxSessions
 	if len(s.byMAC[mac]) >= s.cfg.PerMAC {
 		most = freeSessions
 	}
 	for s.waiting.count() >= s.cfg.Waiting || len(s.sessions) >= most {
-		oldest := cmp.Or(s.waiting[ending].Front(), s.waiting[begun].Front(), s.waiting[heard].Front())
+		oldest := cmp.Or(s.waiting[terminating].Front(), s.waiting[discovered].Front(), s.waiting[negotiating].Front())
 		if oldest == nil {
 			return false
 		}

@@ -19,7 +19,7 @@ import (
 // request asks for a session in the name of a MAC address, which has received an offer.
 func (s *Server) request(mac pppoe.MAC) {
 	s.receive((&pppoe.Frame{To: s.mac, From: mac, Code: pppoe.PADR, Tags: []pppoe.Tag{
-		{Type: pppoe.ServiceName}, {Type: pppoe.ACCookie, Value: s.cookie.of(mac, time.Now())},
+		{Type: pppoe.ServiceName}, {Type: pppoe.ACCookie, Value: s.cookie.current(mac, time.Now())},
 	}}).Append(nil))
 }
 
@@ -74,7 +74,7 @@ func TestForgedRequests(t *testing.T) {
 // TestForgedRequestsOfAll: the same where the bound of all sessions is the smaller one.
 func TestForgedRequestsOfAll(t *testing.T) {
 	s := newServer(t, "forge1")
-	s.cfg.Most = 20
+	s.cfg.MaxSessions = 20
 	s.forge(100)
 	last := pppoe.MAC{2, 0, 0, 0, 0, 2}
 	s.request(last)
@@ -93,15 +93,15 @@ func (s *Server) presentsAs(mac pppoe.MAC, user string) {
 	s.byMAC[mac][0].Authenticate(ppp.Credentials{Method: ppp.MethodPAP, User: user})
 }
 
-// turns says whose login it is asked for, and accepts it when it is told.
-type turns struct {
+// manualAccess says whose login it is asked for, and accepts it when it is told.
+type manualAccess struct {
 	asked  chan uint16
 	decide chan struct{}
 }
 
-func newTurns() turns { return turns{make(chan uint16, 10), make(chan struct{})} }
+func newTurns() manualAccess { return manualAccess{make(chan uint16, 10), make(chan struct{})} }
 
-func (a turns) Login(ctx context.Context, r Request) (ppp.Grant, error) {
+func (a manualAccess) Login(ctx context.Context, r Request) (ppp.Grant, error) {
 	a.asked <- r.Session
 	select {
 	case <-a.decide:
@@ -110,10 +110,10 @@ func (a turns) Login(ctx context.Context, r Request) (ppp.Grant, error) {
 		return ppp.Grant{}, ctx.Err()
 	}
 }
-func (turns) Logout([6]byte, uint16, netip.Addr, error) {}
+func (manualAccess) Logout([6]byte, uint16, netip.Addr, error) {}
 
 // waitingFor is a concentrator that checks one login at once, for so many clients that have sent their passwords.
-func waitingFor(t *testing.T, name string, clients int) (*Server, turns) {
+func waitingFor(t *testing.T, name string, clients int) (*Server, manualAccess) {
 	s, a := newServer(t, name, func(c *Config) { c.Logins = 1 }), newTurns()
 	s.access = a
 	for i := range clients {
@@ -123,7 +123,7 @@ func waitingFor(t *testing.T, name string, clients int) (*Server, turns) {
 }
 
 // asks waits until a login is asked for.
-func (a turns) asks(t *testing.T) uint16 {
+func (a manualAccess) asks(t *testing.T) uint16 {
 	t.Helper()
 	select {
 	case session := <-a.asked:
@@ -157,7 +157,7 @@ func TestRefusedGiveTheirPlace(t *testing.T) {
 	netnstest.Await(t, "all to be refused", func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if n := s.waiting[ending].Len(); n < 3 {
+		if n := s.waiting[terminating].Len(); n < 3 {
 			return fmt.Errorf("%d are", n)
 		}
 		return nil
@@ -238,22 +238,22 @@ func TestEndedBeforeItsLogin(t *testing.T) {
 	}
 }
 
-// silent is a carrier that has no frames by itself.
-type silent struct{}
+// silentCarrier is a carrier that has no frames by itself.
+type silentCarrier struct{}
 
-func (silent) Carry([6]byte, uint16) error { return nil }
-func (silent) Release([6]byte, uint16)     {}
-func (silent) Frames(ctx context.Context, _ func([6]byte, uint16, []byte)) error {
+func (silentCarrier) Carry([6]byte, uint16) error { return nil }
+func (silentCarrier) Release([6]byte, uint16)     {}
+func (silentCarrier) Frames(ctx context.Context, _ func([6]byte, uint16, []byte)) error {
 	<-ctx.Done()
 	return nil
 }
 
 // TestCarriedAreHeard: a client whose frames a carrier has goes on while others displace each other.
 func TestCarriedAreHeard(t *testing.T) {
-	s := newServer(t, "forge4", func(c *Config) { c.Waiting, c.Carrier = 50, silent{} })
+	s := newServer(t, "forge4", func(c *Config) { c.Waiting, c.Carrier = 50, silentCarrier{} })
 	honest := pppoe.MAC{2, 0, 0, 0, 0, 2}
 	s.request(honest)
-	s.carried(honest, s.byMAC[honest][0].id, []byte{0xc0, 0x21, 1, 1, 0, 4}) // a Configure-Request
+	s.handleCarried(honest, s.byMAC[honest][0].id, []byte{0xc0, 0x21, 1, 1, 0, 4}) // a Configure-Request
 	s.forge(60)
 	if !s.has(honest) {
 		t.Error("a client that is there lost its session")
@@ -305,7 +305,7 @@ func TestBurstIsHeld(t *testing.T) {
 		socket *packet.Conn
 		frame  func(pppoe.MAC) *pppoe.Frame
 	}{
-		"discovery": {pppoe.Discovery, s.wire.found, padi},
+		"discovery": {pppoe.Discovery, s.wire.sessionConn, padi},
 		"sessions": {pppoe.Session, s.wire.sessions, func(mac pppoe.MAC) *pppoe.Frame {
 			return &pppoe.Frame{To: s.mac, From: mac, Session: 1, PPP: []byte{0xc0, 0x21, 1, 1, 0, 4}}
 		}},
@@ -338,7 +338,7 @@ func TestBurstIsHeld(t *testing.T) {
 // TestLostFramesAreCounted: what the socket has no room for is told of, and stays told of.
 func TestLostFramesAreCounted(t *testing.T) {
 	s := newServer(t, "lost0")
-	if err := sockbuf.ReceiveOn(s.wire.found, 1); err != nil { // as little as there can be
+	if err := sockbuf.ReceiveOn(s.wire.sessionConn, 1); err != nil { // as little as there can be
 		t.Fatal(err)
 	}
 	sending(t, s, pppoe.Discovery, padi)(100)

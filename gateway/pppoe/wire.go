@@ -16,10 +16,10 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// wire is the concentrator's sockets: one for discovery, one for the control protocols of
-// sessions. Packets of subscribers never reach it, whatever their data path is.
+// wire is the concentrator's sockets: one for discovery, one for the control protocols of sessions. Packets of
+// subscribers never reach it, whatever their data path is.
 type wire struct {
-	found, sessions *packet.Conn // sessions: nil where a Carrier has their frames
+	sessionConn, sessions *packet.Conn // sessions: nil where a Carrier has their frames
 }
 
 const (
@@ -28,8 +28,7 @@ const (
 	receiveBuffer = 8 << 20
 )
 
-// onlyControl passes frames of sessions that are neither IPv4 nor IPv6. Offsets are from the
-// Ethernet header on.
+// onlyControl passes frames of sessions that are neither IPv4 nor IPv6. Offsets are from the Ethernet header on.
 var onlyControl = []bpf.Instruction{
 	bpf.LoadAbsolute{Off: 20, Size: 2},
 	bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(ppp.IPv4), SkipTrue: 2},
@@ -45,7 +44,7 @@ func openWire(dev *net.Interface, sessions bool) (*wire, error) {
 		return nil, fmt.Errorf("assembling the filter: %w", err)
 	}
 	w := &wire{}
-	if w.found, err = packet.Listen(dev, packet.Raw, pppoe.Discovery, nil); err == nil && sessions {
+	if w.sessionConn, err = packet.Listen(dev, packet.Raw, pppoe.Discovery, nil); err == nil && sessions {
 		w.sessions, err = packet.Listen(dev, packet.Raw, pppoe.Session, &packet.Config{Filter: filter})
 	}
 	if err != nil {
@@ -62,7 +61,7 @@ func openWire(dev *net.Interface, sessions bool) (*wire, error) {
 }
 
 // discovery reads frames of discovery until close.
-func (w *wire) discovery(f func([]byte)) error { return read(w.found, f) }
+func (w *wire) discovery(f func([]byte)) error { return read(w.sessionConn, f) }
 
 // control reads frames of sessions until close.
 func (w *wire) control(f func([]byte)) error { return read(w.sessions, f) }
@@ -84,12 +83,12 @@ func read(c *packet.Conn, f func([]byte)) error {
 
 // send sends a whole frame. What a full queue drops is sent again by who waits for an answer.
 func (w *wire) send(b []byte) {
-	_, _ = w.found.WriteTo(b, &packet.Addr{HardwareAddr: net.HardwareAddr(b[:6])})
+	_, _ = w.sessionConn.WriteTo(b, &packet.Addr{HardwareAddr: net.HardwareAddr(b[:6])})
 }
 
 // mtu is the interface's MTU, bytes; 0: unknown, as when the interface is gone.
 func (w *wire) mtu(name string) int {
-	raw, err := w.found.SyscallConn()
+	raw, err := w.sessionConn.SyscallConn()
 	if err != nil {
 		return 0
 	}
@@ -104,8 +103,8 @@ func (w *wire) mtu(name string) int {
 	return int(request.Uint32())
 }
 
-// lost is how many frames the kernel has dropped since the last call because a socket held as much as it may.
-func (w *wire) lost() (n uint64) {
+// droppedFrames is how many frames the kernel has dropped since the last call because a socket held as much as it may.
+func (w *wire) droppedFrames() (n uint64) {
 	for _, c := range w.open() {
 		if since, err := c.Stats(); err == nil { // closed: nothing more is known
 			n += uint64(since.Drops)
@@ -121,5 +120,5 @@ func (w *wire) close() {
 }
 
 func (w *wire) open() []*packet.Conn {
-	return slices.DeleteFunc([]*packet.Conn{w.found, w.sessions}, func(c *packet.Conn) bool { return c == nil })
+	return slices.DeleteFunc([]*packet.Conn{w.sessionConn, w.sessions}, func(c *packet.Conn) bool { return c == nil })
 }

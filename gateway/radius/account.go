@@ -43,7 +43,7 @@ func (c *Client) event(e session.Event) (*accountingRequest, error) {
 	if v, known := terminateCauses[e.Cause]; known {
 		cause = v
 	}
-	return &accountingRequest{cfg: &c.cfg, at: e.At, fill: func(p builder) {
+	return &accountingRequest{cfg: &c.cfg, at: e.At, addAttributes: func(p builder) {
 		p.number(rfc2866.AcctStatusType_Type, uint32(status))
 		p.text(rfc2866.AcctSessionID_Type, e.ID)
 		p.text(rfc2865.UserName_Type, e.User)
@@ -72,8 +72,8 @@ func (c *Client) authentic() rfc2866.AcctAuthentic {
 	return rfc2866.AcctAuthentic_Value_RADIUS
 }
 
-// counts adds a session's counts. The upper halves of octet counts are separate
-// attributes (RFC 2869, 5.1); packet counts have only a lower half.
+// counts adds a session's counts. The upper halves of octet counts are separate attributes (RFC 2869, 5.1); packet
+// counts have only a lower half.
 func (b builder) counts(n session.Counts, swap bool) {
 	inBytes, inPackets, outBytes, outPackets := n.UpBytes, n.UpPackets, n.DownBytes, n.DownPackets
 	if swap {
@@ -93,12 +93,12 @@ func (c *Client) restart(on bool) *accountingRequest {
 	if on {
 		status = rfc2866.AcctStatusType_Value_AccountingOn
 	}
-	return &accountingRequest{cfg: &c.cfg, at: time.Now(), fill: func(p builder) {
+	return &accountingRequest{cfg: &c.cfg, at: time.Now(), addAttributes: func(p builder) {
 		p.number(rfc2866.AcctStatusType_Type, uint32(status))
 		p.text(rfc2866.AcctSessionID_Type, c.boot)
 	}}
 }
 
-// maxClass is how many bytes of Class attributes, with their headers, fit into an
-// accounting packet beside the longest values of all other attributes.
+// maxClass is how many bytes of Class attributes, with their headers, fit into an accounting packet beside the longest
+// values of all other attributes.
 const maxClass = radius.MaxPacketLength - headerSize - 4*(maxValue+2) - maxRoutes*32 - 256

@@ -25,8 +25,8 @@ var (
 	errForged    = errors.New("answer with a wrong authenticator")
 )
 
-// open decodes an authentic answer to a request with the given authenticator. signed
-// means that the answer must have a Message-Authenticator. Errors are one of the above.
+// open decodes an authentic answer to a request with the given authenticator. signed means that the answer must have a
+// Message-Authenticator. Errors are one of the above.
 func open(data, secret []byte, request [16]byte, signed bool) (*radius.Packet, error) {
 	if len(data) < headerSize {
 		return nil, errMalformed
@@ -52,8 +52,7 @@ func open(data, secret []byte, request [16]byte, signed bool) (*radius.Packet, e
 	return p, nil
 }
 
-// expected reports whether a code answers an Access-Request or, without access, an
-// Accounting-Request.
+// expected reports whether a code answers an Access-Request or, without access, an Accounting-Request.
 func expected(code radius.Code, access bool) bool {
 	switch code {
 	case radius.CodeAccessAccept, radius.CodeAccessReject, radius.CodeAccessChallenge:
@@ -64,8 +63,8 @@ func expected(code radius.Code, access bool) bool {
 	return false
 }
 
-// findSignature returns the offset of the Message-Authenticator's value, 0 when there is
-// none. Two of them, or attributes with wrong lengths, are errors.
+// findSignature returns the offset of the Message-Authenticator's value, 0 when there is none. Two of them, or
+// attributes with wrong lengths, are errors.
 func findSignature(data []byte) (int, error) {
 	index := 0
 	for i := headerSize; i < len(data); {
@@ -97,8 +96,8 @@ func authenticatorHolds(data, secret []byte, request [16]byte) bool {
 	return subtle.ConstantTimeCompare(h.Sum(nil), data[4:headerSize]) == 1
 }
 
-// signatureHolds verifies the Message-Authenticator at an offset: an HMAC over the packet
-// with the request's authenticator, and with zeros in place of the value (RFC 3579, 3.2).
+// signatureHolds verifies the Message-Authenticator at an offset: an HMAC over the packet with the request's
+// authenticator, and with zeros in place of the value (RFC 3579, 3.2).
 func signatureHolds(data []byte, index int, secret []byte, request [16]byte) bool {
 	var zeros [md5.Size]byte
 	mac := hmac.New(md5.New, secret)
@@ -118,7 +117,7 @@ func (c *Client) decide(credentials session.Credentials, p *radius.Packet) (sess
 	case radius.CodeAccessChallenge:
 		return session.Login{}, &session.Challenge{Message: replyMessage(p)}
 	}
-	if v, found := number(p, rfc2865.ServiceType_Type); found {
+	if v, found := numericAttr(p, rfc2865.ServiceType_Type); found {
 		switch rfc2865.ServiceType(v) {
 		case rfc2865.ServiceType_Value_LoginUser, rfc2865.ServiceType_Value_FramedUser:
 		default:
@@ -128,10 +127,10 @@ func (c *Client) decide(credentials session.Credentials, p *radius.Packet) (sess
 	}
 	login := session.Login{User: credentials.User}
 	var err error
-	if login.Limits, login.Given, err = c.limits(p, time.Now()); err != nil {
+	if login.Limits, login.Explicit, err = c.limits(p, time.Now()); err != nil {
 		return session.Login{}, unfit("%w", err)
 	}
-	if most, ok := number(p, rfc2865.PortLimit_Type); ok { // RFC 2865, 5.42
+	if most, ok := numericAttr(p, rfc2865.PortLimit_Type); ok { // RFC 2865, 5.42
 		login.Sessions = int(most)
 	}
 	if name := p.Get(rfc2865.UserName_Type); len(name) > 0 {
@@ -165,8 +164,8 @@ func unfit(reason string, args ...any) error {
 	return fmt.Errorf("%w: %w", session.ErrUnfit, fmt.Errorf(reason, args...))
 }
 
-// Vendors and their attributes. The numbers of ChilliSpot's gigawords are from
-// CoovaChilli's dictionary, which FreeRADIUS does not ship.
+// Vendors and their attributes. The numbers of ChilliSpot's gigawords are from CoovaChilli's dictionary, which
+// FreeRADIUS does not ship.
 const (
 	vendorWISPr      = 14122
 	vendorChilliSpot = 14559
@@ -178,9 +177,9 @@ const (
 )
 
 // limits returns the limits of an Access-Accept at a time, and which of them it has, be they 0.
-func (c *Client) limits(p *radius.Packet, now time.Time) (l session.Limits, given session.Given, err error) {
+func (c *Client) limits(p *radius.Packet, now time.Time) (l session.Limits, given session.ExplicitLimits, err error) {
 	seconds := func(t radius.Type) (time.Duration, bool) {
-		v, found := number(p, t)
+		v, found := numericAttr(p, t)
 		return time.Duration(v) * time.Second, found
 	}
 	rate := func(kind byte) (uint64, bool) {
@@ -243,8 +242,8 @@ func (c *Config) interim(every time.Duration) time.Duration {
 	return max(every, minInterim)
 }
 
-// number returns a numeric attribute; false when it is missing or has another size.
-func number(p *radius.Packet, t radius.Type) (uint32, bool) {
+// numericAttr returns a numeric attribute; false when it is missing or has another size.
+func numericAttr(p *radius.Packet, t radius.Type) (uint32, bool) {
 	a, found := p.Lookup(t)
 	if !found {
 		return 0, false
@@ -282,8 +281,8 @@ func vendorBytes(p *radius.Packet, vendor uint32, kind byte) []byte {
 	return nil
 }
 
-// replyMessage returns the server's message to the user, its lines in order (RFC 2865,
-// 5.18), without control characters, because it goes to logs and to a page.
+// replyMessage returns the server's message to the user, its lines in order (RFC 2865, 5.18), without control
+// characters, because it goes to logs and to a page.
 func replyMessage(p *radius.Packet) string {
 	var lines []string
 	for _, a := range p.Attributes {

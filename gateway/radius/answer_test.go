@@ -164,7 +164,7 @@ func TestEndsAndZeros(t *testing.T) {
 		{"", "2026-13-27T23:00:00Z", 0, false, "is no time"},
 	} {
 		p := builder{radius.New(radius.CodeAccessAccept, []byte(testSecret))}
-		var w wanted
+		var w limitChange
 		d := &Dynamic{cfg: c.cfg}
 		if tt.timeout != "" {
 			seconds, _ := strconv.Atoi(tt.timeout)
@@ -189,7 +189,7 @@ func TestEndsAndZeros(t *testing.T) {
 			}
 		}
 		changed := session.Limits{SessionTimeout: 5 * time.Second}
-		w.of(session.Session{Began: now})(&changed)
+		w.apply(session.Session{Began: now})(&changed)
 		if tt.given && changed.SessionTimeout != tt.want || !tt.given && changed.SessionTimeout != 5*time.Second {
 			t.Errorf("%+v: a CoA-Request makes it %s", tt, changed.SessionTimeout)
 		}

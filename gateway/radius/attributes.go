@@ -18,7 +18,7 @@ const (
 	start                             // Accounting-Request
 	update
 	stop
-	boot   // Accounting-On and -Off
+	onOff  // Accounting-On and -Off
 	reply  // answer to a Disconnect- or CoA-Request
 	accept // Access-Accept
 	reject // Access-Reject
@@ -49,7 +49,7 @@ var attributes = []avp{
 		"with `radius.method = \"pap\"`, and of PPPoE clients that use PAP"},
 	{"CHAP-Password", 0, rfc2865.CHAPPassword_Type, logins,
 		"with `radius.method = \"chap\"`, and of PPPoE clients that use CHAP"},
-	{"NAS-IP-Address", 0, rfc2865.NASIPAddress_Type, logins | sessions | boot | naming,
+	{"NAS-IP-Address", 0, rfc2865.NASIPAddress_Type, logins | sessions | onOff | naming,
 		"`radius.nas_address`; not sent without it. In a request: must be it, or without it an address of the machine"},
 	{"NAS-Port", 0, rfc2865.NASPort_Type, lineRequest | sessions | naming, "PPPoE clients: the PPPoE session"},
 	{"Service-Type", 0, rfc2865.ServiceType_Type, logins | sessions | accept,
@@ -72,16 +72,16 @@ var attributes = []avp{
 		"`radius.called_station_id`; not sent without it"},
 	{"Calling-Station-Id", 0, rfc2865.CallingStationID_Type, logins | sessions | naming,
 		"the client's MAC address, `02-00-00-00-00-01`"},
-	{"NAS-Identifier", 0, rfc2865.NASIdentifier_Type, logins | sessions | boot | naming, "`radius.nas_identifier`"},
+	{"NAS-Identifier", 0, rfc2865.NASIdentifier_Type, logins | sessions | onOff | naming, "`radius.nas_identifier`"},
 	{"Proxy-State", 0, rfc2865.ProxyState_Type, reply | naming, "returned in the answer"},
-	{"Acct-Status-Type", 0, rfc2866.AcctStatusType_Type, sessions | boot,
+	{"Acct-Status-Type", 0, rfc2866.AcctStatusType_Type, sessions | onOff,
 		"Start, Interim-Update, Stop, Accounting-On, Accounting-Off"},
-	{"Acct-Delay-Time", 0, rfc2866.AcctDelayTime_Type, sessions | boot, "seconds since the event"},
+	{"Acct-Delay-Time", 0, rfc2866.AcctDelayTime_Type, sessions | onOff, "seconds since the event"},
 	{"Acct-Input-Octets", 0, rfc2866.AcctInputOctets_Type, counted,
 		"bytes of IP packets that the client sent, modulo 2³²; with `radius.swap_octets` those that it received"},
 	{"Acct-Output-Octets", 0, rfc2866.AcctOutputOctets_Type, counted,
 		"bytes of IP packets that the client received, modulo 2³²; with `radius.swap_octets` those that it sent"},
-	{"Acct-Session-Id", 0, rfc2866.AcctSessionID_Type, logins | sessions | boot | naming,
+	{"Acct-Session-Id", 0, rfc2866.AcctSessionID_Type, logins | sessions | onOff | naming,
 		"the session, 16 hexadecimal digits; in an Access-Request that of the session to come"},
 	{"Acct-Authentic", 0, rfc2866.AcctAuthentic_Type, sessions, "RADIUS, or Local where `auth.methods` does not have it"},
 	{"Acct-Session-Time", 0, rfc2866.AcctSessionTime_Type, counted, "seconds, by the monotonic clock"},
@@ -93,7 +93,7 @@ var attributes = []avp{
 			"address went to another client), NAS-Error. In a Disconnect-Request: ignored"},
 	{"Acct-Input-Gigawords", 0, rfc2869.AcctInputGigawords_Type, counted, "2³² bytes, as Acct-Input-Octets"},
 	{"Acct-Output-Gigawords", 0, rfc2869.AcctOutputGigawords_Type, counted, "2³² bytes, as Acct-Output-Octets"},
-	{"Event-Timestamp", 0, rfc2869.EventTimestamp_Type, sessions | boot | naming,
+	{"Event-Timestamp", 0, rfc2869.EventTimestamp_Type, sessions | onOff | naming,
 		"Unix time of the event; in a request: within 5 minutes of the gateway's clock"},
 	{"CHAP-Challenge", 0, rfc2865.CHAPChallenge_Type, logins, "beside CHAP-Password"},
 	{"NAS-Port-Type", 0, rfc2865.NASPortType_Type, logins | sessions | naming,

@@ -31,13 +31,13 @@ var words = []struct {
 	text string
 }{
 	{portalRequest, "Access-Request (portal)"}, {lineRequest, "Access-Request (PPPoE)"}, {start, "Start"},
-	{update, "Interim-Update"}, {stop, "Stop"}, {boot, "Accounting-On, -Off"},
+	{update, "Interim-Update"}, {stop, "Stop"}, {onOff, "Accounting-On, -Off"},
 	{reply, "answers to Disconnect- and CoA-Requests"},
 	{accept, "Access-Accept"}, {reject, "Access-Reject"}, {challenge, "Access-Challenge"},
 	{naming, "Disconnect- and CoA-Request, of what it is"}, {changing, "CoA-Request, what is changed"},
 }
 
-const sentPackets = logins | sessions | boot | reply
+const sentPackets = logins | sessions | onOff | reply
 
 // page renders the page of attributes.
 func page() string {
@@ -100,11 +100,11 @@ func TestPageOfAttributes(t *testing.T) {
 	goldentest.Compare(t, attributesPage, page())
 }
 
-// seen is which packets have or understand an attribute, by "vendor.type".
-type seen map[string]packets
+// attributeUse is which packets have or understand an attribute, by "vendor.type".
+type attributeUse map[string]packets
 
 // add adds the attributes of a packet.
-func (s seen) add(in packets, all radius.Attributes) {
+func (s attributeUse) add(in packets, all radius.Attributes) {
 	for _, a := range all {
 		if a.Type != rfc2865.VendorSpecific_Type {
 			s[fmt.Sprintf("0.%d", a.Type)] |= in
@@ -115,9 +115,9 @@ func (s seen) add(in packets, all radius.Attributes) {
 }
 
 // compare holds what was seen against the table. Message-Authenticator in answers is the transport's.
-func (s seen) compare(t *testing.T, of packets) {
+func (s attributeUse) compare(t *testing.T, of packets) {
 	t.Helper()
-	want, name := seen{}, map[string]string{}
+	want, name := attributeUse{}, map[string]string{}
 	for _, a := range attributes {
 		key := fmt.Sprintf("%d.%d", a.vendor, a.kind)
 		name[key] = a.name
@@ -139,7 +139,7 @@ func (s seen) compare(t *testing.T, of packets) {
 
 // TestAttributesSent: the table has the attributes of all packets that are sent.
 func TestAttributesSent(t *testing.T) {
-	s := seen{}
+	s := attributeUse{}
 	cfg := Config{
 		Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}, NASIdentifier: "here",
 		NASAddress: netip.MustParseAddr("192.0.2.1"), NASPortID: "lan0", CalledStationID: "Guests",
@@ -162,7 +162,7 @@ func TestAttributesSent(t *testing.T) {
 		ms.CHAP = &session.CHAP{Microsoft: true, Challenge: make([]byte, 16), Response: make([]byte, msResponse)}
 		for in, all := range map[packets][]session.Credentials{portalRequest: {who}, lineRequest: {line, chap, ms}} {
 			for _, who := range all {
-				data, err := (&accessRequest{cfg: &c.cfg, who: who}).packet([]byte(testSecret), 1, time.Now())
+				data, err := (&accessRequest{cfg: &c.cfg, credentials: who}).packet([]byte(testSecret), 1, time.Now())
 				note(in, data, err)
 			}
 		}
@@ -180,7 +180,7 @@ func TestAttributesSent(t *testing.T) {
 			}
 		}
 		data, err := c.restart(true).packet([]byte(testSecret), 1, time.Now())
-		note(boot, data, err)
+		note(onOff, data, err)
 	}
 	d, _ := newDynamic(t)
 	request := packet(t, func(p builder) {
@@ -196,7 +196,7 @@ func TestAttributesSent(t *testing.T) {
 // TestAttributesUnderstood: whatever attribute a server sends, it has an effect if the table says so, and otherwise
 // none.
 func TestAttributesUnderstood(t *testing.T) {
-	s := seen{}
+	s := attributeUse{}
 	c := newClient(t, Config{Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}})
 	d, _ := newDynamic(t)
 	who := session.Credentials{User: "ann", Port: 7, Key: testKey}
@@ -215,7 +215,7 @@ func TestAttributesUnderstood(t *testing.T) {
 		coa := builder{radius.New(radius.CodeCoARequest, []byte(testSecret))}
 		coa.text(rfc2866.AcctSessionID_Type, "5f3c")
 		coa.Attributes = append(coa.Attributes, a)
-		switch _, cause := d.wants(coa.Packet); cause {
+		switch _, cause := d.parseChange(coa.Packet); cause {
 		case 0:
 			s.add(changing, all)
 		case rfc3576.ErrorCause_Value_MissingAttribute:

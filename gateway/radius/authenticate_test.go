@@ -45,7 +45,7 @@ func TestAuthenticate(t *testing.T) {
 			UpBps: 2_000_000, DownBps: 1<<32 - 1, UpBytes: 1<<32 + 1000, DownBytes: 1<<32 - 1, TotalBytes: 2 << 32,
 		},
 	}
-	granted.Given = session.Given{
+	granted.Explicit = session.ExplicitLimits{
 		SessionTimeout: true, IdleTimeout: true, UpBytes: true, DownBytes: true, TotalBytes: true, UpBps: true, DownBps: true}
 	swapped := granted
 	swapped.Limits.UpBytes, swapped.Limits.DownBytes = granted.Limits.DownBytes, granted.Limits.UpBytes
@@ -302,7 +302,7 @@ func TestFloodOfOneWayKeepsNobodyOfTheOtherOut(t *testing.T) {
 				c.Authenticate(ctx, who)
 			})
 		}
-		for range share(8) {
+		for range maxOfOneSource(8) {
 			server.receive(t)
 		}
 		go func() {

@@ -38,7 +38,7 @@ type Sessions interface {
 type DynamicStats struct {
 	Disconnects, Changes, Refused uint64 // carried out; answered with a NAK
 	Forged, Malformed, Repeated   uint64 // dropped, dropped, answered once more
-	Strangers, Outdated           uint64 // dropped: of others than the servers; with an Event-Timestamp that is not of now
+	Unauthentic, Outdated         uint64 // dropped: of others than the servers; with an Event-Timestamp that is not of now
 }
 
 // Dynamic carries out what servers ask of sessions (RFC 5176): Disconnect-Requests end them, and
@@ -50,13 +50,13 @@ type Dynamic struct {
 	conn     *net.UDPConn
 	secrets  map[netip.Addr][]byte
 
-	repeats *repeats      // of Serve's goroutine
-	older   budget.Seldom // to log requests that may have been carried out before
+	repeats *repeats             // of Serve's goroutine
+	older   budget.OncePerMinute // to log requests that may have been carried out before
 
 	stats struct{ disconnects, changes, refused, repeated atomic.Uint64 }
 	// requests without an answer, by why
-	strangers, forged, malformed, outdated dropped
-	once                                   sync.Once
+	unauthentic, forged, malformed, outdated dropped
+	once                                     sync.Once
 }
 
 // ListenDynamic opens the port. Nothing is answered before Serve. The file at path, which may be missing, has
@@ -92,7 +92,7 @@ func (d *Dynamic) Stats() DynamicStats {
 	s := &d.stats
 	return DynamicStats{
 		Disconnects: s.disconnects.Load(), Changes: s.changes.Load(), Refused: s.refused.Load(), Repeated: s.repeated.Load(),
-		Forged: d.forged.n.Load(), Malformed: d.malformed.n.Load(), Strangers: d.strangers.n.Load(),
+		Forged: d.forged.n.Load(), Malformed: d.malformed.n.Load(), Unauthentic: d.unauthentic.n.Load(),
 		Outdated: d.outdated.n.Load(),
 	}
 }
@@ -133,7 +133,7 @@ func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byt
 		return nil
 	}
 	q := question{from.Addr(), p.Identifier, p.Authenticator}
-	if before, present := d.repeats.find(q, now); present {
+	if before, present := d.repeats.answerTo(q, now); present {
 		d.stats.repeated.Add(1)
 		if before.late || before.fresh(now) {
 			return before.packet
@@ -148,7 +148,7 @@ func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byt
 	if !d.repeats.add(q, p, now) {
 		return d.answer(p, q.from, nil, rfc3576.ErrorCause_Value_ResourcesUnavailable)
 	}
-	if d.repeats.before(p, now) {
+	if d.repeats.mayBeRepeat(p, now) {
 		d.older.Do(func() {
 			d.log.Warn("radius: a request that may have been carried out before is refused: the file of those is not complete, "+
 				"and this one is older than the gateway's start or without Event-Timestamp; "+
@@ -169,7 +169,7 @@ func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byt
 func (d *Dynamic) authentic(from netip.AddrPort, data []byte, now time.Time) *radius.Packet {
 	secret := d.secrets[from.Addr()]
 	if secret == nil {
-		return d.drop(&d.strangers, from, "it is not from radius.primary or radius.secondary")
+		return d.drop(&d.unauthentic, from, "it is not from radius.primary or radius.secondary")
 	}
 	p, err := openRequest(data, secret)
 	if errors.Is(err, errMalformed) {
@@ -218,7 +218,7 @@ func openRequest(data, secret []byte) (*radius.Packet, error) {
 
 // age is how old a request is; 0: it does not say. An old one may be sent again by somebody.
 func age(p *radius.Packet, now time.Time) time.Duration {
-	at, found := number(p, rfc2869.EventTimestamp_Type)
+	at, found := numericAttr(p, rfc2869.EventTimestamp_Type)
 	if !found {
 		return 0
 	}
@@ -228,7 +228,7 @@ func age(p *radius.Packet, now time.Time) time.Duration {
 // dropped counts requests without an answer, and has one a minute logged.
 type dropped struct {
 	n   atomic.Uint64
-	log budget.Seldom
+	log budget.OncePerMinute
 }
 
 // drop counts a request that gets no answer, and returns nil instead of it.
@@ -280,7 +280,7 @@ func (d *Dynamic) answer(
 		return nil
 	}
 	said := []any{"server", server.String(), "code", p.Code.String(), "answer", reply.Code.String()}
-	said = append(said, about(p, found)...)
+	said = append(said, logUsers(p, found)...)
 	if cause != 0 {
 		said = append(said, "error-cause", uint32(cause), "why", inWords(cause))
 	}
@@ -293,7 +293,7 @@ func (d *Dynamic) carryOut(p *radius.Packet) ([]session.Session, rfc3576.ErrorCa
 	if !d.addressed(p) {
 		return nil, rfc3576.ErrorCause_Value_NASIdentificationMismatch
 	}
-	change, cause := d.wants(p)
+	change, cause := d.parseChange(p)
 	if cause != 0 {
 		return nil, cause
 	}
@@ -306,7 +306,7 @@ func (d *Dynamic) carryOut(p *radius.Packet) ([]session.Session, rfc3576.ErrorCa
 		if p.Code == radius.CodeDisconnectRequest {
 			err = d.sessions.Kick(s.Addr, s.ID, session.AdminReset)
 		} else {
-			err = d.sessions.Alter(s.Addr, s.ID, change.of(s))
+			err = d.sessions.Alter(s.Addr, s.ID, change.apply(s))
 		}
 		if err != nil && !errors.Is(err, session.ErrNoSession) && !errors.Is(err, session.ErrLater) {
 			d.log.Warn("radius: carrying out a server's request", "client", s.Key.String(), "session", s.ID, "err", err)

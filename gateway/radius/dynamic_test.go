@@ -23,25 +23,25 @@ import (
 	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
-// one is a table with one session, which counts what is done to it.
-type one struct {
+// oneSession is a table with one session, which counts what is done to it.
+type oneSession struct {
 	s               session.Session
 	kicked, changed int
 	late            error // of Kick, of a session that has ended
 }
 
-func (o *one) Get(a netip.Addr) (session.Session, bool)     { return o.s, a == o.s.Addr }
-func (o *one) Each(f func(session.Session) bool)            { f(o.s) }
-func (o *one) Kick(netip.Addr, string, session.Cause) error { o.kicked++; return o.late }
-func (o *one) Alter(_ netip.Addr, _ string, how func(*session.Limits)) error {
+func (o *oneSession) Get(a netip.Addr) (session.Session, bool)     { return o.s, a == o.s.Addr }
+func (o *oneSession) Each(f func(session.Session) bool)            { f(o.s) }
+func (o *oneSession) Kick(netip.Addr, string, session.Cause) error { o.kicked++; return o.late }
+func (o *oneSession) Alter(_ netip.Addr, _ string, how func(*session.Limits)) error {
 	o.changed++
 	how(&o.s.Limits)
 	return nil
 }
 
-func newDynamic(t testing.TB) (*Dynamic, *one) {
+func newDynamic(t testing.TB) (*Dynamic, *oneSession) {
 	t.Helper()
-	o := &one{s: session.Session{
+	o := &oneSession{s: session.Session{
 		Key: session.Key{MAC: [6]byte{2, 0, 0, 0, 0, 1}, Addr: netip.MustParseAddr("10.1.0.9")}, State: session.Authenticated,
 		ID: "5f3c", Login: session.Login{User: "ann"},
 	}}
@@ -103,7 +103,7 @@ func TestDynamicOnlyOnce(t *testing.T) {
 	if a := d.receive(netip.MustParseAddrPort("127.0.0.9:40000"), request, now); a != nil || o.kicked != 1 {
 		t.Errorf("a stranger is answered: %x", a)
 	}
-	if n := d.Stats(); n.Disconnects != 1 || n.Repeated != 1 || n.Forged != 2 || n.Malformed != 2 || n.Strangers != 1 ||
+	if n := d.Stats(); n.Disconnects != 1 || n.Repeated != 1 || n.Forged != 2 || n.Malformed != 2 || n.Unauthentic != 1 ||
 		n.Outdated != 1 {
 		t.Errorf("%+v", n)
 	}
@@ -255,7 +255,7 @@ func TestDynamicHasNoRoom(t *testing.T) {
 	now := time.Now()
 	for i := range rememberN {
 		q := question{from: dynamicServer.Addr(), authenticator: [16]byte{byte(i), byte(i >> 8), byte(i >> 16)}}
-		d.repeats.all[q] = answered{until: now.Add(time.Duration(i+1) * time.Second), timed: i >= 8}
+		d.repeats.answered[q] = answeredRequest{forgetAt: now.Add(time.Duration(i+1) * time.Second), timed: i >= 8}
 	}
 	who := func(p builder) { p.text(rfc2866.AcctSessionID_Type, "5f3c") }
 	for id := range byte(9) {
@@ -264,8 +264,8 @@ func TestDynamicHasNoRoom(t *testing.T) {
 			p.number(rfc2869.EventTimestamp_Type, uint32(now.Unix()))
 		}), now)
 	}
-	if n := d.Stats(); o.kicked != 8 || n.Refused != 1 || len(d.repeats.all) != rememberN {
-		t.Errorf("%d ended, %d refused, %d remembered", o.kicked, n.Refused, len(d.repeats.all))
+	if n := d.Stats(); o.kicked != 8 || n.Refused != 1 || len(d.repeats.answered) != rememberN {
+		t.Errorf("%d ended, %d refused, %d remembered", o.kicked, n.Refused, len(d.repeats.answered))
 	}
 }
 
@@ -292,8 +292,8 @@ func TestDynamicForgets(t *testing.T) {
 		t.Errorf("%d requests were carried out %d times", n, o.kicked)
 	}
 	file, err := os.Stat(path)
-	if err != nil || file.Size() > 2*lookN*recordSize || len(d.repeats.all) > lookN {
-		t.Errorf("%d of %d requests are remembered, %d bytes in the file, %v", len(d.repeats.all), n, file.Size(), err)
+	if err != nil || file.Size() > 2*lookN*recordSize || len(d.repeats.answered) > lookN {
+		t.Errorf("%d of %d requests are remembered, %d bytes in the file, %v", len(d.repeats.answered), n, file.Size(), err)
 	}
 }
 
@@ -326,7 +326,7 @@ func TestDynamicSigned(t *testing.T) {
 	if err != nil || o.changed != 0 {
 		t.Fatalf("%v, %d changes", err, o.changed)
 	}
-	cause, _ := number(answer, rfc3576.ErrorCause_Type)
+	cause, _ := numericAttr(answer, rfc3576.ErrorCause_Type)
 	if answer.Code != radius.CodeCoANAK || rfc3576.ErrorCause(cause) != rfc3576.ErrorCause_Value_SessionContextNotFound ||
 		string(answer.Get(rfc2865.ProxyState_Type)) != "state" {
 		t.Errorf("answered by %v", answer)

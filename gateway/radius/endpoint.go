@@ -35,39 +35,39 @@ type endpoint struct {
 	deadTime time.Duration
 	logins   *endpoint // of the server, where this one is for accounting
 
-	mu        sync.Mutex
-	sockets   []*socket // those that take requests, guarded by mu
-	draining  []*socket // retired sockets that still expect answers, guarded by mu
-	closed    bool      // guarded by mu
-	lastHeard time.Time // guarded by mu
-	deadUntil time.Time // zero: alive, guarded by mu
-	trouble   *silence  // of the last request without an answer, while it is not alive; guarded by mu
+	mu          sync.Mutex
+	sockets     []*socket // those that take requests, guarded by mu
+	draining    []*socket // retired sockets that still expect answers, guarded by mu
+	closed      bool      // guarded by mu
+	lastHeard   time.Time // guarded by mu
+	deadUntil   time.Time // zero: alive, guarded by mu
+	lastFailure *silence  // of the last request without an answer, while it is not alive; guarded by mu
 
-	silent    time.Time     // when the first request of those that had no answer since lastHeard began, guarded by mu
-	logged    bool          // the log has the trouble, guarded by mu
-	late      time.Duration // after which the last late answer came, zero: answers came in time since; guarded by mu
-	lingering int           // exchanges that are over and still listened to, guarded by mu
+	silentSince time.Time     // when the first request of those that had no answer since lastHeard began, guarded by mu
+	logged      bool          // the log has the trouble, guarded by mu
+	lateBy      time.Duration // after which the last late answer came, zero: answers came in time since; guarded by mu
+	lingering   int           // exchanges that are over and still listened to, guarded by mu
 
-	log     *slog.Logger
-	slow    budget.Seldom // to log late answers
-	fell    budget.Seldom // to log trouble
-	closing chan struct{} // ends waits
-	readers sync.WaitGroup
-	counts  counts
+	log        *slog.Logger
+	slow       budget.OncePerMinute // to log late answers
+	failureLog budget.OncePerMinute // to log trouble
+	closing    chan struct{}        // ends waits
+	readers    sync.WaitGroup
+	counts     counts
 }
 
-// socket is connected, so it receives only packets of its server. The kernel chooses a
-// random port. It has 256 identifiers.
+// socket is connected, so it receives only packets of its server. The kernel chooses a random port. It has 256
+// identifiers.
 type socket struct {
 	conn    *net.UDPConn
 	waiters [256]*waiter // guarded by the endpoint's mu
-	used    int          // guarded by the endpoint's mu
-	next    byte         // next identifier: in turn, so that reuse is as late as possible; guarded by the endpoint's mu
+	inUse   int          // guarded by the endpoint's mu
+	nextID  byte         // next identifier: in turn, so that reuse is as late as possible; guarded by the endpoint's mu
 	retired bool         // guarded by the endpoint's mu
 }
 
-// hold is an identifier in use.
-type hold struct {
+// heldID is an identifier in use.
+type heldID struct {
 	socket *socket
 	id     byte
 }
@@ -91,8 +91,8 @@ type Stats struct {
 	Requests, Retransmits uint64 // packets: first transmissions, and further ones
 	Answers               uint64 // authentic ones
 	Timeouts              uint64 // requests that got no answer through all transmissions
-	// Dropped packets: without Message-Authenticator, with a wrong authenticator, not
-	// RADIUS, answers to no request, and authentic ones that came when nobody waited any more.
+	// Dropped packets: without Message-Authenticator, with a wrong authenticator, not RADIUS, answers to no request, and
+	// authentic ones that came when nobody waited any more.
 	Unsigned, Forged, Malformed, Unexpected, Late uint64
 }
 
@@ -114,8 +114,8 @@ func (e *endpoint) stats(now time.Time) Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	reason := ""
-	if e.trouble != nil {
-		reason = e.trouble.why()
+	if e.lastFailure != nil {
+		reason = e.lastFailure.advice()
 	}
 	return Stats{
 		Server: e.addr, Dead: now.Before(e.deadUntil), Asked: reason != "" || !e.lastHeard.IsZero(), Trouble: reason,
@@ -133,8 +133,8 @@ func (s *service) add(c Config, addr netip.AddrPort, secret string) {
 	})
 }
 
-// health returns the server's state. A caller that gets due must try the server: for
-// other callers it stays dead for another DeadTime.
+// health returns the server's state. A caller that gets due must try the server: for other callers it stays dead for
+// another DeadTime.
 func (e *endpoint) health(now time.Time) health {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -155,51 +155,50 @@ func (e *endpoint) isDead(now time.Time) bool {
 	return now.Before(e.deadUntil)
 }
 
-// heard records an authentic answer.
-func (e *endpoint) heard() {
+// answered records an authentic answer.
+func (e *endpoint) answered() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.lastHeard, e.deadUntil, e.trouble = time.Now(), time.Time{}, nil
-	e.late, e.silent = 0, time.Time{}
+	e.lastHeard, e.deadUntil, e.lastFailure = time.Now(), time.Time{}, nil
+	e.lateBy, e.silentSince = 0, time.Time{}
 }
 
-// missed records that a request first sent at the given time got no answer. The server is
-// dead only if no other request got an answer since. A server may leave some requests
-// unanswered, such as those for a realm it cannot reach, and a client must not be able
-// to disable it for others with such requests.
-func (e *endpoint) missed(began time.Time, trouble *silence) {
+// unanswered records that a request first sent at the given time got no answer. The server is dead only if no other
+// request got an answer since. A server may leave some requests unanswered, such as those for a realm it cannot reach,
+// and a client must not be able to disable it for others with such requests.
+func (e *endpoint) unanswered(began time.Time, trouble *silence) {
 	e.counts.timeouts.Add(1)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.lastHeard.After(began) {
 		return
 	}
-	if e.silent.IsZero() {
-		e.silent = began
+	if e.silentSince.IsZero() {
+		e.silentSince = began
 	}
-	e.deadUntil, e.trouble = time.Now().Add(e.deadTime), trouble
-	// The cause may be on our side: a source address that is no longer ours, or a NAT
-	// mapping that expired. New sockets avoid both.
+	e.deadUntil, e.lastFailure = time.Now().Add(e.deadTime), trouble
+	// The cause may be on our side: a source address that is no longer ours, or a NAT mapping that expired. New sockets
+	// avoid both.
 	for len(e.sockets) > 0 {
 		e.retireLocked(e.sockets[0])
 	}
 }
 
 // claim reserves an identifier that no packet in flight uses.
-func (e *endpoint) claim(w *waiter) (hold, error) {
+func (e *endpoint) claim(w *waiter) (heldID, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return hold{}, net.ErrClosed
+		return heldID{}, net.ErrClosed
 	}
 	for _, s := range e.sockets {
-		if s.used < len(s.waiters) {
+		if s.inUse < len(s.waiters) {
 			return s.claim(w), nil
 		}
 	}
 	s, err := e.dial()
 	if err != nil {
-		return hold{}, err
+		return heldID{}, err
 	}
 	e.sockets = append(e.sockets, s)
 	e.readers.Go(func() { e.read(s) })
@@ -221,24 +220,24 @@ func (e *endpoint) dial() (*socket, error) {
 }
 
 // claim reserves the next free identifier of a socket.
-func (s *socket) claim(w *waiter) hold {
-	for s.waiters[s.next] != nil {
-		s.next++
+func (s *socket) claim(w *waiter) heldID {
+	for s.waiters[s.nextID] != nil {
+		s.nextID++
 	}
-	h := hold{s, s.next}
+	h := heldID{s, s.nextID}
 	s.waiters[h.id] = w
-	s.used++
-	s.next++
+	s.inUse++
+	s.nextID++
 	return h
 }
 
 // giveBack frees an identifier.
-func (e *endpoint) giveBack(h hold) {
+func (e *endpoint) giveBack(h heldID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	h.socket.waiters[h.id] = nil
-	h.socket.used--
-	if h.socket.retired && h.socket.used == 0 {
+	h.socket.inUse--
+	if h.socket.retired && h.socket.inUse == 0 {
 		e.draining = slices.DeleteFunc(e.draining, func(s *socket) bool { return s == h.socket })
 		h.socket.conn.Close()
 	}
@@ -257,7 +256,7 @@ func (e *endpoint) retireLocked(s *socket) {
 	}
 	s.retired = true
 	e.sockets = slices.DeleteFunc(e.sockets, func(other *socket) bool { return other == s })
-	if s.used == 0 {
+	if s.inUse == 0 {
 		s.conn.Close()
 		return
 	}
@@ -296,14 +295,14 @@ func (e *endpoint) read(s *socket) {
 		case n < headerSize:
 			e.counts.malformed.Add(1)
 		default:
-			e.take(s, buf[:n])
+			e.receive(s, buf[:n])
 		}
 	}
 }
 
-// take classifies and counts a datagram before it passes an answer to its waiter, so that
-// the count includes the answer when the waiter has it.
-func (e *endpoint) take(s *socket, data []byte) {
+// receive classifies and counts a datagram before it passes an answer to its waiter, so that the count includes the
+// answer when the waiter has it.
+func (e *endpoint) receive(s *socket, data []byte) {
 	e.mu.Lock()
 	w := s.waiters[data[1]]
 	e.mu.Unlock()
@@ -319,11 +318,11 @@ func (e *endpoint) take(s *socket, data []byte) {
 		e.counts.forged.Add(1)
 	case err != nil:
 		e.counts.malformed.Add(1)
-	case w.x.over.Load():
+	case w.x.abandoned.Load():
 		e.cameLate(w.x)
 	default:
 		e.counts.answers.Add(1)
-		w.hand(p)
+		w.deliver(p)
 	}
 }
 

@@ -16,35 +16,35 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// way is where requests come from. Those of one way do not queue behind those of another.
-type way int
+// requestSource is where requests come from. Those of one way do not queue behind those of another.
+type requestSource int
 
 const (
-	byPortal way = iota // logins, and all accounting
-	byLine              // logins of PPPoE clients
-	ways
+	byPortal requestSource = iota // logins, and all accounting
+	byLine                        // logins of PPPoE clients
+	requestSources
 )
 
-// service is the servers' ports for one purpose. Logins and accounting have one each, so
-// that neither queues behind the other.
+// service is the servers' ports for one purpose. Logins and accounting have one each, so that neither queues behind the
+// other.
 type service struct {
-	endpoints []*endpoint
-	gates     [ways]*session.Gate
-	overdue   chan struct{} // holds an element for each request that gave its turn to another
-	tries     int           // transmissions to one server
+	endpoints       []*endpoint
+	gates           [requestSources]*session.Gate
+	overdueInFlight chan struct{} // holds an element for each request that gave its turn to another
+	tries           int           // transmissions to one server
 }
 
 // newService makes a service with so many requests in flight, at most, of each way.
 func newService(c Config, inFlight int) *service {
-	s := &service{overdue: make(chan struct{}, overdueMost), tries: c.Retries + 1}
+	s := &service{overdueInFlight: make(chan struct{}, overdueMost), tries: c.Retries + 1}
 	for w := range s.gates {
 		s.gates[w] = session.NewGate(inFlight, c.Waiting)
 	}
 	return s
 }
 
-// share is how many of the logins in flight may be of one way.
-func share(inFlight int) int { return max(1, inFlight*3/4) }
+// maxOfOneSource is how many of the logins in flight may be of one way.
+func maxOfOneSource(inFlight int) int { return max(1, inFlight*3/4) }
 
 func (s *service) close() {
 	for _, e := range s.endpoints {
@@ -52,42 +52,44 @@ func (s *service) close() {
 	}
 }
 
-// step is one server to ask, and the number of transmissions.
-type step struct {
+// serverTry is one server to ask, and the number of transmissions.
+type serverTry struct {
 	*endpoint
-	tries  int
-	last   bool          // no server follows
-	enough time.Duration // a server that is silent so long had its part of the time
+	tries        int
+	last         bool          // no server follows
+	silenceLimit time.Duration // a server that is silent so long had its part of the time
 }
 
-// ask sends a request to one server after the other until one answers. failures are the
-// wrong passwords of the client it is about, by which requests of its way wait.
-func (s *service) ask(ctx context.Context, r request, by way, failures int) (*radius.Packet, error) {
+// exchangeInOrder sends a request to one server after the other until one answers. failures are the wrong passwords of
+// the client it is about, by which requests of its way wait.
+func (s *service) exchangeInOrder(ctx context.Context, r request, by requestSource, failures int) (
+	*radius.Packet, error) {
 	gate, began := s.gates[by], time.Now()
 	if err := gate.Enter(ctx, failures); errors.Is(err, context.DeadlineExceeded) {
-		return nil, fmt.Errorf("%w: %s", ErrNoServer, strings.Join(append(s.troubles(), "too many requests wait"), "; "))
+		return nil, fmt.Errorf("%w: %s", ErrNoServer, strings.Join(append(s.failures(), "too many requests wait"), "; "))
 	} else if err != nil {
 		return nil, err
 	}
-	turn := &turn{gate: gate, overdue: s.overdue}
-	defer turn.end()
-	asked := &asking{r: r, replies: make(chan received, 1)}
-	answer, err := s.askAll(ctx, asked, began, turn.pass)
+	turn := &inFlightPlace{gate: gate, overdue: s.overdueInFlight}
+	defer turn.release()
+	asked := &serversRequest{r: r, replies: make(chan received, 1)}
+	answer, err := s.askAll(ctx, asked, began, turn.passOn)
 	if answer != nil {
-		s.logServers(asked.from)
+		s.logServers(asked.answeredBy)
 	}
-	asked.end(answer != nil || errors.Is(err, ErrNoServer))
+	asked.free(answer != nil || errors.Is(err, ErrNoServer))
 	return answer, err
 }
 
 // askAll asks the servers in turn. One whose part of the time is over is listened to still: the first answer counts.
-func (s *service) askAll(ctx context.Context, a *asking, began time.Time, overdue func()) (*radius.Packet, error) {
+func (s *service) askAll(ctx context.Context, a *serversRequest, began time.Time, overdue func()) (
+	*radius.Packet, error) {
 	var problems []string
 	steps := s.plan(time.Now())
 	for i, st := range steps {
-		own, end := part(ctx, len(steps)-i)
-		st.enough = enough(ctx, began, len(steps), st.timeout)
-		answer, err := st.ask(own, a, overdue)
+		own, end := timeShare(ctx, len(steps)-i)
+		st.silenceLimit = silenceLimit(ctx, began, len(steps), st.timeout)
+		answer, err := st.exchange(own, a, overdue)
 		end()
 		var silent *silence
 		if err == nil || !errors.As(err, &silent) {
@@ -98,8 +100,8 @@ func (s *service) askAll(ctx context.Context, a *asking, began time.Time, overdu
 	return nil, fmt.Errorf("%w: %s", ErrNoServer, strings.Join(problems, "; "))
 }
 
-// part is a server's part of the time until ctx's deadline, if it has one, with so many servers left.
-func part(ctx context.Context, left int) (context.Context, context.CancelFunc) {
+// timeShare is a server's part of the time until ctx's deadline, if it has one, with so many servers left.
+func timeShare(ctx context.Context, left int) (context.Context, context.CancelFunc) {
 	deadline, has := ctx.Deadline()
 	if !has {
 		return ctx, func() {}
@@ -107,73 +109,72 @@ func part(ctx context.Context, left int) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
 }
 
-// enough is how long a server must have been silent to be taken for dead: the wait after a packet, or its part of
+// silenceLimit is how long a server must have been silent to be taken for dead: the wait after a packet, or its part of
 // the time that the caller, who began to wait then, gives so many servers. A request that waited long for its turn
 // leaves a server less, which says nothing of it.
-func enough(ctx context.Context, began time.Time, servers int, timeout time.Duration) time.Duration {
+func silenceLimit(ctx context.Context, began time.Time, servers int, timeout time.Duration) time.Duration {
 	if deadline, has := ctx.Deadline(); has {
 		timeout = min(timeout, deadline.Sub(began)/time.Duration(servers))
 	}
 	return timeout * 9 / 10 // waits vary by a tenth
 }
 
-// troubles returns what was wrong with the servers that are skipped.
-func (s *service) troubles() (all []string) {
+// failures returns what was wrong with the servers that are skipped.
+func (s *service) failures() (all []string) {
 	for _, e := range s.endpoints {
 		e.mu.Lock()
-		if e.trouble != nil {
-			all = append(all, e.trouble.Error())
+		if e.lastFailure != nil {
+			all = append(all, e.lastFailure.Error())
 		}
 		e.mu.Unlock()
 	}
 	return all
 }
 
-// turn is a request's place among those in flight. A request without an answer to its first packet passes it
+// inFlightPlace is a request's place among those in flight. A request without an answer to its first packet passes it
 // on, so that those which a server never answers keep nobody out.
-type turn struct {
-	gate    *session.Gate
-	overdue chan struct{} // the service's
-	passed  bool
+type inFlightPlace struct {
+	gate     *session.Gate
+	overdue  chan struct{} // the service's
+	isPassed bool
 }
 
 // overdueMost bounds the requests that wait for an answer although they have passed their turn on.
 const overdueMost = 1024
 
-// pass passes the turn on, unless as many as allowed have done so.
-func (t *turn) pass() {
-	if t.passed {
+// passOn passes the turn on, unless as many as allowed have done so.
+func (t *inFlightPlace) passOn() {
+	if t.isPassed {
 		return
 	}
 	select {
 	case t.overdue <- struct{}{}:
-		t.passed = true
+		t.isPassed = true
 		t.gate.Leave()
 	default:
 	}
 }
 
-func (t *turn) end() {
-	if t.passed {
+func (t *inFlightPlace) release() {
+	if t.isPassed {
 		<-t.overdue
 		return
 	}
 	t.gate.Leave()
 }
 
-// plan returns the servers in the order to ask them: live ones, and with one packet each
-// those that were dead long enough; then the dead ones, as a last resort. The last one
-// gets all transmissions.
-func (s *service) plan(now time.Time) []step {
-	var first, rest []step
+// plan returns the servers in the order to ask them: live ones, and with one packet each those that were dead long
+// enough; then the dead ones, as a last resort. The last one gets all transmissions.
+func (s *service) plan(now time.Time) []serverTry {
+	var first, rest []serverTry
 	for _, e := range s.endpoints {
 		switch e.health(now) {
 		case alive:
-			first = append(first, step{endpoint: e, tries: s.tries})
+			first = append(first, serverTry{endpoint: e, tries: s.tries})
 		case due:
-			first = append(first, step{endpoint: e, tries: 1})
+			first = append(first, serverTry{endpoint: e, tries: 1})
 		case dead:
-			rest = append(rest, step{endpoint: e, tries: 1})
+			rest = append(rest, serverTry{endpoint: e, tries: 1})
 		}
 	}
 	steps := append(first, rest...)
@@ -197,18 +198,18 @@ type received struct {
 	packet *radius.Packet
 }
 
-// asking is one request to all servers that were asked so far.
-type asking struct {
-	r         request
-	replies   chan received // buffered: the first answer of any of them
-	exchanges []*exchange
-	from      *endpoint // whose answer counts
+// serversRequest is one request to all servers that were asked so far.
+type serversRequest struct {
+	r          request
+	replies    chan received // buffered: the first answer of any of them
+	exchanges  []*exchange
+	answeredBy *endpoint // whose answer counts
 }
 
-// end frees what the request holds. listen: its servers had their time; an answer that comes still is late.
-func (a *asking) end(listen bool) {
+// free frees what the request holds. listen: its servers had their time; an answer that comes still is late.
+func (a *serversRequest) free(listen bool) {
 	for _, x := range a.exchanges {
-		if !listen || x.answered.Load() || !x.e.linger(x) {
+		if !listen || x.answered.Load() || !x.e.keepIDs(x) {
 			x.release()
 		}
 	}
@@ -216,25 +217,25 @@ func (a *asking) end(listen bool) {
 
 // exchange is one request to one server: all its packets until an answer arrives.
 type exchange struct {
-	*asking
-	e                *endpoint
-	began            time.Time
-	refusals         chan struct{} // buffered: one
-	answered, over   atomic.Bool   // over: nobody waits any more
-	unsigned, forged atomic.Uint32
-	held             []hold // identifiers to free
-	data             []byte // packet to send; nil: must be encoded
-	encoded          time.Time
-	refused          bool
-	cause            error
+	*serversRequest
+	e                   *endpoint
+	began               time.Time
+	refusals            chan struct{} // buffered: one
+	answered, abandoned atomic.Bool   // over: nobody waits any more
+	unsigned, forged    atomic.Uint32
+	heldIDs             []heldID // identifiers to free
+	data                []byte   // packet to send; nil: must be encoded
+	encoded             time.Time
+	refused             bool
+	cause               error
 }
 
-// ask sends a request to the server and repeats it until an answer arrives, ctx is cancelled, or
-// the last wait or ctx's time is over, which returns a *silence. It waits for a server that refuses
-// only if the server is the last. overdue is called when the wait after a packet is over.
-func (st step) ask(ctx context.Context, a *asking, overdue func()) (*radius.Packet, error) {
+// exchange sends a request to the server and repeats it until an answer arrives, ctx is cancelled, or the last wait or
+// ctx's time is over, which returns a *silence. It waits for a server that refuses only if the server is the last.
+// overdue is called when the wait after a packet is over.
+func (st serverTry) exchange(ctx context.Context, a *serversRequest, overdue func()) (*radius.Packet, error) {
 	e, last, began := st.endpoint, st.last, time.Now()
-	x := &exchange{asking: a, e: e, began: began, refusals: make(chan struct{}, 1)}
+	x := &exchange{serversRequest: a, e: e, began: began, refusals: make(chan struct{}, 1)}
 	a.exchanges = append(a.exchanges, x)
 	var wait time.Duration
 	for try := range st.tries {
@@ -247,13 +248,13 @@ func (st step) ask(ctx context.Context, a *asking, overdue func()) (*radius.Pack
 		wait = nextWait(wait, e.timeout, rand.Float64())
 		answer, err := x.await(ctx, wait, last)
 		if errors.Is(err, context.DeadlineExceeded) {
-			if time.Since(began) < st.enough { // it had no time to answer
-				return nil, x.silence()
+			if time.Since(began) < st.silenceLimit { // it had no time to answer
+				return nil, x.silenceError()
 			}
 			break
 		}
 		if ctx.Err() != nil && try > 0 {
-			e.missed(began, x.silence()) // a caller that had no patience counts as well
+			e.unanswered(began, x.silenceError()) // a caller that had no patience counts as well
 		}
 		if answer != nil || err != nil {
 			return answer, err
@@ -263,18 +264,18 @@ func (st step) ask(ctx context.Context, a *asking, overdue func()) (*radius.Pack
 		}
 		overdue()
 	}
-	e.missed(began, x.silence())
-	return nil, x.silence()
+	e.unanswered(began, x.silenceError())
+	return nil, x.silenceError()
 }
 
-// silence is what is known of why there is no answer.
-func (x *exchange) silence() *silence {
+// silenceError is what is known of why there is no answer.
+func (x *exchange) silenceError() *silence {
 	return &silence{x.e.addr.String(), x.refused, x.unsigned.Load(), x.forged.Load(), x.cause, x.e.lateness(),
 		x.e.loginsAnswered(x.began)}
 }
 
-// nextWait returns the wait after a transmission, given the previous wait (0: none) and a
-// random number from 0 to 1 (RFC 5080, 2.2.1).
+// nextWait returns the wait after a transmission, given the previous wait (0: none) and a random number from 0 to 1
+// (RFC 5080, 2.2.1).
 func nextWait(last, first time.Duration, random float64) time.Duration {
 	jitter := 0.2*random - 0.1
 	if last == 0 {
@@ -290,9 +291,9 @@ func nextWait(last, first time.Duration, random float64) time.Duration {
 // LongestWait bounds the waits after retransmissions, without the tenth by which they vary.
 func LongestWait(timeout time.Duration) time.Duration { return max(timeout, longestWait) }
 
-// Waits are the times that a server without an answer is waited for after each of n transmissions, without the tenth
-// by which they vary.
-func Waits(timeout time.Duration, n int) []time.Duration {
+// RetransmitWaits are the times that a server without an answer is waited for after each of n transmissions, without
+// the tenth by which they vary.
+func RetransmitWaits(timeout time.Duration, n int) []time.Duration {
 	waits, last := make([]time.Duration, n), time.Duration(0)
 	for i := range waits {
 		last = nextWait(last, timeout, 0.5)
@@ -301,8 +302,8 @@ func Waits(timeout time.Duration, n int) []time.Duration {
 	return waits
 }
 
-// transmit sends the packet and encodes a new one where needed. An error of sending is
-// kept as the cause, because the next transmission may succeed.
+// transmit sends the packet and encodes a new one where needed. An error of sending is kept as the cause, because the
+// next transmission may succeed.
 func (x *exchange) transmit(again bool) error {
 	now := time.Now()
 	if x.data == nil || x.r.stale(x.encoded, now) {
@@ -321,15 +322,14 @@ func (x *exchange) transmit(again bool) error {
 	} else {
 		x.e.counts.requests.Add(1)
 	}
-	s := x.held[len(x.held)-1].socket
+	s := x.heldIDs[len(x.heldIDs)-1].socket
 	_, err := s.conn.Write(x.data)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		_, err = s.conn.Write(x.data) // the error was for an earlier packet; this one was not sent yet
 	}
 	x.cause = err
 	if err != nil {
-		// For example, the gateway no longer has the source address: a new socket chooses
-		// another.
+		// For example, the gateway no longer has the source address: a new socket chooses another.
 		x.e.retire(s)
 		x.data = nil
 	}
@@ -343,7 +343,7 @@ func (x *exchange) encode(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	x.held = append(x.held, h)
+	x.heldIDs = append(x.heldIDs, h)
 	if x.data, err = x.r.packet(x.e.secret, h.id, now); err != nil {
 		return err
 	}
@@ -360,8 +360,8 @@ func (x *exchange) await(ctx context.Context, wait time.Duration, last bool) (*r
 	for {
 		select {
 		case r := <-x.replies:
-			r.from.heard()
-			x.from = r.from
+			r.from.answered()
+			x.answeredBy = r.from
 			return r.packet, nil
 		case <-x.refusals:
 			x.refused = true
@@ -380,7 +380,7 @@ func (x *exchange) await(ctx context.Context, wait time.Duration, last bool) (*r
 
 // release frees the identifiers; later answers are ignored.
 func (x *exchange) release() {
-	for _, h := range x.held {
+	for _, h := range x.heldIDs {
 		x.e.giveBack(h)
 	}
 }
@@ -397,8 +397,8 @@ func (w *waiter) receive(data []byte) (*radius.Packet, error) {
 	return p, err
 }
 
-// hand gives the waiter its answer.
-func (w *waiter) hand(p *radius.Packet) {
+// deliver gives the waiter its answer.
+func (w *waiter) deliver(p *radius.Packet) {
 	w.x.answered.Store(true)
 	select {
 	case w.x.replies <- received{w.x.e, p}:

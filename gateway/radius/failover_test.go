@@ -144,7 +144,7 @@ func TestRequestsUnderWayLeaveADeadServer(t *testing.T) {
 	})
 	go func() {
 		silent.receive(t)
-		c.auth.endpoints[0].missed(time.Now(), nil)
+		c.auth.endpoints[0].unanswered(time.Now(), nil)
 	}()
 	accepted(t, c, "with the first found dead")
 	if n := c.Stats()[0].Retransmits; n != 0 {
@@ -152,8 +152,8 @@ func TestRequestsUnderWayLeaveADeadServer(t *testing.T) {
 	}
 }
 
-// TestImpatientCallersFindDeadServers: otherwise a portal with a deadline shorter than all
-// transmissions would never reach the second server.
+// TestImpatientCallersFindDeadServers: otherwise a portal with a deadline shorter than all transmissions would never
+// reach the second server.
 func TestImpatientCallersFindDeadServers(t *testing.T) {
 	silent, second := newAttacker(t), startFreeRADIUS(t)
 	c := newClient(t, Config{Servers: []Server{silent.server(), second.server()}, Timeout: 100 * time.Millisecond,
@@ -214,12 +214,12 @@ func TestPlan(t *testing.T) {
 func TestOneUnansweredRequestKillsNoServer(t *testing.T) {
 	e := &endpoint{deadTime: time.Hour}
 	began := time.Now()
-	e.heard()
-	e.missed(began, nil)
+	e.answered()
+	e.unanswered(began, nil)
 	if e.isDead(time.Now()) {
 		t.Error("dead although it answered since")
 	}
-	e.missed(time.Now(), nil)
+	e.unanswered(time.Now(), nil)
 	if !e.isDead(time.Now()) {
 		t.Error("not dead although nothing was heard since")
 	}

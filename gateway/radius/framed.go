@@ -17,8 +17,7 @@ import (
 // maxRoutes bounds the networks of a client, so that accounting has room for them.
 const maxRoutes = 16
 
-// framed fills in what a server gives a client on PPPoE: an address, or the pool that it is to be
-// of, and networks.
+// framed fills in what a server gives a client on PPPoE: an address, or the pool that it is to be of, and networks.
 func framed(login *session.Login, p *radius.Packet) (err error) {
 	login.Framed = framedAddress(p)
 	login.Pool = string(p.Get(rfc2869.FramedPool_Type)) // RFC 2869, 5.18
@@ -26,10 +25,9 @@ func framed(login *session.Login, p *radius.Packet) (err error) {
 	return err
 }
 
-// framedAddress is the address that the server gives the client; invalid: the gateway chooses
-// (RFC 2865, 5.8).
+// framedAddress is the address that the server gives the client; invalid: the gateway chooses (RFC 2865, 5.8).
 func framedAddress(p *radius.Packet) netip.Addr {
-	v, found := number(p, rfc2865.FramedIPAddress_Type)
+	v, found := numericAttr(p, rfc2865.FramedIPAddress_Type)
 	if !found || v >= 0xfffffffe {
 		return netip.Addr{}
 	}

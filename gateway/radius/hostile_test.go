@@ -23,8 +23,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// attacker is in the place of a server. It knows the secret, because forging without it is
-// not interesting.
+// attacker is in the place of a server. It knows the secret, because forging without it is not interesting.
 type attacker struct {
 	conn *net.UDPConn
 	addr netip.AddrPort
@@ -108,8 +107,8 @@ func flip(data []byte, i int) []byte {
 	return data
 }
 
-// TestForgeriesAreDropped: each forged Access-Accept is followed by the server's authentic
-// Access-Reject, which must be the result.
+// TestForgeriesAreDropped: each forged Access-Accept is followed by the server's authentic Access-Reject, which must be
+// the result.
 func TestForgeriesAreDropped(t *testing.T) {
 	const accept = radius.CodeAccessAccept
 	for _, tt := range []struct {
@@ -181,8 +180,7 @@ func TestForgeriesAreDropped(t *testing.T) {
 
 var cmpAddrPort = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
 
-// TestAnswersFromElsewhereAreNotSeen: a correct answer from the wrong port, or from another
-// address and the right port.
+// TestAnswersFromElsewhereAreNotSeen: a correct answer from the wrong port, or from another address and the right port.
 func TestAnswersFromElsewhereAreNotSeen(t *testing.T) {
 	a := newAttacker(t)
 	var others []*net.UDPConn
@@ -211,8 +209,8 @@ func TestAnswersFromElsewhereAreNotSeen(t *testing.T) {
 	}
 }
 
-// TestReplayedAnswers: the server's own answer to an earlier login, as somebody on the way
-// has seen it, also with the identifier of a later login, does not let that login in.
+// TestReplayedAnswers: the server's own answer to an earlier login, as somebody on the way has seen it, also with the
+// identifier of a later login, does not let that login in.
 func TestReplayedAnswers(t *testing.T) {
 	a := newAttacker(t)
 	c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: time.Minute})
@@ -239,8 +237,7 @@ func TestReplayedAnswers(t *testing.T) {
 	}
 }
 
-// TestForgedAccounting: accounting counts as confirmed only by an answer with the server's
-// authenticator.
+// TestForgedAccounting: accounting counts as confirmed only by an answer with the server's authenticator.
 func TestForgedAccounting(t *testing.T) {
 	a := newAttacker(t)
 	c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: time.Minute})
@@ -299,8 +296,7 @@ func TestTrueAnswers(t *testing.T) {
 	}
 }
 
-// TestRetransmissions: the same packet from the same port (RFC 5080, 2.2.1); an answer to
-// either is accepted.
+// TestRetransmissions: the same packet from the same port (RFC 5080, 2.2.1); an answer to either is accepted.
 func TestRetransmissions(t *testing.T) {
 	a := newAttacker(t)
 	c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: 20 * time.Millisecond, Retries: 10})
@@ -319,8 +315,8 @@ func TestRetransmissions(t *testing.T) {
 	}
 }
 
-// TestAccountingRenewsItsPacket: once Acct-Delay-Time has changed, identifier and
-// authenticator change too, and an answer to the old packet still counts.
+// TestAccountingRenewsItsPacket: once Acct-Delay-Time has changed, identifier and authenticator change too, and an
+// answer to the old packet still counts.
 func TestAccountingRenewsItsPacket(t *testing.T) {
 	a := newAttacker(t)
 	// The waits are longer than a second, so each transmission has another delay.
@@ -413,8 +409,8 @@ func TestMoreThanOneSocketFullInFlight(t *testing.T) {
 		t.Errorf("%d ports for %d requests, want 3", len(ports), n)
 	}
 	for _, s := range c.auth.endpoints[0].sockets {
-		if s.used != 0 {
-			t.Errorf("%d identifiers are still held", s.used)
+		if s.inUse != 0 {
+			t.Errorf("%d identifiers are still held", s.inUse)
 		}
 	}
 }

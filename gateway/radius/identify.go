@@ -26,7 +26,7 @@ func (d *Dynamic) addressed(p *radius.Packet) bool {
 		case rfc2865.NASIPAddress_Type:
 			addr, ok := netip.AddrFromSlice(a.Attribute)
 			if !ok || d.cfg.NASAddress.IsValid() && addr != d.cfg.NASAddress.Unmap() ||
-				!d.cfg.NASAddress.IsValid() && !own(addr) {
+				!d.cfg.NASAddress.IsValid() && !isOwnAddress(addr) {
 				return false
 			}
 		case rfc2865.NASIdentifier_Type:
@@ -38,8 +38,8 @@ func (d *Dynamic) addressed(p *radius.Packet) bool {
 	return true
 }
 
-// own reports whether an address is this machine's.
-func own(addr netip.Addr) bool {
+// isOwnAddress reports whether an address is this machine's.
+func isOwnAddress(addr netip.Addr) bool {
 	all, err := net.InterfaceAddrs()
 	return err == nil && slices.ContainsFunc(all, func(a net.Addr) bool {
 		p, err := netip.ParsePrefix(a.String())
@@ -47,8 +47,7 @@ func own(addr netip.Addr) bool {
 	})
 }
 
-// identified returns the sessions that a request names: all of its attributes must be a session's
-// (RFC 5176, 3).
+// identified returns the sessions that a request names: all of its attributes must be a session's (RFC 5176, 3).
 func (d *Dynamic) identified(p *radius.Packet) (found []session.Session, cause rfc3576.ErrorCause) {
 	named := false
 	for _, a := range p.Attributes {
@@ -62,7 +61,7 @@ func (d *Dynamic) identified(p *radius.Packet) (found []session.Session, cause r
 		return nil, rfc3576.ErrorCause_Value_MissingAttribute
 	}
 	visit := func(s session.Session) bool {
-		if s.State == session.Authenticated && d.is(s, p) {
+		if s.State == session.Authenticated && d.matches(s, p) {
 			found = append(found, s)
 		}
 		return true
@@ -80,8 +79,8 @@ func (d *Dynamic) identified(p *radius.Packet) (found []session.Session, cause r
 	return found, 0
 }
 
-// is reports whether a request's attributes are a session's.
-func (d *Dynamic) is(s session.Session, p *radius.Packet) bool {
+// matches reports whether a request's attributes are a session's.
+func (d *Dynamic) matches(s session.Session, p *radius.Packet) bool {
 	for _, a := range p.Attributes {
 		same := true
 		switch a.Type {
@@ -114,15 +113,15 @@ func (d *Dynamic) is(s session.Session, p *radius.Packet) bool {
 	return true
 }
 
-// wanted is how a CoA-Request changes limits: what it does not name stays.
-type wanted struct {
+// limitChange is how a CoA-Request changes limits: what it does not name stays.
+type limitChange struct {
 	changes []func(*session.Limits)
 	timed   bool      // Session-Timeout is one of them
 	end     time.Time // WISPr-Session-Terminate-Time; zero: not given
 }
 
-// of returns the change for a session. The earlier of two ends counts, and one that is over is now.
-func (w *wanted) of(s session.Session) func(*session.Limits) {
+// apply returns the change for a session. The earlier of two ends counts, and one that is over is now.
+func (w *limitChange) apply(s session.Session) func(*session.Limits) {
 	return func(l *session.Limits) {
 		for _, c := range w.changes {
 			c(l)
@@ -137,8 +136,9 @@ func (w *wanted) of(s session.Session) func(*session.Limits) {
 	}
 }
 
-// wants returns what a request is to change. One with an attribute that is not understood is refused (RFC 5176, 3).
-func (d *Dynamic) wants(p *radius.Packet) (w wanted, cause rfc3576.ErrorCause) {
+// parseChange returns what a request is to change. One with an attribute that is not understood is refused (RFC 5176,
+// 3).
+func (d *Dynamic) parseChange(p *radius.Packet) (w limitChange, cause rfc3576.ErrorCause) {
 	coa := p.Code == radius.CodeCoARequest
 	for _, a := range p.Attributes {
 		if identifying[a.Type] {
@@ -158,7 +158,7 @@ func (d *Dynamic) wants(p *radius.Packet) (w wanted, cause rfc3576.ErrorCause) {
 }
 
 // add adds what an attribute changes; false: it is not understood.
-func (d *Dynamic) add(w *wanted, a *radius.AVP) bool {
+func (d *Dynamic) add(w *limitChange, a *radius.AVP) bool {
 	seconds := func(set func(*session.Limits, time.Duration)) bool {
 		if len(a.Attribute) != 4 {
 			return false
@@ -182,7 +182,7 @@ func (d *Dynamic) add(w *wanted, a *radius.AVP) bool {
 }
 
 // addVendor adds what the attributes in one of a vendor change. Halves of a quota are changed one by one.
-func (d *Dynamic) addVendor(w *wanted, b []byte) bool {
+func (d *Dynamic) addVendor(w *limitChange, b []byte) bool {
 	if len(b) < 4+2 {
 		return false
 	}

@@ -51,7 +51,7 @@ func TestDynamicComparesAll(t *testing.T) {
 				p.text(rfc2866.AcctSessionID_Type, "5f3c")
 				tt.fill(p)
 			})
-			cause, _ := number(answer, rfc3576.ErrorCause_Type)
+			cause, _ := numericAttr(answer, rfc3576.ErrorCause_Type)
 			if (o.kicked > before) != tt.same ||
 				!tt.same && rfc3576.ErrorCause(cause) != rfc3576.ErrorCause_Value_SessionContextNotFound {
 				t.Errorf("%d ended, answered by %v", o.kicked-before, answer)

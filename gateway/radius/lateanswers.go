@@ -11,15 +11,15 @@ const (
 	lingerMost = 64
 )
 
-// linger keeps the identifiers of an exchange that is over for lateFor. It returns false where too many are kept.
-func (e *endpoint) linger(x *exchange) bool {
+// keepIDs keeps the identifiers of an exchange that is over for lateFor. It returns false where too many are kept.
+func (e *endpoint) keepIDs(x *exchange) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed || e.lingering >= lingerMost {
 		return false
 	}
 	e.lingering++
-	x.over.Store(true)
+	x.abandoned.Store(true)
 	time.AfterFunc(lateFor, func() {
 		e.mu.Lock()
 		e.lingering--
@@ -33,9 +33,9 @@ func (e *endpoint) linger(x *exchange) bool {
 func (e *endpoint) cameLate(x *exchange) {
 	after := time.Since(x.began)
 	e.mu.Lock()
-	e.late = after
-	if e.trouble != nil {
-		e.trouble = &silence{server: e.addr.String(), late: after}
+	e.lateBy = after
+	if e.lastFailure != nil {
+		e.lastFailure = &silence{server: e.addr.String(), lateBy: after}
 	}
 	e.mu.Unlock()
 	e.counts.late.Add(1)
@@ -48,5 +48,5 @@ func (e *endpoint) cameLate(x *exchange) {
 func (e *endpoint) lateness() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.late
+	return e.lateBy
 }

@@ -14,8 +14,8 @@ import (
 // namedMost is how many of a request's sessions the log names; it has the number of all.
 const namedMost = 4
 
-// about is what the log says of whom a server's request is about: the sessions found, or else what the request says.
-func about(p *radius.Packet, found []session.Session) []any {
+// logUsers is what the log says of whom a server's request is about: the sessions found, or else what the request says.
+func logUsers(p *radius.Packet, found []session.Session) []any {
 	if len(found) == 0 {
 		client := string(p.Get(rfc2865.CallingStationID_Type))
 		if addr := framedAddress(p); addr.IsValid() {

@@ -28,11 +28,11 @@ func (e *endpoint) logReturn() {
 func (e *endpoint) logTrouble(other *endpoint) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.trouble == nil || e.logged {
+	if e.lastFailure == nil || e.logged {
 		return
 	}
-	e.fell.Do(func() {
+	e.failureLog.Do(func() {
 		e.logged = true
-		e.log.Warn(fmt.Sprintf("radius: %s does not answer, %s is asked: %s", e.addr, other.addr, e.trouble.why()))
+		e.log.Warn(fmt.Sprintf("radius: %s does not answer, %s is asked: %s", e.addr, other.addr, e.lastFailure.advice()))
 	})
 }

@@ -1,27 +1,22 @@
-// Package radius asks RADIUS servers who may log in (RFC 2865) and tells them
-// what the clients have used (RFC 2866), over a transport of its own.
+// Package radius asks RADIUS servers who may log in (RFC 2865) and tells them what the clients have used (RFC 2866),
+// over a transport of its own.
 //
 // # Trust
 //
-// RADIUS over UDP is signed with MD5 and a shared secret. Two things make up
-// for what that lacks (CVE-2024-3596, "BlastRADIUS"): Message-Authenticator
-// (RFC 3579, 3.2) is the first attribute of each Access-Request, and an
-// Access-Accept, -Reject or -Challenge without a right one is dropped and
-// counted while the wait for a true answer goes on. There is no switch for it.
-// FreeRADIUS signs its answers since 3.2.5; older ones need, in post-auth and in
-// Post-Auth-Type REJECT, "update reply { Message-Authenticator := 0x00 }".
-// An answer must also come from the address asked, to the port asked from, with
-// an identifier that is waited for and the right Response Authenticator.
+// RADIUS over UDP is signed with MD5 and a shared secret. Two things make up for what that lacks (CVE-2024-3596,
+// "BlastRADIUS"): Message-Authenticator (RFC 3579, 3.2) is the first attribute of each Access-Request, and an
+// Access-Accept, -Reject or -Challenge without a right one is dropped and counted while the wait for a true answer goes
+// on. There is no switch for it. FreeRADIUS signs its answers since 3.2.5; older ones need, in post-auth and in
+// Post-Auth-Type REJECT, "update reply { Message-Authenticator := 0x00 }". An answer must also come from the address
+// asked, to the port asked from, with an identifier that is waited for and the right Response Authenticator.
 //
 // # Transport
 //
-// A request is sent again with the same identifier and authenticator after
-// Timeout, and then after twice the last wait, each ± 10 % (RFC 5080, 2.2.1). In
-// accounting Acct-Delay-Time grows with the waiting: once it has, the packet is
-// another one, with an identifier of its own, and an answer to either ends the
-// exchange. A server that answered no request through all transmissions is skipped
-// for DeadTime; then one request tries it with one packet. When no server is left,
-// the skipped ones are asked as well. Where the caller's time is bounded, each server has an equal part of it,
+// A request is sent again with the same identifier and authenticator after Timeout, and then after twice the last wait,
+// each ± 10 % (RFC 5080, 2.2.1). In accounting Acct-Delay-Time grows with the waiting: once it has, the packet is
+// another one, with an identifier of its own, and an answer to either ends the exchange. A server that answered no
+// request through all transmissions is skipped for DeadTime; then one request tries it with one packet. When no server
+// is left, the skipped ones are asked as well. Where the caller's time is bounded, each server has an equal part of it,
 // and one that is silent through its part is skipped as well. All that were asked are listened to until the caller's
 // time is over, and the first authentic answer counts. One that comes later is counted and logged as late.
 //
@@ -37,8 +32,7 @@
 // NAS-Port, of which all that are there must be right. A CoA-Request changes the limits that it names, by the
 // attributes above; anything else is refused.
 //
-// An Access-Challenge admits nobody: neither PAP nor CHAP can answer
-// one (RFC 2865, 4.4). Other attributes are ignored.
+// An Access-Challenge admits nobody: neither PAP nor CHAP can answer one (RFC 2865, 4.4). Other attributes are ignored.
 package radius
 
 import (
@@ -55,8 +49,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// ErrNoServer means that no server gave an authentic answer. Its text lists the result
-// for each server.
+// ErrNoServer means that no server gave an authentic answer. Its text lists the result for each server.
 var ErrNoServer = errors.New("no radius server answered")
 
 // Method is how the password is sent.
@@ -83,8 +76,8 @@ type Server struct {
 	Secret      string // shared with this gateway; at least 16 random characters are advised
 }
 
-// Config is the configuration of a Client. Only the servers, their secrets and the
-// gateway's name or address are required.
+// Config is the configuration of a Client. Only the servers, their secrets and the gateway's name or address are
+// required.
 type Config struct {
 	Servers []Server   // at least one; in order of preference
 	Source  netip.Addr // address to send from; zero: the kernel chooses
@@ -103,19 +96,17 @@ type Config struct {
 	// each, default 128: about the capacity of a server's socket buffer. Logins of PPPoE clients, and other
 	// logins, have three quarters of it each, so that a flood of one keeps out none of the other.
 	InFlight int
-	// Waiting bounds further requests that wait for their turn, default 10,000: as many
-	// logins as the portal has connections. Both kinds of logins have as many each.
+	// Waiting bounds further requests that wait for their turn, default 10,000: as many logins as the portal has
+	// connections. Both kinds of logins have as many each.
 	Waiting int
 
-	// InterimDefault is the time between interim updates unless the server sets one; 0:
-	// none, otherwise at least 60 s.
+	// InterimDefault is the time between interim updates unless the server sets one; 0: none, otherwise at least 60 s.
 	InterimDefault time.Duration
-	// SwapOctets makes input what the client received, in accounting and in
-	// ChilliSpot-Max-*, for servers that expect this.
+	// SwapOctets makes input what the client received, in accounting and in ChilliSpot-Max-*, for servers that expect
+	// this.
 	SwapOctets bool
 	Log        *slog.Logger // of what servers do wrong; nil: discarded
-	// LocalAccounts means that passwords are also checked without these servers:
-	// Acct-Authentic is then Local.
+	// LocalAccounts means that passwords are also checked without these servers: Acct-Authentic is then Local.
 	LocalAccounts bool
 }
 
@@ -213,7 +204,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	var id [8]byte
 	rand.Read(id[:]) // never fails: on an error crypto/rand ends the program
-	c := &Client{cfg: cfg, boot: hex.EncodeToString(id[:]), auth: newService(cfg, share(cfg.InFlight)),
+	c := &Client{cfg: cfg, boot: hex.EncodeToString(id[:]), auth: newService(cfg, maxOfOneSource(cfg.InFlight)),
 		acct: newService(cfg, cfg.InFlight)}
 	for i, s := range cfg.Servers {
 		c.auth.add(cfg, s.Address, s.Secret)
@@ -223,18 +214,17 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends requests in flight with net.ErrClosed, and the sockets. It may be called
-// twice.
+// Close ends requests in flight with net.ErrClosed, and the sockets. It may be called twice.
 func (c *Client) Close() error {
 	c.auth.close()
 	c.acct.close()
 	return nil
 }
 
-// Authenticate asks whether a client may log in, and with which limits. Errors wrap
-// session.ErrRejected (a *session.Rejection with the server's Reply-Message),
-// session.ErrUnfit, session.ErrMoreAsked, session.ErrBusy, ErrNoServer, or are ctx's. ctx's time is shared among
-// the servers; when it is over the error is ErrNoServer, with what is known of each server.
+// Authenticate asks whether a client may log in, and with which limits. Errors wrap session.ErrRejected (a
+// *session.Rejection with the server's Reply-Message), session.ErrUnfit, session.ErrMoreAsked, session.ErrBusy,
+// ErrNoServer, or are ctx's. ctx's time is shared among the servers; when it is over the error is ErrNoServer, with
+// what is known of each server.
 func (c *Client) Authenticate(ctx context.Context, credentials session.Credentials) (session.Login, error) {
 	if !sendable(credentials) {
 		return session.Login{}, fmt.Errorf("radius: %w: no request can have such a name or password", session.Reject(""))
@@ -243,7 +233,8 @@ func (c *Client) Authenticate(ctx context.Context, credentials session.Credentia
 	if credentials.Port != 0 {
 		by = byLine
 	}
-	answer, err := c.auth.ask(ctx, &accessRequest{cfg: &c.cfg, who: credentials}, by, credentials.Failures)
+	answer, err := c.auth.exchangeInOrder(
+		ctx, &accessRequest{cfg: &c.cfg, credentials: credentials}, by, credentials.Failures)
 	if err != nil {
 		return session.Login{}, fmt.Errorf("radius: %w", err)
 	}
@@ -254,13 +245,13 @@ func (c *Client) Authenticate(ctx context.Context, credentials session.Credentia
 	return login, nil
 }
 
-// Account sends an event of an authenticated session. It returns nil once a server has
-// confirmed the event. After an error the event may still have arrived and must be sent
-// again. Errors wrap session.ErrBusy, ErrNoServer, or are ctx's.
+// Account sends an event of an authenticated session. It returns nil once a server has confirmed the event. After an
+// error the event may still have arrived and must be sent again. Errors wrap session.ErrBusy, ErrNoServer, or are
+// ctx's.
 func (c *Client) Account(ctx context.Context, e session.Event) error {
 	r, err := c.event(e)
 	if err == nil {
-		_, err = c.acct.ask(ctx, r, byPortal, 0)
+		_, err = c.acct.exchangeInOrder(ctx, r, byPortal, 0)
 	}
 	if err != nil {
 		return fmt.Errorf("radius: accounting %s of session %s: %w", e.Kind, e.ID, err)
@@ -268,17 +259,15 @@ func (c *Client) Account(ctx context.Context, e session.Event) error {
 	return nil
 }
 
-// AccountingOn reports that the gateway starts without sessions (RFC 2866, 5.1): servers
-// end sessions that they still have. It must not be called when sessions have survived a
-// restart. Errors are Account's.
+// AccountingOn reports that the gateway starts without sessions (RFC 2866, 5.1): servers end sessions that they still
+// have. It must not be called when sessions have survived a restart. Errors are Account's.
 func (c *Client) AccountingOn(ctx context.Context) error { return c.accounting(ctx, true) }
 
-// AccountingOff reports that the gateway ends, and all its sessions with it. Errors are
-// Account's.
+// AccountingOff reports that the gateway ends, and all its sessions with it. Errors are Account's.
 func (c *Client) AccountingOff(ctx context.Context) error { return c.accounting(ctx, false) }
 
 func (c *Client) accounting(ctx context.Context, on bool) error {
-	if _, err := c.acct.ask(ctx, c.restart(on), byPortal, 0); err != nil {
+	if _, err := c.acct.exchangeInOrder(ctx, c.restart(on), byPortal, 0); err != nil {
 		return fmt.Errorf("radius: accounting on or off: %w", err)
 	}
 	return nil

@@ -27,12 +27,12 @@ type question struct {
 	authenticator [16]byte
 }
 
-// answered is what became of a request.
-type answered struct {
-	until  time.Time // as long it is remembered
-	timed  bool      // later than until the request is refused by its Event-Timestamp
-	packet []byte    // the answer; nil: a former process has carried it out
-	late   bool      // packet says that it is not carried out again
+// answeredRequest is what became of a request.
+type answeredRequest struct {
+	forgetAt time.Time // as long it is remembered
+	timed    bool      // later than until the request is refused by its Event-Timestamp
+	packet   []byte    // the answer; nil: a former process has carried it out
+	late     bool      // packet says that it is not carried out again
 }
 
 // Bounds of what is remembered.
@@ -44,18 +44,18 @@ const (
 	clockWindow = 300 * time.Second // RFC 5176, 6.3
 )
 
-// repeats remembers requests for as long as they would be accepted, so that nobody who has recorded one
-// can have it carried out again. They are in a file too, and survive the process. While the file cannot be written
-// they are in memory alone, and a file called incompleteName says to the next process that it does not know all.
+// repeats remembers requests for as long as they would be accepted, so that nobody who has recorded one can have it
+// carried out again. They are in a file too, and survive the process. While the file cannot be written they are in
+// memory alone, and a file called incompleteName says to the next process that it does not know all.
 type repeats struct {
-	path    string // empty: in memory alone
-	log     *slog.Logger
-	all     map[question]answered
-	look    int // when so many are remembered, it is time to forget what is over
-	file    *os.File
-	records int       // in file
-	next    time.Time // when to try to write the file again, while it cannot be written
-	failed  budget.Seldom
+	path       string // empty: in memory alone
+	log        *slog.Logger
+	answered   map[question]answeredRequest
+	sweepAt    int // when so many are remembered, it is time to forget what is over
+	file       *os.File
+	records    int       // in file
+	retryWrite time.Time // when to try to write the file again, while it cannot be written
+	failed     budget.OncePerMinute
 }
 
 // incompleteName is what the file is called while it lacks requests that were carried out.
@@ -66,7 +66,7 @@ var unknown = question{from: netip.IPv6Unspecified()}
 
 // openRepeats reads the file, which may be missing, and leaves out what is over. What is wrong with it is logged.
 func openRepeats(path string, now time.Time, log *slog.Logger) *repeats {
-	r := &repeats{path: path, log: log, all: map[question]answered{}}
+	r := &repeats{path: path, log: log, answered: map[question]answeredRequest{}}
 	if path == "" {
 		return r
 	}
@@ -76,7 +76,7 @@ func openRepeats(path string, now time.Time, log *slog.Logger) *repeats {
 		complete = false
 	}
 	if !complete {
-		r.all[unknown] = answered{until: now.Add(untimedFor)}
+		r.answered[unknown] = answeredRequest{forgetAt: now.Add(untimedFor)}
 	}
 	r.rewrite(now)
 	return r
@@ -93,18 +93,18 @@ func (r *repeats) load(path string, now time.Time) bool {
 			"err", err)
 		return false
 	}
-	found := map[question]answered{}
+	found := map[question]answeredRequest{}
 	for ; len(data) >= recordSize; data = data[recordSize:] { // a crash may have cut off the last one
 		q, a, ok := readRecord(data)
 		if !ok {
 			r.setAside(path)
 			return false
 		}
-		if a.until.After(now) {
+		if a.forgetAt.After(now) {
 			found[q] = a
 		}
 	}
-	maps.Copy(r.all, found)
+	maps.Copy(r.answered, found)
 	return true
 }
 
@@ -120,25 +120,25 @@ func (r *repeats) setAside(path string) {
 		"err", statefile.ErrDamaged)
 }
 
-// before reports whether a request may be one that was carried out and is not remembered: it is older than the time
-// since when all are, or does not say how old it is.
-func (r *repeats) before(p *radius.Packet, now time.Time) bool {
-	a, found := r.find(unknown, now)
+// mayBeRepeat reports whether a request may be one that was carried out and is not remembered: it is older than the
+// time since when all are, or does not say how old it is.
+func (r *repeats) mayBeRepeat(p *radius.Packet, now time.Time) bool {
+	a, found := r.answerTo(unknown, now)
 	if !found {
 		return false
 	}
-	at, timed := number(p, rfc2869.EventTimestamp_Type)
-	return !timed || int64(at) <= a.until.Add(-untimedFor).Unix()
+	at, timed := numericAttr(p, rfc2869.EventTimestamp_Type)
+	return !timed || int64(at) <= a.forgetAt.Add(-untimedFor).Unix()
 }
 
 // A record is the sender's address, the identifier, the authenticator, the time in Unix seconds, and 1
 // where the request has an Event-Timestamp.
 const recordSize = 16 + 1 + 16 + 8 + 1
 
-func appendRecord(b []byte, q question, a answered) []byte {
+func appendRecord(b []byte, q question, a answeredRequest) []byte {
 	from := q.from.As16()
 	b = append(append(append(b, from[:]...), q.id), q.authenticator[:]...)
-	b = binary.BigEndian.AppendUint64(b, uint64(a.until.Unix()))
+	b = binary.BigEndian.AppendUint64(b, uint64(a.forgetAt.Unix()))
 	if a.timed {
 		return append(b, 1)
 	}
@@ -146,18 +146,18 @@ func appendRecord(b []byte, q question, a answered) []byte {
 }
 
 // readRecord returns false for what no gateway wrote.
-func readRecord(b []byte) (q question, a answered, ok bool) {
+func readRecord(b []byte) (q question, a answeredRequest, ok bool) {
 	q.from, q.id, q.authenticator = netip.AddrFrom16([16]byte(b)).Unmap(), b[16], [16]byte(b[17:])
 	until := binary.BigEndian.Uint64(b[33:])
 	// Event-Timestamp has 32 bits: a clock that was wrong is no damage.
 	ok = until > 0 && until <= 1<<32+uint64(untimedFor/time.Second) && b[41] <= 1
-	return q, answered{until: time.Unix(int64(until), 0), timed: b[41] == 1}, ok
+	return q, answeredRequest{forgetAt: time.Unix(int64(until), 0), timed: b[41] == 1}, ok
 }
 
 // rewrite makes the file anew of what is remembered.
 func (r *repeats) rewrite(now time.Time) {
 	var b []byte
-	for q, a := range r.all {
+	for q, a := range r.answered {
 		b = appendRecord(b, q, a)
 	}
 	err := statefile.Replace(r.path, func(w io.Writer) error {
@@ -181,11 +181,11 @@ func (r *repeats) rewrite(now time.Time) {
 		r.fail(err, now)
 		return
 	}
-	if !r.next.IsZero() {
+	if !r.retryWrite.IsZero() {
 		r.log.Info("radius: the servers' requests that were carried out are in their file again", "file", r.path)
 	}
 	r.close()
-	r.file, r.records, r.next = file, len(r.all), time.Time{}
+	r.file, r.records, r.retryWrite = file, len(r.answered), time.Time{}
 }
 
 // tryAgain is the time between attempts to write the file.
@@ -194,7 +194,7 @@ const tryAgain = 10 * time.Second
 // fail goes on in memory alone, and takes care that the next process knows.
 func (r *repeats) fail(err error, now time.Time) {
 	r.close()
-	r.file, r.next = nil, now.Add(tryAgain)
+	r.file, r.retryWrite = nil, now.Add(tryAgain)
 	marked := os.Rename(r.path, r.incompleteName())
 	if errors.Is(marked, fs.ErrNotExist) { // there was none, or it is renamed already
 		var f *os.File
@@ -217,7 +217,7 @@ func (r *repeats) unwritten() bool { return r.path != "" && r.file == nil }
 
 // retry writes the file where that failed, and it is time to try again.
 func (r *repeats) retry(now time.Time) {
-	if r.unwritten() && !now.Before(r.next) {
+	if r.unwritten() && !now.Before(r.retryWrite) {
 		r.rewrite(now)
 	}
 }
@@ -228,36 +228,36 @@ func (r *repeats) close() {
 	}
 }
 
-// find returns what became of a request, if it was carried out.
-func (r *repeats) find(q question, now time.Time) (answered, bool) {
-	before, found := r.all[q]
-	return before, found && now.Before(before.until)
+// answerTo returns what became of a request, if it was carried out.
+func (r *repeats) answerTo(q question, now time.Time) (answeredRequest, bool) {
+	before, found := r.answered[q]
+	return before, found && now.Before(before.forgetAt)
 }
 
 // fresh reports whether who sends a request once more may just have missed the answer, which is then due again.
-func (a answered) fresh(now time.Time) bool {
-	return a.timed || now.Before(a.until.Add(againFor-untimedFor))
+func (a answeredRequest) fresh(now time.Time) bool {
+	return a.timed || now.Before(a.forgetAt.Add(againFor-untimedFor))
 }
 
-// add remembers a request before it is carried out. It returns false when there is no room: everything
-// else that is remembered could be repeated.
+// add remembers a request before it is carried out. It returns false when there is no room: everything else that is
+// remembered could be repeated.
 func (r *repeats) add(q question, p *radius.Packet, now time.Time) bool {
-	if len(r.all) >= r.look {
-		r.forget(now)
+	if len(r.answered) >= r.sweepAt {
+		r.removeExpired(now)
 	}
-	if len(r.all) >= rememberN && !r.makeRoom() {
+	if len(r.answered) >= rememberN && !r.makeRoom() {
 		return false
 	}
-	a := answered{until: now.Add(untimedFor)}
-	if at, found := number(p, rfc2869.EventTimestamp_Type); found {
-		a.until, a.timed = time.Unix(int64(at), 0).Add(clockWindow+time.Second), true
+	a := answeredRequest{forgetAt: now.Add(untimedFor)}
+	if at, found := numericAttr(p, rfc2869.EventTimestamp_Type); found {
+		a.forgetAt, a.timed = time.Unix(int64(at), 0).Add(clockWindow+time.Second), true
 	}
-	r.all[q] = a
+	r.answered[q] = a
 	if r.file == nil {
 		r.retry(now)
 		return true
 	}
-	if r.records >= 2*max(len(r.all), lookN) {
+	if r.records >= 2*max(len(r.answered), lookN) {
 		r.rewrite(now)
 		return true
 	}
@@ -268,30 +268,30 @@ func (r *repeats) add(q question, p *radius.Packet, now time.Time) bool {
 	return true
 }
 
-// forget removes what is over, and looks again when twice as many are remembered.
-func (r *repeats) forget(now time.Time) {
-	maps.DeleteFunc(r.all, func(_ question, a answered) bool { return !now.Before(a.until) })
-	r.look = min(max(2*len(r.all), lookN), rememberN)
+// removeExpired removes what is over, and looks again when twice as many are remembered.
+func (r *repeats) removeExpired(now time.Time) {
+	maps.DeleteFunc(r.answered, func(_ question, a answeredRequest) bool { return !now.Before(a.forgetAt) })
+	r.sweepAt = min(max(2*len(r.answered), lookN), rememberN)
 }
 
 // makeRoom forgets the oldest of those without Event-Timestamp, though they are not over.
 func (r *repeats) makeRoom() bool {
 	var untimed []question
-	for q, a := range r.all {
+	for q, a := range r.answered {
 		if !a.timed && q != unknown {
 			untimed = append(untimed, q)
 		}
 	}
-	slices.SortFunc(untimed, func(a, b question) int { return r.all[a].until.Compare(r.all[b].until) })
+	slices.SortFunc(untimed, func(a, b question) int { return r.answered[a].forgetAt.Compare(r.answered[b].forgetAt) })
 	for _, q := range untimed[:(len(untimed)+7)/8] {
-		delete(r.all, q)
+		delete(r.answered, q)
 	}
 	return len(untimed) > 0
 }
 
 // answer keeps the answer to a request; late: to one that is not carried out again.
 func (r *repeats) answer(q question, packet []byte, late bool) {
-	a := r.all[q]
+	a := r.answered[q]
 	a.packet, a.late = packet, late
-	r.all[q] = a
+	r.answered[q] = a
 }

@@ -20,17 +20,17 @@ import (
 	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
-// lives is Dynamic with a file, in several processes' lives after each other.
-type lives struct {
+// restarts is Dynamic with a file, in several processes' lives after each other.
+type restarts struct {
 	*Dynamic
-	o    *one
+	o    *oneSession
 	path string
-	said logtest.Log
+	log  logtest.Log
 	id   byte
 }
 
 // start begins the next life.
-func (l *lives) start(t *testing.T) {
+func (l *restarts) start(t *testing.T) {
 	t.Helper()
 	if l.Dynamic != nil {
 		l.Close()
@@ -38,7 +38,7 @@ func (l *lives) start(t *testing.T) {
 	cfg := Config{NASIdentifier: "here", Servers: []Server{{Address: netip.MustParseAddrPort("127.0.0.1:1812"),
 		Secret: testSecret}}}
 	var err error
-	l.Dynamic, err = ListenDynamic(cfg, netip.MustParseAddrPort("127.0.0.1:0"), l.o, l.path, l.said.Logger())
+	l.Dynamic, err = ListenDynamic(cfg, netip.MustParseAddrPort("127.0.0.1:0"), l.o, l.path, l.log.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func (l *lives) start(t *testing.T) {
 }
 
 // kick encodes a Disconnect-Request, whose Event-Timestamp differs from now by stamp; 0: it has none.
-func (l *lives) kick(t *testing.T, user string, stamp time.Duration) []byte {
+func (l *restarts) kick(t *testing.T, user string, stamp time.Duration) []byte {
 	l.id++
 	return l.request(t, radius.CodeDisconnectRequest, l.id, testSecret, func(p builder) {
 		p.text(rfc2865.UserName_Type, user)
@@ -57,7 +57,7 @@ func (l *lives) kick(t *testing.T, user string, stamp time.Duration) []byte {
 }
 
 // answers fails the test unless a request is answered by want and carried out or not; 0: it gets no answer.
-func (l *lives) answers(t *testing.T, what string, request []byte, now time.Time, want radius.Code, kicked int) {
+func (l *restarts) answers(t *testing.T, what string, request []byte, now time.Time, want radius.Code, kicked int) {
 	t.Helper()
 	before := l.o.kicked
 	var code radius.Code
@@ -79,11 +79,11 @@ func TestDynamicOnAFullDisk(t *testing.T) {
 	}
 	const ack, nak = radius.CodeDisconnectACK, radius.CodeDisconnectNAK
 	_, o := newDynamic(t)
-	l := &lives{o: o, path: filepath.Join(dir, "requests")}
+	l := &restarts{o: o, path: filepath.Join(dir, "requests")}
 	warned := func(what, text string, want bool) {
 		t.Helper()
-		if strings.Contains(l.said.String(), text) != want {
-			t.Errorf("%s: %q said is %v:\n%s", what, text, !want, l.said.String())
+		if strings.Contains(l.log.String(), text) != want {
+			t.Errorf("%s: %q said is %v:\n%s", what, text, !want, l.log.String())
 		}
 	}
 	l.start(t)
@@ -97,7 +97,7 @@ func TestDynamicOnAFullDisk(t *testing.T) {
 	l.answers(t, "on the full disk", recorded, time.Now(), ack, 1)
 	l.answers(t, "once more", recorded, time.Now(), ack, 0)
 
-	l.said.Reset()
+	l.log.Reset()
 	l.start(t)
 	warned("at the start", "free space at state_dir", true)
 	l.answers(t, "recorded before the restart", recorded, time.Now(), nak, 0)
@@ -131,7 +131,7 @@ func TestDamagedRequests(t *testing.T) {
 		"a part missing": func(b []byte) []byte { return slices.Delete(b, 100, 117) },
 	} {
 		_, o := newDynamic(t)
-		l := &lives{o: o, path: filepath.Join(t.TempDir(), "requests")}
+		l := &restarts{o: o, path: filepath.Join(t.TempDir(), "requests")}
 		l.start(t)
 		for i := range 50 {
 			l.answers(t, name, l.kick(t, fmt.Sprint("nobody", i), -5*time.Second), time.Now(), radius.CodeDisconnectNAK, 0)
@@ -150,9 +150,9 @@ func TestDamagedRequests(t *testing.T) {
 		l.start(t) // with a file that the last one wrote
 		l.answers(t, name+", recorded by another", l.kick(t, "ann", -5*time.Second), time.Now(), radius.CodeDisconnectNAK, 0)
 		l.answers(t, name+", new", l.kick(t, "ann", 5*time.Second), time.Now(), radius.CodeDisconnectACK, 1)
-		if _, err := os.Stat(l.path + ".damaged-1"); err != nil || strings.Count(l.said.String(),
+		if _, err := os.Stat(l.path + ".damaged-1"); err != nil || strings.Count(l.log.String(),
 			"a state file is damaged and was set aside") != 1 {
-			t.Errorf("%s: %v\n%s", name, err, l.said.String())
+			t.Errorf("%s: %v\n%s", name, err, l.log.String())
 		}
 	}
 }

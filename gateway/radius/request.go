@@ -26,14 +26,14 @@ const (
 	maxPassword = 128 // bytes (RFC 2865, 5.2)
 )
 
-// signatureAt is the offset of the Message-Authenticator in our requests: it is the first
-// attribute, because an attacker could choose what precedes it.
+// signatureAt is the offset of the Message-Authenticator in our requests: it is the first attribute, because an
+// attacker could choose what precedes it.
 const signatureAt = headerSize + 2
 
 // request creates the packets of one exchange.
 type request interface {
-	// packet encodes the request for a server. Each call for an Access-Request returns a
-	// different packet, because the authenticator is random.
+	// packet encodes the request for a server. Each call for an Access-Request returns a different packet, because the
+	// authenticator is random.
 	packet(secret []byte, id byte, now time.Time) ([]byte, error)
 	// stale reports whether a packet encoded earlier must be encoded again.
 	stale(encoded, now time.Time) bool
@@ -88,8 +88,8 @@ func stationID(k session.Key) string {
 	return strings.ReplaceAll(strings.ToUpper(fmt.Sprintf("% x", k.MAC[:])), " ", "-")
 }
 
-// sendable reports whether credentials can be valid. Others are never sent, because they
-// would reach the server's logs and queries.
+// sendable reports whether credentials can be valid. Others are never sent, because they would reach the server's logs
+// and queries.
 func sendable(credentials session.Credentials) bool {
 	return credentials.User != "" && len(credentials.User) <= maxValue && utf8.ValidString(credentials.User) &&
 		!strings.ContainsFunc(credentials.User, unicode.IsControl) &&
@@ -99,8 +99,8 @@ func sendable(credentials session.Credentials) bool {
 
 // accessRequest is a login.
 type accessRequest struct {
-	cfg *Config
-	who session.Credentials
+	cfg         *Config
+	credentials session.Credentials
 }
 
 func (r *accessRequest) stale(_, _ time.Time) bool { return false }
@@ -110,19 +110,19 @@ func (r *accessRequest) packet(secret []byte, id byte, _ time.Time) ([]byte, err
 	p := builder{radius.New(radius.CodeAccessRequest, secret)}
 	p.Identifier = id
 	p.Add(rfc2869.MessageAuthenticator_Type, make(radius.Attribute, md5.Size))
-	p.text(rfc2865.UserName_Type, r.who.User)
-	if err := p.proof(r.cfg.Method, r.who); err != nil {
+	p.text(rfc2865.UserName_Type, r.credentials.User)
+	if err := p.proof(r.cfg.Method, r.credentials); err != nil {
 		return nil, err
 	}
-	if r.who.Port == 0 {
+	if r.credentials.Port == 0 {
 		p.number(rfc2865.ServiceType_Type, uint32(rfc2865.ServiceType_Value_LoginUser))
 	}
 	p.gateway(r.cfg)
-	p.client(r.cfg, r.who.Key, r.who.Port != 0)
-	p.line(r.who.Port)
-	p.vendor(vendorADSL, adslCircuit, []byte(r.who.Circuit))
-	p.vendor(vendorADSL, adslRemote, []byte(r.who.Remote))
-	p.text(rfc2866.AcctSessionID_Type, r.who.SessionID)
+	p.client(r.cfg, r.credentials.Key, r.credentials.Port != 0)
+	p.line(r.credentials.Port)
+	p.vendor(vendorADSL, adslCircuit, []byte(r.credentials.Circuit))
+	p.vendor(vendorADSL, adslRemote, []byte(r.credentials.Remote))
+	p.text(rfc2866.AcctSessionID_Type, r.credentials.SessionID)
 	data, err := p.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("encoding the access-request: %w", err)
@@ -174,8 +174,7 @@ func (b builder) proof(m Method, credentials session.Credentials) error {
 	return nil
 }
 
-// Vendors' attributes for clients on PPPoE (RFC 2548, 2.3; RFC 4679, 3.3), and the bytes of an
-// MS-CHAPv2 response.
+// Vendors' attributes for clients on PPPoE (RFC 2548, 2.3; RFC 4679, 3.3), and the bytes of an MS-CHAPv2 response.
 const (
 	vendorMicrosoft = 311
 	vendorADSL      = 3561
@@ -189,8 +188,7 @@ const (
 // password adds the password in the method's form.
 func (b builder) password(m Method, password string) error {
 	if m == CHAP {
-		// The challenge is a separate attribute, so that the authenticator protects nothing
-		// else.
+		// The challenge is a separate attribute, so that the authenticator protects nothing else.
 		var digest [1 + md5.Size]byte
 		challenge := make(radius.Attribute, md5.Size)
 		rand.Read(challenge)
@@ -211,9 +209,9 @@ func (b builder) password(m Method, password string) error {
 
 // accountingRequest is an event.
 type accountingRequest struct {
-	cfg  *Config
-	at   time.Time
-	fill func(builder) // adds the event's attributes
+	cfg           *Config
+	at            time.Time
+	addAttributes func(builder) // adds the event's attributes
 }
 
 func (r *accountingRequest) signed() bool { return false }
@@ -221,8 +219,8 @@ func (r *accountingRequest) signed() bool { return false }
 // delay is the whole seconds since the event, for Acct-Delay-Time.
 func (r *accountingRequest) delay(now time.Time) uint32 { return seconds(now.Sub(r.at)) }
 
-// stale reports whether Acct-Delay-Time has changed: the packet changes with it, and so
-// must its identifier (RFC 2866, 5.2).
+// stale reports whether Acct-Delay-Time has changed: the packet changes with it, and so must its identifier (RFC 2866,
+// 5.2).
 func (r *accountingRequest) stale(encoded, now time.Time) bool {
 	return r.delay(encoded) != r.delay(now)
 }
@@ -230,7 +228,7 @@ func (r *accountingRequest) stale(encoded, now time.Time) bool {
 func (r *accountingRequest) packet(secret []byte, id byte, now time.Time) ([]byte, error) {
 	p := builder{radius.New(radius.CodeAccountingRequest, secret)}
 	p.Identifier = id
-	r.fill(p)
+	r.addAttributes(p)
 	p.gateway(r.cfg)
 	p.number(rfc2869.EventTimestamp_Type, uint32(r.at.Unix()))
 	p.number(rfc2866.AcctDelayTime_Type, r.delay(now))

@@ -11,14 +11,14 @@ type silence struct {
 	refused          bool // its port is closed
 	unsigned, forged uint32
 	cause            error         // the error of sending
-	late             time.Duration // after which it answered another request, too late; 0: it did not
+	lateBy           time.Duration // after which it answered another request, too late; 0: it did not
 	logins           bool          // it is for accounting, and answers logins meanwhile
 }
 
-func (s *silence) Error() string { return s.server + ": " + s.why() }
+func (s *silence) Error() string { return s.server + ": " + s.advice() }
 
-// why includes advice where the user can act.
-func (s *silence) why() string {
+// advice includes advice where the user can act.
+func (s *silence) advice() string {
 	switch {
 	case s.unsigned > 0:
 		return fmt.Sprintf("answers without Message-Authenticator were dropped (%d): "+
@@ -31,8 +31,8 @@ func (s *silence) why() string {
 		return "nothing listens there, and " + noAccounting
 	case s.refused:
 		return "nothing listens there"
-	case s.late != 0:
-		return fmt.Sprintf("answered after %s: %s", inSeconds(s.late), tooLate)
+	case s.lateBy != 0:
+		return fmt.Sprintf("answered after %s: %s", inSeconds(s.lateBy), tooLate)
 	}
 	if s.logins {
 		return "no answer, and " + noAccounting
@@ -61,11 +61,11 @@ func (e *endpoint) loginsAnswered(since time.Time) bool {
 		return false
 	}
 	e.mu.Lock()
-	if !e.silent.IsZero() {
-		since = e.silent
+	if !e.silentSince.IsZero() {
+		since = e.silentSince
 	}
 	e.mu.Unlock()
 	e.logins.mu.Lock()
 	defer e.logins.mu.Unlock()
-	return e.logins.trouble == nil && e.logins.lastHeard.After(since.Add(-time.Minute))
+	return e.logins.lastFailure == nil && e.logins.lastHeard.After(since.Add(-time.Minute))
 }

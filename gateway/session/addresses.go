@@ -20,17 +20,17 @@ func (t *Table) Extend(key Key, addr netip.Addr) error {
 			return ErrTaken
 		}
 		before, next := c.entry, c.entry
-		next.change(func(r *rare) { r.more = append(slices.Clone(r.more), addr) })
+		next.change(func(r *extraFields) { r.furtherAddrs = append(slices.Clone(r.furtherAddrs), addr) })
 		err := t.journal.commit(change{id: c.identity, record: t.record(&next)}) // before the data path lets it in
 		if err == nil {
 			if err = t.setDatapath(c, &next); err == nil {
 				t.publish(c, next)
 				return nil
 			}
-			t.journal.later(change{id: c.identity, record: t.record(&before)})
+			t.journal.writeLater(change{id: c.identity, record: t.record(&before)})
 		}
 		t.mu.Lock()
-		delete(t.further, addr)
+		delete(t.byFurtherAddr, addr)
 		t.mu.Unlock()
 		return err
 	})
@@ -39,16 +39,16 @@ func (t *Table) Extend(key Key, addr netip.Addr) error {
 // Withdraw takes an address back that Extend gave. One that the client does not have is no error.
 func (t *Table) Withdraw(key Key, addr netip.Addr) error {
 	return t.alterAddrs(key, func(c *client) error {
-		index := slices.Index(c.with().more, addr.Unmap())
+		index := slices.Index(c.extraOrZero().furtherAddrs, addr.Unmap())
 		if index < 0 {
 			return nil
 		}
 		next := c.entry
-		next.change(func(r *rare) { r.more = slices.Delete(slices.Clone(r.more), index, index+1) })
+		next.change(func(r *extraFields) { r.furtherAddrs = slices.Delete(slices.Clone(r.furtherAddrs), index, index+1) })
 		if err := t.setDatapath(c, &next); err != nil {
 			return err
 		}
-		t.cutter.Schedule(c.leaves(&next)...)
+		t.cutter.Schedule(c.droppedPrefixes(&next)...)
 		t.publish(c, next)
 		return t.journal.commit(change{id: c.identity, record: t.record(&next)})
 	})
@@ -56,11 +56,11 @@ func (t *Table) Withdraw(key Key, addr netip.Addr) error {
 
 // alterAddrs calls f for a client with op held.
 func (t *Table) alterAddrs(key Key, f func(*client) error) error {
-	err := t.enter()
+	err := t.holdOpen()
 	if err == nil {
-		defer t.life.RUnlock()
+		defer t.openLock.RUnlock()
 		err = ErrMoved
-		if c := t.hold(key.Addr.Unmap()); c != nil {
+		if c := t.lockClient(key.Addr.Unmap()); c != nil {
 			defer t.release(c)
 			if c.key.MAC == key.MAC {
 				err = f(c)
@@ -77,10 +77,10 @@ func (t *Table) alterAddrs(key Key, f func(*client) error) error {
 func (t *Table) reserveFurther(c *client, addr netip.Addr) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.further[addr] != nil || addr.Is4() && t.clients[datapath.IDOf(addr)] != nil {
+	if t.byFurtherAddr[addr] != nil || addr.Is4() && t.clients[datapath.IDOf(addr)] != nil {
 		return false
 	}
-	t.further[addr] = c
+	t.byFurtherAddr[addr] = c
 	return true
 }
 
@@ -93,7 +93,7 @@ func (t *Table) holdFirst(addr netip.Addr) (*client, error) {
 			return nil, err
 		}
 		t.mu.Lock()
-		other := t.further[addr]
+		other := t.byFurtherAddr[addr]
 		var key Key
 		if other != nil {
 			key = other.key

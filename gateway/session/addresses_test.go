@@ -37,8 +37,9 @@ func TestSeveralAddresses(t *testing.T) {
 		t.Helper()
 		for _, addr := range []netip.Addr{ada.Addr, six, four} {
 			s, found := table.Get(addr)
-			if !found || s.Key != ada || s.ID != began.ID || !slices.Equal(s.More, []netip.Addr{six, four}) || !dp.lets(addr) {
-				t.Errorf("%s, by %s: %+v, let in: %v", when, addr, s, dp.lets(addr))
+			if !found || s.Key != ada || s.ID != began.ID || !slices.Equal(s.FurtherAddrs, []netip.Addr{six, four}) ||
+				!dp.allows(addr) {
+				t.Errorf("%s, by %s: %+v, let in: %v", when, addr, s, dp.allows(addr))
 			}
 		}
 	}
@@ -68,17 +69,17 @@ func TestAddressesGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := table.Withdraw(ada, six); err != nil || dp.lets(six) || !dp.lets(four) {
+	if err := table.Withdraw(ada, six); err != nil || dp.allows(six) || !dp.allows(four) {
 		t.Errorf("withdrawn: %v", err)
 	}
 	lease(t, table, session.Key{MAC: bob.MAC, Addr: four}) // a DHCP server gives the address away
-	if s := get(t, table, ada); len(s.More) > 0 || dp.lets(four) || s.State != session.Authenticated {
+	if s := get(t, table, ada); len(s.FurtherAddrs) > 0 || dp.allows(four) || s.State != session.Authenticated {
 		t.Errorf("after the address was leased to another: %+v", s)
 	}
 	if err := table.Extend(ada, six); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := table.End(six, session.AdminReset); err != nil || dp.lets(ada.Addr) || dp.lets(six) {
+	if _, err := table.End(six, session.AdminReset); err != nil || dp.allows(ada.Addr) || dp.allows(six) {
 		t.Errorf("ended by a further address: %v", err)
 	}
 	if err := table.Forget(ada); err != nil {
@@ -111,7 +112,7 @@ func TestRefusedAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	table = openTable(t, path, dp)
-	if s := get(t, table, ada); len(s.More) > 0 {
+	if s := get(t, table, ada); len(s.FurtherAddrs) > 0 {
 		t.Errorf("read again: %+v", s)
 	}
 	if err := table.Extend(ada, six); err != nil {

@@ -37,7 +37,7 @@ func (t *Table) Alter(addr netip.Addr, id string, how func(*Limits)) error {
 // Kick is End for the session with an ID alone, ErrLater included.
 func (t *Table) Kick(addr netip.Addr, id string, cause Cause) error {
 	err := t.ofSession(addr, id, func(c *client) error {
-		next := c.lapsed()
+		next := c.withoutSession()
 		_, err := t.finish(c, &next, cause, t.clock.now())
 		return err
 	})
@@ -49,11 +49,11 @@ func (t *Table) Kick(addr netip.Addr, id string, cause Cause) error {
 
 // ofSession calls f with op held, if the address has the session.
 func (t *Table) ofSession(addr netip.Addr, id string, f func(*client) error) error {
-	if err := t.enter(); err != nil {
+	if err := t.holdOpen(); err != nil {
 		return err
 	}
-	defer t.life.RUnlock()
-	c := t.hold(addr.Unmap())
+	defer t.openLock.RUnlock()
+	c := t.lockClient(addr.Unmap())
 	if c == nil {
 		return ErrNoSession
 	}

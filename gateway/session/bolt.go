@@ -33,8 +33,8 @@ var (
 
 // file is a Store in a file of bbolt.
 type file struct {
-	db      *bbolt.DB
-	touched int // records written since the pages of the file were left to the kernel; the writer's
+	db         *bbolt.DB
+	unreleased int // records written since the pages of the file were left to the kernel; the writer's
 }
 
 var _ Store = (*file)(nil)
@@ -53,7 +53,7 @@ func openFile(path string) (*file, error) {
 
 // Clients implements Store.
 func (f *file) Clients(visit func(id datapath.ID, record []byte) error) error {
-	defer f.leave()
+	defer f.releasePages()
 	return f.db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket(clientsBucket).ForEach(func(key, value []byte) error { return visit(idOf(key), value) })
 	})
@@ -78,10 +78,10 @@ func (f *file) Events(from uint64, visit func(number uint64, record []byte) (mor
 // touchedMost bounds the records whose pages are the process's.
 const touchedMost = 8192
 
-// leave has the pages of the file no longer be the process's, which has as many as it has ever read: the kernel keeps
-// them while it has room, and they come back as they are read.
-func (f *file) leave() {
-	f.touched = 0
+// releasePages has the pages of the file no longer be the process's, which has as many as it has ever read: the kernel
+// keeps them while it has room, and they come back as they are read.
+func (f *file) releasePages() {
+	f.unreleased = 0
 	_ = f.db.View(func(tx *bbolt.Tx) error { // meanwhile the file is not mapped elsewhere
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, f.db.Info().Data, uintptr(tx.Size()), unix.MADV_DONTNEED)
 		return nil
@@ -94,8 +94,8 @@ func (f *file) Write(b Batch) (removed int, err error) {
 		removed, err = write(tx, b)
 		return err
 	})
-	if f.touched += len(b.Clients) + len(b.Events) + len(b.Done); f.touched >= touchedMost {
-		f.leave()
+	if f.unreleased += len(b.Clients) + len(b.Events) + len(b.Done); f.unreleased >= touchedMost {
+		f.releasePages()
 	}
 	return removed, err
 }
@@ -141,8 +141,8 @@ func (f *file) Close() error { return f.db.Close() }
 
 func eventKey(number uint64) []byte { return binary.BigEndian.AppendUint64(nil, number) }
 
-// Stored calls visit for each client in the file at path, without a table. It fails with ErrInUse while
-// a table has the file, and with fs.ErrNotExist where there is none.
+// Stored calls visit for each client in the file at path, without a table. It fails with ErrInUse while a table has the
+// file, and with fs.ErrNotExist where there is none.
 func Stored(path string, visit func(Session)) error {
 	err := statefile.Read(path, func(tx *bbolt.Tx) error {
 		if err := checkFormat(tx); err != nil || tx.Bucket(aboutBucket) == nil {
@@ -164,8 +164,8 @@ func readThrough(tx *bbolt.Tx) error {
 	return errors.Join(err, eachEvent(tx, func(Event) error { return nil }))
 }
 
-// checkFormat reports why a file is not one of ours. A file without buckets is valid:
-// gatewayd died before it created them.
+// checkFormat reports why a file is not one of ours. A file without buckets is valid: gatewayd died before it created
+// them.
 func checkFormat(tx *bbolt.Tx) error {
 	about := tx.Bucket(aboutBucket)
 	if about == nil {

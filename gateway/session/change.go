@@ -14,8 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Bounds of the values that are stored for a client. RADIUS cannot carry longer values
-// (RFC 2865, sections 3 and 5).
+// Bounds of the values that are stored for a client. RADIUS cannot carry longer values (RFC 2865, sections 3 and 5).
 const (
 	hostnameMax = 255  // bytes; a DHCP option's length is one byte (RFC 2132, section 2)
 	userMax     = 253  // bytes
@@ -23,31 +22,30 @@ const (
 	classMax    = 4096 // bytes, of all attributes together with the 2 bytes of each one's header
 )
 
-// Lease records that a client has an address until end, or without end when end is
-// zero. Calling it again renews the lease; without a change it does nothing. When
-// another MAC had the address, that session ends with NASRequest and the client
-// starts as Leased. The client may use the portal when Lease returns.
+// Lease records that a client has an address until end, or without end when end is zero. Calling it again renews the
+// lease; without a change it does nothing. When another MAC had the address, that session ends with NASRequest and the
+// client starts as Leased. The client may use the portal when Lease returns.
 func (t *Table) Lease(key Key, hostname string, end time.Time) error {
 	key.Addr = key.Addr.Unmap()
 	if !key.Addr.Is4() {
 		return fmt.Errorf("lease %s: only IPv4 addresses can be leased", key)
 	}
-	if err := t.enter(); err != nil {
+	if err := t.holdOpen(); err != nil {
 		return fmt.Errorf("lease %s: %w", key, err)
 	}
-	defer t.life.RUnlock()
+	defer t.openLock.RUnlock()
 	c, err := t.holdFirst(key.Addr)
 	if err != nil {
 		return fmt.Errorf("lease %s: %w", key, err)
 	}
 	defer t.release(c)
-	if err := t.lease(c, key, plain(hostname), t.clock.moment(end)); err != nil {
+	if err := t.lease(c, key, cleanHostname(hostname), t.clock.tableTime(end)); err != nil {
 		return fmt.Errorf("lease %s: %w", key, err)
 	}
 	return nil
 }
 
-func (t *Table) lease(c *client, key Key, hostname string, end moment) error {
+func (t *Table) lease(c *client, key Key, hostname string, end tableTime) error {
 	next := c.entry
 	next.hostname, next.leaseEnd = hostname, end
 	switch {
@@ -58,14 +56,14 @@ func (t *Table) lease(c *client, key Key, hostname string, end moment) error {
 		next = entry{key: key, state: Leased, hostname: hostname, leasedAt: t.clock.now(), leaseEnd: end}
 		_, err := t.replace(c, &next, NASRequest, t.clock.now())
 		return err
-	case c.hostname == hostname && near(c.leaseEnd, end):
+	case c.hostname == hostname && sameTime(c.leaseEnd, end):
 	default:
 		if err := t.journal.commit(change{id: c.identity, record: t.record(&next)}); err != nil {
 			return err
 		}
 		t.publish(c, next)
 	}
-	if c.known {
+	if c.inDatapath {
 		return nil
 	}
 	return t.setDatapath(c, &c.entry) // the data path failed the last time
@@ -74,17 +72,16 @@ func (t *Table) lease(c *client, key Key, hostname string, end moment) error {
 // clockError is more than the wall clock is adjusted by between two readings of one lease.
 const clockError = 100 * time.Millisecond
 
-// near reports whether two readings are the same time, within the clock's error.
-func near(a, b moment) bool {
-	if a == never || b == never {
+// sameTime reports whether two readings are the same time, within the clock's error.
+func sameTime(a, b tableTime) bool {
+	if a == zeroTime || b == zeroTime {
 		return a == b
 	}
-	return max(a, b)-min(a, b) < moment(time.Millisecond)
+	return max(a, b)-min(a, b) < tableTime(time.Millisecond)
 }
 
-// Forget removes a client whose lease was released or has expired; its session ends
-// with LeaseReleased or LeaseEnded. A missing client is no error. An address that another MAC has
-// meanwhile is left to that client.
+// Forget removes a client whose lease was released or has expired; its session ends with LeaseReleased or LeaseEnded. A
+// missing client is no error. An address that another MAC has meanwhile is left to that client.
 func (t *Table) Forget(key Key) error {
 	_, err := t.forget(key, false)
 	return err
@@ -92,11 +89,11 @@ func (t *Table) Forget(key Key) error {
 
 func (t *Table) forget(key Key, strangersOnly bool) (gone bool, err error) {
 	key.Addr = key.Addr.Unmap()
-	if err := t.enter(); err != nil {
+	if err := t.holdOpen(); err != nil {
 		return false, fmt.Errorf("forget %s: %w", key, err)
 	}
-	defer t.life.RUnlock()
-	c := t.hold(key.Addr)
+	defer t.openLock.RUnlock()
+	c := t.lockClient(key.Addr)
 	if c == nil {
 		return true, nil
 	}
@@ -117,28 +114,28 @@ func (t *Table) forget(key Key, strangersOnly bool) (gone bool, err error) {
 	return true, nil
 }
 
-// Shown records that the client was redirected to the portal: Leased becomes
-// PreAuth. It is cheap; the disk is written up to a second later.
+// Shown records that the client was redirected to the portal: Leased becomes PreAuth. It is cheap; the disk is written
+// up to a second later.
 func (t *Table) Shown(addr netip.Addr) error {
-	if err := t.enter(); err != nil {
+	if err := t.holdOpen(); err != nil {
 		return err
 	}
-	defer t.life.RUnlock()
+	defer t.openLock.RUnlock()
 	addr = addr.Unmap()
 	t.mu.Lock()
-	seen := t.find(addr)
+	seen := t.clientAt(addr)
 	known := seen != nil && seen.state != "" && seen.state != Leased
 	t.mu.Unlock()
 	if known { // repeated requests to the portal end here
 		return nil
 	}
-	c := t.hold(addr)
+	c := t.lockClient(addr)
 	if c == nil {
 		return fmt.Errorf("show the portal to %s: %w", addr, ErrUnknown)
 	}
 	defer t.release(c)
 	if c.state == Leased {
-		next := c.lapsed()
+		next := c.withoutSession()
 		t.journal.save(c.identity, t.record(&next))
 		t.publish(c, next)
 	}
@@ -150,7 +147,7 @@ func (t *Table) Shown(addr netip.Addr) error {
 // so do the oldest of the same MAC address. When the data path fails, the session has begun and ended with NASError.
 func (t *Table) Admit(addr netip.Addr, login Login) (Session, error) {
 	s, err := t.replaces(t.macOf(addr.Unmap()), login, func() (Session, error) {
-		return patiently(func() (Session, <-chan struct{}, error) { return t.admit(addr.Unmap(), login) })
+		return retryWhenFree(func() (Session, <-chan struct{}, error) { return t.admit(addr.Unmap(), login) })
 	})
 	if err != nil {
 		return Session{}, fmt.Errorf("admit %s: %w", addr, err)
@@ -162,7 +159,7 @@ func (t *Table) Admit(addr netip.Addr, login Login) (Session, error) {
 func (t *Table) macOf(addr netip.Addr) datapath.MAC {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c := t.find(addr); c != nil {
+	if c := t.clientAt(addr); c != nil {
 		return c.key.MAC
 	}
 	return datapath.MAC{}
@@ -173,14 +170,14 @@ func (t *Table) admit(addr netip.Addr, login Login) (s Session, ending <-chan st
 	if err := login.check(); err != nil {
 		return s, nil, err
 	}
-	if err := t.enter(); err != nil {
+	if err := t.holdOpen(); err != nil {
 		return s, nil, err
 	}
-	defer t.life.RUnlock()
-	if t.journal.behind() >= t.bounds.events {
+	defer t.openLock.RUnlock()
+	if t.journal.backlogSize() >= t.bounds.events {
 		return s, nil, ErrBehind
 	}
-	c := t.hold(addr)
+	c := t.lockClient(addr)
 	if c == nil {
 		return s, nil, ErrUnknown
 	}
@@ -197,7 +194,7 @@ func (t *Table) admit(addr netip.Addr, login Login) (s Session, ending <-chan st
 		t.unreserve(c)
 	}()
 	now := t.clock.now()
-	next := c.lapsed()
+	next := c.withoutSession()
 	next.state = Authenticated
 	t.begin(&next, login, now)
 	if ending, err = t.vacate(c, &next); ending != nil || err != nil {
@@ -205,7 +202,7 @@ func (t *Table) admit(addr netip.Addr, login Login) (s Session, ending <-chan st
 	}
 	if _, err := t.replace(c, &next, UserRequest, now); err != nil {
 		if c.state == Authenticated && c.id == next.id { // on the disk, but the data path failed
-			lapsed := c.lapsed()
+			lapsed := c.withoutSession()
 			_, undo := t.finish(c, &lapsed, NASError, t.clock.now())
 			err = errors.Join(err, undo)
 		}
@@ -214,22 +211,22 @@ func (t *Table) admit(addr netip.Addr, login Login) (s Session, ending <-chan st
 	return t.snapshot(&c.entry), nil, nil
 }
 
-// End ends the client's session and returns it with its final counts, once the data
-// path no longer forwards for the client. With ErrLater it has ended too.
+// End ends the client's session and returns it with its final counts, once the data path no longer forwards for the
+// client. With ErrLater it has ended too.
 func (t *Table) End(addr netip.Addr, cause Cause) (Session, error) {
-	s, err := t.end(addr.Unmap(), cause)
+	s, err := t.endSession(addr.Unmap(), cause)
 	if err != nil {
 		return s, fmt.Errorf("end the session of %s: %w", addr, err)
 	}
 	return s, nil
 }
 
-func (t *Table) end(addr netip.Addr, cause Cause) (Session, error) {
-	if err := t.enter(); err != nil {
+func (t *Table) endSession(addr netip.Addr, cause Cause) (Session, error) {
+	if err := t.holdOpen(); err != nil {
 		return Session{}, err
 	}
-	defer t.life.RUnlock()
-	c := t.hold(addr)
+	defer t.openLock.RUnlock()
+	c := t.lockClient(addr)
 	if c == nil {
 		return Session{}, ErrUnknown
 	}
@@ -237,46 +234,47 @@ func (t *Table) end(addr netip.Addr, cause Cause) (Session, error) {
 	if c.state != Authenticated {
 		return Session{}, ErrNoSession
 	}
-	next := c.lapsed()
+	next := c.withoutSession()
 	return t.finish(c, &next, cause, t.clock.now())
 }
 
-// replace sets a client's entry to next; nil removes the client, and a different
-// session ends the present one with cause. A client that leaves with its session is removed. op must be held.
-func (t *Table) replace(c *client, next *entry, cause Cause, when moment) (ended Session, err error) {
-	return t.become(c, c.staying(next, cause), cause, when, false)
+// replace sets a client's entry to next; nil removes the client, and a different session ends the present one with
+// cause. A client that leaves with its session is removed. op must be held.
+func (t *Table) replace(c *client, next *entry, cause Cause, when tableTime) (ended Session, err error) {
+	return t.replaceEnded(c, c.ifStays(next, cause), cause, when, false)
 }
 
 // finish is replace for the end of a session that takes place also where the disk refuses it: the client is blocked,
 // the disk has it later, and the error is ErrLater.
-func (t *Table) finish(c *client, next *entry, cause Cause, when moment) (ended Session, err error) {
-	return t.become(c, c.staying(next, cause), cause, when, true)
+func (t *Table) finish(c *client, next *entry, cause Cause, when tableTime) (ended Session, err error) {
+	return t.replaceEnded(c, c.ifStays(next, cause), cause, when, true)
 }
 
-// staying returns next, or nil for a client that leaves with its session.
-func (c *client) staying(next *entry, cause Cause) *entry {
+// ifStays returns next, or nil for a client that leaves with its session.
+func (c *client) ifStays(next *entry, cause Cause) *entry {
 	if next != nil && next.state != Authenticated && next.key == c.key && c.goesWith(cause) {
 		return nil
 	}
 	return next
 }
 
-// become is replace for a client that stays without its session. The order is: close the data path, write to disk,
-// have connections end, open the data path. A crash at any moment therefore leaves the data path closed. The end of a
-// session that is firm does not wait for a disk that refuses it.
-func (t *Table) become(c *client, next *entry, cause Cause, when moment, firm bool) (ended Session, err error) {
+// replaceEnded is replace for a client that stays without its session. The order is: close the data path, write to
+// disk, have connections end, open the data path. A crash at any moment therefore leaves the data path closed. The end
+// of a session that is firm does not wait for a disk that refuses it.
+func (t *Table) replaceEnded(c *client, next *entry, cause Cause, when tableTime, firm bool) (
+	ended Session, err error) {
 	before := c.entry
-	written := change{id: c.identity, owed: firm && before.state == Authenticated}
-	left := before.leaves(next)
+	written := change{id: c.identity, mustHappen: firm && before.state == Authenticated}
+	left := before.droppedPrefixes(next)
 	if next == nil || before.state == Authenticated {
-		if err := t.shut(c, &before, next == nil); err != nil {
+		if err := t.closePath(c, &before, next == nil); err != nil {
 			return Session{}, err
 		}
 	}
 	if before.state == Authenticated {
 		ended = t.snapshot(&before)
 		written.events = append(written.events, t.event(Ended, &before, cause, when))
-		next = next.remembering(before.key, ended.ending(cause))
+		next = next.withLastEnding(before.key, ended.endingOf(cause))
 	}
 	if next != nil {
 		if next.state == Authenticated {
@@ -289,27 +287,27 @@ func (t *Table) become(c *client, next *entry, cause Cause, when moment, firm bo
 		written.record = t.record(next)
 	}
 	late := t.journal.commit(written)
-	if late != nil && !written.owed {
+	if late != nil && !written.mustHappen {
 		return Session{}, errors.Join(late, t.restored(c))
 	}
 	if before.state == Authenticated {
 		t.report(&ended, cause, late)
 	}
-	if before.with().pppoe.Session != 0 && t.hungUp != nil {
-		t.hungUp(before.key, before.with().pppoe)
+	if before.extraOrZero().pppoe.Session != 0 && t.hungUp != nil {
+		t.hungUp(before.key, before.extraOrZero().pppoe)
 	}
 	t.cutter.Schedule(left...)
 	if next == nil {
 		t.remove(c)
-		return ended, later(late)
+		return ended, laterError(late)
 	}
-	c.known = c.known && before.key == next.key
+	c.inDatapath = c.inDatapath && before.key == next.key
 	t.arm(c, next, t.clock.now())
 	t.publish(c, *next)
-	if !c.known || next.state == Authenticated {
+	if !c.inDatapath || next.state == Authenticated {
 		err = t.setDatapath(c, next)
 	}
-	return ended, cmp.Or(err, later(late))
+	return ended, cmp.Or(err, laterError(late))
 }
 
 // restored has the data path admit a client as before a change that failed.
@@ -320,26 +318,26 @@ func (t *Table) restored(c *client) error {
 	return t.setDatapath(c, &c.entry)
 }
 
-// later is the error of an end that the disk refused with err, if it did.
-func later(err error) error {
+// laterError is the error of an end that the disk refused with err, if it did.
+func laterError(err error) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrLater, err)
 	}
 	return nil
 }
 
-// remembering returns the entry of a client without a session, if it is that of a key, with how its last one ended.
-func (e *entry) remembering(key Key, last Ending) *entry {
+// withLastEnding returns the entry of a client without a session, if it is that of a key, with how its last one ended.
+func (e *entry) withLastEnding(key Key, last Ending) *entry {
 	if e == nil || e.state == Authenticated || e.key != key {
 		return e
 	}
 	next := *e
-	next.change(func(r *rare) { r.last = last })
+	next.change(func(r *extraFields) { r.lastEnding = last })
 	return &next
 }
 
-// ending returns how a session ended.
-func (s *Session) ending(cause Cause) Ending {
+// endingOf returns how a session ended.
+func (s *Session) endingOf(cause Cause) Ending {
 	if cause != Quota {
 		return Ending{Cause: cause}
 	}
@@ -349,7 +347,7 @@ func (s *Session) ending(cause Cause) Ending {
 // report logs the end of a session, once it is on the disk, or with why it is not yet.
 func (t *Table) report(s *Session, cause Cause, late error) {
 	args := []any{"client", s.Key.String(), "user", s.User, "session", s.ID, "cause", cause}
-	if quota := s.ending(cause).Quota; quota != "" {
+	if quota := s.endingOf(cause).Quota; quota != "" {
 		args = append(args, "quota", quota)
 	}
 	args = append(args, "up_bytes", s.UpBytes, "down_bytes", s.DownBytes)
@@ -360,15 +358,15 @@ func (t *Table) report(s *Session, cause Cause, late error) {
 	t.log.Info("session ended", args...)
 }
 
-// shut closes the data path to a client and reads its final counts. remove means
-// that the client also loses its address.
-func (t *Table) shut(c *client, e *entry, remove bool) error {
+// closePath closes the data path to a client and reads its final counts. remove means that the client also loses its
+// address.
+func (t *Table) closePath(c *client, e *entry, remove bool) error {
 	switch {
 	case remove:
 		if err := t.dp.Remove(c.identity); err != nil {
 			return fmt.Errorf("shut out %s: %w", e.key, err)
 		}
-		c.known, c.open = false, false
+		c.inDatapath, c.open = false, false
 	case c.open:
 		if err := t.set(c, datapath.Client{ID: c.identity, Addrs: e.addrs(), MAC: e.key.MAC}); err != nil {
 			return fmt.Errorf("shut out %s: %w", e.key, err)
@@ -383,8 +381,7 @@ func (t *Table) shut(c *client, e *entry, remove bool) error {
 	return nil
 }
 
-// start reads the counter values at which a session begins, and returns its start
-// event.
+// start reads the counter values at which a session begins, and returns its start event.
 func (t *Table) start(c *client, e *entry) (event []byte, err error) {
 	now, err := t.dp.Counters(c.identity)
 	if err != nil {
@@ -405,7 +402,7 @@ func (t *Table) setDatapath(c *client, e *entry) error {
 func (t *Table) set(c *client, want datapath.Client) error {
 	err := t.dp.Set(want)
 	if err == nil {
-		c.known, c.open = true, want.Admitted
+		c.inDatapath, c.open = true, want.Admitted
 	}
 	return err
 }
@@ -429,16 +426,16 @@ func (l *Login) check() error {
 	return nil
 }
 
-// NewID returns an unpredictable Acct-Session-Id of 16 hexadecimal digits. A collision is
-// likely only after some four thousand million sessions.
+// NewID returns an unpredictable Acct-Session-Id of 16 hexadecimal digits. A collision is likely only after some four
+// thousand million sessions.
 func NewID() string {
 	var id [8]byte
 	rand.Read(id[:])
 	return hex.EncodeToString(id[:])
 }
 
-// plain makes a client's hostname safe to store and show.
-func plain(hostname string) string {
+// cleanHostname makes a client's hostname safe to store and show.
+func cleanHostname(hostname string) string {
 	hostname = hostname[:min(len(hostname), hostnameMax)]
 	return strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {

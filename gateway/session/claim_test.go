@@ -23,7 +23,7 @@ func TestClaimsShareTheDisk(t *testing.T) {
 	const many = 200
 	errs := make(chan error, many)
 	for i := range many {
-		go func() { errs <- table.Claim(nth(i), time.Now().Add(time.Hour), 4) }()
+		go func() { errs <- table.Claim(keyOf(i), time.Now().Add(time.Hour), 4) }()
 	}
 	for table.Known() < many { // until all are about to wait for the disk, or do
 		time.Sleep(time.Millisecond)
@@ -48,12 +48,12 @@ func TestClaimsShareTheDisk(t *testing.T) {
 		t.Errorf("%d claims took %d transactions, want a tenth at most", many, n)
 	}
 	for i := range many {
-		get(t, table, nth(i))
+		get(t, table, keyOf(i))
 	}
 }
 
-// TestClaimsAtTheSameTime: however many claims of a MAC address are decided at once, it has
-// as many addresses as it can have; and of several that claim one address one has it.
+// TestClaimsAtTheSameTime: however many claims of a MAC address are decided at once, it has as many addresses as it can
+// have; and of several that claim one address one has it.
 func TestClaimsAtTheSameTime(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
 	claim := func(keys ...session.Key) (refused []error, got int) {
@@ -106,8 +106,8 @@ func TestClaimsAtTheSameTime(t *testing.T) {
 	}
 }
 
-// TestForgettingStrangersSparesLogins: a client that is just being admitted, and so still a
-// stranger to all who look, keeps its session when a decision of before forgets strangers.
+// TestForgettingStrangersSparesLogins: a client that is just being admitted, and so still a stranger to all who look,
+// keeps its session when a decision of before forgets strangers.
 func TestForgettingStrangersSparesLogins(t *testing.T) {
 	dp := newMemory()
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
@@ -149,8 +149,7 @@ func TestForgettingStrangersSparesLogins(t *testing.T) {
 	}
 }
 
-// BenchmarkClaims counts the claims a second of 1,000 clients that come one after the other, and
-// 64 at a time.
+// BenchmarkClaims counts the claims a second of 1,000 clients that come one after the other, and 64 at a time.
 func BenchmarkClaims(b *testing.B) {
 	for _, atOnce := range []int{1, 64} {
 		b.Run(fmt.Sprint(atOnce, " at once"), func(b *testing.B) {
@@ -161,7 +160,7 @@ func BenchmarkClaims(b *testing.B) {
 				var next atomic.Int64
 				inParallel(b, atOnce, func() error {
 					for i := int(next.Add(1)) - 1; i < clients; i = int(next.Add(1)) - 1 {
-						if err := table.Claim(nth(i), time.Now().Add(time.Hour), 4); err != nil {
+						if err := table.Claim(keyOf(i), time.Now().Add(time.Hour), 4); err != nil {
 							return err
 						}
 					}

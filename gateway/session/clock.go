@@ -7,25 +7,24 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/timeline"
 )
 
-// moment is a time as the table counts it: nanoseconds since the table was opened, by
-// the monotonic clock. A gateway without a battery starts in 1970 and learns the time
-// later, which must not end its sessions. Times before the table was opened are
-// negative.
-type moment int64
+// tableTime is a time as the table counts it: nanoseconds since the table was opened, by the monotonic clock. A gateway
+// without a battery starts in 1970 and learns the time later, which must not end its sessions. Times before the table
+// was opened are negative.
+type tableTime int64
 
-// never is the moment of the zero time.
-const never moment = math.MaxInt64
+// zeroTime is the moment of the zero time.
+const zeroTime tableTime = math.MaxInt64
 
 // after adds a duration without overflow.
-func (m moment) after(d time.Duration) moment {
-	if d > 0 && m > never-moment(d) {
-		return never
+func (m tableTime) after(d time.Duration) tableTime {
+	if d > 0 && m > zeroTime-tableTime(d) {
+		return zeroTime
 	}
-	return m + moment(d)
+	return m + tableTime(d)
 }
 
-// clock converts moments to times and back, by the wall clock at the time of the call: times given out
-// are correct after the wall clock was set. Times in the file are on a line of their own.
+// clock converts moments to times and back, by the wall clock at the time of the call: times given out are correct
+// after the wall clock was set. Times in the file are on a line of their own.
 type clock struct {
 	opened time.Time // with its monotonic reading
 	filed  time.Time // the same by the file's line
@@ -37,32 +36,32 @@ func newClock(line *timeline.Line) clock {
 }
 
 // inFile returns a moment's time in the file, and ofFile the moment of a time in the file.
-func (c clock) inFile(m moment) time.Time {
-	if m == never {
+func (c clock) inFile(m tableTime) time.Time {
+	if m == zeroTime {
 		return time.Time{}
 	}
 	return c.filed.Add(time.Duration(m))
 }
 
-func (c clock) ofFile(t time.Time) moment {
+func (c clock) ofFile(t time.Time) tableTime {
 	if t.IsZero() {
-		return never
+		return zeroTime
 	}
-	return moment(0).after(t.Sub(c.filed))
+	return tableTime(0).after(t.Sub(c.filed))
 }
 
-func (c clock) now() moment { return moment(time.Since(c.opened)) }
+func (c clock) now() tableTime { return tableTime(time.Since(c.opened)) }
 
-func (c clock) moment(t time.Time) moment {
+func (c clock) tableTime(t time.Time) tableTime {
 	if t.IsZero() {
-		return never
+		return zeroTime
 	}
 	now := time.Now()
-	return moment(now.Sub(c.opened)).after(t.Sub(now))
+	return tableTime(now.Sub(c.opened)).after(t.Sub(now))
 }
 
-func (c clock) time(m moment) time.Time {
-	if m == never {
+func (c clock) time(m tableTime) time.Time {
+	if m == zeroTime {
 		return time.Time{}
 	}
 	now := time.Now()

@@ -13,26 +13,26 @@ func TestMoments(t *testing.T) {
 		time.Sleep(time.Minute)
 		for name, tt := range map[string]struct {
 			t    time.Time
-			want moment
+			want tableTime
 		}{
-			"none":            {time.Time{}, never},
-			"now":             {time.Now(), moment(time.Minute)},
-			"from a file":     {time.Now().Add(-time.Hour).Round(0), moment(-59 * time.Minute)},
-			"in time to come": {time.Now().Add(time.Hour).Round(0), moment(61 * time.Minute)},
-			"year 9999":       {time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), never},
+			"none":            {time.Time{}, zeroTime},
+			"now":             {time.Now(), tableTime(time.Minute)},
+			"from a file":     {time.Now().Add(-time.Hour).Round(0), tableTime(-59 * time.Minute)},
+			"in time to come": {time.Now().Add(time.Hour).Round(0), tableTime(61 * time.Minute)},
+			"year 9999":       {time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), zeroTime},
 		} {
-			got := c.moment(tt.t)
+			got := c.tableTime(tt.t)
 			if got != tt.want {
 				t.Errorf("%s: moment %d, want %d", name, got, tt.want)
 			}
 			if filed := c.inFile(got); c.ofFile(filed) != got {
 				t.Errorf("%s: in the file it is %s, moment %d", name, filed, c.ofFile(filed))
 			}
-			if back := c.time(got); got != never && !back.Equal(tt.t) || got == never && !back.IsZero() {
+			if back := c.time(got); got != zeroTime && !back.Equal(tt.t) || got == zeroTime && !back.IsZero() {
 				t.Errorf("%s: %s came back as %s", name, tt.t, back)
 			}
 		}
-		if got := moment(5).after(math.MaxInt64); got != never {
+		if got := tableTime(5).after(math.MaxInt64); got != zeroTime {
 			t.Errorf("5 and as long as can be is %d", got)
 		}
 	})
@@ -61,7 +61,7 @@ func TestPlainNames(t *testing.T) {
 	for hostname, want := range map[string]string{
 		"phone": "phone", "Küche": "Küche", "a\x1b[31m\nb": "a[31mb", "\xff\xfeok": "ok", long: "", "": "",
 	} {
-		if got := plain(hostname); got != want {
+		if got := cleanHostname(hostname); got != want {
 			t.Errorf("plain(%q) = %q, want %q", hostname, got, want)
 		}
 	}

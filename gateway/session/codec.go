@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// The store's file format, version 1. Numbers are unsigned varints. Texts are a
-// length and their bytes. Times are a 0 for the zero time, or a 1, seconds since 1970
-// as a signed varint, and nanoseconds.
+// The store's file format, version 1. Numbers are unsigned varints. Texts are a length and their bytes. Times are a 0
+// for the zero time, or a 1, seconds since 1970 as a signed varint, and nanoseconds.
 //
 //	client  = session reading
 //	event   = kind cause at session
@@ -21,8 +20,7 @@ import (
 // granted is present when the state is authenticated, line when it is "on a line", routes when it is "on a line
 // with routes", extra when the state has the bit hasExtra. kind, cause, state and tag are one byte each.
 
-// The bytes that stand for a name; 0 stands for none. New names are only added at the
-// end.
+// The bytes that stand for a name; 0 stands for none. New names are only added at the end.
 var (
 	stateNames = []string{"", string(Leased), string(PreAuth), string(Authenticated), onPPPoE, withRoutes}
 	kindNames  = []string{"", string(Started), string(Updated), string(Ended)}
@@ -100,7 +98,7 @@ func appendSession(b []byte, s *Session) []byte {
 
 // appendExtra appends what former versions did not have; nil: there is none.
 func appendExtra(b []byte, s *Session) []byte {
-	n := len(s.More)
+	n := len(s.FurtherAddrs)
 	if s.Owner != "" {
 		n++
 	}
@@ -111,7 +109,7 @@ func appendExtra(b []byte, s *Session) []byte {
 	if s.Owner != "" {
 		b = appendText(append(b, tagOwner), s.Owner)
 	}
-	for _, addr := range s.More {
+	for _, addr := range s.FurtherAddrs {
 		b = appendText(append(b, tagAddress), addr.AsSlice())
 	}
 	return b
@@ -127,7 +125,7 @@ func (d *decoder) extra(s *Session) {
 		case tagAddress:
 			addr, known := netip.AddrFromSlice(text)
 			d.damaged = d.damaged || !known
-			s.More = append(s.More, addr)
+			s.FurtherAddrs = append(s.FurtherAddrs, addr)
 		}
 	}
 }
@@ -157,7 +155,7 @@ func appendGranted(b []byte, s *Session, state string) []byte {
 }
 
 func (d *decoder) session() (s Session) {
-	copy(s.MAC[:], d.take(uint64(len(s.MAC))))
+	copy(s.MAC[:], d.bytes(uint64(len(s.MAC))))
 	addr, known := netip.AddrFromSlice(d.text())
 	d.damaged = d.damaged || !known
 	s.Addr = addr
@@ -206,7 +204,7 @@ func (d *decoder) routes() (all []netip.Prefix) {
 	n := d.number()
 	d.damaged = d.damaged || n == 0
 	for ; n > 0 && !d.damaged; n-- {
-		if b := d.take(1 + 4); !d.damaged {
+		if b := d.bytes(1 + 4); !d.damaged {
 			r := netip.PrefixFrom(netip.AddrFrom4([4]byte(b[1:])), int(b[0]))
 			d.damaged = !r.IsValid()
 			all = append(all, r)
@@ -243,8 +241,7 @@ func appendName(b []byte, names []string, name string) []byte {
 	return append(b, 0)
 }
 
-// decoder decodes a record. After the first error every method returns zeros, and end
-// returns the error.
+// decoder decodes a record. After the first error every method returns zeros, and end returns the error.
 type decoder struct {
 	rest    []byte
 	damaged bool
@@ -257,8 +254,8 @@ func (d *decoder) end() error {
 	return nil
 }
 
-// take returns the next n bytes, without copying.
-func (d *decoder) take(n uint64) []byte {
+// bytes returns the next n bytes, without copying.
+func (d *decoder) bytes(n uint64) []byte {
 	if d.damaged || n > uint64(len(d.rest)) {
 		d.damaged, d.rest = true, nil
 		return nil
@@ -268,7 +265,7 @@ func (d *decoder) take(n uint64) []byte {
 	return taken
 }
 
-func (d *decoder) text() []byte { return d.take(d.number()) }
+func (d *decoder) text() []byte { return d.bytes(d.number()) }
 
 func (d *decoder) number() uint64 {
 	n, size := binary.Uvarint(d.rest)
@@ -276,7 +273,7 @@ func (d *decoder) number() uint64 {
 		d.damaged = true
 		return 0
 	}
-	d.take(uint64(size))
+	d.bytes(uint64(size))
 	return n
 }
 
@@ -293,13 +290,13 @@ func (d *decoder) duration() time.Duration {
 }
 
 func (d *decoder) time() time.Time {
-	set := d.take(1)
+	set := d.bytes(1)
 	if d.damaged || set[0] == 0 {
 		return time.Time{}
 	}
 	seconds, size := binary.Varint(d.rest)
 	d.damaged = d.damaged || size <= 0 || set[0] != 1
-	d.take(uint64(max(size, 0)))
+	d.bytes(uint64(max(size, 0)))
 	nanoseconds := d.number()
 	d.damaged = d.damaged || nanoseconds >= uint64(time.Second)
 	return time.Unix(seconds, int64(nanoseconds))
@@ -322,7 +319,7 @@ func (d *decoder) nameOf(b byte, names []string) string {
 }
 
 func (d *decoder) byte() byte {
-	if b := d.take(1); !d.damaged {
+	if b := d.bytes(1); !d.damaged {
 		return b[0]
 	}
 	return 0

@@ -34,7 +34,7 @@ var (
 	}
 	owned = func() session.Session { // with what records of former versions do not have
 		s := online(netip.MustParsePrefix("203.0.113.0/28"))
-		s.Owner, s.More = "west", []netip.Addr{netip.MustParseAddr("2001:db8::5"), netip.MustParseAddr("10.1.0.7")}
+		s.Owner, s.FurtherAddrs = "west", []netip.Addr{netip.MustParseAddr("2001:db8::5"), netip.MustParseAddr("10.1.0.7")}
 		return s
 	}()
 	reading = session.Reading{Epoch: 7, Counts: session.Counts{UpBytes: 6, UpPackets: 5, DownBytes: 4, DownPackets: 3,
@@ -81,8 +81,8 @@ func TestEventsSurviveTheFile(t *testing.T) {
 	}
 }
 
-// TestFormatStands checks that old files stay readable. A change of the bytes must raise
-// FormatVersion and read the old format.
+// TestFormatStands checks that old files stay readable. A change of the bytes must raise FormatVersion and read the old
+// format.
 func TestFormatStands(t *testing.T) {
 	for _, tt := range []struct {
 		s    session.Session

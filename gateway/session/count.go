@@ -20,7 +20,7 @@ func readingOf(c datapath.Counters) reading {
 func (t *Table) count(e *entry, now datapath.Counters) {
 	if !now.Seen.IsZero() {
 		// Ignore the time of a packet from before this session, or by a clock ahead of ours.
-		e.seen = min(max(e.seen, t.clock.moment(now.Seen)), max(e.seen, t.clock.now()))
+		e.seen = min(max(e.seen, t.clock.tableTime(now.Seen)), max(e.seen, t.clock.now()))
 	}
 	last := e.read
 	if now.Epoch != last.Epoch {
@@ -35,8 +35,7 @@ func (t *Table) count(e *entry, now datapath.Counters) {
 	e.read = last
 }
 
-// grow adds a counter's increase since the last reading to count. A reading older than
-// the last one adds nothing.
+// grow adds a counter's increase since the last reading to count. A reading older than the last one adds nothing.
 func grow(count, read *uint64, now uint64) {
 	if now > *read {
 		*count += now - *read
@@ -54,7 +53,7 @@ func (t *Table) permit(of *client, e *entry) datapath.Client {
 	if e.state != Authenticated || min(end, e.leaseEnd) <= t.clock.now() { // expired, though not ended yet
 		return c
 	}
-	line := e.with().pppoe
+	line := e.extraOrZero().pppoe
 	c.Admitted, c.Until, c.Session, c.MTU, c.Routes = true, t.clock.time(end), line.Session, line.MTU, line.Routes
 	l, n, read := e.limits(), &e.counts, &e.read
 	c.Limits = datapath.Limits{
@@ -66,8 +65,8 @@ func (t *Table) permit(of *client, e *entry) datapath.Client {
 	return c
 }
 
-// stopAt returns the counter's value at which a quota is used up, given how much had
-// been counted when the counter was read; 0 for no quota.
+// stopAt returns the counter's value at which a quota is used up, given how much had been counted when the counter was
+// read; 0 for no quota.
 func stopAt(quota, counted, read uint64) uint64 {
 	switch left := quota - counted; {
 	case quota == 0:
@@ -81,8 +80,7 @@ func stopAt(quota, counted, read uint64) uint64 {
 	}
 }
 
-// bytesLeft returns the bytes until the first of the quotas is used up, and the
-// largest number when there is no quota.
+// bytesLeft returns the bytes until the first of the quotas is used up, and the largest number when there is no quota.
 func (e *entry) bytesLeft() uint64 {
 	least := uint64(math.MaxUint64)
 	for _, q := range quotas(e.limits(), &e.counts) {
@@ -91,16 +89,16 @@ func (e *entry) bytesLeft() uint64 {
 	return least
 }
 
-func (e *entry) sessionEnd() moment {
+func (e *entry) sessionEnd() tableTime {
 	if e.limits().SessionTimeout == 0 {
-		return never
+		return zeroTime
 	}
 	return e.began.after(e.limits().SessionTimeout)
 }
 
-func (e *entry) idleEnd() moment {
+func (e *entry) idleEnd() tableTime {
 	if e.limits().IdleTimeout == 0 {
-		return never
+		return zeroTime
 	}
 	return e.seen.after(e.limits().IdleTimeout)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestKilledGatewayForgetsNothing repeatedly kills a process that logs clients in and out
-// with 16 goroutines, and checks that everything it confirmed is in the file.
+// TestKilledGatewayForgetsNothing repeatedly kills a process that logs clients in and out with 16 goroutines, and
+// checks that everything it confirmed is in the file.
 func TestKilledGatewayForgetsNothing(t *testing.T) {
 	const variable = "GATEWEIGH_TEST_KILLED_STORE"
 	if path := os.Getenv(variable); path != "" {
@@ -62,7 +62,7 @@ func logInAndOut(t *testing.T, path string) {
 	var users sync.WaitGroup
 	for i := range 16 {
 		users.Go(func() {
-			k := nth(i)
+			k := keyOf(i)
 			for {
 				if err := table.Lease(k, "phone", time.Now().Add(time.Hour)); err != nil {
 					t.Error(err)
@@ -84,7 +84,7 @@ func logInAndOut(t *testing.T, path string) {
 
 func checkNothingForgotten(t *testing.T, path string, began, ended map[string]bool) {
 	t.Helper()
-	table, err := session.Open(path, newMemory(), quiet)
+	table, err := session.Open(path, newMemory(), discardLog)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +126,8 @@ func checkNothingForgotten(t *testing.T, path string, began, ended map[string]bo
 	drain(t, table)
 }
 
-// TestEverybodyAtOnce runs all operations concurrently on few addresses, with the timers
-// running, and checks the order of each session's events.
+// TestEverybodyAtOnce runs all operations concurrently on few addresses, with the timers running, and checks the order
+// of each session's events.
 func TestEverybodyAtOnce(t *testing.T) {
 	dp := newMemory()
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
@@ -188,13 +188,12 @@ func checkOrder(t *testing.T, events []session.Event) {
 	}
 }
 
-// TestWhoWaitsTogetherIsWrittenTogether: a hundred concurrent logins cost the disk as much
-// as one.
+// TestWhoWaitsTogetherIsWrittenTogether: a hundred concurrent logins cost the disk as much as one.
 func TestWhoWaitsTogetherIsWrittenTogether(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
 	const clients = 100
 	for i := range clients {
-		lease(t, table, nth(i))
+		lease(t, table, keyOf(i))
 	}
 	resume, err := table.StopWriting()
 	if err != nil {
@@ -203,7 +202,7 @@ func TestWhoWaitsTogetherIsWrittenTogether(t *testing.T) {
 	var users sync.WaitGroup
 	for i := range clients {
 		users.Go(func() {
-			if _, err := table.Admit(nth(i).Addr, session.Login{}); err != nil {
+			if _, err := table.Admit(keyOf(i).Addr, session.Login{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -222,14 +221,13 @@ func TestWhoWaitsTogetherIsWrittenTogether(t *testing.T) {
 	}
 }
 
-// TestWhatIsAccountedLastStaysAccounted: also when the table is closed while an earlier
-// confirmation is being written.
+// TestWhatIsAccountedLastStaysAccounted: also when the table is closed while an earlier confirmation is being written.
 func TestWhatIsAccountedLastStaysAccounted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	table := openTable(t, path, newMemory())
-	lease(t, table, nth(0))
-	admit(t, table, nth(0), session.Limits{})
-	if _, err := table.End(nth(0).Addr, session.UserRequest); err != nil {
+	lease(t, table, keyOf(0))
+	admit(t, table, keyOf(0), session.Limits{})
+	if _, err := table.End(keyOf(0).Addr, session.UserRequest); err != nil {
 		t.Fatal(err)
 	}
 	resume, err := table.StopWriting()

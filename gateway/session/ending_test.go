@@ -38,14 +38,15 @@ func TestHowASessionEnded(t *testing.T) {
 					tt.end(table, dp, k)
 				}
 				pass(2 * time.Minute)
-				if s := get(t, table, k); s.State != session.PreAuth || s.Last != tt.want {
-					t.Errorf("%s, ended by %+v, want %+v", s.State, s.Last, tt.want)
+				if s := get(t, table, k); s.State != session.PreAuth || s.LastEnding != tt.want {
+					t.Errorf("%s, ended by %+v, want %+v", s.State, s.LastEnding, tt.want)
 				}
-				if err := table.Lease(k, "tablet", time.Now().Add(time.Hour)); err != nil || get(t, table, k).Last != tt.want {
-					t.Errorf("after a renewal it ended by %+v: %v", get(t, table, k).Last, err)
+				if err := table.Lease(k, "tablet", time.Now().Add(time.Hour)); err != nil ||
+					get(t, table, k).LastEnding != tt.want {
+					t.Errorf("after a renewal it ended by %+v: %v", get(t, table, k).LastEnding, err)
 				}
-				if s := admit(t, table, k, session.Limits{}); s.Last != (session.Ending{}) {
-					t.Errorf("in the next session: %+v", s.Last)
+				if s := admit(t, table, k, session.Limits{}); s.LastEnding != (session.Ending{}) {
+					t.Errorf("in the next session: %+v", s.LastEnding)
 				}
 			})
 		})

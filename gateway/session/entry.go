@@ -12,42 +12,42 @@ type entry struct {
 	key                Key // with the first address
 	state              State
 	hostname           string
-	leasedAt, leaseEnd moment
-	rare               *rare // never changed in place; nil: nothing of it
+	leasedAt, leaseEnd tableTime
+	extra              *extraFields // never changed in place; nil: nothing of it
 
 	// The rest is zero unless Authenticated.
 	user        string
 	class       [][]byte
 	shared      *Limits // those of several clients, never changed in place; nil: none
 	id          string
-	began, seen moment
+	began, seen tableTime
 	counts      Counts
 	read        reading // of the counters, that counts include
 }
 
-// rare has the fields that few clients need.
-type rare struct {
-	more  []netip.Addr // further addresses
-	pppoe PPPoESession // zero unless Authenticated
-	last  Ending       // of the session before; zero while Authenticated
+// extraFields has the fields that few clients need.
+type extraFields struct {
+	furtherAddrs []netip.Addr // further addresses
+	pppoe        PPPoESession // zero unless Authenticated
+	lastEnding   Ending       // of the session before; zero while Authenticated
 }
 
-// with returns what few clients have of this one.
-func (e *entry) with() rare {
-	if e.rare == nil {
-		return rare{}
+// extraOrZero returns what few clients have of this one.
+func (e *entry) extraOrZero() extraFields {
+	if e.extra == nil {
+		return extraFields{}
 	}
-	return *e.rare
+	return *e.extra
 }
 
 // change has how change what few clients have.
-func (e *entry) change(how func(*rare)) {
-	r := e.with()
-	if how(&r); len(r.more) == 0 && r.pppoe.Session == 0 && r.last == (Ending{}) {
-		e.rare = nil
+func (e *entry) change(how func(*extraFields)) {
+	r := e.extraOrZero()
+	if how(&r); len(r.furtherAddrs) == 0 && r.pppoe.Session == 0 && r.lastEnding == (Ending{}) {
+		e.extra = nil
 		return
 	}
-	e.rare = &r
+	e.extra = &r
 }
 
 // unlimited are the limits of a client without a session.
@@ -80,13 +80,13 @@ func (t *Table) limit(e *entry, l Limits) {
 // goesWith reports whether a client has no address without its session: on PPPoE, or logged in by an operator
 // without a lease. If that failed, the operator's command tidies up.
 func (e *entry) goesWith(cause Cause) bool {
-	return e.with().pppoe.Session != 0 || e.state == Authenticated && e.leaseEnd == never && cause != NASError
+	return e.extraOrZero().pppoe.Session != 0 || e.state == Authenticated && e.leaseEnd == zeroTime && cause != NASError
 }
 
-// lapsed returns the entry without its session, if it had one.
-func (e entry) lapsed() entry {
+// withoutSession returns the entry without its session, if it had one.
+func (e entry) withoutSession() entry {
 	next := entry{key: e.key, state: PreAuth, hostname: e.hostname, leasedAt: e.leasedAt, leaseEnd: e.leaseEnd}
-	next.change(func(r *rare) { r.more = e.with().more })
+	next.change(func(r *extraFields) { r.furtherAddrs = e.extraOrZero().furtherAddrs })
 	return next
 }
 
@@ -97,13 +97,12 @@ func (t *Table) snapshot(e *entry) Session {
 	return s
 }
 
-// view returns an entry that shares memory with the table and must not leave the package. by converts
-// its times.
-func (t *Table) view(e *entry, by func(moment) time.Time) Session {
-	few := e.with()
+// view returns an entry that shares memory with the table and must not leave the package. by converts its times.
+func (t *Table) view(e *entry, by func(tableTime) time.Time) Session {
+	few := e.extraOrZero()
 	s := Session{
-		Key: e.key, More: few.more, Owner: t.owner, State: e.state, Hostname: e.hostname,
-		LeasedAt: by(e.leasedAt), LeaseEnd: by(e.leaseEnd), Last: few.last,
+		Key: e.key, FurtherAddrs: few.furtherAddrs, Owner: t.owner, State: e.state, Hostname: e.hostname,
+		LeasedAt: by(e.leasedAt), LeaseEnd: by(e.leaseEnd), LastEnding: few.lastEnding,
 	}
 	if e.state == Authenticated {
 		s.Login = Login{User: e.user, Class: e.class, Limits: *e.limits(), PPPoE: few.pppoe}
@@ -120,7 +119,7 @@ func (t *Table) record(e *entry) []byte {
 }
 
 // event returns an event of an entry's session at a moment, in the file's format.
-func (t *Table) event(kind Kind, e *entry, cause Cause, when moment) []byte {
+func (t *Table) event(kind Kind, e *entry, cause Cause, when tableTime) []byte {
 	return encodeEvent(&Event{Kind: kind, Session: t.view(e, t.clock.inFile), Cause: cause, At: t.clock.inFile(when)})
 }
 

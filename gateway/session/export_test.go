@@ -60,8 +60,7 @@ func (t *Table) Waiting() int {
 	return t.journal.unwritten
 }
 
-// Asked reports whether the writer has been asked to write and has not yet taken the
-// changes.
+// Asked reports whether the writer has been asked to write and has not yet taken the changes.
 func (t *Table) Asked() bool {
 	t.journal.mu.Lock()
 	defer t.journal.mu.Unlock()
@@ -120,15 +119,15 @@ func (t *Table) Saving() bool {
 	return len(t.journal.saves) > 0
 }
 
-// Next returns the oldest event that is not Done, and waits for one. It takes none: after it the same
-// event is returned, until Done.
+// Next returns the oldest event that is not Done, and waits for one. It takes none: after it the same event is
+// returned, until Done.
 func (t *Table) Next(ctx context.Context) (e Event, err error) {
 	for {
-		if err := t.enter(); err != nil {
+		if err := t.holdOpen(); err != nil {
 			return Event{}, err
 		}
 		e, changed, err := t.journal.oldest()
-		t.life.RUnlock()
+		t.openLock.RUnlock()
 		if err != nil || e.number != 0 {
 			return t.dated(e), err
 		}

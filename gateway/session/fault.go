@@ -3,9 +3,9 @@ package session
 // fault is that a store cannot be written. It is over when a change was written that had failed before, or as much as
 // one that had: a full disk still takes small writes.
 type fault struct {
-	err  error // of the first write that failed; nil: there is no fault
-	size int   // bytes of the largest change that failed
-	met  bool  // as much was written since
+	err     error // of the first write that failed; nil: there is no fault
+	size    int   // bytes of the largest change that failed
+	written bool  // as much was written since
 }
 
 // add adds a portion that could not be written.
@@ -13,7 +13,7 @@ func (f *fault) add(b portion, err error) {
 	if f.err == nil {
 		*f = fault{err: err}
 	}
-	f.met = false
+	f.written = false
 	for _, c := range b.changes {
 		f.size = max(f.size, c.size())
 	}
@@ -22,20 +22,20 @@ func (f *fault) add(b portion, err error) {
 	}
 }
 
-// passed notes a portion that was written; more: another one waits.
-func (f *fault) passed(b portion, more bool) {
+// portionWritten notes a portion that was written; more: another one waits.
+func (f *fault) portionWritten(b portion, more bool) {
 	if f.err == nil {
 		return
 	}
 	size := 0
 	for _, c := range b.changes {
 		size += c.size()
-		f.met = f.met || c.tried
+		f.written = f.written || c.refused
 	}
 	for _, r := range b.saves {
 		size += len(r.Data)
 	}
-	if f.met = f.met || size >= f.size; f.met && !more {
+	if f.written = f.written || size >= f.size; f.written && !more {
 		*f = fault{}
 	}
 }

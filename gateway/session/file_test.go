@@ -62,7 +62,7 @@ func TestFilesThatAreNoStores(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, _ := os.ReadFile(path)
-			_, err := session.Open(path, newMemory(), quiet)
+			_, err := session.Open(path, newMemory(), discardLog)
 			if err == nil || !strings.Contains(err.Error(), tt.says) || tt.want != nil && !errors.Is(err, tt.want) {
 				t.Errorf("Open: %v; want %v, saying %q", err, tt.want, tt.says)
 			}
@@ -84,7 +84,7 @@ func TestEmptyFileIsANewStore(t *testing.T) {
 func TestStoreIsOneTables(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	openTable(t, path, newMemory())
-	if _, err := session.Open(path, newMemory(), quiet); !errors.Is(err, session.ErrInUse) {
+	if _, err := session.Open(path, newMemory(), discardLog); !errors.Is(err, session.ErrInUse) {
 		t.Errorf("opened twice: %v", err)
 	}
 	info, err := os.Stat(path)
@@ -93,8 +93,7 @@ func TestStoreIsOneTables(t *testing.T) {
 	}
 }
 
-// TestTornFiles: a file truncated anywhere gives an error or its complete content, and
-// never a crash.
+// TestTornFiles: a file truncated anywhere gives an error or its complete content, and never a crash.
 func TestTornFiles(t *testing.T) {
 	whole, err := os.ReadFile(filled(t, 40))
 	if err != nil {
@@ -106,7 +105,7 @@ func TestTornFiles(t *testing.T) {
 		if err := os.WriteFile(path, whole[:size], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		table, err := session.Open(path, newMemory(), quiet)
+		table, err := session.Open(path, newMemory(), discardLog)
 		if err != nil {
 			errs++
 			if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "move it away") {
@@ -146,7 +145,7 @@ func TestDamagedFiles(t *testing.T) {
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		table, err := session.Open(path, newMemory(), quiet)
+		table, err := session.Open(path, newMemory(), discardLog)
 		switch {
 		case err == nil: // the page was free
 			table.Close()
@@ -161,8 +160,8 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// TestFullDisk runs on a full tmpfs: changes that cannot be stored are refused, and no
-// client is admitted that is not in the file.
+// TestFullDisk runs on a full tmpfs: changes that cannot be stored are refused, and no client is admitted that is not
+// in the file.
 func TestFullDisk(t *testing.T) {
 	dir := onSmallDisk(t)
 	if dir == "" {
@@ -172,7 +171,7 @@ func TestFullDisk(t *testing.T) {
 	table := openTable(t, filepath.Join(dir, "s.db"), dp)
 	admitted, refused := 0, 0
 	for i := range 2500 {
-		k := nth(i)
+		k := keyOf(i)
 		err := table.Lease(k, strings.Repeat("x", 200), time.Time{})
 		if err == nil {
 			_, err = table.Admit(k.Addr, session.Login{User: "ada"})
@@ -199,9 +198,8 @@ func TestFullDisk(t *testing.T) {
 	admit(t, table, key(9, 250), session.Limits{})
 }
 
-// onSmallDisk runs the calling test again in its own mount namespace, with a tmpfs at the
-// returned folder that a file called filler nearly fills. In the parent the folder is
-// empty and the test ends with the child's result.
+// onSmallDisk runs the calling test again in its own mount namespace, with a tmpfs at the returned folder that a file
+// called filler nearly fills. In the parent the folder is empty and the test ends with the child's result.
 func onSmallDisk(t *testing.T) string {
 	t.Helper()
 	const variable = "GATEWEIGH_TEST_SMALL_DISK"

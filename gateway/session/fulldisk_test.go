@@ -18,7 +18,7 @@ import (
 var errNoSpace = errors.New("no space left on device")
 
 // onStore opens a table with its timers, in a bubble with a fake clock.
-func onStore(t *testing.T, store *kept, dir string, dp *memory) *session.Table {
+func onStore(t *testing.T, store *memoryStore, dir string, dp *memory) *session.Table {
 	t.Helper()
 	table, err := session.OpenStore(store, dp, slog.New(slog.NewTextHandler(t.Output(), nil)), session.Options{Dir: dir})
 	if err != nil {
@@ -76,7 +76,7 @@ func TestEndsOnAFullDisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store, dp := &kept{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}, newMemory()
+				store, dp := &memoryStore{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}, newMemory()
 				table := onStore(t, store, t.TempDir(), dp)
 				s := tt.begin(t, table)
 				store.refuse(errNoSpace)
@@ -112,7 +112,7 @@ func TestEndsOnAFullDisk(t *testing.T) {
 // TestReplacedOnAFullDisk: a login that the disk refuses ends no session that it was to replace.
 func TestReplacedOnAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, dp := &kept{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}, newMemory()
+		store, dp := &memoryStore{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}, newMemory()
 		table := onStore(t, store, t.TempDir(), dp)
 		first, second := key(1, 5), key(1, 6)
 		lease(t, table, first)
@@ -136,7 +136,7 @@ func TestReplacedOnAFullDisk(t *testing.T) {
 // is space, as docs/gateway-reference.md says; nothing is lost or accounted twice.
 func TestCrashOnAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &kept{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}
+		store := &memoryStore{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}
 		dp, k, dir := newMemory(), key(1, 5), t.TempDir()
 		table := onStore(t, store, dir, dp)
 		lease(t, table, k)
@@ -145,7 +145,7 @@ func TestCrashOnAFullDisk(t *testing.T) {
 		if _, err := table.End(k.Addr, session.AdminReset); !errors.Is(err, session.ErrLater) {
 			t.Fatal(err)
 		}
-		crashed := &kept{clients: store.clients, events: store.events, last: store.last}
+		crashed := &memoryStore{clients: store.clients, events: store.events, last: store.last}
 		again := onStore(t, crashed, dir, dp)
 		if got := get(t, again, k); got.ID != s.ID || got.State != session.Authenticated || !dp.admits(k) {
 			t.Errorf("after the crash: %+v", got)
@@ -158,13 +158,13 @@ func TestCrashOnAFullDisk(t *testing.T) {
 	})
 }
 
-// little is a store that refuses batches of more than most bytes of records; 0: none.
-type little struct {
-	*kept
-	most atomic.Int64
+// smallStore is a store that refuses batches of more than most bytes of records; 0: none.
+type smallStore struct {
+	*memoryStore
+	maxBytes atomic.Int64
 }
 
-func (l *little) Write(b session.Batch) (int, error) {
+func (l *smallStore) Write(b session.Batch) (int, error) {
 	size := 0
 	for _, c := range b.Clients {
 		size += len(c.Data)
@@ -172,10 +172,10 @@ func (l *little) Write(b session.Batch) (int, error) {
 	for _, e := range b.Events {
 		size += len(e)
 	}
-	if most := l.most.Load(); most > 0 && int64(size) > most {
+	if most := l.maxBytes.Load(); most > 0 && int64(size) > most {
 		return 0, errNoSpace
 	}
-	return l.kept.Write(b)
+	return l.memoryStore.Write(b)
 }
 
 // TestKeptAgain: that sessions are kept again is said once as much was written as could not be, or what could not;
@@ -183,7 +183,7 @@ func (l *little) Write(b session.Batch) (int, error) {
 func TestKeptAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Log
-		store := &little{kept: &kept{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}}
+		store := &smallStore{memoryStore: &memoryStore{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}}
 		table, err := session.OpenStore(store, newMemory(), log.Logger(), session.Options{Dir: t.TempDir()})
 		done(t, err)
 		t.Cleanup(func() { table.Close() })
@@ -201,7 +201,7 @@ func TestKeptAgain(t *testing.T) {
 		lease(t, table, ada)
 		lease(t, table, bob)
 		s := admit(t, table, ada, session.Limits{})
-		store.most.Store(1000)
+		store.maxBytes.Store(1000)
 		for n := range byte(3) {
 			if _, err := table.Admit(bob.Addr, large); !errors.Is(err, errNoSpace) {
 				t.Fatalf("a login that does not fit: %v", err)
@@ -212,16 +212,16 @@ func TestKeptAgain(t *testing.T) {
 		if !strings.Contains(log.String(), "free space at state_dir") {
 			t.Errorf("the log does not say what to do:\n%s", log.String())
 		}
-		store.most.Store(0)
+		store.maxBytes.Store(0)
 		_, err = table.Admit(bob.Addr, large)
 		done(t, err)
 		said("the login fits", false, 1, 1)
-		store.most.Store(1)
+		store.maxBytes.Store(1)
 		if err := table.Kick(ada.Addr, s.ID, session.AdminReset); !errors.Is(err, session.ErrLater) {
 			t.Fatal(err)
 		}
 		said("an end does not fit", true, 2, 1)
-		store.most.Store(0)
+		store.maxBytes.Store(0)
 		pass(2 * time.Second)
 		said("the end is written", false, 2, 2)
 	})

@@ -7,10 +7,9 @@ import (
 	"sync"
 )
 
-// Gate lets a bounded number of logins be decided at a time and a bounded number wait,
-// which bounds the cost of a flood. Clients that sent few wrong passwords go first, and
-// take the place of one that sent more when all places are taken: a flood of guesses
-// delays the guessers.
+// Gate lets a bounded number of logins be decided at a time and a bounded number wait, which bounds the cost of a
+// flood. Clients that sent few wrong passwords go first, and take the place of one that sent more when all places are
+// taken: a flood of guesses delays the guessers.
 type Gate struct {
 	working, waiting int // at most
 
@@ -28,10 +27,10 @@ type waiter struct {
 // NewGate makes a gate; working is at least 1, waiting may be 0.
 func NewGate(working, waiting int) *Gate { return &Gate{working: working, waiting: waiting} }
 
-// Enter returns nil when the caller may work; the caller must then call Leave. It
-// returns ErrBusy when too many wait that go first, and ctx's error when ctx ends.
+// Enter returns nil when the caller may work; the caller must then call Leave. It returns ErrBusy when too many wait
+// that go first, and ctx's error when ctx ends.
 func (g *Gate) Enter(ctx context.Context, failures int) error {
-	w, err := g.join(failures)
+	w, err := g.takePlace(failures)
 	if w == nil {
 		return err
 	}
@@ -48,13 +47,13 @@ func (g *Gate) Enter(ctx context.Context, failures int) error {
 	if i := slices.Index(g.queue, w); i >= 0 {
 		g.queue = slices.Delete(g.queue, i, i+1)
 	} else if <-w.decided {
-		g.next() // the turn that came at the same moment
+		g.handOver() // the turn that came at the same moment
 	}
 	return ctx.Err()
 }
 
-// join takes a free place to work, or one to wait: then there is a waiter.
-func (g *Gate) join(failures int) (*waiter, error) {
+// takePlace takes a free place to work, or one to wait: then there is a waiter.
+func (g *Gate) takePlace(failures int) (*waiter, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.busy < g.working {
@@ -80,11 +79,11 @@ func (g *Gate) join(failures int) (*waiter, error) {
 func (g *Gate) Leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.next()
+	g.handOver()
 }
 
-// next hands a place to work to the first that waits. mu is held.
-func (g *Gate) next() {
+// handOver hands a place to work to the first that waits. mu is held.
+func (g *Gate) handOver() {
 	if len(g.queue) == 0 {
 		g.busy--
 		return

@@ -9,20 +9,19 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// find returns the client that has an address, or nil. mu must be held.
-func (t *Table) find(addr netip.Addr) *client {
+// clientAt returns the client that has an address, or nil. mu must be held.
+func (t *Table) clientAt(addr netip.Addr) *client {
 	if addr.Is4() {
 		if c := t.clients[datapath.IDOf(addr)]; c != nil && c.key.Addr == addr {
 			return c
 		}
 	}
-	return t.further[addr]
+	return t.byFurtherAddr[addr]
 }
 
-// hold returns the client of an address with its op locked, or nil. The caller must
-// release the client.
-func (t *Table) hold(addr netip.Addr) *client {
-	return t.holdBy(func() *client { return t.find(addr) })
+// lockClient returns the client of an address with its op locked, or nil. The caller must release the client.
+func (t *Table) lockClient(addr netip.Addr) *client {
+	return t.holdBy(func() *client { return t.clientAt(addr) })
 }
 
 // holdID is hold for a client by its identity.
@@ -40,7 +39,7 @@ func (t *Table) holdBy(find func() *client) *client {
 			return nil
 		}
 		c.op.Lock()
-		if !c.gone {
+		if !c.removed {
 			return c
 		}
 		c.op.Unlock() // removed while we waited
@@ -76,7 +75,7 @@ func (t *Table) holdOrAdd(addr netip.Addr) (*client, error) {
 }
 
 func (t *Table) release(c *client) {
-	if c.state == "" && !c.gone {
+	if c.state == "" && !c.removed {
 		t.remove(c)
 	}
 	c.op.Unlock()
@@ -86,7 +85,7 @@ func (t *Table) release(c *client) {
 func (t *Table) publish(c *client, next entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.index(c, next.with().more)
+	t.index(c, next.extraOrZero().furtherAddrs)
 	t.unreserve(c)
 	t.tally(c, &next)
 	c.entry = next
@@ -100,17 +99,17 @@ func (t *Table) remove(c *client) {
 	t.index(c, nil)
 	delete(t.clients, c.identity)
 	t.tally(c, &entry{})
-	c.gone = true
+	c.removed = true
 	t.dues.Remove(c)
 }
 
 // index has a client found by further addresses, and no longer by others that it had. mu must be held.
 func (t *Table) index(c *client, more []netip.Addr) {
-	for _, addr := range c.with().more {
-		delete(t.further, addr)
+	for _, addr := range c.extraOrZero().furtherAddrs {
+		delete(t.byFurtherAddr, addr)
 	}
 	for _, addr := range more {
-		t.further[addr] = c
+		t.byFurtherAddr[addr] = c
 	}
 }
 
@@ -138,9 +137,8 @@ func recount[K comparable](counts map[K]int, before, now K) {
 	}
 }
 
-// reserve counts the session that a login is about to begin, until publish or unreserve,
-// unless the user has as many as allowed. The session that it replaces does not count. c's
-// op must be held.
+// reserve counts the session that a login is about to begin, until publish or unreserve, unless the user has as many as
+// allowed. The session that it replaces does not count. c's op must be held.
 func (t *Table) reserve(c *client, login Login) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,15 +150,15 @@ func (t *Table) reserve(c *client, login Login) bool {
 	if login.Sessions > 0 && others >= login.Sessions {
 		return false
 	}
-	t.beginning[c] = user
+	t.loggingIn[c] = user
 	recount(t.users, "", user)
 	return true
 }
 
 // unreserve ends a client's reservation, if there is one. mu must be held.
 func (t *Table) unreserve(c *client) {
-	recount(t.users, t.beginning[c], "")
-	delete(t.beginning, c)
+	recount(t.users, t.loggingIn[c], "")
+	delete(t.loggingIn, c)
 }
 
 // FoldUser returns a user's name as names are compared everywhere: servers that ignore case accept a name in

@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// commitMax bounds what one transaction writes: a transaction is held in memory, and
-	// later changes wait for it.
+	// commitMax bounds what one transaction writes: a transaction is held in memory, and later changes wait for it.
 	commitMax = 4096
 	// lazyFor is how long a change without a waiting caller may take to reach the disk.
 	lazyFor = time.Second
@@ -24,17 +23,16 @@ const (
 
 // change is a change of one client. It is written to disk completely or not at all.
 type change struct {
-	id     datapath.ID // 0: no client
-	record []byte      // the client's new record; nil: the client is deleted
-	events [][]byte    // in order
-	owed   bool        // it has happened whatever the disk says: when refused, it is written later
-	tried  bool        // it was refused
-	done   chan error
+	id         datapath.ID // 0: no client
+	record     []byte      // the client's new record; nil: the client is deleted
+	events     [][]byte    // in order
+	mustHappen bool        // it has happened whatever the disk says: when refused, it is written later
+	refused    bool        // it was refused
+	done       chan error
 }
 
-// journal keeps the clients and the outbox of events in a Store. One goroutine writes
-// everything that has accumulated since the last transaction in one transaction, so that
-// a thousand waiting callers cost the disk as much as one.
+// journal keeps the clients and the outbox of events in a Store. One goroutine writes everything that has accumulated
+// since the last transaction in one transaction, so that a thousand waiting callers cost the disk as much as one.
 type journal struct {
 	store  Store
 	log    *slog.Logger
@@ -45,14 +43,13 @@ type journal struct {
 
 	mu    sync.Mutex
 	queue []change // oldest first; changes without done have no waiting caller
-	// saves are newer records of clients without a waiting caller; a change of the client
-	// replaces its save. order are the clients to be written next, sorted, because
-	// neighbours share pages.
-	saves map[datapath.ID][]byte
-	order []datapath.ID
-	armed bool // a signal of wake is scheduled
-	fault fault
-	last  error // of the last transaction
+	// saves are newer records of clients without a waiting caller; a change of the client replaces its save. order are the
+	// clients to be written next, sorted, because neighbours share pages.
+	saves   map[datapath.ID][]byte
+	order   []datapath.ID
+	armed   bool // a signal of wake is scheduled
+	fault   fault
+	lastErr error // of the last transaction
 
 	outbox    outbox
 	deleted   map[uint64]struct{} // events to be deleted that are still in the store
@@ -93,8 +90,8 @@ func (j *journal) commit(c change) error {
 // sync returns when everything before it is on the disk, or has failed.
 func (j *journal) sync() error { return j.commit(change{}) }
 
-// later writes a change to disk within a second, after all changes before it.
-func (j *journal) later(c change) {
+// writeLater writes a change to disk within a second, after all changes before it.
+func (j *journal) writeLater(c change) {
 	j.mu.Lock()
 	j.add(c)
 	j.arm()
@@ -108,8 +105,7 @@ func (j *journal) add(c change) {
 	delete(j.saves, c.id)
 }
 
-// save writes a client's record to disk soon. If that fails, the record is dropped,
-// because a newer one follows.
+// save writes a client's record to disk soon. If that fails, the record is dropped, because a newer one follows.
 func (j *journal) save(id datapath.ID, record []byte) {
 	j.mu.Lock()
 	j.saves[id] = record
@@ -132,11 +128,11 @@ func (j *journal) signal() {
 	}
 }
 
-// behind is the number of events that are not accounted, or not yet written, and not set aside.
-func (j *journal) behind() int {
+// backlogSize is the number of events that are not accounted, or not yet written, and not set aside.
+func (j *journal) backlogSize() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.backlog - len(j.deleted) + j.unwritten - min(j.outbox.aside, asideMost)
+	return j.backlog - len(j.deleted) + j.unwritten - min(j.outbox.setAside, asideMost)
 }
 
 // close writes the changes that are left, and ends the writer. No change may be added afterwards.
@@ -145,7 +141,7 @@ func (j *journal) close() error {
 	j.signal()
 	<-j.ended
 	j.mu.Lock()
-	last := j.last
+	last := j.lastErr
 	j.mu.Unlock()
 	err := j.store.Close()
 	if last != nil {
@@ -195,7 +191,7 @@ func (p portion) batch() Batch {
 
 // flush writes one transaction; more reports whether another should follow at once.
 func (j *journal) flush() (more bool) {
-	b := j.take()
+	b := j.nextPortion()
 	if len(b.changes)+len(b.saves)+len(b.done) == 0 {
 		return false
 	}
@@ -204,16 +200,16 @@ func (j *journal) flush() (more bool) {
 	j.mu.Lock()
 	before := j.fault.err
 	if err == nil {
-		j.taken(b, removed)
+		j.removePortion(b, removed)
 		more = len(j.queue)+len(j.saves) > 0
-		j.fault.passed(b, more)
+		j.fault.portionWritten(b, more)
 	} else {
 		err = fmt.Errorf("write the session store: %w", err)
 		j.fault.add(b, err)
 		ended = j.putBack(b)
 	}
 	after := j.fault.err
-	j.last = err
+	j.lastErr = err
 	j.mu.Unlock()
 	for _, c := range ended {
 		if c.done != nil {
@@ -228,9 +224,9 @@ func (j *journal) flush() (more bool) {
 	return more
 }
 
-// take selects what to write next: first the queue, in order, and, if all of the queue
-// fits, the saves, which are never older than the queue's records.
-func (j *journal) take() portion {
+// nextPortion selects what to write next: first the queue, in order, and, if all of the queue fits, the saves, which
+// are never older than the queue's records.
+func (j *journal) nextPortion() portion {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.armed = false
@@ -255,8 +251,8 @@ func (j *journal) take() portion {
 	return b
 }
 
-// taken updates the journal after a portion is on the disk. mu is held.
-func (j *journal) taken(b portion, removed int) {
+// removePortion updates the journal after a portion is on the disk. mu is held.
+func (j *journal) removePortion(b portion, removed int) {
 	// Remove these only now that they are no longer in the store.
 	for _, number := range b.done {
 		delete(j.deleted, number)
@@ -272,18 +268,17 @@ func (j *journal) taken(b portion, removed int) {
 	}
 }
 
-// putBack keeps the changes of a failed portion that have no waiting caller, and those owed: they have
-// happened, and no caller could undo them. It returns the others and those owed, and
-// those still in the queue, which would fail too, so that their callers are notified.
-// mu is held.
+// putBack keeps the changes of a failed portion that have no waiting caller, and those owed: they have happened, and no
+// caller could undo them. It returns the others and those owed, and those still in the queue, which would fail too, so
+// that their callers are notified. mu is held.
 func (j *journal) putBack(b portion) (failed []change) {
 	var kept []change
 	for _, c := range append(b.changes, j.queue...) {
 		if c.done != nil {
 			failed = append(failed, c)
 		}
-		c.tried = true
-		if c.owed {
+		c.refused = true
+		if c.mustHappen {
 			c.done = nil
 		}
 		if c.done != nil {

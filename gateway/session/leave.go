@@ -21,25 +21,27 @@ type Cutter interface {
 // user again keeps its connections. Cut must be called before the table is used.
 func (t *Table) Cut(by Cutter) { t.cutter = by }
 
-// none is the Cutter of a table without one.
-type none struct{}
+// noCutter is the Cutter of a table without one.
+type noCutter struct{}
 
-func (none) Schedule(...netip.Prefix)              {}
-func (none) Flush(...netip.Prefix) <-chan struct{} { return nil }
+func (noCutter) Schedule(...netip.Prefix)              {}
+func (noCutter) Flush(...netip.Prefix) <-chan struct{} { return nil }
 
 // addrs are the client's.
-func (e *entry) addrs() []netip.Addr { return append([]netip.Addr{e.key.Addr}, e.with().more...) }
+func (e *entry) addrs() []netip.Addr {
+	return append([]netip.Addr{e.key.Addr}, e.extraOrZero().furtherAddrs...)
+}
 
 // networks returns what an entry's client sends with: its addresses, and the networks behind it.
 func (e *entry) networks() (all []netip.Prefix) {
 	for _, addr := range e.addrs() {
 		all = append(all, netip.PrefixFrom(addr, addr.BitLen()))
 	}
-	return append(all, e.with().pppoe.Routes...)
+	return append(all, e.extraOrZero().pppoe.Routes...)
 }
 
-// leaves returns what an entry does not have in common with the next one, which is nil for none.
-func (e *entry) leaves(next *entry) []netip.Prefix {
+// droppedPrefixes returns what an entry does not have in common with the next one, which is nil for none.
+func (e *entry) droppedPrefixes(next *entry) []netip.Prefix {
 	if e.state == "" {
 		return nil
 	}
@@ -57,32 +59,32 @@ func (e *entry) leaves(next *entry) []netip.Prefix {
 func (t *Table) vacate(c *client, next *entry) (<-chan struct{}, error) {
 	networks := next.networks()
 	left := func(p netip.Prefix) bool { return slices.ContainsFunc(networks, p.Overlaps) }
-	if c.state != Authenticated || !slices.ContainsFunc(c.leaves(next), left) {
+	if c.state != Authenticated || !slices.ContainsFunc(c.droppedPrefixes(next), left) {
 		return t.cutter.Flush(networks...), nil
 	}
-	without := c.lapsed()
+	without := c.withoutSession()
 	lapsed := &without
-	if c.with().pppoe.Session != 0 {
+	if c.extraOrZero().pppoe.Session != 0 {
 		lapsed = nil // Connect adds the client anew
 	}
-	if _, err := t.become(c, lapsed, UserRequest, t.clock.now(), false); err != nil {
+	if _, err := t.replaceEnded(c, lapsed, UserRequest, t.clock.now(), false); err != nil {
 		return nil, err
 	}
 	if ending := t.cutter.Flush(networks...); ending != nil {
 		return ending, nil
 	}
-	return already, nil
+	return closedChan, nil
 }
 
-// already is closed.
-var already = func() <-chan struct{} {
+// closedChan is closed.
+var closedChan = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// patiently calls try until it no longer returns what to wait for. Nothing is held while it waits.
-func patiently(try func() (Session, <-chan struct{}, error)) (Session, error) {
+// retryWhenFree calls try until it no longer returns what to wait for. Nothing is held while it waits.
+func retryWhenFree(try func() (Session, <-chan struct{}, error)) (Session, error) {
 	for {
 		s, ending, err := try()
 		if ending == nil {

@@ -11,21 +11,21 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// cuts notes what a table has cut, and whether the data path admits the client of .5 then.
-type cuts struct {
+// recordedCuts notes what a table has cut, and whether the data path admits the client of .5 then.
+type recordedCuts struct {
 	dp  *memory
 	key session.Key
 	got []string
 }
 
-func (c *cuts) note(how string, prefixes ...netip.Prefix) {
+func (c *recordedCuts) record(how string, prefixes ...netip.Prefix) {
 	if len(prefixes) > 0 {
 		c.got = append(c.got, fmt.Sprint(how, " ", prefixes, " ", c.dp.admits(c.key)))
 	}
 }
-func (c *cuts) Schedule(prefixes ...netip.Prefix) { c.note("soon", prefixes...) }
-func (c *cuts) Flush(prefixes ...netip.Prefix) <-chan struct{} {
-	c.note("ending", prefixes...)
+func (c *recordedCuts) Schedule(prefixes ...netip.Prefix) { c.record("soon", prefixes...) }
+func (c *recordedCuts) Flush(prefixes ...netip.Prefix) <-chan struct{} {
+	c.record("ending", prefixes...)
 	return nil
 }
 
@@ -109,7 +109,7 @@ func TestConnectionsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dp := newMemory()
-			c := &cuts{dp: dp, key: first}
+			c := &recordedCuts{dp: dp, key: first}
 			table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
 			table.Cut(c)
 			tt.do(t, table)

@@ -12,15 +12,15 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// memory is a data path without a network: it keeps Datapath's promises, and send
-// simulates packets. Like a kernel it outlives the tables that use it.
+// memory is a data path without a network: it keeps Datapath's promises, and send simulates packets. Like a kernel it
+// outlives the tables that use it.
 type memory struct {
 	mu      sync.Mutex
 	epoch   uint64
 	clients map[datapath.ID]datapath.Client
 	counted map[datapath.ID]datapath.Counters
 	refuse  error                 // what Set and Remove return
-	told    func(datapath.Client) // called before each Set
+	onSet   func(datapath.Client) // called before each Set
 }
 
 var _ datapath.Datapath = (*memory)(nil)
@@ -41,8 +41,8 @@ func (m *memory) restart() {
 }
 
 func (m *memory) Set(c datapath.Client) error {
-	if m.told != nil {
-		m.told(c)
+	if m.onSet != nil {
+		m.onSet(c)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,8 +80,8 @@ func (m *memory) refuseWith(err error) {
 	m.refuse = err
 }
 
-// send has the owner of an address send and receive packets of the given size one by
-// one; it returns how many passed each way.
+// send has the owner of an address send and receive packets of the given size one by one; it returns how many passed
+// each way.
 func (m *memory) send(key session.Key, packets, size uint64) (up, down uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,8 +122,8 @@ func (m *memory) admits(key session.Key) bool {
 	return m.passes(key)
 }
 
-// lets reports whether an address may be used by the client that has it.
-func (m *memory) lets(addr netip.Addr) bool {
+// allows reports whether an address may be used by the client that has it.
+func (m *memory) allows(addr netip.Addr) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, c := range m.clients {
@@ -146,20 +146,20 @@ func key(mac, host byte) session.Key {
 	return session.Key{MAC: datapath.MAC{2, 0, 0, 0, 0, mac}, Addr: netip.AddrFrom4([4]byte{10, 1, 0, host})}
 }
 
-// nth returns the key of client i, of millions.
-func nth(i int) session.Key {
+// keyOf returns the key of client i, of millions.
+func keyOf(i int) session.Key {
 	return session.Key{
 		MAC:  datapath.MAC{2, 1, 0, byte(i >> 16), byte(i >> 8), byte(i)},
 		Addr: netip.AddrFrom4([4]byte{10, byte(2 + i>>16), byte(i >> 8), byte(i)}),
 	}
 }
 
-// quiet is the log of tables of whose log a test says nothing.
-var quiet = slog.New(slog.DiscardHandler)
+// discardLog is the log of tables of whose log a test says nothing.
+var discardLog = slog.New(slog.DiscardHandler)
 
 func openTable(t testing.TB, path string, dp datapath.Datapath) *session.Table {
 	t.Helper()
-	table, err := session.Open(path, dp, quiet)
+	table, err := session.Open(path, dp, discardLog)
 	if err != nil {
 		t.Fatal(err)
 	}

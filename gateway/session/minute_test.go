@@ -15,7 +15,7 @@ import (
 
 // senders is a data path whose clients send when they are told to.
 type senders struct {
-	nowhere
+	countingPath
 	sent   [crowd]atomic.Uint64
 	marks  [crowd]uint64
 	reads  atomic.Int64
@@ -27,7 +27,7 @@ func (d *senders) Counters(id datapath.ID) (datapath.Counters, error) {
 	if d.broken.Load() {
 		return datapath.Counters{}, errors.New("broken")
 	}
-	n := d.sent[id-datapath.IDOf(nth(0).Addr)].Load()
+	n := d.sent[id-datapath.IDOf(keyOf(0).Addr)].Load()
 	return datapath.Counters{UpBytes: 1000 * n, UpPackets: n}, nil
 }
 
@@ -36,19 +36,19 @@ func (d *senders) Moved(f func(datapath.ID)) error {
 	for i := range d.sent {
 		if n := d.sent[i].Load(); n != d.marks[i] {
 			d.marks[i] = n
-			f(datapath.IDOf(nth(i).Addr))
+			f(datapath.IDOf(keyOf(i).Addr))
 		}
 	}
 	return nil
 }
 
-// TestMinute: a minute's save looks at the sessions that have traffic and at no others, and
-// repeats what it could not save.
+// TestMinute: a minute's save looks at the sessions that have traffic and at no others, and repeats what it could not
+// save.
 func TestMinute(t *testing.T) {
 	const clients = 200
 	dp := &senders{}
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
-	table.Moves(dp.Moved)
+	table.CountedSince(dp.Moved)
 	fillTable(t, table, clients)
 	save := func(reads int64) {
 		t.Helper()
@@ -68,7 +68,7 @@ func TestMinute(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, s := range all {
-				if s.Key == nth(i) && s.UpPackets == want && s.UpBytes == 1000*want {
+				if s.Key == keyOf(i) && s.UpPackets == want && s.UpBytes == 1000*want {
 					return
 				}
 			}
@@ -99,14 +99,14 @@ func TestMinute(t *testing.T) {
 	}
 }
 
-// BenchmarkMinute measures the CPU time of a minute's save with 100,000 sessions, of which some
-// have sent, until it is on the disk: with a look at each session, and at those that have sent.
+// BenchmarkMinute measures the CPU time of a minute's save with 100,000 sessions, of which some have sent, until it is
+// on the disk: with a look at each session, and at those that have sent.
 func BenchmarkMinute(b *testing.B) {
 	for _, way := range []string{"each", "moved"} {
 		all := &senders{}
 		table := openTable(b, filepath.Join(b.TempDir(), "s.db"), all)
 		if way == "moved" {
-			table.Moves(all.Moved)
+			table.CountedSince(all.Moved)
 		}
 		fillTable(b, table, crowd)
 		for _, active := range []int{0, crowd / 100, crowd} {

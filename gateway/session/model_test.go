@@ -20,11 +20,11 @@ type modelled struct {
 	shownAt time.Time
 }
 
-// expected is an event. It is optional if a crash may have lost it, and vague if its
-// counts were last stored some time before its end.
+// expected is an event. It is optional if a crash may have lost it, and vague if its counts were last stored some time
+// before its end.
 type expected struct {
 	session.Event
-	optional, vague bool
+	optional, anyCounts bool
 }
 
 func newModel() *model {
@@ -36,30 +36,30 @@ func (m *model) expect(c *modelled, e session.Event) {
 	m.events[c.ID] = append(m.events[c.ID], expected{Event: e})
 }
 
-// over ends a client's session, if it has one.
-func (m *model) over(c *modelled, cause session.Cause, instant time.Time) {
+// endSession ends a client's session, if it has one.
+func (m *model) endSession(c *modelled, cause session.Cause, instant time.Time) {
 	if c.State == session.Authenticated {
 		m.expect(c, session.Event{Kind: session.Ended, Cause: cause, At: instant})
 		c.Session = session.Session{
 			Key: c.Key, State: session.PreAuth, Hostname: c.Hostname, LeasedAt: c.LeasedAt, LeaseEnd: c.LeaseEnd,
-			Last: session.Ending{Cause: cause},
+			LastEnding: session.Ending{Cause: cause},
 		}
 	}
 }
 
-// lapse is over for a client that keeps its address, unless it has that for as long as the session alone.
-func (m *model) lapse(c *modelled, cause session.Cause, instant time.Time) {
+// endKeeping is over for a client that keeps its address, unless it has that for as long as the session alone.
+func (m *model) endKeeping(c *modelled, cause session.Cause, instant time.Time) {
 	if c.State == session.Authenticated && c.LeaseEnd.IsZero() {
 		delete(m.clients, c.Addr)
 	}
-	m.over(c, cause, instant)
+	m.endSession(c, cause, instant)
 }
 
 func (m *model) lease(k session.Key, hostname string, end time.Time) {
 	c := m.clients[k.Addr]
 	if c == nil || c.MAC != k.MAC {
 		if c != nil {
-			m.over(c, session.NASRequest, m.now)
+			m.endSession(c, session.NASRequest, m.now)
 		}
 		c = &modelled{Session: session.Session{Key: k, State: session.Leased, LeasedAt: m.now}}
 		m.clients[k.Addr] = c
@@ -69,7 +69,7 @@ func (m *model) lease(k session.Key, hostname string, end time.Time) {
 
 func (m *model) forget(k session.Key) {
 	if c := m.clients[k.Addr]; c != nil && c.MAC == k.MAC {
-		m.over(c, session.LeaseReleased, m.now)
+		m.endSession(c, session.LeaseReleased, m.now)
 		delete(m.clients, k.Addr)
 	}
 }
@@ -82,8 +82,8 @@ func (m *model) shown(addr netip.Addr) {
 
 func (m *model) admit(addr netip.Addr, login session.Login, id string) {
 	c := m.clients[addr]
-	m.over(c, session.UserRequest, m.now)
-	c.Last = session.Ending{}
+	m.endSession(c, session.UserRequest, m.now)
+	c.LastEnding = session.Ending{}
 	c.State, c.Login, c.ID, c.Began, c.Seen = session.Authenticated, login, id, m.now, m.now
 	m.expect(c, session.Event{Kind: session.Started, At: m.now})
 }
@@ -100,13 +100,13 @@ func (m *model) send(k session.Key, packets, size uint64) uint64 {
 	return packets
 }
 
-// pass advances the model by whole seconds.
-func (m *model) pass(d time.Duration) {
+// advance advances the model by whole seconds.
+func (m *model) advance(d time.Duration) {
 	for end := m.now.Add(d); m.now.Before(end); {
 		m.now = m.now.Add(time.Second)
 		for addr, c := range m.clients {
 			if !c.LeaseEnd.IsZero() && !m.now.Before(c.LeaseEnd) {
-				m.over(c, session.LeaseEnded, m.now)
+				m.endSession(c, session.LeaseEnded, m.now)
 				delete(m.clients, addr)
 			} else if c.State == session.Authenticated {
 				m.second(c)
@@ -119,9 +119,9 @@ func (m *model) second(c *modelled) {
 	l := c.Limits
 	switch age := m.now.Sub(c.Began); {
 	case l.SessionTimeout > 0 && age >= l.SessionTimeout:
-		m.lapse(c, session.SessionTimeout, c.Began.Add(l.SessionTimeout))
+		m.endKeeping(c, session.SessionTimeout, c.Began.Add(l.SessionTimeout))
 	case l.IdleTimeout > 0 && m.now.Sub(c.Seen) >= l.IdleTimeout:
-		m.lapse(c, session.IdleTimeout, m.now)
+		m.endKeeping(c, session.IdleTimeout, m.now)
 	case l.Interim > 0 && age%l.Interim == 0:
 		m.expect(c, session.Event{Kind: session.Updated, At: m.now})
 	}
@@ -130,7 +130,7 @@ func (m *model) second(c *modelled) {
 // restart forgets what is in memory alone.
 func (m *model) restart() {
 	for _, c := range m.clients {
-		c.Last = session.Ending{}
+		c.LastEnding = session.Ending{}
 	}
 }
 
@@ -147,19 +147,18 @@ func (m *model) crash(reboot bool) {
 	}
 	for _, c := range m.clients {
 		if id := c.ID; c.State == session.Authenticated {
-			m.lapse(c, session.NASReboot, c.Seen)
-			m.events[id][len(m.events[id])-1].vague = true
+			m.endKeeping(c, session.NASReboot, c.Seen)
+			m.events[id][len(m.events[id])-1].anyCounts = true
 		}
 	}
 }
 
-// take removes an event from the expected ones of its session; expected ones before it
-// must be optional.
+// take removes an event from the expected ones of its session; expected ones before it must be optional.
 func (m *model) take(e session.Event) (want expected, found bool) {
 	for events := m.events[e.ID]; len(events) > 0; {
 		want, events = events[0], events[1:]
 		m.events[e.ID] = events
-		if want.Kind == e.Kind && (want.At.Equal(e.At) || want.vague) || !want.optional {
+		if want.Kind == e.Kind && (want.At.Equal(e.At) || want.anyCounts) || !want.optional {
 			return want, true
 		}
 	}
@@ -178,8 +177,8 @@ func (m *model) left() (n int) {
 	return n
 }
 
-// below reports whether no count is greater than in b.
-func below(a, b session.Counts) bool {
+// noGreater reports whether no count is greater than in b.
+func noGreater(a, b session.Counts) bool {
 	return max(cmp.Compare(a.UpBytes, b.UpBytes), cmp.Compare(a.UpPackets, b.UpPackets),
 		cmp.Compare(a.DownBytes, b.DownBytes), cmp.Compare(a.DownPackets, b.DownPackets)) <= 0
 }

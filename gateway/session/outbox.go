@@ -14,8 +14,7 @@ import (
 const (
 	againFirst = 2 * time.Second // doubled by each further failure, up to
 	againMost  = 30 * time.Second
-	// refusedMost is how often an event may fail, while others are confirmed, until its session's
-	// events are set aside.
+	// refusedMost is how often an event may fail, while others are confirmed, until its session's events are set aside.
 	refusedMost = 5
 	asideEvery  = 10 * time.Minute // between attempts then
 	// asideMost bounds the events that Pending leaves out because they were set aside.
@@ -33,39 +32,39 @@ const (
 //	                         Later ▼  │ Take again
 //	                              due: after seconds, or minutes once set aside
 type outbox struct {
-	next      uint64              // events with lower numbers have been read
-	sessions  map[string]*letters // with events that were read and are not done, by ID
-	ready     []*letters          // whose oldest event was never tried; oldest first
-	due       due.Queue[*letters] // whose oldest event is to be tried again
-	confirmed time.Time           // when an event was last done
-	aside     int                 // events that are set aside
-	changed   chan struct{}       // closed when there may be more to take
+	nextNumber uint64                    // events with lower numbers have been read
+	sessions   map[string]*sessionEvents // with events that were read and are not done, by ID
+	ready      []*sessionEvents          // whose oldest event was never tried; oldest first
+	due        due.Queue[*sessionEvents] // whose oldest event is to be tried again
+	confirmed  time.Time                 // when an event was last done
+	setAside   int                       // events that are set aside
+	changed    chan struct{}             // closed when there may be more to take
 }
 
-// letters are a session's events that were read and are not done.
-type letters struct {
-	id      string
-	all     []letter  // the oldest first; never empty
-	since   time.Time // when the oldest was handed out first, or last failed
-	tries   int       // of the oldest that failed
-	refused int       // of these, since others were confirmed
-	aside   bool
-	retryAt time.Time // when to try again
+// sessionEvents are a session's events that were read and are not done.
+type sessionEvents struct {
+	id       string
+	queue    []pendingEvent // the oldest first; never empty
+	since    time.Time      // when the oldest was handed out first, or last failed
+	tries    int            // of the oldest that failed
+	refused  int            // of these, since others were confirmed
+	setAside bool
+	retryAt  time.Time // when to try again
 
 	due.Place // in due
 }
 
 // Before implements due.Item.
-func (l *letters) Before(other *letters) bool { return l.retryAt.Before(other.retryAt) }
+func (l *sessionEvents) Before(other *sessionEvents) bool { return l.retryAt.Before(other.retryAt) }
 
-// letter is one event.
-type letter struct {
+// pendingEvent is one event.
+type pendingEvent struct {
 	number uint64
 	update bool // a later event of the session says all that it says
 }
 
 func newOutbox() outbox {
-	return outbox{sessions: map[string]*letters{}, changed: make(chan struct{})}
+	return outbox{sessions: map[string]*sessionEvents{}, changed: make(chan struct{})}
 }
 
 // notify wakes those that wait for events. The store's mu is held.
@@ -80,11 +79,11 @@ func (o *outbox) notify() {
 // nothing is accounted: when too many are left, no client is admitted. Errors are ctx's cause and ErrClosed.
 func (t *Table) Take(ctx context.Context, again bool) (Event, error) {
 	for {
-		if err := t.enter(); err != nil {
+		if err := t.holdOpen(); err != nil {
 			return Event{}, err
 		}
 		e, changed, wait, err := t.journal.handOut(again)
-		t.life.RUnlock()
+		t.openLock.RUnlock()
 		if err != nil || e.number != 0 {
 			return t.dated(e), err
 		}
@@ -115,15 +114,14 @@ func (t *Table) dated(e Event) Event {
 	return e
 }
 
-// Done records that an event has been accounted; it is then not returned again.
-// Calling it twice does no harm. It does not wait for the disk: after a crash in the
-// few milliseconds until a start or an end is written, or in the next second for an
-// update, the same event is returned once more.
+// Done records that an event has been accounted; it is then not returned again. Calling it twice does no harm. It does
+// not wait for the disk: after a crash in the few milliseconds until a start or an end is written, or in the next
+// second for an update, the same event is returned once more.
 func (t *Table) Done(e Event) error {
-	if err := t.enter(); err != nil {
+	if err := t.holdOpen(); err != nil {
 		return err
 	}
-	defer t.life.RUnlock()
+	defer t.openLock.RUnlock()
 	if e.number == 0 {
 		return errors.New("accounted an event that Take never returned")
 	}
@@ -138,13 +136,13 @@ func (t *Table) Later(e Event) (aside bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	l := j.outbox.sessions[e.ID]
-	if l == nil || l.Waits() || l.all[0].number != e.number {
+	if l == nil || l.Queued() || l.queue[0].number != e.number {
 		return false
 	}
 	return j.outbox.later(l)
 }
 
-func (o *outbox) later(l *letters) (asideNow bool) {
+func (o *outbox) later(l *sessionEvents) (asideNow bool) {
 	l.tries++
 	if o.confirmed.After(l.since) {
 		l.refused++
@@ -152,11 +150,11 @@ func (o *outbox) later(l *letters) (asideNow bool) {
 	l.since = time.Now()
 	wait := min(againFirst<<min(l.tries-1, 8), againMost)
 	if l.refused >= refusedMost {
-		wait, asideNow = asideEvery, !l.aside
+		wait, asideNow = asideEvery, !l.setAside
 	}
 	if asideNow {
-		l.aside = true
-		o.aside += len(l.all)
+		l.setAside = true
+		o.setAside += len(l.queue)
 	}
 	l.retryAt = l.since.Add(wait)
 	o.due.Put(l)
@@ -164,8 +162,8 @@ func (o *outbox) later(l *letters) (asideNow bool) {
 	return asideNow
 }
 
-// handOut returns an event as Take does, or the zero Event, a channel that is closed when there may be
-// one, and the time after which there may be one all the same.
+// handOut returns an event as Take does, or the zero Event, a channel that is closed when there may be one, and the
+// time after which there may be one all the same.
 func (j *journal) handOut(again bool) (e Event, changed <-chan struct{}, wait time.Duration, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -174,7 +172,7 @@ func (j *journal) handOut(again bool) (e Event, changed <-chan struct{}, wait ti
 	// Read the store with mu held: an event stays in done until no later reading can contain it.
 	switch {
 	case l != nil:
-		e, err = j.event(l.all[0].number)
+		e, err = j.event(l.queue[0].number)
 	case !again:
 		e, l, err = j.readOn()
 	}
@@ -189,7 +187,7 @@ func (j *journal) handOut(again bool) (e Event, changed <-chan struct{}, wait ti
 
 // first removes from ready or due the session whose event is to be taken; nil: none is there now, and the
 // time until there is one.
-func (o *outbox) first(again bool) (l *letters, wait time.Duration) {
+func (o *outbox) first(again bool) (l *sessionEvents, wait time.Duration) {
 	const forLong = time.Hour
 	if !again && len(o.ready) > 0 {
 		l, o.ready = o.ready[0], o.ready[1:]
@@ -221,27 +219,27 @@ func (j *journal) event(number uint64) (e Event, err error) {
 }
 
 // readOn reads events of the store until one is the oldest of its session.
-func (j *journal) readOn() (first Event, waiting *letters, err error) {
+func (j *journal) readOn() (first Event, waiting *sessionEvents, err error) {
 	o := &j.outbox
 	if len(o.sessions) >= readMost {
 		return Event{}, nil, nil
 	}
-	err = j.store.Events(o.next, func(number uint64, record []byte) (bool, error) {
+	err = j.store.Events(o.nextNumber, func(number uint64, record []byte) (bool, error) {
 		e, err := eventOf(number, record)
 		if err != nil {
 			return false, err
 		}
-		o.next = number + 1
-		one := letter{number, e.Kind == Updated}
+		o.nextNumber = number + 1
+		one := pendingEvent{number, e.Kind == Updated}
 		l := o.sessions[e.ID]
 		if l == nil {
-			waiting = &letters{id: e.ID, all: []letter{one}}
+			waiting = &sessionEvents{id: e.ID, queue: []pendingEvent{one}}
 			first, o.sessions[e.ID] = e, waiting
 			return false, nil
 		}
-		l.all = append(l.all, one)
-		if l.aside {
-			o.aside++
+		l.queue = append(l.queue, one)
+		if l.setAside {
+			o.setAside++
 			j.supersede(l)
 		}
 		return true, nil
@@ -250,12 +248,12 @@ func (j *journal) readOn() (first Event, waiting *letters, err error) {
 }
 
 // supersede leaves out updates of a session that is set aside: its newest event says what they say.
-func (j *journal) supersede(l *letters) {
-	for i := len(l.all) - 2; i >= 0; i-- {
-		if trying := i == 0 && !l.Waits(); l.all[i].update && !trying {
-			j.delete(l.all[i].number)
-			l.all = append(l.all[:i], l.all[i+1:]...)
-			j.outbox.aside--
+func (j *journal) supersede(l *sessionEvents) {
+	for i := len(l.queue) - 2; i >= 0; i-- {
+		if trying := i == 0 && !l.Queued(); l.queue[i].update && !trying {
+			j.delete(l.queue[i].number)
+			l.queue = append(l.queue[:i], l.queue[i+1:]...)
+			j.outbox.setAside--
 		}
 	}
 }
@@ -286,16 +284,16 @@ func (j *journal) delete(number uint64) {
 // done makes a session's next event ready.
 func (o *outbox) done(e Event) {
 	l := o.sessions[e.ID]
-	if l == nil || l.all[0].number != e.number || l.Waits() {
+	if l == nil || l.queue[0].number != e.number || l.Queued() {
 		return
 	}
 	o.confirmed = time.Now()
-	if l.aside {
-		o.aside -= len(l.all)
+	if l.setAside {
+		o.setAside -= len(l.queue)
 	}
-	l.all = l.all[1:]
-	l.tries, l.refused, l.aside = 0, 0, false
-	if len(l.all) == 0 {
+	l.queue = l.queue[1:]
+	l.tries, l.refused, l.setAside = 0, 0, false
+	if len(l.queue) == 0 {
 		delete(o.sessions, e.ID)
 	} else {
 		o.ready = append(o.ready, l)
@@ -314,10 +312,10 @@ func (t *Table) StartAgain() error {
 }
 
 func (t *Table) startAgain(id datapath.ID) error {
-	if err := t.enter(); err != nil {
+	if err := t.holdOpen(); err != nil {
 		return err
 	}
-	defer t.life.RUnlock()
+	defer t.openLock.RUnlock()
 	c := t.holdID(id)
 	if c == nil {
 		return nil
@@ -325,18 +323,18 @@ func (t *Table) startAgain(id datapath.ID) error {
 	defer t.release(c)
 	if c.state == Authenticated {
 		started := t.event(Started, &c.entry, "", t.clock.now())
-		t.journal.later(change{id: id, record: t.record(&c.entry), events: [][]byte{started}})
+		t.journal.writeLater(change{id: id, record: t.record(&c.entry), events: [][]byte{started}})
 	}
 	return nil
 }
 
 // Pending returns the number of events that are neither Done nor set aside, including those not yet
 // written.
-func (t *Table) Pending() int { return t.journal.behind() }
+func (t *Table) Pending() int { return t.journal.backlogSize() }
 
 // Aside returns the number of events that are set aside.
 func (t *Table) Aside() int {
 	t.journal.mu.Lock()
 	defer t.journal.mu.Unlock()
-	return t.journal.outbox.aside
+	return t.journal.outbox.setAside
 }

@@ -15,11 +15,11 @@ import (
 // accounting takes a table's events as an accounting server does that never confirms some of them.
 type accounting struct {
 	*testing.T
-	table    *session.Table
-	deaf     func(session.Event) bool
-	got      []session.Event // confirmed, in order
-	attempts map[string]int  // failed, by session
-	asides   []string        // sessions, in the order in which they were set aside
+	table     *session.Table
+	deaf      func(session.Event) bool
+	confirmed []session.Event // confirmed, in order
+	attempts  map[string]int  // failed, by session
+	setAside  []string        // sessions, in the order in which they were set aside
 }
 
 // serve takes all events whose time has come: first those that were never tried.
@@ -41,18 +41,18 @@ func (a *accounting) serve(again bool) {
 			if err := a.table.Done(e); err != nil {
 				a.Fatal(err)
 			}
-			a.got = append(a.got, e)
+			a.confirmed = append(a.confirmed, e)
 		default:
 			a.attempts[e.ID]++
 			if a.table.Later(e) {
-				a.asides = append(a.asides, e.ID)
+				a.setAside = append(a.setAside, e.ID)
 			}
 		}
 	}
 }
 
-func (a *accounting) of(id string) (kinds []session.Kind) {
-	for _, e := range a.got {
+func (a *accounting) kindsOf(id string) (kinds []session.Kind) {
+	for _, e := range a.confirmed {
 		if e.ID == id {
 			kinds = append(kinds, e.Kind)
 		}
@@ -75,20 +75,20 @@ func TestUnconfirmedEventsStopNobody(t *testing.T) {
 		a := &accounting{T: t, table: table, attempts: map[string]int{}}
 		ids, bad := make([]string, all), map[string]bool{}
 		for i := range all {
-			lease(t, table, nth(i))
-			ids[i] = admit(t, table, nth(i), session.Limits{Interim: time.Hour}).ID
+			lease(t, table, keyOf(i))
+			ids[i] = admit(t, table, keyOf(i), session.Limits{Interim: time.Hour}).ID
 			bad[ids[i]] = i < stuck
 		}
 		a.deaf = func(e session.Event) bool { return bad[e.ID] }
 		end := func(i int) {
-			if _, err := table.End(nth(i).Addr, session.UserRequest); err != nil {
+			if _, err := table.End(keyOf(i).Addr, session.UserRequest); err != nil {
 				t.Fatal(err)
 			}
 		}
 		end(stuck)
 		a.serve(false)
 		whole := []session.Kind{session.Started, session.Ended}
-		if got := a.of(ids[stuck]); !slices.Equal(got, whole) {
+		if got := a.kindsOf(ids[stuck]); !slices.Equal(got, whole) {
 			t.Errorf("the first of the others has events %v, want %v", got, whole)
 		}
 		if len(a.attempts) != stuck {
@@ -97,15 +97,16 @@ func TestUnconfirmedEventsStopNobody(t *testing.T) {
 		for i := 1; i < 20; i++ { // others come and go meanwhile
 			pass(10 * time.Second)
 			a.serve(true)
-			lease(t, table, nth(stuck))
-			id := admit(t, table, nth(stuck), session.Limits{}).ID
+			lease(t, table, keyOf(stuck))
+			id := admit(t, table, keyOf(stuck), session.Limits{}).ID
 			end(stuck)
-			if a.serve(false); !slices.Equal(a.of(id), whole) {
-				t.Errorf("round %d: another's events are %v, want %v", i, a.of(id), whole)
+			if a.serve(false); !slices.Equal(a.kindsOf(id), whole) {
+				t.Errorf("round %d: another's events are %v, want %v", i, a.kindsOf(id), whole)
 			}
 		}
-		if len(a.asides) != stuck || table.Aside() != stuck || table.Pending() != 0 {
-			t.Errorf("%d set aside, %d now, and %d pending; want %d and 0", len(a.asides), table.Aside(), table.Pending(), stuck)
+		if len(a.setAside) != stuck || table.Aside() != stuck || table.Pending() != 0 {
+			t.Errorf("%d set aside, %d now, and %d pending; want %d and 0", len(a.setAside), table.Aside(), table.Pending(),
+				stuck)
 		}
 		clear(a.attempts)
 		pass(9 * time.Minute)
@@ -127,7 +128,7 @@ func TestUnconfirmedEventsStopNobody(t *testing.T) {
 		a.table = openTable(t, path, newMemory())
 		delete(bad, ids[0])
 		a.serve(false)
-		if got := a.of(ids[0]); !slices.Equal(got, whole) {
+		if got := a.kindsOf(ids[0]); !slices.Equal(got, whole) {
 			t.Errorf("after a restart its events are %v, want %v", got, whole)
 		}
 	})
@@ -155,7 +156,7 @@ func TestAwayServerSetsNothingAside(t *testing.T) {
 		pass(31 * time.Second)
 		a.serve(true)
 		a.serve(false)
-		if got := a.of(id); !slices.Equal(got, []session.Kind{session.Started, session.Ended}) {
+		if got := a.kindsOf(id); !slices.Equal(got, []session.Kind{session.Started, session.Ended}) {
 			t.Errorf("events %v", got)
 		}
 	})

@@ -15,7 +15,7 @@ import (
 // another MAC address stays, and Connect fails with ErrTaken. When the session ends, the client is gone from the table.
 func (t *Table) Connect(login Login) (Session, error) {
 	s, err := t.replaces(login.For.MAC, login, func() (Session, error) {
-		return patiently(func() (Session, <-chan struct{}, error) { return t.connect(login) })
+		return retryWhenFree(func() (Session, <-chan struct{}, error) { return t.connect(login) })
 	})
 	if err != nil {
 		return Session{}, fmt.Errorf("connect %s: %w", login.For, err)
@@ -33,11 +33,11 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 	if !key.Addr.Is4() || login.PPPoE.Session == 0 {
 		return s, nil, errors.New("a client on a line has an IPv4 address and a PPPoE session")
 	}
-	if err := t.enter(); err != nil {
+	if err := t.holdOpen(); err != nil {
 		return s, nil, err
 	}
-	defer t.life.RUnlock()
-	if t.journal.behind() >= t.bounds.events {
+	defer t.openLock.RUnlock()
+	if t.journal.backlogSize() >= t.bounds.events {
 		return s, nil, ErrBehind
 	}
 	c, err := t.holdFirst(key.Addr)
@@ -46,7 +46,7 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 	}
 	defer t.release(c)
 	switch {
-	case c.state != "" && (c.key.MAC != key.MAC || c.with().pppoe.Session == 0):
+	case c.state != "" && (c.key.MAC != key.MAC || c.extraOrZero().pppoe.Session == 0):
 		return s, nil, ErrTaken
 	case !t.reserve(c, login):
 		return s, nil, ErrSessions
@@ -60,7 +60,7 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 		return s, nil, err // before it is on the disk
 	}
 	now := t.clock.now()
-	next := entry{key: key, state: Authenticated, leasedAt: now, leaseEnd: never}
+	next := entry{key: key, state: Authenticated, leasedAt: now, leaseEnd: zeroTime}
 	t.begin(&next, login, now)
 	if ending, err = t.vacate(c, &next); ending != nil || err != nil {
 		return s, ending, err
@@ -78,16 +78,16 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 // Disconnect ends the session of a client on PPPoE, because its PPPoE session has ended. It is no error that
 // the address has another session by now.
 func (t *Table) Disconnect(key Key, pppoe uint16, cause Cause) error {
-	if err := t.enter(); err != nil {
+	if err := t.holdOpen(); err != nil {
 		return fmt.Errorf("disconnect %s: %w", key, err)
 	}
-	defer t.life.RUnlock()
-	c := t.hold(key.Addr.Unmap())
+	defer t.openLock.RUnlock()
+	c := t.lockClient(key.Addr.Unmap())
 	if c == nil {
 		return nil
 	}
 	defer t.release(c)
-	if c.key != key || c.with().pppoe.Session != pppoe || pppoe == 0 {
+	if c.key != key || c.extraOrZero().pppoe.Session != pppoe || pppoe == 0 {
 		return nil
 	}
 	if _, err := t.finish(c, nil, cause, t.clock.now()); unlessLater(err) != nil {
@@ -96,14 +96,14 @@ func (t *Table) Disconnect(key Key, pppoe uint16, cause Cause) error {
 	return nil
 }
 
-// Follow has f called with each PPPoE session that has ended, for whatever reason. f must not
-// call the table. It must be called before the table is used.
+// Follow has f called with each PPPoE session that has ended, for whatever reason. f must not call the table. It must
+// be called before the table is used.
 func (t *Table) Follow(f func(Key, PPPoESession)) { t.hungUp = f }
 
 // begin sets an entry to a session that begins now.
-func (t *Table) begin(e *entry, login Login, now moment) {
+func (t *Table) begin(e *entry, login Login, now tableTime) {
 	t.limit(e, login.Limits)
-	e.change(func(r *rare) { r.pppoe = login.PPPoE })
+	e.change(func(r *extraFields) { r.pppoe = login.PPPoE })
 	e.user, e.class = strings.Clone(login.User), cloneClass(login.Class) // not a part of the form that it came with
 	e.id, e.began, e.seen = cmp.Or(login.SessionID, NewID()), now, now
 }

@@ -18,7 +18,7 @@ func (t *Table) replaces(mac datapath.MAC, login Login, begin func() (Session, e
 		if !errors.Is(err, ErrSessions) {
 			break
 		}
-		over := t.over(mac, login)
+		over := t.surplusSessions(mac, login)
 		if len(over) == 0 {
 			break
 		}
@@ -32,9 +32,9 @@ func (t *Table) replaces(mac datapath.MAC, login Login, begin func() (Session, e
 	return s, err
 }
 
-// over returns a user's sessions with a MAC address that must end for one more, the oldest first; none where
+// surplusSessions returns a user's sessions with a MAC address that must end for one more, the oldest first; none where
 // that is not enough.
-func (t *Table) over(mac datapath.MAC, login Login) []Session {
+func (t *Table) surplusSessions(mac datapath.MAC, login Login) []Session {
 	sessions := t.Of(mac, login.User)
 	t.mu.Lock()
 	excess := t.users[FoldUser(login.User)] + 1 - login.Sessions
@@ -66,7 +66,7 @@ func (t *Table) displace(s Session) error {
 	if s.PPPoE.Session != 0 {
 		return t.Disconnect(s.Key, s.PPPoE.Session, LostCarrier)
 	}
-	c := t.hold(s.Addr)
+	c := t.lockClient(s.Addr)
 	if c == nil {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (t *Table) displace(s Session) error {
 	if c.state != Authenticated || c.id != s.ID {
 		return nil
 	}
-	next := c.lapsed()
+	next := c.withoutSession()
 	_, err := t.replace(c, &next, UserRequest, t.clock.now())
 	return err
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestResume: where counters end with the daemon, sessions continue with their counts and
-// the rest of their quotas.
+// TestResume: where counters end with the daemon, sessions continue with their counts and the rest of their quotas.
 func TestResume(t *testing.T) {
 	path, dp, k := filepath.Join(t.TempDir(), "sessions.db"), newMemory(), key(1, 10)
 	table := openTable(t, path, dp)
@@ -21,7 +20,7 @@ func TestResume(t *testing.T) {
 	}
 
 	dp.restart()
-	table, err := session.Resume(path, dp, quiet)
+	table, err := session.Resume(path, dp, discardLog)
 	if err != nil {
 		t.Fatal(err)
 	}

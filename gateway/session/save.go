@@ -26,26 +26,25 @@ func (t *Table) saveRegularly(ctx context.Context) {
 		if t.Save(ctx) != nil {
 			return
 		}
-		if err := t.timeline.Keep(); err != nil {
-			t.complain(Key{}, err)
+		if err := t.timeline.Save(); err != nil {
+			t.logError(Key{}, err)
 		}
 	}
 }
 
-// Moves has Save read the counts of those sessions alone whose clients moved reports (datapath.Running). It must be
-// called before the table is used; nil: Save reads all.
-func (t *Table) Moves(moved func(f func(datapath.ID)) error) { t.mover = moved }
+// CountedSince has Save read the counts of those sessions alone whose clients moved reports (datapath.Running). It must
+// be called before the table is used; nil: Save reads all.
+func (t *Table) CountedSince(moved func(f func(datapath.ID)) error) { t.countedSince = moved }
 
-// Save has the counts of sessions that have changed since they were last saved written to disk
-// within a second or so. It costs one pass over the data path's counters, where these allow that
-// (Moves), and a reading of each session that has changed; with other data paths a
-// reading of each session. It ends with ctx, and with ErrClosed.
+// Save has the counts of sessions that have changed since they were last saved written to disk within a second or so.
+// It costs one pass over the data path's counters, where these allow that (Moves), and a reading of each session that
+// has changed; with other data paths a reading of each session. It ends with ctx, and with ErrClosed.
 func (t *Table) Save(ctx context.Context) error {
 	t.saving.Lock()
 	defer t.saving.Unlock()
-	ids, err := t.moved()
+	ids, err := t.clientsToSave()
 	slices.Sort(ids) // neighbours share pages
-	t.saving.again = nil
+	t.saving.retry = nil
 	for n, id := range ids {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -65,25 +64,25 @@ const savedAtOnce = commitMax - 1
 
 // awaitSaves returns when records that wait are on the disk. Those that the disk refuses are followed by newer ones.
 func (t *Table) awaitSaves() {
-	if t.enter() == nil {
+	if t.holdOpen() == nil {
 		_ = t.journal.sync()
-		t.life.RUnlock()
+		t.openLock.RUnlock()
 	}
 }
 
-// moved lists the clients to save: those that have counted packets, and those that could not
-// be saved the last time. saving is held.
-func (t *Table) moved() (ids []datapath.ID, err error) {
-	if t.mover == nil {
+// clientsToSave lists the clients to save: those that have counted packets, and those that could not be saved the last
+// time. saving is held.
+func (t *Table) clientsToSave() (ids []datapath.ID, err error) {
+	if t.countedSince == nil {
 		return t.sessions(), nil
 	}
-	if err := t.enter(); err != nil {
+	if err := t.holdOpen(); err != nil {
 		return nil, err
 	}
-	defer t.life.RUnlock()
-	ids = t.saving.again
-	if err := t.mover(func(id datapath.ID) { ids = append(ids, id) }); err != nil {
-		t.complain(Key{}, fmt.Errorf("looking which sessions have traffic, to save their counts: %w", err))
+	defer t.openLock.RUnlock()
+	ids = t.saving.retry
+	if err := t.countedSince(func(id datapath.ID) { ids = append(ids, id) }); err != nil {
+		t.logError(Key{}, fmt.Errorf("looking which sessions have traffic, to save their counts: %w", err))
 	}
 	return ids, nil
 }
@@ -100,13 +99,13 @@ func (t *Table) sessions() (ids []datapath.ID) {
 	return ids
 }
 
-// save writes the counts of a client's session to disk, if there is one and they have changed
-// since they were last written. It fails with ErrClosed.
+// save writes the counts of a client's session to disk, if there is one and they have changed since they were last
+// written. It fails with ErrClosed.
 func (t *Table) save(id datapath.ID) error {
-	if err := t.enter(); err != nil {
+	if err := t.holdOpen(); err != nil {
 		return err
 	}
-	defer t.life.RUnlock()
+	defer t.openLock.RUnlock()
 	c := t.holdID(id)
 	if c == nil {
 		return nil
@@ -125,8 +124,8 @@ func (t *Table) save(id datapath.ID) error {
 		err = t.act(c, true)
 	}
 	if err != nil {
-		t.saving.again = append(t.saving.again, id)
-		t.complain(c.key, err)
+		t.saving.retry = append(t.saving.retry, id)
+		t.logError(c.key, err)
 	}
 	return nil
 }

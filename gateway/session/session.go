@@ -1,15 +1,13 @@
-// Package session is the gateway's table of clients: their addresses, users, limits and
-// traffic.
+// Package session is the gateway's table of clients: their addresses, users, limits and traffic.
 //
 //	          lease            redirected             Admit
 //	(none) ──────────▶ Leased ────────────▶ PreAuth ─────────▶ Authenticated
 //	   ▲                  │                    │ ▲                   │
 //	   └──── Forget ──────┴────────────────────┘ └─────── End ───────┘
 //
-// A client whose session has ended still has its lease: it is PreAuth again, and
-// the ended session is reported once with its cause. A client on PPPoE has no lease: it
-// comes with Connect, and is gone with its session. So is a client whose lease has no end: an operator
-// logged it in without one.
+// A client whose session has ended still has its lease: it is PreAuth again, and the ended session is reported once
+// with its cause. A client on PPPoE has no lease: it comes with Connect, and is gone with its session. So is a client
+// whose lease has no end: an operator logged it in without one.
 package session
 
 import (
@@ -21,8 +19,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Key names a client: its MAC address, and the address by which it was first known. A MAC
-// address may have several clients; an address has one client at a time. The table's keys are identities.
+// Key names a client: its MAC address, and the address by which it was first known. A MAC address may have several
+// clients; an address has one client at a time. The table's keys are identities.
 type Key struct {
 	MAC  datapath.MAC
 	Addr netip.Addr
@@ -71,8 +69,8 @@ type Limits struct {
 	Interim time.Duration
 }
 
-// Given are limits that are given, be they 0.
-type Given struct {
+// ExplicitLimits are limits that are given, be they 0.
+type ExplicitLimits struct {
 	SessionTimeout, IdleTimeout    bool
 	UpBytes, DownBytes, TotalBytes bool
 	UpBps, DownBps                 bool
@@ -103,28 +101,25 @@ type Login struct {
 	Limits Limits
 	// Given are the limits that the login has, also those that it has as 0: no default takes their place. It is
 	// not stored in the table.
-	Given Given
-	// Sessions is how many sessions the user may have at once; 0: any number. It is not
-	// stored in the table.
+	Explicit ExplicitLimits
+	// Sessions is how many sessions the user may have at once; 0: any number. It is not stored in the table.
 	Sessions int
 	// Shared means that the name stands for many people, as that of click-through logins.
 	Shared bool
-	// For is the client that logged in. While a RADIUS server was asked, the address may
-	// have gone to another client, which Admit then refuses. Zero: whichever client has
-	// the address. It is not stored in the table.
+	// For is the client that logged in. While a RADIUS server was asked, the address may have gone to another client,
+	// which Admit then refuses. Zero: whichever client has the address. It is not stored in the table.
 	For Key
 	// PPPoE is how the client is connected. Logins at the portal have none.
 	PPPoE PPPoESession
-	// Framed is the address that the server gives a user on PPPoE; invalid: none. Pool is the name
-	// of the pool that it is to be of, and Routes are the networks behind the client. They are not stored in the
-	// table, where Key and PPPoE have them, and neither is Proof: that the server knows the password, as
-	// MS-CHAPv2 has it.
+	// Framed is the address that the server gives a user on PPPoE; invalid: none. Pool is the name of the pool that it is
+	// to be of, and Routes are the networks behind the client. They are not stored in the table, where Key and PPPoE have
+	// them, and neither is Proof: that the server knows the password, as MS-CHAPv2 has it.
 	Framed netip.Addr
 	Pool   string
 	Routes []netip.Prefix
 	Proof  string
-	// SessionID is the session's ID if it was chosen before the login was decided; empty:
-	// Admit chooses one. In the table it is Session.ID.
+	// SessionID is the session's ID if it was chosen before the login was decided; empty: Admit chooses one. In the table
+	// it is Session.ID.
 	SessionID string
 }
 
@@ -140,19 +135,19 @@ type PPPoESession struct {
 // Session is a copy of a client's entry; later changes do not affect it.
 type Session struct {
 	Key
-	More     []netip.Addr // further addresses
-	Owner    string       // the gateway that has the client; empty: there is one gateway
-	State    State
-	Hostname string    // as the client said in DHCP
-	LeasedAt time.Time //
-	LeaseEnd time.Time // zero: the address is the client's for as long as its session lasts
-	Login              // zero unless Authenticated
-	ID       string    // Acct-Session-Id: Login.SessionID, or a NewID
-	Began    time.Time // of the authenticated session
-	Seen     time.Time // of the last admitted packet; Began when there was none
-	Counts             // of the authenticated session, up to now
+	FurtherAddrs []netip.Addr // further addresses
+	Owner        string       // the gateway that has the client; empty: there is one gateway
+	State        State
+	Hostname     string    // as the client said in DHCP
+	LeasedAt     time.Time //
+	LeaseEnd     time.Time // zero: the address is the client's for as long as its session lasts
+	Login                  // zero unless Authenticated
+	ID           string    // Acct-Session-Id: Login.SessionID, or a NewID
+	Began        time.Time // of the authenticated session
+	Seen         time.Time // of the last admitted packet; Began when there was none
+	Counts                 // of the authenticated session, up to now
 	// Last is how the session before ended, until the next one begins or the daemon ends; zero: there was none.
-	Last Ending
+	LastEnding Ending
 }
 
 // At is the session as it is at a time, for those who show it: one whose end has passed, by its time, its lease or a
@@ -171,8 +166,8 @@ func (s Session) At(now time.Time) Session {
 		return s
 	}
 	return Session{
-		Key: s.Key, More: s.More, Owner: s.Owner, State: PreAuth, Hostname: s.Hostname, LeasedAt: s.LeasedAt,
-		LeaseEnd: s.LeaseEnd, Last: over,
+		Key: s.Key, FurtherAddrs: s.FurtherAddrs, Owner: s.Owner, State: PreAuth, Hostname: s.Hostname, LeasedAt: s.LeasedAt,
+		LeaseEnd: s.LeaseEnd, LastEnding: over,
 	}
 }
 
@@ -217,14 +212,12 @@ const (
 	Ended   Kind = "ended"
 )
 
-// Event is one event of an authenticated session. Each is reported once; accounting
-// messages are made from events.
+// Event is one event of an authenticated session. Each is reported once; accounting messages are made from events.
 type Event struct {
 	Kind
 	Session
 	Cause Cause // of Ended
-	// At less Began is the session's length so far, also when the wall clock was set
-	// meanwhile.
+	// At less Began is the session's length so far, also when the wall clock was set meanwhile.
 	At time.Time
 
 	number uint64 // in the outbox, from 1 on; 0: not from the outbox

@@ -18,26 +18,25 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// nowhere is a data path without memory: every client is always sending.
-type nowhere struct{ packets atomic.Uint64 }
+// countingPath is a data path without memory: every client is always sending.
+type countingPath struct{ packets atomic.Uint64 }
 
-var _ datapath.Datapath = (*nowhere)(nil)
+var _ datapath.Datapath = (*countingPath)(nil)
 
-func (*nowhere) Set(datapath.Client) error          { return nil }
-func (*nowhere) Remove(datapath.ID) error           { return nil }
-func (*nowhere) Open(netip.Prefix, time.Time) error { return nil }
-func (*nowhere) Close() error                       { return nil }
-func (d *nowhere) Counters(datapath.ID) (datapath.Counters, error) {
+func (*countingPath) Set(datapath.Client) error          { return nil }
+func (*countingPath) Remove(datapath.ID) error           { return nil }
+func (*countingPath) Open(netip.Prefix, time.Time) error { return nil }
+func (*countingPath) Close() error                       { return nil }
+func (d *countingPath) Counters(datapath.ID) (datapath.Counters, error) {
 	n := d.packets.Add(1)
 	return datapath.Counters{UpBytes: 1000 * n, UpPackets: n, Seen: time.Now()}, nil
 }
 
 const crowd = 100_000 / raceFactor
 
-// TestMemoryOfACrowd: 100,000 authenticated clients with unaccounted start events take
-// less than 150 MB, the file's mapped pages included: after login, when all counts are
-// written to disk, as every minute, and when they are read again. Each case is measured
-// in its own process.
+// TestMemoryOfACrowd: 100,000 authenticated clients with unaccounted start events take less than 150 MB, the file's
+// mapped pages included: after login, when all counts are written to disk, as every minute, and when they are read
+// again. Each case is measured in its own process.
 func TestMemoryOfACrowd(t *testing.T) {
 	const variable, allowed = "GATEWEIGH_TEST_CROWD", 150 * raceFactor // the race detector's shadow memory is not ours
 	if path := os.Getenv(variable); path != "" {
@@ -56,7 +55,7 @@ func TestMemoryOfACrowd(t *testing.T) {
 
 func measureCrowd(t *testing.T, path string, allowedMB float64) {
 	before := residentMB(t)
-	table := openTable(t, path, &nowhere{})
+	table := openTable(t, path, &countingPath{})
 	if table.Pending() == 0 {
 		fillTable(t, table, crowd)
 	}
@@ -111,10 +110,10 @@ func fillTable(t testing.TB, table *session.Table, n int) {
 	var next atomic.Int64
 	inParallel(t, 512, func() error {
 		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-			if err := table.Lease(nth(i), fmt.Sprintf("phone-%06d", i), time.Now().Add(12*time.Hour)); err != nil {
+			if err := table.Lease(keyOf(i), fmt.Sprintf("phone-%06d", i), time.Now().Add(12*time.Hour)); err != nil {
 				return err
 			}
-			if _, err := table.Admit(nth(i).Addr, someLogin(i)); err != nil {
+			if _, err := table.Admit(keyOf(i).Addr, someLogin(i)); err != nil {
 				return err
 			}
 		}
@@ -139,14 +138,14 @@ func inParallel(t testing.TB, n int, work func() error) {
 func BenchmarkDurable(b *testing.B) {
 	for name, op := range map[string]func(table *session.Table, i int) error{
 		"Lease": func(table *session.Table, i int) error {
-			return table.Lease(nth(i%crowd), "phone", time.Now().Add(time.Duration(i+1)*time.Second))
+			return table.Lease(keyOf(i%crowd), "phone", time.Now().Add(time.Duration(i+1)*time.Second))
 		},
 		"Admit": func(table *session.Table, i int) error {
-			_, err := table.Admit(nth(i%10_000).Addr, someLogin(i))
+			_, err := table.Admit(keyOf(i%10_000).Addr, someLogin(i))
 			return err
 		},
 		"AdmitAndEnd": func(table *session.Table, i int) error {
-			addr := nth(i % 10_000).Addr
+			addr := keyOf(i % 10_000).Addr
 			_, err := table.Admit(addr, someLogin(i))
 			if err == nil {
 				_, err = table.End(addr, session.UserRequest)
@@ -155,7 +154,7 @@ func BenchmarkDurable(b *testing.B) {
 		},
 	} {
 		b.Run(name, func(b *testing.B) {
-			table := openTable(b, filepath.Join(b.TempDir(), "s.db"), &nowhere{})
+			table := openTable(b, filepath.Join(b.TempDir(), "s.db"), &countingPath{})
 			if name != "Lease" {
 				fillTable(b, table, 10_000)
 			}
@@ -176,9 +175,9 @@ func BenchmarkDurable(b *testing.B) {
 
 // BenchmarkAlone measures one caller's wait, with many clients in the table.
 func BenchmarkAlone(b *testing.B) {
-	table := openTable(b, filepath.Join(b.TempDir(), "s.db"), &nowhere{})
+	table := openTable(b, filepath.Join(b.TempDir(), "s.db"), &countingPath{})
 	fillTable(b, table, crowd)
-	addr := nth(crowd / 2).Addr
+	addr := keyOf(crowd / 2).Addr
 	b.Run("Get", func(b *testing.B) {
 		for b.Loop() {
 			table.Get(addr)
@@ -186,7 +185,7 @@ func BenchmarkAlone(b *testing.B) {
 	})
 	b.Run("Lease", func(b *testing.B) {
 		for n := 1; b.Loop(); n++ {
-			if err := table.Lease(nth(crowd/2), "phone", time.Now().Add(time.Duration(n)*time.Hour)); err != nil {
+			if err := table.Lease(keyOf(crowd/2), "phone", time.Now().Add(time.Duration(n)*time.Hour)); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// kept is a Store in memory, as far as a store must be. It refuses batches while refuses is set.
-type kept struct {
+// memoryStore is a Store in memory, as far as a store must be. It refuses batches while refuses is set.
+type memoryStore struct {
 	mu      sync.Mutex
 	clients map[datapath.ID][]byte
 	events  map[uint64][]byte
@@ -20,9 +20,9 @@ type kept struct {
 	refuses error
 }
 
-var _ session.Store = (*kept)(nil)
+var _ session.Store = (*memoryStore)(nil)
 
-func (k *kept) Clients(visit func(datapath.ID, []byte) error) error {
+func (k *memoryStore) Clients(visit func(datapath.ID, []byte) error) error {
 	k.mu.Lock()
 	clients := maps.Clone(k.clients)
 	k.mu.Unlock()
@@ -34,7 +34,7 @@ func (k *kept) Clients(visit func(datapath.ID, []byte) error) error {
 	return nil
 }
 
-func (k *kept) Events(from uint64, visit func(uint64, []byte) (bool, error)) error {
+func (k *memoryStore) Events(from uint64, visit func(uint64, []byte) (bool, error)) error {
 	k.mu.Lock()
 	events := maps.Clone(k.events)
 	k.mu.Unlock()
@@ -49,7 +49,7 @@ func (k *kept) Events(from uint64, visit func(uint64, []byte) (bool, error)) err
 	return nil
 }
 
-func (k *kept) Write(b session.Batch) (removed int, err error) {
+func (k *memoryStore) Write(b session.Batch) (removed int, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.refuses != nil {
@@ -75,9 +75,9 @@ func (k *kept) Write(b session.Batch) (removed int, err error) {
 	return removed, nil
 }
 
-func (k *kept) Close() error { return nil }
+func (k *memoryStore) Close() error { return nil }
 
-func (k *kept) refuse(err error) {
+func (k *memoryStore) refuse(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.refuses = err
@@ -86,10 +86,10 @@ func (k *kept) refuse(err error) {
 // TestAnyStore: a table keeps to any store what it keeps to its file: nobody is admitted whom the store has not, and a
 // table that reads it finds sessions, and events in their order, whatever was accounted.
 func TestAnyStore(t *testing.T) {
-	store, dir := &kept{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}, t.TempDir()
+	store, dir := &memoryStore{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}, t.TempDir()
 	dp := newMemory()
 	open := func() *session.Table {
-		table, err := session.OpenStore(store, dp, quiet, session.Options{Dir: dir})
+		table, err := session.OpenStore(store, dp, discardLog, session.Options{Dir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,18 +18,17 @@ import (
 
 // bounds are the capacities of the table. Tests use smaller ones.
 type bounds struct {
-	// clients is the largest number of clients. Invented addresses on the LAN can fill the
-	// table, but not the machine's memory.
+	// clients is the largest number of clients. Invented addresses on the LAN can fill the table, but not the machine's
+	// memory.
 	clients int
-	// updates is the number of unaccounted events above which interim updates are left
-	// out: the end of the session repeats their content.
+	// updates is the number of unaccounted events above which interim updates are left out: the end of the session repeats
+	// their content.
 	updates int
-	// events is the number of unaccounted events above which no client is admitted. Ends
-	// of sessions are always kept.
+	// events is the number of unaccounted events above which no client is admitted. Ends of sessions are always kept.
 	events int
 }
 
-var usual = bounds{clients: 1 << 18, updates: 1 << 16, events: 1 << 20}
+var usualClients = bounds{clients: 1 << 18, updates: 1 << 16, events: 1 << 20}
 
 // Errors of the table's methods, wrapped with the client's key.
 var (
@@ -48,16 +47,14 @@ var (
 	ErrLater = errors.New("blocked; not on the disk yet")
 )
 
-// Table is the table of clients. It is stored in a file, and it controls the data path.
-// Its methods may be called at any time from several goroutines; changes of one client
-// happen one after the other.
+// Table is the table of clients. It is stored in a file, and it controls the data path. Its methods may be called at
+// any time from several goroutines; changes of one client happen one after the other.
 //
-// The data path is never more open than the file: a client is written to the file
-// before the data path admits it, and the data path blocks it before that is written. A session
-// ends also while the file cannot be written: that is written later (ErrLater).
-// After a crash at any moment no client is admitted that is not in the file, and Open
-// completes unfinished changes. When a method returns an error, the client is as it was
-// or has less access, and the method may be called again.
+// The data path is never more open than the file: a client is written to the file before the data path admits it, and
+// the data path blocks it before that is written. A session ends also while the file cannot be written: that is written
+// later (ErrLater). After a crash at any moment no client is admitted that is not in the file, and Open completes
+// unfinished changes. When a method returns an error, the client is as it was or has less access, and the method may be
+// called again.
 type Table struct {
 	dp       datapath.Datapath
 	log      *slog.Logger
@@ -68,73 +65,72 @@ type Table struct {
 	bounds   bounds
 
 	// life is held for reading by all methods that use the table, for writing by Close.
-	life   sync.RWMutex
-	closed bool
+	openLock sync.RWMutex
+	closed   bool
 
-	mu        sync.Mutex
-	clients   map[datapath.ID]*client
-	further   map[netip.Addr]*client // those by addresses that their identities do not tell
-	states    map[State]int          // clients by state
-	users     map[string]int         // sessions by user, those about to begin included
-	beginning map[*client]string     // the users whose sessions are about to begin
-	macs      map[datapath.MAC]int
-	dues      due.Queue[*client]              // clients by the next time a timer of theirs is due
-	hungUp    func(Key, PPPoESession)         // see Follow
-	cutter    Cutter                          // see Cut
-	mover     func(f func(datapath.ID)) error // see Moves
-	sooner    chan struct{}                   // signals that the first of dues has changed
-	limits    map[Limits]*Limits              // those that sessions share
+	mu            sync.Mutex
+	clients       map[datapath.ID]*client
+	byFurtherAddr map[netip.Addr]*client // those by addresses that their identities do not tell
+	states        map[State]int          // clients by state
+	users         map[string]int         // sessions by user, those about to begin included
+	loggingIn     map[*client]string     // the users whose sessions are about to begin
+	macs          map[datapath.MAC]int
+	dues          due.Queue[*client]              // clients by the next time a timer of theirs is due
+	hungUp        func(Key, PPPoESession)         // see Follow
+	cutter        Cutter                          // see Cut
+	countedSince  func(f func(datapath.ID)) error // see Moves
+	duesChanged   chan struct{}                   // signals that the first of dues has changed
+	limits        map[Limits]*Limits              // those that sessions share
 
 	saving struct {
 		sync.Mutex
-		again []datapath.ID // could not be saved the last time
+		retry []datapath.ID // could not be saved the last time
 	}
 
 	complaints struct {
 		sync.Mutex
-		last moment
-		more int // errors not logged since
+		loggedAt tableTime
+		unlogged int // errors not logged since
 	}
 }
 
 // client is an entry of the table.
 type client struct {
-	// op is held while the client changes, until the change is on the disk. It is locked
-	// before Table.mu, which alone guards reading the client.
+	// op is held while the client changes, until the change is on the disk. It is locked before Table.mu, which alone
+	// guards reading the client.
 	op       sync.Mutex
 	identity datapath.ID // never changes
 
 	// Fields that change with op and Table.mu held.
 	entry
-	due        moment
+	due        tableTime
 	due.Place               // in dues
 	talliedMAC datapath.MAC // for which the table counts the client; guarded by the table's mu
-	gone       bool         // removed from the table: a caller that waited for op must look the client up again
+	removed    bool         // removed from the table: a caller that waited for op must look the client up again
 
 	// Guarded by op: the data path's state of the client, and its timers.
-	known, open bool    // the data path has an entry; the entry admits the client
-	interim     moment  // next update
-	check       moment  // next check of the quota's rest
-	checked     moment  // last one
-	left        uint64  // bytes left at the last check
-	highest     float64 // highest rate between two checks, bytes a second
-	saved       uint64  // packets counted when last written to disk
+	inDatapath, open bool      // the data path has an entry; the entry admits the client
+	interim          tableTime // next update
+	check            tableTime // next check of the quota's rest
+	checked          tableTime // last one
+	quotaLeft        uint64    // bytes left at the last check
+	highest          float64   // highest rate between two checks, bytes a second
+	saved            uint64    // packets counted when last written to disk
 }
 
-// Open reads the table from the file at path, creating a missing file, and sets every
-// client in the data path. Sessions whose counters are lost, because the machine was
-// restarted, end with NASReboot at the time of their last known activity. Sessions
-// of addresses outside the present LAN end the same way, and their clients are removed.
-// The table never closes the data path. Ends of sessions, and errors that no caller receives, are logged to log.
+// Open reads the table from the file at path, creating a missing file, and sets every client in the data path. Sessions
+// whose counters are lost, because the machine was restarted, end with NASReboot at the time of their last known
+// activity. Sessions of addresses outside the present LAN end the same way, and their clients are removed. The table
+// never closes the data path. Ends of sessions, and errors that no caller receives, are logged to log.
 //
-// The data path must not contain clients that are missing in the file, for example after
-// the file was deleted: empty it first, because the table cannot see them.
+// The data path must not contain clients that are missing in the file, for example after the file was deleted: empty it
+// first, because the table cannot see them.
 func Open(path string, dp datapath.Datapath, log *slog.Logger) (*Table, error) {
 	return open(path, dp, log, false)
 }
 
-// Resume is Open for data paths whose counters end with the daemon: while the machine
-// did not restart, sessions with lost counters continue with the bytes last written.
+// Resume is Open for data paths whose counters end with the daemon: while the machine did not restart, sessions with
+// lost counters continue with the bytes last written.
 func Resume(path string, dp datapath.Datapath, log *slog.Logger) (*Table, error) {
 	return open(path, dp, log, true)
 }
@@ -181,7 +177,7 @@ func OpenStore(store Store, dp datapath.Datapath, log *slog.Logger, o Options) (
 		return nil, err
 	}
 	for _, c := range lost {
-		t.journal.later(c)
+		t.journal.writeLater(c)
 	}
 	if err := t.journal.sync(); err != nil {
 		return nil, errors.Join(err, t.journal.close())
@@ -195,12 +191,12 @@ func OpenStore(store Store, dp datapath.Datapath, log *slog.Logger, o Options) (
 // newTable returns an empty table without a store.
 func newTable(dp datapath.Datapath, log *slog.Logger, line *timeline.Line, owner string) *Table {
 	t := &Table{
-		dp: dp, log: log, owner: owner, cutter: none{}, timeline: line, clock: newClock(line), bounds: usual,
-		clients: map[datapath.ID]*client{}, further: map[netip.Addr]*client{}, states: map[State]int{},
-		users: map[string]int{}, beginning: map[*client]string{}, macs: map[datapath.MAC]int{},
-		sooner: make(chan struct{}, 1), limits: map[Limits]*Limits{},
+		dp: dp, log: log, owner: owner, cutter: noCutter{}, timeline: line, clock: newClock(line), bounds: usualClients,
+		clients: map[datapath.ID]*client{}, byFurtherAddr: map[netip.Addr]*client{}, states: map[State]int{},
+		users: map[string]int{}, loggingIn: map[*client]string{}, macs: map[datapath.MAC]int{},
+		duesChanged: make(chan struct{}, 1), limits: map[Limits]*Limits{},
 	}
-	t.complaints.last = -never
+	t.complaints.loggedAt = -zeroTime
 	return t
 }
 
@@ -228,15 +224,15 @@ func (t *Table) load(id datapath.ID, record []byte, resume bool) (lost change, e
 	return lost, ended, err
 }
 
-// restore adds a client of the file to the table and the data path. If its session
-// cannot continue, restore ends the session and returns the event to report.
+// restore adds a client of the file to the table and the data path. If its session cannot continue, restore ends the
+// session and returns the event to report.
 func (t *Table) restore(id datapath.ID, s *Session, read reading, resume bool) (ended *Event, err error) {
 	c := &client{identity: id}
 	e := entry{
 		key: s.Key, state: s.State, hostname: s.Hostname,
 		leasedAt: t.clock.ofFile(s.LeasedAt), leaseEnd: t.clock.ofFile(s.LeaseEnd),
 	}
-	e.change(func(r *rare) { r.more, r.pppoe = s.More, s.PPPoE })
+	e.change(func(r *extraFields) { r.furtherAddrs, r.pppoe = s.FurtherAddrs, s.PPPoE })
 	if s.State == Authenticated {
 		e.user, e.class, e.id = s.User, s.Class, s.ID
 		t.limit(&e, s.Limits)
@@ -254,28 +250,28 @@ func (t *Table) restore(id datapath.ID, s *Session, read reading, resume bool) (
 			if e.goesWith(NASReboot) {
 				return ended, t.dp.Remove(id)
 			}
-			e = e.lapsed()
+			e = e.withoutSession()
 		}
 	}
 	t.clients[id] = c
 	t.arm(c, &e, t.clock.now())
 	t.publish(c, e)
 	err = t.setDatapath(c, &e)
-	if len(e.with().more) > 0 && (errors.Is(err, datapath.ErrForeign) || errors.Is(err, datapath.ErrNotSupported)) {
+	if len(e.extraOrZero().furtherAddrs) > 0 &&
+		(errors.Is(err, datapath.ErrForeign) || errors.Is(err, datapath.ErrNotSupported)) {
 		next := e
-		next.change(func(r *rare) { r.more = nil }) // of a former network or kind of data path
+		next.change(func(r *extraFields) { r.furtherAddrs = nil }) // of a former network or kind of data path
 		t.publish(c, next)
 		err = t.setDatapath(c, &c.entry)
 	}
 	return ended, err
 }
 
-// Close writes the counts to disk and closes the file. No session ends: the data path
-// continues, and Open takes the sessions up again. Methods called afterwards return
-// ErrClosed. Closing twice is no error.
+// Close writes the counts to disk and closes the file. No session ends: the data path continues, and Open takes the
+// sessions up again. Methods called afterwards return ErrClosed. Closing twice is no error.
 func (t *Table) Close() error {
-	t.life.Lock()
-	defer t.life.Unlock()
+	t.openLock.Lock()
+	defer t.openLock.Unlock()
 	if t.closed {
 		return nil
 	}
@@ -292,14 +288,14 @@ func (t *Table) Close() error {
 			t.journal.save(c.identity, t.record(&e))
 		}
 	}
-	return errors.Join(t.journal.close(), t.timeline.Keep())
+	return errors.Join(t.journal.close(), t.timeline.Save())
 }
 
-// enter keeps the table open until life is unlocked for reading.
-func (t *Table) enter() error {
-	t.life.RLock()
+// holdOpen keeps the table open until life is unlocked for reading.
+func (t *Table) holdOpen() error {
+	t.openLock.RLock()
 	if t.closed {
-		t.life.RUnlock()
+		t.openLock.RUnlock()
 		return ErrClosed
 	}
 	return nil
@@ -307,7 +303,7 @@ func (t *Table) enter() error {
 
 // Get returns the client that has an address, with its present counts.
 func (t *Table) Get(addr netip.Addr) (Session, bool) {
-	return t.get(func() *client { return t.find(addr.Unmap()) })
+	return t.get(func() *client { return t.clientAt(addr.Unmap()) })
 }
 
 // Has reports whether there is a client with an identity.
@@ -320,10 +316,10 @@ func (t *Table) Has(id datapath.ID) bool {
 
 // get is Get for the client that find returns, with mu held.
 func (t *Table) get(find func() *client) (Session, bool) {
-	if t.enter() != nil {
+	if t.holdOpen() != nil {
 		return Session{}, false
 	}
-	defer t.life.RUnlock()
+	defer t.openLock.RUnlock()
 	t.mu.Lock()
 	c := find()
 	if c == nil || c.state == "" {
@@ -355,15 +351,15 @@ func (t *Table) Each(yield func(Session) bool) {
 	}
 }
 
-// complain logs errors that no caller receives, at most once in ten seconds.
-func (t *Table) complain(key Key, err error) {
+// logError logs errors that no caller receives, at most once in ten seconds.
+func (t *Table) logError(key Key, err error) {
 	now := t.clock.now()
 	t.complaints.Lock()
 	defer t.complaints.Unlock()
-	if now < t.complaints.last.after(10*time.Second) {
-		t.complaints.more++
+	if now < t.complaints.loggedAt.after(10*time.Second) {
+		t.complaints.unlogged++
 		return
 	}
-	t.log.Warn("session: trying again", "client", key.String(), "error", err, "more", t.complaints.more)
-	t.complaints.last, t.complaints.more = now, 0
+	t.log.Warn("session: trying again", "client", key.String(), "error", err, "more", t.complaints.unlogged)
+	t.complaints.loggedAt, t.complaints.unlogged = now, 0
 }

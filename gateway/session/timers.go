@@ -9,31 +9,28 @@ import (
 
 const (
 	// tick is the resolution of the timers; rounding lets clients share a wakeup.
-	tick = moment(100 * time.Millisecond)
-	// saveEvery is the largest age of counts on the disk when the machine dies. All
-	// counts are saved one after the other: records share pages, and each page is then
-	// written once.
-	saveEvery = moment(time.Minute)
-	// checkMin and checkMax bound how often a quota is checked. The data path enforces the
-	// quota to the packet; the check only determines how soon the end is reported.
+	tick = tableTime(100 * time.Millisecond)
+	// saveEvery is the largest age of counts on the disk when the machine dies. All counts are saved one after the other:
+	// records share pages, and each page is then written once.
+	saveEvery = tableTime(time.Minute)
+	// checkMin and checkMax bound how often a quota is checked. The data path enforces the quota to the packet; the check
+	// only determines how soon the end is reported.
 	checkMin, checkMax = time.Second, 10 * time.Second
 	checkRare          = time.Hour // for clients whose rates keep them from using the quota up before
 	// interimMin bounds the rate of updates that a misconfigured server can request.
 	interimMin = time.Second
 	// retryAfter is the delay before a failed action is repeated.
 	retryAfter = 5 * time.Second
-	// tickers is the number of clients handled concurrently: they share a write to the
-	// disk.
+	// tickers is the number of clients handled concurrently: they share a write to the disk.
 	tickers = 64
 )
 
 // Before implements due.Item.
 func (c *client) Before(other *client) bool { return c.due < other.due }
 
-// Run carries out timed actions: ends of leases and sessions, used up quotas, interim
-// updates, and writing counts to disk. It returns nil when ctx ends, after completing
-// what it began, and ErrClosed when the table is closed. Without Run the data path still
-// enforces session times and quotas.
+// Run carries out timed actions: ends of leases and sessions, used up quotas, interim updates, and writing counts to
+// disk. It returns nil when ctx ends, after completing what it began, and ErrClosed when the table is closed. Without
+// Run the data path still enforces session times and quotas.
 func (t *Table) Run(ctx context.Context) error {
 	work := make(chan *client)
 	var workers sync.WaitGroup
@@ -55,7 +52,7 @@ func (t *Table) Run(ctx context.Context) error {
 			return nil
 		case <-t.journal.closed:
 			return ErrClosed
-		case <-t.sooner:
+		case <-t.duesChanged:
 		case <-timer.C:
 		}
 		for c := t.pop(); c != nil; c = t.pop() {
@@ -86,7 +83,7 @@ func (t *Table) pop() *client {
 func (t *Table) putBack(c *client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !c.gone {
+	if !c.removed {
 		t.dues.Put(c)
 	}
 }
@@ -102,36 +99,35 @@ func (t *Table) untilNext() time.Duration {
 }
 
 // schedule moves a client to its place in dues. mu must be held.
-func (t *Table) schedule(c *client, due moment) {
-	if due == never {
+func (t *Table) schedule(c *client, due tableTime) {
+	if due == zeroTime {
 		t.dues.Remove(c)
 		return
 	}
 	c.due = due
 	if t.dues.Put(c) {
 		select {
-		case t.sooner <- struct{}{}:
+		case t.duesChanged <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// nextDue is the next moment at which a timer of the client is due, rounded up to a
-// tick.
-func (c *client) nextDue() moment {
+// nextDue is the next moment at which a timer of the client is due, rounded up to a tick.
+func (c *client) nextDue() tableTime {
 	due := c.leaseEnd
 	if c.state == Authenticated {
 		due = min(due, c.sessionEnd(), c.idleEnd(), c.interim, c.check)
 	}
-	if due > never-tick {
-		return never
+	if due > zeroTime-tick {
+		return zeroTime
 	}
 	return (due + tick - 1) / tick * tick
 }
 
 // arm sets the timers for a client's new or present entry e. op must be held.
-func (t *Table) arm(c *client, e *entry, now moment) {
-	c.interim, c.check = never, never
+func (t *Table) arm(c *client, e *entry, now tableTime) {
+	c.interim, c.check = zeroTime, zeroTime
 	if e.state != Authenticated {
 		return
 	}
@@ -139,26 +135,25 @@ func (t *Table) arm(c *client, e *entry, now moment) {
 	c.saved = e.counts.packets()
 	if l := e.limits(); l.UpBytes > 0 || l.DownBytes > 0 || l.TotalBytes > 0 {
 		c.check = now.after(checkMin)
-		c.checked, c.left, c.highest = now, e.bytesLeft(), 0
+		c.checked, c.quotaLeft, c.highest = now, e.bytesLeft(), 0
 	}
 }
 
-// setInterim sets the next whole number of intervals since the session began, so that a
-// restart does not shift updates.
-func (c *client) setInterim(e *entry, now moment) {
-	c.interim = never
+// setInterim sets the next whole number of intervals since the session began, so that a restart does not shift updates.
+func (c *client) setInterim(e *entry, now tableTime) {
+	c.interim = zeroTime
 	if e.limits().Interim > 0 {
-		every := moment(max(e.limits().Interim, interimMin))
+		every := tableTime(max(e.limits().Interim, interimMin))
 		c.interim = e.began.after(time.Duration(((now-e.began)/every + 1) * every))
 	}
 }
 
-// setCheck sets the next check to when the quota is used up: at the rates that the data path
-// enforces, or without these at the highest rate seen.
-func (c *client) setCheck(e *entry, now moment) {
+// setCheck sets the next check to when the quota is used up: at the rates that the data path enforces, or without these
+// at the highest rate seen.
+func (c *client) setCheck(e *entry, now tableTime) {
 	left := e.bytesLeft()
-	if passed := time.Duration(now - c.checked).Seconds(); passed > 0 && c.left > left {
-		c.highest = max(c.highest, float64(c.left-left)/passed)
+	if passed := time.Duration(now - c.checked).Seconds(); passed > 0 && c.quotaLeft > left {
+		c.highest = max(c.highest, float64(c.quotaLeft-left)/passed)
 	}
 	wait := checkMax
 	if c.highest > 0 {
@@ -171,22 +166,22 @@ func (c *client) setCheck(e *entry, now moment) {
 		wait = max(time.Duration(seconds*float64(time.Second)), wait)
 	}
 	c.check = now.after(wait)
-	c.checked, c.left = now, left
+	c.checked, c.quotaLeft = now, left
 }
 
 // tick handles a client that is due.
 func (t *Table) tick(c *client) {
-	if t.enter() != nil {
+	if t.holdOpen() != nil {
 		return
 	}
-	defer t.life.RUnlock()
+	defer t.openLock.RUnlock()
 	c.op.Lock()
 	defer c.op.Unlock()
-	if c.gone {
+	if c.removed {
 		return
 	}
 	if err := t.act(c, false); err != nil {
-		t.complain(c.key, err)
+		t.logError(c.key, err)
 		t.mu.Lock()
 		t.schedule(c, t.clock.now().after(retryAfter))
 		t.mu.Unlock()
@@ -217,12 +212,12 @@ func (t *Table) act(c *client, save bool) error {
 			}
 		}
 	}
-	if cause, when := e.over(now); cause != "" {
-		lapsed := e.lapsed()
+	if cause, when := e.endOf(now); cause != "" {
+		lapsed := e.withoutSession()
 		_, err := t.finish(c, &lapsed, cause, when)
 		return unlessLater(err)
 	}
-	t.keep(c, &e, now, save)
+	t.updateCounts(c, &e, now, save)
 	if now >= c.check {
 		c.setCheck(&e, now)
 	}
@@ -238,8 +233,8 @@ func unlessLater(err error) error {
 	return err
 }
 
-// over returns the cause and time of a session's end, or no cause if it has not ended.
-func (e *entry) over(now moment) (Cause, moment) {
+// endOf returns the cause and time of a session's end, or no cause if it has not ended.
+func (e *entry) endOf(now tableTime) (Cause, tableTime) {
 	switch {
 	case now >= e.sessionEnd():
 		return SessionTimeout, e.sessionEnd()
@@ -251,16 +246,16 @@ func (e *entry) over(now moment) (Cause, moment) {
 	return "", 0
 }
 
-// keep reports a session's counts as an interim update if one is due, or else writes them to disk
+// updateCounts reports a session's counts as an interim update if one is due, or else writes them to disk
 // if asked to.
-func (t *Table) keep(c *client, e *entry, now moment, save bool) {
+func (t *Table) updateCounts(c *client, e *entry, now tableTime, save bool) {
 	update := now >= c.interim
 	if update {
 		c.setInterim(e, now)
 	}
 	switch {
-	case update && t.journal.behind() < t.bounds.updates:
-		t.journal.later(change{id: c.identity, record: t.record(e), events: [][]byte{t.event(Updated, e, "", now)}})
+	case update && t.journal.backlogSize() < t.bounds.updates:
+		t.journal.writeLater(change{id: c.identity, record: t.record(e), events: [][]byte{t.event(Updated, e, "", now)}})
 	case save:
 		t.journal.save(c.identity, t.record(e))
 	default:

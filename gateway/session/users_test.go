@@ -11,12 +11,11 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestSessionsOfOneUser: a user has as many sessions at once as the login allows, also
-// when many devices log in at the same moment; an ended session makes room, and a client
-// that logs in again replaces its own.
+// TestSessionsOfOneUser: a user has as many sessions at once as the login allows, also when many devices log in at the
+// same moment; an ended session makes room, and a client that logs in again replaces its own.
 func TestSessionsOfOneUser(t *testing.T) {
 	path, dp := filepath.Join(t.TempDir(), "sessions.db"), newMemory()
-	table, err := session.Open(path, dp, quiet)
+	table, err := session.Open(path, dp, discardLog)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +95,7 @@ func TestSessionsOfOneUser(t *testing.T) {
 	if err := table.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if table, err = session.Open(path, dp, quiet); err != nil { // sessions of before the restart count
+	if table, err = session.Open(path, dp, discardLog); err != nil { // sessions of before the restart count
 		t.Fatal(err)
 	}
 	defer table.Close()

@@ -205,7 +205,7 @@ func TestTimersDoNotWait(t *testing.T) {
 	inPeace(t, func(t *testing.T, table *session.Table, dp *memory, by *slow) {
 		const n = 200
 		for i := range n {
-			k := nth(i)
+			k := keyOf(i)
 			done(t, table.Lease(k, "", time.Now().Add(time.Duration(1+i%2)*time.Hour)))
 			_, err := table.Admit(k.Addr, session.Login{User: fmt.Sprint(i), Limits: session.Limits{SessionTimeout: time.Hour}})
 			done(t, err)
@@ -213,17 +213,17 @@ func TestTimersDoNotWait(t *testing.T) {
 		run(t, table)
 		pass(time.Hour + time.Second)
 		for i := range n {
-			s, found := table.Get(nth(i).Addr)
-			if dp.admits(nth(i)) || found != (i%2 == 1) || s.State == session.Authenticated {
+			s, found := table.Get(keyOf(i).Addr)
+			if dp.admits(keyOf(i)) || found != (i%2 == 1) || s.State == session.Authenticated {
 				t.Fatalf("client %d: %v, %+v", i, found, s)
 			}
 		}
-		lease(t, table, nth(n))
-		if admit(t, table, nth(n), session.Limits{}); !dp.admits(nth(n)) {
+		lease(t, table, keyOf(n))
+		if admit(t, table, keyOf(n), session.Limits{}); !dp.admits(keyOf(n)) {
 			t.Error("a client that is none of theirs is not admitted")
 		}
 		by.end()
-		if admit(t, table, nth(1), session.Limits{}); !dp.admits(nth(1)) {
+		if admit(t, table, keyOf(1), session.Limits{}); !dp.admits(keyOf(1)) {
 			t.Error("a client is not admitted after its former connections have ended")
 		}
 	})

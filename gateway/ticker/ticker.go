@@ -11,7 +11,7 @@ import (
 type Ticker struct {
 	C     <-chan time.Time
 	tick  *time.Ticker
-	begin *time.Timer
+	first *time.Timer
 
 	mu      sync.Mutex // guards stopped, and tick against begin
 	stopped bool
@@ -25,7 +25,7 @@ func Every(d time.Duration) *Ticker {
 	}
 	tick := time.NewTicker(first)
 	t := &Ticker{C: tick.C, tick: tick}
-	t.begin = time.AfterFunc(first, func() {
+	t.first = time.AfterFunc(first, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if !t.stopped {
@@ -40,6 +40,6 @@ func (t *Ticker) Stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stopped = true
-	t.begin.Stop()
+	t.first.Stop()
 	t.tick.Stop()
 }

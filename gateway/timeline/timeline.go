@@ -1,9 +1,9 @@
-// Package timeline gives files times that a wrong clock does not spoil. A machine without a battery starts in
-// 1970 and learns the time later: a file that has a time of before must not make a session of 56 years of it, or
-// end a lease.
+// Package timeline gives the times in gatewayd's files, so that setting the wall clock changes no session and no lease.
+// A machine without a battery starts in 1970 and learns the time later. A session that began before that must not
+// become 56 years long, and a lease must not end.
 //
-// Times in files are on a line of their own, which goes on with the monotonic clock while the machine runs,
-// whatever the wall clock is set to. Where the clock was never set they are the wall clock's.
+// Each state folder has a time line (Line). It advances with the monotonic clock while the machine runs, whatever the
+// wall clock is set to. Files hold times of this line; where the clock was never set they equal the wall clock's.
 //
 //	                      boot          the clock is set            kill -9, start      reboot
 //	wall clock    1970 ────────▶ 1970     ───▶ 2026 ────────────────▶ 2026 ─────────────▶ 2026
@@ -27,44 +27,44 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
-// Name is the file in which a folder's line is kept, and Former has what it was before, for when it is damaged.
+// Name is the file in which a folder's line is kept. FormerName is the one before it, read where that is damaged.
 const (
-	Name   = "clock"
-	Former = "clock.old"
+	Name       = "clock"
+	FormerName = "clock.old"
 )
 
-// writing has lines of one folder, of which a process may have several, write the file one after the other. Other
-// processes do not write it.
+// writing is held while a line's file is written: a process may have several lines of one folder. Other processes do
+// not write it.
 var writing sync.Mutex
 
 // bootID identifies the present boot of the machine.
 const bootID = "/proc/sys/kernel/random/boot_id"
 
-// Line is the line of a folder. Its methods may be called from several goroutines.
+// Line is the time line of a folder. Its methods may be called from several goroutines.
 type Line struct {
 	path   string
 	boot   string
 	opened time.Time // with its monotonic reading
 	start  time.Time // the line's time then
 
-	mu   sync.Mutex
-	kept state // guarded by mu: in the file
+	mu     sync.Mutex
+	inFile state // guarded by mu: in the file
 }
 
-// state is what the file has: on which boot, at which monotonic time, the line was where, how far the wall
-// clock was ahead of it, and how far the line has come.
+// state is the contents of a line's file: one reading of the line beside the machine's clocks.
 type state struct {
-	boot      string
-	monotonic time.Duration
-	at        int64 // nanoseconds since 1970, as last
-	ahead     time.Duration
-	last      int64
+	boot      string        // the boot of the machine, as bootID has it
+	monotonic time.Duration // the kernel's monotonic clock
+	lineTime  int64         // the line's time then, nanoseconds since 1970
+	ahead     time.Duration // how far the wall clock was ahead of the line
+	latest    int64         // no later line begins before this time, nanoseconds since 1970
 }
 
-// began is a reading of the monotonic clock, and what the kernel called it: Go's readings have no origin.
+// clockReading and monotonic are the same instant: as Go reads the monotonic clock, and in the kernel's numbers. They
+// convert one into the other, because Go's readings do not tell their origin.
 var (
-	began     = time.Now()
-	monotonic = kernelMonotonic()
+	clockReading = time.Now()
+	monotonic    = kernelMonotonic()
 )
 
 func kernelMonotonic() time.Duration {
@@ -82,24 +82,24 @@ func Open(folder string) (*Line, error) {
 	l := &Line{path: filepath.Join(folder, Name), boot: strings.TrimSpace(string(boot)), opened: time.Now()}
 	before, err := read(l.path)
 	if err == nil && before.boot == "" {
-		before, err = read(filepath.Join(folder, Former))
+		before, err = read(filepath.Join(folder, FormerName))
 	}
 	if err != nil {
 		return nil, err
 	}
-	since := monotonic + l.opened.Sub(began)
+	since := monotonic + l.opened.Sub(clockReading)
 	switch {
 	case before.boot == "":
 		l.start = l.opened.Round(0)
 	case before.boot == l.boot:
-		l.start = time.Unix(0, before.at).Add(since - before.monotonic)
+		l.start = time.Unix(0, before.lineTime).Add(since - before.monotonic)
 	default: // the clock may be back in 1970, but time does not go back
 		l.start = l.opened.Round(0).Add(-before.ahead)
-		if last := time.Unix(0, before.last); l.start.Before(last) {
+		if last := time.Unix(0, before.latest); l.start.Before(last) {
 			l.start = last
 		}
 	}
-	return l, l.Keep()
+	return l, l.Save()
 }
 
 // read reads a line's file. One that is missing or damaged has no line: without any, times in the folder are the wall
@@ -110,31 +110,32 @@ func read(path string) (s state, err error) {
 		return s, fmt.Errorf("reading how times in files relate to the clock: %w", err)
 	}
 	var version int
-	if n, _ := fmt.Sscanf(string(text), "%d %s %d %d %d %d\n", &version, &s.boot, &s.monotonic, &s.at, &s.ahead,
-		&s.last); n != 6 || version != 1 {
+	if n, _ := fmt.Sscanf(string(text), "%d %s %d %d %d %d\n", &version, &s.boot, &s.monotonic, &s.lineTime, &s.ahead,
+		&s.latest); n != 6 || version != 1 {
 		return state{}, nil
 	}
 	return s, nil
 }
 
-// Keep writes down how the line relates to the clocks, if that has changed or was long ago. Without it, what
+// Save writes down how the line relates to the clocks, if that has changed or was long ago. Without it, what
 // a clock that was set says is lost at the machine's next start.
-func (l *Line) Keep() error {
+func (l *Line) Save() error {
 	const often = 10 * time.Minute
 	now := time.Now()
 	instant := l.At(now)
-	s := state{boot: l.boot, monotonic: monotonic + now.Sub(began), at: instant.UnixNano(),
-		ahead: now.Round(0).Sub(instant),
-		last:  instant.UnixNano()}
+	s := state{boot: l.boot, monotonic: monotonic + now.Sub(clockReading), lineTime: instant.UnixNano(),
+		ahead:  now.Round(0).Sub(instant),
+		latest: instant.UnixNano()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.kept.boot != "" && (s.ahead-l.kept.ahead).Abs() < time.Second && time.Duration(s.last-l.kept.last) < often {
+	if l.inFile.boot != "" && (s.ahead-l.inFile.ahead).Abs() < time.Second &&
+		time.Duration(s.latest-l.inFile.latest) < often {
 		return nil
 	}
 	if err := s.write(l.path); err != nil {
 		return fmt.Errorf("keeping how times in files relate to the clock: %w", err)
 	}
-	l.kept = s
+	l.inFile = s
 	return nil
 }
 
@@ -145,13 +146,13 @@ func (s state) write(path string) error {
 	defer writing.Unlock()
 	before, err := read(path)
 	if err == nil && before.boot != "" {
-		err = os.Rename(path, filepath.Join(filepath.Dir(path), Former))
+		err = os.Rename(path, filepath.Join(filepath.Dir(path), FormerName))
 	}
 	if err != nil {
 		return err
 	}
 	return statefile.Replace(path, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "1 %s %d %d %d %d\n", s.boot, s.monotonic, s.at, s.ahead, s.last)
+		_, err := fmt.Fprintf(w, "1 %s %d %d %d %d\n", s.boot, s.monotonic, s.lineTime, s.ahead, s.latest)
 		return err
 	})
 }

@@ -41,7 +41,7 @@ func TestLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			if tt.boot != "" {
-				mono := monotonic + time.Since(began) - tt.ago
+				mono := monotonic + time.Since(clockReading) - tt.ago
 				text := fmt.Sprintf("1 %s %d %d %d %d\n", tt.boot, mono, tt.begun.UnixNano(), tt.ahead, tt.begun.UnixNano())
 				if err := os.WriteFile(filepath.Join(folder, Name), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
@@ -88,7 +88,7 @@ func TestDamagedLine(t *testing.T) {
 		damage()
 		near(t, fmt.Sprintf("%q", text), open(t, folder).At(time.Now()), time.Now())
 
-		of1970 := state{boot: "another", ahead: time.Since(time.Unix(60, 0)), at: 60e9, last: 60e9}
+		of1970 := state{boot: "another", ahead: time.Since(time.Unix(60, 0)), lineTime: 60e9, latest: 60e9}
 		for range 2 {
 			if err := of1970.write(path); err != nil {
 				t.Fatal(err)
@@ -109,11 +109,11 @@ func TestSeveralLines(t *testing.T) {
 		l := open(t, folder)
 		all.Go(func() {
 			for range 25 {
-				l.kept = state{} // so that it is written
-				if err := l.Keep(); err != nil {
+				l.inFile = state{} // so that it is written
+				if err := l.Save(); err != nil {
 					t.Error(err)
 				}
-				if s, err := read(filepath.Join(folder, Former)); err != nil || s.boot != l.boot {
+				if s, err := read(filepath.Join(folder, FormerName)); err != nil || s.boot != l.boot {
 					t.Errorf("the former file has %+v, %v", s, err)
 				}
 			}
@@ -135,13 +135,13 @@ func TestLineIsKept(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return time.Unix(0, s.last)
+			return time.Unix(0, s.latest)
 		}
 		first := kept()
 		for _, tt := range []struct{ after, want time.Duration }{
 			{time.Minute, 0}, {10 * time.Minute, 11 * time.Minute}, {time.Minute, 11 * time.Minute}} {
 			time.Sleep(tt.after)
-			if err := l.Keep(); err != nil {
+			if err := l.Save(); err != nil {
 				t.Fatal(err)
 			}
 			if got := kept().Sub(first); got != tt.want {

@@ -99,8 +99,8 @@ func TestLimitsAreDocumented(t *testing.T) {
 	_, manual, _ := strings.Cut(string(text), "## Users' file")
 	manual, _, _ = strings.Cut(manual, "\n## ")
 	for _, l := range limitKeys {
-		if !strings.Contains(manual, l.key+"=") || !strings.Contains(manual, "`"+l.former+"`") && l.former != "" {
-			t.Errorf("%s, formerly %q, is not in the manual", l.key, l.former)
+		if !strings.Contains(manual, l.key+"=") || !strings.Contains(manual, "`"+l.formerKey+"`") && l.formerKey != "" {
+			t.Errorf("%s, formerly %q, is not in the manual", l.key, l.formerKey)
 		}
 	}
 	for line := range strings.Lines(manual) {

@@ -13,15 +13,15 @@ import (
 
 // The second recommended parameters of RFC 9106, 4, for systems with little memory.
 const (
-	passes    = 3
-	memoryKiB = 64 << 10
-	lanes     = 4
-	saltSize  = 16
-	tagSize   = 32
+	hashPasses = 3
+	memoryKiB  = 64 << 10
+	lanes      = 4
+	saltSize   = 16
+	tagSize    = 32
 )
 
 // hashPrefix is how every hash begins: PHC string format with our parameters.
-var hashPrefix = fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$", argon2.Version, memoryKiB, passes, lanes)
+var hashPrefix = fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$", argon2.Version, memoryKiB, hashPasses, lanes)
 
 // phc is base64 as the PHC string format has it.
 var phc = base64.RawStdEncoding.Strict()
@@ -29,27 +29,26 @@ var phc = base64.RawStdEncoding.Strict()
 // hash is a hashed password.
 type hash struct{ salt, tag []byte }
 
-// nobody is the hash for names without an account. Its tag is random, so that no known
-// password matches, but checking one takes the usual time.
-var nobody = hash{salt: random(saltSize), tag: random(tagSize)}
+// nobodyHash is the hash for names without an account. Its tag is random, so that no known password matches, but
+// checking one takes the usual time.
+var nobodyHash = hash{salt: random(saltSize), tag: random(tagSize)}
 
-// Hash hashes a password for the file, with a salt of its own. It takes 64 MiB
-// and some 0.16 s of a core.
+// Hash hashes a password for the file, with a salt of its own. It takes 64 MiB and some 0.16 s of a core.
 func Hash(password string) string {
 	salt := random(saltSize)
-	tag := argon2.IDKey([]byte(password), salt, passes, memoryKiB, lanes, tagSize)
+	tag := argon2.IDKey([]byte(password), salt, hashPasses, memoryKiB, lanes, tagSize)
 	return hashPrefix + phc.EncodeToString(salt) + "$" + phc.EncodeToString(tag)
 }
 
 // matches reports whether a password is the hashed one.
 func (h hash) matches(password string) bool {
-	tag := argon2.IDKey([]byte(password), h.salt, passes, memoryKiB, lanes, uint32(len(h.tag)))
+	tag := argon2.IDKey([]byte(password), h.salt, hashPasses, memoryKiB, lanes, uint32(len(h.tag)))
 	return subtle.ConstantTimeCompare(tag, h.tag) == 1
 }
 
-// parseHash reads a hash in PHC string format. It refuses other parameters than ours:
-// stronger ones would let a login use any amount of memory, weaker ones are insecure,
-// and either would reveal by the time of a login that the account exists.
+// parseHash reads a hash in PHC string format. It refuses other parameters than ours: stronger ones would let a login
+// use any amount of memory, weaker ones are insecure, and either would reveal by the time of a login that the account
+// exists.
 func parseHash(text string) (hash, error) {
 	rest, ours := strings.CutPrefix(text, hashPrefix)
 	if !ours {

@@ -20,7 +20,7 @@ type grants struct {
 // limit is one key of a line's limits. former is its name before it had the configuration's, with other units;
 // empty: none.
 type limit struct {
-	key, former    string
+	key, formerKey string
 	set, setFormer func(*grants, string) error
 }
 
@@ -46,7 +46,7 @@ func amount(key, former string, parse func(string) (uint64, error), field func(*
 		*field(g) = n
 		return nil
 	}
-	return limit{key: key, former: former, set: set, setFormer: quantity(field)}
+	return limit{key: key, formerKey: former, set: set, setFormer: quantity(field)}
 }
 
 // parseLimits reads key=value,key=value.
@@ -57,7 +57,7 @@ func parseLimits(text string) (g grants, err error) {
 		if !ok {
 			return g, fmt.Errorf("%q: must be key=value", pair)
 		}
-		i := slices.IndexFunc(limitKeys, func(l limit) bool { return l.key == key || l.former == key && key != "" })
+		i := slices.IndexFunc(limitKeys, func(l limit) bool { return l.key == key || l.formerKey == key && key != "" })
 		if i < 0 {
 			return g, fmt.Errorf("%q: unknown limit: known are %s", key, knownLimits())
 		}

@@ -11,21 +11,20 @@ import (
 
 // queue has one password hashed at a time, a turn, and decides who goes first.
 //
-// Logins stand in a line: those with fewer wrong passwords before them first, then those
-// whose name and device fewer others in the line have, then the older ones. A turn hashes the
-// password of the first in the line that has an account and was not hashed yet: made-up names
-// delay no right password. Right passwords are answered at once. All others are answered in the
-// order of the line, one a turn, hashed or not, so the time of an answer does not reveal which
-// names have an account. Where nothing is left to hash, a turn hashes for nobody, as costly.
+// Logins stand in a line: those with fewer wrong passwords before them first, then those whose name and device fewer
+// others in the line have, then the older ones. A turn hashes the password of the first in the line that has an account
+// and was not hashed yet: made-up names delay no right password. Right passwords are answered at once. All others are
+// answered in the order of the line, one a turn, hashed or not, so the time of an answer does not reveal which names
+// have an account. Where nothing is left to hash, a turn hashes for nobody, as costly.
 type queue struct {
-	most     int // logins in the line
-	patience int // turns that a login waits at most: longer where a turn takes longer
-	matches  func(hash, string) bool
+	maxLogins int // logins in the line
+	maxTurns  int // turns that a login waits at most: longer where a turn takes longer
+	matches   func(hash, string) bool
 
-	mu    sync.Mutex // guards what follows
-	line  []*waiting
-	turns uint64 // that have begun
-	busy  bool   // a turn is in progress
+	mu          sync.Mutex // guards what follows
+	line        []*waiting
+	turnsBegun  uint64 // that have begun
+	turnRunning bool   // a turn is in progress
 }
 
 // waiting is a login in the line.
@@ -33,7 +32,7 @@ type waiting struct {
 	failures, rivals int
 	name             string
 	device           session.Key
-	joined           uint64 // turns that had begun
+	joinedAt         uint64 // turns that had begun
 	account          bool
 	hash             hash
 	password         string
@@ -41,15 +40,15 @@ type waiting struct {
 	answer           chan error // with space for one
 }
 
-// ask returns nil for the right password of an account, ErrRejected for a wrong one, ErrBusy
-// where too many are ahead, or ctx's error.
-func (q *queue) ask(ctx context.Context, credentials session.Credentials, account bool, h hash) error {
+// check returns nil for the right password of an account, ErrRejected for a wrong one, ErrBusy where too many are
+// ahead, or ctx's error.
+func (q *queue) check(ctx context.Context, credentials session.Credentials, account bool, h hash) error {
 	w := &waiting{
 		failures: credentials.Failures, name: credentials.User, device: credentials.Key, account: account, hash: h,
 		password: credentials.Password,
 		answer:   make(chan error, 1),
 	}
-	if !q.join(w) {
+	if !q.add(w) {
 		return session.ErrBusy
 	}
 	select {
@@ -58,14 +57,14 @@ func (q *queue) ask(ctx context.Context, credentials session.Credentials, accoun
 	case <-ctx.Done():
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.leave(w)
+		q.remove(w)
 		return ctx.Err()
 	}
 }
 
-// join puts a login into the line, in place of the last one if the line is full, and begins
-// with the turns if there are none. It returns false where the line is full of better ones.
-func (q *queue) join(w *waiting) bool {
+// add puts a login into the line, in place of the last one if the line is full, and begins with the turns if there are
+// none. It returns false where the line is full of better ones.
+func (q *queue) add(w *waiting) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, other := range q.line {
@@ -73,19 +72,19 @@ func (q *queue) join(w *waiting) bool {
 			w.rivals++
 		}
 	}
-	if n := len(q.line); n >= q.most {
+	if n := len(q.line); n >= q.maxLogins {
 		if n == 0 || order(w, q.line[n-1]) >= 0 {
 			return false
 		}
 		q.dismiss(n-1, session.ErrBusy)
 	}
-	w.joined = q.turns
+	w.joinedAt = q.turnsBegun
 	// behind its equals
 	index, _ := slices.BinarySearchFunc(q.line, w, func(other, w *waiting) int { return cmp.Or(order(other, w), -1) })
 	q.line = slices.Insert(q.line, index, w)
-	if !q.busy {
-		q.busy = true
-		go q.work()
+	if !q.turnRunning {
+		q.turnRunning = true
+		go q.runTurns()
 	}
 	return true
 }
@@ -95,52 +94,52 @@ func order(a, b *waiting) int {
 	return cmp.Or(cmp.Compare(a.failures, b.failures), cmp.Compare(a.rivals, b.rivals))
 }
 
-// work carries out turns until the line is empty.
-func (q *queue) work() {
+// runTurns carries out turns until the line is empty.
+func (q *queue) runTurns() {
 	for {
-		w, h, password := q.next()
+		w, h, password := q.beginTurn()
 		if w == nil {
 			return
 		}
 		right := q.matches(h, password)
 		q.mu.Lock()
 		w.hashed = w.account
-		q.end(w, right && w.account)
+		q.answerTurn(w, right && w.account)
 		q.mu.Unlock()
 	}
 }
 
-// next begins a turn, and returns what to hash and for whom; nil: the line is empty.
-func (q *queue) next() (w *waiting, h hash, password string) {
+// beginTurn begins a turn, and returns what to hash and for whom; nil: the line is empty.
+func (q *queue) beginTurn() (w *waiting, h hash, password string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.line) == 0 {
-		q.busy = false
+		q.turnRunning = false
 		return nil, hash{}, ""
 	}
-	q.turns++
+	q.turnsBegun++
 	for _, w := range q.line {
 		if w.account && !w.hashed {
 			return w, w.hash, w.password
 		}
 	}
-	return &waiting{}, nobody, q.line[0].password
+	return &waiting{}, nobodyHash, q.line[0].password
 }
 
-// end answers one login: that of the turn if its password was right, or else the first of
-// those that were there when the turn began. mu is held.
-func (q *queue) end(w *waiting, right bool) {
+// answerTurn answers one login: that of the turn if its password was right, or else the first of those that were there
+// when the turn began. mu is held.
+func (q *queue) answerTurn(w *waiting, right bool) {
 	if right {
-		if q.leave(w) { // otherwise it has its answer, or waits no more
+		if q.remove(w) { // otherwise it has its answer, or waits no more
 			w.answer <- nil
 		}
 		return
 	}
-	if first := slices.IndexFunc(q.line, func(w *waiting) bool { return w.joined < q.turns }); first >= 0 {
+	if first := slices.IndexFunc(q.line, func(w *waiting) bool { return w.joinedAt < q.turnsBegun }); first >= 0 {
 		q.dismiss(first, session.Reject(""))
 	}
 	for i := len(q.line) - 1; i >= 0; i-- {
-		if q.turns-q.line[i].joined >= uint64(q.patience) {
+		if q.turnsBegun-q.line[i].joinedAt >= uint64(q.maxTurns) {
 			q.dismiss(i, session.ErrBusy)
 		}
 	}
@@ -152,8 +151,8 @@ func (q *queue) dismiss(i int, reason error) {
 	q.line = slices.Delete(q.line, i, i+1)
 }
 
-// leave takes a login out of the line, and reports whether it was there. mu is held.
-func (q *queue) leave(w *waiting) bool {
+// remove takes a login out of the line, and reports whether it was there. mu is held.
+func (q *queue) remove(w *waiting) bool {
 	i := slices.Index(q.line, w)
 	if i >= 0 {
 		q.line = slices.Delete(q.line, i, i+1)

@@ -11,8 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// stepped is a queue whose turns end when the test says so. Passwords are right if they are
-// the account's tag.
+// stepped is a queue whose turns end when the test says so. Passwords are right if they are the account's tag.
 type stepped struct {
 	queue
 	turn chan struct{}
@@ -20,7 +19,7 @@ type stepped struct {
 
 func newStepped(most, patience int) *stepped {
 	s := &stepped{turn: make(chan struct{})}
-	s.queue = queue{most: most, patience: patience, matches: func(h hash, password string) bool {
+	s.queue = queue{maxLogins: most, maxTurns: patience, matches: func(h hash, password string) bool {
 		<-s.turn
 		return string(h.tag) == password
 	}}
@@ -49,7 +48,7 @@ func (s *stepped) begin(ctx context.Context, l try) try {
 	l.err = make(chan error, 1)
 	credentials := session.Credentials{
 		User: l.name, Password: l.password, Key: session.Key{MAC: [6]byte{2, 0, 0, 0, 0, l.device}}, Failures: l.failures}
-	go func() { l.err <- s.ask(ctx, credentials, l.account, hash{tag: []byte("right")}) }()
+	go func() { l.err <- s.check(ctx, credentials, l.account, hash{tag: []byte("right")}) }()
 	synctest.Wait()
 	return l
 }
@@ -69,8 +68,8 @@ func (l try) is(t *testing.T, answered bool, want error) {
 	}
 }
 
-// TestMadeUpNamesDelayNobody: 100 made-up names of 100 devices wait, each its first; a right
-// password is answered by the turn after the one in progress.
+// TestMadeUpNamesDelayNobody: 100 made-up names of 100 devices wait, each its first; a right password is answered by
+// the turn after the one in progress.
 func TestMadeUpNamesDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -88,9 +87,9 @@ func TestMadeUpNamesDelayNobody(t *testing.T) {
 	})
 }
 
-// TestAnswersDoNotTellNames: the wrong passwords of a name with an account and of a name
-// without are answered after the same number of turns, wherever in the line they are and
-// whoever is behind, and the same number of passwords is hashed.
+// TestAnswersDoNotTellNames: the wrong passwords of a name with an account and of a name without are answered after the
+// same number of turns, wherever in the line they are and whoever is behind, and the same number of passwords is
+// hashed.
 func TestAnswersDoNotTellNames(t *testing.T) {
 	after := func(account bool, ahead, behind string) (turns int) {
 		synctest.Test(t, func(t *testing.T) {
@@ -109,8 +108,8 @@ func TestAnswersDoNotTellNames(t *testing.T) {
 			}
 			probe.is(t, true, session.ErrRejected)
 			s.end(len(ahead+behind) + 1 - turns)
-			if len(s.line) > 0 || s.turns != uint64(len(ahead+behind)+1) {
-				t.Errorf("%d turns for %d logins, %d wait", s.turns, len(ahead+behind)+1, len(s.line))
+			if len(s.line) > 0 || s.turnsBegun != uint64(len(ahead+behind)+1) {
+				t.Errorf("%d turns for %d logins, %d wait", s.turnsBegun, len(ahead+behind)+1, len(s.line))
 			}
 		})
 		return turns
@@ -126,8 +125,8 @@ func TestAnswersDoNotTellNames(t *testing.T) {
 	}
 }
 
-// TestWhoGoesFirst: names and devices without wrong passwords go first, and of those each
-// name and each device once before any twice.
+// TestWhoGoesFirst: names and devices without wrong passwords go first, and of those each name and each device once
+// before any twice.
 func TestWhoGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStepped(1024, 300)
@@ -156,8 +155,7 @@ func TestWhoGoesFirst(t *testing.T) {
 	})
 }
 
-// TestLineIsBounded: a full line turns away whoever ranks last, and one that has gone leaves
-// its place.
+// TestLineIsBounded: a full line turns away whoever ranks last, and one that has gone leaves its place.
 func TestLineIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStepped(3, 300)
@@ -185,8 +183,8 @@ func TestLineIsBounded(t *testing.T) {
 	})
 }
 
-// TestPatienceIsCountedInTurns: a login with many wrong passwords before it, which better ones
-// overtake without end, is turned away after a number of turns, however long these take.
+// TestPatienceIsCountedInTurns: a login with many wrong passwords before it, which better ones overtake without end, is
+// turned away after a number of turns, however long these take.
 func TestPatienceIsCountedInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const patience = 10
@@ -203,15 +201,15 @@ func TestPatienceIsCountedInTurns(t *testing.T) {
 	})
 }
 
-// TestDismissedWhileHashed: a login that loses its place while its password is hashed, and whose client
-// has gone without reading that, holds nobody up.
+// TestDismissedWhileHashed: a login that loses its place while its password is hashed, and whose client has gone
+// without reading that, holds nobody up.
 func TestDismissedWhileHashed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStepped(1, 10)
 		right := hash{tag: []byte("right")}
 		// nobody reads the answer
 		gone := &waiting{failures: 1, account: true, hash: right, password: "right", answer: make(chan error, 1)}
-		if !s.join(gone) {
+		if !s.add(gone) {
 			t.Fatal("an empty line is full")
 		}
 		synctest.Wait() // until its password is hashed

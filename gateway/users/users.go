@@ -2,32 +2,29 @@
 //
 // # File
 //
-// One account a line: its name, the password's hash as `gatewayd hash-password`
-// prints it, and optional limits:
+// One account a line: its name, the password's hash as `gatewayd hash-password` prints it, and optional limits:
 //
 //	# guests of the house
 //	alice:$argon2id$v=19$m=65536,t=3,p=4$c2FsdA…$aGFzaA…
 //	room12:$argon2id$v=19$…:session_timeout=8h,idle_timeout=20m,up_rate=5M,down_rate=20M,total_quota=10GB
 //
-// The limits have the names and units of the configuration's [limits], whose values hold where a line
-// has none. Blank lines and lines that begin with # are ignored. A name has no colon and no control
-// characters, and is at most 253 bytes.
+// The limits have the names and units of the configuration's [limits], whose values hold where a line has none. Blank
+// lines and lines that begin with # are ignored. A name has no colon and no control characters, and is at most 253
+// bytes.
 //
 // The file is read again when it has changed. It must belong to root or to the daemon's user. Only its
 // owner and its group may have access to it, and only its owner may write it.
 //
 // # Cost
 //
-// Hashes are argon2id with the second recommended parameters of RFC 9106, 4: 64
-// MiB of memory and about 0.16 s of a core. All accounts have the same parameters. One
-// password is hashed at a time, in four lanes that may fill four cores; see queue for the
-// order, and for why the response time does not reveal which names exist. Where too many
-// logins wait, some get session.ErrBusy. With garbage that Go's collector has not freed yet,
-// a flood of logins takes 140 MB.
+// Hashes are argon2id with the second recommended parameters of RFC 9106, 4: 64 MiB of memory and about 0.16 s of a
+// core. All accounts have the same parameters. One password is hashed at a time, in four lanes that may fill four
+// cores; see queue for the order, and for why the response time does not reveal which names exist. Where too many
+// logins wait, some get session.ErrBusy. With garbage that Go's collector has not freed yet, a flood of logins takes
+// 140 MB.
 //
-// A password that was right once is recognised by a keyed hash in memory, which takes no
-// time: returning users do not wait behind a flood. Neither key nor hash is written to
-// disk, and both are of no use without the daemon's memory.
+// A password that was right once is recognised by a keyed hash in memory, which takes no time: returning users do not
+// wait behind a flood. Neither key nor hash is written to disk, and both are of no use without the daemon's memory.
 package users
 
 import (
@@ -54,8 +51,7 @@ const (
 	maxPassword = 1024
 )
 
-// Accounts are the accounts of a file. Its methods may be called from several
-// goroutines.
+// Accounts are the accounts of a file. Its methods may be called from several goroutines.
 type Accounts struct {
 	path string
 	log  *slog.Logger
@@ -63,33 +59,32 @@ type Accounts struct {
 
 	mu     sync.Mutex
 	byName map[string]account // guarded by mu; a map is never changed once it is stored here
-	// seen is the stamp of the file as last read; settled means that no later change can
-	// have the same stamp. Guarded by mu.
-	seen    stamp
-	settled bool
-	problem error // why byName is not of the file as it is now; nil: it is. Guarded by mu.
-	// verified are keyed hashes of name, password and stored hash of the accounts that have
-	// logged in, by name. Guarded by mu.
+	// seen is the stamp of the file as last read; settled means that no later change can have the same stamp. Guarded by
+	// mu.
+	fileStamp stamp
+	settled   bool
+	problem   error // why byName is not of the file as it is now; nil: it is. Guarded by mu.
+	// verified are keyed hashes of name, password and stored hash of the accounts that have logged in, by name. Guarded by
+	// mu.
 	verified map[string][sha256.Size]byte
 	key      []byte
 }
 
-// Open reads a file of accounts. Errors name the file and the line. Later changes that
-// cannot be read are logged, and the accounts stay as they were until the file is
-// valid again.
+// Open reads a file of accounts. Errors name the file and the line. Later changes that cannot be read are logged, and
+// the accounts stay as they were until the file is valid again.
 func Open(path string, log *slog.Logger) (*Accounts, error) {
 	byName, seen, err := load(path)
 	if err != nil {
 		return nil, err
 	}
 	return &Accounts{
-		path: path, log: log, line: queue{most: maxWaiting, patience: maxTurns, matches: hash.matches},
-		byName: byName, seen: seen, verified: map[string][sha256.Size]byte{}, key: random(sha256.Size),
+		path: path, log: log, line: queue{maxLogins: maxWaiting, maxTurns: maxTurns, matches: hash.matches},
+		byName: byName, fileStamp: seen, verified: map[string][sha256.Size]byte{}, key: random(sha256.Size),
 	}, nil
 }
 
-// Authenticate checks a name and password and returns the account's limits. Errors are
-// session.ErrRejected, session.ErrBusy, or ctx's.
+// Authenticate checks a name and password and returns the account's limits. Errors are session.ErrRejected,
+// session.ErrBusy, or ctx's.
 func (a *Accounts) Authenticate(ctx context.Context, credentials session.Credentials) (session.Login, error) {
 	if len(credentials.User) > maxName || len(credentials.Password) > maxPassword || !utf8.ValidString(credentials.User) {
 		return session.Login{}, fmt.Errorf("users: %w: no account can have such a name or password", session.Reject(""))
@@ -99,7 +94,7 @@ func (a *Accounts) Authenticate(ctx context.Context, credentials session.Credent
 	if known && a.isVerified(credentials.User, print) {
 		return session.Login{User: credentials.User, Limits: acc.limits, Sessions: acc.sessions}, nil
 	}
-	switch err := a.line.ask(ctx, credentials, known, acc.hash); {
+	switch err := a.line.check(ctx, credentials, known, acc.hash); {
 	case errors.Is(err, session.ErrRejected) && !known: // for the log: users are told the same of both
 		return session.Login{}, fmt.Errorf("users: %w: there is no such account", err)
 	case errors.Is(err, session.ErrRejected):
@@ -127,13 +122,13 @@ func (a *Accounts) State() State {
 	return State{len(all), a.problem}
 }
 
-// look is how often Follow looks at the file.
-const look = time.Second
+// followEvery is how often Follow looks at the file.
+const followEvery = time.Second
 
-// Follow reads the file when it has changed, until ctx ends, so that the log names a mistake in it
-// before somebody cannot log in.
+// Follow reads the file when it has changed, until ctx ends, so that the log names a mistake in it before somebody
+// cannot log in.
 func (a *Accounts) Follow(ctx context.Context) error {
-	again := ticker.Every(look)
+	again := ticker.Every(followEvery)
 	defer again.Stop()
 	for {
 		select {
@@ -151,8 +146,8 @@ func (a *Accounts) Knows(user string) bool {
 	return known
 }
 
-// fingerprint is a hash of a password for an account with a certain stored hash, keyed so
-// that it is of no use elsewhere.
+// fingerprint is a hash of a password for an account with a certain stored hash, keyed so that it is of no use
+// elsewhere.
 func (a *Accounts) fingerprint(credentials session.Credentials, h hash) (sum [sha256.Size]byte) {
 	mac := hmac.New(sha256.New, a.key)
 	for _, part := range [][]byte{[]byte(credentials.User), []byte(credentials.Password), h.salt, h.tag} {
@@ -175,21 +170,21 @@ func (a *Accounts) isVerified(user string, print [sha256.Size]byte) bool {
 func (a *Accounts) current() map[string]account {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if info, err := os.Stat(a.path); err == nil && stampOf(info) == a.seen && a.settled {
+	if info, err := os.Stat(a.path); err == nil && stampOf(info) == a.fileStamp && a.settled {
 		return a.byName
 	}
 	byName, seen, err := load(a.path)
-	// A change within the same tick of the file system's clock has the same stamp, so a
-	// file that changed less than a second ago is read again.
+	// A change within the same tick of the file system's clock has the same stamp, so a file that changed less than a
+	// second ago is read again.
 	a.settled = time.Since(seen.changed()) > time.Second
 	a.problem = err
 	switch {
 	case err != nil:
-		if seen != a.seen { // logged once for each state of the file
+		if seen != a.fileStamp { // logged once for each state of the file
 			a.log.Error("local accounts stay as they were read before", "error", err)
 		}
 	default:
-		if seen != a.seen {
+		if seen != a.fileStamp {
 			a.log.Info("local accounts read", "file", a.path, "accounts", len(byName))
 		}
 		a.byName = byName
@@ -198,6 +193,6 @@ func (a *Accounts) current() map[string]account {
 			return !found
 		})
 	}
-	a.seen = seen
+	a.fileStamp = seen
 	return a.byName
 }

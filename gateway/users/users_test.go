@@ -32,8 +32,8 @@ var (
 	hashOfRose  = sync.OnceValue(func() string { return Hash("rose") })
 )
 
-// cffiHash is of "correct horse", made by Python's argon2-cffi 25.1 with its
-// profile RFC_9106_LOW_MEMORY: an implementation that shares nothing with ours.
+// cffiHash is of "correct horse", made by Python's argon2-cffi 25.1 with its profile RFC_9106_LOW_MEMORY: an
+// implementation that shares nothing with ours.
 const cffiHash = "$argon2id$v=19$m=65536,t=3,p=4$hRKbll0wvS7aKYLSGHCplA$DeNupaiehQZ0Z9hKnhRYJLQSytSUiHGOF0v+oT+Gelg"
 
 // accountsFile writes a file of accounts.
@@ -123,8 +123,8 @@ func TestHashesOfOnePasswordDiffer(t *testing.T) {
 	}
 }
 
-// TestUnknownNamesCostTheSame compares memory, which determines argon2id's work and can be
-// measured exactly, unlike time.
+// TestUnknownNamesCostTheSame compares memory, which determines argon2id's work and can be measured exactly, unlike
+// time.
 func TestUnknownNamesCostTheSame(t *testing.T) {
 	a, _ := open(t, accountsFile(t, "alice:"+hashOfTulip()))
 	for _, user := range []string{"alice", "mallory", "", "a:b"} {
@@ -203,8 +203,8 @@ func TestChangesAreRead(t *testing.T) {
 	}
 }
 
-// TestMistakesShowBeforeALogin: a file that becomes bad is logged, and its mistakes are in the
-// state, although nobody logs in; and so is a good one.
+// TestMistakesShowBeforeALogin: a file that becomes bad is logged, and its mistakes are in the state, although nobody
+// logs in; and so is a good one.
 func TestMistakesShowBeforeALogin(t *testing.T) {
 	path := accountsFile(t, "alice:"+someHash, "bob:"+someHash)
 	said, log := io.Pipe()
@@ -236,8 +236,8 @@ func TestMistakesShowBeforeALogin(t *testing.T) {
 	}
 }
 
-// TestFreshFilesAreReadAgain: on kernels whose file times tick in milliseconds a change
-// may not show; a file that has not changed for a while is read once.
+// TestFreshFilesAreReadAgain: on kernels whose file times tick in milliseconds a change may not show; a file that has
+// not changed for a while is read once.
 func TestFreshFilesAreReadAgain(t *testing.T) {
 	path := accountsFile(t, "alice:"+someHash)
 	a, _ := open(t, path)
@@ -303,16 +303,15 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestReturningUsersDoNotWait: while a flood of guesses has all places, an account that
-// has logged in before logs in at once; a wrong password, another account and an account
-// whose password was changed wait as everybody.
+// TestReturningUsersDoNotWait: while a flood of guesses has all places, an account that has logged in before logs in at
+// once; a wrong password, another account and an account whose password was changed wait as everybody.
 func TestReturningUsersDoNotWait(t *testing.T) {
 	path := accountsFile(t, "alice:"+hashOfTulip(), "bob:"+hashOfRose())
 	a, _ := open(t, path)
 	if _, err := login(t, a, "alice", "tulip"); err != nil {
 		t.Fatal(err)
 	}
-	a.line.most = 0
+	a.line.maxLogins = 0
 	if got, err := login(t, a, "alice", "tulip"); err != nil || got.User != "alice" {
 		t.Errorf("a returning user: %v", err)
 	}
@@ -334,9 +333,9 @@ func TestReturningUsersDoNotWait(t *testing.T) {
 	}
 }
 
-// TestGuessesDoNotDelayOthers: 40 devices guess at any time, each another name or for the
-// first time, so that nothing tells them from new users but that their names have no account;
-// and 40 guess at one account, each after a wrong password. Right passwords are decided at once.
+// TestGuessesDoNotDelayOthers: 40 devices guess at any time, each another name or for the first time, so that nothing
+// tells them from new users but that their names have no account; and 40 guess at one account, each after a wrong
+// password. Right passwords are decided at once.
 func TestGuessesDoNotDelayOthers(t *testing.T) {
 	a, _ := open(t, accountsFile(t, "alice:"+hashOfTulip(), "bob:"+hashOfRose()))
 	ctx, stop := context.WithCancel(t.Context())

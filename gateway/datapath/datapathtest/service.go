@@ -63,8 +63,8 @@ type Newcomer struct {
 // Sightings are what the gateway's parts other than the data path saw.
 type Sightings struct {
 	Newcomers []Newcomer
-	// DHCP transaction IDs of clients' messages, as a packet socket, a UDP socket on the
-	// LAN interface, and Requests received them.
+	// DHCP transaction IDs of clients' messages, as a packet socket, a UDP socket on the LAN interface, and Requests
+	// received them.
 	PacketDHCP, SocketDHCP, FrameDHCP map[uint32]int
 }
 
@@ -112,8 +112,7 @@ func serve(p Path) {
 	os.Exit(0)
 }
 
-// ownSys gives the process a /sys with its own interfaces, and the bpffs that all of the
-// test's processes share.
+// ownSys gives the process a /sys with its own interfaces, and the bpffs that all of the test's processes share.
 func ownSys() error {
 	const bpffs, kept = "/sys/fs/bpf", "/run/bpf"
 	if err := os.MkdirAll(kept, 0o700); err != nil {
@@ -161,12 +160,10 @@ func (s *Service) Begin(o Orders, out *Outcome) error {
 	return nil
 }
 
-// slow is a newcomer that is decided when another one has been reported, as if it waited for
-// the disk.
+// slow is a newcomer that is decided when another one has been reported, as if it waited for the disk.
 var slow = netip.MustParseAddr("10.1.0.60")
 
-// untilAnother waits until the last newcomer seen is another than slow, for longer than a
-// test waits for that.
+// untilAnother waits until the last newcomer seen is another than slow, for longer than a test waits for that.
 func (s *Service) untilAnother() {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		s.mu.Lock()
@@ -216,7 +213,7 @@ func (s *Service) claims() []datapath.Claim {
 	if s.path.SharesWAN {
 		return datapath.Sharing(s.config.LAN(), s.config.WAN)
 	}
-	return datapath.Alone(s.config.LAN(), s.config.WAN)
+	return datapath.ExclusiveClaims(s.config.LAN(), s.config.WAN)
 }
 
 // Detach removes everything.

@@ -28,16 +28,15 @@ type hook struct {
 	egress bool
 }
 
-// hooks lists the programs' attachment points: ingress first, so that no packet is
-// forwarded without having been judged.
+// hooks lists the programs' attachment points: ingress first, so that no packet is forwarded without having been
+// judged.
 func (d *Datapath) hooks(lan, wan *net.Interface) []hook {
 	return []hook{{"lan_in", lan, d.objs.LanIn, false}, {"lan_out", lan, d.objs.LanOut, true},
 		{"wan_in", wan, d.objs.WanIn, false}}
 }
 
-// attach attaches a program. It replaces a former daemon's program in one step: each packet
-// meets the old or the new one. The link is nil on kernels before 6.6; with an error it may be
-// one that could not be pinned.
+// attach attaches a program. It replaces a former daemon's program in one step: each packet meets the old or the new
+// one. The link is nil on kernels before 6.6; with an error it may be one that could not be pinned.
 func (d *Datapath) attach(h hook) (l link.Link, err error) {
 	err = ebpf.ErrNotSupported
 	if !d.cfg.clsact {
@@ -50,7 +49,7 @@ func (d *Datapath) attach(h hook) (l link.Link, err error) {
 		}
 	}
 	if err == nil {
-		err = d.alone(h)
+		err = d.removeOwnOthers(h)
 	}
 	if err != nil {
 		return l, fmt.Errorf("attaching %s to %s: %w", h.name, h.dev.Name, err)
@@ -73,11 +72,11 @@ func unlink(pin string) error {
 // detach detaches a program, if it is attached, whoever pinned it.
 func (h hook) detach(dir string) error {
 	err := unlink(filepath.Join(dir, "link_"+h.name))
-	if e := netlink.FilterDel(h.filter()); e != nil && !gone(e) {
+	if e := netlink.FilterDel(h.filter()); e != nil && !isGone(e) {
 		err = errors.Join(err, e)
 	}
-	c, e := look(h, nil)
-	if _, e2 := dismiss(c.ours); e != nil || e2 != nil {
+	c, e := programsAt(h, nil)
+	if _, e2 := dismiss(c.ownLinks); e != nil || e2 != nil {
 		err = errors.Join(err, e, e2)
 	}
 	if err != nil {
@@ -86,14 +85,14 @@ func (h hook) detach(dir string) error {
 	return nil
 }
 
-// tcx attaches with a pinned link, on kernel 6.6 or newer. A link that cannot be pinned is
-// returned with the error, still attached.
+// tcx attaches with a pinned link, on kernel 6.6 or newer. A link that cannot be pinned is returned with the error,
+// still attached.
 func (h hook) tcx(dir string) (link.Link, error) {
 	pin := filepath.Join(dir, "link_"+h.name)
 	old, err := link.LoadPinnedLink(pin, nil)
 	switch {
 	case err == nil:
-		if h.holds(old) {
+		if h.isAttached(old) {
 			return old, old.Update(h.prog)
 		}
 		// The link belongs to an interface that is gone, or to another one, or was detached.
@@ -104,15 +103,15 @@ func (h hook) tcx(dir string) (link.Link, error) {
 		return nil, fmt.Errorf("reading its pin %s: %w", pin, err)
 	}
 	l, err := link.AttachTCX(
-		link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.where(), Anchor: link.Head()})
+		link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.attachType(), Anchor: link.Head()})
 	if err != nil {
 		return nil, err
 	}
 	return l, l.Pin(pin)
 }
 
-// where returns a hook's direction for tcx.
-func (h hook) where() ebpf.AttachType {
+// attachType returns a hook's direction for tcx.
+func (h hook) attachType() ebpf.AttachType {
 	if h.egress {
 		return ebpf.AttachTCXEgress
 	}
@@ -147,8 +146,8 @@ func (d *Datapath) attachLookup() (link.Link, error) {
 	return l, nil
 }
 
-// holds reports whether a link is attached at this hook.
-func (h hook) holds(l link.Link) bool {
+// isAttached reports whether a link is attached at this hook.
+func (h hook) isAttached(l link.Link) bool {
 	info, err := l.Info()
 	if err != nil || info.TCX() == nil {
 		return false
@@ -156,8 +155,7 @@ func (h hook) holds(l link.Link) bool {
 	return info.TCX().Ifindex == uint32(h.dev.Index)
 }
 
-// filterHandle identifies our filters of a clsact qdisc, so that a successor replaces them
-// and detach finds them.
+// filterHandle identifies our filters of a clsact qdisc, so that a successor replaces them and detach finds them.
 const (
 	filterHandle   = 0x6a77
 	filterPriority = 1
@@ -180,7 +178,7 @@ func (h hook) filter() *netlink.BpfFilter {
 func (h hook) clsact(dir string) error {
 	err := netlink.QdiscAdd(h.qdisc())
 	if err == nil {
-		err = os.Mkdir(h.made(dir), 0o700)
+		err = os.Mkdir(h.clsactNote(dir), 0o700)
 	}
 	if err != nil && !errors.Is(err, syscall.EEXIST) {
 		return fmt.Errorf("adding clsact: %w", err)
@@ -191,10 +189,10 @@ func (h hook) clsact(dir string) error {
 	return h.replace(dir)
 }
 
-// free checks that no other qdisc has the place of clsact: filters for outgoing packets would
-// be attached to the incoming ones of an ingress qdisc, without an error.
+// free checks that no other qdisc has the place of clsact: filters for outgoing packets would be attached to the
+// incoming ones of an ingress qdisc, without an error.
 func (h hook) free() error {
-	all, err := stack.Whole(func() ([]netlink.Qdisc, error) {
+	all, err := stack.ConsistentList(func() ([]netlink.Qdisc, error) {
 		return netlink.QdiscList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: h.dev.Index}})
 	})
 	if err != nil {
@@ -216,42 +214,41 @@ func (h hook) qdisc() netlink.Qdisc {
 	}
 }
 
-// made is the folder that records that gatewayd created the interface's clsact.
-func (h hook) made(dir string) string {
+// clsactNote is the folder that records that gatewayd created the interface's clsact.
+func (h hook) clsactNote(dir string) string {
 	return filepath.Join(dir, fmt.Sprintf("clsact_%d", h.dev.Index))
 }
 
-// restore removes an interface's clsact, if gatewayd created it and no other programs use
-// it, and the record of that.
+// restore removes an interface's clsact, if gatewayd created it and no other programs use it, and the record of that.
 func (h hook) restore(dir string) error {
-	if _, err := os.Stat(h.made(dir)); err != nil {
+	if _, err := os.Stat(h.clsactNote(dir)); err != nil {
 		return nil
 	}
 	link, err := netlink.LinkByIndex(h.dev.Index)
 	if noInterface(err) {
-		return os.Remove(h.made(dir))
+		return os.Remove(h.clsactNote(dir))
 	}
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", h.dev.Name, err)
 	}
 	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
-		left, err := stack.Whole(func() ([]netlink.Filter, error) { return netlink.FilterList(link, parent) })
+		left, err := stack.ConsistentList(func() ([]netlink.Filter, error) { return netlink.FilterList(link, parent) })
 		if err != nil || len(left) > 0 {
 			return err
 		}
 	}
-	if err := netlink.QdiscDel(h.qdisc()); err != nil && !gone(err) {
+	if err := netlink.QdiscDel(h.qdisc()); err != nil && !isGone(err) {
 		return fmt.Errorf("removing clsact from %s: %w", h.dev.Name, err)
 	}
-	return os.Remove(h.made(dir))
+	return os.Remove(h.clsactNote(dir))
 }
 
 // Remove removes everything of a data path from the kernel: programs, maps, the qdisc it created for them, the clients'
 // neighbour entries, and last, if nothing failed, the guard. The interfaces may be gone. They must be locked, because
 // Remove does not check whether a data path runs; one that does puts nothing back.
 func Remove(cfg Config) error {
-	err := resign(cfg.PinDir)
-	if e := shut(cfg.lan()); e != nil { // without programs and guard the machine would forward for everybody
+	err := freezeDaemon(cfg.PinDir)
+	if e := closeLAN(cfg.lan()); e != nil { // without programs and guard the machine would forward for everybody
 		return errors.Join(err, e)
 	}
 	err = errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_cut_in")))
@@ -272,7 +269,7 @@ func Remove(cfg Config) error {
 	}
 	err = errors.Join(err, leaveFilters(cfg.PinDir), leaveQueues(cfg.PinDir))
 	d := Datapath{cfg: cfg}
-	if err = errors.Join(err, d.liberal().off(), unlink(filepath.Join(cfg.PinDir, "link_"+lookup)),
+	if err = errors.Join(err, d.liberal().switchOff(), unlink(filepath.Join(cfg.PinDir, "link_"+lookup)),
 		os.RemoveAll(cfg.PinDir), neighbour.Remove(cfg.lan()), routes.Remove(cfg.lan()),
 		removeCutter(cfg.lan())); err != nil {
 		return err
@@ -280,9 +277,9 @@ func Remove(cfg Config) error {
 	return guard.Remove(cfg.lan())
 }
 
-// shut has the guard let nothing pass until it is removed last, or where that fails.
-func shut(lan string) error {
-	if !guard.There(lan) {
+// closeLAN has the guard let nothing pass until it is removed last, or where that fails.
+func closeLAN(lan string) error {
+	if !guard.IsShut(lan) {
 		return nil
 	}
 	return guard.Guard{LAN: lan}.Know()
@@ -294,7 +291,7 @@ func noInterface(err error) bool {
 	return errors.As(err, &missing) || errors.Is(err, syscall.ENODEV)
 }
 
-// gone reports whether an error means that there is nothing to remove.
-func gone(err error) bool {
+// isGone reports whether an error means that there is nothing to remove.
+func isGone(err error) bool {
 	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ESRCH)
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 )
 
-// Attached reports whether a data path has its programs on the LAN's interface of this
-// network namespace; another namespace may have an interface of the same name. Programs
-// with other pins count if they can be inspected, which needs CAP_SYS_ADMIN.
+// Attached reports whether a data path has its programs on the LAN's interface of this network namespace; another
+// namespace may have an interface of the same name. Programs with other pins count if they can be inspected, which
+// needs CAP_SYS_ADMIN.
 func Attached(cfg Config) bool {
 	lan, err := net.InterfaceByName(cfg.lan())
 	if err != nil {
 		return false
 	}
-	found, _ := look(hook{name: "lan_in", dev: lan}, nil)
-	return holdsLAN(cfg.PinDir, lan) || len(found.ours) > 0
+	found, _ := programsAt(hook{name: "lan_in", dev: lan}, nil)
+	return holdsLAN(cfg.PinDir, lan) || len(found.ownLinks) > 0
 }
 
 // InSight checks that the pins of attached programs can be seen, so that Remove finds them.
@@ -62,7 +62,7 @@ func pinned(dir string, lan *net.Interface) bool {
 
 // filtered searches for the filter used on kernels before 6.6.
 func filtered(lan *net.Interface) bool {
-	filters, err := stack.Whole(func() ([]netlink.Filter, error) {
+	filters, err := stack.ConsistentList(func() ([]netlink.Filter, error) {
 		return netlink.FilterList(
 			&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: lan.Index}}, netlink.HANDLE_MIN_INGRESS)
 	})
@@ -72,26 +72,26 @@ func filtered(lan *net.Interface) bool {
 	})
 }
 
-// company lists the programs at a hook's tcx beside the hook's own program.
-type company struct {
-	all    []link.AttachedProgram
-	ours   []link.ID // links of gatewayd's programs of the same name, with other pins
-	ahead  []string  // other programs, which handle packets before our own
-	behind []string  // and after it
+// hookPrograms lists the programs at a hook's tcx beside the hook's own program.
+type hookPrograms struct {
+	attached []link.AttachedProgram
+	ownLinks []link.ID // links of gatewayd's programs of the same name, with other pins
+	before   []string  // other programs, which handle packets before our own
+	after    []string  // and after it
 }
 
-// look returns a hook's company without the programs of the pinned links in beside; an empty one for a hook
+// programsAt returns a hook's company without the programs of the pinned links in beside; an empty one for a hook
 // without a program.
-func look(h hook, beside []string) (company, error) {
-	var c company
-	attached, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
+func programsAt(h hook, beside []string) (hookPrograms, error) {
+	var c hookPrograms
+	attached, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.attachType()})
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, ebpf.ErrNotSupported) {
 		return c, nil // before 6.6 there is no tcx
 	}
 	if err != nil {
 		return c, fmt.Errorf("listing the programs of %s: %w", h.dev.Name, err)
 	}
-	c.all = attached.Programs
+	c.attached = attached.Programs
 	id := ebpf.ProgramID(0)
 	if h.prog != nil {
 		if info, err := h.prog.Info(); err == nil {
@@ -106,11 +106,11 @@ func look(h hook, beside []string) (company, error) {
 		switch {
 		case p.ID == id, slices.Contains(trusted, p.ID):
 		case ours && name == h.name && linked:
-			c.ours = append(c.ours, linkID)
+			c.ownLinks = append(c.ownLinks, linkID)
 		case i < first:
-			c.ahead = append(c.ahead, fmt.Sprintf("%s (id %d)", name, p.ID))
+			c.before = append(c.before, fmt.Sprintf("%s (id %d)", name, p.ID))
 		default:
-			c.behind = append(c.behind, fmt.Sprintf("%s (id %d)", name, p.ID))
+			c.after = append(c.after, fmt.Sprintf("%s (id %d)", name, p.ID))
 		}
 	}
 	return c, nil
@@ -132,8 +132,8 @@ func programs(pins []string) (ids []ebpf.ProgramID) {
 	return ids
 }
 
-// identify returns a program's name, and whether it is gatewayd's: other programs may have
-// the same name, but not our maps.
+// identify returns a program's name, and whether it is gatewayd's: other programs may have the same name, but not our
+// maps.
 func identify(id ebpf.ProgramID) (name string, ours bool) {
 	p, err := ebpf.NewProgramFromID(id)
 	if err != nil {
@@ -156,9 +156,8 @@ func identify(id ebpf.ProgramID) (name string, ours bool) {
 	})
 }
 
-// dismiss detaches gatewayd's programs that have other pins, as after a change of
-// datapath.pin_dir, and returns their number. A program whose last pin was just removed
-// disappears by itself.
+// dismiss detaches gatewayd's programs that have other pins, as after a change of datapath.pin_dir, and returns their
+// number. A program whose last pin was just removed disappears by itself.
 func dismiss(links []link.ID) (n int, err error) {
 	for _, id := range links {
 		l, e := link.NewFromID(id)
@@ -177,13 +176,13 @@ func dismiss(links []link.ID) (n int, err error) {
 	return n, err
 }
 
-// alone makes a hook's program the only one of gatewayd's there.
-func (d *Datapath) alone(h hook) error {
-	c, err := look(h, nil)
+// removeOwnOthers makes a hook's program the only one of gatewayd's there.
+func (d *Datapath) removeOwnOthers(h hook) error {
+	c, err := programsAt(h, nil)
 	if err != nil {
 		return err
 	}
-	n, err := dismiss(c.ours)
+	n, err := dismiss(c.ownLinks)
 	if n > 0 {
 		d.cfg.Log.Warn("detached a program that was pinned elsewhere: its folder can be removed (a former datapath.pin_dir)",
 			"program", h.name, "interface", h.dev.Name)
@@ -194,28 +193,28 @@ func (d *Datapath) alone(h hook) error {
 // observe has the programs of others judged, which the kernel reports to nobody, when those at a hook are
 // not those that were judged last.
 func (d *Datapath) observe() {
-	if d.joined() {
+	if d.programsChanged() {
 		d.choose(d.judgePrograms)
 	}
 }
 
-// joined reports whether the programs at a hook of LAN or WAN are not those that were judged last. Other places, as
-// between the interfaces that cut packets, are judged by nobody.
-func (d *Datapath) joined() bool {
+// programsChanged reports whether the programs at a hook of LAN or WAN are not those that were judged last. Other
+// places, as between the interfaces that cut packets, are judged by nobody.
+func (d *Datapath) programsChanged() bool {
 	d.choosing.Lock()
 	defer d.choosing.Unlock()
-	return slices.ContainsFunc(d.places, func(p *place) bool {
-		return p.link != nil && (p.dev == d.lan || p.dev == d.wan) && !slices.Equal(p.seen, d.judged[p.name])
+	return slices.ContainsFunc(d.places, func(p *pinnedProgram) bool {
+		return p.link != nil && (p.dev == d.lan || p.dev == d.wan) && !slices.Equal(p.lastSeen, d.judgedPrograms[p.name])
 	})
 }
 
 // warn logs the programs of others that see a hook's packets first, once while they stay the same.
-func (d *Datapath) warn(h hook, c company) {
-	ahead := strings.Join(c.ahead, ", ")
-	if ahead == d.ahead[h.name] {
+func (d *Datapath) warn(h hook, c hookPrograms) {
+	ahead := strings.Join(c.before, ", ")
+	if ahead == d.loggedBefore[h.name] {
 		return
 	}
-	d.ahead[h.name] = ahead
+	d.loggedBefore[h.name] = ahead
 	if ahead != "" {
 		d.cfg.Log.Warn("programs of others see packets ahead of gatewayd's: what they pass on by themselves is not judged "+
 			"(bpftool net show; bpftool net detach)",

@@ -50,7 +50,7 @@ func TestCached(t *testing.T) {
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	const generation = 7
 	open := gatewayFlowSettings{Until: now() + 3600e9, Generation: generation}
-	at, err := d.place(alice)
+	at, err := d.placeOf(alice)
 	must(t, err)
 	client, wan, peer := networkOrder(alice), networkOrder(routerWAN), networkOrder(server)
 	upKey := gatewayFlowKey{Saddr: client, Daddr: peer, Sport: port(40000), Dport: port(443), Protocol: 6, Side: 1}

@@ -31,7 +31,7 @@ func BenchmarkCached(b *testing.B) {
 	inside, outside := [2]netip.Addr{alice, bob}, [2]netip.Addr{routerWAN, routerWAN.Prev()}
 	for i, a := range inside {
 		must(b, d.Set(datapath.Client{Addrs: []netip.Addr{a}, MAC: aliceMAC, Admitted: true}))
-		at, err := d.place(a)
+		at, err := d.placeOf(a)
 		must(b, err)
 		own, other := port(uint16(40000+i)), port(uint16(40001-i))
 		enter(gatewayFlowKey{Saddr: networkOrder(a), Daddr: peer, Sport: own, Dport: port(443), Side: 1},

@@ -14,9 +14,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
-// Packets are redirected while the stack could do nothing else with them than send them to the hop
-// that the cache knows. Everything that might is judged here and followed, so the programs redirect
-// only while the daemon lives: it renews a stamp in the settings.
+// Packets are redirected while the stack could do nothing else with them than send them to the hop that the cache
+// knows. Everything that might is judged here and followed, so the programs redirect only while the daemon lives: it
+// renews a stamp in the settings.
 const redirectLife = 3 * time.Second
 
 // reasons are why packets are left to the stack, by what gives the reason; "": nothing there.
@@ -26,8 +26,8 @@ type reasons struct {
 	routing  string
 	programs string // of others behind ours, which redirected packets never meet
 
-	ruled  bool           // connections are tracked: netfilter has rules, which can be read, or the log has one
-	varies stack.Variance // how they decide about packets one by one
+	ruled    bool           // connections are tracked: netfilter has rules, which can be read, or the log has one
+	variance stack.Variance // how they decide about packets one by one
 }
 
 // first returns the reason to name.
@@ -73,12 +73,12 @@ const redirecting = "packets are redirected"
 // judgeRules reads netfilter's rules and IPsec's policies.
 func (d *Datapath) judgeRules(r *reasons) {
 	names, err := stack.Rules(guarding, d.lan.Name, d.wan.Name)
-	r.ruled, r.varies = err == nil && (len(names) > 0 || d.cfg.Flows), stack.Variance{Marks: true}
+	r.ruled, r.variance = err == nil && (len(names) > 0 || d.cfg.Flows), stack.Variance{Marks: true}
 	if r.ruled && d.cfg.FlowCache == FlowCacheAuto {
 		var e error
-		if r.varies, e = stack.Varying(
+		if r.variance, e = stack.ReadVariance(
 			guarding, stack.Crossing{LAN: d.lan.Name, WAN: d.wan.Name, LANIndex: d.lan.Index, WANIndex: d.wan.Index}); e != nil {
-			r.varies.Established = "netfilter's rules cannot be read: " + e.Error()
+			r.variance.Established = "netfilter's rules cannot be read: " + e.Error()
 		}
 	}
 	switch {
@@ -104,13 +104,13 @@ func (d *Datapath) judgeRouting(r *reasons) {
 	}
 }
 
-// judgePrograms lists the programs and filters of others at tc of the incoming side, logs the programs
-// that come ahead of ours, and notes for observe what was judged.
+// judgePrograms lists the programs and filters of others at tc of the incoming side, logs the programs that come ahead
+// of ours, and notes for observe what was judged.
 func (d *Datapath) judgePrograms(r *reasons) {
 	var others []string
 	for _, h := range d.hooks(d.lan, d.wan) {
-		c, err := look(h, d.cfg.Beside)
-		d.judged[h.name] = c.all // nil with an error: judged again at the next look
+		c, err := programsAt(h, d.cfg.ForeignPins)
+		d.judgedPrograms[h.name] = c.attached // nil with an error: judged again at the next look
 		if err == nil {
 			d.warn(h, c)
 		}
@@ -119,11 +119,11 @@ func (d *Datapath) judgePrograms(r *reasons) {
 		}
 		filters, e := d.filters(h)
 		if err = errors.Join(err, e); err != nil {
-			delete(d.judged, h.name)
+			delete(d.judgedPrograms, h.name)
 			r.programs = err.Error()
 			return
 		}
-		for _, other := range append(c.behind, filters...) {
+		for _, other := range append(c.after, filters...) {
 			others = append(others, fmt.Sprintf("%s at the ingress of %s", other, h.dev.Name))
 		}
 	}
@@ -135,10 +135,10 @@ func (d *Datapath) judgePrograms(r *reasons) {
 
 // filters names the filters of others at a hook's clsact or ingress qdisc.
 func (d *Datapath) filters(h hook) (names []string, err error) {
-	all, err := stack.Whole(func() ([]netlink.Filter, error) {
+	all, err := stack.ConsistentList(func() ([]netlink.Filter, error) {
 		return netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: h.dev.Index}}, h.filter().Parent)
 	})
-	if err != nil && !gone(err) {
+	if err != nil && !isGone(err) {
 		return nil, fmt.Errorf("listing the filters of %s: %w", h.dev.Name, err)
 	}
 	for _, f := range all {
@@ -153,20 +153,20 @@ func (d *Datapath) filters(h hook) (names []string, err error) {
 
 // guarding reports whether a table is a guard's, which redirected packets may skip.
 func guarding(family uint8, table string) bool {
-	return family != unix.NFPROTO_IPV4 && guard.Is(table)
+	return family != unix.NFPROTO_IPV4 && guard.IsOwnTable(table)
 }
 
 // forward has packets redirected, or left to the stack for a reason. Packets to clients are counted at
 // every moment of the change: lan_out counts what wan_in leaves to the stack.
 func (d *Datapath) forward(reason string) error {
 	d.mu.Lock()
-	same := d.why == reason
+	same := d.stackReason == reason
 	d.mu.Unlock()
 	if same {
 		return nil
 	}
 	// The status changes with the settings: who reads "stack" there may rely on it.
-	err := d.change(func(s *gatewaySettings) { d.why, s.RedirectUntil = reason, stamp(reason) })
+	err := d.change(func(s *gatewaySettings) { d.stackReason, s.RedirectUntil = reason, stamp(reason) })
 	d.cfg.Log.Info("forwarding", "redirect", reason == "", "why", reason)
 	return err
 }
@@ -179,13 +179,13 @@ func stamp(reason string) uint64 {
 	return now() + uint64(redirectLife)
 }
 
-// renew moves the stamp on. Cached hops stay valid. Where the stamp had run out, because the daemon
-// was stopped or got no CPU, nobody noticed what changed meanwhile: everything is judged again first.
+// renew moves the stamp on. Cached hops stay valid. Where the stamp had run out, because the daemon was stopped or got
+// no CPU, nobody noticed what changed meanwhile: everything is judged again first.
 func (d *Datapath) renew() {
 	d.mu.Lock()
 	d.noteLapse()
-	lapsed := d.lapsed
-	d.lapsed = false
+	lapsed := d.stampLapsed
+	d.stampLapsed = false
 	d.mu.Unlock()
 	if lapsed {
 		d.cfg.Log.Warn("no packets were redirected and no flows cached for a while, because the daemon did not run: the "+
@@ -193,9 +193,9 @@ func (d *Datapath) renew() {
 		d.choose(d.judgeRules, d.judgeRouting, d.judgePrograms)
 	}
 	var flows error
-	err := d.set(func(s *gatewaySettings) { s.RedirectUntil, flows = stamp(d.why), d.putFlows() })
+	err := d.set(func(s *gatewaySettings) { s.RedirectUntil, flows = stamp(d.stackReason), d.putFlows() })
 	err = errors.Join(err, flows)
-	if d.news("the redirect", err) {
+	if d.noteError("the redirect", err) {
 		d.cfg.Log.Error("renewing the redirect; trying again, and after 3 s the stack forwards", "err", err)
 	}
 }
@@ -203,7 +203,8 @@ func (d *Datapath) renew() {
 // noteLapse notes for renew that the stamp has run out although packets are to be redirected, or flows to be
 // cached. It is called before a stamp is replaced. mu is held.
 func (d *Datapath) noteLapse() {
-	if d.why == "" && d.settings.RedirectUntil <= now() || d.flowSettings.Until != 0 && d.flowSettings.Until <= now() {
-		d.lapsed = true
+	if d.stackReason == "" && d.settings.RedirectUntil <= now() ||
+		d.flowSettings.Until != 0 && d.flowSettings.Until <= now() {
+		d.stampLapsed = true
 	}
 }

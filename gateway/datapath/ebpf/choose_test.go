@@ -20,8 +20,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestOthersBehind: programs of others that come after ours at tc, by either way of attaching, see
-// every packet of admitted clients, and the status names them.
+// TestOthersBehind: programs of others that come after ours at tc, by either way of attaching, see every packet of
+// admitted clients, and the status names them.
 func TestOthersBehind(t *testing.T) {
 	for _, p := range paths() {
 		if p.Name != "auto" && p.Name != "clsact" {
@@ -75,8 +75,8 @@ func TestOthersBehind(t *testing.T) {
 	}
 }
 
-// TestOthersBetweenLooks: programs that come and go between two looks are judged as they are, also where
-// a message about something else had them judged meanwhile.
+// TestOthersBetweenLooks: programs that come and go between two looks are judged as they are, also where a message
+// about something else had them judged meanwhile.
 func TestOthersBetweenLooks(t *testing.T) {
 	if !netnstest.HasTCX() {
 		t.Skip("the kernel lacks tcx: Linux 6.6")
@@ -86,7 +86,7 @@ func TestOthersBetweenLooks(t *testing.T) {
 	d.stop() // looks and messages come from the test
 	is := func(when, want string) {
 		t.Helper()
-		d.keep()
+		d.reattach()
 		if word, reason := d.Forwarding(); word != want {
 			t.Errorf("%s: %s (%s)", when, word, reason)
 		}
@@ -120,14 +120,14 @@ func TestAloneIsJudgedOnce(t *testing.T) {
 		n := newNetwork(t)
 		d := n.open(t, func(c *Config) { c.PPPoE = lines })
 		d.stop()
-		d.keep()
-		if d.joined() {
+		d.reattach()
+		if d.programsChanged() {
 			t.Errorf("%s: the next look would judge again", name)
 		}
 		other, _ := counting(t)
 		remove, err := atTail(int(index(t, n.wan)), other)
 		must(t, err)
-		if _, err := d.missing(); err != nil || !d.joined() {
+		if _, err := d.missing(); err != nil || !d.programsChanged() {
 			t.Errorf("%s: a program that joins is not seen: %v", name, err)
 		}
 		must(t, remove())
@@ -214,8 +214,8 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-// TestStampAfterAPause: a daemon that did not run for longer than the stamp lasts, and missed the
-// messages about a rule meanwhile, or reads them first, redirects nothing past the rule, and says that it did not run.
+// TestStampAfterAPause: a daemon that did not run for longer than the stamp lasts, and missed the messages about a rule
+// meanwhile, or reads them first, redirects nothing past the rule, and says that it did not run.
 func TestStampAfterAPause(t *testing.T) {
 	n := newNetwork(t)
 	for _, heard := range []bool{false, true} {
@@ -246,13 +246,12 @@ func TestStampAfterAPause(t *testing.T) {
 	}
 }
 
-// TestDetachedHalfway: a detach that ends early leaves a daemon that puts nothing back, and says so
-// in log and status.
+// TestDetachedHalfway: a detach that ends early leaves a daemon that puts nothing back, and says so in log and status.
 func TestDetachedHalfway(t *testing.T) {
 	n := newNetwork(t)
 	var logs logtest.Log
 	d := n.open(t, logTo(&logs))
-	must(t, resign(d.cfg.PinDir))
+	must(t, freezeDaemon(d.cfg.PinDir))
 	netnstest.Await(t, "the word detached", func() error {
 		if word, _ := d.Forwarding(); word != "detached" {
 			return errors.New(word)
@@ -260,7 +259,7 @@ func TestDetachedHalfway(t *testing.T) {
 		return nil
 	})
 	for range 3 { // the watcher looks again
-		d.wake <- struct{}{}
+		d.lookNow <- struct{}{}
 	}
 	if n := logs.Count("puts nothing back"); n != 1 || !strings.Contains(logs.String(), "level=ERROR") {
 		t.Errorf("it said so %d times:\n%s", n, logs.String())
@@ -276,8 +275,8 @@ func TestRenewingFails(t *testing.T) {
 		return m
 	}
 	var logs logtest.Log
-	d := &Datapath{cfg: Config{Log: logs.Logger()}, why: "as configured",
-		trouble: map[string]string{}}
+	d := &Datapath{cfg: Config{Log: logs.Logger()}, stackReason: "as configured",
+		loggedErrors: map[string]string{}}
 	for range 2 {
 		d.objs.GatewaySettings = settings()
 		d.renew()

@@ -17,17 +17,15 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/neighbour"
 )
 
-// Rate limits are token buckets: a silent client may send this much at once. One half lets
-// TCP make up for what it leaves unused after a loss; in the other half early drops
-// signal TCP that it reaches its rate (is_early in forward.h). The burst is never less
-// than the largest aggregated packet.
+// Rate limits are token buckets: a silent client may send this much at once. One half lets TCP make up for what it
+// leaves unused after a loss; in the other half early drops signal TCP that it reaches its rate (is_early in
+// forward.h). The burst is never less than the largest aggregated packet.
 const (
 	burst      = time.Second
 	burstBytes = 2 * 65536
 )
 
-// Set writes the limits before the entry that refers to them, so that a client never has
-// another's limits.
+// Set writes the limits before the entry that refers to them, so that a client never has another's limits.
 func (d *Datapath) Set(c datapath.Client) error {
 	places, err := d.placesOf(c.Addrs)
 	if err != nil {
@@ -64,7 +62,7 @@ func (d *Datapath) Set(c datapath.Client) error {
 	if err != nil {
 		return fmt.Errorf("setting the client %s: %w", id, err)
 	}
-	if err := d.put(slot, places, entry); err != nil {
+	if err := d.putEntry(slot, places, entry); err != nil {
 		return fmt.Errorf("setting the client %s: %w", id, errors.Join(err, d.dropNetworks(first, fresh)))
 	}
 	if err := d.leaveNetworks(first, c.Routes); err != nil {
@@ -101,7 +99,7 @@ func (d *Datapath) Remove(id datapath.ID) error {
 	if err != nil {
 		return err
 	}
-	err = d.put(slot, nil, gatewayClient{})
+	err = d.putEntry(slot, nil, gatewayClient{})
 	if err == nil {
 		d.shape(slot, rates{})
 		err = d.leaveNetworks(id.Addr(), nil)
@@ -288,9 +286,8 @@ func (d *Datapath) eachCounters(f func(place uint32, c *gatewayCounters)) error 
 	return nil
 }
 
-// readCounters copies the counters from a place on. The table is mapped into the daemon's
-// memory: a system call for each client would make status, metrics and the saving of
-// counts cost in proportion to the clients.
+// readCounters copies the counters from a place on. The table is mapped into the daemon's memory: a system call for
+// each client would make status, metrics and the saving of counts cost in proportion to the clients.
 func (d *Datapath) readCounters(place uint32, into []gatewayCounters) error {
 	const size = int(unsafe.Sizeof(gatewayCounters{}))
 	_, err := d.counters.ReadAt(
@@ -298,22 +295,22 @@ func (d *Datapath) readCounters(place uint32, into []gatewayCounters) error {
 	return err
 }
 
-// Forwarding names the present way of forwarding: ForwardRedirect, or ForwardStack and why;
-// "closed" while programs are missing; "detached" after Remove under a running daemon.
+// Forwarding names the present way of forwarding: ForwardRedirect, or ForwardStack and why; "closed" while programs are
+// missing; "detached" after Remove under a running daemon.
 func (d *Datapath) Forwarding() (word, reason string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case d.retired:
 		return "detached", "gatewayd detach was run: nothing is put back until gatewayd is started again"
-	case d.shut:
+	case d.guardClosed:
 		return "closed", "programs are missing"
 	case d.caching():
-		return "flow cache", d.why
-	case d.why != "" && d.cfg.FlowCache != FlowCacheNever && d.uncachedWhy != d.why:
-		return string(ForwardStack), d.why + "; no flows are cached: " + d.uncachedWhy
-	case d.why != "":
-		return string(ForwardStack), d.why
+		return "flow cache", d.stackReason
+	case d.stackReason != "" && d.cfg.FlowCache != FlowCacheNever && d.uncachedWhy != d.stackReason:
+		return string(ForwardStack), d.stackReason + "; no flows are cached: " + d.uncachedWhy
+	case d.stackReason != "":
+		return string(ForwardStack), d.stackReason
 	}
 	return string(ForwardRedirect), ""
 }
@@ -334,7 +331,7 @@ func (d *Datapath) openNeighbours() error {
 	clients := map[netip.Addr]datapath.MAC{}
 	err := d.eachClientAt(func(place uint32, c gatewayClient) {
 		clients[d.addr(place)] = c.Mac
-		d.further.add(slotOf(place, c), place)
+		d.furtherPlaces.add(slotOf(place, c), place)
 	})
 	if err == nil {
 		d.neighbours, err = neighbour.Open(d.lan.Index, clients, d.cfg.Log)

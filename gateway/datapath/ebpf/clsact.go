@@ -24,8 +24,8 @@ type filterNote struct {
 
 func (n filterNote) String() string { return fmt.Sprintf("filter_%d_%d_%s", n.index, n.id, n.name) }
 
-// at reports whether a note is of a hook.
-func (n filterNote) at(h hook) bool { return n.name == h.name && n.index == h.dev.Index }
+// isOf reports whether a note is of a hook.
+func (n filterNote) isOf(h hook) bool { return n.name == h.name && n.index == h.dev.Index }
 
 // filterNotes are the notes in a folder of pins, which may be missing, and the interfaces whose clsact gatewayd made.
 func filterNotes(dir string) (filters []filterNote, made []int, err error) {
@@ -63,7 +63,7 @@ func (h hook) replace(dir string) error {
 	}
 	all, _, err := filterNotes(dir)
 	for _, n := range all {
-		if n.at(h) && n != now {
+		if n.isOf(h) && n != now {
 			err = errors.Join(err, os.Remove(filepath.Join(dir, n.String())))
 		}
 	}
@@ -74,7 +74,7 @@ func (h hook) replace(dir string) error {
 func leaveFilters(dir string, kept ...hook) error {
 	filters, made, err := filterNotes(dir)
 	for _, n := range filters {
-		if slices.ContainsFunc(kept, n.at) {
+		if slices.ContainsFunc(kept, n.isOf) {
 			continue
 		}
 		left := n.remove()
@@ -96,20 +96,20 @@ func leaveFilters(dir string, kept ...hook) error {
 func (n filterNote) remove() error {
 	h := hook{name: n.name, dev: &net.Interface{Index: n.index}, egress: n.name == "lan_out"}
 	f := h.filter()
-	all, err := stack.Whole(func() ([]netlink.Filter, error) {
+	all, err := stack.ConsistentList(func() ([]netlink.Filter, error) {
 		return netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: n.index}}, f.Parent)
 	})
-	if err == nil && slices.ContainsFunc(all, n.is) {
+	if err == nil && slices.ContainsFunc(all, n.matches) {
 		err = netlink.FilterDel(f)
 	}
-	if err != nil && !gone(err) && !noInterface(err) {
+	if err != nil && !isGone(err) && !noInterface(err) {
 		return fmt.Errorf("removing the filter %s from interface %d: %w", n.name, n.index, err)
 	}
 	return nil
 }
 
-// is reports whether a filter is the noted one.
-func (n filterNote) is(f netlink.Filter) bool {
+// matches reports whether a filter is the noted one.
+func (n filterNote) matches(f netlink.Filter) bool {
 	b, ok := f.(*netlink.BpfFilter)
 	return ok && b.Handle == filterHandle && b.Priority == filterPriority && b.Id == int(n.id)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// cutter is a pair of virtual interfaces that cuts aggregated packets: out can send none, so the
-// kernel cuts those that lan_out redirects to it, and cut_in, at the other end, puts the header
-// of a PPPoE session on each. The pair has no addresses, and stays when the daemon ends.
-type cutter struct{ out, in *net.Interface }
+// cutter is a pair of virtual interfaces that cuts aggregated packets: out can send none, so the kernel cuts those that
+// lan_out redirects to it, and cut_in, at the other end, puts the header of a PPPoE session on each. The pair has no
+// addresses, and stays when the daemon ends.
+type cutter struct{ wan, lan *net.Interface }
 
 // cutterNames are the interfaces' names for a LAN. The LAN's own name may leave no room for more.
 func cutterNames(lan string) (out, in string) {
@@ -50,8 +50,8 @@ func openCutter(lan string) (c cutter, err error) {
 			return c, err
 		}
 	}
-	if c.out, err = net.InterfaceByName(out); err == nil {
-		c.in, err = net.InterfaceByName(in)
+	if c.wan, err = net.InterfaceByName(out); err == nil {
+		c.lan, err = net.InterfaceByName(in)
 	}
 	return c, err
 }

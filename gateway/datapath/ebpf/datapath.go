@@ -1,10 +1,8 @@
-// Package ebpf moves the clients' packets with programs at tc: admission by MAC
-// and address, accounting, limits and forwarding happen where a packet arrives,
-// mostly without the kernel's stack.
+// Package ebpf moves the clients' packets with programs at tc: admission by MAC and address, accounting, limits and
+// forwarding happen where a packet arrives, mostly without the kernel's stack.
 //
-// Programs and maps are pinned. Packets of admitted clients, and no others, continue to
-// pass while the daemon is stopped, killed or replaced, and the programs enforce time
-// limits and quotas without it.
+// Programs and maps are pinned. Packets of admitted clients, and no others, continue to pass while the daemon is
+// stopped, killed or replaced, and the programs enforce time limits and quotas without it.
 package ebpf
 
 import (
@@ -35,8 +33,8 @@ import (
 type Forward string
 
 const (
-	// ForwardAuto redirects unless netfilter rules (NAT, a firewall) affect forwarding:
-	// then the stack forwards. It follows changes.
+	// ForwardAuto redirects unless netfilter rules (NAT, a firewall) affect forwarding: then the stack forwards. It
+	// follows changes.
 	ForwardAuto     Forward = "auto"
 	ForwardRedirect Forward = "redirect" // past netfilter, whatever its rules are
 	ForwardStack    Forward = "stack"
@@ -49,8 +47,7 @@ type Config struct {
 	PortalPorts []uint16           // TCP ports of the portal, at most 4; clients' HTTP goes to the first
 	Forward     Forward            // "" is ForwardAuto
 	PinDir      string             // on a bpffs
-	// Newcomer is called for clients with an address that was not leased; nil: their
-	// packets are dropped silently.
+	// Newcomer is called for clients with an address that was not leased; nil: their packets are dropped silently.
 	Newcomer  func(netip.Addr, datapath.MAC)
 	PPPoE     bool      // clients may be on PPPoE
 	Flows     bool      // connections are logged: the stack forwards, which knows them, or the cache of flows
@@ -58,9 +55,9 @@ type Config struct {
 	FlowCache FlowCache // "" is FlowCacheNever
 	// Beside are pins of links of gatewayd's other programs at the interfaces. They pass on what they do not
 	// handle, so they are no reason not to redirect.
-	Beside  []string
-	Shaping Shaping // "" is ShapingNever
-	Log     *slog.Logger
+	ForeignPins []string
+	Shaping     Shaping // "" is ShapingNever
+	Log         *slog.Logger
 
 	clsact      bool   // tests: as on kernels before 6.6
 	flowEntries uint32 // tests: of the cache of flows; 0: as many as it has
@@ -74,7 +71,7 @@ type Datapath struct {
 	objs        gatewayObjects
 	lan         *net.Interface
 	wan         *net.Interface
-	cut         cutter // with PPPoE
+	cutter      cutter // with PPPoE
 	locks       datapath.Locks
 	epoch       uint64
 	// counters is client_counters, mapped into memory.
@@ -83,44 +80,44 @@ type Datapath struct {
 	marks    []uint64     // Moved's: packets by place at its last call
 	tallies  tallies
 	// neighbours are the kernel's entries of the clients.
-	neighbours *neighbour.Table
-	shaping    shaping
-	networks   *routes.Table // to those of behind
-	behind     datapath.Behind[netip.Addr]
-	further    further
-	stop       func()        // ends the watchers and waits for them
-	lost       chan string   // the name of an interface that has gone
-	wake       chan struct{} // has the watcher look at once
+	neighbours     *neighbour.Table
+	shaping        shaping
+	routes         *routes.Table // to those of clientNetworks
+	clientNetworks datapath.ClientNetworks[netip.Addr]
+	furtherPlaces  furtherPlaces
+	stop           func()        // ends the watchers and waits for them
+	lostInterface  chan string   // the name of an interface that has gone
+	lookNow        chan struct{} // has the watcher look at once
 
-	choosing sync.Mutex // held while who forwards is chosen; guards what follows
-	reasons  reasons
-	judged   map[string][]link.AttachedProgram // all programs at tcx, by hook, as last judged
-	ahead    map[string]string                 // programs of others ahead of ours, by hook, as last logged
-	flows    flows
-	unloaded string // why the cache's programs are not loaded
+	choosing       sync.Mutex // held while who forwards is chosen; guards what follows
+	reasons        reasons
+	judgedPrograms map[string][]link.AttachedProgram // all programs at tcx, by hook, as last judged
+	loggedBefore   map[string]string                 // programs of others ahead of ours, by hook, as last logged
+	flows          flows
+	unloaded       string // why the cache's programs are not loaded
 
 	strict      atomic.Bool            // connection tracking could not be made liberal (see keepLiberal)
 	liberalNote atomic.Pointer[string] // the note in the folder of pins that this process made it liberal; nil: none
 
-	keeping   sync.Mutex      // held while programs, pins or guard are put back; guards what follows
-	places    []*place        // the programs
-	pins      map[string]bool // names in the folder of pins; true: a folder that notes something
-	pinned    unix.Timespec   // when the folder last changed before all were seen in it; zero: they were not
-	gone      []string        // programs that are not attached, as last logged
-	rules     *nftables.Conn
-	guard     [32]byte // digest of the guard's rules, as this process made them
-	guardedAt uint32   // the generation of netfilter's rules in which they were last seen so; 0: none
+	repairing      sync.Mutex       // held while programs, pins or guard are put back; guards what follows
+	places         []*pinnedProgram // the programs
+	pins           map[string]bool  // names in the folder of pins; true: a folder that notes something
+	pinned         unix.Timespec    // when the folder last changed before all were seen in it; zero: they were not
+	loggedDetached []string         // programs that are not attached, as last logged
+	rules          *nftables.Conn
+	guard          [32]byte // digest of the guard's rules, as this process made them
+	guardedAt      uint32   // the generation of netfilter's rules in which they were last seen so; 0: none
 
-	trouble map[string]string // errors of the watcher, as last logged; of its goroutine
+	loggedErrors map[string]string // errors of the watcher, as last logged; of its goroutine
 
-	mu       sync.Mutex // guards what follows
-	settings gatewaySettings
-	why      string // the reason why the stack forwards; "" while packets are redirected
-	shut     bool   // programs are missing, so the guard lets nothing pass
-	refused  bool   // the settings could not be written: detached, perhaps
-	retired  bool   // detached while it runs
-	lapsed   bool   // a stamp had run out when it was replaced (see renew)
-	repairs  Repairs
+	mu          sync.Mutex // guards what follows
+	settings    gatewaySettings
+	stackReason string // the reason why the stack forwards; "" while packets are redirected
+	guardClosed bool   // programs are missing, so the guard lets nothing pass
+	refused     bool   // the settings could not be written: detached, perhaps
+	retired     bool   // detached while it runs
+	stampLapsed bool   // a stamp had run out when it was replaced (see renew)
+	repairs     Repairs
 
 	uncachedWhy  string // the reason why no flows are cached; "" while they are, if the stack forwards
 	flowSettings gatewayFlowSettings
@@ -129,22 +126,22 @@ type Datapath struct {
 
 var _ datapath.Datapath = (*Datapath)(nil)
 
-// Open loads the programs, or replaces those of a former daemon without losing a packet,
-// and starts to follow the kernel's routing. The former daemon's clients are kept.
+// Open loads the programs, or replaces those of a former daemon without losing a packet, and starts to follow the
+// kernel's routing. The former daemon's clients are kept.
 func Open(cfg Config) (_ *Datapath, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 	d := &Datapath{
-		cfg: cfg, net: cfg.Networks[0], stop: func() {}, lost: make(chan string, 1), wake: make(chan struct{}, 1),
-		trouble: map[string]string{}, ahead: map[string]string{}, judged: map[string][]link.AttachedProgram{},
+		cfg: cfg, net: cfg.Networks[0], stop: func() {}, lostInterface: make(chan string, 1), lookNow: make(chan struct{}, 1),
+		loggedErrors: map[string]string{}, loggedBefore: map[string]string{}, judgedPrograms: map[string][]link.AttachedProgram{},
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the eBPF data path: %w", err), d.Close())
 		}
 	}()
-	if d.locks, err = datapath.Lock(datapath.Alone(cfg.lan(), cfg.WAN)...); err != nil {
+	if d.locks, err = datapath.Lock(datapath.ExclusiveClaims(cfg.lan(), cfg.WAN)...); err != nil {
 		return nil, err
 	}
 	lan, err := net.InterfaceByName(cfg.lan())
@@ -156,7 +153,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		return nil, fmt.Errorf("interface %s: %w", cfg.WAN, err)
 	}
 	if cfg.PPPoE {
-		d.cut, err = openCutter(cfg.lan())
+		d.cutter, err = openCutter(cfg.lan())
 	} else {
 		err = removeCutter(cfg.lan())
 	}
@@ -173,7 +170,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if d.meters, err = d.objs.ClientMeters.Memory(); err != nil {
 		return nil, fmt.Errorf("mapping the clients' meters: %w", err)
 	}
-	if err := d.begin(lan.MTU); err != nil {
+	if err := d.takeSettings(lan.MTU); err != nil {
 		return nil, err
 	}
 	d.lan, d.wan = lan, wan
@@ -187,33 +184,32 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := d.adoptShaping(); err != nil {
 		return nil, err
 	}
-	if err := d.enter(); err != nil {
+	if err := d.attachAll(); err != nil {
 		return nil, err
 	}
 	return d, d.watch()
 }
 
-// enter attaches the programs after installing the guard, which then gets to know the
-// interfaces.
-func (d *Datapath) enter() error {
+// attachAll attaches the programs after installing the guard, which then gets to know the interfaces.
+func (d *Datapath) attachAll() error {
 	if err := d.guardian().Shut(); err != nil {
 		return fmt.Errorf("keeping the machine from forwarding without the programs: %w", err)
 	}
 	hooks := d.hooks(d.lan, d.wan)
 	if d.cfg.PPPoE {
-		hooks = append([]hook{{"cut_in", d.cut.in, d.objs.CutIn, false}}, hooks...)
+		hooks = append([]hook{{"cut_in", d.cutter.lan, d.objs.CutIn, false}}, hooks...)
 	}
 	for _, h := range slices.Concat(hooks, []hook{{name: lookup, prog: d.objs.PortalLookup}}) {
-		p := &place{hook: h}
+		p := &pinnedProgram{hook: h}
 		d.places = append(d.places, p)
-		if err := d.take(p); err != nil {
+		if err := d.attachPinned(p); err != nil {
 			return err
 		}
 	}
 	if err := leaveFilters(d.cfg.PinDir, hooks...); err != nil {
 		d.cfg.Log.Error("programs stay on an interface that is no longer the LAN's or the WAN's", "err", err)
 	}
-	return errors.Join(d.setGuard(d.lets), d.listPins())
+	return errors.Join(d.setGuard(d.letThrough), d.listPins())
 }
 
 func (c *Config) check() error {
@@ -232,7 +228,7 @@ func (c *Config) check() error {
 	if len(c.PortalPorts) > 4 {
 		return fmt.Errorf("%d portal ports: at most 4", len(c.PortalPorts))
 	}
-	network, err := datapath.Only(c.Networks)
+	network, err := datapath.SingleNetwork(c.Networks)
 	if err != nil {
 		return err
 	}
@@ -249,8 +245,8 @@ func (c *Config) lan() string {
 
 const starting = "gatewayd is starting"
 
-// begin reads a former daemon's settings, or creates the first.
-func (d *Datapath) begin(mtu int) error {
+// takeSettings reads a former daemon's settings, or creates the first.
+func (d *Datapath) takeSettings(mtu int) error {
 	if err := d.objs.GatewaySettings.Lookup(uint32(0), &d.settings); err != nil {
 		return fmt.Errorf("reading the settings: %w", err)
 	}
@@ -259,7 +255,7 @@ func (d *Datapath) begin(mtu int) error {
 		rand.Read(b[:])
 		d.settings.Epoch = binary.NativeEndian.Uint64(b[:])
 	}
-	d.epoch, d.why, d.uncachedWhy = d.settings.Epoch, starting, starting
+	d.epoch, d.stackReason, d.uncachedWhy = d.settings.Epoch, starting, starting
 	return d.change(func(s *gatewaySettings) { s.LanMtu = uint32(mtu) })
 }
 
@@ -275,14 +271,13 @@ func (d *Datapath) set(how func(*gatewaySettings)) error {
 	how(&d.settings)
 	err := d.objs.GatewaySettings.Put(uint32(0), &d.settings)
 	d.refused = err != nil
-	if d.refused && !d.resigned() {
+	if d.refused && !d.isDetached() {
 		return fmt.Errorf("changing the data path's settings: %w", err)
 	}
 	return nil
 }
 
-// Portal sets the listening socket that gets clients' HTTP for any address, until it is
-// closed.
+// Portal sets the listening socket that gets clients' HTTP for any address, until it is closed.
 func (d *Datapath) Portal(l syscall.Conn) error {
 	rc, err := l.SyscallConn()
 	if err != nil {
@@ -296,19 +291,19 @@ func (d *Datapath) Portal(l syscall.Conn) error {
 	return nil
 }
 
-// Wait returns when ctx ends, or with an error when an interface has gone: its programs
-// disappeared with it, and an interface that replaces it has none.
+// Wait returns when ctx ends, or with an error when an interface has gone: its programs disappeared with it, and an
+// interface that replaces it has none.
 func (d *Datapath) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case name := <-d.lost:
+	case name := <-d.lostInterface:
 		return fmt.Errorf("%s is gone: start gatewayd again for the one that comes in its place", name)
 	}
 }
 
-// Close closes programs and maps, which stay in the kernel with their contents: packets of
-// admitted clients continue to pass until Remove.
+// Close closes programs and maps, which stay in the kernel with their contents: packets of admitted clients continue to
+// pass until Remove.
 func (d *Datapath) Close() error {
 	d.stop()
 	err := d.restFlows()
@@ -322,8 +317,8 @@ func (d *Datapath) Close() error {
 		err = errors.Join(err, d.neighbours.Close())
 	}
 	d.endFlows()
-	if d.flows.gone != nil {
-		err = errors.Join(err, d.flows.gone.Close())
+	if d.flows.deletions != nil {
+		err = errors.Join(err, d.flows.deletions.Close())
 	}
 	if d.rules != nil {
 		err = errors.Join(err, d.rules.Close())

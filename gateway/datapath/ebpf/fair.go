@@ -25,8 +25,8 @@ const (
 	fqBucketsLog  = 13        // of the table of flows, 64 kB
 )
 
-// ask has the kernel make an fq, or with the flags 0 change one.
-func (q *queue) ask(flags int, parent, handle uint32) error {
+// changeFQ has the kernel make an fq, or with the flags 0 change one.
+func (q *queue) changeFQ(flags int, parent, handle uint32) error {
 	r := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, flags|unix.NLM_F_ACK)
 	r.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(q.dev.Index), Parent: parent, Handle: handle})
 	r.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("fq")))
@@ -43,10 +43,10 @@ func (q *queue) ask(flags int, parent, handle uint32) error {
 	return err
 }
 
-// fair makes an fq, for each transmit queue where there are several.
-func (q *queue) fair(several bool) error {
+// makeFQ makes an fq, for each transmit queue where there are several.
+func (q *queue) makeFQ(several bool) error {
 	if !several {
-		return q.ask(unix.NLM_F_CREATE|unix.NLM_F_EXCL, netlink.HANDLE_ROOT, q.handle())
+		return q.changeFQ(unix.NLM_F_CREATE|unix.NLM_F_EXCL, netlink.HANDLE_ROOT, q.handle())
 	}
 	link, err := netlink.LinkByIndex(q.dev.Index)
 	if err != nil {
@@ -58,7 +58,7 @@ func (q *queue) fair(several bool) error {
 		return err
 	}
 	for i := range link.Attrs().NumTxQueues {
-		err := q.ask(unix.NLM_F_CREATE|unix.NLM_F_REPLACE, netlink.MakeHandle(q.major, uint16(i+1)), 0)
+		err := q.changeFQ(unix.NLM_F_CREATE|unix.NLM_F_REPLACE, netlink.MakeHandle(q.major, uint16(i+1)), 0)
 		if err != nil && !(i > 0 && errors.Is(err, syscall.ENOENT)) { // transmit queues that are not in use
 			return errors.Join(err, q.remove())
 		}
@@ -71,7 +71,7 @@ type fq struct{ parent, handle, mask uint32 }
 
 // fqs are the fqs of an interface, also those of its transmit queues.
 func (q *queue) fqs() (all []fq, err error) {
-	messages, err := stack.Whole(func() ([][]byte, error) {
+	messages, err := stack.ConsistentList(func() ([][]byte, error) {
 		r := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
 		r.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(q.dev.Index)})
 		return r.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWQDISC)
@@ -115,7 +115,7 @@ func (q *queue) widen(ours bool) (advice string, err error) {
 		switch {
 		case f.mask >= fqMask:
 		case ours:
-			err = errors.Join(err, q.ask(0, f.parent, f.handle))
+			err = errors.Join(err, q.changeFQ(0, f.parent, f.handle))
 		case f.parent == netlink.HANDLE_ROOT:
 			return fmt.Sprintf(
 				"it tells %d connections apart, and others wait with them: tc qdisc change dev %s root fq orphan_mask %d", f.mask+1,

@@ -130,7 +130,7 @@ func TestFlowsToldApart(t *testing.T) {
 	dev, err := net.InterfaceByName(n.wan + "q")
 	must(t, err)
 	q := &queue{dev: dev, major: wanQueue}
-	must(t, q.fair(true))
+	must(t, q.makeFQ(true))
 	for range 2 {
 		must(t, q.open(true))
 		if is := masks(t, q); len(is) != 2 || is[0] != fqMask || is[1] != fqMask {

@@ -42,10 +42,10 @@ const (
 // which connection tracking remembers the connection. The kernel then gets the rest of the driver's poll too,
 // because Linux hands a poll's packets from layer to layer together.
 type flows struct {
-	objs   learnObjects
-	loaded bool
-	links  []link.Link
-	gone   *netlink.Conn // hears of connections that are gone; its filter does the work
+	objs      learnObjects
+	loaded    bool
+	links     []link.Link
+	deletions *netlink.Conn // hears of connections that are gone; its filter does the work
 }
 
 // unusedEntries is how many entries a cache has that is never used.
@@ -137,7 +137,7 @@ func (d *Datapath) uncached(r reasons) string {
 		}
 	}
 	if d.cfg.FlowCache == FlowCacheAuto {
-		return r.varies.Established
+		return r.variance.Established
 	}
 	return ""
 }
@@ -156,8 +156,8 @@ func (d *Datapath) cache(reason string) {
 	d.mu.Lock()
 	same := d.uncachedWhy == reason
 	d.uncachedWhy = reason
-	d.flowSettings.Unanswered, d.flowSettings.Marks = toggle(d.reasons.varies.Unanswered == ""),
-		toggle(d.reasons.varies.Marks)
+	d.flowSettings.Unanswered, d.flowSettings.Marks = toggle(d.reasons.variance.Unanswered == ""),
+		toggle(d.reasons.variance.Marks)
 	d.mu.Unlock()
 	if err := d.setFlows(); err != nil {
 		d.cfg.Log.Error("caching flows", "err", err)
@@ -177,16 +177,16 @@ func toggle(on bool) uint32 {
 
 // beginFlows attaches the programs that learn, which do so once the settings allow it.
 func (d *Datapath) beginFlows() error {
-	if d.flows.gone == nil {
+	if d.flows.deletions == nil {
 		var err error
-		if d.flows.gone, err = d.hearOfEnds(); err != nil {
+		if d.flows.deletions, err = d.hearOfEnds(); err != nil {
 			return err
 		}
 	}
 	for _, h := range []hook{
 		{"learn_up", d.wan, d.flows.objs.LearnUp, true}, {"learn_down", d.lan, d.flows.objs.LearnDown, true}} {
 		l, err := link.AttachTCX(
-			link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.where(), Anchor: link.Tail()})
+			link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.attachType(), Anchor: link.Tail()})
 		if d.cfg.clsact && err == nil {
 			err = errors.Join(ebpf.ErrNotSupported, l.Close())
 		}
@@ -271,7 +271,7 @@ func (d *Datapath) restFlows() error {
 }
 
 // caching reports whether flows are cached. mu is held.
-func (d *Datapath) caching() bool { return d.why != "" && d.uncachedWhy == "" }
+func (d *Datapath) caching() bool { return d.stackReason != "" && d.uncachedWhy == "" }
 
 // voidFlows has the stack decide about every flow again. A packet may be on its way through the stack, by
 // what was before: what it teaches is voided too.

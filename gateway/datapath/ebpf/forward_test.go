@@ -162,8 +162,8 @@ func TestAggregatedPacketsAreCountedAsOnTheWire(t *testing.T) {
 	}
 }
 
-// TestLimiterTellsInTime: beyond half of the burst one packet is dropped for each further
-// sixteenth used, and none while the use shrinks.
+// TestLimiterTellsInTime: beyond half of the burst one packet is dropped for each further sixteenth used, and none
+// while the use shrinks.
 func TestLimiterTellsInTime(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
@@ -171,7 +171,7 @@ func TestLimiterTellsInTime(t *testing.T) {
 	const bps = 20_000_000
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true,
 		Limits: datapath.Limits{UpBps: bps}}))
-	at, err := d.place(alice)
+	at, err := d.placeOf(alice)
 	must(t, err)
 	lan := index(t, n.lan)
 	d.try(t, d.objs.LanIn, lan, udp(443)) // fills the next-hop cache

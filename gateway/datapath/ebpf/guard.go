@@ -10,23 +10,22 @@ func (d *Datapath) guardian() guard.Guard {
 	return guard.Guard{LAN: d.net.Interface, WAN: d.cfg.WAN, Prefix: d.net.Prefix(), Gateway: d.net.Gateway()}
 }
 
-// keepGuard restores the guard after others flushed or changed its rules, unless the data path
-// was detached. It is called when rules change and every two seconds, so that a failure is
-// tried again.
+// keepGuard restores the guard after others flushed or changed its rules, unless the data path was detached. It is
+// called when rules change and every two seconds, so that a failure is tried again.
 func (d *Datapath) keepGuard() {
-	d.keeping.Lock()
-	defer d.keeping.Unlock()
+	d.repairing.Lock()
+	defer d.repairing.Unlock()
 	generation, state, err := d.guardState()
 	if err == nil && state == d.guard && state != noGuard {
 		d.guardedAt = generation
 	} else if err == nil {
-		if d.resigned() {
+		if d.isDetached() {
 			return
 		}
 		if d.closed() {
 			err = d.setGuard(guard.Guard.Shut)
 		} else {
-			err = d.setGuard(d.lets)
+			err = d.setGuard(d.letThrough)
 		}
 		if err == nil {
 			d.cfg.Log.Warn("the guard in netfilter was gone, or not as this daemon made it, and is back", "lan", d.net.Interface)
@@ -53,9 +52,9 @@ func (d *Datapath) setGuard(change func(guard.Guard) error) error {
 	return nil
 }
 
-// lets has a guard, whether it is there or not, let packets between the LAN and the WAN pass, because the programs
-// judge them.
-func (d *Datapath) lets(g guard.Guard) error { return g.Renew(d.lan.Index, d.wan.Index) }
+// letThrough has a guard, whether it is there or not, let packets between the LAN and the WAN pass, because the
+// programs judge them.
+func (d *Datapath) letThrough(g guard.Guard) error { return g.Renew(d.lan.Index, d.wan.Index) }
 
 // letsNothing has it let nothing pass.
 func letsNothing(g guard.Guard) error { return g.Renew() }

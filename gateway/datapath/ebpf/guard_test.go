@@ -39,10 +39,10 @@ func TestGuardComesBack(t *testing.T) {
 	}
 	must(t, Remove(d.cfg)) // as detach --force does
 	run(t, "nft add table inet gd_test; nft delete table inet gd_test")
-	d.obey()
-	d.wake <- struct{}{} // has the watcher look, which takes the word before the next
-	d.wake <- struct{}{}
-	d.wake <- struct{}{}
+	d.readRules()
+	d.lookNow <- struct{}{} // has the watcher look, which takes the word before the next
+	d.lookNow <- struct{}{}
+	d.lookNow <- struct{}{}
 	if Attached(d.cfg) || d.Repairs() != (Repairs{Guarded: uint64(len(changes))}) {
 		t.Errorf("after detach, programs are put back: %+v", d.Repairs())
 	}
@@ -51,8 +51,8 @@ func TestGuardComesBack(t *testing.T) {
 	}
 }
 
-// TestPinnedElsewhere: a data path with another pin folder than its predecessor's takes
-// over, and a predecessor's programs are found and detached without their folder.
+// TestPinnedElsewhere: a data path with another pin folder than its predecessor's takes over, and a predecessor's
+// programs are found and detached without their folder.
 func TestPinnedElsewhere(t *testing.T) {
 	netnstest.NeedTCX(t)
 	n := newNetwork(t)
@@ -66,7 +66,7 @@ func TestPinnedElsewhere(t *testing.T) {
 		c.Log = logs.Logger()
 	})
 	count := func(h hook) int {
-		attached, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
+		attached, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.attachType()})
 		must(t, err)
 		return len(attached.Programs)
 	}
@@ -89,8 +89,7 @@ func TestPinnedElsewhere(t *testing.T) {
 	}
 }
 
-// TestNoBPFFS: programs need a bpffs for their pins, and the message says how to mount
-// one.
+// TestNoBPFFS: programs need a bpffs for their pins, and the message says how to mount one.
 func TestNoBPFFS(t *testing.T) {
 	cfg := newNetwork(t).config(t)
 	cfg.PinDir = filepath.Join(t.TempDir(), "deep", "down")
@@ -102,8 +101,8 @@ func TestNoBPFFS(t *testing.T) {
 	}
 }
 
-// TestOthersAhead: another program that handles packets first is logged once, at start or when it
-// comes, and left alone.
+// TestOthersAhead: another program that handles packets first is logged once, at start or when it comes, and left
+// alone.
 func TestOthersAhead(t *testing.T) {
 	netnstest.NeedTCX(t)
 	n := newNetwork(t)
@@ -126,7 +125,7 @@ func TestOthersAhead(t *testing.T) {
 		return nil
 	})
 	for range 3 { // the watcher looks again
-		d.wake <- struct{}{}
+		d.lookNow <- struct{}{}
 	}
 	if n := strings.Count(meanwhile.String(), "see packets ahead"); n != 1 {
 		t.Errorf("it warned %d times", n)

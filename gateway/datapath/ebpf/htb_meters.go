@@ -14,8 +14,8 @@ const minLead = 20 * time.Millisecond
 
 // followClasses sets the meters of clients whose packets wait in classes of htb. A meter's clock is when the client's
 // packets so far will have been sent at its rate. The programs advance it by each packet, but they do not see packets
-// that pass a class without them, nor the headers of frames. So the clock is set to the bytes that wait in the class. mu
-// is held.
+// that pass a class without them, nor the headers of frames. So the clock is set to the bytes that wait in the class.
+// mu is held.
 func (d *Datapath) followClasses() error {
 	s := &d.shaping
 	var m gatewayMeters
@@ -26,14 +26,15 @@ func (d *Datapath) followClasses() error {
 	}))
 }
 
-// followQueue sets the clocks of one direction. offset is the place of this clock in a client's meter. The programs change
-// meters while all classes are read: so each clock is read again afterwards, and only the clock is written. mu is held.
+// followQueue sets the clocks of one direction. offset is the place of this clock in a client's meter. The programs
+// change meters while all classes are read: so each clock is read again afterwards, and only the clock is written. mu
+// is held.
 func (d *Datapath) followQueue(q *queue, offset uintptr, rate func(rates) uint64) error {
-	if q.by != gatewayHolderHOLDER_CLASS {
+	if q.holder != gatewayHolderHOLDER_CLASS {
 		return nil
 	}
 	var waiting map[uint16]uint64
-	for place, r := range d.shaping.held {
+	for place, r := range d.shaping.heldRates {
 		bps, position := rate(r), int64(place)*int64(unsafe.Sizeof(gatewayMeters{}))+int64(offset)
 		if bps == 0 || minor(place) == 0 || d.shaping.policed[place] {
 			continue

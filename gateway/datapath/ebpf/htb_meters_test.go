@@ -24,7 +24,7 @@ func TestFollowingLosesNothing(t *testing.T) {
 		t.Attr("not-run", "meters that follow what waits: this kernel has fq, which needs none")
 		return
 	}
-	at, err := d.place(alice)
+	at, err := d.placeOf(alice)
 	must(t, err)
 	const psPerByte = 1_000_000_000
 	var m gatewayMeters

@@ -39,25 +39,25 @@ type Repairs struct {
 	Errors            uint64 // attempts that failed
 }
 
-// place is a program where it belongs.
-type place struct {
+// pinnedProgram is a program where it belongs.
+type pinnedProgram struct {
 	hook // without an interface: the socket lookup's
 	id   ebpf.ProgramID
 	link link.Link // also keeps the program attached while it has no pin; nil: a filter of clsact
 
-	seen []link.AttachedProgram // all programs at the hook's tcx, as last seen
+	lastSeen []link.AttachedProgram // all programs at the hook's tcx, as last seen
 }
 
-func (p *place) String() string {
+func (p *pinnedProgram) String() string {
 	if p.dev == nil {
 		return p.name
 	}
 	return p.name + " of " + p.dev.Name
 }
 
-// take attaches a program and holds its link. A program that cannot be pinned is an error, and
+// attachPinned attaches a program and holds its link. A program that cannot be pinned is an error, and
 // attached all the same.
-func (d *Datapath) take(p *place) error {
+func (d *Datapath) attachPinned(p *pinnedProgram) error {
 	info, err := p.prog.Info()
 	if err != nil {
 		return fmt.Errorf("reading the id of %s: %w", p, err)
@@ -79,7 +79,7 @@ func (d *Datapath) take(p *place) error {
 }
 
 // attached reports whether the program is where it belongs, and notes what else is there.
-func (p *place) attached() (bool, error) {
+func (p *pinnedProgram) attached() (bool, error) {
 	switch {
 	case p.link == nil:
 		return p.filtered()
@@ -90,26 +90,26 @@ func (p *place) attached() (bool, error) {
 		}
 		return info.NetNs() != nil && info.NetNs().NetnsInode != 0 && info.Program == p.id, nil
 	}
-	there, err := link.QueryPrograms(link.QueryOptions{Target: p.dev.Index, Attach: p.where()})
+	there, err := link.QueryPrograms(link.QueryOptions{Target: p.dev.Index, Attach: p.attachType()})
 	if errors.Is(err, syscall.ENODEV) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("listing the programs of %s: %w", p.dev.Name, err)
 	}
-	p.seen = there.Programs
-	return slices.ContainsFunc(p.seen, func(a link.AttachedProgram) bool { return a.ID == p.id }), nil
+	p.lastSeen = there.Programs
+	return slices.ContainsFunc(p.lastSeen, func(a link.AttachedProgram) bool { return a.ID == p.id }), nil
 }
 
 // filtered reports whether the program is the filter of its clsact, on kernels before 6.6.
-func (p *place) filtered() (bool, error) {
-	all, err := stack.Whole(func() ([]netlink.Filter, error) {
+func (p *pinnedProgram) filtered() (bool, error) {
+	all, err := stack.ConsistentList(func() ([]netlink.Filter, error) {
 		return netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: p.dev.Index}}, p.filter().Parent)
 	})
-	if err != nil && !gone(err) {
+	if err != nil && !isGone(err) {
 		return false, fmt.Errorf("listing the filters of %s: %w", p.dev.Name, err)
 	}
-	return slices.ContainsFunc(all, filterNote{id: p.id}.is), nil
+	return slices.ContainsFunc(all, filterNote{id: p.id}.matches), nil
 }
 
 // keepAll keeps programs and pins in place until end is closed.
@@ -120,32 +120,32 @@ func (d *Datapath) keepAll(end <-chan struct{}) {
 		select {
 		case <-end:
 			return
-		case <-d.wake:
-			d.keep()
+		case <-d.lookNow:
+			d.reattach()
 			continue
 		case <-tick.C:
-			d.keep()
+			d.reattach()
 		}
 		d.renew()
 		d.report("queues", d.keepShaping())
 		if looks%restLooks == 0 {
 			d.keepLiberal()
-			d.keeping.Lock()
+			d.repairing.Lock()
 			if !d.isRefused() || !d.retire() {
 				d.report("pins", d.keepPins())
 			}
-			d.keeping.Unlock()
+			d.repairing.Unlock()
 			d.keepGuard()
 		}
 		looks++
 	}
 }
 
-// keep attaches programs again that others removed, unless it was Remove. While a program is missing the
+// reattach attaches programs again that others removed, unless it was Remove. While a program is missing the
 // guard lets nothing pass; it is shut while the program is being attached, which is faster.
-func (d *Datapath) keep() {
-	d.keeping.Lock()
-	defer d.keeping.Unlock()
+func (d *Datapath) reattach() {
+	d.repairing.Lock()
+	defer d.repairing.Unlock()
 	missing, err := d.missing() // before the word that they were removed on purpose is looked for
 	if (len(missing) > 0 || d.closed()) && d.retire() {
 		return
@@ -153,7 +153,7 @@ func (d *Datapath) keep() {
 	if len(missing) > 0 {
 		err = errors.Join(err, d.putBack(missing))
 	} else {
-		d.gone = nil
+		d.loggedDetached = nil
 	}
 	if err == nil && d.closed() {
 		err = d.reopen()
@@ -162,9 +162,8 @@ func (d *Datapath) keep() {
 	d.observe()
 }
 
-// missing lists the programs that are not where they belong, except those of an interface that
-// is gone.
-func (d *Datapath) missing() (all []*place, err error) {
+// missing lists the programs that are not where they belong, except those of an interface that is gone.
+func (d *Datapath) missing() (all []*pinnedProgram, err error) {
 	for _, p := range d.places {
 		found, e := p.attached()
 		err = errors.Join(err, e)
@@ -182,10 +181,10 @@ func (d *Datapath) missing() (all []*place, err error) {
 }
 
 // putBack attaches programs again.
-func (d *Datapath) putBack(missing []*place) error {
+func (d *Datapath) putBack(missing []*pinnedProgram) error {
 	for _, p := range missing {
-		if !slices.Contains(d.gone, p.name) {
-			d.gone = append(d.gone, p.name)
+		if !slices.Contains(d.loggedDetached, p.name) {
+			d.loggedDetached = append(d.loggedDetached, p.name)
 			d.count(func(r *Repairs) { r.Removed++ })
 			d.cfg.Log.Error(
 				"a program was taken off: attaching it again; since it went, packets have passed without its judgement", "program",
@@ -200,11 +199,11 @@ func (d *Datapath) putBack(missing []*place) error {
 	}
 	err := os.MkdirAll(d.cfg.PinDir, 0o700)
 	for _, p := range missing {
-		e := d.take(p)
+		e := d.attachPinned(p)
 		if found, _ := p.attached(); found {
 			d.count(func(r *Repairs) { r.Attached++ })
 			d.cfg.Log.Warn("attached again", "program", p.String())
-			d.gone = slices.DeleteFunc(d.gone, func(name string) bool { return name == p.name })
+			d.loggedDetached = slices.DeleteFunc(d.loggedDetached, func(name string) bool { return name == p.name })
 		}
 		err = errors.Join(err, e)
 	}
@@ -217,7 +216,7 @@ func (d *Datapath) putBack(missing []*place) error {
 
 // reopen opens the guard after all programs are back.
 func (d *Datapath) reopen() error {
-	if err := d.setGuard(d.lets); err != nil {
+	if err := d.setGuard(d.letThrough); err != nil {
 		return err
 	}
 	d.setShut(false)
@@ -228,24 +227,24 @@ func (d *Datapath) reopen() error {
 // report counts an error, and logs it once while it stays the same.
 func (d *Datapath) report(what string, err error) {
 	if err == nil {
-		d.news(what, nil)
+		d.noteError(what, nil)
 		return
 	}
 	d.count(func(r *Repairs) { r.Errors++ })
-	if d.news(what, err) {
+	if d.noteError(what, err) {
 		d.cfg.Log.Error(
 			"putting back "+what+" that others removed or changed; trying again", "closed", d.closed(), "err", err)
 	}
 }
 
-// news notes what an attempt came to, and reports whether that is an error other than the last one's.
-func (d *Datapath) news(what string, err error) bool {
+// noteError notes what an attempt came to, and reports whether that is an error other than the last one's.
+func (d *Datapath) noteError(what string, err error) bool {
 	if err == nil {
-		delete(d.trouble, what)
+		delete(d.loggedErrors, what)
 		return false
 	}
-	same := d.trouble[what] == err.Error()
-	d.trouble[what] = err.Error()
+	same := d.loggedErrors[what] == err.Error()
+	d.loggedErrors[what] = err.Error()
 	return !same
 }
 
@@ -284,7 +283,7 @@ func (d *Datapath) keepPins() error {
 		}
 		return nil
 	}
-	if d.resigned() { // as it may be by now
+	if d.isDetached() { // as it may be by now
 		return nil
 	}
 	slices.Sort(removed)
@@ -333,9 +332,9 @@ func (d *Datapath) pin(name string) error {
 	return errors.Join(object.Unpin(), object.Pin(path))
 }
 
-// resign has a daemon that runs on these pins put nothing back: it freezes the settings, which
-// are then like that for every process that has them.
-func resign(dir string) error {
+// freezeDaemon has a daemon that runs on these pins put nothing back: it freezes the settings, which are then like that
+// for every process that has them.
+func freezeDaemon(dir string) error {
 	pin := filepath.Join(dir, "gateway_settings")
 	m, err := ebpf.LoadPinnedMap(pin, nil)
 	if errors.Is(err, os.ErrNotExist) {
@@ -351,10 +350,10 @@ func resign(dir string) error {
 	return nil
 }
 
-// retire reports whether the data path was detached while it runs, also where that failed halfway, and
-// logs that nothing is put back from then on.
+// retire reports whether the data path was detached while it runs, also where that failed halfway, and logs that
+// nothing is put back from then on.
 func (d *Datapath) retire() bool {
-	if !d.resigned() {
+	if !d.isDetached() {
 		return false
 	}
 	d.mu.Lock()
@@ -368,8 +367,8 @@ func (d *Datapath) retire() bool {
 	return true
 }
 
-// resigned reports whether the data path was detached while it runs.
-func (d *Datapath) resigned() bool { return frozen(d.objs.GatewaySettings) }
+// isDetached reports whether the data path was detached while it runs.
+func (d *Datapath) isDetached() bool { return frozen(d.objs.GatewaySettings) }
 
 func frozen(m *ebpf.Map) bool {
 	info, err := m.Info()
@@ -400,11 +399,11 @@ func (d *Datapath) isRefused() bool {
 func (d *Datapath) closed() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.shut
+	return d.guardClosed
 }
 
 func (d *Datapath) setShut(shut bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.shut = shut
+	d.guardClosed = shut
 }

@@ -16,7 +16,7 @@ var Kind = datapath.Kind{
 	Open:         open,
 	Check:        func(s datapath.Setup) error { return Check(config(s)) },
 	Left:         func(s datapath.Setup) bool { return Attached(config(s)) },
-	Leave:        leave,
+	Leave:        removePrograms,
 	LeavesClosed: true,
 	InSight:      func(s datapath.Setup) error { return InSight(config(s)) },
 	Shares:       []datapath.Shared{datapath.Neighbours, datapath.Routes, datapath.Guarding},
@@ -56,13 +56,13 @@ func config(s datapath.Setup) Config {
 	return Config{
 		Networks: s.Networks, WAN: s.WAN, PortalPorts: s.PortalPorts,
 		Forward: Forward(s.Forward), FlowCache: FlowCache(s.FlowCache), Shaping: Shaping(s.Shaping), PinDir: s.PinDir,
-		Newcomer: s.Newcomer, DHCP: s.DHCP, PPPoE: s.PPPoE, Flows: s.Flows, Beside: s.Beside, Log: s.Log,
+		Newcomer: s.Newcomer, DHCP: s.DHCP, PPPoE: s.PPPoE, Flows: s.Flows, ForeignPins: s.ForeignPins, Log: s.Log,
 	}
 }
 
-// leave removes programs and pins. Pins belong to the machine and not to the network namespace: those of a gateway that
-// has another kind now are removed only with the programs on this LAN.
-func leave(s datapath.Setup) error {
+// removePrograms removes programs and pins. Pins belong to the machine and not to the network namespace: those of a
+// gateway that has another kind now are removed only with the programs on this LAN.
+func removePrograms(s datapath.Setup) error {
 	if c := config(s); s.Kind == name || Attached(c) {
 		return Remove(c)
 	}

@@ -15,8 +15,8 @@ import (
 // cached: without it, it would take the packets that it sees for invalid. It is of a network namespace, which
 // several gateways may share: each notes that it needs it, and the last one makes tracking strict again.
 type liberal struct {
-	note   string // a folder on the bpffs: a gateway switched it on
-	others string // a pattern of the notes of all gateways of this namespace
+	noteFolder  string // a folder on the bpffs: a gateway switched it on
+	notePattern string // a pattern of the notes of all gateways of this namespace
 }
 
 const liberalSetting = "/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal"
@@ -46,17 +46,17 @@ func strict() (bool, error) {
 
 // shared reports whether another gateway of this namespace has a note.
 func (l liberal) shared() bool {
-	notes, _ := filepath.Glob(l.others) // the pattern is well-formed but for a strange folder, which has no notes
-	return slices.ContainsFunc(notes, func(n string) bool { return n != l.note })
+	notes, _ := filepath.Glob(l.notePattern) // the pattern is well-formed but for a strange folder, which has no notes
+	return slices.ContainsFunc(notes, func(n string) bool { return n != l.noteFolder })
 }
 
-// on switches it on where it is off, and reports that. It notes it first, also where another gateway did.
-func (l liberal) on() (before bool, err error) {
+// switchOn switches it on where it is off, and reports that. It notes it first, also where another gateway did.
+func (l liberal) switchOn() (before bool, err error) {
 	strict, err := strict()
 	if err != nil || !strict && !l.shared() {
 		return false, err
 	}
-	if err := os.Mkdir(l.note, 0o700); err != nil && !errors.Is(err, syscall.EEXIST) {
+	if err := os.Mkdir(l.noteFolder, 0o700); err != nil && !errors.Is(err, syscall.EEXIST) {
 		return false, fmt.Errorf("noting that connection tracking was strict: %w", err)
 	}
 	if !strict {
@@ -68,9 +68,9 @@ func (l liberal) on() (before bool, err error) {
 	return true, nil
 }
 
-// off makes it strict again, where gateways made it liberal and no other one needs it.
-func (l liberal) off() error {
-	if _, err := os.Stat(l.note); err != nil || l.shared() {
+// switchOff makes it strict again, where gateways made it liberal and no other one needs it.
+func (l liberal) switchOff() error {
+	if _, err := os.Stat(l.noteFolder); err != nil || l.shared() {
 		return nil
 	}
 	if err := os.WriteFile(liberalSetting, []byte("0"), 0); err != nil {
@@ -83,11 +83,11 @@ func (l liberal) off() error {
 // are.
 func (d *Datapath) makeLiberal() (before bool, err error) {
 	l := d.liberal()
-	if before, err = l.on(); err != nil {
+	if before, err = l.switchOn(); err != nil {
 		return before, err
 	}
-	if _, e := os.Stat(l.note); e == nil {
-		name := filepath.Base(l.note)
+	if _, e := os.Stat(l.noteFolder); e == nil {
+		name := filepath.Base(l.noteFolder)
 		d.liberalNote.Store(&name)
 	}
 	return before, nil
@@ -97,14 +97,14 @@ func (d *Datapath) makeLiberal() (before bool, err error) {
 // the cache while that fails; where it failed, the cache begins once it succeeds. It is called every two seconds.
 func (d *Datapath) keepLiberal() {
 	d.mu.Lock()
-	caching, wanted := d.flows.loaded && d.caching(), d.why != "" && d.strict.Load()
+	caching, wanted := d.flows.loaded && d.caching(), d.stackReason != "" && d.strict.Load()
 	d.mu.Unlock()
 	if !caching && !wanted {
 		return
 	}
 	strict, err := strict()
 	if err == nil && strict {
-		if d.resigned() { // detach made it strict
+		if d.isDetached() { // detach made it strict
 			return
 		}
 		if _, err = d.makeLiberal(); err == nil && caching {

@@ -69,7 +69,7 @@ func TestLiberalForSeveral(t *testing.T) {
 			}
 			s.Do(func() {
 				for _, d := range all {
-					if _, err := d.liberal().on(); err != nil {
+					if _, err := d.liberal().switchOn(); err != nil {
 						t.Error(err)
 					}
 				}
@@ -77,7 +77,7 @@ func TestLiberalForSeveral(t *testing.T) {
 			for i, d := range all {
 				is(true)
 				s.Do(func() {
-					if err := d.liberal().off(); err != nil {
+					if err := d.liberal().switchOff(); err != nil {
 						t.Error(err)
 					}
 				})

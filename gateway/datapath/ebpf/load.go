@@ -77,14 +77,12 @@ func onBPFFS(dir string) error {
 			"folder on one", dir)
 }
 
-// sessions are the maps without which admitted clients are cut off or their counts are
-// lost.
+// sessions are the maps without which admitted clients are cut off or their counts are lost.
 var sessions = []string{"clients", "client_counters", "client_limits", "gateway_settings"}
 
-// outgrow removes the pins of maps that do not fit this version or this LAN, so that new
-// ones are created: of sessions all, because they belong together; of the others, which
-// are caches, each separately. The former daemon's programs use the old maps until they
-// are replaced.
+// outgrow removes the pins of maps that do not fit this version or this LAN, so that new ones are created: of sessions
+// all, because they belong together; of the others, which are caches, each separately. The former daemon's programs use
+// the old maps until they are replaced.
 func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
 	var all, old []string // names of pinned maps; a bpffs refuses the names of some others
 	for name, m := range spec.Maps {
@@ -179,8 +177,8 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 	}
 	flag := map[bool]uint8{true: 1}
 	var cut uint32
-	if d.cut.out != nil {
-		cut = uint32(d.cut.out.Index)
+	if d.cutter.wan != nil {
+		cut = uint32(d.cutter.wan.Index)
 	}
 	for name, value := range map[string]any{
 		"lan": constantsOf(d.net, lan), "wan_ifindex": uint32(wan.Index), "portal_ports": ports,

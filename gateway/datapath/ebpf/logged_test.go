@@ -89,8 +89,8 @@ func (l *logged) start(t *testing.T) {
 	must(t, err)
 	must(t, l.d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	l.log, err = flowlog.Open(flowlog.Config{
-		Folder: l.folder, Keep: time.Hour, LAN: lanPrefix, Gateway: gateway, Aside: l, Log: cfg.Log,
-		Who: func(a netip.Addr, _ time.Time) flowlog.Who { return flowlog.Who{User: a.String()} },
+		Folder: l.folder, KeepFor: time.Hour, LAN: lanPrefix, Gateway: gateway, Uncounted: l, Log: cfg.Log,
+		HolderOf: func(a netip.Addr, _ time.Time) flowlog.Holder { return flowlog.Holder{User: a.String()} },
 	})
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())

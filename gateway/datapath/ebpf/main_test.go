@@ -40,8 +40,8 @@ type network struct {
 	client, hub, server string // names of namespaces
 }
 
-// newNetwork creates lan (10.1.0.1) and wan (192.0.2.1) here, with alice and bob behind
-// a hub at lan and the server behind wan. The hub is like a switch: broken frames come.
+// newNetwork creates lan (10.1.0.1) and wan (192.0.2.1) here, with alice and bob behind a hub at lan and the server
+// behind wan. The hub is like a switch: broken frames come.
 func newNetwork(t testing.TB) network {
 	t.Helper()
 	id := fmt.Sprintf("%x", os.Getpid()%0xfff) + randomName()
@@ -133,7 +133,7 @@ func (n network) neighbour(t *testing.T) {
 
 // detach does what gatewayd's detach does.
 func detach(cfg Config) error {
-	locks, err := datapath.Lock(datapath.Alone(cfg.lan(), cfg.WAN)...)
+	locks, err := datapath.Lock(datapath.ExclusiveClaims(cfg.lan(), cfg.WAN)...)
 	if err != nil {
 		return err
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/routes"
 )
 
-// openNetworks takes over the networks behind a former daemon's clients. Routes that cannot be
-// entered, because the LAN is down, are entered when that changes.
+// openNetworks takes over the networks behind a former daemon's clients. Routes that cannot be entered, because the LAN
+// is down, are entered when that changes.
 func (d *Datapath) openNetworks() error {
 	var key gatewayPrefix
 	var place uint32
 	all := d.objs.Networks.Iterate()
 	for all.Next(&key, &place) {
-		if _, err := d.behind.Take(d.addr(place), []netip.Prefix{prefixOf(key)}); err != nil {
+		if _, err := d.clientNetworks.Add(d.addr(place), []netip.Prefix{prefixOf(key)}); err != nil {
 			return fmt.Errorf("listing the networks behind clients: %w", err)
 		}
 	}
@@ -27,7 +27,7 @@ func (d *Datapath) openNetworks() error {
 		return fmt.Errorf("listing the networks behind clients: %w", err)
 	}
 	var err error
-	if d.networks, err = routes.Open(d.lan.Index, true, &d.behind); err != nil {
+	if d.routes, err = routes.Open(d.lan.Index, true, &d.clientNetworks); err != nil {
 		d.cfg.Log.Error("entering routes to the networks behind clients; trying again when links change", "err", err)
 	}
 	return d.setRouted()
@@ -35,7 +35,7 @@ func (d *Datapath) openNetworks() error {
 
 // setRouted has the programs look up networks behind clients if there are any.
 func (d *Datapath) setRouted() error {
-	if err := d.objs.Routed.Set(toggle(!d.behind.Empty())); err != nil {
+	if err := d.objs.Routed.Set(toggle(!d.clientNetworks.Empty())); err != nil {
 		return fmt.Errorf("having the programs look up networks behind clients: %w", err)
 	}
 	return nil
@@ -49,7 +49,7 @@ func (d *Datapath) enterNetworks(place uint32, addr netip.Addr, c datapath.Clien
 	if c.Session == 0 {
 		return nil, errors.New("only clients on PPPoE lines have networks behind them")
 	}
-	if fresh, err = d.networks.Take(addr, c.Routes); err != nil {
+	if fresh, err = d.routes.Take(addr, c.Routes); err != nil {
 		return nil, err
 	}
 	for _, network := range fresh {
@@ -65,15 +65,15 @@ func (d *Datapath) dropNetworks(client netip.Addr, networks []netip.Prefix) erro
 	if len(networks) == 0 {
 		return nil
 	}
-	return errors.Join(d.forgetNetworks(networks), d.networks.Drop(client, networks), d.setRouted())
+	return errors.Join(d.forgetNetworks(networks), d.routes.Drop(client, networks), d.setRouted())
 }
 
 // leaveNetworks takes the networks of a client out, except those to keep.
 func (d *Datapath) leaveNetworks(client netip.Addr, keep []netip.Prefix) error {
-	if d.behind.Empty() {
+	if d.clientNetworks.Empty() {
 		return nil
 	}
-	old, err := d.networks.Leave(client, keep)
+	old, err := d.routes.Leave(client, keep)
 	if len(old) == 0 {
 		return err
 	}

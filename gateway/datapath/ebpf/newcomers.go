@@ -14,9 +14,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// greet reports newcomers until Close, several at once: each waits for the disk, and those that
+// reportNewcomers reports newcomers until Close, several at once: each waits for the disk, and those that
 // wait together are written together.
-func (d *Datapath) greet() error {
+func (d *Datapath) reportNewcomers() error {
 	if d.cfg.Newcomer == nil {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (d *Datapath) greet() error {
 		mac  datapath.MAC
 	}
 	arrived := make(chan arrival)
-	for range datapath.Greeters {
+	for range datapath.ParallelNewcomers {
 		running.Go(func() {
 			for c := range arrived {
 				d.welcome(answers, c.addr, c.mac)
@@ -59,8 +59,8 @@ func (d *Datapath) greet() error {
 	return nil
 }
 
-// welcome reports a newcomer, unless an earlier packet of its made it a client, and answers
-// one that is a client then: lan_in drops the ARP requests of all others.
+// welcome reports a newcomer, unless an earlier packet of its made it a client, and answers one that is a client then:
+// lan_in drops the ARP requests of all others.
 func (d *Datapath) welcome(answers *arp.Responder, addr netip.Addr, mac datapath.MAC) {
 	if !d.neighbours.Has(addr, mac) {
 		d.cfg.Newcomer(addr, mac)

@@ -47,35 +47,35 @@ func queueNotes(dir string) (all []queueNote, err error) {
 	return all, nil
 }
 
-// of reports whether a note is of a queue's interface and number.
-func (n queueNote) of(q *queue) bool { return n.major == q.major && n.index == q.dev.Index }
+// isOf reports whether a note is of a queue's interface and number.
+func (n queueNote) isOf(q *queue) bool { return n.major == q.major && n.index == q.dev.Index }
 
 // recall finds out whether this data path made the interface's queue.
 func (q *queue) recall() error {
 	all, err := queueNotes(q.dir)
-	q.noted = slices.ContainsFunc(all, func(n queueNote) bool { return n.of(q) })
+	q.hasNote = slices.ContainsFunc(all, func(n queueNote) bool { return n.isOf(q) })
 	return err
 }
 
-// note records that the queue is this data path's, also where others removed the note.
-func (q *queue) note() error {
+// writeNote records that the queue is this data path's, also where others removed the note.
+func (q *queue) writeNote() error {
 	err := os.Mkdir(filepath.Join(q.dir, queueNote{q.major, q.dev.Index, q.dev.Name}.String()), 0o700)
 	if err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("noting that %s was given a queue: %w", q.dev.Name, err)
 	}
-	q.noted = true
+	q.hasNote = true
 	return nil
 }
 
-// forgo records that the queue is not, or no longer, this data path's.
-func (q *queue) forgo() error {
-	if !q.noted {
+// removeNote records that the queue is not, or no longer, this data path's.
+func (q *queue) removeNote() error {
+	if !q.hasNote {
 		return nil
 	}
-	q.noted = false
+	q.hasNote = false
 	all, err := queueNotes(q.dir)
 	for _, n := range all {
-		if n.of(q) {
+		if n.isOf(q) {
 			err = errors.Join(err, os.Remove(filepath.Join(q.dir, n.String())))
 		}
 	}
@@ -98,7 +98,7 @@ func leaveQueues(dir string, kept ...*queue) error {
 		byName, _ := net.InterfaceByName(n.name)
 		for _, dev := range []*net.Interface{byIndex, byName} {
 			if dev != nil && !isKept(dev) {
-				left = errors.Join(left, (&queue{dev: dev, major: n.major, noted: true}).remove())
+				left = errors.Join(left, (&queue{dev: dev, major: n.major, hasNote: true}).remove())
 			}
 		}
 		if left == nil {

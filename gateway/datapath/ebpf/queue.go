@@ -30,29 +30,29 @@ const (
 // defaults are the queues that the kernel makes by itself, and that may be replaced by one that holds packets for each
 // client. An fq_codel would do more for all of the interface's packets than an htb.
 var (
-	plain    = []string{"noqueue", "pfifo_fast", "pfifo"}
-	replaced = append([]string{"fq_codel", "fq", "mq"}, plain...)
+	replaceableQdiscs = []string{"noqueue", "pfifo_fast", "pfifo"}
+	replaced          = append([]string{"fq_codel", "fq", "mq"}, replaceableQdiscs...)
 )
 
 // queue is an interface's root qdisc, in which its packets wait.
 type queue struct {
-	dev   *net.Interface
-	major uint16
-	dir   string // of pins, where what this data path made is noted
-	noted bool   // it made the queue
-	by    gatewayHolder
-	why   string // nothing holds packets
+	dev     *net.Interface
+	major   uint16
+	dir     string // of pins, where what this data path made is noted
+	hasNote bool   // it made the queue
+	holder  gatewayHolder
+	reason  string // nothing holds packets
 	// advice is how an operator's own fq holds them better; "": it does well.
 	advice string
 	// lacking: the kernel has no queue to put in the default one's place.
-	lacking bool
+	unsupported bool
 }
 
 func (q *queue) handle() uint32 { return netlink.MakeHandle(q.major, 0) }
 
 // root reads an interface's qdisc, and those of its transmit queues.
 func (q *queue) root() (root netlink.Qdisc, parts []netlink.Qdisc, err error) {
-	all, err := stack.Whole(func() ([]netlink.Qdisc, error) {
+	all, err := stack.ConsistentList(func() ([]netlink.Qdisc, error) {
 		return netlink.QdiscList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: q.dev.Index}})
 	})
 	if err != nil {
@@ -72,25 +72,25 @@ func (q *queue) root() (root netlink.Qdisc, parts []netlink.Qdisc, err error) {
 	return root, parts, nil
 }
 
-// is reports whether a qdisc is one that this package made.
-func (q *queue) is(root netlink.Qdisc) bool {
+// isOwn reports whether a qdisc is one that this package made.
+func (q *queue) isOwn(root netlink.Qdisc) bool {
 	return root != nil && root.Attrs().Handle == q.handle() && slices.Contains([]string{"fq", "mq", "htb"}, root.Type())
 }
 
-// ours reports whether this data path may use classes of a queue with its number, and remove it. Two may share a WAN,
-// but no LAN.
-func (q *queue) ours() bool { return q.noted || q.major == lanQueue }
+// mayUseClasses reports whether this data path may use classes of a queue with its number, and remove it. Two may share
+// a WAN, but no LAN.
+func (q *queue) mayUseClasses() bool { return q.hasNote || q.major == lanQueue }
 
-// holder is how the present queue can hold packets back; why it cannot.
-func (q *queue) holder(root netlink.Qdisc, parts []netlink.Qdisc, timed bool) (by gatewayHolder, reason string) {
+// findHolder is how the present queue can hold packets back; why it cannot.
+func (q *queue) findHolder(root netlink.Qdisc, parts []netlink.Qdisc, timed bool) (by gatewayHolder, reason string) {
 	switch {
 	case root == nil:
 		return gatewayHolderHOLDER_NONE, "it has no queue"
-	case q.is(root) && root.Type() == "htb" && !q.ours():
+	case q.isOwn(root) && root.Type() == "htb" && !q.mayUseClasses():
 		return gatewayHolderHOLDER_NONE, fmt.Sprintf(
 			"its queue is another gatewayd's, whose clients have the same classes; if there is none: tc qdisc del dev %s root",
 			q.dev.Name)
-	case q.is(root) && root.Type() == "htb":
+	case q.isOwn(root) && root.Type() == "htb":
 		return gatewayHolderHOLDER_CLASS, ""
 	case !timed:
 	case root.Type() == "fq", root.Type() == "mq" && len(parts) > 0 && !slices.ContainsFunc(parts, func(
@@ -117,51 +117,51 @@ func (q *queue) open(timed bool) error {
 			root, parts, err = q.root()
 		}
 	}
-	if err == nil && !q.is(root) {
-		err = q.forgo()
+	if err == nil && !q.isOwn(root) {
+		err = q.removeNote()
 	}
-	q.by, q.why, q.advice = gatewayHolderHOLDER_NONE, "", ""
+	q.holder, q.reason, q.advice = gatewayHolderHOLDER_NONE, "", ""
 	if errors.Is(err, datapath.ErrNotSupported) {
-		q.lacking = true
-		q.why = "the kernel has no queue for it (CONFIG_NET_SCH_FQ, _HTB)"
+		q.unsupported = true
+		q.reason = "the kernel has no queue for it (CONFIG_NET_SCH_FQ, _HTB)"
 		return nil
 	}
 	if err == nil {
-		q.by, q.why = q.holder(root, parts, timed)
+		q.holder, q.reason = q.findHolder(root, parts, timed)
 	}
-	if err == nil && q.by == gatewayHolderHOLDER_TIME {
-		q.advice, err = q.widen(q.is(root))
+	if err == nil && q.holder == gatewayHolderHOLDER_TIME {
+		q.advice, err = q.widen(q.isOwn(root))
 	}
 	return err
 }
 
 // replaceable reports whether a qdisc is one that the kernel made by itself, and another may take its place.
 func (q *queue) replaceable(root netlink.Qdisc) bool {
-	return root != nil && root.Attrs().Handle>>16 == 0 && slices.Contains(replaced, root.Type()) && !q.lacking
+	return root != nil && root.Attrs().Handle>>16 == 0 && slices.Contains(replaced, root.Type()) && !q.unsupported
 }
 
 // replace puts a queue that holds packets in the default one's place.
 func (q *queue) replace(root netlink.Qdisc, timed bool) error {
-	if err := q.note(); err != nil {
+	if err := q.writeNote(); err != nil {
 		return err
 	}
 	var made error = syscall.ENOENT
 	if timed {
-		made = q.fair(root.Type() == "mq")
+		made = q.makeFQ(root.Type() == "mq")
 	}
-	if errors.Is(made, syscall.ENOENT) && slices.Contains(plain, root.Type()) {
+	if errors.Is(made, syscall.ENOENT) && slices.Contains(replaceableQdiscs, root.Type()) {
 		made = q.classful()
 	}
 	switch {
 	case made == nil:
 		return nil
 	case errors.Is(made, syscall.EEXIST): // somebody else was first
-		return q.forgo()
+		return q.removeNote()
 	case errors.Is(made, syscall.ENOENT): // the kernel has no such queue
-		return errors.Join(datapath.ErrNotSupported, q.forgo())
+		return errors.Join(datapath.ErrNotSupported, q.removeNote())
 	}
 	return fmt.Errorf(
-		"giving %s a queue that holds clients' packets: %w", q.dev.Name, errors.Join(made, q.remove(), q.forgo()))
+		"giving %s a queue that holds clients' packets: %w", q.dev.Name, errors.Join(made, q.remove(), q.removeNote()))
 }
 
 // classful makes an htb. What has no class leaves at once.
@@ -181,12 +181,12 @@ func (q *queue) classful() error {
 // gatewayd stays; an fq serves all, and those who need it make it again.
 func (q *queue) remove() error {
 	root, _, err := q.root()
-	if err != nil || !q.is(root) || root.Type() == "htb" && !q.ours() {
+	if err != nil || !q.isOwn(root) || root.Type() == "htb" && !q.mayUseClasses() {
 		return err
 	}
 	err = netlink.QdiscDel(&netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: q.dev.Index,
 		Parent: netlink.HANDLE_ROOT, Handle: q.handle()}, QdiscType: root.Type()})
-	if err != nil && !gone(err) {
+	if err != nil && !isGone(err) {
 		return fmt.Errorf("putting the default queue of %s back: %w", q.dev.Name, err)
 	}
 	return nil
@@ -226,10 +226,10 @@ func (q *queue) classify(p *ebpf.Program) error {
 
 // backlogs are the bytes of frames that wait in the classes, by their minor number; nil: there are no classes.
 func (q *queue) backlogs() (map[uint16]uint64, error) {
-	if q.by != gatewayHolderHOLDER_CLASS {
+	if q.holder != gatewayHolderHOLDER_CLASS {
 		return nil, nil
 	}
-	all, err := stack.Whole(func() ([]netlink.Class, error) {
+	all, err := stack.ConsistentList(func() ([]netlink.Class, error) {
 		return netlink.ClassList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: q.dev.Index}}, q.handle())
 	})
 	if err != nil {
@@ -244,11 +244,11 @@ func (q *queue) backlogs() (map[uint16]uint64, error) {
 	return out, nil
 }
 
-// forget removes a client's class, with what waits in it.
-func (q *queue) forget(minor uint16) error {
+// removeClass removes a client's class, with what waits in it.
+func (q *queue) removeClass(minor uint16) error {
 	c := &netlink.HtbClass{ClassAttrs: netlink.ClassAttrs{LinkIndex: q.dev.Index, Parent: q.handle(),
 		Handle: netlink.MakeHandle(q.major, minor)}}
-	if err := netlink.ClassDel(c); err != nil && !gone(err) {
+	if err := netlink.ClassDel(c); err != nil && !isGone(err) {
 		return fmt.Errorf("removing a client's rate from the queue of %s: %w", q.dev.Name, err)
 	}
 	return nil

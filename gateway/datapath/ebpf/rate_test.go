@@ -28,9 +28,8 @@ var (
 // distant is the server's address with a long round trip.
 var distant = netip.MustParseAddr("198.18.0.2")
 
-// delay gives the server a second address whose packets are delayed. The server's own
-// packets are not, so the delay is the round-trip time. A TUN device holds the packets,
-// because this kernel may lack netem.
+// delay gives the server a second address whose packets are delayed. The server's own packets are not, so the delay is
+// the round-trip time. A TUN device holds the packets, because this kernel may lack netem.
 func (n network) delay(t testing.TB, rtt time.Duration) {
 	t.Helper()
 	var tun *os.File
@@ -143,8 +142,7 @@ func (n network) begin(t *testing.T, l load) {
 	t.Cleanup(func() { client.Close(); server.Close(); running.Wait() })
 }
 
-// blast sends three times the limit in datagrams, in the bursts of a sender that wakes
-// each millisecond.
+// blast sends three times the limit in datagrams, in the bursts of a sender that wakes each millisecond.
 func (n network) blast(t *testing.T, l load) {
 	t.Helper()
 	from, to, addr, here := n.client, n.server, distant, l.addr
@@ -185,7 +183,7 @@ type reading struct {
 
 func (d *Datapath) limiter(t *testing.T, l load) (r reading) {
 	t.Helper()
-	at, err := d.place(l.addr)
+	at, err := d.placeOf(l.addr)
 	must(t, err)
 	var m gatewayMeters
 	must(t, d.objs.ClientMeters.Lookup(at, &m))
@@ -200,10 +198,9 @@ func (d *Datapath) limiter(t *testing.T, l load) (r reading) {
 	return r
 }
 
-// TestRatesHold: over any time no more passes than rate and burst allow, and a client that
-// always sends gets at least 97 % of its rate, also with different kinds of TCP. A limiter
-// loses time only while its burst is unused: the unused part at a window's ends is left
-// out of both checks.
+// TestRatesHold: over any time no more passes than rate and burst allow, and a client that always sends gets at least
+// 97 % of its rate, also with different kinds of TCP. A limiter loses time only while its burst is unused: the unused
+// part at a window's ends is left out of both checks.
 func TestRatesHold(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)

@@ -66,7 +66,7 @@ func (s *scanned) deliver(t *testing.T, client netip.Addr, frame []byte) {
 // entries lists a client's.
 func (s *scanned) entries(t *testing.T, client netip.Addr) (keys []gatewayFlowKey) {
 	t.Helper()
-	at, err := s.place(client)
+	at, err := s.placeOf(client)
 	must(t, err)
 	var k gatewayFlowKey
 	var p gatewayFlowPath
@@ -224,7 +224,7 @@ func TestFullCache(t *testing.T) {
 func TestEntriesEnd(t *testing.T) {
 	s := newScanned(t, 0)
 	t.Cleanup(func() { run(t, short(30)+"; sysctl -qw net.netfilter.nf_conntrack_events=2") })
-	at, err := s.place(bob)
+	at, err := s.placeOf(bob)
 	must(t, err)
 	for i, c := range []struct {
 		setting     string

@@ -31,18 +31,18 @@ type rates struct{ up, down uint64 }
 type shaping struct {
 	timed bool // programs may set when a packet leaves
 
-	mu       sync.Mutex // guards what follows
-	opened   bool
-	wan, lan queue
-	held     map[uint32]rates // by slot: of clients of which packets are held
-	policed  map[uint32]bool  // by slot: of those, which the queues refused, so that packets are dropped
-	holders  string           // as logged last
+	mu        sync.Mutex // guards what follows
+	opened    bool
+	wan, lan  queue
+	heldRates map[uint32]rates // by slot: of clients of which packets are held
+	policed   map[uint32]bool  // by slot: of those, which the queues refused, so that packets are dropped
+	holders   string           // as logged last
 }
 
 // beginShaping finds out which queues the kernel has.
 func (d *Datapath) beginShaping(lan, wan *net.Interface) {
 	s := &d.shaping
-	s.held, s.policed = map[uint32]rates{}, map[uint32]bool{}
+	s.heldRates, s.policed = map[uint32]rates{}, map[uint32]bool{}
 	s.wan, s.lan = queue{dev: wan, major: wanQueue, dir: d.cfg.PinDir}, queue{dev: lan, major: lanQueue, dir: d.cfg.PinDir}
 	s.timed = d.cfg.Shaping == ShapingAuto && features.HaveProgramHelper(ebpf.SchedCLS, asm.FnSkbSetTstamp) == nil
 }
@@ -89,12 +89,12 @@ func (d *Datapath) shape(slot uint32, r rates) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.held[slot]
-	if before == r || d.resigned() {
+	before := s.heldRates[slot]
+	if before == r || d.isDetached() {
 		return
 	}
 	if r == (rates{}) {
-		delete(s.held, slot)
+		delete(s.heldRates, slot)
 		delete(s.policed, slot)
 		if err := errors.Join(d.dequeue(slot), s.release(slot)); err != nil {
 			d.cfg.Log.Error("a client without rates keeps a queue", "client", d.owner(slot), "err", err)
@@ -108,12 +108,12 @@ func (d *Datapath) shape(slot uint32, r rates) {
 		s.opened = true
 		d.logShaping()
 	}
-	s.held[slot] = r
+	s.heldRates[slot] = r
 	err := d.enqueue(slot, r)
 	if err == nil {
 		err = d.stampShaping()
 	}
-	if err != nil && !d.resigned() {
+	if err != nil && !d.isDetached() {
 		d.cfg.Log.Error(
 			"packets of a client beyond its rates are dropped, not held back; trying again", "client", d.owner(slot), "err", err)
 	}
@@ -123,7 +123,7 @@ func (d *Datapath) shape(slot uint32, r rates) {
 // is held.
 func (d *Datapath) enqueue(slot uint32, r rates) error {
 	s := &d.shaping
-	err := s.hold(slot, r)
+	err := s.makeClasses(slot, r)
 	if err == nil {
 		err = d.objs.ClientQueues.Update(slot, gatewayQueues{Class: uint32(minor(slot))}, ebpf.UpdateNoExist)
 		if errors.Is(err, ebpf.ErrKeyExist) {
@@ -166,26 +166,26 @@ func minor(slot uint32) uint16 {
 // held.
 func (d *Datapath) openQueue(q *queue) error {
 	err := q.open(d.shaping.timed)
-	if err == nil && q.by == gatewayHolderHOLDER_CLASS && q.major == wanQueue {
+	if err == nil && q.holder == gatewayHolderHOLDER_CLASS && q.major == wanQueue {
 		err = q.classify(d.objs.ClassOf)
 	}
-	if d.resigned() {
-		q.by, q.why = gatewayHolderHOLDER_NONE, "gatewayd detach was run"
+	if d.isDetached() {
+		q.holder, q.reason = gatewayHolderHOLDER_NONE, "gatewayd detach was run"
 		return errors.Join(err, q.remove())
 	}
 	if err != nil {
-		q.by, q.why = gatewayHolderHOLDER_NONE, err.Error()
+		q.holder, q.reason = gatewayHolderHOLDER_NONE, err.Error()
 	}
 	return err
 }
 
-// hold makes a client's classes where there are such. mu is held.
-func (s *shaping) hold(slot uint32, r rates) error {
+// makeClasses makes a client's classes where there are such. mu is held.
+func (s *shaping) makeClasses(slot uint32, r rates) error {
 	if minor(slot) == 0 {
 		return nil
 	}
 	for q, bps := range map[*queue]uint64{&s.wan: r.up, &s.lan: r.down} {
-		if q.by != gatewayHolderHOLDER_CLASS || bps == 0 {
+		if q.holder != gatewayHolderHOLDER_CLASS || bps == 0 {
 			continue
 		}
 		if err := q.class(minor(slot), bps); err != nil {
@@ -198,8 +198,8 @@ func (s *shaping) hold(slot uint32, r rates) error {
 // release removes a client's classes. mu is held.
 func (s *shaping) release(slot uint32) (err error) {
 	for _, q := range []*queue{&s.wan, &s.lan} {
-		if q.by == gatewayHolderHOLDER_CLASS && minor(slot) != 0 {
-			err = errors.Join(err, q.forget(minor(slot)))
+		if q.holder == gatewayHolderHOLDER_CLASS && minor(slot) != 0 {
+			err = errors.Join(err, q.removeClass(minor(slot)))
 		}
 	}
 	return err
@@ -209,7 +209,7 @@ func (s *shaping) release(slot uint32) (err error) {
 func (d *Datapath) stampShaping() error {
 	s := &d.shaping
 	err := d.objs.RateShaping.Put(
-		uint32(0), gatewayShaping{Until: now() + uint64(redirectLife), Up: uint32(s.wan.by), Down: uint32(s.lan.by)})
+		uint32(0), gatewayShaping{Until: now() + uint64(redirectLife), Up: uint32(s.wan.holder), Down: uint32(s.lan.holder)})
 	if err != nil {
 		return fmt.Errorf("having packets held: %w", err)
 	}
@@ -222,34 +222,34 @@ func (d *Datapath) keepShaping() error {
 	s := &d.shaping
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.opened || d.resigned() {
+	if !s.opened || d.isDetached() {
 		return nil
 	}
 	var all error
 	changed := false
 	for _, q := range []*queue{&s.wan, &s.lan} {
-		before := q.by
+		before := q.holder
 		root, parts, err := q.root()
 		if err != nil {
 			all = errors.Join(all, err)
 			continue
 		}
-		if q.noted && q.is(root) {
-			all = errors.Join(all, q.note())
+		if q.hasNote && q.isOwn(root) {
+			all = errors.Join(all, q.writeNote())
 		}
-		by, reason := q.holder(root, parts, s.timed)
+		by, reason := q.findHolder(root, parts, s.timed)
 		if by == before && !(before == gatewayHolderHOLDER_NONE && q.replaceable(root)) {
-			q.why = reason
+			q.reason = reason
 			continue
 		}
 		changed = true
 		all = errors.Join(all, d.openQueue(q))
 	}
-	if d.resigned() {
+	if d.isDetached() {
 		return nil
 	}
 	var refused error // as of one of perhaps many clients
-	for place, r := range s.held {
+	for place, r := range s.heldRates {
 		if changed || s.policed[place] {
 			refused = cmp.Or(d.enqueue(place, r), refused)
 		}
@@ -263,23 +263,23 @@ func (d *Datapath) logShaping() {
 	s := &d.shaping
 	words := map[gatewayHolder]string{gatewayHolderHOLDER_TIME: "by fq", gatewayHolderHOLDER_CLASS: "by htb"}
 	for _, q := range []*queue{&s.wan, &s.lan} {
-		if q.by == gatewayHolderHOLDER_NONE {
-			words[q.by] = "dropped"
+		if q.holder == gatewayHolderHOLDER_NONE {
+			words[q.holder] = "dropped"
 		}
 	}
-	holders := words[s.wan.by] + s.wan.why + s.wan.advice + words[s.lan.by] + s.lan.why + s.lan.advice
+	holders := words[s.wan.holder] + s.wan.reason + s.wan.advice + words[s.lan.holder] + s.lan.reason + s.lan.advice
 	if holders == s.holders {
 		return
 	}
 	s.holders = holders
 	for name, q := range map[string]*queue{"sent": &s.wan, "received": &s.lan} {
-		if q.by == gatewayHolderHOLDER_NONE {
+		if q.holder == gatewayHolderHOLDER_NONE {
 			d.cfg.Log.Warn("packets beyond clients' rates are dropped, not held back", "packets", name, "interface", q.dev.Name,
-				"why", q.why)
+				"why", q.reason)
 			continue
 		}
 		d.cfg.Log.Info("packets beyond clients' rates are held back", "packets", name, "interface", q.dev.Name, "how",
-			words[q.by])
+			words[q.holder])
 		if q.advice != "" {
 			d.cfg.Log.Warn("packets may wait although nothing holds them back", "packets", name, "interface", q.dev.Name, "why",
 				q.advice)

@@ -71,7 +71,7 @@ func (n network) queues(t *testing.T) string {
 func (d *Datapath) holders() [2]gatewayHolder {
 	d.shaping.mu.Lock()
 	defer d.shaping.mu.Unlock()
-	return [2]gatewayHolder{d.shaping.wan.by, d.shaping.lan.by}
+	return [2]gatewayHolder{d.shaping.wan.holder, d.shaping.lan.holder}
 }
 
 // TestQueuesPutBack: queues are made for the first client with a rate, outlive the daemon, serve its successor, and the
@@ -180,7 +180,7 @@ func TestHeldLongAgo(t *testing.T) {
 	must(t, d.Set(rated(1, 1)))
 	must(t, d.objs.RateShaping.Put(
 		uint32(0), gatewayShaping{Until: now() + 3600e9, Down: uint32(gatewayHolderHOLDER_CLASS)}))
-	at, err := d.place(alice)
+	at, err := d.placeOf(alice)
 	must(t, err)
 	const ticksMost = 1000
 	send := func(place uint32, bytes int) (passes bool) {

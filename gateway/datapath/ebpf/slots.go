@@ -23,11 +23,11 @@ import (
 // would cost each packet a further look-up.
 //
 // The slot is the place of the address that the client was first known by. An entry has it as the distance from its own
-// place, which is 0 for that address. Entries of former versions have 0 there, and go on. IPv6 will have a hash table of
-// entries, which name slots in the same way.
+// place, which is 0 for that address. Entries of former versions have 0 there, and go on. IPv6 will have a hash table
+// of entries, which name slots in the same way.
 
-// place returns an address's index in the table of addresses.
-func (d *Datapath) place(addr netip.Addr) (uint32, error) {
+// placeOf returns an address's index in the table of addresses.
+func (d *Datapath) placeOf(addr netip.Addr) (uint32, error) {
 	if err := d.net.Client(addr); err != nil {
 		return 0, err
 	}
@@ -40,7 +40,7 @@ func (d *Datapath) addr(place uint32) netip.Addr {
 }
 
 // slot returns a client's.
-func (d *Datapath) slot(id datapath.ID) (uint32, error) { return d.place(id.Addr()) }
+func (d *Datapath) slot(id datapath.ID) (uint32, error) { return d.placeOf(id.Addr()) }
 
 // owner is the client of a slot.
 func (d *Datapath) owner(slot uint32) datapath.ID { return datapath.IDOf(d.addr(slot)) }
@@ -55,7 +55,7 @@ func (d *Datapath) placesOf(addrs []netip.Addr) ([]uint32, error) {
 		if !addr.Is4() {
 			return nil, fmt.Errorf("the address %s: %w: IPv4 only", addr, datapath.ErrNotSupported)
 		}
-		place, err := d.place(addr)
+		place, err := d.placeOf(addr)
 		if err != nil {
 			return nil, err
 		}
@@ -67,21 +67,21 @@ func (d *Datapath) placesOf(addrs []netip.Addr) ([]uint32, error) {
 	return all, nil
 }
 
-// further are the places of clients' addresses that are not their slots, by slot.
-type further struct {
+// furtherPlaces are the places of clients' addresses that are not their slots, by slot.
+type furtherPlaces struct {
 	mu     sync.Mutex
 	bySlot map[uint32][]uint32 // guarded by mu; slices never change
 }
 
 // get returns the further places of a client.
-func (f *further) get(slot uint32) []uint32 {
+func (f *furtherPlaces) get(slot uint32) []uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.bySlot[slot]
 }
 
 // add notes a place of a client.
-func (f *further) add(slot, place uint32) {
+func (f *furtherPlaces) add(slot, place uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if place == slot || slices.Contains(f.bySlot[slot], place) {
@@ -94,7 +94,7 @@ func (f *further) add(slot, place uint32) {
 }
 
 // drop forgets a place of a client.
-func (f *further) drop(slot, place uint32) {
+func (f *furtherPlaces) drop(slot, place uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	left := slices.DeleteFunc(slices.Clone(f.bySlot[slot]), func(p uint32) bool { return p == place })
@@ -105,10 +105,10 @@ func (f *further) drop(slot, place uint32) {
 	}
 }
 
-// put makes an entry that of all of a client's places, and takes the places that it had besides away. If that blocks an
+// putEntry makes an entry that of all of a client's places, and takes the places that it had besides away. If that blocks an
 // admitted client, it waits some 10 ms for programs that have seen the old entry and not yet counted the packet.
-func (d *Datapath) put(slot uint32, places []uint32, entry gatewayClient) error {
-	left := slices.DeleteFunc(append([]uint32{slot}, d.further.get(slot)...),
+func (d *Datapath) putEntry(slot uint32, places []uint32, entry gatewayClient) error {
+	left := slices.DeleteFunc(append([]uint32{slot}, d.furtherPlaces.get(slot)...),
 		func(place uint32) bool { return slices.Contains(places, place) })
 	blocked := false
 	for _, place := range places {
@@ -119,9 +119,9 @@ func (d *Datapath) put(slot uint32, places []uint32, entry gatewayClient) error 
 		}
 		blocked = blocked || admits(before) && !admits(entry)
 		if former := slotOf(place, before); former != slot {
-			d.further.drop(former, place)
+			d.furtherPlaces.drop(former, place)
 		}
-		d.further.add(slot, place)
+		d.furtherPlaces.add(slot, place)
 	}
 	for _, place := range left {
 		before, err := d.vacate(slot, place)
@@ -143,7 +143,7 @@ func (d *Datapath) vacate(slot, place uint32) (before gatewayClient, err error) 
 		return gatewayClient{}, err
 	}
 	if err = d.objs.Clients.Put(place, gatewayClient{}); err == nil {
-		d.further.drop(slot, place)
+		d.furtherPlaces.drop(slot, place)
 		d.neighbours.Remove(d.addr(place))
 	}
 	return before, err

@@ -11,7 +11,7 @@ func budgets() (out [gatewayWorkWORKS]gatewayBudget) {
 		gatewayWorkWORK_DATAGRAM: datapath.Datagram, gatewayWorkWORK_CONNECTION: datapath.Connection,
 		gatewayWorkWORK_SEGMENT: datapath.Segment,
 		gatewayWorkWORK_CAPTURE: datapath.Capture, gatewayWorkWORK_GARDEN: datapath.GardenFlow,
-		gatewayWorkWORK_LASTING: datapath.Lasting,
+		gatewayWorkWORK_LASTING: datapath.LongTracked,
 		gatewayWorkWORK_REFUSAL: datapath.Refusal, gatewayWorkWORK_QUESTION: datapath.Question,
 	} {
 		out[program] = budgetOf(datapath.Budgets[kind])
@@ -20,5 +20,5 @@ func budgets() (out [gatewayWorkWORKS]gatewayBudget) {
 }
 
 func budgetOf(r budget.Rate) gatewayBudget {
-	return gatewayBudget{CostNs: uint64(r.Cost()), MostNs: uint64(r.Most())}
+	return gatewayBudget{CostNs: uint64(r.Cost()), MostNs: uint64(r.BucketSize())}
 }

@@ -13,9 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// TestHTTPFloodOfOneStranger: a device with two addresses opens 70,000 connections to port
-// 80, more than the programs' table holds. It has one device's, and another client's connection
-// stays in the table.
+// TestHTTPFloodOfOneStranger: a device with two addresses opens 70,000 connections to port 80, more than the programs'
+// table holds. It has one device's, and another client's connection stays in the table.
 func TestHTTPFloodOfOneStranger(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -50,9 +49,9 @@ func TestHTTPFloodOfOneStranger(t *testing.T) {
 	}
 }
 
-// TestMadeUpSenders: a device that makes up a MAC address for each frame has no more DHCP
-// requests and ARP probes answered than all MAC addresses without a lease together; those of
-// clients, and of a device that was there before, are.
+// TestMadeUpSenders: a device that makes up a MAC address for each frame has no more DHCP requests and ARP probes
+// answered than all MAC addresses without a lease together; those of clients, and of a device that was there before,
+// are.
 func TestMadeUpSenders(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, func(c *Config) { c.DHCP = true })
@@ -104,8 +103,8 @@ func TestMadeUpSenders(t *testing.T) {
 	}
 }
 
-// TestLastingConnections: once a device has used up what it may have the kernel remember for
-// days, it has no further connections to the garden, and still sends datagrams there.
+// TestLastingConnections: once a device has used up what it may have the kernel remember for days, it has no further
+// connections to the garden, and still sends datagrams there.
 func TestLastingConnections(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -117,8 +116,8 @@ func TestLastingConnections(t *testing.T) {
 	var used gatewayUsed
 	key := gatewayDevice{Mac: bobMAC}
 	must(t, d.objs.Devices.Lookup(key, &used))
-	rate := datapath.Budgets[datapath.Lasting]
-	used.Until[gatewayWorkWORK_LASTING] += uint64(rate.Most() - rate.Cost())
+	rate := datapath.Budgets[datapath.LongTracked]
+	used.Until[gatewayWorkWORK_LASTING] += uint64(rate.BucketSize() - rate.Cost())
 	must(t, d.objs.Devices.Put(key, used))
 	d.try(t, d.objs.LanIn, lan, tcp(443, isBob, source(40001)))
 	d.try(t, d.objs.LanIn, lan, udp(443, isBob))

@@ -65,7 +65,7 @@ func unprivileged(t *testing.T, f func() error) error {
 // isHeld awaits that a daemon's queues hold packets, and those of a client.
 func (d *Datapath) isHeld(t *testing.T) {
 	t.Helper()
-	at, err := d.place(alice)
+	at, err := d.placeOf(alice)
 	must(t, err)
 	netnstest.Await(t, "packets are held", func() error {
 		var q gatewayQueues

@@ -23,22 +23,22 @@ func (d *Datapath) watch() error {
 		return err
 	}
 	d.observe()
-	if err := follower.Run(stack.Changes{LAN: d.lan.Index, Routing: d.reroute, Rules: d.obey}); err != nil {
+	if err := follower.Run(stack.Changes{LAN: d.lan.Index, Routing: d.reroute, Rules: d.readRules}); err != nil {
 		return err
 	}
 	watching.Go(func() { d.keepAll(end) })
-	return d.greet()
+	return d.reportNewcomers()
 }
 
-// reroute invalidates all cached next hops and then reads routing and links again. A change of tc's
-// may have removed programs, or added some; one of links or addresses the clients' neighbour entries.
+// reroute invalidates all cached next hops and then reads routing and links again. A change of tc's may have removed
+// programs, or added some; one of links or addresses the clients' neighbour entries.
 func (d *Datapath) reroute() {
 	d.neighbours.Check()
-	if err := d.networks.Check(); err != nil {
+	if err := d.routes.Check(); err != nil {
 		d.cfg.Log.Error("keeping the routes to the networks behind clients", "err", err)
 	}
 	select {
-	case d.wake <- struct{}{}:
+	case d.lookNow <- struct{}{}:
 	default: // the watcher is about to look
 	}
 	mtu := d.lanMTU()
@@ -52,21 +52,21 @@ func (d *Datapath) reroute() {
 	}
 	d.voidFlows()
 	d.choose(d.judgeRouting, d.judgePrograms)
-	for _, dev := range []*net.Interface{d.lan, d.wan, d.cut.out} {
+	for _, dev := range []*net.Interface{d.lan, d.wan, d.cutter.wan} {
 		if dev == nil {
 			continue
 		}
 		if _, err := net.InterfaceByIndex(dev.Index); err != nil {
 			select {
-			case d.lost <- dev.Name:
+			case d.lostInterface <- dev.Name:
 			default: // reported already
 			}
 		}
 	}
 }
 
-// obey reads netfilter's rules and IPsec's policies again.
-func (d *Datapath) obey() {
+// readRules reads netfilter's rules and IPsec's policies again.
+func (d *Datapath) readRules() {
 	d.withoutFlows(func() { d.choose(d.judgeRules) })
 	d.keepGuard()
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestProgramsTakenOff: programs and pins that are removed under a running daemon are put
-// back, and logged. Strangers' packets then stop again, and admitted clients' pass.
+// TestProgramsTakenOff: programs and pins that are removed under a running daemon are put back, and logged. Strangers'
+// packets then stop again, and admitted clients' pass.
 func TestProgramsTakenOff(t *testing.T) {
 	for _, p := range paths() {
 		switch {
@@ -70,8 +70,8 @@ func TestProgramsTakenOff(t *testing.T) {
 	}
 }
 
-// TestStaysClosed: while a program cannot be attached, the guard lets nothing pass that the
-// others leave to the stack, and the status says so.
+// TestStaysClosed: while a program cannot be attached, the guard lets nothing pass that the others leave to the stack,
+// and the status says so.
 func TestStaysClosed(t *testing.T) {
 	for _, p := range paths() {
 		if p.Name != "clsact" {
@@ -111,8 +111,7 @@ func TestStaysClosed(t *testing.T) {
 	}
 }
 
-// attacked is a network whose gateway loses programs, with flows of a client that is
-// admitted and of two that are not.
+// attacked is a network whose gateway loses programs, with flows of a client that is admitted and of two that are not.
 type attacked struct {
 	*datapathtest.World
 	up, down *datapathtest.Flow
@@ -174,7 +173,7 @@ func (w attacked) programs(t *testing.T) (n int) {
 	t.Helper()
 	w.Router.Do(func() {
 		for _, h := range (&Datapath{}).hooks(w.dev(t, "lan0"), w.dev(t, "wan0")) {
-			attached, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
+			attached, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.attachType()})
 			if err == nil {
 				n += len(attached.Programs)
 			}
@@ -204,8 +203,8 @@ func passing(t *testing.T) *ebpf.Program {
 	return p
 }
 
-// links does something to a hook's links, opened by their ids, as bpftool does: "bpftool link
-// detach" is link.Link.Detach.
+// links does something to a hook's links, opened by their ids, as bpftool does: "bpftool link detach" is
+// link.Link.Detach.
 func (w attacked) links(t *testing.T, name string, attach ebpf.AttachType, do func(link.Link) error) {
 	t.Helper()
 	var all error
@@ -227,8 +226,7 @@ func (w attacked) links(t *testing.T, name string, attach ebpf.AttachType, do fu
 	must(t, all)
 }
 
-// removePins removes all pins: programs and tables go on, and have their pins again, for
-// a successor to find.
+// removePins removes all pins: programs and tables go on, and have their pins again, for a successor to find.
 func (w attacked) removePins(t *testing.T) {
 	t.Helper()
 	dir := fmt.Sprint("/sys/fs/bpf/", w.Router.TID())

@@ -62,7 +62,7 @@ func TestWindows(t *testing.T) {
 	d.stop() // which would renew what follows
 	must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() + 3600e9 }))
 	must(t, d.Set(rated(1, 1)))
-	at, err := d.place(alice)
+	at, err := d.placeOf(alice)
 	must(t, err)
 	const given = 9000 // bytes
 	until := now() + 3600e9

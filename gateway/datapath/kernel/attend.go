@@ -28,7 +28,7 @@ func Keep(listener *os.File, log *slog.Logger) error {
 	log, flush := keeper.AsyncLog(log)
 	defer flush(time.Second)
 	return keeper.Serve(listener, keeper.Serving{
-		Alone: keeper.Alone, Log: log,
+		AloneFor: keeper.AloneFor, Log: log,
 		Unowned: func(ctx context.Context, held []keeper.Item) { attend(ctx, held, log) },
 	})
 }
@@ -51,7 +51,7 @@ func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 	follower, err := stack.Follow()
 	if err == nil {
 		defer follower.Close()
-		err = follower.Run(stack.Changes{LAN: a.was.LAN, Routing: func() {}, Rules: a.checkRules})
+		err = follower.Run(stack.Changes{LAN: a.ruled.LAN, Routing: func() {}, Rules: a.checkRules})
 	}
 	if err != nil {
 		log.Error("changes of rules are not heard of, and found some seconds later", "lan", a.net.Interface, "err", err)
@@ -74,31 +74,31 @@ func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 	}
 }
 
-// attendance is a data path that only knows, and reads, what a keeper has: its clients with quotas, and all interfaces.
-type attendance struct {
+// rulesWatch is a data path that only knows, and reads, what a keeper has: its clients with quotas, and all interfaces.
+type rulesWatch struct {
 	*Datapath
 	ctx   context.Context // ends when the next daemon is there
-	was   ruled
+	ruled ruled
 	units []int
 
-	checking sync.Mutex
-	shut     bool // all interfaces are down; guarded by checking
+	checking       sync.Mutex
+	interfacesDown bool // all interfaces are down; guarded by checking
 }
 
 // attended makes one.
-func attended(held []keeper.Item) (*attendance, error) {
-	a := &attendance{}
+func attended(held []keeper.Item) (*rulesWatch, error) {
+	a := &rulesWatch{}
 	index := slices.IndexFunc(held, func(i keeper.Item) bool { return i.Key == rulesKey })
 	if index < 0 {
 		return nil, errors.New("the daemon has not said what its rules are")
 	}
-	if err := json.Unmarshal(held[index].Data, &a.was); err != nil || a.was.Version != recordVersion {
+	if err := json.Unmarshal(held[index].Data, &a.ruled); err != nil || a.ruled.Version != recordVersion {
 		return nil, errors.Join(
-			fmt.Errorf("the daemon's records are of version %d, not %d", a.was.Version, recordVersion), err)
+			fmt.Errorf("the daemon's records are of version %d, not %d", a.ruled.Version, recordVersion), err)
 	}
-	lan, err := net.InterfaceByIndex(a.was.LAN)
+	lan, err := net.InterfaceByIndex(a.ruled.LAN)
 	if err != nil {
-		return nil, fmt.Errorf("the LAN's interface, which has the index %d: %w", a.was.LAN, err)
+		return nil, fmt.Errorf("the LAN's interface, which has the index %d: %w", a.ruled.LAN, err)
 	}
 	a.Datapath = &Datapath{net: datapath.Network{Interface: lan.Name}, table: tableOf(lan.Name),
 		clients: map[netip.Addr]*client{}, bounded: map[*client]bool{}, fastestBps: fastest(lan.Name)}
@@ -117,9 +117,9 @@ func attended(held []keeper.Item) (*attendance, error) {
 }
 
 // compareQuotas ends the traffic of clients whose quota is used up.
-func (a *attendance) compareQuotas() {
+func (a *rulesWatch) compareQuotas() {
 	a.checking.Lock()
-	none := a.shut || len(a.clients) == 0
+	none := a.interfacesDown || len(a.clients) == 0
 	a.checking.Unlock()
 	if none {
 		return
@@ -143,7 +143,7 @@ func (a *attendance) compareQuotas() {
 // checkRules sets all interfaces down if the clients' rules are not the daemon's any more: packets would pass unjudged
 // and uncounted. Where a table of the guard is gone it blocks the LAN again. A guard that differs may be that of a data
 // path of another kind, which ends the keeper next.
-func (a *attendance) checkRules() {
+func (a *rulesWatch) checkRules() {
 	a.checking.Lock()
 	defer a.checking.Unlock()
 	if err := a.restore(); err != nil {
@@ -152,7 +152,7 @@ func (a *attendance) checkRules() {
 }
 
 // restore does it. checking is held.
-func (a *attendance) restore() error {
+func (a *rulesWatch) restore() error {
 	var is [3][32]byte
 	for n, t := range a.tables() {
 		var err error
@@ -167,18 +167,18 @@ func (a *attendance) restore() error {
 	if none := [32]byte{}; is[1] == none || is[2] == none { // first, because all interfaces take their time
 		errs = append(errs, a.block())
 	}
-	if is[0] != a.was.Digest && !a.shut {
+	if is[0] != a.ruled.Digest && !a.interfacesDown {
 		errs = append(errs, a.shutAll())
 	}
 	return errors.Join(errs...)
 }
 
 // block has the guard's rules back.
-func (a *attendance) block() error {
-	if _, err := net.InterfaceByIndex(a.was.LAN); err != nil {
+func (a *rulesWatch) block() error {
+	if _, err := net.InterfaceByIndex(a.ruled.LAN); err != nil {
 		return nil // it is gone, and all that came from it
 	}
-	if err := (guard.Guard{LAN: a.net.Interface}).RenewWithFrames(a.was.Gateway); err != nil {
+	if err := (guard.Guard{LAN: a.net.Interface}).RenewWithFrames(a.ruled.Gateway); err != nil {
 		return err
 	}
 	a.cfg.Log.Warn("others removed the rules in nftables that block the LAN, and no daemon is there: its keeper has "+
@@ -187,7 +187,7 @@ func (a *attendance) block() error {
 }
 
 // shutAll sets all interfaces down. checking is held.
-func (a *attendance) shutAll() (err error) {
+func (a *rulesWatch) shutAll() (err error) {
 	for _, unit := range a.units {
 		if a.ctx.Err() != nil {
 			return nil // the next daemon makes all units anew
@@ -197,7 +197,7 @@ func (a *attendance) shutAll() (err error) {
 		}
 	}
 	if err == nil {
-		a.shut = true
+		a.interfacesDown = true
 		a.cfg.Log.Error("others changed the rules in nftables, and no daemon is there to put them back: its keeper has "+
 			"set all sessions' interfaces down", "lan", a.net.Interface)
 	}

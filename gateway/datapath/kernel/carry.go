@@ -18,15 +18,15 @@ type sessionKey struct {
 	id  uint16
 }
 
-// carrier has all PPPoE sessions and receives their frames of control protocols. A session is
-// there as long as the concentrator or a client needs it.
+// carrier has all PPPoE sessions and receives their frames of control protocols. A session is there as long as the
+// concentrator or a client needs it.
 type carrier struct {
 	lan   string
 	epoll *os.File
 
-	sessions map[sessionKey]*pppoeSession // guarded by the data path's mu
-	files    map[int]watched              // by channel and unit; guarded by it too
-	last     int32                        // generation; guarded by it too
+	sessions   map[sessionKey]*pppoeSession // guarded by the data path's mu
+	files      map[int]watched              // by channel and unit; guarded by it too
+	generation int32                        // generation; guarded by it too
 }
 
 // watched is a file whose frames are waited for. Another file may get the number of one that was closed: its
@@ -52,11 +52,11 @@ func newCarrier(lan string) (*carrier, error) {
 
 // watch has frames that come to a channel or a unit reported.
 func (c *carrier) watch(fd int, l *pppoeSession) error {
-	c.last++
-	if err := c.control(unix.EPOLL_CTL_ADD, fd, c.last); err != nil {
+	c.generation++
+	if err := c.control(unix.EPOLL_CTL_ADD, fd, c.generation); err != nil {
 		return err
 	}
-	c.files[fd] = watched{l, c.last}
+	c.files[fd] = watched{l, c.generation}
 	return nil
 }
 
@@ -82,8 +82,8 @@ func (c *carrier) control(op, fd int, generation int32) (err error) {
 	return nil
 }
 
-// take returns the PPPoE session of a key, which it opens if there is none. d.mu is held.
-func (d *Datapath) take(s sessionKey) (*pppoeSession, error) {
+// openSession returns the PPPoE session of a key, which it opens if there is none. d.mu is held.
+func (d *Datapath) openSession(s sessionKey) (*pppoeSession, error) {
 	c := d.carrier
 	if l := c.sessions[s]; l != nil {
 		return l, nil
@@ -111,8 +111,8 @@ func (c *carrier) add(l *pppoeSession) error {
 	return err
 }
 
-// leave closes a PPPoE session that nobody needs. d.mu is held.
-func (d *Datapath) leave(l *pppoeSession) {
+// closeUnused closes a PPPoE session that nobody needs. d.mu is held.
+func (d *Datapath) closeUnused(l *pppoeSession) {
 	if l.carried || l.used {
 		return
 	}
@@ -125,21 +125,20 @@ func (d *Datapath) leave(l *pppoeSession) {
 func (d *Datapath) Carry(mac [6]byte, id uint16) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l, err := d.take(sessionKey{mac, id})
+	l, err := d.openSession(sessionKey{mac, id})
 	if err == nil {
 		l.carried = true
 	}
 	return err
 }
 
-// Release implements the concentrator's Carrier. The session's client keeps its interface until it
-// is removed.
+// Release implements the concentrator's Carrier. The session's client keeps its interface until it is removed.
 func (d *Datapath) Release(mac [6]byte, id uint16) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if l := d.carrier.sessions[sessionKey{mac, id}]; l != nil {
 		l.carried = false
-		d.leave(l)
+		d.closeUnused(l)
 	}
 }
 

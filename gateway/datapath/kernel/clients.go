@@ -20,16 +20,16 @@ type client struct {
 
 	mu sync.Mutex // guards what follows
 	datapath.Client
-	known bool
-	pppoe *pppoeSession // nil: its packets have no way
-	end   *time.Timer   // of the admission; nil: none
+	known  bool
+	pppoe  *pppoeSession // nil: its packets have no way
+	expiry *time.Timer   // of the admission; nil: none
 
-	epoch            uint64  // of its counters: a former daemon's, if it had the unit
-	base, unit       tally   // of former units; of the present one, as last read
-	read, lost       reading // of the present unit; of counters that went with the rules
-	forgone, dropped uint64  // packets beyond rates, of former units and of the present one
-	mark             tally   // Moved's
-	seen             time.Time
+	epoch             uint64  // of its counters: a former daemon's, if it had the unit
+	base, unit        tally   // of former units; of the present one, as last read
+	read, lostCounts  reading // of the present unit; of counters that went with the rules
+	overRate, dropped uint64  // packets beyond rates, of former units and of the present one
+	mark              tally   // Moved's
+	seen              time.Time
 }
 
 var errClosed = errors.New("the data path is closed")
@@ -93,15 +93,15 @@ func (d *Datapath) set(to datapath.Client) error {
 		return err
 	}
 	c.Client, c.known = to, true
-	d.until(c)
+	d.endAtExpiry(c)
 	d.bound(c)
-	d.keep(c)
+	d.keepUnit(c)
 	return nil
 }
 
 // change makes, limits or ends a client's unit. c.mu is held.
 func (d *Datapath) change(c *client, to datapath.Client) error {
-	if err := d.look(c); err != nil {
+	if err := d.readTraffic(c); err != nil {
 		return err
 	}
 	passes := to.Admitted && (to.Until.IsZero() || time.Now().Before(to.Until)) && !c.usedUp(to.Limits)
@@ -118,7 +118,7 @@ func (d *Datapath) change(c *client, to datapath.Client) error {
 // admit makes a client's unit. c.mu is held.
 func (d *Datapath) admit(c *client, to datapath.Client) error {
 	d.mu.Lock()
-	l, err := d.take(sessionKey{to.MAC, to.Session})
+	l, err := d.openSession(sessionKey{to.MAC, to.Session})
 	if err == nil && l.used {
 		err = errors.New("another client has its PPPoE session")
 	}
@@ -144,7 +144,7 @@ func (d *Datapath) admit(c *client, to datapath.Client) error {
 	}
 	if err == nil {
 		var b nftables.Batch
-		enter(&b, d.table, l.index, c.addr)
+		addClientRules(&b, d.table, l.index, c.addr)
 		err = d.rules.Commit(&b)
 	}
 	c.pppoe = l
@@ -153,7 +153,7 @@ func (d *Datapath) admit(c *client, to datapath.Client) error {
 		return err
 	}
 	if err = raise(l.index); err == nil {
-		err = lead(c.addr, l.index, d.net.Gateway())
+		err = addRoute(c.addr, l.index, d.net.Gateway())
 	}
 	if err != nil {
 		err = fmt.Errorf("setting up the interface %s: %w", name, err)
@@ -174,9 +174,9 @@ func (d *Datapath) bar(c *client) error {
 	}
 	_ = lower(c.pppoe.index) // an error: it is gone
 	stack.AwaitCPUs()
-	_ = d.look(c) // an error: it is gone, and what was read last stands
+	_ = d.readTraffic(c) // an error: it is gone, and what was read last stands
 	var rest nftables.Batch
-	strike(&rest, d.table, c.pppoe.index, c.addr)
+	removeBarred(&rest, d.table, c.pppoe.index, c.addr)
 	d.drop(c)
 	if err := d.rules.Commit(&rest); !errors.Is(err, unix.ENOENT) {
 		return err
@@ -186,9 +186,9 @@ func (d *Datapath) bar(c *client) error {
 
 // drop ends a client's unit at once. c.mu is held.
 func (d *Datapath) drop(c *client) {
-	if c.end != nil {
-		c.end.Stop()
-		c.end = nil
+	if c.expiry != nil {
+		c.expiry.Stop()
+		c.expiry = nil
 	}
 	l := c.pppoe
 	if l == nil {
@@ -197,29 +197,29 @@ func (d *Datapath) drop(c *client) {
 	d.mu.Lock()
 	d.carrier.ignore(l.unit)
 	d.mu.Unlock()
-	d.forget(c)
+	d.dropKept(c)
 	l.disconnect() // takes its time
 	d.mu.Lock()
 	l.used = false
-	d.leave(l)
+	d.closeUnused(l)
 	d.mu.Unlock()
 	c.pppoe = nil
 	c.base, c.unit = c.base.plus(c.unit), tally{}
-	c.read, c.lost = reading{}, reading{}
-	c.forgone, c.dropped = c.forgone+c.dropped, 0
+	c.read, c.lostCounts = reading{}, reading{}
+	c.overRate, c.dropped = c.overRate+c.dropped, 0
 }
 
-// until ends a client's unit at the end of its admission. c.mu is held.
-func (d *Datapath) until(c *client) {
-	if c.end != nil {
-		c.end.Stop()
-		c.end = nil
+// endAtExpiry ends a client's unit at the end of its admission. c.mu is held.
+func (d *Datapath) endAtExpiry(c *client) {
+	if c.expiry != nil {
+		c.expiry.Stop()
+		c.expiry = nil
 	}
 	if c.pppoe == nil || c.Until.IsZero() {
 		return
 	}
 	l := c.pppoe
-	c.end = time.AfterFunc(time.Until(c.Until), func() {
+	c.expiry = time.AfterFunc(time.Until(c.Until), func() {
 		d.replacing.RLock()
 		defer d.replacing.RUnlock()
 		c.mu.Lock()
@@ -228,7 +228,7 @@ func (d *Datapath) until(c *client) {
 			return
 		}
 		if time.Now().Before(c.Until) { // the clock was set back, or Until is another one by now
-			d.until(c)
+			d.endAtExpiry(c)
 			return
 		}
 		if err := d.bar(c); err != nil {

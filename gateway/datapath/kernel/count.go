@@ -13,9 +13,9 @@ import (
 
 // reading is what a unit's interface and its rules have counted.
 type reading struct {
-	sent nftables.Counted // by the interface
-	from nftables.Counted // forwarded from the client
-	own  nftables.Counted // sent by the gateway itself
+	sent        nftables.Counted // by the interface
+	fromClient  nftables.Counted // forwarded from the client
+	fromGateway nftables.Counted // sent by the gateway itself
 }
 
 // tally is a client's traffic.
@@ -30,16 +30,16 @@ func larger(a, b nftables.Counted) nftables.Counted {
 	return nftables.Counted{Packets: max(a.Packets, b.Packets), Bytes: max(a.Bytes, b.Bytes)}
 }
 
-// tally is what was forwarded. The gateway's own packets are counted before the interface counts
-// them, and the interface is read first: the difference is never too large, and too small only while
-// such a packet is on its way.
+// tally is what was forwarded. The gateway's own packets are counted before the interface counts them, and the
+// interface is read first: the difference is never too large, and too small only while such a packet is on its way.
 func (r reading) tally() tally {
-	own := nftables.Counted{Packets: min(r.own.Packets, r.sent.Packets), Bytes: min(r.own.Bytes, r.sent.Bytes)}
-	return tally{r.from, nftables.Counted{Packets: r.sent.Packets - own.Packets, Bytes: r.sent.Bytes - own.Bytes}}
+	own := nftables.Counted{
+		Packets: min(r.fromGateway.Packets, r.sent.Packets), Bytes: min(r.fromGateway.Bytes, r.sent.Bytes)}
+	return tally{r.fromClient, nftables.Counted{Packets: r.sent.Packets - own.Packets, Bytes: r.sent.Bytes - own.Bytes}}
 }
 
-// look reads a client's traffic since the epoch. c.mu is held.
-func (d *Datapath) look(c *client) error {
+// readTraffic reads a client's traffic since the epoch. c.mu is held.
+func (d *Datapath) readTraffic(c *client) error {
 	if c.pppoe == nil {
 		return nil
 	}
@@ -51,20 +51,20 @@ func (d *Datapath) look(c *client) error {
 	if err != nil {
 		return fmt.Errorf("reading the counters of %s: %w", c.addr, err)
 	}
-	c.note(r, time.Now())
+	c.addReading(r, time.Now())
 	return nil
 }
 
 func (d *Datapath) read(c *client) (r reading, err error) {
 	err = sent(c.pppoe.index, func(_ int, n nftables.Counted) { r.sent = n })
 	if err == nil {
-		r.from, err = d.rules.Counter(d.table, fromCounter(c.addr))
+		r.fromClient, err = d.rules.Counter(d.table, fromCounter(c.addr))
 	}
 	if err == nil {
-		r.own, err = d.rules.Counter(d.table, ownCounter(c.addr))
+		r.fromGateway, err = d.rules.Counter(d.table, ownCounter(c.addr))
 	}
 	if err == nil && c.pppoe.policed {
-		c.dropped, err = beyond(c.pppoe.index)
+		c.dropped, err = readDropped(c.pppoe.index)
 	}
 	return r, err
 }
@@ -88,7 +88,7 @@ func (d *Datapath) lookAtAll() error {
 			n, found := interfaces[c.pppoe.index]
 			from, counted := counters[fromCounter(c.addr)]
 			if found && counted { // else the unit is newer than the readings
-				c.note(reading{n, from, counters[ownCounter(c.addr)]}, now)
+				c.addReading(reading{n, from, counters[ownCounter(c.addr)]}, now)
 			}
 		}
 		c.mu.Unlock()
@@ -96,10 +96,10 @@ func (d *Datapath) lookAtAll() error {
 	return nil
 }
 
-// note takes a reading of the present unit.
-func (c *client) note(r reading, now time.Time) {
+// addReading takes a reading of the present unit.
+func (c *client) addReading(r reading, now time.Time) {
 	c.read = r
-	r.from, r.own = r.from.Plus(c.lost.from), r.own.Plus(c.lost.own)
+	r.fromClient, r.fromGateway = r.fromClient.Plus(c.lostCounts.fromClient), r.fromGateway.Plus(c.lostCounts.fromGateway)
 	if n := r.tally().atLeast(c.unit); n != c.unit {
 		c.unit, c.seen = n, now
 	}
@@ -116,13 +116,13 @@ func (d *Datapath) Counters(id datapath.ID) (datapath.Counters, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := d.look(c); err != nil {
+	if err := d.readTraffic(c); err != nil {
 		return datapath.Counters{}, err
 	}
 	n := c.traffic()
 	return datapath.Counters{
 		Epoch: c.epoch, UpBytes: n.up.Bytes, UpPackets: n.up.Packets, DownBytes: n.down.Bytes, DownPackets: n.down.Packets,
-		DroppedPackets: c.forgone + c.dropped, Seen: c.seen,
+		DroppedPackets: c.overRate + c.dropped, Seen: c.seen,
 	}, nil
 }
 
@@ -137,13 +137,13 @@ func (d *Datapath) Total() (datapath.Counters, error) {
 		c.mu.Lock()
 		if c.pppoe != nil && c.pppoe.policed {
 			var err error
-			c.dropped, err = beyond(c.pppoe.index)
+			c.dropped, err = readDropped(c.pppoe.index)
 			errs = append(errs, err)
 		}
 		n := c.traffic()
 		sum.UpBytes, sum.UpPackets = sum.UpBytes+n.up.Bytes, sum.UpPackets+n.up.Packets
 		sum.DownBytes, sum.DownPackets = sum.DownBytes+n.down.Bytes, sum.DownPackets+n.down.Packets
-		sum.DroppedPackets += c.forgone + c.dropped
+		sum.DroppedPackets += c.overRate + c.dropped
 		c.mu.Unlock()
 	}
 	return sum, errors.Join(errs...)

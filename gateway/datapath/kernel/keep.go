@@ -35,7 +35,7 @@ const recordVersion = 2
 type record struct {
 	Version int
 	LAN     int // index
-	Client  kept
+	Client  keptClient
 	Unit    int // index of its interface
 	Policed bool
 	Epoch   uint64
@@ -44,8 +44,8 @@ type record struct {
 	Dropped       uint64
 }
 
-// kept is a client as records have it.
-type kept struct {
+// keptClient is a client as records have it.
+type keptClient struct {
 	Addr         netip.Addr
 	MAC          datapath.MAC
 	Session, MTU uint16
@@ -55,11 +55,11 @@ type kept struct {
 	Limits       datapath.Limits
 }
 
-func keptOf(c *client) kept {
-	return kept{c.addr, c.MAC, c.Session, c.MTU, c.Routes, c.Admitted, c.Until, c.Limits}
+func keptOf(c *client) keptClient {
+	return keptClient{c.addr, c.MAC, c.Session, c.MTU, c.Routes, c.Admitted, c.Until, c.Limits}
 }
 
-func (k kept) client() datapath.Client {
+func (k keptClient) client() datapath.Client {
 	return datapath.Client{Addrs: []netip.Addr{k.Addr}, MAC: k.MAC, Session: k.Session, MTU: k.MTU, Routes: k.Routes,
 		Admitted: k.Admitted, Until: k.Until, Limits: k.Limits}
 }
@@ -92,15 +92,15 @@ func (d *Datapath) openKeeper() []keeper.Item {
 	return items
 }
 
-// keep has the keeper keep a client's unit as it is now. c.mu is held.
-func (d *Datapath) keep(c *client) {
+// keepUnit has the keeper keep a client's unit as it is now. c.mu is held.
+func (d *Datapath) keepUnit(c *client) {
 	if d.keeper == nil || c.pppoe == nil {
 		return
 	}
 	r := record{Version: recordVersion, LAN: d.lan.Index, Client: keptOf(c), Unit: c.pppoe.index, Policed: c.pppoe.policed,
-		Epoch: c.epoch, Dropped: c.forgone}
+		Epoch: c.epoch, Dropped: c.overRate}
 	r.Counted.Up, r.Counted.Down = c.base.up, c.base.down
-	r.Lost.Up, r.Lost.Down = c.lost.from, c.lost.own
+	r.Lost.Up, r.Lost.Down = c.lostCounts.fromClient, c.lostCounts.fromGateway
 	item := keeper.Item{Key: c.addr.String(), Until: c.Until}
 	item.Data, _ = json.Marshal(r) // an error: cannot be
 	if !c.pppoe.kept {
@@ -110,8 +110,8 @@ func (d *Datapath) keep(c *client) {
 	d.keeper.Put(item)
 }
 
-// forget has the keeper close a client's files. c.mu is held.
-func (d *Datapath) forget(c *client) {
+// dropKept has the keeper close a client's files. c.mu is held.
+func (d *Datapath) dropKept(c *client) {
 	if d.keeper != nil {
 		d.keeper.Drop(c.addr.String())
 	}
@@ -126,7 +126,7 @@ func (d *Datapath) refill() {
 		c.mu.Lock()
 		if c.pppoe != nil {
 			c.pppoe.kept = false
-			d.keep(c)
+			d.keepUnit(c)
 		}
 		c.mu.Unlock()
 	}
@@ -137,7 +137,7 @@ func (d *Datapath) keepDigest() {
 	if d.keeper == nil {
 		return
 	}
-	meant, err := d.wanted().Digest()
+	meant, err := d.baseRules().Digest()
 	if err != nil {
 		return // without it the successor makes all units anew
 	}
@@ -146,15 +146,15 @@ func (d *Datapath) keepDigest() {
 	d.keeper.Put(item)
 }
 
-// intact reports whether the rules are there as a former daemon left them, and as this one would make them.
-func (d *Datapath) intact(items []keeper.Item) bool {
+// rulesIntact reports whether the rules are there as a former daemon left them, and as this one would make them.
+func (d *Datapath) rulesIntact(items []keeper.Item) bool {
 	index := slices.IndexFunc(items, func(i keeper.Item) bool { return i.Key == rulesKey })
 	var before ruled
 	if index < 0 || json.Unmarshal(items[index].Data, &before) != nil || before.Version != recordVersion ||
 		before.LAN != d.lan.Index {
 		return false
 	}
-	meant, err := d.wanted().Digest()
+	meant, err := d.baseRules().Digest()
 	if err != nil || meant != before.Meant {
 		return false
 	}
@@ -162,45 +162,45 @@ func (d *Datapath) intact(items []keeper.Item) bool {
 	return err == nil && is == before.Digest
 }
 
-// former is what a former daemon left in the kernel for its clients.
-type former struct {
-	units     map[int]bool // interfaces
-	counters  map[string]bool
-	from, own map[string]bool // keys
+// formerState is what a former daemon left in the kernel for its clients.
+type formerState struct {
+	units         map[int]bool // interfaces
+	counters      map[string]bool
+	from, ownKeys map[string]bool // keys
 }
 
 // findFormer reads it.
-func (d *Datapath) findFormer() (f former, err error) {
-	f = former{map[int]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+func (d *Datapath) findFormer() (f formerState, err error) {
+	f = formerState{map[int]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
 	links, err := units(d.group)
 	for _, l := range links {
 		f.units[l.Attrs().Index] = true
 	}
 	err = errors.Join(err, d.rules.Counters(d.table, func(name string, _ nftables.Counted) { f.counters[name] = true }))
-	for set, keys := range map[string]map[string]bool{setFrom: f.from, setOwn: f.own} {
+	for set, keys := range map[string]map[string]bool{setFrom: f.from, setOwn: f.ownKeys} {
 		err = errors.Join(err, d.rules.Elements(d.table, set, func(key, _ []byte) { keys[string(key)] = true }))
 	}
 	return f, err
 }
 
 // has reports whether all of a client is there.
-func (f former) has(r record) bool {
+func (f formerState) has(r record) bool {
 	a := r.Client.Addr
 	return f.units[r.Unit] && f.counters[fromCounter(a)] && f.counters[ownCounter(a)] &&
-		f.from[string(fromKey(r.Unit, a))] && f.own[string(ownKey(r.Unit))]
+		f.from[string(fromKey(r.Unit, a))] && f.ownKeys[string(ownKey(r.Unit))]
 }
 
 // adoptAll adopts the clients of a former daemon whose units are whole, and ends the others: the sessions' table sets
 // them again, if they have not logged out. Nothing is lost of what is adopted; the others count anew. intact: the rules
 // are the former daemon's; it returns whether they can stay.
 func (d *Datapath) adoptAll(items []keeper.Item, intact bool) (stay bool) {
-	var left former
+	var left formerState
 	if intact {
 		var err error
 		if left, err = d.findFormer(); err != nil {
 			d.cfg.Log.Error("reading what the former daemon left: all sessions get new interfaces", "lan", d.net.Interface,
 				"err", err)
-			left, intact = former{}, false
+			left, intact = formerState{}, false
 		}
 	}
 	adopted, ended := 0, 0
@@ -251,7 +251,7 @@ func (d *Datapath) sweep() error {
 		counters[fromCounter(c.addr)], counters[ownCounter(c.addr)] = true, true
 	}
 	ours := d.keys()
-	for set, keys := range map[string]map[string]bool{setFrom: left.from, setOwn: left.own} {
+	for set, keys := range map[string]map[string]bool{setFrom: left.from, setOwn: left.ownKeys} {
 		for _, key := range ours[set] {
 			delete(keys, string(key))
 		}
@@ -287,9 +287,10 @@ func (r record) client(files ...int) *client {
 	if len(files) == filesKept {
 		l.socket, l.channel, l.unit, l.kept = files[0], files[1], files[2], true
 	}
-	c := &client{addr: r.Client.Addr, Client: r.Client.client(), epoch: r.Epoch, known: true, pppoe: l, forgone: r.Dropped}
+	c := &client{addr: r.Client.Addr, Client: r.Client.client(), epoch: r.Epoch, known: true, pppoe: l,
+		overRate: r.Dropped}
 	c.base = tally{r.Counted.Up, r.Counted.Down}
-	c.lost.from, c.lost.own = r.Lost.Up, r.Lost.Down
+	c.lostCounts.fromClient, c.lostCounts.fromGateway = r.Lost.Up, r.Lost.Down
 	return c
 }
 
@@ -300,12 +301,12 @@ func (d *Datapath) adopt(r record, files []int) error {
 	l.lan = d.net.Interface
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := d.look(c); err != nil {
+	if err := d.readTraffic(c); err != nil {
 		return err
 	}
 	spent := c.usedUp(c.Limits) // while nobody was there: its interface is, or gets, down
 	if !spent {
-		if err := errors.Join(raise(l.index), lead(c.addr, l.index, d.net.Gateway())); err != nil {
+		if err := errors.Join(raise(l.index), addRoute(c.addr, l.index, d.net.Gateway())); err != nil {
 			return fmt.Errorf("setting up its interface: %w", err)
 		}
 	}
@@ -327,7 +328,7 @@ func (d *Datapath) adopt(r record, files []int) error {
 	if err != nil {
 		return err
 	}
-	d.until(c)
+	d.endAtExpiry(c)
 	d.bound(c)
 	if spent {
 		if err := d.bar(c); err != nil {

@@ -1,14 +1,13 @@
-// Package kernel leaves PPPoE to the kernel, as pppd, rp-pppoe's kernel mode and accel-ppp do
-// (study 3): a socket, a channel and a PPP unit for each subscriber, with an interface of its own,
-// between which the kernel's stack forwards.
+// Package kernel leaves PPPoE to the kernel, as pppd, rp-pppoe's kernel mode and accel-ppp do (study 3): a socket, a
+// channel and a PPP unit for each subscriber, with an interface of its own, between which the kernel's stack forwards.
 //
 //	client ──▶ LAN ──▶ PPPoE ──▶ unit gw…p… ──▶ rules ──▶ stack ──▶ WAN
 //	             ╳ all other frames are dropped ahead of the stack
 //	client ◀── LAN ◀── PPPoE ◀── unit gw…p… ◀── rules ◀── stack ◀── WAN
 //
-// An admitted client is one whose unit exists: nobody else has a way through. Rules of nftables
-// compare senders' addresses and count. Units are open files: they go on after Close, and when the process is killed,
-// while a keeper has them too, until another process takes them up (keep.go).
+// An admitted client is one whose unit exists: nobody else has a way through. Rules of nftables compare senders'
+// addresses and count. Units are open files: they go on after Close, and when the process is killed, while a keeper has
+// them too, until another process takes them up (keep.go).
 package kernel
 
 import (
@@ -71,7 +70,7 @@ func Open(cfg datapath.Setup) (_ *Datapath, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	network, err := datapath.Only(cfg.Networks)
+	network, err := datapath.SingleNetwork(cfg.Networks)
 	if err != nil {
 		return nil, err
 	}
@@ -106,24 +105,24 @@ func Open(cfg datapath.Setup) (_ *Datapath, err error) {
 	if d.rules, err = nftables.Dial(); err != nil {
 		return nil, err
 	}
-	if err := d.begin(); err != nil {
+	if err := d.takeUp(); err != nil {
 		return nil, err
 	}
 	if d.watcher, err = d.watch(); err != nil {
 		return nil, err
 	}
-	d.running.Go(d.follow)
+	d.running.Go(d.followQuotas)
 	return d, nil
 }
 
-// begin blocks the LAN and takes up what a former process left.
-func (d *Datapath) begin() error {
+// takeUp blocks the LAN and takes up what a former process left.
+func (d *Datapath) takeUp() error {
 	items := d.openKeeper()
-	intact := d.adoptAll(items, d.intact(items))
+	intact := d.adoptAll(items, d.rulesIntact(items))
 	d.replacing.Lock()
-	err := d.shut(d.cfg.Former, !intact)
+	err := d.closeLAN(d.cfg.RemoveFormer, !intact)
 	if err == nil {
-		err = d.note()
+		err = d.noteRules()
 	}
 	d.replacing.Unlock()
 	if err != nil {
@@ -133,10 +132,10 @@ func (d *Datapath) begin() error {
 	return errors.Join(removeUnits(d.group, adopted...), awaitFormer(d.net.Interface, len(adopted)))
 }
 
-// shut has the kernel drop frames of the LAN but PPPoE's and, should its interface be created again, forward nothing
-// for the new one; former is called once frames are dropped. Without it both begin at the same moment. install: it
-// replaces the clients' rules too.
-func (d *Datapath) shut(former func() error, install bool) error {
+// closeLAN has the kernel drop frames of the LAN but PPPoE's and, should its interface be created again, forward
+// nothing for the new one; former is called once frames are dropped. Without it both begin at the same moment. install:
+// it replaces the clients' rules too.
+func (d *Datapath) closeLAN(former func() error, install bool) error {
 	if former != nil {
 		if err := guard.ShutFrames(d.net.Interface, d.net.Gateway()); err != nil {
 			return err
@@ -166,7 +165,7 @@ func ethernet(name string) (*net.Interface, error) {
 
 // Check reports what keeps Open from working on this machine. It loads the kernel's modules.
 func Check(cfg datapath.Setup) error {
-	network, err := datapath.Only(cfg.Networks)
+	network, err := datapath.SingleNetwork(cfg.Networks)
 	if err == nil {
 		_, err = ethernet(network.Interface)
 	}
@@ -181,7 +180,7 @@ func (d *Datapath) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-d.watcher.gone:
+	case <-d.watcher.lanGone:
 		return fmt.Errorf("the kernel's PPPoE: the LAN's interface %s is gone", d.net.Interface)
 	}
 }
@@ -218,7 +217,7 @@ func (d *Datapath) close(leave bool) error {
 	if d.carrier != nil {
 		for _, l := range d.carrier.sessions {
 			l.carried = false
-			d.leave(l)
+			d.closeUnused(l)
 		}
 		errs = append(errs, d.carrier.epoll.Close())
 	}
@@ -252,8 +251,7 @@ func Clear(lan string) (err error) {
 // sessionsFile lists the kernel's PPPoE sessions with their interfaces.
 const sessionsFile = "/proc/thread-self/net/pppoe"
 
-// formerTime bounds how long the kernel takes a process that was killed apart: some 10 ms for each
-// of its units.
+// formerTime bounds how long the kernel takes a process that was killed apart: some 10 ms for each of its units.
 const formerTime = time.Minute
 
 // awaitFormer waits until no session of a former process is left but so many that were adopted: the kernel gives back
@@ -276,7 +274,7 @@ func awaitFormer(lan string, adopted int) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf(
 				"%d PPPoE sessions on %s (%s) are another program's: stop it; or those of a keeper that does not answer: end its "+
-					"process (ss -xlp | grep gatewayd/keeper), or wait %s", left-adopted, lan, sessionsFile, keeper.Alone)
+					"process (ss -xlp | grep gatewayd/keeper), or wait %s", left-adopted, lan, sessionsFile, keeper.AloneFor)
 		}
 	}
 }

@@ -17,7 +17,7 @@ var Kind = datapath.Kind{
 	Warn:      warn,
 	Leave:     func(s datapath.Setup) error { return Clear(s.LAN()) },
 	Shares:    []datapath.Shared{datapath.Frames, datapath.Guarding},
-	Outlives:  keeper.Alone,
+	Outlives:  keeper.AloneFor,
 	Interface: func(datapath.Setup) string { return "" },
 	Keep:      Keep,
 }

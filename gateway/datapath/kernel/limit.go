@@ -18,8 +18,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// burst is the traffic that a silent client may send at once, as the time in which its rate would
-// allow it, and burstBytes the least of it: an aggregated packet.
+// burst is the traffic that a silent client may send at once, as the time in which its rate would allow it, and
+// burstBytes the least of it: an aggregated packet.
 const (
 	burst      = time.Second
 	burstBytes = 2 * 65536
@@ -34,8 +34,8 @@ var directions = [...]struct {
 	{netlink.HANDLE_MIN_EGRESS, func(l datapath.Limits) uint64 { return l.DownBps }},
 }
 
-// police has the kernel drop what a client sends and is sent beyond its rates. Where these are as
-// before, what is left of the burst stays.
+// police has the kernel drop what a client sends and is sent beyond its rates. Where these are as before, what is left
+// of the burst stays.
 func (l *pppoeSession) police(before, limits datapath.Limits) error {
 	if limits.UpBps == 0 && limits.DownBps == 0 && !l.policed {
 		return nil
@@ -80,8 +80,8 @@ func limit(index int, hook uint32, bps uint64) error {
 	return netlink.FilterDel(f)
 }
 
-// beyond reads how many packets an interface's limits have dropped.
-func beyond(index int) (dropped uint64, err error) {
+// readDropped reads how many packets an interface's limits have dropped.
+func readDropped(index int) (dropped uint64, err error) {
 	for _, d := range directions {
 		present, err := netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: index}}, d.hook)
 		if err != nil {
@@ -108,8 +108,8 @@ const (
 	seenEvery  = 5 * time.Second
 )
 
-// follow does both until the data path is closed.
-func (d *Datapath) follow() {
+// followQuotas does both until the data path is closed.
+func (d *Datapath) followQuotas() {
 	every := time.NewTicker(quotaEvery)
 	defer every.Stop()
 	for n := 1; ; n++ {
@@ -153,9 +153,9 @@ func (d *Datapath) someDue(now time.Time) bool {
 	return !d.due.IsZero() && !now.Before(d.due)
 }
 
-// foresee notes when a client may have used up its quota, at the fastest: so clients are read often only while one is
-// close to its end. c.mu and mu are held.
-func (d *Datapath) foresee(c *client, now time.Time) {
+// scheduleQuota notes when a client may have used up its quota, at the fastest: so clients are read often only while
+// one is close to its end. c.mu and mu are held.
+func (d *Datapath) scheduleQuota(c *client, now time.Time) {
 	l, n := c.Limits, c.traffic()
 	for _, q := range [...]struct{ quota, used uint64 }{
 		{l.UpBytes, n.up.Bytes}, {l.DownBytes, n.down.Bytes}, {l.TotalBytes, n.up.Bytes + n.down.Bytes}} {
@@ -190,7 +190,7 @@ func (d *Datapath) bound(c *client) {
 	l := c.Limits
 	if c.Admitted && (l.UpBytes != 0 || l.DownBytes != 0 || l.TotalBytes != 0) {
 		d.bounded[c] = true
-		d.foresee(c, time.Now())
+		d.scheduleQuota(c, time.Now())
 	} else {
 		delete(d.bounded, c)
 	}
@@ -214,7 +214,7 @@ func (d *Datapath) exhaust(c *client, now time.Time, end func(*client) error) er
 	}
 	if c.pppoe != nil {
 		d.mu.Lock()
-		d.foresee(c, now)
+		d.scheduleQuota(c, now)
 		d.mu.Unlock()
 	}
 	return nil

@@ -41,8 +41,8 @@ func passNot(unit, protocol int) error {
 	return nil
 }
 
-// createUnit makes a unit's interface, in one step with its group, by which the rules know it.
-// While other units are made the kernel refuses: it is asked again.
+// createUnit makes a unit's interface, in one step with its group, by which the rules know it. While other units are
+// made the kernel refuses: it is asked again.
 func createUnit(unit int, name string, mtu, group int) (index int, err error) {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
 	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
@@ -92,8 +92,8 @@ func setLink(index int, flags uint32, forward bool) error {
 	return err
 }
 
-// lead routes an address to an interface.
-func lead(to netip.Addr, index int, from netip.Addr) error {
+// addRoute routes an address to an interface.
+func addRoute(to netip.Addr, index int, from netip.Addr) error {
 	return netlink.RouteReplace(&netlink.Route{
 		LinkIndex: index, Scope: netlink.SCOPE_LINK, Src: from.AsSlice(),
 		Dst: &net.IPNet{IP: to.AsSlice(), Mask: net.CIDRMask(32, 32)},
@@ -116,8 +116,8 @@ type stats [statsHeader]byte
 func (s *stats) Len() int          { return len(s) }
 func (s *stats) Serialize() []byte { return s[:] }
 
-// sent reads what an interface, or with index 0 each one, has sent: packets as the line carries
-// them, aggregated ones cut up, and their bytes without PPP's header.
+// sent reads what an interface, or with index 0 each one, has sent: packets as the line carries them, aggregated ones
+// cut up, and their bytes without PPP's header.
 func sent(index int, each func(index int, n nftables.Counted)) error {
 	flags := 0
 	if index == 0 {
@@ -126,7 +126,7 @@ func sent(index int, each func(index int, n nftables.Counted)) error {
 	var header stats
 	binary.NativeEndian.PutUint32(header[4:], uint32(index))
 	binary.NativeEndian.PutUint32(header[8:], 1<<(statsLink-1))
-	answers, err := stack.Whole(func() ([][]byte, error) {
+	answers, err := stack.ConsistentList(func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(getStats, flags)
 		req.AddData(&header)
 		return req.Execute(unix.NETLINK_ROUTE, newStats)
@@ -155,7 +155,7 @@ func sent(index int, each func(index int, n nftables.Counted)) error {
 
 // units lists the interfaces of a group.
 func units(group uint32) ([]netlink.Link, error) {
-	all, err := stack.Whole(netlink.LinkList)
+	all, err := stack.ConsistentList(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("listing interfaces: %w", err)
 	}

@@ -19,7 +19,7 @@ import (
 type watcher struct {
 	follower *stack.Follower
 	once     sync.Once
-	gone     chan struct{} // closed once the LAN's interface is gone
+	lanGone  chan struct{} // closed once the LAN's interface is gone
 }
 
 func (d *Datapath) watch() (*watcher, error) {
@@ -27,10 +27,11 @@ func (d *Datapath) watch() (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{follower: follower, gone: make(chan struct{})}
+	w := &watcher{follower: follower, lanGone: make(chan struct{})}
 	own, err := d.rules.Port()
 	if err == nil {
-		err = follower.Run(stack.Changes{LAN: d.lan.Index, Routing: func() { d.checkLAN(w) }, Rules: d.keepRules, Own: own})
+		err = follower.Run(
+			stack.Changes{LAN: d.lan.Index, Routing: func() { d.checkLAN(w) }, Rules: d.keepRules, OwnPort: own})
 	}
 	if err != nil {
 		return nil, errors.Join(err, follower.Close())
@@ -41,7 +42,7 @@ func (d *Datapath) watch() (*watcher, error) {
 
 func (d *Datapath) checkLAN(w *watcher) {
 	if _, err := net.InterfaceByIndex(d.lan.Index); err != nil {
-		w.once.Do(func() { close(w.gone) })
+		w.once.Do(func() { close(w.lanGone) })
 	}
 }
 
@@ -70,8 +71,8 @@ func (d *Datapath) tables() [3]nftables.Table {
 	return [...]nftables.Table{d.table, {Family: nftables.NetDev, Name: name}, {Family: nftables.Inet, Name: name}}
 }
 
-// note remembers the rules as they are, and tells the keeper. replacing is held.
-func (d *Datapath) note() error {
+// noteRules remembers the rules as they are, and tells the keeper. replacing is held.
+func (d *Datapath) noteRules() error {
 	for i, t := range d.tables() {
 		var err error
 		if d.digests[i], err = d.rules.Digest(t); err != nil {
@@ -118,10 +119,10 @@ func (d *Datapath) keys() map[string][][]byte {
 	return all
 }
 
-// restore replaces the rules and adds the clients to them. What was counted since the last reading is
-// lost. replacing is held.
+// restore replaces the rules and adds the clients to them. What was counted since the last reading is lost. replacing
+// is held.
 func (d *Datapath) restore() error {
-	if err := d.shut(nil, true); err != nil {
+	if err := d.closeLAN(nil, true); err != nil {
 		return fmt.Errorf("restoring the rules: %w", err)
 	}
 	var errs []error
@@ -129,15 +130,16 @@ func (d *Datapath) restore() error {
 		c.mu.Lock()
 		if c.pppoe != nil {
 			var b nftables.Batch
-			enter(&b, d.table, c.pppoe.index, c.addr)
-			c.lost.from, c.lost.own = c.lost.from.Plus(c.read.from), c.lost.own.Plus(c.read.own)
-			c.read.from, c.read.own = nftables.Counted{}, nftables.Counted{}
+			addClientRules(&b, d.table, c.pppoe.index, c.addr)
+			c.lostCounts.fromClient, c.lostCounts.fromGateway = c.lostCounts.fromClient.Plus(c.read.fromClient),
+				c.lostCounts.fromGateway.Plus(c.read.fromGateway)
+			c.read.fromClient, c.read.fromGateway = nftables.Counted{}, nftables.Counted{}
 			if err := d.rules.Commit(&b); err != nil {
 				errs = append(errs, fmt.Errorf("restoring the rules of %s: %w", c.addr, err))
 			}
-			d.keep(c)
+			d.keepUnit(c)
 		}
 		c.mu.Unlock()
 	}
-	return errors.Join(append(errs, d.note())...)
+	return errors.Join(append(errs, d.noteRules())...)
 }

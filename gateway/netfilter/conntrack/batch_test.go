@@ -175,7 +175,7 @@ func BenchmarkEnd(b *testing.B) {
 					}
 					for i := range of {
 						a := netip.AddrFrom4([4]byte{127, 77, 0, byte(i)})
-						questions = append(questions, from(a, tupleOrig), from(a, tupleReply))
+						questions = append(questions, queryFrom(a, tupleOrig), queryFrom(a, tupleReply))
 					}
 					if err := e.endWhere(none, questions...); err != nil {
 						b.Fatal(err)

@@ -1,8 +1,8 @@
 // Package conntrack reads the kernel's connection tracking, by netlink: the connections that there are, that begin and
 // that end. It ends connections of clients that have left.
 //
-// It decodes messages itself. github.com/ti-mo/conntrack takes thirty times as long for each (BenchmarkRead). It does not
-// tell when something was reported, nor go on after reports were lost, nor list what one address has.
+// It decodes messages itself. github.com/ti-mo/conntrack takes thirty times as long for each (BenchmarkRead). It does
+// not tell when something was reported, nor go on after reports were lost, nor list what one address has.
 package conntrack
 
 import (
@@ -84,11 +84,11 @@ func Read(data []byte) (c Connection, err error) {
 		case countersReply:
 			return c.Got.read(v)
 		case zone:
-			c.Zone = uint16(number(v))
+			c.Zone = uint16(parseNumber(v))
 		case timestamp:
 			return c.readTimes(v)
 		case seen:
-			c.Reported = moment(v)
+			c.Reported = parseTime(v)
 		}
 		return true
 	})
@@ -117,16 +117,16 @@ func attributes(b []byte, each func(kind uint16, value []byte) bool) bool {
 	return true
 }
 
-func number(v []byte) (n uint64) {
+func parseNumber(v []byte) (n uint64) {
 	for _, b := range v {
 		n = n<<8 | uint64(b)
 	}
 	return n
 }
 
-// moment reads nanoseconds since 1970; 0: none.
-func moment(v []byte) time.Time {
-	ns := int64(number(v))
+// parseTime reads nanoseconds since 1970; 0: none.
+func parseTime(v []byte) time.Time {
+	ns := int64(parseNumber(v))
 	if ns <= 0 {
 		return time.Time{}
 	}
@@ -153,7 +153,7 @@ func (t *Tuple) read(nested []byte) bool {
 			})
 		case tupleProto:
 			return attributes(v, func(kind uint16, v []byte) bool {
-				switch n := number(v); kind {
+				switch n := parseNumber(v); kind {
 				case protoNumber:
 					t.Protocol = uint8(n)
 				case protoSource:
@@ -180,9 +180,9 @@ func (n *Counted) read(nested []byte) bool {
 	return attributes(nested, func(kind uint16, v []byte) bool {
 		switch kind {
 		case counterPackets:
-			n.Packets = number(v)
+			n.Packets = parseNumber(v)
 		case counterBytes:
-			n.Bytes = number(v)
+			n.Bytes = parseNumber(v)
 		}
 		return true
 	})
@@ -192,9 +192,9 @@ func (c *Connection) readTimes(nested []byte) bool {
 	return attributes(nested, func(kind uint16, v []byte) bool {
 		switch kind {
 		case timestampStart:
-			c.Start = moment(v)
+			c.Start = parseTime(v)
 		case timestampStop:
-			c.Stop = moment(v)
+			c.Stop = parseTime(v)
 		}
 		return true
 	})

@@ -31,9 +31,9 @@ func list(question []byte, each func(Connection)) error {
 	return nil
 }
 
-// Find returns the TCP or UDP connection with a reply tuple; ok is false if there is none. The kernel looks one entry
-// up, whatever the table's size.
-func Find(reply Tuple) (c Connection, ok bool, err error) {
+// FindByReply returns the TCP or UDP connection with a reply tuple; ok is false if there is none. The kernel looks one
+// entry up, whatever the table's size.
+func FindByReply(reply Tuple) (c Connection, ok bool, err error) {
 	question := encode(func(e *netlink.AttributeEncoder) {
 		nested(e, tupleReply, func(t *netlink.AttributeEncoder) {
 			nested(t, tupleIP, func(ip *netlink.AttributeEncoder) {
@@ -47,8 +47,8 @@ func Find(reply Tuple) (c Connection, ok bool, err error) {
 			})
 		})
 	})
-	// The answer is marked as one of several parts, of which there is no end but the acknowledgement.
-	// nl stops there, while mdlayher's netlink waits for ever.
+	// The answer is marked as one of several parts, of which there is no end but the acknowledgement. nl stops there,
+	// while mdlayher's netlink waits for ever.
 	r := nl.NewNetlinkRequest(kindGet, unix.NLM_F_ACK)
 	r.AddRawData(slices.Concat(header, question))
 	answers, err := r.Execute(unix.NETLINK_NETFILTER, kindNew)
@@ -64,8 +64,9 @@ func Find(reply Tuple) (c Connection, ok bool, err error) {
 	return c, true, nil
 }
 
-// from is a question for connections of which one direction comes from an address. Kernels before 5.8 answer with all.
-func from(a netip.Addr, side uint16) []byte {
+// queryFrom is a question for connections of which one direction comes from an address. Kernels before 5.8 answer with
+// all.
+func queryFrom(a netip.Addr, side uint16) []byte {
 	const source = 1 << 0 // CTA_FILTER_F_CTA_IP_SRC
 	return encode(func(e *netlink.AttributeEncoder) {
 		nested(e, side, func(t *netlink.AttributeEncoder) {

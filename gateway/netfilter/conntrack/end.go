@@ -36,9 +36,9 @@ type Ender struct {
 	// Failed is called with errors: connections of some addresses may go on. nil: nobody is.
 	Failed func(error)
 
-	mu      sync.Mutex
-	current *batch // its connections are being ended; nil: none are
-	next    *batch // it gathers addresses and follows current; nil: there are none
+	mu        sync.Mutex
+	current   *batch // its connections are being ended; nil: none are
+	nextBatch *batch // it gathers addresses and follows current; nil: there are none
 }
 
 // batch is addresses and networks whose connections end together.
@@ -61,14 +61,14 @@ func (e *Ender) Schedule(addrs ...netip.Prefix) {
 }
 
 // Flush returns nil if no connections of addresses in these networks are left that were given to Schedule. Otherwise it
-// ends them at once, and returns a channel that is closed once they have ended: the kernel takes the next packet of each
-// for the first one of another connection.
+// ends them at once, and returns a channel that is closed once they have ended: the kernel takes the next packet of
+// each for the first one of another connection.
 func (e *Ender) Flush(addrs ...netip.Prefix) <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case e.next != nil && slices.ContainsFunc(addrs, e.next.addrs.overlap):
-		b := e.next
+	case e.nextBatch != nil && slices.ContainsFunc(addrs, e.nextBatch.addrs.overlap):
+		b := e.nextBatch
 		e.begin(b)
 		return b.done
 	case e.current != nil && slices.ContainsFunc(addrs, e.current.addrs.overlap):
@@ -89,16 +89,16 @@ func (e *Ender) End(addrs ...netip.Prefix) error {
 
 // gather adds to the batch that is next. mu is held.
 func (e *Ender) gather(addrs []netip.Prefix) *batch {
-	if e.next == nil {
-		e.next = &batch{done: make(chan struct{})}
+	if e.nextBatch == nil {
+		e.nextBatch = &batch{done: make(chan struct{})}
 		if e.current == nil {
-			e.beginLater(e.next)
+			e.beginLater(e.nextBatch)
 		}
 	}
 	for _, p := range addrs {
-		e.next.addrs.add(p)
+		e.nextBatch.addrs.add(p)
 	}
-	return e.next
+	return e.nextBatch
 }
 
 // beginLater begins with a batch after the pause.
@@ -106,7 +106,7 @@ func (e *Ender) beginLater(b *batch) {
 	time.AfterFunc(pause, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if e.next == b {
+		if e.nextBatch == b {
 			e.begin(b)
 		}
 	})
@@ -116,15 +116,15 @@ func (e *Ender) beginLater(b *batch) {
 func (e *Ender) begin(b *batch) {
 	b.due = true
 	if e.current == nil {
-		e.current, e.next = b, nil
-		go e.work(b)
+		e.current, e.nextBatch = b, nil
+		go e.endBatch(b)
 	}
 }
 
-// work ends the connections of a batch, and of those that must follow at once.
-func (e *Ender) work(b *batch) {
+// endBatch ends the connections of a batch, and of those that must follow at once.
+func (e *Ender) endBatch(b *batch) {
 	for b != nil {
-		if b.err = e.end(&b.addrs); b.err != nil && e.Failed != nil {
+		if b.err = e.endMatching(&b.addrs); b.err != nil && e.Failed != nil {
 			e.Failed(b.err)
 		}
 		ended := b.done
@@ -138,17 +138,17 @@ func (e *Ender) takeDue() *batch {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.current = nil
-	switch b := e.next; {
+	switch b := e.nextBatch; {
 	case b == nil:
 	case b.due:
-		e.current, e.next = b, nil
+		e.current, e.nextBatch = b, nil
 	default:
 		e.beginLater(b)
 	}
 	return e.current
 }
 
-func (e *Ender) end(addrs *addresses) error {
+func (e *Ender) endMatching(addrs *addresses) error {
 	n := entries()
 	switch {
 	case n == 0 || addrs.empty():
@@ -159,7 +159,7 @@ func (e *Ender) end(addrs *addresses) error {
 	var errs []error
 	for a := range addrs.hosts {
 		one := func(b netip.Addr) bool { return b == a }
-		errs = append(errs, e.endWhere(one, from(a, tupleOrig), from(a, tupleReply)))
+		errs = append(errs, e.endWhere(one, queryFrom(a, tupleOrig), queryFrom(a, tupleReply)))
 	}
 	return errors.Join(errs...)
 }
@@ -177,7 +177,7 @@ func (e *Ender) endWhere(gone func(netip.Addr) bool, questions ...[]byte) (err e
 	var found []Connection
 	for _, q := range questions {
 		err = errors.Join(err, list(q, func(c Connection) {
-			if e.ends(c, gone) {
+			if e.mustEnd(c, gone) {
 				c.message = bytes.Clone(c.message) // the dump's buffer is used again
 				found = append(found, c)
 			}
@@ -199,8 +199,8 @@ func entries() int {
 	return n
 }
 
-// ends reports whether a connection is from or to an address that is gone, and not with the gateway itself.
-func (e *Ender) ends(c Connection, gone func(netip.Addr) bool) bool {
+// mustEnd reports whether a connection is from or to an address that is gone, and not with the gateway itself.
+func (e *Ender) mustEnd(c Connection, gone func(netip.Addr) bool) bool {
 	near, far := c.Orig.From.Addr(), c.Reply.From.Addr()
 	return near != e.Gateway && far != e.Gateway && (gone(near) || gone(far))
 }

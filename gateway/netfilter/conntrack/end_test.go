@@ -56,7 +56,7 @@ func connections(t *testing.T) (of [41]int) {
 	e := Ender{Gateway: gateway}
 	must(t, list(nil, func(c Connection) {
 		for i := range byte(40) {
-			if e.ends(c, func(a netip.Addr) bool { return a == client(i+1) }) {
+			if e.mustEnd(c, func(a netip.Addr) bool { return a == client(i+1) }) {
 				of[i+1]++
 				return
 			}
@@ -109,14 +109,14 @@ func TestOneByOne(t *testing.T) {
 	e := Ender{Gateway: gateway}
 	for _, i := range []byte{2, 3, 4, 40} {
 		p := netip.PrefixFrom(client(i), 32)
-		must(t, e.endWhere(p.Contains, from(p.Addr(), tupleOrig), from(p.Addr(), tupleReply)))
+		must(t, e.endWhere(p.Contains, queryFrom(p.Addr(), tupleOrig), queryFrom(p.Addr(), tupleReply)))
 		want[i] = 0
 		if got := connections(t); got != want {
 			t.Errorf("client %d: left\n%v, want\n%v", i, got, want)
 		}
 	}
 	n := 0
-	must(t, list(from(client(5), tupleOrig), func(c Connection) { n++ }))
+	must(t, list(queryFrom(client(5), tupleOrig), func(c Connection) { n++ }))
 	if n != 2 { // since Linux 5.8
 		t.Errorf("the kernel lists %d entries from an address, want 2", n)
 	}

@@ -1,16 +1,14 @@
-// Package guard keeps the kernel from forwarding for a LAN without a data path. It
-// installs nftables rules by interface name, which outlive the daemon, the data path's
-// programs, and the interfaces.
+// Package guard keeps the kernel from forwarding for a LAN without a data path. It installs nftables rules by interface
+// name, which outlive the daemon, the data path's programs, and the interfaces.
 //
 //	LAN ──▶ frames (netdev ingress) ──▶ stack ──▶ forwarding (inet forward) ──▶ anywhere
 //	        drops all, if asked to                drops what no data path judges
 //
-// A data path's programs belong to one device and disappear with it. A device that
-// replaces it has the same name but no programs. It also has another index, which the
-// rules check: no mark is needed, and packets that are redirected ahead of the stack
-// never meet the rules. Where programs are detached by hand, the data path's watcher shuts
-// the guard, by letting it know no interface, until they are back. The guard does not
-// protect against an administrator who creates an interface with a chosen index.
+// A data path's programs belong to one device and disappear with it. A device that replaces it has the same name but no
+// programs. It also has another index, which the rules check: no mark is needed, and packets that are redirected ahead
+// of the stack never meet the rules. Where programs are detached by hand, the data path's watcher shuts the guard, by
+// letting it know no interface, until they are back. The guard does not protect against an administrator who creates an
+// interface with a chosen index.
 package guard
 
 import (
@@ -36,30 +34,28 @@ type Guard struct {
 	Gateway netip.Addr   // the gateway's address in it, with a WAN
 }
 
-// known is the set of interfaces, by index, that were given to Know.
-const known = "known"
+// knownSet is the set of interfaces, by index, that were given to Know.
+const knownSet = "known"
 
-// Shut has the kernel drop forwarded packets that arrive or leave by an interface of the
-// LAN's name, except interfaces given to Know. From a WAN that was not given to Know,
-// packets with source addresses of the LAN or the gateway are dropped. Calling it again
-// has no effect and leaves no gap, and known interfaces stay known.
+// Shut has the kernel drop forwarded packets that arrive or leave by an interface of the LAN's name, except interfaces
+// given to Know. From a WAN that was not given to Know, packets with source addresses of the LAN or the gateway are
+// dropped. Calling it again has no effect and leaves no gap, and known interfaces stay known.
 func (g Guard) Shut() error { return change("guarding "+g.LAN, g.shut) }
 
 func (g Guard) shut(b *nftables.Batch) {
 	t := forwarding(g.LAN)
 	b.AddTable(t)
-	b.AddSet(t, nftables.Set{Name: known, KeyType: nftables.TypeInterface, KeyBytes: 4})
+	b.AddSet(t, nftables.Set{Name: knownSet, KeyType: nftables.TypeInterface, KeyBytes: 4})
 	g.forward(b)
 	var rules [][]nftables.Expr
 	if g.WAN != "" { // masquerading rules may have changed the source
-		rules = append(rules, g.strange(netip.PrefixFrom(g.Gateway, 32)))
+		rules = append(rules, g.dropForged(netip.PrefixFrom(g.Gateway, 32)))
 	}
 	chain(b, t, "postrouting", nftables.Hook{Number: unix.NF_INET_POST_ROUTING, Priority: 500}, rules)
 }
 
-// forward replaces the rules about what is forwarded. They compare names, and come after the
-// rules that accept packets between known interfaces by index, because comparing names
-// takes several times as long.
+// forward replaces the rules about what is forwarded. They compare names, and come after the rules that accept packets
+// between known interfaces by index, because comparing names takes several times as long.
 func (g Guard) forward(b *nftables.Batch, indexes ...int) {
 	var rules [][]nftables.Expr
 	for _, from := range indexes {
@@ -71,30 +67,30 @@ func (g Guard) forward(b *nftables.Batch, indexes ...int) {
 		}
 	}
 	rules = append(rules, append(append(nftables.CameBy(g.LAN), byUnknown()...), nftables.Drop()),
-		append(nftables.LeavesBy(g.LAN), nftables.Meta(0, unix.NFT_META_OIF), nftables.NotIn(known, 0), nftables.Drop()))
+		append(nftables.LeavesBy(g.LAN), nftables.Meta(0, unix.NFT_META_OIF), nftables.NotIn(knownSet, 0), nftables.Drop()))
 	if g.WAN != "" {
-		rules = append(rules, g.strange(g.Prefix))
+		rules = append(rules, g.dropForged(g.Prefix))
 	}
 	chain(b, forwarding(g.LAN), "forward", nftables.Hook{Number: unix.NF_INET_FORWARD, Priority: -500}, rules)
 }
 
-// strange drops packets to the LAN that come from inside a network, by a WAN that is not known.
-func (g Guard) strange(from netip.Prefix) []nftables.Expr {
+// dropForged drops packets to the LAN that come from inside a network, by a WAN that is not known.
+func (g Guard) dropForged(from netip.Prefix) []nftables.Expr {
 	return slices.Concat(
 		[]nftables.Expr{nftables.Meta(0, unix.NFT_META_NFPROTO), nftables.Equal(0, []byte{unix.NFPROTO_IPV4})},
-		nftables.From(from), nftables.CameBy(g.WAN), byUnknown(), nftables.LeavesBy(g.LAN), []nftables.Expr{nftables.Drop()})
+		nftables.FromNetwork(from), nftables.CameBy(g.WAN), byUnknown(), nftables.LeavesBy(g.LAN),
+		[]nftables.Expr{nftables.Drop()})
 }
 
 // byUnknown continues with packets that came by an interface which is not known.
 func byUnknown() []nftables.Expr {
-	return []nftables.Expr{nftables.Meta(0, unix.NFT_META_IIF), nftables.NotIn(known, 0)}
+	return []nftables.Expr{nftables.Meta(0, unix.NFT_META_IIF), nftables.NotIn(knownSet, 0)}
 }
 
 // number is an interface's index as rules compare it.
 func number(index int) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(index)) }
 
-// chain replaces the rules at a hook. Without rules it
-// creates no chain, because every packet would pay for it.
+// chain replaces the rules at a hook. Without rules it creates no chain, because every packet would pay for it.
 func chain(b *nftables.Batch, t nftables.Table, name string, hook nftables.Hook, rules [][]nftables.Expr) {
 	hook.Type = "filter"
 	b.AddChain(t, name, &hook)
@@ -107,18 +103,17 @@ func chain(b *nftables.Batch, t nftables.Table, name string, hook nftables.Hook,
 	}
 }
 
-// Know lets packets of these interfaces, by index, pass after Shut: a data path judges
-// them, or they do not belong to the LAN and need no comparison of names. Interfaces of
-// earlier calls are no longer known.
+// Know lets packets of these interfaces, by index, pass after Shut: a data path judges them, or they do not belong to
+// the LAN and need no comparison of names. Interfaces of earlier calls are no longer known.
 func (g Guard) Know(indexes ...int) error {
 	return change("letting what "+g.LAN+" forwards through", func(b *nftables.Batch) { g.know(b, indexes) })
 }
 
 func (g Guard) know(b *nftables.Batch, indexes []int) {
 	t := forwarding(g.LAN)
-	b.ClearSet(t, known)
+	b.ClearSet(t, knownSet)
 	for _, i := range indexes {
-		b.AddElements(t, known, nftables.Element{Key: number(i)})
+		b.AddElements(t, knownSet, nftables.Element{Key: number(i)})
 	}
 	g.forward(b, indexes...)
 }
@@ -142,17 +137,15 @@ func (g Guard) RenewWithFrames(gateway netip.Addr, indexes ...int) error {
 	})
 }
 
-// Is reports whether a table of nftables, of the inet family, is a Guard's.
-func Is(table string) bool { return strings.HasPrefix(table, Prefix) }
+// IsOwnTable reports whether a table of nftables, of the inet family, is a Guard's.
+func IsOwnTable(table string) bool { return strings.HasPrefix(table, Prefix) }
 
-// Remove removes Shut's table of a LAN, if it exists: the kernel then forwards for
-// everybody.
+// Remove removes Shut's table of a LAN, if it exists: the kernel then forwards for everybody.
 func Remove(lan string) error { return remove(forwarding(lan), "giving up guarding "+lan) }
 
-// ShutFrames has the kernel drop every frame of the LAN ahead of its stack, after packet
-// sockets for all protocols have received it. DHCP requests continue to the DHCP
-// server's packet socket only, because their destination is the gateway. Calling it again
-// has no effect and leaves no gap. The rule disappears with the interface.
+// ShutFrames has the kernel drop every frame of the LAN ahead of its stack, after packet sockets for all protocols have
+// received it. DHCP requests continue to the DHCP server's packet socket only, because their destination is the
+// gateway. Calling it again has no effect and leaves no gap. The rule disappears with the interface.
 func ShutFrames(lan string, gateway netip.Addr) error {
 	return change("shutting "+lan+" off from the kernel's stack",
 		func(b *nftables.Batch) { shutFrames(b, lan, gateway) })
@@ -171,7 +164,7 @@ func shutFrames(b *nftables.Batch, lan string, gateway netip.Addr) {
 			[]nftables.Expr{nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{unix.IPPROTO_UDP}),
 				nftables.Payload(0, nftables.TransportHeader, portAt, 2), nftables.Equal(0, big(dhcpServer)),
 				nftables.Meta(0, unix.NFT_META_PROTOCOL), nftables.Equal(0, big(unix.ETH_P_IP))},
-			nftables.To(netip.PrefixFrom(to, 32)), []nftables.Expr{nftables.Accept()})...)
+			nftables.ToNetwork(netip.PrefixFrom(to, 32)), []nftables.Expr{nftables.Accept()})...)
 	}
 	for _, kind := range []uint16{unix.ETH_P_PPP_DISC, unix.ETH_P_PPP_SES} {
 		b.AddRule(t, chain, nftables.Meta(0, unix.NFT_META_IIFTYPE),
@@ -185,23 +178,23 @@ func RemoveFrames(lan string) error {
 	return remove(frames(lan), "giving "+lan+" back to the kernel's stack")
 }
 
-// There reports whether Shut's table of a LAN exists.
-func There(lan string) bool {
-	found, err := nftables.Has(forwarding(lan))
+// IsShut reports whether Shut's table of a LAN exists.
+func IsShut(lan string) bool {
+	found, err := nftables.TableExists(forwarding(lan))
 	return err == nil && found
 }
 
-// Whole reports whether both tables of a LAN exist.
-func Whole(lan string) (bool, error) {
-	stopped, err := nftables.Has(frames(lan))
+// IsComplete reports whether both tables of a LAN exist.
+func IsComplete(lan string) (bool, error) {
+	stopped, err := nftables.TableExists(frames(lan))
 	if err != nil || !stopped {
 		return false, err
 	}
-	return nftables.Has(forwarding(lan))
+	return nftables.TableExists(forwarding(lan))
 }
 
 func remove(t nftables.Table, doing string) error {
-	if found, err := nftables.Has(t); err != nil || !found {
+	if found, err := nftables.TableExists(t); err != nil || !found {
 		return err
 	}
 	return change(doing, func(b *nftables.Batch) { b.DeleteTable(t) })
@@ -253,8 +246,8 @@ func frames(lan string) nftables.Table {
 	return nftables.Table{Family: nftables.NetDev, Name: Table(lan)}
 }
 
-// Table is the name of a LAN's tables, another one for each LAN: bytes that are
-// neither letters nor digits become _ and two hexadecimal digits.
+// Table is the name of a LAN's tables, another one for each LAN: bytes that are neither letters nor digits become _ and
+// two hexadecimal digits.
 func Table(lan string) string {
 	name := []byte(Prefix)
 	for _, b := range []byte(lan) {

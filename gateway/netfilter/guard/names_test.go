@@ -11,7 +11,7 @@ func TestTablesOfTheirOwn(t *testing.T) {
 		if other, taken := seen[table]; taken {
 			t.Errorf("%s and %s have the table %s", other, lan, table)
 		}
-		if seen[table] = lan; !Is(table) {
+		if seen[table] = lan; !IsOwnTable(table) {
 			t.Errorf("%s is no guard's", table)
 		}
 	}

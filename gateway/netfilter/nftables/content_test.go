@@ -23,7 +23,7 @@ func TestDigests(t *testing.T) {
 	has := func() (is bool) {
 		t.Helper()
 		var err error
-		s.Do(func() { is, err = Has(table) })
+		s.Do(func() { is, err = TableExists(table) })
 		must(t, err)
 		return is
 	}

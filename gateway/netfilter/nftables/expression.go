@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Expr is an expression of a rule. A rule ends with the first expression that does not
-// match.
+// Expr is an expression of a rule. A rule ends with the first expression that does not match.
 type Expr struct {
 	name string
 	fill func(*netlink.AttributeEncoder)
@@ -27,8 +26,7 @@ func (x Expr) encode(e *netlink.AttributeEncoder) error {
 	return nil
 }
 
-// Register is one of sixteen registers of four bytes, 0 to 15; longer values occupy the
-// following ones as well.
+// Register is one of sixteen registers of four bytes, 0 to 15; longer values occupy the following ones as well.
 type Register uint32
 
 func (r Register) number() uint32 { return unix.NFT_REG32_00 + uint32(r) }
@@ -90,8 +88,8 @@ func Equal(r Register, b []byte) Expr { return compare(unix.NFT_CMP_EQ, r, b) }
 // Differs continues if a register holds other bytes.
 func Differs(r Register, b []byte) Expr { return compare(unix.NFT_CMP_NEQ, r, b) }
 
-// Below continues if a register holds less, in big-endian order.
-func Below(r Register, b []byte) Expr { return compare(unix.NFT_CMP_LT, r, b) }
+// Less continues if a register holds less, in big-endian order.
+func Less(r Register, b []byte) Expr { return compare(unix.NFT_CMP_LT, r, b) }
 
 func compare(op uint32, r Register, b []byte) Expr {
 	return Expr{"cmp", func(e *netlink.AttributeEncoder) {
@@ -112,9 +110,8 @@ func And(r Register, mask []byte) Expr {
 	}}
 }
 
-// In continues if the key that begins in a register is in the set; a set with counters
-// counts the packet.
-func In(set string, key Register) Expr { return lookup(set, key, 0) }
+// InSet continues if the key that begins in a register is in the set; a set with counters counts the packet.
+func InSet(set string, key Register) Expr { return lookup(set, key, 0) }
 
 // NotIn continues if the key is not in the set.
 func NotIn(set string, key Register) Expr { return lookup(set, key, unix.NFT_LOOKUP_F_INV) }
@@ -138,8 +135,8 @@ func Decide(verdicts string, key Register) Expr {
 	}}
 }
 
-// Find loads the value that a map has for the key, and continues if there is one.
-func Find(set string, key, to Register) Expr {
+// Lookup loads the value that a map has for the key, and continues if there is one.
+func Lookup(set string, key, to Register) Expr {
 	return Expr{"lookup", func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_LOOKUP_SET, set)
 		e.Uint32(unix.NFTA_LOOKUP_SREG, key.number())
@@ -147,8 +144,8 @@ func Find(set string, key, to Register) Expr {
 	}}
 }
 
-// Keep stores data for the key in a map, for a time from this packet on.
-func Keep(set string, key, data Register, timeout time.Duration) Expr {
+// Store stores data for the key in a map, for a time from this packet on.
+func Store(set string, key, data Register, timeout time.Duration) Expr {
 	return Expr{"dynset", func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_DYNSET_SET_NAME, set)
 		e.Uint32(unix.NFTA_DYNSET_OP, unix.NFT_DYNSET_OP_UPDATE)
@@ -158,9 +155,9 @@ func Keep(set string, key, data Register, timeout time.Duration) Expr {
 	}}
 }
 
-// Limit continues while packets with the key come no more often than each second, and atOnce
-// after a silence. The set, which is Dynamic and has Timeouts, remembers a key for a time from its
-// last packet on. Keys for which a full set has no room do not continue.
+// Limit continues while packets with the key come no more often than each second, and atOnce after a silence. The set,
+// which is Dynamic and has Timeouts, remembers a key for a time from its last packet on. Keys for which a full set has
+// no room do not continue.
 func Limit(set string, key Register, eachSecond uint64, atOnce uint32, timeout time.Duration) Expr {
 	return Expr{"dynset", func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_DYNSET_SET_NAME, set)
@@ -177,8 +174,8 @@ func Limit(set string, key Register, eachSecond uint64, atOnce uint32, timeout t
 	}}
 }
 
-// Forget removes a key from a map.
-func Forget(set string, key Register) Expr {
+// Delete removes a key from a map.
+func Delete(set string, key Register) Expr {
 	return Expr{"dynset", func(e *netlink.AttributeEncoder) {
 		const remove = 2 // NFT_DYNSET_OP_DELETE
 		e.String(unix.NFTA_DYNSET_SET_NAME, set)
@@ -255,8 +252,7 @@ func Reset() Expr {
 	}}
 }
 
-// Prohibited answers an IPv4 packet with ICMP "administratively prohibited" (RFC
-// 1812, 5.2.7.1) and drops it.
+// Prohibited answers an IPv4 packet with ICMP "administratively prohibited" (RFC 1812, 5.2.7.1) and drops it.
 func Prohibited() Expr {
 	return Expr{"reject", func(e *netlink.AttributeEncoder) {
 		const filtered = 13
@@ -281,8 +277,7 @@ const (
 	Untracked   = 1 << 6
 )
 
-// Zone loads the number of the connection's zone, two bytes in host byte order. It
-// continues if there is a connection.
+// Zone loads the number of the connection's zone, two bytes in host byte order. It continues if there is a connection.
 func Zone(to Register) Expr {
 	return Expr{"ct", func(e *netlink.AttributeEncoder) {
 		e.Uint32(unix.NFTA_CT_DREG, to.number())
@@ -291,9 +286,8 @@ func Zone(to Register) Expr {
 	}}
 }
 
-// SetZone assigns the packet to a connection zone: the same addresses and ports form
-// separate connections in different zones. Answers are matched without the zone. It must
-// come before the connection lookup.
+// SetZone assigns the packet to a connection zone: the same addresses and ports form separate connections in different
+// zones. Answers are matched without the zone. It must come before the connection lookup.
 func SetZone(from Register) Expr {
 	return Expr{"ct", func(e *netlink.AttributeEncoder) {
 		e.Uint32(unix.NFTA_CT_SREG, from.number())
@@ -304,9 +298,8 @@ func SetZone(from Register) Expr {
 
 const original = 0 // IP_CT_DIR_ORIGINAL
 
-// SendTo sends an IPv4 packet, with its TTL decremented, out of the interface whose index
-// is in a register, to the neighbour whose address is in another. It is valid in chains
-// of NetDev.
+// SendTo sends an IPv4 packet, with its TTL decremented, out of the interface whose index is in a register, to the
+// neighbour whose address is in another. It is valid in chains of NetDev.
 func SendTo(device, neighbour Register) Expr {
 	return Expr{"fwd", func(e *netlink.AttributeEncoder) {
 		const dev, addr, family = 1, 2, 3
@@ -323,8 +316,8 @@ type Queues struct {
 	PerCPU bool
 }
 
-// Queue sends the packet to user space; without a reader it is dropped. Kernels may lack
-// this expression: see QueueTarget.
+// Queue sends the packet to user space; without a reader it is dropped. Kernels may lack this expression: see
+// QueueTarget.
 func Queue(q Queues) Expr {
 	return Expr{"queue", func(e *netlink.AttributeEncoder) {
 		const (

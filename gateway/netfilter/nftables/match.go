@@ -26,13 +26,13 @@ func Name(dev string) []byte {
 	return name
 }
 
-// From continues with IPv4 packets from a network.
-func From(p netip.Prefix) []Expr { return within(p, SourceAt) }
+// FromNetwork continues with IPv4 packets from a network.
+func FromNetwork(p netip.Prefix) []Expr { return inNetwork(p, SourceAt) }
 
-// To continues with IPv4 packets to a network.
-func To(p netip.Prefix) []Expr { return within(p, DestinationAt) }
+// ToNetwork continues with IPv4 packets to a network.
+func ToNetwork(p netip.Prefix) []Expr { return inNetwork(p, DestinationAt) }
 
-func within(p netip.Prefix, offset uint32) []Expr {
+func inNetwork(p netip.Prefix, offset uint32) []Expr {
 	exprs := []Expr{Payload(0, NetworkHeader, offset, 4)}
 	if p.Bits() < 32 {
 		exprs = append(exprs, And(0, Mask(p)))

@@ -17,8 +17,8 @@ type Span struct {
 	Persistent bool
 }
 
-// At is a register for a Span.
-func At(r Register) *Register { return &r }
+// RegisterAt is a register for a Span.
+func RegisterAt(r Register) *Register { return &r }
 
 // Destination changes the destination of the packet's connection.
 func Destination(to Span) Expr { return translate(unix.NFT_NAT_DNAT, to) }

@@ -77,13 +77,13 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		from, port := Payload(0, NetworkHeader, 12, 4), Payload(1, TransportHeader, 0, 2)
 		for _, exprs := range [][]Expr{
 			{from, Equal(0, loopback), Accept()}, {from, Differs(0, loopback), Drop()},
-			{from, Below(0, loopback), Goto("other")},
+			{from, Less(0, loopback), Goto("other")},
 			{from, And(0, []byte{255, 0, 0, 0}), Equal(0, []byte{127, 0, 0, 0}), Goto("other")},
-			{from, Payload(1, LinkHeader, 6, 6), In("pairs", 0)}, {from, Payload(1, LinkHeader, 6, 6), NotIn("pairs", 0)},
+			{from, Payload(1, LinkHeader, 6, 6), InSet("pairs", 0)}, {from, Payload(1, LinkHeader, 6, 6), NotIn("pairs", 0)},
 			{from, Decide("ways", 0)}, {from, CountBy("counters", 0)}, {Count("some")},
-			toNine(from, port, Payload(2, NetworkHeader, 16, 4), Keep("kept", 0, 2, time.Minute)),
-			toNine(from, port, Forget("kept", 0)),
-			toNine(from, port, Find("kept", 0, 2), Write(2, NetworkHeader, 16, 4, Sum{Offset: 10, Pseudo: true})),
+			toNine(from, port, Payload(2, NetworkHeader, 16, 4), Store("kept", 0, 2, time.Minute)),
+			toNine(from, port, Delete("kept", 0)),
+			toNine(from, port, Lookup("kept", 0, 2), Write(2, NetworkHeader, 16, 4, Sum{Offset: 10, Pseudo: true})),
 			toNine(Load(0, nine), Write(0, TransportHeader, 0, 2, Sum{Offset: 6})),
 			{Load(0, mark), SetMark(0)}, {Meta(0, unix.NFT_META_MARK), Equal(0, mark), Prohibited()},
 			{Meta(0, unix.NFT_META_L4PROTO), Equal(0, []byte{unix.IPPROTO_TCP}), Reset()},
@@ -97,7 +97,8 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		b.AddChain(table, "through", &Hook{Type: "filter", Number: unix.NF_INET_FORWARD})
 		b.AddRule(table, "through",
 			append([]Expr{Meta(0, unix.NFT_META_L4PROTO), Equal(0, []byte{unix.IPPROTO_TCP})}, LowerMSS(0)...)...)
-		b.AddRule(table, "nat", toNine(Load(0, loopback), Load(1, nine), Destination(Span{Addr: At(0), Port: At(1)}))...)
+		b.AddRule(table, "nat",
+			toNine(Load(0, loopback), Load(1, nine), Destination(Span{Addr: RegisterAt(0), Port: RegisterAt(1)}))...)
 	})
 	listed := s.Run(t, "nft list table ip test")
 	for _, want := range []string{
@@ -119,8 +120,7 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 	}
 }
 
-// TestDeviceRulesAreWhatNftReads does the same for frames of a device, and for cleared
-// chains.
+// TestDeviceRulesAreWhatNftReads does the same for frames of a device, and for cleared chains.
 func TestDeviceRulesAreWhatNftReads(t *testing.T) {
 	c, s := dial(t)
 	dev := Table{NetDev, "test"}
@@ -146,8 +146,8 @@ func TestDeviceRulesAreWhatNftReads(t *testing.T) {
 	}
 }
 
-// TestCounters counts packets by element and by name, and reads them one by one and
-// all at once; what is deleted counts no more, and its counter stays.
+// TestCounters counts packets by element and by name, and reads them one by one and all at once; what is deleted counts
+// no more, and its counter stays.
 func TestCounters(t *testing.T) {
 	c, s := dial(t)
 	commit(t, c, func(b *Batch) {

@@ -37,8 +37,8 @@ func (c *Conn) Rules() ([]Rule, error) {
 	return rules, nil
 }
 
-// Has reports whether a table exists in this network namespace. A kernel without nftables has none.
-func Has(t Table) (bool, error) {
+// TableExists reports whether a table exists in this network namespace. A kernel without nftables has none.
+func TableExists(t Table) (bool, error) {
 	c, err := Dial()
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return false, nil

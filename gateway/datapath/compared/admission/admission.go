@@ -1,14 +1,12 @@
-// Package admission judges the packets of data paths in user space: which clients may
-// send and receive what, and what counts for them. It knows clients, limits and the
-// walled garden; its callers receive and send the packets.
+// Package admission judges the packets of data paths in user space: which clients may send and receive what, and what
+// counts for them. It knows clients, limits and the walled garden; its callers receive and send the packets.
 //
 //	Set, Remove, Open ──▶ Table ◀── Judge.Up, Judge.Down, Judge.ARP ◀── a thread's packets
 //	Counters, Packets ◀──
 //
-// The rules and the names of packets' outcomes are those of the programs in
-// gateway/datapath/ebpf. Judges take no lock and allocate nothing, except for DHCP, ARP,
-// newcomers, and packets of unauthenticated clients within their address's budget: these are
-// counted by MAC address in tables with a lock, and take the garden's read lock.
+// The rules and the names of packets' outcomes are those of the programs in gateway/datapath/ebpf. Judges take no lock
+// and allocate nothing, except for DHCP, ARP, newcomers, and packets of unauthenticated clients within their address's
+// budget: these are counted by MAC address in tables with a lock, and take the garden's read lock.
 package admission
 
 import (
@@ -31,28 +29,27 @@ type Config struct {
 	PortalPorts []uint16
 	PPPoE       bool // clients may be on PPPoE
 	// Behind are the networks behind clients, by these' addresses; nil: there are none.
-	Behind *datapath.Behind[netip.Addr]
-	// Newcomer is called, datapath.Greeters calls at a time, for clients with an address that was not
-	// leased; nil: their packets are dropped silently.
+	Behind *datapath.ClientNetworks[netip.Addr]
+	// Newcomer is called, datapath.Greeters calls at a time, for clients with an address that was not leased; nil: their
+	// packets are dropped silently.
 	Newcomer func(netip.Addr, datapath.MAC)
 }
 
-// Table holds the data path's clients. All methods may be called at any time from several
-// goroutines.
+// Table holds the data path's clients. All methods may be called at any time from several goroutines.
 type Table struct {
-	cfg     Config
-	base    uint32 // first address of the LAN
-	gateway uint32
-	entries []entry // by the address's position in the LAN
-	garden  garden
-	ports   gardenPorts
-	strange *strangers
-	own     atomic.Pointer[map[uint32]bool] // see SetOwn; nil: not set yet
-	epoch   uint64
-	marks   []uint64 // Moved's: packets by address at its last call
+	cfg       Config
+	base      uint32 // first address of the LAN
+	gateway   uint32
+	entries   []entry // by the address's position in the LAN
+	garden    garden
+	ports     gardenPorts
+	strangers *strangers
+	ownAddrs  atomic.Pointer[map[uint32]bool] // see SetOwn; nil: not set yet
+	epoch     uint64
+	marks     []uint64 // Moved's: packets by address at its last call
 
 	newcomers chan newcomer
-	greeting  sync.WaitGroup
+	reporting sync.WaitGroup
 
 	mu     sync.Mutex // guards the following fields, and all writes to entries except counters
 	judges []*Judge
@@ -62,11 +59,10 @@ type Table struct {
 type newcomer struct {
 	addr netip.Addr
 	mac  datapath.MAC
-	then func() // called after Newcomer has returned; may be nil
+	done func() // called after Newcomer has returned; may be nil
 }
 
-// waiting bounds the newcomers that wait for a call of Newcomer; further ones are
-// reported with their next packets.
+// waiting bounds the newcomers that wait for a call of Newcomer; further ones are reported with their next packets.
 const waiting = 256
 
 // New creates a table without clients. Its counters begin at 0, so its epoch is new.
@@ -78,8 +74,8 @@ func New(cfg Config) (*Table, error) {
 		return nil, fmt.Errorf("%d portal ports: at most 4", len(cfg.PortalPorts))
 	}
 	t := &Table{
-		cfg: cfg, base: number(cfg.Network.Prefix().Addr()), gateway: number(cfg.Network.Gateway()),
-		entries: make([]entry, cfg.Network.Size()), strange: newStrangers(int(cfg.Network.Size())),
+		cfg: cfg, base: addrNumber(cfg.Network.Prefix().Addr()), gateway: addrNumber(cfg.Network.Gateway()),
+		entries: make([]entry, cfg.Network.Size()), strangers: newStrangers(int(cfg.Network.Size())),
 	}
 	for t.epoch == 0 {
 		var b [8]byte
@@ -88,12 +84,12 @@ func New(cfg Config) (*Table, error) {
 	}
 	if cfg.Newcomer != nil {
 		t.newcomers = make(chan newcomer, waiting)
-		for range datapath.Greeters {
-			t.greeting.Go(func() {
+		for range datapath.ParallelNewcomers {
+			t.reporting.Go(func() {
 				for n := range t.newcomers {
 					cfg.Newcomer(n.addr, n.mac)
-					if n.then != nil {
-						n.then()
+					if n.done != nil {
+						n.done()
 					}
 				}
 			})
@@ -110,12 +106,12 @@ func (t *Table) Close() error {
 	}
 	t.closed = true
 	t.mu.Unlock()
-	t.greeting.Wait()
+	t.reporting.Wait()
 	return nil
 }
 
-// Judge returns one thread's access to the table. Each judge has its own counters, so
-// that threads do not contend for them.
+// Judge returns one thread's access to the table. Each judge has its own counters, so that threads do not contend for
+// them.
 func (t *Table) Judge() *Judge {
 	j := &Judge{table: t}
 	t.mu.Lock()
@@ -124,8 +120,7 @@ func (t *Table) Judge() *Judge {
 	return j
 }
 
-// Packets counts packets by outcome. It never fails, like Total and Clients; other data
-// paths ask the kernel for these.
+// Packets counts packets by outcome. It never fails, like Total and Clients; other data paths ask the kernel for these.
 func (t *Table) Packets() (map[string]uint64, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,11 +133,10 @@ func (t *Table) Packets() (map[string]uint64, error) {
 	return out, nil
 }
 
-// Greet has Newcomer called for the sender of an Unknown packet, and then calls then,
-// unless it is nil. It returns false, without any call, when too many newcomers wait, or the
-// sender was new too often.
-func (t *Table) Greet(addr netip.Addr, mac datapath.MAC, then func()) bool {
-	if !t.strange.fresh.Spend(macOf(mac), false, Now()) {
+// ReportNewcomer has Newcomer called for the sender of an Unknown packet, and then calls then, unless it is nil. It
+// returns false, without any call, when too many newcomers wait, or the sender was new too often.
+func (t *Table) ReportNewcomer(addr netip.Addr, mac datapath.MAC, then func()) bool {
+	if !t.strangers.fresh.Spend(macOf(mac), false, Now()) {
 		return false
 	}
 	select {
@@ -153,20 +147,20 @@ func (t *Table) Greet(addr netip.Addr, mac datapath.MAC, then func()) bool {
 	}
 }
 
-// began is time 0 of Now.
-var began = time.Now().Add(-time.Second)
+// clockOrigin is time 0 of Now.
+var clockOrigin = time.Now().Add(-time.Second)
 
-// Now is the judges' clock: nanoseconds that pass with CLOCK_MONOTONIC, never 0. One
-// reading is exact enough for a batch of packets.
-func Now() int64 { return int64(time.Since(began)) }
+// Now is the judges' clock: nanoseconds that pass with CLOCK_MONOTONIC, never 0. One reading is exact enough for a
+// batch of packets.
+func Now() int64 { return int64(time.Since(clockOrigin)) }
 
-// moment converts a wall clock time to the judges' clock, never 0.
-func moment(t time.Time) int64 { return max(1, Now()+int64(time.Until(t))) }
+// judgeTime converts a wall clock time to the judges' clock, never 0.
+func judgeTime(t time.Time) int64 { return max(1, Now()+int64(time.Until(t))) }
 
 // wall converts a time of the judges' clock to wall clock time.
 func wall(ns int64) time.Time { return time.Now().Add(time.Duration(ns - Now())) }
 
-func number(a netip.Addr) uint32 {
+func addrNumber(a netip.Addr) uint32 {
 	b := a.As4()
 	return binary.BigEndian.Uint32(b[:])
 }

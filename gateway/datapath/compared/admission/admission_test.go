@@ -50,7 +50,7 @@ func TestSetAndRemove(t *testing.T) {
 			t.Errorf("%s has counters", a)
 		}
 	}
-	up := func() Verdict { return judge.Up(aliceMAC, tcp(443).packet(), Now()) }
+	up := func() Verdict { return judge.JudgeUp(aliceMAC, tcp(443).packet(), Now()) }
 	if v := up(); v != Forward {
 		t.Fatalf("admitted: %d", v)
 	}
@@ -89,10 +89,10 @@ func TestUntil(t *testing.T) {
 		up, down Verdict
 	}{{0, Forward, Forward}, {59 * time.Second, Forward, Forward}, {61 * time.Second, Reject, Drop}} {
 		now := Now() + c.at.Nanoseconds()
-		if up := judge.Up(aliceMAC, tcp(443).packet(), now); up != c.up {
+		if up := judge.JudgeUp(aliceMAC, tcp(443).packet(), now); up != c.up {
 			t.Errorf("up after %s: verdict %d, want %d", c.at, up, c.up)
 		}
-		if d, _ := judge.Down(tcp(443, down).packet(), now); d != c.down {
+		if d, _ := judge.JudgeDown(tcp(443, down).packet(), now); d != c.down {
 			t.Errorf("down after %s: verdict %d, want %d", c.at, d, c.down)
 		}
 	}
@@ -111,12 +111,12 @@ func TestQuotas(t *testing.T) {
 		must(t, table.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true, Limits: c.limits}))
 		ups, downs := 0, 0
 		for range 10 {
-			if judge.Up(aliceMAC, tcp(443).packet(), Now()) == Forward {
+			if judge.JudgeUp(aliceMAC, tcp(443).packet(), Now()) == Forward {
 				ups++
 			}
 		}
 		for range 10 {
-			if v, _ := judge.Down(tcp(443, down).packet(), Now()); v == Forward {
+			if v, _ := judge.JudgeDown(tcp(443, down).packet(), Now()); v == Forward {
 				downs++
 			}
 		}
@@ -141,12 +141,12 @@ func TestRate(t *testing.T) {
 	p := tcp(443, func(p *packet) { p.pay = make([]byte, 960) }).packet()
 	now := Now()
 	for i := range 10_000 * seconds {
-		judge.Up(aliceMAC, p, now+int64(i)*100_000)
+		judge.JudgeUp(aliceMAC, p, now+int64(i)*100_000)
 		if i%10_000 == 0 {
 			must(t, table.Set(limited)) // gives no second burst
 		}
 	}
-	if v, _ := judge.Down(tcp(443, down).packet(), now); v != Forward {
+	if v, _ := judge.JudgeDown(tcp(443, down).packet(), now); v != Forward {
 		t.Error("the other direction is limited, too")
 	}
 	got := counters(t, table, alice)
@@ -159,8 +159,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestMeterTellsInTime: beyond half of the burst one packet is dropped for each further
-// sixteenth used, and none while the use shrinks.
+// TestMeterTellsInTime: beyond half of the burst one packet is dropped for each further sixteenth used, and none while
+// the use shrinks.
 func TestMeterTellsInTime(t *testing.T) {
 	const bps, now = 20_000_000, int64(time.Hour)
 	perByte, burst := rate(bps)
@@ -174,7 +174,7 @@ func TestMeterTellsInTime(t *testing.T) {
 		{0.91, true}, {0.85, true}, {0.7, true}, {0.75, true}, {0.84, false}, // a rise after a fall
 		{0.4, true}, {0.58, false}, {0.999, false}, {1.01, false},
 	} {
-		m.used.Store(now - int64((1-c.used)*float64(burst)))
+		m.usedUntil.Store(now - int64((1-c.used)*float64(burst)))
 		if passes := m.take(perByte, burst, 100, now); passes != c.passes {
 			t.Errorf("packet %d, with %.2f of the burst used: passed %v, want %v", i, c.used, passes, c.passes)
 		}
@@ -187,7 +187,7 @@ func TestRateTakesAggregates(t *testing.T) {
 	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true,
 		Limits: datapath.Limits{UpBps: 8000, DownBps: 8000}}))
 	p := tcp(443, func(p *packet) { p.pay = make([]byte, 65000); p.segments = 45 }).packet()
-	if v := judge.Up(aliceMAC, p, Now()+int64(time.Hour)); v != Forward {
+	if v := judge.JudgeUp(aliceMAC, p, Now()+int64(time.Hour)); v != Forward {
 		t.Errorf("verdict %d", v)
 	}
 }
@@ -197,7 +197,7 @@ func TestGarden(t *testing.T) {
 	addr := netip.MustParseAddr("192.0.2.77")
 	host, net := netip.PrefixFrom(addr, 32), netip.PrefixFrom(addr, 28)
 	open := func(after time.Duration) bool {
-		return judge.Up(bobMAC, tcp(443, from(bob, bobMAC), to(addr)).packet(), Now()+after.Nanoseconds()) == Forward
+		return judge.JudgeUp(bobMAC, tcp(443, from(bob, bobMAC), to(addr)).packet(), Now()+after.Nanoseconds()) == Forward
 	}
 	if open(0) {
 		t.Fatal("open without being opened")
@@ -239,7 +239,7 @@ func TestGardenIsBounded(t *testing.T) {
 	if table.Open(netip.MustParsePrefix("192.0.3.0/24"), time.Time{}) == nil {
 		t.Error("a full garden takes one more")
 	}
-	if !table.garden.holds(0xc0000201, now) {
+	if !table.garden.contains(0xc0000201, now) {
 		t.Error("what was opened for ever is closed")
 	}
 }
@@ -249,11 +249,11 @@ func TestNewcomer(t *testing.T) {
 	table, judge := newTable(t, func(c *Config) {
 		c.Newcomer = func(a netip.Addr, m datapath.MAC) { met <- datapath.Client{Addrs: []netip.Addr{a}, MAC: m} }
 	})
-	if v := judge.Up(bobMAC, tcp(443, from(nobody, bobMAC)).packet(), Now()); v != Unknown {
+	if v := judge.JudgeUp(bobMAC, tcp(443, from(nobody, bobMAC)).packet(), Now()); v != Unknown {
 		t.Errorf("verdict %d", v)
 	}
 	after := make(chan int, 1)
-	if !table.Greet(nobody, bobMAC, func() { after <- len(met) }) {
+	if !table.ReportNewcomer(nobody, bobMAC, func() { after <- len(met) }) {
 		t.Error("there is no room for a newcomer")
 	}
 	if n := <-after; n != 1 {
@@ -265,7 +265,7 @@ func TestNewcomer(t *testing.T) {
 	if v := judge.ARP(bobMAC, arp(alice, bobMAC), Now()); v != Drop {
 		t.Errorf("ARP for alice by bob: verdict %d", v)
 	}
-	if v := judge.Up(bobMAC, tcp(443, from(gateway, bobMAC)).packet(), Now()); v != Drop {
+	if v := judge.JudgeUp(bobMAC, tcp(443, from(gateway, bobMAC)).packet(), Now()); v != Drop {
 		t.Errorf("verdict %d on who says to be the gateway", v)
 	}
 	must(t, table.Close())
@@ -280,8 +280,8 @@ func TestNewcomer(t *testing.T) {
 	}
 }
 
-// TestConcurrently changes an address's owner and bounds while several judges run: no
-// packet is judged by parts of two entries.
+// TestConcurrently changes an address's owner and bounds while several judges run: no packet is judged by parts of two
+// entries.
 func TestConcurrently(t *testing.T) {
 	table, _ := newTable(t)
 	over := time.Now().Add(-time.Hour)
@@ -299,10 +299,10 @@ func TestConcurrently(t *testing.T) {
 		judging.Go(func() {
 			ofAlice, ofBob := tcp(443).packet(), tcp(443, from(alice, bobMAC)).packet()
 			for !stop.Load() {
-				if judge.Up(aliceMAC, ofAlice, Now()) == Forward {
+				if judge.JudgeUp(aliceMAC, ofAlice, Now()) == Forward {
 					passed.Add(1)
 				}
-				if judge.Up(bobMAC, ofBob, Now()) == Forward {
+				if judge.JudgeUp(bobMAC, ofBob, Now()) == Forward {
 					t.Error("a client passes by another's entry")
 					return
 				}
@@ -327,9 +327,9 @@ func TestJudgesAllocateNothing(t *testing.T) {
 		from(bob, bobMAC)).packet(), arp(alice, bobMAC)
 	if n := testing.AllocsPerRun(100, func() {
 		now := Now()
-		judge.Up(aliceMAC, up, now)
-		judge.Down(back, now)
-		judge.Up(bobMAC, stranger, now)
+		judge.JudgeUp(aliceMAC, up, now)
+		judge.JudgeDown(back, now)
+		judge.JudgeUp(bobMAC, stranger, now)
 		judge.ARP(bobMAC, spoof, now)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -346,11 +346,11 @@ func FuzzUp(f *testing.F) {
 	table, judge := newTable(f)
 	f.Fuzz(func(t *testing.T, b []byte, length, segments int) {
 		p := Packet{Bytes: b, Length: length, Segments: segments}
-		if v := judge.Up(bobMAC, p, Now()); v == Forward &&
-			!table.garden.holds(number(netip.AddrFrom4([4]byte(b[16:20]))), Now()) {
+		if v := judge.JudgeUp(bobMAC, p, Now()); v == Forward &&
+			!table.garden.contains(addrNumber(netip.AddrFrom4([4]byte(b[16:20]))), Now()) {
 			t.Errorf("a stranger's packet is forwarded: %x", b)
 		}
-		if v := judge.Up(datapath.MAC{6}, p, Now()); v != Drop && v != Local {
+		if v := judge.JudgeUp(datapath.MAC{6}, p, Now()); v != Drop && v != Local {
 			t.Errorf("the packet of one that is not known gets verdict %d: %x", v, b)
 		}
 		judge.ARP(datapath.MAC{6}, b, Now())
@@ -366,16 +366,16 @@ func FuzzDown(f *testing.F) {
 	table, judge := newTable(f)
 	f.Fuzz(func(t *testing.T, b []byte, length, segments int) {
 		p := Packet{Bytes: b, Length: length, Segments: segments}
-		v, mac := judge.Down(p, Now())
+		v, mac := judge.JudgeDown(p, Now())
 		if v == Drop {
 			return
 		}
-		source := number(netip.AddrFrom4([4]byte(b[12:16])))
-		if mac == bobMAC && source != table.gateway && !table.garden.holds(source, Now()) ||
+		source := addrNumber(netip.AddrFrom4([4]byte(b[12:16])))
+		if mac == bobMAC && source != table.gateway && !table.garden.contains(source, Now()) ||
 			mac != aliceMAC && mac != bobMAC {
 			t.Errorf("verdict %d to %x: %x", v, mac, b)
 		}
-		judge.Across(p, Now())
+		judge.JudgeAcross(p, Now())
 	})
 }
 
@@ -388,7 +388,7 @@ func BenchmarkUp(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			packet := p.packet()
 			for b.Loop() {
-				judge.Up(p.mac, packet, Now())
+				judge.JudgeUp(p.mac, packet, Now())
 			}
 		})
 	}

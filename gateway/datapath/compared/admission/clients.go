@@ -9,13 +9,12 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// entry is an address of the LAN: one cache line, so that a packet of a client without
-// limits touches no other.
+// entry is an address of the LAN: one cache line, so that a packet of a client without limits touches no other.
 type entry struct {
 	// word holds the owner and its rights: see known and the following constants.
 	word atomic.Uint64
-	// bounds apply while word has the bit bounded. They contain the word they belong to;
-	// if the two differ, bounds are newer.
+	// bounds apply while word has the bit bounded. They contain the word they belong to; if the two differ, bounds are
+	// newer.
 	bounds atomic.Pointer[bounds]
 
 	upBytes, upPackets     atomic.Uint64
@@ -26,14 +25,13 @@ type entry struct {
 
 // An entry's word: the MAC address in the lower 48 bits, and the owner's rights.
 const (
-	macBits  = 1<<48 - 1
-	known    = 1 << 48
-	admitted = 1 << 49
-	bounded  = 1 << 50 // there are bounds: end of admission, rates, quotas, a line
+	macBits    = 1<<48 - 1
+	ownerKnown = 1 << 48
+	admitted   = 1 << 49
+	bounded    = 1 << 50 // there are bounds: end of admission, rates, quotas, a line
 )
 
-// bounds are the limits of an admitted client's packets, and any client's line. They never change,
-// except the meters.
+// bounds are the limits of an admitted client's packets, and any client's line. They never change, except the meters.
 type bounds struct {
 	word                       uint64
 	session, mtu               uint16 // PPPoE's; 0: none
@@ -64,25 +62,24 @@ func (e *entry) state() (uint64, *bounds) {
 	return b.word, b
 }
 
-// at returns a client's entry.
-func (t *Table) at(id datapath.ID) (*entry, error) {
+// entryOf returns a client's entry.
+func (t *Table) entryOf(id datapath.ID) (*entry, error) {
 	if err := t.cfg.Network.Client(id.Addr()); err != nil {
 		return nil, err
 	}
-	return &t.entries[number(id.Addr())-t.base], nil
+	return &t.entries[addrNumber(id.Addr())-t.base], nil
 }
 
 // errClosed is returned by calls after Close.
 var errClosed = errors.New("the data path is closed")
 
-// Set replaces a client's entry. A packet is judged by the old entry or by the new one,
-// never by parts of both.
+// Set replaces a client's entry. A packet is judged by the old entry or by the new one, never by parts of both.
 func (t *Table) Set(c datapath.Client) error {
 	addr, err := c.Addr()
 	if err != nil {
 		return err
 	}
-	e, err := t.at(c.Identity())
+	e, err := t.entryOf(c.Identity())
 	if err != nil {
 		return err
 	}
@@ -98,7 +95,7 @@ func (t *Table) Set(c datapath.Client) error {
 	if len(c.Routes) > 0 && c.Session == 0 {
 		return fmt.Errorf("setting the client %s: only clients on PPPoE lines have networks behind them", addr)
 	}
-	word := macOf(c.MAC) | known
+	word := macOf(c.MAC) | ownerKnown
 	if c.Admitted {
 		word |= admitted
 	}
@@ -118,7 +115,7 @@ func newBounds(word uint64, c datapath.Client, old *bounds) *bounds {
 	b.upPsPerByte, b.upBurst = rate(c.Limits.UpBps)
 	b.downPsPerByte, b.downBurst = rate(c.Limits.DownBps)
 	if !c.Until.IsZero() {
-		b.until = moment(c.Until)
+		b.until = judgeTime(c.Until)
 	}
 	if old != nil {
 		b.meters = old.meters
@@ -139,7 +136,7 @@ func rate(bps uint64) (psPerByte uint64, burstNs int64) {
 
 // Remove removes a client's entry.
 func (t *Table) Remove(id datapath.ID) error {
-	e, err := t.at(id)
+	e, err := t.entryOf(id)
 	if err != nil {
 		return err
 	}
@@ -151,7 +148,7 @@ func (t *Table) Remove(id datapath.ID) error {
 
 // Counters returns what a client has sent and received since the epoch.
 func (t *Table) Counters(id datapath.ID) (datapath.Counters, error) {
-	e, err := t.at(id)
+	e, err := t.entryOf(id)
 	if err != nil {
 		return datapath.Counters{}, err
 	}
@@ -200,7 +197,7 @@ func (t *Table) Moved(f func(datapath.ID)) error {
 // Clients lists the clients that have an entry.
 func (t *Table) Clients() (all []datapath.ID, err error) {
 	for i := range t.entries {
-		if t.entries[i].word.Load()&known != 0 {
+		if t.entries[i].word.Load()&ownerKnown != 0 {
 			all = append(all, datapath.ID(t.base+uint32(i)))
 		}
 	}

@@ -21,8 +21,8 @@ const (
 	Unknown // from an address that is not leased, not counted: call Table.Greet, then judge again or drop
 )
 
-// Judge judges the packets of one thread. Its methods are for one goroutine at a time;
-// Table.Judge creates one for each.
+// Judge judges the packets of one thread. Its methods are for one goroutine at a time; Table.Judge creates one for
+// each.
 type Judge struct {
 	table  *Table
 	_      [64]byte // keeps counters of other judges on other cache lines
@@ -33,17 +33,16 @@ type Judge struct {
 // Count counts packets whose outcome the data path determined itself.
 func (j *Judge) Count(r Reason, packets int) { j.counts[r].Add(uint64(packets)) }
 
-// end counts a packet and returns its verdict.
-func (j *Judge) end(h *header, r Reason, v Verdict) Verdict {
+// countVerdict counts a packet and returns its verdict.
+func (j *Judge) countVerdict(h *header, r Reason, v Verdict) Verdict {
 	j.counts[r].Add(h.packets)
 	return v
 }
 
-// Up judges a packet from the LAN, sent by mac to the gateway's Ethernet address or to
-// many. now is a time of Now. The verdict is Forward only for admitted clients and for
-// the walled garden. Packets for another client are Forward as well, and Across makes
-// the final decision. Unknown is possible only if the table has a Newcomer.
-func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
+// JudgeUp judges a packet from the LAN, sent by mac to the gateway's Ethernet address or to many. now is a time of Now.
+// The verdict is Forward only for admitted clients and for the walled garden. Packets for another client are Forward as
+// well, and Across makes the final decision. Unknown is possible only if the table has a Newcomer.
+func (j *Judge) JudgeUp(mac datapath.MAC, p Packet, now int64) Verdict {
 	var h header
 	if !p.parse(&h) {
 		j.counts[Malformed].Add(1)
@@ -51,39 +50,39 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 	}
 	t := j.table
 	if h.protocol == protocolUDP && h.session == 0 {
-		if h.from == portDHCPServer && h.to == portDHCPClient {
-			return j.end(&h, RogueDHCP, Drop)
+		if h.srcPort == portDHCPServer && h.dstPort == portDHCPClient {
+			return j.countVerdict(&h, RogueDHCP, Drop)
 		}
 		if t.isRequest(&h) {
 			return j.dhcp(mac, &h, now)
 		}
 		if h.source == 0 {
-			return j.end(&h, NotLeased, Drop)
+			return j.countVerdict(&h, NotLeased, Drop)
 		}
 	}
 	place, routed, ok := t.owner(h.source)
 	if !ok || routed && h.session == 0 {
-		return j.end(&h, ForeignSource, Drop)
+		return j.countVerdict(&h, ForeignSource, Drop)
 	}
 	e := &t.entries[place]
 	word, b := e.state()
 	switch {
-	case word&known == 0 && h.session != 0:
-		return j.end(&h, NotLeased, Drop)
-	case word&known == 0:
+	case word&ownerKnown == 0 && h.session != 0:
+		return j.countVerdict(&h, NotLeased, Drop)
+	case word&ownerKnown == 0:
 		return j.unleased(mac, &h, now)
 	case word&macBits != macOf(mac) || b.line() != h.session:
-		return j.end(&h, WrongMAC, Drop)
-	case h.session != 0 && (word&admitted == 0 || b.over(now)):
-		return j.end(&h, Blocked, Drop)
-	case word&admitted == 0 || b.over(now):
+		return j.countVerdict(&h, WrongMAC, Drop)
+	case h.session != 0 && (word&admitted == 0 || b.expired(now)):
+		return j.countVerdict(&h, Blocked, Drop)
+	case word&admitted == 0 || b.expired(now):
 		return j.preauth(mac, &h, p.Bytes, now)
 	case h.dest == t.gateway || isMulticast(h.dest) || h.toMany:
-		return j.end(&h, ForGateway, Local)
+		return j.countVerdict(&h, ForGateway, Local)
 	case j.admit(e, b, &h, true, now) == Drop:
 		return Drop
 	}
-	return j.end(&h, Forwarded, Forward)
+	return j.countVerdict(&h, Forwarded, Forward)
 }
 
 // Intercepts reports whether Up would keep a TCP segment from its destination: an unauthenticated client's goes
@@ -96,9 +95,9 @@ func (j *Judge) Intercepts(mac datapath.MAC, p Packet, now int64) bool {
 	}
 	word, b := t.entries[h.source-t.base].state()
 	switch {
-	case word&known == 0:
+	case word&ownerKnown == 0:
 		return t.newcomers != nil && h.source != t.gateway
-	case word&macBits != macOf(mac) || word&admitted != 0 && !b.over(now) || h.dest == t.gateway:
+	case word&macBits != macOf(mac) || word&admitted != 0 && !b.expired(now) || h.dest == t.gateway:
 		return false
 	}
 	return h.protocol == protocolTCP && !isMulticast(h.dest) && !t.inGarden(&h, now)
@@ -109,7 +108,7 @@ func (j *Judge) unleased(mac datapath.MAC, h *header, now int64) Verdict {
 	if j.table.newcomers != nil && h.source != j.table.gateway {
 		return Unknown
 	}
-	return j.end(h, NotLeased, Drop)
+	return j.countVerdict(h, NotLeased, Drop)
 }
 
 // dhcp judges a DHCP client's message. Whatever address it comes from, also another network's or another
@@ -118,12 +117,12 @@ func (j *Judge) dhcp(mac datapath.MAC, h *header, now int64) Verdict {
 	leased := false // from its own address
 	if place := h.source - j.table.base; place < uint32(len(j.table.entries)) {
 		word, _ := j.table.entries[place].state()
-		leased = word&known != 0 && word&macBits == macOf(mac)
+		leased = word&ownerKnown != 0 && word&macBits == macOf(mac)
 	}
-	if !j.table.strange.dhcp.Spend(macOf(mac), leased, now) {
-		return j.end(h, Throttled, Drop)
+	if !j.table.strangers.dhcp.Spend(macOf(mac), leased, now) {
+		return j.countVerdict(h, Throttled, Drop)
 	}
-	return j.end(h, ForGateway, Local)
+	return j.countVerdict(h, ForGateway, Local)
 }
 
 // preauth judges a packet of a known client that is not admitted.
@@ -135,55 +134,55 @@ func (j *Judge) preauth(mac datapath.MAC, h *header, b []byte, now int64) Verdic
 		if t.serves(h) {
 			return j.toService(from, h, b, now)
 		}
-	case h.protocol == protocolUDP && h.to == portDHCPServer:
-		return j.end(h, Blocked, Drop)
+	case h.protocol == protocolUDP && h.dstPort == portDHCPServer:
+		return j.countVerdict(h, Blocked, Drop)
 	case h.toMany:
-		return j.end(h, Blocked, Drop)
+		return j.countVerdict(h, Blocked, Drop)
 	case t.inGarden(h, now):
-		if !t.strange.mayFlow(from, h, b, datapath.GardenFlow, datapath.Works, now) {
-			return j.end(h, Throttled, Drop)
+		if !t.strangers.mayFlow(from, h, b, datapath.GardenFlow, datapath.NumWorks, now) {
+			return j.countVerdict(h, Throttled, Drop)
 		}
-		return j.end(h, Garden, Forward)
-	case h.protocol == protocolTCP && h.to == portHTTP && len(t.cfg.PortalPorts) > 0 && !isMulticast(h.dest):
-		if !t.strange.mayFlow(from, h, b, datapath.Capture, datapath.Segment, now) {
-			return j.end(h, Throttled, Drop)
+		return j.countVerdict(h, Garden, Forward)
+	case h.protocol == protocolTCP && h.dstPort == portHTTP && len(t.cfg.PortalPorts) > 0 && !isMulticast(h.dest):
+		if !t.strangers.mayFlow(from, h, b, datapath.Capture, datapath.Segment, now) {
+			return j.countVerdict(h, Throttled, Drop)
 		}
-		return j.end(h, ToPortal, Portal)
+		return j.countVerdict(h, ToPortal, Portal)
 	}
 	switch {
 	case !h.answerable(b):
-		return j.end(h, Blocked, Drop)
-	case !t.strange.affords(from, datapath.Refusal, now):
-		return j.end(h, Throttled, Drop)
+		return j.countVerdict(h, Blocked, Drop)
+	case !t.strangers.affords(from, datapath.Refusal, now):
+		return j.countVerdict(h, Throttled, Drop)
 	}
-	return j.end(h, Rejected, Reject)
+	return j.countVerdict(h, Rejected, Reject)
 }
 
 // toService judges a packet of an unauthenticated client to a service of the gateway.
 func (j *Judge) toService(from owner, h *header, b []byte, now int64) Verdict {
-	s, ok := j.table.strange, false
+	s, ok := j.table.strangers, false
 	if h.protocol == protocolTCP {
 		ok = s.mayFlow(from, h, b, datapath.Connection, datapath.Segment, now)
 	} else {
 		ok = s.affords(from, datapath.Datagram, now)
 	}
 	if !ok {
-		return j.end(h, Throttled, Drop)
+		return j.countVerdict(h, Throttled, Drop)
 	}
-	return j.end(h, ForGateway, Local)
+	return j.countVerdict(h, ForGateway, Local)
 }
 
 // serves reports whether the gateway serves these ports before login.
 func (t *Table) serves(h *header) bool {
-	if h.protocol == protocolICMP || h.to == portDNS {
+	if h.protocol == protocolICMP || h.dstPort == portDNS {
 		return true
 	}
-	return h.protocol == protocolTCP && slices.Contains(t.cfg.PortalPorts, h.to)
+	return h.protocol == protocolTCP && slices.Contains(t.cfg.PortalPorts, h.dstPort)
 }
 
-// Down judges a packet to the LAN, and returns the MAC address of its client at the time
-// of the decision. Packets of the gateway itself are Local and not counted.
-func (j *Judge) Down(p Packet, now int64) (Verdict, datapath.MAC) {
+// JudgeDown judges a packet to the LAN, and returns the MAC address of its client at the time of the decision. Packets
+// of the gateway itself are Local and not counted.
+func (j *Judge) JudgeDown(p Packet, now int64) (Verdict, datapath.MAC) {
 	var h header
 	if !p.parse(&h) {
 		j.counts[Malformed].Add(1)
@@ -192,14 +191,13 @@ func (j *Judge) Down(p Packet, now int64) (Verdict, datapath.MAC) {
 	t := j.table
 	place, _, ok := t.owner(h.dest)
 	if _, _, inside := t.owner(h.source); !ok || inside && h.source != t.gateway {
-		return j.end(&h, ForeignSource, Drop), datapath.MAC{}
+		return j.countVerdict(&h, ForeignSource, Drop), datapath.MAC{}
 	}
 	return j.toClient(&t.entries[place], &h, now)
 }
 
-// Across judges a packet that Up forwarded from one client to another, like Down for a
-// packet from elsewhere.
-func (j *Judge) Across(p Packet, now int64) (Verdict, datapath.MAC) {
+// JudgeAcross judges a packet that Up forwarded from one client to another, like Down for a packet from elsewhere.
+func (j *Judge) JudgeAcross(p Packet, now int64) (Verdict, datapath.MAC) {
 	var h header
 	if !p.parse(&h) {
 		j.counts[Malformed].Add(1)
@@ -217,20 +215,20 @@ func (j *Judge) toClient(e *entry, h *header, now int64) (Verdict, datapath.MAC)
 	word, b := e.state()
 	mac := macIn(word)
 	switch {
-	case word&known == 0:
-		return j.end(h, NotLeased, Drop), mac
+	case word&ownerKnown == 0:
+		return j.countVerdict(h, NotLeased, Drop), mac
 	case h.source == j.table.gateway:
-		return j.end(h, ForGateway, Local), mac
-	case word&admitted == 0 || b.over(now):
-		if j.table.reaches(h.source, h.protocol, h.from, now) {
-			return j.end(h, Garden, Forward), mac
+		return j.countVerdict(h, ForGateway, Local), mac
+	case word&admitted == 0 || b.expired(now):
+		if j.table.reaches(h.source, h.protocol, h.srcPort, now) {
+			return j.countVerdict(h, Garden, Forward), mac
 		}
-		return j.end(h, Blocked, Drop), mac
+		return j.countVerdict(h, Blocked, Drop), mac
 	}
 	if j.admit(e, b, h, false, now) == Drop {
 		return Drop, mac
 	}
-	return j.end(h, Forwarded, Forward), mac
+	return j.countVerdict(h, Forwarded, Forward), mac
 }
 
 // line returns a client's PPPoE session; 0: it has none.
@@ -241,8 +239,8 @@ func (b *bounds) line() uint16 {
 	return b.session
 }
 
-// Inside reports whether an address, as a number, is one of the LAN or in a network behind a client.
-func (j *Judge) Inside(addr uint32) bool {
+// IsClientAddr reports whether an address, as a number, is one of the LAN or in a network behind a client.
+func (j *Judge) IsClientAddr(addr uint32) bool {
 	_, _, ok := j.table.owner(addr)
 	return ok
 }
@@ -259,11 +257,10 @@ func (j *Judge) PPPoE(addr uint32) (session, mtu uint16) {
 	return 0, 0
 }
 
-// over reports whether the client's admission has expired.
-func (b *bounds) over(now int64) bool { return b != nil && b.until != 0 && now >= b.until }
+// expired reports whether the client's admission has expired.
+func (b *bounds) expired(now int64) bool { return b != nil && b.until != 0 && now >= b.until }
 
-// admit applies an admitted client's limits to a packet and counts it: Forward, or Drop
-// with the reason counted.
+// admit applies an admitted client's limits to a packet and counts it: Forward, or Drop with the reason counted.
 func (j *Judge) admit(e *entry, b *bounds, h *header, up bool, now int64) Verdict {
 	if e.seen.Load() < now {
 		e.seen.Store(now)
@@ -271,7 +268,7 @@ func (j *Judge) admit(e *entry, b *bounds, h *header, up bool, now int64) Verdic
 	if b != nil {
 		if r, ok := b.allow(e, h.bytes, up, now); !ok {
 			e.dropped.Add(h.packets)
-			return j.end(h, r, Drop)
+			return j.countVerdict(h, r, Drop)
 		}
 	}
 	if up {
@@ -300,9 +297,8 @@ func (b *bounds) allow(e *entry, bytes uint64, up bool, now int64) (Reason, bool
 	return Forwarded, true
 }
 
-// ARP judges an ARP packet from the LAN, from its hardware type on, in a frame of from: Local
-// when the sender may use the addresses in it. Clients with addresses that are not leased pass
-// if the table learns clients.
+// ARP judges an ARP packet from the LAN, from its hardware type on, in a frame of from: Local when the sender may use
+// the addresses in it. Clients with addresses that are not leased pass if the table learns clients.
 func (j *Judge) ARP(from datapath.MAC, b []byte, now int64) Verdict {
 	const ethernetIPv4 = 0x0001_0800_06_04
 	if len(b) < 28 || binary.BigEndian.Uint64(b)>>16 != ethernetIPv4 {
@@ -317,27 +313,27 @@ func (j *Judge) ARP(from datapath.MAC, b []byte, now int64) Verdict {
 		j.counts[ARPSpoof].Add(1)
 		return Drop
 	case sender == 0: // a probe for a free address
-		return j.within(t.strange.probes.Spend(macOf(mac), false, now))
+		return j.arpVerdict(t.strangers.probes.Spend(macOf(mac), false, now))
 	case place >= uint32(len(t.entries)) || sender == t.gateway:
 		j.counts[ARPSpoof].Add(1)
 		return Drop
 	}
 	word, line := t.entries[place].state()
 	switch {
-	case word&known == 0 && t.newcomers != nil:
-		t.Greet(address(sender), mac, nil)
+	case word&ownerKnown == 0 && t.newcomers != nil:
+		t.ReportNewcomer(address(sender), mac, nil)
 		return Local
-	case word&known == 0 || word&macBits != macOf(mac) || line.line() != 0:
+	case word&ownerKnown == 0 || word&macBits != macOf(mac) || line.line() != 0:
 		j.counts[ARPSpoof].Add(1)
 		return Drop
 	}
 	const request = 1
-	return j.within(
-		binary.BigEndian.Uint16(b[6:]) != request || t.strange.affords(owner{place, macOf(mac)}, datapath.Question, now))
+	return j.arpVerdict(
+		binary.BigEndian.Uint16(b[6:]) != request || t.strangers.affords(owner{place, macOf(mac)}, datapath.Question, now))
 }
 
-// within is the verdict on an ARP packet that is within its sender's budget, or not.
-func (j *Judge) within(ok bool) Verdict {
+// arpVerdict is the verdict on an ARP packet that is within its sender's budget, or not.
+func (j *Judge) arpVerdict(ok bool) Verdict {
 	if !ok {
 		j.counts[Throttled].Add(1)
 		return Drop

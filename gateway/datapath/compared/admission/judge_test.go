@@ -274,7 +274,7 @@ func TestUp(t *testing.T) {
 	for name, c := range ups {
 		t.Run(name, func(t *testing.T) {
 			table, judge := newTable(t)
-			if got := judge.Up(c.packet.mac, c.packet.packet(), Now()); got != c.verdict {
+			if got := judge.JudgeUp(c.packet.mac, c.packet.packet(), Now()); got != c.verdict {
 				t.Errorf("verdict %d, want %d", got, c.verdict)
 			}
 			if got, want := counted(table), map[string]uint64{c.reason: c.packets}; !maps.Equal(got, want) {
@@ -315,7 +315,7 @@ func TestDown(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			table, judge := newTable(t)
-			got, mac := judge.Down(c.packet.packet(), Now())
+			got, mac := judge.JudgeDown(c.packet.packet(), Now())
 			if got != c.verdict {
 				t.Errorf("verdict %d, want %d", got, c.verdict)
 			}
@@ -338,10 +338,10 @@ func TestAcross(t *testing.T) {
 	table, judge := newTable(t)
 	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{nobody}, MAC: bobMAC, Admitted: true}))
 	p := tcp(443, to(nobody)).packet()
-	if v := judge.Up(aliceMAC, p, Now()); v != Forward {
+	if v := judge.JudgeUp(aliceMAC, p, Now()); v != Forward {
 		t.Fatalf("up: verdict %d", v)
 	}
-	if v, mac := judge.Across(p, Now()); v != Forward || mac != bobMAC {
+	if v, mac := judge.JudgeAcross(p, Now()); v != Forward || mac != bobMAC {
 		t.Errorf("across: verdict %d to %x", v, mac)
 	}
 	if n := counted(table); n["forwarded"] != 2 {
@@ -350,10 +350,10 @@ func TestAcross(t *testing.T) {
 	if up, down := counters(t, table, alice), counters(t, table, nobody); up.UpBytes != 140 || down.DownBytes != 140 {
 		t.Errorf("counted %+v and %+v", up, down)
 	}
-	if v, _ := judge.Across(tcp(443, to(bob)).packet(), Now()); v != Drop {
+	if v, _ := judge.JudgeAcross(tcp(443, to(bob)).packet(), Now()); v != Drop {
 		t.Errorf("to one that is not admitted: verdict %d", v)
 	}
-	if v, _ := judge.Across(tcp(443).packet(), Now()); v != Drop {
+	if v, _ := judge.JudgeAcross(tcp(443).packet(), Now()); v != Drop {
 		t.Errorf("to nowhere in the LAN: verdict %d", v)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // Owner returns the MAC address of the client that has an address; zeros: no client.
 func (t *Table) Owner(addr netip.Addr) datapath.MAC {
-	e, err := t.at(datapath.IDOf(addr))
+	e, err := t.entryOf(datapath.IDOf(addr))
 	if err != nil {
 		return datapath.MAC{}
 	}
@@ -16,8 +16,8 @@ func (t *Table) Owner(addr netip.Addr) datapath.MAC {
 	return macIn(word)
 }
 
-// owner returns the position of the client that an address is of: its own, or one in a network behind
-// it. routed: the latter. Only addresses outside the LAN are looked up in networks, and only while there are some.
+// owner returns the position of the client that an address is of: its own, or one in a network behind it. routed: the
+// latter. Only addresses outside the LAN are looked up in networks, and only while there are some.
 func (t *Table) owner(addr uint32) (place uint32, routed, ok bool) {
 	if place = addr - t.base; place < uint32(len(t.entries)) {
 		return place, false, true
@@ -29,5 +29,5 @@ func (t *Table) owner(addr uint32) (place uint32, routed, ok bool) {
 	if !ok {
 		return 0, false, false
 	}
-	return number(client) - t.base, true, true
+	return addrNumber(client) - t.base, true, true
 }

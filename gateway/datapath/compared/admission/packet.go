@@ -4,21 +4,21 @@ import "encoding/binary"
 
 // Packet is an IPv4 packet as received by a data path.
 type Packet struct {
-	// Bytes begin at the IPv4 header. They may be only the beginning of the packet, but
-	// should include the transport header: without it ports count as absent.
+	// Bytes begin at the IPv4 header. They may be only the beginning of the packet, but should include the transport
+	// header: without it ports count as absent.
 	Bytes []byte
 	// Length is the number of received bytes, padding included; 0: len(Bytes).
 	Length int
-	// Segments is the number of packets on the wire that were aggregated, each with its own
-	// headers; 0 and 1: not aggregated.
+	// Segments is the number of packets on the wire that were aggregated, each with its own headers; 0 and 1: not
+	// aggregated.
 	Segments int
 	// Session is the PPPoE session in which it came from the LAN; 0: none.
 	Session uint16
-	// ToMany means that the frame's destination was broadcast or multicast: the stack does
-	// not forward such packets (RFC 1812, 5.3.4).
+	// ToMany means that the frame's destination was broadcast or multicast: the stack does not forward such packets (RFC
+	// 1812, 5.3.4).
 	ToMany bool
-	// Checked means that the stack has validated the header. It may since have changed
-	// options and left checksums for later.
+	// Checked means that the stack has validated the header. It may since have changed options and left checksums for
+	// later.
 	Checked bool
 }
 
@@ -42,21 +42,21 @@ const (
 
 // header is the parsed headers of a packet.
 type header struct {
-	source, dest uint32
-	from, to     uint16 // ports; 0 where there are none
-	length       int    // of the IP header
-	protocol     uint8
-	fragment     bool
-	session      uint16 // PPPoE's
-	toMany       bool   // only the gateway itself may receive it
-	packets      uint64 // on the wire
-	bytes        uint64 // on the wire, headers included
+	source, dest     uint32
+	srcPort, dstPort uint16 // ports; 0 where there are none
+	length           int    // of the IP header
+	protocol         uint8
+	fragment         bool
+	session          uint16 // PPPoE's
+	toMany           bool   // only the gateway itself may receive it
+	packets          uint64 // on the wire
+	bytes            uint64 // on the wire, headers included
 }
 
-// sound reports whether a packet is IPv4 with consistent lengths and a right header
-// checksum (RFC 1812, 5.2.2), and returns its length. Aggregated packets were checked by
-// whoever aggregated them, and beyond 64 KiB have no length field.
-func (p Packet) sound() (total int, ok bool) {
+// validLengths reports whether a packet is IPv4 with consistent lengths and a right header checksum (RFC 1812, 5.2.2),
+// and returns its length. Aggregated packets were checked by whoever aggregated them, and beyond 64 KiB have no length
+// field.
+func (p Packet) validLengths() (total int, ok bool) {
 	b, came := p.Bytes, max(p.Length, len(p.Bytes))
 	if len(b) < ipHeader || b[0]>>4 != 4 {
 		return 0, false
@@ -86,7 +86,7 @@ func isSummed(b []byte) bool {
 
 // parse reads a packet's headers; false: the packet is malformed.
 func (p Packet) parse(h *header) bool {
-	total, ok := p.sound()
+	total, ok := p.validLengths()
 	if !ok {
 		return false
 	}
@@ -96,18 +96,18 @@ func (p Packet) parse(h *header) bool {
 	h.protocol = b[9]
 	fragment := binary.BigEndian.Uint16(b[6:])
 	h.fragment = fragment&0x3fff != 0
-	h.from, h.to = 0, 0
+	h.srcPort, h.dstPort = 0, 0
 	headers := h.length
 	if l4 := b[h.length:]; fragment&0x1fff == 0 {
 		switch {
 		case h.protocol == protocolUDP && len(l4) >= 4:
 			headers += udpHeader
-			h.from, h.to = binary.BigEndian.Uint16(l4), binary.BigEndian.Uint16(l4[2:])
+			h.srcPort, h.dstPort = binary.BigEndian.Uint16(l4), binary.BigEndian.Uint16(l4[2:])
 		case h.protocol == protocolTCP && len(l4) >= 4:
 			if len(l4) >= tcpHeader {
 				headers += int(l4[12]>>4) * 4
 			}
-			h.from, h.to = binary.BigEndian.Uint16(l4), binary.BigEndian.Uint16(l4[2:])
+			h.srcPort, h.dstPort = binary.BigEndian.Uint16(l4), binary.BigEndian.Uint16(l4[2:])
 		}
 	}
 	h.packets, h.bytes = 1, uint64(total)
@@ -122,14 +122,14 @@ func (p Packet) parse(h *header) bool {
 // other addresses would be forwarded.
 func (t *Table) isRequest(h *header) bool {
 	toAll := h.dest == broadcast || h.dest == t.base+uint32(len(t.entries))-1
-	return h.protocol == protocolUDP && h.to == portDHCPServer && !h.fragment && (toAll || h.dest == t.gateway)
+	return h.protocol == protocolUDP && h.dstPort == portDHCPServer && !h.fragment && (toAll || h.dest == t.gateway)
 }
 
 // isMulticast reports whether an address is multicast or broadcast.
 func isMulticast(addr uint32) bool { return addr>>28 == 0xe || addr == broadcast }
 
-// answerable reports whether a packet may be answered with a reset or an ICMP error
-// (RFC 9293, 3.10.7.1; RFC 1122, 3.2.2).
+// answerable reports whether a packet may be answered with a reset or an ICMP error (RFC 9293, 3.10.7.1; RFC 1122,
+// 3.2.2).
 func (h *header) answerable(b []byte) bool {
 	if h.fragment || h.toMany || isMulticast(h.dest) {
 		return false

@@ -6,10 +6,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// AddPassed adds the bytes and packets that passed without being judged to an address's
-// counters.
+// AddPassed adds the bytes and packets that passed without being judged to an address's counters.
 func (t *Table) AddPassed(addr netip.Addr, passed datapath.Counters) error {
-	e, err := t.at(datapath.IDOf(addr))
+	e, err := t.entryOf(datapath.IDOf(addr))
 	if err != nil {
 		return err
 	}

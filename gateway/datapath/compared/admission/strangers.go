@@ -11,13 +11,12 @@ import (
 )
 
 // buckets are what is left of an address's or a MAC address's budgets.
-type buckets [datapath.Works]budget.Clock
+type buckets [datapath.NumWorks]budget.Clock
 
-// strangers bounds what unauthenticated clients have the gateway do (datapath.Budgets), by the
-// address's position in the LAN and by MAC address, and what MAC addresses send without an
-// address of their own.
+// strangers bounds what unauthenticated clients have the gateway do (datapath.Budgets), by the address's position in
+// the LAN and by MAC address, and what MAC addresses send without an address of their own.
 type strangers struct {
-	used   []buckets
+	spent  []buckets
 	flows  flows
 	dhcp   budget.Senders[uint64]
 	probes budget.Senders[uint64] // by ARP, for a free address
@@ -29,7 +28,7 @@ type strangers struct {
 
 func newStrangers(size int) *strangers {
 	return &strangers{
-		used:   make([]buckets, size),
+		spent:  make([]buckets, size),
 		flows:  flows{seed: maphash.MakeSeed()},
 		dhcp:   budget.Senders[uint64]{Rate: datapath.Senders, Size: datapath.MostSenders},
 		probes: budget.Senders[uint64]{Rate: datapath.Senders, Size: datapath.MostSenders},
@@ -39,14 +38,14 @@ func newStrangers(size int) *strangers {
 
 // owner is a client's place and MAC address.
 type owner struct {
-	place uint32
-	mac   uint64
+	slot uint32
+	mac  uint64
 }
 
-// affords reports whether a client may have work done, and counts that. The address's bucket,
-// which needs no lock, comes first: a flood ends there.
+// affords reports whether a client may have work done, and counts that. The address's bucket, which needs no lock,
+// comes first: a flood ends there.
 func (s *strangers) affords(o owner, what datapath.Work, now int64) bool {
-	if !s.used[o.place][what].Spend(datapath.Budgets[what], now) {
+	if !s.spent[o.slot][what].Spend(datapath.Budgets[what], now) {
 		return false
 	}
 	s.mu.Lock()
@@ -58,28 +57,27 @@ func (s *strangers) affords(o owner, what datapath.Work, now int64) bool {
 	return device[what].Spend(datapath.Budgets[what], now)
 }
 
-// mayFlow reports whether a client's packet may pass: of a connection seen before, or of
-// another one within the budget. further is the work for packets of a known connection;
-// datapath.Works: none.
+// mayFlow reports whether a client's packet may pass: of a connection seen before, or of another one within the budget.
+// further is the work for packets of a known connection; datapath.Works: none.
 func (s *strangers) mayFlow(o owner, h *header, b []byte, first, further datapath.Work, now int64) bool {
-	f := s.flows.of(h, b)
+	f := s.flows.hashOf(h, b)
 	if s.flows.has(f) {
-		return further == datapath.Works || s.affords(o, further, now)
+		return further == datapath.NumWorks || s.affords(o, further, now)
 	}
 	if !s.affords(o, first, now) {
 		return false
 	}
 	brief := h.protocol == protocolUDP || h.protocol == protocolICMP
-	if first == datapath.GardenFlow && !brief && !s.affords(o, datapath.Lasting, now) {
+	if first == datapath.GardenFlow && !brief && !s.affords(o, datapath.LongTracked, now) {
 		return false
 	}
 	s.flows.add(f)
 	return true
 }
 
-// flows remembers connections of unauthenticated clients by their hashes, in sets of a few
-// whose oldest one is replaced. A connection that is no longer remembered costs as much as a
-// new one; without a lock, one that threads add at once may be lost too.
+// flows remembers connections of unauthenticated clients by their hashes, in sets of a few whose oldest one is
+// replaced. A connection that is no longer remembered costs as much as a new one; without a lock, one that threads add
+// at once may be lost too.
 type flows struct {
 	seed maphash.Seed
 	sets [flowSets][flowSet]atomic.Uint64
@@ -87,10 +85,9 @@ type flows struct {
 
 const flowSets, flowSet = 16_384, 4
 
-// of describes a packet as connection tracking would: ICMP by its type and identifier, other
-// protocols by what are ports in most of them. What a packet does not have, such as a later
-// fragment, is 0.
-func (f *flows) of(h *header, b []byte) uint64 {
+// hashOf describes a packet as connection tracking would: ICMP by its type and identifier, other protocols by what are
+// ports in most of them. What a packet does not have, such as a later fragment, is 0.
+func (f *flows) hashOf(h *header, b []byte) uint64 {
 	var key [17]byte
 	binary.BigEndian.PutUint32(key[:], h.source)
 	binary.BigEndian.PutUint32(key[4:], h.dest)

@@ -9,9 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// TestGardenOfDays: what a device opens in the garden, from one address after the other, fills
-// little of the kernel's table of connections (262,144 by default) even if the kernel keeps each
-// for its default of 5 days.
+// TestGardenOfDays: what a device opens in the garden, from one address after the other, fills little of the kernel's
+// table of connections (262,144 by default) even if the kernel keeps each for its default of 5 days.
 func TestGardenOfDays(t *testing.T) {
 	const (
 		days  = 5
@@ -32,16 +31,16 @@ func TestGardenOfDays(t *testing.T) {
 			port++
 			binary.BigEndian.PutUint16(segment[20:], port)
 			binary.BigEndian.PutUint16(datagram[20:], port)
-			if judge.Up(bobMAC, Packet{Bytes: segment}, now) == Forward {
+			if judge.JudgeUp(bobMAC, Packet{Bytes: segment}, now) == Forward {
 				opened++
 			}
-			if judge.Up(bobMAC, Packet{Bytes: datagram}, now) == Forward {
+			if judge.JudgeUp(bobMAC, Packet{Bytes: datagram}, now) == Forward {
 				asked++
 			}
 		}
 		must(t, clients.Remove(datapath.IDOf(addr))) // as a claim, after 5 minutes
 	}
-	if b := datapath.Budgets[datapath.Lasting]; opened > table/20 || opened < b.AtOnce {
+	if b := datapath.Budgets[datapath.LongTracked]; opened > table/20 || opened < b.AtOnce {
 		t.Errorf("%d connections in %d days", opened, days)
 	}
 	if want := days * 24 * 60 * 60 / 5; asked != want {
@@ -58,7 +57,7 @@ func TestBudgetsOfADevice(t *testing.T) {
 	now, refused := Now(), 0
 	for range 2 * datapath.Budgets[datapath.Refusal].AtOnce {
 		for _, a := range []netip.Addr{bob, second} {
-			if judge.Up(bobMAC, tcp(443, from(a, bobMAC)).packet(), now) == Reject {
+			if judge.JudgeUp(bobMAC, tcp(443, from(a, bobMAC)).packet(), now) == Reject {
 				refused++
 			}
 		}
@@ -66,7 +65,7 @@ func TestBudgetsOfADevice(t *testing.T) {
 	if want := datapath.Budgets[datapath.Refusal].AtOnce; refused != want {
 		t.Errorf("%d refusals of a device with two addresses, want %d", refused, want)
 	}
-	if v := judge.Up(aliceMAC, tcp(443).packet(), now); v != Reject {
+	if v := judge.JudgeUp(aliceMAC, tcp(443).packet(), now); v != Reject {
 		t.Errorf("verdict %d on another device's packet", v)
 	}
 }

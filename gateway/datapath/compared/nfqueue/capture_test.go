@@ -121,8 +121,8 @@ func TestSegments(t *testing.T) {
 
 var must = netnstest.Must
 
-// TestRoomForStrangers: a client that opens connections without end keeps no other from
-// the portal, and may open new ones when the old ones are silent.
+// TestRoomForStrangers: a client that opens connections without end keeps no other from the portal, and may open new
+// ones when the old ones are silent.
 func TestRoomForStrangers(t *testing.T) {
 	c, err := newCapture(portalAddr)
 	must(t, err)
@@ -148,10 +148,10 @@ func TestRoomForStrangers(t *testing.T) {
 	if !c.hasRoom(of(5, 60000), later) {
 		t.Error("no room when all others were silent")
 	}
-	if n := len(c.heard[[4]byte{10, 1, 0, 5}]); n != 1 {
+	if n := len(c.portSeen[[4]byte{10, 1, 0, 5}]); n != 1 {
 		t.Errorf("%d connections are remembered, want 1", n)
 	}
-	if !c.hasRoom(of(7, 1), 2*later) || len(c.heard) != 1 {
-		t.Errorf("%d strangers are remembered, want 1", len(c.heard))
+	if !c.hasRoom(of(7, 1), 2*later) || len(c.portSeen) != 1 {
+		t.Errorf("%d strangers are remembered, want 1", len(c.portSeen))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// Set sets a client in the kernel's rules and in the judges' table. Letting the kernel pass
-// the client's packets is the last step, and the first step is to stop that.
+// Set sets a client in the kernel's rules and in the judges' table. Letting the kernel pass the client's packets is the
+// last step, and the first step is to stop that.
 func (d *Datapath) Set(c datapath.Client) error {
 	defer d.neighbours.Flush() // with what others have noted meanwhile
 	d.mu.Lock()
@@ -32,18 +32,18 @@ func (d *Datapath) set(c datapath.Client) error {
 	}
 	passes := d.fast != nil && c.Admitted && c.Limits == (datapath.Limits{})
 	if !passes {
-		if err := d.ask(addr); err != nil {
+		if err := d.judgeAgain(addr); err != nil {
 			return err
 		}
 	}
-	if err := d.own(addr, &c.MAC); err != nil {
+	if err := d.setOwner(addr, &c.MAC); err != nil {
 		return err
 	}
 	if err := d.table.Set(c); err != nil {
 		return err
 	}
 	if passes {
-		return d.pass(addr, c)
+		return d.letKernelPass(addr, c)
 	}
 	d.awaitVerdicts()
 	return nil
@@ -62,21 +62,21 @@ func (d *Datapath) Remove(id datapath.ID) error {
 	defer d.neighbours.Flush()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.ask(addr); err != nil {
+	if err := d.judgeAgain(addr); err != nil {
 		return fmt.Errorf("removing the client %s: %w", addr, err)
 	}
 	if err := d.table.Remove(id); err != nil {
 		return err
 	}
 	d.awaitVerdicts()
-	if err := d.own(addr, nil); err != nil {
+	if err := d.setOwner(addr, nil); err != nil {
 		return fmt.Errorf("removing the client %s: %w", addr, err)
 	}
 	return nil
 }
 
-// own changes the owner of an address; nil: none. d.mu is held.
-func (d *Datapath) own(addr netip.Addr, mac *datapath.MAC) error {
+// setOwner changes the owner of an address; nil: none. d.mu is held.
+func (d *Datapath) setOwner(addr netip.Addr, mac *datapath.MAC) error {
 	if d.net.Client(addr) != nil {
 		return nil // the table returns the error
 	}
@@ -87,7 +87,7 @@ func (d *Datapath) own(addr netip.Addr, mac *datapath.MAC) error {
 	var b nftables.Batch
 	if had {
 		t := tablesOf(d.net.Interface)
-		for _, t := range d.knowing() {
+		for _, t := range d.ownerTables() {
 			b.DeleteElements(t, setKnown, nftables.Element{Key: pair(addr, old)})
 		}
 		b.DeleteElements(t.arp, setTaken, nftables.Element{Key: addr.AsSlice()})
@@ -108,8 +108,8 @@ func (d *Datapath) own(addr netip.Addr, mac *datapath.MAC) error {
 	return nil
 }
 
-// knowing are the tables that contain the owners of addresses.
-func (d *Datapath) knowing() []nftables.Table {
+// ownerTables are the tables that contain the owners of addresses.
+func (d *Datapath) ownerTables() []nftables.Table {
 	t := tablesOf(d.net.Interface)
 	if d.cfg.Fast {
 		return []nftables.Table{t.arp}
@@ -119,7 +119,7 @@ func (d *Datapath) knowing() []nftables.Table {
 
 // addOwner adds the owner of an address to the rules.
 func (d *Datapath) addOwner(b *nftables.Batch, addr netip.Addr, mac datapath.MAC) {
-	for _, t := range d.knowing() {
+	for _, t := range d.ownerTables() {
 		b.AddElements(t, setKnown, nftables.Element{Key: pair(addr, mac)})
 	}
 	b.AddElements(tablesOf(d.net.Interface).arp, setTaken, nftables.Element{Key: addr.AsSlice()})

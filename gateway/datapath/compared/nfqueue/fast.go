@@ -23,10 +23,9 @@ const soughtLife = 2 * time.Minute
 // soughtMax bounds the records of all unauthenticated clients, about 100 bytes each.
 const soughtMax = 1 << 18
 
-// fastRules handle packets at one hook, after routing, because each hook that a packet
-// meets costs as much as everything done there. Packets for this machine itself take
-// another path and do not delay the rest. No rule uses connection states: tracking
-// connections costs more than everything else here.
+// fastRules handle packets at one hook, after routing, because each hook that a packet meets costs as much as
+// everything done there. Packets for this machine itself take another path and do not delay the rest. No rule uses
+// connection states: tracking connections costs more than everything else here.
 func (d *Datapath) fastRules(b *nftables.Batch, t nftables.Table) {
 	b.AddChain(t, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityMangle})
 	d.passRules(b, t)
@@ -66,8 +65,7 @@ func (d *Datapath) passRules(b *nftables.Batch, t nftables.Table) {
 		nftables.Decide(setGate, 0))
 }
 
-// captureRules give the portal's answers to unauthenticated clients the requested source
-// address: see capture.
+// captureRules give the portal's answers to unauthenticated clients the requested source address: see capture.
 func (d *Datapath) captureRules(b *nftables.Batch, t nftables.Table) {
 	const (
 		ipSum, tcpSum = 10, 16
@@ -80,16 +78,15 @@ func (d *Datapath) captureRules(b *nftables.Batch, t nftables.Table) {
 		Size:     soughtMax, Timeouts: true, Dynamic: true,
 	})
 	b.AddChain(t, "portal", nil)
-	// A client may have used the port for another destination before: a record is not
-	// changed while it exists.
+	// A client may have used the port for another destination before: a record is not changed while it exists.
 	b.AddRule(t, "portal", append(opens(),
 		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize),
 		nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
-		nftables.Forget(setSought, 0))...)
+		nftables.Delete(setSought, 0))...)
 	b.AddRule(t, "portal",
 		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize),
 		nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
-		nftables.Payload(2, nftables.NetworkHeader, receiver, addressSize), nftables.Keep(setSought, 0, 2, soughtLife))
+		nftables.Payload(2, nftables.NetworkHeader, receiver, addressSize), nftables.Store(setSought, 0, 2, soughtLife))
 	b.AddRule(t, "portal", nftables.Drop()) // its copy is sent instead
 	b.AddRule(t, "of_lan", append(marked(markPortal), nftables.Goto("portal"))...)
 
@@ -104,12 +101,12 @@ func (d *Datapath) captureRules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "input", append(ofPortal(receiver, receiverPort),
 		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize),
 		nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
-		nftables.Forget(setSought, 0))...)
+		nftables.Delete(setSought, 0))...)
 	b.AddChain(t, "output", &nftables.Hook{Type: "filter", Number: unix.NF_INET_LOCAL_OUT, Priority: priorityRaw})
 	b.AddRule(t, "output", append(ofPortal(sender, senderPort),
 		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize),
 		nftables.Payload(1, nftables.TransportHeader, receiverPort, portSize),
-		nftables.Find(setSought, 0, 2),
+		nftables.Lookup(setSought, 0, 2),
 		nftables.Write(2, nftables.NetworkHeader, sender, addressSize, nftables.Sum{Offset: ipSum, Pseudo: true}),
 		nftables.Load(2, port(http)),
 		nftables.Write(2, nftables.TransportHeader, senderPort, portSize, nftables.Sum{Offset: tcpSum}))...)

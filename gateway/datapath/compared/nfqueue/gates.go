@@ -11,17 +11,15 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// The daemon keeps the gate open, for gateLife at a time: when the daemon dies or hangs,
-// the gate expires, and packets go to queues without a reader. Each renewal costs some
-// 0.3 ms of CPU.
+// The daemon keeps the gate open, for gateLife at a time: when the daemon dies or hangs, the gate expires, and packets
+// go to queues without a reader. Each renewal costs some 0.3 ms of CPU.
 const (
 	gateLife  = 2 * time.Second
 	gateEvery = gateLife / 2
 	lookEvery = 5 * time.Second
 )
 
-// keepOpen keeps the gate open until stopped, and then closes it. Meanwhile it reads
-// clients' counters.
+// keepOpen keeps the gate open until stopped, and then closes it. Meanwhile it reads clients' counters.
 func (d *Datapath) keepOpen() error {
 	if err := d.openGate(); err != nil {
 		return err
@@ -51,8 +49,8 @@ func (d *Datapath) keepOpen() error {
 	return nil
 }
 
-// lookOut reads all clients' counters every lookEvery, or less often where that would take
-// more than a hundredth of a CPU.
+// lookOut reads all clients' counters every lookEvery, or less often where that would take more than a hundredth of a
+// CPU.
 func (d *Datapath) lookOut(stop <-chan struct{}) {
 	pause := lookEvery
 	for {
@@ -74,14 +72,14 @@ func (d *Datapath) shutGate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, p := range d.fast.passed {
-		if p.end != nil {
-			p.end.Stop()
+		if p.expiry != nil {
+			p.expiry.Stop()
 		}
 	}
 	clear(d.fast.passed)
-	d.fast.to, d.fast.open = course{}, false
+	d.fast.course, d.fast.open = course{}, false
 	var b nftables.Batch
-	for _, t := range d.passing() {
+	for _, t := range d.passTables() {
 		b.ClearSet(t, setGate)
 	}
 	if err := d.rules.Commit(&b); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -89,18 +87,17 @@ func (d *Datapath) shutGate() {
 	}
 }
 
-// gate returns the gate's elements: the pairs of incoming and outgoing interface. Packets
-// from the LAN into the LAN have no gate.
-func (d *Datapath) gate() []nftables.Element {
+// gateElements returns the gate's elements: the pairs of incoming and outgoing interface. Packets from the LAN into the
+// LAN have no gate.
+func (d *Datapath) gateElements() []nftables.Element {
 	return []nftables.Element{
 		{Key: slices.Concat(indexKey(d.lan), indexKey(d.wan)), Jump: "up", Timeout: gateLife},
 		{Key: slices.Concat(indexKey(d.wan), indexKey(d.lan)), Jump: "down", Timeout: gateLife},
 	}
 }
 
-// passing are the tables that contain passed clients: that of fast.go, and that at the
-// devices.
-func (d *Datapath) passing() []nftables.Table {
+// passTables are the tables that contain passed clients: that of fast.go, and that at the devices.
+func (d *Datapath) passTables() []nftables.Table {
 	t := tablesOf(d.net.Interface)
 	if d.speaks.dev {
 		return []nftables.Table{t.ip, t.dev}
@@ -119,7 +116,7 @@ func (d *Datapath) openGate() error {
 func (d *Datapath) opening(b *nftables.Batch) {
 	t := tablesOf(d.net.Interface)
 	b.ClearSet(t.ip, setGate)
-	b.AddElements(t.ip, setGate, d.gate()...)
+	b.AddElements(t.ip, setGate, d.gateElements()...)
 	if d.speaks.dev {
 		b.ClearSet(t.dev, setGate)
 		b.AddElements(t.dev, setGate, d.deviceGate()...)

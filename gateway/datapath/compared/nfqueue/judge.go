@@ -23,74 +23,73 @@ type judge struct {
 
 // kernelVerdicts are the kernel's verdicts by admission's verdicts; all others drop.
 var kernelVerdicts = [...]queue.Verdict{
-	admission.Forward: {Fate: queue.Accept},
-	admission.Local:   {Fate: queue.Accept},
-	admission.Portal:  {Fate: queue.Repeat, Mark: markPortal},
-	admission.Reject:  {Fate: queue.Repeat, Mark: markReject},
+	admission.Forward: {Kind: queue.Accept},
+	admission.Local:   {Kind: queue.Accept},
+	admission.Portal:  {Kind: queue.Repeat, Mark: markPortal},
+	admission.Reject:  {Kind: queue.Repeat, Mark: markReject},
 }
 
 // decide gives packets their verdicts.
 func (j *judge) decide(packets []queue.Packet, verdicts []queue.Verdict) {
 	now := admission.Now()
 	for i := range packets {
-		if v := j.one(&packets[i], now); v == admission.Unknown {
-			verdicts[i] = j.meet(&packets[i])
+		if v := j.judgePacket(&packets[i], now); v == admission.Unknown {
+			verdicts[i] = j.holdForNewcomer(&packets[i])
 		} else {
 			verdicts[i] = kernelVerdicts[v]
 		}
 	}
 }
 
-// meet holds a newcomer's packet until the gateway has been notified of its sender, and
-// judges it again then, so that the connection need not start again.
-func (j *judge) meet(p *queue.Packet) queue.Verdict {
+// holdForNewcomer holds a newcomer's packet until the gateway has been notified of its sender, and judges it again
+// then, so that the connection need not start again.
+func (j *judge) holdForNewcomer(p *queue.Packet) queue.Verdict {
 	if p.Mark != markMet {
 		release := j.queue.Hold(p.ID)
-		again := func() { release(queue.Verdict{Fate: queue.Repeat, Mark: markMet}) }
-		if j.table.Greet(netip.AddrFrom4([4]byte(p.Data[12:16])), j.sender(p), again) {
-			return queue.Verdict{Fate: queue.Held}
+		again := func() { release(queue.Verdict{Kind: queue.Repeat, Mark: markMet}) }
+		if j.table.ReportNewcomer(netip.AddrFrom4([4]byte(p.Data[12:16])), j.sender(p), again) {
+			return queue.Verdict{Kind: queue.Held}
 		}
 		release(queue.Verdict{})
 		j.Count(admission.NotLeased, 1)
-		return queue.Verdict{Fate: queue.Held}
+		return queue.Verdict{Kind: queue.Held}
 	}
 	j.Count(admission.NotLeased, 1)
 	return queue.Verdict{}
 }
 
-func (j *judge) one(p *queue.Packet, now int64) admission.Verdict {
+func (j *judge) judgePacket(p *queue.Packet, now int64) admission.Verdict {
 	packet := admission.Packet{Bytes: p.Data, Length: p.Length, Checked: true}
 	if p.GSO {
 		packet.Segments = segments(p, j.mtu)
 	}
 	if p.In != j.lan {
-		v, _ := j.Down(packet, now)
+		v, _ := j.JudgeDown(packet, now)
 		return v
 	}
-	// As studied, a packet from one client to another is queued twice: before it is
-	// routed, and on its way back into the LAN.
+	// As studied, a packet from one client to another is queued twice: before it is routed, and on its way back into the
+	// LAN.
 	if p.Hook == queue.Prerouting && j.capture != nil && !j.Intercepts(j.sender(p), packet, now) {
 		return admission.Local // judged after routing: see unrouted
 	}
 	v := admission.Forward
 	if p.Hook != queue.Forward || j.capture != nil {
-		v = j.Up(j.sender(p), packet, now)
+		v = j.JudgeUp(j.sender(p), packet, now)
 	}
 	if v == admission.Forward && p.Hook == queue.Forward && p.Out == j.lan {
-		v, _ = j.Across(packet, now)
+		v, _ = j.JudgeAcross(packet, now)
 	}
 	if v == admission.Portal && j.capture != nil {
 		if !j.capture.hasRoom(p.Data, now) {
 			return admission.Reject
 		}
-		j.capture.keep(p)
+		j.capture.hold(p)
 	}
 	return v
 }
 
-// sender returns the MAC address that a packet of the LAN came from. Segments of an
-// aggregated packet that the kernel has split have no Ethernet header, but the rules have
-// checked it before: an unknown MAC has no owner.
+// sender returns the MAC address that a packet of the LAN came from. Segments of an aggregated packet that the kernel
+// has split have no Ethernet header, but the rules have checked it before: an unknown MAC has no owner.
 func (j *judge) sender(p *queue.Packet) datapath.MAC {
 	if mac := datapath.MAC(p.MAC); mac != (datapath.MAC{}) || p.Mark != markKnown || len(p.Data) < 20 {
 		return mac
@@ -98,8 +97,8 @@ func (j *judge) sender(p *queue.Packet) datapath.MAC {
 	return j.table.Owner(netip.AddrFrom4([4]byte(p.Data[12:16])))
 }
 
-// segments estimates how many packets on the wire an aggregated one stands for, which the
-// kernel does not report: right for full-sized packets, too low for shorter ones.
+// segments estimates how many packets on the wire an aggregated one stands for, which the kernel does not report: right
+// for full-sized packets, too low for shorter ones.
 func segments(p *queue.Packet, mtu int) int {
 	if len(p.Data) < 20 {
 		return 1

@@ -1,16 +1,14 @@
-// Package nfqueue leaves forwarding to the kernel's stack and decides about the packets in
-// user space: nftables rules queue packets, NFQUEUE delivers them, and the daemon returns
-// a verdict for each.
+// Package nfqueue leaves forwarding to the kernel's stack and decides about the packets in user space: nftables rules
+// queue packets, NFQUEUE delivers them, and the daemon returns a verdict for each.
 //
 //	LAN ──▶ prerouting ─▶ queue ─▶ verdict ─▶ portal (NAT), reject, or the stack ──▶ WAN
 //	LAN ◀── verdict ◀─ queue ◀─ forward ◀─────────────────────────── the stack ◀── WAN
 //
-// As studied, every packet is judged, one by one. In fast mode the kernel itself passes
-// packets of admitted clients without limits, see fast.go, and where the way is certain
-// they bypass the stack, see redirect.go.
+// As studied, every packet is judged, one by one. In fast mode the kernel itself passes packets of admitted clients
+// without limits, see fast.go, and where the way is certain they bypass the stack, see redirect.go.
 //
-// It fails closed. The rules stay when the daemon ends, with queues that have no reader,
-// and the kernel drops what it cannot queue. Restarts are not hitless.
+// It fails closed. The rules stay when the daemon ends, with queues that have no reader, and the kernel drops what it
+// cannot queue. Restarts are not hitless.
 package nfqueue
 
 import (
@@ -42,22 +40,22 @@ type config struct {
 
 // Datapath is the running data path.
 type Datapath struct {
-	cfg     config
-	net     datapath.Network
-	lan     *net.Interface
-	wan     *net.Interface
-	locks   datapath.Locks
-	table   *admission.Table
-	queues  []*queue.Queue
-	rules   *nftables.Conn
-	fast    *fast // nil: as studied
-	bridge  bool  // the LAN's interface is one
-	watcher *watcher
-	follow  *stack.Follower
+	cfg      config
+	net      datapath.Network
+	lan      *net.Interface
+	wan      *net.Interface
+	locks    datapath.Locks
+	table    *admission.Table
+	queues   []*queue.Queue
+	rules    *nftables.Conn
+	fast     *fast // nil: as studied
+	bridge   bool  // the LAN's interface is one
+	watcher  *watcher
+	follower *stack.Follower
 	// neighbours are the kernel's entries of the clients; arp receives from newcomers, nil without Newcomer.
 	neighbours *neighbour.Table
 	arp        *arp.Responder
-	ended      sync.WaitGroup
+	judging    sync.WaitGroup
 
 	choosing sync.Mutex // held while the way is determined; locked before d.mu
 
@@ -69,8 +67,8 @@ type Datapath struct {
 
 var _ datapath.Datapath = (*Datapath)(nil)
 
-// open opens queues and replaces the rules of a former daemon, which were closed: in
-// between no packet passes. There are no clients at first, and counters begin at 0.
+// open opens queues and replaces the rules of a former daemon, which were closed: in between no packet passes. There
+// are no clients at first, and counters begin at 0.
 func open(cfg config) (_ *Datapath, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -81,7 +79,7 @@ func open(cfg config) (_ *Datapath, err error) {
 			err = errors.Join(fmt.Errorf("opening the NFQUEUE data path: %w", err), d.Close())
 		}
 	}()
-	if d.net, err = datapath.Only(cfg.Networks); err != nil {
+	if d.net, err = datapath.SingleNetwork(cfg.Networks); err != nil {
 		return nil, err
 	}
 	if d.table, err = admission.New(admission.Config{
@@ -118,7 +116,7 @@ func open(cfg config) (_ *Datapath, err error) {
 	if err := d.listen(); err != nil {
 		return nil, err
 	}
-	if d.follow, err = stack.Follow(); err != nil {
+	if d.follower, err = stack.Follow(); err != nil {
 		return nil, err
 	}
 	if err := d.install(); err != nil {
@@ -127,14 +125,14 @@ func open(cfg config) (_ *Datapath, err error) {
 	if d.neighbours, err = neighbour.Open(d.lan.Index, nil, cfg.Log); err != nil {
 		return nil, err
 	}
-	if err := d.greet(); err != nil {
+	if err := d.reportNewcomers(); err != nil {
 		return nil, err
 	}
-	return d, d.begin()
+	return d, d.startJudging()
 }
 
-// newcomers filters out newcomers that an earlier packet made clients, and those whose MAC
-// address the kernel did not report: see judge.sender.
+// newcomers filters out newcomers that an earlier packet made clients, and those whose MAC address the kernel did not
+// report: see judge.sender.
 func (d *Datapath) newcomers() func(netip.Addr, datapath.MAC) {
 	if d.cfg.Newcomer == nil {
 		return nil
@@ -146,8 +144,8 @@ func (d *Datapath) newcomers() func(netip.Addr, datapath.MAC) {
 	}
 }
 
-// Queues as studied: one, of default length, with whole packets one by one. Fast: one for
-// each CPU, many packets at a time.
+// Queues as studied: one, of default length, with whole packets one by one. Fast: one for each CPU, many packets at a
+// time.
 const (
 	studiedPackets = 1024
 	fastPackets    = 8192
@@ -155,8 +153,8 @@ const (
 	fastCopy       = 16 << 10 // any HTTP request that capture copies to the portal
 )
 
-// span returns the queues of this LAN. Each LAN has its own, and a successor has the same
-// ones as its predecessor, so that rules without a daemon drop.
+// span returns the queues of this LAN. Each LAN has its own, and a successor has the same ones as its predecessor, so
+// that rules without a daemon drop.
 func (d *Datapath) span() nftables.Queues {
 	const first, width, spans = 20_000, 64, 640
 	q := nftables.Queues{First: uint16(first + d.lan.Index%spans*width), Count: 1}
@@ -189,8 +187,8 @@ func (d *Datapath) listen() error {
 	return nil
 }
 
-// begin starts judging.
-func (d *Datapath) begin() error {
+// startJudging starts judging.
+func (d *Datapath) startJudging() error {
 	for _, q := range d.queues {
 		j := &judge{Judge: d.table.Judge(), table: d.table, queue: q, lan: uint32(d.lan.Index),
 			mtu: min(d.lan.MTU, d.wan.MTU)}
@@ -203,7 +201,7 @@ func (d *Datapath) begin() error {
 			d.fast.captures = append(d.fast.captures, c)
 			j.capture, after = c, c.send
 		}
-		d.ended.Go(func() {
+		d.judging.Go(func() {
 			if err := q.Run(j.decide, after); err != nil {
 				d.cfg.Log.Error("judging packets; they are dropped from now on", "err", err)
 			}
@@ -219,30 +217,29 @@ func (d *Datapath) begin() error {
 		return err
 	}
 	d.reroute()
-	return d.follow.Run(
-		stack.Changes{LAN: d.lan.Index, Own: own, Routing: d.reroute, Rules: func() { d.keepRules(); d.choose() }})
+	return d.follower.Run(
+		stack.Changes{LAN: d.lan.Index, OwnPort: own, Routing: d.reroute, Rules: func() { d.keepRules(); d.choose() }})
 }
 
-// greet reports newcomers that ask for the gateway by ARP, and answers those that have become
-// clients: the rules drop their requests, because the stack would enter every sender into its
-// neighbour table.
-func (d *Datapath) greet() (err error) {
+// reportNewcomers reports newcomers that ask for the gateway by ARP, and answers those that have become clients: the
+// rules drop their requests, because the stack would enter every sender into its neighbour table.
+func (d *Datapath) reportNewcomers() (err error) {
 	if d.cfg.Newcomer == nil {
 		return nil
 	}
 	if d.arp, err = arp.Respond(d.lan, d.net.Gateway(), true); err != nil {
 		return err
 	}
-	d.ended.Go(func() {
+	d.judging.Go(func() {
 		for {
 			addr, mac, err := d.arp.Next()
 			if err != nil {
 				return // closed, or the interface is gone
 			}
-			if d.net.Client(addr) != nil || d.owned(addr) {
+			if d.net.Client(addr) != nil || d.isClientAddr(addr) {
 				continue
 			}
-			d.table.Greet(addr, mac, func() {
+			d.table.ReportNewcomer(addr, mac, func() {
 				if !d.neighbours.Has(addr, mac) {
 					return
 				}
@@ -255,8 +252,8 @@ func (d *Datapath) greet() (err error) {
 	return nil
 }
 
-// owned reports whether an address is a client's.
-func (d *Datapath) owned(addr netip.Addr) bool {
+// isClientAddr reports whether an address is a client's.
+func (d *Datapath) isClientAddr(addr netip.Addr) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, owned := d.owners[addr]
@@ -266,7 +263,7 @@ func (d *Datapath) owned(addr netip.Addr) bool {
 // reroute follows a change of links, addresses or routes.
 func (d *Datapath) reroute() {
 	d.neighbours.Check()
-	if ownAddrs, err := stack.Own(); err == nil {
+	if ownAddrs, err := stack.OwnAddresses(); err == nil {
 		d.table.SetOwn(ownAddrs)
 	} else {
 		d.cfg.Log.Error("following this machine's addresses", "err", err)
@@ -283,12 +280,12 @@ func (d *Datapath) portalPort() uint16 {
 	return d.cfg.PortalPorts[0]
 }
 
-// Close ends judging. The rules stay: no packet of the LAN passes from then on, not even
-// of admitted clients, until a successor opens, or Clear.
+// Close ends judging. The rules stay: no packet of the LAN passes from then on, not even of admitted clients, until a
+// successor opens, or Clear.
 func (d *Datapath) Close() error {
 	var errs []error
-	if d.follow != nil {
-		errs = append(errs, d.follow.Close())
+	if d.follower != nil {
+		errs = append(errs, d.follower.Close())
 	}
 	if d.fast != nil {
 		d.fast.stop()
@@ -297,7 +294,7 @@ func (d *Datapath) Close() error {
 		errs = append(errs, q.Close())
 	}
 	errs = append(errs, d.arp.Close())
-	d.ended.Wait()
+	d.judging.Wait()
 	if d.fast != nil {
 		for _, c := range d.fast.captures {
 			errs = append(errs, c.close())
@@ -317,6 +314,6 @@ func (d *Datapath) Close() error {
 		errs = append(errs, d.neighbours.Close())
 	}
 	errs = append(errs, d.locks.Close())
-	d.queues, d.arp, d.watcher, d.follow, d.rules, d.locks = nil, nil, nil, nil, nil, nil
+	d.queues, d.arp, d.watcher, d.follower, d.rules, d.locks = nil, nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -13,32 +13,32 @@ import (
 // fast is the state of what the kernel passes by itself. d.mu guards it.
 type fast struct {
 	open    bool    // the gate
-	to      course  // the course of packets that bypass the stack
+	course  course  // the course of packets that bypass the stack
 	refused *course // a course the kernel refused; nil: none
-	why     string  // reason of the present course
+	reason  string  // reason of the present course
 	// unrouted: there is no default route, so the chain of that name exists.
 	unrouted bool
-	passed   map[netip.Addr]*passed
+	passed   map[netip.Addr]*passedClient
 	// heard are the addresses that were ever passed, because their counters stay.
-	heard map[netip.Addr]*heard
-	stop  func() // closes the gate
+	counted map[netip.Addr]*addrCounters
+	stop    func() // closes the gate
 
 	captures []*capture // one for each queue; not guarded
 }
 
-// passed is a client whose packets the kernel passes: its only limit is a time.
-type passed struct {
-	mac datapath.MAC
-	end *time.Timer // nil: no end
+// passedClient is a client whose packets the kernel passes: its only limit is a time.
+type passedClient struct {
+	mac    datapath.MAC
+	expiry *time.Timer // nil: no end
 }
 
-// heard is the state of an address's counters.
-type heard struct {
+// addrCounters is the state of an address's counters.
+type addrCounters struct {
 	added   tally     // the part that was added to the judges' counts: it counts for quotas
 	last    tally     // total at the last reading
 	base    tally     // the part from counters that no longer exist
 	counted bool      // there are counters
-	seen    time.Time // when an increase was last found
+	grewAt  time.Time // when an increase was last found
 }
 
 // tally is the traffic that the kernel has passed for an address.
@@ -56,46 +56,46 @@ func (t tally) minus(o tally) tally {
 }
 
 func newFast() *fast {
-	return &fast{passed: map[netip.Addr]*passed{}, heard: map[netip.Addr]*heard{}, stop: func() {}}
+	return &fast{passed: map[netip.Addr]*passedClient{}, counted: map[netip.Addr]*addrCounters{}, stop: func() {}}
 }
 
 // Names of an address's counters.
 func upCounter(a netip.Addr) string   { return "up_" + a.String() }
 func downCounter(a netip.Addr) string { return "down_" + a.String() }
 
-// early is how long before its end a client is judged by the daemon again, because the
-// judges enforce the time to the packet.
-const early = 50 * time.Millisecond
+// judgeAgainBefore is how long before its end a client is judged by the daemon again, because the judges enforce the
+// time to the packet.
+const judgeAgainBefore = 50 * time.Millisecond
 
-// pass has the kernel pass a client's packets. d.mu is held.
-func (d *Datapath) pass(addr netip.Addr, c datapath.Client) error {
+// letKernelPass has the kernel pass a client's packets. d.mu is held.
+func (d *Datapath) letKernelPass(addr netip.Addr, c datapath.Client) error {
 	p, had := d.fast.passed[addr]
-	if had && p.end != nil {
-		p.end.Stop()
+	if had && p.expiry != nil {
+		p.expiry.Stop()
 	}
-	next := &passed{mac: c.MAC}
-	left := time.Until(c.Until) - early
+	next := &passedClient{mac: c.MAC}
+	left := time.Until(c.Until) - judgeAgainBefore
 	if !c.Until.IsZero() && left <= 0 {
-		return d.ask(addr)
+		return d.judgeAgain(addr)
 	}
 	if !had || p.mac != c.MAC {
 		var b nftables.Batch
 		if had {
 			d.unpass(&b, addr, p.mac)
 		}
-		h := d.fast.heard[addr]
+		h := d.fast.counted[addr]
 		if h == nil {
-			h = new(heard)
+			h = new(addrCounters)
 		}
 		d.letPass(&b, addr, c.MAC, !h.counted)
 		if err := d.rules.Commit(&b); err != nil {
 			return err
 		}
 		h.counted = true
-		d.fast.heard[addr] = h
+		d.fast.counted[addr] = h
 	}
 	if !c.Until.IsZero() {
-		next.end = time.AfterFunc(left, func() { d.expire(addr, next) })
+		next.expiry = time.AfterFunc(left, func() { d.expire(addr, next) })
 	}
 	d.fast.passed[addr] = next
 	return nil
@@ -103,7 +103,7 @@ func (d *Datapath) pass(addr netip.Addr, c datapath.Client) error {
 
 // letPass adds a client to the maps, and creates missing counters.
 func (d *Datapath) letPass(b *nftables.Batch, addr netip.Addr, mac datapath.MAC, count bool) {
-	for _, t := range d.passing() {
+	for _, t := range d.passTables() {
 		if count {
 			b.AddCounter(t, upCounter(addr))
 			b.AddCounter(t, downCounter(addr))
@@ -116,7 +116,7 @@ func (d *Datapath) letPass(b *nftables.Batch, addr netip.Addr, mac datapath.MAC,
 
 // unpass removes a client from the maps. Its counters stay.
 func (d *Datapath) unpass(b *nftables.Batch, addr netip.Addr, mac datapath.MAC) {
-	for _, t := range d.passing() {
+	for _, t := range d.passTables() {
 		up, down := d.keys(t, addr, mac)
 		b.DeleteElements(t, setUp, nftables.Element{Key: up})
 		b.DeleteElements(t, setDown, nftables.Element{Key: down})
@@ -131,23 +131,22 @@ func (d *Datapath) keys(t nftables.Table, addr netip.Addr, mac datapath.MAC) (up
 	return pair(addr, mac), addr.AsSlice()
 }
 
-// expire ends a client's passing when its timer fires, unless the client was changed
-// meanwhile.
-func (d *Datapath) expire(addr netip.Addr, p *passed) {
+// expire ends a client's passing when its timer fires, unless the client was changed meanwhile.
+func (d *Datapath) expire(addr netip.Addr, p *passedClient) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.fast.passed[addr] != p {
 		return
 	}
-	if err := d.ask(addr); err != nil {
+	if err := d.judgeAgain(addr); err != nil {
 		d.cfg.Log.Error("ending a client's time; its packets go on until that succeeds", "client", addr, "err", err)
-		p.end = time.AfterFunc(gateEvery, func() { d.expire(addr, p) })
+		p.expiry = time.AfterFunc(gateEvery, func() { d.expire(addr, p) })
 	}
 }
 
-// ask has a client's packets judged by the daemon again, if the kernel passed them, and
-// returns when packets in progress are counted. d.mu is held.
-func (d *Datapath) ask(addr netip.Addr) error {
+// judgeAgain has a client's packets judged by the daemon again, if the kernel passed them, and returns when packets in
+// progress are counted. d.mu is held.
+func (d *Datapath) judgeAgain(addr netip.Addr) error {
 	if d.fast == nil {
 		return nil
 	}
@@ -160,12 +159,12 @@ func (d *Datapath) ask(addr netip.Addr) error {
 	if err := d.rules.Commit(&b); err != nil {
 		return err
 	}
-	if p.end != nil {
-		p.end.Stop()
+	if p.expiry != nil {
+		p.expiry.Stop()
 	}
 	delete(d.fast.passed, addr)
-	// The kernel waits, some 10 ms, until each CPU has passed a quiescent state (RCU). If
-	// that is not supported, at most one packet of each CPU is missing from the counts.
+	// The kernel waits, some 10 ms, until each CPU has passed a quiescent state (RCU). If that is not supported, at most
+	// one packet of each CPU is missing from the counts.
 	const global = 1 // MEMBARRIER_CMD_GLOBAL of linux/membarrier.h
 	unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
 	return d.count(addr)
@@ -179,16 +178,15 @@ func (d *Datapath) count(addr netip.Addr) error {
 	}
 	var c datapath.Counters
 	addTally(&c, n)
-	d.fast.heard[addr].added.add(n)
+	d.fast.counted[addr].added.add(n)
 	return d.table.AddPassed(addr, c)
 }
 
-// uncounted reads what the kernel has passed for an address and was not yet added to the
-// judges' counts.
+// uncounted reads what the kernel has passed for an address and was not yet added to the judges' counts.
 func (d *Datapath) uncounted(addr netip.Addr) (tally, error) {
-	h := d.fast.heard[addr]
+	h := d.fast.counted[addr]
 	n := h.base
-	for _, t := range d.passing() {
+	for _, t := range d.passTables() {
 		if !h.counted {
 			break
 		}
@@ -202,13 +200,13 @@ func (d *Datapath) uncounted(addr netip.Addr) (tally, error) {
 		}
 		n.add(tally{up, down})
 	}
-	h.look(n, time.Now())
+	h.record(n, time.Now())
 	return n.minus(h.added), nil
 }
 
 // addPassed adds what the kernel has passed to a client's counters. d.mu is held.
 func (d *Datapath) addPassed(addr netip.Addr, c *datapath.Counters) error {
-	h := d.fast.heard[addr]
+	h := d.fast.counted[addr]
 	if h == nil {
 		return nil
 	}
@@ -217,8 +215,8 @@ func (d *Datapath) addPassed(addr netip.Addr, c *datapath.Counters) error {
 		return err
 	}
 	addTally(c, n)
-	if h.seen.After(c.Seen) {
-		c.Seen = h.seen
+	if h.grewAt.After(c.Seen) {
+		c.Seen = h.grewAt
 	}
 	return nil
 }
@@ -228,29 +226,29 @@ func addTally(c *datapath.Counters, n tally) {
 	c.DownBytes, c.DownPackets = c.DownBytes+n.down.Bytes, c.DownPackets+n.down.Packets
 }
 
-// look records whether an address's counters have grown since the last reading.
-func (h *heard) look(n tally, now time.Time) {
+// record records whether an address's counters have grown since the last reading.
+func (h *addrCounters) record(n tally, now time.Time) {
 	if n != h.last {
-		h.last, h.seen = n, now
+		h.last, h.grewAt = n, now
 	}
 }
 
-// allPassed sums what the kernel has passed, and the part of it that was added to the
-// judges' counts; and updates each address's last reading.
+// allPassed sums what the kernel has passed, and the part of it that was added to the judges' counts; and updates each
+// address's last reading.
 func (d *Datapath) allPassed() (sum, counted tally, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all := make(map[string]nftables.Counted, 2*len(d.fast.heard))
-	for _, t := range d.passing() {
+	all := make(map[string]nftables.Counted, 2*len(d.fast.counted))
+	for _, t := range d.passTables() {
 		if err := d.rules.Counters(t, func(name string, n nftables.Counted) { all[name] = all[name].Plus(n) }); err != nil {
 			return sum, counted, err
 		}
 	}
 	now := time.Now()
-	for addr, h := range d.fast.heard {
+	for addr, h := range d.fast.counted {
 		n := h.base
 		n.add(tally{all[upCounter(addr)], all[downCounter(addr)]})
-		h.look(n, now)
+		h.record(n, now)
 		sum.add(n)
 		counted.add(h.added)
 	}

@@ -25,19 +25,17 @@ import (
 // are known by their first two bytes. LAN and WAN must be up, Ethernet, forward, and be no part of a bridge,
 // bond or VRF; no route but the LAN's own may be within its network.
 //
-// The cost of a packet there is dominated by indirect calls. The rules therefore use
-// expressions that the kernel evaluates without a call: comparisons of at most four
-// bytes, and a few others.
+// The cost of a packet there is dominated by indirect calls. The rules therefore use expressions that the kernel
+// evaluates without a call: comparisons of at most four bytes, and a few others.
 
-// setOthers contains the first two bytes of addresses that are, or may be, not behind the
-// next hop.
+// setOthers contains the first two bytes of addresses that are, or may be, not behind the next hop.
 const setOthers = "others"
 
 // afterOthers places our chains at the devices behind those of other programs.
 const afterOthers = 500
 
-// redirectRules creates the chains at the devices and their gate, as yet without rules. The
-// kernel identifies the devices by name, the gate by index.
+// redirectRules creates the chains at the devices and their gate, as yet without rules. The kernel identifies the
+// devices by name, the gate by index.
 func (d *Datapath) redirectRules(b *nftables.Batch, t nftables.Table) {
 	b.AddSet(t, nftables.Set{
 		Name: setUp, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet, nftables.TypeEthernet), KeyBytes: 20,
@@ -61,10 +59,10 @@ func (d *Datapath) redirectRules(b *nftables.Batch, t nftables.Table) {
 	}
 }
 
-// senderRules decide on frames of the LAN that are left to the stack. The stack answers some
-// packets with ICMP errors before "forward" is asked: on their last hop, with bad options,
-// too long, to another gateway. With a forged sender outside of the LAN these errors, which
-// quote the packet, would leave through the WAN. Frames of a VLAN belong to another network.
+// senderRules decide on frames of the LAN that are left to the stack. The stack answers some packets with ICMP errors
+// before "forward" is asked: on their last hop, with bad options, too long, to another gateway. With a forged sender
+// outside of the LAN these errors, which quote the packet, would leave through the WAN. Frames of a VLAN belong to
+// another network.
 func (d *Datapath) senderRules(b *nftables.Batch, t nftables.Table) {
 	const etherType = 12
 	b.AddChain(t, "stack", nil)
@@ -100,8 +98,8 @@ func (d *Datapath) requestRules(b *nftables.Batch, t nftables.Table) {
 	}
 }
 
-// plainRules continue with packets that need only forwarding and whose frames have no
-// padding; the others are left to the stack.
+// plainRules continue with packets that need only forwarding and whose frames have no padding; the others are left to
+// the stack.
 func plainRules(b *nftables.Batch, t nftables.Table, chain string, toStack nftables.Expr) {
 	const first, hops, word = 0, 8, 4
 	leave := func(at uint32, mask, value []byte) {
@@ -112,17 +110,16 @@ func plainRules(b *nftables.Batch, t nftables.Table, chain string, toStack nftab
 	b.AddRule(t, chain, nftables.Payload(0, nftables.NetworkHeader, first, 1), nftables.Differs(0, []byte{0x45}), toStack)
 	// On its last hop: the sender gets an ICMP error from the stack.
 	leave(hops, []byte{0xfe, 0, 0, 0}, []byte{0, 0, 0, 0})
-	// Frames are padded up to 46 bytes, and counters count frames: lengths of 0 to 15 and 32
-	// to 47 bytes, then 16 to 31.
+	// Frames are padded up to 46 bytes, and counters count frames: lengths of 0 to 15 and 32 to 47 bytes, then 16 to 31.
 	leave(first, []byte{0, 0, 0xff, 0xd0}, []byte{0, 0, 0, 0})
 	leave(first, []byte{0, 0, 0xff, 0xf0}, []byte{0, 0, 0, 16})
 }
 
-// sound continues with packets whose header and lengths agree; of fragments, with the first.
-func sound() nftables.Expr { return nftables.Payload(0, nftables.TransportHeader, 0, 4) }
+// validLengths continues with packets whose header and lengths agree; of fragments, with the first.
+func validLengths() nftables.Expr { return nftables.Payload(0, nftables.TransportHeader, 0, 4) }
 
-// far continues if an address is behind the next hop, near if it is a neighbour at the WAN.
-func far(address uint32) []nftables.Expr {
+// behindNextHop continues if an address is behind the next hop, near if it is a neighbour at the WAN.
+func behindNextHop(address uint32) []nftables.Expr {
 	return []nftables.Expr{
 		nftables.Payload(0, nftables.NetworkHeader, address, addressSize), nftables.And(0, netmask(stack.Multicast)),
 		nftables.Differs(0, stack.Multicast.Addr().AsSlice()),
@@ -130,13 +127,13 @@ func far(address uint32) []nftables.Expr {
 	}
 }
 
-func near(w stack.Way, address uint32) []nftables.Expr {
+func isNeighbour(w stack.Way, address uint32) []nftables.Expr {
 	load := nftables.Payload(0, nftables.NetworkHeader, address, addressSize)
 	out := []nftables.Expr{load, nftables.And(0, netmask(w.Link)), nftables.Equal(0, w.Link.Addr().AsSlice())}
-	if len(w.Apart) > 0 {
+	if len(w.OwnRoutes) > 0 {
 		out = append(out, load)
 	}
-	for _, a := range w.Apart {
+	for _, a := range w.OwnRoutes {
 		out = append(out, nftables.Differs(0, a.AsSlice()))
 	}
 	return out
@@ -146,14 +143,12 @@ func netmask(p netip.Prefix) []byte {
 	return binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-p.Bits()))
 }
 
-// upKey is a client's key in the rules at the LAN: untagged packets from its MAC address
-// to this interface's.
+// upKey is a client's key in the rules at the LAN: untagged packets from its MAC address to this interface's.
 func (d *Datapath) upKey(addr netip.Addr, mac [6]byte) []byte {
 	return append(slices.Concat(addr.AsSlice(), d.lan.HardwareAddr, mac[:], etherIPv4), 0, 0)
 }
 
-// downKey is a client's key in the rules at the WAN: untagged packets for it to this
-// interface's MAC address.
+// downKey is a client's key in the rules at the WAN: untagged packets for it to this interface's MAC address.
 func (d *Datapath) downKey(addr netip.Addr) []byte {
 	return append(append(slices.Concat(addr.AsSlice(), d.wan.HardwareAddr, []byte{0, 0}), etherIPv4...), 0, 0)
 }
@@ -165,31 +160,31 @@ func (d *Datapath) wayRules(b *nftables.Batch, t nftables.Table, w stack.Way) {
 	const toMAC, etherType, everything, etherTypeSize = 0, 12, 14, 2
 	index := func(dev *net.Interface) nftables.Expr { return nftables.Load(1, indexKey(dev)) }
 	up := []nftables.Expr{
-		sound(), nftables.Payload(0, nftables.NetworkHeader, sender, addressSize),
+		validLengths(), nftables.Payload(0, nftables.NetworkHeader, sender, addressSize),
 		nftables.Payload(1, nftables.LinkHeader, toMAC, everything), nftables.CountBy(setUp, 0),
 	}
 	down := []nftables.Expr{
-		sound(), nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize),
+		validLengths(), nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize),
 		nftables.Payload(1, nftables.LinkHeader, toMAC, macSize),
 		nftables.Payload(3, nftables.LinkHeader, etherType, etherTypeSize), nftables.CountBy(setDown, 0), index(d.lan),
 		nftables.SendTo(1, 0),
 	}
 	if w.Link.IsValid() {
-		b.AddRule(t, "up", slices.Concat(near(w, receiver), up, []nftables.Expr{
+		b.AddRule(t, "up", slices.Concat(isNeighbour(w, receiver), up, []nftables.Expr{
 			nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), index(d.wan), nftables.SendTo(1, 0)})...)
-		b.AddRule(t, "down", slices.Concat(near(w, sender), down)...)
+		b.AddRule(t, "down", slices.Concat(isNeighbour(w, sender), down)...)
 	}
-	b.AddRule(t, "up", slices.Concat(far(receiver), up, []nftables.Expr{nftables.Load(0, w.Next.AsSlice()), index(d.wan),
-		nftables.SendTo(1, 0)})...)
-	b.AddRule(t, "down", slices.Concat(far(sender), down)...)
+	b.AddRule(t, "up",
+		slices.Concat(behindNextHop(receiver), up, []nftables.Expr{nftables.Load(0, w.Next.AsSlice()), index(d.wan),
+			nftables.SendTo(1, 0)})...)
+	b.AddRule(t, "down", slices.Concat(behindNextHop(sender), down)...)
 }
 
-// othersMax bounds the elements that others makes of routes: the kernel's time for each
-// grows with their number.
+// othersMax bounds the elements that others makes of routes: the kernel's time for each grows with their number.
 const othersMax = 4096
 
-// others returns the elements of setOthers for all prefixes except Multicast.
-func others(prefixes []netip.Prefix) (out []nftables.Element) {
+// otherElements returns the elements of setOthers for all prefixes except Multicast.
+func otherElements(prefixes []netip.Prefix) (out []nftables.Element) {
 	seen := map[uint16]bool{}
 	for _, p := range prefixes {
 		if p == stack.Multicast {
@@ -216,9 +211,9 @@ type course struct {
 // ethernetMTU is the longest packet of ordinary Ethernet, bytes (RFC 894).
 const ethernetMTU = 1500
 
-// find determines whether packets may be redirected, or the reason why not.
-func (d *Datapath) find() (c course, reason string) {
-	rules, err := stack.Rules(own, d.lan.Name, d.wan.Name)
+// findCourse determines whether packets may be redirected, or the reason why not.
+func (d *Datapath) findCourse() (c course, reason string) {
+	rules, err := stack.Rules(isGatewayTable, d.lan.Name, d.wan.Name)
 	switch {
 	case err != nil:
 		return course{}, "netfilter's rules cannot be read: " + err.Error()
@@ -232,24 +227,24 @@ func (d *Datapath) find() (c course, reason string) {
 	case policies != "":
 		return course{}, policies
 	}
-	way, unsure, err := stack.Find(d.lan, d.wan, d.net.Prefix())
+	way, unsure, err := stack.FindWay(d.lan, d.wan, d.net.Prefix())
 	switch {
 	case err != nil:
 		return course{}, err.Error()
 	case unsure != "":
 		return course{}, unsure
-	case len(others(way.Others)) > othersMax:
+	case len(otherElements(way.Others)) > othersMax:
 		return course{}, "there are routes for too many addresses"
 	}
-	// A packet that arrived on one link must fit the other, so that no fragmentation and no
-	// ICMP error is needed. Links accept packets longer than their MTU, up to Ethernet's.
+	// A packet that arrived on one link must fit the other, so that no fragmentation and no ICMP error is needed. Links
+	// accept packets longer than their MTU, up to Ethernet's.
 	fits := func(from, to int) bool { return to >= max(from, ethernetMTU) }
 	return course{way, fits(way.LANMTU, way.WANMTU), fits(way.WANMTU, way.LANMTU)}, "the way is certain"
 }
 
-// own reports whether a table is a gateway's, which redirected packets may skip.
-func own(family uint8, table string) bool {
-	return strings.HasPrefix(table, namePrefix) || family != unix.NFPROTO_IPV4 && guard.Is(table)
+// isGatewayTable reports whether a table is a gateway's, which redirected packets may skip.
+func isGatewayTable(family uint8, table string) bool {
+	return strings.HasPrefix(table, namePrefix) || family != unix.NFPROTO_IPV4 && guard.IsOwnTable(table)
 }
 
 // choose determines whether packets may be redirected, and switches accordingly.
@@ -259,17 +254,17 @@ func (d *Datapath) choose() {
 	}
 	d.choosing.Lock()
 	defer d.choosing.Unlock()
-	to, reason := d.find()
+	to, reason := d.findCourse()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.fast.why = reason
-	if reflect.DeepEqual(to, d.fast.to) || d.fast.refused != nil && reflect.DeepEqual(to, *d.fast.refused) {
+	d.fast.reason = reason
+	if reflect.DeepEqual(to, d.fast.course) || d.fast.refused != nil && reflect.DeepEqual(to, *d.fast.refused) {
 		return
 	}
-	if err := d.turn(to); err != nil {
-		d.fast.refused, d.fast.why = &to, "the kernel cannot redirect (fwd of nftables)"
+	if err := d.setCourse(to); err != nil {
+		d.fast.refused, d.fast.reason = &to, "the kernel cannot redirect (fwd of nftables)"
 		d.cfg.Log.Warn("packets cannot be redirected (fwd of nftables is needed); the stack forwards them", "err", err)
-		if err := d.turn(course{}); err != nil {
+		if err := d.setCourse(course{}); err != nil {
 			d.cfg.Log.Error("leaving packets to the stack; the gate falls shut", "within", gateLife, "err", err)
 		}
 		return
@@ -277,28 +272,28 @@ func (d *Datapath) choose() {
 	d.cfg.Log.Debug("forwarding", "up", to.up, "down", to.down, "why", reason)
 }
 
-// turn switches redirecting on or off, from one packet to the next. If it fails, the gate
-// at the devices is not renewed. d.mu is held.
-func (d *Datapath) turn(to course) error {
+// setCourse switches redirecting on or off, from one packet to the next. If it fails, the gate at the devices is not
+// renewed. d.mu is held.
+func (d *Datapath) setCourse(to course) error {
 	var b nftables.Batch
-	d.fast.to = to
-	d.turning(&b)
+	d.fast.course = to
+	d.courseRules(&b)
 	if err := d.rules.Commit(&b); err != nil {
-		d.fast.to = course{}
+		d.fast.course = course{}
 		return fmt.Errorf("changing the redirect: %w", err)
 	}
 	return nil
 }
 
-// turning sets the rules at the devices to those of d.fast.to.
-func (d *Datapath) turning(b *nftables.Batch) {
+// courseRules sets the rules at the devices to those of d.fast.to.
+func (d *Datapath) courseRules(b *nftables.Batch) {
 	t := tablesOf(d.net.Interface).dev
 	b.ClearSet(t, setGate)
 	b.ClearChain(t, "up")
 	b.ClearChain(t, "down")
 	b.ClearSet(t, setOthers)
-	if to := d.fast.to; to.up || to.down {
-		b.AddElements(t, setOthers, others(to.way.Others)...)
+	if to := d.fast.course; to.up || to.down {
+		b.AddElements(t, setOthers, otherElements(to.way.Others)...)
 		d.wayRules(b, t, to.way)
 		b.AddElements(t, setGate, d.deviceGate()...)
 	}
@@ -306,27 +301,27 @@ func (d *Datapath) turning(b *nftables.Batch) {
 
 // deviceGate returns the open elements of the gate at the devices.
 func (d *Datapath) deviceGate() (out []nftables.Element) {
-	if d.fast.to.up {
+	if d.fast.course.up {
 		out = append(out, nftables.Element{Key: indexKey(d.lan), Jump: "up", Timeout: gateLife})
 	}
-	if d.fast.to.down {
+	if d.fast.course.down {
 		out = append(out, nftables.Element{Key: indexKey(d.wan), Jump: "down", Timeout: gateLife})
 	}
 	return out
 }
 
-// Forwarding names the present way of forwarding for clients that the kernel passes:
-// "redirect", ahead of the stack, or "stack", and why.
+// Forwarding names the present way of forwarding for clients that the kernel passes: "redirect", ahead of the stack, or
+// "stack", and why.
 func (d *Datapath) Forwarding() (word, reason string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case d.fast == nil:
 		return "stack", ""
-	case d.fast.to.up && d.fast.to.down:
+	case d.fast.course.up && d.fast.course.down:
 		return "redirect", ""
-	case d.fast.to.up || d.fast.to.down:
+	case d.fast.course.up || d.fast.course.down:
 		return "redirect", "one direction only: the other interface's MTU is smaller"
 	}
-	return "stack", d.fast.why
+	return "stack", d.fast.reason
 }

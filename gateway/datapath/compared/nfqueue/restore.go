@@ -6,8 +6,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// keepRules restores the rules after nftables was flushed: until then the machine forwards
-// for everybody. It closes the LAN first and adds the clients afterwards.
+// keepRules restores the rules after nftables was flushed: until then the machine forwards for everybody. It closes the
+// LAN first and adds the clients afterwards.
 func (d *Datapath) keepRules() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -36,36 +36,36 @@ func (d *Datapath) installed() (bool, error) {
 		all = append(all, t.dev)
 	}
 	for _, table := range all {
-		if found, err := nftables.Has(table); err != nil || !found {
+		if found, err := nftables.TableExists(table); err != nil || !found {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// atOnce is how many clients restore adds in one step: the kernel confirms each change,
-// and a socket holds some hundred answers.
+// atOnce is how many clients restore adds in one step: the kernel confirms each change, and a socket holds some hundred
+// answers.
 const atOnce = 32
 
-// restore adds the present clients to new rules. Counts of lost counters are kept as far as
-// they were read. d.mu is held.
+// restore adds the present clients to new rules. Counts of lost counters are kept as far as they were read. d.mu is
+// held.
 func (d *Datapath) restore() error {
 	if err := inSteps(d.rules, d.owners, d.addOwner); err != nil || d.fast == nil {
 		return err
 	}
-	for _, h := range d.fast.heard {
+	for _, h := range d.fast.counted {
 		h.base, h.counted = h.last, false
 	}
-	err := inSteps(d.rules, d.fast.passed, func(b *nftables.Batch, addr netip.Addr, p *passed) {
+	err := inSteps(d.rules, d.fast.passed, func(b *nftables.Batch, addr netip.Addr, p *passedClient) {
 		d.letPass(b, addr, p.mac, true)
-		d.fast.heard[addr].counted = true
+		d.fast.counted[addr].counted = true
 	})
 	if err != nil {
 		return err
 	}
 	var b nftables.Batch
 	if d.speaks.dev {
-		d.turning(&b)
+		d.courseRules(&b)
 	}
 	if d.fast.open {
 		d.opening(&b)

@@ -16,21 +16,19 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// Marks of packets whose verdict is more than accept or drop. These packets traverse the
-// rules again, which act on the mark. The numbers are arbitrary and unlikely to be used
-// by others.
+// Marks of packets whose verdict is more than accept or drop. These packets traverse the rules again, which act on the
+// mark. The numbers are arbitrary and unlikely to be used by others.
 const (
 	markPortal = 0x6a770003 // to the portal
 	markReject = 0x6a770004 // answer with a reset, or with ICMP "administratively prohibited"
-	// markKnown tells the judge that the rules have matched the sender's MAC address: see
-	// judge.sender.
+	// markKnown tells the judge that the rules have matched the sender's MAC address: see judge.sender.
 	markKnown = 0x6a770005
 	// markMet is on packets of newcomers that the gateway was notified of.
 	markMet = 0x6a770006
 )
 
-// Priorities of base chains. Packets are judged before connections are tracked, so that a
-// dropped packet leaves no entry.
+// Priorities of base chains. Packets are judged before connections are tracked, so that a dropped packet leaves no
+// entry.
 const (
 	priorityRaw      = -300
 	priorityTracking = -200
@@ -70,9 +68,9 @@ const (
 
 // dialect is what this kernel's nftables supports.
 type dialect struct {
-	held bool                                // tables can be held: see nftables.Batch
-	dev  bool                                // rules at devices are supported for these interfaces
-	ask  func(nftables.Queues) nftables.Expr // the supported expression for queueing
+	canHoldTables bool                                // tables can be held: see nftables.Batch
+	dev           bool                                // rules at devices are supported for these interfaces
+	queueExpr     func(nftables.Queues) nftables.Expr // the supported expression for queueing
 }
 
 // install replaces all rules in one step, without clients.
@@ -97,7 +95,7 @@ func (d *Datapath) install() error {
 
 // ruleset returns all rules, without clients.
 func (d *Datapath) ruleset() *nftables.Batch {
-	b, t := &nftables.Batch{Held: d.speaks.held}, tablesOf(d.net.Interface)
+	b, t := &nftables.Batch{Held: d.speaks.canHoldTables}, tablesOf(d.net.Interface)
 	if d.speaks.dev {
 		b.DeleteTable(t.dev)
 	}
@@ -109,14 +107,14 @@ func (d *Datapath) ruleset() *nftables.Batch {
 		b.AddTable(t.dev)
 		d.redirectRules(b, t.dev)
 	}
-	d.ipRules(b, t.ip, d.speaks.ask(d.span()))
+	d.ipRules(b, t.ip, d.speaks.queueExpr(d.span()))
 	d.arpRules(b, t.arp)
 	d.ip6Rules(b, t.ip6)
 	return b
 }
 
-// notFrom and notTo continue with packets of interfaces other than the LAN. They compare
-// the name, so that an interface that was created again does not bypass the rules.
+// notFrom and notTo continue with packets of interfaces other than the LAN. They compare the name, so that an interface
+// that was created again does not bypass the rules.
 func (d *Datapath) notFrom() []nftables.Expr { return d.otherLink(unix.NFT_META_IIFNAME) }
 func (d *Datapath) notTo() []nftables.Expr   { return d.otherLink(unix.NFT_META_OIFNAME) }
 
@@ -163,8 +161,8 @@ func loadPair(to nftables.Register) []nftables.Expr {
 
 func port(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
 
-// arpRules keep clients from using other clients' addresses in ARP, and everybody without one
-// from the stack's neighbour table.
+// arpRules keep clients from using other clients' addresses in ARP, and everybody without one from the stack's
+// neighbour table.
 func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
 	b.AddCounter(t, dropped)
 	d.knownSet(b, t)
@@ -196,8 +194,8 @@ func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "input", load, nftables.Equal(0, []byte{0, 0, 0, 0}), frames, limit(setProbes, 1, datapath.Senders),
 		nftables.Accept())
 	b.AddRule(t, "input", load, nftables.Equal(0, []byte{0, 0, 0, 0}), nftables.Count(throttled), nftables.Drop())
-	b.AddRule(t, "input", load, frames, nftables.In(setKnown, 0),
-		nftables.Payload(1, nftables.NetworkHeader, claimedMAC, macSize), nftables.In(setKnown, 0),
+	b.AddRule(t, "input", load, frames, nftables.InSet(setKnown, 0),
+		nftables.Payload(1, nftables.NetworkHeader, claimedMAC, macSize), nftables.InSet(setKnown, 0),
 		nftables.Goto("of_client"))
 	if d.cfg.Newcomer != nil { // dropped, but no forgery: see greet
 		mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.net.Address.Bits()))
@@ -209,7 +207,7 @@ func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
 
 // limit continues within the budget of a key. A key that is forgotten has a full bucket again.
 func limit(set string, key nftables.Register, r budget.Rate) nftables.Expr {
-	return nftables.Limit(set, key, uint64(r.EachSecond), uint32(r.AtOnce), time.Duration(r.Most()))
+	return nftables.Limit(set, key, uint64(r.EachSecond), uint32(r.AtOnce), time.Duration(r.BucketSize()))
 }
 
 func (d *Datapath) knownSet(b *nftables.Batch, t nftables.Table) {
@@ -238,10 +236,9 @@ func pair(addr netip.Addr, mac datapath.MAC) []byte {
 	return append(append(addr.AsSlice(), mac[:]...), 0, 0)
 }
 
-// Clear removes the rules of a LAN from the kernel, which then forwards for everybody
-// unless another data path has closed the LAN, and with them the clients' neighbour entries. The
-// LAN must be locked, because Clear does not check whether a data path runs. Without rules it
-// leaves everything as it is: the entries may be another data path's.
+// Clear removes the rules of a LAN from the kernel, which then forwards for everybody unless another data path has
+// closed the LAN, and with them the clients' neighbour entries. The LAN must be locked, because Clear does not check
+// whether a data path runs. Without rules it leaves everything as it is: the entries may be another data path's.
 func Clear(lan string) error {
 	left := Left(lan)
 	c, err := nftables.Dial()

@@ -8,9 +8,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// studiedRules queue what clients send before it is routed, and what is forwarded to them
-// after the stack, where NAT has restored their addresses. The portal gets its
-// connections by NAT, so the machine tracks every connection.
+// studiedRules queue what clients send before it is routed, and what is forwarded to them after the stack, where NAT
+// has restored their addresses. The portal gets its connections by NAT, so the machine tracks every connection.
 func (d *Datapath) studiedRules(b *nftables.Batch, t nftables.Table) {
 	d.knownSet(b, t)
 	b.AddChain(t, "prerouting", &nftables.Hook{Type: "filter", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityRaw})
@@ -19,11 +18,11 @@ func (d *Datapath) studiedRules(b *nftables.Batch, t nftables.Table) {
 	firstMulticast := []byte{224, 0, 0, 0}
 	b.AddRule(t, "prerouting", nftables.Meta(0, unix.NFT_META_PKTTYPE), nftables.Differs(0, []byte{unix.PACKET_HOST}),
 		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.Differs(0, d.net.Gateway().AsSlice()),
-		nftables.Below(0, firstMulticast), nftables.Drop())
+		nftables.Less(0, firstMulticast), nftables.Drop())
 	b.AddRule(t, "prerouting",
 		append(marked(markPortal), nftables.Load(0, zonePortal), nftables.SetZone(0), nftables.Accept())...)
 	b.AddRule(t, "prerouting", append(marked(markReject), nftables.Goto("reject"))...)
-	b.AddRule(t, "prerouting", append(loadPair(0), nftables.In(setKnown, 0),
+	b.AddRule(t, "prerouting", append(loadPair(0), nftables.InSet(setKnown, 0),
 		nftables.Load(0, binary.NativeEndian.AppendUint32(nil, markKnown)), nftables.SetMark(0), nftables.Goto("ask"))...)
 	b.AddRule(t, "prerouting", nftables.Goto("ask"))
 
@@ -35,13 +34,13 @@ func (d *Datapath) studiedRules(b *nftables.Batch, t nftables.Table) {
 	}
 }
 
-// zonePortal is the conntrack zone of unauthenticated clients' connections to the portal.
-// The zone identifies them, because rules of others may change marks before NAT, and
-// keeps them apart from earlier connections with the same ports to other destinations.
+// zonePortal is the conntrack zone of unauthenticated clients' connections to the portal. The zone identifies them,
+// because rules of others may change marks before NAT, and keeps them apart from earlier connections with the same
+// ports to other destinations.
 var zonePortal = binary.NativeEndian.AppendUint16(nil, markPortal>>16)
 
-// natRules bring unauthenticated clients' HTTP to the portal. NAT works on connections:
-// packets that the kernel assigns to none are rejected after the lookup.
+// natRules bring unauthenticated clients' HTTP to the portal. NAT works on connections: packets that the kernel assigns
+// to none are rejected after the lookup.
 func (d *Datapath) natRules(b *nftables.Batch, t nftables.Table) {
 	b.AddChain(t, "tracked",
 		&nftables.Hook{Type: "filter", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityTracking + 1})
@@ -51,5 +50,6 @@ func (d *Datapath) natRules(b *nftables.Batch, t nftables.Table) {
 	b.AddChain(t, "nat", &nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityNAT})
 	b.AddRule(t, "nat", nftables.Zone(0), nftables.Equal(0, zonePortal),
 		nftables.Load(0, d.net.Gateway().AsSlice()), nftables.Load(1,
-			port(d.cfg.PortalPorts[0])), nftables.Destination(nftables.Span{Addr: nftables.At(0), Port: nftables.At(1)}))
+			port(d.cfg.PortalPorts[0])),
+		nftables.Destination(nftables.Span{Addr: nftables.RegisterAt(0), Port: nftables.RegisterAt(1)}))
 }

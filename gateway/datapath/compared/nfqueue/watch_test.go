@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// TestWatch: exactly the watched interfaces are reported when they disappear, also when
-// another interface has their name by then.
+// TestWatch: exactly the watched interfaces are reported when they disappear, also when another interface has their
+// name by then.
 func TestWatch(t *testing.T) {
 	sh := func(script string) {
 		t.Helper()
@@ -46,8 +46,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestOwnChangesAreNoNews: the daemon's own changes are not reported, and others' are. A
-// second follower gets all changes.
+// TestOwnChangesAreNoNews: the daemon's own changes are not reported, and others' are. A second follower gets all
+// changes.
 func TestOwnChangesAreNoNews(t *testing.T) {
 	own, other := dialNftables(t), dialNftables(t)
 	port, err := own.Port()
@@ -56,7 +56,7 @@ func TestOwnChangesAreNoNews(t *testing.T) {
 		f, err := stack.Follow()
 		must(t, err)
 		told = make(chan struct{}, 100)
-		must(t, f.Run(stack.Changes{Own: own, Routing: func() {}, Rules: func() { told <- struct{}{} }}))
+		must(t, f.Run(stack.Changes{OwnPort: own, Routing: func() {}, Rules: func() { told <- struct{}{} }}))
 		return f, told
 	}
 	deaf, told := follow(port)

@@ -48,7 +48,7 @@ func TestReset(t *testing.T) {
 func TestProhibited(t *testing.T) {
 	for _, size := range []int{0, 5, 520, 1472} {
 		in := udp(carrying(text(size)))
-		out := prohibited(bytes.Repeat([]byte{0xee}, 2000), in, number(portal))
+		out := prohibited(bytes.Repeat([]byte{0xee}, 2000), in, addrNumber(portal))
 		summed(t, out)
 		p := gopacket.NewPacket(out, layers.LayerTypeIPv4, gopacket.Default)
 		ip, _ := p.Layer(layers.LayerTypeIPv4).(*layers.IPv4)

@@ -8,15 +8,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Check reports what keeps Open from working on this machine, as far as that can be known without
-// making a device.
+// Check reports what keeps Open from working on this machine, as far as that can be known without making a device.
 func Check(cfg datapath.Setup) error {
-	network, err := datapath.Only(cfg.Networks)
+	network, err := datapath.SingleNetwork(cfg.Networks)
 	if err != nil {
 		return err
 	}
 	_, err = ethernet(network)
-	return errors.Join(err, tunFile(), ours(cfg.Device, network.Interface))
+	return errors.Join(err, tunFile(), checkOurs(cfg.Device, network.Interface))
 }
 
 func tunFile() error {

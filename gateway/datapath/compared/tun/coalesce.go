@@ -9,8 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Limits of aggregation: connections at once, and packets of one, enough for the longest
-// IP packet of full segments.
+// Limits of aggregation: connections at once, and packets of one, enough for the longest IP packet of full segments.
 const (
 	maxRuns     = 16
 	maxSegments = 64
@@ -21,27 +20,26 @@ const (
 // packets apart itself; more was measured to pass. This leaves room for 40 bytes of options.
 const leastTCP = 128
 
-// coalescer aggregates consecutive packets of each TCP connection and UDP flow in a batch
-// into one packet, which the kernel splits again where it leaves the machine. The work
-// for each packet on the way is then done once. Packets of a flow stay in order. The
-// packets' memory must not change until flush.
+// coalescer aggregates consecutive packets of each TCP connection and UDP flow in a batch into one packet, which the
+// kernel splits again where it leaves the machine. The work for each packet on the way is then done once. Packets of a
+// flow stay in order. The packets' memory must not change until flush.
 type coalescer struct {
-	fd    int  // a queue of the TUN device, or the LAN's packet socket
-	front int  // bytes of Ethernet header before a packet: 0 for the device
-	udp   bool // this kernel accepts aggregated UDP
-	from  [6]byte
+	fd          int  // a queue of the TUN device, or the LAN's packet socket
+	headerBytes int  // bytes of Ethernet header before a packet: 0 for the device
+	udp         bool // this kernel accepts aggregated UDP
+	srcMAC      [6]byte
 
 	runs   [maxRuns]run
 	used   int
 	recent int // the run that took the last packet
-	lost   int // packets that could not be sent since this was read
+	unsent int // packets that could not be sent since this was read
 	head   [virtioLen + ethernetLen]byte
 }
 
 // run is consecutive packets of one flow.
 type run struct {
 	flow     flow
-	to       datapath.MAC
+	dstMAC   datapath.MAC
 	first    []byte // packet
 	v        virtio
 	headers  int // bytes of IP and transport header
@@ -62,12 +60,11 @@ type flow struct {
 	protocol uint8
 }
 
-// add adds a packet that may be sent; v's offsets count from its beginning. Its memory is
-// read until flush.
+// add adds a packet that may be sent; v's offsets count from its beginning. Its memory is read until flush.
 func (c *coalescer) add(ip []byte, v virtio, to datapath.MAC) {
 	f, headers := flowOf(ip)
-	r := c.find(f)
-	if r != nil && r.to == to && r.append(ip, v, headers) {
+	r := c.runOf(f)
+	if r != nil && r.dstMAC == to && r.append(ip, v, headers) {
 		return
 	}
 	if r != nil {
@@ -76,7 +73,7 @@ func (c *coalescer) add(ip []byte, v virtio, to datapath.MAC) {
 		c.flush() // for example a fragment, whose flow is unknown
 	}
 	if f.protocol == 0 || headers == 0 || !c.mayGrow(ip, v, headers) {
-		c.single(ip, v, to)
+		c.sendOne(ip, v, to)
 		return
 	}
 	if c.used == maxRuns {
@@ -87,8 +84,8 @@ func (c *coalescer) add(ip []byte, v virtio, to datapath.MAC) {
 	c.runs[c.recent].begin(f, ip, v, headers, to)
 }
 
-// find returns the run of a flow.
-func (c *coalescer) find(f flow) *run {
+// runOf returns the run of a flow.
+func (c *coalescer) runOf(f flow) *run {
 	if f.protocol == 0 || c.used == 0 {
 		return nil
 	}
@@ -112,8 +109,8 @@ func (c *coalescer) flush() {
 	c.used, c.recent = 0, 0
 }
 
-// flowOf returns a packet's flow and the length of its headers; the zero flow for
-// fragments, options, and other protocols.
+// flowOf returns a packet's flow and the length of its headers; the zero flow for fragments, options, and other
+// protocols.
 func flowOf(ip []byte) (f flow, headers int) {
 	if ip[0] != 0x45 || binary.BigEndian.Uint16(ip[6:])&0x3fff != 0 {
 		return flow{}, 0
@@ -132,9 +129,8 @@ func flowOf(ip []byte) (f flow, headers int) {
 	return flow{binary.NativeEndian.Uint64(ip[12:]), binary.NativeEndian.Uint32(ip[ipLen:]), ip[9]}, headers
 }
 
-// mayGrow reports whether a packet can be the first of several: it has payload, no flag
-// that needs attention, must not be fragmented, and its checksum is right or left for
-// later.
+// mayGrow reports whether a packet can be the first of several: it has payload, no flag that needs attention, must not
+// be fragmented, and its checksum is right or left for later.
 func (c *coalescer) mayGrow(ip []byte, v virtio, headers int) bool {
 	if len(ip) == headers || v.gso != unix.VIRTIO_NET_HDR_GSO_NONE || ip[6]&0x40 == 0 {
 		return false
@@ -157,7 +153,7 @@ func sumIsRight(ip []byte, v virtio) bool {
 
 // begin makes a packet the first of a run.
 func (r *run) begin(f flow, ip []byte, v virtio, headers int, to datapath.MAC) {
-	r.flow, r.first, r.v, r.to, r.headers = f, ip, v, to, headers
+	r.flow, r.first, r.v, r.dstMAC, r.headers = f, ip, v, to, headers
 	r.size, r.payload, r.segments = len(ip)-headers, len(ip)-headers, 1
 	r.pushed = f.protocol == protocolTCP && ip[ipLen+13]&flagPSH != 0
 	r.closed = r.pushed
@@ -197,9 +193,8 @@ func (r *run) append(ip []byte, v virtio, headers int) bool {
 	return true
 }
 
-// sameHeaders compares a packet's headers with those of the first packet, except fields
-// that differ by segment: lengths, IP identification, checksums, sequence, PSH. Kernels
-// number the segments they make consecutively.
+// sameHeaders compares a packet's headers with those of the first packet, except fields that differ by segment:
+// lengths, IP identification, checksums, sequence, PSH. Kernels number the segments they make consecutively.
 func sameHeaders(first, ip []byte, headers int) bool {
 	const tosOnly, ttlAndProtocol = 1, 8
 	if first[tosOnly] != ip[tosOnly] || ip[0] != 0x45 || ip[6] != first[6] || ip[7] != first[7] ||
@@ -224,16 +219,16 @@ func (c *coalescer) end(r *run) {
 	case r.flow.protocol == 0: // was sent before
 		return
 	case r.segments == 1:
-		c.single(r.first, r.v, r.to)
+		c.sendOne(r.first, r.v, r.dstMAC)
 	default:
-		c.whole(r)
+		c.sendRun(r)
 	}
 	r.flow = flow{}
 }
 
-// whole sends a run of several packets as one packet.
-func (c *coalescer) whole(r *run) {
-	start := virtioLen + c.front
+// sendRun sends a run of several packets as one packet.
+func (c *coalescer) sendRun(r *run) {
+	start := virtioLen + c.headerBytes
 	head := r.head[:start+r.headers]
 	ip := head[start:]
 	copy(ip, r.first[:r.headers])
@@ -241,8 +236,8 @@ func (c *coalescer) whole(r *run) {
 	binary.BigEndian.PutUint16(ip[2:], uint16(total))
 	sumHeader(ip)
 	v := virtio{
-		flags: unix.VIRTIO_NET_HDR_F_NEEDS_CSUM, headers: uint16(c.front + r.headers), size: uint16(r.size),
-		sumStart: uint16(c.front + ipLen),
+		flags: unix.VIRTIO_NET_HDR_F_NEEDS_CSUM, headers: uint16(c.headerBytes + r.headers), size: uint16(r.size),
+		sumStart: uint16(c.headerBytes + ipLen),
 	}
 	if r.flow.protocol == protocolTCP {
 		v.gso, v.sumOffset = unix.VIRTIO_NET_HDR_GSO_TCPV4, tcpChecksum
@@ -255,39 +250,39 @@ func (c *coalescer) whole(r *run) {
 	}
 	binary.BigEndian.PutUint16(ip[ipLen+int(v.sumOffset):], fold(pseudo(ip, total-ipLen)))
 	v.write(head)
-	c.ethernet(head, r.to)
+	c.ethernet(head, r.dstMAC)
 	r.vec[0] = iovec(head)
 	if writeAll(c.fd, r.vec[:1+r.segments]) < 0 {
-		c.lost += r.segments
+		c.unsent += r.segments
 	}
 }
 
-// single sends one packet unchanged.
-func (c *coalescer) single(ip []byte, v virtio, to datapath.MAC) {
+// sendOne sends one packet unchanged.
+func (c *coalescer) sendOne(ip []byte, v virtio, to datapath.MAC) {
 	lost := max(1, v.segments(ip))
-	head := c.head[:virtioLen+c.front]
+	head := c.head[:virtioLen+c.headerBytes]
 	v.flags &= unix.VIRTIO_NET_HDR_F_NEEDS_CSUM
 	if v.flags != 0 {
-		v.sumStart += uint16(c.front)
+		v.sumStart += uint16(c.headerBytes)
 	}
 	if v.headers != 0 {
-		v.headers += uint16(c.front)
+		v.headers += uint16(c.headerBytes)
 	}
 	v.write(head)
 	c.ethernet(head, to)
 	if writeTwo(c.fd, head, ip) < 0 {
-		c.lost += lost
+		c.unsent += lost
 	}
 }
 
 // ethernet writes the Ethernet header after a virtio header, where one is needed.
 func (c *coalescer) ethernet(b []byte, to datapath.MAC) {
-	if c.front == 0 {
+	if c.headerBytes == 0 {
 		return
 	}
 	b = b[virtioLen:]
 	copy(b, to[:])
-	copy(b[6:], c.from[:])
+	copy(b[6:], c.srcMAC[:])
 	b[12], b[13] = 8, 0
 }
 

@@ -37,8 +37,8 @@ func (c tap) messages() (all [][]byte) {
 	}
 }
 
-// apart splits a coalescer's output into packets with checksums.
-func apart(t *testing.T, messages [][]byte, front int) (all [][]byte) {
+// splitMessages splits a coalescer's output into packets with checksums.
+func splitMessages(t *testing.T, messages [][]byte, front int) (all [][]byte) {
 	t.Helper()
 	for _, m := range messages {
 		v := readVirtio(m)
@@ -70,11 +70,10 @@ func repeat(size, n int) []int {
 	return sizes
 }
 
-// TestCoalesceByStation: when an address changes its owner between two packets, each goes
-// to its owner at the time.
+// TestCoalesceByStation: when an address changes its owner between two packets, each goes to its owner at the time.
 func TestCoalesceByStation(t *testing.T) {
 	tap := newTap(t)
-	co := coalescer{fd: tap.in, udp: true, front: ethernetLen}
+	co := coalescer{fd: tap.in, udp: true, headerBytes: ethernetLen}
 	all := stream(1, repeat(1448, 4)...)
 	for i, ip := range all {
 		co.add(ip, virtio{}, datapath.MAC{2, 0, 0, 0, 0, byte(i / 2)})
@@ -84,7 +83,7 @@ func TestCoalesceByStation(t *testing.T) {
 	if len(got) != 2 || got[0][virtioLen+5] != 0 || got[1][virtioLen+5] != 1 {
 		t.Errorf("handed on as %d, want one for each station", len(got))
 	}
-	same(t, apart(t, got, ethernetLen), all)
+	comparePackets(t, splitMessages(t, got, ethernetLen), all)
 }
 
 // TestCoalesce: packets of a flow are sent as one, and splitting gives the same packets.
@@ -136,14 +135,14 @@ func TestCoalesce(t *testing.T) {
 		for _, front := range []int{0, ethernetLen} {
 			t.Run(fmt.Sprintf("%s, %d in front", name, front), func(t *testing.T) {
 				tap := newTap(t)
-				co := coalescer{fd: tap.in, udp: true, front: front, from: [6]byte{2, 0, 0, 0, 1, 1}}
+				co := coalescer{fd: tap.in, udp: true, headerBytes: front, srcMAC: [6]byte{2, 0, 0, 0, 1, 1}}
 				to := datapath.MAC{2, 0, 0, 0, 0, 10}
 				for _, ip := range c.in {
 					co.add(ip, virtio{}, to)
 				}
 				co.flush()
 				got := tap.messages()
-				if len(got) != c.messages || co.lost != 0 {
+				if len(got) != c.messages || co.unsent != 0 {
 					t.Errorf("handed on as %d, want %d", len(got), c.messages)
 				}
 				if front > 0 {
@@ -154,14 +153,14 @@ func TestCoalesce(t *testing.T) {
 						}
 					}
 				}
-				same(t, apart(t, got, front), c.in)
+				comparePackets(t, splitMessages(t, got, front), c.in)
 			})
 		}
 	}
 }
 
-// same compares packets with those that were sent, in order by flow.
-func same(t *testing.T, got, want [][]byte) {
+// comparePackets compares packets with those that were sent, in order by flow.
+func comparePackets(t *testing.T, got, want [][]byte) {
 	t.Helper()
 	byFlow := func(all [][]byte) map[string][][]byte {
 		out := map[string][][]byte{}
@@ -191,8 +190,8 @@ func interleave(a, b [][]byte) (all [][]byte) {
 	return all
 }
 
-// TestCoalesceAtRandom mixes up to 40 flows of all kinds; some checksums are left for
-// later, as between neighbours on the same machine.
+// TestCoalesceAtRandom mixes up to 40 flows of all kinds; some checksums are left for later, as between neighbours on
+// the same machine.
 func TestCoalesceAtRandom(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	tap := newTap(t)
@@ -214,7 +213,7 @@ func TestCoalesceAtRandom(t *testing.T) {
 				flows[i] = flows[i][1:]
 				sent = append(sent, bytes.Clone(ip))
 				if random.IntN(2) == 0 {
-					co.add(unsummed(ip), left(tcpChecksum), datapath.MAC{})
+					co.add(unsummed(ip), partialSum(tcpChecksum), datapath.MAC{})
 				} else {
 					co.add(ip, virtio{}, datapath.MAC{})
 				}
@@ -224,7 +223,7 @@ func TestCoalesceAtRandom(t *testing.T) {
 			}
 		}
 		co.flush()
-		same(t, apart(t, tap.messages(), 0), sent)
+		comparePackets(t, splitMessages(t, tap.messages(), 0), sent)
 	}
 }
 
@@ -238,15 +237,15 @@ func TestCoalesceCountsLosses(t *testing.T) {
 	whole := tcp(ports(2, 443), timestamps, carrying(text(5*1448)))
 	co.add(whole, virtio{flags: 1, gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, headers: 52, size: 1448, sumStart: ipLen,
 		sumOffset: tcpChecksum}, datapath.MAC{})
-	if co.lost != 7+5 {
-		t.Errorf("%d lost, want 12", co.lost)
+	if co.unsent != 7+5 {
+		t.Errorf("%d lost, want 12", co.unsent)
 	}
 }
 
 // TestAggregatedGoThrough: an aggregated packet is sent unchanged, after earlier ones.
 func TestAggregatedGoThrough(t *testing.T) {
 	tap := newTap(t)
-	co := coalescer{fd: tap.in, front: ethernetLen}
+	co := coalescer{fd: tap.in, headerBytes: ethernetLen}
 	before := stream(1, 1448, 1448)
 	whole := tcp(ports(1, 443), timestamps, seq(1000+2*1448), carrying(text(5*1448)))
 	for _, ip := range before {
@@ -274,7 +273,7 @@ func BenchmarkCoalesce(b *testing.B) {
 	co := coalescer{fd: null}
 	for b.Loop() {
 		for _, r := range rooms {
-			co.add(r, left(tcpChecksum), datapath.MAC{})
+			co.add(r, partialSum(tcpChecksum), datapath.MAC{})
 		}
 		co.flush()
 	}

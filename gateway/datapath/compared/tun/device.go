@@ -25,9 +25,8 @@ type ifreq struct {
 	_     [22]byte
 }
 
-// openDevice opens queues of the TUN device, which it creates or takes over from a former
-// daemon. flags are added to those of every TUN device here; each queue is a non-blocking
-// descriptor.
+// openDevice opens queues of the TUN device, which it creates or takes over from a former daemon. flags are added to
+// those of every TUN device here; each queue is a non-blocking descriptor.
 func openDevice(name string, network datapath.Network, mtu, queues int, flags uint16) (fds []int, err error) {
 	defer func() {
 		if err != nil {
@@ -37,7 +36,7 @@ func openDevice(name string, network datapath.Network, mtu, queues int, flags ui
 			fds, err = nil, fmt.Errorf("making the TUN device %s: %w", name, err)
 		}
 	}()
-	if err := ours(name, network.Interface); err != nil {
+	if err := checkOurs(name, network.Interface); err != nil {
 		return nil, err
 	}
 	if queues > 1 {
@@ -63,8 +62,8 @@ func openDevice(name string, network datapath.Network, mtu, queues int, flags ui
 	return fds, configure(name, network, mtu)
 }
 
-// ours refuses a device that does not belong to gatewayd.
-func ours(name, lan string) error {
+// checkOurs refuses a device that does not belong to gatewayd.
+func checkOurs(name, lan string) error {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil
@@ -103,9 +102,9 @@ func attach(name string, flags uint16) (int, error) {
 // deviceQueue is how many packets for clients wait for a busy thread.
 const deviceQueue = 1000
 
-// plain has the device deliver unaggregated packets only, because a former daemon may have
+// disableAggregation has the device deliver unaggregated packets only, because a former daemon may have
 // enabled more.
-func plain(fd int) error {
+func disableAggregation(fd int) error {
 	if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, 0); err != nil {
 		return fmt.Errorf("having the TUN device not aggregate: %w", err)
 	}
@@ -127,8 +126,7 @@ func configure(name string, network datapath.Network, mtu int) error {
 	if err := netlink.LinkSetTxQLen(link, deviceQueue); err != nil {
 		return fmt.Errorf("setting its queue: %w", err)
 	}
-	// Otherwise the kernel would solicit IPv6 routers. The error of a kernel without IPv6
-	// is ignored.
+	// Otherwise the kernel would solicit IPv6 routers. The error of a kernel without IPv6 is ignored.
 	_ = netlink.LinkSetIP6AddrGenMode(link, 1) // IN6_ADDR_GEN_MODE_NONE
 	if err := onlyAddress(link, network.Address); err != nil {
 		return err
@@ -165,8 +163,8 @@ func Left(lan string) bool {
 	return err == nil && len(left) > 0
 }
 
-// devices lists the devices of a LAN, whatever their names. Where links changed meanwhile, the
-// list may be incomplete, and they are listed again.
+// devices lists the devices of a LAN, whatever their names. Where links changed meanwhile, the list may be incomplete,
+// and they are listed again.
 func devices(lan string) ([]netlink.Link, error) {
 	links, err := netlink.LinkList()
 	for errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -177,8 +175,7 @@ func devices(lan string) ([]netlink.Link, error) {
 	}), err
 }
 
-// RemoveDevice removes the device of a LAN, whatever its name, if there is one. The LAN's
-// interface must be locked.
+// RemoveDevice removes the device of a LAN, whatever its name, if there is one. The LAN's interface must be locked.
 func RemoveDevice(lan string) error {
 	left, err := devices(lan)
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// egress is a thread's source of the packets that the kernel sends to the TUN device: a
-// ring that a program (device.bpf.c) fills ahead of the device, and the device's queue for
-// packets that the ring refers to.
+// egress is a thread's source of the packets that the kernel sends to the TUN device: a ring that a program
+// (device.bpf.c) fills ahead of the device, and the device's queue for packets that the ring refers to.
 //
-// A record wakes no thread. A thread that finds nothing arms its bell before it sleeps;
-// the next packet then goes through the queue, which wakes the thread.
+// A record wakes no thread. A thread that finds nothing arms its bell before it sleeps; the next packet then goes
+// through the queue, which wakes the thread.
 //
-// The thread may learn of a packet in the queue, from the ring or the bell, before the
-// packet is there. It then waits a moment for it, before it takes later packets.
+// The thread may learn of a packet in the queue, from the ring or the bell, before the packet is there. It then waits a
+// moment for it, before it takes later packets.
 type egress struct {
 	consumer []byte // a page: the thread's read position
 	producer []byte // a page with the kernel's write position, followed by the records, mapped twice
@@ -32,7 +31,7 @@ type egress struct {
 	armed    bool // the bell was armed, and is not known to have been rung
 	lost     uint64
 	tries    int // how often to look for a packet in the queue before giving up
-	late     int // packets given up recently
+	givenUp  int // packets given up recently
 
 	// link keeps the program attached: the first thread's, for all threads.
 	link link.Link
@@ -41,16 +40,15 @@ type egress struct {
 // egressRing is how many bytes of records, of 1,520 bytes each, wait for a busy thread.
 const egressRing = 1 << 20
 
-// egressTries take some 50 µs. A packet that is not in the queue by then was dropped:
-// from the program to the queue a packet takes 1 or 2 µs.
+// egressTries take some 50 µs. A packet that is not in the queue by then was dropped: from the program to the queue a
+// packet takes 1 or 2 µs.
 const egressTries = 192
 
-// somebody is set in the word of a rung bell, beside a position in the ring.
-const somebody = 1
+// bellTaken is set in the word of a rung bell, beside a position in the ring.
+const bellTaken = 1
 
-// openEgress delivers packets for a TUN device through rings, one for each of its queues.
-// If it fails, all packets use the queues, which the kernel then chooses, also if a
-// program chose them before.
+// openEgress delivers packets for a TUN device through rings, one for each of its queues. If it fails, all packets use
+// the queues, which the kernel then chooses, also if a program chose them before.
 func openEgress(device string, queues []int) (all []*egress, err error) {
 	defer func() {
 		if err != nil {
@@ -147,15 +145,15 @@ func (e *egress) written() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Pointer(&e.producer[0])))
 }
 
-// take returns the next record, read-only until give returns it to the kernel; nil when
-// there is none. queued reports instead, once, that a packet in the queue precedes it.
+// take returns the next record, read-only until give returns it to the kernel; nil when there is none. queued reports
+// instead, once, that a packet in the queue precedes it.
 func (e *egress) take() (r *deviceRecord, queued bool) {
 	const header = unix.BPF_RINGBUF_HDR_SZ
 	// The order matters: a bell is rung before records after it are written.
 	written := e.written()
-	bell := e.rung()
+	bell := e.bellWord()
 	for {
-		if bell&somebody != 0 && e.next >= bell&^somebody {
+		if bell&bellTaken != 0 && e.next >= bell&^bellTaken {
 			e.armed = false
 			atomic.StoreUint64(&e.bell.Rung, 0)
 			return nil, true
@@ -175,18 +173,17 @@ func (e *egress) take() (r *deviceRecord, queued bool) {
 	}
 }
 
-// rung returns the bell's word; 0: not rung, or handled already.
-func (e *egress) rung() uint64 { return atomic.LoadUint64(&e.bell.Rung) }
+// bellWord returns the bell's word; 0: not rung, or handled already.
+func (e *egress) bellWord() uint64 { return atomic.LoadUint64(&e.bell.Rung) }
 
 // give returns all taken records to the kernel.
 func (e *egress) give() {
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(&e.consumer[0])), e.next)
 }
 
-// arm has the next packet go through the queue. It returns false if there are packets that
-// were not taken yet.
+// arm has the next packet go through the queue. It returns false if there are packets that were not taken yet.
 func (e *egress) arm() bool {
-	if e.rung() != 0 {
+	if e.bellWord() != 0 {
 		return false
 	}
 	// Only once: another packet could ring before the first ring was handled.

@@ -20,18 +20,18 @@ import (
 )
 
 // inOrder returns packet n of a flow to a client.
-func inOrder(n uint16, size int) []byte { return back(udp(id(n), carrying(text(size)))) }
+func inOrder(n uint16, size int) []byte { return asAnswer(udp(id(n), carrying(text(size)))) }
 
 // numbers returns those of the packets that the client received.
 func (b *bench) numbers(t *testing.T) (all []uint16) {
-	for _, ip := range apart(t, b.lan.messages(), ethernetLen) {
+	for _, ip := range splitMessages(t, b.lan.messages(), ethernetLen) {
 		all = append(all, binary.BigEndian.Uint16(ip[4:]))
 	}
 	return all
 }
 
-// TestEgressKeepsOrder: packets of one flow keep their order while the thread that takes
-// them sleeps and is woken, by them and by others, at any moment.
+// TestEgressKeepsOrder: packets of one flow keep their order while the thread that takes them sleeps and is woken, by
+// them and by others, at any moment.
 func TestEgressKeepsOrder(t *testing.T) {
 	for name, size := range map[string]int{"short": 100, "long and short": 2000} {
 		t.Run(name, func(t *testing.T) { keepsOrder(t, size) })
@@ -104,19 +104,19 @@ ethtool -K a0 tx off tso off gso off >/dev/null; ethtool -K b0 tx off tso off gs
 // sendOne sends packet n and waits until it is in a ring or the queue.
 func (x *exits) sendOne(t *testing.T, n uint16) {
 	t.Helper()
-	e := x.all[0]
-	before, rung := e.written(), e.rung()
+	e := x.egresses[0]
+	before, rung := e.written(), e.bellWord()
 	x.forward(true, inOrder(n, 100))
 	netnstest.Await(t, "a packet on its way", func() error {
-		if e.written() == before && (e.rung() == rung || len(x.readable(t)) == 0) {
+		if e.written() == before && (e.bellWord() == rung || len(x.readable(t)) == 0) {
 			return errors.New("nothing has come")
 		}
 		return nil
 	})
 }
 
-// TestEgressOwes: a packet that arrives between a thread's check of the bell and its next
-// attempt to sleep is not forgotten later.
+// TestEgressOwes: a packet that arrives between a thread's check of the bell and its next attempt to sleep is not
+// forgotten later.
 func TestEgressOwes(t *testing.T) {
 	x := newExits(t, 1)
 	b := x.reader(t)
@@ -153,8 +153,7 @@ func TestEgressRingsBehind(t *testing.T) {
 	}
 }
 
-// TestEgressWaits: a packet that is announced for the queue and not there yet comes before
-// the records after it.
+// TestEgressWaits: a packet that is announced for the queue and not there yet comes before the records after it.
 func TestEgressWaits(t *testing.T) {
 	x := newExits(t, 1)
 	b := x.reader(t)
@@ -170,7 +169,7 @@ func TestEgressWaits(t *testing.T) {
 	var thread sync.WaitGroup
 	thread.Go(func() { b.fast.fromKernel(false, admission.Now()) })
 	netnstest.Await(t, "a thread that looks for the packet", func() error {
-		if e.rung() != 0 {
+		if e.bellWord() != 0 {
 			return errors.New("it has not seen who rang")
 		}
 		return nil
@@ -182,8 +181,8 @@ func TestEgressWaits(t *testing.T) {
 	}
 }
 
-// TestEgressGivesUp: a packet that does not arrive in the queue does not block others, and
-// when it arrives later, it does not take another one's place.
+// TestEgressGivesUp: a packet that does not arrive in the queue does not block others, and when it arrives later, it
+// does not take another one's place.
 func TestEgressGivesUp(t *testing.T) {
 	x := newExits(t, 1)
 	x.Run(t, "ip link set a0 mtu 9000; ip link set b0 mtu 9000; ip link set tun7 mtu 9000")
@@ -198,8 +197,8 @@ func TestEgressGivesUp(t *testing.T) {
 	x.sendOne(t, 2)
 	b.fast.fromKernel(true, admission.Now())
 	b.fast.fromKernel(false, admission.Now())
-	if got := b.numbers(t); !slices.Equal(got, []uint16{2}) || e.late != 1 {
-		t.Fatalf("came %v, %d are late", got, e.late)
+	if got := b.numbers(t); !slices.Equal(got, []uint16{2}) || e.givenUp != 1 {
+		t.Fatalf("came %v, %d are late", got, e.givenUp)
 	}
 	if !e.arm() {
 		t.Fatal("nothing more has come, and a thread cannot sleep")
@@ -214,14 +213,13 @@ func TestEgressGivesUp(t *testing.T) {
 		return nil
 	})
 	b.fast.fromKernel(true, admission.Now())
-	if got := b.numbers(t); !slices.Equal(got, []uint16{1}) || e.late != 0 {
-		t.Errorf("came %v, %d are late", got, e.late)
+	if got := b.numbers(t); !slices.Equal(got, []uint16{1}) || e.givenUp != 0 {
+		t.Errorf("came %v, %d are late", got, e.givenUp)
 	}
 	e.link = nil
 }
 
-// TestEgressFails: without rings, packets use queues that the kernel chooses, whatever
-// program was set before.
+// TestEgressFails: without rings, packets use queues that the kernel chooses, whatever program was set before.
 func TestEgressFails(t *testing.T) {
 	x := newExits(t, 3)
 	x.close()
@@ -232,7 +230,7 @@ func TestEgressFails(t *testing.T) {
 	defer first.Close()
 	used := func() int {
 		for port := range uint16(40) {
-			x.forward(true, back(tcp(ports(port, 443), carrying(text(100)))))
+			x.forward(true, asAnswer(tcp(ports(port, 443), carrying(text(100)))))
 		}
 		came, which := 0, map[int]bool{}
 		netnstest.Await(t, "packets in the queues", func() error {

@@ -15,13 +15,12 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// exits is a host that forwards from a wire into a TUN device, whose packets are delivered
-// in rings.
+// exits is a host that forwards from a wire into a TUN device, whose packets are delivered in rings.
 type exits struct {
 	*wire
-	queues []int
-	all    []*egress
-	send   *coalescer
+	queues   []int
+	egresses []*egress
+	send     *coalescer
 }
 
 func newExits(t *testing.T, queues int) *exits {
@@ -50,26 +49,26 @@ func newExits(t *testing.T, queues int) *exits {
 ip addr add 10.1.0.1/24 dev tun7; ip link set tun7 up`)
 	x.Do(func() {
 		var err error
-		x.all, err = openEgress("tun7", x.queues)
+		x.egresses, err = openEgress("tun7", x.queues)
 		must(t, err)
 	})
 	t.Cleanup(x.close)
-	x.send = &coalescer{fd: x.out, udp: true, front: ethernetLen, from: [6]byte{2, 0, 0, 0, 1, 2}}
+	x.send = &coalescer{fd: x.out, udp: true, headerBytes: ethernetLen, srcMAC: [6]byte{2, 0, 0, 0, 1, 2}}
 	return x
 }
 
 func (x *exits) close() {
-	for _, e := range x.all {
+	for _, e := range x.egresses {
 		e.close()
 	}
-	x.all = nil
+	x.egresses = nil
 }
 
-// reader is a thread that takes packets from the first ring and queue, and waits for
-// announced packets longer than any scheduling delay.
+// reader is a thread that takes packets from the first ring and queue, and waits for announced packets longer than any
+// scheduling delay.
 func (x *exits) reader(t *testing.T) *bench {
 	b := newBench(t)
-	b.fast.device, b.fast.exit = x.queues[0], x.all[0]
+	b.fast.device, b.fast.exit = x.queues[0], x.egresses[0]
 	b.fast.exit.tries = 1 << 22
 	for range batch {
 		b.fast.buffers = append(b.fast.buffers, make([]byte, bufferLen))
@@ -88,8 +87,8 @@ func (x *exits) forward(single bool, packets ...[]byte) {
 	x.send.flush()
 }
 
-// back returns a packet from the client as an answer from the site, with right checksums.
-func back(ip []byte) []byte {
+// asAnswer returns a packet from the client as an answer from the site, with right checksums.
+func asAnswer(ip []byte) []byte {
 	ip = bytes.Clone(ip)
 	copy(ip[12:], site.AsSlice())
 	copy(ip[16:], client.AsSlice())
@@ -104,9 +103,9 @@ func hop(ip []byte) []byte {
 	return ip
 }
 
-// TestEgress: what the kernel forwards to clients arrives by ring and queue, complete and
-// in the order of each flow, aggregated and short packets mixed, including the packet that
-// wakes a thread. Without a ring everything arrives by the queue.
+// TestEgress: what the kernel forwards to clients arrives by ring and queue, complete and in the order of each flow,
+// aggregated and short packets mixed, including the packet that wakes a thread. Without a ring everything arrives by
+// the queue.
 func TestEgress(t *testing.T) {
 	for name, ring := range map[string]bool{"ring": true, "queue": false} {
 		t.Run(name, func(t *testing.T) { comesOut(t, ring) })
@@ -124,7 +123,7 @@ func comesOut(t *testing.T, ring bool) {
 	for round := range 20 {
 		var sent, want, got [][]byte
 		for _, ip := range mixed(random) {
-			sent, want = append(sent, back(ip)), append(want, hop(back(ip)))
+			sent, want = append(sent, asAnswer(ip)), append(want, hop(asAnswer(ip)))
 		}
 		if ring && round%2 == 0 && !b.fast.exit.arm() {
 			t.Fatal("nothing has come, and a thread cannot sleep")
@@ -132,14 +131,14 @@ func comesOut(t *testing.T, ring bool) {
 		x.forward(round%4 > 1, sent...)
 		netnstest.Await(t, "the packets of a round", func() error {
 			for b.fast.fromKernel(false, admission.Now()) > 0 {
-				got = append(got, apart(t, b.lan.messages(), ethernetLen)...)
+				got = append(got, splitMessages(t, b.lan.messages(), ethernetLen)...)
 			}
 			if len(got) < len(want) {
 				return fmt.Errorf("%d of %d came", len(got), len(want))
 			}
 			return nil
 		})
-		same(t, got, want)
+		comparePackets(t, got, want)
 	}
 }
 
@@ -173,18 +172,17 @@ func (x *exits) record(t *testing.T, e *egress) (r *deviceRecord) {
 	return r
 }
 
-// TestEgressWakes: of several sleeping threads, a packet wakes the one whose ring gets the
-// following packets.
+// TestEgressWakes: of several sleeping threads, a packet wakes the one whose ring gets the following packets.
 func TestEgressWakes(t *testing.T) {
 	x := newExits(t, 3)
 	buf, woken := make([]byte, bufferLen), map[int]bool{}
 	for port := range uint16(40) {
-		for _, e := range x.all {
+		for _, e := range x.egresses {
 			if !e.arm() {
 				t.Fatal("a thread cannot sleep for the records of another one's packets")
 			}
 		}
-		packet := func(n uint16) []byte { return back(tcp(ports(port, 443), id(n), carrying(text(100)))) }
+		packet := func(n uint16) []byte { return asAnswer(tcp(ports(port, 443), id(n), carrying(text(100)))) }
 		x.forward(true, packet(1), packet(2))
 		var who []int
 		netnstest.Await(t, "a thread that is woken", func() error {
@@ -193,7 +191,7 @@ func TestEgressWakes(t *testing.T) {
 			}
 			return nil
 		})
-		e := x.all[who[0]]
+		e := x.egresses[who[0]]
 		if r, queued := e.take(); r != nil || !queued {
 			t.Fatalf("first comes %+v, not who woke the thread", r)
 		}
@@ -209,19 +207,19 @@ func TestEgressWakes(t *testing.T) {
 		e.give()
 		woken[who[0]] = true
 	}
-	if len(woken) != len(x.all) {
-		t.Errorf("of %d threads only %v ever were", len(x.all), woken)
+	if len(woken) != len(x.egresses) {
+		t.Errorf("of %d threads only %v ever were", len(x.egresses), woken)
 	}
 }
 
 // TestEgressIsFull: packets that find the ring full are dropped and counted; others stay.
 func TestEgressIsFull(t *testing.T) {
 	x := newExits(t, 1)
-	e := x.all[0]
+	e := x.egresses[0]
 	const more = 30
 	sent, lost, came := egressRing/(8+1512)+more, 0, 0
 	for i := range sent {
-		x.forward(true, back(udp(id(uint16(i)), carrying(text(100)))))
+		x.forward(true, asAnswer(udp(id(uint16(i)), carrying(text(100)))))
 		if i%100 > 0 && i < sent-1 {
 			continue
 		}
@@ -246,12 +244,12 @@ func TestEgressIsFull(t *testing.T) {
 	}
 }
 
-// TestEgressRefers: packets too long for a record, and the gateway's own, are announced in
-// the ring and complete in the queue; without the ring everything arrives by the queue.
+// TestEgressRefers: packets too long for a record, and the gateway's own, are announced in the ring and complete in the
+// queue; without the ring everything arrives by the queue.
 func TestEgressRefers(t *testing.T) {
 	x := newExits(t, 1)
 	x.Run(t, "ip link set a0 mtu 9000; ip link set b0 mtu 9000; ip link set tun7 mtu 9000")
-	e, buf := x.all[0], make([]byte, bufferLen)
+	e, buf := x.egresses[0], make([]byte, bufferLen)
 	whole := func(want []byte) {
 		t.Helper()
 		netnstest.Await(t, "a packet in the queue", func() error {
@@ -261,7 +259,7 @@ func TestEgressRefers(t *testing.T) {
 			return nil
 		})
 	}
-	long, longest := back(udp(carrying(text(5000)))), back(udp(carrying(text(1500-28))))
+	long, longest := asAnswer(udp(carrying(text(5000)))), asAnswer(udp(carrying(text(1500-28))))
 	x.forward(true, long, longest)
 	whole(hop(long))
 	x.Run(t, "ping -c 1 -W 0.1 -s 100 10.1.0.10 >/dev/null || true")

@@ -11,9 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/compared/admission"
 )
 
-// fast is one of the threads of the fast mode: frames arrive in a ring, accumulated ones
-// are judged together, and each flow's packets are sent together. Packets that are not
-// simply forwarded go through the worker.
+// fast is one of the threads of the fast mode: frames arrive in a ring, accumulated ones are judged together, and each
+// flow's packets are sent together. Packets that are not simply forwarded go through the worker.
 type fast struct {
 	*worker
 	ring    *ring
@@ -26,12 +25,10 @@ type fast struct {
 	checked int64 // when the ring was last checked
 }
 
-// batch is how many packets are taken at once from each side: as many as the kernel polls
-// from an interface.
+// batch is how many packets are taken at once from each side: as many as the kernel polls from an interface.
 const batch = 64
 
-// maxThreads bounds the memory of rings and batches: 9 MiB each. device.bpf.c has as many
-// bells.
+// maxThreads bounds the memory of rings and batches: 9 MiB each. device.bpf.c has as many bells.
 const maxThreads = 16
 
 // openFast opens a ring and a queue of the device for each CPU this process may use.
@@ -79,8 +76,8 @@ func openFast(s *shared, judge func() *admission.Judge) (all []*fast, err error)
 	return all, nil
 }
 
-// offload has the device deliver aggregated packets, with checksums left for later. udp
-// reports whether this kernel aggregates UDP as well (6.2).
+// offload has the device deliver aggregated packets, with checksums left for later. udp reports whether this kernel
+// aggregates UDP as well (6.2).
 func offload(fd int) (udp bool, err error) {
 	if err := unix.IoctlSetPointerInt(fd, unix.TUNSETVNETHDRSZ, virtioLen); err != nil {
 		return false, fmt.Errorf("setting the header of the TUN device's packets: %w", err)
@@ -114,7 +111,7 @@ func (f *fast) open(shares, udp bool) (err error) {
 		}
 	}
 	f.up = coalescer{fd: f.device, udp: udp}
-	f.down = coalescer{fd: f.socket, udp: udp, front: ethernetLen, from: f.mac}
+	f.down = coalescer{fd: f.socket, udp: udp, headerBytes: ethernetLen, srcMAC: f.mac}
 	f.queue = make([]byte, bufferLen)
 	for range batch {
 		f.buffers = append(f.buffers, make([]byte, bufferLen))
@@ -141,14 +138,14 @@ func (f *fast) run() {
 	// Not by epoll, whose callback runs for each packet, waited for or not.
 	fds := []unix.PollFd{{Fd: int32(f.stop.fd), Events: unix.POLLIN}, {Fd: int32(f.socket), Events: unix.POLLIN}, {
 		Fd: int32(f.device), Events: unix.POLLIN}}
-	for !f.stop.woke.Load() {
+	for !f.stop.isWoken.Load() {
 		now := admission.Now()
 		n := f.fromLAN(now)
 		queued := fds[2].Revents != 0
 		fds[2].Revents = 0
 		if now > f.checked+idle.Nanoseconds() {
 			f.check(now)
-			queued = queued || f.exit != nil && f.exit.late > 0
+			queued = queued || f.exit != nil && f.exit.givenUp > 0
 		}
 		n += f.fromKernel(queued, now)
 		if n > 0 || f.exit != nil && !f.exit.arm() {
@@ -186,7 +183,7 @@ func (f *fast) fromLAN(now int64) int {
 			f.frame(frame, now)
 			continue
 		}
-		f.long(now)
+		f.takeLongFrame(now)
 	}
 	if n > 0 {
 		f.up.flush()
@@ -196,8 +193,8 @@ func (f *fast) fromLAN(now int64) int {
 	return n
 }
 
-// long takes a frame that was too long for the ring.
-func (f *fast) long(now int64) {
+// takeLongFrame takes a frame that was too long for the ring.
+func (f *fast) takeLongFrame(now int64) {
 	n := read(f.socket, f.queue)
 	if n < 0 { // an error of the interface was reported instead
 		n = read(f.socket, f.queue)
@@ -223,18 +220,18 @@ func (f *fast) frame(frame []byte, now int64) {
 	v.sumStart -= min(v.sumStart, ethernetLen)
 	v.headers -= min(v.headers, ethernetLen)
 	mac, toMany := datapath.MAC(frame[frameStart+6:frameStart+12]), frame[frameStart]&1 != 0
-	verdict := f.judge.Up(mac, admission.Packet{Bytes: ip, Segments: v.segments(ip), ToMany: toMany}, now)
+	verdict := f.judge.JudgeUp(mac, admission.Packet{Bytes: ip, Segments: v.segments(ip), ToMany: toMany}, now)
 	switch {
-	case verdict == admission.Forward && !f.judge.Inside(destOf(ip)):
+	case verdict == admission.Forward && !f.judge.IsClientAddr(destOf(ip)):
 		f.up.add(ip, v, datapath.MAC{})
 	case verdict == admission.Local && toMany && f.isElsewhere(destOf(ip)):
 	case verdict != admission.Drop:
-		settle(ip, v, f.scratch, func(ip []byte) { f.obey(verdict, mac, ip, now) })
+		settle(ip, v, f.scratch, func(ip []byte) { f.carryOut(verdict, mac, ip, now) })
 	}
 }
 
-// fromKernel takes a batch of packets for clients and returns their number. queued means
-// that the device's queue is known to have a packet, or may have one that was given up.
+// fromKernel takes a batch of packets for clients and returns their number. queued means that the device's queue is
+// known to have a packet, or may have one that was given up.
 func (f *fast) fromKernel(queued bool, now int64) int {
 	n := 0
 	if f.exit == nil {
@@ -242,10 +239,10 @@ func (f *fast) fromKernel(queued bool, now int64) int {
 			n++
 		}
 	} else {
-		if queued && f.exit.rung() == 0 {
-			f.exit.late = max(f.exit.late, 1)
+		if queued && f.exit.bellWord() == 0 {
+			f.exit.givenUp = max(f.exit.givenUp, 1)
 			n = f.leftOver(n, now)
-			f.exit.late = 0
+			f.exit.givenUp = 0
 		}
 		n = f.fromRing(n, now)
 	}
@@ -255,14 +252,14 @@ func (f *fast) fromKernel(queued bool, now int64) int {
 	f.down.flush()
 	if f.exit != nil {
 		f.exit.give()
-		f.down.lost += f.exit.overflow()
+		f.down.unsent += f.exit.overflow()
 	}
 	f.report(&f.down)
 	return n
 }
 
-// fromQueue takes a packet from the device's queue, if there is one. buffer holds the packet
-// until the batch is flushed.
+// fromQueue takes a packet from the device's queue, if there is one. buffer holds the packet until the batch is
+// flushed.
 func (f *fast) fromQueue(buffer []byte, now int64) bool {
 	got := read(f.device, buffer)
 	if got < 0 {
@@ -295,47 +292,46 @@ func (f *fast) fromRing(n int, now int64) int {
 	return n
 }
 
-// inTurn takes a packet that must come through the queue, as the nth of a batch, and
-// returns the new number of packets and how often to look for the batch's next one. It
-// gives up a packet that does not arrive because a queue was full.
+// inTurn takes a packet that must come through the queue, as the nth of a batch, and returns the new number of packets
+// and how often to look for the batch's next one. It gives up a packet that does not arrive because a queue was full.
 func (f *fast) inTurn(n, tries int, now int64) (int, int) {
 	for range tries {
 		if f.fromQueue(f.buffers[n], now) {
 			return f.leftOver(n+1, now), tries
 		}
 	}
-	f.exit.late++
+	f.exit.givenUp++
 	return n + 1, 1
 }
 
-// leftOver takes packets that were given up and have arrived since, as the rest of a batch
-// that has n packets: later packets are as many positions further back in the queue.
+// leftOver takes packets that were given up and have arrived since, as the rest of a batch that has n packets: later
+// packets are as many positions further back in the queue.
 func (f *fast) leftOver(n int, now int64) int {
-	for ; f.exit.late > 0 && n < batch && f.fromQueue(f.buffers[n], now); n++ {
-		f.exit.late--
+	for ; f.exit.givenUp > 0 && n < batch && f.fromQueue(f.buffers[n], now); n++ {
+		f.exit.givenUp--
 	}
 	return n
 }
 
 // packet takes a packet from the kernel; its memory is read-only.
 func (f *fast) packet(ip []byte, v virtio, now int64) {
-	verdict, mac := f.judge.Down(admission.Packet{Bytes: ip, Segments: v.segments(ip)}, now)
+	verdict, mac := f.judge.JudgeDown(admission.Packet{Bytes: ip, Segments: v.segments(ip)}, now)
 	switch {
 	case verdict == admission.Drop:
 	case verdict == admission.Local && f.redirects.sends(ip):
-		f.alone(ip, v, func(ip []byte) {
+		f.splitPackets(ip, v, func(ip []byte) {
 			f.redirects.fromPortal(ip, now)
 			f.frameOut(mac, ip, now)
 		})
 	case f.cfg.PPPoE && f.onPPPoE(ip): // the length in PPPoE's header is that of one packet
-		f.alone(ip, v, func(ip []byte) { f.frameOut(mac, ip, now) })
+		f.splitPackets(ip, v, func(ip []byte) { f.frameOut(mac, ip, now) })
 	default:
 		f.down.add(ip, v, mac)
 	}
 }
 
-// alone calls each with the whole packets in one from the kernel.
-func (f *fast) alone(ip []byte, v virtio, each func([]byte)) {
+// splitPackets calls each with the whole packets in one from the kernel.
+func (f *fast) splitPackets(ip []byte, v virtio, each func([]byte)) {
 	settle(f.queue[:copy(f.queue, ip)], v, f.scratch, each)
 }
 
@@ -354,14 +350,13 @@ func (f *fast) onPPPoE(ip []byte) bool {
 
 // report counts packets that found a full queue on their way out.
 func (f *fast) report(c *coalescer) {
-	if c.lost > 0 {
-		f.judge.Count(admission.Overflow, c.lost)
-		c.lost = 0
+	if c.unsent > 0 {
+		f.judge.Count(admission.Overflow, c.unsent)
+		c.unsent = 0
 	}
 }
 
-// segments is how many packets on the wire an aggregated packet stands for; 0 if it is
-// not aggregated.
+// segments is how many packets on the wire an aggregated packet stands for; 0 if it is not aggregated.
 func (v virtio) segments(ip []byte) int {
 	if v.gso == unix.VIRTIO_NET_HDR_GSO_NONE || v.size == 0 {
 		return 0

@@ -23,8 +23,7 @@ const (
 	udpLen = 8
 
 	maxPacket = 65535
-	// bufferLen holds any frame; a frame with a larger packet is truncated and so
-	// malformed.
+	// bufferLen holds any frame; a frame with a larger packet is truncated and so malformed.
 	bufferLen = packetStart + maxPacket + 1
 )
 
@@ -48,8 +47,8 @@ const (
 	portDHCPServer = 67
 )
 
-// virtio is struct virtio_net_hdr: the work on a packet that one kernel leaves to the
-// next, such as checksums and segmentation.
+// virtio is struct virtio_net_hdr: the work on a packet that one kernel leaves to the next, such as checksums and
+// segmentation.
 type virtio struct {
 	flags, gso          uint8
 	headers, size       uint16 // of the packet: its headers, and the payload of each segment
@@ -71,13 +70,12 @@ func (v virtio) write(b []byte) {
 	binary.NativeEndian.PutUint16(b[8:], v.sumOffset)
 }
 
-// whole reports whether no work is left: one packet with its checksums.
-func (v virtio) whole() bool {
+// isComplete reports whether no work is left: one packet with its checksums.
+func (v virtio) isComplete() bool {
 	return v.flags&unix.VIRTIO_NET_HDR_F_NEEDS_CSUM == 0 && v.gso == unix.VIRTIO_NET_HDR_GSO_NONE
 }
 
-// ipv4 returns the packet after an Ethernet header, without padding; false: not IPv4, or
-// longer than the frame.
+// ipv4 returns the packet after an Ethernet header, without padding; false: not IPv4, or longer than the frame.
 func ipv4(b []byte) ([]byte, bool) {
 	if len(b) < ipLen || b[0]>>4 != 4 {
 		return nil, false
@@ -89,8 +87,8 @@ func ipv4(b []byte) ([]byte, bool) {
 	return b[:total], true
 }
 
-// transport returns a packet's transport header and what follows; nil for later fragments
-// and packets with fewer than least bytes.
+// transport returns a packet's transport header and what follows; nil for later fragments and packets with fewer than
+// least bytes.
 func transport(ip []byte, least int) []byte {
 	index := int(ip[0]&15) * 4
 	if index < ipLen || len(ip) < index+least || binary.BigEndian.Uint16(ip[6:])&0x1fff != 0 {

@@ -21,8 +21,7 @@ var (
 	stranger    = netip.MustParseAddr("10.1.0.11")
 )
 
-// bench is a thread of each mode between two taps, with an admitted and an unauthenticated
-// client.
+// bench is a thread of each mode between two taps, with an admitted and an unauthenticated client.
 type bench struct {
 	lan, kernel tap
 	studied     *studied
@@ -44,7 +43,7 @@ func newBench(t testing.TB, change ...func(*datapath.Setup)) *bench {
 	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{stranger}, MAC: strangerMAC}))
 	mac := [6]byte{2, 0, 0, 0, 1, 1}
 	s := &shared{
-		cfg: cfg, net: network, lan: &net.Interface{Name: "lan0", MTU: 1500}, mac: mac, gateway: number(portal),
+		cfg: cfg, net: network, lan: &net.Interface{Name: "lan0", MTU: 1500}, mac: mac, gateway: addrNumber(portal),
 		redirects: newTestRedirects(), errors: new(budget.Clock),
 	}
 	b := &bench{lan: newTap(t), kernel: newTap(t), table: table}
@@ -52,7 +51,7 @@ func newBench(t testing.TB, change ...func(*datapath.Setup)) *bench {
 	b.fast = &fast{
 		worker: s.worker(table.Judge(), b.lan.in, b.kernel.in, true),
 		up:     coalescer{fd: b.kernel.in, udp: true},
-		down:   coalescer{fd: b.lan.in, udp: true, front: ethernetLen, from: mac}, queue: make([]byte, bufferLen),
+		down:   coalescer{fd: b.lan.in, udp: true, headerBytes: ethernetLen, srcMAC: mac}, queue: make([]byte, bufferLen),
 	}
 	return b
 }
@@ -81,11 +80,11 @@ func (b *bench) in(t *testing.T, fast bool, f []byte) (kernel, lan [][]byte) {
 	f, now := append(make([]byte, 0, bufferLen), f...), admission.Now()
 	if !fast {
 		b.studied.frameIn(f[frameStart:], readVirtio(f), now)
-		return b.kernel.messages(), apart(t, b.lan.messages(), ethernetLen)
+		return b.kernel.messages(), splitMessages(t, b.lan.messages(), ethernetLen)
 	}
 	b.fast.frame(f, now)
 	b.fast.up.flush()
-	return apart(t, b.kernel.messages(), 0), apart(t, b.lan.messages(), ethernetLen)
+	return splitMessages(t, b.kernel.messages(), 0), splitMessages(t, b.lan.messages(), ethernetLen)
 }
 
 // out gives a packet from the kernel to a mode and returns what the LAN received.
@@ -98,7 +97,7 @@ func (b *bench) out(t *testing.T, fast bool, v virtio, ip []byte) [][]byte {
 	} else {
 		b.studied.packetOut(f, now)
 	}
-	return apart(t, b.lan.messages(), ethernetLen)
+	return splitMessages(t, b.lan.messages(), ethernetLen)
 }
 
 // TestFrames: both modes treat every frame alike, whatever work is left to be done on it.
@@ -127,14 +126,14 @@ func TestFrames(t *testing.T) {
 	}{
 		"admitted":   {nil, frame(clientMAC, virtio{}, tcp()), [][]byte{tcp()}, nil},
 		"padded":     {nil, frame(clientMAC, virtio{}, append(tcp(), 0, 0, 0, 0, 0, 0)), [][]byte{tcp()}, nil},
-		"sum left":   {nil, frame(clientMAC, onFrame(left(tcpChecksum)), unsummed(tcp())), [][]byte{tcp()}, nil},
+		"sum left":   {nil, frame(clientMAC, onFrame(partialSum(tcpChecksum)), unsummed(tcp())), [][]byte{tcp()}, nil},
 		"aggregated": {nil, frame(clientMAC, onFrame(aggregated), unsummed(tcp(carrying(data)))), split(), nil},
 		"wrong MAC":  {nil, frame(strangerMAC, virtio{}, tcp()), nil, nil},
 		"rejected": {nil, frame(strangerMAC, virtio{}, tcp(syn, ofStranger, ports(1, 443))), nil, [][]byte{reset(
 			scratch(100), tcp(syn, ofStranger, ports(1, 443)))}},
-		"rejected, UDP": {nil, frame(strangerMAC, onFrame(left(udpChecksum)), unsummed(udp(ofStranger))), nil,
-			[][]byte{prohibited(scratch(1000), udp(ofStranger), number(portal))}},
-		"to the portal": {nil, frame(strangerMAC, onFrame(left(tcpChecksum)), unsummed(tcp(syn, ofStranger))),
+		"rejected, UDP": {nil, frame(strangerMAC, onFrame(partialSum(udpChecksum)), unsummed(udp(ofStranger))), nil,
+			[][]byte{prohibited(scratch(1000), udp(ofStranger), addrNumber(portal))}},
+		"to the portal": {nil, frame(strangerMAC, onFrame(partialSum(tcpChecksum)), unsummed(tcp(syn, ofStranger))),
 			redirected(tcp(syn, ofStranger)), nil},
 		"aggregated, to it": {frame(strangerMAC, virtio{}, tcp(syn, ofStranger)), frame(strangerMAC, onFrame(aggregated),
 			unsummed(tcp(ofStranger, carrying(data)))), redirected(split(ofStranger)...), nil},
@@ -142,7 +141,7 @@ func TestFrames(t *testing.T) {
 			nil, frame(strangerMAC, virtio{}, tcp(ofStranger)), nil, [][]byte{reset(scratch(100), tcp(ofStranger))}},
 		"to it, a reset": {
 			nil, frame(strangerMAC, virtio{}, tcp(ofStranger, func(p *packet) { p.l4.(*layers.TCP).RST = true })), nil, nil},
-		"here": {nil, frame(strangerMAC, onFrame(left(udpChecksum)), unsummed(udp(between(stranger, portal),
+		"here": {nil, frame(strangerMAC, onFrame(partialSum(udpChecksum)), unsummed(udp(between(stranger, portal),
 			ports(1, 53)))), [][]byte{udp(between(stranger, portal), ports(1, 53))}, nil},
 		"DHCP":                {nil, frame(strangerMAC, virtio{}, udp(between(stranger, portal), ports(68, 67))), nil, nil},
 		"to one not admitted": {nil, frame(clientMAC, virtio{}, udp(between(client, stranger))), nil, nil},
@@ -224,8 +223,7 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// FuzzFrames: no frame stops a thread, and no frame of an unauthenticated client is
-// forwarded.
+// FuzzFrames: no frame stops a thread, and no frame of an unauthenticated client is forwarded.
 func FuzzFrames(f *testing.F) {
 	f.Add(frame(strangerMAC, virtio{}, tcp(syn, between(stranger, site))))
 	f.Add(frame(strangerMAC, virtio{flags: 1, gso: 1, size: 100, sumStart: 34, sumOffset: 16},
@@ -247,7 +245,8 @@ func FuzzFrames(f *testing.F) {
 		}
 		b.lan.messages()
 		for _, ip := range got {
-			if len(ip) >= ipLen && sourceOf(ip) != number(client) && destOf(ip) != number(portal) && destOf(ip)>>28 != 0xe &&
+			if len(ip) >= ipLen && sourceOf(ip) != addrNumber(client) && destOf(ip) != addrNumber(portal) &&
+				destOf(ip)>>28 != 0xe &&
 				destOf(ip) != 0xffffffff {
 				t.Errorf("the kernel gets %x of %x", ip, in)
 			}

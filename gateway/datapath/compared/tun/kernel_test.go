@@ -38,8 +38,8 @@ func mixed(random *rand.Rand) (all [][]byte) {
 	return all
 }
 
-// arrives has a coalescer send rounds of packets, and compares what leaves a link without
-// offloads with the packets as the path should have changed them.
+// arrives has a coalescer send rounds of packets, and compares what leaves a link without offloads with the packets as
+// the path should have changed them.
 func arrives(t *testing.T, w *wire, co *coalescer, changed func(ip []byte)) {
 	t.Helper()
 	netnstest.OnOneCPU(t)
@@ -52,8 +52,8 @@ func arrives(t *testing.T, w *wire, co *coalescer, changed func(ip []byte)) {
 		}
 
 		co.flush()
-		if co.lost != 0 {
-			t.Fatalf("%d packets found no room", co.lost)
+		if co.unsent != 0 {
+			t.Fatalf("%d packets found no room", co.unsent)
 		}
 		var got [][]byte
 		for range sent {
@@ -68,7 +68,7 @@ func arrives(t *testing.T, w *wire, co *coalescer, changed func(ip []byte)) {
 		for _, ip := range sent {
 			changed(ip)
 		}
-		same(t, got, sent)
+		comparePackets(t, got, sent)
 	}
 	if frame, _ := w.ring.take(); frame != nil {
 		t.Errorf("one more came: %x", frame)
@@ -77,17 +77,16 @@ func arrives(t *testing.T, w *wire, co *coalescer, changed func(ip []byte)) {
 
 const noOffloads = "ethtool -K a0 tx off tso off gso off >/dev/null"
 
-// TestKernelTakesApartForLAN: what a coalescer sends to a link leaves it as the original
-// packets, to the byte.
+// TestKernelTakesApartForLAN: what a coalescer sends to a link leaves it as the original packets, to the byte.
 func TestKernelTakesApartForLAN(t *testing.T) {
 	w := newWire(t)
 	w.Run(t, noOffloads)
-	arrives(t, w, &coalescer{fd: w.out, udp: joinsUDP(), front: ethernetLen, from: [6]byte{2, 0, 0, 0, 1, 2}},
+	arrives(t, w, &coalescer{fd: w.out, udp: joinsUDP(), headerBytes: ethernetLen, srcMAC: [6]byte{2, 0, 0, 0, 1, 2}},
 		func([]byte) {})
 }
 
-// TestKernelTakesApartFromDevice: what a coalescer passes to the kernel leaves it as the
-// original packets after one hop.
+// TestKernelTakesApartFromDevice: what a coalescer passes to the kernel leaves it as the original packets after one
+// hop.
 func TestKernelTakesApartFromDevice(t *testing.T) {
 	w := newWire(t)
 	w.Run(t, noOffloads+`

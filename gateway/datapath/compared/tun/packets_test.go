@@ -141,8 +141,7 @@ func FuzzSum(f *testing.F) {
 	})
 }
 
-// TestReplace changes addresses and ports at random, and compares the checksums with
-// recomputed ones.
+// TestReplace changes addresses and ports at random, and compares the checksums with recomputed ones.
 func TestReplace(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 10_000 {
@@ -178,8 +177,8 @@ func TestSegment(t *testing.T) {
 		"TCP": {
 			whole, virtio{gso: unix.VIRTIO_NET_HDR_GSO_TCPV4 | unix.VIRTIO_NET_HDR_GSO_ECN, size: size}, segments},
 		"UDP":           {udp(carrying(data)), virtio{gso: unix.VIRTIO_NET_HDR_GSO_UDP_L4, size: size}, datagrams},
-		"sum left":      {unsummed(tcp(carrying(part(0)))), left(tcpChecksum), [][]byte{tcp(carrying(part(0)))}},
-		"UDP, sum left": {unsummed(udp(carrying(part(0)))), left(udpChecksum), [][]byte{udp(carrying(part(0)))}},
+		"sum left":      {unsummed(tcp(carrying(part(0)))), partialSum(tcpChecksum), [][]byte{tcp(carrying(part(0)))}},
+		"UDP, sum left": {unsummed(udp(carrying(part(0)))), partialSum(udpChecksum), [][]byte{udp(carrying(part(0)))}},
 		"nothing to do": {tcp(), virtio{}, [][]byte{tcp()}},
 		"one segment": {
 			tcp(carrying(part(0))), virtio{gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, size: size}, [][]byte{tcp(carrying(part(0)))}},
@@ -216,7 +215,7 @@ func unsummed(ip []byte) []byte {
 	return ip
 }
 
-func left(offset uint16) virtio {
+func partialSum(offset uint16) virtio {
 	return virtio{flags: unix.VIRTIO_NET_HDR_F_NEEDS_CSUM, sumStart: ipLen, sumOffset: offset}
 }
 

@@ -21,8 +21,8 @@ func newLineBench(t testing.TB) *bench {
 	return b
 }
 
-// lined is frame with a packet in a session.
-func lined(ip []byte) []byte {
+// inSession is frame with a packet in a session.
+func inSession(ip []byte) []byte {
 	h := binary.BigEndian.AppendUint16([]byte{0x11, 0}, session)
 	h = append(binary.BigEndian.AppendUint16(h, uint16(2+len(ip))), 0, 0x21)
 	f := frame(clientMAC, virtio{}, append(h, ip...))
@@ -45,7 +45,7 @@ func option(mss uint16, before int) func(*packet) {
 // TestLineIn: both modes take the header off what is right, and drop the rest.
 func TestLineIn(t *testing.T) {
 	put := func(index int, to ...byte) []byte {
-		f := lined(udp())
+		f := inSession(udp())
 		copy(f[packetStart+index:], to)
 		return f
 	}
@@ -54,14 +54,14 @@ func TestLineIn(t *testing.T) {
 		kernel []byte
 		reason string
 	}{
-		"TCP":                 {lined(tcp()), tcp(), "forwarded"},
-		"padded":              {append(lined(udp()), make([]byte, 8)...), udp(), "forwarded"},
-		"a SYN":               {lined(tcp(syn, option(1400, 0))), tcp(syn, option(1400, 0)), "forwarded"},
-		"a SYN, clamped":      {lined(tcp(syn, option(1460, 0))), tcp(syn, option(1452, 0)), "forwarded"},
-		"a SYN, clamped, odd": {lined(tcp(syn, option(1460, 1))), tcp(syn, option(1452, 1)), "forwarded"},
+		"TCP":                 {inSession(tcp()), tcp(), "forwarded"},
+		"padded":              {append(inSession(udp()), make([]byte, 8)...), udp(), "forwarded"},
+		"a SYN":               {inSession(tcp(syn, option(1400, 0))), tcp(syn, option(1400, 0)), "forwarded"},
+		"a SYN, clamped":      {inSession(tcp(syn, option(1460, 0))), tcp(syn, option(1452, 0)), "forwarded"},
+		"a SYN, clamped, odd": {inSession(tcp(syn, option(1460, 1))), tcp(syn, option(1452, 1)), "forwarded"},
 		"without a line":      {frame(clientMAC, virtio{}, udp()), nil, "wrong-mac"},
 		"another session":     {put(2, 0x12, 0x35), nil, "wrong-mac"},
-		"another MAC":         {inFrameOf(strangerMAC, lined(udp())), nil, "wrong-mac"},
+		"another MAC":         {inFrameOf(strangerMAC, inSession(udp())), nil, "wrong-mac"},
 		"no session":          {put(2, 0, 0), nil, "malformed"},
 		"too long":            {put(4, 0xff, 0), nil, "malformed"},
 		"too short":           {put(4, 0, 20), nil, "malformed"},
@@ -69,7 +69,7 @@ func TestLineIn(t *testing.T) {
 		"LCP":                 {put(6, 0xc0, 0x21), nil, ""},
 		"a code":              {put(1, 0xa7), nil, ""},
 		"version 2":           {put(0, 0x21), nil, ""},
-		"cut":                 {lined(udp())[:packetStart+5], nil, ""},
+		"cut":                 {inSession(udp())[:packetStart+5], nil, ""},
 	} {
 		for _, fast := range []bool{false, true} {
 			b := newLineBench(t)
@@ -112,8 +112,7 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// FuzzClamp: options of any kind are no longer or shorter, and no other byte changes than an MSS and
-// the checksum.
+// FuzzClamp: options of any kind are no longer or shorter, and no other byte changes than an MSS and the checksum.
 func FuzzClamp(f *testing.F) {
 	for _, o := range [][]byte{{2, 4, 5, 180}, {1, 2, 4, 5, 180}, {3, 0}, {2, 4}, {0, 2, 4, 5, 180}} {
 		f.Add(o)

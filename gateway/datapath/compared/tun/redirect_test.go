@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-func newTestRedirects() *redirects { return newRedirects(number(portal), []uint16{8080, 8443}) }
+func newTestRedirects() *redirects { return newRedirects(addrNumber(portal), []uint16{8080, 8443}) }
 
 // toPortal returns a client's packet for a site as redirected to the portal.
 func toPortal(ip []byte) []byte {
 	out := bytes.Clone(ip)
-	readdress(out, out[ipLen:], 16, number(portal), 2, 8080)
+	readdress(out, out[ipLen:], 16, addrNumber(portal), 2, 8080)
 	return out
 }
 
@@ -62,23 +62,22 @@ func TestRedirectsAgain(t *testing.T) {
 	r.toPortal(tcp(syn), now)
 	r.toPortal(tcp(syn, between(client, another)), now)
 	answer := answerOf(40000)
-	if r.fromPortal(answer, now); sourceOf(answer) != number(another) {
+	if r.fromPortal(answer, now); sourceOf(answer) != addrNumber(another) {
 		t.Errorf("the answer is from %x", answer[12:16])
 	}
 	r.direct(tcp(between(client, portal), ports(40000, 8080))) // in the middle of a connection: no change
 	answer = answerOf(40000)
-	if r.fromPortal(answer, now); sourceOf(answer) != number(another) {
+	if r.fromPortal(answer, now); sourceOf(answer) != addrNumber(another) {
 		t.Errorf("the answer is from %x", answer[12:16])
 	}
 	r.direct(tcp(syn, between(client, portal), ports(40000, 8080)))
 	answer = answerOf(40000)
-	if r.fromPortal(answer, now); sourceOf(answer) != number(portal) {
+	if r.fromPortal(answer, now); sourceOf(answer) != addrNumber(portal) {
 		t.Error("an answer to a connection to the portal itself is changed")
 	}
 }
 
-// TestRedirectsAreBounded: a new connection replaces the same client's oldest one, and
-// idle clients are forgotten.
+// TestRedirectsAreBounded: a new connection replaces the same client's oldest one, and idle clients are forgotten.
 func TestRedirectsAreBounded(t *testing.T) {
 	r := newTestRedirects()
 	other := netip.MustParseAddr("10.1.0.11")
@@ -89,7 +88,7 @@ func TestRedirectsAreBounded(t *testing.T) {
 	known := func(c netip.Addr, port uint16) bool {
 		answer := tcp(between(portal, c), ports(8080, port))
 		r.fromPortal(answer, int64(2*perClient+3)*int64(time.Second))
-		return sourceOf(answer) == number(site)
+		return sourceOf(answer) == addrNumber(site)
 	}
 	if known(client, 1000+perClient-1) || !known(client, 1000+perClient) || !known(client, 1000+2*perClient-1) {
 		t.Error("it is not the oldest that made room")
@@ -105,7 +104,7 @@ func TestRedirectsAreBounded(t *testing.T) {
 }
 
 func TestNoPortal(t *testing.T) {
-	r := newRedirects(number(portal), nil)
+	r := newRedirects(addrNumber(portal), nil)
 	if ip := tcp(between(portal, client), ports(0, 40000)); r.sends(ip) {
 		t.Error("without a portal something is from it")
 	}

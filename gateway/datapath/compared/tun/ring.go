@@ -10,21 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ring is a packet socket's receive ring, which the kernel writes and we read
-// without a system call (TPACKET_V2; version 3 delivers frames in blocks, and a single
-// frame only when its block's time is over).
+// ring is a packet socket's receive ring, which the kernel writes and we read without a system call (TPACKET_V2;
+// version 3 delivers frames in blocks, and a single frame only when its block's time is over).
 //
 //	slot: struct tpacket2_hdr … virtio header │ frame
 //	                                         tp_mac
 //
-// A frame longer than a slot, such as an aggregated one, is truncated in the ring and
-// waits complete in the socket's queue.
+// A frame longer than a slot, such as an aggregated one, is truncated in the ring and waits complete in the socket's
+// queue.
 type ring struct {
-	memory []byte
-	slot   int // bytes
-	next   int // the slot to read next
-	held   int // slots before next that are not returned yet
-	taken  int // frames since the last check whether the ring is stuck
+	memory     []byte
+	slot       int // bytes
+	nextSlot   int // the slot to read next
+	unreturned int // slots before next that are not returned yet
+	taken      int // frames since the last check whether the ring is stuck
 }
 
 // ringSlots is how many frames wait for a busy thread.
@@ -72,19 +71,18 @@ func (r *ring) status(slot int) *uint32 {
 	return (*uint32)(unsafe.Pointer(&r.memory[slot*r.slot+offStatus]))
 }
 
-// take returns the next frame, with a virtio header before it, until give returns it to
-// the kernel; nil when there is none. queued means that it is truncated, and complete in
-// the socket's queue.
+// take returns the next frame, with a virtio header before it, until give returns it to the kernel; nil when there is
+// none. queued means that it is truncated, and complete in the socket's queue.
 func (r *ring) take() (frame []byte, queued bool) {
-	status := atomic.LoadUint32(r.status(r.next))
-	if status&unix.TP_STATUS_USER == 0 || r.held == ringSlots {
+	status := atomic.LoadUint32(r.status(r.nextSlot))
+	if status&unix.TP_STATUS_USER == 0 || r.unreturned == ringSlots {
 		return nil, false
 	}
-	slot := r.memory[r.next*r.slot : (r.next+1)*r.slot : (r.next+1)*r.slot]
-	if r.next++; r.next == ringSlots {
-		r.next = 0
+	slot := r.memory[r.nextSlot*r.slot : (r.nextSlot+1)*r.slot : (r.nextSlot+1)*r.slot]
+	if r.nextSlot++; r.nextSlot == ringSlots {
+		r.nextSlot = 0
 	}
-	r.held++
+	r.unreturned++
 	r.taken++
 	mac, n := int(binary.NativeEndian.Uint16(slot[offMAC:])), int(binary.NativeEndian.Uint32(slot[offSnap:]))
 	return slot[mac-virtioLen : mac+n], status&unix.TP_STATUS_COPY != 0
@@ -92,20 +90,19 @@ func (r *ring) take() (frame []byte, queued bool) {
 
 // give returns all taken frames to the kernel.
 func (r *ring) give() {
-	for slot := r.next - r.held; slot < r.next; slot++ {
+	for slot := r.nextSlot - r.unreturned; slot < r.nextSlot; slot++ {
 		index := slot
 		if index < 0 {
 			index += ringSlots
 		}
 		atomic.StoreUint32(r.status(index), unix.TP_STATUS_KERNEL)
 	}
-	r.held = 0
+	r.unreturned = 0
 }
 
-// isStuck reports whether frames were lost although none arrived: the kernel has a slot
-// that it believes it is still writing (tpacket_rcv in all kernels so far, after a frame
-// whose aggregation a virtio header cannot express). When a thread is too slow, frames
-// are lost while others arrive.
+// isStuck reports whether frames were lost although none arrived: the kernel has a slot that it believes it is still
+// writing (tpacket_rcv in all kernels so far, after a frame whose aggregation a virtio header cannot express). When a
+// thread is too slow, frames are lost while others arrive.
 func (r *ring) isStuck(fd int) bool {
 	stats, err := unix.GetsockoptTpacketStats(fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	taken := r.taken

@@ -15,8 +15,7 @@ import (
 
 var must = netnstest.Must
 
-// wire is a link of this host with itself: what is sent at one end arrives in a ring at
-// the other.
+// wire is a link of this host with itself: what is sent at one end arrives in a ring at the other.
 type wire struct {
 	*netnstest.Space
 	out, in int
@@ -80,8 +79,8 @@ func numbered(n int) []byte {
 	return datapathtest.UDP(443, datapathtest.Carrying(fmt.Appendf(nil, "frame %07d.", n)))
 }
 
-// TestRing sends more frames than a ring has slots, also after the ring was replaced: each
-// arrives once, complete and in order.
+// TestRing sends more frames than a ring has slots, also after the ring was replaced: each arrives once, complete and
+// in order.
 func TestRing(t *testing.T) {
 	netnstest.OnOneCPU(t)
 	w := newWire(t)
@@ -93,7 +92,7 @@ func TestRing(t *testing.T) {
 		}
 		for range batch {
 			frame, queued := w.take(t)
-			if want := numbered(n); queued || !bytes.Equal(frame[frameStart:], want) || !readVirtio(frame).whole() {
+			if want := numbered(n); queued || !bytes.Equal(frame[frameStart:], want) || !readVirtio(frame).isComplete() {
 				t.Fatalf("frame %d: queued %v, virtio %+v\n%x\nwant\n%x", n, queued, readVirtio(frame), frame[frameStart:], want)
 			}
 			n++
@@ -198,8 +197,7 @@ func TestLongFrames(t *testing.T) {
 	}
 }
 
-// TestListenIgnores: frames for other hosts, of other networks on the same wire, and from
-// this host are not received.
+// TestListenIgnores: frames for other hosts, of other networks on the same wire, and from this host are not received.
 func TestListenIgnores(t *testing.T) {
 	w := newWire(t)
 	w.send(t, datapathtest.UDP(443, datapathtest.Via([6]byte{2, 0, 0, 0, 9, 9})))

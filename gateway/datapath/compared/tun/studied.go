@@ -6,9 +6,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/compared/admission"
 )
 
-// studied is the mode that study 1 describes: one thread waits for the packet socket and
-// the device, and moves one packet at a time, with one system call to read and one to
-// write it.
+// studied is the mode that study 1 describes: one thread waits for the packet socket and the device, and moves one
+// packet at a time, with one system call to read and one to write it.
 type studied struct {
 	*worker
 	waiting
@@ -31,7 +30,7 @@ func openStudied(s *shared, judge *admission.Judge) (_ *studied, err error) {
 	fds, err := openDevice(s.cfg.Device, s.net, s.lan.MTU, 1, 0)
 	if err == nil {
 		m.device = fds[0]
-		err = plain(m.device)
+		err = disableAggregation(m.device)
 	}
 	if err == nil {
 		err = listen(socket, s.lan)

@@ -1,19 +1,17 @@
-// Package tun moves the clients' packets through user space, as CoovaChilli does
-// (study 1, 3.1): the LAN's interface has no address, a packet socket receives all frames
-// from it, and a TUN device passes the packets of admitted clients to the kernel and
-// delivers those for clients.
+// Package tun moves the clients' packets through user space, as CoovaChilli does (study 1, 3.1): the LAN's interface
+// has no address, a packet socket receives all frames from it, and a TUN device passes the packets of admitted clients
+// to the kernel and delivers those for clients.
 //
 //	client ──▶ LAN ──▶ packet socket ──▶ admission ──▶ TUN ──▶ kernel ──▶ WAN
 //	              ╳ dropped before the stack      │
 //	client ◀── LAN ◀── packet socket ◀── admission ◀── TUN ◀── kernel ◀── WAN
 //
-// The data path also answers ARP for the gateway's address, redirects HTTP to the portal,
-// and answers rejected packets. As studied, one thread handles one packet per system
-// call. In fast mode each CPU has a thread, packets arrive in rings shared with the
-// kernel, and consecutive packets of a TCP connection are passed on together.
+// The data path also answers ARP for the gateway's address, redirects HTTP to the portal, and answers rejected packets.
+// As studied, one thread handles one packet per system call. In fast mode each CPU has a thread, packets arrive in
+// rings shared with the kernel, and consecutive packets of a TCP connection are passed on together.
 //
-// Without a daemon no packet passes: a rule that stays (package guard) drops frames from
-// the LAN, and the TUN device stays without a reader.
+// Without a daemon no packet passes: a rule that stays (package guard) drops frames from the LAN, and the TUN device
+// stays without a reader.
 package tun
 
 import (
@@ -32,21 +30,20 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
-// Datapath is the running data path. Package admission has the table of clients: counters
-// and epoch end with it.
+// Datapath is the running data path. Package admission has the table of clients: counters and epoch end with it.
 type Datapath struct {
 	*admission.Table
-	cfg     datapath.Setup
-	net     datapath.Network
-	locks   datapath.Locks
-	lan     *net.Interface
-	stop    *waker
-	workers []thread
-	behind  datapath.Behind[netip.Addr]
-	routes  *routes.Table // to the networks of behind
-	watcher *watcher
-	failed  *failure
-	running sync.WaitGroup
+	cfg      datapath.Setup
+	net      datapath.Network
+	locks    datapath.Locks
+	lan      *net.Interface
+	stop     *waker
+	workers  []thread
+	networks datapath.ClientNetworks[netip.Addr]
+	routes   *routes.Table // to the networks of behind
+	watcher  *watcher
+	failed   *failure
+	running  sync.WaitGroup
 }
 
 // thread moves packets.
@@ -57,8 +54,8 @@ type thread interface {
 
 var _ datapath.Datapath = (*Datapath)(nil)
 
-// Open blocks the LAN from the kernel's stack, creates the device, and moves packets until
-// Close. It fails with datapath.ErrBusy if another gateway has an interface.
+// Open blocks the LAN from the kernel's stack, creates the device, and moves packets until Close. It fails with
+// datapath.ErrBusy if another gateway has an interface.
 func Open(cfg datapath.Setup) (_ *Datapath, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -69,11 +66,11 @@ func Open(cfg datapath.Setup) (_ *Datapath, err error) {
 			err = errors.Join(fmt.Errorf("opening the TUN data path: %w", err), d.Close())
 		}
 	}()
-	if d.net, err = datapath.Only(cfg.Networks); err != nil {
+	if d.net, err = datapath.SingleNetwork(cfg.Networks); err != nil {
 		return nil, err
 	}
 	d.Table, err = admission.New(admission.Config{Network: d.net, PortalPorts: cfg.PortalPorts, PPPoE: cfg.PPPoE,
-		Behind: &d.behind})
+		Behind: &d.networks})
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +80,7 @@ func Open(cfg datapath.Setup) (_ *Datapath, err error) {
 	if d.lan, err = ethernet(d.net); err != nil {
 		return nil, err
 	}
-	if err := d.shut(cfg.Former); err != nil {
+	if err := d.closeLAN(cfg.RemoveFormer); err != nil {
 		return nil, err
 	}
 	if d.stop, err = newWaker(); err != nil {
@@ -99,17 +96,16 @@ func Open(cfg datapath.Setup) (_ *Datapath, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", cfg.Device, err)
 	}
-	if d.routes, err = routes.Open(dev.Index, false, &d.behind); err != nil {
+	if d.routes, err = routes.Open(dev.Index, false, &d.networks); err != nil {
 		return nil, err
 	}
 	d.watcher, err = d.watch()
 	return d, err
 }
 
-// shut has the kernel drop frames of the LAN and, should its interface be created again,
-// forward nothing for the new one; it calls between after the first step. Calling it
-// again has no effect.
-func (d *Datapath) shut(between func() error) error {
+// closeLAN has the kernel drop frames of the LAN and, should its interface be created again, forward nothing for the
+// new one; it calls between after the first step. Calling it again has no effect.
+func (d *Datapath) closeLAN(between func() error) error {
 	if err := guard.ShutFrames(d.net.Interface, d.net.Gateway()); err != nil {
 		return err
 	}
@@ -121,8 +117,8 @@ func (d *Datapath) shut(between func() error) error {
 	return d.guard()
 }
 
-// guard has the kernel forward nothing for an interface of the LAN's name. Packets between
-// the WAN and the device, if these exist, need no comparison of names.
+// guard has the kernel forward nothing for an interface of the LAN's name. Packets between the WAN and the device, if
+// these exist, need no comparison of names.
 func (d *Datapath) guard() error {
 	g := guard.Guard{LAN: d.net.Interface}
 	if err := g.Shut(); err != nil {
@@ -139,7 +135,7 @@ func (d *Datapath) guard() error {
 
 // start opens sockets and device queues, and starts the threads.
 func (d *Datapath) start() error {
-	gateway := number(d.net.Gateway())
+	gateway := addrNumber(d.net.Gateway())
 	s := &shared{
 		net: d.net, cfg: d.cfg, lan: d.lan, mac: [6]byte(d.lan.HardwareAddr), gateway: gateway,
 		redirects: newRedirects(gateway, d.cfg.PortalPorts), errors: new(budget.Clock), stop: d.stop, failed: d.failed,
@@ -166,7 +162,7 @@ func (d *Datapath) run(w thread) {
 	d.running.Go(w.run)
 }
 
-func number(a netip.Addr) uint32 {
+func addrNumber(a netip.Addr) uint32 {
 	b := a.As4()
 	return binary.BigEndian.Uint32(b[:])
 }
@@ -228,8 +224,8 @@ func (d *Datapath) Forwarding() (word, reason string) {
 	return "packet by packet", ""
 }
 
-// Close ends forwarding: no packet passes from then on. The rule that blocks the LAN and
-// the device stay until RemoveDevice.
+// Close ends forwarding: no packet passes from then on. The rule that blocks the LAN and the device stay until
+// RemoveDevice.
 func (d *Datapath) Close() error {
 	var errs []error
 	if d.watcher != nil {

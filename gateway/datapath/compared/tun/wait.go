@@ -12,8 +12,8 @@ import (
 
 // waker wakes threads that wait for packets.
 type waker struct {
-	fd   int
-	woke atomic.Bool // for threads that do not wait
+	fd      int
+	isWoken atomic.Bool // for threads that do not wait
 }
 
 func newWaker() (*waker, error) {
@@ -26,24 +26,23 @@ func newWaker() (*waker, error) {
 
 // wake wakes all waits from now on: the descriptor is never read.
 func (w *waker) wake() {
-	w.woke.Store(true)
+	w.isWoken.Store(true)
 	unix.Write(w.fd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 }
 
 func (w *waker) close() { unix.Close(w.fd) }
 
-// addProcessors gives Go's scheduler more processors for threads that keep theirs, see
-// patience. Negative numbers remove processors.
+// addProcessors gives Go's scheduler more processors for threads that keep theirs, see patience. Negative numbers
+// remove processors.
 func addProcessors(n int) { runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + n) }
 
-// patience is how long a thread waits for packets without telling Go's scheduler, which
-// otherwise checks each waiting thread every 20 µs, at a cost above that of the waiting.
-// The thread keeps its processor meanwhile. If the scheduler wants the processor, it
-// sends a signal, which ends the wait; it does so after 10 ms in any case.
-const patience = 5 * time.Millisecond
+// pollBeforeWait is how long a thread waits for packets without telling Go's scheduler, which otherwise checks each
+// waiting thread every 20 µs, at a cost above that of the waiting. The thread keeps its processor meanwhile. If the
+// scheduler wants the processor, it sends a signal, which ends the wait; it does so after 10 ms in any case.
+const pollBeforeWait = 5 * time.Millisecond
 
-// idle is how long a thread waits for packets, as a system call known to the scheduler,
-// before it does its periodic checks.
+// idle is how long a thread waits for packets, as a system call known to the scheduler, before it does its periodic
+// checks.
 const idle = time.Second
 
 // What a thread waits for.
@@ -70,13 +69,13 @@ func newWaiting(stop, lan, device int) (waiting, error) {
 	return waiting{fd}, nil
 }
 
-// wait blocks until a descriptor is ready, a signal arrives, or a time has passed. An error
-// counts as ready: the reader gets it.
+// wait blocks until a descriptor is ready, a signal arrives, or a time has passed. An error counts as ready: the reader
+// gets it.
 func (w waiting) wait() int {
 	var events [3]unix.EpollEvent
 	n, _, errno := unix.RawSyscall6(
 		unix.SYS_EPOLL_PWAIT, uintptr(w.epoll), uintptr(unsafe.Pointer(&events)), uintptr(len(events)),
-		uintptr(patience.Milliseconds()), 0, 0)
+		uintptr(pollBeforeWait.Milliseconds()), 0, 0)
 	if errno != 0 {
 		return 0
 	}
@@ -97,10 +96,9 @@ func (w waiting) close() {
 	}
 }
 
-// poll blocks until one of the descriptors is ready, a signal arrives, or a time has
-// passed.
+// poll blocks until one of the descriptors is ready, a signal arrives, or a time has passed.
 func poll(fds []unix.PollFd) {
-	limit := unix.NsecToTimespec(patience.Nanoseconds())
+	limit := unix.NsecToTimespec(pollBeforeWait.Nanoseconds())
 	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))), uintptr(len(fds)),
 		uintptr(unsafe.Pointer(&limit)), 0, 0, 0)
 	if n == 0 && errno == 0 {

@@ -13,9 +13,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
-// watcher follows the LAN's interface, the TUN device and netfilter's rules. The device's
-// MTU follows the LAN's, so that the kernel fragments for it. Without one of the
-// interfaces no packet passes, and without the rules the kernel forwards for everybody.
+// watcher follows the LAN's interface, the TUN device and netfilter's rules. The device's MTU follows the LAN's, so
+// that the kernel fragments for it. Without one of the interfaces no packet passes, and without the rules the kernel
+// forwards for everybody.
 type watcher struct {
 	lan    *net.Interface
 	device int // index
@@ -56,14 +56,14 @@ func (d *Datapath) watch() (*watcher, error) {
 
 // check checks both interfaces.
 func (w *watcher) check() {
-	if err := w.look(); err != nil {
+	if err := w.copyMTU(); err != nil {
 		w.failed.set(err)
 	}
 }
 
 // reroute follows a change of links, addresses or routes.
 func (d *Datapath) reroute(w *watcher) {
-	if ownAddrs, err := stack.Own(); err == nil {
+	if ownAddrs, err := stack.OwnAddresses(); err == nil {
 		d.SetOwn(ownAddrs)
 	} else {
 		d.cfg.Log.Error("following this machine's addresses", "err", err)
@@ -74,8 +74,8 @@ func (d *Datapath) reroute(w *watcher) {
 	w.check()
 }
 
-// look copies the LAN's MTU to the device. It fails when one of them is gone.
-func (w *watcher) look() error {
+// copyMTU copies the LAN's MTU to the device. It fails when one of them is gone.
+func (w *watcher) copyMTU() error {
 	lan, err := net.InterfaceByIndex(w.lan.Index)
 	if err != nil {
 		return fmt.Errorf("the LAN's interface %s is gone: %w", w.lan.Name, err)
@@ -96,17 +96,17 @@ func (w *watcher) look() error {
 
 func (w *watcher) close() { w.follower.Close() }
 
-// keepRules restores the rules that keep frames of the LAN from the kernel's stack after
-// nftables was flushed: until then the machine forwards what the LAN sends. If the device
-// is gone too, it is being removed, which begins with the device.
+// keepRules restores the rules that keep frames of the LAN from the kernel's stack after nftables was flushed: until
+// then the machine forwards what the LAN sends. If the device is gone too, it is being removed, which begins with the
+// device.
 func (d *Datapath) keepRules() {
-	shut, err := guard.Whole(d.net.Interface)
+	shut, err := guard.IsComplete(d.net.Interface)
 	var gone netlink.LinkNotFoundError
 	if _, notFound := netlink.LinkByName(d.cfg.Device); errors.As(notFound, &gone) {
 		return
 	}
 	if err == nil && !shut {
-		if err = d.shut(nil); err == nil {
+		if err = d.closeLAN(nil); err == nil {
 			d.cfg.Log.Warn("the rules were taken out of nftables, and are back; in between the machine forwarded what the "+
 				"LAN sends", "lan", d.net.Interface)
 		}
@@ -116,8 +116,8 @@ func (d *Datapath) keepRules() {
 	}
 }
 
-// Wait returns when ctx ends, or with an error when the data path cannot continue because
-// one of its interfaces is gone.
+// Wait returns when ctx ends, or with an error when the data path cannot continue because one of its interfaces is
+// gone.
 func (d *Datapath) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

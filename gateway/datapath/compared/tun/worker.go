@@ -26,8 +26,8 @@ type shared struct {
 	failed    *failure
 }
 
-// worker handles one thread's packets one by one: both modes use it, the fast one for
-// packets that are not simply forwarded. It belongs to one goroutine.
+// worker handles one thread's packets one by one: both modes use it, the fast one for packets that are not simply
+// forwarded. It belongs to one goroutine.
 type worker struct {
 	*shared
 	judge  *admission.Judge
@@ -61,8 +61,8 @@ func (w *worker) close() {
 	}
 }
 
-// frameIn handles a frame from the LAN, from its Ethernet header on; v describes the work
-// left to be done. It may change the frame.
+// frameIn handles a frame from the LAN, from its Ethernet header on; v describes the work left to be done. It may
+// change the frame.
 func (w *worker) frameIn(frame []byte, v virtio, now int64) {
 	if len(frame) < ethernetLen {
 		w.judge.Count(admission.Malformed, 1)
@@ -76,7 +76,7 @@ func (w *worker) frameIn(frame []byte, v virtio, now int64) {
 			return
 		}
 		from := sender{datapath.MAC(frame[6:12]), 0, frame[0]&1 != 0}
-		if v.whole() {
+		if v.isComplete() {
 			w.packetIn(from, ip, now)
 			return
 		}
@@ -109,11 +109,11 @@ type sender struct {
 
 // packetIn handles a whole packet from the LAN.
 func (w *worker) packetIn(from sender, ip []byte, now int64) {
-	verdict := w.judge.Up(from.mac, admission.Packet{Bytes: ip, Session: from.session, ToMany: from.toMany}, now)
+	verdict := w.judge.JudgeUp(from.mac, admission.Packet{Bytes: ip, Session: from.session, ToMany: from.toMany}, now)
 	if verdict == admission.Local && from.toMany && w.isElsewhere(destOf(ip)) {
 		return // the kernel would forward it, because it does not know the frame's destination
 	}
-	w.obey(verdict, from.mac, ip, now)
+	w.carryOut(verdict, from.mac, ip, now)
 }
 
 // isElsewhere reports whether an address is a single host's, and not the gateway's.
@@ -121,12 +121,12 @@ func (s *shared) isElsewhere(addr uint32) bool {
 	return addr != s.gateway && addr>>28 != 0xe && addr != 0xffffffff
 }
 
-// obey carries out the verdict on a whole packet from the LAN.
-func (w *worker) obey(verdict admission.Verdict, mac datapath.MAC, ip []byte, now int64) {
+// carryOut carries out the verdict on a whole packet from the LAN.
+func (w *worker) carryOut(verdict admission.Verdict, mac datapath.MAC, ip []byte, now int64) {
 	switch verdict {
 	case admission.Forward:
-		if w.judge.Inside(destOf(ip)) {
-			w.across(ip, now)
+		if w.judge.IsClientAddr(destOf(ip)) {
+			w.passToClient(ip, now)
 			return
 		}
 		w.toKernel(ip)
@@ -153,14 +153,13 @@ func isDHCP(ip []byte) bool {
 	return ip[9] == protocolUDP && udp != nil && binary.BigEndian.Uint16(udp[2:]) == portDHCPServer
 }
 
-// packetOut handles a whole packet from the kernel for a client. frame has space for the
-// headers before it.
+// packetOut handles a whole packet from the kernel for a client. frame has space for the headers before it.
 func (w *worker) packetOut(frame []byte, now int64) {
 	ip, ok := ipv4(frame[packetStart:])
 	if !ok { // for example the kernel's IPv6 neighbour discovery
 		return
 	}
-	verdict, mac := w.judge.Down(admission.Packet{Bytes: ip}, now)
+	verdict, mac := w.judge.JudgeDown(admission.Packet{Bytes: ip}, now)
 	if verdict == admission.Local {
 		w.redirects.fromPortal(ip, now)
 	} else if verdict != admission.Forward {
@@ -169,12 +168,12 @@ func (w *worker) packetOut(frame []byte, now int64) {
 	w.send(mac, frame[:packetStart+len(ip)], now)
 }
 
-// across passes a packet from one client to another.
-func (w *worker) across(ip []byte, now int64) {
+// passToClient passes a packet from one client to another.
+func (w *worker) passToClient(ip []byte, now int64) {
 	if ip[8] <= 1 {
 		return
 	}
-	verdict, mac := w.judge.Across(admission.Packet{Bytes: ip}, now)
+	verdict, mac := w.judge.JudgeAcross(admission.Packet{Bytes: ip}, now)
 	if verdict != admission.Forward {
 		return
 	}
@@ -218,8 +217,7 @@ func (w *worker) header(mac datapath.MAC, frame []byte) {
 	frame[frameStart+12], frame[frameStart+13] = 8, 0
 }
 
-// sendFrame sends a whole frame to the LAN. An error means a full queue or an interface
-// that is down.
+// sendFrame sends a whole frame to the LAN. An error means a full queue or an interface that is down.
 func (w *worker) sendFrame(frame []byte) {
 	virtio{}.write(frame)
 	if n := write(w.socket, frame); n < 0 {
@@ -241,8 +239,8 @@ func (w *worker) toKernel(ip []byte) {
 	}
 }
 
-// write and read are system calls on non-blocking descriptors that bypass Go's scheduler:
-// they return at once, with -1 for an error.
+// write and read are system calls on non-blocking descriptors that bypass Go's scheduler: they return at once, with -1
+// for an error.
 func write(fd int, b []byte) int {
 	n, _, errno := unix.RawSyscall(
 		unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))

@@ -16,20 +16,20 @@ import (
 
 const ndaProtocol = 12 // NDA_PROTOCOL
 
-// atOnce is how many entries one system call changes, at most. Answers come for refused ones
-// only, and a socket holds some hundred.
+// atOnce is how many entries one system call changes, at most. Answers come for refused ones only, and a socket holds
+// some hundred.
 const atOnce = 128
 
 // entry is a change of the kernel's table.
 type entry struct {
-	addr netip.Addr
-	mac  datapath.MAC
-	gone bool // remove the entry, which may not exist
-	over bool // replace what the kernel has for the address; otherwise that stays
+	addr    netip.Addr
+	mac     datapath.MAC
+	remove  bool // remove the entry, which may not exist
+	replace bool // replace what the kernel has for the address; otherwise that stays
 }
 
-// conn is a netlink socket. The kernel carries out what is sent before the system call
-// returns, and answers refused messages only: sending waits for nothing.
+// conn is a netlink socket. The kernel carries out what is sent before the system call returns, and answers refused
+// messages only: sending waits for nothing.
 type conn struct {
 	fd  int
 	buf []byte
@@ -91,8 +91,8 @@ func (c *conn) setEntries(index int, list []entry) (entries []entry, refused int
 	}
 }
 
-// answer returns the entry of a message that the kernel refused, and why; nil: it refused none, or
-// has no entry to remove.
+// answer returns the entry of a message that the kernel refused, and why; nil: it refused none, or has no entry to
+// remove.
 func answer(b []byte, list []entry) (entry, error) {
 	const header, code = unix.SizeofNlMsghdr, 4
 	if len(b) < header+code || binary.NativeEndian.Uint16(b[4:]) != unix.NLMSG_ERROR {
@@ -100,7 +100,7 @@ func answer(b []byte, list []entry) (entry, error) {
 	}
 	errno := unix.Errno(-int32(binary.NativeEndian.Uint32(b[header:])))
 	at := binary.NativeEndian.Uint32(b[8:])
-	if errno == 0 || at >= uint32(len(list)) || list[at].gone && errno == unix.ENOENT {
+	if errno == 0 || at >= uint32(len(list)) || list[at].remove && errno == unix.ENOENT {
 		return entry{}, nil
 	}
 	return list[at], fmt.Errorf("%s at %s: %w", list[at].addr, net.HardwareAddr(list[at].mac[:]), errno)
@@ -110,18 +110,18 @@ func answer(b []byte, list []entry) (entry, error) {
 func change(index int, e entry) netlink.Message {
 	m := netlink.Message{
 		Header: netlink.Header{Type: unix.RTM_NEWNEIGH, Flags: netlink.Request | netlink.Create | netlink.Excl}}
-	if e.over {
+	if e.replace {
 		m.Header.Flags = netlink.Request | netlink.Create | netlink.Replace
 	}
 	attrs := netlink.NewAttributeEncoder()
 	attrs.Bytes(unix.NDA_DST, e.addr.AsSlice())
-	if e.gone {
+	if e.remove {
 		m.Header.Type, m.Header.Flags = unix.RTM_DELNEIGH, netlink.Request
 	} else {
 		attrs.Bytes(unix.NDA_LLADDR, e.mac[:])
 		attrs.Uint8(ndaProtocol, stack.OwnProtocol)
 	}
-	m.Data = append(about(index, unix.NUD_PERMANENT), encoded(attrs)...)
+	m.Data = append(ndmsg(index, unix.NUD_PERMANENT), encoded(attrs)...)
 	m.Header.Length = uint32(unix.SizeofNlMsghdr + len(m.Data)) // a multiple of 4, as attributes are
 	return m
 }
@@ -135,8 +135,8 @@ func encoded(attrs *netlink.AttributeEncoder) []byte {
 	return b
 }
 
-// about returns a struct ndmsg.
-func about(index int, state uint16) []byte {
+// ndmsg returns a struct ndmsg.
+func ndmsg(index int, state uint16) []byte {
 	b := make([]byte, unix.SizeofNdMsg)
 	b[0] = unix.AF_INET
 	binary.NativeEndian.PutUint32(b[4:], uint32(index))
@@ -146,10 +146,10 @@ func about(index int, state uint16) []byte {
 
 // found is an entry of the kernel's table.
 type found struct {
-	addr   netip.Addr
-	mac    datapath.MAC
-	static bool // nothing that arrives changes it
-	own    bool // gatewayd's, and static
+	addr       netip.Addr
+	mac        datapath.MAC
+	static     bool // nothing that arrives changes it
+	isGatewayd bool // gatewayd's, and static
 }
 
 // get returns an interface's entry for an address; the zero value: it has none.
@@ -163,7 +163,7 @@ func get(index int, addr netip.Addr) (found, error) {
 	attrs.Bytes(unix.NDA_DST, addr.AsSlice())
 	got, err := nl.Execute(netlink.Message{
 		Header: netlink.Header{Type: unix.RTM_GETNEIGH, Flags: netlink.Request},
-		Data:   append(about(index, 0), encoded(attrs)...),
+		Data:   append(ndmsg(index, 0), encoded(attrs)...),
 	})
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return found{}, fmt.Errorf("looking for the neighbour %s: %w", addr, err)
@@ -176,8 +176,7 @@ func get(index int, addr netip.Addr) (found, error) {
 	return found{}, nil
 }
 
-// list returns gatewayd's entries of an interface. Entries that others change meanwhile may be
-// missing.
+// list returns gatewayd's entries of an interface. Entries that others change meanwhile may be missing.
 func list(index int) (map[netip.Addr]datapath.MAC, error) {
 	nl, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
@@ -186,10 +185,10 @@ func list(index int) (map[netip.Addr]datapath.MAC, error) {
 	defer nl.Close()
 	attrs := netlink.NewAttributeEncoder()
 	attrs.Uint32(unix.NDA_IFINDEX, uint32(index))
-	got, err := stack.Whole(func() ([]netlink.Message, error) {
-		return whole(nl.Execute(netlink.Message{
+	got, err := stack.ConsistentList(func() ([]netlink.Message, error) {
+		return wholeList(nl.Execute(netlink.Message{
 			Header: netlink.Header{Type: unix.RTM_GETNEIGH, Flags: netlink.Request | netlink.Dump},
-			Data:   append(about(0, 0), encoded(attrs)...),
+			Data:   append(ndmsg(0, 0), encoded(attrs)...),
 		}))
 	})
 	if err != nil {
@@ -197,16 +196,16 @@ func list(index int) (map[netip.Addr]datapath.MAC, error) {
 	}
 	all := map[netip.Addr]datapath.MAC{}
 	for _, m := range got {
-		if f, _ := parse(m.Data, index); f.own {
+		if f, _ := parse(m.Data, index); f.isGatewayd {
 			all[f.addr] = f.mac
 		}
 	}
 	return all, nil
 }
 
-// whole returns a list's messages, or an error that has stack.Whole read the list again where
-// the kernel has marked it as changed meanwhile.
-func whole(all []netlink.Message, err error) ([]netlink.Message, error) {
+// wholeList returns a list's messages, or an error that has stack.Whole read the list again where the kernel has marked
+// it as changed meanwhile.
+func wholeList(all []netlink.Message, err error) ([]netlink.Message, error) {
 	for _, m := range all {
 		if m.Header.Flags&netlink.DumpInterrupted != 0 {
 			return nil, stack.ErrChanged
@@ -232,7 +231,7 @@ func parse(b []byte, index int) (f found, ok bool) {
 		case attrs.Type() == unix.NDA_LLADDR && len(v) == len(f.mac):
 			f.mac = datapath.MAC(v)
 		case attrs.Type() == ndaProtocol && len(v) == 1:
-			f.own = f.static && v[0] == stack.OwnProtocol
+			f.isGatewayd = f.static && v[0] == stack.OwnProtocol
 		}
 	}
 	if attrs.Err() != nil || !f.addr.Is4() {
@@ -258,7 +257,7 @@ func Remove(name string) error {
 	defer c.close()
 	var all []entry
 	for addr, mac := range have {
-		all = append(all, entry{addr: addr, mac: mac, gone: true})
+		all = append(all, entry{addr: addr, mac: mac, remove: true})
 	}
 	for len(all) > 0 {
 		some := all[:min(atOnce, len(all))]

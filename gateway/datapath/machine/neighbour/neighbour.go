@@ -1,12 +1,11 @@
-// Package neighbour enters the clients of a LAN into the kernel's neighbour table, with
-// the MAC addresses to which they are bound.
+// Package neighbour enters the clients of a LAN into the kernel's neighbour table, with the MAC addresses to which they
+// are bound.
 //
-// Entries that the kernel makes itself, by ARP, are limited: net.ipv4.neigh.default.gc_thresh3,
-// 1024 unless set, is the number of them in all network namespaces of a machine together, and
-// what does not fit is not sent and not answered. Permanent entries are exempt from that limit
-// and from garbage collection (since Linux 5.0), and no ARP packet changes them. They stay when
-// the daemon ends; the next one takes them over, and Remove removes them. Static entries of
-// others stay as they are.
+// Entries that the kernel makes itself, by ARP, are limited: net.ipv4.neigh.default.gc_thresh3, 1024 unless set, is the
+// number of them in all network namespaces of a machine together, and what does not fit is not sent and not answered.
+// Permanent entries are exempt from that limit and from garbage collection (since Linux 5.0), and no ARP packet changes
+// them. They stay when the daemon ends; the next one takes them over, and Remove removes them. Static entries of others
+// stay as they are.
 package neighbour
 
 import (
@@ -26,34 +25,34 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
-// Table is the part of the kernel's table that belongs to the clients of one interface.
-// Its methods may be called at any time from several goroutines. What the kernel refuses is
-// logged: ARP then serves that client, within the kernel's limit.
+// Table is the part of the kernel's table that belongs to the clients of one interface. Its methods may be called at
+// any time from several goroutines. What the kernel refuses is logged: ARP then serves that client, within the kernel's
+// limit.
 type Table struct {
 	index int // of the interface
 	log   *slog.Logger
 
-	sending sync.Mutex // held while messages are sent; locked before mu; guards what follows
-	conn    *conn
-	logged  budget.Seldom           // refusals
-	refused int                     // since the start
-	theirs  map[netip.Addr]struct{} // clients with a static entry that is not gatewayd's
-	said    map[netip.Addr]struct{} // those that were logged
+	sending       sync.Mutex // held while messages are sent; locked before mu; guards what follows
+	conn          *conn
+	logged        budget.OncePerMinute    // refusals
+	refused       int                     // since the start
+	foreignStatic map[netip.Addr]struct{} // clients with a static entry that is not gatewayd's
+	loggedAddrs   map[netip.Addr]struct{} // those that were logged
 
 	mu      sync.Mutex // guards what follows
 	clients map[netip.Addr]datapath.MAC
 	changed map[netip.Addr]struct{} // not sent yet
 }
 
-// Open makes the entries of an interface those of clients: entries of a former daemon that
-// are right stay as they are, others are removed.
+// Open makes the entries of an interface those of clients: entries of a former daemon that are right stay as they are,
+// others are removed.
 func Open(index int, clients map[netip.Addr]datapath.MAC, log *slog.Logger) (*Table, error) {
 	c, err := dial()
 	if err != nil {
 		return nil, fmt.Errorf("entering neighbours: %w", err)
 	}
 	t := &Table{index: index, log: log, conn: c, clients: maps.Clone(clients), changed: map[netip.Addr]struct{}{},
-		theirs: map[netip.Addr]struct{}{}, said: map[netip.Addr]struct{}{}}
+		foreignStatic: map[netip.Addr]struct{}{}, loggedAddrs: map[netip.Addr]struct{}{}}
 	if t.clients == nil {
 		t.clients = map[netip.Addr]datapath.MAC{}
 	}
@@ -100,8 +99,8 @@ func (t *Table) Has(addr netip.Addr, mac datapath.MAC) bool {
 	return present && before == mac
 }
 
-// Flush enters what was noted before the call. The changes of callers that wait for each
-// other go into one system call, so that many leases at once cost little each.
+// Flush enters what was noted before the call. The changes of callers that wait for each other go into one system call,
+// so that many leases at once cost little each.
 func (t *Table) Flush() {
 	t.sending.Lock()
 	defer t.sending.Unlock()
@@ -110,13 +109,13 @@ func (t *Table) Flush() {
 
 // flush is Flush with sending held.
 func (t *Table) flush() {
-	for list := t.take(); len(list) > 0 && t.conn != nil; list = t.take() {
+	for list := t.nextEntries(); len(list) > 0 && t.conn != nil; list = t.nextEntries() {
 		t.send(list)
 	}
 }
 
-// take returns what is to be sent, at most one message's worth.
-func (t *Table) take() (list []entry) {
+// nextEntries returns what is to be sent, at most one message's worth.
+func (t *Table) nextEntries() (list []entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for addr := range t.changed {
@@ -124,7 +123,7 @@ func (t *Table) take() (list []entry) {
 			break
 		}
 		mac, present := t.clients[addr]
-		list = append(list, entry{addr: addr, mac: mac, gone: !present})
+		list = append(list, entry{addr: addr, mac: mac, remove: !present})
 		delete(t.changed, addr)
 	}
 	return list
@@ -133,9 +132,9 @@ func (t *Table) take() (list []entry) {
 // send changes entries in the kernel. sending is held.
 func (t *Table) send(list []entry) {
 	list = slices.DeleteFunc(list, func(e entry) bool {
-		_, not := t.theirs[e.addr]
-		delete(t.theirs, e.addr) // judged again, if it is a client's
-		return not && e.gone
+		_, not := t.foreignStatic[e.addr]
+		delete(t.foreignStatic, e.addr) // judged again, if it is a client's
+		return not && e.remove
 	})
 	if len(list) == 0 {
 		return
@@ -160,14 +159,14 @@ func (t *Table) send(list []entry) {
 func (t *Table) replaceable(entries []entry) (over []entry) {
 	for _, e := range entries {
 		f, err := get(t.index, e.addr)
-		if err != nil || !f.static || f.own {
-			e.over = true
+		if err != nil || !f.static || f.isGatewayd {
+			e.replace = true
 			over = append(over, e)
 			continue
 		}
-		t.theirs[e.addr] = struct{}{}
-		if _, said := t.said[e.addr]; !said && f.mac != e.mac {
-			t.said[e.addr] = struct{}{}
+		t.foreignStatic[e.addr] = struct{}{}
+		if _, logged := t.loggedAddrs[e.addr]; !logged && f.mac != e.mac {
+			t.loggedAddrs[e.addr] = struct{}{}
 			t.log.Warn("a client's address has a static neighbour entry with another MAC address, which stays: the client "+
 				"gets no packets (remove the entry: ip neigh del ADDRESS dev LAN)",
 				"client", e.addr, "mac", net.HardwareAddr(e.mac[:]).String(), "entry", net.HardwareAddr(f.mac[:]).String())
@@ -176,10 +175,9 @@ func (t *Table) replaceable(entries []entry) (over []entry) {
 	return over
 }
 
-// Check enters the clients again if the kernel has removed their entries: it removes all of
-// an interface when the interface goes down, loses its last address or changes its MAC address. Call
-// Check when a link or an address has changed. Where nothing was removed it is cheap: all
-// go together, so that Check looks at one.
+// Check enters the clients again if the kernel has removed their entries: it removes all of an interface when the
+// interface goes down, loses its last address or changes its MAC address. Call Check when a link or an address has
+// changed. Where nothing was removed it is cheap: all go together, so that Check looks at one.
 func (t *Table) Check() {
 	t.sending.Lock()
 	defer t.sending.Unlock()
@@ -187,12 +185,12 @@ func (t *Table) Check() {
 		return
 	}
 	t.flush()
-	one, some := t.one()
+	one, some := t.anyOwn()
 	if !some {
 		return
 	}
 	f, err := get(t.index, one)
-	if err == nil && !f.own {
+	if err == nil && !f.isGatewayd {
 		err = t.compare()
 	}
 	if err != nil && !errors.Is(err, unix.ENODEV) { // of an interface that is gone, others tell
@@ -200,20 +198,19 @@ func (t *Table) Check() {
 	}
 }
 
-// one returns the address of any client whose entry is gatewayd's. sending is held.
-func (t *Table) one() (netip.Addr, bool) {
+// anyOwn returns the address of any client whose entry is gatewayd's. sending is held.
+func (t *Table) anyOwn() (netip.Addr, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for addr := range t.clients {
-		if _, not := t.theirs[addr]; !not {
+		if _, not := t.foreignStatic[addr]; !not {
 			return addr, true
 		}
 	}
 	return netip.Addr{}, false
 }
 
-// compare makes the kernel's entries those of the clients. sending is held, or nobody else
-// has the table yet.
+// compare makes the kernel's entries those of the clients. sending is held, or nobody else has the table yet.
 func (t *Table) compare() error {
 	have, err := list(t.index)
 	if err != nil {

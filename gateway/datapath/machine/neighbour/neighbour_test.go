@@ -67,8 +67,8 @@ func entered(t *testing.T, want map[netip.Addr]datapath.MAC) {
 	}
 }
 
-// TestBeyondTheKernelsLimit: far more clients than net.ipv4.neigh.default.gc_thresh3, which
-// is 1024 on a machine that nobody has set up, have entries, entered by many at once.
+// TestBeyondTheKernelsLimit: far more clients than net.ipv4.neigh.default.gc_thresh3, which is 1024 on a machine that
+// nobody has set up, have entries, entered by many at once.
 func TestBeyondTheKernelsLimit(t *testing.T) {
 	const many = 10_000
 	n, logs := table(t, nil)
@@ -126,8 +126,8 @@ func inLanes(n int, f func(int)) {
 	all.Wait()
 }
 
-// TestSuccessor: a table that opens takes over what is right, mends what is wrong, removes
-// what is nobody's, and leaves the administrator's entries alone.
+// TestSuccessor: a table that opens takes over what is right, mends what is wrong, removes what is nobody's, and leaves
+// the administrator's entries alone.
 func TestSuccessor(t *testing.T) {
 	former, _ := table(t, nil)
 	for i := range 3 {
@@ -160,9 +160,8 @@ func TestSuccessor(t *testing.T) {
 	run(t, "ip neigh del 10.1.9.9 dev lan0")
 }
 
-// TestAdministratorsEntries: a static entry of somebody else for a client's address stays, is logged
-// once if it has another MAC address, and outlives the client. Entries that the kernel learned
-// are replaced.
+// TestAdministratorsEntries: a static entry of somebody else for a client's address stays, is logged once if it has
+// another MAC address, and outlives the client. Entries that the kernel learned are replaced.
 func TestAdministratorsEntries(t *testing.T) {
 	n, logs := table(t, nil)
 	a, mac := client(0)
@@ -205,13 +204,13 @@ func TestAdministratorsEntries(t *testing.T) {
 // TestChangedList: a list that the kernel marks as changed while it was read is not taken for whole.
 func TestChangedList(t *testing.T) {
 	reads := 0
-	got, err := stack.Whole(func() ([]netlink.Message, error) {
+	got, err := stack.ConsistentList(func() ([]netlink.Message, error) {
 		reads++
 		all := make([]netlink.Message, 2)
 		if reads == 1 {
 			all[1].Header.Flags = netlink.DumpInterrupted
 		}
-		return whole(all, nil)
+		return wholeList(all, nil)
 	})
 	if err != nil || len(got) != 2 || reads != 2 {
 		t.Errorf("%d messages after %d reads, %v", len(got), reads, err)
@@ -260,7 +259,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(change(3, entry{addr: addr, mac: mac}).Data)
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if f, ok := parse(b, 3); (ok || f.own) && !f.addr.Is4() {
+		if f, ok := parse(b, 3); (ok || f.isGatewayd) && !f.addr.Is4() {
 			t.Errorf("%x has the address %s", b, f.addr)
 		}
 	})

@@ -1,6 +1,6 @@
-// Package routes enters the networks behind clients into the kernel's routing table, so that what the
-// stack sends there goes to the client's data path, and the stack's checks of sources find the way
-// back. Routes stay when the daemon ends; the next one takes them over, and Remove removes them.
+// Package routes enters the networks behind clients into the kernel's routing table, so that what the stack sends there
+// goes to the client's data path, and the stack's checks of sources find the way back. Routes stay when the daemon
+// ends; the next one takes them over, and Remove removes them.
 package routes
 
 import (
@@ -20,28 +20,28 @@ import (
 
 // Table keeps routes to networks behind clients. Its methods may be called at any time from several goroutines.
 type Table struct {
-	index  int  // of the interface
-	via    bool // a client is the next hop; false: the interface has none
-	behind *datapath.Behind[netip.Addr]
+	index     int  // of the interface
+	viaClient bool // a client is the next hop; false: the interface has none
+	owners    *datapath.ClientNetworks[netip.Addr]
 
 	mu sync.Mutex // held while routes change, which changes behind too
 }
 
 // Open makes the routes of an interface those to the networks behind clients, by their addresses. Only the table
 // changes these then. via means that clients are next hops.
-func Open(index int, via bool, behind *datapath.Behind[netip.Addr]) (*Table, error) {
-	t := &Table{index: index, via: via, behind: behind}
+func Open(index int, via bool, behind *datapath.ClientNetworks[netip.Addr]) (*Table, error) {
+	t := &Table{index: index, viaClient: via, owners: behind}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t, t.compare()
 }
 
-// Take enters networks of a client, and returns those that are new. It fails with
-// datapath.ErrTaken, and enters none, where another client or another route of the machine has one.
+// Take enters networks of a client, and returns those that are new. It fails with datapath.ErrTaken, and enters none,
+// where another client or another route of the machine has one.
 func (t *Table) Take(client netip.Addr, networks []netip.Prefix) (fresh []netip.Prefix, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if fresh, err = t.behind.Fresh(client, networks); err != nil {
+	if fresh, err = t.owners.Fresh(client, networks); err != nil {
 		return nil, err
 	}
 	for i, network := range fresh {
@@ -49,22 +49,22 @@ func (t *Table) Take(client netip.Addr, networks []netip.Prefix) (fresh []netip.
 			return nil, errors.Join(err, t.remove(client, fresh[:i]))
 		}
 	}
-	return t.behind.Take(client, fresh)
+	return t.owners.Add(client, fresh)
 }
 
 // Leave removes the networks of a client other than keep, and returns them.
 func (t *Table) Leave(client netip.Addr, keep []netip.Prefix) (old []netip.Prefix, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old = slices.DeleteFunc(t.behind.Of(client), func(n netip.Prefix) bool { return slices.Contains(keep, n) })
-	return old, t.remove(client, t.behind.Drop(client, old))
+	old = slices.DeleteFunc(t.owners.Of(client), func(n netip.Prefix) bool { return slices.Contains(keep, n) })
+	return old, t.remove(client, t.owners.Drop(client, old))
 }
 
 // Drop removes networks of a client.
 func (t *Table) Drop(client netip.Addr, networks []netip.Prefix) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.remove(client, t.behind.Drop(client, networks))
+	return t.remove(client, t.owners.Drop(client, networks))
 }
 
 // remove removes routes.
@@ -77,15 +77,15 @@ func (t *Table) remove(client netip.Addr, old []netip.Prefix) (err error) {
 	return err
 }
 
-// Check enters routes again that the kernel has removed, as all of an interface that was down for a
-// moment. Where nothing was removed it is cheap: all go together, so that Check looks at one.
+// Check enters routes again that the kernel has removed, as all of an interface that was down for a moment. Where
+// nothing was removed it is cheap: all go together, so that Check looks at one.
 func (t *Table) Check() error {
-	if t.behind.Empty() {
+	if t.owners.Empty() {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	network, some := t.behind.Any()
+	network, some := t.owners.Any()
 	if !some {
 		return nil
 	}
@@ -102,11 +102,11 @@ func (t *Table) compare() error {
 	if err != nil {
 		return err
 	}
-	there, owners := map[netip.Prefix]bool{}, t.behind.All()
+	there, owners := map[netip.Prefix]bool{}, t.owners.All()
 	for _, r := range have {
 		network := prefixOf(r)
 		client, wanted := owners[network]
-		if wanted && (!t.via || r.Gw.Equal(client.AsSlice())) {
+		if wanted && (!t.viaClient || r.Gw.Equal(client.AsSlice())) {
 			there[network] = true
 		} else if e := netlink.RouteDel(&r); e != nil && !errors.Is(e, unix.ESRCH) {
 			err = errors.Join(err, fmt.Errorf("removing the route to %s of a former client: %w", network, e))
@@ -137,7 +137,7 @@ func (t *Table) route(network netip.Prefix, client netip.Addr) *netlink.Route {
 		LinkIndex: t.index, Protocol: stack.OwnProtocol, Scope: netlink.SCOPE_LINK,
 		Dst: &net.IPNet{IP: network.Addr().AsSlice(), Mask: net.CIDRMask(network.Bits(), 32)},
 	}
-	if t.via {
+	if t.viaClient {
 		r.Gw, r.Scope = client.AsSlice(), netlink.SCOPE_UNIVERSE
 	}
 	return r
@@ -155,7 +155,7 @@ func prefixOf(r netlink.Route) netip.Prefix {
 
 // list returns gatewayd's routes of an interface.
 func list(index int) ([]netlink.Route, error) {
-	all, err := stack.Whole(func() ([]netlink.Route, error) {
+	all, err := stack.ConsistentList(func() ([]netlink.Route, error) {
 		return netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{LinkIndex: index, Protocol: stack.OwnProtocol},
 			netlink.RT_FILTER_OIF|netlink.RT_FILTER_PROTOCOL)
 	})

@@ -14,8 +14,8 @@ func TestCheckIsCheap(t *testing.T) {
 	if err != nil || lo.Flags&net.FlagUp == 0 {
 		t.Skipf("there is no loopback interface that is up: %v", err)
 	}
-	behind := &datapath.Behind[netip.Addr]{}
-	table := &Table{index: lo.Index, behind: behind}
+	behind := &datapath.ClientNetworks[netip.Addr]{}
+	table := &Table{index: lo.Index, owners: behind}
 	cost := func() float64 {
 		return testing.AllocsPerRun(3, func() {
 			if err := table.Check(); err != nil {
@@ -26,7 +26,7 @@ func TestCheckIsCheap(t *testing.T) {
 	enter := func(first, last int) {
 		for i := first; i < last; i++ {
 			network := netip.PrefixFrom(netip.AddrFrom4([4]byte{127, byte(i >> 8), byte(i), 0}), 24)
-			if _, err := behind.Take(netip.AddrFrom4([4]byte{10, 1, 0, 5}), []netip.Prefix{network}); err != nil {
+			if _, err := behind.Add(netip.AddrFrom4([4]byte{10, 1, 0, 5}), []netip.Prefix{network}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -12,9 +12,9 @@ import (
 // 103"). No program that is listed in iproute2's rt_protos has the number.
 const OwnProtocol = 103
 
-// Own returns the IPv4 addresses of this machine, on all interfaces.
-func Own() ([]netip.Addr, error) {
-	all, err := Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, unix.AF_INET) })
+// OwnAddresses returns the IPv4 addresses of this machine, on all interfaces.
+func OwnAddresses() ([]netip.Addr, error) {
+	all, err := ConsistentList(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, unix.AF_INET) })
 	if err != nil {
 		return nil, fmt.Errorf("listing this machine's addresses: %w", err)
 	}

@@ -6,7 +6,7 @@ import "encoding/binary"
 // packets of a flow's direction, all others vary.
 type octet struct {
 	known, value, fixed byte
-	of                  string // what was loaded
+	source              string // what was loaded
 }
 
 // registers are those of nftables, as bytes.
@@ -23,8 +23,8 @@ func registerAt(n uint32) int {
 	return -1
 }
 
-// at returns the bytes of a register; nil: there are no such.
-func (r *registers) at(n, bytes uint32) []octet {
+// bytes returns the bytes of a register; nil: there are no such.
+func (r *registers) bytes(n, bytes uint32) []octet {
 	from := registerAt(n)
 	if from < 0 || bytes > 64 || from+int(bytes) > len(r) {
 		return nil
@@ -32,8 +32,8 @@ func (r *registers) at(n, bytes uint32) []octet {
 	return r[from : from+int(bytes)]
 }
 
-// varying returns what of some bytes varies; "": nothing.
-func varying(o []octet) string {
+// whatVaries returns what of some bytes varies; "": nothing.
+func whatVaries(o []octet) string {
 	for _, b := range o {
 		if b.known|b.fixed != 0xff {
 			return b.name()
@@ -44,14 +44,14 @@ func varying(o []octet) string {
 
 // name is what was loaded, also where that is not known.
 func (b octet) name() string {
-	if b.of == "" {
+	if b.source == "" {
 		return "properties"
 	}
-	return b.of
+	return b.source
 }
 
-// certain returns the bytes' value if all is known.
-func certain(o []octet) ([]byte, bool) {
+// knownValue returns the bytes' value if all is known.
+func knownValue(o []octet) ([]byte, bool) {
 	out := make([]byte, len(o))
 	for i, b := range o {
 		if b.known != 0xff {
@@ -67,27 +67,27 @@ func certain(o []octet) ([]byte, bool) {
 func value(of string, bytes ...byte) []octet {
 	out := make([]octet, len(bytes))
 	for i, b := range bytes {
-		out[i] = octet{known: 0xff, value: b, of: of}
+		out[i] = octet{known: 0xff, value: b, source: of}
 	}
 	return out
 }
 
-func number(of string, n uint32) []octet {
+func knownOctets(of string, n uint32) []octet {
 	return value(of, binary.NativeEndian.AppendUint32(nil, n)...)
 }
 
 func fixed(of string, bytes int) []octet {
 	out := make([]octet, bytes)
 	for i := range out {
-		out[i] = octet{fixed: 0xff, of: of}
+		out[i] = octet{fixed: 0xff, source: of}
 	}
 	return out
 }
 
-func varies(of string, bytes int) []octet {
+func unknownOctets(of string, bytes int) []octet {
 	out := make([]octet, bytes)
 	for i := range out {
-		out[i] = octet{of: of}
+		out[i] = octet{source: of}
 	}
 	return out
 }

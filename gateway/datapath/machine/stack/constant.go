@@ -32,9 +32,9 @@ type Variance struct {
 	Marks bool
 }
 
-// Varying reads the rules. Tables for which own returns true do not count, as in Rules, and chains of type nat neither,
-// which see the first packet of a connection only. Counters of rules do not count as recording.
-func Varying(own func(family uint8, table string) bool, crossing Crossing) (v Variance, err error) {
+// ReadVariance reads the rules. Tables for which own returns true do not count, as in Rules, and chains of type nat
+// neither, which see the first packet of a connection only. Counters of rules do not count as recording.
+func ReadVariance(own func(family uint8, table string) bool, crossing Crossing) (v Variance, err error) {
 	if names, err := legacyNames(); err == nil && len(names) > 0 {
 		reason := "the rules of the old iptables cannot be read (table " + names[0] + ")"
 		return Variance{reason, reason, true}, nil
@@ -53,14 +53,14 @@ func Varying(own func(family uint8, table string) bool, crossing Crossing) (v Va
 	}
 	of := func(protocol byte, unanswered bool) string {
 		for _, ch := range r.bases {
-			if own(ch.family, ch.table) || ch.kind == "nat" || !ch.sees([]string{crossing.LAN, crossing.WAN}) {
+			if own(ch.family, ch.table) || ch.kind == "nat" || !ch.traversedBy([]string{crossing.LAN, crossing.WAN}) {
 				continue
 			}
 			for _, up := range []bool{true, false} {
 				p := packet{Crossing: crossing, protocol: protocol, up: up, unanswered: unanswered, tracked: ch.tracks(),
 					hook: ch.hook}
 				var reason string
-				if reason, err = r.judge(ch, p); reason != "" || err != nil {
+				if reason, err = r.evaluate(ch, p); reason != "" || err != nil {
 					return reason
 				}
 			}
@@ -194,19 +194,19 @@ func (r *rule) decode(list *netlink.AttributeDecoder) error {
 	return nil
 }
 
-// judge evaluates a base chain for a kind of packet.
-func (r *ruleset) judge(ch chain, p packet) (reason string, err error) {
+// evaluate evaluates a base chain for a kind of packet.
+func (r *ruleset) evaluate(ch chain, p packet) (reason string, err error) {
 	if ch.family == unix.NFPROTO_NETDEV && ch.hook == unix.NF_NETDEV_EGRESS {
 		return "", nil // redirected packets come by there
 	}
 	e := evaluation{ruleset: r, base: ch, packet: p}
 	if ch.atDevice() {
-		if in, _ := p.in(); !ch.at(in) {
+		if in, _ := p.in(); !ch.isAt(in) {
 			return "", nil
 		}
 	}
-	e.chain(ch.name, 0)
-	return e.why, e.err
+	e.evalChain(ch.name, 0)
+	return e.reason, e.err
 }
 
 // trackingPriority is that at which connection tracking looks at packets (NF_IP_PRI_CONNTRACK).

@@ -65,7 +65,7 @@ func TestVarying(t *testing.T) {
 		{"chain i { type filter hook ingress device other priority 0; limit rate 1/second accept; }", ""},
 	} {
 		apply(t, c.chains)
-		v, err := Varying(nobodys, at)
+		v, err := ReadVariance(noOwnTables, at)
 		if reason := v.Established; err != nil || (c.says == "") != (reason == "") || !strings.Contains(reason, c.says) {
 			t.Errorf("%s\n%q, %v; want %q", c.chains, reason, err, c.says)
 		}
@@ -93,7 +93,7 @@ func TestMarks(t *testing.T) {
 		"iptables -t mangle -A FORWARD -j MARK --set-mark 5":                                                               false,
 	} {
 		sh(t, script)
-		if v, err := Varying(nobodys, at); err != nil || v.Established != "" || v.Marks != marks {
+		if v, err := ReadVariance(noOwnTables, at); err != nil || v.Established != "" || v.Marks != marks {
 			t.Errorf("%s\n%+v, %v; want marks %v", script, v, err, marks)
 		}
 		sh(t, "nft flush ruleset")
@@ -116,7 +116,7 @@ func TestVaryingUnanswered(t *testing.T) {
 		{"chain out { type nat hook postrouting priority 100; limit rate 1/second accept; }", ""},
 	} {
 		apply(t, c.chains)
-		v, err := Varying(nobodys, at)
+		v, err := ReadVariance(noOwnTables, at)
 		if reason := v.Unanswered; err != nil || (c.says == "") != (reason == "") || !strings.Contains(reason, c.says) {
 			t.Errorf("%s\n%q, %v; want %q", c.chains, reason, err, c.says)
 		}
@@ -127,7 +127,7 @@ func TestVaryingUnanswered(t *testing.T) {
 		"iptables -A FORWARD -m state --state ESTABLISHED -m limit -j ACCEPT":           "",
 	} {
 		sh(t, script)
-		v, err := Varying(nobodys, at)
+		v, err := ReadVariance(noOwnTables, at)
 		if reason := v.Unanswered; err != nil || (says == "") != (reason == "") || !strings.Contains(reason, says) {
 			t.Errorf("%s\n%q, %v; want %q", script, reason, err, says)
 		}
@@ -135,7 +135,7 @@ func TestVaryingUnanswered(t *testing.T) {
 	}
 }
 
-func nobodys(uint8, string) bool { return false }
+func noOwnTables(uint8, string) bool { return false }
 
 func crossing(t *testing.T) Crossing {
 	t.Helper()

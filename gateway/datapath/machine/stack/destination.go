@@ -14,13 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// destinationRoutesMax bounds the routes that ByDestination reads whenever a route changes: some
-// 5 µs of CPU each.
+// destinationRoutesMax bounds the routes that ByDestination reads whenever a route changes: some 5 µs of CPU each.
 const destinationRoutesMax = 10_000
 
-// ByDestination checks that the stack forwards packets from a LAN, with the given network, by their
-// destination alone, wherever that leads, and packets from a WAN for the network to the LAN. If not,
-// unsure gives the reason in a few words. A way (Find) demands more: one next hop for all.
+// ByDestination checks that the stack forwards packets from a LAN, with the given network, by their destination alone,
+// wherever that leads, and packets from a WAN for the network to the LAN. If not, unsure gives the reason in a few
+// words. A way (Find) demands more: one next hop for all.
 func ByDestination(lan, wan *net.Interface, network netip.Prefix) (unsure string, err error) {
 	var w Way
 	if unsure, err = w.links(lan, wan); unsure != "" || err != nil {
@@ -87,7 +86,7 @@ func byDestination(all []netlink.Route, lan, wan int, network netip.Prefix, chec
 		case r.Table == unix.RT_TABLE_LOCAL && (to.IsSingleIP() || !to.Overlaps(network)):
 		case r.Table == unix.RT_TABLE_LOCAL:
 			return "addresses of the LAN are this machine's"
-		case r.LinkIndex == lan && to == network && plain(r) && r.Gw == nil:
+		case r.LinkIndex == lan && to == network && isPlain(r) && r.Gw == nil:
 			near = true
 		case to.Bits() >= network.Bits() && network.Contains(to.Addr()):
 			return "there are routes within the LAN"

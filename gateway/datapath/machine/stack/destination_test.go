@@ -9,8 +9,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// TestByDestination: routing that depends on more than a packet's destination is named, and other
-// routing is not, however many ways out there are.
+// TestByDestination: routing that depends on more than a packet's destination is named, and other routing is not,
+// however many ways out there are.
 func TestByDestination(t *testing.T) {
 	lan, err := net.InterfaceByName("lan0")
 	must(t, err)
@@ -90,7 +90,7 @@ func TestPolicies(t *testing.T) {
 func TestWhole(t *testing.T) {
 	for after, want := range map[int]bool{0: true, 3: true, dumpTries: false, 1 << 30: false} {
 		reads := 0
-		all, err := Whole(func() ([]int, error) {
+		all, err := ConsistentList(func() ([]int, error) {
 			if reads++; reads <= after {
 				return []int{1}, netlink.ErrDumpInterrupted
 			}

@@ -13,10 +13,10 @@ const dumpTries = 20
 // ErrChanged is what a list that is read by other means than package netlink returns to Whole.
 var ErrChanged = netlink.ErrDumpInterrupted
 
-// Whole reads a list of the kernel's, and reads it again when it changed meanwhile and may be
+// ConsistentList reads a list of the kernel's, and reads it again when it changed meanwhile and may be
 // incomplete: list then returns netlink.ErrDumpInterrupted. It gives up with that error after some
 // repetitions; the changes themselves are reported to a Follower.
-func Whole[T any](list func() ([]T, error)) ([]T, error) {
+func ConsistentList[T any](list func() ([]T, error)) ([]T, error) {
 	for range dumpTries {
 		all, err := list()
 		if !errors.Is(err, netlink.ErrDumpInterrupted) {

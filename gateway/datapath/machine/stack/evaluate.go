@@ -36,7 +36,7 @@ type evaluation struct {
 	*ruleset
 	packet packet
 	base   chain
-	why    string // a rule that varies, and how
+	reason string // a rule that varies, and how
 	err    error
 
 	r registers
@@ -53,18 +53,19 @@ const (
 
 const depthMax = 16 // the kernel's NFT_JUMP_STACK_SIZE
 
-// chain evaluates a chain's rules.
-func (e *evaluation) chain(name string, depth int) end {
+// evalChain evaluates a chain's rules.
+func (e *evaluation) evalChain(name string, depth int) end {
 	ch := e.chains[chainID{e.base.family, e.base.table, name}]
 	if ch == nil || depth > depthMax {
 		return goesOn
 	}
 	for _, r := range ch.rules {
 		end, of := e.rule(r, depth)
-		if of != "" && e.why == "" {
-			e.why = fmt.Sprintf("a rule in %s %s %s (handle %d) %s", families[e.base.family], e.base.table, name, r.handle, of)
+		if of != "" && e.reason == "" {
+			e.reason = fmt.Sprintf(
+				"a rule in %s %s %s (handle %d) %s", families[e.base.family], e.base.table, name, r.handle, of)
 		}
-		if e.why != "" || e.err != nil || end == isDecided {
+		if e.reason != "" || e.err != nil || end == isDecided {
 			return end
 		}
 		if end == leaves {
@@ -89,8 +90,8 @@ func (e *evaluation) rule(r rule, depth int) (at end, of string) {
 			sure = false
 		}
 		for i, v := range verdict {
-			at := e.follow(v, depth)
-			if e.why != "" || e.err != nil {
+			at := e.followVerdict(v, depth)
+			if e.reason != "" || e.err != nil {
 				return at, ""
 			}
 			if sure && len(verdict) == 1 && i == 0 && at != goesOn {
@@ -107,13 +108,13 @@ type verdict struct {
 	chain string
 }
 
-// follow tells where a verdict leads.
-func (e *evaluation) follow(v verdict, depth int) end {
+// followVerdict tells where a verdict leads.
+func (e *evaluation) followVerdict(v verdict, depth int) end {
 	switch v.code {
 	case unix.NFT_JUMP:
-		return e.chain(v.chain, depth+1)
+		return e.evalChain(v.chain, depth+1)
 	case unix.NFT_GOTO:
-		if e.chain(v.chain, depth+1) == isDecided {
+		if e.evalChain(v.chain, depth+1) == isDecided {
 			return isDecided
 		}
 		return leaves
@@ -147,7 +148,7 @@ func (e *evaluation) expression(x expression) (t truth, verdicts []verdict, of s
 		return e.compare(a)
 	case "range":
 		return unknown, nil,
-			looks(varying(e.r.at(a.number(unix.NFTA_RANGE_SREG), uint32(len(a.value(unix.NFTA_RANGE_FROM_DATA))))))
+			matchWords(whatVaries(e.r.bytes(a.number(unix.NFTA_RANGE_SREG), uint32(len(a.value(unix.NFTA_RANGE_FROM_DATA))))))
 	case "bitwise":
 		return always, nil, e.bitwise(a)
 	case "byteorder":
@@ -175,18 +176,18 @@ func (e *evaluation) expression(x expression) (t truth, verdicts []verdict, of s
 	case "target":
 		return e.target(a)
 	}
-	return always, nil, does(x.name)
+	return always, nil, actionWords(x.name)
 }
 
-// looks and does word how a rule varies.
-func looks(at string) string {
+// matchWords and does word how a rule varies.
+func matchWords(at string) string {
 	if at == "" {
 		return ""
 	}
 	return "looks at each packet's " + at
 }
 
-var doing = map[string]string{
+var actions = map[string]string{
 	"limit": "limits a rate (limit)", "quota": "counts against a quota", "log": "logs packets (log)",
 	"queue": "queues packets to a program", "connlimit": "counts connections (ct count)",
 	"numgen": "draws numbers (numgen)", "dynset": "adds to a set", "exthdr": "looks at options in headers or changes them",
@@ -195,8 +196,8 @@ var doing = map[string]string{
 	"synproxy": "answers for servers (synproxy)",
 }
 
-func does(name string) string {
-	if words := doing[name]; words != "" {
+func actionWords(name string) string {
+	if words := actions[name]; words != "" {
 		return words
 	}
 	return "has " + name + ", which gatewayd does not know"
@@ -204,7 +205,7 @@ func does(name string) string {
 
 // load sets a register.
 func (e *evaluation) load(n uint32, o []octet) {
-	copy(e.r.at(n, uint32(len(o))), o)
+	copy(e.r.bytes(n, uint32(len(o))), o)
 }
 
 // meta is what is known of the packet itself.
@@ -213,7 +214,7 @@ func (e *evaluation) meta(a attributes) (t truth, v []verdict, of string) {
 	if a.has(unix.NFTA_META_SREG) {
 		switch key {
 		case unix.NFT_META_MARK, unix.NFT_META_PRIORITY:
-			return always, nil, looks(varying(e.r.at(a.number(unix.NFTA_META_SREG), 4)))
+			return always, nil, matchWords(whatVaries(e.r.bytes(a.number(unix.NFTA_META_SREG), 4)))
 		}
 		return always, nil, "sets what concerns one packet (meta)"
 	}
@@ -232,11 +233,11 @@ func (e *evaluation) meta(a attributes) (t truth, v []verdict, of string) {
 	case unix.NFT_META_L4PROTO:
 		o = value("protocol", e.packet.protocol)
 	case unix.NFT_META_IIF:
-		o = number("interface", uint32(inIndex))
+		o = knownOctets("interface", uint32(inIndex))
 	case unix.NFT_META_IIFNAME:
 		o = name("interface", in)
 	case unix.NFT_META_OIF:
-		o = number("interface", uint32(outIndex))
+		o = knownOctets("interface", uint32(outIndex))
 	case unix.NFT_META_OIFNAME:
 		o = name("interface", out)
 	case unix.NFT_META_MARK, unix.NFT_META_IIFTYPE, unix.NFT_META_OIFTYPE, unix.NFT_META_IIFGROUP, unix.NFT_META_OIFGROUP,
@@ -245,7 +246,7 @@ func (e *evaluation) meta(a attributes) (t truth, v []verdict, of string) {
 	case unix.NFT_META_PKTTYPE:
 		o = value("type", 0) // PACKET_HOST
 	default:
-		o = varies(metaNames[key], 16)
+		o = unknownOctets(metaNames[key], 16)
 	}
 	if !outKnown && (key == unix.NFT_META_OIF || key == unix.NFT_META_OIFNAME) {
 		return never, nil, "" // there is none yet: the expression ends the rule
@@ -287,7 +288,7 @@ func (e *evaluation) ct(a attributes) (t truth, v []verdict, of string) {
 			return always, nil, "changes connections (ct label, ct secmark)"
 		}
 		e.marks = true
-		return always, nil, looks(varying(e.r.at(a.number(unix.NFTA_CT_SREG), 4)))
+		return always, nil, matchWords(whatVaries(e.r.bytes(a.number(unix.NFTA_CT_SREG), 4)))
 	}
 	if !e.packet.tracked && key != unix.NFT_CT_STATE {
 		return never, nil, ""
@@ -295,11 +296,11 @@ func (e *evaluation) ct(a attributes) (t truth, v []verdict, of string) {
 	var o []octet
 	switch key {
 	case unix.NFT_CT_STATE:
-		o = number("state", e.packet.state())
+		o = knownOctets("state", e.packet.state())
 	case unix.NFT_CT_EXPIRATION:
-		o = varies("connection's expiry (ct expiration)", 16)
+		o = unknownOctets("connection's expiry (ct expiration)", 16)
 	case unix.NFT_CT_PKTS, unix.NFT_CT_BYTES, unix.NFT_CT_AVGPKT:
-		o = varies("connection's counters (ct bytes, ct packets)", 16)
+		o = unknownOctets("connection's counters (ct bytes, ct packets)", 16)
 	default:
 		o = fixed("connection", 16)
 	}
@@ -329,28 +330,28 @@ func (p packet) octet(base, at uint32) octet {
 	const network, transport = 1, 2 // NFT_PAYLOAD_NETWORK_HEADER, NFT_PAYLOAD_TRANSPORT_HEADER
 	switch {
 	case base == network && at == 0:
-		return octet{known: 0xff, value: 0x45, of: "header"}
+		return octet{known: 0xff, value: 0x45, source: "header"}
 	case base == network && at == 1: // DSCP; ECN changes on the way
-		return octet{fixed: 0xfc, of: "ECN (ip ecn)"}
+		return octet{fixed: 0xfc, source: "ECN (ip ecn)"}
 	case base == network && at == 6: // DF may differ
-		return octet{known: 0x3f, of: "fragment flags"}
+		return octet{known: 0x3f, source: "fragment flags"}
 	case base == network && at == 7:
-		return octet{known: 0xff, of: "fragment offset"}
+		return octet{known: 0xff, source: "fragment offset"}
 	case base == network && at == 9:
-		return octet{known: 0xff, value: p.protocol, of: "protocol"}
+		return octet{known: 0xff, value: p.protocol, source: "protocol"}
 	case base == network && at >= 12 && at < 20:
-		return octet{fixed: 0xff, of: "address"}
+		return octet{fixed: 0xff, source: "address"}
 	case base == network:
-		return octet{of: map[uint32]string{2: "length (ip length)", 3: "length (ip length)", 8: "TTL (ip ttl)",
+		return octet{source: map[uint32]string{2: "length (ip length)", 3: "length (ip length)", 8: "TTL (ip ttl)",
 			4: "identification (ip id)", 5: "identification (ip id)"}[at]}
 	case base == transport && at < 4:
-		return octet{fixed: 0xff, of: "port"}
+		return octet{fixed: 0xff, source: "port"}
 	case base == transport && at == tcpFlags && p.protocol == unix.IPPROTO_TCP:
-		return octet{known: tcpFIN | tcpSYN | tcpRST | tcpACK, value: tcpACK, of: "flags (tcp flags)"}
+		return octet{known: tcpFIN | tcpSYN | tcpRST | tcpACK, value: tcpACK, source: "flags (tcp flags)"}
 	case base == transport:
-		return octet{of: "transport header"}
+		return octet{source: "transport header"}
 	}
-	return octet{of: "contents or Ethernet header"}
+	return octet{source: "contents or Ethernet header"}
 }
 
 // Of TCP's header (RFC 9293, 3.1).
@@ -365,19 +366,19 @@ const (
 // compare compares a register with a value.
 func (e *evaluation) compare(a attributes) (t truth, v []verdict, of string) {
 	want := a.value(unix.NFTA_CMP_DATA)
-	o := e.r.at(a.number(unix.NFTA_CMP_SREG), uint32(len(want)))
+	o := e.r.bytes(a.number(unix.NFTA_CMP_SREG), uint32(len(want)))
 	t, of = equals(o, want)
 	switch a.number(unix.NFTA_CMP_OP) {
 	case unix.NFT_CMP_EQ:
 	case unix.NFT_CMP_NEQ:
 		t = t.not()
 	default:
-		t, of = unknown, varying(o)
+		t, of = unknown, whatVaries(o)
 	}
 	if t != unknown {
 		return t, nil, ""
 	}
-	return unknown, nil, looks(of)
+	return unknown, nil, matchWords(of)
 }
 
 // bitwise masks a register; other operations make all of it as certain as its least certain bit.
@@ -386,7 +387,7 @@ func (e *evaluation) bitwise(a attributes) (of string) {
 	if len(mask) != int(n) || len(xor) != int(n) {
 		return e.convert(a, unix.NFTA_BITWISE_SREG, unix.NFTA_BITWISE_DREG, n, n)
 	}
-	from := slices.Clone(e.r.at(a.number(unix.NFTA_BITWISE_SREG), n))
+	from := slices.Clone(e.r.bytes(a.number(unix.NFTA_BITWISE_SREG), n))
 	for i := range from {
 		from[i] = from[i].mask(mask[i], xor[i])
 	}
@@ -396,12 +397,12 @@ func (e *evaluation) bitwise(a attributes) (of string) {
 
 // convert computes a register from another in a way that is not followed.
 func (e *evaluation) convert(a attributes, source, target uint16, n, out uint32) (of string) {
-	from := e.r.at(a.number(source), n)
+	from := e.r.bytes(a.number(source), n)
 	if from == nil || out > 64 {
 		return "has an expression that gatewayd does not know"
 	}
-	if of := varying(from); of != "" {
-		e.load(a.number(target), varies(of, int(out)))
+	if of := whatVaries(from); of != "" {
+		e.load(a.number(target), unknownOctets(of, int(out)))
 		return ""
 	}
 	e.load(a.number(target), fixed("", int(out)))
@@ -425,7 +426,7 @@ func (e *evaluation) immediate(a attributes) (t truth, v []verdict, of string) {
 	}
 	got := a.verdict(unix.NFTA_IMMEDIATE_DATA)
 	if got.code&0xff == nfQueue {
-		return always, nil, does("queue")
+		return always, nil, actionWords("queue")
 	}
 	return always, []verdict{got}, ""
 }
@@ -437,7 +438,7 @@ func object(a attributes) (of string) {
 	case counter, helper, timeout:
 		return ""
 	case 2, 4:
-		return doing[map[uint32]string{2: "quota", 4: "limit"}[kind]]
+		return actions[map[uint32]string{2: "quota", 4: "limit"}[kind]]
 	}
 	return "refers to an object that may vary"
 }

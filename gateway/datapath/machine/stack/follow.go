@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settle is how long changes are collected before they are reported: a routing daemon
-// changes thousands of routes at once.
+// settle is how long changes are collected before they are reported: a routing daemon changes thousands of routes at
+// once.
 const settle = 5 * time.Millisecond
 
-// unheard is how often everything is looked at again while messages cannot be received.
-const unheard = 500 * time.Millisecond
+// pollUnheard is how often everything is looked at again while messages cannot be received.
+const pollUnheard = 500 * time.Millisecond
 
 // routing lists the rtnetlink groups that concern next hops, or programs at tc.
 var routing = []uint32{
@@ -30,16 +30,15 @@ var routing = []uint32{
 
 const groupNftables = 7 // NFNLGRP_NFTABLES
 
-// Changes are the callbacks of a Follower. Each is called by its own goroutine, at once
-// for the first change, and once more some 5 ms later for changes that came with it; also
-// when kernel messages were lost.
+// Changes are the callbacks of a Follower. Each is called by its own goroutine, at once for the first change, and once
+// more some 5 ms later for changes that came with it; also when kernel messages were lost.
 type Changes struct {
 	LAN int // index of the interface whose neighbours are ignored: clients come and go
 	// links, neighbours, addresses, routes, routing rules, tc's qdiscs and filters, or the forwarding switch
 	Routing func()
 	Rules   func() // nftables, and IPsec policies
 	// Own is the netlink port whose own changes of nftables are ignored; 0: none.
-	Own uint32
+	OwnPort uint32
 }
 
 // Follower receives the kernel's change messages.
@@ -49,8 +48,7 @@ type Follower struct {
 	running                 sync.WaitGroup
 }
 
-// Follow starts to listen. Changes are reported only once Run is called, so that no change
-// in between is missed.
+// Follow starts to listen. Changes are reported only once Run is called, so that no change in between is missed.
 func Follow() (*Follower, error) {
 	routes, err := listen(unix.NETLINK_ROUTE, routing...)
 	if err != nil {
@@ -75,25 +73,24 @@ func Follow() (*Follower, error) {
 	return f, nil
 }
 
-// Run reports changes until Close. It returns at once. Socket filters drop irrelevant
-// messages in the kernel.
+// Run reports changes until Close. It returns at once. Socket filters drop irrelevant messages in the kernel.
 func (f *Follower) Run(c Changes) error {
-	if err := keep(f.routes, neighboursAt(c.LAN)); err != nil {
+	if err := keepFilter(f.routes, neighboursAt(c.LAN)); err != nil {
 		return fmt.Errorf("following the routing: %w", err)
 	}
-	f.running.Go(func() { f.follow(f.routes, c.Routing) })
+	f.running.Go(func() { f.receive(f.routes, c.Routing) })
 	if f.policies != nil {
-		f.running.Go(func() { f.follow(f.policies, c.Rules) })
+		f.running.Go(func() { f.receive(f.policies, c.Rules) })
 	}
 	if f.rules == nil {
 		return nil
 	}
-	if c.Own != 0 {
-		if err := keep(f.rules, changesBy(c.Own)); err != nil {
+	if c.OwnPort != 0 {
+		if err := keepFilter(f.rules, changesBy(c.OwnPort)); err != nil {
 			return fmt.Errorf("following netfilter's rules: %w", err)
 		}
 	}
-	f.running.Go(func() { f.follow(f.rules, c.Rules) })
+	f.running.Go(func() { f.receive(f.rules, c.Rules) })
 	return nil
 }
 
@@ -124,14 +121,14 @@ func listen(family int, groups ...uint32) (*netlink.Conn, error) {
 	return c, nil
 }
 
-// follow calls changed after messages, until Close. Lost messages count as a change, and while
-// messages cannot be received at all, everything counts as changed from time to time.
-func (f *Follower) follow(c *netlink.Conn, changed func()) {
+// receive calls changed after messages, until Close. Lost messages count as a change, and while messages cannot be
+// received at all, everything counts as changed from time to time.
+func (f *Follower) receive(c *netlink.Conn, changed func()) {
 	for {
 		_, err := c.Receive()
 		pause := time.Duration(0)
 		if err != nil && !errors.Is(err, syscall.ENOBUFS) {
-			pause = unheard
+			pause = pollUnheard
 		} else {
 			discard(c)
 		}
@@ -140,8 +137,7 @@ func (f *Follower) follow(c *netlink.Conn, changed func()) {
 			return
 		case <-time.After(pause):
 		}
-		// At once, because most changes come alone; and again when changes that came with it
-		// have settled.
+		// At once, because most changes come alone; and again when changes that came with it have settled.
 		changed()
 		time.Sleep(settle)
 	}
@@ -174,8 +170,8 @@ const (
 	ndIndex     = 20
 )
 
-// keep attaches a filter that drops the messages for which it returns 0.
-func keep(c *netlink.Conn, filter []bpf.Instruction) error {
+// keepFilter attaches a filter that drops the messages for which it returns 0.
+func keepFilter(c *netlink.Conn, filter []bpf.Instruction) error {
 	raw, err := bpf.Assemble(filter)
 	if err != nil {
 		return err
@@ -183,8 +179,8 @@ func keep(c *netlink.Conn, filter []bpf.Instruction) error {
 	return c.SetBPF(raw)
 }
 
-// neighboursAt returns a filter for neighbour messages of an interface, which come one by
-// one, and for those of classes in queues, which each client may have.
+// neighboursAt returns a filter for neighbour messages of an interface, which come one by one, and for those of classes
+// in queues, which each client may have.
 func neighboursAt(index int) []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: messageType, Size: 2},
@@ -199,8 +195,8 @@ func neighboursAt(index int) []bpf.Instruction {
 	}
 }
 
-// changesBy returns a filter for the messages of a port's own transactions. Messages in
-// one datagram belong to one transaction.
+// changesBy returns a filter for the messages of a port's own transactions. Messages in one datagram belong to one
+// transaction.
 func changesBy(port uint32) []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: messagePort, Size: 4},
@@ -210,8 +206,7 @@ func changesBy(port uint32) []bpf.Instruction {
 	}
 }
 
-// loaded16 and loaded32 convert a number of this machine to what a filter loads: filters
-// read bytes in network order.
+// loaded16 and loaded32 convert a number of this machine to what a filter loads: filters read bytes in network order.
 func loaded16(n uint16) uint32 {
 	return uint32(binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, n)))
 }

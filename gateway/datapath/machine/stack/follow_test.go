@@ -14,9 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestErrorsEndNoFollowing: a follower that cannot receive, because the kernel has no memory, looks
-// again instead of taking silence for no change. No kernel can be made to fail here, so the
-// connection is one that fails.
+// TestErrorsEndNoFollowing: a follower that cannot receive, because the kernel has no memory, looks again instead of
+// taking silence for no change. No kernel can be made to fail here, so the connection is one that fails.
 func TestErrorsEndNoFollowing(t *testing.T) {
 	var failed atomic.Int32
 	broken := nltest.Dial(func([]netlink.Message) ([]netlink.Message, error) {
@@ -26,7 +25,7 @@ func TestErrorsEndNoFollowing(t *testing.T) {
 	f := &Follower{routes: broken, ended: make(chan struct{})}
 	looked := make(chan struct{})
 	f.running.Go(func() {
-		f.follow(broken, func() {
+		f.receive(broken, func() {
 			select {
 			case looked <- struct{}{}:
 			case <-f.ended:

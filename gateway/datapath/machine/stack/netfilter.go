@@ -1,6 +1,5 @@
-// Package stack observes the kernel's network stack: which netfilter rules affect
-// forwarding, how the stack would forward, and when any of that changes. Data paths that
-// forward in its place depend on it.
+// Package stack observes the kernel's network stack: which netfilter rules affect forwarding, how the stack would
+// forward, and when any of that changes. Data paths that forward in its place depend on it.
 package stack
 
 import (
@@ -38,28 +37,28 @@ func (c chain) String() string {
 
 const inetIngress = 5 // NF_INET_INGRESS
 
-// sees reports whether IPv4 packets that these interfaces forward traverse the chain. Packets for
+// traversedBy reports whether IPv4 packets that these interfaces forward traverse the chain. Packets for
 // interfaces other than these two may leave by any, so every chain at egress does.
-func (c chain) sees(interfaces []string) bool {
+func (c chain) traversedBy(interfaces []string) bool {
 	switch {
 	case c.family == unix.NFPROTO_NETDEV && c.hook == unix.NF_NETDEV_EGRESS:
 		return true
 	case c.family == unix.NFPROTO_NETDEV, c.family == unix.NFPROTO_INET && c.hook == inetIngress:
-		return slices.ContainsFunc(interfaces, c.at)
+		return slices.ContainsFunc(interfaces, c.isAt)
 	}
 	return c.hook == unix.NF_INET_PRE_ROUTING || c.hook == unix.NF_INET_FORWARD || c.hook == unix.NF_INET_POST_ROUTING
 }
 
-// at reports whether the chain is at an interface.
-func (c chain) at(name string) bool {
+// isAt reports whether the chain is at an interface.
+func (c chain) isAt(name string) bool {
 	return slices.ContainsFunc(c.devices, func(dev string) bool {
 		start, pattern := strings.CutSuffix(dev, "*")
 		return dev == name || pattern && strings.HasPrefix(name, start)
 	})
 }
 
-// legacyTables lists the tables of the kernel's old iptables that handle forwarded
-// packets. Whether they have rules cannot be seen, so an existing table counts.
+// legacyTables lists the tables of the kernel's old iptables that handle forwarded packets. Whether they have rules
+// cannot be seen, so an existing table counts.
 const legacyTables = "/proc/thread-self/net/ip_tables_names"
 
 func legacyNames() ([]string, error) {
@@ -67,10 +66,9 @@ func legacyNames() ([]string, error) {
 	return strings.Fields(string(names)), err
 }
 
-// Rules names the chains that affect packets forwarded between interfaces: base chains at prerouting,
-// forward and postrouting, at the interfaces' ingress and at any egress, that hold a rule or drop by
-// policy. Tables for which own returns true do not count; family is unix.NFPROTO_INET,
-// NFPROTO_IPV4 or NFPROTO_NETDEV.
+// Rules names the chains that affect packets forwarded between interfaces: base chains at prerouting, forward and
+// postrouting, at the interfaces' ingress and at any egress, that hold a rule or drop by policy. Tables for which own
+// returns true do not count; family is unix.NFPROTO_INET, NFPROTO_IPV4 or NFPROTO_NETDEV.
 func Rules(own func(family uint8, table string) bool, interfaces ...string) ([]string, error) {
 	if names, err := legacyNames(); err == nil && len(names) > 0 {
 		var old []string
@@ -96,7 +94,7 @@ func Rules(own func(family uint8, table string) bool, interfaces ...string) ([]s
 	}
 	var chains []chain
 	for _, m := range messages {
-		if ch, ok := baseChain(m.Data); ok && ch.sees(interfaces) && !own(ch.family, ch.table) {
+		if ch, ok := baseChain(m.Data); ok && ch.traversedBy(interfaces) && !own(ch.family, ch.table) {
 			chains = append(chains, ch)
 		}
 	}
@@ -115,8 +113,8 @@ func Rules(own func(family uint8, table string) bool, interfaces ...string) ([]s
 	return lines, nil
 }
 
-// baseChain decodes a chain (nfgenmsg, then attributes) and reports whether it is a base
-// chain that IPv4 packets may traverse.
+// baseChain decodes a chain (nfgenmsg, then attributes) and reports whether it is a base chain that IPv4 packets may
+// traverse.
 func baseChain(data []byte) (chain, bool) {
 	attrs, family, ok := decoder(data)
 	if !ok || families[family] == "" {

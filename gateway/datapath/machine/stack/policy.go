@@ -19,7 +19,7 @@ const (
 
 // Policies describes IPsec policies (xfrm) that apply to forwarded IPv4 packets; "": there are none.
 func Policies() (string, error) {
-	all, err := Whole(func() ([]netlink.XfrmPolicy, error) { return netlink.XfrmPolicyList(unix.AF_INET) })
+	all, err := ConsistentList(func() ([]netlink.XfrmPolicy, error) { return netlink.XfrmPolicyList(unix.AF_INET) })
 	if errors.Is(err, syscall.EPROTONOSUPPORT) {
 		return "", nil // a kernel without IPsec
 	}

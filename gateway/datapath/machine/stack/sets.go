@@ -53,17 +53,17 @@ func (e *evaluation) lookup(a attributes) (t truth, v []verdict, of string) {
 	if s.flags&(unix.NFT_SET_TIMEOUT|unix.NFT_SET_EVAL) != 0 {
 		return unknown, nil, "looks into the set " + id.name + ", whose elements come and go by themselves"
 	}
-	if e.err = s.fill(e.conn, id); e.err != nil {
+	if e.err = s.readElements(e.conn, id); e.err != nil {
 		return unknown, nil, ""
 	}
 	bytes := 4
 	if len(s.elements) > 0 {
 		bytes = len(s.elements[0].key)
 	}
-	key := e.r.at(a.number(unix.NFTA_LOOKUP_SREG), uint32(bytes))
+	key := e.r.bytes(a.number(unix.NFTA_LOOKUP_SREG), uint32(bytes))
 	found, of := s.find(key)
 	if of != "" {
-		return unknown, nil, looks(of)
+		return unknown, nil, matchWords(of)
 	}
 	const inverted = 1 // NFT_LOOKUP_F_INV
 	t = unknown
@@ -85,19 +85,19 @@ func (e *evaluation) lookup(a attributes) (t truth, v []verdict, of string) {
 	}
 	for _, x := range found {
 		if x.verdict.code&0xff == nfQueue {
-			return t, nil, does("queue")
+			return t, nil, actionWords("queue")
 		}
 		v = append(v, x.verdict)
 	}
 	return t, v, ""
 }
 
-func isCertain(o []octet) bool { _, all := certain(o); return all }
+func isCertain(o []octet) bool { _, all := knownValue(o); return all }
 
 // find returns the elements that a key may be, and what of the key varies that matters.
 func (s *set) find(key []octet) (found []element, of string) {
 	if s.flags&(unix.NFT_SET_INTERVAL) != 0 || len(s.elements) == 0 || len(key) == 0 {
-		return s.elements, varying(key)
+		return s.elements, whatVaries(key)
 	}
 	var rest []element
 	for _, x := range s.elements {
@@ -119,22 +119,24 @@ func (s *set) find(key []octet) (found []element, of string) {
 	return append(found, rest...), of
 }
 
-// fill reads a set's elements.
-func (s *set) fill(c *nftables.Conn, id setID) (err error) {
+// readElements reads a set's elements.
+func (s *set) readElements(c *nftables.Conn, id setID) (err error) {
 	if s.read {
 		return nil
 	}
 	s.elements, err = nftables.Listed(id.name,
 		func() ([]element, error) { return listElements(c, id) },
-		func(a, b []element) bool { return slices.EqualFunc(a, b, sameKey) && !twice(a) })
+		func(a, b []element) bool { return slices.EqualFunc(a, b, sameKey) && !hasDuplicate(a) })
 	s.read = err == nil
 	return err
 }
 
 func sameKey(a, b element) bool { return bytes.Equal(a.key, b.key) }
 
-// twice reports whether a sorted list has an element twice.
-func twice(all []element) bool { return len(slices.CompactFunc(slices.Clone(all), sameKey)) < len(all) }
+// hasDuplicate reports whether a sorted list has an element twice.
+func hasDuplicate(all []element) bool {
+	return len(slices.CompactFunc(slices.Clone(all), sameKey)) < len(all)
+}
 
 // listElements reads a set's elements once, in the order of their keys.
 func listElements(c *nftables.Conn, id setID) (all []element, err error) {

@@ -12,16 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Way describes how the stack forwards between a LAN and a WAN, if addresses alone
-// determine it for every packet.
+// Way describes how the stack forwards between a LAN and a WAN, if addresses alone determine it for every packet.
 type Way struct {
 	Next netip.Addr // the next hop, at the WAN, for all addresses outside Others
-	// Link is the WAN's own network, whose hosts are their own next hop, except those in
-	// Apart; the zero Prefix: none.
-	Link  netip.Prefix
-	Apart []netip.Addr // at most 8
-	// Others are prefixes with their own routes, local ones and unreachable ones, including
-	// Link, the LAN's network and Multicast.
+	// Link is the WAN's own network, whose hosts are their own next hop, except those in Apart; the zero Prefix: none.
+	Link      netip.Prefix
+	OwnRoutes []netip.Addr // at most 8
+	// Others are prefixes with their own routes, local ones and unreachable ones, including Link, the LAN's network and
+	// Multicast.
 	Others []netip.Prefix
 	// LANMTU and WANMTU are the MTUs, bytes.
 	LANMTU, WANMTU int
@@ -36,9 +34,9 @@ var Multicast = netip.MustParsePrefix("224.0.0.0/3")
 // routesMax bounds the routes that Find reads whenever a route changes.
 const routesMax = 1000
 
-// Find determines the way from a LAN with the given network to a WAN. If it is not
-// certain, unsure gives the reason in a few words.
-func Find(lan, wan *net.Interface, network netip.Prefix) (w Way, unsure string, err error) {
+// FindWay determines the way from a LAN with the given network to a WAN. If it is not certain, unsure gives the reason
+// in a few words.
+func FindWay(lan, wan *net.Interface, network netip.Prefix) (w Way, unsure string, err error) {
 	if unsure, err = w.links(lan, wan); unsure != "" || err != nil {
 		return Way{}, unsure, err
 	}
@@ -55,7 +53,8 @@ func Find(lan, wan *net.Interface, network netip.Prefix) (w Way, unsure string, 
 	if unsure = w.routes(all, lan.Index, wan.Index, network); unsure != "" {
 		return Way{}, unsure, nil
 	}
-	neighbours, err := Whole(func() ([]netlink.Neigh, error) { return netlink.NeighList(wan.Index, unix.AF_INET) })
+	neighbours, err := ConsistentList(
+		func() ([]netlink.Neigh, error) { return netlink.NeighList(wan.Index, unix.AF_INET) })
 	if err != nil {
 		return Way{}, "", fmt.Errorf("listing the neighbours: %w", err)
 	}
@@ -97,7 +96,7 @@ const tooManyRoutes = "there are too many routes"
 
 // routesUpTo lists the routes of all tables, and ends after more than most.
 func routesUpTo(most int) ([]netlink.Route, error) {
-	all, err := Whole(func() ([]netlink.Route, error) {
+	all, err := ConsistentList(func() ([]netlink.Route, error) {
 		var all []netlink.Route
 		err := netlink.RouteListFilteredIter(
 			unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
@@ -114,11 +113,11 @@ func routesUpTo(most int) ([]netlink.Route, error) {
 
 // HasDefault reports whether any table has a default route that leads somewhere.
 func HasDefault() (has bool, err error) {
-	_, err = Whole(func() ([]netlink.Route, error) {
+	_, err = ConsistentList(func() ([]netlink.Route, error) {
 		has = false
 		return nil, netlink.RouteListFilteredIter(
 			unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
-				has = has || destination(r).Bits() == 0 && leads(r)
+				has = has || destination(r).Bits() == 0 && hasLiveHop(r)
 				return !has
 			})
 	})
@@ -128,8 +127,8 @@ func HasDefault() (has bool, err error) {
 	return has, nil
 }
 
-// leads reports whether a route has a hop whose link is up.
-func leads(r netlink.Route) bool {
+// hasLiveHop reports whether a route has a hop whose link is up.
+func hasLiveHop(r netlink.Route) bool {
 	const down = unix.RTNH_F_DEAD | unix.RTNH_F_LINKDOWN
 	if len(r.MultiPath) > 0 {
 		return slices.ContainsFunc(r.MultiPath, func(hop *netlink.NexthopInfo) bool { return hop.Flags&down == 0 })
@@ -139,7 +138,7 @@ func leads(r netlink.Route) bool {
 
 // ruled reports routing rules other than the three default rules.
 func ruled() (unsure string, err error) {
-	rules, err := Whole(func() ([]netlink.Rule, error) { return netlink.RuleList(unix.AF_INET) })
+	rules, err := ConsistentList(func() ([]netlink.Rule, error) { return netlink.RuleList(unix.AF_INET) })
 	if err != nil {
 		return "", fmt.Errorf("listing the rules of routing: %w", err)
 	}
@@ -165,11 +164,10 @@ func ordinary(r netlink.Rule) bool {
 		r.Tos == 0 && r.IPProto == 0 && r.Sport == nil && r.Dport == nil && r.UIDRange == nil
 }
 
-// most is the number of addresses of Link that may have their own routes.
-const most = 8
+// maxOwnRoutes is the number of addresses of Link that may have their own routes.
+const maxOwnRoutes = 8
 
-// routes classifies the routes: the one to the next hop, those of the two links, and
-// others.
+// routes classifies the routes: the one to the next hop, those of the two links, and others.
 func (w *Way) routes(all []netlink.Route, lan, wan int, network netip.Prefix) (unsure string) {
 	w.Others = append(w.Others, martians...)
 	var near bool // the LAN's route exists
@@ -184,13 +182,13 @@ func (w *Way) routes(all []netlink.Route, lan, wan int, network netip.Prefix) (u
 			w.Others = append(w.Others, to)
 		case w.Next.IsValid():
 			return "there is more than one default route"
-		case r.LinkIndex != wan || !plain(r) || r.Gw.To4() == nil:
+		case r.LinkIndex != wan || !isPlain(r) || r.Gw.To4() == nil:
 			return "the default route is no next hop at the WAN"
 		default:
 			w.Next = netip.AddrFrom4([4]byte(r.Gw.To4()))
 			continue
 		}
-		onLink := r.Table == unix.RT_TABLE_MAIN && plain(r) && r.Gw == nil
+		onLink := r.Table == unix.RT_TABLE_MAIN && isPlain(r) && r.Gw == nil
 		switch {
 		case onLink && r.LinkIndex == lan && to == network && !near:
 			near = true
@@ -208,13 +206,13 @@ func (w *Way) routes(all []netlink.Route, lan, wan int, network netip.Prefix) (u
 	case !near:
 		return "there is no route to the LAN"
 	}
-	w.apart(ownPrefixes)
+	w.findOwnRoutes(ownPrefixes)
 	return ""
 }
 
-// apart determines which addresses of Link have their own routes. If these are too many,
-// or more than single addresses, all of Link is left to the stack.
-func (w *Way) apart(ownPrefixes []netip.Prefix) {
+// findOwnRoutes determines which addresses of Link have their own routes. If these are too many, or more than single
+// addresses, all of Link is left to the stack.
+func (w *Way) findOwnRoutes(ownPrefixes []netip.Prefix) {
 	if !w.Link.IsValid() {
 		return
 	}
@@ -222,16 +220,15 @@ func (w *Way) apart(ownPrefixes []netip.Prefix) {
 		if p.Bits() < w.Link.Bits() || !w.Link.Contains(p.Addr()) {
 			continue
 		}
-		if w.Apart = append(w.Apart, p.Addr()); !p.IsSingleIP() || len(w.Apart) > most {
-			w.Link, w.Apart = netip.Prefix{}, nil
+		if w.OwnRoutes = append(w.OwnRoutes, p.Addr()); !p.IsSingleIP() || len(w.OwnRoutes) > maxOwnRoutes {
+			w.Link, w.OwnRoutes = netip.Prefix{}, nil
 			return
 		}
 	}
 }
 
-// plain reports whether a route applies to all packets to its destination, leads to one
-// hop and changes no packet.
-func plain(r netlink.Route) bool {
+// isPlain reports whether a route applies to all packets to its destination, leads to one hop and changes no packet.
+func isPlain(r netlink.Route) bool {
 	return r.Type == unix.RTN_UNICAST && len(r.MultiPath) == 0 && r.Tos == 0 && r.MTU == 0 && r.Encap == nil &&
 		r.Via == nil && r.MPLSDst == nil && r.NewDst == nil &&
 		r.Flags&(unix.RTNH_F_DEAD|unix.RTNH_F_LINKDOWN) == 0

@@ -34,7 +34,7 @@ func find(t *testing.T) (Way, string) {
 	must(t, err)
 	wan, err := net.InterfaceByName("wan0")
 	must(t, err)
-	w, unsure, err := Find(lan, wan, lanNetwork)
+	w, unsure, err := FindWay(lan, wan, lanNetwork)
 	must(t, err)
 	return w, unsure
 }
@@ -47,8 +47,8 @@ func TestWay(t *testing.T) {
 		t.Errorf("%+v, unsure: %q", w, unsure)
 	}
 	for _, a := range []string{"192.0.2.1", "192.0.2.255"} {
-		if !slices.Contains(w.Apart, netip.MustParseAddr(a)) {
-			t.Errorf("%s is as good as any other of the link: %v", a, w.Apart)
+		if !slices.Contains(w.OwnRoutes, netip.MustParseAddr(a)) {
+			t.Errorf("%s is as good as any other of the link: %v", a, w.OwnRoutes)
 		}
 	}
 	elsewhere := func(a string) bool {
@@ -67,8 +67,7 @@ func TestWay(t *testing.T) {
 	}
 }
 
-// TestUnsure checks cases in which addresses do not determine a packet's way, or there is
-// none.
+// TestUnsure checks cases in which addresses do not determine a packet's way, or there is none.
 func TestUnsure(t *testing.T) {
 	for _, c := range []struct{ do, undo, says string }{
 		{"ip rule add fwmark 1 lookup 100", "ip rule del fwmark 1 lookup 100", "rules of routing"},
@@ -113,15 +112,14 @@ func TestUnsure(t *testing.T) {
 	}
 }
 
-// TestApart: an address with its own route is not one of the WAN's hosts; with a whole
-// network inside, none is.
+// TestApart: an address with its own route is not one of the WAN's hosts; with a whole network inside, none is.
 func TestApart(t *testing.T) {
 	sh(t, "ip route add unreachable 192.0.2.9/32")
-	if w, unsure := find(t); unsure != "" || !slices.Contains(w.Apart, netip.MustParseAddr("192.0.2.9")) {
+	if w, unsure := find(t); unsure != "" || !slices.Contains(w.OwnRoutes, netip.MustParseAddr("192.0.2.9")) {
 		t.Errorf("%+v, unsure: %q", w, unsure)
 	}
 	sh(t, "ip route add 192.0.2.64/26 via 198.51.100.2")
-	if w, unsure := find(t); unsure != "" || w.Link.IsValid() || len(w.Apart) > 0 {
+	if w, unsure := find(t); unsure != "" || w.Link.IsValid() || len(w.OwnRoutes) > 0 {
 		t.Errorf("with a network within: %+v, unsure: %q", w, unsure)
 	}
 	sh(t, "ip route del 192.0.2.64/26; ip route del unreachable 192.0.2.9/32")

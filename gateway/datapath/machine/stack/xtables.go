@@ -40,11 +40,11 @@ func flagsMatch(info []byte) (t truth, v []verdict, of string) {
 	const known, invertFlags = tcpFIN | tcpSYN | tcpRST | tcpACK, 4 // XT_TCP_INV_FLAGS
 	switch {
 	case option != 0:
-		return unknown, nil, looks("TCP options")
+		return unknown, nil, matchWords("TCP options")
 	case mask == 0:
 		return unknown, nil, "" // ports
 	case mask&^known != 0 && (mask&known)&(tcpACK^want) == 0:
-		return unknown, nil, looks("flags")
+		return unknown, nil, matchWords("flags")
 	}
 	same := (mask&known)&(tcpACK^want) == 0
 	if same != (inverted&invertFlags != 0) {
@@ -63,7 +63,7 @@ const (
 func (e *evaluation) conntrack(info []byte) (t truth, v []verdict, of string) {
 	flags, inverted := binary.NativeEndian.Uint16(info[146:]), binary.NativeEndian.Uint16(info[148:])
 	if flags&xtConntrackExpires != 0 {
-		return unknown, nil, looks("connection's expiry")
+		return unknown, nil, matchWords("connection's expiry")
 	}
 	if flags&xtConntrackState == 0 {
 		return unknown, nil, ""

@@ -85,14 +85,13 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestVerdicts: consecutive packets with the same verdict share a message, in order, unless
-// a packet is held.
+// TestVerdicts: consecutive packets with the same verdict share a message, in order, unless a packet is held.
 func TestVerdicts(t *testing.T) {
 	packets := make([]Packet, 6)
 	for i := range packets {
 		packets[i].ID = uint32(10 + i)
 	}
-	accept, drop, portal := Verdict{Fate: Accept}, Verdict{}, Verdict{Fate: Repeat, Mark: 7}
+	accept, drop, portal := Verdict{Kind: Accept}, Verdict{}, Verdict{Kind: Repeat, Mark: 7}
 	type said struct {
 		kind uint16
 		id   uint32
@@ -105,9 +104,9 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{[]Verdict{accept, accept, drop, portal, portal, accept}, false,
 			[]said{{typeBatch, 11, accept}, {typeVerdict, 12, drop}, {typeBatch, 14, portal}, {typeVerdict, 15, accept}}},
-		{[]Verdict{accept, accept, {Fate: Held}, drop, drop, {Fate: Held}}, true,
+		{[]Verdict{accept, accept, {Kind: Held}, drop, drop, {Kind: Held}}, true,
 			[]said{{typeVerdict, 10, accept}, {typeVerdict, 11, accept}, {typeVerdict, 13, drop}, {typeVerdict, 14, drop}}},
-		{[]Verdict{{Fate: Held}, {Fate: Held}, {Fate: Held}, {Fate: Held}, {Fate: Held}, {Fate: Held}}, true, nil},
+		{[]Verdict{{Kind: Held}, {Kind: Held}, {Kind: Held}, {Kind: Held}, {Kind: Held}, {Kind: Held}}, true, nil},
 	} {
 		b := appendVerdicts(nil, 258, packets, c.verdicts, c.held)
 		var got []said
@@ -119,7 +118,7 @@ func TestVerdicts(t *testing.T) {
 				t.Errorf("verdict for queue %d", q)
 			}
 			s := said{binary.NativeEndian.Uint16(m[4:]), binary.BigEndian.Uint32(m[28:]),
-				Verdict{Fate: Fate(binary.BigEndian.Uint32(m[24:]))}}
+				Verdict{Kind: VerdictKind(binary.BigEndian.Uint32(m[24:]))}}
 			if len(m) > 32 {
 				s.v.Mark = binary.BigEndian.Uint32(m[36:])
 			}
@@ -131,8 +130,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestConfigMessages compares messages with those of libnetfilter_queue's programs, as
-// strace shows them, except lengths and sequence numbers.
+// TestConfigMessages compares messages with those of libnetfilter_queue's programs, as strace shows them, except
+// lengths and sequence numbers.
 func TestConfigMessages(t *testing.T) {
 	for name, c := range map[string]struct {
 		got  []byte

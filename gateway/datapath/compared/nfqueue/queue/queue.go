@@ -1,10 +1,8 @@
-// Package queue implements user space's side of NFQUEUE: packets that a netfilter rule
-// queues are delivered to user space, and wait in the kernel for a verdict (linux,
-// include/uapi/linux/netfilter/nfnetlink_queue.h).
+// Package queue implements user space's side of NFQUEUE: packets that a netfilter rule queues are delivered to user
+// space, and wait in the kernel for a verdict (linux, include/uapi/linux/netfilter/nfnetlink_queue.h).
 //
-// It fails closed. A queue without a reader drops its packets, and so does a full one. When
-// a reader ends, its waiting packets are dropped. The option to accept packets instead is
-// never used.
+// It fails closed. A queue without a reader drops its packets, and so does a full one. When a reader ends, its waiting
+// packets are dropped. The option to accept packets instead is never used.
 package queue
 
 import (
@@ -26,35 +24,33 @@ type Config struct {
 	Packets uint32
 	// Buffer is the socket's receive buffer, bytes; 0 holds Packets whole packets.
 	Buffer int
-	// GSO delivers aggregated packets as they are; otherwise the kernel splits them first
-	// and computes the checksums.
+	// GSO delivers aggregated packets as they are; otherwise the kernel splits them first and computes the checksums.
 	GSO bool
-	// Batch is the largest number of packets that one system call reads. With 1, each
-	// verdict has its own system call as well; 0 is 1.
+	// Batch is the largest number of packets that one system call reads. With 1, each verdict has its own system call as
+	// well; 0 is 1.
 	Batch int
 }
 
 // Queue is an open queue.
 type Queue struct {
-	cfg     Config
-	fd      int
-	closing atomic.Bool
-	close   sync.Once
-	running sync.Mutex    // held by Run
-	turns   atomic.Uint64 // odd: packets are being judged
-	held    atomic.Int64  // held packets without a verdict
-	err     error         // of closing
+	cfg        Config
+	fd         int
+	closing    atomic.Bool
+	close      sync.Once
+	running    sync.Mutex    // held by Run
+	batches    atomic.Uint64 // odd: packets are being judged
+	unanswered atomic.Int64  // held packets without a verdict
+	err        error         // of closing
 
 	mu     sync.Mutex
 	closed bool // guarded by mu: fd is no longer the queue's
 }
 
-// Judge fills in a verdict for each packet. It may use the packets' bytes until the next
-// ones arrive.
+// Judge fills in a verdict for each packet. It may use the packets' bytes until the next ones arrive.
 type Judge func(packets []Packet, verdicts []Verdict)
 
-// Open binds a queue to a new socket. Packets wait from then on, until Run judges
-// them. It fails if another process has the queue, or without CAP_NET_ADMIN.
+// Open binds a queue to a new socket. Packets wait from then on, until Run judges them. It fails if another process has
+// the queue, or without CAP_NET_ADMIN.
 func Open(cfg Config) (*Queue, error) {
 	if cfg.Batch == 0 {
 		cfg.Batch = 1
@@ -79,8 +75,8 @@ func Open(cfg Config) (*Queue, error) {
 	return q, nil
 }
 
-// bookkept is what a packet uses of a receive buffer: the kernel counts whole buffers,
-// and each packet has one for headers.
+// bookkept is what a packet uses of a receive buffer: the kernel counts whole buffers, and each packet has one for
+// headers.
 func bookkept(copyBytes uint32) int { return 2048 + int(min(copyBytes, 2048)) }
 
 // bind binds the socket to the queue and configures the queue, each step confirmed.
@@ -91,8 +87,8 @@ func (q *Queue) bind() error {
 	if err := unix.SetsockoptInt(q.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, q.cfg.Buffer); err != nil {
 		return fmt.Errorf("setting its receive buffer: %w", err)
 	}
-	// Packets that do not fit are dropped and counted by the kernel either way. Without
-	// this option the socket would accept nothing more until it has been read empty.
+	// Packets that do not fit are dropped and counted by the kernel either way. Without this option the socket would
+	// accept nothing more until it has been read empty.
 	if err := unix.SetsockoptInt(q.fd, unix.SOL_NETLINK, unix.NETLINK_NO_ENOBUFS, 1); err != nil {
 		return fmt.Errorf("setting up its socket: %w", err)
 	}
@@ -115,8 +111,8 @@ func (q *Queue) bind() error {
 	return nil
 }
 
-// confirmed sends a message and waits for the kernel's answer. Packets that arrive before
-// it, by a former daemon's rules, are dropped.
+// confirmed sends a message and waits for the kernel's answer. Packets that arrive before it, by a former daemon's
+// rules, are dropped.
 func (q *Queue) confirmed(msg []byte) error {
 	if err := unix.Sendto(q.fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
@@ -144,21 +140,20 @@ func (q *Queue) confirmed(msg []byte) error {
 	}
 }
 
-// AwaitVerdicts waits until packets that are being judged have their verdicts. Later packets are
-// judged by what the caller changed before.
+// AwaitVerdicts waits until packets that are being judged have their verdicts. Later packets are judged by what the
+// caller changed before.
 func (q *Queue) AwaitVerdicts() {
-	turn := q.turns.Load()
-	for turn%2 == 1 && q.turns.Load() == turn {
+	turn := q.batches.Load()
+	for turn%2 == 1 && q.batches.Load() == turn {
 		time.Sleep(10 * time.Microsecond)
 	}
 }
 
-// Hold keeps a packet that is being judged waiting after the verdict Held. The returned
-// function gives the packet its verdict, from any goroutine, and is to be called once;
-// after Close, which drops the packet, it does nothing. While packets are held, each
-// other verdict takes a message of its own. The kernel counts held packets as waiting.
+// Hold keeps a packet that is being judged waiting after the verdict Held. The returned function gives the packet its
+// verdict, from any goroutine, and is to be called once; after Close, which drops the packet, it does nothing. While
+// packets are held, each other verdict takes a message of its own. The kernel counts held packets as waiting.
 func (q *Queue) Hold(id uint32) (release func(Verdict)) {
-	q.held.Add(1)
+	q.unanswered.Add(1)
 	return func(v Verdict) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -167,12 +162,11 @@ func (q *Queue) Hold(id uint32) (release func(Verdict)) {
 			unix.Sendto(q.fd, appendVerdict(nil, q.cfg.Number, typeVerdict, id, v), 0,
 				&unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 		}
-		q.held.Add(-1)
+		q.unanswered.Add(-1)
 	}
 }
 
-// Close ends Run, waits for it and closes the queue: waiting and later packets are
-// dropped. It may be called twice.
+// Close ends Run, waits for it and closes the queue: waiting and later packets are dropped. It may be called twice.
 func (q *Queue) Close() error {
 	q.close.Do(func() {
 		q.closing.Store(true)

@@ -22,17 +22,17 @@ func TestMain(m *testing.M) {
 
 var must = netnstest.Must
 
-// place is a namespace whose loopback queues packets to UDP port 9.
-type place struct {
+// queueBench is a namespace whose loopback queues packets to UDP port 9.
+type queueBench struct {
 	*netnstest.Space
 	in, out *net.UDPConn
 }
 
 const number = 7
 
-func newPlace(t *testing.T, rules ...string) *place {
+func newPlace(t *testing.T, rules ...string) *queueBench {
 	t.Helper()
-	p := &place{Space: netnstest.NewSpace(t)}
+	p := &queueBench{Space: netnstest.NewSpace(t)}
 	p.Run(t, `iptables -A INPUT -p udp --dport 9 -m mark ! --mark 5 -j NFQUEUE --queue-num 7; `+strings.Join(rules, "; "))
 	p.Do(func() {
 		var err error
@@ -47,7 +47,7 @@ func newPlace(t *testing.T, rules ...string) *place {
 }
 
 // open opens the queue in the namespace and judges packets until the test ends.
-func (p *place) open(t *testing.T, cfg Config, judge Judge) *Queue {
+func (p *queueBench) open(t *testing.T, cfg Config, judge Judge) *Queue {
 	t.Helper()
 	cfg.Number = number
 	var q *Queue
@@ -71,8 +71,8 @@ func (p *place) open(t *testing.T, cfg Config, judge Judge) *Queue {
 	return q
 }
 
-// each returns a judge that decides about one packet at a time.
-func each(one func(Packet) Verdict) Judge {
+// onePacket returns a judge that decides about one packet at a time.
+func onePacket(one func(Packet) Verdict) Judge {
 	return func(packets []Packet, verdicts []Verdict) {
 		for i, p := range packets {
 			verdicts[i] = one(p)
@@ -80,13 +80,13 @@ func each(one func(Packet) Verdict) Judge {
 	}
 }
 
-func (p *place) send(t *testing.T, text string) {
+func (p *queueBench) send(t *testing.T, text string) {
 	t.Helper()
 	_, err := p.out.Write([]byte(text))
 	must(t, err)
 }
 
-func (p *place) receive(t *testing.T) string {
+func (p *queueBench) receive(t *testing.T) string {
 	t.Helper()
 	b := make([]byte, 70000)
 	must(t, p.in.SetReadDeadline(time.Now().Add(2*time.Minute))) // it never comes
@@ -95,23 +95,23 @@ func (p *place) receive(t *testing.T) string {
 	return string(b[:n])
 }
 
-// TestVerdictsAreObeyed: packets pass, are dropped, or traverse the rules again with their
-// mark; in order, at any batch size.
+// TestVerdictsAreObeyed: packets pass, are dropped, or traverse the rules again with their mark; in order, at any batch
+// size.
 func TestVerdictsAreObeyed(t *testing.T) {
 	for name, cfg := range map[string]Config{"one by one": {}, "in batches": {Batch: 32, CopyBytes: 64, GSO: true}} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
 			var judged atomic.Int64
-			p.open(t, cfg, each(func(p Packet) Verdict {
+			p.open(t, cfg, onePacket(func(p Packet) Verdict {
 				judged.Add(1)
 				if p.Hook != Input || p.In == 0 || len(p.Data) < 29 || p.Data[0]>>4 != 4 || p.Length < len(p.Data) {
 					t.Errorf("%+v", p)
 				}
 				switch p.Data[28] {
 				case 'a':
-					return Verdict{Fate: Accept}
+					return Verdict{Kind: Accept}
 				case 'r': // the rule takes no packet with this mark
-					return Verdict{Fate: Repeat, Mark: 5}
+					return Verdict{Kind: Repeat, Mark: 5}
 				}
 				return Verdict{}
 			}))
@@ -135,20 +135,20 @@ func TestVerdictsAreObeyed(t *testing.T) {
 	}
 }
 
-// TestHold: a packet waits until it is released, however many are judged after it, and a
-// packet held when the queue closes is dropped.
+// TestHold: a packet waits until it is released, however many are judged after it, and a packet held when the queue
+// closes is dropped.
 func TestHold(t *testing.T) {
 	for name, cfg := range map[string]Config{"one by one": {}, "in batches": {Batch: 32, CopyBytes: 64, GSO: true}} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
 			held := make(chan func(Verdict), 3)
 			var q atomic.Pointer[Queue]
-			q.Store(p.open(t, cfg, each(func(p Packet) Verdict {
+			q.Store(p.open(t, cfg, onePacket(func(p Packet) Verdict {
 				if p.Data[28] != 'h' {
-					return Verdict{Fate: Accept}
+					return Verdict{Kind: Accept}
 				}
 				held <- q.Load().Hold(p.ID)
-				return Verdict{Fate: Held}
+				return Verdict{Kind: Held}
 			})))
 			for n := range 100 {
 				if n%40 == 0 { // three of them
@@ -161,7 +161,7 @@ func TestHold(t *testing.T) {
 					t.Fatalf("received %q, want %q", got, want)
 				}
 			}
-			(<-held)(Verdict{Fate: Accept})
+			(<-held)(Verdict{Kind: Accept})
 			if got := p.receive(t); got != "h0" {
 				t.Errorf("received %q, want what was released", got)
 			}
@@ -171,7 +171,7 @@ func TestHold(t *testing.T) {
 				t.Errorf("received %q after one that was dropped", got)
 			}
 			must(t, q.Load().Close())
-			(<-held)(Verdict{Fate: Accept})
+			(<-held)(Verdict{Kind: Accept})
 			must(t, p.in.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
 			if n, err := p.in.Read(make([]byte, 100)); err == nil {
 				t.Errorf("%d bytes came of a queue that is closed", n)
@@ -184,7 +184,7 @@ func TestHold(t *testing.T) {
 func TestCopyBytes(t *testing.T) {
 	p := newPlace(t)
 	seen := make(chan Packet, 1)
-	p.open(t, Config{CopyBytes: 40}, each(func(p Packet) Verdict { seen <- p; return Verdict{Fate: Accept} }))
+	p.open(t, Config{CopyBytes: 40}, onePacket(func(p Packet) Verdict { seen <- p; return Verdict{Kind: Accept} }))
 	p.send(t, strings.Repeat("x", 1000))
 	if got := <-seen; len(got.Data) != 40 || got.Length != 1028 {
 		t.Errorf("%d of %d bytes came, want 40 of 1028", len(got.Data), got.Length)
@@ -194,13 +194,12 @@ func TestCopyBytes(t *testing.T) {
 	}
 }
 
-// TestAggregates: with GSO aggregated packets are delivered unchanged; without, split and
-// with checksums.
+// TestAggregates: with GSO aggregated packets are delivered unchanged; without, split and with checksums.
 func TestAggregates(t *testing.T) {
 	for _, gso := range []bool{true, false} {
 		p := newPlace(t)
 		var packets, aggregated atomic.Int64
-		p.open(t, Config{GSO: gso, CopyBytes: 64}, each(func(p Packet) Verdict {
+		p.open(t, Config{GSO: gso, CopyBytes: 64}, onePacket(func(p Packet) Verdict {
 			packets.Add(1)
 			if p.GSO {
 				aggregated.Add(1)
@@ -208,7 +207,7 @@ func TestAggregates(t *testing.T) {
 			if !gso && p.Unsummed {
 				t.Error("a packet without its sum")
 			}
-			return Verdict{Fate: Accept}
+			return Verdict{Kind: Accept}
 		}))
 		rc, err := p.out.SyscallConn()
 		must(t, err)
@@ -243,7 +242,8 @@ func TestFullQueueDrops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
 			release, waiting := make(chan struct{}), make(chan struct{}, 1000)
-			q := p.open(t, c.cfg, each(func(Packet) Verdict { waiting <- struct{}{}; <-release; return Verdict{Fate: Accept} }))
+			q := p.open(t, c.cfg,
+				onePacket(func(Packet) Verdict { waiting <- struct{}{}; <-release; return Verdict{Kind: Accept} }))
 			p.send(t, "the first")
 			<-waiting
 			const more = 200
@@ -262,13 +262,13 @@ func TestFullQueueDrops(t *testing.T) {
 			for range more - dropped + 1 {
 				p.receive(t)
 			}
-			p.nothing(t)
+			p.expectNone(t)
 		})
 	}
 }
 
-// nothing shows that no packet has come: one that is not queued comes first.
-func (p *place) nothing(t *testing.T) {
+// expectNone shows that no packet has come: one that is not queued comes first.
+func (p *queueBench) expectNone(t *testing.T) {
 	t.Helper()
 	p.Run(t, `iptables -F INPUT`)
 	p.send(t, "free")
@@ -277,13 +277,12 @@ func (p *place) nothing(t *testing.T) {
 	}
 }
 
-// TestNobodyThere: without a listener packets are dropped, those that wait when it goes
-// as well.
+// TestNobodyThere: without a listener packets are dropped, those that wait when it goes as well.
 func TestNobodyThere(t *testing.T) {
 	p := newPlace(t)
 	p.send(t, "before")
 	held, release := make(chan struct{}), make(chan struct{})
-	q := p.open(t, Config{}, each(func(Packet) Verdict { close(held); <-release; return Verdict{Fate: Accept} }))
+	q := p.open(t, Config{}, onePacket(func(Packet) Verdict { close(held); <-release; return Verdict{Kind: Accept} }))
 	p.send(t, "judged last")
 	<-held
 	p.send(t, "waiting")
@@ -299,7 +298,7 @@ func TestNobodyThere(t *testing.T) {
 	must(t, <-closed)
 	must(t, q.Close()) // twice is the same
 	p.send(t, "after")
-	p.nothing(t)
+	p.expectNone(t)
 	p.open(t, Config{}, nil) // it is free again
 }
 
@@ -318,7 +317,8 @@ func TestOneListener(t *testing.T) {
 func TestAwaitVerdicts(t *testing.T) {
 	p := newPlace(t)
 	judging, decide := make(chan struct{}), make(chan struct{})
-	q := p.open(t, Config{}, each(func(Packet) Verdict { judging <- struct{}{}; <-decide; return Verdict{Fate: Accept} }))
+	q := p.open(t, Config{},
+		onePacket(func(Packet) Verdict { judging <- struct{}{}; <-decide; return Verdict{Kind: Accept} }))
 	q.AwaitVerdicts() // nothing to wait for
 	p.send(t, "one")
 	<-judging

@@ -44,10 +44,9 @@ func newReader(batch int, bytes int) *reader {
 	return r
 }
 
-// Run has judge decide about packets, up to Batch at a time, until Close. after, unless it
-// is nil, is called when the packets have their verdicts and their bytes are still
-// valid. If Run fails, packets are dropped from then on. It keeps its thread, so that the
-// kernel wakes it on the same CPU.
+// Run has judge decide about packets, up to Batch at a time, until Close. after, unless it is nil, is called when the
+// packets have their verdicts and their bytes are still valid. If Run fails, packets are dropped from then on. It keeps
+// its thread, so that the kernel wakes it on the same CPU.
 func (q *Queue) Run(judge Judge, after func()) error {
 	q.running.Lock()
 	defer q.running.Unlock()
@@ -57,14 +56,14 @@ func (q *Queue) Run(judge Judge, after func()) error {
 	for !q.closing.Load() {
 		n, err := q.receive(r)
 		if err == nil && n > 0 {
-			q.turns.Add(1)
+			q.batches.Add(1)
 			clear(r.verdicts[:n])
 			judge(r.packets[:n], r.verdicts[:n])
-			err = q.pronounce(r, n)
+			err = q.sendVerdicts(r, n)
 			if after != nil {
 				after()
 			}
-			q.turns.Add(1)
+			q.batches.Add(1)
 		}
 		if err != nil && !q.closing.Load() {
 			return fmt.Errorf("reading queue %d: %w", q.cfg.Number, err)
@@ -100,15 +99,15 @@ func (q *Queue) receive(r *reader) (int, error) {
 		case !errors.Is(err, errOther):
 			return 0, err
 		}
-		// Other messages are answers to verdicts whose packet the kernel has dropped meanwhile,
-		// because its interface went down, and on Close.
+		// Other messages are answers to verdicts whose packet the kernel has dropped meanwhile, because its interface went
+		// down, and on Close.
 	}
 	return packets, nil
 }
 
-// pronounce sends the verdicts to the kernel.
-func (q *Queue) pronounce(r *reader, n int) error {
-	r.out = appendVerdicts(r.out[:0], q.cfg.Number, r.packets[:n], r.verdicts[:n], q.held.Load() > 0)
+// sendVerdicts sends the verdicts to the kernel.
+func (q *Queue) sendVerdicts(r *reader, n int) error {
+	r.out = appendVerdicts(r.out[:0], q.cfg.Number, r.packets[:n], r.verdicts[:n], q.unanswered.Load() > 0)
 	if len(r.out) == 0 {
 		return nil
 	}

@@ -2,27 +2,27 @@ package queue
 
 import "encoding/binary"
 
-// Fate is a verdict's kind.
-type Fate uint32
+// VerdictKind is a verdict's kind.
+type VerdictKind uint32
 
 // The kinds of verdicts, with the kernel's numbers.
 const (
-	Drop   Fate = 0
-	Accept Fate = 1 // on to the next hook
-	Repeat Fate = 4 // through this hook once more
+	Drop   VerdictKind = 0
+	Accept VerdictKind = 1 // on to the next hook
+	Repeat VerdictKind = 4 // through this hook once more
 
 	// Held is not a verdict of the kernel: the packet continues to wait, see Queue.Hold.
-	Held Fate = 1<<32 - 1
+	Held VerdictKind = 1<<32 - 1
 )
 
 // Verdict is the decision about a packet. The zero value drops it.
 type Verdict struct {
-	Fate Fate
+	Kind VerdictKind
 	Mark uint32 // set on the packet, unless 0
 }
 
-// appendVerdict appends the message with a packet's verdict or, if kind is typeBatch, the
-// verdict of all packets up to this one.
+// appendVerdict appends the message with a packet's verdict or, if kind is typeBatch, the verdict of all packets up to
+// this one.
 func appendVerdict(b []byte, number uint16, kind uint16, id uint32, v Verdict) []byte {
 	const plain = messageHeader + familyHeader + attrHeader + 8
 	length := uint32(plain)
@@ -37,7 +37,7 @@ func appendVerdict(b []byte, number uint16, kind uint16, id uint32, v Verdict) [
 	b = binary.BigEndian.AppendUint16(b, number)
 	b = binary.NativeEndian.AppendUint16(b, attrHeader+8)
 	b = binary.NativeEndian.AppendUint16(b, attrVerdictHeader)
-	b = binary.BigEndian.AppendUint32(b, uint32(v.Fate))
+	b = binary.BigEndian.AppendUint32(b, uint32(v.Kind))
 	b = binary.BigEndian.AppendUint32(b, id)
 	if v.Mark != 0 {
 		b = binary.NativeEndian.AppendUint16(b, attrHeader+4)
@@ -47,13 +47,12 @@ func appendVerdict(b []byte, number uint16, kind uint16, id uint32, v Verdict) [
 	return b
 }
 
-// appendVerdicts appends the messages with the packets' verdicts, in order. Consecutive
-// packets with the same verdict share a message: all packets before them have verdicts
-// by then, so "up to this one" means them. This does not hold while packets are held;
-// each then has a message of its own.
+// appendVerdicts appends the messages with the packets' verdicts, in order. Consecutive packets with the same verdict
+// share a message: all packets before them have verdicts by then, so "up to this one" means them. This does not hold
+// while packets are held; each then has a message of its own.
 func appendVerdicts(b []byte, number uint16, packets []Packet, verdicts []Verdict, held bool) []byte {
 	for i := 0; i < len(packets); {
-		if verdicts[i].Fate == Held {
+		if verdicts[i].Kind == Held {
 			i++
 			continue
 		}

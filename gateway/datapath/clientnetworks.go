@@ -10,26 +10,26 @@ import (
 	"sync/atomic"
 )
 
-// Behind tells behind whom networks of IPv4 are, as of clients on PPPoE. The zero value has none. Its methods may be
-// called at any time from several goroutines. Holder takes no lock while there are no networks.
-type Behind[O comparable] struct {
+// ClientNetworks tells behind whom networks of IPv4 are, as of clients on PPPoE. The zero value has none. Its methods
+// may be called at any time from several goroutines. Holder takes no lock while there are no networks.
+type ClientNetworks[O comparable] struct {
 	lengths atomic.Uint64 // bit n: there are networks of n bits
 
-	mu     sync.RWMutex // guards what follows
-	owners map[netip.Prefix]O
-	of     map[O][]netip.Prefix
-	count  [33]int // networks of each length
+	mu      sync.RWMutex // guards what follows
+	owners  map[netip.Prefix]O
+	byOwner map[O][]netip.Prefix
+	count   [33]int // networks of each length
 }
 
-// Fresh returns which networks Take would enter, or its error.
-func (b *Behind[O]) Fresh(owner O, networks []netip.Prefix) ([]netip.Prefix, error) {
+// Fresh returns which networks Add would enter, or its error.
+func (b *ClientNetworks[O]) Fresh(owner O, networks []netip.Prefix) ([]netip.Prefix, error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.fresh(owner, networks)
 }
 
 // fresh is Fresh with mu held.
-func (b *Behind[O]) fresh(owner O, networks []netip.Prefix) (fresh []netip.Prefix, err error) {
+func (b *ClientNetworks[O]) fresh(owner O, networks []netip.Prefix) (fresh []netip.Prefix, err error) {
 	for _, n := range networks {
 		has, found := b.owners[n]
 		switch {
@@ -44,27 +44,27 @@ func (b *Behind[O]) fresh(owner O, networks []netip.Prefix) (fresh []netip.Prefi
 	return fresh, nil
 }
 
-// Take enters networks of an owner, and returns those that are new. It fails with ErrTaken, and enters none, where
+// Add enters networks of an owner, and returns those that are new. It fails with ErrTaken, and enters none, where
 // another has one.
-func (b *Behind[O]) Take(owner O, networks []netip.Prefix) (fresh []netip.Prefix, err error) {
+func (b *ClientNetworks[O]) Add(owner O, networks []netip.Prefix) (fresh []netip.Prefix, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if fresh, err = b.fresh(owner, networks); err != nil || len(fresh) == 0 {
 		return nil, err
 	}
 	if b.owners == nil {
-		b.owners, b.of = map[netip.Prefix]O{}, map[O][]netip.Prefix{}
+		b.owners, b.byOwner = map[netip.Prefix]O{}, map[O][]netip.Prefix{}
 	}
 	for _, n := range fresh {
 		b.owners[n] = owner
 		b.counted(n.Bits(), 1)
 	}
-	b.of[owner] = append(b.of[owner], fresh...)
+	b.byOwner[owner] = append(b.byOwner[owner], fresh...)
 	return fresh, nil
 }
 
 // Drop removes networks, and returns those that the owner had.
-func (b *Behind[O]) Drop(owner O, networks []netip.Prefix) (had []netip.Prefix) {
+func (b *ClientNetworks[O]) Drop(owner O, networks []netip.Prefix) (had []netip.Prefix) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, n := range networks {
@@ -77,15 +77,15 @@ func (b *Behind[O]) Drop(owner O, networks []netip.Prefix) (had []netip.Prefix) 
 	if len(had) == 0 {
 		return nil
 	}
-	b.of[owner] = slices.DeleteFunc(b.of[owner], func(n netip.Prefix) bool { return slices.Contains(had, n) })
-	if len(b.of[owner]) == 0 {
-		delete(b.of, owner)
+	b.byOwner[owner] = slices.DeleteFunc(b.byOwner[owner], func(n netip.Prefix) bool { return slices.Contains(had, n) })
+	if len(b.byOwner[owner]) == 0 {
+		delete(b.byOwner, owner)
 	}
 	return had
 }
 
 // counted notes a network more, or fewer, of a length. mu is held.
-func (b *Behind[O]) counted(length, more int) {
+func (b *ClientNetworks[O]) counted(length, more int) {
 	b.count[length] += more
 	if set := uint64(1) << length; b.count[length] > 0 {
 		b.lengths.Or(set)
@@ -95,7 +95,7 @@ func (b *Behind[O]) counted(length, more int) {
 }
 
 // Holder returns behind whom an address is: that of the longest network.
-func (b *Behind[O]) Holder(addr netip.Addr) (owner O, ok bool) {
+func (b *ClientNetworks[O]) Holder(addr netip.Addr) (owner O, ok bool) {
 	left := b.lengths.Load()
 	if left == 0 || !addr.Is4() {
 		return owner, false
@@ -114,7 +114,7 @@ func (b *Behind[O]) Holder(addr netip.Addr) (owner O, ok bool) {
 }
 
 // Owner returns whose a network is. It takes as long however many there are.
-func (b *Behind[O]) Owner(network netip.Prefix) (owner O, ok bool) {
+func (b *ClientNetworks[O]) Owner(network netip.Prefix) (owner O, ok bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	owner, ok = b.owners[network]
@@ -122,7 +122,7 @@ func (b *Behind[O]) Owner(network netip.Prefix) (owner O, ok bool) {
 }
 
 // Any returns one of the networks, if there is one.
-func (b *Behind[O]) Any() (network netip.Prefix, ok bool) {
+func (b *ClientNetworks[O]) Any() (network netip.Prefix, ok bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for network := range b.owners {
@@ -132,21 +132,21 @@ func (b *Behind[O]) Any() (network netip.Prefix, ok bool) {
 }
 
 // All returns the owners by their networks: a copy, which takes as long as there are many.
-func (b *Behind[O]) All() map[netip.Prefix]O {
+func (b *ClientNetworks[O]) All() map[netip.Prefix]O {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return maps.Clone(b.owners)
 }
 
 // Of returns the networks of an owner.
-func (b *Behind[O]) Of(owner O) []netip.Prefix {
+func (b *ClientNetworks[O]) Of(owner O) []netip.Prefix {
 	if b.Empty() {
 		return nil
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return slices.Clone(b.of[owner])
+	return slices.Clone(b.byOwner[owner])
 }
 
 // Empty reports whether there are no networks.
-func (b *Behind[O]) Empty() bool { return b.lengths.Load() == 0 }
+func (b *ClientNetworks[O]) Empty() bool { return b.lengths.Load() == 0 }

@@ -11,7 +11,7 @@ import (
 func TestBehind(t *testing.T) {
 	wide, narrow := netip.MustParsePrefix("198.18.0.0/16"), netip.MustParsePrefix("198.18.5.0/24")
 	in := netip.MustParseAddr("198.18.5.9")
-	var b Behind[string]
+	var b ClientNetworks[string]
 	holds := func(want string) {
 		t.Helper()
 		if got, ok := b.Holder(in); got != want || ok != (want != "") {
@@ -21,13 +21,13 @@ func TestBehind(t *testing.T) {
 	holds("")
 	take := func(owner string, fresh int, networks ...netip.Prefix) {
 		t.Helper()
-		if got, err := b.Take(owner, networks); err != nil || len(got) != fresh {
+		if got, err := b.Add(owner, networks); err != nil || len(got) != fresh {
 			t.Errorf("%s takes %v: %v, %v", owner, networks, got, err)
 		}
 	}
 	take("ada", 1, wide, wide)
 	holds("ada")
-	if _, err := b.Take("bob", []netip.Prefix{narrow, wide}); !errors.Is(err, ErrTaken) {
+	if _, err := b.Add("bob", []netip.Prefix{narrow, wide}); !errors.Is(err, ErrTaken) {
 		t.Errorf("bob takes one of ada's: %v", err)
 	}
 	holds("ada")
@@ -35,7 +35,7 @@ func TestBehind(t *testing.T) {
 	take("bob", 0, narrow)
 	holds("bob")
 	for _, wrong := range []string{"0.0.0.0/0", "198.18.5.1/24", "2001:db8::/64"} {
-		if _, err := b.Take("bob", []netip.Prefix{netip.MustParsePrefix(wrong)}); err == nil {
+		if _, err := b.Add("bob", []netip.Prefix{netip.MustParsePrefix(wrong)}); err == nil {
 			t.Errorf("%s is taken", wrong)
 		}
 	}
@@ -52,7 +52,7 @@ func TestBehind(t *testing.T) {
 // TestOwner: a network has the owner that took it, whatever longer or shorter ones there are.
 func TestOwner(t *testing.T) {
 	wide, narrow := netip.MustParsePrefix("198.18.0.0/16"), netip.MustParsePrefix("198.18.5.0/24")
-	var b Behind[string]
+	var b ClientNetworks[string]
 	is := func(network netip.Prefix, want string) {
 		t.Helper()
 		if owner, ok := b.Owner(network); owner != want || ok != (want != "") {
@@ -63,7 +63,7 @@ func TestOwner(t *testing.T) {
 	if n, ok := b.Any(); ok {
 		t.Errorf("there is %v", n)
 	}
-	if _, err := b.Take("ada", []netip.Prefix{wide}); err != nil {
+	if _, err := b.Add("ada", []netip.Prefix{wide}); err != nil {
 		t.Fatal(err)
 	}
 	is(wide, "ada")

@@ -16,8 +16,8 @@ func TestReturnOfAccountingIsSaid(t *testing.T) {
 	server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	must(t, err)
 	defer server.Close()
-	told := make(chan []string, 1)
-	go answerAccounting(server, "ny", told)
+	reports := make(chan []string, 1)
+	go answerAccounting(server, "ny", reports)
 	g, logs := accounted(t,
 		"radius.primary.address = \"127.0.0.1:1812\"\nradius.primary.acct_address = \""+server.LocalAddr().String()+"\"\n")
 	ctx, stop := context.WithCancel(t.Context())

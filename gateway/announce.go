@@ -112,11 +112,11 @@ func (g *gateway) announce(ctx context.Context) error {
 
 // probe returns an event to try servers with, if there is one within a few seconds.
 func (g *gateway) probe(ctx context.Context, again bool) (*session.Event, error) {
-	some, stop := context.WithTimeout(ctx, 2*time.Second)
+	probeCtx, stop := context.WithTimeout(ctx, 2*time.Second)
 	defer stop()
-	e, err := g.table.Take(some, again)
+	e, err := g.table.Take(probeCtx, again)
 	switch {
-	case err != nil && some.Err() != nil:
+	case err != nil && probeCtx.Err() != nil:
 		return nil, nil
 	case err != nil:
 		return nil, err

@@ -81,7 +81,7 @@ func TestServersThatComeBackAreTold(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answers string   // to each request: y or n; the last one for all that follow
 		want    []string // what was answered
-		says    string
+		message string
 	}{
 		"at once":                 {"y", []string{"On", "Start"}, "were told that the gateway begins"},
 		"before the first event":  {"ny", []string{"Start", "On", "Start"}, "were told that the gateway begins"},
@@ -94,8 +94,8 @@ func TestServersThatComeBackAreTold(t *testing.T) {
 			server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 			must(t, err)
 			defer server.Close()
-			told := make(chan []string, 1)
-			go answerAccounting(server, tt.answers, told)
+			reports := make(chan []string, 1)
+			go answerAccounting(server, tt.answers, reports)
 			g, logs := accounted(t, "radius.primary.address = \"127.0.0.1:1812\"\nradius.primary.acct_address = \""+
 				server.LocalAddr().String()+"\"\n")
 			must(t, g.beginAnew())
@@ -111,7 +111,7 @@ func TestServersThatComeBackAreTold(t *testing.T) {
 			stop()
 			must(t, <-ended)
 			must(t, server.Close())
-			if diff := cmp.Diff(tt.want, <-told); diff != "" || !strings.Contains(logs.String(), tt.says) {
+			if diff := cmp.Diff(tt.want, <-reports); diff != "" || !strings.Contains(logs.String(), tt.message) {
 				t.Errorf("the server confirmed (-want +got)\n%s, the log is\n%s", diff, logs)
 			}
 		})
@@ -119,9 +119,9 @@ func TestServersThatComeBackAreTold(t *testing.T) {
 }
 
 // answerAccounting answers requests as the letters say, and tells which it answered when the socket is closed.
-func answerAccounting(at *net.UDPConn, letters string, told chan<- []string) {
+func answerAccounting(at *net.UDPConn, letters string, reports chan<- []string) {
 	var answered []string
-	defer func() { told <- answered }()
+	defer func() { reports <- answered }()
 	for b := make([]byte, layeh.MaxPacketLength); ; {
 		n, from, err := at.ReadFromUDPAddrPort(b)
 		if err != nil {

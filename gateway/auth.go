@@ -152,9 +152,9 @@ func (t granting) Lease(key session.Key, hostname string, end time.Time) error {
 	if reason := lan.Unleasable(key.Addr); reason != "" {
 		return fmt.Errorf("%w: %s %s", datapath.ErrForeign, key.Addr, reason)
 	}
-	own, err := net.InterfaceByName(lan.Interface)
+	ownLinks, err := net.InterfaceByName(lan.Interface)
 	if mac := net.HardwareAddr(key.MAC[:]); key.MAC == (datapath.MAC{}) ||
-		err == nil && slices.Equal(mac, own.HardwareAddr) {
+		err == nil && slices.Equal(mac, ownLinks.HardwareAddr) {
 		return fmt.Errorf("no client's MAC: %s is nobody's, or the gateway's own", mac)
 	}
 	return t.Table.Lease(key, hostname, end)

@@ -115,12 +115,12 @@ func TestForwardingIsTheGateways(t *testing.T) {
 }
 
 // forwardingIs compares the interfaces' switches with what they should be.
-func forwardingIs(t *testing.T, when string, want map[string]bool) {
+func forwardingIs(t *testing.T, phase string, want map[string]bool) {
 	t.Helper()
 	for dev, on := range want {
 		if text, err := os.ReadFile("/proc/sys/net/ipv4/conf/" + dev + "/forwarding"); err != nil ||
 			strings.TrimSpace(string(text)) == "1" != on {
-			t.Errorf("%s, forwarding at %s is %s, %v", when, dev, text, err)
+			t.Errorf("%s, forwarding at %s is %s, %v", phase, dev, text, err)
 		}
 	}
 }

@@ -72,18 +72,18 @@ func (g *gateway) watchBridges(ctx context.Context) error {
 	tick := ticker.Every(bridgeLook)
 	defer tick.Stop()
 	for before, begun := map[string]bool{}, false; ; begun = true {
-		is := map[string]bool{}
+		present := map[string]bool{}
 		for _, b := range all {
 			for _, text := range b.netfilterMessages() {
-				if is[text] = true; begun && !before[text] {
+				if present[text] = true; begun && !before[text] {
 					g.log.Warn(text)
 				}
 			}
 		}
-		if len(is) < len(before) {
+		if len(present) < len(before) {
 			g.log.Info("netfilter sees a bridge's frames no longer")
 		}
-		before = is
+		before = present
 		select {
 		case <-ctx.Done():
 			return nil

@@ -153,8 +153,8 @@ func visitAsPerson(t *testing.T, d daemon, p *person, addr string) {
 		t.Errorf("asked for %s: %v", secure, err) // a browser that waits for it shows no portal meanwhile
 	}
 	const login = "http://10.1.0.1:8080/login?url=http%3A%2F%2Fsome.site%2Fpath"
-	if at := p.navigate(t, chromedp.Navigate(wanted)); at != login {
-		t.Fatalf("asked for %s, and came to %s", wanted, at)
+	if address := p.navigate(t, chromedp.Navigate(wanted)); address != login {
+		t.Fatalf("asked for %s, and came to %s", wanted, address)
 	}
 	p.expectPage(t, "login", "Café Milano", "Password")
 
@@ -165,9 +165,9 @@ func visitAsPerson(t *testing.T, d daemon, p *person, addr string) {
 	}
 	checkSheets(t, "after a wrong password", false)
 
-	at := p.navigate(t, chromedp.SendKeys("#password", "correct horse\r"))
-	if !strings.HasPrefix(at, "http://10.1.0.1:8080/status") {
-		t.Fatalf("logged in, and came to %s", at)
+	address := p.navigate(t, chromedp.SendKeys("#password", "correct horse\r"))
+	if !strings.HasPrefix(address, "http://10.1.0.1:8080/status") {
+		t.Fatalf("logged in, and came to %s", address)
 	}
 	p.expectPage(t, "logged-in", "alice", "some.site")
 	if s := d.client(t); s.State != session.Authenticated || s.User != "alice" || s.Addr.String() != addr {
@@ -175,8 +175,8 @@ func visitAsPerson(t *testing.T, d daemon, p *person, addr string) {
 	}
 	checkSheets(t, "logged in", true)
 
-	if at := p.navigate(t, chromedp.Click("a.button")); at != wanted {
-		t.Fatalf("went on to %s", at)
+	if address := p.navigate(t, chromedp.Click("a.button")); address != wanted {
+		t.Fatalf("went on to %s", address)
 	}
 	p.expectPage(t, "site", "The news on some.site")
 
@@ -184,15 +184,16 @@ func visitAsPerson(t *testing.T, d daemon, p *person, addr string) {
 	p.expectPage(t, "status", "alice", `(?i)received\s+[0-9.]+ kB`, `(?i)sent\s+[0-9.]+ k?B`,
 		`(?i)(online|connected|time)[^\n]*\s+\d`)
 
-	if at := p.navigate(t, chromedp.Click("form > button")); !strings.HasPrefix(at, "http://10.1.0.1:8080/login") {
-		t.Fatalf("logged out, and came to %s", at)
+	if address := p.navigate(t, chromedp.Click("form > button")); !strings.HasPrefix(
+		address, "http://10.1.0.1:8080/login") {
+		t.Fatalf("logged out, and came to %s", address)
 	}
 	p.expectPage(t, "logged-out", "(?i)signed out|logged out|offline")
 	if got := d.client(t).State; got == session.Authenticated {
 		t.Error("the session goes on after the log-out")
 	}
 	checkSheets(t, "logged out", false)
-	if at := p.navigate(t, chromedp.Navigate(wanted)); at != login {
-		t.Errorf("out again, asked for %s, and came to %s", wanted, at)
+	if address := p.navigate(t, chromedp.Navigate(wanted)); address != login {
+		t.Errorf("out again, asked for %s, and came to %s", wanted, address)
 	}
 }

@@ -103,18 +103,18 @@ func (s *survey) folders() {
 		folders = append(folders, struct{ key, dir string }{"flowlog.folder", s.FlowLog.Folder})
 	}
 	for _, f := range folders {
-		there := f.dir
-		info, err := os.Stat(there)
-		for errors.Is(err, os.ErrNotExist) && there != filepath.Dir(there) {
-			there = filepath.Dir(there)
-			info, err = os.Stat(there)
+		existing := f.dir
+		info, err := os.Stat(existing)
+		for errors.Is(err, os.ErrNotExist) && existing != filepath.Dir(existing) {
+			existing = filepath.Dir(existing)
+			info, err = os.Stat(existing)
 		}
 		if errors.Is(err, unix.ENOTDIR) || err == nil && !info.IsDir() {
 			s.addFinding(Refusal,
 				"%s: %s cannot be made or written to, because a file is in its place: name another folder, or "+
 					"move the file away", s.LineOf(f.key), f.dir)
-		} else if err := unix.Faccessat(unix.AT_FDCWD, there, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
-			s.addFinding(Refusal, "%s: %s cannot be written to: %v", s.LineOf(f.key), there, err)
+		} else if err := unix.Faccessat(unix.AT_FDCWD, existing, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+			s.addFinding(Refusal, "%s: %s cannot be written to: %v", s.LineOf(f.key), existing, err)
 		}
 	}
 }
@@ -238,15 +238,15 @@ func (s *survey) ports() {
 			continue
 		}
 		pid, name := p.owner()
-		by := fmt.Sprintf("%s (process %d)", name, pid)
+		owner := fmt.Sprintf("%s (process %d)", name, pid)
 		switch {
 		case s.running != 0 && (pid == 0 || pid == s.running):
 			continue
 		case pid == 0:
-			by = "another program (ss -lntup names it)"
+			owner = "another program (ss -lntup names it)"
 		}
 		text := fmt.Sprintf(
-			"port %d of %s, for %s, is taken by %s: stop that, or %s", p.addr.Port(), p.addr.Addr(), p.purpose, by, p.remedy)
+			"port %d of %s, for %s, is taken by %s: stop that, or %s", p.addr.Port(), p.addr.Addr(), p.purpose, owner, p.remedy)
 		if !reported[text] {
 			s.addFinding(Refusal, "%s", text)
 		}
@@ -258,8 +258,8 @@ func (s *survey) ports() {
 func (s *survey) forwarding() {
 	var off []string
 	for _, name := range crossings(s.Config) {
-		on, err := forwarding.Forwards(name)
-		if err != nil || on {
+		enabled, err := forwarding.Forwards(name)
+		if err != nil || enabled {
 			continue // an interface that does not exist (yet), or one that forwards
 		}
 		off = append(off, name)
@@ -272,7 +272,8 @@ func (s *survey) forwarding() {
 
 // open warns of a machine that forwards for everybody while no gateway runs.
 func (s *survey) open() {
-	if on, err := forwarding.Forwards(s.LAN.Interface); err != nil || !on || s.running != 0 || LeftInKernel(s.Config) {
+	if enabled, err := forwarding.Forwards(s.LAN.Interface); err != nil || !enabled || s.running != 0 ||
+		LeftInKernel(s.Config) {
 		return
 	}
 	s.addFinding(Warning,

@@ -118,51 +118,51 @@ func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		change, undo string // scripts
 		cfg          func(*config.Config)
-		says         []string
+		messages     []string
 		not          string // what nothing says
 		mild         bool   // weight is not Refusal
 		weight       Weight
 	}{
-		"interfaces": {cfg: func(c *config.Config) { c.LAN.Interface, c.WAN.Interface = "lan7", "wan7" }, says: []string{
+		"interfaces": {cfg: func(c *config.Config) { c.LAN.Interface, c.WAN.Interface = "lan7", "wan7" }, messages: []string{
 			`lan.interface "lan7"`, `wan.interface "wan7"`}},
-		"address": {cfg: func(c *config.Config) { c.LAN.Address = netip.MustParsePrefix("10.9.0.1/24") }, says: []string{
+		"address": {cfg: func(c *config.Config) { c.LAN.Address = netip.MustParsePrefix("10.9.0.1/24") }, messages: []string{
 			"lan0 does not have lan.address 10.9.0.1/24: ip addr add 10.9.0.1/24 dev lan0"}},
 		"bridge": {change: "ip link add br9 type bridge; ip link set lan0 master br9", undo: "ip link del br9",
-			cfg:  func(c *config.Config) { c.LAN.Address = netip.MustParsePrefix("10.9.0.1/24") },
-			says: []string{`lan0 is a port of the bridge br9, which takes its packets: set lan.interface = "br9"`},
-			not:  "ip addr add"},
+			cfg:      func(c *config.Config) { c.LAN.Address = netip.MustParsePrefix("10.9.0.1/24") },
+			messages: []string{`lan0 is a port of the bridge br9, which takes its packets: set lan.interface = "br9"`},
+			not:      "ip addr add"},
 		"bridged WAN": {change: "ip link add br9 type bridge; ip link set wan0 master br9", undo: "ip link del br9",
-			says: []string{`wan0 is a port of the bridge br9`, `set wan.interface = "br9"`}, mild: true, weight: Warning},
-		"tun, address": {cfg: func(c *config.Config) { c.Datapath.Kind = "tun" }, says: []string{
+			messages: []string{`wan0 is a port of the bridge br9`, `set wan.interface = "br9"`}, mild: true, weight: Warning},
+		"tun, address": {cfg: func(c *config.Config) { c.Datapath.Kind = "tun" }, messages: []string{
 			"lan0 has the address 10.1.0.1/24 of the clients' network", "ip addr del"}},
 		"tun, device": {cfg: func(c *config.Config) { c.Datapath.Kind, c.Datapath.Device = "tun", "wan0" },
-			says: []string{"choose another datapath.device"}},
+			messages: []string{"choose another datapath.device"}},
 		"PPP": {change: "ip tuntap add ppp0 mode tun", undo: "ip link del ppp0", cfg: func(c *config.Config) {
 			c.WAN.Interface = "ppp0"
-		}, says: []string{`ppp0 is no Ethernet interface`, `"tun" or "nfqueue"`}},
+		}, messages: []string{`ppp0 is no Ethernet interface`, `"tun" or "nfqueue"`}},
 		"nfqueue": {change: "ip tuntap add ppp0 mode tun", undo: "ip link del ppp0", cfg: func(c *config.Config) {
 			c.LAN.Interface, c.Datapath.Kind = "ppp0", "nfqueue"
-		}, says: []string{`ppp0 is no Ethernet interface`}},
-		"no bpffs": {cfg: func(c *config.Config) { c.Datapath.PinDir = "/run/pins" }, says: []string{
+		}, messages: []string{`ppp0 is no Ethernet interface`}},
+		"no bpffs": {cfg: func(c *config.Config) { c.Datapath.PinDir = "/run/pins" }, messages: []string{
 			"/run/pins is not on a bpffs", "mount -t bpf"}},
 		"state_dir": {change: "mkdir -p /run/ro; mount -t tmpfs -o ro none /run/ro", undo: "umount /run/ro", cfg: func(
 			c *config.Config) {
 			c.StateDir = "/run/ro/state"
-		}, says: []string{"state_dir: /run/ro cannot be written to"}},
+		}, messages: []string{"state_dir: /run/ro cannot be written to"}},
 		"flow log": {change: "touch /run/file", undo: "rm /run/file", cfg: func(c *config.Config) {
 			c.FlowLog.Enabled,
 				c.FlowLog.Folder = true, "/run/file"
-		}, says: []string{"flowlog.folder: /run/file", "a file is in its place"}},
+		}, messages: []string{"flowlog.folder: /run/file", "a file is in its place"}},
 		"settings": {change: "sysctl -qw net.ipv4.conf.lan0.forwarding=0; mount --bind /proc/sys /proc/sys; mount -o " +
 			"remount,bind,ro /proc/sys", undo: "umount /proc/sys; sysctl -qw net.ipv4.conf.lan0.forwarding=1",
-			says: []string{"switching forwarding on at lan0: read-only", "echo 1 >/proc/sys/net/ipv4/conf/lan0/forwarding"}},
+			messages: []string{"switching forwarding on at lan0: read-only", "echo 1 >/proc/sys/net/ipv4/conf/lan0/forwarding"}},
 		"forwarding": {change: "sysctl -qw net.ipv4.ip_forward=0", undo: "sysctl -qw net.ipv4.ip_forward=1",
-			says: []string{"switches forwarding on at lan0 and wan0"}, mild: true, weight: Note},
-		"no route": {says: []string{"no default route"}, mild: true, weight: Note},
+			messages: []string{"switches forwarding on at lan0 and wan0"}, mild: true, weight: Note},
+		"no route": {messages: []string{"no default route"}, mild: true, weight: Note},
 		"down": {change: "ip link set wan0 down", undo: "ip link set wan0 up",
-			says: []string{"wan0 is down: ip link set wan0 up"}, mild: true, weight: Warning},
+			messages: []string{"wan0 is down: ip link set wan0 up"}, mild: true, weight: Warning},
 		"metrics": {cfg: func(c *config.Config) { c.Metrics.Listen = netip.MustParseAddrPort("192.0.2.1:9464") },
-			says: []string{"metrics are there for everybody who reaches 192.0.2.1:9464"}, mild: true, weight: Warning},
+			messages: []string{"metrics are there for everybody who reaches 192.0.2.1:9464"}, mild: true, weight: Warning},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := *d.cfg
@@ -172,14 +172,14 @@ func TestCheck(t *testing.T) {
 			sh(t, c.change+"\n:")
 			t.Cleanup(func() { sh(t, c.undo+"\n:") })
 			if c.mild {
-				expectFindings(t, cfg, c.weight, c.says...)
+				expectFindings(t, cfg, c.weight, c.messages...)
 				return
 			}
-			expectFindings(t, cfg, Refusal, c.says...)
+			expectFindings(t, cfg, Refusal, c.messages...)
 			if c.not != "" && strings.Contains(fmt.Sprint(Check(&cfg)), c.not) {
 				t.Errorf("something says %q: %v", c.not, Check(&cfg))
 			}
-			refuses(t, cfg, c.says...)
+			refuses(t, cfg, c.messages...)
 		})
 	}
 	t.Run("forwards", func(t *testing.T) {
@@ -210,11 +210,11 @@ func portsTaken(t *testing.T, cfg config.Config) {
 		return strings.Contains(out, ":53 ") && strings.Contains(out, ":67 ") && strings.Contains(out, ":8080 ")
 	})
 	server := fmt.Sprintf("is taken by dnsmasq (process %d)", named.Process.Pid)
-	says := []string{"port 53 of 10.1.0.1, for DNS, " + server, "port 67 of 0.0.0.0, for DHCP, " + server,
+	messages := []string{"port 53 of 10.1.0.1, for DNS, " + server, "port 67 of 0.0.0.0, for DHCP, " + server,
 		fmt.Sprintf("port 8080 of 10.1.0.1, for the portal, is taken by busybox (process %d): stop that, or choose another "+
 			"portal.port", web.Process.Pid)}
-	expectFindings(t, cfg, Refusal, says...)
-	refuses(t, cfg, says...)
+	expectFindings(t, cfg, Refusal, messages...)
+	refuses(t, cfg, messages...)
 	cfg.DNS.Mode, cfg.DHCP.Mode, cfg.Portal.Enabled = config.External, config.External, false
 	if err := Refused(Check(&cfg)); err != nil {
 		t.Errorf("ports that the gateway does not need: %v", err)
@@ -222,10 +222,10 @@ func portsTaken(t *testing.T, cfg config.Config) {
 }
 
 // expectFindings expects findings with these texts.
-func expectFindings(t *testing.T, cfg config.Config, w Weight, says ...string) {
+func expectFindings(t *testing.T, cfg config.Config, w Weight, messages ...string) {
 	t.Helper()
 	all := Check(&cfg)
-	for _, text := range says {
+	for _, text := range messages {
 		if !slices.ContainsFunc(all, func(f Finding) bool { return f.Weight == w && strings.Contains(f.Text, text) }) {
 			t.Errorf("nothing of weight %d says %q: %v", w, text, all)
 		}
@@ -233,10 +233,10 @@ func expectFindings(t *testing.T, cfg config.Config, w Weight, says ...string) {
 }
 
 // refuses expects Run to end with these texts.
-func refuses(t *testing.T, cfg config.Config, says ...string) {
+func refuses(t *testing.T, cfg config.Config, messages ...string) {
 	t.Helper()
 	err := Run(t.Context(), &cfg, Daemon{Log: slog.New(slog.DiscardHandler), Ready: func() { t.Error("it serves") }})
-	for _, text := range says {
+	for _, text := range messages {
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("Run does not say %q but %v", text, err)
 		}

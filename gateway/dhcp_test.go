@@ -10,9 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestLeasesPastTheStack: with the eBPF data path clients lease, renew and release
-// whatever firewall and reverse path filter make of them, and no packet that the stack
-// forwards is slowed down by a packet socket or a rule of routing for it.
+// TestLeasesPastTheStack: with the eBPF data path clients lease, renew and release whatever firewall and reverse path
+// filter make of them, and no packet that the stack forwards is slowed down by a packet socket or a rule of routing for
+// it.
 func TestLeasesPastTheStack(t *testing.T) {
 	rules := sh(t, "ip rule")
 	network(t)
@@ -30,9 +30,9 @@ nft 'table inet test { chain in { type filter hook input priority 0; policy drop
 	// In the foreground: a process that puts itself into the background has two numbers in turn.
 	sh(t, "ip netns exec client busybox udhcpc -f -i c0 -p "+pid+" -s "+script+" >/dev/null 2>&1 &")
 	t.Cleanup(func() { sh(t, "kill $(cat "+pid+")") })
-	saying := func(what string) {
+	saying := func(label string) {
 		t.Helper()
-		netnstest.Await(t, what, func() error { _, err := try("grep -q '^" + what + "' " + text); return err })
+		netnstest.Await(t, label, func() error { _, err := try("grep -q '^" + label + "' " + text); return err })
 	}
 	c, err := control.Dial(d.cfg.ControlSocket())
 	must(t, err)
@@ -54,8 +54,8 @@ nft 'table inet test { chain in { type filter hook input priority 0; policy drop
 		`-o /dev/null -w '%{http_code}' http://192.0.2.2/`); caught != "302" {
 		t.Errorf("the first look at the web is answered by %s", caught)
 	}
-	// The client sends its RELEASE a moment before it gives up its address, and the gateway
-	// asks for that address a second later: on a busy machine that may be too early.
+	// The client sends its RELEASE a moment before it gives up its address, and the gateway asks for that address a second
+	// later: on a busy machine that may be too early.
 	sh(t, "ip netns exec client sysctl -qw net.ipv4.conf.c0.arp_ignore=8; kill -USR2 $(cat "+pid+")")
 	leases(0)
 

@@ -36,9 +36,9 @@ func TestFoldersOfAnotherGateway(t *testing.T) {
 	must(t, err)
 	s, err := c.Status(t.Context())
 	must(t, err)
-	for what, n := range s.Repairs {
+	for label, n := range s.Repairs {
 		if n != 0 {
-			t.Errorf("the first gateway had to repair: %s %d", what, n)
+			t.Errorf("the first gateway had to repair: %s %d", label, n)
 		}
 	}
 	must(t, d.stop())

@@ -61,11 +61,11 @@ func (g *gateway) keepForwarding(ctx context.Context) error {
 		if noted && !now {
 			return err == nil // Detach, by force
 		}
-		on := g.switchOn(s, index)
+		enabled := g.switchOn(s, index)
 		if now, err := s.HasNote(); err == nil {
 			noted = noted || now
 		}
-		return on
+		return enabled
 	})
 }
 
@@ -77,7 +77,7 @@ func (g *gateway) switchOn(s forwarding.Switch, index map[string]int) bool {
 		if dev, err := net.InterfaceByName(name); err != nil || dev.Index != i {
 			return true // the data path ends
 		}
-		if on, err := forwarding.Forwards(name); err == nil && !on {
+		if enabled, err := forwarding.Forwards(name); err == nil && !enabled {
 			off = append(off, name)
 		}
 	}

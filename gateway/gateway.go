@@ -290,11 +290,11 @@ func (g *gateway) openTable(context.Context) (o opened, err error) {
 // setAside takes a damaged state file out of the way, so that the gateway serves without what the file knew. Nobody is
 // admitted who is not in the new file.
 func (g *gateway) setAside(path string, damage error, effect string) error {
-	aside, err := statefile.SetAside(path)
+	movedTo, err := statefile.SetAside(path)
 	if err != nil {
 		return errors.Join(damage, err)
 	}
-	g.log.Error("a state file is damaged and was set aside: "+effect, "file", path, "now", aside, "err", damage)
+	g.log.Error("a state file is damaged and was set aside: "+effect, "file", path, "now", movedTo, "err", damage)
 	return nil
 }
 

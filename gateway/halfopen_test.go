@@ -27,8 +27,8 @@ func opening(t *testing.T, from, to []byte, source, addr netip.AddrPort) []byte 
 	return b.Bytes()
 }
 
-// TestHalfOpenConnections: a client that begins 10,000 connections, to the portal and to a
-// web site, and answers none, keeps no other client from its pages.
+// TestHalfOpenConnections: a client that begins 10,000 connections, to the portal and to a web site, and answers none,
+// keeps no other client from its pages.
 func TestHalfOpenConnections(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
@@ -45,10 +45,10 @@ func TestHalfOpenConnections(t *testing.T) {
 	}
 	sh(t, "ip -n client route replace default via 10.1.0.1")
 	addr, lan := netip.MustParseAddr(m[1]), linkMAC(t, "lan0")
-	for _, at := range []string{"10.1.0.1:8080", "203.0.113.9:80"} {
+	for _, address := range []string{"10.1.0.1:8080", "203.0.113.9:80"} {
 		var flood [][]byte
 		for n := range uint16(5_000) {
-			flood = append(flood, opening(t, ownMAC, lan, netip.AddrPortFrom(addr, 2000+n), netip.MustParseAddrPort(at)))
+			flood = append(flood, opening(t, ownMAC, lan, netip.AddrPortFrom(addr, 2000+n), netip.MustParseAddrPort(address)))
 		}
 		to := binary.BigEndian.Uint16(flood[0][36:])
 		done := make(chan error, 1)

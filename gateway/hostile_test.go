@@ -69,14 +69,14 @@ func TestStrangersReachNoService(t *testing.T) {
 	service, err := net.ListenPacket("udp4", "0.0.0.0:2223")
 	must(t, err)
 	defer service.Close()
-	got := func(what string) {
+	got := func(label string) {
 		t.Helper()
 		for _, to := range []string{"10.1.0.1", "192.0.2.1"} {
 			sh(t, "echo hello | ip netns exec client busybox nc -u -w 1 "+to+" 2223 || :")
 		}
 		sh(t, "ip netns exec client busybox arping -c 1 -I c0 10.1.0.1") // behind it on the wire
 		if queue := strings.Fields(sh(t, "ss -Hlun 'sport = :2223'")); len(queue) < 2 || queue[1] != "0" {
-			t.Errorf("%s: a service was reached: %v", what, queue)
+			t.Errorf("%s: a service was reached: %v", label, queue)
 		}
 	}
 	got("with the rules of a fresh machine")

@@ -15,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// outside is the Internet behind the gateway, in the namespace "server": a RADIUS
-// server, a DNS server that answers 192.0.2.2 for every name, and the web there.
+// outside is the Internet behind the gateway, in the namespace "server": a RADIUS server, a DNS server that answers
+// 192.0.2.2 for every name, and the web there.
 const outside = "192.0.2.2"
 
 // spawn runs a program in a namespace until the test ends.
@@ -59,8 +59,8 @@ func startOutside(t *testing.T) (secret string) {
 	return conf.Secret
 }
 
-// internetEnv makes the test binary the web server of a namespace, in its own process,
-// because a gateway's must not have threads in other namespaces.
+// internetEnv makes the test binary the web server of a namespace, in its own process, because a gateway's must not
+// have threads in other namespaces.
 const internetEnv = "GATEWAY_TEST_INTERNET"
 
 func serveInternet() {
@@ -88,8 +88,8 @@ func internet(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sheets are the probes by which devices detect a captive portal, and the beginning of
-// the answer when they are online: status, then body.
+// sheets are the probes by which devices detect a captive portal, and the beginning of the answer when they are online:
+// status, then body.
 var sheets = map[string]struct{ url, online string }{
 	"Android": {"http://connectivitycheck.gstatic.com/generate_204", "204 "},
 	"iOS":     {"http://captive.apple.com/hotspot-detect.html", "200 <HTML><HEAD><TITLE>Success"},
@@ -97,7 +97,7 @@ var sheets = map[string]struct{ url, online string }{
 }
 
 // checkSheets checks the results of the client's probes.
-func checkSheets(t *testing.T, when string, online bool) {
+func checkSheets(t *testing.T, phase string, online bool) {
 	t.Helper()
 	for device, s := range sheets {
 		body := filepath.Join(t.TempDir(), "body")
@@ -109,13 +109,13 @@ func checkSheets(t *testing.T, when string, online bool) {
 		got := code[:3] + " " + string(text)
 		switch {
 		case online && !strings.HasPrefix(got, s.online):
-			t.Errorf("%s, %s: %q, so the device thinks that it is captive", when, device, got)
+			t.Errorf("%s, %s: %q, so the device thinks that it is captive", phase, device, got)
 		case !online && !strings.HasPrefix(code, "302 http://10.1.0.1:8080/login"):
-			t.Errorf("%s, %s: %q %q, so no sign-in sheet opens", when, device, code, text)
+			t.Errorf("%s, %s: %q %q, so no sign-in sheet opens", phase, device, code, text)
 		}
 	}
 	captive := sh(t, curl+`-H 'Accept: application/captive+json' http://10.1.0.1:8080/api/captive-portal`)
 	if want := regexp.MustCompile(fmt.Sprintf(`"captive":\s*%v`, !online)); !want.MatchString(captive) {
-		t.Errorf("%s, the captive portal API says %s", when, captive)
+		t.Errorf("%s, the captive portal API says %s", phase, captive)
 	}
 }

@@ -46,9 +46,9 @@ func kindOf(cfg *config.Config) datapath.Kind {
 }
 
 // removeLeft removes what data paths of some kinds left, but what kinds share.
-func removeLeft(s datapath.Setup, some func(datapath.Kind) bool) (err error) {
+func removeLeft(s datapath.Setup, matches func(datapath.Kind) bool) (err error) {
 	for _, k := range kinds {
-		if some(k) {
+		if matches(k) {
 			err = errors.Join(err, k.Leave(s))
 		}
 	}
@@ -56,9 +56,9 @@ func removeLeft(s datapath.Setup, some func(datapath.Kind) bool) (err error) {
 }
 
 // removeShared removes some of what kinds share.
-func removeShared(lan string, some func(datapath.Shared) bool) (err error) {
+func removeShared(lan string, matches func(datapath.Shared) bool) (err error) {
 	for _, r := range shared {
-		if some(r.what) {
+		if matches(r.what) {
 			err = errors.Join(err, r.remove(lan))
 		}
 	}
@@ -69,7 +69,7 @@ func removeShared(lan string, some func(datapath.Shared) bool) (err error) {
 // nothing else is: programs or rules that others removed leave them.
 func leaveFormer(own datapath.Kind, s datapath.Setup) error {
 	return errors.Join(removeLeft(s, func(k datapath.Kind) bool { return k.Name != own.Name }),
-		removeShared(s.LAN(), func(what datapath.Shared) bool { return !slices.Contains(own.Shares, what) }))
+		removeShared(s.LAN(), func(shared datapath.Shared) bool { return !slices.Contains(own.Shares, shared) }))
 }
 
 // leftBy reports whether a data path of any kind left something that shows it.

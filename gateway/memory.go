@@ -35,12 +35,12 @@ func newHeap() *heap {
 // last look.
 func (h *heap) hasSpare() bool {
 	metrics.Read(h.samples[:])
-	var is [4]uint64
+	var current [4]uint64
 	for i := range h.samples {
-		is[i] = h.samples[i].Value.Uint64()
+		current[i] = h.samples[i].Value.Uint64()
 	}
-	allocated, live, held := is[0]-h.allocated, is[1], is[2]+is[3]
-	h.allocated = is[0]
+	allocated, live, held := current[0]-h.allocated, current[1], current[2]+current[3]
+	h.allocated = current[0]
 	return held > live+max(live/4, heapSpare) && allocated < 2*max(live, heapSpare)
 }
 

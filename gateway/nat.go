@@ -134,11 +134,11 @@ func (s *survey) numbers(helpers []string) {
 			"%s: PPPoE clients whose address (Framed-IP-Address) is in none of the pools have no ports, and "+
 				"are let out nowhere: add their addresses to a pool of pppoe.pool", s.LineOf("nat.ports_per_client"))
 	}
-	for _, by := range helpers {
+	for _, owner := range helpers {
 		s.addFinding(Warning,
 			"%s: %s gives connections a helper (FTP, SIP): what a client's helper expects would have other "+
 				"ports than the client's, and is dropped; without the helper passive FTP works", s.LineOf("nat.ports_per_client"),
-			by)
+			owner)
 	}
 }
 

@@ -33,9 +33,9 @@ func TestHangingUpIsCheap(t *testing.T) {
 		})
 	}
 	enter(0, 2)
-	few := cost()
+	costOfFew := cost()
 	enter(2, 20_000)
-	if many := cost(); many > few+8 {
-		t.Errorf("it allocates %v times beside one other network, and %v times beside 20,000", few, many)
+	if costOfMany := cost(); costOfMany > costOfFew+8 {
+		t.Errorf("it allocates %v times beside one other network, and %v times beside 20,000", costOfFew, costOfMany)
 	}
 }

@@ -221,10 +221,10 @@ func (g *gateway) forgetUnleased() error {
 }
 
 // forgetStrangers removes the clients without a session that are some of those.
-func (g *gateway) forgetStrangers(some func(session.Session) bool) error {
+func (g *gateway) forgetStrangers(matches func(session.Session) bool) error {
 	var keys []session.Key
 	g.table.Each(func(s session.Session) bool {
-		if s.State != session.Authenticated && some(s) {
+		if s.State != session.Authenticated && matches(s) {
 			keys = append(keys, s.Key)
 		}
 		return true

@@ -66,13 +66,13 @@ func TestOperatorsLogin(t *testing.T) {
 		t.Errorf("a client with a lease: %+v, %v", s.Limits, err)
 	}
 	// A session of a second, and one of a byte: the page says which ended it.
-	for says, limits := range map[string]control.Limits{
+	for message, limits := range map[string]control.Limits{
 		"Your time is used up.": {SessionTimeoutSeconds: 1}, "Your data volume is used up.": {TotalBytes: 1}} {
 		_, err := c.Login(t.Context(), control.LoginRequest{Addr: leased, User: "ann", Limits: limits})
 		must(t, err)
 		_, _ = try("ip netns exec client ping -c 1 -W 1 192.0.2.2") // uses the byte up
-		netnstest.Await(t, says, func() error {
-			if page, _ := try(curl + "http://10.1.0.1:8080/login"); !strings.Contains(page, says) {
+		netnstest.Await(t, message, func() error {
+			if page, _ := try(curl + "http://10.1.0.1:8080/login"); !strings.Contains(page, message) {
 				return errors.New(page)
 			}
 			return nil

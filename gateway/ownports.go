@@ -37,7 +37,7 @@ func (s *survey) ownPorts() {
 				if f.Proto != proto || l.port < f.Ports.First || f.Ports.Last < l.port {
 					continue
 				}
-				pid, by := l.holder()
+				pid, owner := l.holder()
 				weight := Refusal
 				if proto == config.UDP && pid != 0 && from <= l.port && l.port <= to {
 					weight = Warning // perhaps of a question that has been answered by then
@@ -45,9 +45,9 @@ func (s *survey) ownPorts() {
 				text := fmt.Sprintf(
 					"%s: %s of this machine has %s port %d, and would no longer be reached at it from outside: forward another port "+
 						"to %s, or stop it",
-					s.WhereForward(i, "ports"), by, strings.ToUpper(proto), l.port, f.To)
+					s.WhereForward(i, "ports"), owner, strings.ToUpper(proto), l.port, f.To)
 				// The gateway's own ports are compared by the configuration's checks.
-				if ours := pid != 0 && pid == s.running; !ours && !reported[text] {
+				if isOurs := pid != 0 && pid == s.running; !isOurs && !reported[text] {
 					s.addFinding(weight, "%s", text)
 				}
 				reported[text] = true
@@ -57,7 +57,7 @@ func (s *survey) ownPorts() {
 }
 
 // holder names the program that has the socket; pid is 0 where it is the kernel's.
-func (l listener) holder() (pid int, by string) {
+func (l listener) holder() (pid int, owner string) {
 	pid, name := holder(map[string]bool{fmt.Sprintf("socket:[%d]", l.inode): true})
 	if pid == 0 {
 		return 0, "the kernel (a tunnel: ip -d link) or a program (ss -lntup)"

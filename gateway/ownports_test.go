@@ -18,7 +18,7 @@ func ownPortsTaken(t *testing.T, cfg config.Config) {
 	for _, l := range []struct {
 		network, addr string
 		weight        Weight
-		says          string // "": nothing
+		message       string // "": nothing
 	}{
 		{"tcp4", "0.0.0.0:2222", Refusal, "TCP port 2222"},
 		{"tcp", "[::]:2223", Refusal, "TCP port 2223"},
@@ -46,8 +46,8 @@ func ownPortsTaken(t *testing.T, cfg config.Config) {
 			cfg.NAT.Forwards = append(cfg.NAT.Forwards, config.Forward{Proto: proto, Ports: config.PortRange{First: at - 1,
 				Last: at}, To: netip.MustParseAddr("10.1.0.9")})
 		}
-		if l.says != "" {
-			expectFindings(t, cfg, l.weight, fmt.Sprintf("(process %d) of this machine has %s", os.Getpid(), l.says))
+		if l.message != "" {
+			expectFindings(t, cfg, l.weight, fmt.Sprintf("(process %d) of this machine has %s", os.Getpid(), l.message))
 		} else if err := Refused(Check(&cfg)); err != nil {
 			t.Errorf("%s %s: %v", l.network, l.addr, err)
 		}

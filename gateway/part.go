@@ -22,8 +22,8 @@ type opened struct {
 }
 
 // step is a part that is only opened.
-func step(name string, do func() error) part {
-	return part{name, func(context.Context) (opened, error) { return opened{}, do() }}
+func step(name string, action func() error) part {
+	return part{name, func(context.Context) (opened, error) { return opened{}, action() }}
 }
 
 // runParts opens parts one after the other, runs them beside each other until ctx ends or one of them does, and closes

@@ -111,13 +111,13 @@ func CheckFiles(cfg *config.Config) []Finding {
 		return s.findings
 	}
 	if accounts != nil && accounts.State().Number == 0 {
-		who := "by the users' file"
+		name := "by the users' file"
 		if len(cfg.Auth.Methods) == 1 {
-			who = "at all"
+			name = "at all"
 		}
 		s.addFinding(Warning,
 			"%s has no account, so nobody can log in %s: add a line NAME:HASH for each (gatewayd hash-password "+
-				"prints the hash)", cfg.Users.File, who)
+				"prints the hash)", cfg.Users.File, name)
 	}
 	if cfg.Portal.Enabled {
 		_, err = portal.New(g.portalConfig(make([]byte, keySize)), granting{nil, g, false}, sources)

@@ -54,7 +54,7 @@ func Detach(cfg *config.Config, force bool) error {
 	}
 	err = errors.Join(
 		shut, forwardingSwitch(cfg).Off(), removeLeft(s, func(k datapath.Kind) bool { return !k.LeavesClosed }),
-		removeShared(s.LAN(), func(what datapath.Shared) bool { return what != datapath.Guarding }),
+		removeShared(s.LAN(), func(shared datapath.Shared) bool { return shared != datapath.Guarding }),
 		ident.RemoveWatch(identPins(cfg)))
 	if err != nil {
 		return err

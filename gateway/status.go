@@ -80,8 +80,8 @@ func (g *gateway) served(st *control.Status) {
 		st.RADIUS = map[string]uint64{}
 		for _, r := range g.radius.Stats() {
 			st.Servers = append(st.Servers, serverState(r))
-			for what, n := range radiusCounts(r) {
-				st.RADIUS[what] += n
+			for subject, n := range radiusCounts(r) {
+				st.RADIUS[subject] += n
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func counted[S any](counts func(S) map[string]uint64) (words map[string]uint64, 
 // TestEveryCounterIsTold checks that each counter of a service is in the daemon's status, and so in its metrics, under
 // one word, and that the words are those of control.Families.
 func TestEveryCounterIsTold(t *testing.T) {
-	told := map[string][]string{}
+	records := map[string][]string{}
 	check := func(service string, words map[string]uint64, names map[uint64]string, more ...string) {
 		if len(names) == 0 {
 			t.Errorf("%s has no counters", service)
@@ -45,7 +45,7 @@ func TestEveryCounterIsTold(t *testing.T) {
 		for _, name := range names {
 			t.Errorf("%s: nothing tells of %s", service, name)
 		}
-		told[service] = append(append(told[service], slices.Collect(maps.Keys(words))...), more...)
+		records[service] = append(append(records[service], slices.Collect(maps.Keys(words))...), more...)
 	}
 	reasons := map[string]uint64{}
 	names := map[uint64]string{}
@@ -68,8 +68,8 @@ func TestEveryCounterIsTold(t *testing.T) {
 			want = append(want, w.Name)
 		}
 		slices.Sort(want)
-		slices.Sort(told[f.Name])
-		if diff := cmp.Diff(want, told[f.Name]); diff != "" {
+		slices.Sort(records[f.Name])
+		if diff := cmp.Diff(want, records[f.Name]); diff != "" {
 			t.Errorf("%s: control.Families has other words than the daemon (-Families +daemon):\n%s", f.Name, diff)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// FuzzLink: whatever a client sends, a server gives no address to one that has not logged in,
-// and answers each frame with a few at most.
+// FuzzLink: whatever a client sends, a server gives no address to one that has not logged in, and answers each frame
+// with a few at most.
 func FuzzLink(f *testing.F) {
 	f.Add([]byte{0xc0, 0x21, 1, 1, 0, 10, 5, 6, 1, 2, 3, 4})
 	f.Add([]byte{0xc0, 0x23, 1, 1, 0, 8, 1, 'a', 1, 'b'})
@@ -46,7 +46,7 @@ func (p *pair) until(t *testing.T, proto Protocol, there func() bool) {
 		p.client.out, p.server.out = nil, nil
 		for from, to := range map[*[][]byte]*end{&up: &p.server, &down: &p.client} {
 			for _, frame := range *from {
-				if is, _, err := SplitFrame(frame); err == nil && is == proto && !there() {
+				if current, _, err := SplitFrame(frame); err == nil && current == proto && !there() {
 					to.link.Receive(p.now, frame)
 				}
 			}

@@ -21,11 +21,10 @@ var (
 // Config is the configuration of one end.
 type Config struct {
 	Server bool
-	// MRU is the largest information of a frame that this end takes, bytes; 0: 1492. MaxMRU is
-	// the largest that the peer may name; 0: 1492, as PPPoE without RFC 4638 has it.
+	// MRU is the largest information of a frame that this end takes, bytes; 0: 1492. MaxMRU is the largest that the peer
+	// may name; 0: 1492, as PPPoE without RFC 4638 has it.
 	MRU, MaxMRU int
-	// Methods are a server's in the order in which it asks for them, and those that a client
-	// can; nil: Methods.
+	// Methods are a server's in the order in which it asks for them, and those that a client can; nil: Methods.
 	Methods []Method
 	Name    string     // of a server, in its challenges
 	Address netip.Addr // of a server
@@ -34,8 +33,7 @@ type Config struct {
 	User, Password string // of a client
 	AskDNS         bool   // a client asks for DNS servers
 
-	// EchoInterval is the time between Echo-Requests; 0: none. A link ends when EchoFailures of
-	// them, 0: 5, have no reply.
+	// EchoInterval is the time between Echo-Requests; 0: none. A link ends when EchoFailures of them, 0: 5, have no reply.
 	EchoInterval time.Duration
 	EchoFailures int
 }
@@ -146,10 +144,11 @@ func (l *Link) Receive(now time.Time, frame []byte) {
 	case proto == LCP:
 		before := l.control.state
 		l.control.receive(now, p)
-		// A client that negotiates the link anew must log in anew, in another session; unless it
-		// has not begun to: then it has missed the acknowledgement of its request.
+		// A client that negotiates the link anew must log in anew, in another session; unless it has not begun to: then it
+		// has missed the acknowledgement of its request.
 		again := l.cfg.Server && (l.started || l.server.presented)
-		if is := l.control.state; before == opened && is != opened && is != closing && (again || is == stopping) {
+		if current := l.control.state; before == opened && current != opened && current != closing &&
+			(again || current == stopping) {
 			l.finish(ErrPeerClosed)
 		}
 	case (proto == PAP || proto == CHAP) && l.cfg.Server:
@@ -221,8 +220,7 @@ func (l *Link) Decide(now time.Time, ok bool, g Grant) {
 	}
 }
 
-// Close ends the link in order. Closed follows when the peer has confirmed it, or does not
-// answer.
+// Close ends the link in order. Closed follows when the peer has confirmed it, or does not answer.
 func (l *Link) Close(now time.Time, reason error) {
 	l.now = now
 	if l.why == nil {

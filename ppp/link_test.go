@@ -62,8 +62,8 @@ func join(server, client Config, password string) *pair {
 	return p
 }
 
-// run carries frames until nothing is left to do, or both ends have ended, or the time is over.
-// fate says how often a frame arrives.
+// run carries frames until nothing is left to do, or both ends have ended, or the time is over. fate says how often a
+// frame arrives.
 func (p *pair) run(d time.Duration, fate func() int) {
 	p.server.link.Open(p.now)
 	p.client.link.Open(p.now)
@@ -158,8 +158,7 @@ func TestSlowServer(t *testing.T) {
 	}
 }
 
-// TestImpostor: a client of MS-CHAPv2 does not take a server that accepts it without knowing its
-// password.
+// TestImpostor: a client of MS-CHAPv2 does not take a server that accepts it without knowing its password.
 func TestImpostor(t *testing.T) {
 	p := join(Config{Methods: []Method{MethodMSCHAPv2}}, Config{User: "ann", Password: "right"}, "")
 	p.server.decide = func(Credentials) (Grant, bool) {
@@ -217,7 +216,7 @@ func TestVanishedPeer(t *testing.T) {
 
 // TestEnds: either end closes, and the other one is told.
 func TestEnds(t *testing.T) {
-	mine := errors.New("enough")
+	ownErr := errors.New("enough")
 	for _, byServer := range []bool{true, false} {
 		p := join(Config{}, Config{User: "ann", Password: "right"}, "right")
 		p.run(time.Minute, once)
@@ -225,9 +224,9 @@ func TestEnds(t *testing.T) {
 		if byServer {
 			one, other = other, one
 		}
-		one.link.Close(p.now, mine)
+		one.link.Close(p.now, ownErr)
 		p.carry(once)
-		if !errors.Is(one.closed, mine) || !errors.Is(other.closed, ErrPeerClosed) || len(one.opened) != 1 {
+		if !errors.Is(one.closed, ownErr) || !errors.Is(other.closed, ErrPeerClosed) || len(one.opened) != 1 {
 			t.Errorf("by the server %v: %v, %v", byServer, one.closed, other.closed)
 		}
 	}
@@ -251,8 +250,8 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// TestLossyWire: with frames lost and repeated, both ends open in the end, or neither says that
-// it has another address than the other one.
+// TestLossyWire: with frames lost and repeated, both ends open in the end, or neither says that it has another address
+// than the other one.
 func TestLossyWire(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		method := rapid.SampledFrom(Methods).Draw(r, "method")

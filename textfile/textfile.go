@@ -131,9 +131,9 @@ func KeyPair(cert, key string) (tls.Certificate, error) {
 			return tls.Certificate{}, err
 		}
 	}
-	for i, what := range []string{"CERTIFICATE", "PRIVATE KEY"} {
-		if !bytes.Contains(blocks(parts[i]), []byte(what)) {
-			return tls.Certificate{}, fmt.Errorf("%s has no BEGIN %s in it: it must be PEM", []string{cert, key}[i], what)
+	for i, subject := range []string{"CERTIFICATE", "PRIVATE KEY"} {
+		if !bytes.Contains(blocks(parts[i]), []byte(subject)) {
+			return tls.Certificate{}, fmt.Errorf("%s has no BEGIN %s in it: it must be PEM", []string{cert, key}[i], subject)
 		}
 	}
 	pair, err := tls.X509KeyPair(parts[0], parts[1])

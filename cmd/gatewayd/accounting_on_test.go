@@ -30,9 +30,9 @@ func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
 		must(t, err)
 		return s
 	}
-	settled := func(when string) {
+	settled := func(phase string) {
 		t.Helper()
-		eventually(t, when+": that all is told", func() error {
+		eventually(t, phase+": that all is told", func() error {
 			st, err := w.status()
 			if err == nil && st.Outbox > 0 {
 				err = fmt.Errorf("%d events wait", st.Outbox)

@@ -220,7 +220,7 @@ func staysOut(t *testing.T, clients ...*client) {
 			c.addr = neverLeased
 			c.sh("sh -c 'ip addr add " + neverLeased.String() + "/24 dev c0; ip route add default via 10.1.0.1'")
 		}
-		for what, command := range map[string]string{
+		for label, command := range map[string]string{
 			"ping":       `ping -c 2 -i 0.2 -W 1 192.0.2.2`,
 			"HTTP":       `curl -s --max-time 2 http://192.0.2.2/`,
 			"other TCP":  reachesWeb,
@@ -229,7 +229,7 @@ func staysOut(t *testing.T, clients ...*client) {
 		} {
 			tries.Go(func() {
 				if out, err := c.try(command); err == nil {
-					t.Errorf("%s from %s:\n%s", what, c.addr, out)
+					t.Errorf("%s from %s:\n%s", label, c.addr, out)
 				}
 			})
 		}

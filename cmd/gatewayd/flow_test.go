@@ -141,16 +141,16 @@ func (f *flow) start() {
 func (f *flow) halt() { f.stop.Store(true); f.sending.Wait() }
 
 // expectAll checks that every datagram has arrived once.
-func (f *flow) expectAll(t testing.TB, what string) {
+func (f *flow) expectAll(t testing.TB, label string) {
 	t.Helper()
-	eventually(t, what, func() error {
+	eventually(t, label, func() error {
 		if sent, received := f.sent.Load(), f.received.Load(); received != sent || sent == 0 {
 			return fmt.Errorf("%d of %d datagrams arrived", received, sent)
 		}
 		return nil
 	})
 	if n := f.repeated.Load(); n > 0 {
-		t.Errorf("%s: %d datagrams arrived twice", what, n)
+		t.Errorf("%s: %d datagrams arrived twice", label, n)
 	}
 }
 
@@ -245,9 +245,9 @@ func info(c *net.TCPConn) (i *unix.TCPInfo, err error) {
 }
 
 // expectAll checks that every byte has arrived, without retransmits.
-func (s *stream) expectAll(t testing.TB, what string) {
+func (s *stream) expectAll(t testing.TB, label string) {
 	t.Helper()
-	eventually(t, what, func() error {
+	eventually(t, label, func() error {
 		if sent, received := s.sent.Load(), s.received.Load(); sent != received || sent == 0 {
 			return fmt.Errorf("%d of %d bytes arrived", received, sent)
 		}
@@ -257,7 +257,7 @@ func (s *stream) expectAll(t testing.TB, what string) {
 		i, err := info(c)
 		must(t, err)
 		if i.Total_retrans != 0 {
-			t.Errorf("%s: the %s sent %d segments again", what, end, i.Total_retrans)
+			t.Errorf("%s: the %s sent %d segments again", label, end, i.Total_retrans)
 		}
 	}
 }
@@ -285,11 +285,11 @@ func sum(all ...control.Traffic) (s control.Traffic) {
 // failures.
 func (w *world) dropped() string {
 	var all []string
-	for _, at := range []struct{ host, dev string }{
+	for _, address := range []struct{ host, dev string }{
 		{"router", "lan0"}, {"router", "wan0"}, {"server", "s0"}, {"hub", "lan"}} {
-		n, _ := w.try("nsenter --net=/run/netns/$ID-" + at.host + " ip -s -j link show " + at.dev +
+		n, _ := w.try("nsenter --net=/run/netns/$ID-" + address.host + " ip -s -j link show " + address.dev +
 			` | grep -o '"dropped":[0-9]*' | tr '\n' ' '`)
-		all = append(all, at.dev+" "+n)
+		all = append(all, address.dev+" "+n)
 	}
 	return strings.Join(all, ", ")
 }

@@ -251,12 +251,12 @@ func identFlood(t *testing.T, method string) {
 	c.logIn("ann")
 	server, flooder := w.identHost("192.0.2.2"), w.identHost("192.0.2.3")
 	conn := c.connect(server)
-	about := pair(conn)
+	original := pair(conn)
 	if method == "masquerade" {
 		server.address, flooder.address = "192.0.2.1", "192.0.2.1"
-		about = server.lastQuery()
+		original = server.lastQuery()
 	}
-	near, _, _ := strings.Cut(about, ",")
+	near, _, _ := strings.Cut(original, ",")
 	for range 100 { // silent
 		_, err := flooder.dial(c)
 		must(t, err)
@@ -267,7 +267,7 @@ func identFlood(t *testing.T, method string) {
 			t.Fatalf("port %d: %q, %v", port, reply, err)
 		}
 	}
-	reply, err := server.query(c, about)
+	reply, err := server.query(c, original)
 	must(t, err)
 	_, token, found := strings.Cut(strings.TrimSpace(reply), "USERID : OTHER : ")
 	if !found || strings.Contains(reply, "ann") {

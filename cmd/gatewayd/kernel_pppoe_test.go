@@ -38,9 +38,10 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 		t.Errorf("the keeper does not say that it has a session:\n%s", text)
 	}
 	const netAdmin = "0000000000001000"
-	if is := w.sh("for p in $(ip netns pids $ID-router); do tr '\\0' ' ' < /proc/$p/cmdline | grep -q '^gatewayd keep ' " +
-		"&& grep CapEff /proc/$p/status; done; true"); strings.Join(strings.Fields(is), " ") != "CapEff: "+netAdmin {
-		t.Errorf("the keeper has the capabilities %q", is)
+	if current := w.sh(
+		"for p in $(ip netns pids $ID-router); do tr '\\0' ' ' < /proc/$p/cmdline | grep -q '^gatewayd keep ' " +
+			"&& grep CapEff /proc/$p/status; done; true"); strings.Join(strings.Fields(current), " ") != "CapEff: "+netAdmin {
+		t.Errorf("the keeper has the capabilities %q", current)
 	}
 	w.start()
 	w.transfer(c, 200_000)
@@ -97,9 +98,9 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 func TestSubscribersOfTheKernelLeave(t *testing.T) {
 	kernelPPPoE(t)
 	w := newLinesAt(t, kernelPath, "echo = \"1s\"\necho_failures = 3")
-	for how, end := range map[string]struct {
-		do    func(*subscriber)
-		cause string
+	for manner, end := range map[string]struct {
+		action func(*subscriber)
+		cause  string
 	}{
 		"terminates": {(*subscriber).hangUp, "User-Request"},
 		"PADT":       {(*subscriber).padt, "User-Request"},
@@ -107,7 +108,7 @@ func TestSubscribersOfTheKernelLeave(t *testing.T) {
 		"LAN down": {func(*subscriber) { w.sh("ip -n $ID-router link set lan0 down; ip -n $ID-router link set lan0 up") },
 			"Lost-Carrier"},
 	} {
-		t.Run(how, func(t *testing.T) {
+		t.Run(manner, func(t *testing.T) {
 			s := w.addUnaddressed().subscriber(ppp.Config{User: "ann", Password: "right"})
 			s.t = t
 			terms, err := s.dial()
@@ -115,7 +116,7 @@ func TestSubscribersOfTheKernelLeave(t *testing.T) {
 			s.ping(terms.Local, serverAddr, 100)
 			one, err := w.session("ann")
 			must(t, err)
-			end.do(s)
+			end.action(s)
 			if r := w.acct.awaitAccounting("Stop", one.ID); r.value("Acct-Terminate-Cause") != end.cause ||
 				r.number("Acct-Input-Octets") != one.UpBytes {
 				t.Errorf("accounted as %v", r)

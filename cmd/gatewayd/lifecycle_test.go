@@ -111,7 +111,7 @@ func (w *world) replaced(t *testing.T, ann *client, began time.Time) (n int) {
 	t.Helper()
 	before := ann.session()
 	for round := 0; round < *rounds || time.Since(began) < *loadTime; round++ {
-		for what, replace := range map[string]func(){
+		for label, replace := range map[string]func(){
 			"killed":    func() { w.kill(); time.Sleep(100 * time.Millisecond); w.start() },
 			"at once":   func() { w.kill(); w.start() },
 			"restarted": func() { w.daemon.signalAndWait(syscall.SIGTERM); w.start() },
@@ -122,7 +122,7 @@ func (w *world) replaced(t *testing.T, ann *client, began time.Time) (n int) {
 			now := ann.session()
 			if now.ID != before.ID || now.Began.Sub(before.Began).Abs() > time.Millisecond ||
 				now.State != session.Authenticated || now.UpPackets < before.UpPackets {
-				t.Fatalf("%s: the session %+v became %+v", what, before, now)
+				t.Fatalf("%s: the session %+v became %+v", label, before, now)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -167,12 +167,12 @@ func (w *world) anotherOne(t *testing.T, ann *client) (used control.Traffic) {
 	other := filepath.Join(dir, "gatewayd.toml")
 	text = []byte(strings.NewReplacer(w.Dir, dir, w.Pins, w.Pins+"-another").Replace(string(text)))
 	must(t, os.WriteFile(other, text, 0o600))
-	refused := func(says string, argv ...string) {
+	refused := func(message string, argv ...string) {
 		t.Helper()
 		out, err := w.try(`nsenter --net=/run/netns/$ID-router ` + w.program + " " + strings.Join(argv, " "))
 		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(out, says) {
-			t.Errorf("gatewayd %s: %v, want exit code %d and %q:\n%s", strings.Join(argv, " "), err, exitFailed, says, out)
+		if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(out, message) {
+			t.Errorf("gatewayd %s: %v, want exit code %d and %q:\n%s", strings.Join(argv, " "), err, exitFailed, message, out)
 		}
 	}
 	f := w.flow(ann, true, 2000)

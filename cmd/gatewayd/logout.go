@@ -24,15 +24,15 @@ func logoutCommand(socket *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			done, err := c.Logout(cmd.Context(), req)
+			reply, err := c.Logout(cmd.Context(), req)
 			if err != nil {
 				return err
 			}
 			late := ""
-			if done.Later > 0 {
-				late = fmt.Sprintf("; %d blocked; not on the disk yet: free space at state_dir", done.Later)
+			if reply.Later > 0 {
+				late = fmt.Sprintf("; %d blocked; not on the disk yet: free space at state_dir", reply.Later)
 			}
-			fmt.Fprintf(stdout, "%s ended%s\n", counted(done.Ended, "session", "sessions"), late)
+			fmt.Fprintf(stdout, "%s ended%s\n", counted(reply.Ended, "session", "sessions"), late)
 			return nil
 		},
 	}
@@ -41,8 +41,8 @@ func logoutCommand(socket *string) *cobra.Command {
 	return cmd
 }
 
-// chooseSessions accepts exactly one of an address, --user and --all, so that a typing
-// mistake cannot log out all users.
+// chooseSessions accepts exactly one of an address, --user and --all, so that a typing mistake cannot log out all
+// users.
 func chooseSessions(req *control.LogoutRequest, args []string, user bool) error {
 	given := len(args)
 	for _, set := range []bool{user, req.All} {

@@ -26,11 +26,11 @@ func TestNATSource(t *testing.T) {
 		}
 	}
 	l, _ := ann.serving(7000)
-	for _, at := range []string{"198.51.100.16:8022", "198.51.100.23:8022", "192.0.2.1:8022"} {
+	for _, address := range []string{"198.51.100.16:8022", "198.51.100.23:8022", "192.0.2.1:8022"} {
 		for _, from := range []string{"server", bob.host} {
-			if got, err := w.reaches(from, netip.MustParseAddrPort(at), l); err != nil ||
+			if got, err := w.reaches(from, netip.MustParseAddrPort(address), l); err != nil ||
 				(got.Addr() == serverAddr) != (from == "server") {
-				t.Errorf("%s reaches %s as %v, %v", from, at, got, err)
+				t.Errorf("%s reaches %s as %v, %v", from, address, got, err)
 			}
 		}
 	}

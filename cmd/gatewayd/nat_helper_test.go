@@ -122,7 +122,7 @@ func (w *world) crosses(t *testing.T, host, from, to string, l *net.TCPListener,
 	return far.RemoteAddr().(*net.TCPAddr).AddrPort(), true
 }
 
-func sockaddr(at string) *unix.SockaddrInet4 {
-	a := netip.MustParseAddrPort(at)
+func sockaddr(address string) *unix.SockaddrInet4 {
+	a := netip.MustParseAddrPort(address)
 	return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
 }

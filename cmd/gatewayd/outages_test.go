@@ -182,7 +182,7 @@ func throwOut(t *testing.T, verbs *control.Client, c *client) {
 }
 
 // inAre checks that exactly the clients that were admitted are logged in.
-func inAre(t *testing.T, verbs *control.Client, when string, let map[netip.Addr]bool) {
+func inAre(t *testing.T, verbs *control.Client, phase string, let map[netip.Addr]bool) {
 	t.Helper()
 	now := map[netip.Addr]bool{}
 	must(t, verbs.Sessions(context.Background(), control.Filter{State: session.Authenticated}, func(
@@ -192,7 +192,7 @@ func inAre(t *testing.T, verbs *control.Client, when string, let map[netip.Addr]
 	}))
 	for addr, in := range let {
 		if now[addr] != in {
-			t.Errorf("%s: %s was let in: %v, is in: %v", when, addr, in, now[addr])
+			t.Errorf("%s: %s was let in: %v, is in: %v", phase, addr, in, now[addr])
 		}
 	}
 }

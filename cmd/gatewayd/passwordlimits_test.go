@@ -32,10 +32,10 @@ func TestGuessesOverPPPoE(t *testing.T) {
 		_, err := s.dial()
 		return err
 	}
-	refused := func(what string, err error) {
+	refused := func(label string, err error) {
 		t.Helper()
 		if !errors.Is(err, ppp.ErrRefused) {
-			t.Errorf("%s: %v, want that it is refused", what, err)
+			t.Errorf("%s: %v, want that it is refused", label, err)
 		}
 	}
 	own := pppoe.MAC(line.dev.HardwareAddr)

@@ -46,7 +46,7 @@ func TestCapabilities(t *testing.T) {
 	t.Cleanup(func() { w.t = t })
 	for _, c := range []struct {
 		name, keys string
-		has        uint64
+		held       uint64
 	}{
 		{"ebpf", "", netBindAdminRaw | bpf},
 		{"nfqueue", `kind = "nfqueue"`, netBindAdminRaw},
@@ -63,12 +63,12 @@ func TestCapabilities(t *testing.T) {
 			w.sh("rm -f $DIR/gatewayd.log")
 			w.start()
 			w.awaitLog(t, "gatewayd is ready")
-			w.confined(t, c.has)
+			w.confined(t, c.held)
 			w.served(t, ann)
 			if c.name == "ebpf" {
 				w.takenOff(t)
 			}
-			w.confined(t, c.has) // threads that were made since
+			w.confined(t, c.held) // threads that were made since
 			if w.daemon.signalAndWait(syscall.SIGTERM); strings.Contains(w.daemon.output(), "capabilities") ||
 				strings.Contains(w.daemon.output(), "level=ERROR msg=\"keeping") {
 				t.Errorf("the daemon lacks something:\n%s", w.daemon.output())
@@ -149,7 +149,7 @@ func builtWithCgo() bool {
 }
 
 // confined checks the capabilities of all of the daemon's threads.
-func (w *world) confined(t *testing.T, has uint64) {
+func (w *world) confined(t *testing.T, held uint64) {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", w.daemon.cmd.Process.Pid))
 	if err != nil || len(threads) < 2 {
@@ -162,7 +162,7 @@ func (w *world) confined(t *testing.T, has uint64) {
 		}
 		must(t, err)
 		for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
-			if line := fmt.Sprintf("%s:\t%016x\n", set, has); !strings.Contains(string(text), line) {
+			if line := fmt.Sprintf("%s:\t%016x\n", set, held); !strings.Contains(string(text), line) {
 				t.Errorf("%s: want %s in\n%s", path, line, text)
 			}
 		}
@@ -198,10 +198,10 @@ func (w *world) served(t *testing.T, ann *client) {
 }
 
 // awaitLog waits until the present daemon has logged something.
-func (w *world) awaitLog(t *testing.T, what string) {
+func (w *world) awaitLog(t *testing.T, label string) {
 	t.Helper()
-	eventually(t, what, func() error {
-		if text := w.daemon.output(); !strings.Contains(text, what) {
+	eventually(t, label, func() error {
+		if text := w.daemon.output(); !strings.Contains(text, label) {
 			return errors.New(text)
 		}
 		return nil

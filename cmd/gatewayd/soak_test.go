@@ -185,10 +185,10 @@ func (s *soak) run(seed uint64) {
 	var all sync.WaitGroup
 	source := func(n int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(n))) }
 	n := 0
-	start := func(what func(*rand.Rand)) {
+	start := func(activity func(*rand.Rand)) {
 		n++
 		r := source(n)
-		all.Go(func() { what(r) })
+		all.Go(func() { activity(r) })
 	}
 	meter := s.meter()
 	start(s.probeAdmitted)
@@ -222,10 +222,10 @@ func (s *soak) endAll() {
 }
 
 // countAction counts what a client did.
-func (s *soak) countAction(what string) {
+func (s *soak) countAction(label string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.actions[what]++
+	s.actions[label]++
 }
 
 // fault says at once what went wrong, and that it did.

@@ -55,7 +55,7 @@ func (d *device) pull() {
 }
 
 // lease gets the device an address: the one that it had, or the one that it is offered.
-func (d *device) lease(had netip.Addr) error {
+func (d *device) lease(before netip.Addr) error {
 	var conn net.PacketConn
 	err := d.inHostErr(devicesHost, func() (err error) {
 		conn, err = nclient4.NewRawUDPConn(d.name, 68)
@@ -69,26 +69,26 @@ func (d *device) lease(had netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	if had.IsValid() {
+	if before.IsValid() {
 		hello.UpdateOption(dhcpv4.OptMessageType(dhcpv4.MessageTypeRequest))
-		hello.UpdateOption(dhcpv4.OptRequestedIPAddress(had.AsSlice()))
+		hello.UpdateOption(dhcpv4.OptRequestedIPAddress(before.AsSlice()))
 	}
 	hello.UpdateOption(dhcpv4.OptHostName(fmt.Sprintf("device-%d", d.slot)))
-	said, err := exchange(conn, hello, nclient4.DefaultServers)
-	if err == nil && said.MessageType() == dhcpv4.MessageTypeOffer {
-		request, bad := dhcpv4.NewRequestFromOffer(said)
+	offered, err := exchange(conn, hello, nclient4.DefaultServers)
+	if err == nil && offered.MessageType() == dhcpv4.MessageTypeOffer {
+		request, bad := dhcpv4.NewRequestFromOffer(offered)
 		if bad != nil {
 			return bad
 		}
-		said, err = exchange(conn, request, nclient4.DefaultServers)
+		offered, err = exchange(conn, request, nclient4.DefaultServers)
 	}
 	if err != nil {
 		return err
 	}
-	if said.MessageType() == dhcpv4.MessageTypeNak && had.IsValid() {
+	if offered.MessageType() == dhcpv4.MessageTypeNak && before.IsValid() {
 		return d.lease(netip.Addr{})
 	}
-	return d.useLease(said)
+	return d.useLease(offered)
 }
 
 // exchange sends a DHCP message until it is answered.
@@ -191,8 +191,8 @@ func (d *device) bound(_, _ string, raw syscall.RawConn) (err error) {
 // packets opens a socket for datagrams from the device's address.
 func (d *device) packets(port int) (conn net.PacketConn, err error) {
 	err = d.inHostErr(devicesHost, func() error {
-		at := fmt.Sprintf("%s:%d", d.addr, port)
-		conn, err = (&net.ListenConfig{Control: d.bound}).ListenPacket(context.Background(), "udp4", at)
+		address := fmt.Sprintf("%s:%d", d.addr, port)
+		conn, err = (&net.ListenConfig{Control: d.bound}).ListenPacket(context.Background(), "udp4", address)
 		return err
 	})
 	return conn, err

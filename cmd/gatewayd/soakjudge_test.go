@@ -23,8 +23,8 @@ const (
 
 // reportFaults fails the benchmark for whatever the daemon did wrong.
 func (s *soak) reportFaults() {
-	for _, what := range slices.Sorted(maps.Keys(s.actions)) {
-		fmt.Printf("%6d %s\n", s.actions[what], what)
+	for _, label := range slices.Sorted(maps.Keys(s.actions)) {
+		fmt.Printf("%6d %s\n", s.actions[label], label)
 	}
 	for _, text := range slices.Concat(s.measured.flat(), s.accountingFaults(s.acct.accounting(""))) {
 		s.fault("%s", text)
@@ -64,10 +64,10 @@ func (m *meter) flat() (faults []string) {
 }
 
 // accountingFaults returns what the accounting server was told that clients have not done.
-func (s *soak) accountingFaults(told []record) (faults []string) {
+func (s *soak) accountingFaults(records []record) (faults []string) {
 	find := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	all := map[string][]record{}
-	for _, r := range told {
+	for _, r := range records {
 		id := r.value("Acct-Session-Id")
 		if kind := r.value("Acct-Status-Type"); kind != "Accounting-On" && kind != "Accounting-Off" {
 			all[id] = append(all[id], r)
@@ -114,7 +114,7 @@ const mostUncounted = 20 * 2 * fileBytes
 // bytes.
 func TestSoakFindsFaults(t *testing.T) {
 	t.Parallel()
-	told := func(id, kind, bytes string) record {
+	reports := func(id, kind, bytes string) record {
 		r := record{"Acct-Session-Id": {id}, "Acct-Status-Type": {kind}}
 		for _, name := range []string{
 			"Input-Gigawords", "Output-Gigawords", "Output-Octets", "Input-Packets", "Output-Packets"} {
@@ -123,25 +123,26 @@ func TestSoakFindsFaults(t *testing.T) {
 		r["Acct-Input-Octets"] = []string{bytes}
 		return r
 	}
-	start, stop := told("1", "Start", "0"), told("1", "Stop", "100")
+	start, stop := reports("1", "Start", "0"), reports("1", "Stop", "100")
 	for name, c := range map[string]struct {
-		told  []record
-		about bool
-		found int
+		reports   []record
+		uncounted bool
+		found     int
 	}{
-		"as it was":           {told: []record{start, told("1", "Interim-Update", "50"), stop}},
-		"started twice":       {told: []record{start, start, stop}, found: 1},
-		"never stopped":       {told: []record{start}, found: 1},
-		"updated after it":    {told: []record{start, stop, told("1", "Interim-Update", "100")}, found: 1},
-		"not at all":          {found: 1},
-		"of nobody":           {told: []record{start, stop, told("2", "Start", "0"), told("2", "Stop", "0")}, found: 1},
-		"too much":            {told: []record{start, told("1", "Stop", "101")}, found: 1},
-		"more, as it must be": {told: []record{start, told("1", "Stop", "101")}, about: true},
-		"less than it must":   {told: []record{start, told("1", "Stop", "99")}, about: true, found: 1},
+		"as it was":        {reports: []record{start, reports("1", "Interim-Update", "50"), stop}},
+		"started twice":    {reports: []record{start, start, stop}, found: 1},
+		"never stopped":    {reports: []record{start}, found: 1},
+		"updated after it": {reports: []record{start, stop, reports("1", "Interim-Update", "100")}, found: 1},
+		"not at all":       {found: 1},
+		"of nobody": {
+			reports: []record{start, stop, reports("2", "Start", "0"), reports("2", "Stop", "0")}, found: 1},
+		"too much":            {reports: []record{start, reports("1", "Stop", "101")}, found: 1},
+		"more, as it must be": {reports: []record{start, reports("1", "Stop", "101")}, uncounted: true},
+		"less than it must":   {reports: []record{start, reports("1", "Stop", "99")}, uncounted: true, found: 1},
 	} {
 		s := &soak{sessions: map[string]*clientSession{
-			"1": {id: "1", traffic: control.Traffic{UpBytes: 100}, uncounted: c.about}}}
-		if got := s.accountingFaults(c.told); len(got) != c.found {
+			"1": {id: "1", traffic: control.Traffic{UpBytes: 100}, uncounted: c.uncounted}}}
+		if got := s.accountingFaults(c.reports); len(got) != c.found {
 			t.Errorf("%s: found %q", name, got)
 		}
 	}

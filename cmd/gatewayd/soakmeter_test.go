@@ -219,13 +219,13 @@ func (s *soak) tables(f figures) {
 		return
 	}
 	for _, info := range infos {
-		is := figures{}
-		if is.fields(info, map[string]string{"map_id:": "id"}, 1) != nil || is["id"] == 0 {
+		current := figures{}
+		if current.fields(info, map[string]string{"map_id:": "id"}, 1) != nil || current["id"] == 0 {
 			continue // no table, or closed meanwhile
 		}
-		if m, err := ebpf.NewMapFromID(ebpf.MapID(is["id"])); err == nil {
-			if about, err := m.Info(); err == nil && keyed[m.Type()] != "" {
-				f[keyed[m.Type()]+" "+about.Name] = float64(entries(m))
+		if m, err := ebpf.NewMapFromID(ebpf.MapID(current["id"])); err == nil {
+			if mapInfo, err := m.Info(); err == nil && keyed[m.Type()] != "" {
+				f[keyed[m.Type()]+" "+mapInfo.Name] = float64(entries(m))
 			}
 			m.Close()
 		}
@@ -283,10 +283,10 @@ const warmUpMinutes = 10
 
 // growth is how much a figure grew from minute settled to the end, by a line through the minutes, and its mean.
 func (m *meter) growth(name string) (grown, mean float64) {
-	var at, is []float64
+	var at, current []float64
 	for i, f := range m.minutes[warmUpMinutes:] {
-		at, is = append(at, float64(i)), append(is, f[name])
+		at, current = append(at, float64(i)), append(current, f[name])
 	}
-	_, slope := stat.LinearRegression(at, is, nil, false)
-	return slope * float64(len(is)-1), stat.Mean(is, nil)
+	_, slope := stat.LinearRegression(at, current, nil, false)
+	return slope * float64(len(current)-1), stat.Mean(current, nil)
 }

@@ -38,8 +38,8 @@ func (s *soak) beOdd(slot int, r *rand.Rand) {
 	defer o.pull()
 	defer o.raw.Close()
 	tricks := []struct {
-		name string
-		do   func() error
+		name   string
+		action func() error
 	}{
 		{"odd: damaged DHCP", o.damagedDHCP}, {"odd: declined address", o.decline}, {"odd: spoofed source", o.spoof},
 		{"odd: spoofed ARP", o.spoofARP}, {"odd: HTTP garbage", o.garbage}, {"odd: cut TLS", o.cutTLS},
@@ -48,7 +48,7 @@ func (s *soak) beOdd(slot int, r *rand.Rand) {
 	}
 	for !s.isOver() {
 		trick := tricks[r.IntN(len(tricks))]
-		if err := trick.do(); err != nil {
+		if err := trick.action(); err != nil {
 			s.countAction(trick.name + " in vain")
 		} else {
 			s.countAction(trick.name)
@@ -250,13 +250,13 @@ func (o *oddDevice) halfForm() error {
 // icmpError sends an error about a datagram of somebody else.
 func (o *oddDevice) icmpError() error {
 	victim := [4]byte{10, 1, 32, byte(o.r.IntN(256))}
-	about := unreachable(datagram(victim, serverAddr.As4(), uint16(o.r.IntN(65536)), echoPort, make([]byte, 8)))
+	original := unreachable(datagram(victim, serverAddr.As4(), uint16(o.r.IntN(65536)), echoPort, make([]byte, 8)))
 	from := o.addr.As4()
 	if o.r.IntN(2) == 0 {
 		from = victim
 	}
 	to := [][4]byte{serverAddr.As4(), {10, 1, 0, 1}}[o.r.IntN(2)]
-	return o.frame(o.router, o.mac, 0x0800, ipv4Packet(from, to, layers.IPProtocolICMPv4, about))
+	return o.frame(o.router, o.mac, 0x0800, ipv4Packet(from, to, layers.IPProtocolICMPv4, original))
 }
 
 // line sends the concentrator frames that lead nowhere.
@@ -339,11 +339,11 @@ func ipv4Packet(from, to [4]byte, proto layers.IPProtocol, content []byte) []byt
 }
 
 // unreachable is an ICMP message about a packet: nobody listens at its port.
-func unreachable(about []byte) []byte {
+func unreachable(original []byte) []byte {
 	b := gopacket.NewSerializeBuffer()
 	kind := layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, layers.ICMPv4CodePort)
 	whole := gopacket.SerializeOptions{ComputeChecksums: true}
-	if err := gopacket.SerializeLayers(b, whole, &layers.ICMPv4{TypeCode: kind}, gopacket.Payload(about)); err != nil {
+	if err := gopacket.SerializeLayers(b, whole, &layers.ICMPv4{TypeCode: kind}, gopacket.Payload(original)); err != nil {
 		panic(err) // of a packet that fits
 	}
 	return b.Bytes()

@@ -146,7 +146,7 @@ func outsideNoise(r *rand.Rand) error {
 		return err
 	}
 	defer raw.Close()
-	about := datagram([4]byte{192, 0, 2, 1}, serverAddr.As4(), uint16(1024+r.IntN(20000)), echoPort, nil)
-	_, err = raw.Write(unreachable(about))
+	original := datagram([4]byte{192, 0, 2, 1}, serverAddr.As4(), uint16(1024+r.IntN(20000)), echoPort, nil)
+	_, err = raw.Write(unreachable(original))
 	return err
 }

@@ -46,11 +46,11 @@ func (s *soak) comeAndGo(slot int, r *rand.Rand) {
 }
 
 // arrive connects a device and logs it in, where it is not logged in still.
-func (d *device) arrive(user string, had netip.Addr) (*clientSession, error) {
+func (d *device) arrive(user string, before netip.Addr) (*clientSession, error) {
 	if err := d.plug(); err != nil {
 		return nil, err
 	}
-	if err := d.lease(had); err != nil {
+	if err := d.lease(before); err != nil {
 		return nil, err
 	}
 	return d.enterPortal(user)
@@ -66,8 +66,8 @@ func (d *device) enterPortal(user string) (*clientSession, error) {
 }
 
 // runVisit is one stay of a device, from its connection to its disconnection.
-func (d *device) runVisit(user string, had netip.Addr) error {
-	l, err := d.arrive(user, had)
+func (d *device) runVisit(user string, before netip.Addr) error {
+	l, err := d.arrive(user, before)
 	defer func() {
 		if d.link != nil {
 			d.pull()
@@ -129,16 +129,16 @@ func (d *device) actRandomly(l *clientSession, conn net.Conn) (net.Conn, error) 
 	case n < 2: // the power fails; the device begins anew, with its address
 		d.countAction("power cycle")
 		conn.Close()
-		had := d.addr
+		before := d.addr
 		d.pull()
 		d.addr = netip.Addr{}
 		if err := d.plug(); err != nil {
 			return conn, err
 		}
 		if d.r.IntN(2) == 0 {
-			had = netip.Addr{}
+			before = netip.Addr{}
 		}
-		if err := d.lease(had); err != nil {
+		if err := d.lease(before); err != nil {
 			return conn, err
 		}
 		return d.dial("udp4", fmt.Sprintf("%s:%d", serverAddr, echoPort))
@@ -183,18 +183,18 @@ func (d *device) download() error {
 func (d *device) endSession(l *clientSession) (still bool, err error) {
 	ways := [...]string{"log out", "log out", "log out and release", "release", "vanish", "vanish for long", "disconnect",
 		"time is up", "sent away"}
-	how := ways[d.r.IntN(len(ways))]
+	manner := ways[d.r.IntN(len(ways))]
 	if d.isOver() {
-		how = "log out and release"
+		manner = "log out and release"
 	}
-	d.countAction(how)
-	l.endedBy = how
-	switch how {
+	d.countAction(manner)
+	l.endedBy = manner
+	switch manner {
 	case "log out", "log out and release":
 		if err := d.logOut(l.user); err != nil {
 			return true, err
 		}
-		if !d.awaitEnd(l, d.addr) || how == "log out" {
+		if !d.awaitEnd(l, d.addr) || manner == "log out" {
 			return true, nil
 		}
 		fallthrough
@@ -210,7 +210,7 @@ func (d *device) endSession(l *clientSession) (still bool, err error) {
 	case "vanish", "vanish for long":
 		d.pull()
 		d.link = nil
-		if how == "vanish" {
+		if manner == "vanish" {
 			d.sleep(d.r, soakIdle/3)
 		} else if d.awaitEnd(l, d.addr) {
 			d.sleep(d.r, soakIdle)
@@ -261,10 +261,10 @@ func (s *soak) dialAndHangUp(slot int, r *rand.Rand) {
 
 // endLine ends a line's session in one of many ways.
 func (s *soak) endLine(line *subscriber, l *clientSession, addr netip.Addr, r *rand.Rand) {
-	how := [...]string{"hang up", "PADT", "line vanishes", "line loses power", "line is disconnected"}[r.IntN(5)]
-	s.countAction(how)
-	l.endedBy = how
-	switch how {
+	manner := [...]string{"hang up", "PADT", "line vanishes", "line loses power", "line is disconnected"}[r.IntN(5)]
+	s.countAction(manner)
+	l.endedBy = manner
+	switch manner {
 	case "hang up":
 		line.hangUp()
 	case "PADT":

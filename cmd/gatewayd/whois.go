@@ -19,7 +19,7 @@ import (
 )
 
 func whoisCommand() *cobra.Command {
-	var file, folder, at string
+	var file, folder, address string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "whois ADDRESS:PORT",
@@ -30,18 +30,18 @@ func whoisCommand() *cobra.Command {
 		Example: "  gatewayd whois 203.0.113.5:40321 --at 2026-03-01T14:05:06+01:00",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			who, err := netip.ParseAddrPort(args[0])
-			if err != nil || !who.Addr().Is4() {
+			endpoint, err := netip.ParseAddrPort(args[0])
+			if err != nil || !endpoint.Addr().Is4() {
 				return &exitError{exitUsage, fmt.Errorf("%q is no IPv4 address with a port, such as 203.0.113.5:40321", args[0])}
 			}
-			when := time.Now()
-			if at != "" {
-				if when, err = parseTime(at); err != nil {
+			instant := time.Now()
+			if address != "" {
+				if instant, err = parseTime(address); err != nil {
 					return &exitError{exitUsage, err}
 				}
 			}
-			if when.After(time.Now()) {
-				return &exitError{exitUsage, fmt.Errorf("--at %s is in the future", at)}
+			if instant.After(time.Now()) {
+				return &exitError{exitUsage, fmt.Errorf("--at %s is in the future", address)}
 			}
 			if !cmd.Flags().Changed("folder") {
 				cfg, err := config.Load(file)
@@ -50,16 +50,16 @@ func whoisCommand() *cobra.Command {
 				}
 				folder = cfg.FlowLog.Folder
 			}
-			found, err := flowlog.FindFlows(folder, who, when)
+			found, err := flowlog.FindFlows(folder, endpoint, instant)
 			if err != nil {
 				return err
 			}
-			return showFlows(stdout, os.Stderr, found, who, when, asJSON)
+			return showFlows(stdout, os.Stderr, found, endpoint, instant, asJSON)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", defaultConfig, "the configuration that names the flow log")
 	cmd.Flags().StringVar(&folder, "folder", "", "the flow log's folder, instead of the configuration's")
-	cmd.Flags().StringVar(&at, "at", "", "the time, with its time zone: 2026-03-01T14:05:06Z (default now)")
+	cmd.Flags().StringVar(&address, "at", "", "the time, with its time zone: 2026-03-01T14:05:06Z (default now)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
 	return cmd
 }
@@ -78,7 +78,8 @@ func parseTime(s string) (time.Time, error) {
 }
 
 // showFlows writes what was found to out, and what is uncertain of it to notes.
-func showFlows(out, notes io.Writer, found flowlog.Found, who netip.AddrPort, instant time.Time, asJSON bool) error {
+func showFlows(out, notes io.Writer, found flowlog.Found, endpoint netip.AddrPort, instant time.Time,
+	asJSON bool) error {
 	if found.Damaged > 0 {
 		fmt.Fprintf(notes,
 			"gatewayd: %s skipped, which may have been of this address: a line is torn when the machine or the daemon dies\n",
@@ -89,7 +90,7 @@ func showFlows(out, notes io.Writer, found flowlog.Found, who netip.AddrPort, in
 			"file of the flow log has no usable index and was", "files of the flow log have no usable index and were"))
 	}
 	if len(found.Flows) == 0 {
-		return fmt.Errorf("the flow log has no connection of %s at %s", who, instant.Format(time.RFC3339))
+		return fmt.Errorf("the flow log has no connection of %s at %s", endpoint, instant.Format(time.RFC3339))
 	}
 	if asJSON {
 		enc := json.NewEncoder(out)

@@ -47,9 +47,9 @@ func TestWhois(t *testing.T) {
 	ann := w.client()
 	ann.logIn("ann")
 	from := w.transfer(ann, 1000)
-	at := time.Now().UTC().Format(time.RFC3339Nano)
+	address := time.Now().UTC().Format(time.RFC3339Nano)
 	whois := func() error {
-		out, err := w.try(fmt.Sprintf("gatewayd whois --folder $DIR/state/flows %s --at %s", from, at))
+		out, err := w.try(fmt.Sprintf("gatewayd whois --folder $DIR/state/flows %s --at %s", from, address))
 		if err == nil && (!strings.Contains(out, "ann") || !strings.Contains(out, serverAddr.String())) {
 			err = fmt.Errorf("whois says %q", out)
 		}
@@ -68,9 +68,9 @@ func TestWhois(t *testing.T) {
 	without := hold() // the data path goes on
 	defer without.Close()
 	w.start()
-	for what, c := range map[string]net.Conn{
+	for label, c := range map[string]net.Conn{
 		"that began before the daemon was killed": before, "that began without a daemon": without} {
-		eventually(t, "whois of a connection "+what, func() error {
+		eventually(t, "whois of a connection "+label, func() error {
 			out, err := w.try(fmt.Sprintf("gatewayd whois --folder $DIR/state/flows %s --at %s", c.LocalAddr(),
 				time.Now().UTC().Format(time.RFC3339Nano)))
 			if err == nil && !strings.Contains(out, "ann") {
@@ -115,10 +115,11 @@ func TestLoggedOverKill(t *testing.T) {
 	carry()
 	w.start()
 	carry()
-	at := time.Now().UTC().Format(time.RFC3339Nano)
+	address := time.Now().UTC().Format(time.RFC3339Nano)
 	w.inHost("router", func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) })
 	eventually(t, "the whole record", func() error {
-		out, err := w.try(fmt.Sprintf("gatewayd whois --json --folder $DIR/state/flows %s --at %s", conn.LocalAddr(), at))
+		out, err := w.try(
+			fmt.Sprintf("gatewayd whois --json --folder $DIR/state/flows %s --at %s", conn.LocalAddr(), address))
 		var f flowlog.Flow // what comes behind is of a late acknowledgement, which began another connection
 		if err = errors.Join(err, json.NewDecoder(strings.NewReader(out)).Decode(&f)); err != nil {
 			return fmt.Errorf("%w in %s", err, out)

@@ -56,10 +56,10 @@ func (s Sources) Authenticate(ctx context.Context, c session.Credentials) (sessi
 			login.SessionID = c.SessionID
 			return login, nil
 		}
-		var says *session.Rejection
+		var rejected *session.Rejection
 		if !errors.Is(err, session.ErrRejected) {
 			unsure = err
-		} else if errors.As(err, &says) && says.Message != "" || no == nil {
+		} else if errors.As(err, &rejected) && rejected.Message != "" || no == nil {
 			no = err
 		}
 	}

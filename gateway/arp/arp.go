@@ -222,9 +222,9 @@ func isOver(err error) bool {
 // sendRequest sends a request to everybody: a switch may believe that the host is elsewhere.
 func (p *Prober) sendRequest(addr netip.Addr) error {
 	p.mu.Lock()
-	conn, own := p.conn, p.ownMAC
+	conn, ownMAC := p.conn, p.ownMAC
 	p.mu.Unlock()
-	_, err := conn.WriteTo(question4(own, p.Source, addr), &packet.Addr{HardwareAddr: broadcast[:]})
+	_, err := conn.WriteTo(question4(ownMAC, p.Source, addr), &packet.Addr{HardwareAddr: broadcast[:]})
 	return err
 }
 
@@ -239,13 +239,13 @@ const (
 var broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 // question4 returns the frame of a request.
-func question4(own MAC, source, addr netip.Addr) []byte {
+func question4(ownMAC MAC, source, addr netip.Addr) []byte {
 	b := make([]byte, 0, frameLen)
-	b = append(append(b, broadcast[:]...), own[:]...)
+	b = append(append(b, broadcast[:]...), ownMAC[:]...)
 	for _, v := range []uint16{unix.ETH_P_ARP, unix.ARPHRD_ETHER, unix.ETH_P_IP, 6<<8 | 4, request} {
 		b = binary.BigEndian.AppendUint16(b, v)
 	}
-	b = append(append(b, own[:]...), source.AsSlice()...)
+	b = append(append(b, ownMAC[:]...), source.AsSlice()...)
 	return append(append(b, make([]byte, 6)...), addr.AsSlice()...)
 }
 

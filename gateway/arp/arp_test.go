@@ -125,15 +125,15 @@ func TestInAnothersName(t *testing.T) {
 
 // TestReply: a request for the gateway's address is answered, and nothing else.
 func TestReply(t *testing.T) {
-	own, another := hostAt(1, 1), hostAt(9, 9)
+	ownHost, another := hostAt(1, 1), hostAt(9, 9)
 	asking := func(change func([]byte)) []byte {
-		b := append(question4(hostAt(2, 2).mac, hostAt(2, 2).addr, own.addr), make([]byte, 18)...) // padded
+		b := append(question4(hostAt(2, 2).mac, hostAt(2, 2).addr, ownHost.addr), make([]byte, 18)...) // padded
 		change(b)
 		return b
 	}
-	got := Reply(asking(func([]byte) {}), own.addr, own.mac)
+	got := Reply(asking(func([]byte) {}), ownHost.addr, ownHost.mac)
 	from, operation, ok := sender(got)
-	if !ok || from != own || operation != reply || len(got) != frameLen || [6]byte(got[:6]) != hostAt(2, 2).mac ||
+	if !ok || from != ownHost || operation != reply || len(got) != frameLen || [6]byte(got[:6]) != hostAt(2, 2).mac ||
 		[10]byte(got[32:]) != [10]byte{2, 0, 0, 0, 0, 2, 10, 1, 0, 2} {
 		t.Errorf("the answer is %x", got)
 	}
@@ -144,7 +144,7 @@ func TestReply(t *testing.T) {
 		"cut":                asking(func([]byte) {})[:frameLen-1],
 		"not at all":         {},
 	} {
-		if got := Reply(b, own.addr, own.mac); got != nil {
+		if got := Reply(b, ownHost.addr, ownHost.mac); got != nil {
 			t.Errorf("%s: %x", name, got)
 		}
 	}

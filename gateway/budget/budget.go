@@ -86,11 +86,11 @@ type Senders[K comparable] struct {
 func (s *Senders[K]) Spend(k K, known bool, now int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own := s.bySender.Get(k)
-	if own == nil && (known || s.unknown.Spend(Newcomers(s.Rate, s.Size), now)) {
-		own = s.bySender.Add(k, s.Size)
+	sender := s.bySender.Get(k)
+	if sender == nil && (known || s.unknown.Spend(Newcomers(s.Rate, s.Size), now)) {
+		sender = s.bySender.Add(k, s.Size)
 	}
-	if own != nil && own.Spend(s.Rate, now) {
+	if sender != nil && sender.Spend(s.Rate, now) {
 		return true
 	}
 	s.refused++

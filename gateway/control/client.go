@@ -26,8 +26,8 @@ type Client struct {
 	http *http.Client
 }
 
-// answerTime is how long a daemon may take to begin its answer. Ending 100,000 sessions
-// takes longer: Logout has its own limit.
+// answerTime is how long a daemon may take to begin its answer. Ending 100,000 sessions takes longer: Logout has its
+// own limit.
 const answerTime = 10 * time.Second
 
 // Dial checks whether a daemon listens at path, and returns ErrNotRunning if not.
@@ -82,8 +82,8 @@ func (c *Client) Login(ctx context.Context, req LoginRequest) (Session, error) {
 	return s, c.call(ctx, answerTime, http.MethodPost, "/v1/login", req, &s)
 }
 
-// LoginAll admits clients, in no particular order, and returns their number. It ends with
-// the first failure: the error has its position in the list, from 1.
+// LoginAll admits clients, in no particular order, and returns their number. It ends with the first failure: the error
+// has its position in the list, from 1.
 func (c *Client) LoginAll(ctx context.Context, list []LoginRequest) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, loginsTime+answerTime)
 	defer cancel()
@@ -116,8 +116,8 @@ func (c *Client) Logout(ctx context.Context, req LogoutRequest) (r LogoutReply, 
 	return r, err
 }
 
-// Sessions calls yield for each client as it arrives, ordered by address. It fails unless
-// all have arrived; an error of yield ends it.
+// Sessions calls yield for each client as it arrives, ordered by address. It fails unless all have arrived; an error of
+// yield ends it.
 func (c *Client) Sessions(ctx context.Context, f Filter, yield func(Session) error) error {
 	query := url.Values{}
 	for key, value := range map[string]string{"user": f.User, "state": string(f.State)} {
@@ -148,7 +148,7 @@ func (c *Client) Sessions(ctx context.Context, f Filter, yield func(Session) err
 }
 
 // call sends one request and decodes its answer.
-func (c *Client) call(ctx context.Context, limit time.Duration, method, path string, req, into any) error {
+func (c *Client) call(ctx context.Context, limit time.Duration, method, path string, req, target any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	body, err := c.open(ctx, method, path, req)
@@ -156,14 +156,13 @@ func (c *Client) call(ctx context.Context, limit time.Duration, method, path str
 		return err
 	}
 	defer body.Close()
-	if err := json.NewDecoder(body).Decode(into); err != nil {
+	if err := json.NewDecoder(body).Decode(target); err != nil {
 		return fmt.Errorf("reading gatewayd's answer: %w", err)
 	}
 	return nil
 }
 
-// open sends one request, with a value or a reader as body, and returns the body of a
-// successful answer.
+// open sends one request, with a value or a reader as body, and returns the body of a successful answer.
 func (c *Client) open(ctx context.Context, method, path string, req any) (io.ReadCloser, error) {
 	content, streamed := req.(io.Reader)
 	if req != nil && !streamed {

@@ -81,7 +81,7 @@ func (r *LogoutReply) add(err error) bool {
 
 // endSessions ends sessions, several at once, and returns their number and the first failure. It stops when ctx ends:
 // the caller has disconnected, or the time is over.
-func (s *server) endSessions(ctx context.Context, addrs []netip.Addr) (done LogoutReply, err error) {
+func (s *server) endSessions(ctx context.Context, addrs []netip.Addr) (reply LogoutReply, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	work := make(chan netip.Addr)
@@ -92,7 +92,7 @@ func (s *server) endSessions(ctx context.Context, addrs []netip.Addr) (done Logo
 			for addr := range work {
 				_, err := s.table.End(addr, session.AdminReset)
 				mu.Lock()
-				ended := done.add(err)
+				ended := reply.add(err)
 				mu.Unlock()
 				if !ended {
 					// A session that has ended meanwhile is no failure.
@@ -111,7 +111,7 @@ func (s *server) endSessions(ctx context.Context, addrs []netip.Addr) (done Logo
 	}
 	close(work)
 	workers.Wait()
-	return done, context.Cause(ctx)
+	return reply, context.Cause(ctx)
 }
 
 // granted converts limits to the table's form.

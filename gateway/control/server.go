@@ -236,10 +236,10 @@ func readLogout(r io.Reader) (LogoutRequest, error) {
 }
 
 // readRequest decodes exactly one JSON value, with known fields only.
-func readRequest(r io.Reader, into any) error {
+func readRequest(r io.Reader, target any) error {
 	dec := json.NewDecoder(r)
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
+	if err := dec.Decode(target); err != nil {
 		return fmt.Errorf("reading the request: %w", err)
 	}
 	if _, err := dec.Token(); err != io.EOF {

@@ -31,12 +31,12 @@ func (b *ClientNetworks[O]) Fresh(owner O, networks []netip.Prefix) ([]netip.Pre
 // fresh is Fresh with mu held.
 func (b *ClientNetworks[O]) fresh(owner O, networks []netip.Prefix) (fresh []netip.Prefix, err error) {
 	for _, n := range networks {
-		has, found := b.owners[n]
+		holder, found := b.owners[n]
 		switch {
 		case !n.IsValid() || !n.Addr().Is4() || n != n.Masked() || n.Bits() == 0:
 			return nil, fmt.Errorf("%s: no network of IPv4", n)
-		case found && has != owner:
-			return nil, fmt.Errorf("%w: %s is behind %v", ErrTaken, n, has)
+		case found && holder != owner:
+			return nil, fmt.Errorf("%w: %s is behind %v", ErrTaken, n, holder)
 		case !found && !slices.Contains(fresh, n):
 			fresh = append(fresh, n)
 		}
@@ -64,24 +64,25 @@ func (b *ClientNetworks[O]) Add(owner O, networks []netip.Prefix) (fresh []netip
 }
 
 // Drop removes networks, and returns those that the owner had.
-func (b *ClientNetworks[O]) Drop(owner O, networks []netip.Prefix) (had []netip.Prefix) {
+func (b *ClientNetworks[O]) Drop(owner O, networks []netip.Prefix) (removed []netip.Prefix) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, n := range networks {
-		if has, found := b.owners[n]; found && has == owner {
+		if holder, found := b.owners[n]; found && holder == owner {
 			delete(b.owners, n)
 			b.counted(n.Bits(), -1)
-			had = append(had, n)
+			removed = append(removed, n)
 		}
 	}
-	if len(had) == 0 {
+	if len(removed) == 0 {
 		return nil
 	}
-	b.byOwner[owner] = slices.DeleteFunc(b.byOwner[owner], func(n netip.Prefix) bool { return slices.Contains(had, n) })
+	b.byOwner[owner] = slices.DeleteFunc(
+		b.byOwner[owner], func(n netip.Prefix) bool { return slices.Contains(removed, n) })
 	if len(b.byOwner[owner]) == 0 {
 		delete(b.byOwner, owner)
 	}
-	return had
+	return removed
 }
 
 // counted notes a network more, or fewer, of a length. mu is held.

@@ -39,12 +39,12 @@ func TestBehind(t *testing.T) {
 			t.Errorf("%s is taken", wrong)
 		}
 	}
-	if had := b.Drop("ada", []netip.Prefix{wide, narrow}); !slices.Equal(had, []netip.Prefix{wide}) {
-		t.Errorf("ada had %v", had)
+	if removed := b.Drop("ada", []netip.Prefix{wide, narrow}); !slices.Equal(removed, []netip.Prefix{wide}) {
+		t.Errorf("ada had %v", removed)
 	}
 	holds("bob")
-	if had := b.Drop("bob", b.Of("bob")); len(had) != 1 || !b.Empty() || len(b.All()) > 0 {
-		t.Errorf("bob had %v", had)
+	if removed := b.Drop("bob", b.Of("bob")); len(removed) != 1 || !b.Empty() || len(b.All()) > 0 {
+		t.Errorf("bob had %v", removed)
 	}
 	holds("")
 }

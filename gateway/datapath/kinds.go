@@ -49,9 +49,9 @@ func (t Traits) Unheeded() (keys []string) {
 }
 
 // Names are the names of some kinds; nil: of all.
-func Names(some func(Traits) bool) (names []string) {
+func Names(matches func(Traits) bool) (names []string) {
 	for _, t := range Kinds {
-		if some == nil || some(t) {
+		if matches == nil || matches(t) {
 			names = append(names, t.Kind)
 		}
 	}

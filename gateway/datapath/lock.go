@@ -90,7 +90,7 @@ func CheckClaims(claims ...Claim) (err error) {
 }
 
 // checkLocks looks for locks other than own that exclude the claim.
-func (c Claim) checkLocks(own string) error {
+func (c Claim) checkLocks(ownSocket string) error {
 	text, err := os.ReadFile("/proc/thread-self/net/unix")
 	if err != nil {
 		return fmt.Errorf(
@@ -99,7 +99,7 @@ func (c Claim) checkLocks(own string) error {
 	}
 	for line := range strings.Lines(string(text)) {
 		if index := strings.Index(line, lockPrefix); index >= 0 {
-			if socket := strings.TrimSpace(line[index:]); socket != own && c.excludes(socket) {
+			if socket := strings.TrimSpace(line[index:]); socket != ownSocket && c.excludes(socket) {
 				return c.busyError()
 			}
 		}

@@ -231,14 +231,14 @@ func (w *wire) converse(t *testing.T) (notes []string) {
 		dhcpv4.OptionDomainName, dhcpv4.OptionBroadcastAddress, dhcpv4.OptionDomainNameServer)
 	wish := func(ip net.IP) dhcpv4.Modifier { return dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(ip)) }
 	server := dhcpv4.WithOption(dhcpv4.OptServerIdentifier(serverAddr.AsSlice()))
-	note := func(what string, st station, m *dhcpv4.DHCPv4) *dhcpv4.DHCPv4 {
+	note := func(label string, st station, m *dhcpv4.DHCPv4) *dhcpv4.DHCPv4 {
 		r, d := w.ask(st, m)
 		to := "one"
 		if d.dstMAC == broadcastMAC {
 			to = "all"
 		}
 		line := fmt.Sprintf(
-			"%s: %s to %s at %s: ciaddr %s yiaddr %s", what, r.MessageType(), to, d.dst, r.ClientIPAddr, r.YourIPAddr)
+			"%s: %s to %s at %s: ciaddr %s yiaddr %s", label, r.MessageType(), to, d.dst, r.ClientIPAddr, r.YourIPAddr)
 		for _, code := range []uint8{1, 3, 6, 15, 26, 28, 54, 114} {
 			line += fmt.Sprintf(" %d=%x", code, r.Options.Get(dhcpv4.GenericOptionCode(code)))
 		}
@@ -276,18 +276,18 @@ func reappear(t *testing.T, note func(string, station, *dhcpv4.DHCPv4) *dhcpv4.D
 	server := dhcpv4.WithOption(dhcpv4.OptServerIdentifier(serverAddr.AsSlice()))
 	for i, ids := range identities(0x20000) {
 		mac, ip := macOf(0x20000+i), net.IP{10, 1, 3, byte(i)}
-		st, what := station{mac: mac}, fmt.Sprintf("%x, then %x: ", ids[0], ids[1])
+		st, label := station{mac: mac}, fmt.Sprintf("%x, then %x: ", ids[0], ids[1])
 		first, then := named(ids[0]), named(ids[1])
-		note(what+"discover", st, message(t, dhcpv4.MessageTypeDiscover, mac, first, wish(ip)))
-		note(what+"select", st, message(t, dhcpv4.MessageTypeRequest, mac, first, server, wish(ip)))
+		note(label+"discover", st, message(t, dhcpv4.MessageTypeDiscover, mac, first, wish(ip)))
+		note(label+"select", st, message(t, dhcpv4.MessageTypeRequest, mac, first, server, wish(ip)))
 		addr, _ := netip.AddrFromSlice(ip)
 		renew := message(t, dhcpv4.MessageTypeRequest, mac, then, dhcpv4.WithClientIP(ip))
-		note(what+"renew", station{mac: mac, src: addr, dst: serverAddr}, renew)
-		note(what+"init-reboot", st, message(t, dhcpv4.MessageTypeRequest, mac, then, wish(ip)))
+		note(label+"renew", station{mac: mac, src: addr, dst: serverAddr}, renew)
+		note(label+"init-reboot", st, message(t, dhcpv4.MessageTypeRequest, mac, then, wish(ip)))
 		other := wish(net.IP{10, 1, 4, byte(i)})
-		note(what+"discover again", st, message(t, dhcpv4.MessageTypeDiscover, mac, then, other))
-		note(what+"select again", st, message(t, dhcpv4.MessageTypeRequest, mac, then, server, wish(ip)))
-		note(what+"as at first", st, message(t, dhcpv4.MessageTypeRequest, mac, first, wish(ip)))
+		note(label+"discover again", st, message(t, dhcpv4.MessageTypeDiscover, mac, then, other))
+		note(label+"select again", st, message(t, dhcpv4.MessageTypeRequest, mac, then, server, wish(ip)))
+		note(label+"as at first", st, message(t, dhcpv4.MessageTypeRequest, mac, first, wish(ip)))
 	}
 }
 

@@ -23,9 +23,9 @@ const ignoreLeavesFor = 30
 
 // releaseIfGone calls do for a leased address when its client does not answer for it. A REQUEST of the client meanwhile
 // withdraws a RELEASE. s.mu is held, also while do runs.
-func (s *Server) releaseIfGone(b *binding, how pendingRelease, do func(now time.Time)) {
+func (s *Server) releaseIfGone(b *binding, message pendingRelease, action func(now time.Time)) {
 	if s.cfg.Present == nil {
-		do(time.Now())
+		action(time.Now())
 		return
 	}
 	patience := cmp.Or(s.cfg.askAfter, defaultGoodbye)
@@ -36,7 +36,7 @@ func (s *Server) releaseIfGone(b *binding, how pendingRelease, do func(now time.
 	if b.release != nil {
 		return // being asked
 	}
-	mine := &how
+	mine := &message
 	b.release = mine
 	c, addr := b.client, b.addr
 	s.asking.Go(func() {
@@ -51,7 +51,7 @@ func (s *Server) releaseIfGone(b *binding, how pendingRelease, do func(now time.
 			b.answered = time.Now()
 		}
 		if !found && err == nil {
-			do(time.Now())
+			action(time.Now())
 			return
 		}
 		s.stats.stillThere.Add(1)

@@ -21,8 +21,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/sockbuf"
 )
 
-// TestMain runs the tests in their own network namespace, or a server for the test that
-// kills it.
+// TestMain runs the tests in their own network namespace, or a server for the test that kills it.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("GATEWAY_TEST_LEASES"); path != "" {
 		serveUntilKilled(path)
@@ -73,13 +72,13 @@ func (j *journal) Released(mac net.HardwareAddr, addr netip.Addr) error {
 	return j.note("released", mac, addr, "")
 }
 
-func (j *journal) note(what string, mac net.HardwareAddr, addr netip.Addr, hostname string) error {
+func (j *journal) note(label string, mac net.HardwareAddr, addr netip.Addr, hostname string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.fail != nil {
 		return j.fail
 	}
-	j.lines = append(j.lines, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", what, mac, addr, hostname)))
+	j.lines = append(j.lines, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", label, mac, addr, hostname)))
 	return nil
 }
 
@@ -233,8 +232,8 @@ func (w *wire) ask(st station, m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, datagram) {
 	}
 }
 
-// silent checks that a message gets no reply: the server answers in order, and another
-// message, sent later, is answered first.
+// silent checks that a message gets no reply: the server answers in order, and another message, sent later, is answered
+// first.
 func (w *wire) silent(st station, m *dhcpv4.DHCPv4) {
 	w.t.Helper()
 	w.send(st, m)

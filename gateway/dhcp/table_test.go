@@ -40,8 +40,8 @@ func TestTableKeepsItsPromises(t *testing.T) {
 		for step := range 3000 {
 			c := client{mac: macOf(rnd.IntN(8)), id: []string{"", "a", "b", "c"}[rnd.IntN(4)]}
 			a := netip.AddrFrom4([4]byte{10, 1, 0, byte(rnd.IntN(12))})
-			what := m.step(t, tb, rnd.IntN(7), c, a, now)
-			m.check(t, tb, fmt.Sprintf("seed %d step %d: %s %x/%s %s", seed, step, what, c.mac, c.id, a))
+			label := m.step(t, tb, rnd.IntN(7), c, a, now)
+			m.check(t, tb, fmt.Sprintf("seed %d step %d: %s %x/%s %s", seed, step, label, c.mac, c.id, a))
 			if rnd.IntN(3) == 0 {
 				now = now.Add(time.Duration(rnd.IntN(1200)) * time.Second)
 			}
@@ -120,7 +120,7 @@ func (m naiveTable) expire(t *testing.T, tb *table, now time.Time) {
 }
 
 // check checks all invariants.
-func (m naiveTable) check(t *testing.T, tb *table, what string) {
+func (m naiveTable) check(t *testing.T, tb *table, label string) {
 	t.Helper()
 	held := map[MAC]int{}
 	seen := 0
@@ -130,38 +130,38 @@ func (m naiveTable) check(t *testing.T, tb *table, what string) {
 		for b := q.first(); b != nil && b != &q.ring; b = b.next {
 			n++
 			if b.state != state(s) || tb.byAddr[b.addr] != b {
-				t.Fatalf("%s: %s in state %d is in queue %d", what, b.addr, b.state, s)
+				t.Fatalf("%s: %s in state %d is in queue %d", label, b.addr, b.state, s)
 			}
 			if b.state.isHeld() {
 				held[b.client.mac]++
 				if b.end.Before(last) {
-					t.Fatalf("%s: %s ends before the one in front of it", what, b.addr)
+					t.Fatalf("%s: %s ends before the one in front of it", label, b.addr)
 				}
 				last = b.end
 			}
 			if tb.static(b) && tb.cfg.Static[b.client.mac] != b.addr && b.client != (client{}) {
-				t.Fatalf("%s: static %s is %x's", what, b.addr, b.client.mac)
+				t.Fatalf("%s: static %s is %x's", label, b.addr, b.client.mac)
 			}
 			if c, leasedThere := m.owner[b.addr]; leasedThere != (b.state == leased) || (leasedThere && c != b.client) {
-				t.Fatalf("%s: %s is in state %d of %x, the model says %v %x", what, b.addr, b.state, b.client.mac, leasedThere,
+				t.Fatalf("%s: %s is in state %d of %x, the model says %v %x", label, b.addr, b.state, b.client.mac, leasedThere,
 					c.mac)
 			}
 		}
 		if n != q.count {
-			t.Fatalf("%s: queue %d has %d and counts %d", what, s, n, q.count)
+			t.Fatalf("%s: queue %d has %d and counts %d", label, s, n, q.count)
 		}
 		seen += n
 	}
 	if seen != len(tb.byAddr) || len(tb.byAddr) > 8 {
-		t.Fatalf("%s: %d bindings in queues, %d known, 8 possible", what, seen, len(tb.byAddr))
+		t.Fatalf("%s: %d bindings in queues, %d known, 8 possible", label, seen, len(tb.byAddr))
 	}
 	for mac, n := range held {
 		if len(tb.held[mac]) != n || n > tb.cfg.AddressesPerMAC {
-			t.Fatalf("%s: %x holds %d, counted %d", what, mac, n, len(tb.held[mac]))
+			t.Fatalf("%s: %x holds %d, counted %d", label, mac, n, len(tb.held[mac]))
 		}
 	}
 	if len(held) != len(tb.held) || len(tb.byClient) > len(tb.byAddr) {
-		t.Fatalf("%s: %d MACs hold addresses, %d counted; %d clients", what, len(held), len(tb.held), len(tb.byClient))
+		t.Fatalf("%s: %d MACs hold addresses, %d counted; %d clients", label, len(held), len(tb.held), len(tb.byClient))
 	}
 }
 

@@ -83,13 +83,13 @@ func (d *recorder) ShutHTTP(p netip.Prefix, until time.Time) error {
 	return d.record(p.String()+" shut", until)
 }
 
-func (d *recorder) record(what string, until time.Time) error {
+func (d *recorder) record(label string, until time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.parts == nil {
 		d.parts = map[string]time.Time{}
 	}
-	d.parts[what] = until
+	d.parts[label] = until
 	return nil
 }
 

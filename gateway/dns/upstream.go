@@ -77,10 +77,10 @@ func (u *upstream) countOutcome(err error, now time.Time) {
 type upstreams []*upstream
 
 // order returns the upstreams in the order to try: responsive ones first.
-func (us upstreams) order(now time.Time) upstreams {
-	up := make(upstreams, 0, len(us))
+func (list upstreams) order(now time.Time) upstreams {
+	up := make(upstreams, 0, len(list))
 	var down upstreams
-	for _, u := range us {
+	for _, u := range list {
 		if u.down.Load() > now.UnixNano() {
 			down = append(down, u)
 		} else {
@@ -92,13 +92,13 @@ func (us upstreams) order(now time.Time) upstreams {
 
 // exchangeAny tries one upstream after the other, twice, for the answer to a query. It returns a refusal only if no
 // upstream has a better answer.
-func (us upstreams) exchangeAny(ctx context.Context, q *miekg.Msg, timeout time.Duration) (*miekg.Msg, error) {
+func (list upstreams) exchangeAny(ctx context.Context, q *miekg.Msg, timeout time.Duration) (*miekg.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, worthAnswering)
 	defer cancel()
 	var refusal *miekg.Msg
 	var failure error
 	for round := range 2 {
-		for _, u := range us.order(time.Now()) {
+		for _, u := range list.order(time.Now()) {
 			m, err := u.askWithFallback(ctx, q, timeout<<round, round > 0)
 			switch {
 			case ctx.Err() != nil && err != nil:

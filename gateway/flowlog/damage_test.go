@@ -34,7 +34,7 @@ func written(t testing.TB, folder string, flows int, packed bool) string {
 }
 
 // countFlows reports how many of some flows a log has, and checks that they are whole.
-func countFlows(t testing.TB, folder string, flows int) (there int, last Found) {
+func countFlows(t testing.TB, folder string, flows int) (present int, last Found) {
 	t.Helper()
 	for i := range flows {
 		want := numbered(i)
@@ -46,11 +46,11 @@ func countFlows(t testing.TB, folder string, flows int) (there int, last Found) 
 			if len(f.Flows) != 1 || f.Flows[0] != want {
 				t.Fatalf("flow %d is %+v", i, f.Flows)
 			}
-			there++
+			present++
 		}
 		last = f
 	}
-	return there, last
+	return present, last
 }
 
 // TestTornFile: a file that ends anywhere in a line, as after a power failure, has all lines before it, and the
@@ -76,15 +76,15 @@ func TestTornFile(t *testing.T) {
 		}
 		torn := ends[complete] != cut
 		must(t, os.WriteFile(base+plainEnd, whole[:cut], 0o600))
-		if there, last := countFlows(t, folder, flows); there != complete || last.Damaged > 0 != torn {
-			t.Fatalf("cut at %d of %d: %d flows of %d are there, %d damaged", cut, len(whole), there, complete, last.Damaged)
+		if present, last := countFlows(t, folder, flows); present != complete || last.Damaged > 0 != torn {
+			t.Fatalf("cut at %d of %d: %d flows of %d are there, %d damaged", cut, len(whole), present, complete, last.Damaged)
 		}
 		if cut%97 != 0 {
 			continue
 		}
 		must(t, pack(base))
-		if there, _ := countFlows(t, folder, flows); there != complete {
-			t.Fatalf("cut at %d and packed: %d flows of %d are there", cut, there, complete)
+		if present, _ := countFlows(t, folder, flows); present != complete {
+			t.Fatalf("cut at %d and packed: %d flows of %d are there", cut, present, complete)
 		}
 		must(t, errors.Join(os.Remove(base+packedEnd), os.Remove(base+indexEnd)))
 	}
@@ -104,22 +104,22 @@ func TestDamagedPack(t *testing.T) {
 	all, _ := countFlows(t, folder, asked)
 	for _, cut := range []int{0, 5, len(whole) / 2, len(whole) - 1} {
 		must(t, os.WriteFile(base+packedEnd, whole[:cut], 0o600))
-		there, last := countFlows(t, folder, asked)
-		if last.Damaged == 0 || last.Slow != 1 || cut >= len(whole)/2 && there != all {
-			t.Errorf("cut at %d of %d: %d of %d flows, %+v", cut, len(whole), there, all, last)
+		present, last := countFlows(t, folder, asked)
+		if last.Damaged == 0 || last.Slow != 1 || cut >= len(whole)/2 && present != all {
+			t.Errorf("cut at %d of %d: %d of %d flows, %+v", cut, len(whole), present, all, last)
 		}
 	}
 	other := bytes.Clone(whole)
 	copy(other[2*len(other)/3:], make([]byte, 100))
 	must(t, os.WriteFile(base+packedEnd, other, 0o600))
-	if there, _ := countFlows(t, folder, asked); there != all {
-		t.Errorf("overwritten further on: %d of %d flows", there, all)
+	if present, _ := countFlows(t, folder, asked); present != all {
+		t.Errorf("overwritten further on: %d of %d flows", present, all)
 	}
 	must(t, os.WriteFile(base+packedEnd, whole, 0o600))
 	for _, cut := range []int{0, 7, headBytes, len(index) / 2, len(index) - 1} {
 		must(t, os.WriteFile(base+indexEnd, index[:cut], 0o600))
-		if there, last := countFlows(t, folder, 20); there != 20 || last.Slow != 1 || last.Damaged > 0 {
-			t.Errorf("with %d bytes of the index: %d of 20 flows, %+v", cut, there, last)
+		if present, last := countFlows(t, folder, 20); present != 20 || last.Slow != 1 || last.Damaged > 0 {
+			t.Errorf("with %d bytes of the index: %d of 20 flows, %+v", cut, present, last)
 		}
 	}
 }
@@ -150,8 +150,8 @@ func TestFullDisk(t *testing.T) {
 	room := func(size string) { must(t, unix.Mount("none", folder, "tmpfs", unix.MS_REMOUNT, "size="+size)) }
 	room("1m")
 	l.flush(time.Now())
-	if there, last := countFlows(t, folder, added); there != added || last.Damaged > 0 || l.waiting != 0 {
-		t.Fatalf("with room again: %d of %d flows, %d wait, %+v", there, added, l.waiting, last)
+	if present, last := countFlows(t, folder, added); present != added || last.Damaged > 0 || l.waiting != 0 {
+		t.Fatalf("with room again: %d of %d flows, %d wait, %+v", present, added, l.waiting, last)
 	}
 	for l.Stats().Lost == 0 {
 		batch(20_000)
@@ -197,26 +197,26 @@ func TestOverflow(t *testing.T) {
 		}
 		return nil
 	})
-	had := uint64(tracked())
+	before := uint64(tracked())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }()
-	stats := func(what string, ok func(Stats) bool) {
-		netnstest.Await(t, what, func() error {
+	stats := func(label string, ok func(Stats) bool) {
+		netnstest.Await(t, label, func() error {
 			if s := l.Stats(); !ok(s) {
-				return fmt.Errorf("%+v of %d", s, had)
+				return fmt.Errorf("%+v of %d", s, before)
 			}
 			return nil
 		})
 	}
-	stats("all beginnings", func(s Stats) bool { return s.Missed > 0 && s.Started >= had })
+	stats("all beginnings", func(s Stats) bool { return s.Missed > 0 && s.Started >= before })
 	flushConnections(t) // more ends at once than fit
-	stats("all ends", func(s Stats) bool { return s.Ended >= had })
+	stats("all ends", func(s Stats) bool { return s.Ended >= before })
 	cancel()
 	must(t, <-ended)
 	must(t, l.Close())
-	if s := l.Stats(); s.Started != had || s.Ended != had || s.Lost != 0 {
-		t.Errorf("the kernel had %d connections; %+v", had, s)
+	if s := l.Stats(); s.Started != before || s.Ended != before || s.Lost != 0 {
+		t.Errorf("the kernel had %d connections; %+v", before, s)
 	}
 }
 

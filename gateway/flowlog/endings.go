@@ -18,8 +18,8 @@ const mostEnding = 50_000
 // inherit begins with the connections that there are, and has only their traffic kept. Ends are reported by now: a
 // connection that is not listed, and whose end is not reported, had ended before.
 func (l *Log) inherit() error {
-	var there []datapath.Tracked
-	name := func(c conntrack.Connection) { there = append(there, named(c)) }
+	var present []datapath.Tracked
+	name := func(c conntrack.Connection) { present = append(present, named(c)) }
 	err := conntrack.List(func(c conntrack.Connection) { name(c); l.listed(c) })
 	if err != nil || l.cfg.Uncounted == nil {
 		return err
@@ -28,7 +28,7 @@ func (l *Log) inherit() error {
 		l.recordStart, func(c conntrack.Connection) { name(c); l.finished(c) }, l.findMissed); err != nil {
 		return err
 	}
-	return l.cfg.Uncounted.Keep(there)
+	return l.cfg.Uncounted.Keep(present)
 }
 
 // await has the end of a flow written with what was counted aside, at the next flush: packets may still be on
@@ -56,13 +56,13 @@ func (l *Log) complete() {
 	for i := range all {
 		names[i] = all[i].tracked
 	}
-	aside, err := l.cfg.Uncounted.Take(names)
+	uncounted, err := l.cfg.Uncounted.Take(names)
 	if err != nil {
 		l.cfg.Log.Error("counting the flow log's connections: bytes of some that have ended may be missing", "connections",
 			len(all), "err", err)
 	}
 	for i, e := range all {
-		f, t := e.flow, aside[i]
+		f, t := e.flow, uncounted[i]
 		f.UpBytes, f.UpPkts = f.UpBytes+t.UpBytes, f.UpPkts+t.UpPackets
 		f.DownBytes, f.DownPkts = f.DownBytes+t.DownBytes, f.DownPkts+t.DownPackets
 		l.add(f, e.unknown, true)

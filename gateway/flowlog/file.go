@@ -53,9 +53,9 @@ func segments(folder string) ([]segment, error) {
 				continue
 			}
 		}
-		at, ours := strings.CutPrefix(name, prefix)
+		at, isOurs := strings.CutPrefix(name, prefix)
 		since, err := time.Parse(layout, at)
-		if !ours || err != nil {
+		if !isOurs || err != nil {
 			continue
 		}
 		info, err := e.Info()

@@ -37,7 +37,7 @@ type Found struct {
 // FindFlows returns the flows that had an address and port in the second of a time, of the client or as the peer saw
 // it. It needs no daemon, and may run beside one: lines are found a second after their event. It fails with ErrNoLog
 // for a folder without files, and with ErrTooOld if the oldest is younger than the time and nothing is found.
-func FindFlows(folder string, who netip.AddrPort, instant time.Time) (Found, error) {
+func FindFlows(folder string, endpoint netip.AddrPort, instant time.Time) (Found, error) {
 	if info, err := os.Stat(folder); folder == "" {
 		return Found{}, errors.New("the flow log's folder has an empty name: name it")
 	} else if err == nil && !info.IsDir() {
@@ -52,8 +52,8 @@ func FindFlows(folder string, who netip.AddrPort, instant time.Time) (Found, err
 	found := Found{Since: all[0].beganAt}
 	var lines []Flow
 	for _, s := range all {
-		err := s.search(who, &found, func(f Flow) {
-			if slices.Contains(f.keys(), who) {
+		err := s.search(endpoint, &found, func(f Flow) {
+			if slices.Contains(f.keys(), endpoint) {
 				lines = append(lines, f)
 			}
 		})
@@ -70,8 +70,8 @@ func FindFlows(folder string, who netip.AddrPort, instant time.Time) (Found, err
 }
 
 // search visits the lines of a file that may be of an address.
-func (s segment) search(who netip.AddrPort, found *Found, visit func(Flow)) error {
-	word := []byte(`"` + who.String() + `"`)
+func (s segment) search(endpoint netip.AddrPort, found *Found, visit func(Flow)) error {
+	word := []byte(`"` + endpoint.String() + `"`)
 	f, err := os.Open(s.path())
 	if errors.Is(err, fs.ErrNotExist) && !s.packed { // packed meanwhile
 		s.packed = true
@@ -88,7 +88,7 @@ func (s segment) search(who netip.AddrPort, found *Found, visit func(Flow)) erro
 		found.Damaged += damaged
 		return err
 	}
-	err = s.searchIndex(f, who, func(from, to int64) error {
+	err = s.searchIndex(f, endpoint, func(from, to int64) error {
 		damaged, err := unpack(io.NewSectionReader(f, from, to-from), visit, word)
 		found.Damaged += damaged
 		return err
@@ -103,7 +103,7 @@ func (s segment) search(who netip.AddrPort, found *Found, visit func(Flow)) erro
 }
 
 // searchIndex visits the blocks that the index names. It fails with errIndex where there is no usable one.
-func (s segment) searchIndex(packed *os.File, who netip.AddrPort, visit func(from, to int64) error) error {
+func (s segment) searchIndex(packed *os.File, endpoint netip.AddrPort, visit func(from, to int64) error) error {
 	info, err := packed.Stat()
 	if err != nil {
 		return err
@@ -115,15 +115,15 @@ func (s segment) searchIndex(packed *os.File, who netip.AddrPort, visit func(fro
 		return err
 	}
 	defer f.Close()
-	own, err := f.Stat()
+	current, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	x, err := openIndex(f, own.Size(), info.Size())
+	x, err := openIndex(f, current.Size(), info.Size())
 	if err != nil {
 		return err
 	}
-	return x.search(who, visit)
+	return x.search(endpoint, visit)
 }
 
 // unpackers are gzip.Readers that are used again.

@@ -18,31 +18,33 @@ import (
 
 // exported are flows of each kind.
 func exported() []Flow {
-	at := netip.MustParseAddrPort
+	address := netip.MustParseAddrPort
 	start := time.Date(2026, 3, 1, 12, 0, 0, 250e6, time.UTC)
 	return []Flow{
-		{Event: Ends, Start: start, End: start.Add(1500 * time.Millisecond), Protocol: 17, Client: at("10.1.0.9:1000"),
-			Peer: at("203.0.113.9:53"), MAC: "02:00:00:00:00:09", User: "ann", UpBytes: 100, UpPkts: 1, DownBytes: 300,
+		{Event: Ends, Start: start, End: start.Add(1500 * time.Millisecond), Protocol: 17, Client: address("10.1.0.9:1000"),
+			Peer: address("203.0.113.9:53"), MAC: "02:00:00:00:00:09", User: "ann", UpBytes: 100, UpPkts: 1, DownBytes: 300,
 			DownPkts: 2},
-		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 6, Client: at("10.1.0.9:1001"),
-			Peer: at("203.0.113.9:443"), Outside: at("203.0.113.5:40321"), UpBytes: 5 << 32, UpPkts: 7, DownBytes: 11,
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 6, Client: address("10.1.0.9:1001"),
+			Peer: address("203.0.113.9:443"), Outside: address("203.0.113.5:40321"), UpBytes: 5 << 32, UpPkts: 7, DownBytes: 11,
 			DownPkts: 13},
-		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 6, Client: at("10.1.0.9:22"),
-			Peer: at("203.0.113.9:4444"), Outside: at("203.0.113.5:2222"), Inbound: true, MAC: "02:00:00:00:00:09", UpBytes: 400,
-			UpPkts: 4, DownBytes: 200, DownPkts: 3},
-		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 17, Client: at("10.1.0.9:5060"),
-			Peer: at("203.0.113.9:4444"), Inbound: true, MAC: "02:00:00:00:00:09", UpBytes: 400, UpPkts: 4, DownBytes: 200,
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 6, Client: address("10.1.0.9:22"),
+			Peer: address("203.0.113.9:4444"), Outside: address("203.0.113.5:2222"), Inbound: true, MAC: "02:00:00:00:00:09",
+			UpBytes: 400,
+			UpPkts:  4, DownBytes: 200, DownPkts: 3},
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 17, Client: address("10.1.0.9:5060"),
+			Peer: address("203.0.113.9:4444"), Inbound: true, MAC: "02:00:00:00:00:09", UpBytes: 400, UpPkts: 4, DownBytes: 200,
 			DownPkts: 3},
-		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 1, ICMPType: 8, Client: at("10.1.0.9:77"),
-			Peer: at("203.0.113.9:77"), MAC: "02:00:00:00:00:09", UpBytes: 84, UpPkts: 1, DownBytes: 84, DownPkts: 1},
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 1, ICMPType: 8, Client: address("10.1.0.9:77"),
+			Peer: address("203.0.113.9:77"), MAC: "02:00:00:00:00:09", UpBytes: 84, UpPkts: 1, DownBytes: 84, DownPkts: 1},
 		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 1, ICMPType: 13, ICMPCode: 1,
-			Client: at("10.1.0.9:78"), Peer: at("203.0.113.9:78"), Outside: at("203.0.113.5:79"), MAC: "02:00:00:00:00:09",
+			Client: address("10.1.0.9:78"), Peer: address("203.0.113.9:78"), Outside: address("203.0.113.5:79"),
+			MAC:     "02:00:00:00:00:09",
 			UpBytes: 40, UpPkts: 1},
-		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 1, ICMPType: 8, Client: at("10.1.0.9:80"),
-			Peer: at("203.0.113.9:80"), Inbound: true, MAC: "02:00:00:00:00:09", UpBytes: 168, UpPkts: 2, DownBytes: 168,
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 1, ICMPType: 8, Client: address("10.1.0.9:80"),
+			Peer: address("203.0.113.9:80"), Inbound: true, MAC: "02:00:00:00:00:09", UpBytes: 168, UpPkts: 2, DownBytes: 168,
 			DownPkts: 2},
-		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 47, Client: at("10.1.0.9:4242"),
-			Peer: at("203.0.113.9:17"), MAC: "02:00:00:00:00:09", UpBytes: 500, UpPkts: 5},
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 47, Client: address("10.1.0.9:4242"),
+			Peer: address("203.0.113.9:17"), MAC: "02:00:00:00:00:09", UpBytes: 500, UpPkts: 5},
 	}
 }
 

@@ -183,9 +183,9 @@ func (l *Log) listed(c conntrack.Connection) { l.addFlow(c, time.Time{}) }
 
 // addFlow records the start of a flow, unless it is known. at is when it began, if the kernel does not say.
 func (l *Log) addFlow(c conntrack.Connection, instant time.Time) {
-	f, ours := l.flow(c)
+	f, isOurs := l.flow(c)
 	key := id{c.Orig, c.Zone}
-	if _, known := l.open[key]; known || !ours {
+	if _, known := l.open[key]; known || !isOurs {
 		return
 	}
 	f = l.start(f, instant)
@@ -213,19 +213,19 @@ func (l *Log) start(f Flow, instant time.Time) Flow {
 	if f.Start.IsZero() {
 		f.Start = instant
 	}
-	who := l.cfg.HolderOf(f.Client.Addr(), f.Start)
+	holder := l.cfg.HolderOf(f.Client.Addr(), f.Start)
 	if f.Start.IsZero() {
 		f.Start = time.Now().UTC()
 	}
-	f.Event, f.End, f.MAC, f.User, f.Session = Begins, time.Time{}, who.MAC, who.User, who.Session
+	f.Event, f.End, f.MAC, f.User, f.Session = Begins, time.Time{}, holder.MAC, holder.User, holder.Session
 	f.UpBytes, f.UpPkts, f.DownBytes, f.DownPkts = 0, 0, 0, 0
 	return f
 }
 
 // finished records the end of a flow, also of one whose start was missed.
 func (l *Log) finished(c conntrack.Connection) {
-	f, ours := l.flow(c)
-	if !ours {
+	f, isOurs := l.flow(c)
+	if !isOurs {
 		return
 	}
 	key := id{c.Orig, c.Zone}

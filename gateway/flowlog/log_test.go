@@ -97,11 +97,11 @@ func start(t testing.TB, cfg Config) (l *Log, stop func()) {
 }
 
 // whois asks a log until there is what is expected of it.
-func whois(t testing.TB, folder, who string, instant time.Time, ok func(Flow) bool) Flow {
+func whois(t testing.TB, folder, name string, instant time.Time, ok func(Flow) bool) Flow {
 	t.Helper()
 	var flow Flow
-	netnstest.Await(t, "the flow of "+who, func() error {
-		found, err := FindFlows(folder, netip.MustParseAddrPort(who), instant)
+	netnstest.Await(t, "the flow of "+name, func() error {
+		found, err := FindFlows(folder, netip.MustParseAddrPort(name), instant)
 		if err != nil {
 			return err
 		}
@@ -241,28 +241,28 @@ func TestNothingIsLost(t *testing.T) {
 		must(t, err)
 		return n
 	}
-	had := kernels()
+	before := kernels()
 	netnstest.Await(t, "all beginnings", func() error {
-		if s := l.Stats(); s.Started < had {
-			return fmt.Errorf("%+v of %d", s, had)
+		if s := l.Stats(); s.Started < before {
+			return fmt.Errorf("%+v of %d", s, before)
 		}
 		return nil
 	})
 	flushConnections(t)
 	netnstest.Await(t, "all ends", func() error {
-		if s := l.Stats(); s.Ended < had {
-			return fmt.Errorf("%+v of %d", s, had)
+		if s := l.Stats(); s.Ended < before {
+			return fmt.Errorf("%+v of %d", s, before)
 		}
 		return nil
 	})
 	stop()
 	s := l.Stats()
-	t.Logf("%d flows in %v: %+v", had, took, s)
-	if had < rate*seconds || s.Started != had || s.Ended != had || s.Lost != 0 {
-		t.Errorf("the kernel had %d connections; %+v", had, s)
+	t.Logf("%d flows in %v: %+v", before, took, s)
+	if before < rate*seconds || s.Started != before || s.Ended != before || s.Lost != 0 {
+		t.Errorf("the kernel had %d connections; %+v", before, s)
 	}
 	if got := run(t, "cat "+folder+"/*.ndjson | grep -c '\"event\":\"end\"'; "); strings.TrimSpace(got) != fmt.Sprint(
-		had) {
-		t.Errorf("%s ends are in the files, of %d", got, had)
+		before) {
+		t.Errorf("%s ends are in the files, of %d", got, before)
 	}
 }

@@ -55,9 +55,9 @@ func TestMillion(t *testing.T) {
 			for i := int(next.Add(int64(step))) - step; i < flows && !t.Failed(); i = int(next.Add(int64(step))) - step {
 				want := numbered(i)
 				key := want.keys()[i%2]
-				is, err := FindFlows(folder, key, want.Start.Add(time.Second))
-				if err != nil || len(is.Flows) != 1 || is.Flows[0] != want || is.Damaged+is.Slow > 0 {
-					t.Errorf("flow %d by %s: %+v, %v, not %+v", i, key, is, err, want)
+				current, err := FindFlows(folder, key, want.Start.Add(time.Second))
+				if err != nil || len(current.Flows) != 1 || current.Flows[0] != want || current.Damaged+current.Slow > 0 {
+					t.Errorf("flow %d by %s: %+v, %v, not %+v", i, key, current, err, want)
 					return
 				}
 				if n := found.Add(1); n%50_000 == 0 {

@@ -157,8 +157,8 @@ func (l *Log) keepTracking() {
 		}
 		return
 	}
-	generation, is, err := rule(l.ruleAt)
-	if err == nil && (generation == l.ruleAt || is == l.rule) {
+	generation, current, err := rule(l.ruleAt)
+	if err == nil && (generation == l.ruleAt || current == l.rule) {
 		l.ruleAt = generation
 		return
 	}

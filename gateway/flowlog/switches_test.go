@@ -21,22 +21,22 @@ func TestNoteThatCannotBeRead(t *testing.T) {
 	folder := t.TempDir()
 	note, file := NoteIn(folder), filepath.Join(folder, "file")
 	must(t, os.WriteFile(file, nil, 0o600))
-	for what, c := range map[string]struct {
+	for label, c := range map[string]struct {
 		note string
 		once bool
 	}{"torn": {note, true}, "a file for a folder": {NoteIn(file), false}} {
 		run(t, on)
 		must(t, os.WriteFile(note, []byte(`{"x`), 0o600))
 		if err := Undo(c.note); err == nil || !names(err.Error()) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", label, err)
 		}
 		if err := Undo(c.note); (err == nil) != c.once {
-			t.Errorf("%s, again: %v", what, err)
+			t.Errorf("%s, again: %v", label, err)
 		}
 		run(t, off)
 		must(t, os.WriteFile(note, []byte(`{"x`), 0o600))
 		if err := Undo(c.note); err != nil {
-			t.Errorf("%s, and nothing stays: %v", what, err)
+			t.Errorf("%s, and nothing stays: %v", label, err)
 		}
 	}
 	var logs logtest.Log

@@ -138,8 +138,8 @@ var (
 
 // needed lists the changes that have an interface forward.
 func needed(name string) ([]change, error) {
-	on, err := Forwards(name)
-	if err != nil || on {
+	enabled, err := Forwards(name)
+	if err != nil || enabled {
 		return nil, err
 	}
 	dev, err := net.InterfaceByName(name)

@@ -52,17 +52,17 @@ sysctl -qw net.ipv4.ip_forward=1; sysctl -qw net.ipv4.conf.lan0.forwarding=0`)
 func TestKernelsSwitch(t *testing.T) {
 	space := netnstest.NewSpace(t)
 	space.Run(t, `for dev in lan0 wan0 mgmt0; do ip link add $dev type veth peer name p$dev; done; sysctl -qw net.ipv4.ip_forward=0`)
-	for _, c := range []struct{ what, do, want string }{
+	for _, c := range []struct{ label, script, want string }{
 		{"0 over 0", "sysctl -qw net.ipv4.conf.lan0.forwarding=1; sysctl -qw net.ipv4.ip_forward=0", "1 0 0 0"},
 		{"1 over 0", "sysctl -qw net.ipv4.ip_forward=1", "1 1 1 1"},
 		{"1 over 1", "sysctl -qw net.ipv4.conf.wan0.forwarding=0; sysctl -qw net.ipv4.ip_forward=1", "1 0 1 1"},
 		{"0 over 1", "sysctl -qw net.ipv4.ip_forward=0", "0 0 0 0"},
 	} {
-		space.Run(t, c.do)
+		space.Run(t, c.script)
 		space.Do(func() {
 			all := strings.Fields(settings(t))
 			if got := strings.Join([]string{all[0], all[2], all[4], all[6]}, " "); got != c.want {
-				t.Errorf("%s: lan0, wan0, mgmt0 and all forward: %s, want %s", c.what, got, c.want)
+				t.Errorf("%s: lan0, wan0, mgmt0 and all forward: %s, want %s", c.label, got, c.want)
 			}
 		})
 	}

@@ -56,20 +56,20 @@ func TestMadeUpAddressesBehindALine(t *testing.T) {
 			t.Errorf("%d of 100 made-up addresses had their guess", free)
 		}
 		for _, tt := range []struct {
-			who  Attempter
-			user string
-			wait bool
+			attempter Attempter
+			user      string
+			wait      bool
 		}{
 			{Attempter{MAC: clientAddr(200), AccessLine: line}, "zoe", true}, {home, "ann", false},
 			{Attempter{MAC: clientAddr(201), AccessLine: "another"}, "zoe", false},
 			{Attempter{MAC: clientAddr(202)}, "zoe", false},
 		} {
-			try, err := g.Enter(t.Context(), tt.who)
+			try, err := g.Enter(t.Context(), tt.attempter)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if wait := try.Wait(tt.user); (wait > 0) != tt.wait {
-				t.Errorf("%s at %v waits %s", tt.user, tt.who, wait)
+				t.Errorf("%s at %v waits %s", tt.user, tt.attempter, wait)
 			}
 			try.Leave()
 		}

@@ -321,14 +321,14 @@ func (s *server) replace(m message, files []int) (former []int) {
 }
 
 // drop closes an item's files; which: only if it is this item, and its time is over.
-func (s *server) drop(key string, which *heldItem) {
+func (s *server) drop(key string, victim *heldItem) {
 	s.mu.Lock()
 	h := s.items[key]
-	if h == nil || which != nil && h != which {
+	if h == nil || victim != nil && h != victim {
 		s.mu.Unlock()
 		return
 	}
-	if left := time.Until(h.Until); which != nil && left > 0 { // the clock was set back, or Until is another one by now
+	if left := time.Until(h.Until); victim != nil && left > 0 { // the clock was set back, or Until is another one by now
 		if h.expiry != nil {
 			h.expiry.Reset(left)
 		}
@@ -342,7 +342,7 @@ func (s *server) drop(key string, which *heldItem) {
 	alone := s.pending == 0
 	s.mu.Unlock()
 	closeAll(h.files) // which may take its time
-	if which != nil && alone {
+	if victim != nil && alone {
 		s.Log.Info("a session's time is over, and no daemon is there: its keeper has ended it", "session", key)
 	}
 	s.mu.Lock()

@@ -224,14 +224,14 @@ func (n *NAT) isInPlace() (bool, error) {
 	if err != nil || generation == n.goodGeneration {
 		return err == nil, err
 	}
-	is, err := n.conn.Digest(tableOf(n.cfg.Name))
-	if err != nil || is != n.digest {
+	current, err := n.conn.Digest(tableOf(n.cfg.Name))
+	if err != nil || current != n.digest {
 		return false, err
 	}
 	for name, want := range n.wanted {
-		var is digest
-		err := n.conn.Elements(tableOf(n.cfg.Name), name, is.add)
-		if errors.Is(err, unix.ENOENT) || err == nil && is != want {
+		var current digest
+		err := n.conn.Elements(tableOf(n.cfg.Name), name, current.add)
+		if errors.Is(err, unix.ENOENT) || err == nil && current != want {
 			return false, nil
 		}
 		if err != nil {

@@ -33,15 +33,15 @@ func TestSaidOfThoseNotIn(t *testing.T) {
 		return nil
 	})
 	leaves(refused)
-	for what, want := range map[string]int{
+	for label, want := range map[string]int{
 		`"pppoe: session ended before its login"`:                                                               1,
 		"mac=02:00:00:00:00:01 session=1 reason=\"" + ppp.ErrPeerClosed.Error() + `"`:                           1,
 		`"pppoe: login refused"`:                                                                                1,
 		`mac=02:00:00:00:00:02 session=4 user="\"ann\\n\\xfc\\\"\\u202e level=ERROR\"" err="permission denied"`: 1,
 		"mac=02:00:00:00:00:02":                                                                                 1,
 	} {
-		if n := logs.Count(what); n != want {
-			t.Errorf("the log says %s %d times, want %d:\n%s", what, n, want, logs.String())
+		if n := logs.Count(label); n != want {
+			t.Errorf("the log says %s %d times, want %d:\n%s", label, n, want, logs.String())
 		}
 	}
 	s.forge(4000)

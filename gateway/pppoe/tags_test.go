@@ -83,7 +83,9 @@ func TestTags(t *testing.T) {
 	check := func(f *pppoe.Frame, want ...pppoe.Tag) {
 		t.Helper()
 		for _, w := range want {
-			same := func(is pppoe.Tag) bool { return is.Type == w.Type && string(is.Value) == string(w.Value) }
+			same := func(current pppoe.Tag) bool {
+				return current.Type == w.Type && string(current.Value) == string(w.Value)
+			}
 			if !slices.ContainsFunc(f.Tags, same) {
 				t.Errorf("%s has no %v: %v", f.Code, w, f.Tags)
 			}

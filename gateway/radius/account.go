@@ -88,9 +88,9 @@ func (b builder) counts(n session.Counts, swap bool) {
 }
 
 // restart is Accounting-On or -Off.
-func (c *Client) restart(on bool) *accountingRequest {
+func (c *Client) restart(enabled bool) *accountingRequest {
 	status := rfc2866.AcctStatusType_Value_AccountingOff
-	if on {
+	if enabled {
 		status = rfc2866.AcctStatusType_Value_AccountingOn
 	}
 	return &accountingRequest{cfg: &c.cfg, at: time.Now(), addAttributes: func(p builder) {

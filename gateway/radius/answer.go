@@ -187,9 +187,9 @@ func (c *Client) limits(p *radius.Packet, now time.Time) (l session.Limits, give
 		return uint64(v), found
 	}
 	quota := func(low, high byte) (uint64, bool) {
-		l, has := vendorNumber(p, vendorChilliSpot, low)
+		l, found := vendorNumber(p, vendorChilliSpot, low)
 		h, hasToo := vendorNumber(p, vendorChilliSpot, high)
-		return uint64(h)<<32 | uint64(l), has || hasToo
+		return uint64(h)<<32 | uint64(l), found || hasToo
 	}
 	l.SessionTimeout, given.SessionTimeout = seconds(rfc2865.SessionTimeout_Type)
 	l.IdleTimeout, given.IdleTimeout = seconds(rfc2865.IdleTimeout_Type)

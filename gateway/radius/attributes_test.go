@@ -154,15 +154,15 @@ func TestAttributesSent(t *testing.T) {
 	}
 	for _, cfg.Method = range []Method{PAP, CHAP} {
 		c := newClient(t, cfg)
-		who := session.Credentials{User: "ann", Password: "x", Key: testKey, SessionID: "5f3c"}
-		line := who
+		credentials := session.Credentials{User: "ann", Password: "x", Key: testKey, SessionID: "5f3c"}
+		line := credentials
 		line.Key.Addr, line.Port, line.Circuit, line.Remote = netip.Addr{}, 7, "eth 1", "line"
 		chap, ms := line, line
 		chap.CHAP = &session.CHAP{Challenge: make([]byte, 16), Response: make([]byte, 16)}
 		ms.CHAP = &session.CHAP{Microsoft: true, Challenge: make([]byte, 16), Response: make([]byte, msResponse)}
-		for in, all := range map[packets][]session.Credentials{portalRequest: {who}, lineRequest: {line, chap, ms}} {
-			for _, who := range all {
-				data, err := (&accessRequest{cfg: &c.cfg, credentials: who}).packet([]byte(testSecret), 1, time.Now())
+		for in, all := range map[packets][]session.Credentials{portalRequest: {credentials}, lineRequest: {line, chap, ms}} {
+			for _, credentials := range all {
+				data, err := (&accessRequest{cfg: &c.cfg, credentials: credentials}).packet([]byte(testSecret), 1, time.Now())
 				note(in, data, err)
 			}
 		}
@@ -199,9 +199,9 @@ func TestAttributesUnderstood(t *testing.T) {
 	s := attributeUse{}
 	c := newClient(t, Config{Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}})
 	d, _ := newDynamic(t)
-	who := session.Credentials{User: "ann", Port: 7, Key: testKey}
+	credentials := session.Credentials{User: "ann", Port: 7, Key: testKey}
 	outcome := func(code radius.Code, all radius.Attributes) any {
-		login, err := c.decide(who, &radius.Packet{Code: code, Attributes: all})
+		login, err := c.decide(credentials, &radius.Packet{Code: code, Attributes: all})
 		return []any{login, fmt.Sprint(err)}
 	}
 	try := func(a *radius.AVP) {

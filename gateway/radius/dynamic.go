@@ -279,12 +279,12 @@ func (d *Dynamic) answer(
 	if err != nil {
 		return nil
 	}
-	said := []any{"server", server.String(), "code", p.Code.String(), "answer", reply.Code.String()}
-	said = append(said, logUsers(p, found)...)
+	attrs := []any{"server", server.String(), "code", p.Code.String(), "answer", reply.Code.String()}
+	attrs = append(attrs, logUsers(p, found)...)
 	if cause != 0 {
-		said = append(said, "error-cause", uint32(cause), "why", inWords(cause))
+		attrs = append(attrs, "error-cause", uint32(cause), "why", inWords(cause))
 	}
-	d.log.Info("radius: a server's request", said...)
+	d.log.Info("radius: a server's request", attrs...)
 	return b
 }
 

@@ -33,9 +33,9 @@ type oneSession struct {
 func (o *oneSession) Get(a netip.Addr) (session.Session, bool)     { return o.s, a == o.s.Addr }
 func (o *oneSession) Each(f func(session.Session) bool)            { f(o.s) }
 func (o *oneSession) Kick(netip.Addr, string, session.Cause) error { o.kicked++; return o.late }
-func (o *oneSession) Alter(_ netip.Addr, _ string, how func(*session.Limits)) error {
+func (o *oneSession) Alter(_ netip.Addr, _ string, edit func(*session.Limits)) error {
 	o.changed++
-	how(&o.s.Limits)
+	edit(&o.s.Limits)
 	return nil
 }
 
@@ -212,23 +212,23 @@ func TestDynamicIsNotReplayed(t *testing.T) {
 		ask(radius.CodeDisconnectRequest, 3, 0),
 	}
 	port := uint16(0)
-	replay := func(when time.Duration) {
+	replay := func(instant time.Duration) {
 		t.Helper()
 		for i, r := range requests {
 			port++
-			if b := d.receive(netip.AddrPortFrom(dynamicServer.Addr(), port), r, began.Add(when)); b != nil &&
+			if b := d.receive(netip.AddrPortFrom(dynamicServer.Addr(), port), r, began.Add(instant)); b != nil &&
 				!radius.IsAuthenticResponse(b, r, []byte(testSecret)) {
 				t.Errorf("request %d is answered by %x", i, b)
 			}
 		}
 		if n := o.kicked + o.changed; n != len(requests) {
-			t.Fatalf("after %s %d requests were carried out %d times", when, len(requests), n)
+			t.Fatalf("after %s %d requests were carried out %d times", instant, len(requests), n)
 		}
 	}
 	replay(0)
-	for _, when := range []time.Duration{
+	for _, instant := range []time.Duration{
 		0, 31 * time.Second, 300 * time.Second, 598 * time.Second, 24*time.Hour - time.Second} {
-		replay(when)
+		replay(instant)
 	}
 	for i := range 5000 {
 		d.receive(dynamicServer, d.request(t, radius.CodeDisconnectRequest, byte(i), testSecret, func(p builder) {

@@ -62,9 +62,9 @@ type serverTry struct {
 
 // exchangeInOrder sends a request to one server after the other until one answers. failures are the wrong passwords of
 // the client it is about, by which requests of its way wait.
-func (s *service) exchangeInOrder(ctx context.Context, r request, by requestSource, failures int) (
+func (s *service) exchangeInOrder(ctx context.Context, r request, source requestSource, failures int) (
 	*radius.Packet, error) {
-	gate, began := s.gates[by], time.Now()
+	gate, began := s.gates[source], time.Now()
 	if err := gate.Enter(ctx, failures); errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("%w: %s", ErrNoServer, strings.Join(append(s.failures(), "too many requests wait"), "; "))
 	} else if err != nil {
@@ -102,8 +102,8 @@ func (s *service) askAll(ctx context.Context, a *serversRequest, began time.Time
 
 // timeShare is a server's part of the time until ctx's deadline, if it has one, with so many servers left.
 func timeShare(ctx context.Context, left int) (context.Context, context.CancelFunc) {
-	deadline, has := ctx.Deadline()
-	if !has {
+	deadline, found := ctx.Deadline()
+	if !found {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
@@ -113,7 +113,7 @@ func timeShare(ctx context.Context, left int) (context.Context, context.CancelFu
 // the time that the caller, who began to wait then, gives so many servers. A request that waited long for its turn
 // leaves a server less, which says nothing of it.
 func silenceLimit(ctx context.Context, began time.Time, servers int, timeout time.Duration) time.Duration {
-	if deadline, has := ctx.Deadline(); has {
+	if deadline, found := ctx.Deadline(); found {
 		timeout = min(timeout, deadline.Sub(began)/time.Duration(servers))
 	}
 	return timeout * 9 / 10 // waits vary by a tenth

@@ -19,10 +19,10 @@ import (
 )
 
 // accepted fails the test unless alice may log in.
-func accepted(t *testing.T, c *Client, when string) {
+func accepted(t *testing.T, c *Client, phase string) {
 	t.Helper()
 	if _, err := c.Authenticate(t.Context(), credentials("alice", "correct horse")); err != nil {
-		t.Errorf("%s: %v", when, err)
+		t.Errorf("%s: %v", phase, err)
 	}
 }
 

@@ -267,10 +267,10 @@ func TestTrueAnswers(t *testing.T) {
 	number := func(v uint32) []byte { return binary.BigEndian.AppendUint32(nil, v) }
 	class := attribute(rfc2865.Class_Type, make([]byte, maxValue))
 	for _, tt := range []struct {
-		name   string
-		answer func(request []byte) []byte
-		want   error
-		says   string
+		name    string
+		answer  func(request []byte) []byte
+		want    error
+		message string
 	}{
 		{"padding", func(r []byte) []byte { return append(signed(r, radius.CodeAccessAccept), 1, 2, 3) }, nil, ""},
 		{"challenge", with(radius.CodeAccessChallenge, attribute(rfc2865.ReplyMessage_Type, []byte("Token?"))),
@@ -289,7 +289,7 @@ func TestTrueAnswers(t *testing.T) {
 			a.send(t, r.from, tt.answer(r.data))
 		}()
 		_, err := c.Authenticate(t.Context(), credentials("alice", "x"))
-		if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.says) ||
+		if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.message) ||
 			errors.Is(err, session.ErrRejected) != (tt.want == session.ErrRejected) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
 		}

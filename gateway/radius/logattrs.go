@@ -29,12 +29,12 @@ func logUsers(p *radius.Packet, found []session.Session) []any {
 		users, clients, ids = append(users, s.User), append(clients, s.Key.String()), append(ids, s.ID)
 	}
 	list := func(all []string) string { return strings.Join(all, ", ") }
-	said := []any{"user", users[0], "client", list(clients), "session", list(ids)}
+	attrs := []any{"user", users[0], "client", list(clients), "session", list(ids)}
 	if len(found) > 1 {
-		said[1] = list(users)
-		said = append(said, "sessions", len(found))
+		attrs[1] = list(users)
+		attrs = append(attrs, "sessions", len(found))
 	}
-	return said
+	return attrs
 }
 
 // inWords says what an Error-Cause means, of those that are answered.

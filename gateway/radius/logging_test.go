@@ -38,10 +38,10 @@ func TestLostRedundancyIsSaid(t *testing.T) {
 	lost := fmt.Sprintf("%s does not answer, %s is asked: no answer: does it know this gateway's address and secret?",
 		first.addr, second.addr)
 	back := fmt.Sprintf("%s answers again", first.addr)
-	says := func(when string, losses, returns int) {
+	says := func(phase string, losses, returns int) {
 		t.Helper()
 		if text := log.String(); strings.Count(text, lost) != losses || strings.Count(text, back) != returns {
-			t.Errorf("%s: want the loss %d times and the return %d times:\n%s", when, losses, returns, text)
+			t.Errorf("%s: want the loss %d times and the return %d times:\n%s", phase, losses, returns, text)
 		}
 	}
 	for range 3 {

@@ -229,12 +229,12 @@ func (c *Client) Authenticate(ctx context.Context, credentials session.Credentia
 	if !sendable(credentials) {
 		return session.Login{}, fmt.Errorf("radius: %w: no request can have such a name or password", session.Reject(""))
 	}
-	by := byPortal
+	source := byPortal
 	if credentials.Port != 0 {
-		by = byLine
+		source = byLine
 	}
 	answer, err := c.auth.exchangeInOrder(
-		ctx, &accessRequest{cfg: &c.cfg, credentials: credentials}, by, credentials.Failures)
+		ctx, &accessRequest{cfg: &c.cfg, credentials: credentials}, source, credentials.Failures)
 	if err != nil {
 		return session.Login{}, fmt.Errorf("radius: %w", err)
 	}
@@ -266,8 +266,8 @@ func (c *Client) AccountingOn(ctx context.Context) error { return c.accounting(c
 // AccountingOff reports that the gateway ends, and all its sessions with it. Errors are Account's.
 func (c *Client) AccountingOff(ctx context.Context) error { return c.accounting(ctx, false) }
 
-func (c *Client) accounting(ctx context.Context, on bool) error {
-	if _, err := c.acct.exchangeInOrder(ctx, c.restart(on), byPortal, 0); err != nil {
+func (c *Client) accounting(ctx context.Context, enabled bool) error {
+	if _, err := c.acct.exchangeInOrder(ctx, c.restart(enabled), byPortal, 0); err != nil {
 		return fmt.Errorf("radius: accounting on or off: %w", err)
 	}
 	return nil

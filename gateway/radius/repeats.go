@@ -111,12 +111,12 @@ func (r *repeats) load(path string, now time.Time) bool {
 // setAside takes a damaged file out of the way.
 func (r *repeats) setAside(path string) {
 	const effect = "servers' requests older than this start are refused"
-	aside, err := statefile.SetAside(path)
+	movedTo, err := statefile.SetAside(path)
 	if err != nil {
 		r.log.Error("a state file is damaged: "+effect, "file", path, "err", err)
 		return
 	}
-	r.log.Error("a state file is damaged and was set aside: "+effect, "file", path, "now", aside,
+	r.log.Error("a state file is damaged and was set aside: "+effect, "file", path, "now", movedTo,
 		"err", statefile.ErrDamaged)
 }
 

@@ -57,7 +57,7 @@ func (l *restarts) kick(t *testing.T, user string, stamp time.Duration) []byte {
 }
 
 // answers fails the test unless a request is answered by want and carried out or not; 0: it gets no answer.
-func (l *restarts) answers(t *testing.T, what string, request []byte, now time.Time, want radius.Code, kicked int) {
+func (l *restarts) answers(t *testing.T, label string, request []byte, now time.Time, want radius.Code, kicked int) {
 	t.Helper()
 	before := l.o.kicked
 	var code radius.Code
@@ -65,7 +65,7 @@ func (l *restarts) answers(t *testing.T, what string, request []byte, now time.T
 		code = radius.Code(b[0])
 	}
 	if code != want || l.o.kicked-before != kicked {
-		t.Errorf("%s: answered by %s and carried out %d times, want %s and %d", what, code, l.o.kicked-before, want, kicked)
+		t.Errorf("%s: answered by %s and carried out %d times, want %s and %d", label, code, l.o.kicked-before, want, kicked)
 	}
 }
 
@@ -80,10 +80,10 @@ func TestDynamicOnAFullDisk(t *testing.T) {
 	const ack, nak = radius.CodeDisconnectACK, radius.CodeDisconnectNAK
 	_, o := newDynamic(t)
 	l := &restarts{o: o, path: filepath.Join(dir, "requests")}
-	warned := func(what, text string, want bool) {
+	warned := func(label, text string, want bool) {
 		t.Helper()
 		if strings.Contains(l.log.String(), text) != want {
-			t.Errorf("%s: %q said is %v:\n%s", what, text, !want, l.log.String())
+			t.Errorf("%s: %q said is %v:\n%s", label, text, !want, l.log.String())
 		}
 	}
 	l.start(t)

@@ -33,13 +33,13 @@ func TestSeveralAddresses(t *testing.T) {
 	if err := table.Claim(session.Key{MAC: bob.MAC, Addr: four}, time.Time{}, 4); !errors.Is(err, session.ErrTaken) {
 		t.Errorf("bob claims %s: %v", four, err)
 	}
-	same := func(when string) {
+	same := func(phase string) {
 		t.Helper()
 		for _, addr := range []netip.Addr{ada.Addr, six, four} {
 			s, found := table.Get(addr)
 			if !found || s.Key != ada || s.ID != began.ID || !slices.Equal(s.FurtherAddrs, []netip.Addr{six, four}) ||
 				!dp.allows(addr) {
-				t.Errorf("%s, by %s: %+v, let in: %v", when, addr, s, dp.allows(addr))
+				t.Errorf("%s, by %s: %+v, let in: %v", phase, addr, s, dp.allows(addr))
 			}
 		}
 	}
@@ -130,12 +130,12 @@ func TestNoFirstAddress(t *testing.T) {
 		_, admitted := table.Admit(addr, session.Login{User: "ada"})
 		_, connected := table.Connect(session.Login{User: "ada", For: key, PPPoE: session.PPPoESession{Session: 1}})
 		_, ended := table.End(addr, session.AdminReset)
-		for what, err := range map[string]error{
+		for label, err := range map[string]error{
 			"lease": table.Lease(key, "", time.Time{}), "claim": table.Claim(key, time.Now().Add(time.Hour), 9),
 			"admit": admitted, "connect": connected, "end": ended,
 		} {
 			if err == nil {
-				t.Errorf("%s of %v succeeds", what, addr)
+				t.Errorf("%s of %v succeeds", label, addr)
 			}
 		}
 		if s, there := table.Get(addr); there {

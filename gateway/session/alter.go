@@ -5,13 +5,13 @@ import (
 	"net/netip"
 )
 
-// Alter changes the limits of the session with an ID, which an address must have: how is given those of now
+// Alter changes the limits of the session with an ID, which an address must have: edit is given those of now
 // and changes them. Times go on to be counted from the session's start, and bytes too. It fails with
 // ErrNoSession where the address has another session or none.
-func (t *Table) Alter(addr netip.Addr, id string, how func(*Limits)) error {
+func (t *Table) Alter(addr netip.Addr, id string, edit func(*Limits)) error {
 	err := t.ofSession(addr, id, func(c *client) error {
 		next, login := c.entry, Login{Limits: *c.limits()}
-		how(&login.Limits)
+		edit(&login.Limits)
 		if err := login.check(); err != nil {
 			return err
 		}

@@ -167,14 +167,14 @@ func readThrough(tx *bbolt.Tx) error {
 // checkFormat reports why a file is not one of ours. A file without buckets is valid: gatewayd died before it created
 // them.
 func checkFormat(tx *bbolt.Tx) error {
-	about := tx.Bucket(aboutBucket)
-	if about == nil {
+	meta := tx.Bucket(aboutBucket)
+	if meta == nil {
 		if name, _ := tx.Cursor().First(); name != nil {
 			return fmt.Errorf("%w: it is a bbolt file with a bucket %.40q", ErrDamaged, name)
 		}
 		return nil
 	}
-	format := about.Get(formatKey)
+	format := meta.Get(formatKey)
 	if len(format) != 8 || tx.Bucket(clientsBucket) == nil || tx.Bucket(eventsBucket) == nil {
 		return ErrDamaged
 	}

@@ -240,14 +240,14 @@ func (t *Table) endSession(addr netip.Addr, cause Cause) (Session, error) {
 
 // replace sets a client's entry to next; nil removes the client, and a different session ends the present one with
 // cause. A client that leaves with its session is removed. op must be held.
-func (t *Table) replace(c *client, next *entry, cause Cause, when tableTime) (ended Session, err error) {
-	return t.replaceEnded(c, c.ifStays(next, cause), cause, when, false)
+func (t *Table) replace(c *client, next *entry, cause Cause, instant tableTime) (ended Session, err error) {
+	return t.replaceEnded(c, c.ifStays(next, cause), cause, instant, false)
 }
 
 // finish is replace for the end of a session that takes place also where the disk refuses it: the client is blocked,
 // the disk has it later, and the error is ErrLater.
-func (t *Table) finish(c *client, next *entry, cause Cause, when tableTime) (ended Session, err error) {
-	return t.replaceEnded(c, c.ifStays(next, cause), cause, when, true)
+func (t *Table) finish(c *client, next *entry, cause Cause, instant tableTime) (ended Session, err error) {
+	return t.replaceEnded(c, c.ifStays(next, cause), cause, instant, true)
 }
 
 // ifStays returns next, or nil for a client that leaves with its session.
@@ -261,7 +261,7 @@ func (c *client) ifStays(next *entry, cause Cause) *entry {
 // replaceEnded is replace for a client that stays without its session. The order is: close the data path, write to
 // disk, have connections end, open the data path. A crash at any moment therefore leaves the data path closed. The end
 // of a session that is firm does not wait for a disk that refuses it.
-func (t *Table) replaceEnded(c *client, next *entry, cause Cause, when tableTime, firm bool) (
+func (t *Table) replaceEnded(c *client, next *entry, cause Cause, instant tableTime, firm bool) (
 	ended Session, err error) {
 	before := c.entry
 	written := change{id: c.identity, mustHappen: firm && before.state == Authenticated}
@@ -273,7 +273,7 @@ func (t *Table) replaceEnded(c *client, next *entry, cause Cause, when tableTime
 	}
 	if before.state == Authenticated {
 		ended = t.snapshot(&before)
-		written.events = append(written.events, t.event(Ended, &before, cause, when))
+		written.events = append(written.events, t.event(Ended, &before, cause, instant))
 		next = next.withLastEnding(before.key, ended.endingOf(cause))
 	}
 	if next != nil {

@@ -277,8 +277,8 @@ func (d *decoder) number() uint64 {
 	return n
 }
 
-func (d *decoder) numbers(into ...*uint64) {
-	for _, n := range into {
+func (d *decoder) numbers(target ...*uint64) {
+	for _, n := range target {
 		*n = d.number()
 	}
 }

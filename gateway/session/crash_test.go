@@ -36,11 +36,11 @@ func TestKilledGatewayForgetsNothing(t *testing.T) {
 		}
 		lines := bufio.NewScanner(out)
 		for n := 0; lines.Scan(); n++ {
-			what, id, told := strings.Cut(lines.Text(), " ")
+			label, id, told := strings.Cut(lines.Text(), " ")
 			switch {
-			case told && what == "began":
+			case told && label == "began":
 				began[id] = true
-			case told && what == "ended":
+			case told && label == "ended":
 				ended[id] = true
 			}
 			if n == 200+77*round {

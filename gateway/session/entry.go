@@ -41,9 +41,9 @@ func (e *entry) extraOrZero() extraFields {
 }
 
 // change has how change what few clients have.
-func (e *entry) change(how func(*extraFields)) {
+func (e *entry) change(edit func(*extraFields)) {
 	r := e.extraOrZero()
-	if how(&r); len(r.furtherAddrs) == 0 && r.pppoe.Session == 0 && r.lastEnding == (Ending{}) {
+	if edit(&r); len(r.furtherAddrs) == 0 && r.pppoe.Session == 0 && r.lastEnding == (Ending{}) {
 		e.extra = nil
 		return
 	}
@@ -99,13 +99,13 @@ func (t *Table) snapshot(e *entry) Session {
 
 // view returns an entry that shares memory with the table and must not leave the package. by converts its times.
 func (t *Table) view(e *entry, by func(tableTime) time.Time) Session {
-	few := e.extraOrZero()
+	extra := e.extraOrZero()
 	s := Session{
-		Key: e.key, FurtherAddrs: few.furtherAddrs, Owner: t.owner, State: e.state, Hostname: e.hostname,
-		LeasedAt: by(e.leasedAt), LeaseEnd: by(e.leaseEnd), LastEnding: few.lastEnding,
+		Key: e.key, FurtherAddrs: extra.furtherAddrs, Owner: t.owner, State: e.state, Hostname: e.hostname,
+		LeasedAt: by(e.leasedAt), LeaseEnd: by(e.leaseEnd), LastEnding: extra.lastEnding,
 	}
 	if e.state == Authenticated {
-		s.Login = Login{User: e.user, Class: e.class, Limits: *e.limits(), PPPoE: few.pppoe}
+		s.Login = Login{User: e.user, Class: e.class, Limits: *e.limits(), PPPoE: extra.pppoe}
 		s.ID, s.Counts = e.id, e.counts
 		s.Began, s.Seen = by(e.began), by(e.seen)
 	}
@@ -119,8 +119,8 @@ func (t *Table) record(e *entry) []byte {
 }
 
 // event returns an event of an entry's session at a moment, in the file's format.
-func (t *Table) event(kind Kind, e *entry, cause Cause, when tableTime) []byte {
-	return encodeEvent(&Event{Kind: kind, Session: t.view(e, t.clock.inFile), Cause: cause, At: t.clock.inFile(when)})
+func (t *Table) event(kind Kind, e *entry, cause Cause, instant tableTime) []byte {
+	return encodeEvent(&Event{Kind: kind, Session: t.view(e, t.clock.inFile), Cause: cause, At: t.clock.inFile(instant)})
 }
 
 func cloneClass(class [][]byte) [][]byte {

@@ -35,10 +35,10 @@ func filled(t *testing.T, clients int) string {
 
 func TestFilesThatAreNoStores(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		make func(path string) error
-		want error
-		says string
+		name    string
+		make    func(path string) error
+		want    error
+		message string
 	}{
 		{"text", func(path string) error { return os.WriteFile(path, bytes.Repeat([]byte("hello\n"), 5000), 0o600) },
 			session.ErrDamaged, "move it away"},
@@ -63,8 +63,8 @@ func TestFilesThatAreNoStores(t *testing.T) {
 			}
 			before, _ := os.ReadFile(path)
 			_, err := session.Open(path, newMemory(), discardLog)
-			if err == nil || !strings.Contains(err.Error(), tt.says) || tt.want != nil && !errors.Is(err, tt.want) {
-				t.Errorf("Open: %v; want %v, saying %q", err, tt.want, tt.says)
+			if err == nil || !strings.Contains(err.Error(), tt.message) || tt.want != nil && !errors.Is(err, tt.want) {
+				t.Errorf("Open: %v; want %v, saying %q", err, tt.want, tt.message)
 			}
 			if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
 				t.Error("the file was changed")

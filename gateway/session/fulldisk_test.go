@@ -45,10 +45,10 @@ func TestEndsOnAFullDisk(t *testing.T) {
 		return s
 	}
 	for name, tt := range map[string]struct {
-		begin func(*testing.T, *session.Table) session.Session
-		end   func(*session.Table, session.Session) error
-		says  error
-		cause session.Cause
+		begin   func(*testing.T, *session.Table) session.Session
+		end     func(*session.Table, session.Session) error
+		wantErr error
+		cause   session.Cause
 	}{
 		"logout": {in(session.Limits{}), func(table *session.Table, s session.Session) error {
 			ended, err := table.End(k.Addr, session.AdminReset)
@@ -80,8 +80,8 @@ func TestEndsOnAFullDisk(t *testing.T) {
 				table := onStore(t, store, t.TempDir(), dp)
 				s := tt.begin(t, table)
 				store.refuse(errNoSpace)
-				if err := tt.end(table, s); !errors.Is(err, tt.says) || tt.says != nil && !errors.Is(err, errNoSpace) {
-					t.Errorf("it says: %v, want %v", err, tt.says)
+				if err := tt.end(table, s); !errors.Is(err, tt.wantErr) || tt.wantErr != nil && !errors.Is(err, errNoSpace) {
+					t.Errorf("it says: %v, want %v", err, tt.wantErr)
 				}
 				if now, found := table.Get(k.Addr); dp.admits(k) || found && now.State != session.PreAuth {
 					t.Errorf("with a disk that is full the client is %q, admitted: %v", now.State, dp.admits(k))
@@ -187,13 +187,13 @@ func TestKeptAgain(t *testing.T) {
 		table, err := session.OpenStore(store, newMemory(), log.Logger(), session.Options{Dir: t.TempDir()})
 		done(t, err)
 		t.Cleanup(func() { table.Close() })
-		said := func(when string, failing bool, not, again int) {
+		said := func(phase string, failing bool, not, again int) {
 			t.Helper()
 			synctest.Wait() // callers are told before the log
 			n, m := log.Count("sessions are not kept"), log.Count("sessions are kept again")
 			if err := table.Unkept(); n != not || m != again || errors.Is(err, errNoSpace) != failing {
 				t.Errorf("%s: %v; said %d times that they are not kept, and %d times that they are again:\n%s",
-					when, err, n, m, log.String())
+					phase, err, n, m, log.String())
 			}
 		}
 		ada, bob := key(1, 1), key(2, 2)

@@ -18,9 +18,9 @@ type recordedCuts struct {
 	got []string
 }
 
-func (c *recordedCuts) record(how string, prefixes ...netip.Prefix) {
+func (c *recordedCuts) record(manner string, prefixes ...netip.Prefix) {
 	if len(prefixes) > 0 {
-		c.got = append(c.got, fmt.Sprint(how, " ", prefixes, " ", c.dp.admits(c.key)))
+		c.got = append(c.got, fmt.Sprint(manner, " ", prefixes, " ", c.dp.admits(c.key)))
 	}
 }
 func (c *recordedCuts) Schedule(prefixes ...netip.Prefix) { c.record("soon", prefixes...) }
@@ -52,8 +52,8 @@ func TestConnectionsEnd(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct {
-		do   func(*testing.T, *session.Table)
-		want []string
+		action func(*testing.T, *session.Table)
+		want   []string
 	}{
 		"logout": {func(t *testing.T, table *session.Table) {
 			lease(t, table, first)
@@ -112,7 +112,7 @@ func TestConnectionsEnd(t *testing.T) {
 			c := &recordedCuts{dp: dp, key: first}
 			table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
 			table.Cut(c)
-			tt.do(t, table)
+			tt.action(t, table)
 			if !slices.Equal(c.got, tt.want) {
 				t.Errorf("%q, want %q", c.got, tt.want)
 			}

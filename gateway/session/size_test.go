@@ -44,12 +44,12 @@ func TestMemoryOfACrowd(t *testing.T) {
 		return
 	}
 	path := filepath.Join(t.TempDir(), "s.db")
-	for _, when := range []string{"logged in and saved", "read again and saved"} {
+	for _, phase := range []string{"logged in and saved", "read again and saved"} {
 		out, err := child(t, t.Name(), variable+"="+path).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-			t.Errorf("%s: %v", when, err)
+			t.Errorf("%s: %v", phase, err)
 		}
-		t.Logf("%s: %s", when, out)
+		t.Logf("%s: %s", phase, out)
 	}
 }
 

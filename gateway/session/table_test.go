@@ -114,15 +114,15 @@ func TestUnknownClients(t *testing.T) {
 func TestAddressGoesToAnotherClient(t *testing.T) {
 	dp := newMemory()
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
-	before, is := key(1, 5), key(2, 5)
+	before, current := key(1, 5), key(2, 5)
 	lease(t, table, before)
 	begun := admit(t, table, before, session.Limits{})
 	dp.send(before, 2, 100)
-	lease(t, table, is)
-	if s := get(t, table, is); s.State != session.Leased {
+	lease(t, table, current)
+	if s := get(t, table, current); s.State != session.Leased {
 		t.Errorf("the new client is %s", s.State)
 	}
-	if dp.admits(before) || dp.admits(is) {
+	if dp.admits(before) || dp.admits(current) {
 		t.Error("somebody is still admitted")
 	}
 	events := drain(t, table)
@@ -133,8 +133,8 @@ func TestAddressGoesToAnotherClient(t *testing.T) {
 	if err := table.Forget(before); err != nil {
 		t.Fatal(err)
 	}
-	get(t, table, is)
-	if _, err := table.Admit(is.Addr, session.Login{For: before}); !errors.Is(err, session.ErrMoved) {
+	get(t, table, current)
+	if _, err := table.Admit(current.Addr, session.Login{For: before}); !errors.Is(err, session.ErrMoved) {
 		t.Errorf("the new client was admitted for the old one: %v", err)
 	}
 }
@@ -166,8 +166,7 @@ func TestAdmittedAgain(t *testing.T) {
 	}
 }
 
-// TestSessionHasTheIDThatWasAskedWith: accounting uses the ID that was sent with the
-// login.
+// TestSessionHasTheIDThatWasAskedWith: accounting uses the ID that was sent with the login.
 func TestSessionHasTheIDThatWasAskedWith(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
 	k := key(1, 5)

@@ -212,9 +212,9 @@ func (t *Table) act(c *client, save bool) error {
 			}
 		}
 	}
-	if cause, when := e.endOf(now); cause != "" {
+	if cause, instant := e.endOf(now); cause != "" {
 		lapsed := e.withoutSession()
-		_, err := t.finish(c, &lapsed, cause, when)
+		_, err := t.finish(c, &lapsed, cause, instant)
 		return unlessLater(err)
 	}
 	t.updateCounts(c, &e, now, save)

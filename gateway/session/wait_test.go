@@ -48,12 +48,12 @@ func (s *slow) end() {
 
 // inPeace calls test in a bubble with a table whose clients' connections end when the test says so. Whoever waits for
 // them unasked waits for ever, which fails the test.
-func inPeace(t *testing.T, test func(t *testing.T, table *session.Table, dp *memory, by *slow)) {
+func inPeace(t *testing.T, test func(t *testing.T, table *session.Table, dp *memory, path *slow)) {
 	synctest.Test(t, func(t *testing.T) {
-		dp, by := newMemory(), &slow{}
+		dp, path := newMemory(), &slow{}
 		table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
-		table.Cut(by)
-		test(t, table, dp, by)
+		table.Cut(path)
+		test(t, table, dp, path)
 	})
 }
 
@@ -141,7 +141,7 @@ func TestNextOwnerWaits(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inPeace(t, func(t *testing.T, table *session.Table, dp *memory, by *slow) {
+			inPeace(t, func(t *testing.T, table *session.Table, dp *memory, path *slow) {
 				tt.leave(t, table)
 				var began session.Session
 				var err error
@@ -168,7 +168,7 @@ func TestNextOwnerWaits(t *testing.T) {
 					}
 				}
 				done(t, table.Save(t.Context()))
-				by.end()
+				path.end()
 				<-entered
 				if err != nil || !dp.admits(began.Key) {
 					t.Errorf("when they have ended: %+v, %v", began, err)
@@ -180,7 +180,7 @@ func TestNextOwnerWaits(t *testing.T) {
 
 // TestMovedWhileWaiting: the client whose login waits for the former one's connections may lose the address meanwhile.
 func TestMovedWhileWaiting(t *testing.T) {
-	inPeace(t, func(t *testing.T, table *session.Table, dp *memory, by *slow) {
+	inPeace(t, func(t *testing.T, table *session.Table, dp *memory, path *slow) {
 		first, next, third := key(1, 5), key(2, 5), key(3, 5)
 		lease(t, table, first)
 		admit(t, table, first, session.Limits{})
@@ -192,7 +192,7 @@ func TestMovedWhileWaiting(t *testing.T) {
 		}()
 		synctest.Wait()
 		lease(t, table, third)
-		by.end()
+		path.end()
 		if err := <-entered; !errors.Is(err, session.ErrMoved) || dp.admits(next) || dp.admits(third) {
 			t.Errorf("%v; admitted: %v and %v", err, dp.admits(next), dp.admits(third))
 		}
@@ -202,7 +202,7 @@ func TestMovedWhileWaiting(t *testing.T) {
 // TestTimersDoNotWait: sessions and leases of more clients than are handled at once end in the same second, while
 // connections go on, and clients at other addresses come and go as always.
 func TestTimersDoNotWait(t *testing.T) {
-	inPeace(t, func(t *testing.T, table *session.Table, dp *memory, by *slow) {
+	inPeace(t, func(t *testing.T, table *session.Table, dp *memory, path *slow) {
 		const n = 200
 		for i := range n {
 			k := keyOf(i)
@@ -222,7 +222,7 @@ func TestTimersDoNotWait(t *testing.T) {
 		if admit(t, table, keyOf(n), session.Limits{}); !dp.admits(keyOf(n)) {
 			t.Error("a client that is none of theirs is not admitted")
 		}
-		by.end()
+		path.end()
 		if admit(t, table, keyOf(1), session.Limits{}); !dp.admits(keyOf(1)) {
 			t.Error("a client is not admitted after its former connections have ended")
 		}

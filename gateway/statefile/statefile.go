@@ -25,16 +25,14 @@ var (
 	ErrInUse   = errors.New("in use by another process: is a gateway running already?")
 )
 
-// headSize is the size of a file's two bbolt meta pages; bbolt's errors for shorter
-// files are not specific.
+// headSize is the size of a file's two bbolt meta pages; bbolt's errors for shorter files are not specific.
 var headSize = int64(2 * os.Getpagesize())
 
 // lockWait is how long to wait for a gatewayd that is ending to unlock the file.
 const lockWait = time.Second
 
-// Open opens the file at path, and creates it when it is missing. check reads the whole
-// content and reports what is wrong with it; it is called where there is any, in a
-// read-only transaction in which it may panic.
+// Open opens the file at path, and creates it when it is missing. check reads the whole content and reports what is
+// wrong with it; it is called where there is any, in a read-only transaction in which it may panic.
 func Open(path string, check func(*bbolt.Tx) error) (*bbolt.DB, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -60,8 +58,7 @@ func Open(path string, check func(*bbolt.Tx) error) (*bbolt.DB, error) {
 	return db, nil
 }
 
-// open turns bbolt's panics on damaged files into errors, and releases the lock that
-// bbolt then still holds.
+// open turns bbolt's panics on damaged files into errors, and releases the lock that bbolt then still holds.
 func open(path string, readOnly bool) (db *bbolt.DB, err error) {
 	var file *os.File
 	options := &bbolt.Options{
@@ -87,8 +84,8 @@ func open(path string, readOnly bool) (db *bbolt.DB, err error) {
 	return db, err
 }
 
-// Read reads the file at path in a transaction in which read may panic. An empty file is not read. It
-// fails with ErrInUse while another process has the file open for writing.
+// Read reads the file at path in a transaction in which read may panic. An empty file is not read. It fails with
+// ErrInUse while another process has the file open for writing.
 func Read(path string, read func(*bbolt.Tx) error) error {
 	info, err := os.Stat(path)
 	if err == nil && info.Size() > 0 {
@@ -100,9 +97,8 @@ func Read(path string, read func(*bbolt.Tx) error) error {
 	return nil
 }
 
-// inspect opens the file read-only, because bbolt then reads only the head until the
-// needed length is known: access to a mapping beyond the end of the file is a fatal
-// signal.
+// inspect opens the file read-only, because bbolt then reads only the head until the needed length is known: access to
+// a mapping beyond the end of the file is a fatal signal.
 func inspect(path string, size int64, check func(*bbolt.Tx) error) error {
 	if size < headSize {
 		return fmt.Errorf("%w: it has %d bytes", ErrDamaged, size)
@@ -126,8 +122,7 @@ func inspect(path string, size int64, check func(*bbolt.Tx) error) error {
 	return errors.Join(err, db.Close())
 }
 
-// guard runs a function that reads a possibly damaged file. It turns panics into errors,
-// also those of memory faults.
+// guard runs a function that reads a possibly damaged file. It turns panics into errors, also those of memory faults.
 func guard(read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -138,13 +133,12 @@ func guard(read func() error) (err error) {
 	return read()
 }
 
-// SetAside renames a file, so that it can be looked at and a new one can take its place,
-// and returns its new name.
+// SetAside renames a file, so that it can be looked at and a new one can take its place, and returns its new name.
 func SetAside(path string) (string, error) {
 	for n := 1; ; n++ {
-		aside := fmt.Sprintf("%s.damaged-%d", path, n)
-		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
-			return aside, errors.Join(os.Rename(path, aside), syncDir(filepath.Dir(path)))
+		movedTo := fmt.Sprintf("%s.damaged-%d", path, n)
+		if _, err := os.Lstat(movedTo); errors.Is(err, fs.ErrNotExist) {
+			return movedTo, errors.Join(os.Rename(path, movedTo), syncDir(filepath.Dir(path)))
 		} else if err != nil {
 			return "", err
 		}

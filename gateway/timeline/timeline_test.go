@@ -161,10 +161,10 @@ func open(t *testing.T, folder string) *Line {
 }
 
 // near compares times that were taken one after the other.
-func near(t *testing.T, what string, got, want time.Time) {
+func near(t *testing.T, label string, got, want time.Time) {
 	t.Helper()
 	if d := got.Sub(want).Abs(); d > time.Minute {
-		t.Errorf("%s: %s, want %s", what, got, want)
+		t.Errorf("%s: %s, want %s", label, got, want)
 	}
 }
 

@@ -50,8 +50,8 @@ func (h hash) matches(password string) bool {
 // use any amount of memory, weaker ones are insecure, and either would reveal by the time of a login that the account
 // exists.
 func parseHash(text string) (hash, error) {
-	rest, ours := strings.CutPrefix(text, hashPrefix)
-	if !ours {
+	rest, isOurs := strings.CutPrefix(text, hashPrefix)
+	if !isOurs {
 		if strings.HasPrefix(text, "$argon2id$") {
 			return hash{}, fmt.Errorf(
 				"the hash has other parameters than %s…: make it anew with gatewayd hash-password", hashPrefix)

@@ -94,8 +94,8 @@ func TestAnswersDoNotTellNames(t *testing.T) {
 	after := func(account bool, ahead, behind string) (turns int) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStepped(1024, 300)
-			joins := func(who string, first byte) {
-				for i, kind := range who {
+			joins := func(name string, first byte) {
+				for i, kind := range name {
 					s.begin(t.Context(),
 						try{name: fmt.Sprint(kind, first, i), password: "wrong", device: first + byte(i), account: kind == 'a'})
 				}

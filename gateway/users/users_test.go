@@ -207,12 +207,12 @@ func TestChangesAreRead(t *testing.T) {
 // logs in; and so is a good one.
 func TestMistakesShowBeforeALogin(t *testing.T) {
 	path := accountsFile(t, "alice:"+someHash, "bob:"+someHash)
-	said, log := io.Pipe()
+	logReader, log := io.Pipe()
 	a, err := Open(path, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(said)
+	lines := bufio.NewScanner(logReader)
 	says := func(want string) {
 		t.Helper()
 		if !lines.Scan() || !strings.Contains(lines.Text(), want) {
@@ -222,7 +222,7 @@ func TestMistakesShowBeforeALogin(t *testing.T) {
 	var following sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	following.Go(func() { a.Follow(ctx) })
-	t.Cleanup(func() { stop(); said.Close(); following.Wait() })
+	t.Cleanup(func() { stop(); logReader.Close(); following.Wait() })
 
 	rewrite(t, path, "alice:"+someHash, "bob")
 	says(path + ":2: must be name:hash")

@@ -11,8 +11,8 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// TestHub: a frame over a veth has its sender's socket, and one over a hub has none, whichever
-// way and whatever the order of the ports.
+// TestHub: a frame over a veth has its sender's socket, and one over a hub has none, whichever way and whatever the
+// order of the ports.
 func TestHub(t *testing.T) {
 	NeedTCX(t)
 	near, far, hub := NewSpace(t), NewSpace(t), NewSpace(t)
@@ -28,26 +28,25 @@ ip addr add 10.1.0.2/24 dev direct1; ip addr add 10.2.0.2/24 dev at1; ip link se
 	far.Run(t, Up+"up direct1 at1")
 	for _, c := range []struct {
 		name, link, to string
-		from, at       *Space
-		has            bool
+		from, space    *Space
+		found          bool
 	}{
 		{"veth", "direct1", "10.1.0.2", near, far, true},
 		{"to the last port", "at1", "10.2.0.2", near, far, false},
 		{"to the first port", "at0", "10.2.0.1", far, near, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			seen := countSockets(t, c.at, c.link)
+			seen := countSockets(t, c.space, c.link)
 			c.from.Run(t, "ping -c 3 -i 0.1 -W 5 "+c.to)
-			if with, without := seen(); (with > 0) != c.has || (without > 0) == c.has {
-				t.Errorf("%d packets came with a socket, %d without", with, without)
+			if measured, baseline := seen(); (measured > 0) != c.found || (baseline > 0) == c.found {
+				t.Errorf("%d packets came with a socket, %d without", measured, baseline)
 			}
 		})
 	}
 }
 
-// countSockets attaches a program that counts a link's incoming IPv4 packets with and without
-// a socket.
-func countSockets(t *testing.T, s *Space, name string) func() (with, without uint64) {
+// countSockets attaches a program that counts a link's incoming IPv4 packets with and without a socket.
+func countSockets(t *testing.T, s *Space, name string) func() (measured, baseline uint64) {
 	const protocol, socket = 16, 168 // in struct __sk_buff
 	counts, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 2})
 	if err != nil {
@@ -87,10 +86,10 @@ func countSockets(t *testing.T, s *Space, name string) func() (with, without uin
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	return func() (with, without uint64) {
-		if err := errors.Join(counts.Lookup(uint32(1), &with), counts.Lookup(uint32(0), &without)); err != nil {
+	return func() (measured, baseline uint64) {
+		if err := errors.Join(counts.Lookup(uint32(1), &measured), counts.Lookup(uint32(0), &baseline)); err != nil {
 			t.Fatal(err)
 		}
-		return with, without
+		return measured, baseline
 	}
 }

@@ -18,15 +18,13 @@ import (
 // inside marks the test binary that already runs in its own namespaces.
 const inside = "GATEWAY_TEST_INSIDE"
 
-// Main runs a package's tests in their own network and mount namespaces, which end with
-// them: the machine's interfaces, pins and files are not touched. prepare is a shell
-// script that runs there first. Main does not return.
+// Main runs a package's tests in their own network and mount namespaces, which end with them: the machine's interfaces,
+// pins and files are not touched. prepare is a shell script that runs there first. Main does not return.
 func Main(m *testing.M, prepare string) {
 	if os.Getenv(inside) != "" {
 		os.Exit(m.Run())
 	}
-	// The binary is executed again, because existing threads would stay outside of the
-	// namespaces.
+	// The binary is executed again, because existing threads would stay outside of the namespaces.
 	argv := append([]string{"unshare", "--net", "--mount", "--propagation", "private", "sh", "-ec", prepare +
 		"\nexec \"$0\" \"$@\"", os.Args[0]}, os.Args[1:]...)
 	path, err := exec.LookPath(argv[0])
@@ -37,10 +35,9 @@ func Main(m *testing.M, prepare string) {
 	os.Exit(1)
 }
 
-// Up is a function for scripts that waits for links: "up lan0 wan0". A link made before
-// its other end drops packets until the kernel has noticed that end, and a bridge drops
-// what comes from it: for some milliseconds after ip(8) has returned, and longer on a
-// busy machine.
+// Up is a function for scripts that waits for links: "up lan0 wan0". A link made before its other end drops packets
+// until the kernel has noticed that end, and a bridge drops what comes from it: for some milliseconds after ip(8) has
+// returned, and longer on a busy machine.
 const Up = `up() { for link; do until ip link show "$link" | grep -q "state UP"; do sleep 0.01; done; done; }
 `
 
@@ -49,8 +46,7 @@ const Up = `up() { for link; do until ip link show "$link" | grep -q "state UP";
 // tries again and again: side by side, tests spent three quarters of their CPU time so.
 const NoIPv6 = `echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6; `
 
-// Space is an unnamed network namespace. It exists as long as its thread and the sockets
-// and programs created there.
+// Space is an unnamed network namespace. It exists as long as its thread and the sockets and programs created there.
 type Space struct {
 	tid  int
 	work chan func()
@@ -98,8 +94,8 @@ func loopback() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
 
-// onThread runs f on a thread that ends with f. It is never the process's first thread,
-// whose namespaces count as the process's own and which never ends.
+// onThread runs f on a thread that ends with f. It is never the process's first thread, whose namespaces count as the
+// process's own and which never ends.
 func onThread(f func()) {
 	runtime.LockOSThread() // never unlocked
 	if unix.Gettid() != os.Getpid() {
@@ -133,8 +129,7 @@ func In(path string, fn func() error) error {
 // TID is the thread in the namespace, for "ip link … netns TID".
 func (s *Space) TID() int { return s.tid }
 
-// Do runs f on the namespace's thread and waits for it: sockets that f opens belong to
-// the namespace.
+// Do runs f on the namespace's thread and waits for it: sockets that f opens belong to the namespace.
 func (s *Space) Do(f func()) {
 	done := make(chan struct{})
 	s.work <- func() { defer close(done); f() }
@@ -159,8 +154,8 @@ func Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error)
 	go func() {
-		// The signal is sent when the thread that started the program ends. Another thread may
-		// later belong to a data path and end with it.
+		// The signal is sent when the thread that started the program ends. Another thread may later belong to a data path
+		// and end with it.
 		runtime.LockOSThread()
 		started <- cmd.Start()
 		select {}
@@ -184,8 +179,8 @@ func Background(t testing.TB, cmd *exec.Cmd) {
 	})
 }
 
-// Try runs a shell script inside, with additional environment, and returns its output.
-// It is killed after five minutes: an emulated CPU needs more than one for some.
+// Try runs a shell script inside, with additional environment, and returns its output. It is killed after five minutes:
+// an emulated CPU needs more than one for some.
 func (s *Space) Try(script string, env ...string) (string, error) { return try(s.Start, script, env) }
 
 // Try is a Space's Try in the test's own namespace.
@@ -236,9 +231,9 @@ func Must(t testing.TB, err error) {
 }
 
 // Until waits until ok reports true, as long as Await.
-func Until(t testing.TB, what string, ok func() bool) {
+func Until(t testing.TB, label string, ok func() bool) {
 	t.Helper()
-	Await(t, what, func() error {
+	Await(t, label, func() error {
 		if !ok() {
 			return errors.New("it has not come")
 		}
@@ -246,9 +241,9 @@ func Until(t testing.TB, what string, ok func() bool) {
 	})
 }
 
-// Await calls ok until it returns nil, and fails the test with its last error after two minutes,
-// which is long enough for a machine that runs other programs.
-func Await(t testing.TB, what string, ok func() error) {
+// Await calls ok until it returns nil, and fails the test with its last error after two minutes, which is long enough
+// for a machine that runs other programs.
+func Await(t testing.TB, label string, ok func() error) {
 	t.Helper()
 	err := errors.New("never tried")
 	for range 12000 {
@@ -257,5 +252,5 @@ func Await(t testing.TB, what string, ok func() error) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("waited in vain for %s: %v", what, err)
+	t.Fatalf("waited in vain for %s: %v", label, err)
 }

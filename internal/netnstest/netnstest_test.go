@@ -15,9 +15,9 @@ func TestSpaces(t *testing.T) {
 	a.Run(t, "ip link add $name type veth peer name x", "name=only-a")
 	for name, c := range map[string]struct {
 		where *Space
-		has   bool
+		found bool
 	}{"a": {a, true}, "b": {b, false}} {
-		if out := c.where.Run(t, "ip -o link; ip -o link show lo up"); strings.Contains(out, "only-a") != c.has ||
+		if out := c.where.Run(t, "ip -o link; ip -o link show lo up"); strings.Contains(out, "only-a") != c.found ||
 			strings.Contains(out, "outer") || strings.Count(out, "LOOPBACK") != 2 {
 			t.Errorf("links of %s:\n%s", name, out)
 		}

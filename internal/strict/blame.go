@@ -54,14 +54,14 @@ func blame(data []byte, refused int, problem string) (line int, text string) {
 		return refused, problem
 	}
 	_, value, _ := strings.Cut(string(lines[line-1]), "=")
-	what := "text that begins here is not closed"
+	subject := "text that begins here is not closed"
 	switch value = strings.TrimSpace(value); {
 	case strings.HasPrefix(value, "["):
-		what = "array that begins here is not closed, or lacks a comma,"
+		subject = "array that begins here is not closed, or lacks a comma,"
 	case strings.HasPrefix(value, "{"):
-		what = "table that begins here is not closed, or lacks a comma,"
+		subject = "table that begins here is not closed, or lacks a comma,"
 	}
-	return line, fmt.Sprintf("the %s before line %d: %s", what, refused, problem)
+	return line, fmt.Sprintf("the %s before line %d: %s", subject, refused, problem)
 }
 
 // opening is the last line, up to the refused one, above which the file is whole.

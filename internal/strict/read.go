@@ -51,17 +51,17 @@ func Read(file string, data []byte, allKeys string) ([]Entry, *Error) {
 func list(in Entry, table map[string]any, places *place) []Entry {
 	var groups [][]Entry // each a key, and then all below it
 	for name, value := range table {
-		at := places.below[name]
-		if at == nil { // the parser of places has not read it
-			at = &place{line: places.line}
+		parent := places.below[name]
+		if parent == nil { // the parser of places has not read it
+			parent = &place{line: places.line}
 		}
-		e := Entry{append(slices.Clip(in.Path), name), value, max(1, at.line), in.Row, in.Table}
+		e := Entry{append(slices.Clip(in.Path), name), value, max(1, parent.line), in.Row, in.Table}
 		group := []Entry{e}
 		switch value := value.(type) {
 		case map[string]any:
-			group = append(group, list(e, value, at)...)
+			group = append(group, list(e, value, parent)...)
 		case []map[string]any:
-			group = append(group, listRows(e, value, at)...)
+			group = append(group, listRows(e, value, parent)...)
 		}
 		groups = append(groups, group)
 	}
@@ -72,11 +72,11 @@ func list(in Entry, table map[string]any, places *place) []Entry {
 }
 
 // listRows lists several tables of a name and what is in them.
-func listRows(e Entry, tables []map[string]any, at *place) (all []Entry) {
+func listRows(e Entry, tables []map[string]any, parent *place) (all []Entry) {
 	for i, table := range tables {
-		here := at
-		if i < len(at.rows) {
-			here = at.rows[i]
+		here := parent
+		if i < len(parent.rows) {
+			here = parent.rows[i]
 		}
 		row := e
 		row.Value, row.Line = table, max(1, here.line)
@@ -126,24 +126,24 @@ type scan struct {
 
 // value finds a key with a value, and the keys in that value.
 func (s *scan) value(in *place, e *unstable.Node) {
-	at := s.find(in, e)
+	parent := s.find(in, e)
 	if e.Value().Kind != unstable.InlineTable {
 		return
 	}
 	for keys := e.Value().Children(); keys.Next(); {
-		s.value(at, keys.Node())
+		s.value(parent, keys.Node())
 	}
 }
 
 // find finds the place that an expression's key names, below another.
-func (s *scan) find(at *place, e *unstable.Node) *place {
+func (s *scan) find(parent *place, e *unstable.Node) *place {
 	for parts := e.Key(); parts.Next(); {
 		part := parts.Node()
 		s.line += bytes.Count(s.data[s.read:part.Raw.Offset], []byte("\n"))
 		s.read = part.Raw.Offset
-		at = at.newest().key(string(part.Data), s.line)
+		parent = parent.newest().key(string(part.Data), s.line)
 	}
-	return at
+	return parent
 }
 
 // newest is the last one of several tables, which is what their name means below them.

@@ -56,7 +56,7 @@ func Text(v any) (s string, ok bool) {
 func Integer(lo, hi int) Parser[int] {
 	return Accept(fmt.Sprintf("a whole number from %d to %d", lo, hi), func(v any) (int, bool) {
 		n, ok := v.(int64)
-		if a, is := v.(Argument); is {
+		if a, found := v.(Argument); found {
 			parsed, err := strconv.ParseInt(string(a), 10, 64)
 			n, ok = parsed, err == nil
 		}
@@ -81,10 +81,10 @@ func Number(want string, fits func(float64) bool) Parser[float64] {
 	})
 }
 
-// Within takes numbers from lo to hi; what says which, such as "a number of Mbit/s". NaN, which TOML has, is none of
+// Within takes numbers from lo to hi; subject says which, such as "a number of Mbit/s". NaN, which TOML has, is none of
 // them.
-func Within(lo, hi float64, what string) Parser[float64] {
-	return Number(fmt.Sprintf("%s from %g to %g", what, lo, hi), func(n float64) bool { return n >= lo && n <= hi })
+func Within(lo, hi float64, subject string) Parser[float64] {
+	return Number(fmt.Sprintf("%s from %g to %g", subject, lo, hi), func(n float64) bool { return n >= lo && n <= hi })
 }
 
 // Boolean takes true and false.

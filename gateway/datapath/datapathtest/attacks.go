@@ -20,8 +20,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// attacks: what somebody tries in order to get past the gateway, by what is tried. The
-// manual lists them in docs/reference/gatewayd-attacks.md.
+// attacks: what somebody tries in order to get past the gateway, by what is tried. The manual lists them in
+// docs/reference/gatewayd-attacks.md.
 var attacks = []behaviour{
 	{"HTTPSAndQUICBeforeLogin", refusedAtOnce, Shape{}},
 	{"HTTPSAndQUICBeforeLoginBare", refusedAtOnce, Shape{Bare: true}},
@@ -33,8 +33,8 @@ var attacks = []behaviour{
 	{"NeighboursAndRoutesCannotBePoisoned", poisoned, Shape{}},
 }
 
-// refusedAtOnce: a client's first packet is refused, so that a browser falls back to HTTP at
-// once. A program whose first packet is lost sends another one, the kernel after a second.
+// refusedAtOnce: a client's first packet is refused, so that a browser falls back to HTTP at once. A program whose
+// first packet is lost sends another one, the kernel after a second.
 func refusedAtOnce(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	lan := NewWire(t, w.Intruder.Space, clientLink) // the hub sends it every frame
@@ -96,8 +96,8 @@ func initial(s Station, to netip.AddrPort) (err error) {
 	return err
 }
 
-// forgedRefusals: a refusal that the gateway did not make reaches no client before login,
-// whatever its form and mark: from the WAN and from behind another interface.
+// forgedRefusals: a refusal that the gateway did not make reaches no client before login, whatever its form and mark:
+// from the WAN and from behind another interface.
 func forgedRefusals(t *testing.T, w *World) {
 	third := netnstest.NewSpace(t)
 	w.Router.Run(t, `ip link add third0 address 02:00:00:00:01:03 type veth peer name t0 netns $third; ip addr add 10.9.0.1/24 dev third0; ip link set third0 up`,
@@ -117,7 +117,7 @@ func forgedRefusals(t *testing.T, w *World) {
 		space         *netnstest.Space
 		link          string
 		addr          netip.Addr
-		via           func(*Frame)
+		viaRouter     func(*Frame)
 		referenceFlow *Flow
 	}{
 		"from the WAN": {w.Server, serverLink, Server, Via(WANMAC), w.Down(t, w.Alice)},
@@ -126,13 +126,13 @@ func forgedRefusals(t *testing.T, w *World) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			forgeMark(t, at.space, at.link)
-			w.expectDropped(t, NewWire(t, at.space, at.link), lan, refusals(w.Bob, at.addr, at.via), at.referenceFlow)
+			w.expectDropped(t, NewWire(t, at.space, at.link), lan, refusals(w.Bob, at.addr, at.viaRouter), at.referenceFlow)
 		})
 	}
 }
 
-// forgeMark has a link set the mark on all that it sends by which the eBPF programs recognise
-// their own refusals: it stays with frames that cross a veth.
+// forgeMark has a link set the mark on all that it sends by which the eBPF programs recognise their own refusals: it
+// stays with frames that cross a veth.
 func forgeMark(t *testing.T, s *netnstest.Space, name string) {
 	t.Helper()
 	const mark, tcIndex = 0x6a77, 44 // in struct __sk_buff
@@ -157,13 +157,13 @@ func forgeMark(t *testing.T, s *netnstest.Space, name string) {
 	t.Cleanup(func() { l.Close() })
 }
 
-// refusals returns frames like the gateway's refusals, for a client, with the address of a
-// host that is outside and with the gateway's.
-func refusals(of Station, outside netip.Addr, via func(*Frame)) map[string]attempt {
-	as := func(a netip.Addr) func(*Frame) {
+// refusals returns frames like the gateway's refusals, for a client, with the address of a host that is outside and
+// with the gateway's.
+func refusals(of Station, outside netip.Addr, viaRouter func(*Frame)) map[string]attempt {
+	asSender := func(a netip.Addr) func(*Frame) {
 		return func(f *Frame) {
 			f.IP.SrcIP, f.IP.DstIP, f.IP.TTL = a.AsSlice(), of.Addr.AsSlice(), 64
-			via(f)
+			viaRouter(f)
 		}
 	}
 	reset := func(f *Frame) {
@@ -185,14 +185,14 @@ func refusals(of Station, outside netip.Addr, via func(*Frame)) map[string]attem
 		} else if a == Gateway {
 			reasons = "foreign-source -"
 		}
-		all["a reset of "+name] = attempt{TCP(443, as(a), reset), reasons}
-		all["an ICMP error of "+name] = attempt{Echo(as(a), prohibited), reasons}
+		all["a reset of "+name] = attempt{TCP(443, asSender(a), reset), reasons}
+		all["an ICMP error of "+name] = attempt{Echo(asSender(a), prohibited), reasons}
 	}
 	return all
 }
 
-// dhcpTunnel: a station without a lease may ask the gateway for one, or everybody, but
-// its datagrams to the same port of other addresses are not forwarded.
+// dhcpTunnel: a station without a lease may ask the gateway for one, or everybody, but its datagrams to the same port
+// of other addresses are not forwarded.
 func dhcpTunnel(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -205,8 +205,8 @@ func dhcpTunnel(t *testing.T, w *World) {
 		"a client":                   w.Alice.Addr, "nobody": netip.MustParseAddr("10.1.0.200"),
 		"everybody at the WAN": netip.MustParseAddr("192.0.2.255"),
 	} {
-		for by, source := range map[string]uint16{"a client's port": 68, "a relay's port": 67, "any port": 40000} {
-			attempts[fmt.Sprintf("to %s from %s", name, by)] = attempt{
+		for owner, source := range map[string]uint16{"a client's port": 68, "a relay's port": 67, "any port": 40000} {
+			attempts[fmt.Sprintf("to %s from %s", name, owner)] = attempt{
 				UDP(67, SourcePort(source), By(w.Intruder), To(to)), "not-leased"}
 		}
 		attempts["to "+name+" from no address"] = attempt{
@@ -219,8 +219,8 @@ func dhcpTunnel(t *testing.T, w *World) {
 	w.expectDropped(t, NewWire(t, w.Intruder.Space, clientLink), server, attempts, referenceFlow)
 }
 
-// gardenOfOwn: a garden that contains an address of the gateway's machine, as when a name of the
-// garden resolves to one, opens no port there, also when the machine gets the address later.
+// gardenOfOwn: a garden that contains an address of the gateway's machine, as when a name of the garden resolves to
+// one, opens no port there, also when the machine gets the address later.
 func gardenOfOwn(t *testing.T, w *World) {
 	const later = "198.51.100.77"
 	w.lease(t, w.Bob)

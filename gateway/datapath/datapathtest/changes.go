@@ -24,8 +24,8 @@ var changes = []behaviour{
 	{"ManyClients", manyClients, Shape{Prefix: netip.MustParsePrefix("10.1.0.0/18")}},
 }
 
-// outAtOnce: once Set or Remove has returned, no packet passes that the client has lost
-// the right to, also of existing connections.
+// outAtOnce: once Set or Remove has returned, no packet passes that the client has lost the right to, also of existing
+// connections.
 func outAtOnce(t *testing.T, w *World) {
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
 	up.Begin()
@@ -33,8 +33,8 @@ func outAtOnce(t *testing.T, w *World) {
 	up.Stops(t, "who was never set")
 	down.Stops(t, "who was never set")
 	for _, c := range []struct {
-		what string
-		out  func() error
+		label string
+		out   func() error
 	}{
 		{"after Remove", func() error { return w.Remove(w.Alice.Addr) }},
 		{"after logout", func() error { return w.Set(w.Alice.client()) }},
@@ -52,9 +52,9 @@ func outAtOnce(t *testing.T, w *World) {
 		y.Passes(t, "a connection down")
 		must(t, c.out())
 		from, fromDown := up.Sent(), down.Sent()
-		stopped(t, c.what, x, y)
-		up.Settled(t, from, "up "+c.what)
-		down.Settled(t, fromDown, "down "+c.what)
+		stopped(t, c.label, x, y)
+		up.Settled(t, from, "up "+c.label)
+		down.Settled(t, fromDown, "down "+c.label)
 	}
 }
 

@@ -31,9 +31,9 @@ func (w *World) device() string {
 }
 
 // leftToStack waits until packets are not redirected, and says why.
-func (w *World) leftToStack(t *testing.T, when string) {
+func (w *World) leftToStack(t *testing.T, phase string) {
 	t.Helper()
-	netnstest.Await(t, "the stack to forward, with "+when, func() error {
+	netnstest.Await(t, "the stack to forward, with "+phase, func() error {
 		if word := w.Forwarding(t); word == "redirect" {
 			return errors.New("it says redirect")
 		}
@@ -42,9 +42,9 @@ func (w *World) leftToStack(t *testing.T, when string) {
 }
 
 // forwardsAs waits until packets are forwarded by a way again.
-func (w *World) forwardsAs(t *testing.T, word, when string) {
+func (w *World) forwardsAs(t *testing.T, word, phase string) {
 	t.Helper()
-	netnstest.Await(t, word+" "+when, func() error {
+	netnstest.Await(t, word+" "+phase, func() error {
 		if now, reason := w.ForwardingWhy(t); now != word {
 			return fmt.Errorf("it is %s: %s", now, reason)
 		}
@@ -52,8 +52,8 @@ func (w *World) forwardsAs(t *testing.T, word, when string) {
 	})
 }
 
-// routesByMore: with a second uplink, packets take it exactly where the kernel's routing says so:
-// by source, by a hash of addresses, by type of service.
+// routesByMore: with a second uplink, packets take it exactly where the kernel's routing says so: by source, by a hash
+// of addresses, by type of service.
 func routesByMore(t *testing.T, w *World) {
 	second := netnstest.NewSpace(t)
 	w.Router.Run(t, `ip link add wan1 address 02:00:00:00:01:03 type veth peer name t0 netns $second; ip addr add 10.9.0.1/24 dev wan1; ip link set wan1 up`,
@@ -69,7 +69,7 @@ ip route add default via 10.9.0.2 table 100`)
 	}
 	u.follows(t, "one default route")
 	first := w.Forwarding(t)
-	for _, c := range []struct{ what, do, undo string }{
+	for _, c := range []struct{ label, script, undo string }{
 		{"a rule for one client", "ip rule add from 10.1.0.11 lookup 100", "ip rule del from 10.1.0.11 lookup 100"},
 		{"two next hops", "ip route replace default nexthop via 192.0.2.2 nexthop via 10.9.0.2",
 			"ip route replace default via 192.0.2.2"},
@@ -80,11 +80,11 @@ ip route add default via 10.9.0.2 table 100`)
 		{"a route for one type of service", "ip route add default via 10.9.0.2 tos 0x10",
 			"ip route del default via 10.9.0.2 tos 0x10"},
 	} {
-		w.Router.Run(t, c.do)
-		w.leftToStack(t, c.what)
-		u.follows(t, c.what)
+		w.Router.Run(t, c.script)
+		w.leftToStack(t, c.label)
+		u.follows(t, c.label)
 		w.Router.Run(t, c.undo)
-		w.forwardsAs(t, first, "without "+c.what)
+		w.forwardsAs(t, first, "without "+c.label)
 	}
 }
 
@@ -95,15 +95,15 @@ type uplinks struct {
 	lan           map[Station]*Wire
 }
 
-// follows sends packets of every client to some destinations, with two types of service, and
-// compares the uplink that each takes with the answer of the kernel's routing.
-func (u uplinks) follows(t *testing.T, when string) {
+// follows sends packets of every client to some destinations, with two types of service, and compares the uplink that
+// each takes with the answer of the kernel's routing.
+func (u uplinks) follows(t *testing.T, phase string) {
 	t.Helper()
 	want := strings.Fields(
 		u.Router.Run(t, `for host in 1 2 3 4 5 6; do for from in 10.1.0.10 10.1.0.11; do for tos in 0 0x10; do
 echo route get 203.0.113.$host from $from iif $dev tos $tos; done; done; done | ip -batch - | sed -n 's/.* dev \([^ ]*\) .*/\1/p'`,
 			"dev="+u.device()))
-	text := func(n int) string { return fmt.Sprintf("%s, way %d.", when, n) }
+	text := func(n int) string { return fmt.Sprintf("%s, way %d.", phase, n) }
 	count := map[string]int{"wan0": len(u.first.Frames()), "wan1": len(u.second.Frames())}
 	n := 0
 	for host := range byte(6) {
@@ -124,14 +124,14 @@ echo route get 203.0.113.$host from $from iif $dev tos $tos; done; done; done | 
 		return holding(map[string]*Wire{"wan0": u.first, "wan1": u.second}[dev].Frames()[count[dev]:], text(n))
 	}
 	for i, dev := range want {
-		netnstest.Await(t, "packets with "+when, func() error {
+		netnstest.Await(t, "packets with "+phase, func() error {
 			if all := came("wan0", i) + came("wan1", i); all != 3 {
 				return fmt.Errorf("%d of 3", all)
 			}
 			return nil
 		})
 		if n := came(dev, i); n != 3 {
-			t.Errorf("with %s, %d of 3 packets took %s, the kernel's way", when, n, dev)
+			t.Errorf("with %s, %d of 3 packets took %s, the kernel's way", phase, n, dev)
 		}
 	}
 }
@@ -150,8 +150,8 @@ table netdev seers {
 }
 end`
 
-// hooksSeeAll: chains at the devices see every packet, IPsec's policies apply to every packet; also
-// where they were loaded while no daemon runs.
+// hooksSeeAll: chains at the devices see every packet, IPsec's policies apply to every packet; also where they were
+// loaded while no daemon runs.
 func hooksSeeAll(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -193,8 +193,7 @@ func hooksSeeAll(t *testing.T, w *World) {
 
 var counted = regexp.MustCompile(`counter (\w+) {\s+packets (\d+)`)
 
-// seen sends packets both ways, one by one so that none are aggregated, and compares what the chains
-// have counted.
+// seen sends packets both ways, one by one so that none are aggregated, and compares what the chains have counted.
 func (w *World) seen(t *testing.T, up, down *Flow) error {
 	t.Helper()
 	const many = 10
@@ -219,8 +218,8 @@ func (w *World) seen(t *testing.T, up, down *Flow) error {
 	return err
 }
 
-// scanOfLAN: packets for addresses that nobody leased, from the WAN and from a client, make the
-// gateway look for nobody: no ARP request, no entry in the neighbour table.
+// scanOfLAN: packets for addresses that nobody leased, from the WAN and from a client, make the gateway look for
+// nobody: no ARP request, no entry in the neighbour table.
 func scanOfLAN(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	server, alice, lan := NewWire(t, w.Server, serverLink), NewWire(t, w.Alice.Space, clientLink),

@@ -18,12 +18,10 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// floods: what one stranger has the gateway keep and send stays bounded, and is nobody
-// else's loss.
+// floods: what one stranger has the gateway keep and send stays bounded, and is nobody else's loss.
 var floods = []behaviour{{"FloodsOfAStranger", floodsOfAStranger, Shape{Learn: true}}}
 
-// flooding is how many packets of each kind a flood has: more than a stranger's budgets
-// allow.
+// flooding is how many packets of each kind a flood has: more than a stranger's budgets allow.
 const flooding = 600
 
 func floodsOfAStranger(t *testing.T, w *World) {
@@ -34,10 +32,9 @@ func floodsOfAStranger(t *testing.T, w *World) {
 	t.Run("newcomers", func(t *testing.T) { newcomerFlood(t, w) })
 }
 
-// connectionFlood: where the kernel tracks connections, Bob sends what opens connections
-// or is refused, each packet from another port and from one of his four addresses in turn;
-// Alice, who is not logged in either, has the portal, the garden and DNS meanwhile, and keeps
-// the connection that she has.
+// connectionFlood: where the kernel tracks connections, Bob sends what opens connections or is refused, each packet
+// from another port and from one of his four addresses in turn; Alice, who is not logged in either, has the portal, the
+// garden and DNS meanwhile, and keeps the connection that she has.
 func connectionFlood(t *testing.T, w *World) {
 	must(t, w.OpenGarden("198.51.100.9/32", time.Time{}))
 	w.Router.Run(t, "iptables -t nat -A POSTROUTING -o wan0 -j MASQUERADE")
@@ -102,27 +99,27 @@ func allowed(took time.Duration, kinds ...datapath.Work) int {
 }
 
 // bounded checks what a stranger had the gateway do within a time.
-func bounded(t *testing.T, took time.Duration, n int, what string, kinds ...datapath.Work) {
+func bounded(t *testing.T, took time.Duration, n int, label string, kinds ...datapath.Work) {
 	t.Helper()
 	most := allowed(took, kinds...)
-	t.Logf("%s: %d, at most %d in %s", what, n, most, took.Round(time.Millisecond))
+	t.Logf("%s: %d, at most %d in %s", label, n, most, took.Round(time.Millisecond))
 	if n > most {
-		t.Errorf("%s: %d, of a stranger who may have %d", what, n, most)
+		t.Errorf("%s: %d, of a stranger who may have %d", label, n, most)
 	}
 }
 
 // flood returns the nth packet of each kind.
 func flood(s Station, n uint16) [][]byte {
-	as, port := By(s), SourcePort(10000+n)
+	asSender, port := By(s), SourcePort(10000+n)
 	echo := func(f *Frame) { f.L4.(*layers.ICMPv4).Id = n }
 	elsewhere := To(netip.AddrFrom4([4]byte{203, 0, byte(113 + n>>8), byte(n)}))
 	return [][]byte{
-		SYN(80, as, port, elsewhere), TCP(80, as, SourcePort(20000+n), elsewhere), // captured, or reset
-		SYN(443, as, port, elsewhere), UDP(443, as, port, elsewhere), // refused
-		SYN(80, as, port, To(Garden)), TCP(443, as, port, To(Garden)), UDP(443, as, port, To(Garden)),
-		Echo(as, echo, To(Garden)),
-		SYN(portalPort, as, port, To(Gateway)), TCP(portalPort, as, SourcePort(20000+n), To(Gateway)),
-		UDP(dnsPort, as, port, To(Gateway)), Echo(as, echo, To(Gateway)),
+		SYN(80, asSender, port, elsewhere), TCP(80, asSender, SourcePort(20000+n), elsewhere), // captured, or reset
+		SYN(443, asSender, port, elsewhere), UDP(443, asSender, port, elsewhere), // refused
+		SYN(80, asSender, port, To(Garden)), TCP(443, asSender, port, To(Garden)), UDP(443, asSender, port, To(Garden)),
+		Echo(asSender, echo, To(Garden)),
+		SYN(portalPort, asSender, port, To(Gateway)), TCP(portalPort, asSender, SourcePort(20000+n), To(Gateway)),
+		UDP(dnsPort, asSender, port, To(Gateway)), Echo(asSender, echo, To(Gateway)),
 	}
 }
 
@@ -164,8 +161,8 @@ func answers(frames [][]byte, to Station) map[string]int {
 	return n
 }
 
-// arpFlood: a client asks for the gateway without end, as does a device without an address
-// (RFC 5227, 2.1.1); another client and another probe are answered meanwhile.
+// arpFlood: a client asks for the gateway without end, as does a device without an address (RFC 5227, 2.1.1); another
+// client and another probe are answered meanwhile.
 func arpFlood(t *testing.T, w *World) {
 	none := netip.IPv4Unspecified()
 	for name, c := range map[string]struct {
@@ -215,9 +212,8 @@ func arpAnswers(frames [][]byte, to Station) (n int) {
 	return n
 }
 
-// dhcpFlood: a device without a lease sends requests without end; another one's arrives, and
-// of the flood no more than a device may send. Packet sockets see requests ahead of the data
-// path, and their reader bounds them itself.
+// dhcpFlood: a device without a lease sends requests without end; another one's arrives, and of the flood no more than
+// a device may send. Packet sockets see requests ahead of the data path, and their reader bounds them itself.
 func dhcpFlood(t *testing.T, w *World) {
 	lan := NewWire(t, w.Intruder.Space, clientLink)
 	const first, other, leased uint32 = 1000, 1, 2
@@ -250,15 +246,15 @@ func dhcpFlood(t *testing.T, w *World) {
 	if w.path.DHCPSocket {
 		heard["a socket"] = seen.SocketDHCP
 	}
-	for what, ids := range heard {
+	for label, ids := range heard {
 		if len(ids) > most {
-			t.Errorf("%s got %d requests, of a device that may send %d", what, len(ids), most)
+			t.Errorf("%s got %d requests, of a device that may send %d", label, len(ids), most)
 		}
 	}
 }
 
-// newcomerFlood: where others lease addresses, a device that sends from one after the other is
-// reported as often as a device may be, and another newcomer is reported.
+// newcomerFlood: where others lease addresses, a device that sends from one after the other is reported as often as a
+// device may be, and another newcomer is reported.
 func newcomerFlood(t *testing.T, w *World) {
 	if !w.path.Newcomers {
 		t.Log("it promises to work with the gateway's own DHCP only")

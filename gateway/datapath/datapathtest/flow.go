@@ -18,8 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/sockbuf"
 )
 
-// Flow sends numbered UDP packets from one namespace to another and records which have
-// arrived; duplicates count once.
+// Flow sends numbered UDP packets from one namespace to another and records which have arrived; duplicates count once.
 type Flow struct {
 	out, in *net.UDPConn
 	sent    atomic.Uint64
@@ -123,9 +122,9 @@ func (f *Flow) Halt() {
 }
 
 // Whole waits until every sent packet has arrived, but for as many as the machine's backlogs have dropped meanwhile.
-func (f *Flow) Whole(t *testing.T, what string) {
+func (f *Flow) Whole(t *testing.T, label string) {
 	t.Helper()
-	netnstest.Await(t, "all packets: "+what, func() error {
+	netnstest.Await(t, "all packets: "+label, func() error {
 		came, sent, dropped := f.Came(), f.Sent(), backlogDrops(t)-f.backlog
 		if came+dropped < sent {
 			return fmt.Errorf("%d of %d came, and the machine's backlogs dropped %d", came, sent, dropped)
@@ -178,10 +177,10 @@ func (f *Flow) CameAfter(number uint64) (n uint64) {
 }
 
 // Passes waits until packets arrive that were sent after the call.
-func (f *Flow) Passes(t *testing.T, what string) {
+func (f *Flow) Passes(t *testing.T, label string) {
 	t.Helper()
 	from := f.Sent()
-	netnstest.Await(t, "packets: "+what, func() error {
+	netnstest.Await(t, "packets: "+label, func() error {
 		if f.CameAfter(from) < 20 {
 			return errors.New("none arrives")
 		}
@@ -190,19 +189,19 @@ func (f *Flow) Passes(t *testing.T, what string) {
 }
 
 // Stops checks that no packet sent after the call arrives.
-func (f *Flow) Stops(t *testing.T, what string) {
+func (f *Flow) Stops(t *testing.T, label string) {
 	t.Helper()
 	from := f.Sent()
 	for f.Sent() < from+100 {
 		time.Sleep(time.Millisecond)
 	}
-	f.Settled(t, from, what)
+	f.Settled(t, from, label)
 }
 
 // Ends waits until packets that are being sent no longer arrive.
-func (f *Flow) Ends(t *testing.T, what string) {
+func (f *Flow) Ends(t *testing.T, label string) {
 	t.Helper()
-	netnstest.Await(t, "the end of packets: "+what, func() error {
+	netnstest.Await(t, "the end of packets: "+label, func() error {
 		from := f.Sent()
 		for f.Sent() < from+100 {
 			time.Sleep(time.Millisecond)
@@ -212,14 +211,14 @@ func (f *Flow) Ends(t *testing.T, what string) {
 		}
 		return nil
 	})
-	f.Stops(t, what)
+	f.Stops(t, label)
 }
 
 // Settled checks that no packet with a higher number has arrived, or arrives.
-func (f *Flow) Settled(t *testing.T, number uint64, what string) {
+func (f *Flow) Settled(t *testing.T, number uint64, label string) {
 	t.Helper()
 	time.Sleep(100 * time.Millisecond)
 	if n := f.CameAfter(number); n > 0 {
-		t.Errorf("%s: %d of %d packets arrived", what, n, f.Sent()-number)
+		t.Errorf("%s: %d of %d packets arrived", label, n, f.Sent()-number)
 	}
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Frame is a packet under construction. Lengths and checksums are filled in when
-// it is built.
+// Frame is a packet under construction. Lengths and checksums are filled in when it is built.
 type Frame struct {
 	Eth     layers.Ethernet
 	IP      layers.IPv4
@@ -20,43 +19,43 @@ type Frame struct {
 	Payload []byte
 }
 
-// TCP returns a segment with 100 bytes from port 40000 of 10.1.0.10 to the server's port,
-// through the gateway, changed by how.
-func TCP(port uint16, how ...func(*Frame)) []byte {
+// TCP returns a segment with 100 bytes from port 40000 of 10.1.0.10 to the server's port, through the gateway, changed
+// by how.
+func TCP(port uint16, edits ...func(*Frame)) []byte {
 	l4 := &layers.TCP{
 		SrcPort: 40000, DstPort: layers.TCPPort(port), Seq: 1000, Ack: 2000, ACK: true, PSH: true, Window: 1000}
-	return build(layers.IPProtocolTCP, l4, how)
+	return build(layers.IPProtocolTCP, l4, edits)
 }
 
 // SYN returns a TCP connection request without data.
-func SYN(port uint16, how ...func(*Frame)) []byte {
+func SYN(port uint16, edits ...func(*Frame)) []byte {
 	l4 := &layers.TCP{SrcPort: 40000, DstPort: layers.TCPPort(port), Seq: 1000, SYN: true, Window: 1000}
-	return build(layers.IPProtocolTCP, l4, append([]func(*Frame){Carrying(nil)}, how...))
+	return build(layers.IPProtocolTCP, l4, append([]func(*Frame){Carrying(nil)}, edits...))
 }
 
 // UDP returns a datagram like TCP's segment.
-func UDP(port uint16, how ...func(*Frame)) []byte {
-	return build(layers.IPProtocolUDP, &layers.UDP{SrcPort: 40000, DstPort: layers.UDPPort(port)}, how)
+func UDP(port uint16, edits ...func(*Frame)) []byte {
+	return build(layers.IPProtocolUDP, &layers.UDP{SrcPort: 40000, DstPort: layers.UDPPort(port)}, edits)
 }
 
 // Echo is an ICMP echo request.
-func Echo(how ...func(*Frame)) []byte {
+func Echo(edits ...func(*Frame)) []byte {
 	return build(layers.IPProtocolICMPv4,
-		&layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeEchoRequest, 0), Id: 7, Seq: 1}, how)
+		&layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeEchoRequest, 0), Id: 7, Seq: 1}, edits)
 }
 
 // Protocol returns a packet of another protocol with a meaningless payload.
-func Protocol(p layers.IPProtocol, how ...func(*Frame)) []byte { return build(p, nil, how) }
+func Protocol(p layers.IPProtocol, edits ...func(*Frame)) []byte { return build(p, nil, edits) }
 
 // build serialises a frame, changed by how.
-func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, how []func(*Frame)) []byte {
+func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, edits []func(*Frame)) []byte {
 	f := Frame{
 		Eth: layers.Ethernet{
 			SrcMAC: hw(datapath.MAC{2, 0, 0, 0, 0, 10}), DstMAC: hw(LANMAC), EthernetType: layers.EthernetTypeIPv4},
 		IP: layers.IPv4{Version: 4, TTL: 64, Protocol: protocol, SrcIP: []byte{10, 1, 0, 10}, DstIP: Server.AsSlice()},
 		L4: l4, Payload: bytes.Repeat([]byte{'x'}, 100),
 	}
-	for _, h := range how {
+	for _, h := range edits {
 		h(&f)
 	}
 	all := []gopacket.SerializableLayer{&f.Eth, &f.IP}
@@ -79,8 +78,8 @@ func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, how []func
 }
 
 // Silent returns a TCP segment with a text that gets no answer: a reset.
-func Silent(text string, how ...func(*Frame)) []byte {
-	return TCP(9, append(how, Carrying([]byte(text)), func(f *Frame) { f.L4.(*layers.TCP).RST = true })...)
+func Silent(text string, edits ...func(*Frame)) []byte {
+	return TCP(9, append(edits, Carrying([]byte(text)), func(f *Frame) { f.L4.(*layers.TCP).RST = true })...)
 }
 
 // From changes the sender.
@@ -138,8 +137,7 @@ func EtherType(e layers.EthernetType, b []byte) []byte {
 	return b
 }
 
-// Tagged inserts VLAN tags into a built frame, the outer one first: pairs of type and
-// VLAN.
+// Tagged inserts VLAN tags into a built frame, the outer one first: pairs of type and VLAN.
 func Tagged(b []byte, tags ...uint16) []byte {
 	out := bytes.Clone(b[:12])
 	for _, t := range tags {
@@ -164,8 +162,7 @@ func IPv6(m datapath.MAC) []byte {
 	return b.Bytes()
 }
 
-// ARP returns a broadcast request (operation 1) or reply (2) that claims an address for
-// its sender.
+// ARP returns a broadcast request (operation 1) or reply (2) that claims an address for its sender.
 func ARP(operation uint16, a netip.Addr, m datapath.MAC, target netip.Addr) []byte {
 	b := gopacket.NewSerializeBuffer()
 	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{},

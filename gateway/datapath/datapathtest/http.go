@@ -26,9 +26,8 @@ var portHTTP = []behaviour{
 	{"PortIsUsedAgain", portUsedAgain, Shape{}},
 }
 
-// oddHTTPStays: segments that belong to no connection and could not begin one are not
-// forwarded, whatever connection tracking makes of them. They also do not reach other
-// HTTP servers at the gateway.
+// oddHTTPStays: segments that belong to no connection and could not begin one are not forwarded, whatever connection
+// tracking makes of them. They also do not reach other HTTP servers at the gateway.
 func oddHTTPStays(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -49,9 +48,9 @@ func oddHTTPStays(t *testing.T, w *World) {
 
 func oddHTTP(w *World) map[string]attempt {
 	all, port := map[string]attempt{}, uint16(41000)
-	add := func(name, reasons string, change func([]byte) []byte, how ...func(*Frame)) {
+	add := func(name, reasons string, change func([]byte) []byte, edits ...func(*Frame)) {
 		port++
-		frame := TCP(80, append([]func(*Frame){By(w.Bob), SourcePort(port)}, how...)...)
+		frame := TCP(80, append([]func(*Frame){By(w.Bob), SourcePort(port)}, edits...)...)
 		if change != nil {
 			frame = change(frame)
 		}
@@ -86,16 +85,15 @@ func Flags(initials string) func(*Frame) {
 	}
 }
 
-// cutTo returns a built frame without IP options as a whole packet with n bytes after its
-// IP header.
+// cutTo returns a built frame without IP options as a whole packet with n bytes after its IP header.
 func cutTo(b []byte, n int) []byte {
 	b = bytes.Clone(b[:34+n])
 	binary.BigEndian.PutUint16(b[16:], uint16(20+n))
 	return resum(b)
 }
 
-// piece returns a fragment of a built frame without IP options: the bytes from one offset
-// after its IP header to another, both multiples of 8 except the end.
+// piece returns a fragment of a built frame without IP options: the bytes from one offset after its IP header to
+// another, both multiples of 8 except the end.
 func piece(b []byte, from, to int) []byte {
 	f := cutTo(append(bytes.Clone(b[:34]), b[34+from:34+to]...), to-from)
 	offset := uint16(from / 8)
@@ -107,9 +105,8 @@ func piece(b []byte, from, to int) []byte {
 	return resum(f)
 }
 
-// httpEndsAtOnce: a client's connection to a site's port 80 from before logout carries
-// nothing afterwards, although new HTTP connections go to the portal; it is reset, so
-// that the browser asks again.
+// httpEndsAtOnce: a client's connection to a site's port 80 from before logout carries nothing afterwards, although new
+// HTTP connections go to the portal; it is reset, so that the browser asks again.
 func httpEndsAtOnce(t *testing.T, w *World) {
 	for _, s := range []netip.Addr{Server, Second} {
 		w.admit(t, w.Alice)
@@ -127,8 +124,8 @@ func httpEndsAtOnce(t *testing.T, w *World) {
 	}
 }
 
-// othersMark: the machine's own rules that mark every packet and connection, as for
-// policy routing, neither admit unauthenticated clients nor block admitted ones.
+// othersMark: the machine's own rules that mark every packet and connection, as for policy routing, neither admit
+// unauthenticated clients nor block admitted ones.
 func othersMark(t *testing.T, w *World) {
 	w.Router.Run(t, `iptables -t mangle -A PREROUTING -j MARK --set-mark 1; iptables -t mangle -A PREROUTING -j CONNMARK --save-mark
 iptables -t mangle -A FORWARD -j MARK --set-mark 2; iptables -t mangle -A OUTPUT -j MARK --set-mark 3`)
@@ -139,8 +136,8 @@ iptables -t mangle -A FORWARD -j MARK --set-mark 2; iptables -t mangle -A OUTPUT
 	}
 }
 
-// portUsedAgain: an unauthenticated client uses one port for one site, then for another
-// and again for the first; each time the portal answers from the requested site's address.
+// portUsedAgain: an unauthenticated client uses one port for one site, then for another and again for the first; each
+// time the portal answers from the requested site's address.
 func portUsedAgain(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	for _, to := range []netip.Addr{Server, Second, Server, Garden, Second} {
@@ -151,9 +148,8 @@ func portUsedAgain(t *testing.T, w *World) {
 	}
 }
 
-// ask is get from a given port of the station, which is free again soon afterwards. A
-// child process holds copies of all connections until it executes its program, and with
-// them the port, so a port in use is waited for.
+// ask is get from a given port of the station, which is free again soon afterwards. A child process holds copies of all
+// connections until it executes its program, and with them the port, so a port in use is waited for.
 func ask(s Station, from uint16, to netip.Addr) (string, error) {
 	var c *net.TCPConn
 	var err error

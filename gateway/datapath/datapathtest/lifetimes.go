@@ -32,8 +32,7 @@ var lifetimes = []behaviour{
 	{"DetachAfterInterfacesWent", detachWithoutLinks, Shape{}},
 }
 
-// openShutsOut: traffic that the machine forwarded before the gateway started ends with
-// its start.
+// openShutsOut: traffic that the machine forwarded before the gateway started ends with its start.
 func openShutsOut(t *testing.T, w *World) {
 	if w.path.OwnAddress {
 		t.Log("without it the machine has no address in the LAN")
@@ -54,8 +53,7 @@ func openShutsOut(t *testing.T, w *World) {
 	down.Passes(t, "down, admitted")
 }
 
-// strangers returns flows from and to stations that may not pass: Bob, before login, and
-// one without a lease.
+// strangers returns flows from and to stations that may not pass: Bob, before login, and one without a lease.
 func (w *World) strangers(t *testing.T) (all []*Flow) {
 	t.Helper()
 	for _, s := range []Station{w.Bob, w.Intruder} {
@@ -74,9 +72,8 @@ func noneCame(t *testing.T, flows []*Flow) {
 	}
 }
 
-// frozen: while the daemon's process is stopped, as by a debugger, no unauthenticated
-// client's packet passes, neither then nor from the backlog afterwards; admitted clients'
-// traffic resumes.
+// frozen: while the daemon's process is stopped, as by a debugger, no unauthenticated client's packet passes, neither
+// then nor from the backlog afterwards; admitted clients' traffic resumes.
 func frozen(t *testing.T, w *World) {
 	up, down, strange := w.sending(t)
 	up.Passes(t, "before the stop")
@@ -124,8 +121,8 @@ func second(t *testing.T, w *World) {
 	w.lists(t, w.Alice.Addr)
 }
 
-// footprint lists everything that a data path could leave behind, without values that
-// change by themselves and state of the machine rather than the namespace.
+// footprint lists everything that a data path could leave behind, without values that change by themselves and state of
+// the machine rather than the namespace.
 const footprint = `ip -d link | sed "s/_timer *[0-9.]*//g"; ip addr; ip rule; ip -6 rule; ip route show table all; ip maddr; ip netns
 for d in lan0 wan0; do tc qdisc show dev $d; tc filter show dev $d ingress; tc filter show dev $d egress; ethtool -k $d; cat /proc/sys/net/ipv4/conf/$d/*; done
 nft list ruleset; ls -R /sys/fs/bpf/$pins 2>/dev/null || :; cat /proc/net/packet /proc/net/netfilter/nfnetlink_queue 2>/dev/null || :
@@ -135,7 +132,7 @@ sysctl -a -r '^net' 2>/dev/null | grep -v -e conntrack_count -e conntrack_max -e
 func detachLeavesNothing(t *testing.T, w *World) {
 	look := func() string { return w.Router.Run(t, footprint, "pins="+tid(w.Router)) }
 	must(t, w.Detach()) // without anything to remove
-	for _, how := range []string{"closed", "killed", "closed twice"} {
+	for _, manner := range []string{"closed", "killed", "closed twice"} {
 		before := look()
 		must(t, w.Open())
 		w.admit(t, w.Alice)
@@ -150,20 +147,20 @@ func detachLeavesNothing(t *testing.T, w *World) {
 			}
 		}
 		f.Halt()
-		if how == "killed" {
+		if manner == "killed" {
 			w.Kill(t)
 			w.Start(t)
 		}
 		must(t, w.Close())
 		must(t, w.Close())
-		if how == "closed twice" {
+		if manner == "closed twice" {
 			must(t, w.Open())
 			must(t, w.Close())
 		}
 		must(t, w.Detach())
 		must(t, w.Detach()) // a second call has no effect
 		if after := look(); after != before {
-			t.Errorf("%s: left behind (+) or taken away (-):\n%s", how, difference(before, after))
+			t.Errorf("%s: left behind (+) or taken away (-):\n%s", manner, difference(before, after))
 		}
 	}
 	w.Router.Run(t, "ip addr replace 10.1.0.1/24 dev lan0")
@@ -193,8 +190,8 @@ func difference(before, after string) string {
 	return out.String()
 }
 
-// detachWithoutLinks: a gateway whose interfaces are gone can be closed and detached, and
-// opened again with new interfaces.
+// detachWithoutLinks: a gateway whose interfaces are gone can be closed and detached, and opened again with new
+// interfaces.
 func detachWithoutLinks(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.Router.Run(t, "ip link del lan0")
@@ -209,8 +206,8 @@ func detachWithoutLinks(t *testing.T, w *World) {
 	w.lists(t)
 }
 
-// interfacesMadeAgain: interfaces that replace others, with their names and addresses,
-// do not bypass the gateway while no process runs.
+// interfacesMadeAgain: interfaces that replace others, with their names and addresses, do not bypass the gateway while
+// no process runs.
 func interfacesMadeAgain(t *testing.T, w *World) {
 	up, down, strange := w.sending(t)
 	for _, c := range []struct {
@@ -250,9 +247,8 @@ func interfacesMadeAgain(t *testing.T, w *World) {
 	}
 }
 
-// rulesFlushed: flushing all rules of the machine, as programs do that load theirs anew,
-// opens the gateway no longer than the daemon takes to notice, and neither blocks
-// admitted clients nor loses their counts.
+// rulesFlushed: flushing all rules of the machine, as programs do that load theirs anew, opens the gateway no longer
+// than the daemon takes to notice, and neither blocks admitted clients nor loses their counts.
 func rulesFlushed(t *testing.T, w *World) {
 	if !w.path.Restores {
 		t.Log("it promises nothing of the kind")
@@ -295,9 +291,8 @@ func rulesFlushed(t *testing.T, w *World) {
 	down.Stops(t, "down after logout")
 }
 
-// rulesFlushedAlone: rules flushed while no daemon runs on a machine that forwards are not restored. What
-// remains to judge packets then is what the manual says of each data path. A daemon that
-// starts closes the LAN again.
+// rulesFlushedAlone: rules flushed while no daemon runs on a machine that forwards are not restored. What remains to
+// judge packets then is what the manual says of each data path. A daemon that starts closes the LAN again.
 func rulesFlushedAlone(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)

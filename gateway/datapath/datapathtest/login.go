@@ -109,8 +109,8 @@ func getAt(s Station, to netip.AddrPort) (string, error) {
 	return talk(s, to, "GET / HTTP/1.1\r\nHost: www.example.org\r\nConnection: close\r\n\r\n")
 }
 
-// portal: HTTP to any address is answered by the portal, which sees the client's own
-// address and appears as the site; after login the site itself answers.
+// portal: HTTP to any address is answered by the portal, which sees the client's own address and appears as the site;
+// after login the site itself answers.
 func portal(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	site := listen(t, w.Server, netip.AddrPortFrom(Server, 80))
@@ -183,8 +183,7 @@ func rejected(t *testing.T, w *World) {
 	})
 }
 
-// garden: a prefix is open until its end and no longer, for all protocols, also for
-// existing connections.
+// garden: a prefix is open until its end and no longer, for all protocols, also for existing connections.
 func garden(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	const prefix = "198.51.100.0/25"
@@ -204,8 +203,8 @@ func garden(t *testing.T, w *World) {
 	down.Begin()
 	x := w.NewStream(t, w.Bob, Garden)
 	x.Begin(x.Client)
-	both := func(what string) { up.Passes(t, what); down.Passes(t, what) }
-	none := func(what string) { up.Stops(t, what); down.Stops(t, what) }
+	both := func(label string) { up.Passes(t, label); down.Passes(t, label) }
+	none := func(label string) { up.Stops(t, label); down.Stops(t, label) }
 	both("the garden is open")
 	x.Passes(t, "the garden is open")
 	if n := w.Packets(t)["garden"]; n == 0 {
@@ -237,11 +236,11 @@ func gardenByPort(t *testing.T, w *World) {
 		must(t, w.OpenPort(
 			datapath.GardenPort{Prefix: netip.PrefixFrom(addr, 32), Protocol: 6, Port: port, Shut: shut}, until))
 	}
-	at := func(what string, a netip.AddrPort, want string) {
+	at := func(label string, a netip.AddrPort, want string) {
 		t.Helper()
 		got, err := getAt(w.Bob, a)
 		if want == "" && err == nil || want != "" && !strings.Contains(got, want) {
-			t.Errorf("%s: %s answers %q, %v", what, a, got, err)
+			t.Errorf("%s: %s answers %q, %v", label, a, got, err)
 		}
 	}
 	garden, http, other := netip.AddrPortFrom(Garden, 80), netip.AddrPortFrom(Beside, 80), netip.AddrPortFrom(Beside, 8443)

@@ -12,19 +12,18 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// neighbours: the kernel's neighbour table, which all namespaces share and which is full with
-// 1024 entries that the kernel has learned, has room for clients, and nobody fills it.
+// neighbours: the kernel's neighbour table, which all namespaces share and which is full with 1024 entries that the
+// kernel has learned, has room for clients, and nobody fills it.
 var neighbours = []behaviour{
 	{"NeighboursAreClients", neighboursAreClients, Shape{}},
 	{"MadeUpNeighboursOthersLease", madeUpNeighbours, Shape{Learn: true}},
 }
 
-// neighboursAreClients: clients have permanent entries, as long as they are clients, and others
-// have none.
+// neighboursAreClients: clients have permanent entries, as long as they are clients, and others have none.
 func neighboursAreClients(t *testing.T, w *World) {
-	entered := func(when string, clients ...datapath.Client) {
+	entered := func(phase string, clients ...datapath.Client) {
 		t.Helper()
-		netnstest.Await(t, "neighbours "+when, func() error {
+		netnstest.Await(t, "neighbours "+phase, func() error {
 			var want []string
 			for _, c := range clients {
 				if w.path.Neighbours {
@@ -54,7 +53,7 @@ func neighboursAreClients(t *testing.T, w *World) {
 	entered("without a lease", alice)
 	w.lease(t, w.Bob)
 	if w.path.Neighbours {
-		for how, script := range map[string]string{
+		for manner, script := range map[string]string{
 			"was down":                      "ip link set lan0 down; ip link set lan0 up",
 			"lost its address for a moment": "ip addr flush dev lan0; ip addr add 10.1.0.1/24 dev lan0",
 			"had another MAC address": "ip link set lan0 address 02:00:00:00:01:09; ip link set lan0 address " +
@@ -63,7 +62,7 @@ func neighboursAreClients(t *testing.T, w *World) {
 				"set lan0 mtu 1500",
 		} {
 			w.Router.Run(t, script)
-			entered("of an interface that "+how, alice, bob)
+			entered("of an interface that "+manner, alice, bob)
 		}
 		// A static entry of the administrator's, and one of a client that left without a daemon.
 		w.Kill(t)
@@ -98,8 +97,8 @@ func (w *World) neighbours(t *testing.T, state string) (list []string) {
 	return list
 }
 
-// madeUpNeighbours: addresses that nobody leased take no entry of the kernel's table, whoever
-// sends to them or uses them.
+// madeUpNeighbours: addresses that nobody leased take no entry of the kernel's table, whoever sends to them or uses
+// them.
 func madeUpNeighbours(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)

@@ -26,9 +26,9 @@ var (
 	oddSeed  = flag.Uint64("odd-seed", 0, "what they are made from; 0: something new")
 )
 
-// oddFrames: nothing leaves the LAN of frames that are damaged at random, with tags,
-// options, fragments and others' addresses, while an admitted client's packets pass.
-// Discovery, broadcasts and routing protocols stay too, an admitted client's as well.
+// oddFrames: nothing leaves the LAN of frames that are damaged at random, with tags, options, fragments and others'
+// addresses, while an admitted client's packets pass. Discovery, broadcasts and routing protocols stay too, an admitted
+// client's as well.
 func oddFrames(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -194,24 +194,24 @@ func (w *World) damage(r *rand.Rand, frame []byte) []byte {
 
 // localTalk returns a station's frames that are meant for its own link.
 func localTalk(s Station) map[string]attempt {
-	own := By(s)
+	fromOwn := By(s)
 	to := func(a string, mac ...byte) func(*Frame) {
 		return func(f *Frame) { To(netip.MustParseAddr(a))(f); Via([6]byte(mac))(f) }
 	}
 	everyone := func(a string) func(*Frame) { return to(a, everybody[:]...) }
 	const any = "blocked not-leased rejected malformed local -"
 	all := map[string]attempt{
-		"mDNS":           {UDP(5353, SourcePort(5353), own, to("224.0.0.251", 1, 0, 0x5e, 0, 0, 0xfb)), any},
-		"LLMNR":          {UDP(5355, own, to("224.0.0.252", 1, 0, 0x5e, 0, 0, 0xfc)), any},
-		"SSDP":           {UDP(1900, own, to("239.255.255.250", 1, 0, 0x5e, 0x7f, 0xff, 0xfa)), any},
-		"SSDP, by host":  {UDP(1900, own, to("239.255.255.250", LANMAC[:]...)), any},
-		"NetBIOS":        {UDP(137, SourcePort(137), own, everyone("10.1.0.255")), any},
-		"Dropbox":        {UDP(17500, own, everyone("255.255.255.255")), any},
-		"the WAN's all":  {UDP(7777, own, everyone("192.0.2.255")), any},
-		"WAN's all, by ": {UDP(7777, own, to("192.0.2.255", LANMAC[:]...)), any},
-		"by broadcast":   {UDP(443, own, everyone("192.0.2.2")), any},
-		"IGMP":           {Protocol(layers.IPProtocolIGMP, own, TTL(1), to("224.0.0.22", 1, 0, 0x5e, 0, 0, 0x16)), any},
-		"OSPF":           {Protocol(layers.IPProtocolOSPF, own, TTL(1), to("224.0.0.5", 1, 0, 0x5e, 0, 0, 5)), any},
+		"mDNS":           {UDP(5353, SourcePort(5353), fromOwn, to("224.0.0.251", 1, 0, 0x5e, 0, 0, 0xfb)), any},
+		"LLMNR":          {UDP(5355, fromOwn, to("224.0.0.252", 1, 0, 0x5e, 0, 0, 0xfc)), any},
+		"SSDP":           {UDP(1900, fromOwn, to("239.255.255.250", 1, 0, 0x5e, 0x7f, 0xff, 0xfa)), any},
+		"SSDP, by host":  {UDP(1900, fromOwn, to("239.255.255.250", LANMAC[:]...)), any},
+		"NetBIOS":        {UDP(137, SourcePort(137), fromOwn, everyone("10.1.0.255")), any},
+		"Dropbox":        {UDP(17500, fromOwn, everyone("255.255.255.255")), any},
+		"the WAN's all":  {UDP(7777, fromOwn, everyone("192.0.2.255")), any},
+		"WAN's all, by ": {UDP(7777, fromOwn, to("192.0.2.255", LANMAC[:]...)), any},
+		"by broadcast":   {UDP(443, fromOwn, everyone("192.0.2.2")), any},
+		"IGMP":           {Protocol(layers.IPProtocolIGMP, fromOwn, TTL(1), to("224.0.0.22", 1, 0, 0x5e, 0, 0, 0x16)), any},
+		"OSPF":           {Protocol(layers.IPProtocolOSPF, fromOwn, TTL(1), to("224.0.0.5", 1, 0, 0x5e, 0, 0, 5)), any},
 	}
 	six := IPv6(s.MAC)
 	for name, next := range map[string][2]byte{"a router advertisement": {134, 0}, "a router solicitation": {133, 0},
@@ -226,8 +226,8 @@ func localTalk(s Station) map[string]attempt {
 	return all
 }
 
-// poisoned: neither ARP nor ICMP redirects of strangers, of admitted clients or from the
-// WAN change where the gateway sends packets.
+// poisoned: neither ARP nor ICMP redirects of strangers, of admitted clients or from the WAN change where the gateway
+// sends packets.
 func poisoned(t *testing.T, w *World) {
 	w.admit(t, w.Alice, w.Bob)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -310,9 +310,8 @@ func rightNeighbour(w *World, line string) error {
 	return nil
 }
 
-// redirect is an ICMP redirect of a host to another one: what is for a destination should
-// be sent to via.
-func redirect(from, to, via, destination netip.Addr, how ...func(*Frame)) []byte {
+// redirect is an ICMP redirect of a host to another one: what is for a destination should be sent to via.
+func redirect(from, to, via, destination netip.Addr, edits ...func(*Frame)) []byte {
 	v := via.As4()
 	quoted := UDP(443, func(f *Frame) { f.IP.SrcIP, f.IP.DstIP = to.AsSlice(), destination.AsSlice() })[14 : 14+28]
 	return Echo(append([]func(*Frame){func(f *Frame) {
@@ -320,7 +319,7 @@ func redirect(from, to, via, destination netip.Addr, how ...func(*Frame)) []byte
 		f.L4 = &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeRedirect, layers.ICMPv4CodeHost),
 			Id: binary.BigEndian.Uint16(v[:]), Seq: binary.BigEndian.Uint16(v[2:])}
 		f.Payload = quoted
-	}}, how...)...)
+	}}, edits...)...)
 }
 
 // fromMAC changes the sender's MAC address alone.

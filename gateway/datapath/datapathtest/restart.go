@@ -23,21 +23,21 @@ func (w *World) sending(t *testing.T) (up, down *Flow, strange []*Flow) {
 	return up, down, strange
 }
 
-// outlives ends the gateway repeatedly under traffic: unauthenticated clients' packets
-// never pass, and admitted clients' pass as promised.
-func (w *World) outlives(t *testing.T, how string, end func()) {
+// outlives ends the gateway repeatedly under traffic: unauthenticated clients' packets never pass, and admitted
+// clients' pass as promised.
+func (w *World) outlives(t *testing.T, manner string, end func()) {
 	up, down, strange := w.sending(t)
-	up.Passes(t, "before "+how)
-	down.Passes(t, "before "+how)
+	up.Passes(t, "before "+manner)
+	down.Passes(t, "before "+manner)
 	epoch := w.Counters(t, w.Alice.Addr).Epoch
 	for range 3 {
 		end()
 		if w.path.Unattended {
-			up.Passes(t, "up after "+how)
-			down.Passes(t, "down after "+how)
+			up.Passes(t, "up after "+manner)
+			down.Passes(t, "down after "+manner)
 		} else {
-			up.Stops(t, "up after "+how)
-			down.Stops(t, "down after "+how)
+			up.Stops(t, "up after "+manner)
+			down.Stops(t, "down after "+manner)
 		}
 		must(t, w.Open())
 		switch {

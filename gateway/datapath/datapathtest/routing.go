@@ -21,8 +21,7 @@ var routing = []behaviour{
 	{"NATAndFirewalls", natAndFirewalls, Shape{}},
 }
 
-// aRouterBetween: TTL decremented, the router's own MAC addresses, and nothing else
-// changed.
+// aRouterBetween: TTL decremented, the router's own MAC addresses, and nothing else changed.
 func aRouterBetween(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	lan, server := NewWire(t, w.Alice.Space, clientLink), NewWire(t, w.Server, serverLink)
@@ -35,7 +34,7 @@ func aRouterBetween(t *testing.T, w *World) {
 		for _, c := range []struct {
 			name     string
 			from, to *Wire
-			how      func(*Frame)
+			edit     func(*Frame)
 			source   datapath.MAC
 			target   datapath.MAC
 		}{
@@ -44,7 +43,7 @@ func aRouterBetween(t *testing.T, w *World) {
 		} {
 			text := fmt.Sprintf("%s with %d hops", c.name, ttl)
 			seen := len(c.to.Frames())
-			sent := UDP(4321, SourcePort(1234), c.how, TTL(ttl), Carrying([]byte(text)), func(f *Frame) { f.IP.TOS = 0xb8 })
+			sent := UDP(4321, SourcePort(1234), c.edit, TTL(ttl), Carrying([]byte(text)), func(f *Frame) { f.IP.TOS = 0xb8 })
 			c.from.Send(t, sent)
 			c.to.await(t, seen, text)
 			for _, f := range c.to.Frames()[seen:] {
@@ -66,10 +65,10 @@ func forwardedFrame(in []byte, from, to datapath.MAC) []byte {
 }
 
 // same compares bytes.
-func same(t *testing.T, what string, got, want []byte) {
+func same(t *testing.T, label string, got, want []byte) {
 	t.Helper()
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s arrived as\n%s\nwant\n%s", what, anatomy(got), anatomy(want))
+		t.Errorf("%s arrived as\n%s\nwant\n%s", label, anatomy(got), anatomy(want))
 	}
 }
 
@@ -100,8 +99,8 @@ func icmpErrors(t *testing.T, w *World) {
 	says(t, w.Alice.Space, "ping -c 1 -W 5 192.0.2.2", "ttl=63")
 }
 
-// pathMTU: connections cross a link with a smaller MTU, in either direction, and each end
-// gets the ICMP error. Clients do not announce a smaller segment size.
+// pathMTU: connections cross a link with a smaller MTU, in either direction, and each end gets the ICMP error. Clients
+// do not announce a smaller segment size.
 func pathMTU(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	lan := func(mtu string) {
@@ -110,11 +109,11 @@ func pathMTU(t *testing.T, w *World) {
 		}
 		w.Alice.Run(t, "ip route replace default via 10.1.0.1 advmss 1460")
 	}
-	cross := func(what string) {
+	cross := func(label string) {
 		x := w.NewStream(t, w.Alice, Server)
 		x.Carry(t, x.Client, 300_000)
 		x.Carry(t, x.Server, 300_000)
-		t.Log("connections cross", what)
+		t.Log("connections cross", label)
 	}
 	w.Router.Run(t, "ip link set wan0 mtu 1300")
 	w.Server.Run(t, "ip link set s0 mtu 1300; ip route replace default via 192.0.2.1 advmss 1460")
@@ -151,9 +150,9 @@ func followsNetwork(t *testing.T, w *World) {
 		f.Begin()
 	}
 	for _, c := range []struct {
-		what  string
-		where *netnstest.Space
-		do    string
+		label  string
+		where  *netnstest.Space
+		script string
 	}{
 		{"the start", w.Router, `true`},
 		{"a new MAC of the neighbour", w.Server, `ip link set s0 address 02:00:00:00:02:99; ip neigh flush dev s0`},
@@ -170,9 +169,9 @@ func followsNetwork(t *testing.T, w *World) {
 		{"the route going away again", w.Router, `ip route del 192.0.2.2/32`},
 		{"a shorter MTU", w.Router, `ip link set wan0 mtu 1400`},
 	} {
-		c.where.Run(t, c.do)
-		up.Passes(t, "up after "+c.what)
-		down.Passes(t, "down after "+c.what)
+		c.where.Run(t, c.script)
+		up.Passes(t, "up after "+c.label)
+		down.Passes(t, "down after "+c.label)
 	}
 	w.Router.Run(t, `ip route add unreachable 192.0.2.2/32`)
 	up.Ends(t, "by a route that is gone")
@@ -182,8 +181,8 @@ func followsNetwork(t *testing.T, w *World) {
 	}
 }
 
-// natAndFirewalls: the machine's rules apply, clients are counted all the same, and no
-// rule admits unauthenticated clients.
+// natAndFirewalls: the machine's rules apply, clients are counted all the same, and no rule admits unauthenticated
+// clients.
 func natAndFirewalls(t *testing.T, w *World) {
 	if !w.path.Netfilter {
 		t.Log("it promises to pass netfilter by")
@@ -232,8 +231,8 @@ end`)
 	})
 }
 
-// hairpin sends to a port of the WAN's address that is forwarded to Bob, from outside and
-// from the LAN: packets reach him while he is admitted.
+// hairpin sends to a port of the WAN's address that is forwarded to Bob, from outside and from the LAN: packets reach
+// him while he is admitted.
 func (w *World) hairpin(t *testing.T) {
 	bob := NewWire(t, w.Bob.Space, clientLink)
 	send := func(s *netnstest.Space, text string) {

@@ -33,15 +33,14 @@ var strangers = []behaviour{
 // attempt is a frame that must not be forwarded.
 type attempt struct {
 	frame []byte
-	// reasons are the names under which the frame may be counted, "-" for none: a kernel
-	// may drop it before a data path receives it. With a "+" others may be counted too,
-	// for what the sender's kernel replies to answers.
+	// reasons are the names under which the frame may be counted, "-" for none: a kernel may drop it before a data path
+	// receives it. With a "+" others may be counted too, for what the sender's kernel replies to answers.
 	reasons string
 }
 
-// expectDropped sends attempts from a wire, waits until each is counted, and checks that the far
-// wire gets only the reference flow of an admitted client. It stops early when attempts are not counted,
-// because it waits half a minute for each. Alice and Bob must have leases, see drained.
+// expectDropped sends attempts from a wire, waits until each is counted, and checks that the far wire gets only the
+// reference flow of an admitted client. It stops early when attempts are not counted, because it waits half a minute
+// for each. Alice and Bob must have leases, see drained.
 func (w *World) expectDropped(t *testing.T, from, far *Wire, attempts map[string]attempt, referenceFlow *Flow) {
 	t.Helper()
 	lan, wan := NewWire(t, w.Intruder.Space, clientLink), NewWire(t, w.Server, serverLink)
@@ -118,8 +117,7 @@ func isEchoReply(f []byte, s Station) bool {
 		bytes.Equal(f[26:30], s.Addr.AsSlice())
 }
 
-// isMark recognises Flow's packets by their length and the zeros after the number, also
-// when several were aggregated.
+// isMark recognises Flow's packets by their length and the zeros after the number, also when several were aggregated.
 func isMark(f []byte) bool {
 	const number = 14 + 20 + 8
 	if len(f) < number+FlowBytes || (len(f)-number)%FlowBytes != 0 {
@@ -141,17 +139,17 @@ func nothingLeaves(t *testing.T, w *World) {
 	server := NewWire(t, w.Server, serverLink)
 	referenceFlow := w.Up(t, w.Alice)
 	for _, c := range []struct {
-		who  string
-		from Station
-		what map[string]attempt
+		name     string
+		from     Station
+		attempts map[string]attempt
 	}{
 		{"who has no lease", w.Intruder, unleased(w)},
 		{"who uses Alice's address", w.Intruder, spoofed(w)},
 		{"before login", w.Bob, unadmitted(w)},
 		{"admitted, where nobody may go", w.Alice, misled(w)},
 	} {
-		t.Run(c.who, func(t *testing.T) {
-			w.expectDropped(t, NewWire(t, c.from.Space, clientLink), server, c.what, referenceFlow)
+		t.Run(c.name, func(t *testing.T) {
+			w.expectDropped(t, NewWire(t, c.from.Space, clientLink), server, c.attempts, referenceFlow)
 		})
 	}
 	t.Run("to a client, as from elsewhere", func(t *testing.T) { w.pretend(t, referenceFlow) })
@@ -166,14 +164,14 @@ func nothingLeaves(t *testing.T, w *World) {
 	}
 }
 
-// pretend has a station without a lease send to an admitted client with source addresses
-// of remote hosts: the gateway does not forward these packets.
+// pretend has a station without a lease send to an admitted client with source addresses of remote hosts: the gateway
+// does not forward these packets.
 func (w *World) pretend(t *testing.T, referenceFlow *Flow) {
 	near, alice := NewWire(t, w.Intruder.Space, clientLink), NewWire(t, w.Alice.Space, clientLink)
 	before := w.Counters(t, w.Alice.Addr)
 	for _, a := range []string{"192.0.2.2", "8.8.8.8"} {
-		as, to := From(netip.MustParseAddr(a), w.Intruder.MAC), To(w.Alice.Addr)
-		near.Send(t, UDP(443, as, to), TCP(443, as, to))
+		asSender, to := From(netip.MustParseAddr(a), w.Intruder.MAC), To(w.Alice.Addr)
+		near.Send(t, UDP(443, asSender, to), TCP(443, asSender, to))
 	}
 	w.drained(t, near, NewWire(t, w.Server, serverLink))
 	w.sendReference(t, referenceFlow, 20)
@@ -189,21 +187,23 @@ func (w *World) pretend(t *testing.T, referenceFlow *Flow) {
 
 // unleased returns frames of a station without a lease.
 func unleased(w *World) map[string]attempt {
-	own := By(w.Intruder)
+	fromOwn := By(w.Intruder)
 	from := func(a string) func(*Frame) { return From(netip.MustParseAddr(a), w.Intruder.MAC) }
 	return map[string]attempt{
-		"TCP": {TCP(443, own), "not-leased"}, "SYN": {SYN(443, own), "not-leased"}, "UDP": {UDP(443, own), "not-leased"},
-		"ping": {Echo(own), "not-leased"}, "HTTP": {SYN(80, own), "not-leased"},
-		"garden":        {SYN(443, own, To(Garden)), "not-leased"},
-		"DNS of others": {UDP(53, own), "not-leased"}, "GRE": {Protocol(layers.IPProtocolGRE, own), "not-leased"},
-		"SCTP":             {Protocol(layers.IPProtocolSCTP, own), "not-leased"},
-		"IP in IP":         {Protocol(layers.IPProtocolIPv4, own), "not-leased"},
-		"ESP":              {Protocol(layers.IPProtocolESP, own), "not-leased"},
-		"a first fragment": {UDP(443, own, Fragment(0)), "not-leased -"},
-		"a later fragment": {UDP(443, own, Fragment(800)), "not-leased -"},
-		"IP options":       {UDP(443, own, Options), "not-leased"},
-		"the last hop":     {UDP(443, own, TTL(1)), "not-leased -"}, "no hop left": {UDP(443, own, TTL(0)), "not-leased -"},
-		"multicast":              {UDP(5353, own, To(netip.MustParseAddr("224.0.0.251"))), "not-leased blocked -"},
+		"TCP": {TCP(443, fromOwn), "not-leased"}, "SYN": {SYN(443, fromOwn), "not-leased"},
+		"UDP":  {UDP(443, fromOwn), "not-leased"},
+		"ping": {Echo(fromOwn), "not-leased"}, "HTTP": {SYN(80, fromOwn), "not-leased"},
+		"garden":        {SYN(443, fromOwn, To(Garden)), "not-leased"},
+		"DNS of others": {UDP(53, fromOwn), "not-leased"}, "GRE": {Protocol(layers.IPProtocolGRE, fromOwn), "not-leased"},
+		"SCTP":                   {Protocol(layers.IPProtocolSCTP, fromOwn), "not-leased"},
+		"IP in IP":               {Protocol(layers.IPProtocolIPv4, fromOwn), "not-leased"},
+		"ESP":                    {Protocol(layers.IPProtocolESP, fromOwn), "not-leased"},
+		"a first fragment":       {UDP(443, fromOwn, Fragment(0)), "not-leased -"},
+		"a later fragment":       {UDP(443, fromOwn, Fragment(800)), "not-leased -"},
+		"IP options":             {UDP(443, fromOwn, Options), "not-leased"},
+		"the last hop":           {UDP(443, fromOwn, TTL(1)), "not-leased -"},
+		"no hop left":            {UDP(443, fromOwn, TTL(0)), "not-leased -"},
+		"multicast":              {UDP(5353, fromOwn, To(netip.MustParseAddr("224.0.0.251"))), "not-leased blocked -"},
 		"from the gateway":       {UDP(443, from("10.1.0.1")), "not-leased foreign-source -"},
 		"from the LAN's first":   {UDP(443, from("10.1.0.0")), "not-leased foreign-source -"},
 		"from the LAN's last":    {UDP(443, from("10.1.0.255")), "not-leased foreign-source -"},
@@ -215,14 +215,14 @@ func unleased(w *World) map[string]attempt {
 		"from multicast":         {UDP(443, from("224.0.0.1")), "foreign-source -"},
 		"from localhost":         {UDP(443, from("127.0.0.1")), "foreign-source -"},
 		"IPv6":                   {IPv6(w.Intruder.MAC), "ipv6 -"},
-		"a VLAN":                 {Tagged(UDP(443, own), 0x8100, 5), "-"},
-		"a priority tag":         {Tagged(UDP(443, own), 0x8100, 0xe000), "-"},
-		"two VLANs":              {Tagged(UDP(443, own), 0x88a8, 5, 0x8100, 6), "-"},
-		"a tag in a priority":    {Tagged(UDP(443, own), 0x8100, 0, 0x8100, 0), "-"},
-		"to everybody's MAC":     {UDP(443, own, Via(everybody)), "not-leased -"},
-		"to another's MAC":       {UDP(443, own, Via(w.Bob.MAC)), "-"},
-		"to the server's MAC":    {UDP(443, own, Via(ServerMAC)), "-"},
-		"a DHCP server's answer": {UDP(68, SourcePort(67), own, To(w.Bob.Addr)), "rogue-dhcp"},
+		"a VLAN":                 {Tagged(UDP(443, fromOwn), 0x8100, 5), "-"},
+		"a priority tag":         {Tagged(UDP(443, fromOwn), 0x8100, 0xe000), "-"},
+		"two VLANs":              {Tagged(UDP(443, fromOwn), 0x88a8, 5, 0x8100, 6), "-"},
+		"a tag in a priority":    {Tagged(UDP(443, fromOwn), 0x8100, 0, 0x8100, 0), "-"},
+		"to everybody's MAC":     {UDP(443, fromOwn, Via(everybody)), "not-leased -"},
+		"to another's MAC":       {UDP(443, fromOwn, Via(w.Bob.MAC)), "-"},
+		"to the server's MAC":    {UDP(443, fromOwn, Via(ServerMAC)), "-"},
+		"a DHCP server's answer": {UDP(68, SourcePort(67), fromOwn, To(w.Bob.Addr)), "rogue-dhcp"},
 	}
 }
 
@@ -277,8 +277,8 @@ func unadmitted(w *World) map[string]attempt {
 	}
 }
 
-// misled returns frames of an admitted client that must not be forwarded (RFC 1812,
-// 5.3.4; and frames of another network).
+// misled returns frames of an admitted client that must not be forwarded (RFC 1812, 5.3.4; and frames of another
+// network).
 func misled(w *World) map[string]attempt {
 	alice := By(w.Alice)
 	all := map[string]attempt{
@@ -302,8 +302,8 @@ func nothingComes(t *testing.T, w *World) {
 	must(t, w.OpenGarden("198.51.100.9/32", time.Time{}))
 	lan := NewWire(t, w.Intruder.Space, clientLink)
 	from := func(a netip.Addr) func(*Frame) { return func(f *Frame) { f.IP.SrcIP = a.AsSlice() } }
-	to := func(a netip.Addr, how ...func(*Frame)) []func(*Frame) {
-		return append([]func(*Frame){Down, To(a)}, how...)
+	to := func(a netip.Addr, edits ...func(*Frame)) []func(*Frame) {
+		return append([]func(*Frame){Down, To(a)}, edits...)
 	}
 	bob := w.Bob.Addr
 	w.expectDropped(t, NewWire(t, w.Server, serverLink), lan, map[string]attempt{

@@ -124,10 +124,10 @@ func (x *Stream) Begin(from *net.TCPConn) {
 }
 
 // Passes waits until more bytes arrive.
-func (x *Stream) Passes(t *testing.T, what string) {
+func (x *Stream) Passes(t *testing.T, label string) {
 	t.Helper()
 	from := x.Came()
-	netnstest.Await(t, "bytes: "+what, func() error {
+	netnstest.Await(t, "bytes: "+label, func() error {
 		if x.Came() < from+100_000 {
 			return errors.New("none come")
 		}
@@ -135,9 +135,8 @@ func (x *Stream) Passes(t *testing.T, what string) {
 	})
 }
 
-// stopped checks that what connections send after the call does not arrive, except what
-// was in flight.
-func stopped(t *testing.T, what string, all ...*Stream) {
+// stopped checks that what connections send after the call does not arrive, except what was in flight.
+func stopped(t *testing.T, label string, all ...*Stream) {
 	t.Helper()
 	count := func() (n []uint64) {
 		for _, x := range all {
@@ -146,7 +145,7 @@ func stopped(t *testing.T, what string, all ...*Stream) {
 		return n
 	}
 	var from []uint64
-	netnstest.Await(t, "the last bytes: "+what, func() error { // what was in flight arrives first
+	netnstest.Await(t, "the last bytes: "+label, func() error { // what was in flight arrives first
 		from = count()
 		time.Sleep(250 * time.Millisecond)
 		if now := count(); !slices.Equal(now, from) {
@@ -157,7 +156,7 @@ func stopped(t *testing.T, what string, all ...*Stream) {
 	time.Sleep(400 * time.Millisecond) // longer than a retransmission takes
 	for i, x := range all {
 		if n := x.Came() - from[i]; n > 0 {
-			t.Errorf("%s: %d bytes of connection %d came", what, n, i)
+			t.Errorf("%s: %d bytes of connection %d came", label, n, i)
 		}
 	}
 }

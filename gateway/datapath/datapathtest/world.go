@@ -45,9 +45,9 @@ type Station struct {
 	Session uint16
 }
 
-// World is a gateway with clients on one side and a server on the other. The clients are
-// on a hub, where each receives every frame, unless they are directly at the link. Alice and Bob are clients; the
-// intruder has an address that was not leased.
+// World is a gateway with clients on one side and a server on the other. The clients are on a hub, where each receives
+// every frame, unless they are directly at the link. Alice and Bob are clients; the intruder has an address that was
+// not leased.
 type World struct {
 	path                 Path
 	place                netnstest.Place
@@ -102,8 +102,7 @@ func NewWorld(t testing.TB, p Path, s Shape) *World {
 	return w
 }
 
-// linkLAN links the gateway to the hub, and linkWAN to the server, always with the same
-// names and addresses.
+// linkLAN links the gateway to the hub, and linkWAN to the server, always with the same names and addresses.
 func (w *World) linkLAN(t testing.TB) {
 	t.Helper()
 	link := `ip link add lan0 address 02:00:00:00:01:01 type veth peer name lan netns $hub
@@ -203,9 +202,9 @@ func (w *World) station(t testing.TB, n byte) Station {
 func hw(m datapath.MAC) net.HardwareAddr { return net.HardwareAddr(m[:]) }
 
 // client returns the station's entry, unauthenticated unless changed.
-func (s Station) client(how ...func(*datapath.Client)) datapath.Client {
+func (s Station) client(edits ...func(*datapath.Client)) datapath.Client {
 	c := datapath.Client{Addrs: []netip.Addr{s.Addr}, MAC: s.MAC, Session: s.Session}
-	for _, h := range how {
+	for _, h := range edits {
 		h(&c)
 	}
 	return c

@@ -101,11 +101,11 @@ func programsAt(h hook, beside []string) (hookPrograms, error) {
 	trusted := programs(beside)
 	first := slices.IndexFunc(attached.Programs, func(p link.AttachedProgram) bool { return p.ID == id })
 	for i, p := range attached.Programs {
-		name, ours := identify(p.ID)
+		name, isOurs := identify(p.ID)
 		linkID, linked := p.LinkID()
 		switch {
 		case p.ID == id, slices.Contains(trusted, p.ID):
-		case ours && name == h.name && linked:
+		case isOurs && name == h.name && linked:
 			c.ownLinks = append(c.ownLinks, linkID)
 		case i < first:
 			c.before = append(c.before, fmt.Sprintf("%s (id %d)", name, p.ID))
@@ -134,7 +134,7 @@ func programs(pins []string) (ids []ebpf.ProgramID) {
 
 // identify returns a program's name, and whether it is gatewayd's: other programs may have the same name, but not our
 // maps.
-func identify(id ebpf.ProgramID) (name string, ours bool) {
+func identify(id ebpf.ProgramID) (name string, isOurs bool) {
 	p, err := ebpf.NewProgramFromID(id)
 	if err != nil {
 		return "a program that takes CAP_SYS_ADMIN to look at", false

@@ -50,19 +50,21 @@ func TestCached(t *testing.T) {
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	const generation = 7
 	open := gatewayFlowSettings{Until: now() + 3600e9, Generation: generation}
-	at, err := d.placeOf(alice)
+	place, err := d.placeOf(alice)
 	must(t, err)
 	client, wan, peer := networkOrder(alice), networkOrder(routerWAN), networkOrder(server)
 	upKey := gatewayFlowKey{Saddr: client, Daddr: peer, Sport: port(40000), Dport: port(443), Protocol: 6, Side: 1}
 	upPath := gatewayFlowPath{
-		Until: now() + 3600e9, Generation: generation, At: at, Saddr: wan, Daddr: peer, Sport: port(5000), Dport: port(443),
+		Until: now() + 3600e9, Generation: generation, At: place, Saddr: wan, Daddr: peer, Sport: port(5000),
+		Dport:       port(443),
 		AddressDiff: diff([]uint32{client, peer}, []uint32{wan, peer}),
 		PortDiff:    diff([]uint32{uint32(port(40000))}, []uint32{uint32(port(5000))}),
 		Most:        140, Dmac: serverMAC, Smac: wanMAC, Mark: 9,
 	}
 	downKey := gatewayFlowKey{Saddr: peer, Daddr: wan, Sport: port(443), Dport: port(5000), Protocol: 6, Side: 2}
 	downPath := gatewayFlowPath{
-		Until: upPath.Until, Generation: generation, At: at, Saddr: peer, Daddr: client, Sport: port(443), Dport: port(40000),
+		Until: upPath.Until, Generation: generation, At: place, Saddr: peer, Daddr: client, Sport: port(443),
+		Dport:       port(40000),
 		AddressDiff: diff([]uint32{peer, wan}, []uint32{peer, client}),
 		PortDiff:    diff([]uint32{uint32(port(5000))}, []uint32{uint32(port(40000))}),
 		Most:        140, Smac: lanMAC,
@@ -73,7 +75,7 @@ func TestCached(t *testing.T) {
 	}
 	settings := func(change func(*gatewayFlowSettings)) gatewayFlowSettings { s := open; change(&s); return s }
 	for name, c := range map[string]struct {
-		how      []func(*datapathtest.Frame)
+		edits    []func(*datapathtest.Frame)
 		settings gatewayFlowSettings
 		path     func(*gatewayFlowPath) // changed, with a sum that fits
 		torn     bool                   // the entry's sum does not fit
@@ -84,33 +86,37 @@ func TestCached(t *testing.T) {
 		"not in use":         {settings: settings(func(s *gatewayFlowSettings) { s.Until = 0 })},
 		"the entry is old":   {settings: open, path: func(p *gatewayFlowPath) { p.Until = 1 }},
 		"a torn entry":       {settings: open, torn: true},
-		"FIN":                {settings: open, how: []func(*datapathtest.Frame){flag(func(l *layers.TCP) { l.FIN = true })}},
-		"RST":                {settings: open, how: []func(*datapathtest.Frame){flag(func(l *layers.TCP) { l.RST = true })}},
-		"SYN":                {settings: open, how: []func(*datapathtest.Frame){flag(func(l *layers.TCP) { l.SYN = true })}},
-		"no ACK":             {settings: open, how: []func(*datapathtest.Frame){flag(func(l *layers.TCP) { l.ACK = false })}},
+		"FIN": {
+			settings: open, edits: []func(*datapathtest.Frame){flag(func(l *layers.TCP) { l.FIN = true })}},
+		"RST": {
+			settings: open, edits: []func(*datapathtest.Frame){flag(func(l *layers.TCP) { l.RST = true })}},
+		"SYN": {
+			settings: open, edits: []func(*datapathtest.Frame){flag(func(l *layers.TCP) { l.SYN = true })}},
+		"no ACK": {
+			settings: open, edits: []func(*datapathtest.Frame){flag(func(l *layers.TCP) { l.ACK = false })}},
 		"URG": {
-			settings: open, redirect: true, how: []func(*datapathtest.Frame){flag(func(l *layers.TCP) { l.URG = true })}},
+			settings: open, redirect: true, edits: []func(*datapathtest.Frame){flag(func(l *layers.TCP) { l.URG = true })}},
 		"shorter": {
-			settings: open, redirect: true, how: []func(*datapathtest.Frame){datapathtest.Carrying(make([]byte, 10))}},
-		"longer": {settings: open, how: []func(*datapathtest.Frame){datapathtest.Carrying(make([]byte, 101))}},
+			settings: open, redirect: true, edits: []func(*datapathtest.Frame){datapathtest.Carrying(make([]byte, 10))}},
+		"longer": {settings: open, edits: []func(*datapathtest.Frame){datapathtest.Carrying(make([]byte, 101))}},
 		"ECN": {
-			settings: open, redirect: true, how: []func(*datapathtest.Frame){func(f *datapathtest.Frame) { f.IP.TOS = 3 }}},
+			settings: open, redirect: true, edits: []func(*datapathtest.Frame){func(f *datapathtest.Frame) { f.IP.TOS = 3 }}},
 		"another DSCP": {
-			settings: open, how: []func(*datapathtest.Frame){func(f *datapathtest.Frame) { f.IP.TOS = 0xb8 }}},
-		"last hop":       {settings: open, how: []func(*datapathtest.Frame){datapathtest.TTL(1)}},
-		"options":        {settings: open, how: []func(*datapathtest.Frame){datapathtest.Options}},
-		"a fragment":     {settings: open, how: []func(*datapathtest.Frame){datapathtest.Fragment(0)}},
-		"another port":   {settings: open, how: []func(*datapathtest.Frame){source(40001)}},
+			settings: open, edits: []func(*datapathtest.Frame){func(f *datapathtest.Frame) { f.IP.TOS = 0xb8 }}},
+		"last hop":       {settings: open, edits: []func(*datapathtest.Frame){datapathtest.TTL(1)}},
+		"options":        {settings: open, edits: []func(*datapathtest.Frame){datapathtest.Options}},
+		"a fragment":     {settings: open, edits: []func(*datapathtest.Frame){datapathtest.Fragment(0)}},
+		"another port":   {settings: open, edits: []func(*datapathtest.Frame){source(40001)}},
 		"without a mark": {settings: open, redirect: true, path: func(p *gatewayFlowPath) { p.Mark = 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			must(t, d.objs.FlowSettings.Put(uint32(0), c.settings))
 			for _, up := range []bool{true, false} {
 				key, path, prog, dev := upKey, upPath, d.objs.LanIn, n.lan
-				in := tcp(443, c.how...)
+				in := tcp(443, c.edits...)
 				if !up {
 					key, path, prog, dev = downKey, downPath, d.objs.WanIn, n.wan
-					in = tcp(5000, append([]func(*datapathtest.Frame){source(443), down, to(routerWAN)}, c.how...)...)
+					in = tcp(5000, append([]func(*datapathtest.Frame){source(443), down, to(routerWAN)}, c.edits...)...)
 				}
 				if c.path != nil {
 					c.path(&path)
@@ -143,9 +149,9 @@ func TestCached(t *testing.T) {
 				if after.Mark != path.Mark {
 					t.Errorf("up %v: mark %d, want %d", up, after.Mark, path.Mark)
 				}
-				is, bytes := counters(t, d, alice), uint64(len(in)-14)
-				if n := is.UpBytes + is.DownBytes - earlier.UpBytes - earlier.DownBytes; n != bytes ||
-					up != (is.UpPackets == earlier.UpPackets+1) {
+				current, bytes := counters(t, d, alice), uint64(len(in)-14)
+				if n := current.UpBytes + current.DownBytes - earlier.UpBytes - earlier.DownBytes; n != bytes ||
+					up != (current.UpPackets == earlier.UpPackets+1) {
 					t.Errorf("up %v: counted %d of %d bytes", up, n, bytes)
 				}
 			}

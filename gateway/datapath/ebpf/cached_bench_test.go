@@ -31,13 +31,13 @@ func BenchmarkCached(b *testing.B) {
 	inside, outside := [2]netip.Addr{alice, bob}, [2]netip.Addr{routerWAN, routerWAN.Prev()}
 	for i, a := range inside {
 		must(b, d.Set(datapath.Client{Addrs: []netip.Addr{a}, MAC: aliceMAC, Admitted: true}))
-		at, err := d.placeOf(a)
+		place, err := d.placeOf(a)
 		must(b, err)
 		own, other := port(uint16(40000+i)), port(uint16(40001-i))
 		enter(gatewayFlowKey{Saddr: networkOrder(a), Daddr: peer, Sport: own, Dport: port(443), Side: 1},
-			gatewayFlowPath{At: at, Saddr: networkOrder(inside[1-i]), Daddr: peer, Sport: other, Dport: port(443)})
+			gatewayFlowPath{At: place, Saddr: networkOrder(inside[1-i]), Daddr: peer, Sport: other, Dport: port(443)})
 		enter(gatewayFlowKey{Saddr: peer, Daddr: networkOrder(outside[i]), Sport: port(443), Dport: own, Side: 2},
-			gatewayFlowPath{At: at, Saddr: peer, Daddr: networkOrder(outside[1-i]), Sport: port(443), Dport: other})
+			gatewayFlowPath{At: place, Saddr: peer, Daddr: networkOrder(outside[1-i]), Sport: port(443), Dport: other})
 	}
 	for name, c := range map[string]struct {
 		prog *ebpf.Program

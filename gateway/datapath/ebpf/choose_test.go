@@ -84,11 +84,11 @@ func TestOthersBetweenLooks(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
 	d.stop() // looks and messages come from the test
-	is := func(when, want string) {
+	is := func(phase, want string) {
 		t.Helper()
 		d.reattach()
 		if word, reason := d.Forwarding(); word != want {
-			t.Errorf("%s: %s (%s)", when, word, reason)
+			t.Errorf("%s: %s (%s)", phase, word, reason)
 		}
 	}
 	is("alone", "redirect")
@@ -138,8 +138,8 @@ func TestAloneIsJudgedOnce(t *testing.T) {
 func becomes(t *testing.T, w *datapathtest.World, word, reason string) {
 	t.Helper()
 	netnstest.Await(t, word, func() error {
-		if is, because := w.ForwardingWhy(t); is != word || !strings.Contains(because, reason) {
-			return fmt.Errorf("it is %s: %s", is, because)
+		if current, because := w.ForwardingWhy(t); current != word || !strings.Contains(because, reason) {
+			return fmt.Errorf("it is %s: %s", current, because)
 		}
 		return nil
 	})

@@ -288,10 +288,10 @@ func (d *Datapath) eachCounters(f func(place uint32, c *gatewayCounters)) error 
 
 // readCounters copies the counters from a place on. The table is mapped into the daemon's memory: a system call for
 // each client would make status, metrics and the saving of counts cost in proportion to the clients.
-func (d *Datapath) readCounters(place uint32, into []gatewayCounters) error {
+func (d *Datapath) readCounters(place uint32, target []gatewayCounters) error {
 	const size = int(unsafe.Sizeof(gatewayCounters{}))
 	_, err := d.counters.ReadAt(
-		unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(into))), size*len(into)), int64(size)*int64(place))
+		unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(target))), size*len(target)), int64(size)*int64(place))
 	return err
 }
 

@@ -23,7 +23,7 @@ func TestFiltersLeft(t *testing.T) {
 		must(t, d.Close())
 	}
 	// at is the filters and the qdisc of gatewayd at an interface, by their names.
-	at := func(dev string) string {
+	address := func(dev string) string {
 		t.Helper()
 		out := run(t, `tc qdisc show dev $dev clsact; tc filter show dev $dev ingress; tc filter show dev $dev egress`,
 			"dev="+dev)
@@ -35,11 +35,11 @@ func TestFiltersLeft(t *testing.T) {
 		}
 		return strings.Join(all, " ")
 	}
-	has := func(when string, want map[string]string) {
+	has := func(phase string, want map[string]string) {
 		t.Helper()
-		for dev, what := range want {
-			if is := at(dev); is != what {
-				t.Errorf("%s: at %s are %q, want %q", when, dev, is, what)
+		for dev, label := range want {
+			if current := address(dev); current != label {
+				t.Errorf("%s: at %s are %q, want %q", phase, dev, current, label)
 			}
 		}
 	}

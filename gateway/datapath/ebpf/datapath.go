@@ -134,7 +134,8 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	}
 	d := &Datapath{
 		cfg: cfg, net: cfg.Networks[0], stop: func() {}, lostInterface: make(chan string, 1), lookNow: make(chan struct{}, 1),
-		loggedErrors: map[string]string{}, loggedBefore: map[string]string{}, judgedPrograms: map[string][]link.AttachedProgram{},
+		loggedErrors: map[string]string{}, loggedBefore: map[string]string{},
+		judgedPrograms: map[string][]link.AttachedProgram{},
 	}
 	defer func() {
 		if err != nil {
@@ -260,15 +261,15 @@ func (d *Datapath) takeSettings(mtu int) error {
 }
 
 // change changes the programs' settings and invalidates all cached next hops.
-func (d *Datapath) change(how func(*gatewaySettings)) error {
-	return d.set(func(s *gatewaySettings) { how(s); s.Generation++ })
+func (d *Datapath) change(edit func(*gatewaySettings)) error {
+	return d.set(func(s *gatewaySettings) { edit(s); s.Generation++ })
 }
 
-func (d *Datapath) set(how func(*gatewaySettings)) error {
+func (d *Datapath) set(edit func(*gatewaySettings)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.noteLapse()
-	how(&d.settings)
+	edit(&d.settings)
 	err := d.objs.GatewaySettings.Put(uint32(0), &d.settings)
 	d.refused = err != nil
 	if d.refused && !d.isDetached() {

@@ -20,8 +20,8 @@ var (
 	differSeed = flag.Uint64("differ.seed", 1, "what TestCacheIsTheStack draws its rules and packets from")
 )
 
-// TestCacheIsTheStack draws rules, flows and packets, and has them forwarded by a gateway that caches
-// flows and by one that does not: every packet must have the same fate, and the same bytes.
+// TestCacheIsTheStack draws rules, flows and packets, and has them forwarded by a gateway that caches flows and by one
+// that does not: every packet must have the same fate, and the same bytes.
 func TestCacheIsTheStack(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
@@ -193,18 +193,18 @@ func (d *drawing) open(t *testing.T, tw *twins) {
 // packet draws a packet of a flow, ordinary most of the time.
 func (d *drawing) packet(f *flow) []byte {
 	n := []int{d.IntN(1340), 1300, 30}[d.IntN(3)]
-	how := []func(*datapathtest.Frame){datapathtest.Carrying(make([]byte, n)), func(fr *datapathtest.Frame) {
+	edits := []func(*datapathtest.Frame){datapathtest.Carrying(make([]byte, n)), func(fr *datapathtest.Frame) {
 		fr.IP.Id, fr.IP.Flags = uint16(d.Uint32()), []layers.IPv4Flag{0, layers.IPv4DontFragment}[d.IntN(2)]
 		for i := range fr.Payload {
 			fr.Payload[i] = byte(d.Uint32())
 		}
-		if l, is := fr.L4.(*layers.TCP); is {
+		if l, found := fr.L4.(*layers.TCP); found {
 			l.PSH, l.URG, l.ECE, l.CWR, l.Window = d.IntN(2) == 0, d.IntN(20) == 0, d.IntN(20) == 0, d.IntN(20) == 0,
 				uint16(d.Uint32())
 		}
 	}}
 	if d.IntN(8) == 0 {
-		how = append(how, d.odd(f))
+		edits = append(edits, d.odd(f))
 	}
 	up := d.IntN(2) == 0
 	if f.oneWay {
@@ -215,10 +215,10 @@ func (d *drawing) packet(f *flow) []byte {
 	}
 	if up {
 		f.seq += uint32(n)
-		return f.fromClient(how...)
+		return f.fromClient(edits...)
 	}
 	f.ack += uint32(n)
-	return f.fromPeer(how...)
+	return f.fromPeer(edits...)
 }
 
 // odd draws what makes a packet one that the stack treats in its own way.

@@ -32,7 +32,7 @@ nft "table ip isp { chain out { type nat hook postrouting priority srcnat; oifna
 	if c := d.packets(t); c["stack"] < 6 || c["forwarded"] > 0 {
 		t.Errorf("%v", c)
 	}
-	if is := run(t, "sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); is != "0" {
-		t.Errorf("connection tracking is liberal: %s", is)
+	if current := run(t, "sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); current != "0" {
+		t.Errorf("connection tracking is liberal: %s", current)
 	}
 }

@@ -106,7 +106,7 @@ func value(attrs []syscall.NetlinkRouteAttr, kind uint16) []byte {
 
 // widen has an fq tell more flows apart, if it is one that this package made, as a former version did. It returns
 // advice for an operator's own.
-func (q *queue) widen(ours bool) (advice string, err error) {
+func (q *queue) widen(isOurs bool) (advice string, err error) {
 	all, err := q.fqs()
 	if err != nil {
 		return "", err
@@ -114,7 +114,7 @@ func (q *queue) widen(ours bool) (advice string, err error) {
 	for _, f := range all {
 		switch {
 		case f.mask >= fqMask:
-		case ours:
+		case isOurs:
 			err = errors.Join(err, q.changeFQ(0, f.parent, f.handle))
 		case f.parent == netlink.HANDLE_ROOT:
 			return fmt.Sprintf(

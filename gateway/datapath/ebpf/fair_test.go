@@ -42,7 +42,7 @@ func TestHeldFlowsHoldNoOthers(t *testing.T) {
 	}
 	run(t, "ip -n $client addr add 10.1.0.11/24 dev c0", n.env()...)
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: aliceMAC, Admitted: true}))
-	into, sink := sockets(t, n.server, server, 1)[0], sockets(t, n.server, server, 1)[0]
+	receiver, sink := sockets(t, n.server, server, 1)[0], sockets(t, n.server, server, 1)[0]
 	held, others := sockets(t, n.client, alice, 200), sockets(t, n.client, bob, 600)
 	port := func(c *net.UDPConn) netip.AddrPort {
 		return netip.AddrPortFrom(server, c.LocalAddr().(*net.UDPAddr).AddrPort().Port())
@@ -68,17 +68,17 @@ func TestHeldFlowsHoldNoOthers(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, into.SetReadDeadline(time.Now().Add(2*time.Minute)))
+	must(t, receiver.SetReadDeadline(time.Now().Add(2*time.Minute)))
 	sending.Go(func() {
 		for i, c := range others {
-			c.WriteToUDPAddrPort([]byte{byte(i >> 8), byte(i)}, port(into))
+			c.WriteToUDPAddrPort([]byte{byte(i >> 8), byte(i)}, port(receiver))
 			time.Sleep(100 * time.Microsecond) // the socket's buffer is short
 		}
 	})
 	late, worst := 0, 0
 	for place := range others {
 		b := make([]byte, 2)
-		if _, err := into.Read(b); err != nil {
+		if _, err := receiver.Read(b); err != nil {
 			t.Fatalf("after %d packets: %v", place, err)
 		}
 		const slack = 20 // two CPUs may take packets of one sender
@@ -115,14 +115,14 @@ func TestFlowsToldApart(t *testing.T) {
 	var logs logtest.Log
 	d := n.open(t, shaped, logTo(&logs))
 	must(t, d.Set(rated(5, 5)))
-	if by := d.holders(); by != [2]gatewayHolder{gatewayHolderHOLDER_TIME, gatewayHolderHOLDER_TIME} {
-		t.Skipf("the kernel lacks times of departure that programs set (Linux 5.18): %v hold packets", by)
+	if holder := d.holders(); holder != [2]gatewayHolder{gatewayHolderHOLDER_TIME, gatewayHolderHOLDER_TIME} {
+		t.Skipf("the kernel lacks times of departure that programs set (Linux 5.18): %v hold packets", holder)
 	}
-	if is := masks(t, &d.shaping.wan); len(is) != 1 || is[0] != fqMask {
-		t.Errorf("the former version's fq has the masks %d", is)
+	if current := masks(t, &d.shaping.wan); len(current) != 1 || current[0] != fqMask {
+		t.Errorf("the former version's fq has the masks %d", current)
 	}
-	if is := masks(t, &d.shaping.lan); len(is) != 1 || is[0] == fqMask {
-		t.Errorf("the operator's fq has the masks %d", is)
+	if current := masks(t, &d.shaping.lan); len(current) != 1 || current[0] == fqMask {
+		t.Errorf("the operator's fq has the masks %d", current)
 	}
 	if !strings.Contains(logs.String(), "tc qdisc change dev "+n.lan+" root fq orphan_mask") {
 		t.Errorf("the operator reads %s", logs.String())
@@ -133,8 +133,8 @@ func TestFlowsToldApart(t *testing.T) {
 	must(t, q.makeFQ(true))
 	for range 2 {
 		must(t, q.open(true))
-		if is := masks(t, q); len(is) != 2 || is[0] != fqMask || is[1] != fqMask {
-			t.Fatalf("fqs of transmit queues have the masks %d", is)
+		if current := masks(t, q); len(current) != 2 || current[0] != fqMask || current[1] != fqMask {
+			t.Fatalf("fqs of transmit queues have the masks %d", current)
 		}
 		run(t, "tc qdisc replace dev ${wan}q parent 6a77:1 fq", n.env()...)
 	}

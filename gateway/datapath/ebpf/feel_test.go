@@ -208,9 +208,9 @@ func (n network) stream(t testing.TB, to netip.Addr, up bool) *stream {
 	served, err := listener.AcceptTCP()
 	must(t, err)
 	s := &stream{from: client}
-	into := served
+	receiver := served
 	if !up {
-		s.from, into = served, client
+		s.from, receiver = served, client
 	}
 	raw, err := s.from.SyscallConn()
 	must(t, err)
@@ -228,7 +228,7 @@ func (n network) stream(t testing.TB, to netip.Addr, up bool) *stream {
 	})
 	running.Go(func() {
 		for b := make([]byte, 64<<10); ; {
-			k, err := into.Read(b)
+			k, err := receiver.Read(b)
 			s.came.Add(uint64(k))
 			if err != nil {
 				return

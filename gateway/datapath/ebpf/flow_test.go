@@ -24,13 +24,13 @@ type flow struct {
 	rounds                         int  // since it began
 }
 
-// shake opens a flow: TCP's handshake, datagrams both ways. A flow that the rules did not let begin is
-// of no use: packets of its peer would have the kernel draw ports, for each gateway others.
+// shake opens a flow: TCP's handshake, datagrams both ways. A flow that the rules did not let begin is of no use:
+// packets of its peer would have the kernel draw ports, for each gateway others.
 func (f *flow) shake(t *testing.T, tw *twins) bool {
 	t.Helper()
 	flags := func(set string) func(*datapathtest.Frame) {
 		return func(fr *datapathtest.Frame) {
-			if l, is := fr.L4.(*layers.TCP); is {
+			if l, found := fr.L4.(*layers.TCP); found {
 				l.SYN, l.ACK, l.PSH = strings.Contains(set, "S"), strings.Contains(set, "A"), false
 				fr.Payload = nil
 			}
@@ -80,28 +80,28 @@ func ends(frame []byte) (from, to end) {
 }
 
 // fromClient and fromPeer make a packet of the flow.
-func (f *flow) fromClient(how ...func(*datapathtest.Frame)) []byte {
+func (f *flow) fromClient(edits ...func(*datapathtest.Frame)) []byte {
 	mac := aliceMAC
 	if f.client.Addr() == bob {
 		mac = bobMAC
 	}
 	return f.make(f.client, f.wanted, f.seq, f.ack,
-		append([]func(*datapathtest.Frame){from(f.client.Addr(), mac), to(f.wanted.Addr())}, how...))
+		append([]func(*datapathtest.Frame){from(f.client.Addr(), mac), to(f.wanted.Addr())}, edits...))
 }
 
-func (f *flow) fromPeer(how ...func(*datapathtest.Frame)) []byte {
+func (f *flow) fromPeer(edits ...func(*datapathtest.Frame)) []byte {
 	return f.make(f.answered, f.seen, f.ack, f.seq, append([]func(*datapathtest.Frame){down, func(fr *datapathtest.Frame) {
 		fr.IP.SrcIP = f.answered.Addr().AsSlice()
-	}, to(f.seen.Addr())}, how...))
+	}, to(f.seen.Addr())}, edits...))
 }
 
-func (f *flow) make(from, to end, seq, ack uint32, how []func(*datapathtest.Frame)) []byte {
-	how = append([]func(*datapathtest.Frame){source(from.Port())}, how...)
+func (f *flow) make(from, to end, seq, ack uint32, edits []func(*datapathtest.Frame)) []byte {
+	edits = append([]func(*datapathtest.Frame){source(from.Port())}, edits...)
 	if f.udp {
-		return udp(to.Port(), how...)
+		return udp(to.Port(), edits...)
 	}
 	return tcp(to.Port(), append([]func(*datapathtest.Frame){func(fr *datapathtest.Frame) {
 		l := fr.L4.(*layers.TCP)
 		l.Seq, l.Ack = seq, ack
-	}}, how...)...)
+	}}, edits...)...)
 }

@@ -168,8 +168,8 @@ func (d *Datapath) cache(reason string) {
 }
 
 // toggle is a switch as the programs read it.
-func toggle(on bool) uint32 {
-	if on {
+func toggle(enabled bool) uint32 {
+	if enabled {
 		return 1
 	}
 	return 0

@@ -51,8 +51,8 @@ func areCached(t *testing.T, rule, seen string) {
 		}
 		return nil
 	})
-	if at := x.Server.RemoteAddr().String(); !strings.HasPrefix(at, seen) {
-		t.Errorf("the server sees %s", at)
+	if address := x.Server.RemoteAddr().String(); !strings.HasPrefix(address, seen) {
+		t.Errorf("the server sees %s", address)
 	}
 	must(t, w.Close())
 	must(t, w.Detach())

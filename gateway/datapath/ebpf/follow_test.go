@@ -28,7 +28,7 @@ chain forward { type filter hook forward priority 0; ct state established,relate
 }
 }`
 	tw.rules(t, "round1", rules)
-	for _, c := range []struct{ name, do, undo string }{
+	for _, c := range []struct{ name, script, undo string }{
 		{"a rule that drops", "nft insert rule ip round1 forward tcp dport 2000 drop", "nft flush chain ip round1 forward"},
 		{"a rule that varies", "nft insert rule ip round1 forward meta length 140 drop", "nft flush chain ip round1 forward"},
 		{"a policy", "nft 'flush chain ip round1 forward; add chain ip round1 forward { policy drop; }; add rule ip round1 " +
@@ -54,8 +54,8 @@ chain forward { type filter hook forward priority 0; ct state established,relate
 		tw.makeCached(t, down, up)
 		before := tw.compare(t, down, up)
 		tw.each(func(w *twin) {
-			if c.do != flush {
-				w.Router.Run(t, c.do)
+			if c.script != flush {
+				w.Router.Run(t, c.script)
 				return
 			}
 			var err error

@@ -83,8 +83,8 @@ func TestWANIn(t *testing.T) {
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC}))
 	must(t, d.Open(netip.MustParsePrefix("198.51.100.0/24"), time.Time{}))
 	garden := func(f *datapathtest.Frame) { f.IP.SrcIP = netip.MustParseAddr("198.51.100.9").AsSlice() }
-	packet := func(how ...func(*datapathtest.Frame)) []byte {
-		return tcp(40000, append([]func(*datapathtest.Frame){source(443), down}, how...)...)
+	packet := func(edits ...func(*datapathtest.Frame)) []byte {
+		return tcp(40000, append([]func(*datapathtest.Frame){source(443), down}, edits...)...)
 	}
 	for name, c := range map[string]struct {
 		packet  []byte
@@ -171,7 +171,7 @@ func TestLimiterTellsInTime(t *testing.T) {
 	const bps = 20_000_000
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true,
 		Limits: datapath.Limits{UpBps: bps}}))
-	at, err := d.placeOf(alice)
+	place, err := d.placeOf(alice)
 	must(t, err)
 	lan := index(t, n.lan)
 	d.try(t, d.objs.LanIn, lan, udp(443)) // fills the next-hop cache
@@ -185,12 +185,12 @@ func TestLimiterTellsInTime(t *testing.T) {
 		{0.4, false}, {0.58, true}, {0.999, true}, {1.01, true},
 	} {
 		var m gatewayMeters
-		must(t, d.objs.ClientMeters.Lookup(at, &m))
+		must(t, d.objs.ClientMeters.Lookup(place, &m))
 		var verdict uint32
 		for took := uint64(burst); took > uint64(burst)/200; { // repeat where a busy machine let the bucket fill meanwhile
 			began := now()
 			m.Up.Ns = began - uint64((1-c.used)*float64(burst))
-			must(t, d.objs.ClientMeters.Put(at, m))
+			must(t, d.objs.ClientMeters.Put(place, m))
 			verdict, _, _ = d.try(t, d.objs.LanIn, lan, udp(443))
 			took = now() - began
 		}
@@ -205,9 +205,9 @@ func TestReset(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC}))
-	seg := func(how func(*layers.TCP), bytes int) []byte {
+	seg := func(edit func(*layers.TCP), bytes int) []byte {
 		return tcp(443, from(bob, bobMAC),
-			func(f *datapathtest.Frame) { how(f.L4.(*layers.TCP)); f.Payload = make([]byte, bytes) })
+			func(f *datapathtest.Frame) { edit(f.L4.(*layers.TCP)); f.Payload = make([]byte, bytes) })
 	}
 	syn := func(l *layers.TCP) { l.SYN, l.ACK, l.PSH = true, false, false }
 	// What a neighbour on a virtual link sends: only the pseudo-header's sum.

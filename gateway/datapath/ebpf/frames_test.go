@@ -23,8 +23,7 @@ type wire struct {
 	sentinels      uint64
 }
 
-// wire opens the sockets. Ports 443 and sentinelPort are open at the server, which so
-// sends no errors.
+// wire opens the sockets. Ports 443 and sentinelPort are open at the server, which so sends no errors.
 func (n network) wire(t *testing.T) *wire {
 	t.Helper()
 	w := &wire{}
@@ -63,8 +62,8 @@ func (n network) wire(t *testing.T) *wire {
 
 const sentinelPort = 4001
 
-// pass sends a frame from the client, followed by one that must pass, and returns what
-// arrived at the server before the latter.
+// pass sends a frame from the client, followed by one that must pass, and returns what arrived at the server before the
+// latter.
 func (w *wire) pass(t *testing.T, sent []byte) (all []came) {
 	t.Helper()
 	w.sentinels++
@@ -96,8 +95,7 @@ type came struct {
 	sent   bool // by this side itself
 }
 
-// of reports whether an address's bytes are in a frame that arrived from elsewhere, IP
-// packet or not.
+// of reports whether an address's bytes are in a frame that arrived from elsewhere, IP packet or not.
 func (c came) of(a netip.Addr) bool {
 	return !c.sent && bytes.Contains(c.frame, a.AsSlice()) && binary.BigEndian.Uint16(c.frame[12:]) != unix.ETH_P_ARP
 }
@@ -232,9 +230,8 @@ func oddFrames() map[string]odd {
 	return all
 }
 
-// TestOddFramesOnTheWire sends each odd frame from an admitted and from an unauthenticated
-// client. The admitted client's frame is routed correctly, or counted and dropped; the
-// other's never passes.
+// TestOddFramesOnTheWire sends each odd frame from an admitted and from an unauthenticated client. The admitted
+// client's frame is routed correctly, or counted and dropped; the other's never passes.
 func TestOddFramesOnTheWire(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
@@ -261,8 +258,8 @@ func TestOddFramesOnTheWire(t *testing.T) {
 	}
 }
 
-func spoilt(b []byte, how []func([]byte) []byte) []byte {
-	for _, f := range how {
+func spoilt(b []byte, edits []func([]byte) []byte) []byte {
+	for _, f := range edits {
 		b = f(b)
 	}
 	return b
@@ -284,13 +281,13 @@ func checkCame(t *testing.T, came []came, c odd) {
 		t.Errorf("it passed with a tag: % x", f[:18])
 	}
 	// The end by the header's length, or the minimum of an Ethernet frame.
-	if said := int(binary.BigEndian.Uint16(f[16:])); len(f) > max(14+said, 60) || said != c.counted {
-		t.Errorf("%d bytes passed of a packet of %d, want %d", len(f)-14, said, c.counted)
+	if logged := int(binary.BigEndian.Uint16(f[16:])); len(f) > max(14+logged, 60) || logged != c.counted {
+		t.Errorf("%d bytes passed of a packet of %d, want %d", len(f)-14, logged, c.counted)
 	}
 }
 
-// checkCounted compares the counts with a reason and the frame that must pass. "passed" is
-// either way of passing: each second a packet goes through the stack.
+// checkCounted compares the counts with a reason and the frame that must pass. "passed" is either way of passing: each
+// second a packet goes through the stack.
 func checkCounted(t *testing.T, got map[string]uint64, reason string) {
 	t.Helper()
 	passed, want := got["forwarded"]+got["stack"], uint64(1)
@@ -315,8 +312,7 @@ func checkCounted(t *testing.T, got map[string]uint64, reason string) {
 	}
 }
 
-// TestOddARPOnTheWire: truncated ARP, or ARP of other lengths, does not reach the stack,
-// which would learn from it.
+// TestOddARPOnTheWire: truncated ARP, or ARP of other lengths, does not reach the stack, which would learn from it.
 func TestOddARPOnTheWire(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)

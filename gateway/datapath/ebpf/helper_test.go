@@ -109,7 +109,7 @@ func TestActiveFTP(t *testing.T) {
 func TestSIP(t *testing.T) {
 	t.Parallel()
 	w := newHelped(t)
-	at := func(s *netnstest.Space, addr netip.Addr, port uint16) (c *net.UDPConn) {
+	space := func(s *netnstest.Space, addr netip.Addr, port uint16) (c *net.UDPConn) {
 		t.Helper()
 		var err error
 		s.Do(func() { c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, port))) })
@@ -118,8 +118,8 @@ func TestSIP(t *testing.T) {
 		must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
 		return c
 	}
-	phone, sound := at(w.Alice.Space, w.Alice.Addr, 5060), at(w.Alice.Space, w.Alice.Addr, 4000)
-	exchange, other := at(w.Server, datapathtest.Server, 5060), at(w.Server, datapathtest.Server, 6000)
+	phone, sound := space(w.Alice.Space, w.Alice.Addr, 5060), space(w.Alice.Space, w.Alice.Addr, 4000)
+	exchange, other := space(w.Server, datapathtest.Server, 5060), space(w.Server, datapathtest.Server, 6000)
 	say := func(from *net.UDPConn, to netip.AddrPort, line, contact, media string) {
 		t.Helper()
 		body := "v=0\r\no=- 1 1 IN IP4 " + contact + "\r\ns=-\r\nc=IN IP4 " + contact + "\r\nt=0 0\r\nm=audio " + media +

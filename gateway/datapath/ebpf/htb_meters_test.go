@@ -24,12 +24,12 @@ func TestFollowingLosesNothing(t *testing.T) {
 		t.Attr("not-run", "meters that follow what waits: this kernel has fq, which needs none")
 		return
 	}
-	at, err := d.placeOf(alice)
+	place, err := d.placeOf(alice)
 	must(t, err)
 	const psPerByte = 1_000_000_000
 	var m gatewayMeters
 	m.Down.Ns = now() - 130e9 // nearly all of the burst is left
-	must(t, d.objs.ClientMeters.Put(at, m))
+	must(t, d.objs.ClientMeters.Put(place, m))
 	before := counters(t, d, alice)
 	var sending sync.WaitGroup
 	end := make(chan struct{})
@@ -56,7 +56,7 @@ func TestFollowingLosesNothing(t *testing.T) {
 	sending.Wait()
 	passed := counters(t, d, alice).DownBytes - before.DownBytes
 	earlier := m.Down.Ns
-	must(t, d.objs.ClientMeters.Lookup(at, &m))
+	must(t, d.objs.ClientMeters.Lookup(place, &m))
 	if used := m.Down.Ns - earlier; passed == 0 || used != passed*psPerByte/1000 {
 		t.Errorf("%d bytes have used %v of the rate, not %v", passed, time.Duration(used),
 			time.Duration(passed*psPerByte/1000))

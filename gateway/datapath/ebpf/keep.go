@@ -90,14 +90,14 @@ func (p *pinnedProgram) attached() (bool, error) {
 		}
 		return info.NetNs() != nil && info.NetNs().NetnsInode != 0 && info.Program == p.id, nil
 	}
-	there, err := link.QueryPrograms(link.QueryOptions{Target: p.dev.Index, Attach: p.attachType()})
+	attachedNow, err := link.QueryPrograms(link.QueryOptions{Target: p.dev.Index, Attach: p.attachType()})
 	if errors.Is(err, syscall.ENODEV) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("listing the programs of %s: %w", p.dev.Name, err)
 	}
-	p.lastSeen = there.Programs
+	p.lastSeen = attachedNow.Programs
 	return slices.ContainsFunc(p.lastSeen, func(a link.AttachedProgram) bool { return a.ID == p.id }), nil
 }
 
@@ -225,26 +225,26 @@ func (d *Datapath) reopen() error {
 }
 
 // report counts an error, and logs it once while it stays the same.
-func (d *Datapath) report(what string, err error) {
+func (d *Datapath) report(subject string, err error) {
 	if err == nil {
-		d.noteError(what, nil)
+		d.noteError(subject, nil)
 		return
 	}
 	d.count(func(r *Repairs) { r.Errors++ })
-	if d.noteError(what, err) {
+	if d.noteError(subject, err) {
 		d.cfg.Log.Error(
-			"putting back "+what+" that others removed or changed; trying again", "closed", d.closed(), "err", err)
+			"putting back "+subject+" that others removed or changed; trying again", "closed", d.closed(), "err", err)
 	}
 }
 
 // noteError notes what an attempt came to, and reports whether that is an error other than the last one's.
-func (d *Datapath) noteError(what string, err error) bool {
+func (d *Datapath) noteError(subject string, err error) bool {
 	if err == nil {
-		delete(d.loggedErrors, what)
+		delete(d.loggedErrors, subject)
 		return false
 	}
-	same := d.loggedErrors[what] == err.Error()
-	d.loggedErrors[what] = err.Error()
+	same := d.loggedErrors[subject] == err.Error()
+	d.loggedErrors[subject] = err.Error()
 	return !same
 }
 
@@ -273,7 +273,7 @@ func (d *Datapath) keepPins() error {
 	d.pinned = unix.Timespec{}
 	var removed []string
 	for name, note := range d.pins {
-		if is, err := os.Lstat(filepath.Join(d.cfg.PinDir, name)); err != nil || is.IsDir() != note {
+		if current, err := os.Lstat(filepath.Join(d.cfg.PinDir, name)); err != nil || current.IsDir() != note {
 			removed = append(removed, name)
 		}
 	}
@@ -382,10 +382,10 @@ func (d *Datapath) Repairs() Repairs {
 	return d.repairs
 }
 
-func (d *Datapath) count(how func(*Repairs)) {
+func (d *Datapath) count(edit func(*Repairs)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	how(&d.repairs)
+	edit(&d.repairs)
 }
 
 // isRefused reports whether the kernel did not take the settings, as after detach.

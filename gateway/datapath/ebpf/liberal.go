@@ -32,16 +32,16 @@ func (d *Datapath) liberal() liberal {
 
 // strict reports whether the namespace's connection tracking judges windows.
 func strict() (bool, error) {
-	var is [1]byte
+	var current [1]byte
 	fd, err := unix.Open(liberalSetting, unix.O_RDONLY|unix.O_CLOEXEC, 0) // os.ReadFile wakes threads: it polls such files
 	if err == nil {
-		_, err = unix.Read(fd, is[:])
+		_, err = unix.Read(fd, current[:])
 		unix.Close(fd)
 	}
 	if err != nil {
 		return false, fmt.Errorf("reading whether connection tracking is liberal (%s): %w", liberalSetting, err)
 	}
-	return is[0] == '0', nil
+	return current[0] == '0', nil
 }
 
 // shared reports whether another gateway of this namespace has a note.

@@ -20,8 +20,8 @@ func TestStrictAgain(t *testing.T) {
 	for range 2 {
 		w.Router.Run(t, "sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=0")
 		netnstest.Await(t, "connection tracking to be liberal", func() error {
-			if is := w.Router.Run(t, "sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); is != "1" {
-				return fmt.Errorf("it is %s", is)
+			if current := w.Router.Run(t, "sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); current != "1" {
+				return fmt.Errorf("it is %s", current)
 			}
 			return nil
 		})
@@ -39,8 +39,8 @@ func TestStrictAgain(t *testing.T) {
 	netnstest.Await(t, "the note that tracking was made liberal", func() error { _, err := os.Stat(found[0]); return err })
 	must(t, w.Close())
 	must(t, w.Detach())
-	if is := w.Router.Run(t, "sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); is != "0" {
-		t.Errorf("detached, and connection tracking is still liberal: %s", is)
+	if current := w.Router.Run(t, "sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal"); current != "0" {
+		t.Errorf("detached, and connection tracking is still liberal: %s", current)
 	}
 }
 

@@ -22,7 +22,7 @@ func BenchmarkLimited(b *testing.B) {
 	for _, c := range []struct {
 		name   string
 		limits datapath.Limits
-		by     gatewayHolder
+		holder gatewayHolder
 	}{
 		{"without", datapath.Limits{}, gatewayHolderHOLDER_NONE},
 		{"policed", datapath.Limits{UpBps: bps, DownBps: bps}, gatewayHolderHOLDER_NONE},
@@ -30,8 +30,8 @@ func BenchmarkLimited(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			must(b, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true, Limits: c.limits}))
-			must(b, d.objs.RateShaping.Put(uint32(0), gatewayShaping{Until: now() + 3600e9, Up: uint32(c.by),
-				Down: uint32(c.by)}))
+			must(b, d.objs.RateShaping.Put(uint32(0), gatewayShaping{Until: now() + 3600e9, Up: uint32(c.holder),
+				Down: uint32(c.holder)}))
 			in := tcp(443, down, datapathtest.TTL(255))
 			opts := &ebpf.RunOptions{
 				Data: in, DataOut: make([]byte, len(in)+256), Context: skb{Ifindex: index(b, n.wan)}, Repeat: repeat}

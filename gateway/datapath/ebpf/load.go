@@ -54,16 +54,16 @@ func (d *Datapath) load(lan, wan *net.Interface) error {
 
 // onBPFFS checks that the folder of pins, or its nearest existing parent, is on a bpffs.
 func onBPFFS(dir string) error {
-	there := dir
+	existing := dir
 	for {
-		if _, err := os.Stat(there); err == nil || there == filepath.Dir(there) {
+		if _, err := os.Stat(existing); err == nil || existing == filepath.Dir(existing) {
 			break
 		}
-		there = filepath.Dir(there)
+		existing = filepath.Dir(existing)
 	}
 	var fs unix.Statfs_t
-	if err := unix.Statfs(there, &fs); err != nil {
-		return fmt.Errorf("looking at the folder of pins %s: %w", there, err)
+	if err := unix.Statfs(existing, &fs); err != nil {
+		return fmt.Errorf("looking at the folder of pins %s: %w", existing, err)
 	}
 	if uint32(fs.Type) == unix.BPF_FS_MAGIC { // with 32 bits the type is too small for it
 		return nil

@@ -82,12 +82,12 @@ func (l *pressure) compare(t *testing.T) {
 }
 
 // during sends while something is done.
-func (l *pressure) during(t *testing.T, do func() error) {
+func (l *pressure) during(t *testing.T, action func() error) {
 	t.Helper()
 	l.tw.dropped(t) // what was dropped before explains nothing
 	ended := make(chan error, 1)
 	var running sync.WaitGroup
-	running.Go(func() { ended <- do() })
+	running.Go(func() { ended <- action() })
 	defer running.Wait()
 	for {
 		l.compare(t)
@@ -176,12 +176,12 @@ nft add table ip other; nft add chain ip other f '{ type filter hook forward pri
 // rulesChange changes what concerns the flows.
 func (l *pressure) rulesChange(t *testing.T) {
 	tw := l.tw
-	for _, c := range []struct{ name, do, undo string }{
+	for _, c := range []struct{ name, script, undo string }{
 		{"nft flush ruleset", "nft flush ruleset", "nft '" + trackedMasquerade + "'"},
 		{"ip rule add", "ip rule add from 10.1.0.10 ipproto tcp prohibit", "ip rule del from 10.1.0.10 ipproto tcp prohibit"},
 		{"nft insert rule", "nft insert rule ip round1 forward ip saddr 10.1.0.11 drop", "nft flush chain ip round1 forward"},
 	} {
-		tw.each(func(w *twin) { w.Router.Run(t, c.do) })
+		tw.each(func(w *twin) { w.Router.Run(t, c.script) })
 		began, late := time.Now(), 0
 		netnstest.Await(t, c.name+" to count", func() error {
 			batch := l.batch()

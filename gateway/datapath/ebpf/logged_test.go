@@ -40,11 +40,11 @@ type logged struct {
 }
 
 // Keep and Take are the data path's.
-func (l *logged) Keep(there []datapath.Tracked) error {
+func (l *logged) Keep(present []datapath.Tracked) error {
 	if l.ending != nil {
 		l.ending()
 	}
-	return l.d.Keep(there)
+	return l.d.Keep(present)
 }
 
 func (l *logged) Take(ended []datapath.Tracked) ([]datapath.Traffic, error) {
@@ -64,8 +64,8 @@ func newLogged(t *testing.T, rules string, change ...func(*Config)) *logged {
 	l.w = l.wire(t)
 	l.change = func(c *Config) {
 		c.FlowCache, c.Flows, c.Log = FlowCacheAuto, true, slog.New(slog.NewTextHandler(t.Output(), nil))
-		for _, how := range change {
-			how(c)
+		for _, edit := range change {
+			edit(c)
 		}
 	}
 	run(t, `for n in $client $server; do ip netns exec $n `+mute+

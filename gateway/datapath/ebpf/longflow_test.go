@@ -191,16 +191,18 @@ oifname wan0 udp sport 6001 snat to 192.0.2.78
 	for _, f := range []*flow{first, second, same} {
 		frames = append(frames, f.fromClient(), f.fromPeer())
 	}
-	hers, his := datagrams(alice, 6000, "192.0.2.2:53", "192.0.2.1:5000"),
+	alicesFlow, bobsFlow := datagrams(alice, 6000, "192.0.2.2:53", "192.0.2.1:5000"),
 		datagrams(bob, 6000, "192.0.2.2:53", "192.0.2.1:5000")
-	tw.makeCached(t, append(frames, hers.fromClient(), hers.fromPeer())...)
-	if all := tw.compare(t, his.fromClient(), hers.fromPeer()); len(all.server) != 0 || !isTo(all.client, alice) {
+	tw.makeCached(t, append(frames, alicesFlow.fromClient(), alicesFlow.fromPeer())...)
+	if all := tw.compare(t, bobsFlow.fromClient(), alicesFlow.fromPeer()); len(all.server) != 0 ||
+		!isTo(all.client, alice) {
 		t.Errorf("the port is taken, and arrived %v", all)
 	}
 	tw.each(func(w *twin) { w.Router.Run(t, short(3)) })
-	tw.untilStack(t, hers)
+	tw.untilStack(t, alicesFlow)
 	tw.left(t, 6000, 0)
-	if all := tw.compare(t, his.fromClient(), his.fromPeer(), hers.fromClient(), his.fromPeer()); len(all.server) != 1 ||
+	if all := tw.compare(t, bobsFlow.fromClient(), bobsFlow.fromPeer(), alicesFlow.fromClient(), bobsFlow.fromPeer()); len(
+		all.server) != 1 ||
 		!isTo(all.client, bob) {
 		t.Errorf("the port is another client's, and arrived %v", all)
 	}

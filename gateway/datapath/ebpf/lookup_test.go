@@ -39,8 +39,8 @@ func serve(t *testing.T, name, addr string) *net.TCPListener {
 	return l.(*net.TCPListener)
 }
 
-// TestWhoReachesThePortal: unauthenticated clients, for HTTP to any address; admitted
-// clients, the WAN and this machine reach the servers they address.
+// TestWhoReachesThePortal: unauthenticated clients, for HTTP to any address; admitted clients, the WAN and this machine
+// reach the servers they address.
 func TestWhoReachesThePortal(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -89,8 +89,8 @@ func TestWhoReachesThePortal(t *testing.T) {
 	}
 }
 
-// TestPortOfTwoSites: a client may use one port for connections to two sites, which are
-// one connection to the portal. The later one is answered, and the other one ends at once.
+// TestPortOfTwoSites: a client may use one port for connections to two sites, which are one connection to the portal.
+// The later one is answered, and the other one ends at once.
 func TestPortOfTwoSites(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -127,8 +127,8 @@ func TestPortOfTwoSites(t *testing.T) {
 	})
 }
 
-// TestHTTPGoesNowhereElse: rules that send HTTP to a proxy behind the WAN work for admitted
-// clients, and let no packet of unauthenticated ones out.
+// TestHTTPGoesNowhereElse: rules that send HTTP to a proxy behind the WAN work for admitted clients, and let no packet
+// of unauthenticated ones out.
 func TestHTTPGoesNowhereElse(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
@@ -138,8 +138,8 @@ func TestHTTPGoesNowhereElse(t *testing.T) {
 		n.env()...)
 	t.Cleanup(func() { run(t, "nft delete table ip proxy") })
 	netnstest.Await(t, "the stack's turn", func() error {
-		if is, _ := d.Forwarding(); is != string(ForwardStack) {
-			return errors.New(is)
+		if current, _ := d.Forwarding(); current != string(ForwardStack) {
+			return errors.New(current)
 		}
 		return nil
 	})

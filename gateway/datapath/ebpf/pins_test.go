@@ -24,7 +24,7 @@ func TestPinsAgain(t *testing.T) {
 			})
 			d.stop() // the daemon's own looks
 			pin := filepath.Join(d.cfg.PinDir, "hops")
-			for how, remove := range map[string]func(){
+			for manner, remove := range map[string]func(){
 				"removed":  func() { must(t, os.Remove(pin)) },
 				"replaced": func() { must(t, os.Remove(pin)); must(t, os.Mkdir(pin, 0o700)) },
 				"removed, with the folder's time put back": func() {
@@ -42,8 +42,8 @@ func TestPinsAgain(t *testing.T) {
 				})
 				remove()
 				must(t, d.keepPins())
-				if is, err := os.Stat(pin); err != nil || is.IsDir() {
-					t.Errorf("%s: %v", how, err)
+				if current, err := os.Stat(pin); err != nil || current.IsDir() {
+					t.Errorf("%s: %v", manner, err)
 				}
 			}
 		})

@@ -122,14 +122,14 @@ func TestLanOutOnLine(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)
 	lan := index(t, n.lan)
-	own := func(f *datapathtest.Frame) { // from the gateway itself
+	fromOwn := func(f *datapathtest.Frame) { // from the gateway itself
 		f.IP.SrcIP, f.IP.DstIP, f.Eth.SrcMAC, f.Eth.DstMAC = gateway.AsSlice(), alice.AsSlice(), hw(lanMAC), hw(aliceMAC)
 	}
-	toBob := func(f *datapathtest.Frame) { own(f); f.IP.DstIP = bob.AsSlice() }
+	toBob := func(f *datapathtest.Frame) { fromOwn(f); f.IP.DstIP = bob.AsSlice() }
 	long := func(flags layers.IPv4Flag) []byte {
-		return udp(443, own, payload(1472), func(f *datapathtest.Frame) { f.IP.Flags = flags })
+		return udp(443, fromOwn, payload(1472), func(f *datapathtest.Frame) { f.IP.Flags = flags })
 	}
-	lcp := onLine(udp(443, own))
+	lcp := onLine(udp(443, fromOwn))
 	lcp[20] = 0xc0
 	for name, c := range map[string]struct {
 		packet     []byte
@@ -137,18 +137,19 @@ func TestLanOutOnLine(t *testing.T) {
 		out        []byte
 		aggregated []uint32
 	}{
-		"UDP": {udp(443, own), ok, onLine(udp(443, own)), nil},
-		"padded": {append(udp(443, own, payload(2)), make([]byte, 16)...), ok, append(onLine(udp(443, own,
+		"UDP": {udp(443, fromOwn), ok, onLine(udp(443, fromOwn)), nil},
+		"padded": {append(udp(443, fromOwn, payload(2)), make([]byte, 16)...), ok, append(onLine(udp(443, fromOwn,
 			payload(2))), make([]byte, 16)...), nil},
-		"as long as can be":       {udp(443, own, payload(1464)), ok, onLine(udp(443, own, payload(1464))), nil},
-		"to be fragmented":        {long(0), redirect, long(0), nil},
-		"must not be fragmented":  {long(layers.IPv4DontFragment), redirect, long(layers.IPv4DontFragment), nil},
-		"aggregated":              {tcp(443, own, payload(3000)), redirect, tcp(443, own, payload(3000)), []uint32{3, 1000}},
+		"as long as can be":      {udp(443, fromOwn, payload(1464)), ok, onLine(udp(443, fromOwn, payload(1464))), nil},
+		"to be fragmented":       {long(0), redirect, long(0), nil},
+		"must not be fragmented": {long(layers.IPv4DontFragment), redirect, long(layers.IPv4DontFragment), nil},
+		"aggregated": {
+			tcp(443, fromOwn, payload(3000)), redirect, tcp(443, fromOwn, payload(3000)), []uint32{3, 1000}},
 		"to one without a line":   {udp(443, toBob), ok, udp(443, toBob), nil},
 		"control, from a socket":  {lcp, ok, lcp, nil},
 		"ARP":                     {arpFrame(gateway, lanMAC), ok, arpFrame(gateway, lanMAC), nil},
-		"for nobody's address":    {udp(443, own, to(nobody)), ok, udp(443, own, to(nobody)), nil},
-		"from a line, as it came": {onLine(udp(443, own)), ok, onLine(udp(443, own)), nil},
+		"for nobody's address":    {udp(443, fromOwn, to(nobody)), ok, udp(443, fromOwn, to(nobody)), nil},
+		"from a line, as it came": {onLine(udp(443, fromOwn)), ok, onLine(udp(443, fromOwn)), nil},
 	} {
 		verdict, out, _ := d.try(t, d.objs.LanOut, lan, c.packet, c.aggregated...)
 		if verdict != c.verdict || c.out != nil && !bytes.Equal(out, c.out) {

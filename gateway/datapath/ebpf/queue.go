@@ -82,7 +82,8 @@ func (q *queue) isOwn(root netlink.Qdisc) bool {
 func (q *queue) mayUseClasses() bool { return q.hasNote || q.major == lanQueue }
 
 // findHolder is how the present queue can hold packets back; why it cannot.
-func (q *queue) findHolder(root netlink.Qdisc, parts []netlink.Qdisc, timed bool) (by gatewayHolder, reason string) {
+func (q *queue) findHolder(root netlink.Qdisc, parts []netlink.Qdisc, timed bool) (
+	holder gatewayHolder, reason string) {
 	switch {
 	case root == nil:
 		return gatewayHolderHOLDER_NONE, "it has no queue"

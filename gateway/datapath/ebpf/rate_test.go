@@ -149,13 +149,14 @@ func (n network) blast(t *testing.T, l load) {
 	if !l.up {
 		from, to, addr, here = to, from, here, addr
 	}
-	var out, into *net.UDPConn
+	var out, receiver *net.UDPConn
 	in(t, to, func() (err error) {
-		into, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
+		receiver, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
 		return err
 	})
 	in(t, from, func() (err error) {
-		out, err = net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(here, 0)), into.LocalAddr().(*net.UDPAddr))
+		out, err = net.DialUDP(
+			"udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(here, 0)), receiver.LocalAddr().(*net.UDPAddr))
 		return err
 	})
 	var running sync.WaitGroup
@@ -170,7 +171,7 @@ func (n network) blast(t *testing.T, l load) {
 			}
 		}
 	})
-	t.Cleanup(func() { out.Close(); into.Close(); running.Wait() })
+	t.Cleanup(func() { out.Close(); receiver.Close(); running.Wait() })
 }
 
 // reading is a limiter's state at a time.
@@ -183,10 +184,10 @@ type reading struct {
 
 func (d *Datapath) limiter(t *testing.T, l load) (r reading) {
 	t.Helper()
-	at, err := d.placeOf(l.addr)
+	place, err := d.placeOf(l.addr)
 	must(t, err)
 	var m gatewayMeters
-	must(t, d.objs.ClientMeters.Lookup(at, &m))
+	must(t, d.objs.ClientMeters.Lookup(place, &m))
 	c := counters(t, d, l.addr)
 	bytes, used := c.DownBytes, m.Down.Ns
 	if l.up {
@@ -225,17 +226,17 @@ func TestRatesHold(t *testing.T) {
 		}
 		time.Sleep(*rateFor)
 		for _, l := range loads {
-			earlier, is := before[l], d.limiter(t, l)
-			passed, lasted := is.passed-earlier.passed, is.at-earlier.at
+			earlier, current := before[l], d.limiter(t, l)
+			passed, lasted := current.passed-earlier.passed, current.at-earlier.at
 			if most := lasted + earlier.left; float64(passed) > 1.001*float64(most) {
 				t.Errorf("%s: %.4f of what the limit allows passed", l, float64(passed)/float64(most))
 			}
-			share := (float64(passed) + float64(is.left) - float64(earlier.left)) / float64(lasted)
+			share := (float64(passed) + float64(current.left) - float64(earlier.left)) / float64(lasted)
 			if share >= 0.97 { // in another window a busy machine may have kept it from sending
 				full[l] = true
 			}
 			t.Logf("%s: %.3f of the rate passed, %.3f of it was used, %d packets dropped", l, float64(passed)/float64(lasted),
-				share, is.dropped-earlier.dropped)
+				share, current.dropped-earlier.dropped)
 		}
 	}
 	for _, l := range loads {

@@ -14,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// TestRequests: each complete DHCP request for this machine or for all is delivered
-// unchanged, once, and no other packet is.
+// TestRequests: each complete DHCP request for this machine or for all is delivered unchanged, once, and no other
+// packet is.
 func TestRequests(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, func(c *Config) { c.DHCP = true })
@@ -24,8 +24,8 @@ func TestRequests(t *testing.T) {
 	heard := hear(t, d)
 	all, broadcast := netip.MustParseAddr("255.255.255.255"), netip.MustParseAddr("10.1.0.255")
 	toAll := datapathtest.Via(datapath.MAC{255, 255, 255, 255, 255, 255})
-	ask := func(how ...func(*datapathtest.Frame)) []byte {
-		return udp(67, append([]func(*datapathtest.Frame){source(68), payload(300)}, how...)...)
+	ask := func(edits ...func(*datapathtest.Frame)) []byte {
+		return udp(67, append([]func(*datapathtest.Frame){source(68), payload(300)}, edits...)...)
 	}
 	blank, isBob := from(netip.IPv4Unspecified(), bobMAC), from(bob, bobMAC)
 	for name, c := range map[string]struct {
@@ -118,8 +118,8 @@ func hear(t *testing.T, d *Datapath) func() []byte {
 	}
 }
 
-// TestRequestsNobodyReads: requests that do not fit are counted; stored ones are read
-// later, but not by a successor. Half of the buffer is for clients with a lease.
+// TestRequestsNobodyReads: requests that do not fit are counted; stored ones are read later, but not by a successor.
+// Half of the buffer is for clients with a lease.
 func TestRequestsNobodyReads(t *testing.T) {
 	n := newNetwork(t)
 	cfg := n.config(t)

@@ -66,13 +66,13 @@ func (s *scanned) deliver(t *testing.T, client netip.Addr, frame []byte) {
 // entries lists a client's.
 func (s *scanned) entries(t *testing.T, client netip.Addr) (keys []gatewayFlowKey) {
 	t.Helper()
-	at, err := s.placeOf(client)
+	place, err := s.placeOf(client)
 	must(t, err)
 	var k gatewayFlowKey
 	var p gatewayFlowPath
 	all := s.objs.FlowPaths.Iterate()
 	for all.Next(&k, &p) {
-		if p.At == at {
+		if p.At == place {
 			keys = append(keys, k)
 		}
 	}
@@ -92,9 +92,9 @@ func (s *scanned) caching(t *testing.T) uint32 {
 }
 
 // onlyForwarded reports packets that were neither forwarded by the cache nor left to the stack.
-func onlyForwarded(t *testing.T, before, is map[string]uint64) {
+func onlyForwarded(t *testing.T, before, present map[string]uint64) {
 	t.Helper()
-	for reason, n := range change(before, is) {
+	for reason, n := range change(before, present) {
 		if n > 0 && reason != "forwarded" && reason != "stack" {
 			t.Errorf("%d packets count as %s", n, reason)
 		}
@@ -224,7 +224,7 @@ func TestFullCache(t *testing.T) {
 func TestEntriesEnd(t *testing.T) {
 	s := newScanned(t, 0)
 	t.Cleanup(func() { run(t, short(30)+"; sysctl -qw net.netfilter.nf_conntrack_events=2") })
-	at, err := s.placeOf(bob)
+	place, err := s.placeOf(bob)
 	must(t, err)
 	for i, c := range []struct {
 		setting     string
@@ -245,7 +245,7 @@ func TestEntriesEnd(t *testing.T) {
 			left := time.Duration(-1)
 			all := s.objs.FlowPaths.Iterate()
 			for all.Next(&k, &p) {
-				if p.At == at && k.Sport == port(uint16(6000+i)) && p.Until > 0 {
+				if p.At == place && k.Sport == port(uint16(6000+i)) && p.Until > 0 {
 					left = time.Duration(p.Until - now())
 				}
 			}

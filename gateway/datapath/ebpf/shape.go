@@ -237,8 +237,8 @@ func (d *Datapath) keepShaping() error {
 		if q.hasNote && q.isOwn(root) {
 			all = errors.Join(all, q.writeNote())
 		}
-		by, reason := q.findHolder(root, parts, s.timed)
-		if by == before && !(before == gatewayHolderHOLDER_NONE && q.replaceable(root)) {
+		holder, reason := q.findHolder(root, parts, s.timed)
+		if holder == before && !(before == gatewayHolderHOLDER_NONE && q.replaceable(root)) {
 			q.reason = reason
 			continue
 		}

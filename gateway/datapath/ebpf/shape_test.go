@@ -144,20 +144,20 @@ func TestQueuesOfOthers(t *testing.T) {
 		}
 	}
 	theirs()
-	if by := d.holders(); by[0] != gatewayHolderHOLDER_NONE || by[1] == gatewayHolderHOLDER_NONE {
-		t.Errorf("%v hold packets", by)
+	if holder := d.holders(); holder[0] != gatewayHolderHOLDER_NONE || holder[1] == gatewayHolderHOLDER_NONE {
+		t.Errorf("%v hold packets", holder)
 	}
 	run(t, "tc qdisc replace dev $lan root handle 8: pfifo limit 50", n.env()...)
 	netnstest.Await(t, "the other queue is noticed", func() error {
-		if by := d.holders(); by[1] != gatewayHolderHOLDER_NONE {
-			return fmt.Errorf("%v hold packets", by)
+		if holder := d.holders(); holder[1] != gatewayHolderHOLDER_NONE {
+			return fmt.Errorf("%v hold packets", holder)
 		}
 		return nil
 	})
 	run(t, "tc qdisc del dev $lan root", n.env()...)
 	netnstest.Await(t, "packets held again", func() error {
-		if by := d.holders(); by[1] == gatewayHolderHOLDER_NONE {
-			return fmt.Errorf("%v hold packets", by)
+		if holder := d.holders(); holder[1] == gatewayHolderHOLDER_NONE {
+			return fmt.Errorf("%v hold packets", holder)
 		}
 		return nil
 	})

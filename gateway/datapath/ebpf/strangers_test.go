@@ -26,8 +26,8 @@ func TestHTTPFloodOfOneStranger(t *testing.T) {
 	lan := index(t, n.lan)
 	d.try(t, d.objs.LanIn, lan, datapathtest.SYN(80))
 	var theirs uint32
-	hers := gatewayCaller{Addr: networkOrder(alice), Port: 40000<<8&0xffff | 40000>>8}
-	must(t, d.objs.Called.Lookup(hers, &theirs))
+	aliceCaller := gatewayCaller{Addr: networkOrder(alice), Port: 40000<<8&0xffff | 40000>>8}
+	must(t, d.objs.Called.Lookup(aliceCaller, &theirs))
 	began, before := time.Now(), d.packets(t)
 	const each = 35_000
 	for _, a := range []netip.Addr{bob, second} {
@@ -44,7 +44,7 @@ func TestHTTPFloodOfOneStranger(t *testing.T) {
 		got["portal"]+got["throttled"] != 2*each {
 		t.Errorf("of %d connections of a device that may have %d: %v", 2*each, most, got)
 	}
-	if err := d.objs.Called.Lookup(hers, &theirs); err != nil {
+	if err := d.objs.Called.Lookup(aliceCaller, &theirs); err != nil {
 		t.Errorf("another client's connection to the portal is lost: %v", err)
 	}
 }

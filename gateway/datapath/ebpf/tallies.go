@@ -101,9 +101,8 @@ func tallyKey(c datapath.Tracked) (k gatewayTallyKey, ok bool) {
 	}, true
 }
 
-// Take returns what the kernel did not count of connections that have ended, because it passed by the cache, in
-// their order, and forgets it. It waits until each packet on its way is counted. With an error
-// it returns what it could read.
+// Take returns what the kernel did not count of connections that have ended, because it passed by the cache, in their
+// order, and forgets it. It waits until each packet on its way is counted. With an error it returns what it could read.
 func (d *Datapath) Take(ended []datapath.Tracked) ([]datapath.Traffic, error) {
 	out := make([]datapath.Traffic, len(ended))
 	if d.tallies.memory == nil {
@@ -130,16 +129,16 @@ func (d *Datapath) Keep(tracked []datapath.Tracked) error {
 	if len(d.tallies.inherited) == 0 {
 		return nil
 	}
-	is := map[gatewayTallyKey]bool{}
+	present := map[gatewayTallyKey]bool{}
 	for _, c := range tracked {
 		if k, ok := tallyKey(c); ok {
-			is[k] = true
+			present[k] = true
 		}
 	}
 	stack.AwaitCPUs()
 	var errs error
 	for _, k := range d.tallies.inherited {
-		if !is[k] {
+		if !present[k] {
 			_, err := d.takeTally(k)
 			errs = errors.Join(errs, err)
 		}

@@ -40,8 +40,8 @@ func loggedToTheByte(t *testing.T, rules string, flow func(uint16) tcpFlow) {
 func (l *logged) changing(t *testing.T, flow func(uint16) tcpFlow) (flows []tcpFlow) {
 	var f tcpFlow
 	for i, c := range []struct {
-		name string
-		do   func()
+		name   string
+		action func()
 	}{
 		{"as it is", func() {}},
 		{"evicted", func() {
@@ -72,7 +72,7 @@ func (l *logged) changing(t *testing.T, flow func(uint16) tcpFlow) (flows []tcpF
 		l.shake(t, f)
 		l.pass(t, f)
 		t.Log(c.name)
-		c.do()
+		c.action()
 		l.carry(t, f, 10)
 		flows = append(flows, f)
 	}
@@ -114,8 +114,8 @@ func (l *logged) untallied(t *testing.T, flow func(uint16) tcpFlow) (flows []tcp
 func (l *logged) fill(t *testing.T) {
 	t.Helper()
 	must(t, l.d.flows.objs.FreshTallies.Set(uint64(l.d.objs.FlowTallies.MaxEntries())))
-	for at := uint32(0); ; {
-		if err := l.d.flows.objs.FreeTallies.LookupAndDelete(nil, &at); errors.Is(err, ebpf.ErrKeyNotExist) {
+	for place := uint32(0); ; {
+		if err := l.d.flows.objs.FreeTallies.LookupAndDelete(nil, &place); errors.Is(err, ebpf.ErrKeyNotExist) {
 			return
 		} else if err != nil {
 			t.Fatal(err)
@@ -128,7 +128,7 @@ func (l *logged) tallied(t *testing.T) (n int) {
 	t.Helper()
 	var k gatewayTallyKey
 	all := l.d.objs.FlowTallied.Iterate()
-	for at := uint32(0); all.Next(&k, &at); {
+	for place := uint32(0); all.Next(&k, &place); {
 		n++
 	}
 	must(t, all.Err())
@@ -148,9 +148,9 @@ func TestConnectionCountersAreShort(t *testing.T) {
 		t.Fatalf("the connection is not in %v", all)
 	}
 	c, sent := all[position], l.sent[f.client]
-	if has, aside := c.Forward.Packets+c.Reverse.Packets,
-		l.cached(t)-before; has+aside != sent.UpPackets+sent.DownPackets || aside < 10 {
-		t.Errorf("it counts %d packets, %d passed by, of %+v", has, aside, sent)
+	if held, aside := c.Forward.Packets+c.Reverse.Packets,
+		l.cached(t)-before; held+aside != sent.UpPackets+sent.DownPackets || aside < 10 {
+		t.Errorf("it counts %d packets, %d passed by, of %+v", held, aside, sent)
 	}
 	if c.Forward.Bytes >= sent.UpBytes || c.Reverse.Bytes >= sent.DownBytes {
 		t.Errorf("it counts %d bytes up and %d down, of %+v", c.Forward.Bytes, c.Reverse.Bytes, sent)

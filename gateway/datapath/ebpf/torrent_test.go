@@ -146,15 +146,17 @@ func (x *torrents) begin(t *testing.T) {
 	t.Helper()
 	// answers of what ran before
 	x.tw.each(func(w *twin) { w.clientSeen, w.serverSeen = len(w.client.Frames()), len(w.server.Frames()) })
-	hers, his := begin(t, x.tw, alice), begin(t, x.tw, bob)
-	x.tw.makeCached(t, hers.fromClient(), hers.fromPeer(), his.fromClient(), his.fromPeer())
+	alicesFlow, bobsFlow := begin(t, x.tw, alice), begin(t, x.tw, bob)
+	x.tw.makeCached(t, alicesFlow.fromClient(), alicesFlow.fromPeer(), bobsFlow.fromClient(), bobsFlow.fromPeer())
 	data, none := datapathtest.Carrying(make([]byte, segments*segment)), datapathtest.Carrying(nil)
 	for _, o := range x.of {
-		o.up = newVolley(o.alice, o.server, hers.fromClient(data), hers.fromPeer(none))
-		o.down = newVolley(o.server, o.bob, his.fromPeer(data), his.fromClient(none))
+		o.up = newVolley(o.alice, o.server, alicesFlow.fromClient(data), alicesFlow.fromPeer(none))
+		o.down = newVolley(o.server, o.bob, bobsFlow.fromPeer(data), bobsFlow.fromClient(none))
 		tell := `nft 'table ip tell; delete table ip tell; table ip tell { counter data { }; chain in { type filter hook prerouting priority -450; ip length 1500 %s counter name data; }; }'`
-		o.Server.Run(t, fmt.Sprintf(tell, fmt.Sprintf("ip saddr %v tcp sport %d", hers.seen.Addr(), hers.seen.Port())))
-		o.Bob.Run(t, fmt.Sprintf(tell, fmt.Sprintf("ip daddr %v tcp dport %d", his.client.Addr(), his.client.Port())))
+		o.Server.Run(t, fmt.Sprintf(
+			tell, fmt.Sprintf("ip saddr %v tcp sport %d", alicesFlow.seen.Addr(), alicesFlow.seen.Port())))
+		o.Bob.Run(t, fmt.Sprintf(
+			tell, fmt.Sprintf("ip daddr %v tcp dport %d", bobsFlow.client.Addr(), bobsFlow.client.Port())))
 	}
 }
 
@@ -304,8 +306,8 @@ func (x *torrents) nothingLost(t *testing.T) {
 	}
 	before, counts, sent := x.drops(t), cached.Packets(t), x.sent()
 	for _, c := range []struct {
-		name string
-		do   func()
+		name   string
+		action func()
 	}{
 		{"nothing", func() {}},
 		{"others' rules", func() {
@@ -333,7 +335,7 @@ func (x *torrents) nothingLost(t *testing.T) {
 	} {
 		x.start()
 		x.untilCached(t)
-		c.do()
+		c.action()
 		time.Sleep(*loadFor / 5)
 		x.untilCached(t)
 		x.whole(t, c.name, before)
@@ -349,8 +351,8 @@ func (x *torrents) nothingLost(t *testing.T) {
 // nothingPasses does what ends a flow.
 func (x *torrents) nothingPasses(t *testing.T) {
 	for _, c := range []struct {
-		name, do, undo string
-		down           bool // ends the flow down
+		name, script, undo string
+		down               bool // ends the flow down
 	}{
 		{"ip rule add", "ip rule add from 10.1.0.10 ipproto tcp prohibit", "ip rule del from 10.1.0.10 ipproto tcp prohibit",
 			false},
@@ -369,7 +371,7 @@ func (x *torrents) nothingPasses(t *testing.T) {
 		x.untilCached(t)
 		var ended, sent [2]uint64
 		for i, o := range x.of {
-			o.Router.Run(t, c.do)
+			o.Router.Run(t, c.script)
 			if sent[i] = o.up.sent.Load(); c.down {
 				sent[i] = o.down.sent.Load()
 			}

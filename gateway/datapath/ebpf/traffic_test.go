@@ -21,8 +21,7 @@ func in(t testing.TB, namespace string, fn func() error) {
 	must(t, netnstest.In("/run/netns/"+namespace, fn))
 }
 
-// TestUpgradeKeepsSessions: a version with other reasons, or smaller caches, takes over the
-// clients.
+// TestUpgradeKeepsSessions: a version with other reasons, or smaller caches, takes over the clients.
 func TestUpgradeKeepsSessions(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
@@ -54,14 +53,14 @@ func TestUpgradeKeepsSessions(t *testing.T) {
 	}
 }
 
-// TestNetfilterHasItsSay: with masquerading, packets take the stack and are still counted;
-// without, they are redirected again.
+// TestNetfilterHasItsSay: with masquerading, packets take the stack and are still counted; without, they are redirected
+// again.
 func TestNetfilterHasItsSay(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	run(t, `ip -n $server route del default`, n.env()...) // only masqueraded packets are answered
-	echo := func(how string) error {
+	echo := func(manner string) error {
 		_, err := try(`timeout 3 ip netns exec $client ping -c 3 -i 0.05 -W 1 -q 192.0.2.2`, n.env()...)
 		return err
 	}
@@ -158,8 +157,8 @@ func loaded(ids []ebpf.ProgramID) (k int) {
 	return k
 }
 
-// TestLinksWithoutEthernet: the programs read Ethernet headers, so interfaces without one are
-// refused, on either side, before anything is attached.
+// TestLinksWithoutEthernet: the programs read Ethernet headers, so interfaces without one are refused, on either side,
+// before anything is attached.
 func TestLinksWithoutEthernet(t *testing.T) {
 	n := newNetwork(t)
 	const tunnel = "tunnel0"

@@ -65,15 +65,15 @@ func unprivileged(t *testing.T, f func() error) error {
 // isHeld awaits that a daemon's queues hold packets, and those of a client.
 func (d *Datapath) isHeld(t *testing.T) {
 	t.Helper()
-	at, err := d.placeOf(alice)
+	place, err := d.placeOf(alice)
 	must(t, err)
 	netnstest.Await(t, "packets are held", func() error {
 		var q gatewayQueues
-		if err := d.objs.ClientQueues.Lookup(at, &q); err != nil {
+		if err := d.objs.ClientQueues.Lookup(place, &q); err != nil {
 			return err
 		}
-		if by := d.holders(); by[0] == gatewayHolderHOLDER_NONE || by[1] == gatewayHolderHOLDER_NONE {
-			return fmt.Errorf("%v hold packets", by)
+		if holder := d.holders(); holder[0] == gatewayHolderHOLDER_NONE || holder[1] == gatewayHolderHOLDER_NONE {
+			return fmt.Errorf("%v hold packets", holder)
 		}
 		return nil
 	})
@@ -95,7 +95,7 @@ func TestQueueRefused(t *testing.T) {
 		t.Errorf("another rate where no class can be changed: %v", err)
 	}
 	d.isHeld(t)
-	if by := d.holders()[0]; by == gatewayHolderHOLDER_CLASS {
+	if holder := d.holders()[0]; holder == gatewayHolderHOLDER_CLASS {
 		netnstest.Await(t, "the class has the new rate", func() error {
 			if now := n.queues(t); !strings.Contains(now, "7065Kbit") {
 				return errors.New(now)
@@ -108,7 +108,7 @@ func TestQueueRefused(t *testing.T) {
 	}
 	must(t, d.Set(rated(5, 5)))
 	must(t, d.Close())
-	if by := d.holders()[0]; by != gatewayHolderHOLDER_CLASS {
+	if holder := d.holders()[0]; holder != gatewayHolderHOLDER_CLASS {
 		return // an fq has no filters
 	}
 	run(t, "tc filter del dev $wan parent 6a77: pref 1; tc filter add dev $wan parent 6a77: pref 1 protocol all u32 "+
@@ -118,8 +118,8 @@ func TestQueueRefused(t *testing.T) {
 		t.Fatalf("a start beside an operator's filter: %v", err)
 	}
 	t.Cleanup(func() { d.Close() })
-	if by := d.holders(); by[0] != gatewayHolderHOLDER_NONE || by[1] == gatewayHolderHOLDER_NONE {
-		t.Errorf("beside an operator's filter %v hold packets", by)
+	if holder := d.holders(); holder[0] != gatewayHolderHOLDER_NONE || holder[1] == gatewayHolderHOLDER_NONE {
+		t.Errorf("beside an operator's filter %v hold packets", holder)
 	}
 	run(t, "tc filter del dev $wan parent 6a77: pref 1", n.env()...)
 	d.isHeld(t)
@@ -146,26 +146,26 @@ func TestQueuesLeft(t *testing.T) {
 	t.Cleanup(func() { detach(cfg) })
 	start(n.wan)
 	start(n.wan + ".c")
-	if is := made(); is != 1 {
-		t.Errorf("%d queues after a start with another WAN", is)
+	if current := made(); current != 1 {
+		t.Errorf("%d queues after a start with another WAN", current)
 	}
 	run(t, "ip link set ${wan}.c down; ip link set ${wan}.c name ${wan}e; ip link set ${wan}e up", n.env()...)
 	start(n.wan + "a")
-	if is := made(); is != 1 {
-		t.Errorf("%d queues after a start with another WAN, when the former had another name", is)
+	if current := made(); current != 1 {
+		t.Errorf("%d queues after a start with another WAN, when the former had another name", current)
 	}
 	run(t, "ip link set ${wan}a down; ip link set ${wan}a name ${wan}f", n.env()...)
 	cfg.WAN = n.wan
 	must(t, detach(cfg))
-	if is := made(); is != 0 {
-		t.Errorf("%d queues after detach, when the WAN had another name", is)
+	if current := made(); current != 0 {
+		t.Errorf("%d queues after detach, when the WAN had another name", current)
 	}
 	start(n.wan + "e")
 	run(t, "ip link del ${wan}e; ip link add ${wan}e type veth peer name ${wan}d; ip link set ${wan}e up", n.env()...)
 	start(n.wan)
 	must(t, detach(cfg))
-	if is := made(); is != 0 {
-		t.Errorf("%d queues after detach, when a WAN had gone", is)
+	if current := made(); current != 0 {
+		t.Errorf("%d queues after detach, when a WAN had gone", current)
 	}
 }
 
@@ -183,8 +183,8 @@ func TestQueueOfAnotherGateway(t *testing.T) {
 	t.Cleanup(func() { d.Close(); detach(cfg) })
 	must(t, d.Set(rated(5, 5)))
 	must(t, d.keepShaping())
-	if by := d.holders(); by[0] != gatewayHolderHOLDER_NONE || by[1] == gatewayHolderHOLDER_NONE {
-		t.Errorf("%v hold packets", by)
+	if holder := d.holders(); holder[0] != gatewayHolderHOLDER_NONE || holder[1] == gatewayHolderHOLDER_NONE {
+		t.Errorf("%v hold packets", holder)
 	}
 	must(t, d.Set(rated(0, 0)))
 	must(t, d.Close())
@@ -196,7 +196,7 @@ func TestQueueOfAnotherGateway(t *testing.T) {
 	d, err = Open(cfg)
 	must(t, err)
 	must(t, d.Set(rated(5, 5)))
-	if by := d.holders(); by[0] == gatewayHolderHOLDER_NONE {
-		t.Errorf("%v hold packets where the other is gone", by)
+	if holder := d.holders(); holder[0] == gatewayHolderHOLDER_NONE {
+		t.Errorf("%v hold packets where the other is gone", holder)
 	}
 }

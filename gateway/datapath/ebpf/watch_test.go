@@ -26,12 +26,12 @@ func TestProgramsTakenOff(t *testing.T) {
 		switch {
 		case p.Name == "redirect": // as auto without rules
 		case p.Name == "clsact" || !netnstest.HasTCX():
-			for what, script := range map[string]string{
+			for label, script := range map[string]string{
 				"QdiscOfLAN": "tc qdisc del dev lan0 clsact", "QdiscOfWAN": "tc qdisc del dev wan0 clsact",
 				"FilterOfLAN": "tc filter del dev lan0 ingress", "FilterToLAN": "tc filter del dev lan0 egress",
 				"Pins": "",
 			} {
-				t.Run(p.Name+"/"+what, func(t *testing.T) {
+				t.Run(p.Name+"/"+label, func(t *testing.T) {
 					t.Parallel()
 					w := newAttacked(t, p)
 					if script == "" {
@@ -42,7 +42,7 @@ func TestProgramsTakenOff(t *testing.T) {
 				})
 			}
 		default:
-			for program, at := range map[string]struct {
+			for program, address := range map[string]struct {
 				dev    string
 				attach ebpf.AttachType
 			}{
@@ -52,7 +52,7 @@ func TestProgramsTakenOff(t *testing.T) {
 				t.Run(p.Name+"/Link/"+program, func(t *testing.T) {
 					t.Parallel()
 					w := newAttacked(t, p)
-					w.takenOff(t, func() { w.links(t, at.dev, at.attach, link.Link.Detach) })
+					w.takenOff(t, func() { w.links(t, address.dev, address.attach, link.Link.Detach) })
 				})
 			}
 			t.Run(p.Name+"/Replaced", func(t *testing.T) {
@@ -144,8 +144,8 @@ func (w attacked) takenOff(t *testing.T, attack func()) {
 	for n := range 2 {
 		attack()
 		netnstest.Await(t, "the programs", func() error {
-			if there, said := w.programs(t), strings.Count(w.Said(), "attached again"); there != 3 || said <= n {
-				return fmt.Errorf("%d are attached, %d times it said so", there, said)
+			if present, logged := w.programs(t), strings.Count(w.Said(), "attached again"); present != 3 || logged <= n {
+				return fmt.Errorf("%d are attached, %d times it said so", present, logged)
 			}
 			return nil
 		})
@@ -205,7 +205,7 @@ func passing(t *testing.T) *ebpf.Program {
 
 // links does something to a hook's links, opened by their ids, as bpftool does: "bpftool link detach" is
 // link.Link.Detach.
-func (w attacked) links(t *testing.T, name string, attach ebpf.AttachType, do func(link.Link) error) {
+func (w attacked) links(t *testing.T, name string, attach ebpf.AttachType, action func(link.Link) error) {
 	t.Helper()
 	var all error
 	w.Router.Do(func() {
@@ -218,7 +218,7 @@ func (w attacked) links(t *testing.T, name string, attach ebpf.AttachType, do fu
 			id, _ := p.LinkID()
 			l, err := link.NewFromID(id)
 			if err == nil {
-				err = errors.Join(do(l), l.Close())
+				err = errors.Join(action(l), l.Close())
 			}
 			all = errors.Join(all, err)
 		}

@@ -62,40 +62,40 @@ func TestWindows(t *testing.T) {
 	d.stop() // which would renew what follows
 	must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() + 3600e9 }))
 	must(t, d.Set(rated(1, 1)))
-	at, err := d.placeOf(alice)
+	place, err := d.placeOf(alice)
 	must(t, err)
 	const given = 9000 // bytes
 	until := now() + 3600e9
 	queues := gatewayQueues{Class: 5}
 	queues.Up.Window, queues.Up.SettledNs, queues.Down.Window, queues.Down.SettledNs = given, until, given, until
-	must(t, d.objs.ClientQueues.Put(at, queues))
+	must(t, d.objs.ClientQueues.Put(place, queues))
 	held := gatewayShaping{Until: until, Up: uint32(gatewayHolderHOLDER_CLASS), Down: uint32(gatewayHolderHOLDER_CLASS)}
 	reset := header(func(l *layers.TCP) { l.RST = true })
 	for i, c := range []struct {
-		what           string
-		client, server int // scales; below 0: not offered
-		unknown        bool
-		up             bool
-		how            func(*datapathtest.Frame)
-		offers, is     uint16
-		idle, policed  bool
+		label           string
+		client, server  int // scales; below 0: not offered
+		unknown         bool
+		up              bool
+		edits           func(*datapathtest.Frame)
+		offers, current uint16
+		idle, policed   bool
 	}{
-		{what: "of a download", client: 7, server: 9, up: true, offers: 500, is: given >> 7},
-		{what: "of an upload", client: 7, server: 9, offers: 500, is: given >> 9},
-		{what: "of a connection without scales", client: -1, server: -1, up: true, offers: 65535, is: given},
-		{what: "where the client asks for no scale", client: -1, server: 9, offers: 65535, is: given},
-		{what: "where the server answers none", client: 7, server: -1, up: true, offers: 65535, is: given},
-		{what: "with the largest scale", client: 14, server: 14, up: true, offers: 20, is: 1},
-		{what: "with a scale that is too large", client: 200, server: 3, up: true, offers: 20, is: 1},
-		{what: "that offers less", client: 7, server: 7, up: true, offers: 69, is: 69},
-		{what: "that offers nothing", client: 7, server: 7, up: true},
-		{what: "of an unknown connection", unknown: true, up: true, offers: 500, is: 500},
-		{what: "that resets", client: 7, server: 7, up: true, how: reset, offers: 500, is: 500},
-		{what: "of a queue in which nothing waits", client: 7, server: 7, up: true, idle: true, offers: 500, is: 500},
-		{what: "of a client who is policed", client: 7, server: 7, up: true, policed: true, offers: 500, is: 500},
+		{label: "of a download", client: 7, server: 9, up: true, offers: 500, current: given >> 7},
+		{label: "of an upload", client: 7, server: 9, offers: 500, current: given >> 9},
+		{label: "of a connection without scales", client: -1, server: -1, up: true, offers: 65535, current: given},
+		{label: "where the client asks for no scale", client: -1, server: 9, offers: 65535, current: given},
+		{label: "where the server answers none", client: 7, server: -1, up: true, offers: 65535, current: given},
+		{label: "with the largest scale", client: 14, server: 14, up: true, offers: 20, current: 1},
+		{label: "with a scale that is too large", client: 200, server: 3, up: true, offers: 20, current: 1},
+		{label: "that offers less", client: 7, server: 7, up: true, offers: 69, current: 69},
+		{label: "that offers nothing", client: 7, server: 7, up: true},
+		{label: "of an unknown connection", unknown: true, up: true, offers: 500, current: 500},
+		{label: "that resets", client: 7, server: 7, up: true, edits: reset, offers: 500, current: 500},
+		{label: "of a queue in which nothing waits", client: 7, server: 7, up: true, idle: true, offers: 500, current: 500},
+		{label: "of a client who is policed", client: 7, server: 7, up: true, policed: true, offers: 500, current: 500},
 	} {
 		port := uint16(5000 + i)
-		both := func(m gatewayMeters) { must(t, d.objs.ClientMeters.Put(at, m)) }
+		both := func(m gatewayMeters) { must(t, d.objs.ClientMeters.Put(place, m)) }
 		both(gatewayMeters{})
 		must(t, d.objs.RateShaping.Put(uint32(0), held))
 		if !c.unknown {
@@ -107,16 +107,16 @@ func TestWindows(t *testing.T) {
 				}
 				_, out, _ := d.try(t, program, index(t, from), packet)
 				if w, summed := readWindow(t, out); w != 65535 || !summed {
-					t.Errorf("%s: the connection's first packets offer %d, checksum right: %v", c.what, w, summed)
+					t.Errorf("%s: the connection's first packets offer %d, checksum right: %v", c.label, w, summed)
 				}
 			}
 		}
 		if c.policed {
 			must(t, d.objs.RateShaping.Put(uint32(0), gatewayShaping{Until: until}))
 		}
-		how := []func(*datapathtest.Frame){window(c.offers)}
-		if c.how != nil {
-			how = append(how, c.how)
+		edits := []func(*datapathtest.Frame){window(c.offers)}
+		if c.edits != nil {
+			edits = append(edits, c.edits)
 		}
 		program, from, dest := d.objs.LanIn, n.lan, port
 		var meters gatewayMeters
@@ -124,22 +124,22 @@ func TestWindows(t *testing.T) {
 		if !c.up {
 			program, from, dest = d.objs.WanIn, n.wan, 40000
 			meters.Down.Ns, meters.Up.Ns = 0, until
-			how = append(how, down, datapathtest.SourcePort(port))
+			edits = append(edits, down, datapathtest.SourcePort(port))
 		}
 		if c.idle {
 			meters = gatewayMeters{}
 		}
 		both(meters)
-		in := tcp(dest, how...)
+		in := tcp(dest, edits...)
 		verdict, out, _ := d.try(t, program, index(t, from), in)
 		if verdict != redirect {
-			t.Errorf("%s: verdict %d", c.what, verdict)
+			t.Errorf("%s: verdict %d", c.label, verdict)
 		}
-		if w, summed := readWindow(t, out); w != c.is || !summed {
-			t.Errorf("%s: offers %d, not %d; checksum right: %v", c.what, w, c.is, summed)
+		if w, summed := readWindow(t, out); w != c.current || !summed {
+			t.Errorf("%s: offers %d, not %d; checksum right: %v", c.label, w, c.current, summed)
 		}
 		if !bytes.Equal(in[54:], out[54:len(in)]) {
-			t.Errorf("%s: what it carries is changed", c.what)
+			t.Errorf("%s: what it carries is changed", c.label)
 		}
 	}
 }

@@ -153,10 +153,10 @@ func (a *rulesWatch) checkRules() {
 
 // restore does it. checking is held.
 func (a *rulesWatch) restore() error {
-	var is [3][32]byte
+	var current [3][32]byte
 	for n, t := range a.tables() {
 		var err error
-		if is[n], err = a.rules.Digest(t); err != nil {
+		if current[n], err = a.rules.Digest(t); err != nil {
 			return err
 		}
 	}
@@ -164,10 +164,10 @@ func (a *rulesWatch) restore() error {
 		return nil // the next daemon looks after them
 	}
 	var errs []error
-	if none := [32]byte{}; is[1] == none || is[2] == none { // first, because all interfaces take their time
+	if none := [32]byte{}; current[1] == none || current[2] == none { // first, because all interfaces take their time
 		errs = append(errs, a.block())
 	}
-	if is[0] != a.ruled.Digest && !a.interfacesDown {
+	if current[0] != a.ruled.Digest && !a.interfacesDown {
 		errs = append(errs, a.shutAll())
 	}
 	return errors.Join(errs...)

@@ -33,9 +33,10 @@ func larger(a, b nftables.Counted) nftables.Counted {
 // tally is what was forwarded. The gateway's own packets are counted before the interface counts them, and the
 // interface is read first: the difference is never too large, and too small only while such a packet is on its way.
 func (r reading) tally() tally {
-	own := nftables.Counted{
+	fromGateway := nftables.Counted{
 		Packets: min(r.fromGateway.Packets, r.sent.Packets), Bytes: min(r.fromGateway.Bytes, r.sent.Bytes)}
-	return tally{r.fromClient, nftables.Counted{Packets: r.sent.Packets - own.Packets, Bytes: r.sent.Bytes - own.Bytes}}
+	return tally{r.fromClient,
+		nftables.Counted{Packets: r.sent.Packets - fromGateway.Packets, Bytes: r.sent.Bytes - fromGateway.Bytes}}
 }
 
 // readTraffic reads a client's traffic since the epoch. c.mu is held.

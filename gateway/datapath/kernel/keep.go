@@ -158,8 +158,8 @@ func (d *Datapath) rulesIntact(items []keeper.Item) bool {
 	if err != nil || meant != before.Meant {
 		return false
 	}
-	is, err := d.rules.Digest(d.table)
-	return err == nil && is == before.Digest
+	current, err := d.rules.Digest(d.table)
+	return err == nil && current == before.Digest
 }
 
 // formerState is what a former daemon left in the kernel for its clients.

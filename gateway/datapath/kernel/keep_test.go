@@ -25,7 +25,7 @@ func keepers(router *netnstest.Space) (pids []int) {
 	}
 	for _, d := range dirs {
 		env, _ := os.ReadFile("/proc/" + d.Name() + "/environ")
-		if is, _ := os.Readlink("/proc/" + d.Name() + "/ns/net"); is != space ||
+		if current, _ := os.Readlink("/proc/" + d.Name() + "/ns/net"); current != space ||
 			!strings.Contains(string(env), keeperEnv+"=") {
 			continue
 		}
@@ -120,7 +120,7 @@ func holds(pids []int, name string, want int) error {
 	for _, pid := range pids {
 		fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 		for _, fd := range fds {
-			if is, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name())); is == name {
+			if current, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name())); current == name {
 				n++
 			}
 		}

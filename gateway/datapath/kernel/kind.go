@@ -36,8 +36,8 @@ func warn(s datapath.Setup) []string {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
 		return nil
 	}
-	need := filesFor(s.Sessions)
-	if need <= limit.Cur { // which Go has raised to the hard limit
+	needed := filesFor(s.Sessions)
+	if needed <= limit.Cur { // which Go has raised to the hard limit
 		return nil
 	}
 	room := sessionsWith(limit.Cur)
@@ -45,5 +45,5 @@ func warn(s datapath.Setup) []string {
 		"this process may open %d files, enough for %d PPPoE sessions in the kernel, and the configuration allows "+
 			"%d: a session beyond is refused, or ends with the daemon; give the daemon LimitNOFILE=%d (ulimit -n), "+
 			"or set pppoe.sessions = %d",
-		limit.Cur, room, s.Sessions, need, max(room, 1))}
+		limit.Cur, room, s.Sessions, needed, max(room, 1))}
 }

@@ -159,13 +159,13 @@ func units(group uint32) ([]netlink.Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing interfaces: %w", err)
 	}
-	var own []netlink.Link
+	var ownLinks []netlink.Link
 	for _, l := range all {
 		if l.Type() == "ppp" && l.Attrs().Group == group {
-			own = append(own, l)
+			ownLinks = append(ownLinks, l)
 		}
 	}
-	return own, nil
+	return ownLinks, nil
 }
 
 func native32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }

@@ -86,9 +86,9 @@ func TestQuotasEnd(t *testing.T) {
 		set(of(before.UpBytes, before.DownBytes))
 		up.Ends(t, name+", up beyond the quota")
 		down.Ends(t, name+", down beyond the quota")
-		is := w.Counters(t, w.Alice.Addr)
-		if is.UpBytes-before.UpBytes < 50_000 && is.DownBytes-before.DownBytes < 50_000 {
-			t.Errorf("%s: it was %+v and ended with %+v", name, before, is)
+		current := w.Counters(t, w.Alice.Addr)
+		if current.UpBytes-before.UpBytes < 50_000 && current.DownBytes-before.DownBytes < 50_000 {
+			t.Errorf("%s: it was %+v and ended with %+v", name, before, current)
 		}
 		set(of(before.UpBytes, before.DownBytes))
 		up.Stops(t, name+", up, set again")

@@ -28,10 +28,10 @@ func (d *Datapath) watch() (*watcher, error) {
 		return nil, err
 	}
 	w := &watcher{follower: follower, lanGone: make(chan struct{})}
-	own, err := d.rules.Port()
+	ownPort, err := d.rules.Port()
 	if err == nil {
 		err = follower.Run(
-			stack.Changes{LAN: d.lan.Index, Routing: func() { d.checkLAN(w) }, Rules: d.keepRules, OwnPort: own})
+			stack.Changes{LAN: d.lan.Index, Routing: func() { d.checkLAN(w) }, Rules: d.keepRules, OwnPort: ownPort})
 	}
 	if err != nil {
 		return nil, errors.Join(err, follower.Close())
@@ -91,14 +91,14 @@ func (d *Datapath) changed() (string, error) {
 		}
 	}
 	for set, want := range d.keys() {
-		var is [][]byte
-		err := d.rules.Elements(d.table, set, func(key, _ []byte) { is = append(is, key) })
+		var current [][]byte
+		err := d.rules.Elements(d.table, set, func(key, _ []byte) { current = append(current, key) })
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return "", err
 		}
-		slices.SortFunc(is, bytes.Compare)
+		slices.SortFunc(current, bytes.Compare)
 		slices.SortFunc(want, bytes.Compare)
-		if err != nil || !slices.EqualFunc(is, want, bytes.Equal) {
+		if err != nil || !slices.EqualFunc(current, want, bytes.Equal) {
 			return "clients", nil
 		}
 	}

@@ -123,13 +123,13 @@ func TestAskedMeanwhile(t *testing.T) {
 func TestFailures(t *testing.T) {
 	connect(t)
 	refused := errors.New("refused")
-	var told []error
-	e := Ender{Gateway: gateway, Failed: func(err error) { told = append(told, err) },
+	var records []error
+	e := Ender{Gateway: gateway, Failed: func(err error) { records = append(records, err) },
 		Forget: func([]Connection) error { return refused }}
 	e.Schedule(host(1))
 	<-e.Flush(host(1))
-	if len(told) != 1 || !errors.Is(told[0], refused) {
-		t.Errorf("told %v", told)
+	if len(records) != 1 || !errors.Is(records[0], refused) {
+		t.Errorf("told %v", records)
 	}
 }
 

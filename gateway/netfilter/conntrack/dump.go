@@ -74,9 +74,9 @@ func queryFrom(a netip.Addr, side uint16) []byte {
 		})
 		nested(e, filter, func(f *netlink.AttributeEncoder) {
 			f.ByteOrder = binary.NativeEndian
-			for _, which := range []uint16{tupleOrig, tupleReply} { // CTA_FILTER_ORIG_FLAGS, CTA_FILTER_REPLY_FLAGS
-				flags := map[bool]uint32{true: source}[which == side]
-				f.Uint32(which, flags)
+			for _, direction := range []uint16{tupleOrig, tupleReply} { // CTA_FILTER_ORIG_FLAGS, CTA_FILTER_REPLY_FLAGS
+				flags := map[bool]uint32{true: source}[direction == side]
+				f.Uint32(direction, flags)
 			}
 		})
 	})

@@ -20,12 +20,12 @@ func TestDigests(t *testing.T) {
 		must(t, err)
 		return d
 	}
-	has := func() (is bool) {
+	has := func() (found bool) {
 		t.Helper()
 		var err error
-		s.Do(func() { is, err = TableExists(table) })
+		s.Do(func() { found, err = TableExists(table) })
 		must(t, err)
-		return is
+		return found
 	}
 	none := digest()
 	if none != ([32]byte{}) || has() {

@@ -21,8 +21,7 @@ type Element struct {
 	Timeout time.Duration // 0: none
 }
 
-// AddElements adds elements to a set. An existing one is an error, unless the batch
-// deletes it before.
+// AddElements adds elements to a set. An existing one is an error, unless the batch deletes it before.
 func (b *Batch) AddElements(t Table, set string, elements ...Element) {
 	b.elements(unix.NFT_MSG_NEWSETELEM, netlink.Create|netlink.Excl, t, set, elements)
 }
@@ -44,13 +43,13 @@ func (b *Batch) elements(kind uint16, flags netlink.HeaderFlags, t Table, set st
 	// The list is one attribute, which cannot be longer than 64 KiB.
 	const most = 512
 	for len(elements) > 0 {
-		some := elements[:min(most, len(elements))]
-		elements = elements[len(some):]
+		part := elements[:min(most, len(elements))]
+		elements = elements[len(part):]
 		b.add(kind, flags, t.Family, func(e *netlink.AttributeEncoder) {
 			e.String(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name)
 			e.String(unix.NFTA_SET_ELEM_LIST_SET, set)
 			e.Nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(in *netlink.AttributeEncoder) error {
-				for _, x := range some {
+				for _, x := range part {
 					in.Nested(unix.NFTA_LIST_ELEM, x.encode)
 				}
 				return nil
@@ -100,14 +99,14 @@ func Listed[Elements any](set string, list func() (Elements, error), same func(a
 	const attempts = 20
 	var last Elements
 	for n := range attempts {
-		is, err := list()
+		current, err := list()
 		if err != nil {
-			return is, fmt.Errorf("listing the elements of the set %s: %w", set, err)
+			return current, fmt.Errorf("listing the elements of the set %s: %w", set, err)
 		}
-		if n > 0 && same(is, last) {
-			return is, nil
+		if n > 0 && same(current, last) {
+			return current, nil
 		}
-		last = is
+		last = current
 	}
 	return last, fmt.Errorf("listing the elements of the set %s: no two of %d listings are the same", set, attempts)
 }

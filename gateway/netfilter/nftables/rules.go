@@ -75,9 +75,9 @@ func question(kind uint16, family Family) netlink.Message {
 
 // Dump lists what there is of a kind, one of NFT_MSG_GET..., in the tables of a family, with AF_UNSPEC of all, as
 // far as attributes select it. An entry is struct nfgenmsg and attributes.
-func (c *Conn) Dump(kind uint16, family Family, which []byte) ([]netlink.Message, error) {
+func (c *Conn) Dump(kind uint16, family Family, filter []byte) ([]netlink.Message, error) {
 	q := question(kind, family)
-	q.Data = append(q.Data, which...)
+	q.Data = append(q.Data, filter...)
 	return c.dump(q)
 }
 

@@ -39,12 +39,12 @@ type packet struct {
 	change   func([]byte) []byte
 }
 
-func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, how []func(*packet)) packet {
+func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, edits []func(*packet)) packet {
 	p := packet{
 		mac: aliceMAC, l4: l4, pay: bytes.Repeat([]byte{'x'}, 100), change: func(b []byte) []byte { return b },
 		ip: layers.IPv4{Version: 4, TTL: 64, Protocol: protocol, SrcIP: alice.AsSlice(), DstIP: server.AsSlice()},
 	}
-	for _, h := range how {
+	for _, h := range edits {
 		h(&p)
 	}
 	switch l := p.l4.(type) {
@@ -57,16 +57,16 @@ func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, how []func
 }
 
 // tcp is a segment with 100 bytes from alice to the server, changed by how.
-func tcp(port uint16, how ...func(*packet)) packet {
-	return build(layers.IPProtocolTCP, &layers.TCP{SrcPort: 40000, DstPort: layers.TCPPort(port), ACK: true}, how)
+func tcp(port uint16, edits ...func(*packet)) packet {
+	return build(layers.IPProtocolTCP, &layers.TCP{SrcPort: 40000, DstPort: layers.TCPPort(port), ACK: true}, edits)
 }
 
-func udp(port uint16, how ...func(*packet)) packet {
-	return build(layers.IPProtocolUDP, &layers.UDP{SrcPort: 40000, DstPort: layers.UDPPort(port)}, how)
+func udp(port uint16, edits ...func(*packet)) packet {
+	return build(layers.IPProtocolUDP, &layers.UDP{SrcPort: 40000, DstPort: layers.UDPPort(port)}, edits)
 }
 
-func icmp(kind uint8, how ...func(*packet)) packet {
-	return build(layers.IPProtocolICMPv4, &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(kind, 0)}, how)
+func icmp(kind uint8, edits ...func(*packet)) packet {
+	return build(layers.IPProtocolICMPv4, &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(kind, 0)}, edits)
 }
 
 func (p packet) bytes() []byte {
@@ -146,11 +146,11 @@ func set(index int, value byte) func(*packet) {
 var must = netnstest.Must
 
 // newTable returns a table with alice admitted, bob not, and a garden.
-func newTable(t testing.TB, how ...func(*Config)) (*Table, *Judge) {
+func newTable(t testing.TB, edits ...func(*Config)) (*Table, *Judge) {
 	t.Helper()
 	cfg := Config{Network: datapath.Network{Interface: "lan0", Address: netip.PrefixFrom(gateway, lan.Bits())},
 		PortalPorts: []uint16{8080, 8443}}
-	for _, h := range how {
+	for _, h := range edits {
 		h(&cfg)
 	}
 	table, err := New(cfg)

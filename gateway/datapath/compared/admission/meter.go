@@ -25,17 +25,17 @@ const burstBytes = 2 * 65536
 // take uses the time that bytes need, and reports whether they may pass. If two threads meter one client at once, one
 // of them tries again.
 func (m *meter) take(psPerByte uint64, burst int64, bytes uint64, now int64) bool {
-	need := int64(bytes * psPerByte / 1000)
+	needed := int64(bytes * psPerByte / 1000)
 	for range 8 {
 		before := m.usedUntil.Load()
 		used := max(before, now-burst)
 		if before == 0 { // never used, whatever the burst and the clock's age
 			used = now - burst
 		}
-		if used+need > now || m.isEarly(burst-(now-used), burst) {
+		if used+needed > now || m.isEarly(burst-(now-used), burst) {
 			return false
 		}
-		if m.usedUntil.CompareAndSwap(before, used+need) {
+		if m.usedUntil.CompareAndSwap(before, used+needed) {
 			return true
 		}
 	}

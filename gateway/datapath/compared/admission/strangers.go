@@ -44,8 +44,8 @@ type owner struct {
 
 // affords reports whether a client may have work done, and counts that. The address's bucket, which needs no lock,
 // comes first: a flood ends there.
-func (s *strangers) affords(o owner, what datapath.Work, now int64) bool {
-	if !s.spent[o.slot][what].Spend(datapath.Budgets[what], now) {
+func (s *strangers) affords(o owner, work datapath.Work, now int64) bool {
+	if !s.spent[o.slot][work].Spend(datapath.Budgets[work], now) {
 		return false
 	}
 	s.mu.Lock()
@@ -54,7 +54,7 @@ func (s *strangers) affords(o owner, what datapath.Work, now int64) bool {
 	if device == nil {
 		device = s.devices.Add(o.mac, datapath.MostStrangers)
 	}
-	return device[what].Spend(datapath.Budgets[what], now)
+	return device[work].Spend(datapath.Budgets[work], now)
 }
 
 // mayFlow reports whether a client's packet may pass: of a connection seen before, or of another one within the budget.

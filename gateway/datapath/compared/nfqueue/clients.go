@@ -80,12 +80,12 @@ func (d *Datapath) setOwner(addr netip.Addr, mac *datapath.MAC) error {
 	if d.net.Client(addr) != nil {
 		return nil // the table returns the error
 	}
-	old, had := d.owners[addr]
-	if had && mac != nil && old == *mac || !had && mac == nil {
+	old, existed := d.owners[addr]
+	if existed && mac != nil && old == *mac || !existed && mac == nil {
 		return nil
 	}
 	var b nftables.Batch
-	if had {
+	if existed {
 		t := tablesOf(d.net.Interface)
 		for _, t := range d.ownerTables() {
 			b.DeleteElements(t, setKnown, nftables.Element{Key: pair(addr, old)})

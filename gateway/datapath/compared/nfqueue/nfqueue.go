@@ -212,13 +212,13 @@ func (d *Datapath) startJudging() error {
 			return err
 		}
 	}
-	own, err := d.rules.Port()
+	ownPort, err := d.rules.Port()
 	if err != nil {
 		return err
 	}
 	d.reroute()
 	return d.follower.Run(
-		stack.Changes{LAN: d.lan.Index, OwnPort: own, Routing: d.reroute, Rules: func() { d.keepRules(); d.choose() }})
+		stack.Changes{LAN: d.lan.Index, OwnPort: ownPort, Routing: d.reroute, Rules: func() { d.keepRules(); d.choose() }})
 }
 
 // reportNewcomers reports newcomers that ask for the gateway by ARP, and answers those that have become clients: the

@@ -69,8 +69,8 @@ const judgeAgainBefore = 50 * time.Millisecond
 
 // letKernelPass has the kernel pass a client's packets. d.mu is held.
 func (d *Datapath) letKernelPass(addr netip.Addr, c datapath.Client) error {
-	p, had := d.fast.passed[addr]
-	if had && p.expiry != nil {
+	p, existed := d.fast.passed[addr]
+	if existed && p.expiry != nil {
 		p.expiry.Stop()
 	}
 	next := &passedClient{mac: c.MAC}
@@ -78,9 +78,9 @@ func (d *Datapath) letKernelPass(addr netip.Addr, c datapath.Client) error {
 	if !c.Until.IsZero() && left <= 0 {
 		return d.judgeAgain(addr)
 	}
-	if !had || p.mac != c.MAC {
+	if !existed || p.mac != c.MAC {
 		var b nftables.Batch
-		if had {
+		if existed {
 			d.unpass(&b, addr, p.mac)
 		}
 		h := d.fast.counted[addr]
@@ -150,8 +150,8 @@ func (d *Datapath) judgeAgain(addr netip.Addr) error {
 	if d.fast == nil {
 		return nil
 	}
-	p, had := d.fast.passed[addr]
-	if !had {
+	p, existed := d.fast.passed[addr]
+	if !existed {
 		return nil
 	}
 	var b nftables.Batch

@@ -13,10 +13,10 @@ import (
 )
 
 // forwards waits until packets are forwarded in the given way.
-func forwards(t *testing.T, w *datapathtest.World, how, when string) {
+func forwards(t *testing.T, w *datapathtest.World, manner, phase string) {
 	t.Helper()
-	netnstest.Await(t, how+" "+when, func() error {
-		if now := w.Forwarding(t); now != how {
+	netnstest.Await(t, manner+" "+phase, func() error {
+		if now := w.Forwarding(t); now != manner {
 			return fmt.Errorf("it is %s", now)
 		}
 		return nil
@@ -47,8 +47,7 @@ func fastWorld(t *testing.T) (w *datapathtest.World, up, down *datapathtest.Flow
 	return w, w.Up(t, w.Alice), w.Down(t, w.Alice)
 }
 
-// TestRedirected: where the way is certain, exactly the packets that need more than
-// forwarding meet the stack.
+// TestRedirected: where the way is certain, exactly the packets that need more than forwarding meet the stack.
 func TestRedirected(t *testing.T) {
 	w, up, down := fastWorld(t)
 	forwards(t, w, "redirect", "at first")
@@ -86,13 +85,13 @@ func TestRedirected(t *testing.T) {
 	}
 }
 
-// TestRedirectFollows: changes of rules, routes and links take effect under traffic, and
-// undoing them restores redirecting.
+// TestRedirectFollows: changes of rules, routes and links take effect under traffic, and undoing them restores
+// redirecting.
 func TestRedirectFollows(t *testing.T) {
 	w, up, down := fastWorld(t)
 	up.Begin()
 	down.Begin()
-	for _, c := range []struct{ what, do, undo string }{
+	for _, c := range []struct{ label, script, undo string }{
 		{"a masquerading rule",
 			`nft 'add table ip nat; add chain ip nat post { type nat hook postrouting priority srcnat; }; add rule ip nat post oifname wan0 masquerade'`,
 			`nft delete table ip nat`},
@@ -101,22 +100,22 @@ func TestRedirectFollows(t *testing.T) {
 		{"a second default route", `ip route add default via 192.0.2.3 metric 100`,
 			`ip route del default via 192.0.2.3 metric 100`},
 	} {
-		forwards(t, w, "redirect", "before "+c.what)
-		w.Router.Run(t, c.do)
-		forwards(t, w, "stack", "with "+c.what)
+		forwards(t, w, "redirect", "before "+c.label)
+		w.Router.Run(t, c.script)
+		forwards(t, w, "stack", "with "+c.label)
 		before := counted(t, w)
-		up.Passes(t, "up with "+c.what)
-		down.Passes(t, "down with "+c.what)
+		up.Passes(t, "up with "+c.label)
+		down.Passes(t, "down with "+c.label)
 		if n := counted(t, w) - before; n > 0 {
-			t.Errorf("with %s %d packets were redirected", c.what, n)
+			t.Errorf("with %s %d packets were redirected", c.label, n)
 		}
 		w.Router.Run(t, c.undo)
-		forwards(t, w, "redirect", "without "+c.what)
+		forwards(t, w, "redirect", "without "+c.label)
 		before = counted(t, w)
-		up.Passes(t, "up without "+c.what)
-		down.Passes(t, "down without "+c.what)
+		up.Passes(t, "up without "+c.label)
+		down.Passes(t, "down without "+c.label)
 		if counted(t, w) == before {
-			t.Errorf("without %s none is redirected any more", c.what)
+			t.Errorf("without %s none is redirected any more", c.label)
 		}
 	}
 	w.Router.Run(t, "sysctl -qw net.ipv4.conf.lan0.forwarding=0")

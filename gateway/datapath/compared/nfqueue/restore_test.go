@@ -9,8 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// TestRulesComeBack: where tables cannot be held, flushed rules are restored with the
-// clients and their counts.
+// TestRulesComeBack: where tables cannot be held, flushed rules are restored with the clients and their counts.
 func TestRulesComeBack(t *testing.T) {
 	for _, p := range paths(true) {
 		t.Run(p.Name, func(t *testing.T) {
@@ -31,19 +30,19 @@ func TestRulesComeBack(t *testing.T) {
 			}
 			up.Passes(t, "up, before")
 			before := w.Counters(t, w.Alice.Addr)
-			for _, what := range []string{"flush ruleset", "delete table ip gatewayd_lan0", "delete table arp gatewayd_lan0"} {
-				w.Router.Run(t, "nft "+what)
-				stranger.Ends(t, "a stranger's, after nft "+what)
-				straight.Stops(t, "to a stranger, after nft "+what)
-				up.Passes(t, "up, after nft "+what)
-				down.Passes(t, "down, after nft "+what)
+			for _, label := range []string{"flush ruleset", "delete table ip gatewayd_lan0", "delete table arp gatewayd_lan0"} {
+				w.Router.Run(t, "nft "+label)
+				stranger.Ends(t, "a stranger's, after nft "+label)
+				straight.Stops(t, "to a stranger, after nft "+label)
+				up.Passes(t, "up, after nft "+label)
+				down.Passes(t, "down, after nft "+label)
 				now := w.Counters(t, w.Alice.Addr)
 				if now.UpPackets < before.UpPackets+20 || now.DownPackets < before.DownPackets+20 {
-					t.Errorf("after nft %s her counters, that were %+v, are %+v", what, before, now)
+					t.Errorf("after nft %s her counters, that were %+v, are %+v", label, before, now)
 				}
 				before = now
 				if out := w.Router.Run(t, "nft list table arp gatewayd_lan0"); strings.Count(out, " . 02:01:00:00:00:") != 150 {
-					t.Errorf("after nft %s not all clients are known:\n%s", what, out)
+					t.Errorf("after nft %s not all clients are known:\n%s", label, out)
 				}
 			}
 			must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC}))

@@ -49,28 +49,28 @@ func TestWatch(t *testing.T) {
 // TestOwnChangesAreNoNews: the daemon's own changes are not reported, and others' are. A second follower gets all
 // changes.
 func TestOwnChangesAreNoNews(t *testing.T) {
-	own, other := dialNftables(t), dialNftables(t)
-	port, err := own.Port()
+	ownPort, other := dialNftables(t), dialNftables(t)
+	port, err := ownPort.Port()
 	must(t, err)
-	follow := func(own uint32) (f *stack.Follower, told chan struct{}) {
+	follow := func(ownPort uint32) (f *stack.Follower, reports chan struct{}) {
 		f, err := stack.Follow()
 		must(t, err)
-		told = make(chan struct{}, 100)
-		must(t, f.Run(stack.Changes{OwnPort: own, Routing: func() {}, Rules: func() { told <- struct{}{} }}))
-		return f, told
+		reports = make(chan struct{}, 100)
+		must(t, f.Run(stack.Changes{OwnPort: ownPort, Routing: func() {}, Rules: func() { reports <- struct{}{} }}))
+		return f, reports
 	}
-	deaf, told := follow(port)
+	deaf, reports := follow(port)
 	keen, all := follow(0)
 	table := nftables.Table{Family: nftables.IPv4, Name: "t"}
 	for range 3 {
 		add, drop := new(nftables.Batch), new(nftables.Batch)
 		add.AddTable(table)
 		drop.DeleteTable(table)
-		must(t, own.Commit(add))
-		must(t, own.Commit(drop))
+		must(t, ownPort.Commit(add))
+		must(t, ownPort.Commit(drop))
 	}
 	<-all // changes that come together are one
-	if n := len(told); n > 0 {
+	if n := len(reports); n > 0 {
 		t.Errorf("told %d times of its own changes", n)
 	}
 	add, drop := new(nftables.Batch), new(nftables.Batch)
@@ -78,7 +78,7 @@ func TestOwnChangesAreNoNews(t *testing.T) {
 	drop.DeleteTable(table)
 	must(t, other.Commit(add))
 	must(t, other.Commit(drop))
-	<-told
+	<-reports
 	must(t, deaf.Close())
 	must(t, keen.Close())
 }

@@ -94,10 +94,10 @@ func TestCoalesce(t *testing.T) {
 		}
 		return all
 	}
-	changed := func(all [][]byte, n int, how ...func(*packet)) [][]byte {
+	changed := func(all [][]byte, n int, edits ...func(*packet)) [][]byte {
 		l := binary.BigEndian.Uint32(all[n][ipLen+4:])
 		all[n] = tcp(append(
-			[]func(*packet){ports(1, 443), timestamps, id(uint16(n)), seq(l), carrying(text(1000))}, how...)...)
+			[]func(*packet){ports(1, 443), timestamps, id(uint16(n)), seq(l), carrying(text(1000))}, edits...)...)
 		return all
 	}
 	broken := func(all [][]byte, n int) [][]byte { all[n][len(all[n])-1] ^= 1; return all }

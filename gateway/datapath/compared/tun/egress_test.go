@@ -184,28 +184,28 @@ func TestEgressWakes(t *testing.T) {
 		}
 		packet := func(n uint16) []byte { return asAnswer(tcp(ports(port, 443), id(n), carrying(text(100)))) }
 		x.forward(true, packet(1), packet(2))
-		var who []int
+		var threads []int
 		netnstest.Await(t, "a thread that is woken", func() error {
-			if who = x.readable(t); len(who) == 0 {
+			if threads = x.readable(t); len(threads) == 0 {
 				return errors.New("none is")
 			}
 			return nil
 		})
-		e := x.egresses[who[0]]
+		e := x.egresses[threads[0]]
 		if r, queued := e.take(); r != nil || !queued {
 			t.Fatalf("first comes %+v, not who woke the thread", r)
 		}
 		r := x.record(t, e)
-		if len(who) > 1 || r.Len == 0 {
-			t.Fatalf("woken are %v; the record has %d bytes", who, r.Len)
+		if len(threads) > 1 || r.Len == 0 {
+			t.Fatalf("woken are %v; the record has %d bytes", threads, r.Len)
 		}
-		n := read(x.queues[who[0]], buf)
+		n := read(x.queues[threads[0]], buf)
 		if first := buf[virtioLen:max(n, virtioLen)]; !bytes.Equal(first[:20], hop(packet(1))[:20]) ||
 			!bytes.Equal(r.Packet[:20], hop(packet(2))[:20]) {
 			t.Fatalf("by the queue came %x, by the ring %x", first[:20], r.Packet[:20])
 		}
 		e.give()
-		woken[who[0]] = true
+		woken[threads[0]] = true
 	}
 	if len(woken) != len(x.egresses) {
 		t.Errorf("of %d threads only %v ever were", len(x.egresses), woken)

@@ -106,10 +106,10 @@ func TestFrames(t *testing.T) {
 	ofStranger := between(stranger, site)
 	aggregated := virtio{
 		flags: 1, gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, headers: 40, size: 1000, sumStart: ipLen, sumOffset: tcpChecksum}
-	split := func(how ...func(*packet)) (all [][]byte) {
+	split := func(edits ...func(*packet)) (all [][]byte) {
 		for n := range 3 {
 			part := data[n*1000 : min(len(data), (n+1)*1000)]
-			all = append(all, tcp(append(how, id(7+uint16(n)), seq(1000+uint32(n)*1000), carrying(part))...))
+			all = append(all, tcp(append(edits, id(7+uint16(n)), seq(1000+uint32(n)*1000), carrying(part))...))
 		}
 		return all
 	}
@@ -169,14 +169,14 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-func equal(t *testing.T, who string, got, want [][]byte) {
+func equal(t *testing.T, name string, got, want [][]byte) {
 	t.Helper()
 	if len(got) != len(want) {
-		t.Fatalf("%s gets %d packets, want %d: %x", who, len(got), len(want), got)
+		t.Fatalf("%s gets %d packets, want %d: %x", name, len(got), len(want), got)
 	}
 	for i := range got {
 		if !bytes.Equal(got[i], want[i]) {
-			t.Errorf("%s gets\n%x\nwant\n%x", who, got[i], want[i])
+			t.Errorf("%s gets\n%x\nwant\n%x", name, got[i], want[i])
 		}
 	}
 }

@@ -27,20 +27,20 @@ type packet struct {
 }
 
 // tcp is a segment from the client to a site's web server, changed by how.
-func tcp(how ...func(*packet)) []byte {
+func tcp(edits ...func(*packet)) []byte {
 	l4 := &layers.TCP{SrcPort: 40000, DstPort: 80, Seq: 1000, Ack: 2000, ACK: true, Window: 500}
-	return build(&packet{l4: l4, ip: layers.IPv4{Protocol: layers.IPProtocolTCP}}, how)
+	return build(&packet{l4: l4, ip: layers.IPv4{Protocol: layers.IPProtocolTCP}}, edits)
 }
 
-func udp(how ...func(*packet)) []byte {
+func udp(edits ...func(*packet)) []byte {
 	return build(&packet{l4: &layers.UDP{SrcPort: 40000, DstPort: 443}, ip: layers.IPv4{Protocol: layers.IPProtocolUDP}},
-		how)
+		edits)
 }
 
-func build(p *packet, how []func(*packet)) []byte {
+func build(p *packet, edits []func(*packet)) []byte {
 	p.ip.Version, p.ip.TTL, p.ip.Flags, p.ip.Id = 4, 64, layers.IPv4DontFragment, 7
 	p.ip.SrcIP, p.ip.DstIP = client.AsSlice(), site.AsSlice()
-	for _, h := range how {
+	for _, h := range edits {
 		h(p)
 	}
 	switch l := p.l4.(type) {

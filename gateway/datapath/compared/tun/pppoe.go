@@ -21,8 +21,7 @@ const (
 	pppIPv6      = 0x0057
 )
 
-// lineIn handles a frame of a PPPoE session. Those of control protocols go to the concentrator's
-// own socket.
+// lineIn handles a frame of a PPPoE session. Those of control protocols go to the concentrator's own socket.
 func (w *worker) lineIn(frame []byte, v virtio, now int64) {
 	h := frame[ethernetLen:]
 	if !w.cfg.PPPoE || len(h) < lineLen || binary.BigEndian.Uint16(h) != lineData {
@@ -56,8 +55,8 @@ func (w *worker) lineIn(frame []byte, v virtio, now int64) {
 	}
 }
 
-// toLine sends a whole packet to a PPPoE session: in fragments if it is longer than the MTU, or an
-// error to its sender if it must not be fragmented.
+// toLine sends a whole packet to a PPPoE session: in fragments if it is longer than the MTU, or an error to its sender
+// if it must not be fragmented.
 func (w *worker) toLine(mac datapath.MAC, session, mtu uint16, ip []byte, now int64) {
 	clamp(ip, mtu)
 	if len(ip) <= int(mtu) {
@@ -90,8 +89,8 @@ func (w *worker) sendPPPoE(mac datapath.MAC, session uint16, ip []byte) {
 	w.sendFrame(frame)
 }
 
-// fragments cuts a packet into fragments of an MTU (RFC 791, 3.2), and calls each with them, one after
-// the other in the same memory. A packet with options is dropped: some belong into the first fragment only.
+// fragments cuts a packet into fragments of an MTU (RFC 791, 3.2), and calls each with them, one after the other in the
+// same memory. A packet with options is dropped: some belong into the first fragment only.
 func fragments(ip []byte, mtu int, scratch []byte, each func([]byte)) {
 	if ip[0] != 0x45 {
 		return
@@ -142,11 +141,11 @@ func clamp(ip []byte, mtu uint16) {
 				return
 			}
 			binary.BigEndian.PutUint16(tcp[index+2:], most)
-			before, is := uint32(offered), uint32(most)
+			before, current := uint32(offered), uint32(most)
 			if index%2 != 0 { // the checksum's sum is of words
-				before, is = before>>8|before&0xff<<8, is>>8|is&0xff<<8
+				before, current = before>>8|before&0xff<<8, current>>8|current&0xff<<8
 			}
-			replace(tcp[tcpChecksum:tcpChecksum+2], before, is)
+			replace(tcp[tcpChecksum:tcpChecksum+2], before, current)
 			return
 		}
 		index += n

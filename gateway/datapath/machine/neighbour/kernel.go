@@ -260,11 +260,11 @@ func Remove(name string) error {
 		all = append(all, entry{addr: addr, mac: mac, remove: true})
 	}
 	for len(all) > 0 {
-		some := all[:min(atOnce, len(all))]
-		if _, _, err := c.setEntries(dev.Index, some); err != nil {
+		batch := all[:min(atOnce, len(all))]
+		if _, _, err := c.setEntries(dev.Index, batch); err != nil {
 			return fmt.Errorf("removing neighbours from %s: %w", name, err)
 		}
-		all = all[len(some):]
+		all = all[len(batch):]
 	}
 	return nil
 }

@@ -132,9 +132,9 @@ func (t *Table) nextEntries() (list []entry) {
 // send changes entries in the kernel. sending is held.
 func (t *Table) send(list []entry) {
 	list = slices.DeleteFunc(list, func(e entry) bool {
-		_, not := t.foreignStatic[e.addr]
+		_, excluded := t.foreignStatic[e.addr]
 		delete(t.foreignStatic, e.addr) // judged again, if it is a client's
-		return not && e.remove
+		return excluded && e.remove
 	})
 	if len(list) == 0 {
 		return
@@ -185,8 +185,8 @@ func (t *Table) Check() {
 		return
 	}
 	t.flush()
-	one, some := t.anyOwn()
-	if !some {
+	one, found := t.anyOwn()
+	if !found {
 		return
 	}
 	f, err := get(t.index, one)
@@ -203,7 +203,7 @@ func (t *Table) anyOwn() (netip.Addr, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for addr := range t.clients {
-		if _, not := t.foreignStatic[addr]; !not {
+		if _, excluded := t.foreignStatic[addr]; !excluded {
 			return addr, true
 		}
 	}

@@ -102,18 +102,18 @@ func (t *Table) compare() error {
 	if err != nil {
 		return err
 	}
-	there, owners := map[netip.Prefix]bool{}, t.owners.All()
+	present, owners := map[netip.Prefix]bool{}, t.owners.All()
 	for _, r := range have {
 		network := prefixOf(r)
 		client, wanted := owners[network]
 		if wanted && (!t.viaClient || r.Gw.Equal(client.AsSlice())) {
-			there[network] = true
+			present[network] = true
 		} else if e := netlink.RouteDel(&r); e != nil && !errors.Is(e, unix.ESRCH) {
 			err = errors.Join(err, fmt.Errorf("removing the route to %s of a former client: %w", network, e))
 		}
 	}
 	for network, client := range owners {
-		if !there[network] {
+		if !present[network] {
 			err = errors.Join(err, t.enter(network, client))
 		}
 	}

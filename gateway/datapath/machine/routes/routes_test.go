@@ -32,9 +32,9 @@ func TestCheckIsCheap(t *testing.T) {
 		}
 	}
 	enter(1, 2)
-	few := cost()
+	costOfFew := cost()
 	enter(2, 5000)
-	if many := cost(); many > few+8 {
-		t.Errorf("Check allocates %v times with one network, and %v times with 5,000", few, many)
+	if costOfMany := cost(); costOfMany > costOfFew+8 {
+		t.Errorf("Check allocates %v times with one network, and %v times with 5,000", costOfFew, costOfMany)
 	}
 }

@@ -22,7 +22,7 @@ func fields(data []byte) attributes {
 	return all
 }
 
-func (a attributes) has(kind uint16) bool { _, has := a[kind]; return has }
+func (a attributes) has(kind uint16) bool { _, found := a[kind]; return found }
 
 // number is a number in network order; 0: none.
 func (a attributes) number(kind uint16) uint32 {

@@ -64,30 +64,30 @@ func knownValue(o []octet) ([]byte, bool) {
 
 // Values to load.
 
-func value(of string, bytes ...byte) []octet {
+func value(varying string, bytes ...byte) []octet {
 	out := make([]octet, len(bytes))
 	for i, b := range bytes {
-		out[i] = octet{known: 0xff, value: b, source: of}
+		out[i] = octet{known: 0xff, value: b, source: varying}
 	}
 	return out
 }
 
-func knownOctets(of string, n uint32) []octet {
-	return value(of, binary.NativeEndian.AppendUint32(nil, n)...)
+func knownOctets(varying string, n uint32) []octet {
+	return value(varying, binary.NativeEndian.AppendUint32(nil, n)...)
 }
 
-func fixed(of string, bytes int) []octet {
+func fixed(varying string, bytes int) []octet {
 	out := make([]octet, bytes)
 	for i := range out {
-		out[i] = octet{fixed: 0xff, source: of}
+		out[i] = octet{fixed: 0xff, source: varying}
 	}
 	return out
 }
 
-func unknownOctets(of string, bytes int) []octet {
+func unknownOctets(varying string, bytes int) []octet {
 	out := make([]octet, bytes)
 	for i := range out {
-		out[i] = octet{source: of}
+		out[i] = octet{source: varying}
 	}
 	return out
 }
@@ -112,8 +112,8 @@ const (
 
 func (t truth) not() truth { return [...]truth{unknown: unknown, always: never, never: always}[t] }
 
-// equals compares bytes with a value; of is what would have to be known and varies.
-func equals(o []octet, want []byte) (t truth, of string) {
+// equals compares bytes with a value; varying is what varies and would have to be known.
+func equals(o []octet, want []byte) (t truth, varying string) {
 	t = always
 	for i, w := range want {
 		if i >= len(o) {
@@ -126,9 +126,9 @@ func equals(o []octet, want []byte) (t truth, of string) {
 		if b.known != 0xff {
 			t = unknown
 		}
-		if b.known|b.fixed != 0xff && of == "" {
-			of = b.name()
+		if b.known|b.fixed != 0xff && varying == "" {
+			varying = b.name()
 		}
 	}
-	return t, of
+	return t, varying
 }

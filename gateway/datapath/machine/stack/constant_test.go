@@ -11,7 +11,7 @@ import (
 func TestVarying(t *testing.T) {
 	at := crossing(t)
 	const forward = "chain forward { type filter hook forward priority 0; policy drop; %; }"
-	for _, c := range []struct{ chains, says string }{
+	for _, c := range []struct{ chains, message string }{
 		{"chain out { type nat hook postrouting priority 100; oifname wan0 masquerade random; limit rate 1/second accept; }",
 			""},
 		{"chain in { type filter hook input priority 0; limit rate 1/second accept; }", ""},
@@ -66,8 +66,9 @@ func TestVarying(t *testing.T) {
 	} {
 		apply(t, c.chains)
 		v, err := ReadVariance(noOwnTables, at)
-		if reason := v.Established; err != nil || (c.says == "") != (reason == "") || !strings.Contains(reason, c.says) {
-			t.Errorf("%s\n%q, %v; want %q", c.chains, reason, err, c.says)
+		if reason := v.Established; err != nil || (c.message == "") != (reason == "") ||
+			!strings.Contains(reason, c.message) {
+			t.Errorf("%s\n%q, %v; want %q", c.chains, reason, err, c.message)
 		}
 		sh(t, "nft flush ruleset")
 	}
@@ -104,7 +105,7 @@ func TestMarks(t *testing.T) {
 func TestVaryingUnanswered(t *testing.T) {
 	at := crossing(t)
 	const forward = "chain forward { type filter hook forward priority 0; policy drop; %; }"
-	for _, c := range []struct{ chains, says string }{
+	for _, c := range []struct{ chains, message string }{
 		{forward + "ct state established,related accept; limit rate 1/second accept", "limit"},
 		{forward + "ct state established,related accept; iifname lan0 accept; ct status dnat accept", ""},
 		{forward + "ct state new log prefix new; accept", "logs"},
@@ -117,19 +118,19 @@ func TestVaryingUnanswered(t *testing.T) {
 	} {
 		apply(t, c.chains)
 		v, err := ReadVariance(noOwnTables, at)
-		if reason := v.Unanswered; err != nil || (c.says == "") != (reason == "") || !strings.Contains(reason, c.says) {
-			t.Errorf("%s\n%q, %v; want %q", c.chains, reason, err, c.says)
+		if reason := v.Unanswered; err != nil || (c.message == "") != (reason == "") || !strings.Contains(reason, c.message) {
+			t.Errorf("%s\n%q, %v; want %q", c.chains, reason, err, c.message)
 		}
 		sh(t, "nft flush ruleset")
 	}
-	for script, says := range map[string]string{
+	for script, message := range map[string]string{
 		"iptables -A FORWARD -m conntrack --ctstate NEW -m limit --limit 1/s -j ACCEPT": "limit",
 		"iptables -A FORWARD -m state --state ESTABLISHED -m limit -j ACCEPT":           "",
 	} {
 		sh(t, script)
 		v, err := ReadVariance(noOwnTables, at)
-		if reason := v.Unanswered; err != nil || (says == "") != (reason == "") || !strings.Contains(reason, says) {
-			t.Errorf("%s\n%q, %v; want %q", script, reason, err, says)
+		if reason := v.Unanswered; err != nil || (message == "") != (reason == "") || !strings.Contains(reason, message) {
+			t.Errorf("%s\n%q, %v; want %q", script, reason, err, message)
 		}
 		sh(t, "nft flush ruleset")
 	}

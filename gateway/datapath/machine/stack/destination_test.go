@@ -23,7 +23,7 @@ func TestByDestination(t *testing.T) {
 		return unsure
 	}
 	const two = "nexthop via 192.0.2.2 nexthop via 198.51.100.2"
-	for _, c := range []struct{ do, undo, says string }{
+	for _, c := range []struct{ script, undo, message string }{
 		{"true", "true", ""},
 		{"ip route add 203.0.113.0/24 via 198.51.100.2; ip route add default via 198.51.100.2 metric 100; ip route add " +
 			"unreachable 10.0.0.0/8",
@@ -57,9 +57,9 @@ func TestByDestination(t *testing.T) {
 		{"sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.wan0.rp_filter=0",
 			"sysctl -qw net.ipv4.conf.all.rp_filter=0", "leads elsewhere"},
 	} {
-		sh(t, c.do)
-		if unsure := judged(); (c.says == "") != (unsure == "") || !strings.Contains(unsure, c.says) {
-			t.Errorf("%s: unsure %q, want %q", c.do, unsure, c.says)
+		sh(t, c.script)
+		if unsure := judged(); (c.message == "") != (unsure == "") || !strings.Contains(unsure, c.message) {
+			t.Errorf("%s: unsure %q, want %q", c.script, unsure, c.message)
 		}
 		sh(t, c.undo)
 	}
@@ -70,7 +70,7 @@ func TestByDestination(t *testing.T) {
 
 // TestPolicies: IPsec's policies for forwarded packets are named, others are not.
 func TestPolicies(t *testing.T) {
-	for _, c := range []struct{ do, undo, says string }{
+	for _, c := range []struct{ script, undo, message string }{
 		{"ip xfrm policy add src 10.1.0.0/24 dst 10.2.0.0/24 dir in", "ip xfrm policy flush", ""},
 		{"ip xfrm policy add src 2001:db8:1::/64 dst 2001:db8:2::/64 dir fwd", "ip xfrm policy flush", ""},
 		{"ip xfrm policy add src 10.1.0.0/24 dst 10.2.0.0/24 dir fwd", "ip xfrm policy flush", "IPsec policies"},
@@ -78,9 +78,9 @@ func TestPolicies(t *testing.T) {
 		{"ip xfrm policy setdefault fwd block", "ip xfrm policy setdefault fwd accept", "default policy blocks"},
 		{"ip xfrm policy setdefault in block", "ip xfrm policy setdefault in accept", ""},
 	} {
-		sh(t, c.do)
-		if got, err := Policies(); err != nil || (c.says == "") != (got == "") || !strings.Contains(got, c.says) {
-			t.Errorf("%s: %q, %v; want %q", c.do, got, err, c.says)
+		sh(t, c.script)
+		if got, err := Policies(); err != nil || (c.message == "") != (got == "") || !strings.Contains(got, c.message) {
+			t.Errorf("%s: %q, %v; want %q", c.script, got, err, c.message)
 		}
 		sh(t, c.undo)
 	}

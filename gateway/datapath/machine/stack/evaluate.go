@@ -60,10 +60,10 @@ func (e *evaluation) evalChain(name string, depth int) end {
 		return goesOn
 	}
 	for _, r := range ch.rules {
-		end, of := e.rule(r, depth)
-		if of != "" && e.reason == "" {
+		end, varying := e.rule(r, depth)
+		if varying != "" && e.reason == "" {
 			e.reason = fmt.Sprintf(
-				"a rule in %s %s %s (handle %d) %s", families[e.base.family], e.base.table, name, r.handle, of)
+				"a rule in %s %s %s (handle %d) %s", families[e.base.family], e.base.table, name, r.handle, varying)
 		}
 		if e.reason != "" || e.err != nil || end == isDecided {
 			return end
@@ -75,15 +75,15 @@ func (e *evaluation) evalChain(name string, depth int) end {
 	return goesOn
 }
 
-// rule evaluates a rule. of says how it varies.
-func (e *evaluation) rule(r rule, depth int) (at end, of string) {
+// rule evaluates a rule. varying says how it varies.
+func (e *evaluation) rule(r rule, depth int) (at end, varying string) {
 	e.r = registers{}
 	sure := true // all of the rule's matches so far are certain
 	for _, x := range r.exprs {
-		t, verdict, of := e.expression(x)
+		t, verdict, varying := e.expression(x)
 		switch {
-		case of != "":
-			return goesOn, of
+		case varying != "":
+			return goesOn, varying
 		case t == never:
 			return goesOn, ""
 		case t == unknown:
@@ -134,8 +134,8 @@ const (
 )
 
 // expression evaluates one expression. t is what it matches, never ends the rule; verdicts are those that
-// it may give; of says how it varies.
-func (e *evaluation) expression(x expression) (t truth, verdicts []verdict, of string) {
+// it may give; varying says how it varies.
+func (e *evaluation) expression(x expression) (t truth, verdicts []verdict, varying string) {
 	a := fields(x.data)
 	switch x.name {
 	case "meta":
@@ -209,7 +209,7 @@ func (e *evaluation) load(n uint32, o []octet) {
 }
 
 // meta is what is known of the packet itself.
-func (e *evaluation) meta(a attributes) (t truth, v []verdict, of string) {
+func (e *evaluation) meta(a attributes) (t truth, v []verdict, varying string) {
 	key := a.number(unix.NFTA_META_KEY)
 	if a.has(unix.NFTA_META_SREG) {
 		switch key {
@@ -221,8 +221,8 @@ func (e *evaluation) meta(a attributes) (t truth, v []verdict, of string) {
 	in, inIndex := e.packet.in()
 	out, outIndex := e.packet.out()
 	outKnown := e.packet.hook == unix.NF_INET_FORWARD || e.packet.hook == unix.NF_INET_POST_ROUTING
-	name := func(of, s string) []octet {
-		return value(of, append([]byte(s), make([]byte, unix.IFNAMSIZ-len(s))...)...)
+	name := func(varying, s string) []octet {
+		return value(varying, append([]byte(s), make([]byte, unix.IFNAMSIZ-len(s))...)...)
 	}
 	var o []octet
 	switch key {
@@ -281,7 +281,7 @@ func (p packet) state() uint32 {
 }
 
 // ct is what is known of the packet's connection.
-func (e *evaluation) ct(a attributes) (t truth, v []verdict, of string) {
+func (e *evaluation) ct(a attributes) (t truth, v []verdict, varying string) {
 	key := a.number(unix.NFTA_CT_KEY)
 	if a.has(unix.NFTA_CT_SREG) {
 		if key == unix.NFT_CT_LABELS || key == unix.NFT_CT_SECMARK {
@@ -309,7 +309,7 @@ func (e *evaluation) ct(a attributes) (t truth, v []verdict, of string) {
 }
 
 // payload is what is known of the packet's headers.
-func (e *evaluation) payload(a attributes) (t truth, v []verdict, of string) {
+func (e *evaluation) payload(a attributes) (t truth, v []verdict, varying string) {
 	if a.has(unix.NFTA_PAYLOAD_SREG) {
 		return always, nil, "changes packets"
 	}
@@ -364,25 +364,25 @@ const (
 )
 
 // compare compares a register with a value.
-func (e *evaluation) compare(a attributes) (t truth, v []verdict, of string) {
+func (e *evaluation) compare(a attributes) (t truth, v []verdict, varying string) {
 	want := a.value(unix.NFTA_CMP_DATA)
 	o := e.r.bytes(a.number(unix.NFTA_CMP_SREG), uint32(len(want)))
-	t, of = equals(o, want)
+	t, varying = equals(o, want)
 	switch a.number(unix.NFTA_CMP_OP) {
 	case unix.NFT_CMP_EQ:
 	case unix.NFT_CMP_NEQ:
 		t = t.not()
 	default:
-		t, of = unknown, whatVaries(o)
+		t, varying = unknown, whatVaries(o)
 	}
 	if t != unknown {
 		return t, nil, ""
 	}
-	return unknown, nil, matchWords(of)
+	return unknown, nil, matchWords(varying)
 }
 
 // bitwise masks a register; other operations make all of it as certain as its least certain bit.
-func (e *evaluation) bitwise(a attributes) (of string) {
+func (e *evaluation) bitwise(a attributes) (varying string) {
 	n, mask, xor := a.number(unix.NFTA_BITWISE_LEN), a.value(unix.NFTA_BITWISE_MASK), a.value(unix.NFTA_BITWISE_XOR)
 	if len(mask) != int(n) || len(xor) != int(n) {
 		return e.convert(a, unix.NFTA_BITWISE_SREG, unix.NFTA_BITWISE_DREG, n, n)
@@ -396,13 +396,13 @@ func (e *evaluation) bitwise(a attributes) (of string) {
 }
 
 // convert computes a register from another in a way that is not followed.
-func (e *evaluation) convert(a attributes, source, target uint16, n, out uint32) (of string) {
+func (e *evaluation) convert(a attributes, source, target uint16, n, out uint32) (varying string) {
 	from := e.r.bytes(a.number(source), n)
 	if from == nil || out > 64 {
 		return "has an expression that gatewayd does not know"
 	}
-	if of := whatVaries(from); of != "" {
-		e.load(a.number(target), unknownOctets(of, int(out)))
+	if varying := whatVaries(from); varying != "" {
+		e.load(a.number(target), unknownOctets(varying, int(out)))
 		return ""
 	}
 	e.load(a.number(target), fixed("", int(out)))
@@ -410,7 +410,7 @@ func (e *evaluation) convert(a attributes, source, target uint16, n, out uint32)
 }
 
 // hash hashes a register; the hash that the packet has already is of its flow, but not of each direction's alone.
-func (e *evaluation) hash(a attributes) (t truth, v []verdict, of string) {
+func (e *evaluation) hash(a attributes) (t truth, v []verdict, varying string) {
 	const sreg, dreg, length, kind = 1, 2, 3, 7 // NFTA_HASH_SREG, _DREG, _LEN, _TYPE
 	if a.number(kind) != 0 {
 		return always, nil, "looks at the packet's hash (symhash)"
@@ -419,7 +419,7 @@ func (e *evaluation) hash(a attributes) (t truth, v []verdict, of string) {
 }
 
 // immediate loads a value or gives a verdict.
-func (e *evaluation) immediate(a attributes) (t truth, v []verdict, of string) {
+func (e *evaluation) immediate(a attributes) (t truth, v []verdict, varying string) {
 	if dreg := a.number(unix.NFTA_IMMEDIATE_DREG); dreg != unix.NFT_REG_VERDICT {
 		e.load(dreg, value("", a.value(unix.NFTA_IMMEDIATE_DATA)...))
 		return always, nil, ""
@@ -432,7 +432,7 @@ func (e *evaluation) immediate(a attributes) (t truth, v []verdict, of string) {
 }
 
 // object refers to an object of the ruleset.
-func object(a attributes) (of string) {
+func object(a attributes) (varying string) {
 	const counter, helper, timeout = 1, 3, 7 // NFT_OBJECT_COUNTER, _CT_HELPER, _CT_TIMEOUT
 	switch kind := a.number(unix.NFTA_OBJREF_IMM_TYPE); kind {
 	case counter, helper, timeout:

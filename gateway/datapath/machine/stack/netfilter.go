@@ -69,7 +69,7 @@ func legacyNames() ([]string, error) {
 // Rules names the chains that affect packets forwarded between interfaces: base chains at prerouting, forward and
 // postrouting, at the interfaces' ingress and at any egress, that hold a rule or drop by policy. Tables for which own
 // returns true do not count; family is unix.NFPROTO_INET, NFPROTO_IPV4 or NFPROTO_NETDEV.
-func Rules(own func(family uint8, table string) bool, interfaces ...string) ([]string, error) {
+func Rules(fromOwn func(family uint8, table string) bool, interfaces ...string) ([]string, error) {
 	if names, err := legacyNames(); err == nil && len(names) > 0 {
 		var old []string
 		for _, n := range names {
@@ -94,7 +94,7 @@ func Rules(own func(family uint8, table string) bool, interfaces ...string) ([]s
 	}
 	var chains []chain
 	for _, m := range messages {
-		if ch, ok := baseChain(m.Data); ok && ch.traversedBy(interfaces) && !own(ch.family, ch.table) {
+		if ch, ok := baseChain(m.Data); ok && ch.traversedBy(interfaces) && !fromOwn(ch.family, ch.table) {
 			chains = append(chains, ch)
 		}
 	}

@@ -44,7 +44,7 @@ func decodeSet(data []byte) (id setID, s *set, ok bool) {
 }
 
 // lookup looks a register up in a set or map.
-func (e *evaluation) lookup(a attributes) (t truth, v []verdict, of string) {
+func (e *evaluation) lookup(a attributes) (t truth, v []verdict, varying string) {
 	id := setID{e.base.family, e.base.table, a.text(unix.NFTA_LOOKUP_SET)}
 	s := e.sets[id]
 	if s == nil {
@@ -61,9 +61,9 @@ func (e *evaluation) lookup(a attributes) (t truth, v []verdict, of string) {
 		bytes = len(s.elements[0].key)
 	}
 	key := e.r.bytes(a.number(unix.NFTA_LOOKUP_SREG), uint32(bytes))
-	found, of := s.find(key)
-	if of != "" {
-		return unknown, nil, matchWords(of)
+	found, varying := s.find(key)
+	if varying != "" {
+		return unknown, nil, matchWords(varying)
 	}
 	const inverted = 1 // NFT_LOOKUP_F_INV
 	t = unknown
@@ -95,7 +95,7 @@ func (e *evaluation) lookup(a attributes) (t truth, v []verdict, of string) {
 func isCertain(o []octet) bool { _, all := knownValue(o); return all }
 
 // find returns the elements that a key may be, and what of the key varies that matters.
-func (s *set) find(key []octet) (found []element, of string) {
+func (s *set) find(key []octet) (found []element, varying string) {
 	if s.flags&(unix.NFT_SET_INTERVAL) != 0 || len(s.elements) == 0 || len(key) == 0 {
 		return s.elements, whatVaries(key)
 	}
@@ -111,12 +111,12 @@ func (s *set) find(key []octet) (found []element, of string) {
 			return []element{x}, ""
 		case t == unknown:
 			found = append(found, x)
-			if of == "" {
-				of = varies
+			if varying == "" {
+				varying = varies
 			}
 		}
 	}
-	return append(found, rest...), of
+	return append(found, rest...), varying
 }
 
 // readElements reads a set's elements.
@@ -143,11 +143,11 @@ func listElements(c *nftables.Conn, id setID) (all []element, err error) {
 	e := netlink.NewAttributeEncoder()
 	e.String(unix.NFTA_SET_ELEM_LIST_TABLE, id.table)
 	e.String(unix.NFTA_SET_ELEM_LIST_SET, id.name)
-	which, err := e.Encode()
+	filter, err := e.Encode()
 	if err != nil {
 		return nil, err
 	}
-	messages, err := c.Dump(unix.NFT_MSG_GETSETELEM, nftables.Family(id.family), which)
+	messages, err := c.Dump(unix.NFT_MSG_GETSETELEM, nftables.Family(id.family), filter)
 	if err != nil {
 		return nil, err
 	}

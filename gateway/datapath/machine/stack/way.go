@@ -112,19 +112,19 @@ func routesUpTo(most int) ([]netlink.Route, error) {
 }
 
 // HasDefault reports whether any table has a default route that leads somewhere.
-func HasDefault() (has bool, err error) {
+func HasDefault() (found bool, err error) {
 	_, err = ConsistentList(func() ([]netlink.Route, error) {
-		has = false
+		found = false
 		return nil, netlink.RouteListFilteredIter(
 			unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
-				has = has || destination(r).Bits() == 0 && hasLiveHop(r)
-				return !has
+				found = found || destination(r).Bits() == 0 && hasLiveHop(r)
+				return !found
 			})
 	})
 	if err != nil {
 		return false, fmt.Errorf("listing the routes: %w", err)
 	}
-	return has, nil
+	return found, nil
 }
 
 // hasLiveHop reports whether a route has a hop whose link is up.

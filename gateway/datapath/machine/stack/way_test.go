@@ -69,7 +69,7 @@ func TestWay(t *testing.T) {
 
 // TestUnsure checks cases in which addresses do not determine a packet's way, or there is none.
 func TestUnsure(t *testing.T) {
-	for _, c := range []struct{ do, undo, says string }{
+	for _, c := range []struct{ script, undo, message string }{
 		{"ip rule add fwmark 1 lookup 100", "ip rule del fwmark 1 lookup 100", "rules of routing"},
 		{"ip rule add from 10.1.0.9 lookup main", "ip rule del from 10.1.0.9 lookup main", "rules of routing"},
 		{"ip rule add tos 0x10 lookup main", "ip rule del tos 0x10 lookup main", "rules of routing"},
@@ -101,9 +101,9 @@ func TestUnsure(t *testing.T) {
 		{"ip neigh add 192.0.2.2 dev wan0 nud failed", "ip neigh flush all; ip neigh del 192.0.2.2 dev wan0 || :",
 			"the next hop does not answer"},
 	} {
-		sh(t, c.do)
-		if w, unsure := find(t); !strings.Contains(unsure, c.says) {
-			t.Errorf("%s: unsure %q, want %q: %+v", c.do, unsure, c.says, w)
+		sh(t, c.script)
+		if w, unsure := find(t); !strings.Contains(unsure, c.message) {
+			t.Errorf("%s: unsure %q, want %q: %+v", c.script, unsure, c.message, w)
 		}
 		sh(t, c.undo)
 		if w, unsure := find(t); unsure != "" {
@@ -163,7 +163,7 @@ func TestFollow(t *testing.T) {
 	f, err := Follow()
 	must(t, err)
 	routing, rules := make(chan struct{}, 100), make(chan struct{}, 100)
-	told := func(c chan struct{}) func() {
+	reports := func(c chan struct{}) func() {
 		return func() {
 			select {
 			case c <- struct{}{}:
@@ -172,8 +172,8 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	sh(t, "ip neigh replace 10.1.0.66 lladdr 02:00:00:00:00:66 dev lan0")
-	must(t, f.Run(Changes{LAN: lan.Index, Routing: told(routing), Rules: told(rules)}))
-	for what, c := range map[string]chan struct{}{
+	must(t, f.Run(Changes{LAN: lan.Index, Routing: reports(routing), Rules: reports(rules)}))
+	for label, c := range map[string]chan struct{}{
 		"ip route add 203.0.113.0/24 via 192.0.2.2; ip route del 203.0.113.0/24":                          routing,
 		"ip neigh replace 192.0.2.66 lladdr 02:00:00:00:00:66 dev wan0; ip neigh del 192.0.2.66 dev wan0": routing,
 		"sysctl -qw net.ipv4.conf.other.forwarding=0; sysctl -qw net.ipv4.conf.other.forwarding=1":        routing,
@@ -184,7 +184,7 @@ func TestFollow(t *testing.T) {
 		"ip xfrm policy add src 10.1.0.0/24 dst 10.2.0.0/24 dir fwd; ip xfrm policy flush":                rules,
 		"ip xfrm policy setdefault fwd block; ip xfrm policy setdefault fwd accept":                       rules,
 	} {
-		sh(t, what)
+		sh(t, label)
 		<-c
 	}
 	must(t, f.Close())
@@ -193,7 +193,7 @@ func TestFollow(t *testing.T) {
 	}
 	f, err = Follow()
 	must(t, err)
-	must(t, f.Run(Changes{LAN: lan.Index, Routing: told(routing), Rules: told(rules)}))
+	must(t, f.Run(Changes{LAN: lan.Index, Routing: reports(routing), Rules: reports(rules)}))
 	sh(t, "ip neigh replace 10.1.0.66 lladdr 02:00:00:00:00:67 dev lan0; ip neigh del 10.1.0.66 dev lan0; ip route add "+
 		"203.0.113.0/24 via 192.0.2.2")
 	<-routing

@@ -17,7 +17,7 @@ var constantMatches = map[string]bool{
 	"comment": true, "addrtype": true, "iprange": true, "mark": true, "connmark": true, "multiport": true, "pkttype": true}
 
 // match evaluates a match of xtables.
-func (e *evaluation) match(a attributes) (t truth, v []verdict, of string) {
+func (e *evaluation) match(a attributes) (t truth, v []verdict, varying string) {
 	name, info := a.text(xtName), a[xtInfo]
 	switch {
 	case constantMatches[name]:
@@ -35,7 +35,7 @@ func (e *evaluation) match(a attributes) (t truth, v []verdict, of string) {
 }
 
 // flagsMatch evaluates TCP's flags: mask, value, and whether it is inverted.
-func flagsMatch(info []byte) (t truth, v []verdict, of string) {
+func flagsMatch(info []byte) (t truth, v []verdict, varying string) {
 	option, mask, want, inverted := info[8], info[9], info[10], info[11]
 	const known, invertFlags = tcpFIN | tcpSYN | tcpRST | tcpACK, 4 // XT_TCP_INV_FLAGS
 	switch {
@@ -60,7 +60,7 @@ const (
 )
 
 // conntrack evaluates a match of connections.
-func (e *evaluation) conntrack(info []byte) (t truth, v []verdict, of string) {
+func (e *evaluation) conntrack(info []byte) (t truth, v []verdict, varying string) {
 	flags, inverted := binary.NativeEndian.Uint16(info[146:]), binary.NativeEndian.Uint16(info[148:])
 	if flags&xtConntrackExpires != 0 {
 		return unknown, nil, matchWords("connection's expiry")
@@ -87,7 +87,7 @@ func (e *evaluation) inState(mask uint16) truth {
 }
 
 // target evaluates a target of xtables.
-func (e *evaluation) target(a attributes) (t truth, v []verdict, of string) {
+func (e *evaluation) target(a attributes) (t truth, v []verdict, varying string) {
 	switch name := a.text(xtName); name {
 	case "CONNMARK":
 		e.marks = true

@@ -73,8 +73,7 @@ func lengthMessage(number uint16, packets uint32) []byte {
 	return config(number, func(e *netlink.AttributeEncoder) { e.Uint32(attrMaxLen, packets) })
 }
 
-// flagsMessage sets both flags explicitly, so that a full queue drops whatever the
-// kernel's default is.
+// flagsMessage sets both flags explicitly, so that a full queue drops whatever the kernel's default is.
 func flagsMessage(number uint16, gso bool) []byte {
 	var flags uint32
 	if gso {
@@ -106,9 +105,8 @@ func config(number uint16, fill func(*netlink.AttributeEncoder)) []byte {
 	panic("queue: encoding constants: " + err.Error())
 }
 
-// answer decodes the kernel's answer to a message: nil or the error. is reports whether b
-// is an answer.
-func answer(b []byte) (err error, is bool) {
+// answer decodes the kernel's answer to a message: nil or the error. is reports whether b is an answer.
+func answer(b []byte) (err error, found bool) {
 	if len(b) < messageHeader+4 || binary.NativeEndian.Uint16(b[4:]) != unix.NLMSG_ERROR {
 		return nil, false
 	}

@@ -93,8 +93,8 @@ func (q *Queue) bind() error {
 		return fmt.Errorf("setting up its socket: %w", err)
 	}
 	for _, step := range []struct {
-		what string
-		msg  []byte
+		subject string
+		msg     []byte
 	}{
 		{"binding", bindMessage(q.cfg.Number)},
 		{"setting its length", lengthMessage(q.cfg.Number, q.cfg.Packets)},
@@ -105,7 +105,7 @@ func (q *Queue) bind() error {
 			if errors.Is(err, unix.EPERM) {
 				err = fmt.Errorf("another process has it, or CAP_NET_ADMIN is missing: %w", err)
 			}
-			return fmt.Errorf("%s: %w", step.what, err)
+			return fmt.Errorf("%s: %w", step.subject, err)
 		}
 	}
 	return nil
@@ -126,7 +126,7 @@ func (q *Queue) confirmed(msg []byte) error {
 		if err != nil {
 			return err
 		}
-		if err, is := answer(b[:n]); is {
+		if err, found := answer(b[:n]); found {
 			return err
 		}
 		var p Packet

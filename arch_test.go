@@ -39,6 +39,7 @@ var allowedImports = map[string][]string{
 	"internal/goldentest":  {},           // files that tests compare with
 	"internal/logtest":     {},           // logs for tests
 	"internal/netnstest":   {},           // namespaces for tests
+	"internal/sshtest":     {},           // machines with an sshd for tests
 
 	"cmd/gateweigh":       {"lab/...", "manual", "meant", "output", "quote"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
@@ -135,12 +136,14 @@ var allowedImports = map[string][]string{
 		"lab/traffic/frames/capture", "lab/traffic/short", "lab/words", "textfile"},
 	// what a machine is, read on it
 	"lab/machine": {"lab/meter", "lab/realtime"},
-	"lab/agent": {"lab/scratch", "output", "lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn",
+	"lab/agent": {"lab/nic", "lab/scratch", "output",
+		"lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn",
 		"lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic",
 		"lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames",
 		"lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile",
 		"lab/traffic/socket"},
-	"lab/backend":  {"lab/agent", "lab/client"},
+	"lab/backend":  {"lab/agent", "lab/client", "lab/nic", "lab/scratch"},
+	"lab/nic":      {}, // interfaces of a machine, lent to a lab
 	"lab/topology": {"lab/agent", "lab/backend", "lab/client", "lab/realtime"},
 	"lab/dut": {
 		"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink", "quote"},
@@ -230,7 +233,7 @@ var testImports = map[string][]string{
 		"lab/traffic/frames/send"},
 	"lab/machine":  {"lab/labtest"},
 	"lab/profile":  {"lab/labtest"},
-	"lab/backend":  {"lab/labtest"},
+	"lab/backend":  {"lab/labtest", "lab/topology"},
 	"lab/topology": {"lab/meter", "lab/labtest", "lab/result", "lab/traffic", "lab/tunnel"},
 	"lab/traffic":  {"lab/labtest"},
 	"lab/vm":       {"lab/labtest"},

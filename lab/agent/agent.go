@@ -14,6 +14,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -23,6 +24,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -46,6 +48,10 @@ type Options struct {
 	// namespaces of its own and must make them usable. Without, it runs no host: it
 	// answers for the machine alone, and needs no rights for that.
 	Isolated bool
+	// Guarded means that a Guard has started the agent.
+	Guarded bool
+	// Patience ends the agent when the lab has sent nothing for so long; 0: never. A lab sends beats meanwhile: Conn.Beat.
+	Patience time.Duration
 
 	selfTest bool // try on this machine what agents do, and end
 }
@@ -82,10 +88,19 @@ func Main(ctx context.Context, opts Options) (err error) {
 	a := &Agent{
 		machineAgent: machineAgent{dir: opts.LogDir}, opts: opts, programs: map[string]*spawned{}, support: map[int]bool{},
 	}
+	input := io.Reader(os.Stdin)
+	if opts.Guarded {
+		guard, err := awaitGuard()
+		if err != nil {
+			return nil // the guard has said why
+		}
+		defer guard.putBack(opts.LogDir)
+		input = watchInput(opts.Patience, guard.lost)
+	}
 	defer a.killPerf()
 	defer a.slowed.close()
 	if !opts.Isolated {
-		return a.answer(ctx, os.Stdin, os.Stdout)
+		return a.answer(ctx, input, os.Stdout)
 	}
 	// What the new namespaces lack: /sys has to show the host's own interfaces, and a container's /proc/sys may be read
 	// only.
@@ -97,7 +112,7 @@ func Main(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	defer a.close()
-	return a.answer(ctx, os.Stdin, os.Stdout)
+	return a.answer(ctx, input, os.Stdout)
 }
 
 // close ends all that runs on the host. There is nobody left to report errors to.
@@ -265,6 +280,7 @@ func (a *Agent) Rest(context.Context) (meter.Rest, error) {
 // Hidden subcommands of the program an agent is part of.
 const (
 	Subcommand    = "agent"
+	GuardCommand  = "agent-guard"  // starts an agent and puts back what its host took of the machine: see Guard
 	InitCommand   = "agent-init"   // becomes the first process of a jail
 	WorkerCommand = "agent-worker" // holds a part of an agent's streams
 	BurnerCommand = "agent-burner" // slows CPUs down
@@ -279,6 +295,9 @@ const Self = "/proc/1/exe"
 
 // modesAsGiven is the umask of hosts' programs: some give up root, and read then what they made before.
 const modesAsGiven = 0o022
+
+// Complaint begins what an agent that failed says.
+const Complaint = "gateweigh agent: "
 
 // RunAs makes this process an agent, one of its helpers, or the first process of a jail, when its
 // arguments say so, and then never returns. Every program that starts hosts
@@ -299,6 +318,9 @@ func RunAs(args []string) {
 		} else if err == nil {
 			err = Main(context.Background(), o)
 		}
+	case GuardCommand:
+		unix.Umask(modesAsGiven)
+		err = guardMain(args[2:])
 	case InitCommand:
 		if len(args) != 3 {
 			err = errors.New("the first process of a host needs the folder of its logs")
@@ -319,7 +341,7 @@ func RunAs(args []string) {
 		return
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "gateweigh agent:", err)
+		fmt.Fprintln(os.Stderr, Complaint+err.Error())
 		os.Exit(1)
 	}
 	os.Exit(0)
@@ -342,6 +364,9 @@ func (o Options) Args() []string {
 		// backend.Clean looks for it: such an agent is safe to end with all connections of its namespace
 		args = append(args, "-isolated")
 	}
+	if o.Guarded {
+		args = append(args, "-guarded", "-patience", o.Patience.String())
+	}
 	return args
 }
 
@@ -354,6 +379,8 @@ func (o *Options) flags() *flag.FlagSet {
 		return json.Unmarshal([]byte(text), &[...]*[]int{&o.AgentCPUs, &o.ProgramCPUs})
 	})
 	f.BoolVar(&o.selfTest, "self-test", false, "try on this machine what agents do; exit status 1 when something fails")
+	f.BoolVar(&o.Guarded, "guarded", false, "started by a guard")
+	f.DurationVar(&o.Patience, "patience", 0, "end when the lab has sent nothing for so long; 0: never")
 	f.BoolVar(&o.Isolated, "isolated", false, "started in namespaces of its own")
 	return f
 }

@@ -43,12 +43,14 @@ var hostVerbs = verbs{
 	"Spawn":     (*Agent).Spawn,
 	"End":       (*Agent).End,
 	"Programs":  (*Agent).Programs,
+	"Logs":      (*Agent).Logs,
 	"WriteFile": (*Agent).WriteFile,
 	"Install":   (*Agent).Install,
 	"Inside":    (*Agent).Inside,
 
 	"AddPair":       (*Agent).AddPair,
 	"Apply":         (*Agent).Apply,
+	"AwaitLinks":    (*Agent).AwaitLinks,
 	"LinkAddresses": (*Agent).LinkAddresses,
 	"AddNeighbours": (*Agent).AddNeighbours,
 

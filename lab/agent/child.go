@@ -20,15 +20,7 @@ type Child struct {
 // StartChild starts this program with other arguments. The child writes its messages to stderr. attr sets its
 // namespaces and process group, and may be nil.
 func StartChild(args []string, attr *syscall.SysProcAttr, stderr *os.File) (*Child, error) {
-	command := []string{"/proc/self/exe"}
-	if through := emulator(); through != "" {
-		file, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		command = []string{through, file}
-	}
-	c := &Child{Cmd: exec.Command(command[0], append(command[1:], args...)...)}
+	c := &Child{Cmd: selfCommand(args)}
 	c.SysProcAttr, c.Stderr = attr, stderr
 	var err error
 	if c.input, err = c.StdinPipe(); err != nil {
@@ -39,6 +31,16 @@ func StartChild(args []string, attr *syscall.SysProcAttr, stderr *os.File) (*Chi
 		return nil, err
 	}
 	return c, c.Start()
+}
+
+// selfCommand is a command of this program, through the emulator that runs it where there is one.
+func selfCommand(args []string) *exec.Cmd {
+	if through := emulator(); through != "" {
+		if file, err := os.Executable(); err == nil {
+			return exec.Command(through, append([]string{file}, args...)...)
+		}
+	}
+	return exec.Command("/proc/self/exe", args...)
 }
 
 // emulator returns the file of the emulator (qemu-user) that runs this process, or "" without one. An emulator shows

@@ -219,6 +219,18 @@ func (a *Agent) Programs(context.Context) (list []Program) {
 	return list
 }
 
+// Logs reads the log files of the host, at most the last megabyte of each.
+func (a *Agent) Logs(context.Context) (map[string]string, error) {
+	files, err := filepath.Glob(filepath.Join(a.opts.LogDir, "*.log"))
+	logs := map[string]string{}
+	for _, path := range files {
+		if text := (&spawned{log: path}).tail(endOutput); text != "" {
+			logs[filepath.Base(path)] = text
+		}
+	}
+	return logs, err
+}
+
 // said is the end of what the program has printed. A log may be of megabytes, and programs are
 // listed after each window.
 func (p *spawned) said() string { return LastLines(p.tail(2 * tailBytes)) }

@@ -159,6 +159,14 @@ func (c *Conn) Err() error { return context.Cause(c.open) }
 // Close ends the conversation; the agent then ends itself and all it started.
 func (c *Conn) Close() error { return c.w.Close() }
 
+// Beat tells an agent with a watchdog that the lab is there. Between requests white space means nothing.
+func (c *Conn) Beat() error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	_, err := c.w.Write([]byte("\n"))
+	return err
+}
+
 // receive hands out answers until r ends.
 func (c *Conn) receive(r io.Reader) error {
 	dec := json.NewDecoder(bufio.NewReaderSize(r, 1<<16))

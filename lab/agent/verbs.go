@@ -97,6 +97,11 @@ func (c *Conn) Programs(ctx context.Context) ([]Program, error) {
 	return ask[[]Program](ctx, c, "Programs")
 }
 
+// Logs reads what the host's spawned programs have printed, by the names of their log files: of each the end.
+func (c *Conn) Logs(ctx context.Context) (map[string]string, error) {
+	return ask[map[string]string](ctx, c, "Logs")
+}
+
 // WriteFile writes a file as the host's programs see it, with its directories.
 func (c *Conn) WriteFile(ctx context.Context, path string, data []byte, mode uint32) error {
 	return c.do(ctx, "WriteFile", path, data, mode)
@@ -118,6 +123,11 @@ func (c *Conn) AddPair(ctx context.Context, p Pair) error { return c.do(ctx, "Ad
 
 // Apply configures the host's links and routes.
 func (c *Conn) Apply(ctx context.Context, n Network) error { return c.do(ctx, "Apply", n) }
+
+// AwaitLinks waits until interfaces of the host have a carrier.
+func (c *Conn) AwaitLinks(ctx context.Context, names []string) error {
+	return c.do(ctx, "AwaitLinks", names)
+}
 
 // LinkAddresses asks for the hardware addresses of the host's interfaces, by name.
 func (c *Conn) LinkAddresses(ctx context.Context) (map[string]string, error) {

@@ -28,6 +28,11 @@ type Backend interface {
 	// Machine starts an agent that answers for the machine which carries the metered
 	// hosts, outside of any lab. It needs no rights, changes nothing, and lasts as a host.
 	Machine(ctx context.Context) (*Host, error)
+	// Others starts an agent for each machine of the backend that carries no metered host, as Machine does. Its name is
+	// that of the host there: "server". None: all hosts are on one machine.
+	Others(ctx context.Context) ([]*Host, error)
+	// Close ends what the backend has beside its hosts. It is for after them; the end of the lab's process does as much.
+	Close() error
 }
 
 // Description is what a backend can do, and with what. All above the backend asks it, and takes nothing for granted.
@@ -38,6 +43,9 @@ type Description struct {
 	Placement Placement
 	CPUs      int // online on the machine that carries the metered hosts
 	Clock     Clock
+	// Cables is that links are there before labs are: a link needs time to come up, and hosts on one link are connected by
+	// a switch, for which a topology needs no host.
+	Cables bool
 }
 
 // Clock is the time by which hosts stamp what they send and receive.
@@ -69,6 +77,7 @@ type Open func(ctx context.Context, o Options) (Backend, error)
 
 // End is one end of a link to be made.
 type End struct {
-	Host *Host
+	Host *Host  // nil: a switch that is there
 	If   string // the name its interface should have
+	Port string // the topology's name of the port: "lan"; may be empty
 }

@@ -35,7 +35,8 @@ type Host struct {
 	Files   int64    // the hard limit of open files of its agent; 0: none
 	Ifs     []string // its ends of the lab's links, in the order of the topology's links
 
-	end func() error // given by the backend: ends the host once its agent's input is closed
+	leave func()       // what is done before the agent's input is closed; may be nil
+	end   func() error // given by the backend: ends the host once its agent's input is closed
 }
 
 // answersWithin bounds the wait for an agent that runs and does not answer. One that has ended is noticed at
@@ -57,6 +58,9 @@ func (h *Host) greet(ctx context.Context) error {
 
 // Stop ends the host: its agent, its programs, its links. Twice is harmless.
 func (h *Host) Stop() error {
+	if h.leave != nil {
+		h.leave()
+	}
 	h.Conn.Close()
 	return h.end()
 }

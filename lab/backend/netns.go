@@ -90,6 +90,12 @@ func (b Netns) Machine(ctx context.Context) (*Host, error) {
 	return h, nil
 }
 
+// Others implements Backend: there is one machine.
+func (Netns) Others(context.Context) ([]*Host, error) { return nil, nil }
+
+// Close implements Backend: all there is ends with its hosts.
+func (Netns) Close() error { return nil }
+
 // launch starts an agent in new namespaces and returns once it answers.
 func launch(ctx context.Context, opts agent.Options, namespaces uintptr, log *os.File) (*Host, error) {
 	// In a session of its own: Ctrl-C reaches the lab, which then ends its agents in order, and the agent's priority is

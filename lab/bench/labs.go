@@ -165,6 +165,7 @@ func (l Labs) side(own, device dut.DUT, has experiment.Side) (*Bench, topology.T
 	}
 	return s, build(topology.Spec{
 		Aggregate: l.Aggregate, LAN: own.Traits().LAN, Clients: s.most + s.Guests, ClientHosts: l.Experiment.Client.Hosts,
+		Cables:        l.Backend.Describe().Cables,
 		Urgent:        traffic.KindOf(has.Traffic.Kind).Frames,
 		UrgentRouters: l.UrgentRouters, Between: l.Between, Ends: l.Ends,
 		NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,

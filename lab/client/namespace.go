@@ -62,6 +62,9 @@ func (n *Namespace) Do(fn func() error) error {
 	return onThread(n.file, fn)
 }
 
+// File stands for the namespace.
+func (n *Namespace) File() *os.File { return n.file }
+
 // Close lets go of the namespace; the kernel removes it, and the interfaces in
 // it, once its last socket is closed.
 func (n *Namespace) Close() error { return n.file.Close() }

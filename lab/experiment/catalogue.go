@@ -240,6 +240,7 @@ func (e *Experiment) applyDefaults() {
 		m.ApplyDefaults(e)
 	}
 	e.applyFrameDefaults()
+	e.applyHosts()
 	for _, name := range e.DUTs {
 		_, described := e.Custom[name]
 		if d, shipped := ShippedDUT(name); shipped && !described {

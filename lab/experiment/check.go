@@ -53,6 +53,7 @@ func (e *Experiment) check() strict.Problems {
 	e.checkMeaning(report)
 	e.checkTopology(report)
 	e.checkLink(report)
+	e.checkBackend(report)
 	if check := e.measure().Check; check != nil {
 		check(e, report)
 	}

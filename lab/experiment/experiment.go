@@ -79,11 +79,13 @@ type Experiment struct {
 	Router  Router
 	Link    Link
 	Beside  Beside
+	Backend Backend
 	Custom  map[string]CustomDUT // devices described in the file itself
 
 	own       map[string]any       // values of the measure's own keys
 	files     map[string]sizesFile // of FrameSizes, by name
 	badDUTs   map[string]bool      // devices of which a key was refused
+	badHosts  bool                 // a key of [backend.host.NAME] was refused
 	sizesRead bool                 // files is of FrameSizes as they are set
 	badSizes  []string             // what is wrong with others
 	catalogue Catalogue
@@ -305,6 +307,10 @@ func (e *Experiment) Encode() []byte {
 			}
 			write(map[string]any{name: v})
 		}
+	}
+	for _, host := range slices.Sorted(maps.Keys(e.Backend.Hosts)) {
+		fmt.Fprintf(&b, "\n[%s]\n", HostKey(host, ""))
+		write(e.Backend.Hosts[host])
 	}
 	if len(e.Custom) > 0 {
 		b.WriteString("\n")

@@ -60,7 +60,7 @@ type fieldOf[E any] struct {
 
 // shared is every key outside [dut.NAME] that is no measure's own. With these it is the only list
 // of keys: the file, the command line and the suggestions for unknown keys all read it.
-var shared = slices.Concat(general, linkFields)
+var shared = slices.Concat(general, linkFields, backendFields)
 
 var general = []Field{
 	field("name", name, func(e *Experiment) *string { return &e.Name }).
@@ -163,7 +163,7 @@ var general = []Field{
 var ClientKeys = []string{"clients", "client.kind", "client.churn", "client.hosts"}
 
 // tables are the keys that hold other keys.
-var tables = []string{"client", "traffic", "router", "link", "beside", "dut"}
+var tables = []string{"client", "traffic", "router", "link", "beside", "backend", "dut"}
 
 // Keys lists every key outside [dut.NAME], in the order of the documentation: those that measures
 // share, and then their own.
@@ -258,6 +258,8 @@ func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 		return false, fmt.Errorf("must be a table: [%s]%s", dotted, near.Meant(dotted, e.catalogue.Keys()))
 	case slices.Contains(tables, dotted):
 		return true, nil
+	case len(key) > 1 && key[0] == "backend" && key[1] == "host":
+		return e.assignHost(key[2:], value)
 	case key[0] == "dut":
 		return e.assignDUT(key[1:], value)
 	}

@@ -34,6 +34,8 @@ func keys(string) (string, error) {
 			table(&b, list, 1)
 		}
 	}
+	b.WriteString("\n## `[backend.host.NAME]`\n\nNAME is `router`, `server`, `client`, `client2` or `client3`.\n\n")
+	table(&b, experiment.HostReference(), 1)
 	return b.String(), nil
 }
 

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,17 +13,52 @@ import (
 	"github.com/gateweigh/gateweigh/lab/burn"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
 // open opens the run's backend.
 func (c Config) open(ctx context.Context) (backend.Backend, error) {
 	open := c.Backend
 	if open == nil {
-		open = backend.Local
+		open = OpenFor(c.Experiment)
 	}
-	return open(ctx, backend.Options{
+	b, err := open(ctx, backend.Options{
 		Run: filepath.Base(c.Dir), LogDir: filepath.Join(c.Dir, result.LogsFolder), SecondCPU: c.Experiment.CPUs() > 1,
 	})
+	return b, blamed(c.Experiment, err)
+}
+
+// OpenFor opens the backend that an experiment names.
+func OpenFor(e *experiment.Experiment) backend.Open {
+	if !e.Backend.Remote() {
+		return backend.Local
+	}
+	s := backend.SSH{Config: e.Backend.Config}
+	for host, h := range e.Backend.Hosts {
+		links := map[string][]string{}
+		for port, list := range map[string][]string{"": h.Interface, topology.PortLAN: h.LAN, topology.PortWAN: h.WAN} {
+			if len(list) > 0 {
+				links[port] = list
+			}
+		}
+		s.Machines = append(s.Machines, backend.Remote{
+			Host: host, Address: h.Address, Links: links, Sudo: backend.Sudo(cmp.Or(h.Sudo, string(backend.SudoAuto))),
+			CPUs: h.CPUs})
+	}
+	return s.Open
+}
+
+// blamed is an error of a backend with the keys of the experiment that it is about.
+func blamed(e *experiment.Experiment, err error) error {
+	list := backend.HostErrors(err)
+	if len(list) == 0 {
+		return err
+	}
+	var errs []error
+	for _, one := range list {
+		errs = append(errs, e.Blame(e.HostKeySet(one.Host, one.Key), one.Err.Error()))
+	}
+	return errors.Join(errs...)
 }
 
 // checkBackend refuses an experiment that a backend cannot carry out.

@@ -118,6 +118,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
+	defer hosts.Close()
 	can := hosts.Describe()
 	if err := checkBackend(can, cfg.Experiment); err != nil {
 		return Outcome{}, err

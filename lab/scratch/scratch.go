@@ -21,11 +21,12 @@ const (
 	Shell    Kind = "shell"
 	SelfTest Kind = "self-test" // of an agent
 	Bundle   Kind = "bundle"    // unpacked to be read
+	SSH      Kind = "ssh"       // sockets of connections
 	Console  Kind = "console"   // what a guest without a run's folder said: kept to be read, until it is swept
 )
 
 // Kinds are all kinds.
-func Kinds() []Kind { return []Kind{Doctor, Shell, SelfTest, Bundle, Console} }
+func Kinds() []Kind { return []Kind{Doctor, Shell, SelfTest, Bundle, SSH, Console} }
 
 func (k Kind) prefix() string { return "gateweigh-" + string(k) + "-" }
 

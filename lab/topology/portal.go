@@ -92,11 +92,16 @@ func with(settings, more map[string]string) map[string]string {
 	return both
 }
 
-// addClientHosts puts one client host at the end of the router's link, or a
-// switch and several behind it.
+// addClientHosts puts one client host at the end of the router's link, or a switch and several behind it; where the
+// switch is there, without a host for it.
 func (p Spec) addClientHosts(t *Topology, router Port) {
 	sockets := []Port{router} // one a client host
-	if p.ClientHosts > 1 {
+	switch {
+	case p.Cables:
+		for range p.ClientHosts - 1 {
+			sockets = append(sockets, Port{Node: Outside})
+		}
+	case p.ClientHosts > 1:
 		t.Nodes = append(t.Nodes, Node{Name: "switch", Sysctls: client.Sysctls, Switch: true})
 		t.Links = append(t.Links, Link{A: router, B: p.port("switch", "x0", false)})
 		sockets = nil

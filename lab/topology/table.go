@@ -22,6 +22,7 @@ type Spec struct {
 	Urgent        bool        // see Topology.Urgent
 	UrgentRouters bool        // see Topology.UrgentRouters
 	ClientHosts   int         // 1 (default) to 3: addresses that are no leases
+	Cables        bool        // a switch for several client hosts is there: see backend.Description
 	CaptureHosts  int         // behind a splitter, 1 (default) to MaxCaptureHosts
 	Between       agent.Shape // of the link between two gateways
 	Ends          agent.Shape // of what clients' hosts and servers send

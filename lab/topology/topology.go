@@ -68,6 +68,9 @@ type Node struct {
 // Link is a cable between two nodes.
 type Link struct{ A, B Port }
 
+// Outside is the node of the other end of a link that leads to a switch that is there.
+const Outside = ""
+
 // Port is a node's end of a link.
 type Port struct {
 	Node string
@@ -160,7 +163,10 @@ func (t Topology) Build(ctx context.Context, on backend.Backend, name string) (_
 			return lab, err
 		}
 	}
-	return lab, nil
+	if on.Describe().Cables {
+		err = backend.Each(lab.Hosts, func(_ int, h *backend.Host) error { return h.AwaitLinks(ctx, h.Ifs) })
+	}
+	return lab, err
 }
 
 // connect makes all links and returns the network of each host.
@@ -170,9 +176,13 @@ func (t Topology) connect(ctx context.Context, on backend.Backend, lab *Lab) ([]
 	id := "g" + strings.ToLower(rand.Text()[:5]) + "-"
 	names := make([][2]string, len(t.Links))
 	err := backend.Each(t.Links, func(i int, l Link) (err error) {
-		a, b := lab.Hosts[t.index(l.A.Node)], lab.Hosts[t.index(l.B.Node)]
-		names[i][0], names[i][1], err = on.Connect(
-			ctx, backend.End{Host: a, If: id + l.A.If}, backend.End{Host: b, If: id + l.B.If})
+		var ends [2]backend.End
+		for n, p := range []Port{l.A, l.B} {
+			if p.Node != Outside {
+				ends[n] = backend.End{Host: lab.Hosts[t.index(p.Node)], If: id + p.If, Port: p.Name}
+			}
+		}
+		names[i][0], names[i][1], err = on.Connect(ctx, ends[0], ends[1])
 		return err
 	})
 	if err != nil {
@@ -223,6 +233,9 @@ func (t Topology) check() error {
 	roles, metered, linked, ports := map[backend.Role]int{}, 0, map[string]bool{}, map[string]string{}
 	for _, l := range t.Links {
 		for _, p := range []Port{l.A, l.B} {
+			if p.Node == Outside {
+				continue
+			}
 			if t.index(p.Node) < 0 {
 				return fmt.Errorf("a link ends at %q, which is no host", p.Node)
 			}

@@ -1,0 +1,213 @@
+// Package sshtest has machines with an sshd for tests: network, mount and UTS namespaces with Debian's sshd, keys of
+// their own, and cables between them.
+package sshtest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/internal/netnstest"
+)
+
+// Machines are three machines of study 1's network, and the test beside them, which reaches each by ssh:
+//
+//	client ceth  ═══ rlan  router rwan  ═══ seth  server      each with an interface "mgmt" that ssh comes by
+//	       ceth2 ═══ rlan2        rwan2 ═══ seth2
+type Machines struct {
+	Config string // for ssh -F; the hosts there are called by their names
+	Dir    string // keys and configuration; the machines see it too
+	pids   map[string]int
+}
+
+// Names of the machines, in the order of their addresses 10.99.0.1 and on.
+var Names = []string{"client", "router", "server"}
+
+// machineScript makes a machine of the namespaces that it runs in. Its /root, /tmp, /dev/shm and /run are its own.
+const machineScript = `
+hostname "$name"; mount --make-rprivate /
+mount -t tmpfs run /run; mkdir /run/sshd /run/kit; mount --bind "$dir" /run/kit
+for d in /root /tmp /dev/shm; do mount -t tmpfs own $d; chmod 1777 $d; done; chmod 700 /root
+mount -t sysfs sysfs /sys
+ip link set lo up
+echo ready; read go
+sysctl -qw net.ipv6.conf.all.disable_ipv6=1
+ip addr add "$address/24" dev mgmt; ip link set mgmt up
+exec /usr/sbin/sshd -D -e -f /run/kit/sshd_$name`
+
+// New makes the machines. They end with the test.
+func New(t testing.TB) *Machines {
+	t.Helper()
+	m := &Machines{Dir: t.TempDir(), pids: map[string]int{}}
+	m.Config = filepath.Join(m.Dir, "config")
+	m.keys(t)
+	bash(t, "ip link add mgmt type bridge; ip addr add 10.99.0.254/24 dev mgmt; ip link set mgmt up; ip link set lo up")
+	t.Cleanup(func() { exec.Command("ip", "link", "del", "mgmt").Run() })
+	for i, name := range Names {
+		m.boot(t, name, fmt.Sprintf("10.99.0.%d", i+1))
+	}
+	cable := func(a, aIf, b, bIf string) {
+		bash(t, fmt.Sprintf("ip link add %s netns %d type veth peer name %s netns %d", aIf, m.pids[a], bIf, m.pids[b]))
+	}
+	for _, n := range []string{"", "2"} {
+		cable("client", "ceth"+n, "router", "rlan"+n)
+		cable("router", "rwan"+n, "server", "seth"+n)
+	}
+	for _, name := range Names {
+		netnstest.Until(t, "sshd of "+name, func() bool {
+			return exec.Command("ssh", "-F", m.Config, name, "true").Run() == nil
+		})
+	}
+	return m
+}
+
+// keys makes the keys of all, and the configuration of ssh and sshd.
+func (m *Machines) keys(t testing.TB) {
+	t.Helper()
+	bash(t, "cd "+m.Dir+
+		"; for k in id other host_client host_router host_server; do ssh-keygen -q -t ed25519 -N '' -f $k; done; "+
+		"cp id.pub authorized_keys; chmod 700 .")
+	var config, known strings.Builder
+	for i, name := range Names {
+		address := fmt.Sprintf("10.99.0.%d", i+1)
+		fmt.Fprintf(&config, "Host %s\n HostName %s\n", name, address)
+		key, err := os.ReadFile(filepath.Join(m.Dir, "host_"+name+".pub"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&known, "%s %s", address, key)
+		m.write(t, "sshd_"+name, "ListenAddress "+address+"\nHostKey /run/kit/host_"+name+`
+PidFile none
+AuthorizedKeysFile /run/kit/authorized_keys
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+MaxSessions 10
+`)
+	}
+	fmt.Fprintf(&config, `Host *
+ User root
+ IdentityFile %[1]s/id
+ IdentitiesOnly yes
+ UserKnownHostsFile %[1]s/known_hosts
+ GlobalKnownHostsFile none
+ StrictHostKeyChecking yes
+`, m.Dir)
+	m.write(t, "config", config.String())
+	m.write(t, "known_hosts", known.String())
+}
+
+func (m *Machines) write(t testing.TB, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(m.Dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// boot starts a machine.
+func (m *Machines) boot(t testing.TB, name, address string) {
+	t.Helper()
+	cmd := exec.Command("unshare", "--net", "--mount", "--uts", "bash", "-ec", machineScript)
+	cmd.Env = append(os.Environ(), "name="+name, "address="+address, "dir="+m.Dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("the end of what sshd of %s says: %s", name, said.Bytes()[max(0, said.Len()-500):])
+		}
+	})
+	ready := make([]byte, len("ready\n"))
+	if _, err := out.Read(ready); err != nil {
+		t.Fatalf("starting %s: %v: %s", name, err, said.String())
+	}
+	m.pids[name] = cmd.Process.Pid
+	bash(t, fmt.Sprintf(
+		"ip link add m-%s type veth peer name mgmt netns %d; ip link set m-%[1]s master mgmt up", name, cmd.Process.Pid))
+	in.Write([]byte("go\n"))
+}
+
+// Run runs a script on a machine, not by ssh, and returns what it prints.
+func (m *Machines) Run(t testing.TB, name, script string) string {
+	t.Helper()
+	cmd := exec.Command("nsenter", "-t", strconv.Itoa(m.pids[name]), "-n", "-m", "-u", "bash", "-ec", script)
+	cmd.Dir = "/"
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %s: %v: %s", name, script, err, out[max(0, len(out)-1000):])
+	}
+	return string(out)
+}
+
+// Tables are those of an experiment that has these machines for hosts, with one or two pairs of ports; more are keys of
+// the router.
+func (m *Machines) Tables(pairs int, more string) string {
+	ports := func(name string) string {
+		if pairs == 1 {
+			return fmt.Sprintf("%q", name)
+		}
+		return fmt.Sprintf("[%q, %q]", name, name+"2")
+	}
+	return fmt.Sprintf(`
+[backend]
+kind = "ssh"
+config = %q
+[backend.host.router]
+address = "router"
+lan = %s
+wan = %s
+%s
+[backend.host.client]
+address = "client"
+interface = %s
+[backend.host.server]
+address = "server"
+interface = %s
+`, m.Config, ports("rlan"), ports("rwan"), more, ports("ceth"), ports("seth"))
+}
+
+// Look is all of a machine that a lab might change: links with their offloads, addresses, routes, queues, rules,
+// settings, files of its temporary folders, and processes.
+func (m *Machines) Look(t testing.TB, name string) string {
+	t.Helper()
+	return m.Run(t, name, lookScript)
+}
+
+const lookScript = `set +e
+{ ip -d link; ip addr; } | sed "s/ state [A-Z]*//; s/NO-CARRIER,//"
+ip route show table all; ip -6 route show table all; tc qdisc; nft list ruleset
+for i in $(ls /sys/class/net); do
+[ $i = lo ] || { ethtool -k $i; echo threaded $(cat /sys/class/net/$i/threaded); }
+done
+sysctl -a 2>/dev/null | grep ^net | grep -v -E 'stable_secret|nf_conntrack_count|route.*gc'
+ls -A /tmp /dev/shm /root; hostname
+for p in /proc/[0-9]*; do
+[ "$(readlink $p/ns/net)" = "$(readlink /proc/self/ns/net)" ] && tr '\0' ' ' <$p/cmdline | grep agent-
+done 2>/dev/null
+true`
+
+// bash runs a script in the test's own network.
+func bash(t testing.TB, script string) {
+	t.Helper()
+	if out, err := exec.Command("bash", "-ec", script).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", script, err, out)
+	}
+}

@@ -1,0 +1,188 @@
+package backend
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+)
+
+// prepare sees to an agent on a machine: the one that is installed there, where it is of the lab's build, or else one
+// that is brought into a temporary folder.
+func (b *overSSH) prepare(ctx context.Context, m *machine) error {
+	if err := m.suits(); err != nil {
+		return &HostError{m.Host, "address", err}
+	}
+	if m.facts.installed != "" {
+		m.program = m.facts.installed
+		h, err := b.start(ctx, m, keeperHost, nil)
+		if m.keeper = h; err == nil {
+			return m.mayRoot()
+		}
+	}
+	if err := m.mayRoot(); err != nil {
+		return err
+	}
+	if m.facts.arch == "" {
+		return &HostError{
+			m.Host, "address", fmt.Errorf("there is no agent for its processor (%s): docs/agents.md lists those "+
+				"that there are", m.facts.processor)}
+	}
+	if err := b.bring(ctx, m); err != nil {
+		return &HostError{m.Host, "address", err}
+	}
+	return nil
+}
+
+// keeperHost is the name of the agents that keep their programs.
+const keeperHost = "keeper"
+
+// suits refuses machines that no agent runs on.
+func (m *machine) suits() error {
+	if m.facts.system != "Linux" {
+		return fmt.Errorf("%s runs %s, and agents need Linux", m.Address, m.facts.system)
+	}
+	return nil
+}
+
+// mayRoot refuses a connection that cannot become root.
+func (m *machine) mayRoot() error {
+	switch {
+	case m.facts.root || m.facts.sudo == "yes" && m.Sudo != SudoNever || m.facts.allowed:
+		return nil
+	case m.Sudo == SudoNever:
+		return &HostError{m.Host, "sudo", errors.New("the connection is not root's, and a host needs root: leave sudo out, " +
+			"or connect as root")}
+	case m.facts.sudo == "":
+		return m.error("address",
+			"a host needs root, and %s has no sudo: connect as root (address = \"root@…\"), or install sudo",
+			m.Address)
+	}
+	return m.error("sudo",
+		"a host needs root, and sudo on %s wants a password (%s): permit it without: echo \"$USER ALL=(root) "+
+			"NOPASSWD: ALL\" | sudo tee /etc/sudoers.d/gateweigh", m.Address, m.facts.sudo)
+}
+
+// error is what is wrong with the machine.
+func (m *machine) error(key, format string, args ...any) error {
+	return &HostError{m.Host, key, fmt.Errorf(format, args...)}
+}
+
+// guard is the command that starts a guard.
+func (m *machine) guard(program string, g agent.Guard) (string, error) {
+	text, err := json.Marshal(g)
+	if err != nil {
+		return "", err
+	}
+	before := ""
+	if m.Sudo == SudoAlways || !m.facts.root && m.Sudo != SudoNever && (m.facts.sudo == "yes" || m.facts.allowed) {
+		before = "sudo -n -- "
+	}
+	return before + program + " " + agent.GuardCommand + " " + quoted(string(text)) + ` "$SSH_CONNECTION"`, nil
+}
+
+// bringScript stores as many bytes of its input as are said in a folder of its own, runs the program in it, and removes
+// both at its end. Placeholders: KIB, BYTES, FILE, GUARD.
+const bringScript = `
+why=; f=;
+for d in "$TMPDIR" /dev/shm /tmp /var/tmp "$HOME"; do
+[ -n "$d" ] && [ -d "$d" ] && [ -w "$d" ] || continue;
+f=$(mktemp -d "$d/gateweigh-XXXXXX" 2>/dev/null) || { why="$why $d is full or cannot be written to;"; f=; continue; };
+set -- $(df -Pk "$f" | tail -n 1);
+if [ "$4" -lt KIB ]; then why="$why $d has $4 KiB free of KIB;"; rm -rf "$f"; f=; continue; fi;
+if { echo "#!/bin/sh"; } >"$f/FILE.new" && chmod 755 "$f/FILE.new" && "$f/FILE.new" 2>/dev/null; then break; fi;
+why="$why $d is full, or no program may run there (noexec);"; rm -rf "$f"; f=;
+done;
+if [ -z "$f" ]; then echo "no place for the agent:$why make room, or have TMPDIR name another folder" >&2; exit 1; fi;
+limit=; command -v timeout >/dev/null && limit="timeout 600";
+echo ready;
+$limit head -c BYTES >"$f/FILE.new";
+if [ "$(wc -c <"$f/FILE.new")" -ne BYTES ]; then echo "the agent was brought in part only" >&2; rm -rf "$f"; exit 1; fi;
+mv "$f/FILE.new" "$f/FILE"; program=$f/FILE; echo "$f"; GUARD; s=$?; rm -rf "$f"; exit $s`
+
+// bring brings the agent's program to a machine and starts the keeper from it.
+func (b *overSSH) bring(ctx context.Context, m *machine) error {
+	file, err := programFor(m.facts.arch)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	command, err := m.guard(`"$program"`, agent.Guard{Agent: agent.Options{
+		Run: b.Run, Host: keeperHost, Patience: patience}})
+	if err != nil {
+		return err
+	}
+	script := strings.NewReplacer("KIB", fmt.Sprint(info.Size()>>10+64), "BYTES", fmt.Sprint(info.Size()), "FILE",
+		agent.ProgramFile, "GUARD", command).Replace(bringScript)
+	log, dir, err := b.log(m.Host + "-" + keeperHost)
+	if err != nil {
+		return err
+	}
+	p, err := m.connection.start(script, log)
+	if err != nil {
+		return err
+	}
+	folder, err := handOver(ctx, p, file)
+	if err != nil {
+		if how := p.ended(); how != "" {
+			err = explained(how, m.Address)
+		}
+		p.input.Close()
+		return fmt.Errorf("bringing the agent to %s: %w", m.Address, errors.Join(err, p.end(endTime)))
+	}
+	m.program = filepath.Join(folder, agent.ProgramFile)
+	m.keeper, err = m.greet(ctx, p, keeperHost, dir)
+	return err
+}
+
+// handOver gives a file to bringScript, and returns the folder in which it is.
+func handOver(ctx context.Context, p *process, file io.Reader) (folder string, err error) {
+	defer context.AfterFunc(ctx, p.kill)()
+	line := func() (string, error) { // byte by byte: what follows is the agent's
+		var text []byte
+		for one := make([]byte, 1); ; {
+			if _, err := io.ReadFull(p.output, one); err != nil {
+				return "", err
+			}
+			if one[0] == '\n' {
+				return string(text), nil
+			}
+			text = append(text, one[0])
+		}
+	}
+	if ready, err := line(); err != nil || ready != "ready" {
+		return "", errors.Join(err, fmt.Errorf("it says %q", ready))
+	}
+	if _, err := io.Copy(p.input, file); err != nil {
+		return "", err
+	}
+	return line()
+}
+
+// programFor opens the agent's program for an architecture: of those made by "make agents", or this program itself.
+func programFor(arch string) (*os.File, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(filepath.Dir(self), "agents", agent.ProgramFile+"-"+arch)
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) && arch == runtime.GOARCH {
+		return os.Open("/proc/self/exe")
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("its processor is %s, and %s is not there: make agents", arch, path)
+	}
+	return f, err
+}

@@ -1,0 +1,73 @@
+package backend_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/internal/sshtest"
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/backend"
+	"github.com/gateweigh/gateweigh/lab/topology"
+)
+
+// remotes are the machines of a test as an experiment names them.
+func remotes(m *sshtest.Machines) backend.SSH {
+	return backend.SSH{Config: m.Config, Machines: []backend.Remote{
+		{Host: "router", Address: "router", Links: map[string][]string{"lan": {"rlan"}, "wan": {"rwan"}},
+			Sudo: backend.SudoAuto},
+		{Host: "client", Address: "client", Links: map[string][]string{"": {"ceth"}}, Sudo: backend.SudoAuto},
+		{Host: "server", Address: "server", Links: map[string][]string{"": {"seth"}}, Sudo: backend.SudoAuto},
+	}}
+}
+
+// TestOverSSH: a lab on three machines forwards, and leaves nothing on them.
+func TestOverSSH(t *testing.T) {
+	m := sshtest.New(t)
+	m.Run(t, "router", `ip link set rlan mtu 1400 txqueuelen 500 up; ip link set rwan up; ethtool -K rlan tso off gro on
+ip addr add 172.16.5.1/24 dev rlan; ip route add 172.17.0.0/16 via 172.16.5.9 dev rlan metric 7
+ip addr add 192.168.137.77/24 dev rwan; sysctl -qw net.ipv4.conf.rlan.rp_filter=1
+echo 1 >/sys/class/net/rlan/threaded`)
+	m.Run(t, "client", `ip link set ceth up; echo "echo hello from bashrc; echo -n and more" >/root/.bashrc`)
+	before := map[string]string{}
+	for _, name := range sshtest.Names {
+		before[name] = m.Look(t, name)
+	}
+	b, err := remotes(m).Open(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	lab, err := topology.Portal(topology.Spec{Cables: true, ClientHosts: 1}).Build(t.Context(), b, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lab.Close() })
+	if out, err := lab.Clients[0].Run(
+		t.Context(), agent.Command{Argv: []string{"ping", "-c", "1", lab.ServerIP.String()}}); err != nil {
+		t.Errorf("%v: %+v", err, out)
+	}
+	if err := lab.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, name := range sshtest.Names {
+		if after := m.Look(t, name); after != before[name] {
+			t.Errorf("%s is not as it was:\n%s", name, difference(before[name], after))
+		}
+	}
+}
+
+// difference are the lines that one text has and the other lacks.
+func difference(before, after string) string {
+	var lines []string
+	for i, pair := range [2][2]string{{before, after}, {after, before}} {
+		for line := range strings.Lines(pair[0]) {
+			if !strings.Contains(pair[1], line) {
+				lines = append(lines, []string{"- ", "+ "}[i]+line)
+			}
+		}
+	}
+	return strings.Join(lines, "")
+}

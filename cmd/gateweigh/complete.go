@@ -22,7 +22,7 @@ import (
 func completes(root *cobra.Command) {
 	none := cobra.NoFileCompletions
 	argument := map[string]cobra.CompletionFunc{
-		"run": completeExperiments, "shell": completeShells, "list": completeNames, "explain": completeExplained,
+		"run": completeExperiments, "check": completeExperiments, "shell": completeShells, "list": completeNames, "explain": completeExplained,
 		"sink": among(sink.Kinds()...), "burn": none,
 		"kernel check": completeKernelNames, "kernel exec": completeCommands,
 		"kernel fetch": completeKernelNames, "kernel remove": completeKernelNames,

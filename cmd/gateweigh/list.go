@@ -263,7 +263,7 @@ func (e listedExperiment) text() []string {
 	if len(e.Here) == 0 {
 		return append(lines, "none of its devices can run here: "+strings.Join(e.Devices, ", "))
 	}
-	takes := "takes " + e.duration() + ": " + words.Counted(e.Cells, "cell") + " in "
+	takes := "takes " + lasts(runner.Seconds{About: e.EstimatedSeconds, Least: e.LeastSeconds, Most: e.MostSeconds}) + ": " + words.Counted(e.Cells, "cell") + " in "
 	takes += words.Counted(e.Blocks, e.words.Block) + e.words.Of
 	who := e.words.Doing
 	switch {
@@ -342,15 +342,6 @@ func parts(needs []dut.Need) (lines []string) {
 		}
 	}
 	return lines
-}
-
-// duration is how long the experiment takes: about one time, or from one to another.
-func (e listedExperiment) duration() string {
-	if e.MostSeconds > e.LeastSeconds {
-		return minutes(time.Duration(e.LeastSeconds*float64(time.Second))) + " to " +
-			minutes(time.Duration(e.MostSeconds*float64(time.Second)))
-	}
-	return "about " + minutes(time.Duration(e.EstimatedSeconds*float64(time.Second)))
 }
 
 // minutes is an estimate as people say it, to ten seconds between one minute and ten.

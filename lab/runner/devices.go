@@ -3,8 +3,6 @@ package runner
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -18,24 +16,20 @@ import (
 func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 	skip := map[string]bool{}
 	for _, name := range s.Experiment.DUTs {
-		d, err := dut.New(name, slices.Max(s.Experiment.Clients), s.Experiment)
+		here, err := s.deviceHere(ctx, name)
 		if err != nil {
 			return out, err
 		}
-		unfit := s.unfit(name, d.Traits())
-		err = cmp.Or(dut.Check(ctx, s.Machine, name, d, linkNeeds(s.Experiment.Link)...), unfit)
-		switch {
-		case errors.Is(err, dut.ErrNotSupported):
-			skip[name] = true
-			reason := dut.Reason(name, err)
-			if kernel := dut.Kernel(err); kernel != "" && unfit == nil {
-				reason += "; runs with --kernel " + kernel + ": " + dut.Command(kernel, s.cfg.Begin, name)
-			}
-			out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: reason})
-			s.Notice("skipped: %s: %s", name, reason)
-		case err != nil:
-			return out, fmt.Errorf("checking %s: %w", name, err)
+		if here.Here {
+			continue
 		}
+		skip[name] = true
+		reason := here.Reason
+		if here.Kernel != "" {
+			reason += "; runs with --kernel " + here.Kernel + ": " + dut.Command(here.Kernel, s.cfg.Begin, name)
+		}
+		out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: reason})
+		s.Notice("skipped: %s: %s", name, reason)
 	}
 	s.plan = without(s.plan, skip)
 	possible := s.Experiment.Possible(func(dut string) bool { return !skip[dut] })

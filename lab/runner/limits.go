@@ -16,6 +16,7 @@ import (
 // Limit is a limit of a machine that an experiment's labs may reach. A run that needs more
 // is refused; the doctor gives advice.
 type Limit struct {
+	Unit  string                      // of Have, Taken and Need; empty: they are counts
 	Key   string                      // of the doctor's line; empty: the doctor prints none from this entry
 	What  string                      // name of the limit
 	Have  func(machine.Machine) int64 // 0: not shown, or no limit
@@ -65,7 +66,7 @@ var Limits = []Limit{
 		Raise:   "podman run --pids-limit=-1 …, or a higher number in %s",
 	},
 	{
-		Key: "limit.memory-cgroup", What: "KiB of the group", Have: func(m machine.Machine) int64 {
+		Key: "limit.memory-cgroup", What: "KiB of the group", Unit: "KiB", Have: func(m machine.Machine) int64 {
 			return m.Limits.GroupKiB.Limit
 		}, Need: Demand.MemoryKiB, None: "no control group limits memory",
 		Taken: func(m machine.Machine) int64 { return m.Limits.GroupKiB.Used },
@@ -87,7 +88,7 @@ var Limits = []Limit{
 		Means: "no flow is dropped for want of an entry", Raise: "sudo sysctl -w net.netfilter.nf_conntrack_max=%d", Times: 4,
 	},
 	{
-		What: "memory", Have: func(m machine.Machine) int64 { return m.Memory.Available }, Need: Demand.MemoryKiB,
+		What: "memory", Unit: "KiB", Have: func(m machine.Machine) int64 { return m.Memory.Available }, Need: Demand.MemoryKiB,
 		Refusal: "the machine has %d KiB of memory to give",
 	},
 }

@@ -25,31 +25,42 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
+// Kinds of hosts, for Need.On.
+const (
+	onRouter = "router" // every metered host
+	onClient = string(backend.RoleClient)
+	onServer = string(backend.RoleServer)
+)
+
 // Needs are the programs the lab itself starts for an experiment, besides those
-// of its devices.
+// of its devices, each with the hosts that it runs on.
 func Needs(e *experiment.Experiment) []dut.Need {
 	list := []dut.Need{{Program: "ethtool", Package: "ethtool", Why: "the links' offloads"}}
 	if !e.Means("clients") {
 		list = append(list,
-			dut.Need{Program: "ip", Package: "iproute2", Why: "the router's neighbour, where there is a router"})
+			dut.Need{Program: "ip", Package: "iproute2", Why: "the router's neighbour, where there is a router",
+				On: []string{onRouter}})
 	}
 	if on, _ := e.Value("masquerade").(bool); on {
 		list = append(list,
-			dut.Need{Program: "nft", Package: "nftables", Why: "the router's address for frames (masquerade)"})
+			dut.Need{Program: "nft", Package: "nftables", Why: "the router's address for frames (masquerade)",
+				On: []string{onRouter}})
 	}
 	if e.Means("transfers") {
-		list = append(list, dut.Need{Program: "proftpd", Package: "proftpd-core", Why: "the files' server"},
-			dut.Need{Program: "curl", Package: "curl", Why: "the files' clients"},
-			dut.Need{Program: "ss", Package: "iproute2", Why: "seeing the server listen"})
+		list = append(list, dut.Need{Program: "proftpd", Package: "proftpd-core", Why: "the files' server", On: []string{onServer}},
+			dut.Need{Program: "curl", Package: "curl", Why: "the files' clients", On: []string{onClient}},
+			dut.Need{Program: "ss", Package: "iproute2", Why: "seeing the server listen", On: []string{onServer}})
 	}
 	labs := e.Largest()
 	if slices.ContainsFunc(labs, func(s experiment.Side) bool { return client.KindOf(s.Client).Leases }) {
 		list = append(list,
-			dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none"})
+			dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none",
+				On: []string{onRouter}})
 	}
 	for _, kind := range slices.Compact([]string{labs[0].Traffic.Kind, labs[len(labs)-1].Traffic.Kind}) {
 		if program := traffic.KindOf(kind).Program; program != "" {
-			list = append(list, dut.Need{Program: program, Package: program, Why: "the traffic"})
+			list = append(list, dut.Need{Program: program, Package: program, Why: "the traffic",
+				On: []string{onClient, onServer}})
 		}
 	}
 	return list
@@ -60,6 +71,10 @@ type machineAgent interface {
 	dut.Machine
 	Machine(ctx context.Context) (machine.Machine, error)
 }
+
+// errNoRoot refuses a run without the rights that all runs need.
+var errNoRoot = errors.New("a run needs root, and not that of a user namespace: it makes network namespaces and loads " +
+	"programs into the kernel (try: sudo gateweigh run …)")
 
 // checkMachine says what the experiment needs and the machine lacks, all at once.
 func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experiment, d Demand) (
@@ -75,9 +90,7 @@ func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experim
 	}
 	errs := []error{checkLimits(m, d)}
 	if !m.Root {
-		errs = append(errs, errors.New(
-			"a run needs root, and not that of a user namespace: it makes network namespaces and loads programs into the "+
-				"kernel (try: sudo gateweigh run …)"))
+		errs = append(errs, errNoRoot)
 	}
 	for _, b := range m.Bars {
 		errs = append(errs, errors.New(b.String()))

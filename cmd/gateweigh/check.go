@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+func checkCommand() *cobra.Command {
+	var flags runFlags
+	cmd := &cobra.Command{
+		Use:   "check [EXPERIMENT | FILE.toml]",
+		Short: "Say what a run would measure and need, and start nothing",
+		Long: "Reads an experiment as run does, and prints its cells, blocks and time, what each host and device needs, what " +
+			"is\n" +
+			"missing here, and how far the machine's limits go. It starts no lab and needs no root. Exit code 0: a run would\n" +
+			"measure, as root; 2: the experiment has a mistake; 3: nothing of it can run here.",
+		Example: "  gateweigh check my-gateway.toml\n  gateweigh check portal-bandwidth --set clients=500 --json",
+		Args:    usage(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return checkExperiment(cmd.Context(), args, flags)
+		},
+	}
+	cmd.Flags().StringArrayVar(&flags.set, "set", nil, "change a key of the experiment, `KEY=VALUE`; lists with commas")
+	cmd.Flags().BoolVar(&flags.json, "json", false, "print it as JSON")
+	return cmd
+}
+
+func checkExperiment(ctx context.Context, args []string, flags runFlags) error {
+	exp, _, err := chooseExperiment(args, &flags)
+	if err == nil {
+		err = dut.CheckVariants(exp)
+	}
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	p, err := runner.PreviewOf(ctx, measure.All().Of(exp).Run(), exp, nil)
+	if err != nil {
+		return err
+	}
+	if flags.json {
+		err = report.JSON(stdout, p)
+	} else {
+		writePreview(stdout, p, exp, beginning(args, flags, ""), terminalWidth(os.Stdout))
+	}
+	if err == nil && (p.Cells == 0 || len(p.Problems) > 0) {
+		return &exitError{exitNothingRan, errors.New("a run would measure nothing here: see above")}
+	}
+	return err
+}
+
+// checkColumn is where the text beside a heading begins.
+const checkColumn = 12
+
+func writePreview(w io.Writer, p runner.Preview, e *experiment.Experiment, command string, width int) {
+	line := func(head string, text ...string) { writeWrapped(w, head, checkColumn, width, text...) }
+	line(p.Experiment, p.Description)
+	plan := e.Describe()
+	line("measures", fmt.Sprintf("%s, topology %s: %s in %s%s", p.Measure, p.Topology, words.Counted(p.Cells, "cell"),
+		words.Counted(p.Blocks, plan.Block), plan.Of))
+	for _, d := range p.Dimensions {
+		if len(d.Values) > 1 {
+			line("", fmt.Sprintf("%s %d: %s", d.Dimension, len(d.Values), strings.Join(d.Values, ", ")))
+		}
+	}
+	line("takes", lasts(p.Seconds)+", and about "+megabytes(p.FolderMiB)+" in the run's folder")
+	for _, d := range p.Devices {
+		text := "runs here"
+		if !d.Here {
+			text = "not here: " + d.Reason
+		}
+		if d.Kernel != "" {
+			text += "; runs with --kernel " + d.Kernel + ": " + dut.Command(d.Kernel, command, d.Name)
+		}
+		line("device", d.Name+" "+text)
+	}
+	for _, h := range p.Hosts {
+		text := words.Counted(h.Count, h.Host)
+		if len(h.Needs) > 0 {
+			text += " with " + programs(h.Needs)
+		}
+		if len(h.Lacks) > 0 {
+			text += "; missing: " + strings.Join(h.Lacks, ", ")
+		}
+		line("host", text)
+	}
+	for _, l := range p.Limits {
+		text := fmt.Sprintf("%s: %d of %d", l.What, l.Need, l.Have)
+		if l.Unit != "" {
+			text = fmt.Sprintf("%s: %d of %d %s", l.What, l.Need, l.Have, l.Unit)
+		}
+		if !l.Enough {
+			text += ", too few: " + l.Raise
+		}
+		line("limit", text)
+	}
+	line("machine", p.Outlook)
+	for _, problem := range p.Problems {
+		line("refused", problem)
+	}
+	if len(p.Problems) == 0 && p.Cells > 0 {
+		line("run it", "sudo "+command)
+	}
+}
+
+// lasts says how long a run takes: about one time, or from one to another.
+func lasts(s runner.Seconds) string {
+	of := func(seconds float64) string { return minutes(time.Duration(seconds * float64(time.Second))) }
+	if s.Most > s.Least {
+		return of(s.Least) + " to " + of(s.Most)
+	}
+	return "about " + of(s.About)
+}
+
+// megabytes is a size as people say it.
+func megabytes(mib float64) string {
+	if mib < 1 {
+		return "1 MB"
+	}
+	return fmt.Sprintf("%.0f MB", mib*1.048576)
+}

@@ -1,0 +1,255 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/backend"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/topology"
+)
+
+// Preview is what a run of an experiment would measure and need, seen without starting any of it.
+type Preview struct {
+	Experiment  string        `json:"experiment"`
+	Description string        `json:"description"`
+	Measure     string        `json:"measure"`
+	Topology    string        `json:"topology"`
+	Dimensions  []Varied      `json:"dimensions"`
+	Cells       int           `json:"cells"`   // of the devices that can run here, as all that follows
+	Blocks      int           `json:"blocks"`  // with A/A blocks
+	Windows     int           `json:"windows"` // of all blocks, none measured twice
+	Seconds     Seconds       `json:"seconds"`
+	FolderMiB   float64       `json:"folder_mib"` // of the run, about
+	Hosts       []HostNeeds   `json:"hosts"`
+	Devices     []DeviceHere  `json:"devices"`
+	Limits      []LimitHere   `json:"limits"`
+	Problems    []string      `json:"problems"` // why a run would be refused
+	Skipped     []result.Skip `json:"-"`
+	Plan        []result.Cell `json:"-"`       // the cells, in the order in which they are first measured
+	Outlook     string        `json:"machine"` // what others use of the machine now
+}
+
+// Varied is a dimension with all its values, in the order of the plan.
+type Varied struct {
+	Dimension result.Dimension `json:"dimension"`
+	Values    []string         `json:"values"`
+}
+
+// Seconds is how long a run takes: about, and at least and at most where that depends on what is measured.
+type Seconds struct {
+	About float64 `json:"about"`
+	Least float64 `json:"least"`
+	Most  float64 `json:"most"`
+}
+
+// HostNeeds is a host of a lab with the programs that the lab itself starts on it.
+type HostNeeds struct {
+	Host  string     `json:"host"`
+	Count int        `json:"count"` // labs at the same time × hosts of that kind
+	Needs []dut.Need `json:"needs"`
+	Lacks []string   `json:"lacks,omitempty"` // programs that are not there
+}
+
+// DeviceHere is a device of an experiment and whether it can run here.
+type DeviceHere struct {
+	Name   string     `json:"name"`
+	Here   bool       `json:"here"`
+	Reason string     `json:"reason,omitempty"`
+	Kernel string     `json:"kernel,omitempty"` // under which it runs on this machine
+	Needs  []dut.Need `json:"needs"`
+}
+
+// LimitHere is a limit of the machine beside what the experiment takes of it.
+type LimitHere struct {
+	What   string `json:"what"`
+	Unit   string `json:"unit,omitempty"` // none: counts
+	Need   int64  `json:"need"`
+	Have   int64  `json:"have"`
+	Enough bool   `json:"enough"`
+	Raise  string `json:"raise,omitempty"` // the command, where it is not enough
+}
+
+// Sizes of a run's folder, measured on some fifty runs of 2 to 800 windows: a record with its share of logs, and the
+// report without it.
+const (
+	windowKiB = 4
+	reportKiB = 300
+)
+
+// PreviewOf says what a run would do with an experiment. It starts the agent that answers for the machine, and nothing of a
+// lab; it needs no rights. Open is the backend's; nil: namespaces of this machine.
+func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open backend.Open) (p Preview, err error) {
+	cfg := Config{Measure: m, Experiment: e, Backend: open}
+	hosts, err := cfg.open(ctx)
+	if err != nil {
+		return p, err
+	}
+	agent, err := hosts.Machine(ctx)
+	if err != nil {
+		return p, err
+	}
+	defer agent.Stop()
+	can := hosts.Describe()
+	demand := DemandOf(e)
+	found, lacks := checkMachine(ctx, agent, e, demand)
+	outlook, err := Foresee(ctx, agent, can.CPUs)
+	if err != nil {
+		return p, err
+	}
+	p = Preview{
+		Experiment: e.Name, Description: e.Description, Measure: e.Measure, Topology: e.Topology, Outlook: outlook.String(),
+		Problems: []string{},
+	}
+	for _, problem := range parts(errors.Join(checkBackend(can, e), lacks)) {
+		if !errors.Is(problem, errNoRoot) { // who looks needs no rights
+			p.Problems = append(p.Problems, problem.Error())
+		}
+	}
+	for _, l := range Limits {
+		if have, need := l.Have(found)-l.taken(found), l.Need(demand); l.Have(found) != 0 {
+			here := LimitHere{What: l.What, Unit: l.Unit, Need: need, Have: have, Enough: need <= have}
+			if !here.Enough {
+				here.Raise = l.Advice(found, demand)
+			}
+			p.Limits = append(p.Limits, here)
+		}
+	}
+	if p.Hosts, err = hostNeeds(ctx, agent, e); err != nil {
+		return p, err
+	}
+	s := &Session{Experiment: e, Machine: agent, cfg: cfg}
+	for _, name := range e.DUTs {
+		here, err := s.deviceHere(ctx, name)
+		if err != nil {
+			return p, err
+		}
+		p.Devices = append(p.Devices, here)
+		if !here.Here {
+			p.Skipped = append(p.Skipped, result.Skip{DUT: name, Reason: here.Reason})
+		}
+	}
+	p.extend(e.Possible(func(name string) bool {
+		return slices.ContainsFunc(p.Devices, func(d DeviceHere) bool { return d.Name == name && d.Here })
+	}))
+	return p, nil
+}
+
+// parts are the errors that were joined to one.
+func parts(err error) (list []error) {
+	switch joined, several := err.(interface{ Unwrap() []error }); {
+	case err == nil:
+		return nil
+	case several:
+		for _, part := range joined.Unwrap() {
+			list = append(list, parts(part)...)
+		}
+		return list
+	}
+	return []error{err}
+}
+
+// extend fills in how much an experiment measures.
+func (p *Preview) extend(e *experiment.Experiment) {
+	p.Dimensions = []Varied{}
+	if len(e.DUTs) == 0 {
+		return // a run would end at once
+	}
+	for _, b := range e.Plan() {
+		p.Blocks++
+		p.Windows += len(b.Cells) * e.Windows
+		for _, c := range b.Cells {
+			if !b.AA && !slices.Contains(p.Plan, c) {
+				p.Plan = append(p.Plan, c)
+			}
+		}
+	}
+	p.Cells = len(p.Plan)
+	for _, c := range p.Plan {
+		for _, v := range c.Values() {
+			index := slices.IndexFunc(p.Dimensions, func(d Varied) bool { return d.Dimension == v.Dimension })
+			if index < 0 {
+				index = len(p.Dimensions)
+				p.Dimensions = append(p.Dimensions, Varied{Dimension: v.Dimension})
+			}
+			if d := &p.Dimensions[index]; !slices.Contains(d.Values, v.Text) {
+				d.Values = append(d.Values, v.Text)
+			}
+		}
+	}
+	least, most := e.DurationBounds()
+	p.Seconds = Seconds{e.EstimatedDuration().Seconds(), least.Seconds(), most.Seconds()}
+	p.FolderMiB = float64(reportKiB+windowKiB*p.Windows) / 1024
+}
+
+// hostNeeds lists the hosts of the experiment's labs with what the lab starts on each.
+func hostNeeds(ctx context.Context, agent dut.Machine, e *experiment.Experiment) (list []HostNeeds, err error) {
+	build, err := topology.Named(e.Topology)
+	if err != nil {
+		return nil, err
+	}
+	labs := len(e.Largest())
+	for _, node := range build(topology.Spec{ClientHosts: e.Client.Hosts}).Nodes {
+		if node.Switch {
+			continue
+		}
+		kind := hostKind(node)
+		if i := slices.IndexFunc(list, func(h HostNeeds) bool { return h.Host == kind }); i >= 0 {
+			list[i].Count += labs
+			continue
+		}
+		h := HostNeeds{Host: kind, Count: labs, Needs: []dut.Need{}}
+		for _, need := range Needs(e) {
+			if len(need.On) == 0 || slices.Contains(need.On, kind) {
+				h.Needs = append(h.Needs, need)
+			}
+		}
+		found, err := agent.Find(ctx, machine.Query{Needs: h.Needs})
+		if err != nil {
+			return nil, fmt.Errorf("looking for programs: %w", err)
+		}
+		for i, need := range h.Needs {
+			if found[i].Path == "" {
+				h.Lacks = append(h.Lacks, need.Program)
+			}
+		}
+		list = append(list, h)
+	}
+	return list, nil
+}
+
+// hostKind is what hosts with the same programs are called: "client", "server", "router".
+func hostKind(n topology.Node) string {
+	if n.Metered {
+		return onRouter
+	}
+	return cmp.Or(string(n.Role), n.Name)
+}
+
+// deviceHere says whether a device can run here, and with the experiment.
+func (s *Session) deviceHere(ctx context.Context, name string) (DeviceHere, error) {
+	here := DeviceHere{Name: name, Here: true}
+	d, err := dut.New(name, slices.Max(append([]int{1}, s.Experiment.Clients...)), s.Experiment)
+	if err != nil {
+		return here, err
+	}
+	here.Needs = append([]dut.Need{}, d.Traits().Needs...)
+	unfit := s.unfit(name, d.Traits())
+	err = cmp.Or(dut.Check(ctx, s.Machine, name, d, linkNeeds(s.Experiment.Link)...), unfit)
+	switch {
+	case errors.Is(err, dut.ErrNotSupported):
+		here.Here, here.Reason = false, dut.Reason(name, err)
+		if unfit == nil {
+			here.Kernel = dut.Kernel(err)
+		}
+	case err != nil:
+		return here, fmt.Errorf("checking %s: %w", name, err)
+	}
+	return here, nil
+}

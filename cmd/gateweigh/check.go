@@ -24,10 +24,9 @@ func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [EXPERIMENT | FILE.toml]",
 		Short: "Say what a run would measure and need, and start nothing",
-		Long: "Reads an experiment as run does, and prints its cells, blocks and time, what each host and device needs, what " +
-			"is\n" +
-			"missing here, and how far the machine's limits go. It starts no lab and needs no root. Exit code 0: a run would\n" +
-			"measure, as root; 2: the experiment has a mistake; 3: nothing of it can run here.",
+		Long: "Reads an experiment as run does, and prints its cells, blocks and time, what each host and device\n" +
+			"needs, what is missing here, and how far the machine's limits go. It starts no lab and needs no root.\n" +
+			"Exit code 0: a run would measure, as root; 2: the experiment has a mistake; 3: nothing of it can run here.",
 		Example: "  gateweigh check my-gateway.toml\n  gateweigh check portal-bandwidth --set clients=500 --json",
 		Args:    usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -78,34 +77,13 @@ func writePreview(w io.Writer, p runner.Preview, e *experiment.Experiment, comma
 	}
 	line("takes", lasts(p.Seconds)+", and about "+megabytes(p.FolderMiB)+" in the run's folder")
 	for _, d := range p.Devices {
-		text := "runs here"
-		if !d.Here {
-			text = "not here: " + d.Reason
-		}
-		if d.Kernel != "" {
-			text += "; runs with --kernel " + d.Kernel + ": " + dut.Command(d.Kernel, command, d.Name)
-		}
-		line("device", d.Name+" "+text)
+		line("device", deviceText(d, command))
 	}
 	for _, h := range p.Hosts {
-		text := words.Counted(h.Count, h.Host)
-		if len(h.Needs) > 0 {
-			text += " with " + programs(h.Needs)
-		}
-		if len(h.Lacks) > 0 {
-			text += "; missing: " + strings.Join(h.Lacks, ", ")
-		}
-		line("host", text)
+		line("host", hostText(h))
 	}
 	for _, l := range p.Limits {
-		text := fmt.Sprintf("%s: %d of %d", l.What, l.Need, l.Have)
-		if l.Unit != "" {
-			text = fmt.Sprintf("%s: %d of %d %s", l.What, l.Need, l.Have, l.Unit)
-		}
-		if !l.Enough {
-			text += ", too few: " + l.Raise
-		}
-		line("limit", text)
+		line("limit", limitText(l))
 	}
 	line("machine", p.Outlook)
 	for _, problem := range p.Problems {
@@ -131,4 +109,34 @@ func megabytes(mib float64) string {
 		return "1 MB"
 	}
 	return fmt.Sprintf("%.0f MB", mib*1.048576)
+}
+
+func deviceText(d runner.DeviceHere, command string) string {
+	text := d.Name + " runs here"
+	if !d.Here {
+		text = d.Name + " not here: " + d.Reason
+	}
+	if d.Kernel != "" {
+		text += "; runs with --kernel " + d.Kernel + ": " + dut.Command(d.Kernel, command, d.Name)
+	}
+	return text
+}
+
+func hostText(h runner.HostNeeds) string {
+	text := words.Counted(h.Count, h.Host)
+	if len(h.Needs) > 0 {
+		text += " with " + programs(h.Needs)
+	}
+	if len(h.Lacks) > 0 {
+		text += "; missing: " + strings.Join(h.Lacks, ", ")
+	}
+	return text
+}
+
+func limitText(l runner.LimitHere) string {
+	text := strings.TrimSpace(fmt.Sprintf("%s: %d of %d %s", l.What, l.Need, l.Have, l.Unit))
+	if !l.Enough {
+		text += ", too few: " + l.Raise
+	}
+	return text
 }

@@ -10,7 +10,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// TestCheck: what a run would measure and need is said with the exit codes of a run, and nothing is written.
+// withAbsent is an experiment with a device that can run nowhere.
+var withAbsent = strings.Replace(small, `["allowlist"]`, `["allowlist", "absent"]`, 1) + `
+[dut.absent]
+description = "needs a program that is nowhere"
+start = "true"
+stop = "true"
+[dut.absent.requires]
+no-such-program-here = "no-such-package"
+`
+
+// TestCheck: what a run would measure and need is said, and nothing is written.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	names := func() (list []string) {
@@ -23,14 +33,7 @@ func TestCheck(t *testing.T) {
 		}
 		return list
 	}
-	write(t, dir, "some.toml", strings.Replace(small, `["allowlist"]`, `["allowlist", "absent"]`, 1)+`
-[dut.absent]
-description = "needs a program that is nowhere"
-start = "true"
-stop = "true"
-[dut.absent.requires]
-no-such-program-here = "no-such-package"
-`)
+	write(t, dir, "some.toml", withAbsent)
 	before := names()
 	var p runner.Preview
 	e := finish(t, command(t, dir, "check", "some.toml", "--set", "blocks=3", "--json"))
@@ -44,6 +47,15 @@ no-such-program-here = "no-such-package"
 		p.Seconds.About <= 0 || len(p.Hosts) != 3 || len(p.Limits) == 0 || len(p.Problems) > 0 {
 		t.Errorf("%s", e.stdout)
 	}
+	if after := names(); !slices.Equal(before, after) {
+		t.Errorf("the folder had %v and has %v", before, after)
+	}
+}
+
+// TestCheckEnds with the exit codes of a run, and says why.
+func TestCheckEnds(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "some.toml", withAbsent)
 	for _, c := range []struct {
 		args []string
 		code int
@@ -59,8 +71,5 @@ no-such-program-here = "no-such-package"
 		if e.code != c.code || !strings.Contains(strings.Join(strings.Fields(e.stdout+e.stderr), " "), c.want) {
 			t.Errorf("check %v: exit %d, want %d and %q in\n%s%s", c.args, e.code, c.code, c.want, e.stdout, e.stderr)
 		}
-	}
-	if after := names(); !slices.Equal(before, after) {
-		t.Errorf("the folder had %v and has %v", before, after)
 	}
 }

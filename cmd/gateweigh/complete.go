@@ -22,8 +22,9 @@ import (
 func completes(root *cobra.Command) {
 	none := cobra.NoFileCompletions
 	argument := map[string]cobra.CompletionFunc{
-		"run": completeExperiments, "check": completeExperiments, "shell": completeShells, "list": completeNames, "explain": completeExplained,
-		"sink": among(sink.Kinds()...), "burn": none,
+		"run": completeExperiments, "check": completeExperiments, "shell": completeShells, "list": completeNames,
+		"explain": completeExplained,
+		"sink":    among(sink.Kinds()...), "burn": none,
 		"kernel check": completeKernelNames, "kernel exec": completeCommands,
 		"kernel fetch": completeKernelNames, "kernel remove": completeKernelNames,
 	}

@@ -128,7 +128,8 @@ func TestDoctorWithoutRoot(t *testing.T) {
 		{[]string{"doctor", "--quick"}, exitNothingRan,
 			[]string{"not tried without root", "sudo gateweigh doctor", "sudo gateweigh run", "opennds", "missing  root"}},
 		{[]string{"list"}, 0, []string{"takes about", "needs root"}},
-		{[]string{"check", "allowlist"}, 0, []string{"1 cell in 8 blocks", "allowlist runs here", "sudo gateweigh run allowlist"}},
+		{[]string{"check", "allowlist"}, 0,
+			[]string{"1 cell in 8 blocks", "allowlist runs here", "sudo gateweigh run allowlist"}},
 	} {
 		cmd := command(t, dir, c.args...)
 		cmd.Path, cmd.Args[0] = program, program

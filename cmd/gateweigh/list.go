@@ -263,7 +263,8 @@ func (e listedExperiment) text() []string {
 	if len(e.Here) == 0 {
 		return append(lines, "none of its devices can run here: "+strings.Join(e.Devices, ", "))
 	}
-	takes := "takes " + lasts(runner.Seconds{About: e.EstimatedSeconds, Least: e.LeastSeconds, Most: e.MostSeconds}) + ": " + words.Counted(e.Cells, "cell") + " in "
+	takes := "takes " + lasts(runner.Seconds{About: e.EstimatedSeconds, Least: e.LeastSeconds, Most: e.MostSeconds}) +
+		": " + words.Counted(e.Cells, "cell") + " in "
 	takes += words.Counted(e.Blocks, e.words.Block) + e.words.Of
 	who := e.words.Doing
 	switch {

@@ -88,7 +88,8 @@ var Limits = []Limit{
 		Means: "no flow is dropped for want of an entry", Raise: "sudo sysctl -w net.netfilter.nf_conntrack_max=%d", Times: 4,
 	},
 	{
-		What: "memory", Unit: "KiB", Have: func(m machine.Machine) int64 { return m.Memory.Available }, Need: Demand.MemoryKiB,
+		What: "memory", Unit: "KiB", Have: func(m machine.Machine) int64 { return m.Memory.Available },
+		Need:    Demand.MemoryKiB,
 		Refusal: "the machine has %d KiB of memory to give",
 	},
 }

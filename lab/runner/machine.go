@@ -47,7 +47,8 @@ func Needs(e *experiment.Experiment) []dut.Need {
 				On: []string{onRouter}})
 	}
 	if e.Means("transfers") {
-		list = append(list, dut.Need{Program: "proftpd", Package: "proftpd-core", Why: "the files' server", On: []string{onServer}},
+		list = append(list,
+			dut.Need{Program: "proftpd", Package: "proftpd-core", Why: "the files' server", On: []string{onServer}},
 			dut.Need{Program: "curl", Package: "curl", Why: "the files' clients", On: []string{onClient}},
 			dut.Need{Program: "ss", Package: "iproute2", Why: "seeing the server listen", On: []string{onServer}})
 	}
@@ -73,8 +74,9 @@ type machineAgent interface {
 }
 
 // errNoRoot refuses a run without the rights that all runs need.
-var errNoRoot = errors.New("a run needs root, and not that of a user namespace: it makes network namespaces and loads " +
-	"programs into the kernel (try: sudo gateweigh run …)")
+var errNoRoot = errors.New(
+	"a run needs root, and not that of a user namespace: it makes network namespaces and loads " +
+		"programs into the kernel (try: sudo gateweigh run …)")
 
 // checkMachine says what the experiment needs and the machine lacks, all at once.
 func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experiment, d Demand) (

@@ -83,8 +83,8 @@ const (
 	reportKiB = 300
 )
 
-// PreviewOf says what a run would do with an experiment. It starts the agent that answers for the machine, and nothing of a
-// lab; it needs no rights. Open is the backend's; nil: namespaces of this machine.
+// PreviewOf says what a run would do with an experiment. It starts the agent that answers for the machine, and nothing
+// of a lab; it needs no rights. Open is the backend's; nil: namespaces of this machine.
 func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open backend.Open) (p Preview, err error) {
 	cfg := Config{Measure: m, Experiment: e, Backend: open}
 	hosts, err := cfg.open(ctx)
@@ -112,15 +112,7 @@ func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open ba
 			p.Problems = append(p.Problems, problem.Error())
 		}
 	}
-	for _, l := range Limits {
-		if have, need := l.Have(found)-l.taken(found), l.Need(demand); l.Have(found) != 0 {
-			here := LimitHere{What: l.What, Unit: l.Unit, Need: need, Have: have, Enough: need <= have}
-			if !here.Enough {
-				here.Raise = l.Advice(found, demand)
-			}
-			p.Limits = append(p.Limits, here)
-		}
-	}
+	p.Limits = limitsHere(found, demand)
 	if p.Hosts, err = hostNeeds(ctx, agent, e); err != nil {
 		return p, err
 	}
@@ -139,6 +131,22 @@ func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open ba
 		return slices.ContainsFunc(p.Devices, func(d DeviceHere) bool { return d.Name == name && d.Here })
 	}))
 	return p, nil
+}
+
+// limitsHere are the machine's limits beside what a demand takes of them.
+func limitsHere(m machine.Machine, d Demand) (list []LimitHere) {
+	for _, l := range Limits {
+		if l.Have(m) == 0 {
+			continue
+		}
+		have, need := l.Have(m)-l.taken(m), l.Need(d)
+		here := LimitHere{What: l.What, Unit: l.Unit, Need: need, Have: have, Enough: need <= have}
+		if !here.Enough {
+			here.Raise = l.Advice(m, d)
+		}
+		list = append(list, here)
+	}
+	return list
 }
 
 // parts are the errors that were joined to one.

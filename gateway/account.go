@@ -44,7 +44,7 @@ func (g *gateway) account(ctx context.Context) error {
 	return errors.Join(errs[:]...)
 }
 
-// accounting is the events that are being sent.
+// accounting sends the events of sessions to RADIUS servers, and bounds how many are in flight.
 type accounting struct {
 	g       *gateway
 	overdue chan struct{}        // holds an element for each event that gave its place to another

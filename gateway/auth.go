@@ -97,15 +97,15 @@ func (g *gateway) authenticator() (sources access.Sources, accounts *users.Accou
 	return sources, accounts, nil
 }
 
-// granting wraps the table for those who admit clients: it fills in the configuration's limits where a login has none.
-type granting struct {
+// limitDefaults wraps the table of sessions: a login gets the configuration's limits where it has none of its own.
+type limitDefaults struct {
 	*session.Table
 	g        *gateway
 	operator bool // the logins are an operator's, with the limits given there and no others
 }
 
 // Admit fills in the configuration's limits, unless an operator logs the client in.
-func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, error) {
+func (t limitDefaults) Admit(addr netip.Addr, login session.Login) (session.Session, error) {
 	t.setDefaults(&login)
 	s, err := t.Table.Admit(addr, login)
 	if err == nil {
@@ -117,7 +117,7 @@ func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, 
 }
 
 // setDefaults gives a login the limits that it lacks, and an operator's only the time between updates.
-func (t granting) setDefaults(login *session.Login) {
+func (t limitDefaults) setDefaults(login *session.Login) {
 	l, given, d := &login.Limits, login.Explicit, t.g.cfg.Limits
 	if t.g.accounts() {
 		l.Interim = cmp.Or(l.Interim, t.g.cfg.RADIUS.Interim)
@@ -147,7 +147,7 @@ func setDefault[T comparable](limit *T, given bool, normal T) {
 }
 
 // Lease gives an address to a client that an operator logs in, if clients can have it.
-func (t granting) Lease(key session.Key, hostname string, end time.Time) error {
+func (t limitDefaults) Lease(key session.Key, hostname string, end time.Time) error {
 	lan := t.g.cfg.LAN
 	if reason := lan.Unleasable(key.Addr); reason != "" {
 		return fmt.Errorf("%w: %s %s", datapath.ErrForeign, key.Addr, reason)

@@ -14,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// timedSource is a source that says when its time is over.
+// timedSource is a source that reports how much of the login's time is left.
 type timedSource struct{ left time.Duration }
 
 func (p *timedSource) Authenticate(ctx context.Context, _ session.Credentials) (session.Login, error) {

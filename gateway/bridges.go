@@ -20,7 +20,7 @@ const bridgeCalls = "net.bridge.bridge-nf-call-iptables"
 // bridgeLook is how often settings of bridges are looked at, of which the kernel sends no messages.
 const bridgeLook = 2 * time.Second
 
-// bridge is one of the gateway's interfaces.
+// bridge is an interface of the gateway that is a bridge: source is the line of the configuration that names it.
 type bridge struct{ source, name string }
 
 // bridges are those of the gateway's interfaces that are bridges.

@@ -29,7 +29,7 @@ const (
 	secure = "https://some.site/path"
 )
 
-// person sits before a browser on the client.
+// person is a user with a browser on the client's machine.
 type person struct {
 	ctx         context.Context
 	name        string // of the screenshots

@@ -23,7 +23,7 @@ import (
 	"github.com/gateweigh/gateweigh/quote"
 )
 
-// Weight is what a finding means for a gateway.
+// Weight says how serious a finding is: worth knowing, a warning, or a reason to refuse to start.
 type Weight int
 
 const (
@@ -32,7 +32,7 @@ const (
 	Refusal               // Run ends with it
 )
 
-// Finding is something about the machine, with what to do about it.
+// Finding is something wrong or notable about the machine, with a remedy.
 type Finding struct {
 	Weight Weight
 	Text   string
@@ -51,7 +51,7 @@ func Check(cfg *config.Config) []Finding {
 	return check(cfg, running)
 }
 
-// survey collects findings.
+// survey looks at the machine for what a configuration needs, and collects findings.
 type survey struct {
 	*config.Config
 	running  int // process of the gateway; 0: none

@@ -22,7 +22,7 @@ func (g *gateway) openFlows(context.Context) (o opened, err error) {
 	g.flows, err = flowlog.Open(flowlog.Config{
 		Folder: f.Folder, KeepFor: f.KeepFor, MaxBytes: f.MaxBytes, IPFIX: f.IPFIX,
 		LAN: g.cfg.LAN.Network(), IsBehindClient: g.isBehind, Gateway: g.cfg.LAN.Address.Addr(), HolderOf: g.ownersOf,
-		Uncounted:  g.dp.Aside,
+		Bypassed:   g.dp.Bypassed,
 		IsDetached: g.detached, Log: g.log,
 	})
 	if err != nil {

@@ -11,16 +11,16 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
 )
 
-// switched is whether the kernel forwards at the gateway's interfaces, which others can end for all
-// interfaces at once (net.ipv4.ip_forward = 0).
-type switched struct {
+// forwardingState tells whether the kernel forwards packets at the gateway's interfaces. Other programs can switch that
+// off for all interfaces at once (net.ipv4.ip_forward = 0).
+type forwardingState struct {
 	mu              sync.Mutex
 	switchedOnAgain uint64 // times that it was switched on again
 	whyOff          string // why it is off; "": it is on
 }
 
 // showIn adds to a status that nothing is forwarded.
-func (p *switched) showIn(st *control.Status) {
+func (p *forwardingState) showIn(st *control.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st.Repairs["forwarding-again"] = p.switchedOnAgain

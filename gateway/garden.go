@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/portal"
 )
 
-// opener is the data path as the DNS opens it.
+// opener lets the DNS server open addresses in the data path.
 type opener struct{ datapath.Running }
 
 var _ dns.Opener = opener{}

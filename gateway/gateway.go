@@ -77,9 +77,9 @@ type gateway struct {
 	// known is closed once the table is open. Clients that the data path reports earlier are reported again with their
 	// next packet.
 	tableOpened chan struct{}
-	claims      claims
+	claims      newcomerClaims
 	behind      networks // behind clients on lines
-	switched    switched
+	switched    forwardingState
 	sessionsCtx context.Context // ends before the table is closed
 }
 
@@ -135,7 +135,7 @@ func (g *gateway) openControl(context.Context) (opened, error) {
 		return opened{}, err
 	}
 	return opened{close: socket.Close, run: func(ctx context.Context) error {
-		return socket.Serve(ctx, granting{g.table, g, true}, g.status)
+		return socket.Serve(ctx, limitDefaults{g.table, g, true}, g.status)
 	}}, nil
 }
 

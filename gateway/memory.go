@@ -16,14 +16,14 @@ const (
 	heapSpare = 8 << 20
 )
 
-// heap is what Go's heap was when it was last looked at.
-type heap struct {
+// heapStats reads the size of Go's heap, to decide when to give memory back to the kernel.
+type heapStats struct {
 	samples   [4]metrics.Sample
 	allocated uint64 // since the start, bytes
 }
 
-func newHeap() *heap {
-	h := &heap{}
+func newHeap() *heapStats {
+	h := &heapStats{}
 	for i, name := range []string{"/gc/heap/allocs:bytes", "/gc/heap/live:bytes", "/memory/classes/heap/objects:bytes",
 		"/memory/classes/heap/free:bytes"} {
 		h.samples[i].Name = name
@@ -33,7 +33,7 @@ func newHeap() *heap {
 
 // hasSpare reports whether there is much in the heap that nothing uses, although little has been allocated since the
 // last look.
-func (h *heap) hasSpare() bool {
+func (h *heapStats) hasSpare() bool {
 	metrics.Read(h.samples[:])
 	var current [4]uint64
 	for i := range h.samples {

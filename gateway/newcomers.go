@@ -29,9 +29,10 @@ const (
 	renewedAtOnce = 256
 )
 
-// claims warns of what newcomers were refused and of what failed, and verifies what they got.
-type claims struct {
-	refused, failed seldom
+// newcomerClaims verifies in the background that newcomers really have the addresses that they use, and logs those that
+// were refused.
+type newcomerClaims struct {
+	refused, failed countedWarning
 
 	mu        sync.Mutex
 	finished  bool // guarded by mu
@@ -39,7 +40,7 @@ type claims struct {
 }
 
 // verify runs f unless the gateway ends.
-func (c *claims) verify(f func()) {
+func (c *newcomerClaims) verify(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.finished {
@@ -48,7 +49,7 @@ func (c *claims) verify(f func()) {
 }
 
 // finish waits for what is being verified.
-func (c *claims) finish() {
+func (c *newcomerClaims) finish() {
 	c.mu.Lock()
 	c.finished = true
 	c.mu.Unlock()
@@ -56,7 +57,7 @@ func (c *claims) finish() {
 }
 
 // isFinished reports whether the gateway ends.
-func (c *claims) isFinished() bool {
+func (c *newcomerClaims) isFinished() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.finished
@@ -151,17 +152,18 @@ func (g *gateway) verify(key session.Key) {
 }
 
 // refuse logs a refused claim.
-func (c *claims) refuse(g *gateway, key session.Key, reason string) {
+func (c *newcomerClaims) refuse(g *gateway, key session.Key, reason string) {
 	c.refused.warn(g.log, "claim of an address refused: "+reason, "client", key.String(), "most", maxClaims)
 }
 
-// seldom logs a warning now and then, with how many there were: clients must not fill the log.
-type seldom struct {
+// countedWarning logs a warning now and then, with the number of occurrences since the last: clients must not fill the
+// log.
+type countedWarning struct {
 	count  atomic.Uint64
 	warned budget.OncePerMinute
 }
 
-func (s *seldom) warn(log *slog.Logger, text string, args ...any) {
+func (s *countedWarning) warn(log *slog.Logger, text string, args ...any) {
 	count := s.count.Add(1)
 	s.warned.Do(func() { log.Warn(text, append(args, "count", count)...) })
 }

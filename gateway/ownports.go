@@ -12,7 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 )
 
-// listener is a socket that others reach from outside by the machine's own addresses.
+// listener is a socket of this machine that can be reached from outside of the LAN.
 type listener struct {
 	port  uint16
 	inode uint32

@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// part is a part of a gateway. Parts stand in a list in the order in which they are opened.
+// part is a part of a gateway, such as its portal. Parts are opened in the order of a list, and closed in the reverse
+// order.
 type part struct {
 	name string
 	// open opens the part. What it returns is closed also where it fails.

@@ -120,7 +120,7 @@ func CheckFiles(cfg *config.Config) []Finding {
 				"prints the hash)", cfg.Users.File, name)
 	}
 	if cfg.Portal.Enabled {
-		_, err = portal.New(g.portalConfig(make([]byte, keySize)), granting{nil, g, false}, sources)
+		_, err = portal.New(g.portalConfig(make([]byte, keySize)), limitDefaults{nil, g, false}, sources)
 		s.refuse(err)
 	}
 	return s.findings
@@ -140,7 +140,7 @@ func (g *gateway) openPortal() (err error) {
 		return err
 	}
 	g.users = accounts
-	g.portal, err = portal.New(g.portalConfig(key), granting{g.table, g, false}, sources)
+	g.portal, err = portal.New(g.portalConfig(key), limitDefaults{g.table, g, false}, sources)
 	return err
 }
 
@@ -230,7 +230,7 @@ func keptKey(path string, size int) ([]byte, error) {
 	return key, nil
 }
 
-// leases reports DHCP's leases to the table.
+// leases tells the table of sessions about DHCP's leases.
 type leases struct{ table *session.Table }
 
 func (l leases) Leased(mac net.HardwareAddr, addr netip.Addr, hostname string, end time.Time) error {

@@ -21,7 +21,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/ident"
 )
 
-// port is one that the gateway listens on.
+// port is a port that the gateway needs to listen on.
 type port struct {
 	network string // "tcp4" or "udp4"
 	addr    netip.AddrPort

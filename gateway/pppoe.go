@@ -23,7 +23,7 @@ import (
 // pppoeAccess decides about PPPoE clients: a login is an authentication, an address, and a session in the table.
 type pppoeAccess struct {
 	auth  access.Sources
-	table granting
+	table limitDefaults
 	pools map[string]*pool // by name; "": of clients whose login names none
 	dns   [2]netip.Addr
 	// server is the concentrator, which is told of sessions that end.
@@ -45,7 +45,7 @@ func (g *gateway) openLines(context.Context) (o opened, err error) {
 	if g.users == nil {
 		g.users = accounts
 	}
-	l := &pppoeAccess{auth: sources, table: granting{g.table, g, false}, pools: pools(g.cfg)}
+	l := &pppoeAccess{auth: sources, table: limitDefaults{g.table, g, false}, pools: pools(g.cfg)}
 	copy(l.dns[:], resolvers(g.cfg))
 	if l.server, err = pppoe.New(g.pppoeConfig(), l); err != nil {
 		return o, err
@@ -274,7 +274,7 @@ func (l *pppoeAccess) Logout(mac [6]byte, id uint16, addr netip.Addr, reason err
 }
 
 // Connect fills in the configuration's limits.
-func (t granting) Connect(login session.Login) (session.Session, error) {
+func (t limitDefaults) Connect(login session.Login) (session.Session, error) {
 	if lan := t.g.cfg.LAN; lan.Unleasable(login.For.Addr) != "" {
 		return session.Session{}, fmt.Errorf("%w: %s %s", datapath.ErrForeign, login.For.Addr, lan.Unleasable(login.For.Addr))
 	}
@@ -293,7 +293,7 @@ func (t granting) Connect(login session.Login) (session.Session, error) {
 	return s, err
 }
 
-// pool hands out addresses one after the other, so that one that became free is not soon that of another client.
+// pool hands out the addresses of a pool in turn, so that an address that became free is not soon another client's.
 type pool struct {
 	ranges []config.Range
 	total  int

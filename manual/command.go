@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Usage makes wrong arguments an error of the program's own kind.
+// Usage has wrong command line arguments fail with an error of the program's own type.
 type Usage func(cobra.PositionalArgs) cobra.PositionalArgs
 
 // Command is the command "manual", which writes a program's book. The book is asked for when the command runs.

@@ -26,7 +26,7 @@ func (b Book) Pages() (all []Page) {
 
 func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
-// roff is a page that is written.
+// roff is a page that is being written, in the format of man pages.
 type roff struct{ strings.Builder }
 
 func (r *roff) line(format string, args ...any) { fmt.Fprintf(r, format+"\n", args...) }

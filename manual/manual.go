@@ -30,12 +30,12 @@ type Book struct {
 	SeeAlso []string // pages of other programs, such as "gatewayd(8)"
 }
 
-// Entry is one line of a list.
+// Entry is one line of a list on a page, such as a file or an exit code.
 type Entry struct {
 	Name, Text string
-	// Of names the commands that it is of, without the program's name. None: all. The program's own page has all
-	// entries, with these names behind the text.
-	Of []string
+	// Commands are the names of the commands that it belongs to, without the program's name. None: all. The program's own
+	// page has all entries, with these names behind the text.
+	Commands []string
 }
 
 // commands are a program's commands in the order of their names, each before its own commands, and without those that
@@ -63,17 +63,17 @@ func prepared(cmd *cobra.Command) {
 func entriesOf(cmd *cobra.Command, list []Entry) (of []Entry) {
 	name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 	for _, e := range list {
-		if !cmd.HasParent() && len(e.Of) > 0 {
-			e.Text += " (" + strings.Join(e.Of, ", ") + ")"
+		if !cmd.HasParent() && len(e.Commands) > 0 {
+			e.Text += " (" + strings.Join(e.Commands, ", ") + ")"
 		}
-		if !cmd.HasParent() || len(e.Of) == 0 || slices.Contains(e.Of, name) {
+		if !cmd.HasParent() || len(e.Commands) == 0 || slices.Contains(e.Commands, name) {
 			of = append(of, e)
 		}
 	}
 	return of
 }
 
-// option is what a page says of a flag.
+// option is a flag as a page describes it.
 type option struct{ names, value, text string }
 
 // help reports whether it is the flag that all commands have.

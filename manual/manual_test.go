@@ -27,7 +27,7 @@ func odd() manual.Book {
 	root.AddCommand(sub, &cobra.Command{Use: "hidden", Hidden: true, Run: run})
 	return manual.Book{
 		Root: root, Section: 8, Title: "-Odd", Version: "1.2~3-4",
-		Exit:  []manual.Entry{{Name: "1", Text: ".failed, or `'not`"}, {Name: "2", Text: "less", Of: []string{"sub"}}},
+		Exit:  []manual.Entry{{Name: "1", Text: ".failed, or `'not`"}, {Name: "2", Text: "less", Commands: []string{"sub"}}},
 		Files: []manual.Entry{{Name: ".odd/<x>", Text: "'files'"}}, SeeAlso: []string{"even(7)"},
 	}
 }

@@ -26,7 +26,7 @@ func (b Book) Markdown() []byte {
 		}
 		fmt.Fprintf(&m, "\n## %s\n\n| | Means | Commands |\n|---|---|---|\n", list.title)
 		for _, e := range list.all {
-			fmt.Fprintf(&m, "| `%s` | %s | %s |\n", e.Name, cell(e.Text), strings.Join(e.Of, ", "))
+			fmt.Fprintf(&m, "| `%s` | %s | %s |\n", e.Name, cell(e.Text), strings.Join(e.Commands, ", "))
 		}
 	}
 	return []byte(m.String())

@@ -24,7 +24,7 @@ func (t Trial) seconds() float64 {
 	return t.Duration.Seconds()
 }
 
-// Class is what a load is for a goal.
+// Class says whether a load satisfies a goal, according to the trials so far.
 type Class int8
 
 // Undecided loads need further trials.
@@ -36,7 +36,8 @@ const (
 
 func (c Class) String() string { return [...]string{"undecided", "lower bound", "upper bound"}[c] }
 
-// sums are the durations of a load's trials for one goal, s.
+// sums are the total durations of a load's trials for one goal, in seconds: of full-length and of short trials, with
+// low and with high loss.
 type sums struct{ fullLow, fullHigh, shortLow, shortHigh float64 }
 
 func (g Goal) sums(trials []Trial) (s sums) {
@@ -56,10 +57,9 @@ func (g Goal) sums(trials []Trial) (s sums) {
 	return s
 }
 
-// Classify classifies a load by all of its trials (RFC 9971, appendix A). Bad trials shorter
-// than the final duration count as far as good short ones do not balance them; good short ones
-// prove nothing else. A load is settled once trials within the duration sum could not change
-// its class.
+// Classify classifies a load by all of its trials (RFC 9971, appendix A). Bad trials shorter than the final duration
+// count as far as good short ones do not balance them; good short ones prove nothing else. A load is settled once
+// trials within the duration sum could not change its class.
 func (g Goal) Classify(trials []Trial) Class {
 	s := g.sums(trials)
 	balance := s.shortLow * g.ExceedRatio / (1 - g.ExceedRatio)
@@ -78,9 +78,8 @@ func (g Goal) Classify(trials []Trial) Class {
 // atMost compares sums of durations that are equal but for rounding, s.
 func atMost(a, b float64) bool { return a <= b+1e-9*max(1, b) }
 
-// ConditionalThroughput is the forwarding rate to expect at a load that is a lower bound
-// (RFC 9971, appendix B): the rate of the trial at the quantile that the exceed ratio gives,
-// where trials that were not made count as lost.
+// ConditionalThroughput is the forwarding rate to expect at a load that is a lower bound (RFC 9971, appendix B): the
+// rate of the trial at the quantile that the exceed ratio gives, where trials that were not made count as lost.
 func (g Goal) ConditionalThroughput(load float64, trials []Trial) float64 {
 	var full []Trial
 	var have float64

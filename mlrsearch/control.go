@@ -22,28 +22,26 @@ type Measurer func(ctx context.Context, load float64, duration time.Duration) (O
 // ErrBudget says that the search ended because its trials took longer than Search.Budget.
 var ErrBudget = errors.New("the search has used up its time before every goal was reached")
 
-// Result is a Goal Result. A regular one has both bounds, no further apart than the goal's
-// width. An irregular one has no Upper where even Search.Max satisfies the goal, no Lower
-// where even Search.Min does not, or bounds too far apart where the search was cut short.
+// Result is a Goal Result. A regular one has both bounds, no further apart than the goal's width. An irregular one has
+// no Upper where even Search.Max satisfies the goal, no Lower where even Search.Min does not, or bounds too far apart
+// where the search was cut short.
 type Result struct {
 	Goal    Goal
 	Regular bool
-	// Lower is the highest load below Upper that satisfies the goal, Upper the lowest one that
-	// does not; 0: none.
+	// Lower is the highest load below Upper that satisfies the goal, Upper the lowest one that does not; 0: none.
 	Lower, Upper float64
 	// Throughput is the conditional throughput at Lower: the rate that is forwarded there.
 	Throughput float64
 }
 
-// Report is the Controller's output: a result for each goal, in their order, and all trials
-// in the order in which they were made, without the warm-up.
+// Report is the Controller's output: a result for each goal, in their order, and all trials in the order in which they
+// were made, without the warm-up.
 type Report struct {
 	Results []Result
 	Trials  []Trial
 }
 
-// Run searches. It returns what was found also with an error: ErrBudget, the Measurer's, or
-// that of the context.
+// Run searches. It returns what was found also with an error: ErrBudget, the Measurer's, or that of the context.
 func Run(ctx context.Context, s Search, measure Measurer) (Report, error) {
 	if err := s.check(); err != nil {
 		return Report{}, err
@@ -56,6 +54,7 @@ func Run(ctx context.Context, s Search, measure Measurer) (Report, error) {
 	return c.report(), err
 }
 
+// controller runs a search: it decides which trial is next, and keeps the results.
 type controller struct {
 	Search
 	measure Measurer
@@ -66,9 +65,9 @@ type controller struct {
 	spent   time.Duration
 }
 
-// run makes trials until no goal asks for one. Among those that goals ask for, the shortest
-// comes first, and of these the one at the lowest load: an upper bound found at a low load
-// makes everything above it irrelevant, and never the other way round.
+// run makes trials until no goal asks for one. Among those that goals ask for, the shortest comes first, and of these
+// the one at the lowest load: an upper bound found at a low load makes everything above it irrelevant, and never the
+// other way round.
 func (c *controller) run(ctx context.Context) error {
 	if c.Warmup > 0 {
 		if _, err := c.try(ctx, c.Max, c.Warmup); err != nil {
@@ -121,8 +120,8 @@ func (c *controller) add(t Trial) {
 	c.spent += t.Duration
 }
 
-// bounds returns the relevant bounds for a goal; 0: none. Where a load satisfies the goal and
-// a lower one does not, the lower one is believed.
+// bounds returns the relevant bounds for a goal; 0: none. Where a load satisfies the goal and a lower one does not, the
+// lower one is believed.
 func (c *controller) bounds(g Goal) (lower, upper float64) {
 	for _, l := range c.loads {
 		switch g.Classify(c.at[l]) {

@@ -61,6 +61,7 @@ const (
 	tlf                     // and no longer
 )
 
+// transition is what an event does in a state: actions, and the next state.
 type transition struct {
 	do actions
 	to state
@@ -136,12 +137,11 @@ const (
 type layer interface {
 	// request returns the options of the next Configure-Request.
 	request() []Option
-	// judge answers the peer's Configure-Request by ConfigureAck, or by ConfigureNak or
-	// ConfigureReject with the options that are refused. With final set it rejects what it
-	// would not acknowledge.
+	// judge answers the peer's Configure-Request by ConfigureAck, or by ConfigureNak or ConfigureReject with the options
+	// that are refused. With final set it rejects what it would not acknowledge.
 	judge(options []Option, final bool) (Code, []Option)
-	// refused takes a Configure-Nak or a Configure-Reject of our request into account. False:
-	// without the option the layer cannot work.
+	// refused takes a Configure-Nak or a Configure-Reject of our request into account. False: without the option the layer
+	// cannot work.
 	refused(code Code, options []Option) bool
 	// changed is told that the layer is up, or no longer, or finished.
 	changed(to layerState)
@@ -151,6 +151,7 @@ type layer interface {
 	extra(p Packet) bool
 }
 
+// layerState says how far a protocol has come, for the layers above it.
 type layerState uint8
 
 const (

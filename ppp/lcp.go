@@ -31,7 +31,7 @@ type lcp struct {
 	echoNext time.Time // the next request; zero: none
 }
 
-// lcpPeer is what the peer's acknowledged request says.
+// lcpPeer is what the peer's acknowledged LCP request contained.
 type lcpPeer struct {
 	mru    int
 	magic  uint32

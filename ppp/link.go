@@ -281,7 +281,7 @@ func (l *Link) networkUp() {
 	}
 }
 
-// State is an open link's, for Restore in another process.
+// State is the state of an open link, with which Restore continues it in another process.
 type State struct {
 	Magic, PeerMagic uint32
 	PeerMRU          int // and no more than MaxMRU

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// end is a handler that puts frames on a wire.
+// end is a Handler that puts a link's frames on the wire to its peer.
 type end struct {
 	link   *Link
 	out    [][]byte

@@ -87,7 +87,7 @@ func Read(path string, most int) ([]byte, error) {
 	return Trim(data), Plain(err)
 }
 
-// plain is an error in plain words.
+// plain is an error whose text is in plain words.
 type plain struct {
 	text string
 	error

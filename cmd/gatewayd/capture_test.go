@@ -19,7 +19,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// wire captures a client's link, the gateway's uplink and its loopback.
+// wire captures packets at the client's link, at the gateway's uplink and at its loopback.
 type wire struct {
 	w       *world
 	client  *client
@@ -30,7 +30,7 @@ type wire struct {
 	frames []frame
 }
 
-// frame is a packet and the link it was seen on.
+// frame is one captured packet, and the link on which it was seen.
 type frame struct {
 	link       string
 	receivedAt time.Time

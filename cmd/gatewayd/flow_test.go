@@ -27,7 +27,7 @@ const (
 	socketBytes   = 64 << 20 // of buffers: packets may be lost in the gateway's queues only
 )
 
-// flow is numbered UDP datagrams from one host to another.
+// flow sends numbered UDP datagrams from one host to another, and records which of them arrived.
 type flow struct {
 	sender, receiver *net.UDPConn
 	perSecond        int
@@ -163,7 +163,7 @@ func (f *flow) traffic(up bool) control.Traffic {
 	return control.Traffic{DownBytes: n * (udpHeaders + datagramBytes), DownPackets: n}
 }
 
-// stream is a TCP connection of a client with data one way.
+// stream is a TCP connection of a client that carries data in one direction.
 type stream struct {
 	client, server *net.TCPConn
 	up             bool

@@ -88,7 +88,8 @@ func TestIdent(t *testing.T) {
 	}
 }
 
-// identHost is a host on the WAN that clients are connected to, and that asks who they are.
+// identHost is a host on the WAN, such as an IRC server: clients connect to it, and it asks their port 113 who they are
+// (RFC 1413).
 type identHost struct {
 	w        *world
 	addr     string

@@ -18,7 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/textfile"
 )
 
-// grants are the limits of a login from the command line.
+// grants are the limits that an operator gives a login on the command line.
 type grants struct {
 	session, idle                  time.Duration
 	upRate, downRate               string
@@ -81,8 +81,8 @@ func (g *grants) add(f *pflag.FlagSet) {
 	_ = f.MarkHidden("quota") // its former name
 }
 
-// loginList logs in the clients of a file. alone reports that the command line also has
-// an argument or flag for a single client.
+// loginList logs in the clients of a file. alone reports that the command line also has an argument or flag for a
+// single client.
 func loginList(cmd *cobra.Command, socket, file string, alone bool, g grants) error {
 	if alone {
 		return &exitError{exitUsage, errors.New("--list has addresses, users and MACs of its own: give it without them")}

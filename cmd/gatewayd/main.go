@@ -28,7 +28,7 @@ const (
 	exitNotRunning = 3 // no daemon is running
 )
 
-// exitError carries an exit code with its message.
+// exitError is an error with the exit code that the program ends with.
 type exitError struct {
 	code int
 	err  error

@@ -149,7 +149,7 @@ func tableStatus() control.Status {
 	}
 }
 
-// table is three clients in memory.
+// table is a table of three clients in memory, in place of the daemon's.
 type table struct {
 	clients []session.Session
 	lists   atomic.Uint64 // that were asked for

@@ -13,7 +13,7 @@ import (
 // manualBook is what gatewayd manual writes.
 func manualBook(root *cobra.Command) manual.Book {
 	status := func(code int, text string, of ...string) manual.Entry {
-		return manual.Entry{Name: strconv.Itoa(code), Text: text, Of: of}
+		return manual.Entry{Name: strconv.Itoa(code), Text: text, Commands: of}
 	}
 	return manual.Book{
 		Root: root, Section: 8, Title: "gatewayd", Version: version,
@@ -27,16 +27,17 @@ func manualBook(root *cobra.Command) manual.Book {
 		},
 		Environment: []manual.Entry{
 			{Name: "SOURCE_DATE_EPOCH", Text: "the date of the man pages, seconds since 1970; without it they have none",
-				Of: []string{"manual"}},
+				Commands: []string{"manual"}},
 		},
 		Files: []manual.Entry{
 			{Name: defaultConfig, Text: "the configuration; `gatewayd example-config` prints one with every key",
-				Of: []string{"run", "guard", "detach", "whois", "ident-token", "check-config", "example-config"}},
+				Commands: []string{"run", "guard", "detach", "whois", "ident-token", "check-config", "example-config"}},
 			{Name: defaultSocket, Text: "the daemon's control socket, which speaks HTTP and is for root and the daemon's group",
-				Of: []string{"run", "sessions", "login", "logout", "status", "detach"}},
-			{Name: "/var/lib/gatewayd/", Text: "leases, sessions and keys (state_dir)", Of: []string{"run", "ident-token"}},
+				Commands: []string{"run", "sessions", "login", "logout", "status", "detach"}},
+			{Name: "/var/lib/gatewayd/", Text: "leases, sessions and keys (state_dir)",
+				Commands: []string{"run", "ident-token"}},
 			{Name: "/sys/fs/bpf/gatewayd/", Text: "programs and tables that outlive the daemon (datapath.pin_dir)",
-				Of: []string{"run", "detach"}},
+				Commands: []string{"run", "detach"}},
 		},
 		SeeAlso: []string{"gateweigh(1)"},
 	}

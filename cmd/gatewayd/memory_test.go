@@ -219,7 +219,7 @@ func keepSome(first, step, secure int) (all []*keptConn, err error) {
 // askAgain is less than the portal keeps a connection over which nothing comes.
 const askAgain = 10 * time.Second
 
-// keptConn is a connection to the portal.
+// keptConn is a client's connection to the portal that stays open between requests.
 type keptConn struct {
 	net.Conn
 	host   string

@@ -37,7 +37,8 @@ const (
 	soakWait = 20 * time.Second // for an answer; what takes longer is lost
 )
 
-// soak is a network of many clients for a while, and what they have seen.
+// soak runs a gateway with many clients for an hour (make soak). It records what the clients have seen, and compares
+// that at the end with what the daemon and the RADIUS server recorded.
 type soak struct {
 	*world
 	endsAt   time.Time
@@ -55,7 +56,7 @@ type soak struct {
 	carried  []byte // what the RADIUS server asked for last
 }
 
-// clientSession is a session as its client has seen it. It is its client's until all clients have gone.
+// clientSession is a session as its client saw it. Only the client's goroutine uses it, until all clients have ended.
 type clientSession struct {
 	user, id  string
 	began     time.Time

@@ -23,8 +23,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// device is a client at the portal: an interface with an address and routes of its own, in a namespace with all others.
-// Its sockets are bound to the interface.
+// device is a client that uses the portal: an interface with an address and routes of its own. All devices share one
+// namespace, so each binds its sockets to its interface.
 type device struct {
 	*soak
 	r     *rand.Rand

@@ -29,10 +29,10 @@ const (
 	lineEach   = time.Minute
 )
 
-// figures are what the daemon and the kernel hold, by name.
+// figures are measured values of the daemon and the kernel, such as memory and table sizes, by name.
 type figures map[string]float64
 
-// meter looks at the daemon until end, and prints a line each minute.
+// meter samples the daemon's figures until finish, and prints the medians of each minute.
 type meter struct {
 	s       *soak
 	stop    chan struct{}

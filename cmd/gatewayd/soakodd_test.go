@@ -19,7 +19,8 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// oddDevice is a device that does odd things.
+// oddDevice is a device that misbehaves: it sends malformed frames, declines addresses, or disconnects in the middle of
+// a request.
 type oddDevice struct {
 	device
 	raw         *packet.Conn     // sends frames
@@ -214,7 +215,7 @@ func (o *oddDevice) cutTLS() error {
 	return nil
 }
 
-// cutConn ends after so many bytes.
+// cutConn is a connection that fails after a number of bytes were written.
 type cutConn struct {
 	net.Conn
 	remaining int

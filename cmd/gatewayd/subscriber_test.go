@@ -23,7 +23,7 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// access is where PPPoE clients are connected: a client's interface, with packet sockets of discovery and of sessions.
+// access is the link of PPPoE clients: a client's interface, with packet sockets for discovery and for sessions.
 type access struct {
 	dev     *net.Interface
 	sockets [2]*packet.Conn
@@ -32,7 +32,7 @@ type access struct {
 	clients map[pppoe.MAC]*subscriber
 }
 
-// subscriber is a PPPoE client: discovery and PPP in this process.
+// subscriber is a PPPoE client within this process: it speaks discovery and PPP itself, without the kernel's PPP.
 type subscriber struct {
 	t testing.TB
 	*access

@@ -242,7 +242,7 @@ func (w *world) status() (control.Status, error) {
 	return c.Status(context.Background())
 }
 
-// client is one in a namespace of its own, with a lease of the daemon's.
+// client is a client's machine: a network namespace of its own, with a lease from the daemon.
 type client struct {
 	w    *world
 	host string

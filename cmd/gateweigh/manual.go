@@ -24,7 +24,7 @@ func book(root *cobra.Command) manual.Book {
 
 func exitStatus() []manual.Entry {
 	status := func(code int, text string, of ...string) manual.Entry {
-		return manual.Entry{Name: strconv.Itoa(code), Text: text, Of: of}
+		return manual.Entry{Name: strconv.Itoa(code), Text: text, Commands: of}
 	}
 	return []manual.Entry{
 		status(exitFailed, "something did not work"),
@@ -40,18 +40,18 @@ func exitStatus() []manual.Entry {
 
 var environment = []manual.Entry{
 	{Name: "XDG_CACHE_HOME", Text: "the folder below which fetched kernels are, ~/.cache without it",
-		Of: []string{"run", "kernel", "kernel list", "kernel fetch", "kernel check", "kernel exec", "kernel remove"}},
-	{Name: "SHELL", Text: "the shell that is opened in the lab, /bin/sh without it", Of: []string{"shell"}},
+		Commands: []string{"run", "kernel", "kernel list", "kernel fetch", "kernel check", "kernel exec", "kernel remove"}},
+	{Name: "SHELL", Text: "the shell that is opened in the lab, /bin/sh without it", Commands: []string{"shell"}},
 	{Name: "SOURCE_DATE_EPOCH", Text: "the date of the man pages, seconds since 1970; without it they have none",
-		Of: []string{"manual"}},
+		Commands: []string{"manual"}},
 }
 
 var files = []manual.Entry{
 	{Name: "runs/<UTC>-<experiment>/", Text: "a run's folder: report.html is the report, summary.json and summary.csv " +
 		"its figures, trials.jsonl, environment.json and experiment.toml what they are computed from",
-		Of: []string{"run", "report", "bundle", "compare", "explain"}},
+		Commands: []string{"run", "report", "bundle", "compare", "explain"}},
 	{Name: "~/.cache/gateweigh/kernels/", Text: "kernels that were fetched",
-		Of: []string{"run", "kernel", "kernel list", "kernel fetch", "kernel check", "kernel exec", "kernel remove"}},
+		Commands: []string{"run", "kernel", "kernel list", "kernel fetch", "kernel check", "kernel exec", "kernel remove"}},
 }
 
 // agentProgram is gateweigh-agent, which is made without cobra to be small: its page stands beside those of gateweigh.

@@ -12,7 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Suitability is how far a source is the one to ask about a login.
+// Suitability says whether a source can decide about a login, and whether it knows the user.
 type Suitability int
 
 const (
@@ -21,7 +21,7 @@ const (
 	KnowsUser                       // it knows the user
 )
 
-// Source answers for users.
+// Source authenticates users: the users' file, or RADIUS servers.
 type Source interface {
 	Suitability(session.Credentials) Suitability
 	// Authenticate returns the login of a right password. An error that wraps session.ErrRejected, as a *session.Rejection
@@ -29,8 +29,9 @@ type Source interface {
 	Authenticate(context.Context, session.Credentials) (session.Login, error)
 }
 
-// Sources are asked in their order, those that know the user before the others: a right password waits for nobody who
-// cannot know it. A wrong password takes all of them, so the response time does not reveal who knows which name.
+// Sources are asked in their order, but those that know the user first: a right password waits for no source that
+// cannot know it. A wrong password is tried at all of them, so that the response time does not reveal which source
+// knows a name.
 type Sources []Source
 
 // order is in which order sources are asked about a login.
@@ -66,8 +67,9 @@ func (s Sources) Authenticate(ctx context.Context, c session.Credentials) (sessi
 	return session.Login{}, cmp.Or(unsure, no, session.Reject(""))
 }
 
-// Hashed are local accounts: they know their users, and are hashes, which answer no challenge. They bound their time
-// themselves, by the number of passwords that are hashed meanwhile: hashing takes longer on a slower or busier machine.
+// Hashed is the source of local accounts. It stores hashes, so it knows its users but cannot answer a challenge (CHAP).
+// It bounds its own time, by the number of passwords that are hashed at once: hashing takes longer on a slower or
+// busier machine.
 type Hashed struct {
 	Accounts interface {
 		Knows(user string) bool
@@ -91,7 +93,7 @@ func (h Hashed) Authenticate(ctx context.Context, c session.Credentials) (sessio
 	return h.Accounts.Authenticate(ctx, c)
 }
 
-// Remote are servers that may know any user.
+// Remote is the source of RADIUS servers, which may know any user.
 type Remote struct {
 	Servers interface {
 		Authenticate(context.Context, session.Credentials) (session.Login, error)

@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/users"
 )
 
-// server is one that admits one name, or fails, and counts what it is asked.
+// server is a source that admits one name or fails, and counts the logins that it is asked about.
 type server struct {
 	name  string
 	fails error

@@ -32,7 +32,7 @@ const (
 // ErrBusy is returned when too many hosts are being asked.
 var ErrBusy = errors.New("too many hosts are being asked whether they are there")
 
-// Prober asks hosts of one interface. Its socket exists only while a host is being asked.
+// Prober asks hosts at one interface by ARP whether they are there. Its socket is open only while a question is.
 type Prober struct {
 	Interface string
 	Source    netip.Addr // the gateway's address, the sender of requests
@@ -54,7 +54,7 @@ type host struct {
 	mac  MAC
 }
 
-// question is one host that is asked, for one or several callers.
+// question is the state of a host that is being asked. Several callers may wait for its answer.
 type question struct {
 	callers    int
 	answered   chan struct{} // closed by the answer

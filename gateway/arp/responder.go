@@ -11,18 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Responder answers hosts that become clients by asking for the gateway's address, where
-// another program leases addresses. The kernel would enter everybody whom it answers into its
-// neighbour table, which has little room (package neighbour); so data paths keep the requests
-// of unknown hosts from it.
+// Responder answers ARP requests for the gateway's address by hosts that are not clients yet, where another program
+// leases addresses: the request makes such a host a client. The kernel would enter every host that it answers into its
+// neighbour table, which has little room (package neighbour). So data paths keep requests of unknown hosts from the
+// kernel.
 type Responder struct {
 	dev     *net.Interface
 	gateway netip.Addr
 	conn    *packet.Conn
 }
 
-// Respond opens a socket on an interface. With hear it receives ARP packets, otherwise it only
-// sends.
+// Respond opens a socket on an interface. With hear it receives ARP packets, otherwise it only sends.
 func Respond(dev *net.Interface, gateway netip.Addr, hear bool) (*Responder, error) {
 	cfg := &packet.Config{}
 	if !hear {
@@ -43,8 +42,8 @@ func (r *Responder) Close() error {
 	return r.conn.Close()
 }
 
-// Next waits for the next ARP packet of a host, and returns the host's addresses as the
-// packet says. It fails after Close and when the interface is gone.
+// Next waits for the next ARP packet of a host, and returns the host's addresses as the packet says. It fails after
+// Close and when the interface is gone.
 func (r *Responder) Next() (netip.Addr, MAC, error) {
 	b := make([]byte, frameLen)
 	for {
@@ -74,8 +73,8 @@ func (r *Responder) Answer(addr netip.Addr, mac MAC) error {
 	return nil
 }
 
-// Reply returns the frame that answers a request for an address, whose MAC address mac is; nil:
-// the frame is no such request.
+// Reply returns the frame that answers a request for an address, whose MAC address mac is; nil: the frame is no such
+// request.
 func Reply(frame []byte, addr netip.Addr, mac MAC) []byte {
 	of, operation, ok := sender(frame)
 	if !ok || operation != request || netip.AddrFrom4([4]byte(frame[ethernetLen+24:])) != addr {

@@ -28,8 +28,8 @@ var clockOrigin = time.Now().Add(-time.Hour)
 // Now is a clock for Spend: nanoseconds that pass with CLOCK_MONOTONIC.
 func Now() int64 { return int64(time.Since(clockOrigin)) }
 
-// Clock is one token bucket: the time up to which the rate has been used, which only Charge moves ahead of the caller's
-// clock. The zero value is a full bucket.
+// Clock is a token bucket that is stored as one time: the time up to which the rate has been used. Only Charge moves it
+// ahead of the caller's clock. The zero value is a full bucket.
 type Clock struct{ usedUntil atomic.Int64 }
 
 // Spend takes one from the bucket, and reports whether there was one. now is of any clock that is the same for all
@@ -67,10 +67,10 @@ func (c *Clock) take(r Rate, n int, now int64, owes bool) bool {
 	return false
 }
 
-// Senders are the token buckets of many senders with the same rate. It remembers the Size senders that sent last.
-// Senders that are not remembered share a further bucket, which admits as many as Size has room for until the bucket of
-// each is full again, half of them at once. A device that makes up names thus gets no more than that, and takes nothing
-// from senders that are remembered, or that the caller knows; new senders compete with it.
+// Senders are token buckets of many senders with the same rate. It remembers the Size senders that sent last. How often
+// an unknown sender is remembered is bounded too (Newcomers): at most Size in the time in which their buckets fill. So
+// a device that makes up senders' names gets no more than Size senders may, and takes nothing from senders that are
+// remembered or that the caller knows. New real senders compete with it.
 type Senders[K comparable] struct {
 	Rate Rate
 	Size int
@@ -111,7 +111,7 @@ func (s *Senders[K]) Refused() uint64 {
 	return s.refused
 }
 
-// OncePerMinute is for messages that others cause: once a minute, so that they do not fill the log.
+// OncePerMinute limits log messages that others can cause, so that they do not fill the log.
 type OncePerMinute struct{ spent Clock }
 
 // Do calls f, unless it did within the last minute.

@@ -1,12 +1,13 @@
 package budget
 
-// Recent keeps a value for each of the senders that came last. It is for one goroutine at a time. The zero value is
-// empty.
+// Recent is a cache of the senders that came last, with a value for each. It is for one goroutine at a time. The zero
+// value is empty.
 type Recent[K comparable, V any] struct {
 	byKey          map[K]*entry[K, V]
 	newest, oldest *entry[K, V]
 }
 
+// entry is a sender in the list of Recent, which is ordered by when senders came last.
 type entry[K comparable, V any] struct {
 	key          K
 	value        V

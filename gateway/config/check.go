@@ -14,7 +14,7 @@ import (
 // maxSocketPath is the longest path of a Unix socket (unix(7)).
 const maxSocketPath = 107
 
-// checker collects problems of keys in combination.
+// checker checks keys that are valid alone but not together, and collects the problems.
 type checker struct {
 	*Config
 	problems strict.Problems

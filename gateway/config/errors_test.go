@@ -19,7 +19,7 @@ var withRADIUS = strings.Replace(minimal, `"click-through"`, `"radius"`, 1) + `r
 radius.primary.secret = "s3cret"
 `
 
-// problem is a file and the expected errors.
+// problem is a configuration file with mistakes, and the errors that it must cause.
 type problem struct {
 	name, text string
 	want       []string // every line of the error, in order: words of it, as says has them

@@ -192,7 +192,8 @@ func (k *checker) checkInbound() {
 	}
 }
 
-// Redundant is a value of a list that another one, of the same key or of With, holds already.
+// Redundant is an entry of a list that has no effect, because another entry covers it. That one stands in the same
+// list, or in the list of the key With.
 type Redundant struct{ Key, Value, With, CoveredBy string }
 
 // Redundancies lists values that change nothing, because others hold them.

@@ -1,6 +1,6 @@
 package config
 
-// meaning is what the page of keys says of a key besides what its reader takes and its default.
+// meaning is a key's description on the reference page. Its type and its default come from the settings.
 type meaning struct {
 	text string // Markdown; sentences without the last full stop
 	// unset is what holds without the key, where its default is not a value of it; empty: nothing.

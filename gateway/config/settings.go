@@ -230,7 +230,7 @@ func rowKey(path toml.Key, row int) string {
 	return fmt.Sprintf("%s#%d", path, row)
 }
 
-// assigner assigns entries to their settings.
+// assigner assigns the values of a file to the fields of a Config, and collects mistakes.
 type assigner struct {
 	settings map[string]setting
 	tables   []string

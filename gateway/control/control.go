@@ -184,7 +184,7 @@ type Filter struct {
 	State State
 }
 
-// failure is the body of an error.
+// failure is the JSON body of an error response.
 type failure struct {
 	Error string `json:"error"`
 }

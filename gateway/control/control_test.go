@@ -279,7 +279,7 @@ func TestLogoutOfThousands(t *testing.T) {
 	}
 }
 
-// selfEnding is a table whose sessions end by themselves just before they are ended.
+// selfEnding is a table whose sessions end by themselves just before the test ends them.
 type selfEnding struct{ *clients }
 
 func (e selfEnding) End(a netip.Addr, cause session.Cause) (session.Session, error) {

@@ -2,10 +2,11 @@ package control
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// LabelValue is one counter of a Family: its label value and its key in Status.
+// LabelValue is one counter of a Family: its value of the metric's label, and its key in Status.
 type LabelValue struct{ Name, Text string }
 
-// Family is the counters of one part of the daemon: one map of Status, and one metric with a series for each word.
+// Family is the counters of one part of the daemon. It is a map in Status, and a metric with one series for each label
+// value.
 type Family struct {
 	Name     string       // of the metric, between gatewayd_ and _total
 	Values   []LabelValue // all that the map can have

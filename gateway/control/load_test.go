@@ -206,7 +206,7 @@ func FuzzClient(f *testing.F) {
 	})
 }
 
-// answer is a server with a fixed answer.
+// answer is a server that gives every request the same answer.
 type answer struct {
 	code int
 	body string

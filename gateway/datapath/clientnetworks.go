@@ -10,8 +10,9 @@ import (
 	"sync/atomic"
 )
 
-// ClientNetworks tells behind whom networks of IPv4 are, as of clients on PPPoE. The zero value has none. Its methods
-// may be called at any time from several goroutines. Holder takes no lock while there are no networks.
+// ClientNetworks records which client owns an IPv4 network that is routed to it (Framed-Route of a PPPoE client). The
+// zero value has none. Its methods may be called at any time from several goroutines. Holder takes no lock while there
+// are no networks.
 type ClientNetworks[O comparable] struct {
 	lengths atomic.Uint64 // bit n: there are networks of n bits
 

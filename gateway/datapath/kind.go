@@ -50,7 +50,7 @@ type Kind struct {
 // Forever is the Outlives of data paths that need no daemon.
 const Forever = time.Duration(math.MaxInt64)
 
-// Shared is something in the kernel that data paths of several kinds use, each LAN its own.
+// Shared is something in the kernel that several kinds of data paths use, such as the guard. Each LAN has its own.
 type Shared int
 
 const (
@@ -60,7 +60,7 @@ const (
 	Guarding                 // the rules that keep the kernel from forwarding
 )
 
-// Setup is what a gateway's configuration says to its data path. A kind has no need of all of it.
+// Setup is what a gateway's configuration and machine give its data path. No kind needs all of it.
 type Setup struct {
 	Kind        string // that the configuration names
 	Networks    []Network
@@ -113,7 +113,7 @@ type Forwarder interface {
 	Forwarding() (word, why string)
 }
 
-// Running is an open data path: what every kind does, and what some can beside that; nil: this one cannot.
+// Running is an open data path. Fields that are nil are abilities that this kind does not have.
 type Running struct {
 	Forwarder
 	// Wait returns when ctx ends, or with the reason why the data path has failed. nil: it cannot fail.
@@ -132,9 +132,9 @@ type Running struct {
 	// Forget forgets the packets of each direction of connections. Those that it does not know are no error.
 	Forget func([]Tracked) error
 	// Repairs counts what was put back after others took it away, by what it was.
-	Repairs func() map[string]uint64
-	Carrier Carrier
-	Aside   Aside
+	Repairs  func() map[string]uint64
+	Carrier  Carrier
+	Bypassed BypassCounter
 }
 
 // Carrier receives the frames of PPPoE sessions in the concentrator's place, because it has the kernel take the header
@@ -149,8 +149,8 @@ type Carrier interface {
 	Frames(ctx context.Context, f func(mac [6]byte, session uint16, frame []byte)) error
 }
 
-// Aside counts packets of connections that pass connection tracking by.
-type Aside interface {
+// BypassCounter counts packets that are forwarded without connection tracking, which therefore does not count them.
+type BypassCounter interface {
 	// Keep forgets all connections but those that are there. It is called once, when the log is opened.
 	Keep(there []Tracked) error
 	// Take returns the traffic of connections that have ended, in their order, and forgets it. With an error

@@ -11,7 +11,7 @@ var Kinds = []Traits{
 	{Kind: "kernel", PPPoE: true, PPPoEOnly: true},
 }
 
-// Traits are what the configuration must know of a kind of data path.
+// Traits are the properties of a kind of data path that the configuration depends on.
 type Traits struct {
 	Kind string // its name: datapath.kind
 	// Keys are those of [datapath] that it heeds. All heed kind, and pin_dir, because a former data path may have left

@@ -2,8 +2,8 @@ package datapath
 
 import "github.com/gateweigh/gateweigh/gateway/budget"
 
-// Work is what an unauthenticated client can have the gateway do. Data paths bound each kind for each address and for
-// each MAC address, which may have several addresses one after the other, and drop the rest ("throttled").
+// Work is a kind of work that an unauthenticated client can cause. Data paths bound each kind, for each address and for
+// each MAC address, which may have several addresses one after the other. They drop packets beyond that ("throttled").
 type Work int
 
 // The kinds of work, each with what it is for a client. docs/reference/gatewayd-budgets.md is made of them.

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// client identifies a client.
+// client identifies a DHCP client, by its client identifier or its MAC address.
 type client struct {
 	mac MAC
 	id  string // client identifier (option 61); empty: none

@@ -15,7 +15,7 @@ const (
 	lanes      = 16   // calls of the listener at once
 )
 
-// event is the kind of a change reported to the listener.
+// event is the kind of a change that the listener is told about.
 type event uint8
 
 const (
@@ -24,7 +24,8 @@ const (
 	ended
 )
 
-// change is a new record of an address on its way to disk, then to the listener, then to the client.
+// change is an address's new record. It is written to the disk, then reported to the listener; then the client is
+// answered.
 type change struct {
 	record
 	event event

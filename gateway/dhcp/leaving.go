@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// pendingRelease is a RELEASE or DECLINE of a client with a lease that is being decided.
+// pendingRelease is a RELEASE or DECLINE whose client is being asked whether it still uses the address.
 type pendingRelease struct{ declines bool }
 
 // defaultGoodbye is how long a client that has sent a RELEASE or DECLINE may take to give up its address.

@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
-// presence answers for the clients, one question after the other.
+// presence answers, in place of clients, whether they use their addresses: one question after the other.
 type presence struct{ present chan bool }
 
 func (p presence) ask(ctx context.Context, _ MAC, _ netip.Addr) (bool, error) {

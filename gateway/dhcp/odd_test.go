@@ -13,7 +13,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// oddMessage is a message as some device sends it.
+// oddMessage is an unusual message, as real devices send it, and the answer that dnsmasq gives.
 type oddMessage struct {
 	options      []byte         // after the cookie
 	file, sname  []byte         // contents of these fields

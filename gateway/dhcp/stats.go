@@ -24,6 +24,7 @@ type Stats struct {
 	Leased, Offered, DeclinedAddresses int // addresses at the moment
 }
 
+// counters are the counters of a server, which Stats copies.
 type counters struct {
 	discovers, requests, declines, releases, informs atomic.Uint64
 	offers, acks, naks                               atomic.Uint64

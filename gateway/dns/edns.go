@@ -10,7 +10,7 @@ import (
 // plainTime is how long an upstream that refused EDNS is asked without.
 const plainTime = 10 * time.Minute
 
-// edns is what is known of how an upstream takes queries with EDNS. The zero value: nothing.
+// edns remembers whether an upstream answers queries with EDNS. The zero value knows nothing.
 type edns struct {
 	plainUntil atomic.Int64 // Unix nanoseconds until when it is asked without
 	// queries without EDNS that were answered after one with it was not, since one with it was

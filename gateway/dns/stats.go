@@ -21,6 +21,7 @@ type Stats struct {
 	InFlight int // queries at the moment
 }
 
+// counters are the counters of a server, which Stats copies.
 type counters struct {
 	queries, forwarded, local, refused, failed, garbage, foreign atomic.Uint64
 	opened, openErrors, openRefused                              atomic.Uint64

@@ -74,6 +74,7 @@ func (u *upstream) countOutcome(err error, now time.Time) {
 	}
 }
 
+// upstreams are the resolvers that queries are forwarded to, in the order of the configuration.
 type upstreams []*upstream
 
 // order returns the upstreams in the order to try: responsive ones first.

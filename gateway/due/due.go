@@ -3,7 +3,7 @@ package due
 
 import "container/heap"
 
-// Place is where a value is in a Queue: its number from 1 on, 0: nowhere. It is embedded in what waits.
+// Place is an item's index in its Queue, from 1 on; 0: it is in none. It is embedded in items.
 type Place int
 
 // Queued reports whether the value is in a Queue.
@@ -11,14 +11,15 @@ func (p Place) Queued() bool { return p > 0 }
 
 func (p *Place) place() *Place { return p }
 
-// Item is what waits in a Queue: a pointer to what has a Place embedded.
+// Item is a pointer to a struct that can wait in a Queue: it has a Place embedded, and tells which of two is earlier.
 type Item[T any] interface {
 	comparable
 	Before(other T) bool // is due sooner
 	place() *Place
 }
 
-// Queue is what waits, the next first. The zero Queue is empty. An item is in one queue at most.
+// Queue is a priority queue of items that wait for their time, the earliest first. The zero Queue is empty. An item is
+// in one queue at most.
 type Queue[T Item[T]] struct{ items items[T] }
 
 // Len is the number of items.

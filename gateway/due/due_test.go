@@ -7,22 +7,23 @@ import (
 	"pgregory.net/rapid"
 )
 
-type thing struct {
+// testItem is an item with a time.
+type testItem struct {
 	Place
 	at int
 }
 
-func (a *thing) Before(b *thing) bool { return a.at < b.at }
+func (a *testItem) Before(b *testItem) bool { return a.at < b.at }
 
 // TestQueue: whatever is put in, moved and taken out, the first is due next, and each item knows whether it waits.
 func TestQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var q Queue[*thing]
-		all := make([]*thing, 12)
+		var q Queue[*testItem]
+		all := make([]*testItem, 12)
 		for i := range all {
-			all[i] = &thing{}
+			all[i] = &testItem{}
 		}
-		var in []*thing
+		var in []*testItem
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			x := all[rapid.IntRange(0, len(all)-1).Draw(t, "which")]
 			before := slices.Index(in, x)
@@ -37,7 +38,7 @@ func TestQueue(t *testing.T) {
 			} else if q.Remove(x); before >= 0 {
 				in = slices.Delete(in, before, before+1)
 			}
-			soonest := slices.MinFunc(append(in, &thing{at: 10}), func(a, b *thing) int { return a.at - b.at }).at
+			soonest := slices.MinFunc(append(in, &testItem{at: 10}), func(a, b *testItem) int { return a.at - b.at }).at
 			if first := q.First(); q.Len() != len(in) || (first == nil) != (len(in) == 0) ||
 				first != nil && first.at != soonest {
 				t.Fatalf("%d wait, the first is %+v; want %d, due at %d", q.Len(), first, len(in), soonest)

@@ -5,7 +5,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 )
 
-// endedFlow is a flow that has ended, and waits for what was counted aside.
+// endedFlow is a flow that has ended. Its line is written once the packets that bypassed connection tracking are added.
 type endedFlow struct {
 	flow    Flow
 	tracked datapath.Tracked
@@ -21,14 +21,14 @@ func (l *Log) inherit() error {
 	var present []datapath.Tracked
 	name := func(c conntrack.Connection) { present = append(present, named(c)) }
 	err := conntrack.List(func(c conntrack.Connection) { name(c); l.listed(c) })
-	if err != nil || l.cfg.Uncounted == nil {
+	if err != nil || l.cfg.Bypassed == nil {
 		return err
 	}
 	if err := l.events.Reported(
 		l.recordStart, func(c conntrack.Connection) { name(c); l.finished(c) }, l.findMissed); err != nil {
 		return err
 	}
-	return l.cfg.Uncounted.Keep(present)
+	return l.cfg.Bypassed.Keep(present)
 }
 
 // await has the end of a flow written with what was counted aside, at the next flush: packets may still be on
@@ -56,7 +56,7 @@ func (l *Log) complete() {
 	for i := range all {
 		names[i] = all[i].tracked
 	}
-	uncounted, err := l.cfg.Uncounted.Take(names)
+	uncounted, err := l.cfg.Bypassed.Take(names)
 	if err != nil {
 		l.cfg.Log.Error("counting the flow log's connections: bytes of some that have ended may be missing", "connections",
 			len(all), "err", err)

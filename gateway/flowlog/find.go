@@ -26,7 +26,7 @@ var (
 // kernel says when, and reported its begin without that time.
 const clockSlack = 2 * time.Second
 
-// Found is what a log knows of an address and port at a time.
+// Found is the result of a search: the flows that had an address and port at a time.
 type Found struct {
 	Flows   []Flow // one for each; Ends: whole. Begins: its end is not in the log
 	Damaged int    // lines that could not be read and may have been of the address

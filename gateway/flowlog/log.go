@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 )
 
-// Holder is who had an address.
+// Holder is the device, the user and the session that had an address.
 type Holder struct {
 	MAC           string
 	User, Session string
@@ -35,7 +35,7 @@ type Config struct {
 	// Who returns who has had an address at least since a time; what is unknown is empty. A zero time is unknown too.
 	HolderOf func(addr netip.Addr, since time.Time) Holder
 	// Aside has the traffic that connection tracking does not see; nil: it sees all.
-	Uncounted datapath.Aside
+	Bypassed datapath.BypassCounter
 	// Gone reports whether the gateway was detached under the daemon: the kernel then no longer tracks for the
 	// log. nil: it never is.
 	IsDetached func() bool
@@ -77,7 +77,7 @@ type id struct {
 	zone uint16
 }
 
-// openFlow is what the start line of an open flow said.
+// openFlow is a flow whose start was written, and its end not yet.
 type openFlow struct {
 	client netip.Addr
 	start  time.Time
@@ -241,7 +241,7 @@ func (l *Log) finished(c conntrack.Connection) {
 		f.End = time.Now().UTC()
 	}
 	f.MAC, f.User, f.Session = before.holder.MAC, before.holder.User, before.holder.Session
-	if l.cfg.Uncounted == nil {
+	if l.cfg.Bypassed == nil {
 		l.add(f, !known, true)
 		return
 	}

@@ -49,7 +49,7 @@ nft 'table ip nat { chain out { type nat hook postrouting priority 100; oifname 
 
 var run = netnstest.Run
 
-// holders is who has addresses, as the table of sessions says it.
+// holders tells who has which address, in place of the table of sessions.
 type holders struct {
 	mu    sync.Mutex
 	who   Holder

@@ -112,7 +112,7 @@ func TestLittleRead(t *testing.T) {
 	}
 }
 
-// readings counts what is read.
+// readings is a file that counts the bytes which are read of it.
 type readings struct {
 	*bytes.Reader
 	n, bytes int

@@ -66,12 +66,13 @@ func pack(base string) error {
 	return nil
 }
 
-// indexer collects an index while lines are compressed.
+// indexer collects a file's index while its lines are compressed.
 type indexer struct {
 	offsets []uint64
 	entries []entry
 }
 
+// entry is an entry of an index: the hash of an address and port, and the block of lines that has it.
 type entry struct{ hash, block uint32 }
 
 func (x *indexer) compress(w io.Writer, lines io.Reader) error {
@@ -136,6 +137,7 @@ func (x *indexer) write(w io.Writer) error {
 	return err
 }
 
+// counter is a writer that counts the bytes that were written.
 type counter struct {
 	w io.Writer
 	n uint64
@@ -149,7 +151,7 @@ func (c *counter) Write(b []byte) (int, error) {
 
 var errIndex = errors.New("the index is damaged")
 
-// index is an open index. It reads what it needs.
+// index is an index file, open for search. It reads only the parts that a search needs.
 type index struct {
 	r               io.ReaderAt
 	blocks, entries int

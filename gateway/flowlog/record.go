@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shape is what a record has beside what all have. Each shape has a template.
+// shape is the optional fields that an IPFIX record has. Each shape has a template of its own.
 type shape uint16
 
 const (
@@ -20,8 +20,7 @@ const (
 
 func (s shape) template() uint16 { return firstTemplate + uint16(s) }
 
-// field is an element of a template: IANA's number, bytes, and whether it is of the direction
-// towards who began.
+// field is an element of a template: IANA's number, bytes, and whether it is of the direction towards who began.
 type field struct {
 	element, bytes uint16
 	reverse        bool

@@ -29,8 +29,8 @@ var wantedSettings = map[string]string{
 // settings is the folder of the present thread's network namespace.
 const settings = "/proc/sys/net/netfilter"
 
-// formerSettings is what the note holds: settings as they were. They mean nothing after a reboot or in
-// another network namespace.
+// formerSettings are the kernel's settings before the log changed them, as its note file has them. They mean nothing
+// after a reboot or in another network namespace.
 type formerSettings struct {
 	Boot, Space string
 	Settings    map[string]string

@@ -8,7 +8,8 @@ import (
 // Lines have the allowance of names: several devices may be behind one.
 const maxLines = 16_384 // that are remembered; beyond it some are forgotten
 
-// accessLines remembers behind which lines wrong passwords were sent. The zero value is ready to use.
+// accessLines counts wrong passwords by the access line (Agent-Circuit-Id) that they came from. The zero value is ready
+// to use.
 type accessLines struct {
 	mu     sync.Mutex
 	failed map[string]*failures // guarded by mu

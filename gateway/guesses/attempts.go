@@ -46,8 +46,8 @@ func (f *failures) wait(free int, first, longest time.Duration) time.Duration {
 	return max(0, wait-time.Since(f.last))
 }
 
-// attempts remembers which clients sent wrong passwords, and lets each client try one password at a time: parallel
-// guesses would be decided before they are counted. The zero value is ready to use.
+// attempts counts wrong passwords by client, and lets each client try one password at a time: parallel guesses would be
+// decided before they are counted. The zero value is ready to use.
 type attempts struct {
 	mu      sync.Mutex
 	clients map[MAC]*attempt // guarded by mu
@@ -61,7 +61,7 @@ type attempt struct {
 	failed failures // written with the turn and attempts.mu
 }
 
-// turn is a client's right to try, until leave.
+// turn is a client's right to try a password, until end.
 type turn struct {
 	attempts *attempts
 	client   MAC

@@ -13,7 +13,8 @@ import (
 // MAC is a client's hardware address.
 type MAC = [6]byte
 
-// Guard counts wrong passwords. The zero value is ready to use, by several goroutines.
+// Guard slows down the guessing of passwords: it counts wrong ones by client, by user's name and by access line, and
+// tells how long to wait. The zero value is ready to use, by several goroutines.
 type Guard struct {
 	clients     attempts
 	names       names

@@ -19,9 +19,9 @@ const (
 	maxNames         = 16_384 // that are remembered: of users, and the same number of other names
 )
 
-// names remembers for which names wrong passwords were sent, by any client. Names can be made up, so names that have
-// logged in are kept separately. Other names displace only each other, and the name with the most failures goes last.
-// The zero value is ready to use.
+// names counts wrong passwords by user's name, from any client. An attacker can make up names, so names that have
+// logged in are kept separately. Other names displace only each other, and the name with the most failures is kept
+// longest. The zero value is ready to use.
 type names struct {
 	mu     sync.Mutex // guards what follows
 	users  map[string]*guessedName
@@ -31,7 +31,7 @@ type names struct {
 	failed [mostNameFailures + 1]list.List // of other names: by failures, each list by the last failure
 }
 
-// guessedName is the state of one name.
+// guessedName is the failures of one name.
 type guessedName struct {
 	failures   // at most mostNameFailures
 	name       string

@@ -30,7 +30,7 @@ import (
 // Port is the port of queries.
 const Port = 113
 
-// Policy is what replies say of a user.
+// Policy says what replies tell about a user: the name, a token, or that it is hidden.
 type Policy int
 
 const (

@@ -14,15 +14,15 @@ import (
 // KeySize is the size of a Sealer's key, bytes.
 const KeySize = 32
 
-// Answer is what a token says to who has the key.
+// Answer is the contents of a token, for the owner of the key.
 type Answer struct {
 	User   string
 	Client netip.Addr // IPv4
 	At     time.Time  // of the query, in whole seconds
 }
 
-// Sealer makes tokens: encrypted and authenticated (AES-256-GCM, random nonces), base64url. Two
-// tokens of one user have nothing in common.
+// Sealer makes tokens: encrypted and authenticated (AES-256-GCM, random nonces), base64url. Two tokens of one user have
+// nothing in common.
 type Sealer struct{ aead cipher.AEAD }
 
 // NewSealer returns a Sealer with a key of KeySize bytes.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WatchConfig says what a Watch sees.
+// WatchConfig is the configuration of a ConnWatch.
 type WatchConfig struct {
 	WAN     string       // interface
 	LAN     netip.Prefix // whose addresses' port 113 is the gateway's; invalid: none is

@@ -33,7 +33,8 @@ func AsyncLog(log *slog.Logger) (async *slog.Logger, flush func(most time.Durati
 	return slog.New(asyncHandler{log.Handler(), waiting}), flush
 }
 
-// asyncHandler hands messages to another goroutine.
+// asyncHandler is a slog.Handler that writes messages in another goroutine, so that the caller never waits for a slow
+// reader.
 type asyncHandler struct {
 	slog.Handler
 	waiting chan<- func()

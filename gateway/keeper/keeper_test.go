@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	netnstest.Main(m, "ip link set lo up")
 }
 
-// owner is one of a keeper of the test's name.
+// owner is a daemon in a test, connected to the keeper with the test's name.
 type owner struct {
 	*Keeper
 	held    []Item

@@ -22,7 +22,7 @@ type heldItem struct {
 	expiry *time.Timer // nil: none
 }
 
-// server is a keeper's end.
+// server is the keeper's process: it holds items while its owner runs and after that.
 type server struct {
 	Serving
 	finished chan struct{} // closed by finish
@@ -38,7 +38,7 @@ type server struct {
 	unattend   func()               // ends Unowned and waits for its end; nil: it does not run; guarded by mu
 }
 
-// Serving is how a keeper serves.
+// Serving configures Serve.
 type Serving struct {
 	AloneFor time.Duration // how long it waits for another owner
 	// Unowned is called when there is no owner any more, while there are files, with all that is held but those, and
@@ -92,7 +92,7 @@ func (s *server) accept(l net.Listener) {
 	}
 }
 
-// reserve is a descriptor that makes room for another one.
+// reserve is a file descriptor that is closed when another one is needed and there is none.
 type reserve struct {
 	mu   sync.Mutex
 	file *os.File // guarded by mu; nil: none is free

@@ -61,7 +61,7 @@ type Forward struct {
 	Port        uint16 // 0: the same
 }
 
-// NAT is a translation that is in place.
+// NAT is the nftables table of a translation, kept in place until Close.
 type NAT struct {
 	cfg            Config
 	conn           *nftables.Conn

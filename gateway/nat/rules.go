@@ -37,17 +37,17 @@ const (
 	flagsAt  = 13 // TCP's
 )
 
-// writer adds rules to a batch.
+// writer adds the rules of a configuration to a batch.
 type writer struct {
 	*nftables.Batch
 	table nftables.Table
 	maps  contents
 }
 
-// contents is what the maps of a table hold, by their names.
+// contents are the elements of the table's maps, by the maps' names.
 type contents map[string]digest
 
-// digest is of the elements of a map, in any order.
+// digest is a digest of the elements of a map, whatever their order.
 type digest struct {
 	elements int
 	sum      uint64

@@ -14,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// cookies are AC-Cookies: keyed hashes of a client's address and the time, so that an offer leaves nothing to remember,
-// and who answers has received it.
+// cookies makes AC-Cookies: keyed hashes of a client's MAC address and the time. So the concentrator remembers nothing
+// of an offer, and only a client that received the offer can answer it.
 type cookies struct{ key [32]byte }
 
 const (
@@ -116,15 +116,15 @@ func (s *Server) offer(f *pppoe.Frame, now time.Time) {
 		return
 	}
 	select {
-	case s.delayed <- offer{now.Add(s.cfg.Delay), b}:
+	case s.delayed <- waitingPADO{now.Add(s.cfg.Delay), b}:
 		s.counts.Offered++
 	default:
 		s.counts.Throttled++
 	}
 }
 
-// offer is a PADO that waits.
-type offer struct {
+// waitingPADO is an offer (PADO) that is sent after a delay.
+type waitingPADO struct {
 	sentAt time.Time
 	frame  []byte
 }

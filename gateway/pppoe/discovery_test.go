@@ -15,13 +15,13 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// nobody refuses all logins.
-type nobody struct{}
+// refusesAll is an Access that refuses all logins.
+type refusesAll struct{}
 
-func (nobody) Login(context.Context, Request) (ppp.Grant, error) {
+func (refusesAll) Login(context.Context, Request) (ppp.Grant, error) {
 	return ppp.Grant{}, os.ErrPermission
 }
-func (nobody) Logout([6]byte, uint16, netip.Addr, error) {}
+func (refusesAll) Logout([6]byte, uint16, netip.Addr, error) {}
 
 func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
 
@@ -50,7 +50,7 @@ func newServer(t testing.TB, name string, change ...func(*Config)) *Server {
 	for _, f := range change {
 		f(&cfg)
 	}
-	s, err := New(cfg, nobody{})
+	s, err := New(cfg, refusesAll{})
 	if err != nil {
 		t.Fatal(err)
 	}

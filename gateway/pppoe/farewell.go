@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// Peer is a client's end of a session.
+// Peer is a client's MAC address and the number of its session.
 type Peer struct {
 	MAC     [6]byte
 	Session uint16

@@ -64,7 +64,7 @@ type Request struct {
 	State ppp.State
 }
 
-// Access decides about subscribers.
+// Access decides whether subscribers may log in, and gets to know when their sessions end.
 type Access interface {
 	// Login checks a subscriber and admits it with the address in the grant. An error rejects it; the data path then has
 	// no entry of it. The concentrator calls it from many goroutines.
@@ -121,7 +121,7 @@ type Server struct {
 	closed      bool
 
 	sooner  chan struct{}
-	delayed chan offer
+	delayed chan waitingPADO
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -141,7 +141,7 @@ func New(cfg Config, access Access) (*Server, error) {
 		cfg: cfg, access: access, sessions: map[uint16]*session{}, byMAC: map[pppoe.MAC][]*session{},
 		senders:    budget.Senders[pppoe.MAC]{Rate: eachMAC, Size: sendersKept},
 		logBudgets: budget.Senders[pppoe.MAC]{Rate: budget.Minutely, Size: maxEnds},
-		sooner:     make(chan struct{}, 1), delayed: make(chan offer, 1024),
+		sooner:     make(chan struct{}, 1), delayed: make(chan waitingPADO, 1024),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	rand.Read(s.cookie.key[:])

@@ -16,7 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// session is one subscriber's. The server's mu guards it.
+// session is the session of one subscriber. The server's mu guards it.
 type session struct {
 	*Server
 	mac             pppoe.MAC

@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// peer is a client's end of the server's link, with the time at which frames came.
+// peer is a client's end of the concentrator's link. It records when frames arrive.
 type peer struct {
 	t    *testing.T
 	s    *Server

@@ -93,7 +93,7 @@ func (s *Server) presentsAs(mac pppoe.MAC, user string) {
 	s.byMAC[mac][0].Authenticate(ppp.Credentials{Method: ppp.MethodPAP, User: user})
 }
 
-// manualAccess says whose login it is asked for, and accepts it when it is told.
+// manualAccess reports each login that it is asked about, and accepts it when the test says so.
 type manualAccess struct {
 	asked  chan uint16
 	decide chan struct{}
@@ -238,7 +238,7 @@ func TestEndedBeforeItsLogin(t *testing.T) {
 	}
 }
 
-// silentCarrier is a carrier that has no frames by itself.
+// silentCarrier is a Carrier that never receives a frame.
 type silentCarrier struct{}
 
 func (silentCarrier) Carry([6]byte, uint16) error { return nil }

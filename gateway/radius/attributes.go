@@ -8,7 +8,7 @@ import (
 	"layeh.com/radius/rfc3576"
 )
 
-// packets are kinds of packets that have an attribute.
+// packets is a set of packet kinds: those that may carry an attribute.
 type packets uint16
 
 // Packets that are sent, and those of servers.
@@ -31,7 +31,7 @@ const (
 	counted  = update | stop
 )
 
-// avp is one attribute that gatewayd sends or understands. docs/reference/gatewayd-radius.md is made of them.
+// avp describes an attribute that gatewayd sends or understands. docs/reference/gatewayd-radius.md is made of these.
 type avp struct {
 	name   string
 	vendor uint32 // 0: none

@@ -100,7 +100,7 @@ func TestPageOfAttributes(t *testing.T) {
 	goldentest.Compare(t, attributesPage, page())
 }
 
-// attributeUse is which packets have or understand an attribute, by "vendor.type".
+// attributeUse records in which packets a test saw an attribute, by "vendor.type".
 type attributeUse map[string]packets
 
 // add adds the attributes of a packet.

@@ -24,7 +24,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Sessions are those that a server may change. An error of a session that has ended is session.ErrNoSession.
+// Sessions is the table of sessions that servers may change. For a session that has ended it fails with
+// session.ErrNoSession.
 type Sessions interface {
 	// Get returns the client that has an address, and Each all of them.
 	Get(netip.Addr) (session.Session, bool)
@@ -50,7 +51,7 @@ type Dynamic struct {
 	conn     *net.UDPConn
 	secrets  map[netip.Addr][]byte
 
-	repeats *repeats             // of Serve's goroutine
+	repeats *requestMemory       // of Serve's goroutine
 	older   budget.OncePerMinute // to log requests that may have been carried out before
 
 	stats struct{ disconnects, changes, refused, repeated atomic.Uint64 }
@@ -132,7 +133,7 @@ func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byt
 	if p == nil {
 		return nil
 	}
-	q := question{from.Addr(), p.Identifier, p.Authenticator}
+	q := requestID{from.Addr(), p.Identifier, p.Authenticator}
 	if before, present := d.repeats.answerTo(q, now); present {
 		d.stats.repeated.Add(1)
 		if before.late || before.fresh(now) {
@@ -225,7 +226,7 @@ func age(p *radius.Packet, now time.Time) time.Duration {
 	return now.Sub(time.Unix(int64(at), 0))
 }
 
-// dropped counts requests without an answer, and has one a minute logged.
+// dropped counts requests that get no answer for one reason, and logs one of them a minute.
 type dropped struct {
 	n   atomic.Uint64
 	log budget.OncePerMinute

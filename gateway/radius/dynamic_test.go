@@ -23,7 +23,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
-// oneSession is a table with one session, which counts what is done to it.
+// oneSession is a table with one session. It counts what is done to it.
 type oneSession struct {
 	s               session.Session
 	kicked, changed int
@@ -254,7 +254,7 @@ func TestDynamicHasNoRoom(t *testing.T) {
 	d, o := newDynamic(t)
 	now := time.Now()
 	for i := range rememberN {
-		q := question{from: dynamicServer.Addr(), authenticator: [16]byte{byte(i), byte(i >> 8), byte(i >> 16)}}
+		q := requestID{from: dynamicServer.Addr(), authenticator: [16]byte{byte(i), byte(i >> 8), byte(i >> 16)}}
 		d.repeats.answered[q] = answeredRequest{forgetAt: now.Add(time.Duration(i+1) * time.Second), timed: i >= 8}
 	}
 	who := func(p builder) { p.text(rfc2866.AcctSessionID_Type, "5f3c") }

@@ -26,7 +26,7 @@ const (
 	dead
 )
 
-// endpoint is one port of one server, and the sockets towards it.
+// endpoint is one port of a server, with the sockets connected to it, its state and its counts.
 type endpoint struct {
 	addr     netip.AddrPort
 	source   netip.Addr
@@ -36,12 +36,12 @@ type endpoint struct {
 	logins   *endpoint // of the server, where this one is for accounting
 
 	mu          sync.Mutex
-	sockets     []*socket // those that take requests, guarded by mu
-	draining    []*socket // retired sockets that still expect answers, guarded by mu
-	closed      bool      // guarded by mu
-	lastHeard   time.Time // guarded by mu
-	deadUntil   time.Time // zero: alive, guarded by mu
-	lastFailure *silence  // of the last request without an answer, while it is not alive; guarded by mu
+	sockets     []*socket      // those that take requests, guarded by mu
+	draining    []*socket      // retired sockets that still expect answers, guarded by mu
+	closed      bool           // guarded by mu
+	lastHeard   time.Time      // guarded by mu
+	deadUntil   time.Time      // zero: alive, guarded by mu
+	lastFailure *noAnswerError // of the last request without an answer, while it is not alive; guarded by mu
 
 	silentSince time.Time     // when the first request of those that had no answer since lastHeard began, guarded by mu
 	logged      bool          // the log has the trouble, guarded by mu
@@ -66,7 +66,7 @@ type socket struct {
 	retired bool         // guarded by the endpoint's mu
 }
 
-// heldID is an identifier in use.
+// heldID is a packet identifier that waits for its answer.
 type heldID struct {
 	socket *socket
 	id     byte
@@ -166,7 +166,7 @@ func (e *endpoint) answered() {
 // unanswered records that a request first sent at the given time got no answer. The server is dead only if no other
 // request got an answer since. A server may leave some requests unanswered, such as those for a realm it cannot reach,
 // and a client must not be able to disable it for others with such requests.
-func (e *endpoint) unanswered(began time.Time, trouble *silence) {
+func (e *endpoint) unanswered(began time.Time, trouble *noAnswerError) {
 	e.counts.timeouts.Add(1)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -214,7 +214,7 @@ func (e *endpoint) dial() (*socket, error) {
 	conn, err := net.DialUDP("udp", from, net.UDPAddrFromAddrPort(e.addr))
 	if err != nil {
 		// The error concerns this server only; another one may work.
-		return nil, &silence{server: e.addr.String(), cause: fmt.Errorf("opening a socket: %w", err)}
+		return nil, &noAnswerError{server: e.addr.String(), cause: fmt.Errorf("opening a socket: %w", err)}
 	}
 	return &socket{conn: conn}, nil
 }

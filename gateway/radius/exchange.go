@@ -16,7 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// requestSource is where requests come from. Those of one way do not queue behind those of another.
+// requestSource is where logins come from: the portal or PPPoE. Requests of one do not queue behind those of the other.
 type requestSource int
 
 const (
@@ -25,8 +25,8 @@ const (
 	requestSources
 )
 
-// service is the servers' ports for one purpose. Logins and accounting have one each, so that neither queues behind the
-// other.
+// service is the servers' ports for one purpose, logins or accounting. Each purpose has its own, so that neither queues
+// behind the other.
 type service struct {
 	endpoints       []*endpoint
 	gates           [requestSources]*session.Gate
@@ -52,7 +52,7 @@ func (s *service) close() {
 	}
 }
 
-// serverTry is one server to ask, and the number of transmissions.
+// serverTry is one attempt of a request: the server to ask, and how often to transmit.
 type serverTry struct {
 	*endpoint
 	tries        int
@@ -72,7 +72,7 @@ func (s *service) exchangeInOrder(ctx context.Context, r request, source request
 	}
 	turn := &inFlightPlace{gate: gate, overdue: s.overdueInFlight}
 	defer turn.release()
-	asked := &serversRequest{r: r, replies: make(chan received, 1)}
+	asked := &serversRequest{r: r, replies: make(chan serverAnswer, 1)}
 	answer, err := s.askAll(ctx, asked, began, turn.passOn)
 	if answer != nil {
 		s.logServers(asked.answeredBy)
@@ -91,7 +91,7 @@ func (s *service) askAll(ctx context.Context, a *serversRequest, began time.Time
 		st.silenceLimit = silenceLimit(ctx, began, len(steps), st.timeout)
 		answer, err := st.exchange(own, a, overdue)
 		end()
-		var silent *silence
+		var silent *noAnswerError
 		if err == nil || !errors.As(err, &silent) {
 			return answer, err
 		}
@@ -131,8 +131,8 @@ func (s *service) failures() (all []string) {
 	return all
 }
 
-// inFlightPlace is a request's place among those in flight. A request without an answer to its first packet passes it
-// on, so that those which a server never answers keep nobody out.
+// inFlightPlace is a request's place among those in flight, whose number is bounded. A request whose first packet got
+// no answer hands its place to another one, so that a dead server's requests keep nobody out.
 type inFlightPlace struct {
 	gate     *session.Gate
 	overdue  chan struct{} // the service's
@@ -183,7 +183,7 @@ func (s *service) plan(now time.Time) []serverTry {
 	return steps
 }
 
-// waiter is one packet in flight, with what its answer must match.
+// waiter is a packet that waits for its answer, with what the answer must match.
 type waiter struct {
 	secret  []byte
 	request [16]byte // authenticator, valid once the packet is sent
@@ -192,16 +192,16 @@ type waiter struct {
 	x       *exchange
 }
 
-// received is a server's answer.
-type received struct {
+// serverAnswer is a server's answer to a request.
+type serverAnswer struct {
 	from   *endpoint
 	packet *radius.Packet
 }
 
-// serversRequest is one request to all servers that were asked so far.
+// serversRequest is a request that is sent to one server after the other. The first answer of any of them counts.
 type serversRequest struct {
 	r          request
-	replies    chan received // buffered: the first answer of any of them
+	replies    chan serverAnswer // buffered: the first answer of any of them
 	exchanges  []*exchange
 	answeredBy *endpoint // whose answer counts
 }
@@ -269,8 +269,8 @@ func (st serverTry) exchange(ctx context.Context, a *serversRequest, overdue fun
 }
 
 // silenceError is what is known of why there is no answer.
-func (x *exchange) silenceError() *silence {
-	return &silence{x.e.addr.String(), x.refused, x.unsigned.Load(), x.forged.Load(), x.cause, x.e.lateness(),
+func (x *exchange) silenceError() *noAnswerError {
+	return &noAnswerError{x.e.addr.String(), x.refused, x.unsigned.Load(), x.forged.Load(), x.cause, x.e.lateness(),
 		x.e.loginsAnswered(x.began)}
 }
 
@@ -308,7 +308,7 @@ func (x *exchange) transmit(again bool) error {
 	now := time.Now()
 	if x.data == nil || x.r.stale(x.encoded, now) {
 		err := x.encode(now)
-		var silent *silence
+		var silent *noAnswerError
 		if errors.As(err, &silent) {
 			x.cause = silent.cause
 			return nil
@@ -401,7 +401,7 @@ func (w *waiter) receive(data []byte) (*radius.Packet, error) {
 func (w *waiter) deliver(p *radius.Packet) {
 	w.x.answered.Store(true)
 	select {
-	case w.x.replies <- received{w.x.e, p}:
+	case w.x.replies <- serverAnswer{w.x.e, p}:
 	default: // a second answer, to another transmission or of another server
 	}
 }

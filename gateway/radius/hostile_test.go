@@ -23,7 +23,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// attacker is in the place of a server. It knows the secret, because forging without it is not interesting.
+// attacker answers in the place of a server. It knows the secret: an attacker without it is refused anyway.
 type attacker struct {
 	conn *net.UDPConn
 	addr netip.AddrPort
@@ -44,22 +44,22 @@ func (a *attacker) server() Server {
 	return Server{Address: a.addr, AcctAddress: a.addr, Secret: testSecret}
 }
 
-// asked is a received request.
-type asked struct {
+// receivedRequest is a request that the attacker received, and its sender.
+type receivedRequest struct {
 	data []byte
 	from netip.AddrPort
 }
 
 // receive waits for a request.
-func (a *attacker) receive(t testing.TB) asked {
+func (a *attacker) receive(t testing.TB) receivedRequest {
 	buf := make([]byte, radius.MaxPacketLength)
 	a.conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	n, from, err := a.conn.ReadFromUDPAddrPort(buf)
 	if err != nil || n < headerSize {
 		t.Errorf("waiting for a request: %d bytes, %v", n, err)
-		return asked{data: make([]byte, headerSize)}
+		return receivedRequest{data: make([]byte, headerSize)}
 	}
-	return asked{buf[:n], from}
+	return receivedRequest{buf[:n], from}
 }
 
 func (a *attacker) send(t testing.TB, to netip.AddrPort, data []byte) {
@@ -323,7 +323,7 @@ func TestAccountingRenewsItsPacket(t *testing.T) {
 	c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: 1200 * time.Millisecond, Retries: 5})
 	go func() {
 		first, second := a.receive(t), a.receive(t)
-		for _, r := range []asked{first, second} {
+		for _, r := range []receivedRequest{first, second} {
 			if !radius.IsAuthenticRequest(r.data, []byte(testSecret)) {
 				t.Errorf("wrong Request Authenticator: %x", r.data)
 			}
@@ -346,7 +346,7 @@ func TestAccountingRenewsItsPacket(t *testing.T) {
 }
 
 // delayOf returns a packet's Acct-Delay-Time.
-func delayOf(t testing.TB, r asked) rfc2866.AcctDelayTime {
+func delayOf(t testing.TB, r receivedRequest) rfc2866.AcctDelayTime {
 	p, err := radius.Parse(r.data, []byte(testSecret))
 	if err != nil {
 		t.Error(err)
@@ -371,7 +371,7 @@ func TestMoreThanOneSocketFullInFlight(t *testing.T) {
 		from netip.AddrPort
 		id   byte
 	}
-	requests := map[id]asked{}
+	requests := map[id]receivedRequest{}
 	ports := map[uint16]bool{}
 	for len(requests) < n && !t.Failed() {
 		r := a.receive(t) // also those sent again because this socket was full

@@ -113,7 +113,8 @@ func (d *Dynamic) matches(s session.Session, p *radius.Packet) bool {
 	return true
 }
 
-// limitChange is how a CoA-Request changes limits: what it does not name stays.
+// limitChange is the change of a session's limits that a CoA-Request asks for. Limits that the request does not name
+// stay.
 type limitChange struct {
 	changes []func(*session.Limits)
 	timed   bool      // Session-Timeout is one of them

@@ -35,7 +35,7 @@ func (e *endpoint) cameLate(x *exchange) {
 	e.mu.Lock()
 	e.lateBy = after
 	if e.lastFailure != nil {
-		e.lastFailure = &silence{server: e.addr.String(), lateBy: after}
+		e.lastFailure = &noAnswerError{server: e.addr.String(), lateBy: after}
 	}
 	e.mu.Unlock()
 	e.counts.late.Add(1)

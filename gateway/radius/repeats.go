@@ -20,14 +20,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
-// question is a request as whoever repeats it has it, too, from any port.
-type question struct {
+// requestID identifies a request of a server, also when it is repeated from another port.
+type requestID struct {
 	from          netip.Addr
 	id            byte
 	authenticator [16]byte
 }
 
-// answeredRequest is what became of a request.
+// answeredRequest is the result of a request that was carried out.
 type answeredRequest struct {
 	forgetAt time.Time // as long it is remembered
 	timed    bool      // later than until the request is refused by its Event-Timestamp
@@ -44,13 +44,13 @@ const (
 	clockWindow = 300 * time.Second // RFC 5176, 6.3
 )
 
-// repeats remembers requests for as long as they would be accepted, so that nobody who has recorded one can have it
-// carried out again. They are in a file too, and survive the process. While the file cannot be written they are in
-// memory alone, and a file called incompleteName says to the next process that it does not know all.
-type repeats struct {
+// requestMemory remembers requests for as long as servers' clocks would let them pass again, so that nobody who has
+// recorded a request can have it carried out twice. A file keeps them for the next process. While that file cannot be
+// written, a file called incompleteName tells the next process that requests are missing in it.
+type requestMemory struct {
 	path       string // empty: in memory alone
 	log        *slog.Logger
-	answered   map[question]answeredRequest
+	answered   map[requestID]answeredRequest
 	sweepAt    int // when so many are remembered, it is time to forget what is over
 	file       *os.File
 	records    int       // in file
@@ -59,14 +59,14 @@ type repeats struct {
 }
 
 // incompleteName is what the file is called while it lacks requests that were carried out.
-func (r *repeats) incompleteName() string { return r.path + ".incomplete" }
+func (r *requestMemory) incompleteName() string { return r.path + ".incomplete" }
 
 // unknown is remembered instead of requests that no file has: those before its end less untimedFor.
-var unknown = question{from: netip.IPv6Unspecified()}
+var unknown = requestID{from: netip.IPv6Unspecified()}
 
 // openRepeats reads the file, which may be missing, and leaves out what is over. What is wrong with it is logged.
-func openRepeats(path string, now time.Time, log *slog.Logger) *repeats {
-	r := &repeats{path: path, log: log, answered: map[question]answeredRequest{}}
+func openRepeats(path string, now time.Time, log *slog.Logger) *requestMemory {
+	r := &requestMemory{path: path, log: log, answered: map[requestID]answeredRequest{}}
 	if path == "" {
 		return r
 	}
@@ -83,7 +83,7 @@ func openRepeats(path string, now time.Time, log *slog.Logger) *repeats {
 }
 
 // load reads a file, and reports whether all is known that it had. A damaged one is set aside, whole.
-func (r *repeats) load(path string, now time.Time) bool {
+func (r *requestMemory) load(path string, now time.Time) bool {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true
@@ -93,7 +93,7 @@ func (r *repeats) load(path string, now time.Time) bool {
 			"err", err)
 		return false
 	}
-	found := map[question]answeredRequest{}
+	found := map[requestID]answeredRequest{}
 	for ; len(data) >= recordSize; data = data[recordSize:] { // a crash may have cut off the last one
 		q, a, ok := readRecord(data)
 		if !ok {
@@ -109,7 +109,7 @@ func (r *repeats) load(path string, now time.Time) bool {
 }
 
 // setAside takes a damaged file out of the way.
-func (r *repeats) setAside(path string) {
+func (r *requestMemory) setAside(path string) {
 	const effect = "servers' requests older than this start are refused"
 	movedTo, err := statefile.SetAside(path)
 	if err != nil {
@@ -122,7 +122,7 @@ func (r *repeats) setAside(path string) {
 
 // mayBeRepeat reports whether a request may be one that was carried out and is not remembered: it is older than the
 // time since when all are, or does not say how old it is.
-func (r *repeats) mayBeRepeat(p *radius.Packet, now time.Time) bool {
+func (r *requestMemory) mayBeRepeat(p *radius.Packet, now time.Time) bool {
 	a, found := r.answerTo(unknown, now)
 	if !found {
 		return false
@@ -135,7 +135,7 @@ func (r *repeats) mayBeRepeat(p *radius.Packet, now time.Time) bool {
 // where the request has an Event-Timestamp.
 const recordSize = 16 + 1 + 16 + 8 + 1
 
-func appendRecord(b []byte, q question, a answeredRequest) []byte {
+func appendRecord(b []byte, q requestID, a answeredRequest) []byte {
 	from := q.from.As16()
 	b = append(append(append(b, from[:]...), q.id), q.authenticator[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(a.forgetAt.Unix()))
@@ -146,7 +146,7 @@ func appendRecord(b []byte, q question, a answeredRequest) []byte {
 }
 
 // readRecord returns false for what no gateway wrote.
-func readRecord(b []byte) (q question, a answeredRequest, ok bool) {
+func readRecord(b []byte) (q requestID, a answeredRequest, ok bool) {
 	q.from, q.id, q.authenticator = netip.AddrFrom16([16]byte(b)).Unmap(), b[16], [16]byte(b[17:])
 	until := binary.BigEndian.Uint64(b[33:])
 	// Event-Timestamp has 32 bits: a clock that was wrong is no damage.
@@ -155,7 +155,7 @@ func readRecord(b []byte) (q question, a answeredRequest, ok bool) {
 }
 
 // rewrite makes the file anew of what is remembered.
-func (r *repeats) rewrite(now time.Time) {
+func (r *requestMemory) rewrite(now time.Time) {
 	var b []byte
 	for q, a := range r.answered {
 		b = appendRecord(b, q, a)
@@ -192,7 +192,7 @@ func (r *repeats) rewrite(now time.Time) {
 const tryAgain = 10 * time.Second
 
 // fail goes on in memory alone, and takes care that the next process knows.
-func (r *repeats) fail(err error, now time.Time) {
+func (r *requestMemory) fail(err error, now time.Time) {
 	r.close()
 	r.file, r.retryWrite = nil, now.Add(tryAgain)
 	marked := os.Rename(r.path, r.incompleteName())
@@ -213,23 +213,23 @@ func (r *repeats) fail(err error, now time.Time) {
 }
 
 // unwritten reports whether the file lacks requests.
-func (r *repeats) unwritten() bool { return r.path != "" && r.file == nil }
+func (r *requestMemory) unwritten() bool { return r.path != "" && r.file == nil }
 
 // retry writes the file where that failed, and it is time to try again.
-func (r *repeats) retry(now time.Time) {
+func (r *requestMemory) retry(now time.Time) {
 	if r.unwritten() && !now.Before(r.retryWrite) {
 		r.rewrite(now)
 	}
 }
 
-func (r *repeats) close() {
+func (r *requestMemory) close() {
 	if r.file != nil {
 		r.file.Close()
 	}
 }
 
 // answerTo returns what became of a request, if it was carried out.
-func (r *repeats) answerTo(q question, now time.Time) (answeredRequest, bool) {
+func (r *requestMemory) answerTo(q requestID, now time.Time) (answeredRequest, bool) {
 	before, found := r.answered[q]
 	return before, found && now.Before(before.forgetAt)
 }
@@ -241,7 +241,7 @@ func (a answeredRequest) fresh(now time.Time) bool {
 
 // add remembers a request before it is carried out. It returns false when there is no room: everything else that is
 // remembered could be repeated.
-func (r *repeats) add(q question, p *radius.Packet, now time.Time) bool {
+func (r *requestMemory) add(q requestID, p *radius.Packet, now time.Time) bool {
 	if len(r.answered) >= r.sweepAt {
 		r.removeExpired(now)
 	}
@@ -269,20 +269,20 @@ func (r *repeats) add(q question, p *radius.Packet, now time.Time) bool {
 }
 
 // removeExpired removes what is over, and looks again when twice as many are remembered.
-func (r *repeats) removeExpired(now time.Time) {
-	maps.DeleteFunc(r.answered, func(_ question, a answeredRequest) bool { return !now.Before(a.forgetAt) })
+func (r *requestMemory) removeExpired(now time.Time) {
+	maps.DeleteFunc(r.answered, func(_ requestID, a answeredRequest) bool { return !now.Before(a.forgetAt) })
 	r.sweepAt = min(max(2*len(r.answered), lookN), rememberN)
 }
 
 // makeRoom forgets the oldest of those without Event-Timestamp, though they are not over.
-func (r *repeats) makeRoom() bool {
-	var untimed []question
+func (r *requestMemory) makeRoom() bool {
+	var untimed []requestID
 	for q, a := range r.answered {
 		if !a.timed && q != unknown {
 			untimed = append(untimed, q)
 		}
 	}
-	slices.SortFunc(untimed, func(a, b question) int { return r.answered[a].forgetAt.Compare(r.answered[b].forgetAt) })
+	slices.SortFunc(untimed, func(a, b requestID) int { return r.answered[a].forgetAt.Compare(r.answered[b].forgetAt) })
 	for _, q := range untimed[:(len(untimed)+7)/8] {
 		delete(r.answered, q)
 	}
@@ -290,7 +290,7 @@ func (r *repeats) makeRoom() bool {
 }
 
 // answer keeps the answer to a request; late: to one that is not carried out again.
-func (r *repeats) answer(q question, packet []byte, late bool) {
+func (r *requestMemory) answer(q requestID, packet []byte, late bool) {
 	a := r.answered[q]
 	a.packet, a.late = packet, late
 	r.answered[q] = a

@@ -20,7 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
-// restarts is Dynamic with a file, in several processes' lives after each other.
+// restarts is a Dynamic with a file, in several processes one after the other.
 type restarts struct {
 	*Dynamic
 	o    *oneSession

@@ -30,7 +30,7 @@ const (
 // attacker could choose what precedes it.
 const signatureAt = headerSize + 2
 
-// request creates the packets of one exchange.
+// request makes the packets of one request, one for each server.
 type request interface {
 	// packet encodes the request for a server. Each call for an Access-Request returns a different packet, because the
 	// authenticator is random.
@@ -97,7 +97,7 @@ func sendable(credentials session.Credentials) bool {
 		len(credentials.Password) <= maxPassword && !strings.Contains(credentials.Password, "\x00")
 }
 
-// accessRequest is a login.
+// accessRequest makes Access-Requests.
 type accessRequest struct {
 	cfg         *Config
 	credentials session.Credentials
@@ -207,7 +207,7 @@ func (b builder) password(m Method, password string) error {
 	return nil
 }
 
-// accountingRequest is an event.
+// accountingRequest makes Accounting-Requests.
 type accountingRequest struct {
 	cfg           *Config
 	at            time.Time

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// silence is the error for a server that gave no valid answer.
-type silence struct {
+// noAnswerError is the error for a server that gave no valid answer. Its fields are what is known about the reason,
+// from which it makes advice.
+type noAnswerError struct {
 	server           string
 	refused          bool // its port is closed
 	unsigned, forged uint32
@@ -15,10 +16,10 @@ type silence struct {
 	logins           bool          // it is for accounting, and answers logins meanwhile
 }
 
-func (s *silence) Error() string { return s.server + ": " + s.advice() }
+func (s *noAnswerError) Error() string { return s.server + ": " + s.advice() }
 
 // advice includes advice where the user can act.
-func (s *silence) advice() string {
+func (s *noAnswerError) advice() string {
 	switch {
 	case s.unsigned > 0:
 		return fmt.Sprintf("answers without Message-Authenticator were dropped (%d): "+

@@ -6,7 +6,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// reading is a reading of a client's counters.
+// reading is the value of a client's counters in the data path at some time.
 type reading struct {
 	Epoch uint64 // of the counters
 	Counts

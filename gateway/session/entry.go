@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// entry is the state of a client; it is empty until the client is on the disk. There are 100,000 of them: what few have
-// is elsewhere, and what many share is there once.
+// entry is the state of a client, as the store has it; it is empty until the client is stored. There may be 100,000
+// entries, so fields that few clients need are in extraFields, and limits that many clients share are stored once.
 type entry struct {
 	key                Key // with the first address
 	state              State

@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Reading is a reading of counters in a record.
+// Reading is the counters in a record, for tests outside of the package.
 type Reading = reading
 
 // Internals for tests in session_test.
@@ -79,7 +79,7 @@ func (t *Table) Closing() bool {
 
 // Bound lowers the table's bounds before it is used.
 func (t *Table) Bound(clients, updates, events int) {
-	t.bounds = bounds{clients: clients, updates: updates, events: events}
+	t.bounds = capacities{clients: clients, updates: updates, events: events}
 }
 
 // SetFormat changes a file's format version.

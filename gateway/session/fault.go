@@ -1,17 +1,17 @@
 package session
 
-// fault is that a store cannot be written. It is over when a change was written that had failed before, or as much as
-// one that had: a full disk still takes small writes.
-type fault struct {
+// storeFault records that the store cannot be written. It is over when a change is written that had failed before, or
+// as many bytes as one that had: a full disk still takes small writes.
+type storeFault struct {
 	err     error // of the first write that failed; nil: there is no fault
 	size    int   // bytes of the largest change that failed
 	written bool  // as much was written since
 }
 
 // add adds a portion that could not be written.
-func (f *fault) add(b portion, err error) {
+func (f *storeFault) add(b portion, err error) {
 	if f.err == nil {
-		*f = fault{err: err}
+		*f = storeFault{err: err}
 	}
 	f.written = false
 	for _, c := range b.changes {
@@ -23,7 +23,7 @@ func (f *fault) add(b portion, err error) {
 }
 
 // portionWritten notes a portion that was written; more: another one waits.
-func (f *fault) portionWritten(b portion, more bool) {
+func (f *storeFault) portionWritten(b portion, more bool) {
 	if f.err == nil {
 		return
 	}
@@ -36,7 +36,7 @@ func (f *fault) portionWritten(b portion, more bool) {
 		size += len(r.Data)
 	}
 	if f.written = f.written || size >= f.size; f.written && !more {
-		*f = fault{}
+		*f = storeFault{}
 	}
 }
 

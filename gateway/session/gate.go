@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Gate lets a bounded number of logins be decided at a time and a bounded number wait, which bounds the cost of a
-// flood. Clients that sent few wrong passwords go first, and take the place of one that sent more when all places are
-// taken: a flood of guesses delays the guessers.
+// Gate bounds how many logins are decided at a time and how many wait, so that a flood of logins has a bounded cost.
+// Clients that sent few wrong passwords go first. When all places are taken, they displace a client that sent more, so
+// that a flood of guesses delays the guessers.
 type Gate struct {
 	working, waiting int // at most
 

@@ -48,7 +48,7 @@ type journal struct {
 	saves   map[datapath.ID][]byte
 	order   []datapath.ID
 	armed   bool // a signal of wake is scheduled
-	fault   fault
+	fault   storeFault
 	lastErr error // of the last transaction
 
 	outbox    outbox

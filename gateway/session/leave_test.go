@@ -11,7 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// recordedCuts notes what a table has cut, and whether the data path admits the client of .5 then.
+// recordedCuts is a Cutter that records what the table has cut, and whether the data path still admitted the client
+// 10.0.0.5 then.
 type recordedCuts struct {
 	dp  *memory
 	key session.Key

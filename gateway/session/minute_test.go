@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// senders is a data path whose clients send when they are told to.
+// senders is a data path whose clients send when the test tells them to.
 type senders struct {
 	countingPath
 	sent   [crowd]atomic.Uint64

@@ -11,33 +11,34 @@ import (
 // model is the simplest correct table: it checks every client every second.
 type model struct {
 	now     time.Time
-	clients map[netip.Addr]*modelled
+	clients map[netip.Addr]*modelClient
 	events  map[string][]expected // events not yet accounted, by session id
 }
 
-type modelled struct {
+// modelClient is a client of the model.
+type modelClient struct {
 	session.Session
 	shownAt time.Time
 }
 
-// expected is an event. It is optional if a crash may have lost it, and vague if its counts were last stored some time
-// before its end.
+// expected is an event that the table must report. It is optional if a crash may have lost it. Its counts are not
+// checked (anyCounts) if they were last stored some time before its end.
 type expected struct {
 	session.Event
 	optional, anyCounts bool
 }
 
 func newModel() *model {
-	return &model{now: time.Now(), clients: map[netip.Addr]*modelled{}, events: map[string][]expected{}}
+	return &model{now: time.Now(), clients: map[netip.Addr]*modelClient{}, events: map[string][]expected{}}
 }
 
-func (m *model) expect(c *modelled, e session.Event) {
+func (m *model) expect(c *modelClient, e session.Event) {
 	e.Session = c.Session
 	m.events[c.ID] = append(m.events[c.ID], expected{Event: e})
 }
 
 // endSession ends a client's session, if it has one.
-func (m *model) endSession(c *modelled, cause session.Cause, instant time.Time) {
+func (m *model) endSession(c *modelClient, cause session.Cause, instant time.Time) {
 	if c.State == session.Authenticated {
 		m.expect(c, session.Event{Kind: session.Ended, Cause: cause, At: instant})
 		c.Session = session.Session{
@@ -48,7 +49,7 @@ func (m *model) endSession(c *modelled, cause session.Cause, instant time.Time) 
 }
 
 // endKeeping is over for a client that keeps its address, unless it has that for as long as the session alone.
-func (m *model) endKeeping(c *modelled, cause session.Cause, instant time.Time) {
+func (m *model) endKeeping(c *modelClient, cause session.Cause, instant time.Time) {
 	if c.State == session.Authenticated && c.LeaseEnd.IsZero() {
 		delete(m.clients, c.Addr)
 	}
@@ -61,7 +62,7 @@ func (m *model) lease(k session.Key, hostname string, end time.Time) {
 		if c != nil {
 			m.endSession(c, session.NASRequest, m.now)
 		}
-		c = &modelled{Session: session.Session{Key: k, State: session.Leased, LeasedAt: m.now}}
+		c = &modelClient{Session: session.Session{Key: k, State: session.Leased, LeasedAt: m.now}}
 		m.clients[k.Addr] = c
 	}
 	c.Hostname, c.LeaseEnd = hostname, end
@@ -115,7 +116,7 @@ func (m *model) advance(d time.Duration) {
 	}
 }
 
-func (m *model) second(c *modelled) {
+func (m *model) second(c *modelClient) {
 	l := c.Limits
 	switch age := m.now.Sub(c.Began); {
 	case l.SessionTimeout > 0 && age >= l.SessionTimeout:

@@ -41,7 +41,7 @@ type outbox struct {
 	changed    chan struct{}             // closed when there may be more to take
 }
 
-// sessionEvents are a session's events that were read and are not done.
+// sessionEvents are the events of one session that are read from the store and not confirmed yet.
 type sessionEvents struct {
 	id       string
 	queue    []pendingEvent // the oldest first; never empty
@@ -57,7 +57,7 @@ type sessionEvents struct {
 // Before implements due.Item.
 func (l *sessionEvents) Before(other *sessionEvents) bool { return l.retryAt.Before(other.retryAt) }
 
-// pendingEvent is one event.
+// pendingEvent is an event that is not confirmed yet.
 type pendingEvent struct {
 	number uint64
 	update bool // a later event of the session says all that it says

@@ -12,7 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// accounting takes a table's events as an accounting server does that never confirms some of them.
+// accounting takes a table's events, like an accounting server that never confirms some of them.
 type accounting struct {
 	*testing.T
 	table     *session.Table

@@ -69,7 +69,8 @@ type Limits struct {
 	Interim time.Duration
 }
 
-// ExplicitLimits are limits that are given, be they 0.
+// ExplicitLimits marks the limits that a login sets itself, also to 0: the configuration's defaults do not replace
+// them.
 type ExplicitLimits struct {
 	SessionTimeout, IdleTimeout    bool
 	UpBytes, DownBytes, TotalBytes bool
@@ -171,7 +172,7 @@ func (s Session) At(now time.Time) Session {
 	}
 }
 
-// Allowance is the rest of a limit.
+// Allowance is what is left of a session's limit.
 type Allowance struct {
 	Quota string // name
 	Left  uint64 // bytes

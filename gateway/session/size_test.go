@@ -18,7 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// countingPath is a data path without memory: every client is always sending.
+// countingPath is a data path that stores nothing, and whose clients are always sending.
 type countingPath struct{ packets atomic.Uint64 }
 
 var _ datapath.Datapath = (*countingPath)(nil)

@@ -16,8 +16,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/timeline"
 )
 
-// bounds are the capacities of the table. Tests use smaller ones.
-type bounds struct {
+// capacities are the largest sizes of a table's parts. Tests use smaller ones.
+type capacities struct {
 	// clients is the largest number of clients. Invented addresses on the LAN can fill the table, but not the machine's
 	// memory.
 	clients int
@@ -28,7 +28,7 @@ type bounds struct {
 	events int
 }
 
-var usualClients = bounds{clients: 1 << 18, updates: 1 << 16, events: 1 << 20}
+var usualClients = capacities{clients: 1 << 18, updates: 1 << 16, events: 1 << 20}
 
 // Errors of the table's methods, wrapped with the client's key.
 var (
@@ -62,7 +62,7 @@ type Table struct {
 	journal  *journal
 	timeline *timeline.Line // of the file's times
 	clock    clock
-	bounds   bounds
+	bounds   capacities
 
 	// life is held for reading by all methods that use the table, for writing by Close.
 	openLock sync.RWMutex
@@ -94,7 +94,7 @@ type Table struct {
 	}
 }
 
-// client is an entry of the table.
+// client is a client of the table: its entry, timers and locks.
 type client struct {
 	// op is held while the client changes, until the change is on the disk. It is locked before Table.mu, which alone
 	// guards reading the client.

@@ -14,14 +14,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// slow is a Cutter with which connections go on until end is called.
-type slow struct {
+// slowCutter is a Cutter whose cut connections go on until the test ends them.
+type slowCutter struct {
 	mu      sync.Mutex
 	pending []netip.Prefix // guarded by mu, and done too
 	done    chan struct{}
 }
 
-func (s *slow) Schedule(prefixes ...netip.Prefix) {
+func (s *slowCutter) Schedule(prefixes ...netip.Prefix) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.done == nil {
@@ -30,7 +30,7 @@ func (s *slow) Schedule(prefixes ...netip.Prefix) {
 	s.pending = append(s.pending, prefixes...)
 }
 
-func (s *slow) Flush(prefixes ...netip.Prefix) <-chan struct{} {
+func (s *slowCutter) Flush(prefixes ...netip.Prefix) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return slices.ContainsFunc(s.pending, p.Overlaps) }) {
@@ -39,7 +39,7 @@ func (s *slow) Flush(prefixes ...netip.Prefix) <-chan struct{} {
 	return s.done
 }
 
-func (s *slow) end() {
+func (s *slowCutter) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.done)
@@ -48,9 +48,9 @@ func (s *slow) end() {
 
 // inPeace calls test in a bubble with a table whose clients' connections end when the test says so. Whoever waits for
 // them unasked waits for ever, which fails the test.
-func inPeace(t *testing.T, test func(t *testing.T, table *session.Table, dp *memory, path *slow)) {
+func inPeace(t *testing.T, test func(t *testing.T, table *session.Table, dp *memory, path *slowCutter)) {
 	synctest.Test(t, func(t *testing.T) {
-		dp, path := newMemory(), &slow{}
+		dp, path := newMemory(), &slowCutter{}
 		table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
 		table.Cut(path)
 		test(t, table, dp, path)
@@ -141,7 +141,7 @@ func TestNextOwnerWaits(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inPeace(t, func(t *testing.T, table *session.Table, dp *memory, path *slow) {
+			inPeace(t, func(t *testing.T, table *session.Table, dp *memory, path *slowCutter) {
 				tt.leave(t, table)
 				var began session.Session
 				var err error
@@ -180,7 +180,7 @@ func TestNextOwnerWaits(t *testing.T) {
 
 // TestMovedWhileWaiting: the client whose login waits for the former one's connections may lose the address meanwhile.
 func TestMovedWhileWaiting(t *testing.T) {
-	inPeace(t, func(t *testing.T, table *session.Table, dp *memory, path *slow) {
+	inPeace(t, func(t *testing.T, table *session.Table, dp *memory, path *slowCutter) {
 		first, next, third := key(1, 5), key(2, 5), key(3, 5)
 		lease(t, table, first)
 		admit(t, table, first, session.Limits{})
@@ -202,7 +202,7 @@ func TestMovedWhileWaiting(t *testing.T) {
 // TestTimersDoNotWait: sessions and leases of more clients than are handled at once end in the same second, while
 // connections go on, and clients at other addresses come and go as always.
 func TestTimersDoNotWait(t *testing.T) {
-	inPeace(t, func(t *testing.T, table *session.Table, dp *memory, path *slow) {
+	inPeace(t, func(t *testing.T, table *session.Table, dp *memory, path *slowCutter) {
 		const n = 200
 		for i := range n {
 			k := keyOf(i)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Ticker is a time.Ticker of which all of a period tick at the same moments.
+// Ticker is like time.Ticker, but all tickers of one period tick at the same moments, so that the machine wakes less
+// often.
 type Ticker struct {
 	C     <-chan time.Time
 	tick  *time.Ticker

@@ -29,7 +29,7 @@ type account struct {
 	grants
 }
 
-// stamp identifies a state of the file; the zero value is of no file.
+// stamp identifies a version of the file: its device, inode, size and times. The zero value stands for no file.
 type stamp struct {
 	dev, inode     uint64
 	size           int64
@@ -44,12 +44,10 @@ func stampOf(info fs.FileInfo) stamp {
 // ownerOf returns whom the file belongs to.
 func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
 
-// changed is when the file or its permissions changed last. Unlike the modification
-// time, programs cannot set it.
+// changed is when the file or its permissions changed last. Unlike the modification time, programs cannot set it.
 func (s stamp) changed() time.Time { return time.Unix(s.meta.Unix()) }
 
-// load reads a file of accounts. The stamp belongs to what was read, also on an error,
-// unless there was no file.
+// load reads a file of accounts. The stamp belongs to what was read, also on an error, unless there was no file.
 func load(path string) (map[string]account, stamp, error) {
 	// Non-blocking, because the file might be a pipe.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -78,8 +76,7 @@ func load(path string) (map[string]account, stamp, error) {
 	return accounts, seen, err
 }
 
-// parse reads accounts; name is the file's, for errors. It reports all problems, up to
-// maxProblems.
+// parse reads accounts; name is the file's, for errors. It reports all problems, up to maxProblems.
 func parse(name string, r io.Reader) (map[string]account, error) {
 	accounts := map[string]account{}
 	var problems []error

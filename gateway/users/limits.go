@@ -17,8 +17,8 @@ type grants struct {
 	sessions int // at once
 }
 
-// limit is one key of a line's limits. former is its name before it had the configuration's, with other units;
-// empty: none.
+// limit is a key of an account's limits, with the functions that set it. formerKey is its name in older files, which
+// had other units; empty: none.
 type limit struct {
 	key, formerKey string
 	set, setFormer func(*grants, string) error

@@ -11,14 +11,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// stepped is a queue whose turns end when the test says so. Passwords are right if they are the account's tag.
-type stepped struct {
+// steppedQueue is a queue whose turns end when the test says so. A password is right if it equals the account's tag.
+type steppedQueue struct {
 	queue
 	turn chan struct{}
 }
 
-func newStepped(most, patience int) *stepped {
-	s := &stepped{turn: make(chan struct{})}
+func newStepped(most, patience int) *steppedQueue {
+	s := &steppedQueue{turn: make(chan struct{})}
 	s.queue = queue{maxLogins: most, maxTurns: patience, matches: func(h hash, password string) bool {
 		<-s.turn
 		return string(h.tag) == password
@@ -27,7 +27,7 @@ func newStepped(most, patience int) *stepped {
 }
 
 // end ends n turns.
-func (s *stepped) end(n int) {
+func (s *steppedQueue) end(n int) {
 	for range n {
 		synctest.Wait()
 		s.turn <- struct{}{}
@@ -35,8 +35,8 @@ func (s *stepped) end(n int) {
 	synctest.Wait()
 }
 
-// try is a login whose account, if it has one, has the password "right".
-type try struct {
+// testLogin is a login. If its name has an account, the account's password is "right".
+type testLogin struct {
 	name, password string
 	device         byte
 	failures       int
@@ -44,7 +44,7 @@ type try struct {
 	err            chan error
 }
 
-func (s *stepped) begin(ctx context.Context, l try) try {
+func (s *steppedQueue) begin(ctx context.Context, l testLogin) testLogin {
 	l.err = make(chan error, 1)
 	credentials := session.Credentials{
 		User: l.name, Password: l.password, Key: session.Key{MAC: [6]byte{2, 0, 0, 0, 0, l.device}}, Failures: l.failures}
@@ -54,7 +54,7 @@ func (s *stepped) begin(ctx context.Context, l try) try {
 }
 
 // is checks whether a login was answered, and how; want nil: it was right.
-func (l try) is(t *testing.T, answered bool, want error) {
+func (l testLogin) is(t *testing.T, answered bool, want error) {
 	t.Helper()
 	select {
 	case err := <-l.err:
@@ -75,9 +75,9 @@ func TestMadeUpNamesDelayNobody(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		s := newStepped(1024, 300)
 		for i := range byte(100) {
-			s.begin(ctx, try{name: fmt.Sprint("made-up", i), password: "x", device: i + 1})
+			s.begin(ctx, testLogin{name: fmt.Sprint("made-up", i), password: "x", device: i + 1})
 		}
-		right := s.begin(ctx, try{name: "ann", password: "right", device: 200, account: true})
+		right := s.begin(ctx, testLogin{name: "ann", password: "right", device: 200, account: true})
 		s.end(1)
 		right.is(t, false, nil)
 		s.end(1)
@@ -97,11 +97,11 @@ func TestAnswersDoNotTellNames(t *testing.T) {
 			joins := func(name string, first byte) {
 				for i, kind := range name {
 					s.begin(t.Context(),
-						try{name: fmt.Sprint(kind, first, i), password: "wrong", device: first + byte(i), account: kind == 'a'})
+						testLogin{name: fmt.Sprint(kind, first, i), password: "wrong", device: first + byte(i), account: kind == 'a'})
 				}
 			}
 			joins(ahead, 1)
-			probe := s.begin(t.Context(), try{name: "probe", password: "wrong", device: 250, account: account})
+			probe := s.begin(t.Context(), testLogin{name: "probe", password: "wrong", device: 250, account: account})
 			joins(behind, 100)
 			for ; len(probe.err) == 0; turns++ {
 				s.end(1)
@@ -130,14 +130,14 @@ func TestAnswersDoNotTellNames(t *testing.T) {
 func TestWhoGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStepped(1024, 300)
-		s.begin(t.Context(), try{name: "in progress", password: "x", device: 99})
+		s.begin(t.Context(), testLogin{name: "in progress", password: "x", device: 99})
 		var order []string
 		s.matches = func(_ hash, password string) bool {
 			<-s.turn
 			order = append(order, password)
 			return false
 		}
-		for _, l := range []try{
+		for _, l := range []testLogin{
 			{name: "ann", device: 1, failures: 2, password: "guessed name"},
 			{name: "ben", device: 2, password: "1"}, {name: "ben", device: 3, password: "same name"},
 			{name: "cid", device: 2, password: "same device"},
@@ -160,16 +160,16 @@ func TestLineIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStepped(3, 300)
 		ctx, leave := context.WithCancel(t.Context())
-		gone := s.begin(ctx, try{name: "gone", password: "x", device: 1})
-		guesser := s.begin(t.Context(), try{name: "guesser", password: "x", device: 2, failures: 5})
-		first := s.begin(t.Context(), try{name: "first", password: "x", device: 3})
-		s.begin(t.Context(), try{name: "worse", password: "x", device: 4, failures: 5}).is(t, true, session.ErrBusy)
-		fresh := s.begin(t.Context(), try{name: "fresh", password: "right", device: 5, account: true})
+		gone := s.begin(ctx, testLogin{name: "gone", password: "x", device: 1})
+		guesser := s.begin(t.Context(), testLogin{name: "guesser", password: "x", device: 2, failures: 5})
+		first := s.begin(t.Context(), testLogin{name: "first", password: "x", device: 3})
+		s.begin(t.Context(), testLogin{name: "worse", password: "x", device: 4, failures: 5}).is(t, true, session.ErrBusy)
+		fresh := s.begin(t.Context(), testLogin{name: "fresh", password: "right", device: 5, account: true})
 		guesser.is(t, true, session.ErrBusy)
 		leave()
 		synctest.Wait()
 		gone.is(t, true, context.Canceled)
-		late := s.begin(t.Context(), try{name: "late", password: "right", device: 6, account: true, failures: 9})
+		late := s.begin(t.Context(), testLogin{name: "late", password: "right", device: 6, account: true, failures: 9})
 		s.end(1) // began for the one that has gone
 		fresh.is(t, false, nil)
 		s.end(1)
@@ -189,11 +189,11 @@ func TestPatienceIsCountedInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const patience = 10
 		s := newStepped(1024, patience)
-		s.begin(t.Context(), try{name: "first", password: "x", device: 1})
-		late := s.begin(t.Context(), try{name: "late", password: "x", device: 2, failures: 9})
+		s.begin(t.Context(), testLogin{name: "first", password: "x", device: 1})
+		late := s.begin(t.Context(), testLogin{name: "late", password: "x", device: 2, failures: 9})
 		for i := range byte(patience + 1) { // the first turn had begun
 			late.is(t, false, nil)
-			s.begin(t.Context(), try{name: fmt.Sprint("better", i), password: "x", device: 10 + i})
+			s.begin(t.Context(), testLogin{name: fmt.Sprint("better", i), password: "x", device: 10 + i})
 			s.end(1)
 		}
 		late.is(t, true, session.ErrBusy)
@@ -213,7 +213,7 @@ func TestDismissedWhileHashed(t *testing.T) {
 			t.Fatal("an empty line is full")
 		}
 		synctest.Wait() // until its password is hashed
-		better := s.begin(t.Context(), try{name: "ann", password: "right", account: true})
+		better := s.begin(t.Context(), testLogin{name: "ann", password: "right", account: true})
 		close(s.turn)
 		if err := <-better.err; err != nil { // waiting for ever is a deadlock of the bubble
 			t.Error(err)

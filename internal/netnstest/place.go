@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Place is where a test network's clients are.
+// Place says how the clients of a test network are connected to the gateway.
 type Place string
 
 // Places of clients. The zero value stands for the place of the flag -clients.

@@ -88,7 +88,7 @@ func listRows(e Entry, tables []map[string]any, parent *place) (all []Entry) {
 	return all
 }
 
-// place is where a key stands in a text.
+// place is the position of a key in the text of a file.
 type place struct {
 	line  int               // of its header or value; without those, of the first key below it
 	below map[string]*place // keys in it
@@ -116,7 +116,7 @@ func placesIn(data []byte) *place {
 	return top
 }
 
-// scan goes through a text, from its begin to its end.
+// scan reads the positions of all keys of a text.
 type scan struct {
 	parser unstable.Parser
 	data   []byte

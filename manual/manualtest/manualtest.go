@@ -51,7 +51,7 @@ func Write(t *testing.T, b manual.Book, folder string) {
 		t.Errorf("pages of no command: %v", left)
 	}
 	for _, e := range slices.Concat(b.Exit, b.Environment, b.Files) {
-		for _, of := range e.Of {
+		for _, of := range e.Commands {
 			if !names[of] {
 				t.Errorf("%s is of %q, which is no command", e.Name, of)
 			}

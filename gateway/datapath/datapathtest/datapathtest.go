@@ -1,6 +1,5 @@
-// Package datapathtest is the test suite that every data path of the gateway must pass. It
-// runs over all of them in networks of real links, with the data path in a process of its
-// own that can be killed.
+// Package datapathtest is the test suite that every data path of the gateway must pass. It runs over all of them in
+// networks of real links, with the data path in a process of its own that can be killed.
 package datapathtest
 
 import (
@@ -24,20 +23,19 @@ type Path struct {
 	Promises
 }
 
-// Promises list how data paths may differ. Everything else is the same for all.
+// Promises are the properties in which kinds of data paths differ. Tests of other properties are the same for all.
 type Promises struct {
-	// OwnAddress: the data path creates the gateway's address, and the LAN interface must
-	// not have it. False: the interface has it.
+	// OwnAddress: the data path creates the gateway's address, and the LAN interface must not have it. False: the
+	// interface has it.
 	OwnAddress bool
-	// Unattended: without a process, admitted clients' packets continue without loss,
-	// counted and limited, and a successor finds entries and counters. False: no packets
-	// pass then, and a successor begins without clients and with a new epoch.
+	// Unattended: without a process, admitted clients' packets continue without loss, counted and limited, and a successor
+	// finds entries and counters. False: no packets pass then, and a successor begins without clients and with a new
+	// epoch.
 	Unattended bool
 	// Keeps, with Unattended: the successor finds the admitted clients, and no others; each has an epoch of
 	// its own. Quotas end traffic soon after they are reached.
 	Keeps bool
-	// Lingers is how long admitted clients' packets may still pass after the process was
-	// killed, if not Unattended.
+	// Lingers is how long admitted clients' packets may still pass after the process was killed, if not Unattended.
 	Lingers time.Duration
 	// Several: a client may have several addresses.
 	Several bool
@@ -45,11 +43,10 @@ type Promises struct {
 	SharesWAN bool
 	// Netfilter: the machine's rules, including NAT, apply to forwarded packets.
 	Netfilter bool
-	// TellsOwn: packets that a rule masquerades with the gateway's address on their way to
-	// a client are distinguished from the gateway's own packets, and judged.
+	// TellsOwn: packets that a rule masquerades with the gateway's address on their way to a client are distinguished from
+	// the gateway's own packets, and judged.
 	TellsOwn bool
-	// DHCPSocket: DHCP reaches UDP sockets on the LAN interface, such as another server's,
-	// and not only packet sockets.
+	// DHCPSocket: DHCP reaches UDP sockets on the LAN interface, such as another server's, and not only packet sockets.
 	DHCPSocket bool
 	// LosesJoined: UDP packets that a client hands over as one are lost, for this kernel's packet sockets have no
 	// description of them (before 6.2).
@@ -58,45 +55,41 @@ type Promises struct {
 	Requests bool
 	// Moves: it finds the addresses in use in one pass (datapath.Running).
 	Moves bool
-	// Neighbours: the kernel's stack sends to clients on the LAN's interface, so that they have
-	// entries of its neighbour table. False: they are behind a device without.
+	// Neighbours: the kernel's stack sends to clients on the LAN's interface, so that they have entries of its neighbour
+	// table. False: they are behind a device without.
 	Neighbours bool
-	// Newcomers: the data path reports unknown clients, so that other programs can lease
-	// addresses.
+	// Newcomers: the data path reports unknown clients, so that other programs can lease addresses.
 	Newcomers bool
 	// PPPoE: it takes PPPoE's header off and puts it on. False: clients on PPPoE are refused.
 	PPPoE bool
 	// PPPoEOnly: it has no other clients. The kernel drops frames that belong to no PPPoE session without a
 	// count, and ignores PPPoE's version and code.
 	PPPoEOnly bool
-	// Greets: the packet that makes a newcomer known is forwarded once the newcomer is
-	// admitted. False: the packet is lost.
+	// Greets: the packet that makes a newcomer known is forwarded once the newcomer is admitted. False: the packet is
+	// lost.
 	Greets bool
-	// Reassembles: fragments are reassembled before they are judged, so they count as one
-	// packet, and those of unauthenticated clients are rejected like whole packets.
+	// Reassembles: fragments are reassembled before they are judged, so they count as one packet, and those of
+	// unauthenticated clients are rejected like whole packets.
 	Reassembles bool
 	// Joins: packets that arrive aggregated count as one, with one header.
 	Joins bool
-	// Restores: while the process runs, rules flushed out of nftables are restored at
-	// once, with the admitted clients.
+	// Restores: while the process runs, rules flushed out of nftables are restored at once, with the admitted clients.
 	Restores bool
-	// LeavesSums: an admitted client's packet with a wrong IP header checksum may be
-	// forwarded unchanged, for the next hop to drop.
+	// LeavesSums: an admitted client's packet with a wrong IP header checksum may be forwarded unchanged, for the next hop
+	// to drop.
 	LeavesSums bool
 	// SeesBridged: where netfilter sees the frames of the LAN's bridge, those between clients are judged as if they were
 	// for the gateway, and packets that were sent as one are counted by the MTU.
 	SeesBridged bool
-	// Burst is the traffic that a silent client may send at once, as the time in which its
-	// rate limit would allow it.
+	// Burst is the traffic that a silent client may send at once, as the time in which its rate limit would allow it.
 	Burst time.Duration
 }
 
 // prepare creates what all worlds share: files, a bpffs, forwarding.
 const prepare = `mount -t tmpfs none /run; mount -t bpf bpf /sys/fs/bpf; ip link set lo up; sysctl -qw net.ipv4.ip_forward=1`
 
-// Main is for the TestMain of a package with data paths: it runs the tests in their own
-// namespaces, or is the gateway's process of a test, with one of the paths. It does not
-// return.
+// Main is for the TestMain of a package with data paths: it runs the tests in their own namespaces, or is the gateway's
+// process of a test, with one of the paths. It does not return.
 func Main(m *testing.M, paths ...Path) {
 	if name := os.Getenv(pathEnv); name != "" {
 		serve(paths[slices.IndexFunc(paths, func(p Path) bool { return p.Name == name })])
@@ -112,7 +105,7 @@ type behaviour struct {
 	shape Shape
 }
 
-// Shape is how networks of tests differ.
+// Shape is how the test network of a behaviour is built.
 type Shape struct {
 	Prefix  netip.Prefix // of the LAN; the zero value is 10.1.0.0/24
 	Bare    bool         // interfaces without offloads: every packet on its own, with its checksum
@@ -127,8 +120,7 @@ type Shape struct {
 var behaviours = slices.Concat(attacks, uplink, neighbours, floods, strangers, beforeLogin, portHTTP, accounts, limits,
 	changes, routing, decisions, lifetimes, pppoeBehaviours)
 
-// Run tests that a path has every required behaviour. The package's TestMain must have
-// given the path to Main.
+// Run tests that a path has every required behaviour. The package's TestMain must have given the path to Main.
 func Run(t *testing.T, p Path) {
 	run(t, p, behaviours)
 	if netnstest.Everywhere() {
@@ -136,8 +128,7 @@ func Run(t *testing.T, p Path) {
 	}
 }
 
-// RunPPPoE is Run for a path of PPPoEOnly: the behaviours of clients on PPPoE, and those of others
-// with Alice on one.
+// RunPPPoE is Run for a path of PPPoEOnly: the behaviours of clients on PPPoE, and those of others with Alice on one.
 func RunPPPoE(t *testing.T, p Path) {
 	all := slices.Clone(pppoeBehaviours)
 	for _, b := range behaviours {

@@ -88,7 +88,7 @@ ip route add default via 10.9.0.2 table 100`)
 	}
 }
 
-// uplinks are two ways out of a world, and its clients' links.
+// uplinks is a world with two uplinks, and the links of its clients.
 type uplinks struct {
 	*World
 	first, second *Wire

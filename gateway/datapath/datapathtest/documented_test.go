@@ -1,17 +1,17 @@
 package datapathtest
 
-// tried is one row of docs/reference/gatewayd-attacks.md: an attack, what becomes of it, and the tests that show it.
-type tried struct{ attack, outcome, tests string }
+// attackRow is a row of docs/reference/gatewayd-attacks.md: an attack, its effect, and the tests that show it.
+type attackRow struct{ attack, outcome, tests string }
 
-// triedSection is a part of the page. Its head is Markdown.
-type triedSection struct {
+// attackSection is a section of that page. Its head is Markdown.
+type attackSection struct {
 	head string
-	rows []tried
+	rows []attackRow
 }
 
 // documented are the rows of docs/reference/gatewayd-attacks.md, which TestPageOfAttacks makes of them.
-var documented = []triedSection{
-	{"## Past the login", []tried{
+var documented = []attackSection{
+	{"## Past the login", []attackRow{
 		{
 			"HTTPS and QUIC before login",
 			"refused at once, by RST and ICMP \"administratively prohibited\" (0.1 to 4 ms; five of each " +
@@ -81,7 +81,7 @@ var documented = []triedSection{
 			"`TestLinksWithoutEthernet` in ebpf",
 		},
 	}},
-	{"## Opening the gateway", []tried{
+	{"## Opening the gateway", []attackRow{
 		{
 			"programs or pins taken off or replaced under the daemon",
 			"attached again within half a second while [the guard](../gateway.md#the-guard) is shut; pins " +
@@ -143,7 +143,7 @@ var documented = []triedSection{
 			"`TestAProcessThatIsEndingIsAwaited` in control, `TestKilledAtAnyTime` in `cmd/gatewayd`",
 		},
 	}},
-	{"## In another's name", []tried{
+	{"## In another's name", []attackRow{
 		{
 			"ARP and ICMP redirects for addresses of clients, gateway or WAN router",
 			"routes, neighbours and packets stay. Between clients of one switch, and for a host of the " +
@@ -216,7 +216,7 @@ var documented = []triedSection{
 			"`TestAnswersDoNotTellNames`, `TestUnknownNamesCostTheSame` in users",
 		},
 	}},
-	{"## Floods and exhaustion\n\n[Budgets](../gateway.md#budgets-before-login) bound every stranger.", []tried{
+	{"## Floods and exhaustion\n\n[Budgets](../gateway.md#budgets-before-login) bound every stranger.", []attackRow{
 		{
 			"HTTP, connections to garden and gateway, refused packets, DNS, pings, ARP and DHCP of one " +
 				"stranger",
@@ -281,7 +281,7 @@ var documented = []triedSection{
 				"portal, `TestSlowClients` in `cmd/gatewayd`",
 		},
 	}},
-	{"With `dhcp.mode = \"external\"`:", []tried{
+	{"With `dhcp.mode = \"external\"`:", []attackRow{
 		{
 			"one device claims many addresses, a server's, or another's at the same moment",
 			"4 for a MAC address; an address has one owner; [who can " +

@@ -28,7 +28,7 @@ type Service struct {
 	seen   Sightings         // guarded by mu
 }
 
-// Nothing is the argument of methods without one.
+// Nothing is the argument of RPC methods that need none.
 type Nothing struct{}
 
 // Orders configure a process.
@@ -60,7 +60,8 @@ type Newcomer struct {
 	MAC  datapath.MAC
 }
 
-// Sightings are what the gateway's parts other than the data path saw.
+// Sightings are what the gateway's other parts received: reports of newcomers, and DHCP messages by each of the ways in
+// which they can be read.
 type Sightings struct {
 	Newcomers []Newcomer
 	// DHCP transaction IDs of clients' messages, as a packet socket, a UDP socket on the LAN interface, and Requests

@@ -30,7 +30,7 @@ var strangers = []behaviour{
 	{"NewcomersNeedNotAskTwice", metAtOnce, Shape{Learn: true, Welcome: true}},
 }
 
-// attempt is a frame that must not be forwarded.
+// attempt is a frame that the gateway must not forward.
 type attempt struct {
 	frame []byte
 	// reasons are the names under which the frame may be counted, "-" for none: a kernel may drop it before a data path

@@ -20,7 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
-// hook is the attachment point of a program.
+// hook is a place where a program is attached: an interface, and a direction at tcx or its clsact.
 type hook struct {
 	name   string
 	dev    *net.Interface

@@ -72,7 +72,7 @@ func filtered(lan *net.Interface) bool {
 	})
 }
 
-// hookPrograms lists the programs at a hook's tcx beside the hook's own program.
+// hookPrograms are the programs attached at a hook beside the hook's own program.
 type hookPrograms struct {
 	attached []link.AttachedProgram
 	ownLinks []link.ID // links of gatewayd's programs of the same name, with other pins

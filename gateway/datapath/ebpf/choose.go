@@ -19,7 +19,8 @@ import (
 // renews a stamp in the settings.
 const redirectLife = 3 * time.Second
 
-// reasons are why packets are left to the stack, by what gives the reason; "": nothing there.
+// reasons say why packets are left to the kernel's stack instead of being redirected, by what causes that; "": it does
+// not.
 type reasons struct {
 	rules    string // netfilter's rules
 	policies string // IPsec

@@ -48,7 +48,7 @@ func TestOthersBehind(t *testing.T) {
 				var undo []func() error
 				w.Router.Do(func() {
 					for _, dev := range []string{"lan0", "wan0"} {
-						remove, err := attach(attacked{World: w}.dev(t, dev).Index, other)
+						remove, err := attach(attackedGateway{World: w}.dev(t, dev).Index, other)
 						if err != nil {
 							t.Error(err)
 							return

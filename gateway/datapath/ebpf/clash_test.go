@@ -14,9 +14,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// tuple is one direction of a connection: its packets as they come in.
+// tuple is one direction of a connection: the addresses and ports of its packets.
 type tuple struct {
-	from, to end
+	from, to endpoint
 	protocol uint8
 }
 
@@ -25,7 +25,7 @@ func (t tuple) String() string { return fmt.Sprintf("%v to %v (%d)", t.from, t.t
 // connections lists those that a namespace tracks: the answers' tuple by that of the packets that began.
 func connections(t testing.TB, s *netnstest.Space) map[tuple]tuple {
 	t.Helper()
-	at := func(ip net.IP, port uint16) end {
+	at := func(ip net.IP, port uint16) endpoint {
 		addr, _ := netip.AddrFromSlice(ip)
 		return netip.AddrPortFrom(addr.Unmap(), port)
 	}
@@ -38,8 +38,8 @@ func connections(t testing.TB, s *netnstest.Space) map[tuple]tuple {
 	return all
 }
 
-// clashing is a connection whose source port the kernel drew.
-type clashing struct {
+// clashingConn is a connection whose source port the kernel had to change, because another connection had the same one.
+type clashingConn struct {
 	began tuple
 	port  uint16 // drawn
 	other tuple  // how the connection began whose tuple its answers would have had with its own port
@@ -49,11 +49,11 @@ type clashing struct {
 // port of a new connection, in each gateway another, where answers could not be told from packets of another
 // connection: from 1 to 511 for ports below 512, 600 to 1023 below 1024, and from 1024 on (Linux,
 // net/netfilter/nf_nat_core.c).
-func clash(all map[tuple]tuple, frame []byte) (c clashing, found bool) {
+func clash(all map[tuple]tuple, frame []byte) (c clashingConn, found bool) {
 	from, to := ends(frame)
 	for began, answer := range all {
 		if answer == (tuple{to, from, frame[23]}) {
-			c, found = clashing{began: began, port: from.Port()}, true
+			c, found = clashingConn{began: began, port: from.Port()}, true
 		}
 	}
 	if !found || c.port == c.began.from.Port() {

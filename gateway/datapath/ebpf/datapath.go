@@ -29,7 +29,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// Forward is the way in which packets of admitted clients are forwarded.
+// Forward says how packets of admitted clients are forwarded: redirected by the programs, or by the kernel's stack.
 type Forward string
 
 const (

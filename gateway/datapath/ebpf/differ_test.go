@@ -25,7 +25,7 @@ var (
 func TestCacheIsTheStack(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
-	d := &drawing{Rand: rand.New(rand.NewPCG(*differSeed, 0))}
+	d := &randomTraffic{Rand: rand.New(rand.NewPCG(*differSeed, 0))}
 	began, rounds, frames := time.Now(), 0, 0
 	for time.Since(began) < *differFor && !t.Failed() {
 		rounds++
@@ -78,8 +78,8 @@ func TestCacheIsTheStack(t *testing.T) {
 	}
 }
 
-// drawing draws rules and packets.
-type drawing struct {
+// randomTraffic draws rules, flows and packets at random, from a seed.
+type randomTraffic struct {
 	*rand.Rand
 	flows []*flow
 	ports uint16 // drawn so far
@@ -113,7 +113,7 @@ var (
 
 // rules draws a rule set for a round: one table with NAT, a firewall, and at the WAN a rule that makes
 // marks visible.
-func (d *drawing) rules(round int) (name, rules string) {
+func (d *randomTraffic) rules(round int) (name, rules string) {
 	name = fmt.Sprintf("round%d", round)
 	var forward, early []string
 	for range d.IntN(5) {
@@ -162,7 +162,7 @@ chain out { type filter hook egress device wan0 priority 0; meta mark 7 ip dscp 
 }
 
 // open begins a flow of a kind that is drawn.
-func (d *drawing) open(t *testing.T, tw *twins) {
+func (d *randomTraffic) open(t *testing.T, tw *twins) {
 	t.Helper()
 	d.ports++
 	f := &flow{udp: d.IntN(3) == 0, up: d.IntN(4) > 0, seq: d.Uint32(), ack: d.Uint32()}
@@ -191,7 +191,7 @@ func (d *drawing) open(t *testing.T, tw *twins) {
 }
 
 // packet draws a packet of a flow, ordinary most of the time.
-func (d *drawing) packet(f *flow) []byte {
+func (d *randomTraffic) packet(f *flow) []byte {
 	n := []int{d.IntN(1340), 1300, 30}[d.IntN(3)]
 	edits := []func(*datapathtest.Frame){datapathtest.Carrying(make([]byte, n)), func(fr *datapathtest.Frame) {
 		fr.IP.Id, fr.IP.Flags = uint16(d.Uint32()), []layers.IPv4Flag{0, layers.IPv4DontFragment}[d.IntN(2)]
@@ -222,7 +222,7 @@ func (d *drawing) packet(f *flow) []byte {
 }
 
 // odd draws what makes a packet one that the stack treats in its own way.
-func (d *drawing) odd(of *flow) func(*datapathtest.Frame) {
+func (d *randomTraffic) odd(of *flow) func(*datapathtest.Frame) {
 	kind, n := d.IntN(16), d.IntN(256)
 	of.ends = of.ends || kind >= 10 && kind <= 13 && n%4 == 0
 	if kind >= 12 && kind <= 13 && n%4 == 0 {
@@ -278,7 +278,7 @@ func (d *drawing) odd(of *flow) func(*datapathtest.Frame) {
 }
 
 // forget ends to send packets of some flows. UDP's live on for some seconds mostly, before which they are not cached.
-func (d *drawing) forget() {
+func (d *randomTraffic) forget() {
 	d.flows = slices.DeleteFunc(d.flows, func(f *flow) bool { return f.ends })
 	for len(d.flows) > 10 || len(d.flows) > 0 && d.IntN(8) == 0 {
 		position := d.IntN(len(d.flows))

@@ -66,7 +66,7 @@ func (q *queue) makeFQ(several bool) error {
 	return nil
 }
 
-// fq is one of an interface.
+// fq is a fair queueing qdisc (fq) of an interface.
 type fq struct{ parent, handle, mask uint32 }
 
 // fqs are the fqs of an interface, also those of its transmit queues.

@@ -18,7 +18,7 @@ func BenchmarkPeerFeel(b *testing.B) {
 	if _, err := exec.LookPath("opennds"); err != nil {
 		b.Skip("openNDS is not on PATH: apt-get install opennds")
 	}
-	eachFeel(b, func(b *testing.B, c feel) {
+	eachFeel(b, func(b *testing.B, c limitLoad) {
 		n := newNetwork(b)
 		n.farther(b)
 		c.warm = 15 * time.Second

@@ -38,15 +38,15 @@ const lostPing = time.Second
 
 // BenchmarkFeel measures what a client with a rate limit notices of it: the payload of its connections as a share of
 // the limit, packets lost, round trips beside the load, and how equally its connections share.
-func BenchmarkFeel(b *testing.B) { eachFeel(b, func(b *testing.B, c feel) { c.run(b) }) }
+func BenchmarkFeel(b *testing.B) { eachFeel(b, func(b *testing.B, c limitLoad) { c.run(b) }) }
 
 // eachFeel measures each load that flags select.
-func eachFeel(b *testing.B, measure func(*testing.B, feel)) {
+func eachFeel(b *testing.B, measure func(*testing.B, limitLoad)) {
 	for _, rtt := range strings.Split(*feelRTT, ",") {
 		for _, mbps := range strings.Split(*feelMbps, ",") {
 			for _, conns := range strings.Split(*feelConns, ",") {
 				for _, up := range []bool{true, false} {
-					c := feel{up: up}
+					c := limitLoad{up: up}
 					fmt.Sscan(mbps, &c.mbps)
 					fmt.Sscan(conns, &c.conns)
 					c.rtt, _ = time.ParseDuration(rtt)
@@ -57,8 +57,8 @@ func eachFeel(b *testing.B, measure func(*testing.B, feel)) {
 	}
 }
 
-// feel is a load in one direction on a limit of both.
-type feel struct {
+// limitLoad is the traffic of one measurement: TCP connections in one direction, beyond a limit of both directions.
+type limitLoad struct {
 	mbps  float64
 	conns int
 	up    bool
@@ -66,12 +66,12 @@ type feel struct {
 	warm  time.Duration // besides -feel-warm
 }
 
-func (c feel) String() string {
+func (c limitLoad) String() string {
 	return fmt.Sprintf(
 		"rtt=%v/mbps=%v/conns=%d/%s", c.rtt, c.mbps, c.conns, map[bool]string{true: "up", false: "down"}[c.up])
 }
 
-func (c feel) run(b *testing.B) {
+func (c limitLoad) run(b *testing.B) {
 	n := newNetwork(b)
 	d := n.open(b, func(c *Config) { c.Shaping = Shaping(*feelShape) })
 	bps := uint64(c.mbps * 1e6)
@@ -82,7 +82,7 @@ func (c feel) run(b *testing.B) {
 }
 
 // measure loads the network and reports what the client notices. fate counts packets the connections' way.
-func (c feel) measure(b *testing.B, n network, fate func() (passed, dropped uint64)) {
+func (c limitLoad) measure(b *testing.B, n network, fate func() (passed, dropped uint64)) {
 	to := server
 	if c.rtt > 0 {
 		n.delay(b, c.rtt)
@@ -115,8 +115,8 @@ func (c feel) measure(b *testing.B, n network, fate func() (passed, dropped uint
 	}
 }
 
-// felt is how Alice's connections fared for a while.
-type felt struct {
+// limitEffect is what Alice's connections measured under that load: rate, loss, fairness and round trips.
+type limitEffect struct {
 	bps         float64 // bits a second of all that came
 	loss, again float64 // shares: of packets their way that the gateway dropped, and of segments that were sent again
 	jain        float64 // fairness between the connections, 1: each has the same
@@ -124,7 +124,7 @@ type felt struct {
 }
 
 // felt looks at connections that send all up or all down.
-func (d *Datapath) felt(t testing.TB, all []*stream, ping *pinger, up bool, lasts time.Duration) felt {
+func (d *Datapath) felt(t testing.TB, all []*stream, ping *pinger, up bool, lasts time.Duration) limitEffect {
 	t.Helper()
 	return observe(t, d.fate(t, up), all, ping, lasts)
 }
@@ -142,7 +142,7 @@ func (d *Datapath) fate(t testing.TB, up bool) func() (passed, dropped uint64) {
 
 // observe looks at connections for a while.
 func observe(t testing.TB, fate func() (passed, dropped uint64), all []*stream, ping *pinger, lasts time.Duration) (
-	f felt) {
+	f limitEffect) {
 	t.Helper()
 	passed, dropped := fate()
 	came, sent, again := totals(all)
@@ -186,7 +186,7 @@ func at(all []time.Duration, q float64) time.Duration {
 	return all[min(len(all)-1, int(q*float64(len(all))))]
 }
 
-// stream is a connection that sends what it can.
+// stream is a TCP connection that sends as fast as it can.
 type stream struct {
 	from *net.TCPConn
 	came atomic.Uint64 // bytes that were read

@@ -11,13 +11,13 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// end is an address and port.
-type end = netip.AddrPort
+// endpoint is an address and port.
+type endpoint = netip.AddrPort
 
-// flow is a connection as each side sees it.
+// flow is a connection through a gateway, with its addresses as each side sees them.
 type flow struct {
-	udp, up                        bool // up: the client began
-	client, wanted, seen, answered end  // at the client: its own and the peer's; at the peer: the client's and its own
+	udp, up                        bool     // up: the client began
+	client, wanted, seen, answered endpoint // at the client: its own and the peer's; at the peer: the client's and its own
 	seq, ack                       uint32
 	ends, gone                     bool // it may have ended; no more packets are sent
 	oneWay                         bool // nothing is answered
@@ -65,7 +65,7 @@ func (f *flow) shake(t *testing.T, tw *twins) bool {
 }
 
 // ends reads a frame's addresses and ports.
-func ends(frame []byte) (from, to end) {
+func ends(frame []byte) (from, to endpoint) {
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default)
 	ip := p.Layer(layers.LayerTypeIPv4).(*layers.IPv4)
 	src, _ := netip.AddrFromSlice(ip.SrcIP)
@@ -95,7 +95,7 @@ func (f *flow) fromPeer(edits ...func(*datapathtest.Frame)) []byte {
 	}, to(f.seen.Addr())}, edits...))
 }
 
-func (f *flow) make(from, to end, seq, ack uint32, edits []func(*datapathtest.Frame)) []byte {
+func (f *flow) make(from, to endpoint, seq, ack uint32, edits []func(*datapathtest.Frame)) []byte {
 	edits = append([]func(*datapathtest.Frame){source(from.Port())}, edits...)
 	if f.udp {
 		return udp(to.Port(), edits...)

@@ -64,7 +64,7 @@ const sentinelPort = 4001
 
 // pass sends a frame from the client, followed by one that must pass, and returns what arrived at the server before the
 // latter.
-func (w *wire) pass(t *testing.T, sent []byte) (all []came) {
+func (w *wire) pass(t *testing.T, sent []byte) (all []receivedFrame) {
 	t.Helper()
 	w.sentinels++
 	mark := binary.BigEndian.AppendUint64([]byte("sentinel"), w.sentinels)
@@ -88,19 +88,19 @@ func (w *wire) pass(t *testing.T, sent []byte) (all []came) {
 	}
 }
 
-// came is a received frame.
-type came struct {
+// receivedFrame is a frame that arrived, and the end at which it did.
+type receivedFrame struct {
 	frame  []byte
 	tagged bool
 	sent   bool // by this side itself
 }
 
 // of reports whether an address's bytes are in a frame that arrived from elsewhere, IP packet or not.
-func (c came) of(a netip.Addr) bool {
+func (c receivedFrame) of(a netip.Addr) bool {
 	return !c.sent && bytes.Contains(c.frame, a.AsSlice()) && binary.BigEndian.Uint16(c.frame[12:]) != unix.ETH_P_ARP
 }
 
-func receive(fd int) (c came, err error) {
+func receive(fd int) (c receivedFrame, err error) {
 	b, oob := make([]byte, 65536), make([]byte, 256)
 	k, ko, _, from, err := unix.Recvmsg(fd, b, oob, 0)
 	if err != nil {
@@ -169,8 +169,8 @@ const (
 	dot1ad = uint16(layers.EthernetTypeQinQ)
 )
 
-// odd is an unusual or malformed frame.
-type odd struct {
+// oddFrame is an unusual or malformed frame, and what must become of it.
+type oddFrame struct {
 	spoil   []func([]byte) []byte
 	passes  bool   // from an admitted client
 	reason  string // how it is counted, from an admitted client; "": not at all
@@ -178,9 +178,9 @@ type odd struct {
 }
 
 // oddFrames are based on an IP packet of 128 bytes: 20 of IP, 8 of UDP, 100 of 'x'.
-func oddFrames() map[string]odd {
+func oddFrames() map[string]oddFrame {
 	type spoil = []func([]byte) []byte
-	all := map[string]odd{
+	all := map[string]oddFrame{
 		"nothing wrong":                {nil, true, "passed", 128},
 		"version 6 in IPv4":            {spoil{version(6)}, false, "malformed", 0},
 		"header of 16 bytes":           {spoil{headerLen(4)}, false, "malformed", 0},
@@ -219,13 +219,13 @@ func oddFrames() map[string]odd {
 			false, "local", 0},
 	}
 	for k := range 20 {
-		all[fmt.Sprintf("IPv4 cut to %d bytes", k)] = odd{spoil{cut(k)}, false, "malformed", 0}
+		all[fmt.Sprintf("IPv4 cut to %d bytes", k)] = oddFrame{spoil{cut(k)}, false, "malformed", 0}
 	}
 	for k := 20; k < 128; k += 9 {
-		all[fmt.Sprintf("IPv4 cut to %d bytes", k)] = odd{spoil{cut(k)}, false, "malformed", 0}
+		all[fmt.Sprintf("IPv4 cut to %d bytes", k)] = oddFrame{spoil{cut(k)}, false, "malformed", 0}
 	}
 	for k := 21; k < 28; k++ {
-		all[fmt.Sprintf("UDP cut to %d bytes", k-20)] = odd{spoil{cut(k), total(k)}, true, "passed", k}
+		all[fmt.Sprintf("UDP cut to %d bytes", k-20)] = oddFrame{spoil{cut(k), total(k)}, true, "passed", k}
 	}
 	return all
 }
@@ -265,7 +265,7 @@ func spoilt(b []byte, edits []func([]byte) []byte) []byte {
 	return b
 }
 
-func checkCame(t *testing.T, came []came, c odd) {
+func checkCame(t *testing.T, came []receivedFrame, c oddFrame) {
 	t.Helper()
 	if !c.passes {
 		if len(came) > 0 {

@@ -31,7 +31,7 @@ const (
 // lookup is the program at the namespace's socket lookup.
 const lookup = "portal_lookup"
 
-// Repairs count what others removed under the running daemon, and what became of it.
+// Repairs count what other programs removed while the daemon runs, and whether it could be put back.
 type Repairs struct {
 	Removed, Attached uint64 // programs found removed or replaced, and attached again
 	Pinned            uint64 // pins found removed, and made again
@@ -39,7 +39,7 @@ type Repairs struct {
 	Errors            uint64 // attempts that failed
 }
 
-// pinnedProgram is a program where it belongs.
+// pinnedProgram is an attached program, with its hook and its link.
 type pinnedProgram struct {
 	hook // without an interface: the socket lookup's
 	id   ebpf.ProgramID
@@ -303,7 +303,7 @@ func (d *Datapath) keepPins() error {
 	return err
 }
 
-// pinnable is a link or a map.
+// pinnable is a link or a map, which can be pinned.
 type pinnable interface {
 	Pin(string) error
 	Unpin() error

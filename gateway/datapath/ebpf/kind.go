@@ -40,7 +40,7 @@ func open(s datapath.Setup) (datapath.Running, error) {
 func (d *Datapath) running() datapath.Running {
 	return datapath.Running{
 		Forwarder: d, Wait: d.Wait, Portal: d.Portal, Requests: d.Requests, OpenPort: d.OpenPort, Moved: d.Moved,
-		Forget: d.Forget, Repairs: func() map[string]uint64 { return d.Repairs().Counts() }, Aside: d,
+		Forget: d.Forget, Repairs: func() map[string]uint64 { return d.Repairs().Counts() }, Bypassed: d,
 	}
 }
 

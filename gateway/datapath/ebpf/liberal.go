@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// liberal is connection tracking's leniency about TCP's windows, of which it sees little where flows are
-// cached: without it, it would take the packets that it sees for invalid. It is of a network namespace, which
-// several gateways may share: each notes that it needs it, and the last one makes tracking strict again.
+// liberal switches connection tracking's check of TCP windows off (nf_conntrack_tcp_be_liberal). Where flows are
+// cached, connection tracking sees few of a connection's packets and would take them for invalid. The setting is of a
+// network namespace, which several gateways may share: each notes that it needs it, and the last one restores it.
 type liberal struct {
 	noteFolder  string // a folder on the bpffs: a gateway switched it on
 	notePattern string // a pattern of the notes of all gateways of this namespace

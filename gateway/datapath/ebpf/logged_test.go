@@ -22,8 +22,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// logged is a gateway with a flow log, which machines at its wires send frames through.
-type logged struct {
+// loggingGateway is a gateway that caches flows and writes a flow log, between two wires.
+type loggingGateway struct {
 	network
 	w      *wire
 	change func(*Config)
@@ -40,14 +40,14 @@ type logged struct {
 }
 
 // Keep and Take are the data path's.
-func (l *logged) Keep(present []datapath.Tracked) error {
+func (l *loggingGateway) Keep(present []datapath.Tracked) error {
 	if l.ending != nil {
 		l.ending()
 	}
 	return l.d.Keep(present)
 }
 
-func (l *logged) Take(ended []datapath.Tracked) ([]datapath.Traffic, error) {
+func (l *loggingGateway) Take(ended []datapath.Tracked) ([]datapath.Traffic, error) {
 	all, err := l.d.Take(ended)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,10 +57,10 @@ func (l *logged) Take(ended []datapath.Tracked) ([]datapath.Traffic, error) {
 	return all, err
 }
 
-func newLogged(t *testing.T, rules string, change ...func(*Config)) *logged {
+func newLogged(t *testing.T, rules string, change ...func(*Config)) *loggingGateway {
 	t.Helper()
 	netnstest.NeedTCX(t)
-	l := &logged{network: newNetwork(t), folder: t.TempDir(), sent: map[netip.AddrPort]*datapath.Traffic{}}
+	l := &loggingGateway{network: newNetwork(t), folder: t.TempDir(), sent: map[netip.AddrPort]*datapath.Traffic{}}
 	l.w = l.wire(t)
 	l.change = func(c *Config) {
 		c.FlowCache, c.Flows, c.Log = FlowCacheAuto, true, slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -80,7 +80,7 @@ func newLogged(t *testing.T, rules string, change ...func(*Config)) *logged {
 }
 
 // start begins as a daemon does.
-func (l *logged) start(t *testing.T) {
+func (l *loggingGateway) start(t *testing.T) {
 	t.Helper()
 	cfg := l.config(t)
 	l.change(&cfg)
@@ -89,7 +89,7 @@ func (l *logged) start(t *testing.T) {
 	must(t, err)
 	must(t, l.d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	l.log, err = flowlog.Open(flowlog.Config{
-		Folder: l.folder, KeepFor: time.Hour, LAN: lanPrefix, Gateway: gateway, Uncounted: l, Log: cfg.Log,
+		Folder: l.folder, KeepFor: time.Hour, LAN: lanPrefix, Gateway: gateway, Bypassed: l, Log: cfg.Log,
 		HolderOf: func(a netip.Addr, _ time.Time) flowlog.Holder { return flowlog.Holder{User: a.String()} },
 	})
 	must(t, err)
@@ -110,7 +110,8 @@ func (l *logged) start(t *testing.T) {
 	})
 }
 
-// tcpFlow is a client's connection with port 443 of the server, which sees it as outside.
+// tcpFlow is a client's connection to port 443 of the server, with the client's address and port as the server sees
+// them.
 type tcpFlow struct{ client, outside netip.AddrPort }
 
 func flags(set string) func(*datapathtest.Frame) {
@@ -137,7 +138,7 @@ func (f tcpFlow) down(bytes int, set string) []byte {
 }
 
 // send sends frames of a flow, and remembers them.
-func (l *logged) send(t *testing.T, f tcpFlow, frames ...[]byte) {
+func (l *loggingGateway) send(t *testing.T, f tcpFlow, frames ...[]byte) {
 	t.Helper()
 	n := l.sent[f.client]
 	if n == nil {
@@ -159,7 +160,7 @@ func (l *logged) send(t *testing.T, f tcpFlow, frames ...[]byte) {
 }
 
 // shake opens a connection.
-func (l *logged) shake(t *testing.T, f tcpFlow) {
+func (l *loggingGateway) shake(t *testing.T, f tcpFlow) {
 	t.Helper()
 	l.send(t, f, f.up(0, "S"))
 	l.arrive(t)
@@ -170,7 +171,7 @@ func (l *logged) shake(t *testing.T, f tcpFlow) {
 }
 
 // carry sends packets both ways.
-func (l *logged) carry(t *testing.T, f tcpFlow, n int) {
+func (l *loggingGateway) carry(t *testing.T, f tcpFlow, n int) {
 	t.Helper()
 	for i := range n {
 		l.send(t, f, f.up(200-i, "A"), f.down(300-i, "A"))
@@ -179,7 +180,7 @@ func (l *logged) carry(t *testing.T, f tcpFlow, n int) {
 }
 
 // pass sends packets until some have passed by the cache: it rests while rules are read, as the log's own.
-func (l *logged) pass(t *testing.T, f tcpFlow) {
+func (l *loggingGateway) pass(t *testing.T, f tcpFlow) {
 	t.Helper()
 	netnstest.Await(t, "packets that pass by the cache", func() error {
 		before := l.cached(t)
@@ -192,7 +193,7 @@ func (l *logged) pass(t *testing.T, f tcpFlow) {
 }
 
 // arrive waits until the gateway has forwarded what was sent.
-func (l *logged) arrive(t *testing.T) {
+func (l *loggingGateway) arrive(t *testing.T) {
 	t.Helper()
 	var want datapath.Traffic
 	for _, n := range l.sent {
@@ -210,10 +211,10 @@ func (l *logged) arrive(t *testing.T) {
 }
 
 // cached is how many packets passed by the cache.
-func (l *logged) cached(t *testing.T) uint64 { t.Helper(); return l.d.packets(t)["forwarded"] }
+func (l *loggingGateway) cached(t *testing.T) uint64 { t.Helper(); return l.d.packets(t)["forwarded"] }
 
 // record awaits that the log has the ends of all that was sent in a flow.
-func (l *logged) record(t *testing.T, f tcpFlow) {
+func (l *loggingGateway) record(t *testing.T, f tcpFlow) {
 	t.Helper()
 	netnstest.Await(t, "the end of "+f.client.String(), func() error {
 		var got datapath.Traffic
@@ -236,7 +237,7 @@ func (l *logged) record(t *testing.T, f tcpFlow) {
 }
 
 // ends reads from the log which flows have ended, by the client's end.
-func (l *logged) ends() (map[netip.AddrPort][]flowlog.Flow, error) {
+func (l *loggingGateway) ends() (map[netip.AddrPort][]flowlog.Flow, error) {
 	ends := map[netip.AddrPort][]flowlog.Flow{}
 	text, err := try("cat " + l.folder + "/*.ndjson; zcat " + l.folder + "/*.gz 2>/dev/null || :") // a former daemon's
 	for line := range strings.Lines(text) {

@@ -174,7 +174,7 @@ func (n network) blast(t *testing.T, l load) {
 	t.Cleanup(func() { out.Close(); receiver.Close(); running.Wait() })
 }
 
-// reading is a limiter's state at a time.
+// reading is the state of a rate limiter, read from its map.
 type reading struct {
 	at      uint64 // ns of CLOCK_MONOTONIC
 	passed  uint64 // ns: what has passed, at the full rate

@@ -9,10 +9,9 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// Requests returns a source of clients' DHCP requests, if Config.DHCP is set: each Read
-// returns one Ethernet frame, of up to 1514 bytes, until Close. Requests that arrived
-// without a reader come first, at most some 6,000 since these programs were loaded. Only
-// one reader may be open at a time.
+// Requests returns a source of clients' DHCP requests, if Config.DHCP is set: each Read returns one Ethernet frame, of
+// up to 1514 bytes, until Close. Requests that arrived without a reader come first, at most some 6,000 since these
+// programs were loaded. Only one reader may be open at a time.
 func (d *Datapath) Requests() (io.ReadCloser, error) {
 	r, err := ringbuf.NewReader(d.objs.Requests)
 	if err != nil {
@@ -21,7 +20,7 @@ func (d *Datapath) Requests() (io.ReadCloser, error) {
 	return &requests{ring: r}, nil
 }
 
-// requests reads struct request of maps.h.
+// requests reads newcomers that the programs report in a ring buffer (struct request of maps.h).
 type requests struct {
 	ring   *ringbuf.Reader
 	record ringbuf.Record

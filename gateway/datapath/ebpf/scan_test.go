@@ -15,14 +15,15 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// scanned is a gateway in this process that masquerades and caches, for clients whose frames the test makes.
-type scanned struct {
+// scanGateway is a gateway within this process that masquerades and caches flows. The test makes the frames of its
+// clients.
+type scanGateway struct {
 	*Datapath
 	network
 	wire *wire
 }
 
-func newScanned(t *testing.T, entries uint32) *scanned {
+func newScanned(t *testing.T, entries uint32) *scanGateway {
 	t.Helper()
 	netnstest.NeedTCX(t)
 	n := newNetwork(t)
@@ -36,7 +37,7 @@ func newScanned(t *testing.T, entries uint32) *scanned {
 		}
 		return nil
 	})
-	s := &scanned{d, n, n.wire(t)}
+	s := &scanGateway{d, n, n.wire(t)}
 	run(t, "ip netns exec $server "+mute, n.env()...)
 	for addr, mac := range map[netip.Addr]datapath.MAC{alice: aliceMAC, bob: bobMAC} {
 		must(t, d.Set(datapath.Client{Addrs: []netip.Addr{addr}, MAC: mac, Admitted: true}))
@@ -44,7 +45,7 @@ func newScanned(t *testing.T, entries uint32) *scanned {
 	return s
 }
 
-func (s *scanned) send(t *testing.T, frame []byte) {
+func (s *scanGateway) send(t *testing.T, frame []byte) {
 	t.Helper()
 	if _, err := unix.Write(s.wire.client, frame); err != nil {
 		t.Fatal(err)
@@ -52,7 +53,7 @@ func (s *scanned) send(t *testing.T, frame []byte) {
 }
 
 // deliver sends a client's frame, and waits until it has been handled.
-func (s *scanned) deliver(t *testing.T, client netip.Addr, frame []byte) {
+func (s *scanGateway) deliver(t *testing.T, client netip.Addr, frame []byte) {
 	t.Helper()
 	before := counters(t, s.Datapath, client).UpPackets
 	s.send(t, frame)
@@ -64,7 +65,7 @@ func (s *scanned) deliver(t *testing.T, client netip.Addr, frame []byte) {
 }
 
 // entries lists a client's.
-func (s *scanned) entries(t *testing.T, client netip.Addr) (keys []gatewayFlowKey) {
+func (s *scanGateway) entries(t *testing.T, client netip.Addr) (keys []gatewayFlowKey) {
 	t.Helper()
 	place, err := s.placeOf(client)
 	must(t, err)
@@ -81,7 +82,7 @@ func (s *scanned) entries(t *testing.T, client netip.Addr) (keys []gatewayFlowKe
 }
 
 // caching returns the generation of entries in use; 0: none are.
-func (s *scanned) caching(t *testing.T) uint32 {
+func (s *scanGateway) caching(t *testing.T) uint32 {
 	t.Helper()
 	var all gatewayFlowSettings
 	must(t, s.objs.FlowSettings.Lookup(uint32(0), &all))

@@ -24,10 +24,11 @@ const (
 	ShapingNever Shaping = "never" // they are dropped
 )
 
-// rates are a client's, bits a second; 0: none.
+// rates are the rate limits of a client, bits a second; 0: none.
 type rates struct{ up, down uint64 }
 
-// shaping holds clients' packets back. The queues are made for the first client with a rate.
+// shaping delays packets beyond a client's rate in queues instead of dropping them. The queues are made for the first
+// client that has a rate.
 type shaping struct {
 	timed bool // programs may set when a packet leaves
 

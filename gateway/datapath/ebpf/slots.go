@@ -67,7 +67,8 @@ func (d *Datapath) placesOf(addrs []netip.Addr) ([]uint32, error) {
 	return all, nil
 }
 
-// furtherPlaces are the places of clients' addresses that are not their slots, by slot.
+// furtherPlaces records, for clients with several addresses, the places of all addresses but the first. A place is an
+// address's index in the table of addresses. The first address's place is the client's slot, by which it is counted.
 type furtherPlaces struct {
 	mu     sync.Mutex
 	bySlot map[uint32][]uint32 // guarded by mu; slices never change
@@ -105,8 +106,9 @@ func (f *furtherPlaces) drop(slot, place uint32) {
 	}
 }
 
-// putEntry makes an entry that of all of a client's places, and takes the places that it had besides away. If that blocks an
-// admitted client, it waits some 10 ms for programs that have seen the old entry and not yet counted the packet.
+// putEntry makes an entry that of all of a client's places, and takes the places that it had besides away. If that
+// blocks an admitted client, it waits some 10 ms for programs that have seen the old entry and not yet counted the
+// packet.
 func (d *Datapath) putEntry(slot uint32, places []uint32, entry gatewayClient) error {
 	left := slices.DeleteFunc(append([]uint32{slot}, d.furtherPlaces.get(slot)...),
 		func(place uint32) bool { return slices.Contains(places, place) })

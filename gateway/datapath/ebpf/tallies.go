@@ -12,8 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 )
 
-// tallies are the counts of connections' packets that pass by the cache. They are pinned: a connection that a
-// former daemon cached keeps its count.
+// tallies count the packets of each connection that the cache forwards, which connection tracking therefore does not
+// count. They are pinned: a connection that a former daemon cached keeps its count.
 type tallies struct {
 	memory    *ebpf.Memory        // flow_tallies, mapped into memory; nil: nothing is tallied
 	inherited []gatewayTallyKey   // of a former daemon, until Keep

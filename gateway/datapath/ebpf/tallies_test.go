@@ -37,7 +37,7 @@ func loggedToTheByte(t *testing.T, rules string, flow func(uint16) tcpFlow) {
 }
 
 // changing sends packets of flows, and changes what becomes of them in between.
-func (l *logged) changing(t *testing.T, flow func(uint16) tcpFlow) (flows []tcpFlow) {
+func (l *loggingGateway) changing(t *testing.T, flow func(uint16) tcpFlow) (flows []tcpFlow) {
 	var f tcpFlow
 	for i, c := range []struct {
 		name   string
@@ -80,14 +80,14 @@ func (l *logged) changing(t *testing.T, flow func(uint16) tcpFlow) (flows []tcpF
 }
 
 // again has a flow whose connection is gone begin another.
-func (l *logged) again(t *testing.T, f tcpFlow) {
+func (l *loggingGateway) again(t *testing.T, f tcpFlow) {
 	t.Helper()
 	l.send(t, f, f.up(50, "A"))
 	l.arrive(t)
 }
 
 // untallied sends packets of flows that have no tally, and are not cached therefore. The last takes all tallies.
-func (l *logged) untallied(t *testing.T, flow func(uint16) tcpFlow) (flows []tcpFlow) {
+func (l *loggingGateway) untallied(t *testing.T, flow func(uint16) tcpFlow) (flows []tcpFlow) {
 	for i, c := range []struct {
 		name         string
 		before, then func()
@@ -111,7 +111,7 @@ func (l *logged) untallied(t *testing.T, flow func(uint16) tcpFlow) (flows []tcp
 }
 
 // fill has no tally left for further connections.
-func (l *logged) fill(t *testing.T) {
+func (l *loggingGateway) fill(t *testing.T) {
 	t.Helper()
 	must(t, l.d.flows.objs.FreshTallies.Set(uint64(l.d.objs.FlowTallies.MaxEntries())))
 	for place := uint32(0); ; {
@@ -124,7 +124,7 @@ func (l *logged) fill(t *testing.T) {
 }
 
 // tallied is the number of connections that have a tally.
-func (l *logged) tallied(t *testing.T) (n int) {
+func (l *loggingGateway) tallied(t *testing.T) (n int) {
 	t.Helper()
 	var k gatewayTallyKey
 	all := l.d.objs.FlowTallied.Iterate()

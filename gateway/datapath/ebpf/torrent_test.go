@@ -30,8 +30,8 @@ const (
 	longestWait = 8 // bursts that a sender behind its rate sends at once: the queue of a CPU holds 1000 frames
 )
 
-// volley is what a sender writes: the kernel makes segments of it at the sender's own link. Each crosses the network
-// alone.
+// volley is a buffer that a sender writes at once: the kernel cuts it into segments at the sender's own link, and each
+// crosses the network alone.
 type volley struct {
 	fd     int
 	frame  []byte // behind struct virtio_net_hdr
@@ -76,8 +76,8 @@ func write(fd int, frame []byte) error {
 	return nil
 }
 
-// torrent is what crosses one of the twins: a client's flow up, translated, and another's down, which is not. Who
-// receives only counts, in the kernel: the test loses no frame itself.
+// torrent is the load of one of the twins: a translated flow up of one client, and a flow down to another that is not
+// translated. The receivers only count, within the kernel, so that the test itself loses no frame.
 type torrent struct {
 	*twin
 	alice, bob, server int // packet sockets
@@ -105,7 +105,7 @@ func sendSocket(t *testing.T, s *netnstest.Space, link string) (fd int) {
 	return fd
 }
 
-// torrents are those of both twins.
+// torrents are the loads of both twins.
 type torrents struct {
 	tw      *twins
 	of      [2]*torrent

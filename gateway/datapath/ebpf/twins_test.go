@@ -20,7 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// twin is a gateway between two wires whose machines say nothing by themselves.
+// twin is a gateway between two wires. The machines at the wires send nothing by themselves.
 type twin struct {
 	*datapathtest.World
 	client, server         *datapathtest.Wire
@@ -99,8 +99,7 @@ func (tw *twins) marker(from func(*datapathtest.Frame)) []byte {
 		marking, from, datapathtest.Carrying(binary.BigEndian.AppendUint64([]byte("marker"), tw.markers)))
 }
 
-// send sends frames in both worlds, those of clients from the client's wire, and waits until they have
-// been handled.
+// send sends frames in both worlds, those of clients from the client's wire, and waits until they have been handled.
 func (tw *twins) send(t testing.TB, frames ...[]byte) {
 	t.Helper()
 	up := tw.marker(func(*datapathtest.Frame) {})
@@ -175,7 +174,7 @@ func own(f []byte) []byte {
 	return f
 }
 
-// arrival is what arrived at the client and at the server.
+// arrival is the frames that arrived at the client and at the server.
 type arrival struct{ client, server [][]byte }
 
 // arrivals sends frames, and returns what arrived with the cache and without. An error that a frame from the client

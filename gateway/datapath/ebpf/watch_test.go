@@ -111,16 +111,17 @@ func TestStaysClosed(t *testing.T) {
 	}
 }
 
-// attacked is a network whose gateway loses programs, with flows of a client that is admitted and of two that are not.
-type attacked struct {
+// attackedGateway is a gateway whose programs the test removes, with traffic of an admitted client and of two that are
+// not.
+type attackedGateway struct {
 	*datapathtest.World
 	up, down *datapathtest.Flow
 	strange  []*datapathtest.Flow
 }
 
-func newAttacked(t *testing.T, p datapathtest.Path) attacked {
+func newAttacked(t *testing.T, p datapathtest.Path) attackedGateway {
 	t.Helper()
-	w := attacked{World: datapathtest.NewWorld(t, p, datapathtest.Shape{Switch: true})}
+	w := attackedGateway{World: datapathtest.NewWorld(t, p, datapathtest.Shape{Switch: true})}
 	must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Admitted: true},
 		datapath.Client{Addrs: []netip.Addr{w.Bob.Addr}, MAC: w.Bob.MAC}))
 	w.up, w.down = w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -136,7 +137,7 @@ func newAttacked(t *testing.T, p datapathtest.Path) attacked {
 }
 
 // takenOff attacks twice; a second attack meets what the first one has left.
-func (w attacked) takenOff(t *testing.T, attack func()) {
+func (w attackedGateway) takenOff(t *testing.T, attack func()) {
 	t.Helper()
 	if n := w.programs(t); n != 3 {
 		t.Fatalf("%d programs before the attack", n)
@@ -159,7 +160,7 @@ func (w attacked) takenOff(t *testing.T, attack func()) {
 }
 
 // holds checks that the gateway admits one client and no other.
-func (w attacked) holds(t *testing.T) {
+func (w attackedGateway) holds(t *testing.T) {
 	t.Helper()
 	for i, f := range w.strange {
 		f.Ends(t, fmt.Sprintf("flow %d of strangers", i))
@@ -169,7 +170,7 @@ func (w attacked) holds(t *testing.T) {
 }
 
 // programs counts gatewayd's programs at the interfaces, by either way.
-func (w attacked) programs(t *testing.T) (n int) {
+func (w attackedGateway) programs(t *testing.T) (n int) {
 	t.Helper()
 	w.Router.Do(func() {
 		for _, h := range (&Datapath{}).hooks(w.dev(t, "lan0"), w.dev(t, "wan0")) {
@@ -184,7 +185,7 @@ func (w attacked) programs(t *testing.T) (n int) {
 	return n + strings.Count(filters, "direct-action")
 }
 
-func (w attacked) dev(t *testing.T, name string) *net.Interface {
+func (w attackedGateway) dev(t *testing.T, name string) *net.Interface {
 	dev, err := net.InterfaceByName(name)
 	if err != nil {
 		t.Error(err)
@@ -205,7 +206,7 @@ func passing(t *testing.T) *ebpf.Program {
 
 // links does something to a hook's links, opened by their ids, as bpftool does: "bpftool link detach" is
 // link.Link.Detach.
-func (w attacked) links(t *testing.T, name string, attach ebpf.AttachType, action func(link.Link) error) {
+func (w attackedGateway) links(t *testing.T, name string, attach ebpf.AttachType, action func(link.Link) error) {
 	t.Helper()
 	var all error
 	w.Router.Do(func() {
@@ -227,7 +228,7 @@ func (w attacked) links(t *testing.T, name string, attach ebpf.AttachType, actio
 }
 
 // removePins removes all pins: programs and tables go on, and have their pins again, for a successor to find.
-func (w attacked) removePins(t *testing.T) {
+func (w attackedGateway) removePins(t *testing.T) {
 	t.Helper()
 	dir := fmt.Sprint("/sys/fs/bpf/", w.Router.TID())
 	before := listed(t, dir)

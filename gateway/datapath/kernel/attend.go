@@ -74,11 +74,12 @@ func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
 	}
 }
 
-// rulesWatch is a data path that only knows, and reads, what a keeper has: its clients with quotas, and all interfaces.
-type rulesWatch struct {
+// attendant is the keeper's view of the data path while no daemon runs: the clients with quotas, and all interfaces. It
+// reads counters and can set interfaces down.
+type attendant struct {
 	*Datapath
 	ctx   context.Context // ends when the next daemon is there
-	ruled ruled
+	ruled rulesRecord
 	units []int
 
 	checking       sync.Mutex
@@ -86,8 +87,8 @@ type rulesWatch struct {
 }
 
 // attended makes one.
-func attended(held []keeper.Item) (*rulesWatch, error) {
-	a := &rulesWatch{}
+func attended(held []keeper.Item) (*attendant, error) {
+	a := &attendant{}
 	index := slices.IndexFunc(held, func(i keeper.Item) bool { return i.Key == rulesKey })
 	if index < 0 {
 		return nil, errors.New("the daemon has not said what its rules are")
@@ -117,7 +118,7 @@ func attended(held []keeper.Item) (*rulesWatch, error) {
 }
 
 // compareQuotas ends the traffic of clients whose quota is used up.
-func (a *rulesWatch) compareQuotas() {
+func (a *attendant) compareQuotas() {
 	a.checking.Lock()
 	none := a.interfacesDown || len(a.clients) == 0
 	a.checking.Unlock()
@@ -143,7 +144,7 @@ func (a *rulesWatch) compareQuotas() {
 // checkRules sets all interfaces down if the clients' rules are not the daemon's any more: packets would pass unjudged
 // and uncounted. Where a table of the guard is gone it blocks the LAN again. A guard that differs may be that of a data
 // path of another kind, which ends the keeper next.
-func (a *rulesWatch) checkRules() {
+func (a *attendant) checkRules() {
 	a.checking.Lock()
 	defer a.checking.Unlock()
 	if err := a.restore(); err != nil {
@@ -152,7 +153,7 @@ func (a *rulesWatch) checkRules() {
 }
 
 // restore does it. checking is held.
-func (a *rulesWatch) restore() error {
+func (a *attendant) restore() error {
 	var current [3][32]byte
 	for n, t := range a.tables() {
 		var err error
@@ -174,7 +175,7 @@ func (a *rulesWatch) restore() error {
 }
 
 // block has the guard's rules back.
-func (a *rulesWatch) block() error {
+func (a *attendant) block() error {
 	if _, err := net.InterfaceByIndex(a.ruled.LAN); err != nil {
 		return nil // it is gone, and all that came from it
 	}
@@ -187,7 +188,7 @@ func (a *rulesWatch) block() error {
 }
 
 // shutAll sets all interfaces down. checking is held.
-func (a *rulesWatch) shutAll() (err error) {
+func (a *attendant) shutAll() (err error) {
 	for _, unit := range a.units {
 		if a.ctx.Err() != nil {
 			return nil // the next daemon makes all units anew

@@ -18,8 +18,8 @@ type sessionKey struct {
 	id  uint16
 }
 
-// carrier has all PPPoE sessions and receives their frames of control protocols. A session is there as long as the
-// concentrator or a client needs it.
+// carrier opens the PPPoE sessions in the kernel, and receives their frames of control protocols for the concentrator.
+// A session stays open as long as the concentrator or a client needs it.
 type carrier struct {
 	lan   string
 	epoll *os.File
@@ -29,8 +29,8 @@ type carrier struct {
 	generation int32                        // generation; guarded by it too
 }
 
-// watched is a file whose frames are waited for. Another file may get the number of one that was closed: its
-// generation tells events of the two apart.
+// watched is an open file of a session whose frames are waited for. The number of a closed file may be used again: its
+// generation tells the events of both apart.
 type watched struct {
 	sessionKey *pppoeSession
 	generation int32

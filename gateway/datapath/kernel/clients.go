@@ -14,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// client is an address that has, or had, an entry.
+// client is an address of the table of clients. It stays when the client is removed, because its counters do.
 type client struct {
 	addr netip.Addr
 

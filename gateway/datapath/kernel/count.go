@@ -11,14 +11,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// reading is what a unit's interface and its rules have counted.
+// reading is the traffic that a unit's interface and its rules have counted. A unit is a PPP interface.
 type reading struct {
 	sent        nftables.Counted // by the interface
 	fromClient  nftables.Counted // forwarded from the client
 	fromGateway nftables.Counted // sent by the gateway itself
 }
 
-// tally is a client's traffic.
+// tally is a client's traffic, up and down.
 type tally struct{ up, down nftables.Counted }
 
 func (t tally) plus(o tally) tally { return tally{t.up.Plus(o.up), t.down.Plus(o.down)} }

@@ -31,7 +31,7 @@ import (
 // changed. The keeper's version changes with it, or a keeper of the former program would not attend these clients.
 const recordVersion = 2
 
-// record is a client with a unit.
+// record is the data that the keeper holds with a client's files, for the next daemon.
 type record struct {
 	Version int
 	LAN     int // index
@@ -44,7 +44,7 @@ type record struct {
 	Dropped       uint64
 }
 
-// keptClient is a client as records have it.
+// keptClient is a client as records hold it.
 type keptClient struct {
 	Addr         netip.Addr
 	MAC          datapath.MAC
@@ -67,8 +67,9 @@ func (k keptClient) client() datapath.Client {
 // rulesKey is the key of the rules' record; clients' are their addresses.
 const rulesKey = "rules"
 
-// ruled is the rules' record: those that this program makes of its configuration, and what the kernel has of them.
-type ruled struct {
+// rulesRecord is the data that the keeper holds about the nftables rules: digests of those that the configuration asks
+// for (Meant), and of those that the kernel has.
+type rulesRecord struct {
 	Version       int
 	LAN           int // index
 	Meant, Digest [32]byte
@@ -142,14 +143,14 @@ func (d *Datapath) keepDigest() {
 		return // without it the successor makes all units anew
 	}
 	item := keeper.Item{Key: rulesKey}
-	item.Data, _ = json.Marshal(ruled{recordVersion, d.lan.Index, meant, d.digests[0], d.net.Gateway()})
+	item.Data, _ = json.Marshal(rulesRecord{recordVersion, d.lan.Index, meant, d.digests[0], d.net.Gateway()})
 	d.keeper.Put(item)
 }
 
 // rulesIntact reports whether the rules are there as a former daemon left them, and as this one would make them.
 func (d *Datapath) rulesIntact(items []keeper.Item) bool {
 	index := slices.IndexFunc(items, func(i keeper.Item) bool { return i.Key == rulesKey })
-	var before ruled
+	var before rulesRecord
 	if index < 0 || json.Unmarshal(items[index].Data, &before) != nil || before.Version != recordVersion ||
 		before.LAN != d.lan.Index {
 		return false
@@ -162,11 +163,12 @@ func (d *Datapath) rulesIntact(items []keeper.Item) bool {
 	return err == nil && current == before.Digest
 }
 
-// formerState is what a former daemon left in the kernel for its clients.
+// formerState is what a former daemon left in the kernel for its clients: PPP interfaces (units), and entries in the
+// rules' sets.
 type formerState struct {
-	units         map[int]bool // interfaces
-	counters      map[string]bool
-	from, ownKeys map[string]bool // keys
+	units               map[int]bool // interfaces
+	counters            map[string]bool
+	senderKeys, ownKeys map[string]bool // keys
 }
 
 // findFormer reads it.
@@ -177,7 +179,7 @@ func (d *Datapath) findFormer() (f formerState, err error) {
 		f.units[l.Attrs().Index] = true
 	}
 	err = errors.Join(err, d.rules.Counters(d.table, func(name string, _ nftables.Counted) { f.counters[name] = true }))
-	for set, keys := range map[string]map[string]bool{setFrom: f.from, setOwn: f.ownKeys} {
+	for set, keys := range map[string]map[string]bool{setFrom: f.senderKeys, setOwn: f.ownKeys} {
 		err = errors.Join(err, d.rules.Elements(d.table, set, func(key, _ []byte) { keys[string(key)] = true }))
 	}
 	return f, err
@@ -187,7 +189,7 @@ func (d *Datapath) findFormer() (f formerState, err error) {
 func (f formerState) has(r record) bool {
 	a := r.Client.Addr
 	return f.units[r.Unit] && f.counters[fromCounter(a)] && f.counters[ownCounter(a)] &&
-		f.from[string(fromKey(r.Unit, a))] && f.ownKeys[string(ownKey(r.Unit))]
+		f.senderKeys[string(fromKey(r.Unit, a))] && f.ownKeys[string(ownKey(r.Unit))]
 }
 
 // adoptAll adopts the clients of a former daemon whose units are whole, and ends the others: the sessions' table sets
@@ -251,7 +253,7 @@ func (d *Datapath) sweep() error {
 		counters[fromCounter(c.addr)], counters[ownCounter(c.addr)] = true, true
 	}
 	ours := d.keys()
-	for set, keys := range map[string]map[string]bool{setFrom: left.from, setOwn: left.ownKeys} {
+	for set, keys := range map[string]map[string]bool{setFrom: left.senderKeys, setOwn: left.ownKeys} {
 		for _, key := range ours[set] {
 			delete(keys, string(key))
 		}

@@ -52,7 +52,7 @@ type Tuple struct {
 // Counted is the traffic of one direction.
 type Counted struct{ Packets, Bytes uint64 }
 
-// Connection is what a message says of one.
+// Connection is a connection as connection tracking reports it.
 type Connection struct {
 	Orig, Reply Tuple
 	Sent, Got   Counted // in the direction of Orig, and of Reply; 0 where it has just begun or nobody counts

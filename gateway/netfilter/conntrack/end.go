@@ -41,7 +41,7 @@ type Ender struct {
 	nextBatch *batch // it gathers addresses and follows current; nil: there are none
 }
 
-// batch is addresses and networks whose connections end together.
+// batch is the addresses and networks whose connections end by the same dump of the kernel's table.
 type batch struct {
 	addrs addresses
 	due   bool // its dump does not wait for the pause

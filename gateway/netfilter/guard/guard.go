@@ -25,7 +25,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// Guard describes what to guard.
+// Guard names the interfaces of a LAN and a WAN between which the kernel forwards nothing unless a data path judges it.
 type Guard struct {
 	LAN string // interface; packets from or to it pass only if a data path judges them
 	// interface where packets for the LAN are judged too; empty: the kernel forwards nothing from or to the LAN

@@ -56,6 +56,7 @@ type Table struct {
 	closed bool
 }
 
+// newcomer is the sender of a packet without a lease, which waits to be reported to the gateway.
 type newcomer struct {
 	addr netip.Addr
 	mac  datapath.MAC

@@ -31,7 +31,8 @@ const (
 	bounded    = 1 << 50 // there are bounds: end of admission, rates, quotas, a line
 )
 
-// bounds are the limits of an admitted client's packets, and any client's line. They never change, except the meters.
+// bounds are what an admitted client may send, and when its admission ends. They are replaced as a whole, except the
+// meters.
 type bounds struct {
 	word                       uint64
 	session, mtu               uint16 // PPPoE's; 0: none

@@ -15,7 +15,7 @@ import (
 // maxGarden bounds the prefixes of the walled garden.
 const maxGarden = 65536
 
-// garden is the prefixes of the walled garden, each with its end. An address is in the garden while any prefix that
+// garden is the prefixes of the walled garden, each with an expiry. An address is in the garden while any prefix that
 // contains it is open.
 type garden struct {
 	lengths atomic.Uint64 // bit n: there are prefixes of n bits
@@ -95,7 +95,7 @@ func (g *garden) remove(key uint64) {
 	}
 }
 
-// gardenPorts are ports of the garden that are open alone, or shut.
+// gardenPorts are single ports that are open, or shut, beside what the garden's prefixes say.
 type gardenPorts struct {
 	nonEmpty atomic.Bool // there is one
 

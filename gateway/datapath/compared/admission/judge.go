@@ -21,8 +21,8 @@ const (
 	Unknown // from an address that is not leased, not counted: call Table.Greet, then judge again or drop
 )
 
-// Judge judges the packets of one thread. Its methods are for one goroutine at a time; Table.Judge creates one for
-// each.
+// Judge decides about the packets of one thread: it forwards, drops, or redirects each. Its methods are for one
+// goroutine at a time; Table.Judge creates one for each.
 type Judge struct {
 	table  *Table
 	_      [64]byte // keeps counters of other judges on other cache lines
@@ -128,7 +128,7 @@ func (j *Judge) dhcp(mac datapath.MAC, h *header, now int64) Verdict {
 // preauth judges a packet of a known client that is not admitted.
 func (j *Judge) preauth(mac datapath.MAC, h *header, b []byte, now int64) Verdict {
 	t := j.table
-	from := owner{h.source - t.base, macOf(mac)}
+	from := ownedSlot{h.source - t.base, macOf(mac)}
 	switch {
 	case h.dest == t.gateway:
 		if t.serves(h) {
@@ -159,7 +159,7 @@ func (j *Judge) preauth(mac datapath.MAC, h *header, b []byte, now int64) Verdic
 }
 
 // toService judges a packet of an unauthenticated client to a service of the gateway.
-func (j *Judge) toService(from owner, h *header, b []byte, now int64) Verdict {
+func (j *Judge) toService(from ownedSlot, h *header, b []byte, now int64) Verdict {
 	s, ok := j.table.strangers, false
 	if h.protocol == protocolTCP {
 		ok = s.mayFlow(from, h, b, datapath.Connection, datapath.Segment, now)
@@ -329,7 +329,8 @@ func (j *Judge) ARP(from datapath.MAC, b []byte, now int64) Verdict {
 	}
 	const request = 1
 	return j.arpVerdict(
-		binary.BigEndian.Uint16(b[6:]) != request || t.strangers.affords(owner{place, macOf(mac)}, datapath.Question, now))
+		binary.BigEndian.Uint16(b[6:]) != request ||
+			t.strangers.affords(ownedSlot{place, macOf(mac)}, datapath.Question, now))
 }
 
 // arpVerdict is the verdict on an ARP packet that is within its sender's budget, or not.

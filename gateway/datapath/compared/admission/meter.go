@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// meters are the state of an address's rate limits. They outlive the bounds, so that setting a client's limits again
-// grants no second burst.
+// meters are the state of a client's rate limits, up and down. They outlive the bounds, so that setting a client's
+// limits again grants no second burst.
 type meters struct{ up, down meter }
 
-// meter is a virtual clock that is at most the burst behind the real clock, and never ahead of it.
+// meter is a token bucket stored as a virtual clock: it lags the real clock by at most the burst, and is never ahead of
+// it.
 type meter struct {
 	usedUntil atomic.Int64 // the time up to which the rate has been used
 	dropped   atomic.Int64 // how much of the burst was used at the last early drop, ns; 0: none lately

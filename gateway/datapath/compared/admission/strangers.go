@@ -10,11 +10,11 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// buckets are what is left of an address's or a MAC address's budgets.
+// buckets are the token buckets of one address or one MAC address, one for each kind of work (datapath.Work).
 type buckets [datapath.NumWorks]budget.Clock
 
-// strangers bounds what unauthenticated clients have the gateway do (datapath.Budgets), by the address's position in
-// the LAN and by MAC address, and what MAC addresses send without an address of their own.
+// strangers bounds the work that unauthenticated clients cause (datapath.Budgets). It counts by an address's position
+// in the LAN and by MAC address; what a MAC address sends without an address of its own has separate budgets.
 type strangers struct {
 	spent  []buckets
 	flows  flows
@@ -36,15 +36,15 @@ func newStrangers(size int) *strangers {
 	}
 }
 
-// owner is a client's place and MAC address.
-type owner struct {
+// ownedSlot is a client's place in the LAN, with its MAC address.
+type ownedSlot struct {
 	slot uint32
 	mac  uint64
 }
 
 // affords reports whether a client may have work done, and counts that. The address's bucket, which needs no lock,
 // comes first: a flood ends there.
-func (s *strangers) affords(o owner, work datapath.Work, now int64) bool {
+func (s *strangers) affords(o ownedSlot, work datapath.Work, now int64) bool {
 	if !s.spent[o.slot][work].Spend(datapath.Budgets[work], now) {
 		return false
 	}
@@ -59,7 +59,7 @@ func (s *strangers) affords(o owner, work datapath.Work, now int64) bool {
 
 // mayFlow reports whether a client's packet may pass: of a connection seen before, or of another one within the budget.
 // further is the work for packets of a known connection; datapath.Works: none.
-func (s *strangers) mayFlow(o owner, h *header, b []byte, first, further datapath.Work, now int64) bool {
+func (s *strangers) mayFlow(o ownedSlot, h *header, b []byte, first, further datapath.Work, now int64) bool {
 	f := s.flows.hashOf(h, b)
 	if s.flows.has(f) {
 		return further == datapath.NumWorks || s.affords(o, further, now)

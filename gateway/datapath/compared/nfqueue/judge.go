@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/compared/nfqueue/queue"
 )
 
-// judge judges the packets of one queue.
+// judge decides about the packets of one queue.
 type judge struct {
 	*admission.Judge
 	table *admission.Table

@@ -32,7 +32,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// config is what the data path is told. With Fast it queues only packets that the kernel cannot decide itself.
+// config is the configuration of the data path. With Fast, only packets that the kernel cannot decide about are queued.
 type config struct {
 	datapath.Setup
 	unheld bool // tests: as on kernels before 6.9

@@ -10,7 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// fast is the state of what the kernel passes by itself. d.mu guards it.
+// fast is the state of the fast mode: which clients the kernel passes without the daemon, and where packets are
+// redirected. d.mu guards it.
 type fast struct {
 	open    bool    // the gate
 	course  course  // the course of packets that bypass the stack
@@ -32,7 +33,7 @@ type passedClient struct {
 	expiry *time.Timer // nil: no end
 }
 
-// addrCounters is the state of an address's counters.
+// addrCounters are the last reading of an address's counters in the kernel, and when they last grew.
 type addrCounters struct {
 	added   tally     // the part that was added to the judges' counts: it counts for quotas
 	last    tally     // total at the last reading

@@ -202,7 +202,7 @@ func otherElements(prefixes []netip.Prefix) (out []nftables.Element) {
 	return out
 }
 
-// course is the destination of redirected packets; the zero value: none.
+// course is the interfaces and next hop to which packets are redirected; the zero value: they are not.
 type course struct {
 	way      stack.Way
 	up, down bool

@@ -36,7 +36,7 @@ type coalescer struct {
 	head   [virtioLen + ethernetLen]byte
 }
 
-// run is consecutive packets of one flow.
+// run is the consecutive packets of one flow that are aggregated so far.
 type run struct {
 	flow     flow
 	dstMAC   datapath.MAC

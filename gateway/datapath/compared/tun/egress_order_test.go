@@ -102,7 +102,7 @@ ethtool -K a0 tx off tso off gso off >/dev/null; ethtool -K b0 tx off tso off gs
 }
 
 // sendOne sends packet n and waits until it is in a ring or the queue.
-func (x *exits) sendOne(t *testing.T, n uint16) {
+func (x *egressBench) sendOne(t *testing.T, n uint16) {
 	t.Helper()
 	e := x.egresses[0]
 	before, rung := e.written(), e.bellWord()

@@ -15,18 +15,18 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// exits is a host that forwards from a wire into a TUN device, whose packets are delivered in rings.
-type exits struct {
+// egressBench is a host that forwards from a wire into a TUN device, and reads its packets from the device's rings.
+type egressBench struct {
 	*wire
 	queues   []int
 	egresses []*egress
 	send     *coalescer
 }
 
-func newExits(t *testing.T, queues int) *exits {
+func newExits(t *testing.T, queues int) *egressBench {
 	t.Helper()
 	netnstest.NeedTCX(t)
-	x := &exits{wire: newWire(t)}
+	x := &egressBench{wire: newWire(t)}
 	flags := uint16(unix.IFF_TUN | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
 	if queues > 1 {
 		flags |= unix.IFF_MULTI_QUEUE
@@ -57,7 +57,7 @@ ip addr add 10.1.0.1/24 dev tun7; ip link set tun7 up`)
 	return x
 }
 
-func (x *exits) close() {
+func (x *egressBench) close() {
 	for _, e := range x.egresses {
 		e.close()
 	}
@@ -66,7 +66,7 @@ func (x *exits) close() {
 
 // reader is a thread that takes packets from the first ring and queue, and waits for announced packets longer than any
 // scheduling delay.
-func (x *exits) reader(t *testing.T) *bench {
+func (x *egressBench) reader(t *testing.T) *bench {
 	b := newBench(t)
 	b.fast.device, b.fast.exit = x.queues[0], x.egresses[0]
 	b.fast.exit.tries = 1 << 22
@@ -77,7 +77,7 @@ func (x *exits) reader(t *testing.T) *bench {
 }
 
 // forward has the host forward packets: runs of a flow aggregated unless single is true.
-func (x *exits) forward(single bool, packets ...[]byte) {
+func (x *egressBench) forward(single bool, packets ...[]byte) {
 	for _, ip := range packets {
 		x.send.add(bytes.Clone(ip), virtio{}, datapath.MAC{2, 0, 0, 0, 1, 1})
 		if single {
@@ -143,7 +143,7 @@ func comesOut(t *testing.T, ring bool) {
 }
 
 // readable returns the queues that have a packet.
-func (x *exits) readable(t *testing.T) (which []int) {
+func (x *egressBench) readable(t *testing.T) (which []int) {
 	t.Helper()
 	var fds []unix.PollFd
 	for _, fd := range x.queues {
@@ -160,7 +160,7 @@ func (x *exits) readable(t *testing.T) (which []int) {
 }
 
 // record waits for the next record of a ring.
-func (x *exits) record(t *testing.T, e *egress) (r *deviceRecord) {
+func (x *egressBench) record(t *testing.T, e *egress) (r *deviceRecord) {
 	t.Helper()
 	netnstest.Await(t, "a record in a ring", func() error {
 		var queued bool

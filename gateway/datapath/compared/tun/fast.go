@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/compared/admission"
 )
 
-// fast is one of the threads of the fast mode: frames arrive in a ring, accumulated ones are judged together, and each
-// flow's packets are sent together. Packets that are not simply forwarded go through the worker.
+// fast is a thread of the fast mode. Frames arrive in a ring; those that are waiting are judged together, and each
+// flow's packets are sent together. A packet that is not simply forwarded goes to the worker.
 type fast struct {
 	*worker
 	ring    *ring

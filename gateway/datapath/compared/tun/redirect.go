@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// Limits of redirects: connections of a client to the portal at once, and how long one
-// lasts without a packet, seconds of the judges' clock.
+// Limits of redirects: connections of a client to the portal at once, and how long one lasts without a packet, seconds
+// of the judges' clock.
 const (
 	perClient    = 64
 	redirectIdle = 120
 )
 
-// redirects are connections of unauthenticated clients that go to the portal instead of
-// their destination: by client and its port, the original destination. Each client has
-// its own few entries, so that none can take another's. All threads share them.
+// redirects are connections of unauthenticated clients that go to the portal instead of their destination: by client
+// and its port, the original destination. Each client has its own few entries, so that none can take another's. All
+// threads share them.
 type redirects struct {
 	gateway uint32
 	port    uint16 // the portal's
@@ -24,7 +24,7 @@ type redirects struct {
 	swept   int64 // second of the last check for idle ones
 }
 
-// redirected is one connection; seen 0: none.
+// redirected is a connection that goes to the portal. seen 0 marks a free entry.
 type redirected struct {
 	seen     int64 // second of its last packet
 	dest     uint32
@@ -40,9 +40,8 @@ func newRedirects(gateway uint32, ports []uint16) *redirects {
 	return r
 }
 
-// toPortal gives an unauthenticated client's TCP packet the portal's address and port. The
-// first packet of a connection adds an entry, which replaces the one idle longest;
-// false: the packet belongs to no connection.
+// toPortal gives an unauthenticated client's TCP packet the portal's address and port. The first packet of a connection
+// adds an entry, which replaces the one idle longest; false: the packet belongs to no connection.
 func (r *redirects) toPortal(ip []byte, now int64) bool {
 	tcp := transport(ip, tcpLen)
 	if tcp == nil {
@@ -97,8 +96,7 @@ func (r *redirects) direct(ip []byte) {
 // sends reports whether a packet comes from the portal and may need readdressing.
 func (r *redirects) sends(ip []byte) bool { return r.ofPortal(ip, 0) != nil }
 
-// ofPortal returns the TCP header of a packet that has the portal's port at an offset in
-// it; nil for others.
+// ofPortal returns the TCP header of a packet that has the portal's port at an offset in it; nil for others.
 func (r *redirects) ofPortal(ip []byte, index int) []byte {
 	if ip[9] != protocolTCP || r.port == 0 {
 		return nil
@@ -158,8 +156,8 @@ func (r *redirects) sweep(second int64) {
 	}
 }
 
-// readdress writes an address into an IP header and a port into its TCP header, at the
-// given offsets, and updates both checksums.
+// readdress writes an address into an IP header and a port into its TCP header, at the given offsets, and updates both
+// checksums.
 func readdress(ip, tcp []byte, addrAt int, addr uint32, portAt int, port uint16) {
 	before, wasPort := binary.BigEndian.Uint32(ip[addrAt:]), binary.BigEndian.Uint16(tcp[portAt:])
 	binary.BigEndian.PutUint32(ip[addrAt:], addr)

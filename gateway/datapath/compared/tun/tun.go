@@ -46,7 +46,7 @@ type Datapath struct {
 	running  sync.WaitGroup
 }
 
-// thread moves packets.
+// thread is one of the threads that read packets, judge them and send them.
 type thread interface {
 	run()   // until the waker wakes
 	close() // its descriptors and memory, afterwards

@@ -100,7 +100,7 @@ func (w *worker) frameIn(frame []byte, v virtio, now int64) {
 	}
 }
 
-// sender is what a frame from the LAN says beside its packet.
+// sender is what a frame from the LAN tells about its sender beside the packet.
 type sender struct {
 	mac     datapath.MAC
 	session uint16 // PPPoE's; 0: none

@@ -144,7 +144,7 @@ func ndmsg(index int, state uint16) []byte {
 	return b
 }
 
-// found is an entry of the kernel's table.
+// found is an entry that the kernel's table has.
 type found struct {
 	addr       netip.Addr
 	mac        datapath.MAC

@@ -25,9 +25,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
-// Table is the part of the kernel's table that belongs to the clients of one interface. Its methods may be called at
-// any time from several goroutines. What the kernel refuses is logged: ARP then serves that client, within the kernel's
-// limit.
+// Table keeps static entries for the clients of one interface in the kernel's neighbour table. Its methods may be
+// called at any time from several goroutines. It logs entries that the kernel refuses; ARP then serves that client,
+// within the kernel's limit.
 type Table struct {
 	index int // of the interface
 	log   *slog.Logger

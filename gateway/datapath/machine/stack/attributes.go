@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes are those of an expression, undecoded.
+// attributes are the netlink attributes of an nftables expression, not decoded yet.
 type attributes map[uint16][]byte
 
 func fields(data []byte) attributes {

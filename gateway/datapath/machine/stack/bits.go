@@ -2,14 +2,14 @@ package stack
 
 import "encoding/binary"
 
-// octet is what is known of a byte of a register: known bits have a value, fixed ones are the same for all
-// packets of a flow's direction, all others vary.
+// octet is what is known about one byte of a register. Bits in known have the value's; bits in fixed are the same for
+// all packets of a flow's direction, whatever they are; all other bits vary from packet to packet.
 type octet struct {
 	known, value, fixed byte
 	source              string // what was loaded
 }
 
-// registers are those of nftables, as bytes.
+// registers are the registers of nftables while a rule is evaluated, byte by byte.
 type registers [64]octet
 
 // registerAt returns where a register begins: 1 to 4 have 16 bytes, 8 and further 4 (linux/netfilter/nf_tables.h).
@@ -101,7 +101,7 @@ func (b octet) mask(mask, xor byte) octet {
 	return b
 }
 
-// truth is what a comparison is for a flow's packets.
+// truth is the result of a comparison for the packets of a flow: always true, never, or unknown.
 type truth int
 
 const (

@@ -12,13 +12,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// Crossing is where the packets of a flow cross the machine.
+// Crossing is the interfaces at which the packets of a flow enter and leave the machine.
 type Crossing struct {
 	LAN, WAN           string
 	LANIndex, WANIndex int
 }
 
-// Variance is how rules decide about packets of a flow between LAN and WAN one by one.
+// Variance says whether netfilter's rules can decide differently about packets of one flow between LAN and WAN, and by
+// what.
 type Variance struct {
 	// Established names a rule that decides packet by packet about packets of an established connection, or changes or
 	// records each, and what it looks at; "": all rules that such packets meet decide by what is the same for all packets
@@ -80,34 +81,36 @@ func ReadVariance(fromOwn func(family uint8, table string) bool, crossing Crossi
 }
 
 type (
+	// chainID names a chain: its table, with the family, and its name.
 	chainID struct {
 		family      uint8
 		table, name string
 	}
+	// setID names a set of a table.
 	setID struct {
 		family      uint8
 		table, name string
 	}
 )
 
-// body is a chain with its rules, in order.
+// body is the rules of a chain, in order.
 type body struct {
 	rules []rule
 }
 
-// rule is a rule's expressions, and its handle.
+// rule is the expressions of a rule, with the handle by which nft names it.
 type rule struct {
 	handle uint64
 	exprs  []expression
 }
 
-// expression is an expression, not decoded further.
+// expression is one expression of a rule: its name, and its attributes.
 type expression struct {
 	name string
 	data []byte
 }
 
-// ruleset is what netfilter's rules are.
+// ruleset is all rules, chains and sets of netfilter, as read from the kernel.
 type ruleset struct {
 	conn   *nftables.Conn
 	bases  []chain

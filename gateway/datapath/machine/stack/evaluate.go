@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packet is what is known of a packet of a connection that crosses.
+// packet is what is known about the packets of a flow when they are evaluated.
 type packet struct {
 	Crossing
 	protocol byte
@@ -31,7 +31,8 @@ func (p packet) out() (string, int) {
 	return p.in()
 }
 
-// evaluation follows a packet through a base chain.
+// evaluation evaluates a base chain for the packets of a flow. It ends where a rule's result varies from packet to
+// packet.
 type evaluation struct {
 	*ruleset
 	packet packet
@@ -42,19 +43,19 @@ type evaluation struct {
 	r registers
 }
 
-// end is what becomes of a packet at the end of a rule or chain.
-type end int
+// chainEnd says how packets leave a rule or a chain.
+type chainEnd int
 
 const (
-	goesOn    end = iota // it may
-	leaves               // certainly leaves the chain
-	isDecided            // certainly has its verdict
+	goesOn    chainEnd = iota // it may
+	leaves                    // certainly leaves the chain
+	isDecided                 // certainly has its verdict
 )
 
 const depthMax = 16 // the kernel's NFT_JUMP_STACK_SIZE
 
 // evalChain evaluates a chain's rules.
-func (e *evaluation) evalChain(name string, depth int) end {
+func (e *evaluation) evalChain(name string, depth int) chainEnd {
 	ch := e.chains[chainID{e.base.family, e.base.table, name}]
 	if ch == nil || depth > depthMax {
 		return goesOn
@@ -76,7 +77,7 @@ func (e *evaluation) evalChain(name string, depth int) end {
 }
 
 // rule evaluates a rule. varying says how it varies.
-func (e *evaluation) rule(r rule, depth int) (at end, varying string) {
+func (e *evaluation) rule(r rule, depth int) (at chainEnd, varying string) {
 	e.r = registers{}
 	sure := true // all of the rule's matches so far are certain
 	for _, x := range r.exprs {
@@ -102,14 +103,14 @@ func (e *evaluation) rule(r rule, depth int) (at end, varying string) {
 	return goesOn, ""
 }
 
-// verdict is what a rule may end in.
+// verdict is the verdict that a rule gives.
 type verdict struct {
 	code  int32
 	chain string
 }
 
 // followVerdict tells where a verdict leads.
-func (e *evaluation) followVerdict(v verdict, depth int) end {
+func (e *evaluation) followVerdict(v verdict, depth int) chainEnd {
 	switch v.code {
 	case unix.NFT_JUMP:
 		return e.evalChain(v.chain, depth+1)

@@ -18,7 +18,7 @@ type datagram struct {
 	length [unsafe.Sizeof(uintptr(0)) / 4]uint32 // with 64 bits padding follows
 }
 
-// reader holds what Run needs for a batch.
+// reader holds the buffers that Run needs for a batch of packets.
 type reader struct {
 	buffers   [][]byte
 	iovecs    []unix.Iovec

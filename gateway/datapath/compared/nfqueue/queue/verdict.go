@@ -2,7 +2,7 @@ package queue
 
 import "encoding/binary"
 
-// VerdictKind is a verdict's kind.
+// VerdictKind says what becomes of a packet.
 type VerdictKind uint32
 
 // The kinds of verdicts, with the kernel's numbers.

@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestReturnOfAccountingIsSaid: the log says that an event is not confirmed, and when it is.
-func TestReturnOfAccountingIsSaid(t *testing.T) {
+// TestUnconfirmedAccountingIsLogged: the log says that an event is not confirmed, and when it is.
+func TestUnconfirmedAccountingIsLogged(t *testing.T) {
 	t.Parallel()
 	server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	must(t, err)

@@ -57,8 +57,8 @@ func openTable(t *testing.T, g *gateway) {
 	g.table = table
 }
 
-// TestNoEventIsForgotten: an event that comes just as the time to wait for one is over is sent.
-func TestNoEventIsForgotten(t *testing.T) {
+// TestEventAtEndOfWaitIsSent: an event that comes just as the time to wait for one is over is sent.
+func TestEventAtEndOfWaitIsSent(t *testing.T) {
 	g, _ := accounted(t, "radius.primary.address = \"127.0.0.1:1812\"\n")
 	netnstest.Await(t, "the event", func() error {
 		if g.table.Pending() == 0 {
@@ -73,10 +73,10 @@ func TestNoEventIsForgotten(t *testing.T) {
 	}
 }
 
-// TestServersThatComeBackAreTold: an accounting server that is silent to Accounting-On, once or several times, and
-// confirms the event by which it is tried, is told Accounting-On once, and then the event. One that never confirms it
-// hears the event.
-func TestServersThatComeBackAreTold(t *testing.T) {
+// TestAccountingOnRepeatedUntilConfirmed: an accounting server that is silent to Accounting-On, once or several times,
+// and confirms the event by which it is tried, is told Accounting-On once, and then the event. One that never confirms
+// it hears the event.
+func TestAccountingOnRepeatedUntilConfirmed(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		answers string   // to each request: y or n; the last one for all that follow
@@ -141,9 +141,9 @@ func answerAccounting(at *net.UDPConn, letters string, reports chan<- []string) 
 	}
 }
 
-// TestUnconfirmedOffIsFollowedByOn: servers that did not confirm Accounting-Off, at detach, may have heard it: where
+// TestUnconfirmedAccountingOff: servers that did not confirm Accounting-Off, at detach, may have heard it: where
 // sessions go on, they are told the start all the same.
-func TestUnconfirmedOffIsFollowedByOn(t *testing.T) {
+func TestUnconfirmedAccountingOff(t *testing.T) {
 	t.Parallel()
 	server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	must(t, err)

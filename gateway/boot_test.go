@@ -17,9 +17,9 @@ import (
 // keysOf are the keys of [datapath] by kind.
 var keysOf = map[string]string{"ebpf": onEBPF, "tun": `kind = "tun"`, "nfqueue": `kind = "nfqueue"`}
 
-// TestBoot: on a machine that forwards, a client with an address of its own choice gets nothing through from the boot
-// until the gateway runs and logs it in, if the guard comes before the interface.
-func TestBoot(t *testing.T) {
+// TestNoTrafficBeforeStart: on a machine that forwards, a client with an address of its own choice gets nothing through
+// from the boot until the gateway runs and logs it in, if the guard comes before the interface.
+func TestNoTrafficBeforeStart(t *testing.T) {
 	must(t, Guard("lan0"))
 	network(t)
 	lan, err := net.InterfaceByName("lan0")
@@ -78,9 +78,9 @@ func logIn(t *testing.T, d daemon, addr string) {
 	}
 }
 
-// TestForwardingIsTheGateways: a gateway switches forwarding on at its own interfaces, and off when nothing passes
+// TestForwardingSwitch: a gateway switches forwarding on at its own interfaces, and off when nothing passes
 // without it: when the daemon ends, or with ebpf when it is detached. What the administrator switched on stays on.
-func TestForwardingIsTheGateways(t *testing.T) {
+func TestForwardingSwitch(t *testing.T) {
 	network(t)
 	sh(t, "sysctl -qw net.ipv4.ip_forward=0; ip -n client addr add 10.1.0.99/24 dev c0; ip -n client route add default "+
 		"via 10.1.0.1")

@@ -98,9 +98,9 @@ func (p *person) expectPage(t *testing.T, page string, texts ...string) {
 	must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", p.name, p.screenshots, page)), picture, 0o644))
 }
 
-// TestPersonWithABrowser: a phone and then a laptop lease an address, are redirected, mistype the password, log in at
+// TestBrowserLogin: a phone and then a laptop lease an address, are redirected, mistype the password, log in at
 // RADIUS, read, and log out.
-func TestPersonWithABrowser(t *testing.T) {
+func TestBrowserLogin(t *testing.T) {
 	network(t)
 	dir := t.TempDir()
 	secret := startOutside(t)

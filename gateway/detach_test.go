@@ -47,8 +47,8 @@ func TestDetachKeepsSessions(t *testing.T) {
 	}
 }
 
-// TestProgramsTakenOffShow: programs that somebody detaches are in the status.
-func TestProgramsTakenOffShow(t *testing.T) {
+// TestRemovedProgramsInStatus: programs that somebody detaches are in the status.
+func TestRemovedProgramsInStatus(t *testing.T) {
 	d := startWithAnn(t, t.TempDir())
 	detachFirst(t)
 	c, err := control.Dial(d.cfg.ControlSocket())
@@ -82,8 +82,8 @@ func detachFirst(t *testing.T) {
 	must(t, errors.Join(l.Detach(), l.Close()))
 }
 
-// TestDetachElsewhere: without the interface, detach fails, unless the guard identifies the LAN.
-func TestDetachElsewhere(t *testing.T) {
+// TestDetachWithoutInterface: without the interface, detach fails, unless the guard identifies the LAN.
+func TestDetachWithoutInterface(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
 	must(t, d.stop())
@@ -125,9 +125,9 @@ func TestDetachHalfway(t *testing.T) {
 	must(t, Detach(d.cfg, false))
 }
 
-// TestDetachOutOfSight: where the BPF file system is hidden, as by "ip netns exec", detach changes nothing and says
-// what to use instead.
-func TestDetachOutOfSight(t *testing.T) {
+// TestDetachWithHiddenBPFFS: where the BPF file system is hidden, as by "ip netns exec", detach changes nothing and
+// says what to use instead.
+func TestDetachWithHiddenBPFFS(t *testing.T) {
 	d := startWithAnn(t, t.TempDir())
 	must(t, d.stop())
 	sh(t, "mount -t sysfs none /sys")
@@ -178,9 +178,9 @@ func TestWithoutNFT(t *testing.T) {
 	}
 }
 
-// TestDetachOfALog: detach with a folder of the flow log that cannot be read removes all else, and says what it cannot
-// restore; forced, it has a daemon's log put nothing back.
-func TestDetachOfALog(t *testing.T) {
+// TestDetachUnreadableFlowLog: detach with a folder of the flow log that cannot be read removes all else, and says what
+// it cannot restore; forced, it has a daemon's log put nothing back.
+func TestDetachUnreadableFlowLog(t *testing.T) {
 	const settings = "sysctl -n net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp"
 	network(t)
 	cfg := configured(t, t.TempDir(), onEBPF)

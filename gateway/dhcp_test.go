@@ -10,10 +10,10 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestLeasesPastTheStack: with the eBPF data path clients lease, renew and release whatever firewall and reverse path
-// filter make of them, and no packet that the stack forwards is slowed down by a packet socket or a rule of routing for
-// it.
-func TestLeasesPastTheStack(t *testing.T) {
+// TestLeasesDespiteFirewall: with the eBPF data path clients lease, renew and release whatever firewall and reverse
+// path filter make of them, and no packet that the stack forwards is slowed down by a packet socket or a rule of
+// routing for it.
+func TestLeasesDespiteFirewall(t *testing.T) {
 	rules := sh(t, "ip rule")
 	network(t)
 	sh(t, `sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.lan0.rp_filter=1

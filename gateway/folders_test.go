@@ -8,9 +8,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
-// TestFoldersOfAnotherGateway: a second daemon that has a folder of a running one, because its
-// configuration is a copy, ends before it touches anything, also on interfaces of its own.
-func TestFoldersOfAnotherGateway(t *testing.T) {
+// TestStateFoldersInUse: a second daemon that has a folder of a running one, because its configuration is a copy, ends
+// before it touches anything, also on interfaces of its own.
+func TestStateFoldersInUse(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
 	sh(t, "ip link add lan9 type veth peer name p9; ip link add wan9 type veth peer name q9; ip addr add 10.9.0.1/24 "+

@@ -8,10 +8,10 @@ import (
 	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
-// TestForwardingSwitchedOff: where somebody sets net.ipv4.ip_forward to 0 under the daemon, clients continue, the log
+// TestForwardingRestored: where somebody sets net.ipv4.ip_forward to 0 under the daemon, clients continue, the log
 // warns and the status counts; where forwarding cannot be switched on again the status says why nothing passes, until
 // it can.
-func TestForwardingSwitchedOff(t *testing.T) {
+func TestForwardingRestored(t *testing.T) {
 	network(t)
 	sh(t, "ip -n client addr add 10.1.0.99/24 dev c0; ip -n client route add default via 10.1.0.1")
 	t.Cleanup(func() { sh(t, "umount -l /proc/sys 2>/dev/null || :; sysctl -qw net.ipv4.ip_forward=1") })

@@ -266,8 +266,8 @@ func TestDamagedStateIsSetAside(t *testing.T) {
 	}
 }
 
-// TestLostStoreShutsOut: clients that are not in the table are blocked, also if a former daemon had admitted them.
-func TestLostStoreShutsOut(t *testing.T) {
+// TestLostStoreBlocksClients: clients that are not in the table are blocked, also if a former daemon had admitted them.
+func TestLostStoreBlocksClients(t *testing.T) {
 	dir := t.TempDir()
 	d := startWithAnn(t, dir)
 	must(t, d.stop())

@@ -10,9 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
-// TestAddressesOfNobody: addresses that no client can have are refused, and entries of a former LAN keep no daemon from
-// starting.
-func TestAddressesOfNobody(t *testing.T) {
+// TestInvalidAddressesRefused: addresses that no client can have are refused, and entries of a former LAN keep no
+// daemon from starting.
+func TestInvalidAddressesRefused(t *testing.T) {
 	network(t)
 	dir := t.TempDir()
 	d := start(t, dir)
@@ -59,9 +59,9 @@ func TestAddressesOfNobody(t *testing.T) {
 	}
 }
 
-// TestStrangersReachNoService: before login clients reach only what the portal needs of the machine, whatever routing
-// rules others add.
-func TestStrangersReachNoService(t *testing.T) {
+// TestUnauthenticatedReachNoService: before login clients reach only what the portal needs of the machine, whatever
+// routing rules others add.
+func TestUnauthenticatedReachNoService(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
 	defer func() { must(t, d.stop()); must(t, Detach(d.cfg, false)) }()
@@ -93,8 +93,8 @@ func TestStrangersReachNoService(t *testing.T) {
 	}
 }
 
-// TestInterfaceThatComesAgain: a new interface has no programs, so the daemon ends, to be started again.
-func TestInterfaceThatComesAgain(t *testing.T) {
+// TestReplacedInterfaceEndsDaemon: a new interface has no programs, so the daemon ends, to be started again.
+func TestReplacedInterfaceEndsDaemon(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
 	sh(t, "ip link del lan0")

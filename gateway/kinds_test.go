@@ -130,8 +130,8 @@ func byHand(t *testing.T, d daemon, s control.Session) {
 	must(t, err)
 }
 
-// TestPortOfAnother: a program that has port 80 keeps it, out of reach before login, and is named by the log.
-func TestPortOfAnother(t *testing.T) {
+// TestForeignProgramOnPort80: a program that has port 80 keeps it, out of reach before login, and is named by the log.
+func TestForeignProgramOnPort80(t *testing.T) {
 	network(t)
 	l, err := net.Listen("tcp4", "0.0.0.0:80")
 	must(t, err)

@@ -44,9 +44,9 @@ func TestMasqueradeIsCached(t *testing.T) {
 	}
 }
 
-// TestCacheOnceLiberal: where connection tracking cannot be made liberal, as with a read-only /proc/sys, no flows are
-// cached, and the cache begins once it can.
-func TestCacheOnceLiberal(t *testing.T) {
+// TestCacheNeedsLiberalTracking: where connection tracking cannot be made liberal, as with a read-only /proc/sys, no
+// flows are cached, and the cache begins once it can.
+func TestCacheNeedsLiberalTracking(t *testing.T) {
 	netnstest.NeedTCX(t)
 	network(t)
 	const setting = "/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal"

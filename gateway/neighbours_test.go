@@ -16,9 +16,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestMadeUpDevices: more made-up devices than the kernel's neighbour table may learn, 1024
-// on a machine that nobody has set up, keep the portal from nobody. Another program leases
-// addresses, so that each becomes a client with its first packet.
+// TestMadeUpDevices: more made-up devices than the kernel's neighbour table may learn, 1024 on a machine that nobody
+// has set up, keep the portal from nobody. Another program leases addresses, so that each becomes a client with its
+// first packet.
 func TestMadeUpDevices(t *testing.T) {
 	const many, loads = 1100, 15
 	network(t)
@@ -72,8 +72,8 @@ ip netns exec hub sh -ec '`+netnstest.Hub+`plug evil1'; `+netnstest.Up+`up evil0
 	}
 }
 
-// invented returns a function that sends ARP requests of many devices for the gateway's address,
-// and their answers to what the gateway asks them.
+// invented returns a function that sends ARP requests of many devices for the gateway's address, and their answers to
+// what the gateway asks them.
 func invented(t *testing.T, link string, many int) func() {
 	t.Helper()
 	dev, err := net.InterfaceByName(link)
@@ -99,9 +99,9 @@ func invented(t *testing.T, link string, many int) func() {
 	}
 }
 
-// TestNeighboursEnd: the clients' neighbour entries end with a change to a data path that needs none,
+// TestNeighbourEntriesRemoved: the clients' neighbour entries end with a change to a data path that needs none,
 // and with detach, also where the programs that used them are gone already.
-func TestNeighboursEnd(t *testing.T) {
+func TestNeighbourEntriesRemoved(t *testing.T) {
 	dir := t.TempDir()
 	d := startWithAnn(t, dir)
 	must(t, d.stop())

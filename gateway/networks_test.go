@@ -7,9 +7,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestHangingUpIsCheap: the networks of a session that ends cost the same however many others have some, so that
+// TestHangUpCost: the networks of a session that ends cost the same however many others have some, so that
 // 100,000 sessions can end at once.
-func TestHangingUpIsCheap(t *testing.T) {
+func TestHangUpCost(t *testing.T) {
 	var n networks
 	nth := func(i int) (session.Key, session.PPPoESession) {
 		network := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24)

@@ -13,9 +13,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestOperatorsLogin: an operator's login has the limits that it was given and none of the configuration's. A
+// TestOperatorLogin: an operator's login has the limits that it was given and none of the configuration's. A
 // client without a lease is gone with its session, however that ends, also one that outlived a daemon.
-func TestOperatorsLogin(t *testing.T) {
+func TestOperatorLogin(t *testing.T) {
 	network(t)
 	cfg := configured(t, t.TempDir(), onEBPF)
 	cfg.Limits = config.Limits{

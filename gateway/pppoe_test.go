@@ -8,8 +8,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestRejectionsSayWhoseFault: a client whose login was accepted is not told that nobody could decide on it.
-func TestRejectionsSayWhoseFault(t *testing.T) {
+// TestRejectionMessages: a client whose login was accepted is not told that nobody could decide on it.
+func TestRejectionMessages(t *testing.T) {
 	for _, tt := range []struct {
 		got, want string
 	}{

@@ -28,9 +28,9 @@ func counted[S any](counts func(S) map[string]uint64) (words map[string]uint64, 
 	return counts(stats), names
 }
 
-// TestEveryCounterIsTold checks that each counter of a service is in the daemon's status, and so in its metrics, under
-// one word, and that the words are those of control.Families.
-func TestEveryCounterIsTold(t *testing.T) {
+// TestEveryCounterInStatus checks that each counter of a service is in the daemon's status, and so in its metrics,
+// under one word, and that the words are those of control.Families.
+func TestEveryCounterInStatus(t *testing.T) {
 	records := map[string][]string{}
 	check := func(service string, words map[string]uint64, names map[uint64]string, more ...string) {
 		if len(names) == 0 {

@@ -23,9 +23,9 @@ func TestTUN(t *testing.T) {
 	}
 }
 
-// TestTUNIsTakenOut: a forced detach removes everything under a running daemon, which ends because its device is
+// TestTUNForcedDetach: a forced detach removes everything under a running daemon, which ends because its device is
 // missing, and restores nothing.
-func TestTUNIsTakenOut(t *testing.T) {
+func TestTUNForcedDetach(t *testing.T) {
 	network(t)
 	sh(t, "ip addr flush dev lan0")
 	for range 5 {

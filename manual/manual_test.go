@@ -32,7 +32,7 @@ func odd() manual.Book {
 	}
 }
 
-func TestOddTexts(t *testing.T) {
+func TestUnusualTexts(t *testing.T) {
 	manualtest.Write(t, odd(), t.TempDir())
 	pages := odd().Pages()
 	if len(pages) != 2 || pages[1].Name != "odd-sub.8" {

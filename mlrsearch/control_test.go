@@ -22,9 +22,9 @@ func hard(capacity float64, spent *time.Duration) Measurer {
 	}
 }
 
-// TestExampleOfTheReference searches what the example in the description of the reference
-// implementation (MLRsearch 1.2.1) does: a device of exactly 1,000,000 packets/s, NDR and PDR
-// of 0.5 %, 1 s trials, 21 s a load. That finds 997,497.6 and 1,000,000.7.
+// TestExampleOfTheReference searches what the example in the description of the reference implementation (MLRsearch
+// 1.2.1) does: a device of exactly 1,000,000 packets/s, NDR and PDR of 0.5 %, 1 s trials, 21 s a load. That finds
+// 997,497.6 and 1,000,000.7.
 func TestExampleOfTheReference(t *testing.T) {
 	ndr := Goal{Name: "NDR", ExceedRatio: 0.005, Width: 0.005, FinalDuration: time.Second, DurationSum: 21 * time.Second,
 		InitialDuration: time.Second}
@@ -88,8 +88,8 @@ func TestBoundsAreOnBothSides(t *testing.T) {
 	})
 }
 
-// TestSearchesGiveUpWhereTheyMust searches devices that have no bound within the limits.
-func TestSearchesGiveUpWhereTheyMust(t *testing.T) {
+// TestIrregularResults searches devices that have no bound within the limits.
+func TestIrregularResults(t *testing.T) {
 	goals := []Goal{NDR(10*time.Second, 0.005), PDR(0.005, time.Second, 10*time.Second, 0.005)}
 	for _, c := range []struct {
 		name         string
@@ -115,8 +115,8 @@ func TestSearchesGiveUpWhereTheyMust(t *testing.T) {
 	}
 }
 
-// TestRareLossIsTolerated searches a device that now and then loses a burst: a goal that
-// tolerates such trials finds its capacity, one that does not finds less.
+// TestRareLossIsTolerated searches a device that now and then loses a burst: a goal that tolerates such trials finds
+// its capacity, one that does not finds less.
 func TestRareLossIsTolerated(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	measure := func(_ context.Context, load float64, d time.Duration) (Outcome, error) {
@@ -136,9 +136,9 @@ func TestRareLossIsTolerated(t *testing.T) {
 	}
 }
 
-// TestLowLoadsAreBelieved searches a device with a gap: what a goal cannot do at a load, it
-// does not get for being able to at a higher one.
-func TestLowLoadsAreBelieved(t *testing.T) {
+// TestGapAboveLowLoad searches a device with a gap: what a goal cannot do at a load, it does not get for being able to
+// at a higher one.
+func TestGapAboveLowLoad(t *testing.T) {
 	measure := func(_ context.Context, load float64, d time.Duration) (Outcome, error) {
 		if load > 4e5 && load < 5e5 || load > 1e6 {
 			return Outcome{Loss: 0.1}, nil

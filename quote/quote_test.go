@@ -8,9 +8,9 @@ import (
 	"github.com/gateweigh/gateweigh/quote"
 )
 
-// TestCommandsAreTaken: a shell takes the words of a printed command as they were, and the line survives what pages and
-// terminals do to lines.
-func TestCommandsAreTaken(t *testing.T) {
+// TestQuotedCommandsRun: a shell takes the words of a printed command as they were, and the line survives what pages
+// and terminals do to lines.
+func TestQuotedCommandsRun(t *testing.T) {
 	argv := []string{"printf", `%s\0`, "runs/20260101T120000Z-quick", "my runs/Q1 2026",
 		"it's", `"quoted"`, "a  b    c   d", "", "$HOME `id` $(id) \\ !x", "a;b&c|d>e<f(g){h}[i]*?#j~", "=ls",
 		"clients=5,10", "wide → ü", "line\nbreak\ttab \x1b[31m it's \\ é", "not utf-8 \xff\xfe 1", "'", "~", "a\u00a0b"}

@@ -14,10 +14,10 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
-// TestServersKnowWhatTheGatewayForgot: a gateway that begins without the sessions that it had, because their file is
+// TestAccountingOnAfterLostSessions: a gateway that begins without the sessions that it had, because their file is
 // damaged, empty or missing, logs that and tells FreeRADIUS Accounting-On, before any session and only once, also where
 // FreeRADIUS is away at first. Detach tells it Accounting-Off; sessions that go on afterwards are started again.
-func TestServersKnowWhatTheGatewayForgot(t *testing.T) {
+func TestAccountingOnAfterLostSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.sh(`sed -i '/^\[radius\]/a called_station_id = "02-00-00-00-00-FF:Guests"' $DIR/gatewayd.toml`)

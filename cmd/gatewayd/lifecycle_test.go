@@ -19,10 +19,10 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestLife takes the real daemon, a process, through its life with active clients: it is killed, restarted and
-// replaced, a second daemon wants its interfaces, an interim update is due, and in the end it is detached. What
+// TestDaemonLifecycle takes the real daemon, a process, through its life with active clients: it is killed, restarted
+// and replaced, a second daemon wants its interfaces, an interim update is due, and in the end it is detached. What
 // FreeRADIUS received is compared with what the clients' kernels have sent, to the byte.
-func TestLife(t *testing.T) {
+func TestDaemonLifecycle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	clean := w.kernel()

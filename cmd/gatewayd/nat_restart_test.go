@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestNATLives: connections go on while others flush the rules, while the daemon is killed and restarted, and while a
-// successor takes over.
-func TestNATLives(t *testing.T) {
+// TestNATSurvivesFlushAndRestart: connections go on while others flush the rules, while the daemon is killed and
+// restarted, and while a successor takes over.
+func TestNATSurvivesFlushAndRestart(t *testing.T) {
 	t.Parallel()
 	w, ann, _ := translating(t, "", "[nat]\nmasquerade = true")
 	up, down := w.stream(ann, true, cmp.Or(min(*tcpMbps, 20), 1)), w.stream(ann, false, cmp.Or(min(*tcpMbps, 20), 1))
@@ -84,8 +84,8 @@ func TestNATOfSubscribers(t *testing.T) {
 	}
 }
 
-// TestNATBesideOthers: rules that masquerade already are named, with the line that has gatewayd do so too.
-func TestNATBesideOthers(t *testing.T) {
+// TestNATNamesForeignMasquerade: rules that masquerade already are named, with the line that has gatewayd do so too.
+func TestNATNamesForeignMasquerade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.configure("[nat]\nmasquerade = true\n[[nat.forward]]\nproto = \"tcp\"\nports = 80\nto = \"10.1.0.9\"")

@@ -16,9 +16,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestRADIUSInTrouble: without an answering server no client gets in, admitted ones stay, and logins work again when
+// TestRADIUSOutage: without an answering server no client gets in, admitted ones stay, and logins work again when
 // the server does.
-func TestRADIUSInTrouble(t *testing.T) {
+func TestRADIUSOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()

@@ -78,9 +78,9 @@ func (c *client) awaitPPP(p *process) (addr netip.Addr) {
 	return addr
 }
 
-// TestStockClient: Debian's pppd logs in by each method through FreeRADIUS, sends, is counted to the byte, and is ended
+// TestPPPDClient: Debian's pppd logs in by each method through FreeRADIUS, sends, is counted to the byte, and is ended
 // by gatewayd logout; a wrong password is refused.
-func TestStockClient(t *testing.T) {
+func TestPPPDClient(t *testing.T) {
 	pppd(t)
 	for _, method := range ppp.Methods {
 		t.Run(string(method), func(t *testing.T) { stockClient(t, method, "") })
@@ -133,9 +133,9 @@ func stockClient(t *testing.T, method ppp.Method, path string) {
 	}
 }
 
-// TestStockClientOfLargeFrames: with frames of 1508 bytes pppd and gatewayd agree on an MTU of 1500 (RFC 4638), and
+// TestPPPDClientLargeMTU: with frames of 1508 bytes pppd and gatewayd agree on an MTU of 1500 (RFC 4638), and
 // packets of that size pass.
-func TestStockClientOfLargeFrames(t *testing.T) {
+func TestPPPDClientLargeMTU(t *testing.T) {
 	pppd(t)
 	w := newLines(t, "mtu = 1500")
 	c := w.addUnaddressed()

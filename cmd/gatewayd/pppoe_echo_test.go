@@ -14,9 +14,9 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// TestSubscribersVanish: a thousand subscribers send and receive, and vanish without a word. Echo requests find them
+// TestSubscribersTimeOut: a thousand subscribers send and receive, and vanish without a word. Echo requests find them
 // gone; each is accounted as lost, with the bytes that it has sent and received.
-func TestSubscribersVanish(t *testing.T) {
+func TestSubscribersTimeOut(t *testing.T) {
 	t.Parallel()
 	const n = 1000
 	w := newNetwork(t)

@@ -320,9 +320,9 @@ func comesBack(t *testing.T, w *world) {
 	}
 }
 
-// TestSubscribersOutliveTheDaemon: links are taken up by the next daemon, and those that vanish are ended by echo
+// TestSubscribersSurviveRestart: links are taken up by the next daemon, and those that vanish are ended by echo
 // requests.
-func TestSubscribersOutliveTheDaemon(t *testing.T) {
+func TestSubscribersSurviveRestart(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, "echo = \"1s\"\necho_failures = 2")
 	s := w.addUnaddressed().subscriber(

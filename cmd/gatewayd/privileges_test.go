@@ -78,8 +78,9 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// TestUnitsCapabilities: the data path ebpf starts with the capabilities of contrib's unit, and without none of them.
-func TestUnitsCapabilities(t *testing.T) {
+// TestCapabilitiesOfSystemdUnit: the data path ebpf starts with the capabilities of contrib's unit, and without none of
+// them.
+func TestCapabilitiesOfSystemdUnit(t *testing.T) {
 	t.Parallel()
 	w := newNetwork(t)
 	w.write("gatewayd.toml", "gatewayd.toml", w)
@@ -130,8 +131,8 @@ func halfConfined() {
 	dropPrivileges(cfg, slog.New(slog.NewTextHandler(os.Stdout, nil)))
 }
 
-// TestHalfConfined: a daemon that could give up capabilities only in part says which it has.
-func TestHalfConfined(t *testing.T) {
+// TestPartlyDroppedCapabilities: a daemon that could give up capabilities only in part says which it has.
+func TestPartlyDroppedCapabilities(t *testing.T) {
 	t.Parallel()
 	if builtWithCgo() {
 		t.Fatal("built with cgo, which the daemon cannot confine: set CGO_ENABLED=0, as make does")

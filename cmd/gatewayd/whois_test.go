@@ -86,9 +86,9 @@ func TestWhois(t *testing.T) {
 	}
 }
 
-// TestLoggedOverKill: the record of a cached flow has what passed before the daemon was killed, while there was none,
-// and under its successor.
-func TestLoggedOverKill(t *testing.T) {
+// TestFlowLogAcrossKill: the record of a cached flow has what passed before the daemon was killed, while there was
+// none, and under its successor.
+func TestFlowLogAcrossKill(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.configure("[flowlog]\nenabled = true")

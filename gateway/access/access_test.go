@@ -50,9 +50,9 @@ func accounts(t *testing.T) Hashed {
 	return Hashed{list}
 }
 
-// TestSourcesAreAskedWhereTheNameIs: a name of a server pays for no local hash, a local name for no request, and a
+// TestSourceOrderByName: a name of a server pays for no local hash, a local name for no request, and a
 // wrong password of either asks both.
-func TestSourcesAreAskedWhereTheNameIs(t *testing.T) {
+func TestSourceOrderByName(t *testing.T) {
 	local, ben := accounts(t), &server{name: "ben"}
 	remote := Remote{ben, time.Minute}
 	sources := Sources{remote, local}
@@ -82,9 +82,9 @@ func TestSourcesAreAskedWhereTheNameIs(t *testing.T) {
 	}
 }
 
-// TestManySources: the order of the list, what several of them say, and that a source which fails leaves nobody
-// rejected.
-func TestManySources(t *testing.T) {
+// TestSourceOrderAndErrors: the order of the list, what several of them say, and that a source which fails leaves
+// nobody rejected.
+func TestSourceOrderAndErrors(t *testing.T) {
 	first, second, away := &server{name: "ada"}, &server{name: "ben"}, &server{fails: errors.New("nobody answers")}
 	list := func(servers ...*server) (s Sources) {
 		for _, one := range servers {

@@ -39,8 +39,8 @@ func newLAN(t *testing.T) *netnstest.Space {
 	return client
 }
 
-// TestThere asks hosts that are there, by several callers and at several addresses, and such as are not.
-func TestThere(t *testing.T) {
+// TestProbePresentHosts asks hosts that are there, by several callers and at several addresses, and such as are not.
+func TestProbePresentHosts(t *testing.T) {
 	newLAN(t)
 	var asking sync.WaitGroup
 	var probers []*Prober
@@ -70,8 +70,8 @@ func TestThere(t *testing.T) {
 	}
 }
 
-// TestNotThere: without an interface, when the caller gives up, and when too many hosts are asked.
-func TestNotThere(t *testing.T) {
+// TestProbeFailures: without an interface, when the caller gives up, and when too many hosts are asked.
+func TestProbeFailures(t *testing.T) {
 	if _, err := (&Prober{Interface: "lan9", Source: gateway}).Present(
 		t.Context(), hostAt(2, 2).addr, hostAt(2, 2).mac); err == nil {
 		t.Error("an interface that is not there was asked on")
@@ -111,8 +111,8 @@ func TestNotThere(t *testing.T) {
 	asking.Wait()
 }
 
-// TestInAnothersName: what a device says in ARP about another's MAC address is nobody's.
-func TestInAnothersName(t *testing.T) {
+// TestForgedARPIgnored: what a device says in ARP about another's MAC address is nobody's.
+func TestForgedARPIgnored(t *testing.T) {
 	frame := answer(hostAt(2, 2), hostAt(1, 1))
 	if got, ok := parse(frame); got != hostAt(2, 2) || !ok {
 		t.Fatalf("%v, %v of an answer", got, ok)

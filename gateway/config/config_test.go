@@ -52,7 +52,7 @@ var plainAddresses = cmp.Options{
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 }
 
-func TestPoolsLeaveTheGatewayOut(t *testing.T) {
+func TestPoolExcludesGateway(t *testing.T) {
 	for own, want := range map[string]string{
 		"10.1.0.1/16": "10.1.0.2-10.1.255.254", "10.1.0.6/29": "10.1.0.1-10.1.0.5",
 		"10.1.0.3/29": "10.1.0.1-10.1.0.2 10.1.0.4-10.1.0.6",
@@ -230,8 +230,8 @@ func TestLoadReadsSecrets(t *testing.T) {
 	}
 }
 
-// TestServersOfOneAddress: with requests of servers, servers of one address have one secret.
-func TestServersOfOneAddress(t *testing.T) {
+// TestSameAddressSameSecret: with requests of servers, servers of one address have one secret.
+func TestSameAddressSameSecret(t *testing.T) {
 	for _, tt := range []struct {
 		address, secret, dynamic string
 		refused                  bool
@@ -254,7 +254,7 @@ func TestServersOfOneAddress(t *testing.T) {
 	}
 }
 
-func TestLoadLooksAtFiles(t *testing.T) {
+func TestLoadChecksFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, dir, "gatewayd.toml", strings.Replace(withRADIUS, `["radius"]`, `["radius", "users"]`, 1)+
 		"users.file = \".\"\nportal.templates = \"gatewayd.toml\"\nportal.tls_cert = \"c.pem\"\nportal.tls_key = "+

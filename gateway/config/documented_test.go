@@ -20,15 +20,15 @@ const (
 // commented is a line of the example that shows a key without setting it.
 var commented = regexp.MustCompile(`^#("?[a-z0-9:_]+"?) = `)
 
-// TestExampleIsGood checks the example except for the users' file that it names.
-func TestExampleIsGood(t *testing.T) {
+// TestExampleIsValid checks the example except for the users' file that it names.
+func TestExampleIsValid(t *testing.T) {
 	if _, err := Parse("example.toml", []byte(Example)); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestExampleIsComplete checks that the example shows exactly the existing keys, with
-// valid values and the real defaults.
+// TestExampleIsComplete checks that the example shows exactly the existing keys, with valid values and the real
+// defaults.
 func TestExampleIsComplete(t *testing.T) {
 	table, head := "", ""
 	var shown []string

@@ -85,8 +85,8 @@ func TestGardenValues(t *testing.T) {
 	}
 }
 
-// TestOwnInLists: the LAN and the gateway itself are refused where they have no effect.
-func TestOwnInLists(t *testing.T) {
+// TestOwnAddressesRefused: the LAN and the gateway itself are refused where they have no effect.
+func TestOwnAddressesRefused(t *testing.T) {
 	const inbound = minimal + "nat.masquerade = true\nnat.inbound = "
 	parse(t, inbound+"[\"0.0.0.0/0\"]\n")
 	parse(t, inbound+"[\"10.0.0.0/8\"]\n") // which has others, too

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestForwardsOfOwnPorts: ports at which gatewayd itself is reached from outside cannot be forwarded, those at
+// TestForwardOfOwnPortRefused: ports at which gatewayd itself is reached from outside cannot be forwarded, those at
 // loopback and LAN can.
-func TestForwardsOfOwnPorts(t *testing.T) {
+func TestForwardOfOwnPortRefused(t *testing.T) {
 	forward := func(proto, ports string) string {
 		return "[[nat.forward]]\nproto = \"" + proto + "\"\nports = " + ports + "\nto = \"10.1.0.5\"\n"
 	}

@@ -170,7 +170,7 @@ func dial(t *testing.T, path string) *Client {
 	return c
 }
 
-func TestVerbs(t *testing.T) {
+func TestRequestTypes(t *testing.T) {
 	table := authenticated(6)
 	table.all[4].State, table.all[4].Login, table.all[4].Hostname = session.Leased, session.Login{}, "phone\x1b[2J"
 	c := dial(t, start(t, table, stallTime))
@@ -289,7 +289,7 @@ func (e selfEnding) End(a netip.Addr, cause session.Cause) (session.Session, err
 	return session.Session{}, errors.New("not logged in")
 }
 
-func TestSessionsThatEndMeanwhile(t *testing.T) {
+func TestLogoutOfEndedSessions(t *testing.T) {
 	c := dial(t, start(t, selfEnding{authenticated(100)}, stallTime))
 	if n, err := c.Logout(t.Context(), LogoutRequest{All: true}); n.Ended != 0 || err != nil {
 		t.Errorf("%d, %v", n, err)

@@ -83,8 +83,8 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	}
 }
 
-// TestReaderThatLeaves: a disconnect ends reading the table.
-func TestReaderThatLeaves(t *testing.T) {
+// TestDisconnectEndsListing: a disconnect ends reading the table.
+func TestDisconnectEndsListing(t *testing.T) {
 	table := &endlessTable{n: -1, eachReturned: make(chan struct{})}
 	c := dial(t, start(t, table, time.Minute))
 	enough := errors.New("enough")

@@ -23,9 +23,9 @@ func TestLogoutOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestSessionsThatAreOver: a session whose end has passed is not shown as one, also before the table has ended it, and
-// can still be ended.
-func TestSessionsThatAreOver(t *testing.T) {
+// TestExpiredSessionsNotShown: a session whose end has passed is not shown as one, also before the table has ended it,
+// and can still be ended.
+func TestExpiredSessionsNotShown(t *testing.T) {
 	table := authenticated(2)
 	table.all[1].Limits.SessionTimeout = time.Minute
 	c := dial(t, start(t, table, stallTime))

@@ -55,9 +55,9 @@ func waitsFor(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { dying = before })
 }
 
-// TestAProcessThatIsEndingIsAwaited: Listen waits for a lock that is held, and then for the process that
-// had it, whose ports may be taken longer than the lock.
-func TestAProcessThatIsEndingIsAwaited(t *testing.T) {
+// TestListenWaitsForEndingProcess: Listen waits for a lock that is held, and then for the process that had it, whose
+// ports may be taken longer than the lock.
+func TestListenWaitsForEndingProcess(t *testing.T) {
 	waitsFor(t, time.Minute)
 	path := filepath.Join(t.TempDir(), "c.sock")
 	former := exec.Command("sleep", "1000")
@@ -138,7 +138,7 @@ func holdSocket(t *testing.T, path string) *exec.Cmd {
 	return cmd
 }
 
-func TestModeOfTheSocket(t *testing.T) {
+func TestSocketMode(t *testing.T) {
 	for _, umask := range []int{0, 0o027, 0o077} {
 		before := syscall.Umask(umask)
 		path := filepath.Join(t.TempDir(), "c.sock")
@@ -158,7 +158,7 @@ func TestModeOfTheSocket(t *testing.T) {
 	}
 }
 
-func TestNothingElseIsRemoved(t *testing.T) {
+func TestOnlySocketIsRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.sock")
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestBehind: an address is behind the owner of the longest network, and nobody takes a network of another.
-func TestBehind(t *testing.T) {
+// TestHolderLongestPrefix: an address is behind the owner of the longest network, and nobody takes a network of
+// another.
+func TestHolderLongestPrefix(t *testing.T) {
 	wide, narrow := netip.MustParsePrefix("198.18.0.0/16"), netip.MustParsePrefix("198.18.5.0/24")
 	in := netip.MustParseAddr("198.18.5.9")
 	var b ClientNetworks[string]

@@ -25,8 +25,8 @@ func (p presence) ask(ctx context.Context, _ MAC, _ netip.Addr) (bool, error) {
 	}
 }
 
-// TestLeavingIsAsked: a lease ends by RELEASE or DECLINE only if its client does not answer for the address.
-func TestLeavingIsAsked(t *testing.T) {
+// TestReleaseIsVerified: a lease ends by RELEASE or DECLINE only if its client does not answer for the address.
+func TestReleaseIsVerified(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	p := presence{make(chan bool)}
 	s, j := start(t, leasesFile(t), func(c *Config) { c.Present, c.askAfter = p.ask, 1 })
@@ -80,9 +80,9 @@ func TestLeavingIsAsked(t *testing.T) {
 	await(t, "the address to be set aside", func() bool { return s.Stats().DeclinedAddresses == 1 })
 }
 
-// TestLeavingByAnotherName: a client that sends its identifier only sometimes ends its lease with or without it;
+// TestReleaseByOtherIdentifier: a client that sends its identifier only sometimes ends its lease with or without it;
 // another identifier, and another device, do not.
-func TestLeavingByAnotherName(t *testing.T) {
+func TestReleaseByOtherIdentifier(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	s, j := start(t, leasesFile(t), func(c *Config) { c.PerMAC = budget.Rate{AtOnce: 100, EachSecond: 100} })
 	for _, declines := range []bool{false, true} {
@@ -113,8 +113,8 @@ func TestLeavingByAnotherName(t *testing.T) {
 	}
 }
 
-// TestLeavingIsUnsure: where a client cannot be asked, its lease goes on, also when the server ends meanwhile.
-func TestLeavingIsUnsure(t *testing.T) {
+// TestReleaseUnverifiable: where a client cannot be asked, its lease goes on, also when the server ends meanwhile.
+func TestReleaseUnverifiable(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	asked := make(chan struct{}, 1)
 	path := leasesFile(t)

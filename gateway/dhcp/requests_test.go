@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRequestsHeardElsewhere: with Requests set, the server answers exactly the requests
-// from it, also after its interface was down or absent.
-func TestRequestsHeardElsewhere(t *testing.T) {
+// TestRequestsFromDataPath: with Requests set, the server answers exactly the requests from it, also after its
+// interface was down or absent.
+func TestRequestsFromDataPath(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	pipes := make(chan *os.File, 4)
 	var opened atomic.Int32

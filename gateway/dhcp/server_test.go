@@ -357,8 +357,8 @@ func TestRepeatedRequestIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestInterfaceComesBack takes the interface down and up, and then removes it.
-func TestInterfaceComesBack(t *testing.T) {
+// TestInterfaceDownAndUp takes the interface down and up, and then removes it.
+func TestInterfaceDownAndUp(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	start(t, leasesFile(t), nil)
 	ip := w.lease(macOf(1)).YourIPAddr
@@ -397,9 +397,9 @@ func TestSecondServerIsRefused(t *testing.T) {
 	}
 }
 
-// TestPortIsNotRefused: the kernel must not answer a renewal with an ICMP error, which tells the client that there is
-// no server.
-func TestPortIsNotRefused(t *testing.T) {
+// TestNoICMPErrorForRenewal: the kernel must not answer a renewal with an ICMP error, which tells the client that there
+// is no server.
+func TestNoICMPErrorForRenewal(t *testing.T) {
 	c0 := newLAN(t)
 	start(t, leasesFile(t), nil)
 	ns := newClient(t, c0)

@@ -41,8 +41,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
-// TestKilledServerKeepsItsLeases kills the server with SIGKILL as soon as a client has its
-// ACK.
+// TestKilledServerKeepsItsLeases kills the server with SIGKILL as soon as a client has its ACK.
 func TestKilledServerKeepsItsLeases(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	path := leasesFile(t)
@@ -84,8 +83,8 @@ func TestKilledServerKeepsItsLeases(t *testing.T) {
 	}
 }
 
-// TestLeaseThatRanOutMeanwhile: the listener is notified when the server is back.
-func TestLeaseThatRanOutMeanwhile(t *testing.T) {
+// TestLeaseExpiredWhileDown: the listener is notified when the server is back.
+func TestLeaseExpiredWhileDown(t *testing.T) {
 	newLAN(t)
 	path := leasesFile(t)
 	st, err := openStore(path)

@@ -128,9 +128,9 @@ func TestFloodOfLocalNames(t *testing.T) {
 	}
 }
 
-// TestBudgetIsTheDevices: a device's addresses share one budget, an exhausted budget concerns that device alone, and
+// TestBudgetPerDevice: a device's addresses share one budget, an exhausted budget concerns that device alone, and
 // admitted clients have none. A query over TCP uses it too.
-func TestBudgetIsTheDevices(t *testing.T) {
+func TestBudgetPerDevice(t *testing.T) {
 	resolver := dnsmasq(t, "--address=/shop.example/192.0.2.7", "--address=/ready.example/192.0.2.8")
 	s := start(t, &recorder{}, []netip.AddrPort{resolver}, func(c *Config) {
 		c.ClientOf = admittedOnly("127.0.6.1")

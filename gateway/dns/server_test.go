@@ -156,7 +156,7 @@ func TestOpenedAddressesAreBounded(t *testing.T) {
 	}
 }
 
-func TestAnsweredHere(t *testing.T) {
+func TestLocalAnswers(t *testing.T) {
 	upstream := walledGarden(t)
 	s := start(t, &recorder{}, []netip.AddrPort{upstream}, func(c *Config) {
 		c.Local = map[string]netip.Addr{"portal.example": netip.MustParseAddr("10.1.0.1")}
@@ -273,7 +273,7 @@ func TestGarbageGetsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestForeignersGetNoAnswer(t *testing.T) {
+func TestForeignSourcesIgnored(t *testing.T) {
 	s := start(t, &recorder{}, []netip.AddrPort{walledGarden(t)}, func(c *Config) {
 		c.Clients = []netip.Prefix{netip.MustParsePrefix("127.0.1.0/24")}
 		c.Interface = "lo"

@@ -215,8 +215,8 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestNothingIsLost begins 100,000 flows, 10,000 a second, and has the kernel's own count of them agree.
-func TestNothingIsLost(t *testing.T) {
+// TestAllFlowsLogged begins 100,000 flows, 10,000 a second, and has the kernel's own count of them agree.
+func TestAllFlowsLogged(t *testing.T) {
 	const rate, seconds = 10_000, 10
 	w, p, folder := newWorld(t), &holders{}, t.TempDir()
 	p.set("ann")

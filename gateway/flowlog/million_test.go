@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// TestMillion writes 1,000,000 flows, of which 16 share each port, and finds every second one by its client's address,
-// and the others by the outer one. FLOWLOG_EVERY=1 asks for every one of them; the usual test for each 499th.
-func TestMillion(t *testing.T) {
+// TestSearchMillionFlows writes 1,000,000 flows, of which 16 share each port, and finds every second one by its
+// client's address, and the others by the outer one. FLOWLOG_EVERY=1 asks for every one of them; the usual test for
+// each 499th.
+func TestSearchMillionFlows(t *testing.T) {
 	const flows = 1_000_000
 	step := 499
 	if os.Getenv("FLOWLOG_EVERY") != "" {
@@ -75,9 +76,9 @@ func TestMillion(t *testing.T) {
 	}
 }
 
-// TestLittleRead: a search in an index of many entries reads a few runs of them, wherever they are and also where
-// hashes are spread unevenly, and finds the same as one that reads all.
-func TestLittleRead(t *testing.T) {
+// TestSearchReadsLittle: a search in an index of many entries reads a few runs of them, wherever they are and also
+// where hashes are spread unevenly, and finds the same as one that reads all.
+func TestSearchReadsLittle(t *testing.T) {
 	const entries, flows = 300_000, 1000
 	for name, spread := range map[string]func(i int) uint32{
 		"evenly":     func(i int) uint32 { return uint32(i) * 2_654_435_761 },

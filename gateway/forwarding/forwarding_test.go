@@ -27,9 +27,9 @@ func settings(t *testing.T) string {
 	return strings.Join(all, " ")
 }
 
-// TestExcepted: an interface that the administrator has excepted from the machine's forwarding is excepted again
-// afterwards.
-func TestExcepted(t *testing.T) {
+// TestExceptedInterface: an interface that the administrator has excepted from the machine's forwarding is excepted
+// again afterwards.
+func TestExceptedInterface(t *testing.T) {
 	space := netnstest.NewSpace(t)
 	space.Run(t, `for dev in lan0 wan0 mgmt0; do ip link add $dev type veth peer name p$dev; done
 sysctl -qw net.ipv4.ip_forward=1; sysctl -qw net.ipv4.conf.lan0.forwarding=0`)
@@ -47,9 +47,9 @@ sysctl -qw net.ipv4.ip_forward=1; sysctl -qw net.ipv4.conf.lan0.forwarding=0`)
 	})
 }
 
-// TestKernelsSwitch: the manual says what the kernel does when net.ipv4.ip_forward is written. Only a
+// TestIPForwardSysctl: the manual says what the kernel does when net.ipv4.ip_forward is written. Only a
 // change of its value sets all interfaces.
-func TestKernelsSwitch(t *testing.T) {
+func TestIPForwardSysctl(t *testing.T) {
 	space := netnstest.NewSpace(t)
 	space.Run(t, `for dev in lan0 wan0 mgmt0; do ip link add $dev type veth peer name p$dev; done; sysctl -qw net.ipv4.ip_forward=0`)
 	for _, c := range []struct{ label, script, want string }{

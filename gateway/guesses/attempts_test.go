@@ -50,7 +50,7 @@ func TestAttemptsWait(t *testing.T) {
 	})
 }
 
-func TestAttemptsSuccessForgets(t *testing.T) {
+func TestSuccessClearsAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a attempts
 		for range 5 {

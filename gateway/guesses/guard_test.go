@@ -32,9 +32,9 @@ func right(t *testing.T, g *Guard, identity Attempter, user string) {
 	try.Right(user)
 }
 
-// TestMadeUpAddressesBehindALine: they have the line's allowance together, for any users. One device that goes on with
-// a wrong password does not use it up, a user's own device does not wait, and a right password ends it.
-func TestMadeUpAddressesBehindALine(t *testing.T) {
+// TestMadeUpAddressesShareLineAllowance: they have the line's allowance together, for any users. One device that goes
+// on with a wrong password does not use it up, a user's own device does not wait, and a right password ends it.
+func TestMadeUpAddressesShareLineAllowance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Guard
 		const line = `"eth 0/1/7" ""`

@@ -39,8 +39,8 @@ func TestGuessesFromManyClients(t *testing.T) {
 	})
 }
 
-// TestGuessesEnd checks what clears a name's failures, and which clients they do not affect.
-func TestGuessesEnd(t *testing.T) {
+// TestSuccessClearsName checks what clears a name's failures, and which clients they do not affect.
+func TestSuccessClearsName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g names
 		home, n := clientA, 0

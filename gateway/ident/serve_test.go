@@ -15,9 +15,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestSilence: hosts that connect and send nothing, or a query byte by byte, have a bound of connections, and lose them
-// in the end; then there is place for others.
-func TestSilence(t *testing.T) {
+// TestSilentIdentPeers: hosts that connect and send nothing, or a query byte by byte, have a bound of connections, and
+// lose them in the end; then there is place for others.
+func TestSilentIdentPeers(t *testing.T) {
 	defer func(before time.Duration) { queryTimeout = before }(queryTimeout)
 	queryTimeout = time.Second
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

@@ -139,9 +139,9 @@ func TestSuccessor(t *testing.T) {
 	}
 }
 
-// TestTimes: files are closed at their time, also without an owner, and a keeper ends with the last of them, or when
-// nobody comes for them.
-func TestTimes(t *testing.T) {
+// TestKeeperExpiry: files are closed at their time, also without an owner, and a keeper ends with the last of them, or
+// when nobody comes for them.
+func TestKeeperExpiry(t *testing.T) {
 	for name, c := range map[string]struct{ until, alone time.Duration }{
 		"of files":  {50 * time.Millisecond, time.Minute},
 		"of nobody": {time.Minute, time.Second},
@@ -233,8 +233,9 @@ func asNobody(t *testing.T, f func()) {
 	must(t, <-done)
 }
 
-// TestStrangers: a name that another user's process has is not trusted, and a keeper tells another user nothing.
-func TestStrangers(t *testing.T) {
+// TestOtherUsersProcess: a name that another user's process has is not trusted, and a keeper tells another user
+// nothing.
+func TestOtherUsersProcess(t *testing.T) {
 	var squat *net.UnixListener
 	var err error
 	asNobody(t, func() { squat, err = net.ListenUnix("unixpacket", address(t.Name())) })

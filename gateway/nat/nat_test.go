@@ -163,9 +163,9 @@ func (n *NAT) followTable(t *testing.T, gone func() bool) {
 	t.Cleanup(func() { stop(); <-ended })
 }
 
-// TestPutBack: whatever others remove or change is as it was again, and counted. Where the kernel holds the table,
-// nothing can be removed from it.
-func TestPutBack(t *testing.T) {
+// TestTableRestored: whatever others remove or change is as it was again, and counted. Where the kernel holds the
+// table, nothing can be removed from it.
+func TestTableRestored(t *testing.T) {
 	for _, unheld := range []bool{true, false} {
 		t.Run(fmt.Sprint("unheld ", unheld), func(t *testing.T) {
 			n, s := open(t, config(func(c *Config) { c.unheld, c.Ports, c.Clients = unheld, 7, ranges("10.1.0.2-10.1.0.200") }))
@@ -203,9 +203,9 @@ func TestPutBack(t *testing.T) {
 	}
 }
 
-// TestGivenUp: once the data path was detached the daemon lets go of its table, for good, and Remove from elsewhere
-// waits for that.
-func TestGivenUp(t *testing.T) {
+// TestTableReleasedAfterDetach: once the data path was detached the daemon lets go of its table, for good, and Remove
+// from elsewhere waits for that.
+func TestTableReleasedAfterDetach(t *testing.T) {
 	n, s := open(t, config(func(*Config) {}))
 	var detached atomic.Bool
 	n.followTable(t, detached.Load)
@@ -219,8 +219,9 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestOthers names chains that translate sources, by nftables and by iptables, and what gives connections a helper.
-func TestOthers(t *testing.T) {
+// TestForeignTables names chains that translate sources, by nftables and by iptables, and what gives connections a
+// helper.
+func TestForeignTables(t *testing.T) {
 	_, s := open(t, config(func(*Config) {}))
 	s.Run(t, `nft -f - <<EOF
 table ip isp { chain post { type nat hook postrouting priority srcnat; oifname "wan0" masquerade; oifname "wan0" snat to 203.0.113.7; }; chain pre { type nat hook prerouting priority dstnat; tcp dport 80 dnat to 10.1.0.5; }; }

@@ -10,9 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// TestSaidOfThoseNotIn: the log says why a session ended that has not logged in, or was refused: one of both, and of a
-// flood of sessions that end early it names few.
-func TestSaidOfThoseNotIn(t *testing.T) {
+// TestEndBeforeLoginIsLogged: the log says why a session ended that has not logged in, or was refused: one of both, and
+// of a flood of sessions that end early it names few.
+func TestEndBeforeLoginIsLogged(t *testing.T) {
 	var logs logtest.Log
 	s := newServer(t, "said0", func(c *Config) { c.Waiting, c.Log = 3, logs.Logger() })
 	leaver, refused := pppoe.MAC{2, 0, 0, 0, 0, 1}, pppoe.MAC{2, 0, 0, 0, 0, 2}

@@ -147,9 +147,9 @@ func TestLoginsKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// TestRefusedGiveTheirPlace: clients that were refused, and do not answer that, are displaced, by others and by
+// TestRefusedClientsDisplaced: clients that were refused, and do not answer that, are displaced, by others and by
 // themselves.
-func TestRefusedGiveTheirPlace(t *testing.T) {
+func TestRefusedClientsDisplaced(t *testing.T) {
 	s := newServer(t, "forge3", func(c *Config) { c.Waiting = 3 })
 	for i := range 3 {
 		s.presents(pppoe.MAC{2, 0, 0, 0, 0, byte(i)})
@@ -248,8 +248,8 @@ func (silentCarrier) Frames(ctx context.Context, _ func([6]byte, uint16, []byte)
 	return nil
 }
 
-// TestCarriedAreHeard: a client whose frames a carrier has goes on while others displace each other.
-func TestCarriedAreHeard(t *testing.T) {
+// TestCarrierFramesCount: a client whose frames a carrier has goes on while others displace each other.
+func TestCarrierFramesCount(t *testing.T) {
 	s := newServer(t, "forge4", func(c *Config) { c.Waiting, c.Carrier = 50, silentCarrier{} })
 	honest := pppoe.MAC{2, 0, 0, 0, 0, 2}
 	s.request(honest)
@@ -260,8 +260,8 @@ func TestCarriedAreHeard(t *testing.T) {
 	}
 }
 
-// TestAfterAnOutage: 10,000 clients that come at once need not ask twice.
-func TestAfterAnOutage(t *testing.T) {
+// TestManyLoginsAtOnce: 10,000 clients that come at once need not ask twice.
+func TestManyLoginsAtOnce(t *testing.T) {
 	s := newServer(t, "outage0")
 	const all = 10_000
 	for i := range all {
@@ -297,8 +297,8 @@ func sending(t *testing.T, s *Server, kind int, frame func(pppoe.MAC) *pppoe.Fra
 	}
 }
 
-// TestBurstIsHeld: what comes before the concentrator reads waits for it.
-func TestBurstIsHeld(t *testing.T) {
+// TestSocketBuffersBurst: what comes before the concentrator reads waits for it.
+func TestSocketBuffersBurst(t *testing.T) {
 	s := newServer(t, "burst0")
 	for name, c := range map[string]struct {
 		kind   int

@@ -90,8 +90,8 @@ func TestAccounting(t *testing.T) {
 	}
 }
 
-// checkTimes compares the attributes that give an event's time with the event, and removes
-// them: Acct-Delay-Time before the packet arrived (RFC 2866, 5.2).
+// checkTimes compares the attributes that give an event's time with the event, and removes them: Acct-Delay-Time before
+// the packet arrived (RFC 2866, 5.2).
 func checkTimes(t *testing.T, r record, instant time.Time) {
 	t.Helper()
 	came, err := strconv.ParseInt(strings.Join(r["Timestamp"], " "), 10, 64)
@@ -115,7 +115,7 @@ func checkTimes(t *testing.T, r record, instant time.Time) {
 	}
 }
 
-func TestEveryCauseHasItsName(t *testing.T) {
+func TestTerminateCauses(t *testing.T) {
 	f := startFreeRADIUS(t)
 	c := newClient(t, Config{Servers: []Server{f.server()}})
 	for cause, want := range map[session.Cause]string{
@@ -155,9 +155,8 @@ func TestAccountingOnAndOff(t *testing.T) {
 	}
 }
 
-// TestAccountingOutlivesItsServer: a stop is sent to the second server while the first is
-// silent, and nothing is sent twice.
-func TestAccountingOutlivesItsServer(t *testing.T) {
+// TestStopGoesToSecondServer: a stop is sent to the second server while the first is silent, and nothing is sent twice.
+func TestStopGoesToSecondServer(t *testing.T) {
 	first, second := startFreeRADIUS(t), startFreeRADIUS(t)
 	c := newClient(t, Config{Servers: []Server{first.server(), second.server()}, Timeout: 3 * time.Second, Retries: -1})
 	first.freeze(t)

@@ -121,8 +121,8 @@ func TestPasswordsOfAllLengths(t *testing.T) {
 	}
 }
 
-// TestHopelessCredentialsAreNotSent: credentials that no server can accept are not sent.
-func TestHopelessCredentialsAreNotSent(t *testing.T) {
+// TestInvalidCredentialsNotSent: credentials that no server can accept are not sent.
+func TestInvalidCredentialsNotSent(t *testing.T) {
 	c := newClient(t, Config{Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}})
 	for name, who := range map[string]session.Credentials{
 		"no user":           credentials("", "x"),
@@ -285,9 +285,9 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 }
 
-// TestFloodOfOneWayKeepsNobodyOfTheOtherOut: the server answers none of the requests of one way, which are many more
+// TestPortalFloodLeavesPPPoELogins: the server answers none of the requests of one way, which are many more
 // than may be in flight; a login by the other way is answered.
-func TestFloodOfOneWayKeepsNobodyOfTheOtherOut(t *testing.T) {
+func TestPortalFloodLeavesPPPoELogins(t *testing.T) {
 	t.Parallel()
 	for flood, right := range map[uint16]uint16{1: 0, 0: 1} {
 		server := newAttacker(t)

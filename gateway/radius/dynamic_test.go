@@ -119,8 +119,8 @@ func TestDynamicOnlyOnce(t *testing.T) {
 	}
 }
 
-// TestDynamicNamesWhomItIsAbout: the log says who asked, about whom, and in words why a request is refused.
-func TestDynamicNamesWhomItIsAbout(t *testing.T) {
+// TestDynamicIsLogged: the log says who asked, about whom, and in words why a request is refused.
+func TestDynamicIsLogged(t *testing.T) {
 	d, _ := newDynamic(t)
 	var log logtest.Log
 	d.log = log.Logger()
@@ -150,9 +150,9 @@ func TestDynamicNamesWhomItIsAbout(t *testing.T) {
 	}
 }
 
-// TestDynamicSaysThatItRepeatsNothing: the same request without Event-Timestamp, later than a server sends one again,
+// TestDynamicWithoutTimestamp: the same request without Event-Timestamp, later than a server sends one again,
 // may be meant anew: it is refused, and logged, also by the next daemon. One with a time is a repetition.
-func TestDynamicSaysThatItRepeatsNothing(t *testing.T) {
+func TestDynamicWithoutTimestamp(t *testing.T) {
 	d, o := newDynamic(t)
 	var logs logtest.Log
 	d.log = logs.Logger()

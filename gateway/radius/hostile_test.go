@@ -259,8 +259,8 @@ func TestForgedAccounting(t *testing.T) {
 	}
 }
 
-// TestTrueAnswers: unusual but valid answers.
-func TestTrueAnswers(t *testing.T) {
+// TestUnusualAnswersAccepted: unusual but valid answers.
+func TestUnusualAnswersAccepted(t *testing.T) {
 	with := func(code radius.Code, all ...[]byte) func([]byte) []byte {
 		return func(request []byte) []byte { return signed(request, code, all...) }
 	}

@@ -55,9 +55,9 @@ func TestSeveralAddresses(t *testing.T) {
 	same("read again")
 }
 
-// TestAddressesGo: a client loses a further address when it is taken back, when it is leased to another, and with its
-// first one.
-func TestAddressesGo(t *testing.T) {
+// TestFurtherAddressRemoved: a client loses a further address when it is taken back, when it is leased to another, and
+// with its first one.
+func TestFurtherAddressRemoved(t *testing.T) {
 	dp := newMemory()
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
 	ada, bob := key(1, 1), key(2, 2)
@@ -120,8 +120,8 @@ func TestRefusedAddress(t *testing.T) {
 	}
 }
 
-// TestNoFirstAddress: what no client can be first known by is refused, and nobody is found by it.
-func TestNoFirstAddress(t *testing.T) {
+// TestInvalidFirstAddress: what no client can be first known by is refused, and nobody is found by it.
+func TestInvalidFirstAddress(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
 	ada := key(1, 1)
 	lease(t, table, ada)

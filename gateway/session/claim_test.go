@@ -106,9 +106,9 @@ func TestClaimsAtTheSameTime(t *testing.T) {
 	}
 }
 
-// TestForgettingStrangersSparesLogins: a client that is just being admitted, and so still a stranger to all who look,
+// TestForgetStrangersKeepsLogins: a client that is just being admitted, and so still a stranger to all who look,
 // keeps its session when a decision of before forgets strangers.
-func TestForgettingStrangersSparesLogins(t *testing.T) {
+func TestForgetStrangersKeepsLogins(t *testing.T) {
 	dp := newMemory()
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
 	k := key(1, 5)

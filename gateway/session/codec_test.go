@@ -81,9 +81,9 @@ func TestEventsSurviveTheFile(t *testing.T) {
 	}
 }
 
-// TestFormatStands checks that old files stay readable. A change of the bytes must raise FormatVersion and read the old
-// format.
-func TestFormatStands(t *testing.T) {
+// TestOldFormatsReadable checks that old files stay readable. A change of the bytes must raise FormatVersion and read
+// the old format.
+func TestOldFormatsReadable(t *testing.T) {
 	for _, tt := range []struct {
 		s    session.Session
 		want string

@@ -126,9 +126,9 @@ func checkNothingForgotten(t *testing.T, path string, began, ended map[string]bo
 	drain(t, table)
 }
 
-// TestEverybodyAtOnce runs all operations concurrently on few addresses, with the timers running, and checks the order
-// of each session's events.
-func TestEverybodyAtOnce(t *testing.T) {
+// TestConcurrentOperations runs all operations concurrently on few addresses, with the timers running, and checks the
+// order of each session's events.
+func TestConcurrentOperations(t *testing.T) {
 	dp := newMemory()
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
 	run(t, table)
@@ -188,8 +188,8 @@ func checkOrder(t *testing.T, events []session.Event) {
 	}
 }
 
-// TestWhoWaitsTogetherIsWrittenTogether: a hundred concurrent logins cost the disk as much as one.
-func TestWhoWaitsTogetherIsWrittenTogether(t *testing.T) {
+// TestConcurrentChangesAreBatched: a hundred concurrent logins cost the disk as much as one.
+func TestConcurrentChangesAreBatched(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
 	const clients = 100
 	for i := range clients {
@@ -221,8 +221,8 @@ func TestWhoWaitsTogetherIsWrittenTogether(t *testing.T) {
 	}
 }
 
-// TestWhatIsAccountedLastStaysAccounted: also when the table is closed while an earlier confirmation is being written.
-func TestWhatIsAccountedLastStaysAccounted(t *testing.T) {
+// TestLastConfirmationIsKept: also when the table is closed while an earlier confirmation is being written.
+func TestLastConfirmationIsKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	table := openTable(t, path, newMemory())
 	lease(t, table, keyOf(0))

@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
-// TestHowASessionEnded: the client's entry says it until the next session begins.
-func TestHowASessionEnded(t *testing.T) {
+// TestLastEndingIsKept: the client's entry says it until the next session begins.
+func TestLastEndingIsKept(t *testing.T) {
 	for name, tt := range map[string]struct {
 		limits session.Limits
 		end    func(*session.Table, *memory, session.Key)

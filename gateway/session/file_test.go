@@ -81,7 +81,7 @@ func TestEmptyFileIsANewStore(t *testing.T) {
 	lease(t, openTable(t, path, newMemory()), key(1, 5))
 }
 
-func TestStoreIsOneTables(t *testing.T) {
+func TestStoreIsLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	openTable(t, path, newMemory())
 	if _, err := session.Open(path, newMemory(), discardLog); !errors.Is(err, session.ErrInUse) {

@@ -29,9 +29,9 @@ func onStore(t *testing.T, store *memoryStore, dir string, dp *memory) *session.
 	return table
 }
 
-// TestEndsOnAFullDisk: whoever ends a session does so although the disk refuses it: the client is blocked at once, and
-// the disk has it, and accounting the end, once there is space.
-func TestEndsOnAFullDisk(t *testing.T) {
+// TestSessionEndsOnFullDisk: whoever ends a session does so although the disk refuses it: the client is blocked at
+// once, and the disk has it, and accounting the end, once there is space.
+func TestSessionEndsOnFullDisk(t *testing.T) {
 	k, line := key(1, 5), session.PPPoESession{Session: 7}
 	in := func(limits session.Limits) func(*testing.T, *session.Table) session.Session {
 		return func(t *testing.T, table *session.Table) session.Session {
@@ -109,8 +109,8 @@ func TestEndsOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestReplacedOnAFullDisk: a login that the disk refuses ends no session that it was to replace.
-func TestReplacedOnAFullDisk(t *testing.T) {
+// TestReplacementOnFullDisk: a login that the disk refuses ends no session that it was to replace.
+func TestReplacementOnFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dp := &memoryStore{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}, newMemory()
 		table := onStore(t, store, t.TempDir(), dp)
@@ -132,9 +132,9 @@ func TestReplacedOnAFullDisk(t *testing.T) {
 	})
 }
 
-// TestCrashOnAFullDisk: a session that ended while the disk was full comes back when the gateway is killed before there
+// TestCrashOnFullDisk: a session that ended while the disk was full comes back when the gateway is killed before there
 // is space, as docs/gateway-reference.md says; nothing is lost or accounted twice.
-func TestCrashOnAFullDisk(t *testing.T) {
+func TestCrashOnFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memoryStore{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}
 		dp, k, dir := newMemory(), key(1, 5), t.TempDir()
@@ -178,9 +178,9 @@ func (l *smallStore) Write(b session.Batch) (int, error) {
 	return l.memoryStore.Write(b)
 }
 
-// TestKeptAgain: that sessions are kept again is said once as much was written as could not be, or what could not;
-// not when something small fits.
-func TestKeptAgain(t *testing.T) {
+// TestStoreRecoveryIsLogged: that sessions are kept again is said once as much was written as could not be, or what
+// could not; not when something small fits.
+func TestStoreRecoveryIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Log
 		store := &smallStore{memoryStore: &memoryStore{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}}

@@ -42,9 +42,9 @@ func (d *senders) Moved(f func(datapath.ID)) error {
 	return nil
 }
 
-// TestMinute: a minute's save looks at the sessions that have traffic and at no others, and repeats what it could not
-// save.
-func TestMinute(t *testing.T) {
+// TestMinutelySave: a minute's save looks at the sessions that have traffic and at no others, and repeats what it could
+// not save.
+func TestMinutelySave(t *testing.T) {
 	const clients = 200
 	dp := &senders{}
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)

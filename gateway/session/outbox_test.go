@@ -60,11 +60,11 @@ func (a *accounting) kindsOf(id string) (kinds []session.Kind) {
 	return kinds
 }
 
-// TestUnconfirmedEventsStopNobody: events of 100 sessions are never confirmed, neither of those that began before nor
+// TestUnconfirmedEventsDelayNoOther: events of 100 sessions are never confirmed, neither of those that began before nor
 // of those that begin after the others. Others' events are handed out at once, each session's in order; the unconfirmed
 // are set aside, counted apart, tried again slowly, and come in order when the server takes them at last, also after a
 // restart.
-func TestUnconfirmedEventsStopNobody(t *testing.T) {
+func TestUnconfirmedEventsDelayNoOther(t *testing.T) {
 	const stuck, all = 100, 102
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "s.db")
@@ -134,9 +134,9 @@ func TestUnconfirmedEventsStopNobody(t *testing.T) {
 	})
 }
 
-// TestAwayServerSetsNothingAside: where nothing is confirmed at all, the server is away, and everything is tried again
-// within half a minute of its return.
-func TestAwayServerSetsNothingAside(t *testing.T) {
+// TestServerOutageSetsNothingAside: where nothing is confirmed at all, the server is away, and everything is tried
+// again within half a minute of its return.
+func TestServerOutageSetsNothingAside(t *testing.T) {
 	inTime(t, func(t *testing.T, table *session.Table, _ *memory, k session.Key) {
 		away := true
 		a := &accounting{T: t, table: table, attempts: map[string]int{}, deaf: func(session.Event) bool { return away }}

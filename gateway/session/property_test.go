@@ -31,9 +31,9 @@ type world struct {
 	doneA time.Time
 }
 
-// TestTableDoesWhatTheModelDoes has three clients use three addresses, while the gateway restarts, crashes and loses
+// TestTableMatchesModel has three clients use three addresses, while the gateway restarts, crashes and loses
 // its machine.
-func TestTableDoesWhatTheModelDoes(t *testing.T) {
+func TestTableMatchesModel(t *testing.T) {
 	dir := t.TempDir()
 	files := 0
 	synctest.Test(t, func(t *testing.T) {

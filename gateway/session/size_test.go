@@ -34,10 +34,10 @@ func (d *countingPath) Counters(datapath.ID) (datapath.Counters, error) {
 
 const crowd = 100_000 / raceFactor
 
-// TestMemoryOfACrowd: 100,000 authenticated clients with unaccounted start events take less than 150 MB, the file's
-// mapped pages included: after login, when all counts are written to disk, as every minute, and when they are read
-// again. Each case is measured in its own process.
-func TestMemoryOfACrowd(t *testing.T) {
+// TestMemoryOfManyClients: 100,000 authenticated clients with unaccounted start events take less than 150 MB, the
+// file's mapped pages included: after login, when all counts are written to disk, as every minute, and when they are
+// read again. Each case is measured in its own process.
+func TestMemoryOfManyClients(t *testing.T) {
 	const variable, allowed = "GATEWEIGH_TEST_CROWD", 150 * raceFactor // the race detector's shadow memory is not ours
 	if path := os.Getenv(variable); path != "" {
 		measureCrowd(t, path, allowed)
@@ -173,8 +173,8 @@ func BenchmarkDurable(b *testing.B) {
 	}
 }
 
-// BenchmarkAlone measures one caller's wait, with many clients in the table.
-func BenchmarkAlone(b *testing.B) {
+// BenchmarkSingleCaller measures one caller's wait, with many clients in the table.
+func BenchmarkSingleCaller(b *testing.B) {
 	table := openTable(b, filepath.Join(b.TempDir(), "s.db"), &countingPath{})
 	fillTable(b, table, crowd)
 	addr := keyOf(crowd / 2).Addr

@@ -139,7 +139,7 @@ func TestAddressGoesToAnotherClient(t *testing.T) {
 	}
 }
 
-func TestAdmittedAgain(t *testing.T) {
+func TestReadmission(t *testing.T) {
 	dp := newMemory()
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
 	k := key(1, 5)

@@ -64,10 +64,10 @@ func done(t *testing.T, err error) {
 	}
 }
 
-// TestNextOwnerWaits: who gets the address, or the network, of a session that has ended is admitted once its
-// connections have ended, and not before. The end itself waits for nothing, and neither does whoever else has to do
+// TestNextOwnerWaitsForConnections: who gets the address, or the network, of a session that has ended is admitted once
+// its connections have ended, and not before. The end itself waits for nothing, and neither does whoever else has to do
 // with the address.
-func TestNextOwnerWaits(t *testing.T) {
+func TestNextOwnerWaitsForConnections(t *testing.T) {
 	const behind, within = "198.18.0.0/24", "198.18.0.128/25"
 	first, next := key(1, 5), key(2, 5)
 	online := func(k session.Key, user string, pppoe uint16, behind ...string) session.Login {
@@ -178,8 +178,9 @@ func TestNextOwnerWaits(t *testing.T) {
 	}
 }
 
-// TestMovedWhileWaiting: the client whose login waits for the former one's connections may lose the address meanwhile.
-func TestMovedWhileWaiting(t *testing.T) {
+// TestAddressLostWhileWaiting: the client whose login waits for the former one's connections may lose the address
+// meanwhile.
+func TestAddressLostWhileWaiting(t *testing.T) {
 	inPeace(t, func(t *testing.T, table *session.Table, dp *memory, path *slowCutter) {
 		first, next, third := key(1, 5), key(2, 5), key(3, 5)
 		lease(t, table, first)

@@ -125,8 +125,8 @@ func TestSeveralLines(t *testing.T) {
 	}
 }
 
-// TestLineIsKept: seldom, and how far it has come.
-func TestLineIsKept(t *testing.T) {
+// TestLineSaved: seldom, and how far it has come.
+func TestLineSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
 		l := open(t, folder)

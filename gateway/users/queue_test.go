@@ -125,9 +125,9 @@ func TestAnswersDoNotTellNames(t *testing.T) {
 	}
 }
 
-// TestWhoGoesFirst: names and devices without wrong passwords go first, and of those each name and each device once
+// TestQueueOrder: names and devices without wrong passwords go first, and of those each name and each device once
 // before any twice.
-func TestWhoGoesFirst(t *testing.T) {
+func TestQueueOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStepped(1024, 300)
 		s.begin(t.Context(), testLogin{name: "in progress", password: "x", device: 99})
@@ -155,8 +155,8 @@ func TestWhoGoesFirst(t *testing.T) {
 	})
 }
 
-// TestLineIsBounded: a full line turns away whoever ranks last, and one that has gone leaves its place.
-func TestLineIsBounded(t *testing.T) {
+// TestQueueIsBounded: a full line turns away whoever ranks last, and one that has gone leaves its place.
+func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStepped(3, 300)
 		ctx, leave := context.WithCancel(t.Context())
@@ -183,9 +183,9 @@ func TestLineIsBounded(t *testing.T) {
 	})
 }
 
-// TestPatienceIsCountedInTurns: a login with many wrong passwords before it, which better ones overtake without end, is
+// TestMaxTurns: a login with many wrong passwords before it, which better ones overtake without end, is
 // turned away after a number of turns, however long these take.
-func TestPatienceIsCountedInTurns(t *testing.T) {
+func TestMaxTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const patience = 10
 		s := newStepped(1024, patience)
@@ -201,9 +201,9 @@ func TestPatienceIsCountedInTurns(t *testing.T) {
 	})
 }
 
-// TestDismissedWhileHashed: a login that loses its place while its password is hashed, and whose client has gone
+// TestDisplacedWhileHashed: a login that loses its place while its password is hashed, and whose client has gone
 // without reading that, holds nobody up.
-func TestDismissedWhileHashed(t *testing.T) {
+func TestDisplacedWhileHashed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStepped(1, 10)
 		right := hash{tag: []byte("right")}

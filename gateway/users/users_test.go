@@ -203,9 +203,9 @@ func TestChangesAreRead(t *testing.T) {
 	}
 }
 
-// TestMistakesShowBeforeALogin: a file that becomes bad is logged, and its mistakes are in the state, although nobody
+// TestMistakesLoggedOnChange: a file that becomes bad is logged, and its mistakes are in the state, although nobody
 // logs in; and so is a good one.
-func TestMistakesShowBeforeALogin(t *testing.T) {
+func TestMistakesLoggedOnChange(t *testing.T) {
 	path := accountsFile(t, "alice:"+someHash, "bob:"+someHash)
 	logReader, log := io.Pipe()
 	a, err := Open(path, slog.New(slog.NewTextHandler(log, nil)))

@@ -17,7 +17,7 @@ var documented = []attackSection{
 			"refused at once, by RST and ICMP \"administratively prohibited\" (0.1 to 4 ms; five of each " +
 				"over each path and mode, machine with other work), so a browser tries HTTP, which the portal " +
 				"answers",
-			"`HTTPSAndQUICBeforeLogin`, `TheRestIsRejected`; Chromium: `TestPersonWithABrowser` in gateway",
+			"`HTTPSAndQUICBeforeLogin`, `TheRestIsRejected`; Chromium: `TestBrowserLogin` in gateway",
 		},
 		{
 			"every protocol, fragments, VLANs, options, foreign and stolen addresses, frames with wrong " +
@@ -53,7 +53,7 @@ var documented = []attackSection{
 		{
 			"a tunnel in DNS queries",
 			"16 kbit/s for a MAC address, after the first 64 KiB",
-			"`TestBudgetIsTheDevices`, `TestTunnelRate`, `TestBudgetsAreBounded` in dns",
+			"`TestBudgetPerDevice`, `TestTunnelRate`, `TestBudgetsAreBounded` in dns",
 		},
 		{
 			"routes by source, type of service, several next hops",
@@ -68,7 +68,7 @@ var documented = []attackSection{
 		{
 			"programs of others at tc",
 			"those behind meet every packet; log and status name them. Those ahead are logged",
-			"`TestOthersBehind`, `TestOthersAhead` in ebpf",
+			"`TestForeignProgramsAfterOurs`, `TestForeignProgramBeforeOursIsLogged` in ebpf",
 		},
 		{
 			"an uplink that fails",
@@ -86,30 +86,30 @@ var documented = []attackSection{
 			"programs or pins taken off or replaced under the daemon",
 			"attached again within half a second while [the guard](../gateway.md#the-guard) is shut; pins " +
 				"within two",
-			"`TestProgramsTakenOff`, `TestStaysClosed` in ebpf, `TestProgramsTakenOffShow` in gateway",
+			"`TestRemovedProgramsRestored`, `TestGuardClosedWithoutPrograms` in ebpf, `TestRemovedProgramsInStatus` in gateway",
 		},
 		{
 			"a detach that fails halfway",
 			"the LAN stays closed until one succeeds; a running daemon puts nothing back, and its status " +
 				"is `detached`",
-			"`TestDetachHalfway`, `TestDetachByForce` in gateway, `TestDetachedHalfway`, " +
-				"`TestDetachCannotShut` in ebpf",
+			"`TestDetachHalfway`, `TestDetachByForce` in gateway, `TestDaemonAfterPartialDetach`, " +
+				"`TestDetachWithoutGuard` in ebpf",
 		},
 		{
 			"rules flushed while no daemon runs, on a machine that forwards",
 			"`ebpf` judges as before. **`nfqueue` lets everybody through, `tun` from the LAN to the WAN**, " +
 				"until gatewayd or its guard runs",
-			"`RulesFlushedWithoutDaemon`, `TestBoot` in gateway",
+			"`RulesFlushedWithoutDaemon`, `TestNoTrafficBeforeStart` in gateway",
 		},
 		{
 			"packets at boot, before gatewayd starts",
 			"dropped by `gatewayd guard`; gatewayd switches forwarding on last",
-			"`TestBoot`, `TestForwardingIsTheGateways` in gateway, `TestSwitch` in forwarding",
+			"`TestNoTrafficBeforeStart`, `TestForwardingSwitch` in gateway, `TestSwitch` in forwarding",
 		},
 		{
 			"forwarding switched off under the daemon",
 			"on again, warned and counted",
-			"`TestForwardingSwitchedOff` in gateway, `TestKernelsSwitch` in forwarding",
+			"`TestForwardingRestored` in gateway, `TestIPForwardSysctl` in forwarding",
 		},
 		{
 			"a damaged state file",
@@ -119,18 +119,18 @@ var documented = []attackSection{
 		{
 			"a daemon that was taken over",
 			"has three or four capabilities, on all threads, and hands none on",
-			"`TestCapabilities`, `TestUnitsCapabilities` in `cmd/gatewayd`",
+			"`TestCapabilities`, `TestCapabilitiesOfSystemdUnit` in `cmd/gatewayd`",
 		},
 		{
 			"a full disk, a stopped daemon",
 			"full: new logins and leases may fail, sessions end all the same; stopped: nobody new gets in. " +
 				"With `ebpf` admitted clients continue; no restart is needed afterwards",
-			"`TestFullDisk` in `cmd/gatewayd`, `TestEndsOnAFullDisk` in gateway/session, `FrozenClosedToStrangers`",
+			"`TestFullDisk` in `cmd/gatewayd`, `TestSessionEndsOnFullDisk` in gateway/session, `FrozenClosedToStrangers`",
 		},
 		{
 			"a second daemon with a folder of the first",
 			"ends before it touches anything; `check-config` says so",
-			"`TestFoldersOfAnotherGateway` in gateway",
+			"`TestStateFoldersInUse` in gateway",
 		},
 		{
 			"a second gateway on an interface of almost the same name (`br-lan`, `br_lan`)",
@@ -140,7 +140,7 @@ var documented = []attackSection{
 		{
 			"a start at once after `kill -9`",
 			"waits a second for the end of that process",
-			"`TestAProcessThatIsEndingIsAwaited` in control, `TestKilledAtAnyTime` in `cmd/gatewayd`",
+			"`TestListenWaitsForEndingProcess` in control, `TestKilledAtAnyTime` in `cmd/gatewayd`",
 		},
 	}},
 	{"## In another's name", []attackRow{
@@ -160,7 +160,7 @@ var documented = []attackSection{
 			"DHCPRELEASE or DHCPDECLINE in a client's name",
 			"the client is asked by ARP a second later; one that answers keeps lease and session " +
 				"(`still-there`), and is not asked again for 30 s. One that sleeps loses them",
-			"`TestForgedReleases` in gateway, `TestLeavingIsAsked` in dhcp",
+			"`TestForgedReleases` in gateway, `TestReleaseIsVerified` in dhcp",
 		},
 		{
 			"a device with MAC and IP address of a logged-in client",
@@ -202,7 +202,7 @@ var documented = []attackSection{
 			"the users' file given to another owner, or readable",
 			"the daemon does not start; a running one keeps its accounts. Log, `status` and `check-config` " +
 				"say what to change",
-			"`TestChangesAreRead`, `TestOtherUsersFile`, `TestMistakesShowBeforeALogin` in users, " +
+			"`TestChangesAreRead`, `TestOtherUsersFile`, `TestMistakesLoggedOnChange` in users, " +
 				"`TestScripts` in `cmd/gatewayd`",
 		},
 		{
@@ -223,7 +223,7 @@ var documented = []attackSection{
 			"dropped beyond its budgets; others are served and keep their connections. A device that sends " +
 				"with another's MAC address uses up that one's budget",
 			"`FloodsOfAStranger`, `TestFloodOfOneMAC` in dhcp; `TestHTTPFloodOfOneStranger` (70,000 " +
-				"connections), `TestRequestsNobodyReads` in ebpf",
+				"connections), `TestRequestsOverflow` in ebpf",
 		},
 		{
 			"a made-up MAC address in each message",
@@ -233,7 +233,8 @@ var documented = []attackSection{
 		{
 			"garden connections that stay open, to fill the kernel's table",
 			"some 28,000 of 262,144 entries at most for a MAC address",
-			"`FloodsOfAStranger`, `TestGardenOfDays` in `datapath/compared/admission`, `TestLastingConnections` in " +
+			"`FloodsOfAStranger`, `TestGardenBudgetPerDevice` in `datapath/compared/admission`, " +
+				"`TestLongTrackedConnectionBudget` in " +
 				"ebpf",
 		},
 		{
@@ -247,13 +248,13 @@ var documented = []attackSection{
 				"senders that nobody leased",
 			"clients have permanent entries, others take none. Scans from behind a third interface do make " +
 				"entries",
-			"`TestMadeUpDevices` in gateway, `TestBeyondTheKernelsLimit` in `datapath/machine/neighbour`, " +
+			"`TestMadeUpDevices` in gateway, `TestMoreClientsThanKernelLimit` in `datapath/machine/neighbour`, " +
 				"`NeighboursAreClients`, `MadeUpNeighboursOthersLease`, `ScanOfTheLAN`",
 		},
 		{
 			"a lease for an address with a static entry of yours",
 			"the entry stays, and is logged if it names another device",
-			"`TestAdministratorsEntries` in `datapath/machine/neighbour`",
+			"`TestForeignStaticEntry` in `datapath/machine/neighbour`",
 		},
 		{
 			"names whose servers never answer; names that are answered here, without end",
@@ -264,13 +265,13 @@ var documented = []attackSection{
 		{
 			"wrong passwords by the hundred, of many devices and names",
 			"right passwords wait for one hash; [the order](../gateway.md#passwords)",
-			"`TestGuessesDoNotDelayOthers`, `TestMadeUpNamesDelayNobody`, `TestWhoGoesFirst`, " +
-				"`TestReturningUsersDoNotWait` in users, `TestSourcesAreAskedWhereTheNameIs` in gateway",
+			"`TestGuessesDoNotDelayOthers`, `TestMadeUpNamesDelayNobody`, `TestQueueOrder`, " +
+				"`TestReturningUsersDoNotWait` in users, `TestSourceOrderByName` in gateway",
 		},
 		{
 			"logins until 1,024 wait, by clients that hang up",
 			"the others are answered",
-			"`TestDismissedWhileHashed` in users",
+			"`TestDisplacedWhileHashed` in users",
 		},
 		{
 			"half-open, silent and slow connections to the portal",
@@ -299,7 +300,7 @@ var documented = []attackSection{
 		{
 			"a login at the moment in which the claim is removed",
 			"keeps its session",
-			"`TestForgettingStrangersSparesLogins` in session",
+			"`TestForgetStrangersKeepsLogins` in session",
 		},
 		{
 			"newcomers on a full disk",

@@ -20,9 +20,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestOthersBehind: programs of others that come after ours at tc, by either way of attaching, see every packet of
-// admitted clients, and the status names them.
-func TestOthersBehind(t *testing.T) {
+// TestForeignProgramsAfterOurs: programs of others that come after ours at tc, by either way of attaching, see every
+// packet of admitted clients, and the status names them.
+func TestForeignProgramsAfterOurs(t *testing.T) {
 	for _, p := range paths() {
 		if p.Name != "auto" && p.Name != "clsact" {
 			continue
@@ -75,9 +75,9 @@ func TestOthersBehind(t *testing.T) {
 	}
 }
 
-// TestOthersBetweenLooks: programs that come and go between two looks are judged as they are, also where a message
-// about something else had them judged meanwhile.
-func TestOthersBetweenLooks(t *testing.T) {
+// TestForeignProgramsBetweenChecks: programs that come and go between two looks are judged as they are, also where a
+// message about something else had them judged meanwhile.
+func TestForeignProgramsBetweenChecks(t *testing.T) {
 	if !netnstest.HasTCX() {
 		t.Skip("the kernel lacks tcx: Linux 6.6")
 	}
@@ -110,9 +110,9 @@ func TestOthersBetweenLooks(t *testing.T) {
 	is("there again", "stack")
 }
 
-// TestAloneIsJudgedOnce: where nothing joins gatewayd's programs, looks judge nothing anew, with the programs for PPPoE
-// neither.
-func TestAloneIsJudgedOnce(t *testing.T) {
+// TestUnchangedProgramsCheckedOnce: where nothing joins gatewayd's programs, looks judge nothing anew, with the
+// programs for PPPoE neither.
+func TestUnchangedProgramsCheckedOnce(t *testing.T) {
 	if !netnstest.HasTCX() {
 		t.Skip("the kernel lacks tcx: Linux 6.6")
 	}
@@ -214,9 +214,9 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-// TestStampAfterAPause: a daemon that did not run for longer than the stamp lasts, and missed the messages about a rule
-// meanwhile, or reads them first, redirects nothing past the rule, and says that it did not run.
-func TestStampAfterAPause(t *testing.T) {
+// TestStampAfterPausedDaemon: a daemon that did not run for longer than the stamp lasts, and missed the messages about
+// a rule meanwhile, or reads them first, redirects nothing past the rule, and says that it did not run.
+func TestStampAfterPausedDaemon(t *testing.T) {
 	n := newNetwork(t)
 	for _, heard := range []bool{false, true} {
 		var logs logtest.Log
@@ -246,8 +246,9 @@ func TestStampAfterAPause(t *testing.T) {
 	}
 }
 
-// TestDetachedHalfway: a detach that ends early leaves a daemon that puts nothing back, and says so in log and status.
-func TestDetachedHalfway(t *testing.T) {
+// TestDaemonAfterPartialDetach: a detach that ends early leaves a daemon that puts nothing back, and says so in log and
+// status.
+func TestDaemonAfterPartialDetach(t *testing.T) {
 	n := newNetwork(t)
 	var logs logtest.Log
 	d := n.open(t, logTo(&logs))
@@ -266,8 +267,8 @@ func TestDetachedHalfway(t *testing.T) {
 	}
 }
 
-// TestRenewingFails: an error that stays the same is logged once, and once more after a success.
-func TestRenewingFails(t *testing.T) {
+// TestRepeatedErrorLoggedOnce: an error that stays the same is logged once, and once more after a success.
+func TestRepeatedErrorLoggedOnce(t *testing.T) {
 	settings := func() *ebpf.Map {
 		m, err := ebpf.NewMap(
 			&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(unsafe.Sizeof(gatewaySettings{})), MaxEntries: 1})

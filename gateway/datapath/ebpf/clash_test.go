@@ -138,10 +138,10 @@ func withoutSource(frame []byte) []byte {
 	return frame
 }
 
-// TestDrawnPorts has the kernels draw ports: of a flow that began without connection tracking the peer knows the
+// TestClashingPorts has the kernels draw ports: of a flow that began without connection tracking the peer knows the
 // client's own address, and its packets clash with the connection that the client's packets begin when they are
 // tracked.
-func TestDrawnPorts(t *testing.T) {
+func TestClashingPorts(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
 	rules := func(name, early string) {

@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// TestFiltersLeft: before kernel 6.6, an interface that is no longer the LAN's or the WAN's loses its filters and the
-// clsact that gatewayd made, with the next start or with detach, also when it has another name by then or is gone, and
-// when the two change their roles. What others have there stays.
-func TestFiltersLeft(t *testing.T) {
+// TestFiltersRemovedFromFormerInterface: before kernel 6.6, an interface that is no longer the LAN's or the WAN's loses
+// its filters and the clsact that gatewayd made, with the next start or with detach, also when it has another name by
+// then or is gone, and when the two change their roles. What others have there stays.
+func TestFiltersRemovedFromFormerInterface(t *testing.T) {
 	n := newNetwork(t)
 	run(t, `for p in a:b c:d; do ip link add ${wan}${p%:*} type veth peer name ${wan}${p#*:}; ip link set ${wan}${p%:*} up; ip link set ${wan}${p#*:} up; done`,
 		n.env()...)

@@ -16,13 +16,13 @@ import (
 )
 
 var (
-	differFor  = flag.Duration("differ.for", 20*time.Second, "how long TestCacheIsTheStack compares")
-	differSeed = flag.Uint64("differ.seed", 1, "what TestCacheIsTheStack draws its rules and packets from")
+	differFor  = flag.Duration("differ.for", 20*time.Second, "how long TestCacheMatchesStack compares")
+	differSeed = flag.Uint64("differ.seed", 1, "what TestCacheMatchesStack draws its rules and packets from")
 )
 
-// TestCacheIsTheStack draws rules, flows and packets, and has them forwarded by a gateway that caches flows and by one
-// that does not: every packet must have the same fate, and the same bytes.
-func TestCacheIsTheStack(t *testing.T) {
+// TestCacheMatchesStack draws rules, flows and packets, and has them forwarded by a gateway that caches flows and by
+// one that does not: every packet must have the same fate, and the same bytes.
+func TestCacheMatchesStack(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
 	d := &randomTraffic{Rand: rand.New(rand.NewPCG(*differSeed, 0))}

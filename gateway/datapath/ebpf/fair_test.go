@@ -31,9 +31,9 @@ func sockets(t *testing.T, ns string, addr netip.Addr, count int) (all []*net.UD
 	return all
 }
 
-// TestHeldFlowsHoldNoOthers: beside some hundred connections of a client that wait, those of another come in the order
-// in which they were sent.
-func TestHeldFlowsHoldNoOthers(t *testing.T) {
+// TestQueuedClientDelaysNoOther: beside some hundred connections of a client that wait, those of another come in the
+// order in which they were sent.
+func TestQueuedClientDelaysNoOther(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, shaped)
 	must(t, d.Set(rated(1, 1)))
@@ -102,8 +102,8 @@ func masks(t *testing.T, q *queue) (all []uint32) {
 	return all
 }
 
-// TestFlowsToldApart: fqs of former versions tell as many flows apart as new ones, and an operator is told of his own.
-func TestFlowsToldApart(t *testing.T) {
+// TestFQBuckets: fqs of former versions tell as many flows apart as new ones, and an operator is told of his own.
+func TestFQBuckets(t *testing.T) {
 	n := newNetwork(t)
 	if _, err := try("tc qdisc add dev $wan root handle 6a77: fq", n.env()...); err != nil {
 		t.Skip("the kernel lacks fq (CONFIG_NET_SCH_FQ)")

@@ -36,7 +36,7 @@ const (
 // cached once it is established in both directions, UDP's after two seconds. UDP that nobody answers is cached for
 // a second at a time, and the first answer has its packets decided about anew. Where a rule decides by a ct mark
 // that another sets, a direction is cached from the second packet on that leaves the connection with the mark that
-// the one before left (TestMarksSettle).
+// the one before left (TestCacheWithConnectionMarks).
 //
 // Of each direction one packet takes the kernel's path every 12 to 16 s, or four to five times in the time for
 // which connection tracking remembers the connection. The kernel then gets the rest of the driver's poll too,

@@ -177,9 +177,9 @@ func (tw *twins) passedUnseen(t *testing.T) (n uint64) {
 	return n
 }
 
-// TestMarksSettle: rules mark a flow's connection, and decide by the mark that the packet before has left. No packet
-// takes another's place in that.
-func TestMarksSettle(t *testing.T) {
+// TestCacheWithConnectionMarks: rules mark a flow's connection, and decide by the mark that the packet before has left.
+// No packet takes another's place in that.
+func TestCacheWithConnectionMarks(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
 	rules := func(name, rules string) {

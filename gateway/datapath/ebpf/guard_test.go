@@ -19,9 +19,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestGuardComesBack: the guard is restored after others flushed or changed its rules, but not after
-// detach.
-func TestGuardComesBack(t *testing.T) {
+// TestGuardRestored: the guard is restored after others flushed or changed its rules, but not after detach.
+func TestGuardRestored(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
 	table := "nft list table inet gatewayd-" + n.lan
@@ -51,9 +50,9 @@ func TestGuardComesBack(t *testing.T) {
 	}
 }
 
-// TestPinnedElsewhere: a data path with another pin folder than its predecessor's takes over, and a predecessor's
+// TestChangedPinFolder: a data path with another pin folder than its predecessor's takes over, and a predecessor's
 // programs are found and detached without their folder.
-func TestPinnedElsewhere(t *testing.T) {
+func TestChangedPinFolder(t *testing.T) {
 	netnstest.NeedTCX(t)
 	n := newNetwork(t)
 	first, err := Open(n.config(t))
@@ -101,9 +100,9 @@ func TestNoBPFFS(t *testing.T) {
 	}
 }
 
-// TestOthersAhead: another program that handles packets first is logged once, at start or when it comes, and left
-// alone.
-func TestOthersAhead(t *testing.T) {
+// TestForeignProgramBeforeOursIsLogged: another program that handles packets first is logged once, at start or when it
+// comes, and left alone.
+func TestForeignProgramBeforeOursIsLogged(t *testing.T) {
 	netnstest.NeedTCX(t)
 	n := newNetwork(t)
 	var meanwhile logtest.Log
@@ -142,9 +141,9 @@ func TestOthersAhead(t *testing.T) {
 // logTo has a data path that is to be opened write its log there.
 func logTo(l *logtest.Log) func(*Config) { return func(c *Config) { c.Log = l.Logger() } }
 
-// TestDetachCannotShut: where the guard cannot be shut, because another process holds its table, detach takes no
+// TestDetachWithoutGuard: where the guard cannot be shut, because another process holds its table, detach takes no
 // program off.
-func TestDetachCannotShut(t *testing.T) {
+func TestDetachWithoutGuard(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
 	must(t, d.Close())

@@ -10,9 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// TestFollowingLosesNothing: a meter that is set by what waits leaves the other direction's, which the programs change
+// TestMetersFollowQueue: a meter that is set by what waits leaves the other direction's, which the programs change
 // meanwhile.
-func TestFollowingLosesNothing(t *testing.T) {
+func TestMetersFollowQueue(t *testing.T) {
 	n := newNetwork(t)
 	run(t, "tc qdisc add dev $lan root handle 8: pfifo limit 50", n.env()...)
 	d := n.open(t, shaped)

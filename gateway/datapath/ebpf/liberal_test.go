@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestStrictAgain: who makes connection tracking strict under cached flows finds it liberal again.
-func TestStrictAgain(t *testing.T) {
+// TestLiberalTrackingRestored: who makes connection tracking strict under cached flows finds it liberal again.
+func TestLiberalTrackingRestored(t *testing.T) {
 	netnstest.NeedTCX(t)
 	w := datapathtest.NewWorld(t, cachePath(t), datapathtest.Shape{})
 	w.Router.Run(t, `nft 'table ip isp { chain out { type nat hook postrouting priority srcnat; oifname "wan0" masquerade; }; }'`)

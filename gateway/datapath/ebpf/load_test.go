@@ -17,7 +17,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-var loadFor = flag.Duration("load.for", 500*time.Millisecond, "how long TestTriggersUnderLoad sends after each trigger")
+var loadFor = flag.Duration(
+	"load.for", 500*time.Millisecond, "how long TestNoLossOnRestartUnderLoad sends after each trigger")
 
 // pressure sends frames of cached flows as fast as the machine handles them, to a gateway with a cache and to one
 // without.
@@ -122,10 +123,10 @@ func (l *pressure) untilCached(t *testing.T) {
 	})
 }
 
-// TestTriggersUnderLoad: what changes nothing for the flows loses and changes none of their packets: a killed and a
-// restarted daemon, other flows' rules and routes. What ends connections counts for the next packet, and what changes
-// rules or routes once the daemon has heard of it.
-func TestTriggersUnderLoad(t *testing.T) {
+// TestNoLossOnRestartUnderLoad: what changes nothing for the flows loses and changes none of their packets: a killed
+// and a restarted daemon, other flows' rules and routes. What ends connections counts for the next packet, and what
+// changes rules or routes once the daemon has heard of it.
+func TestNoLossOnRestartUnderLoad(t *testing.T) {
 	t.Parallel()
 	l := newPressure(t)
 	began, before := time.Now(), l.tw.cached.Packets(t)

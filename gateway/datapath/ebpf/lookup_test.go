@@ -39,9 +39,9 @@ func serve(t *testing.T, name, addr string) *net.TCPListener {
 	return l.(*net.TCPListener)
 }
 
-// TestWhoReachesThePortal: unauthenticated clients, for HTTP to any address; admitted clients, the WAN and this machine
+// TestPortalSocketLookup: unauthenticated clients, for HTTP to any address; admitted clients, the WAN and this machine
 // reach the servers they address.
-func TestWhoReachesThePortal(t *testing.T) {
+func TestPortalSocketLookup(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
 	must(t, d.Portal(serve(t, "portal", "10.1.0.1:8080")))
@@ -127,9 +127,9 @@ func TestPortOfTwoSites(t *testing.T) {
 	})
 }
 
-// TestHTTPGoesNowhereElse: rules that send HTTP to a proxy behind the WAN work for admitted clients, and let no packet
-// of unauthenticated ones out.
-func TestHTTPGoesNowhereElse(t *testing.T) {
+// TestHTTPReachesOnlyPortal: rules that send HTTP to a proxy behind the WAN work for admitted clients, and let no
+// packet of unauthenticated ones out.
+func TestHTTPReachesOnlyPortal(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
 	d := n.open(t)

@@ -58,8 +58,9 @@ func TestNetworksBehindLine(t *testing.T) {
 	}
 }
 
-// TestCutTooLong: what the cutter gets that must not be fragmented becomes an error of the client's to its sender.
-func TestCutTooLong(t *testing.T) {
+// TestCutterTooLongPacket: what the cutter gets that must not be fragmented becomes an error of the client's to its
+// sender.
+func TestCutterTooLongPacket(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)
 	sent := udp(40000, down, payload(1472), func(f *datapathtest.Frame) {

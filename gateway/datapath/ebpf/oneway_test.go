@@ -8,9 +8,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestOneWay: a UDP flow to which nothing is answered is cached, from clients and to them, while no rule decides
-// packet by packet about new connections. From the first answer on it is established, and decided about anew.
-func TestOneWay(t *testing.T) {
+// TestUnansweredUDPCached: a UDP flow to which nothing is answered is cached, from clients and to them, while no rule
+// decides packet by packet about new connections. From the first answer on it is established, and decided about anew.
+func TestUnansweredUDPCached(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
 	rules := func(name, rule string) {

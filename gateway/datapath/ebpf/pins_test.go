@@ -12,9 +12,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestPinsAgain: a pin that is removed long after the folder was last changed is made again, also where pin_dir is a
-// link to the folder.
-func TestPinsAgain(t *testing.T) {
+// TestRemovedPinsRestored: a pin that is removed long after the folder was last changed is made again, also where
+// pin_dir is a link to the folder.
+func TestRemovedPinsRestored(t *testing.T) {
 	for name, linked := range map[string]bool{"folder": false, "link": true} {
 		t.Run(name, func(t *testing.T) {
 			d := newNetwork(t).open(t, func(c *Config) {

@@ -44,9 +44,9 @@ func (n network) withLine(t *testing.T) *Datapath {
 	return d
 }
 
-// TestLanInOnLine is the policy for frames of PPPoE sessions: verdict, reason, counted bytes, and the
+// TestLanInPPPoE is the policy for frames of PPPoE sessions: verdict, reason, counted bytes, and the
 // packet.
-func TestLanInOnLine(t *testing.T) {
+func TestLanInPPPoE(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)
 	lan := index(t, n.lan)
@@ -117,8 +117,8 @@ func TestLanInOnLine(t *testing.T) {
 	}
 }
 
-// TestLanOutOnLine: what the stack sends to a PPPoE session gets the header, and nothing else does.
-func TestLanOutOnLine(t *testing.T) {
+// TestLanOutPPPoE: what the stack sends to a PPPoE session gets the header, and nothing else does.
+func TestLanOutPPPoE(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)
 	lan := index(t, n.lan)
@@ -158,9 +158,9 @@ func TestLanOutOnLine(t *testing.T) {
 	}
 }
 
-// TestTooLongForLine: the sender of a packet that must not be fragmented learns the PPPoE session's MTU
+// TestTooLongForPPPoE: the sender of a packet that must not be fragmented learns the PPPoE session's MTU
 // (RFC 1191, 4).
-func TestTooLongForLine(t *testing.T) {
+func TestTooLongForPPPoE(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)
 	sent := udp(40000, down, payload(1472), func(f *datapathtest.Frame) { f.IP.Flags = layers.IPv4DontFragment })
@@ -182,9 +182,9 @@ func TestTooLongForLine(t *testing.T) {
 	}
 }
 
-// TestLinesAreKnown: to what comes behind lan_out, such as queues and the interface, frames of a PPPoE session are
-// of PPPoE's type.
-func TestLinesAreKnown(t *testing.T) {
+// TestPPPoEFramesAreMarked: to what comes behind lan_out, such as queues and the interface, frames of a PPPoE session
+// are of PPPoE's type.
+func TestPPPoEFramesAreMarked(t *testing.T) {
 	netnstest.NeedTCX(t)
 	n := newNetwork(t)
 	n.withLine(t)

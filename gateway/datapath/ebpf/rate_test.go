@@ -16,7 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Parameters of TestRatesHold; flags select other paths and a long run.
+// Parameters of TestRateBounds; flags select other paths and a long run.
 var (
 	rateBps  = flag.Uint64("rate-bps", 20_000_000, "limit of each client, bits a second")
 	rateRTT  = flag.Duration("rate-rtt", 20*time.Millisecond, "round trip between clients and server")
@@ -199,10 +199,10 @@ func (d *Datapath) limiter(t *testing.T, l load) (r reading) {
 	return r
 }
 
-// TestRatesHold: over any time no more passes than rate and burst allow, and a client that always sends gets at least
+// TestRateBounds: over any time no more passes than rate and burst allow, and a client that always sends gets at least
 // 97 % of its rate, also with different kinds of TCP. A limiter loses time only while its burst is unused: the unused
 // part at a window's ends is left out of both checks.
-func TestRatesHold(t *testing.T) {
+func TestRateBounds(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
 	n.delay(t, *rateRTT)

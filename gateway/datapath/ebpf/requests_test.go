@@ -118,9 +118,9 @@ func hear(t *testing.T, d *Datapath) func() []byte {
 	}
 }
 
-// TestRequestsNobodyReads: requests that do not fit are counted; stored ones are read later, but not by a successor.
+// TestRequestsOverflow: requests that do not fit are counted; stored ones are read later, but not by a successor.
 // Half of the buffer is for clients with a lease.
-func TestRequestsNobodyReads(t *testing.T) {
+func TestRequestsOverflow(t *testing.T) {
 	n := newNetwork(t)
 	cfg := n.config(t)
 	cfg.DHCP = true

@@ -74,9 +74,9 @@ func (d *Datapath) holders() [2]gatewayHolder {
 	return [2]gatewayHolder{d.shaping.wan.holder, d.shaping.lan.holder}
 }
 
-// TestQueuesPutBack: queues are made for the first client with a rate, outlive the daemon, serve its successor, and the
-// default ones are put back.
-func TestQueuesPutBack(t *testing.T) {
+// TestQueuesRestored: queues are made for the first client with a rate, outlive the daemon, serve its successor, and
+// the default ones are put back.
+func TestQueuesRestored(t *testing.T) {
 	n := newNetwork(t)
 	before := n.queues(t)
 	cfg := n.config(t)
@@ -131,8 +131,8 @@ func TestQueuesPutBack(t *testing.T) {
 	}
 }
 
-// TestQueuesOfOthers: what an operator configured before or meanwhile stays, and the rates hold.
-func TestQueuesOfOthers(t *testing.T) {
+// TestForeignQueuesKept: what an operator configured before or meanwhile stays, and the rates hold.
+func TestForeignQueuesKept(t *testing.T) {
 	n := newNetwork(t)
 	run(t, "tc qdisc add dev $wan root handle 7: pfifo limit 50", n.env()...)
 	d := n.open(t, shaped)
@@ -171,9 +171,9 @@ func TestQueuesOfOthers(t *testing.T) {
 	}
 }
 
-// TestHeldLongAgo: the clock by which programs know that a flow waits wraps after 52 days, and what they noted before
-// does not count.
-func TestHeldLongAgo(t *testing.T) {
+// TestQueueClockWraps: the clock by which programs know that a flow waits wraps after 52 days, and what they noted
+// before does not count.
+func TestQueueClockWraps(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, shaped)
 	d.stop() // which would renew what follows

@@ -103,9 +103,9 @@ func TestMadeUpSenders(t *testing.T) {
 	}
 }
 
-// TestLastingConnections: once a device has used up what it may have the kernel remember for days, it has no further
-// connections to the garden, and still sends datagrams there.
-func TestLastingConnections(t *testing.T) {
+// TestLongTrackedConnectionBudget: once a device has used up what it may have the kernel remember for days, it has no
+// further connections to the garden, and still sends datagrams there.
+func TestLongTrackedConnectionBudget(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC}))

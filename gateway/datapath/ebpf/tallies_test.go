@@ -168,9 +168,9 @@ func TestRedirectedFlowsAreLogged(t *testing.T) {
 	l.record(t, f)
 }
 
-// TestNothingIsLostOfCachedFlows begins 10,000 connections in a second, whose last packets pass by the cache, and
+// TestCachedFlowsFullyLogged begins 10,000 connections in a second, whose last packets pass by the cache, and
 // has each recorded to the byte.
-func TestNothingIsLostOfCachedFlows(t *testing.T) {
+func TestCachedFlowsFullyLogged(t *testing.T) {
 	const rate, flows, clients = 10_000, 10_000, 16
 	l := newLogged(t, translates)
 	netnstest.OnOneCPU(t)
@@ -233,9 +233,9 @@ func trafficOf(f flowlog.Flow) datapath.Traffic {
 	return datapath.Traffic{UpBytes: f.UpBytes, UpPackets: f.UpPkts, DownBytes: f.DownBytes, DownPackets: f.DownPkts}
 }
 
-// TestDeletedUnderLoad: while connections are deleted again and again, every packet that passes by the cache is in a
-// record.
-func TestDeletedUnderLoad(t *testing.T) {
+// TestDeletedConnectionsFullyLogged: while connections are deleted again and again, every packet that passes by the
+// cache is in a record.
+func TestDeletedConnectionsFullyLogged(t *testing.T) {
 	l := newLogged(t, "")
 	var up, down [][]byte
 	for port := uint16(40000); port < 40050; port++ {

@@ -21,7 +21,7 @@ import (
 )
 
 var triggerMbps = flag.Float64(
-	"trigger.mbps", 50, "Mbit/s that TestTriggersAtRate sends through each of two gateways, if the machine can")
+	"trigger.mbps", 50, "Mbit/s that TestNoLossAtRate sends through each of two gateways, if the machine can")
 
 const (
 	segment     = 1460 // bytes of payload: packets of 1500
@@ -285,10 +285,10 @@ func (x *torrents) untilCached(t *testing.T) {
 	})
 }
 
-// TestTriggersAtRate: at a rate, whatever a gateway with the cache goes through, no frame is lost that the stack would
+// TestNoLossAtRate: at a rate, whatever a gateway with the cache goes through, no frame is lost that the stack would
 // have forwarded, and none passes any more that it would drop. The rate that the machine reached is logged; 1 Gbit/s is
 // -args -trigger.mbps 1000.
-func TestTriggersAtRate(t *testing.T) {
+func TestNoLossAtRate(t *testing.T) {
 	t.Parallel()
 	x := newTorrents(t)
 	x.nothingLost(t)

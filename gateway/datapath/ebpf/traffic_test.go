@@ -53,9 +53,9 @@ func TestUpgradeKeepsSessions(t *testing.T) {
 	}
 }
 
-// TestNetfilterHasItsSay: with masquerading, packets take the stack and are still counted; without, they are redirected
-// again.
-func TestNetfilterHasItsSay(t *testing.T) {
+// TestMasqueradeUsesStack: with masquerading, packets take the stack and are still counted; without, they are
+// redirected again.
+func TestMasqueradeUsesStack(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))

@@ -13,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestDetachedStaysSo: no login puts queues back that detach --force removed under a running daemon.
-func TestDetachedStaysSo(t *testing.T) {
+// TestNoQueuesAfterDetach: no login puts queues back that detach --force removed under a running daemon.
+func TestNoQueuesAfterDetach(t *testing.T) {
 	n := newNetwork(t)
 	before := n.queues(t)
 	cfg := n.config(t)
@@ -125,9 +125,9 @@ func TestQueueRefused(t *testing.T) {
 	d.isHeld(t)
 }
 
-// TestQueuesLeft: an interface that is no longer the LAN's or the WAN's gets its default queue back, with the next
-// start or with detach, also when it has another name by then or is gone.
-func TestQueuesLeft(t *testing.T) {
+// TestFormerInterfaceGetsDefaultQueue: an interface that is no longer the LAN's or the WAN's gets its default queue
+// back, with the next start or with detach, also when it has another name by then or is gone.
+func TestFormerInterfaceGetsDefaultQueue(t *testing.T) {
 	n := newNetwork(t)
 	run(t, `ip link add ${wan}a type veth peer name ${wan}b; ip link set ${wan}a up; ip link set ${wan}b up; ip link add ${wan}.c type veth peer name ${wan}d; ip link set ${wan}.c up; ip link set ${wan}d up`,
 		n.env()...)

@@ -19,9 +19,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestProgramsTakenOff: programs and pins that are removed under a running daemon are put back, and logged. Strangers'
-// packets then stop again, and admitted clients' pass.
-func TestProgramsTakenOff(t *testing.T) {
+// TestRemovedProgramsRestored: programs and pins that are removed under a running daemon are put back, and logged.
+// Strangers' packets then stop again, and admitted clients' pass.
+func TestRemovedProgramsRestored(t *testing.T) {
 	for _, p := range paths() {
 		switch {
 		case p.Name == "redirect": // as auto without rules
@@ -70,9 +70,9 @@ func TestProgramsTakenOff(t *testing.T) {
 	}
 }
 
-// TestStaysClosed: while a program cannot be attached, the guard lets nothing pass that the others leave to the stack,
-// and the status says so.
-func TestStaysClosed(t *testing.T) {
+// TestGuardClosedWithoutPrograms: while a program cannot be attached, the guard lets nothing pass that the others leave
+// to the stack, and the status says so.
+func TestGuardClosedWithoutPrograms(t *testing.T) {
 	for _, p := range paths() {
 		if p.Name != "clsact" {
 			continue

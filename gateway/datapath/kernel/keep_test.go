@@ -131,9 +131,9 @@ func holds(pids []int, name string, want int) error {
 	return nil
 }
 
-// TestTorn: a daemon that finds rules or interfaces changed since the former one was killed, or has another
-// configuration, adopts its clients whole or not at all: then the sessions' table is to admit them again.
-func TestTorn(t *testing.T) {
+// TestChangedRulesAtStart: a daemon that finds rules or interfaces changed since the former one was killed, or has
+// another configuration, adopts its clients whole or not at all: then the sessions' table is to admit them again.
+func TestChangedRulesAtStart(t *testing.T) {
 	needPPPoE(t)
 	for name, c := range map[string]struct {
 		tear  string
@@ -181,9 +181,9 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// TestQuotaBesideTorn: while no daemon is there one client uses up its quota, which the keeper ends, and another one's
-// interface goes. What the rules have of both is removed, and the second one's new counters begin at 0.
-func TestQuotaBesideTorn(t *testing.T) {
+// TestKeeperQuotaWithChangedRules: while no daemon is there one client uses up its quota, which the keeper ends, and
+// another one's interface goes. What the rules have of both is removed, and the second one's new counters begin at 0.
+func TestKeeperQuotaWithChangedRules(t *testing.T) {
 	needPPPoE(t)
 	w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})
 	bob := w.Bob
@@ -220,9 +220,9 @@ func TestQuotaBesideTorn(t *testing.T) {
 	}
 }
 
-// TestFlushedAlone: once the clients' rules are changed while no daemon is there, nothing of a client passes until a
-// daemon is there again. Nor does what a stranger without a PPPoE session sends, whichever rules are gone.
-func TestFlushedAlone(t *testing.T) {
+// TestKeeperClosesAfterFlush: once the clients' rules are changed while no daemon is there, nothing of a client passes
+// until a daemon is there again. Nor does what a stranger without a PPPoE session sends, whichever rules are gone.
+func TestKeeperClosesAfterFlush(t *testing.T) {
 	needPPPoE(t)
 	for name, c := range map[string]struct {
 		change string
@@ -263,8 +263,8 @@ func TestFlushedAlone(t *testing.T) {
 	}
 }
 
-// TestLimitedBefore: a client's rates are limited also where its interface has the queueing for it already.
-func TestLimitedBefore(t *testing.T) {
+// TestRateWithExistingQueue: a client's rates are limited also where its interface has the queueing for it already.
+func TestRateWithExistingQueue(t *testing.T) {
 	needPPPoE(t)
 	w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})
 	admit(t, w, w.Alice, datapath.Limits{})
@@ -278,8 +278,8 @@ func TestLimitedBefore(t *testing.T) {
 	}
 }
 
-// TestUntilAlone: a keeper ends a client's time by itself.
-func TestUntilAlone(t *testing.T) {
+// TestKeeperEndsTime: a keeper ends a client's time by itself.
+func TestKeeperEndsTime(t *testing.T) {
 	needPPPoE(t)
 	w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})
 	must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Session: w.Alice.Session,

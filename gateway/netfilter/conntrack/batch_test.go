@@ -60,9 +60,9 @@ func TestDumpsServeAll(t *testing.T) {
 	}
 }
 
-// TestDumpsRest: dumps that nobody waits for begin at most once a second, however many ask. Dumps that somebody waits
-// for begin at once. The clock is the bubble's.
-func TestDumpsRest(t *testing.T) {
+// TestDumpsAreSpaced: dumps that nobody waits for begin at most once a second, however many ask. Dumps that somebody
+// waits for begin at once. The clock is the bubble's.
+func TestDumpsAreSpaced(t *testing.T) {
 	connect(t)
 	synctest.Test(t, func(t *testing.T) {
 		began, dumps := time.Now(), []time.Duration{}
@@ -97,9 +97,9 @@ func TestDumpsRest(t *testing.T) {
 	}
 }
 
-// TestAskedMeanwhile: it is asked what is ending while the table is read. With the race detector it finds what is not
-// guarded.
-func TestAskedMeanwhile(t *testing.T) {
+// TestDatapathAskedDuringDump: it is asked what is ending while the table is read. With the race detector it finds what
+// is not guarded.
+func TestDatapathAskedDuringDump(t *testing.T) {
 	connect(t)
 	e := Ender{Gateway: gateway, Failed: func(err error) { t.Error(err) }}
 	var all sync.WaitGroup
@@ -133,9 +133,9 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestWhatIsAsked: the kernel is asked about a few addresses one by one, where it has many entries; otherwise it lists
-// all.
-func TestWhatIsAsked(t *testing.T) {
+// TestFilteredQueries: the kernel is asked about a few addresses one by one, where it has many entries; otherwise it
+// lists all.
+func TestFilteredQueries(t *testing.T) {
 	for _, c := range []struct {
 		addresses, entries int
 		want               bool

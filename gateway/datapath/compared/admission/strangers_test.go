@@ -9,9 +9,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// TestGardenOfDays: what a device opens in the garden, from one address after the other, fills little of the kernel's
-// table of connections (262,144 by default) even if the kernel keeps each for its default of 5 days.
-func TestGardenOfDays(t *testing.T) {
+// TestGardenBudgetPerDevice: what a device opens in the garden, from one address after the other, fills little of the
+// kernel's table of connections (262,144 by default) even if the kernel keeps each for its default of 5 days.
+func TestGardenBudgetPerDevice(t *testing.T) {
 	const (
 		days  = 5
 		table = 262_144

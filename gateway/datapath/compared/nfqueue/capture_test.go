@@ -121,9 +121,9 @@ func TestSegments(t *testing.T) {
 
 var must = netnstest.Must
 
-// TestRoomForStrangers: a client that opens connections without end keeps no other from the portal, and may open new
+// TestPortalRoomPerClient: a client that opens connections without end keeps no other from the portal, and may open new
 // ones when the old ones are silent.
-func TestRoomForStrangers(t *testing.T) {
+func TestPortalRoomPerClient(t *testing.T) {
 	c, err := newCapture(portalAddr)
 	must(t, err)
 	defer c.close()

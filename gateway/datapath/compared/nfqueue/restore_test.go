@@ -9,8 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// TestRulesComeBack: where tables cannot be held, flushed rules are restored with the clients and their counts.
-func TestRulesComeBack(t *testing.T) {
+// TestFlushedRulesRestored: where tables cannot be held, flushed rules are restored with the clients and their counts.
+func TestFlushedRulesRestored(t *testing.T) {
 	for _, p := range paths(true) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()

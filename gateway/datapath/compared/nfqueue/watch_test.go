@@ -46,9 +46,9 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestOwnChangesAreNoNews: the daemon's own changes are not reported, and others' are. A second follower gets all
+// TestOwnChangesNotReported: the daemon's own changes are not reported, and others' are. A second follower gets all
 // changes.
-func TestOwnChangesAreNoNews(t *testing.T) {
+func TestOwnChangesNotReported(t *testing.T) {
 	ownPort, other := dialNftables(t), dialNftables(t)
 	port, err := ownPort.Port()
 	must(t, err)

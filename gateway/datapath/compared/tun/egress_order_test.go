@@ -115,9 +115,9 @@ func (x *egressBench) sendOne(t *testing.T, n uint16) {
 	})
 }
 
-// TestEgressOwes: a packet that arrives between a thread's check of the bell and its next attempt to sleep is not
+// TestEgressNoLostWake: a packet that arrives between a thread's check of the bell and its next attempt to sleep is not
 // forgotten later.
-func TestEgressOwes(t *testing.T) {
+func TestEgressNoLostWake(t *testing.T) {
 	x := newExits(t, 1)
 	b := x.reader(t)
 	if !b.fast.exit.arm() {
@@ -137,8 +137,8 @@ func TestEgressOwes(t *testing.T) {
 	}
 }
 
-// TestEgressRingsBehind: records written before the bell was rung come first.
-func TestEgressRingsBehind(t *testing.T) {
+// TestEgressRecordsBeforeBell: records written before the bell was rung come first.
+func TestEgressRecordsBeforeBell(t *testing.T) {
 	x := newExits(t, 1)
 	b := x.reader(t)
 	x.sendOne(t, 1)
@@ -153,8 +153,9 @@ func TestEgressRingsBehind(t *testing.T) {
 	}
 }
 
-// TestEgressWaits: a packet that is announced for the queue and not there yet comes before the records after it.
-func TestEgressWaits(t *testing.T) {
+// TestEgressWaitsForQueuedPacket: a packet that is announced for the queue and not there yet comes before the records
+// after it.
+func TestEgressWaitsForQueuedPacket(t *testing.T) {
 	x := newExits(t, 1)
 	b := x.reader(t)
 	e := b.fast.exit
@@ -181,9 +182,9 @@ func TestEgressWaits(t *testing.T) {
 	}
 }
 
-// TestEgressGivesUp: a packet that does not arrive in the queue does not block others, and when it arrives later, it
-// does not take another one's place.
-func TestEgressGivesUp(t *testing.T) {
+// TestEgressGivesUpMissingPacket: a packet that does not arrive in the queue does not block others, and when it arrives
+// later, it does not take another one's place.
+func TestEgressGivesUpMissingPacket(t *testing.T) {
 	x := newExits(t, 1)
 	x.Run(t, "ip link set a0 mtu 9000; ip link set b0 mtu 9000; ip link set tun7 mtu 9000")
 	b := x.reader(t)
@@ -219,8 +220,8 @@ func TestEgressGivesUp(t *testing.T) {
 	e.link = nil
 }
 
-// TestEgressFails: without rings, packets use queues that the kernel chooses, whatever program was set before.
-func TestEgressFails(t *testing.T) {
+// TestEgressWithoutRings: without rings, packets use queues that the kernel chooses, whatever program was set before.
+func TestEgressWithoutRings(t *testing.T) {
 	x := newExits(t, 3)
 	x.close()
 	first, err := ebpf.NewProgram(&ebpf.ProgramSpec{

@@ -212,8 +212,8 @@ func TestEgressWakes(t *testing.T) {
 	}
 }
 
-// TestEgressIsFull: packets that find the ring full are dropped and counted; others stay.
-func TestEgressIsFull(t *testing.T) {
+// TestEgressRingFull: packets that find the ring full are dropped and counted; others stay.
+func TestEgressRingFull(t *testing.T) {
 	x := newExits(t, 1)
 	e := x.egresses[0]
 	const more = 30
@@ -244,9 +244,9 @@ func TestEgressIsFull(t *testing.T) {
 	}
 }
 
-// TestEgressRefers: packets too long for a record, and the gateway's own, are announced in the ring and complete in the
-// queue; without the ring everything arrives by the queue.
-func TestEgressRefers(t *testing.T) {
+// TestEgressLongPackets: packets too long for a record, and the gateway's own, are announced in the ring and complete
+// in the queue; without the ring everything arrives by the queue.
+func TestEgressLongPackets(t *testing.T) {
 	x := newExits(t, 1)
 	x.Run(t, "ip link set a0 mtu 9000; ip link set b0 mtu 9000; ip link set tun7 mtu 9000")
 	e, buf := x.egresses[0], make([]byte, bufferLen)

@@ -77,17 +77,17 @@ func arrives(t *testing.T, w *wire, co *coalescer, changed func(ip []byte)) {
 
 const noOffloads = "ethtool -K a0 tx off tso off gso off >/dev/null"
 
-// TestKernelTakesApartForLAN: what a coalescer sends to a link leaves it as the original packets, to the byte.
-func TestKernelTakesApartForLAN(t *testing.T) {
+// TestKernelSplitsForLAN: what a coalescer sends to a link leaves it as the original packets, to the byte.
+func TestKernelSplitsForLAN(t *testing.T) {
 	w := newWire(t)
 	w.Run(t, noOffloads)
 	arrives(t, w, &coalescer{fd: w.out, udp: joinsUDP(), headerBytes: ethernetLen, srcMAC: [6]byte{2, 0, 0, 0, 1, 2}},
 		func([]byte) {})
 }
 
-// TestKernelTakesApartFromDevice: what a coalescer passes to the kernel leaves it as the original packets after one
+// TestKernelSplitsFromDevice: what a coalescer passes to the kernel leaves it as the original packets after one
 // hop.
-func TestKernelTakesApartFromDevice(t *testing.T) {
+func TestKernelSplitsFromDevice(t *testing.T) {
 	w := newWire(t)
 	w.Run(t, noOffloads+`
 sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.b0.forwarding=0 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0

@@ -42,8 +42,8 @@ func option(mss uint16, before int) func(*packet) {
 	}
 }
 
-// TestLineIn: both modes take the header off what is right, and drop the rest.
-func TestLineIn(t *testing.T) {
+// TestPPPoEDecapsulation: both modes take the header off what is right, and drop the rest.
+func TestPPPoEDecapsulation(t *testing.T) {
 	put := func(index int, to ...byte) []byte {
 		f := inSession(udp())
 		copy(f[packetStart+index:], to)

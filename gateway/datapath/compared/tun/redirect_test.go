@@ -56,8 +56,8 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// TestRedirectsAgain: a reused port belongs to its last connection.
-func TestRedirectsAgain(t *testing.T) {
+// TestRedirectReusedPort: a reused port belongs to its last connection.
+func TestRedirectReusedPort(t *testing.T) {
 	r, now := newTestRedirects(), int64(time.Second)
 	r.toPortal(tcp(syn), now)
 	r.toPortal(tcp(syn, between(client, another)), now)

@@ -67,9 +67,9 @@ func entered(t *testing.T, want map[netip.Addr]datapath.MAC) {
 	}
 }
 
-// TestBeyondTheKernelsLimit: far more clients than net.ipv4.neigh.default.gc_thresh3, which is 1024 on a machine that
-// nobody has set up, have entries, entered by many at once.
-func TestBeyondTheKernelsLimit(t *testing.T) {
+// TestMoreClientsThanKernelLimit: far more clients than net.ipv4.neigh.default.gc_thresh3, which is 1024 on a machine
+// that nobody has set up, have entries, entered by many at once.
+func TestMoreClientsThanKernelLimit(t *testing.T) {
 	const many = 10_000
 	n, logs := table(t, nil)
 	want := map[netip.Addr]datapath.MAC{}
@@ -160,9 +160,9 @@ func TestSuccessor(t *testing.T) {
 	run(t, "ip neigh del 10.1.9.9 dev lan0")
 }
 
-// TestAdministratorsEntries: a static entry of somebody else for a client's address stays, is logged once if it has
+// TestForeignStaticEntry: a static entry of somebody else for a client's address stays, is logged once if it has
 // another MAC address, and outlives the client. Entries that the kernel learned are replaced.
-func TestAdministratorsEntries(t *testing.T) {
+func TestForeignStaticEntry(t *testing.T) {
 	n, logs := table(t, nil)
 	a, mac := client(0)
 	b, same := client(1)

@@ -86,8 +86,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestWhole: a list that changes while it is read is read again, and not for ever.
-func TestWhole(t *testing.T) {
+// TestChangingListIsReadAgain: a list that changes while it is read is read again, and not for ever.
+func TestChangingListIsReadAgain(t *testing.T) {
 	for after, want := range map[int]bool{0: true, 3: true, dumpTries: false, 1 << 30: false} {
 		reads := 0
 		all, err := ConsistentList(func() ([]int, error) {

@@ -14,9 +14,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestErrorsEndNoFollowing: a follower that cannot receive, because the kernel has no memory, looks again instead of
+// TestFollowAfterErrors: a follower that cannot receive, because the kernel has no memory, looks again instead of
 // taking silence for no change. No kernel can be made to fail here, so the connection is one that fails.
-func TestErrorsEndNoFollowing(t *testing.T) {
+func TestFollowAfterErrors(t *testing.T) {
 	var failed atomic.Int32
 	broken := nltest.Dial(func([]netlink.Message) ([]netlink.Message, error) {
 		failed.Add(1)
@@ -43,9 +43,9 @@ func TestErrorsEndNoFollowing(t *testing.T) {
 	}
 }
 
-// TestOneLookForATransaction: a large change of rules, of which the kernel sends many messages, is looked at once more
+// TestTransactionReportedOnce: a large change of rules, of which the kernel sends many messages, is looked at once more
 // when it is complete, and not once for each message.
-func TestOneLookForATransaction(t *testing.T) {
+func TestTransactionReportedOnce(t *testing.T) {
 	f, err := Follow()
 	must(t, err)
 	complete := make(chan struct{})

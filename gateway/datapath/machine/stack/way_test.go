@@ -67,8 +67,8 @@ func TestWay(t *testing.T) {
 	}
 }
 
-// TestUnsure checks cases in which addresses do not determine a packet's way, or there is none.
-func TestUnsure(t *testing.T) {
+// TestUncertainWays checks cases in which addresses do not determine a packet's way, or there is none.
+func TestUncertainWays(t *testing.T) {
 	for _, c := range []struct{ script, undo, message string }{
 		{"ip rule add fwmark 1 lookup 100", "ip rule del fwmark 1 lookup 100", "rules of routing"},
 		{"ip rule add from 10.1.0.9 lookup main", "ip rule del from 10.1.0.9 lookup main", "rules of routing"},
@@ -112,8 +112,9 @@ func TestUnsure(t *testing.T) {
 	}
 }
 
-// TestApart: an address with its own route is not one of the WAN's hosts; with a whole network inside, none is.
-func TestApart(t *testing.T) {
+// TestAddressesWithOwnRoutes: an address with its own route is not one of the WAN's hosts; with a whole network inside,
+// none is.
+func TestAddressesWithOwnRoutes(t *testing.T) {
 	sh(t, "ip route add unreachable 192.0.2.9/32")
 	if w, unsure := find(t); unsure != "" || !slices.Contains(w.OwnRoutes, netip.MustParseAddr("192.0.2.9")) {
 		t.Errorf("%+v, unsure: %q", w, unsure)

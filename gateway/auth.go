@@ -61,7 +61,7 @@ func (s *survey) retransmissions() {
 		r.Retries, fit)
 }
 
-// addends is a sum with what it is of: "2s + 4s + 7 × 16s = 1m58s".
+// addends writes a sum of durations with its terms: "2s + 4s + 7 × 16s = 1m58s".
 func addends(waits []time.Duration, sum time.Duration) string {
 	var parts []string
 	for i := 0; i < len(waits); {

@@ -33,7 +33,7 @@ func bridges(cfg *config.Config) (all []bridge) {
 	return all
 }
 
-// netfilterMessages says what to do where netfilter sees a bridge's frames.
+// netfilterMessages returns warnings, with remedies, if netfilter sees the frames of a bridge.
 func (b bridge) netfilterMessages() (messages []string) {
 	for _, by := range [][2]string{
 		{"/proc/sys/net/bridge/bridge-nf-call-iptables", fmt.Sprintf(
@@ -61,8 +61,8 @@ func (s *survey) bridged() {
 	}
 }
 
-// watchBridges warns where somebody, such as another program that starts, has netfilter see bridges' frames, until ctx
-// ends. What was so before was said at the start.
+// watchBridges warns when another program makes netfilter see bridges' frames, until ctx ends. A setting that was so at
+// the start was warned of then.
 func (g *gateway) watchBridges(ctx context.Context) error {
 	all := bridges(g.cfg)
 	if len(all) == 0 {

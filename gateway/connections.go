@@ -14,7 +14,7 @@ import (
 // none of the former one's packets.
 var _ session.Cutter = (*conntrack.Ender)(nil)
 
-// openConnections creates what ends connections.
+// openConnections creates the Ender, which ends the connections of clients that have logged out.
 func (g *gateway) openConnections(context.Context) (opened, error) {
 	var failures budget.OncePerMinute
 	failed := func(err error) {

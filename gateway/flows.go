@@ -37,8 +37,8 @@ func (g *gateway) isBehind(addr netip.Addr) bool {
 	return behind
 }
 
-// ownersOf returns who has had an address at least since a time. A session that began later belongs to somebody
-// else, or to the same client before it logged in.
+// ownersOf returns the user that has had an address at least since a time. A session that began later belongs to
+// another user, or to the same client before it logged in.
 func (g *gateway) ownersOf(addr netip.Addr, since time.Time) (w flowlog.Holder) {
 	s, known := g.table.Get(g.client(addr))
 	if !known {

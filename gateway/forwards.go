@@ -43,8 +43,8 @@ func (g *gateway) openForwarding(context.Context) (opened, error) {
 // forward switches forwarding on.
 func (g *gateway) forward() error { return forwardingSwitch(g.cfg).On(crossings(g.cfg)...) }
 
-// keepForwarding switches forwarding on again where others switch it off, until ctx ends or Detach restores what it
-// was.
+// keepForwarding switches forwarding on again when other programs switch it off, until ctx ends or Detach restores the
+// former setting.
 func (g *gateway) keepForwarding(ctx context.Context) error {
 	s, index := forwardingSwitch(g.cfg), map[string]int{}
 	for _, name := range crossings(g.cfg) {

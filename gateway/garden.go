@@ -37,7 +37,7 @@ func (o opener) openPort(d datapath.GardenPort, until time.Time) error {
 	return nil // without a garden
 }
 
-// openGarden opens what is open for ever.
+// openGarden opens the prefixes of the garden that are always open.
 func (g *gateway) openGarden() error {
 	for _, p := range g.cfg.Garden.Prefixes {
 		if err := g.dp.Open(p, time.Time{}); err != nil {

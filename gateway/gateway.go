@@ -139,7 +139,7 @@ func (g *gateway) openControl(context.Context) (opened, error) {
 	}}, nil
 }
 
-// check logs what the machine lacks.
+// check logs what the machine lacks for this configuration.
 func (g *gateway) check() error {
 	found := append(CheckFiles(g.cfg), check(g.cfg, 0)...)
 	for _, f := range found {
@@ -173,7 +173,7 @@ func (g *gateway) openRADIUS(context.Context) (o opened, err error) {
 	return opened{close: g.radius.Close}, nil
 }
 
-// openRequests listens to what servers ask of sessions.
+// openRequests listens to RADIUS servers' requests to change sessions (RFC 5176).
 func (g *gateway) openRequests(context.Context) (o opened, err error) {
 	addr := g.cfg.RADIUS.Dynamic
 	if !addr.IsValid() {
@@ -216,7 +216,7 @@ func (g *gateway) openDHCP(context.Context) (o opened, err error) {
 	return o, g.forgetClaims(g.dhcp.Leases())
 }
 
-// openRenewal keeps what other programs have leased.
+// openRenewal keeps the clients whose addresses another program leased, as long as they are there.
 func (g *gateway) openRenewal(context.Context) (o opened, err error) {
 	if g.dhcp == nil {
 		o.run = g.renew

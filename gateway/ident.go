@@ -23,8 +23,8 @@ func identKey(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "i
 // identBurst is how many seconds' queries an asking host may send at once.
 const identBurst = 5
 
-// openIdent begins to follow connections and to take queries, after the data path's programs, so that ident's see
-// packets first. If ident is not enabled it removes what a former daemon left.
+// openIdent begins to follow connections and to take queries. It comes after the data path's programs, so that ident's
+// programs see packets before those. If ident is not enabled, it removes the programs that a former daemon left.
 func (g *gateway) openIdent(ctx context.Context) (o opened, err error) {
 	cfg := g.cfg
 	if !cfg.Ident.Enabled {
@@ -75,7 +75,7 @@ func (g *gateway) watchNetwork(n netip.Prefix, found bool) {
 	}
 }
 
-// identExcept returns the users of whom replies do not say what ident.answer tells.
+// identExcept returns the users for whom replies tell something other than ident.answer.
 func identExcept(c config.Ident) map[string]ident.Policy {
 	except := map[string]ident.Policy{}
 	for answer, users := range c.Users() {
@@ -90,7 +90,7 @@ var identPolicy = map[string]ident.Policy{
 	config.AnswerName: ident.Name, config.AnswerToken: ident.Token, config.AnswerHidden: ident.Hidden,
 }
 
-// identified returns who is logged in at an address. A name that many people share is nobody's.
+// identified returns the user that is logged in at an address. A name that many people share identifies nobody.
 func (g *gateway) identified(client netip.Addr) (u ident.User, ok bool) {
 	s, known := g.table.Get(g.client(client))
 	s = s.At(time.Now())
@@ -100,7 +100,7 @@ func (g *gateway) identified(client netip.Addr) (u ident.User, ok bool) {
 	return ident.User{Name: s.User, Since: s.Began}, true
 }
 
-// IdentToken says what a token of ident.answer = "token" stands for.
+// IdentToken decodes a token of ident.answer = "token".
 func IdentToken(cfg *config.Config, token string) (ident.Answer, error) {
 	key, err := os.ReadFile(identKey(cfg))
 	if err != nil {

@@ -45,7 +45,7 @@ func kindOf(cfg *config.Config) datapath.Kind {
 	}
 }
 
-// removeLeft removes what data paths of some kinds left, but what kinds share.
+// removeLeft removes everything that data paths of some kinds left, except things that several kinds share.
 func removeLeft(s datapath.Setup, matches func(datapath.Kind) bool) (err error) {
 	for _, k := range kinds {
 		if matches(k) {
@@ -55,7 +55,7 @@ func removeLeft(s datapath.Setup, matches func(datapath.Kind) bool) (err error) 
 	return err
 }
 
-// removeShared removes some of what kinds share.
+// removeShared removes some of the things that several kinds of data paths share.
 func removeShared(lan string, matches func(datapath.Shared) bool) (err error) {
 	for _, r := range shared {
 		if matches(r.what) {
@@ -65,8 +65,8 @@ func removeShared(lan string, matches func(datapath.Shared) bool) (err error) {
 	return err
 }
 
-// leaveFormer removes what data paths of other kinds than this one left. Neighbours and routes may be left although
-// nothing else is: programs or rules that others removed leave them.
+// leaveFormer removes everything that data paths of other kinds than this one left. It also removes neighbours and
+// routes when nothing else is left: they remain where other programs removed the data path's programs or rules.
 func leaveFormer(own datapath.Kind, s datapath.Setup) error {
 	return errors.Join(removeLeft(s, func(k datapath.Kind) bool { return k.Name != own.Name }),
 		removeShared(s.LAN(), func(shared datapath.Shared) bool { return !slices.Contains(own.Shares, shared) }))

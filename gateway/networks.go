@@ -72,7 +72,7 @@ func (n *networks) remove(k session.Key, pppoe session.PPPoESession) {
 	}
 }
 
-// holders returns whose networks are, without repetition.
+// holders returns the owners of networks, without repetition.
 func (n *networks) holders(all []netip.Prefix) (owners []networkOwner) {
 	for _, p := range all {
 		if o, found := n.Owner(p); found && !slices.Contains(owners, o) {

@@ -48,7 +48,7 @@ func (c *newcomerClaims) verify(f func()) {
 	}
 }
 
-// finish waits for what is being verified.
+// finish waits for verifications in progress, and begins no others.
 func (c *newcomerClaims) finish() {
 	c.mu.Lock()
 	c.finished = true

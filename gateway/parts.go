@@ -201,7 +201,7 @@ func (d *listeners) open(ctx context.Context, cfg *config.Config, home bool) err
 	return nil
 }
 
-// close closes what the portal has not closed itself.
+// close closes the listeners that the portal has not closed itself.
 func (d *listeners) close() error {
 	for _, l := range []net.Listener{d.plain, d.secure, d.homePort80} {
 		if l != nil {

@@ -131,8 +131,8 @@ func servicePorts(cfg *config.Config, home bool) []uint16 {
 // KeepVerb is the command of gatewayd that calls Keep. The form of its log is its argument.
 const KeepVerb = "keep"
 
-// keeperCommand is this program as the keeper of what ends with open files. Its messages go where the daemon's go, also
-// when the daemon is gone.
+// keeperCommand is the command that runs this program as a keeper (package keeper). Its messages go where the daemon's
+// go, also when the daemon is gone.
 func keeperCommand(cfg *config.Config) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", KeepVerb, cfg.LogFormat)
 	cmd.Args[0] = "gatewayd"
@@ -162,7 +162,7 @@ func pppoeSessions(cfg *config.Config) int {
 	return min(cfg.PPPoE.MaxSessions, addresses)
 }
 
-// setup is what a configuration says to its data path, as far as Check and Leave need it.
+// setup converts a configuration to a data path's Setup, as far as Check and Leave need it.
 func setup(cfg *config.Config) datapath.Setup {
 	d := cfg.Datapath
 	return datapath.Setup{

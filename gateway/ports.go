@@ -30,7 +30,7 @@ type port struct {
 	remedy  string // what to do if another program needs it
 }
 
-// ports lists what a gateway listens on.
+// ports lists the ports that a gateway listens on.
 func ports(cfg *config.Config) []port {
 	ownAddr, device := cfg.LAN.Address.Addr(), clientInterface(cfg)
 	var all []port
@@ -104,8 +104,7 @@ func (p port) isTaken() bool {
 	return errors.Is(err, unix.EADDRINUSE)
 }
 
-// owner returns the process whose socket has a port; 0: that cannot be known, because this process may not look at that
-// one.
+// owner returns the id of the process that has a port; 0: unknown, because this process may not look at that one.
 func (p port) owner() (pid int, name string) {
 	inodes := map[string]bool{}
 	protocol := strings.TrimSuffix(p.network, "4")

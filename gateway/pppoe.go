@@ -190,7 +190,7 @@ func accessLine(credentials session.Credentials) string {
 	return fmt.Sprintf("%q %q", credentials.Circuit, credentials.Remote)
 }
 
-// rejection is what a client is told of a login that failed.
+// rejection converts the error of a failed login to the message that the client gets.
 func rejection(err error) string {
 	var no *session.Rejection
 	switch {
@@ -209,7 +209,7 @@ func rejection(err error) string {
 // undecided is the rejection of a login of which nobody knows whether it is right.
 const undecided = "the login could not be decided: try again later"
 
-// unbegun is rejection for a login that was accepted, and whose session could not begin.
+// unbegun is like rejection, for a login that was accepted but whose session could not begin.
 func unbegun(err error) string {
 	if text := rejection(err); text != undecided {
 		return text

@@ -48,7 +48,7 @@ func Command(book func(root *cobra.Command) Book, usage Usage, stdout io.Writer)
 	return cmd
 }
 
-// CompletionCommand is the command "completion", in place of cobra's, whose texts are of other systems.
+// CompletionCommand is the command "completion". It replaces cobra's, whose texts mention other operating systems.
 func CompletionCommand(program string, usage Usage, stdout io.Writer) *cobra.Command {
 	var bare bool
 	cmd := &cobra.Command{
@@ -75,7 +75,7 @@ func Folders(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCo
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// Files completes one argument, a file whose name ends so.
+// Files completes one argument by the names of files with a suffix.
 func Files(endings ...string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {

@@ -53,7 +53,7 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// prepared has cobra add to a command what it adds before it runs one.
+// prepared returns a command with the flags and subcommands that cobra adds before it runs one.
 func prepared(cmd *cobra.Command) {
 	cmd.InitDefaultHelpFlag()
 	cmd.InitDefaultVersionFlag()

@@ -60,7 +60,7 @@ func indented(text string) string { return "  " + strings.ReplaceAll(text, "\n",
 
 var marks = strings.NewReplacer(`\`, `\\`, "*", `\*`, "<", `\<`, "[", `\[`)
 
-// plain is a text whose words in backquotes are code.
+// plain is a text in which words in backquotes are code.
 func plain(text string) string {
 	parts := strings.Split(text, "`")
 	for i := range parts {

@@ -30,7 +30,7 @@ func (w *Writer) Write(b []byte) (n int, err error) {
 	return n, w.err
 }
 
-// End is the error of a program that ends with err: also what it has written is part of its work.
+// End returns the error with which a program ends: err, or the error of writing its output.
 func (w *Writer) End(err error) error {
 	if w.err == nil || errors.Is(err, w.err) {
 		return err

@@ -177,7 +177,7 @@ func (l *Link) room() int {
 	return max(leastMRU, min(l.link.peer.mru, l.cfg.MaxMRU)) - headerLen
 }
 
-// Tick does what is due. It must be called at Next, or at any time.
+// Tick does everything that is due. It must be called at the time that Next returns, and may be called at any time.
 func (l *Link) Tick(now time.Time) {
 	l.now = now
 	for _, due := range []func(){
@@ -253,7 +253,7 @@ func (l *Link) established() {
 	}
 }
 
-// lowered ends what stood on LCP.
+// lowered ends the protocols above LCP.
 func (l *Link) lowered() {
 	l.started = false
 	l.link.echoNext = time.Time{}
@@ -274,7 +274,7 @@ func (l *Link) network() {
 	}
 }
 
-// networkUp tells the owner what was agreed.
+// networkUp tells the Handler the terms that were agreed on.
 func (l *Link) networkUp() {
 	if l.net4.state == opened {
 		l.handler.Opened(l.terms())

@@ -21,7 +21,7 @@ const (
 	longestOffer = 2 * time.Second // that a shell waits for the daemon
 )
 
-// completes adds to all commands what their arguments and flags take.
+// completes adds shell completion of arguments and flags to all commands.
 func completes(root *cobra.Command, socket *string) {
 	client := func(of func(control.Session) string, filter control.Filter) cobra.CompletionFunc {
 		return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {

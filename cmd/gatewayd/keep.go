@@ -12,8 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway"
 )
 
-// keepCommand is what the daemon starts as its keeper. It needs one capability, to read counters and rules, to set
-// interfaces down and to block the LAN.
+// keepCommand is the command that the daemon starts as its keeper (package keeper). It needs one capability,
+// CAP_NET_ADMIN, to read counters and rules, to set interfaces down and to block the LAN.
 func keepCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    gateway.KeepVerb + " LOG-FORMAT",

@@ -10,7 +10,7 @@ import (
 
 //go:generate go run . manual --markdown ../../docs/reference/gatewayd-commands.md
 
-// manualBook is what gatewayd manual writes.
+// manualBook is the manual that "gatewayd manual" writes.
 func manualBook(root *cobra.Command) manual.Book {
 	status := func(code int, text string, of ...string) manual.Entry {
 		return manual.Entry{Name: strconv.Itoa(code), Text: text, Commands: of}

@@ -77,7 +77,7 @@ func parseTime(s string) (time.Time, error) {
 	return t, fmt.Errorf("--at %q is no time such as 2026-03-01T14:05:06Z", s)
 }
 
-// showFlows writes what was found to out, and what is uncertain of it to notes.
+// showFlows writes the flows that were found to out, and warnings about incomplete results to notes.
 func showFlows(out, notes io.Writer, found flowlog.Found, endpoint netip.AddrPort, instant time.Time,
 	asJSON bool) error {
 	if found.Damaged > 0 {

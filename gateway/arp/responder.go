@@ -73,8 +73,8 @@ func (r *Responder) Answer(addr netip.Addr, mac MAC) error {
 	return nil
 }
 
-// Reply returns the frame that answers a request for an address, whose MAC address mac is; nil: the frame is no such
-// request.
+// Reply returns the frame that answers an ARP request for the host's address with its MAC address; nil: the frame is no
+// such request.
 func Reply(frame []byte, addr netip.Addr, mac MAC) []byte {
 	of, operation, ok := sender(frame)
 	if !ok || operation != request || netip.AddrFrom4([4]byte(frame[ethernetLen+24:])) != addr {

@@ -17,8 +17,8 @@ type Rate struct {
 // Minutely is once a minute.
 var Minutely = Rate{AtOnce: 1, EachSecond: 1. / 60}
 
-// Cost is the time in which the rate allows one, and Most the time in which it allows what may happen at once;
-// nanoseconds.
+// Cost is the time in which the rate allows one event, in nanoseconds. BucketSize is the time in which it allows AtOnce
+// events.
 func (r Rate) Cost() int64       { return int64(float64(time.Second) / r.EachSecond) }
 func (r Rate) BucketSize() int64 { return int64(r.AtOnce) * r.Cost() }
 

@@ -332,7 +332,7 @@ func (k *checker) checkPort(key string, port uint16) {
 	}
 }
 
-// checkLogin checks that each way to log in has what it needs.
+// checkLogin checks that the configuration of each login method is complete.
 func (k *checker) checkLogin() {
 	methods := "auth.methods"
 	switch {
@@ -400,7 +400,7 @@ func (k *checker) checkDatapath() {
 	}
 }
 
-// checkPPPoEOnly checks what a data path for PPPoE clients alone has no part in.
+// checkPPPoEOnly refuses keys that have no effect with a data path that serves PPPoE clients only.
 func (k *checker) checkPPPoEOnly(kind datapath.Traits) {
 	const only = "%q carries PPPoE clients alone: "
 	usual := datapath.Kinds[0].Kind

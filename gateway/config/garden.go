@@ -102,7 +102,7 @@ func gardenPort(v any) (g GardenPort, err error) {
 	return g, nil
 }
 
-// readPort reads what stands behind the colon: a port, and a protocol where it is not TCP.
+// readPort reads the part of an entry after the colon: a port, and a protocol if it is not TCP.
 func (g *GardenPort) readPort(host, text string) error {
 	whole := strict.Show(host + ":" + text)
 	number, protocol, named := strings.Cut(text, "/")
@@ -158,7 +158,7 @@ func Short(p netip.Prefix) string {
 	return p.String()
 }
 
-// checkGarden refuses what the LAN has: clients reach each other and the gateway without the garden.
+// checkGarden refuses prefixes of the LAN: clients reach each other and the gateway without the garden.
 func (k *checker) checkGarden() {
 	const among = "clients reach each other without the gateway"
 	report := func(key string, p netip.Prefix, text string) {
@@ -180,7 +180,7 @@ func (k *checker) checkGarden() {
 	}
 }
 
-// checkInbound refuses networks of the LAN: what comes from there by the WAN is never let in.
+// checkInbound refuses networks of the LAN: packets from such addresses are never let in by the WAN.
 func (k *checker) checkInbound() {
 	lan := k.LAN.Network()
 	for _, p := range k.NAT.Inbound {
@@ -222,7 +222,7 @@ func (c *Config) Redundancies() (all []Redundant) {
 	return all
 }
 
-// redundantPort says what holds a port of the garden already, if anything does.
+// redundantPort returns the entry of the garden that already covers a port, if there is one.
 func (c *Config) redundantPort(p GardenPort) (r Redundant, ok bool) {
 	r = Redundant{Key: "garden.ports", Value: p.String(), With: "garden.ports"}
 	for _, q := range c.Garden.Ports {

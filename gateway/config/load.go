@@ -73,9 +73,8 @@ func Parse(name string, data []byte) (*Config, error) {
 	return c, nil
 }
 
-// LANInterface reads lan.interface alone, for what must keep the LAN closed in spite of mistakes
-// in other keys. Where the file is no TOML from some line on, the name is returned beside the error if it
-// stands above that line.
+// LANInterface reads only lan.interface, for programs that must keep the LAN closed even if other keys are wrong. If
+// the file is not TOML from some line on, it returns both the name, if that stands above the line, and the error.
 func LANInterface(path string) (string, error) {
 	data, err := readConfig(path)
 	if err != nil {

@@ -39,7 +39,7 @@ func domainPattern(v any) (string, error) {
 	return pattern, nil
 }
 
-// namePattern is domainPattern with errors that say what a text is instead.
+// namePattern is domainPattern with errors that tell how the text is wrong.
 func namePattern(s string) (string, error) {
 	below, wild := strings.CutPrefix(s, "*.")
 	switch {
@@ -105,7 +105,7 @@ func dnsName(s string) (string, error) {
 	return name, nil
 }
 
-// checkLabel checks what stands between two dots of a name.
+// checkLabel checks a label of a name, which is the text between two dots.
 func checkLabel(label string) error {
 	bad := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_' }
 	switch index := strings.IndexFunc(label, bad); {

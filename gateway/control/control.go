@@ -212,7 +212,7 @@ func asShown(s session.Session) Session {
 	return out
 }
 
-// leftOf returns what is left of a session's limits at a time.
+// leftOf returns what remains of a session's limits at a time.
 func leftOf(s session.Session, now time.Time) (l Left) {
 	if s.Limits.SessionTimeout > 0 {
 		seconds := max(0, (s.Limits.SessionTimeout - now.Sub(s.Began)).Seconds())

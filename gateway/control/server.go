@@ -202,7 +202,7 @@ func readLogin(r io.Reader) (LoginRequest, error) {
 	return req, req.Check()
 }
 
-// Check refuses what no client can be logged in with.
+// Check refuses requests that cannot be carried out for any client.
 func (r LoginRequest) Check() error {
 	switch {
 	case !r.Addr.Is4():

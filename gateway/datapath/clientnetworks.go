@@ -96,7 +96,7 @@ func (b *ClientNetworks[O]) counted(length, more int) {
 	}
 }
 
-// Holder returns behind whom an address is: that of the longest network.
+// Holder returns the owner of the longest network that contains an address.
 func (b *ClientNetworks[O]) Holder(addr netip.Addr) (owner O, ok bool) {
 	left := b.lengths.Load()
 	if left == 0 || !addr.Is4() {
@@ -115,7 +115,7 @@ func (b *ClientNetworks[O]) Holder(addr netip.Addr) (owner O, ok bool) {
 	return owner, false
 }
 
-// Owner returns whose a network is. It takes as long however many there are.
+// Owner returns the owner of exactly this network. Its cost does not depend on the number of networks.
 func (b *ClientNetworks[O]) Owner(network netip.Prefix) (owner O, ok bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -92,7 +92,7 @@ func (s Setup) LAN() string {
 	return s.Networks[0].Interface
 }
 
-// LeaveFormer removes what data paths of other kinds left.
+// LeaveFormer removes everything that data paths of other kinds left in the kernel.
 func (s Setup) LeaveFormer() error {
 	if s.RemoveFormer == nil {
 		return nil

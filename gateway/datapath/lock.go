@@ -54,7 +54,7 @@ func (c Claim) socket() string {
 	return lockPrefix + c.Interface + ":" + c.LAN
 }
 
-// excludes reports whether a lock keeps others from what is claimed.
+// excludes reports whether an existing lock forbids the claim.
 func (c Claim) excludes(socket string) bool {
 	return socket == lockPrefix+c.Interface || c.LAN == "" && strings.HasPrefix(socket, c.socket()+":") ||
 		socket == c.socket()

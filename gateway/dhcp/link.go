@@ -85,7 +85,7 @@ func openSocket(ifi *net.Interface) (io.ReadCloser, error) {
 	return socket{conn}, nil
 }
 
-// incomingOnly spares what leaves by the interface the filter.
+// incomingOnly is a filter that drops the packets which leave by the interface.
 func incomingOnly(conn *packet.Conn) error {
 	rc, err := conn.SyscallConn()
 	if err != nil {

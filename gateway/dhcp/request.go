@@ -86,7 +86,7 @@ func parseRequest(d datagram) (*request, error) {
 	return rq, nil
 }
 
-// dropContradictions leaves out what contradicts the rest, as clients that err mean it.
+// dropContradictions removes fields that contradict the rest of a message, as some clients send them.
 func (rq *request) dropContradictions() {
 	// Some name their former address in ciaddr too early: it is for clients that use one already.
 	if rq.kind == dhcpv4.MessageTypeDiscover || rq.kind == dhcpv4.MessageTypeRequest && rq.requested.IsValid() {

@@ -200,7 +200,7 @@ func (s *Server) expireAll(ctx context.Context) {
 	}
 }
 
-// expire ends one part of what has expired, and reports whether there was any.
+// expire ends some of the leases and offers that have expired, and reports whether there were any.
 func (s *Server) expire(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,8 +217,8 @@ const (
 	maxNotes   = 128    // refusals that the log has named: half of it at once, and so many a minute
 )
 
-// admits reports whether another request of a MAC address is answered. One with a lease does not share what there is
-// for new ones.
+// admits reports whether another request of a MAC address is answered. Clients with a lease have a budget apart from
+// that of new ones.
 func (s *Server) admits(mac MAC) bool {
 	s.mu.Lock()
 	leased := len(s.table.held[mac]) > 0

@@ -47,7 +47,7 @@ func (r record) encode() []byte {
 	return append(b, r.hostname...)
 }
 
-// decodeRecord reads what encode made.
+// decodeRecord decodes a record that encode made.
 func decodeRecord(key, value []byte) (record, error) {
 	const fixed = 1 + 1 + 8 + 6 + 1
 	addr, ok := netip.AddrFromSlice(key)

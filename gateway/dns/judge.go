@@ -125,7 +125,7 @@ type opening struct {
 	gardenPort
 }
 
-// gardenPorts returns what a canonical name opens of its addresses.
+// gardenPorts returns the ports that a canonical name opens of its addresses.
 func (p *policy) gardenPorts(name string) (all []gardenPort) {
 	if p.probes.contains(name) { // first, so that there is no moment without it
 		all = append(all, gardenPort{shut: true})

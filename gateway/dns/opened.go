@@ -44,7 +44,7 @@ type openPlace struct {
 	port gardenPort
 }
 
-// carryOut has the data path open an address, or what is to be open of it.
+// carryOut has the data path open an address, a port of it, or shut its HTTP.
 func (s *Server) carryOut(o opening, until time.Time) error {
 	prefix := netip.PrefixFrom(o.addr, o.addr.BitLen())
 	switch {

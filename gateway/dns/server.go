@@ -247,7 +247,7 @@ func (s *Server) client(addr netip.Addr) client {
 	return c
 }
 
-// mayAsk reports whether a device's message is read, whoever answers it.
+// mayAsk reports whether the next message of a device is read at all.
 func (s *Server) mayAsk(c client) bool {
 	if s.queryBudgets.Spend(c.device, c.device.mac != [6]byte{}, budget.Now()) {
 		return true

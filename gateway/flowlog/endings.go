@@ -15,8 +15,8 @@ type endedFlow struct {
 // mostEnding bounds the flows that wait for what was counted aside.
 const mostEnding = 50_000
 
-// inherit begins with the connections that there are, and has only their traffic kept. Ends are reported by now: a
-// connection that is not listed, and whose end is not reported, had ended before.
+// inherit begins with the connections that exist, and has the data path keep only their counts. Ends are reported by
+// now: a connection that is not listed, and whose end is not reported, had ended before.
 func (l *Log) inherit() error {
 	var present []datapath.Tracked
 	name := func(c conntrack.Connection) { present = append(present, named(c)) }
@@ -31,8 +31,8 @@ func (l *Log) inherit() error {
 	return l.cfg.Bypassed.Keep(present)
 }
 
-// await has the end of a flow written with what was counted aside, at the next flush: packets may still be on
-// their way.
+// await has the end of a flow written at the next flush, with the packets that bypassed connection tracking: some may
+// still be on their way.
 func (l *Log) await(e endedFlow) {
 	l.mu.Lock()
 	l.ending = append(l.ending, e)
@@ -43,7 +43,7 @@ func (l *Log) await(e endedFlow) {
 	}
 }
 
-// complete adds to flows that have ended what was counted aside, and has them written.
+// complete adds the bypassing packets to flows that have ended, and has their lines written.
 func (l *Log) complete() {
 	l.mu.Lock()
 	all := l.ending

@@ -56,7 +56,7 @@ func (f *Flow) line() []byte {
 	return append(b, '\n')
 }
 
-// parseLine reads a line. It fails for what is no flow, as the rest of a torn line.
+// parseLine reads a line. It fails for text that is no flow, such as the rest of a torn line.
 func parseLine(b []byte) (f Flow, ok bool) {
 	if json.Unmarshal(b, &f) != nil {
 		return Flow{}, false

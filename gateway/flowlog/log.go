@@ -193,8 +193,8 @@ func (l *Log) addFlow(c conntrack.Connection, instant time.Time) {
 	l.add(f, true, false)
 }
 
-// flow returns a connection as a flow. The client of one that is known stays the same, whatever networks
-// are behind clients by now.
+// flow converts a connection to a flow. A known flow keeps its client, even if networks behind clients have changed
+// since.
 func (l *Log) flow(c conntrack.Connection) (Flow, bool) {
 	before, known := l.open[id{c.Orig, c.Zone}]
 	return flowOf(c, func(a netip.Addr) bool {
@@ -292,8 +292,8 @@ func (l *Log) write(ctx context.Context) {
 	}
 }
 
-// flush writes what waits, and begins another file where the present one is large or old. Lines that cannot be written
-// wait on while there is room, and are lost then.
+// flush writes the waiting lines, and begins another file where the present one is large or old. Lines that cannot be
+// written wait while there is room, and are lost then.
 func (l *Log) flush(now time.Time) {
 	l.complete()
 	l.mu.Lock()

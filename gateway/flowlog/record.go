@@ -74,7 +74,7 @@ func (f *Flow) shape() (s shape) {
 	return s
 }
 
-// record encodes a flow as its template has it: source is who began.
+// record encodes a flow by its template. The source is the end that began the flow.
 func (f *Flow) record() []byte {
 	// Before and after translation, of who began and of who was asked.
 	from, to := f.Client, f.Asked
@@ -131,8 +131,8 @@ func appendAddresses(b []byte, from, to netip.AddrPort) []byte {
 	return append(append(b, from.Addr().AsSlice()...), to.Addr().AsSlice()...)
 }
 
-// appendPorts appends two ports, and 0 where the protocol has no ports: what connection tracking has in
-// their place is a call ID or key.
+// appendPorts appends two ports, or 0 where the protocol has none: connection tracking has a call ID or key in their
+// place.
 func (f *Flow) appendPorts(b []byte, from, to netip.AddrPort) []byte {
 	ports := [2]uint16{from.Port(), to.Port()}
 	switch f.Protocol {

@@ -36,8 +36,8 @@ type formerSettings struct {
 	Settings    map[string]string
 }
 
-// track has the kernel track and count connections, and records former settings in the note first. Calling it again has
-// no effect. Of a damaged note it tells log what will not be restored.
+// track has the kernel track and count connections, and records its former settings in the note first. Calling it again
+// has no effect. If the note is damaged, it logs which settings will not be restored.
 func track(note string, log *slog.Logger) error {
 	if err := addTable(); err != nil {
 		return err
@@ -81,8 +81,8 @@ func track(note string, log *slog.Logger) error {
 	return nil
 }
 
-// Undo has the kernel track connections as before the log, also after a crash. note is Config.Note. What is not there
-// is no error.
+// Undo restores the kernel's settings from before the log, also after a crash. note is the path Config.NotePath. If
+// there is no note, it does nothing.
 func Undo(note string) error {
 	if found, err := tracked(); err != nil {
 		return err
@@ -148,8 +148,8 @@ func (l *Log) track() error {
 	return err
 }
 
-// keepTracking restores the kernel's rule where others have flushed it. Once the gateway was detached it takes out
-// what it put back before that was known.
+// keepTracking restores the kernel's rule after other programs have flushed it. If the gateway turns out to be
+// detached, it removes that rule again.
 func (l *Log) keepTracking() {
 	if l.cfg.IsDetached != nil && l.cfg.IsDetached() {
 		if err := Undo(l.cfg.NotePath()); err != nil && l.logDue() {

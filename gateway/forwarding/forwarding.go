@@ -102,13 +102,13 @@ func (s Switch) HasNote() (bool, error) {
 	return err == nil && !strings.HasSuffix(string(text), restoring), nil
 }
 
-// Forwards reports whether an interface forwards what arrives there.
+// Forwards reports whether the kernel forwards packets that arrive at an interface.
 func Forwards(name string) (bool, error) {
 	on, err := get(name, forwards)
 	return on == "1", err
 }
 
-// Writable reports what keeps this process from switching forwarding on at an interface.
+// Writable returns the error with which switching forwarding on at an interface would fail for this process.
 func Writable(name string) error {
 	if err := syscall.Access(path(name, forwards), 2); err != nil { // W_OK
 		return unwritable(name, forwards, err)

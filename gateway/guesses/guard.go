@@ -49,8 +49,8 @@ func (g *Guard) Enter(ctx context.Context, identity Attempter) (*Try, error) {
 // Leave ends the right.
 func (t *Try) Leave() { t.end() }
 
-// Wait is how long the client must wait before it may try a password of a user; 0: now. For user "" it is
-// what the client itself has to wait.
+// Wait is how long the client must wait before it may try a password of a user; 0: it may try now. For user "" it
+// considers the client alone.
 func (t *Try) Wait(user string) time.Duration {
 	wait := t.wait()
 	if user != "" && !t.guard.names.isHome(user, t.attempter.MAC) {
@@ -65,7 +65,7 @@ func (t *Try) Failures(user string) int {
 	return t.recent() + t.guard.names.recent(user, t.attempter.MAC)
 }
 
-// Wrong counts a wrong password. What a client tries that waits already is not its line's.
+// Wrong counts a wrong password. One by a client that has to wait already does not count for its access line.
 func (t *Try) Wrong(user string) {
 	t.fail()
 	t.guard.names.countWrong(user, t.attempter.MAC)
@@ -74,10 +74,10 @@ func (t *Try) Wrong(user string) {
 	}
 }
 
-// WrongName counts what is no password, such as a wrong name.
+// WrongName counts a failed attempt that was no password of a user, such as a wrong name.
 func (t *Try) WrongName() { t.fail() }
 
-// Right forgets what was wrong before.
+// Right clears the failures of the client and the user after a login.
 func (t *Try) Right(user string) {
 	t.succeeded()
 	t.guard.names.clearFailures(user, t.attempter.MAC)

@@ -106,7 +106,7 @@ func (s *Server) Stats() Stats {
 		Failed: s.failed.Load()}
 }
 
-// Listen opens the port of queries for what comes in by an interface.
+// Listen opens the port for queries that arrive at an interface.
 func Listen(ctx context.Context, device string) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, c syscall.RawConn) error {
 		var err error

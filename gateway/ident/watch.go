@@ -136,7 +136,7 @@ func LeftInKernel(dir string) bool {
 	return err == nil
 }
 
-// RemoveWatch detaches what a Watch left in a folder. What does not exist is no error.
+// RemoveWatch detaches the programs of a ConnWatch whose pins are in a folder. If there are none, it does nothing.
 func RemoveWatch(dir string) error {
 	var all error
 	for _, pin := range Pins(dir) {
@@ -239,8 +239,8 @@ func (w *ConnWatch) Began(near, far netip.AddrPort) (instant time.Time, ok bool,
 	return time.Now().Add(time.Duration(int64(l.Began) - now.Nano())), true, nil
 }
 
-// Client returns the client whose port 113 an asking end has connected to. ok is false if that was none, but the
-// gateway itself.
+// Client returns the client whose port 113 a connection from a host on the WAN was meant for. ok is false if it was
+// meant for the gateway itself.
 func (w *ConnWatch) Client(asker netip.AddrPort) (client netip.Addr, ok bool, err error) {
 	var key identAsker
 	key.Addr, key.Port = raw(asker)

@@ -72,7 +72,7 @@ func address(name string) *net.UnixAddr {
 	return &net.UnixAddr{Net: "unixpacket", Name: "@gatewayd/keeper/" + name}
 }
 
-// New returns an owner's end, whose Open is called next.
+// New returns a Keeper that is not connected yet. Open must be called next.
 func New(cfg Config) *Keeper {
 	k := &Keeper{cfg: cfg}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
@@ -152,7 +152,7 @@ func dial(name string) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// takeHeld takes over what a keeper holds. One of another version is told to end.
+// takeHeld takes over the items that a keeper holds. A keeper of another version is told to end.
 func takeHeld(conn *net.UnixConn) (held []Item, err error) {
 	defer func() {
 		if err != nil {
@@ -297,8 +297,8 @@ func (k *Keeper) renew() error {
 	return nil
 }
 
-// Leave ends this end alone: the keeper goes on with what it holds, as after the owner's death. It returns false where
-// no keeper is connected.
+// Leave ends only this connection. The keeper goes on with the items that it holds, as after the owner's death. It
+// returns false where no keeper is connected.
 func (k *Keeper) Leave() bool {
 	k.cancel()
 	k.running.Wait()
@@ -312,7 +312,7 @@ func (k *Keeper) Leave() bool {
 	return true
 }
 
-// Close ends the keeper, also one that has not answered before, and with it what it holds.
+// Close ends the keeper, also one that did not answer, and with it the items that it holds.
 func (k *Keeper) Close() error {
 	k.cancel()
 	k.running.Wait()
@@ -328,7 +328,8 @@ func (k *Keeper) Close() error {
 	return End(k.cfg.Name) // over another connection
 }
 
-// End ends the keeper of a name, where there is one, and with it what it holds. It fails where the keeper does not end.
+// End ends the keeper of a name, if there is one, and with it the items that it holds. It fails if the keeper does not
+// end.
 func End(name string) error { return endWithin(name, endTime) }
 
 func endWithin(name string, wait time.Duration) error {

@@ -229,7 +229,7 @@ func (s *server) endIfEmpty() {
 	}
 }
 
-// sendHeld sends a new owner what is held.
+// sendHeld sends all items to a new owner.
 func (s *server) sendHeld(conn *net.UnixConn) error {
 	s.mu.Lock()
 	all := make([]*heldItem, 0, len(s.items))
@@ -252,7 +252,7 @@ func (s *server) sendHeld(conn *net.UnixConn) error {
 	return send(conn, message{Verb: done})
 }
 
-// serveOwner does what an owner says until it is gone.
+// serveOwner carries out the messages of an owner until it disconnects.
 func (s *server) serveOwner(conn *net.UnixConn) {
 	if conn.SetReadDeadline(time.Time{}) != nil {
 		return

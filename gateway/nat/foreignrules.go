@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// ForeignTables names the chains of other programs' tables that translate the sources of packets, and what gives
-// connections a helper.
+// ForeignTables names other programs' chains that translate sources of packets, and rules that give connections a
+// helper.
 func ForeignTables() (chains, helpers []string, err error) {
 	conn, err := nftables.Dial()
 	if err != nil {

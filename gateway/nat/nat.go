@@ -116,8 +116,8 @@ func Open(cfg Config) (*NAT, error) {
 // noteAttempts is how often the table is put in place to note what it is, while others change tables of nftables.
 const noteAttempts = 5
 
-// apply replaces the table, and notes what it is then: again where something was changed in between, as that may be of
-// the table.
+// apply replaces the table and notes its digest. If another program changed tables in between, it does so again,
+// because the change may have been in this table.
 func (n *NAT) apply() error {
 	b := &nftables.Batch{Held: n.tableHeld}
 	n.wanted = n.cfg.ruleset(b)
@@ -155,8 +155,8 @@ func (n *NAT) Trouble() string {
 // recheckEvery is how often the table is looked at without a message of the kernel's.
 const recheckEvery = 2 * time.Second
 
-// Run puts the table back where others remove it, or change its chains, its rules or what its maps hold, until ctx
-// ends. gone is asked at each look whether the data path was detached: the table is then removed, too.
+// Run restores the table when other programs remove it, or change its chains, rules or maps, until ctx ends. gone tells
+// whether the data path was detached: then it removes the table.
 func (n *NAT) Run(ctx context.Context, gone func() bool) error {
 	port, err := n.conn.Port()
 	if err != nil {
@@ -217,8 +217,8 @@ func (n *NAT) keepTable(gone func() bool) {
 	}
 }
 
-// isInPlace reports whether chains and rules are those that were put in place, and maps hold what they should. mu is
-// held.
+// isInPlace reports whether the table in the kernel has exactly the chains, rules and map elements that it should have.
+// mu is held.
 func (n *NAT) isInPlace() (bool, error) {
 	generation, err := n.conn.Generation()
 	if err != nil || generation == n.goodGeneration {

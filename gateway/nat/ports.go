@@ -20,7 +20,8 @@ type Assignment struct {
 	Each    int          // ports of a client, from 1 on
 }
 
-// Of returns what a client has; ok is false where there is no room for it. The address is zero without Sources.
+// Of returns the outside address and ports of a client; ok is false where there is no room for it. The address is zero
+// without Sources.
 func (a Assignment) Of(client int) (source netip.Addr, first, last uint16, ok bool) {
 	room := ports / a.Each
 	switch index := client / room; {

@@ -68,7 +68,7 @@ func (w *writer) rule(chain string, parts ...[]nftables.Expr) {
 	w.AddRule(w.table, chain, all...)
 }
 
-// ruleset adds the whole table in place of a former one, and returns what its maps hold.
+// ruleset adds the whole table in place of a former one, and returns the elements of its maps.
 func (c Config) ruleset(b *nftables.Batch) contents {
 	w := &writer{Batch: b, table: tableOf(c.Name), maps: contents{}}
 	w.DeleteTable(w.table)
@@ -138,8 +138,8 @@ func (c Config) hairpin(w *writer) {
 	w.rule("postrouting", inward, []nftables.Expr{nftables.Drop()})
 }
 
-// dropUnsolicited drops what the WAN's hosts send to clients' own addresses, but for answers, what is forwarded to a
-// client, and what comes from Config.Inbound.
+// dropUnsolicited drops packets from the WAN to clients' own addresses, except answers, forwarded ports, and packets
+// from Config.Inbound.
 func (c Config) dropUnsolicited() []nftables.Expr {
 	asked := binary.NativeEndian.AppendUint32(nil, nftables.Established|nftables.Related)
 	forwarded := binary.NativeEndian.AppendUint32(nil, nftables.Redirected)

@@ -102,7 +102,7 @@ func (n *session) Authenticate(c ppp.Credentials) {
 	n.logIn()
 }
 
-// logIn asks for those whose turn it is. The caller holds mu.
+// logIn asks Access about the next sessions whose turn it is. The caller holds mu.
 func (s *Server) logIn() {
 	for s.logins < s.cfg.Logins && !s.closed {
 		first := s.waiting[queued].Front()

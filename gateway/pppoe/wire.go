@@ -81,7 +81,7 @@ func read(c *packet.Conn, f func([]byte)) error {
 	}
 }
 
-// send sends a whole frame. What a full queue drops is sent again by who waits for an answer.
+// send sends a whole frame. A frame that a full queue drops is sent again by the side that waits for an answer.
 func (w *wire) send(b []byte) {
 	_, _ = w.sessionConn.WriteTo(b, &packet.Addr{HardwareAddr: net.HardwareAddr(b[:6])})
 }

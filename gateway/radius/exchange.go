@@ -81,7 +81,8 @@ func (s *service) exchangeInOrder(ctx context.Context, r request, source request
 	return answer, err
 }
 
-// askAll asks the servers in turn. One whose part of the time is over is listened to still: the first answer counts.
+// askAll asks the servers in turn. A server whose part of the time is over is still listened to: the first answer
+// counts.
 func (s *service) askAll(ctx context.Context, a *serversRequest, began time.Time, overdue func()) (
 	*radius.Packet, error) {
 	var problems []string
@@ -119,7 +120,7 @@ func silenceLimit(ctx context.Context, began time.Time, servers int, timeout tim
 	return timeout * 9 / 10 // waits vary by a tenth
 }
 
-// failures returns what was wrong with the servers that are skipped.
+// failures returns the reasons why servers are skipped.
 func (s *service) failures() (all []string) {
 	for _, e := range s.endpoints {
 		e.mu.Lock()
@@ -206,7 +207,8 @@ type serversRequest struct {
 	answeredBy *endpoint // whose answer counts
 }
 
-// free frees what the request holds. listen: its servers had their time; an answer that comes still is late.
+// free frees the request's identifiers and place. With listen, its servers had their whole time, and an answer that
+// still comes is counted as late.
 func (a *serversRequest) free(listen bool) {
 	for _, x := range a.exchanges {
 		if !listen || x.answered.Load() || !x.e.keepIDs(x) {
@@ -268,7 +270,7 @@ func (st serverTry) exchange(ctx context.Context, a *serversRequest, overdue fun
 	return nil, x.silenceError()
 }
 
-// silenceError is what is known of why there is no answer.
+// silenceError returns an error with everything that is known about why there is no answer.
 func (x *exchange) silenceError() *noAnswerError {
 	return &noAnswerError{x.e.addr.String(), x.refused, x.unsigned.Load(), x.forged.Load(), x.cause, x.e.lateness(),
 		x.e.loginsAnswered(x.began)}

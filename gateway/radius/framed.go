@@ -17,7 +17,7 @@ import (
 // maxRoutes bounds the networks of a client, so that accounting has room for them.
 const maxRoutes = 16
 
-// framed fills in what a server gives a client on PPPoE: an address, or the pool that it is to be of, and networks.
+// framed reads the addresses that a server gives a PPPoE client: an address, or the name of a pool, and networks.
 func framed(login *session.Login, p *radius.Packet) (err error) {
 	login.Framed = framedAddress(p)
 	login.Pool = string(p.Get(rfc2869.FramedPool_Type)) // RFC 2869, 5.18

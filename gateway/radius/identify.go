@@ -137,8 +137,8 @@ func (w *limitChange) apply(s session.Session) func(*session.Limits) {
 	}
 }
 
-// parseChange returns what a request is to change. One with an attribute that is not understood is refused (RFC 5176,
-// 3).
+// parseChange returns the change that a request asks for. A request with an attribute that is not understood is refused
+// (RFC 5176, 3).
 func (d *Dynamic) parseChange(p *radius.Packet) (w limitChange, cause rfc3576.ErrorCause) {
 	coa := p.Code == radius.CodeCoARequest
 	for _, a := range p.Attributes {
@@ -158,7 +158,7 @@ func (d *Dynamic) parseChange(p *radius.Packet) (w limitChange, cause rfc3576.Er
 	return w, 0
 }
 
-// add adds what an attribute changes; false: it is not understood.
+// add adds the change of one attribute; false: it is not understood.
 func (d *Dynamic) add(w *limitChange, a *radius.AVP) bool {
 	seconds := func(set func(*session.Limits, time.Duration)) bool {
 		if len(a.Attribute) != 4 {
@@ -182,7 +182,7 @@ func (d *Dynamic) add(w *limitChange, a *radius.AVP) bool {
 	return false
 }
 
-// addVendor adds what the attributes in one of a vendor change. Halves of a quota are changed one by one.
+// addVendor adds the changes of a vendor's attributes. Halves of a 64-bit quota are changed one by one.
 func (d *Dynamic) addVendor(w *limitChange, b []byte) bool {
 	if len(b) < 4+2 {
 		return false

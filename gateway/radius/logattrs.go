@@ -11,10 +11,11 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// namedMost is how many of a request's sessions the log names; it has the number of all.
+// namedMost bounds how many of a request's sessions the log names. It always tells the number of all.
 const namedMost = 4
 
-// logUsers is what the log says of whom a server's request is about: the sessions found, or else what the request says.
+// logUsers returns log attributes that name the users of a server's request: those of the sessions found, or else those
+// that the request names.
 func logUsers(p *radius.Packet, found []session.Session) []any {
 	if len(found) == 0 {
 		client := string(p.Get(rfc2865.CallingStationID_Type))
@@ -37,7 +38,7 @@ func logUsers(p *radius.Packet, found []session.Session) []any {
 	return attrs
 }
 
-// inWords says what an Error-Cause means, of those that are answered.
+// inWords explains an Error-Cause in plain words, for the log.
 func inWords(c rfc3576.ErrorCause) string {
 	switch c {
 	case rfc3576.ErrorCause_Value_UnsupportedAttribute:

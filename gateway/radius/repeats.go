@@ -58,13 +58,13 @@ type requestMemory struct {
 	failed     budget.OncePerMinute
 }
 
-// incompleteName is what the file is called while it lacks requests that were carried out.
+// incompleteName is the file's name while requests are missing in it that were carried out.
 func (r *requestMemory) incompleteName() string { return r.path + ".incomplete" }
 
 // unknown is remembered instead of requests that no file has: those before its end less untimedFor.
 var unknown = requestID{from: netip.IPv6Unspecified()}
 
-// openRepeats reads the file, which may be missing, and leaves out what is over. What is wrong with it is logged.
+// openRepeats reads the file, which may be missing, and leaves out expired requests. It logs damage.
 func openRepeats(path string, now time.Time, log *slog.Logger) *requestMemory {
 	r := &requestMemory{path: path, log: log, answered: map[requestID]answeredRequest{}}
 	if path == "" {
@@ -145,7 +145,7 @@ func appendRecord(b []byte, q requestID, a answeredRequest) []byte {
 	return append(b, 0)
 }
 
-// readRecord returns false for what no gateway wrote.
+// readRecord returns false for bytes that no gateway has written.
 func readRecord(b []byte) (q requestID, a answeredRequest, ok bool) {
 	q.from, q.id, q.authenticator = netip.AddrFrom16([16]byte(b)).Unmap(), b[16], [16]byte(b[17:])
 	until := binary.BigEndian.Uint64(b[33:])
@@ -154,7 +154,7 @@ func readRecord(b []byte) (q requestID, a answeredRequest, ok bool) {
 	return q, answeredRequest{forgetAt: time.Unix(int64(until), 0), timed: b[41] == 1}, ok
 }
 
-// rewrite makes the file anew of what is remembered.
+// rewrite replaces the file by the requests that are remembered.
 func (r *requestMemory) rewrite(now time.Time) {
 	var b []byte
 	for q, a := range r.answered {
@@ -228,13 +228,14 @@ func (r *requestMemory) close() {
 	}
 }
 
-// answerTo returns what became of a request, if it was carried out.
+// answerTo returns the result of a request that was carried out already.
 func (r *requestMemory) answerTo(q requestID, now time.Time) (answeredRequest, bool) {
 	before, found := r.answered[q]
 	return before, found && now.Before(before.forgetAt)
 }
 
-// fresh reports whether who sends a request once more may just have missed the answer, which is then due again.
+// fresh reports whether a repeated request may come from a server that just missed the answer: then it gets the answer
+// again.
 func (a answeredRequest) fresh(now time.Time) bool {
 	return a.timed || now.Before(a.forgetAt.Add(againFor-untimedFor))
 }
@@ -268,7 +269,7 @@ func (r *requestMemory) add(q requestID, p *radius.Packet, now time.Time) bool {
 	return true
 }
 
-// removeExpired removes what is over, and looks again when twice as many are remembered.
+// removeExpired removes expired requests. It runs again when twice as many are remembered.
 func (r *requestMemory) removeExpired(now time.Time) {
 	maps.DeleteFunc(r.answered, func(_ requestID, a answeredRequest) bool { return !now.Before(a.forgetAt) })
 	r.sweepAt = min(max(2*len(r.answered), lookN), rememberN)

@@ -133,7 +133,7 @@ func (r *accessRequest) packet(secret []byte, id byte, _ time.Time) ([]byte, err
 	return data, nil
 }
 
-// line adds what describes a PPPoE session; 0: the client has none.
+// line adds the attributes of a PPPoE session; 0: the client has none.
 func (b builder) line(port uint16) {
 	if port != 0 {
 		b.number(rfc2865.NASPort_Type, uint32(port))

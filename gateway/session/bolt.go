@@ -199,7 +199,7 @@ func layOut(tx *bbolt.Tx) error {
 	return tx.Bucket(aboutBucket).Put(formatKey, binary.BigEndian.AppendUint64(nil, FormatVersion))
 }
 
-// advise adds to an error of opening what to do.
+// advise adds a remedy to an error of opening.
 func advise(err error) error {
 	switch {
 	case errors.Is(err, ErrNewerVersion):

@@ -96,7 +96,7 @@ func appendSession(b []byte, s *Session) []byte {
 	return append(b, extra...)
 }
 
-// appendExtra appends what former versions did not have; nil: there is none.
+// appendExtra appends the fields that former versions did not have; nil: there are none.
 func appendExtra(b []byte, s *Session) []byte {
 	n := len(s.FurtherAddrs)
 	if s.Owner != "" {

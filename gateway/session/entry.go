@@ -32,7 +32,7 @@ type extraFields struct {
 	lastEnding   Ending       // of the session before; zero while Authenticated
 }
 
-// extraOrZero returns what few clients have of this one.
+// extraOrZero returns the entry's extraFields, or zero ones where it has none.
 func (e *entry) extraOrZero() extraFields {
 	if e.extra == nil {
 		return extraFields{}
@@ -40,7 +40,7 @@ func (e *entry) extraOrZero() extraFields {
 	return *e.extra
 }
 
-// change has how change what few clients have.
+// change has edit change a copy of the entry's extraFields.
 func (e *entry) change(edit func(*extraFields)) {
 	r := e.extraOrZero()
 	if edit(&r); len(r.furtherAddrs) == 0 && r.pppoe.Session == 0 && r.lastEnding == (Ending{}) {

@@ -32,7 +32,7 @@ func (e *entry) addrs() []netip.Addr {
 	return append([]netip.Addr{e.key.Addr}, e.extraOrZero().furtherAddrs...)
 }
 
-// networks returns what an entry's client sends with: its addresses, and the networks behind it.
+// networks returns the addresses and networks that an entry's client may send from.
 func (e *entry) networks() (all []netip.Prefix) {
 	for _, addr := range e.addrs() {
 		all = append(all, netip.PrefixFrom(addr, addr.BitLen()))
@@ -40,7 +40,8 @@ func (e *entry) networks() (all []netip.Prefix) {
 	return append(all, e.extraOrZero().pppoe.Routes...)
 }
 
-// droppedPrefixes returns what an entry does not have in common with the next one, which is nil for none.
+// droppedPrefixes returns the addresses and networks of an entry that the next one does not have. The next one is nil
+// for none.
 func (e *entry) droppedPrefixes(next *entry) []netip.Prefix {
 	if e.state == "" {
 		return nil
@@ -83,7 +84,7 @@ var closedChan = func() <-chan struct{} {
 	return c
 }()
 
-// retryWhenFree calls try until it no longer returns what to wait for. Nothing is held while it waits.
+// retryWhenFree calls try again until it no longer returns a channel to wait for. No lock is held while it waits.
 func retryWhenFree(try func() (Session, <-chan struct{}, error)) (Session, error) {
 	for {
 		s, ending, err := try()

@@ -247,7 +247,7 @@ func (j *journal) readOn() (first Event, waiting *sessionEvents, err error) {
 	return first, waiting, err
 }
 
-// supersede leaves out updates of a session that is set aside: its newest event says what they say.
+// supersede leaves out interim updates of a session that is set aside: its newest event contains their counts.
 func (j *journal) supersede(l *sessionEvents) {
 	for i := len(l.queue) - 2; i >= 0; i-- {
 		if trying := i == 0 && !l.Queued(); l.queue[i].update && !trying {

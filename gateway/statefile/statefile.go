@@ -145,8 +145,8 @@ func SetAside(path string) (string, error) {
 	}
 }
 
-// Replace makes a file at path of what fill writes. It is on the disk when Replace returns: after a power cut the file
-// has the former content or the new one. Calls for one path must not overlap.
+// Replace writes a file at path with the content that fill writes. It is on the disk when Replace returns: after a
+// power cut the file has the former content or the new one. Calls for one path must not overlap.
 func Replace(path string, fill func(io.Writer) error) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

@@ -117,8 +117,8 @@ func read(path string) (s state, err error) {
 	return s, nil
 }
 
-// Save writes down how the line relates to the clocks, if that has changed or was long ago. Without it, what
-// a clock that was set says is lost at the machine's next start.
+// Save writes the line's relation to the clocks to the file, if that has changed or was written long ago. Without it, a
+// new setting of the wall clock would be lost at the machine's next start.
 func (l *Line) Save() error {
 	const often = 10 * time.Minute
 	now := time.Now()
@@ -157,7 +157,7 @@ func (s state) write(path string) error {
 	})
 }
 
-// At is what the line calls a time. The zero time is zero.
+// At converts a time of the wall clock to the line's. The zero time stays zero.
 func (l *Line) At(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -166,8 +166,7 @@ func (l *Line) At(t time.Time) time.Time {
 	return l.start.Add(now.Sub(l.opened)).Add(t.Sub(now))
 }
 
-// Time is the time that the line calls at, by the wall clock of now and with a monotonic reading. The zero time
-// is zero.
+// Time converts a time of the line to the present wall clock's, with a monotonic reading. The zero time stays zero.
 func (l *Line) Time(instant time.Time) time.Time {
 	if instant.IsZero() {
 		return instant
@@ -176,8 +175,8 @@ func (l *Line) Time(instant time.Time) time.Time {
 	return now.Add(instant.Sub(l.start.Add(now.Sub(l.opened))))
 }
 
-// Wall is when t was, by the wall clock of now. t has a monotonic reading. A clock that was not set, only made to go
-// faster or slower, changes nothing: less than a second is not told.
+// Wall converts t, which has a monotonic reading, to the wall clock as it is set now. Differences below a second are
+// ignored: a clock that only runs faster or slower changes nothing.
 func Wall(t time.Time) time.Time {
 	before := t.Round(0)
 	if now := time.Now().Add(-time.Since(t)).Round(0); now.Sub(before).Abs() >= time.Second {

@@ -109,7 +109,7 @@ func (q *queue) runTurns() {
 	}
 }
 
-// beginTurn begins a turn, and returns what to hash and for whom; nil: the line is empty.
+// beginTurn begins a turn, and returns the login, the hash and the password to hash; nil: no login waits.
 func (q *queue) beginTurn() (w *waiting, h hash, password string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -47,7 +47,8 @@ func Call[P, R any](t testing.TB, ctx context.Context, command cdp.Command[P, R]
 	return result
 }
 
-// Eval evaluates JavaScript from outside the page, whose policy may allow none. A promise is waited for.
+// Eval evaluates JavaScript in the page from outside of it, because the page's policy may forbid scripts. It waits for
+// a promise.
 func Eval[T any](t testing.TB, ctx context.Context, script string) T {
 	t.Helper()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))

@@ -12,7 +12,7 @@ import (
 // Update reports whether files are to be written anew.
 var Update = flag.Bool("update", false, "write the files anew that tests compare with")
 
-// Compare holds what a test has made against the file at a path.
+// Compare compares the output of a test with the file at a path.
 func Compare[T string | []byte](t testing.TB, path string, made T) {
 	t.Helper()
 	if *Update {

@@ -24,8 +24,8 @@ const (
 var clients = flag.String("clients", string(Behind),
 	"where clients of tests are: behind (a bridge), direct, or gateway (the LAN is a bridge whose frames netfilter sees)")
 
-// Where returns the place, that of the flag for the zero value. It skips a test on kernels that lack what the place
-// needs.
+// Where returns the place: for the zero value, that of the flag. It skips a test on kernels that lack a feature for the
+// place.
 func (p Place) Where(t testing.TB) Place {
 	t.Helper()
 	if p == "" {

@@ -11,7 +11,7 @@ import (
 // longestName is longer than any table's or key's name, bytes. A longer line is not shown.
 const longestName = 80
 
-// refused says what a parser expected, and how to correct usual mistakes. It shows no values, which may be secrets.
+// refused tells what a parser expected, and how to correct usual mistakes. It shows no values, which may be secrets.
 func refused(file string, data []byte, bad toml.ParseError, allKeys string) *Error {
 	before := data[:min(max(bad.Position.Start, 0), len(data))]
 	line := 1 + bytes.Count(before, []byte("\n"))

@@ -47,7 +47,7 @@ func Read(file string, data []byte, allKeys string) ([]Entry, *Error) {
 	return list(Entry{}, top, placesIn(data)), nil
 }
 
-// list lists what is in a table and below.
+// list lists the keys of a table and of the tables below it.
 func list(in Entry, table map[string]any, places *place) []Entry {
 	var groups [][]Entry // each a key, and then all below it
 	for name, value := range table {
@@ -71,7 +71,7 @@ func list(in Entry, table map[string]any, places *place) []Entry {
 	return slices.Concat(groups...)
 }
 
-// listRows lists several tables of a name and what is in them.
+// listRows lists several tables of one name ([[name]]), and the keys of each.
 func listRows(e Entry, tables []map[string]any, parent *place) (all []Entry) {
 	for i, table := range tables {
 		here := parent
@@ -146,7 +146,7 @@ func (s *scan) find(parent *place, e *unstable.Node) *place {
 	return parent
 }
 
-// newest is the last one of several tables, which is what their name means below them.
+// newest returns the last table of several with one name ([[name]]): keys that follow in the text are in that one.
 func (p *place) newest() *place {
 	if len(p.rows) > 0 {
 		return p.rows[len(p.rows)-1]

@@ -19,7 +19,7 @@ type Parser[T any] func(v any) (T, error)
 // Argument is a value from a command line: text whose type the parser decides.
 type Argument string
 
-// Accept makes a parser of what takes a value or does not; want says in the error what it would take.
+// Accept makes a parser of a function that accepts a value or not. want tells in the error which values it accepts.
 func Accept[T any](want string, take func(v any) (T, bool)) Parser[T] {
 	return func(v any) (T, error) {
 		if x, ok := take(v); ok {
@@ -30,7 +30,7 @@ func Accept[T any](want string, take func(v any) (T, bool)) Parser[T] {
 	}
 }
 
-// AcceptText is Accept for what is made of text.
+// AcceptText is Accept for values that are made from text.
 func AcceptText[T any](want string, take func(s string) (T, bool)) Parser[T] {
 	return Accept(want, func(v any) (x T, ok bool) {
 		s, isText := Text(v)

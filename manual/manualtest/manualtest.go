@@ -144,7 +144,7 @@ func Again(t *testing.T, run func(env []string, folder string)) {
 	}
 }
 
-// Page checks that a page of documentation is what the commands say.
+// Page checks that a page of the documentation equals the one that the commands make.
 func Page(t *testing.T, b manual.Book, path string) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -179,8 +179,8 @@ func streamsAreCounted(t *testing.T, w *World) {
 	})
 }
 
-// joined compares the counts of aggregated segments with what the ends sent: all data,
-// and a header for each counted packet.
+// joined compares the counts of aggregated segments with the bytes that the ends sent: all data, and a header for each
+// counted packet.
 func joined(got, want tally) error {
 	got.upBytes, want.upBytes = got.upBytes-40*got.upPackets, want.upBytes-40*want.upPackets
 	got.downBytes, want.downBytes = got.downBytes-40*got.downPackets, want.downBytes-40*want.downPackets
@@ -329,7 +329,7 @@ func countersAgree(t *testing.T, w *World) {
 	})
 }
 
-// lists compares Clients with what was set.
+// lists compares the result of Clients with the clients that were set.
 func (w *World) lists(t *testing.T, want ...netip.Addr) {
 	t.Helper()
 	got := w.Clients(t)

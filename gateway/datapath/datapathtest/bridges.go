@@ -21,8 +21,8 @@ var places = []behaviour{
 		Shape{Place: netnstest.Direct}},
 }
 
-// inTurn shows behaviours one after the other in one network. Those that count from nothing come first, and none uses
-// up what a client may do.
+// inTurn shows several behaviours one after the other in one network, which saves time. Those that count from zero come
+// first, and none uses up a client's budget.
 func inTurn(names ...string) func(*testing.T, *World) {
 	return func(t *testing.T, w *World) {
 		for _, name := range names {

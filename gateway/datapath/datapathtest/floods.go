@@ -88,7 +88,7 @@ func connectionFlood(t *testing.T, w *World) {
 	}
 }
 
-// allowed is what a stranger, and the test itself, may have the gateway do within a time.
+// allowed is how much work a stranger, and the test itself, may cause within a time.
 func allowed(took time.Duration, kinds ...datapath.Work) int {
 	most := 60 // of Alice's and the test's own
 	for _, k := range kinds {
@@ -98,7 +98,7 @@ func allowed(took time.Duration, kinds ...datapath.Work) int {
 	return most
 }
 
-// bounded checks what a stranger had the gateway do within a time.
+// bounded checks how much work a stranger caused within a time.
 func bounded(t *testing.T, took time.Duration, n int, label string, kinds ...datapath.Work) {
 	t.Helper()
 	most := allowed(took, kinds...)
@@ -123,7 +123,7 @@ func flood(s Station, n uint16) [][]byte {
 	}
 }
 
-// others shows that a stranger has what strangers may have.
+// others shows that another stranger is still served while one floods the gateway.
 func (w *World) others(t *testing.T, s Station) {
 	t.Helper()
 	if got, err := get(s, Server); !strings.Contains(got, "portal: "+s.Addr.String()+":") || err != nil {
@@ -137,7 +137,7 @@ func (w *World) others(t *testing.T, s Station) {
 	}
 }
 
-// answers counts what the gateway sent to a station, by kind; repeated answers count once.
+// answers counts the gateway's answers to a station, by kind; repeated answers count once.
 func answers(frames [][]byte, to Station) map[string]int {
 	n, seen := map[string]int{}, map[string]bool{}
 	for _, f := range frames {

@@ -177,7 +177,7 @@ func ARP(operation uint16, a netip.Addr, m datapath.MAC, target netip.Addr) []by
 	return append(b.Bytes(), make([]byte, 18)...)
 }
 
-// inAnothersFrame changes the sender of a built frame, and not what the message says.
+// inAnothersFrame changes the Ethernet sender of a built frame, but not the sender that the message names.
 func inAnothersFrame(b []byte, m datapath.MAC) []byte {
 	copy(b[6:12], m[:])
 	return b

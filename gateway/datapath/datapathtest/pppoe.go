@@ -130,7 +130,7 @@ func (l *pppoeClient) open() error {
 	)
 }
 
-// send puts the header on what the station's kernel sends.
+// send puts the PPPoE header on packets that the station's kernel sends.
 func (l *pppoeClient) send() {
 	for b := make([]byte, 4096); ; {
 		n, err := l.tun.Read(b)
@@ -156,7 +156,7 @@ func onSession(frame []byte, session uint16) []byte {
 	return inSession(frame[14:], datapath.MAC(frame[6:12]), session)
 }
 
-// receive takes the header off what comes, and checks it.
+// receive takes the PPPoE header off received frames, and checks it.
 func (l *pppoeClient) receive() {
 	b := make([]byte, 1<<17)
 	for !l.ended.Load() {
@@ -215,8 +215,8 @@ func (l *pppoeClient) check(t *testing.T) {
 	}
 }
 
-// stackSendsPPPoE: what the stack sends gets the header too: the gateway's own packets, and
-// fragments, also of packets that are longer than the PPPoE session allows.
+// stackSendsPPPoE: packets that the stack sends get the header too: the gateway's own packets, and fragments, also of
+// packets that are longer than the PPPoE session allows.
 func stackSendsPPPoE(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	says(t, w.Alice.Space, "ping -c 1 -W 5 10.1.0.1", "1 received")

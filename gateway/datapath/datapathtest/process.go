@@ -34,7 +34,7 @@ type Process struct {
 	logs logtest.Log // of all processes of the test
 }
 
-// Said returns what all processes of the test have logged.
+// Said returns the log of all processes of the test.
 func (p *Process) Said() string {
 	return p.logs.String()
 }
@@ -130,7 +130,7 @@ func (p *Process) call(method string, arg, reply any) error {
 	return nil
 }
 
-// do sends a request whose only answer is an error.
+// do sends a request that answers with an error or nothing.
 func (p *Process) do(method string, arg any) error { return p.call(method, arg, new(Outcome)) }
 
 // Open opens the data path, and the gateway's services with it.
@@ -139,7 +139,7 @@ func (p *Process) Open() error { return p.do("Open", Nothing{}) }
 // Close closes data path and services; closed ones are no error.
 func (p *Process) Close() error { return p.do("Close", Nothing{}) }
 
-// Detach removes what the data path left in the kernel.
+// Detach removes everything that the data path left in the kernel.
 func (p *Process) Detach() error { return p.do("Detach", Nothing{}) }
 
 // Set sets clients one after the other.
@@ -208,7 +208,7 @@ func (p *Process) ForwardingWhy(t testing.TB) (word, reason string) {
 	return f.Word, f.Why
 }
 
-// Seen returns what the gateway's other parts saw.
+// Seen returns what the gateway's other parts received.
 func (p *Process) Seen(t testing.TB) (s Sightings) {
 	t.Helper()
 	must(t, p.call("Seen", Nothing{}, &s))

@@ -342,7 +342,7 @@ func (s *Service) Forwarding(_ Nothing, f *Forwarding) error {
 	return err
 }
 
-// Seen returns what the other parts saw.
+// Seen returns what the gateway's other parts received.
 func (s *Service) Seen(_ Nothing, out *Sightings) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -111,7 +111,7 @@ func (w *World) counted(t *testing.T, name string, before map[string]uint64, rea
 // isARP reports whether a frame is ARP.
 func isARP(f []byte) bool { return len(f) > 14 && binary.BigEndian.Uint16(f[12:]) == 0x0806 }
 
-// isEchoReply recognises what a station's kernel answers to a ping.
+// isEchoReply recognises the answer of a station's kernel to a ping.
 func isEchoReply(f []byte, s Station) bool {
 	return len(f) > 34 && f[14] == 0x45 && f[23] == byte(layers.IPProtocolICMPv4) && f[34] == 0 &&
 		bytes.Equal(f[26:30], s.Addr.AsSlice())

@@ -135,7 +135,7 @@ func (x *Stream) Passes(t *testing.T, label string) {
 	})
 }
 
-// stopped checks that what connections send after the call does not arrive, except what was in flight.
+// stopped checks that bytes which connections send after the call do not arrive, except those that were in flight.
 func stopped(t *testing.T, label string, all ...*Stream) {
 	t.Helper()
 	count := func() (n []uint64) {

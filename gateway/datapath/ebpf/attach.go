@@ -69,7 +69,7 @@ func unlink(pin string) error {
 	return errors.Join(l.Detach(), l.Unpin(), l.Close())
 }
 
-// detach detaches a program, if it is attached, whoever pinned it.
+// detach detaches a program, if it is attached, whichever process pinned it.
 func (h hook) detach(dir string) error {
 	err := unlink(filepath.Join(dir, "link_"+h.name))
 	if e := netlink.FilterDel(h.filter()); e != nil && !isGone(e) {

@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Check reports what keeps Open from working on this machine, as far as that can be known without
-// loading programs. The interfaces must exist.
+// Check reports why Open would fail on this machine, as far as that can be known without loading programs. The
+// interfaces must exist.
 func Check(cfg Config) error {
 	errs := []error{kernel(), onBPFFS(cfg.PinDir)}
 	for _, name := range []string{cfg.lan(), cfg.WAN} {

@@ -105,8 +105,8 @@ func (d *Datapath) judgeRouting(r *reasons) {
 	}
 }
 
-// judgePrograms lists the programs and filters of others at tc of the incoming side, logs the programs that come ahead
-// of ours, and notes for observe what was judged.
+// judgePrograms looks at other programs and filters at tc of the incoming side. It logs those that handle packets
+// before ours, and remembers the list for observe.
 func (d *Datapath) judgePrograms(r *reasons) {
 	var others []string
 	for _, h := range d.hooks(d.lan, d.wan) {
@@ -180,8 +180,8 @@ func stamp(reason string) uint64 {
 	return now() + uint64(redirectLife)
 }
 
-// renew moves the stamp on. Cached hops stay valid. Where the stamp had run out, because the daemon was stopped or got
-// no CPU, nobody noticed what changed meanwhile: everything is judged again first.
+// renew renews the stamp without which the programs stop redirecting. Cached hops stay valid. Where the stamp had run
+// out, because the daemon was stopped or got no CPU, changes may have been missed: everything is judged again first.
 func (d *Datapath) renew() {
 	d.mu.Lock()
 	d.noteLapse()

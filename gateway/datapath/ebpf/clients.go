@@ -111,7 +111,7 @@ func (d *Datapath) Remove(id datapath.ID) error {
 	return nil
 }
 
-// Counters returns what a client has sent and received since the epoch.
+// Counters returns the traffic of a client since the epoch.
 func (d *Datapath) Counters(id datapath.ID) (datapath.Counters, error) {
 	place, err := d.slot(id)
 	if err != nil {

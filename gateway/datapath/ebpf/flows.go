@@ -226,8 +226,8 @@ func (d *Datapath) hearOfEnds() (*netlink.Conn, error) {
 	return c, nil
 }
 
-// endFlows takes the programs that learn away. What hears of deleted connections stays: the kernel reports only
-// those that began while somebody listened.
+// endFlows detaches the programs that learn flows. The program that hears of deleted connections stays: the kernel
+// reports only connections that began while somebody listened.
 func (d *Datapath) endFlows() {
 	for _, l := range d.flows.links {
 		l.Close()
@@ -273,8 +273,8 @@ func (d *Datapath) restFlows() error {
 // caching reports whether flows are cached. mu is held.
 func (d *Datapath) caching() bool { return d.stackReason != "" && d.uncachedWhy == "" }
 
-// voidFlows has the stack decide about every flow again. A packet may be on its way through the stack, by
-// what was before: what it teaches is voided too.
+// voidFlows makes all cached flows invalid, so that the stack decides about each again. A packet may be on its way
+// through the stack by the former rules: the entry that it causes is void too.
 func (d *Datapath) voidFlows() {
 	d.mu.Lock()
 	caching := d.caching()
@@ -289,7 +289,7 @@ func (d *Datapath) voidFlows() {
 	}
 }
 
-// withoutFlows has the stack forward every packet while f judges what might keep flows from being cached.
+// withoutFlows has the stack forward every packet while f looks for reasons not to cache flows.
 func (d *Datapath) withoutFlows(f func()) {
 	pause := func(n int) {
 		d.mu.Lock()

@@ -78,7 +78,7 @@ func (d *Datapath) attachPinned(p *pinnedProgram) error {
 	return err
 }
 
-// attached reports whether the program is where it belongs, and notes what else is there.
+// attached reports whether the program is attached at its hook, and remembers the other programs there.
 func (p *pinnedProgram) attached() (bool, error) {
 	switch {
 	case p.link == nil:
@@ -237,7 +237,8 @@ func (d *Datapath) report(subject string, err error) {
 	}
 }
 
-// noteError notes what an attempt came to, and reports whether that is an error other than the last one's.
+// noteError remembers the result of an attempt, and reports whether it is an error other than the last one, which the
+// caller then logs.
 func (d *Datapath) noteError(subject string, err error) bool {
 	if err == nil {
 		delete(d.loggedErrors, subject)
@@ -248,7 +249,7 @@ func (d *Datapath) noteError(subject string, err error) bool {
 	return !same
 }
 
-// listPins notes what the folder of pins must hold.
+// listPins lists the pins that the folder of pins must hold.
 func (d *Datapath) listPins() error {
 	all, err := os.ReadDir(d.cfg.PinDir)
 	d.pins = map[string]bool{}
@@ -375,7 +376,7 @@ func frozen(m *ebpf.Map) bool {
 	return err == nil && info.Frozen()
 }
 
-// Repairs counts what was put back.
+// Repairs counts programs, pins and rules that were put back.
 func (d *Datapath) Repairs() Repairs {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -115,7 +115,7 @@ func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// spec returns what to load, with constants and map sizes filled in.
+// spec returns the programs and maps to load, with constants and map sizes filled in.
 func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 	spec, err := loadGateway()
 	if err != nil {

@@ -105,8 +105,8 @@ func (q *queue) findHolder(root netlink.Qdisc, parts []netlink.Qdisc, timed bool
 		root.Type(), q.dev.Name, fqFlowPackets, fqMask)
 }
 
-// open finds or makes a queue that holds packets back. What an operator configured stays, and has a number, which the
-// kernel's own queues have not.
+// open finds or makes a queue that can hold packets back. A queue that an operator configured stays: it has a number
+// (handle), which the kernel's default queues do not have.
 func (q *queue) open(timed bool) error {
 	root, parts, err := q.root()
 	if err != nil {
@@ -165,7 +165,7 @@ func (q *queue) replace(root netlink.Qdisc, timed bool) error {
 		"giving %s a queue that holds clients' packets: %w", q.dev.Name, errors.Join(made, q.remove(), q.removeNote()))
 }
 
-// classful makes an htb. What has no class leaves at once.
+// classful makes an htb. Packets without a class leave at once.
 func (q *queue) classful() error {
 	link, err := netlink.LinkByIndex(q.dev.Index)
 	if err != nil {
@@ -245,7 +245,7 @@ func (q *queue) backlogs() (map[uint16]uint64, error) {
 	return out, nil
 }
 
-// removeClass removes a client's class, with what waits in it.
+// removeClass removes a client's class, with the packets that wait in it.
 func (q *queue) removeClass(minor uint16) error {
 	c := &netlink.HtbClass{ClassAttrs: netlink.ClassAttrs{LinkIndex: q.dev.Index, Parent: q.handle(),
 		Handle: netlink.MakeHandle(q.major, minor)}}

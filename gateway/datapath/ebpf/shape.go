@@ -81,8 +81,8 @@ func (d *Datapath) adoptShaping() error {
 	return err
 }
 
-// shape has packets of the client of a slot held to its rates, or no longer. What the queues refuse is logged and
-// tried again, and the client's packets beyond its rates are dropped meanwhile. After detach it does nothing.
+// shape has the packets of the client in a slot held back to its rates, or no longer. Errors of the queues are logged,
+// and the change is tried again; meanwhile packets beyond the client's rates are dropped. After detach it does nothing.
 func (d *Datapath) shape(slot uint32, r rates) {
 	s := &d.shaping
 	if d.cfg.Shaping != ShapingAuto {
@@ -163,8 +163,8 @@ func minor(slot uint32) uint16 {
 	return uint16(slot)
 }
 
-// openQueue opens a queue. With an error nothing holds packets. What detach cannot have seen is removed again. mu is
-// held.
+// openQueue opens a queue. On error nothing holds packets back. If detach was run meanwhile, it removes the queue
+// again. mu is held.
 func (d *Datapath) openQueue(q *queue) error {
 	err := q.open(d.shaping.timed)
 	if err == nil && q.holder == gatewayHolderHOLDER_CLASS && q.major == wanQueue {

@@ -23,8 +23,8 @@ type tallies struct {
 // tallying reports whether packets that pass by the cache are counted by connection.
 func (c *Config) tallying() bool { return c.Flows && c.FlowCache != FlowCacheNever }
 
-// openTallies reads what a former daemon has tallied, and returns the first place behind. Places without a
-// connection, as of a daemon that was killed while it took some, are cleared.
+// openTallies reads the tallies of a former daemon, and returns the first unused place. Places without a connection, as
+// of a daemon that was killed while it took some, are cleared.
 func (d *Datapath) openTallies() (fresh uint32, err error) {
 	fresh = 1
 	if !d.cfg.tallying() {

@@ -70,8 +70,8 @@ func (d *Datapath) read(c *client) (r reading, err error) {
 	return r, err
 }
 
-// lookAtAll reads all clients' traffic in two requests, and not what was dropped, which takes more. Rules are not
-// replaced meanwhile: the readings of former rules would be taken for the new ones'.
+// lookAtAll reads all clients' traffic in two requests. It does not read dropped packets, which takes more. Rules are
+// not replaced meanwhile: readings of the former rules would be taken for those of new ones.
 func (d *Datapath) lookAtAll() error {
 	d.replacing.RLock()
 	defer d.replacing.RUnlock()
@@ -106,7 +106,7 @@ func (c *client) addReading(r reading, now time.Time) {
 	}
 }
 
-// Counters returns what was forwarded from and to a client since the epoch.
+// Counters returns the traffic of a client since the epoch.
 func (d *Datapath) Counters(id datapath.ID) (datapath.Counters, error) {
 	if err := d.net.Client(id.Addr()); err != nil {
 		return datapath.Counters{}, err

@@ -80,7 +80,7 @@ type rulesRecord struct {
 // first one that is closed ends the traffic.
 const filesKept = 3
 
-// openKeeper finds or starts the keeper and returns what it has.
+// openKeeper finds or starts the keeper, and returns the items that it holds.
 func (d *Datapath) openKeeper() []keeper.Item {
 	if d.cfg.Keeper == nil {
 		return nil
@@ -133,7 +133,7 @@ func (d *Datapath) refill() {
 	}
 }
 
-// keepDigest has the keeper keep what the rules are. replacing is held.
+// keepDigest stores the digest of the present rules with the keeper. replacing is held.
 func (d *Datapath) keepDigest() {
 	if d.keeper == nil {
 		return
@@ -238,8 +238,8 @@ func (d *Datapath) adoptAll(items []keeper.Item, intact bool) (stay bool) {
 	return intact
 }
 
-// sweep removes what the rules have of clients that were not adopted. It reads them again, because adopted clients may
-// have ended: by their quota, or by their time.
+// sweep removes entries of the rules' sets that belong to clients which were not adopted. It reads the sets again,
+// because adopted clients may have ended: by their quota, or by their time.
 func (d *Datapath) sweep() error {
 	d.replacing.Lock()
 	defer d.replacing.Unlock()
@@ -269,7 +269,7 @@ func (d *Datapath) sweep() error {
 	return d.rules.Commit(&b)
 }
 
-// discard ends a session whose files a keeper may have too; its interface is removed with all others.
+// discard ends a session whose files a keeper may hold too; its interface is removed together with all others.
 func (d *Datapath) discard(r record, files []int) {
 	if len(files) == filesKept {
 		l := &pppoeSession{key: sessionKey{r.Client.MAC, r.Client.Session}, socket: files[0], channel: files[1],

@@ -115,7 +115,7 @@ func Open(cfg datapath.Setup) (_ *Datapath, err error) {
 	return d, nil
 }
 
-// takeUp blocks the LAN and takes up what a former process left.
+// takeUp blocks the LAN, and takes over the sessions of a former process.
 func (d *Datapath) takeUp() error {
 	items := d.openKeeper()
 	intact := d.adoptAll(items, d.rulesIntact(items))
@@ -163,7 +163,7 @@ func ethernet(name string) (*net.Interface, error) {
 	return lan, nil
 }
 
-// Check reports what keeps Open from working on this machine. It loads the kernel's modules.
+// Check reports why Open would fail on this machine. It loads the kernel's modules.
 func Check(cfg datapath.Setup) error {
 	network, err := datapath.SingleNetwork(cfg.Networks)
 	if err == nil {

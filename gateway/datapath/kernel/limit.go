@@ -34,8 +34,8 @@ var directions = [...]struct {
 	{netlink.HANDLE_MIN_EGRESS, func(l datapath.Limits) uint64 { return l.DownBps }},
 }
 
-// police has the kernel drop what a client sends and is sent beyond its rates. Where these are as before, what is left
-// of the burst stays.
+// police has the kernel drop packets from and to a client beyond its rates. If the rates are unchanged, the rest of the
+// burst is kept.
 func (l *pppoeSession) police(before, limits datapath.Limits) error {
 	if limits.UpBps == 0 && limits.DownBps == 0 && !l.policed {
 		return nil

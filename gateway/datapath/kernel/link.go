@@ -71,8 +71,8 @@ func createUnit(unit int, name string, mtu, group int) (index int, err error) {
 	return dev.Index, nil
 }
 
-// raise sets an interface up, and has the kernel forward what comes from it and ignore its ICMP redirects; lower sets
-// it down.
+// raise sets an interface up, and has the kernel forward packets that arrive there and ignore its ICMP redirects. lower
+// sets it down.
 func raise(index int) error { return setLink(index, unix.IFF_UP, true) }
 func lower(index int) error { return setLink(index, 0, false) }
 
@@ -116,8 +116,8 @@ type stats [statsHeader]byte
 func (s *stats) Len() int          { return len(s) }
 func (s *stats) Serialize() []byte { return s[:] }
 
-// sent reads what an interface, or with index 0 each one, has sent: packets as the line carries them, aggregated ones
-// cut up, and their bytes without PPP's header.
+// sent reads the packets that an interface has sent, or with index 0 those of all interfaces. Aggregated packets count
+// as they are on the line, and bytes without PPP's header.
 func sent(index int, each func(index int, n nftables.Counted)) error {
 	flags := 0
 	if index == 0 {

@@ -83,7 +83,7 @@ func pppox() (int, error) {
 var errMissing = fmt.Errorf(
 	"%w: the kernel has no PPPoE (modprobe pppoe; CONFIG_PPP, CONFIG_PPPOE)", datapath.ErrNotSupported)
 
-// openDevice opens what becomes a channel or a unit.
+// openDevice opens /dev/ppp for a channel or a unit.
 func openDevice() (int, error) {
 	fd, err := unix.Open(devicePath, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	switch {

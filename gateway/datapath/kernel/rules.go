@@ -80,7 +80,8 @@ func (d *Datapath) install() error {
 	return err
 }
 
-// isSubscriberIf continues with packets whose interface, by META_IIFGROUP or OIFGROUP, is a subscriber's.
+// isSubscriberIf returns expressions that match packets whose interface, by META_IIFGROUP or OIFGROUP, is a
+// subscriber's.
 func (d *Datapath) isSubscriberIf(key uint32) []nftables.Expr {
 	return []nftables.Expr{nftables.Meta(0, key), nftables.Equal(0, native32(d.group))}
 }
@@ -130,7 +131,7 @@ func (d *Datapath) localRules(b *nftables.Batch, t nftables.Table) {
 			nftables.CountBy(setOwn, 0)})...)
 }
 
-// addClientRules adds a client, whose counters are new, to the rules.
+// addClientRules adds a client with new counters to the rules.
 func addClientRules(b *nftables.Batch, t nftables.Table, index int, a netip.Addr) {
 	b.AddCounter(t, fromCounter(a))
 	b.AddCounter(t, ownCounter(a))
@@ -143,7 +144,7 @@ func bar(b *nftables.Batch, t nftables.Table, index int, a netip.Addr) {
 	b.DeleteElements(t, setFrom, nftables.Element{Key: fromKey(index, a)})
 }
 
-// removeBarred removes what bar leaves.
+// removeBarred removes the rest of a client that bar has removed from forwarding: its own key and its counters.
 func removeBarred(b *nftables.Batch, t nftables.Table, index int, a netip.Addr) {
 	b.DeleteElements(t, setOwn, nftables.Element{Key: ownKey(index)})
 	b.DeleteCounter(t, fromCounter(a))

@@ -48,8 +48,8 @@ func (d *Datapath) checkLAN(w *watcher) {
 
 func (w *watcher) close() error { return w.follower.Close() }
 
-// keepRules restores the rules after they were changed or nftables was flushed: until then the machine may forward what
-// the LAN sends, and clients may use any address.
+// keepRules restores the rules after they were changed or nftables was flushed. Until then the machine may forward
+// packets from the LAN, and clients may use any address.
 func (d *Datapath) keepRules() {
 	d.replacing.Lock()
 	defer d.replacing.Unlock()
@@ -83,7 +83,7 @@ func (d *Datapath) noteRules() error {
 	return nil
 }
 
-// changed names what differs from the rules as they were noted; "": nothing. replacing is held.
+// changed names the parts of the rules that differ from the noted ones; "": none. replacing is held.
 func (d *Datapath) changed() (string, error) {
 	for i, t := range d.tables() {
 		if now, err := d.rules.Digest(t); err != nil || now != d.digests[i] {
@@ -119,8 +119,8 @@ func (d *Datapath) keys() map[string][][]byte {
 	return all
 }
 
-// restore replaces the rules and adds the clients to them. What was counted since the last reading is lost. replacing
-// is held.
+// restore replaces the rules and adds the clients to them. Packets counted since the last reading are lost from the
+// counts. replacing is held.
 func (d *Datapath) restore() error {
 	if err := d.closeLAN(nil, true); err != nil {
 		return fmt.Errorf("restoring the rules: %w", err)

@@ -63,7 +63,7 @@ func (e *Events) Follow(ctx context.Context, began, ended func(Connection), miss
 	}
 }
 
-// dispatch calls began and ended for what messages report.
+// dispatch calls began and ended for the connections that messages report.
 func dispatch(messages []netlink.Message, began, ended func(Connection)) {
 	for _, m := range messages {
 		c, err := Read(m.Data)
@@ -79,7 +79,7 @@ func dispatch(messages []netlink.Message, began, ended func(Connection)) {
 	}
 }
 
-// Reported is Follow for what the kernel has reported already, without waiting.
+// Reported is Follow for reports that have arrived already: it does not wait for others.
 func (e *Events) Reported(began, ended func(Connection), missed func() error) error {
 	rc, err := e.c.SyscallConn()
 	if err != nil {

@@ -54,7 +54,7 @@ func (g Guard) shut(b *nftables.Batch) {
 	chain(b, t, "postrouting", nftables.Hook{Number: unix.NF_INET_POST_ROUTING, Priority: 500}, rules)
 }
 
-// forward replaces the rules about what is forwarded. They compare names, and come after the rules that accept packets
+// forward replaces the rules for forwarded packets. They compare names, and come after rules that accept packets
 // between known interfaces by index, because comparing names takes several times as long.
 func (g Guard) forward(b *nftables.Batch, indexes ...int) {
 	var rules [][]nftables.Expr
@@ -128,8 +128,7 @@ func (g Guard) renew(b *nftables.Batch, indexes []int) {
 	g.know(b, indexes)
 }
 
-// RenewWithFrames is ShutFrames and Renew in one step: what the LAN sends and what is sent to it are shut off at the
-// same moment.
+// RenewWithFrames is ShutFrames and Renew in one step: frames from and to the LAN are shut off at the same moment.
 func (g Guard) RenewWithFrames(gateway netip.Addr, indexes ...int) error {
 	return change("shutting "+g.LAN+" off and guarding it", func(b *nftables.Batch) {
 		shutFrames(b, g.LAN, gateway)
@@ -200,7 +199,7 @@ func remove(t nftables.Table, doing string) error {
 	return change(doing, func(b *nftables.Batch) { b.DeleteTable(t) })
 }
 
-// Check reports whether the machine lacks what guards need.
+// Check reports whether this machine can have guards.
 func Check() error {
 	c, err := nftables.Dial()
 	if err == nil {

@@ -13,7 +13,7 @@ const (
 	DestinationAt = 16
 )
 
-// CameBy continues with packets that came by an interface, whose name is no pattern.
+// CameBy matches packets that arrived at an interface, whose name is no pattern.
 func CameBy(dev string) []Expr { return []Expr{Meta(0, unix.NFT_META_IIFNAME), Equal(0, Name(dev))} }
 
 // LeavesBy continues with packets that leave by an interface.

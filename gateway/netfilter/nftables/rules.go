@@ -81,7 +81,7 @@ func (c *Conn) Dump(kind uint16, family Family, filter []byte) ([]netlink.Messag
 	return c.dump(q)
 }
 
-// dump asks for a list, again while others change what is listed.
+// dump requests a list, and requests it again when the list changed meanwhile.
 func (c *Conn) dump(question netlink.Message) ([]netlink.Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -147,7 +147,7 @@ func (t *Table) Remove(id datapath.ID) error {
 	return nil
 }
 
-// Counters returns what a client has sent and received since the epoch.
+// Counters returns the traffic of a client since the epoch.
 func (t *Table) Counters(id datapath.ID) (datapath.Counters, error) {
 	e, err := t.entryOf(id)
 	if err != nil {

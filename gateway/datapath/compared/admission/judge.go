@@ -30,7 +30,7 @@ type Judge struct {
 	_      [64]byte
 }
 
-// Count counts packets whose outcome the data path determined itself.
+// Count counts packets about which the data path decided without the judge.
 func (j *Judge) Count(r Reason, packets int) { j.counts[r].Add(uint64(packets)) }
 
 // countVerdict counts a packet and returns its verdict.

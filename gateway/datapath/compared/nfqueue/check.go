@@ -7,8 +7,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Check reports what keeps Open from working with a LAN on this machine, as far as that can be known
-// without rules and queues.
+// Check reports why Open would fail for a LAN on this machine, as far as that can be known without making rules and
+// queues.
 func Check(lan string) error {
 	dev, err := net.InterfaceByName(lan)
 	if err != nil {

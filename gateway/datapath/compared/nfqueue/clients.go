@@ -125,7 +125,7 @@ func (d *Datapath) addOwner(b *nftables.Batch, addr netip.Addr, mac datapath.MAC
 	b.AddElements(tablesOf(d.net.Interface).arp, setTaken, nftables.Element{Key: addr.AsSlice()})
 }
 
-// Counters returns what a client has sent and received since the epoch.
+// Counters returns the traffic of a client since the epoch.
 func (d *Datapath) Counters(id datapath.ID) (datapath.Counters, error) {
 	c, err := d.table.Counters(id)
 	if err != nil || d.fast == nil {

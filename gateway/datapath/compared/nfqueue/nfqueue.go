@@ -131,8 +131,8 @@ func open(cfg config) (_ *Datapath, err error) {
 	return d, d.startJudging()
 }
 
-// newcomers filters out newcomers that an earlier packet made clients, and those whose MAC address the kernel did not
-// report: see judge.sender.
+// newcomers removes from a list the newcomers that are clients already, because of an earlier packet, and those whose
+// MAC address the kernel did not report (judge.sender).
 func (d *Datapath) newcomers() func(netip.Addr, datapath.MAC) {
 	if d.cfg.Newcomer == nil {
 		return nil

@@ -171,7 +171,7 @@ func (d *Datapath) judgeAgain(addr netip.Addr) error {
 	return d.count(addr)
 }
 
-// count adds what the kernel has passed for a client to the judges' counts.
+// count adds the packets that the kernel has passed for a client to the judges' counts.
 func (d *Datapath) count(addr netip.Addr) error {
 	n, err := d.uncounted(addr)
 	if err != nil {
@@ -183,7 +183,7 @@ func (d *Datapath) count(addr netip.Addr) error {
 	return d.table.AddPassed(addr, c)
 }
 
-// uncounted reads what the kernel has passed for an address and was not yet added to the judges' counts.
+// uncounted reads the packets that the kernel has passed for an address and that are not in the judges' counts yet.
 func (d *Datapath) uncounted(addr netip.Addr) (tally, error) {
 	h := d.fast.counted[addr]
 	n := h.base
@@ -205,7 +205,7 @@ func (d *Datapath) uncounted(addr netip.Addr) (tally, error) {
 	return n.minus(h.added), nil
 }
 
-// addPassed adds what the kernel has passed to a client's counters. d.mu is held.
+// addPassed adds the packets that the kernel has passed to a client's counters. d.mu is held.
 func (d *Datapath) addPassed(addr netip.Addr, c *datapath.Counters) error {
 	h := d.fast.counted[addr]
 	if h == nil {
@@ -234,8 +234,8 @@ func (h *addrCounters) record(n tally, now time.Time) {
 	}
 }
 
-// allPassed sums what the kernel has passed, and the part of it that was added to the judges' counts; and updates each
-// address's last reading.
+// allPassed sums the packets that the kernel has passed, and the part of them that is in the judges' counts already. It
+// updates each address's last reading.
 func (d *Datapath) allPassed() (sum, counted tally, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -98,8 +98,8 @@ func (d *Datapath) requestRules(b *nftables.Batch, t nftables.Table) {
 	}
 }
 
-// plainRules continue with packets that need only forwarding and whose frames have no padding; the others are left to
-// the stack.
+// plainRules returns expressions that match packets which need only forwarding and whose frames have no padding. All
+// others are left to the stack.
 func plainRules(b *nftables.Batch, t nftables.Table, chain string, toStack nftables.Expr) {
 	const first, hops, word = 0, 8, 4
 	leave := func(at uint32, mask, value []byte) {
@@ -115,7 +115,8 @@ func plainRules(b *nftables.Batch, t nftables.Table, chain string, toStack nftab
 	leave(first, []byte{0, 0, 0xff, 0xf0}, []byte{0, 0, 0, 16})
 }
 
-// validLengths continues with packets whose header and lengths agree; of fragments, with the first.
+// validLengths returns expressions that match packets with consistent header and total lengths; of a fragmented packet
+// they match the first fragment.
 func validLengths() nftables.Expr { return nftables.Payload(0, nftables.TransportHeader, 0, 4) }
 
 // behindNextHop continues if an address is behind the next hop, near if it is a neighbour at the WAN.

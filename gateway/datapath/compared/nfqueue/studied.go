@@ -8,8 +8,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// studiedRules queue what clients send before it is routed, and what is forwarded to them after the stack, where NAT
-// has restored their addresses. The portal gets its connections by NAT, so the machine tracks every connection.
+// studiedRules queue clients' packets before they are routed, and packets to clients after the stack, where NAT has
+// restored their addresses. The portal gets its connections by NAT, so the machine tracks every connection.
 func (d *Datapath) studiedRules(b *nftables.Batch, t nftables.Table) {
 	d.knownSet(b, t)
 	b.AddChain(t, "prerouting", &nftables.Hook{Type: "filter", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityRaw})

@@ -15,7 +15,8 @@ import (
 // the chain does not exist, because each hook costs time for every packet.
 const unrouted = "unrouted"
 
-// unroutedRules creates the chain. What the judge does not intercept there is judged after routing.
+// unroutedRules creates the chain before routing. Packets that the judge does not intercept there are judged after
+// routing.
 func (d *Datapath) unroutedRules(b *nftables.Batch, t nftables.Table) {
 	tcp := append(d.fromLAN(),
 		nftables.Meta(0, unix.NFT_META_PKTTYPE), nftables.Equal(0, []byte{unix.PACKET_HOST}),

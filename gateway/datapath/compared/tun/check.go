@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Check reports what keeps Open from working on this machine, as far as that can be known without making a device.
+// Check reports why Open would fail on this machine, as far as that can be known without making a device.
 func Check(cfg datapath.Setup) error {
 	network, err := datapath.SingleNetwork(cfg.Networks)
 	if err != nil {

@@ -119,7 +119,7 @@ func (f *fast) open(shares, udp bool) (err error) {
 	return nil
 }
 
-// close closes what the thread has open.
+// close closes the thread's descriptors.
 func (f *fast) close() {
 	f.worker.close()
 	if f.ring != nil {

@@ -87,8 +87,8 @@ func ipv4(b []byte) ([]byte, bool) {
 	return b[:total], true
 }
 
-// transport returns a packet's transport header and what follows; nil for later fragments and packets with fewer than
-// least bytes.
+// transport returns a packet from its transport header on. It returns nil for later fragments, and for packets with
+// fewer than least bytes there.
 func transport(ip []byte, least int) []byte {
 	index := int(ip[0]&15) * 4
 	if index < ipLen || len(ip) < index+least || binary.BigEndian.Uint16(ip[6:])&0x1fff != 0 {

@@ -14,7 +14,7 @@ type studied struct {
 	buf []byte
 }
 
-// close closes what the thread has open.
+// close closes the thread's descriptors.
 func (s *studied) close() {
 	s.worker.close()
 	s.waiting.close()

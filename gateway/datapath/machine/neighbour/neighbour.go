@@ -99,8 +99,8 @@ func (t *Table) Has(addr netip.Addr, mac datapath.MAC) bool {
 	return present && before == mac
 }
 
-// Flush enters what was noted before the call. The changes of callers that wait for each other go into one system call,
-// so that many leases at once cost little each.
+// Flush sends all changes that were noted before the call to the kernel. The changes of callers that wait for each
+// other go into one system call, so that many leases at once cost little each.
 func (t *Table) Flush() {
 	t.sending.Lock()
 	defer t.sending.Unlock()
@@ -114,7 +114,7 @@ func (t *Table) flush() {
 	}
 }
 
-// nextEntries returns what is to be sent, at most one message's worth.
+// nextEntries returns the next changes to send, at most as many as fit into one message.
 func (t *Table) nextEntries() (list []entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,8 +154,8 @@ func (t *Table) send(list []entry) {
 	})
 }
 
-// replaceable returns those of clients whose address has an entry that gatewayd may replace, and says which
-// it may not: whoever made a static entry means it. sending is held.
+// replaceable returns the entries that gatewayd may replace in the kernel's table, and logs the others: a static entry
+// was made on purpose. sending is held.
 func (t *Table) replaceable(entries []entry) (over []entry) {
 	for _, e := range entries {
 		f, err := get(t.index, e.addr)
@@ -198,7 +198,7 @@ func (t *Table) Check() {
 	}
 }
 
-// anyOwn returns the address of any client whose entry is gatewayd's. sending is held.
+// anyOwn returns the address of any client whose entry gatewayd made. sending is held.
 func (t *Table) anyOwn() (netip.Addr, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

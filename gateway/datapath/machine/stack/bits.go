@@ -32,7 +32,7 @@ func (r *registers) bytes(n, bytes uint32) []octet {
 	return r[from : from+int(bytes)]
 }
 
-// whatVaries returns what of some bytes varies; "": nothing.
+// whatVaries names the value that varies among some bytes; "": none does.
 func whatVaries(o []octet) string {
 	for _, b := range o {
 		if b.known|b.fixed != 0xff {
@@ -42,7 +42,7 @@ func whatVaries(o []octet) string {
 	return ""
 }
 
-// name is what was loaded, also where that is not known.
+// name is the name of the value that was loaded into the byte.
 func (b octet) name() string {
 	if b.source == "" {
 		return "properties"
@@ -112,7 +112,7 @@ const (
 
 func (t truth) not() truth { return [...]truth{unknown: unknown, always: never, never: always}[t] }
 
-// equals compares bytes with a value; varying is what varies and would have to be known.
+// equals compares bytes with a value. varying names the value on which an unknown result depends.
 func equals(o []octet, want []byte) (t truth, varying string) {
 	t = always
 	for i, w := range want {

@@ -134,8 +134,8 @@ const (
 	nfQueue  = 3
 )
 
-// expression evaluates one expression. t is what it matches, never ends the rule; verdicts are those that
-// it may give; varying says how it varies.
+// expression evaluates one expression. t says whether it matches (never ends the rule), verdicts are those that it may
+// give, and varying names the value on which that depends.
 func (e *evaluation) expression(x expression) (t truth, verdicts []verdict, varying string) {
 	a := fields(x.data)
 	switch x.name {
@@ -209,7 +209,7 @@ func (e *evaluation) load(n uint32, o []octet) {
 	copy(e.r.bytes(n, uint32(len(o))), o)
 }
 
-// meta is what is known of the packet itself.
+// meta loads a property of the packet itself (nftables' meta).
 func (e *evaluation) meta(a attributes) (t truth, v []verdict, varying string) {
 	key := a.number(unix.NFTA_META_KEY)
 	if a.has(unix.NFTA_META_SREG) {
@@ -281,7 +281,7 @@ func (p packet) state() uint32 {
 	return stateEstablished
 }
 
-// ct is what is known of the packet's connection.
+// ct loads a property of the packet's connection (nftables' ct).
 func (e *evaluation) ct(a attributes) (t truth, v []verdict, varying string) {
 	key := a.number(unix.NFTA_CT_KEY)
 	if a.has(unix.NFTA_CT_SREG) {
@@ -309,7 +309,7 @@ func (e *evaluation) ct(a attributes) (t truth, v []verdict, varying string) {
 	return always, nil, ""
 }
 
-// payload is what is known of the packet's headers.
+// payload loads bytes of the packet's headers.
 func (e *evaluation) payload(a attributes) (t truth, v []verdict, varying string) {
 	if a.has(unix.NFTA_PAYLOAD_SREG) {
 		return always, nil, "changes packets"
@@ -326,7 +326,7 @@ func (e *evaluation) payload(a attributes) (t truth, v []verdict, varying string
 	return always, nil, ""
 }
 
-// octet is what is known of a byte of the headers.
+// octet is what is known about a byte of the headers, at an offset.
 func (p packet) octet(base, at uint32) octet {
 	const network, transport = 1, 2 // NFT_PAYLOAD_NETWORK_HEADER, NFT_PAYLOAD_TRANSPORT_HEADER
 	switch {

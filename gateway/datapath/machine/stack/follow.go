@@ -146,8 +146,8 @@ func (f *Follower) receive(c *netlink.Conn, changed func()) {
 // mostDiscarded is how many messages are dropped at once: while they keep arriving, changes are reported all the same.
 const mostDiscarded = 10_000
 
-// discard drops the messages that have arrived: a transaction of nftables has one for every few kilobytes of it, and
-// whoever is called reads the present state.
+// discard drops the messages that have arrived. A transaction of nftables causes one for every few kilobytes, and one
+// look at the present state suffices for all.
 func discard(c *netlink.Conn) {
 	rc, err := c.SyscallConn()
 	if err != nil {
@@ -206,7 +206,8 @@ func changesBy(port uint32) []bpf.Instruction {
 	}
 }
 
-// loaded16 and loaded32 convert a number of this machine to what a filter loads: filters read bytes in network order.
+// loaded16 and loaded32 convert a number of this machine to the value that a BPF filter loads: filters read bytes in
+// network order.
 func loaded16(n uint16) uint32 {
 	return uint32(binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, n)))
 }

@@ -94,7 +94,7 @@ func (e *evaluation) lookup(a attributes) (t truth, v []verdict, varying string)
 
 func isCertain(o []octet) bool { _, all := knownValue(o); return all }
 
-// find returns the elements that a key may be, and what of the key varies that matters.
+// find returns the elements that a partly known key may match, and the part of the key on which that depends.
 func (s *set) find(key []octet) (found []element, varying string) {
 	if s.flags&(unix.NFT_SET_INTERVAL) != 0 || len(s.elements) == 0 || len(key) == 0 {
 		return s.elements, whatVaries(key)

@@ -17,7 +17,7 @@ type Drops struct {
 // another namespace than this one.
 const table = "/proc/thread-self/net/netfilter/nfnetlink_queue"
 
-// Drops reads what the kernel dropped since the queue was opened.
+// Drops reads how many packets the kernel dropped since the queue was opened.
 func (q *Queue) Drops() (Drops, error) {
 	f, err := os.Open(table)
 	if err != nil {

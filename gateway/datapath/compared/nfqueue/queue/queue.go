@@ -75,8 +75,8 @@ func Open(cfg Config) (*Queue, error) {
 	return q, nil
 }
 
-// bookkept is what a packet uses of a receive buffer: the kernel counts whole buffers, and each packet has one for
-// headers.
+// bookkept is how many bytes of a receive buffer a packet uses: the kernel counts whole buffers, and each packet has
+// one for headers.
 func bookkept(copyBytes uint32) int { return 2048 + int(min(copyBytes, 2048)) }
 
 // bind binds the socket to the queue and configures the queue, each step confirmed.
@@ -140,8 +140,8 @@ func (q *Queue) confirmed(msg []byte) error {
 	}
 }
 
-// AwaitVerdicts waits until packets that are being judged have their verdicts. Later packets are judged by what the
-// caller changed before.
+// AwaitVerdicts waits until packets that are being judged have their verdicts. Packets after that are judged by changes
+// that the caller made before the call.
 func (q *Queue) AwaitVerdicts() {
 	turn := q.batches.Load()
 	for turn%2 == 1 && q.batches.Load() == turn {

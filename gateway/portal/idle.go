@@ -1,12 +1,9 @@
 package portal
 
 import (
-	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"os"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -52,7 +49,7 @@ func (i *idleConns) add(g *limitedConn) error {
 	c := i.limiter
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i.closed {
+	if i.closed || g.gone {
 		return net.ErrClosed
 	}
 	i.turn++
@@ -67,8 +64,9 @@ func (i *idleConns) add(g *limitedConn) error {
 	if err != nil {
 		return err
 	}
+	c.rests(g, &c.idle)
 	c.byFD[g.fd] = g
-	if c.rests(g); c.idle.Len() == 1 {
+	if c.idle.Len() == 1 {
 		return i.set.SetReadDeadline(g.since.Add(idleTimeout))
 	}
 	return nil
@@ -83,14 +81,19 @@ func control(f syscall.Conn, fn func(fd int) error) (err error) {
 	return errors.Join(raw.Control(func(fd uintptr) { err = fn(int(fd)) }), err)
 }
 
-// Accept returns a connection over which something has come, its end included. Meanwhile it closes those that have been
-// idle for too long.
+// Accept returns a connection over which something has come. Meanwhile it closes those that have been idle for too
+// long, and those that their clients have closed.
 func (i *idleConns) Accept() (net.Conn, error) {
 	for {
 		for ; i.next < len(i.came); i.next++ {
-			if g := i.take(i.came[i.next]); g != nil {
+			g := i.take(i.came[i.next])
+			switch {
+			case g == nil: // closed by now
+			case i.came[i.next].Events&unix.EPOLLRDHUP != 0 && g.wire.ended():
+				g.Close()
+			default:
 				i.next++
-				return &visit{limitedConn: g, pool: i}, nil
+				return newVisit(g, i), nil
 			}
 		}
 		switch err := i.wait(); {
@@ -127,7 +130,7 @@ func (i *idleConns) take(event unix.EpollEvent) *limitedConn {
 	if g == nil || g.turn != event.Pad {
 		return nil
 	}
-	c.wakes(g)
+	c.rests(g, &c.slow)
 	return g
 }
 
@@ -138,11 +141,11 @@ func (i *idleConns) expire(now time.Time) {
 		if g == nil {
 			return
 		}
-		g.drop()
+		g.shut()
 	}
 }
 
-// expired returns the connection that has been idle longest, if that is long enough, and else sets when to look again.
+// expired ends the connection that has been idle longest, if that is long enough, and else sets when to look again.
 func (i *idleConns) expired(now time.Time) *limitedConn {
 	c := i.limiter
 	c.mu.Lock()
@@ -157,7 +160,7 @@ func (i *idleConns) expired(now time.Time) *limitedConn {
 		_ = i.set.SetReadDeadline(end)
 		return nil
 	}
-	c.wakes(g)
+	c.ends(g)
 	return g
 }
 
@@ -174,98 +177,3 @@ func (i *idleConns) Close() error {
 func (i *idleConns) Addr() net.Addr { return &net.UnixAddr{Name: "idle connections", Net: "epoll"} }
 
 var _ net.Listener = (*idleConns)(nil)
-
-// visit is a connection as net/http has it: until nothing more has come after an answer. net/http then reads an end and
-// closes what it has.
-type visit struct {
-	*limitedConn
-	pool     *idleConns
-	buffer   int         // bytes of net/http's buffer; it reads fewer where something is in it
-	answered bool        // and no next request has begun
-	awaits   bool        // net/http awaits the first bytes of the next request
-	rests    atomic.Bool // Close has the connection wait
-	closed   atomic.Bool
-}
-
-func (v *visit) Read(p []byte) (int, error) {
-	if v.buffer == 0 {
-		v.buffer = len(p)
-	}
-	if !v.answered || len(p) < v.buffer {
-		n, err := v.limitedConn.Read(p)
-		if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) && plain.Conn != nil {
-			_, _ = io.WriteString(plain.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nThis port speaks HTTPS.\n")
-		}
-		return n, err
-	}
-	v.wire.hurry = true
-	n, err := v.limitedConn.Read(p)
-	v.wire.hurry = false
-	if errors.Is(err, os.ErrDeadlineExceeded) && n == 0 {
-		v.rests.Store(true)
-		return 0, io.EOF
-	}
-	return n, err
-}
-
-// SetReadDeadline is how net/http tells that the next request has begun. After an answer it sets one deadline before it
-// waits for the first bytes, and the next one when they are there. These bytes may be a part of the header that ends
-// with a line, so net/http's buffer is empty although the request has begun.
-func (v *visit) SetReadDeadline(t time.Time) error {
-	if v.awaits {
-		v.answered = false
-	}
-	v.awaits = v.answered
-	return v.limitedConn.SetReadDeadline(t)
-}
-
-// Close may be called twice, as net/http does.
-func (v *visit) Close() error {
-	if v.closed.Swap(true) {
-		return nil
-	}
-	if v.rests.Load() && v.pool.add(v.limitedConn) == nil {
-		return nil
-	}
-	return v.limitedConn.Close()
-}
-
-// wire is a client's TCP connection, which can be read without waiting.
-type wire struct {
-	*net.TCPConn
-	hurry bool // Read fails with os.ErrDeadlineExceeded instead of waiting, which spoils no TLS connection above
-}
-
-func (w *wire) Read(p []byte) (n int, err error) {
-	if !w.hurry {
-		return w.TCPConn.Read(p)
-	}
-	raw, err := w.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var failed error
-	err = raw.Read(func(fd uintptr) bool {
-		n, failed = ignoringEINTR(func() (int, error) { return unix.Read(int(fd), p) })
-		return true
-	})
-	switch {
-	case err != nil:
-		return 0, err
-	case errors.Is(failed, unix.EAGAIN):
-		return 0, os.ErrDeadlineExceeded
-	case failed != nil:
-		return 0, os.NewSyscallError("read", failed)
-	case n == 0:
-		return 0, io.EOF
-	}
-	return n, nil
-}
-
-func ignoringEINTR(call func() (int, error)) (n int, err error) {
-	for {
-		if n, err = call(); !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
-}

@@ -7,13 +7,12 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// connLimiter limits the connections of all listeners together. When all are in use, idle
-// connections are closed first: browsers keep connections for the next request and open
-// a new one when the old one is closed.
+// connLimiter limits the connections of all listeners together. When all are in use, the one whose client has been
+// waited for longest is closed, for its next request, the rest of one, or to read an answer: browsers open a new
+// connection when the old one is closed. One whose request is being answered is never closed.
 type connLimiter struct {
 	max, maxPerClient int
 	patience          time.Duration // how long no connection may open or close before new ones stop waiting
@@ -23,6 +22,7 @@ type connLimiter struct {
 	moved   time.Time              // guarded by mu: when a connection was last opened or closed
 	clients map[netip.Addr]int     // guarded by mu: open connections; none with 0
 	idle    list.List              // guarded by mu: of *limitedConn between two requests, the longest first
+	slow    list.List              // guarded by mu: the same whose clients are to send a request, or to read an answer
 	byFD    map[int32]*limitedConn // guarded by mu: those in idle, by their descriptors
 	freed   chan struct{}          // guarded by mu: closed when a connection ends; nil: no listener waits
 	waiting int                    // guarded by mu: listeners with a waiting connection
@@ -34,9 +34,11 @@ const scarceShare = 8
 
 // Limits that apply when all connections are in use.
 const (
-	// idleEnough is how long a connection must have been idle before it is closed for
+	// idleEnough is how long the portal must have waited for a connection's client before it closes the connection for
 	// another one: in a login storm the next request is already on its way.
 	idleEnough = time.Second
+	// looks bounds the connections that are looked at for one that is to be closed.
+	looks = 64
 	// defaultPatience is how long all connections may be busy without one ending before
 	// new connections are rejected.
 	defaultPatience = 2 * time.Second
@@ -99,31 +101,81 @@ func (c *connLimiter) waits(by int) {
 	c.waiting += by
 }
 
-// rests records that a connection is idle. mu must be held.
-func (c *connLimiter) rests(g *limitedConn) { g.since, g.idle = time.Now(), c.idle.PushBack(g) }
-
-// wakes records that a connection is no longer idle. mu must be held.
-func (c *connLimiter) wakes(g *limitedConn) {
-	c.idle.Remove(g.idle)
-	g.idle = nil
-	delete(c.byFD, g.fd)
+// rests records that a connection waits for its client from now on, in idle or slow. mu must be held.
+func (c *connLimiter) rests(g *limitedConn, in *list.List) {
+	c.wakes(g)
+	g.since, g.in, g.place = time.Now(), in, in.PushBack(g)
 }
 
-// oldest removes the connection that has been idle longest from the list, if it has been
-// idle long enough; otherwise it returns nil and the time until one will be.
+// wakes records that a connection no longer waits for its client. mu must be held.
+func (c *connLimiter) wakes(g *limitedConn) {
+	if g.in != nil {
+		g.in.Remove(g.place)
+		g.in, g.place = nil, nil
+	}
+	if c.byFD[g.fd] == g {
+		delete(c.byFD, g.fd)
+	}
+}
+
+// ends records that a connection is about to be closed; false: it is already. mu must be held.
+func (c *connLimiter) ends(g *limitedConn) bool {
+	first := !g.gone
+	g.gone = true
+	c.wakes(g)
+	return first
+}
+
+// expects records that a connection's client is to send a request, or to read an answer.
+func (c *connLimiter) expects(g *limitedConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !g.gone {
+		c.rests(g, &c.slow)
+	}
+}
+
+// works records that a connection's request is being answered; false: it was closed for another one.
+func (c *connLimiter) works(g *limitedConn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wakes(g)
+	return !g.gone
+}
+
+// longest is the connection whose client has been waited for longest; nil: there is none. mu must be held.
+func (c *connLimiter) longest() (g *limitedConn) {
+	for _, in := range []*list.List{&c.idle, &c.slow} {
+		if first := in.Front(); first != nil {
+			if other := first.Value.(*limitedConn); g == nil || other.since.Before(g.since) {
+				g = other
+			}
+		}
+	}
+	return g
+}
+
+// oldest ends the connection whose client has been waited for longest, if that is long enough, for the caller to shut;
+// otherwise it returns nil and the time until one will be.
 func (c *connLimiter) oldest(now time.Time) (*limitedConn, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	first := c.idle.Front()
-	if first == nil {
-		return nil, idleEnough
+	for range looks {
+		g := c.longest()
+		if g == nil {
+			break
+		}
+		if wait := idleEnough - now.Sub(g.since); wait > 0 {
+			return nil, wait
+		}
+		if g.in == &c.slow && g.wire.unread() { // it is the portal that is slow
+			c.rests(g, &c.slow)
+			continue
+		}
+		c.ends(g)
+		return g, 0
 	}
-	g := first.Value.(*limitedConn)
-	if wait := idleEnough - now.Sub(g.since); wait > 0 {
-		return nil, wait
-	}
-	c.wakes(g)
-	return g, 0
+	return nil, idleEnough
 }
 
 // wait returns true when a retry may succeed: a connection has ended, was asked to end,
@@ -133,7 +185,7 @@ func (c *connLimiter) wait(done <-chan struct{}) bool {
 	now := time.Now()
 	g, after := c.oldest(now)
 	if g != nil {
-		g.drop()
+		g.shut()
 		return true
 	}
 	c.mu.Lock()
@@ -141,7 +193,7 @@ func (c *connLimiter) wait(done <-chan struct{}) bool {
 		c.mu.Unlock()
 		return true
 	}
-	if c.idle.Len() == 0 {
+	if c.longest() == nil {
 		after = min(after, c.moved.Add(c.patience).Sub(now))
 	}
 	if after <= 0 {
@@ -202,8 +254,10 @@ func (d *limitedListener) first(tcp *net.TCPConn, client netip.Addr) *visit {
 	_ = control(tcp, func(fd int) error { g.fd = int32(fd); return nil })
 	if g.secure {
 		g.Conn = tls.Server(w, d.tls)
+		_ = w.SetWriteDeadline(time.Now().Add(handshakeTimeout)) // net/http bounds what is read of the handshake alone
 	}
-	return &visit{limitedConn: g, pool: d.idle}
+	d.limiter.expects(g)
+	return newVisit(g, d.idle)
 }
 
 // admit waits until the connection fits. Later connections wait behind it in order:
@@ -230,32 +284,32 @@ type limitedConn struct {
 	wire     *wire
 	fd       int32 // of wire
 	peer
-	left atomic.Bool // the limiter no longer counts it
 
-	since time.Time     // guarded by the limiter's mu: when it became idle
-	idle  *list.Element // guarded by the limiter's mu: nil while a request is on it
+	since time.Time     // guarded by the limiter's mu: since when its client is waited for
+	in    *list.List    // guarded by the limiter's mu: idle or slow; nil: its request is being answered, or it is gone
+	place *list.Element // guarded by the limiter's mu: of in
+	gone  bool          // guarded by the limiter's mu: it is closed, or about to be
 	known bool          // guarded by the limiter's mu: the set of idleConns has it
 	turn  int32         // guarded by the limiter's mu: of idleConns
 }
 
-func (g *limitedConn) leave() {
-	if !g.left.Swap(true) {
-		g.limiter.leave(g.client)
-	}
-}
-
-// Close may be called twice.
+// Close may be called twice, and while another goroutine reads or writes.
 func (g *limitedConn) Close() error {
-	g.leave()
-	return g.Conn.Close()
+	g.limiter.mu.Lock()
+	first := g.limiter.ends(g)
+	g.limiter.mu.Unlock()
+	if !first {
+		return net.ErrClosed
+	}
+	return g.shut()
 }
 
-// drop closes an idle connection. One over TLS says goodbye, for which it may have to wait.
-func (g *limitedConn) drop() {
-	g.leave()
-	if g.secure {
-		go g.Conn.Close()
-		return
-	}
-	g.Conn.Close()
+// shut closes a connection that the limiter has ended, which counts it until it is closed. It does not wait: TLS says
+// goodbye if there is room for it.
+func (g *limitedConn) shut() error {
+	g.wire.brief.Store(true)
+	_ = g.wire.SetWriteDeadline(time.Unix(1, 0)) // a goroutine that waits to write holds what TLS needs to say goodbye
+	err := g.Conn.Close()
+	g.limiter.leave(g.client)
+	return err
 }

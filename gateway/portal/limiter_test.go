@@ -2,11 +2,14 @@ package portal
 
 import (
 	"bufio"
+	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"testing"
 	"time"
 )
@@ -23,6 +26,17 @@ func connect(t *testing.T, client netip.Addr) net.Conn {
 	}
 	t.Cleanup(func() { conn.Close() })
 	return conn
+}
+
+// connectTLS opens a client's connection to the portal over TLS.
+func connectTLS(t *testing.T, client netip.Addr) net.Conn {
+	t.Helper()
+	conn, err := dialFrom(client)(t.Context(), "tcp", tlsAddr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return tls.Client(conn, &tls.Config{InsecureSkipVerify: true, ServerName: portalName})
 }
 
 // getOver requests the login page over a connection.
@@ -62,22 +76,50 @@ func leasedClients(w *world, n int) []netip.Addr {
 	return all
 }
 
-// TestOldest: the connection that has been idle longest is closed first, if it has been
-// idle long enough, and never one with a request.
-func TestOldest(t *testing.T) {
-	var c connLimiter
-	first, second, busy := new(limitedConn), new(limitedConn), new(limitedConn)
-	for _, g := range []*limitedConn{first, busy, second} {
-		c.rests(g)
+// nearEnd is the portal's side of a connection whose client has sent something, or nothing. No limiter counts it.
+func nearEnd(t *testing.T, sends string) *limitedConn {
+	t.Helper()
+	l, err := Listen(t.Context(), portalAddr)
+	if err != nil {
+		t.Fatal(err)
 	}
-	c.wakes(busy)
-	if g, after := c.oldest(first.since); g != nil || after != idleEnough {
+	defer l.Close()
+	fmt.Fprint(connect(t, clientA), sends)
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{TCPConn: conn.(*net.TCPConn)}
+	if sends != "" {
+		await(t, "what the client sends", w.unread)
+	}
+	return &limitedConn{Conn: w, wire: w, fd: -1}
+}
+
+// TestOldest: the connection whose client has been waited for longest is closed first, if that is long enough, and
+// never one with a request, or one that the portal has not come to.
+func TestOldest(t *testing.T) {
+	c := connLimiter{byFD: map[int32]*limitedConn{}}
+	unread, slow, busy, idle := nearEnd(t, "GET "), nearEnd(t, ""), nearEnd(t, ""), nearEnd(t, "")
+	for _, g := range []*limitedConn{unread, slow, busy, idle} {
+		c.expects(g)
+	}
+	c.rests(idle, &c.idle)
+	c.works(busy)
+	begun := time.Now().Add(-time.Hour)
+	for i, g := range []*limitedConn{unread, slow, busy, idle} {
+		g.since = begun.Add(time.Duration(i))
+	}
+	if g, after := c.oldest(begun); g != nil || after != idleEnough {
 		t.Errorf("%p after %s makes room at once", g, after)
 	}
-	for _, want := range []*limitedConn{first, second, nil} {
-		if g, _ := c.oldest(second.since.Add(idleEnough)); g != want {
+	for _, want := range []*limitedConn{slow, idle, nil} {
+		if g, _ := c.oldest(idle.since.Add(idleEnough)); g != want {
 			t.Errorf("%p makes room, want %p", g, want)
 		}
+	}
+	if unread.in != &c.slow || unread.gone || !c.works(busy) || c.works(slow) {
+		t.Error("one that the portal has not come to makes room, or one that makes room has a request")
 	}
 }
 
@@ -111,21 +153,43 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
+// deciding opens a connection for each client, over which its login is being decided until decide is called, once for
+// each.
+func deciding(t *testing.T, w *world, clients ...netip.Addr) (open []net.Conn, decide func()) {
+	t.Helper()
+	decided, before := make(chan struct{}, len(clients)), w.users.questions()
+	w.users.answers(nil, func(ctx context.Context, _ int) {
+		select {
+		case <-decided:
+		case <-ctx.Done():
+		}
+	})
+	for i, c := range clients {
+		s, _ := w.table.Get(c)
+		form := url.Values{"token": {w.tokens.make(s.Key, time.Now())}, "username": {goodUser}, "password": {goodPassword}}
+		over, host := connect, portalAddr.String()
+		if w.cert != nil {
+			over, host = connectTLS, portalName+":8443"
+		}
+		conn := over(t, c)
+		fmt.Fprintf(conn, "POST /login HTTP/1.1\r\nHost: %s\r\nContent-Type: application/x-www-form-urlencoded\r\n"+
+			"Content-Length: %d\r\n\r\n%s", host, len(form.Encode()), form.Encode())
+		open = append(open, conn)
+		await(t, "a login to be decided", func() bool { return w.users.questions() == before+i+1 })
+	}
+	return open, func() { decided <- struct{}{} }
+}
+
 // TestFullPortalLetsWait: when all connections have requests, a new one waits until one
 // ends. A client with more than its share does not wait.
 func TestFullPortalLetsWait(t *testing.T) {
 	const room = 4
 	w := start(t, Config{MaxConns: room, MaxConnsPerClient: 1, patience: long})
 	clients := leasedClients(w, room+1)
-	var open []net.Conn
-	for _, c := range clients[:room] {
-		conn := connect(t, c)
-		fmt.Fprint(conn, "GET ")
-		open = append(open, conn)
-	}
+	_, decide := deciding(t, w, clients[:room]...)
 	wantRefused(t, clients[0])
 	waiting := connect(t, clients[room])
-	open[0].Close()
+	decide()
 	if resp := getOver(t, waiting); resp.StatusCode != 200 {
 		t.Errorf("who waited: %s", resp.Status)
 	}
@@ -169,13 +233,13 @@ func TestWaiting(t *testing.T) {
 		t.Error("no room where somebody has left")
 	}
 	c = stuck(past)
-	near, far := net.Pipe()
-	defer far.Close()
-	c.rests(&limitedConn{Conn: near, peer: peer{client: clientA, limiter: c}})
+	g := nearEnd(t, "")
+	g.client, g.limiter = clientA, c
+	c.expects(g)
 	for c.all > 0 && c.wait(t.Context().Done()) {
 	}
 	if c.enter(clientB) != admitted {
-		t.Error("a connection that rests makes no room")
+		t.Error("a connection that waits for its client makes no room")
 	}
 }
 
@@ -183,7 +247,7 @@ func TestWaiting(t *testing.T) {
 func TestFullPortalTurnsAway(t *testing.T) {
 	w := start(t, Config{MaxConns: 1})
 	clients := leasedClients(w, 3)
-	fmt.Fprint(connect(t, clients[0]), "GET ")
+	deciding(t, w, clients[0])
 	wantRefused(t, clients[1])
 	if n := w.Stats().Turned; n != 1 {
 		t.Errorf("%d connections were refused, want 1", n)
@@ -195,7 +259,7 @@ func TestFullPortalTurnsAway(t *testing.T) {
 func TestEndsWhileOneWaits(t *testing.T) {
 	w := start(t, Config{MaxConns: 1, patience: long})
 	clients := leasedClients(w, 2)
-	fmt.Fprint(connect(t, clients[0]), "GET ")
+	deciding(t, w, clients[0])
 	connect(t, clients[1])
 	w.stop()
 }

@@ -97,8 +97,8 @@ type Config struct {
 	Key []byte
 	// MaxConns bounds open connections: some 2 KiB each between two requests, 14 KiB over TLS, and 40 KiB meanwhile;
 	// default 10,000, or half of the files that the process may open. MaxConnsPerClient bounds those of one client;
-	// default 64, and an eighth of it while half of all are in use. When all are in use, a new connection replaces an
-	// idle one, or waits as long as others end.
+	// default 64, and an eighth of it while half of all are in use. When all are in use, a new connection replaces the
+	// one whose client the portal has waited for longest, or waits as long as others end.
 	MaxConns, MaxConnsPerClient int
 	patience                    time.Duration // how long new connections wait although none ends; 0: defaultPatience
 	// Guard counts wrong passwords; nil: one of the portal's own.

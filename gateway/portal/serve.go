@@ -31,6 +31,9 @@ const (
 	maxFormBytes   = 8 << 10
 )
 
+// handshakeTimeout bounds what is written of a TLS handshake. Tests change it.
+var handshakeTimeout = headerTimeout
+
 // Stats are counts since New.
 type Stats struct {
 	Redirects   uint64 // captured requests sent to the login page
@@ -183,6 +186,14 @@ type peer struct {
 	secure  bool            // TLS
 	life    context.Context // the server's context: outlives the request
 	limiter *connLimiter    // the limiter that counts the connection
+	visit   *visit          // the present one
+}
+
+// work has the connection stay open from now on, until its answer begins: its request has been read.
+func (c *peer) work() {
+	if c.visit != nil && !c.visit.work() {
+		panic(http.ErrAbortHandler) // it was closed for another one
+	}
 }
 
 // peerKey finds the peer in a request's context.
@@ -194,6 +205,9 @@ func peerOf(r *http.Request) *peer { return r.Context().Value(peerKey{}).(*peer)
 func (p *Portal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer p.survive(w, r)
 	c := peerOf(r)
+	if r.ContentLength == 0 {
+		c.work()
+	}
 	if p.captured(c, r) {
 		p.answerCaptured(w, r, c)
 		return

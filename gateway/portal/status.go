@@ -115,6 +115,7 @@ func (p *Portal) form(w http.ResponseWriter, r *http.Request) (url.Values, bool)
 	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
 	err := r.ParseForm()
 	if err == nil {
+		peerOf(r).work()
 		return r.PostForm, true
 	}
 	status := http.StatusBadRequest

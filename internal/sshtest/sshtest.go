@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
@@ -21,7 +22,9 @@ import (
 //	client ceth  ═══ rlan  router rwan  ═══ seth  server      each with an interface "mgmt" that ssh comes by
 //	       ceth2 ═══ rlan2        rwan2 ═══ seth2
 type Machines struct {
-	Config string // for ssh -F; the hosts there are called by their names
+	// Config is for ssh -F. The hosts there are called by their names; the router is also "stranger", which takes no key,
+	// "unknown" and "changed" by its host key, and "deaf", where no sshd listens.
+	Config string
 	Dir    string // keys and configuration; the machines see it too
 	pids   map[string]int
 }
@@ -29,11 +32,11 @@ type Machines struct {
 // Names of the machines, in the order of their addresses 10.99.0.1 and on.
 var Names = []string{"client", "router", "server"}
 
-// machineScript makes a machine of the namespaces that it runs in. Its /root, /tmp, /dev/shm and /run are its own.
+// machineScript makes a machine of the namespaces that it runs in. Its /root, /run and temporary folders are its own.
 const machineScript = `
 hostname "$name"; mount --make-rprivate /
 mount -t tmpfs run /run; mkdir /run/sshd /run/kit; mount --bind "$dir" /run/kit
-for d in /root /tmp /dev/shm; do mount -t tmpfs own $d; chmod 1777 $d; done; chmod 700 /root
+for d in /root /tmp /dev/shm /var/tmp; do mount -t tmpfs own $d; chmod 1777 $d; done; chmod 700 /root
 mount -t sysfs sysfs /sys
 ip link set lo up
 echo ready; read go
@@ -93,7 +96,17 @@ PermitRootLogin prohibit-password
 MaxSessions 10
 `)
 	}
-	fmt.Fprintf(&config, `Host *
+	fmt.Fprintf(&config, `Host stranger
+ User nobody
+Host unknown
+ HostKeyAlias unknown
+Host changed
+ HostKeyAlias 10.99.0.1
+Host deaf
+ Port 2
+Host stranger unknown changed deaf
+ HostName 10.99.0.2
+Host *
  User root
  IdentityFile %[1]s/id
  IdentitiesOnly yes
@@ -120,6 +133,7 @@ func (m *Machines) boot(t testing.TB, name, address string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var said bytes.Buffer
 	cmd.Stderr = &said
+	cmd.WaitDelay = time.Second // a session of sshd may live on
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
 	if err1 != nil || err2 != nil {
@@ -155,6 +169,12 @@ func (m *Machines) Run(t testing.TB, name, script string) string {
 		t.Fatalf("%s: %s: %v: %s", name, script, err, out[max(0, len(out)-1000):])
 	}
 	return string(out)
+}
+
+// Cut cuts a machine's connection to the test, or mends it.
+func (m *Machines) Cut(t testing.TB, name string, cut bool) {
+	t.Helper()
+	bash(t, "ip link set m-"+name+map[bool]string{true: " down", false: " up"}[cut])
 }
 
 // Tables are those of an experiment that has these machines for hosts, with one or two pairs of ports; more are keys of
@@ -197,10 +217,10 @@ ip route show table all; ip -6 route show table all; tc qdisc; nft list ruleset
 for i in $(ls /sys/class/net); do
 [ $i = lo ] || { ethtool -k $i; echo threaded $(cat /sys/class/net/$i/threaded); }
 done
-sysctl -a 2>/dev/null | grep ^net | grep -v -E 'stable_secret|nf_conntrack_count|route.*gc'
-ls -A /tmp /dev/shm /root; hostname
+grep -rs . /proc/sys/net/ipv4 /proc/sys/net/ipv6/conf | grep -v -E 'stable_secret|/route/'
+ls -A /tmp /dev/shm /var/tmp /root; hostname
 for p in /proc/[0-9]*; do
-[ "$(readlink $p/ns/net)" = "$(readlink /proc/self/ns/net)" ] && tr '\0' ' ' <$p/cmdline | grep agent-
+[ "$(readlink $p/ns/net)" = "$(readlink /proc/self/ns/net)" ] && tr '\0' ' ' <$p/cmdline | grep "[a]gent-"
 done 2>/dev/null
 true`
 

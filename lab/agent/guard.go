@@ -46,7 +46,7 @@ const (
 )
 
 // guardGrace is how long an agent may take to end once its input has ended.
-const guardGrace = 5 * time.Second
+const guardGrace = 3 * time.Second
 
 // guardMain is the body of a guard. args are the Guard as JSON, and what sshd calls SSH_CONNECTION.
 func guardMain(args []string) (err error) {

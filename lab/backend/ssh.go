@@ -78,11 +78,12 @@ type HostError struct {
 func (e *HostError) Error() string { return e.Host + ": " + e.Err.Error() }
 func (e *HostError) Unwrap() error { return e.Err }
 
-// What hosts are to each other.
+// patience is how long an agent waits for a lab that says nothing.
+var patience = 20 * time.Second
+
 const (
-	patience = 20 * time.Second // of an agent with a lab that says nothing
-	beatTime = 3 * time.Second
-	endTime  = 20 * time.Second // for a machine to put its interfaces back
+	beats   = 7                // that a lab sends in that time
+	endTime = 20 * time.Second // for a machine to put its interfaces back
 )
 
 // overSSH is the open backend.
@@ -279,7 +280,7 @@ func (b *overSSH) log(name string) (log *os.File, dir string, err error) {
 func (m *machine) greet(ctx context.Context, p *process, name, dir string) (*Host, error) {
 	conn := agent.NewConn(p.output, p.input, fmt.Sprintf("the agent of host %s on %s", name, m.Address), p.ended)
 	go func() { // ends with the connection
-		tick := time.NewTicker(beatTime)
+		tick := time.NewTicker(patience / beats)
 		defer tick.Stop()
 		for {
 			select {
@@ -300,7 +301,7 @@ func (m *machine) greet(ctx context.Context, p *process, name, dir string) (*Hos
 
 // keepLogs fetches what the programs of a host have printed.
 func keepLogs(h *Host, dir string) {
-	const within = 5 * time.Second
+	const within = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	logs, err := h.Logs(ctx)

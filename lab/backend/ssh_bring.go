@@ -136,7 +136,7 @@ func (b *overSSH) bring(ctx context.Context, m *machine) error {
 	folder, err := handOver(ctx, p, file)
 	if err != nil {
 		if how := p.ended(); how != "" {
-			err = explained(how, m.Address)
+			err = explained(how, p.said.String(), m.Address)
 		}
 		p.input.Close()
 		return fmt.Errorf("bringing the agent to %s: %w", m.Address, errors.Join(err, p.end(endTime)))

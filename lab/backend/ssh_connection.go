@@ -58,7 +58,7 @@ func (c *connection) open(ctx context.Context) (facts, error) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	} else if how := p.ended(); how != "" {
-		err = explained(how, c.address)
+		err = explained(how, p.said.String(), c.address)
 	}
 	return f, fmt.Errorf("connecting to %s by ssh: %w", c.address, err)
 }

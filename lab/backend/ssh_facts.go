@@ -88,16 +88,16 @@ func archOf(processor, order string) string {
 	return ""
 }
 
-// explained is why ssh ended, with what to do about it.
-func explained(said, address string) error {
+// explained is why ssh ended, with what to do about it. said is the end of all that it said.
+func explained(how, said, address string) error {
 	does := func(text string) bool { return strings.Contains(said, text) }
 	remedy := ""
 	switch {
 	case does("REMOTE HOST IDENTIFICATION HAS CHANGED"):
-		said = "its host key has changed: it was installed anew, or something else answers"
+		how = "its host key has changed: it was installed anew, or something else answers"
 		remedy = "once you know which, `ssh-keygen -R` with its name, and connect once by hand: ssh " + address
 	case does("Host key verification failed"), does("host key is known"):
-		said, remedy = "its host key is not known yet", "connect once by hand and look at it: ssh "+address
+		how, remedy = "its host key is not known yet", "connect once by hand and look at it: ssh "+address
 	case does("Permission denied"):
 		remedy = "its sshd takes none of your keys, and the lab never asks for a password: ssh-copy-id " + address +
 			", or name the key in ~/.ssh/config (IdentityFile)"
@@ -113,7 +113,7 @@ func explained(said, address string) error {
 		remedy = "its sshd allows too few sessions a connection: MaxSessions 10 or more in sshd_config"
 	}
 	if remedy == "" {
-		return fmt.Errorf("%s", said)
+		return fmt.Errorf("%s", how)
 	}
-	return fmt.Errorf("%s: %s", said, remedy)
+	return fmt.Errorf("%s: %s", how, remedy)
 }

@@ -78,7 +78,8 @@ struct {
 } ident_networks SEC(".maps");
 
 /* Constants, set when the programs are loaded. */
-volatile const __u32 lan_base, lan_size; /* host order; lan_size 0: queries for clients are not taken */
+/* host order; lan_size 0: queries for clients are not taken */
+volatile const __u32 lan_base, lan_size;
 volatile const __u32 gateway_addr;       /* network order */
 
 static __always_inline int in_lan(__be32 addr) { return bpf_ntohl(addr) - lan_base < lan_size; }
@@ -95,9 +96,11 @@ static __always_inline int is_clients(__be32 addr)
 #define IP_DADDR (ETH_HLEN + offsetof(struct iphdr, daddr))
 
 /* readdress changes an address of a segment, at IP_SADDR or IP_DADDR. */
-static __always_inline int readdress(struct __sk_buff *skb, __u32 at, __u32 header, __be32 from, __be32 to)
+static __always_inline int readdress(struct __sk_buff *skb, __u32 at, __u32 header, __be32 from,
+	__be32 to)
 {
-	return bpf_l4_csum_replace(skb, ETH_HLEN + header + offsetof(struct tcphdr, check), from, to, BPF_F_PSEUDO_HDR | sizeof(to)) ||
+	return bpf_l4_csum_replace(skb, ETH_HLEN + header + offsetof(struct tcphdr, check), from,
+		to, BPF_F_PSEUDO_HDR | sizeof(to)) ||
 	       bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), from, to, sizeof(to)) ||
 	       bpf_skb_store_bytes(skb, at, &to, sizeof(to), 0);
 }
@@ -110,9 +113,9 @@ struct segment {
 	__u8 syn, ack, fin, rst;
 };
 
-/* look reads a segment's headers, and fails for whatever is no IPv4 TCP segment with its
+/* read_segment reads a segment's headers, and fails for whatever is no IPv4 TCP segment with its
  * header. */
-static __always_inline int look(struct __sk_buff *skb, struct segment *s)
+static __always_inline int read_segment(struct __sk_buff *skb, struct segment *s)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
@@ -121,20 +124,23 @@ static __always_inline int look(struct __sk_buff *skb, struct segment *s)
 	if (skb->protocol != bpf_htons(ETH_P_IP) || (skb->vlan_present && (skb->vlan_tci & VLAN_ID)))
 		return -1;
 	if ((void *)(ip + 1) + sizeof(*tcp) > end) {
-		if (skb->len < ETH_HLEN + sizeof(*ip) + sizeof(*tcp) || bpf_skb_pull_data(skb, ETH_HLEN + sizeof(*ip) + sizeof(*tcp)))
+		if (skb->len < ETH_HLEN + sizeof(*ip) + sizeof(*tcp) ||
+			bpf_skb_pull_data(skb, ETH_HLEN + sizeof(*ip) + sizeof(*tcp)))
 			return -1;
 		data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
 		ip = data + ETH_HLEN;
 		if ((void *)(ip + 1) + sizeof(*tcp) > end)
 			return -1;
 	}
-	if (ip->protocol != IPPROTO_TCP || ip->version != 4 || ip->ihl < 5 || ip->frag_off & bpf_htons(IP_FRAGMENT))
+	if (ip->protocol != IPPROTO_TCP || ip->version != 4 || ip->ihl < 5 ||
+		ip->frag_off & bpf_htons(IP_FRAGMENT))
 		return -1;
 	tcp = (void *)ip + ip->ihl * 4;
 	if ((void *)(tcp + 1) > end)
 		return -1; /* behind options: not in the linear part, and hardly ever */
 	*s = (struct segment){
-		.saddr = ip->saddr, .daddr = ip->daddr, .source = tcp->source, .dest = tcp->dest, .header = ip->ihl * 4,
+		.saddr = ip->saddr, .daddr = ip->daddr, .source = tcp->source, .dest = tcp->dest,
+			.header = ip->ihl * 4,
 		.syn = tcp->syn, .ack = tcp->ack, .fin = tcp->fin, .rst = tcp->rst,
 	};
 	return 0;
@@ -164,7 +170,7 @@ int ident_in(struct __sk_buff *skb)
 	struct segment s;
 	struct life *l;
 
-	if (skb->pkt_type != PACKET_HOST || look(skb, &s))
+	if (skb->pkt_type != PACKET_HOST || read_segment(skb, &s))
 		return TC_ACT_UNSPEC;
 	/* The data path drops a client's address that comes from the WAN. */
 	if (s.dest == IDENT && is_clients(s.daddr) && s.daddr != gateway_addr && !is_clients(s.saddr))
@@ -193,7 +199,7 @@ int ident_out(struct __sk_buff *skb)
 {
 	struct segment s;
 
-	if (look(skb, &s))
+	if (read_segment(skb, &s))
 		return TC_ACT_UNSPEC;
 	if (s.source == IDENT && s.saddr == gateway_addr && lan_size) {
 		struct asker a = { .addr = s.daddr, .port = s.dest };

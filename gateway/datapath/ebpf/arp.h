@@ -17,8 +17,8 @@ struct arp {
 
 #define ARP_REQUEST bpf_htons(1)
 
-/* tell reports an address that nobody is known to have, and the sender of its frame. */
-static __always_inline void tell(struct __sk_buff *skb, __be32 addr, const void *mac)
+/* report_newcomer reports an address that nobody is known to have, and the sender of its frame. */
+static __always_inline void report_newcomer(struct __sk_buff *skb, __be32 addr, const void *mac)
 {
 	struct newcomer *n;
 
@@ -40,7 +40,8 @@ static __always_inline int arp_in(struct __sk_buff *skb, const void *data, const
 	const struct client *c;
 	__u32 at;
 
-	if ((const void *)(a + 1) > end || a->hardware_len != ETH_ALEN || a->protocol_len != sizeof(a->sender))
+	if ((const void *)(a + 1) > end || a->hardware_len != ETH_ALEN ||
+		a->protocol_len != sizeof(a->sender))
 		return drop(skb, REASON_MALFORMED);
 	if (mac_at(a->sender_mac) != mac_at(eth->h_source)) /* in another device's name */
 		return drop(skb, REASON_ARP_SPOOF);
@@ -55,12 +56,12 @@ static __always_inline int arp_in(struct __sk_buff *skb, const void *data, const
 		 * daemon answers a newcomer that it takes up. */
 		if (!learn)
 			return drop(skb, REASON_ARP_SPOOF);
-		tell(skb, a->sender, eth->h_source);
+		report_newcomer(skb, a->sender, eth->h_source);
 		return TC_ACT_SHOT;
 	}
 	if (mac_at(c->mac) != mac_at(eth->h_source) || c->session)
 		return drop(skb, REASON_ARP_SPOOF);
-	if (a->operation == ARP_REQUEST && !affords(a->sender, WORK_QUESTION))
+	if (a->operation == ARP_REQUEST && !spend_work(a->sender, WORK_QUESTION))
 		return drop(skb, REASON_THROTTLED);
 	return TC_ACT_OK;
 }

@@ -12,8 +12,8 @@
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
 
-/* caches reports whether the cache is in use, and returns the generation of its entries. */
-static __always_inline int caches(__u64 now, __u32 *generation)
+/* is_cache_on reports whether the cache is in use, and returns the generation of its entries. */
+static __always_inline int is_cache_on(__u64 now, __u32 *generation)
 {
 	__u32 zero = 0;
 	const struct flow_settings *s = bpf_map_lookup_elem(&flow_settings, &zero);
@@ -24,8 +24,8 @@ static __always_inline int caches(__u64 now, __u32 *generation)
 	return 1;
 }
 
-/* forget removes a flow's entries of both directions. */
-__noinline int forget(struct flow_key *k)
+/* void_flow removes a flow's entries of both directions. */
+__noinline int void_flow(struct flow_key *k)
 {
 	struct flow_path *p;
 	struct flow_key key;
@@ -47,9 +47,10 @@ __noinline int forget(struct flow_key *k)
 	return 0;
 }
 
-/* write_key writes a key in words of the size in which hashing reads it: a read of what two writes have just
- * written waits for both. */
-static __always_inline void write_key(struct flow_key *k, const struct iphdr *ip, const void *ports, __u32 side)
+/* write_key writes a key in words of the size in which hashing reads it: a read of what two
+ * writes have just written waits for both. */
+static __always_inline void write_key(struct flow_key *k, const struct iphdr *ip, const void *ports,
+	__u32 side)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 	__u32 kind = ip->protocol | side << 16;
@@ -63,9 +64,10 @@ static __always_inline void write_key(struct flow_key *k, const struct iphdr *ip
 	__builtin_memcpy(&k->protocol, &kind, sizeof(kind));
 }
 
-/* key_of describes a packet that the cache may have; it returns 0 for what is the stack's. Connection
- * tracking follows TCP's SYN, FIN and RST: with these a flow's entries end. */
-static __always_inline int key_of(const struct iphdr *ip, const void *end, enum side side, struct flow_key *k)
+/* key_of describes a packet that the cache may have; it returns 0 for what is the stack's.
+ * Connection tracking follows TCP's SYN, FIN and RST: with these a flow's entries end. */
+static __always_inline int key_of(const struct iphdr *ip, const void *end, enum side side,
+	struct flow_key *k)
 {
 	const struct udphdr *udp = (const void *)(ip + 1);
 	const struct tcphdr *tcp = (const void *)(ip + 1);
@@ -79,14 +81,15 @@ static __always_inline int key_of(const struct iphdr *ip, const void *end, enum 
 	if (unlikely(ip->protocol != IPPROTO_TCP || (const void *)(tcp + 1) > end))
 		return 0;
 	if (unlikely((*flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)) {
-		forget(k);
+		void_flow(k);
 		return 0;
 	}
 	return tcp->doff >= 5 && (!ip->tot_len || sizeof(*ip) + tcp->doff * 4 <= bpf_ntohs(ip->tot_len));
 }
 
 /* copy_path copies an entry, each word read once; 0: it is not whole. */
-static __always_inline int copy_path(const struct flow_key *k, const struct flow_path *from, struct flow_path *to)
+static __always_inline int copy_path(const struct flow_key *k, const struct flow_path *from,
+	struct flow_path *to)
 {
 	const volatile __u64 *in = (const void *)from;
 	__u64 *out = (void *)to, sum = sum_of_key(k);
@@ -101,8 +104,9 @@ static __always_inline int copy_path(const struct flow_key *k, const struct flow
 	return sum == *(const volatile __u64 *)&from->sum;
 }
 
-/* waits reports whether an entry of a flow is as it was while nothing was answered; an answer ends its flow's entries. */
-static __always_inline int waits(struct flow_key *k, const struct flow_path *p)
+/* is_answer_awaited reports whether an entry of a flow is as it was while nothing was answered;
+ * an answer ends its flow's entries. */
+static __always_inline int is_answer_awaited(struct flow_key *k, const struct flow_path *p)
 {
 	struct flow_key back = {
 		.saddr = p->daddr, .daddr = p->saddr, .sport = p->dport, .dport = p->sport,
@@ -111,43 +115,47 @@ static __always_inline int waits(struct flow_key *k, const struct flow_path *p)
 	const struct flow_path *answer;
 
 	if (p->answers == ANSWER) {
-		forget(k);
+		void_flow(k);
 		return 0;
 	}
 	answer = bpf_map_lookup_elem(&flow_paths, &back);
 	return answer && answer->answers == ANSWER;
 }
 
-/* known finds the way of a packet's flow, if the packet may take it; 0: the stack's. */
-static __always_inline int known(struct __sk_buff *skb, const struct iphdr *ip, const void *end, enum side side, __u64 now, struct flow_path *p)
+/* find_path finds the way of a packet's flow, if the packet may take it; 0: the stack's. */
+static __always_inline int find_path(struct __sk_buff *skb, const struct iphdr *ip, const void *end,
+	enum side side, __u64 now, struct flow_path *p)
 {
 	const struct flow_path *there;
 	struct flow_key k;
 	__u32 generation;
 	int whole;
 
-	if (unlikely(!caches(now, &generation) || !key_of(ip, end, side, &k)))
+	if (unlikely(!is_cache_on(now, &generation) || !key_of(ip, end, side, &k)))
 		return 0;
 	there = bpf_map_lookup_elem(&flow_paths, &k);
 	if (unlikely(!there))
 		return 0;
 	whole = copy_path(&k, there, p);
-	if (unlikely(p->answers != ANSWERED && !waits(&k, p)))
+	if (unlikely(p->answers != ANSWERED && !is_answer_awaited(&k, p)))
 		return 0;
-	return whole && p->generation == generation && now < p->until && same_class(p->tos, ip->tos) && simple(skb, ip, p->most, end);
+	return whole && p->generation == generation && now < p->until &&
+		same_class(p->tos, ip->tos) && may_bypass_stack(skb, ip, p->most, end);
 }
 
-/* lacks_ports reports whether a checksum to which bpf_l4_csum_replace added the difference of addresses lacks that of
- * ports. A packet from a virtual link may have the sum of the pseudo-header only, which has no ports: such a
- * field grew by the difference, while a whole sum, which is stored inverted, shrank. So one call does for both,
- * unless the addresses make no difference. */
+/* lacks_ports reports whether a checksum to which bpf_l4_csum_replace added the difference of
+ * addresses lacks that of ports. A packet from a virtual link may have the sum of the
+ * pseudo-header only, which has no ports: such a field grew by the difference, while a whole
+ * sum, which is stored inverted, shrank. So one call does for both, unless the addresses make no
+ * difference. */
 static __always_inline int lacks_ports(__u16 was, __u16 is, __u16 addresses)
 {
 	return fold((__u64)is + (__u16)~was) != addresses;
 }
 
-/* follow sends a packet its flow's way, to a MAC address. */
-static __always_inline int follow(struct __sk_buff *skb, const struct flow_path *p, const void *to, __u32 ifindex)
+/* send_by_path sends a packet its flow's way, to a MAC address. */
+static __always_inline int send_by_path(struct __sk_buff *skb, const struct flow_path *p,
+	const void *to, __u32 ifindex)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct ethhdr *eth = data;
@@ -194,8 +202,8 @@ static __always_inline int follow(struct __sk_buff *skb, const struct flow_path 
 	return readdress(skb, eth, ip, to, p->smac, ifindex);
 }
 
-/* tally counts a packet that takes its flow's way. */
-static __always_inline void tally(const struct flow_path *p, struct wire w, enum side side)
+/* add_to_tally counts a packet that takes its flow's way. */
+static __always_inline void add_to_tally(const struct flow_path *p, struct wire w, enum side side)
 {
 	__u32 at = p->tally;
 	struct tally *t;
@@ -209,27 +217,30 @@ static __always_inline void tally(const struct flow_path *p, struct wire w, enum
 	__sync_fetch_and_add(side == FROM_LAN ? &t->up_packets : &t->down_packets, w.packets);
 }
 
-/* shortcut_up forwards an admitted client's packet by the cache, or leaves it to the stack. */
-static __always_inline int shortcut_up(struct __sk_buff *skb, const struct iphdr *ip, const void *end, __u64 now)
+/* forward_by_cache_up forwards an admitted client's packet by the cache, or leaves it to the
+ * stack. */
+static __always_inline int forward_by_cache_up(struct __sk_buff *skb, const struct iphdr *ip,
+	const void *end, __u64 now)
 {
 	struct flow_path p;
 
-	if (!known(skb, ip, end, FROM_LAN, now, &p))
+	if (!find_path(skb, ip, end, FROM_LAN, now, &p))
 		return pass(skb, REASON_STACK);
-	tally(&p, on_wire(skb, ip, end), FROM_LAN);
-	return follow(skb, &p, p.dmac, wan_ifindex);
+	add_to_tally(&p, on_wire(skb, ip, end), FROM_LAN);
+	return send_by_path(skb, &p, p.dmac, wan_ifindex);
 }
 
 /* forward forwards an admitted packet of a client. The settings have the stack forward where the
  * destination alone does not determine the hop. */
-static __always_inline int forward(struct __sk_buff *skb, struct ethhdr *eth, struct iphdr *ip, const void *end, __u64 now)
+static __always_inline int forward(struct __sk_buff *skb, struct ethhdr *eth, struct iphdr *ip,
+	const void *end, __u64 now)
 {
 	__u32 zero = 0, slot;
 	const struct settings *s = bpf_map_lookup_elem(&gateway_settings, &zero);
 	struct hop *h;
 
-	if (!s || !redirects(s, now))
-		return shortcut_up(skb, ip, end, now);
+	if (!s || !may_redirect(s, now))
+		return forward_by_cache_up(skb, ip, end, now);
 	slot = (ip->daddr ^ ip->daddr >> 12 ^ ip->daddr >> 24) & (HOPS - 1);
 	h = bpf_map_lookup_elem(&hops, &slot);
 	if (!h)
@@ -237,10 +248,10 @@ static __always_inline int forward(struct __sk_buff *skb, struct ethhdr *eth, st
 	if (h->dst != ip->daddr || h->generation != s->generation || now >= h->until) {
 		/* This packet goes through the stack, so that the stack keeps the
 		 * neighbour entry up to date. */
-		ask(skb, ip, h, s->generation, now);
+		ask_for_hop(skb, ip, h, s->generation, now);
 		return pass(skb, REASON_STACK);
 	}
-	if (!h->ifindex || !simple(skb, ip, h->mtu, end))
+	if (!h->ifindex || !may_bypass_stack(skb, ip, h->mtu, end))
 		return pass(skb, REASON_STACK);
 	return readdress(skb, eth, ip, h->dmac, h->smac, h->ifindex);
 }

@@ -163,7 +163,7 @@ func (d *Datapath) OpenPort(port datapath.GardenPort, until time.Time) error {
 	if !prefix.Addr().Is4() {
 		return fmt.Errorf("the walled garden cannot hold %s: IPv4 only", prefix)
 	}
-	key := gatewayDoor{Bits: 32 + uint32(prefix.Bits()), Port: networkPort(port.Port), Protocol: port.Protocol,
+	key := gatewayGardenPort{Bits: 32 + uint32(prefix.Bits()), Port: networkPort(port.Port), Protocol: port.Protocol,
 		Addr: networkOrder(prefix.Addr())}
 	d.gardenPorts.Lock()
 	defer d.gardenPorts.Unlock()
@@ -318,7 +318,7 @@ func (d *Datapath) Forwarding() (word, reason string) {
 // Clients lists the clients that have an entry.
 func (d *Datapath) Clients() (all []datapath.ID, err error) {
 	err = d.eachClientAt(func(place uint32, c gatewayClient) {
-		if id := d.owner(slotOf(place, c)); c.Away == 0 || !slices.Contains(all, id) {
+		if id := d.owner(slotOf(place, c)); c.SlotOffset == 0 || !slices.Contains(all, id) {
 			all = append(all, id)
 		}
 	})

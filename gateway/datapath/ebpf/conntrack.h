@@ -88,7 +88,8 @@ struct bpf_ct_opts {
 	__u8 reserved[2];
 };
 
-extern struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple, __u32 tuple_bytes, struct bpf_ct_opts *opts, __u32 opts_bytes) __ksym;
+extern struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple,
+	__u32 tuple_bytes, struct bpf_ct_opts *opts, __u32 opts_bytes) __ksym;
 extern void bpf_ct_release(struct nf_conn *ct) __ksym;
 extern int bpf_ct_change_timeout(struct nf_conn *ct, __u32 ms) __ksym;
 

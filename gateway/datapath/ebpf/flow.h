@@ -19,8 +19,9 @@
 
 enum side { FROM_LAN = 1, FROM_WAN };
 
-/* A UDP flow whose other side sends nothing is new to netfilter's rules with every packet, until an answer comes: so the
- * answer has an entry too, which is no way to forward. Without it the flow's packets are the stack's. */
+/* A UDP flow whose other side sends nothing is new to netfilter's rules with every packet, until
+ * an answer comes: so the answer has an entry too, which is no way to forward. Without it the
+ * flow's packets are the stack's. */
 enum answers { ANSWERED, UNANSWERED, ANSWER };
 
 /* A packet as it comes in. Network order. */
@@ -45,16 +46,20 @@ struct flow_path {
 	__u8 answers; /* enum answers */
 	__u32 tally;  /* the place in flow_tallies, while connections are logged */
 	__u8 dmac[6], smac[6];
-	__u64 sum;  /* over the key and what is above: another CPU may be writing this entry, or reuse it */
-	__u32 ct_mark, pad; /* the connection's mark, as the packet left it; learning alone reads it */
+	/* over the key and what is above: another CPU may be writing this entry, or reuse it */
+	__u64 sum;
+	/* the connection's mark, as the packet left it; learning alone reads it */
+	__u32 ct_mark, pad;
 };
 
 /* Settings of user space. */
 struct flow_settings {
-	__u64 until;      /* ns of CLOCK_MONOTONIC until which entries are made and used; 0: never */
+	/* ns of CLOCK_MONOTONIC until which entries are made and used; 0: never */
+	__u64 until;
 	__u32 generation; /* entries of another one are void */
 	__u32 unanswered; /* flows to which nothing is answered are cached too */
-	__u32 marks;      /* rules set connections' marks, by which they may decide about the next packet */
+	/* rules set connections' marks, by which they may decide about the next packet */
+	__u32 marks;
 	__u32 pad;
 };
 
@@ -98,6 +103,6 @@ static __always_inline __u64 sum_of(const struct flow_key *k, const struct flow_
 	return sum;
 }
 
-/* same_class reports whether two packets have the same DSCP, which routes and rules may read. The other two
- * bits of the field change on the way (RFC 3168). */
+/* same_class reports whether two packets have the same DSCP, which routes and rules may read.
+ * The other two bits of the field change on the way (RFC 3168). */
 static __always_inline int same_class(__u8 a, __u8 b) { return !((a ^ b) & 0xfc); }

@@ -6,12 +6,13 @@
 
 #define HOP_NS 1000000000ULL /* a hop is asked for again after a second */
 
-/* admit applies an admitted client's limits to a packet of its address at a place, and counts it; it returns 0 if
- * the packet must be dropped. */
-static __always_inline int admit(struct __sk_buff *skb, __u32 at, const struct client *c, struct wire w, int up,
+/* within_limits applies an admitted client's limits to a packet of its address at a place, and counts
+ * it; it returns 0 if the packet must be dropped. */
+static __always_inline int within_limits(struct __sk_buff *skb, __u32 at, const struct client *c,
+	struct wire w, int up,
 				 __u64 now)
 {
-	__u32 slot = at + c->away;
+	__u32 slot = at + c->slot_offset;
 	struct counters *n = bpf_map_lookup_elem(&client_counters, &slot);
 
 	if (!n)
@@ -26,9 +27,10 @@ static __always_inline int admit(struct __sk_buff *skb, __u32 at, const struct c
 
 #define PADDED 46 /* an Ethernet frame's shortest payload */
 
-/* simple reports whether a packet may bypass the stack: it needs only a next hop, and
+/* may_bypass_stack reports whether a packet may bypass the stack: it needs only a next hop, and
  * the frame has no uncounted bytes after the packet. */
-static __always_inline int simple(const struct __sk_buff *skb, const struct iphdr *ip, __u32 mtu, const void *end)
+static __always_inline int may_bypass_stack(const struct __sk_buff *skb, const struct iphdr *ip,
+	__u32 mtu, const void *end)
 {
 	const struct tcphdr *tcp = (const void *)(ip + 1);
 
@@ -45,7 +47,8 @@ static __always_inline int simple(const struct __sk_buff *skb, const struct iphd
 }
 
 /* readdress sets the packet's Ethernet addresses and decrements its TTL. */
-static __always_inline int readdress(struct __sk_buff *skb, struct ethhdr *eth, struct iphdr *ip, const void *to, const void *from, __u32 ifindex)
+static __always_inline int readdress(struct __sk_buff *skb, struct ethhdr *eth, struct iphdr *ip,
+	const void *to, const void *from, __u32 ifindex)
 {
 	__u32 sum = ip->check + bpf_htons(0x0100);
 
@@ -57,8 +60,9 @@ static __always_inline int readdress(struct __sk_buff *skb, struct ethhdr *eth, 
 	return bpf_redirect(ifindex, 0);
 }
 
-/* ask gets the packet's next hop from the kernel's routing and caches it. */
-static __always_inline void ask(struct __sk_buff *skb, const struct iphdr *ip, struct hop *h, __u32 generation, __u64 now)
+/* ask_for_hop gets the packet's next hop from the kernel's routing and caches it. */
+static __always_inline void ask_for_hop(struct __sk_buff *skb, const struct iphdr *ip,
+	struct hop *h, __u32 generation, __u64 now)
 {
 	struct bpf_fib_lookup fib;
 	long answer = route(skb, ip, &fib);
@@ -66,7 +70,8 @@ static __always_inline void ask(struct __sk_buff *skb, const struct iphdr *ip, s
 
 	/* Routes into the LAN, and errors, are left to the stack, and so is 0.0.0.0/8, which the
 	 * stack does not forward. */
-	if (answer == BPF_FIB_LKUP_RET_SUCCESS && fib.ifindex != lan.ifindex && bpf_ntohl(ip->daddr) >> 24) {
+	if (answer == BPF_FIB_LKUP_RET_SUCCESS && fib.ifindex != lan.ifindex &&
+		bpf_ntohl(ip->daddr) >> 24) {
 		asked.ifindex = fib.ifindex;
 		asked.mtu = fib.mtu_result;
 		__builtin_memcpy(asked.dmac, fib.dmac, ETH_ALEN);
@@ -77,5 +82,6 @@ static __always_inline void ask(struct __sk_buff *skb, const struct iphdr *ip, s
 	*h = asked;
 }
 
-/* redirects reports whether packets may be redirected. */
-static __always_inline int redirects(const struct settings *s, __u64 now) { return now < s->redirect_until; }
+/* may_redirect reports whether packets may be redirected. */
+static __always_inline int may_redirect(const struct settings *s,
+	__u64 now) { return now < s->redirect_until; }

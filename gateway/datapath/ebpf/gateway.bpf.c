@@ -11,7 +11,7 @@
  * names the slot of its client. */
 #include "arp.h"
 #include "cache.h"
-#include "line.h"
+#include "pppoe.h"
 #include "preauth.h"
 
 /* expired reports whether the client's admission has expired. */
@@ -20,18 +20,19 @@ static __always_inline int expired(const struct client *c, __u64 now)
 	return c->until && now >= c->until;
 }
 
-/* unleased handles a packet from an address of the LAN that is not leased. */
-static __always_inline int unleased(struct __sk_buff *skb, const struct ethhdr *eth, const struct iphdr *ip)
+/* drop_unleased handles a packet from an address of the LAN that is not leased. */
+static __always_inline int drop_unleased(struct __sk_buff *skb, const struct ethhdr *eth,
+	const struct iphdr *ip)
 {
 	if (learn && ip->saddr != lan.gateway)
-		tell(skb, ip->saddr, eth->h_source);
+		report_newcomer(skb, ip->saddr, eth->h_source);
 	return drop(skb, REASON_NOT_LEASED);
 }
 
-/* to_nobody handles a packet for an address of the LAN that nobody leased. Where the stack would
+/* drop_unowned handles a packet for an address of the LAN that nobody leased. Where the stack would
  * look for its owner in the LAN it is dropped: whoever scans the LAN would otherwise fill the
  * neighbour table. The stack keeps what it would deliver here or send elsewhere. */
-__noinline int to_nobody(struct __sk_buff *skb)
+__noinline int drop_unowned(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
@@ -41,26 +42,29 @@ __noinline int to_nobody(struct __sk_buff *skb)
 	if ((void *)(ip + 1) > end)
 		return drop(skb, REASON_MALFORMED);
 	answer = route(skb, ip, &fib);
-	if ((answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) && fib.ifindex == lan.ifindex)
+	if ((answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) &&
+		fib.ifindex == lan.ifindex)
 		return drop(skb, REASON_NOT_LEASED);
 	return TC_ACT_OK;
 }
 
-/* allowed reports whether a packet may go to a client that has an entry, and counts it. */
-static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip, __u32 at, const struct client *c, const void *end, __u64 now)
+/* may_receive reports whether a packet may go to a client that has an entry, and counts it. */
+static __always_inline int may_receive(struct __sk_buff *skb, const struct iphdr *ip, __u32 at,
+	const struct client *c, const void *end, __u64 now)
 {
 	if (c->state != STATE_ADMITTED || expired(c, now)) {
-		int ok = reaches(ip->saddr, ports_of(ip, end).source, ip->protocol);
+		int ok = is_open_garden(ip->saddr, ports_of(ip, end).source, ip->protocol);
 
 		count(skb, ok ? REASON_GARDEN : REASON_BLOCKED);
 		return ok;
 	}
-	return admit(skb, at, c, on_wire(skb, ip, end), 0, now);
+	return within_limits(skb, at, c, on_wire(skb, ip, end), 0, now);
 }
 
-/* across passes an admitted client's packet to another client, if that client may
+/* forward_across passes an admitted client's packet to another client, if that client may
  * receive it. Where the stack forwards, lan_out checks this. */
-static __always_inline int across(struct __sk_buff *skb, const struct iphdr *ip, __u32 to, const void *end, __u64 now)
+static __always_inline int forward_across(struct __sk_buff *skb, const struct iphdr *ip, __u32 to,
+	const void *end, __u64 now)
 {
 	__u32 zero = 0;
 	const struct settings *s = bpf_map_lookup_elem(&gateway_settings, &zero);
@@ -68,20 +72,23 @@ static __always_inline int across(struct __sk_buff *skb, const struct iphdr *ip,
 
 	if (!s || !c)
 		return TC_ACT_SHOT;
-	count(skb, REASON_STACK); /* as the sender's; lan_out or what follows counts it as the receiver's */
+	/* as the sender's; lan_out or what follows counts it as the receiver's */
+	count(skb, REASON_STACK);
 	if (c->state == STATE_NONE)
-		return to_nobody(skb);
-	if (!redirects(s, now))
+		return drop_unowned(skb);
+	if (!may_redirect(s, now))
 		return TC_ACT_OK;
-	if (!allowed(skb, ip, to, c, end, now))
+	if (!may_receive(skb, ip, to, c, end, now))
 		return TC_ACT_SHOT;
 	set_judged(skb);
 	count(skb, REASON_STACK);
 	return TC_ACT_UNSPEC;
 }
 
-/* ip_in handles a packet from a client: line is the PPPoE session it came in, network order, or 0. */
-static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, const void *end, __u16 line)
+/* ip_in handles a packet from a client: session is the PPPoE session it came in, network order, or
+ * 0. */
+static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, const void *end,
+	__u16 session)
 {
 	struct iphdr *ip = (void *)(eth + 1);
 	const struct client *c;
@@ -92,7 +99,7 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 		return drop(skb, REASON_MALFORMED);
 	if (unlikely(skb->pkt_type == PACKET_OTHERHOST)) /* not for this gateway */
 		return TC_ACT_SHOT;
-	if (!line && unlikely(ip->protocol == IPPROTO_UDP)) {
+	if (!session && unlikely(ip->protocol == IPPROTO_UDP)) {
 		struct ports p = ports_of(ip, end);
 
 		if (p.source == DHCP_SERVER && p.dest == DHCP_CLIENT)
@@ -102,28 +109,28 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 		if (!ip->saddr)
 			return drop(skb, REASON_NOT_LEASED);
 	}
-	at = line ? owner(ip->saddr) : place(ip->saddr);
+	at = session ? owner_place(ip->saddr) : place(ip->saddr);
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (unlikely(!c))
 		return drop(skb, REASON_FOREIGN_SOURCE);
 	if (unlikely(c->state == STATE_NONE))
-		return line ? drop(skb, REASON_NOT_LEASED) : unleased(skb, eth, ip);
-	if (unlikely(mac_at(c->mac) != mac_at(eth->h_source) || c->session != line))
+		return session ? drop(skb, REASON_NOT_LEASED) : drop_unleased(skb, eth, ip);
+	if (unlikely(mac_at(c->mac) != mac_at(eth->h_source) || c->session != session))
 		return drop(skb, REASON_WRONG_MAC);
 	now = clock_ns();
 	if (unlikely(c->state != STATE_ADMITTED || expired(c, now)))
-		return line ? drop(skb, REASON_BLOCKED) : preauth(skb, ip, end);
+		return session ? drop(skb, REASON_BLOCKED) : preauth(skb, ip, end);
 	/* The stack does not forward frames sent to a broadcast address (RFC 1812, 5.3.4). */
 	if (unlikely(ip->daddr == lan.gateway || is_multicast(ip->daddr) || skb->pkt_type != PACKET_HOST))
 		return pass(skb, REASON_LOCAL);
-	if (unlikely(!admit(skb, at, c, on_wire(skb, ip, end), 1, now)))
+	if (unlikely(!within_limits(skb, at, c, on_wire(skb, ip, end), 1, now)))
 		return TC_ACT_SHOT;
 	if (unlikely(place(ip->daddr) < lan.size))
-		return across(skb, ip, place(ip->daddr), end, now);
+		return forward_across(skb, ip, place(ip->daddr), end, now);
 	return forward(skb, eth, ip, end, now);
 }
 
-/* clamp_up is clamp for a packet from a client on a line. */
+/* clamp_up is clamp for a packet from a client on PPPoE. */
 __noinline int clamp_up(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -133,24 +140,24 @@ __noinline int clamp_up(struct __sk_buff *skb)
 
 	if ((void *)(ip + 1) > end)
 		return 0;
-	at = owner(ip->saddr);
+	at = owner_place(ip->saddr);
 	c = bpf_map_lookup_elem(&clients, &at);
 	return c && c->session ? clamp(skb, c->mtu) : 0;
 }
 
-/* session_in handles a frame of a PPPoE session. Those of control protocols go to the concentrator's
- * socket. */
+/* session_in handles a frame of a PPPoE session. Those of control protocols go to the
+ * concentrator's socket. */
 static __always_inline int session_in(struct __sk_buff *skb)
 {
 	void *data, *end;
 	__u16 session = 0;
 
-	switch (off_line(skb, &session)) {
+	switch (strip_pppoe(skb, &session)) {
 	case NOT_DATA:
-		return is_ipv6_line(skb) ? drop(skb, REASON_IPV6) : TC_ACT_OK;
-	case BAD_LINE:
+		return is_ipv6_session(skb) ? drop(skb, REASON_IPV6) : TC_ACT_OK;
+	case BAD_PPPOE:
 		return drop(skb, REASON_MALFORMED);
-	case ON_LINE:
+	case IS_DATA:
 		break;
 	}
 	clamp_up(skb);
@@ -208,13 +215,13 @@ static __always_inline int from_client(struct __sk_buff *skb)
 SEC("tc")
 int lan_in(struct __sk_buff *skb)
 {
-	set_free(skb);
+	clear_class(skb);
 	skb->cb[0] = 0;
 	if (lines && skb->mark == TOO_LONG) { /* cut_in's */
 		skb->mark = 0;
-		return onward(skb, pass(skb, REASON_REJECTED));
+		return verdict_for_kernel(skb, pass(skb, REASON_REJECTED));
 	}
-	return onward(skb, lowered(skb, from_client(skb)));
+	return verdict_for_kernel(skb, write_window_after(skb, from_client(skb)));
 }
 
 /* is_martian reports whether the stack forwards no packet from this address (RFC 1812, 5.3.7):
@@ -226,13 +233,15 @@ static __always_inline int is_martian(__be32 source)
 	return (__u8)(first - 1) >= 223 || first == 127;
 }
 
-/* shortcut_down finds the way of a packet that is of an admitted client's flow; NULL: it is not. */
-static __always_inline const struct client *shortcut_down(struct __sk_buff *skb, const struct iphdr *ip, const void *end, __u64 now, struct flow_path *p)
+/* find_path_down finds the way of a packet that is of an admitted client's flow; NULL: it is
+ * not. */
+static __always_inline const struct client *find_path_down(struct __sk_buff *skb,
+	const struct iphdr *ip, const void *end, __u64 now, struct flow_path *p)
 {
 	const struct client *c;
 	__u32 at;
 
-	if (!known(skb, ip, end, FROM_WAN, now, p))
+	if (!find_path(skb, ip, end, FROM_WAN, now, p))
 		return 0;
 	at = p->at;
 	c = bpf_map_lookup_elem(&clients, &at);
@@ -267,24 +276,24 @@ static __always_inline int to_client(struct __sk_buff *skb)
 		return TC_ACT_OK; /* the stack knows what to do with it */
 	if (unlikely(skb->pkt_type != PACKET_HOST))
 		return TC_ACT_OK;
-	if (unlikely(owner(ip->saddr) < lan.size))
+	if (unlikely(owner_place(ip->saddr) < lan.size))
 		return drop(skb, REASON_FOREIGN_SOURCE);
 	now = clock_ns();
-	c = shortcut_down(skb, ip, end, now, &flow);
+	c = find_path_down(skb, ip, end, now, &flow);
 	if (c) {
 		struct wire w = on_wire(skb, ip, end);
 
-		if (!admit(skb, flow.at, c, w, 0, now))
+		if (!within_limits(skb, flow.at, c, w, 0, now))
 			return TC_ACT_SHOT;
-		tally(&flow, w, FROM_WAN);
-		return follow(skb, &flow, c->mac, lan.ifindex);
+		add_to_tally(&flow, w, FROM_WAN);
+		return send_by_path(skb, &flow, c->mac, lan.ifindex);
 	}
-	at = owner(ip->daddr);
+	at = owner_place(ip->daddr);
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c || ip->daddr == lan.gateway)
 		return TC_ACT_OK;
 	if (c->state == STATE_NONE || (place(ip->daddr) >= lan.size && !c->session))
-		return to_nobody(skb);
+		return drop_unowned(skb);
 	s = bpf_map_lookup_elem(&gateway_settings, &zero);
 	if (is_too_long(skb, ip, c, end) && c->state == STATE_ADMITTED && !expired(c, now)) {
 		if (unreachable(skb, lan.gateway, ICMP_FRAG_NEEDED, c->mtu))
@@ -292,18 +301,18 @@ static __always_inline int to_client(struct __sk_buff *skb)
 		count(skb, REASON_REJECTED);
 		return bpf_redirect(wan_ifindex, 0);
 	}
-	if (!s || !redirects(s, now) || is_martian(ip->saddr)) /* lan_out will see it */
+	if (!s || !may_redirect(s, now) || is_martian(ip->saddr)) /* lan_out will see it */
 		return TC_ACT_OK;
-	if (!allowed(skb, ip, at, c, end, now))
+	if (!may_receive(skb, ip, at, c, end, now))
 		return TC_ACT_SHOT;
 	set_judged(skb);
 	if (c->state != STATE_ADMITTED || expired(c, now)) /* of the garden */
 		return TC_ACT_UNSPEC;
-	if (!simple(skb, ip, c->session ? c->mtu : s->lan_mtu, end)) {
+	if (!may_bypass_stack(skb, ip, c->session ? c->mtu : s->lan_mtu, end)) {
 		count(skb, REASON_STACK);
 		return TC_ACT_UNSPEC;
 	}
-	from_lan(mac);
+	copy_lan_mac(mac);
 	return readdress(skb, eth, ip, c->mac, mac, lan.ifindex);
 }
 
@@ -312,9 +321,9 @@ static __always_inline int to_client(struct __sk_buff *skb)
 SEC("tc")
 int wan_in(struct __sk_buff *skb)
 {
-	set_free(skb);
+	clear_class(skb);
 	skb->cb[0] = 0;
-	return onward(skb, lowered(skb, to_client(skb)));
+	return verdict_for_kernel(skb, write_window_after(skb, to_client(skb)));
 }
 
 /* is_own reports whether a packet is from this machine, because no interface received
@@ -353,7 +362,7 @@ static __always_inline int towards_client(struct __sk_buff *skb)
 		return TC_ACT_OK;
 	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
 		return TC_ACT_OK;
-	at = owner(ip->daddr);
+	at = owner_place(ip->daddr);
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c)
 		return TC_ACT_OK;
@@ -366,7 +375,7 @@ static __always_inline int towards_client(struct __sk_buff *skb)
 	}
 	if (c->state == STATE_NONE)
 		return drop(skb, REASON_NOT_LEASED);
-	if (!allowed(skb, ip, at, c, end, now))
+	if (!may_receive(skb, ip, at, c, end, now))
 		return TC_ACT_SHOT;
 	/* The stack's neighbour entry may be that of a former owner of the address. */
 	if (mac_at(eth->h_dest) != mac_at(c->mac))
@@ -383,13 +392,14 @@ int lan_out(struct __sk_buff *skb)
 	int verdict;
 
 	skb->cb[0] = 0;
-	verdict = lowered(skb, towards_client(skb));
+	verdict = write_window_after(skb, towards_client(skb));
 	if (lines && verdict == TC_ACT_OK)
-		verdict = onto_line(skb, verdict);
+		verdict = to_pppoe_session(skb, verdict);
 	return verdict == TC_ACT_OK ? TC_ACT_UNSPEC : verdict;
 }
 
-/* class_of is the class of a packet that the stack forwarded, for the htb of the WAN's interface; 0: it has none. */
+/* class_of is the class of a packet that the stack forwarded, for the htb of the WAN's
+ * interface; 0: it has none. */
 SEC("tc")
 int class_of(struct __sk_buff *skb)
 {
@@ -416,7 +426,8 @@ int portal_lookup(struct bpf_sk_lookup *ctx)
 	at = place(ctx->remote_ip4);
 	c = bpf_map_lookup_elem(&clients, &at);
 	/* From the gateway itself, or from a client that may reach a server here. */
-	if (!c || c->state == STATE_NONE || (c->state == STATE_ADMITTED && !expired(c, bpf_ktime_get_coarse_ns())))
+	if (!c || c->state == STATE_NONE || (c->state == STATE_ADMITTED &&
+		!expired(c, bpf_ktime_get_coarse_ns())))
 		return SK_PASS;
 	sk = bpf_map_lookup_elem(&portal, &zero);
 	if (!sk)

@@ -13,6 +13,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type gatewayBuckets struct {
+	_     structs.HostLayout
+	Until [8]uint64
+}
+
 type gatewayBudget struct {
 	_      structs.HostLayout
 	CostNs uint64
@@ -27,14 +32,14 @@ type gatewayCaller struct {
 }
 
 type gatewayClient struct {
-	_       structs.HostLayout
-	Mac     [6]uint8
-	State   uint8
-	Flags   uint8
-	Until   uint64
-	Session uint16
-	Mtu     uint16
-	Away    uint32
+	_          structs.HostLayout
+	Mac        [6]uint8
+	State      uint8
+	Flags      uint8
+	Until      uint64
+	Session    uint16
+	Mtu        uint16
+	SlotOffset uint32
 }
 
 type gatewayConnection struct {
@@ -59,15 +64,6 @@ type gatewayDevice struct {
 	_   structs.HostLayout
 	Mac [6]uint8
 	Pad [2]uint8
-}
-
-type gatewayDoor struct {
-	_        structs.HostLayout
-	Bits     uint32
-	Port     uint16
-	Protocol uint8
-	Pad      uint8
-	Addr     uint32
 }
 
 type gatewayFlow struct {
@@ -119,6 +115,15 @@ type gatewayFlowSettings struct {
 	Unanswered uint32
 	Marks      uint32
 	Pad        uint32
+}
+
+type gatewayGardenPort struct {
+	_        structs.HostLayout
+	Bits     uint32
+	Port     uint16
+	Protocol uint8
+	Pad      uint8
+	Addr     uint32
 }
 
 type gatewayHolder uint32
@@ -238,7 +243,7 @@ type gatewayScales struct {
 type gatewaySender struct {
 	_    structs.HostLayout
 	Mac  [6]uint8
-	What uint16
+	Kind uint16
 }
 
 type gatewaySettings struct {
@@ -287,11 +292,6 @@ type gatewayTick struct {
 	_       structs.HostLayout
 	Jiffies uint64
 	Ns      uint64
-}
-
-type gatewayUsed struct {
-	_     structs.HostLayout
-	Until [8]uint64
 }
 
 type gatewayWork uint32

@@ -7,9 +7,10 @@
 #define QUOTED (sizeof(struct iphdr) + 8) /* of the packet an ICMP error is about (RFC 792) */
 #define ERROR_LEN (ETH_HLEN + sizeof(struct iphdr) + sizeof(struct icmphdr) + QUOTED)
 
-/* unreachable turns a packet without IP options into the ICMP error "destination unreachable" that
- * answers it, with a code and an MTU (RFC 1191, 4), for the way back. source is the error's. The stack is not used for this,
- * because it would first check whether the address is local. It returns -1 on errors. */
+/* unreachable turns a packet without IP options into the ICMP error "destination unreachable"
+ * that answers it, with a code and an MTU (RFC 1191, 4), for the way back. source is the
+ * error's. The stack is not used for this, because it would first check whether the address is
+ * local. It returns -1 on errors. */
 __noinline int unreachable(struct __sk_buff *skb, __be32 source, __u8 code, __u32 mtu)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -26,7 +27,7 @@ __noinline int unreachable(struct __sk_buff *skb, __be32 source, __u8 code, __u3
 	__builtin_memcpy(to, eth->h_source, ETH_ALEN);
 	__builtin_memcpy(from, eth->h_dest, ETH_ALEN);
 	if (from[0] & 1)
-		from_lan(from);
+		copy_lan_mac(from);
 
 	if (bpf_skb_change_tail(skb, ERROR_LEN, 0))
 		return -1;

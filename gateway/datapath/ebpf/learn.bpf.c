@@ -1,12 +1,13 @@
 //go:build ignore
 
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Learning flows, at tc where packets leave, behind all of netfilter: the packet shows what the stack
- * made of it, and connection tracking what it was. These programs need kernel functions that not all
- * kernels have, so they are apart from the gateway's. */
+/* Learning flows, at tc where packets leave, behind all of netfilter: the packet shows what the
+ * stack made of it, and connection tracking what it was. These programs need kernel functions
+ * that not all kernels have, so they are apart from the gateway's. */
 #include <bpf/bpf_core_read.h>
 
 #include "conntrack.h"
+#include "deleted.h"
 #include "flow.h"
 #include "leaving.h"
 #include "network.h"
@@ -51,8 +52,8 @@ __u64 fresh_tallies = 1;
 
 volatile const __u64 tick_ns; /* of a jiffy */
 
-/* within reports whether a client may have another entry, and counts it. */
-static __always_inline int within(__u32 at, __u64 now)
+/* may_learn reports whether a client may have another entry, and counts it. */
+static __always_inline int may_learn(__u32 at, __u64 now)
 {
 	struct flow_count *c = bpf_map_lookup_elem(&flow_counts, &at);
 
@@ -66,7 +67,9 @@ static __always_inline int within(__u32 at, __u64 now)
 }
 
 /* extension finds an extension of a connection; 0: it has none. */
-#define extension(ct, id) (bpf_core_enum_value_exists(enum nf_ct_ext_id, id) ? extension_at(ct, bpf_core_enum_value(enum nf_ct_ext_id, id)) : 0)
+#define extension(ct, id)                                                   \
+	(bpf_core_enum_value_exists(enum nf_ct_ext_id, id) ?                \
+		 extension_at(ct, bpf_core_enum_value(enum nf_ct_ext_id, id)) : 0)
 
 static __always_inline const void *extension_at(struct nf_conn *ct, __u32 id)
 {
@@ -108,13 +111,14 @@ static __always_inline __u32 take_tally(void)
 	return 0;
 }
 
-/* tally_of returns where a connection's packets are tallied; 0: there is no room, or the end of this
- * connection could not be told from that of another. */
+/* tally_of returns where a connection's packets are tallied; 0: there is no room, or the end of
+ * this connection could not be told from that of another. */
 static __always_inline __u32 tally_of(struct nf_conn *ct, __u8 protocol)
 {
 	const struct nf_conntrack_tuple *t = &ct->tuplehash[0].tuple;
 	struct tally_key k = {
-		.start = begun_at(ct), .saddr = t->src.u3.ip, .daddr = t->dst.u3.ip, .sport = t->src.u.all, .dport = t->dst.u.all, .protocol = protocol,
+		.start = begun_at(ct), .saddr = t->src.u3.ip, .daddr = t->dst.u3.ip,
+			.sport = t->src.u.all, .dport = t->dst.u.all, .protocol = protocol,
 	};
 	__u32 at, *known;
 
@@ -127,11 +131,13 @@ static __always_inline __u32 tally_of(struct nf_conn *ct, __u8 protocol)
 	if (!at || !bpf_map_update_elem(&flow_tallied, &k, &at, BPF_NOEXIST))
 		return at;
 	bpf_map_push_elem(&free_tallies, &at, BPF_ANY);
-	known = bpf_map_lookup_elem(&flow_tallied, &k); /* another CPU's, which has a packet of the other direction */
+	/* another CPU's, which has a packet of the other direction */
+	known = bpf_map_lookup_elem(&flow_tallied, &k);
 	return known ? *known : 0;
 }
 
-/* is_reported reports whether forget hears of a connection's deletion: the message of one in a zone has more than forget reads. */
+/* is_reported reports whether forget hears of a connection's deletion: the message of one in a
+ * zone has more than forget reads. */
 static __always_inline int is_reported(struct nf_conn *ct)
 {
 	const struct nf_conntrack_ecache *e = extension(ct, NF_CT_EXT_ECACHE);
@@ -141,16 +147,18 @@ static __always_inline int is_reported(struct nf_conn *ct)
 	return BPF_CORE_READ(e, ctmask) & DESTROYED;
 }
 
-/* lasts returns for how long a connection's packets need not be seen, in ns: a quarter of the time for which connection
- * tracking remembers it, within bounds. */
-static __always_inline __u64 lasts(struct nf_conn *ct, __u8 answers)
+/* entry_life returns for how long a connection's packets need not be seen, in ns: a quarter of the
+ * time for which connection tracking remembers it, within bounds. */
+static __always_inline __u64 entry_life(struct nf_conn *ct, __u8 answers)
 {
 	__s32 left = *(volatile __u32 *)&ct->timeout - (__u32)bpf_jiffies64();
-	__u64 ns = left > 0 ? left * tick_ns / 4 : 0, most = answers == ANSWERED && is_reported(ct) ? FLOW_NS : UNHEARD_NS;
+	__u64 ns = left > 0 ? left * tick_ns / 4 : 0, most = answers == ANSWERED && is_reported(ct)
+		? FLOW_NS : UNHEARD_NS;
 
 	if (ns > most)
 		ns = most;
-	return ns - (ns >> 10) * (bpf_get_prandom_u32() & 0xff); /* up to a quarter less: flows that are learned together part */
+	/* up to a quarter less: flows that are learned together part */
+	return ns - (ns >> 10) * (bpf_get_prandom_u32() & 0xff);
 }
 
 /* answer_to returns the key of packets that answer one. */
@@ -162,10 +170,12 @@ static __always_inline struct flow_key answer_to(const struct flow_key *k, const
 	};
 }
 
-/* is_settled reports whether further packets meet what this one met. Where rules set marks, which may decide about the next
- * packet, the one before must have left the connection with the same mark, by the same settings; the other
- * direction's entry is voided where that has another mark. */
-static __always_inline int is_settled(const struct flow_settings *s, const struct flow_path *was, const struct flow_key *against, const struct flow_path *is)
+/* is_settled reports whether further packets meet what this one met. Where rules set marks,
+ * which may decide about the next packet, the one before must have left the connection with the
+ * same mark, by the same settings; the other direction's entry is voided where that has another
+ * mark. */
+static __always_inline int is_settled(const struct flow_settings *s, const struct flow_path *was,
+	const struct flow_key *against, const struct flow_path *is)
 {
 	struct flow_path *back;
 
@@ -187,26 +197,34 @@ static __always_inline int same_address(const void *a, const void *b)
 	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2];
 }
 
-/* says_same reports whether an entry is valid and says what a packet shows: most packets of a poll that began before the
- * entry was there. */
-static __always_inline int says_same(const struct flow_key *k, const struct flow_path *was, const struct flow_path *is, __u64 now)
+/* is_same_entry reports whether an entry is valid and says what a packet shows: most packets of a
+ * poll that began before the entry was there. */
+static __always_inline int is_same_entry(const struct flow_key *k, const struct flow_path *was,
+	const struct flow_path *is, __u64 now)
 {
-	if (was->until <= now || was->generation != is->generation || was->most < is->most || was->answers != is->answers)
+	if (was->until <= now || was->generation != is->generation || was->most < is->most ||
+		was->answers != is->answers)
 		return 0;
-	if (was->saddr != is->saddr || was->daddr != is->daddr || was->sport != is->sport || was->dport != is->dport || was->at != is->at)
+	if (was->saddr != is->saddr || was->daddr != is->daddr || was->sport != is->sport ||
+		was->dport != is->dport || was->at != is->at)
 		return 0;
-	if (was->mark != is->mark || was->priority != is->priority || was->ct_mark != is->ct_mark || !same_class(was->tos, is->tos))
+	if (was->mark != is->mark || was->priority != is->priority || was->ct_mark != is->ct_mark ||
+		!same_class(was->tos, is->tos))
 		return 0;
-	return same_address(was->dmac, is->dmac) && same_address(was->smac, is->smac) && was->sum == sum_of(k, was);
+	return same_address(was->dmac, is->dmac) && same_address(was->smac, is->smac) &&
+		was->sum == sum_of(k, was);
 }
 
-/* enter makes an entry for packets of one direction, given as they come in; 0: there is none. */
-static __always_inline int enter(struct __sk_buff *skb, struct nf_conn *ct, const struct flow_settings *s, struct flow_key *k, const struct leaving *l, __u32 at, __u64 now)
+/* enter_flow makes an entry for packets of one direction, given as they come in; 0: there is
+ * none. */
+static __always_inline int enter_flow(struct __sk_buff *skb, struct nf_conn *ct,
+	const struct flow_settings *s, struct flow_key *k, const struct leaving *l, __u32 at, __u64 now)
 {
 	struct flow_path p = {
 		.generation = s->generation, .at = at,
 		.saddr = l->saddr, .daddr = l->daddr, .sport = l->sport, .dport = l->dport,
-		.mark = skb->mark, .priority = skb->priority, .most = l->most, .tos = l->tos, .answers = l->answers,
+		.mark = skb->mark, .priority = skb->priority, .most = l->most, .tos = l->tos,
+			.answers = l->answers,
 	};
 	struct flow_key against = answer_to(k, l);
 	struct flow_path *was = bpf_map_lookup_elem(&flow_paths, k);
@@ -217,9 +235,9 @@ static __always_inline int enter(struct __sk_buff *skb, struct nf_conn *ct, cons
 	__builtin_memcpy(p.smac, l->smac, ETH_ALEN);
 	if (bpf_core_field_exists(ct->mark))
 		p.ct_mark = ct->mark;
-	if (was && !s->marks && says_same(k, was, &p, now))
+	if (was && !s->marks && is_same_entry(k, was, &p, now))
 		return 1;
-	if ((!was || was->generation != s->generation) && !within(at, now))
+	if ((!was || was->generation != s->generation) && !may_learn(at, now))
 		return 0;
 	if (tallying) {
 		p.tally = tally_of(ct, k->protocol);
@@ -231,11 +249,13 @@ static __always_inline int enter(struct __sk_buff *skb, struct nf_conn *ct, cons
 	if (from_ports != to_ports)
 		p.port_diff = bpf_csum_diff(&from_ports, sizeof(from_ports), &to_ports, sizeof(to_ports), 0);
 	if (is_settled(s, was, &against, &p))
-		p.until = now + lasts(ct, l->answers);
+		p.until = now + entry_life(ct, l->answers);
 	if (was && was->until > now && was->generation == s->generation && was->most > p.most)
 		p.most = was->most;
 	p.sum = sum_of(k, &p);
-	if (was) /* in place, which is quicker; whoever reads half of it, or has got its memory for another flow, sees by the sum */
+	/* in place, which is quicker; whoever reads half of it, or has got its memory for
+	 * another flow, sees by the sum */
+	if (was)
 		*was = p;
 	else
 		bpf_map_update_elem(&flow_paths, k, &p, BPF_ANY);
@@ -246,19 +266,22 @@ static __always_inline int enter(struct __sk_buff *skb, struct nf_conn *ct, cons
 	return 0;
 }
 
-/* expect makes the entry for the answer to an unanswered flow. */
-static __always_inline void expect(const struct flow_key *k, const struct leaving *l, __u32 at, __u64 now)
+/* enter_answer makes the entry for the answer to an unanswered flow. */
+static __always_inline void enter_answer(const struct flow_key *k, const struct leaving *l,
+	__u32 at, __u64 now)
 {
 	struct flow_key back = answer_to(k, l);
-	struct flow_path p = { .answers = ANSWER, .at = at, .saddr = k->daddr, .daddr = k->saddr, .sport = k->dport, .dport = k->sport };
+	struct flow_path p = { .answers = ANSWER, .at = at, .saddr = k->daddr, .daddr = k->saddr,
+		.sport = k->dport, .dport = k->sport };
 
-	if (!within(at, now))
+	if (!may_learn(at, now))
 		return;
 	p.sum = sum_of(&back, &p);
 	bpf_map_update_elem(&flow_paths, &back, &p, BPF_ANY);
 }
 
-/* is_untouched reports whether nobody but netfilter's rules reads or changes a connection's packets. */
+/* is_untouched reports whether nobody but netfilter's rules reads or changes a connection's
+ * packets. */
 static __always_inline int is_untouched(struct nf_conn *ct)
 {
 	struct nf_ct_ext *ext = ct->ext;
@@ -268,27 +291,31 @@ static __always_inline int is_untouched(struct nf_conn *ct)
 	return !ext || !ext->offset[0]; /* NF_CT_EXT_HELPER */
 }
 
-/* is_lasting reports whether the stack treats all further packets of a connection alike, but for TCP's
- * SYN, FIN and RST: established in both directions, and nobody reads or changes the contents. */
+/* is_lasting reports whether the stack treats all further packets of a connection alike, but for
+ * TCP's SYN, FIN and RST: established in both directions, and nobody reads or changes the
+ * contents. */
 static __always_inline int is_lasting(struct nf_conn *ct, const struct leaving *l)
 {
-	if (l->state == IP_CT_NEW || (ct->status & (SEEN_REPLY | ASSURED)) != (SEEN_REPLY | ASSURED) || !is_untouched(ct))
+	if (l->state == IP_CT_NEW ||
+		(ct->status & (SEEN_REPLY | ASSURED)) != (SEEN_REPLY | ASSURED) || !is_untouched(ct))
 		return 0;
 	return l->protocol == IPPROTO_UDP || ct->proto.tcp.state == TCP_ESTABLISHED;
 }
 
-/* is_unanswered reports whether a connection is UDP's from one side only, and as old as those of both have to be: a
- * port scan fills no cache. */
+/* is_unanswered reports whether a connection is UDP's from one side only, and as old as those of
+ * both have to be: a port scan fills no cache. */
 static __always_inline int is_unanswered(struct nf_conn *ct, const struct leaving *l)
 {
-	if (l->protocol != IPPROTO_UDP || (ct->status & (EXPECTED | SEEN_REPLY | NAT_CLASH)) || !is_untouched(ct))
+	if (l->protocol != IPPROTO_UDP || (ct->status & (EXPECTED | SEEN_REPLY | NAT_CLASH)) ||
+		!is_untouched(ct))
 		return 0;
-	/* Before Linux 6.16 the verifier takes a direct read for one of DCCP's state, which begins at the same place. */
+	/* Before Linux 6.16 the verifier takes a direct read for one of DCCP's state, which
+	 * begins at the same place. */
 	return (long)(bpf_jiffies64() - BPF_CORE_READ(ct, proto.udp.stream_ts)) > 0;
 }
 
-/* came reads a direction of a connection: its packets as they come in. */
-static __always_inline void came(const struct nf_conntrack_tuple *t, struct flow_key *k)
+/* key_of_tuple reads a direction of a connection: its packets as they come in. */
+static __always_inline void key_of_tuple(const struct nf_conntrack_tuple *t, struct flow_key *k)
 {
 	k->saddr = t->src.u3.ip;
 	k->daddr = t->dst.u3.ip;
@@ -296,21 +323,26 @@ static __always_inline void came(const struct nf_conntrack_tuple *t, struct flow
 	k->dport = t->dst.u.all;
 }
 
-/* is_known reports whether a packet would teach what the last one taught: the rest of a burst, whose packets all came before
- * there was an entry. */
-static __always_inline int is_known(struct __sk_buff *skb, const struct learned *last, const struct leaving *l, const struct flow_settings *s, __u64 now)
+/* is_known reports whether a packet would teach what the last one taught: the rest of a burst,
+ * whose packets all came before there was an entry. */
+static __always_inline int is_known(struct __sk_buff *skb, const struct learned *last,
+	const struct leaving *l, const struct flow_settings *s, __u64 now)
 {
 	const struct leaving *of = &last->of;
 
-	if (now >= last->until || last->generation != s->generation || of->sport != l->sport || of->dport != l->dport || of->saddr != l->saddr || of->daddr != l->daddr)
+	if (now >= last->until || last->generation != s->generation || of->sport != l->sport ||
+		of->dport != l->dport || of->saddr != l->saddr || of->daddr != l->daddr)
 		return 0;
-	if (of->protocol != l->protocol || of->most < l->most || l->reset || l->state == IP_CT_NEW || !same_class(of->tos, l->tos))
+	if (of->protocol != l->protocol || of->most < l->most || l->reset ||
+		l->state == IP_CT_NEW || !same_class(of->tos, l->tos))
 		return 0;
-	return last->mark == skb->mark && last->priority == skb->priority && same_address(of->dmac, l->dmac) && same_address(of->smac, l->smac);
+	return last->mark == skb->mark && last->priority == skb->priority &&
+		same_address(of->dmac, l->dmac) && same_address(of->smac, l->smac);
 }
 
 /* remember notes a packet for is_known. Where rules set marks each packet counts. */
-static __always_inline void remember(struct __sk_buff *skb, struct learned *last, const struct leaving *l, const struct flow_settings *s, __u64 now)
+static __always_inline void remember(struct __sk_buff *skb, struct learned *last,
+	const struct leaving *l, const struct flow_settings *s, __u64 now)
 {
 	if (s->marks)
 		return;
@@ -321,8 +353,8 @@ static __always_inline void remember(struct __sk_buff *skb, struct learned *last
 	last->until = now + LATELY_NS;
 }
 
-/* learn looks a packet's connection up, by the packet that would answer it. */
-static __always_inline int learn(struct __sk_buff *skb, enum side side)
+/* learn_flow looks a packet's connection up, by the packet that would answer it. */
+static __always_inline int learn_flow(struct __sk_buff *skb, enum side side)
 {
 	const struct flow_settings *s;
 	struct bpf_ct_opts opts = { .netns_id = -1 };
@@ -346,28 +378,28 @@ static __always_inline int learn(struct __sk_buff *skb, enum side side)
 	if (!ct)
 		return TC_ACT_UNSPEC;
 	if (opts.dir) /* the answer's */
-		came(&ct->tuplehash[0].tuple, &k);
+		key_of_tuple(&ct->tuplehash[0].tuple, &k);
 	else
-		came(&ct->tuplehash[1].tuple, &k);
+		key_of_tuple(&ct->tuplehash[1].tuple, &k);
 	at = place(side == FROM_LAN ? k.saddr : l.daddr);
 	if (at < lan.size && is_lasting(ct, &l)) {
 		/* Connection tracking has not seen the whole flow, and takes no reset that does not
 		 * follow what it saw: its entry would stay for days. */
-		if (!l.reset && enter(skb, ct, s, &k, &l, at, now))
+		if (!l.reset && enter_flow(skb, ct, s, &k, &l, at, now))
 			remember(skb, last, &l, s, now);
 		else if (l.reset && bpf_map_lookup_elem(&flow_paths, &k))
 			bpf_ct_change_timeout(ct, CLOSE_MS);
 	} else if (at < lan.size && s->unanswered && is_unanswered(ct, &l)) {
-		expect(&k, &l, at, now);
+		enter_answer(&k, &l, at, now);
 		l.answers = UNANSWERED;
-		enter(skb, ct, s, &k, &l, at, now);
+		enter_flow(skb, ct, s, &k, &l, at, now);
 	}
 	bpf_ct_release(ct);
 	return TC_ACT_UNSPEC;
 }
 
-/* forwarded reports whether the stack has forwarded a packet that came in at an interface. Almost all packets are
- * redirected ones, so the programs look at this before anything else. */
+/* forwarded reports whether the stack has forwarded a packet that came in at an interface.
+ * Almost all packets are redirected ones, so the programs look at this before anything else. */
 static __always_inline int forwarded(const struct __sk_buff *skb, __u32 from)
 {
 	return skb->tc_index != JUDGED && skb->ingress_ifindex == from;
@@ -375,61 +407,12 @@ static __always_inline int forwarded(const struct __sk_buff *skb, __u32 from)
 
 /* learn_up handles packets that leave for the WAN. */
 SEC("tc")
-int learn_up(struct __sk_buff *skb) { return forwarded(skb, lan.ifindex) ? learn(skb, FROM_LAN) : TC_ACT_UNSPEC; }
+int learn_up(struct __sk_buff *skb) { return forwarded(skb, lan.ifindex) ? learn_flow(skb, FROM_LAN)
+	: TC_ACT_UNSPEC; }
 
 /* learn_down handles packets that leave for the LAN, behind lan_out. */
 SEC("tc")
-int learn_down(struct __sk_buff *skb) { return forwarded(skb, wan_ifindex) ? learn(skb, FROM_WAN) : TC_ACT_UNSPEC; }
-
-/* The message that connection tracking sends when a connection is gone: struct nlmsghdr, struct nfgenmsg,
- * and attributes, of which the kernel writes the first two in this order. Numbers in network order. */
-struct gone_tuple {
-	__u16 bytes, type;
-	__u32 ip_attr, src_attr;
-	__u32 src;
-	__u32 dst_attr;
-	__u32 dst;
-	__u32 proto_attr, number_attr;
-	__u8 protocol, pad[3];
-	__u32 sport_attr;
-	__u16 sport, pad2;
-	__u32 dport_attr;
-	__u16 dport, pad3;
-};
-
-struct gone {
-	__u32 bytes;
-	__u16 type, flags;
-	__u32 sequence, port;
-	__u8 family, version;
-	__u16 resource;
-	struct gone_tuple tuples[2];
-};
-
-#define CT_DELETE (1 << 8 | 2) /* NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE */
-#define NESTED 0x8000
-
-/* forget removes the entries of a connection that the kernel has deleted, before whoever deleted it goes
- * on. It is the filter of a netlink socket, which receives nothing. */
-SEC("socket")
-int forget(struct __sk_buff *skb)
-{
-	struct gone g;
-
-	if (bpf_skb_load_bytes(skb, 0, &g, sizeof(g)) || g.type != CT_DELETE || g.family != 2)
-		return 0;
-	for (int i = 0; i < 2; i++) {
-		const struct gone_tuple *t = &g.tuples[i];
-		struct flow_key k = { .saddr = t->src, .daddr = t->dst, .sport = t->sport, .dport = t->dport, .protocol = t->protocol };
-
-		if (t->type != (NESTED | (i + 1)) || t->bytes != sizeof(*t)) /* CTA_TUPLE_ORIG, CTA_TUPLE_REPLY */
-			return 0;
-		k.side = FROM_LAN;
-		bpf_map_delete_elem(&flow_paths, &k);
-		k.side = FROM_WAN;
-		bpf_map_delete_elem(&flow_paths, &k);
-	}
-	return 0;
-}
+int learn_down(struct __sk_buff *skb) { return forwarded(skb, wan_ifindex)
+	? learn_flow(skb, FROM_WAN) : TC_ACT_UNSPEC; }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

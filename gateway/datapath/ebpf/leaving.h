@@ -46,7 +46,8 @@ static __always_inline int read_leaving(struct __sk_buff *skb, struct leaving *l
 	if (ip->version != 4 || ip->ihl != 5 || (ip->frag_off & bpf_htons(IP_MF_OFFSET)))
 		return 0;
 	*l = (struct leaving){
-		.saddr = ip->saddr, .daddr = ip->daddr, .sport = udp->source, .dport = udp->dest, .protocol = ip->protocol, .tos = ip->tos,
+		.saddr = ip->saddr, .daddr = ip->daddr, .sport = udp->source, .dport = udp->dest,
+			.protocol = ip->protocol, .tos = ip->tos,
 	};
 	__builtin_memcpy(l->dmac, eth->h_dest, ETH_ALEN);
 	__builtin_memcpy(l->smac, eth->h_source, ETH_ALEN);

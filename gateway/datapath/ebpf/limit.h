@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Clients' quotas and rates. A rate is shaped where the interface that packets leave by has a queue that
- * holds them back: the meter is ahead of the clock by as long as the next packet waits. Elsewhere it is policed. */
+/* Clients' quotas and rates. A rate is shaped where the interface that packets leave by has a
+ * queue that holds them back: the meter is ahead of the clock by as long as the next packet
+ * waits. Elsewhere it is policed. */
 #pragma once
 
 #define PACKET 1500ULL        /* bytes, of a full packet on most links */
@@ -9,9 +10,11 @@
 
 #include "window.h"
 
-static __always_inline int within(const struct limits *l, const struct counters *n, int up)
+/* within_quota reports whether a client's quota of a direction, and that of both, are not used up. */
+static __always_inline int within_quota(const struct limits *l, const struct counters *n, int up)
 {
-	if (up ? l->up_bytes && n->up_bytes >= l->up_bytes : l->down_bytes && n->down_bytes >= l->down_bytes)
+	if (up ? l->up_bytes && n->up_bytes >= l->up_bytes : l->down_bytes &&
+		n->down_bytes >= l->down_bytes)
 		return 0;
 	return !l->total_bytes || n->up_bytes + n->down_bytes < l->total_bytes;
 }
@@ -19,8 +22,9 @@ static __always_inline int within(const struct limits *l, const struct counters 
 #define ECN_MASK 3
 #define ECN_CE 3
 
-/* warn marks a packet whose sender understands congestion marks (RFC 3168); 0: it does not. */
-static __always_inline int warn(struct __sk_buff *skb)
+/* mark_congestion marks a packet whose sender understands congestion marks (RFC 3168); 0: it
+ * does not. */
+static __always_inline int mark_congestion(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
@@ -71,7 +75,8 @@ static __always_inline int is_early(__u64 *told_ns, __u64 used_ns, __u64 burst_n
 /* police uses the time that the packet needs at the client's rate. The meter is a
  * virtual clock that is at most the burst behind the real clock and never ahead of
  * it. */
-__noinline int police(struct __sk_buff *skb, struct meter *m, __u64 ps_per_byte, __u64 burst_ns, __u64 bytes)
+__noinline int police(struct __sk_buff *skb, struct meter *m, __u64 ps_per_byte, __u64 burst_ns,
+	__u64 bytes)
 {
 	__u64 need = bytes * ps_per_byte / 1000, now = bpf_ktime_get_ns(), was, used;
 
@@ -79,7 +84,8 @@ __noinline int police(struct __sk_buff *skb, struct meter *m, __u64 ps_per_byte,
 		return TOO_MUCH;
 	was = *(volatile __u64 *)&m->ns;
 	used = was + burst_ns < now ? now - burst_ns : was;
-	if (used + need > now || (is_early(&m->told_ns, burst_ns - (now - used), burst_ns) && !warn(skb)))
+	if (used + need > now || (is_early(&m->told_ns, burst_ns - (now - used), burst_ns) &&
+		!mark_congestion(skb)))
 		return TOO_MUCH;
 	return __sync_val_compare_and_swap(&m->ns, was, used + need) == was ? WITHIN_RATE : AGAIN;
 }
@@ -88,27 +94,28 @@ __noinline int police(struct __sk_buff *skb, struct meter *m, __u64 ps_per_byte,
 #define CREDIT_NS 20000000ULL
 
 /* A packet that would wait longer is dropped: a second at most, at least a tenth, and between
- * these 160 full packets, with which eight connections find their rate at 2 % loss, but never more packets than the class's
- * queue holds. */
+ * these 160 full packets, with which eight connections find their rate at 2 % loss, but never
+ * more packets than the class's queue holds. */
 #define MOST_NS 1000000000ULL
 #define MOST_PACKETS 160
 #define CLASS_PACKETS 800
 
-static __always_inline __u64 longest(__u64 ps_per_byte)
+static __always_inline __u64 longest_wait(__u64 ps_per_byte)
 {
-	__u64 ns = MOST_PACKETS * PACKET * ps_per_byte / 1000, fits = CLASS_PACKETS * PACKET * ps_per_byte / 1000;
+	__u64 ns = MOST_PACKETS * PACKET * ps_per_byte / 1000,
+		fits = CLASS_PACKETS * PACKET * ps_per_byte / 1000;
 
 	if (ns < LEAST_NS)
 		ns = fits < LEAST_NS ? fits : LEAST_NS;
 	return ns < MOST_NS ? ns : MOST_NS;
 }
 
-/* From CALM_NS on packets are marked or dropped at random, the more the longer they would wait: of 5,000 one for
- * each full packet ahead. One connection then keeps a queue of some 20 packets, and each of eight has a window in which it
- * recovers from a loss without a time-out. */
+/* From CALM_NS on packets are marked or dropped at random, the more the longer they would wait:
+ * of 5,000 one for each full packet ahead. One connection then keeps a queue of some 20 packets,
+ * and each of eight has a window in which it recovers from a loss without a time-out. */
 #define RAMP 5000ULL
 
-static __always_inline int unlucky(__u64 wait, __u64 ps_per_byte)
+static __always_inline int drops_by_chance(__u64 wait, __u64 ps_per_byte)
 {
 	__u64 ahead;
 
@@ -118,15 +125,16 @@ static __always_inline int unlucky(__u64 wait, __u64 ps_per_byte)
 	return bpf_get_prandom_u32() < ahead * ((1ULL << 32) / (RAMP * PACKET));
 }
 
-/* A small packet of a flow of which none waits passes those that wait, so that a bulk transfer delays no
- * names, keys, echoes, voices and acknowledgements. The rate pays for it all the same, so what passes is at most
- * an eighth of it, and LANE_NS at once: with more, or with full packets, bulk transfers of many connections would pass too, and notice
- * their rate by losses alone. */
+/* A small packet of a flow of which none waits passes those that wait, so that a bulk transfer
+ * delays no names, keys, echoes, voices and acknowledgements. The rate pays for it all the same,
+ * so what passes is at most an eighth of it, and LANE_NS at once: with more, or with full
+ * packets, bulk transfers of many connections would pass too, and notice their rate by losses
+ * alone. */
 #define LANE_SHARE 8
 #define LANE_NS 200000000ULL
 #define LANE_BYTES 600
 
-static __always_inline int passes(struct queue *q, __u64 need, __u64 bytes, __u64 now)
+static __always_inline int may_overtake(struct queue *q, __u64 need, __u64 bytes, __u64 now)
 {
 	__u64 lane = q->lane_ns > now ? q->lane_ns : now;
 
@@ -136,8 +144,8 @@ static __always_inline int passes(struct queue *q, __u64 need, __u64 bytes, __u6
 	return 1;
 }
 
-/* hash_of is the number of a packet's flow. It has a place in each of two tables: that of another flow is rarely the
- * same in both. */
+/* hash_of is the number of a packet's flow. It has a place in each of two tables: that of
+ * another flow is rarely the same in both. */
 static __always_inline __u32 hash_of(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -154,9 +162,12 @@ static __always_inline __u32 hash_of(struct __sk_buff *skb)
 	return hash;
 }
 
-static __always_inline __u32 *one_of(struct queue *q, __u32 hash) { return &q->last[hash & (HELD_FLOWS - 1)]; }
+static __always_inline __u32 *first_place(struct queue *q, __u32 hash)
+{
+	return &q->last[hash & (HELD_FLOWS - 1)];
+}
 
-static __always_inline __u32 *other_of(struct queue *q, __u32 hash)
+static __always_inline __u32 *second_place(struct queue *q, __u32 hash)
 {
 	return &q->last[HELD_FLOWS + (hash >> 16 & (HELD_FLOWS - 1))];
 }
@@ -166,36 +177,37 @@ static __always_inline __u32 *other_of(struct queue *q, __u32 hash)
 #define SLACK_TICKS 2
 #define MOST_TICKS ((__u32)(MOST_NS >> TICK_SHIFT) + SLACK_TICKS + 1)
 
-/* ahead is how many ticks a place is ahead of now; 0: it is past. Ticks wrap after 52 days, so what is further ahead than any packet
- * waits is of a flow that was held long ago. */
-static __always_inline __u32 ahead(__u32 place, __u32 now)
+/* ticks_ahead is how many ticks a place is ahead of now; 0: it is past. Ticks wrap after 52 days, so
+ * what is further ahead than any packet waits is of a flow that was held long ago. */
+static __always_inline __u32 ticks_ahead(__u32 place, __u32 now)
 {
 	__u32 ticks = place - now;
 
 	return ticks <= MOST_TICKS ? ticks : 0;
 }
 
-/* queued reports whether a packet of a flow waits. */
-static __always_inline int queued(struct queue *q, __u32 hash, __u64 now)
+/* has_waiting reports whether a packet of a flow waits. */
+static __always_inline int has_waiting(struct queue *q, __u32 hash, __u64 now)
 {
 	__u32 tick = now >> TICK_SHIFT;
 
-	return ahead(*one_of(q, hash), tick) && ahead(*other_of(q, hash), tick);
+	return ticks_ahead(*first_place(q, hash), tick) && ticks_ahead(*second_place(q, hash), tick);
 }
 
-/* wait_until has a flow's packets wait until a time, if they do not wait longer. */
-static __always_inline void wait_until(struct queue *q, __u32 hash, __u64 now, __u64 when)
+/* note_wait has a flow's packets wait until a time, if they do not wait longer. */
+static __always_inline void note_wait(struct queue *q, __u32 hash, __u64 now, __u64 when)
 {
 	__u32 tick = now >> TICK_SHIFT, until = (__u32)(when >> TICK_SHIFT) + SLACK_TICKS;
 
-	if (ahead(*one_of(q, hash), tick) < until - tick)
-		*one_of(q, hash) = until;
-	if (ahead(*other_of(q, hash), tick) < until - tick)
-		*other_of(q, hash) = until;
+	if (ticks_ahead(*first_place(q, hash), tick) < until - tick)
+		*first_place(q, hash) = until;
+	if (ticks_ahead(*second_place(q, hash), tick) < until - tick)
+		*second_place(q, hash) = until;
 }
 
 /* leave_at has a packet leave at a time. */
-static __always_inline void leave_at(struct __sk_buff *skb, const struct queues *q, int up, enum holder by, __u64 when)
+static __always_inline void leave_at(struct __sk_buff *skb, const struct queues *q, int up,
+	enum holder by, __u64 when)
 {
 	if (by == HOLDER_CLASS)
 		skb->priority = (up ? WAN_CLASSES : LAN_CLASSES) | q->class;
@@ -219,9 +231,10 @@ __noinline int is_windowed(struct __sk_buff *skb, __u32 slot, int up)
 	return known && known->up <= SCALE_MOST;
 }
 
-/* is_spared reports whether a packet's sender need not be told but by its window, unless the queue is long all the
- * same: the client has too many. */
-static __always_inline int is_spared(struct __sk_buff *skb, __u32 slot, const struct queue *q, int up, __u64 wait,
+/* is_spared reports whether a packet's sender need not be told but by its window, unless the
+ * queue is long all the same: the client has too many. */
+static __always_inline int is_spared(struct __sk_buff *skb, __u32 slot, const struct queue *q,
+	int up, __u64 wait,
 				     __u64 most)
 {
 	return q->window && wait <= most / 4 * 3 && is_windowed(skb, slot, up);
@@ -230,13 +243,16 @@ static __always_inline int is_spared(struct __sk_buff *skb, __u32 slot, const st
 #define SHAPED_UP (1ULL << 32) /* in the number for shape, beside a client's slot */
 #define SHAPED_BY 33           /* where the holder is in it */
 
-/* shape holds a packet until the rate has come to it, or until those before it of its flow have left, unless it would
- * wait too long. which is the client's slot, the direction and who holds the packet. */
-__noinline int shape(struct __sk_buff *skb, struct meter *m, __u64 which, __u64 ps_per_byte, __u64 bytes)
+/* shape holds a packet until the rate has come to it, or until those before it of its flow have
+ * left, unless it would wait too long. which is the client's slot, the direction and who holds
+ * the packet. */
+__noinline int shape(struct __sk_buff *skb, struct meter *m, __u64 which, __u64 ps_per_byte,
+	__u64 bytes)
 {
 	__u32 slot = which, flow = hash_of(skb);
 	struct queues *all = bpf_map_lookup_elem(&client_queues, &slot);
-	__u64 need = bytes * ps_per_byte / 1000, most = longest(ps_per_byte), now = bpf_ktime_get_ns(), was, used, wait;
+	__u64 need = bytes * ps_per_byte / 1000, most = longest_wait(ps_per_byte),
+		now = bpf_ktime_get_ns(), was, used, wait;
 	enum holder by = which >> SHAPED_BY;
 	int up = !!(which & SHAPED_UP), first;
 	struct queue *q;
@@ -247,15 +263,18 @@ __noinline int shape(struct __sk_buff *skb, struct meter *m, __u64 which, __u64 
 	was = *(volatile __u64 *)&m->ns;
 	used = was + CREDIT_NS < now ? now - CREDIT_NS : was;
 	wait = used > now ? used - now : 0;
-	first = !queued(q, flow, now) && (!wait || (wait <= most + LEAST_NS && passes(q, need, bytes, now)));
-	if (!first && (wait > most || (unlucky(wait, ps_per_byte) && !is_spared(skb, slot, q, up, wait, most) && !warn(skb))))
+	first = !has_waiting(q, flow, now) &&
+		(!wait || (wait <= most + LEAST_NS && may_overtake(q, need, bytes, now)));
+	if (!first && (wait > most || (drops_by_chance(wait, ps_per_byte) &&
+		!is_spared(skb, slot, q, up, wait, most) && !mark_congestion(skb))))
 		return TOO_MUCH;
 	if (__sync_val_compare_and_swap(&m->ns, was, used + need) != was)
 		return AGAIN;
 	if (!first) {
 		m->told_ns = 0; /* of policing, before */
-		if (bytes > LANE_BYTES) /* a small one that found the lane full: the next may pass again */
-			wait_until(q, flow, now, now + wait);
+		/* a small one that found the lane full: the next may pass again */
+		if (bytes > LANE_BYTES)
+			note_wait(q, flow, now, now + wait);
 		leave_at(skb, all, up, by, now + wait);
 	}
 	return WITHIN_RATE;
@@ -263,8 +282,9 @@ __noinline int shape(struct __sk_buff *skb, struct meter *m, __u64 which, __u64 
 
 #define CALM_SINCE_NS 4000000ULL
 
-/* rate applies a client's rate to a packet; 0: the packet must be dropped. now is coarse. */
-static __always_inline int rate(struct __sk_buff *skb, __u32 slot, const struct limits *l, struct meters *m, __u64 bytes,
+/* apply_rate applies a client's rate to a packet; 0: the packet must be dropped. now is coarse. */
+static __always_inline int apply_rate(struct __sk_buff *skb, __u32 slot, const struct limits *l,
+	struct meters *m, __u64 bytes,
 				int up, __u64 now)
 {
 	__u64 ps = up ? l->up_ps_per_byte : l->down_ps_per_byte;
@@ -282,9 +302,13 @@ static __always_inline int rate(struct __sk_buff *skb, __u32 slot, const struct 
 	burst = by != HOLDER_NONE ? CREDIT_NS : up ? l->up_burst_ns : l->down_burst_ns;
 	was = *(volatile __u64 *)&of->ns;
 	used = (was + burst < now ? now - burst : was) + bytes * ps / 1000;
-	/* The client is below its rate, nothing of it has waited lately, and TCP need not be told. */
-	if (used + (by != HOLDER_NONE ? CALM_SINCE_NS : burst / 2) <= now && !of->told_ns && __sync_val_compare_and_swap(&of->ns, was, used) == was) {
-		if (by == HOLDER_CLASS) /* past the classes: htb asks neither its table nor class_of, which costs a tenth of the packet */
+	/* The client is below its rate, nothing of it has waited lately, and TCP need not be
+	 * told. */
+	if (used + (by != HOLDER_NONE ? CALM_SINCE_NS : burst / 2) <= now && !of->told_ns &&
+		__sync_val_compare_and_swap(&of->ns, was, used) == was) {
+		/* past the classes: htb asks neither its table nor class_of, which costs a tenth
+		 * of the packet */
+		if (by == HOLDER_CLASS)
 			skb->priority = up ? WAN_CLASSES : LAN_CLASSES;
 		return 1;
 	}
@@ -301,11 +325,14 @@ static __always_inline int rate(struct __sk_buff *skb, __u32 slot, const struct 
 	return verdict == WITHIN_RATE;
 }
 
-/* pace keeps a client's queue of the other way short by what a packet acknowledges, while the rate there is used. */
-static __always_inline void pace(struct __sk_buff *skb, __u32 slot, const struct limits *l, struct meters *m, int up,
+/* keep_queue_short keeps a client's queue of the other way short by what a packet acknowledges,
+ * while the rate there is used. */
+static __always_inline void keep_queue_short(struct __sk_buff *skb, __u32 slot,
+	const struct limits *l, struct meters *m, int up,
 				 __u64 now)
 {
-	__u64 ps = up ? l->down_ps_per_byte : l->up_ps_per_byte, used = *(volatile __u64 *)(up ? &m->down.ns : &m->up.ns);
+	__u64 ps = up ? l->down_ps_per_byte : l->up_ps_per_byte, used = *(volatile __u64 *)(up
+		? &m->down.ns : &m->up.ns);
 	__u32 zero = 0;
 	const struct shaping *s;
 	struct iphdr *ip;
@@ -316,15 +343,15 @@ static __always_inline void pace(struct __sk_buff *skb, __u32 slot, const struct
 	if (used + CREDIT_NS / 2 > now) {
 		s = bpf_map_lookup_elem(&rate_shaping, &zero);
 		if (s && now < s->until && (up ? s->down : s->up) != HOLDER_NONE)
-			slow(skb, slot, ps, used > now ? used - now : 0, up);
+			offer_smaller_window(skb, slot, ps, used > now ? used - now : 0, up);
 	}
 	tcp = tcp_of(skb, &ip);
 	if (tcp && tcp->syn)
 		note_scale(skb, slot, up);
 }
 
-/* limit applies a client's limits to a packet; 0: the packet must be dropped. size is its packets on the
- * wire in the upper half, and their bytes. */
+/* limit applies a client's limits to a packet; 0: the packet must be dropped. size is its
+ * packets on the wire in the upper half, and their bytes. */
 __noinline int limit(struct __sk_buff *skb, __u32 slot, struct counters *n, __u64 size, int up)
 {
 	const struct limits *l = bpf_map_lookup_elem(&client_limits, &slot);
@@ -333,16 +360,16 @@ __noinline int limit(struct __sk_buff *skb, __u32 slot, struct counters *n, __u6
 
 	if (!l || !m || !n)
 		return 0;
-	if (!within(l, n, up)) {
+	if (!within_quota(l, n, up)) {
 		__sync_fetch_and_add(&n->dropped, packets);
 		count_packets(REASON_QUOTA, packets);
 		return 0;
 	}
-	if (!rate(skb, slot, l, m, bytes, up, n->seen)) {
+	if (!apply_rate(skb, slot, l, m, bytes, up, n->seen)) {
 		__sync_fetch_and_add(&n->dropped, packets);
 		count_packets(REASON_RATE, packets);
 		return 0;
 	}
-	pace(skb, slot, l, m, up, n->seen);
+	keep_queue_short(skb, slot, l, m, up, n->seen);
 	return 1;
 }

@@ -13,9 +13,9 @@ static __always_inline int is_leased(const struct ethhdr *eth, __be32 addr)
 	return c && c->state != STATE_NONE && mac_at(c->mac) == mac_at(eth->h_source);
 }
 
-/* hand_over passes a frame to the DHCP server. With a packet socket instead, the kernel
+/* pass_to_server passes a frame to the DHCP server. With a packet socket instead, the kernel
  * would clone every packet that goes through the stack. */
-__noinline int hand_over(struct __sk_buff *skb, int leased)
+__noinline int pass_to_server(struct __sk_buff *skb, int leased)
 {
 	__u64 bytes = skb->len;
 	struct request *r;
@@ -24,7 +24,8 @@ __noinline int hand_over(struct __sk_buff *skb, int leased)
 	if (!leased && bpf_ringbuf_query(&requests, BPF_RB_AVAIL_DATA) > REQUESTS / 2)
 		return drop(skb, REASON_OVERFLOW);
 
-	/* Two separate checks, because the verifier does not understand the compiler's combined one. */
+	/* Two separate checks, because the verifier does not understand the compiler's combined
+	 * one. */
 	if (bytes < ETH_HLEN + sizeof(struct iphdr) + sizeof(struct udphdr))
 		return drop(skb, REASON_MALFORMED);
 	asm volatile("" : "+r"(bytes));
@@ -45,15 +46,17 @@ __noinline int hand_over(struct __sk_buff *skb, int leased)
 	return drop(skb, REASON_LOCAL);
 }
 
-/* request handles a DHCP client's message. Whatever address it comes from, also another network's or
- * another client's: a device that has moved, or whose lease has gone to another, must hear of that. */
-static __always_inline int request(struct __sk_buff *skb, const struct ethhdr *eth, const struct iphdr *ip)
+/* request handles a DHCP client's message. Whatever address it comes from, also another
+ * network's or another client's: a device that has moved, or whose lease has gone to another,
+ * must hear of that. */
+static __always_inline int request(struct __sk_buff *skb, const struct ethhdr *eth,
+	const struct iphdr *ip)
 {
 	int leased = is_leased(eth, ip->saddr);
 
 	if (!may_send(skb, SENDS_DHCP, leased))
 		return drop(skb, REASON_THROTTLED);
 	if (hear_dhcp && (skb->pkt_type == PACKET_HOST || skb->pkt_type == PACKET_BROADCAST))
-		return hand_over(skb, leased);
+		return pass_to_server(skb, leased);
 	return pass(skb, REASON_LOCAL);
 }

@@ -18,7 +18,7 @@ enum state {
 /* flags of a client */
 enum { LIMITED = 1 }; /* it has an entry in limits worth reading */
 
-/* The outcome of a packet. Index into stats. */
+/* Why a packet was forwarded or dropped. Index into stats. */
 enum reason {
 	REASON_FORWARDED,      /* redirected to its next hop */
 	REASON_STACK,          /* admitted, left to the kernel's stack */
@@ -28,7 +28,7 @@ enum reason {
 	REASON_REJECTED,       /* before login: answered with RST or ICMP */
 	REASON_BLOCKED,        /* before login: dropped without an answer */
 	REASON_NOT_LEASED,     /* from or to an address of the LAN nobody leased */
-	REASON_WRONG_MAC,      /* from a leased address, by another MAC or not on its line */
+	REASON_WRONG_MAC,      /* from a leased address, by another MAC or not in its session */
 	REASON_FOREIGN_SOURCE, /* from the LAN with a source outside it, or the reverse */
 	REASON_ROGUE_DHCP,     /* a DHCP server's reply from the LAN */
 	REASON_ARP_SPOOF,      /* ARP for an address its sender did not lease */
@@ -49,10 +49,12 @@ struct client {
 	__u8 state;
 	__u8 flags;
 	__u64 until; /* nanoseconds of CLOCK_MONOTONIC at which admission ends; 0: never */
-	__u16 session; /* PPPoE's, network order, in which alone the address is used; 0: on Ethernet */
-	__u16 mtu;     /* of the line */
-	/* The client's slot less the place of this address, modulo 2^32: 0 for the address that it was first known by. */
-	__u32 away;
+	/* PPPoE's, network order, in which alone the address is used; 0: on Ethernet */
+	__u16 session;
+	__u16 mtu;     /* of the session */
+	/* The client's slot less the place of this address, modulo 2^32: 0 for the address that
+	 * it was first known by. */
+	__u32 slot_offset;
 };
 
 /* What a client sent and received through the gateway: bytes of IP packets as on the
@@ -75,7 +77,9 @@ struct limits {
 
 /* A rate limiter's state. */
 struct meter {
-	__u64 ns;      /* of CLOCK_MONOTONIC, up to which the rate has been used; ahead of the clock while packets are held */
+	/* of CLOCK_MONOTONIC, up to which the rate has been used; ahead of the clock while
+	 * packets are held */
+	__u64 ns;
 	__u64 told_ns; /* how much of the burst was used when TCP was last told so; 0: not lately */
 };
 
@@ -83,7 +87,7 @@ struct meters {
 	struct meter up, down;
 };
 
-/* What holds packets beyond a rate back until it is their turn. */
+/* By what packets beyond a client's rate are held back until it is their turn. */
 enum holder {
 	HOLDER_NONE,  /* nothing: they are dropped */
 	HOLDER_TIME,  /* the interface's fq: packets carry the time at which they may leave */
@@ -92,7 +96,8 @@ enum holder {
 
 /* How rates are kept. User space changes it while the programs run. */
 struct shaping {
-	__u64 until; /* ns of CLOCK_MONOTONIC until which packets are held, see settings.redirect_until */
+	/* ns of CLOCK_MONOTONIC until which packets are held, see settings.redirect_until */
+	__u64 until;
 	__u32 up, down; /* enum holder, of the WAN's interface and the LAN's */
 };
 
@@ -102,8 +107,11 @@ struct shaping {
 /* What is held of a client in one direction. */
 struct queue {
 	__u64 lane_ns; /* up to which packets that passed waiting ones have used the rate */
-	__u64 window, settled_ns; /* that connections may have, bytes, 0: any; until when it stays */
-	__u32 last[2 * HELD_FLOWS]; /* when the last held packet of a flow has left, 2^20 ns modulo 2^32, by two hashes of the flow */
+	/* that connections may have, bytes, 0: any; until when it stays */
+	__u64 window, settled_ns;
+	/* when the last held packet of a flow has left, 2^20 ns modulo 2^32, by two hashes of
+	 * the flow */
+	__u32 last[2 * HELD_FLOWS];
 };
 
 struct queues {
@@ -131,9 +139,9 @@ struct budget {
 	__u64 most_ns; /* time in which it allows what may come at once */
 };
 
-/* Token buckets of an address or a MAC address, by kind of work: the time up to which the
- * budget has been used, see spend. */
-struct used {
+/* Token buckets of an address or a MAC address, one for each kind of work. A bucket is the time
+ * up to which its budget has been used, see spend. */
+struct buckets {
 	__u64 until[WORKS];
 };
 
@@ -142,12 +150,12 @@ struct device {
 	__u8 pad[2];
 };
 
-/* A MAC address and what its token bucket is for. */
+/* Kinds of frames that a MAC address sends without a lease, each with a token bucket. */
 enum sending { SENDS_DHCP, PROBES, IS_NEW, SENDINGS };
 
 struct sender {
 	__u8 mac[6];
-	__u16 what;
+	__u16 kind; /* enum sending */
 };
 
 /* A connection of an unauthenticated client, in network order. */
@@ -219,8 +227,8 @@ struct {
 	__type(value, struct client);
 } clients SEC(".maps");
 
-/* By slot, as the tables that follow: a number of the client that user space gives, and that the entries of all its
- * addresses name. */
+/* Counters, limits and meters are by slot: user space gives each client one, and the entries of
+ * all its addresses lead to it (slot_offset). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -250,7 +258,7 @@ struct {
 	__type(value, struct shaping);
 } rate_shaping SEC(".maps");
 
-/* Of clients with a rate, by their slots. */
+/* Queues of clients with a rate, by their slots. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1); /* user space: the size of the LAN */
@@ -300,8 +308,10 @@ struct {
 	__type(value, __u64); /* ns of CLOCK_MONOTONIC at which it ends; 0: never */
 } garden SEC(".maps");
 
-/* A port of a part of the walled garden, as a key of an LPM trie: bits are those of the prefix and 32. */
-struct door {
+/* A port of addresses in the walled garden that is open alone, or shut. It is a key of an LPM
+ * trie, which matches the port, the protocol and a prefix of the address: bits is 32 more than
+ * the prefix has. */
+struct garden_port {
 	__u32 bits;
 	__u16 port; /* network order */
 	__u8 protocol;
@@ -309,14 +319,14 @@ struct door {
 	__u32 addr; /* network order */
 };
 
-#define DOOR_SHUT (1ULL << 63)
+#define PORT_SHUT (1ULL << 63)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct door);
-	__type(value, __u64); /* as garden's, with DOOR_SHUT where the port is closed */
+	__type(key, struct garden_port);
+	__type(value, __u64); /* as garden's, with PORT_SHUT where the port is closed */
 } garden_ports SEC(".maps");
 
 /* Networks behind clients on lines: the place of the client's first address. */
@@ -341,20 +351,21 @@ struct {
 	__uint(max_entries, REQUESTS);
 } requests SEC(".maps");
 
-/* Of unauthenticated clients, by the address's place. */
+/* Token buckets of unauthenticated clients, by the address's place. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* user space: the size of the LAN */
 	__type(key, __u32);
-	__type(value, struct used);
+	__type(value, struct buckets);
 } strangers SEC(".maps");
 
-/* The same by MAC address, because a device can have many addresses, one after the other. */
+/* The same token buckets by MAC address, because a device can have many addresses, one after the
+ * other. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1); /* user space: datapath.MostStrangers */
 	__type(key, struct device);
-	__type(value, struct used);
+	__type(value, struct buckets);
 } devices SEC(".maps");
 
 /* Connections that unauthenticated clients have begun, which cost them nothing more. One that
@@ -374,7 +385,7 @@ struct {
 	__type(value, __u64);
 } senders SEC(".maps");
 
-/* And one bucket for all MAC addresses that are not in senders. */
+/* One bucket for all MAC addresses that are not in senders. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SENDINGS);
@@ -409,11 +420,13 @@ const enum work unused_work __attribute__((unused));
 const enum holder unused_holder __attribute__((unused));
 
 /* Constants, set when the programs are loaded. */
-volatile const __u16 portal_ports[4]; /* network order, on lan.gateway; 0: none. The first gets redirected HTTP. */
+/* network order, on lan.gateway; 0: none. The first gets redirected HTTP. */
+volatile const __u16 portal_ports[4];
 volatile const __u8 hear_dhcp;    /* the DHCP server reads requests: the stack does not see them */
 volatile const struct budget budgets[WORKS], sender_budget, new_senders_budget;
 volatile const __u8 timed;        /* the kernel lets programs set when a packet leaves (5.18) */
 volatile const __u8 lines;        /* there are clients on PPPoE lines */
 volatile const __u32 cutter_ifindex; /* of the link that cuts aggregated packets */
-volatile __u32 routed;            /* there are networks behind clients: user space changes it while the programs run */
+/* there are networks behind clients: user space changes it while the programs run */
+volatile __u32 routed;
 volatile const __u8 learn;        /* addresses are leased by others: tell user space of newcomers */

@@ -5,8 +5,9 @@
 #include <linux/types.h>
 #include <bpf/bpf_endian.h>
 
-/* What user space fills in of a network (datapath.Network) when it loads the programs. The verifier takes it for
- * constants, so it costs a packet nothing, where a map's value would cost a look-up. */
+/* What user space fills in of a network (datapath.Network) when it loads the programs. The
+ * verifier takes it for constants, so it costs a packet nothing, where a map's value would cost
+ * a look-up. */
 struct network {
 	__u32 base, size; /* its first address, host order, and how many it has */
 	__u32 ifindex;
@@ -18,6 +19,6 @@ struct network {
 volatile const struct network lan;
 volatile const __u32 wan_ifindex;
 
-/* place is an address's index in the table of the network's addresses, lan.size or more when it is outside. It is
- * the only thing that is computed from an address. */
+/* place is an address's index in the table of the network's addresses, lan.size or more when it
+ * is outside. It is the only thing that is computed from an address. */
 static __always_inline __u32 place(__be32 addr) { return bpf_ntohl(addr) - lan.base; }

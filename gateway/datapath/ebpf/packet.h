@@ -40,13 +40,14 @@ struct icmphdr {
 #define DNS bpf_htons(53)
 #define HTTP bpf_htons(80)
 
-/* likely and unlikely are about admitted clients' packets that are redirected: the code they take stands in
- * one piece, because fetching code costs as much as running it while the kernel's own comes in between. */
+/* likely and unlikely are about admitted clients' packets that are redirected: the code they
+ * take stands in one piece, because fetching code costs as much as running it while the kernel's
+ * own comes in between. */
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-/* clock_ns is the time, ns of CLOCK_MONOTONIC, no more than two of the kernel's ticks ago. The coarse clock
- * changes with jiffies, and reading these is one load instead of a call. */
+/* clock_ns is the time, ns of CLOCK_MONOTONIC, no more than two of the kernel's ticks ago. The
+ * coarse clock changes with jiffies, and reading these is one load instead of a call. */
 static __always_inline __u64 clock_ns(void)
 {
 	__u32 zero = 0;
@@ -63,8 +64,8 @@ static __always_inline __u64 clock_ns(void)
 }
 
 /* set_judged marks a packet for lan_out, which lets it pass: judged and counted for its
- * receiver, or made by lan_in. The mark stays with the packet, its segments and its
- * fragments, and has no effect on routing. When a program behind ours ends the chain by TC_ACT_OK, the
+ * receiver, or made by lan_in. The mark stays with the packet, its segments and its fragments,
+ * and has no effect on routing. When a program behind ours ends the chain by TC_ACT_OK, the
  * kernel copies tc_classid to tc_index. */
 #define JUDGED 0x6a77
 
@@ -85,18 +86,18 @@ static __always_inline int is_held(const struct __sk_buff *skb)
 	return major == WAN_CLASSES || major == LAN_CLASSES;
 }
 
-/* set_free takes a class away that a sender on a virtual link gave its packet. */
-static __always_inline void set_free(struct __sk_buff *skb)
+/* clear_class takes a class away that a sender on a virtual link gave its packet. */
+static __always_inline void clear_class(struct __sk_buff *skb)
 {
 	if (unlikely(is_held(skb)))
 		skb->priority = 0;
 }
 
-/* onward is the verdict for the kernel: what passes goes to the programs of others behind ours,
+/* verdict_for_kernel is the verdict for the kernel: what passes goes to the programs of others behind ours,
  * without a mark that a sender on a virtual link set. A packet with our mark has the verdict
- * TC_ACT_UNSPEC already. The stack, which chooses priorities itself, leaves the number of a client's class in the mark to
- * class_of. */
-static __always_inline int onward(struct __sk_buff *skb, int verdict)
+ * TC_ACT_UNSPEC already. The stack, which chooses priorities itself, leaves the number of a
+ * client's class in the mark to class_of. */
+static __always_inline int verdict_for_kernel(struct __sk_buff *skb, int verdict)
 {
 	__u32 class = is_held(skb) ? skb->priority & 0xffff : 0;
 
@@ -107,9 +108,9 @@ static __always_inline int onward(struct __sk_buff *skb, int verdict)
 	return TC_ACT_UNSPEC;
 }
 
-/* owner is the place of the client that an address is of: its own, or one in a network behind it, which
- * only addresses outside the LAN are looked up in. lan.size or more: it is nobody's. */
-static __always_inline __u32 owner(__be32 addr)
+/* owner_place is the place of the client that an address is of: its own, or one in a network behind
+ * it, which only addresses outside the LAN are looked up in. lan.size or more: it is nobody's. */
+static __always_inline __u32 owner_place(__be32 addr)
 {
 	struct prefix key = { .bits = 32, .addr = addr };
 	__u32 at = place(addr), *behind;
@@ -127,7 +128,8 @@ static __always_inline int is_fragment(const struct iphdr *ip)
 
 static __always_inline int is_multicast(__be32 addr)
 {
-	return (addr & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000) || addr == bpf_htonl(INADDR_BROADCAST);
+	return (addr & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000) ||
+		addr == bpf_htonl(INADDR_BROADCAST);
 }
 
 /* Ethernet addresses are compared as one number: MAC in the lower six bytes. */
@@ -140,7 +142,7 @@ static __always_inline __u64 mac_at(const void *p)
 
 /* User space fills the constant in after compilation, so it is read byte by byte:
  * otherwise the compiler would use the zeros that it sees. */
-static __always_inline void from_lan(__u8 *mac)
+static __always_inline void copy_lan_mac(__u8 *mac)
 {
 	for (int i = 0; i < ETH_ALEN; i++)
 		mac[i] = lan.mac[i];
@@ -167,7 +169,8 @@ static __always_inline struct ports ports_of(const struct iphdr *ip, const void 
 static __always_inline int is_request(const struct iphdr *ip, struct ports p)
 {
 	return ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER && !is_fragment(ip) &&
-	       (ip->daddr == lan.gateway || ip->daddr == bpf_htonl(INADDR_BROADCAST) || place(ip->daddr) == lan.size - 1);
+	       (ip->daddr == lan.gateway || ip->daddr == bpf_htonl(INADDR_BROADCAST) ||
+		place(ip->daddr) == lan.size - 1);
 }
 
 static __always_inline __u16 fold(__u64 sum)
@@ -179,8 +182,8 @@ static __always_inline __u16 fold(__u64 sum)
 	return sum;
 }
 
-/* is_summed reports whether the checksum of a header without options is right. */
-static __always_inline int is_summed(const struct iphdr *ip)
+/* has_right_sum reports whether the checksum of a header without options is right. */
+static __always_inline int has_right_sum(const struct iphdr *ip)
 {
 	const __u32 *word = (const void *)ip;
 
@@ -199,17 +202,19 @@ static __always_inline int is_sound(const struct __sk_buff *skb, const struct ip
 		return 0;
 	if (unlikely(!total && skb->gso_size))
 		return 1;
-	if (likely(header == sizeof(*ip)) && !skb->gso_size && unlikely(!is_summed(ip)))
+	if (likely(header == sizeof(*ip)) && !skb->gso_size && unlikely(!has_right_sum(ip)))
 		return 0;
 	return header <= total && total <= skb->len - ETH_HLEN;
 }
 
-/* is_echo reports whether an ICMP packet is an echo request or reply, about which errors are sent. */
+/* is_echo reports whether an ICMP packet is an echo request or reply, about which errors are
+ * sent. */
 static __always_inline int is_echo(const struct iphdr *ip, const void *end)
 {
 	const struct icmphdr *icmp = (const void *)(ip + 1);
 
-	return (const void *)(icmp + 1) <= end && (icmp->type == ICMP_ECHO || icmp->type == ICMP_ECHOREPLY);
+	return (const void *)(icmp + 1) <= end && (icmp->type == ICMP_ECHO ||
+		icmp->type == ICMP_ECHOREPLY);
 }
 
 /* The size of a packet on the wire. */
@@ -219,7 +224,8 @@ struct wire {
 };
 
 /* on_wire computes the size before aggregation: each segment had its own headers. */
-static __always_inline struct wire on_wire(const struct __sk_buff *skb, const struct iphdr *ip, const void *end)
+static __always_inline struct wire on_wire(const struct __sk_buff *skb, const struct iphdr *ip,
+	const void *end)
 {
 	struct wire w = { .bytes = bpf_ntohs(ip->tot_len), .packets = 1 };
 	const struct tcphdr *tcp = (const void *)ip + ip->ihl * 4;
@@ -238,12 +244,14 @@ static __always_inline struct wire on_wire(const struct __sk_buff *skb, const st
 	return w;
 }
 
-/* Functions that are not static are verified once, not for each of their callers' states: opening takes a fifth of
- * the time. The verifier knows nothing of their arguments but the types, and takes pointers for NULL perhaps. A caller's
- * pointers into a packet end where one of them changes the packet. */
+/* Functions that are not static are verified once, not for each of their callers' states:
+ * opening takes a fifth of the time. The verifier knows nothing of their arguments but the
+ * types, and takes pointers for NULL perhaps. A caller's pointers into a packet end where one of
+ * them changes the packet. */
 
-/* uncounted counts the packets of a buffer from a virtual machine, which does not say how many it has. */
-__noinline __u32 uncounted(struct __sk_buff *skb)
+/* count_segments counts the packets of a buffer from a virtual machine, which does not say how
+ * many it has. */
+__noinline __u32 count_segments(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
@@ -258,7 +266,7 @@ static __always_inline __u32 packets_of(struct __sk_buff *skb)
 {
 	if (likely(!skb->gso_size))
 		return 1;
-	return likely(skb->gso_segs) ? skb->gso_segs : uncounted(skb);
+	return likely(skb->gso_segs) ? skb->gso_segs : count_segments(skb);
 }
 
 static __always_inline void count_packets(enum reason why, __u64 packets)
@@ -271,7 +279,8 @@ static __always_inline void count_packets(enum reason why, __u64 packets)
 }
 
 /* count counts the outcome of a buffer's packets, as clients' counters do. */
-static __always_inline void count(struct __sk_buff *skb, enum reason why) { count_packets(why, packets_of(skb)); }
+static __always_inline void count(struct __sk_buff *skb, enum reason why) { count_packets(why,
+	packets_of(skb)); }
 
 __noinline int drop(struct __sk_buff *skb, enum reason why)
 {
@@ -287,7 +296,8 @@ static __always_inline int pass(struct __sk_buff *skb, enum reason why)
 
 /* route asks the kernel's routing where it would send a packet. With a length, the answer's MTU may
  * be that of a path the kernel knows, instead of the interface's. */
-static __always_inline long route(struct __sk_buff *skb, const struct iphdr *ip, struct bpf_fib_lookup *fib)
+static __always_inline long route(struct __sk_buff *skb, const struct iphdr *ip,
+	struct bpf_fib_lookup *fib)
 {
 	*fib = (struct bpf_fib_lookup){
 		.family = AF_INET,

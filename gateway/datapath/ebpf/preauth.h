@@ -13,7 +13,8 @@ static __always_inline __u64 pseudo(__be32 a, __be32 b, __u8 protocol, __u16 byt
 }
 
 /* is_garden reports whether the address is in the walled garden now: whether any prefix that
- * contains it is open. A look-up finds the longest prefix; where that has ended, shorter ones follow. */
+ * contains it is open. A look-up finds the longest prefix; where that has ended, shorter ones
+ * follow. */
 __noinline int is_garden(__be32 addr)
 {
 	struct prefix key = { .addr = addr };
@@ -31,10 +32,11 @@ __noinline int is_garden(__be32 addr)
 	return 0;
 }
 
-/* door_of reports whether a port of an address is open by itself now, 1, or shut, -1; 0: neither. */
-__noinline int door_of(__be32 addr, __be16 port, __u8 protocol)
+/* garden_port_state reports whether a port of an address is open by itself now, 1, or shut, -1;
+ * 0: neither. */
+__noinline int garden_port_state(__be32 addr, __be16 port, __u8 protocol)
 {
-	struct door key = { .addr = addr, .port = port, .protocol = protocol };
+	struct garden_port key = { .addr = addr, .port = port, .protocol = protocol };
 	__u64 now = bpf_ktime_get_coarse_ns();
 
 	for (int bits = 64; bits >= 32; bits--) {
@@ -44,22 +46,22 @@ __noinline int door_of(__be32 addr, __be16 port, __u8 protocol)
 		until = bpf_map_lookup_elem(&garden_ports, &key);
 		if (!until)
 			return 0;
-		if (!(*until & ~DOOR_SHUT) || now < (*until & ~DOOR_SHUT))
-			return *until & DOOR_SHUT ? -1 : 1;
+		if (!(*until & ~PORT_SHUT) || now < (*until & ~PORT_SHUT))
+			return *until & PORT_SHUT ? -1 : 1;
 	}
 	return 0;
 }
 
-/* reaches reports whether a port of an address is in the walled garden now. */
-static __always_inline int reaches(__be32 addr, __be16 port, __u8 protocol)
+/* is_open_garden reports whether a port of an address is in the walled garden now. */
+static __always_inline int is_open_garden(__be32 addr, __be16 port, __u8 protocol)
 {
-	int door = door_of(addr, port, protocol);
+	int state = garden_port_state(addr, port, protocol);
 
-	return door ? door > 0 : is_garden(addr);
+	return state ? state > 0 : is_garden(addr);
 }
 
-/* refuse sends the packet, which is now the answer, back to the LAN. */
-static __always_inline int refuse(struct __sk_buff *skb)
+/* send_answer sends the packet, which is now the answer, back to the LAN. */
+static __always_inline int send_answer(struct __sk_buff *skb)
 {
 	set_judged(skb);
 	count(skb, REASON_REJECTED);
@@ -83,7 +85,7 @@ static __always_inline int reset(struct __sk_buff *skb)
 
 	if ((void *)(tcp + 1) > end || ip->ihl != 5 || is_fragment(ip) || tcp->rst)
 		return drop(skb, REASON_BLOCKED);
-	if (!affords(ip->saddr, WORK_REFUSAL))
+	if (!spend_work(ip->saddr, WORK_REFUSAL))
 		return drop(skb, REASON_THROTTLED);
 	segment = bpf_ntohs(ip->tot_len) - sizeof(*ip);
 	saddr = ip->saddr, daddr = ip->daddr, source = tcp->source, dest = tcp->dest;
@@ -105,29 +107,33 @@ static __always_inline int reset(struct __sk_buff *skb)
 	eth = data, ip = data + ETH_HLEN, tcp = (void *)(ip + 1);
 
 	__builtin_memcpy(eth->h_dest, mac, ETH_ALEN);
-	from_lan(eth->h_source);
+	copy_lan_mac(eth->h_source);
 	*ip = (struct iphdr){
 		.version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_TCP,
 		.frag_off = bpf_htons(0x4000), .tot_len = bpf_htons(sizeof(*ip) + sizeof(*tcp)),
 		.saddr = daddr, .daddr = saddr,
 	};
 	ip->check = ~fold(bpf_csum_diff(0, 0, (__be32 *)ip, sizeof(*ip), 0));
-	*tcp = (struct tcphdr){ .source = dest, .dest = source, .seq = seq, .ack_seq = ack_seq, .doff = 5, .rst = 1, .ack = !acked };
+	*tcp = (struct tcphdr){
+		.source = dest, .dest = source, .seq = seq, .ack_seq = ack_seq,
+		.doff = 5, .rst = 1, .ack = !acked,
+	};
 	sum = pseudo(daddr, saddr, IPPROTO_TCP, sizeof(*tcp));
 	if (partial)
 		tcp->check = fold(sum);
 	else
 		tcp->check = ~fold(sum + (__u32)bpf_csum_diff(0, 0, (__be32 *)tcp, sizeof(*tcp), 0));
-	return refuse(skb);
+	return send_answer(skb);
 }
 
 /* prohibit turns a packet into the ICMP error that answers it, "communication
  * administratively prohibited" (RFC 1812, 5.2.7.1), and sends it back. */
 static __always_inline int prohibit(struct __sk_buff *skb, const struct iphdr *ip)
 {
-	if (!affords(ip->saddr, WORK_REFUSAL))
+	if (!spend_work(ip->saddr, WORK_REFUSAL))
 		return drop(skb, REASON_THROTTLED);
-	return unreachable(skb, lan.gateway, ICMP_PKT_FILTERED, 0) ? drop(skb, REASON_BLOCKED) : refuse(skb);
+	return unreachable(skb, lan.gateway, ICMP_PKT_FILTERED, 0) ? drop(skb, REASON_BLOCKED)
+		: send_answer(skb);
 }
 
 /* reject answers a packet that may not pass. Of ICMP it answers echo requests only, so
@@ -150,21 +156,25 @@ static __always_inline int reject(struct __sk_buff *skb, const struct iphdr *ip,
 #define IP_CHECK (ETH_HLEN + offsetof(struct iphdr, check))
 
 /* readdress_tcp changes an address of a TCP segment, at IP_SADDR or IP_DADDR. */
-static __always_inline int readdress_tcp(struct __sk_buff *skb, __u32 at, __u32 header, __be32 from, __be32 to)
+static __always_inline int readdress_tcp(struct __sk_buff *skb, __u32 at, __u32 header, __be32 from,
+	__be32 to)
 {
-	return bpf_l4_csum_replace(skb, ETH_HLEN + header + offsetof(struct tcphdr, check), from, to, BPF_F_PSEUDO_HDR | sizeof(to)) ||
-	       bpf_l3_csum_replace(skb, IP_CHECK, from, to, sizeof(to)) || bpf_skb_store_bytes(skb, at, &to, sizeof(to), 0);
+	return bpf_l4_csum_replace(skb, ETH_HLEN + header + offsetof(struct tcphdr, check), from,
+		to, BPF_F_PSEUDO_HDR | sizeof(to)) ||
+	       bpf_l3_csum_replace(skb, IP_CHECK, from, to, sizeof(to)) || bpf_skb_store_bytes(skb,
+		at, &to, sizeof(to), 0);
 }
 
-/* ground sets a packet's TTL to 1: the stack delivers it locally or drops it. */
-static __always_inline int ground(struct __sk_buff *skb, const struct iphdr *ip)
+/* set_ttl_1 sets a packet's TTL to 1: the stack delivers it locally or drops it. */
+static __always_inline int set_ttl_1(struct __sk_buff *skb, const struct iphdr *ip)
 {
 	struct {
 		__u8 ttl, protocol;
 	} was = { ip->ttl, ip->protocol }, now = { 1, ip->protocol };
 
 	return bpf_l3_csum_replace(skb, IP_CHECK, *(__be16 *)&was, *(__be16 *)&now, sizeof(__be16)) ||
-	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, ttl), &now.ttl, sizeof(now.ttl), 0);
+	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, ttl), &now.ttl,
+		sizeof(now.ttl), 0);
 }
 
 /* to_portal redirects HTTP for any address to the gateway, where portal_lookup hands it
@@ -193,25 +203,27 @@ static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *
 		/* A new connection may reuse a port; a segment of an unknown one is reset. */
 		if (!opens)
 			return reset(skb);
-		if (!affords(c.addr, WORK_CAPTURE))
+		if (!spend_work(c.addr, WORK_CAPTURE))
 			return drop(skb, REASON_THROTTLED);
 		if (bpf_map_update_elem(&called, &c, &wanted, BPF_ANY))
 			return drop(skb, REASON_BLOCKED);
-	} else if (!affords(c.addr, WORK_SEGMENT)) {
+	} else if (!spend_work(c.addr, WORK_SEGMENT)) {
 		return drop(skb, REASON_THROTTLED);
 	}
-	if (ground(skb, ip) || readdress_tcp(skb, IP_DADDR, header, wanted, lan.gateway))
+	if (set_ttl_1(skb, ip) || readdress_tcp(skb, IP_DADDR, header, wanted, lan.gateway))
 		return drop(skb, REASON_BLOCKED);
 	return pass(skb, REASON_PORTAL);
 }
 
 /* from_portal gives the portal's answers the source address that the client requested. */
-static __always_inline void from_portal(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
+static __always_inline void from_portal(struct __sk_buff *skb, const struct iphdr *ip,
+	const void *end)
 {
 	const struct tcphdr *tcp = (const void *)ip + ip->ihl * 4;
 	const __be32 *wanted;
 
-	if (ip->protocol != IPPROTO_TCP || is_fragment(ip) || (const void *)(tcp + 1) > end || tcp->source != HTTP)
+	if (ip->protocol != IPPROTO_TCP || is_fragment(ip) || (const void *)(tcp + 1) > end ||
+		tcp->source != HTTP)
 		return;
 	struct caller c = { .addr = ip->daddr, .port = tcp->dest };
 
@@ -245,12 +257,14 @@ static __always_inline int is_here(struct __sk_buff *skb, const struct iphdr *ip
 }
 
 /* to_service handles a packet for a service of the gateway. */
-static __always_inline int to_service(struct __sk_buff *skb, const struct iphdr *ip, struct ports p, const void *end)
+static __always_inline int to_service(struct __sk_buff *skb, const struct iphdr *ip, struct ports p,
+	const void *end)
 {
 	/* The portal's own port may be 80 too. */
 	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)
 		return to_portal(skb, ip, end);
-	if (ip->protocol == IPPROTO_TCP ? may_flow(skb, ip, WORK_CONNECTION, WORK_SEGMENT) : affords(ip->saddr, WORK_DATAGRAM))
+	if (ip->protocol == IPPROTO_TCP ? may_flow(skb, ip, WORK_CONNECTION, WORK_SEGMENT)
+		: spend_work(ip->saddr, WORK_DATAGRAM))
 		return pass(skb, REASON_LOCAL);
 	return drop(skb, REASON_THROTTLED);
 }
@@ -267,8 +281,9 @@ static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip
 	}
 	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)
 		return drop(skb, REASON_BLOCKED);
-	if (reaches(ip->daddr, p.dest, ip->protocol) && !is_here(skb, ip))
-		return may_flow(skb, ip, WORK_GARDEN, WORKS) ? pass(skb, REASON_GARDEN) : drop(skb, REASON_THROTTLED);
+	if (is_open_garden(ip->daddr, p.dest, ip->protocol) && !is_here(skb, ip))
+		return may_flow(skb, ip, WORK_GARDEN, WORKS) ? pass(skb, REASON_GARDEN)
+			: drop(skb, REASON_THROTTLED);
 	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)
 		return to_portal(skb, ip, end);
 	return reject(skb, ip, end);

@@ -46,7 +46,7 @@ func (d *Datapath) slot(id datapath.ID) (uint32, error) { return d.placeOf(id.Ad
 func (d *Datapath) owner(slot uint32) datapath.ID { return datapath.IDOf(d.addr(slot)) }
 
 // slotOf is the slot that the entry of an address at a place names.
-func slotOf(place uint32, c gatewayClient) uint32 { return place + c.Away }
+func slotOf(place uint32, c gatewayClient) uint32 { return place + c.SlotOffset }
 
 // placesOf returns the places of a client's addresses.
 func (d *Datapath) placesOf(addrs []netip.Addr) ([]uint32, error) {
@@ -114,7 +114,7 @@ func (d *Datapath) putEntry(slot uint32, places []uint32, entry gatewayClient) e
 		func(place uint32) bool { return slices.Contains(places, place) })
 	blocked := false
 	for _, place := range places {
-		entry.Away = slot - place
+		entry.SlotOffset = slot - place
 		before, err := d.swap(place, entry)
 		if err != nil {
 			return err

@@ -31,21 +31,21 @@ __noinline int spend(__u64 *used, __u64 cost, __u64 most)
 	return 0;
 }
 
-static const struct used unused;
+static const struct buckets unused;
 
-/* affords reports whether the client that has an address may have work done, and counts that. */
-__noinline int affords(__be32 addr, enum work what)
+/* spend_work reports whether the client that has an address may have work done, and counts that. */
+__noinline int spend_work(__be32 addr, enum work kind)
 {
 	__u32 at = place(addr);
 	const struct client *c = bpf_map_lookup_elem(&clients, &at);
-	struct used *u = bpf_map_lookup_elem(&strangers, &at);
+	struct buckets *u = bpf_map_lookup_elem(&strangers, &at);
 	struct device key = {};
-	__u64 kind = what;
+	__u64 i = kind;
 
-	asm volatile("" : "+r"(kind)); /* one copy, whose bounds the verifier then knows */
-	if (!c || !u || kind >= WORKS)
+	asm volatile("" : "+r"(i)); /* one copy, whose bounds the verifier then knows */
+	if (!c || !u || i >= WORKS)
 		return 0;
-	if (!spend(&u->until[kind], budgets[kind].cost_ns, budgets[kind].most_ns))
+	if (!spend(&u->until[i], budgets[i].cost_ns, budgets[i].most_ns))
 		return 0;
 	__builtin_memcpy(key.mac, c->mac, ETH_ALEN);
 	u = bpf_map_lookup_elem(&devices, &key);
@@ -55,7 +55,7 @@ __noinline int affords(__be32 addr, enum work what)
 	}
 	if (!u)
 		return 0;
-	return spend(&u->until[kind], budgets[kind].cost_ns, budgets[kind].most_ns);
+	return spend(&u->until[i], budgets[i].cost_ns, budgets[i].most_ns);
 }
 
 /* flow_of describes a packet as connection tracking would: ICMP by its type and identifier,
@@ -78,17 +78,19 @@ static __always_inline void flow_of(struct __sk_buff *skb, const struct iphdr *i
 
 /* may_flow reports whether an unauthenticated client's packet may pass: of a flow seen before,
  * or of another one within the budget. */
-static __always_inline int may_flow(struct __sk_buff *skb, const struct iphdr *ip, enum work first, enum work further)
+static __always_inline int may_flow(struct __sk_buff *skb, const struct iphdr *ip, enum work first,
+	enum work further)
 {
 	struct flow f;
 	__u8 seen = 1;
 
 	flow_of(skb, ip, &f);
 	if (bpf_map_lookup_elem(&flows, &f))
-		return further == WORKS || affords(ip->saddr, further);
-	if (!affords(ip->saddr, first))
+		return further == WORKS || spend_work(ip->saddr, further);
+	if (!spend_work(ip->saddr, first))
 		return 0;
-	if (first == WORK_GARDEN && ip->protocol != IPPROTO_UDP && ip->protocol != IPPROTO_ICMP && !affords(ip->saddr, WORK_LASTING))
+	if (first == WORK_GARDEN && ip->protocol != IPPROTO_UDP && ip->protocol != IPPROTO_ICMP &&
+		!spend_work(ip->saddr, WORK_LASTING))
 		return 0;
 	bpf_map_update_elem(&flows, &f, &seen, BPF_ANY);
 	return 1;
@@ -98,17 +100,17 @@ static __always_inline int may_flow(struct __sk_buff *skb, const struct iphdr *i
  * packet from an address that nobody is known to have. MAC addresses that are not remembered
  * share a bucket, so that a device that makes them up gets no more; leased: the frame's is a
  * client's, which need not share. */
-__noinline int may_send(struct __sk_buff *skb, enum sending what, int leased)
+__noinline int may_send(struct __sk_buff *skb, enum sending kind, int leased)
 {
-	struct sender key = { .what = what };
+	struct sender key = { .kind = kind };
 	__u64 *used, full = 0;
-	__u32 kind = what;
+	__u32 i = kind;
 
 	if (bpf_skb_load_bytes(skb, ETH_ALEN, key.mac, ETH_ALEN))
 		return 0;
 	used = bpf_map_lookup_elem(&senders, &key);
 	if (!used) {
-		__u64 *shared = bpf_map_lookup_elem(&new_senders, &kind);
+		__u64 *shared = bpf_map_lookup_elem(&new_senders, &i);
 
 		if (!leased && !spend(shared, new_senders_budget.cost_ns, new_senders_budget.most_ns))
 			return 0;

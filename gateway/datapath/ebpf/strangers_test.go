@@ -113,7 +113,7 @@ func TestLongTrackedConnectionBudget(t *testing.T) {
 	lan, isBob := index(t, n.lan), from(bob, bobMAC)
 	before := d.packets(t)
 	d.try(t, d.objs.LanIn, lan, tcp(443, isBob))
-	var used gatewayUsed
+	var used gatewayBuckets
 	key := gatewayDevice{Mac: bobMAC}
 	must(t, d.objs.Devices.Lookup(key, &used))
 	rate := datapath.Budgets[datapath.LongTracked]

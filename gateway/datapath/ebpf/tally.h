@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Packets that pass by the cache of flows, for the log of connections: connection tracking does not count
- * them. A connection keeps its tally until user space has heard of its end, whatever becomes of its entries
- * in the cache; one that has no room for a tally is not cached. */
+/* Packets that pass by the cache of flows, for the log of connections: connection tracking does
+ * not count them. A connection keeps its tally until user space has heard of its end, whatever
+ * becomes of its entries in the cache; one that has no room for a tally is not cached. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -10,9 +10,11 @@
 
 #define TALLIES 262144 /* the first is nobody's */
 
-/* A connection as connection tracking has it: addresses and ports of its first packet, network order. */
+/* A connection as connection tracking has it: addresses and ports of its first packet, network
+ * order. */
 struct tally_key {
-	__u64 start; /* ns since 1970: a later connection of the same addresses and ports has another */
+	/* ns since 1970: a later connection of the same addresses and ports has another */
+	__u64 start;
 	__u32 saddr, daddr;
 	__u16 sport, dport;
 	__u16 protocol;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* TCP's windows, by which the connections of a client with a rate share its queue without losses.
  *
- * A window that grows back within two seconds whatever the round trip, as cubic's does, has eight connections lose 4 % of
- * their packets at 1 Mbit/s, and still 2 or 3 % with a queue twice as long. While a client's packets wait one way, acknowledgements
- * the other way therefore offer no larger window than keeps the queue short. A window is never raised. Scales are
- * known from a connection's first packets (RFC 7323, 2.2); without them, and for what is not TCP, losses and marks tell senders. */
+ * A window that grows back within two seconds whatever the round trip, as cubic's does, has eight
+ * connections lose 4 % of their packets at 1 Mbit/s, and still 2 or 3 % with a queue twice as
+ * long. While a client's packets wait one way, acknowledgements the other way therefore offer no
+ * larger window than keeps the queue short. A window is never raised. Scales are known from a
+ * connection's first packets (RFC 7323, 2.2). Without them, and for other protocols than TCP,
+ * losses and marks tell senders. */
 #pragma once
 
 #include "packet.h"
@@ -36,19 +38,22 @@ struct {
 	__type(value, struct scales);
 } window_scales SEC(".maps");
 
-/* tcp_of is the TCP header of a packet without IP options that is no fragment; NULL: it has none. */
+/* tcp_of is the TCP header of a packet without IP options that is no fragment; NULL: it has
+ * none. */
 static __always_inline struct tcphdr *tcp_of(struct __sk_buff *skb, struct iphdr **ip)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct tcphdr *tcp = data + ETH_HLEN + sizeof(struct iphdr);
 
 	*ip = data + ETH_HLEN;
-	if ((void *)(tcp + 1) > end || (*ip)->ihl != 5 || (*ip)->protocol != IPPROTO_TCP || is_fragment(*ip))
+	if ((void *)(tcp + 1) > end || (*ip)->ihl != 5 || (*ip)->protocol != IPPROTO_TCP ||
+		is_fragment(*ip))
 		return 0;
 	return tcp;
 }
 
-static __always_inline struct connection connection_of(const struct iphdr *ip, const struct tcphdr *tcp, __u32 slot,
+static __always_inline struct connection connection_of(const struct iphdr *ip,
+	const struct tcphdr *tcp, __u32 slot,
 							  int up)
 {
 	return (struct connection){
@@ -65,7 +70,8 @@ static __always_inline __u8 offered_scale(struct __sk_buff *skb, __u32 headers)
 	for (int i = 0; i < 10; i++) {
 		__u8 option[3];
 
-		if (at + sizeof(option) > last || bpf_skb_load_bytes(skb, at, option, sizeof(option)) || !option[0])
+		if (at + sizeof(option) > last || bpf_skb_load_bytes(skb, at, option,
+			sizeof(option)) || !option[0])
 			break;
 		if (option[0] == 1) { /* no operation */
 			at++;
@@ -111,17 +117,19 @@ __noinline int note_scale(struct __sk_buff *skb, __u32 slot, int up)
 	return 0;
 }
 
-/* A queue is kept at some SHORT_NS or SHORT_PACKETS, whichever is longer, by windows of at least LEAST_WINDOW bytes: with less
- * a sender would not notice a loss but by a time-out. */
+/* A queue is kept at some SHORT_NS or SHORT_PACKETS, whichever is longer, by windows of at least
+ * LEAST_WINDOW bytes: with less a sender would not notice a loss but by a time-out. */
 #define SHORT_NS 20000000ULL
 #define SHORT_PACKETS 16
 #define LEAST_WINDOW (6 * PACKET)
 #define MOST_WINDOW (8ULL << 20)
 
-/* window_now is the window, bytes, that keeps the wait of a queue where it should be; 0: any. It changes once a round trip, in proportion. */
+/* window_now is the window, bytes, that keeps the wait of a queue where it should be; 0: any. It
+ * changes once a round trip, in proportion. */
 static __always_inline __u64 window_now(struct queue *q, __u64 now, __u64 wait, __u64 ps_per_byte)
 {
-	__u64 packets = SHORT_PACKETS * PACKET * ps_per_byte / 1000, want = packets > SHORT_NS ? packets : SHORT_NS;
+	__u64 packets = SHORT_PACKETS * PACKET * ps_per_byte / 1000, want = packets > SHORT_NS
+		? packets : SHORT_NS;
 	__u64 window = q->window;
 
 	if (q->settled_ns > now)
@@ -129,7 +137,8 @@ static __always_inline __u64 window_now(struct queue *q, __u64 now, __u64 wait, 
 	if (!window) {
 		if (wait < want)
 			return 0;
-		window = (wait + LEAST_NS) * 1000 / (ps_per_byte + 1); /* what may be under way on a path of 100 ms */
+		/* what may be under way on a path of 100 ms */
+		window = (wait + LEAST_NS) * 1000 / (ps_per_byte + 1);
 	} else if (wait > 2 * want) {
 		window /= 2;
 	} else if (wait > want) {
@@ -146,8 +155,10 @@ static __always_inline __u64 window_now(struct queue *q, __u64 now, __u64 wait, 
 
 #define LOWER 0x10000 /* in cb[0], beside a window: lower puts it into the packet */
 
-/* slow has a packet offer no larger window than keeps the queue of the other way short: wait is that queue's. */
-__noinline int slow(struct __sk_buff *skb, __u32 slot, __u64 ps_per_byte, __u64 wait, int up)
+/* offer_smaller_window has a packet offer no larger window than keeps the queue of the other way
+ * short: wait is that queue's. */
+__noinline int offer_smaller_window(struct __sk_buff *skb, __u32 slot, __u64 ps_per_byte,
+	__u64 wait, int up)
 {
 	struct iphdr *ip;
 	struct tcphdr *tcp = tcp_of(skb, &ip);
@@ -175,8 +186,8 @@ __noinline int slow(struct __sk_buff *skb, __u32 slot, __u64 ps_per_byte, __u64 
 	return 0;
 }
 
-/* lower changes the window in a packet that was judged. */
-__noinline int lower(struct __sk_buff *skb)
+/* write_window changes the window in a packet that was judged. */
+__noinline int write_window(struct __sk_buff *skb)
 {
 	const __u32 header = ETH_HLEN + sizeof(struct iphdr);
 	__be16 is, least = bpf_htons(skb->cb[0]);
@@ -184,13 +195,15 @@ __noinline int lower(struct __sk_buff *skb)
 	if (bpf_skb_load_bytes(skb, header + offsetof(struct tcphdr, window), &is, sizeof(is)))
 		return 0;
 	bpf_l4_csum_replace(skb, header + offsetof(struct tcphdr, check), is, least, sizeof(is));
-	return bpf_skb_store_bytes(skb, header + offsetof(struct tcphdr, window), &least, sizeof(least), 0);
+	return bpf_skb_store_bytes(skb, header + offsetof(struct tcphdr, window), &least,
+		sizeof(least), 0);
 }
 
-/* lowered is the verdict about a packet whose window is lowered if it was judged too large. */
-static __always_inline int lowered(struct __sk_buff *skb, int verdict)
+/* write_window_after is the verdict about a packet whose window is lowered if it was judged too
+ * large. */
+static __always_inline int write_window_after(struct __sk_buff *skb, int verdict)
 {
 	if (unlikely(skb->cb[0]))
-		lower(skb);
+		write_window(skb);
 	return verdict;
 }

@@ -136,7 +136,7 @@ static __always_inline int onto_line(struct __sk_buff *skb, const struct persona
 	struct {
 		__u8 to[ETH_ALEN], from[ETH_ALEN];
 		__be16 type;
-		struct line_header h;
+		struct pppoe_header h;
 	} __attribute__((packed)) head = {
 		.type = bpf_htons(ETH_P_PPP_DATA),
 		.h = { .kind = PPPOE_DATA, .session = p->session, .length = bpf_htons(bytes + sizeof(head.h.protocol)), .protocol = PPP_IPV4 },
@@ -146,7 +146,7 @@ static __always_inline int onto_line(struct __sk_buff *skb, const struct persona
 		return refuse(REFUSED_AGGREGATED);
 	__builtin_memcpy(head.to, p->ac, ETH_ALEN);
 	__builtin_memcpy(head.from, p->mac, ETH_ALEN);
-	if (bpf_skb_adjust_room(skb, LINE_LEN, BPF_ADJ_ROOM_MAC, 0) || bpf_skb_store_bytes(skb, 0, &head, sizeof(head), 0) || retype(skb))
+	if (bpf_skb_adjust_room(skb, PPPOE_LEN, BPF_ADJ_ROOM_MAC, 0) || bpf_skb_store_bytes(skb, 0, &head, sizeof(head), 0) || retype(skb))
 		return refuse(REFUSED_MALFORMED);
 	return TC_ACT_OK;
 }
@@ -258,7 +258,7 @@ static __always_inline int line_in(struct __sk_buff *skb)
 {
 	struct {
 		struct ethhdr eth;
-		struct line_header h;
+		struct pppoe_header h;
 		struct iphdr ip;
 	} __attribute__((packed)) head;
 	struct persona *p;
@@ -273,7 +273,7 @@ static __always_inline int line_in(struct __sk_buff *skb)
 		__sync_fetch_and_add(&p->misdirected, 1);
 		return TC_ACT_SHOT;
 	}
-	if (off_line(skb, &session) != ON_LINE)
+	if (strip_pppoe(skb, &session) != IS_DATA)
 		return refuse(REFUSED_MALFORMED);
 	__sync_fetch_and_add(&p->rx_packets, 1);
 	__sync_fetch_and_add(&p->rx_bytes, bpf_ntohs(head.ip.tot_len));

@@ -36,7 +36,8 @@ const struct record *of_record __attribute__((unused)); /* for its type to be ge
 struct bell {
 	__u32 armed; /* the thread sleeps, or is about to: the next packet is to wake it */
 	__u32 pad;
-	__u64 rung;  /* who woke it, until the thread has seen that: SOMEBODY, and its place in the ring */
+	/* who woke it, until the thread has seen that: SOMEBODY, and its place in the ring */
+	__u64 rung;
 	__u64 lost;  /* packets that did not fit in the ring */
 	__u64 pad2[5];
 };
@@ -132,7 +133,8 @@ int to_clients(struct __sk_buff *skb)
 	}
 	/* The gateway's own packets are not dropped here: their sender would count them as lost. */
 	r->len = 0;
-	if (len <= PACKET_LEN && len && !skb->gso_size && skb->ingress_ifindex && !bpf_skb_load_bytes(skb, 0, r->packet, len)) {
+	if (len <= PACKET_LEN && len && !skb->gso_size && skb->ingress_ifindex &&
+		!bpf_skb_load_bytes(skb, 0, r->packet, len)) {
 		note_sum(r, skb);
 		r->len = len;
 	}

@@ -58,6 +58,7 @@ var hostVerbs = verbs{
 	"Sample":    (*Agent).Sample,
 	"PSSMiB":    (*Agent).PSSMiB,
 	"Rest":      (*Agent).Rest,
+	"LineMbps":  (*Agent).LineMbps,
 	"WatchCPUs": (*Agent).WatchCPUs,
 	"Away":      (*Agent).Away,
 

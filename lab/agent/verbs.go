@@ -153,6 +153,11 @@ func (c *Conn) PSSMiB(ctx context.Context) (float64, error) { return ask[float64
 // Rest reads what the host's counted programs still have to do.
 func (c *Conn) Rest(ctx context.Context) (meter.Rest, error) { return ask[meter.Rest](ctx, c, "Rest") }
 
+// LineMbps asks for the rate of an interface, Mbit/s; 0: it has none.
+func (c *Conn) LineMbps(ctx context.Context, name string) (float64, error) {
+	return ask[float64](ctx, c, "LineMbps", name)
+}
+
 // WatchCPUs watches CPUs of the host's machine until the agent ends. The text says why it cannot; empty: it does.
 func (c *Conn) WatchCPUs(ctx context.Context, cpus []int) (reason string, _ error) {
 	return ask[string](ctx, c, "WatchCPUs", cpus)

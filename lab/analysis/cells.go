@@ -204,6 +204,9 @@ func (input Input) unit() string {
 func Summarise(input Input, opts Options) Summary {
 	opts = opts.withDefaults()
 	env := input.Run.Environment
+	if !opts.AllMetrics {
+		input.Metrics = listed(input.Metrics, input.Trials)
+	}
 	s := Summary{
 		Version: Version, Experiment: env.Experiment, Measure: input.Measure, Noun: input.Noun, Unit: input.unit(),
 		Mode:  env.Mode,

@@ -61,6 +61,10 @@ type Metric struct {
 	// it is not shown there.
 	Short string `json:"-"`
 
+	// With is a figure of trials without which the metric is not listed: runs of before it was recorded have no empty
+	// column. Empty: the metric is always listed.
+	With string `json:"-"`
+
 	Range  Scale                     `json:"-"` // what the figure can be
 	Median bool                      `json:"-"` // a block's value is the median of its windows, not their mean
 	Of     func(MetricInput) float64 `json:"-"` // NaN: not known
@@ -137,6 +141,13 @@ func (f Figures) part(name string, of func(*Figure) *Estimate) Estimate {
 		return *of(&figure)
 	}
 	return Unknown()
+}
+
+// listed are the metrics of which trials can have a figure: see Metric.With.
+func listed(list []Metric, trials []Trial) []Metric {
+	return slices.DeleteFunc(slices.Clone(list), func(m Metric) bool {
+		return m.With != "" && !slices.ContainsFunc(trials, func(t Trial) bool { return t.Device[m.With] > 0 })
+	})
 }
 
 // MetricNamed finds a metric; the zero Metric when there is none.

@@ -20,6 +20,7 @@ const Version = 2
 
 // Options of Summarise; the zero value is usable.
 type Options struct {
+	AllMetrics bool // list also those of which no trial has a figure
 	// Delta is the relative difference that does not matter: ratios inside
 	// [1/(1+δ), 1+δ] are equivalent. Default 0.05.
 	Delta float64

@@ -41,6 +41,8 @@ type Bench struct {
 	Setup, Lease, Login time.Duration
 	LoginMs             []float64 // one value a client; none where no client logs in itself
 
+	LineMbps float64 // rate of the routers' slowest line; 0: their links have none
+
 	Clock backend.Clock // by which its hosts stamp what they send and receive
 
 	spins  bool          // senders of frames never rest
@@ -135,6 +137,9 @@ func (s *Bench) build(ctx context.Context, on backend.Backend, described topolog
 	s.Hosts = shareClients(s.Lab.Clients, s.Has.Clients)
 	s.Env = EnvOn(s.Lab, s.Router)
 	s.Env.Capture, s.Env.Clients = s.Lab.Port(topology.PortWAN), s.Has.Clients+s.Guests
+	if s.LineMbps, err = s.slowestLine(ctx); err != nil {
+		return errors.Join(err, s.Close())
+	}
 	return nil
 }
 

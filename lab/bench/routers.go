@@ -55,3 +55,19 @@ func UsageOfEach(a, b []meter.Sample) []Usage {
 	}
 	return list
 }
+
+// slowestLine is the rate of the slowest line of the routers, Mbit/s; 0: their links have none.
+func (s *Bench) slowestLine(ctx context.Context) (slowest float64, err error) {
+	for _, h := range s.Routers {
+		for _, name := range h.Ifs {
+			mbps, err := h.LineMbps(ctx, name)
+			if err != nil {
+				return 0, err
+			}
+			if mbps > 0 && (slowest == 0 || mbps < slowest) {
+				slowest = mbps
+			}
+		}
+	}
+	return slowest, nil
+}

@@ -23,8 +23,8 @@ type Need struct {
 	Package string `json:"package,omitempty"`
 	Advice  string `json:"advice,omitempty"`
 	Why     string `json:"why,omitempty"` // completes "needed for …"
-	// On are the kinds of hosts that it runs on: "client", "router", "server". None: all hosts, of a device its own.
-	On []string `json:"on,omitempty"`
+	// On are the kinds of hosts that it runs on, with commas: "client,server". Empty: all hosts, of a device its own.
+	On string `json:"on,omitempty"`
 	// Feature of the kernel. Empty stands for the one in featureOfProgram, if any.
 	Feature Feature `json:"feature,omitempty"`
 	// NextToLab has Locate look in the folder of the lab's program as well as on PATH. The program's version then

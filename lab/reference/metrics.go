@@ -26,7 +26,7 @@ func metrics(string) (string, error) {
 		fmt.Fprintf(&b, "## `measure = %q`\n\n"+
 			"| Metric | Unit | Of | Sample | Better | Meaning |\n|---|---|---|---|---|---|\n",
 			t.Rules().Name)
-		for _, m := range t.Summarise(example, analysis.Options{}).Metrics {
+		for _, m := range t.Summarise(example, analysis.Options{AllMetrics: true}).Metrics {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", m.Name, m.Unit, m.Host, m.Per, m.Better, cell(meaning(m)))
 		}
 		b.WriteString("\n")

@@ -101,6 +101,7 @@ var costTables = []cellTable{
 	}},
 	{"Frames of the lab's generator" + intervals, cost.FramesPerSecond, []cellColumn{
 		device(cost.FramesPerSecond, "Arrived", "*"), clean(cost.FramesPerSecond, "Clean router's", "*"),
+		device(cost.Layer1, "Layer 1", "*"), device(cost.LinePct, "Of the line", "*"),
 		device(cost.DelayP50, "Delay p50", "*, one way"), clean(cost.DelayP50, "Clean p50", "*, one way"),
 		device(cost.DelayP99, "Delay p99", "*, one way"), clean(cost.DelayP99, "Clean p99", "*, one way"),
 		device(cost.Jitter, "Jitter", "*, RFC 3550"), clean(cost.Jitter, "Clean jitter", "*, RFC 3550"),

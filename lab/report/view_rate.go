@@ -47,7 +47,8 @@ var rateTables = []cellTable{
 		device(rates.Goodput, "Carries", "*"), device(rates.Theory, "Theory", "*"), device(rates.OfTheory, "Of it", "*"),
 	}},
 	{"The link between the gateways" + intervals, "", []cellColumn{
-		device(rates.LinkMbps, "On the link", "*, frames"), device(rates.Efficiency, "Payload of it", "*"),
+		device(rates.LinkMbps, "On the link", "*, frames"), device(rates.Layer1, "Layer 1", "*"),
+		device(rates.Efficiency, "Payload of it", "*"),
 		device(rates.TheorySharePct, "By the headers", "*"),
 		device(rates.RetransmitRatio, "Sent again", "%"), device(rates.FragmentsRatio, "Fragments", "a packet"),
 		device(rates.ReassemblyFailures, "Not put together", "*"), device(rates.TooLong, "Too long", "*"),

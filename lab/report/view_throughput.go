@@ -27,7 +27,8 @@ var searchView = view{
 		var columns []cellColumn
 		for _, g := range goalsOf(s) {
 			columns = append(columns, device(g.prefix+throughput.Kpps, g.name, "*"), device(g.prefix+throughput.Mbps, g.name,
-				"*"), device(g.prefix+throughput.CorePct, "Router CPU there", "*"))
+				"*"), device(g.prefix+throughput.Layer1, "Layer 1", "*"), device(g.prefix+throughput.LinePct, "Of the line", "*"),
+				device(g.prefix+throughput.CorePct, "Router CPU there", "*"))
 		}
 		columns = append(columns, textColumn("Limit", limitOf), pairsColumn("Searches"), rejectedColumn("Rejected"))
 		data.Results = build("Every device: means over searches, their intervals in brackets", s, s.Cells, columns...)

@@ -39,29 +39,29 @@ func Needs(e *experiment.Experiment) []dut.Need {
 	if !e.Means("clients") {
 		list = append(list,
 			dut.Need{Program: "ip", Package: "iproute2", Why: "the router's neighbour, where there is a router",
-				On: []string{onRouter}})
+				On: onRouter})
 	}
 	if on, _ := e.Value("masquerade").(bool); on {
 		list = append(list,
 			dut.Need{Program: "nft", Package: "nftables", Why: "the router's address for frames (masquerade)",
-				On: []string{onRouter}})
+				On: onRouter})
 	}
 	if e.Means("transfers") {
 		list = append(list,
-			dut.Need{Program: "proftpd", Package: "proftpd-core", Why: "the files' server", On: []string{onServer}},
-			dut.Need{Program: "curl", Package: "curl", Why: "the files' clients", On: []string{onClient}},
-			dut.Need{Program: "ss", Package: "iproute2", Why: "seeing the server listen", On: []string{onServer}})
+			dut.Need{Program: "proftpd", Package: "proftpd-core", Why: "the files' server", On: onServer},
+			dut.Need{Program: "curl", Package: "curl", Why: "the files' clients", On: onClient},
+			dut.Need{Program: "ss", Package: "iproute2", Why: "seeing the server listen", On: onServer})
 	}
 	labs := e.Largest()
 	if slices.ContainsFunc(labs, func(s experiment.Side) bool { return client.KindOf(s.Client).Leases }) {
 		list = append(list,
 			dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none",
-				On: []string{onRouter}})
+				On: onRouter})
 	}
 	for _, kind := range slices.Compact([]string{labs[0].Traffic.Kind, labs[len(labs)-1].Traffic.Kind}) {
 		if program := traffic.KindOf(kind).Program; program != "" {
 			list = append(list, dut.Need{Program: program, Package: program, Why: "the traffic",
-				On: []string{onClient, onServer}})
+				On: onClient + "," + onServer})
 		}
 	}
 	return list

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/dut"
@@ -214,7 +215,7 @@ func hostNeeds(ctx context.Context, agent dut.Machine, e *experiment.Experiment)
 		}
 		h := HostNeeds{Host: kind, Count: labs, Needs: []dut.Need{}}
 		for _, need := range Needs(e) {
-			if len(need.On) == 0 || slices.Contains(need.On, kind) {
+			if need.On == "" || slices.Contains(strings.Split(need.On, ","), kind) {
 				h.Needs = append(h.Needs, need)
 			}
 		}

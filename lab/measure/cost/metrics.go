@@ -14,6 +14,8 @@ const (
 	Normalised = "cpu_normalised_pct"
 	Delivered  = "delivered_mbps"
 	Link       = "link_mbps"
+	Layer1     = "l1_mbps"
+	LinePct    = "line_pct"
 )
 
 // Metrics of traffic of frames, as records name them.
@@ -134,6 +136,12 @@ var Metrics = []analysis.Metric{
 		Range: analysis.Amounts, Of: analysis.Field("delivered_mbps")},
 	{Name: Link, Unit: "Mbit/s", Text: "on the router's outgoing link, with headers", Host: "router",
 		Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.Field("link_mbps")},
+	{Name: Layer1, Unit: "Mbit/s", Text: "frames on the router's outgoing link with FCS, preamble and gap", Host: "router",
+		Per: analysis.PerWindow, Range: analysis.Amounts, With: "metrics." + layer1,
+		Of: analysis.PositiveField("metrics." + layer1)},
+	{Name: LinePct, Unit: "%", Text: "the same, of the rate of the routers' slowest line", Host: "router",
+		Per: analysis.PerWindow, Range: analysis.Percents, With: "metrics." + lineShare,
+		Of: func(r input) float64 { return 100 * analysis.Positive(r.Get("metrics."+lineShare)) }},
 	{Name: PSSMiB, Unit: "MiB", Text: "memory of the device's processes", Better: analysis.Less, Host: "router",
 		Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.Field("pss_mib")},
 	{Name: RTTP50Us, Unit: "µs", Text: "round-trip time under load, mean of the blocks' medians", Better: analysis.Less,

@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/topology"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
 // Bytes of a frame that are not payload: Ethernet, IPv4 and TCP with time
@@ -154,19 +155,37 @@ func (s *lab) measurement(a, b bench.Snapshot) Measurement {
 		m.Metrics[result.RouterShare] = bench.RouterShare(a, b)
 	}
 	s.addGateways(&m, a, b)
-	frames := framesIn(a, b)
-	m.AggregationFactor = s.aggregation(frames, b.Router.IPIn-a.Router.IPIn)
+	came := framesIn(a, b)
+	m.AggregationFactor = s.aggregation(came, b.Router.IPIn-a.Router.IPIn)
 	m.SegmentsPerBurst = s.segmentsPerBurst(senders)
 	m.RetransmitRatio = resent
 	m.RoleNs[result.RoleServer] += m.RoleNs[result.RoleRadius] // all programs of the server are one here
 	delete(m.RoleNs, result.RoleRadius)
-	m.PacketsPerWakeup = ratio(frames, router.Wakeups)
+	m.PacketsPerWakeup = ratio(came, router.Wakeups)
 	addBroken(&m, clients, b.Server)
 	s.addGenerators(&m, clients, server, sending, receiving)
+	s.addLayer1(&m, out)
 	if seconds > 0 {
 		m.GeneratorCPU = float64(bench.Busiest(a, b)) / 1e9 / seconds
 	}
 	return m
+}
+
+// Figures of a measurement that not all kinds of load have.
+const (
+	layer1    = "l1_mbps"    // frames that left the router, with all that they take on the wire
+	lineShare = "line_share" // of the rate of the routers' slowest line, where that is known
+)
+
+// addLayer1 adds what frames took on the wire behind the router. Each of the generator's is one packet of the link.
+func (s *lab) addLayer1(m *Measurement, out meter.Link) {
+	if !traffic.KindOf(s.Load.Kind).Frames {
+		return
+	}
+	m.Metrics[layer1] = bench.Mbps(out.TxBytes+frames.WireOverhead*out.TxPackets, m.Seconds)
+	if s.LineMbps > 0 {
+		m.Metrics[lineShare] = m.Metrics[layer1] / s.LineMbps
+	}
 }
 
 // addGenerators adds what the ends say of the kind of load that they carried.

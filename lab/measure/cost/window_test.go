@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/analysis"
@@ -141,6 +142,21 @@ func TestWindowWithoutSeconds(t *testing.T) {
 		i := slices.IndexFunc(Metrics, func(m analysis.Metric) bool { return m.Name == name })
 		if got := Metrics[i].Of(input{Values: result.ValuesOf(m), Cell: c.Cell, CPUs: 2}); !math.IsNaN(got) {
 			t.Errorf("%s is %g", name, got)
+		}
+	}
+}
+
+// TestLayer1OfFrames: of other loads a packet of the link may be several frames of the wire.
+func TestLayer1OfFrames(t *testing.T) {
+	out := meter.Link{TxBytes: 60_000_000, TxPackets: 1_000_000}
+	for kind, want := range map[string]map[string]float64{
+		traffic.KindFrames: {layer1: 672, lineShare: 0.672}, traffic.KindStreams: {},
+	} {
+		s := &lab{Bench: &bench.Bench{LineMbps: 1000, Load: agent.Traffic{Kind: kind}}}
+		m := Measurement{Seconds: 1, Metrics: map[string]float64{}}
+		s.addLayer1(&m, out)
+		if diff := cmp.Diff(want, m.Metrics, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", kind, diff)
 		}
 	}
 }

@@ -31,6 +31,7 @@ type input = analysis.MetricInput
 const (
 	TheorySharePct     = "theory_share_pct"
 	LinkMbps           = "link_mbps"
+	Layer1             = "link_l1_mbps"
 	NsPerPacket        = "ns_per_packet"
 	RTTP99Us           = "rtt_p99_us"
 	KnownMTU           = "known_mtu"
@@ -62,6 +63,12 @@ var Metrics = perWindow(
 		Of: func(r input) float64 { return 100 * r.Get("theory_share") }},
 	analysis.Metric{Name: LinkMbps, Unit: "Mbit/s", Text: "on the link between the gateways, frames with Ethernet headers",
 		Range: analysis.Amounts, Of: func(r input) float64 { return rateOf(r, "link_bytes", "link_seconds") }},
+	analysis.Metric{Name: Layer1, Unit: "Mbit/s",
+		Text: "on the link between the gateways, frames with FCS, preamble and gap as they take the wire",
+		With: "wire_bytes", Range: analysis.Amounts, Of: func(r input) float64 {
+			wire := analysis.Positive(r.Get("wire_bytes"))
+			return analysis.Over((r.Get("link_bytes")+wire*r.Get("link_packets"))*8/1e6, r.Get("link_seconds"))
+		}},
 	analysis.Metric{Name: EnterCPU, Short: "enter", Unit: "% of a core",
 		Text: "CPU of the gateway where the load enters the tunnel", Better: analysis.Less, Host: gateway,
 		Range: analysis.Amounts, Of: corePct("enter_ns")},

@@ -40,9 +40,11 @@ type Trial struct {
 	LinkSeconds    float64 `json:"link_seconds"`    // between the gateways' two readings
 	LinkBytes      int64   `json:"link_bytes"`      // that left the gateway where the load enters for the other one
 	LinkPackets    int64   `json:"link_packets"`    // likewise
-	Dropped        int64   `json:"dropped"`         // by links of the gateways
-	Segments       int64   `json:"segments"`        // of TCP at the sending hosts
-	Retransmits    int64   `json:"retransmits"`     // of these
+	// WireBytes is what each frame takes on the wire besides; 0 in runs of before it was recorded.
+	WireBytes   int64 `json:"wire_bytes,omitempty"`
+	Dropped     int64 `json:"dropped"`     // by links of the gateways
+	Segments    int64 `json:"segments"`    // of TCP at the sending hosts
+	Retransmits int64 `json:"retransmits"` // of these
 	// Of both gateways.
 	FragCreates int64 `json:"frag_creates"` // fragments that the gateways made
 	ReasmReqds  int64 `json:"reasm_reqds"`  // fragments that they received

@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/topology"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/tunnel"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -108,7 +109,7 @@ func (b *block) addGateways(t *Trial, up bool, before, after bench.Snapshot) {
 	t.WaitNs, t.ThreadNs = all.WaitNs, all.ThreadNs
 	t.LinkSeconds = float64(after.Routers[enter].MonotonicNs-before.Routers[enter].MonotonicNs) / 1e9
 	out := linkOf(before.Routers[enter], after.Routers[enter], b.Lab.Port(port))
-	t.LinkBytes, t.LinkPackets = out.TxBytes, out.TxPackets
+	t.LinkBytes, t.LinkPackets, t.WireBytes = out.TxBytes, out.TxPackets, frames.WireOverhead
 	for name := range after.Router.Links {
 		l := linkOf(before.Router, after.Router, name)
 		t.Dropped += l.RxDropped + l.TxDropped

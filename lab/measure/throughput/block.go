@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/words"
 	"github.com/gateweigh/gateweigh/mlrsearch"
 )
@@ -47,7 +48,7 @@ func (b *openBlock) inLab(ctx context.Context) error {
 		return err
 	}
 	b.bytes = sizes.MeanBytes()
-	b.record.FrameBytes = b.bytes
+	b.record.FrameBytes, b.record.WireBytes = b.bytes, frames.WireOverhead
 	b.Status("%s: building the lab, %s", b.Name(b.Block), words.Counted(b.record.Clients, "client"))
 	start := time.Now()
 	labs := b.Labs(b.Block)
@@ -67,6 +68,7 @@ func (b *openBlock) search(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	b.record.LineMbps = b.LineMbps
 	if err := b.watch(ctx); err != nil {
 		return err
 	}

@@ -26,6 +26,9 @@ type Search struct {
 	// FrameBytes is the mean size of the frames; 0 in runs of before it was recorded, whose sizes have names that are
 	// known.
 	FrameBytes float64 `json:"frame_bytes,omitempty"`
+	// WireBytes is what each frame takes on the wire besides; 0 in runs of before it was recorded.
+	WireBytes float64 `json:"wire_bytes,omitempty"`
+	LineMbps  float64 `json:"line_mbps,omitempty"` // of the routers' slowest line; 0: the links have no rate
 
 	SetupSeconds float64 `json:"setup_seconds"`    // lab, device and clients
 	Engine       string  `json:"engine,omitempty"` // that sent the frames: live or packet

@@ -16,6 +16,8 @@ const (
 	Kpps    = "kpps"
 	Mbps    = "mbps"
 	CorePct = "core_pct"
+	Layer1  = "l1_mbps"
+	LinePct = "line_pct"
 )
 
 // AtLeast flags cells in which a search ended at the generator's limit, or at that of the experiment.
@@ -59,7 +61,7 @@ func trialsOf(searches []*Search) []analysis.Trial {
 			prefix := "goal." + metricOf(g.LossRatio)
 			t.Device[prefix+Kpps], t.Device[prefix+CorePct] = g.ThroughputKpps, g.RouterCorePct
 		}
-		t.Device["bytes"] = bytesOf(s)
+		t.Device["bytes"], t.Device["wire_bytes"], t.Device["line_mbps"] = bytesOf(s), s.WireBytes, s.LineMbps
 		out = append(out, t)
 	}
 	return out
@@ -116,6 +118,16 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 			analysis.Metric{Name: name + Mbps, Unit: "Mbit/s", Text: text + ", frames without FCS", Better: analysis.More,
 				Per: analysis.PerWindow, Range: analysis.Amounts,
 				Of: func(r analysis.MetricInput) float64 { return of(Kpps)(r) * r.Get("bytes") * 8 / 1000 }},
+			analysis.Metric{Name: name + Layer1, Short: "layer 1", Unit: "Mbit/s",
+				Text: text + ", with FCS, preamble and gap as they take the wire", Better: analysis.More,
+				With: "wire_bytes", Per: analysis.PerWindow, Range: analysis.Amounts,
+				Of: func(r analysis.MetricInput) float64 { return layer1(r, of(Kpps)(r)) }},
+			analysis.Metric{Name: name + LinePct, Short: "of the line", Unit: "%",
+				Text: text + ": layer 1, of the rate of the routers' slowest line", Better: analysis.More,
+				With: "line_mbps", Per: analysis.PerWindow, Range: analysis.Percents,
+				Of: func(r analysis.MetricInput) float64 {
+					return 100 * analysis.Over(layer1(r, of(Kpps)(r)), analysis.Positive(r.Get("line_mbps")))
+				}},
 			analysis.Metric{Name: name + CorePct, Short: "CPU", Unit: "% of a core", Text: "router CPU at that load",
 				Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: of(CorePct)})
 	}
@@ -123,6 +135,13 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 		list = append(list, analysis.SlowedMetric("router", result.RouterShare))
 	}
 	return list
+}
+
+// layer1 is the rate on the wire of so many thousand frames a second, Mbit/s; absent of old records, which do not say
+// what a frame takes there.
+func layer1(r analysis.MetricInput, kpps float64) float64 {
+	wire := analysis.Positive(r.Get("wire_bytes"))
+	return kpps * (r.Get("bytes") + wire) * 8 / 1000
 }
 
 // bytesOf is the mean size of frames; 0 of an unknown mix.

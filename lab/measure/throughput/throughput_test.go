@@ -115,3 +115,28 @@ func TestFiguresAreOfTheirGoals(t *testing.T) {
 		t.Error("a search without an upper bound is not flagged")
 	}
 }
+
+// TestLayer1 is the rate of frames with all that they take on the wire (802.3: 24 bytes beside those without FCS): a
+// line of 1 Gbit/s is full with 1,488,095 frames of 60 bytes a second. Old records, which do not say it, have no such
+// figure.
+func TestLayer1(t *testing.T) {
+	summary := func(wire, line float64) analysis.Summary {
+		s := &Search{DUT: "gate", Clients: 4, FrameSize: "60", FrameBytes: 60, WireBytes: wire, LineMbps: line,
+			Goals: []Goal{{LowerKpps: 1488.095, ThroughputKpps: 1488.095, UpperKpps: 1500}}}
+		s.Accepted = true
+		return Measure{}.Summarise(result.Run{Own: []result.Entry{{Head: s.Head, Cell: s.Cell(), Record: s}}},
+			analysis.Options{})
+	}
+	for _, c := range []struct{ wire, line, mbps, share float64 }{
+		{24, 1000, 1000, 100}, {24, 10000, 1000, 10}, {24, 0, 1000, 0}, {0, 0, 0, 0},
+	} {
+		s := summary(c.wire, c.line)
+		for name, want := range map[string]float64{"ndr_l1_mbps": c.mbps, "ndr_line_pct": c.share} {
+			got := s.Cells[0].Device(name).Mean
+			listed := analysis.MetricNamed(s.Metrics, name).Name != ""
+			if listed != (want > 0) || got.Known() != (want > 0) || want > 0 && math.Abs(float64(got)-want) > 0.001 {
+				t.Errorf("%v bytes, %v Mbit/s: %s is %v, listed: %v; want %v", c.wire, c.line, name, got, listed, want)
+			}
+		}
+	}
+}

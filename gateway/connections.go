@@ -35,16 +35,26 @@ func (g *gateway) openConnections(context.Context) (opened, error) {
 // endFormer ends the connections of addresses in the LAN where nobody is logged in: the table's file may be lost, or
 // the last daemon may have died before it had ended those of a session.
 func (g *gateway) endFormer() error {
-	in := map[netip.Addr]bool{}
-	g.table.Each(func(s session.Session) bool {
-		in[s.Addr] = s.State == session.Authenticated
-		return true
-	})
+	in := g.loggedIn()
 	err := g.connections.EndWhere(func(a netip.Addr) bool { return !in[a] && g.cfg.LAN.Network().Contains(a) })
 	if err != nil {
 		g.connections.Failed(err)
 	}
 	return nil
+}
+
+// loggedIn has the addresses of clients that are logged in, further ones included.
+func (g *gateway) loggedIn() map[netip.Addr]bool {
+	in := map[netip.Addr]bool{}
+	g.table.Each(func(s session.Session) bool {
+		if s.State == session.Authenticated {
+			for _, addr := range append([]netip.Addr{s.Addr}, s.FurtherAddrs...) {
+				in[addr] = true
+			}
+		}
+		return true
+	})
+	return in
 }
 
 // forgetConnections has the data path forget connections that connection tracking has forgotten.

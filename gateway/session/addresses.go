@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -13,56 +14,80 @@ import (
 // ErrTaken while another has the address, and with the data path's error where that can have no such address.
 func (t *Table) Extend(key Key, addr netip.Addr) error {
 	return t.alterAddrs(key, func(c *client) error {
-		if addr = addr.Unmap(); slices.Contains(c.addrs(), addr) {
+		addr = addr.Unmap()
+		switch {
+		case !addr.IsValid() || addr.IsUnspecified():
+			return fmt.Errorf("%v: %w", addr, ErrNoHost)
+		case slices.Contains(c.addrs(), addr):
 			return nil
-		}
-		if !t.reserveFurther(c, addr) {
+		case !t.reserveFurther(c, addr):
 			return ErrTaken
 		}
-		before, next := c.entry, c.entry
-		next.change(func(r *extraFields) { r.furtherAddrs = append(slices.Clone(r.furtherAddrs), addr) })
-		err := t.journal.commit(change{id: c.identity, record: t.record(&next)}) // before the data path lets it in
-		if err == nil {
-			if err = t.setDatapath(c, &next); err == nil {
-				t.publish(c, next)
-				return nil
-			}
-			t.journal.writeLater(change{id: c.identity, record: t.record(&before)})
+		err := t.extend(c, addr)
+		if err != nil {
+			t.mu.Lock()
+			delete(t.byFurtherAddr, addr)
+			t.mu.Unlock()
 		}
-		t.mu.Lock()
-		delete(t.byFurtherAddr, addr)
-		t.mu.Unlock()
 		return err
 	})
 }
 
+// extend writes a further address to disk, and has the data path let it in. When that fails it is neither on the disk
+// nor let in. op must be held.
+func (t *Table) extend(c *client, addr netip.Addr) error {
+	before, next := c.entry, c.entry
+	next.change(func(r *extraFields) { r.furtherAddrs = append(slices.Clone(r.furtherAddrs), addr) })
+	if err := t.journal.commit(change{id: c.identity, record: t.record(&next)}); err != nil {
+		return err
+	}
+	err := t.setDatapath(c, &next)
+	if err == nil {
+		t.publish(c, next)
+		return nil
+	}
+	// It may have failed halfway. The disk may refuse the record of before, which is then written later.
+	undone := t.setDatapath(c, &before)
+	c.inDatapath = c.inDatapath && undone == nil // otherwise the next lease sets it again
+	return errors.Join(err, undone, t.journal.commit(change{id: c.identity, record: t.record(&before), mustHappen: true}))
+}
+
 // Withdraw takes an address back that Extend gave. One that the client does not have is no error.
 func (t *Table) Withdraw(key Key, addr netip.Addr) error {
-	return t.alterAddrs(key, func(c *client) error {
-		index := slices.Index(c.extraOrZero().furtherAddrs, addr.Unmap())
-		if index < 0 {
-			return nil
-		}
-		next := c.entry
-		next.change(func(r *extraFields) { r.furtherAddrs = slices.Delete(slices.Clone(r.furtherAddrs), index, index+1) })
-		if err := t.setDatapath(c, &next); err != nil {
-			return err
-		}
-		t.cutter.Schedule(c.droppedPrefixes(&next)...)
-		t.publish(c, next)
-		return t.journal.commit(change{id: c.identity, record: t.record(&next)})
-	})
+	return t.alterAddrs(key, func(c *client) error { return t.withdraw(c, addr.Unmap()) })
+}
+
+// withdraw closes the data path to a further address, writes to disk that the client does not have it, and has its
+// connections end. When the data path or the disk fails, the client has it still. op must be held.
+func (t *Table) withdraw(c *client, addr netip.Addr) error {
+	index := slices.Index(c.extraOrZero().furtherAddrs, addr)
+	if index < 0 {
+		return nil
+	}
+	next := c.entry
+	next.change(func(r *extraFields) { r.furtherAddrs = slices.Delete(slices.Clone(r.furtherAddrs), index, index+1) })
+	err := t.setDatapath(c, &next)
+	if err == nil {
+		err = t.journal.commit(change{id: c.identity, record: t.record(&next)})
+	}
+	if err != nil {
+		return errors.Join(err, t.restored(c))
+	}
+	t.cutter.Schedule(c.droppedPrefixes(&next)...)
+	t.publish(c, next)
+	return nil
 }
 
 // alterAddrs calls f for a client with op held.
 func (t *Table) alterAddrs(key Key, f func(*client) error) error {
+	key.Addr = key.Addr.Unmap()
 	err := t.holdOpen()
 	if err == nil {
 		defer t.openLock.RUnlock()
 		err = ErrMoved
-		if c := t.lockClient(key.Addr.Unmap()); c != nil {
+		if c := t.lockClient(key.Addr); c != nil {
 			defer t.release(c)
-			if c.key.MAC == key.MAC {
+			if c.state != "" && c.key == key {
 				err = f(c)
 			}
 		}
@@ -73,7 +98,8 @@ func (t *Table) alterAddrs(key Key, f func(*client) error) error {
 	return nil
 }
 
-// reserveFurther has a client found by an address that nobody has; false: somebody has it.
+// reserveFurther keeps an address that nobody has for a client, by which it is found once that is published; false:
+// somebody has it.
 func (t *Table) reserveFurther(c *client, addr netip.Addr) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,16 +120,17 @@ func (t *Table) holdFirst(addr netip.Addr) (*client, error) {
 		}
 		t.mu.Lock()
 		other := t.byFurtherAddr[addr]
-		var key Key
-		if other != nil {
-			key = other.key
-		}
 		t.mu.Unlock()
 		if other == nil {
 			return c, nil
 		}
 		t.release(c)
-		if err := t.Withdraw(key, addr); err != nil {
+		if other = t.holdID(other.identity); other == nil {
+			continue // it has gone meanwhile, and its addresses with it
+		}
+		err = t.withdraw(other, addr)
+		t.release(other)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -149,3 +149,130 @@ func TestInvalidFirstAddress(t *testing.T) {
 		t.Errorf("%d clients are in the table, want ada alone", n)
 	}
 }
+
+// extended is a table with ada, who is logged in, on a store in memory. open opens the next table on both.
+func extended(t *testing.T) (table *session.Table, dp *memory, store *memoryStore, open func() *session.Table) {
+	t.Helper()
+	dp, store = newMemory(), &memoryStore{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}
+	dir := t.TempDir()
+	open = func() *session.Table {
+		table, err := session.OpenStore(store, dp, discardLog, session.Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { table.Close() })
+		return table
+	}
+	table = open()
+	lease(t, table, key(1, 1))
+	admit(t, table, key(1, 1), session.Limits{})
+	return table, dp, store, open
+}
+
+// TestAddressesFail: where the disk or the data path fails on the way, a client has in the table, in the data path and
+// on the disk the addresses that it had.
+func TestAddressesFail(t *testing.T) {
+	ada, six, broken := key(1, 1), netip.MustParseAddr("2001:db8::5"), errors.New("broken")
+	for name, tt := range map[string]struct {
+		change func(*session.Table, *memory, *memoryStore) error
+		had    bool
+	}{
+		"the disk refuses an address": {func(table *session.Table, _ *memory, store *memoryStore) error {
+			store.refuse(broken)
+			return table.Extend(ada, six)
+		}, false},
+		"the data path takes one halfway": {func(table *session.Table, dp *memory, _ *memoryStore) error {
+			dp.halfway = broken
+			return table.Extend(ada, six)
+		}, false},
+		"the disk refuses that one is taken back": {func(table *session.Table, _ *memory, store *memoryStore) error {
+			store.refuse(broken)
+			return table.Withdraw(ada, six)
+		}, true},
+		"the data path refuses that": {func(table *session.Table, dp *memory, _ *memoryStore) error {
+			dp.refuseWith(broken)
+			return table.Withdraw(ada, six)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table, dp, store, open := extended(t)
+			if tt.had {
+				done(t, table.Extend(ada, six))
+			}
+			err := tt.change(table, dp, store)
+			dp.refuseWith(nil)
+			store.refuse(nil)
+			has := func(when string) {
+				t.Helper()
+				if _, found := table.Get(six); found != tt.had || dp.allows(six) != tt.had || !dp.allows(ada.Addr) {
+					t.Errorf("%s: %v; found %v, let in %v", when, err, found, dp.allows(six))
+				}
+			}
+			if !errors.Is(err, broken) {
+				t.Errorf("%v", err)
+			}
+			has("then")
+			err = table.Close()
+			table = open()
+			has("read again")
+		})
+	}
+}
+
+// TestAddressesBegin: nobody is found by an address before the disk has it and the data path lets it in.
+func TestAddressesBegin(t *testing.T) {
+	ada, six := key(1, 1), netip.MustParseAddr("2001:db8::5")
+	table, dp, _, _ := extended(t)
+	dp.onSet = func(datapath.Client) {
+		if s, found := table.Get(six); found {
+			t.Errorf("found early: %+v", s)
+		}
+	}
+	done(t, table.Extend(ada, six))
+	dp.onSet = nil
+	if _, found := table.Get(six); !found {
+		t.Error("not found in the end")
+	}
+	for _, key := range []session.Key{{MAC: ada.MAC, Addr: six}, {Addr: ada.Addr}} {
+		if err := table.Extend(key, netip.MustParseAddr("2001:db8::6")); !errors.Is(err, session.ErrMoved) {
+			t.Errorf("%s, which is no client's key, is extended: %v", key, err)
+		}
+	}
+	for _, addr := range []netip.Addr{{}, netip.IPv6Unspecified()} {
+		if err := table.Extend(ada, addr); !errors.Is(err, session.ErrNoHost) {
+			t.Errorf("extended by %v: %v", addr, err)
+		}
+	}
+}
+
+// TestAddressesOfFormerPaths: addresses that a data path of another kind does not have are gone from the disk too, so
+// that they do not come back with the former kind.
+func TestAddressesOfFormerPaths(t *testing.T) {
+	ada, six := key(1, 1), netip.MustParseAddr("2001:db8::5")
+	table, dp, _, open := extended(t)
+	done(t, table.Extend(ada, six))
+	done(t, table.Close())
+	dp.single = true
+	open()
+	dp.single = false
+	table = open() // as after a crash: closing writes clients anew
+	if s := get(t, table, ada); len(s.FurtherAddrs) > 0 || s.State != session.Authenticated || dp.allows(six) {
+		t.Errorf("with the former kind: %+v", s)
+	}
+}
+
+// TestLeaseOfAnAddressThatGoes: an address is leased although the client that had it beside its first one goes at the
+// same moment.
+func TestLeaseOfAnAddressThatGoes(t *testing.T) {
+	table, _, _, _ := extended(t)
+	ada, bob, four := key(1, 1), key(2, 2), netip.MustParseAddr("10.1.0.9")
+	for range 200 {
+		lease(t, table, ada)
+		done(t, table.Extend(ada, four))
+		gone := make(chan error)
+		go func() { gone <- table.Forget(ada) }()
+		lease(t, table, session.Key{MAC: bob.MAC, Addr: four})
+		done(t, <-gone)
+		done(t, table.Forget(session.Key{MAC: bob.MAC, Addr: four}))
+	}
+}

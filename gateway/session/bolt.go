@@ -13,9 +13,6 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
-// FormatVersion is the format of the files this package writes.
-const FormatVersion = 1
-
 // Errors of Open, wrapped with the file's name and what to do.
 var (
 	ErrDamaged      = statefile.ErrDamaged
@@ -34,7 +31,8 @@ var (
 // file is a Store in a file of bbolt.
 type file struct {
 	db         *bbolt.DB
-	unreleased int // records written since the pages of the file were left to the kernel; the writer's
+	unreleased int  // records written since the pages of the file were left to the kernel; the writer's
+	extended   bool // its format says that it has records with extras; the writer's
 }
 
 var _ Store = (*file)(nil)
@@ -45,10 +43,17 @@ func openFile(path string) (*file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the session store: %w", advise(err))
 	}
-	if err := db.Update(layOut); err != nil {
+	f := &file{db: db}
+	err = db.Update(func(tx *bbolt.Tx) (err error) {
+		if err = layOut(tx); err == nil {
+			f.extended, err = settleFormat(tx)
+		}
+		return err
+	})
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lay out the session store %s: %w", path, err), db.Close())
 	}
-	return &file{db: db}, nil
+	return f, nil
 }
 
 // Clients implements Store.
@@ -90,10 +95,17 @@ func (f *file) releasePages() {
 
 // Write implements Store.
 func (f *file) Write(b Batch) (removed int, err error) {
+	extends := !f.extended && b.extended()
 	err = f.db.Update(func(tx *bbolt.Tx) (err error) {
-		removed, err = write(tx, b)
+		if extends {
+			err = putFormat(tx, FormatVersion)
+		}
+		if err == nil {
+			removed, err = write(tx, b)
+		}
 		return err
 	})
+	f.extended = f.extended || extends && err == nil
 	if f.unreleased += len(b.Clients) + len(b.Events) + len(b.Done); f.unreleased >= touchedMost {
 		f.releasePages()
 	}
@@ -162,41 +174,6 @@ func readThrough(tx *bbolt.Tx) error {
 	}
 	err := eachClient(tx, func(Session, reading) error { return nil })
 	return errors.Join(err, eachEvent(tx, func(Event) error { return nil }))
-}
-
-// checkFormat reports why a file is not one of ours. A file without buckets is valid: gatewayd died before it created
-// them.
-func checkFormat(tx *bbolt.Tx) error {
-	meta := tx.Bucket(aboutBucket)
-	if meta == nil {
-		if name, _ := tx.Cursor().First(); name != nil {
-			return fmt.Errorf("%w: it is a bbolt file with a bucket %.40q", ErrDamaged, name)
-		}
-		return nil
-	}
-	format := meta.Get(formatKey)
-	if len(format) != 8 || tx.Bucket(clientsBucket) == nil || tx.Bucket(eventsBucket) == nil {
-		return ErrDamaged
-	}
-	if v := binary.BigEndian.Uint64(format); v > FormatVersion {
-		return fmt.Errorf("format %d, known up to %d: %w", v, FormatVersion, ErrNewerVersion)
-	} else if v < FormatVersion {
-		return fmt.Errorf("%w: format %d", ErrDamaged, v)
-	}
-	return nil
-}
-
-// layOut creates missing buckets.
-func layOut(tx *bbolt.Tx) error {
-	if tx.Bucket(aboutBucket) != nil {
-		return checkFormat(tx)
-	}
-	for _, name := range [][]byte{aboutBucket, clientsBucket, eventsBucket} {
-		if _, err := tx.CreateBucket(name); err != nil {
-			return err
-		}
-	}
-	return tx.Bucket(aboutBucket).Put(formatKey, binary.BigEndian.AppendUint64(nil, FormatVersion))
 }
 
 // advise adds a remedy to an error of opening.

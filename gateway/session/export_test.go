@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/binary"
 	"os"
 
 	"go.etcd.io/bbolt"
@@ -90,6 +91,20 @@ func SetFormat(path string, format []byte) error {
 	}
 	defer db.Close()
 	return db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(aboutBucket).Put(formatKey, format) })
+}
+
+// Format is the format of the file at path, which nobody has open.
+func Format(path string) (version uint64, err error) {
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	err = db.View(func(tx *bbolt.Tx) error {
+		version = binary.BigEndian.Uint64(tx.Bucket(aboutBucket).Get(formatKey))
+		return nil
+	})
+	return version, err
 }
 
 // MakeForeign creates a file of another program.

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,7 +52,7 @@ func TestFilesThatAreNoStores(t *testing.T) {
 		{"newer", func(path string) error {
 			return errors.Join(
 				os.Rename(filled(t, 1), path), session.SetFormat(path, binary.BigEndian.AppendUint64(nil, session.FormatVersion+1)))
-		}, session.ErrNewerVersion, "format 2, known up to 1"},
+		}, session.ErrNewerVersion, "format 3, known up to 2"},
 		{"format of a byte", func(path string) error {
 			return errors.Join(os.Rename(filled(t, 1), path), session.SetFormat(path, []byte{1}))
 		}, session.ErrDamaged, "move it away"},
@@ -231,4 +233,51 @@ func child(t *testing.T, test string, env ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), self, "-test.run", fmt.Sprintf("^%s$", test), "-test.v")
 	cmd.Env = append(os.Environ(), env...)
 	return cmd
+}
+
+// TestFormatOfExtras: a file has the format that former versions read, but while a client has what they would take for
+// damage: they then say that a newer version wrote it.
+func TestFormatOfExtras(t *testing.T) {
+	path, dp := filepath.Join(t.TempDir(), "s.db"), newMemory()
+	ada, six := key(1, 1), netip.MustParseAddr("2001:db8::5")
+	is := func(when string, want uint64) {
+		t.Helper()
+		if got, err := session.Format(path); got != want || err != nil {
+			t.Errorf("%s the format is %d, %v, want %d", when, got, err, want)
+		}
+	}
+	table := openTable(t, path, dp)
+	lease(t, table, ada)
+	admit(t, table, ada, session.Limits{})
+	drain(t, table)
+	done(t, table.Close())
+	is("with one address", 1)
+	table = openTable(t, path, dp)
+	done(t, table.Extend(ada, six))
+	done(t, table.Close())
+	is("with another", 2)
+	done(t, session.SetFormat(path, binary.BigEndian.AppendUint64(nil, 1))) // as the version before wrote it
+	done(t, openTable(t, path, dp).Close())
+	is("with another, of a version that had one format,", 2)
+	table = openTable(t, path, dp)
+	if s := get(t, table, ada); !slices.Equal(s.FurtherAddrs, []netip.Addr{six}) {
+		t.Errorf("read again: %+v", s)
+	}
+	done(t, table.Withdraw(ada, six))
+	done(t, table.Close())
+	done(t, openTable(t, path, dp).Close())
+	is("without it", 1)
+	table = openTable(t, path, dp)
+	done(t, table.Extend(ada, six))
+	_, err := table.End(ada.Addr, session.AdminReset) // its event has the address too
+	done(t, err)
+	done(t, table.Withdraw(ada, six))
+	done(t, table.Close())
+	done(t, openTable(t, path, dp).Close())
+	is("while an event has it", 2)
+	table = openTable(t, path, dp)
+	drain(t, table)
+	done(t, table.Close())
+	done(t, openTable(t, path, dp).Close())
+	is("once that is accounted", 1)
 }

@@ -226,3 +226,27 @@ func TestStoreRecoveryIsLogged(t *testing.T) {
 		said("the end is written", false, 2, 2)
 	})
 }
+
+// TestCountsOnFullDisk: counts that a full disk refused are written once there is room, also of a client that sends
+// nothing any more.
+func TestCountsOnFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dp := &memoryStore{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}, newMemory()
+		ada := key(1, 1)
+		table := onStore(t, store, t.TempDir(), dp)
+		lease(t, table, ada)
+		admit(t, table, ada, session.Limits{})
+		up, _ := dp.send(ada, 5, 100)
+		store.refuse(errNoSpace)
+		done(t, table.Save(t.Context()))
+		time.Sleep(10 * time.Second)
+		store.refuse(nil)
+		time.Sleep(10 * time.Second)
+		store.mu.Lock()
+		s, _, err := session.DecodeClient(store.clients[datapath.IDOf(ada.Addr)])
+		store.mu.Unlock()
+		if err != nil || s.UpPackets != up {
+			t.Errorf("the disk has %d packets, %v, want %d", s.UpPackets, err, up)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -16,7 +17,10 @@ func (t *Table) clientAt(addr netip.Addr) *client {
 			return c
 		}
 	}
-	return t.byFurtherAddr[addr]
+	if c := t.byFurtherAddr[addr]; c != nil && slices.Contains(c.extraOrZero().furtherAddrs, addr) {
+		return c // others are about to get it
+	}
+	return nil
 }
 
 // lockClient returns the client of an address with its op locked, or nil. The caller must release the client.

@@ -105,7 +105,7 @@ func (j *journal) add(c change) {
 	delete(j.saves, c.id)
 }
 
-// save writes a client's record to disk soon. If that fails, the record is dropped, because a newer one follows.
+// save writes a client's record to disk soon. If that fails, it is tried again, unless a newer one follows.
 func (j *journal) save(id datapath.ID, record []byte) {
 	j.mu.Lock()
 	j.saves[id] = record
@@ -288,8 +288,22 @@ func (j *journal) putBack(b portion) (failed []change) {
 		}
 	}
 	j.queue = kept
-	if len(kept)+len(b.done) > 0 {
+	j.keepSaves(b.saves)
+	if len(kept)+len(b.done)+len(j.saves) > 0 {
 		j.arm()
 	}
 	return failed
+}
+
+// keepSaves keeps saves that the disk refused, but those that newer records of their clients follow. mu is held.
+func (j *journal) keepSaves(saves []Record) {
+	newer := map[datapath.ID]bool{}
+	for _, c := range j.queue {
+		newer[c.id] = true
+	}
+	for _, r := range saves {
+		if _, found := j.saves[r.ID]; !found && !newer[r.ID] {
+			j.saves[r.ID] = r.Data
+		}
+	}
 }

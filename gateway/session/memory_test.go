@@ -21,6 +21,8 @@ type memory struct {
 	counted map[datapath.ID]datapath.Counters
 	refuse  error                 // what Set and Remove return
 	onSet   func(datapath.Client) // called before each Set
+	halfway error                 // what Set returns once, of a client with several addresses, after it has set it
+	single  bool                  // clients have one address
 }
 
 var _ datapath.Datapath = (*memory)(nil)
@@ -49,7 +51,14 @@ func (m *memory) Set(c datapath.Client) error {
 	if m.refuse != nil {
 		return m.refuse
 	}
+	if m.single && len(c.Addrs) > 1 {
+		return datapath.ErrNotSupported
+	}
 	m.clients[c.Identity()] = c
+	if err := m.halfway; len(c.Addrs) > 1 && err != nil {
+		m.halfway = nil
+		return err
+	}
 	return nil
 }
 

@@ -49,8 +49,9 @@ func (t *Table) Save(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if n%savedAtOnce == savedAtOnce-1 {
-			t.awaitSaves()
+		if n%savedAtOnce == savedAtOnce-1 && t.awaitSaves() != nil {
+			t.saving.retry = append(t.saving.retry, ids[n:]...) // no more wait in memory for a disk that refuses them
+			return err
 		}
 		if err := t.save(id); err != nil {
 			return err
@@ -62,12 +63,13 @@ func (t *Table) Save(ctx context.Context) error {
 // savedAtOnce bounds the records that wait in memory for the disk.
 const savedAtOnce = commitMax - 1
 
-// awaitSaves returns when records that wait are on the disk. Those that the disk refuses are followed by newer ones.
-func (t *Table) awaitSaves() {
-	if t.holdOpen() == nil {
-		_ = t.journal.sync()
-		t.openLock.RUnlock()
+// awaitSaves returns when records that wait are on the disk, or with why the disk refuses them: they wait on then.
+func (t *Table) awaitSaves() error {
+	if err := t.holdOpen(); err != nil {
+		return err
 	}
+	defer t.openLock.RUnlock()
+	return t.journal.sync()
 }
 
 // clientsToSave lists the clients to save: those that have counted packets, and those that could not be saved the last

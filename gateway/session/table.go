@@ -39,6 +39,7 @@ var (
 	ErrBehind    = errors.New("too many sessions are not accounted yet: is the accounting server reachable?")
 	ErrSessions  = errors.New("the user has as many sessions as allowed")
 	ErrTaken     = errors.New("another client has the address")
+	ErrNoHost    = errors.New("no host has this address")
 	ErrFirst     = errors.New("a client is first known by an address of IPv4")
 	ErrAddresses = errors.New("the MAC address has as many addresses as it can have")
 	ErrClosed    = errors.New("the session table is closed")
@@ -215,11 +216,15 @@ func (t *Table) load(id datapath.ID, record []byte, resume bool) (lost change, e
 		}
 		return lost, ended, nil
 	}
-	if ended, err = t.restore(id, &s, read, resume); ended != nil {
+	ended, err = t.restore(id, &s, read, resume)
+	c := t.clients[id]
+	if ended != nil {
 		lost = change{id: id, events: [][]byte{encodeEvent(ended)}}
-		if c := t.clients[id]; c != nil {
-			lost.record = t.record(&c.entry)
-		}
+	} else if c != nil && !slices.Equal(c.extraOrZero().furtherAddrs, s.FurtherAddrs) {
+		lost.id = id
+	}
+	if lost.id != 0 && c != nil {
+		lost.record = t.record(&c.entry)
 	}
 	return lost, ended, err
 }

@@ -86,6 +86,9 @@ func writePreview(w io.Writer, p runner.Preview, e *experiment.Experiment, comma
 		line("limit", limitText(l))
 	}
 	line("machine", p.Outlook)
+	if p.Mode != "" {
+		line("mode", p.Mode)
+	}
 	for _, problem := range p.Problems {
 		line("refused", problem)
 	}

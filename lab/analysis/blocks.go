@@ -61,7 +61,7 @@ type blockMean struct {
 // ceilings, and returns warnings about the run's stability.
 func (input Input) fillLaws(s *Summary, hours []float64, opts Options) (unstable []string) {
 	means := input.blockMeans(hours)
-	s.Stability, unstable = stability(means, opts)
+	s.Stability, unstable = stability(means, input.interleaved(), opts)
 	if s.Sides != nil { // the clean router of an A/A block had what the devices have
 		means = without(means, func(b blockMean) bool { return b.id.aa })
 	}
@@ -149,7 +149,8 @@ const EnoughBandwidth = 0.9
 // of them it is the same router with the same traffic. Beside a device at its
 // limit it gets only the CPU that is left, and link settings that a device needs (offloads)
 // shift its cost. So a device that came to its limit in any cell of a setting is left out
-// of all cells of the setting: every level then consists of the same kinds of block.
+// of all cells of the setting: every level then consists of the same kinds of block. In an interleaved run the clean
+// router's blocks are those of the rounds, each once.
 type router struct {
 	name    string
 	compare func(a, b result.Cell) int
@@ -175,6 +176,10 @@ func (input Input) routers(means []blockMean) []router {
 		}
 	}
 	for _, of := range grouped(means, blockMean.setting, input.Compare) {
+		if input.interleaved() { // no device was beside it
+			list[0].means = append(list[0].means, oncePerRound(of)...)
+			continue
+		}
 		kept := without(of, func(b blockMean) bool { return full[b.family()] })
 		if len(kept) == 0 {
 			kept = of
@@ -186,6 +191,19 @@ func (input Input) routers(means []blockMean) []router {
 		list[i].noise = func(level []blockMean, of seen) moved { return input.noiseAt(ofClean, level, of) }
 	}
 	return list
+}
+
+// oncePerRound keeps of the means of each round the first: all have the same clean router.
+func oncePerRound(means []blockMean) (once []blockMean) {
+	type key struct {
+		cell result.Cell
+		round
+	}
+	of := func(b blockMean) key { return key{b.cell.Without(result.DUT, result.LinksOf), b.round()} }
+	for _, group := range grouped(means, of, nil) {
+		once = append(once, group[0])
+	}
+	return once
 }
 
 // setting is the cell without device, clients and load. Blocks of different settings

@@ -30,10 +30,10 @@ type Ceiling struct {
 	Most Estimate `json:"most"` // most that was delivered, whatever was lost, Mbit/s
 }
 
-// ceilings finds the ceilings of a solo run: in a duet the device shares its CPU with the
+// ceilings finds the ceilings of a run that loads one lab at a time: in a duet the device shares its CPU with the
 // clean router and reaches its limit early. A ceiling takes at least two loads.
 func (input Input) ceilings(cells []Cell, mode string) []Ceiling {
-	if mode != result.ModeSolo {
+	if mode != result.ModeSolo && mode != result.ModeInterleaved {
 		return nil
 	}
 	type place struct { // of a cell in a ceiling
@@ -98,7 +98,11 @@ func (input Input) ofClean(l *Ceiling, cells []Cell) {
 		if l.CarriesMbps != offered {
 			cpu, l.CarriesBlocks = nil, 0
 		}
-		l.CarriesBlocks += c.Blocks
+		if input.interleaved() { // all devices have the same rounds
+			l.CarriesBlocks = max(l.CarriesBlocks, c.Blocks)
+		} else {
+			l.CarriesBlocks += c.Blocks
+		}
 		cpu = append(cpu, float64(c.Clean(input.Laws.CPU).Mean))
 		l.CarriesMbps, l.MostMbps, l.CPUCorePct = offered, offered, Number(mean(cpu))
 		l.CPU.Mean, l.Most.Mean = l.CPUCorePct, l.MostMbps

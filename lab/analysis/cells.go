@@ -40,6 +40,8 @@ type Input struct {
 	Metrics []Metric
 	Primary string
 	Trials  []Trial // in the order they were measured, with rejected ones and A/A pairs
+	// Controls are windows of clean routers that devices are paired with, of an interleaved run.
+	Controls []Trial
 	// Alone: a trial is a whole block and has no block record.
 	Alone   bool
 	Samples []Sample // other records than windows, for metrics that are not PerWindow
@@ -192,14 +194,6 @@ func (c Cell) Flagged(flag string) bool {
 // nothing, or the clean router's CPU was not seen.
 const FlagNoRatio = "no-ratio"
 
-// unit is what intervals are over.
-func (input Input) unit() string {
-	if input.Alone {
-		return input.Noun
-	}
-	return "block"
-}
-
 // Summarise computes the summary of a run from its measure's input.
 func Summarise(input Input, opts Options) Summary {
 	opts = opts.withDefaults()
@@ -234,6 +228,9 @@ func Summarise(input Input, opts Options) Summary {
 			cells[t.Cell] = append(cells[t.Cell], t)
 		}
 	}
+	for _, t := range input.Controls {
+		s.Trials.add(t)
+	}
 	s.Slowed, input.noise = slowedOf(env, input.Trials), noiseOf(accepted(input.Trials))
 	input.fillCells(&s, cells, aa, opts)
 	s.Noise = noiseOfRun(s, input.Trials)
@@ -242,7 +239,7 @@ func Summarise(input Input, opts Options) Summary {
 	if input.Laws != nil && s.Primary != "" {
 		unstable = input.fillLaws(&s, clock.hours, opts)
 	}
-	s.Rejects = rejectReasons(input.Trials)
+	s.Rejects = rejectReasons(slices.Concat(input.Trials, input.Controls))
 	s.FailedBlocks, s.LeftBlocks, s.Limits = failedBlocks(input), leftBlocks(input.Run.Blocks), limits(input.Run.Blocks)
 	s.Warnings = append([]string{}, slices.Concat(unknown, input.warnings(s, cells), unstable, clock.warnings())...)
 	return s

@@ -88,7 +88,9 @@ func byBlockDeviation(list []deviation) (out []deviation) {
 
 // stability looks for what should not matter, and returns a warning for each
 // effect that does by more than half of δ.
-func stability(means []blockMean, opts Options) (Stability, []string) {
+//
+// Devices of an interleaved round share its clean router, so they are one value together.
+func stability(means []blockMean, interleaved bool, opts Options) (Stability, []string) {
 	loads := deviations(means)
 	blocks := byBlockDeviation(loads)
 	s := Stability{Series: []StabilityPoint{}}
@@ -100,6 +102,10 @@ func stability(means []blockMean, opts Options) (Stability, []string) {
 			RatioPct: Number(100 * math.Expm1(b.ratio)), CleanPct: Number(100 * math.Expm1(b.perBit)),
 		})
 	}
+	if interleaved {
+		loads = byRound(loads)
+		blocks = byBlockDeviation(loads)
+	}
 	// What a device does shows in its own blocks; the two labs and the machine
 	// show in the A/A blocks as well.
 	ofDevices := without(blocks, func(b deviation) bool { return b.id.aa })
@@ -108,7 +114,14 @@ func stability(means []blockMean, opts Options) (Stability, []string) {
 	drift, _, _ := trends(ofDevices, ratio)
 	_, side, _ := trends(blocks, ratio)
 	// The machine is much the same from one block to the next, the ratio is not.
-	cleanDrift, _, residuals := trends(blocks, func(b deviation) float64 { return b.perBit })
+	machine := blocks
+	if interleaved { // also of the rounds that are A/A
+		machine = without(blocks, func(b deviation) bool { return b.id.aa })
+		if len(machine) == 0 {
+			machine = blocks
+		}
+	}
+	cleanDrift, _, residuals := trends(machine, func(b deviation) float64 { return b.perBit })
 	return s, judgeEffects([]effect{
 		{&s.DriftPctPerHour, drift, span, "the ratio", "ratios depend on when they were measured"},
 		{&s.CleanDriftPctPerHour, cleanDrift.Serial(residuals), span, "the clean router's CPU per bit",
@@ -120,6 +133,27 @@ func stability(means []blockMean, opts Options) (Stability, []string) {
 		{&s.LoadOrderPct, loadOrder(loads), 0, "the ratio at a block's last load against its first",
 			"a ratio depends on what was measured before it"},
 	}, opts)
+}
+
+// byRound averages over the devices of each round; A/A pairs stay apart.
+func byRound(loads []deviation) (out []deviation) {
+	type key struct {
+		cell result.Cell
+		aa   bool
+		round
+	}
+	of := func(d deviation) key { return key{d.cell.Without(result.DUT, result.LinksOf), d.id.aa, d.round()} }
+	for _, group := range grouped(loads, of, nil) {
+		d := group[0]
+		d.id.cell = d.id.cell.Without(result.DUT, result.LinksOf)
+		d.cell = d.cell.Without(result.DUT, result.LinksOf)
+		d.hours = mean(each(group, func(d deviation) float64 { return d.hours }))
+		d.ratio = mean(each(group, func(d deviation) float64 { return d.ratio }))
+		d.perBit = mean(each(group, func(d deviation) float64 { return d.perBit }))
+		d.later = mean(each(group, func(d deviation) float64 { return d.later }))
+		out = append(out, d)
+	}
+	return out
 }
 
 // trends regresses the blocks' deviations on time and on the side of the lab at

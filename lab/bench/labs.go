@@ -19,7 +19,8 @@ type Labs struct {
 	Experiment *experiment.Experiment
 	DUT        string            // name of the device
 	DUTLab     string            // "a" or "b"
-	Sides      []experiment.Side // the device's lab, and the clean router's where there is one
+	Like       string            // another device, as whose the links are set; empty: DUT
+	Sides      []experiment.Side // the device's lab, and the one that it is compared with where there is one
 	Aggregate  bool              // the routers' links aggregate packets
 	Between    agent.Shape       // of the link between two gateways
 	// UrgentRouters has the routers' links polled with real-time priority: see topology.Topology.
@@ -80,7 +81,13 @@ func (l Labs) openDevice(ctx context.Context) (*Bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.open(ctx, l.DUTLab, d, d, l.Sides[0])
+	links := d
+	if l.Like != "" {
+		if links, err = dut.New(l.Like, l.Sides[0].Clients+l.Experiment.Client.Guests(), l.Experiment); err != nil {
+			return nil, err
+		}
+	}
+	return l.open(ctx, l.DUTLab, d, links, l.Sides[0])
 }
 
 // OpenPair builds both labs at once and admits their clients. Networks, queues and the links'

@@ -39,10 +39,10 @@ func (e *Experiment) Sides(clients int) (device, clean Side) {
 	return device, e.besideOf(device)
 }
 
-// Labs are the labs of a block that exist at the same time: the device's, and the clean router's unless the device is
-// measured alone; the clean router as such a device has clients that it can serve. Traffic has no kind where nothing is
+// Labs are the labs of a block that are compared: the device's, and the clean router's unless the device is measured
+// alone; the clean router as such a device has clients that it can serve. Traffic has no kind where nothing is
 // sent. In an A/A block both labs are like the device's lab of other blocks: the noise of each number of clients is
-// needed.
+// needed. In interleaved rounds only the first of them stands.
 func (e *Experiment) Labs(b Block) []Side {
 	device, clean := e.Sides(b.Clients())
 	device, clean = e.sized(device, b.Cell), e.sized(clean, b.Cell)
@@ -51,6 +51,10 @@ func (e *Experiment) Labs(b Block) []Side {
 		return []Side{clean}
 	case e.measure().Alone:
 		return []Side{device}
+	case e.Interleaved() && b.AA:
+		return []Side{clean, clean}
+	case b.Control:
+		return []Side{clean, device}
 	case b.AA:
 		if client.KindOf(device.Client).Line { // both labs have clean routers
 			device = clean
@@ -115,7 +119,7 @@ func (e *Experiment) checkBeside(report Report) {
 	if !slices.ContainsFunc(e.DUTs, func(name string) bool { return name != Clean }) {
 		report(blamed, "stands beside nothing: list a device in duts")
 	}
-	if e.Beside.Clients > 0 && e.Mode == result.ModeSolo {
+	if e.Beside.Clients > 0 && e.Mode != result.ModeDuet {
 		report("beside.clients", "does not go with mode = %q: labs of two sizes are compared under load at the same time",
 			e.Mode)
 	}

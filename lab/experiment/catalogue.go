@@ -17,6 +17,9 @@ type Catalogue struct {
 	Measures []Measure
 	// Topologies are what labs can be built as; with none given they are not checked.
 	Topologies []Topology
+	// Links names how a device needs the links of its lab set, empty where it needs nothing special. Devices of one name
+	// can be compared with the same clean router. Nil: none needs anything.
+	Links func(e *Experiment, dut string) string
 }
 
 // Topology is what an experiment has to know of one.

@@ -98,6 +98,12 @@ func (e *Experiment) checkMeaning(report Report) {
 	if e.measure().Alone && e.Mode != result.ModeSolo {
 		report("mode", "%q does not go with %s: no clean router stands beside the device", e.Mode, only)
 	}
+	if e.Interleaved() && e.ProfileWindow > 0 {
+		report("profile_window", "does not go with mode = %q: profiles compare two labs that stand at the same time", e.Mode)
+	}
+	if e.Seed != 0 && e.Mode != result.ModeInterleaved {
+		report("seed", "needs mode = %q: other orders have no chance in them", result.ModeInterleaved)
+	}
 }
 
 // checkTopology refuses a topology that lacks hosts which the experiment's measure works with.

@@ -71,7 +71,7 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 			"mode = \"duett\"\nduts = [\"opennds\"]\nclients = [1]\noffered_mbps = [1]\nwindow = \"100ms\"\nblocks = " +
 				"1001\nclient = 3\n",
 			[]string{
-				`x.toml:1: mode: must be "duet" or "solo", not "duett"; did you mean "duet"?`,
+				`x.toml:1: mode: must be "duet" or "solo" or "interleaved", not "duett"; did you mean "duet"?`,
 				`x.toml:5: window: must be a duration such as "1s", from 200ms to 10m, not "100ms"`,
 				`x.toml:6: blocks: must be a whole number from 1 to 1000, not 1001`,
 				`x.toml:7: client: must be a table: [client]; did you mean "clients"?`}},

@@ -47,9 +47,12 @@ const Clean = "clean"
 type Experiment struct {
 	Name        string // default: the file's name
 	Description string
-	Measure     string    // name of a measure; default: the catalogue's first
-	Topology    string    // of the labs, one of the catalogue's; default: defaultTopology
-	Mode        string    // result.ModeDuet (default) or result.ModeSolo, the only one where a device is alone
+	Measure     string // name of a measure; default: the catalogue's first
+	Topology    string // of the labs, one of the catalogue's; default: defaultTopology
+	// result.ModeDuet (default), result.ModeSolo, which is the only one where a device is alone, or
+	// result.ModeInterleaved
+	Mode        string
+	Seed        int       // of the order of labs in interleaved rounds; default 0
 	DUTs        []string  // names of built-in devices or of Custom ones
 	Clients     []int     // 1 to what the kind takes
 	OfferedMbps []float64 // TCP or UDP payload, or frames, all clients together

@@ -71,8 +71,12 @@ var general = []Field{
 		means("what is measured"),
 	listed("topology", Catalogue.topologyNames, func(e *Experiment) *string { return &e.Topology }).
 		means("the hosts and links of each lab"),
-	field("mode", strict.Word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode }).
-		means("`duet`: device and clean router at the same time; `solo`: in turns"),
+	field("mode", strict.Word(result.ModeDuet, result.ModeSolo, result.ModeInterleaved),
+		func(e *Experiment) *string { return &e.Mode }).
+		means("`duet`: device and clean router at the same time; `solo`: both stand, loaded in turns; `interleaved`: one " +
+			"lab stands at a time, in rounds of all devices and a clean router"),
+	optional("seed", strict.Integer(0, maxSeed), func(e *Experiment) *int { return &e.Seed }).
+		means("of the order of labs in the rounds of `mode = \"interleaved\"`; the same seed, the same order"),
 	field("duts", List(name), func(e *Experiment) *[]string { return &e.DUTs }).
 		means("devices: those of `gateweigh list`, or `[dut.NAME]` of this file; `clean` alone means A/A blocks only"),
 	field("clients", List(strict.Integer(1, client.Most())), func(e *Experiment) *[]int { return &e.Clients }).

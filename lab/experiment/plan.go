@@ -17,6 +17,12 @@ type Block struct {
 	Index  int           // counts from 0 within its group
 	DUTLab string        // "a" or "b", taking turns within the group; "a" where the device is alone
 	Cells  []result.Cell // every cell of the group once, in the order to measure
+
+	// Of interleaved rounds. Index is the round.
+	Against result.Cell // of the block with the clean router that this one is compared with
+	Control bool        // the clean router that devices of the round are compared with
+	Like    string      // a device whose links the clean router has; empty: the usual ones
+	For     []string    // the devices that are compared with it, of a clean router that serves nothing else
 }
 
 // DUT is the block's device.
@@ -29,6 +35,7 @@ func (b Block) Clients() int { return b.Cell.Int(result.Clients) }
 type Group struct {
 	Setting
 	AA     bool
+	Clean  bool // its labs have a clean router, of interleaved rounds
 	Blocks int
 }
 
@@ -36,6 +43,9 @@ type Group struct {
 // and A/A blocks lie evenly among them, so that a machine that grows slower
 // during the run does so for all alike. The order is the same every time.
 func (e *Experiment) Plan() []Block {
+	if e.Interleaved() {
+		return e.interleaved()
+	}
 	type slot struct {
 		at   float64 // share of its group's blocks that lie before the middle of this one
 		turn int     // which group comes first rotates, round after round
@@ -105,6 +115,14 @@ func (e *Experiment) groups(aa bool) (list []Group) {
 		}
 	}
 	return list
+}
+
+// allGroups lists the groups of the plan.
+func (e *Experiment) allGroups() []Group {
+	if e.Interleaved() {
+		return e.interleavedGroups()
+	}
+	return slices.Concat(e.groups(false), e.groups(true))
 }
 
 // joined is a setting that measures what several do, load by load.
@@ -186,7 +204,7 @@ func (e *Experiment) Possible(can func(dut string) bool) *Experiment {
 // machine about as quick as the one the measures' figures are from. Real runs
 // came within a sixth of it.
 func (e *Experiment) EstimatedDuration() (total time.Duration) {
-	for _, g := range slices.Concat(e.groups(false), e.groups(true)) {
+	for _, g := range e.allGroups() {
 		total += e.measure().Duration(e, g)
 	}
 	return total.Round(time.Second)
@@ -200,7 +218,7 @@ func (e *Experiment) DurationBounds() (least, most time.Duration) {
 		d := e.EstimatedDuration()
 		return d, d
 	}
-	for _, g := range slices.Concat(e.groups(false), e.groups(true)) {
+	for _, g := range e.allGroups() {
 		shortest, longest := bounds(e, g)
 		least, most = least+shortest, most+longest
 	}

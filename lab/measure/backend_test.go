@@ -15,6 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
@@ -88,25 +89,40 @@ kind = "frames"
 `
 )
 
-// TestBackendOfOneLab: measures of one lab are carried out, one lab after the other. A pair is refused, and nothing
-// begins.
+// TestBackendOfOneLab: measures of one lab are carried out, one lab after the other. What compares two is interleaved
+// without being asked, and says so.
 func TestBackendOfOneLab(t *testing.T) {
 	one := less(func(d *backend.Description) { d.AtOnce = 1 })
-	for text, refused := range map[string]string{
-		"measure = \"logins\"\nduts = [\"other\"]\nclients = [2]\nblocks = 2\n": "",
-		frames: "idle.toml:1: measure: this backend cannot run two labs at the same time",
+	for text, planned := range map[string]int{
+		"measure = \"logins\"\nduts = [\"other\"]\nclients = [2]\nblocks = 2\n": 2,
+		frames: 2,
 	} {
-		e := load(t, text+aDevice)
-		config := runner.Config{
-			Measure: table().Of(e).Run(), Experiment: e, Dir: filepath.Join(t.TempDir(), "run"), Backend: one,
-		}
+		e, dir := load(t, text+aDevice), filepath.Join(t.TempDir(), "run")
+		config := runner.Config{Measure: table().Of(e).Run(), Records: table().Of(e).Records(), Experiment: e, Dir: dir,
+			Backend: one}
 		out, err := runner.Run(t.Context(), config)
-		switch {
-		case refused != "" && (err == nil || !strings.Contains(err.Error(), refused) || out.Started):
-			t.Errorf("%s: %v, want %s", e.Measure, err, refused)
-		case refused == "" && (err != nil || len(out.Failed) > 0 || out.Planned != 2 || out.Open > 0):
+		if err != nil || len(out.Failed) > 0 || out.Planned != planned || out.Open > 0 {
 			t.Errorf("%s: %v: %+v", e.Measure, err, out)
 		}
+		run, err := measure.ReadRun(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes, want := strings.Join(run.Environment.Notes, "\n"), `mode = "interleaved" instead of "duet"`
+		if changed := run.Environment.Mode == result.ModeInterleaved; changed != (e.Measure == cost.Name) ||
+			changed != strings.Contains(notes, want) {
+			t.Errorf("%s: mode %s, notes: %s", e.Measure, run.Environment.Mode, notes)
+		}
+	}
+}
+
+// TestBackendOfOneLabRefuses: what takes two labs is refused where there can be one.
+func TestBackendOfOneLabRefuses(t *testing.T) {
+	e := load(t, "profile_window = \"1s\"\n"+frames+aDevice)
+	_, _, err := runner.Fit(backend.Description{AtOnce: 1}, e)
+	if want := "idle.toml:1: profile_window: does not go with mode = \"interleaved\""; err == nil ||
+		!strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

@@ -50,7 +50,7 @@ func All() Table {
 
 // Catalogue is what experiments may name: these measures, and the devices and topologies that ship with the lab.
 func (t Table) Catalogue() experiment.Catalogue {
-	c := experiment.Catalogue{DUTs: dut.Names(), Topologies: topologies()}
+	c := experiment.Catalogue{DUTs: dut.Names(), Topologies: topologies(), Links: dut.LinksOf}
 	for _, m := range t {
 		c.Measures = append(c.Measures, m.Rules())
 	}
@@ -161,7 +161,7 @@ func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 	}
 	plan := e.Plan()
 	if len(run.Skipped) > 0 &&
-		!slices.ContainsFunc(plan, func(b experiment.Block) bool { return !b.AA && !excused[b.DUT()] }) {
+		!slices.ContainsFunc(plan, func(b experiment.Block) bool { return !b.AA && !b.Control && !excused[b.DUT()] }) {
 		return 0
 	}
 	type window struct {
@@ -182,6 +182,9 @@ func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 		recorded[window{l.Cell, l.AA, l.Block, l.Window}] = true
 	}
 	for _, b := range plan {
+		if len(b.For) > 0 && !slices.ContainsFunc(b.For, func(name string) bool { return !excused[name] }) {
+			continue
+		}
 		for _, cell := range b.Cells {
 			for number := range e.Windows {
 				if !excused[b.DUT()] && !recorded[window{cell, b.AA, b.Index, number}] {
@@ -213,7 +216,7 @@ func unmeasured(e *experiment.Experiment, run result.Run) []result.Cell {
 	for _, b := range e.Plan() {
 		for _, cell := range b.Cells {
 			switch {
-			case b.AA, excused[cell.Text(result.DUT)]:
+			case b.AA, b.Control, excused[cell.Text(result.DUT)]:
 			case known[cell]:
 				foreign = foreign && slices.Contains(list, cell)
 			default:

@@ -45,6 +45,9 @@ var modeNotes = map[string]string{
 		"Each block rebuilds both labs and swaps which of them carries the DUT. ",
 	result.ModeSolo: "Solo: DUT and clean router are measured one after the other, so noise of the machine does not " +
 		"cancel and shows in the intervals. ",
+	result.ModeInterleaved: "Interleaved: one lab stands at a time. Each round measures every device and a clean router " +
+		"in a balanced random order; ratios are within a round, and intervals over rounds, so what drifts from one round " +
+		"to the next cancels. The noise floor is of rounds with two clean routers. ",
 }
 
 // multiplicityNote says how the verdicts are taken together.

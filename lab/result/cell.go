@@ -21,7 +21,9 @@ const (
 	Profile     Dimension = "profile"      // how packets look to the router: PerPacket or Bulk
 	FrameSize   Dimension = "frame_size"   // of frames as traffic: their bytes without FCS, "64", or the name of a mix
 	// Mbit/s, of the link between two gateways, frames with their Ethernet headers; 0: no limit
-	LinkMbps      Dimension = "link_rate"
+	LinkMbps Dimension = "link_rate"
+	// of a clean router in an interleaved round: the devices whose links it has, by a space; absent: the usual links
+	LinksOf       Dimension = "links_of"
 	BackgroundPct Dimension = "background_pct" // of the metered hosts' CPU, used by other work
 )
 

@@ -17,6 +17,8 @@ import (
 const (
 	ModeDuet = "duet" // DUT and clean router at the same time, in two labs
 	ModeSolo = "solo" // two labs, of which one carries load at a time
+	// one lab at a time, in rounds of all devices and a clean router; a trial has one side
+	ModeInterleaved = "interleaved"
 )
 
 // Environment is what a reader must know of the machine and the run to judge
@@ -25,7 +27,7 @@ type Environment struct {
 	Version    int    `json:"version"`         // of the format: 1
 	Experiment string `json:"experiment"`      // its name
 	Title      string `json:"title,omitempty"` // one line for reports
-	Mode       string `json:"mode"`            // ModeDuet or ModeSolo
+	Mode       string `json:"mode"`            // ModeDuet, ModeSolo or ModeInterleaved
 	// Measure is what the run measures; runs of early versions name it only where it is another than cost.
 	Measure string `json:"measure,omitempty"`
 	// Clients says what stands for clients: "persona", and on how many hosts.

@@ -61,18 +61,20 @@ func blamed(e *experiment.Experiment, err error) error {
 	return errors.Join(errs...)
 }
 
-// checkBackend refuses an experiment that a backend cannot carry out.
-func checkBackend(can backend.Description, e *experiment.Experiment) error {
-	var errs []error
-	if len(e.Labs(experiment.Block{})) > can.AtOnce {
-		errs = append(errs, e.Blame("measure", fmt.Sprintf("this backend cannot run two labs at the same time, and "+
-			"measure = %q compares a device with the clean router beside it: choose a measure of one lab", e.Measure)))
-	}
+// Fit is the experiment as a backend can carry it out: interleaved where it asks for two labs at the same time and the
+// backend has one router. note says so, empty where nothing was changed. What cannot be carried out is an error.
+func Fit(can backend.Description, e *experiment.Experiment) (fit *experiment.Experiment, note string, err error) {
 	if e.ComparesTimes() && !can.Clock.Common {
-		errs = append(errs, e.Blame("measure", fmt.Sprintf("this backend's hosts have no common clock, and measure = %q "+
-			"compares times of several hosts", e.Measure)))
+		return e, "", e.Blame("measure", fmt.Sprintf("this backend's hosts have no common clock, and measure = %q "+
+			"compares times of several hosts", e.Measure))
 	}
-	return errors.Join(errs...)
+	if e.AtOnce() <= can.AtOnce {
+		return e, "", nil
+	}
+	fit, err = e.WithOneLab()
+	note = fmt.Sprintf("Measured with mode = %q instead of %q: there is one router here, so devices and clean routers "+
+		"take turns, one lab at a time.", fit.Mode, e.Mode)
+	return fit, note, err
 }
 
 // slow slows the routers' CPUs down where the experiment asks for it, for as long as their machine's

@@ -32,9 +32,10 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 		s.Notice("skipped: %s: %s", name, reason)
 	}
 	s.plan = without(s.plan, skip)
+	s.reopen()
 	possible := s.Experiment.Possible(func(dut string) bool { return !skip[dut] })
 	s.clock = &clock{time.Now(), possible.EstimatedDuration(), s.share(), s.share()}
-	if len(skip) > 0 && !slices.ContainsFunc(s.plan, func(b experiment.Block) bool { return !b.AA }) {
+	if len(skip) > 0 && !slices.ContainsFunc(s.plan, func(b experiment.Block) bool { return !b.AA && !b.Control }) {
 		return out, ErrNothingRan
 	}
 	return out, nil
@@ -60,9 +61,12 @@ func linkNeeds(l experiment.Link) (needs []dut.Need) {
 	return needs
 }
 
-// without is a plan less the cells of some devices, and less blocks that have no other.
+// without is a plan less the cells of some devices, and less blocks that have no other, or serve no other.
 func without(plan []experiment.Block, skip map[string]bool) (left []experiment.Block) {
 	for _, b := range plan {
+		if len(b.For) > 0 && !slices.ContainsFunc(b.For, func(name string) bool { return !skip[name] }) {
+			continue
+		}
 		b.Cells = slices.DeleteFunc(slices.Clone(b.Cells), func(c result.Cell) bool { return skip[c.Text(result.DUT)] })
 		if len(b.Cells) == 0 {
 			continue

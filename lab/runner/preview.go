@@ -31,7 +31,8 @@ type Preview struct {
 	Hosts       []HostNeeds   `json:"hosts"`
 	Devices     []DeviceHere  `json:"devices"`
 	Limits      []LimitHere   `json:"limits"`
-	Problems    []string      `json:"problems"` // why a run would be refused
+	Mode        string        `json:"mode,omitempty"` // what a run would say where it takes another than asked for
+	Problems    []string      `json:"problems"`       // why a run would be refused
 	Skipped     []result.Skip `json:"-"`
 	Plan        []result.Cell `json:"-"`       // the cells, in the order in which they are first measured
 	Outlook     string        `json:"machine"` // what others use of the machine now
@@ -98,6 +99,7 @@ func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open ba
 	}
 	defer agent.Stop()
 	can := hosts.Describe()
+	e, note, unfit := Fit(can, e)
 	demand := DemandOf(e)
 	found, lacks := checkMachine(ctx, agent, e, demand)
 	outlook, err := Foresee(ctx, agent, can.CPUs)
@@ -106,9 +108,9 @@ func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open ba
 	}
 	p = Preview{
 		Experiment: e.Name, Description: e.Description, Measure: e.Measure, Topology: e.Topology, Outlook: outlook.String(),
-		Problems: []string{},
+		Mode: note, Problems: []string{},
 	}
-	for _, problem := range parts(errors.Join(checkBackend(can, e), lacks)) {
+	for _, problem := range parts(errors.Join(unfit, lacks)) {
 		if !errors.Is(problem, errNoRoot) { // who looks needs no rights
 			p.Problems = append(p.Problems, problem.Error())
 		}
@@ -174,7 +176,7 @@ func (p *Preview) extend(e *experiment.Experiment) {
 		p.Blocks++
 		p.Windows += len(b.Cells) * e.Windows
 		for _, c := range b.Cells {
-			if !b.AA && !slices.Contains(p.Plan, c) {
+			if !b.AA && !b.Control && !slices.Contains(p.Plan, c) {
 				p.Plan = append(p.Plan, c)
 			}
 		}
@@ -203,7 +205,7 @@ func hostNeeds(ctx context.Context, agent dut.Machine, e *experiment.Experiment)
 	if err != nil {
 		return nil, err
 	}
-	labs := len(e.Largest())
+	labs := e.AtOnce()
 	for _, node := range build(topology.Spec{ClientHosts: e.Client.Hosts}).Nodes {
 		if node.Switch {
 			continue

@@ -120,9 +120,11 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	}
 	defer hosts.Close()
 	can := hosts.Describe()
-	if err := checkBackend(can, cfg.Experiment); err != nil {
+	fit, note, err := Fit(can, cfg.Experiment)
+	if err != nil {
 		return Outcome{}, err
 	}
+	cfg.Experiment = fit
 	machine, err := hosts.Machine(ctx)
 	if err != nil {
 		return Outcome{}, err
@@ -144,7 +146,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := s.open(ctx, raised); err != nil {
+	if err := s.open(ctx, raised, note); err != nil {
 		return Outcome{}, err
 	}
 	if !outlook.Quiet() {
@@ -181,9 +183,9 @@ func WriteExperiment(dir string, e *experiment.Experiment) error {
 	return result.ReplaceFile(filepath.Join(dir, result.ExperimentFile), e.Encode())
 }
 
-// open prepares the folder and reads the records of earlier sittings in it. raised is the
-// message of raiseFiles.
-func (s *Session) open(ctx context.Context, raised string) (err error) {
+// open prepares the folder and reads the records of earlier sittings in it. Each of the notes is for the user and the
+// environment, unless it is empty.
+func (s *Session) open(ctx context.Context, notes ...string) (err error) {
 	if err := os.MkdirAll(filepath.Join(s.Dir, result.LogsFolder), 0o755); err != nil {
 		return fmt.Errorf("making the run's folder: %w", err)
 	}
@@ -210,9 +212,9 @@ func (s *Session) open(ctx context.Context, raised string) (err error) {
 			"The last record of an earlier sitting was cut short (%d bytes); it is kept in %s and was measured again.", torn,
 			result.TornFile))
 	}
-	if raised != "" {
-		s.Notice("%s", raised)
-		s.env.Notes = append(s.env.Notes, raised)
+	for _, note := range slices.DeleteFunc(notes, func(note string) bool { return note == "" }) {
+		s.Notice("%s", note)
+		s.Note(note)
 	}
 	s.noteDenied()
 	s.noteEmulated()
@@ -229,7 +231,8 @@ func (s *Session) recall() error {
 		return err
 	}
 	s.complete = map[blockKey]bool{}
-	for _, l := range result.Attempts(records.Trials, records.Own) {
+	s.attempts = result.Attempts(records.Trials, records.Own)
+	for _, l := range s.attempts {
 		s.count(windowKey{l.Cell, l.AA, l.Block, l.Window}, l.Attempt, l.Accepted)
 		s.sitting = max(s.sitting, l.Sitting+1)
 	}

@@ -37,6 +37,7 @@ type Session struct {
 	sitting     int  // number of resumes
 	interrupted bool // an earlier sitting did not end in order
 	windows     map[windowKey]window
+	attempts    []result.Entry    // of earlier sittings
 	complete    map[blockKey]bool // blocks of which an earlier sitting has a record without an error
 	took        map[string]int    // most clients of a block that the device came through
 	burned      bool              // noteBurner has spoken
@@ -56,7 +57,8 @@ type Session struct {
 func (s *Session) Labs(b experiment.Block) bench.Labs {
 	link := s.Experiment.Link
 	labs := bench.Labs{
-		Backend: s.backend, Experiment: s.Experiment, DUT: b.DUT(), DUTLab: b.DUTLab, Sides: s.Experiment.Labs(b),
+		Backend: s.backend, Experiment: s.Experiment, DUT: b.DUT(), DUTLab: b.DUTLab, Like: b.Like,
+		Sides:     s.Experiment.Labs(b),
 		Aggregate: b.Cell.Text(result.Profile) == result.Bulk, CPUs: s.CPUs, Left: func(err error) { s.left(b, err) },
 		Between: agent.Shape{RateMbps: b.Cell.Number(result.LinkMbps), Delay: link.Delay, LossPct: link.LossPct},
 	}
@@ -81,13 +83,22 @@ func (s *Session) Slow(ctx context.Context, speed float64, key string) (restore 
 // Name is a block in messages.
 func (s *Session) Name(b experiment.Block) string {
 	name := b.DUT()
-	if b.AA {
+	switch {
+	case b.AA && s.Experiment.Interleaved():
+		name = "clean again, for the noise floor"
+	case b.AA:
 		name = "clean against clean"
+	case b.Control && b.Like != "":
+		name = "clean, with the links of " + b.Cell.Text(result.LinksOf)
 	}
 	if !b.Cell.Has(result.Direction) && b.Cell.Has(result.Clients) { // its clients alone tell it from others of the plan
 		name += ", " + words.Counted(b.Clients(), "client")
 	}
-	return fmt.Sprintf("%s, block %d", name, b.Index+1)
+	unit := "block"
+	if s.Experiment.Interleaved() {
+		unit = "round"
+	}
+	return fmt.Sprintf("%s, %s %d", name, unit, b.Index+1)
 }
 
 // Status shows what happens now; Notice prints a line of its own.

@@ -66,10 +66,17 @@ func (b *openBlock) carryOut(ctx context.Context) (*result.Block, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.rec, s.Labs(eb).Pair(ctx, func(device, clean *bench.Bench) error {
-		b.pair = pair{
-			e: s.Experiment, device: &lab{Bench: device}, clean: &lab{Bench: clean}, empty: empty.Memory.Taken,
-		}
+	labs := s.Labs(eb)
+	b.pair = pair{e: s.Experiment, has: labs.Sides, empty: empty.Memory.Taken}
+	if s.Experiment.Interleaved() {
+		return b.rec, labs.Admitted(ctx, func(lone *bench.Bench) error {
+			b.pair.device = &lab{Bench: lone}
+			b.admitted()
+			return b.measured(ctx)
+		})
+	}
+	return b.rec, labs.Pair(ctx, func(device, clean *bench.Bench) error {
+		b.pair.device, b.pair.clean = &lab{Bench: device}, &lab{Bench: clean}
 		b.admitted()
 		return b.measured(ctx)
 	})
@@ -81,8 +88,10 @@ func (b *openBlock) admitted() {
 	b.rec.SetupSeconds = device.Setup.Seconds()
 	stay.LeaseSeconds, stay.LoginSeconds = device.Lease.Seconds(), device.Login.Seconds()
 	stay.LoginMs, stay.HousekeepingSeconds = device.LoginMs, device.Traits.Housekeeping.Seconds()
-	stay.Addresses, stay.CleanAddresses, stay.Leased, stay.LoggedIn = device.Addresses(), b.pair.clean.Addresses(),
-		len(device.Clients), len(device.LoginMs)
+	stay.Addresses, stay.Leased, stay.LoggedIn = device.Addresses(), len(device.Clients), len(device.LoginMs)
+	if b.pair.clean != nil {
+		stay.CleanAddresses = b.pair.clean.Addresses()
+	}
 	debug.FreeOSMemory() // of thousands of logins; not while their traffic is measured
 }
 
@@ -119,7 +128,10 @@ func (b *openBlock) cells(ctx context.Context) error {
 // stretch measures a cell and what the device's processes used meanwhile: in the block's first load not
 // before the first window, because they still write down and account for the logins in the warm-up.
 func (b *openBlock) stretch(ctx context.Context, cell result.Cell, todo []int) (s Stretch, err error) {
-	device, clean := b.pair.device, b.pair.clean
+	device, clean := b.pair.device, &lab{}
+	if b.pair.clean != nil {
+		clean = b.pair.clean
+	}
 	before, err := device.SampleRouters(ctx)
 	if err != nil {
 		return s, err
@@ -151,14 +163,16 @@ func (b *openBlock) stretch(ctx context.Context, cell result.Cell, todo []int) (
 
 // cell starts the cell's traffic, warms up, calls warm and measures the windows in todo.
 func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int, warm func() error) error {
-	device, clean := b.pair.device, b.pair.clean
+	device := b.pair.device
 	text := fmt.Sprintf(
 		"%s: %.0f Mbit/s %s", b.Name(b.Block), cell.Number(result.OfferedMbps), cell.Text(result.Direction))
 	if warmup := b.pair.warmup(cell); warmup > b.Experiment.Warmup {
 		text += fmt.Sprintf(", %s until each stream has sent a burst", warmup)
 	}
 	b.Status("%s", text)
-	device.shorts, clean.shorts = nil, nil
+	for _, l := range b.pair.labs() {
+		l.shorts = nil
+	}
 	err := b.pair.begin(ctx, cell)
 	if err == nil {
 		device.pssMiB, err = device.PSSMiB(ctx)
@@ -171,7 +185,7 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int, warm
 			break
 		}
 		if err = b.trial(ctx, cell, w); err != nil {
-			return fmt.Errorf("window %d: %w", w+1, bench.CauseOf(errors.Join(err, b.pair.end(ctx)), device.Lab, clean.Lab))
+			return fmt.Errorf("window %d: %w", w+1, b.pair.causeOf(errors.Join(err, b.pair.end(ctx))))
 		}
 	}
 	return errors.Join(err, b.pair.end(ctx))
@@ -179,9 +193,9 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int, warm
 
 // conditions are those of the block's windows.
 func (b *openBlock) conditions() conditions {
-	e := b.Experiment
+	e, labs := b.Experiment, b.pair.labs()
 	return conditions{
-		window: e.Window, sent: b.pair.clean.Has.Traffic, gathers: b.pair.device.Traits.Gathers,
+		window: e.Window, sent: labs[len(labs)-1].Has.Traffic, gathers: b.pair.device.Traits.Gathers,
 		routers: len(b.pair.device.Router.CPUs),
 		speed:   e.Router.Speed, solo: b.pair.solo(), precedes: b.Precedes, unlike: b.pair.device.unlike,
 	}
@@ -195,10 +209,14 @@ func (b *openBlock) trial(ctx context.Context, cell result.Cell, w int) error {
 			Start: a.Start, Elapsed: a.Elapsed,
 		}}
 		if t.DUT, t.Clean, err = b.pair.measure(ctx, cell, w+a.Number); err == nil {
-			err = bench.Running(ctx, b.pair.device.Bench, b.pair.clean.Bench)
+			err = b.pair.running(ctx)
 		}
 		t.DUT.PSSMiB = b.pair.device.pssMiB
-		judge(&t, b.conditions())
+		if b.Experiment.Interleaved() {
+			judgeAlone(&t, b.conditions(), b.DUT() == experiment.Clean)
+		} else {
+			judge(&t, b.conditions())
+		}
 		m.Write, m.Rejects = func(w *result.Writer) error { return w.AppendTrial(t.record()) }, t.Rejects
 		m.Noise = noiseOf(t).BeyondQuiet(t.DUT.Seconds, b.CPUs)
 		return m, err

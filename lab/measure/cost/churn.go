@@ -75,8 +75,7 @@ func (b *openBlock) underChurn(ctx context.Context, perSecond float64) error {
 		return err
 	}
 	err = b.cells(ctx)
-	guests, left := bench.Each(
-		[]*lab{device, b.pair.clean}, func(_ int, l *lab) (Churn, error) { return l.endVisits(ctx) })
+	guests, left := bench.Each(b.pair.labs(), func(_ int, l *lab) (Churn, error) { return l.endVisits(ctx) })
 	if err = errors.Join(err, left); err != nil {
 		return err
 	}

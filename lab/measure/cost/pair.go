@@ -11,23 +11,46 @@ import (
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
 // pair offers a cell's traffic to two labs and measures windows of it: begin comes first, end last,
 // also after a failed begin. In duet mode both labs carry the load from begin to end and are
 // measured at the same time: what disturbs the machine disturbs both alike. In solo mode
-// they are loaded one at a time, in turns, so that neither disturbs the other.
+// they are loaded one at a time, in turns, so that neither disturbs the other. In interleaved rounds only one of them
+// stands: it is the device, whatever is in it, and clean is nil.
 type pair struct {
 	e             *experiment.Experiment
 	device, clean *lab
-	empty         int64 // memory of the machine that was taken before the labs were built, KiB
+	has           []experiment.Side // in both labs, also while only one stands
+	empty         int64             // memory of the machine that was taken before the labs were built, KiB
 }
 
 func (p pair) solo() bool { return p.e.Mode == result.ModeSolo }
 
+// labs are those that stand.
+func (p pair) labs() []*lab {
+	if p.clean == nil {
+		return []*lab{p.device}
+	}
+	return []*lab{p.device, p.clean}
+}
+
 // both works on both labs at once.
 func (p pair) both(fn func(*lab) error) error {
-	return backend.Each([]*lab{p.device, p.clean}, func(_ int, l *lab) error { return fn(l) })
+	return backend.Each(p.labs(), func(_ int, l *lab) error { return fn(l) })
+}
+
+// running is an error when a program in a lab has ended.
+func (p pair) running(ctx context.Context) error { return bench.Running(ctx, sides(p.labs())...) }
+
+// causeOf is an error with what ended in the labs as its cause.
+func (p pair) causeOf(err error) error {
+	var stand []*topology.Lab
+	for _, l := range p.labs() {
+		stand = append(stand, l.Lab)
+	}
+	return bench.CauseOf(err, stand...)
 }
 
 // load starts the cell's load, bounded in time: all its windows with redos or the window of its
@@ -39,7 +62,7 @@ func (p pair) load(ctx context.Context, l *lab, cell result.Cell) error {
 
 // warmup is how long a load runs before its first window.
 func (p pair) warmup(cell result.Cell) time.Duration {
-	return p.e.WarmupOf(cell.Number(result.OfferedMbps), cell.Text(result.Direction), p.device.Has, p.clean.Has)
+	return p.e.WarmupOf(cell.Number(result.OfferedMbps), cell.Text(result.Direction), p.has...)
 }
 
 func (p pair) begin(ctx context.Context, cell result.Cell) error {
@@ -65,8 +88,10 @@ func (p pair) begin(ctx context.Context, cell result.Cell) error {
 	if err != nil {
 		return err
 	}
-	p.device.memory = Memory{
-		MiB: float64(now.Memory.Taken-p.empty) / 1024, Clients: p.device.Has.Clients + p.clean.Has.Clients}
+	p.device.memory = Memory{MiB: float64(now.Memory.Taken-p.empty) / 1024}
+	for _, l := range p.labs() {
+		p.device.memory.Clients += l.Has.Clients
+	}
 	if warmup > p.e.Warmup {
 		return nil
 	}
@@ -110,7 +135,7 @@ func (p pair) measure(ctx context.Context, cell result.Cell, n int) (device, cle
 // loaded calls fn with the labs that carry the cell's load at that moment: once with both, or with
 // each in turn.
 func (p pair) loaded(ctx context.Context, cell result.Cell, n int, fn func(labs ...*lab) error) error {
-	labs := []*lab{p.device, p.clean}
+	labs := p.labs()
 	if !p.solo() {
 		return fn(labs...)
 	}

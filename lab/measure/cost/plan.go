@@ -32,7 +32,7 @@ func (Measure) Records() []result.Kind {
 
 // whole says whether the windows of an accepted trial have a length.
 func whole(figures any) error {
-	if s := figures.(*Sides); min(s.DUT.Seconds, s.Clean.Seconds) <= 0 {
+	if s := figures.(*Sides); s.DUT.Seconds <= 0 || s.Clean.Seconds <= 0 && !s.lone() {
 		return errors.New("trial: it is accepted, and one of its windows has no seconds")
 	}
 	return nil
@@ -118,12 +118,17 @@ const (
 	profileOverhead = 5 * time.Second // perf started, its samples read and named
 )
 
-// duration estimates a group's. In solo mode the two windows of a pair follow each other.
+// duration estimates a group's. In solo mode the two windows of a pair follow each other; in interleaved rounds a block
+// has one side.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	windows := time.Duration((1 + redone) * float64(e.Windows) * float64(e.Window))
 	name, clients, cells := g.Cell.Text(result.DUT), time.Duration(g.Cell.Int(result.Clients)), time.Duration(len(g.Cells))
 	labs := e.Labs(experiment.Block{Cell: g.Cell, AA: g.AA})
-	block := blockOverhead + max(admission(labs[0]), admission(labs[1])) + cells*cellOverhead
+	comes := max(admission(labs[0]), admission(labs[1]))
+	if e.Interleaved() {
+		comes = admission(labs[0])
+	}
+	block := blockOverhead + comes + cells*cellOverhead
 	for _, cell := range g.Cells {
 		load := e.WarmupOf(cell.Number(result.OfferedMbps), cell.Text(result.Direction), labs...) + windows
 		if e.Mode == result.ModeSolo {
@@ -131,7 +136,7 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 		}
 		block += load
 	}
-	if !g.AA {
+	if !g.AA && !g.Clean {
 		block += deviceOverhead
 		if custom, ok := e.Custom[name]; !ok || custom.Like != "" || len(custom.Login)+len(custom.Admit) > 0 {
 			block += clients * login(e, labs[0], name)

@@ -2,16 +2,21 @@ package cost
 
 import (
 	"maps"
+	"reflect"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Sides are the figures of a trial: of a window of the DUT and one of the clean router.
+// Sides are the figures of a trial: of a window of the DUT and one of the clean router. A trial of an interleaved round
+// has the first alone, also of the round's clean router.
 type Sides struct {
-	DUT   Measurement `json:"dut"`   // the device's side
-	Clean Measurement `json:"clean"` // the clean router's
+	DUT   Measurement `json:"dut"`            // the device's side
+	Clean Measurement `json:"clean,omitzero"` // the clean router's
 }
+
+// lone reports whether there is no second side.
+func (s *Sides) lone() bool { return reflect.ValueOf(s.Clean).IsZero() }
 
 // SidesOf are a trial's figures, which may be changed. It panics where the trial was read without the measure's kinds of
 // record.
@@ -234,7 +239,7 @@ type Delays struct {
 	Max float64 `json:"max"` // the longest
 }
 
-// TrialsOf are the trials of a run that have both sides' figures.
+// TrialsOf are trials with their figures.
 func TrialsOf(run []result.Trial) []analysis.Trial {
 	trials := make([]analysis.Trial, len(run))
 	for i, t := range run {

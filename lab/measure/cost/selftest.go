@@ -67,9 +67,9 @@ type conditions struct {
 // may lose frames before the router's IP layer, which then also sees fewer packets than
 // frames.
 func judge(t *attempt, under conditions) {
-	sent, speed := under.sent, under.speed
+	speed := under.speed
 	// A delay of the machine affects both sides alike and is not a limit of the device.
-	slack := slackBursts * float64(sent.BurstSegments) * segmentMbit(sent) / under.window.Seconds()
+	slack := under.slack()
 	short := !t.AA && t.DUT.DeliveredMbps > 0 &&
 		t.DUT.DeliveredMbps < minDelivered*min(t.DUT.OfferedMbps, t.Clean.DeliveredMbps)-slack
 	starved := t.Clean.DeliveredMbps < minDelivered*t.Clean.OfferedMbps-slack && !under.filled(t)
@@ -147,6 +147,11 @@ func busiestThread(t *attempt) (most float64) {
 // share is what was left of their CPUs' time to routers.
 func (c conditions) share(t *attempt) float64 {
 	return min(routerShare(t.DUT), routerShare(t.Clean)) * (1 - max(t.DUT.Machine.Steal, t.Clean.Machine.Steal)/100)
+}
+
+// slack is by how much a rate may be off because a window begins and ends between bursts, Mbit/s.
+func (c conditions) slack() float64 {
+	return slackBursts * float64(c.sent.BurstSegments) * segmentMbit(c.sent) / c.window.Seconds()
 }
 
 // noiseOf is what others had of the machine during a trial.

@@ -19,9 +19,13 @@ const FlagShortfall = "bandwidth-shortfall"
 
 // Summarise computes the summary of a run that measured costs.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
+	trials, clean := levelDaemons(TrialsOf(run.Trials), run.Blocks), []analysis.Trial(nil)
+	if run.Environment.Mode == result.ModeInterleaved {
+		trials, clean = analysis.Pair(trials, run.Blocks)
+	}
 	in := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "trial", Metrics: Metrics, Primary: PerBit,
-		Trials:  levelDaemons(TrialsOf(run.Trials), run.Blocks),
+		Trials: trials, Controls: clean,
 		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps},
 		Compare: analysis.CompareCells(run), Laws: &laws,
 		Bias: bias, Rise: rise,

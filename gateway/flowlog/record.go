@@ -76,25 +76,9 @@ func (f *Flow) shape() (s shape) {
 
 // record encodes a flow by its template. The source is the end that began the flow.
 func (f *Flow) record() []byte {
-	// Before and after translation, of who began and of who was asked.
-	from, to := f.Client, f.Asked
-	if !to.IsValid() {
-		to = f.Peer
-	}
-	fromAfter, toAfter := f.Outside, f.Peer
-	if !fromAfter.IsValid() {
-		fromAfter = f.Client
-	}
+	from, to, fromAfter, toAfter := f.addresses()
 	there, back := [2]uint64{f.UpBytes, f.UpPkts}, [2]uint64{f.DownBytes, f.DownPkts}
 	if f.Inbound {
-		fromAfter, from = f.Asked, f.Peer
-		if !fromAfter.IsValid() {
-			fromAfter = f.Peer
-		}
-		toAfter, to = f.Client, f.Outside
-		if !to.IsValid() {
-			to = f.Client
-		}
 		there, back = back, there
 	}
 	b := make([]byte, 0, 128)
@@ -125,6 +109,21 @@ func (f *Flow) record() []byte {
 		}
 	}
 	return b
+}
+
+// addresses returns the flow's source, which is the end that began it, and its destination: before address translation
+// and after it.
+func (f *Flow) addresses() (from, to, fromAfter, toAfter netip.AddrPort) {
+	or := func(a, b netip.AddrPort) netip.AddrPort {
+		if a.IsValid() {
+			return a
+		}
+		return b
+	}
+	if f.Inbound {
+		return f.Peer, or(f.Outside, f.Client), or(f.Asked, f.Peer), f.Client
+	}
+	return f.Client, or(f.Asked, f.Peer), or(f.Outside, f.Client), f.Peer
 }
 
 func appendAddresses(b []byte, from, to netip.AddrPort) []byte {

@@ -65,14 +65,21 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 	if ending, err = t.vacate(c, &next); ending != nil || err != nil {
 		return s, ending, err
 	}
-	if _, err := t.replace(c, &next, UserRequest, now); err != nil {
-		if c.state == Authenticated && c.id == next.id { // on the disk, but the data path failed
+	s, err = t.replaceConnected(c, &next, now)
+	return s, nil, err
+}
+
+// replaceConnected replaces a client's entry by one with a new session. If the data path fails, the session, which is
+// on the disk by then, ends at once.
+func (t *Table) replaceConnected(c *client, next *entry, now tableTime) (Session, error) {
+	if _, err := t.replace(c, next, UserRequest, now); err != nil {
+		if c.state == Authenticated && c.id == next.id {
 			_, undo := t.finish(c, nil, NASError, t.clock.now())
 			err = errors.Join(err, undo)
 		}
-		return s, nil, err
+		return Session{}, err
 	}
-	return t.snapshot(&c.entry), nil, nil
+	return t.snapshot(&c.entry), nil
 }
 
 // Disconnect ends the session of a client on PPPoE, because its PPPoE session has ended. It is no error that

@@ -90,16 +90,8 @@ func open(cfg config) (_ *Datapath, err error) {
 	if d.locks, err = datapath.Lock(datapath.Sharing(d.net.Interface, cfg.WAN)...); err != nil {
 		return nil, err
 	}
-	if d.lan, err = net.InterfaceByName(d.net.Interface); err != nil {
-		return nil, fmt.Errorf("interface %s: %w", d.net.Interface, err)
-	}
-	link, err := netlink.LinkByIndex(d.lan.Index)
-	if err != nil {
-		return nil, fmt.Errorf("interface %s: %w", d.net.Interface, err)
-	}
-	d.bridge = link.Type() == "bridge"
-	if d.wan, err = net.InterfaceByName(cfg.WAN); err != nil {
-		return nil, fmt.Errorf("interface %s: %w", cfg.WAN, err)
+	if err := d.findInterfaces(); err != nil {
+		return nil, err
 	}
 	if err := Check(d.net.Interface); err != nil {
 		return nil, err
@@ -129,6 +121,22 @@ func open(cfg config) (_ *Datapath, err error) {
 		return nil, err
 	}
 	return d, d.startJudging()
+}
+
+// findInterfaces finds the LAN's and the WAN's interface, and whether the LAN's is a bridge.
+func (d *Datapath) findInterfaces() (err error) {
+	if d.lan, err = net.InterfaceByName(d.net.Interface); err != nil {
+		return fmt.Errorf("interface %s: %w", d.net.Interface, err)
+	}
+	link, err := netlink.LinkByIndex(d.lan.Index)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", d.net.Interface, err)
+	}
+	d.bridge = link.Type() == "bridge"
+	if d.wan, err = net.InterfaceByName(d.cfg.WAN); err != nil {
+		return fmt.Errorf("interface %s: %w", d.cfg.WAN, err)
+	}
+	return nil
 }
 
 // newcomers removes from a list the newcomers that are clients already, because of an earlier packet, and those whose

@@ -145,13 +145,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if d.locks, err = datapath.Lock(datapath.ExclusiveClaims(cfg.lan(), cfg.WAN)...); err != nil {
 		return nil, err
 	}
-	lan, err := net.InterfaceByName(cfg.lan())
+	lan, wan, err := cfg.interfaces()
 	if err != nil {
-		return nil, fmt.Errorf("interface %s: %w", cfg.lan(), err)
-	}
-	wan, err := net.InterfaceByName(cfg.WAN)
-	if err != nil {
-		return nil, fmt.Errorf("interface %s: %w", cfg.WAN, err)
+		return nil, err
 	}
 	if cfg.PPPoE {
 		d.cutter, err = openCutter(cfg.lan())
@@ -165,11 +161,8 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := d.load(lan, wan); err != nil {
 		return nil, err
 	}
-	if d.counters, err = d.objs.ClientCounters.Memory(); err != nil {
-		return nil, fmt.Errorf("mapping the clients' counters: %w", err)
-	}
-	if d.meters, err = d.objs.ClientMeters.Memory(); err != nil {
-		return nil, fmt.Errorf("mapping the clients' meters: %w", err)
+	if err := d.mapMemory(); err != nil {
+		return nil, err
 	}
 	if err := d.takeSettings(lan.MTU); err != nil {
 		return nil, err
@@ -189,6 +182,28 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		return nil, err
 	}
 	return d, d.watch()
+}
+
+// interfaces finds the LAN's and the WAN's interface.
+func (c *Config) interfaces() (lan, wan *net.Interface, err error) {
+	if lan, err = net.InterfaceByName(c.lan()); err != nil {
+		return nil, nil, fmt.Errorf("interface %s: %w", c.lan(), err)
+	}
+	if wan, err = net.InterfaceByName(c.WAN); err != nil {
+		return nil, nil, fmt.Errorf("interface %s: %w", c.WAN, err)
+	}
+	return lan, wan, nil
+}
+
+// mapMemory maps the maps of counters and meters into memory, where they are read without a system call.
+func (d *Datapath) mapMemory() (err error) {
+	if d.counters, err = d.objs.ClientCounters.Memory(); err != nil {
+		return fmt.Errorf("mapping the clients' counters: %w", err)
+	}
+	if d.meters, err = d.objs.ClientMeters.Memory(); err != nil {
+		return fmt.Errorf("mapping the clients' meters: %w", err)
+	}
+	return nil
 }
 
 // attachAll attaches the programs after installing the guard, which then gets to know the interfaces.

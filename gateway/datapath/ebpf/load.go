@@ -115,6 +115,54 @@ func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
+// sizeMap fills in the size of a map, and reports whether it is pinned. Maps that are not pinned are constant within one
+// load, or made anew by each.
+func (d *Datapath) sizeMap(name string, m *ebpf.MapSpec) (pinned bool) {
+	switch name {
+	case "client_queues":
+		m.MaxEntries = d.net.Size()
+		return false
+	case "clients", "client_counters", "client_limits", "client_meters":
+		m.MaxEntries = d.net.Size()
+		if name == "client_counters" || name == "client_meters" {
+			m.Flags |= unix.BPF_F_MMAPABLE
+		}
+	case "strangers":
+		m.MaxEntries = d.net.Size()
+		return false
+	case "devices":
+		m.MaxEntries = datapath.MostStrangers
+		return false
+	case "senders":
+		m.MaxEntries = datapath.MostSenders
+		return false
+	case "window_scales":
+		if d.cfg.Shaping != ShapingAuto {
+			m.MaxEntries = unusedEntries
+		}
+		return false
+	case "flow_paths":
+		if d.cfg.FlowCache == FlowCacheNever {
+			m.MaxEntries = unusedEntries
+		}
+		if d.cfg.flowEntries > 0 {
+			m.MaxEntries = d.cfg.flowEntries
+		}
+		return false
+	case "flow_tallies":
+		m.Flags |= unix.BPF_F_MMAPABLE
+		fallthrough
+	case "flow_tallied":
+		if !d.cfg.tallying() {
+			m.MaxEntries = unusedEntries // instead of those of a former daemon
+		}
+	case "hops", "gateway_settings", "stats", "garden", "garden_ports", "networks", "newcomers", "called", "portal":
+	default:
+		return false // only constant within one load
+	}
+	return true
+}
+
 // spec returns the programs and maps to load, with constants and map sizes filled in.
 func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 	spec, err := loadGateway()
@@ -122,49 +170,9 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		return nil, fmt.Errorf("reading the programs: %w", err)
 	}
 	for name, m := range spec.Maps {
-		switch name {
-		case "client_queues":
-			m.MaxEntries = d.net.Size()
-			continue
-		case "clients", "client_counters", "client_limits", "client_meters":
-			m.MaxEntries = d.net.Size()
-			if name == "client_counters" || name == "client_meters" {
-				m.Flags |= unix.BPF_F_MMAPABLE
-			}
-		case "strangers":
-			m.MaxEntries = d.net.Size()
-			continue
-		case "devices":
-			m.MaxEntries = datapath.MostStrangers
-			continue
-		case "senders":
-			m.MaxEntries = datapath.MostSenders
-			continue
-		case "window_scales":
-			if d.cfg.Shaping != ShapingAuto {
-				m.MaxEntries = unusedEntries
-			}
-			continue
-		case "flow_paths":
-			if d.cfg.FlowCache == FlowCacheNever {
-				m.MaxEntries = unusedEntries
-			}
-			if d.cfg.flowEntries > 0 {
-				m.MaxEntries = d.cfg.flowEntries
-			}
-			continue
-		case "flow_tallies":
-			m.Flags |= unix.BPF_F_MMAPABLE
-			fallthrough
-		case "flow_tallied":
-			if !d.cfg.tallying() {
-				m.MaxEntries = unusedEntries // instead of those of a former daemon
-			}
-		case "hops", "gateway_settings", "stats", "garden", "garden_ports", "networks", "newcomers", "called", "portal":
-		default:
-			continue // only constant within one load
+		if d.sizeMap(name, m) {
+			m.Pinning = ebpf.PinByName
 		}
-		m.Pinning = ebpf.PinByName
 	}
 	for _, dev := range []*net.Interface{lan, wan} {
 		if err := ethernet(dev); err != nil {

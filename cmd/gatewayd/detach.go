@@ -55,8 +55,8 @@ func detach(file string, force bool) error {
 	return nil
 }
 
-// reportDetached prints the result of a detach. left tells whether anything was in the kernel before, and pinned whether
-// there were pins.
+// reportDetached prints the result of a detach. left tells whether anything was in the kernel before, and pinned
+// whether there were pins.
 func reportDetached(cfg *config.Config, left, pinned bool) {
 	switch {
 	case !left:

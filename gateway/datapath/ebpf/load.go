@@ -115,8 +115,8 @@ func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// sizeMap fills in the size of a map, and reports whether it is pinned. Maps that are not pinned are constant within one
-// load, or made anew by each.
+// sizeMap fills in the size of a map, and reports whether it is pinned. Maps that are not pinned are constant within
+// one load, or made anew by each.
 func (d *Datapath) sizeMap(name string, m *ebpf.MapSpec) (pinned bool) {
 	switch name {
 	case "client_queues":

@@ -23,8 +23,9 @@ func (p *timedSource) Authenticate(ctx context.Context, _ session.Credentials) (
 	return session.Login{}, radius.ErrNoServer
 }
 
-// TestLoginTimeoutFollowsRADIUS: a guest has an answer within 10 s, unless the operator's radius.timeout says
-// that servers need longer; each of two then gets as long. Check-config tells of transmissions that do not fit in.
+// TestLoginTimeoutFollowsRADIUS: a guest has an answer within 10 s, unless the operator's radius.timeout says that
+// servers need longer; each of two then gets as long. Check-config tells of transmissions that do not fit in. Long:
+// most lines are the table of cases.
 func TestLoginTimeoutFollowsRADIUS(t *testing.T) {
 	for _, tt := range []struct {
 		keys, servers string

@@ -145,7 +145,8 @@ pin_dir = "/sys/fs/bpf/test"
 	}
 }
 
-// visitAsPerson is one person's stay.
+// visitAsPerson is one person's stay. Long: the steps of one run, each of which needs the state that the one before
+// left.
 func visitAsPerson(t *testing.T, d daemon, p *person, addr string) {
 	checkSheets(t, "before", false)
 	if _, err := chromedp.RunResponse(p.ctx, chromedp.Navigate(secure)); err == nil ||

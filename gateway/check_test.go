@@ -98,7 +98,7 @@ func TestCheckFiles(t *testing.T) {
 }
 
 // TestCheck: everything that Run refuses on this machine is found without running it, with what to do. A machine
-// without faults has no refusals, also while the gateway runs.
+// without faults has no refusals, also while the gateway runs. Long: most lines are the table of cases.
 func TestCheck(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())

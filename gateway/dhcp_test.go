@@ -12,7 +12,7 @@ import (
 
 // TestLeasesDespiteFirewall: with the eBPF data path clients lease, renew and release whatever firewall and reverse
 // path filter make of them, and no packet that the stack forwards is slowed down by a packet socket or a rule of
-// routing for it.
+// routing for it. Long: the steps of one run, each of which needs the state that the one before left.
 func TestLeasesDespiteFirewall(t *testing.T) {
 	rules := sh(t, "ip rule")
 	network(t)

@@ -10,7 +10,7 @@ import (
 
 // TestForwardingRestored: where somebody sets net.ipv4.ip_forward to 0 under the daemon, clients continue, the log
 // warns and the status counts; where forwarding cannot be switched on again the status says why nothing passes, until
-// it can.
+// it can. Long: the steps of one run, each of which needs the state that the one before left.
 func TestForwardingRestored(t *testing.T) {
 	network(t)
 	sh(t, "ip -n client addr add 10.1.0.99/24 dev c0; ip -n client route add default via 10.1.0.1")

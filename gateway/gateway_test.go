@@ -152,6 +152,7 @@ func clientReachesServer() bool {
 }
 
 // TestClient takes one client through lease, redirect, wrong password, login, a restart of the gateway and logout.
+// Long: the steps of one run, each of which needs the state that the one before left.
 func TestClient(t *testing.T) {
 	network(t)
 	dir := t.TempDir()

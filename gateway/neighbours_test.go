@@ -18,7 +18,7 @@ import (
 
 // TestMadeUpDevices: more made-up devices than the kernel's neighbour table may learn, 1024 on a machine that nobody
 // has set up, keep the portal from nobody. Another program leases addresses, so that each becomes a client with its
-// first packet.
+// first packet. Long: the steps of one run, each of which needs the state that the one before left.
 func TestMadeUpDevices(t *testing.T) {
 	const many, loads = 1100, 15
 	network(t)

@@ -66,7 +66,7 @@ func claim(mac net.HardwareAddr, addr string) []byte {
 
 // TestClaimsOfAddresses: where another program leases addresses, one device claims few of them and for a short time
 // unless it logs in, nobody claims the LAN's own addresses, and claims are forgotten when the gateway leases addresses
-// itself again.
+// itself again. Long: the steps of one run, each of which needs the state that the one before left.
 func TestClaimsOfAddresses(t *testing.T) {
 	network(t)
 	dir := t.TempDir()

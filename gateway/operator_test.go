@@ -13,8 +13,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestOperatorLogin: an operator's login has the limits that it was given and none of the configuration's. A
-// client without a lease is gone with its session, however that ends, also one that outlived a daemon.
+// TestOperatorLogin: an operator's login has the limits that it was given and none of the configuration's. A client
+// without a lease is gone with its session, however that ends, also one that outlived a daemon. Long: the steps of one
+// run, each of which needs the state that the one before left.
 func TestOperatorLogin(t *testing.T) {
 	network(t)
 	cfg := configured(t, t.TempDir(), onEBPF)

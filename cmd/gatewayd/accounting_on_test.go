@@ -16,7 +16,8 @@ import (
 
 // TestAccountingOnAfterLostSessions: a gateway that begins without the sessions that it had, because their file is
 // damaged, empty or missing, logs that and tells FreeRADIUS Accounting-On, before any session and only once, also where
-// FreeRADIUS is away at first. Detach tells it Accounting-Off; sessions that go on afterwards are started again.
+// FreeRADIUS is away at first. Detach tells it Accounting-Off; sessions that go on afterwards are started again. Long:
+// the steps of one run, each of which needs the state that the one before left.
 func TestAccountingOnAfterLostSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

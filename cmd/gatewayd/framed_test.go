@@ -32,6 +32,8 @@ func TestFramedRoutes(t *testing.T) {
 	}
 }
 
+// framedRoutes checks one data path: see TestFramedRoutes. Long: the steps of one run, each of which needs the state
+// that the one before left.
 func framedRoutes(t *testing.T, w *world) {
 	hosts := []netip.Addr{netip.MustParseAddr("203.0.113.9"), netip.MustParseAddr("198.18.5.77")}
 	routes := func() string { return w.sh("ip -n $ID-router -4 route show proto 103") }

@@ -14,7 +14,8 @@ import (
 // TestSubscribersOfTheKernel: with the kernel's PPPoE a subscriber's TCP arrives whole both ways, although the kernel
 // aggregates it at the gateway, counted to the byte. When the daemon ends, or is killed, traffic goes on, and its
 // successor has the same interface and the whole count. Its keeper writes to the daemon's log, and keeps the LAN
-// blocked. Nothing is left in the end.
+// blocked. Nothing is left in the end. Long: the steps of one run, each of which needs the state that the one before
+// left.
 func TestSubscribersOfTheKernel(t *testing.T) {
 	kernelPPPoE(t)
 	w := newLinesAt(t, kernelPath, "echo = \"1s\"\necho_failures = 60")

@@ -14,6 +14,7 @@ import (
 
 // checkForeignPorts checks that neither forwards nor what a helper expects gives a client ports outside that belong to
 // another client: low's are 1024 to 41023 of 192.0.2.7, and high's those of 192.0.2.9. Port 30000 is forwarded to low.
+// Long: the steps of one run, each of which needs the state that the one before left.
 func (w *world) checkForeignPorts(t *testing.T, low, high *client, server *identHost) {
 	t.Helper()
 	l, _ := low.serving(7000)

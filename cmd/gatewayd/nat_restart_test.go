@@ -104,7 +104,8 @@ func TestNATNamesForeignMasquerade(t *testing.T) {
 }
 
 // TestManualTranslates: with the manual's configuration of the quick start, its commands of NAT and its input rules a
-// client that logs in reaches a server that has no route to it.
+// client that logs in reaches a server that has no route to it. Long: the steps of one run, each of which needs the
+// state that the one before left.
 func TestManualTranslates(t *testing.T) {
 	t.Parallel()
 	var text []byte

@@ -98,7 +98,7 @@ func (w *world) reaches(host string, to netip.AddrPort, l *net.TCPListener) (net
 
 // TestNAT: on every data path clients have the router's address outside, but for exceptions; forwarded ports lead to a
 // client that is logged in, by TCP and UDP, from outside and from another client, and are counted and limited as all of
-// its traffic is.
+// its traffic is. Long: the steps of one run, each of which needs the state that the one before left.
 func TestNAT(t *testing.T) {
 	for name, path := range map[string]string{"ebpf": "", "nfqueue": `kind = "nfqueue"`,
 		"nfqueue-fast": "kind = \"nfqueue\"\nfast = true", "tun": `kind = "tun"`, "tun-fast": "kind = \"tun\"\nfast = true"} {
@@ -218,7 +218,7 @@ func (w *world) undone(t *testing.T) {
 }
 
 // TestNATPorts: each client has exactly the ports that the formula of RFC 7422 gives it, and no more; whois finds it by
-// them.
+// them. Long: the steps of one run, each of which needs the state that the one before left.
 func TestNATPorts(t *testing.T) {
 	t.Parallel()
 	w, ann, bob := translating(t, "", "")

@@ -17,7 +17,7 @@ import (
 )
 
 // TestRADIUSOutage: without an answering server no client gets in, admitted ones stay, and logins work again when
-// the server does.
+// the server does. Long: the steps of one run, each of which needs the state that the one before left.
 func TestRADIUSOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,7 +13,8 @@ import (
 )
 
 // TestGuessesOverPPPoE: wrong passwords are counted over PPPoE as at the portal, and for both together: by the client's
-// MAC address and by the user's name. Whoever must wait is refused without a question to the server.
+// MAC address and by the user's name. Whoever must wait is refused without a question to the server. Long: the steps of
+// one run, each of which needs the state that the one before left.
 func TestGuessesOverPPPoE(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, `methods = ["pap"]`)

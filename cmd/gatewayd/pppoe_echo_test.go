@@ -15,7 +15,8 @@ import (
 )
 
 // TestSubscribersTimeOut: a thousand subscribers send and receive, and vanish without a word. Echo requests find them
-// gone; each is accounted as lost, with the bytes that it has sent and received.
+// gone; each is accounted as lost, with the bytes that it has sent and received. Long: the steps of one run, each of
+// which needs the state that the one before left.
 func TestSubscribersTimeOut(t *testing.T) {
 	t.Parallel()
 	const n = 1000

@@ -53,7 +53,8 @@ func newLinesAt(t *testing.T, path, settings string) *world {
 }
 
 // TestSubscribers: clients log in over PPPoE by each method, through FreeRADIUS. A session is listed, accounted with
-// its address, and ended by either side.
+// its address, and ended by either side. Long: the steps of one run, each of which needs the state that the one before
+// left.
 func TestSubscribers(t *testing.T) {
 	t.Parallel()
 	for _, method := range ppp.Methods {

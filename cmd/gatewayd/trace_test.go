@@ -52,7 +52,8 @@ func TestLoginTrace(t *testing.T) {
 	}
 }
 
-// trace leads a client through a login, and returns the lines of its diagram.
+// trace leads a client through a login, and returns the lines of its diagram. Long: the steps of one run, each of which
+// needs the state that the one before left.
 func (w *world) trace(ownLAN bool) []string {
 	if ownLAN {
 		w.sh("ip -n $ID-router addr flush dev lan0") // the address is the TUN device's

@@ -254,6 +254,8 @@ func TestSameAddressSameSecret(t *testing.T) {
 	}
 }
 
+// TestLoadChecksFiles: files that the configuration names are checked when it is loaded. Long: most lines are the table
+// of cases.
 func TestLoadChecksFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, dir, "gatewayd.toml", strings.Replace(withRADIUS, `["radius"]`, `["radius", "users"]`, 1)+

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestGardenValues: each mistake has its own words, with file, line and key, and what can be understood is.
+// TestGardenValues: each mistake has its own words, with file, line and key, and what can be understood is. Long: most
+// lines are the table of cases.
 func TestGardenValues(t *testing.T) {
 	label := strings.Repeat("a", 64)
 	for _, tt := range []struct{ key, value, want string }{ // want: the value as it is understood, or words of the error

@@ -56,7 +56,8 @@ func waitsFor(t *testing.T, d time.Duration) {
 }
 
 // TestListenWaitsForEndingProcess: Listen waits for a lock that is held, and then for the process that had it, whose
-// ports may be taken longer than the lock.
+// ports may be taken longer than the lock. Long: the steps of one run, each of which needs the state that the one
+// before left.
 func TestListenWaitsForEndingProcess(t *testing.T) {
 	waitsFor(t, time.Minute)
 	path := filepath.Join(t.TempDir(), "c.sock")

@@ -25,7 +25,8 @@ func (p presence) ask(ctx context.Context, _ MAC, _ netip.Addr) (bool, error) {
 	}
 }
 
-// TestReleaseIsVerified: a lease ends by RELEASE or DECLINE only if its client does not answer for the address.
+// TestReleaseIsVerified: a lease ends by RELEASE or DECLINE only if its client does not answer for the address. Long:
+// the steps of one run, each of which needs the state that the one before left.
 func TestReleaseIsVerified(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	p := presence{make(chan bool)}

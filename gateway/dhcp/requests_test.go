@@ -13,7 +13,7 @@ import (
 )
 
 // TestRequestsFromDataPath: with Requests set, the server answers exactly the requests from it, also after its
-// interface was down or absent.
+// interface was down or absent. Long: the steps of one run, each of which needs the state that the one before left.
 func TestRequestsFromDataPath(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	pipes := make(chan *os.File, 4)

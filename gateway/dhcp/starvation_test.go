@@ -9,7 +9,7 @@ import (
 
 // TestStarvation: a device with 66,000 MAC addresses takes all addresses of a /16. Clients that are logged in renew
 // their leases meanwhile and keep their addresses after a pause, and newcomers get addresses again once the brief
-// leases have ended.
+// leases have ended. Long: the steps of one run, each of which needs the state that the one before left.
 func TestStarvation(t *testing.T) {
 	cfg := testConfig("-")
 	cfg.Pools = []Range{{addr("10.1.0.2"), addr("10.1.255.254")}}

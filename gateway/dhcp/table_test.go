@@ -165,6 +165,8 @@ func (m naiveTable) check(t *testing.T, tb *table, label string) {
 	}
 }
 
+// TestAddressesAreChosenInOrder: a client is offered its static or former address, the one that it requests if that is
+// free, or else the next free one. Long: the steps of one run, each of which needs the state that the one before left.
 func TestAddressesAreChosenInOrder(t *testing.T) {
 	tb, now := smallTable(t), time.Now()
 	get := func(i int, wish string) string {

@@ -10,8 +10,9 @@ import (
 	miekg "github.com/miekg/dns"
 )
 
-// TestUpstreamsWithoutEDNS: an upstream that refuses EDNS, in whichever way, or drops such queries, is asked
-// without, and after the first times at once.
+// TestUpstreamsWithoutEDNS: an upstream that refuses EDNS, in whichever way, or drops such queries, is asked without,
+// and after the first times at once. Long: the steps of one run, each of which needs the state that the one before
+// left.
 func TestUpstreamsWithoutEDNS(t *testing.T) {
 	header := func(q *miekg.Msg, rcode int) *miekg.Msg {
 		return &miekg.Msg{MsgHdr: miekg.MsgHdr{Id: q.Id, Response: true, RecursionDesired: true, Rcode: rcode}}

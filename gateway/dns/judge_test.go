@@ -137,7 +137,7 @@ func TestReplyIsMadeAnew(t *testing.T) {
 	}
 }
 
-// FuzzJudge gives the policy any query and any answer.
+// FuzzJudge gives the policy any query and any answer. Long: it states the rules for every kind of answer.
 func FuzzJudge(f *testing.F) {
 	add := func(q, answer *miekg.Msg) {
 		a, err1 := q.Pack()

@@ -129,7 +129,8 @@ func TestFloodOfLocalNames(t *testing.T) {
 }
 
 // TestBudgetPerDevice: a device's addresses share one budget, an exhausted budget concerns that device alone, and
-// admitted clients have none. A query over TCP uses it too.
+// admitted clients have none. A query over TCP uses it too. Long: the steps of one run, each of which needs the state
+// that the one before left.
 func TestBudgetPerDevice(t *testing.T) {
 	resolver := dnsmasq(t, "--address=/shop.example/192.0.2.7", "--address=/ready.example/192.0.2.8")
 	s := start(t, &recorder{}, []netip.AddrPort{resolver}, func(c *Config) {

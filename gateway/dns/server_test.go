@@ -156,6 +156,7 @@ func TestOpenedAddressesAreBounded(t *testing.T) {
 	}
 }
 
+// TestLocalAnswers: queries that the gateway answers itself. Long: most lines are the table of cases.
 func TestLocalAnswers(t *testing.T) {
 	upstream := walledGarden(t)
 	s := start(t, &recorder{}, []netip.AddrPort{upstream}, func(c *Config) {

@@ -108,7 +108,7 @@ func asRecord(f Flow) record {
 }
 
 // TestCollector: Debian's nfcapd takes what is sent, and nfdump shows the same. Its sums by protocol lack the other
-// direction, as the manual says.
+// direction, as the manual says. Long: the steps of one run, each of which needs the state that the one before left.
 func TestCollector(t *testing.T) {
 	folder := t.TempDir()
 	free, err := net.ListenPacket("udp4", "127.0.0.1:0")

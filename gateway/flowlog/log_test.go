@@ -144,7 +144,8 @@ func send(t testing.TB, c *net.UDPConn, port int) {
 }
 
 // TestConnections: real connections are found by both of their addresses, with bytes and user, while they are open and
-// afterwards, and what was changed in the kernel is restored.
+// afterwards, and what was changed in the kernel is restored. Long: the steps of one run, each of which needs the state
+// that the one before left.
 func TestConnections(t *testing.T) {
 	w, p, folder := newWorld(t), &holders{}, t.TempDir()
 	settings := "sysctl net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp " +
@@ -215,7 +216,8 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestAllFlowsLogged begins 100,000 flows, 10,000 a second, and has the kernel's own count of them agree.
+// TestAllFlowsLogged begins 100,000 flows, 10,000 a second, and has the kernel's own count of them agree. Long: the
+// steps of one run, each of which needs the state that the one before left.
 func TestAllFlowsLogged(t *testing.T) {
 	const rate, seconds = 10_000, 10
 	w, p, folder := newWorld(t), &holders{}, t.TempDir()

@@ -15,7 +15,7 @@ import (
 
 // TestSearchMillionFlows writes 1,000,000 flows, of which 16 share each port, and finds every second one by its
 // client's address, and the others by the outer one. FLOWLOG_EVERY=1 asks for every one of them; the usual test for
-// each 499th.
+// each 499th. Long: the steps of one run, each of which needs the state that the one before left.
 func TestSearchMillionFlows(t *testing.T) {
 	const flows = 1_000_000
 	step := 499

@@ -69,7 +69,8 @@ func TestIPForwardSysctl(t *testing.T) {
 }
 
 // TestSwitch: forwarding is switched on at the given interfaces alone and restored by another process's switch, unless
-// the administrator has switched it on for the machine meanwhile.
+// the administrator has switched it on for the machine meanwhile. Long: the steps of one run, each of which needs the
+// state that the one before left.
 func TestSwitch(t *testing.T) {
 	const off, on = "0 1 0 0 0 1 0 1", "1 0 1 0 0 1 0 1"
 	prepare := func(t *testing.T) (Switch, *netnstest.Space) {

@@ -33,7 +33,8 @@ func right(t *testing.T, g *Guard, identity Attempter, user string) {
 }
 
 // TestMadeUpAddressesShareLineAllowance: they have the line's allowance together, for any users. One device that goes
-// on with a wrong password does not use it up, a user's own device does not wait, and a right password ends it.
+// on with a wrong password does not use it up, a user's own device does not wait, and a right password ends it. Long:
+// the steps of one run, each of which needs the state that the one before left.
 func TestMadeUpAddressesShareLineAllowance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Guard

@@ -16,7 +16,8 @@ import (
 )
 
 // TestSilentIdentPeers: hosts that connect and send nothing, or a query byte by byte, have a bound of connections, and
-// lose them in the end; then there is place for others.
+// lose them in the end; then there is place for others. Long: the steps of one run, each of which needs the state that
+// the one before left.
 func TestSilentIdentPeers(t *testing.T) {
 	defer func(before time.Duration) { queryTimeout = before }(queryTimeout)
 	queryTimeout = time.Second

@@ -286,7 +286,8 @@ func TestVersions(t *testing.T) {
 }
 
 // TestNoRoom: a keeper whose descriptors are all in use refuses files, says so, and holds what it has, whoever
-// connects; its owner's successor gets in.
+// connects; its owner's successor gets in. Long: the steps of one run, each of which needs the state that the one
+// before left.
 func TestNoRoom(t *testing.T) {
 	t.Setenv(filesEnv, "24")
 	own := says(t)

@@ -57,7 +57,7 @@ func open(t *testing.T, c Config) (*NAT, *netnstest.Space) {
 	return n, s
 }
 
-// TestRulesAreWhatNftReads compares the rules with nft's output.
+// TestRulesAreWhatNftReads compares the rules with nft's output. Long: most lines are the table of cases.
 func TestRulesAreWhatNftReads(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*Config)

@@ -29,6 +29,8 @@ func testEvent(kind session.Kind, after time.Duration, cause session.Cause) sess
 	}
 }
 
+// TestAccounting: the attributes of Accounting-Requests, as FreeRADIUS has received them. Long: most lines are the
+// table of cases.
 func TestAccounting(t *testing.T) {
 	f := startFreeRADIUS(t)
 	cfg := Config{Servers: []Server{f.server()}, NASAddress: netip.MustParseAddr("192.0.2.1"), NASPortType: Ethernet,

@@ -144,7 +144,7 @@ func FuzzDecide(f *testing.F) {
 
 // TestEndsAndZeros: a limit of 0 is given, and one that is missing is not; the earlier of Session-Timeout and
 // WISPr-Session-Terminate-Time counts, at a login and in a CoA-Request alike. An end that is over or unreadable
-// admits nobody.
+// admits nobody. Long: most lines are the table of cases.
 func TestEndsAndZeros(t *testing.T) {
 	c := newClient(t, Config{Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}})
 	now := time.Date(2026, 11, 27, 22, 0, 0, 0, time.UTC)

@@ -137,7 +137,8 @@ func (s attributeUse) compare(t *testing.T, of packets) {
 	}
 }
 
-// TestAttributesSent: the table has the attributes of all packets that are sent.
+// TestAttributesSent: the table has the attributes of all packets that are sent. Long: the steps of one run, each of
+// which needs the state that the one before left.
 func TestAttributesSent(t *testing.T) {
 	s := attributeUse{}
 	cfg := Config{

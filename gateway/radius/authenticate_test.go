@@ -35,6 +35,8 @@ func testPasswords() []string {
 	return all
 }
 
+// TestAuthenticate: logins that FreeRADIUS accepts and rejects, by each method. Long: most lines are the table of
+// cases.
 func TestAuthenticate(t *testing.T) {
 	f := startFreeRADIUS(t)
 	granted := session.Login{

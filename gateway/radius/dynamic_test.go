@@ -190,6 +190,7 @@ func TestDynamicWithoutTimestamp(t *testing.T) {
 
 // TestDynamicIsNotReplayed: a recorded request is not carried out again, from whatever port of the server, for as long
 // as its Event-Timestamp is accepted, or for a day without one, however many others come, and also by the next daemon.
+// Long: the steps of one run, each of which needs the state that the one before left.
 func TestDynamicIsNotReplayed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "requests")
 	d, o := newDynamic(t)

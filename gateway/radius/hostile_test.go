@@ -108,7 +108,7 @@ func flip(data []byte, i int) []byte {
 }
 
 // TestForgeriesAreDropped: each forged Access-Accept is followed by the server's authentic Access-Reject, which must be
-// the result.
+// the result. Long: most lines are the table of cases.
 func TestForgeriesAreDropped(t *testing.T) {
 	const accept = radius.CodeAccessAccept
 	for _, tt := range []struct {
@@ -355,7 +355,8 @@ func delayOf(t testing.TB, r receivedRequest) rfc2866.AcctDelayTime {
 	return rfc2866.AcctDelayTime_Get(p)
 }
 
-// TestMoreThanOneSocketFullInFlight: more requests than the 256 identifiers of a port.
+// TestMoreThanOneSocketFullInFlight: more requests than the 256 identifiers of a port. Long: the steps of one run, each
+// of which needs the state that the one before left.
 func TestMoreThanOneSocketFullInFlight(t *testing.T) {
 	const n = 700
 	a := newAttacker(t)

@@ -53,7 +53,8 @@ func TestClaimsShareTheDisk(t *testing.T) {
 }
 
 // TestClaimsAtTheSameTime: however many claims of a MAC address are decided at once, it has as many addresses as it can
-// have; and of several that claim one address one has it.
+// have; and of several that claim one address one has it. Long: the steps of one run, each of which needs the state
+// that the one before left.
 func TestClaimsAtTheSameTime(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
 	claim := func(keys ...session.Key) (refused []error, got int) {

@@ -31,7 +31,8 @@ func (c *recordedCuts) Flush(prefixes ...netip.Prefix) <-chan struct{} {
 }
 
 // TestConnectionsEnd: with a session its connections end, while the data path is closed and before another begins;
-// those without a session do so when the address has another client. The same user's next session keeps them.
+// those without a session do so when the address has another client. The same user's next session keeps them. Long: the
+// steps of one run, each of which needs the state that the one before left.
 func TestConnectionsEnd(t *testing.T) {
 	const behind, other = "198.18.0.0/24", "198.18.1.0/24"
 	first, next := key(1, 5), key(2, 5)

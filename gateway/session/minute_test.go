@@ -43,7 +43,7 @@ func (d *senders) Moved(f func(datapath.ID)) error {
 }
 
 // TestMinutelySave: a minute's save looks at the sessions that have traffic and at no others, and repeats what it could
-// not save.
+// not save. Long: the steps of one run, each of which needs the state that the one before left.
 func TestMinutelySave(t *testing.T) {
 	const clients = 200
 	dp := &senders{}

@@ -63,7 +63,7 @@ func (a *accounting) kindsOf(id string) (kinds []session.Kind) {
 // TestUnconfirmedEventsDelayNoOther: events of 100 sessions are never confirmed, neither of those that began before nor
 // of those that begin after the others. Others' events are handed out at once, each session's in order; the unconfirmed
 // are set aside, counted apart, tried again slowly, and come in order when the server takes them at last, also after a
-// restart.
+// restart. Long: the steps of one run, each of which needs the state that the one before left.
 func TestUnconfirmedEventsDelayNoOther(t *testing.T) {
 	const stuck, all = 100, 102
 	synctest.Test(t, func(t *testing.T) {

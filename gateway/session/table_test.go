@@ -15,6 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
+// TestClientGoesThroughItsStates: a client is leased, redirected, logged in and logged out, and its state says so.
+// Long: the steps of one run, each of which needs the state that the one before left.
 func TestClientGoesThroughItsStates(t *testing.T) {
 	dp := newMemory()
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)

@@ -33,8 +33,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// inTime runs a test with a fake clock, with a table whose timers run and a client that
-// has a lease.
+// inTime runs a test with a fake clock, with a table whose timers run and a client that has a lease.
 func inTime(t *testing.T, test func(t *testing.T, table *session.Table, dp *memory, k session.Key)) {
 	synctest.Test(t, func(t *testing.T) {
 		dp := newMemory()
@@ -228,7 +227,8 @@ func TestCountersBeginAnew(t *testing.T) {
 	})
 }
 
-// TestTimersGoOnAfterRestart: timers that expired without a daemon act now.
+// TestTimersGoOnAfterRestart: timers that expired without a daemon act now. Long: the steps of one run, each of which
+// needs the state that the one before left.
 func TestTimersGoOnAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dp, path := newMemory(), filepath.Join(t.TempDir(), "s.db")

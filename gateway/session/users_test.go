@@ -12,7 +12,8 @@ import (
 )
 
 // TestSessionsOfOneUser: a user has as many sessions at once as the login allows, also when many devices log in at the
-// same moment; an ended session makes room, and a client that logs in again replaces its own.
+// same moment; an ended session makes room, and a client that logs in again replaces its own. Long: the steps of one
+// run, each of which needs the state that the one before left.
 func TestSessionsOfOneUser(t *testing.T) {
 	path, dp := filepath.Join(t.TempDir(), "sessions.db"), newMemory()
 	table, err := session.Open(path, dp, discardLog)

@@ -14,7 +14,8 @@ import (
 )
 
 // TestLine: a time in a file is the same moment again for the next process, in whatever year the line was begun, and as
-// good as the clock allows after a reboot.
+// good as the clock allows after a reboot. Long: the steps of one run, each of which needs the state that the one
+// before left.
 func TestLine(t *testing.T) {
 	boot, err := os.ReadFile(bootID)
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 // someHash has the right form; no password is known.
 const someHash = "$argon2id$v=19$m=65536,t=3,p=4$MDEyMzQ1Njc4OWFiY2RlZg$MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"
 
+// TestProblemsNameFileAndLine: each mistake of a file is reported with its line. Long: most lines are the table of
+// cases.
 func TestProblemsNameFileAndLine(t *testing.T) {
 	const number = "must be a whole number of at least 1 with k, M, G or T behind it or nothing"
 	const duration = "must be a duration such as 90m or 8h, at least 1s"

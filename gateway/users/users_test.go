@@ -140,6 +140,8 @@ func TestUnknownNamesCostTheSame(t *testing.T) {
 	}
 }
 
+// TestChangesAreRead: changes of the file are read at the next login, and a file with mistakes keeps the former
+// accounts. Long: the steps of one run, each of which needs the state that the one before left.
 func TestChangesAreRead(t *testing.T) {
 	path := accountsFile(t, "alice:"+hashOfTulip())
 	a, logged := open(t, path)

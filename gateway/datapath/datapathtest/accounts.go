@@ -60,8 +60,7 @@ func (w *World) stableTraffic(t *testing.T, s Station) (now tally) {
 	return now
 }
 
-// counts waits until a station's traffic since a reading is exactly want, and checks that
-// it stays so.
+// counts waits until a station's traffic since a reading is exactly want, and checks that it stays so.
 func (w *World) counts(t *testing.T, s Station, since, want tally) {
 	t.Helper()
 	netnstest.Await(t, "a count", func() error {
@@ -74,7 +73,8 @@ func (w *World) counts(t *testing.T, s Station, since, want tally) {
 
 const headers = 20 + 8 // of IP and UDP
 
-// packetsAreCounted: UDP of all sizes, also many packets sent as one.
+// packetsAreCounted: UDP of all sizes, also many packets sent as one. Long: the steps of one run, each of which needs
+// the state that the one before left.
 func packetsAreCounted(t *testing.T, w *World) {
 	w.admit(t, w.Alice, w.Bob)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -151,8 +151,8 @@ func (f *Flow) together(n, bytes int) error {
 	return errors.Join(err, set)
 }
 
-// plainTCP gives every segment a header of 20 bytes, except the first with 24, and a
-// window so short that no queue overflows.
+// plainTCP gives every segment a header of 20 bytes, except the first with 24, and a window so short that no queue
+// overflows.
 const plainTCP = `cd /proc/sys/net/ipv4; echo 0 >tcp_timestamps; echo 0 >tcp_sack; echo 0 >tcp_window_scaling; echo 0 >tcp_ecn; echo reno >tcp_congestion_control`
 
 // streamsAreCounted compares TCP, aggregated or not, with the counts of both ends.
@@ -224,8 +224,8 @@ func oddPackets(t *testing.T, w *World) {
 	}
 }
 
-// booksAgree: the list of clients, their sum, the reasons and the time a client was
-// last seen agree.
+// booksAgree: the list of clients, their sum, the reasons and the time a client was last seen agree. Long: the steps of
+// one run, each of which needs the state that the one before left.
 func booksAgree(t *testing.T, w *World) {
 	const packets = 50
 	began := time.Now().Add(-50 * time.Millisecond)

@@ -34,7 +34,8 @@ func floodsOfAStranger(t *testing.T, w *World) {
 
 // connectionFlood: where the kernel tracks connections, Bob sends what opens connections or is refused, each packet
 // from another port and from one of his four addresses in turn; Alice, who is not logged in either, has the portal, the
-// garden and DNS meanwhile, and keeps the connection that she has.
+// garden and DNS meanwhile, and keeps the connection that she has. Long: the steps of one run, each of which needs the
+// state that the one before left.
 func connectionFlood(t *testing.T, w *World) {
 	must(t, w.OpenGarden("198.51.100.9/32", time.Time{}))
 	w.Router.Run(t, "iptables -t nat -A POSTROUTING -o wan0 -j MASQUERADE")

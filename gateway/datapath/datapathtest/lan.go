@@ -15,8 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// brokenFrames: truncated frames and frames with wrong lengths are never forwarded, not
-// even for admitted clients.
+// brokenFrames: truncated frames and frames with wrong lengths are never forwarded, not even for admitted clients.
 func brokenFrames(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -96,8 +95,8 @@ func resum(frame []byte) []byte {
 	return frame
 }
 
-// arpGames: a station that claims Alice's address by ARP gets none of her packets, and
-// only the gateway answers for the gateway's address.
+// arpGames: a station that claims Alice's address by ARP gets none of her packets, and only the gateway answers for the
+// gateway's address.
 func arpGames(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -175,8 +174,8 @@ ip addr add 2001:db8:1::1/64 dev lan0 nodad; ip addr add 2001:db8:2::1/64 dev wa
 	}
 }
 
-// throughTheGateway: two admitted clients reach each other through the gateway, and are
-// counted as with the server; other clients cannot be reached.
+// throughTheGateway: two admitted clients reach each other through the gateway, and are counted as with the server;
+// other clients cannot be reached.
 func throughTheGateway(t *testing.T, w *World) {
 	for _, s := range []struct{ from, to Station }{{w.Alice, w.Bob}, {w.Bob, w.Alice}, {w.Alice, w.Intruder}} {
 		s.from.Run(t, "sysctl -qw net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf.c0.accept_redirects=0; ip route add "+
@@ -236,8 +235,8 @@ func otherInterfaces(t *testing.T, w *World) {
 	}
 }
 
-// newcomers: where another program leases addresses, the gateway is notified of unknown
-// clients, and admits them only when they are set.
+// newcomers: where another program leases addresses, the gateway is notified of unknown clients, and admits them only
+// when they are set. Long: the steps of one run, each of which needs the state that the one before left.
 func newcomers(t *testing.T, w *World) {
 	if !w.path.Newcomers {
 		t.Log("it promises to work with the gateway's own DHCP only")
@@ -291,8 +290,8 @@ func newcomers(t *testing.T, w *World) {
 	}
 }
 
-// metAtOnce: the first packet of a newcomer that is admitted because of it reaches the
-// portal without a TCP retransmission, which would take a second.
+// metAtOnce: the first packet of a newcomer that is admitted because of it reaches the portal without a TCP
+// retransmission, which would take a second.
 func metAtOnce(t *testing.T, w *World) {
 	if !w.path.Greets {
 		t.Log("it promises nothing of the packet that makes a client known")

@@ -51,8 +51,8 @@ func untilHolds(t *testing.T, w *World) {
 	down.Stops(t, "with a time that was")
 }
 
-// passesUntil lets packets of flows pass for a time, and returns when that ends. If the
-// machine is too busy to send any within that time, it repeats with twice the time.
+// passesUntil lets packets of flows pass for a time, and returns when that ends. If the machine is too busy to send any
+// within that time, it repeats with twice the time.
 func passesUntil(t *testing.T, lasts time.Duration, let func(end time.Time), flows ...*Flow) time.Time {
 	t.Helper()
 	for ; lasts < time.Minute; lasts *= 2 {
@@ -81,7 +81,7 @@ func passesUntil(t *testing.T, lasts time.Duration, let func(end time.Time), flo
 	return time.Time{}
 }
 
-// quotasHold: the packet that reaches a quota passes, the next does not.
+// quotasHold: the packet that reaches a quota passes, the next does not. Long: most lines are the table of cases.
 func quotasHold(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -133,8 +133,7 @@ func quotasHold(t *testing.T, w *World) {
 	}
 }
 
-// judged waits until passed of all packets have passed and the rest was counted as
-// dropped.
+// judged waits until passed of all packets have passed and the rest was counted as dropped.
 func (w *World) judged(t *testing.T, since datapath.Counters, passed, of uint64) {
 	t.Helper()
 	netnstest.Await(t, "a verdict", func() error {
@@ -171,8 +170,7 @@ func (b *bucket) take(now time.Time, bytes float64) {
 	}
 }
 
-// ratesHold offers three times the rate and compares what passes with a token bucket that
-// starts full.
+// ratesHold offers three times the rate and compares what passes with a token bucket that starts full.
 func ratesHold(t *testing.T, w *World, upward bool) {
 	l := datapath.Limits{UpBps: *rateBps}
 	f, idle := w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -211,8 +209,8 @@ func ratesHold(t *testing.T, w *World, upward bool) {
 	}
 }
 
-// streamsKeepRate: a connection nearly reaches its rate and never exceeds it; connections
-// in the other direction do not count.
+// streamsKeepRate: a connection nearly reaches its rate and never exceeds it; connections in the other direction do not
+// count.
 func streamsKeepRate(t *testing.T, w *World) {
 	must(t, w.Set(w.Alice.client(
 		admitted, func(c *datapath.Client) { c.Limits = datapath.Limits{UpBps: *rateBps, DownBps: *rateBps} })))

@@ -19,7 +19,8 @@ var neighbours = []behaviour{
 	{"MadeUpNeighboursOthersLease", madeUpNeighbours, Shape{Learn: true}},
 }
 
-// neighboursAreClients: clients have permanent entries, as long as they are clients, and others have none.
+// neighboursAreClients: clients have permanent entries, as long as they are clients, and others have none. Long: the
+// steps of one run, each of which needs the state that the one before left.
 func neighboursAreClients(t *testing.T, w *World) {
 	entered := func(phase string, clients ...datapath.Client) {
 		t.Helper()

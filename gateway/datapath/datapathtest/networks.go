@@ -19,8 +19,8 @@ var (
 )
 
 // networksBehind: networks behind a client's PPPoE session are the client's. Their packets come and go by this session
-// alone, are counted and limited as the client's, and go on while the gateway is away, where that
-// passes packets then.
+// alone, are counted and limited as the client's, and go on while the gateway is away, where that passes packets then.
+// Long: the steps of one run, each of which needs the state that the one before left.
 func networksBehind(t *testing.T, w *World) {
 	routed := func(networks ...netip.Prefix) func(*datapath.Client) {
 		return func(c *datapath.Client) { admitted(c); c.Routes = networks }

@@ -28,7 +28,7 @@ var (
 
 // oddFrames: nothing leaves the LAN of frames that are damaged at random, with tags, options, fragments and others'
 // addresses, while an admitted client's packets pass. Discovery, broadcasts and routing protocols stay too, an admitted
-// client's as well.
+// client's as well. Long: a line for each frame.
 func oddFrames(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -227,7 +227,7 @@ func localTalk(s Station) map[string]attempt {
 }
 
 // poisoned: neither ARP nor ICMP redirects of strangers, of admitted clients or from the WAN change where the gateway
-// sends packets.
+// sends packets. Long: the steps of one run, each of which needs the state that the one before left.
 func poisoned(t *testing.T, w *World) {
 	w.admit(t, w.Alice, w.Bob)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)

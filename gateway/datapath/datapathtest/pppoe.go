@@ -241,8 +241,8 @@ func pppoeLowersMSS(t *testing.T, w *World) {
 	}
 }
 
-// forgedPPPoE: an address is used in its session and by its MAC address, and in no other way,
-// and frames whose lengths are wrong go nowhere.
+// forgedPPPoE: an address is used in its session and by its MAC address, and in no other way, and frames whose lengths
+// are wrong go nowhere. Long: the steps of one run, each of which needs the state that the one before left.
 func forgedPPPoE(t *testing.T, w *World) {
 	w.admit(t, w.Alice, w.Bob)
 	up := w.Up(t, w.Alice)

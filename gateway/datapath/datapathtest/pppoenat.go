@@ -13,9 +13,10 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// pppoeBehindNAT: a server that sends too long packets to a client behind masquerading, not to be
-// fragmented, learns the PPPoE session's MTU. Its kernel takes only an error about a packet that it has sent, so
-// addresses and ports in it are right. Shorter packets arrive, and the client is counted for nothing else.
+// pppoeBehindNAT: a server that sends too long packets to a client behind masquerading, not to be fragmented, learns
+// the PPPoE session's MTU. Its kernel takes only an error about a packet that it has sent, so addresses and ports in it
+// are right. Shorter packets arrive, and the client is counted for nothing else. Long: the steps of one run, each of
+// which needs the state that the one before left.
 func pppoeBehindNAT(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	if !w.path.Netfilter {

@@ -41,7 +41,7 @@ func diff(from, to []uint32) uint32 {
 }
 
 // TestCached is what becomes of packets with an entry in the cache: alice's from port 40000 to the server's port
-// 443 leave from port 5000 of the WAN's address.
+// 443 leave from port 5000 of the WAN's address. Long: most lines are the table of cases.
 func TestCached(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, func(c *Config) { c.FlowCache = FlowCacheAlways })

@@ -21,7 +21,8 @@ import (
 )
 
 // TestForeignProgramsAfterOurs: programs of others that come after ours at tc, by either way of attaching, see every
-// packet of admitted clients, and the status names them.
+// packet of admitted clients, and the status names them. Long: the steps of one run, each of which needs the state that
+// the one before left.
 func TestForeignProgramsAfterOurs(t *testing.T) {
 	for _, p := range paths() {
 		if p.Name != "auto" && p.Name != "clsact" {

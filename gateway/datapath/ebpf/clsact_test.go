@@ -7,7 +7,8 @@ import (
 
 // TestFiltersRemovedFromFormerInterface: before kernel 6.6, an interface that is no longer the LAN's or the WAN's loses
 // its filters and the clsact that gatewayd made, with the next start or with detach, also when it has another name by
-// then or is gone, and when the two change their roles. What others have there stays.
+// then or is gone, and when the two change their roles. What others have there stays. Long: the steps of one run, each
+// of which needs the state that the one before left.
 func TestFiltersRemovedFromFormerInterface(t *testing.T) {
 	n := newNetwork(t)
 	run(t, `for p in a:b c:d; do ip link add ${wan}${p%:*} type veth peer name ${wan}${p#*:}; ip link set ${wan}${p%:*} up; ip link set ${wan}${p#*:} up; done`,

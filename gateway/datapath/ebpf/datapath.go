@@ -127,7 +127,8 @@ type Datapath struct {
 var _ datapath.Datapath = (*Datapath)(nil)
 
 // Open loads the programs, or replaces those of a former daemon without losing a packet, and starts to follow the
-// kernel's routing. The former daemon's clients are kept.
+// kernel's routing. The former daemon's clients are kept. Long: the parts are opened in the order in which they need
+// each other.
 func Open(cfg Config) (_ *Datapath, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err

@@ -21,7 +21,8 @@ var (
 )
 
 // TestCacheMatchesStack draws rules, flows and packets, and has them forwarded by a gateway that caches flows and by
-// one that does not: every packet must have the same fate, and the same bytes.
+// one that does not: every packet must have the same fate, and the same bytes. Long: the steps of one run, each of
+// which needs the state that the one before left.
 func TestCacheMatchesStack(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
@@ -221,7 +222,7 @@ func (d *randomTraffic) packet(f *flow) []byte {
 	return f.fromPeer(edits...)
 }
 
-// odd draws what makes a packet one that the stack treats in its own way.
+// odd draws what makes a packet one that the stack treats in its own way. Long: a case for each way.
 func (d *randomTraffic) odd(of *flow) func(*datapathtest.Frame) {
 	kind, n := d.IntN(16), d.IntN(256)
 	of.ends = of.ends || kind >= 10 && kind <= 13 && n%4 == 0

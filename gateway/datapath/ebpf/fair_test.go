@@ -32,7 +32,7 @@ func sockets(t *testing.T, ns string, addr netip.Addr, count int) (all []*net.UD
 }
 
 // TestQueuedClientDelaysNoOther: beside some hundred connections of a client that wait, those of another come in the
-// order in which they were sent.
+// order in which they were sent. Long: the steps of one run, each of which needs the state that the one before left.
 func TestQueuedClientDelaysNoOther(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, shaped)

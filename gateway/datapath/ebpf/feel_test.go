@@ -192,6 +192,7 @@ type stream struct {
 	came atomic.Uint64 // bytes that were read
 }
 
+// stream opens a connection through the gateway that sends as fast as it can. Long: it has both ends of the connection.
 func (n network) stream(t testing.TB, to netip.Addr, up bool) *stream {
 	t.Helper()
 	var listener *net.TCPListener

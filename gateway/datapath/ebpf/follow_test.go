@@ -16,7 +16,7 @@ import (
 const flush = "conntrack -F" // by netlink
 
 // TestCacheFollows changes what the stack decides by. A cached flow's packets have the stack's fate once the
-// daemon has heard of it.
+// daemon has heard of it. Long: most lines are the table of cases.
 func TestCacheFollows(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)

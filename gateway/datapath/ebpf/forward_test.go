@@ -75,7 +75,7 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
-// TestWANIn is the policy for packets to the clients.
+// TestWANIn is the policy for packets to the clients. Long: most lines are the table of cases.
 func TestWANIn(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -200,7 +200,8 @@ func TestLimiterTellsInTime(t *testing.T) {
 	}
 }
 
-// TestReset is the answer to a TCP segment that may not pass (RFC 9293, 3.10.7.1).
+// TestReset is the answer to a TCP segment that may not pass (RFC 9293, 3.10.7.1). Long: the steps of one run, each of
+// which needs the state that the one before left.
 func TestReset(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)

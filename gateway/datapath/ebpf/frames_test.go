@@ -177,7 +177,7 @@ type oddFrame struct {
 	counted int    // counted bytes, for an admitted client
 }
 
-// oddFrames are based on an IP packet of 128 bytes: 20 of IP, 8 of UDP, 100 of 'x'.
+// oddFrames are based on an IP packet of 128 bytes: 20 of IP, 8 of UDP, 100 of 'x'. Long: a line for each frame.
 func oddFrames() map[string]oddFrame {
 	type spoil = []func([]byte) []byte
 	all := map[string]oddFrame{

@@ -105,7 +105,8 @@ func TestActiveFTP(t *testing.T) {
 	}
 }
 
-// TestSIP: a call is translated in its messages, and its sound passes and is cached.
+// TestSIP: a call is translated in its messages, and its sound passes and is cached. Long: the steps of one run, each
+// of which needs the state that the one before left.
 func TestSIP(t *testing.T) {
 	t.Parallel()
 	w := newHelped(t)

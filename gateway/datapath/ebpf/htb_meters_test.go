@@ -11,7 +11,7 @@ import (
 )
 
 // TestMetersFollowQueue: a meter that is set by what waits leaves the other direction's, which the programs change
-// meanwhile.
+// meanwhile. Long: the steps of one run, each of which needs the state that the one before left.
 func TestMetersFollowQueue(t *testing.T) {
 	n := newNetwork(t)
 	run(t, "tc qdisc add dev $lan root handle 8: pfifo limit 50", n.env()...)

@@ -45,7 +45,7 @@ func (n network) withLine(t *testing.T) *Datapath {
 }
 
 // TestLanInPPPoE is the policy for frames of PPPoE sessions: verdict, reason, counted bytes, and the
-// packet.
+// packet. Long: most lines are the table of cases.
 func TestLanInPPPoE(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)

@@ -109,7 +109,8 @@ func change(before, after map[string]uint64) map[string]uint64 {
 
 var must = netnstest.Must
 
-// TestLANIn is the policy for packets from the clients: verdict, reason, and counted bytes.
+// TestLANIn is the policy for packets from the clients: verdict, reason, and counted bytes. Long: most lines are the
+// table of cases.
 func TestLANIn(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)

@@ -15,7 +15,7 @@ import (
 )
 
 // TestRequests: each complete DHCP request for this machine or for all is delivered unchanged, once, and no other
-// packet is.
+// packet is. Long: most lines are the table of cases.
 func TestRequests(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, func(c *Config) { c.DHCP = true })
@@ -118,8 +118,9 @@ func hear(t *testing.T, d *Datapath) func() []byte {
 	}
 }
 
-// TestRequestsOverflow: requests that do not fit are counted; stored ones are read later, but not by a successor.
-// Half of the buffer is for clients with a lease.
+// TestRequestsOverflow: requests that do not fit are counted; stored ones are read later, but not by a successor. Half
+// of the buffer is for clients with a lease. Long: the steps of one run, each of which needs the state that the one
+// before left.
 func TestRequestsOverflow(t *testing.T) {
 	n := newNetwork(t)
 	cfg := n.config(t)

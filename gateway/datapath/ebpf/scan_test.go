@@ -103,7 +103,7 @@ func onlyForwarded(t *testing.T, before, present map[string]uint64) {
 }
 
 // TestScan: a client that sends to every port, again and again, gets few entries of the cache a second, and another
-// client's flow stays there.
+// client's flow stays there. Long: the steps of one run, each of which needs the state that the one before left.
 func TestScan(t *testing.T) {
 	netnstest.OnOneCPU(t)
 	const forget = "net.netfilter.nf_conntrack_udp_timeout"

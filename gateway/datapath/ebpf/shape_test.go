@@ -75,7 +75,7 @@ func (d *Datapath) holders() [2]gatewayHolder {
 }
 
 // TestQueuesRestored: queues are made for the first client with a rate, outlive the daemon, serve its successor, and
-// the default ones are put back.
+// the default ones are put back. Long: the steps of one run, each of which needs the state that the one before left.
 func TestQueuesRestored(t *testing.T) {
 	n := newNetwork(t)
 	before := n.queues(t)
@@ -172,7 +172,7 @@ func TestForeignQueuesKept(t *testing.T) {
 }
 
 // TestQueueClockWraps: the clock by which programs know that a flow waits wraps after 52 days, and what they noted
-// before does not count.
+// before does not count. Long: the steps of one run, each of which needs the state that the one before left.
 func TestQueueClockWraps(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, shaped)

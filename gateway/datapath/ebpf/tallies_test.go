@@ -169,7 +169,7 @@ func TestRedirectedFlowsAreLogged(t *testing.T) {
 }
 
 // TestCachedFlowsFullyLogged begins 10,000 connections in a second, whose last packets pass by the cache, and
-// has each recorded to the byte.
+// has each recorded to the byte. Long: the steps of one run, each of which needs the state that the one before left.
 func TestCachedFlowsFullyLogged(t *testing.T) {
 	const rate, flows, clients = 10_000, 10_000, 16
 	l := newLogged(t, translates)
@@ -234,7 +234,7 @@ func trafficOf(f flowlog.Flow) datapath.Traffic {
 }
 
 // TestDeletedConnectionsFullyLogged: while connections are deleted again and again, every packet that passes by the
-// cache is in a record.
+// cache is in a record. Long: the steps of one run, each of which needs the state that the one before left.
 func TestDeletedConnectionsFullyLogged(t *testing.T) {
 	l := newLogged(t, "")
 	var up, down [][]byte

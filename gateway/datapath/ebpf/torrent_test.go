@@ -295,7 +295,8 @@ func TestNoLossAtRate(t *testing.T) {
 	x.nothingPasses(t)
 }
 
-// nothingLost does what loses no packet of the flows.
+// nothingLost does what loses no packet of the flows. Long: the steps of one run, each of which needs the state that
+// the one before left.
 func (x *torrents) nothingLost(t *testing.T) {
 	cached := x.tw.cached
 	admit := func() {
@@ -348,7 +349,8 @@ func (x *torrents) nothingLost(t *testing.T) {
 		n["stack"]-counts["stack"])
 }
 
-// nothingPasses does what ends a flow.
+// nothingPasses does what ends a flow. Long: the steps of one run, each of which needs the state that the one before
+// left.
 func (x *torrents) nothingPasses(t *testing.T) {
 	for _, c := range []struct {
 		name, script, undo string

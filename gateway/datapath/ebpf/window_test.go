@@ -53,7 +53,8 @@ func readWindow(t *testing.T, frame []byte) (w uint16, summed bool) {
 }
 
 // TestWindows: what acknowledges packets that wait offers no larger window than the queue is given, in the connection's
-// own scale, and nothing else is changed.
+// own scale, and nothing else is changed. Long: the steps of one run, each of which needs the state that the one before
+// left.
 func TestWindows(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)

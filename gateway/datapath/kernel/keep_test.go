@@ -58,7 +58,8 @@ func admit(t *testing.T, w *datapathtest.World, s datapathtest.Station, l datapa
 var must = netnstest.Must
 
 // TestKeeperKilled: without its keeper the daemon loses nothing and has another one, which keeps the sessions as well.
-// With both killed nothing passes, and a daemon begins anew.
+// With both killed nothing passes, and a daemon begins anew. Long: the steps of one run, each of which needs the state
+// that the one before left.
 func TestKeeperKilled(t *testing.T) {
 	needPPPoE(t)
 	w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})

@@ -51,7 +51,7 @@ func toNine(more ...Expr) []Expr {
 	}, more...)
 }
 
-// TestRulesAreWhatNftReads compares every expression with nft's output.
+// TestRulesAreWhatNftReads compares every expression with nft's output. Long: most lines are the table of cases.
 func TestRulesAreWhatNftReads(t *testing.T) {
 	c, s := dial(t)
 	ask := Queue

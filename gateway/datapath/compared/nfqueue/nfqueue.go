@@ -68,7 +68,8 @@ type Datapath struct {
 var _ datapath.Datapath = (*Datapath)(nil)
 
 // open opens queues and replaces the rules of a former daemon, which were closed: in between no packet passes. There
-// are no clients at first, and counters begin at 0.
+// are no clients at first, and counters begin at 0. Long: the parts are opened in the order in which they need each
+// other.
 func open(cfg config) (_ *Datapath, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -86,7 +86,8 @@ func TestCoalesceByStation(t *testing.T) {
 	comparePackets(t, splitMessages(t, got, ethernetLen), all)
 }
 
-// TestCoalesce: packets of a flow are sent as one, and splitting gives the same packets.
+// TestCoalesce: packets of a flow are sent as one, and splitting gives the same packets. Long: most lines are the table
+// of cases.
 func TestCoalesce(t *testing.T) {
 	datagrams := func(sizes ...int) (all [][]byte) {
 		for i, n := range sizes {

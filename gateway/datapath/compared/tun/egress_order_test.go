@@ -38,6 +38,8 @@ func TestEgressKeepsOrder(t *testing.T) {
 	}
 }
 
+// keepsOrder sends packets through rings and queue at random, and checks that each flow arrives in order. Long: the
+// steps of one run, each of which needs the state that the one before left.
 func keepsOrder(t *testing.T, size int) {
 	x := newExits(t, 1)
 	x.Run(t, `ip link set a0 mtu 9000; ip link set b0 mtu 9000; ip link set tun7 mtu 9000

@@ -100,7 +100,8 @@ func (b *bench) out(t *testing.T, fast bool, v virtio, ip []byte) [][]byte {
 	return splitMessages(t, b.lan.messages(), ethernetLen)
 }
 
-// TestFrames: both modes treat every frame alike, whatever work is left to be done on it.
+// TestFrames: both modes treat every frame alike, whatever work is left to be done on it. Long: most lines are the
+// table of cases.
 func TestFrames(t *testing.T) {
 	data := text(2500)
 	ofStranger := between(stranger, site)

@@ -7,7 +7,7 @@ import (
 )
 
 // TestVarying: rules that decide packet by packet are named where packets of established connections meet
-// them, and no others.
+// them, and no others. Long: most lines are the table of cases.
 func TestVarying(t *testing.T) {
 	at := crossing(t)
 	const forward = "chain forward { type filter hook forward priority 0; policy drop; %; }"

@@ -10,7 +10,7 @@ import (
 )
 
 // TestByDestination: routing that depends on more than a packet's destination is named, and other routing is not,
-// however many ways out there are.
+// however many ways out there are. Long: most lines are the table of cases.
 func TestByDestination(t *testing.T) {
 	lan, err := net.InterfaceByName("lan0")
 	must(t, err)

@@ -99,17 +99,24 @@ func Attempts(trials []Trial, own []Entry) (list []Entry) {
 // that names the file (name) and the line; the records before that line are returned too. Without
 // kinds every kind is known, and records of measures are read only as far as Entry goes.
 func ReadRecords(r io.Reader, name string, kinds ...Kind) (Records, error) {
-	var records Records
-	seen := map[any]bool{}
+	follower := Follower{path: name, seen: map[any]bool{}}
+	err := follower.read(r, kinds)
+	return follower.records, err
+}
+
+// read adds the whole lines that a reader has from the follower's place on.
+func (f *Follower) read(r io.Reader, kinds []Kind) error {
 	buffered := bufio.NewReaderSize(r, 1<<16)
-	for number := 1; ; number++ {
+	f.records.Torn, f.records.TornLine = 0, 0
+	for number := f.lines + 1; ; number++ {
 		text, err := buffered.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			if records.Torn = len(text); records.Torn > 0 {
-				records.TornLine = number
+			if f.records.Torn = len(text); f.records.Torn > 0 {
+				f.records.TornLine = number
 			}
-			return records, nil
+			return nil
 		}
+		length := int64(len(text))
 		if number == 1 {
 			text = textfile.Trim(text)
 		}
@@ -117,11 +124,12 @@ func ReadRecords(r io.Reader, name string, kinds ...Kind) (Records, error) {
 			err = fmt.Errorf("it is %s text: an editor has saved it so; save it as UTF-8 (iconv -f %s -t UTF-8)", what, what)
 		}
 		if text = bytes.TrimSpace(text); err == nil && len(text) > 0 {
-			err = records.add(text, kinds, seen)
+			err = f.records.add(text, kinds, f.seen)
 		}
 		if err != nil {
-			return records, fmt.Errorf("read %s:%d: %w", name, number, err)
+			return fmt.Errorf("read %s:%d: %w", f.path, number, err)
 		}
+		f.lines, f.offset = number, f.offset+length
 	}
 }
 

@@ -169,12 +169,17 @@ func (r Run) MeasuredFor() time.Duration {
 // both can be read, and Missing says what else is not there. A folder with neither is an error.
 // For kinds see ReadRecords.
 func ReadRun(dir string, kinds ...Kind) (Run, error) {
-	run := Run{Dir: dir}
 	env, envErr := ReadEnvironment(filepath.Join(dir, EnvironmentFile))
 	if envErr != nil && !errors.Is(envErr, fs.ErrNotExist) {
-		return run, envErr
+		return Run{Dir: dir}, envErr
 	}
 	records, err := ReadTrials(filepath.Join(dir, TrialsFile), kinds...)
+	return assemble(dir, env, envErr, records, err)
+}
+
+// assemble makes a run of what was read of its folder; an environment may lack only because there is none.
+func assemble(dir string, env Environment, envErr error, records Records, err error) (Run, error) {
+	run := Run{Dir: dir}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return run, err
 	}

@@ -156,12 +156,15 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	s.budget = cfg.Experiment.EstimatedDuration() // from here on: what earlier sittings gave up stays so
 	s.began = time.Now()
 	s.recorded = s.began
+	s.progress.Process = result.ThisProcess()
+	s.writeProgress()
 	out, err := s.all(ctx)
 	out.Started = true
 	s.noteThrottled(ctx, outlook.Quota)
 	s.env.End = time.Now().UTC()
 	s.env.Interrupted = ctx.Err() != nil || errors.Is(err, errStorage) || s.interrupted && errors.Is(err, ErrNothingRan)
 	s.env.Skipped = out.Skipped
+	s.endProgress()
 	return out, errors.Join(err, s.writer.Close(), result.WriteEnvironment(cfg.Dir, s.env))
 }
 
@@ -335,6 +338,8 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	start := time.Now()
 	s.noteBurner()
 	s.leaving = ""
+	s.beginProgress(b)
+	defer s.writeProgress()
 	rec, err := s.cfg.Measure.Block(ctx, s, b)
 	switch {
 	case ctx.Err() != nil:

@@ -51,6 +51,7 @@ type Session struct {
 	reason      string         // the most frequent one, as it was met last
 	recorded    time.Time      // when the last attempt or block was recorded, or the sitting began
 	began       time.Time      // the sitting
+	progress    result.Progress
 }
 
 // Labs are the labs of a block.
@@ -347,6 +348,7 @@ func (s *Session) measureWindows(
 			s.count(key, n, len(m.Rejects) == 0)
 			settled = settled && s.windows[key].done
 		}
+		s.recordedProgress()
 		switch {
 		case !settled:
 			s.Status("%s: measuring again: %s", s.Name(b), m.Rejects[0])

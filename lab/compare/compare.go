@@ -149,7 +149,7 @@ func Runs(a, b Input, opts Options) Comparison {
 	c := comparisonOf(b, sb, opts)
 	sideA := sideOf(a, sa)
 	c.A, c.NoiseFloorPct = &sideA, c.noiseFloor(sa.AA, sb.AA)
-	c.Differences, c.SameMachine = differences(a.Run, b.Run)
+	c.Differences, c.SameMachine = Differences(a.Run, b.Run)
 	c.Mark = markOf(c.A, &c.B)
 	c.SameMachine = c.SameMachine && c.Mark == ""
 	others := otherInputs(a.Run, b.Run)

@@ -46,9 +46,9 @@ var environmentFields = []struct {
 	{"gateweigh program (SHA-256)", false, func(e result.Environment) string { return short(e.GateweighSHA256) }},
 }
 
-// differences lists what differs between two runs, the machine first; same
+// Differences lists what differs between two runs, the machine first; same
 // says whether they were measured on the same machine as far as is known.
-func differences(a, b result.Run) (list []Difference, same bool) {
+func Differences(a, b result.Run) (list []Difference, same bool) {
 	list, same = []Difference{}, true
 	add := func(what, va, vb string, machine bool) {
 		if va != vb {
@@ -73,6 +73,41 @@ func differences(a, b result.Run) (list []Difference, same bool) {
 		}
 	}
 	return list, same
+}
+
+// Apart lists why figures of two runs do not stand in one row: what makes absolute figures incomparable, and what makes
+// cells of one name others. It is empty where they do.
+func Apart(a, b result.Run) (reasons []Difference) {
+	all, _ := Differences(a, b)
+	for _, d := range all {
+		if d.Machine {
+			reasons = append(reasons, d)
+		}
+	}
+	for _, name := range otherInputs(a, b) {
+		reasons = append(reasons, Difference{What: "file of frame sizes " + name, A: "one", B: "another"})
+	}
+	sides := func(s *result.Sides) string {
+		if s == nil {
+			return ""
+		}
+		return s.Device + " against " + s.Clean
+	}
+	for _, d := range []Difference{
+		{What: "measure", A: a.Environment.Measure, B: b.Environment.Measure},
+		{What: "mode", A: a.Environment.Mode, B: b.Environment.Mode},
+		{What: "labs that differ in more than the device", A: sides(a.Environment.Sides), B: sides(b.Environment.Sides)},
+	} {
+		if d.A != d.B {
+			reasons = append(reasons, d)
+		}
+	}
+	return reasons
+}
+
+// String is "kernel: 6.1.0, then 6.18.44".
+func (d Difference) String() string {
+	return result.OneLine(fmt.Sprintf("%s: %s, then %s", d.What, setting(d.A), setting(d.B)))
 }
 
 func union(a, b map[string]string) []string {

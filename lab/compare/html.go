@@ -34,41 +34,58 @@ type htmlComparison struct {
 // htmlCell is a cell of the table with its heading, which a phone shows beside it.
 type htmlCell struct{ Head, Text string }
 
+// comparisons is what the template sees.
+type comparisons struct {
+	Style       template.CSS
+	Title       string
+	Differences string
+	All         []htmlComparison
+}
+
 // HTML writes comparisons of pairs of runs as one self-contained page: no network, no other file. link is where the
 // page of a run is, by the run's name.
 func HTML(w io.Writer, all []Comparison, link func(name string) string) error {
-	data := struct {
-		Style       template.CSS
-		Title       string
-		Differences string
-		All         []htmlComparison
-	}{Style: template.CSS(htmlStyle), Differences: differencesHead}
+	return fill(w, "compare", all, link)
+}
+
+// Sections writes what HTML has between a page's heading and its end: a section each, for a page of the caller's.
+func Sections(w io.Writer, all []Comparison, link func(name string) string) error {
+	return fill(w, "comparisons", all, link)
+}
+
+func fill(w io.Writer, form string, all []Comparison, link func(name string) string) error {
+	data := comparisons{Style: template.CSS(htmlStyle), Differences: differencesHead}
 	for i := range all {
 		c := &all[i]
 		data.Title = words.Or(c.B.Experiment, "Runs")
-		one := htmlComparison{page: c.page(), Title: result.OneLine(c.B.Name)}
-		if c.A != nil {
-			one.Title = result.OneLine(c.B.Name + " over " + c.A.Name)
-			one.Runs = append(one.Runs, linkedSide{"A", c.A.facts(), link(c.A.Name), c.A.Name})
-		}
-		one.Runs = append(one.Runs, linkedSide{"B", c.B.facts(), link(c.B.Name), c.B.Name})
-		for n, row := range one.Table {
-			if n == 0 {
-				one.Heads = row
-				continue
-			}
-			var cells []htmlCell
-			for k, text := range row {
-				cells = append(cells, htmlCell{one.Heads[k], text})
-			}
-			one.Rows = append(one.Rows, cells)
-		}
-		data.All = append(data.All, one)
+		data.All = append(data.All, c.html(link))
 	}
 	var b strings.Builder
-	err := htmlForm.Execute(&b, data)
+	err := htmlForm.ExecuteTemplate(&b, form, data)
 	if err == nil {
 		_, err = io.WriteString(w, result.HarmlessPage(b.String()))
 	}
 	return err
+}
+
+// html lays a comparison out.
+func (c *Comparison) html(link func(name string) string) htmlComparison {
+	one := htmlComparison{page: c.page(), Title: result.OneLine(c.B.Name)}
+	if c.A != nil {
+		one.Title = result.OneLine(c.B.Name + " over " + c.A.Name)
+		one.Runs = append(one.Runs, linkedSide{"A", c.A.facts(), link(c.A.Name), c.A.Name})
+	}
+	one.Runs = append(one.Runs, linkedSide{"B", c.B.facts(), link(c.B.Name), c.B.Name})
+	for n, row := range one.Table {
+		if n == 0 {
+			one.Heads = row
+			continue
+		}
+		var cells []htmlCell
+		for k, text := range row {
+			cells = append(cells, htmlCell{one.Heads[k], text})
+		}
+		one.Rows = append(one.Rows, cells)
+	}
+	return one
 }

@@ -115,8 +115,7 @@ func (c *Comparison) page() (p page) {
 		p.Sides = []string{"A: " + c.A.line(), "B: " + c.B.line()}
 	}
 	for _, d := range c.Differences {
-		p.Differences = append(
-			p.Differences, result.OneLine(fmt.Sprintf("%s: %s, then %s", d.What, setting(d.A), setting(d.B))))
+		p.Differences = append(p.Differences, d.String())
 	}
 	if len(c.Cells) > 0 {
 		p.Scope, p.Table = c.scope(), [][]string{c.row(nil)}

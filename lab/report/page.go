@@ -33,8 +33,9 @@ type pageData struct {
 	Style    template.CSS
 	Script   template.JS
 	Title    string
+	Site     *Site
 	Meta     []string
-	Contents []entry
+	Contents []Entry
 	Summary  analysis.Summary
 	result.Environment
 
@@ -70,19 +71,35 @@ type pageData struct {
 	Facts        []fact
 }
 
-// entry is a line of the table of contents.
-type entry struct{ ID, Name string }
-
 // HTML writes the result as one self-contained page: no network, no other file.
 // The summaries in with complete the comparison with published studies, as
 // studies.Beside takes them.
 func HTML(w io.Writer, run result.Run, s analysis.Summary, with ...analysis.Summary) error {
+	return HTMLIn(w, nil, run, s, with...)
+}
+
+// HTMLIn is HTML of a page that a server shows on its site; nil is none.
+func HTMLIn(w io.Writer, site *Site, run result.Run, s analysis.Summary, with ...analysis.Summary) error {
+	data := describePage(run, s, with)
+	if data.Site = site; site != nil && site.Before != "" {
+		data.Contents = append(slices.Clone(site.Contents), data.Contents...)
+	}
+	return write(w, "report", data)
+}
+
+// write fills in one of the page's templates.
+func write(w io.Writer, name string, data any) error {
 	var b strings.Builder
-	err := page.Execute(&b, describePage(run, s, with))
+	err := page.ExecuteTemplate(&b, name, data)
 	if err == nil {
 		_, err = io.WriteString(w, result.HarmlessPage(b.String()))
 	}
 	return err
+}
+
+// Frame is what stands around the page's sections.
+func (data pageData) Frame() frame {
+	return frame{data.Style, data.Script, data.Title, data.Environment.Title, data.Site, data.Contents}
 }
 
 func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) pageData {
@@ -181,24 +198,24 @@ func without[T any](list []T, drop func(T) bool) []T {
 }
 
 // contents lists the sections the page has.
-func (data *pageData) contents() []entry {
-	out := []entry{{"costs", data.Question}}
+func (data *pageData) contents() []Entry {
+	out := []Entry{{"costs", data.Question}}
 	for _, section := range []struct {
 		there bool
-		entry
+		Entry
 	}{
-		{len(data.Claims) > 0, entry{"findings", "Published findings"}},
-		{len(data.Groups) > 0, entry{"charts", "Charts"}},
-		{len(data.Studies) > 0, entry{"study", "Beside the study"}},
-		{len(data.Capacity)+len(data.CostModels.Rows)+len(data.Ceilings.Rows) > 0, entry{"capacity", "Capacity"}},
-		{data.Flames != nil, entry{"flames", "Where the time goes"}},
-		{len(data.Results.Rows) > 0, entry{"results", "Results"}},
-		{true, entry{"trust", "How far to trust it"}},
-		{true, entry{"environment", "Environment"}},
-		{data.Command != "", entry{"repeat", "Repeat it"}},
+		{len(data.Claims) > 0, Entry{"findings", "Published findings"}},
+		{len(data.Groups) > 0, Entry{"charts", "Charts"}},
+		{len(data.Studies) > 0, Entry{"study", "Beside the study"}},
+		{len(data.Capacity)+len(data.CostModels.Rows)+len(data.Ceilings.Rows) > 0, Entry{"capacity", "Capacity"}},
+		{data.Flames != nil, Entry{"flames", "Where the time goes"}},
+		{len(data.Results.Rows) > 0, Entry{"results", "Results"}},
+		{true, Entry{"trust", "How far to trust it"}},
+		{true, Entry{"environment", "Environment"}},
+		{data.Command != "", Entry{"repeat", "Repeat it"}},
 	} {
 		if section.there {
-			out = append(out, section.entry)
+			out = append(out, section.Entry)
 		}
 	}
 	return out

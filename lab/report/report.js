@@ -28,17 +28,18 @@ const sort = (table, column) => {
   body.append(...[...body.rows].sort(order));
 };
 
-const heads = [...document.querySelectorAll("table.sortable")].flatMap((table) =>
+const heads = () => [...document.querySelectorAll("table.sortable")].flatMap((table) =>
   [...table.tHead.rows[0].cells].map((head, column) => ({ table, head, column })));
-const arm = () => heads.forEach(({ table, head, column }) => {
+const arm = () => heads().forEach(({ table, head, column }) => {
   if (!head.querySelector("button")) head.append(button([...head.childNodes], () => sort(table, column)));
 });
 // A heading that is repeated on the next printed page loses its buttons.
-const disarm = () => heads.forEach(({ head }) => {
+const disarm = () => heads().forEach(({ head }) => {
   const b = head.querySelector("button");
   if (b) b.replaceWith(...b.childNodes);
 });
 arm();
+document.addEventListener("renewed", arm); // by a page that grows
 
 const folds = () => [...document.querySelectorAll("details")];
 const contents = document.querySelector("nav ul");

@@ -32,6 +32,8 @@ type XY struct {
 	Curve bool
 	// OverTime draws courses: X is linear, and only points with a Tip are marked.
 	OverTime bool
+	// Steps are the names of X = 0, 1, 2, … where X counts things in their order; empty: X is a quantity.
+	Steps []string
 }
 
 // Draw makes the chart an SVG; id must be its own on the page. It never fails:
@@ -67,13 +69,16 @@ func (ch XY) Draw(id string) string {
 
 // dodge sets series apart that have points at the same X.
 func (ch XY) dodge(i int) float64 {
-	if ch.Curve || ch.OverTime || ch.Series[i].Apart || ch.Series[i].Guide {
+	if len(ch.Steps) > 0 || ch.Curve || ch.OverTime || ch.Series[i].Apart || ch.Series[i].Guide {
 		return 0
 	}
 	return (float64(i) - float64(len(ch.Series)-1)/2) * math.Min(6, 24/float64(len(ch.Series)))
 }
 
 func (ch XY) xScale() scale {
+	if len(ch.Steps) > 0 {
+		return ch.stepScale()
+	}
 	var xs []float64
 	apart := false
 	for _, s := range ch.Series {
@@ -162,7 +167,11 @@ func (ch XY) frame(c *canvas, xs, ys scale) {
 	}
 	for _, v := range xs.ticks {
 		c.line("axis", xs.at(v), ys.from, xs.at(v), ys.from+4)
-		c.text("tick", "middle", xs.at(v), ys.from+18, tickText(v))
+		text := tickText(v)
+		if len(ch.Steps) > 0 {
+			text = ch.Steps[int(v)]
+		}
+		c.text("tick", "middle", xs.at(v), ys.from+18, text)
 	}
 	c.text("label", "middle", (plotLeft+plotRight)/2, ys.from+38, ch.XLabel)
 }
@@ -197,4 +206,22 @@ func (s Series) drawLine(c *canvas, dodge float64, xs, ys scale) {
 	if d != "" {
 		c.add(`<path class="%s" d="%s"/>`, class, d)
 	}
+}
+
+// stepScale has a place for each step, and names of as many as have room: the last always, and every so many before it.
+func (ch XY) stepScale() scale {
+	s := emptyScale(plotLeft+24, plotRight-28, FromZero)
+	last := len(ch.Steps) - 1
+	s.lo, s.hi = 0, float64(last)
+	longest := 0
+	for _, name := range ch.Steps {
+		longest = max(longest, len([]rune(name)))
+	}
+	room := max(1, int((s.to-s.from)/(tickPx*float64(longest)+12)))
+	every := max(1, (last+room)/room)
+	for step := last; step >= 0; step -= every {
+		s.ticks = append(s.ticks, float64(step))
+	}
+	slices.Sort(s.ticks)
+	return s
 }

@@ -1,0 +1,233 @@
+// Package archive is a folder of run folders: which runs there are, of what machine, and how far they are. It reads
+// only, takes no lock, and of a run that it has seen it reads again only what was replaced.
+package archive
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// State is what a run is in.
+type State string
+
+// States of runs.
+const (
+	GoingOn     State = "going on"
+	Finished    State = "finished"
+	Interrupted State = "interrupted" // it ended in order before its plan did
+	BrokenOff   State = "broken off"  // killed, or its machine went down
+	Damaged     State = "damaged"     // its folder cannot be read
+)
+
+// silence is how long a run of another machine may say nothing before it counts as broken off: of a run of this one
+// the process is known.
+const silence = 15 * time.Minute
+
+// Entry is one run.
+type Entry struct {
+	Name        string // path below the archive, slash-separated: its name in addresses
+	Dir         string
+	State       State
+	Fault       string // what is wrong with a damaged folder
+	Environment result.Environment
+	// Progress is that of a run that goes on, or did not come to its end; nil: it says nothing.
+	Progress *result.Progress
+	Changed  time.Time // when the folder or its trials were changed last
+}
+
+// TimeLeft estimates what is ahead of a run that goes on; ok is false where nothing is known.
+func (e Entry) TimeLeft(now time.Time) (left time.Duration, ok bool) {
+	if e.State != GoingOn || e.Progress == nil || e.Progress.Left <= 0 {
+		return 0, false
+	}
+	left = time.Duration(e.Progress.Left*float64(time.Second)) - max(0, now.Sub(e.Progress.Updated))
+	return max(0, left).Round(time.Second), true
+}
+
+// Archive is a folder of runs, or one run's folder. It may be used from several goroutines.
+type Archive struct {
+	Dir string
+
+	mu    sync.Mutex
+	known map[string]known // by name
+}
+
+// known is a run as it was seen last.
+type known struct {
+	folder time.Time // when the folder was changed: whatever is replaced in it changes that
+	entry  Entry
+}
+
+// Open begins with a folder that exists.
+func Open(dir string) (*Archive, error) {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s does not exist: name the folder that runs are in, or begin one with gateweigh run", dir)
+	case err != nil:
+		return nil, fmt.Errorf("open the folder of runs: %w", err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("%s is not a folder: name the one that runs are in; of a bundle, unpack it with gateweigh "+
+			"report", dir)
+	}
+	return &Archive{Dir: dir, known: map[string]known{}}, nil
+}
+
+// Look lists the runs as they are now, the latest first. A folder whose own files are no run's is looked into, as those
+// of campaigns and of several kernels are.
+func (a *Archive) Look() ([]Entry, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var list []Entry
+	seen := map[string]known{}
+	if holdsRun(a.Dir) {
+		list = append(list, a.look(".", seen))
+	} else if err := a.into("", deepest, seen, &list); err != nil {
+		return nil, fmt.Errorf("look for runs: %w", err)
+	}
+	a.known = seen // those that were deleted are forgotten
+	slices.SortFunc(list, func(x, y Entry) int {
+		return cmp.Or(y.began().Compare(x.began()), cmp.Compare(y.Name, x.Name))
+	})
+	return list, nil
+}
+
+// deepest is how many folders runs may be below the archive.
+const deepest = 3
+
+// into lists the runs below a folder of the archive.
+func (a *Archive) into(folder string, depth int, seen map[string]known, list *[]Entry) error {
+	below, err := os.ReadDir(filepath.Join(a.Dir, filepath.FromSlash(folder)))
+	if err != nil {
+		return err
+	}
+	for _, d := range below {
+		name := d.Name()
+		if folder != "" {
+			name = folder + "/" + name
+		}
+		dir := filepath.Join(a.Dir, filepath.FromSlash(name))
+		info, err := os.Stat(dir) // a link to a folder is one
+		switch {
+		case err != nil, !info.IsDir(), strings.HasPrefix(d.Name(), "."):
+		case holdsRun(dir):
+			*list = append(*list, a.look(name, seen))
+		case depth > 1 && info.Mode().Type()&fs.ModeSymlink == 0:
+			_ = a.into(name, depth-1, seen, list) // what cannot be looked into has no runs to show
+		}
+	}
+	return nil
+}
+
+// holdsRun reports whether a folder is a run's. One that has only begun may lack trials, a copy its environment.
+func holdsRun(dir string) bool {
+	return slices.ContainsFunc([]string{result.EnvironmentFile, result.TrialsFile}, func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil
+	})
+}
+
+// look reads a run, or takes what is known of it.
+func (a *Archive) look(name string, seen map[string]known) Entry {
+	dir := filepath.Join(a.Dir, filepath.FromSlash(name))
+	info, err := os.Stat(dir)
+	if err != nil { // it was deleted meanwhile
+		return Entry{Name: name, Dir: dir, State: Damaged, Fault: "it is gone"}
+	}
+	k, is := a.known[name]
+	if !is || !k.folder.Equal(info.ModTime()) || time.Since(info.ModTime()) < time.Second {
+		// The clock of folders is coarse: one that has just changed may change again unseen.
+		k = known{info.ModTime(), read(name, dir)}
+	}
+	k.entry.Changed = k.folder
+	if k.entry.State != Finished && k.entry.State != Interrupted && k.entry.State != Damaged {
+		if trials, err := os.Stat(filepath.Join(dir, result.TrialsFile)); err == nil {
+			k.entry.Changed = later(k.entry.Changed, trials.ModTime())
+		}
+		k.entry.State = unfinished(k.entry)
+	}
+	seen[name] = k
+	return k.entry
+}
+
+// read reads what a run's folder says of it.
+func read(name, dir string) Entry {
+	e := Entry{Name: name, Dir: dir}
+	if name == "." {
+		e.Name = filepath.Base(absolute(dir))
+	}
+	err := result.CheckFiles(dir)
+	if err == nil {
+		e.Environment, err = result.ReadEnvironment(filepath.Join(dir, result.EnvironmentFile))
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		e.State = Finished // a copy without its environment: its trials stand
+		return e
+	case err != nil:
+		e.State, e.Fault = Damaged, err.Error()
+		return e
+	}
+	if p, err := result.ReadProgress(dir); err == nil { // runs of early versions have none
+		e.Progress = &p
+	}
+	switch env := e.Environment; {
+	case !env.End.IsZero() && !env.Interrupted:
+		e.State, e.Progress = Finished, nil
+	case !env.End.IsZero():
+		e.State = Interrupted
+	default: // it goes on, or did not end in order
+		e.State = BrokenOff
+	}
+	return e
+}
+
+// unfinished tells a run that goes on from one that broke off.
+func unfinished(e Entry) State {
+	heard := e.Changed
+	if e.Progress != nil {
+		if alive, known := e.Progress.Process.Alive(); known {
+			if alive {
+				return GoingOn
+			}
+			return BrokenOff
+		}
+		heard = later(heard, e.Progress.Updated)
+	}
+	if time.Since(heard) < silence {
+		return GoingOn
+	}
+	return BrokenOff
+}
+
+// began is when a run began, or what else tells its place in time.
+func (e Entry) began() time.Time {
+	if e.Environment.Start.IsZero() {
+		return e.Changed
+	}
+	return e.Environment.Start
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func absolute(dir string) string {
+	if full, err := filepath.Abs(dir); err == nil {
+		return full
+	}
+	return dir
+}

@@ -163,6 +163,14 @@ var allowedImports = map[string][]string{
 	"lab/compare": {
 		"textfile", "lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
 
+	// folders of runs: what is in them, and how far it is
+	"lab/archive": {"lab/result"},
+	// a figure over many runs
+	"lab/trend": {"lab/analysis", "lab/compare", "lab/report", "lab/report/chart", "lab/result", "lab/words"},
+	// shows all this to browsers, and reads folders only
+	"lab/live": {"lab/analysis", "lab/archive", "lab/compare", "lab/measure", "lab/report", "lab/result", "lab/studies",
+		"lab/trend", "lab/words", "quote"},
+
 	// Writes the generated pages of the manual.
 	"lab/reference": {
 		"lab/analysis", "lab/compare", "lab/dut", "lab/experiment", "lab/measure", "lab/measure/throughput", "lab/result",
@@ -227,6 +235,9 @@ var testImports = map[string][]string{
 	"lab/sink":     {"lab/labtest", "lab/traffic/frames", "lab/traffic/frames/send"},
 	"lab/client":   {"lab/labtest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
+	"lab/archive":  {"lab/analysis/analysistest"},
+	"lab/trend":    {"lab/analysis/analysistest", "lab/measure"},
+	"lab/live":     {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},
 	// devices are tested in real labs
 	"lab/dut": {"lab/backend", "lab/topology", "lab/labtest", "lab/meter", "lab/traffic", "lab/traffic/frames",

@@ -92,8 +92,9 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetOut(stdout)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &exitError{exitUsage, meant.Flag(cmd, err)} })
-	root.AddCommand(runCommand(), checkCommand(), reportCommand(), explainCommand(), compareCommand(), bundleCommand(),
-		listCommand(), shellCommand(), doctorCommand(), kernelCommand(), burnCommand(), sinkCommand(), cleanCommand(),
+	root.AddCommand(runCommand(), checkCommand(), reportCommand(), explainCommand(), compareCommand(), trendCommand(),
+		serveCommand(), bundleCommand(), listCommand(), shellCommand(), doctorCommand(), kernelCommand(), burnCommand(),
+		sinkCommand(), cleanCommand(),
 		manual.CompletionCommand(root.Name(), usage, stdout), manual.Command(book, usage, stdout))
 	completes(root)
 	return root

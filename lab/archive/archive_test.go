@@ -47,7 +47,7 @@ func look(t *testing.T, a *archive.Archive) map[string]archive.Entry {
 	return byName
 }
 
-// TestStates has a folder of each state, and what is no run beside them.
+// TestStates has a folder of each state, and what is no run beside them. Long: each folder takes some lines.
 func TestStates(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }
@@ -113,7 +113,8 @@ func TestStates(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("%d runs, want %d", len(got), len(want))
 	}
-	if left, ok := got["going"].TimeLeft(time.Now().Add(30 * time.Second)); !ok || left < 55*time.Second || left > 61*time.Second {
+	if left, ok := got["going"].TimeLeft(time.Now().Add(30 * time.Second)); !ok || left < 55*time.Second ||
+		left > 61*time.Second {
 		t.Errorf("time left %v, %v", left, ok)
 	}
 	if _, ok := got["killed"].TimeLeft(time.Now()); ok {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestFollowerReadsWhatGrew appends to a run's trials, tears a line, cuts the file and replaces it: each answer is that
-// of ReadRun.
+// of ReadRun. Long: one line a step.
 func TestFollowerReadsWhatGrew(t *testing.T) {
 	dir := t.TempDir()
 	trials := filepath.Join(dir, result.TrialsFile)

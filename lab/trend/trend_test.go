@@ -124,7 +124,8 @@ func TestForms(t *testing.T) {
 	digests[1].Name = "<b>day1"
 	c := course(t, digests, trend.Options{})
 	var text, table, page, data bytes.Buffer
-	for _, err := range []error{c.Text(&text), c.CSV(&table), c.HTML(&page, nil, func(name string) string { return "/" + name }),
+	for _, err := range []error{
+		c.Text(&text), c.CSV(&table), c.HTML(&page, nil, func(name string) string { return "/" + name }),
 		json.NewEncoder(&data).Encode(c)} {
 		if err != nil {
 			t.Fatal(err)
@@ -162,13 +163,15 @@ func TestLatestIsSaid(t *testing.T) {
 		runs []trend.Digest
 		want string
 	}{
-		{[]trend.Digest{digest(1, 2, nil), digest(2, 3, nil)}, "intervals are apart from those of the run before it: opennds"},
+		{[]trend.Digest{digest(1, 2, nil), digest(2, 3, nil)},
+			"intervals are apart from those of the run before it: opennds"},
 		{[]trend.Digest{digest(1, 2, nil), digest(2, 2, nil)}, "no interval is apart"},
 		{[]trend.Digest{digest(1, 2, nil)}, "There is one run so far."},
 	} {
 		c := course(t, tt.runs, trend.Options{})
 		var page bytes.Buffer
-		if err := c.HTML(&page, nil, func(string) string { return "" }); err != nil || !strings.Contains(page.String(), tt.want) {
+		if err := c.HTML(&page, nil, func(string) string { return "" }); err != nil ||
+			!strings.Contains(page.String(), tt.want) {
 			t.Errorf("the page lacks %q (%v)", tt.want, err)
 		}
 	}

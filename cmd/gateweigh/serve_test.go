@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bufio"
+	"encoding/csv"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// TestServeFollowsARun serves a folder while a run measures into it, until the run has ended: the run is as without it.
+// Long: one run goes through all its states.
+func TestServeFollowsARun(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "small.toml", small)
+	if err := os.Mkdir(filepath.Join(dir, runsFolder), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	server := command(t, dir, "serve", "--listen", "127.0.0.1:0")
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
+	address, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) string {
+		answer, err := http.Get(strings.TrimSpace(address) + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	if !strings.Contains(get(""), "There is no run yet") {
+		t.Error("an empty folder has runs")
+	}
+	run := start(t, dir, command(t, dir, "run", "small.toml", "--out", "runs/r"))
+	labtest.Await(t, "the run's progress", func() bool {
+		p, err := result.ReadProgress(filepath.Join(dir, "runs/r"))
+		return err == nil && p.Blocks == 3 && p.Windows == 12 && p.Doing != "" && p.Left > 0
+	})
+	labtest.Await(t, "records on the page", func() bool {
+		page := get("run?run=r")
+		return strings.Contains(page, `id="progress"`) && strings.Contains(page, "allowlist, block") &&
+			strings.Contains(page, "The last ")
+	})
+	labtest.Await(t, "the metrics of a run that goes on", func() bool {
+		return strings.Contains(get("metrics"), `gateweigh_run_windows_planned{experiment="small",run="r"} 12`)
+	})
+	if err := run.cmd.Wait(); err != nil && run.cmd.ProcessState.ExitCode() != exitRejected {
+		t.Fatalf("%v: %s", err, run.said(t))
+	}
+	labtest.Await(t, "the end of the run on the page", func() bool {
+		page := get("run?run=r")
+		return strings.Contains(page, "What it costs") && !strings.Contains(page, `id="progress"`)
+	})
+	if _, err := os.Stat(filepath.Join(dir, "runs/r", result.ProgressFile)); err == nil {
+		t.Error("a run that has ended says how far it is")
+	}
+	if err := server.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Wait(); err != nil {
+		t.Errorf("the end of serve: %v", err)
+	}
+}
+
+// TestServeRefuses what would show runs to strangers, each with what to do.
+func TestServeRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"open": "0123456789abcdef", "short": "0123456789", "two": "0123456789 abcdefgh"} {
+		if err := os.Chmod(
+			write(t, dir, name, text), map[bool]os.FileMode{true: 0o644, false: 0o600}[name == "open"]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, args := range map[string][]string{
+		"give a token (--token-file FILE)":            {".", "--listen", "0.0.0.0:0"},
+		"--listen :0 is reached from other machines":  {".", "--listen", ":0"},
+		"want an address with its port":               {".", "--listen", "127.0.0.1"},
+		"may be read by others: chmod 600 open":       {".", "--token-file", "open"},
+		"want one word of 16 characters or more":      {".", "--token-file", "short"},
+		"one word of 16 characters or more":           {".", "--token-file", "two"},
+		"--token-file nowhere does not exist":         {".", "--token-file", "nowhere"},
+		"--tls-cert and --tls-key belong together":    {".", "--tls-cert", "open"},
+		"name the folder that runs are in":            {"nowhere"},
+		"is not a folder: name the one that runs are": {"open"},
+	} {
+		if e := finish(t, command(t, dir, append([]string{"serve"}, args...)...)); e.code != exitUsage || e.stdout != "" ||
+			!strings.Contains(e.stderr, want) {
+			t.Errorf("%v: code %d, %s; want %q", args, e.code, e.stderr, want)
+		}
+	}
+}
+
+// TestTrend: an experiment in a folder, runs and bundles that are named, and what is no course.
+// Long: one line a refusal.
+func TestTrend(t *testing.T) {
+	dir := t.TempDir()
+	for name, ratio := range map[string]float64{"a": 2, "b": 2, "c": 3, "other": 2} {
+		run := analysistest.Run(analysistest.Spec{
+			Seed: 1, DUTs: []analysistest.DUT{{Name: "allowlist", Ratio: ratio}}, Clients: []int{20}, Offered: []float64{500},
+			Blocks: 3, Windows: 2, AABlocks: 2, BlockSD: 0.01, WindowSD: 0.015})
+		run.Environment.Experiment, run.Environment.Measure = "quick", "cost"
+		if run.Environment.Start = run.Environment.Start.AddDate(0, 0, int(name[0])); name == "other" {
+			run.Environment.Experiment = name
+		}
+		folder := filepath.Join(dir, runsFolder, name)
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := analysistest.Write(folder, run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e := finish(t, command(t, dir, "bundle", "runs/c", "-o", "c.tar.gz")); e.code != 0 {
+		t.Fatalf("%d\n%s", e.code, e.stderr)
+	}
+	e := finish(t, command(t, dir, "trend", "quick", "--html", "course.html"))
+	if e.code != 0 || !strings.Contains(e.stdout, "over 3 runs") || strings.Count(e.stdout, "●") != 3 {
+		t.Errorf("%d\n%s%s", e.code, e.stdout, e.stderr)
+	}
+	if page := string(read(t, dir, "course.html")); !strings.Contains(
+		page, "apart from those of the run before it: allowlist") ||
+		strings.Contains(page, "href=\"/") {
+		t.Error("the page does not say what has changed, or leads to a server")
+	}
+	e = finish(t, command(t, dir, "trend", "runs/a", "c.tar.gz", "--csv"))
+	rows, err := csv.NewReader(strings.NewReader(e.stdout)).ReadAll()
+	if e.code != 0 || err != nil || len(rows) != 3 || rows[2][0] != "c.tar.gz" {
+		t.Errorf("%d %v %v\n%s", e.code, err, rows, e.stderr)
+	}
+	for want, args := range map[string][]string{
+		"these are runs of several experiments (other, quick)":            {"runs"},
+		"runs has no run of an experiment \"quic\", and nothing else":     {"quic"},
+		"no metric is called \"cpu\"":                                     {"quick", "--metric", "cpu"},
+		"--csv and --json would both be standard output":                  {"quick", "--csv", "--json"},
+		"by \"week\": want date or version":                               {"quick", "--by", "week"},
+		"--runs is where the runs of an EXPERIMENT are":                   {"runs/a", "--runs", "runs"},
+		"nowhere does not exist: name the folder that runs are in":        {"quick", "--runs", "nowhere"},
+		"no run can be read: ./nowhere is not a run folder, nor a bundle": {"./nowhere"},
+	} {
+		if e := finish(t, command(t, dir, append([]string{"trend"}, args...)...)); e.code == 0 ||
+			!strings.Contains(e.stderr, want) {
+			t.Errorf("%v: code %d, %s; want %q", args, e.code, e.stderr, want)
+		}
+	}
+}

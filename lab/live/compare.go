@@ -1,0 +1,60 @@
+package live
+
+import (
+	"bytes"
+	"html/template"
+	"net/http"
+	"net/url"
+
+	"github.com/gateweigh/gateweigh/lab/archive"
+	"github.com/gateweigh/gateweigh/lab/compare"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// compare sets two runs beside each other, the earlier one first unless the address says "as=given".
+func (s *Server) compare(w http.ResponseWriter, r *http.Request) {
+	names := r.URL.Query()["run"]
+	if len(names) != 2 || names[0] == names[1] {
+		s.sorry(w, http.StatusBadRequest, "Compare two runs", "Choose two runs in the list; %s chosen.",
+			words.Agreed(len(names), "was", "were"))
+		return
+	}
+	var two []archive.Entry
+	for _, name := range names {
+		e, ok, err := s.entry(name)
+		if err != nil || !ok {
+			s.sorry(w, http.StatusNotFound, "No such run", "There is no run of the name %q in this folder.", name)
+			return
+		}
+		two = append(two, e)
+	}
+	if r.URL.Query().Get("as") != "given" && two[1].Environment.Start.Before(two[0].Environment.Start) {
+		two[0], two[1] = two[1], two[0]
+	}
+	s.computing.Lock()
+	defer s.computing.Unlock()
+	var inputs []compare.Input
+	for _, e := range two {
+		run, _, err := measure.All().Follow(e.Dir).Read()
+		if err != nil {
+			s.sorry(w, http.StatusUnprocessableEntity, "This run cannot be read", "%v", err)
+			return
+		}
+		inputs = append(inputs, compare.Input{Name: e.Name, Run: run})
+	}
+	c := compare.Runs(inputs[0], inputs[1], compare.Defaults())
+	var body bytes.Buffer
+	if err := compare.Sections(&body, []compare.Comparison{c}, address); err != nil {
+		s.sorry(w, http.StatusInternalServerError, "Compare two runs", "%v", err)
+		return
+	}
+	other := url.Values{"run": {two[1].Name, two[0].Name}, "as": {"given"}}
+	sheet := report.Sheet{Title: words.Or(c.B.Experiment, "Runs") + ", compared", Site: s.site(""),
+		Subtitle: "The second run, B, beside the first, A"}
+	s.sheet(w, http.StatusOK, sheet, "compared", struct {
+		Sections template.HTML
+		Swapped  string
+	}{template.HTML(body.String()), "/compare?" + other.Encode()})
+}

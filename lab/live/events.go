@@ -1,0 +1,120 @@
+package live
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/archive"
+)
+
+// mostOpen bounds the streams of events at a time.
+const mostOpen = 64
+
+// events tells a page that is open what has changed, as server-sent events: "status" has the section of that name,
+// "changed" says that the page is to be fetched again, "gone" that the run was deleted. Comments keep the line open. It
+// ends with the request.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	if !s.enter() {
+		http.Error(w, fmt.Sprintf("%d pages are open already", mostOpen), http.StatusServiceUnavailable)
+		return
+	}
+	defer s.leave()
+	stream := http.NewResponseController(w)
+	_ = stream.SetReadDeadline(time.Time{}) // as long as the page is open
+	w.Header().Set("Content-Type", "text/event-stream")
+	watch := s.watchList
+	if name := r.URL.Query().Get("run"); name != "" {
+		watch = s.watchRun(name)
+	}
+	seen := r.URL.Query().Get("key")
+	ticker := time.NewTicker(s.Look)
+	defer ticker.Stop()
+	for quiet := 0; ; quiet++ {
+		text, key, last := watch(seen)
+		if text == "" && quiet%10 == 0 {
+			text = ": still here\n\n"
+		}
+		if text != "" {
+			_ = stream.SetWriteDeadline(time.Now().Add(10 * time.Second)) // one that does not read is let go
+			if _, err := w.Write([]byte(text)); err != nil || stream.Flush() != nil {
+				return
+			}
+		}
+		if seen = key; last {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open >= mostOpen {
+		return false
+	}
+	s.open++
+	return true
+}
+
+func (s *Server) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+}
+
+// event is one of a stream.
+func event(kind string, data []byte) string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "event: %s\n", kind)
+	for line := range bytes.Lines(data) {
+		fmt.Fprintf(&b, "data: %s\n", bytes.TrimRight(line, "\n"))
+	}
+	if len(data) == 0 {
+		b.WriteString("data:\n")
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// watchList looks for another list than the one with that key.
+func (s *Server) watchList(seen string) (text, key string, last bool) {
+	entries, err := s.look()
+	if err != nil {
+		return "", seen, false // the next look may see it
+	}
+	if key = keyOf(entries); key == seen {
+		return "", key, false
+	}
+	return event("changed", nil), key, false
+}
+
+// watchRun looks for what a run's page with that key does not show.
+func (s *Server) watchRun(name string) func(seen string) (text, key string, last bool) {
+	said := ""
+	return func(seen string) (text, key string, last bool) {
+		e, ok, err := s.entry(name)
+		switch {
+		case err != nil:
+			return "", seen, false
+		case !ok:
+			return event("gone", nil), seen, true
+		}
+		section, err := sectionOf(e)
+		if err == nil && string(section) != said {
+			said = string(section)
+			text = event("status", section)
+		}
+		page, _ := s.shown.get(name)
+		if key = files(e); key != seen && s.due(page, e) {
+			return text + event("changed", nil), key, e.State == archive.Finished
+		}
+		return text, seen, false
+	}
+}

@@ -1,0 +1,138 @@
+"use strict";
+// Without this script pages show what there was when they were loaded. With it, they follow what changes: the server
+// says that something has, and what is shown is replaced where it differs. Folds that are open stay open, and neither
+// the place on the page nor the focus moves.
+
+const latest = document.querySelector("#latest[data-run]");
+const all = document.querySelector("#all[data-key]");
+const shownKey = () => document.querySelector("#latest[data-key], #all[data-key]").dataset.key;
+
+const state = document.createElement("p");
+state.className = "connection";
+state.setAttribute("role", "status");
+const say = (text) => {
+  state.textContent = text;
+  document.body.classList.toggle("stale", text !== "");
+};
+
+// The fold that was the n-th of its section is it again.
+const keep = (from, to) => {
+  const open = [...from.querySelectorAll("details")].map((d) => d.open);
+  to.querySelectorAll("details").forEach((d, i) => { d.open = open[i] ?? d.open; });
+  const scrolled = [...from.querySelectorAll(".scroll")].map((s) => [s.scrollLeft, s.scrollTop]);
+  return () => to.querySelectorAll(".scroll").forEach((s, i) => { if (scrolled[i]) [s.scrollLeft, s.scrollTop] = scrolled[i]; });
+};
+
+// What the focus is on is found again by its place among the like.
+const focusable = "a, button, input, select, summary, [tabindex]";
+const focused = (section) => [...section.querySelectorAll(focusable)].indexOf(document.activeElement);
+
+// Sections as the server made them, by name: readers sort and unfold what is on the page.
+const made = new Map();
+
+const put = (old, fresh) => {
+  const text = fresh.outerHTML, same = made.get(nameOf(fresh)) === text;
+  made.set(nameOf(fresh), text);
+  if (same) return;
+  const at = focused(old), scroll = keep(old, fresh);
+  old.replaceWith(fresh);
+  scroll();
+  if (at >= 0) fresh.querySelectorAll(focusable)[at]?.focus({ preventScroll: true });
+};
+
+// What a reader has filled in stays.
+const filled = () => [...document.querySelectorAll("main input, main select")].map((i) => [i.name, i.value, i.checked]);
+const refill = (before) => {
+  const checked = new Set(before.filter((b) => b[2]).map((b) => b[0] + " " + b[1]));
+  document.querySelectorAll("main input[type=checkbox]").forEach((i) => { i.checked = checked.has(i.name + " " + i.value); });
+  document.querySelectorAll(".filter input, .filter select").forEach((i) => {
+    const b = before.find((b) => b[0] === i.name);
+    if (b) i.value = b[1];
+  });
+};
+
+const sections = (page) => [...page.querySelectorAll("main > section")];
+const nameOf = (s) => s.id || s.getAttribute("aria-labelledby");
+
+sections(document).forEach((s) => made.set(nameOf(s), s.outerHTML));
+
+const renew = async () => {
+  const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+  if (!answer.ok && answer.status !== 422) throw new Error("status " + answer.status);
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const before = filled(), fresh = new Map(sections(page).map((s) => [nameOf(s), s]));
+  const main = document.querySelector("main");
+  sections(document).filter((s) => !fresh.has(nameOf(s))).forEach((s) => s.remove());
+  let last = null;
+  for (const [name, section] of fresh) {
+    const old = sections(document).find((s) => nameOf(s) === name);
+    if (old) put(old, section);
+    else {
+      made.set(name, section.outerHTML);
+      if (last) last.after(section);
+      else main.prepend(section);
+    }
+    last = sections(document).find((s) => nameOf(s) === name);
+  }
+  const subtitle = page.querySelector(".subtitle"), shown = document.querySelector(".subtitle");
+  if (subtitle && shown) shown.textContent = subtitle.textContent;
+  const contents = document.querySelector("nav ul"), entries = page.querySelector("nav ul");
+  if (contents && entries) {
+    contents.querySelectorAll("li:has(a)").forEach((li) => li.remove());
+    contents.prepend(...entries.children);
+  }
+  refill(before);
+  count();
+  document.dispatchEvent(new Event("renewed"));
+};
+
+// One renewal at a time; what changes meanwhile is fetched after it.
+let renewing = false, again = false;
+const renewed = async () => {
+  if (renewing) { again = true; return; }
+  renewing = true;
+  try {
+    do { again = false; await renew(); } while (again);
+  } catch {
+    say("What changed could not be fetched; it is tried again.");
+  }
+  renewing = false;
+};
+
+const follow = () => {
+  const run = latest ? "run=" + encodeURIComponent(latest.dataset.run) + "&" : "";
+  const events = new EventSource("/events?" + run + "key=" + encodeURIComponent(shownKey()));
+  events.addEventListener("open", () => say(""));
+  events.addEventListener("changed", renewed);
+  events.addEventListener("status", (event) => {
+    const page = new DOMParser().parseFromString(event.data, "text/html");
+    const old = document.getElementById("progress"), fresh = page.getElementById("progress");
+    if (old && fresh) put(old, fresh);
+    else if (old) renewed(); // the run has ended
+  });
+  events.addEventListener("gone", () => {
+    events.close();
+    say("This run was deleted; the page shows what it was.");
+  });
+  events.addEventListener("error", () => say("The server does not answer; what is shown may be old."));
+  addEventListener("pagehide", () => events.close());
+};
+
+// How many runs are chosen for a comparison.
+const count = () => {
+  const text = document.getElementById("chosen");
+  if (!text) return;
+  const n = document.querySelectorAll(".chosen input:checked").length;
+  text.textContent = n === 0 ? "" : n === 2 ? "Two are chosen." : n + " chosen; a comparison is of two.";
+};
+document.addEventListener("change", (event) => {
+  if (event.target.matches(".chosen input")) count();
+  else if (event.target.matches(".filter select")) event.target.form.requestSubmit();
+});
+
+if (latest || all) {
+  document.querySelector("header").append(state);
+  follow();
+  addEventListener("pageshow", (event) => { if (event.persisted) follow(); });
+}
+count();

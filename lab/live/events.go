@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-
-	"github.com/gateweigh/gateweigh/lab/archive"
 )
 
 // mostOpen bounds the streams of events at a time.
@@ -113,7 +111,7 @@ func (s *Server) watchRun(name string) func(seen string) (text, key string, last
 		}
 		page, _ := s.shown.get(name)
 		if key = files(e); key != seen && s.due(page, e) {
-			return text + event("changed", nil), key, e.State == archive.Finished
+			return text + event("changed", nil), key, false
 		}
 		return text, seen, false
 	}

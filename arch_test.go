@@ -93,12 +93,13 @@ var allowedImports = map[string][]string{
 		"gateway/netfilter/nftables"},
 
 	// what clients' connections were
-	"gateway/flowlog": {"gateway/datapath", "gateway/netfilter/conntrack", "gateway/netfilter/nftables",
-		"gateway/statefile"},
+	"gateway/flowlog": {"gateway/datapath", "gateway/netfilter/conntrack", "gateway/netfilter/guard",
+		"gateway/netfilter/nftables", "gateway/shared", "gateway/statefile"},
 	// who a client is, for servers that ask
 	"gateway/ident": {"gateway/budget", "gateway/netfilter/conntrack"},
 	// the kernel's switch
-	"gateway/forwarding": {},
+	"gateway/forwarding": {"gateway/shared"},
+	"gateway/shared":     {"gateway/netfilter/guard", "gateway/netfilter/nftables"},
 
 	"gateway/dhcp":    {"gateway/ticker", "gateway/budget", "gateway/statefile", "gateway/timeline"},
 	"gateway/dns":     {"gateway/budget"},

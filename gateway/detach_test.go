@@ -188,7 +188,7 @@ func TestDetachUnreadableFlowLog(t *testing.T) {
 	before := sh(t, settings)
 	logs := func(on bool) func() bool {
 		return func() bool {
-			_, err := try("nft list table ip gatewayd-flows")
+			_, err := try("nft list table ip gatewayd-flows-lan0")
 			return (err == nil) == on && (sh(t, settings) == before) == !on
 		}
 	}

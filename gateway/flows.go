@@ -14,14 +14,16 @@ import (
 func (g *gateway) openFlows(context.Context) (o opened, err error) {
 	f := g.cfg.FlowLog
 	if !f.Enabled {
-		if err := flowlog.Undo(flowlog.NoteIn(f.Folder)); err != nil { // a daemon that was killed had it enabled
+		if err := flowlog.Undo(flowlog.NoteIn(f.Folder), g.cfg.LAN.Interface); err != nil {
+			// a daemon that was killed had it enabled
 			g.log.Warn("of a former flow log something is left in the kernel", "err", err)
 		}
 		return o, nil
 	}
 	g.flows, err = flowlog.Open(flowlog.Config{
 		Folder: f.Folder, KeepFor: f.KeepFor, MaxBytes: f.MaxBytes, IPFIX: f.IPFIX,
-		LAN: g.cfg.LAN.Network(), IsBehindClient: g.isBehind, Gateway: g.cfg.LAN.Address.Addr(), HolderOf: g.ownersOf,
+		Interface: g.cfg.LAN.Interface, LAN: g.cfg.LAN.Network(), IsBehindClient: g.isBehind,
+		Gateway: g.cfg.LAN.Address.Addr(), HolderOf: g.ownersOf,
 		Bypassed:   g.dp.Bypassed,
 		IsDetached: g.detached, Log: g.log,
 	})

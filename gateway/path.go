@@ -69,7 +69,7 @@ func Detach(cfg *config.Config, force bool) error {
 	}
 	// The flow log's last: a daemon puts its rule back until it notices that the rest is gone, and its folder may be bad.
 	return errors.Join(
-		guard.Remove(s.LAN()), farewells, flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder)), signOff(cfg))
+		guard.Remove(s.LAN()), farewells, flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder), s.LAN()), signOff(cfg))
 }
 
 // Guard has the kernel forward nothing from or to a LAN until a gateway runs, also if its interface appears later. It
@@ -105,7 +105,7 @@ func LANIsHere(cfg *config.Config) bool {
 // forwardingSwitch is the switch of the kernel's forwarding. Its note is in state_dir, because service managers remove
 // run_dir when they stop a service.
 func forwardingSwitch(cfg *config.Config) forwarding.Switch {
-	return forwarding.Switch{NotePath: filepath.Join(cfg.StateDir, "forwarding")}
+	return forwarding.Switch{NotePath: filepath.Join(cfg.StateDir, "forwarding"), LAN: cfg.LAN.Interface}
 }
 
 // portalPorts returns the TCP ports the portal listens on, the one for plain HTTP first.

@@ -28,8 +28,9 @@ type Config struct {
 	MaxBytes uint64         // bytes of all files; 0: any number
 	IPFIX    netip.AddrPort // of a collector; zero: none
 
-	LAN     netip.Prefix // of the clients
-	Gateway netip.Addr   // its address there
+	Interface string       // of the LAN, by which other gateways know that this one needs the kernel's settings
+	LAN       netip.Prefix // of the clients
+	Gateway   netip.Addr   // its address there
 	// Behind reports whether an address outside the LAN is a client's, of a network behind one; nil: none is.
 	IsBehindClient func(netip.Addr) bool
 	// Who returns who has had an address at least since a time; what is unknown is empty. A zero time is unknown too.
@@ -140,7 +141,7 @@ func Open(cfg Config) (*Log, error) {
 // Close ends the log and has the kernel track connections as before. Flows that are open have their end recorded by the
 // next log, if they exist by then.
 func (l *Log) Close() error {
-	errs := []error{Undo(l.cfg.NotePath()), l.out.Close()}
+	errs := []error{Undo(l.cfg.NotePath(), l.cfg.Interface), l.out.Close()}
 	if l.events != nil {
 		errs = append(errs, l.events.Close())
 	}

@@ -73,7 +73,7 @@ func (p *holders) get(addr netip.Addr, since time.Time) Holder {
 
 func config(folder string, p *holders) Config {
 	return Config{
-		Folder: folder, KeepFor: 24 * time.Hour, LAN: netip.MustParsePrefix("10.1.0.0/24"),
+		Folder: folder, KeepFor: 24 * time.Hour, Interface: "lan0", LAN: netip.MustParsePrefix("10.1.0.0/24"),
 		Gateway:  netip.MustParseAddr("10.1.0.1"),
 		HolderOf: p.get, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
@@ -192,7 +192,7 @@ func TestConnections(t *testing.T) {
 		t.Errorf("found %+v", ping)
 	}
 	for i, change := range []string{"delete", "flush"} { // as another program might
-		run(t, "nft "+change+" table ip gatewayd-flows")
+		run(t, "nft "+change+" table ip gatewayd-flows-lan0")
 		netnstest.Await(t, "the rule after "+change, func() error {
 			if n := l.Stats().Restored; n != uint64(i+1) {
 				return fmt.Errorf("put back %d times", n)

@@ -13,13 +13,26 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
+	"github.com/gateweigh/gateweigh/gateway/shared"
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
-// table has the rule by which the kernel tracks connections, which it does only for rules that ask about
-// them. It changes no packet.
-var table = nftables.Table{Family: nftables.IPv4, Name: "gatewayd-flows"}
+// formerTable is the name that the tables of all LANs had in former versions.
+const formerTable = guard.Prefix + "flows"
+
+// table is a LAN's table with the rule by which the kernel tracks connections, which it does only for rules that ask
+// about them. It changes no packet.
+func table(lan string) nftables.Table {
+	return nftables.Table{
+		Family: nftables.IPv4, Name: formerTable + "-" + strings.TrimPrefix(guard.Table(lan), guard.Prefix)}
+}
+
+// kind begins the names by which gateways of a namespace share settings.
+const kind = "flows."
+
+func isShared(name string) bool { return strings.HasPrefix(name, kind) }
 
 // wantedSettings are what the log needs: counters and times of connections, and events also of those that begin while
 // nobody listens, as after a crash: with 2 the kernel never reports their ends.
@@ -36,10 +49,14 @@ type formerSettings struct {
 	Settings    map[string]string
 }
 
-// track has the kernel track and count connections, and records its former settings in the note first. Calling it again
-// has no effect. If the note is damaged, it logs which settings will not be restored.
-func track(note string, log *slog.Logger) error {
-	if err := addTable(); err != nil {
+// track has the kernel track and count connections for the gateway of a LAN, and records its former settings in the
+// note first. Calling it again has no effect. If the note is damaged, it logs which settings will not be restored.
+func track(note, lan string, log *slog.Logger) error {
+	if err := addTable(lan); err != nil {
+		return err
+	}
+	former, err := shared.Need(lan, sharedNames()...)
+	if err != nil {
 		return err
 	}
 	before, err := recall(note)
@@ -52,58 +69,89 @@ func track(note string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	due := map[string]string{}
+	due, noted := map[string]string{}, len(before.Settings)
 	for key, value := range wantedSettings {
 		now, err := read(key)
 		if err != nil {
 			return err
 		}
-		if now == value {
-			continue
+		if now != value {
+			due[key] = now
+		} else if now, changed := former[kind+key]; changed { // by another gateway
+			if _, found := before.Settings[key]; !found {
+				before.Settings[key] = now
+			}
 		}
-		due[key] = value
-		if _, noted := before.Settings[key]; !noted {
+	}
+	return turn(note, before, due, len(before.Settings) > noted)
+}
+
+// turn notes the former values of settings, and others' if there are some, and sets the settings as the log needs them.
+func turn(note string, before formerSettings, due map[string]string, others bool) error {
+	if len(due) == 0 && !others {
+		return nil
+	}
+	former := map[string]string{}
+	for key, now := range due {
+		if former[kind+key] = now; before.Settings[key] == "" {
 			before.Settings[key] = now
 		}
 	}
-	if len(due) == 0 {
-		return nil
-	}
-	err = statefile.Replace(note, func(w io.Writer) error { return json.NewEncoder(w).Encode(before) })
+	err := statefile.Replace(note, func(w io.Writer) error { return json.NewEncoder(w).Encode(before) })
 	if err != nil {
 		return fmt.Errorf("noting the kernel's settings for connections: %w", err)
 	}
-	for key, value := range due {
-		if err := write(key, value); err != nil {
+	if err := shared.Note(former); err != nil {
+		return err
+	}
+	for key := range due {
+		if err := write(key, wantedSettings[key]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Undo restores the kernel's settings from before the log, also after a crash. note is the path Config.NotePath. If
-// there is no note, it does nothing.
-func Undo(note string) error {
-	if found, err := tracked(); err != nil {
-		return err
-	} else if found {
-		if err := change(func(b *nftables.Batch) { b.DeleteTable(table) }); err != nil {
+func sharedNames() (names []string) {
+	for key := range wantedSettings {
+		names = append(names, kind+key)
+	}
+	return names
+}
+
+// Undo restores the kernel's settings from before the log of a LAN's gateway, also after a crash, but those that other
+// gateways need. note is the path Config.NotePath. Where there is nothing to restore, it does nothing.
+func Undo(note, lan string) error {
+	for _, t := range []nftables.Table{table(lan), {Family: nftables.IPv4, Name: formerTable}} {
+		if found, err := nftables.TableExists(t); err != nil {
 			return err
+		} else if found {
+			if err := change(func(b *nftables.Batch) { b.DeleteTable(t) }); err != nil {
+				return err
+			}
 		}
 	}
-	before, err := recall(note)
-	if err != nil {
-		return dropUnreadable(note, err)
-	}
-	for key, value := range before.Settings {
-		if now, err := read(key); err != nil || now != wantedSettings[key] {
-			continue // gone, or changed by others since
+	return shared.Leave(lan, isShared, func(left shared.Left) error {
+		before, unreadable := recall(note)
+		for name, value := range left.Former {
+			if before.Settings == nil {
+				before.Settings = map[string]string{}
+			}
+			before.Settings[strings.TrimPrefix(name, kind)] = value
 		}
-		if err := write(key, value); err != nil {
-			return err
+		for key, value := range before.Settings {
+			if now, err := read(key); err != nil || now != wantedSettings[key] || left.Needed[kind+key] {
+				continue // gone, changed by others since, or needed
+			}
+			if err := write(key, value); err != nil {
+				return err
+			}
 		}
-	}
-	return removeNote(note)
+		if unreadable != nil {
+			return dropUnreadable(note, unreadable)
+		}
+		return removeNote(note)
+	})
 }
 
 func removeNote(note string) error {
@@ -136,14 +184,11 @@ func dropUnreadable(note string, reason error) error {
 	return err
 }
 
-// tracked reports whether the table is there. Others may flush the rules.
-func tracked() (bool, error) { return nftables.TableExists(table) }
-
 // track has the kernel track connections, and notes the rule that does.
 func (l *Log) track() error {
-	err := track(l.cfg.NotePath(), l.cfg.Log)
+	err := track(l.cfg.NotePath(), l.cfg.Interface, l.cfg.Log)
 	if err == nil {
-		_, l.rule, err = rule(0)
+		_, l.rule, err = rule(l.cfg.Interface, 0)
 	}
 	return err
 }
@@ -152,12 +197,12 @@ func (l *Log) track() error {
 // detached, it removes that rule again.
 func (l *Log) keepTracking() {
 	if l.cfg.IsDetached != nil && l.cfg.IsDetached() {
-		if err := Undo(l.cfg.NotePath()); err != nil && l.logDue() {
+		if err := Undo(l.cfg.NotePath(), l.cfg.Interface); err != nil && l.logDue() {
 			l.cfg.Log.Error("restoring the kernel's settings for connections after detach", "err", err)
 		}
 		return
 	}
-	generation, current, err := rule(l.ruleAt)
+	generation, current, err := rule(l.cfg.Interface, l.ruleAt)
 	if err == nil && (generation == l.ruleAt || current == l.rule) {
 		l.ruleAt = generation
 		return
@@ -165,7 +210,7 @@ func (l *Log) keepTracking() {
 	if err == nil {
 		if err = l.track(); err == nil {
 			l.cfg.Log.Warn("others removed the flow log's rule or changed it, and it is there again; flows that began "+
-				"meanwhile may be missing", "table", table.Name)
+				"meanwhile may be missing", "table", table(l.cfg.Interface).Name)
 			l.mu.Lock()
 			l.stats.Restored++
 			l.mu.Unlock()
@@ -177,24 +222,25 @@ func (l *Log) keepTracking() {
 }
 
 // rule sums the table's rules up, as they are in a generation of all rules, unless that is one which is known.
-func rule(known uint32) (generation uint32, sum [32]byte, err error) {
+func rule(lan string, known uint32) (generation uint32, sum [32]byte, err error) {
 	c, err := nftables.Dial()
 	if err != nil {
 		return 0, sum, err
 	}
 	defer c.Close()
 	if generation, err = c.Generation(); err == nil && generation != known {
-		sum, err = c.Digest(table)
+		sum, err = c.Digest(table(lan))
 	}
 	return generation, sum, err
 }
 
-func addTable() error {
+func addTable(lan string) error {
+	t := table(lan)
 	return change(func(b *nftables.Batch) {
-		b.DeleteTable(table)
-		b.AddTable(table)
-		b.AddChain(table, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: 0})
-		b.AddRule(table, "forward", nftables.State(0))
+		b.DeleteTable(t)
+		b.AddTable(t)
+		b.AddChain(t, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: 0})
+		b.AddRule(t, "forward", nftables.State(0))
 	})
 }
 

@@ -1,8 +1,10 @@
 package flowlog
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,27 +29,74 @@ func TestNoteThatCannotBeRead(t *testing.T) {
 	}{"torn": {note, true}, "a file for a folder": {NoteIn(file), false}} {
 		run(t, on)
 		must(t, os.WriteFile(note, []byte(`{"x`), 0o600))
-		if err := Undo(c.note); err == nil || !names(err.Error()) {
+		if err := Undo(c.note, "lan0"); err == nil || !names(err.Error()) {
 			t.Errorf("%s: %v", label, err)
 		}
-		if err := Undo(c.note); (err == nil) != c.once {
+		if err := Undo(c.note, "lan0"); (err == nil) != c.once {
 			t.Errorf("%s, again: %v", label, err)
 		}
 		run(t, off)
 		must(t, os.WriteFile(note, []byte(`{"x`), 0o600))
-		if err := Undo(c.note); err != nil {
+		if err := Undo(c.note, "lan0"); err != nil {
 			t.Errorf("%s, and nothing stays: %v", label, err)
 		}
 	}
 	var logs logtest.Log
 	must(t, os.WriteFile(note, []byte(`{"x`), 0o600))
 	run(t, "sysctl -qw net.netfilter.nf_conntrack_acct=1")
-	must(t, track(note, logs.Logger()))
+	must(t, track(note, "lan0", logs.Logger()))
 	if !strings.Contains(logs.String(), "net.netfilter.nf_conntrack_acct=0") {
 		t.Errorf("the log says %q", logs.String())
 	}
-	must(t, Undo(note)) // which knows the other one
+	must(t, Undo(note, "lan0")) // which knows the other one
 	if got := run(t, "sysctl -n net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp"); got != "1\n0" {
 		t.Errorf("after all of it: %q", got)
+	}
+}
+
+// TestLogsOfSeveralLANs: logs of gateways of one namespace have a rule each, and the last one that ends restores the
+// kernel's settings, also where another one was killed.
+func TestLogsOfSeveralLANs(t *testing.T) {
+	const settings = "sysctl -n net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp " +
+		"net.netfilter.nf_conntrack_events"
+	before, dir := run(t, settings), t.TempDir()
+	note := func(lan string) string { return filepath.Join(dir, lan) }
+	begin := func(lan string) { must(t, track(note(lan), lan, slog.New(slog.DiscardHandler))) }
+	end := func(lan string) { must(t, Undo(note(lan), lan)) }
+	is := func(when, want string, lans ...string) {
+		t.Helper()
+		if got := run(t, settings); got != want {
+			t.Errorf("%s the settings are %q, want %q", when, got, want)
+		}
+		rules := run(t, "nft list ruleset")
+		for _, lan := range []string{"lan0", "lan1"} {
+			if got, want := strings.Contains(rules, "gatewayd-flows-"+lan), slices.Contains(lans, lan); got != want {
+				t.Errorf("%s there is a rule of %s: %v, want %v", when, lan, got, want)
+			}
+		}
+	}
+	const on = "1\n1\n1"
+	begin("lan0")
+	begin("lan1")
+	_, of0, err := rule("lan0", 0)
+	must(t, err)
+	begin("lan1")
+	if _, now, err := rule("lan0", 0); err != nil || now != of0 {
+		t.Errorf("another log has changed the rule of lan0: %v", err)
+	}
+	is("of both", on, "lan0", "lan1")
+	end("lan0")
+	end("lan0")
+	is("of one", on, "lan1")
+	end("lan1")
+	is("of none", before)
+	begin("lan0") // and killed
+	begin("lan1")
+	end("lan1")
+	is("of one that was killed", on, "lan0")
+	end("lan0")
+	is("in the end", before)
+	if left := run(t, "nft list ruleset"); strings.Contains(left, "gatewayd") {
+		t.Errorf("left:\n%s", left)
 	}
 }

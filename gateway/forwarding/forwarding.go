@@ -11,12 +11,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/gateweigh/gateweigh/gateway/shared"
 )
 
 // Switch is the switch of one gateway.
@@ -24,6 +28,8 @@ type Switch struct {
 	// Note is a file that records former settings while forwarding is switched on. It is of no meaning after a reboot, or
 	// in another network namespace.
 	NotePath string
+	// LAN is the gateway's, by which others of the namespace know that it needs what they share.
+	LAN string
 }
 
 // change is a setting that was changed, and its former value.
@@ -35,8 +41,8 @@ type change struct {
 	machineForwarded bool // the machine forwarded then, and the interface was excepted
 }
 
-// On switches forwarding on for exactly these interfaces, and off for others that an earlier call switched it on for.
-// Interfaces that forward already are left alone. Calling it again has no effect.
+// On switches forwarding on for exactly these interfaces, and off for others that an earlier call switched it on for,
+// unless other gateways need it there. Interfaces that forward already are left alone. Calling it again has no effect.
 func (s Switch) On(interfaces ...string) error {
 	made, err := s.read()
 	if err != nil {
@@ -50,21 +56,68 @@ func (s Switch) On(interfaces ...string) error {
 			others = append(others, c)
 		}
 	}
-	if err := restore(others); err != nil {
+	left := func(name string) bool {
+		return slices.ContainsFunc(others, func(c change) bool { return c.setting() == name })
+	}
+	if len(others) > 0 {
+		if err := s.release(others, left); err != nil {
+			return err
+		}
+	}
+	due, known, err := s.need(interfaces)
+	if err != nil {
 		return err
 	}
-	var due []change
+	if all := merge(kept, append(due, known...)); len(due)+len(others) > 0 || len(all) > len(kept) {
+		if err := s.write(all); err != nil { // otherwise as noted, and a full disk keeps no gateway from starting again
+			return err
+		}
+	}
+	return turn(due)
+}
+
+// need records that the gateway needs interfaces to forward. It returns the changes that are due, and those that other
+// gateways have made.
+func (s Switch) need(interfaces []string) (due, known []change, err error) {
+	var names []string
+	for _, name := range interfaces {
+		dev, err := net.InterfaceByName(name)
+		if err != nil {
+			return nil, nil, fmt.Errorf("interface %s: %w", name, err)
+		}
+		for _, key := range order {
+			names = append(names, change{index: dev.Index, key: key}.setting())
+		}
+	}
+	former, err := shared.Need(s.LAN, names...)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(former)) {
+		if c, ok := changeOf(name, former[name]); ok {
+			known = append(known, c)
+		}
+	}
 	for _, name := range interfaces {
 		todo, err := needed(name)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		due = append(due, todo...)
 	}
-	if len(due)+len(others) == 0 {
-		return nil // as noted: nothing is written, so a full disk keeps no gateway from starting again
+	return due, known, nil
+}
+
+// turn makes changes, and has other gateways know of them before.
+func turn(due []change) error {
+	if len(due) == 0 {
+		return nil
 	}
-	if err := s.write(merge(kept, due)); err != nil {
+	former := map[string]string{}
+	for _, c := range due {
+		former[c.setting()] = c.value()
+	}
+	if err := shared.Note(former); err != nil {
 		return err
 	}
 	for _, c := range due {
@@ -75,18 +128,73 @@ func (s Switch) On(interfaces ...string) error {
 	return nil
 }
 
-// Off restores what On changed, except where the administrator has switched forwarding on for the whole machine since.
-// Without an On it has no effect.
+// Off restores what On changed, except what other gateways need, and where the administrator has switched forwarding on
+// for the whole machine since. Without an On it has no effect.
 func (s Switch) Off() error {
 	made, err := s.read()
-	if err != nil || len(made) == 0 {
-		return err // another namespace's note stays, and one without meaning too
-	}
-	s.replaceNote(made, restoring) // a daemon that runs only misses why; a full disk keeps nothing on
-	if err := restore(made); err != nil {
+	if err != nil {
 		return err
 	}
+	if len(made) > 0 {
+		s.replaceNote(made, restoring) // a daemon that runs only misses why; a full disk keeps nothing on
+	}
+	if err := s.release(made, func(name string) bool { return strings.HasPrefix(name, kind) }); err != nil {
+		return err
+	}
+	if len(made) == 0 {
+		return nil // another namespace's note stays, and one without meaning too
+	}
 	return s.write(nil)
+}
+
+// release restores changes that no other gateway needs, those of gateways included that left earlier.
+func (s Switch) release(made []change, match func(name string) bool) error {
+	return shared.Leave(s.LAN, match, func(left shared.Left) error {
+		var due []change
+		for _, c := range made {
+			if _, recorded := left.Former[c.setting()]; !recorded && !left.Needed[c.setting()] {
+				due = append(due, c)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(left.Former)) {
+			if c, ok := changeOf(name, left.Former[name]); ok {
+				due = append(due, c)
+			}
+		}
+		return restore(due)
+	})
+}
+
+// kind begins the names of settings that gateways share.
+const kind = "forwarding."
+
+// setting is the name by which gateways share the setting.
+func (c change) setting() string { return fmt.Sprintf("%s%d.%s", kind, c.index, c.key) }
+
+// whole ends the value of a setting that was changed while the whole machine forwarded.
+const whole = "-excepted"
+
+// value is the former value as gateways share it.
+func (c change) value() string {
+	if c.machineForwarded {
+		return c.before + whole
+	}
+	return c.before
+}
+
+// changeOf is the change of a shared setting; false: there is no such interface any more.
+func changeOf(name, value string) (c change, ok bool) {
+	number, key, _ := strings.Cut(strings.TrimPrefix(name, kind), ".")
+	index, err := strconv.Atoi(number)
+	if err != nil || wantedValues[key] == "" {
+		return c, false
+	}
+	dev, err := net.InterfaceByIndex(index)
+	if err != nil {
+		return c, false
+	}
+	before, excepted := strings.CutSuffix(value, whole)
+	return change{dev.Name, index, key, before, excepted}, true
 }
 
 // restoring is a note's last line while Off restores.

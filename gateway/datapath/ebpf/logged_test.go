@@ -89,7 +89,7 @@ func (l *loggingGateway) start(t *testing.T) {
 	must(t, err)
 	must(t, l.d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	l.log, err = flowlog.Open(flowlog.Config{
-		Folder: l.folder, KeepFor: time.Hour, LAN: lanPrefix, Gateway: gateway, Bypassed: l, Log: cfg.Log,
+		Folder: l.folder, KeepFor: time.Hour, Interface: "lan0", LAN: lanPrefix, Gateway: gateway, Bypassed: l, Log: cfg.Log,
 		HolderOf: func(a netip.Addr, _ time.Time) flowlog.Holder { return flowlog.Holder{User: a.String()} },
 	})
 	must(t, err)

@@ -88,6 +88,14 @@ type Batch struct {
 	sets     uint32
 }
 
+// Empty reports whether the batch changes nothing.
+func (b *Batch) Empty() bool { return len(b.messages) == 0 && b.err == nil }
+
+// Append adds the changes of another batch, which has no sets.
+func (b *Batch) Append(other *Batch) {
+	b.messages, b.err = append(b.messages, other.messages...), errors.Join(b.err, other.err)
+}
+
 // add appends a message about something in a table.
 func (b *Batch) add(kind uint16, flags netlink.HeaderFlags, family Family, fill func(*netlink.AttributeEncoder)) {
 	e := netlink.NewAttributeEncoder()

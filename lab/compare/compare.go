@@ -140,7 +140,7 @@ type Cell struct {
 	Overhead   *Decision `json:"overhead"`   // the decision on the limit of the overhead
 
 	change, overhead evidence // of logarithms
-	levels           tested
+	levels           testLevels
 }
 
 // Runs compares run b with run a.
@@ -168,7 +168,7 @@ func Runs(a, b Input, opts Options) Comparison {
 			continue
 		}
 		delete(in, cb.Cell)
-		c.Cells = append(c.Cells, c.pairUp(ca, cb, opts))
+		c.Cells = append(c.Cells, c.pairCells(ca, cb, opts))
 	}
 	for _, ca := range sa.Cells {
 		if _, left := in[ca.Cell]; left {
@@ -202,8 +202,8 @@ func (c *Comparison) single(cell analysis.Cell) Cell {
 	}
 }
 
-// inBoth counts the cells that both runs have.
-func (c *Comparison) inBoth() (n int) {
+// sharedCells counts the cells that both runs have.
+func (c *Comparison) sharedCells() (n int) {
 	for _, cell := range c.Cells {
 		if cell.A != nil {
 			n++
@@ -276,7 +276,7 @@ func (c *Comparison) log(cell analysis.Cell, opts Options) evidence {
 	if c.ratio() {
 		return c.overhead(cell)
 	}
-	return alone(logOf(cell.Device(c.Metric.Name), opts.Confidence))
+	return againstZero(logOf(cell.Device(c.Metric.Name), opts.Confidence))
 }
 
 // overhead compares a cell with the clean router; no evidence where there is none.
@@ -284,13 +284,13 @@ func (c *Comparison) overhead(cell analysis.Cell) evidence {
 	if !c.ratio() {
 		return noEvidence()
 	}
-	e := alone(logRatio(cell.Change(c.Metric.Name), cell.SDLog))
+	e := againstZero(logRatio(cell.Change(c.Metric.Name), cell.SDLog))
 	e.down, e.up = cell.Outwards(c.Metric.Name)
 	return e
 }
 
-// pairUp computes the changes of one cell; the verdict follows when all are known.
-func (c *Comparison) pairUp(a, b analysis.Cell, opts Options) Cell {
+// pairCells computes the changes of one cell; the verdict follows when all are known.
+func (c *Comparison) pairCells(a, b analysis.Cell, opts Options) Cell {
 	ma := c.measured(a)
 	out := Cell{At: b.Cell, A: &ma, B: c.measured(b), overhead: c.overhead(b), Changes: map[string]analysis.Estimate{}}
 	if c.incomparable() {
@@ -303,7 +303,7 @@ func (c *Comparison) pairUp(a, b analysis.Cell, opts Options) Cell {
 		return out
 	}
 	of := func(cell analysis.Cell, m analysis.Metric) evidence {
-		return alone(logOf(cell.Device(m.Name), opts.Confidence))
+		return againstZero(logOf(cell.Device(m.Name), opts.Confidence))
 	}
 	for _, m := range c.Beside {
 		out.Changes[m.Name] = difference(of(a, m), of(b, m)).ratio(opts.Confidence)
@@ -324,8 +324,8 @@ func (c *Comparison) noiseFloor(runs ...analysis.AA) analysis.Number {
 	return analysis.Number(100 * math.Expm1(floor))
 }
 
-// unquiet is the share of rejected trials above which a run is remarked on.
-const unquiet = 0.1
+// manyRejected is the share of rejected trials above which a run is remarked on.
+const manyRejected = 0.1
 
 // warnings say what a careful reader would hold against the comparison.
 func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
@@ -340,10 +340,10 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 			"B skipped %s, which A did not: %s", skip.DUT, skip.Reason)
 	}
 	say(sameTrials(a.Run, b.Run), "A and B have the same trials: this is one run compared with itself.")
-	say(c.inBoth() == 0, "No cell is in both runs: there is nothing to compare.")
+	say(c.sharedCells() == 0, "No cell is in both runs: there is nothing to compare.")
 	say(c.ratio() && sa.Measure == sb.Measure && !c.NoiseFloorPct.Known(),
 		"A run has no accepted A/A pair: the least change that can be called is not known.")
-	if noisy := c.unquiet(); len(noisy) > 0 {
+	if noisy := c.rejectedRemarks(); len(noisy) > 0 {
 		say(true, "%s: where the machine is not quiet, identical runs differ by several per cent.", words.Listed(noisy))
 	}
 	say(c.difference() && sa.Measure == sb.Measure,
@@ -361,21 +361,21 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 			b, a)
 	}
 	say(sa.Speed() != sb.Speed(), "The routers of A and B had not the same speed: a change may be the slowing's.")
-	for _, of := range ofEach(differing(sa), differing(sb)) {
+	for _, of := range textsOfBoth(differing(sa), differing(sb)) {
 		say(true, "%s labs that differ in more than the device: %s. Ratios of that are no overheads.",
 			words.Either(len(of.runs), of.name()+" compares", of.name()+" compare"), of.text)
 	}
-	for _, of := range ofEach(sa.Warnings, sb.Warnings) {
+	for _, of := range textsOfBoth(sa.Warnings, sb.Warnings) {
 		say(true, "%s: %s", of.name(), of.text)
 	}
 	return out
 }
 
-// unquiet says how many trials each run rejected that rejected many.
-func (c *Comparison) unquiet() (list []string) {
+// rejectedRemarks says how many trials each run rejected that rejected many.
+func (c *Comparison) rejectedRemarks() (list []string) {
 	for i, side := range []Side{*c.A, c.B} {
 		all := side.Trials.Accepted + side.Trials.Rejected
-		if float64(side.Trials.Rejected) > unquiet*float64(all) {
+		if float64(side.Trials.Rejected) > manyRejected*float64(all) {
 			list = append(list,
 				fmt.Sprintf("%s rejected %d of %s", string("AB"[i]), side.Trials.Rejected, words.Counted(all, "trial")))
 		}
@@ -391,14 +391,14 @@ func differing(s analysis.Summary) []string {
 	return []string{s.Sides.Device + " against " + s.Sides.Clean}
 }
 
-// said is a text with the runs that it is of, each as often as it said so.
-type said struct {
+// textOfRuns is a text with the runs that it is of, each as often as it said so.
+type textOfRuns struct {
 	text string
 	runs []string
 }
 
 // name is that of the runs: "A", "A (2 times)", "A and B".
-func (s said) name() string {
+func (s textOfRuns) name() string {
 	count := map[string]int{}
 	for _, run := range s.runs {
 		count[run]++
@@ -408,13 +408,13 @@ func (s said) name() string {
 	})
 }
 
-// ofEach lists what either run says, each text once.
-func ofEach(a, b []string) (list []said) {
+// textsOfBoth lists what either run says, each text once.
+func textsOfBoth(a, b []string) (list []textOfRuns) {
 	for i, texts := range [][]string{a, b} {
 		for _, text := range texts {
-			index := slices.IndexFunc(list, func(s said) bool { return s.text == text })
+			index := slices.IndexFunc(list, func(s textOfRuns) bool { return s.text == text })
 			if index < 0 {
-				index, list = len(list), append(list, said{text: text})
+				index, list = len(list), append(list, textOfRuns{text: text})
 			}
 			list[index].runs = append(list[index].runs, string("AB"[i]))
 		}

@@ -37,8 +37,8 @@ func gated(limit float64) compare.Options {
 	return opts
 }
 
-// count is how many cells of a comparison have one of the verdicts.
-func count(c compare.Comparison, verdicts ...string) int {
+// countVerdicts is how many cells of a comparison have one of the verdicts.
+func countVerdicts(c compare.Comparison, verdicts ...string) int {
 	n := 0
 	for _, cell := range c.Cells {
 		if slices.Contains(verdicts, cell.Verdict) {
@@ -58,7 +58,7 @@ func TestInjectedRegressionIsCaught(t *testing.T) {
 				t.Errorf("seed %d: %s was not changed: %+v", seed, cost.Dimensions.Label(cell.At), cell.Regression)
 			}
 		}
-		if !c.Gate.Passed && c.Gate.Failed == 2 && count(c, compare.Worse) >= 2 {
+		if !c.Gate.Passed && c.Gate.Failed == 2 && countVerdicts(c, compare.Worse) >= 2 {
 			caught++
 		}
 	}
@@ -70,7 +70,7 @@ func TestInjectedRegressionIsCaught(t *testing.T) {
 func TestIdenticalPairsAreNotFlagged(t *testing.T) {
 	for seed := range uint64(20) {
 		c := compare.Runs(simulate(base, 1000+2*seed, 1), simulate(base, 1001+2*seed, 1), gated(0.05))
-		if !c.Gate.Passed || c.Gate.Failed > 0 || count(c, compare.Worse, compare.Better) > 0 {
+		if !c.Gate.Passed || c.Gate.Failed > 0 || countVerdicts(c, compare.Worse, compare.Better) > 0 {
 			t.Errorf("pair %d: %s, %+v", seed, c.Gate.Sentence, c.Cells)
 		}
 		if c.Gate.Unclear > 0 || c.Gate.Within != 4 {
@@ -96,7 +96,7 @@ func TestFalseAlarmRate(t *testing.T) {
 		alarms, gates := 0, 0
 		for seed := range uint64(pairs) {
 			c := compare.Runs(simulate(spec, 5000+2*seed, 1), simulate(spec, 5001+2*seed, 1), opts)
-			if count(c, compare.Worse, compare.Better) > 0 {
+			if countVerdicts(c, compare.Worse, compare.Better) > 0 {
 				alarms++
 			}
 			if c.Gate.Failed > 0 {
@@ -237,7 +237,7 @@ func TestNoiseFloorIsTheLeastChange(t *testing.T) {
 		}
 	}
 	c := compare.Runs(a, b, gated(0.05))
-	if c.NoiseFloorPct < 20 || count(c, compare.Worse) != 0 ||
+	if c.NoiseFloorPct < 20 || countVerdicts(c, compare.Worse) != 0 ||
 		!strings.Contains(c.Cells[0].VerdictNote, "two clean routers differ") {
 		t.Errorf("floor %v, cell %+v", c.NoiseFloorPct, c.Cells[0])
 	}
@@ -289,16 +289,16 @@ func TestDifferencesAreListed(t *testing.T) {
 	if c.SameMachine || c.Differences[0] != (compare.Difference{What: "kernel", A: "6.18.0", B: "6.19.0", Machine: true}) {
 		t.Errorf("differences %+v", c.Differences)
 	}
-	if text := render(t, c); !strings.Contains(text, "kernel: 6.18.0, then 6.19.0") ||
+	if text := renderAll(t, c); !strings.Contains(text, "kernel: 6.18.0, then 6.19.0") ||
 		!strings.Contains(text, "cannot be compared") {
 		t.Errorf("text:\n%s", text)
 	}
 }
 
-// once: nothing is said twice, of whichever run or cell, and what both runs say is said of both.
-func once(t *testing.T, c compare.Comparison) {
+// checkNoRepetition: nothing is said twice, of whichever run or cell, and what both runs say is said of both.
+func checkNoRepetition(t *testing.T, c compare.Comparison) {
 	t.Helper()
-	text := render(t, c)
+	text := renderAll(t, c)
 	seen, both := map[string]bool{}, 0
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -332,7 +332,7 @@ func TestWarnings(t *testing.T) {
 		trial := &shaky.Run.Trials[i]
 		trial.Accepted = !trial.AA && trial.Window == 0 && trial.Block < 2 // a noise floor is missing, intervals are wide
 	}
-	once(t, compare.Runs(shaky, shaky, compare.Defaults()))
+	checkNoRepetition(t, compare.Runs(shaky, shaky, compare.Defaults()))
 	slow := base
 	slow.DUTs = slices.Clone(base.DUTs)
 	slow.DUTs[1].MaxMbps = 700
@@ -397,11 +397,11 @@ func FuzzRuns(f *testing.F) {
 		if data, err := json.Marshal(c); err != nil || !json.Valid(data) {
 			t.Errorf("%v: %s", err, data)
 		}
-		render(t, c)
+		renderAll(t, c)
 	})
 }
 
-func render(t *testing.T, c compare.Comparison) string {
+func renderAll(t *testing.T, c compare.Comparison) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := compare.Text(&b, c); err != nil {

@@ -48,8 +48,8 @@ func (c *Comparison) incomparable() bool { return c.Mark != "" && !c.ratio() }
 
 const noRatio = "an emulated CPU's absolute figures are not compared"
 
-// brackets is the mark behind a word.
-func (c *Comparison) brackets() string {
+// markInBrackets is the mark behind a word.
+func (c *Comparison) markInBrackets() string {
 	if c.Mark == "" {
 		return ""
 	}

@@ -25,7 +25,7 @@ func TestEmulatedRunsAreComparedByRatio(t *testing.T) {
 			!c.Cells[0].Change.HasInterval() {
 			t.Errorf("%s: mark %q, same machine %t, %+v", name, c.Mark, c.SameMachine, c.Cells)
 		}
-		text := render(t, c)
+		text := renderAll(t, c)
 		var markdown bytes.Buffer
 		if err := compare.Markdown(&markdown, c); err != nil {
 			t.Fatal(err)
@@ -60,12 +60,12 @@ func TestEmulatedRunsAreComparedByRatio(t *testing.T) {
 			t.Errorf("%s: %s", name, c.Gate.Sentence)
 		}
 	}
-	if c := compare.Runs(guest, other, gated(0.05)); count(c, compare.Worse) != 2 || c.Gate.Passed {
-		t.Errorf("a device that costs 1.2 times as much: %d worse, %s", count(c, compare.Worse), c.Gate.Sentence)
+	if c := compare.Runs(guest, other, gated(0.05)); countVerdicts(c, compare.Worse) != 2 || c.Gate.Passed {
+		t.Errorf("a device that costs 1.2 times as much: %d worse, %s", countVerdicts(c, compare.Worse), c.Gate.Sentence)
 	}
 	if c := compare.Runs(here, simulate(base, 4, 1), compare.Defaults()); c.Mark != "" ||
-		!strings.Contains(render(t, c), "ns/packet") {
-		t.Errorf("native runs: mark %q\n%s", c.Mark, render(t, c))
+		!strings.Contains(renderAll(t, c), "ns/packet") {
+		t.Errorf("native runs: mark %q\n%s", c.Mark, renderAll(t, c))
 	}
 }
 
@@ -73,7 +73,7 @@ func TestEmulatedRunsAreComparedByRatio(t *testing.T) {
 func TestEmulatedAbsolutesAreNotJudged(t *testing.T) {
 	c := compare.Runs(storms(), emulated(storms()), gated(0.05))
 	if c.Gate.Passed || !strings.Contains(c.Gate.Sentence, "absolute figures are not compared") ||
-		count(c, compare.Inconclusive) != len(c.Cells) || len(c.Cells) == 0 {
+		countVerdicts(c, compare.Inconclusive) != len(c.Cells) || len(c.Cells) == 0 {
 		t.Errorf("%s, %+v", c.Gate.Sentence, c.Cells)
 	}
 }

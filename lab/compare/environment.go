@@ -43,7 +43,7 @@ var environmentFields = []struct {
 	{"placement", true, func(e result.Environment) string { return e.Placement }},
 	{"link settings", false, func(e result.Environment) string { return strings.Join(e.Offloads, "; ") }},
 	{"gateweigh version", false, func(e result.Environment) string { return e.GateweighVersion }},
-	{"gateweigh program (SHA-256)", false, func(e result.Environment) string { return short(e.GateweighSHA256) }},
+	{"gateweigh program (SHA-256)", false, func(e result.Environment) string { return shortHash(e.GateweighSHA256) }},
 }
 
 // Differences lists what differs between two runs, the machine first; same
@@ -66,9 +66,9 @@ func Differences(a, b result.Run) (list []Difference, same bool) {
 		{"tool", a.Environment.Tools, b.Environment.Tools},
 		{"sysctl", a.Environment.Sysctls, b.Environment.Sysctls},
 		{"experiment", settings(a.Dir), settings(b.Dir)},
-		{"frame sizes (SHA-256)", shorts(inputs(a.Dir)), shorts(inputs(b.Dir))},
+		{"frame sizes (SHA-256)", shortHashes(inputs(a.Dir)), shortHashes(inputs(b.Dir))},
 	} {
-		for _, key := range union(m.a, m.b) {
+		for _, key := range sortedKeys(m.a, m.b) {
 			add(m.kind+" "+key, m.a[key], m.b[key], false)
 		}
 	}
@@ -110,7 +110,7 @@ func (d Difference) String() string {
 	return result.OneLine(fmt.Sprintf("%s: %s, then %s", d.What, setting(d.A), setting(d.B)))
 }
 
-func union(a, b map[string]string) []string {
+func sortedKeys(a, b map[string]string) []string {
 	keys := slices.Concat(slices.Collect(maps.Keys(a)), slices.Collect(maps.Keys(b)))
 	slices.Sort(keys)
 	return slices.Compact(keys)
@@ -167,12 +167,12 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-func shorts(hashes map[string]string) map[string]string {
+func shortHashes(hashes map[string]string) map[string]string {
 	out := map[string]string{}
 	for name, hash := range hashes {
-		out[name] = short(hash)
+		out[name] = shortHash(hash)
 	}
 	return out
 }
 
-func short(hash string) string { return hash[:min(len(hash), 12)] }
+func shortHash(hash string) string { return hash[:min(len(hash), 12)] }

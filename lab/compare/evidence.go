@@ -22,8 +22,10 @@ func difference(from, to evidence) evidence {
 	return evidence{to.Less(from.Sample), from.Sample, to.Sample, to.down + from.up, to.up + from.down}
 }
 
-// alone compares a sample with 0: a clean router, in logarithms.
-func alone(s inference.Sample) evidence { return evidence{Sample: s, from: inference.None(), to: s} }
+// againstZero compares a sample with 0: a clean router, in logarithms.
+func againstZero(s inference.Sample) evidence {
+	return evidence{Sample: s, from: inference.None(), to: s}
+}
 
 // The bounds and tests of a Sample, with what noise may have done.
 
@@ -50,7 +52,7 @@ func (e evidence) ratio(confidence float64) analysis.Estimate {
 	return analysis.Estimate{Mean: at(e.Mean), Lo: at(e.Lower(level)), Hi: at(e.Upper(level)), N: e.N}
 }
 
-func noEvidence() evidence { return alone(inference.None()) }
+func noEvidence() evidence { return againstZero(inference.None()) }
 
 // logRatio is the logarithm of a ratio over its blocks, whose spread is sd.
 func logRatio(e analysis.Estimate, sd analysis.Number) inference.Sample {
@@ -75,7 +77,7 @@ func logOf(e analysis.Estimate, confidence float64) inference.Sample {
 // (inference.Spread), and a two-sided test at alpha decides. Nil: more than inference.MostFurther, or
 // not known.
 func (e evidence) furtherBlocks(distance, alpha float64) *int {
-	if !e.HasSpread() || e.few() {
+	if !e.HasSpread() || e.tooFewBlocks() {
 		return nil
 	}
 	cautious := e // of the noise itself no number of blocks gets rid
@@ -85,19 +87,19 @@ func (e evidence) furtherBlocks(distance, alpha float64) *int {
 		}
 	}
 	return inference.Further(e.to.N, func(blocks int) bool {
-		later := cautious.with(blocks - e.to.N)
+		later := cautious.withBlocks(blocks - e.to.N)
 		t := inference.Quantile(later.Freedom, 1-alpha/2) + inference.Quantile(later.Freedom, inference.Power)
 		return t*later.SE <= distance
 	})
 }
 
-// few reports whether a run has too few blocks to say how far blocks spread.
-func (e evidence) few() bool {
+// tooFewBlocks reports whether a run has too few blocks to say how far blocks spread.
+func (e evidence) tooFewBlocks() bool {
 	return e.to.N < inference.FewestForSpread || e.from.N > 0 && e.from.N < inference.FewestForSpread
 }
 
-// with is the evidence as it would be with more blocks in each run.
-func (e evidence) with(more int) evidence {
+// withBlocks is the evidence as it would be with more blocks in each run.
+func (e evidence) withBlocks(more int) evidence {
 	grown := func(s inference.Sample) inference.Sample {
 		n := float64(s.N)
 		s.SE *= math.Sqrt(n / (n + float64(more)))
@@ -106,13 +108,13 @@ func (e evidence) with(more int) evidence {
 		return s
 	}
 	if e.from.N == 0 {
-		return alone(grown(e.to))
+		return againstZero(grown(e.to))
 	}
-	return difference(alone(grown(e.from)), alone(grown(e.to)))
+	return difference(againstZero(grown(e.from)), againstZero(grown(e.to)))
 }
 
-// turned is the evidence with its sign changed.
-func (e evidence) turned() evidence {
+// negated is the evidence with its sign changed.
+func (e evidence) negated() evidence {
 	e.Mean, e.from.Mean, e.to.Mean = -e.Mean, -e.from.Mean, -e.to.Mean
 	e.down, e.up = e.up, e.down
 	return e

@@ -16,13 +16,13 @@ type measuredRun struct {
 	analysis.Summary
 }
 
-// seldom is the share of a cell's trials up to which a flag is a hiccup of the machine.
-const seldom = 0.1
+// hiccupShare is the share of a cell's trials up to which a flag is a hiccup of the machine.
+const hiccupShare = 0.1
 
-// fallen are the cells that the device managed in A and does not in B, whatever it costs there: it takes fewer clients,
-// it cannot be started or stops, it carries the load no more or not without loss. They fail a gate. unclear are those
-// of which another machine or speed may be the reason.
-func (c *Comparison) fallen(a, b measuredRun) (list, unclear []Missing) {
+// noLongerManaged are the cells that the device managed in A and does not in B, whatever it costs there: it takes fewer
+// clients, it cannot be started or stops, it carries the load no more or not without loss. They fail a gate. unclear
+// are those of which another machine or speed may be the reason.
+func (c *Comparison) noLongerManaged(a, b measuredRun) (list, unclear []Missing) {
 	for _, before := range a.Summary.Cells {
 		if before.Pairs == 0 || a.Measure != b.Measure {
 			continue
@@ -34,7 +34,7 @@ func (c *Comparison) fallen(a, b measuredRun) (list, unclear []Missing) {
 			}
 			continue
 		}
-		switch reason := carriesNoMore(before, b.Summary.Cells[i], b.Run); {
+		switch reason := shortfallReason(before, b.Summary.Cells[i], b.Run); {
 		case reason == "":
 		case c.SameMachine && a.Speed() == b.Speed():
 			list = append(list, Missing{before.Cell, reason})
@@ -68,10 +68,10 @@ func limitAt(cell result.Cell, s analysis.Summary) string {
 	return ""
 }
 
-// carriesNoMore says how the device falls short in a cell of B whose load it carried in A; "" where it does not.
-func carriesNoMore(before, is analysis.Cell, b result.Run) string {
-	if !is.Has(result.OfferedMbps) || before.FlaggedShare(result.FlagSaturated) > seldom ||
-		before.FlaggedShare(result.FlagLossy) > seldom {
+// shortfallReason says how the device falls short in a cell of B whose load it carried in A; "" where it does not.
+func shortfallReason(before, is analysis.Cell, b result.Run) string {
+	if !is.Has(result.OfferedMbps) || before.FlaggedShare(result.FlagSaturated) > hiccupShare ||
+		before.FlaggedShare(result.FlagLossy) > hiccupShare {
 		return ""
 	}
 	delivered, offered := is.Device(cost.Delivered).Mean, is.Text(result.OfferedMbps)
@@ -81,16 +81,16 @@ func carriesNoMore(before, is analysis.Cell, b result.Run) string {
 	case result.FlagLossy:
 		return fmt.Sprintf("the device carried %s Mbit/s in A, and loses more than 1 %% of the packets in B", offered)
 	}
-	if is.Pairs == 0 && nothingCame(is.Cell, b.Trials) {
+	if is.Pairs == 0 && carriedNothing(is.Cell, b.Trials) {
 		return fmt.Sprintf(
 			"the device carried %s Mbit/s in A, and in B, where its clean router did, no trial passed with as much", offered)
 	}
 	return ""
 }
 
-// nothingCame reports whether of a cell's trials in which the clean router carried its load the device carried it in
+// carriedNothing reports whether of a cell's trials in which the clean router carried its load the device carried it in
 // none. Both are held up where the machine is.
-func nothingCame(cell result.Cell, trials []result.Trial) bool {
+func carriedNothing(cell result.Cell, trials []result.Trial) bool {
 	full := 0
 	for _, t := range trials {
 		sides, is := t.Figures.(*cost.Sides)

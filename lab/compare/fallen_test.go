@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// without is a run without the trials of a device, of all its cells from a load up.
-func without(input compare.Input, dut string, from float64) compare.Input {
+// withoutTrials is a run without the trials of a device, of all its cells from a load up.
+func withoutTrials(input compare.Input, dut string, from float64) compare.Input {
 	input.Run.Trials = slices.DeleteFunc(slices.Clone(input.Run.Trials), func(t result.Trial) bool {
 		return !t.AA && t.Cell.Text(result.DUT) == dut && t.Cell.Number(result.OfferedMbps) >= from
 	})
@@ -48,7 +48,7 @@ func TestGateOfWhatDevicesDoNotManage(t *testing.T) {
 		input.Run.Blocks = append(slices.Clone(input.Run.Blocks), b)
 		return input
 	}
-	gone := without(simulate(base, 2, 1), device, 0)
+	gone := withoutTrials(simulate(base, 2, 1), device, 0)
 	gone.Run.Unmeasured = cellsOf(whole, gone)
 	rejected := simulate(base, 2, 1)
 	rejected.Run.Trials = slices.Clone(rejected.Run.Trials)
@@ -94,7 +94,7 @@ func TestGateOfWhatDevicesDoNotManage(t *testing.T) {
 			opts := gated(0.3)
 			opts.AllowUnknown = allow
 			c := compare.Runs(tt.a, tt.b, opts)
-			text := render(t, c)
+			text := renderAll(t, c)
 			passed := tt.passed && (allow || !tt.unanswered)
 			if g := c.Gate; g.Passed != passed || g.Unanswered != (tt.unanswered && !allow) || !strings.Contains(text, tt.says) {
 				t.Errorf("%s, unknown cells allowed %v: %+v\n%s", tt.name, allow, g, text)
@@ -115,7 +115,7 @@ func TestGateOfWhatDevicesDoNotManage(t *testing.T) {
 // reason.
 func TestGateOfAnInterruptedHead(t *testing.T) {
 	whole := simulate(base, 1, 1)
-	head := without(simulate(base, 2, 1), base.DUTs[1].Name, 0)
+	head := withoutTrials(simulate(base, 2, 1), base.DUTs[1].Name, 0)
 	head.Run.Environment.Interrupted = true
 	unknown := head // its folder has lost the experiment
 	head.Run.Unmeasured = cellsOf(whole, head)
@@ -130,7 +130,7 @@ func TestGateOfAnInterruptedHead(t *testing.T) {
 				list = append(list, compare.Single(input, opts))
 			}
 			for _, c := range list {
-				if text := render(t, c); !c.Gate.Unanswered || c.Gate.Unclear == 0 || !strings.Contains(text, says) {
+				if text := renderAll(t, c); !c.Gate.Unanswered || c.Gate.Unclear == 0 || !strings.Contains(text, says) {
 					t.Errorf("%s, %q: %+v\n%s", name, says, c.Gate, text)
 				}
 				if says != "what it was to measure is not known" && c.Gate.Unclear != len(head.Run.Unmeasured) {
@@ -148,19 +148,19 @@ func TestGateOfAnInterruptedHead(t *testing.T) {
 	broke.Run.Blocks = append(slices.Clone(head.Run.Blocks), result.Block{DUT: base.DUTs[1].Name, Clients: 1,
 		Direction: result.Up, Profile: result.PerPacket, Broke: "client 1 was refused"})
 	if c := compare.Single(broke, opts); !c.Gate.Unanswered ||
-		!strings.Contains(render(t, c), "does not take 1 client: client 1 was refused") {
-		t.Errorf("a device that takes no such number: %+v\n%s", c.Gate, render(t, c))
+		!strings.Contains(renderAll(t, c), "does not take 1 client: client 1 was refused") {
+		t.Errorf("a device that takes no such number: %+v\n%s", c.Gate, renderAll(t, c))
 	}
 	failed := head
 	failed.Run.Environment.Interrupted = false
 	failed.Run.Blocks = append(slices.Clone(head.Run.Blocks), result.Block{DUT: base.DUTs[1].Name, Clients: 20,
 		Direction: result.Up, Profile: result.PerPacket, Error: "it did not start"})
 	if c := compare.Single(failed, opts); c.Gate.Unclear != len(head.Run.Unmeasured) ||
-		strings.Count(render(t, c), "its block failed: it did not start") != c.Gate.Unclear {
+		strings.Count(renderAll(t, c), "its block failed: it did not start") != c.Gate.Unclear {
 		t.Errorf("its blocks failed: %+v", c.Gate)
 	}
 	if label := cost.Dimensions.Label(head.Run.Unmeasured[0]); !strings.Contains(
-		render(t, compare.Single(head, opts)), "Without an answer: "+label+": the run was interrupted before it.") {
+		renderAll(t, compare.Single(head, opts)), "Without an answer: "+label+": the run was interrupted before it.") {
 		t.Errorf("%s is not named", label)
 	}
 }

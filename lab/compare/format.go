@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// none stands where a figure is absent.
-const none = "–"
+// absentFigure stands where a figure is absent.
+const absentFigure = "–"
 
 func blocksText(needed *int) string {
 	if needed == nil {
@@ -28,14 +28,14 @@ func percent(share float64) string {
 // signed prints a ratio as a change in per cent.
 func signed(ratio analysis.Number) string {
 	if !ratio.Known() {
-		return none
+		return absentFigure
 	}
 	return fmt.Sprintf("%+.1f %%", 100*(float64(ratio)-1))
 }
 
 func changeText(e analysis.Estimate) string {
 	if !e.HasInterval() {
-		return none
+		return absentFigure
 	}
 	return signed(e.Mean) + " " + changeBounds(e)
 }
@@ -48,7 +48,7 @@ func changeBounds(e analysis.Estimate) string {
 func ratioText(e analysis.Estimate) string {
 	switch {
 	case !e.Mean.Known():
-		return none
+		return absentFigure
 	case !e.HasInterval():
 		return fmt.Sprintf("%.3f", float64(e.Mean))
 	}
@@ -58,23 +58,23 @@ func ratioText(e analysis.Estimate) string {
 func pText(p analysis.Number) string {
 	switch {
 	case !p.Known():
-		return none
+		return absentFigure
 	case p < 0.001:
 		return "< 0.001"
 	}
 	return fmt.Sprintf("%.3f", float64(p))
 }
 
-// shown bounds a setting in runes: a device's script would fill the page.
-const shown = 160
+// maxSetting bounds a setting in runes: a device's script would fill the page.
+const maxSetting = 160
 
 // setting prints one side of a difference.
 func setting(s string) string {
 	if s == "" {
 		return "none"
 	}
-	if runes := []rune(result.OneLine(s)); len(runes) > shown {
-		return string(runes[:shown-1]) + "…"
+	if runes := []rune(result.OneLine(s)); len(runes) > maxSetting {
+		return string(runes[:maxSetting-1]) + "…"
 	}
 	return s
 }

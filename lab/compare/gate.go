@@ -67,12 +67,12 @@ type Missing struct {
 
 // limit is one limit of a gate.
 type limit struct {
-	share    float64 // 0.05 is 5 %
-	text     string  // "at most 5 % more expensive than A"
-	beyond   string  // the word of a decision
-	turned   bool    // less is worse: evidence and limit are of A over B
-	of       func(*Cell) evidence
-	decision func(*Cell) **Decision
+	share     float64 // 0.05 is 5 %
+	text      string  // "at most 5 % more expensive than A"
+	beyond    string  // the word of a decision
+	negated   bool    // less is worse: evidence and limit are of A over B
+	appliesTo func(*Cell) evidence
+	decision  func(*Cell) **Decision
 }
 
 // limits are the limits of the comparison's gate.
@@ -82,7 +82,7 @@ func (c *Comparison) limits() (list []limit) {
 		text := "at most " + percent(share) + " " + c.words().grown + " than A"
 		list = append(list, limit{share, text, Regressed, turn, func(cell *Cell) evidence {
 			if turn {
-				return cell.change.turned()
+				return cell.change.negated()
 			}
 			return cell.change
 		}, func(cell *Cell) **Decision { return &cell.Regression }})
@@ -113,7 +113,7 @@ func (c *Comparison) judgeGate(opts Options, base *measuredRun, head measuredRun
 		texts = append(texts, l.text)
 	}
 	if base != nil {
-		g.Fallen, g.Missing = c.fallen(*base, head)
+		g.Fallen, g.Missing = c.noLongerManaged(*base, head)
 		g.Failed += len(g.Fallen)
 	}
 	c.missing(base, head)
@@ -128,7 +128,7 @@ func (c *Comparison) judgeGate(opts Options, base *measuredRun, head measuredRun
 	if judged+len(g.Fallen) == 0 && c.incomparable() {
 		reason = "no cell could be judged: " + noRatio
 	}
-	g.Sentence = fmt.Sprintf("gate %s (%s): %s", word, strings.Join(texts, ", "), reason) + c.brackets()
+	g.Sentence = fmt.Sprintf("gate %s (%s): %s", word, strings.Join(texts, ", "), reason) + c.markInBrackets()
 }
 
 func (g *Gate) counts(judged int) string {
@@ -160,7 +160,7 @@ func (c *Comparison) missing(base *measuredRun, head measuredRun) {
 		if f.Measured || f.AA || f.Cell.Text(result.DUT) == "" || head.Unmeasured != nil { // then the plan says what is lost
 			continue
 		}
-		for _, lost := range c.lost(f, head.Summary) {
+		for _, lost := range c.cellsOfFailedBlock(f, head.Summary) {
 			add(lost, "its block failed: "+result.OneLine(f.Error))
 		}
 	}
@@ -193,9 +193,9 @@ func (c *Comparison) missing(base *measuredRun, head measuredRun) {
 	}
 }
 
-// lost are the cells of a failed block that no block measured: by the loads that other devices were measured at, or,
-// where there are none, the block itself.
-func (c *Comparison) lost(f analysis.FailedBlock, head analysis.Summary) (list []result.Cell) {
+// cellsOfFailedBlock are the cells of a failed block that no block measured: by the loads that other devices were
+// measured at, or, where there are none, the block itself.
+func (c *Comparison) cellsOfFailedBlock(f analysis.FailedBlock, head analysis.Summary) (list []result.Cell) {
 	dut := f.Cell.Text(result.DUT)
 	there := func(cell result.Cell) bool {
 		return slices.ContainsFunc(head.Cells, func(c analysis.Cell) bool { return c.Cell == cell })
@@ -224,17 +224,17 @@ func (c *Comparison) decide(l limit, opts Options) (judged int) {
 	alpha, bound := (1-opts.Confidence)/2, math.Log1p(l.share)
 	above := make([]float64, len(c.Cells))
 	for i := range c.Cells {
-		above[i] = l.of(&c.Cells[i]).PAbove(bound)
+		above[i] = l.appliesTo(&c.Cells[i]).PAbove(bound)
 	}
 	adjusted, levels := inference.Holm(above), inference.HolmLevels(above, alpha)
 	for i := range c.Cells {
-		cell, own := &c.Cells[i], l.of(&c.Cells[i])
+		cell, own := &c.Cells[i], l.appliesTo(&c.Cells[i])
 		d := &Decision{Word: CannotTell, Interval: l.interval(own, levels[i], alpha), P: analysis.Number(adjusted[i])}
 		*l.decision(cell) = d
 		if own.HasSpread() {
 			judged++
 		}
-		c.word(d, l, cell, levels[i], alpha)
+		c.decideByInterval(d, l, cell, levels[i], alpha)
 		if above[i] <= alpha && d.Word == CannotTell && own.Lower(levels[i]) <= bound {
 			d.Note += fmt.Sprintf("; by itself it is beyond, not as one of %d cells judged together", len(c.Cells))
 		}
@@ -245,9 +245,9 @@ func (c *Comparison) decide(l limit, opts Options) (judged int) {
 	return judged
 }
 
-// word reads a decision from its interval: the lower bound at level, the upper one at alpha.
-func (c *Comparison) word(d *Decision, l limit, cell *Cell, level, alpha float64) {
-	own, bound := l.of(cell), math.Log1p(l.share)
+// decideByInterval reads a decision from its interval: the lower bound at level, the upper one at alpha.
+func (c *Comparison) decideByInterval(d *Decision, l limit, cell *Cell, level, alpha float64) {
+	own, bound := l.appliesTo(cell), math.Log1p(l.share)
 	switch {
 	case l.beyond == OverLimit && c.difference():
 		d.Note = "a limit in per cent of a clean router needs a ratio to it, and the run has a difference"
@@ -272,14 +272,14 @@ func (c *Comparison) word(d *Decision, l limit, cell *Cell, level, alpha float64
 			decides, distance = alpha, bound-own.up-own.Mean
 		}
 		d.BlocksNeeded = own.furtherBlocks(distance, 2*decides)
-		d.Note += c.wants(own, d.BlocksNeeded)
+		d.Note += c.moreBlocksText(own, d.BlocksNeeded)
 	}
 }
 
 // interval is what a decision is read from, of B over A or of the device over the clean router.
 func (l limit) interval(own evidence, level, alpha float64) analysis.Estimate {
 	lo, mean, hi := own.Lower(level), own.Mean, own.Upper(alpha)
-	if l.turned {
+	if l.negated {
 		lo, mean, hi = -hi, -mean, -lo
 	}
 	e := analysis.Unknown()

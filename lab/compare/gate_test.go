@@ -15,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// crowd is a run of many devices and few blocks, with the noise of a loud machine.
-func crowd(blocks int, sd float64) analysistest.Spec {
+// manyDevices is a run of many devices and few blocks, with the noise of a loud machine.
+func manyDevices(blocks int, sd float64) analysistest.Spec {
 	spec := base
 	spec.DUTs = nil
 	for i, ratio := range []float64{8.3, 1.19, 2.2, 0.8, 1.3} {
@@ -32,8 +32,8 @@ func overhead(limit float64) compare.Options {
 	return opts
 }
 
-// readFrom is the word that an interval says of a limit.
-func readFrom(e analysis.Estimate, lo, hi float64) string {
+// wordOfInterval is the word that an interval says of a limit.
+func wordOfInterval(e analysis.Estimate, lo, hi float64) string {
 	switch {
 	case float64(e.Lo) > hi:
 		return "beyond"
@@ -50,7 +50,7 @@ func TestIntervalAndWordAreOne(t *testing.T) {
 		compare.OverLimit: "beyond", compare.Regressed: "beyond", compare.Within: "below", compare.CannotTell: "across"}
 	met, wider := map[string]int{}, 0
 	for seed := range uint64(60) {
-		spec := crowd(2+int(seed%4), []float64{0.002, 0.02, 0.1, 0.3}[seed/15])
+		spec := manyDevices(2+int(seed%4), []float64{0.002, 0.02, 0.1, 0.3}[seed/15])
 		opts := overhead(0.2)
 		opts.MaxRegression = 0.05
 		c := compare.Runs(simulate(spec, 2*seed, 1), simulate(spec, 2*seed+1, 1.1), opts)
@@ -61,7 +61,7 @@ func TestIntervalAndWordAreOne(t *testing.T) {
 				text  string
 			}{{cell.Overhead, 1.2, "×"}, {cell.Regression, 1.05, "%"}} {
 				met[d.Word]++
-				if read := readFrom(d.Interval, d.limit, d.limit); read != gate[d.Word] &&
+				if read := wordOfInterval(d.Interval, d.limit, d.limit); read != gate[d.Word] &&
 					!strings.Contains(d.Note, "clean routers differ") {
 					t.Errorf("seed %d, %s: %s beside %v", seed, cost.Dimensions.Label(cell.At), d.Word, d.Interval)
 				}
@@ -73,10 +73,10 @@ func TestIntervalAndWordAreOne(t *testing.T) {
 				t.Errorf("seed %d, %s: %s beside %v", seed, cost.Dimensions.Label(cell.At), cell.Verdict, cell.Deciding)
 			}
 			called := cell.Verdict == compare.Worse || cell.Verdict == compare.Better
-			if called && readFrom(cell.Deciding, 1, 1) == "across" {
+			if called && wordOfInterval(cell.Deciding, 1, 1) == "across" {
 				t.Errorf("seed %d, %s: %s beside %v", seed, cost.Dimensions.Label(cell.At), cell.Verdict, cell.Deciding)
 			}
-			if !called && !inside && readFrom(cell.Deciding, 1, 1) != "across" &&
+			if !called && !inside && wordOfInterval(cell.Deciding, 1, 1) != "across" &&
 				strings.Contains(cell.VerdictNote, "interval") {
 				t.Errorf("seed %d, %s: %s (%s) beside %v", seed, cost.Dimensions.Label(cell.At), cell.Verdict, cell.VerdictNote,
 					cell.Deciding)
@@ -96,7 +96,7 @@ func TestIntervalAndWordAreOne(t *testing.T) {
 
 // TestEveryFormShowsTheDecidingInterval: terminal, Markdown, JUnit and page have one interval a decision.
 func TestEveryFormShowsTheDecidingInterval(t *testing.T) {
-	input := simulate(crowd(3, 0.1), 4, 1)
+	input := simulate(manyDevices(3, 0.1), 4, 1)
 	c := compare.Single(input, overhead(0.2))
 	i := slices.IndexFunc(c.Cells, func(cell compare.Cell) bool { return cell.Overhead.Interval.Lo < cell.B.Judged.Lo })
 	if i < 0 {
@@ -111,8 +111,9 @@ func TestEveryFormShowsTheDecidingInterval(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for form, text := range map[string]string{"terminal": render(t, c), "Markdown": strings.ReplaceAll(markdown.String(),
-		"\\", ""), "JUnit": junit.String(), "page": page.String()} {
+	for form, text := range map[string]string{
+		"terminal": renderAll(t, c), "Markdown": strings.ReplaceAll(markdown.String(),
+			"\\", ""), "JUnit": junit.String(), "page": page.String()} {
 		if !strings.Contains(text, shown) || strings.Contains(text, alone) {
 			t.Errorf("%s: want %s and not %s in:\n%s", form, shown, alone, text)
 		}
@@ -120,15 +121,15 @@ func TestEveryFormShowsTheDecidingInterval(t *testing.T) {
 }
 
 func bracketed(e analysis.Estimate) string {
-	return strings.Join([]string{"[" + fixed(e.Lo), fixed(e.Hi) + "]"}, ", ")
+	return strings.Join([]string{"[" + threeDecimals(e.Lo), threeDecimals(e.Hi) + "]"}, ", ")
 }
 
-func fixed(n analysis.Number) string { return strconv.FormatFloat(float64(n), 'f', 3, 64) }
+func threeDecimals(n analysis.Number) string { return strconv.FormatFloat(float64(n), 'f', 3, 64) }
 
 // TestGateWithoutAnswers: a gate passes when every cell has an answer and fails with an outcome of its own when one has
 // none.
 func TestGateWithoutAnswers(t *testing.T) {
-	few, once, steady := crowd(2, 0.3), crowd(1, 0.3), crowd(8, 0.002)
+	few, once, steady := manyDevices(2, 0.3), manyDevices(1, 0.3), manyDevices(8, 0.002)
 	lost := steady
 	lost.RejectEvery = 0
 	for _, tt := range []struct {
@@ -143,8 +144,8 @@ func TestGateWithoutAnswers(t *testing.T) {
 		{"one beyond", steady, 5, false, false, false, "2 beyond the limit"},
 		{"two blocks far apart", few, 0.2, false, false, true, "gate failed for want of answers"},
 		{"two blocks far apart, allowed", few, 0.2, true, false, true, "0 within"},
-		{"some within, allowed", crowd(3, 0.08), 8, true, true, false, "without an answer"},
-		{"some within", crowd(3, 0.08), 8, false, false, true, "without an answer"},
+		{"some within, allowed", manyDevices(3, 0.08), 8, true, true, false, "without an answer"},
+		{"some within", manyDevices(3, 0.08), 8, false, false, true, "without an answer"},
 		{"no interval, allowed", once, 9, true, false, true, "none has an interval"},
 	} {
 		opts := overhead(tt.limit)
@@ -165,14 +166,14 @@ func TestCellsThatOnlyBHas(t *testing.T) {
 	if c.Gate.Passed || c.Gate.Failed != 2 || len(c.OnlyB) != 2 || len(c.Cells) != 4 {
 		t.Errorf("five times the limit in B only: %s", c.Gate.Sentence)
 	}
-	if text := render(t, c); strings.Count(text, "over limit") != 2 {
+	if text := renderAll(t, c); strings.Count(text, "over limit") != 2 {
 		t.Errorf("%s", text)
 	}
 	opts := overhead(9)
 	opts.MaxRegression = 0.05
 	for _, opts := range []compare.Options{opts, gated(0.05)} {
 		c = compare.Runs(simulate(fewer, 1, 1), simulate(base, 2, 1), opts)
-		if !c.Gate.Unanswered || c.Gate.Unclear != 2 || !strings.Contains(render(t, c), "only B has this cell") {
+		if !c.Gate.Unanswered || c.Gate.Unclear != 2 || !strings.Contains(renderAll(t, c), "only B has this cell") {
 			t.Errorf("no base for two cells: %+v", c.Gate)
 		}
 		if s := junit(t, c); s.Failures != 2 {
@@ -188,9 +189,9 @@ func TestBlockThatFailed(t *testing.T) {
 		Profile: result.PerPacket, Error: "it did not start"})
 	c := compare.Single(input, overhead(9))
 	// Of each load that the others have.
-	if !c.Gate.Unanswered || c.Gate.Unclear != 2 || !strings.Contains(render(t, c),
+	if !c.Gate.Unanswered || c.Gate.Unclear != 2 || !strings.Contains(renderAll(t, c),
 		"Without an answer: broken, 20 clients, 1000 Mbit/s, up: its block failed: it did not start") {
-		t.Errorf("%s\n%s", c.Gate.Sentence, render(t, c))
+		t.Errorf("%s\n%s", c.Gate.Sentence, renderAll(t, c))
 	}
 	input.Run.Blocks[len(input.Run.Blocks)-1].DUT = base.DUTs[0].Name
 	if c := compare.Single(input, overhead(9)); !c.Gate.Passed {
@@ -207,7 +208,7 @@ func TestBlockThatFailed(t *testing.T) {
 // blocks say of their spread: with so many, the answer comes four times in five.
 func TestBlocksNeededAreSupported(t *testing.T) {
 	for seed := range uint64(30) {
-		for _, cell := range compare.Single(simulate(crowd(2, 0.3), seed, 1), overhead(0.2)).Cells {
+		for _, cell := range compare.Single(simulate(manyDevices(2, 0.3), seed, 1), overhead(0.2)).Cells {
 			if d := cell.Overhead; d.BlocksNeeded != nil ||
 				d.Word == compare.CannotTell && !strings.Contains(d.Note, "fewer than 3 blocks") {
 				t.Fatalf("two blocks, %v: %s", d.Interval, d.Note)
@@ -248,7 +249,7 @@ func TestGateAllowsForNoise(t *testing.T) {
 			t.Errorf("%s: [%v, %v] of the noisy run, [%v, %v] of the quiet one", cost.Dimensions.Label(cell.At), b.Lo, b.Hi,
 				a.Lo, a.Hi)
 		}
-		if word := readFrom(cell.Overhead.Interval, 1.2, 1.2); (word == "across") != (cell.Overhead.Word == compare.CannotTell) {
+		if word := wordOfInterval(cell.Overhead.Interval, 1.2, 1.2); (word == "across") != (cell.Overhead.Word == compare.CannotTell) {
 			t.Errorf("%s: %s beside %v", cost.Dimensions.Label(cell.At), cell.Overhead.Word, cell.Overhead.Interval)
 		}
 	}

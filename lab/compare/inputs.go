@@ -34,7 +34,7 @@ func inputs(dir string) map[string]string {
 // otherInputs are the names that stand for different files in two runs, in their order.
 func otherInputs(a, b result.Run) (names []string) {
 	of, other := inputs(a.Dir), inputs(b.Dir)
-	for _, name := range union(of, other) {
+	for _, name := range sortedKeys(of, other) {
 		if of[name] != "" && other[name] != "" && of[name] != other[name] {
 			names = append(names, name)
 		}

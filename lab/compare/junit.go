@@ -60,7 +60,7 @@ func JUnit(w io.Writer, c Comparison) error {
 			if l.beyond == OverLimit {
 				figures = c.figure() + " " + ratioText(d.Interval)
 			}
-			suite.add(c, cell.At, l.text, d, figures+c.brackets())
+			suite.add(c, cell.At, l.text, d, figures+c.markInBrackets())
 		}
 	}
 	for _, m := range c.Gate.Fallen {

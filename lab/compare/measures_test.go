@@ -28,7 +28,7 @@ func TestRunsOfDifferentMeasures(t *testing.T) {
 			!slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "no metric in common") }) {
 			t.Errorf("%s, %s: %s, %q", pair[0].Name, pair[1].Name, c.Gate.Sentence, c.Warnings)
 		}
-		text := render(t, c)
+		text := renderAll(t, c)
 		for _, wrong := range []string{"How to read it", "adjusted for", "A/A"} {
 			if strings.Contains(text, wrong) {
 				t.Errorf("%s, %s: %q is about a table that is not there:\n%s", pair[0].Name, pair[1].Name, wrong, text)
@@ -46,7 +46,7 @@ func TestOverheadWithoutACleanRouter(t *testing.T) {
 		c.Gate.Passed {
 		t.Errorf("%+v, %s", d, c.Gate.Sentence)
 	}
-	if text := render(t, c); strings.Contains(text, "overhead ×") || !strings.Contains(text, "login per second") {
+	if text := renderAll(t, c); strings.Contains(text, "overhead ×") || !strings.Contains(text, "login per second") {
 		t.Errorf("text:\n%s", text)
 	}
 }

@@ -108,7 +108,7 @@ func escape(s string) string {
 }
 
 func (c *Comparison) page() (p page) {
-	p.Headline, p.Mark = c.headline()+c.brackets(), c.marked()
+	p.Headline, p.Mark = c.headline()+c.markInBrackets(), c.marked()
 	if c.A == nil {
 		p.Sides = []string{"Run: " + c.B.line()}
 	} else {
@@ -135,7 +135,7 @@ func (c *Comparison) page() (p page) {
 // headline is the gate's answer, or counts the verdicts.
 func (c *Comparison) headline() string {
 	if c.Gate != nil {
-		return strings.TrimSuffix(c.Gate.Sentence, c.brackets())
+		return strings.TrimSuffix(c.Gate.Sentence, c.markInBrackets())
 	}
 	count := map[string]int{}
 	for _, cell := range c.Cells {
@@ -191,9 +191,9 @@ func (c *Comparison) values(cell result.Cell, shared bool) (list []string) {
 // scope is what all cells of the table are.
 func (c *Comparison) scope() string {
 	if common := c.values(c.Cells[0].At, true); len(common) > 0 {
-		return "Cells" + c.brackets() + ", all with " + strings.Join(common, ", ") + ":"
+		return "Cells" + c.markInBrackets() + ", all with " + strings.Join(common, ", ") + ":"
 	}
-	return "Cells" + c.brackets() + ":"
+	return "Cells" + c.markInBrackets() + ":"
 }
 
 // row is one row of the table, or its heads where cell is nil.
@@ -207,23 +207,23 @@ func (c *Comparison) row(cell *Cell) (row []string) {
 	}
 	a, b := "A ×", "B ×"
 	if !c.ratio() {
-		a, b = "A, "+c.Metric.Unit+c.brackets(), "B, "+c.Metric.Unit+c.brackets()
+		a, b = "A, "+c.Metric.Unit+c.markInBrackets(), "B, "+c.Metric.Unit+c.markInBrackets()
 	}
 	column("cell", func() string {
 		return strings.Join(append([]string{result.OneLine(cell.At.Text(result.DUT))}, c.values(cell.At, false)...), ", ")
 	})
 	if c.A == nil {
-		column(c.figure(), func() string { return ratioText(cell.judged()) })
+		column(c.figure(), func() string { return ratioText(cell.judgedFigure()) })
 		column("gate", func() string { return cell.Overhead.text() })
 		return row
 	}
 	column(a, func() string {
 		if cell.A == nil {
-			return none
+			return absentFigure
 		}
 		return ratioText(cell.A.Judged)
 	})
-	column(b, func() string { return ratioText(cell.judged()) })
+	column(b, func() string { return ratioText(cell.judgedFigure()) })
 	column("change", func() string { return changeText(cell.Deciding) })
 	column("p", func() string { return pText(cell.PDifferent) })
 	for _, m := range c.Beside {
@@ -232,7 +232,7 @@ func (c *Comparison) row(cell *Cell) (row []string) {
 		}
 		column(m.Short, func() string {
 			if !c.SameMachine { // the change of an absolute figure means nothing
-				return none
+				return absentFigure
 			}
 			return signed(cell.Changes[m.Name].Mean)
 		})
@@ -252,8 +252,8 @@ func (c *Comparison) figure() string {
 	return strings.ReplaceAll(c.Metric.Name, "_", " ")
 }
 
-// judged is B's figure, with the interval that decides where a limit is on it.
-func (cell *Cell) judged() analysis.Estimate {
+// judgedFigure is B's figure, with the interval that decides where a limit is on it.
+func (cell *Cell) judgedFigure() analysis.Estimate {
 	if cell.Overhead != nil && cell.Overhead.Interval.HasInterval() {
 		return cell.Overhead.Interval
 	}
@@ -287,7 +287,7 @@ func (c *Comparison) remarks() []string {
 	for _, cell := range c.OnlyB {
 		out = append(out, "Only in B: "+c.dimensions.Label(cell))
 	}
-	var notes remarked
+	var notes remarks
 	for _, cell := range c.Cells {
 		answered := c.Gate == nil || cell.Regression == nil || cell.Regression.Word != CannotTell // else below
 		if cell.A != nil && cell.Verdict == Inconclusive && answered {
@@ -317,18 +317,18 @@ func (c *Comparison) remarks() []string {
 		out = append(out, "Warning: "+w)
 	}
 	if len(c.Cells) > 0 {
-		out = append(out, c.reading())
+		out = append(out, c.howToRead())
 	}
 	return out
 }
 
-// remarked are remarks with the cells that they are about, each remark once.
-type remarked struct {
+// remarks are remarks with the cells that they are about, each remark once.
+type remarks struct {
 	texts []string
 	cells map[string][]string
 }
 
-func (r *remarked) add(cell, text string) {
+func (r *remarks) add(cell, text string) {
 	if r.cells == nil {
 		r.cells = map[string][]string{}
 	}
@@ -339,7 +339,7 @@ func (r *remarked) add(cell, text string) {
 }
 
 // lines are the remarks after a lead: "a cell: what is said.", or "2 cells: what is said: one; another."
-func (r *remarked) lines(lead string) (out []string) {
+func (r *remarks) lines(lead string) (out []string) {
 	for _, text := range r.texts {
 		line := r.cells[text][0] + ": " + text
 		if n := len(r.cells[text]); n > 1 {
@@ -355,7 +355,7 @@ func (c *Comparison) unanswered() (out []string) {
 	if c.Gate == nil {
 		return nil
 	}
-	var notes remarked
+	var notes remarks
 	for i := range c.Cells {
 		cell := &c.Cells[i]
 		var why []string
@@ -376,8 +376,8 @@ func (c *Comparison) unanswered() (out []string) {
 	return out
 }
 
-// reading says what the table's figures are.
-func (c *Comparison) reading() string {
+// howToRead says what the table's figures are.
+func (c *Comparison) howToRead() string {
 	what, figures := c.Metric.Text+" over a clean router's", "A × and B × are %s, change is B × over A ×"
 	if !c.ratio() {
 		what, figures = c.Metric.Unit, "A and B are "+c.figure()+" in %s, change is B over A"

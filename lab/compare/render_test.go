@@ -13,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// odd is a comparison with a name that means something to every format.
-func odd() compare.Comparison {
+// specialCharacters is a comparison with a name that means something to every format.
+func specialCharacters() compare.Comparison {
 	a, b := simulate(base, 1, 1), simulate(base, 2, 1.1)
 	b.Run.Environment.Kernel = "6.19.0 <b>|`x`\x1b[31m"
 	for i := range b.Run.Trials {
@@ -41,7 +41,7 @@ func TestGolden(t *testing.T) {
 		"compare.txt": compare.Text, "compare.md": compare.Markdown, "compare.xml": compare.JUnit,
 	} {
 		var b bytes.Buffer
-		if err := write(&b, odd()); err != nil {
+		if err := write(&b, specialCharacters()); err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join("testdata", name)
@@ -87,7 +87,7 @@ func junit(t *testing.T, c compare.Comparison) suites {
 }
 
 func TestJUnitCounts(t *testing.T) {
-	s := junit(t, odd())
+	s := junit(t, specialCharacters())
 	suite := s.Suites[0]
 	names, failed, skipped := map[string]bool{}, 0, 0
 	for _, c := range suite.Cases {

@@ -26,7 +26,7 @@ func TestSpeedsAreNotMixed(t *testing.T) {
 		!slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "same speed") }) {
 		t.Errorf("differences %+v, warnings %q", c.Differences, c.Warnings)
 	}
-	if text := render(t, c); !strings.Contains(text, "slowed to 25 % of their CPU: measured share 25.1 %") {
+	if text := renderAll(t, c); !strings.Contains(text, "slowed to 25 % of their CPU: measured share 25.1 %") {
 		t.Errorf("text:\n%s", text)
 	}
 	if c := compare.Runs(slow, slow, compare.Defaults()); !c.SameMachine ||

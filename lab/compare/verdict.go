@@ -21,7 +21,7 @@ func (c *Comparison) verdicts(opts Options) {
 	different, equivalent = inference.Adjust(different, equivalent)
 	for i := range c.Cells {
 		cell := &c.Cells[i]
-		cell.levels = tested{ofDifferent[i], ofEquivalent[i]}
+		cell.levels = testLevels{ofDifferent[i], ofEquivalent[i]}
 		cell.PDifferent, cell.PEquivalent = analysis.Number(different[i]), analysis.Number(equivalent[i])
 		if cell.change.HasSpread() {
 			c.Multiplicity.Verdicts++
@@ -30,8 +30,8 @@ func (c *Comparison) verdicts(opts Options) {
 	}
 }
 
-// tested are the levels at which the corrected tests of a cell were decided.
-type tested struct{ different, equivalent float64 }
+// testLevels are the levels at which the corrected tests of a cell were decided.
+type testLevels struct{ different, equivalent float64 }
 
 // verdict says what the change of one cell allows to say. Equivalent: certain
 // to lie within δ. Worse or better: certain to be a change, and estimated at
@@ -84,7 +84,7 @@ func (c *Comparison) verdict(cell *Cell, opts Options) {
 		distance = limit - distance
 	}
 	cell.BlocksNeeded = cell.change.furtherBlocks(distance-max(cell.change.down, cell.change.up), cell.levels.different)
-	cell.VerdictNote += c.wants(cell.change, cell.BlocksNeeded)
+	cell.VerdictNote += c.moreBlocksText(cell.change, cell.BlocksNeeded)
 }
 
 // changeWords say what a change for the worse is called, and what either change is.
@@ -103,10 +103,10 @@ func (c *Comparison) belowFloor(change float64) bool {
 	return c.NoiseFloorPct.Known() && math.Abs(change) <= math.Log1p(float64(c.NoiseFloorPct)/100)
 }
 
-// wants says how many blocks would bring an answer, where the blocks can tell.
-func (c *Comparison) wants(e evidence, blocks *int) string {
+// moreBlocksText says how many blocks would bring an answer, where the blocks can tell.
+func (c *Comparison) moreBlocksText(e evidence, blocks *int) string {
 	switch {
-	case e.few():
+	case e.tooFewBlocks():
 		return fmt.Sprintf("; fewer than %d blocks do not say how many more would tell", inference.FewestForSpread)
 	case blocks == nil:
 		return fmt.Sprintf("; more than %d further blocks would be needed: find the noise first", inference.MostFurther)

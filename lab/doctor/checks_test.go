@@ -23,8 +23,8 @@ import (
 // builtins are read once: on is called hundreds of times.
 var builtins = sync.OnceValue(measure.Catalogue().Builtins)
 
-// on is an examination of a machine with the given files and two CPUs.
-func on(files map[string]string) examination {
+// examinationOf is an examination of a machine with the given files and two CPUs.
+func examinationOf(files map[string]string) examination {
 	fsys := fstest.MapFS{}
 	for name, text := range files {
 		fsys[strings.TrimPrefix(name, "/")] = &fstest.MapFile{Data: []byte(text)}
@@ -41,10 +41,10 @@ func on(files map[string]string) examination {
 	}
 }
 
-// here is an examination of this machine, by an agent that sees what PATH is now.
-func here(t *testing.T) examination {
+// examineThisMachine is an examination of this machine, by an agent that sees what PATH is now.
+func examineThisMachine(t *testing.T) examination {
 	t.Helper()
-	x := on(nil)
+	x := examinationOf(nil)
 	x.scratch = t.TempDir()
 	local := backend.Netns{Options: backend.Options{Run: "doctor", LogDir: x.scratch}, Placement: x.placement}
 	asked, err := local.Machine(t.Context())
@@ -56,9 +56,9 @@ func here(t *testing.T) examination {
 	return x
 }
 
-// withFiles is an examination of a machine with these limits of open files.
-func withFiles(soft, hard int64) examination {
-	x := on(nil)
+// withFileLimits is an examination of a machine with these limits of open files.
+func withFileLimits(soft, hard int64) examination {
+	x := examinationOf(nil)
 	x.machine.Limits.FilesSoft, x.machine.Limits.FilesHard = soft, hard
 	return x
 }
@@ -94,37 +94,43 @@ func check(t *testing.T, l Check, state State, parts ...string) {
 
 func TestMachineLines(t *testing.T) {
 	const cpu1 = "/sys/devices/system/cpu/cpu1/"
-	one := on(nil)
+	one := examinationOf(nil)
 	one.placement = backend.Placement{Router: []int{0}, Endpoints: []int{0}}
-	check(t, on(nil).cpus(), OK, "routers on CPU [1]")
+	check(t, examinationOf(nil).cpus(), OK, "routers on CPU [1]")
 	check(t, one.cpus(), Warn, "two CPUs")
 
-	check(t, on(map[string]string{cpu1 + "topology/thread_siblings_list": "1\n"}).siblings(), OK)
-	check(t, on(map[string]string{cpu1 + "topology/thread_siblings_list": "0-1\n"}).siblings(), Warn, "CPU [0]", "taskset",
+	check(t, examinationOf(map[string]string{cpu1 + "topology/thread_siblings_list": "1\n"}).siblings(), OK)
+	check(t, examinationOf(map[string]string{cpu1 + "topology/thread_siblings_list": "0-1\n"}).siblings(), Warn, "CPU [0]",
+		"taskset",
 		"smt/control")
 
-	check(t, on(nil).frequency(), OK, "hypervisor or firmware")
-	check(t, on(map[string]string{cpu1 + "cpufreq/scaling_governor": "performance\n"}).frequency(), OK, "does not follow")
-	check(t, on(map[string]string{cpu1 + "cpufreq/scaling_governor": "performance",
+	check(t, examinationOf(nil).frequency(), OK, "hypervisor or firmware")
+	check(t, examinationOf(map[string]string{cpu1 + "cpufreq/scaling_governor": "performance\n"}).frequency(), OK,
+		"does not follow")
+	check(t, examinationOf(map[string]string{cpu1 + "cpufreq/scaling_governor": "performance",
 		"/sys/devices/system/cpu/intel_pstate/no_turbo": "0"}).frequency(), OK, "boost on")
-	check(t, on(map[string]string{cpu1 + "cpufreq/scaling_governor": "powersave\n"}).frequency(), Warn, "powersave",
+	check(t, examinationOf(map[string]string{cpu1 + "cpufreq/scaling_governor": "powersave\n"}).frequency(), Warn,
+		"powersave",
 		"cpupower frequency-set -g performance")
 
-	check(t, on(map[string]string{"/proc/cpuinfo": "flags : fpu\n"}).virtual(), OK, "none seen")
-	check(t, on(map[string]string{"/proc/cpuinfo": "flags : hypervisor\n",
+	check(t, examinationOf(map[string]string{"/proc/cpuinfo": "flags : fpu\n"}).virtual(), OK, "none seen")
+	check(t, examinationOf(map[string]string{"/proc/cpuinfo": "flags : hypervisor\n",
 		"/proc/stat": "cpu  50 0 0 49 0 0 0 1\n"}).virtual(), OK, "virtual machine", "1.00 % steal")
-	check(t, on(map[string]string{"/proc/stat": "cpu  50 0 0 45 0 0 0 5\n"}).virtual(), Warn, "5.00 % steal",
+	check(t, examinationOf(map[string]string{"/proc/stat": "cpu  50 0 0 45 0 0 0 5\n"}).virtual(), Warn, "5.00 % steal",
 		"dedicated CPUs")
 
-	check(t, on(nil).quota(), OK, "none")
-	check(t, on(map[string]string{"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": "150000 100000"}).quota(), Warn,
+	check(t, examinationOf(nil).quota(), OK, "none")
+	check(t, examinationOf(
+		map[string]string{"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": "150000 100000"}).quota(), Warn,
 		"1.50 CPUs", "CPUQuota=")
 
-	check(t, on(map[string]string{"/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 4000000 kB\n"}).memory(), OK,
+	check(t, examinationOf(
+		map[string]string{"/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 4000000 kB\n"}).memory(), OK,
 		"login-storm (1000 clients)")
-	check(t, on(map[string]string{"/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 200000 kB\n"}).memory(), Warn,
+	check(t, examinationOf(map[string]string{"/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 200000 kB\n"}).memory(),
+		Warn,
 		"195 MiB available", "clients=20")
-	check(t, on(nil).memory(), Warn, "/proc")
+	check(t, examinationOf(nil).memory(), Warn, "/proc")
 
 	check(t, otherPrograms([]machine.User{{PID: 7, Name: "idle", Cores: 0.001}, {PID: 8, Name: "less", Cores: 0.002}}), OK,
 		"0.3 % of a core")
@@ -133,22 +139,24 @@ func TestMachineLines(t *testing.T) {
 }
 
 func TestKernelLinesWithoutNamespaces(t *testing.T) {
-	check(t, on(map[string]string{"/proc/pressure/cpu": "some avg10=1.50 avg60=0 avg300=0 total=9\n"}).pressure(), OK,
+	check(t, examinationOf(
+		map[string]string{"/proc/pressure/cpu": "some avg10=1.50 avg60=0 avg300=0 total=9\n"}).pressure(), OK,
 		"1.50 %")
-	check(t, on(nil).pressure(), Warn, "psi=1")
-	check(t, on(nil).tracefs(), Warn, "mount -t tracefs")
-	check(t, on(map[string]string{"/sys/kernel/tracing/README": "x"}).tracefs(), OK)
-	check(t, on(map[string]string{"/proc/sys/kernel/perf_event_paranoid": "2\n"}).perf(), OK, "does not bind root")
+	check(t, examinationOf(nil).pressure(), Warn, "psi=1")
+	check(t, examinationOf(nil).tracefs(), Warn, "mount -t tracefs")
+	check(t, examinationOf(map[string]string{"/sys/kernel/tracing/README": "x"}).tracefs(), OK)
+	check(t, examinationOf(map[string]string{"/proc/sys/kernel/perf_event_paranoid": "2\n"}).perf(), OK,
+		"does not bind root")
 	const zero = "0000000000000000 A fixed\n0000000000000000 T _stext\n"
 	hidden := map[string]string{
 		"/proc/sys/kernel/perf_event_paranoid": "2\n", "/proc/sys/kernel/kptr_restrict": "2\n", "/proc/kallsyms": zero}
-	check(t, on(hidden).perf(), Warn, "hides", "sysctl kernel.kptr_restrict=1")
+	check(t, examinationOf(hidden).perf(), Warn, "hides", "sysctl kernel.kptr_restrict=1")
 	hidden["/proc/sys/kernel/kptr_restrict"] = "1\n"
-	check(t, on(hidden).perf(), Warn, "CAP_SYSLOG")
+	check(t, examinationOf(hidden).perf(), Warn, "CAP_SYSLOG")
 	hidden["/proc/kallsyms"] = zero + "ffffffff81000000 T _text\n"
-	check(t, on(hidden).perf(), OK, "does not bind root")
-	check(t, on(nil).perf(), Warn, "CONFIG_PERF_EVENTS")
-	user := on(map[string]string{"/proc/sys/kernel/perf_event_paranoid": "2\n"})
+	check(t, examinationOf(hidden).perf(), OK, "does not bind root")
+	check(t, examinationOf(nil).perf(), Warn, "CONFIG_PERF_EVENTS")
+	user := examinationOf(map[string]string{"/proc/sys/kernel/perf_event_paranoid": "2\n"})
 	user.machine.Root = false
 	check(t, user.perf(), Warn, "paranoid is 2", "root")
 	lines, inside := user.kernel(context.Background())
@@ -157,8 +165,8 @@ func TestKernelLinesWithoutNamespaces(t *testing.T) {
 	}
 	check(t, lines[1], Warn, "not tried without root", "threaded NAPI", "sudo gateweigh doctor")
 
-	check(t, on(nil).accounting(), Warn, "not shown")
-	check(t, on(map[string]string{"/proc/sys/kernel/osrelease": "6.1.0\n",
+	check(t, examinationOf(nil).accounting(), Warn, "not shown")
+	check(t, examinationOf(map[string]string{"/proc/sys/kernel/osrelease": "6.1.0\n",
 		"/boot/config-6.1.0": "CONFIG_TICK_CPU_ACCOUNTING=y\n"}).accounting(), OK, "CONFIG_TICK_CPU_ACCOUNTING")
 }
 
@@ -182,7 +190,7 @@ func TestWhatDevicesNeedOfTheKernelIsTried(t *testing.T) {
 					t.Errorf("%s needs %s, which is not tried", name, one)
 				}
 			}
-			text, do := on(nil).lacking(name, d.Traits().Needs, kernel)
+			text, do := examinationOf(nil).missingFeatures(name, d.Traits().Needs, kernel)
 			if f != "" && (!strings.Contains(text, string(f)) || !strings.Contains(do, "above")) {
 				t.Errorf("%s without %s: %q, to do: %q", name, f, text, do)
 			}
@@ -195,48 +203,51 @@ func TestWhatDevicesNeedOfTheKernelIsTried(t *testing.T) {
 }
 
 func TestLimitLines(t *testing.T) {
-	need := on(nil).largest
-	check(t, withFiles(4096, 20000).nofile(), OK, "hard limit 20000, soft 4096",
+	need := examinationOf(nil).largest
+	check(t, withFileLimits(4096, 20000).nofile(), OK, "hard limit 20000, soft 4096",
 		"needs 4128 in an agent, 1128 in a daemon", "enough for 4968 clients")
-	check(t, withFiles(256, 256).nofile(), Warn, "ulimit -n 8256")
-	check(t, withFiles(0, 0).nofile(), OK, "no hard limit")
-	check(t, withFiles(1024, 20000).nofile(), Warn, "ulimit -Sn 2256")
+	check(t, withFileLimits(256, 256).nofile(), Warn, "ulimit -n 8256")
+	check(t, withFileLimits(0, 0).nofile(), OK, "no hard limit")
+	check(t, withFileLimits(1024, 20000).nofile(), Warn, "ulimit -Sn 2256")
 	const gc = "/proc/sys/net/ipv4/neigh/default/gc_thresh"
-	check(t, on(map[string]string{gc + "1": "1024", gc + "2": "2048", gc + "3": "4096"}).neighbourTable(), OK,
+	check(t, examinationOf(map[string]string{gc + "1": "1024", gc + "2": "2048", gc + "3": "4096"}).neighbourTable(), OK,
 		"needs 1003", "up to 2045 clients")
-	check(t, on(map[string]string{gc + "1": "128", gc + "2": "512", gc + "3": "1024"}).neighbourTable(), Warn,
+	check(t, examinationOf(map[string]string{gc + "1": "128", gc + "2": "512", gc + "3": "1024"}).neighbourTable(), Warn,
 		"sysctl -w net.ipv4.neigh.default.gc_thresh2=2006 net.ipv4.neigh.default.gc_thresh3=4012")
-	check(t, on(nil).neighbourTable(), Warn, "on the machine itself")
+	check(t, examinationOf(nil).neighbourTable(), Warn, "on the machine itself")
 
-	busy := on(map[string]string{
+	busy := examinationOf(map[string]string{
 		"/proc/loadavg": "0 0 0 1/200 9", "/proc/sys/kernel/pid_max": "32768", "/proc/sys/kernel/threads-max": "300",
 		"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/pids.max": "100",
 	})
 	check(t, limitLine(t, busy, "limit.pid-max"), OK, "of which 200 are in use")
 	check(t, limitLine(t, busy, "limit.threads-max"), Warn, "sysctl -w kernel.threads-max=")
 	check(t, limitLine(t, busy, "limit.pids-cgroup"), Warn, "--pids-limit=-1")
-	check(t, limitLine(t, on(nil), "limit.pids-cgroup"), OK, "no control group")
+	check(t, limitLine(t, examinationOf(nil), "limit.pids-cgroup"), OK, "no control group")
 
 	const namespaces, conntrack = "limit.net-namespaces", "limit.conntrack"
-	check(t, limitLine(t, on(nil), namespaces), OK)
-	check(t, limitLine(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "96000"}), namespaces), OK,
+	check(t, limitLine(t, examinationOf(nil), namespaces), OK)
+	check(t, limitLine(t, examinationOf(map[string]string{"/proc/sys/user/max_net_namespaces": "96000"}), namespaces), OK,
 		"needs 1003")
-	check(t, limitLine(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "10"}), namespaces), Warn,
+	check(t, limitLine(t, examinationOf(map[string]string{"/proc/sys/user/max_net_namespaces": "10"}), namespaces), Warn,
 		"sysctl -w user.max_net_namespaces=1003")
-	check(t, limitLine(t, on(nil), conntrack), OK, "not loaded")
-	check(t, limitLine(t, on(map[string]string{"/proc/sys/net/netfilter/nf_conntrack_max": "512"}), conntrack), Warn,
+	check(t, limitLine(t, examinationOf(nil), conntrack), OK, "not loaded")
+	check(t, limitLine(t, examinationOf(map[string]string{"/proc/sys/net/netfilter/nf_conntrack_max": "512"}), conntrack),
+		Warn,
 		"nf_conntrack_max=64000")
 	if need.Flows() != 16000 {
 		t.Errorf("%s makes %d flows", need, need.Flows())
 	}
 
 	inside := map[string]string{machine.PortRange: "32768\t60999", machine.Backlog: "4096"}
-	check(t, on(nil).ports(inside), OK, "32768 to 60999 in each new network namespace")
-	check(t, on(map[string]string{"/proc/sys/" + machine.PortRange: "40000 40009"}).ports(nil), Warn, "were not tried",
+	check(t, examinationOf(nil).ports(inside), OK, "32768 to 60999 in each new network namespace")
+	check(t, examinationOf(map[string]string{"/proc/sys/" + machine.PortRange: "40000 40009"}).ports(nil), Warn,
+		"were not tried",
 		"ip_local_port_range=")
-	check(t, on(nil).ports(nil), Warn)
-	check(t, on(nil).listenQueue(inside), OK, "4096 in each new")
-	check(t, on(map[string]string{"/proc/sys/" + machine.Backlog: "128"}).listenQueue(nil), Warn, "somaxconn=16000")
+	check(t, examinationOf(nil).ports(nil), Warn)
+	check(t, examinationOf(nil).listenQueue(inside), OK, "4096 in each new")
+	check(t, examinationOf(map[string]string{"/proc/sys/" + machine.Backlog: "128"}).listenQueue(nil), Warn,
+		"somaxconn=16000")
 }
 
 func TestLargestExperimentCountsItsPrograms(t *testing.T) {
@@ -256,7 +267,7 @@ func TestLargestExperimentCountsItsPrograms(t *testing.T) {
 // TestEveryProgramCanBeMissing hides all programs: each line says how to get its own.
 func TestEveryProgramCanBeMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	x := here(t)
+	x := examineThisMachine(t)
 	tools, err := x.tools(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -324,7 +335,7 @@ func TestEveryProgramCanBeMissing(t *testing.T) {
 
 func TestDevicesFollowTheKernel(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // no kernel is fetched
-	lines, err := here(t).devices(t.Context(), []Check{{Key: keyNftables, State: Missing, What: "nftables"}})
+	lines, err := examineThisMachine(t).devices(t.Context(), []Check{{Key: keyNftables, State: Missing, What: "nftables"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +347,7 @@ func TestDevicesFollowTheKernel(t *testing.T) {
 	}
 	for state, missing := range map[State]string{OK: "", Missing: "the kernel lacks nft queue or NFQUEUE"} {
 		nfqueue := dut.NewGateway(experiment.Variant{Path: experiment.PathNFQueue}, 1)
-		text, do := here(t).lacking("gateway-nfqueue", nfqueue.Traits().Needs, []Check{{State: Missing,
+		text, do := examineThisMachine(t).missingFeatures("gateway-nfqueue", nfqueue.Traits().Needs, []Check{{State: Missing,
 			What: "NFQUEUE"}, {State: state, What: "nft queue"}})
 		if text != missing || (do == "") != (missing == "") {
 			t.Errorf("nft queue %s: %q, %q", state, text, do)
@@ -377,15 +388,15 @@ func TestLoopIsJudged(t *testing.T) {
 	}
 	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(2000, 2), CPUShare: 1}), OK,
 		"median 1.000 ms, p99 1.00 × that, worst 2.0 ×", "good is p99")
-	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(900, slowPieces(100, 3)...), CPUShare: 1}), Warn, "p99 3.00",
+	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(900, loopPieces(100, 3)...), CPUShare: 1}), Warn, "p99 3.00",
 		"steal or a shifting clock")
-	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(900, slowPieces(100, 3)...), CPUShare: 0.8}), Warn,
+	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(900, loopPieces(100, 3)...), CPUShare: 0.8}), Warn,
 		"20.0 % to other programs", "end the busiest")
 	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(999, 100), CPUShare: 1}), Warn, "9.0 % of the time lost")
 	check(t, loopLine(machine.Loop{CPU: 1}), Warn, "did not run")
 }
 
-func slowPieces(n int, ms float64) []float64 {
+func loopPieces(n int, ms float64) []float64 {
 	list := make([]float64, n)
 	for i := range list {
 		list[i] = ms
@@ -420,7 +431,7 @@ func TestGapIsSummedOverWork(t *testing.T) {
 		}
 		return b
 	}
-	var g gap
+	var g accountingGap
 	g.add(at(0, 0, 0, 0, 0, 5), at(1, 1e6, 0, 9, 0, 5), 1)            // setting up: no work
 	g.add(at(1, 0, 0, 0, 0, 5), at(2, 2e8, 19, 5, 75, 5), 1)          // 200 ms of the router, 250 of the CPU, 50 seen
 	g.add(at(2, 2e8, 19, 5, 75, 5), at(3, 4e8, 39, 15, 150, 5), 1)    // the same, 100 seen
@@ -432,6 +443,6 @@ func TestGapIsSummedOverWork(t *testing.T) {
 	}
 	check(t, g.line([]int{1}), OK, "CPU [1] was awake for 25.0 %", "saw 30 % of that", "20.0 % exact, 19.5 % by",
 		"read too low")
-	check(t, gap{1, 0.2, 0.2, 0.24, 0.25}.line([]int{1}), OK, "saw 96 %", "nobody else's work")
-	check(t, gap{}.line([]int{1}), Warn, "see Noise")
+	check(t, accountingGap{1, 0.2, 0.2, 0.24, 0.25}.line([]int{1}), OK, "saw 96 %", "nobody else's work")
+	check(t, accountingGap{}.line([]int{1}), Warn, "see Noise")
 }

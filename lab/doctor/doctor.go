@@ -49,8 +49,8 @@ type Check struct {
 	refused bool
 }
 
-// judge returns a check that is ok when do is empty. Otherwise it returns a warning without means.
-func judge(key, what, found, means, do string) Check {
+// checkOf returns a check that is ok when do is empty. Otherwise it returns a warning without means.
+func checkOf(key, what, found, means, do string) Check {
 	if do != "" {
 		return Check{Key: key, State: Warn, What: what, Found: found, Do: do}
 	}
@@ -144,7 +144,7 @@ type examination struct {
 	asked     *backend.Host   // answers for the machine
 	machine   machine.Machine
 	scratch   string
-	running   running
+	running   runningLab
 	largest   runner.Demand
 	personas  runner.Demand // the most clients of kind persona
 }
@@ -203,14 +203,14 @@ func newReport(groups []Group) Report {
 		r.Verdict = "The lab works here, but none of the devices of the default experiment can run."
 	default:
 		r.CanRun = true
-		r.First = mostHelp(lacking)
+		r.First = mostNeededRemedy(lacking)
 		r.Verdict = fmt.Sprintf("gateweigh run measures %s here.", strings.Join(here, ", "))
 	}
 	return r
 }
 
-// mostHelp is the remedy that most devices lack, and which.
-func mostHelp(lacking map[string][]string) (first string) {
+// mostNeededRemedy is the remedy that most devices lack, and which.
+func mostNeededRemedy(lacking map[string][]string) (first string) {
 	most := 0
 	for _, do := range slices.Sorted(maps.Keys(lacking)) {
 		if names := lacking[do]; len(names) > most {

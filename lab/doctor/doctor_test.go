@@ -106,7 +106,7 @@ func TestExaminationFindsThisMachineAndLeavesNothing(t *testing.T) {
 func TestWhatBuildsOnAMissingFeatureIsNotTried(t *testing.T) {
 	// Debian has sh, cat and ip here, and nft, iptables, ethtool and tc elsewhere.
 	t.Setenv("PATH", "/usr/bin:/bin")
-	x := here(t)
+	x := examineThisMachine(t)
 	lines, inside := x.attempt(t.Context())
 	if inside[machine.Backlog] == "" {
 		t.Errorf("settings of a new namespace: %v; %+v", inside, lines)
@@ -129,7 +129,7 @@ func TestNoiseWaitsForAnotherRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unlock()
-	lines, ticks := here(t).noise(t.Context(), true)
+	lines, ticks := examineThisMachine(t).noise(t.Context(), true)
 	if len(lines) != 1 {
 		t.Fatalf("%d lines while another run measures", len(lines))
 	}
@@ -138,7 +138,7 @@ func TestNoiseWaitsForAnotherRun(t *testing.T) {
 }
 
 func TestNoiseWithoutALabIsTheLoopAlone(t *testing.T) {
-	lines, _ := here(t).noise(t.Context(), false)
+	lines, _ := examineThisMachine(t).noise(t.Context(), false)
 	if len(lines) != 3 || lines[0].Key != "noise.canary.cpu0" || lines[1].Key != "noise.canary.cpu1" {
 		t.Fatalf("lines %+v", lines)
 	}
@@ -190,14 +190,14 @@ func TestDemandCoversARealLab(t *testing.T) {
 	}
 	d := runner.Demand{Experiment: "test", Lab: topology.Portal(topology.Spec{}).Size(), Sides: []experiment.Side{{
 		Client: client.KindMacvlan, Clients: n}}}
-	files := len(entries(t, fmt.Sprintf("/proc/%d/fd", pid(t, host))))
+	files := len(entries(t, fmt.Sprintf("/proc/%d/fd", hostPID(t, host))))
 	t.Logf("%d open files of the client host with %d clients, %d allowed for", files, n, d.Files())
 	if int64(files) > d.Files() || files < 3*n {
 		t.Errorf("%d open files with %d clients, a limit of %d is asked for", files, n, d.Files())
 	}
 	var tasks int
 	for _, h := range lab.Hosts {
-		own := len(entries(t, fmt.Sprintf("/proc/%d/task", pid(t, h))))
+		own := len(entries(t, fmt.Sprintf("/proc/%d/task", hostPID(t, h))))
 		t.Logf("%s has %d threads", h.Name, own)
 		tasks += own
 	}
@@ -210,7 +210,7 @@ func TestDemandCoversARealLab(t *testing.T) {
 	}
 }
 
-func pid(t *testing.T, h *backend.Host) int {
+func hostPID(t *testing.T, h *backend.Host) int {
 	t.Helper()
 	hello, err := h.Hello(t.Context())
 	if err != nil {

@@ -49,14 +49,14 @@ var attempts = []attempt{
 			"CONFIG_PID_NS and CONFIG_UTS_NS", (*pair).start},
 	{"kernel.overlayfs", string(machine.OverlayFS), keyNamespaces,
 		"a gateway that rewrites /etc reaches a private view of it", Warn, false,
-		"modprobe overlay; until then each host copies /etc and /var/lib, which takes longer", script(overlay)},
+		"modprobe overlay; until then each host copies /etc and /var/lib, which takes longer", script(overlayScript)},
 	{keyVeth, string(machine.Veth), keyNamespaces, "links of the lab", Missing, true,
 		"modprobe veth, or a kernel with CONFIG_VETH", (*pair).veth},
 	{"kernel.threaded-napi", "threaded NAPI", keyVeth, "forwarding runs on threads of its own: the router's CPU is exact",
 		Missing, true,
-		"a kernel from 5.12 on, and the package ethtool", linked(true)},
+		"a kernel from 5.12 on, and the package ethtool", tryLink(true)},
 	{"kernel.gro-max-size", "gro_max_size", "kernel.threaded-napi", "profile per-packet: each packet handled alone",
-		Missing, true, "a kernel from 5.19 on", linked(false)},
+		Missing, true, "a kernel from 5.19 on", tryLink(false)},
 	{"kernel.task-clock", "task clock", "kernel.threaded-napi", "CPU time by thread, from switch to switch", Missing, true,
 		"a kernel with CONFIG_PERF_EVENTS and CONFIG_SCHED_INFO, as distributions build it; in a container the capability " +
 			"CAP_PERFMON", (*pair).taskClock},
@@ -87,38 +87,41 @@ var attempts = []attempt{
 		"only gateway-ebpf and sink-ebpf need it (modules sch_ingress and cls_bpf)", feature("tc", machine.BPFAtTC)},
 	{"kernel.af-xdp", string(machine.AFXDP), keyNamespaces, "frames can be captured before the network stack", Warn, false,
 		"a kernel with CONFIG_XDP_SOCKETS; only sink-xdp needs it", feature("ip", machine.AFXDP)},
-	optional("kernel.nat", machine.NAT, "clients can share the router's address",
+	optionalFeature("kernel.nat", machine.NAT, "clients can share the router's address",
 		"a kernel with CONFIG_NFT_NAT and CONFIG_NFT_MASQ; only devices with NAT need it"),
-	optional("kernel.flow-cache", machine.FlowCache, "gatewayd can redirect flows that netfilter has decided on", ""),
-	optional("kernel.ppp", machine.PPP, "pppd can carry sessions",
+	optionalFeature(
+		"kernel.flow-cache", machine.FlowCache, "gatewayd can redirect flows that netfilter has decided on", ""),
+	optionalFeature("kernel.ppp", machine.PPP, "pppd can carry sessions",
 		"modprobe ppp_generic ppp_async; only rp-pppoe-… needs it"),
-	optional("kernel.pppoe", machine.PPPoE, "the kernel can carry PPPoE sessions",
+	optionalFeature("kernel.pppoe", machine.PPPoE, "the kernel can carry PPPoE sessions",
 		"modprobe pppoe; only accel-ppp, rp-pppoe-kernel and gateway-pppoe-kernel need it"),
-	optional("kernel.token-bucket", machine.TokenBucket, "the link between gateways can have a rate",
+	optionalFeature("kernel.token-bucket", machine.TokenBucket, "the link between gateways can have a rate",
 		"modprobe sch_tbf; only link.mbps needs it"),
-	optional("kernel.netem", machine.Netem, "that link can delay and lose frames",
+	optionalFeature("kernel.netem", machine.Netem, "that link can delay and lose frames",
 		"modprobe sch_netem; only link.delay and link.loss_pct need it"),
-	optional("kernel.ipip", machine.IPIP, tunnels, "modprobe ipip; only ipip needs it"),
-	optional("kernel.gre", machine.GRE, tunnels, "modprobe ip_gre; only gre needs it"),
-	optional("kernel.vxlan", machine.VXLAN, tunnels, "modprobe vxlan; only vxlan needs it"),
-	optional("kernel.wireguard", machine.WireGuard, tunnels,
+	optionalFeature("kernel.ipip", machine.IPIP, tunnels, "modprobe ipip; only ipip needs it"),
+	optionalFeature("kernel.gre", machine.GRE, tunnels, "modprobe ip_gre; only gre needs it"),
+	optionalFeature("kernel.vxlan", machine.VXLAN, tunnels, "modprobe vxlan; only vxlan needs it"),
+	optionalFeature("kernel.wireguard", machine.WireGuard, tunnels,
 		"modprobe wireguard; only wireguard needs it, not wireguard-go"),
-	optional("kernel.ovpn-dco", machine.OpenVPNDCO, "OpenVPN can have the kernel encrypt", "only openvpn-dco needs it"),
-	optional("kernel.esp-null", machine.ESPNull, tunnels, "modprobe esp4 crypto_null; only ipsec-null needs it"),
-	optional("kernel.esp-aes-cbc", machine.ESPCBC, tunnels, "modprobe esp4 cbc authenc; only ipsec-aes-cbc-sha1 needs it"),
-	optional("kernel.esp-aes-gcm", machine.ESPGCM, tunnels, "modprobe esp4 gcm seqiv; only ipsec-aes-gcm needs it"),
-	optional("kernel.esp-chacha20", machine.ESPChaCha, tunnels,
+	optionalFeature(
+		"kernel.ovpn-dco", machine.OpenVPNDCO, "OpenVPN can have the kernel encrypt", "only openvpn-dco needs it"),
+	optionalFeature("kernel.esp-null", machine.ESPNull, tunnels, "modprobe esp4 crypto_null; only ipsec-null needs it"),
+	optionalFeature(
+		"kernel.esp-aes-cbc", machine.ESPCBC, tunnels, "modprobe esp4 cbc authenc; only ipsec-aes-cbc-sha1 needs it"),
+	optionalFeature("kernel.esp-aes-gcm", machine.ESPGCM, tunnels, "modprobe esp4 gcm seqiv; only ipsec-aes-gcm needs it"),
+	optionalFeature("kernel.esp-chacha20", machine.ESPChaCha, tunnels,
 		"modprobe esp4 chacha20poly1305; only ipsec-chacha20 needs it"),
-	optional("kernel.esp-blowfish", machine.ESPBlowfish, tunnels,
+	optionalFeature("kernel.esp-blowfish", machine.ESPBlowfish, tunnels,
 		"modprobe esp4 blowfish_generic; only ipsec-blowfish needs it"),
 }
 
 // tunnels is what a kind of tunnel in the kernel means.
 const tunnels = "gateways can have such a tunnel in the kernel"
 
-// optional is a feature that single devices need, which is tried in a network namespace of its own. What distributions
-// lack says itself how to get it.
-func optional(key string, f machine.Feature, means, do string) attempt {
+// optionalFeature is a feature that single devices need, which is tried in a network namespace of its own. What
+// distributions lack says itself how to get it.
+func optionalFeature(key string, f machine.Feature, means, do string) attempt {
 	if f.Advice() != "" {
 		do = strings.TrimPrefix(do+": "+f.Advice(), ": ")
 	}
@@ -137,15 +140,15 @@ type pair struct {
 	routerIf, peer string
 }
 
-// overlay tells whether a host's /etc is an overlay, or a copy.
-const overlay = `t=$(stat -f -c %T /etc)
+// overlayScript tells whether a host's /etc is an overlay, or a copy.
+const overlayScript = `t=$(stat -f -c %T /etc)
 [ "$t" = overlayfs ] || { echo "/etc of a host is a copy ($t)" >&2; exit 1; }
 echo "a host's /etc is an overlay"`
 
 // kernel tries every feature. inside are settings of a new network namespace
 // by their name below /proc/sys, as far as they could be read.
 func (x examination) kernel(ctx context.Context) (lines []Check, inside map[string]string) {
-	lines = []Check{judge(
+	lines = []Check{checkOf(
 		"kernel.release", "release", x.machine.Release, "results hold for this kernel: keep it while you compare", "")}
 	if x.machine.Root {
 		tried, settings := x.attempt(ctx)
@@ -156,7 +159,7 @@ func (x examination) kernel(ctx context.Context) (lines []Check, inside map[stri
 			names = append(names, a.what)
 		}
 		lines = append(lines,
-			judge(keyNamespaces, "features", "not tried without root: "+strings.Join(names, ", "), "", needsRoot))
+			checkOf(keyNamespaces, "features", "not tried without root: "+strings.Join(names, ", "), "", needsRoot))
 	}
 	return append(lines, x.pressure(), x.perf(), x.tracefs()), inside
 }
@@ -178,9 +181,9 @@ func (x examination) attempt(ctx context.Context) (lines []Check, inside map[str
 		found, err := a.try(b, limited)
 		cancel()
 		if err != nil {
-			l.Found, l.Do = reason(err), x.refused(err)
+			l.Found, l.Do = reason(err), x.explainRefusal(err)
 			if l.refused = l.Do != ""; !l.refused {
-				l.Do = a.do + instead(machine.Feature(a.what))
+				l.Do = a.do + kernelWith(machine.Feature(a.what))
 			}
 			absent[a.key] = a.what
 		} else {
@@ -191,8 +194,8 @@ func (x examination) attempt(ctx context.Context) (lines []Check, inside map[str
 	return lines, b.settings(ctx)
 }
 
-// refused is what to do about a refusal that what is around this process explains, "" where nothing does.
-func (x examination) refused(err error) string {
+// explainRefusal is what to do about a refusal that what is around this process explains, "" where nothing does.
+func (x examination) explainRefusal(err error) string {
 	if bar, is := errors.AsType[refusal](err); is {
 		return bar.do
 	}
@@ -212,8 +215,8 @@ func (x examination) refused(err error) string {
 	return strings.Join(steps, "; ")
 }
 
-// instead names a kernel that has what this machine's kernel was built without, "" where none is known.
-func instead(f machine.Feature) string {
+// kernelWith names a kernel that has what this machine's kernel was built without, "" where none is known.
+func kernelWith(f machine.Feature) string {
 	if other := dut.OtherKernel(f); other != "" && f.Unset() != "" {
 		return "; or run with --kernel " + other
 	}
@@ -286,8 +289,8 @@ func (b *pair) veth(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// linked tries to configure both ends of the link as the lab does.
-func linked(aggregate bool) func(*pair, context.Context) (string, error) {
+// tryLink tries to configure both ends of the link as the lab does.
+func tryLink(aggregate bool) func(*pair, context.Context) (string, error) {
 	return func(b *pair, ctx context.Context) (string, error) {
 		end := func(h *backend.Host, name, addr string) func() error {
 			return func() error {
@@ -336,7 +339,7 @@ func (x examination) pressure() Check {
 		avg, _, _ := strings.Cut(text, " ")
 		found, do = fmt.Sprintf("something waited for a CPU in %s %% of the last 10 s", avg), ""
 	}
-	return judge("kernel.psi", "pressure (PSI)", found, "information: it is high while other programs run", do)
+	return checkOf("kernel.psi", "pressure (PSI)", found, "information: it is high while other programs run", do)
 }
 
 func (x examination) perf() Check {
@@ -352,7 +355,7 @@ func (x examination) perf() Check {
 			do = x.machine.Hidden
 		}
 	}
-	return judge("kernel.perf", "perf events", found, "run --profile can sample the router's CPU", do)
+	return checkOf("kernel.perf", "perf events", found, "run --profile can sample the router's CPU", do)
 }
 
 func (x examination) tracefs() Check {
@@ -364,5 +367,5 @@ func (x examination) tracefs() Check {
 		found, do = "not mounted",
 			"nothing for measurements; to trace the kernel: sudo mount -t tracefs tracefs /sys/kernel/tracing"
 	}
-	return judge("kernel.tracefs", "tracefs", found, "kernel functions can be traced by name", do)
+	return checkOf("kernel.tracefs", "tracefs", found, "kernel functions can be traced by name", do)
 }

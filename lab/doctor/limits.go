@@ -58,7 +58,7 @@ func (x examination) limit(l runner.Limit) Check {
 			do = l.Advice(x.machine, x.largest)
 		}
 	}
-	return judge(l.Key, l.What, found, l.Means, do)
+	return checkOf(l.Key, l.What, found, l.Means, do)
 }
 
 // nofile judges the hard limit, up to which agents go, and the soft one of the
@@ -80,7 +80,7 @@ func (x examination) nofile() Check {
 	case soft > 0 && soft < daemon:
 		do = fmt.Sprintf("ulimit -Sn %d", 2*daemon)
 	}
-	return judge("limit.nofile", "open files", found, means, do)
+	return checkOf("limit.nofile", "open files", found, means, do)
 }
 
 func (x examination) neighbourTable() Check {
@@ -97,7 +97,7 @@ func (x examination) neighbourTable() Check {
 				"sudo sysctl -w net.ipv4.neigh.default.gc_thresh2=%d net.ipv4.neigh.default.gc_thresh3=%d", 2*need, 4*need)
 		}
 	}
-	return judge("limit.neighbours", "neighbour table", found, means, do)
+	return checkOf("limit.neighbours", "neighbour table", found, means, do)
 }
 
 // setting is a network setting of a new namespace, or of this one where none could be made.
@@ -120,7 +120,7 @@ func (x examination) ports(inside map[string]string) Check {
 			do = "sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'"
 		}
 	}
-	return judge("limit.ports", "local ports", found,
+	return checkOf("limit.ports", "local ports", found,
 		fmt.Sprintf("each client has them all and uses %d at most", bench.FlowsPerClient), do)
 }
 
@@ -135,7 +135,7 @@ func (x examination) listenQueue(inside map[string]string) Check {
 			do = fmt.Sprintf("sudo sysctl -w net.core.somaxconn=%d", 16*need)
 		}
 	}
-	return judge("limit.somaxconn", "somaxconn", found, "all clients may connect at the same moment", do)
+	return checkOf("limit.somaxconn", "somaxconn", found, "all clients may connect at the same moment", do)
 }
 
 // personaCheck compares the machine with the demand of the most personas: memory, and open
@@ -148,5 +148,5 @@ func (x examination) personaCheck() Check {
 	}
 	found := fmt.Sprintf("%s takes %d MiB and %s a host under the hard limit of %d files",
 		x.personas, need>>10, words.Counted(agent.Workers(x.personas.Clients(), hard), "process"), hard)
-	return judge("limit.personas", "personas", found, "clients of kind persona share namespace, link and files", do)
+	return checkOf("limit.personas", "personas", found, "clients of kind persona share namespace, link and files", do)
 }

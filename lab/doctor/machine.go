@@ -31,21 +31,21 @@ const keyRights = "machine.rights"
 
 // rights tells what a container or a service keeps from root.
 func (x examination) rights() Check {
-	l := judge(keyRights, "rights", "nothing that labs need is kept from this user",
+	l := checkOf(keyRights, "rights", "nothing that labs need is kept from this user",
 		"hosts can be metered and their threads bound to CPUs", "")
 	if !x.machine.Root {
-		l = judge(keyRights, "rights", "not looked at without root", "", needsRoot)
+		l = checkOf(keyRights, "rights", "not looked at without root", "", needsRoot)
 	}
 	if len(x.machine.Bars) > 0 {
 		l.State, l.Means = Missing, ""
-		l.Found, l.Do = barred(x.machine.Bars)
+		l.Found, l.Do = barText(x.machine.Bars)
 	}
 	l.Needed = true
 	return l
 }
 
-// barred is what keeps labs from running, and what to do about it.
-func barred(bars []machine.Bar) (what, do string) {
+// barText is what keeps labs from running, and what to do about it.
+func barText(bars []machine.Bar) (what, do string) {
 	var texts, steps []string
 	for _, b := range bars {
 		texts, steps = append(texts, b.What), append(steps, b.Do)
@@ -58,7 +58,7 @@ func (x examination) cpus() Check {
 	if slices.Equal(x.placement.Router, x.placement.Endpoints) {
 		do = "give this process two CPUs: on one, clients and routers take turns and high loads do not fit"
 	}
-	return judge("machine.cpus", "CPUs", x.placement.String(), "both labs alike: where work runs moves its cost by 40 %",
+	return checkOf("machine.cpus", "CPUs", x.placement.String(), "both labs alike: where work runs moves its cost by 40 %",
 		do)
 }
 
@@ -77,7 +77,7 @@ func (x examination) siblings() Check {
 		found = fmt.Sprintf("routers on CPU %v share a core with clients and servers on CPU %v", x.placement.Router, shared)
 		do = "leave the siblings out with taskset -c, or: echo off | sudo tee /sys/devices/system/cpu/smt/control"
 	}
-	return judge("machine.smt", "SMT siblings", found, "a router's speed does not depend on what a client does", do)
+	return checkOf("machine.smt", "SMT siblings", found, "a router's speed does not depend on what a client does", do)
 }
 
 func (x examination) frequency() Check {
@@ -94,7 +94,7 @@ func (x examination) frequency() Check {
 		found = "governor " + governor + ": under light loads the clock is lower and packets look more expensive"
 		do = "sudo cpupower frequency-set -g performance"
 	}
-	return judge("machine.frequency", "CPU frequency", found, means, do)
+	return checkOf("machine.frequency", "CPU frequency", found, means, do)
 }
 
 // quietStealPct is what a quiet machine shows as well, of the machine.
@@ -117,7 +117,7 @@ func (x examination) virtual() Check {
 				"towards 1, and their intervals are widened to contain that"
 		}
 	}
-	l := judge("machine.virtualisation", "virtualisation", found, means, do)
+	l := checkOf("machine.virtualisation", "virtualisation", found, means, do)
 	l.Figures = figures
 	return l
 }
@@ -128,7 +128,7 @@ func (x examination) quota() Check {
 		found = fmt.Sprintf("a control group allows %.2f CPUs (%s) and stops the lab when they are used up", q.CPUs, q.File)
 		do = "run outside of it: no CPUQuota= in systemd, no --cpus for the container (--cpuset-cpus does no harm)"
 	}
-	return judge("machine.quota", "CPU quota", found, "no control group stops the lab in the middle of a window", do)
+	return checkOf("machine.quota", "CPU quota", found, "no control group stops the lab in the middle of a window", do)
 }
 
 func (x examination) memory() Check {
@@ -140,7 +140,7 @@ func (x examination) memory() Check {
 			do = "end other programs, or measure fewer clients: --set clients=20"
 		}
 	}
-	return judge("machine.memory", "memory", found, "nothing is swapped while it is measured", do)
+	return checkOf("machine.memory", "memory", found, "nothing is swapped while it is measured", do)
 }
 
 const (
@@ -166,7 +166,7 @@ func otherPrograms(list []machine.User) Check {
 	if all > maxOtherCores {
 		do = "stop them while you measure; a duet cancels much of it, single values do not"
 	}
-	l := judge("machine.load", "other programs", found, "the lab has the CPUs to itself", do)
+	l := checkOf("machine.load", "other programs", found, "the lab has the CPUs to itself", do)
 	l.Figures = map[string]analysis.Number{"core_pct": analysis.Number(100 * all)}
 	return l
 }

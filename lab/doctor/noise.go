@@ -30,9 +30,9 @@ const keyAA = "noise.aa"
 // tick accounting is compared with exact time. able says whether the lab works
 // here at all. While another run measures nothing is done that would disturb it.
 func (x examination) noise(ctx context.Context, able bool) (lines []Check, ticks Check) {
-	var g gap
+	var g accountingGap
 	lines, err := x.loops(ctx)
-	aa := judge(keyAA, "A/A pair", "not measured: the lab does not work here", "", "see the lines that are missing")
+	aa := checkOf(keyAA, "A/A pair", "not measured: the lab does not work here", "", "see the lines that are missing")
 	if err == nil && able {
 		var summary analysis.Summary
 		watch, stop := context.WithCancel(ctx)
@@ -122,7 +122,7 @@ func aaLine(s analysis.Summary) Check {
 		if len(s.AA.Rejects) > 0 {
 			found += ": " + s.AA.Rejects[0].Text
 		}
-		return judge(keyAA, "A/A pair", found, "", "end other programs and try again")
+		return checkOf(keyAA, "A/A pair", found, "", "end other programs and try again")
 	}
 	ratio, sd := s.AA.Ratio, float64(s.AA.SDLog)
 	least := resolution(sd, s.AA.Blocks)
@@ -137,7 +137,7 @@ func aaLine(s analysis.Summary) Check {
 	case off > goodAA:
 		do = "the labs differ by themselves: see other programs and the fixed loop, then try again"
 	}
-	l := judge(keyAA, "A/A pair", found, verdict, do)
+	l := checkOf(keyAA, "A/A pair", found, verdict, do)
 	l.Figures = map[string]analysis.Number{
 		"ratio": ratio.Mean, "ratio_lo": ratio.Lo, "ratio_hi": ratio.Hi, "sd_log": s.AA.SDLog,
 		"resolution_pct": analysis.Number(100 * least),
@@ -161,7 +161,7 @@ const (
 func loopLine(c machine.Loop) Check {
 	key, what := fmt.Sprintf("noise.canary.cpu%d", c.CPU), fmt.Sprintf("fixed loop, CPU %d", c.CPU)
 	if len(c.Pieces) == 0 {
-		return judge(key, what, "the loop did not run once", "", "end what keeps the machine busy")
+		return checkOf(key, what, "the loop did not run once", "", "end what keeps the machine busy")
 	}
 	sorted := slices.Sorted(slices.Values(c.Pieces))
 	at := func(share float64) float64 { return sorted[int(share*float64(len(sorted)-1))] } // the lower one between two
@@ -175,7 +175,7 @@ func loopLine(c machine.Loop) Check {
 			do = "end the busiest programs (see other programs); until then trust ratios, not single values"
 		}
 	}
-	l := judge(key, what,
+	l := checkOf(key, what,
 		fmt.Sprintf("median %.3f ms, p99 %.2f × that, worst %.1f ×; %.1f %% of the time lost, %.1f %% to other programs",
 			median, tail, worst/median, 100*lost, others),
 		fmt.Sprintf("good is p99 up to %.1f × the median and less than %.0f %% lost", goodTail, 100*goodLost), do)

@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// running is a lab that measures on this machine while it is examined.
-type running struct {
+// runningLab is a lab that measures on this machine while it is examined.
+type runningLab struct {
 	is     bool
 	pid    int
 	folder string
@@ -20,7 +20,7 @@ type running struct {
 // waitForRun is what to do about it.
 const waitForRun = "wait for the other run, then: gateweigh doctor"
 
-func runningNow() (r running) {
+func runningNow() (r runningLab) {
 	holder, folder, is := strings.Cut(runner.Holder(), ", folder ")
 	if _, err := fmt.Sscanf(holder, "process %d", &r.pid); is && err == nil {
 		r.is, r.folder = true, folder
@@ -28,15 +28,15 @@ func runningNow() (r running) {
 	return r
 }
 
-func (r running) String() string {
+func (r runningLab) String() string {
 	return fmt.Sprintf("a gateweigh run (process %d, folder %s)", r.pid, r.folder)
 }
 
 // parted are the programs of the run, and the others. Polling threads of links are the run's: they are the kernel's,
 // and without labs there are hardly any.
-func (r running) parted(list []machine.User) (own, others []machine.User) {
+func (r runningLab) parted(list []machine.User) (own, others []machine.User) {
 	for _, u := range list {
-		if r.is && (strings.HasPrefix(u.Name, "napi/") || descends(u.PID, r.pid)) {
+		if r.is && (strings.HasPrefix(u.Name, "napi/") || descendsFrom(u.PID, r.pid)) {
 			own = append(own, u)
 		} else {
 			others = append(others, u)
@@ -45,8 +45,8 @@ func (r running) parted(list []machine.User) (own, others []machine.User) {
 	return own, others
 }
 
-// descends reports whether a process is another one, or was started by it or by what it has started.
-func descends(pid, from int) bool {
+// descendsFrom reports whether a process is another one, or was started by it or by what it has started.
+func descendsFrom(pid, from int) bool {
 	for pid > 1 && pid != from {
 		p, err := procfs.NewProc(pid)
 		if err != nil {
@@ -62,7 +62,7 @@ func descends(pid, from int) bool {
 }
 
 // checks returns the checks of the run and of its programs.
-func (r running) checks(users []machine.User) []Check {
+func (r runningLab) checks(users []machine.User) []Check {
 	if !r.is {
 		return nil
 	}
@@ -70,6 +70,6 @@ func (r running) checks(users []machine.User) []Check {
 	for _, u := range users {
 		cores += u.Cores
 	}
-	return []Check{judge(
+	return []Check{checkOf(
 		"machine.run", "a run", fmt.Sprintf("%s measures and uses %.1f %% of a core", r, 100*cores), "", waitForRun)}
 }

@@ -80,10 +80,10 @@ func (x examination) tools(ctx context.Context) ([]Check, error) {
 	lines := make([]Check, len(list))
 	for i, t := range list {
 		means := "for " + strings.Join(t.users, ", ")
-		lines[i] = judge(
+		lines[i] = checkOf(
 			"tool."+t.Program, t.Program, cmp.Or(strings.TrimSuffix(found[i].Version, "."), "here, says no version"), means, "")
 		if found[i].Path == "" {
-			_, do := absent(needs[i:i+1], found[i:i+1])
+			_, do := missingPrograms(needs[i:i+1], found[i:i+1])
 			lines[i] = Check{Key: lines[i].Key, State: Missing, What: t.Program, Found: "not on PATH; " + means, Do: do}
 		}
 		lines[i].Needed = t.needed
@@ -107,11 +107,11 @@ func (x examination) devices(ctx context.Context, kernel []Check) ([]Check, erro
 		if err != nil {
 			return nil, err
 		}
-		text, do := absent(traits.Needs, found)
+		text, do := missingPrograms(traits.Needs, found)
 		if text == "" {
-			text, do = x.lacking(name, traits.Needs, kernel)
+			text, do = x.missingFeatures(name, traits.Needs, kernel)
 		}
-		l := judge(deviceKey+name, name, cmp.Or(text, traits.About), means, do)
+		l := checkOf(deviceKey+name, name, cmp.Or(text, traits.About), means, do)
 		if text != "" {
 			l.State, l.Means = Missing, ""
 		}
@@ -120,9 +120,9 @@ func (x examination) devices(ctx context.Context, kernel []Check) ([]Check, erro
 	return lines, nil
 }
 
-// lacking tells which features of the kernel a device needs and does not have, and what to do; both are empty when
-// there are none. Features that nothing has tried are looked up in the kernel's configuration.
-func (x examination) lacking(name string, needs []dut.Need, kernel []Check) (text, do string) {
+// missingFeatures tells which features of the kernel a device needs and does not have, and what to do; both are empty
+// when there are none. Features that nothing has tried are looked up in the kernel's configuration.
+func (x examination) missingFeatures(name string, needs []dut.Need, kernel []Check) (text, do string) {
 	var features []machine.Feature
 	var names, steps []string
 	refused := false
@@ -157,9 +157,9 @@ func (x examination) lacking(name string, needs []dut.Need, kernel []Check) (tex
 	return "the kernel lacks " + strings.Join(names, ", "), strings.Join(steps, "; ")
 }
 
-// absent tells which programs are missing or do not start, and what to do about all of
+// missingPrograms tells which programs are missing or do not start, and what to do about all of
 // them; both are empty when there are none.
-func absent(needs []dut.Need, found []machine.Found) (text, do string) {
+func missingPrograms(needs []dut.Need, found []machine.Found) (text, do string) {
 	var names, texts, packages, steps []string
 	for i, n := range needs {
 		switch {

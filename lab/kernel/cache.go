@@ -25,15 +25,15 @@ const (
 	sumsFile = "sha256sum" // of all other files, as sha256sum(1) writes them
 )
 
-// fetching begins the names of folders in which a kernel is not whole yet, or no longer.
-const fetching = ".fetching-"
+// fetchingPrefix begins the names of folders in which a kernel is not whole yet, or no longer.
+const fetchingPrefix = ".fetching-"
 
 // Fetched lists the kernels that Fetch has got, the newest release of each name last.
 func (p Places) Fetched() []Kernel {
 	folders, _ := filepath.Glob(filepath.Join(p.Cache, "*", nameFile))
 	var list []Kernel
 	for _, file := range folders {
-		if strings.HasPrefix(filepath.Base(filepath.Dir(file)), fetching) {
+		if strings.HasPrefix(filepath.Base(filepath.Dir(file)), fetchingPrefix) {
 			continue
 		}
 		name, err := os.ReadFile(file)
@@ -53,12 +53,12 @@ func (p Places) Fetched() []Kernel {
 
 // Has reports whether a kernel is here as it is offered.
 func (p Places) Has(o Offer) bool {
-	_, err := os.Stat(filepath.Join(p.place(o.Name, o.Version), nameFile))
+	_, err := os.Stat(filepath.Join(p.fetchedFolder(o.Name, o.Version), nameFile))
 	return err == nil
 }
 
-// place is the folder of a fetched kernel.
-func (p Places) place(name, version string) string {
+// fetchedFolder is the folder of a fetched kernel.
+func (p Places) fetchedFolder(name, version string) string {
 	return filepath.Join(p.Cache, strings.ReplaceAll(name, ":", "-")+"-"+version)
 }
 
@@ -92,7 +92,7 @@ func (k Kernel) folder() string { return filepath.Dir(filepath.Dir(k.Image)) }
 
 // discard deletes a folder of the cache, of which no half is ever taken for a kernel.
 func (p Places) discard(folder string) error {
-	away, err := os.MkdirTemp(p.Cache, fetching)
+	away, err := os.MkdirTemp(p.Cache, fetchingPrefix)
 	if err != nil {
 		return fmt.Errorf("removing a kernel: %w", err)
 	}
@@ -109,7 +109,7 @@ func (p Places) discard(folder string) error {
 func (p Places) lock(ctx context.Context, status func(string)) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(p.Cache, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("locking the folder of fetched kernels: %w", explained(err, ""))
+		return nil, fmt.Errorf("locking the folder of fetched kernels: %w", explainAptError(err, ""))
 	}
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -126,7 +126,7 @@ func (p Places) lock(ctx context.Context, status func(string)) (unlock func(), e
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("locking %s: %w", f.Name(), err), f.Close())
 	}
-	left, _ := filepath.Glob(filepath.Join(p.Cache, fetching+"*")) // the pattern is valid
+	left, _ := filepath.Glob(filepath.Join(p.Cache, fetchingPrefix+"*")) // the pattern is valid
 	for _, folder := range left {
 		err = errors.Join(err, os.RemoveAll(folder))
 	}
@@ -168,13 +168,13 @@ func writeSums(folder string) error {
 		err = os.WriteFile(filepath.Join(folder, sumsFile), text.Bytes(), 0o644)
 	}
 	if err != nil {
-		return fmt.Errorf("noting the kernel's files: %w", explained(err, ""))
+		return fmt.Errorf("noting the kernel's files: %w", explainAptError(err, ""))
 	}
 	return nil
 }
 
-// whole reports which of a fetched kernel's files is not as it was fetched.
-func whole(folder string) error {
+// checkFiles reports which of a fetched kernel's files is not as it was fetched.
+func checkFiles(folder string) error {
 	f, err := os.Open(filepath.Join(folder, sumsFile))
 	if err != nil {
 		return err

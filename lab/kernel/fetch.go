@@ -45,14 +45,14 @@ func (p Places) Fetch(ctx context.Context, name string, status func(string)) (Ke
 			ErrSuite, suite)
 	}
 	if err := os.MkdirAll(p.Cache, 0o755); err != nil {
-		return Kernel{}, fmt.Errorf("making the folder of fetched kernels: %w", explained(err, ""))
+		return Kernel{}, fmt.Errorf("making the folder of fetched kernels: %w", explainAptError(err, ""))
 	}
 	unlock, err := p.lock(ctx, status)
 	if err != nil {
 		return Kernel{}, err
 	}
 	defer unlock()
-	f, err := p.begin(ctx, name, status)
+	f, err := p.newFetch(ctx, name, status)
 	if err != nil {
 		return Kernel{}, err
 	}
@@ -69,16 +69,16 @@ type fetch struct {
 	status func(string)
 }
 
-func (p Places) begin(ctx context.Context, name string, status func(string)) (fetch, error) {
+func (p Places) newFetch(ctx context.Context, name string, status func(string)) (fetch, error) {
 	for program, pkg := range map[string]string{"apt-get": "apt", "dpkg-deb": "dpkg", "depmod": "kmod"} {
 		if programPath(program) == "" {
 			return fetch{}, fmt.Errorf(
 				"%s is not here: install the package %s, or give a kernel's path: %w", program, pkg, ErrProgram)
 		}
 	}
-	folder, err := os.MkdirTemp(p.Cache, fetching)
+	folder, err := os.MkdirTemp(p.Cache, fetchingPrefix)
 	if err != nil {
-		return fetch{}, fmt.Errorf("making a folder for the kernel: %w", explained(err, ""))
+		return fetch{}, fmt.Errorf("making a folder for the kernel: %w", explainAptError(err, ""))
 	}
 	return fetch{p, ctx, name, folder, status}, os.Chmod(folder, 0o755)
 }
@@ -97,11 +97,11 @@ func (f fetch) all() (Kernel, error) {
 	if err != nil {
 		return Kernel{}, err
 	}
-	final := f.place(f.name, version)
+	final := f.fetchedFolder(f.name, version)
 	if _, err := os.Stat(final); err == nil {
 		f.status("looking whether all its files are here")
-		if bad := whole(final); bad == nil {
-			return f.named(final)
+		if bad := checkFiles(final); bad == nil {
+			return f.findFetched(final)
 		}
 	}
 	image, _, _ := strings.Cut(depends, " ")
@@ -116,10 +116,10 @@ func (f fetch) all() (Kernel, error) {
 	if err := errors.Join(f.discard(final), os.Rename(f.folder, final)); err != nil {
 		return Kernel{}, fmt.Errorf("keeping the kernel: %w", err)
 	}
-	return f.named(final)
+	return f.findFetched(final)
 }
 
-func (f fetch) named(folder string) (Kernel, error) {
+func (f fetch) findFetched(folder string) (Kernel, error) {
 	k, err := unpacked(folder)
 	k.Name = f.name
 	return k, err
@@ -131,7 +131,7 @@ func (f fetch) unpack(file string) error {
 	if err != nil {
 		return err
 	}
-	if err := roomFor(f.folder, kib); err != nil {
+	if err := checkRoom(f.folder, kib); err != nil {
 		return err
 	}
 	f.status("unpacking it")
@@ -157,7 +157,7 @@ func (f fetch) unpack(file string) error {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(f.folder, nameFile), []byte(f.name+"\n"), 0o644); err != nil {
-		return explained(err, "")
+		return explainAptError(err, "")
 	}
 	debs, _ := filepath.Glob(filepath.Join(f.folder, "*.deb"))
 	for _, deb := range debs {
@@ -217,16 +217,16 @@ func (f fetch) run(program string, args ...string) (string, error) {
 		if f.ctx.Err() != nil {
 			return "", context.Cause(f.ctx)
 		}
-		if free, bad := freeKiB(f.folder); bad == nil && free < full { // not every program says so
+		if free, bad := freeKiB(f.folder); bad == nil && free < minFreeKiB { // not every program says so
 			err = errors.Join(syscall.ENOSPC, err)
 		}
-		return "", explained(err, messages.String())
+		return "", explainAptError(err, messages.String())
 	}
 	return out.String(), nil
 }
 
-// explained says what a program's messages mean, and what to do.
-func explained(err error, messages string) error {
+// explainAptError says what a program's messages mean, and what to do.
+func explainAptError(err error, messages string) error {
 	has := func(texts ...string) bool {
 		for _, t := range texts {
 			if strings.Contains(messages, t) {
@@ -259,8 +259,8 @@ func explained(err error, messages string) error {
 	return err
 }
 
-// roomFor checks that the folder's disk takes as many KiB, of which text has the number.
-func roomFor(folder, text string) error {
+// checkRoom checks that the folder's disk takes as many KiB, of which text has the number.
+func checkRoom(folder, text string) error {
 	kib, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
 		return fmt.Errorf("the package's Installed-Size: %w", err)
@@ -277,8 +277,8 @@ func roomFor(folder, text string) error {
 	return nil
 }
 
-// full is the free space, in KiB, below which a disk counts as full.
-const full = 1024
+// minFreeKiB is the free space, in KiB, below which a disk counts as full.
+const minFreeKiB = 1024
 
 func freeKiB(folder string) (uint64, error) {
 	var disk unix.Statfs_t

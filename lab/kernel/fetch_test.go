@@ -29,8 +29,8 @@ func newArchive(t *testing.T, installedKiB int) archive {
 	t.Helper()
 	a := archive{t.TempDir(), "bookworm"}
 	const image = "linux-image-6.1.0-9-amd64"
-	files := a.pack(t, "linux-image-amd64", "6.1.9-1", "Depends: "+image+" (= 6.1.9-1)\n", nil) +
-		a.pack(t, image, "6.1.9-1", fmt.Sprintf("Installed-Size: %d\n", installedKiB), map[string]string{
+	files := a.addPackage(t, "linux-image-amd64", "6.1.9-1", "Depends: "+image+" (= 6.1.9-1)\n", nil) +
+		a.addPackage(t, image, "6.1.9-1", fmt.Sprintf("Installed-Size: %d\n", installedKiB), map[string]string{
 			"boot/vmlinuz-6.1.0-9-amd64":                string(bzImage("6.1.0-9-amd64 (built here)")),
 			"boot/config-6.1.0-9-amd64":                 "CONFIG_NET=y\n",
 			"lib/modules/6.1.0-9-amd64/modules.builtin": "", "lib/modules/6.1.0-9-amd64/modules.order": "",
@@ -39,12 +39,12 @@ func newArchive(t *testing.T, installedKiB int) archive {
 	sum := sha256.Sum256([]byte(files))
 	write(t, filepath.Join(a.folder, "Release"),
 		fmt.Sprintf("Origin: here\nSuite: %s\nCodename: %s\nSHA256:\n %x %d Packages\n", a.suite, a.suite, sum, len(files)))
-	a.use(t, "file:"+a.folder)
+	a.configureApt(t, "file:"+a.folder)
 	return a
 }
 
-// pack builds a package and returns its paragraph in the archive's list.
-func (a archive) pack(t *testing.T, name, version, more string, files map[string]string) string {
+// addPackage builds a package and returns its paragraph in the archive's list.
+func (a archive) addPackage(t *testing.T, name, version, more string, files map[string]string) string {
 	t.Helper()
 	tree := filepath.Join(t.TempDir(), "tree")
 	fields := fmt.Sprintf(
@@ -54,7 +54,7 @@ func (a archive) pack(t *testing.T, name, version, more string, files map[string
 		write(t, filepath.Join(tree, path), text)
 	}
 	file := fmt.Sprintf("%s_%s_amd64.deb", name, version)
-	command(t, "dpkg-deb", "-Znone", "-b", tree, filepath.Join(a.folder, file))
+	runCommand(t, "dpkg-deb", "-Znone", "-b", tree, filepath.Join(a.folder, file))
 	data, err := os.ReadFile(filepath.Join(a.folder, file))
 	if err != nil {
 		t.Fatal(err)
@@ -63,8 +63,8 @@ func (a archive) pack(t *testing.T, name, version, more string, files map[string
 		"%sFilename: ./%s\nSize: %d\nSHA256: %x\nDescription: for a test\n\n", fields, file, len(data), sha256.Sum256(data))
 }
 
-// use has apt-get read this source alone, with state of its own.
-func (a archive) use(t *testing.T, source string) {
+// configureApt has apt-get read this source alone, with state of its own.
+func (a archive) configureApt(t *testing.T, source string) {
 	t.Helper()
 	state := t.TempDir()
 	for _, folder := range []string{"lists/partial", "cache/archives/partial", "parts", "preferences"} {
@@ -81,8 +81,8 @@ Dir::Etc::SourceParts "%[1]s/parts"; Dir::Etc::Parts "%[1]s/parts"; Dir::Etc::Pr
 	_ = exec.Command("apt-get", "-q", "update").Run() // an error: there is nothing at the source
 }
 
-// half serves the archive over a network that breaks in each package, and then is gone.
-func (a archive) half(t *testing.T) {
+// serveBroken serves the archive over a network that breaks in each package, and then is gone.
+func (a archive) serveBroken(t *testing.T) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, ".deb") {
@@ -94,7 +94,7 @@ func (a archive) half(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}))
 	t.Cleanup(server.Close)
-	a.use(t, server.URL)
+	a.configureApt(t, server.URL)
 }
 
 // bzImage is the header of one, with a version's text.
@@ -118,14 +118,14 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func command(t *testing.T, name string, args ...string) {
+func runCommand(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
 	}
 }
 
-func quiet(string) {}
+func noStatus(string) {}
 
 // TestFetch gets a kernel with apt-get from an archive of this machine.
 func TestFetch(t *testing.T) {
@@ -141,7 +141,7 @@ func TestFetch(t *testing.T) {
 		!strings.Contains(err.Error(), "kernel fetch debian") {
 		t.Errorf("before: %v", err)
 	}
-	k, err := p.Fetch(t.Context(), "debian", quiet)
+	k, err := p.Fetch(t.Context(), "debian", noStatus)
 	if err != nil || k.Release != "6.1.0-9-amd64" || k.Name != "debian" {
 		t.Fatalf("%+v, %v", k, err)
 	}
@@ -162,11 +162,12 @@ func TestFetch(t *testing.T) {
 		again != k || strings.Contains(strings.Join(messages, " "), "unpacking") {
 		t.Errorf("again: %+v, %v, said %q", again, err, messages)
 	}
-	damaged(t, p, k)
-	if removed, err := p.Remove(t.Context(), k.Release, quiet); err != nil || len(removed) != 1 || len(p.Fetched()) != 0 {
+	fetchDamaged(t, p, k)
+	if removed, err := p.Remove(t.Context(), k.Release, noStatus); err != nil || len(removed) != 1 ||
+		len(p.Fetched()) != 0 {
 		t.Errorf("removed %v, %v, and listed are %v", removed, err, p.Fetched())
 	}
-	if _, err := p.Remove(t.Context(), "debian", quiet); !errors.Is(err, kernel.ErrUnknown) {
+	if _, err := p.Remove(t.Context(), "debian", noStatus); !errors.Is(err, kernel.ErrUnknown) {
 		t.Errorf("removed again: %v", err)
 	}
 	if entries, err := os.ReadDir(p.Cache); err != nil || len(entries) != 1 { // .lock
@@ -174,8 +175,8 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// damaged: a kernel of which a file has changed, or is gone, is got anew.
-func damaged(t *testing.T, p kernel.Places, k kernel.Kernel) {
+// fetchDamaged: a kernel of which a file has changed, or is gone, is got anew.
+func fetchDamaged(t *testing.T, p kernel.Places, k kernel.Kernel) {
 	t.Helper()
 	for name, damage := range map[string]func() error{
 		"cut":     func() error { return os.Truncate(k.Image, 0x3f0) },
@@ -185,7 +186,7 @@ func damaged(t *testing.T, p kernel.Places, k kernel.Kernel) {
 		if err := damage(); err != nil {
 			t.Fatal(err)
 		}
-		again, err := p.Fetch(t.Context(), "debian", quiet)
+		again, err := p.Fetch(t.Context(), "debian", noStatus)
 		if err != nil || again != k {
 			t.Errorf("%s: %+v, %v", name, again, err)
 			continue
@@ -225,7 +226,7 @@ func TestOffers(t *testing.T) {
 	if want := (kernel.Offer{Name: "debian", Version: "6.1.9-1"}); err != nil || len(offers) != 1 || offers[0] != want {
 		t.Errorf("%v, %v", offers, err)
 	}
-	a.use(t, "file:"+t.TempDir())
+	a.configureApt(t, "file:"+t.TempDir())
 	if offers, err := kernel.Offers(t.Context()); err != nil || len(offers) > 0 {
 		t.Errorf("of an empty source: %v, %v", offers, err)
 	}
@@ -234,7 +235,7 @@ func TestOffers(t *testing.T) {
 		!strings.Contains(err.Error(), "apt-cache") {
 		t.Errorf("without apt: %v", err)
 	}
-	if _, err := (kernel.Places{Cache: t.TempDir()}).Fetch(t.Context(), "debian", quiet); !errors.Is(
+	if _, err := (kernel.Places{Cache: t.TempDir()}).Fetch(t.Context(), "debian", noStatus); !errors.Is(
 		err, kernel.ErrProgram) || !strings.Contains(err.Error(), "install the package") {
 		t.Errorf("fetching without apt: %v", err)
 	}
@@ -245,7 +246,7 @@ func TestFetchFails(t *testing.T) {
 	p := kernel.Places{Cache: filepath.Join(t.TempDir(), "kernels")}
 	check := func(name string, want error, text string) {
 		t.Helper()
-		_, err := p.Fetch(t.Context(), name, quiet)
+		_, err := p.Fetch(t.Context(), name, noStatus)
 		if !errors.Is(err, want) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: want %v with %q, got: %v", name, want, text, err)
 		}
@@ -263,11 +264,11 @@ func TestFetchFails(t *testing.T) {
 		}
 	}
 	check("debian", kernel.ErrNetwork, "linux-image-amd64")
-	a.half(t)
+	a.serveBroken(t)
 	check("debian", kernel.ErrNetwork, "linux-image")
 	check("debian:../../x", kernel.ErrSuite, `"../../x"`)
 	check("debian:", kernel.ErrSuite, `""`)
-	if _, err := p.Fetch(t.Context(), "fedora", quiet); !errors.Is(err, kernel.ErrUnknown) {
+	if _, err := p.Fetch(t.Context(), "fedora", noStatus); !errors.Is(err, kernel.ErrUnknown) {
 		t.Errorf("another distribution: %v", err)
 	}
 }
@@ -284,7 +285,7 @@ func TestFetchOnFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { unix.Unmount(small, unix.MNT_DETACH) })
 	p := kernel.Places{Cache: filepath.Join(small, "kernels")}
-	if _, err := p.Fetch(t.Context(), "debian", quiet); !errors.Is(err, kernel.ErrSpace) {
+	if _, err := p.Fetch(t.Context(), "debian", noStatus); !errors.Is(err, kernel.ErrSpace) {
 		t.Errorf("want %v, got %v", kernel.ErrSpace, err)
 	}
 	if list := p.Fetched(); len(list) != 0 {
@@ -374,7 +375,7 @@ func TestModulesInOrder(t *testing.T) {
 	for _, name := range []string{"a", "b", "c-d", "packed"} {
 		write(t, filepath.Join(folder, "kernel", name+".ko"), "module "+name)
 	}
-	command(t, "xz", filepath.Join(folder, "kernel", "packed.ko"))
+	runCommand(t, "xz", filepath.Join(folder, "kernel", "packed.ko"))
 	list, err := k.Load("b", "inside", "c_d", "packed")
 	if err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ func releaseOf(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := banner(image)
+	text, err := versionBanner(image)
 	if err != nil {
 		return "", fmt.Errorf("kernel %s: %w", path, err)
 	}
@@ -62,18 +62,18 @@ func releaseOf(path string) (string, error) {
 	if !found {
 		return "", fmt.Errorf("kernel %s: its version is not in it: %w", path, ErrForm)
 	}
-	if v := numbers(string(release)); slices.Compare(v, oldest) < 0 {
+	if v := numbers(string(release)); slices.Compare(v, oldestRelease) < 0 {
 		return "", fmt.Errorf("kernel %s is Linux %s, and a guest's files need %d.%d or newer (cgroup2): %w", path, release,
-			oldest[0], oldest[1], ErrForm)
+			oldestRelease[0], oldestRelease[1], ErrForm)
 	}
 	return string(release), nil
 }
 
-// oldest is the release that has all file systems of a guest.
-var oldest = []int{4, 5}
+// oldestRelease is the release that has all file systems of a guest.
+var oldestRelease = []int{4, 5}
 
-// banner begins with the release.
-func banner(image []byte) ([]byte, error) {
+// versionBanner begins with the release.
+func versionBanner(image []byte) ([]byte, error) {
 	if !bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
 		if err := checkHeader(image); err != nil {
 			return nil, err
@@ -132,7 +132,7 @@ func (k Kernel) Bootable() ([]byte, error) {
 		return nil, err
 	}
 	if bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
-		if !enterable(image) {
+		if !hasQEMUEntry(image) {
 			return nil, fmt.Errorf(
 				"kernel %s: an ELF file without an entry for PVH (CONFIG_PVH): give the bzImage (vmlinuz) instead: %w", k.Image,
 				ErrForm)
@@ -146,7 +146,7 @@ func (k Kernel) Bootable() ([]byte, error) {
 	switch {
 	case errors.Is(err, ErrDamaged):
 		return nil, fmt.Errorf("kernel %s: %w", k.Image, err)
-	case err != nil || !enterable(inner):
+	case err != nil || !hasQEMUEntry(inner):
 		return image, nil // slower by seconds, and as good
 	}
 	return inner, nil
@@ -174,7 +174,7 @@ func payload(image []byte) ([]byte, error) {
 	start := uint64(sectors+1)*512 + uint64(binary.LittleEndian.Uint32(image[payloadStart:]))
 	end := start + uint64(binary.LittleEndian.Uint32(image[payloadLength:]))
 	if start+4 > end || end > uint64(len(image)) {
-		return nil, damaged(errors.New("it ends before what its header names"))
+		return nil, fetchDamaged(errors.New("it ends before what its header names"))
 	}
 	packed := image[start:end]
 	for _, d := range decompressors {
@@ -190,23 +190,23 @@ func decompress(packed []byte, command []string) ([]byte, error) {
 	if command == nil {
 		r, err := gzip.NewReader(bytes.NewReader(packed))
 		if err != nil {
-			return nil, damaged(err)
+			return nil, fetchDamaged(err)
 		}
 		r.Multistream(false)
 		out, err := io.ReadAll(io.LimitReader(r, maxImage))
-		return out, damaged(err)
+		return out, fetchDamaged(err)
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin = bytes.NewReader(packed[:len(packed)-4])
 	out, err := cmd.Output()
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
-		return nil, damaged(fmt.Errorf("%s: %s", command[0], bytes.TrimSpace(failed.Stderr)))
+		return nil, fetchDamaged(fmt.Errorf("%s: %s", command[0], bytes.TrimSpace(failed.Stderr)))
 	}
 	return out, err
 }
 
-func damaged(err error) error {
+func fetchDamaged(err error) error {
 	if err != nil {
 		err = fmt.Errorf("%w (%w)", ErrDamaged, err)
 	}
@@ -216,8 +216,8 @@ func damaged(err error) error {
 // pvhEntry is the type of the note "Xen" that says where a PVH loader enters (XEN_ELFNOTE_PHYS32_ENTRY).
 const pvhEntry = 18
 
-// enterable reports whether QEMU can enter an ELF file directly.
-func enterable(image []byte) bool {
+// hasQEMUEntry reports whether QEMU can enter an ELF file directly.
+func hasQEMUEntry(image []byte) bool {
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil || f.Machine != elf.EM_X86_64 {
 		return false

@@ -29,8 +29,8 @@ type Places struct {
 	Cache   string // fetched ones, a folder each
 }
 
-// Usual are this machine's places. Fetched kernels are below XDG_CACHE_HOME, or ~/.cache.
-func Usual() (Places, error) {
+// UsualPlaces are this machine's places. Fetched kernels are below XDG_CACHE_HOME, or ~/.cache.
+func UsualPlaces() (Places, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return Places{}, fmt.Errorf("looking for the folder of fetched kernels: %w: set XDG_CACHE_HOME", err)
@@ -65,7 +65,7 @@ func (p Places) Installed() []Kernel {
 // a folder that holds boot and lib/modules.
 func (p Places) Find(name string) (Kernel, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
-		return p.at(name)
+		return p.kernelAt(name)
 	}
 	var found Kernel
 	for _, k := range slices.Concat(p.Installed(), p.Fetched()) {
@@ -84,8 +84,8 @@ func (p Places) Find(name string) (Kernel, error) {
 			"(./vmlinuz): %w", name, ErrUnknown)
 }
 
-// at is the kernel at a path.
-func (p Places) at(path string) (Kernel, error) {
+// kernelAt is the kernel at a path.
+func (p Places) kernelAt(path string) (Kernel, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return Kernel{}, err
@@ -113,7 +113,7 @@ func (p Places) at(path string) (Kernel, error) {
 		if bad == nil {
 			return k, nil
 		}
-		if err == nil || k.others() != "" && folder != p.Modules { // where the modules were meant to be
+		if err == nil || k.otherReleases() != "" && folder != p.Modules { // where the modules were meant to be
 			err = bad
 		}
 	}
@@ -146,13 +146,13 @@ func (k Kernel) Check() error {
 		return fmt.Errorf(
 			"kernel %s is %s: its modules are not in %s (no modules.dep%s): put them there and run depmod -b FOLDER %s, where "+
 				"FOLDER holds lib/modules: %w",
-			k.Name, k.Release, k.Modules, k.others(), k.Release, err)
+			k.Name, k.Release, k.Modules, k.otherReleases(), k.Release, err)
 	}
 	return nil
 }
 
-// others names the releases whose modules are there instead.
-func (k Kernel) others() string {
+// otherReleases names the releases whose modules are there instead.
+func (k Kernel) otherReleases() string {
 	list, _ := filepath.Glob(filepath.Join(filepath.Dir(k.Modules), "*", "modules.dep")) // the pattern is valid
 	for i := range list {
 		list[i] = filepath.Base(filepath.Dir(list[i]))

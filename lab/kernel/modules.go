@@ -25,7 +25,7 @@ type Module struct {
 // Load reads modules and those that they depend on, in the order in which they can be loaded. Modules that are
 // built into the kernel are left out.
 func (k Kernel) Load(names ...string) ([]Module, error) {
-	paths, err := k.inOrder(names)
+	paths, err := k.withDependencies(names)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (k Kernel) Load(names ...string) ([]Module, error) {
 		if err != nil {
 			return nil, fmt.Errorf("kernel %s: %w", k.Name, err)
 		}
-		if of := builtFor(data); of != "" && of != k.Release {
+		if of := moduleRelease(data); of != "" && of != k.Release {
 			return nil, fmt.Errorf("kernel %s is %s, and its module %s is of %s: put the modules of %s there: %w", k.Name,
 				k.Release, filepath.Join(k.Modules, path), of, k.Release, ErrNoModule)
 		}
@@ -44,15 +44,15 @@ func (k Kernel) Load(names ...string) ([]Module, error) {
 	return list, nil
 }
 
-// builtFor is the release that a module is for, as its text "vermagic" says, and empty where there is none.
-func builtFor(module []byte) string {
+// moduleRelease is the release that a module is for, as its text "vermagic" says, and empty where there is none.
+func moduleRelease(module []byte) string {
 	_, text, _ := bytes.Cut(module, []byte("\x00vermagic="))
 	release, _, _ := bytes.Cut(text[:min(len(text), 256)], []byte(" "))
 	return string(release)
 }
 
-// inOrder are the paths of modules below k.Modules, each after those that it needs.
-func (k Kernel) inOrder(names []string) ([]string, error) {
+// withDependencies are the paths of modules below k.Modules, each after those that it needs.
+func (k Kernel) withDependencies(names []string) ([]string, error) {
 	index, err := os.ReadFile(filepath.Join(k.Modules, "modules.dep"))
 	if err != nil {
 		return nil, fmt.Errorf("kernel %s: %w", k.Name, err)
@@ -82,7 +82,7 @@ func (k Kernel) inOrder(names []string) ([]string, error) {
 				name, k.Release, k.Modules, ErrNoModule)
 		}
 	}
-	return distinct(order), nil
+	return withoutRepeats(order), nil
 }
 
 // parseDependencies reads modules.dep: "PATH: PATHS", where what has to be loaded first stands last. It returns what
@@ -153,7 +153,7 @@ func readModule(path string) ([]byte, error) {
 	return out, nil
 }
 
-func distinct(list []string) (once []string) {
+func withoutRepeats(list []string) (once []string) {
 	seen := map[string]bool{}
 	for _, s := range list {
 		if !seen[s] {

@@ -24,6 +24,6 @@ func (k Kernel) Has(option, module string) bool {
 }
 
 func (k Kernel) hasModule(name string) bool {
-	_, err := k.inOrder([]string{name})
+	_, err := k.withDependencies([]string{name})
 	return err == nil
 }

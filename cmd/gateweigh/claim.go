@@ -99,7 +99,7 @@ func usableKernel(ctx context.Context, name string, memoryMiB int) error {
 	if err != nil {
 		return err
 	}
-	places, err := kernel.Usual()
+	places, err := kernel.UsualPlaces()
 	if err != nil {
 		return err
 	}

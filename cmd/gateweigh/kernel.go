@@ -36,7 +36,7 @@ func kernelList() *cobra.Command {
 		Short: "List the kernels that are here, installed or fetched, and those that apt can fetch",
 		Args:  usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			places, err := kernel.Usual()
+			places, err := kernel.UsualPlaces()
 			if err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ func kernelRemove() *cobra.Command {
 		Short: "Delete fetched kernels of this name or release",
 		Args:  usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			places, err := kernel.Usual()
+			places, err := kernel.UsualPlaces()
 			if err != nil {
 				return err
 			}
@@ -116,7 +116,7 @@ func kernelFetch() *cobra.Command {
 
 // haveKernel fetches a kernel that is not here; one that is here needs no network.
 func haveKernel(ctx context.Context, name string) (kernel.Kernel, error) {
-	places, err := kernel.Usual()
+	places, err := kernel.UsualPlaces()
 	if err != nil {
 		return kernel.Kernel{}, err
 	}
@@ -135,7 +135,7 @@ func nameOf(args []string) string {
 
 // fetchKernel fetches a kernel and shows how far that is.
 func fetchKernel(ctx context.Context, name string) (kernel.Kernel, error) {
-	places, err := kernel.Usual()
+	places, err := kernel.UsualPlaces()
 	if err != nil {
 		return kernel.Kernel{}, err
 	}
@@ -161,7 +161,7 @@ func kernelError(ctx context.Context, name string, err error) error {
 // kernelNames are what --kernel takes besides paths, as far as that is known.
 func kernelNames(ctx context.Context) []string {
 	names := []string{kernel.Debian}
-	if places, err := kernel.Usual(); err == nil {
+	if places, err := kernel.UsualPlaces(); err == nil {
 		for _, k := range slices.Concat(places.Installed(), places.Fetched()) {
 			names = append(names, k.Name, k.Release)
 		}
@@ -176,7 +176,7 @@ func kernelNames(ctx context.Context) []string {
 
 // findKernel returns a kernel that is here, or fetches it where it is one of Debian's.
 func findKernel(ctx context.Context, name string) (kernel.Kernel, error) {
-	places, err := kernel.Usual()
+	places, err := kernel.UsualPlaces()
 	if err != nil {
 		return kernel.Kernel{}, err
 	}

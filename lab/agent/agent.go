@@ -95,7 +95,7 @@ func Main(ctx context.Context, opts Options) (err error) {
 			return nil // the guard has said why
 		}
 		defer guard.putBack(opts.LogDir)
-		input = watchInput(opts.Patience, guard.lost)
+		input = watchInput(opts.Patience, guard.connectionLost)
 	}
 	defer a.killPerf()
 	defer a.slowed.close()
@@ -184,7 +184,7 @@ func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 	// The memory that admitting thousands of clients took is returned now: in the
 	// background it would be returned while the host is measured.
 	debug.FreeOSMemory()
-	if err := a.precede(); err != nil {
+	if err := a.raisePriority(); err != nil {
 		return err
 	}
 	skip := map[int]bool{}
@@ -215,10 +215,10 @@ func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 	return nil
 }
 
-// precede has the agent and all programs of the host go before the machine's other programs, as far as that is
+// raisePriority has the agent and all programs of the host go before the machine's other programs, as far as that is
 // permitted: the runner says where it is not. Not before the host stands: while links are made the kernel has programs
 // try again and again for a lock (restart_syscall) that its own worker holds, and that has ordinary priority.
-func (a *Agent) precede() error {
+func (a *Agent) raisePriority() error {
 	if !a.opts.Isolated {
 		return nil
 	}
@@ -296,8 +296,8 @@ const Self = "/proc/1/exe"
 // modesAsGiven is the umask of hosts' programs: some give up root, and read then what they made before.
 const modesAsGiven = 0o022
 
-// Complaint begins what an agent that failed says.
-const Complaint = "gateweigh agent: "
+// ErrorPrefix begins what an agent that failed says.
+const ErrorPrefix = "gateweigh agent: "
 
 // RunAs makes this process an agent, one of its helpers, or the first process of a jail, when its
 // arguments say so, and then never returns. Every program that starts hosts
@@ -309,7 +309,7 @@ func RunAs(args []string) {
 	var err error
 	switch args[1] {
 	case Subcommand:
-		heedSignals()
+		restoreSignals()
 		unix.Umask(modesAsGiven) // of all that the host's programs make, whatever shell the run was started from
 		var o Options
 		if err = o.flags().Parse(args[2:]); err == nil && o.selfTest {
@@ -341,15 +341,15 @@ func RunAs(args []string) {
 		return
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, Complaint+err.Error())
+		fmt.Fprintln(os.Stderr, ErrorPrefix+err.Error())
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// heedSignals undoes that nohup, or a script that starts a run in the background, has signals ignored: programs would
-// inherit that, and a shell cannot trap such a signal. The agent itself ends with the lab's connection.
-func heedSignals() {
+// restoreSignals undoes that nohup, or a script that starts a run in the background, has signals ignored: programs
+// would inherit that, and a shell cannot trap such a signal. The agent itself ends with the lab's connection.
+func restoreSignals() {
 	if kept := slices.DeleteFunc(
 		[]os.Signal{syscall.SIGHUP, syscall.SIGINT}, func(s os.Signal) bool { return !signal.Ignored(s) }); len(kept) > 0 {
 		signal.Notify(make(chan os.Signal, 1), kept...)

@@ -18,8 +18,8 @@ type verbs map[string]any
 // receiver returns the value that a method of a verb is called on, by that value's type.
 type receiver func(reflect.Type) (any, error)
 
-// always is the receiver of processes that have one value.
-func always(v any) receiver { return func(reflect.Type) (any, error) { return v, nil } }
+// sameReceiver is the receiver of processes that have one value.
+func sameReceiver(v any) receiver { return func(reflect.Type) (any, error) { return v, nil } }
 
 // machineVerbs are what every agent answers.
 var machineVerbs = verbs{
@@ -113,7 +113,7 @@ var burnerVerbs = verbs{
 // answer serves the lab over r and w until r ends: for the machine alone, or for its host too.
 func (a *Agent) answer(ctx context.Context, r io.Reader, w io.Writer) error {
 	if !a.opts.Isolated {
-		return serve(ctx, r, w, machineVerbs, always(&a.machineAgent))
+		return serve(ctx, r, w, machineVerbs, sameReceiver(&a.machineAgent))
 	}
 	all := maps.Clone(hostVerbs)
 	maps.Copy(all, machineVerbs)

@@ -30,7 +30,7 @@ func TestEveryVerbIsAnswered(t *testing.T) {
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
-				if verb, args, is := question(call); is {
+				if verb, args, is := requestOf(call); is {
 					asked[verb] = args
 				}
 			}
@@ -57,8 +57,8 @@ func TestEveryVerbIsAnswered(t *testing.T) {
 	}
 }
 
-// question reads a call of ask or do: its verb, and how many arguments the request has.
-func question(call *ast.CallExpr) (verb string, args int, is bool) {
+// requestOf reads a call of ask or do: its verb, and how many arguments the request has.
+func requestOf(call *ast.CallExpr) (verb string, args int, is bool) {
 	before := 0 // arguments ahead of the verb
 	switch fun := call.Fun.(type) {
 	case *ast.IndexExpr: // ask[R](ctx, c, "Verb", …)

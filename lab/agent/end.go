@@ -45,8 +45,8 @@ func (a *Agent) End(ctx context.Context, e Ending) (Program, error) {
 		signals = []syscall.Signal{syscall.SIGTERM}
 	}
 	out := Program{Name: e.Name, By: p.end(ctx, signals, cmp.Or(e.Grace, endGrace))}
-	out.Output = p.tail(endOutput)
-	if !p.gone() {
+	out.Output = p.outputEnd(endOutput)
+	if !p.groupEnded() {
 		return out, fmt.Errorf(
 			"%s (process group %d) is still there %s after SIGKILL: it waits in the kernel; /proc/%[2]d/stack says where",
 			e.Name, p.Process.Pid, killGrace)
@@ -58,11 +58,11 @@ func (a *Agent) End(ctx context.Context, e Ending) (Program, error) {
 // end sends the signals, and SIGKILL at last, until nothing of the group is left, and returns the name of the one on
 // which the program ended.
 func (p *spawned) end(ctx context.Context, signals []syscall.Signal, grace time.Duration) (by string) {
-	if p.gone() {
+	if p.groupEnded() {
 		return ""
 	}
 	for _, s := range signals {
-		if p.life.Err() == nil {
+		if p.ended.Err() == nil {
 			by = unix.SignalName(s)
 		}
 		if p.signal(ctx, s, grace) {
@@ -88,14 +88,14 @@ func (p *spawned) signal(ctx context.Context, s syscall.Signal, grace time.Durat
 	defer cancel()
 	syscall.Kill(-p.Process.Pid, s)
 	select {
-	case <-p.life.Done():
+	case <-p.ended.Done():
 	case <-ctx.Done():
 		return false
 	}
-	if !p.gone() { // a process that the program was just starting has not heard the signal
+	if !p.groupEnded() { // a process that the program was just starting has not heard the signal
 		syscall.Kill(-p.Process.Pid, s)
 	}
-	for !p.gone() { // nothing reports that a group is empty
+	for !p.groupEnded() { // nothing reports that a group is empty
 		select {
 		case <-ctx.Done():
 			return false
@@ -105,9 +105,9 @@ func (p *spawned) signal(ctx context.Context, s syscall.Signal, grace time.Durat
 	return true
 }
 
-// gone reports whether nothing of the program's group is left. The jail's first process reaps its children.
-func (p *spawned) gone() bool {
-	return p.life.Err() != nil && (p.alone || noGroup(p.Process.Pid))
+// groupEnded reports whether nothing of the program's group is left. The jail's first process reaps its children.
+func (p *spawned) groupEnded() bool {
+	return p.ended.Err() != nil && (p.ownGroup || noGroup(p.Process.Pid))
 }
 
 // noGroup reports whether no process is in a group. The number of an empty group may be another's later.

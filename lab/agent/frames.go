@@ -212,7 +212,8 @@ func (f *frameLoad) read(out *TrafficStats) error {
 		out.Datagrams.Sent += sent.Offered
 		stats.Intended, stats.Refused, stats.LastNs, stats.Engine = sent.Intended, sent.Refused, int64(sent.Last), sent.Engine
 		late := sent.Late.Since(f.last.sent.Late)
-		stats.Late = traffic.Delays{P50: us(late.Quantile(0.5)), P99: us(late.Quantile(0.99)), Max: us(late.Quantile(1))}
+		stats.Late = traffic.Delays{
+			P50: microseconds(late.Quantile(0.5)), P99: microseconds(late.Quantile(0.99)), Max: microseconds(late.Quantile(1))}
 		out.ThreadNs["frames"] = sent.ThreadNs
 		f.last.sent = sent
 		select {
@@ -228,7 +229,7 @@ func (f *frameLoad) read(out *TrafficStats) error {
 	return nil
 }
 
-func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // mark has shares counted from now on.
 func (f *frameLoad) mark() error {

@@ -244,7 +244,7 @@ func lockLinks(links []string, run string) (unlock func(), err error) {
 			unlock()
 			return nil, fmt.Errorf(
 				"%s is %w: in use by another lab (%s): wait for it, or end that process", name, nic.ErrRefused,
-				holder(name))
+				guardPID(name))
 		}
 		if err != nil {
 			unlock()
@@ -267,8 +267,8 @@ func lockLinks(links []string, run string) (unlock func(), err error) {
 
 func lockName(link string) string { return "@gateweigh-link-" + link }
 
-// holder asks the guard that has an interface who it is.
-func holder(link string) string {
+// guardPID asks the guard that has an interface who it is.
+func guardPID(link string) string {
 	c, err := net.DialTimeout("unix", lockName(link), time.Second)
 	if err != nil {
 		return "which does not answer"
@@ -285,9 +285,9 @@ func holder(link string) string {
 
 // guarded is what an agent has of its guard.
 type guarded struct {
-	states []nic.State
-	home   *os.File
-	lost   chan struct{} // closed when the guard has ended, and so the interfaces are the agent's to put back
+	linkStates     []nic.State
+	home           *os.File
+	connectionLost chan struct{} // closed when the guard has ended, and so the interfaces are the agent's to put back
 }
 
 // awaitGuard reads what the host's interfaces were, once they are the host's. An error is the guard's to explain.
@@ -295,13 +295,13 @@ func awaitGuard() (*guarded, error) {
 	unix.CloseOnExec(guardFD)
 	unix.CloseOnExec(homeFD)
 	pipe, home := os.NewFile(guardFD, "guard"), os.NewFile(homeFD, "home")
-	g := &guarded{home: home, lost: make(chan struct{})}
+	g := &guarded{home: home, connectionLost: make(chan struct{})}
 	dec := json.NewDecoder(pipe)
-	if err := dec.Decode(&g.states); err != nil {
+	if err := dec.Decode(&g.linkStates); err != nil {
 		return nil, errGuard
 	}
 	go func() { // ends with the guard
-		defer close(g.lost)
+		defer close(g.connectionLost)
 		io.Copy(io.Discard, pipe)
 	}()
 	return g, nil
@@ -313,14 +313,14 @@ var errGuard = errors.New("the guard has ended")
 // putBack puts the interfaces back where the guard cannot.
 func (g *guarded) putBack(logs string) {
 	select {
-	case <-g.lost:
+	case <-g.connectionLost:
 	default:
 		return
 	}
-	if len(g.states) > 0 {
+	if len(g.linkStates) > 0 {
 		lab, err := os.Open("/proc/self/ns/net")
 		if err == nil {
-			err = nic.Return(g.states, lab, g.home)
+			err = nic.Return(g.linkStates, lab, g.home)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "gateweigh agent:", err)
@@ -334,7 +334,7 @@ func (g *guarded) putBack(logs string) {
 type watchedInput struct {
 	*os.File
 	patience time.Duration
-	lost     <-chan struct{}
+	onEnd    <-chan struct{}
 }
 
 // watchInput is the standard input with a watchdog; patience 0 is none.

@@ -100,7 +100,7 @@ func (a *Agent) programStats(out *TrafficStats) {
 		if p == nil {
 			continue
 		}
-		if p.life.Err() != nil {
+		if p.ended.Err() != nil {
 			out.add(TrafficStats{Open: true, Broken: 1, FirstError: fmt.Sprintf("%s ended: %s", name, p.ProcessState)})
 			continue
 		}

@@ -126,15 +126,15 @@ func runInit(disk string) error {
 // Directories that programs on a host may change, of which each host has its own: overlays
 // show the machine's files and keep changes in memory, the others begin empty.
 var (
-	overlaid = []string{"/etc", "/var/lib"}
-	emptied  = []string{"/var/log", "/run", "/tmp", "/var/tmp"}
+	overlaidFolders = []string{"/etc", "/var/lib"}
+	emptyFolders    = []string{"/var/log", "/run", "/tmp", "/var/tmp"}
 )
 
 // mount is a call of mount(2).
 type mount struct {
-	source, at, fs string
-	flags          uintptr
-	data           string
+	source, path, fs string
+	flags            uintptr
+	data             string
 }
 
 // procMount shows the processes of the caller's process namespace.
@@ -145,8 +145,8 @@ var keepPrivate = mount{"", "/", "", unix.MS_REC | unix.MS_PRIVATE, ""}
 
 func mountAll(list ...mount) error {
 	for _, m := range list {
-		if err := unix.Mount(m.source, m.at, m.fs, m.flags, m.data); err != nil {
-			return fmt.Errorf("making %s private: %w", m.at, err)
+		if err := unix.Mount(m.source, m.path, m.fs, m.flags, m.data); err != nil {
+			return fmt.Errorf("making %s private: %w", m.path, err)
 		}
 	}
 	return nil
@@ -167,7 +167,7 @@ func privateMounts(disk string) error {
 		return err
 	}
 	list := []mount{{fmt.Sprintf("/proc/self/fd/%d", folder.Fd()), Disk, "", unix.MS_BIND, ""}}
-	for _, dir := range emptied {
+	for _, dir := range emptyFolders {
 		mode := "mode=755"
 		if filepath.Base(dir) == "tmp" {
 			mode = "mode=1777"
@@ -181,7 +181,7 @@ func privateMounts(disk string) error {
 	if err := mountAll(list...); err != nil {
 		return err
 	}
-	for _, dir := range overlaid {
+	for _, dir := range overlaidFolders {
 		if err := overlay(dir); err != nil {
 			return err
 		}

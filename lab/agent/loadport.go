@@ -235,7 +235,7 @@ func (port LoadPort) sendKnock(fd int, from netip.Addr) error {
 	if err == nil && port.UDP {
 		_, err = socket.SendSome(fd, append([]byte(knockText), make([]byte, knockBytes-len(knockText))...))
 	}
-	if errors.Is(err, unix.EINPROGRESS) || refused(err) {
+	if errors.Is(err, unix.EINPROGRESS) || portUnreachable(err) {
 		return nil
 	}
 	return err
@@ -247,8 +247,8 @@ const (
 	knockText = "KNOCKING"
 )
 
-// refused reports whether a packet was rejected: the device blocks the client, or no program listens.
-func refused(err error) bool {
+// portUnreachable reports whether a packet was rejected: the device blocks the client, or no program listens.
+func portUnreachable(err error) bool {
 	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH) ||
 		errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
 }

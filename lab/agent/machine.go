@@ -27,7 +27,7 @@ type machineAgent struct {
 	recordings int               // perf was started so often
 }
 
-func (*machineAgent) Hello(context.Context) Hello                      { return self() }
+func (*machineAgent) Hello(context.Context) Hello                      { return thisProcess() }
 func (*machineAgent) Machine(context.Context) (machine.Machine, error) { return machine.Read() }
 func (*machineAgent) Load(context.Context) (machine.Load, error)       { return machine.ReadLoad() }
 
@@ -141,8 +141,8 @@ var Version = "devel"
 // same sources and the same Go version are one build, whatever they are called and on whatever architecture.
 var Sources string
 
-// self is how this process would introduce itself.
-func self() Hello {
+// thisProcess is how this process would introduce itself.
+func thisProcess() Hello {
 	build := buildID()
 	if Sources != "" {
 		build = runtime.Version() + " " + Sources
@@ -153,17 +153,17 @@ func self() Hello {
 // Matches is an error when the agent is another build than this program: the two would
 // not understand each other, or measure differently.
 func (h Hello) Matches() error {
-	lab := self()
+	lab := thisProcess()
 	if h.Version == lab.Version && h.Build == lab.Build {
 		return nil
 	}
 	return fmt.Errorf(
 		"its agent is another build than the lab: version %s (%s, build %s), the lab is %s (%s, build %s): take both from "+
 			"one make build agents",
-		h.Version, h.Arch, lastOf(h.Build), lab.Version, lab.Arch, lastOf(lab.Build))
+		h.Version, h.Arch, lastCharacters(h.Build), lab.Version, lab.Arch, lastCharacters(lab.Build))
 }
 
-func lastOf(build string) string { return build[max(0, len(build)-8):] }
+func lastCharacters(build string) string { return build[max(0, len(build)-8):] }
 
 // buildID is the linker's note in this program's file, "" without one. It costs less
 // than a hash of the file, which a machine is asked for once a run (machine.Machine).

@@ -14,7 +14,7 @@ func TestOtherBuildsAreRefused(t *testing.T) {
 	toLab, fromAgent := io.Pipe()
 	a := &machineAgent{}
 	go func() {
-		serve(t.Context(), toAgent, fromAgent, machineVerbs, always(a))
+		serve(t.Context(), toAgent, fromAgent, machineVerbs, sameReceiver(a))
 		fromAgent.Close()
 	}()
 	conn := NewConn(toLab, fromLab, "the agent", func() string { return "" })
@@ -48,7 +48,7 @@ func TestOtherBuildsAreRefused(t *testing.T) {
 	if Sources = "of both"; hello.Matches() == nil {
 		t.Error("an agent of unknown sources is taken for one of these")
 	}
-	if own := self(); own.Matches() != nil || !strings.Contains(own.Build, Sources) {
+	if own := thisProcess(); own.Matches() != nil || !strings.Contains(own.Build, Sources) {
 		t.Errorf("with sources it is %+v", own)
 	}
 }

@@ -94,7 +94,7 @@ func (*Agent) Apply(_ context.Context, n Network) error {
 		names = append(names, l.Name)
 	}
 	if n.Switch {
-		if err := join(names, n.Floods); err != nil {
+		if err := joinToBridge(names, n.Floods); err != nil {
 			return fmt.Errorf("making a switch of %s: %w", strings.Join(names, ", "), err)
 		}
 	}
@@ -107,7 +107,7 @@ func (*Agent) Apply(_ context.Context, n Network) error {
 			return fmt.Errorf("adding the route %v via %s: %w", r.To, r.Via, err)
 		}
 	}
-	return n.pin(names)
+	return n.bindPollingThreads(names)
 }
 
 // loopbackUp sets the loopback interface of the calling thread's network namespace up.
@@ -167,9 +167,9 @@ func (*Agent) AddNeighbours(_ context.Context, n Neighbours) error {
 // switchName is the bridge of a host that is a switch.
 const switchName = "switch0"
 
-// join makes interfaces ports of one bridge. Without a spanning tree, which it
+// joinToBridge makes interfaces ports of one bridge. Without a spanning tree, which it
 // does not run by itself, its ports forward at once.
-func join(names []string, floods bool) error {
+func joinToBridge(names []string, floods bool) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = switchName
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
@@ -194,23 +194,23 @@ func join(names []string, floods bool) error {
 	return netlink.LinkSetUp(bridge)
 }
 
-// unseenThread is why no polling thread of a link was found. The kernel took the order to poll it by a thread.
-func unseenThread() string {
+// noPollingThread is why no polling thread of a link was found. The kernel took the order to poll it by a thread.
+func noPollingThread() string {
 	if machine.OwnProcesses() {
 		return machine.HiddenThreads
 	}
 	return "the kernel needs threaded NAPI (5.12 or newer)"
 }
 
-// pin binds the links' polling threads to their CPUs and gives them their priority.
-func (n Network) pin(names []string) error {
+// bindPollingThreads binds the links' polling threads to their CPUs and gives them their priority.
+func (n Network) bindPollingThreads(names []string) error {
 	threads, err := meter.NAPIThreads(names)
 	if err != nil {
 		return err
 	}
 	for _, l := range n.Links {
 		if len(threads[l.Name]) == 0 {
-			return fmt.Errorf("%s has no polling thread that can be seen: %s", l.Name, unseenThread())
+			return fmt.Errorf("%s has no polling thread that can be seen: %s", l.Name, noPollingThread())
 		}
 		for _, pid := range threads[l.Name] {
 			if err := setAffinity(pid, l.CPUs); err != nil {

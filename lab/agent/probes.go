@@ -73,7 +73,7 @@ func (a *Agent) ServeProbes(ctx context.Context, addr netip.AddrPort) (err error
 	if a.probes.receiver != nil {
 		return errors.New("this host receives probes already")
 	}
-	a.probes.receiver, err = transition.Receive(context.WithoutCancel(ctx), addr, a.asProgram)
+	a.probes.receiver, err = transition.Receive(context.WithoutCancel(ctx), addr, a.bindToProgramCPUs)
 	return err
 }
 
@@ -93,7 +93,7 @@ func (a *Agent) SendProbes(ctx context.Context, run transition.Run) (s transitio
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // and never unlocked: the thread is bound to CPUs, and ends with its goroutine
-		if err = a.asProgram(); err == nil {
+		if err = a.bindToProgramCPUs(); err == nil {
 			s, err = transition.Send(ctx, run)
 		}
 	}()
@@ -101,5 +101,5 @@ func (a *Agent) SendProbes(ctx context.Context, run transition.Run) (s transitio
 	return s, err
 }
 
-// asProgram binds the calling thread to the CPUs of the host's programs.
-func (a *Agent) asProgram() error { return setAffinity(0, a.opts.ProgramCPUs) }
+// bindToProgramCPUs binds the calling thread to the CPUs of the host's programs.
+func (a *Agent) bindToProgramCPUs() error { return setAffinity(0, a.opts.ProgramCPUs) }

@@ -77,11 +77,11 @@ type Output struct {
 // spawned is a long-running program of the host.
 type spawned struct {
 	*exec.Cmd
-	abrupt bool
-	log    string
-	from   int64           // where its output begins in log, after that of earlier programs of the name
-	life   context.Context // ends with it, and then it has its ProcessState
-	alone  bool            // nothing of its group was left when it ended; valid once life has ended
+	abrupt   bool
+	log      string
+	from     int64           // where its output begins in log, after that of earlier programs of the name
+	ended    context.Context // ends with it, and then it has its ProcessState
+	ownGroup bool            // nothing of its group was left when it ended; valid once life has ended
 }
 
 // environ is the environment of the host's programs. TMPDIR names a folder of the machine: a jail, which has a /tmp of
@@ -164,7 +164,7 @@ func (a *Agent) Spawn(_ context.Context, c Command) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	// The name of one that has ended is free again.
-	if old := a.programs[c.Name]; old != nil && old.life.Err() == nil {
+	if old := a.programs[c.Name]; old != nil && old.ended.Err() == nil {
 		return fmt.Errorf("%s runs already", c.Name)
 	}
 	path := filepath.Join(a.opts.LogDir, strings.ReplaceAll(c.Name, "/", "_")+".log")
@@ -180,7 +180,7 @@ func (a *Agent) Spawn(_ context.Context, c Command) error {
 		return fmt.Errorf("starting %s: %w", c, err)
 	}
 	life, end := context.WithCancel(context.Background())
-	p := &spawned{Cmd: cmd, abrupt: c.Abrupt, log: path, from: from, life: life}
+	p := &spawned{Cmd: cmd, abrupt: c.Abrupt, log: path, from: from, ended: life}
 	a.programs[c.Name] = p
 	if c.Support {
 		a.support[cmd.Process.Pid] = true
@@ -188,7 +188,7 @@ func (a *Agent) Spawn(_ context.Context, c Command) error {
 	go func() {
 		defer end()
 		cmd.Wait()
-		p.alone = noGroup(cmd.Process.Pid)
+		p.ownGroup = noGroup(cmd.Process.Pid)
 	}()
 	return nil
 }
@@ -209,11 +209,11 @@ func (a *Agent) Programs(context.Context) (list []Program) {
 	defer a.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(a.programs)) {
 		p := a.programs[name]
-		s := Program{Name: name, Ended: p.life.Err() != nil}
+		s := Program{Name: name, Ended: p.ended.Err() != nil}
 		if s.Ended {
 			s.How = p.ProcessState.String()
 		}
-		s.Output = p.said()
+		s.Output = p.lastOutput()
 		list = append(list, s)
 	}
 	return list
@@ -224,19 +224,19 @@ func (a *Agent) Logs(context.Context) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(a.opts.LogDir, "*.log"))
 	logs := map[string]string{}
 	for _, path := range files {
-		if text := (&spawned{log: path}).tail(endOutput); text != "" {
+		if text := (&spawned{log: path}).outputEnd(endOutput); text != "" {
 			logs[filepath.Base(path)] = text
 		}
 	}
 	return logs, err
 }
 
-// said is the end of what the program has printed. A log may be of megabytes, and programs are
+// lastOutput is the end of what the program has printed. A log may be of megabytes, and programs are
 // listed after each window.
-func (p *spawned) said() string { return LastLines(p.tail(2 * tailBytes)) }
+func (p *spawned) lastOutput() string { return LastLines(p.outputEnd(2 * tailBytes)) }
 
-// tail is what the program has printed, at most its last bytes.
-func (p *spawned) tail(most int64) string {
+// outputEnd is what the program has printed, at most its last bytes.
+func (p *spawned) outputEnd(most int64) string {
 	f, err := os.Open(p.log)
 	if err != nil {
 		return "" // without its log a program is listed without its output
@@ -275,7 +275,7 @@ func (a *Agent) WriteFile(ctx context.Context, path string, data []byte, mode ui
 // Other programs are reached where they are.
 func (a *Agent) Install(ctx context.Context, n machine.Need, dir string) (string, error) {
 	path := n.Locate()
-	if !slices.ContainsFunc(emptied, func(dir string) bool { return strings.HasPrefix(path, dir+"/") }) {
+	if !slices.ContainsFunc(emptyFolders, func(dir string) bool { return strings.HasPrefix(path, dir+"/") }) {
 		return cmp.Or(path, n.Program), nil
 	}
 	data, err := os.ReadFile(path)

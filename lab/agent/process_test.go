@@ -23,11 +23,11 @@ func TestWhatAProgramSaid(t *testing.T) {
 		if err := os.WriteFile(log, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := (&spawned{log: log, from: int64(len(earlier))}).said(); got != c.want {
+		if got := (&spawned{log: log, from: int64(len(earlier))}).lastOutput(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	if got := (&spawned{log: log + ".gone"}).said(); got != "" {
+	if got := (&spawned{log: log + ".gone"}).lastOutput(); got != "" {
 		t.Errorf("without a log: %q", got)
 	}
 }

@@ -70,7 +70,7 @@ func runSelfTest(ctx context.Context, out io.Writer) error {
 	defer done()
 	s := &selfTest{out: out, emulator: emulator(), dir: dir}
 	fmt.Fprintf(out, "agent %s, %s, %d bits, %s endian, build %s%s\n", Version, runtime.GOARCH, 32<<(^uint(0)>>63),
-		byteOrder(), lastOf(self().Build), s.under())
+		byteOrder(), lastCharacters(thisProcess().Build), s.emulatorSuffix())
 	failed := 0
 	for _, t := range trials {
 		if !s.run(ctx, t) {
@@ -83,7 +83,7 @@ func runSelfTest(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-func (s *selfTest) under() string {
+func (s *selfTest) emulatorSuffix() string {
 	if s.emulator == "" {
 		return ""
 	}
@@ -103,16 +103,16 @@ func (s *selfTest) run(ctx context.Context, t trial) bool {
 		return s.say("ok", t.name, found)
 	case s.emulator != "" && t.emulated != "":
 		return s.say("not here", t.name, t.emulated+": "+err.Error())
-	case lacks(err):
+	case isNotSupported(err):
 		return s.say("not here", t.name, err.Error())
 	}
 	s.say("FAILED", t.name, err.Error())
 	return false
 }
 
-// lacks reports whether an error says that the machine or its kernel has something not. Errors of other agents
+// isNotSupported reports whether an error says that the machine or its kernel has something not. Errors of other agents
 // are texts.
-func lacks(err error) bool {
+func isNotSupported(err error) bool {
 	for _, not := range []error{unix.ENOSYS, unix.EOPNOTSUPP, ebpf.ErrNotSupported, realtime.ErrDenied, errNotHere} {
 		if errors.Is(err, not) || strings.Contains(err.Error(), not.Error()) {
 			return true

@@ -20,8 +20,8 @@ import (
 // loopTime is long enough for a repetition of a loop on most boxes.
 const loopTime = 20 * time.Millisecond
 
-// planned are plans with the FNV-1a hash of their first frames, which is the same on every architecture.
-var planned = []struct {
+// plansWithHashes are plans with the FNV-1a hash of their first frames, which is the same on every architecture.
+var plansWithHashes = []struct {
 	name string
 	size string
 	cfg  frames.Config
@@ -44,7 +44,7 @@ const plannedFrames = 10_000
 // tryPlans computes plans.
 func tryPlans(context.Context, *selfTest) (string, error) {
 	var errs []error
-	for _, p := range planned {
+	for _, p := range plansWithHashes {
 		sizes, err := frames.Named(p.size)
 		if err != nil {
 			return "", err
@@ -73,11 +73,12 @@ func tryPlans(context.Context, *selfTest) (string, error) {
 	if err := errors.Join(errs...); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d plans of %d frames have the hashes of every architecture", len(planned), plannedFrames), nil
+	return fmt.Sprintf("%d plans of %d frames have the hashes of every architecture", len(plansWithHashes), plannedFrames),
+		nil
 }
 
-// encoded is the hash of the frames that tryFrames makes.
-const encoded uint64 = 0x8cf85d74f75d4d23
+// firstFramesHash is the hash of the frames that tryFrames makes.
+const firstFramesHash uint64 = 0x8cf85d74f75d4d23
 
 // tryFrames makes frames, and checks them by the standards' own words.
 func tryFrames(context.Context, *selfTest) (string, error) {
@@ -103,8 +104,8 @@ func tryFrames(context.Context, *selfTest) (string, error) {
 				"a frame of %d bytes has wrong checksums or a wrong stamp (%+v): %x", size, stamp, b[:frames.MinBytes])
 		}
 	}
-	if got := h.Sum64(); got != encoded {
-		return "", fmt.Errorf("the frames' hash is %#x, want %#x", got, encoded)
+	if got := h.Sum64(); got != firstFramesHash {
+		return "", fmt.Errorf("the frames' hash is %#x, want %#x", got, firstFramesHash)
 	}
 	return fmt.Sprintf("%d frames of %d to %d bytes: checksums, stamps and the hash of every architecture", len(sizes),
 		sizes[0], sizes[len(sizes)-1]), nil

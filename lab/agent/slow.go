@@ -117,5 +117,5 @@ func burnerMain(ctx context.Context) error {
 	runtime.GOMAXPROCS(processors + runtime.NumCPU())
 	debug.SetGCPercent(-1) // a collection would stop the threads; a run makes a few megabytes
 	var b burner
-	return serve(ctx, os.Stdin, os.Stdout, burnerVerbs, always(&b))
+	return serve(ctx, os.Stdin, os.Stdout, burnerVerbs, sameReceiver(&b))
 }

@@ -125,7 +125,7 @@ func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
 	if a.traffic.farWorkers, err = addWorkers(a.opts.Host, a.traffic.farWorkers, t.Workers); err != nil {
 		return err
 	}
-	return each(a.traffic.farWorkers, func(i int, w *worker) error {
+	return onEachWorker(a.traffic.farWorkers, func(i int, w *worker) error {
 		listener := listener
 		listener.At = netip.AddrPortFrom(t.Server, workersPort+uint16(i))
 		return w.do(ctx, "Serve", listener)
@@ -168,7 +168,7 @@ func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) 
 		case err != nil:
 		case t.Workers > 1:
 			parts := all.split(t.Workers)
-			err = each(s.nearWorkers, func(i int, w *worker) error { return w.do(ctx, "Start", parts[i]) })
+			err = onEachWorker(s.nearWorkers, func(i int, w *worker) error { return w.do(ctx, "Start", parts[i]) })
 		default:
 			err = s.own.Start(ctx, all)
 		}
@@ -196,7 +196,7 @@ func (t Traffic) configs(mtu int) (list []traffic.Config) {
 
 // stopStreams ends what generates on this host, and the workers that do.
 func (s *trafficState) stopStreams() error {
-	err := errors.Join(s.own.Stop(context.Background()), each(s.nearWorkers, func(_ int, w *worker) error {
+	err := errors.Join(s.own.Stop(context.Background()), onEachWorker(s.nearWorkers, func(_ int, w *worker) error {
 		defer w.close()
 		return w.do(context.Background(), "Stop")
 	}))

@@ -99,15 +99,15 @@ type trafficState struct {
 	frames                  *frameLoad       // nil: the host has no part in one
 }
 
-// lock returns the function that unlocks.
-func (s *trafficState) lock() func() {
+// workerFor returns the function that unlocks.
+func (s *trafficState) workerFor() func() {
 	s.mu.Lock()
 	return s.mu.Unlock
 }
 
 // close ends what sends from this host, and workers: all else ends with the agent.
 func (s *trafficState) close() {
-	defer s.lock()()
+	defer s.workerFor()()
 	s.own.Stop(context.Background())
 	s.frames.stop()
 	s.stopShort()
@@ -148,7 +148,7 @@ func (a *Agent) ServeTraffic(ctx context.Context, t Traffic) error {
 		return err
 	}
 	s := &a.traffic
-	defer s.lock()()
+	defer s.workerFor()()
 	if s.echo == nil {
 		if s.echo, err = rtt.ServeEcho(netip.AddrPortFrom(t.Server, echoPort)); err != nil {
 			return err
@@ -172,7 +172,7 @@ func (a *Agent) StartTraffic(ctx context.Context, t Traffic) error {
 	if err = errors.Join(err, without); err != nil {
 		return err
 	}
-	defer a.traffic.lock()()
+	defer a.traffic.workerFor()()
 	if err := a.traffic.startShort(ctx, t, pool); err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (s *trafficState) stopShort() {
 
 // ShortStats counts the short connections since the load began.
 func (a *Agent) ShortStats(context.Context) (s short.Stats) {
-	defer a.traffic.lock()()
+	defer a.traffic.workerFor()()
 	if a.traffic.short != nil {
 		s = a.traffic.short.Stats()
 	}
@@ -215,10 +215,10 @@ func (a *Agent) ShortStats(context.Context) (s short.Stats) {
 
 // TrafficStats reads the counters of this host's side.
 func (a *Agent) TrafficStats(ctx context.Context) (TrafficStats, error) {
-	defer a.traffic.lock()()
+	defer a.traffic.workerFor()()
 	out := a.traffic.own.Stats(ctx)
 	var adding sync.Mutex
-	err := each(a.traffic.workers(), func(_ int, w *worker) error {
+	err := onEachWorker(a.traffic.workers(), func(_ int, w *worker) error {
 		part, err := ask[TrafficStats](ctx, w.Conn, "Stats")
 		adding.Lock()
 		defer adding.Unlock()
@@ -238,9 +238,9 @@ func (a *Agent) TrafficStats(ctx context.Context) (TrafficStats, error) {
 
 // MarkTraffic has shares counted from now on.
 func (a *Agent) MarkTraffic(ctx context.Context) error {
-	defer a.traffic.lock()()
+	defer a.traffic.workerFor()()
 	a.traffic.own.Mark(ctx)
-	if err := each(a.traffic.workers(), func(_ int, w *worker) error { return w.do(ctx, "Mark") }); err != nil {
+	if err := onEachWorker(a.traffic.workers(), func(_ int, w *worker) error { return w.do(ctx, "Mark") }); err != nil {
 		return fmt.Errorf("marking the streams: %w", err)
 	}
 	return a.traffic.frames.mark()
@@ -248,7 +248,7 @@ func (a *Agent) MarkTraffic(ctx context.Context) error {
 
 // StopTraffic ends the load on this host.
 func (a *Agent) StopTraffic(ctx context.Context) error {
-	defer a.traffic.lock()()
+	defer a.traffic.workerFor()()
 	a.traffic.stopShort()
 	err := errors.Join(a.traffic.stopStreams(), a.traffic.frames.stop())
 	a.traffic.frames = nil
@@ -268,7 +268,7 @@ func (a *Agent) StartRTT(ctx context.Context, server netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	defer a.traffic.lock()()
+	defer a.traffic.workerFor()()
 	if a.traffic.prober != nil {
 		return nil
 	}
@@ -305,7 +305,7 @@ func (a *Agent) PathMTU(ctx context.Context, server netip.Addr) (m rtt.MTU, err 
 
 // TakeRTT returns round-trip times since the last call and starts anew.
 func (a *Agent) TakeRTT(context.Context) (r rtt.Times, err error) {
-	defer a.traffic.lock()()
+	defer a.traffic.workerFor()()
 	if a.traffic.prober == nil {
 		return r, errors.New("no round-trip probes run")
 	}

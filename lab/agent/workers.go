@@ -81,8 +81,8 @@ func addWorkers(host string, list []*worker, n int) ([]*worker, error) {
 // workers lists all workers of the host.
 func (s *trafficState) workers() []*worker { return slices.Concat(s.nearWorkers, s.farWorkers) }
 
-// each calls fn for all workers at the same time, and joins the errors.
-func each(list []*worker, fn func(i int, w *worker) error) error {
+// onEachWorker calls fn for all workers at the same time, and joins the errors.
+func onEachWorker(list []*worker, fn func(i int, w *worker) error) error {
 	errs := make([]error, len(list))
 	var wg sync.WaitGroup
 	for i, w := range list {
@@ -100,12 +100,12 @@ func each(list []*worker, fn func(i int, w *worker) error) error {
 func workerMain(ctx context.Context) error {
 	runtime.GOMAXPROCS(processors)
 	var s streams
-	return serve(ctx, os.Stdin, os.Stdout, workerVerbs, always(&s))
+	return serve(ctx, os.Stdin, os.Stdout, workerVerbs, sameReceiver(&s))
 }
 
 // workersNs returns the CPU time of all workers since they started, ns. The caller must not hold the lock.
 func (s *trafficState) workersNs() (ns int64) {
-	defer s.lock()()
+	defer s.workerFor()()
 	for _, w := range s.workers() {
 		if p, err := meter.ReadProcess(w.pid); err == nil { // otherwise it is ending now
 			ns += p.RunNs

@@ -36,7 +36,7 @@ func Clean(ctx context.Context) ([]Orphan, error) {
 	var ended []Orphan
 	for _, o := range orphans(procs) {
 		// Its host's namespace is held meanwhile, to end the connections that would keep it.
-		if ns, err := client.NamespaceOf(o.PID); o.isolated && err == nil && !ns.Own() {
+		if ns, err := client.NamespaceOf(o.PID); o.isolated && err == nil && !ns.IsCurrent() {
 			defer func() {
 				ns.Do(client.EndConnections)
 				ns.Close()

@@ -141,7 +141,7 @@ func (p *process) ended() string {
 		return ""
 	}
 	if said := agent.LastLines(p.said.String()); said != "" {
-		return strings.TrimPrefix(said, agent.Complaint)
+		return strings.TrimPrefix(said, agent.ErrorPrefix)
 	}
 	return p.status
 }

@@ -41,8 +41,8 @@ func (e *NotAdmitted) Error() string {
 
 func (e *NotAdmitted) Unwrap() error { return e.first }
 
-// gaveUp is the *NotAdmitted of outcomes, nil when all clients were admitted.
-func gaveUp(step string, own bool, outcomes []client.Outcome) error {
+// notAdmittedError is the *NotAdmitted of outcomes, nil when all clients were admitted.
+func notAdmittedError(step string, own bool, outcomes []client.Outcome) error {
 	first := client.GaveUp(outcomes)
 	if first == nil {
 		return nil
@@ -95,7 +95,7 @@ func (s *Bench) admitClients(ctx context.Context) error {
 	outcomes, err := s.Outcomes(func(_ int, h ClientHost) ([]client.Outcome, error) {
 		return h.Lease(ctx, client.Pace{Parallel: leaseParallel})
 	})
-	if err = cmp.Or(err, gaveUp("lease", s.Traits.DHCP, outcomes)); err != nil {
+	if err = cmp.Or(err, notAdmittedError("lease", s.Traits.DHCP, outcomes)); err != nil {
 		return s.notAdmitted(ctx, err)
 	}
 	s.Lease = time.Since(start)
@@ -126,7 +126,7 @@ func (s *Bench) logIn(ctx context.Context) error {
 		return h.Login(ctx, s.Traits.Admission, pace)
 	})
 	portal := s.Traits.Admission.Kind != client.AdmitNone
-	if err = cmp.Or(err, gaveUp("log in", portal, outcomes)); err != nil {
+	if err = cmp.Or(err, notAdmittedError("log in", portal, outcomes)); err != nil {
 		return s.notAdmitted(ctx, err)
 	}
 	s.Login = time.Since(start)
@@ -140,7 +140,7 @@ func (s *Bench) logIn(ctx context.Context) error {
 
 // notAdmitted says what the clients were to be.
 func (s *Bench) notAdmitted(ctx context.Context, err error) error {
-	return fmt.Errorf("admitting %s: %w", words.Counted(s.Has.Clients, "client"), s.withEnded(ctx, err))
+	return fmt.Errorf("admitting %s: %w", words.Counted(s.Has.Clients, "client"), s.withEndedPrograms(ctx, err))
 }
 
 // Leased enters the clients that have an address by now into Clients, and into the router's
@@ -201,7 +201,7 @@ func (s *Bench) GuestVisits(i int, perSecond float64) client.Churn {
 	first, count := s.guestsOf(i)
 	turn := min(i, first-s.Has.Clients-1) // hosts without a guest, where there are fewer guests than hosts, have no turn
 	return client.Churn{
-		PerSecond: perSecond * float64(count) / float64(s.Guests), After: Stagger(turn, perSecond),
+		PerSecond: perSecond * float64(count) / float64(s.Guests), After: StartOffset(turn, perSecond),
 		Stay: experiment.GuestStays, Admission: s.Traits.Admission,
 	}
 }

@@ -81,9 +81,9 @@ func shareClients(hosts []*backend.Host, n int) []ClientHost {
 	return list
 }
 
-// Stagger is how much later host i begins than the first where hosts share a rate. Without it
+// StartOffset is how much later host i begins than the first where hosts share a rate. Without it
 // they act at the same moments, in groups at a lower rate.
-func Stagger(i int, perSecond float64) time.Duration {
+func StartOffset(i int, perSecond float64) time.Duration {
 	if perSecond == 0 {
 		return 0
 	}
@@ -104,7 +104,7 @@ func Each[E, T any](list []E, fn func(i int, e E) (T, error)) ([]T, error) {
 // admit admits all clients and opens the meters: traffic is forwarded from then on.
 func (s *Bench) admit(ctx context.Context) error {
 	if err := s.admitClients(ctx); err != nil {
-		return s.orFlows(ctx, err)
+		return s.explainByFlows(ctx, err)
 	}
 	if err := s.checkFlows(ctx); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (s *Bench) build(ctx context.Context, on backend.Backend, described topolog
 	s.Routers, s.Server = s.Lab.Metered(), s.Lab.Of(backend.RoleServer)[0]
 	s.Router = s.Routers[0]
 	s.Hosts = shareClients(s.Lab.Clients, s.Has.Clients)
-	s.Env = EnvOn(s.Lab, s.Router)
+	s.Env = DeviceEnv(s.Lab, s.Router)
 	s.Env.Capture, s.Env.Clients = s.Lab.Port(topology.PortWAN), s.Has.Clients+s.Guests
 	if s.LineMbps, err = s.slowestLine(ctx); err != nil {
 		return errors.Join(err, s.Close())
@@ -143,8 +143,8 @@ func (s *Bench) build(ctx context.Context, on backend.Backend, described topolog
 	return nil
 }
 
-// EnvOn is where a device is that stands on a host of a lab; Capture and Clients are the caller's.
-func EnvOn(lab *topology.Lab, h *backend.Host) dut.Env {
+// DeviceEnv is where a device is that stands on a host of a lab; Capture and Clients are the caller's.
+func DeviceEnv(lab *topology.Lab, h *backend.Host) dut.Env {
 	name := func(h *backend.Host) string { return strings.TrimPrefix(h.Name, lab.Name+"/") }
 	env := dut.Env{
 		Hosts: map[string]dut.Host{}, Ports: lab.Ports, Install: h.Install, On: name(h),

@@ -45,7 +45,7 @@ func TestClientHostsTakeTurns(t *testing.T) {
 	s := &Bench{Guests: 30, Hosts: shareClients(make([]*backend.Host, hosts), 30),
 		Load: agent.Traffic{Clients: 30, ShortPerSecond: rate}}
 	for what, of := range map[string]func(i int) (after time.Duration, perSecond float64){
-		"all": func(i int) (time.Duration, float64) { return Stagger(i, rate), rate / hosts },
+		"all": func(i int) (time.Duration, float64) { return StartOffset(i, rate), rate / hosts },
 		"guests": func(i int) (time.Duration, float64) {
 			v := s.GuestVisits(i, rate)
 			return v.After, v.PerSecond
@@ -68,7 +68,7 @@ func TestClientHostsTakeTurns(t *testing.T) {
 			t.Errorf("%s come at %v tenths of a second", what, turns)
 		}
 	}
-	if Stagger(2, 0) != 0 {
+	if StartOffset(2, 0) != 0 {
 		t.Error("all at once, but those of one host later")
 	}
 	few := &Bench{Guests: 2, Hosts: shareClients(make([]*backend.Host, hosts), 30), Has: experiment.Side{Clients: 30}}
@@ -103,10 +103,10 @@ func TestProcessesAreAccountedOnce(t *testing.T) {
 func TestNotAdmittedCountsTheClientsThatCameThrough(t *testing.T) {
 	outcomes := []client.Outcome{
 		{Num: 1}, {Num: 2, Error: "the portal hangs"}, {Num: 3}, {Num: 4, Error: "the portal hangs"}}
-	if err := gaveUp("log in", true, outcomes[:1]); err != nil {
+	if err := notAdmittedError("log in", true, outcomes[:1]); err != nil {
 		t.Errorf("all are in: %v", err)
 	}
-	err := gaveUp("log in", true, outcomes)
+	err := notAdmittedError("log in", true, outcomes)
 	const text = "2 of 4 clients could log in: client 2: the portal hangs (and 1 more client)"
 	if e := new(NotAdmitted); !errors.As(err, &e) || !e.Own || err.Error() != text {
 		t.Errorf("got %v, want %s", err, text)

@@ -24,10 +24,10 @@ import (
 // reaches the server before the knocks after admission do.
 
 const (
-	knockers  = 3 // clients of each host, spread over all
-	knocks    = 3 // of each client, before admission
-	knockGap  = 30 * time.Millisecond
-	knockWait = 60 * time.Millisecond // the shortest wait for knocks to arrive
+	knockingClients = 3 // clients of each host, spread over all
+	knocksPerClient = 3 // of each client, before admission
+	knockGap        = 30 * time.Millisecond
+	knockWait       = 60 * time.Millisecond // the shortest wait for knocks to arrive
 	// No knock follows the last one, so the wait for it is longer: this multiple of the time that the first knock of an
 	// admitted client took.
 	lastWaitFactor = 4
@@ -62,7 +62,7 @@ func (s *Bench) ProveBlocked(ctx context.Context, when string) error {
 	if err := s.Server.WatchDoor(ctx, s.Server.Ifs[0], s.loadPort()); err != nil {
 		return err
 	}
-	if err := s.knock(ctx, agent.Knocks{Times: knocks, Gap: knockGap}, s.knockersByHost()); err != nil {
+	if err := s.knock(ctx, agent.Knocks{Times: knocksPerClient, Gap: knockGap}, s.knockersByHost()); err != nil {
 		return err
 	}
 	if err := Sleep(ctx, max(knockWait, min(lastWaitFactor*s.admittedDelay, maxLastWait))); err != nil {
@@ -113,7 +113,7 @@ func (s *Bench) knockersByHost() [][]int {
 				places = append(places, place)
 			}
 		}
-		n := min(knockers, len(places))
+		n := min(knockingClients, len(places))
 		for k := range n {
 			list[i] = append(list[i], places[k*(len(places)-1)/max(n-1, 1)])
 		}
@@ -160,7 +160,7 @@ func (s *Bench) ProveAdmitted(ctx context.Context, excluded func(client int) boo
 			return err
 		}
 		if time.Since(start) > admittedTimeout {
-			return s.withEnded(ctx, fmt.Errorf(
+			return s.withEndedPrograms(ctx, fmt.Errorf(
 				"nothing that admitted clients sent to %s for %s arrived at the server: does the device forward what its clients "+
 					"send, once they are admitted?", s.loadPort(), admittedTimeout))
 		}
@@ -184,7 +184,7 @@ func (s *Bench) awaitArrival(ctx context.Context) (bool, error) {
 
 // proveBlockedAfterLeaving is ProveBlocked after logout or revocation, for devices that have one of them.
 func (s *Bench) proveBlockedAfterLeaving(ctx context.Context) error {
-	if !dut.Expels(s.DUT) || len(s.Clients) == 0 {
+	if !dut.EndsAdmission(s.DUT) || len(s.Clients) == 0 {
 		return nil
 	}
 	err := s.ProveBlocked(ctx, "after leaving")

@@ -57,9 +57,9 @@ func (s *Bench) Flows(ctx context.Context) int {
 	return count
 }
 
-// orFlows returns why clients were not admitted: err, or that the table of tracked connections
+// explainByFlows returns why clients were not admitted: err, or that the table of tracked connections
 // became full during admission, a limit of the machine.
-func (s *Bench) orFlows(ctx context.Context, err error) error {
+func (s *Bench) explainByFlows(ctx context.Context, err error) error {
 	count, limit, unread := s.flows(ctx)
 	if unread != nil || !flowsFull(count, limit) {
 		return err

@@ -22,7 +22,7 @@ func (s *Bench) addressFrames(ctx context.Context) error {
 	lastRouter := s.Routers[len(s.Routers)-1] // of a tunnel the other gateway
 	links, err := Each([]hostLink{
 		{s.Router, s.Lab.Port(topology.PortLAN)}, {lastRouter, s.Lab.Port(topology.PortWAN)}, {s.Server, s.Server.Ifs[0]},
-	}, func(_ int, l hostLink) (send.MAC, error) { return HardwareOf(ctx, l.host, l.name) })
+	}, func(_ int, l hostLink) (send.MAC, error) { return HardwareAddr(ctx, l.host, l.name) })
 	if err != nil {
 		return err
 	}
@@ -45,8 +45,8 @@ type hostLink struct {
 	name string
 }
 
-// HardwareOf is the address of a host's link.
-func HardwareOf(ctx context.Context, h *backend.Host, link string) (mac send.MAC, err error) {
+// HardwareAddr is the address of a host's link.
+func HardwareAddr(ctx context.Context, h *backend.Host, link string) (mac send.MAC, err error) {
 	all, err := h.LinkAddresses(ctx)
 	if err != nil {
 		return mac, err
@@ -63,9 +63,9 @@ func parseMAC(text string) (mac send.MAC, err error) {
 	return mac, err
 }
 
-// FramesOn is what the host with that link sends in a lab: frames as the traffic says, at moments that differ between
+// FramesFrom is what the host with that link sends in a lab: frames as the traffic says, at moments that differ between
 // labs.
-func FramesOn(lab *topology.Lab, link string, t experiment.Traffic, length time.Duration) *agent.Frames {
+func FramesFrom(lab *topology.Lab, link string, t experiment.Traffic, length time.Duration) *agent.Frames {
 	return &agent.Frames{
 		Link: link, For: length, Sizes: *t.Frames, Gaps: t.Gaps, Burst: t.BurstSegments, Seed: uint64(t.Seed),
 		GapSeed: uint64(t.Seed)<<8 | uint64(lab.Name[0]),
@@ -74,7 +74,7 @@ func FramesOn(lab *topology.Lab, link string, t experiment.Traffic, length time.
 
 // framesOf is the part of a host with that link.
 func (s *Bench) framesOf(link string, streams []send.Stream, length time.Duration) *agent.Frames {
-	f := FramesOn(s.Lab, link, s.Has.Traffic, length)
+	f := FramesFrom(s.Lab, link, s.Has.Traffic, length)
 	f.Streams, f.Spins = streams, s.spins
 	return f
 }

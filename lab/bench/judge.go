@@ -15,8 +15,8 @@ type Rejects []string
 // Add adds a reason.
 func (r *Rejects) Add(format string, args ...any) { *r = append(*r, fmt.Sprintf(format, args...)) }
 
-// If adds a reason that applies.
-func (r *Rejects) If(applies bool, format string, args ...any) {
+// AddIf adds a reason that applies.
+func (r *Rejects) AddIf(applies bool, format string, args ...any) {
 	if applies {
 		r.Add(format, args...)
 	}
@@ -28,13 +28,13 @@ func (r *Rejects) If(applies bool, format string, args ...any) {
 // Waited.
 type Rule func(r *Rejects) error
 
-// When is the rule of a single reason.
-func When(applies bool, format string, args ...any) Rule {
-	return func(r *Rejects) error { r.If(applies, format, args...); return nil }
+// RejectIf is the rule of a single reason.
+func RejectIf(applies bool, format string, args ...any) Rule {
+	return func(r *Rejects) error { r.AddIf(applies, format, args...); return nil }
 }
 
-// Found is the rule of reasons that were met while something was measured.
-func Found(reasons ...string) Rule {
+// RejectFor is the rule of reasons that were met while something was measured.
+func RejectFor(reasons ...string) Rule {
 	return func(r *Rejects) error { *r = append(*r, reasons...); return nil }
 }
 
@@ -86,7 +86,7 @@ const maxSpeedError = 0.1
 
 // Speed is the rule that slowed routers had the share of their CPUs that was asked for.
 func (w Window) Speed(r *Rejects) error {
-	r.If(w.Asked > 0 && math.Abs(w.Share/w.Asked-1) > maxSpeedError,
+	r.AddIf(w.Asked > 0 && math.Abs(w.Share/w.Asked-1) > maxSpeedError,
 		"machine: the routers had %.1f %% of their CPU%s instead of %.1f %%: "+
 			"a program of real-time priority, or another guest, had it as well", 100*w.Share, w.When, 100*w.Asked)
 	return nil
@@ -106,7 +106,7 @@ func Ticks(n, seconds float64, cpus int) float64 {
 // beside the device tells what that does to its figures.
 func (w Window) Steal(r *Rejects) error {
 	limit := max(quietStealPct, 100*Ticks(stealTicks, w.Seconds, w.CPUs))
-	r.If(w.Machine.Steal > limit, "machine: %.1f %% steal%s, limit %.1f %%: another guest takes the CPU",
+	r.AddIf(w.Machine.Steal > limit, "machine: %.1f %% steal%s, limit %.1f %%: another guest takes the CPU",
 		w.Machine.Steal, w.When, limit)
 	return nil
 }
@@ -114,9 +114,9 @@ func (w Window) Steal(r *Rejects) error {
 // maxWaited is the share of a window for which threads may wait for a CPU that other programs have.
 const maxWaited = 0.5
 
-// Waited is the rule that threads did not wait longer for other programs: share is WaitedForOthers. Threads that go
+// WaitRule is the rule that threads did not wait longer for other programs: share is WaitedForOthers. Threads that go
 // before other programs (nice -20) wait for those only until the next look of the scheduler: precedes says so.
-func Waited(precedes bool, share float64, who string) Rule {
-	return When(!precedes && share > maxWaited,
+func WaitRule(precedes bool, share float64, who string) Rule {
+	return RejectIf(!precedes && share > maxWaited,
 		"%s waited %.0f %% of the window for a CPU that other programs had, limit %.0f %%", who, 100*share, 100*maxWaited)
 }

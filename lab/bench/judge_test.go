@@ -26,11 +26,11 @@ func TestRules(t *testing.T) {
 		"as slow as asked for":            {speed(0.25, 0.27), ""},
 		"faster":                          {speed(0.25, 0.4), "40.0 % of their CPU instead of 25.0 %"},
 		"not slowed":                      {speed(0, 0), ""},
-		"waited":                          {Waited(false, 0.6, "threads"), "threads waited 60 % of the window"},
-		"waited, before other programs":   {Waited(true, 0.6, "threads"), ""},
-		"a reason that applies":           {When(true, "%d of %d", 1, 2), "1 of 2"},
-		"one that does not":               {When(false, "%d of %d", 1, 2), ""},
-		"what was found when it was sent": {Found("lost"), "lost"},
+		"waited":                          {WaitRule(false, 0.6, "threads"), "threads waited 60 % of the window"},
+		"waited, before other programs":   {WaitRule(true, 0.6, "threads"), ""},
+		"a reason that applies":           {RejectIf(true, "%d of %d", 1, 2), "1 of 2"},
+		"one that does not":               {RejectIf(false, "%d of %d", 1, 2), ""},
+		"what was found when it was sent": {RejectFor("lost"), "lost"},
 	} {
 		r, err := Judge(c.rule)
 		if err != nil || (c.want == "") != (len(r) == 0) || len(r) > 0 && !strings.Contains(r[0], c.want) {
@@ -41,23 +41,23 @@ func TestRules(t *testing.T) {
 
 // TestJudge: reasons are in the order of the rules, and an error ends the judging.
 func TestJudge(t *testing.T) {
-	if r, err := Judge(Found("a", "b"), When(true, "c")); err != nil || !slices.Equal(r, Rejects{"a", "b", "c"}) {
+	if r, err := Judge(RejectFor("a", "b"), RejectIf(true, "c")); err != nil || !slices.Equal(r, Rejects{"a", "b", "c"}) {
 		t.Errorf("%q, %v", r, err)
 	}
 	gone := errors.New("gone")
-	if r, err := Judge(Found("a"), func(*Rejects) error { return gone }); r != nil || !errors.Is(err, gone) {
+	if r, err := Judge(RejectFor("a"), func(*Rejects) error { return gone }); r != nil || !errors.Is(err, gone) {
 		t.Errorf("%q, %v", r, err)
 	}
 }
 
-// leaver is a lab that goes wrong when it is left.
-type leaver struct {
+// faultyLab is a lab that goes wrong when it is left.
+type faultyLab struct {
 	err          error
 	left, closed bool
 }
 
-func (l *leaver) Leave(context.Context) error { l.left = true; return l.err }
-func (l *leaver) Close() error                { l.closed = true; return nil }
+func (l *faultyLab) Leave(context.Context) error { l.left = true; return l.err }
+func (l *faultyLab) Close() error                { l.closed = true; return nil }
 
 // TestEnd: what goes wrong when labs are left is noted and costs nothing, but for clients that were not kept out. An
 // interrupted block does not wait for that. All hosts are ended in any case.
@@ -78,7 +78,7 @@ func TestEnd(t *testing.T) {
 		"not kept out": {t.Context(), nil, open, open, nil, true},
 		"interrupted":  {stopped, failed, wrong, failed, nil, false},
 	} {
-		a, b := &leaver{err: c.leaving}, &leaver{}
+		a, b := &faultyLab{err: c.leaving}, &faultyLab{}
 		var noted error
 		err := End(c.ctx, c.block, func(left error) { noted = left }, a, b)
 		if !errors.Is(err, c.wantErr) || !errors.Is(noted, c.wantNoted) {

@@ -49,20 +49,20 @@ func (l Labs) Admitted(ctx context.Context, work func(*Bench) error) error {
 	return End(ctx, err, l.Left, s)
 }
 
-// Started opens the device's lab, has work done in it, and stops the device: clients that came do not leave. An error of
-// the work stays as it is: it says in which phase a host was lost.
+// Started opens the device's lab, has work done in it, and stops the device: clients that came do not leave. An error
+// of the work stays as it is: it says in which phase a host was lost.
 func (l Labs) Started(ctx context.Context, work func(*Bench) error) error {
 	s, err := l.openDevice(ctx)
 	if err != nil {
 		return err
 	}
-	return End(ctx, work(s), l.Left, started{s})
+	return End(ctx, work(s), l.Left, keepAdmitted{s})
 }
 
-// started is a lab whose clients do not leave.
-type started struct{ *Bench }
+// keepAdmitted is a lab whose clients do not leave.
+type keepAdmitted struct{ *Bench }
 
-func (s started) Leave(ctx context.Context) error { return s.StopDevice(ctx) }
+func (s keepAdmitted) Leave(ctx context.Context) error { return s.StopDevice(ctx) }
 
 // Pair opens the labs of the device and of a clean router, admits their clients, has work done in both, and leaves
 // them.

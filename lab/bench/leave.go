@@ -64,9 +64,9 @@ func Running(ctx context.Context, labs ...*Bench) error {
 	return errors.Join(errs...)
 }
 
-// withEnded adds to an error the programs that ended by themselves: clients of a gateway that has ended say no more
-// than that nothing listens. The hosts are asked also when ctx has ended.
-func (s *Bench) withEnded(ctx context.Context, err error) error {
+// withEndedPrograms adds to an error the programs that ended by themselves: clients of a gateway that has ended say no
+// more than that nothing listens. The hosts are asked also when ctx has ended.
+func (s *Bench) withEndedPrograms(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
 	if ended, unknown := s.Ended(ctx); unknown == nil && ended.err() != nil {
@@ -99,7 +99,7 @@ const leaveTimeout = 2 * time.Minute
 // kept out; all others say nothing of what was measured before.
 func (s *Bench) Leave(ctx context.Context) error {
 	errs := []error{s.step(ctx, "stopping the traffic", s.StopTraffic)}
-	out := s.step(ctx, "logging the clients out", s.expel)
+	out := s.step(ctx, "logging the clients out", s.logOutOrRevoke)
 	if out == nil {
 		out = s.step(ctx, "proving that the clients are kept out again", s.proveBlockedAfterLeaving)
 	}
@@ -109,8 +109,8 @@ func (s *Bench) Leave(ctx context.Context) error {
 	return errors.Join(append(errs, s.StopDevice(ctx))...)
 }
 
-// expel has clients log out by their commands, or the device revoke them.
-func (s *Bench) expel(ctx context.Context) (err error) {
+// logOutOrRevoke has clients log out by their commands, or the device revoke them.
+func (s *Bench) logOutOrRevoke(ctx context.Context) (err error) {
 	if adm := s.Traits.Admission; adm.Kind == client.AdmitCommand {
 		err = s.EachHost(func(_ int, h ClientHost) error { return h.Logout(ctx, adm) })
 	}

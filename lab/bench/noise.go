@@ -2,8 +2,8 @@ package bench
 
 import "math"
 
-// law is what noise may do to the ratio of two routers' CPU.
-type law struct {
+// noiseModel is what noise may do to the ratio of two routers' CPU.
+type noiseModel struct {
 	// stolenCores is what one router's work rises by where a neighbour takes all of the machine, cores: waking an idle
 	// virtual CPU gets dearer. It is the same for both routers, so it pulls their ratio towards 1.
 	stolenCores float64
@@ -17,9 +17,9 @@ type law struct {
 	othersPull, mostPull float64
 }
 
-// measured is the law of five devices at 100 Mbit/s and 1 Gbit/s (docs/validation.md, "Noise"): about a tenth more than
-// the most that was seen, so that what is kept out of the fit is within.
-var measured = law{
+// fittedNoise is the law of five devices at 100 Mbit/s and 1 Gbit/s (docs/validation.md, "Noise"): about a tenth more
+// than the most that was seen, so that what is kept out of the fit is within.
+var fittedNoise = noiseModel{
 	stolenCores: 0.17, mostStolen: 0.6, lightShift: 1.8, lightCores: 0.1, othersPull: 0.45, mostPull: 0.20}
 
 // Noise is what others had of the machine in a window, or have now: shares from 0 to 1.
@@ -39,23 +39,23 @@ func (n Noise) BeyondQuiet(seconds float64, cpus int) float64 {
 
 // Bias is the most by which noise may have moved the logarithm of the ratio of two routers' CPU time; cores is what the
 // clean router used.
-func (n Noise) Bias(log, cores float64) float64 { return measured.bias(n, log, cores) }
+func (n Noise) Bias(log, cores float64) float64 { return fittedNoise.bias(n, log, cores) }
 
 // Rise is the most by which noise may have raised the CPU of both routers, cores, and a device's by more, on its
 // logarithm; cores is what the clean router used.
 func (n Noise) Rise(cores float64) (rise, more float64) {
-	return measured.rise(n, cores), measured.light(n, cores)
+	return fittedNoise.rise(n, cores), fittedNoise.light(n, cores)
 }
 
-func (l law) rise(n Noise, cores float64) float64 {
+func (l noiseModel) rise(n Noise, cores float64) float64 {
 	return min(l.stolenCores*n.Steal, l.mostStolen*cores)
 }
 
-func (l law) light(n Noise, cores float64) float64 {
+func (l noiseModel) light(n Noise, cores float64) float64 {
 	return l.lightShift * n.Steal * max(0, 1-cores/l.lightCores)
 }
 
-func (l law) bias(n Noise, log, cores float64) float64 {
+func (l noiseModel) bias(n Noise, log, cores float64) float64 {
 	moved := 0.0
 	if cores > 0 && n.Steal > 0 {
 		rise := l.rise(n, cores)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// windows are what windows of a cell said of a ratio, quiet and noisy.
-type windows struct {
+// noiseWindows are what windows of a cell said of a ratio, quiet and noisy.
+type noiseWindows struct {
 	what         string
 	n            Noise
 	cores        float64 // of the clean router
@@ -16,14 +16,16 @@ type windows struct {
 	unsure float64
 }
 
-func (w windows) moved() float64 { return math.Abs(math.Log(w.quiet / w.noisy)) }
+func (w noiseWindows) moved() float64 { return math.Abs(math.Log(w.quiet / w.noisy)) }
 
 // beyond is by how much a ratio moved beyond a law's bound; not above 0: it is within.
-func (w windows) beyond(l law) float64 { return w.moved() - l.bias(w.n, math.Log(w.noisy), w.cores) }
+func (w noiseWindows) beyond(l noiseModel) float64 {
+	return w.moved() - l.bias(w.n, math.Log(w.noisy), w.cores)
+}
 
-// besideNeighbours is the table of docs/validation.md: windows by the share that a neighbour took, 1 to 5, 5 to 12 and
+// withNeighbours is the table of docs/validation.md: windows by the share that a neighbour took, 1 to 5, 5 to 12 and
 // more per cent. The law of neighbours is fitted to it.
-func besideNeighbours() (list []windows) {
+func withNeighbours() (list []noiseWindows) {
 	const light, full = 0.024, 0.142 // cores of a clean router at 100 Mbit/s, at 1 Gbit/s
 	for _, c := range []struct {
 		what  string
@@ -45,17 +47,17 @@ func besideNeighbours() (list []windows) {
 				cores = 0.033 // it rose
 			}
 			if c.noisy[i] > 0 {
-				list = append(list, windows{c.what, Noise{Steal: steal}, cores, c.quiet, c.noisy[i], 0.02})
+				list = append(list, noiseWindows{c.what, Noise{Steal: steal}, cores, c.quiet, c.noisy[i], 0.02})
 			}
 		}
 	}
 	return list
 }
 
-// besidePrograms were measured after the law of programs was made: a CPU-bound program on each CPU, and real-time ones
-// that take a tenth or a fifth (docs/validation.md). What programs had is the run's share, also of devices that left
-// them no CPU.
-func besidePrograms() (list []windows) {
+// withOtherPrograms were measured after the law of programs was made: a CPU-bound program on each CPU, and real-time
+// ones that take a tenth or a fifth (docs/validation.md). What programs had is the run's share, also of devices that
+// left them no CPU.
+func withOtherPrograms() (list []noiseWindows) {
 	for _, c := range []struct {
 		what          string
 		cores         float64
@@ -75,18 +77,18 @@ func besidePrograms() (list []windows) {
 	} {
 		unsure := math.Sqrt2 * math.Log(c.hi/c.lo) / 2 // of two means with the quiet run's spread
 		for i, others := range []float64{0.1, 0.2, 0.2, 0.9} {
-			list = append(list, windows{c.what, Noise{Others: others}, c.cores, c.quiet, c.noisy[i], unsure})
+			list = append(list, noiseWindows{c.what, Noise{Others: others}, c.cores, c.quiet, c.noisy[i], unsure})
 		}
 	}
 	return list
 }
 
-// fit is the least law of neighbours that contains what windows say, as far as they show one of the constants: the rise
-// of both routers of devices that cost several times a clean one, and the rest of devices near 1.
-func fit(list []windows) law {
-	l := measured
+// fitNoise is the least law of neighbours that contains what windows say, as far as they show one of the constants: the
+// rise of both routers of devices that cost several times a clean one, and the rest of devices near 1.
+func fitNoise(list []noiseWindows) noiseModel {
+	l := fittedNoise
 	l.lightShift = 0
-	least := func(constant *float64, of func(windows) bool) {
+	least := func(constant *float64, of func(noiseWindows) bool) {
 		*constant = 0
 		for _, w := range list {
 			for *constant < 10 && of(w) && w.beyond(l) > 0 {
@@ -95,23 +97,23 @@ func fit(list []windows) law {
 		}
 	}
 	for range 3 { // each bears on the other
-		least(&l.stolenCores, func(w windows) bool { return w.quiet > 2 })
-		least(&l.lightShift, func(w windows) bool { return w.quiet < 2 && w.cores < l.lightCores })
+		least(&l.stolenCores, func(w noiseWindows) bool { return w.quiet > 2 })
+		least(&l.lightShift, func(w noiseWindows) bool { return w.quiet < 2 && w.cores < l.lightCores })
 	}
 	return l
 }
 
 // TestBias holds the constants against what they were fitted to: enough, and no more than a fifth beyond it.
 func TestBias(t *testing.T) {
-	list := besideNeighbours()
+	list := withNeighbours()
 	for _, w := range list {
-		if over := w.beyond(measured); over > w.unsure {
+		if over := w.beyond(fittedNoise); over > w.unsure {
 			t.Errorf("%s, %+v: the ratio moved by %.3f, %.3f beyond the bound", w.what, w.n, w.moved(), over)
 		}
 	}
-	l := fit(list)
+	l := fitNoise(list)
 	for name, c := range map[string][2]float64{
-		"stolenCores": {measured.stolenCores, l.stolenCores}, "lightShift": {measured.lightShift, l.lightShift}} {
+		"stolenCores": {fittedNoise.stolenCores, l.stolenCores}, "lightShift": {fittedNoise.lightShift, l.lightShift}} {
 		if reserve := c[0] / c[1]; !(reserve >= 1 && reserve <= 1.2) {
 			t.Errorf("%s is %g, the most that was seen %.3f", name, c[0], c[1])
 		}
@@ -124,14 +126,14 @@ func TestBias(t *testing.T) {
 	}
 }
 
-// outside are those windows of a list that a law, fitted to all others with the reserve that the constants have, does
-// not contain.
-func outside(list []windows, fit func([]windows) law) (out []windows) {
+// notContained are those windows of a list that a law, fitted to all others with the reserve that the constants have,
+// does not contain.
+func notContained(list []noiseWindows, fit func([]noiseWindows) noiseModel) (out []noiseWindows) {
 	whole := fit(list)
 	for i, w := range list {
 		l := fit(slices.Delete(slices.Clone(list), i, i+1))
-		l.stolenCores *= measured.stolenCores / max(whole.stolenCores, 1e-9)
-		l.lightShift *= measured.lightShift / max(whole.lightShift, 1e-9)
+		l.stolenCores *= fittedNoise.stolenCores / max(whole.stolenCores, 1e-9)
+		l.lightShift *= fittedNoise.lightShift / max(whole.lightShift, 1e-9)
 		if w.beyond(l) > w.unsure {
 			out = append(out, w)
 		}
@@ -142,23 +144,23 @@ func outside(list []windows, fit func([]windows) law) (out []windows) {
 // TestBiasForeseesWindows: the law contains windows that it was not fitted to, each of those beside neighbours in turn
 // and all of those beside programs. Laws of another form do not: the test can fail.
 func TestBiasForeseesWindows(t *testing.T) {
-	list := besideNeighbours()
-	for _, w := range outside(list, fit) {
+	list := withNeighbours()
+	for _, w := range notContained(list, fitNoise) {
 		t.Errorf("%s, %+v: fitted to all others the bound does not contain that %g became %g", w.what, w.n, w.quiet, w.noisy)
 	}
-	for form, other := range map[string]func(law) law{
-		"without a rise":            func(l law) law { l.stolenCores = 0; return l },
-		"nothing more near 1":       func(l law) law { l.lightShift = 0; return l },
-		"a rise of a tenth at most": func(l law) law { l.mostStolen = 0.1; return l },
+	for form, other := range map[string]func(noiseModel) noiseModel{
+		"without a rise":            func(l noiseModel) noiseModel { l.stolenCores = 0; return l },
+		"nothing more near 1":       func(l noiseModel) noiseModel { l.lightShift = 0; return l },
+		"a rise of a tenth at most": func(l noiseModel) noiseModel { l.mostStolen = 0.1; return l },
 	} {
-		if len(outside(list, func(list []windows) law { return other(fit(list)) })) == 0 {
+		if len(notContained(list, func(list []noiseWindows) noiseModel { return other(fitNoise(list)) })) == 0 {
 			t.Errorf("a law %s contains all windows as well: this test shows nothing", form)
 		}
 	}
 	used := 0.0 // the most of a bound
-	for _, w := range besidePrograms() {
-		used = max(used, w.moved()/measured.bias(w.n, math.Log(w.noisy), w.cores)-w.unsure)
-		if over := w.beyond(measured); over > w.unsure {
+	for _, w := range withOtherPrograms() {
+		used = max(used, w.moved()/fittedNoise.bias(w.n, math.Log(w.noisy), w.cores)-w.unsure)
+		if over := w.beyond(fittedNoise); over > w.unsure {
 			t.Errorf("%s, %+v: %g became %g, %.3f beyond the bound (± %.3f)", w.what, w.n, w.quiet, w.noisy, over, w.unsure)
 		}
 	}

@@ -13,12 +13,12 @@ const leastOthers = 0.1
 // usedNs includes the kernel's threads that work for devices (dut.Traits.KernelThreads), on any CPU. With such devices
 // the true share can be larger, by up to the time of these threads on CPUs that are not the routers'.
 func (s *Bench) OthersShare(a, b Snapshot, usedNs int64) float64 {
-	others, _ := s.others(a, b, usedNs)
+	others, _ := s.otherPrograms(a, b, usedNs)
 	return others / float64(max(len(s.Router.CPUs), 1))
 }
 
-// others returns how many of the routers' CPUs other programs had, and how many were busy.
-func (s *Bench) others(a, b Snapshot, usedNs int64) (others, busy float64) {
+// otherPrograms returns how many of the routers' CPUs other programs had, and how many were busy.
+func (s *Bench) otherPrograms(a, b Snapshot, usedNs int64) (others, busy float64) {
 	seconds := secondsOf(a, b)
 	if seconds <= 0 {
 		return 0, 0
@@ -41,7 +41,7 @@ func (s *Bench) others(a, b Snapshot, usedNs int64) (others, busy float64) {
 // share of the time between two snapshots. A device with many threads also waits for itself, which is no disturbance.
 // So the wait is multiplied by the part that other programs had of the CPUs' busy time (see OthersShare).
 func (s *Bench) WaitedForOthers(a, b Snapshot, waitNs, usedNs int64) float64 {
-	others, busy := s.others(a, b, usedNs)
+	others, busy := s.otherPrograms(a, b, usedNs)
 	if others == 0 {
 		return 0
 	}

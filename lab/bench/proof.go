@@ -9,9 +9,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 )
 
-// Unlike asks a dut.Proven what it is while it carries load, and returns a reason for rejecting what was measured
+// FailedProof asks a dut.Proven what it is while it carries load, and returns a reason for rejecting what was measured
 // meanwhile; "" is none. Every measure asks.
-func Unlike(ctx context.Context, d dut.DUT, env dut.Env) (string, error) {
+func FailedProof(ctx context.Context, d dut.DUT, env dut.Env) (string, error) {
 	p, ok := d.(dut.Proven)
 	if !ok {
 		return "", nil
@@ -28,8 +28,8 @@ func Unlike(ctx context.Context, d dut.DUT, env dut.Env) (string, error) {
 
 // Prove adds what Unlike finds of the lab's device, once.
 func (r *Rejects) Prove(ctx context.Context, s *Bench) error {
-	text, err := Unlike(ctx, s.DUT, s.Env)
-	r.If(text != "" && !slices.Contains(*r, text), "%s", text)
+	text, err := FailedProof(ctx, s.DUT, s.Env)
+	r.AddIf(text != "" && !slices.Contains(*r, text), "%s", text)
 	return err
 }
 
@@ -41,8 +41,8 @@ func (s *Bench) Proof(ctx context.Context) Rule {
 // A device that has just been given load may take so long until it is what it is to be: connections enter a flowtable
 // with their third packets.
 const (
-	soon      = 3 * time.Second
-	soonEvery = 100 * time.Millisecond
+	proofPatience = 3 * time.Second
+	proofInterval = 100 * time.Millisecond
 )
 
 // ProveSoon is Prove where load has just begun: it asks until it finds nothing, or for some seconds.
@@ -50,11 +50,11 @@ func (r *Rejects) ProveSoon(ctx context.Context, s *Bench) error {
 	for start := time.Now(); ; {
 		var now Rejects
 		err := now.Prove(ctx, s)
-		if err != nil || len(now) == 0 || time.Since(start) > soon {
+		if err != nil || len(now) == 0 || time.Since(start) > proofPatience {
 			*r = append(*r, now...)
 			return err
 		}
-		if err := Sleep(ctx, soonEvery); err != nil {
+		if err := Sleep(ctx, proofInterval); err != nil {
 			return err
 		}
 	}

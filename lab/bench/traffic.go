@@ -81,7 +81,7 @@ func (s *Bench) StartTraffic(ctx context.Context, direction string, mbps float64
 		{"round-trip probes", func() error { return s.Hosts[0].StartRTT(ctx, s.Env.ServerIP) }},
 	} {
 		if err := step.do(); err != nil {
-			return fmt.Errorf("starting %s in lab %s: %w", step.what, s.Lab.Name, s.withEnded(ctx, err))
+			return fmt.Errorf("starting %s in lab %s: %w", step.what, s.Lab.Name, s.withEndedPrograms(ctx, err))
 		}
 	}
 	return nil
@@ -93,7 +93,7 @@ func (s *Bench) shareOf(i int) agent.Traffic {
 	share.Clients = s.Hosts[i].count
 	share.OfferedMbps *= part
 	share.ShortPerSecond *= part
-	share.ShortAfter = Stagger(i, s.Load.ShortPerSecond)
+	share.ShortAfter = StartOffset(i, s.Load.ShortPerSecond)
 	if share.Frames != nil {
 		share.Frames = s.nearFrames(i, s.Load.Frames.For)
 	}

@@ -67,7 +67,7 @@ type Tries = persona.Tries
 func (p *Pool) Lease(ctx context.Context, pace Pace) []Outcome {
 	done, err := p.host.hold()
 	defer done()
-	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
+	return p.inTurn(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
 		if err != nil {
 			return Tries{}, err
 		}
@@ -78,7 +78,7 @@ func (p *Pool) Lease(ctx context.Context, pace Pace) []Outcome {
 // Status asks the portal whether it counts each client as admitted; the outcome of
 // one that is not says so.
 func (p *Pool) Status(ctx context.Context, adm Admission, pace Pace) []Outcome {
-	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
+	return p.inTurn(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
 		in, err := Status(ctx, c, adm, c.Num)
 		if err == nil && !in {
 			err = errors.New("the portal does not count it as admitted")
@@ -89,7 +89,7 @@ func (p *Pool) Status(ctx context.Context, adm Admission, pace Pace) []Outcome {
 
 // Login logs every client in; each outcome is in its client's place.
 func (p *Pool) Login(ctx context.Context, adm Admission, pace Pace) []Outcome {
-	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
+	return p.inTurn(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
 		if !c.LocalIP().IsValid() {
 			return Tries{}, errors.New("it has no address to log in from")
 		}
@@ -97,9 +97,9 @@ func (p *Pool) Login(ctx context.Context, adm Admission, pace Pace) []Outcome {
 	})
 }
 
-// arrive has every client do something at its turn, and waits for all of them.
+// inTurn has every client do something at its turn, and waits for all of them.
 // When ctx ends, clients that have not begun give up too.
-func (p *Pool) arrive(ctx context.Context, pace Pace, do func(context.Context, *Client) (Tries, error)) []Outcome {
+func (p *Pool) inTurn(ctx context.Context, pace Pace, do func(context.Context, *Client) (Tries, error)) []Outcome {
 	outcomes := make([]Outcome, len(p.Clients))
 	if pace.Patience > 0 {
 		var cancel context.CancelFunc
@@ -112,7 +112,7 @@ func (p *Pool) arrive(ctx context.Context, pace Pace, do func(context.Context, *
 	for i, c := range p.Clients {
 		due := start
 		if pace.PerSecond > 0 {
-			due = start.Add(pace.After + turn(i, pace.PerSecond))
+			due = start.Add(pace.After + turnAfter(i, pace.PerSecond))
 			sleepUntil(ctx, due)
 		}
 		slots <- struct{}{}
@@ -121,7 +121,7 @@ func (p *Pool) arrive(ctx context.Context, pace Pace, do func(context.Context, *
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			outcomes[i] = c.take(ctx, due, do)
+			outcomes[i] = c.takeTurn(ctx, due, do)
 			outcomes[i].TurnMs = milliseconds(due.Sub(start))
 		})
 	}
@@ -129,15 +129,16 @@ func (p *Pool) arrive(ctx context.Context, pace Pace, do func(context.Context, *
 	return outcomes
 }
 
-// turn is when the client that has n before it is due, from the beginning.
-func turn(n int, perSecond float64) time.Duration {
+// turnAfter is when the client that has n before it is due, from the beginning.
+func turnAfter(n int, perSecond float64) time.Duration {
 	return time.Duration(float64(n) / perSecond * float64(time.Second))
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// take is one client's turn.
-func (c *Client) take(ctx context.Context, due time.Time, do func(context.Context, *Client) (Tries, error)) Outcome {
+// takeTurn is one client's turn.
+func (c *Client) takeTurn(
+	ctx context.Context, due time.Time, do func(context.Context, *Client) (Tries, error)) Outcome {
 	late := time.Since(due)
 	tries, err := Tries{}, context.Cause(ctx)
 	if err == nil {

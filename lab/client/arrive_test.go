@@ -15,8 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// poolOf is a pool of clients that have no interfaces.
-func poolOf(n int) *Pool {
+// bareClients is a pool of clients that have no interfaces.
+func bareClients(n int) *Pool {
 	p := &Pool{}
 	for i := range n {
 		p.Clients = append(p.Clients, &Client{Num: i + 1, cfg: &p.cfg})
@@ -26,10 +26,10 @@ func poolOf(n int) *Pool {
 
 func TestAllComeAtOnce(t *testing.T) {
 	const n = 50
-	p := poolOf(n)
+	p := bareClients(n)
 	var there atomic.Int32
 	all := make(chan struct{})
-	outcomes := p.arrive(t.Context(), Pace{}, func(ctx context.Context, c *Client) (Tries, error) {
+	outcomes := p.inTurn(t.Context(), Pace{}, func(ctx context.Context, c *Client) (Tries, error) {
 		if there.Add(1) == n {
 			close(all)
 		}
@@ -61,7 +61,7 @@ func TestAllComeAtOnce(t *testing.T) {
 
 func TestPaceBoundsHowManyAreAtIt(t *testing.T) {
 	var now, most atomic.Int32
-	outcomes := poolOf(40).arrive(t.Context(), Pace{Parallel: 3}, func(context.Context, *Client) (Tries, error) {
+	outcomes := bareClients(40).inTurn(t.Context(), Pace{Parallel: 3}, func(context.Context, *Client) (Tries, error) {
 		if n := now.Add(1); n > most.Load() {
 			most.Store(n)
 		}
@@ -79,10 +79,11 @@ func TestPaceBoundsHowManyAreAtIt(t *testing.T) {
 func TestTurnsAreSpaced(t *testing.T) {
 	start := time.Now()
 	begun := make([]time.Duration, 20)
-	outcomes := poolOf(20).arrive(t.Context(), Pace{PerSecond: 200}, func(_ context.Context, c *Client) (Tries, error) {
-		begun[c.Num-1] = time.Since(start)
-		return Tries{Count: 1}, nil
-	})
+	outcomes := bareClients(20).inTurn(
+		t.Context(), Pace{PerSecond: 200}, func(_ context.Context, c *Client) (Tries, error) {
+			begun[c.Num-1] = time.Since(start)
+			return Tries{Count: 1}, nil
+		})
 	for i, offset := range begun {
 		turn := time.Duration(i) * 5 * time.Millisecond
 		late := time.Duration(outcomes[i].LateMs * float64(time.Millisecond))
@@ -94,7 +95,7 @@ func TestTurnsAreSpaced(t *testing.T) {
 
 func TestImpatientClientsGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		outcomes := poolOf(3).arrive(t.Context(), Pace{Parallel: 1, Patience: 20 * time.Millisecond}, func(
+		outcomes := bareClients(3).inTurn(t.Context(), Pace{Parallel: 1, Patience: 20 * time.Millisecond}, func(
 			ctx context.Context, c *Client) (Tries, error) {
 			<-ctx.Done()
 			return Tries{Count: 1}, context.Cause(ctx)
@@ -111,7 +112,7 @@ func TestImpatientClientsGiveUp(t *testing.T) {
 }
 
 func TestNobodyLogsInWithoutAnAddress(t *testing.T) {
-	outcomes := poolOf(1).Login(t.Context(), Admission{Kind: AdmitUAM, Portal: "127.0.0.1:1"}, Pace{})
+	outcomes := bareClients(1).Login(t.Context(), Admission{Kind: AdmitUAM, Portal: "127.0.0.1:1"}, Pace{})
 	if o := outcomes[0]; o.Through() || o.Tries != 0 || !strings.Contains(o.Error, "no address") {
 		t.Errorf("%+v", o)
 	}
@@ -201,10 +202,11 @@ func TestLogInsLeaveFilesForAllElse(t *testing.T) {
 // TestTheFirstComesAfter: a host whose turn is later begins later, by the clock of all.
 func TestTheFirstComesAfter(t *testing.T) {
 	const after = 30 * time.Millisecond
-	outcomes := poolOf(3).arrive(t.Context(), Pace{PerSecond: 100, After: after}, func(context.Context, *Client) (Tries,
-		error) {
-		return Tries{Count: 1}, nil
-	})
+	outcomes := bareClients(3).inTurn(
+		t.Context(), Pace{PerSecond: 100, After: after}, func(context.Context, *Client) (Tries,
+			error) {
+			return Tries{Count: 1}, nil
+		})
 	for i, o := range outcomes {
 		if want := float64(after/time.Millisecond) + 10*float64(i); math.Abs(o.TurnMs-want) > 1e-6 || o.LateMs < 0 {
 			t.Errorf("turn %d at %g ms, %g ms late; want %g", i, o.TurnMs, o.LateMs, want)

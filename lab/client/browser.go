@@ -21,9 +21,9 @@ import (
 // redirects: where a portal redirects to is the information. Ten thousand of them run
 // on one machine, so a browser is small: one request at a time, no goroutines, one caller.
 type browser struct {
-	net  Network
-	keep bool // false: every request has a connection of its own
-	kept *link
+	net       Network
+	keepAlive bool // false: every request has a connection of its own
+	idleConns *link
 }
 
 // link is a connection to one server.
@@ -68,9 +68,9 @@ const maxPage = 1 << 20
 // userAgent resembles a captive-portal probe; openNDS's scripts log it.
 const userAgent = "CaptiveNetworkSupport gateweigh"
 
-// shorten names a URL in an error without its query, which openNDS fills with
+// withoutQuery names a URL in an error without its query, which openNDS fills with
 // a kilobyte of base64.
-func shorten(u *url.URL) string { return u.Scheme + "://" + u.Host + u.Path }
+func withoutQuery(u *url.URL) string { return u.Scheme + "://" + u.Host + u.Path }
 
 // field is a header field of a request.
 type field struct{ name, value string }
@@ -85,16 +85,16 @@ func (b *browser) fetch(ctx context.Context, method, address, body string, field
 	if err != nil {
 		return nil, fmt.Errorf("asking for %.200q: %w", address, err)
 	}
-	request := compose(method, to, body, b.keep, fields)
+	request := formatRequest(method, to, body, b.keepAlive, fields)
 	for {
 		l, err := b.connect(ctx, to)
 		if err != nil {
-			return nil, fmt.Errorf("asking for %s: %w", shorten(to), err)
+			return nil, fmt.Errorf("asking for %s: %w", withoutQuery(to), err)
 		}
 		again := l.used
-		a, heard, err := l.exchange(ctx, method, request, b.keep)
+		a, heard, err := l.exchange(ctx, method, request, b.keepAlive)
 		if l.used {
-			b.kept = l
+			b.idleConns = l
 		} else {
 			l.close()
 		}
@@ -109,15 +109,15 @@ func (b *browser) fetch(ctx context.Context, method, address, body string, field
 			// way. Browsers then send it again, over a new one.
 			continue
 		}
-		return nil, fmt.Errorf("asking for %s: %w", shorten(to), err)
+		return nil, fmt.Errorf("asking for %s: %w", withoutQuery(to), err)
 	}
 }
 
 // leave closes what is kept. The browser may be used again.
 func (b *browser) leave() {
-	if b.kept != nil {
-		b.kept.close()
-		b.kept = nil
+	if b.idleConns != nil {
+		b.idleConns.close()
+		b.idleConns = nil
 	}
 }
 
@@ -125,8 +125,8 @@ func (b *browser) leave() {
 // first: a client that waits for an open file holds none.
 func (b *browser) connect(ctx context.Context, to *url.URL) (*link, error) {
 	host := net.JoinHostPort(to.Hostname(), cmp.Or(to.Port(), "80"))
-	if l := b.kept; l != nil && l.host == host {
-		b.kept = nil
+	if l := b.idleConns; l != nil && l.host == host {
+		b.idleConns = nil
 		return l, nil
 	}
 	b.leave()
@@ -145,8 +145,8 @@ func (l *link) close() {
 	readers.Put(l.reader)
 }
 
-// compose writes a request (RFC 9112, 3).
-func compose(method string, to *url.URL, body string, keep bool, fields []field) []byte {
+// formatRequest writes a request (RFC 9112, 3).
+func formatRequest(method string, to *url.URL, body string, keep bool, fields []field) []byte {
 	if method == http.MethodPost {
 		fields = append(fields, field{"Content-Length", strconv.Itoa(len(body))})
 	}
@@ -166,7 +166,7 @@ func compose(method string, to *url.URL, body string, keep bool, fields []field)
 // of one. Where the link can carry another request it is used afterwards.
 func (l *link) exchange(ctx context.Context, method string, request []byte, keep bool) (
 	a *answer, heard bool, err error) {
-	stop := context.AfterFunc(ctx, func() { l.SetDeadline(past) })
+	stop := context.AfterFunc(ctx, func() { l.SetDeadline(pastDeadline) })
 	defer stop()
 	l.used = false
 	_, unsent := l.Write(request) // the answer may be there all the same: a refusal
@@ -188,5 +188,5 @@ func (l *link) exchange(ctx context.Context, method string, request []byte, keep
 	return &answer{status: resp.StatusCode, header: resp.Header, body: string(body)}, true, nil
 }
 
-// past ends whatever waits for a connection.
-var past = time.Unix(1, 0)
+// pastDeadline ends whatever waits for a connection.
+var pastDeadline = time.Unix(1, 0)

@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// counting is a network that counts connections.
-type counting struct {
+// countingNetwork is a network that counts connections.
+type countingNetwork struct {
 	localNetwork
 	dialled, open atomic.Int32
 }
 
-func (c *counting) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+func (c *countingNetwork) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := c.localNetwork.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -42,8 +42,8 @@ func (c *openConn) Close() error {
 	return c.Conn.Close()
 }
 
-// site serves pages of several kinds of length.
-func site(t *testing.T) *httptest.Server {
+// testSite serves pages of several kinds of length.
+func testSite(t *testing.T) *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/plain", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "plain ", r.Host) })
 	mux.HandleFunc("/chunked", func(w http.ResponseWriter, r *http.Request) {
@@ -71,9 +71,9 @@ func site(t *testing.T) *httptest.Server {
 }
 
 func TestBrowser(t *testing.T) {
-	srv := site(t)
-	n := &counting{}
-	b := &browser{net: n, keep: true}
+	srv := testSite(t)
+	n := &countingNetwork{}
+	b := &browser{net: n, keepAlive: true}
 	get := func(path string) *answer {
 		t.Helper()
 		a, err := b.fetch(t.Context(), http.MethodGet, srv.URL+path, "")
@@ -128,9 +128,9 @@ func TestBrowser(t *testing.T) {
 
 // TestBrowserHoldsOneConnection: who waits for an open file must not hold one.
 func TestBrowserHoldsOneConnection(t *testing.T) {
-	one, two := site(t), site(t)
-	n := &counting{}
-	b := &browser{net: n, keep: true}
+	one, two := testSite(t), testSite(t)
+	n := &countingNetwork{}
+	b := &browser{net: n, keepAlive: true}
 	for _, url := range []string{one.URL, two.URL, one.URL} {
 		if _, err := b.fetch(t.Context(), http.MethodGet, url+"/plain", ""); err != nil {
 			t.Fatal(err)
@@ -143,8 +143,8 @@ func TestBrowserHoldsOneConnection(t *testing.T) {
 
 // TestBrowserFailures: what is not a page is an error that says so, and ends.
 func TestBrowserFailures(t *testing.T) {
-	srv := site(t)
-	b := &browser{net: &counting{}, keep: true}
+	srv := testSite(t)
+	b := &browser{net: &countingNetwork{}, keepAlive: true}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("patience is over"))
 	defer cancel()
 	if _, err := b.fetch(ctx, http.MethodGet, srv.URL+"/hang?secret", ""); err == nil ||
@@ -193,8 +193,8 @@ func TestBrowserFailures(t *testing.T) {
 	}
 	// The server closes the kept connection; the next request, a form too, goes over
 	// a new one.
-	if _, err := ask("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK"); err != nil || b.kept == nil {
-		t.Fatalf("%v, %v kept", err, b.kept)
+	if _, err := ask("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK"); err != nil || b.idleConns == nil {
+		t.Fatalf("%v, %v kept", err, b.idleConns)
 	}
 	says <- "HTTP/1.1 204 No Content\r\n\r\n"
 	a, err := b.fetch(t.Context(), http.MethodPost, "http://"+l.Addr().String()+"/", "a=b")

@@ -28,8 +28,8 @@ type Visits struct {
 	Failures []string  `json:"failures"` // one text a visit that failed
 }
 
-// visiting is guests that come and go until stop is called.
-type visiting struct {
+// guests is guests that come and go until stop is called.
+type guests struct {
 	stop context.CancelFunc // ends the arrivals
 	done chan struct{}      // closed once all guests have left
 
@@ -54,7 +54,7 @@ func (p *Pool) Visit(ctx context.Context, churn Churn) error {
 	}
 	ctx = context.WithoutCancel(ctx)
 	arrivals, stop := context.WithCancel(ctx)
-	v := &visiting{stop: stop, done: make(chan struct{})}
+	v := &guests{stop: stop, done: make(chan struct{})}
 	p.visiting = v
 	go func() {
 		defer close(v.done)
@@ -80,7 +80,7 @@ func (p *Pool) Leave(context.Context) Visits {
 }
 
 // run lets guests come until arrivals ends, and waits until they are gone.
-func (v *visiting) run(ctx, arrivals context.Context, guests []*Client, churn Churn) {
+func (v *guests) run(ctx, arrivals context.Context, guests []*Client, churn Churn) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	idle := make(chan *Client, len(guests))
@@ -89,7 +89,7 @@ func (v *visiting) run(ctx, arrivals context.Context, guests []*Client, churn Ch
 	}
 	start := time.Now()
 	for n := 0; ; n++ {
-		sleepUntil(arrivals, start.Add(churn.After+turn(n, churn.PerSecond)))
+		sleepUntil(arrivals, start.Add(churn.After+turnAfter(n, churn.PerSecond)))
 		if arrivals.Err() != nil {
 			return
 		}
@@ -110,7 +110,7 @@ func (v *visiting) run(ctx, arrivals context.Context, guests []*Client, churn Ch
 
 // visit is one visit of a guest, from lease to release. A guest that was not admitted leaves too:
 // one that kept its lease would have none to ask for at its next visit.
-func (v *visiting) visit(ctx context.Context, c *Client, churn Churn) error {
+func (v *guests) visit(ctx context.Context, c *Client, churn Churn) error {
 	start := time.Now()
 	if _, err := c.net.lease(ctx); err != nil {
 		return fmt.Errorf("leasing: %w", err)
@@ -126,7 +126,7 @@ func (v *visiting) visit(ctx context.Context, c *Client, churn Churn) error {
 }
 
 // stay is a visit from login to logout; lease is how long leasing took.
-func (v *visiting) stay(ctx context.Context, c *Client, churn Churn, lease time.Duration) error {
+func (v *guests) stay(ctx context.Context, c *Client, churn Churn, lease time.Duration) error {
 	leased := time.Now()
 	if _, err := Login(ctx, c, churn.Admission, c.Num, 0); err != nil {
 		return fmt.Errorf("logging in: %w", err)
@@ -151,7 +151,7 @@ func (v *visiting) stay(ctx context.Context, c *Client, churn Churn, lease time.
 	return err
 }
 
-func (v *visiting) note(what func(*Visits)) {
+func (v *guests) note(what func(*Visits)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	what(&v.visits)

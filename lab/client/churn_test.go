@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// leasingToy takes 100 ms to lease, and none while it has a lease.
-type leasingToy struct {
+// slowLease takes 100 ms to lease, and none while it has a lease.
+type slowLease struct {
 	toyClient
 	held bool
 }
 
-func (c *leasingToy) lease(context.Context) (Tries, error) {
+func (c *slowLease) lease(context.Context) (Tries, error) {
 	if !c.held {
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -24,7 +24,7 @@ func (c *leasingToy) lease(context.Context) (Tries, error) {
 	return Tries{Count: 1}, nil
 }
 
-func (c *leasingToy) release(context.Context) error {
+func (c *slowLease) release(context.Context) error {
 	c.held = false
 	return nil
 }
@@ -51,9 +51,9 @@ func TestGuestsLeaveHoweverTheVisitEnds(t *testing.T) {
 			}
 			return "", nil
 		}
-		toy := &leasingToy{}
-		pool := &Pool{host: separate(func(c *Client) attachment { toy.Client = c; return toy })}
-		pool.guests = pool.numbered(1, 1, portal)
+		toy := &slowLease{}
+		pool := &Pool{host: unsharedHost(func(c *Client) attachment { toy.Client = c; return toy })}
+		pool.guests = pool.newClients(1, 1, portal)
 		adm := Admission{Kind: AdmitCommand, Login: []string{"in"}, Status: []string{"status"}, Logout: []string{"out"}}
 		if err := pool.Visit(t.Context(), Churn{PerSecond: 0.05, Stay: time.Second, Admission: adm}); err != nil {
 			t.Fatal(err)

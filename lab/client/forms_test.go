@@ -10,8 +10,8 @@ import (
 
 var portalPage = &url.URL{Scheme: "http", Host: "192.0.2.1:2050", Path: "/login"}
 
-// at is where an action of portalPage leads.
-func at(action string) *url.URL {
+// portalURL is where an action of portalPage leads.
+func portalURL(action string) *url.URL {
 	u, err := portalPage.Parse(action)
 	if err != nil {
 		panic(err)
@@ -26,17 +26,17 @@ func TestForms(t *testing.T) {
 	}{
 		"splash page": {`<html><body><form action="/opennds_preauth/" method="get">
 <input type="hidden" name="fas" value="aGlkPTE/Mg=="><input type="submit" value="Accept" ></form><form></form>`,
-			[]form{{"GET", at("/opennds_preauth/"), []input{{"fas", "aGlkPTE/Mg==", "hidden"}}}, {method: "GET"}}},
+			[]form{{"GET", portalURL("/opennds_preauth/"), []input{{"fas", "aGlkPTE/Mg==", "hidden"}}}, {method: "GET"}}},
 		"capitals, quotes and none": {
 			`<FORM ACTION='next?x=1' METHOD = post><INPUT NAME=tok VALUE=7 checked TYPE=Text>< input name=x><inputs name=y></Form>`,
-			[]form{{"POST", at("next?x=1"), []input{{"tok", "7", "text"}}}}},
+			[]form{{"POST", portalURL("next?x=1"), []input{{"tok", "7", "text"}}}}},
 		"characters by name": {`<form action="/?a&amp;b"><input name="q" value="&lt;&quot;&gt;"></form>`, []form{{"GET",
-			at("/?a&b"), []input{{"q", `<">`, ""}}}}},
+			portalURL("/?a&b"), []input{{"q", `<">`, ""}}}}},
 		"begins alike": {`<formula action="b"></form>`, nil},
-		"a quoted tag": {`<form action="/a>b"><input name=n value="<form>"/></form>`, []form{{"GET", at("/a%3Eb"),
+		"a quoted tag": {`<form action="/a>b"><input name=n value="<form>"/></form>`, []form{{"GET", portalURL("/a%3Eb"),
 			[]input{{"n", "<form>", ""}}}}},
 		"a form within another": {`<form action=/a><form action=/b><input name=n></form><input name=outside>`, []form{{"GET",
-			at("/a"), []input{{"n", "", ""}}}}},
+			portalURL("/a"), []input{{"n", "", ""}}}}},
 		"cut off": {`<form action="/a"><input name=n value="`, nil},
 		"in a comment, a script": {
 			`<!-- <form action="/a"></form> --><script>document.write('<form action="/b"></form>')</script>`,

@@ -83,14 +83,14 @@ type attachment interface {
 	dial(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// separate is the host of clients that share nothing.
-type separate func(*Client) attachment
+// unsharedHost is the host of clients that share nothing.
+type unsharedHost func(*Client) attachment
 
-func (s separate) attach(c *Client) attachment    { return s(c) }
-func (s separate) hold() (done func(), err error) { return func() {}, nil }
-func (s separate) close() error                   { return nil }
+func (s unsharedHost) attach(c *Client) attachment    { return s(c) }
+func (s unsharedHost) hold() (done func(), err error) { return func() {}, nil }
+func (s unsharedHost) close() error                   { return nil }
 
-var _ host = (separate)(nil)
+var _ host = (unsharedHost)(nil)
 
 // KindOf is the kind of a name; an unknown one has no name and no clients.
 func KindOf(name string) Kind {
@@ -111,13 +111,13 @@ func Kinds(has func(Kind) bool) (names []string) {
 	return names
 }
 
-func largest() Kind { return slices.MaxFunc(kinds, func(a, b Kind) int { return a.Most - b.Most }) }
+func largestKind() Kind { return slices.MaxFunc(kinds, func(a, b Kind) int { return a.Most - b.Most }) }
 
 // Most is the largest number of clients of any kind.
-func Most() int { return largest().Most }
+func Most() int { return largestKind().Most }
 
 // Largest is the name of the kind that takes the most clients.
-func Largest() string { return largest().Name }
+func Largest() string { return largestKind().Name }
 
 // check refuses clients that the kind does not take.
 func (k Kind) check(cfg Config) error {

@@ -98,18 +98,18 @@ type portal interface {
 	leave()
 }
 
-// visit is one client at its portal; the kinds of portal embed it.
-type visit struct {
+// guestVisit is one client at its portal; the kinds of portal embed it.
+type guestVisit struct {
 	browser
 	adm Admission
 	num int // the client's, from 1
 }
 
 // user is the client's name.
-func (v *visit) user() string { return strings.ReplaceAll(v.adm.User, "%d", strconv.Itoa(v.num)) }
+func (v *guestVisit) user() string { return strings.ReplaceAll(v.adm.User, "%d", strconv.Itoa(v.num)) }
 
 // get asks for a page. The Accept header is never left out: openNDS drops requests without.
-func (v *visit) get(ctx context.Context, address, accept string) (*answer, error) {
+func (v *guestVisit) get(ctx context.Context, address, accept string) (*answer, error) {
 	return v.fetch(ctx, http.MethodGet, address, "", field{"Accept", accept})
 }
 
@@ -118,7 +118,7 @@ const maxSplashPages = 6
 
 // open asks for a page, with a form's values, and follows redirects as long as they lead
 // into the portal.
-func (v *visit) open(ctx context.Context, method, address, values, accept string) (*answer, error) {
+func (v *guestVisit) open(ctx context.Context, method, address, values, accept string) (*answer, error) {
 	for range maxSplashPages {
 		fields := []field{{"Accept", accept}}
 		if method == http.MethodPost {
@@ -131,7 +131,7 @@ func (v *visit) open(ctx context.Context, method, address, values, accept string
 			return nil, err
 		}
 		if page.status >= 500 && page.status != http.StatusNetworkAuthenticationRequired { // no page of the way in
-			return nil, fmt.Errorf("asking for %s: %s", shorten(page.url), page.text())
+			return nil, fmt.Errorf("asking for %s: %s", withoutQuery(page.url), page.text())
 		}
 		to, nowhere := page.location()
 		if !page.redirects() || nowhere != nil || to.Host != v.adm.Portal {
@@ -144,18 +144,18 @@ func (v *visit) open(ctx context.Context, method, address, values, accept string
 
 // portalOf chooses the protocol by the kind of admission.
 func portalOf(n Network, adm Admission, num int) (portal, error) {
-	v := visit{browser{net: n, keep: adm.Kind == AdmitForm}, adm, num}
+	v := guestVisit{browser{net: n, keepAlive: adm.Kind == AdmitForm}, adm, num}
 	switch adm.Kind {
 	case AdmitNone:
 		return &noPortal{v}, nil
 	case AdmitOpenNDS:
 		return &openNDSPortal{v}, nil
 	case AdmitForm:
-		return &formPortal{visit: v}, nil
+		return &formPortal{guestVisit: v}, nil
 	case AdmitUAM:
 		return &uamPortal{v}, nil
 	case AdmitCommand:
-		return &commandPortal{visit: v}, nil
+		return &commandPortal{guestVisit: v}, nil
 	}
 	return nil, fmt.Errorf(
 		"unknown admission %q; known: %q, %q, %q, %q and none", adm.Kind, AdmitOpenNDS, AdmitForm, AdmitUAM, AdmitCommand)
@@ -238,7 +238,7 @@ func Logout(ctx context.Context, n Network, adm Admission, num int) error {
 }
 
 // noPortal is the portal of a router without one.
-type noPortal struct{ visit }
+type noPortal struct{ guestVisit }
 
 func (*noPortal) login(context.Context) error          { return nil }
 func (*noPortal) status(context.Context) (bool, error) { return true, nil }
@@ -253,7 +253,7 @@ const (
 
 // commandPortal logs in with the user's own commands, run in the client's namespace.
 type commandPortal struct {
-	visit
+	guestVisit
 	refused bool  // the last login failed
 	denied  error // why the last status command says that the client is not admitted
 }
@@ -284,9 +284,9 @@ func (c *commandPortal) logout(ctx context.Context) error {
 	return c.run(ctx, "logout", c.adm.Logout)
 }
 
-// shown is a command in a line: without the lab's variables before it (env KEY=VALUE …), and of a script the first
-// line.
-func shown(argv []string) string {
+// commandForError is a command in a line: without the lab's variables before it (env KEY=VALUE …), and of a script the
+// first line.
+func commandForError(argv []string) string {
 	for len(argv) > 1 && (argv[0] == "env" || strings.HasPrefix(argv[0], "GATEWEIGH_")) {
 		argv = argv[1:]
 	}
@@ -308,7 +308,7 @@ func (c *commandPortal) run(ctx context.Context, verb string, argv []string) err
 	}
 	env := []string{VarClient + "=" + strconv.Itoa(c.num), VarClientIP + "=" + c.net.LocalIP().String()}
 	if _, err := c.net.Exec(ctx, argv, env); err != nil {
-		return fmt.Errorf("%s command %q: %w", verb, shown(argv), err)
+		return fmt.Errorf("%s command %q: %w", verb, commandForError(argv), err)
 	}
 	return nil
 }

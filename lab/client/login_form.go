@@ -19,7 +19,7 @@ import (
 // is what the captive portal API (RFC 8908) says; logging out is the form of the
 // status page that a redirect after login leads to.
 type formPortal struct {
-	visit
+	guestVisit
 	loggedIn string // page the login led to: it has the form to log out
 }
 
@@ -32,7 +32,7 @@ func (f *formPortal) login(ctx context.Context) error {
 		return err
 	}
 	if page.status == http.StatusNetworkAuthenticationRequired {
-		return fmt.Errorf("asking for %s: %s", shorten(page.url), page.text())
+		return fmt.Errorf("asking for %s: %s", withoutQuery(page.url), page.text())
 	}
 	if page.url.Host != f.adm.Portal {
 		return nil // not redirected: Login asks for the status next
@@ -40,7 +40,7 @@ func (f *formPortal) login(ctx context.Context) error {
 	asks := func(f form) bool { return f.has("password") }
 	form, err := findForm(page.url, page.body, asks)
 	if err != nil {
-		return fmt.Errorf("the login page %s: %w", shorten(page.url), err)
+		return fmt.Errorf("the login page %s: %w", withoutQuery(page.url), err)
 	}
 	f.fillIn(form)
 	if page, err = f.submit(ctx, page.url, form); err != nil {
@@ -50,7 +50,7 @@ func (f *formPortal) login(ctx context.Context) error {
 	// does not name a password.
 	if strings.Contains(strings.ToLower(page.body), "password") {
 		if _, err := findForm(page.url, page.body, asks); err == nil {
-			return fmt.Errorf("asked for the password again at %s: %w", shorten(page.url), errRefused)
+			return fmt.Errorf("asked for the password again at %s: %w", withoutQuery(page.url), errRefused)
 		}
 	}
 	f.loggedIn = page.url.String()
@@ -91,7 +91,7 @@ func (f *formPortal) logout(ctx context.Context) error {
 	}
 	form, err := findForm(page.url, page.body, func(form) bool { return true })
 	if err != nil {
-		return fmt.Errorf("the status page %s: %w", shorten(page.url), err)
+		return fmt.Errorf("the status page %s: %w", withoutQuery(page.url), err)
 	}
 	f.fillIn(form)
 	_, err = f.submit(ctx, page.url, form)

@@ -14,7 +14,7 @@ import (
 // redirected to a splash page, whose form is submitted, page after page, until
 // the portal shows no further form or sends the client back where it came from.
 // It follows whatever click-through sequence the portal serves.
-type openNDSPortal struct{ visit }
+type openNDSPortal struct{ guestVisit }
 
 func (o *openNDSPortal) login(ctx context.Context) error {
 	next := o.adm.Probe
@@ -32,12 +32,12 @@ func (o *openNDSPortal) login(ctx context.Context) error {
 			return err
 		}
 		if page.status != http.StatusOK {
-			return fmt.Errorf("after %s: the portal answered %s", shorten(page.url), page.text())
+			return fmt.Errorf("after %s: the portal answered %s", withoutQuery(page.url), page.text())
 		}
 		if next, err = firstForm(page.url, page.body); errors.Is(err, errNoForm) && inside {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("after %s: %w", shorten(page.url), err)
+			return fmt.Errorf("after %s: %w", withoutQuery(page.url), err)
 		}
 	}
 	return fmt.Errorf("still asked to click after %d pages", maxSplashPages)

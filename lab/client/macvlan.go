@@ -32,7 +32,7 @@ var macvlanKind = Kind{
 	MTU:   traffic.EthernetMTU,
 	Times: Times{Stay: 20 * time.Millisecond, Storm: 5 * time.Millisecond, Login: 50 * time.Millisecond},
 	open: func(Config) (host, error) {
-		return separate(func(c *Client) attachment { return &macvlanClient{Client: c} }), nil
+		return unsharedHost(func(c *Client) attachment { return &macvlanClient{Client: c} }), nil
 	},
 }
 
@@ -110,7 +110,7 @@ func (c *macvlanClient) exchange(fn func(d *persona.DHCP, mac persona.MAC) error
 	if err != nil {
 		return err
 	}
-	defer d.Rest()
+	defer d.Unhold()
 	return fn(d, persona.MAC(c.MAC))
 }
 

@@ -25,7 +25,7 @@ const threadNS = "/proc/thread-self/ns/net" // the calling thread's
 
 // NewNamespace makes an empty network namespace.
 func NewNamespace() (ns *Namespace, err error) {
-	err = onThread(nil, func() error {
+	err = inThreadOf(nil, func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("making a network namespace: %w", err)
 		}
@@ -42,9 +42,9 @@ func NamespaceOf(pid int) (*Namespace, error) {
 	return &Namespace{f}, err
 }
 
-// Own reports whether it is the namespace of this process itself.
-func (n *Namespace) Own() bool {
-	home, err := home()
+// IsCurrent reports whether it is the namespace of this process itself.
+func (n *Namespace) IsCurrent() bool {
+	home, err := startNamespace()
 	if err != nil {
 		return true
 	}
@@ -59,7 +59,7 @@ func (n *Namespace) Do(fn func() error) error {
 	if n == nil {
 		return fn()
 	}
-	return onThread(n.file, fn)
+	return inThreadOf(n.file, fn)
 }
 
 // File stands for the namespace.
@@ -69,18 +69,18 @@ func (n *Namespace) File() *os.File { return n.file }
 // it, once its last socket is closed.
 func (n *Namespace) Close() error { return n.file.Close() }
 
-// home is the namespace all threads come from. Opening it anew for each of the
+// startNamespace is the namespace all threads come from. Opening it anew for each of the
 // sockets of a thousand clients would be a tenth of what they take.
-var home = sync.OnceValues(func() (*os.File, error) { return os.Open(threadNS) })
+var startNamespace = sync.OnceValues(func() (*os.File, error) { return os.Open(threadNS) })
 
-// onThread runs fn on a locked thread that has entered ns (nil: stays), and
+// inThreadOf runs fn on a locked thread that has entered ns (nil: stays), and
 // brings the thread back afterwards. A thread that cannot be brought back is
 // not returned to the scheduler but ended with its goroutine.
-func onThread(ns *os.File, fn func() error) error {
+func inThreadOf(ns *os.File, fn func() error) error {
 	errc := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
-		home, err := home()
+		home, err := startNamespace()
 		if err != nil {
 			errc <- err
 			return
@@ -175,7 +175,7 @@ func connect(ctx context.Context, file *os.File, remote netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { file.SetDeadline(past) })
+	stop := context.AfterFunc(ctx, func() { file.SetDeadline(pastDeadline) })
 	defer stop()
 	to := &unix.SockaddrInet4{Port: int(remote.Port()), Addr: remote.Addr().As4()}
 	var refused error

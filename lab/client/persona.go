@@ -85,7 +85,7 @@ func mostSockets(files uint64) int {
 func (h *personaHost) attach(c *Client) attachment {
 	p := &personaClient{Client: c, host: h}
 	if first, guests := c.cfg.FirstStatic, c.cfg.Guests > 0 && c.Num >= c.cfg.FirstGuest; first.IsValid() && !guests {
-		p.static = after(first, c.Num-1)
+		p.static = addAddr(first, c.Num-1)
 	}
 	return p
 }
@@ -95,7 +95,7 @@ func (h *personaHost) hold() (done func(), err error) {
 	if err := h.dhcp.Hold(); err != nil {
 		return func() {}, err
 	}
-	return h.dhcp.Rest, nil
+	return h.dhcp.Unhold, nil
 }
 
 func (h *personaHost) close() error { return h.link.Close() }

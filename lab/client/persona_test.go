@@ -9,8 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// personas are n of them at a server that leases addresses from 10.77.1.1 on.
-func personas(t *testing.T, n int) (labtest.Pair, *Pool) {
+// newPersonas are n of them at a server that leases addresses from 10.77.1.1 on.
+func newPersonas(t *testing.T, n int) (labtest.Pair, *Pool) {
 	t.Helper()
 	pair := labtest.NewPair(t)
 	cmd := exec.Command(
@@ -51,8 +51,8 @@ func personas(t *testing.T, n int) (labtest.Pair, *Pool) {
 	return pair, pool
 }
 
-// join leases an address for a client, in its host's namespace.
-func join(t *testing.T, pair labtest.Pair, c *Client) (ip netip.Addr, tries Tries) {
+// leaseInNamespace leases an address for a client, in its host's namespace.
+func leaseInNamespace(t *testing.T, pair labtest.Pair, c *Client) (ip netip.Addr, tries Tries) {
 	t.Helper()
 	var err error
 	pair.Client.Do(func() { tries, err = c.net.lease(t.Context()) })
@@ -64,17 +64,17 @@ func join(t *testing.T, pair labtest.Pair, c *Client) (ip netip.Addr, tries Trie
 
 // TestPersonaThatVanished gets its address again: the server still has it down as leased.
 func TestPersonaThatVanished(t *testing.T) {
-	pair, pool := personas(t, 2)
+	pair, pool := newPersonas(t, 2)
 	c := pool.Clients[0].net.(*personaClient)
-	had, _ := join(t, pair, c.Client)
-	join(t, pair, pool.Clients[1])
+	had, _ := leaseInNamespace(t, pair, c.Client)
+	leaseInNamespace(t, pair, pool.Clients[1])
 	c.state.Lock()
 	err := c.depart() // without a word to the server
 	c.state.Unlock()
 	if err != nil || c.LocalIP().IsValid() {
 		t.Fatalf("after it left: %s, %v", c.LocalIP(), err)
 	}
-	if got, _ := join(t, pair, c.Client); got != had {
+	if got, _ := leaseInNamespace(t, pair, c.Client); got != had {
 		t.Errorf("it came back with %s, it had %s", got, had)
 	}
 }
@@ -82,16 +82,16 @@ func TestPersonaThatVanished(t *testing.T) {
 // TestPersonaDeclinesAnothersAddress: a server offers a client the address it had before; by
 // then another client has it.
 func TestPersonaDeclinesAnothersAddress(t *testing.T) {
-	pair, pool := personas(t, 1)
+	pair, pool := newPersonas(t, 1)
 	c := pool.Clients[0].net.(*personaClient)
-	had, _ := join(t, pair, c.Client)
+	had, _ := leaseInNamespace(t, pair, c.Client)
 	var err error
 	pair.Client.Do(func() { err = c.release(t.Context()) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.host.claim(had, 99)
-	got, tries := join(t, pair, c.Client)
+	got, tries := leaseInNamespace(t, pair, c.Client)
 	if got == had || tries.Count < 2 || tries.Refusal == nil ||
 		!strings.Contains(tries.Refusal.Error(), "another client") {
 		t.Errorf("it took %s after %s: %+v", got, had, tries)

@@ -74,7 +74,7 @@ type Pool struct {
 	guests  []*Client
 
 	mu       sync.Mutex // guards visiting
-	visiting *visiting  // nil while no guests come
+	visiting *guests    // nil while no guests come
 }
 
 // NewPool creates the clients' interfaces and namespaces, in parallel. On
@@ -89,8 +89,8 @@ func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
 	if p.host, err = k.open(cfg); err != nil {
 		return nil, err
 	}
-	p.Clients = p.numbered(max(1, cfg.First), cfg.Count, run)
-	p.guests = p.numbered(cfg.FirstGuest, cfg.Guests, run)
+	p.Clients = p.newClients(max(1, cfg.First), cfg.Count, run)
+	p.guests = p.newClients(cfg.FirstGuest, cfg.Guests, run)
 	if err := p.each(ctx, 8, func(ctx context.Context, c *Client) error { return c.net.create(ctx) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("creating clients: %w", err), p.Close())
 	}
@@ -100,8 +100,8 @@ func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
 // Kind is the clients' kind.
 func (p *Pool) Kind() Kind { return KindOf(p.cfg.Kind) }
 
-// numbered are so many clients, without interfaces and addresses.
-func (p *Pool) numbered(first, count int, run Runner) []*Client {
+// newClients are so many clients, without interfaces and addresses.
+func (p *Pool) newClients(first, count int, run Runner) []*Client {
 	list := make([]*Client, count)
 	for i := range list {
 		n := first + i
@@ -116,7 +116,7 @@ func (p *Pool) numbered(first, count int, run Runner) []*Client {
 // each runs fn for every client, at most parallel at once, and returns the
 // first error with the number of clients that failed. Once ctx has ended it is not run any more.
 func (p *Pool) each(ctx context.Context, parallel int, fn func(context.Context, *Client) error) error {
-	return GaveUp(p.arrive(
+	return GaveUp(p.inTurn(
 		ctx, Pace{Parallel: parallel}, func(ctx context.Context, c *Client) (Tries, error) { return Tries{}, fn(ctx, c) }))
 }
 

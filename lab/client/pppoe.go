@@ -88,7 +88,7 @@ func (c *lineClient) lease(ctx context.Context) (Tries, error) {
 	if err := h.link.SetRouter(terms.Peer); err != nil {
 		return tries, err
 	}
-	if err := h.link.Meet(terms.Peer, at.Concentrator); err != nil {
+	if err := h.link.SetRouterMAC(terms.Peer, at.Concentrator); err != nil {
 		return tries, err
 	}
 	if err := h.link.PutOnLine(ip, c.mac(), at); err != nil {
@@ -105,7 +105,7 @@ func (c *lineClient) release(ctx context.Context) error {
 	if c.line == nil {
 		return nil
 	}
-	err := c.line.Hang(ctx)
+	err := c.line.HangUp(ctx)
 	c.line = nil
 	if c.held.Addr.IsValid() {
 		err = errors.Join(err, c.depart())

@@ -22,7 +22,7 @@ func toyKind(at *netnstest.Space) Kind {
 	return Kind{
 		Name: "toy", Most: 5, MostSending: 5, Static: true, MTU: traffic.EthernetMTU,
 		open: func(Config) (host, error) {
-			return separate(func(c *Client) attachment { return toyClient{c, at} }), nil
+			return unsharedHost(func(c *Client) attachment { return toyClient{c, at} }), nil
 		},
 	}
 }
@@ -33,7 +33,7 @@ type toyClient struct {
 }
 
 func (c toyClient) create(context.Context) (err error) {
-	ip := after(c.cfg.LAN.Addr(), c.Num)
+	ip := addAddr(c.cfg.LAN.Addr(), c.Num)
 	c.at.Do(func() {
 		var link netlink.Link
 		if link, err = netlink.LinkByName(c.cfg.Parent); err == nil {

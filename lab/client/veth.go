@@ -25,7 +25,9 @@ var vethKind = Kind{
 	Needs: heavyNeeds, // less than that: a client has no namespace
 	MTU:   traffic.EthernetMTU,
 	Times: macvlanKind.Times,
-	open:  func(Config) (host, error) { return separate(func(c *Client) attachment { return vethClient{c} }), nil },
+	open: func(Config) (host, error) {
+		return unsharedHost(func(c *Client) attachment { return vethClient{c} }), nil
+	},
 }
 
 // vethClient has its address from the moment it is created.
@@ -40,7 +42,7 @@ func (c vethClient) create(context.Context) error {
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: peer, PeerHardwareAddr: c.MAC}); err != nil {
 		return fmt.Errorf("adding veth %s: %w", name, err)
 	}
-	ip := after(c.cfg.LAN.Addr().Next(), c.Num-1)
+	ip := addAddr(c.cfg.LAN.Addr().Next(), c.Num-1)
 	link, err := netlink.LinkByName(peer)
 	if err != nil {
 		return err
@@ -63,8 +65,8 @@ func (c vethClient) create(context.Context) error {
 	return nil
 }
 
-// after is the IPv4 address n addresses after another.
-func after(ip netip.Addr, n int) netip.Addr {
+// addAddr is the IPv4 address n addresses after another.
+func addAddr(ip netip.Addr, n int) netip.Addr {
 	b := ip.As4()
 	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+uint32(n))
 	return netip.AddrFrom4(b)

@@ -19,17 +19,17 @@ type Capturing interface {
 	Finish(ctx context.Context, env Env) ([]Captured, error)
 }
 
-// Idler is a device that captures nothing: the capturing's settings change nothing for it, and it is measured once
-// for all of them.
-type Idler interface {
+// NonCapturing is a device that captures nothing: the capturing's settings change nothing for it, and it is measured
+// once for all of them.
+type NonCapturing interface {
 	Capturing
 	Idles()
 }
 
-// Idles reports whether a device captures nothing.
-func Idles(name string) bool {
+// CapturesNothing reports whether a device captures nothing.
+func CapturesNothing(name string) bool {
 	d, err := NewCapture(name, Capture{})
-	_, idles := d.(Idler)
+	_, idles := d.(NonCapturing)
 	return err == nil && idles
 }
 
@@ -121,8 +121,8 @@ type NoCapture struct{}
 // Traits: nothing is needed, and nothing is captured.
 func (NoCapture) Traits() Traits { return Traits{About: "no capture"} }
 
-// Idles is empty: there is no program.
-func (NoCapture) Idles() {}
+// CapturesNothing is empty: there is no program.
+func (NoCapture) CapturesNothing() {}
 
 // Start, Drain, Finish and Stop have nothing to do.
 func (NoCapture) Start(context.Context, Env) error                { return nil }

@@ -27,18 +27,20 @@ type TcpdumpDisk struct{ *capturePrograms }
 var _ Capturing = TcpdumpDisk{}
 
 const (
-	keepFree  = 1 << 30          // bytes of the disk that stay free
-	leastRoom = 64 << 20         // bytes that each file must have room for
-	diskGrace = 30 * time.Second // of a program, of which most is for counting the frames of its file
+	minDiskFree = 1 << 30          // bytes of the disk that stay free
+	leastRoom   = 64 << 20         // bytes that each file must have room for
+	diskGrace   = 30 * time.Second // of a program, of which most is for counting the frames of its file
 )
 
 // NewTcpdumpDisk makes the device.
-func NewTcpdumpDisk(capture Capture) TcpdumpDisk { return newTcpdumpDisk(capture, keepFree, leastRoom) }
+func NewTcpdumpDisk(capture Capture) TcpdumpDisk {
+	return newTcpdumpDisk(capture, minDiskFree, leastRoom)
+}
 
 func newTcpdumpDisk(capture Capture, keep, least int64) TcpdumpDisk {
 	return TcpdumpDisk{newPrograms(captureProgram{
 		name:    "tcpdump",
-		refuses: noWork,
+		refuses: refuseWork,
 		argv: func(env Env, capture Capture, dir string) []string {
 			file := diskFile(dir)
 			sizes := []string{

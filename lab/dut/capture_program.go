@@ -45,11 +45,11 @@ type capturePrograms struct {
 	captureProgram
 	how     Capture
 	started bool
-	running []*running
+	running []*runningCapture
 }
 
-// running is a program that captures.
-type running struct {
+// runningCapture is a program that captures.
+type runningCapture struct {
 	daemon
 	drained bool
 	output  string // of drain
@@ -93,8 +93,8 @@ func (c *capturePrograms) Start(ctx context.Context, env Env) error {
 		if err := d.host.Spawn(ctx, cmd); err != nil {
 			return fmt.Errorf("starting %s: %w", d.name, err)
 		}
-		c.running = append(c.running, &running{daemon: d})
-		if err := d.prints(ctx, c.ready); err != nil {
+		c.running = append(c.running, &runningCapture{daemon: d})
+		if err := d.awaitText(ctx, c.ready); err != nil {
 			return err
 		}
 		if c.captures == nil {
@@ -112,11 +112,11 @@ func (c *capturePrograms) dir(env Env, d daemon) string {
 	return path.Join(env.Scratch, "capture", strings.ReplaceAll(d.name, " ", "-"))
 }
 
-// prints returns once the daemon has printed text.
-func (d daemon) prints(ctx context.Context, text string) error {
+// awaitText returns once the daemon has printed text.
+func (d daemon) awaitText(ctx context.Context, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	message, err := d.until(ctx, func() error {
+	message, err := d.pollUntil(ctx, func() error {
 		switch p, err := d.state(ctx); {
 		case err != nil:
 			return err
@@ -157,7 +157,7 @@ func (c *capturePrograms) Finish(ctx context.Context, env Env) ([]Captured, erro
 }
 
 // finish ends one program. It counts as broken when it had ended by itself, whatever it said.
-func (c *capturePrograms) finish(ctx context.Context, d *running) (Captured, error) {
+func (c *capturePrograms) finish(ctx context.Context, d *runningCapture) (Captured, error) {
 	unknown := Captured{Program: d.name, Frames: Unknown, Dropped: Unknown}
 	grace := cmp.Or(c.grace, captureGrace)
 	p, err := d.host.End(ctx, agent.Ending{Name: d.name, Signals: captureSignals, Grace: grace})

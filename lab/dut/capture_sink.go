@@ -46,14 +46,14 @@ var sinkAbout = map[string]string{
 	"ebpf": "programs at tc that count in the kernel",
 }
 
-const nameIDS = "ids"
+const idsSinkName = "ids"
 
 // NewIDS makes a device that works on each frame as a program that looks for intruders would: it compresses what is
 // kept, where no other work is asked for.
 func NewIDS(capture Capture) *Sink {
 	capture.Work = cmp.Or(capture.Work, WorkGzip)
 	s := NewSink("mmap", capture)
-	s.name, s.about = nameIDS, "work on each frame ("+capture.Work+"), as a program does that looks for intruders"
+	s.name, s.about = idsSinkName, "work on each frame ("+capture.Work+"), as a program does that looks for intruders"
 	return s
 }
 
@@ -71,7 +71,7 @@ func (s *Sink) Traits() Traits {
 
 func (s *Sink) refuses(capture Capture) error {
 	switch {
-	case s.name == nameIDS && capture.Work == "":
+	case s.name == idsSinkName && capture.Work == "":
 		return errors.New("it works on each frame: choose sink-mmap, which is the same without work")
 	case s.kind == "ebpf" && (capture.Snap != 0 || capture.BufferKiB != 0 || capture.Filter != "" || capture.Work != ""):
 		return errors.New(

@@ -43,7 +43,7 @@ func TestSinksCountEveryFrame(t *testing.T) {
 // takesFrames: a sink that takes frames away refuses a router. Where they end it counts them.
 func takesFrames(t *testing.T, l *captureLab) {
 	d := NewSink("xdp", Capture{BufferKiB: 8 << 10})
-	if err := supported(t, d); errors.Is(err, ErrNotSupported) {
+	if err := checkSupported(t, d); errors.Is(err, ErrNotSupported) {
 		t.Log(err)
 		return
 	}

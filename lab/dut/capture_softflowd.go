@@ -28,10 +28,10 @@ var _ Capturing = Softflowd{}
 func NewSoftflowd(capture Capture) Softflowd {
 	return Softflowd{newPrograms(captureProgram{
 		name:    "softflowd",
-		refuses: noWork,
+		refuses: refuseWork,
 		argv: func(env Env, capture Capture, dir string) []string {
 			argv := []string{"softflowd", "-d", "-i", env.Capture, "-v", "10", "-n", "127.0.0.1:4739", "-p", path.Join(dir,
-				"softflowd.pid"), "-c", control(dir)}
+				"softflowd.pid"), "-c", controlSocket(dir)}
 			if capture.Snap > 0 {
 				argv = append(argv, "-C", strconv.Itoa(capture.Snap))
 			}
@@ -49,8 +49,8 @@ func NewSoftflowd(capture Capture) Softflowd {
 	}, capture)}
 }
 
-// control is the socket by which softflowctl asks.
-func control(dir string) string { return path.Join(dir, "softflowd.ctl") }
+// controlSocket is the socket by which softflowctl asks.
+func controlSocket(dir string) string { return path.Join(dir, "softflowd.ctl") }
 
 // Traits implements DUT.
 func (Softflowd) Traits() Traits {
@@ -64,7 +64,7 @@ func (Softflowd) Traits() Traits {
 // softflowd answers after it has taken the full blocks, so the second answer shows that no more frames came.
 func drainSoftflowd(ctx context.Context, d daemon, dir string) (output string, err error) {
 	for {
-		ask := []string{"softflowctl", "-c", control(dir), "statistics"}
+		ask := []string{"softflowctl", "-c", controlSocket(dir), "statistics"}
 		out, err := d.host.Run(ctx, agent.Command{Argv: ask, Support: true, Timeout: drainTimeout})
 		if p, bad := d.state(ctx); bad != nil || p.Ended {
 			return "", bad
@@ -76,7 +76,7 @@ func drainSoftflowd(ctx context.Context, d daemon, dir string) (output string, e
 			return output, nil
 		}
 		output = out.Stdout
-		if err := pause(ctx); err != nil {
+		if err := sleepPollInterval(ctx); err != nil {
 			return "", err
 		}
 	}

@@ -33,7 +33,7 @@ func NewSuricata(capture Capture) Suricata {
 			if capture.Snap > 0 {
 				return fmt.Errorf("it takes whole frames, and not %d bytes of each: leave the snap length out", capture.Snap)
 			}
-			return noWork(capture)
+			return refuseWork(capture)
 		},
 		argv: func(env Env, capture Capture, dir string) []string {
 			return []string{"sh", "-c", runSuricata, "sh", dir, suricataSettings(env, capture, dir), env.Capture}
@@ -109,8 +109,8 @@ af-packet:
 }
 
 const (
-	restEvery = 100 * time.Millisecond // ten times what frames wait in a block that is not full
-	restMost  = 5 * time.Millisecond   // of work in that time
+	idleInterval = 100 * time.Millisecond // ten times what frames wait in a block that is not full
+	maxIdleWork  = 5 * time.Millisecond   // of work in that time
 )
 
 // suricataWork is how long suricata's capture threads, W#01-IF and on, have worked, ns, or "busy" while one works or
@@ -132,7 +132,7 @@ func awaitRest(ctx context.Context, d daemon, dir string) (string, error) {
 		switch {
 		case err != nil: // busy
 			before = -1
-		case before >= 0 && time.Duration(ns-before) < restMost:
+		case before >= 0 && time.Duration(ns-before) < maxIdleWork:
 			return "", nil // which it also has when it has ended, as its end will show
 		default:
 			before = ns
@@ -140,7 +140,7 @@ func awaitRest(ctx context.Context, d daemon, dir string) (string, error) {
 		select {
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
-		case <-time.After(restEvery):
+		case <-time.After(idleInterval):
 		}
 	}
 	return "", nil

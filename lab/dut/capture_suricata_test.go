@@ -9,7 +9,7 @@ import (
 // TestSuricataCounts: every frame, also with several programs, and what it dropped while it was stopped.
 func TestSuricataCounts(t *testing.T) {
 	t.Parallel()
-	if err := supported(t, NewSuricata(Capture{})); errors.Is(err, ErrNotSupported) {
+	if err := checkSupported(t, NewSuricata(Capture{})); errors.Is(err, ErrNotSupported) {
 		t.Attr("not-run", strings.Join(strings.Fields(err.Error()), " ")) // Debian 12 has no package of it
 		return
 	}

@@ -43,7 +43,7 @@ func NewTcpdump(snap int, capture Capture) Tcpdump {
 				return fmt.Errorf(
 					"it keeps %d bytes of each frame, not %d: choose tcpdump, which keeps as many as asked", snap, capture.Snap)
 			}
-			return noWork(capture)
+			return refuseWork(capture)
 		},
 		argv: func(env Env, capture Capture, _ string) []string {
 			return tcpdumpCommand(env, capture, "/dev/null")
@@ -54,8 +54,8 @@ func NewTcpdump(snap int, capture Capture) Tcpdump {
 	}, capture)}
 }
 
-// noWork refuses work for each frame, which a program would have to be written for.
-func noWork(capture Capture) error {
+// refuseWork refuses work for each frame, which a program would have to be written for.
+func refuseWork(capture Capture) error {
 	if capture.Work != "" {
 		return fmt.Errorf("it does no work (%s) for each frame: choose ids or one of the lab's sinks", capture.Work)
 	}
@@ -93,8 +93,8 @@ func tcpdumpCommand(env Env, capture Capture, file string) []string {
 // after which libpcap hands over its blocks.
 const drainTimeout = 4 * time.Second
 
-// askEvery is how long tcpdump is left alone when it has not all frames and gets no CPU either.
-const askEvery = 500 * time.Millisecond
+// signalInterval is how long tcpdump is left alone when it has not all frames and gets no CPU either.
+const signalInterval = 500 * time.Millisecond
 
 // drainTcpdump waits until tcpdump has taken all that it received and did not drop. An answer takes it 0.1 ms of CPU
 // time, so it is asked again only when it has had a CPU since, or askEvery later.
@@ -105,10 +105,10 @@ func drainTcpdump(ctx context.Context, d daemon, dir string) (string, error) {
 		if err := shell(ctx, d.host, `kill -USR1 "$(cat "$1/pid")"`, dir); err != nil {
 			return "", nil // it has ended, as its end will show
 		}
-		if err := pause(ctx); err != nil {
+		if err := sleepPollInterval(ctx); err != nil {
 			return "", err
 		}
-		had := turns(ctx, d, dir)
+		had := cpuTurns(ctx, d, dir)
 		p, err := d.state(ctx)
 		if err != nil || p.Ended {
 			return "", err
@@ -124,23 +124,23 @@ func drainTcpdump(ctx context.Context, d daemon, dir string) (string, error) {
 		if time.Since(since) > drainTimeout {
 			return "", nil // it does not take them; the difference shows
 		}
-		for end := time.Now().Add(askEvery); turns(ctx, d, dir) == had && time.Now().Before(end); {
-			if err := pause(ctx); err != nil {
+		for end := time.Now().Add(signalInterval); cpuTurns(ctx, d, dir) == had && time.Now().Before(end); {
+			if err := sleepPollInterval(ctx); err != nil {
 				return "", err
 			}
 		}
 	}
 }
 
-// turns is how often the program that has a directory was given a CPU; empty where it has ended.
-func turns(ctx context.Context, d daemon, dir string) string {
+// cpuTurns is how often the program that has a directory was given a CPU; empty where it has ended.
+func cpuTurns(ctx context.Context, d daemon, dir string) string {
 	const script = `read -r _ _ turns <"/proc/$(cat "$0/pid")/schedstat"; echo "$turns"`
 	out, _ := d.host.Run(ctx, agent.Command{Argv: []string{"sh", "-ec", script, dir}, Support: true})
 	return out.Stdout
 }
 
-// pause waits for pollEvery.
-func pause(ctx context.Context) error {
+// sleepPollInterval waits for pollEvery.
+func sleepPollInterval(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -21,14 +21,14 @@ type Machine interface {
 	Find(ctx context.Context, q machine.Query) ([]machine.Found, error)
 }
 
-// lack is the error of a device that a machine lacks something for.
-type lack struct {
+// notSupported is the error of a device that a machine lacks something for.
+type notSupported struct {
 	name, what string
 	kernel     string // under which the device runs on this machine; empty: none is known
 }
 
-func (l *lack) Error() string { return l.name + ": " + l.what + ": " + ErrNotSupported.Error() }
-func (*lack) Unwrap() error   { return ErrNotSupported }
+func (l *notSupported) Error() string { return l.name + ": " + l.what + ": " + ErrNotSupported.Error() }
+func (*notSupported) Unwrap() error   { return ErrNotSupported }
 
 // Check reports whether a DUT can run on a machine; a wrapped ErrNotSupported says what
 // is missing and what to install. Any other error means that the machine does not answer.
@@ -39,8 +39,8 @@ func Check(ctx context.Context, m Machine, name string, d DUT, others ...Need) e
 	if err != nil {
 		return fmt.Errorf("%s: looking for what it needs: %w", name, err)
 	}
-	if lacks := missing(needs, found); lacks != "" {
-		return &lack{name, lacks, elsewhere(needs, found)}
+	if lacks := missingText(needs, found); lacks != "" {
+		return &notSupported{name, lacks, kernelWithMissing(needs, found)}
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func Reason(name string, err error) string {
 // Kernel is the name of a kernel under which a DUT that Check refuses runs on this machine, as gateweigh run --kernel
 // takes it. It is empty where none is known, and where something other than the kernel is missing.
 func Kernel(err error) string {
-	if l, ok := errors.AsType[*lack](err); ok {
+	if l, ok := errors.AsType[*notSupported](err); ok {
 		return l.kernel
 	}
 	return ""
@@ -79,9 +79,9 @@ func Locate(ctx context.Context, m Machine, needs []Need) ([]Need, error) {
 	return needs, nil
 }
 
-// missing names what a device needs and a machine lacks, with what to do about it; empty
+// missingText names what a device needs and a machine lacks, with what to do about it; empty
 // when nothing is missing. Its parts are sorted: reports are compared.
-func missing(needs []Need, found []machine.Found) string {
+func missingText(needs []Need, found []machine.Found) string {
 	byRemedy := map[string][]string{}
 	var list, packages, texts []string
 	for i, n := range needs {

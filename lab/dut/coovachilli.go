@@ -89,7 +89,7 @@ func (c *CoovaChilli) configure(ctx context.Context) error {
 	if err := c.write(ctx, c.Host("router"), c, "chilli.conf", "chilli-rules.sh"); err != nil {
 		return err
 	}
-	return c.shell(ctx, `sh -e "$1/chilli-rules.sh" -I; `+takeAddresses+`; ip link set "$2" up`)
+	return c.shell(ctx, `sh -e "$1/chilli-rules.sh" -I; `+removeAddresses+`; ip link set "$2" up`)
 }
 
 // Stop ends CoovaChilli and its RADIUS server, removes the rules and gives the

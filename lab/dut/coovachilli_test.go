@@ -18,7 +18,7 @@ import (
 // it does not start, make test names the tests that did nothing for that.
 func chilliIsHere(t *testing.T, d DUT) bool {
 	t.Helper()
-	err := supported(t, d)
+	err := checkSupported(t, d)
 	if err == nil {
 		err = chilliStarts(t.Context())
 	}
@@ -81,7 +81,7 @@ func TestCoovaChilliNotRunWhereItDoesNotStart(t *testing.T) {
 // TestCoovaChilliAbsent: the adapter says what is not there, and how to come by it.
 func TestCoovaChilliAbsent(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	err := supported(t, NewCoovaChilli(1))
+	err := checkSupported(t, NewCoovaChilli(1))
 	if !errors.Is(err, ErrNotSupported) {
 		t.Fatalf("got %v", err)
 	}

@@ -43,13 +43,13 @@ type Custom struct {
 	name string
 	spec experiment.CustomDUT
 
-	places  []*place // it was started at: the router, or of a tunnel both gateways
-	started bool     // Start was called and Stop has not succeeded since
-	ready   bool     // Start succeeded
+	places  []*installedHost // it was started at: the router, or of a tunnel both gateways
+	started bool             // Start was called and Stop has not succeeded since
+	ready   bool             // Start succeeded
 }
 
-// place is a host that the device is installed on.
-type place struct {
+// installedHost is a host that the device is installed on.
+type installedHost struct {
 	Host
 	gateway string   // its name, of a tunnel
 	vars    []string // "KEY=value" of the lab, as the host sees it
@@ -111,29 +111,29 @@ func (c *Custom) withVars(cmd experiment.Command) []string {
 func (c *Custom) Start(ctx context.Context, env Env) error {
 	c.started, c.ready, c.places = true, false, nil
 	if c.spec.Tunnel {
-		c.places = ends(env, c.mtu())
+		c.places = gatewayHosts(env, c.mtu())
 	} else {
-		c.places = []*place{c.first(env)}
+		c.places = []*installedHost{c.first(env)}
 	}
-	err := c.each(func(p *place) error { return c.install(ctx, env, p) })
+	err := c.each(func(p *installedHost) error { return c.install(ctx, env, p) })
 	c.ready = err == nil
 	return err
 }
 
 // first is the place whose commands admit clients, also before Start: the first host that clients' packets pass.
-func (c *Custom) first(env Env) *place {
+func (c *Custom) first(env Env) *installedHost {
 	switch {
 	case len(c.places) > 0:
 		return c.places[0]
 	case c.spec.Tunnel: // it admits nobody
-		return &place{}
+		return &installedHost{}
 	}
-	return &place{Host: env.Host("router"), vars: variables(env)}
+	return &installedHost{Host: env.Host("router"), vars: variables(env)}
 }
 
 // each works on all places at once. Errors of a tunnel name the gateways that they are of; a text of both stands there
 // once.
-func (c *Custom) each(do func(*place) error) error {
+func (c *Custom) each(do func(*installedHost) error) error {
 	errs := make([]error, len(c.places))
 	var wg sync.WaitGroup
 	for i, p := range c.places {
@@ -160,7 +160,7 @@ func (c *Custom) each(do func(*place) error) error {
 	return errors.Join(said...)
 }
 
-func (c *Custom) install(ctx context.Context, env Env, p *place) error {
+func (c *Custom) install(ctx context.Context, env Env, p *installedHost) error {
 	for _, file := range slices.Sorted(maps.Keys(c.spec.Files)) {
 		target, content := file, c.spec.Files[file]
 		if !filepath.IsAbs(file) {
@@ -190,14 +190,14 @@ func (c *Custom) install(ctx context.Context, env Env, p *place) error {
 
 // awaitReady repeats the ready command until it exits 0, the daemon has ended or
 // time is up.
-func (c *Custom) awaitReady(ctx context.Context, p *place) error {
+func (c *Custom) awaitReady(ctx context.Context, p *installedHost) error {
 	if len(c.spec.Ready) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.spec.ReadyTimeout)
 	defer cancel()
 	var last error
-	_, err := p.daemon.until(ctx, func() error {
+	_, err := p.daemon.pollUntil(ctx, func() error {
 		err := c.run(ctx, p, "ready", c.spec.Ready, "")
 		if last == nil || ctx.Err() == nil {
 			last = err // once time is up, the error before says more than "killed"
@@ -246,8 +246,8 @@ func (c *Custom) Unlike(ctx context.Context, _ Env) (string, error) {
 		return "", nil
 	}
 	messages := make([]string, len(c.places))
-	err := c.each(func(p *place) error {
-		out, err := p.Run(ctx, agent.Command{Argv: c.spec.Proof, Env: p.vars, Timeout: askPatience, Support: true})
+	err := c.each(func(p *installedHost) error {
+		out, err := p.Run(ctx, agent.Command{Argv: c.spec.Proof, Env: p.vars, Timeout: askTimeout, Support: true})
 		if err == nil || out.ExitCode <= 0 {
 			return err
 		}
@@ -266,7 +266,7 @@ func (c *Custom) Stop(ctx context.Context, _ Env) error {
 	if !c.started {
 		return nil
 	}
-	err := c.each(func(p *place) error {
+	err := c.each(func(p *installedHost) error {
 		err := c.run(ctx, p, "stop", c.spec.Stop, "")
 		if !c.ready {
 			err = nil
@@ -281,7 +281,7 @@ func (c *Custom) Stop(ctx context.Context, _ Env) error {
 }
 
 // run executes the command of one key on a host, if there is one.
-func (c *Custom) run(ctx context.Context, p *place, key string, argv experiment.Command, stdin string) error {
+func (c *Custom) run(ctx context.Context, p *installedHost, key string, argv experiment.Command, stdin string) error {
 	if len(argv) == 0 {
 		return nil
 	}
@@ -306,7 +306,7 @@ func Variables(d DUT, env Env, host string) []string {
 		d = t.Custom
 	}
 	if c, ok := d.(*Custom); ok {
-		if i := slices.IndexFunc(c.places, func(p *place) bool { return p.gateway == host }); i >= 0 {
+		if i := slices.IndexFunc(c.places, func(p *installedHost) bool { return p.gateway == host }); i >= 0 {
 			return c.places[i].vars
 		}
 	}
@@ -330,15 +330,15 @@ func variables(env Env) (vars []string) {
 	return vars
 }
 
-// combined is a device on a router that also does something else, such as masquerade:
+// withMasquerade is a device on a router that also does something else, such as masquerade:
 // the start command of the device's table sets that up before the device starts.
-type combined struct {
+type withMasquerade struct {
 	Counted
 	rest *Custom
 }
 
 // Start implements DUT.
-func (c combined) Start(ctx context.Context, env Env) error {
+func (c withMasquerade) Start(ctx context.Context, env Env) error {
 	if err := c.rest.Start(ctx, env); err != nil {
 		return err
 	}
@@ -346,7 +346,7 @@ func (c combined) Start(ctx context.Context, env Env) error {
 }
 
 // Unlike asks the device, where it is one that can be asked.
-func (c combined) Unlike(ctx context.Context, env Env) (string, error) {
+func (c withMasquerade) Unlike(ctx context.Context, env Env) (string, error) {
 	if d, ok := c.Counted.(Proven); ok {
 		return d.Unlike(ctx, env)
 	}
@@ -354,12 +354,12 @@ func (c combined) Unlike(ctx context.Context, env Env) (string, error) {
 }
 
 // Stop implements DUT. The device stops first.
-func (c combined) Stop(ctx context.Context, env Env) error {
+func (c withMasquerade) Stop(ctx context.Context, env Env) error {
 	return errors.Join(c.Counted.Stop(ctx, env), c.rest.Stop(ctx, env))
 }
 
 // Traits are the device's, with the programs of both.
-func (c combined) Traits() Traits {
+func (c withMasquerade) Traits() Traits {
 	t := c.Counted.Traits()
 	t.Needs = slices.Concat(t.Needs, c.rest.needs())
 	if g, ok := c.Counted.(*Gateway); ok && g.cachesFlows(true) {

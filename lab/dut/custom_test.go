@@ -54,9 +54,9 @@ func custom(t *testing.T, table string) *Custom {
 	return &Custom{name: "x", spec: exp.Custom["x"]}
 }
 
-// described are the devices that ship as TOML, and those of the examples that admit
+// shippedDevices are the devices that ship as TOML, and those of the examples that admit
 // clients on the router.
-func described(t *testing.T) map[string]*experiment.Experiment {
+func shippedDevices(t *testing.T) map[string]*experiment.Experiment {
 	t.Helper()
 	devices := map[string]*experiment.Experiment{}
 	for _, name := range experiment.ShippedDUTs() {
@@ -87,14 +87,14 @@ func described(t *testing.T) map[string]*experiment.Experiment {
 // admitted gets no packet through, nor does who borrows an admitted address.
 func TestDescribedDevicesAdmit(t *testing.T) {
 	t.Parallel()
-	for name, exp := range described(t) {
+	for name, exp := range shippedDevices(t) {
 		t.Run(name, func(t *testing.T) {
 			l, cl := customLab(t)
 			d, err := New(name, 1, exp)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := supported(t, d); err != nil {
+			if err := checkSupported(t, d); err != nil {
 				t.Fatal(err)
 			}
 			if !l.reaches(t) {
@@ -291,7 +291,7 @@ func TestCustomAdmissionCarriesTheLab(t *testing.T) {
 
 func TestCustomCheckNamesPackages(t *testing.T) {
 	d := custom(t, "start = \"true\"\nrequires = { gw-no-such-tool = \"gw-tools\", sh = \"dash\" }\n")
-	err := supported(t, d)
+	err := checkSupported(t, d)
 	if !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "gw-no-such-tool") ||
 		!strings.Contains(err.Error(), "gw-tools") || strings.Contains(err.Error(), "dash") {
 		t.Errorf("Check = %v", err)

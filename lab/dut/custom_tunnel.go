@@ -37,13 +37,13 @@ func (c customTunnel) MTU() int { return c.mtu() }
 
 func (c *Custom) mtu() int { return cmp.Or(c.spec.MTU, OuterLink-c.spec.Overhead) }
 
-// ends are the two gateways as the commands of a tunnel find them.
-func ends(env Env, mtu int) (list []*place) {
+// gatewayHosts are the two gateways as the commands of a tunnel find them.
+func gatewayHosts(env Env, mtu int) (list []*installedHost) {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
 	far := netip.PrefixFrom(env.ServerIP, 24).Masked()
 	for i, name := range env.Routers {
-		p := &place{Host: env.Host(name), gateway: name, vars: variables(env)}
+		p := &installedHost{Host: env.Host(name), gateway: name, vars: variables(env)}
 		for key, value := range map[string]any{
 			experiment.VarSide:    i + 1,
 			experiment.VarOuterIf: env.Port([]string{"outer1", "outer2"}[i]),

@@ -54,7 +54,7 @@ func (d daemon) await(ctx context.Context, probes ...probe) error {
 		defer cancel()
 	}
 	for _, p := range probes {
-		text, err := d.until(ctx, func() error {
+		text, err := d.pollUntil(ctx, func() error {
 			_, err := d.host.Run(ctx, agent.Command{Argv: []string{"sh", "-c", p.shell}})
 			return err
 		})
@@ -71,9 +71,9 @@ func (d daemon) await(ctx context.Context, probes ...probe) error {
 // errTimeIsUp: the daemon is running and a look never succeeded.
 var errTimeIsUp = errors.New("time is up")
 
-// until repeats look until it succeeds, the daemon has ended or ctx has; said are the
+// pollUntil repeats look until it succeeds, the daemon has ended or ctx has; said are the
 // daemon's last lines. A daemon without a host does not end.
-func (d daemon) until(ctx context.Context, look func() error) (text string, err error) {
+func (d daemon) pollUntil(ctx context.Context, look func() error) (text string, err error) {
 	for look() != nil {
 		if d.host != nil {
 			p, err := d.state(ctx)

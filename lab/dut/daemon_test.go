@@ -89,7 +89,7 @@ func TestLeaseRange(t *testing.T) {
 func TestCleanRouter(t *testing.T) {
 	l := newTestLab(t, Clean{}, 1)
 	d := Clean{}
-	if err := errors.Join(supported(t, d), d.Start(t.Context(), l.env), d.Stop(t.Context(), l.env)); err != nil {
+	if err := errors.Join(checkSupported(t, d), d.Start(t.Context(), l.env), d.Stop(t.Context(), l.env)); err != nil {
 		t.Fatal(err)
 	}
 	l.router.must(t, "echo 0 >/proc/sys/net/ipv4/ip_forward")

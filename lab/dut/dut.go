@@ -57,8 +57,9 @@ func KeepsOut(d DUT) bool {
 	return t.Admission.Kind != client.AdmitNone || ok && adm.Admits()
 }
 
-// Expels reports whether a DUT keeps clients out again before it is stopped: clients log out, or it revokes them.
-func Expels(d DUT) bool {
+// EndsAdmission reports whether a DUT keeps clients out again before it is stopped: clients log out, or it revokes
+// them.
+func EndsAdmission(d DUT) bool {
 	adm, ok := d.(Admitter)
 	return KeepsOut(d) && (len(d.Traits().Admission.Logout) > 0 || ok && adm.Revokes())
 }
@@ -178,13 +179,13 @@ func (e Env) Port(name string) string {
 	return port
 }
 
-// askPatience is how long the router may take to answer under load: milliseconds, but an emulated CPU that the load
+// askTimeout is how long the router may take to answer under load: milliseconds, but an emulated CPU that the load
 // fills leaves little for a question.
-const askPatience = 3 * time.Minute
+const askTimeout = 3 * time.Minute
 
 // ask runs a program on the router that does not count as the DUT's.
 func ask(ctx context.Context, env Env, argv ...string) (string, error) {
-	out, err := env.Host("router").Run(ctx, agent.Command{Argv: argv, Support: true, Timeout: askPatience})
+	out, err := env.Host("router").Run(ctx, agent.Command{Argv: argv, Support: true, Timeout: askTimeout})
 	if err != nil {
 		return "", fmt.Errorf("asking the device what it knows: %w", err)
 	}

@@ -59,7 +59,7 @@ func (f *Floor) Admit(ctx context.Context, env Env, clients []ClientAddr) error 
 	if err := d.spawn(ctx, agent.Self, agent.FloorCommand, file); err != nil {
 		return err
 	}
-	return d.prints(ctx, "ready")
+	return d.awaitText(ctx, "ready")
 }
 
 // Revoke leaves the packets to the kernel again.

@@ -39,7 +39,7 @@ func TestFloor(t *testing.T) {
 			if got := ttl(); name == "floor" && got != "ttl=64\n" { // what has no ports is not translated
 				t.Errorf("with its clients: %s", got)
 			}
-			l.bothWays(t)
+			l.checkBothDirections(t)
 			var own, seen []string
 			labtest.Await(t, "the server to see the client's connection", func() bool {
 				own = strings.Fields(l.clientHost.must(t, "ss -Hnto state established dst 192.168.89.1 | head -n 1"))
@@ -83,8 +83,8 @@ func (l *testLab) floorClients(t *testing.T) []ClientAddr {
 	return []ClientAddr{own, host}
 }
 
-// bothWays returns when streams of both directions have carried data and UDP probes have come back.
-func (l *testLab) bothWays(t *testing.T) {
+// checkBothDirections returns when streams of both directions have carried data and UDP probes have come back.
+func (l *testLab) checkBothDirections(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
 	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "both", Clients: 1, OfferedMbps: 20, BurstSegments: 8,

@@ -15,9 +15,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// talk opens a connection through the router and sends a line on it again and again; what comes back are
+// startConnection opens a connection through the router and sends a line on it again and again; what comes back are
 // acknowledgements.
-func (l *testLab) talk(t *testing.T, port string) {
+func (l *testLab) startConnection(t *testing.T, port string) {
 	t.Helper()
 	l.listen(t, port)
 	send := []string{"bash", "-c", "exec 3<>/dev/tcp/192.168.89.1/" + port + "; while echo line >&3; do sleep 0.05; done"}
@@ -62,14 +62,14 @@ func TestForwarders(t *testing.T) {
 			if text, err := c.Unlike(t.Context(), l.env); err != nil || !strings.Contains(text, "no connection") {
 				t.Errorf("without connections: %q, %v", text, err)
 			}
-			l.talk(t, "7001")
+			l.startConnection(t, "7001")
 			awaitUnlike(t, l, c, "")
 			if list := l.router.must(t, "cat /proc/net/nf_conntrack"); c.Flowtable != strings.Contains(list, "[OFFLOAD]") {
 				t.Errorf("the kernel's list: %s", list)
 			}
 			// The kernel tracks connections for as long as a rule asks for it.
 			l.router.must(t, `nft "flush chain ip $1 $2; add rule ip $1 $2 ct state new accept"`, forwarderTable, c.chain)
-			l.talk(t, "7002")
+			l.startConnection(t, "7002")
 			awaitUnlike(t, l, c, c.says)
 			for range 2 {
 				if err := d.Stop(t.Context(), l.env); err != nil {
@@ -116,8 +116,9 @@ func TestGatewayBehindFlowtable(t *testing.T) {
 	defer talker.Wait()
 	defer conn.Close()
 	awaitUnlike(t, l, d, "")
-	before := l.billedUp(t, d)
-	labtest.Await(t, "what passes by the flowtable to be counted", func() bool { return l.billedUp(t, d) > before+500 })
+	before := l.countedUpload(t, d)
+	labtest.Await(t, "what passes by the flowtable to be counted",
+		func() bool { return l.countedUpload(t, d) > before+500 })
 	if text, err := d.Unlike(t.Context(), l.env); text != "" || err != nil {
 		t.Errorf("while it was counted: %q, %v", text, err)
 	}
@@ -133,8 +134,8 @@ func TestGatewayBehindFlowtable(t *testing.T) {
 	}
 }
 
-// billedUp is how many bytes gatewayd has counted of what its only client sent.
-func (l *testLab) billedUp(t *testing.T, d behindFlowtable) uint64 {
+// countedUpload is how many bytes gatewayd has counted of what its only client sent.
+func (l *testLab) countedUpload(t *testing.T, d behindFlowtable) uint64 {
 	t.Helper()
 	var session struct {
 		UpBytes uint64 `json:"up_bytes"`
@@ -152,7 +153,7 @@ func awaitUnlike(t *testing.T, l *testLab, d Proven, says string) {
 	var text string
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("it said last: %q, of %s", text, listOf(l))
+			t.Logf("it said last: %q, of %s", text, connectionList(l))
 		}
 	})
 	labtest.Await(t, "the device to say of its router: "+says, func() bool {
@@ -196,7 +197,7 @@ func TestQueueStatement(t *testing.T) {
 	}
 }
 
-func listOf(l *testLab) string {
+func connectionList(l *testLab) string {
 	out, _ := l.router.Run(
 		context.Background(), agent.Command{Argv: []string{"sh", "-c", "cat /proc/net/nf_conntrack; nft list ruleset"}})
 	return out.Stdout

@@ -42,12 +42,12 @@ func NewGateway(v experiment.Variant, clients int) *Gateway {
 	return g
 }
 
-// fast ends the names of data paths that are optimised, instead of as studied.
-const fast = "-fast"
+// fastSuffix ends the names of data paths that are optimised, instead of as studied.
+const fastSuffix = "-fast"
 
 // Datapath is the kind of the data path, and Fast its mode, as gatewayd's configuration has them.
-func (g *Gateway) Datapath() string { return strings.TrimSuffix(g.Path, fast) }
-func (g *Gateway) Fast() bool       { return strings.HasSuffix(g.Path, fast) }
+func (g *Gateway) Datapath() string { return strings.TrimSuffix(g.Path, fastSuffix) }
+func (g *Gateway) Fast() bool       { return strings.HasSuffix(g.Path, fastSuffix) }
 
 // NFTQueue is gatewayd with its data path "nfqueue" where nftables itself queues every packet of a client for it. The
 // same gateway without that asks for its own way, and uses iptables' target where the kernel has no other.
@@ -152,7 +152,7 @@ func (g *Gateway) cachesFlows(ruled bool) bool { return g.Path == experiment.Pat
 // lan is a network with addresses for all clients.
 func (g *Gateway) lan() netip.Prefix {
 	switch n := max(g.clients, g.sessions); {
-	case n+silentFrom >= 1<<16:
+	case n+firstSilent >= 1<<16:
 		return netip.MustParsePrefix("10.0.0.0/14")
 	case n > 200, g.sessions > 0:
 		return netip.MustParsePrefix("10.1.0.0/16")
@@ -165,7 +165,7 @@ func (g *Gateway) Pool() string {
 	if g.sessions == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s-%s", g.Gateway.Next(), hostOf(g.LAN, silentFrom-1))
+	return fmt.Sprintf("%s-%s", g.Gateway.Next(), hostOf(g.LAN, firstSilent-1))
 }
 
 // Start starts FreeRADIUS on the server and gatewayd on the router, and returns
@@ -189,7 +189,7 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	if err != nil {
 		return err
 	}
-	if err := g.fill(ctx); err != nil {
+	if err := g.logInSilent(ctx); err != nil {
 		return err
 	}
 	if g.PPPoE {
@@ -229,7 +229,7 @@ func (g *Gateway) configure(ctx context.Context) (err error) {
 	}
 	lan := g.LAN
 	if g.sessions > 0 { // below the addresses of those that never send
-		lan = netip.PrefixFrom(lan.Masked().Addr(), 32-bits.TrailingZeros(silentFrom))
+		lan = netip.PrefixFrom(lan.Masked().Addr(), 32-bits.TrailingZeros(firstSilent))
 	}
 	page := fmt.Sprintf("http://%s:%d/api/captive-portal", g.Gateway, g.WebPort)
 	return g.lease(ctx, lan, dnsmasq{Leases: path.Join(g.Dir, "leases"), URI: page})
@@ -246,27 +246,27 @@ umount "$1/bpf" 2>/dev/null || :
 ip addr del "$4" dev "$2" 2>/dev/null || :`, g.program, netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String())
 }
 
-// silentFrom is the place in the LAN of the first client that never sends. The clients
+// firstSilent is the place in the LAN of the first client that never sends. The clients
 // that the lab brings have the places below.
-const silentFrom = 4096
+const firstSilent = 4096
 
 // The clients fit there, besides the network, the router and the last address.
-const _ = uint(silentFrom - 3 - experiment.MaxAmongSessions)
+const _ = uint(firstSilent - 3 - experiment.MaxAmongSessions)
 
 // Fill has Start return with so many clients admitted, less those that the lab will
 // bring: clients that never send. It is called before anything else.
 func (g *Gateway) Fill(sessions int) { g.sessions = sessions }
 
-// fill logs the silent clients in, within five minutes. It returns when the accounting
+// logInSilent logs the silent clients in, within five minutes. It returns when the accounting
 // server has acknowledged all of them, because the daemon works for them until then.
-func (g *Gateway) fill(ctx context.Context) error {
+func (g *Gateway) logInSilent(ctx context.Context) error {
 	silent := g.sessions - g.clients
 	if silent <= 0 {
 		return nil
 	}
 	var list strings.Builder
 	for i := range silent {
-		fmt.Fprintf(&list, "%s silent 06:00:00:%02x:%02x:%02x\n", hostOf(g.LAN, silentFrom+i), i>>16, i>>8&0xff, i&0xff)
+		fmt.Fprintf(&list, "%s silent 06:00:00:%02x:%02x:%02x\n", hostOf(g.LAN, firstSilent+i), i>>16, i>>8&0xff, i&0xff)
 	}
 	const login = `cat >"$2/silent"; "$1" login --list "$2/silent" --socket "$2/control.sock" > /dev/null
 until "$1" status --json --socket "$2/control.sock" | grep -q '"outbox": 0,'; do sleep 0.5; done`

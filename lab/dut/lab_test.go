@@ -34,23 +34,23 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// here answers for this machine as its agent would.
-type here struct{}
+// thisMachine answers for this machine as its agent would.
+type thisMachine struct{}
 
-func (here) Find(ctx context.Context, q machine.Query) ([]machine.Found, error) {
+func (thisMachine) Find(ctx context.Context, q machine.Query) ([]machine.Found, error) {
 	return machine.Find(ctx, q), nil
 }
 
-// supported is an error when a device cannot run on this machine.
-func supported(t testing.TB, d DUT) error {
+// checkSupported is an error when a device cannot run on this machine.
+func checkSupported(t testing.TB, d DUT) error {
 	t.Helper()
-	return Check(t.Context(), here{}, "device", d)
+	return Check(t.Context(), thisMachine{}, "device", d)
 }
 
 // skipUnsupported skips where Check says what the machine lacks for a device.
 func skipUnsupported(t testing.TB, d DUT) {
 	t.Helper()
-	err := supported(t, d)
+	err := checkSupported(t, d)
 	if errors.Is(err, ErrNotSupported) {
 		t.Skipf("not here: %v", err)
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// gadget is a device that needs something and does nothing.
-type gadget struct{ needs []Need }
+// needyDevice is a device that needs something and does nothing.
+type needyDevice struct{ needs []Need }
 
-func (gadget) Start(context.Context, Env) error { return nil }
-func (gadget) Stop(context.Context, Env) error  { return nil }
-func (g gadget) Traits() Traits                 { return Traits{Needs: g.needs} }
+func (needyDevice) Start(context.Context, Env) error { return nil }
+func (needyDevice) Stop(context.Context, Env) error  { return nil }
+func (g needyDevice) Traits() Traits                 { return Traits{Needs: g.needs} }
 
 func TestMissingNamesProgramsAndRemedies(t *testing.T) {
 	needs := []Need{
@@ -25,12 +25,12 @@ func TestMissingNamesProgramsAndRemedies(t *testing.T) {
 		{Program: "gwd-a", Package: "gadgets"},
 		{Program: "gwd-c", Advice: "build it"},
 	}
-	err := Check(t.Context(), here{}, "gadget", gadget{needs})
+	err := Check(t.Context(), thisMachine{}, "gadget", needyDevice{needs})
 	if !errors.Is(err, ErrNotSupported) ||
 		!strings.Contains(err.Error(), "gadget: not on PATH: gwd-a, gwd-b (package gadgets), gwd-c (build it)") {
 		t.Errorf("error is %v", err)
 	}
-	if err := Check(t.Context(), here{}, "gadget", gadget{needs[:1]}); err != nil {
+	if err := Check(t.Context(), thisMachine{}, "gadget", needyDevice{needs[:1]}); err != nil {
 		t.Error(err)
 	}
 }
@@ -46,20 +46,21 @@ func TestBrokenIsNotSupported(t *testing.T) {
 		d    DUT
 		want string
 	}{
-		"broken": {gadget{[]Need{{Program: "gwd-broken", ProbeArg: "--version"}}},
+		"broken": {needyDevice{[]Need{{Program: "gwd-broken", ProbeArg: "--version"}}},
 			"gwd-broken does not start: exit status 127: libgadget"},
-		"not tried":         {gadget{[]Need{{Program: "gwd-broken"}}}, ""},
-		"status of its own": {gadget{[]Need{{Program: "gwd-fine", ProbeArg: "--version"}}}, ""},
+		"not tried":         {needyDevice{[]Need{{Program: "gwd-broken"}}}, ""},
+		"status of its own": {needyDevice{[]Need{{Program: "gwd-fine", ProbeArg: "--version"}}}, ""},
 		"chilli":            {NewCoovaChilli(1), "chilli does not start: exit status 127: libchilli"},
 	} {
-		err := Check(t.Context(), here{}, name, c.d)
+		err := Check(t.Context(), thisMachine{}, name, c.d)
 		if c.want == "" && err != nil ||
 			c.want != "" && (!errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	lacks := missing([]Need{{Program: "nft"}, {Program: "iptables", Feature: "NFQUEUE"}}, []machine.Found{{Path: "/nft",
-		FeatureError: "no"}, {Path: "/iptables", FeatureError: "none"}})
+	lacks := missingText(
+		[]Need{{Program: "nft"}, {Program: "iptables", Feature: "NFQUEUE"}}, []machine.Found{{Path: "/nft",
+			FeatureError: "no"}, {Path: "/iptables", FeatureError: "none"}})
 	if lacks != "the kernel lacks NFQUEUE: none; the kernel lacks nftables: no" {
 		t.Errorf("features: %s", lacks)
 	}

@@ -106,7 +106,7 @@ func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 	if _, err := o.Host("router").Run(ctx, settle); err != nil {
 		return fmt.Errorf("opennds did not come to rest after starting: %w", err)
 	}
-	answer, err := o.answers(ctx)
+	answer, err := o.answerTime(ctx)
 	if err != nil {
 		return fmt.Errorf("asking opennds's web server for a page: %w", err)
 	}
@@ -115,8 +115,8 @@ func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 	return nil
 }
 
-// answers is how long the web server takes for the shortest request: one of the router's own, which it turns away.
-func (o *OpenNDS) answers(ctx context.Context) (time.Duration, error) {
+// answerTime is how long the web server takes for the shortest request: one of the router's own, which it turns away.
+func (o *OpenNDS) answerTime(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
 	// 8: an error page
 	err := o.shell(ctx, `wget -q -t 1 -T 60 -O /dev/null "http://$3/" || [ $? = 8 ]`,
@@ -151,7 +151,7 @@ func (o *OpenNDS) configure(ctx context.Context) error {
 	// been asked for; a forgotten one is learnt again with the first packet.
 	const prepare = `mkdir -p "$1/bin" /run/tmpfiles.d; printf '#!/bin/sh\nexit 0\n' >"$1/bin/systemctl"
 chmod 755 "$1/bin/systemctl"; rm -f /tmp/dhcp.leases; ip neigh flush dev "$3"
-[ -z "$4" ] || { ` + takeAddresses + `; ip addr add "$4" dev "$2"; }`
+[ -z "$4" ] || { ` + removeAddresses + `; ip addr add "$4" dev "$2"; }`
 	if err := o.shell(ctx, prepare, o.Port("wan"), own); err != nil {
 		return err
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// elsewhere is the kernel under which this machine has what a device needs, where all that is missing is the kernel's.
-func elsewhere(needs []Need, found []machine.Found) string {
+// kernelWithMissing is the kernel under which this machine has what a device needs, where all that is missing is the
+// kernel's.
+func kernelWithMissing(needs []Need, found []machine.Found) string {
 	var features []machine.Feature
 	for i, n := range needs {
 		switch f := found[i]; {
@@ -27,7 +28,7 @@ func elsewhere(needs []Need, found []machine.Found) string {
 // OtherKernel is the name of a kernel that has features which this machine's lacks: "debian", or "" where none is
 // known. The files of Debian's kernel say so where it is fetched, and what is declared of the features elsewhere.
 func OtherKernel(features ...machine.Feature) string {
-	places, err := kernel.Usual()
+	places, err := kernel.UsualPlaces()
 	if err != nil || len(features) == 0 || runtime.GOARCH != "amd64" { // guests are for x86-64
 		return ""
 	}
@@ -36,7 +37,7 @@ func OtherKernel(features ...machine.Feature) string {
 		if own, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil && strings.TrimSpace(string(own)) == k.Release {
 			return "" // this is it
 		}
-		has = func(f machine.Feature) bool { return InKernel(k, f) }
+		has = func(f machine.Feature) bool { return FilesHave(k, f) }
 	}
 	if slices.ContainsFunc(features, func(f machine.Feature) bool { return !has(f) }) {
 		return ""
@@ -44,8 +45,8 @@ func OtherKernel(features ...machine.Feature) string {
 	return kernel.Debian
 }
 
-// InKernel reports whether a kernel's files say that it has a feature.
-func InKernel(k kernel.Kernel, f machine.Feature) bool {
+// FilesHave reports whether a kernel's files say that it has a feature.
+func FilesHave(k kernel.Kernel, f machine.Feature) bool {
 	return slices.ContainsFunc(f.Either(), func(f machine.Feature) bool {
 		parts := f.Parts()
 		return len(parts) > 0 && !slices.ContainsFunc(parts, func(p machine.Part) bool { return !k.Has(p.Option, p.Module) })

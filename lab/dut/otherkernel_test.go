@@ -14,11 +14,11 @@ import (
 func TestDebianHasWhatIsDeclared(t *testing.T) {
 	k := labtest.Debian(t)
 	for _, f := range machine.Features() {
-		if has := InKernel(k, f); has != f.InDebian() {
+		if has := FilesHave(k, f); has != f.InDebian() {
 			t.Errorf("%s: kernel %s has %v: %v, declared is %v", f, k.Release, f.Parts(), has, f.InDebian())
 		}
 	}
-	if InKernel(k, "CONFIG_NO_SUCH_OPTION") || !InKernel(k, "CONFIG_NFT_QUEUE") {
+	if FilesHave(k, "CONFIG_NO_SUCH_OPTION") || !FilesHave(k, "CONFIG_NFT_QUEUE") {
 		t.Error("options of a table's device are not looked up")
 	}
 }
@@ -30,19 +30,19 @@ func TestOtherKernel(t *testing.T) {
 	needs := []Need{{Program: "nft", Package: "nftables", Feature: machine.NFTQueue}, {Program: "gwd", Package: "gadgets"},
 		{Feature: "CONFIG_GWD"}}
 	absent := []machine.Found{{Path: "/nft", FeatureError: "CONFIG_NFT_QUEUE is not set"}, {}, {}}
-	if text := missing(needs, absent); !strings.Contains(text,
+	if text := missingText(needs, absent); !strings.Contains(text,
 		"not on PATH: gwd (package gadgets); sudo apt-get install gadgets; the kernel lacks nft queue: CONFIG_NFT_QUEUE is "+
 			"not set") {
 		t.Errorf("missing: %s", text)
 	}
 	here := []machine.Found{absent[0], {Path: "/gwd"}, {}}
 	option := []machine.Found{{Path: "/nft"}, {Path: "/gwd"}, {FeatureError: "CONFIG_GWD is not set"}}
-	if text := missing(needs, option); text != "the kernel lacks CONFIG_GWD" {
+	if text := missingText(needs, option); text != "the kernel lacks CONFIG_GWD" {
 		t.Errorf("missing: %s", text)
 	}
 	check := func(when string, found []machine.Found, want string) {
 		t.Helper()
-		if other := elsewhere(needs, found); other != want {
+		if other := kernelWithMissing(needs, found); other != want {
 			t.Errorf("%s: runs under %q, want %q", when, other, want)
 		}
 	}
@@ -63,7 +63,8 @@ func TestOtherKernel(t *testing.T) {
 func TestCheckNamesTheKernel(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	labtest.FetchedKernel(t, "CONFIG_GWD=y\n")
-	err := Check(t.Context(), here{}, "gadget", gadget{[]Need{{Program: "sh", Package: "dash"}, {Feature: "CONFIG_GWD"}}})
+	err := Check(t.Context(), thisMachine{}, "gadget",
+		needyDevice{[]Need{{Program: "sh", Package: "dash"}, {Feature: "CONFIG_GWD"}}})
 	if machine.Feature("CONFIG_GWD").Unset() == "" { // the kernel does not show its configuration
 		if err != nil {
 			t.Errorf("where the configuration is not shown: %v", err)

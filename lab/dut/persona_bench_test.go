@@ -85,13 +85,13 @@ func (l *testLab) memory(t testing.TB) (kib float64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kib += number(t, outside(t, pss, fmt.Sprint(hello.PID)))
+		kib += number(t, runBesideLab(t, pss, fmt.Sprint(hello.PID)))
 	}
 	return kib
 }
 
-// outside runs a script beside the lab: a host's programs do not see its agent.
-func outside(t testing.TB, script string, args ...string) string {
+// runBesideLab runs a script beside the lab: a host's programs do not see its agent.
+func runBesideLab(t testing.TB, script string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("sh", append([]string{"-ec", script, "sh"}, args...)...).Output()
 	if err != nil {

@@ -24,11 +24,11 @@ import (
 // personas gives a lab n of them, with leases from the device.
 func (l *testLab) personas(t testing.TB, n int) []client.Address {
 	t.Helper()
-	return l.leasing(t, client.Config{Kind: client.KindPersona, Count: n})
+	return l.createLeased(t, client.Config{Kind: client.KindPersona, Count: n})
 }
 
-// leasing gives a lab clients with addresses from the device.
-func (l *testLab) leasing(t testing.TB, cfg client.Config) []client.Address {
+// createLeased gives a lab clients with addresses from the device.
+func (l *testLab) createLeased(t testing.TB, cfg client.Config) []client.Address {
 	t.Helper()
 	host := l.clientHost
 	cfg.Parent, cfg.LAN, cfg.Gateway, cfg.Lab = host.Ifs[0], l.env.LAN, l.env.Gateway, 'a'
@@ -86,8 +86,8 @@ func TestPersonasAtTheGateway(t *testing.T) {
 			t.Fatalf("%s login: %v, %v", turn, err, client.GaveUp(in))
 		}
 	}
-	l.sending(t, n)
-	l.posing(t, d, addrs[0], addrs[1])
+	l.checkAllSend(t, n)
+	l.checkForgedMAC(t, d, addrs[0], addrs[1])
 	if err := host.Logout(t.Context(), adm); err != nil {
 		t.Fatal(err)
 	}
@@ -105,14 +105,14 @@ func TestPersonasAtTheGateway(t *testing.T) {
 	}
 }
 
-// sending has all n clients send for a while.
-func (l *testLab) sending(t *testing.T, n int) {
+// checkAllSend has all n clients send for a while.
+func (l *testLab) checkAllSend(t *testing.T, n int) {
 	t.Helper()
-	l.sends(t, agent.Traffic{Direction: "up", Clients: n, OfferedMbps: 50}, 10e6)
+	l.awaitPayload(t, agent.Traffic{Direction: "up", Clients: n, OfferedMbps: 50}, 10e6)
 }
 
-// sends has a load on until so many bytes of its payload have come to their end.
-func (l *testLab) sends(t *testing.T, load agent.Traffic, bytes int64) {
+// awaitPayload has a load on until so many bytes of its payload have come to their end.
+func (l *testLab) awaitPayload(t *testing.T, load agent.Traffic, bytes int64) {
 	t.Helper()
 	load.Kind, load.MaxSeconds, load.Server = traffic.KindStreams, 60, l.env.ServerIP
 	to := l.server
@@ -138,9 +138,9 @@ func (l *testLab) sends(t *testing.T, load agent.Traffic, bytes int64) {
 	}
 }
 
-// posing has packets sent under the hardware address of one client and the IP address of
+// checkForgedMAC has packets sent under the hardware address of one client and the IP address of
 // another: the gateway drops them, for they carry a hardware address that is not the lease's.
-func (l *testLab) posing(t *testing.T, d *Gateway, one, two client.Address) {
+func (l *testLab) checkForgedMAC(t *testing.T, d *Gateway, one, two client.Address) {
 	t.Helper()
 	const packets = 20
 	before := l.status(t, d).Packets["wrong-mac"]

@@ -59,8 +59,8 @@ func (p *portal) shell(ctx context.Context, script string, args ...string) error
 	return shell(ctx, p.Host("router"), script, append([]string{p.Dir, p.Port("lan")}, args...)...)
 }
 
-// takeAddresses is the part of a script that takes the clients' interface its addresses. Stop gives them back.
-const takeAddresses = `ip -o -4 addr show dev "$2" | awk '{print $4}' >"$1/addresses"; ip addr flush dev "$2"`
+// removeAddresses is the part of a script that takes the clients' interface its addresses. Stop gives them back.
+const removeAddresses = `ip -o -4 addr show dev "$2" | awk '{print $4}' >"$1/addresses"; ip addr flush dev "$2"`
 
 // stop ends the daemons, the last one first, has a script for shell undo the rest, gives
 // the interface its addresses back and removes the portal's files.

@@ -13,7 +13,7 @@ import (
 func (l *testLab) subscribers(t *testing.T, d DUT, n int) []client.Address {
 	t.Helper()
 	adm := d.Traits().Admission
-	return l.leasing(t, client.Config{
+	return l.createLeased(t, client.Config{
 		Kind: client.KindPPPoE, Count: n, Account: client.Account{User: adm.User, Password: adm.Password}})
 }
 
@@ -58,7 +58,7 @@ func TestSubscribersAtTheConcentrator(t *testing.T) {
 			if len(ips) != n {
 				t.Errorf("%d clients share %d addresses", n, len(ips))
 			}
-			l.sending(t, n)
+			l.checkAllSend(t, n)
 			if rules := l.router.must(t, "nft list ruleset"); strings.Contains(rules, "masquerade") != d.NAT {
 				t.Errorf("its rules are:\n%s", rules)
 			}

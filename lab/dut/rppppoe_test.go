@@ -24,7 +24,7 @@ func TestPPPoEServers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := supported(t, d); name == "accel-ppp" && err != nil { // no package has it
+			if err := checkSupported(t, d); name == "accel-ppp" && err != nil { // no package has it
 				t.Attr("not-run", strings.Join(strings.Fields(err.Error()), " "))
 				return
 			}
@@ -53,13 +53,13 @@ func TestPPPoEServers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l.sends(t, agent.Traffic{Direction: "up", Clients: n, OfferedMbps: 5}, 500e3)
-			l.sends(t, agent.Traffic{Direction: "down", Clients: n, OfferedMbps: 5}, 500e3)
+			l.awaitPayload(t, agent.Traffic{Direction: "up", Clients: n, OfferedMbps: 5}, 500e3)
+			l.awaitPayload(t, agent.Traffic{Direction: "down", Clients: n, OfferedMbps: 5}, 500e3)
 			after, err := l.router.Sample(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			used := usedBy(before, after)
+			used := cpuByProgram(before, after)
 			t.Logf("CPU, ms: %v", used)
 			for _, program := range works {
 				if _, found := used[program]; !found {
@@ -86,8 +86,8 @@ func TestPPPoEServers(t *testing.T) {
 	}
 }
 
-// usedBy is the CPU time of programs between two samples, ms by name.
-func usedBy(a, b meter.Sample) map[string]string {
+// cpuByProgram is the CPU time of programs between two samples, ms by name.
+func cpuByProgram(a, b meter.Sample) map[string]string {
 	before, used := map[int]int64{}, map[string]int64{}
 	for _, p := range a.Processes {
 		before[p.PID] = p.RunNs

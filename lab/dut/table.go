@@ -147,7 +147,7 @@ func newVariant(name string, clients int, spec experiment.CustomDUT, exp *experi
 	d, counted := made.(Counted)
 	f, fillable := fillableOf(made)
 	if !counted || spec.Sessions > 0 && !fillable {
-		return nil, exp.Blame("dut."+name+".like", unable(spec))
+		return nil, exp.Blame("dut."+name+".like", noSuchDevice(spec))
 	}
 	if g, ok := made.(*Gateway); ok && spec.Like == experiment.Parametrised {
 		g.about = spec.Description
@@ -156,26 +156,26 @@ func newVariant(name string, clients int, spec experiment.CustomDUT, exp *experi
 		f.Fill(spec.Sessions)
 	}
 	if len(spec.Start) > 0 {
-		return combined{d, &Custom{name: name, spec: spec}}, nil
+		return withMasquerade{d, &Custom{name: name, spec: spec}}, nil
 	}
 	return d, nil
 }
 
-// filled is a device that can have sessions of clients that never send.
-type filled interface{ Fill(sessions int) }
+// fillable is a device that can have sessions of clients that never send.
+type fillable interface{ Fill(sessions int) }
 
 // fillableOf is a device as one that can be filled. Concentrators cannot: the lab makes no PPPoE clients that never
 // send.
-func fillableOf(d DUT) (filled, bool) {
+func fillableOf(d DUT) (fillable, bool) {
 	if g, ok := d.(*Gateway); ok && g.PPPoE {
 		return nil, false
 	}
-	f, ok := d.(filled)
+	f, ok := d.(fillable)
 	return f, ok
 }
 
-// unable says that no device is of the kind that a table wants to be like, and which are.
-func unable(spec experiment.CustomDUT) string {
+// noSuchDevice says that no device is of the kind that a table wants to be like, and which are.
+func noSuchDevice(spec experiment.CustomDUT) string {
 	what := fmt.Sprintf("no portal written in Go is named %q", spec.Like)
 	if spec.Sessions > 0 {
 		what = fmt.Sprintf("no device %q whose sessions the lab can make", spec.Like)

@@ -10,25 +10,25 @@ import (
 	"testing"
 )
 
-// gate is a toy device: it drops what clients send, but for one TCP port.
-type gate struct{ port int }
+// toyPortal is a toy device: it drops what clients send, but for one TCP port.
+type toyPortal struct{ port int }
 
-func (gate) Traits() Traits {
+func (toyPortal) Traits() Traits {
 	return Traits{About: "a gate", Needs: []Need{{Program: "nft", Package: "nftables", Why: "its rule"}}}
 }
 
-func (g gate) Start(ctx context.Context, env Env) error {
+func (g toyPortal) Start(ctx context.Context, env Env) error {
 	const rules = `nft -f - <<EOF
 table ip gate { chain forward { type filter hook forward priority 0; policy accept; iifname "$1" tcp dport != $2 drop; }; }
 EOF`
 	return shell(ctx, env.Host("router"), rules, env.Port("lan"), fmt.Sprint(g.port))
 }
 
-func (gate) Stop(ctx context.Context, env Env) error {
+func (toyPortal) Stop(ctx context.Context, env Env) error {
 	return shell(ctx, env.Host("router"), "nft delete table ip gate 2>/dev/null || :")
 }
 
-func (gate) Counts(ctx context.Context, env Env) (map[string]int, error) {
+func (toyPortal) Counts(ctx context.Context, env Env) (map[string]int, error) {
 	text, err := ask(ctx, env, "nft", "list", "ruleset")
 	return map[string]int{"rules": strings.Count(text, "drop")}, err
 }
@@ -38,13 +38,13 @@ func (gate) Counts(ctx context.Context, env Env) (map[string]int, error) {
 func TestDeviceOfOneLine(t *testing.T) {
 	shipped := maps.Clone(builtin)
 	t.Cleanup(func() { builtin = shipped })
-	builtin["gate"] = func(int) DUT { return gate{port: 9} }
+	builtin["gate"] = func(int) DUT { return toyPortal{port: 9} }
 
 	d, err := New("gate", 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := supported(t, d); err != nil {
+	if err := checkSupported(t, d); err != nil {
 		t.Fatal(err)
 	}
 	l, _ := customLab(t)
@@ -60,7 +60,7 @@ func TestDeviceOfOneLine(t *testing.T) {
 	if err := errors.Join(d.Stop(t.Context(), l.env), d.Stop(t.Context(), l.env)); err != nil {
 		t.Error(err)
 	}
-	builtin["gate"] = func(int) DUT { return gate{port: 10} }
+	builtin["gate"] = func(int) DUT { return toyPortal{port: 10} }
 	if d, err = New("gate", 1, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,7 @@ func (t *Tunnel) Start(ctx context.Context, env Env) error {
 	t.open(env)
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(t.patience, tunnelPatience), errors.New("time is up"))
 	defer cancel()
-	err := t.both(ctx, func(ctx context.Context, e *end) error {
+	err := t.onBothGateways(ctx, func(ctx context.Context, e *end) error {
 		return e.run(ctx,
 			`mkdir -p -m 700 "$DIR"; ip -o route show exact "$NET" | sed 's/ linkdown//; s/ dead//' >"$DIR/route"`)
 	})
@@ -153,10 +153,10 @@ func (t *Tunnel) Start(ctx context.Context, env Env) error {
 		err = t.up(ctx, t)
 	}
 	if err == nil {
-		err = t.both(ctx, func(ctx context.Context, e *end) error { return e.connect(ctx, t.mtu) })
+		err = t.onBothGateways(ctx, func(ctx context.Context, e *end) error { return e.connect(ctx, t.mtu) })
 	}
 	if err == nil {
-		err = t.proves(ctx)
+		err = t.awaitPackets(ctx)
 	}
 	if err != nil {
 		return t.explain(ctx, err)
@@ -178,9 +178,9 @@ func (t *Tunnel) open(env Env) {
 	}
 }
 
-// both works on both gateways at once, and returns once it has ended on both. An error on one ends the context of the
-// other.
-func (t *Tunnel) both(ctx context.Context, do func(ctx context.Context, e *end) error) error {
+// onBothGateways works on both gateways at once, and returns once it has ended on both. An error on one ends the
+// context of the other.
+func (t *Tunnel) onBothGateways(ctx context.Context, do func(ctx context.Context, e *end) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	errs := make([]error, len(t.ends))
@@ -198,12 +198,12 @@ func (t *Tunnel) both(ctx context.Context, do func(ctx context.Context, e *end) 
 
 // run runs a script on the gateway, which finds in its environment what the tunnel consists of: DEV, PORT, …
 func (e *end) run(ctx context.Context, script string, env ...string) error {
-	_, err := e.said(ctx, script, env...)
+	_, err := e.outputOf(ctx, script, env...)
 	return err
 }
 
-// said is what a script for run prints.
-func (e *end) said(ctx context.Context, script string, env ...string) (string, error) {
+// outputOf is what a script for run prints.
+func (e *end) outputOf(ctx context.Context, script string, env ...string) (string, error) {
 	out, err := e.Run(ctx, e.command(script, env...))
 	if err != nil {
 		err = fmt.Errorf("%s: %w", e.name, err)
@@ -255,8 +255,9 @@ ip route replace "$NET" via "$FAR" dev "$DEV"`
 // errUnproven begins the error of a tunnel that stands and carries nothing.
 var errUnproven = errors.New("the tunnel stands, and no packet comes through it to the server and back")
 
-// proves returns once packets go through the tunnel: a ping from gw1's address in the clients' network to the server.
-func (t *Tunnel) proves(ctx context.Context) error {
+// awaitPackets returns once packets go through the tunnel: a ping from gw1's address in the clients' network to the
+// server.
+func (t *Tunnel) awaitPackets(ctx context.Context) error {
 	gw1 := t.ends[0]
 	ping := agent.Command{
 		Argv: []string{"ping", "-q", "-c", "1", "-W", "1", "-I", gw1.address.String(), t.server.String()}, Support: true}
@@ -265,7 +266,7 @@ func (t *Tunnel) proves(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if ended := t.ended(ctx); ended != "" {
+		if ended := t.endedPrograms(ctx); ended != "" {
 			return errors.New(ended)
 		}
 		select {
@@ -276,8 +277,8 @@ func (t *Tunnel) proves(ctx context.Context) error {
 	}
 }
 
-// ended says which programs of the tunnel have ended, and with what words; "" when all run.
-func (t *Tunnel) ended(ctx context.Context) string {
+// endedPrograms says which programs of the tunnel have ended, and with what words; "" when all run.
+func (t *Tunnel) endedPrograms(ctx context.Context) string {
 	var list []string
 	for _, e := range t.ends {
 		for _, d := range e.daemons {
@@ -312,17 +313,17 @@ func (t *Tunnel) explain(ctx context.Context, err error) error {
 		text += fmt.Sprintf(
 			"; %s answers %s outside of the tunnel, so the two do not agree: compare their keys and ciphers", gw2.name, gw1.name)
 	}
-	return explained{err, text}
+	return errorWithDetails{err, text}
 }
 
-// explained is an error with more words.
-type explained struct {
+// errorWithDetails is an error with more words.
+type errorWithDetails struct {
 	error
 	text string
 }
 
-func (e explained) Error() string { return e.text }
-func (e explained) Unwrap() error { return e.error }
+func (e errorWithDetails) Error() string { return e.text }
+func (e errorWithDetails) Unwrap() error { return e.error }
 
 // Unlike looks whether each gateway still leads the other's network into the tunnel, and whether the tunnel has carried
 // what it should since the last look. Both are looked at, so that the next look counts from this one.
@@ -350,7 +351,7 @@ func (t *Tunnel) Unlike(ctx context.Context, _ Env) (string, error) {
 
 // Stop ends the programs, the last ones first, and gives the gateways the direct routes back.
 func (t *Tunnel) Stop(ctx context.Context, _ Env) error {
-	err := t.both(ctx, func(_ context.Context, e *end) error {
+	err := t.onBothGateways(ctx, func(_ context.Context, e *end) error {
 		var errs []error
 		for _, d := range slices.Backward(e.daemons) {
 			errs = append(errs, d.kill(ctx))

@@ -53,7 +53,7 @@ ip link del ` + charonDev + ` 2>/dev/null || :`
 // up starts strongSwan on both gateways and has the first agree with the second.
 func (c charon) up(ctx context.Context, t *Tunnel) error {
 	secret := rand.Text()
-	err := t.both(ctx, func(ctx context.Context, e *end) error { return c.start(ctx, e, secret) })
+	err := t.onBothGateways(ctx, func(ctx context.Context, e *end) error { return c.start(ctx, e, secret) })
 	if err != nil {
 		return err
 	}

@@ -16,15 +16,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// forger is a gateway that is given other keys than the lab makes.
-type forger struct {
+// wrongKeys is a gateway that is given other keys than the lab makes.
+type wrongKeys struct {
 	Host
 	file    string // the one with the key
 	key     *regexp.Regexp
 	instead string
 }
 
-func (f forger) WriteFile(ctx context.Context, name string, data []byte, mode uint32) error {
+func (f wrongKeys) WriteFile(ctx context.Context, name string, data []byte, mode uint32) error {
 	if path.Base(name) == f.file {
 		data = f.key.ReplaceAll(data, []byte(f.instead))
 	}
@@ -32,7 +32,7 @@ func (f forger) WriteFile(ctx context.Context, name string, data []byte, mode ui
 }
 
 // forgers are what the second gateway of a tunnel has instead of what the first one expects.
-var forgers = map[string]forger{
+var forgers = map[string]wrongKeys{
 	"openvpn-aes-gcm": {
 		file: "openvpn.conf", key: regexp.MustCompile(`peer-fingerprint \w\w:\w\w`), instead: "peer-fingerprint 00:00"},
 	"wireguard-go": {file: "wireguard.conf", key: regexp.MustCompile(`PublicKey = .*`),
@@ -56,7 +56,7 @@ func TestTunnelsThatDoNotComeUp(t *testing.T) {
 				forged.Host = l.env.Hosts["gw2"]
 				l.env.Hosts["gw2"] = forged
 			}, "gw2 answers gw1 outside of the tunnel", "keys")
-			l.ends(t, d)
+			l.checkStop(t, d)
 		})
 	}
 	for _, name := range []string{"vxlan", "openvpn-aes-gcm", "ipsec-user-aes-gcm"} {
@@ -67,7 +67,7 @@ func TestTunnelsThatDoNotComeUp(t *testing.T) {
 			l := failingTunnel(t, d, func(l *tunnelLab) { l.gw2.must(t, `ip link set "$1" down`, l.env.Port("outer2")) },
 				"gw2 (192.168.0.2) does not answer gw1 outside of the tunnel", "link")
 			l.gw2.must(t, `ip link set "$1" up; ip route replace 192.168.137.0/24 via 192.168.0.1`, l.env.Port("outer2"))
-			l.ends(t, d)
+			l.checkStop(t, d)
 		})
 	}
 }
@@ -91,8 +91,8 @@ func failingTunnel(t *testing.T, d *Tunnel, spoil func(*tunnelLab), says ...stri
 	return l
 }
 
-// ends takes a tunnel away, after which packets go the direct way.
-func (l *tunnelLab) ends(t *testing.T, d *Tunnel) {
+// checkStop takes a tunnel away, after which packets go the direct way.
+func (l *tunnelLab) checkStop(t *testing.T, d *Tunnel) {
 	t.Helper()
 	if err := errors.Join(d.Stop(t.Context(), l.env), d.Stop(t.Context(), l.env)); err != nil {
 		t.Error(err)
@@ -139,7 +139,7 @@ func TestTunnelWhoseProgramEnds(t *testing.T) {
 				text, err := d.Unlike(t.Context(), l.env)
 				return err == nil && strings.Contains(text, "gw1")
 			})
-			l.ends(t, d)
+			l.checkStop(t, d)
 		})
 	}
 }
@@ -176,7 +176,7 @@ func TestTunnelOfAnotherMTU(t *testing.T) {
 			if got := l.outer(t, len(c.pieces), c.mtu); !slices.Equal(got, c.pieces) {
 				t.Errorf("a packet of %d bytes takes packets of %v, want %v", c.mtu, got, c.pieces)
 			}
-			l.carries(t)
+			l.checkTransfer(t)
 		})
 	}
 	exp := &experiment.Experiment{Custom: map[string]experiment.CustomDUT{"x": {Like: "opennds", MTU: 1400}}}
@@ -189,12 +189,12 @@ func TestTunnelOfAnotherMTU(t *testing.T) {
 const (
 	forgetPeer = `wg setconf ` + tunnelDev + ` ` + agent.Scratch + `/tunnel/wireguard.conf; wg show ` + tunnelDev +
 		` latest-handshakes | grep -q '	0$'`
-	shakenHands = `wg show ` + tunnelDev + ` latest-handshakes | grep -qv '	0$'`
+	noHandshakeYet = `wg show ` + tunnelDev + ` latest-handshakes | grep -qv '	0$'`
 )
 
 // rekeyed has ocserv ask its client for new keys every few seconds.
-func rekeyed() forger {
-	return forger{file: "ocserv.conf", key: regexp.MustCompile(`predictable-ips = true`),
+func rekeyed() wrongKeys {
+	return wrongKeys{file: "ocserv.conf", key: regexp.MustCompile(`predictable-ips = true`),
 		instead: "predictable-ips = true\nrekey-time = 2\nrekey-method = ssl"}
 }
 
@@ -202,24 +202,24 @@ func rekeyed() forger {
 func TestTunnelThatRenewsItsKeys(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		settings forger // have it renew them
-		ask      string // has the first gateway ask for it, between packets
-		on       int    // the gateway
-		shown    string // succeeds there once there are new keys; or:
-		program  string // that says so
+		settings wrongKeys // have it renew them
+		ask      string    // has the first gateway ask for it, between packets
+		on       int       // the gateway
+		shown    string    // succeeds there once there are new keys; or:
+		program  string    // that says so
 		says     string
 	}{
 		"openvpn-aes-gcm": {
-			settings: forger{file: "openvpn.conf", key: regexp.MustCompile(`verb 3`), instead: "verb 3\nreneg-pkts 40"},
+			settings: wrongKeys{file: "openvpn.conf", key: regexp.MustCompile(`verb 3`), instead: "verb 3\nreneg-pkts 40"},
 			program:  "openvpn", says: "TLS: soft reset"},
 		"ipsec-user-aes-gcm": {ask: `swanctl --rekey --child tunnel --uri unix://` + agent.Scratch + `/tunnel/vici`,
 			program: "charon", says: "closing CHILD_SA tunnel"},
 		// The end that forgets its peer has no keys until both have shaken hands again.
-		"wireguard-go":     {ask: forgetPeer, shown: shakenHands},
-		"wireguard":        {ask: forgetPeer, shown: shakenHands},
+		"wireguard-go":     {ask: forgetPeer, shown: noHandshakeYet},
+		"wireguard":        {ask: forgetPeer, shown: noHandshakeYet},
 		"openconnect-tls":  {settings: rekeyed(), program: "openconnect", says: "rekey due"},
 		"openconnect-dtls": {settings: rekeyed(), program: "openconnect", says: "rekey due"},
-		"ssh-w": {settings: forger{file: "sshd.conf", key: regexp.MustCompile(`PidFile none`),
+		"ssh-w": {settings: wrongKeys{file: "sshd.conf", key: regexp.MustCompile(`PidFile none`),
 			instead: "PidFile none\nRekeyLimit 100K\nLogLevel DEBUG1"},
 			on: 1, program: "sshd", says: "rekey"},
 	} {
@@ -238,7 +238,7 @@ func TestTunnelThatRenewsItsKeys(t *testing.T) {
 			startTunnel(t, d, l)
 			labtest.Await(t, "new keys", func() bool {
 				l.gw1.must(t, c.ask)
-				l.carries(t)
+				l.checkTransfer(t)
 				gateway := []testHost{l.gw1, l.gw2}[c.on]
 				if c.shown != "" {
 					_, err := gateway.Run(t.Context(), agent.Command{Argv: []string{"sh", "-ec", c.shown}})
@@ -246,8 +246,8 @@ func TestTunnelThatRenewsItsKeys(t *testing.T) {
 				}
 				return strings.Contains(gateway.must(t, `cat "$1"`, path.Join(agent.Disk, c.program+".log")), c.says)
 			})
-			l.isAsMade(t, d)
-			l.ends(t, d)
+			l.checkProof(t, d)
+			l.checkStop(t, d)
 		})
 	}
 }
@@ -265,7 +265,7 @@ func TestTunnelThatIsMadeAnew(t *testing.T) {
 		text, err := d.Unlike(t.Context(), l.env)
 		return err == nil && strings.Contains(text, "gw2")
 	})
-	l.ends(t, d)
+	l.checkStop(t, d)
 }
 
 // shortQueue is a gateway whose openconnect has room for one packet.
@@ -305,5 +305,5 @@ func TestTunnelBesideDTLS(t *testing.T) {
 		return strings.Contains(look(), "took its TCP connection")
 	})
 	labtest.Await(t, "a look that counts from the last one", func() bool { return look() == "" })
-	l.ends(t, d)
+	l.checkStop(t, d)
 }

@@ -35,7 +35,8 @@ func ipTunnel(about string, feature machine.Feature, script string, headers ...H
 		kernelThreads: softirqThreads,
 		encapsulation: Encapsulation{Headers: headers},
 		up: func(ctx context.Context, t *Tunnel) error {
-			return t.both(ctx, func(ctx context.Context, e *end) error { e.dev = tunnelDev; return e.run(ctx, script) })
+			return t.onBothGateways(
+				ctx, func(ctx context.Context, e *end) error { e.dev = tunnelDev; return e.run(ctx, script) })
 		},
 	}
 }

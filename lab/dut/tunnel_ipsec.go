@@ -9,7 +9,7 @@ import (
 
 // ESP's headers (RFC 4303).
 var (
-	esp        = Header{Name: "SPI and sequence number", Bytes: 8}
+	espHeader  = Header{Name: "SPI and sequence number", Bytes: 8}
 	espTrailer = Header{Name: "trailer", Bytes: 2, Padded: true} // length of the padding and next header
 )
 
@@ -34,7 +34,7 @@ var (
 
 // encapsulation is ESP in tunnel mode, behind some headers.
 func (c espCipher) encapsulation(headers ...Header) Encapsulation {
-	headers = append(headers, esp)
+	headers = append(headers, espHeader)
 	if c.iv > 0 {
 		headers = append(headers, Header{Name: "IV", Bytes: c.iv})
 	}
@@ -94,7 +94,7 @@ policy out "$NEAR" "$NET" "$OUTER" "$PEER"; policy in "$NET" "$NEAR" "$PEER" "$O
 		kernelThreads: softirqThreads,
 		encapsulation: c.encapsulation(ipv4),
 		up: func(ctx context.Context, t *Tunnel) error {
-			return t.both(ctx, func(ctx context.Context, e *end) error {
+			return t.onBothGateways(ctx, func(ctx context.Context, e *end) error {
 				return e.run(ctx, associations, fmt.Sprintf("OUT=0x100%d", e.number), fmt.Sprintf("IN=0x100%d", e.peer.number))
 			})
 		},

@@ -65,7 +65,7 @@ func openvpnDCO() tunnelKind {
 				return err
 			}
 			// Without the module, or with an option that it does not know, OpenVPN goes on in user space.
-			return t.both(ctx, func(ctx context.Context, e *end) error { return e.run(ctx, dcoIntact) })
+			return t.onBothGateways(ctx, func(ctx context.Context, e *end) error { return e.run(ctx, dcoIntact) })
 		},
 		intact: dcoIntact,
 	}
@@ -83,7 +83,7 @@ func startOpenVPN(ctx context.Context, t *Tunnel, options []string) error {
 		}
 		ids[e] = id
 	}
-	return t.both(ctx, func(ctx context.Context, e *end) error {
+	return t.onBothGateways(ctx, func(ctx context.Context, e *end) error {
 		e.dev = tunnelDev
 		if err := e.write(ctx, "openvpn.conf", openvpnConfig(e, ids[e], ids[e.peer], options)); err != nil {
 			return err
@@ -92,7 +92,7 @@ func startOpenVPN(ctx context.Context, t *Tunnel, options []string) error {
 		if err != nil {
 			return err
 		}
-		if err := d.agrees(ctx, []string{"Initialization Sequence Completed"}, "TLS Error: ", "AUTH_FAILED",
+		if err := d.awaitAgreement(ctx, []string{"Initialization Sequence Completed"}, "TLS Error: ", "AUTH_FAILED",
 			"Exiting due to fatal error"); err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
@@ -130,12 +130,12 @@ peer-fingerprint %s
 		own.certificate, own.key)
 }
 
-// agrees returns once the daemon has printed one of the texts that say that it agrees with its peer, and ends at the
-// first text of refusals.
-func (d daemon) agrees(ctx context.Context, texts []string, refusals ...string) error {
+// awaitAgreement returns once the daemon has printed one of the texts that say that it agrees with its peer, and ends
+// at the first text of refusals.
+func (d daemon) awaitAgreement(ctx context.Context, texts []string, refusals ...string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	message, err := d.until(ctx, func() error {
+	message, err := d.pollUntil(ctx, func() error {
 		p, err := d.state(ctx)
 		if err != nil {
 			return err

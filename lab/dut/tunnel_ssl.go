@@ -51,7 +51,7 @@ func startSSH(ctx context.Context, t *Tunnel) error {
 		if err := e.run(ctx, `rm -f "$DIR/key"; ssh-keygen -q -t ed25519 -N '' -C '' -f "$DIR/key"`); err != nil {
 			return err
 		}
-		text, err := e.said(ctx, `cat "$DIR/key.pub"`)
+		text, err := e.outputOf(ctx, `cat "$DIR/key.pub"`)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func startSSH(ctx context.Context, t *Tunnel) error {
 	if err := d.await(ctx, probe{"has no interface", "ip link show dev tun0"}); err != nil {
 		return fmt.Errorf("%s: %w", gw1.name, err)
 	}
-	_, err = d.until(ctx, func() error { return gw2.run(ctx, `ip link show dev "$DEV"`) })
+	_, err = d.pollUntil(ctx, func() error { return gw2.run(ctx, `ip link show dev "$DEV"`) })
 	if err != nil {
 		return fmt.Errorf("%s: sshd has made no interface: %w", gw2.name, err)
 	}
@@ -222,12 +222,12 @@ func connectOpenConnect(ctx context.Context, gw1, gw2 *end, pin string, dtls boo
 	if err != nil {
 		return err
 	}
-	if err := d.agrees(ctx, signs); err != nil {
+	if err := d.awaitAgreement(ctx, signs); err != nil {
 		return fmt.Errorf("%s: %w", gw1.name, err)
 	}
 	// DTLS may be there before the client has its interface.
 	for _, e := range []*end{gw1, gw2} {
-		if _, err := d.until(ctx, func() error { return e.run(ctx, `ip link show dev "$DEV"`) }); err != nil {
+		if _, err := d.pollUntil(ctx, func() error { return e.run(ctx, `ip link show dev "$DEV"`) }); err != nil {
 			return fmt.Errorf("%s: it has no interface: %w", e.name, err)
 		}
 	}

@@ -67,7 +67,7 @@ func (l *tunnelLab) ping(t *testing.T, length int) (string, error) {
 	return out.Stdout + out.Stderr, err
 }
 
-var lengthOfPacket = regexp.MustCompile(`(?m)^\d.*, length (\d+)\)`) // lines about what is inside are indented
+var packetLength = regexp.MustCompile(`(?m)^\d.*, length (\d+)\)`) // lines about what is inside are indented
 
 // outer is the length of each packet on the link between the gateways while packets of some lengths go through the
 // tunnel, whose outer ones are n.
@@ -82,7 +82,7 @@ func (l *tunnelLab) outer(t *testing.T, n int, inner ...int) (lengths []int) {
 		t.Fatal(err)
 	}
 	program := daemon{host: l.gw1, name: "capture"}
-	if err := program.prints(t.Context(), "listening on"); err != nil {
+	if err := program.awaitText(t.Context(), "listening on"); err != nil {
 		t.Fatal(err)
 	}
 	for _, length := range inner {
@@ -98,15 +98,15 @@ func (l *tunnelLab) outer(t *testing.T, n int, inner ...int) (lengths []int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, match := range lengthOfPacket.FindAllStringSubmatch(p.Output, -1) {
+	for _, match := range packetLength.FindAllStringSubmatch(p.Output, -1) {
 		n, _ := strconv.Atoi(match[1]) // digits
 		lengths = append(lengths, n)
 	}
 	return lengths
 }
 
-// carries sends a megabyte over TCP from client to server.
-func (l *tunnelLab) carries(t *testing.T) {
+// checkTransfer sends a megabyte over TCP from client to server.
+func (l *tunnelLab) checkTransfer(t *testing.T) {
 	t.Helper()
 	listen := agent.Command{
 		Name: "listen", Argv: []string{"busybox", "nc", "-l", "-p", "7001", "-e", "sh", "-c", "head -c 1000000 | wc -c"}}
@@ -141,7 +141,7 @@ func TestTunnels(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				skipUnsupported(t, d)
-				newTunnelLab(t, d).proves(t, d, 40, 41, 43, 47, 64, 100, 577, 1000, d.MTU()-3, d.MTU()-1, d.MTU())
+				newTunnelLab(t, d).checkTunnel(t, d, 40, 41, 43, 47, 64, 100, 577, 1000, d.MTU()-3, d.MTU()-1, d.MTU())
 			})
 		}
 	}
@@ -154,7 +154,7 @@ func TestTunnelsOfTheKernel(t *testing.T) {
 	var l *tunnelLab
 	for _, name := range tunnels() {
 		if d := newTunnel(name, 0); d.kernelThreads != nil && name != "vxlan" {
-			missing := supported(t, d)
+			missing := checkSupported(t, d)
 			if l == nil && missing == nil {
 				l = newTunnelLab(t, d)
 			}
@@ -165,15 +165,15 @@ func TestTunnelsOfTheKernel(t *testing.T) {
 				if missing != nil {
 					t.Fatal(missing)
 				}
-				l.proves(t, d, 41, 100, d.MTU())
+				l.checkTunnel(t, d, 41, 100, d.MTU())
 			})
 		}
 	}
 }
 
-// isAsMade has a device say that it is as it was made. Packets of a tunnel with DTLS may take its TCP connection, which
-// one look tells of: while DTLS shakes hands anew, and on a busy machine, where its UDP socket is full.
-func (l *tunnelLab) isAsMade(t *testing.T, d *Tunnel) {
+// checkProof has a device say that it is as it was made. Packets of a tunnel with DTLS may take its TCP connection,
+// which one look tells of: while DTLS shakes hands anew, and on a busy machine, where its UDP socket is full.
+func (l *tunnelLab) checkProof(t *testing.T, d *Tunnel) {
 	t.Helper()
 	unlike, err := d.Unlike(t.Context(), l.env)
 	if strings.Contains(unlike, "took its TCP connection") {
@@ -184,9 +184,9 @@ func (l *tunnelLab) isAsMade(t *testing.T, d *Tunnel) {
 	}
 }
 
-// proves has a tunnel carry packets of some lengths, whose outer ones are to be those of its formula, and a connection,
-// and takes it away.
-func (l *tunnelLab) proves(t *testing.T, d *Tunnel, inner ...int) {
+// checkTunnel has a tunnel carry packets of some lengths, whose outer ones are to be those of its formula, and a
+// connection, and takes it away.
+func (l *tunnelLab) checkTunnel(t *testing.T, d *Tunnel, inner ...int) {
 	t.Helper()
 	before := l.state(t)
 	startTunnel(t, d, l)
@@ -201,8 +201,8 @@ func (l *tunnelLab) proves(t *testing.T, d *Tunnel, inner ...int) {
 	if text, err := l.ping(t, mtu+1); err == nil || !strings.Contains(text, fmt.Sprint(mtu)) {
 		t.Errorf("a packet of %d bytes, with an MTU of %d: %v: %s", mtu+1, mtu, err, text)
 	}
-	l.carries(t)
-	l.isAsMade(t, d)
+	l.checkTransfer(t)
+	l.checkProof(t, d)
 	start := time.Now()
 	if err := errors.Join(d.Stop(t.Context(), l.env), d.Stop(t.Context(), l.env)); err != nil {
 		t.Error(err)
@@ -211,5 +211,5 @@ func (l *tunnelLab) proves(t *testing.T, d *Tunnel, inner ...int) {
 	if after := l.state(t); after != before {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
-	l.carries(t)
+	l.checkTransfer(t)
 }

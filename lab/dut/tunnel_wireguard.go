@@ -60,7 +60,7 @@ func startWireGuard(ctx context.Context, t *Tunnel, script string) error {
 		}
 		keys[e] = key
 	}
-	return t.both(ctx, func(ctx context.Context, e *end) error {
+	return t.onBothGateways(ctx, func(ctx context.Context, e *end) error {
 		e.dev = tunnelDev
 		if err := e.write(ctx, "wireguard.conf", wireguardConfig(e, keys[e], keys[e.peer].PublicKey())); err != nil {
 			return err

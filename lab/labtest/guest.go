@@ -17,7 +17,7 @@ import (
 // Debian is Debian's kernel, fetched once. Where neither the cache nor apt has it, the test is skipped.
 func Debian(t testing.TB) kernel.Kernel {
 	t.Helper()
-	places, err := kernel.Usual()
+	places, err := kernel.UsualPlaces()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ const envKilled = "GATEWEIGH_TEST_KILLED"
 func TestMain(m *testing.M) {
 	vm.RunAs(os.Args)
 	if release := os.Getenv(envKilled); release != "" {
-		places, err := kernel.Usual()
+		places, err := kernel.UsualPlaces()
 		var k kernel.Kernel
 		if err == nil {
 			k, err = places.Find(release)

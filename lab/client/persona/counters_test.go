@@ -20,7 +20,7 @@ type Counters struct {
 // Counters reads those of the client that has ip.
 func (l *Link) Counters(ip netip.Addr) (Counters, error) {
 	var p programsPersona
-	if err := l.objs.Personas.Lookup(key(ip), &p); err != nil {
+	if err := l.objs.Personas.Lookup(mapKey(ip), &p); err != nil {
 		return Counters{}, fmt.Errorf("reading the counters of %s: %w", ip, err)
 	}
 	return Counters{p.TxPackets, p.TxBytes, p.RxPackets, p.RxBytes, p.ArpAnswered, p.Misdirected}, nil

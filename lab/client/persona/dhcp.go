@@ -27,13 +27,13 @@ const (
 	most      = 12 // times a message is sent: 43 s in all
 
 	// A link whose queue is full is tried again after a while, this often.
-	fullPause = time.Millisecond
-	fullMost  = 2000
+	retryPause = time.Millisecond
+	maxRetries = 2000
 
 	receiveBuffer = 4 << 20 // bytes: some 5,000 replies
 )
 
-var anyone = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+var broadcastAddr = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // Lease is what a server gave a client.
 type Lease struct {
@@ -106,8 +106,8 @@ func (d *DHCP) Hold() (err error) {
 	return nil
 }
 
-// Rest undoes one Hold.
-func (d *DHCP) Rest() {
+// Unhold undoes one Hold.
+func (d *DHCP) Unhold() {
 	d.mu.Lock()
 	if d.holds--; d.holds == 0 {
 		defer d.reader.Wait()
@@ -183,20 +183,20 @@ func (d *DHCP) send(frame []byte) error {
 	if conn == nil {
 		return errors.New("the socket is not held open")
 	}
-	return push(conn, frame)
+	return sendRetrying(conn, frame)
 }
 
-// push sends a frame, again while the link's queue is full.
-func push(conn *packet.Conn, frame []byte) error {
+// sendRetrying sends a frame, again while the link's queue is full.
+func sendRetrying(conn *packet.Conn, frame []byte) error {
 	for n := 1; ; n++ {
 		_, err := conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
 		if err == nil {
 			return nil
 		}
-		if !errors.Is(err, unix.ENOBUFS) || n == fullMost {
+		if !errors.Is(err, unix.ENOBUFS) || n == maxRetries {
 			return fmt.Errorf("sending: %w", err)
 		}
-		time.Sleep(fullPause) // the link's queue is full: thousands release together
+		time.Sleep(retryPause) // the link's queue is full: thousands release together
 	}
 }
 

@@ -90,14 +90,14 @@ func (x exchange) confirm(ctx context.Context, d *DHCP, frame []byte, tries *Tri
 
 // Release gives a lease back: one message, never answered (RFC 2131, 4.4.6).
 func (d *DHCP) Release(mac MAC, l Lease) error {
-	return d.say(d.message(
+	return d.sendOnce(d.message(
 		newID(), mac, l, dhcpv4.MessageTypeRelease, dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice()))))
 }
 
 // Decline tells the server that another client has the address it gave
 // (RFC 2131, 4.4.4). It is never answered.
 func (d *DHCP) Decline(mac MAC, l Lease) error {
-	return d.say(d.message(newID(), mac, Lease{}, dhcpv4.MessageTypeDecline,
+	return d.sendOnce(d.message(newID(), mac, Lease{}, dhcpv4.MessageTypeDecline,
 		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(l.Addr.Addr().AsSlice())),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice()))))
 }
@@ -108,11 +108,11 @@ func (d *DHCP) Ask(mac MAC, l Lease) error {
 	if !l.Router.IsValid() {
 		return nil
 	}
-	return d.say(question(mac, l.Addr.Addr(), l.Router))
+	return d.sendOnce(arpRequest(mac, l.Addr.Addr(), l.Router))
 }
 
-// say sends a frame once that could be made.
-func (d *DHCP) say(frame []byte, err error) error {
+// sendOnce sends a frame once that could be made.
+func (d *DHCP) sendOnce(frame []byte, err error) error {
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (d *DHCP) say(frame []byte, err error) error {
 func (d *DHCP) message(id dhcpv4.TransactionID, mac MAC, l Lease, kind dhcpv4.MessageType, more ...dhcpv4.Modifier) (
 	[]byte, error) {
 	more = append(more, dhcpv4.WithTransactionID(id), dhcpv4.WithHwAddr(mac[:]), dhcpv4.WithMessageType(kind))
-	to, src, dst := broadcast, netip.IPv4Unspecified(), anyone
+	to, src, dst := broadcast, netip.IPv4Unspecified(), broadcastAddr
 	if l.Addr.IsValid() {
 		to, src, dst = l.From, l.Addr.Addr(), l.Server
 		more = append(more, dhcpv4.WithClientIP(src.AsSlice()))

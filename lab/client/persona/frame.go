@@ -50,7 +50,7 @@ func datagram(from, to MAC, src, dst netip.AddrPort, payload []byte) ([]byte, er
 		sum = 0xffff // 0 would say that there is no checksum
 	}
 	binary.BigEndian.PutUint16(udp[6:], sum)
-	return padded(b), nil
+	return padToMinimum(b), nil
 }
 
 // checksum is the Internet checksum before its complement (RFC 1071), of b and what was summed up before.
@@ -67,8 +67,8 @@ func checksum(sum uint32, b []byte) uint16 {
 	return uint16(sum)
 }
 
-// question asks for the hardware address of target, as from and src (RFC 826).
-func question(from MAC, src, target netip.Addr) ([]byte, error) {
+// arpRequest asks for the hardware address of target, as from and src (RFC 826).
+func arpRequest(from MAC, src, target netip.Addr) ([]byte, error) {
 	if !src.Is4() || !target.Is4() {
 		return nil, fmt.Errorf("asking for the hardware address of %s as %s: ARP is for IPv4", target, src)
 	}
@@ -76,11 +76,11 @@ func question(from MAC, src, target netip.Addr) ([]byte, error) {
 	b := append(ethernet(from, broadcast, typeARP), 0, 1, 8, 0, 6, 4, 0, 1)
 	b = append(append(b, from[:]...), src.AsSlice()...)
 	b = append(append(b, make([]byte, len(MAC{}))...), target.AsSlice()...)
-	return padded(b), nil
+	return padToMinimum(b), nil
 }
 
-// padded is a frame with Ethernet's least length.
-func padded(b []byte) []byte {
+// padToMinimum is a frame with Ethernet's least length.
+func padToMinimum(b []byte) []byte {
 	const least = 60
 	return append(b, make([]byte, max(0, least-len(b)))...)
 }

@@ -109,7 +109,7 @@ func TestFramesAreThoseOfOthers(t *testing.T) {
 		SourceHwAddress: aliceMAC[:], SourceProtAddress: alice.AsSlice(), DstHwAddress: make([]byte, 6),
 		DstProtAddress: own.AsSlice(),
 	})
-	got, bad := question(aliceMAC, alice, own)
+	got, bad := arpRequest(aliceMAC, alice, own)
 	if err != nil || bad != nil || !bytes.Equal(got, want.Bytes()) {
 		t.Errorf("question %x, %v, want %x, %v", got, bad, want.Bytes(), err)
 	}

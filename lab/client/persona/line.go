@@ -15,21 +15,21 @@ import (
 
 // Line is a client's PPPoE session.
 type Line struct {
-	of      *Lines
+	lines   *Lines
 	mac     MAC
 	account Account
 
 	// Each is closed once: a PADO came; a PADS; IPCP is open; the session is over.
 	offered, confirmed, opened, closed chan struct{}
 
-	mu    sync.Mutex // guards what follows, and link's methods
-	at    Session
-	tags  []pppoe.Tag // of the PADR
-	link  *ppp.Link   // nil before the PADS
-	early [][]byte    // frames of the link that overtook the PADS, which has another socket
-	timer *time.Timer // calls tick; nil before link
-	terms ppp.Terms
-	why   error // the session is over
+	mu           sync.Mutex // guards what follows, and link's methods
+	concentrator Session
+	tags         []pppoe.Tag // of the PADR
+	link         *ppp.Link   // nil before the PADS
+	early        [][]byte    // frames of the link that overtook the PADS, which has another socket
+	timer        *time.Timer // calls tick; nil before link
+	terms        ppp.Terms
+	why          error // the session is over
 }
 
 // mostEarly bounds the frames kept of a link whose PADS has not been read.
@@ -46,7 +46,7 @@ func (l *Line) dial(ctx context.Context, tries *Tries) error {
 		return fmt.Errorf("looking for a concentrator (PADI): %w", err)
 	}
 	l.mu.Lock()
-	padr := &pppoe.Frame{To: l.at.Concentrator, From: l.mac, Code: pppoe.PADR, Tags: append([]pppoe.Tag{{
+	padr := &pppoe.Frame{To: l.concentrator.Concentrator, From: l.mac, Code: pppoe.PADR, Tags: append([]pppoe.Tag{{
 		Type: pppoe.ServiceName}, uniq}, l.tags...)}
 	l.mu.Unlock()
 	if err := l.ask(ctx, padr, l.confirmed, tries); err != nil {
@@ -56,13 +56,13 @@ func (l *Line) dial(ctx context.Context, tries *Tries) error {
 	case <-l.opened:
 		return nil
 	case <-l.closed:
-		return fmt.Errorf("session %d: %w", l.at.ID, l.why)
+		return fmt.Errorf("session %d: %w", l.concentrator.ID, l.why)
 	case <-ctx.Done():
 		l.mu.Lock()
 		l.link.Abort(context.Cause(ctx))
 		l.mu.Unlock()
-		_ = l.goodbye()
-		return fmt.Errorf("session %d: logging in: %w", l.at.ID, context.Cause(ctx))
+		_ = l.terminate()
+		return fmt.Errorf("session %d: logging in: %w", l.concentrator.ID, context.Cause(ctx))
 	}
 }
 
@@ -70,7 +70,7 @@ func (l *Line) dial(ctx context.Context, tries *Tries) error {
 func (l *Line) ask(ctx context.Context, f *pppoe.Frame, answered <-chan struct{}, tries *Tries) error {
 	wait := firstWait
 	for n := 1; ; n++ {
-		if err := l.of.send(f); err != nil {
+		if err := l.lines.send(f); err != nil {
 			return err
 		}
 		select {
@@ -91,8 +91,8 @@ func (l *Line) ask(ctx context.Context, f *pppoe.Frame, answered <-chan struct{}
 	}
 }
 
-// done reports whether a channel that signals once has signalled.
-func done(c <-chan struct{}) bool {
+// isClosed reports whether a channel that signals once has signalled.
+func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -107,20 +107,20 @@ func (l *Line) receive(f *pppoe.Frame) {
 	defer l.mu.Unlock()
 	now := time.Now()
 	switch {
-	case f.Code == pppoe.PADO && !done(l.offered):
-		l.at.Concentrator = f.From
+	case f.Code == pppoe.PADO && !isClosed(l.offered):
+		l.concentrator.Concentrator = f.From
 		for _, kind := range []pppoe.TagType{pppoe.ACCookie, pppoe.RelaySessionID} {
 			if v, found := f.Tag(kind); found {
 				l.tags = append(l.tags, pppoe.Tag{Type: kind, Value: append([]byte(nil), v...)})
 			}
 		}
 		close(l.offered)
-	case f.Code == pppoe.PADS && f.From == l.at.Concentrator && !done(l.confirmed) && !done(l.closed):
+	case f.Code == pppoe.PADS && f.From == l.concentrator.Concentrator && !isClosed(l.confirmed) && !isClosed(l.closed):
 		if f.Session == 0 {
-			l.over(errNoSession)
+			l.closeLocally(errNoSession)
 			return
 		}
-		l.at.ID = f.Session
+		l.concentrator.ID = f.Session
 		l.link = ppp.New(ppp.Config{User: l.account.User, Password: l.account.Password}, (*lineHandler)(l))
 		l.timer = time.AfterFunc(time.Hour, l.tick)
 		l.link.Open(now)
@@ -128,16 +128,16 @@ func (l *Line) receive(f *pppoe.Frame) {
 			l.link.Receive(now, frame)
 		}
 		l.early = nil
-		l.rearm(now)
+		l.setTimer(now)
 		close(l.confirmed)
-	case l.link == nil && f.PPP != nil && f.From == l.at.Concentrator && len(l.early) < mostEarly:
+	case l.link == nil && f.PPP != nil && f.From == l.concentrator.Concentrator && len(l.early) < mostEarly:
 		l.early = append(l.early, bytes.Clone(f.PPP))
-	case l.link == nil || f.Session != l.at.ID || f.From != l.at.Concentrator:
+	case l.link == nil || f.Session != l.concentrator.ID || f.From != l.concentrator.Concentrator:
 	case f.Code == pppoe.PADT:
 		l.link.Abort(ppp.ErrPeerClosed)
 	case f.PPP != nil:
 		l.link.Receive(now, f.PPP)
-		l.rearm(now)
+		l.setTimer(now)
 	}
 }
 
@@ -147,22 +147,22 @@ func (l *Line) tick() {
 	defer l.mu.Unlock()
 	now := time.Now()
 	l.link.Tick(now)
-	l.rearm(now)
+	l.setTimer(now)
 }
 
-// rearm sets the timer to when something is due. The caller holds mu.
-func (l *Line) rearm(now time.Time) {
+// setTimer sets the timer to when something is due. The caller holds mu.
+func (l *Line) setTimer(now time.Time) {
 	switch next := l.link.Next(); {
-	case done(l.closed), next.IsZero():
+	case isClosed(l.closed), next.IsZero():
 		l.timer.Stop()
 	default:
 		l.timer.Reset(next.Sub(now))
 	}
 }
 
-// over ends the session on this side. The caller holds mu.
-func (l *Line) over(reason error) {
-	if done(l.closed) {
+// closeLocally ends the session on this side. The caller holds mu.
+func (l *Line) closeLocally(reason error) {
+	if isClosed(l.closed) {
 		return
 	}
 	l.why = reason
@@ -176,7 +176,7 @@ type lineHandler Line
 func (h *lineHandler) Send(frame []byte) {
 	l := (*Line)(h)
 	// the link sends again what is lost
-	_ = l.of.send(&pppoe.Frame{To: l.at.Concentrator, From: l.mac, Session: l.at.ID, PPP: frame})
+	_ = l.lines.send(&pppoe.Frame{To: l.concentrator.Concentrator, From: l.mac, Session: l.concentrator.ID, PPP: frame})
 }
 
 // Authenticate implements ppp.Handler; clients are not asked.
@@ -185,13 +185,13 @@ func (h *lineHandler) Authenticate(ppp.Credentials) {}
 // Opened implements ppp.Handler.
 func (h *lineHandler) Opened(t ppp.Terms) {
 	h.terms = t
-	if !done(h.opened) {
+	if !isClosed(h.opened) {
 		close(h.opened)
 	}
 }
 
 // Closed implements ppp.Handler.
-func (h *lineHandler) Closed(reason error) { (*Line)(h).over(reason) }
+func (h *lineHandler) Closed(reason error) { (*Line)(h).closeLocally(reason) }
 
 // Terms are what client and concentrator agreed on.
 func (l *Line) Terms() ppp.Terms {
@@ -201,25 +201,25 @@ func (l *Line) Terms() ppp.Terms {
 }
 
 // Session is where the session is.
-func (l *Line) Session() Session { return l.at }
+func (l *Line) Session() Session { return l.concentrator }
 
 // Err is why the session is over; nil while it is not.
 func (l *Line) Err() error {
-	if !done(l.closed) {
+	if !isClosed(l.closed) {
 		return nil
 	}
 	return l.why
 }
 
-// Hang ends the session in order: Terminate-Request and its answer, then a PADT. A session that is over already is no
+// HangUp ends the session in order: Terminate-Request and its answer, then a PADT. A session that is over already is no
 // error.
-func (l *Line) Hang(ctx context.Context) error {
+func (l *Line) HangUp(ctx context.Context) error {
 	l.mu.Lock()
 	now := time.Now()
-	ended := done(l.closed)
+	ended := isClosed(l.closed)
 	if !ended {
 		l.link.Close(now, errHungUp)
-		l.rearm(now)
+		l.setTimer(now)
 	}
 	l.mu.Unlock()
 	defer l.forget()
@@ -230,13 +230,14 @@ func (l *Line) Hang(ctx context.Context) error {
 	case <-l.closed:
 	case <-ctx.Done():
 	}
-	return l.goodbye()
+	return l.terminate()
 }
 
 var errHungUp = errors.New("the client hung up")
 
-func (l *Line) goodbye() error {
-	return l.of.send(&pppoe.Frame{To: l.at.Concentrator, From: l.mac, Code: pppoe.PADT, Session: l.at.ID})
+func (l *Line) terminate() error {
+	return l.lines.send(
+		&pppoe.Frame{To: l.concentrator.Concentrator, From: l.mac, Code: pppoe.PADT, Session: l.concentrator.ID})
 }
 
 // stop ends the timer.
@@ -251,9 +252,9 @@ func (l *Line) stop() {
 // forget gives the client's address free for another session.
 func (l *Line) forget() {
 	l.stop()
-	l.of.mu.Lock()
-	defer l.of.mu.Unlock()
-	if l.of.lines[l.mac] == l {
-		delete(l.of.lines, l.mac)
+	l.lines.mu.Lock()
+	defer l.lines.mu.Unlock()
+	if l.lines.lines[l.mac] == l {
+		delete(l.lines.lines, l.mac)
 	}
 }

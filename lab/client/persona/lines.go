@@ -99,7 +99,7 @@ func (l *Lines) read(conn *packet.Conn) {
 }
 
 func (l *Lines) send(f *pppoe.Frame) error {
-	return push(l.sockets[0], f.Append(make([]byte, 0, 128)))
+	return sendRetrying(l.sockets[0], f.Append(make([]byte, 0, 128)))
 }
 
 // Dial gets the client with the hardware address mac a session and logs it in: PADI, PADO, PADR, PADS, LCP,
@@ -107,7 +107,7 @@ func (l *Lines) send(f *pppoe.Frame) error {
 func (l *Lines) Dial(ctx context.Context, mac MAC, a Account) (*Line, Tries, error) {
 	tries := Tries{Count: 1}
 	line := &Line{
-		of: l, mac: mac, account: a,
+		lines: l, mac: mac, account: a,
 		offered: make(chan struct{}), confirmed: make(chan struct{}), opened: make(chan struct{}),
 		closed: make(chan struct{}),
 	}

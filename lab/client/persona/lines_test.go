@@ -19,7 +19,7 @@ func onLine(from, to MAC, session uint16, frame []byte) []byte {
 
 // withLines is a bench whose alice and bob have PPPoE sessions.
 func withLines(t *testing.T) *Link {
-	l := bench(t)
+	l := loadedPrograms(t)
 	if err := l.PutOnLine(alice, aliceMAC, Session{aliceLine, acMAC}); err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +55,6 @@ func TestFromLine(t *testing.T) {
 			nil, Counters{}, Refusals{Destination: 1}},
 		{"an echo request, which the packet socket reads", lcp.Append(nil), pass, nil, Counters{}, Refusals{}},
 	} {
-		t.Run(tt.name, func(t *testing.T) { tt.comes(t, withLines(t)) })
+		t.Run(tt.name, func(t *testing.T) { tt.run(t, withLines(t)) })
 	}
 }

@@ -56,7 +56,7 @@ func newNetwork(t *testing.T, last string) *network {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		n.dhcp.Rest()
+		n.dhcp.Unhold()
 		n.Client.Do(func() {
 			if err := errors.Join(n.link.Close(), n.link.Close()); err != nil {
 				t.Errorf("closing, twice: %v", err)
@@ -177,8 +177,8 @@ func (n *network) visit(from netip.Addr, to netip.AddrPort, how ...func(fd int))
 	return string(text), err
 }
 
-// giveUpSoon has a connection fail when its first SYN is not answered.
-func giveUpSoon(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 500) }
+// setUserTimeout has a connection fail when its first SYN is not answered.
+func setUserTimeout(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 500) }
 
 func TestEachClientIsSeenUnderItsOwnAddresses(t *testing.T) {
 	n := newNetwork(t, "10.77.1.250")
@@ -235,7 +235,7 @@ func TestWrongHardwareAddressIsNotTaken(t *testing.T) {
 	n.join(t, 2)
 	ip := l.Addr.Addr()
 	n.Server.Run(t, "ip neigh replace "+ip.String()+" lladdr "+clientMAC(2).String()+" dev gwt1 nud permanent")
-	if saw, err := n.visit(ip, addr, giveUpSoon); err == nil {
+	if saw, err := n.visit(ip, addr, setUserTimeout); err == nil {
 		t.Errorf("a connection came about over another client's hardware address: %q", saw)
 	}
 	if c := n.link.counters(t, ip); c.Misdirected == 0 || c.RxPackets != 0 {
@@ -251,7 +251,7 @@ func TestAddressNobodyLeasedIsNobodys(t *testing.T) {
 	n := newNetwork(t, "10.77.1.250")
 	addr := labtest.Greet(t, n.Server)
 	l := n.join(t, 1)
-	if _, err := n.visit(nobody, addr, giveUpSoon); err == nil {
+	if _, err := n.visit(nobody, addr, setUserTimeout); err == nil {
 		t.Error("a connection came about from an address that nobody leased")
 	}
 	if r := n.link.refusals(t); r.Source == 0 {

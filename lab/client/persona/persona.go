@@ -76,7 +76,7 @@ func Open(cfg Config) (_ *Link, err error) {
 	}
 	// The programs come before the addresses: without them the kernel would answer ARP
 	// for all of the LAN.
-	for _, step := range []func() error{l.load, l.attach, l.addLAN, l.single} {
+	for _, step := range []func() error{l.load, l.attach, l.addLAN, l.disableAggregation} {
 		if err := step(); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
@@ -99,7 +99,7 @@ func (l *Link) load() error {
 	addrs, _ := l.ifi.Addrs() // none: the host itself has no address in the LAN
 	for _, a := range addrs {
 		if p, bad := netip.ParsePrefix(a.String()); bad == nil && l.cfg.LAN.Contains(p.Addr()) && err == nil {
-			err = spec.Variables["host_addr"].Set(key(p.Addr()))
+			err = spec.Variables["host_addr"].Set(mapKey(p.Addr()))
 		}
 	}
 	if err == nil {
@@ -111,8 +111,8 @@ func (l *Link) load() error {
 	return nil
 }
 
-// key is an address as the programs look it up: in network order.
-func key(a netip.Addr) uint32 {
+// mapKey is an address as the programs look it up: in network order.
+func mapKey(a netip.Addr) uint32 {
 	b := a.As4()
 	return binary.NativeEndian.Uint32(b[:])
 }
@@ -132,7 +132,7 @@ func (l *Link) put(ip netip.Addr, p *programsPersona) error {
 	if !l.cfg.LAN.Contains(ip) {
 		return fmt.Errorf("the address %s is not of the clients' network %s", ip, l.cfg.LAN)
 	}
-	if err := l.objs.Personas.Put(key(ip), p); err != nil {
+	if err := l.objs.Personas.Put(mapKey(ip), p); err != nil {
 		return fmt.Errorf("giving %s the address %s: %w", MAC(p.Mac), ip, err)
 	}
 	return nil
@@ -143,7 +143,7 @@ func (l *Link) Remove(ip netip.Addr) error {
 	if !ip.Is4() {
 		return nil
 	}
-	if err := l.objs.Personas.Delete(key(ip)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := l.objs.Personas.Delete(mapKey(ip)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("taking the address %s away: %w", ip, err)
 	}
 	return nil
@@ -231,8 +231,8 @@ func (l *Link) SetRouter(router netip.Addr) error {
 	return err
 }
 
-// single has the kernel give the interface no aggregated packets.
-func (l *Link) single() error {
+// disableAggregation has the kernel give the interface no aggregated packets.
+func (l *Link) disableAggregation() error {
 	if !l.cfg.Singly {
 		return nil
 	}
@@ -246,8 +246,8 @@ func (l *Link) single() error {
 	return nil
 }
 
-// Meet enters the router's hardware address, for clients that do not ask for it: those of sessions.
-func (l *Link) Meet(router netip.Addr, mac MAC) error {
+// SetRouterMAC enters the router's hardware address, for clients that do not ask for it: those of sessions.
+func (l *Link) SetRouterMAC(router netip.Addr, mac MAC) error {
 	n := &netlink.Neigh{LinkIndex: l.ifi.Index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, IP: router.AsSlice(),
 		HardwareAddr: mac[:]}
 	if err := netlink.NeighSet(n); err != nil {

@@ -33,8 +33,8 @@ var (
 	wireMAC  = MAC{2, 0, 0, 0, 0, 2} // the router's
 )
 
-// bench is a link without an interface: its programs are run by hand.
-func bench(t *testing.T) *Link {
+// loadedPrograms is a link without an interface: its programs are run by hand.
+func loadedPrograms(t *testing.T) *Link {
 	t.Helper()
 	l := &Link{cfg: Config{LAN: lan, Clients: 2}, ifi: &net.Interface{Index: 1}}
 	spec, err := loadPrograms()
@@ -45,7 +45,7 @@ func bench(t *testing.T) *Link {
 	base := lan.Addr().As4()
 	for name, value := range map[string]uint32{
 		"lan_base": binary.NativeEndian.Uint32(base[:]), "lan_mask": binary.NativeEndian.Uint32(net.CIDRMask(lan.Bits(), 32)),
-		"host_addr": key(own),
+		"host_addr": mapKey(own),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			t.Fatal(err)
@@ -74,7 +74,7 @@ func udpFrame(t *testing.T, from, to MAC, src, dst netip.Addr, port uint16) []by
 
 func arpFrame(t *testing.T, to MAC, op uint16, from MAC, sender, target netip.Addr) []byte {
 	t.Helper()
-	b, err := question(from, sender, target)
+	b, err := arpRequest(from, sender, target)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,8 @@ func TestToLAN(t *testing.T) {
 		{"an address nobody has", udpFrame(t, hostMAC, wireMAC, nobody, outside, 80), shot, nil, 0, Refusals{Source: 1}},
 		{"the host's own", udpFrame(t, hostMAC, wireMAC, own, outside, 80), pass, nil, 0, Refusals{}},
 		{"of another network", udpFrame(t, hostMAC, wireMAC, outside, outside, 80), pass, nil, 0, Refusals{}},
-		{"a client without an address asks for one", udpFrame(t, bobMAC, broadcast, netip.IPv4Unspecified(), anyone, 67),
+		{"a client without an address asks for one",
+			udpFrame(t, bobMAC, broadcast, netip.IPv4Unspecified(), broadcastAddr, 67),
 			pass, nil, 0, Refusals{}},
 		{"the kernel asks for the router as a client", arpFrame(t, broadcast, 1, hostMAC, alice, nobody), pass,
 			arpFrame(t, broadcast, 1, aliceMAC, alice, nobody), 0, Refusals{}},
@@ -135,7 +136,7 @@ func TestToLAN(t *testing.T) {
 		{"cut short", arpFrame(t, broadcast, 1, hostMAC, alice, nobody)[:30], shot, nil, 0, Refusals{Malformed: 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l := bench(t)
+			l := loadedPrograms(t)
 			verdict, out := try(t, l.objs.ToLan, tt.packet)
 			check(t, verdict, tt.verdict, out, tt.packet, tt.want)
 			if got := l.refusals(t); got != tt.refused {
@@ -162,7 +163,7 @@ type arrival struct {
 	refused Refusals
 }
 
-func (a arrival) comes(t *testing.T, l *Link) {
+func (a arrival) run(t *testing.T, l *Link) {
 	t.Helper()
 	verdict, out := try(t, l.objs.FromLan, a.packet)
 	check(t, verdict, a.verdict, out, a.packet, a.want)
@@ -209,7 +210,7 @@ func TestFromLAN(t *testing.T) {
 			Refusals{}},
 		{"cut short", arpFrame(t, broadcast, 1, wireMAC, outside, alice)[:30], shot, nil, Counters{}, Refusals{Malformed: 1}},
 	} {
-		t.Run(tt.name, func(t *testing.T) { tt.comes(t, bench(t)) })
+		t.Run(tt.name, func(t *testing.T) { tt.run(t, loadedPrograms(t)) })
 	}
 }
 
@@ -230,7 +231,7 @@ func check(t *testing.T, verdict, want uint32, out, packet, changed []byte) {
 }
 
 func TestRemovedClientIsNobody(t *testing.T) {
-	l := bench(t)
+	l := loadedPrograms(t)
 	for range 2 {
 		if err := l.Remove(alice); err != nil {
 			t.Fatal(err)

@@ -16,17 +16,17 @@ func (o *observation) judge() (bench.Rejects, error) {
 		Seconds: float64(after.MonotonicNs-before.MonotonicNs) / 1e9, Machine: bench.Machine(after.Stat.Sub(before.Stat)),
 		CPUs: o.lab.machine, Asked: o.lab.speed, Share: o.share(),
 	}
-	return bench.Judge(bench.Found(o.faults...), o.offered, w.Steal, w.Speed, o.waited)
+	return bench.Judge(bench.RejectFor(o.faults...), o.offered, w.Steal, w.Speed, o.waited)
 }
 
 // offered is the rule that the generator sent what was due, and that all of it reached the splitter.
 func (o *observation) offered(r *bench.Rejects) error {
 	intended, offered := o.sent.Frames.Intended, o.sent.Datagrams.Sent
-	r.If(offered == 0, "the generator sent nothing")
-	r.If(float64(offered) < minOffered*float64(intended),
+	r.AddIf(offered == 0, "the generator sent nothing")
+	r.AddIf(float64(offered) < minOffered*float64(intended),
 		"the generator sent %d of %d frames that were due, less than %g %%", offered, intended, 100*minOffered)
 	if n := o.switched(); n != nil {
-		r.If(*n != offered, "the splitter counted %d frames and the generator %d: frames were lost before they were split",
+		r.AddIf(*n != offered, "the splitter counted %d frames and the generator %d: frames were lost before they were split",
 			*n, offered)
 	}
 	return nil
@@ -37,12 +37,12 @@ func (o *observation) waited(r *bench.Rejects) error {
 	w := o.waiting()
 	for i, s := range o.lab.stations {
 		wait, limit := w.wait(i)
-		r.If(wait > limit,
+		r.AddIf(wait > limit,
 			"%s on %s: polling threads and programs waited %.0f %% of the time for a CPU, limit %.0f %%: another program had it",
 			s.dut, s.Host.Name, 100*wait, 100*limit)
 		if o.lab.sharesSecond(s) {
 			wait, limit = w.second[i], w.secondLimit()
-			r.If(w.crowded(i),
+			r.AddIf(w.crowded(i),
 				"%s on %s: the programs waited %.0f %% of the time for their second CPU, limit %.0f %%: the generator, which "+
 					"shares it, left them too little: offer less, or measure where labs may use three CPUs", s.dut, s.Host.Name,
 				100*wait, 100*limit)

@@ -117,7 +117,7 @@ func (l *lab) station(ctx context.Context, h *backend.Host, cell result.Cell, e 
 	if s.device, err = dut.NewCapture(s.dut, capture); err != nil {
 		return err
 	}
-	s.env = bench.EnvOn(l.Lab, h)
+	s.env = bench.DeviceEnv(l.Lab, h)
 	s.env.Capture, s.env.Clients = s.port, 1
 	l.stations = append(l.stations, s)
 	pct := cell.Number(result.BackgroundPct)
@@ -139,7 +139,7 @@ func (l *lab) sharesSecond(s *station) bool { return s.cpus > 1 && l.placement.S
 // frames is to cross the links.
 func (l *lab) address(ctx context.Context) (err error) {
 	s := &l.stream
-	if s.SrcMAC, err = bench.HardwareOf(ctx, l.generator, l.generator.Ifs[0]); err != nil {
+	if s.SrcMAC, err = bench.HardwareAddr(ctx, l.generator, l.generator.Ifs[0]); err != nil {
 		return err
 	}
 	s.DstMAC = nobody
@@ -148,11 +148,11 @@ func (l *lab) address(ctx context.Context) (err error) {
 		return nil
 	}
 	router := l.stations[0]
-	if s.DstMAC, err = bench.HardwareOf(ctx, router.Host, l.Port(topology.PortLAN)); err != nil {
+	if s.DstMAC, err = bench.HardwareAddr(ctx, router.Host, l.Port(topology.PortLAN)); err != nil {
 		return err
 	}
 	s.Dst = portOf(l.ServerIP)
-	sink, err := bench.HardwareOf(ctx, l.sink, l.sink.Ifs[0])
+	sink, err := bench.HardwareAddr(ctx, l.sink, l.sink.Ifs[0])
 	if err == nil {
 		err = support(ctx, router.Host, "ip", "neigh", "replace", l.ServerIP.String(), "lladdr", sink.String(),
 			"dev", router.port, "nud", "permanent")
@@ -183,7 +183,7 @@ func portOf(ip netip.Addr) netip.AddrPort { return netip.AddrPortFrom(ip, frames
 // load is a load of frames, as the hosts at both ends are told of it.
 func (l *lab) load(mbps float64, length time.Duration, n int64) agent.Traffic {
 	t := l.traffic
-	f := bench.FramesOn(l.Lab, l.generator.Ifs[0], t, length)
+	f := bench.FramesFrom(l.Lab, l.generator.Ifs[0], t, length)
 	f.Streams, f.Count, f.Expected, f.Spins = []send.Stream{l.stream}, n, 1, l.spins
 	if n > 0 {
 		f.For = limitOf(length)

@@ -224,7 +224,7 @@ func differences(a, b result.Cell) (n int) {
 
 // reduce takes settings of the capturing from devices that capture nothing, and leaves out those that a device refuses.
 func reduce(_ *experiment.Experiment, device string, s experiment.Setting) (experiment.Setting, bool) {
-	if !dut.Idles(device) {
+	if !dut.CapturesNothing(device) {
 		_, err := dut.NewCapture(device, howOf(s.Cell))
 		return s, err == nil || !dut.Captures(device)
 	}

@@ -273,7 +273,7 @@ func (r snapshot) worked(since snapshot) (ns int64) {
 // prove asks the devices, which have captured what came and still run, whether they are what they are to be.
 func (o *observation) prove(ctx context.Context) error {
 	for _, s := range o.lab.stations {
-		text, err := bench.Unlike(ctx, s.device, s.env)
+		text, err := bench.FailedProof(ctx, s.device, s.env)
 		if err != nil {
 			return err
 		}

@@ -87,12 +87,12 @@ func judge(t *attempt, under conditions) {
 	}
 	rejects, _ := bench.Judge( // none of these rules asks anybody
 		func(r *bench.Rejects) error { judgeSides(r, t, under, slack, saturated); return nil },
-		bench.Waited(under.precedes, t.DUT.Metrics[WaitedForOthers], "device: its threads"),
-		bench.When(short && starved,
+		bench.WaitRule(under.precedes, t.DUT.Metrics[WaitedForOthers], "device: its threads"),
+		bench.RejectIf(short && starved,
 			"machine: both sides fell short (%.1f and %.1f Mbit/s) while their routers used %.0f %% of their CPUs: something "+
 				"else held them up",
 			t.DUT.DeliveredMbps, t.Clean.DeliveredMbps, 100*used(t)/float64(max(under.routers, 1))),
-		bench.Window{Asked: speed, Share: share}.Speed, bench.Found(under.unlike...))
+		bench.Window{Asked: speed, Share: share}.Speed, bench.RejectFor(under.unlike...))
 	t.Rejects, t.Accepted = rejects, len(rejects) == 0
 }
 
@@ -212,57 +212,59 @@ func (j judged) control(profile string, sent experiment.Traffic, saturated bool)
 	}
 	j.packets(profile, sent)
 	j.flow(least)
-	j.If(j.AggregationFactor < minBulk && profile == result.Bulk,
+	j.AddIf(j.AggregationFactor < minBulk && profile == result.Bulk,
 		"%s: %.2f frames per packet, profile bulk wants %.2f or more", j.who, j.AggregationFactor, minBulk)
 	want := float64(sent.BurstSegments)
-	j.If(traffic.KindOf(sent.Kind).Bursts && j.SegmentsPerBurst > 0 && j.SegmentsPerBurst < minBurst*want,
+	j.AddIf(traffic.KindOf(sent.Kind).Bursts && j.SegmentsPerBurst > 0 && j.SegmentsPerBurst < minBurst*want,
 		"%s: %.1f segments a burst, %.0f were to be sent: its streams have lost too many", j.who, j.SegmentsPerBurst, want)
 }
 
 // packets tests that profile per-packet does not aggregate.
 func (j judged) packets(profile string, sent experiment.Traffic) {
 	limit := max(maxPerPacket, 1+slackBursts*float64(sent.BurstSegments)/float64(max(j.Packets, 1)))
-	j.If(profile == result.PerPacket && j.AggregationFactor > limit,
+	j.AddIf(profile == result.PerPacket && j.AggregationFactor > limit,
 		"%s: %.2f frames per packet, profile per-packet wants at most %.2f", j.who, j.AggregationFactor, limit)
 }
 
 // side tests conditions that do not depend on the device.
 func (j judged) side(window time.Duration) {
-	j.If(math.Abs(j.Seconds/window.Seconds()-1) > maxWindowError,
+	j.AddIf(math.Abs(j.Seconds/window.Seconds()-1) > maxWindowError,
 		"%s: the window lasted %.2f s instead of %.2f s: the lab was held up", j.who, j.Seconds, window.Seconds())
 	for name, ns := range j.ThreadNs {
-		j.If(strings.HasPrefix(name, "napi/") && ns == 0, "%s: polling thread %s did not run: its work is counted elsewhere",
+		j.AddIf(strings.HasPrefix(name, "napi/") && ns == 0,
+			"%s: polling thread %s did not run: its work is counted elsewhere",
 			j.who, name)
 	}
-	j.If(j.GeneratorCPU > maxGeneratorCPU, "%s: a traffic thread used %.0f %% of a core, limit %.0f %%", j.who,
+	j.AddIf(j.GeneratorCPU > maxGeneratorCPU, "%s: a traffic thread used %.0f %% of a core, limit %.0f %%", j.who,
 		100*j.GeneratorCPU, 100*maxGeneratorCPU)
-	j.If(j.Broken > 0, "%s: %s had ended: %s", j.who, words.Counted(j.Broken, "stream"), j.BrokenError)
-	j.If(j.DeliveredMbps > maxDelivered*j.OfferedMbps+j.slack,
+	j.AddIf(j.Broken > 0, "%s: %s had ended: %s", j.who, words.Counted(j.Broken, "stream"), j.BrokenError)
+	j.AddIf(j.DeliveredMbps > maxDelivered*j.OfferedMbps+j.slack,
 		"%s: delivered %.1f of %.0f Mbit/s: more than was offered", j.who, j.DeliveredMbps, j.OfferedMbps)
-	j.If(j.DeliveredMbps > maxDelivered*j.LinkMbps+j.slack,
+	j.AddIf(j.DeliveredMbps > maxDelivered*j.LinkMbps+j.slack,
 		"%s: %.1f Mbit/s arrived, %.1f left the router: the rest waited from before the window", j.who, j.DeliveredMbps,
 		j.LinkMbps)
 	share, frames := j.Metrics[OfferedShare]
-	j.If(frames && share < minOffered, "%s: the generator sent %.1f %% of the frames that were due, limit %.1f %%", j.who,
+	j.AddIf(frames && share < minOffered, "%s: the generator sent %.1f %% of the frames that were due, limit %.1f %%",
+		j.who,
 		100*share, 100*minOffered)
 }
 
 // probes tests that round-trip probes come through. A device that drops datagrams drops probes like all others.
 func (j judged) probes() {
-	j.If(float64(j.RTT.Lost) > maxProbesLost*float64(j.RTT.Probes),
+	j.AddIf(float64(j.RTT.Lost) > maxProbesLost*float64(j.RTT.Probes),
 		"%s: %d of %d round-trip probes were lost: some clients are cut off", j.who, j.RTT.Lost, j.RTT.Probes)
 }
 
 // load tests that a side delivered its load. No payload at all fails even where the window
 // is so short, or the load so light, that the slack covers the whole load.
 func (j judged) load(least float64) {
-	j.If(j.DeliveredMbps < least*j.OfferedMbps-j.slack || j.DeliveredMbps == 0,
+	j.AddIf(j.DeliveredMbps < least*j.OfferedMbps-j.slack || j.DeliveredMbps == 0,
 		"%s: delivered %.1f of %g Mbit/s, limit %.0f %%%s", j.who, j.DeliveredMbps, j.OfferedMbps, 100*least, j.advice)
 }
 
 // flow tests that the offered load arrived, and only once.
 func (j judged) flow(least float64) {
 	j.load(least)
-	j.If(j.RetransmitRatio > maxRetransmits, "%s: %.2f %% of the segments were sent again, limit %.0f %%%s", j.who,
+	j.AddIf(j.RetransmitRatio > maxRetransmits, "%s: %.2f %% of the segments were sent again, limit %.0f %%%s", j.who,
 		100*j.RetransmitRatio, 100*maxRetransmits, j.advice)
 }

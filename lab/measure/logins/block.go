@@ -225,7 +225,7 @@ func rateOf(b experiment.Block) float64 { return b.Cell.Number(LoginRate) }
 // paceOf is the pace at which clients arrive at one of the hosts.
 func paceOf(b experiment.Block, i, hosts int) client.Pace {
 	rate := rateOf(b)
-	pace := client.Pace{PerSecond: rate / float64(hosts), After: bench.Stagger(i, rate), Patience: patience}
+	pace := client.Pace{PerSecond: rate / float64(hosts), After: bench.StartOffset(i, rate), Patience: patience}
 	if rate > 0 {
 		pace.Patience += time.Duration(float64(b.Clients()) / rate * float64(time.Second))
 	}

@@ -37,16 +37,16 @@ type evidence struct {
 // judge applies the self-tests: a storm that failed by a limit of the lab is rejected. Failures
 // caused by the device are results, also when its programs end.
 func (s *Storm) judge(e evidence) (bench.Rejects, error) {
-	rules := []bench.Rule{bench.Found(e.unlike...)}
+	rules := []bench.Rule{bench.RejectFor(e.unlike...)}
 	for _, text := range e.ended.Lab {
-		rules = append(rules, bench.When(true, "lab: %s", text))
+		rules = append(rules, bench.RejectIf(true, "lab: %s", text))
 	}
 	// Leases always cross the link; what a login sends is the portal's affair.
-	rules = append(rules, bench.When(s.Lease.Through > 0 && s.Lease.ThreadNs[e.polling] == 0,
+	rules = append(rules, bench.RejectIf(s.Lease.Through > 0 && s.Lease.ThreadNs[e.polling] == 0,
 		"leases: polling thread %s did not run: its work is counted elsewhere", e.polling))
 	rules = append(rules, s.Lease.rules("leases", e)...)
 	rules = append(rules, s.Login.rules("logins", e)...)
-	return bench.Judge(append(rules, bench.When(e.overflows > 0,
+	return bench.Judge(append(rules, bench.RejectIf(e.overflows > 0,
 		"machine: its neighbour table was full %s (gc_thresh3 is one for all namespaces): "+
 			"gateweigh doctor says what to set", words.Counted(int(e.overflows), "time")))...)
 }
@@ -59,7 +59,7 @@ func (p Phase) rules(name string, e evidence) []bench.Rule {
 	}
 	most := maxOther + bench.Ticks(otherTicks, p.Seconds, e.cpus)
 	return []bench.Rule{w.Speed, w.Steal,
-		bench.When(p.OtherBusy > most, "machine: other programs used %.0f %% of it during the %s, limit %.0f %%",
+		bench.RejectIf(p.OtherBusy > most, "machine: other programs used %.0f %% of it during the %s, limit %.0f %%",
 			100*p.OtherBusy, name, 100*most),
 		func(r *bench.Rejects) error { p.ownLimits(name, r); return nil },
 	}

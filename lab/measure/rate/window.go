@@ -156,14 +156,14 @@ func (b *block) judge(ctx context.Context, t *Trial, before, after bench.Snapsho
 			broken, first = e.Load.Broken, e.Load.FirstError
 		}
 	}
-	proof := bench.Found() // through a path that is wrong goes nothing that would prove anything
+	proof := bench.RejectFor() // through a path that is wrong goes nothing that would prove anything
 	if t.Outcome == "" {
 		t.LimitedBy = b.limit(t)
 		proof = b.Proof(ctx)
 	}
 	return b.Judge(ctx,
-		bench.When(math.Abs(t.LoadSeconds/window-1) > maxAstray,
+		bench.RejectIf(math.Abs(t.LoadSeconds/window-1) > maxAstray,
 			"the window lasted %.2f s instead of %.2f s: the lab was held up", t.LoadSeconds, window),
-		bench.When(broken > 0, "%s had ended: %s", words.Counted(broken, "stream"), first),
-		bench.Waited(b.Precedes, t.WaitedForOthers, "the gateways' threads"), proof, w.Speed, w.Steal)
+		bench.RejectIf(broken > 0, "%s had ended: %s", words.Counted(broken, "stream"), first),
+		bench.WaitRule(b.Precedes, t.WaitedForOthers, "the gateways' threads"), proof, w.Speed, w.Steal)
 }

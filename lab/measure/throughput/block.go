@@ -197,7 +197,7 @@ func (b *openBlock) judge(ctx context.Context, w bench.Window) (err error) {
 			voids++
 		}
 	}
-	b.rejects, err = b.Judge(ctx, bench.Found(b.rejects...), w.Speed, w.Steal, bench.When(
+	b.rejects, err = b.Judge(ctx, bench.RejectFor(b.rejects...), w.Speed, w.Steal, bench.RejectIf(
 		float64(voids) > mostVoid*float64(all),
 		"%d of %d trials say nothing of the device: the generator did not keep up, or frames were lost while a CPU was "+
 			"away (another guest of the machine, firmware)", voids, all))

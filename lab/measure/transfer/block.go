@@ -125,10 +125,10 @@ func (b *openBlock) transfer(ctx context.Context, cell result.Cell) (*Transfer, 
 	t.ThreadNs = bench.UsageOf(before.Router, after.Router).ThreadNs
 	w := b.Window(before, after, " during the transfers")
 	t.Share = w.Share
-	over := bench.When(float64(t.Over) > mostOver*float64(t.Intervals),
+	over := bench.RejectIf(float64(t.Over) > mostOver*float64(t.Intervals),
 		"machine: %d of %d intervals at the maximum had more than the link's rate: "+
 			"frames had waited while other programs had the CPU", t.Over, t.Intervals)
-	rejects, err := b.Judge(ctx, bench.Found(unlike...), t.whole, w.Speed, over, w.Steal)
+	rejects, err := b.Judge(ctx, bench.RejectFor(unlike...), t.whole, w.Speed, over, w.Steal)
 	return t, rejects, err
 }
 
@@ -149,7 +149,7 @@ const mostOver = 0.25
 // whole is the rule that all clients had all their files.
 func (t *Transfer) whole(r *bench.Rejects) error {
 	for i, f := range t.Fetched {
-		r.If(f.Problem != "" || len(f.Each) < t.Transfers, "transfers: client %d had %d of %s: %s",
+		r.AddIf(f.Problem != "" || len(f.Each) < t.Transfers, "transfers: client %d had %d of %s: %s",
 			i+1, len(f.Each), words.Counted(t.Transfers, "whole file"), f.Problem)
 	}
 	return nil

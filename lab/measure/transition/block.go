@@ -171,7 +171,7 @@ func (b *openBlock) step(ctx context.Context, s *Step) (bench.Rejects, error) {
 	if loaded && b.Experiment.Traffic.Protocol == experiment.ProtocolTCP {
 		s.addBackground(before.Snapshot, after.Snapshot)
 	}
-	return b.Judge(ctx, bench.Found(met...), s.judgeBusy(), b.Proof(ctx), w.Steal, w.Speed)
+	return b.Judge(ctx, bench.RejectFor(met...), s.judgeBusy(), b.Proof(ctx), w.Steal, w.Speed)
 }
 
 // probe sends the probes of both courses, and returns why they do not count.
@@ -191,7 +191,7 @@ func (b *openBlock) probe(ctx context.Context, s *Step) (met bench.Rejects, err 
 			return nil, err
 		}
 		step := time.Duration(o.sent.ClockStepNs)
-		met.If(step != 0, "machine: its clock was set by %s meanwhile", step)
+		met.AddIf(step != 0, "machine: its clock was set by %s meanwhile", step)
 		*at.ends = at.course.ends(o, at.course == b.gateways)
 		b.lossy = few(&met, at.ends.Counts) || b.lossy
 	}
@@ -206,7 +206,7 @@ func (s *Step) judgeBusy() bench.Rule {
 	asked := s.Cell.Number(result.BackgroundPct) / 100
 	ns := s.EnterCPU.NAPINs + s.EnterCPU.ProcessNs + s.LeaveCPU.NAPINs + s.LeaveCPU.ProcessNs
 	own := float64(ns) / 1e9 / max(s.LoadSeconds, 1e-9)
-	return bench.When(s.Background+own < leastBusy*asked,
+	return bench.RejectIf(s.Background+own < leastBusy*asked,
 		"machine: other work had %.0f %% of the gateways' CPU and the gateways %.0f %%, of %.0f %% that it asks for: "+
 			"another program had the rest", 100*s.Background, 100*own, 100*asked)
 }
@@ -218,7 +218,7 @@ const leastKept = 0.5
 func few(r *bench.Rejects, n transition.Counts) bool {
 	kept := n.Sent - n.Resent - n.Lost
 	lossy := float64(kept) < leastKept*float64(n.Sent)
-	r.If(lossy, "%d of %d probes have times: %d were sent again, %d lost: packets get lost at this load",
+	r.AddIf(lossy, "%d of %d probes have times: %d were sent again, %d lost: packets get lost at this load",
 		kept, n.Sent, n.Resent, n.Lost)
 	return lossy
 }

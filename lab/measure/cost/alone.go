@@ -41,7 +41,7 @@ func judgeAlone(t *attempt, under conditions, clean bool) {
 			}
 			return nil
 		},
-		bench.Waited(under.precedes, m.Metrics[WaitedForOthers], "router: its threads"),
-		bench.Window{Asked: under.speed, Share: routerShare(m)}.Speed, bench.Found(under.unlike...))
+		bench.WaitRule(under.precedes, m.Metrics[WaitedForOthers], "router: its threads"),
+		bench.Window{Asked: under.speed, Share: routerShare(m)}.Speed, bench.RejectFor(under.unlike...))
 	t.Rejects, t.Accepted = rejects, len(rejects) == 0
 }

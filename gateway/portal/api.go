@@ -12,8 +12,8 @@ import (
 // apiPath is the path of the captive portal API. DHCP sends devices its URL (RFC 8910).
 const apiPath = "/api/captive-portal"
 
-// captivity is the answer of the captive portal API (RFC 8908, 5).
-type captivity struct {
+// captivePortalJSON is the answer of the captive portal API (RFC 8908, 5).
+type captivePortalJSON struct {
 	Captive          bool    `json:"captive"`
 	UserPortalURL    string  `json:"user-portal-url,omitempty"`
 	VenueInfoURL     string  `json:"venue-info-url,omitempty"`
@@ -25,14 +25,13 @@ type captivity struct {
 // maxSafe is the largest integer that every JSON reader keeps exact (RFC 7493, 2.2).
 const maxSafe = 1<<53 - 1
 
-// captivityOf returns a client's state. Remaining time and bytes are included only for
-// sessions that end by themselves (RFC 8908, 5); sessions cannot be extended, only begun
-// anew.
-func captivityOf(s session.Session, now time.Time) captivity {
+// captivityOf returns a client's state. Remaining time and bytes are included only for sessions that end by themselves
+// (RFC 8908, 5); sessions cannot be extended, only begun anew.
+func captivityOf(s session.Session, now time.Time) captivePortalJSON {
 	if s.State != session.Authenticated {
-		return captivity{Captive: true}
+		return captivePortalJSON{Captive: true}
 	}
-	var c captivity
+	var c captivePortalJSON
 	left := remainingOf(s, now)
 	if left.timed {
 		seconds := uint64(left.time / time.Second)
@@ -47,7 +46,7 @@ func captivityOf(s session.Session, now time.Time) captivity {
 
 // getAPI answers devices. A client without an entry is captive.
 func (p *Portal) getAPI(w http.ResponseWriter, r *http.Request) {
-	s, _ := p.now(peerOf(r).client)
+	s, _ := p.currentSession(peerOf(r).client)
 	answer := captivityOf(s, time.Now())
 	answer.VenueInfoURL = p.cfg.VenueURL
 	if p.cert != nil { // "MUST be accessed over TLS"

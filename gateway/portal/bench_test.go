@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkRedirect measures a client's first contact over loopback, with a connection for
-// each: connect, request, redirect, close. It also reports the 99th percentile, and the
-// CPU time of both sides, which other load on the machine does not change.
+// BenchmarkRedirect measures a client's first contact over loopback, with a connection for each: connect, request,
+// redirect, close. It also reports the 99th percentile, and the CPU time of both sides, which other load on the machine
+// does not change.
 func BenchmarkRedirect(b *testing.B) {
 	w := start(b, Config{MaxConnsPerClient: 1000})
 	b.SetParallelism(16)
@@ -78,7 +78,7 @@ func BenchmarkLogin(b *testing.B) {
 	for b.Loop() {
 		w.table.lease(clientA)
 		logIn(b, clientA)
-		if r := ask(b, clientA, base+"/status", nil); r.StatusCode != 200 {
+		if r := request(b, clientA, base+"/status", nil); r.StatusCode != 200 {
 			b.Fatal(r.Status)
 		}
 	}

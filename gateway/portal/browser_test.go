@@ -25,27 +25,26 @@ import (
 
 var shots = flag.String("shots", "", "write screenshots of the pages to this `folder`")
 
-// view is how somebody looks at a page.
-type view struct {
+// pageView is how somebody looks at a page.
+type pageView struct {
 	name          string
 	width, height int64
 	dark          bool
 }
 
-var views = []view{
+var views = []pageView{
 	{"phone", 390, 844, false}, {"phone-dark", 390, 844, true},
 	{"narrow", 320, 568, false}, // the smallest that WCAG 1.4.10 asks for
 	{"wide", 1280, 900, false}, {"wide-dark", 1280, 900, true},
 }
 
-// browser is Chromium on clientA's device. What a page looks like and how it is
-// used cannot be told from its source.
+// browser is Chromium on clientA's device. What a page looks like and how it is used cannot be told from its source.
 type browser struct {
 	ctx context.Context
 
-	mu    sync.Mutex
-	asked []string // guarded by mu: URLs of all requests
-	wrong []string // guarded by mu: what the console complains about
+	mu            sync.Mutex
+	requested     []string // guarded by mu: URLs of all requests
+	consoleErrors []string // guarded by mu: what the console complains about
 }
 
 func newBrowser(t *testing.T) *browser {
@@ -56,7 +55,7 @@ func newBrowser(t *testing.T) *browser {
 	ctx := browsertest.Start(t, within, browsertest.Program(t), chromedp.Flag("host-resolver-rules",
 		"MAP * "+site.String()+", EXCLUDE 10.1.0.1, EXCLUDE 127.0.0.1, EXCLUDE localhost"))
 	b := &browser{ctx: ctx}
-	if err := chromedp.Listen(ctx, b.hear); err != nil {
+	if err := chromedp.Listen(ctx, b.record); err != nil {
 		t.Fatal(err)
 	}
 	browsertest.Call(t, ctx, network.Enable, network.EnableParams{})
@@ -64,18 +63,18 @@ func newBrowser(t *testing.T) *browser {
 	return b
 }
 
-// hear notes what pages ask for and what goes wrong in them.
-func (b *browser) hear(event any) {
+// record notes what pages ask for and what goes wrong in them.
+func (b *browser) record(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch e := event.(type) {
 	case *network.EventRequestWillBeSent:
-		b.asked = append(b.asked, e.Request.URL)
+		b.requested = append(b.requested, e.Request.URL)
 	case *runtime.EventExceptionThrown:
-		b.wrong = append(b.wrong, e.ExceptionDetails.Text)
+		b.consoleErrors = append(b.consoleErrors, e.ExceptionDetails.Text)
 	case *log.EventEntryAdded: // what the policy forbids, among others
 		if !strings.Contains(e.Entry.Text, "status of 404") { // is asked for
-			b.wrong = append(b.wrong, e.Entry.Text)
+			b.consoleErrors = append(b.consoleErrors, e.Entry.Text)
 		}
 	}
 }
@@ -97,11 +96,11 @@ func (b *browser) load(t *testing.T, steps ...chromedp.Action[chromedp.Void]) in
 	return resp.Status
 }
 
-// TestLoadWaitsForFrames: a page that has been loaded has been drawn too, so that what is
-// clicked next stays where it is.
+// TestLoadWaitsForFrames: a page that has been loaded has been drawn too, so that what is clicked next stays where it
+// is.
 func TestLoadWaitsForFrames(t *testing.T) {
 	b := newBrowser(t)
-	b.as(t, views[0])
+	b.setView(t, views[0])
 	const page = `data:text/html,<body onload="requestAnimationFrame(() => requestAnimationFrame(() => document.title = 'drawn'))">`
 	for range 5 {
 		b.load(t, chromedp.Navigate(page))
@@ -111,7 +110,7 @@ func TestLoadWaitsForFrames(t *testing.T) {
 	}
 }
 
-func (b *browser) at(t *testing.T) string {
+func (b *browser) location(t *testing.T) string {
 	t.Helper()
 	return eval[string](t, b, "location.href")
 }
@@ -135,12 +134,11 @@ func (b *browser) focused(t *testing.T, tabs int) []string {
 	return order
 }
 
-// look holds that the page fits and can be read however it is looked at, and takes
-// its picture if that is wanted.
-func (b *browser) look(t *testing.T, name string) {
+// checkPage holds that the page fits and can be read however it is looked at, and takes its picture if that is wanted.
+func (b *browser) checkPage(t *testing.T, name string) {
 	t.Helper()
 	for _, v := range views {
-		b.as(t, v)
+		b.setView(t, v)
 		if wide := eval[int](t, b, "document.documentElement.scrollWidth"); wide > int(v.width) {
 			t.Errorf("%s, %s: %d px wide: it has to be scrolled sideways", name, v.name, wide)
 		}
@@ -163,10 +161,10 @@ func (b *browser) look(t *testing.T, name string) {
 			t.Fatal(err)
 		}
 	}
-	b.as(t, views[0])
+	b.setView(t, views[0])
 }
 
-func (b *browser) as(t *testing.T, v view) {
+func (b *browser) setView(t *testing.T, v pageView) {
 	t.Helper()
 	scheme := map[bool]string{false: "light", true: "dark"}[v.dark]
 	browsertest.Call(t, b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -176,8 +174,8 @@ func (b *browser) as(t *testing.T, v view) {
 	browsertest.Drawn(t, b.ctx)
 }
 
-// contrasts lists text with less than 4.5:1 to what is behind it, and borders of
-// fields with less than 3:1 (WCAG 2.2, 1.4.3 and 1.4.11).
+// contrasts lists text with less than 4.5:1 to what is behind it, and borders of fields with less than 3:1 (WCAG 2.2,
+// 1.4.3 and 1.4.11).
 const contrasts = `(() => {
 	const rgb = (c) => { const m = c.match(/[\d.]+/g).map(Number); return { c: m.slice(0, 3), a: m.length > 3 ? m[3] : 1 }; };
 	const light = (c) => { const [r, g, b] = c.map((v) => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
@@ -210,12 +208,12 @@ func TestBrowser(t *testing.T) {
 			strings.Repeat("Averylongwordthatdoesnotend", 5) + "\n\n" + strings.Repeat("And so on. ", 40),
 	})
 	b := newBrowser(t)
-	b.as(t, views[0])
+	b.setView(t, views[0])
 
-	b.arrive(t)
-	b.mistype(t)
-	b.stay(t, w)
-	b.leave(t)
+	b.openLogin(t)
+	b.enterWrongPassword(t)
+	b.stayLoggedIn(t, w)
+	b.logOut(t)
 
 	b.load(t, chromedp.Navigate("http://news.example/"))
 	b.load(t, chromedp.Click("button.second"))
@@ -225,19 +223,19 @@ func TestBrowser(t *testing.T) {
 	b.checkQuiet(t)
 }
 
-// wanted is the page that the person asks for.
-const wanted = "http://news.example/today?page=1"
+// wantedPage is the page that the person asks for.
+const wantedPage = "http://news.example/today?page=1"
 
-// arrive asks for a page outside and gets the login page.
-func (b *browser) arrive(t *testing.T) {
+// openLogin asks for a page outside and gets the login page.
+func (b *browser) openLogin(t *testing.T) {
 	t.Helper()
-	if status := b.load(t, chromedp.Navigate(wanted)); status != 200 {
+	if status := b.load(t, chromedp.Navigate(wantedPage)); status != 200 {
 		t.Errorf("the login page: %d", status)
 	}
-	if got := b.at(t); got != base+"/login?url="+url.QueryEscape(wanted) {
+	if got := b.location(t); got != base+"/login?url="+url.QueryEscape(wantedPage) {
 		t.Errorf("redirected to %s", got)
 	}
-	b.look(t, "login")
+	b.checkPage(t, "login")
 	order := []string{"username", "password", "button", "terms", "second"}
 	if got := b.focused(t, len(order)); !slices.Equal(got, order) {
 		t.Errorf("tab goes through %q, want %q", got, order)
@@ -249,8 +247,8 @@ func (b *browser) arrive(t *testing.T) {
 	}
 }
 
-// mistype gives a wrong password and is told so.
-func (b *browser) mistype(t *testing.T) {
+// enterWrongPassword gives a wrong password and is told so.
+func (b *browser) enterWrongPassword(t *testing.T) {
 	t.Helper()
 	b.logIn(t, goodUser, "wrong")
 	if got := eval[string](t, b, `document.querySelector("[role=alert]").innerText`); !strings.Contains(
@@ -262,14 +260,14 @@ func (b *browser) mistype(t *testing.T) {
 		goodUser+" alert" {
 		t.Errorf("after a wrong password, focus, fields and their description are %q", got)
 	}
-	b.look(t, "wrong")
+	b.checkPage(t, "wrong")
 }
 
-// stay logs in and reads the status page.
-func (b *browser) stay(t *testing.T, w *world) {
+// stayLoggedIn logs in and reads the status page.
+func (b *browser) stayLoggedIn(t *testing.T, w *world) {
 	t.Helper()
 	b.logIn(t, "", goodPassword)
-	if got := b.at(t); got != base+"/status?url="+url.QueryEscape(wanted) {
+	if got := b.location(t); got != base+"/status?url="+url.QueryEscape(wantedPage) {
 		t.Errorf("logged in, at %s", got)
 	}
 	s, _ := w.table.Get(clientA)
@@ -285,34 +283,33 @@ func (b *browser) stay(t *testing.T, w *world) {
 			t.Errorf("the status page lacks %q:\n%s", want, text)
 		}
 	}
-	if got := eval[string](t, b, `document.querySelector("a.button").href`); got != wanted {
+	if got := eval[string](t, b, `document.querySelector("a.button").href`); got != wantedPage {
 		t.Errorf("the way on leads to %s", got)
 	}
 	if got, want := b.focused(t, 3), []string{"button", "a", "second"}; !slices.Equal(got, want) {
 		t.Errorf("tab goes through %q, want %q", got, want)
 	}
-	b.look(t, "status")
+	b.checkPage(t, "status")
 }
 
-// leave logs out, and gets lost.
-func (b *browser) leave(t *testing.T) {
+// logOut logs out, and gets lost.
+func (b *browser) logOut(t *testing.T) {
 	t.Helper()
 	b.load(t, chromedp.Navigate(base+"/logout"))
-	b.look(t, "logout")
+	b.checkPage(t, "logout")
 	b.load(t, chromedp.Click("form > button"))
 	if got := eval[string](t, b,
 		`location.pathname + " " + document.querySelector("[role=status]").innerText`); got != "/login "+english.LoggedOut {
 		t.Errorf("logged out, at %s", got)
 	}
-	b.look(t, "logged-out")
+	b.checkPage(t, "logged-out")
 	if status := b.load(t, chromedp.Navigate(base+"/nothing")); status != 404 {
 		t.Errorf("a page that is not there: %d", status)
 	}
-	b.look(t, "error")
+	b.checkPage(t, "error")
 }
 
-// logIn types into the form and presses enter, as keyboards on phones do. An empty
-// user is left as it stands.
+// logIn types into the form and presses enter, as keyboards on phones do. An empty user is left as it stands.
 func (b *browser) logIn(t *testing.T, user, password string) {
 	t.Helper()
 	var steps []chromedp.Action[chromedp.Void]
@@ -322,8 +319,7 @@ func (b *browser) logIn(t *testing.T, user, password string) {
 	b.load(t, append(steps, chromedp.SendKeys("#password", password+"\r"))...)
 }
 
-// TestOtherSiteInBrowser: a page elsewhere sends the portal's forms by itself. The
-// browser obeys; the portal does not.
+// TestOtherSiteInBrowser: a page elsewhere sends the portal's forms by itself. The browser obeys; the portal does not.
 func TestOtherSiteInBrowser(t *testing.T) {
 	w := start(t, Config{})
 	logIn(t, clientA)
@@ -331,7 +327,7 @@ func TestOtherSiteInBrowser(t *testing.T) {
 	page := `data:text/html,<form id=f method=post action="` + base + `/logout"><input name=token value=x></form>`
 	b.load(t, chromedp.Navigate(page))
 	b.load(t, chromedp.Submit("#f"))
-	if got := b.at(t); got != base+"/logout" {
+	if got := b.location(t); got != base+"/logout" {
 		t.Errorf("the form led to %s, want to the question", got)
 	}
 	if s, _ := w.table.Get(clientA); s.State != session.Authenticated || len(w.table.causes()) != 0 {
@@ -352,16 +348,16 @@ func (b *browser) checkQuiet(t *testing.T) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.asked) < 8 {
-		t.Errorf("only %d requests were seen: the check does not work", len(b.asked))
+	if len(b.requested) < 8 {
+		t.Errorf("only %d requests were seen: the check does not work", len(b.requested))
 	}
-	for _, asked := range b.asked {
+	for _, asked := range b.requested {
 		if !strings.HasPrefix(asked, base+"/") && !strings.HasPrefix(asked, "http://news.example/") &&
 			!strings.HasPrefix(asked, "data:") {
 			t.Errorf("a page asked for %s", asked)
 		}
 	}
-	for _, text := range b.wrong {
+	for _, text := range b.consoleErrors {
 		t.Errorf("console: %s", text)
 	}
 }

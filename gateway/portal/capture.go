@@ -13,14 +13,12 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// maxLink bounds the URLs that are passed on, bytes. Longer ones are cut to the first
-// page of their site.
+// maxLink bounds the URLs that are passed on, bytes. Longer ones are cut to the first page of their site.
 const maxLink = 1024
 
-// captured reports whether a request was meant for another site, by its connection's
-// local address or by its Host field. Checking Host also keeps pages of other sites,
-// whose names were made to resolve to the portal, from sending requests as if they were
-// the portal's own pages (DNS rebinding).
+// captured reports whether a request was meant for another site, by its connection's local address or by its Host
+// field. Checking Host also keeps pages of other sites, whose names were made to resolve to the portal, from sending
+// requests as if they were the portal's own pages (DNS rebinding).
 func (p *Portal) captured(c *peer, r *http.Request) bool {
 	addr, hosts := p.cfg.Address, p.hosts
 	if c.secure {
@@ -29,9 +27,8 @@ func (p *Portal) captured(c *peer, r *http.Request) bool {
 	return c.local != addr || !hosts[strings.ToLower(r.Host)]
 }
 
-// answerCaptured redirects a client to the login page. Every client passes here many
-// times before login, so the answer uses no template and has no body. The connection is
-// closed, because the next request on it would be for another site.
+// answerCaptured redirects a client to the login page. Every client passes here many times before login, so the answer
+// uses no template and has no body. The connection is closed, because the next request on it would be for another site.
 func (p *Portal) answerCaptured(w http.ResponseWriter, r *http.Request, c *peer) {
 	h := w.Header()
 	h["Connection"] = closeValue
@@ -42,33 +39,32 @@ func (p *Portal) answerCaptured(w http.ResponseWriter, r *http.Request, c *peer)
 	}
 	base := p.base
 	host := cmp.Or(r.Host, c.local.String()) // HTTP/1.0 may have no Host
-	isOwn := p.hosts[strings.ToLower(host)] || p.bare[strings.ToLower(host)]
+	isOwn := p.hosts[strings.ToLower(host)] || p.bareHosts[strings.ToLower(host)]
 	if isOwn {
 		host = "" // the client need not return to the portal after login
-		// Another resolver may give the portal's name another address, so that a redirect by
-		// name would lead here again. Who uses the address may have a resolver that does not know the name.
+		// Another resolver may give the portal's name another address, so that a redirect by name would lead here again. Who
+		// uses the address may have a resolver that does not know the name.
 		if p.cert == nil && (c.local.Addr() != p.cfg.Address.Addr() || !p.named(r.Host)) {
 			base = "http://" + authority(p.cfg.Address.Addr().String(), p.cfg.Address.Port(), httpPort)
 		}
 	}
 	probe := findProbe(host, r.URL.Path)
 	page := "/login"
-	if p.knows(c.client) {
+	if p.isAdmitted(c.client) {
 		if probe != nil && probe.status != 0 {
 			p.counters.probes.Add(1)
 			probe.answer(w)
 			return
 		}
-		// Not back to the site itself: if the data path does not agree that the client is
-		// admitted, the client would be redirected in a loop.
+		// Not back to the site itself: if the data path does not agree that the client is admitted, the client would be
+		// redirected in a loop.
 		page = "/status"
 		if isOwn && r.URL.Path == "/logout" {
 			page = "/logout"
 		}
 	}
 	url := base + page
-	// Returning to the site would lose a request body, and over TLS only requests for the
-	// portal arrive.
+	// Returning to the site would lose a request body, and over TLS only requests for the portal arrive.
 	if probe == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) && !c.secure {
 		url = withLink(url, originalURL(host, r.URL.RequestURI()))
 	}
@@ -83,16 +79,16 @@ func (p *Portal) named(host string) bool {
 	return p.cfg.Name != "" && name == p.cfg.Name
 }
 
-// now returns the entry of a client as it is now.
-func (p *Portal) now(client netip.Addr) (session.Session, bool) {
+// currentSession returns the entry of a client as it is now.
+func (p *Portal) currentSession(client netip.Addr) (session.Session, bool) {
 	s, ok := p.sessions.Get(client)
 	return s.At(time.Now()), ok
 }
 
-// knows reports whether a client is admitted, and records for a client without a
-// session that it was shown the portal.
-func (p *Portal) knows(client netip.Addr) bool {
-	s, ok := p.now(client)
+// isAdmitted reports whether a client is admitted, and records for a client without a session that it was shown the
+// portal.
+func (p *Portal) isAdmitted(client netip.Addr) bool {
+	s, ok := p.currentSession(client)
 	if ok && s.State == session.Leased {
 		if err := p.sessions.Shown(client); err != nil {
 			p.log.Debug("noting that a client was redirected", "client", client, "error", err)
@@ -115,8 +111,8 @@ func withLink(page, link string) string {
 	return page + "?url=" + url.QueryEscape(link)
 }
 
-// originalURL is the URL of a captured request, from its Host field and its target;
-// empty when these do not form the URL of a web page.
+// originalURL is the URL of a captured request, from its Host field and its target; empty when these do not form the
+// URL of a web page.
 func originalURL(host, target string) string {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil || strings.HasPrefix(host, "[") { // which would take the brackets off a name
@@ -133,8 +129,8 @@ func originalURL(host, target string) string {
 	return site + "/"
 }
 
-// parseLink returns the normal form of a URL that may be shown as a link: http or
-// https, absolute, with a valid host, without a password, not too long.
+// parseLink returns the normal form of a URL that may be shown as a link: http or https, absolute, with a valid host,
+// without a password, not too long.
 func parseLink(raw string) (link string, ok bool) {
 	if len(raw) > maxLink {
 		return "", false
@@ -161,8 +157,8 @@ func parseLink(raw string) (link string, ok bool) {
 // quotes are the characters that could end an attribute. package url encodes them everywhere but in a query.
 var quotes = strings.NewReplacer(`"`, "%22", "<", "%3C", ">", "%3E")
 
-// validHost reports whether s is a host name of letters, digits, hyphens and
-// underscores, which occur in practice, or an IPv4 address (RFC 1123, 2.1).
+// validHost reports whether s is a host name of letters, digits, hyphens and underscores, which occur in practice, or
+// an IPv4 address (RFC 1123, 2.1).
 func validHost(s string) bool {
 	if len(s) == 0 || len(s) > 253 {
 		return false

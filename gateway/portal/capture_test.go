@@ -36,7 +36,7 @@ func TestCapturedIsRedirected(t *testing.T) {
 		{"POST", base + "/logout", "evil.example:8080", login},
 		{"GET", base + "/status", "evil.example", login + "?url=http%3A%2F%2Fevil.example%2Fstatus"},
 	} {
-		r := ask(t, clientA, tt.url, nil, func(req *http.Request) { req.Method, req.Host = tt.method, tt.host })
+		r := request(t, clientA, tt.url, nil, func(req *http.Request) { req.Method, req.Host = tt.method, tt.host })
 		if r.StatusCode != http.StatusFound || r.Header.Get("Location") != tt.want {
 			t.Errorf("%s %.60s (Host %q): %s to %q, want 302 to %q", tt.method, tt.url, tt.host, r.Status,
 				r.Header.Get("Location"), tt.want)
@@ -57,29 +57,28 @@ func TestCapturedIsRedirected(t *testing.T) {
 	}
 }
 
-// TestNameThatLeadsElsewhere: a client whose resolver has another address for the portal's
-// name is not redirected to that name in a loop.
+// TestNameThatLeadsElsewhere: a client whose resolver has another address for the portal's name is not redirected to
+// that name in a loop.
 func TestNameThatLeadsElsewhere(t *testing.T) {
 	start(t, Config{Name: portalName})
 	own := func(r *http.Request) { r.Host = portalName + ":8080" }
-	if to := ask(t, clientA, "http://example.org/", nil).Header.Get("Location"); !strings.HasPrefix(
+	if to := request(t, clientA, "http://example.org/", nil).Header.Get("Location"); !strings.HasPrefix(
 		to, "http://portal.example:8080/login?") {
 		t.Errorf("a captured client is sent to %q, want to the name", to)
 	}
-	if to := ask(t, clientA, "http://203.0.113.9/login", nil, own).Header.Get("Location"); to != base+"/login" {
+	if to := request(t, clientA, "http://203.0.113.9/login", nil, own).Header.Get("Location"); to != base+"/login" {
 		t.Errorf("before login it is sent to %q, want to the address", to)
 	}
 	logIn(t, clientA)
-	if to := ask(t, clientA, "http://203.0.113.9/status", nil, own).Header.Get("Location"); to != base+"/status" {
+	if to := request(t, clientA, "http://203.0.113.9/status", nil, own).Header.Get("Location"); to != base+"/status" {
 		t.Errorf("after login it is sent to %q, want to the address", to)
 	}
-	if r := ask(t, clientA, base+"/status", nil, own); r.StatusCode != 200 {
+	if r := request(t, clientA, base+"/status", nil, own); r.StatusCode != 200 {
 		t.Errorf("the name at the right address: %s", r.Status)
 	}
 }
 
-// TestOddRequests sends what scanners and worms send. Each request is answered at once
-// and its connection closed.
+// TestOddRequests sends what scanners and worms send. Each request is answered at once and its connection closed.
 func TestOddRequests(t *testing.T) {
 	start(t, Config{})
 	for _, tt := range []struct{ name, send, want string }{
@@ -120,9 +119,8 @@ func TestOddRequests(t *testing.T) {
 	}
 }
 
-// known lists probes and the answers of the vendors' servers; status 0: not answered as a
-// probe.
-var known = []struct {
+// knownProbes lists probes and the answers of the vendors' servers; status 0: not answered as a probe.
+var knownProbes = []struct {
 	url, body string
 	status    int
 }{
@@ -154,12 +152,12 @@ var known = []struct {
 	{"http://example.org/connecttest", "", 0},
 }
 
-// TestProbes: before login every probe is redirected, which opens the login page;
-// afterwards the answer equals that of the vendor's server.
+// TestProbes: before login every probe is redirected, which opens the login page; afterwards the answer equals that of
+// the vendor's server.
 func TestProbes(t *testing.T) {
 	w := start(t, Config{})
-	for _, p := range known {
-		r := ask(t, clientA, p.url, nil)
+	for _, p := range knownProbes {
+		r := request(t, clientA, p.url, nil)
 		if to := r.Header.Get("Location"); r.StatusCode != 302 || !strings.HasPrefix(to, base+"/login") {
 			t.Errorf("before login %s: %s to %q, want a redirect to the login page", p.url, r.Status, to)
 		}
@@ -168,8 +166,8 @@ func TestProbes(t *testing.T) {
 		}
 	}
 	logIn(t, clientA)
-	for _, p := range known {
-		r := ask(t, clientA, p.url, nil)
+	for _, p := range knownProbes {
+		r := request(t, clientA, p.url, nil)
 		if p.status == 0 {
 			if to := r.Header.Get("Location"); r.StatusCode != 302 || !strings.HasPrefix(to, base+"/status") {
 				t.Errorf("after login %s: %s to %q, want a redirect to the status page", p.url, r.Status, to)
@@ -180,11 +178,11 @@ func TestProbes(t *testing.T) {
 			t.Errorf("after login %s: %s %q, close %v; want %d %q and close", p.url, r.Status, r.body, r.Close, p.status, p.body)
 		}
 	}
-	if r := ask(t, clientA, "http://connectivity-check.ubuntu.com/", nil); r.Header.Get(
+	if r := request(t, clientA, "http://connectivity-check.ubuntu.com/", nil); r.Header.Get(
 		"X-NetworkManager-Status") != "online" {
 		t.Errorf("Ubuntu's probe is answered with %v, without the field that NetworkManager looks for", r.Header)
 	}
-	if r := ask(t, clientB, known[0].url, nil); r.StatusCode != 302 {
+	if r := request(t, clientB, knownProbes[0].url, nil); r.StatusCode != 302 {
 		t.Errorf("the probe of a client that is not logged in: %s, though another is", r.Status)
 	}
 	if s := w.Stats(); s.Probes != 20 {
@@ -196,22 +194,21 @@ func TestProbes(t *testing.T) {
 func TestUnknownClient(t *testing.T) {
 	start(t, Config{})
 	stranger := netip.MustParseAddr("10.1.9.9")
-	if r := ask(t, stranger, "http://example.org/", nil); r.StatusCode != 302 {
+	if r := request(t, stranger, "http://example.org/", nil); r.StatusCode != 302 {
 		t.Errorf("redirect: %s", r.Status)
 	}
 	for _, path := range []string{"/login", "/status"} {
-		if r := ask(t, stranger, base+path, nil); r.StatusCode != 403 || !strings.Contains(r.body, english.UnknownText) {
+		if r := request(t, stranger, base+path, nil); r.StatusCode != 403 || !strings.Contains(r.body, english.UnknownText) {
 			t.Errorf("%s: %s\n%s", path, r.Status, r.main())
 		}
 	}
-	if r := ask(t, stranger, base+"/login",
+	if r := request(t, stranger, base+"/login",
 		url.Values{"username": {goodUser}, "password": {goodPassword}}); r.StatusCode != 403 {
 		t.Errorf("log-in: %s", r.Status)
 	}
 }
 
-// TestConnectionsAreBounded: one client's connections do not keep others out, and closed
-// connections free their places.
+// TestConnectionsAreBounded: one client's connections do not keep others out, and closed connections free their places.
 func TestConnectionsAreBounded(t *testing.T) {
 	w := start(t, Config{MaxConnsPerClient: 8, MaxConns: 100})
 	var open []net.Conn
@@ -223,10 +220,10 @@ func TestConnectionsAreBounded(t *testing.T) {
 		open = append(open, conn)
 		fmt.Fprintf(conn, "GET / HTTP/1.1\r\n") // so that it is accepted before the next one
 	}
-	if _, err := try(clientA, "http://example.org/", nil); err == nil {
+	if _, err := tryRequest(clientA, "http://example.org/", nil); err == nil {
 		t.Error("a ninth connection of a client was served")
 	}
-	if r := ask(t, clientB, "http://example.org/", nil); r.StatusCode != 302 {
+	if r := request(t, clientB, "http://example.org/", nil); r.StatusCode != 302 {
 		t.Errorf("another client: %s", r.Status)
 	}
 	if w.Stats().Turned == 0 {
@@ -236,7 +233,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		c.Close()
 	}
 	await(t, "room for the client again", func() bool {
-		_, err := try(clientA, "http://example.org/", nil)
+		_, err := tryRequest(clientA, "http://example.org/", nil)
 		return err == nil
 	})
 }
@@ -245,7 +242,7 @@ func TestConnectionLimiter(t *testing.T) {
 	c := &connLimiter{max: 40, maxPerClient: 16, clients: map[netip.Addr]int{}}
 	admit := func(client string, n int) (in int) {
 		for range n {
-			if c.enter(netip.MustParseAddr(client)) == admitted {
+			if c.count(netip.MustParseAddr(client)) == admitted {
 				in++
 			}
 		}
@@ -265,13 +262,13 @@ func TestConnectionLimiter(t *testing.T) {
 		}
 	}
 	for range 16 {
-		c.leave(netip.MustParseAddr("10.0.0.1"))
+		c.uncount(netip.MustParseAddr("10.0.0.1"))
 	}
 	if got := admit("10.0.0.5", 20); got != 12 {
 		t.Errorf("with 8 in use a client got %d connections, want 12", got)
 	}
-	if c.all != 20 || len(c.clients) != 4 {
-		t.Errorf("%d connections of %d clients are counted, want 20 of 4", c.all, len(c.clients))
+	if c.total != 20 || len(c.clients) != 4 {
+		t.Errorf("%d connections of %d clients are counted, want 20 of 4", c.total, len(c.clients))
 	}
 }
 
@@ -387,7 +384,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		tb.lease(clientA)
-		c := &peer{client: clientA, local: portalAddr, life: t.Context(), limiter: &connLimiter{}}
+		c := &peer{client: clientA, local: portalAddr, serverCtx: t.Context(), limiter: &connLimiter{}}
 		if foreign {
 			c.local = netip.AddrPortFrom(site, 80)
 		}

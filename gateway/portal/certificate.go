@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/textfile"
 )
 
-// certificateAge is how long a certificate is used before its files are checked again:
-// a renewal needs no signal and no restart.
+// certificateAge is how long a certificate is used before its files are checked again: a renewal needs no signal and no
+// restart.
 const certificateAge = time.Minute
 
 // certificate is the portal's certificate, reloaded when its files change.
@@ -20,10 +20,10 @@ type certificate struct {
 	certFile, keyFile, host string
 	log                     *slog.Logger
 
-	mu      sync.Mutex
-	current *tls.Certificate // guarded by mu
-	changed time.Time        // guarded by mu: newest modification of the files read
-	looked  time.Time        // guarded by mu
+	mu        sync.Mutex
+	current   *tls.Certificate // guarded by mu
+	changed   time.Time        // guarded by mu: newest modification of the files read
+	checkedAt time.Time        // guarded by mu
 }
 
 // newCertificate reads the files and checks that they are valid for host.
@@ -35,12 +35,11 @@ func newCertificate(certFile, keyFile, host string, log *slog.Logger) (*certific
 	return c, nil
 }
 
-// get is a tls.Config's GetCertificate. While new files are invalid, it returns the old
-// certificate.
+// get is a tls.Config's GetCertificate. While new files are invalid, it returns the old certificate.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.looked) >= certificateAge {
+	if time.Since(c.checkedAt) >= certificateAge {
 		if err := c.read(); err != nil {
 			c.log.Error("reading the portal's renewed certificate; the old one stays in use", "error", err)
 		}
@@ -50,7 +49,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // read loads the files if they have changed; mu is held, or c is not shared yet.
 func (c *certificate) read() error {
-	c.looked = time.Now()
+	c.checkedAt = time.Now()
 	var newest time.Time
 	for _, file := range []string{c.certFile, c.keyFile} {
 		info, err := os.Stat(file)
@@ -64,8 +63,7 @@ func (c *certificate) read() error {
 	if c.current != nil && newest.Equal(c.changed) {
 		return nil
 	}
-	// A renewal replaces two files. Between the two writes they do not match; the next
-	// check, a minute later, finds both.
+	// A renewal replaces two files. Between the two writes they do not match; the next check, a minute later, finds both.
 	pair, err := textfile.KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return fmt.Errorf("reading the certificate %s and its key %s: %w", c.certFile, c.keyFile, err)

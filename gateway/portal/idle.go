@@ -10,26 +10,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection between two requests has no goroutine and no buffers, which take some 35 KiB. net/http sees visits:
+// A connection between two requests has no goroutine and no buffers, which take some 35 KiB. To net/http each stay is
+// a connection of its own (idleableConn):
 //
-//	accepted ──▶ visit: net/http answers ── nothing more has come ──▶ idle ── idleTimeout, or others need room ──▶ closed
-//	               ▲                                                   │
-//	               └────────────────── something comes ────────────────┘
+//	accepted ─▶ net/http reads and answers ─ nothing more has come ─▶ idle ─ idleTimeout, or others need room ─▶ closed
+//	              ▲                                                    │
+//	              └───────────────────── something comes ──────────────┘
 
 // idleConns waits for all idle connections at once, by epoll(7). It is a listener: it accepts a connection again when
 // something comes over it.
 type idleConns struct {
-	limiter *connLimiter // its mu guards what is said to be guarded, and its list has all idle connections
-	set     *os.File     // of epoll
-	came    []unix.EpollEvent
-	next    int // of came
+	limiter   *connLimiter // its mu guards what is said to be guarded, and its list has all idle connections
+	set       *os.File     // of epoll
+	events    []unix.EpollEvent
+	nextEvent int // index into events
 
-	turn   int32 // guarded: of the last that became idle
-	closed bool  // guarded
+	lastTurn int32 // guarded: the turn of the connection that became idle last
+	closed   bool  // guarded
 }
 
-// comesAtOnce bounds what one call of the kernel returns.
-const comesAtOnce = 64
+// eventsAtOnce bounds what one call of the kernel returns.
+const eventsAtOnce = 64
 
 func newIdleConns(c *connLimiter) (*idleConns, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
@@ -41,7 +42,7 @@ func newIdleConns(c *connLimiter) (*idleConns, error) {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	set := os.NewFile(uintptr(fd), "epoll")
-	return &idleConns{limiter: c, set: set, came: make([]unix.EpollEvent, 0, comesAtOnce)}, nil
+	return &idleConns{limiter: c, set: set, events: make([]unix.EpollEvent, 0, eventsAtOnce)}, nil
 }
 
 // add has a connection wait. On error it is still the caller's.
@@ -52,11 +53,11 @@ func (i *idleConns) add(g *limitedConn) error {
 	if i.closed || g.gone {
 		return net.ErrClosed
 	}
-	i.turn++
-	g.turn = i.turn
+	i.lastTurn++
+	g.turn = i.lastTurn
 	op := unix.EPOLL_CTL_MOD
-	if !g.known {
-		op, g.known = unix.EPOLL_CTL_ADD, true
+	if !g.inEpoll {
+		op, g.inEpoll = unix.EPOLL_CTL_ADD, true
 	}
 	// A descriptor may have gone to another connection before its event is looked at: the turn tells.
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: g.fd, Pad: g.turn}
@@ -64,10 +65,10 @@ func (i *idleConns) add(g *limitedConn) error {
 	if err != nil {
 		return err
 	}
-	c.rests(g, &c.idle)
+	c.markIdle(g, &c.idle)
 	c.byFD[g.fd] = g
 	if c.idle.Len() == 1 {
-		return i.set.SetReadDeadline(g.since.Add(idleTimeout))
+		return i.set.SetReadDeadline(g.idleSince.Add(idleTimeout))
 	}
 	return nil
 }
@@ -85,14 +86,14 @@ func control(f syscall.Conn, fn func(fd int) error) (err error) {
 // long, and those that their clients have closed.
 func (i *idleConns) Accept() (net.Conn, error) {
 	for {
-		for ; i.next < len(i.came); i.next++ {
-			g := i.take(i.came[i.next])
+		for ; i.nextEvent < len(i.events); i.nextEvent++ {
+			g := i.connOf(i.events[i.nextEvent])
 			switch {
 			case g == nil: // closed by now
-			case i.came[i.next].Events&unix.EPOLLRDHUP != 0 && g.wire.ended():
+			case i.events[i.nextEvent].Events&unix.EPOLLRDHUP != 0 && g.wire.ended():
 				g.Close()
 			default:
-				i.next++
+				i.nextEvent++
 				return newVisit(g, i), nil
 			}
 		}
@@ -111,18 +112,18 @@ func (i *idleConns) wait() error {
 	if err != nil {
 		return err
 	}
-	i.came, i.next = i.came[:comesAtOnce], 0
+	i.events, i.nextEvent = i.events[:eventsAtOnce], 0
 	n, failed := 0, error(nil)
 	err = raw.Read(func(fd uintptr) bool {
-		n, failed = unix.EpollWait(int(fd), i.came, 0)
+		n, failed = unix.EpollWait(int(fd), i.events, 0)
 		return n > 0 || failed != nil && !errors.Is(failed, unix.EINTR)
 	})
-	i.came = i.came[:max(n, 0)]
+	i.events = i.events[:max(n, 0)]
 	return errors.Join(err, failed)
 }
 
-// take returns the connection of an event, which is no longer idle; nil: it is closed by now.
-func (i *idleConns) take(event unix.EpollEvent) *limitedConn {
+// connOf returns the connection of an event, which is no longer idle; nil: it is closed by now.
+func (i *idleConns) connOf(event unix.EpollEvent) *limitedConn {
 	c := i.limiter
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +131,7 @@ func (i *idleConns) take(event unix.EpollEvent) *limitedConn {
 	if g == nil || g.turn != event.Pad {
 		return nil
 	}
-	c.rests(g, &c.slow)
+	c.markIdle(g, &c.slow)
 	return g
 }
 
@@ -156,7 +157,7 @@ func (i *idleConns) expired(now time.Time) *limitedConn {
 		return nil
 	}
 	g := first.Value.(*limitedConn)
-	if end := g.since.Add(idleTimeout); now.Before(end) {
+	if end := g.idleSince.Add(idleTimeout); now.Before(end) {
 		_ = i.set.SetReadDeadline(end)
 		return nil
 	}

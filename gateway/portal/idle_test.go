@@ -48,7 +48,7 @@ func asksInParts(t *testing.T, addr netip.AddrPort, host string, over func(net.C
 		t.Fatal(err)
 	}
 	defer wire.Close()
-	held := &held{Conn: wire}
+	held := &batchedConn{Conn: wire}
 	conn := over(held)
 	from := bufio.NewReader(conn)
 	wants := func(status int) {
@@ -71,7 +71,7 @@ func asksInParts(t *testing.T, addr netip.AddrPort, host string, over func(net.C
 	}
 	line := strings.Index(one, "\n") + 1
 	for _, rest := range []int{0, 1, 3, 4, line, len(one) - 1} { // two and a part arrive together
-		held.hold = true
+		held.batching = true
 		for _, record := range []string{get("/nothing"), one, one[:rest]} {
 			fmt.Fprint(conn, record)
 		}
@@ -84,24 +84,24 @@ func asksInParts(t *testing.T, addr netip.AddrPort, host string, over func(net.C
 	}
 }
 
-// held is a connection whose writes can be sent as one packet.
-type held struct {
+// batchedConn is a connection whose writes can be sent as one packet.
+type batchedConn struct {
 	net.Conn
-	hold   bool
-	packet []byte
+	batching bool
+	packet   []byte
 }
 
-func (h *held) Write(b []byte) (int, error) {
-	if h.hold {
+func (h *batchedConn) Write(b []byte) (int, error) {
+	if h.batching {
 		h.packet = append(h.packet, b...)
 		return len(b), nil
 	}
 	return h.Conn.Write(b)
 }
 
-func (h *held) release() {
+func (h *batchedConn) release() {
 	h.Conn.Write(h.packet)
-	h.hold, h.packet = false, nil
+	h.batching, h.packet = false, nil
 }
 
 // TestIdleConnectionsEnd: idle connections are closed after idleTimeout and not before; one whose client has closed it
@@ -114,14 +114,14 @@ func TestIdleConnectionsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer idle.Close()
-	limited := &limitedListener{Listener: l, limiter: c, idle: idle, life: t.Context()}
+	limited := &limitedListener{Listener: l, limiter: c, idle: idle, ctx: t.Context()}
 	defer l.Close()
 	accept := func() (near *limitedConn, far net.Conn) {
 		t.Helper()
 		far = connect(t, clientA)
 		conn, err := limited.Accept()
 		if err == nil {
-			near = conn.(*visit).limitedConn
+			near = conn.(*idleableConn).limitedConn
 			err = idle.add(near)
 		}
 		if err != nil {
@@ -130,16 +130,16 @@ func TestIdleConnectionsEnd(t *testing.T) {
 		return near, far
 	}
 	first, _ := accept()
-	idle.expire(first.since.Add(idleTimeout - 1))
-	if c.all != 1 || c.idle.Len() != 1 {
-		t.Errorf("closed too early: %d connections are open, %d idle", c.all, c.idle.Len())
+	idle.expire(first.idleSince.Add(idleTimeout - 1))
+	if c.total != 1 || c.idle.Len() != 1 {
+		t.Errorf("closed too early: %d connections are open, %d idle", c.total, c.idle.Len())
 	}
-	idle.expire(first.since.Add(idleTimeout))
-	if c.all != 0 || c.idle.Len() != 0 {
-		t.Errorf("not closed: %d connections are open, %d idle", c.all, c.idle.Len())
+	idle.expire(first.idleSince.Add(idleTimeout))
+	if c.total != 0 || c.idle.Len() != 0 {
+		t.Errorf("not closed: %d connections are open, %d idle", c.total, c.idle.Len())
 	}
 	second, far := accept()
-	if idle.take(unix.EpollEvent{Fd: second.fd, Pad: first.turn}) != nil {
+	if idle.connOf(unix.EpollEvent{Fd: second.fd, Pad: first.turn}) != nil {
 		t.Error("an event of the connection that had the descriptor before is taken for one of this")
 	}
 	far.Close()
@@ -147,16 +147,16 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	third, far := accept()
 	fmt.Fprint(far, "x")
 	back, err := idle.Accept()
-	if err != nil || back.(*visit).limitedConn != third {
+	if err != nil || back.(*idleableConn).limitedConn != third {
 		t.Fatalf("not the connection over which something has come: %v", err)
 	}
-	if c.all != 1 {
-		t.Errorf("%d connections are open, want the one over which something has come", c.all)
+	if c.total != 1 {
+		t.Errorf("%d connections are open, want the one over which something has come", c.total)
 	}
 	back.Close()
 	_, far = accept()
 	idle.Close()
-	far.SetReadDeadline(time.Now().Add(long))
+	far.SetReadDeadline(time.Now().Add(patientTimeout))
 	if _, err := far.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("a connection that was idle at the end: %v", err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestInjection: what clients send, and the names of users, appear on pages only as text,
-// and never in a header; paths lead to no file.
+// TestInjection: what clients send, and the names of users, appear on pages only as text, and never in a header; paths
+// lead to no file.
 func TestInjection(t *testing.T) {
 	w := start(t, Config{})
 	names := []string{
@@ -20,7 +20,8 @@ func TestInjection(t *testing.T) {
 	}
 	tok := token(t, clientA, "/login")
 	for _, name := range names {
-		r := ask(t, clientA, base+"/login", url.Values{"token": {tok}, "username": {name}, "password": {""}, "url": {name}})
+		r := request(t, clientA, base+"/login",
+			url.Values{"token": {tok}, "username": {name}, "password": {""}, "url": {name}})
 		text := strings.ReplaceAll(r.body, string(w.pages.style), "")
 		if strings.ContainsAny(name, `<>"'`) && strings.Contains(text, name) {
 			t.Errorf("name %q is not escaped:\n%s", name, r.main())
@@ -37,14 +38,14 @@ func TestInjection(t *testing.T) {
 		s.State, s.Login, s.ID = session.Authenticated, session.Login{User: name}, session.NewID()
 		w.table.set(s)
 		proof := func(r *http.Request) { r.AddCookie(&http.Cookie{Name: cookieName, Value: cookieOf(w, s)}) }
-		if r := ask(t, clientB, base+"/status", nil, proof); strings.Contains(r.main(), "<script") ||
+		if r := request(t, clientB, base+"/status", nil, proof); strings.Contains(r.main(), "<script") ||
 			strings.Contains(r.main(), "<img") || strings.Contains(r.main(), "<b>") {
 			t.Errorf("user %q on the status page:\n%s", name, r.main())
 		}
 	}
 	for _, path := range []string{"/../../etc/passwd", "/..%2f..%2fetc%2fpasswd", "/style.css", "/web/login.html",
 		"/login.html", "/login/../../portal.key", "/%00", "/status/..;/x", "//etc/passwd"} {
-		r := ask(t, clientA, base, nil, func(r *http.Request) { r.URL.Opaque = "//10.1.0.1:8080" + path })
+		r := request(t, clientA, base, nil, func(r *http.Request) { r.URL.Opaque = "//10.1.0.1:8080" + path })
 		if r.StatusCode/100 == 2 || strings.Contains(r.body, "root:") || strings.Contains(r.body, "{{") {
 			t.Errorf("%s: %s\n%s", path, r.Status, r.main())
 		}

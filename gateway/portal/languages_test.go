@@ -35,18 +35,18 @@ func TestTemplatesAreWritten(t *testing.T) {
 	w := start(t, Config{})
 	builtIn := map[string]string{}
 	for _, lang := range []string{"en", "de"} {
-		builtIn[lang] = ask(t, clientA, base+"/nothing", nil, in(lang)).body
+		builtIn[lang] = request(t, clientA, base+"/nothing", nil, in(lang)).body
 	}
 	w.stop()
 	start(t, Config{Templates: dir})
 	for lang, want := range builtIn {
-		if got := ask(t, clientA, base+"/nothing", nil, in(lang)).body; got != want {
+		if got := request(t, clientA, base+"/nothing", nil, in(lang)).body; got != want {
 			t.Errorf("in %s the written page differs:\n%s\n%s", lang, got, want)
 		}
 	}
 	for lang, want := range map[string][]string{"fr-CA, de;q=0.5": {"<h1>Connexion</h1>", ">Password<", `lang="fr"`},
 		"de": {">Kennwort<"}, "it": {">Password<", `lang="en"`}} {
-		r := ask(t, clientA, base+"/login", nil, in(lang))
+		r := request(t, clientA, base+"/login", nil, in(lang))
 		for _, text := range want {
 			if !strings.Contains(r.body, text) {
 				t.Errorf("in %s no %s:\n%s", lang, text, r.main())
@@ -93,7 +93,7 @@ func TestPageSaysHowASessionEnded(t *testing.T) {
 		s.State, s.LastEnding = session.PreAuth, ending
 		w.table.set(s)
 		for _, path := range []string{"/login", "/login?url=http%3A%2F%2Fexample.org%2F"} {
-			r := ask(t, clientA, base+path, nil)
+			r := request(t, clientA, base+path, nil)
 			if said := strings.Contains(r.body, `role="status"`); said != (want != "") ||
 				!strings.Contains(html.UnescapeString(r.body), want) {
 				t.Errorf("%s of %+v lacks %q:\n%s", path, ending, want, r.main())

@@ -15,21 +15,21 @@ import (
 // connection when the old one is closed. One whose request is being answered is never closed.
 type connLimiter struct {
 	max, maxPerClient int
-	patience          time.Duration // how long no connection may open or close before new ones stop waiting
+	waitAtMost        time.Duration // how long no connection may open or close before new ones stop waiting
 
-	mu      sync.Mutex
-	all     int                    // guarded by mu
-	moved   time.Time              // guarded by mu: when a connection was last opened or closed
-	clients map[netip.Addr]int     // guarded by mu: open connections; none with 0
-	idle    list.List              // guarded by mu: of *limitedConn between two requests, the longest first
-	slow    list.List              // guarded by mu: the same whose clients are to send a request, or to read an answer
-	byFD    map[int32]*limitedConn // guarded by mu: those in idle, by their descriptors
-	freed   chan struct{}          // guarded by mu: closed when a connection ends; nil: no listener waits
-	waiting int                    // guarded by mu: listeners with a waiting connection
+	mu        sync.Mutex
+	total     int                    // guarded by mu
+	changedAt time.Time              // guarded by mu: when a connection was last opened or closed
+	clients   map[netip.Addr]int     // guarded by mu: open connections; none with 0
+	idle      list.List              // guarded by mu: of *limitedConn between two requests, the longest first
+	slow      list.List              // guarded by mu: the same whose clients are to send a request, or to read an answer
+	byFD      map[int32]*limitedConn // guarded by mu: those in idle, by their descriptors
+	freed     chan struct{}          // guarded by mu: closed when a connection ends; nil: no listener waits
+	waiting   int                    // guarded by mu: listeners with a waiting connection
 }
 
-// scarceShare divides a client's share while half of all connections are in use,
-// so that a few clients cannot keep the others out.
+// scarceShare divides a client's share while half of all connections are in use, so that a few clients cannot keep the
+// others out.
 const scarceShare = 8
 
 // Limits that apply when all connections are in use.
@@ -39,8 +39,7 @@ const (
 	idleEnough = time.Second
 	// looks bounds the connections that are looked at for one that is to be closed.
 	looks = 64
-	// defaultPatience is how long all connections may be busy without one ending before
-	// new connections are rejected.
+	// defaultPatience is how long all connections may be busy without one ending before new connections are rejected.
 	defaultPatience = 2 * time.Second
 )
 
@@ -48,36 +47,36 @@ const (
 type verdict int
 
 const (
-	admitted  verdict = iota
-	overShare         // its client has reached its share
-	full              // all connections are in use
+	admitted     verdict = iota
+	overShare            // its client has reached its share
+	limitReached         // all connections are in use
 )
 
-// enter counts a connection if it is accepted.
-func (c *connLimiter) enter(client netip.Addr) verdict {
+// count counts a connection if it is accepted.
+func (c *connLimiter) count(client netip.Addr) verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	share := c.maxPerClient
-	if c.all >= c.max/2 {
+	if c.total >= c.max/2 {
 		share = max(1, share/scarceShare)
 	}
 	switch {
 	case c.clients[client] >= share:
 		return overShare
-	case c.all >= c.max:
-		return full
+	case c.total >= c.max:
+		return limitReached
 	}
-	c.all++
+	c.total++
 	c.clients[client]++
-	c.moved = time.Now()
+	c.changedAt = time.Now()
 	return admitted
 }
 
-func (c *connLimiter) leave(client netip.Addr) {
+func (c *connLimiter) uncount(client netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.all--
-	c.moved = time.Now()
+	c.total--
+	c.changedAt = time.Now()
 	if c.clients[client]--; c.clients[client] == 0 {
 		delete(c.clients, client)
 	}
@@ -87,28 +86,28 @@ func (c *connLimiter) leave(client netip.Addr) {
 	}
 }
 
-// pressed reports whether a connection waits.
-func (c *connLimiter) pressed() bool {
+// hasWaiting reports whether a connection waits.
+func (c *connLimiter) hasWaiting() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.waiting > 0
 }
 
-// waits adds by to the number of waiting listeners.
-func (c *connLimiter) waits(by int) {
+// addWaiting adds by to the number of waiting listeners.
+func (c *connLimiter) addWaiting(by int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting += by
 }
 
-// rests records that a connection waits for its client from now on, in idle or slow. mu must be held.
-func (c *connLimiter) rests(g *limitedConn, in *list.List) {
-	c.wakes(g)
-	g.since, g.in, g.place = time.Now(), in, in.PushBack(g)
+// markIdle records that a connection waits for its client from now on, in idle or slow. mu must be held.
+func (c *connLimiter) markIdle(g *limitedConn, in *list.List) {
+	c.markBusy(g)
+	g.idleSince, g.in, g.place = time.Now(), in, in.PushBack(g)
 }
 
-// wakes records that a connection no longer waits for its client. mu must be held.
-func (c *connLimiter) wakes(g *limitedConn) {
+// markBusy records that a connection no longer waits for its client. mu must be held.
+func (c *connLimiter) markBusy(g *limitedConn) {
 	if g.in != nil {
 		g.in.Remove(g.place)
 		g.in, g.place = nil, nil
@@ -122,7 +121,7 @@ func (c *connLimiter) wakes(g *limitedConn) {
 func (c *connLimiter) ends(g *limitedConn) bool {
 	first := !g.gone
 	g.gone = true
-	c.wakes(g)
+	c.markBusy(g)
 	return first
 }
 
@@ -131,7 +130,7 @@ func (c *connLimiter) expects(g *limitedConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !g.gone {
-		c.rests(g, &c.slow)
+		c.markIdle(g, &c.slow)
 	}
 }
 
@@ -139,7 +138,7 @@ func (c *connLimiter) expects(g *limitedConn) {
 func (c *connLimiter) works(g *limitedConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.wakes(g)
+	c.markBusy(g)
 	return !g.gone
 }
 
@@ -147,7 +146,7 @@ func (c *connLimiter) works(g *limitedConn) bool {
 func (c *connLimiter) longest() (g *limitedConn) {
 	for _, in := range []*list.List{&c.idle, &c.slow} {
 		if first := in.Front(); first != nil {
-			if other := first.Value.(*limitedConn); g == nil || other.since.Before(g.since) {
+			if other := first.Value.(*limitedConn); g == nil || other.idleSince.Before(g.idleSince) {
 				g = other
 			}
 		}
@@ -165,11 +164,11 @@ func (c *connLimiter) oldest(now time.Time) (*limitedConn, time.Duration) {
 		if g == nil {
 			break
 		}
-		if wait := idleEnough - now.Sub(g.since); wait > 0 {
+		if wait := idleEnough - now.Sub(g.idleSince); wait > 0 {
 			return nil, wait
 		}
 		if g.in == &c.slow && g.wire.unread() { // it is the portal that is slow
-			c.rests(g, &c.slow)
+			c.markIdle(g, &c.slow)
 			continue
 		}
 		c.ends(g)
@@ -178,9 +177,8 @@ func (c *connLimiter) oldest(now time.Time) (*limitedConn, time.Duration) {
 	return nil, idleEnough
 }
 
-// wait returns true when a retry may succeed: a connection has ended, was asked to end,
-// or some time has passed. It returns false when done is closed, or when all connections
-// are busy and none has ended for patience.
+// wait returns true when a retry may succeed: a connection has ended, was asked to end, or some time has passed. It
+// returns false when done is closed, or when all connections are busy and none has ended for patience.
 func (c *connLimiter) wait(done <-chan struct{}) bool {
 	now := time.Now()
 	g, after := c.oldest(now)
@@ -189,12 +187,12 @@ func (c *connLimiter) wait(done <-chan struct{}) bool {
 		return true
 	}
 	c.mu.Lock()
-	if c.all < c.max {
+	if c.total < c.max {
 		c.mu.Unlock()
 		return true
 	}
 	if c.longest() == nil {
-		after = min(after, c.moved.Add(c.patience).Sub(now))
+		after = min(after, c.changedAt.Add(c.waitAtMost).Sub(now))
 	}
 	if after <= 0 {
 		c.mu.Unlock()
@@ -223,11 +221,11 @@ type limitedListener struct {
 	idle     *idleConns
 	tls      *tls.Config     // nil: plain HTTP
 	rejected func()          // counts rejected connections
-	life     context.Context // ends waiting
+	ctx      context.Context // ends waiting
 }
 
-// Accept returns the next accepted connection. Rejected ones are reset, because a close
-// would leave a TIME_WAIT socket for each.
+// Accept returns the next accepted connection. Rejected ones are reset, because a close would leave a TIME_WAIT socket
+// for each.
 func (d *limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := d.Listener.Accept()
@@ -237,7 +235,7 @@ func (d *limitedListener) Accept() (net.Conn, error) {
 		tcp := conn.(*net.TCPConn) // Listen makes no other listeners
 		client := addrPort(tcp.RemoteAddr()).Addr()
 		if d.admit(client) {
-			return d.first(tcp, client), nil
+			return d.newConn(tcp, client), nil
 		}
 		d.rejected()
 		tcp.SetLinger(0)
@@ -245,11 +243,11 @@ func (d *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// first is the first visit of a connection.
-func (d *limitedListener) first(tcp *net.TCPConn, client netip.Addr) *visit {
+// newConn is the first visit of a connection.
+func (d *limitedListener) newConn(tcp *net.TCPConn, client netip.Addr) *idleableConn {
 	w := &wire{TCPConn: tcp}
 	g := &limitedConn{Conn: w, wire: w, fd: -1, peer: peer{
-		client: client, local: addrPort(tcp.LocalAddr()), secure: d.tls != nil, life: d.life, limiter: d.limiter,
+		client: client, local: addrPort(tcp.LocalAddr()), secure: d.tls != nil, serverCtx: d.ctx, limiter: d.limiter,
 	}}
 	_ = control(tcp, func(fd int) error { g.fd = int32(fd); return nil })
 	if g.secure {
@@ -260,20 +258,19 @@ func (d *limitedListener) first(tcp *net.TCPConn, client netip.Addr) *visit {
 	return newVisit(g, d.idle)
 }
 
-// admit waits until the connection fits. Later connections wait behind it in order:
-// they do not fit either, and in a login storm all are served as others end. When no
-// connection ends for patience, this one and those behind it are rejected at once until
-// one ends: a rejected device can report the failure and try again, while a queue would
-// delay it for minutes. A client with more than its share never waits.
+// admit waits until the connection fits. Later connections wait behind it in order: they do not fit either, and in a
+// login storm all are served as others end. When no connection ends for patience, this one and those behind it are
+// rejected at once until one ends: a rejected device can report the failure and try again, while a queue would delay it
+// for minutes. A client with more than its share never waits.
 func (d *limitedListener) admit(client netip.Addr) bool {
-	v := d.limiter.enter(client)
-	if v != full {
+	v := d.limiter.count(client)
+	if v != limitReached {
 		return v == admitted
 	}
-	d.limiter.waits(1)
-	defer d.limiter.waits(-1)
-	for v == full && d.limiter.wait(d.life.Done()) {
-		v = d.limiter.enter(client)
+	d.limiter.addWaiting(1)
+	defer d.limiter.addWaiting(-1)
+	for v == limitReached && d.limiter.wait(d.ctx.Done()) {
+		v = d.limiter.count(client)
 	}
 	return v == admitted
 }
@@ -285,12 +282,12 @@ type limitedConn struct {
 	fd       int32 // of wire
 	peer
 
-	since time.Time     // guarded by the limiter's mu: since when its client is waited for
-	in    *list.List    // guarded by the limiter's mu: idle or slow; nil: its request is being answered, or it is gone
-	place *list.Element // guarded by the limiter's mu: of in
-	gone  bool          // guarded by the limiter's mu: it is closed, or about to be
-	known bool          // guarded by the limiter's mu: the set of idleConns has it
-	turn  int32         // guarded by the limiter's mu: of idleConns
+	idleSince time.Time     // guarded by the limiter's mu: since when its client is waited for
+	in        *list.List    // guarded by the limiter's mu: idle or slow; nil: its request is being answered, or it is gone
+	place     *list.Element // guarded by the limiter's mu: of in
+	gone      bool          // guarded by the limiter's mu: it is closed, or about to be
+	inEpoll   bool          // guarded by the limiter's mu: the set of idleConns has it
+	turn      int32         // guarded by the limiter's mu: of idleConns
 }
 
 // Close may be called twice, and while another goroutine reads or writes.
@@ -310,6 +307,6 @@ func (g *limitedConn) shut() error {
 	g.wire.brief.Store(true)
 	_ = g.wire.SetWriteDeadline(time.Unix(1, 0)) // a goroutine that waits to write holds what TLS needs to say goodbye
 	err := g.Conn.Close()
-	g.limiter.leave(g.client)
+	g.limiter.uncount(g.client)
 	return err
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// long is a patience for busy machines.
-const long = time.Minute
+// patientTimeout is a patience for busy machines.
+const patientTimeout = time.Minute
 
 // connect opens a client's connection to the portal.
 func connect(t *testing.T, client netip.Addr) net.Conn {
@@ -104,17 +104,17 @@ func TestOldest(t *testing.T) {
 	for _, g := range []*limitedConn{unread, slow, busy, idle} {
 		c.expects(g)
 	}
-	c.rests(idle, &c.idle)
+	c.markIdle(idle, &c.idle)
 	c.works(busy)
 	begun := time.Now().Add(-time.Hour)
 	for i, g := range []*limitedConn{unread, slow, busy, idle} {
-		g.since = begun.Add(time.Duration(i))
+		g.idleSince = begun.Add(time.Duration(i))
 	}
 	if g, after := c.oldest(begun); g != nil || after != idleEnough {
 		t.Errorf("%p after %s makes room at once", g, after)
 	}
 	for _, want := range []*limitedConn{slow, idle, nil} {
-		if g, _ := c.oldest(idle.since.Add(idleEnough)); g != want {
+		if g, _ := c.oldest(idle.idleSince.Add(idleEnough)); g != want {
 			t.Errorf("%p makes room, want %p", g, want)
 		}
 	}
@@ -123,11 +123,11 @@ func TestOldest(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsMakeRoom: when all connections are in use, an idle one is closed for
-// a new one, and none is rejected.
+// TestIdleConnectionsMakeRoom: when all connections are in use, an idle one is closed for a new one, and none is
+// rejected.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	const room = 4
-	w := start(t, Config{MaxConns: room, patience: long})
+	w := start(t, Config{MaxConns: room, waitAtMost: patientTimeout})
 	clients := leasedClients(w, room+1)
 	var open []net.Conn
 	for _, c := range clients[:room] {
@@ -166,7 +166,8 @@ func deciding(t *testing.T, w *world, clients ...netip.Addr) (open []net.Conn, d
 	})
 	for i, c := range clients {
 		s, _ := w.table.Get(c)
-		form := url.Values{"token": {w.tokens.make(s.Key, time.Now())}, "username": {goodUser}, "password": {goodPassword}}
+		form := url.Values{
+			"token": {w.tokens.formToken(s.Key, time.Now())}, "username": {goodUser}, "password": {goodPassword}}
 		over, host := connect, portalAddr.String()
 		if w.cert != nil {
 			over, host = connectTLS, portalName+":8443"
@@ -180,11 +181,11 @@ func deciding(t *testing.T, w *world, clients ...netip.Addr) (open []net.Conn, d
 	return open, func() { decided <- struct{}{} }
 }
 
-// TestFullPortalLetsWait: when all connections have requests, a new one waits until one
-// ends. A client with more than its share does not wait.
+// TestFullPortalLetsWait: when all connections have requests, a new one waits until one ends. A client with more than
+// its share does not wait.
 func TestFullPortalLetsWait(t *testing.T) {
 	const room = 4
-	w := start(t, Config{MaxConns: room, MaxConnsPerClient: 1, patience: long})
+	w := start(t, Config{MaxConns: room, MaxConnsPerClient: 1, waitAtMost: patientTimeout})
 	clients := leasedClients(w, room+1)
 	_, decide := deciding(t, w, clients[:room]...)
 	wantRefused(t, clients[0])
@@ -200,7 +201,7 @@ func TestFullPortalLetsWait(t *testing.T) {
 
 // TestConnectionsAreNotKeptWhileOthersWait: answers then close their connection.
 func TestConnectionsAreNotKeptWhileOthersWait(t *testing.T) {
-	w := start(t, Config{MaxConns: 1, patience: long})
+	w := start(t, Config{MaxConns: 1, waitAtMost: patientTimeout})
 	clients := leasedClients(w, 2)
 	first := connect(t, clients[0])
 	if resp := getOver(t, first); resp.Close {
@@ -215,30 +216,31 @@ func TestConnectionsAreNotKeptWhileOthersWait(t *testing.T) {
 	}
 }
 
-// TestWaiting: a connection waits while others come, go or rest, and no longer: if all of
-// them are stuck, queued connections would each wait as long, one after the other.
+// TestWaiting: a connection waits while others come, go or rest, and no longer: if all of them are stuck, queued
+// connections would each wait as long, one after the other.
 func TestWaiting(t *testing.T) {
 	stuck := func(moved time.Time) *connLimiter {
-		return &connLimiter{max: 1, all: 1, patience: long, moved: moved, clients: map[netip.Addr]int{clientA: 1}}
+		return &connLimiter{
+			max: 1, total: 1, waitAtMost: patientTimeout, changedAt: moved, clients: map[netip.Addr]int{clientA: 1}}
 	}
-	past := time.Now().Add(-2 * long)
+	past := time.Now().Add(-2 * patientTimeout)
 	for range 3 {
 		if stuck(past).wait(t.Context().Done()) {
 			t.Error("one waits though nobody leaves")
 		}
 	}
 	c := stuck(time.Now())
-	go c.leave(clientA)
-	if !c.wait(t.Context().Done()) || c.enter(clientB) != admitted {
+	go c.uncount(clientA)
+	if !c.wait(t.Context().Done()) || c.count(clientB) != admitted {
 		t.Error("no room where somebody has left")
 	}
 	c = stuck(past)
 	g := nearEnd(t, "")
 	g.client, g.limiter = clientA, c
 	c.expects(g)
-	for c.all > 0 && c.wait(t.Context().Done()) {
+	for c.total > 0 && c.wait(t.Context().Done()) {
 	}
-	if c.enter(clientB) != admitted {
+	if c.count(clientB) != admitted {
 		t.Error("a connection that waits for its client makes no room")
 	}
 }
@@ -257,7 +259,7 @@ func TestFullPortalTurnsAway(t *testing.T) {
 
 // TestEndsWhileOneWaits: the portal can end while connections wait.
 func TestEndsWhileOneWaits(t *testing.T) {
-	w := start(t, Config{MaxConns: 1, patience: long})
+	w := start(t, Config{MaxConns: 1, waitAtMost: patientTimeout})
 	clients := leasedClients(w, 2)
 	deciding(t, w, clients[0])
 	connect(t, clients[1])

@@ -31,7 +31,7 @@ const (
 // getHome redirects a client to the page for its state.
 func (p *Portal) getHome(w http.ResponseWriter, r *http.Request) {
 	target := "/login"
-	if s, ok := p.now(peerOf(r).client); ok && s.State == session.Authenticated {
+	if s, ok := p.currentSession(peerOf(r).client); ok && s.State == session.Authenticated {
 		target = "/status"
 	}
 	http.Redirect(w, r, target, http.StatusSeeOther)
@@ -50,7 +50,7 @@ func (p *Portal) getLogin(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
 		return
 	}
-	t, token := p.textsOf(r), p.tokens.make(s.Key, time.Now())
+	t, token := p.textsOf(r), p.tokens.formToken(s.Key, time.Now())
 	loggedOut := query.Get("note") == noteLoggedOut
 	ending := t.ending(s.LastEnding)
 	if link == "" && !loggedOut && ending == "" {
@@ -85,7 +85,7 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
 		return
 	}
-	page := p.loginPage(p.textsOf(r), p.tokens.make(s.Key, time.Now()), link)
+	page := p.loginPage(p.textsOf(r), p.tokens.formToken(s.Key, time.Now()), link)
 	if !p.tokens.valid(form.Get("token"), s.Key, time.Now()) {
 		p.counters.forged.Add(1)
 		page.Alert = page.T.OldForm
@@ -132,7 +132,7 @@ func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Cre
 		p.render(w, http.StatusTooManyRequests, "login.html", page)
 		return
 	}
-	login, err := p.authenticate(peerOf(r).life, c)
+	login, err := p.authenticate(peerOf(r).serverCtx, c)
 	// The time for the answer begins now: the decision may have taken longer.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	var no rejected

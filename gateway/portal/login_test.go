@@ -18,14 +18,14 @@ import (
 func TestLogin(t *testing.T) {
 	w := start(t, Config{Title: "Café <Milano>"})
 	wanted := "http://example.org/a?b=c&d"
-	login := ask(t, clientA, base+"/login?url="+url.QueryEscape(wanted), nil)
+	login := request(t, clientA, base+"/login?url="+url.QueryEscape(wanted), nil)
 	if login.StatusCode != 200 || !strings.Contains(login.body, "http://example.org/a?b=c&amp;d") ||
 		!strings.Contains(login.body, "Café &lt;Milano&gt;") {
 		t.Fatalf("login page: %s\n%s", login.Status, login.main())
 	}
 	f := url.Values{"token": {tokenPattern.FindStringSubmatch(login.body)[1]}, "url": {wanted}, "username": {goodUser +
 		" "}, "password": {"wrong"}}
-	r := ask(t, clientA, base+"/login", f)
+	r := request(t, clientA, base+"/login", f)
 	if r.StatusCode != 200 || !strings.Contains(r.body, english.WrongPassword) || !strings.Contains(r.body, goodUser) {
 		t.Errorf("wrong password: %s\n%s", r.Status, r.main())
 	}
@@ -37,7 +37,7 @@ func TestLogin(t *testing.T) {
 	}
 
 	f.Set("password", goodPassword)
-	r = ask(t, clientA, base+"/login", f)
+	r = request(t, clientA, base+"/login", f)
 	if to := r.Header.Get("Location"); r.StatusCode != 303 || to != "/status?url="+url.QueryEscape(wanted) {
 		t.Fatalf("log-in: %s to %q\n%s", r.Status, to, r.main())
 	}
@@ -48,14 +48,14 @@ func TestLogin(t *testing.T) {
 	s.UpBytes, s.DownBytes = 1_500_000, 2_500_000_000
 	w.table.set(s)
 	browser := browserOf(r)
-	status := ask(t, clientA, base+r.Header.Get("Location"), nil, browser)
+	status := request(t, clientA, base+r.Header.Get("Location"), nil, browser)
 	for _, want := range []string{
 		goodUser, "1.5 MB", "2.5 GB", "99 days", "Continue to <b>example.org</b>", `href="http://example.org/a?b=c&amp;d"`} {
 		if !strings.Contains(status.body, want) {
 			t.Errorf("the status page lacks %q:\n%s", want, status.main())
 		}
 	}
-	if r := ask(t, clientA, base+"/login", nil); r.StatusCode != 303 || r.Header.Get("Location") != "/status" {
+	if r := request(t, clientA, base+"/login", nil); r.StatusCode != 303 || r.Header.Get("Location") != "/status" {
 		t.Errorf("the login page of an admitted client: %s to %q", r.Status, r.Header.Get("Location"))
 	}
 
@@ -68,11 +68,11 @@ func TestLogin(t *testing.T) {
 // checkLogout logs clientA out through the status page.
 func checkLogout(t *testing.T, w *world, browser func(*http.Request)) {
 	t.Helper()
-	r := ask(t, clientA, base+"/logout", url.Values{"token": {token(t, clientA, "/status")}}, browser)
+	r := request(t, clientA, base+"/logout", url.Values{"token": {token(t, clientA, "/status")}}, browser)
 	if to := r.Header.Get("Location"); r.StatusCode != 303 || to != "/login?note=out" {
 		t.Fatalf("logout: %s to %q", r.Status, to)
 	}
-	if r := ask(t, clientA, base+r.Header.Get("Location"), nil); !strings.Contains(r.body, english.LoggedOut) {
+	if r := request(t, clientA, base+r.Header.Get("Location"), nil); !strings.Contains(r.body, english.LoggedOut) {
 		t.Errorf("after logout:\n%s", r.main())
 	}
 	if s, _ := w.table.Get(clientA); s.State != session.PreAuth ||
@@ -86,7 +86,7 @@ func TestTooManyDevices(t *testing.T) {
 	w := start(t, Config{Methods: Methods{Login: true}})
 	w.table.lease(clientA)
 	w.table.fails(fmt.Errorf("admit %s: %w", clientA, session.ErrSessions))
-	r := ask(t, clientA, base+"/login",
+	r := request(t, clientA, base+"/login",
 		url.Values{"token": {token(t, clientA, "/login")}, "username": {goodUser}, "password": {goodPassword}})
 	if r.StatusCode != 200 || !strings.Contains(r.body, english.Devices) || !strings.Contains(r.body, `name="password"`) {
 		t.Errorf("%s\n%s", r.Status, r.main())
@@ -100,7 +100,7 @@ func TestTooManyDevices(t *testing.T) {
 // the password is wrong. Such logins are no guesses: they make nobody wait.
 func TestAcceptedInVain(t *testing.T) {
 	w := start(t, Config{})
-	f := form(t, clientA, goodUser, goodPassword)
+	f := loginForm(t, clientA, goodUser, goodPassword)
 	for range 3 {
 		for want, err := range map[string]error{
 			english.Unfit:     fmt.Errorf("radius: %w: the server grants Service-Type 5", session.ErrUnfit),
@@ -108,7 +108,7 @@ func TestAcceptedInVain(t *testing.T) {
 			"Your token?":     &session.Challenge{Message: "Your token?"},
 		} {
 			w.users.answers(err, nil)
-			r := ask(t, clientA, base+"/login", f)
+			r := request(t, clientA, base+"/login", f)
 			if r.StatusCode != 200 || !strings.Contains(r.body, want) || strings.Contains(r.body, english.WrongPassword) ||
 				strings.Contains(r.main(), "aria-invalid") {
 				t.Errorf("%v is answered with %s\n%s", err, r.Status, r.main())
@@ -125,17 +125,17 @@ func TestAcceptedInVain(t *testing.T) {
 func TestClickThrough(t *testing.T) {
 	guest := session.Login{Limits: session.Limits{SessionTimeout: 30 * time.Minute}}
 	w := start(t, Config{Methods: Methods{ClickThrough: true, Guest: guest}, Terms: "Be <kind>.\n\nNo warranty.\n"})
-	r := ask(t, clientA, base+"/login", nil)
+	r := request(t, clientA, base+"/login", nil)
 	if strings.Contains(r.body, `type="password"`) ||
 		!strings.Contains(r.body, "<p>Be &lt;kind&gt;.</p>\n<p>No warranty.</p>") {
 		t.Errorf("the page asks for a password or lacks the terms:\n%s", r.main())
 	}
 	f := url.Values{"token": {token(t, clientA, "/login")}, "username": {goodUser}, "password": {goodPassword}}
-	if r := ask(t, clientA, base+"/login", f); r.StatusCode != 200 {
+	if r := request(t, clientA, base+"/login", f); r.StatusCode != 200 {
 		t.Errorf("a log-in by name, which is off: %s", r.Status)
 	}
 	f.Set("method", "click")
-	if r := ask(t, clientA, base+"/login", f); r.StatusCode != 303 {
+	if r := request(t, clientA, base+"/login", f); r.StatusCode != 303 {
 		t.Errorf("click: %s", r.Status)
 	}
 	if s, _ := w.table.Get(clientA); s.State != session.Authenticated || s.User != "guest" || s.Limits != guest.Limits {
@@ -153,7 +153,7 @@ func TestManyClicksAreOneSession(t *testing.T) {
 	var clicks sync.WaitGroup
 	for range 20 {
 		clicks.Go(func() {
-			if r, err := try(clientA, base+"/login", f); err != nil || r.StatusCode != 303 ||
+			if r, err := tryRequest(clientA, base+"/login", f); err != nil || r.StatusCode != 303 ||
 				r.Header.Get("Location") != "/status" {
 				t.Errorf("click: %v, %+v", err, r.Response)
 			}
@@ -165,8 +165,8 @@ func TestManyClicksAreOneSession(t *testing.T) {
 	}
 }
 
-// TestOtherSitesCannot: other sites cannot log a client in or out, although they can make
-// its browser send any form with anything that they know.
+// TestOtherSitesCannot: other sites cannot log a client in or out, although they can make its browser send any form
+// with anything that they know.
 func TestOtherSitesCannot(t *testing.T) {
 	w := start(t, Config{Methods: Methods{Login: true, ClickThrough: true}})
 	s, _ := w.table.Get(clientA)
@@ -174,17 +174,17 @@ func TestOtherSitesCannot(t *testing.T) {
 		"no token":             "",
 		"garbage":              "x",
 		"another client's":     token(t, clientB, "/login"),
-		"an old one":           w.tokens.make(s.Key, time.Now().Add(-2*tokenAge)),
-		"of the former device": w.tokens.make(session.Key{Addr: clientA}, time.Now()),
+		"an old one":           w.tokens.formToken(s.Key, time.Now().Add(-2*tokenAge)),
+		"of the former device": w.tokens.formToken(session.Key{Addr: clientA}, time.Now()),
 	}
 	for name, tok := range foreign {
 		f := url.Values{"token": {tok}, "username": {goodUser}, "password": {goodPassword}}
-		r := ask(t, clientA, base+"/login", f)
+		r := request(t, clientA, base+"/login", f)
 		if r.StatusCode != 200 || !strings.Contains(r.body, english.OldForm) {
 			t.Errorf("log-in with %s: %s\n%s", name, r.Status, r.main())
 		}
 		f.Set("method", "click")
-		ask(t, clientA, base+"/login", f)
+		request(t, clientA, base+"/login", f)
 		if s, _ := w.table.Get(clientA); s.State == session.Authenticated {
 			t.Fatalf("logged in with %s", name)
 		}
@@ -194,12 +194,13 @@ func TestOtherSitesCannot(t *testing.T) {
 	}
 	logIn(t, clientA)
 	for name, tok := range foreign {
-		if r := ask(t, clientA, base+"/logout", url.Values{"token": {tok}}); r.StatusCode != 303 ||
+		if r := request(t, clientA, base+"/logout", url.Values{"token": {tok}}); r.StatusCode != 303 ||
 			r.Header.Get("Location") != "/logout" {
 			t.Errorf("logout with %s: %s to %q", name, r.Status, r.Header.Get("Location"))
 		}
 	}
-	if r := ask(t, clientA, base+"/logout", nil); r.StatusCode != 200 || !strings.Contains(r.body, english.SignOutText) {
+	if r := request(t, clientA, base+"/logout", nil); r.StatusCode != 200 ||
+		!strings.Contains(r.body, english.SignOutText) {
 		t.Errorf("following a link to /logout: %s\n%s", r.Status, r.main())
 	}
 	if s, _ := w.table.Get(clientA); s.State != session.Authenticated {
@@ -214,10 +215,10 @@ func TestOtherSitesCannot(t *testing.T) {
 func TestTokensSurviveARestart(t *testing.T) {
 	key := []byte(strings.Repeat("k", minKeyBytes))
 	w := start(t, Config{Key: key})
-	f := form(t, clientA, goodUser, goodPassword)
+	f := loginForm(t, clientA, goodUser, goodPassword)
 	w.stop()
 	start(t, Config{Key: key})
-	if r := ask(t, clientA, base+"/login", f); r.StatusCode != 303 {
+	if r := request(t, clientA, base+"/login", f); r.StatusCode != 303 {
 		t.Errorf("log-in: %s\n%s", r.Status, r.main())
 	}
 }
@@ -225,7 +226,7 @@ func TestTokensSurviveARestart(t *testing.T) {
 func TestNobodyCanDecide(t *testing.T) {
 	w := start(t, Config{})
 	w.users.answers(errors.New("no RADIUS server answers"), nil)
-	r := ask(t, clientA, base+"/login", form(t, clientA, goodUser, goodPassword))
+	r := request(t, clientA, base+"/login", loginForm(t, clientA, goodUser, goodPassword))
 	if r.StatusCode != 503 || r.Header.Get("Retry-After") == "" || !strings.Contains(r.body, english.UnavailableText) {
 		t.Errorf("without a server: %s\n%s", r.Status, r.main())
 	}
@@ -233,7 +234,7 @@ func TestNobodyCanDecide(t *testing.T) {
 	w.table.fails(errors.New("disk full"))
 	for _, texts := range builtInTexts {
 		in := func(r *http.Request) { r.Header.Set("Accept-Language", texts.Lang) }
-		r := ask(t, clientA, base+"/login", form(t, clientA, goodUser, goodPassword), in)
+		r := request(t, clientA, base+"/login", loginForm(t, clientA, goodUser, goodPassword), in)
 		if r.StatusCode != 503 || r.Header.Get("Retry-After") == "" || !strings.Contains(r.body, texts.FaultText) {
 			t.Errorf("when the table cannot: %s\n%s", r.Status, r.main())
 		}
@@ -257,7 +258,7 @@ func TestImplausibleCredentialsAskNobody(t *testing.T) {
 		"password not UTF-8":  {goodUser, "\xff\xfe"},
 		"name of one newline": {"\n", goodPassword},
 	} {
-		r := ask(t, clientA, base+"/login", form(t, clientA, c[0], c[1]))
+		r := request(t, clientA, base+"/login", loginForm(t, clientA, c[0], c[1]))
 		if r.StatusCode != 200 && r.StatusCode != 429 {
 			t.Errorf("%s: %s", name, r.Status)
 		}
@@ -266,7 +267,7 @@ func TestImplausibleCredentialsAskNobody(t *testing.T) {
 		t.Errorf("the users were asked %d times", n)
 	}
 	large := url.Values{"token": {token(t, clientA, "/login")}, "username": {strings.Repeat("u", maxFormBytes)}}
-	if r := ask(t, clientA, base+"/login", large); r.StatusCode != 413 {
+	if r := request(t, clientA, base+"/login", large); r.StatusCode != 413 {
 		t.Errorf("a large form: %s", r.Status)
 	}
 }
@@ -274,10 +275,10 @@ func TestImplausibleCredentialsAskNobody(t *testing.T) {
 // TestGuessingIsSlowedDown: only for the guessing client.
 func TestGuessingIsSlowedDown(t *testing.T) {
 	w := start(t, Config{})
-	f := form(t, clientA, goodUser, "wrong")
+	f := loginForm(t, clientA, goodUser, "wrong")
 	var r reply
 	for range 10 { // each failure doubles the wait, so that a slow machine is caught too
-		if r = ask(t, clientA, base+"/login", f); r.StatusCode != 200 {
+		if r = request(t, clientA, base+"/login", f); r.StatusCode != 200 {
 			break
 		}
 	}
@@ -290,17 +291,16 @@ func TestGuessingIsSlowedDown(t *testing.T) {
 	logIn(t, clientB)
 }
 
-// TestTwoTapsAreOneLogin: the second request waits for the result of the first, whose
-// connection browsers close.
+// TestTwoTapsAreOneLogin: the second request waits for the result of the first, whose connection browsers close.
 func TestTwoTapsAreOneLogin(t *testing.T) {
 	w := start(t, Config{})
 	asked, answer := make(chan struct{}), make(chan struct{})
 	w.users.answers(nil, func(context.Context, int) { asked <- struct{}{}; <-answer })
-	f := form(t, clientA, goodUser, goodPassword)
+	f := loginForm(t, clientA, goodUser, goodPassword)
 	ctx, hangUp := context.WithCancel(t.Context())
 	var taps sync.WaitGroup
 	taps.Go(func() {
-		if _, err := try(clientA, base+"/login", f, func(r *http.Request) { *r = *r.WithContext(ctx) }); err == nil {
+		if _, err := tryRequest(clientA, base+"/login", f, func(r *http.Request) { *r = *r.WithContext(ctx) }); err == nil {
 			t.Error("the first tap was answered though its client hung up")
 		}
 	})
@@ -308,7 +308,7 @@ func TestTwoTapsAreOneLogin(t *testing.T) {
 	hangUp()
 	var second reply
 	var err error
-	taps.Go(func() { second, err = try(clientA, base+"/login", f) })
+	taps.Go(func() { second, err = tryRequest(clientA, base+"/login", f) })
 	await(t, "the second tap to wait", func() bool {
 		s, _ := w.table.Get(clientA)
 		return w.guard.Trying(s.MAC) == 2
@@ -329,13 +329,12 @@ func TestTwoTapsAreOneLogin(t *testing.T) {
 	}
 }
 
-// TestServeEndsInTheMiddle: during a login, whose client gets an answer, and during a
-// request that never ends.
+// TestServeEndsInTheMiddle: during a login, whose client gets an answer, and during a request that never ends.
 func TestServeEndsInTheMiddle(t *testing.T) {
 	w := start(t, Config{})
 	asked := make(chan struct{})
 	w.users.answers(nil, func(ctx context.Context, _ int) { close(asked); <-ctx.Done() })
-	f := form(t, clientA, goodUser, goodPassword)
+	f := loginForm(t, clientA, goodUser, goodPassword)
 	idle, err := dialFrom(clientB)(t.Context(), "tcp", portalAddr.String())
 	if err != nil {
 		t.Fatal(err)
@@ -344,7 +343,7 @@ func TestServeEndsInTheMiddle(t *testing.T) {
 	idle.Write([]byte("GET /"))
 	answered := make(chan reply)
 	go func() {
-		r, err := try(clientA, base+"/login", f)
+		r, err := tryRequest(clientA, base+"/login", f)
 		if err != nil {
 			t.Error(err)
 		}
@@ -355,7 +354,7 @@ func TestServeEndsInTheMiddle(t *testing.T) {
 	if r := <-answered; r.Response != nil && r.StatusCode != 503 {
 		t.Errorf("the log-in that was cut off: %s", r.Status)
 	}
-	if _, err := try(clientB, base+"/login", nil); err == nil {
+	if _, err := tryRequest(clientB, base+"/login", nil); err == nil {
 		t.Error("the portal still answers")
 	}
 }

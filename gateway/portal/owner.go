@@ -25,19 +25,19 @@ const (
 // setCookie gives the browser that logged in the cookie of its session.
 func (p *Portal) setCookie(w http.ResponseWriter, r *http.Request, s session.Session) {
 	http.SetCookie(w, &http.Cookie{
-		Name: cookieName, Value: base64.RawURLEncoding.EncodeToString(p.tokens.proof(s)), Path: "/",
+		Name: cookieName, Value: base64.RawURLEncoding.EncodeToString(p.tokens.sessionCookie(s)), Path: "/",
 		MaxAge: int(cookieAge / time.Second), Secure: peerOf(r).secure, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	})
 }
 
-// owns reports whether a request is by the browser that logged in. The name of click-through clients is everybody's, so
-// they need no cookie.
-func (p *Portal) owns(r *http.Request, s session.Session) bool {
+// isByOwner reports whether a request is by the browser that logged in. The name of click-through clients is
+// everybody's, so they need no cookie.
+func (p *Portal) isByOwner(r *http.Request, s session.Session) bool {
 	if p.cfg.Methods.ClickThrough && s.User == p.cfg.Methods.Guest.User {
 		return true
 	}
 	for _, c := range r.CookiesNamed(cookieName) {
-		if p.tokens.proves(c.Value, s) {
+		if p.tokens.isCookieOf(c.Value, s) {
 			return true
 		}
 	}

@@ -20,12 +20,12 @@ import (
 // logOut sends the status page's form with a name.
 func logOut(t testing.TB, client netip.Addr, name string, change ...func(*http.Request)) reply {
 	t.Helper()
-	return ask(t, client, base+"/logout", url.Values{"token": {token(t, client, "/status")}, "username": {name}},
+	return request(t, client, base+"/logout", url.Values{"token": {token(t, client, "/status")}, "username": {name}},
 		change...)
 }
 
-// TestCopiedDevice: a device with a client's MAC and IP address gets all pages of the
-// client, but neither learns the user's name from them nor ends the session.
+// TestCopiedDevice: a device with a client's MAC and IP address gets all pages of the client, but neither learns the
+// user's name from them nor ends the session.
 func TestCopiedDevice(t *testing.T) {
 	w := start(t, Config{})
 	browser := logIn(t, clientA)
@@ -41,7 +41,7 @@ func TestCopiedDevice(t *testing.T) {
 	}
 	for name, clone := range strange {
 		for _, path := range []string{"/status", "/logout", "/login", "/", "/api/captive-portal"} {
-			if r := ask(t, clientA, base+path, nil, clone); strings.Contains(r.body+fmt.Sprint(r.Header), goodUser) {
+			if r := request(t, clientA, base+path, nil, clone); strings.Contains(r.body+fmt.Sprint(r.Header), goodUser) {
 				t.Errorf("%s with %s shows the user's name:\n%s", path, name, r.main())
 			}
 		}
@@ -56,7 +56,7 @@ func TestCopiedDevice(t *testing.T) {
 	if s, _ := w.table.Get(clientA); s.State != session.Authenticated || len(w.table.causes()) > 0 {
 		t.Fatal("a copy has logged the client out")
 	}
-	if r := ask(t, clientA, base+"/status", nil, browser); !strings.Contains(r.body, goodUser) ||
+	if r := request(t, clientA, base+"/status", nil, browser); !strings.Contains(r.body, goodUser) ||
 		strings.Contains(r.body, `name="username"`) {
 		t.Errorf("the browser that logged in does not see its user, or is asked for the name:\n%s", r.main())
 	}
@@ -65,8 +65,8 @@ func TestCopiedDevice(t *testing.T) {
 	}
 }
 
-// TestOtherBrowser: with the user's name, people log out with a browser other than the one
-// that logged in, as after a phone's sign-in sheet.
+// TestOtherBrowser: with the user's name, people log out with a browser other than the one that logged in, as after a
+// phone's sign-in sheet.
 func TestOtherBrowser(t *testing.T) {
 	w := start(t, Config{})
 	logIn(t, clientA)
@@ -78,7 +78,7 @@ func TestOtherBrowser(t *testing.T) {
 	}
 	w.stop()
 	guest := start(t, Config{Methods: Methods{Login: true, ClickThrough: true}})
-	ask(t, clientA, base+"/login", url.Values{"token": {token(t, clientA, "/login")}, "method": {"click"}})
+	request(t, clientA, base+"/login", url.Values{"token": {token(t, clientA, "/login")}, "method": {"click"}})
 	if r := logOut(t, clientA, ""); r.StatusCode != 303 {
 		t.Errorf("log-out of a click-through client: %s\n%s", r.Status, r.main())
 	}
@@ -89,21 +89,21 @@ func TestOtherBrowser(t *testing.T) {
 
 // cookieOf is the cookie of a session.
 func cookieOf(w *world, s session.Session) string {
-	return base64.RawURLEncoding.EncodeToString(w.tokens.proof(s))
+	return base64.RawURLEncoding.EncodeToString(w.tokens.sessionCookie(s))
 }
 
-// TestNoCookieBeforeLogin: a cookie from before the login, which somebody may have planted
-// in the browser, is worth nothing after it, and neither is that of a former session.
+// TestNoCookieBeforeLogin: a cookie from before the login, which somebody may have planted in the browser, is worth
+// nothing after it, and neither is that of a former session.
 func TestNoCookieBeforeLogin(t *testing.T) {
 	w := start(t, Config{Key: []byte(strings.Repeat("k", minKeyBytes))})
-	if r := ask(t, clientA, base+"/login", nil); len(r.Cookies()) > 0 {
+	if r := request(t, clientA, base+"/login", nil); len(r.Cookies()) > 0 {
 		t.Errorf("before login: %v", r.Cookies())
 	}
 	s, _ := w.table.Get(clientA)
 	planted := func(r *http.Request) {
 		r.AddCookie(&http.Cookie{Name: cookieName, Value: cookieOf(w, s)})
 	}
-	r := ask(t, clientA, base+"/login", form(t, clientA, goodUser, goodPassword), planted)
+	r := request(t, clientA, base+"/login", loginForm(t, clientA, goodUser, goodPassword), planted)
 	if len(r.Cookies()) != 1 {
 		t.Fatalf("after login: %v", r.Cookies())
 	}
@@ -112,30 +112,30 @@ func TestNoCookieBeforeLogin(t *testing.T) {
 		t.Errorf("the cookie is %v", c)
 	}
 	first := browserOf(r)
-	if r := ask(t, clientA, base+"/status", nil, planted); strings.Contains(r.body, goodUser) {
+	if r := request(t, clientA, base+"/status", nil, planted); strings.Contains(r.body, goodUser) {
 		t.Error("a cookie planted before login is the session's")
 	}
 	w.stop()
 	again := start(t, Config{Key: w.cfg.Key})
 	s, _ = w.table.Get(clientA)
 	again.table.set(s)
-	if r := ask(t, clientA, base+"/status", nil, first); !strings.Contains(r.body, goodUser) {
+	if r := request(t, clientA, base+"/status", nil, first); !strings.Contains(r.body, goodUser) {
 		t.Error("after a restart the cookie is not the session's")
 	}
 	if r := logOut(t, clientA, "", first); r.StatusCode != 303 {
 		t.Errorf("log-out: %s", r.Status)
 	}
 	second := logIn(t, clientA)
-	if r := ask(t, clientA, base+"/status", nil, first); strings.Contains(r.body, goodUser) {
+	if r := request(t, clientA, base+"/status", nil, first); strings.Contains(r.body, goodUser) {
 		t.Error("the cookie of the former session is the new one's")
 	}
-	if r := ask(t, clientA, base+"/status", nil, second); !strings.Contains(r.body, goodUser) {
+	if r := request(t, clientA, base+"/status", nil, second); !strings.Contains(r.body, goodUser) {
 		t.Error("the cookie of the new session is not its own")
 	}
 }
 
-// FuzzForms sends any form and cookie as a copy of a logged-in device, with a valid token:
-// nothing shows the user's name or ends the session.
+// FuzzForms sends any form and cookie as a copy of a logged-in device, with a valid token: nothing shows the user's
+// name or ends the session.
 func FuzzForms(f *testing.F) {
 	const name = "Anna Petrovna, room 1107, of the grand hotel"
 	f.Add("/logout", "username=anna", "")
@@ -154,13 +154,13 @@ func FuzzForms(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path, form, cookie string) {
 		s, _ := tb.Get(clientA)
 		req := httptest.NewRequest(
-			http.MethodPost, "/", strings.NewReader("token="+p.tokens.make(s.Key, time.Now())+"&"+form))
+			http.MethodPost, "/", strings.NewReader("token="+p.tokens.formToken(s.Key, time.Now())+"&"+form))
 		req.URL = &url.URL{Path: path}
 		req.Host = portalAddr.String()
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		req.Header.Set("Cookie", cookie)
 		p.guard = &guesses.Guard{}
-		c := &peer{client: clientA, local: portalAddr, life: t.Context(), limiter: &connLimiter{}}
+		c := &peer{client: clientA, local: portalAddr, serverCtx: t.Context(), limiter: &connLimiter{}}
 		w := httptest.NewRecorder()
 		p.ServeHTTP(w, req.WithContext(context.WithValue(t.Context(), peerKey{}, c)))
 		if strings.Contains(fmt.Sprint(w.Body, w.Header()), name) {

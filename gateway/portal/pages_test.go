@@ -21,7 +21,7 @@ func TestHeaders(t *testing.T) {
 	w := start(t, Config{SuccessURL: "https://welcome.example/x"})
 	check := func(path string) {
 		t.Helper()
-		r := ask(t, clientA, base+path, nil)
+		r := request(t, clientA, base+path, nil)
 		for name, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; style-src '" + w.pages.styleHash +
 				"'; img-src data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self' https://welcome.example",
@@ -47,11 +47,11 @@ func TestHeaders(t *testing.T) {
 	for _, path := range []string{"/status?url=http://example.org/", "/logout"} {
 		check(path)
 	}
-	if r := ask(t, clientB, base+"/login", form(t, clientB, goodUser, goodPassword)); r.Header.Get(
+	if r := request(t, clientB, base+"/login", loginForm(t, clientB, goodUser, goodPassword)); r.Header.Get(
 		"Location") != "https://welcome.example/x" {
 		t.Errorf("after login: to %q, want the success URL", r.Header.Get("Location"))
 	}
-	if r := ask(t, clientA, base+"/login", nil, func(r *http.Request) { r.Method = "DELETE" }); r.StatusCode != 405 {
+	if r := request(t, clientA, base+"/login", nil, func(r *http.Request) { r.Method = "DELETE" }); r.StatusCode != 405 {
 		t.Errorf("DELETE: %s", r.Status)
 	}
 }
@@ -63,7 +63,7 @@ func TestLinksOfOthersAreNotShown(t *testing.T) {
 		"javascript:alert(1)", "data:text/html,<b>x", "//evil.example/", "http://bank.example@evil.example/", "\"><b>x"} {
 		for _, client := range []netip.Addr{clientA, clientB} {
 			path := map[netip.Addr]string{clientA: "/status", clientB: "/login"}[client]
-			r := ask(t, client, base+path+"?url="+url.QueryEscape(bad), nil)
+			r := request(t, client, base+path+"?url="+url.QueryEscape(bad), nil)
 			if r.StatusCode != 200 || strings.Contains(r.main(), "evil") || strings.Contains(r.main(), "alert") ||
 				strings.Contains(r.main(), "<b>x") {
 				t.Errorf("%s with url=%s: %s\n%s", path, bad, r.Status, r.main())
@@ -75,7 +75,7 @@ func TestLinksOfOthersAreNotShown(t *testing.T) {
 func TestLanguage(t *testing.T) {
 	start(t, Config{})
 	for accept, want := range map[string]string{"": "Sign in", "de-AT,de;q=0.9,en;q=0.5": "Anmelden", "fr": "Sign in"} {
-		r := ask(t, clientA, base+"/login", nil, func(r *http.Request) { r.Header.Set("Accept-Language", accept) })
+		r := request(t, clientA, base+"/login", nil, func(r *http.Request) { r.Header.Set("Accept-Language", accept) })
 		if !strings.Contains(r.body, "<h1>"+want+"</h1>") || r.Header.Get("Vary") != "Accept-Language" {
 			t.Errorf("Accept-Language %q: Vary %q\n%s", accept, r.Header.Get("Vary"), r.main())
 		}
@@ -156,14 +156,14 @@ func TestTemplatesAreReplaced(t *testing.T) {
 	write(t, dir, "style.css", "\ufeffp { color: teal }\n")
 	write(t, dir, "logo.svg", "<svg/>") // other files are allowed
 	start(t, Config{Templates: dir})
-	r := ask(t, clientA, base+"/login", nil)
+	r := request(t, clientA, base+"/login", nil)
 	if !strings.Contains(r.body, "<p>Ours: Wi-Fi</p>") || !strings.Contains(r.body, "<style>p { color: teal }\n</style>") {
 		t.Errorf("login page:\n%s", r.main())
 	}
 	if strings.Contains(r.body, "\ufeff") || !strings.HasPrefix(r.body, "<!doctype") {
 		t.Errorf("the page begins with %.20q", r.body)
 	}
-	if r := ask(t, clientA, base+"/nothing", nil); !strings.Contains(r.body, english.NotFoundText) {
+	if r := request(t, clientA, base+"/nothing", nil); !strings.Contains(r.body, english.NotFoundText) {
 		t.Errorf("a page that was not replaced:\n%s", r.main())
 	}
 }
@@ -267,8 +267,8 @@ func TestHostNames(t *testing.T) {
 	}
 }
 
-// TestFormPages: the pages rendered in advance equal those rendered for each client, and a
-// template that does more with the token is excluded.
+// TestFormPages: the pages rendered in advance equal those rendered for each client, and a template that does more with
+// the token is excluded.
 func TestFormPages(t *testing.T) {
 	w := start(t, Config{Terms: "One.\n\nTwo."})
 	for _, lang := range builtInTexts {
@@ -276,9 +276,9 @@ func TestFormPages(t *testing.T) {
 			t.Errorf("no page is kept for %s", lang.Lang)
 		}
 		in := func(r *http.Request) { r.Header.Set("Accept-Language", lang.Lang) }
-		kept := ask(t, clientA, base+"/login", nil, in)
+		kept := request(t, clientA, base+"/login", nil, in)
 		clear(w.forms)
-		if made := ask(t, clientA, base+"/login", nil, in); made.body != kept.body ||
+		if made := request(t, clientA, base+"/login", nil, in); made.body != kept.body ||
 			!reflect.DeepEqual(headerOf(made), headerOf(kept)) {
 			t.Errorf("in %s kept and made differ:\n%s\n%s", lang.Lang, kept.main(), made.main())
 		}

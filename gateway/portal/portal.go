@@ -1,21 +1,18 @@
-// Package portal is the web side of the captive portal: it redirects clients before
-// login, logs them in and out, shows what remains of their session, and answers the
-// probes by which operating systems detect a captive portal.
+// Package portal is the web side of the captive portal: it redirects clients before login, logs them in and out, shows
+// what remains of their session, and answers the probes by which operating systems detect a captive portal.
 //
 //	client ── GET http://anything/ ──▶ data path ──▶ Listen's socket
 //	       ◀─ 302 Location: BASE/login?url=… ───────  captured: not our address, or not our Host
 //	       ── GET /login, POST /login ───────────▶  Authenticator, Sessions.Admit
 //	       ◀─ 303 /status ──────────────────────────
 //
-// The data path hands over connections of unauthenticated clients to port 80 of
-// any address: such a connection's local address is that of the requested site.
-// A client is identified by the remote address of its connection, which the data path
-// ties to a MAC, and by nothing in its requests.
+// The data path hands over connections of unauthenticated clients to port 80 of any address: such a connection's local
+// address is that of the requested site. A client is identified by the remote address of its connection, which the data
+// path ties to a MAC, and by nothing in its requests.
 //
-// Paths: /login, /status and /logout for people; /api/captive-portal for devices
-// (RFC 8908). With TLS the pages are served over https only, and the API over https
-// and over plain HTTP; devices that got its URL by DHCP option 114 or a router
-// advertisement (RFC 8910, 2) use https only.
+// Paths: /login, /status and /logout for people; /api/captive-portal for devices (RFC 8908). With TLS the pages are
+// served over https only, and the API over https and over plain HTTP; devices that got its URL by DHCP option 114 or a
+// router advertisement (RFC 8910, 2) use https only.
 package portal
 
 import (
@@ -38,8 +35,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Sessions is the table of clients. Its methods may be called at any time from
-// several goroutines.
+// Sessions is the table of clients. Its methods may be called at any time from several goroutines.
 type Sessions interface {
 	// Get returns a client's entry, with its counts up to now.
 	Get(netip.Addr) (session.Session, bool)
@@ -51,10 +47,9 @@ type Sessions interface {
 	End(netip.Addr, session.Cause) (session.Session, error)
 }
 
-// Authenticator checks credentials. An error that has, anywhere in its chain, a method
-// RejectMessage() string means that the credentials are wrong; its message, if any, is
-// for the user. Any other error means that the credentials could not be checked. It ends in
-// reasonable time by itself: a client waits for it.
+// Authenticator checks credentials. An error that has, anywhere in its chain, a method RejectMessage() string means
+// that the credentials are wrong; its message, if any, is for the user. Any other error means that the credentials
+// could not be checked. It ends in reasonable time by itself: a client waits for it.
 type Authenticator interface {
 	Authenticate(context.Context, Credentials) (session.Login, error)
 }
@@ -62,24 +57,22 @@ type Authenticator interface {
 // rejected is implemented by an Authenticator's error when the credentials are wrong.
 type rejected interface{ RejectMessage() string }
 
-// Credentials are a client's user name and password. User has 1 to 253 bytes of UTF-8
-// without control characters (RFC 2865, 5.1), Password 1 to 128 bytes (5.2).
+// Credentials are a client's user name and password. User has 1 to 253 bytes of UTF-8 without control characters (RFC
+// 2865, 5.1), Password 1 to 128 bytes (5.2).
 type Credentials = session.Credentials
 
-// Config is the portal's configuration. Zero values are usable except for Address and
-// Methods.
+// Config is the portal's configuration. Zero values are usable except for Address and Methods.
 type Config struct {
 	// Address is the portal's own on the LAN, "10.1.0.1:8080"; IPv4.
 	Address netip.AddrPort
-	// Name is a host name that clients resolve to Address, "portal.example"; empty:
-	// links use the address. The address always works.
+	// Name is a host name that clients resolve to Address, "portal.example"; empty: links use the address. The address
+	// always works.
 	Name string
 	// TLS serves the pages over https; the zero value: plain HTTP only.
 	TLS TLS
 	// Methods are the ways to log in; at least one.
 	Methods Methods
-	// Terms are shown on the login page: plain text, paragraphs separated by
-	// empty lines.
+	// Terms are shown on the login page: plain text, paragraphs separated by empty lines.
 	Terms string
 	// Title is the network's name; default "Wi-Fi".
 	Title string
@@ -87,20 +80,18 @@ type Config struct {
 	SuccessURL string
 	// VenueURL is a page about the place, for devices that show it (RFC 8908, 5).
 	VenueURL string
-	// Templates is a folder whose login.html, status.html, logout.html, error.html,
-	// layout.html and style.css replace the built-in ones, each if it exists. They are
-	// html/template files that are executed with a Page.
+	// Templates is a folder whose login.html, status.html, logout.html, error.html, layout.html and style.css replace the
+	// built-in ones, each if it exists. They are html/template files that are executed with a Page.
 	Templates string
-	// Key protects the forms against other sites: 32 random bytes or more, kept over
-	// restarts. Empty: a new random key, so that a form loaded before a restart must be
-	// sent twice.
+	// Key protects the forms against other sites: 32 random bytes or more, kept over restarts. Empty: a new random key, so
+	// that a form loaded before a restart must be sent twice.
 	Key []byte
 	// MaxConns bounds open connections: some 2 KiB each between two requests, 14 KiB over TLS, and 40 KiB meanwhile;
 	// default 10,000, or half of the files that the process may open. MaxConnsPerClient bounds those of one client;
 	// default 64, and an eighth of it while half of all are in use. When all are in use, a new connection replaces the
 	// one whose client the portal has waited for longest, or waits as long as others end.
 	MaxConns, MaxConnsPerClient int
-	patience                    time.Duration // how long new connections wait although none ends; 0: defaultPatience
+	waitAtMost                  time.Duration // how long new connections wait although none ends; 0: defaultPatience
 	// Guard counts wrong passwords; nil: one of the portal's own.
 	Guard *guesses.Guard
 	// Log is slog.Default() when nil.
@@ -111,8 +102,8 @@ type Config struct {
 type TLS struct {
 	// Address is the portal's for https, "10.1.0.1:8443".
 	Address netip.AddrPort
-	// Cert and Key are PEM files. The certificate must be valid for Config.Name, or for
-	// the address without a name; a renewed one is loaded within a minute.
+	// Cert and Key are PEM files. The certificate must be valid for Config.Name, or for the address without a name; a
+	// renewed one is loaded within a minute.
 	Cert, Key string
 }
 
@@ -145,12 +136,11 @@ type Portal struct {
 	base      string          // of all links: "http://10.1.0.1:8080"
 	hosts     map[string]bool // Host fields of plain HTTP that mean the portal
 	tlsHosts  map[string]bool // and of https
-	bare      map[string]bool // and of plain HTTP to port 80
+	bareHosts map[string]bool // and of plain HTTP to port 80
 	pageHints []header        // headers of every page
 }
 
-// header is a header field and its value as net/http keeps it, so that sending
-// it costs no allocation.
+// header is a header field and its value as net/http keeps it, so that sending it costs no allocation.
 type header struct {
 	name  string
 	value []string
@@ -165,8 +155,7 @@ const (
 	minKeyBytes           = 32
 )
 
-// New checks cfg and reads its files; it opens no socket. auth may be nil when
-// Methods.Login is false.
+// New checks cfg and reads its files; it opens no socket. auth may be nil when Methods.Login is false.
 func New(cfg Config, sessions Sessions, auth Authenticator) (*Portal, error) {
 	if err := cfg.check(auth); err != nil {
 		return nil, fmt.Errorf("portal: %w", err)
@@ -233,8 +222,8 @@ func ownAddress(a netip.AddrPort) bool {
 	return a.Addr().Is4() && !a.Addr().IsUnspecified() && a.Port() != 0
 }
 
-// connsWith is how many connections are open at most in a process that may open so many files:
-// the other half is for everything else, such as sockets of RADIUS and DNS.
+// connsWith is how many connections are open at most in a process that may open so many files: the other half is for
+// everything else, such as sockets of RADIUS and DNS.
 func connsWith(files uint64) int { return int(min(defaultConns, files/2)) }
 
 // openFiles is how many files the process may open. Go has raised the soft limit.
@@ -247,8 +236,8 @@ func openFiles() uint64 {
 }
 
 func (c *Config) setDefaults() {
-	if c.patience == 0 {
-		c.patience = defaultPatience
+	if c.waitAtMost == 0 {
+		c.waitAtMost = defaultPatience
 	}
 	if c.MaxConns == 0 {
 		c.MaxConns = connsWith(openFiles())
@@ -290,13 +279,12 @@ func (p *Portal) host() string {
 // Ports of the two schemes.
 const httpPort, httpsPort = 80, 443
 
-// setBase computes the prefix of the portal's URLs and the Host fields that mean the
-// portal.
+// setBase computes the prefix of the portal's URLs and the Host fields that mean the portal.
 func (p *Portal) setBase() {
 	plain, secure := p.cfg.Address, p.cfg.TLS.Address
 	p.base = "http://" + authority(p.host(), plain.Port(), httpPort)
 	p.hosts = hostFields(p.cfg.Name, plain, httpPort)
-	p.bare = hostFields(p.cfg.Name, netip.AddrPortFrom(plain.Addr(), httpPort), httpPort)
+	p.bareHosts = hostFields(p.cfg.Name, netip.AddrPortFrom(plain.Addr(), httpPort), httpPort)
 	if p.cfg.TLS != (TLS{}) {
 		p.base = "https://" + authority(p.host(), secure.Port(), httpsPort)
 		p.tlsHosts = hostFields(p.cfg.Name, secure, httpsPort)
@@ -321,8 +309,7 @@ func hostFields(name string, a netip.AddrPort, schemePort uint16) map[string]boo
 	return fields
 }
 
-// APIURL is the value of DHCP option 114 (RFC 8910, 2). It is empty without TLS, which
-// devices require.
+// APIURL is the value of DHCP option 114 (RFC 8910, 2). It is empty without TLS, which devices require.
 func (p *Portal) APIURL() string {
 	if p.cert == nil {
 		return ""
@@ -330,8 +317,7 @@ func (p *Portal) APIURL() string {
 	return p.base + apiPath
 }
 
-// routes returns the handlers of the portal's own paths. Captured requests are answered
-// earlier.
+// routes returns the handlers of the portal's own paths. Captured requests are answered earlier.
 func (p *Portal) routes() *http.ServeMux {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /{$}", p.getHome)
@@ -345,8 +331,8 @@ func (p *Portal) routes() *http.ServeMux {
 	return m
 }
 
-// pageHeaders restricts pages to being shown and sending their forms. Browsers also apply
-// form-action to the redirect after a form, so the success URL must be listed.
+// pageHeaders restricts pages to being shown and sending their forms. Browsers also apply form-action to the redirect
+// after a form, so the success URL must be listed.
 func pageHeaders(styleHash, successURL string) []header {
 	policy := "default-src 'none'; style-src '" + styleHash +
 		"'; img-src data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"

@@ -15,17 +15,16 @@ import (
 	"time"
 )
 
-// Limits of one connection. Clients send little, so seconds suffice on any network; a slow
-// client occupies only a goroutine.
+// Limits of one connection. Clients send little, so seconds suffice on any network; a slow client occupies only a
+// goroutine.
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 10 * time.Second
-	// writeTimeout counts from the request's header on, and for a login once more from its
-	// decision.
+	// writeTimeout counts from the request's header on, and for a login once more from its decision.
 	writeTimeout = 70 * time.Second
 	idleTimeout  = 15 * time.Second
-	// goodbye is how long Serve waits for unfinished answers when it ends.
-	goodbye = time.Second
+	// shutdownTimeout is how long Serve waits for unfinished answers when it ends.
+	shutdownTimeout = time.Second
 	// maxHeaderBytes leaves space for the cookies of the requested site.
 	maxHeaderBytes = 16 << 10
 	maxFormBytes   = 8 << 10
@@ -64,8 +63,8 @@ func (p *Portal) Stats() Stats {
 	}
 }
 
-// Run listens and serves until ctx ends. The data path should hand over connections only
-// after Run has started: earlier ones are refused.
+// Run listens and serves until ctx ends. The data path should hand over connections only after Run has started: earlier
+// ones are refused.
 func (p *Portal) Run(ctx context.Context) error {
 	plain, err := Listen(ctx, p.cfg.Address)
 	if err != nil {
@@ -81,20 +80,19 @@ func (p *Portal) Run(ctx context.Context) error {
 	return p.Serve(ctx, plain, secure, nil)
 }
 
-// Serve serves connections of the listeners until ctx ends, which is no error, and
-// closes them. secure is for https, home for port 80 of the portal's address; both may be nil. All handlers have
-// returned when Serve returns.
+// Serve serves connections of the listeners until ctx ends, which is no error, and closes them. secure is for https,
+// home for port 80 of the portal's address; both may be nil. All handlers have returned when Serve returns.
 func (p *Portal) Serve(ctx context.Context, plain, secure, home net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := &connLimiter{
-		max: p.cfg.MaxConns, maxPerClient: p.cfg.MaxConnsPerClient, patience: p.cfg.patience,
+		max: p.cfg.MaxConns, maxPerClient: p.cfg.MaxConnsPerClient, waitAtMost: p.cfg.waitAtMost,
 		clients: map[netip.Addr]int{}, byFD: map[int32]*limitedConn{},
 	}
 	srv := p.server(ctx)
 	var visits sync.WaitGroup // the Serve loops add to it; waited for after they have ended
 	srv.ConnState = func(conn net.Conn, s http.ConnState) {
-		conn.(*visit).answered = s == http.StateIdle
+		conn.(*idleableConn).answered = s == http.StateIdle
 		switch s {
 		case http.StateNew:
 			visits.Add(1)
@@ -119,7 +117,7 @@ func (p *Portal) Serve(ctx context.Context, plain, secure, home net.Listener) er
 		running--
 	}
 	cancel() // ends authentications, so that their requests are answered
-	stop, done := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+	stop, done := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer done()
 	if err := srv.Shutdown(stop); err != nil { // a request did not finish in time
 		srv.Close()
@@ -149,7 +147,7 @@ func (p *Portal) limited(
 			l.Close()
 			continue
 		}
-		limited := &limitedListener{Listener: l, limiter: c, idle: idle, life: ctx,
+		limited := &limitedListener{Listener: l, limiter: c, idle: idle, ctx: ctx,
 			rejected: func() { p.counters.refused.Add(1) }}
 		if l == secure {
 			limited.tls = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: p.cert.get}
@@ -159,13 +157,12 @@ func (p *Portal) limited(
 	return listeners, err
 }
 
-// server returns an HTTP/1 server: captured requests are HTTP/1, and HTTP/2 would only
-// add attack surface for three small pages.
+// server returns an HTTP/1 server: captured requests are HTTP/1, and HTTP/2 would only add attack surface for three
+// small pages.
 func (p *Portal) server(ctx context.Context) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
-	// Every phase has a time limit: a client that sends or reads slowly loses its
-	// connection (slowloris).
+	// Every phase has a time limit: a client that sends or reads slowly loses its connection (slowloris).
 	return &http.Server{
 		Handler: p, Protocols: &protocols,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
@@ -174,19 +171,19 @@ func (p *Portal) server(ctx context.Context) *http.Server {
 		ErrorLog:    slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(_ context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, peerKey{}, &c.(*visit).peer)
+			return context.WithValue(ctx, peerKey{}, &c.(*idleableConn).peer)
 		},
 	}
 }
 
 // peer describes a connection.
 type peer struct {
-	client  netip.Addr      // remote address
-	local   netip.AddrPort  // local address: the portal's, or that of the requested site
-	secure  bool            // TLS
-	life    context.Context // the server's context: outlives the request
-	limiter *connLimiter    // the limiter that counts the connection
-	visit   *visit          // the present one
+	client    netip.Addr      // remote address
+	local     netip.AddrPort  // local address: the portal's, or that of the requested site
+	secure    bool            // TLS
+	serverCtx context.Context // the server's context: outlives the request
+	limiter   *connLimiter    // the limiter that counts the connection
+	visit     *idleableConn   // the present one
 }
 
 // work has the connection stay open from now on, until its answer begins: its request has been read.
@@ -203,7 +200,7 @@ func peerOf(r *http.Request) *peer { return r.Context().Value(peerKey{}).(*peer)
 
 // ServeHTTP answers a request of a connection made by Serve.
 func (p *Portal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer p.survive(w, r)
+	defer p.recoverPanic(w, r)
 	c := peerOf(r)
 	if r.ContentLength == 0 {
 		c.work()
@@ -215,7 +212,7 @@ func (p *Portal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, h := range p.pageHints {
 		w.Header()[h.name] = h.value
 	}
-	if c.limiter.pressed() {
+	if c.limiter.hasWaiting() {
 		w.Header()["Connection"] = closeValue
 	}
 	if p.cert != nil && !c.secure && r.URL.Path != apiPath {
@@ -225,8 +222,8 @@ func (p *Portal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mux.ServeHTTP(w, r)
 }
 
-// toTLS redirects a plain HTTP request to https. A form's content is discarded: its
-// password has crossed the network in plain text, which must not appear to work.
+// toTLS redirects a plain HTTP request to https. A form's content is discarded: its password has crossed the network in
+// plain text, which must not appear to work.
 func (p *Portal) toTLS(w http.ResponseWriter, r *http.Request) {
 	target := p.base + "/"
 	if r.Method == http.MethodGet && r.URL.Path == "/login" {
@@ -238,9 +235,8 @@ func (p *Portal) toTLS(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, target, http.StatusSeeOther)
 }
 
-// survive logs a panic in a handler at error level; net/http would log it at debug
-// level, which hides it.
-func (p *Portal) survive(w http.ResponseWriter, r *http.Request) {
+// recoverPanic logs a panic in a handler at error level; net/http would log it at debug level, which hides it.
+func (p *Portal) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	failure := recover()
 	if failure == nil {
 		return

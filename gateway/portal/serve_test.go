@@ -24,7 +24,7 @@ func TestRun(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- p.Run(ctx) }()
 	await(t, "the portal to listen", func() bool {
-		_, err := try(clientA, base+"/login", nil)
+		_, err := tryRequest(clientA, base+"/login", nil)
 		return err == nil
 	})
 	if err := p.Run(t.Context()); err == nil || !strings.Contains(err.Error(), portalAddr.String()) {
@@ -62,7 +62,7 @@ func TestDefectIsLogged(t *testing.T) {
 	var log logtest.Log
 	w := start(t, Config{Log: log.Logger()})
 	w.users.answers(nil, func(context.Context, int) { panic("a defect") })
-	if r, err := try(clientA, base+"/login", form(t, clientA, goodUser, goodPassword)); err == nil {
+	if r, err := tryRequest(clientA, base+"/login", loginForm(t, clientA, goodUser, goodPassword)); err == nil {
 		t.Errorf("the request was answered: %s", r.Status)
 	}
 	if got := log.String(); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "a defect") ||
@@ -77,7 +77,7 @@ func TestDefectIsLogged(t *testing.T) {
 func TestLogInjection(t *testing.T) {
 	var log logtest.Log
 	start(t, Config{Log: log.Logger()})
-	ask(t, clientA, base+"/login", form(t, clientA, "anna\nlevel=ERROR msg=forged", "x"))
+	request(t, clientA, base+"/login", loginForm(t, clientA, "anna\nlevel=ERROR msg=forged", "x"))
 	for line := range strings.Lines(log.String()) {
 		if !strings.HasPrefix(line, "time=") || strings.Contains(line, "level=ERROR msg=forged\n") {
 			t.Errorf("log line %q", line)
@@ -93,31 +93,31 @@ func TestLogoutFails(t *testing.T) {
 	browser := logIn(t, clientA)
 	f := url.Values{"token": {token(t, clientA, "/status")}}
 	w.table.fails(errors.New("disk full"))
-	r := ask(t, clientA, base+"/logout", f, browser)
+	r := request(t, clientA, base+"/logout", f, browser)
 	if r.StatusCode != 503 || !strings.Contains(r.body, english.FaultText) {
 		t.Errorf("logout: %s", r.Status)
 	}
 	w.table.fails(fmt.Errorf("end the session: %w", session.ErrLater))
-	if r := ask(t, clientA, base+"/logout", f, browser); r.StatusCode != 303 || w.Stats().Logouts != 1 {
+	if r := request(t, clientA, base+"/logout", f, browser); r.StatusCode != 303 || w.Stats().Logouts != 1 {
 		t.Errorf("a logout that is not on the disk yet: %s", r.Status)
 	}
 	f.Set("padding", strings.Repeat("x", maxFormBytes))
-	if r := ask(t, clientA, base+"/logout", f); r.StatusCode != 413 {
+	if r := request(t, clientA, base+"/logout", f); r.StatusCode != 413 {
 		t.Errorf("a large form: %s", r.Status)
 	}
 	bad := func(r *http.Request) { r.URL.RawQuery = "%zz" }
-	if r := ask(t, clientA, base+"/logout", url.Values{}, bad); r.StatusCode != 400 {
+	if r := request(t, clientA, base+"/logout", url.Values{}, bad); r.StatusCode != 400 {
 		t.Errorf("a malformed form: %s", r.Status)
 	}
 }
 
 func TestHomeLeadsOn(t *testing.T) {
 	start(t, Config{})
-	if to := ask(t, clientA, base+"/", nil).Header.Get("Location"); to != "/login" {
+	if to := request(t, clientA, base+"/", nil).Header.Get("Location"); to != "/login" {
 		t.Errorf("before login to %q", to)
 	}
 	logIn(t, clientA)
-	if to := ask(t, clientA, base+"/", nil).Header.Get("Location"); to != "/status" {
+	if to := request(t, clientA, base+"/", nil).Header.Get("Location"); to != "/status" {
 		t.Errorf("after login to %q", to)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// silence opens n connections to the portal, of the clients in turn, and sends nothing on them.
-func silence(n int, clients []netip.Addr) (fds []int, err error) {
+// openSilent opens n connections to the portal, of the clients in turn, and sends nothing on them.
+func openSilent(n int, clients []netip.Addr) (fds []int, err error) {
 	to := &unix.SockaddrInet4{Port: int(portalAddr.Port()), Addr: portalAddr.Addr().As4()}
 	for i := range n {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -27,8 +27,8 @@ func silence(n int, clients []netip.Addr) (fds []int, err error) {
 	return fds, nil
 }
 
-// TestSilentConnections: 10,000 connections that say nothing, half of them of one client and half
-// of 200 others, leave another client served.
+// TestSilentConnections: 10,000 connections that say nothing, half of them of one client and half of 200 others, leave
+// another client served.
 func TestSilentConnections(t *testing.T) {
 	const (
 		many, others = 10_000, 200
@@ -47,11 +47,11 @@ func TestSilentConnections(t *testing.T) {
 	ended := make(chan error)
 	go func() {
 		var err error
-		fds, err = silence(many, clients)
+		fds, err = openSilent(many, clients)
 		ended <- err
 	}()
 	served := func() {
-		if r := ask(t, clientA, base+"/login", nil); r.StatusCode != 200 {
+		if r := request(t, clientA, base+"/login", nil); r.StatusCode != 200 {
 			t.Errorf("another client: %s", r.Status)
 		}
 	}
@@ -74,8 +74,7 @@ func TestSilentConnections(t *testing.T) {
 	served()
 }
 
-// TestFilesForOthers: a low limit of open files bounds the connections, so that the daemon can
-// open what else it needs.
+// TestFilesForOthers: a low limit of open files bounds the connections, so that the daemon can open what else it needs.
 func TestFilesForOthers(t *testing.T) {
 	for files, want := range map[uint64]int{
 		1024: 512, 20_000: defaultConns, 65_536: defaultConns, unix.RLIM_INFINITY: defaultConns} {

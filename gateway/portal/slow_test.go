@@ -93,7 +93,7 @@ func TestSlowClientsMakeRoom(t *testing.T) {
 		t.Errorf("%d connections were refused", n)
 	}
 	for _, conn := range slow {
-		conn.SetReadDeadline(time.Now().Add(long))
+		conn.SetReadDeadline(time.Now().Add(patientTimeout))
 		if _, err := io.Copy(io.Discard, conn); os.IsTimeout(err) {
 			t.Errorf("one is open still: %v", err)
 		}
@@ -141,7 +141,7 @@ func TestAnswersArrive(t *testing.T) {
 				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, ServerName: portalName})
 			}
 			go fmt.Fprint(conn, c.send)
-			conn.SetReadDeadline(time.Now().Add(long))
+			conn.SetReadDeadline(time.Now().Add(patientTimeout))
 			got, err := io.ReadAll(conn)
 			if err != nil || !strings.Contains(string(got), c.want) || c.want == "" && bytes.Contains(got, []byte("HTTP")) {
 				t.Errorf("%.300q, %v", got, err)
@@ -198,19 +198,19 @@ func TestCountedUntilClosed(t *testing.T) {
 	g := nearEnd(t, "")
 	g.client, g.limiter = clientA,
 		&connLimiter{max: 1, maxPerClient: 9, clients: map[netip.Addr]int{}, byFD: map[int32]*limitedConn{}}
-	g.limiter.enter(clientA)
+	g.limiter.count(clientA)
 	g.limiter.expects(g)
 	closed := 0
 	g.Conn = closing{g.Conn, func() {
-		if closed++; g.limiter.enter(clientB) != full {
+		if closed++; g.limiter.count(clientB) != limitReached {
 			t.Error("there is room while it is open")
 		}
 	}}
 	for range 2 { // net/http closes twice
 		g.Close()
 	}
-	if g.limiter.all != 0 || g.limiter.longest() != nil || closed != 1 {
-		t.Errorf("%d connections are open, and it was closed %d times", g.limiter.all, closed)
+	if g.limiter.total != 0 || g.limiter.longest() != nil || closed != 1 {
+		t.Errorf("%d connections are open, and it was closed %d times", g.limiter.total, closed)
 	}
 }
 

@@ -19,8 +19,8 @@ type Status struct {
 	DataLeft string // before the quota is used up; empty: no quota
 }
 
-// getStatus shows the session. The page does not reload itself, because a reload loses a
-// reader's position (WCAG 2.2.2, technique F41); it has a link for it.
+// getStatus shows the session. The page does not reload itself, because a reload loses a reader's position (WCAG 2.2.2,
+// technique F41); it has a link for it.
 func (p *Portal) getStatus(w http.ResponseWriter, r *http.Request) {
 	s, ok := p.admitted(w, r)
 	if !ok {
@@ -29,7 +29,7 @@ func (p *Portal) getStatus(w http.ResponseWriter, r *http.Request) {
 	link, _ := parseLink(r.URL.Query().Get("url"))
 	page := p.page(r, link)
 	page.Heading = page.T.Online
-	page.Token = p.tokens.make(s.Key, time.Now())
+	page.Token = p.tokens.formToken(s.Key, time.Now())
 	page.Reload = withLink("/status", link)
 	p.show(page, r, s)
 	p.render(w, http.StatusOK, "status.html", page)
@@ -47,7 +47,7 @@ func (p *Portal) getLogout(w http.ResponseWriter, r *http.Request) {
 func (p *Portal) logoutPage(r *http.Request, s session.Session) *Page {
 	page := p.page(r, "")
 	page.Heading = page.T.SignOut
-	page.Token = p.tokens.make(s.Key, time.Now())
+	page.Token = p.tokens.formToken(s.Key, time.Now())
 	p.show(page, r, s)
 	return page
 }
@@ -55,7 +55,7 @@ func (p *Portal) logoutPage(r *http.Request, s session.Session) *Page {
 // show sets the session on a page: the user's name only for the browser that logged in.
 func (p *Portal) show(page *Page, r *http.Request, s session.Session) {
 	page.Status = page.T.status(s, time.Now())
-	if !p.owns(r, s) {
+	if !p.isByOwner(r, s) {
 		page.Confirm, page.Status.User = true, ""
 	}
 }
@@ -75,7 +75,7 @@ func (p *Portal) postLogout(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/logout", http.StatusSeeOther) // asks again, with a new token
 		return
 	}
-	if !p.owns(r, s) && !p.confirmed(w, r, s, form.Get("username")) {
+	if !p.isByOwner(r, s) && !p.confirmed(w, r, s, form.Get("username")) {
 		return
 	}
 	if _, err := p.sessions.End(s.Addr, session.UserRequest); err != nil && !errors.Is(err, session.ErrLater) {
@@ -98,10 +98,10 @@ func (p *Portal) admitted(w http.ResponseWriter, r *http.Request) (session.Sessi
 	return s, ok
 }
 
-// client returns the entry of the requesting client, or answers that there is none:
-// without a lease a client cannot be admitted.
+// client returns the entry of the requesting client, or answers that there is none: without a lease a client cannot be
+// admitted.
 func (p *Portal) client(w http.ResponseWriter, r *http.Request) (session.Session, bool) {
-	s, ok := p.now(peerOf(r).client)
+	s, ok := p.currentSession(peerOf(r).client)
 	if !ok {
 		page := p.page(r, "")
 		page.Heading, page.Text = page.T.Unknown, page.T.UnknownText
@@ -132,24 +132,23 @@ const retryAfter = "10"
 
 // unavailable answers that the login could not be decided, through no fault of the user.
 func (p *Portal) unavailable(w http.ResponseWriter, page *Page) {
-	p.later(w, page, page.T.UnavailableText)
+	p.renderUnavailable(w, page, page.T.UnavailableText)
 }
 
 // fault answers that the gateway itself could not carry out a request, for example because its disk is full.
 func (p *Portal) fault(w http.ResponseWriter, page *Page) {
 	p.counters.failed.Add(1)
-	p.later(w, page, page.T.FaultText)
+	p.renderUnavailable(w, page, page.T.FaultText)
 }
 
-// later answers that something is not possible right now.
-func (p *Portal) later(w http.ResponseWriter, page *Page, text string) {
+// renderUnavailable answers that something is not possible right now.
+func (p *Portal) renderUnavailable(w http.ResponseWriter, page *Page, text string) {
 	page.Heading, page.Text = page.T.Unavailable, text
 	w.Header().Set("Retry-After", retryAfter)
 	p.render(w, http.StatusServiceUnavailable, "error.html", page)
 }
 
-// notFound answers all other paths of the portal; requests for other sites are
-// redirected before.
+// notFound answers all other paths of the portal; requests for other sites are redirected before.
 func (p *Portal) notFound(w http.ResponseWriter, r *http.Request) {
 	page := p.page(r, "")
 	page.Heading, page.Text = page.T.NotFound, page.T.NotFoundText

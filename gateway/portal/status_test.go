@@ -45,7 +45,7 @@ func TestAPI(t *testing.T) {
 	w := start(t, Config{VenueURL: "https://venue.example/"})
 	get := func() map[string]any {
 		t.Helper()
-		r := ask(t, clientA, base+"/api/captive-portal", nil,
+		r := request(t, clientA, base+"/api/captive-portal", nil,
 			func(r *http.Request) { r.Header.Set("Accept", "application/captive+json") })
 		if r.StatusCode != 200 || r.Header.Get("Content-Type") != "application/captive+json" ||
 			r.Header.Get("Cache-Control") != "private, no-store" {
@@ -108,18 +108,19 @@ func TestSessionThatIsOver(t *testing.T) {
 		s.User, s.ID, s.Limits, s.UpBytes = goodUser, session.NewID(), tt.limits, 100
 		w.table.set(s)
 		for _, path := range []string{"/", "/status", "/logout"} {
-			if to := ask(t, clientA, base+path, nil).Header.Get("Location"); to != "/login" {
+			if to := request(t, clientA, base+path, nil).Header.Get("Location"); to != "/login" {
 				t.Errorf("%s: %s leads to %q", name, path, to)
 			}
 		}
-		if r := ask(t, clientA, base+"/login", nil); r.StatusCode != http.StatusOK || !strings.Contains(r.body, tt.says) {
+		if r := request(t, clientA, base+"/login", nil); r.StatusCode != http.StatusOK || !strings.Contains(r.body, tt.says) {
 			t.Errorf("%s: %s\n%s", name, r.Status, r.main())
 		}
-		var device captivity
-		if err := json.Unmarshal([]byte(ask(t, clientA, base+apiPath, nil).body), &device); err != nil || !device.Captive {
+		var device captivePortalJSON
+		if err := json.Unmarshal([]byte(request(t, clientA, base+apiPath, nil).body), &device); err != nil ||
+			!device.Captive {
 			t.Errorf("%s: the device is told %+v, %v", name, device, err)
 		}
-		if w.knows(clientA) {
+		if w.isAdmitted(clientA) {
 			t.Errorf("%s: probes are answered as if it was online", name)
 		}
 		logIn(t, clientA)

@@ -139,7 +139,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 	serial := func() int64 {
 		t.Helper()
 		w.cert.mu.Lock()
-		w.cert.looked = time.Time{} // a minute has passed
+		w.cert.checkedAt = time.Time{} // a minute has passed
 		w.cert.mu.Unlock()
 		raw, err := dialFrom(clientA)(t.Context(), "tcp", tlsAddr.String())
 		if err != nil {

@@ -10,21 +10,19 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// tokens creates the forms' hidden field, which proves that a page of the portal, shown
-// to the same client, sent the form. Another site can make a browser send a form but
-// cannot read the token; another client's token does not match. The usual defences do
-// not apply here: before login there are no cookies, and over plain HTTP browsers omit
+// tokens creates the forms' hidden field, which proves that a page of the portal, shown to the same client, sent the
+// form. Another site can make a browser send a form but cannot read the token; another client's token does not match.
+// The usual defences do not apply here: before login there are no cookies, and over plain HTTP browsers omit
 // Sec-Fetch-Site and some omit Origin. It also creates the cookie of a session.
 type tokens struct{ key []byte }
 
-// tokenAge is the shortest validity of a token and half of the longest: a page may stay
-// open overnight.
+// tokenAge is the shortest validity of a token and half of the longest: a page may stay open overnight.
 const tokenAge = 12 * time.Hour
 
 // tokenBytes of the HMAC suffice against guessing over a network.
 const tokenBytes = 16
 
-func (t tokens) make(key session.Key, now time.Time) string {
+func (t tokens) formToken(key session.Key, now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(t.sum(key, period(now)))
 }
 
@@ -44,15 +42,15 @@ func (t tokens) sum(key session.Key, period int64) []byte {
 	return t.sign("gatewayd portal form", key, binary.BigEndian.AppendUint64(nil, uint64(period)))
 }
 
-// proof is a session's cookie. The session's ID makes that of each login another one, so
-// none can be known before the login.
-func (t tokens) proof(s session.Session) []byte {
+// sessionCookie is a session's cookie. The session's ID makes that of each login another one, so none can be known
+// before the login.
+func (t tokens) sessionCookie(s session.Session) []byte {
 	return t.sign("gatewayd portal session", s.Key, []byte(s.ID))
 }
 
-func (t tokens) proves(cookie string, s session.Session) bool {
+func (t tokens) isCookieOf(cookie string, s session.Session) bool {
 	got, err := base64.RawURLEncoding.DecodeString(cookie)
-	return err == nil && hmac.Equal(got, t.proof(s))
+	return err == nil && hmac.Equal(got, t.sessionCookie(s))
 }
 
 // sign includes the purpose, so that no token serves another one.

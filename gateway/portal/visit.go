@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// visit is a connection as net/http has it: until nothing more has come after an answer. net/http then reads an end and
-// closes what it has.
-type visit struct {
+// idleableConn is a connection as net/http has it: until nothing more has come after an answer. net/http then reads an
+// end and closes what it has.
+type idleableConn struct {
 	*limitedConn
-	pool     *idleConns
-	buffer   int         // bytes of net/http's buffer; it reads fewer where something is in it
-	working  bool        // a request was read, and no answer has begun
-	answered bool        // and no next request has begun
-	awaits   bool        // net/http awaits the first bytes of the next request
-	rests    atomic.Bool // Close has the connection wait
-	closed   atomic.Bool
+	pool          *idleConns
+	buffer        int         // bytes of net/http's buffer; it reads fewer where something is in it
+	working       bool        // a request was read, and no answer has begun
+	answered      bool        // and no next request has begun
+	awaitsRequest bool        // net/http awaits the first bytes of the next request
+	isIdle        atomic.Bool // Close has the connection wait
+	closed        atomic.Bool
 }
 
-func newVisit(g *limitedConn, pool *idleConns) *visit {
-	v := &visit{limitedConn: g, pool: pool}
+func newVisit(g *limitedConn, pool *idleConns) *idleableConn {
+	v := &idleableConn{limitedConn: g, pool: pool}
 	g.visit = v
 	return v
 }
 
-func (v *visit) Read(p []byte) (int, error) {
+func (v *idleableConn) Read(p []byte) (int, error) {
 	if v.buffer == 0 {
 		v.buffer = len(p)
 	}
@@ -40,11 +40,11 @@ func (v *visit) Read(p []byte) (int, error) {
 		}
 		return n, err
 	}
-	v.wire.hurry = true
+	v.wire.nonBlocking = true
 	n, err := v.limitedConn.Read(p)
-	v.wire.hurry = false
+	v.wire.nonBlocking = false
 	if errors.Is(err, os.ErrDeadlineExceeded) && n == 0 {
-		v.rests.Store(true)
+		v.isIdle.Store(true)
 		return 0, io.EOF
 	}
 	return n, err
@@ -57,7 +57,7 @@ func isHTTP(header [5]byte) bool {
 
 // refusePlain answers a request that came without TLS. The rest of it is read, because it would reset the connection
 // otherwise, and the answer with it.
-func (v *visit) refusePlain() error {
+func (v *idleableConn) refusePlain() error {
 	_, err := io.WriteString(v.wire, "HTTP/1.0 400 Bad Request\r\n\r\nThis port speaks HTTPS.\n")
 	err = errors.Join(err, v.wire.CloseWrite())
 	if err == nil {
@@ -67,13 +67,13 @@ func (v *visit) refusePlain() error {
 }
 
 // work has the connection stay open while its request is answered; false: it was closed for another one.
-func (v *visit) work() bool {
+func (v *idleableConn) work() bool {
 	v.working = v.limiter.works(v.limitedConn)
 	return v.working
 }
 
 // Write ends the work for a request: the rest is up to the client.
-func (v *visit) Write(p []byte) (int, error) {
+func (v *idleableConn) Write(p []byte) (int, error) {
 	if v.working {
 		v.working = false
 		v.limiter.expects(v.limitedConn)
@@ -84,16 +84,16 @@ func (v *visit) Write(p []byte) (int, error) {
 // SetReadDeadline is how net/http tells that the next request has begun. After an answer it sets one deadline before it
 // waits for the first bytes, and the next one when they are there. These bytes may be a part of the header that ends
 // with a line, so net/http's buffer is empty although the request has begun.
-func (v *visit) SetReadDeadline(t time.Time) error {
-	if v.awaits {
+func (v *idleableConn) SetReadDeadline(t time.Time) error {
+	if v.awaitsRequest {
 		v.answered = false
 	}
-	v.awaits = v.answered
+	v.awaitsRequest = v.answered
 	return v.limitedConn.SetReadDeadline(t)
 }
 
 // SetWriteDeadline sets one where net/http has none, between two requests: TLS writes also while it reads.
-func (v *visit) SetWriteDeadline(t time.Time) error {
+func (v *idleableConn) SetWriteDeadline(t time.Time) error {
 	if t.IsZero() {
 		t = time.Now().Add(writeTimeout)
 	}
@@ -102,7 +102,7 @@ func (v *visit) SetWriteDeadline(t time.Time) error {
 
 // CloseWrite ends an answer to what the client may not have sent whole: a close alone would answer the rest with a
 // reset, which may overtake the answer. net/http waits for a moment then.
-func (v *visit) CloseWrite() error {
+func (v *idleableConn) CloseWrite() error {
 	if c, ok := v.Conn.(*tls.Conn); ok {
 		return c.CloseWrite()
 	}
@@ -110,11 +110,11 @@ func (v *visit) CloseWrite() error {
 }
 
 // Close may be called twice, as net/http does.
-func (v *visit) Close() error {
+func (v *idleableConn) Close() error {
 	if v.closed.Swap(true) {
 		return nil
 	}
-	if v.rests.Load() && v.pool.add(v.limitedConn) == nil {
+	if v.isIdle.Load() && v.pool.add(v.limitedConn) == nil {
 		return nil
 	}
 	return v.limitedConn.Close()

@@ -16,12 +16,12 @@ type wire struct {
 	*net.TCPConn
 	// hurry has Read fail with os.ErrDeadlineExceeded instead of waiting, which spoils no TLS connection above; brief has
 	// Write do so.
-	hurry bool
-	brief atomic.Bool
+	nonBlocking bool
+	brief       atomic.Bool
 }
 
 func (w *wire) Read(p []byte) (int, error) {
-	if !w.hurry {
+	if !w.nonBlocking {
 		return w.TCPConn.Read(p)
 	}
 	n, err := w.atOnce("read", syscall.RawConn.Read, func(fd int) (int, error) { return unix.Read(fd, p) })

@@ -23,10 +23,10 @@ import (
 
 // table is a table of clients in memory, as far as the portal uses it.
 type table struct {
-	mu      sync.Mutex
-	clients map[netip.Addr]session.Session // guarded by mu
-	fail    error                          // guarded by mu: of Admit and End
-	ended   []session.Cause                // guarded by mu
+	mu        sync.Mutex
+	clients   map[netip.Addr]session.Session // guarded by mu
+	fail      error                          // guarded by mu: of Admit and End
+	endCauses []session.Cause                // guarded by mu
 }
 
 func (tb *table) lease(addr netip.Addr) {
@@ -63,7 +63,7 @@ func (tb *table) End(addr netip.Addr, cause session.Cause) (session.Session, err
 	err := tb.change(addr, func(s *session.Session) { s.State, s.Login = session.PreAuth, session.Login{} })
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
-	tb.ended = append(tb.ended, cause)
+	tb.endCauses = append(tb.endCauses, cause)
 	return tb.clients[addr], err
 }
 
@@ -78,7 +78,7 @@ func (tb *table) fails(err error) {
 func (tb *table) causes() []session.Cause {
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
-	return slices.Clone(tb.ended)
+	return slices.Clone(tb.endCauses)
 }
 
 func (tb *table) change(addr netip.Addr, f func(*session.Session)) error {
@@ -97,10 +97,10 @@ var _ Sessions = (*table)(nil)
 
 // users is an Authenticator that knows anna.
 type users struct {
-	mu    sync.Mutex
-	asked int                              // guarded by mu
-	down  error                            // guarded by mu: its error
-	hold  func(ctx context.Context, n int) // guarded by mu: called for the n-th request, from 1
+	mu        sync.Mutex
+	requests  int                              // guarded by mu
+	down      error                            // guarded by mu: its error
+	onRequest func(ctx context.Context, n int) // guarded by mu: called for the n-th request, from 1
 }
 
 const (
@@ -109,16 +109,16 @@ const (
 	hostileReply = "<script>alert(1)</script> account expired\x1b[31m"
 )
 
-// wrong is an error like the RADIUS client's.
-type wrong struct{ message string }
+// wrongPassword is an error like the RADIUS client's.
+type wrongPassword struct{ message string }
 
-func (w *wrong) Error() string         { return "rejected" }
-func (w *wrong) RejectMessage() string { return w.message }
+func (w *wrongPassword) Error() string         { return "rejected" }
+func (w *wrongPassword) RejectMessage() string { return w.message }
 
 func (u *users) Authenticate(ctx context.Context, c Credentials) (session.Login, error) {
 	u.mu.Lock()
-	u.asked++
-	n, down, hold := u.asked, u.down, u.hold
+	u.requests++
+	n, down, hold := u.requests, u.down, u.onRequest
 	u.mu.Unlock()
 	if hold != nil {
 		hold(ctx, n)
@@ -129,7 +129,7 @@ func (u *users) Authenticate(ctx context.Context, c Credentials) (session.Login,
 	case down != nil:
 		return session.Login{}, down
 	case c.User != goodUser || c.Password != goodPassword:
-		return session.Login{}, fmt.Errorf("asking: %w", &wrong{hostileReply})
+		return session.Login{}, fmt.Errorf("asking: %w", &wrongPassword{hostileReply})
 	}
 	return session.Login{User: c.User, Limits: session.Limits{SessionTimeout: 100 * 24 * time.Hour, TotalBytes: 5e9}}, nil
 }
@@ -138,13 +138,13 @@ func (u *users) Authenticate(ctx context.Context, c Credentials) (session.Login,
 func (u *users) answers(err error, hold func(ctx context.Context, n int)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.down, u.hold = err, hold
+	u.down, u.onRequest = err, hold
 }
 
 func (u *users) questions() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.asked
+	return u.requests
 }
 
 var _ Authenticator = (*users)(nil)
@@ -213,18 +213,18 @@ func (r reply) main() string {
 	return text
 }
 
-// ask sends a request as a client; a form makes it a POST. Redirects are not
-// followed, and each request has a connection of its own.
-func ask(t testing.TB, client netip.Addr, address string, form url.Values, change ...func(*http.Request)) reply {
+// request sends a request as a client; a form makes it a POST. Redirects are not followed, and each request has a
+// connection of its own.
+func request(t testing.TB, client netip.Addr, address string, form url.Values, change ...func(*http.Request)) reply {
 	t.Helper()
-	r, err := try(client, address, form, change...)
+	r, err := tryRequest(client, address, form, change...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func try(client netip.Addr, address string, form url.Values, change ...func(*http.Request)) (reply, error) {
+func tryRequest(client netip.Addr, address string, form url.Values, change ...func(*http.Request)) (reply, error) {
 	method, body := http.MethodGet, io.Reader(nil)
 	if form != nil {
 		method, body = http.MethodPost, strings.NewReader(form.Encode())
@@ -256,7 +256,7 @@ var tokenPattern = regexp.MustCompile(`name="token" value="([^"]+)"`)
 // token reads the form's token from one of the portal's pages, as a browser does.
 func token(t testing.TB, client netip.Addr, path string) string {
 	t.Helper()
-	r := ask(t, client, base+path, nil)
+	r := request(t, client, base+path, nil)
 	m := tokenPattern.FindStringSubmatch(r.body)
 	if m == nil {
 		t.Fatalf("%s for %s has no form: %s\n%s", path, client, r.Status, r.body)
@@ -264,16 +264,15 @@ func token(t testing.TB, client netip.Addr, path string) string {
 	return m[1]
 }
 
-// form is a filled-in login form.
-func form(t testing.TB, client netip.Addr, user, password string) url.Values {
+// loginForm is a filled-in login form.
+func loginForm(t testing.TB, client netip.Addr, user, password string) url.Values {
 	return url.Values{"token": {token(t, client, "/login")}, "username": {user}, "password": {password}}
 }
 
-// logIn admits a client through the pages. It returns the change that makes further
-// requests those of the same browser.
+// logIn admits a client through the pages. It returns the change that makes further requests those of the same browser.
 func logIn(t testing.TB, client netip.Addr) func(*http.Request) {
 	t.Helper()
-	r := ask(t, client, base+"/login", form(t, client, goodUser, goodPassword))
+	r := request(t, client, base+"/login", loginForm(t, client, goodUser, goodPassword))
 	if r.StatusCode != http.StatusSeeOther {
 		t.Fatalf("log-in: %s\n%s", r.Status, r.body)
 	}

@@ -238,7 +238,7 @@ func (l *pppoeAccess) connect(mac [6]byte, login session.Login) (netip.Addr, err
 	}
 	for range pool.size() {
 		addr := pool.next()
-		if _, taken := l.table.Get(addr); taken {
+		if l.table.Taken(addr) {
 			continue
 		}
 		login.For = session.Key{MAC: mac, Addr: addr}

@@ -230,7 +230,7 @@ func TestAddressesBegin(t *testing.T) {
 	}
 	done(t, table.Extend(ada, six))
 	dp.onSet = nil
-	if _, found := table.Get(six); !found {
+	if _, found := table.Get(six); !found || !table.Taken(six) || table.Taken(netip.MustParseAddr("2001:db8::6")) {
 		t.Error("not found in the end")
 	}
 	for _, key := range []session.Key{{MAC: ada.MAC, Addr: six}, {Addr: ada.Addr}} {

@@ -75,11 +75,10 @@ func (t *Table) Keep(key Key, end time.Time) error {
 func (t *Table) reserveAddress(c *client, mac datapath.MAC, most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.macs[mac] >= most {
+	if t.macs.count(mac, most) >= most {
 		return false
 	}
-	recount(t.macs, c.talliedMAC, mac)
-	c.talliedMAC = mac
+	t.macs.put(c, mac)
 	return true
 }
 

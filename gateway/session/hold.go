@@ -124,8 +124,7 @@ func (t *Table) tally(c *client, now *entry) {
 	if c.user != now.user {
 		recount(t.users, FoldUser(c.user), FoldUser(now.user))
 	}
-	recount(t.macs, c.talliedMAC, now.key.MAC)
-	c.talliedMAC = now.key.MAC
+	t.macs.put(c, now.key.MAC)
 }
 
 // recount moves one from was to now; the zero value is not counted.
@@ -171,13 +170,6 @@ func FoldUser(user string) string { return strings.ToLower(user) }
 
 // SameUser reports whether two names are one user's.
 func SameUser(a, b string) bool { return FoldUser(a) == FoldUser(b) }
-
-// Addresses returns how many addresses a MAC address has.
-func (t *Table) Addresses(mac datapath.MAC) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.macs[mac]
-}
 
 // States returns the number of clients in each state that has any.
 func (t *Table) States() map[State]int {

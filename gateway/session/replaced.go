@@ -49,10 +49,7 @@ func (t *Table) surplusSessions(mac datapath.MAC, login Login) []Session {
 func (t *Table) Of(mac datapath.MAC, user string) (list []Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.macs[mac] == 0 {
-		return nil
-	}
-	for _, c := range t.clients {
+	for c := t.macs[mac]; c != nil; c = c.nextOfMAC {
 		if c.state == Authenticated && c.key.MAC == mac && SameUser(c.user, user) {
 			list = append(list, t.snapshot(&c.entry))
 		}

@@ -96,9 +96,8 @@ var allowedImports = map[string][]string{
 	"gateway/flowlog": {"gateway/datapath", "gateway/netfilter/conntrack", "gateway/netfilter/guard",
 		"gateway/netfilter/nftables", "gateway/shared", "gateway/statefile"},
 	// who a client is, for servers that ask
-	"gateway/ident": {"gateway/budget", "gateway/netfilter/conntrack"},
-	// the kernel's switch
-	"gateway/forwarding": {"gateway/shared"},
+	"gateway/ident":      {"gateway/budget", "gateway/netfilter/conntrack"},
+	"gateway/forwarding": {"gateway/shared"}, // the kernel's switch
 	"gateway/shared":     {"gateway/netfilter/guard", "gateway/netfilter/nftables"},
 
 	"gateway/dhcp":    {"gateway/ticker", "gateway/budget", "gateway/statefile", "gateway/timeline"},

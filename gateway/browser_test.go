@@ -36,8 +36,8 @@ type person struct {
 	screenshots int
 }
 
-// newPerson starts Chromium in the client's namespace, with its own idea of DNS and nothing else: what it sees went
-// through the gateway.
+// newPerson starts Chromium in the client's namespace, with the namespace's DNS and nothing else: whatever it loads
+// went through the gateway.
 func newPerson(t *testing.T, name string, width, height int64) *person {
 	t.Helper()
 	inside := filepath.Join(t.TempDir(), "chromium-inside")

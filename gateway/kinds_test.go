@@ -107,7 +107,8 @@ func TestKindsTakeOver(t *testing.T) {
 	}
 }
 
-// byHand: who types the gateway's address, or the portal's name, comes to the portal, before login and after.
+// byHand checks that a user who types the gateway's address, or the portal's name, gets to the portal, before login and
+// after.
 func byHand(t *testing.T, d daemon, s control.Session) {
 	t.Helper()
 	leads := func(to string) {

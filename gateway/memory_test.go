@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSpareHeap: what a burst leaves is given back once little is allocated, and not before.
+// TestSpareHeap: memory that a burst of logins left is given back once little is allocated, and not before.
 func TestSpareHeap(t *testing.T) {
 	h := newHeap()
 	h.hasSpare()

@@ -64,9 +64,9 @@ func claim(mac net.HardwareAddr, addr string) []byte {
 	return append(frame, make([]byte, 18)...)
 }
 
-// TestClaimsOfAddresses: where another program leases addresses, one device claims few of them and for a short time
-// unless it logs in, nobody claims the LAN's own addresses, and claims are forgotten when the gateway leases addresses
-// itself again. Long: the steps of one run, each of which needs the state that the one before left.
+// TestClaimsOfAddresses: where another program leases addresses, one device can claim few addresses, and for a short
+// time unless it logs in. The LAN's own addresses cannot be claimed. Claims are forgotten when the gateway leases
+// addresses itself again. Long: the steps of one run, each of which needs the state that the one before left.
 func TestClaimsOfAddresses(t *testing.T) {
 	network(t)
 	dir := t.TempDir()

@@ -136,8 +136,8 @@ func TestRareLossIsTolerated(t *testing.T) {
 	}
 }
 
-// TestGapAboveLowLoad searches a device with a gap: what a goal cannot do at a load, it does not get for being able to
-// at a higher one.
+// TestGapAboveLowLoad searches a device that fails at some low loads: a goal that fails at a load does not count as
+// satisfied there because it is satisfied at a higher one.
 func TestGapAboveLowLoad(t *testing.T) {
 	measure := func(_ context.Context, load float64, d time.Duration) (Outcome, error) {
 		if load > 4e5 && load < 5e5 || load > 1e6 {

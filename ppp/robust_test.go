@@ -66,7 +66,7 @@ func TestUnknownCode(t *testing.T) {
 	}
 }
 
-// TestRejectionFits: what quotes a long frame is no longer than the peer takes.
+// TestRejectionFits: a rejection that quotes a long frame is no longer than the peer accepts.
 func TestRejectionFits(t *testing.T) {
 	p := join(Config{}, Config{User: "ann", Password: "right"}, "right")
 	p.run(time.Minute, once)

@@ -37,7 +37,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestDecode: what editors of several systems write is read, or named.
+// TestDecode: texts in the encodings that editors of several systems write are read, or refused by name.
 func TestDecode(t *testing.T) {
 	for text, want := range map[string]string{
 		"a = 1": "a = 1", "\ufeffa": "a", "\xff\xfea\x00\n\x00": "a\n", "\xfe\xff\x00a\x00\n": "a\n", "\xff\xfe": "",

@@ -17,9 +17,9 @@ func (w *world) radclient(kind, secret, attributes string) string {
 	return out
 }
 
-// TestServersChangeSessions: RADIUS servers end sessions of clients at the portal and on PPPoE lines alike, and change
-// their limits; requests about sessions that are none, of other gateways, or signed by nobody do nothing. Long: the
-// steps of one run, each of which needs the state that the one before left.
+// TestServersChangeSessions: RADIUS servers can end sessions and change their limits, for clients at the portal and on
+// PPPoE. Requests about unknown sessions or other gateways, and requests with a wrong signature, change nothing. Long:
+// the steps of one run, each of which needs the state that the one before left.
 func TestServersChangeSessions(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, `echo = "1s"`)

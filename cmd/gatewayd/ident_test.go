@@ -176,8 +176,8 @@ func (a *identHost) expectReply(c *client, line, answer string) {
 	})
 }
 
-// TestIdentAnswers: answered are connections that exist, to who is their other end, with the user of the session that
-// they began in, also after the daemon was killed.
+// TestIdentAnswers: a host that has a connection with a client gets the user of the session in which the connection
+// began, also after the daemon was killed. Other hosts, and queries about other connections, get no user.
 func TestIdentAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -297,7 +297,8 @@ func TestIdentOfSubscribers(t *testing.T) {
 	server.expectReply(c, pair(c.connect(server)), "USERID : UNIX : ann")
 }
 
-// TestIdentBehindSubscribers: so is the user of a network behind a session, whatever a host of it says.
+// TestIdentBehindSubscribers: queries about a network behind a PPPoE session get the session's user, whatever a host in
+// that network answers.
 func TestIdentBehindSubscribers(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, "echo = \"1s\"\necho_failures = 60\n[ident]\nenabled = true")

@@ -60,8 +60,8 @@ func TestDaemonLifecycle(t *testing.T) {
 	w.detach(t, clean)
 }
 
-// killedUnderLoad kills, ends and replaces the daemon while ann sends and receives, and bob, who is not logged in,
-// tries.
+// killedUnderLoad kills, ends and replaces the daemon while ann sends and receives. Bob, who is not logged in, sends
+// too and must not get through.
 func (w *world) killedUnderLoad(t *testing.T, ann, bob *client) (used control.Traffic) {
 	id := ann.session().ID
 	perSecond := *udpMbps * 1_000_000 / 8 / (udpHeaders + datagramBytes)

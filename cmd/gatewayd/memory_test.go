@@ -102,7 +102,7 @@ func (w *world) logIn(n int, mac func(i int) string) {
 	}
 }
 
-// clientAddr is the address of a client, of 65,000.
+// clientAddr returns the address of client i of 65,000.
 func clientAddr(i int) netip.Addr {
 	i += 1 << 8
 	if i >= 1<<16 {

@@ -186,7 +186,7 @@ func (w *world) forwardsDatagrams(bob *client) *flow {
 	return f
 }
 
-// exhaust sends more than a client's million bytes: what is beyond is dropped.
+// exhaust sends more than a client's quota of a million bytes, and checks that the rest is dropped.
 func (f *flow) exhaust(bob *client) {
 	t := bob.w.t
 	t.Helper()

@@ -47,7 +47,7 @@ func (d *device) plug() error {
 	return d.links.LinkSetUp(d.link)
 }
 
-// pull disconnects the device: what it was sent is lost, and it says nothing.
+// pull disconnects the device without any message: packets that are sent to it are lost.
 func (d *device) pull() {
 	if err := d.links.LinkDel(d.link); err != nil {
 		d.fault("disconnecting %s: %v", d.name, err)

@@ -110,8 +110,8 @@ func (l *clientSession) covers(c control.Traffic) bool {
 // mostUncounted is what a client passes at most that it does not count: some files and refused datagrams.
 const mostUncounted = 20 * 2 * fileBytes
 
-// TestSoakFindsFaults: what BenchmarkSoak judges by finds leaks, sessions told twice, half or not at all, and wrong
-// bytes.
+// TestSoakFindsFaults: the checks of BenchmarkSoak find leaks, sessions that were reported twice, half or not at all,
+// and wrong byte counts.
 func TestSoakFindsFaults(t *testing.T) {
 	t.Parallel()
 	reports := func(id, kind, bytes string) record {

@@ -339,7 +339,7 @@ func ipv4Packet(from, to [4]byte, proto layers.IPProtocol, content []byte) []byt
 	return b.Bytes()
 }
 
-// unreachable is an ICMP message about a packet: nobody listens at its port.
+// unreachable returns an ICMP message that says of a packet that nobody listens at its port.
 func unreachable(original []byte) []byte {
 	b := gopacket.NewSerializeBuffer()
 	kind := layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, layers.ICMPv4CodePort)

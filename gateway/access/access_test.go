@@ -82,8 +82,8 @@ func TestSourceOrderByName(t *testing.T) {
 	}
 }
 
-// TestSourceOrderAndErrors: the order of the list, what several of them say, and that a source which fails leaves
-// nobody rejected.
+// TestSourceOrderAndErrors: sources are asked in their order, their rejections are combined, and a source that fails
+// does not reject the user.
 func TestSourceOrderAndErrors(t *testing.T) {
 	first, second, away := &server{name: "ada"}, &server{name: "ben"}, &server{fails: errors.New("nobody answers")}
 	list := func(servers ...*server) (s Sources) {

@@ -111,7 +111,7 @@ func TestProbeFailures(t *testing.T) {
 	asking.Wait()
 }
 
-// TestForgedARPIgnored: what a device says in ARP about another's MAC address is nobody's.
+// TestForgedARPIgnored: an ARP packet whose sender differs from its Ethernet sender is ignored.
 func TestForgedARPIgnored(t *testing.T) {
 	frame := answer(hostAt(2, 2), hostAt(1, 1))
 	if got, ok := parse(frame); got != hostAt(2, 2) || !ok {

@@ -57,7 +57,7 @@ func TestClockOfManyThreads(t *testing.T) {
 	}
 }
 
-// TestCharge: what was taken beyond the bucket is made up for first.
+// TestCharge: events that were charged beyond the bucket must be made up for before others are allowed.
 func TestCharge(t *testing.T) {
 	var c Clock
 	now := int64(time.Hour)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestForwardOfOwnPortRefused: ports at which gatewayd itself is reached from outside cannot be forwarded, those at
-// loopback and LAN can.
+// TestForwardOfOwnPortRefused: ports at which gatewayd itself is reached from outside cannot be forwarded. Ports at
+// which it listens only on loopback or the LAN can.
 func TestForwardOfOwnPortRefused(t *testing.T) {
 	forward := func(proto, ports string) string {
 		return "[[nat.forward]]\nproto = \"" + proto + "\"\nports = " + ports + "\nto = \"10.1.0.5\"\n"

@@ -149,7 +149,7 @@ func checkNAKs(t *testing.T, text string, other net.IP) {
 	}
 }
 
-// TestOptionsInParts: what comes in several options of a code is one (RFC 3396), unless it is too long for an answer.
+// TestOptionsInParts: several options of one code are joined (RFC 3396), unless the result is too long for an answer.
 func TestOptionsInParts(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	s, _ := start(t, leasesFile(t), nil)

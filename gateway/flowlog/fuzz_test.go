@@ -9,7 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 )
 
-// FuzzScan: any bytes are read as lines, plain and compressed; what is a flow is written as the same flow.
+// FuzzScan reads any bytes as lines, plain and compressed. Lines that are flows are written as the same flows.
 func FuzzScan(f *testing.F) {
 	for i := range 3 {
 		one := numbered(i)

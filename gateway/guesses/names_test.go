@@ -129,7 +129,8 @@ func TestMadeUpNames(t *testing.T) {
 	})
 }
 
-// TestGuessesAreBounded: also for names that have logged in, of which the oldest go.
+// TestGuessesAreBounded: the number of remembered names is bounded, also of those that have logged in, of which the
+// oldest are forgotten.
 func TestGuessesAreBounded(t *testing.T) {
 	var g names
 	for i := range 2 * maxNames {

@@ -108,7 +108,8 @@ func pipe(t *testing.T) (write int, gone func() error) {
 	}
 }
 
-// TestSuccessor: what a killed owner put is its successor's, with the data last given; what it dropped is closed.
+// TestSuccessor: the successor of a killed owner gets the items that the owner put, with the data that it gave last.
+// Items that it dropped are closed.
 func TestSuccessor(t *testing.T) {
 	o := ownerOf(t, time.Minute)
 	kept, keptGone := pipe(t)
@@ -285,9 +286,9 @@ func TestVersions(t *testing.T) {
 	must(t, o.Close())
 }
 
-// TestNoRoom: a keeper whose descriptors are all in use refuses files, says so, and holds what it has, whoever
-// connects; its owner's successor gets in. Long: the steps of one run, each of which needs the state that the one
-// before left.
+// TestNoRoom: a keeper whose descriptors are all in use refuses more files, logs that, and holds the files that it has,
+// whoever connects. Its owner's successor can still connect. Long: the steps of one run, each of which needs the state
+// that the one before left.
 func TestNoRoom(t *testing.T) {
 	t.Setenv(filesEnv, "24")
 	own := says(t)
@@ -340,7 +341,8 @@ func TestNoRoom(t *testing.T) {
 	netnstest.Await(t, "the end of what was held", gone)
 }
 
-// TestHungKeeper: nobody takes a keeper for ended that does not answer, and an owner without a connection ends it too.
+// TestHungKeeper: a keeper that does not answer is not taken for ended, and an owner without a connection can end it
+// too.
 func TestHungKeeper(t *testing.T) {
 	o := ownerOf(t, time.Minute)
 	file, gone := pipe(t)

@@ -121,7 +121,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestLateLogin: a session that does not log in ends.
+// TestLateLogin: a session that does not log in in time ends.
 func TestLateLogin(t *testing.T) {
 	s := newServer(t, "late0")
 	mac := pppoe.MAC{2, 0, 0, 0, 0, 1}

@@ -67,8 +67,8 @@ func (p *peer) exchange(f *pppoe.Frame, code pppoe.Code, more ...byte) *pppoe.Fr
 	return nil
 }
 
-// TestTags: offers and confirmations repeat what a client or a relay set, and grant what may be; what an access node
-// says of the line is the session's.
+// TestTags: offers and confirmations repeat the tags that a client or a relay set, and grant the requests that can be
+// granted. The session has the line's name that an access node added.
 func TestTags(t *testing.T) {
 	s := newServer(t, "tags0")
 	s.cfg.Services, s.cfg.MaxPayload = []string{"internet", "voice"}, 1500
@@ -192,7 +192,8 @@ func TestOddDiscovery(t *testing.T) {
 	}
 }
 
-// TestLongHostUniq: what is too long for an answer gets none, and counts as no offer; what fits is repeated.
+// TestLongHostUniq: a request whose tags are too long for an answer gets none, and does not count as an offer. Tags
+// that fit are repeated.
 func TestLongHostUniq(t *testing.T) {
 	s := newServer(t, "long0")
 	p := newPeer(t, s)

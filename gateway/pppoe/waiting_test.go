@@ -297,7 +297,7 @@ func sending(t *testing.T, s *Server, kind int, frame func(pppoe.MAC) *pppoe.Fra
 	}
 }
 
-// TestSocketBuffersBurst: what comes before the concentrator reads waits for it.
+// TestSocketBuffersBurst: frames that arrive before the concentrator reads wait in the socket.
 func TestSocketBuffersBurst(t *testing.T) {
 	s := newServer(t, "burst0")
 	for name, c := range map[string]struct {
@@ -335,7 +335,7 @@ func TestSocketBuffersBurst(t *testing.T) {
 	}
 }
 
-// TestLostFramesAreCounted: what the socket has no room for is told of, and stays told of.
+// TestLostFramesAreCounted: frames for which the socket has no room are counted, and the count stays.
 func TestLostFramesAreCounted(t *testing.T) {
 	s := newServer(t, "lost0")
 	if err := sockbuf.ReceiveOn(s.wire.sessionConn, 1); err != nil { // as little as there can be

@@ -270,8 +270,8 @@ func TestDynamicHasNoRoom(t *testing.T) {
 	}
 }
 
-// TestDynamicForgets: of requests that are refused by their Event-Timestamp nothing is kept, in memory or in the file,
-// however many there were; those that would be accepted are carried out once still.
+// TestDynamicForgets: requests that are refused because of their Event-Timestamp are not kept, in memory or in the
+// file, however many there were. Requests that would be accepted are still carried out only once.
 func TestDynamicForgets(t *testing.T) {
 	d, o := newDynamic(t)
 	path, began := filepath.Join(t.TempDir(), "requests"), time.Now()

@@ -60,7 +60,7 @@ func TestDynamicComparesAll(t *testing.T) {
 	}
 }
 
-// TestDynamicForAnotherGateway: what is for another gateway is refused, whether this one's address is configured or
+// TestDynamicForAnotherGateway: requests for another gateway are refused, whether this one's address is configured or
 // is any of the machine's, and whatever else the request has.
 func TestDynamicForAnotherGateway(t *testing.T) {
 	d, o := newDynamic(t)

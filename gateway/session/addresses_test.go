@@ -13,7 +13,7 @@ import (
 )
 
 // TestSeveralAddresses: a client's further addresses, of either family, are admitted and counted with the first one, in
-// one session, also by the table that comes next, and nobody else gets them meanwhile.
+// one session, also after the table is opened again. Other clients cannot get them meanwhile.
 func TestSeveralAddresses(t *testing.T) {
 	dp, path := newMemory(), filepath.Join(t.TempDir(), "s.db")
 	table := openTable(t, path, dp)
@@ -120,7 +120,8 @@ func TestRefusedAddress(t *testing.T) {
 	}
 }
 
-// TestInvalidFirstAddress: what no client can be first known by is refused, and nobody is found by it.
+// TestInvalidFirstAddress: addresses by which a client cannot be first known are refused, and no client is found by
+// them.
 func TestInvalidFirstAddress(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
 	ada := key(1, 1)

@@ -86,8 +86,8 @@ func TestCausesAreDocumented(t *testing.T) {
 	}
 }
 
-// TestEndsOfLeases: a session that ends with its lease says whether that was released, whoever is first to notice
-// that it ran out.
+// TestEndsOfLeases: a session that ends with its lease says whether that was released or ran out, whichever part
+// notices first.
 func TestEndsOfLeases(t *testing.T) {
 	for name, tt := range map[string]struct {
 		after time.Duration // until Forget

@@ -120,7 +120,7 @@ func MakeForeign(path string) error {
 	})
 }
 
-// Known returns the number of clients, those included whose first change is not yet on the disk.
+// Known returns the number of clients, also of those whose first change is not on the disk yet.
 func (t *Table) Known() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

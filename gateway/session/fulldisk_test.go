@@ -29,9 +29,9 @@ func onStore(t *testing.T, store *memoryStore, dir string, dp *memory) *session.
 	return table
 }
 
-// TestSessionEndsOnFullDisk: whoever ends a session does so although the disk refuses it: the client is blocked at
-// once, and the disk has it, and accounting the end, once there is space. Long: the steps of one run, each of which
-// needs the state that the one before left.
+// TestSessionEndsOnFullDisk: a session can be ended although the disk is full: the client is blocked at once, and the
+// end is written and accounted once there is space. Long: the steps of one run, each of which needs the state that the
+// one before left.
 func TestSessionEndsOnFullDisk(t *testing.T) {
 	k, line := key(1, 5), session.PPPoESession{Session: 7}
 	in := func(limits session.Limits) func(*testing.T, *session.Table) session.Session {

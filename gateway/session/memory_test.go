@@ -155,7 +155,7 @@ func key(mac, host byte) session.Key {
 	return session.Key{MAC: datapath.MAC{2, 0, 0, 0, 0, mac}, Addr: netip.AddrFrom4([4]byte{10, 1, 0, host})}
 }
 
-// keyOf returns the key of client i, of millions.
+// keyOf returns the key of client i of millions.
 func keyOf(i int) session.Key {
 	return session.Key{
 		MAC:  datapath.MAC{2, 1, 0, byte(i >> 16), byte(i >> 8), byte(i)},

@@ -83,8 +83,8 @@ func (k *memoryStore) refuse(err error) {
 	k.refuses = err
 }
 
-// TestAnyStore: a table keeps to any store what it keeps to its file: nobody is admitted whom the store has not, and a
-// table that reads it finds sessions, and events in their order, whatever was accounted.
+// TestAnyStore: a table keeps its promises with any Store: only clients in the store are admitted, and a table that
+// reads it finds the sessions, and the events in their order, whatever was accounted.
 func TestAnyStore(t *testing.T) {
 	store, dir := &memoryStore{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}, t.TempDir()
 	dp := newMemory()

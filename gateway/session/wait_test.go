@@ -64,9 +64,9 @@ func done(t *testing.T, err error) {
 	}
 }
 
-// TestNextOwnerWaitsForConnections: who gets the address, or the network, of a session that has ended is admitted once
-// its connections have ended, and not before. The end itself waits for nothing, and neither does whoever else has to do
-// with the address. Long: the steps of one run, each of which needs the state that the one before left.
+// TestNextOwnerWaitsForConnections: the next client with the address, or the network, of an ended session is admitted
+// once that session's connections have ended, and not before. Ending a session does not wait, and neither do other
+// operations on the address. Long: the steps of one run, each of which needs the state that the one before left.
 func TestNextOwnerWaitsForConnections(t *testing.T) {
 	const behind, within = "198.18.0.0/24", "198.18.0.128/25"
 	first, next := key(1, 5), key(2, 5)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestEvery: tickers of different times and beginnings tick at the same moments.
+// TestEvery: tickers with different periods that began at different times tick at the same moments.
 func TestEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, begin := range []time.Duration{0, 1, 130 * time.Millisecond, 999_999_999} {

@@ -102,7 +102,8 @@ func TestDamagedLine(t *testing.T) {
 	}
 }
 
-// TestSeveralLines: those of one folder, as the session table and DHCP have them, do not spoil each other's file.
+// TestSeveralLines: several lines of one folder, as the session table and DHCP have them, do not spoil each other's
+// file.
 func TestSeveralLines(t *testing.T) {
 	folder := t.TempDir()
 	var all sync.WaitGroup
@@ -126,7 +127,8 @@ func TestSeveralLines(t *testing.T) {
 	}
 }
 
-// TestLineSaved: seldom, and how far it has come.
+// TestLineSaved: the line's file is written at most every ten minutes, with the time that the line has reached.
+// reached.
 func TestLineSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
@@ -169,7 +171,7 @@ func near(t *testing.T, label string, got, want time.Time) {
 	}
 }
 
-// TestWall: asked twice, it is the same to the nanosecond.
+// TestWall: Wall of one time is the same whenever it is called, to the nanosecond.
 func TestWall(t *testing.T) {
 	before := time.Now()
 	for range 1000 {

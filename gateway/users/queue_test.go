@@ -125,8 +125,8 @@ func TestAnswersDoNotTellNames(t *testing.T) {
 	}
 }
 
-// TestQueueOrder: names and devices without wrong passwords go first, and of those each name and each device once
-// before any twice.
+// TestQueueOrder: names and devices without wrong passwords go first. Among these, each name and each device goes once
+// before any goes again.
 func TestQueueOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStepped(1024, 300)
@@ -155,7 +155,8 @@ func TestQueueOrder(t *testing.T) {
 	})
 }
 
-// TestQueueIsBounded: a full line turns away whoever ranks last, and one that has gone leaves its place.
+// TestQueueIsBounded: a full queue turns away the login that ranks last, and a login that has given up leaves its
+// place.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStepped(3, 300)

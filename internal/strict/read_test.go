@@ -46,7 +46,7 @@ func TestLinesOfKeys(t *testing.T) {
 	}
 }
 
-// TestRefusedTOML: what is not closed is blamed on where it begins.
+// TestRefusedTOML: an array or a text that is not closed is reported at the line on which it begins.
 func TestRefusedTOML(t *testing.T) {
 	for text, want := range map[string]string{
 		"a = 1\nb = [1,\n 2\nc = 3\n": "x:2: b: the array that begins here is not closed, or lacks a comma, before " +
@@ -66,7 +66,7 @@ func TestRefusedTOML(t *testing.T) {
 	}
 }
 
-// FuzzRead: of whatever is TOML, each key has a line of the text, and tables precede what is in them.
+// FuzzRead: in every text that is TOML, each key has a line of the text, and tables precede the keys in them.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		"a.b = 1\n[c]\nd = [\n1]\n", "[[x]]\n[[x.y]]\n[[x]]\nz = { a = 1,\n b.c = 2 }\n", "x = [[", "t = 07:32\n"} {

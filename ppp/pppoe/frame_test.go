@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestFrames: what is written is read again.
+// TestFrames: frames that are written and read again are the same.
 func TestFrames(t *testing.T) {
 	for _, f := range []Frame{
 		{To: Broadcast, From: MAC{2, 0, 0, 0, 0, 1}, Code: PADI, Tags: []Tag{{ServiceName, nil}, {HostUniq, []byte("x")}}},

@@ -288,9 +288,9 @@ func booksAgree(t *testing.T, w *World) {
 	}
 }
 
-// countersAgree: the reasons of packets, the sum of all clients and each client's counters have the same packets, as
-// they are on the wire: also those of buffers of many, those beyond a rate or quota, and those between two clients,
-// which are both's.
+// countersAgree: the counts of packets by reason, the sum of all clients and each client's counters agree, and count
+// packets as they are on the wire. This includes aggregated packets, packets beyond a rate or quota, and packets
+// between two clients, which both of them have.
 func countersAgree(t *testing.T, w *World) {
 	limits := datapath.Limits{UpBps: *rateBps, DownBytes: 1_000_000}
 	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits = limits })))

@@ -72,8 +72,8 @@ func noneCame(t *testing.T, flows []*Flow) {
 	}
 }
 
-// frozen: while the daemon's process is stopped, as by a debugger, no unauthenticated client's packet passes, neither
-// then nor from the backlog afterwards; admitted clients' traffic resumes.
+// frozen: while the daemon's process is stopped, as by a debugger, packets of unauthenticated clients do not pass,
+// neither then nor from the backlog afterwards. Admitted clients' traffic resumes.
 func frozen(t *testing.T, w *World) {
 	up, down, strange := w.sending(t)
 	up.Passes(t, "before the stop")

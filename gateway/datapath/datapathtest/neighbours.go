@@ -98,8 +98,8 @@ func (w *World) neighbours(t *testing.T, state string) (list []string) {
 	return list
 }
 
-// madeUpNeighbours: addresses that nobody leased take no entry of the kernel's table, whoever sends to them or uses
-// them.
+// madeUpNeighbours: addresses that were never leased take no entry of the kernel's neighbour table, whoever sends to
+// them or uses them.
 func madeUpNeighbours(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)

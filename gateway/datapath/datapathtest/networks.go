@@ -85,7 +85,8 @@ func networksBehind(t *testing.T, w *World) {
 	}
 }
 
-// forgedNetworks: nobody else sends from a network behind a PPPoE session, by whatever way.
+// forgedNetworks: only the owner of a network behind a PPPoE session can send from it. Others cannot, from the LAN,
+// from other sessions or from the WAN.
 func (w *World) forgedNetworks(t *testing.T) {
 	t.Helper()
 	lan, wan, server := NewWire(t, w.Intruder.Space, clientLink), NewWire(t, w.Server, serverLink),

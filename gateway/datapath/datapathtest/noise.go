@@ -310,7 +310,7 @@ func rightNeighbour(w *World, line string) error {
 	return nil
 }
 
-// redirect is an ICMP redirect of a host to another one: what is for a destination should be sent to via.
+// redirect returns an ICMP redirect that tells a host to send packets for a destination to the router via.
 func redirect(from, to, via, destination netip.Addr, edits ...func(*Frame)) []byte {
 	v := via.As4()
 	quoted := UDP(443, func(f *Frame) { f.IP.SrcIP, f.IP.DstIP = to.AsSlice(), destination.AsSlice() })[14 : 14+28]

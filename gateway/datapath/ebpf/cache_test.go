@@ -28,7 +28,7 @@ func sum(k gatewayFlowKey, p gatewayFlowPath) uint64 {
 // port is a port in network order.
 func port(n uint16) uint16 { return n<<8 | n>>8 }
 
-// diff computes the difference of checksums that bpf_csum_diff would, of words in network order.
+// diff computes a difference of checksums like bpf_csum_diff, of words in network order.
 func diff(from, to []uint32) uint32 {
 	var s uint64
 	for i := range from {

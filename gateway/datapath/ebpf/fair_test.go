@@ -31,8 +31,9 @@ func sockets(t *testing.T, ns string, addr netip.Addr, count int) (all []*net.UD
 	return all
 }
 
-// TestQueuedClientDelaysNoOther: beside some hundred connections of a client that wait, those of another come in the
-// order in which they were sent. Long: the steps of one run, each of which needs the state that the one before left.
+// TestQueuedClientDelaysNoOther: while packets of some hundred connections of one client wait, another client's packets
+// arrive in the order in which they were sent. Long: the steps of one run, each of which needs the state that the one
+// before left.
 func TestQueuedClientDelaysNoOther(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, shaped)

@@ -165,8 +165,9 @@ func observe(t testing.TB, fate func() (passed, dropped uint64), all []*stream, 
 	return f
 }
 
-// farther puts a hub between the gateway and the server: what has crossed one is no longer its sender's, as on a wire.
-// Over a virtual link alone a sender is charged for packets until they leave the gateway's queue, and so sends no more.
+// farther puts a hub between the gateway and the server, as on a wire: packets that have crossed it are no longer
+// charged to their sender's socket. Over a virtual link alone a sender is charged until its packets leave the gateway's
+// queue, and therefore sends no more.
 func (n network) farther(t testing.TB) {
 	t.Helper()
 	run(t, `ip -n $server link set s0 down; ip -n $server link set s0 netns $hub name w1; ip -n $hub link set w1 address 02:00:00:00:03:01

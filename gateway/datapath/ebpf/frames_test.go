@@ -95,7 +95,7 @@ type receivedFrame struct {
 	sent   bool // by this side itself
 }
 
-// of reports whether an address's bytes are in a frame that arrived from elsewhere, IP packet or not.
+// of reports whether the frame came from elsewhere and contains an address's bytes.
 func (c receivedFrame) of(a netip.Addr) bool {
 	return !c.sent && bytes.Contains(c.frame, a.AsSlice()) && binary.BigEndian.Uint16(c.frame[12:]) != unix.ETH_P_ARP
 }

@@ -31,8 +31,9 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// FuzzPrograms gives the programs any frame from the LAN and from the WAN: what is not of or for the admitted client is
-// neither redirected nor left for the stack to forward. Long: it sets up both sides for all programs.
+// FuzzPrograms gives the programs any frame from the LAN and from the WAN. Frames that are neither from nor for the
+// admitted client are not redirected, and not left for the stack to forward. Long: it sets up both sides for all
+// programs.
 func FuzzPrograms(f *testing.F) {
 	lan, wan := fmt.Sprintf("fl%d", os.Getpid()), fmt.Sprintf("fw%d", os.Getpid())
 	out, err := try(netnstest.Up+

@@ -11,7 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestLiberalTrackingRestored: who makes connection tracking strict under cached flows finds it liberal again.
+// TestLiberalTrackingRestored: if another program makes connection tracking strict while flows are cached, it is made
+// liberal again.
 func TestLiberalTrackingRestored(t *testing.T) {
 	netnstest.NeedTCX(t)
 	w := datapathtest.NewWorld(t, cachePath(t), datapathtest.Shape{})

@@ -123,9 +123,9 @@ func (l *pressure) untilCached(t *testing.T) {
 	})
 }
 
-// TestNoLossOnRestartUnderLoad: what changes nothing for the flows loses and changes none of their packets: a killed
-// and a restarted daemon, other flows' rules and routes. What ends connections counts for the next packet, and what
-// changes rules or routes once the daemon has heard of it.
+// TestNoLossOnRestartUnderLoad: events that do not concern the flows lose and change none of their packets: a killed
+// and a restarted daemon, and rules and routes for other flows. A connection that is ended is decided about anew at its
+// next packet, and changed rules or routes take effect once the daemon has heard of them.
 func TestNoLossOnRestartUnderLoad(t *testing.T) {
 	t.Parallel()
 	l := newPressure(t)

@@ -58,8 +58,8 @@ func TestNetworksBehindLine(t *testing.T) {
 	}
 }
 
-// TestCutterTooLongPacket: what the cutter gets that must not be fragmented becomes an error of the client's to its
-// sender.
+// TestCutterTooLongPacket: a packet that reaches the cutter and must not be fragmented causes an ICMP error, in the
+// client's name, to its sender.
 func TestCutterTooLongPacket(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)

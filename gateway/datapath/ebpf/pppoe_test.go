@@ -117,7 +117,7 @@ func TestLanInPPPoE(t *testing.T) {
 	}
 }
 
-// TestLanOutPPPoE: what the stack sends to a PPPoE session gets the header, and nothing else does.
+// TestLanOutPPPoE: packets that the stack sends to a PPPoE session get the PPPoE header, and no other packets do.
 func TestLanOutPPPoE(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)
@@ -182,8 +182,8 @@ func TestTooLongForPPPoE(t *testing.T) {
 	}
 }
 
-// TestPPPoEFramesAreMarked: to what comes behind lan_out, such as queues and the interface, frames of a PPPoE session
-// are of PPPoE's type.
+// TestPPPoEFramesAreMarked: frames of a PPPoE session have PPPoE's type for everything after lan_out, such as queues
+// and the interface.
 func TestPPPoEFramesAreMarked(t *testing.T) {
 	netnstest.NeedTCX(t)
 	n := newNetwork(t)

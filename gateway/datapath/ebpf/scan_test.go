@@ -181,7 +181,7 @@ func TestScan(t *testing.T) {
 	onlyForwarded(t, began, s.packets(t))
 }
 
-// TestFullCache: of flows for which the cache has no room every packet arrives, by the stack.
+// TestFullCache: packets of flows that have no room in the cache all arrive, by the stack.
 func TestFullCache(t *testing.T) {
 	s := newScanned(t, 128)
 	arrived := func() uint64 {

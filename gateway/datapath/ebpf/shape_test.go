@@ -131,7 +131,8 @@ func TestQueuesRestored(t *testing.T) {
 	}
 }
 
-// TestForeignQueuesKept: what an operator configured before or meanwhile stays, and the rates hold.
+// TestForeignQueuesKept: queues that an operator configured, before the start or meanwhile, stay, and clients' rates
+// are kept.
 func TestForeignQueuesKept(t *testing.T) {
 	n := newNetwork(t)
 	run(t, "tc qdisc add dev $wan root handle 7: pfifo limit 50", n.env()...)

@@ -49,9 +49,9 @@ func TestHTTPFloodOfOneStranger(t *testing.T) {
 	}
 }
 
-// TestMadeUpSenders: a device that makes up a MAC address for each frame has no more DHCP requests and ARP probes
-// answered than all MAC addresses without a lease together; those of clients, and of a device that was there before,
-// are. Long: the steps of one run, each of which needs the state that the one before left.
+// TestMadeUpSenders: a device that makes up a MAC address for each frame gets no more answers to DHCP requests and ARP
+// probes than all unknown MAC addresses share. Clients, and devices that were there before, are still answered. Long:
+// the steps of one run, each of which needs the state that the one before left.
 func TestMadeUpSenders(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, func(c *Config) { c.DHCP = true })

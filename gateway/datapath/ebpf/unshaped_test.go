@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestNoQueuesAfterDetach: no login puts queues back that detach --force removed under a running daemon.
+// TestNoQueuesAfterDetach: after detach --force under a running daemon, logins do not make the removed queues again.
 func TestNoQueuesAfterDetach(t *testing.T) {
 	n := newNetwork(t)
 	before := n.queues(t)

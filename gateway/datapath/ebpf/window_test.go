@@ -52,9 +52,9 @@ func readWindow(t *testing.T, frame []byte) (w uint16, summed bool) {
 	return l.Window, l.Checksum == before
 }
 
-// TestWindows: what acknowledges packets that wait offers no larger window than the queue is given, in the connection's
-// own scale, and nothing else is changed. Long: the steps of one run, each of which needs the state that the one before
-// left.
+// TestWindows: acknowledgements of packets that wait offer no larger window than the queue allows, in the connection's
+// own scale, and nothing else in them is changed. Long: the steps of one run, each of which needs the state that the
+// one before left.
 func TestWindows(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)

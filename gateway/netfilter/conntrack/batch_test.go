@@ -119,7 +119,7 @@ func TestDatapathAskedDuringDump(t *testing.T) {
 	all.Wait()
 }
 
-// TestFailures: whoever waits does not wait for ever when the kernel refuses, and the error is told.
+// TestFailures: callers get the kernel's error, and do not wait for ever, when the kernel refuses a dump.
 func TestFailures(t *testing.T) {
 	connect(t)
 	refused := errors.New("refused")

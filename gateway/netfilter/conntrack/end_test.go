@@ -66,8 +66,8 @@ func connections(t *testing.T) (of [41]int) {
 	return of
 }
 
-// TestEnd: the connections of clients that have left end, whoever began them, translated or not and in whichever zone;
-// those of others and those with the gateway go on.
+// TestEnd: the connections of clients that have left end, whichever side began them, translated or not and in any zone.
+// Connections of other clients and with the gateway go on.
 func TestEnd(t *testing.T) {
 	several := func(n byte) (prefixes []netip.Prefix) {
 		for i := range n {
@@ -122,7 +122,8 @@ func TestOneByOne(t *testing.T) {
 	}
 }
 
-// TestSchedule: what need not end at once does so within seconds, and at the latest when somebody waits for it.
+// TestSchedule: scheduled addresses' connections end within seconds, and at the latest when a caller waits for the end
+// of any.
 func TestSchedule(t *testing.T) {
 	connect(t)
 	e := Ender{Gateway: gateway, Failed: func(err error) { t.Error(err) }}
@@ -148,7 +149,7 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
-// TestEndTogether: who ends connections at the same time as others finds them ended.
+// TestEndTogether: concurrent callers of End all find the connections ended when their call returns.
 func TestEndTogether(t *testing.T) {
 	connect(t)
 	e := Ender{Gateway: gateway}

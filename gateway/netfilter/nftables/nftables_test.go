@@ -146,8 +146,8 @@ func TestDeviceRulesAreWhatNftReads(t *testing.T) {
 	}
 }
 
-// TestCounters counts packets by element and by name, and reads them one by one and all at once; what is deleted counts
-// no more, and its counter stays.
+// TestCounters counts packets by element and by name, and reads them one by one and all at once. A deleted element
+// counts no more packets, and its named counter stays.
 func TestCounters(t *testing.T) {
 	c, s := dial(t)
 	commit(t, c, func(b *Batch) {
@@ -194,7 +194,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestBatchIsOneChange: all of a batch takes effect, or nothing.
+// TestBatchIsOneChange: either everything in a batch takes effect or nothing.
 func TestBatchIsOneChange(t *testing.T) {
 	c, s := dial(t)
 	element := Element{Key: loopback}

@@ -9,8 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// TestGardenBudgetPerDevice: what a device opens in the garden, from one address after the other, fills little of the
-// kernel's table of connections (262,144 by default) even if the kernel keeps each for its default of 5 days.
+// TestGardenBudgetPerDevice: connections to the garden that a device opens from one address after the other fill little
+// of the kernel's table of connections (262,144 by default), even if the kernel keeps each for its default of 5 days.
 func TestGardenBudgetPerDevice(t *testing.T) {
 	const (
 		days  = 5

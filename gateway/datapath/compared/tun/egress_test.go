@@ -103,9 +103,9 @@ func hop(ip []byte) []byte {
 	return ip
 }
 
-// TestEgress: what the kernel forwards to clients arrives by ring and queue, complete and in the order of each flow,
-// aggregated and short packets mixed, including the packet that wakes a thread. Without a ring everything arrives by
-// the queue.
+// TestEgress: packets that the kernel forwards to clients arrive by ring and queue, complete and in the order of each
+// flow. Aggregated and short packets are mixed, and the packet that wakes a thread is one of them. Without a ring
+// everything arrives by the queue.
 func TestEgress(t *testing.T) {
 	for name, ring := range map[string]bool{"ring": true, "queue": false} {
 		t.Run(name, func(t *testing.T) { comesOut(t, ring) })

@@ -77,7 +77,7 @@ func arrives(t *testing.T, w *wire, co *coalescer, changed func(ip []byte)) {
 
 const noOffloads = "ethtool -K a0 tx off tso off gso off >/dev/null"
 
-// TestKernelSplitsForLAN: what a coalescer sends to a link leaves it as the original packets, to the byte.
+// TestKernelSplitsForLAN: packets that a coalescer sends to a link leave it as the original packets, to the byte.
 func TestKernelSplitsForLAN(t *testing.T) {
 	w := newWire(t)
 	w.Run(t, noOffloads)
@@ -85,7 +85,7 @@ func TestKernelSplitsForLAN(t *testing.T) {
 		func([]byte) {})
 }
 
-// TestKernelSplitsFromDevice: what a coalescer passes to the kernel leaves it as the original packets after one
+// TestKernelSplitsFromDevice: packets that a coalescer passes to the kernel leave it as the original packets after one
 // hop.
 func TestKernelSplitsFromDevice(t *testing.T) {
 	w := newWire(t)

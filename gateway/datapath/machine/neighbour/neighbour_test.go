@@ -217,7 +217,7 @@ func TestChangedList(t *testing.T) {
 	}
 }
 
-// TestRefused: what the kernel refuses is logged once, and ends nothing.
+// TestRefused: entries that the kernel refuses are logged once, and do not stop the table.
 func TestRefused(t *testing.T) {
 	run(t, "ip link add gone0 type veth peer name gone1")
 	dev, err := net.InterfaceByName("gone0")
@@ -265,7 +265,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// BenchmarkLease is what a lease costs with many others, of 16 at a time.
+// BenchmarkLease measures entering a client beside many others, 16 at a time.
 func BenchmarkLease(b *testing.B) {
 	n, _ := table(b, nil)
 	b.ResetTimer()

@@ -43,8 +43,8 @@ func TestFollowAfterErrors(t *testing.T) {
 	}
 }
 
-// TestTransactionReportedOnce: a large change of rules, of which the kernel sends many messages, is looked at once more
-// when it is complete, and not once for each message.
+// TestTransactionReportedOnce: a large change of rules, of which the kernel sends many messages, causes one more look
+// when it is complete, and not one for each message.
 func TestTransactionReportedOnce(t *testing.T) {
 	f, err := Follow()
 	must(t, err)

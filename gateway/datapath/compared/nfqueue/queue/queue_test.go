@@ -277,7 +277,7 @@ func (p *queueBench) expectNone(t *testing.T) {
 	}
 }
 
-// TestNobodyThere: without a listener packets are dropped, those that wait when it goes as well.
+// TestNobodyThere: without a listener packets are dropped, also those that wait in the queue when the listener closes.
 func TestNobodyThere(t *testing.T) {
 	p := newPlace(t)
 	p.send(t, "before")

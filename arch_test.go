@@ -40,6 +40,7 @@ var allowedImports = map[string][]string{
 	"internal/logtest":     {},           // logs for tests
 	"internal/netnstest":   {},           // namespaces for tests
 	"internal/sshtest":     {},           // machines with an sshd for tests
+	"internal/slurmtest":   {},           // a Slurm for tests
 
 	"cmd/gateweigh":       {"lab/...", "manual", "meant", "output", "quote"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
@@ -63,8 +64,7 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/machine/neighbour": {"gateway/budget", "gateway/datapath", "gateway/datapath/machine/stack"},
 	// networks behind clients in the kernel's routing table
 	"gateway/datapath/machine/routes": {"gateway/datapath", "gateway/datapath/machine/stack"},
-	// what the kernel's stack would do
-	"gateway/datapath/machine/stack": {"gateway/netfilter/nftables"},
+	"gateway/datapath/machine/stack":  {"gateway/netfilter/nftables"}, // what the kernel's stack would do
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/compared/admission": {"gateway/budget", "gateway/datapath"},
@@ -114,13 +114,11 @@ var allowedImports = map[string][]string{
 
 	"gateway/datapath/datapathtest": {"gateway/datapath"},
 
-	"lab/result": {"lab/scratch", "textfile"},
-	// folders that end with their process
-	"lab/scratch": {},
+	"lab/result":  {"lab/scratch", "textfile"},
+	"lab/scratch": {}, // folders that end with their process
 	// opens the counters of each client's namespace
-	"lab/client": {"lab/words", "lab/meter", "lab/client/persona", "lab/traffic", "ppp/pppoe"},
-	// result names the directions
-	"lab/traffic":  {"lab/result", "lab/traffic/socket"},
+	"lab/client":   {"lab/words", "lab/meter", "lab/client/persona", "lab/traffic", "ppp/pppoe"},
+	"lab/traffic":  {"lab/result", "lab/traffic/socket"}, // result names the directions
 	"lab/meter":    {},
 	"lab/burn":     {"lab/realtime"},                            // a share of CPUs' time
 	"lab/realtime": {},                                          // priority of threads
@@ -134,8 +132,7 @@ var allowedImports = map[string][]string{
 	// for the traits of their kinds
 	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/frames",
 		"lab/traffic/frames/capture", "lab/traffic/short", "lab/words", "textfile"},
-	// what a machine is, read on it
-	"lab/machine": {"lab/meter", "lab/realtime"},
+	"lab/machine": {"lab/meter", "lab/realtime"}, // what a machine is, read on it
 	"lab/agent": {"lab/nic", "lab/scratch", "output",
 		"lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn",
 		"lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic",
@@ -147,6 +144,8 @@ var allowedImports = map[string][]string{
 	"lab/topology": {"lab/agent", "lab/backend", "lab/client", "lab/realtime"},
 	"lab/dut": {
 		"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink", "quote"},
+	// blocks of experiments on the nodes of a scheduler
+	"lab/campaign": {"lab/experiment", "lab/result", "lab/words", "quote"},
 	"lab/runner": {"lab/scratch", "lab/burn", "lab/experiment", "lab/backend", "lab/topology", "lab/agent", "lab/client",
 		"lab/dut", "lab/machine", "lab/bench", "lab/meter", "lab/result", "lab/traffic", "lab/words"},
 	"lab/tunnel":   {}, // what headers leave of a link
@@ -163,8 +162,7 @@ var allowedImports = map[string][]string{
 	"lab/compare": {
 		"textfile", "lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
 
-	// folders of runs: what is in them, and how far it is
-	"lab/archive": {"lab/result"},
+	"lab/archive": {"lab/result"}, // folders of runs: what is in them, and how far it is
 	// a figure over many runs
 	"lab/trend": {"lab/analysis", "lab/compare", "lab/report", "lab/report/chart", "lab/result", "lab/words"},
 	// shows all this to browsers, and reads folders only

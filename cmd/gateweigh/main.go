@@ -93,7 +93,8 @@ func rootCommand() *cobra.Command {
 	root.SetOut(stdout)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &exitError{exitUsage, meant.Flag(cmd, err)} })
 	root.AddCommand(runCommand(), checkCommand(), reportCommand(), explainCommand(), compareCommand(), trendCommand(),
-		serveCommand(), bundleCommand(), listCommand(), shellCommand(), doctorCommand(), kernelCommand(), burnCommand(),
+		serveCommand(), bundleCommand(), listCommand(), shellCommand(), doctorCommand(), kernelCommand(), campaignCommand(),
+		burnCommand(),
 		sinkCommand(), cleanCommand(),
 		manual.CompletionCommand(root.Name(), usage, stdout), manual.Command(book, usage, stdout))
 	completes(root)

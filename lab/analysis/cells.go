@@ -22,7 +22,7 @@ type Trial struct {
 
 // TrialOf is the trial of a record of a measure's own kind, with that head.
 func TrialOf(h result.Head, cell result.Cell, window int, record any) (t Trial) {
-	t.Cell, t.Block, t.Window, t.Attempt, t.Sitting = cell, h.Block, window, h.Attempt, h.Sitting
+	t.Cell, t.Block, t.Window, t.Attempt, t.Sitting, t.Node = cell, h.Block, window, h.Attempt, h.Sitting, h.Node
 	t.Start, t.Elapsed, t.Accepted, t.Rejects = h.Start, h.Elapsed, h.Accepted, h.Rejects
 	t.Device = result.ValuesOf(record)
 	return t

@@ -83,6 +83,7 @@ type Experiment struct {
 	Link    Link
 	Beside  Beside
 	Backend Backend
+	Slurm   Slurm
 	Custom  map[string]CustomDUT // devices described in the file itself
 
 	own       map[string]any       // values of the measure's own keys

@@ -60,7 +60,7 @@ type fieldOf[E any] struct {
 
 // shared is every key outside [dut.NAME] that is no measure's own. With these it is the only list
 // of keys: the file, the command line and the suggestions for unknown keys all read it.
-var shared = slices.Concat(general, linkFields, backendFields)
+var shared = slices.Concat(general, linkFields, backendFields, slurmFields)
 
 var general = []Field{
 	field("name", name, func(e *Experiment) *string { return &e.Name }).
@@ -167,7 +167,7 @@ var general = []Field{
 var ClientKeys = []string{"clients", "client.kind", "client.churn", "client.hosts"}
 
 // tables are the keys that hold other keys.
-var tables = []string{"client", "traffic", "router", "link", "beside", "backend", "dut"}
+var tables = []string{"client", "traffic", "router", "link", "beside", "backend", "slurm", "dut"}
 
 // Keys lists every key outside [dut.NAME], in the order of the documentation: those that measures
 // share, and then their own.

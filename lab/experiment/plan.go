@@ -73,6 +73,27 @@ func (e *Experiment) Plan() []Block {
 	return blocks
 }
 
+// Shares lists the parts of the plan that a campaign hands out one by one, by the places of their blocks in the plan.
+// Blocks whose figures are compared with each other stay together, so that every ratio is within a machine: a block
+// that holds both sides is a share by itself; where devices stand alone or take turns, it has a round of all of them.
+func (e *Experiment) Shares() (shares [][]int) {
+	type turn struct {
+		setting result.Cell
+		index   int
+	}
+	apart, place := e.measure().Alone || e.Interleaved(), map[turn]int{}
+	for i, b := range e.Plan() {
+		r := turn{b.Cell.Without(result.DUT, result.LinksOf), b.Index}
+		if n, begun := place[r]; begun && apart {
+			shares[n] = append(shares[n], i)
+			continue
+		}
+		place[r] = len(shares)
+		shares = append(shares, []int{i})
+	}
+	return shares
+}
+
 // MostAttempts bounds the attempts at one window: those that Redo promises, and as many again twice while the run is
 // not much longer than planned.
 func (e *Experiment) MostAttempts() int {

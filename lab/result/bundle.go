@@ -103,7 +103,7 @@ func WriteBundle(ctx context.Context, dir, name string, logs bool) (Manifest, er
 	if err != nil {
 		return Manifest{}, fmt.Errorf("bundle %s: %w", dir, err)
 	}
-	return manifest, replace(name, func(w io.Writer) error { return pack(ctx, w, root, manifest) })
+	return manifest, ReplaceBy(name, func(w io.Writer) error { return pack(ctx, w, root, manifest) })
 }
 
 // replaceable reports why a bundle may not be written to name.

@@ -68,8 +68,20 @@ type Environment struct {
 	// folder.
 	Inputs map[string]string `json:"inputs,omitempty"`
 
+	Nodes []Node `json:"nodes,omitempty"` // of a campaign: the machines that measured
+
 	Skipped []Skip   `json:"skipped,omitempty"` // DUTs left out
 	Notes   []string `json:"notes,omitempty"`   // what else a reader must know, a sentence each
+}
+
+// Node is a machine that measured blocks of a campaign. The environment's other keys describe the first of them.
+type Node struct {
+	Name      string `json:"name"`       // the scheduler's
+	Blocks    int    `json:"blocks"`     // that the run has of it
+	Kernel    string `json:"kernel"`     // as in the environment, as the next ones
+	CPUModel  string `json:"cpu_model"`  // /proc/cpuinfo
+	CPUs      int    `json:"cpus"`       // online, logical
+	MemoryMiB int64  `json:"memory_mib"` // the machine's
 }
 
 // Sides says what clients and traffic of the two labs of a pair had not in common.

@@ -44,6 +44,7 @@ type Trial struct {
 	Attempt int    `json:"attempt"`      // 0, then 1 and 2 for redone trials
 	// how often the run had been resumed: labs do not last from one to the next
 	Sitting  int       `json:"sitting,omitempty"`
+	Node     string    `json:"node,omitempty"`    // of a campaign: the machine that measured it
 	DUTLab   string    `json:"dut_lab"`           // "a" or "b": which lab carries the DUT
 	Start    time.Time `json:"start"`             // UTC
 	Elapsed  float64   `json:"elapsed,omitempty"` // s since the sitting began, by the monotonic clock; 0: not known
@@ -100,6 +101,7 @@ type Block struct {
 	Block      int    `json:"block"`                // as in a trial
 	// as in a trial: a block that was interrupted is built again in the next
 	Sitting      int       `json:"sitting,omitempty"`
+	Node         string    `json:"node,omitempty"`    // as in a trial
 	DUTLab       string    `json:"dut_lab"`           // as in a trial
 	Start        time.Time `json:"start"`             // UTC
 	Elapsed      float64   `json:"elapsed,omitempty"` // as in a trial, of the start

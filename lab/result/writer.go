@@ -37,6 +37,9 @@ const (
 // when its Append returns, so a crash costs at most the record being written.
 // It may be used from several goroutines.
 type Writer struct {
+	// Node is set in a campaign: every record has it.
+	Node string
+
 	mu   sync.Mutex
 	file *os.File
 	size int64 // end of the last whole record
@@ -98,16 +101,16 @@ func appendTorn(path string, tail []byte) error {
 	return nil
 }
 
-// AppendTrial writes one trial. Version and Kind are filled in. NaN and
+// AppendTrial writes one trial. Version, Kind and Node are filled in. NaN and
 // infinities cannot be written and are an error.
 func (w *Writer) AppendTrial(t Trial) error {
-	t.Version, t.Kind = Version, KindTrial
+	t.Version, t.Kind, t.Node = Version, KindTrial, w.Node
 	return w.append(t, KindTrial, t.Block, t.Cell.Text(DUT))
 }
 
-// AppendBlock writes what is known of a block that ended. Version and Kind are filled in.
+// AppendBlock writes what is known of a block that ended. Version, Kind and Node are filled in.
 func (w *Writer) AppendBlock(b Block) error {
-	b.Version, b.Kind = Version, KindBlock
+	b.Version, b.Kind, b.Node = Version, KindBlock, w.Node
 	return w.append(b, KindBlock, b.Block, b.DUT)
 }
 
@@ -119,10 +122,10 @@ func (h *Head) head() *Head { return h }
 // HeadOf is the head of a record.
 func HeadOf(r Record) *Head { return r.head() }
 
-// Append writes a record of a measure's own kind. Version and Kind are filled in.
+// Append writes a record of a measure's own kind. Version, Kind and Node are filled in.
 func (w *Writer) Append(kind string, r Record) error {
 	h := r.head()
-	h.Version, h.Kind = Version, kind
+	h.Version, h.Kind, h.Node = Version, kind, w.Node
 	return w.append(r, kind, h.Block, "the run")
 }
 
@@ -173,14 +176,14 @@ func (w *Writer) Close() error {
 // a crash, finds the old content or the new and nothing between: temporary
 // file, fsync, rename, fsync of the folder.
 func ReplaceFile(path string, data []byte) error {
-	return replace(path, func(w io.Writer) error {
+	return ReplaceBy(path, func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err
 	})
 }
 
-// replace is ReplaceFile for content that is made while it is written.
-func replace(path string, write func(io.Writer) error) error {
+// ReplaceBy is ReplaceFile for content that is made while it is written.
+func ReplaceBy(path string, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // checkDevices takes the devices that cannot run here out of the plan.
 func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 	skip := map[string]bool{}
-	for _, name := range s.Experiment.DUTs {
+	for _, name := range s.devices() {
 		here, err := s.deviceHere(ctx, name)
 		if err != nil {
 			return out, err
@@ -33,12 +33,29 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 	}
 	s.plan = without(s.plan, skip)
 	s.reopen()
-	possible := s.Experiment.Possible(func(dut string) bool { return !skip[dut] })
-	s.clock = &clock{time.Now(), possible.EstimatedDuration(), s.share(), s.share()}
+	estimate := s.budget
+	if s.cfg.Blocks == nil {
+		estimate = s.Experiment.Possible(func(dut string) bool { return !skip[dut] }).EstimatedDuration()
+	}
+	s.clock = &clock{time.Now(), estimate, s.share(), s.share()}
 	if len(skip) > 0 && !slices.ContainsFunc(s.plan, func(b experiment.Block) bool { return !b.AA && !b.Control }) {
 		return out, ErrNothingRan
 	}
 	return out, nil
+}
+
+// devices are those of the experiment, of which the plan has blocks.
+func (s *Session) devices() []string {
+	if s.cfg.Blocks == nil {
+		return s.Experiment.DUTs
+	}
+	planned := map[string]bool{}
+	for _, b := range s.plan {
+		for _, c := range b.Cells {
+			planned[c.Text(result.DUT)] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(s.Experiment.DUTs), func(dut string) bool { return !planned[dut] })
 }
 
 // unfit says why a device does not fit the experiment.

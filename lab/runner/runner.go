@@ -45,6 +45,12 @@ type Config struct {
 	Begin      string        // begins the command of the run with other devices or another kernel: "gateweigh run quick"
 	Version    string        // of gateweigh
 	VM         *result.VM    // set when this machine is a virtual one that was started for the run
+	// Blocks are the blocks of the plan to measure, by their places in it, each once; nil: all.
+	Blocks []int
+	// Node is what records call this machine in a campaign, and Sitting the number of the first sitting: the
+	// records of a campaign's blocks stand in one file later, and each has its own.
+	Node    string
+	Sitting int
 	// Backend opens what runs the labs' hosts. Nil: namespaces of this machine.
 	Backend backend.Open
 	// Status receives what happens now and how far the run is; it must not block.
@@ -101,6 +107,28 @@ func keyOf(b experiment.Block, cell result.Cell, window int) windowKey {
 	return windowKey{cell, b.AA, b.Index, window}
 }
 
+// plan lists the blocks to measure.
+func (cfg Config) plan() []experiment.Block {
+	all := cfg.Experiment.Plan()
+	if cfg.Blocks == nil {
+		return all
+	}
+	var plan []experiment.Block
+	for _, place := range cfg.Blocks {
+		plan = append(plan, all[place])
+	}
+	return plan
+}
+
+// duration is an estimate for all blocks to measure. They are taken to be alike where they are not all of the plan.
+func (cfg Config) duration() time.Duration {
+	all := cfg.Experiment.EstimatedDuration()
+	if cfg.Blocks == nil {
+		return all
+	}
+	return time.Duration(float64(all) * float64(len(cfg.Blocks)) / float64(len(cfg.Experiment.Plan())))
+}
+
 // Run measures what the plan still lacks. It returns when the plan is done, a
 // device after the other has failed, or ctx ends; all finished trials are in
 // the folder in any case. It needs root and a machine on which no other run
@@ -139,7 +167,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	}
 	s := &Session{
 		Experiment: cfg.Experiment, Dir: cfg.Dir, Description: can, Machine: machine, Precedes: m.Precedes,
-		cfg: cfg, backend: hosts, found: m, plan: cfg.Experiment.Plan(),
+		cfg: cfg, backend: hosts, found: m, plan: cfg.plan(), sitting: cfg.Sitting,
 		windows: map[windowKey]window{}, took: map[string]int{}, broke: map[string]int{},
 	}
 	outlook, err := Foresee(ctx, machine, can.CPUs)
@@ -153,7 +181,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 		s.Notice("%s", words.Capitalised(outlook.String())+".")
 		s.Note("When it began: " + outlook.String() + ".")
 	}
-	s.budget = cfg.Experiment.EstimatedDuration() // from here on: what earlier sittings gave up stays so
+	s.budget = cfg.duration() // from here on: what earlier sittings gave up stays so
 	s.began = time.Now()
 	s.recorded = s.began
 	s.progress.Process = result.ThisProcess()
@@ -209,6 +237,11 @@ func (s *Session) open(ctx context.Context, notes ...string) (err error) {
 	}
 	if s.env, err = s.environment(ctx); err != nil {
 		return err
+	}
+	if s.writer.Node = s.cfg.Node; s.writer.Node == "" && len(s.env.Nodes) > 0 { // of a campaign, resumed here
+		if s.writer.Node, err = os.Hostname(); err != nil {
+			return err
+		}
 	}
 	if torn > 0 {
 		s.env.Notes = append(s.env.Notes, fmt.Sprintf(

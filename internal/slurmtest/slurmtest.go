@@ -1,0 +1,219 @@
+// Package slurmtest runs a real Slurm for tests: munged, slurmctld and several slurmd on one machine, without systemd,
+// in the test's own network namespace. Jobs share the test's other namespaces, so labs run in them.
+package slurmtest
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Cluster is a Slurm that runs.
+type Cluster struct {
+	Dir    string // slurm.conf, logs and state
+	t      *testing.T
+	ctld   *exec.Cmd
+	daemon map[string]*exec.Cmd // slurmd, by its node
+}
+
+// address is that of all daemons. An address besides 127.0.0.1 is needed: without one the C library finds no address at
+// all for names (AI_ADDRCONFIG).
+const address = "10.99.0.1"
+
+// firstPort is that of the first slurmd.
+const firstPort = 7001
+
+// Start starts a cluster of so many nodes, node1, node2, …, and sets SLURM_CONF for this process. All of it, jobs
+// included, ends with the test. Without Slurm on the machine the test fails: make deps installs it.
+func Start(t *testing.T, nodes int) *Cluster {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "slurm")
+	if err == nil {
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		err = os.Chmod(dir, 0o755) // else munge refuses it
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{Dir: dir, t: t, daemon: map[string]*exec.Cmd{}}
+	t.Setenv("SLURM_CONF", filepath.Join(c.Dir, "slurm.conf"))
+	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
+	c.run("ip", "addr", "add", address+"/32", "dev", "lo")
+	t.Cleanup(func() {
+		c.end()
+		c.run("ip", "addr", "del", address+"/32", "dev", "lo")
+	})
+	c.configure(nodes)
+	c.start("munged", "--foreground", "--socket="+c.file("munge.sock"), "--key-file="+c.file("munge.key"),
+		"--pid-file="+c.file("munge.pid"), "--log-file="+c.file("munge.log"), "--seed-file="+c.file("munge.seed"))
+	c.Wait("munged", func() bool { return exec.Command("munge", "-S", c.file("munge.sock"), "-n").Run() == nil })
+	c.StartController()
+	for n := range nodes {
+		c.StartNode(fmt.Sprintf("node%d", n+1))
+	}
+	c.Wait("idle nodes", func() bool {
+		return strings.Count(c.Slurm("sinfo", "-h", "-N", "-t", "idle", "-o", "%N"), "\n") == nodes
+	})
+	return c
+}
+
+func (c *Cluster) file(name string) string { return filepath.Join(c.Dir, name) }
+
+func (c *Cluster) configure(nodes int) {
+	host, err := os.Hostname()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	key := make([]byte, 128)
+	if _, err := rand.Read(key); err != nil {
+		c.t.Fatal(err)
+	}
+	conf := strings.NewReplacer("DIR", c.Dir, "HOST", strings.Split(host, ".")[0], "ADDRESS", address,
+		"NODES", strconv.Itoa(nodes), "PORTS", fmt.Sprintf("%d-%d", firstPort, firstPort+nodes-1)).Replace(configuration)
+	for _, f := range []struct {
+		name string
+		data []byte
+		mode os.FileMode
+	}{{"munge.key", key, 0o400}, {"slurm.conf", []byte(conf), 0o644}} {
+		if err := os.WriteFile(c.file(f.name), f.data, f.mode); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(c.file("state"), 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// configuration is slurm.conf: no accounting, no control groups, whole nodes, and lost nodes are noticed within
+// seconds.
+const configuration = `ClusterName=test
+SlurmctldHost=HOST(ADDRESS)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=DIR/munge.sock
+StateSaveLocation=DIR/state
+SlurmdSpoolDir=DIR/spool.%n
+SlurmctldPidFile=DIR/ctld.pid
+SlurmdPidFile=DIR/slurmd.%n.pid
+SlurmctldLogFile=DIR/ctld.log
+SlurmdLogFile=DIR/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/linear
+SchedulerType=sched/builtin
+SlurmdParameters=config_overrides
+ReturnToService=2
+SlurmdTimeout=6
+MessageTimeout=2
+KillWait=2
+MpiDefault=none
+NodeName=node[1-NODES] NodeHostname=localhost NodeAddr=ADDRESS Port=[PORTS] CPUs=2 State=UNKNOWN
+PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
+`
+
+// StartController starts slurmctld, with what it knew before.
+func (c *Cluster) StartController() { c.ctld = c.start("slurmctld", "-D") }
+
+// KillController ends slurmctld by a signal that it cannot catch, and waits until it is gone.
+func (c *Cluster) KillController() {
+	c.t.Helper()
+	if err := c.ctld.Process.Kill(); err != nil {
+		c.t.Fatal(err)
+	}
+	_ = c.ctld.Wait() // it was killed
+}
+
+// StartNode starts a node's slurmd.
+func (c *Cluster) StartNode(name string) { c.daemon[name] = c.start("slurmd", "-D", "-N", name) }
+
+// KillDaemon ends a node's slurmd by a signal that it cannot catch; its jobs live on.
+func (c *Cluster) KillDaemon(name string) {
+	c.t.Helper()
+	if err := c.daemon[name].Process.Kill(); err != nil {
+		c.t.Fatal(err)
+	}
+	_ = c.daemon[name].Wait() // it was killed
+}
+
+// KillNode ends all processes of a node at once, jobs included, as when its power fails.
+func (c *Cluster) KillNode(name string) {
+	c.t.Helper()
+	c.KillDaemon(name)
+	c.kill("SLURMD_NODENAME="+name, c.file("spool."+name))
+}
+
+// Slurm is what one of Slurm's commands prints.
+func (c *Cluster) Slurm(name string, args ...string) string {
+	c.t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		c.t.Logf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// Wait waits until something is so.
+func (c *Cluster) Wait(what string, reached func() bool) {
+	c.t.Helper()
+	const within = time.Minute
+	for end := time.Now().Add(within); !reached(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			log, _ := os.ReadFile(c.file("ctld.log"))
+			c.t.Fatalf("no %s within %s; slurmctld says:\n%s", what, within, log)
+		}
+	}
+}
+
+func (c *Cluster) run(name string, args ...string) {
+	c.t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		c.t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
+}
+
+func (c *Cluster) start(name string, args ...string) *exec.Cmd {
+	c.t.Helper()
+	cmd := exec.Command(name, args...)
+	if err := cmd.Start(); err != nil {
+		c.t.Fatalf("%v: make deps installs Slurm", err)
+	}
+	return cmd
+}
+
+// end ends everything that was started with this cluster's configuration, jobs that left their parents included.
+func (c *Cluster) end() {
+	c.Wait("end of all processes", func() bool { return c.kill("SLURM_CONF="+c.file("slurm.conf")) == 0 })
+}
+
+// kill kills the processes, but this one, that have a variable or were called with a text, and counts them.
+func (c *Cluster) kill(variable string, called ...string) (n int) {
+	list, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, dir := range list {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		environment, _ := os.ReadFile(filepath.Join(dir, "environ")) // a process may end meanwhile
+		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		found := bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+variable+"\x00"))
+		for _, text := range called {
+			found = found || bytes.Contains(line, []byte(text))
+		}
+		mine := bytes.Contains(environment, []byte("SLURM_CONF="+c.file("slurm.conf")+"\x00"))
+		if found && mine && pid != os.Getpid() && syscall.Kill(pid, syscall.SIGKILL) == nil {
+			n++
+			var status syscall.WaitStatus
+			_, _ = syscall.Wait4(pid, &status, syscall.WNOHANG, nil) // where it is a child
+		}
+	}
+	return n
+}

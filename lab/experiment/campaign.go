@@ -1,0 +1,73 @@
+package experiment
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/internal/near"
+	"github.com/gateweigh/gateweigh/internal/strict"
+)
+
+// Campaign is a campaign file: several experiments whose blocks are spread over the nodes of a scheduler.
+type Campaign struct {
+	Experiments []string // names of shipped experiments, and files, relative to the campaign file
+	Slurm       Slurm    // what an experiment's own [slurm] does not say
+}
+
+var campaignFields = slices.Concat([]fieldOf[Campaign]{
+	field("experiments", List(text), func(c *Campaign) *[]string { return &c.Experiments }).
+		means("experiments of the campaign: names, or files relative to this one"),
+}, inTable("slurm", slurmKeys, func(c *Campaign) *Slurm { return &c.Slurm }))
+
+// ReadCampaign reads a campaign file. is is false where the file is an experiment: it lacks the key experiments. Of a
+// bad campaign file the error is strict.Problems.
+func ReadCampaign(path string) (c Campaign, is bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return c, false, fmt.Errorf("reading campaign: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes))
+	if err != nil {
+		return c, false, fmt.Errorf("reading campaign: %w", err)
+	}
+	entries, bad := read(path, data)
+	if bad != nil || !slices.ContainsFunc(entries, func(e strict.Entry) bool { return e.Key() == "experiments" }) {
+		return c, false, nil // whoever reads it as an experiment says what is wrong with it
+	}
+	problems := strict.Assign(path, entries, func(en strict.Entry) (descend bool, err error) {
+		if en.Key() == "slurm" {
+			if _, isTable := en.Value.(map[string]any); !isTable {
+				return false, errors.New("must be a table: [slurm]")
+			}
+			return true, nil
+		}
+		for _, f := range campaignFields {
+			if f.key == en.Key() {
+				return false, f.set(&c, en.Value)
+			}
+		}
+		return false, fmt.Errorf("unknown key%s of a campaign file: experiments and [slurm] are known",
+			near.Meant(en.Key(), keysOf(campaignFields)))
+	})
+	for i, name := range c.Experiments {
+		if filepath.Ext(name) == ".toml" && !filepath.IsAbs(name) {
+			c.Experiments[i] = filepath.Join(filepath.Dir(path), name)
+		}
+	}
+	return c, true, problems.Err()
+}
+
+// Under is what an experiment says of Slurm, and where it says nothing, what its campaign does.
+func (s Slurm) Under(campaign Slurm) Slurm {
+	return Slurm{
+		Partition: cmp.Or(s.Partition, campaign.Partition), Account: cmp.Or(s.Account, campaign.Account),
+		Constraint: cmp.Or(s.Constraint, campaign.Constraint), Container: cmp.Or(s.Container, campaign.Container),
+		TimeLimit: cmp.Or(s.TimeLimit, campaign.TimeLimit), Nodes: cmp.Or(s.Nodes, campaign.Nodes),
+	}
+}

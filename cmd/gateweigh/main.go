@@ -67,7 +67,7 @@ func main() {
 		code = coded.code
 	}
 	if coded, is := err.(*exitError); !is || coded.err != errSaid {
-		fmt.Fprintln(os.Stderr, "gateweigh:", result.Harmless(err.Error()))
+		fmt.Fprintln(os.Stderr, "gateweigh:", result.Printable(err.Error()))
 	}
 	stop()
 	os.Exit(code)

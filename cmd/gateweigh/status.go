@@ -33,7 +33,7 @@ func newStatusLine(out *os.File) *statusLine {
 }
 
 func (s *statusLine) show(p runner.Progress) {
-	p.Text, p.Reason = result.Harmless(p.Text), result.Harmless(p.Reason) // devices' programs may speak in them
+	p.Text, p.Reason = result.Printable(p.Text), result.Printable(p.Reason) // devices' programs may speak in them
 	switch text := progress(p); {
 	case !p.Notice:
 		s.say(text)

@@ -14,10 +14,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// TestOnlyKnocksAreHeard: what a load sends late is no knock, whatever it is: segments with and without data, ends of
-// connections, datagrams of any content and length, frames with their stamps, and what goes to other ports. A knock
-// after it is heard.
-func TestOnlyKnocksAreHeard(t *testing.T) {
+// TestOnlyProbesOfPortsAreCounted: what a load sends late is no knock, whatever it is: segments with and without data,
+// ends of connections, datagrams of any content and length, frames with their stamps, and what goes to other ports. A
+// knock after it is heard.
+func TestOnlyProbesOfPortsAreCounted(t *testing.T) {
 	t.Parallel()
 	pair := labtest.NewPair(t)
 	addr := netip.AddrPortFrom(labtest.ServerIP, 5201)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestWhatAProgramSaid: the last lines of its own output, not those of an earlier program of the name.
-func TestWhatAProgramSaid(t *testing.T) {
+// TestLastOutputOfProgram: the last lines of its own output, not those of an earlier program of the name.
+func TestLastOutputOfProgram(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "x.log")
 	earlier, own := "earlier one\n", strings.Repeat("a line of its own\n", 1000)+"the last line\n"
 	for name, c := range map[string]struct {

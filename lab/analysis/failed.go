@@ -111,7 +111,7 @@ func (t *Tallies) Add(text string, n int) {
 	if t.entries == nil {
 		t.entries = map[string]*Tally{}
 	}
-	key := result.WithoutFigures(text)
+	key := result.DigitsHidden(text)
 	if t.entries[key] == nil {
 		t.entries[key] = &Tally{Text: text}
 	}

@@ -59,9 +59,9 @@ type faultyLab struct {
 func (l *faultyLab) Leave(context.Context) error { l.left = true; return l.err }
 func (l *faultyLab) Close() error                { l.closed = true; return nil }
 
-// TestEnd: what goes wrong when labs are left is noted and costs nothing, but for clients that were not kept out. An
-// interrupted block does not wait for that. All hosts are ended in any case.
-func TestEnd(t *testing.T) {
+// TestEndOfBlocks: what goes wrong when labs are left is noted and costs nothing, but for clients that were not kept
+// out. An interrupted block does not wait for that. All hosts are ended in any case.
+func TestEndOfBlocks(t *testing.T) {
 	wrong, open := errors.New("a stop command failed"), &NotBlocked{"client 1 reached the server"}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()

@@ -44,10 +44,10 @@ func (n Noise) Bias(log, cores float64) float64 { return fittedNoise.bias(n, log
 // Rise is the most by which noise may have raised the CPU of both routers, cores, and a device's by more, on its
 // logarithm; cores is what the clean router used.
 func (n Noise) Rise(cores float64) (rise, more float64) {
-	return fittedNoise.rise(n, cores), fittedNoise.light(n, cores)
+	return fittedNoise.riseRatio(n, cores), fittedNoise.light(n, cores)
 }
 
-func (l noiseModel) rise(n Noise, cores float64) float64 {
+func (l noiseModel) riseRatio(n Noise, cores float64) float64 {
 	return min(l.stolenCores*n.Steal, l.mostStolen*cores)
 }
 
@@ -58,7 +58,7 @@ func (l noiseModel) light(n Noise, cores float64) float64 {
 func (l noiseModel) bias(n Noise, log, cores float64) float64 {
 	moved := 0.0
 	if cores > 0 && n.Steal > 0 {
-		rise := l.rise(n, cores)
+		rise := l.riseRatio(n, cores)
 		// ratio = (device + rise) / (clean + rise)
 		if without := (math.Exp(log)*cores - rise) / (cores - rise); without > 0 {
 			moved = math.Abs(math.Log(without) - log)

@@ -169,8 +169,8 @@ func TestBiasForeseesWindows(t *testing.T) {
 	}
 }
 
-// TestBeyondQuiet: two ticks of the clock are no noise, whatever share of a short window they are.
-func TestBeyondQuiet(t *testing.T) {
+// TestTwoTicksAreNoNoise: two ticks of the clock are no noise, whatever share of a short window they are.
+func TestTwoTicksAreNoNoise(t *testing.T) {
 	for _, c := range []struct {
 		n       Noise
 		seconds float64

@@ -204,7 +204,7 @@ func Reasons(texts []string) []result.Reason {
 	var list []result.Reason
 	index := map[string]int{}
 	for _, text := range texts {
-		key := result.WithoutFigures(text)
+		key := result.DigitsHidden(text)
 		i, seen := index[key]
 		if !seen {
 			i = len(list)

@@ -24,7 +24,7 @@ func bareClients(n int) *Pool {
 	return p
 }
 
-func TestAllComeAtOnce(t *testing.T) {
+func TestClientsActAtTheSameTime(t *testing.T) {
 	const n = 50
 	p := bareClients(n)
 	var there atomic.Int32

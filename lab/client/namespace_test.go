@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestEndConnectionsOfNobody(t *testing.T) {
+func TestEndConnectionsWithoutConnections(t *testing.T) {
 	ns, err := NewNamespace()
 	if err != nil {
 		t.Fatal(err)

@@ -62,8 +62,8 @@ func leaseInNamespace(t *testing.T, pair labtest.Pair, c *Client) (ip netip.Addr
 	return c.LocalIP(), tries
 }
 
-// TestPersonaThatVanished gets its address again: the server still has it down as leased.
-func TestPersonaThatVanished(t *testing.T) {
+// TestPersonaLeasesAgain gets its address again: the server still has it down as leased.
+func TestPersonaLeasesAgain(t *testing.T) {
 	pair, pool := newPersonas(t, 2)
 	c := pool.Clients[0].net.(*personaClient)
 	had, _ := leaseInNamespace(t, pair, c.Client)

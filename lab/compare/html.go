@@ -63,7 +63,7 @@ func fill(w io.Writer, form string, all []Comparison, link func(name string) str
 	var b strings.Builder
 	err := htmlForm.ExecuteTemplate(&b, form, data)
 	if err == nil {
-		_, err = io.WriteString(w, result.HarmlessPage(b.String()))
+		_, err = io.WriteString(w, result.PrintablePage(b.String()))
 	}
 	return err
 }

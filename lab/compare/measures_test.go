@@ -51,8 +51,8 @@ func TestOverheadWithoutACleanRouter(t *testing.T) {
 	}
 }
 
-// TestWhoLacksAnInterval: of a run that stands alone there is no A.
-func TestWhoLacksAnInterval(t *testing.T) {
+// TestSingleRunWithoutInterval: of a run that stands alone there is no A.
+func TestSingleRunWithoutInterval(t *testing.T) {
 	once := base
 	once.Blocks = 1
 	opts := compare.Defaults()

@@ -80,7 +80,7 @@ func Markdown(w io.Writer, c Comparison) error {
 	var b strings.Builder
 	err := markdownForm.Execute(&b, c.page())
 	if err == nil {
-		_, err = io.WriteString(w, result.HarmlessPage(b.String()))
+		_, err = io.WriteString(w, result.PrintablePage(b.String()))
 	}
 	return err
 }

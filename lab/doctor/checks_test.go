@@ -378,7 +378,7 @@ func TestReportsVerdict(t *testing.T) {
 	}
 }
 
-func TestLoopIsJudged(t *testing.T) {
+func TestVerdictOfLoopTimes(t *testing.T) {
 	pieces := func(n int, slow ...float64) []float64 {
 		list := append([]float64{}, slow...)
 		for range n {
@@ -404,7 +404,7 @@ func loopPieces(n int, ms float64) []float64 {
 	return list
 }
 
-func TestAAIsJudged(t *testing.T) {
+func TestVerdictOfAAExperiment(t *testing.T) {
 	summary := func(mean, sd float64) analysis.Summary {
 		s := analysis.Summary{AA: analysis.AA{Blocks: 3, SDLog: analysis.Number(sd)}}
 		s.AA.Ratio = analysis.Estimate{

@@ -47,8 +47,8 @@ func TestTcpdumpSaysWhatItDropped(t *testing.T) {
 	}
 }
 
-// TestStubbornTcpdump: one that SIGHUP ends, as study 2 (3) had it, and one that no polite signal ends.
-func TestStubbornTcpdump(t *testing.T) {
+// TestTcpdumpThatIgnoresSignals: one that SIGHUP ends, as study 2 (3) had it, and one that no polite signal ends.
+func TestTcpdumpThatIgnoresSignals(t *testing.T) {
 	t.Parallel()
 	l := newCaptureLab(t)
 	wrapped := func(name, traps string, grace time.Duration) Tcpdump {

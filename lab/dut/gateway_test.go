@@ -178,8 +178,8 @@ func TestTranslating(t *testing.T) {
 	}
 }
 
-// TestLimited: packets of clients with a rate wait in gatewayd's queues, which take the place of the lab's.
-func TestLimited(t *testing.T) {
+// TestRateLimitedClients: packets of clients with a rate wait in gatewayd's queues, which take the place of the lab's.
+func TestRateLimitedClients(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
 	d := NewGateway(gateways["gateway-ebpf-limited"], 1)
@@ -200,9 +200,9 @@ func TestLimited(t *testing.T) {
 	}
 }
 
-// TestCombined: what a router has beside its gateway is there before it and gone after it,
+// TestMasqueradeBesideGateway: what a router has beside its gateway is there before it and gone after it,
 // and clients get in.
-func TestCombined(t *testing.T) {
+func TestMasqueradeBesideGateway(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
 	exp, err := experiment.Catalogue{DUTs: Names()}.Load("../../examples/masquerade.toml")
@@ -279,7 +279,7 @@ func TestStartKeepsParameters(t *testing.T) {
 	}
 }
 
-func TestLikeWhatCannot(t *testing.T) {
+func TestVariantsThatAreRefused(t *testing.T) {
 	for like, want := range map[string]string{
 		"\"opennds\"\nsessions = 400":            `no device "opennds" whose sessions the lab can make: there is flowtable-masquerade-gateway, gateway-ebpf, `,
 		"\"gateway-pppoe-ebpf\"\nsessions = 400": `no device "gateway-pppoe-ebpf" whose sessions the lab can make: there is `,

@@ -33,9 +33,9 @@ func (toyPortal) Counts(ctx context.Context, env Env) (map[string]int, error) {
 	return map[string]int{"rules": strings.Count(text, "drop")}, err
 }
 
-// TestDeviceOfOneLine: a device is a file and a line of the table. Experiments may name
+// TestNewDeviceNeedsOneTableLine: a device is a file and a line of the table. Experiments may name
 // it, also as a variant with something else on its router, and it works in a real lab.
-func TestDeviceOfOneLine(t *testing.T) {
+func TestNewDeviceNeedsOneTableLine(t *testing.T) {
 	shipped := maps.Clone(builtin)
 	t.Cleanup(func() { builtin = shipped })
 	builtin["gate"] = func(int) DUT { return toyPortal{port: 9} }

@@ -293,8 +293,8 @@ func TestFetchOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestForm refuses files that are no kernels for x86-64, by what they are.
-func TestForm(t *testing.T) {
+// TestImagesThatAreNoKernels refuses files that are no kernels for x86-64, by what they are.
+func TestImagesThatAreNoKernels(t *testing.T) {
 	old, narrow, arm := bzImage("2.6.20 "), bzImage("6.1.0 "), bzImage("")
 	copy(arm[56:], "ARM\x64")
 	binary.LittleEndian.PutUint16(old[0x206:], 0x0205)

@@ -7,9 +7,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/kernel"
 )
 
-// TestHas: an option that is built as a module takes the module's file, and a kernel without its configuration is known
-// by its modules alone.
-func TestHas(t *testing.T) {
+// TestKernelHasOption: an option that is built as a module takes the module's file, and a kernel without its
+// configuration is known by its modules alone.
+func TestKernelHasOption(t *testing.T) {
 	folder := t.TempDir()
 	k := kernel.Kernel{Name: "here", Release: "6.0", Image: filepath.Join(folder, "boot", "vmlinuz-6.0"),
 		Modules: filepath.Join(folder, "lib/modules/6.0")}

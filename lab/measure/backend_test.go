@@ -19,8 +19,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// lesser is a backend that can less than namespaces of one machine: what it cannot do is an error.
-type lesser struct {
+// limitedBackend is a backend that can less than namespaces of one machine: what it cannot do is an error.
+type limitedBackend struct {
 	backend.Backend
 	can backend.Description
 
@@ -28,30 +28,30 @@ type lesser struct {
 	hosts []*backend.Host // started
 }
 
-// less opens namespaces that describe themselves in another way.
-func less(change func(*backend.Description)) backend.Open {
+// describedAs opens namespaces that describe themselves in another way.
+func describedAs(change func(*backend.Description)) backend.Open {
 	return func(ctx context.Context, o backend.Options) (backend.Backend, error) {
 		b, err := backend.Local(ctx, o)
 		if err != nil {
 			return nil, err
 		}
-		l := &lesser{Backend: b, can: b.Describe()}
+		l := &limitedBackend{Backend: b, can: b.Describe()}
 		change(&l.can)
 		return l, nil
 	}
 }
 
-func (l *lesser) Describe() backend.Description { return l.can }
+func (l *limitedBackend) Describe() backend.Description { return l.can }
 
 // Start refuses the host of a lab while as many others stand as there can be.
-func (l *lesser) Start(ctx context.Context, name string, metered bool) (*backend.Host, error) {
+func (l *limitedBackend) Start(ctx context.Context, name string, metered bool) (*backend.Host, error) {
 	l.mu.Lock()
-	labs := map[string]bool{labOf(name): true}
+	labs := map[string]bool{labName(name): true}
 	for _, h := range l.hosts {
 		select {
 		case <-h.Done():
 		default:
-			labs[labOf(h.Name)] = true
+			labs[labName(h.Name)] = true
 		}
 	}
 	l.mu.Unlock()
@@ -67,14 +67,14 @@ func (l *lesser) Start(ctx context.Context, name string, metered bool) (*backend
 	return h, err
 }
 
-func labOf(host string) string {
+func labName(host string) string {
 	lab, _, _ := strings.Cut(host, "/")
 	return lab
 }
 
 const (
-	aDevice = "\n[dut.other]\nstart = \"true\"\nlogin = \"true\"\nopen = true\n"
-	frames  = `duts = ["other"]
+	deviceTable = "\n[dut.other]\nstart = \"true\"\nlogin = \"true\"\nopen = true\n"
+	frames      = `duts = ["other"]
 clients = [1]
 offered_mbps = [10]
 frame_sizes = [1514]
@@ -92,13 +92,14 @@ kind = "frames"
 // TestBackendOfOneLab: measures of one lab are carried out, one lab after the other. What compares two is interleaved
 // without being asked, and says so.
 func TestBackendOfOneLab(t *testing.T) {
-	one := less(func(d *backend.Description) { d.AtOnce = 1 })
+	one := describedAs(func(d *backend.Description) { d.AtOnce = 1 })
 	for text, planned := range map[string]int{
 		"measure = \"logins\"\nduts = [\"other\"]\nclients = [2]\nblocks = 2\n": 2,
 		frames: 2,
 	} {
-		e, dir := load(t, text+aDevice), filepath.Join(t.TempDir(), "run")
-		config := runner.Config{Measure: table().Of(e).Run(), Records: table().Of(e).Records(), Experiment: e, Dir: dir,
+		e, dir := load(t, text+deviceTable), filepath.Join(t.TempDir(), "run")
+		config := runner.Config{
+			Measure: tableWithIdle().Of(e).Run(), Records: tableWithIdle().Of(e).Records(), Experiment: e, Dir: dir,
 			Backend: one}
 		out, err := runner.Run(t.Context(), config)
 		if err != nil || len(out.Failed) > 0 || out.Planned != planned || out.Open > 0 {
@@ -118,7 +119,7 @@ func TestBackendOfOneLab(t *testing.T) {
 
 // TestBackendOfOneLabRefuses: what takes two labs is refused where there can be one.
 func TestBackendOfOneLabRefuses(t *testing.T) {
-	e := load(t, "profile_window = \"1s\"\n"+frames+aDevice)
+	e := load(t, "profile_window = \"1s\"\n"+frames+deviceTable)
 	_, _, err := runner.Fit(backend.Description{AtOnce: 1}, e)
 	if want := "idle.toml:1: profile_window: does not go with mode = \"interleaved\""; err == nil ||
 		!strings.Contains(err.Error(), want) {
@@ -131,7 +132,7 @@ func TestNotesOfClocks(t *testing.T) {
 	const transition = "measure = \"transition\"\nduts = [\"clean\"]\nclients = [1]\n"
 	const rest = "duts = [\"clean\"]\nclients = [1]\nframe_sizes = [1514]\n"
 	for text, want := range map[string]string{
-		frames + aDevice: "One-way delays",
+		frames + deviceTable: "One-way delays",
 		"duts = [\"opennds\"]\nclients = [1]\noffered_mbps = [10]\n": "",
 		"measure = \"throughput\"\n" + rest:                          "",
 		transition:                                                   "Times between hosts",
@@ -150,10 +151,11 @@ func TestNotesOfClocks(t *testing.T) {
 // TestBackendWithoutCommonClock: delays from host to host are left out, and the run says so; what needs one clock is
 // refused.
 func TestBackendWithoutCommonClock(t *testing.T) {
-	apart := less(func(d *backend.Description) { d.Clock = backend.Clock{} })
-	e, dir := load(t, frames+aDevice), filepath.Join(t.TempDir(), "run")
+	apart := describedAs(func(d *backend.Description) { d.Clock = backend.Clock{} })
+	e, dir := load(t, frames+deviceTable), filepath.Join(t.TempDir(), "run")
 	config := runner.Config{
-		Measure: table().Of(e).Run(), Records: table().Of(e).Records(), Experiment: e, Dir: dir, Backend: apart}
+		Measure: tableWithIdle().Of(e).Run(), Records: tableWithIdle().Of(e).Records(), Experiment: e, Dir: dir,
+		Backend: apart}
 	if out, err := runner.Run(t.Context(), config); err != nil || len(out.Failed) > 0 {
 		t.Fatalf("%v: %+v", err, out)
 	}
@@ -183,7 +185,7 @@ func TestBackendWithoutCommonClock(t *testing.T) {
 	}
 
 	e = load(t, "measure = \"transition\"\nduts = [\"clean\"]\nclients = [1]\n")
-	config.Measure, config.Experiment, config.Dir = table().Of(e).Run(), e, filepath.Join(t.TempDir(), "run")
+	config.Measure, config.Experiment, config.Dir = tableWithIdle().Of(e).Run(), e, filepath.Join(t.TempDir(), "run")
 	const want = "idle.toml:1: measure: this backend's hosts have no common clock"
 	if _, err := runner.Run(t.Context(), config); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)

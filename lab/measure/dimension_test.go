@@ -22,11 +22,11 @@ import (
 func TestDimensionOfItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	writeLulls(t, dir)
-	run, err := table().ReadRun(dir)
+	run, err := tableWithIdle().ReadRun(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := table().Summarise(run, analysis.Options{})
+	s := tableWithIdle().Summarise(run, analysis.Options{})
 	if len(s.Cells) != 2 {
 		t.Fatalf("%d cells, want 2", len(s.Cells))
 	}
@@ -34,7 +34,7 @@ func TestDimensionOfItsOwn(t *testing.T) {
 		t.Errorf("the first cell is called %q", label)
 	}
 	input, opts := compare.Input{Name: "a", Run: run}, compare.Defaults()
-	opts.Measures = table()
+	opts.Measures = tableWithIdle()
 	var csv, terminal, page, compared bytes.Buffer
 	if err := errors.Join(report.CSV(&csv, s), report.Terminal(&terminal, s, 0), report.HTML(&page, run, s),
 		compare.Text(&compared, compare.Runs(input, input, opts))); err != nil {
@@ -68,21 +68,21 @@ func TestFiguresOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	cell := result.NewCell(result.DUT, "daemon", result.Clients, 2, idleMs, 100)
-	if err := errors.Join(w.AppendTrial(result.Trial{Cell: cell, Accepted: true, Figures: &nap{"trial"}}),
-		w.AppendBlock(result.Block{DUT: "daemon", Figures: &nap{"block"}}), w.Close()); err != nil {
+	if err := errors.Join(w.AppendTrial(result.Trial{Cell: cell, Accepted: true, Figures: &idleFigures{"trial"}}),
+		w.AppendBlock(result.Block{DUT: "daemon", Figures: &idleFigures{"block"}}), w.Close()); err != nil {
 		t.Fatal(err)
 	}
-	run, err := table().ReadRun(dir)
+	run, err := tableWithIdle().ReadRun(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for want, figures := range map[string]any{"trial": run.Trials[0].Figures, "block": run.Blocks[0].Figures} {
-		if own, is := figures.(*nap); !is || own.Stretches != want {
+		if own, is := figures.(*idleFigures); !is || own.Stretches != want {
 			t.Errorf("figures of a %s: %#v", want, figures)
 		}
 	}
 	opts := compare.Defaults()
-	opts.Measures = table()
+	opts.Measures = tableWithIdle()
 	compare.Runs(compare.Input{Name: "a", Run: run}, compare.Input{Name: "b", Run: run}, opts)
 }
 
@@ -139,11 +139,11 @@ func writeLulls(t *testing.T, dir string) {
 	}
 	for block := range 2 {
 		for _, ms := range []float64{100, 300} {
-			r := lull{
+			r := idleTrial{
 				Head:   result.Head{Block: block, Start: time.Unix(int64(block), 0), Seconds: 1, Accepted: true},
 				Cell:   result.NewCell(result.DUT, "daemon", result.Clients, 2, idleMs, ms),
-				Device: spent{Seconds: ms / 1e3, ProcessNs: int64(1e6 * ms / (1 + float64(block)))},
-				Clean:  spent{Seconds: ms / 1e3},
+				Device: routerUse{Seconds: ms / 1e3, ProcessNs: int64(1e6 * ms / (1 + float64(block)))},
+				Clean:  routerUse{Seconds: ms / 1e3},
 			}
 			if err := w.Append("lull", &r); err != nil {
 				t.Fatal(err)

@@ -27,18 +27,18 @@ var idleDimensions = analysis.Dimensions{
 		Words: func(v result.Value) string { return "idle for " + v.Text + " ms" }},
 }
 
-var lengths = experiment.Key[[]float64]{
+var windowLengths = experiment.Key[[]float64]{
 	Name: "idle_ms", Parse: experiment.List(strict.Within(100, 10_000, "milliseconds")), Default: []float64{200}}
 
 func (idle) Rules() experiment.Measure {
 	return experiment.Measure{
-		Name: "idle", Keys: []experiment.Field{lengths.Field()},
+		Name: "idle", Keys: []experiment.Field{windowLengths.Field()},
 		Uses: append([]string{"aa_blocks", "windows", "beside.client", "beside.clients"}, experiment.ClientKeys...),
 		Why:  "no client sends",
 		Settings: func(e *experiment.Experiment) (list []experiment.Setting) {
 			for _, n := range e.Clients {
 				s := experiment.Setting{Cell: result.NewCell(result.Clients, n)}
-				for _, ms := range lengths.Of(e) {
+				for _, ms := range windowLengths.Of(e) {
 					s.Cells = append(s.Cells, s.Cell.With(idleMs, ms))
 				}
 				list = append(list, s)
@@ -54,38 +54,38 @@ func (idle) Rules() experiment.Measure {
 	}
 }
 
-func (idle) Run() runner.Measure { return runner.Measure{Block: carryOut} }
+func (idle) Run() runner.Measure { return runner.Measure{Block: runIdleBlock} }
 
-// lull is a window of an idle pair, in a record of the measure's own kind.
-type lull struct {
+// idleTrial is a window of an idle pair, in a record of the measure's own kind.
+type idleTrial struct {
 	result.Head
 	Cell   result.Cell `json:"cell"`
 	AA     bool        `json:"aa"`
 	Window int         `json:"window"`
 	DUTLab string      `json:"dut_lab"`
-	Device spent       `json:"device"`
-	Clean  spent       `json:"clean"`
+	Device routerUse   `json:"device"`
+	Clean  routerUse   `json:"clean"`
 }
 
-// spent is what one router used in a window.
-type spent struct {
+// routerUse is what one router used in a window.
+type routerUse struct {
 	Seconds   float64 `json:"seconds"`
 	ProcessNs int64   `json:"process_ns"`
 }
 
-// nap is what an idle block or trial has of its own. Its key is one of cost's blocks too, with another type.
-type nap struct {
+// idleFigures is what an idle block or trial has of its own. Its key is one of cost's blocks too, with another type.
+type idleFigures struct {
 	Stretches string `json:"stretches"`
 }
 
 func (idle) Records() []result.Kind {
-	return []result.Kind{{Name: "lull", New: func() any { return new(lull) }},
-		{Name: result.KindTrial, New: func() any { return new(nap) }},
-		{Name: result.KindBlock, New: func() any { return new(nap) }}}
+	return []result.Kind{{Name: "lull", New: func() any { return new(idleTrial) }},
+		{Name: result.KindTrial, New: func() any { return new(idleFigures) }},
+		{Name: result.KindBlock, New: func() any { return new(idleFigures) }}}
 }
 
-func spentBetween(a, b bench.Snapshot) spent {
-	return spent{Seconds: float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9,
+func spentBetween(a, b bench.Snapshot) routerUse {
+	return routerUse{Seconds: float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9,
 		ProcessNs: bench.UsageOf(a.Router, b.Router).ProcessNs}
 }
 
@@ -100,7 +100,7 @@ func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 		}},
 		Compare: func(a, b result.Cell) int { return result.CompareCells(a, b, result.DUT, result.Clients, idleMs) },
 	}
-	for _, r := range result.Of[lull](run.Own) {
+	for _, r := range result.RecordsOf[idleTrial](run.Own) {
 		t := analysis.TrialOf(r.Head, r.Cell, r.Window, r.Device)
 		t.AA, t.Clean = r.AA, result.ValuesOf(r.Clean)
 		input.Trials = append(input.Trials, t)
@@ -108,9 +108,9 @@ func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	return analysis.Summarise(input, opts)
 }
 
-// carryOut measures one block: what all measures have in common is in lab/bench.
-func carryOut(ctx context.Context, s *runner.Session, b experiment.Block) (*result.Block, error) {
-	rec := &result.Block{Figures: &nap{Stretches: "none"}}
+// runIdleBlock measures one block: what all measures have in common is in lab/bench.
+func runIdleBlock(ctx context.Context, s *runner.Session, b experiment.Block) (*result.Block, error) {
+	rec := &result.Block{Figures: &idleFigures{Stretches: "none"}}
 	return rec, s.Labs(b).Pair(ctx, func(device, clean *bench.Bench) error {
 		rec.SetupSeconds = device.Setup.Seconds()
 		for _, cell := range b.Cells {
@@ -143,7 +143,7 @@ func window(ctx context.Context, s *runner.Session, b experiment.Block, cell res
 			return nil, nil, err
 		}
 		rejects, err := labs[0].Judge(ctx, labs[0].Proof(ctx))
-		return &lull{
+		return &idleTrial{
 			Cell: cell, AA: b.AA, Window: w, DUTLab: b.DUTLab,
 			Device: spentBetween(before[0], after[0]), Clean: spentBetween(before[1], after[1]),
 		}, rejects, err

@@ -74,10 +74,10 @@ func topologies() (list []experiment.Topology) {
 }
 
 // Of is the measure of an experiment that was read with the table's catalogue.
-func (t Table) Of(e *experiment.Experiment) Measure { return t[t.named(e.Measure)] }
+func (t Table) Of(e *experiment.Experiment) Measure { return t[t.indexOf(e.Measure)] }
 
-// named is the place of the measure of that name, -1 when there is none.
-func (t Table) named(name string) int {
+// indexOf is the place of the measure of that name, -1 when there is none.
+func (t Table) indexOf(name string) int {
 	return slices.IndexFunc(t, func(m Measure) bool { return m.Rules().Name == name })
 }
 
@@ -85,7 +85,7 @@ func (t Table) named(name string) int {
 // environment, is known by its records.
 func (t Table) measured(run result.Run) int {
 	if name := run.Environment.Measure; name != "" {
-		return t.named(name)
+		return t.indexOf(name)
 	}
 	return max(0, slices.IndexFunc(t, func(m Measure) bool {
 		return slices.ContainsFunc(m.Records(), func(k result.Kind) bool {

@@ -20,8 +20,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// table has one measure more than ships with the lab.
-func table() measure.Table { return append(measure.All(), idle{}) }
+// tableWithIdle has one measure more than ships with the lab.
+func tableWithIdle() measure.Table { return append(measure.All(), idle{}) }
 
 // TestMain lets the test binary serve as the agent of its labs' hosts.
 func TestMain(m *testing.M) {
@@ -44,7 +44,7 @@ ready = "true"
 
 func load(t *testing.T, text string) *experiment.Experiment {
 	t.Helper()
-	e, err := table().Catalogue().Parse("idle.toml", []byte(text))
+	e, err := tableWithIdle().Catalogue().Parse("idle.toml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestMeasureOfItsOwnIsPlanned(t *testing.T) {
 		{"[traffic]\nkind = \"streams\"\n", `traffic.kind: has no meaning with measure = "idle": no client sends`},
 		{"[client]\nhost = 2\n", `did you mean "client.hosts"?`},
 	} {
-		_, err := table().Catalogue().Parse("idle.toml", []byte(idleFile+tt.text))
+		_, err := tableWithIdle().Catalogue().Parse("idle.toml", []byte(idleFile+tt.text))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.text, err, tt.want)
 		}
@@ -90,7 +90,7 @@ func TestMeasureOfItsOwnIsPlanned(t *testing.T) {
 			idleFile, "[100, 300]", "[1]", 1): `idle.toml:4: idle_ms: each value must be milliseconds from 100 to 10000`,
 		strings.Replace(idleFile, "measure = \"idle\"\n", "", 1): `idle.toml:3: idle_ms: needs measure = "idle"`,
 	} {
-		if _, err := table().Catalogue().Parse("idle.toml", []byte(text)); err == nil ||
+		if _, err := tableWithIdle().Catalogue().Parse("idle.toml", []byte(text)); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -104,7 +104,8 @@ func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	windows := 0
-	config := runner.Config{Measure: table().Of(e).Run(), Records: table().Of(e).Records(), Experiment: e, Dir: dir,
+	config := runner.Config{
+		Measure: tableWithIdle().Of(e).Run(), Records: tableWithIdle().Of(e).Records(), Experiment: e, Dir: dir,
 		Status: func(p runner.Progress) {
 			if strings.HasSuffix(p.Text, " ms") {
 				if windows++; windows == 6 {
@@ -126,20 +127,20 @@ func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
 	if _, err := result.WriteBundle(t.Context(), dir, bundle, false); err != nil {
 		t.Fatal(err)
 	}
-	run, forget, err := table().Open(t.Context(), bundle)
+	run, forget, err := tableWithIdle().Open(t.Context(), bundle)
 	defer forget()
 	if err != nil {
 		t.Fatal(err)
 	}
-	lulls := result.Of[lull](run.Own)
+	lulls := result.RecordsOf[idleTrial](run.Own)
 	if run.Environment.Measure != "idle" || len(lulls) != 12 || len(run.Trials) != 0 || run.MeasuredFor() <= 0 {
 		t.Fatalf("measure %q, %d records", run.Environment.Measure, len(lulls))
 	}
-	eachOnce(t, lulls)
-	if n := naps(run.Blocks); n != 3 {
+	checkWindowsOnce(t, lulls)
+	if n := countIdleBlocks(run.Blocks); n != 3 {
 		t.Errorf("%d of %d blocks are recorded with their figures, want 3", n, len(run.Blocks))
 	}
-	shown(t, run, summarised(t, run))
+	checkReportAndCompare(t, run, summarised(t, run))
 	cutShort(t, dir)
 	if _, _, err := measure.Open(t.Context(), bundle); err == nil ||
 		!strings.Contains(err.Error(), "unknown kind \"lull\"") {
@@ -147,10 +148,10 @@ func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
 	}
 }
 
-// naps counts blocks with the figures of their measure.
-func naps(blocks []result.Block) (n int) {
+// countIdleBlocks counts blocks with the figures of their measure.
+func countIdleBlocks(blocks []result.Block) (n int) {
 	for _, b := range blocks {
-		if figures, is := b.Figures.(*nap); is && figures.Stretches == "none" {
+		if figures, is := b.Figures.(*idleFigures); is && figures.Stretches == "none" {
 			n++
 		}
 	}
@@ -160,7 +161,7 @@ func naps(blocks []result.Block) (n int) {
 // summarised requires a summary of both cells.
 func summarised(t *testing.T, run result.Run) analysis.Summary {
 	t.Helper()
-	summary := table().Summarise(run, analysis.Options{})
+	summary := tableWithIdle().Summarise(run, analysis.Options{})
 	if len(summary.Cells) != 2 {
 		t.Fatalf("%d cells are summarised, want 2", len(summary.Cells))
 	}
@@ -173,8 +174,8 @@ func summarised(t *testing.T, run result.Run) analysis.Summary {
 	return summary
 }
 
-// eachOnce requires every window once, and what each costs.
-func eachOnce(t *testing.T, lulls []*lull) {
+// checkWindowsOnce requires every window once, and what each costs.
+func checkWindowsOnce(t *testing.T, lulls []*idleTrial) {
 	t.Helper()
 	seen, resumed, spent := map[string]bool{}, 0, int64(0)
 	for _, r := range lulls {
@@ -200,11 +201,11 @@ func eachOnce(t *testing.T, lulls []*lull) {
 func cutShort(t *testing.T, dir string) {
 	t.Helper()
 	warned := func() string {
-		run, err := table().ReadRun(dir)
+		run, err := tableWithIdle().ReadRun(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Join(table().Summarise(run, analysis.Options{}).Warnings, " ")
+		return strings.Join(tableWithIdle().Summarise(run, analysis.Options{}).Warnings, " ")
 	}
 	if text := warned(); strings.Contains(text, "planned windows") {
 		t.Errorf("a whole run: %s", text)
@@ -224,8 +225,8 @@ func cutShort(t *testing.T, dir string) {
 	}
 }
 
-// shown reports and compares a run of the measure.
-func shown(t *testing.T, run result.Run, summary analysis.Summary) {
+// checkReportAndCompare reports and compares a run of the measure.
+func checkReportAndCompare(t *testing.T, run result.Run, summary analysis.Summary) {
 	t.Helper()
 	var terminal, page bytes.Buffer
 	if err := errors.Join(report.Terminal(&terminal, summary, 0), report.HTML(&page, run, summary)); err != nil {
@@ -237,7 +238,7 @@ func shown(t *testing.T, run result.Run, summary analysis.Summary) {
 		}
 	}
 	opts := compare.Defaults()
-	opts.Measures, opts.MaxOverhead = table(), 0.2
+	opts.Measures, opts.MaxOverhead = tableWithIdle(), 0.2
 	input := compare.Input{Name: "a", Run: run}
 	c := compare.Runs(input, input, opts)
 	warnings := strings.Join(c.Warnings, " ")
@@ -268,7 +269,7 @@ func TestUnknownMeasureIsAnError(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if _, err := table().ReadRun(dir); err != nil {
+	if _, err := tableWithIdle().ReadRun(dir); err != nil {
 		t.Errorf("with the measure in the table: %v", err)
 	}
 }

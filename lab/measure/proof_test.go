@@ -17,32 +17,32 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner/runnertest"
 )
 
-// proofs are experiments of a few seconds with a device whose router is not what it is to be, by their measures. The
-// proof of a device runs under load: it looks for what the load leaves.
-var proofs = map[string]string{
+// proofExperiments are experiments of a few seconds with a device whose router is not what it is to be, by their
+// measures. The proof of a device runs under load: it looks for what the load leaves.
+var proofExperiments = map[string]string{
 	"cost": "clients = [2]\noffered_mbps = [10]\nwindow = \"200ms\"\nwarmup = \"100ms\"\n" +
 		"windows = 1\naa_blocks = 0\n",
 	"logins":   "clients = [2]\n",
 	"transfer": "clients = [1]\nfile_mb = 1\ntransfers = 1\nlink_mbps = 100\n",
 }
 
-// provenElsewhere are measures whose own tests of whole runs have a device that says of itself to be another.
-var provenElsewhere = []string{capture.Name, rate.Name, throughput.Name, transition.Name}
+// testedByMeasure are measures whose own tests of whole runs have a device that says of itself to be another.
+var testedByMeasure = []string{capture.Name, rate.Name, throughput.Name, transition.Name}
 
 // TestEveryMeasureAsksForTheProof: what was measured on a router that is not what the device is to be is rejected, with
 // what the device says, whatever is measured.
 func TestEveryMeasureAsksForTheProof(t *testing.T) {
 	for _, m := range measure.All() {
 		name := m.Rules().Name
-		if slices.Contains(provenElsewhere, name) {
+		if slices.Contains(testedByMeasure, name) {
 			continue
 		}
-		if proofs[name] == "" {
+		if proofExperiments[name] == "" {
 			t.Errorf("%s: no experiment tries it", name)
 			continue
 		}
 		text := fmt.Sprintf("measure = %q\nduts = [\"other\"]\nblocks = 1\nredo = 0\n%s[dut.other]\nstart = \"true\"\n"+
-			"login = \"true\"\nopen = true\nproof = \"echo of another kind; exit 3\"\n", name, proofs[name])
+			"login = \"true\"\nopen = true\nproof = \"echo of another kind; exit 3\"\n", name, proofExperiments[name])
 		t.Run(name, func(t *testing.T) {
 			run, out := runnertest.Run(t, m.Run(), load(t, text), m.Records())
 			attempts := result.Attempts(run.Trials, run.Own)

@@ -38,7 +38,7 @@ func TestVersion1(t *testing.T) {
 			if err := json.Unmarshal(gunzip(t, filepath.Join(folder, "summary.json.gz")), &before); err != nil {
 				t.Fatal(err)
 			}
-			c := comparison{t: t}
+			c := summaryComparison{t: t}
 			c.summary(before, now)
 			if c.figures < 100 {
 				t.Errorf("only %d figures were compared", c.figures)
@@ -95,13 +95,13 @@ func asJSON(t *testing.T, s analysis.Summary) (out map[string]any) {
 	return out
 }
 
-// comparison walks a summary of version 1.
-type comparison struct {
+// summaryComparison walks a summary of version 1.
+type summaryComparison struct {
 	t       *testing.T
 	figures int
 }
 
-func (c *comparison) summary(before, now map[string]any) {
+func (c *summaryComparison) summary(before, now map[string]any) {
 	for _, key := range []string{"experiment", "mode", "confidence", "delta", "trials", "skipped", "rejects", "limits"} {
 		c.same(key, before[key], now[key])
 	}
@@ -130,7 +130,7 @@ func (c *comparison) summary(before, now map[string]any) {
 	for i, cell := range append(cells, storms...) {
 		name := fmt.Sprintf("cells[%d]", i)
 		cell := namedCounts(cell.(map[string]any))
-		for path, value := range leaves("", cell) {
+		for path, value := range leafValues("", cell) {
 			c.leaf(name, path, value, new[i].(map[string]any), len(storms) > 0)
 		}
 	}
@@ -153,7 +153,7 @@ func namedCounts(cell map[string]any) map[string]any {
 }
 
 // warnings are the same sentences; how they name cells and their order may differ.
-func (c *comparison) warnings(before, now map[string]any) {
+func (c *summaryComparison) warnings(before, now map[string]any) {
 	heads := func(of any) map[string]bool {
 		out := map[string]bool{}
 		for _, w := range of.([]any) {
@@ -168,7 +168,7 @@ func (c *comparison) warnings(before, now map[string]any) {
 }
 
 // dimensioned compares a record whose dimensions were fields of their own.
-func (c *comparison) dimensioned(name string, before, now map[string]any) {
+func (c *summaryComparison) dimensioned(name string, before, now map[string]any) {
 	dimensions, _ := now["dimensions"].(map[string]any)
 	for key, old := range before {
 		switch key {
@@ -186,13 +186,13 @@ func (c *comparison) dimensioned(name string, before, now map[string]any) {
 
 func absent(v any) bool { return v == nil || v == 0.0 || v == "" }
 
-func (c *comparison) same(name string, before, now any) {
+func (c *summaryComparison) same(name string, before, now any) {
 	if list, ok := before.([]any); ok && len(list) == 0 && now == nil {
 		return // an empty list is left out
 	}
-	for path, old := range leaves(name, before) {
+	for path, old := range leafValues(name, before) {
 		c.figures++
-		if diff := cmp.Diff(untimed(old), untimed(leaves(name, now)[path])); diff != "" && !absent(old) {
+		if diff := cmp.Diff(untimed(old), untimed(leafValues(name, now)[path])); diff != "" && !absent(old) {
 			c.t.Errorf("%s (-before +now):\n%s", path, diff)
 		}
 	}
@@ -207,11 +207,11 @@ func untimed(v any) any {
 }
 
 // leaf finds one figure of a cell of version 1 in the cell of today.
-func (c *comparison) leaf(cell, path string, before any, now map[string]any, storm bool) {
+func (c *summaryComparison) leaf(cell, path string, before any, now map[string]any, storm bool) {
 	if path == "blocks_needed" || path == "verdict_note" {
 		return // how many more blocks would tell is said more cautiously than then
 	}
-	new := leaves("", now)
+	new := leafValues("", now)
 	names := renamed(path, storm)
 	c.figures++
 	for _, name := range names {
@@ -309,11 +309,11 @@ func renamed(path string, storm bool) []string {
 	return nil
 }
 
-// leaves are the figures of a JSON value by their path; an estimate of nothing has none.
-func leaves(name string, v any) map[string]any {
+// leafValues are the figures of a JSON value by their path; an estimate of nothing has none.
+func leafValues(name string, v any) map[string]any {
 	out := map[string]any{}
 	add := func(key string, part any) {
-		for path, leaf := range leaves(key, part) {
+		for path, leaf := range leafValues(key, part) {
 			out[path] = leaf
 		}
 	}

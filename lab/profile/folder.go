@@ -17,8 +17,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// inFolder are the dimensions that folders have without their names, as all older ones do.
-var inFolder = []result.Dimension{
+// unnamedDimensions are the dimensions that folders have without their names, as all older ones do.
+var unnamedDimensions = []result.Dimension{
 	result.DUT, result.Clients, result.OfferedMbps, result.Direction, result.Profile, result.FrameSize}
 
 // Dir is the folder of a cell's profile: its name has all of the cell's dimensions.
@@ -29,7 +29,7 @@ func Dir(run string, c result.Cell) string {
 	if size := c.Text(result.FrameSize); size != "" {
 		name += "-" + size
 	}
-	for _, v := range c.Without(inFolder...).Values() {
+	for _, v := range c.Without(unnamedDimensions...).Values() {
 		name += "-" + strings.ReplaceAll(string(v.Dimension)+"-"+v.Text, "/", "-")
 	}
 	return filepath.Join(run, result.ProfilesFolder, name)
@@ -83,7 +83,7 @@ func ReadAll(run string) (list []Profile, err error) {
 	}
 	var errs []error
 	for _, f := range folders { // by name
-		p, err := read(filepath.Join(run, result.ProfilesFolder, f.Name()))
+		p, err := readProfile(filepath.Join(run, result.ProfilesFolder, f.Name()))
 		if err == nil {
 			list = append(list, p)
 		} else if !errors.Is(err, errUnfinished) {
@@ -96,7 +96,7 @@ func ReadAll(run string) (list []Profile, err error) {
 // errUnfinished: the folder of a profile that was never finished.
 var errUnfinished = errors.New("no " + result.ProfileFile)
 
-func read(dir string) (Profile, error) {
+func readProfile(dir string) (Profile, error) {
 	var p Profile
 	path := filepath.Join(dir, result.ProfileFile)
 	data, err := os.ReadFile(path)
@@ -151,7 +151,7 @@ func ReadFolded(r io.Reader) ([]Stack, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 1<<16), maxLine)
 	for number := 1; lines.Scan(); number++ {
-		text, value, ok := cutLast(lines.Text(), " ")
+		text, value, ok := cutAroundLast(lines.Text(), " ")
 		ns, err := strconv.ParseFloat(value, 64)
 		if !ok || err != nil || text == "" || ns < 0 || math.IsNaN(ns) || math.IsInf(ns, 0) {
 			return nil, fmt.Errorf("line %d: want frames parted by semicolons, a blank and ns per packet", number)

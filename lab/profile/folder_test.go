@@ -46,7 +46,7 @@ func TestWriteAndReadAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]Profile{other, p}, got, aboutEqual); diff != "" {
+	if diff := cmp.Diff([]Profile{other, p}, got, approxEqual); diff != "" {
 		t.Errorf("read back (-want +got):\n%s", diff)
 	}
 	if want := filepath.Join(dir, "profiles", "daemon-20-clients-0.5-mbps-up-per-packet"); Dir(dir, p.Cell) != want {

@@ -27,7 +27,7 @@ func Distinguish(recordings ...*Recording) {
 			names[short][whole] = true
 		})
 	}
-	collect(short)
+	collect(shortFrame)
 	several := map[Frame]bool{} // short names that stand for functions of several names
 	for s, list := range names {
 		functions := map[string]bool{}
@@ -37,7 +37,7 @@ func Distinguish(recordings ...*Recording) {
 		several[s] = len(functions) > 1
 	}
 	named := func(whole Frame) Frame {
-		s := short(whole)
+		s := shortFrame(whole)
 		if several[s] {
 			s.Func = whole.Func
 		}
@@ -52,21 +52,21 @@ func Distinguish(recordings ...*Recording) {
 	})
 }
 
-// short is a frame with the short name of its function and that of its file.
-func short(whole Frame) Frame {
+// shortFrame is a frame with the short name of its function and that of its file.
+func shortFrame(whole Frame) Frame {
 	if !strings.HasPrefix(whole.Module, "/") {
 		return whole
 	}
 	base := path.Base(whole.Module)
-	if madeAtRunTime.MatchString(base) {
+	if perfMapFile.MatchString(base) {
 		return Frame{whole.Func, base}
 	}
 	return Frame{withoutGoPath(whole.Func), base}
 }
 
-// madeAtRunTime is the name of the file in which a program lists the functions that it has compiled while it ran. No Go
+// perfMapFile is the name of the file in which a program lists the functions that it has compiled while it ran. No Go
 // program does.
-var madeAtRunTime = regexp.MustCompile(`^perf-\d+\.map$`)
+var perfMapFile = regexp.MustCompile(`^perf-\d+\.map$`)
 
 // goName is how Go names a function: the path of its package, a dot, and its name in the package, which in the names of
 // methods begins with a parenthesis. In paths Go escapes what else could stand there.

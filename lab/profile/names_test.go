@@ -11,7 +11,7 @@ import (
 // namesOf are the innermost frames of a script's samples.
 func namesOf(t *testing.T, script string) (names []string) {
 	t.Helper()
-	rec, err := ParseScript(strings.NewReader(script), unnamed)
+	rec, err := ParseScript(strings.NewReader(script), noNames)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,11 +84,11 @@ func TestFunctionsStayApart(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", tt.frames, diff)
 		}
 	}
-	first, err := ParseScript(strings.NewReader(head+"crypto/rand.Read (/opt/gw)\n"), unnamed)
+	first, err := ParseScript(strings.NewReader(head+"crypto/rand.Read (/opt/gw)\n"), noNames)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := ParseScript(strings.NewReader(head+"math/rand.Read (/opt/gw)\n"), unnamed)
+	second, err := ParseScript(strings.NewReader(head+"math/rand.Read (/opt/gw)\n"), noNames)
 	if err != nil {
 		t.Fatal(err)
 	}

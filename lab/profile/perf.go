@@ -41,7 +41,7 @@ type Recorder struct {
 	control *os.File // commands to perf, and its answers: it ends by a signal if they cannot be written
 	ended   chan struct{}
 	status  error // valid once ended is closed
-	said    bytes.Buffer
+	output  bytes.Buffer
 }
 
 // Available is an error that says what to install when there is no perf.
@@ -85,7 +85,7 @@ func Start(ctx context.Context, data, unwind string, cpus, own []int) (_ *Record
 		"--mmap-pages", bufferSize, "--max-size", maxDataBytes, "--no-buildid", "--no-buildid-cache", "--output", data)
 	r.cmd.Env = perfEnv()
 	r.cmd.ExtraFiles = []*os.File{theirs}
-	r.cmd.Stderr, r.cmd.Stdout = &r.said, &r.said
+	r.cmd.Stderr, r.cmd.Stdout = &r.output, &r.output
 	r.cmd.WaitDelay = time.Second
 	// A group of its own: Ctrl-C reaches the lab, which ends perf in order.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -165,7 +165,7 @@ func (r *Recorder) Stop(ctx context.Context) error {
 	case err != nil:
 		return r.endedEarly()
 	case r.status != nil:
-		err = fmt.Errorf("perf record: %w%s", r.status, oneLine(r.said.String()))
+		err = fmt.Errorf("perf record: %w%s", r.status, lastLine(r.output.String()))
 	}
 	return errors.Join(err, r.control.Close())
 }
@@ -189,11 +189,11 @@ func (r *Recorder) endedEarly() error {
 	if r.status != nil {
 		how = r.status.Error()
 	}
-	return fmt.Errorf("perf ended by itself: %s%s", how, oneLine(r.said.String()))
+	return fmt.Errorf("perf ended by itself: %s%s", how, lastLine(r.output.String()))
 }
 
-// oneLine is the end of what a program printed, as the end of a message.
-func oneLine(text string) string {
+// lastLine is the end of what a program printed, as the end of a message.
+func lastLine(text string) string {
 	const most = 500
 	words := strings.Join(strings.Fields(text), " ")
 	if words == "" {
@@ -226,7 +226,7 @@ func Read(ctx context.Context, data string) (*Recording, error) {
 		if ctx.Err() != nil {
 			werr = context.Cause(ctx)
 		}
-		err = fmt.Errorf("perf script: %w%s", werr, oneLine(output.String()))
+		err = fmt.Errorf("perf script: %w%s", werr, lastLine(output.String()))
 	}
 	return rec, err
 }

@@ -156,7 +156,7 @@ func (p Profile) Useless() error {
 		for _, st := range s.Stacks {
 			if name := st.Frames[0].Func; s.account(name).Samples > 0 && (name == AccountLAN || name == AccountWAN) {
 				kernel += st.NsPerPacket
-				nameless += st.nameless()
+				nameless += st.namelessNs()
 			}
 		}
 	}
@@ -182,7 +182,7 @@ func (p Profile) Weakness() string {
 	for _, s := range []Side{p.DUT, p.Clean} {
 		for _, st := range s.Stacks {
 			all += st.NsPerPacket
-			nameless += st.nameless()
+			nameless += st.namelessNs()
 		}
 	}
 	if nameless > mostNameless*all {
@@ -193,8 +193,8 @@ func (p Profile) Weakness() string {
 	return ""
 }
 
-// nameless is the time of a stack whose innermost function has no name.
-func (s Stack) nameless() float64 {
+// namelessNs is the time of a stack whose innermost function has no name.
+func (s Stack) namelessNs() float64 {
 	if s.Frames[len(s.Frames)-1].Func == Unknown {
 		return s.NsPerPacket
 	}

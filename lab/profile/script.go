@@ -130,9 +130,9 @@ func (p scriptReader) addFrame(line string) error {
 		if name == "" && inFile {
 			name = p.name(raw.dso, at)
 		}
-		whole := Frame{plain.Replace(cmp.Or(name, Unknown)), moduleOf(raw.dso)}
+		whole := Frame{folding.Replace(cmp.Or(name, Unknown)), moduleOf(raw.dso)}
 		if inFile && !whole.InKernel() {
-			whole.Module = plain.Replace(raw.dso)
+			whole.Module = folding.Replace(raw.dso)
 		}
 		p.rec.Whole = append(p.rec.Whole, whole)
 		p.rec.Frames = append(p.rec.Frames, whole)
@@ -143,15 +143,15 @@ func (p scriptReader) addFrame(line string) error {
 	return nil
 }
 
-// plain takes from names what parts frames in folded files.
-var plain = strings.NewReplacer(";", ":", " [", " (")
+// folding takes from names what parts frames in folded files.
+var folding = strings.NewReplacer(";", ":", " [", " (")
 
 // kernelModule is the end of the name of a kernel module's file.
 var kernelModule = regexp.MustCompile(`\.ko(\.(gz|xz|zst))?$`)
 
 // moduleOf is the short name of a file perf maps code to.
 func moduleOf(dso string) string {
-	name := plain.Replace(strings.Trim(filepath.Base(dso), "[]"))
+	name := folding.Replace(strings.Trim(filepath.Base(dso), "[]"))
 	switch {
 	case dso == "" || dso == Unknown:
 		return "?"
@@ -210,14 +210,14 @@ func cutFile(rest string) (symbol, file string, found bool) {
 	if symbol, file, found = strings.Cut(rest[:end], " (/"); found {
 		return symbol, "/" + file, true
 	}
-	return cutLast(rest[:end], " (")
+	return cutAroundLast(rest[:end], " (")
 }
 
 // isFile reports whether perf writes a file so: by its path, or what is none in brackets.
 func isFile(name string) bool { return strings.HasPrefix(name, "/") || strings.HasPrefix(name, "[") }
 
-// cutLast is strings.Cut around the last sep.
-func cutLast(s, sep string) (before, after string, found bool) {
+// cutAroundLast is strings.Cut around the last sep.
+func cutAroundLast(s, sep string) (before, after string, found bool) {
 	if i := strings.LastIndex(s, sep); i >= 0 {
 		return s[:i], s[i+len(sep):], true
 	}

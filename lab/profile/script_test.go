@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// unnamed knows no function of any file.
-func unnamed(string, uint64) string { return "" }
+// noNames knows no function of any file.
+func noNames(string, uint64) string { return "" }
 
 func parseFixture(t testing.TB) *Recording {
 	t.Helper()
@@ -19,7 +19,7 @@ func parseFixture(t testing.TB) *Recording {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	rec, err := ParseScript(f, unnamed)
+	rec, err := ParseScript(f, noNames)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestParseScriptLines(t *testing.T) {
 		{"nothing known", head + "\tff [unknown] ([unknown])\n", "[unknown] [?]"},
 		{"no stack", head, ""},
 	} {
-		rec, err := ParseScript(strings.NewReader(tt.in+"\n"), unnamed)
+		rec, err := ParseScript(strings.NewReader(tt.in+"\n"), noNames)
 		if err != nil || len(rec.Samples) != 1 {
 			t.Errorf("%s: %v, %+v", tt.name, err, rec)
 			continue
@@ -110,7 +110,7 @@ func TestParseScriptRefusesWhatItDoesNotKnow(t *testing.T) {
 		"a 1/2 5.000000000: 250\n\tzz f (x)\n", "a 1/2 5.000000000: 250\n\tff f\n", "\tff f (x)\n",
 		"a 1/1 5.000000000: PERF_RECORD_FORK(x:1):(2:2)\n",
 	} {
-		if _, err := ParseScript(strings.NewReader("b 1/1 4.000000000: 1\n\n"+in), unnamed); err == nil ||
+		if _, err := ParseScript(strings.NewReader("b 1/1 4.000000000: 1\n\n"+in), noNames); err == nil ||
 			!strings.Contains(err.Error(), "line ") {
 			t.Errorf("%q: %v, want an error with the line", in, err)
 		}
@@ -127,7 +127,7 @@ func FuzzParseScript(f *testing.F) {
 	f.Add(fixture)
 	f.Add([]byte("a b 1/1 5.000000007: 250\n\tff std::f(a) [3] ([x y])\n\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		rec, err := ParseScript(bytes.NewReader(in), unnamed)
+		rec, err := ParseScript(bytes.NewReader(in), noNames)
 		if err != nil {
 			return
 		}

@@ -35,7 +35,7 @@ func (rec *Recording) Side(r Router) Side {
 		if ns <= 0 {
 			continue
 		}
-		a := Account{Name: plain.Replace(name), Ns: ns, Samples: len(byAccount[name])}
+		a := Account{Name: folding.Replace(name), Ns: ns, Samples: len(byAccount[name])}
 		for _, sample := range byAccount[name] {
 			a.SampledNs += sample.PeriodNs
 		}
@@ -44,7 +44,7 @@ func (rec *Recording) Side(r Router) Side {
 	}
 	slices.SortFunc(
 		s.Accounts, func(a, b Account) int { return cmp.Or(cmp.Compare(b.Ns, a.Ns), cmp.Compare(a.Name, b.Name)) })
-	s.Stacks = merge(s.Stacks)
+	s.Stacks = mergeStacks(s.Stacks)
 	return s
 }
 
@@ -90,8 +90,8 @@ func (rec *Recording) share(a Account, samples []Sample, packets int64) []Stack 
 	return stacks
 }
 
-// merge adds up equal stacks and sorts them by their frames.
-func merge(stacks []Stack) []Stack {
+// mergeStacks adds up equal stacks and sorts them by their frames.
+func mergeStacks(stacks []Stack) []Stack {
 	slices.SortStableFunc(stacks, func(a, b Stack) int { return slices.CompareFunc(a.Frames, b.Frames, compareFrames) })
 	var out []Stack
 	for _, s := range stacks {

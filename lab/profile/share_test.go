@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-var aboutEqual = cmpopts.EquateApprox(0, 1e-9)
+var approxEqual = cmpopts.EquateApprox(0, 1e-9)
 
 // TestSideSharesOutExactTime: each account's time is split evenly over its own
 // samples; children are found by their ancestors; what lies outside of the window
@@ -42,7 +42,7 @@ func TestSideSharesOutExactTime(t *testing.T) {
 		"opennds > _IO_feof [libc.so.6]":                               500,
 		"unseen > [no sample taken] [?]":                               7,
 	}
-	if diff := cmp.Diff(wantLeaves, leaves, aboutEqual); diff != "" {
+	if diff := cmp.Diff(wantLeaves, leaves, approxEqual); diff != "" {
 		t.Errorf("time by function (-want +got):\n%s", diff)
 	}
 	var all Account
@@ -54,9 +54,9 @@ func TestSideSharesOutExactTime(t *testing.T) {
 	}
 }
 
-// TestCircleOfParents: process ids are used again, so the records may claim that
+// TestProcessesThatStartedEachOther: process ids are used again, so the records may claim that
 // two processes started each other.
-func TestCircleOfParents(t *testing.T) {
+func TestProcessesThatStartedEachOther(t *testing.T) {
 	rec := &Recording{Parents: map[int]int{1: 2, 2: 1}, Samples: []Sample{{PID: 1, TID: 1}}}
 	if side := rec.Side(Router{ToNs: 1, Packets: 1, Ns: map[string]int64{"x": 5}}); side.Accounts[0].Samples != 0 {
 		t.Errorf("a stranger's sample counts: %+v", side)
@@ -106,7 +106,7 @@ func TestExplainAddsUp(t *testing.T) {
 		got = append(got, row{r.Func, r.Self.Difference(), r.Total.Difference()})
 	}
 	want := []row{{"hook", 40.0, 40.0}, {"forward", 30.0, 90.0}, {"poll", -10.0, 20.0}}
-	if diff := cmp.Diff(want, got, aboutEqual); diff != "" {
+	if diff := cmp.Diff(want, got, approxEqual); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 	if e.Sum.DUT != 200 || e.Sum.Clean != 140 {

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// spinning is a daemon in Go that does nothing but work.
-const spinning = `package main
+// spinningProgram is a daemon in Go that does nothing but work.
+const spinningProgram = `package main
 
 var sink int
 
@@ -36,7 +36,7 @@ func main() {
 func buildSpinner(t *testing.T, flags string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(spinning), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(spinningProgram), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "spinner")

@@ -14,7 +14,7 @@ import (
 // mechanismsRun is a run over the clients at the study's load, which two of three
 // devices cannot carry, and the same at a load they can.
 func mechanismsRun(offered float64) analysistest.Spec {
-	spec := portals()
+	spec := portalSpec()
 	spec.Clients, spec.Offered = []int{1, 10, 50, 100}, []float64{offered}
 	spec.DUTs = []analysistest.DUT{
 		{Name: "gateway-ebpf", Ratio: 0.8}, {Name: "gateway-nfqueue", Ratio: 8, MaxMbps: 500},
@@ -23,9 +23,9 @@ func mechanismsRun(offered float64) analysistest.Spec {
 	return spec
 }
 
-// TestAnswers: the study's part of the page begins with its questions, each answer
+// TestStudyQuestionsLinkToFindings: the study's part of the page begins with its questions, each answer
 // of which leads to the finding it is of.
-func TestAnswers(t *testing.T) {
+func TestStudyQuestionsLinkToFindings(t *testing.T) {
 	dir := t.TempDir()
 	if err := analysistest.Write(dir, simulate(mechanismsRun(1000))); err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestAnswers(t *testing.T) {
 	if _, err := report.WriteWith(dir, report.Options{With: []analysis.Summary{light}}); err != nil {
 		t.Fatal(err)
 	}
-	page := string(read(t, dir, report.HTMLFile))
+	page := string(readFile(t, dir, report.HTMLFile))
 	checkPage(t, page)
 	_, study, _ := strings.Cut(page, `<h2 id="study">`)
 	head, rest, found := strings.Cut(study, `<h3>Figures</h3>`)

@@ -44,9 +44,9 @@ func newBrowser(t *testing.T) context.Context {
 type tab struct {
 	ctx context.Context
 
-	mu     sync.Mutex
-	asked  []string // what the page requested
-	errors []string // exceptions and errors on the console
+	mu       sync.Mutex
+	requests []string // what the page requested
+	errors   []string // exceptions and errors on the console
 }
 
 // open shows a file in a tab of its own, with no network, the way v says.
@@ -55,14 +55,14 @@ func open(t *testing.T, browser context.Context, file string, v view) *tab {
 	ctx, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
 	p := &tab{ctx: ctx}
-	if err := chromedp.Listen(ctx, p.hear); err != nil {
+	if err := chromedp.Listen(ctx, p.noteEvent); err != nil {
 		t.Fatal(err)
 	}
 	browsertest.Call(t, ctx, network.Enable, network.EnableParams{})
 	browsertest.Call(t, ctx, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
 		MatchedNetworkConditions: []*network.Conditions{{Offline: true, DownloadThroughput: -1, UploadThroughput: -1}},
 	})
-	p.look(t, v)
+	p.setView(t, v)
 	path, err := filepath.Abs(file)
 	if err != nil {
 		t.Fatal(err)
@@ -76,8 +76,8 @@ func open(t *testing.T, browser context.Context, file string, v view) *tab {
 	return p
 }
 
-// look changes the way the page is looked at.
-func (p *tab) look(t *testing.T, v view) {
+// setView changes the way the page is looked at.
+func (p *tab) setView(t *testing.T, v view) {
 	t.Helper()
 	scheme, medium := "light", "screen"
 	if v.dark {
@@ -92,13 +92,13 @@ func (p *tab) look(t *testing.T, v view) {
 	browsertest.Size(t, p.ctx, v.width, v.height)
 }
 
-// hear notes what must not happen.
-func (p *tab) hear(event any) {
+// noteEvent notes what must not happen.
+func (p *tab) noteEvent(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch e := event.(type) {
 	case *network.EventRequestWillBeSent:
-		p.asked = append(p.asked, e.Request.URL)
+		p.requests = append(p.requests, e.Request.URL)
 	case *runtime.EventExceptionThrown:
 		p.errors = append(p.errors, e.ExceptionDetails.Text)
 	}
@@ -108,10 +108,10 @@ func (p *tab) hear(event any) {
 func (p *tab) checkQuiet(t *testing.T, address string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.asked) == 0 {
+	if len(p.requests) == 0 {
 		t.Error("no request was seen, not even for the page: the check does not work")
 	}
-	for _, asked := range p.asked {
+	for _, asked := range p.requests {
 		if asked != address && !strings.HasPrefix(asked, "data:") {
 			t.Errorf("the page asked for %s", asked)
 		}
@@ -127,8 +127,8 @@ func eval[T any](t *testing.T, p *tab, script string) T {
 	return browsertest.Eval[T](t, p.ctx, script)
 }
 
-// press types keys where the focus is.
-func (p *tab) press(t *testing.T, keys string) {
+// typeKeys types keys where the focus is.
+func (p *tab) typeKeys(t *testing.T, keys string) {
 	t.Helper()
 	browsertest.Press(t, p.ctx, keys)
 }

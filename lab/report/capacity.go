@@ -40,7 +40,7 @@ func (d *drawing) capacityFigures() (out []figure) {
 	var all []result.Cell
 	byWay := map[result.Cell][]capacity{}
 	for _, m := range d.summary.CostModels {
-		way := m.Cell.Only(ways...)
+		way := m.Cell.Only(packetDimensions...)
 		all = append(all, way)
 		for _, c := range m.Capacity {
 			byWay[way] = append(byWay[way], capacity{c, m.Cell.With(result.Clients, c.Clients)})
@@ -48,7 +48,7 @@ func (d *drawing) capacityFigures() (out []figure) {
 	}
 	for _, w := range distinct(all) {
 		ch := chart.Forest{
-			Bars: true, Title: "How much this box carries, " + wayText(w),
+			Bars: true, Title: "How much this box carries, " + packetsInWords(w),
 			XLabel: "Payload at one core of router CPU, Gbit/s",
 		}
 		for _, c := range byWay[w] {
@@ -79,7 +79,7 @@ func (d *drawing) capacityRow(c capacity) chart.ForestRow {
 		text = "about " + text + ", extrapolated"
 	}
 	name := routerName(dut) + ", " + clientsOf(c.cell)
-	end := mark(capacityKey(c.cell), 0, e, name+": "+capacityText(c.Capacity)+" "+bounds(c.Mbps, rate))
+	end := meanPoint(capacityKey(c.cell), 0, e, name+": "+capacityText(c.Capacity)+" "+bounds(c.Mbps, rate))
 	end.Value = c.Mbps.Mean.String()
 	return chart.ForestRow{Label: name, Text: text, Seen: float64(c.MeasuredMbps) / 1000, Marks: []chart.ForestMark{{
 		Style: d.style(dut), Point: end}}}
@@ -114,20 +114,21 @@ func costModelGrid(models []analysis.CostModel) grid {
 	for _, m := range models {
 		cells := []gridCell{routerCell(m.Cell), textCell(m.Cell.Text(result.Direction)), textCell(packetsText(m.Cell))}
 		for _, term := range []string{analysis.TermConstant, analysis.TermLoad, analysis.TermClients, analysis.TermPackets} {
-			cell := gridCell{Main: none}
+			cell := gridCell{Main: absentFigure}
 			if i := slices.IndexFunc(m.Terms, func(t analysis.Term) bool { return t.Name == term }); i >= 0 {
 				cell = estimateCell(m.Terms[i].Value, digits3)
 			}
 			cells = append(cells, cell)
 		}
-		over := none
+		over := absentFigure
 		if len(m.Terms) > 0 {
 			over = fmt.Sprintf("%s to %s, %d to %s; %s in %s", rate(m.MinMbps), rate(m.MaxMbps), m.MinClients, words.Counted(
 				m.MaxClients, "client"),
 				words.Counted(m.Blocks, "block"), words.Counted(m.Cells, "cell"))
 		}
-		g.add(key(m.Cell, append([]result.Dimension{result.DUT}, ways...)...), append(cells, numberCell(m.R2, fraction4),
-			numberCell(m.ResidualPct, digits3), textCell(over), textCell(strings.Join(m.Omitted, " ")))...)
+		g.add(key(m.Cell, append([]result.Dimension{result.DUT}, packetDimensions...)...),
+			append(cells, numberCell(m.R2, fraction4),
+				numberCell(m.ResidualPct, digits3), textCell(over), textCell(strings.Join(m.Omitted, " ")))...)
 	}
 	return g
 }
@@ -179,11 +180,11 @@ func linearityGrid(sum analysis.Summary) grid {
 // addSweep adds a row of a sweep.
 func (g *grid) addSweep(sum analysis.Summary, s analysis.Sweep, cells ...gridCell) {
 	dut, direction := s.Cell.Text(result.DUT), s.Cell.Text(result.Direction)
-	what := fmt.Sprintf("clients at %s, %s", rate(offered(s.Cell)), direction)
+	what := fmt.Sprintf("clients at %s, %s", rate(offeredMbps(s.Cell)), direction)
 	if s.Along == result.OfferedMbps {
 		what = fmt.Sprintf("Mbit/s with %s, %s", clientsOf(s.Cell), direction)
 	}
 	name := fmt.Sprintf("%s|%s|%s|%d|%s", dut, s.Along, key(s.Cell, result.Direction, result.Profile), s.Cell.Int(
-		result.Clients), offered(s.Cell))
+		result.Clients), offeredMbps(s.Cell))
 	g.add(name, append([]gridCell{nameCell(sweptName(sum, dut), dut), textCell(what)}, cells...)...)
 }

@@ -14,25 +14,26 @@ import (
 // ceilingColumns are the terminal's table of ceilings.
 func ceilingColumns() []column[analysis.Ceiling] {
 	return append(routerColumns(cost.Dimensions, "ceiling", func(l analysis.Ceiling) result.Cell { return l.Cell }),
-		writtenColumn("carries", func(l analysis.Ceiling) string { return ofBlocks(carriesText(l), l.CarriesBlocks) }),
-		estimateColumn("router CPU", "", percent, func(l analysis.Ceiling) analysis.Estimate { return l.CPU }).left().dropped(
+		writtenColumn("carries", func(l analysis.Ceiling) string { return inBlocks(carriesText(l), l.CarriesBlocks) }),
+		estimateColumn("router CPU", "", percent,
+			func(l analysis.Ceiling) analysis.Estimate { return l.CPU }).alignLeft().dropFirst(
 			2),
-		writtenColumn("fails at", func(l analysis.Ceiling) string { return ofBlocks(rate(l.FailsMbps), l.FailsBlocks) }),
-		textColumn("by", failure),
+		writtenColumn("fails at", func(l analysis.Ceiling) string { return inBlocks(rate(l.FailsMbps), l.FailsBlocks) }),
+		textColumn("by", failureText),
 		writtenColumn("delivers at most",
-			func(l analysis.Ceiling) string { return withBounds(most(l), rate) }).left().dropped(1))
+			func(l analysis.Ceiling) string { return withBounds(mostDelivered(l), rate) }).alignLeft().dropFirst(1))
 }
 
-// ofBlocks adds to a load in how many blocks it was seen.
-func ofBlocks(text string, blocks int) string {
+// inBlocks adds to a load in how many blocks it was seen.
+func inBlocks(text string, blocks int) string {
 	if blocks > 0 {
 		text = words.Joined(" ", text, fmt.Sprintf("(n\u00a0=\u00a0%d)", blocks))
 	}
 	return text
 }
 
-// most is the most that a router delivered. It is not known where the router carried all that was offered.
-func most(l analysis.Ceiling) analysis.Estimate {
+// mostDelivered is the most that a router delivered. It is not known where the router carried all that was offered.
+func mostDelivered(l analysis.Ceiling) analysis.Estimate {
 	if !l.FailsMbps.Known() {
 		return analysis.Unknown()
 	}
@@ -49,8 +50,8 @@ func atLeast(l analysis.Ceiling, text string) string {
 	return text
 }
 
-// failure says how it shows that a load is not carried.
-func failure(l analysis.Ceiling) string {
+// failureText says how it shows that a load is not carried.
+func failureText(l analysis.Ceiling) string {
 	return map[string]string{result.FlagSaturated: "shortfall", result.FlagLossy: "loss"}[l.Why]
 }
 
@@ -104,7 +105,7 @@ func ceilingsLead(s analysis.Summary, cells []analysis.Cell) string {
 		last := texts[len(texts)-1]
 		rest = fmt.Sprintf(", and %s %s", words.Listed(by[last]), last)
 	}
-	return unbroken(
+	return keepTogether(
 		fmt.Sprintf("Alone on the machine and without loss, %s %s %s%s.", words.Listed(by[first]), verb, first, rest))
 }
 
@@ -127,7 +128,7 @@ func rankCeilings(d *drawing) (ranking, []analysis.Cell) {
 	cells := rankedCells(s)
 	slices.SortStableFunc(
 		cells, func(a, b analysis.Cell) int { return slices.Compare(ceilingOrder(s, a), ceilingOrder(s, b)) })
-	load, where := inCommon(cells, func(c analysis.Cell) string {
+	load, where := commonText(cells, func(c analysis.Cell) string {
 		return fmt.Sprintf("with %s, %s", clientsOf(c.Cell), words.Direction(c.Text(result.Direction)))
 	})
 	r := ranking{
@@ -144,7 +145,7 @@ func rankCeilings(d *drawing) (ranking, []analysis.Cell) {
 			r.Notes = append(r.Notes, words.Joined(" ", "The clean router carries "+ceilingText(*l), where(c))+".")
 		}
 		row := d.ranked(c)
-		row.Key, row.Value, row.Note, row.Facts = capacityKey(c.Cell), none, costNote(s, c), costFacts(s, c)
+		row.Key, row.Value, row.Note, row.Facts = capacityKey(c.Cell), absentFigure, costNote(s, c), costFacts(s, c)
 		if l := ceilingOf(s, c.Cell); l != nil {
 			row.addCeiling(*l, c, where(c))
 		}
@@ -172,18 +173,19 @@ func ceilingOrder(s analysis.Summary, c analysis.Cell) []float64 {
 
 // addCeiling makes the row of a device one about its ceiling; what the device costs
 // becomes a fact.
-func (row *ranked) addCeiling(l analysis.Ceiling, c analysis.Cell, where string) {
+func (row *rankedDevice) addCeiling(l analysis.Ceiling, c analysis.Cell, where string) {
 	row.Value, row.Shape, row.Note, row.Word = carriesText(l), shapeCarries, where, "carries all that was offered"
 	// The line goes from the load carried to the one that fails.
 	row.At = analysis.Estimate{Mean: l.CarriesMbps, Lo: l.CarriesMbps, Hi: l.FailsMbps, N: l.CarriesBlocks}
 	reason := fmt.Sprintf(
-		"%s by %s, delivers at most %s", ofBlocks(rate(l.FailsMbps), l.FailsBlocks), failure(l), withBounds(l.Most, rate))
+		"%s by %s, delivers at most %s", inBlocks(rate(l.FailsMbps), l.FailsBlocks), failureText(l), withBounds(l.Most, rate))
 	if !l.FailsMbps.Known() {
 		row.Shape, reason = shapeMore, "more was not offered"
 	} else {
 		// What the device carries with loss would contradict its ceiling.
 		row.Facts = slices.DeleteFunc(row.Facts, func(f fact) bool { return f.Name == capacityFact })
-		row.Note, row.Word = words.Joined("; ", fmt.Sprintf("fails at %s by %s", rate(l.FailsMbps), failure(l)), where), ""
+		row.Note, row.Word = words.Joined("; ", fmt.Sprintf("fails at %s by %s", rate(l.FailsMbps), failureText(l)), where),
+			""
 	}
 	if !l.CarriesMbps.Known() {
 		row.At = analysis.Estimate{Mean: l.FailsMbps, Lo: analysis.Absent(), Hi: analysis.Absent()}
@@ -193,8 +195,8 @@ func (row *ranked) addCeiling(l analysis.Ceiling, c analysis.Cell, where string)
 	}
 	change := c.Change(cost.PerBit)
 	row.Facts = append([]fact{
-		{"Carries", ofBlocks(carriesText(l), l.CarriesBlocks)}, {"Fails at", reason},
-		{"CPU per bit", fmt.Sprintf("%s × %s at %s", ratio(change.Mean), bounds(change, ratio), rate(offered(c.Cell)))},
+		{"Carries", inBlocks(carriesText(l), l.CarriesBlocks)}, {"Fails at", reason},
+		{"CPU per bit", fmt.Sprintf("%s × %s at %s", ratio(change.Mean), bounds(change, ratio), rate(offeredMbps(c.Cell)))},
 	}, row.Facts...)
 }
 
@@ -204,11 +206,11 @@ func ceilingsGrid(list []analysis.Ceiling) grid {
 		"Carries|Mbit/s", "Router CPU there|% of a core", "Fails at|Mbit/s", "<By", "Delivers at most|Mbit/s")
 	for _, l := range list {
 		carries, fails := numberCell(l.CarriesMbps, digits4), numberCell(l.FailsMbps, digits4)
-		carries.Main, carries.Small, fails.Small = atLeast(l, carries.Main), ofBlocks("", l.CarriesBlocks),
-			ofBlocks("", l.FailsBlocks)
+		carries.Main, carries.Small, fails.Small = atLeast(l, carries.Main), inBlocks("", l.CarriesBlocks),
+			inBlocks("", l.FailsBlocks)
 		g.add(capacityKey(l.Cell), routerCell(l.Cell), textCell(l.Cell.Text(result.Direction)), textCell(packetsText(l.Cell)),
-			countCell(l.Cell.Int(result.Clients)), carries, estimateCell(l.CPU, digits3), fails, textCell(failure(l)),
-			estimateCell(most(l), digits4))
+			countCell(l.Cell.Int(result.Clients)), carries, estimateCell(l.CPU, digits3), fails, textCell(failureText(l)),
+			estimateCell(mostDelivered(l), digits4))
 	}
 	return g
 }

@@ -14,7 +14,7 @@ import (
 
 // TestTerminalCeilings: the table of ceilings stands above that of the cells.
 func TestTerminalCeilings(t *testing.T) {
-	turns := portals()
+	turns := portalSpec()
 	turns.Mode, turns.Directions = result.ModeSolo, []string{"up", "down"}
 	var b strings.Builder
 	if err := report.Terminal(&b, measure.Summarise(simulate(turns), analysis.Options{}), 0); err != nil {
@@ -47,10 +47,10 @@ func TestTerminalCeilings(t *testing.T) {
 	}
 }
 
-// TestCeilingsComeFirst: where a device of the run came to its ceiling, that is what
+// TestPageLeadsWithCeilings: where a device of the run came to its ceiling, that is what
 // the picture is of, and the page's first sentence.
-func TestCeilingsComeFirst(t *testing.T) {
-	turns := portals()
+func TestPageLeadsWithCeilings(t *testing.T) {
+	turns := portalSpec()
 	turns.Mode = result.ModeSolo
 	run := simulate(turns)
 	var b bytes.Buffer

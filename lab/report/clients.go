@@ -17,10 +17,10 @@ const manyClients = 1000
 // totalsSentences give the client totals of each device's largest number of clients.
 func totalsSentences(cells []analysis.Cell) (out []string) {
 	large := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return !manyAtOnce(c) })
-	for _, c := range oneEach(large, func(c, than analysis.Cell) bool {
+	for _, c := range onePerDevice(large, func(c, than analysis.Cell) bool {
 		return result.CompareCells(c.Cell, than.Cell, result.Clients, result.OfferedMbps) > 0
 	}) {
-		out = append(out, fmt.Sprintf("All at once: %s with %s at %s %s: %s.", c.DUT(), clientsOf(c.Cell), rate(offered(
+		out = append(out, fmt.Sprintf("All at once: %s with %s at %s %s: %s.", c.DUT(), clientsOf(c.Cell), rate(offeredMbps(
 			c.Cell)), c.Text(result.Direction), totalsText(c)))
 	}
 	return out
@@ -38,14 +38,14 @@ func totalsText(c analysis.Cell) string {
 	if c.Text(result.Direction) == result.Both { // one stream each way
 		streams *= 2
 	}
-	parts := []string{of(c.Counts[cost.Leased], clients) + " had an address" + map[string]string{
+	parts := []string{ofAll(c.Counts[cost.Leased], clients) + " had an address" + map[string]string{
 		result.FromDevice: ", leased from it", result.FromLab: ", leased from the lab", result.Static: ", a static one",
 	}[c.Texts[cost.AddressesFrom]]}
 	if c.Counts[cost.LoggedIn] > 0 {
-		parts = append(parts, of(c.Counts[cost.LoggedIn], clients)+" were logged in")
+		parts = append(parts, ofAll(c.Counts[cost.LoggedIn], clients)+" were logged in")
 	}
-	parts = append(parts, fmt.Sprintf("%s streams were connected at once, and %s at the clean router", of(
-		c.Counts[cost.Connected], streams), number(c.Counts[cost.CleanConnected])))
+	parts = append(parts, fmt.Sprintf("%s streams were connected at once, and %s at the clean router", ofAll(
+		c.Counts[cost.Connected], streams), groupedCount(c.Counts[cost.CleanConnected])))
 	if j := c.Device(cost.Jain).Mean; j.Known() {
 		text := "Jain's index is " + fraction4(j)
 		if most := c.Device(cost.JainEven).Mean; most.Known() && j <= most*(1+1e-9) { // beyond it, bursts did not stay whole
@@ -62,32 +62,32 @@ func totalsText(c analysis.Cell) string {
 	return strings.Join(parts, "; ")
 }
 
-// of is "all 998" or "998 of 999".
-func of(n, all int) string {
+// ofAll is "all 998" or "998 of 999".
+func ofAll(n, all int) string {
 	if n == all {
-		return "all " + number(all)
+		return "all " + groupedCount(all)
 	}
-	return number(n) + " of " + number(all)
+	return groupedCount(n) + " of " + groupedCount(all)
 }
 
-// forgotten says after how many blocks the device knew as many clients as before.
-func forgotten(c analysis.Cell) string {
+// forgetText says after how many blocks the device knew as many clients as before.
+func forgetText(c analysis.Cell) string {
 	if c.Counts[cost.GuestsCounted] == 0 {
 		return "it reports no counts"
 	}
 	return fmt.Sprintf("%d of %s", c.Counts[cost.GuestsSettled], words.Counted(c.Counts[cost.GuestsCounted], "block"))
 }
 
-// fromTo prints a metric before the first guest, and one after the last.
-func fromTo(c analysis.Cell, before, after string) string {
-	return trimmed(c.Device(before).Mean, 4) + " → " + trimmed(c.Device(after).Mean, 4)
+// beforeAndAfter prints a metric before the first guest, and one after the last.
+func beforeAndAfter(c analysis.Cell, before, after string) string {
+	return significantTrimmed(c.Device(before).Mean, 4) + " → " + significantTrimmed(c.Device(after).Mean, 4)
 }
 
 // countsText is what the device says it knows, before and after.
 func countsText(c analysis.Cell) string {
 	var parts []string
 	for _, name := range cost.CountNames(c) {
-		parts = append(parts, name+" "+fromTo(c, cost.CountBefore+name, cost.CountAfter+name))
+		parts = append(parts, name+" "+beforeAndAfter(c, cost.CountBefore+name, cost.CountAfter+name))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -114,7 +114,7 @@ func guestsText(c analysis.Cell) string {
 	case c.Counts[cost.GuestsSettled] == counted:
 		text += ", and it forgot them all"
 	default:
-		text += "; it forgot them all in " + forgotten(c)
+		text += "; it forgot them all in " + forgetText(c)
 	}
 	return text + " (" + countsText(c) + ")"
 }
@@ -137,13 +137,13 @@ func churnSentences(cells []analysis.Cell) (out []string) {
 		text := fmt.Sprintf(
 			"Guests: %s with %s: %s a second in %s, %s; login p50 %s, p99 %s; its memory %s MiB, rules %s lines, tracked "+
 				"connections %s",
-			c.DUT(), clientsOf(c.Cell), trimmed(c.Device(cost.GuestsPerSecond).Mean, 3),
+			c.DUT(), clientsOf(c.Cell), significantTrimmed(c.Device(cost.GuestsPerSecond).Mean, 3),
 			words.Counted(c.Counts[cost.GuestBlocks], "block"), guestsText(c),
 			millis(c.Device(cost.GuestLoginP50Ms).Mean), millis(c.Device(cost.GuestLoginP99Ms).Mean),
-			fromTo(c, cost.PSSBeforeMiB, cost.PSSAfterMiB), fromTo(c, cost.RuleLinesBefore, cost.RuleLinesAfter),
-			fromTo(c, cost.FlowsBefore, cost.FlowsAfter))
+			beforeAndAfter(c, cost.PSSBeforeMiB, cost.PSSAfterMiB), beforeAndAfter(c, cost.RuleLinesBefore, cost.RuleLinesAfter),
+			beforeAndAfter(c, cost.FlowsBefore, cost.FlowsAfter))
 		if failures := c.Tallies[cost.GuestFailures]; len(failures) > 0 {
-			text += "; " + suchAs(failures[0])
+			text += "; " + reasonWithCount(failures[0])
 		}
 		out = append(out, text)
 	}

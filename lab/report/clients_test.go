@@ -48,7 +48,7 @@ func TestClientTotals(t *testing.T) {
 	if err := report.Terminal(&terminal, s, 0); err != nil {
 		t.Fatal(err)
 	}
-	if text := plain(terminal.String()); !strings.Contains(text, want) ||
+	if text := plainSpaces(terminal.String()); !strings.Contains(text, want) ||
 		!strings.Contains(text, "both labs took 15.8 KiB of the machine's memory a client.") {
 		t.Errorf("under the table:\n%s", text)
 	}
@@ -58,7 +58,7 @@ func TestClientTotals(t *testing.T) {
 	}
 	for _, part := range []string{
 		"64 997 of 65 000 streams", "All clients at once, of several blocks", `data-sort="64997"`, `data-sort="33.2"`} {
-		if !strings.Contains(plain(page.String()), part) {
+		if !strings.Contains(plainSpaces(page.String()), part) {
 			t.Errorf("the page does not have %q", part)
 		}
 	}
@@ -72,7 +72,7 @@ func TestClientTotals(t *testing.T) {
 	}
 }
 
-// plain is a text with ordinary spaces alone.
-func plain(text string) string {
+// plainSpaces is a text with ordinary spaces alone.
+func plainSpaces(text string) string {
 	return strings.NewReplacer("\u202f", " ", "\u00a0", " ").Replace(text)
 }

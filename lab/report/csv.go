@@ -21,7 +21,7 @@ func CSV(w io.Writer, s analysis.Summary) error {
 	for _, col := range csvColumns(s) {
 		rows[0] = append(rows[0], col.Name)
 		for i, c := range s.Cells {
-			rows[1+i] = append(rows[1+i], result.HarmlessPage(col.cell(c).Sort))
+			rows[1+i] = append(rows[1+i], result.PrintablePage(col.cell(c).Sort))
 		}
 	}
 	return csv.NewWriter(w).WriteAll(rows)
@@ -99,10 +99,10 @@ func csvColumns(s analysis.Summary) (columns []cellColumn) {
 	for _, name := range keysOf(s, func(c analysis.Cell) map[string]string { return c.Texts }) {
 		text(name, func(c analysis.Cell) string { return c.Texts[name] })
 	}
-	text("flags", func(c analysis.Cell) string { return tallies(c.Flags) })
-	text("rejects", func(c analysis.Cell) string { return tallies(c.Rejects) })
+	text("flags", func(c analysis.Cell) string { return csvTallies(c.Flags) })
+	text("rejects", func(c analysis.Cell) string { return csvTallies(c.Rejects) })
 	for _, name := range keysOf(s, func(c analysis.Cell) map[string][]analysis.Tally { return c.Tallies }) {
-		text(name, func(c analysis.Cell) string { return tallies(c.Tallies[name]) })
+		text(name, func(c analysis.Cell) string { return csvTallies(c.Tallies[name]) })
 	}
 	return columns
 }
@@ -116,7 +116,7 @@ func keysOf[M ~map[string]V, V any](s analysis.Summary, of func(analysis.Cell) M
 	return slices.Sorted(maps.Keys(all))
 }
 
-func tallies(list []analysis.Tally) string {
+func csvTallies(list []analysis.Tally) string {
 	var parts []string
 	for _, t := range list {
 		parts = append(parts, fmt.Sprintf("%d × %s", t.Count, t.Text))

@@ -91,7 +91,7 @@ type AccountRow struct {
 // Explain makes the explanation of a profile with at most n functions. The
 // summary holds what the trials of the same cell measured.
 func Explain(p profile.Profile, s analysis.Summary, n int) Explanation {
-	m := measured(p.Cell, s)
+	m := measuredInCell(p.Cell, s)
 	p, scale := atTrialsSpeed(p, m)
 	e := profile.Explain(p)
 	out := Explanation{Cell: p.Cell, Mark: s.Mark, Weakness: p.Weakness(), Scale: analysis.Number(scale), Sum: costOf(
@@ -137,7 +137,7 @@ func costOf(c profile.Cost) Cost {
 	return Cost{analysis.Number(c.DUT), analysis.Number(c.Clean), analysis.Number(c.Difference())}
 }
 
-func measured(cell result.Cell, s analysis.Summary) Measured {
+func measuredInCell(cell result.Cell, s analysis.Summary) Measured {
 	i := slices.IndexFunc(s.Cells, func(c analysis.Cell) bool {
 		return c.Cell == cell
 	})
@@ -149,16 +149,16 @@ func measured(cell result.Cell, s analysis.Summary) Measured {
 	return Measured{Cost{dut, clean, dut - clean}, c.Pairs, c.Blocks}
 }
 
-// explained is one row of the table of functions.
-type explained struct {
+// functionRow is one row of the table of functions.
+type functionRow struct {
 	Name, Where, Difference, Margin, Share, DUT, Clean, WithCallees string
 	Total                                                           bool // the rest, or the sum
 }
 
 // rows are the functions, the rest and the sum in print.
-func (e Explanation) rows() (rows []explained) {
-	row := func(name, where string, p Part, callees string, total bool) explained {
-		return explained{
+func (e Explanation) rows() (rows []functionRow) {
+	row := func(name, where string, p Part, callees string, total bool) functionRow {
+		return functionRow{
 			name, where, signedNs(p.Difference), ns(p.Margin), sharePercent(p.Share), ns(p.DUT), ns(p.Clean), callees, total}
 	}
 	for _, f := range e.Functions {
@@ -227,7 +227,7 @@ func (e Explanation) coverage() string {
 }
 
 func profiledCell(c result.Cell) string {
-	return fmt.Sprintf("%s, %s, %s %s", c.Text(result.DUT), clientsOf(c), rate(offered(c)), wayText(c))
+	return fmt.Sprintf("%s, %s, %s %s", c.Text(result.DUT), clientsOf(c), rate(offeredMbps(c)), packetsInWords(c))
 }
 
 // ns prints the size of a time in nanoseconds with one decimal.
@@ -235,14 +235,14 @@ func ns(n analysis.Number) string { return decimals(1)(analysis.Number(math.Abs(
 
 func signedNs(n analysis.Number) string {
 	if !n.Known() {
-		return none
+		return absentFigure
 	}
 	return map[bool]string{true: "-", false: "+"}[n < 0] + ns(n)
 }
 
 func sharePercent(n analysis.Number) string {
 	if !n.Known() {
-		return none
+		return absentFigure
 	}
 	return decimals(1)(100*n) + " %"
 }

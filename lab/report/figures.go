@@ -85,7 +85,7 @@ func (d *drawing) style(dut string) chart.Style {
 func grouped(cells []analysis.Cell, draw func([]analysis.Cell) figureGroup, by ...result.Dimension) (
 	out []figureGroup) {
 	for len(cells) > 0 {
-		n := slices.IndexFunc(cells, func(c analysis.Cell) bool { return !alike(c.Cell, cells[0].Cell, by...) })
+		n := slices.IndexFunc(cells, func(c analysis.Cell) bool { return !sameDimensions(c.Cell, cells[0].Cell, by...) })
 		if n < 0 {
 			n = len(cells)
 		}
@@ -99,7 +99,7 @@ func grouped(cells []analysis.Cell, draw func([]analysis.Cell) figureGroup, by .
 // the others and CPU as sampled folded away.
 func (d *drawing) group(cells []analysis.Cell) figureGroup {
 	d.thinned = false
-	g := figureGroup{Heading: words.Capitalised(wayText(cells[0].Cell))}
+	g := figureGroup{Heading: words.Capitalised(packetsInWords(cells[0].Cell))}
 	var shown, sampled []figure
 	panels, more := bounded(panelsOf(d.summary, cells), panelsDrawn)
 	for _, p := range panels {
@@ -173,7 +173,7 @@ func (d *drawing) rows(cells []analysis.Cell) []figure {
 	if len(cells) == 0 {
 		return nil
 	}
-	where, each := inCommon(cells, place)
+	where, each := commonText(cells, loadAndClients)
 	label := func(c analysis.Cell) string { return words.Joined(" at ", c.DUT(), each(c)) }
 	if where == "" {
 		where = "each point of the sweep"
@@ -181,16 +181,17 @@ func (d *drawing) rows(cells []analysis.Cell) []figure {
 	plain := chart.Style{Number: chart.Clean}
 	cpu := chart.Forest{Title: "Router CPU at " + where, XLabel: "Router CPU, % of one core", Reference: math.NaN(),
 		Legend: []chart.Series{{Style: plain, Name: "clean router beside the device", Apart: true}},
-		Desc:   describe(cells, func(c analysis.Cell) string { return cpuTip(c, c.DUT(), c.Device(cost.CPU)) })}
+		Desc:   chartInWords(cells, func(c analysis.Cell) string { return cpuTip(c, c.DUT(), c.Device(cost.CPU)) })}
 	overhead := chart.Forest{
 		Title: ratioName(d.summary) + " at " + where, XLabel: "CPU per bit, × clean router", X: chart.Logarithmic,
-		Reference: 1, Band: d.band(), Desc: describe(cells, ratioTip)}
+		Reference: 1, Band: d.band(), Desc: chartInWords(cells, ratioTip)}
 	for _, c := range cells {
 		own, others, change, key := c.Device(cost.CPU), c.Clean(cost.CPU), c.Change(cost.PerBit), c.Cell.String()
-		dut := chart.ForestMark{Style: d.style(c.DUT()), Point: mark(key, 0, own, cpuTip(c, c.DUT(), own))}
+		dut := chart.ForestMark{Style: d.style(c.DUT()), Point: meanPoint(key, 0, own, cpuTip(c, c.DUT(), own))}
 		beside := chart.ForestMark{
-			Style: plain, Point: mark(key, 0, others, cpuTip(c, "clean router beside "+c.DUT(), others))}
-		quotient := chart.ForestMark{Style: dut.Style, Point: mark(key, 0, change, ratioTip(c)), Raw: ratios(d.sample(c))}
+			Style: plain, Point: meanPoint(key, 0, others, cpuTip(c, "clean router beside "+c.DUT(), others))}
+		quotient := chart.ForestMark{
+			Style: dut.Style, Point: meanPoint(key, 0, change, ratioTip(c)), Raw: ratios(d.sample(c))}
 		for _, t := range d.sample(c) {
 			sides := cost.SidesOf(t)
 			dut.Raw, beside.Raw = append(dut.Raw, sides.DUT.CPUCorePct()), append(beside.Raw, sides.Clean.CPUCorePct())
@@ -202,37 +203,41 @@ func (d *drawing) rows(cells []analysis.Cell) []figure {
 	}
 	return []figure{
 		d.finish(cpu.Title, "Marks are means over blocks with their intervals, dots are single trials.", cpu.Draw,
-			build("", d.summary, cells, device(cost.CPU, "DUT CPU", "*"), clean(cost.CPU, "Clean CPU", "*"))),
+			build("", d.summary, cells, device(cost.CPU, "DUT CPU", "*"), cleanColumn(cost.CPU, "Clean CPU", "*"))),
 		d.finish(overhead.Title, d.pairCaption(), overhead.Draw,
-			build("", d.summary, measuredOf(cells, costRatio), overheadColumn(d.summary))),
+			build("", d.summary, withFigure(cells, costRatio), overheadColumn(d.summary))),
 	}
 }
 
-func place(c analysis.Cell) string { return rate(offered(c.Cell)) + ", " + clientsOf(c.Cell) }
+func loadAndClients(c analysis.Cell) string {
+	return rate(offeredMbps(c.Cell)) + ", " + clientsOf(c.Cell)
+}
 
-// mark is a mean at X; key names what it is of.
-func mark(key string, x float64, e analysis.Estimate, tip string) chart.Point {
+// meanPoint is a mean at X; key names what it is of.
+func meanPoint(key string, x float64, e analysis.Estimate, tip string) chart.Point {
 	p := chart.Point{X: x, Y: float64(e.Mean), Lo: math.NaN(), Hi: math.NaN(), Tip: tip, Key: key, Value: e.Mean.String()}
-	if e.HasInterval() && !leftOpen(e) {
+	if e.HasInterval() && !isOpenInterval(e) {
 		p.Lo, p.Hi = float64(e.Lo), float64(e.Hi)
 	}
 	return p
 }
 
 func cpuTip(c analysis.Cell, name string, e analysis.Estimate) string {
-	return fmt.Sprintf("%s: %s of a core %s at %s; delivered %s", name, percent(e.Mean), bounds(e, percent), place(c),
+	return fmt.Sprintf(
+		"%s: %s of a core %s at %s; delivered %s", name, percent(e.Mean), bounds(e, percent), loadAndClients(c),
 		rate(c.Device(cost.Delivered).Mean))
 }
 
 func ratioTip(c analysis.Cell) string {
 	e := c.Change(cost.PerBit)
-	return fmt.Sprintf("%s: × %s %s at %s (%s, %s)", c.DUT(), ratio(e.Mean), bounds(e, ratio), place(c), words.Counted(
-		c.Blocks, "block"), c.Verdict)
+	return fmt.Sprintf(
+		"%s: × %s %s at %s (%s, %s)", c.DUT(), ratio(e.Mean), bounds(e, ratio), loadAndClients(c), words.Counted(
+			c.Blocks, "block"), c.Verdict)
 }
 
-// describe is the chart in words.
-func describe(cells []analysis.Cell, tip func(analysis.Cell) string) string {
-	return sentences(named(cells, tip))
+// chartInWords is the chart in words.
+func chartInWords(cells []analysis.Cell, tip func(analysis.Cell) string) string {
+	return sentences(textsOf(cells, tip))
 }
 
 // sentences are what a chart's marks say, of at most a dozen; its table has all.

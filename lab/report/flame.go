@@ -44,7 +44,7 @@ type flames struct {
 // flameProfile is what the page says of one profile without JavaScript.
 type flameProfile struct {
 	Title, Weakness, Agreement, Coverage, About string
-	Rows                                        []explained
+	Rows                                        []functionRow
 	SVG                                         template.HTML
 }
 
@@ -93,7 +93,7 @@ func flameSection(dir string, s analysis.Summary) *flames {
 		out.Broken = err.Error()
 	}
 	for i, p := range list {
-		scaled, _ := atTrialsSpeed(p, measured(p.Cell, s))
+		scaled, _ := atTrialsSpeed(p, measuredInCell(p.Cell, s))
 		tree := profile.Tree(scaled)
 		out.Profiles = append(out.Profiles, describeProfile(p, tree, s, i))
 		out.Data = append(out.Data, flameOf(scaled, tree))
@@ -104,8 +104,8 @@ func flameSection(dir string, s analysis.Summary) *flames {
 func describeProfile(p profile.Profile, tree *profile.Node, s analysis.Summary, number int) flameProfile {
 	e := Explain(p, s, flameFunctions)
 	return flameProfile{
-		Title: profiledCell(p.Cell), Weakness: e.Weakness, Agreement: unbroken(e.agreement()),
-		Coverage: unbroken(e.coverage()),
+		Title: profiledCell(p.Cell), Weakness: e.Weakness, Agreement: keepTogether(e.agreement()),
+		Coverage: keepTogether(e.coverage()),
 		About: fmt.Sprintf("%s at %d samples a second for %.0f s; user stacks by %s.", words.Or(p.Perf, "perf"),
 			p.FrequencyHz, p.DUT.Seconds, p.UserStacks),
 		SVG: staticFlame(tree, p.Cell.Text(result.DUT), number), Rows: e.rows(),
@@ -132,7 +132,7 @@ func flameOf(p profile.Profile, tree *profile.Node) flameData {
 			d.Names = append(d.Names, name)
 			d.Kinds = append(d.Kinds, frameKind(n.Frame))
 		}
-		d.Nodes = append(d.Nodes, i, depth, picoseconds(n.DUT), picoseconds(n.Clean), int64(shade(n.Cost)))
+		d.Nodes = append(d.Nodes, i, depth, picoseconds(n.DUT), picoseconds(n.Clean), int64(shadeOf(n.Cost)))
 		for _, c := range n.Children {
 			if worthDrawing(c, least) {
 				pack(c, depth+1)
@@ -159,10 +159,10 @@ func worthDrawing(n *profile.Node, least float64) bool { return math.Max(n.DUT, 
 // shades to each side of "the same"; the last is for frames only one router has.
 const shades = 4
 
-// shade is the colour of a frame in the difference: from -shades (only the clean
+// shadeOf is the colour of a frame in the difference: from -shades (only the clean
 // router has it) over 0 (the same, or within what sampling can tell) to +shades
 // (only the device has it).
-func shade(c profile.Cost) int {
+func shadeOf(c profile.Cost) int {
 	most := math.Max(c.DUT, c.Clean)
 	if most <= 0 || math.Abs(c.Difference()) <= c.Margin() {
 		return 0
@@ -208,7 +208,7 @@ func (d *flameSVG) draw(n *profile.Node, x float64, depth int) {
 	width, y := n.DUT*d.perNs, depth*flameRowPx
 	tip := html.EscapeString(fmt.Sprintf("%s: %.1f ns per packet, %+.1f", n.Frame, n.DUT, n.Difference()))
 	fmt.Fprintf(d, `<g><title>%s</title><rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/>`, tip,
-		shadeClasses[shades+shade(n.Cost)], x, y, width, flameRowPx-1)
+		shadeClasses[shades+shadeOf(n.Cost)], x, y, width, flameRowPx-1)
 	if fits := int(width/flameCharPx) - 1; fits >= 3 {
 		name := []rune(n.Func)
 		fmt.Fprintf(d, `<text x="%.1f" y="%d">%s</text>`, x+3, y+13, html.EscapeString(string(name[:min(fits, len(name))])))

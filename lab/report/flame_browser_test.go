@@ -85,8 +85,8 @@ func bars(t *testing.T, p *tab) []bar {
 		width: parseFloat(e.style.width) / 100, level: Number(e.getAttribute("aria-level")), selected: e.getAttribute("aria-selected") === "true" }))`)
 }
 
-// named finds the drawn frames of a function.
-func named(list []bar, function string) (found []bar) {
+// textsOf finds the drawn frames of a function.
+func textsOf(list []bar, function string) (found []bar) {
 	for _, b := range list {
 		if strings.HasPrefix(b.Label, function+" [") || strings.HasPrefix(b.Label, function+":") {
 			found = append(found, b)
@@ -95,7 +95,7 @@ func named(list []bar, function string) (found []bar) {
 	return found
 }
 
-func about(a, b float64) bool { return a > b-0.001 && a < b+0.001 }
+func isNear(a, b float64) bool { return a > b-0.001 && a < b+0.001 }
 
 // TestFlameGraphInBrowser uses the flame graph as a reader does.
 func TestFlameGraphInBrowser(t *testing.T) {
@@ -128,24 +128,24 @@ func TestFlameGraphInBrowser(t *testing.T) {
 
 func checkFlameViews(t *testing.T, p *tab) {
 	list := bars(t, p)
-	hook := named(list, "nf_hook_slow")
-	if len(hook) != 1 || !about(hook[0].Width, 500.0/1150) || !strings.Contains(hook[0].Class, "more4") ||
+	hook := textsOf(list, "nf_hook_slow")
+	if len(hook) != 1 || !isNear(hook[0].Width, 500.0/1150) || !strings.Contains(hook[0].Class, "more4") ||
 		!strings.Contains(hook[0].Label, "difference +500.0") {
 		t.Errorf("nf_hook_slow in the difference: %+v", hook)
 	}
-	if forward := named(list, "ip_forward"); len(forward) != 2 || !strings.Contains(forward[0].Class, "same") ||
-		!about(forward[0].Width, 500.0/1150) {
+	if forward := textsOf(list, "ip_forward"); len(forward) != 2 || !strings.Contains(forward[0].Class, "same") ||
+		!isNear(forward[0].Width, 500.0/1150) {
 		t.Errorf("ip_forward: %+v", forward)
 	}
-	if odd := named(list, "main</script><b>"); len(odd) != 1 || odd[0].Text != "main</script><b>" {
+	if odd := textsOf(list, "main</script><b>"); len(odd) != 1 || odd[0].Text != "main</script><b>" {
 		t.Errorf("a name with markup: %+v", odd)
 	}
 	eval[bool](t, p, `document.querySelector("input[value=clean]").click(); true`)
 	list = bars(t, p)
-	if len(named(list, "nf_hook_slow")) != 0 {
+	if len(textsOf(list, "nf_hook_slow")) != 0 {
 		t.Error("the clean router is drawn with the device's hook")
 	}
-	if forward := named(list, "ip_forward"); len(forward) != 2 || !about(forward[0].Width, 500.0/600) ||
+	if forward := textsOf(list, "ip_forward"); len(forward) != 2 || !isNear(forward[0].Width, 500.0/600) ||
 		!strings.Contains(forward[0].Class, "kernel") {
 		t.Errorf("ip_forward of the clean router: %+v", forward)
 	}
@@ -153,7 +153,7 @@ func checkFlameViews(t *testing.T, p *tab) {
 
 func checkFlameSearch(t *testing.T, p *tab) {
 	eval[bool](t, p, `document.querySelector("#flame-search").focus(); true`)
-	p.press(t, "NF")
+	p.typeKeys(t, "NF")
 	var found []string
 	for _, b := range bars(t, p) {
 		if strings.Contains(b.Class, "found") {
@@ -169,7 +169,7 @@ func checkFlameSearch(t *testing.T, p *tab) {
 		!strings.Contains(got, "difference +500.0") {
 		t.Errorf("search says %q", got)
 	}
-	p.press(t, "xyz")
+	p.typeKeys(t, "xyz")
 	if got := eval[string](t, p, text); !strings.Contains(got, "Nothing matches “NFxyz”") {
 		t.Errorf("a search in vain says %q", got)
 	}
@@ -180,12 +180,13 @@ func checkFlameClick(t *testing.T, p *tab) {
 		t.Fatal(err)
 	}
 	list := bars(t, p)
-	hook, chain := named(list, "nf_hook_slow"), named(list, "nft_do_chain")
-	if len(hook) != 1 || !about(hook[0].Width, 1) || !hook[0].Selected || len(chain) != 1 || !about(chain[0].Width, 0.8) {
+	hook, chain := textsOf(list, "nf_hook_slow"), textsOf(list, "nft_do_chain")
+	if len(hook) != 1 || !isNear(hook[0].Width, 1) || !hook[0].Selected || len(chain) != 1 ||
+		!isNear(chain[0].Width, 0.8) {
 		t.Errorf("zoomed: %+v, %+v", hook, chain)
 	}
-	if callers := named(list, "napi_poll"); len(callers) != 1 || !about(callers[0].Width, 1) ||
-		len(named(list, "ip_forward")) != 0 {
+	if callers := textsOf(list, "napi_poll"); len(callers) != 1 || !isNear(callers[0].Width, 1) ||
+		len(textsOf(list, "ip_forward")) != 0 {
 		t.Errorf("around it: %+v", list)
 	}
 	if got := eval[string](t, p, `document.querySelector("#flame-detail").textContent`); !strings.HasPrefix(
@@ -195,7 +196,7 @@ func checkFlameClick(t *testing.T, p *tab) {
 	if err := chromedp.Do(p.ctx, chromedp.Click("#flame-reset")); err != nil {
 		t.Fatal(err)
 	}
-	if hook := named(bars(t, p), "nf_hook_slow"); !about(hook[0].Width, 500.0/1150) {
+	if hook := textsOf(bars(t, p), "nf_hook_slow"); !isNear(hook[0].Width, 500.0/1150) {
 		t.Errorf("after the reset: %+v", hook)
 	}
 }
@@ -208,16 +209,16 @@ func checkFlameKeys(t *testing.T, p *tab) {
 		{kb.ArrowDown, "napi_poll"}, {kb.ArrowDown, "ip_forward"}, {kb.ArrowRight, "nf_hook_slow"},
 		{kb.Enter, "nf_hook_slow"}, {kb.ArrowUp, "napi_poll"}, {kb.End, "nft_do_chain"},
 	} {
-		p.press(t, step.keys)
+		p.typeKeys(t, step.keys)
 		if got := eval[string](t, p, active); !strings.HasPrefix(got, step.want) {
 			t.Fatalf("after %q the focus is on %q, want %s", step.keys, got, step.want)
 		}
 	}
-	if hook := named(bars(t, p), "nf_hook_slow"); !about(hook[0].Width, 1) {
+	if hook := textsOf(bars(t, p), "nf_hook_slow"); !isNear(hook[0].Width, 1) {
 		t.Errorf("Enter did not zoom: %+v", hook)
 	}
-	p.press(t, kb.Escape)
-	if hook, poll := named(bars(t, p), "nf_hook_slow"), named(bars(t, p), "napi_poll"); !about(hook[0].Width, 0.5) ||
+	p.typeKeys(t, kb.Escape)
+	if hook, poll := textsOf(bars(t, p), "nf_hook_slow"), textsOf(bars(t, p), "napi_poll"); !isNear(hook[0].Width, 0.5) ||
 		!poll[0].Selected {
 		t.Errorf("Escape did not zoom out by one: %+v, %+v", hook, poll)
 	}
@@ -236,7 +237,7 @@ func checkFlameProfiles(t *testing.T, p *tab) {
 	if got := eval[string](t, p, shown); !strings.HasPrefix(got, "opennds") {
 		t.Errorf("tables of %q after choosing opennds", got)
 	}
-	if len(named(bars(t, p), "opennds")) != 1 {
+	if len(textsOf(bars(t, p), "opennds")) != 1 {
 		t.Error("the graph is still of the other device")
 	}
 	table := eval[string](t, p, `document.querySelector(".flame-profile:not([hidden]) table").innerText`)

@@ -10,9 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// sided is a profile of one account in which the device costs dut ns per packet
+// profileOfTwo is a profile of one account in which the device costs dut ns per packet
 // and the clean router clean, a thousand samples each.
-func sided(dut, clean float64) profile.Profile {
+func profileOfTwo(dut, clean float64) profile.Profile {
 	side := func(ns float64) profile.Side {
 		other := profile.Stack{
 			Frames: []profile.Frame{{Func: "napi/lan"}, {Func: "rest", Module: profile.Kernel}}, NsPerPacket: 1000}
@@ -24,22 +24,22 @@ func sided(dut, clean float64) profile.Profile {
 		result.OfferedMbps, 10, result.Direction, "up", result.Profile, "bulk")}
 }
 
-func TestShadeSaysNoMoreThanSamplesDo(t *testing.T) {
+func TestShadeNeedsSignificantDifference(t *testing.T) {
 	for _, tt := range []struct {
 		dut, clean float64
 		want       int
 	}{
 		{500, 0, 4}, {500, 400, 1}, {500, 250, 2}, {500, 50, 3}, {500, 480, 0}, {50, 500, -3}, {0, 500, -4}, {0, 0, 0},
 	} {
-		f := profile.Tree(sided(tt.dut, tt.clean)).Children[0].Children[0]
-		if got := shade(f.Cost); f.Func != "f" || got != tt.want {
+		f := profile.Tree(profileOfTwo(tt.dut, tt.clean)).Children[0].Children[0]
+		if got := shadeOf(f.Cost); f.Func != "f" || got != tt.want {
 			t.Errorf("%s at %v against %v ± %.0f: shade %d, want %d", f.Func, tt.dut, tt.clean, f.Margin(), got, tt.want)
 		}
 	}
 }
 
 func TestExplanationComparesWithTheTrials(t *testing.T) {
-	p := sided(500, 100)
+	p := profileOfTwo(500, 100)
 	clean := analysis.Estimate{Mean: 2200} // the profile: 1100
 	s := analysis.Summary{Cells: []analysis.Cell{{
 		Cell: result.NewCell(
@@ -77,7 +77,7 @@ func TestExplanationComparesWithTheTrials(t *testing.T) {
 
 // TestLargeProfilesAreThinnedOut: a page holds no more frames than can be drawn.
 func TestLargeProfilesAreThinnedOut(t *testing.T) {
-	p := sided(1, 1)
+	p := profileOfTwo(1, 1)
 	for i := range 50_000 {
 		name := strings.Repeat("x", 1+i%7) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676%26))
 		weight := 3000 / float64(1+i%997)
@@ -90,9 +90,9 @@ func TestLargeProfilesAreThinnedOut(t *testing.T) {
 	}
 }
 
-// TestFlamesOfNothing end: frames without time are not drawn, however many there are.
-func TestFlamesOfNothing(t *testing.T) {
-	p := sided(0, 0)
+// TestFlamesWithoutTime end: frames without time are not drawn, however many there are.
+func TestFlamesWithoutTime(t *testing.T) {
+	p := profileOfTwo(0, 0)
 	for i := range flameMostNodes + 1 {
 		p.DUT.Stacks = append(p.DUT.Stacks, profile.Stack{Frames: []profile.Frame{{Func: fmt.Sprint("f", i)}}})
 	}

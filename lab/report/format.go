@@ -11,22 +11,22 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// none stands where a figure is absent.
-const none = "–"
+// absentFigure stands where a figure is absent.
+const absentFigure = "–"
 
 // format prints a figure; none where it is absent.
 type format func(analysis.Number) string
 
-// withUnits are the forms of figures that stand alone, by the metric's unit. Figures of other units have
+// formatsByUnit are the forms of figures that stand alone, by the metric's unit. Figures of other units have
 // three digits.
-var withUnits = map[string]format{"Mbit/s": rate, "% of a core": percent, "µs": micros, "ms": millis}
+var formatsByUnit = map[string]format{"Mbit/s": rate, "% of a core": percent, "µs": micros, "ms": millis}
 
 // significant prints a figure with the given number of significant digits, without an
 // exponent and with groups of three set apart by a thin space.
 func significant(n analysis.Number, digits int) string {
 	switch {
 	case !n.Known():
-		return none
+		return absentFigure
 	case n == 0:
 		return "0"
 	}
@@ -43,24 +43,24 @@ func significant(n analysis.Number, digits int) string {
 func decimals(digits int) format {
 	return func(n analysis.Number) string {
 		if !n.Known() {
-			return none
+			return absentFigure
 		}
 		return strconv.FormatFloat(float64(n), 'f', digits, 64)
 	}
 }
 
 var (
-	three     = decimals(3) // of ratios near 1
-	fraction4 = decimals(4) // of what lies between 0 and 1, such as R²
+	digits3OfRatio = decimals(3) // of ratios near 1
+	fraction4      = decimals(4) // of what lies between 0 and 1, such as R²
 )
 
 func digits3(n analysis.Number) string { return significant(n, 3) }
 
 // digits4 is for bit rates in tables, where 999.6 and 1000 should differ.
-func digits4(n analysis.Number) string { return trimmed(n, 4) }
+func digits4(n analysis.Number) string { return significantTrimmed(n, 4) }
 
-// trimmed is significant without trailing zeros behind the point.
-func trimmed(n analysis.Number, digits int) string {
+// significantTrimmed is significant without trailing zeros behind the point.
+func significantTrimmed(n analysis.Number, digits int) string {
 	s := significant(n, digits)
 	if strings.Contains(s, ".") {
 		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
@@ -76,19 +76,21 @@ func ratio(n analysis.Number) string {
 	return decimals(2)(n)
 }
 
-// openAt is by how much the upper bound of an interval exceeds the mean where the interval says
+// openFactor is by how much the upper bound of an interval exceeds the mean where the interval says
 // nothing any more. Two blocks that differ by a factor of two may have such an interval.
-const openAt = 1000
+const openFactor = 1000
 
-// leftOpen reports whether an interval that begins above 0 leaves the figure open.
-func leftOpen(e analysis.Estimate) bool { return e.HasInterval() && e.Lo > 0 && e.Hi > openAt*e.Mean }
+// isOpenInterval reports whether an interval that begins above 0 leaves the figure open.
+func isOpenInterval(e analysis.Estimate) bool {
+	return e.HasInterval() && e.Lo > 0 && e.Hi > openFactor*e.Mean
+}
 
 // bounds prints an interval as [lo, hi], empty when absent. The digits of an open one would mislead.
 func bounds(e analysis.Estimate, print format) string {
 	switch {
 	case !e.HasInterval():
 		return ""
-	case leftOpen(e):
+	case isOpenInterval(e):
 		return fmt.Sprintf("[open, n = %d]", e.N)
 	}
 	return "[" + print(e.Lo) + ", " + print(e.Hi) + "]"
@@ -103,18 +105,18 @@ func withBounds(e analysis.Estimate, print format) string {
 func rate(n analysis.Number) string {
 	switch {
 	case !n.Known():
-		return none
+		return absentFigure
 	case n >= 1000:
-		return trimmed(n/1000, 3) + " Gbit/s"
+		return significantTrimmed(n/1000, 3) + " Gbit/s"
 	}
-	return trimmed(n, 3) + " Mbit/s"
+	return significantTrimmed(n, 3) + " Mbit/s"
 }
 
 // percent prints three significant digits, but not more than two decimals.
 func percent(n analysis.Number) string {
 	switch size := math.Abs(float64(n)); {
 	case !n.Known():
-		return none
+		return absentFigure
 	case size < 0.005:
 		return "0.00 %" // and not -0.00
 	case size < 1:
@@ -128,7 +130,7 @@ func frameShare(n analysis.Number) string {
 	const tiny = 1e-9 // of arithmetic
 	switch {
 	case !n.Known():
-		return none
+		return absentFigure
 	case math.Abs(float64(n)) < tiny:
 		return "0 %"
 	case math.Abs(float64(n-100)) < tiny:
@@ -146,8 +148,8 @@ func frameShare(n analysis.Number) string {
 // frameShareBare is frameShare without its sign.
 func frameShareBare(n analysis.Number) string { return strings.TrimSuffix(frameShare(n), " %") }
 
-// bare is percent without its sign, for tables with the unit in their heading.
-func bare(n analysis.Number) string { return strings.TrimSuffix(percent(n), " %") }
+// percentBare is percent without its sign, for tables with the unit in their heading.
+func percentBare(n analysis.Number) string { return strings.TrimSuffix(percent(n), " %") }
 
 // percentOf prints a ratio such as loss as a percentage without its sign.
 func percentOf(n analysis.Number) string { return significant(n*100, 2) }
@@ -156,7 +158,7 @@ func percentOf(n analysis.Number) string { return significant(n*100, 2) }
 func micros(n analysis.Number) string {
 	switch {
 	case !n.Known():
-		return none
+		return absentFigure
 	case n >= 1e6:
 		return digits3(n/1e6) + " s"
 	case n >= 1e3:
@@ -170,24 +172,24 @@ func millis(n analysis.Number) string { return micros(1000 * n) }
 
 // signedText prints a difference in per cent with its sign and two decimals at most.
 func signedText(n analysis.Number) string {
-	s := bare(n)
+	s := percentBare(n)
 	if n > 0 {
 		return "+" + s
 	}
 	return strings.Replace(s, "-", "\u2212", 1)
 }
 
-// number prints a count.
-func number(n int) string { return words.Grouped(strconv.Itoa(n)) }
+// groupedCount prints a count.
+func groupedCount(n int) string { return words.Grouped(strconv.Itoa(n)) }
 
-// offered is a cell's load, Mbit/s.
-func offered(c result.Cell) analysis.Number { return analysis.Number(c.Number(result.OfferedMbps)) }
+// offeredMbps is a cell's load, Mbit/s.
+func offeredMbps(c result.Cell) analysis.Number { return analysis.Number(c.Number(result.OfferedMbps)) }
 
 // clientsOf is a cell's number of clients in words.
 func clientsOf(c result.Cell) string { return words.Counted(c.Int(result.Clients), "client") }
 
-// unbroken keeps figures together with their units and intervals whole.
-func unbroken(s string) string {
+// keepTogether keeps figures together with their units and intervals whole.
+func keepTogether(s string) string {
 	return strings.NewReplacer(
 		"× ", "×\u00a0", " ×", "\u00a0×", " %", "\u00a0%", " Mbit", "\u00a0Mbit", " Gbit", "\u00a0Gbit",
 		" MiB", "\u00a0MiB", " ms", "\u00a0ms", " µs", "\u00a0µs").Replace(s)

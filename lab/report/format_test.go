@@ -10,10 +10,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-func TestNothingHasNoSign(t *testing.T) {
+func TestZeroHasNoSign(t *testing.T) {
 	for n, want := range map[analysis.Number]string{
 		-0.001: "0.00", 0.004: "0.00", -0.006: "-0.01", 0: "0.00", -1: "-1.00"} {
-		if got := bare(n); got != want {
+		if got := percentBare(n); got != want {
 			t.Errorf("%v is printed as %q, want %q", float64(n), got, want)
 		}
 	}
@@ -25,8 +25,9 @@ func TestCellsOfDifferentDimensions(t *testing.T) {
 		{Cell: result.NewCell(result.DUT, "a", result.OfferedMbps, 100)},
 		{Cell: result.NewCell(result.DUT, "b", result.Clients, 20, logins.LoginRate, 5, result.Dimension("cipher"), "aes")},
 	}
-	want := map[string][2]string{"DUT": {"a", "b"}, "Offered": {"100", none}, "Clients": {none, "20"}, "They come": {none,
-		"5/s"}, "Cipher": {"", "aes"}}
+	want := map[string][2]string{
+		"DUT": {"a", "b"}, "Offered": {"100", absentFigure}, "Clients": {absentFigure, "20"}, "They come": {absentFigure,
+			"5/s"}, "Cipher": {"", "aes"}}
 	g := build("", analysis.Summary{Dimensions: slices.Concat(cost.Dimensions, logins.Dimensions)}, cells)
 	for i, head := range g.Head {
 		for row := range cells {

@@ -67,7 +67,7 @@ func numberCell(n analysis.Number, print format) gridCell {
 	return gridCell{Main: print(n), Sort: n.String()}
 }
 
-func countCell(n int) gridCell { return gridCell{Main: number(n), Sort: strconv.Itoa(n)} }
+func countCell(n int) gridCell { return gridCell{Main: groupedCount(n), Sort: strconv.Itoa(n)} }
 
 func estimateCell(e analysis.Estimate, print format) gridCell {
 	return gridCell{Main: print(e.Mean), Small: bounds(e, print), Sort: e.Mean.String()}
@@ -82,19 +82,20 @@ func badgeCell(verdict, note string) gridCell {
 type column[T any] struct {
 	gridHead
 	cell func(T) gridCell
-	drop int            // in a narrow terminal columns go in this order; 0 stays
-	once bool           // the terminal shows the column only where its values differ, else the value is in the heading
-	said func(T) string // how the heading says the value; nil: as the column
+	drop int // in a narrow terminal columns go in this order; 0 stays
+	// the terminal shows the column only where its values differ, else the value is in the heading
+	onlyIfDiffers bool
+	said          func(T) string // how the heading says the value; nil: as the column
 	// from completes the column from the descriptions of the run's metrics; nil: it is complete.
 	from func([]analysis.Metric) column[T]
 }
 
-func (c column[T]) dropped(order int) column[T] { c.drop = order; return c }
+func (c column[T]) dropFirst(order int) column[T] { c.drop = order; return c }
 
-func (c column[T]) ifDiffers() column[T] { c.once = true; return c }
+func (c column[T]) ifDiffers() column[T] { c.onlyIfDiffers = true; return c }
 
-// left aligns the terminal's column left: its intervals differ in length.
-func (c column[T]) left() column[T] { c.Text = true; return c }
+// alignLeft aligns the terminal's column left: its intervals differ in length.
+func (c column[T]) alignLeft() column[T] { c.Text = true; return c }
 
 func textColumn[T any](name string, of func(T) string) column[T] {
 	return column[T]{gridHead: gridHead{Name: name, Text: true}, cell: func(v T) gridCell { return textCell(of(v)) }}

@@ -46,8 +46,8 @@ func redoneColumn(name string) cellColumn {
 	return countColumn(name, "", "redone", func(c analysis.Cell) int { return c.Redone })
 }
 
-// tallied lists texts with how often each was met: "saturated (3), lossy (1)".
-func tallied(list []analysis.Tally) string {
+// textsWithCounts lists texts with how often each was met: "saturated (3), lossy (1)".
+func textsWithCounts(list []analysis.Tally) string {
 	var parts []string
 	for _, t := range list {
 		parts = append(parts, fmt.Sprintf("%s (%d)", t.Text, t.Count))
@@ -69,11 +69,11 @@ func device(metric, name, note string) cellColumn {
 	return metricColumn(metric, "device", name, note, analysis.Cell.Device)
 }
 
-func clean(metric, name, note string) cellColumn {
+func cleanColumn(metric, name, note string) cellColumn {
 	return metricColumn(metric, "clean", name, note, analysis.Cell.Clean)
 }
 
-func change(metric, name, note string) cellColumn {
+func changeColumn(metric, name, note string) cellColumn {
 	return metricColumn(metric, "change", name, note, analysis.Cell.Change)
 }
 
@@ -88,7 +88,7 @@ func metricColumn(metric, side, name, note string, of figureOf) cellColumn {
 		case side == "change" && m.Against == analysis.AsRatio:
 			m.Unit, print = "×", ratio
 		case strings.HasPrefix(m.Unit, "%"):
-			print = bare
+			print = percentBare
 		case m.Unit == "Mbit/s":
 			print = digits4
 		case m.Unit == "" && strings.HasPrefix(note, "%"):
@@ -105,7 +105,7 @@ func metricColumn(metric, side, name, note string, of figureOf) cellColumn {
 
 // meanColumn is a metric with its unit, as the terminal shows it.
 func meanColumn(metrics []analysis.Metric, metric, name string, of figureOf) cellColumn {
-	print, ok := withUnits[analysis.MetricNamed(metrics, metric).Unit]
+	print, ok := formatsByUnit[analysis.MetricNamed(metrics, metric).Unit]
 	if !ok {
 		print = digits3
 	}
@@ -125,7 +125,7 @@ func dimensionColumns(s analysis.Summary, cells []analysis.Cell) []cellColumn {
 			numbers = append(numbers, cellColumn{gridHead: gridHead{Name: d.PageHead(), Unit: d.Unit, Text: true}, cell: func(
 				c analysis.Cell) gridCell {
 				if !c.Has(d.Name) {
-					return gridCell{Main: none, Text: true}
+					return gridCell{Main: absentFigure, Text: true}
 				}
 				return gridCell{Main: valueText(d, c.Cell), Sort: c.Text(d.Name), Text: true}
 			}})

@@ -22,8 +22,8 @@ func (f *factList) add(known bool, name, format string, args ...any) {
 	}
 }
 
-// oneEach has one cell a device: the first, or one that is better.
-func oneEach(cells []analysis.Cell, better func(c, than analysis.Cell) bool) (out []analysis.Cell) {
+// onePerDevice has one cell a device: the first, or one that is better.
+func onePerDevice(cells []analysis.Cell, better func(c, than analysis.Cell) bool) (out []analysis.Cell) {
 	at := map[string]int{}
 	for _, c := range cells {
 		if i, seen := at[c.DUT()]; !seen {
@@ -36,20 +36,21 @@ func oneEach(cells []analysis.Cell, better func(c, than analysis.Cell) bool) (ou
 	return out
 }
 
-// heavier compares the offered load, then the number of clients.
-func heavier(c, than analysis.Cell) bool {
+// compareLoad compares the offered load, then the number of clients.
+func compareLoad(c, than analysis.Cell) bool {
 	return result.CompareCells(c.Cell, than.Cell, result.OfferedMbps, result.Clients) > 0
 }
 
 // packets are the dimensions of packets besides their profile, and ways all of what is sent: cells that differ in
 // these share no chart.
 var (
-	packets = cost.Dimensions.Without(result.DUT, result.Direction, result.Profile, result.Clients, result.OfferedMbps)
-	ways    = append([]result.Dimension{result.Direction, result.Profile}, packets.Names()...)
+	packets = cost.Dimensions.Without(
+		result.DUT, result.Direction, result.Profile, result.Clients, result.OfferedMbps)
+	packetDimensions = append([]result.Dimension{result.Direction, result.Profile}, packets.Names()...)
 )
 
-// sameWay reports whether two cells carry the same packets the same way.
-func sameWay(a, b result.Cell) bool { return alike(a, b, ways...) }
+// samePackets reports whether two cells carry the same packets the same way.
+func samePackets(a, b result.Cell) bool { return sameDimensions(a, b, packetDimensions...) }
 
 // packetsText says how packets look to the router: their profile, the size of frames, and the link that they come to.
 func packetsText(c result.Cell) string {
@@ -62,14 +63,14 @@ func packetsText(c result.Cell) string {
 	return words.Joined(", ", parts...)
 }
 
-// wayText says what cells carry: "upload, per-packet".
-func wayText(c result.Cell) string {
+// packetsInWords says what cells carry: "upload, per-packet".
+func packetsInWords(c result.Cell) string {
 	return words.Direction(c.Text(result.Direction)) + ", " + packetsText(c)
 }
 
-// ranked begins the row of a cell's device.
-func (d *drawing) ranked(c analysis.Cell) ranked {
-	return ranked{DUT: c.DUT(), Key: c.Cell.String(), Style: d.style(c.DUT()).Class()}
+// rankedDevice begins the row of a cell's device.
+func (d *drawing) ranked(c analysis.Cell) rankedDevice {
+	return rankedDevice{DUT: c.DUT(), Key: c.Cell.String(), Style: d.style(c.DUT()).Class()}
 }
 
 // intervalText says what the lines of a picture are.
@@ -85,17 +86,17 @@ func notAccepted(c analysis.Cell, noun string) string {
 	return "no " + noun + " was accepted"
 }
 
-// named is a text of each cell.
-func named(cells []analysis.Cell, name func(analysis.Cell) string) (out []string) {
+// textsOf is a text of each cell.
+func textsOf(cells []analysis.Cell, name func(analysis.Cell) string) (out []string) {
 	for _, c := range cells {
 		out = append(out, name(c))
 	}
 	return out
 }
 
-// inCommon returns the text common to the whole list, or, where texts differ, a function
+// commonText returns the text common to the whole list, or, where texts differ, a function
 // with the text of each element.
-func inCommon[T any](list []T, text func(T) string) (all string, each func(T) string) {
+func commonText[T any](list []T, text func(T) string) (all string, each func(T) string) {
 	if slices.ContainsFunc(list, func(v T) bool { return text(v) != text(list[0]) }) {
 		return "", text
 	}
@@ -118,5 +119,5 @@ func distinct[T comparable](list []T) (out []T) {
 // loadText is the load of a cell in a sentence.
 func loadText(c analysis.Cell) string {
 	return fmt.Sprintf(
-		"at %s %s with %s", rate(offered(c.Cell)), words.Direction(c.Text(result.Direction)), clientsOf(c.Cell))
+		"at %s %s with %s", rate(offeredMbps(c.Cell)), words.Direction(c.Text(result.Direction)), clientsOf(c.Cell))
 }

@@ -27,8 +27,8 @@ func cell(dut, verdict string, ratio float64) analysis.Cell {
 	}
 }
 
-// shown is the first screen of a summary's page: the sentence, and the devices in order.
-func shown(t *testing.T, s analysis.Summary) (lead string, devices []string) {
+// firstScreen is the first screen of a summary's page: the sentence, and the devices in order.
+func firstScreen(t *testing.T, s analysis.Summary) (lead string, devices []string) {
 	t.Helper()
 	if s.Measure == "" {
 		s.Measure = cost.Name
@@ -41,7 +41,7 @@ func shown(t *testing.T, s analysis.Summary) (lead string, devices []string) {
 		t.Fatal(err)
 	}
 	checkPage(t, b.String())
-	if m := regexp.MustCompile(`<p class="lead">(.*)</p>`).FindStringSubmatch(plain(b.String())); m != nil {
+	if m := regexp.MustCompile(`<p class="lead">(.*)</p>`).FindStringSubmatch(plainSpaces(b.String())); m != nil {
 		lead = m[1]
 	}
 	for _, m := range regexp.MustCompile(`<span class="device">(.*?)</span>`).FindAllStringSubmatch(b.String(), -1) {
@@ -50,9 +50,9 @@ func shown(t *testing.T, s analysis.Summary) (lead string, devices []string) {
 	return lead, devices
 }
 
-// TestLead: the sentence names the cheapest and the dearest device that have a verdict,
+// TestLeadSentence: the sentence names the cheapest and the dearest device that have a verdict,
 // and every device that has none.
-func TestLead(t *testing.T) {
+func TestLeadSentence(t *testing.T) {
 	const beside = "Compared with a clean router, carrying the same bit at 1 Gbit/s upload with 100 clients takes "
 	limited := cell("slow", analysis.Different, 9.4)
 	limited.Metrics[cost.Delivered] = analysis.Figure{Device: analysis.Estimate{Mean: 553}}
@@ -86,7 +86,7 @@ func TestLead(t *testing.T) {
 		{"all rejected", []analysis.Cell{rejected}, "No trial was accepted, so there is nothing to compare.", "broken"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			lead, devices := shown(t, analysis.Summary{Confidence: 0.95, Delta: 0.05, Cells: tt.cells})
+			lead, devices := firstScreen(t, analysis.Summary{Confidence: 0.95, Delta: 0.05, Cells: tt.cells})
 			if lead != tt.want || strings.Join(devices, " ") != tt.devices {
 				t.Errorf("got  %s %v\nwant %s [%s]", lead, devices, tt.want, tt.devices)
 			}
@@ -96,7 +96,7 @@ func TestLead(t *testing.T) {
 
 // TestLoginsLead: more logins a second come first, and clients left out are named.
 func TestLoginsLead(t *testing.T) {
-	lead, devices := shown(t, measure.Summarise(analysistest.Storms(7, []analysistest.LoginQueue{
+	lead, devices := firstScreen(t, measure.Summarise(analysistest.Storms(7, []analysistest.LoginQueue{
 		{Name: "slow", LoginMs: 100, Leaves: 4}, {Name: "mid", LoginMs: 20}, {Name: "fast", LoginMs: 2},
 	}, []int{100}, 4), analysis.Options{}))
 	if want := "With 100 clients, all at once, fast lets in "; !strings.HasPrefix(lead, want) ||
@@ -125,7 +125,7 @@ func TestCeilingsOrder(t *testing.T) {
 		s.Ceilings = append(s.Ceilings, analysis.Ceiling{Cell: s.Cells[i].Without(result.OfferedMbps), CarriesMbps: known(
 			c.carries), FailsMbps: known(c.fails), Why: result.FlagLossy})
 	}
-	lead, devices := shown(t, s)
+	lead, devices := firstScreen(t, s)
 	if lead != "Alone on the machine and without loss, d3 carries at least 1 Gbit/s, and d0 less than 250 Mbit/s." ||
 		!slices.Equal(devices, []string{"d3", "d2", "d1", "d4", "d0"}) {
 		t.Errorf("%s %v", lead, devices)

@@ -11,14 +11,14 @@ import (
 // TestManyTrials: a large run still gives a page of sensible size, which says
 // that not every trial is drawn.
 func TestManyTrials(t *testing.T) {
-	spec := portals()
+	spec := portalSpec()
 	spec.RejectEvery, spec.Windows, spec.Blocks = 0, 50, 24
 	run := simulate(spec)
 	if len(run.Trials) < 10_000 {
 		t.Fatalf("only %d trials", len(run.Trials))
 	}
 	dir, s := write(t, run)
-	page := string(read(t, dir, report.HTMLFile))
+	page := string(readFile(t, dir, report.HTMLFile))
 	checkPage(t, page)
 	if !strings.Contains(page, "At most 200 trials a cell are drawn") {
 		t.Error("the page does not say that trials are left out of the charts")
@@ -33,7 +33,7 @@ func TestManyTrials(t *testing.T) {
 
 // manyCells is a run of 200 cells and 10,000 trials, a tenth of them rejected.
 func manyCells() analysistest.Spec {
-	spec := portals()
+	spec := portalSpec()
 	spec.DUTs = append(spec.DUTs, analysistest.DUT{Name: "allow-list", Ratio: 1.01})
 	spec.Clients = []int{1, 10, 50, 100, 250}
 	spec.Offered = []float64{100, 200, 300, 400, 500, 600, 700, 800, 900, 1000}
@@ -49,7 +49,7 @@ func TestManyCells(t *testing.T) {
 		t.Fatalf("only %d trials", len(run.Trials))
 	}
 	dir, s := write(t, run)
-	page := string(read(t, dir, report.HTMLFile))
+	page := string(readFile(t, dir, report.HTMLFile))
 	checkPage(t, page)
 	if len(s.Cells) != 200 || len(page) > 4_000_000 {
 		t.Errorf("page of %d bytes for %d cells", len(page), len(s.Cells))

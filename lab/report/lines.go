@@ -8,8 +8,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// lineNames are what the metrics with lines are called.
-var lineNames = map[string]string{cost.EnterCPU: "where the load enters", cost.LeaveCPU: "where it leaves"}
+// namesOfLines are what the metrics with lines are called.
+var namesOfLines = map[string]string{cost.EnterCPU: "where the load enters", cost.LeaveCPU: "where it leaves"}
 
 // linesGrid has the straight lines of each router's CPU over the payload.
 func linesGrid(s analysis.Summary) grid {
@@ -21,7 +21,7 @@ func linesGrid(s analysis.Summary) grid {
 		for _, l := range sweep.Trends {
 			g.add(sweep.Cell.String()+" "+l.Metric, routerCell(sweep.Cell),
 				textCell(words.Direction(sweep.Cell.Text("direction"))), textCell(sweep.Cell.Text("clients")),
-				textCell(words.Or(lineNames[l.Metric], l.Metric)), estimateCell(l.Slope, digits3),
+				textCell(words.Or(namesOfLines[l.Metric], l.Metric)), estimateCell(l.Slope, digits3),
 				estimateCell(l.Intercept, digits3), numberCell(l.R2, fraction4), estimateCell(l.OverClean, ratio))
 		}
 	}

@@ -24,7 +24,7 @@ import (
 // to its headings, and photographs it whole.
 func TestNavigation(t *testing.T) {
 	browser := newBrowser(t)
-	spec := portals()
+	spec := portalSpec()
 	spec.Offered = []float64{100, 1000}
 	dir, _ := write(t, simulate(spec))
 	file := filepath.Join(dir, report.HTMLFile)
@@ -38,8 +38,8 @@ func TestNavigation(t *testing.T) {
 // linksInSight are those into the page that need no fold to be opened.
 const linksInSight = `[...document.querySelectorAll("nav a, main a")].filter((a) => a.hash && a.getClientRects().length > 0)`
 
-// landing is where a link led.
-type landing struct {
+// linkTarget is where a link led.
+type linkTarget struct {
 	// of the target in the window, the least its top may be, of the window, and of what is left to scroll
 	Top, Least, Height, Bottom float64
 	Seen                       bool // nothing lies on the target
@@ -66,7 +66,7 @@ func checkLinks(t *testing.T, browser context.Context, file string, v view) {
 			t.Fatal(err)
 		}
 		// The page has come to rest when it has stood still for fifteen frames.
-		got := eval[landing](t, p, `new Promise((done) => {
+		got := eval[linkTarget](t, p, `new Promise((done) => {
 			let still = 0, last = -1;
 			const look = () => {
 				still = location.hash && scrollY === last ? still + 1 : 0;

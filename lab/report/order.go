@@ -12,33 +12,33 @@ import (
 // An order of devices is claimed only where intervals decide it: one device is before another when both have an
 // interval and these do not overlap. Sentences and captions ask here before they name a first or a last.
 
-// apart reports whether two figures are known to differ: their intervals do not overlap.
-func apart(a, b analysis.Estimate) bool {
+// differSurely reports whether two figures are known to differ: their intervals do not overlap.
+func differSurely(a, b analysis.Estimate) bool {
 	return a.HasInterval() && b.HasInterval() && (a.Hi < b.Lo || b.Hi < a.Lo)
 }
 
-// foremost are those of a ranked list that may be its first: the first, and all whose figures are not apart from its.
-func foremost[T any](ranked []T, of func(T) analysis.Estimate) (out []T) {
+// maybeFirst are those of a ranked list that may be its first: the first, and all whose figures are not apart from its.
+func maybeFirst[T any](ranked []T, of func(T) analysis.Estimate) (out []T) {
 	for i, v := range ranked {
-		if i == 0 || !apart(of(ranked[0]), of(v)) {
+		if i == 0 || !differSurely(of(ranked[0]), of(v)) {
 			out = append(out, v)
 		}
 	}
 	return out
 }
 
-// hindmost are those that may be its last, the last first.
-func hindmost[T any](ranked []T, of func(T) analysis.Estimate) []T {
+// maybeLast are those that may be its last, the last first.
+func maybeLast[T any](ranked []T, of func(T) analysis.Estimate) []T {
 	turned := slices.Clone(ranked)
 	slices.Reverse(turned)
-	return foremost(turned, of)
+	return maybeFirst(turned, of)
 }
 
 // othersNamed bounds the devices that a sentence names of those that cannot be told apart.
 const othersNamed = 3
 
-// namedFew lists the first names, and how many there are more.
-func namedFew(names []string) string {
+// firstNames lists the first names, and how many there are more.
+func firstNames(names []string) string {
 	shown, more := bounded(names, othersNamed)
 	if more > 0 {
 		shown = append(slices.Clone(shown), words.Counted(more, "other"))
@@ -49,8 +49,8 @@ func namedFew(names []string) string {
 // orderClause says what a sentence that names the first and the last of ranked cells leaves open of their order;
 // empty where intervals decide it, and for fewer than two cells.
 func orderClause(ranked []analysis.Cell, of func(analysis.Cell) analysis.Estimate) string {
-	first, last := foremost(ranked, of), hindmost(ranked, of)
-	names := func(cells []analysis.Cell) string { return namedFew(named(cells, analysis.Cell.DUT)) }
+	first, last := maybeFirst(ranked, of), maybeLast(ranked, of)
+	names := func(cells []analysis.Cell) string { return firstNames(textsOf(cells, analysis.Cell.DUT)) }
 	switch {
 	case len(ranked) < 2 || len(first) == 1 && len(last) == 1:
 		return ""
@@ -74,15 +74,15 @@ func deviceOf(metric string) func(analysis.Cell) analysis.Estimate {
 // costRatio is the overhead ratio.
 func costRatio(c analysis.Cell) analysis.Estimate { return c.Change(cost.PerBit) }
 
-// measuredOf are the cells of which a figure is known.
-func measuredOf(cells []analysis.Cell, of func(analysis.Cell) analysis.Estimate) []analysis.Cell {
-	return without(cells, func(c analysis.Cell) bool { return !of(c).Mean.Known() })
+// withFigure returns the cells of which a figure is known.
+func withFigure(cells []analysis.Cell, of func(analysis.Cell) analysis.Estimate) []analysis.Cell {
+	return removeIf(cells, func(c analysis.Cell) bool { return !of(c).Mean.Known() })
 }
 
 // asEstimated marks the order of a picture in which neighbours' intervals overlap.
 func (r ranking) asEstimated() bool {
 	for i, row := range r.Rows {
-		if i > 0 && row.Interval != "" && r.Rows[i-1].Interval != "" && !apart(r.Rows[i-1].At, row.At) {
+		if i > 0 && row.Interval != "" && r.Rows[i-1].Interval != "" && !differSurely(r.Rows[i-1].At, row.At) {
 			return true
 		}
 	}

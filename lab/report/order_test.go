@@ -19,8 +19,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// among is a cell whose metrics all have one interval.
-func among(dut string, lo, mean, hi float64, metrics ...string) analysis.Cell {
+// cellWithInterval is a cell whose metrics all have one interval.
+func cellWithInterval(dut string, lo, mean, hi float64, metrics ...string) analysis.Cell {
 	c := cell(dut, "", 1)
 	e := analysis.Estimate{Mean: analysis.Number(mean), Lo: analysis.Number(lo), Hi: analysis.Number(hi), N: 3}
 	for _, m := range metrics {
@@ -45,11 +45,13 @@ func TestOrderIsClaimedWhereIntervalsDecide(t *testing.T) {
 			s.Metrics = append(s.Metrics, analysis.Metric{Name: m, Short: "NDR", Better: analysis.More})
 		}
 		for _, decided := range []bool{true, false} {
-			s.Cells = []analysis.Cell{among("a", 130, 321, 553, metrics...), among("b", 61, 300, 935, metrics...)}
+			s.Cells = []analysis.Cell{
+				cellWithInterval("a", 130, 321, 553, metrics...), cellWithInterval("b", 61, 300, 935, metrics...)}
 			if decided {
-				s.Cells = []analysis.Cell{among("a", 300, 321, 353, metrics...), among("b", 100, 110, 120, metrics...)}
+				s.Cells = []analysis.Cell{
+					cellWithInterval("a", 300, 321, 353, metrics...), cellWithInterval("b", 100, 110, 120, metrics...)}
 			}
-			lead, _ := shown(t, s)
+			lead, _ := firstScreen(t, s)
 			open := strings.Contains(lead, "open")
 			if lead == "" || open == decided {
 				t.Errorf("%s, decided %v: %q", name, decided, lead)
@@ -81,7 +83,7 @@ func TestLeadOfCostsThatOverlap(t *testing.T) {
 		c.Metrics[cost.PerBit].Change.Lo, c.Metrics[cost.PerBit].Change.Hi = analysis.Number(lo), analysis.Number(hi)
 		return c
 	}
-	lead, _ := shown(t, analysis.Summary{Confidence: 0.95, Delta: 0.05, Cells: []analysis.Cell{
+	lead, _ := firstScreen(t, analysis.Summary{Confidence: 0.95, Delta: 0.05, Cells: []analysis.Cell{
 		near("a", analysis.Different, 1.5, 1.9, 2.4), near("b", analysis.Different, 1.6, 2, 2.5),
 		near("c", analysis.Different, 4, 5, 6), near("d", analysis.Inconclusive, 0.37, 5.5, 83),
 	}})
@@ -91,8 +93,8 @@ func TestLeadOfCostsThatOverlap(t *testing.T) {
 	}
 }
 
-// TestRejectedShareIsSaid: the first screen says how many trials were rejected, of how many.
-func TestRejectedShareIsSaid(t *testing.T) {
+// TestFirstScreenCountsRejectedTrials: the first screen says how many trials were rejected, of how many.
+func TestFirstScreenCountsRejectedTrials(t *testing.T) {
 	s := analysis.Summary{Measure: cost.Name, Noun: "trial", Confidence: 0.95, Delta: 0.05, Cells: []analysis.Cell{cell(
 		"a", analysis.Different, 2)}}
 	for want, counts := range map[string]analysis.Counts{
@@ -100,7 +102,7 @@ func TestRejectedShareIsSaid(t *testing.T) {
 		"None of 80 trials was rejected.":      {Accepted: 80},
 	} {
 		s.Trials = counts
-		if text := plain(pageOf(t, s)); !strings.Contains(text, `<p class="trials">`+want) {
+		if text := plainSpaces(pageOf(t, s)); !strings.Contains(text, `<p class="trials">`+want) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
@@ -109,7 +111,7 @@ func TestRejectedShareIsSaid(t *testing.T) {
 // TestNoChartWithoutAValue: clients that lease nothing have no chart, table or column of leases, and no page has the
 // words of another kind of clients.
 func TestNoChartWithoutAValue(t *testing.T) {
-	run := stormy()
+	run := loginRun()
 	for _, leases := range []bool{true, false} {
 		if !leases {
 			for i := range run.Own {

@@ -24,7 +24,7 @@ var (
 )
 
 var page = template.Must(template.Must(template.New("report").Funcs(template.FuncMap{
-	"prose": prose, "unbroken": unbroken, "ending": endingOf, "limit": limitSentence, "left": leftSentences,
+	"prose": htmlOf, "unbroken": keepTogether, "ending": outcomeWordOf, "limit": limitSentence, "left": leftSentences,
 	"where": trialPlace, "fromOne": func(n int) int { return n + 1 },
 }).Parse(pageSource)).Parse(flameSource))
 
@@ -48,7 +48,7 @@ type pageData struct {
 	Reading    string
 	ModeNote   string
 
-	Claims  []claim
+	Claims  []claimRow
 	Groups  []figureGroup
 	Studies []studyPart
 
@@ -65,9 +65,9 @@ type pageData struct {
 	Stability    []figure
 	Multiplicity string
 	Counts       string
-	Rejects      listed[rejectRow]
-	Rejected     listed[result.Trial]
-	Failed       listed[analysis.FailedBlock]
+	Rejects      shortList[rejectRow]
+	Rejected     shortList[result.Trial]
+	Failed       shortList[analysis.FailedBlock]
 	Facts        []fact
 }
 
@@ -92,7 +92,7 @@ func write(w io.Writer, name string, data any) error {
 	var b strings.Builder
 	err := page.ExecuteTemplate(&b, name, data)
 	if err == nil {
-		_, err = io.WriteString(w, result.HarmlessPage(b.String()))
+		_, err = io.WriteString(w, result.PrintablePage(b.String()))
 	}
 	return err
 }
@@ -110,7 +110,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 		Title:       words.Or(s.Experiment, "Run"), Meta: pageMeta(run, s), Facts: facts(run.Environment),
 		Empty: "No trial of a device under test was recorded, so there is nothing to compare. The sections below say " +
 			"what was skipped, rejected or went wrong.",
-		FoundCount: findingCounts(s.Findings), Reading: unbroken(words.Capitalised(v.reading(s))),
+		FoundCount: findingCounts(s.Findings), Reading: keepTogether(words.Capitalised(v.reading(s))),
 		Counts: fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.", words.Counted(s.Trials.Accepted, s.Noun),
 			s.Trials.Rejected, s.Trials.Redone),
 	}
@@ -118,7 +118,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	data.Lead, data.Rejection, data.Picture = lead, rejection(s), ranking.picture(s.Skipped)
 	v.fill(&data, d, s)
 	data.dropEmpty()
-	data.Claims = claims(s.Findings)
+	data.Claims = groupFindings(s.Findings)
 	data.Studies = d.studyParts(append([]analysis.Summary{s}, with...), s.Findings)
 	data.addTrust(run, s)
 	data.mark(s.Mark)
@@ -140,7 +140,8 @@ func rejection(s analysis.Summary) string {
 		return fmt.Sprintf("None of %s was rejected.", words.Counted(all, s.Noun))
 	}
 	share := analysis.Number(100 * float64(s.Trials.Rejected) / float64(all))
-	return unbroken(fmt.Sprintf("%d of %s rejected (%s).", s.Trials.Rejected, words.Counted(all, s.Noun), percent(share)))
+	return keepTogether(
+		fmt.Sprintf("%d of %s rejected (%s).", s.Trials.Rejected, words.Counted(all, s.Noun), percent(share)))
 }
 
 // nothingMeasured says why a run has no accepted trial, "" for one that has some, or of which nothing is known.
@@ -168,7 +169,7 @@ func nothingMeasured(s analysis.Summary) string {
 // dropEmpty leaves out charts without a value, and groups that have nothing else.
 func (data *pageData) dropEmpty() {
 	for _, list := range []*[]figure{&data.Capacity, &data.NoiseFigure, &data.Stability} {
-		*list = drawn(*list)
+		*list = withValues(*list)
 	}
 	for i := range data.Groups {
 		data.Groups[i].dropEmpty()
@@ -176,24 +177,24 @@ func (data *pageData) dropEmpty() {
 }
 
 func (g *figureGroup) dropEmpty() {
-	g.Figures = drawn(g.Figures)
+	g.Figures = withValues(g.Figures)
 	for i := range g.Folds {
 		g.Folds[i].dropEmpty()
 	}
 	g.Folds = slices.DeleteFunc(g.Folds, func(f figureGroup) bool { return len(f.Figures) == 0 })
 }
 
-// drawn are the charts that show a value.
-func drawn(list []figure) []figure {
-	return without(list, func(f figure) bool {
+// withValues are the charts that show a value.
+func withValues(list []figure) []figure {
+	return removeIf(list, func(f figure) bool {
 		return !slices.ContainsFunc(f.Data.Rows, func(r gridRow) bool {
 			return slices.ContainsFunc(r.Cells, func(c gridCell) bool { return !c.Header && c.Sort != "" })
 		})
 	})
 }
 
-// without is a list less what drop says.
-func without[T any](list []T, drop func(T) bool) []T {
+// removeIf is a list less what drop says.
+func removeIf[T any](list []T, drop func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(list), drop)
 }
 
@@ -233,7 +234,7 @@ func pageMeta(run result.Run, s analysis.Summary) []string {
 	if env.Kernel != "" {
 		kernel = "Linux " + env.Kernel
 	}
-	profiles := named(s.Cells, func(c analysis.Cell) string { return c.Text(result.Profile) })
+	profiles := textsOf(s.Cells, func(c analysis.Cell) string { return c.Text(result.Profile) })
 	slices.Sort(profiles)
 	all := []string{start, took, viewOf(s).how(s), strings.Join(slices.Compact(profiles), ","), env.CPUModel, kernel}
 	return slices.DeleteFunc(all, func(text string) bool { return text == "" })
@@ -251,15 +252,15 @@ type rejectRow struct {
 	analysis.Tally
 }
 
-// listed is the beginning of a list, and how many more there are.
-type listed[T any] struct {
+// shortList is the beginning of a list, and how many more there are.
+type shortList[T any] struct {
 	Shown []T
 	More  int
 }
 
-func listing[T any](all []T, most int) listed[T] {
+func shorten[T any](all []T, most int) shortList[T] {
 	shown, more := bounded(all, most)
-	return listed[T]{shown, more}
+	return shortList[T]{shown, more}
 }
 
 // addTrust lists what was rejected and what failed.
@@ -273,8 +274,8 @@ func (data *pageData) addTrust(run result.Run, s analysis.Summary) {
 			rejects = append(rejects, rejectRow{cellPlace(c.DUT(), c.Cell), r})
 		}
 	}
-	data.Rejects, data.Failed = listing(rejects, reasonRows), listing(s.FailedBlocks, failedRows)
-	data.Rejected = listing(
+	data.Rejects, data.Failed = shorten(rejects, reasonRows), shorten(s.FailedBlocks, failedRows)
+	data.Rejected = shorten(
 		slices.DeleteFunc(slices.Clone(run.Trials), func(t result.Trial) bool { return t.Accepted }), rejectedRows)
 }
 
@@ -287,7 +288,7 @@ func bounded[T any](list []T, most int) (kept []T, more int) {
 }
 
 func cellPlace(name string, c result.Cell) string {
-	return fmt.Sprintf("%s, %s, %s %s", name, rate(offered(c)), clientsOf(c), c.Text(result.Direction))
+	return fmt.Sprintf("%s, %s, %s %s", name, rate(offeredMbps(c)), clientsOf(c), c.Text(result.Direction))
 }
 
 func trialPlace(t result.Trial) string {

@@ -22,7 +22,7 @@ import (
 // bothSweeps is a run over bandwidth and over clients with the study's devices
 // and levels, so that the page has every section.
 func bothSweeps() analysistest.Spec {
-	spec := portals()
+	spec := portalSpec()
 	spec.DUTs = append(spec.DUTs, analysistest.DUT{Name: "allow-list", Ratio: 1.01})
 	spec.Clients, spec.Offered = []int{1, 10, 50, 100}, []float64{100, 200, 400, 800, 1000}
 	return spec
@@ -191,11 +191,11 @@ func levelFigures(s stored) (figures map[result.Dimension]map[string]string, lev
 
 // checkKeyboard uses the page without a mouse.
 func checkKeyboard(t *testing.T, p *tab) {
-	p.press(t, kb.Tab)
+	p.typeKeys(t, kb.Tab)
 	if class := eval[string](t, p, `document.activeElement.className`); class != "skip" {
 		t.Errorf("the first stop of the Tab key is %q, not the skip link", class)
 	}
-	p.press(t, kb.Enter)
+	p.typeKeys(t, kb.Enter)
 	if id := eval[string](t, p, `document.activeElement.id`); id != "main" {
 		t.Errorf("the skip link leads to %q", id)
 	}
@@ -215,7 +215,7 @@ func checkKeyboard(t *testing.T, p *tab) {
 	}
 	for i, keys := range []string{kb.Enter, " "} {
 		focus("metrics.cpu_ns_per_bit.change.mean")
-		p.press(t, keys)
+		p.typeKeys(t, keys)
 		got := column()
 		for j := 1; j < len(got); j++ {
 			if i == 0 && got[j] < got[j-1] || i == 1 && got[j] > got[j-1] {
@@ -243,7 +243,7 @@ func checkFocus(t *testing.T, p *tab) {
 		`(() => { const s = document.querySelector("#results ~ details summary"); s.focus(); return true; })()`) {
 		t.Fatal("no fold")
 	}
-	p.press(t, kb.Enter)
+	p.typeKeys(t, kb.Enter)
 	if !eval[bool](t, p, `document.activeElement.parentElement.open`) {
 		t.Error("a fold does not open with the Enter key")
 	}
@@ -309,7 +309,7 @@ func checkSchemes(t *testing.T, p *tab) {
 	if light := eval[float64](t, p, brightness); light < 200 {
 		t.Errorf("the light page has a brightness of %.0f", light)
 	}
-	p.look(t, wideDark)
+	p.setView(t, wideDark)
 	if dark := eval[float64](t, p, brightness); dark > 60 {
 		t.Errorf("the dark page has a brightness of %.0f", dark)
 	}

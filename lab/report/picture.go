@@ -20,7 +20,7 @@ type ranking struct {
 	// LoadAlone: the sentence above the picture does not say the load, so a phone shows it too.
 	LoadAlone bool
 	Order     string
-	Rows      []ranked
+	Rows      []rankedDevice
 	// Reference is a line across all rows; 0: none.
 	Reference     analysis.Number
 	ReferenceName string
@@ -30,8 +30,8 @@ type ranking struct {
 	Notes         []string
 }
 
-// ranked is one device: a row of the picture, and one of the table below.
-type ranked struct {
+// rankedDevice is one device: a row of the picture, and one of the table below.
+type rankedDevice struct {
 	DUT, Key, Style string
 	// At is the place of the mark, with the ends of its line. Without a mean the
 	// device has no place.
@@ -61,7 +61,7 @@ type picture struct {
 
 // pictureRow is a device with its marks. Stem joins the mark to the reference.
 type pictureRow struct {
-	ranked
+	rankedDevice
 	Placed      bool
 	Mark        float64
 	Reach, Stem *pictureSpan
@@ -78,8 +78,8 @@ type pictureLine struct {
 	Name, Side string
 }
 
-// rank puts devices in order by a figure, the smallest first. What has none comes last.
-func rank[T any](list []T, figure func(T) analysis.Number) {
+// rankBy puts devices in order by a figure, the smallest first. What has none comes last.
+func rankBy[T any](list []T, figure func(T) analysis.Number) {
 	place := func(v T) float64 {
 		if n := figure(v); n.Known() {
 			return float64(n)
@@ -98,9 +98,10 @@ func (r ranking) picture(skipped []result.Skip) picture {
 	var points []chart.Point
 	for i, row := range r.Rows {
 		if row.At.Mean > 0 {
-			points = append(points, mark("", 0, row.At, ""))
+			points = append(points, meanPoint("", 0, row.At, ""))
 		}
-		r.Rows[i].Value, r.Rows[i].Interval, r.Rows[i].Note = unbroken(row.Value), unbroken(row.Interval), unbroken(row.Note)
+		r.Rows[i].Value, r.Rows[i].Interval, r.Rows[i].Note = keepTogether(row.Value), keepTogether(row.Interval),
+			keepTogether(row.Note)
 		for _, f := range row.Facts {
 			p.Heads = append(p.Heads, f.Name)
 		}
@@ -108,7 +109,7 @@ func (r ranking) picture(skipped []result.Skip) picture {
 	p.Heads = distinct(p.Heads)
 	ruler := chart.NewRuler(points, float64(r.Reference), float64(r.Floor.Lo), float64(r.Floor.Hi))
 	for _, row := range r.Rows {
-		p.Devices = append(p.Devices, row.lay(ruler, r.Reference))
+		p.Devices = append(p.Devices, row.placeMarks(ruler, r.Reference))
 	}
 	for _, s := range skipped {
 		p.Skipped = words.Joined(", ", p.Skipped, s.DUT)
@@ -142,38 +143,38 @@ func (p *picture) layAxis(ruler chart.Ruler) {
 	if f := p.Floor; p.Line != nil && !(f.Lo > 0) {
 		p.BandText = "noise floor: not known"
 	} else if f.Lo > 0 {
-		p.Band = span(ruler, f.Lo, f.Hi)
-		p.BandText = fmt.Sprintf("noise floor: two clean routers, %s to %s", three(f.Lo), three(f.Hi))
+		p.Band = spanBetween(ruler, f.Lo, f.Hi)
+		p.BandText = fmt.Sprintf("noise floor: two clean routers, %s to %s", digits3OfRatio(f.Lo), digits3OfRatio(f.Hi))
 	}
 }
 
 // Fact is a fact of the device by its name.
-func (row ranked) Fact(name string) string {
+func (row rankedDevice) Fact(name string) string {
 	for _, f := range row.Facts {
 		if f.Name == name {
-			return unbroken(f.Value)
+			return keepTogether(f.Value)
 		}
 	}
-	return none
+	return absentFigure
 }
 
-// lay places the marks of a device.
-func (row ranked) lay(ruler chart.Ruler, reference analysis.Number) pictureRow {
-	out := pictureRow{ranked: row, Placed: row.At.Mean > 0}
+// placeMarks places the marks of a device.
+func (row rankedDevice) placeMarks(ruler chart.Ruler, reference analysis.Number) pictureRow {
+	out := pictureRow{rankedDevice: row, Placed: row.At.Mean > 0}
 	if !out.Placed {
 		return out
 	}
 	out.Mark = ruler.At(float64(row.At.Mean))
 	if reference > 0 {
-		out.Stem = span(ruler, min(reference, row.At.Mean), max(reference, row.At.Mean))
+		out.Stem = spanBetween(ruler, min(reference, row.At.Mean), max(reference, row.At.Mean))
 	}
-	if row.At.HasInterval() && !leftOpen(row.At) {
-		out.Reach = span(ruler, row.At.Lo, row.At.Hi)
+	if row.At.HasInterval() && !isOpenInterval(row.At) {
+		out.Reach = spanBetween(ruler, row.At.Lo, row.At.Hi)
 	}
 	return out
 }
 
-func span(ruler chart.Ruler, lo, hi analysis.Number) *pictureSpan {
+func spanBetween(ruler chart.Ruler, lo, hi analysis.Number) *pictureSpan {
 	from, to := ruler.At(float64(lo)), ruler.At(float64(hi))
 	out := &pictureSpan{From: from, Width: math.Round(100*(to-from)) / 100}
 	if !ruler.Holds(float64(lo)) || !ruler.Holds(float64(hi)) {

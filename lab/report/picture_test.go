@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	desk = view{name: "desk", width: 1440, height: 900}
+	desktop = view{name: "desk", width: 1440, height: 900}
 
 	pictureOf = flag.String(
 		"picture-of", "", "run folder with the report that TestPicture photographs; default: a simulated run")
@@ -79,7 +79,7 @@ func TestFirstScreen(t *testing.T) {
 	browser := newBrowser(t)
 	dir, _ := write(t, sevenGateways())
 	s := readSummary(t, dir)
-	for _, v := range []view{desk, phone} {
+	for _, v := range []view{desktop, phone} {
 		t.Run(v.name, func(t *testing.T) {
 			p := open(t, browser, filepath.Join(dir, report.HTMLFile), v)
 			rows := drawnRows(t, p)
@@ -143,20 +143,20 @@ func checkRoom(t *testing.T, p *tab, rows []drawnRow, v view) {
 			if a.Left < picture.Left-1 || a.Right > picture.Right+1 {
 				t.Errorf("%s: a text at %+v sticks out of %+v", row.Device, a, picture)
 			}
-			if next := i + 1; i != 1 && next < len(row.Texts) && overlap(a, row.Texts[next]) { // the second holds the third
+			if next := i + 1; i != 1 && next < len(row.Texts) && boxesOverlap(a, row.Texts[next]) { // the second holds the third
 				t.Errorf("%s: texts lie on one another: %+v %+v", row.Device, a, row.Texts[next])
 			}
 		}
 	}
 }
 
-func overlap(a, b box) bool {
+func boxesOverlap(a, b box) bool {
 	return a.Left < b.Right-1 && b.Left < a.Right-1 && a.Top < b.Bottom-1 && b.Top < a.Bottom-1
 }
 
 // TestFirstScreenOfLogins: devices are ranked by clients let in a second.
 func TestFirstScreenOfLogins(t *testing.T) {
-	dir, s := write(t, stormy())
+	dir, s := write(t, loginRun())
 	rows := drawnRows(t, open(t, newBrowser(t), filepath.Join(dir, report.HTMLFile), phone))
 	for i, dut := range []string{"fast", "opennds"} {
 		index := slices.IndexFunc(

@@ -23,8 +23,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// portals is the fixture of most tests: true ratios 5, 2.2 and 0.9.
-func portals() analysistest.Spec {
+// portalSpec is the fixture of most tests: true ratios 5, 2.2 and 0.9.
+func portalSpec() analysistest.Spec {
 	return analysistest.Spec{
 		Seed: 11,
 		DUTs: []analysistest.DUT{
@@ -40,13 +40,13 @@ func portals() analysistest.Spec {
 
 // single is a run that sweeps over nothing.
 func single() analysistest.Spec {
-	spec := portals()
+	spec := portalSpec()
 	spec.Offered, spec.RejectEvery = []float64{500}, 0
 	return spec
 }
 
-// stormy is a run that measured logins.
-func stormy() result.Run {
+// loginRun is a run that measured logins.
+func loginRun() result.Run {
 	return analysistest.Storms(7, []analysistest.LoginQueue{
 		{Name: "fast", LoginMs: 2, Limit: logins.LimitGenerator}, {Name: "opennds", LoginMs: 100, Leaves: 4, Dies: true},
 	}, []int{30, 100}, 4)
@@ -67,9 +67,9 @@ func golden(t *testing.T, name string, got []byte) {
 }
 
 func TestTerminal(t *testing.T) {
-	troubled := portals()
+	troubled := portalSpec()
 	troubled.RejectEvery = 1
-	both := portals()
+	both := portalSpec()
 	both.Directions, both.Clients, both.RejectEvery = []string{"up", "down"}, []int{1, 100}, 0
 	both.Offered = []float64{1000}
 	oneBlock := single()
@@ -79,17 +79,17 @@ func TestTerminal(t *testing.T) {
 		run   result.Run
 		width int
 	}{
-		{"portals", simulate(portals()), 160},
-		{"portals-80", simulate(portals()), 80},
-		{"portals-40", simulate(portals()), 40},
+		{"portals", simulate(portalSpec()), 160},
+		{"portals-80", simulate(portalSpec()), 80},
+		{"portals-40", simulate(portalSpec()), 40},
 		{"both", simulate(both), 0},
 		{"one-block", simulate(oneBlock), 120},
 		{"rejected", simulate(troubled), 100},
 		{"empty", result.Run{}, 100},
-		{"storms", stormy(), 160},
-		{"storms-60", stormy(), 60},
-		{"captures", captured(false), 120},
-		{"capture-parameters", captured(true), 100},
+		{"storms", loginRun(), 160},
+		{"storms-60", loginRun(), 60},
+		{"captures", captureRun(false), 120},
+		{"capture-parameters", captureRun(true), 100},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b bytes.Buffer
@@ -115,7 +115,7 @@ func write(t *testing.T, run result.Run) (dir string, s analysis.Summary) {
 	return dir, s
 }
 
-func read(t *testing.T, dir, name string) []byte {
+func readFile(t *testing.T, dir, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {
@@ -152,8 +152,8 @@ func TestTerminalIsPlain(t *testing.T) {
 // TestWrite goes from a run folder to every file and holds the figures against
 // the truth of the simulation.
 func TestWrite(t *testing.T) {
-	dir, _ := write(t, simulate(portals()))
-	golden(t, "summary.csv", read(t, dir, report.CSVFile))
+	dir, _ := write(t, simulate(portalSpec()))
+	golden(t, "summary.csv", readFile(t, dir, report.CSVFile))
 	s := readSummary(t, dir)
 	truth := map[string]float64{"coovachilli": 5, "ebpf": 0.9, "opennds": 2.2}
 	if len(s.Cells) != 9 || len(s.Skipped) != 1 {
@@ -170,13 +170,13 @@ func TestWrite(t *testing.T) {
 	}
 	first := map[string][]byte{}
 	for _, name := range []string{report.SummaryFile, report.CSVFile, report.HTMLFile} {
-		first[name] = read(t, dir, name)
+		first[name] = readFile(t, dir, name)
 	}
 	if _, err := report.Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	for name, data := range first {
-		if !bytes.Equal(data, read(t, dir, name)) {
+		if !bytes.Equal(data, readFile(t, dir, name)) {
 			t.Errorf("%s differs the second time", name)
 		}
 	}
@@ -184,9 +184,9 @@ func TestWrite(t *testing.T) {
 
 // TestSummaryKeys pins the names others build on.
 func TestSummaryKeys(t *testing.T) {
-	dir, _ := write(t, simulate(portals()))
+	dir, _ := write(t, simulate(portalSpec()))
 	var s map[string]any
-	if err := json.Unmarshal(read(t, dir, report.SummaryFile), &s); err != nil {
+	if err := json.Unmarshal(readFile(t, dir, report.SummaryFile), &s); err != nil {
 		t.Fatal(err)
 	}
 	need := func(where string, in any, keys ...string) {
@@ -218,8 +218,8 @@ func TestSummaryKeys(t *testing.T) {
 }
 
 func TestCSVShape(t *testing.T) {
-	dir, s := write(t, simulate(portals()))
-	rows, err := csv.NewReader(bytes.NewReader(read(t, dir, report.CSVFile))).ReadAll()
+	dir, s := write(t, simulate(portalSpec()))
+	rows, err := csv.NewReader(bytes.NewReader(readFile(t, dir, report.CSVFile))).ReadAll()
 	if err != nil { // ReadAll also checks that all rows are of one length
 		t.Fatal(err)
 	}
@@ -235,14 +235,14 @@ func TestCSVShape(t *testing.T) {
 	}
 }
 
-var outside = regexp.MustCompile(`(?i)(src|href|url|@import)\s*[=(]?\s*["']?(https?:)?//`)
+var externalReference = regexp.MustCompile(`(?i)(src|href|url|@import)\s*[=(]?\s*["']?(https?:)?//`)
 
 // checkPage holds what is true of every page: nothing from outside, no figure
 // that is none, charts that are well-formed XML with a title, ids used once,
 // headings that do not skip a level.
 func checkPage(t *testing.T, html string) {
 	t.Helper()
-	if m := outside.FindString(html); m != "" {
+	if m := externalReference.FindString(html); m != "" {
 		t.Errorf("the page asks for something outside: %s", m)
 	}
 	html, script, _ := strings.Cut(html, "<script>")
@@ -295,15 +295,15 @@ func checkSVG(t *testing.T, svg string) {
 }
 
 func TestHTML(t *testing.T) {
-	all := portals()
+	all := portalSpec()
 	all.Clients, all.Directions, all.RejectEvery = []int{1, 10, 100, 1000}, []string{"up", "down"}, 0
-	rejected := portals()
+	rejected := portalSpec()
 	rejected.RejectEvery = 1
-	oneBlock := portals()
+	oneBlock := portalSpec()
 	oneBlock.Blocks, oneBlock.AABlocks = 1, 1
 	solo := single()
 	solo.Mode = result.ModeSolo
-	turns := portals()
+	turns := portalSpec()
 	turns.Mode = result.ModeSolo
 	hostile := single()
 	hostile.DUTs[0].Name = `<script>alert("x")</script>`
@@ -312,7 +312,7 @@ func TestHTML(t *testing.T) {
 		run   result.Run
 		wants []string
 	}{
-		{"portals", simulate(portals()), []string{
+		{"portals", simulate(portalSpec()), []string{
 			"to 4.95 times with coovachilli, which delivers only 770\u00a0Mbit/s", "delivers 770 of 1000\u00a0Mbit/s",
 			"Router CPU, normalised, over bandwidth, 20 clients", "Noise floor", "CONFIG_PPPOE",
 			"gateweigh run simulated", "generator at", "Example CPU", "endpoints on CPU 1",
@@ -327,7 +327,7 @@ func TestHTML(t *testing.T) {
 		{"only rejected", simulate(rejected), []string{"No trial was accepted", "nothing to draw", "generator at"}},
 		{"no trials", simulate(analysistest.Spec{}),
 			[]string{"no device could run here", "CONFIG_PPPOE", "No trial was accepted"}},
-		{"storms", stormy(), []string{
+		{"storms", loginRun(), []string{
 			"How they take a storm", "lets in 515", "leaves 25.0\u00a0% out", "300 of 400 clients", "ended by itself",
 			"Logged in: 100 clients, all at once",
 			"no answer from 10.1.0.1:2050", "RADIUS", "KiB a client",
@@ -338,7 +338,7 @@ func TestHTML(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, _ := write(t, tt.run)
-			page := string(read(t, dir, report.HTMLFile))
+			page := string(readFile(t, dir, report.HTMLFile))
 			checkPage(t, page)
 			for _, want := range tt.wants {
 				if !strings.Contains(page, want) {
@@ -348,7 +348,7 @@ func TestHTML(t *testing.T) {
 			if strings.Contains(page, "<script>alert") {
 				t.Error("a name became markup")
 			}
-			if bytes.Contains(read(t, dir, report.SummaryFile), []byte("NaN")) {
+			if bytes.Contains(readFile(t, dir, report.SummaryFile), []byte("NaN")) {
 				t.Error("NaN in summary.json")
 			}
 		})
@@ -367,7 +367,7 @@ func TestHTMLGolden(t *testing.T) {
 // TestStudy: a run over bandwidth is set beside the study, and a run over
 // clients completes it.
 func TestStudy(t *testing.T) {
-	load, clients := portals(), portals()
+	load, clients := portalSpec(), portalSpec()
 	load.Clients, load.Offered = []int{100}, []float64{100, 200, 400, 800, 1000}
 	clients.Clients, clients.Offered = []int{1, 10, 50, 100}, []float64{1000}
 	dir := t.TempDir()
@@ -378,14 +378,14 @@ func TestStudy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := string(read(t, dir, report.HTMLFile))
+	first := string(readFile(t, dir, report.HTMLFile))
 	checkPage(t, first)
 	further := measure.Summarise(simulate(clients), analysis.Options{})
 	both, err := report.WriteWith(dir, report.Options{With: []analysis.Summary{further}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := string(read(t, dir, report.HTMLFile))
+	second := string(readFile(t, dir, report.HTMLFile))
 	checkPage(t, second)
 	for _, tt := range []struct {
 		in          string
@@ -407,16 +407,16 @@ func TestStudy(t *testing.T) {
 			}
 		}
 	}
-	if tested(alone) == 0 || tested(both) <= tested(alone) {
-		t.Errorf("%d findings tested by one run, %d by both", tested(alone), tested(both))
+	if testedFindings(alone) == 0 || testedFindings(both) <= testedFindings(alone) {
+		t.Errorf("%d findings tested by one run, %d by both", testedFindings(alone), testedFindings(both))
 	}
-	if !strings.Contains(string(read(t, dir, report.SummaryFile)), `"holds": null`) {
+	if !strings.Contains(string(readFile(t, dir, report.SummaryFile)), `"holds": null`) {
 		t.Error("an open finding is not null")
 	}
 }
 
-// tested counts the findings a run can say anything of.
-func tested(s analysis.Summary) (n int) {
+// testedFindings counts the findings a run can say anything of.
+func testedFindings(s analysis.Summary) (n int) {
 	for _, f := range s.Findings {
 		if f.Holds != nil {
 			n++

@@ -14,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// twoKinds is a run whose labs differ in clients and traffic too.
-func twoKinds() result.Run {
+// runOfDifferentLabs is a run whose labs differ in clients and traffic too.
+func runOfDifferentLabs() result.Run {
 	run := simulate(analysistest.Spec{
 		Seed: 5, DUTs: []analysistest.DUT{{Name: "personas", Ratio: 1.2}}, Clients: []int{1, 100}, Offered: []float64{1000},
 		Blocks: 6, Windows: 3, AABlocks: 4, BlockSD: 0.02, WindowSD: 0.03,
@@ -29,10 +29,10 @@ func twoKinds() result.Run {
 	return run
 }
 
-// TestLabsThatDifferAreSaidSo: neither table nor page call the ratio an overhead, and
+// TestWarningOfDifferentLabs: neither table nor page call the ratio an overhead, and
 // both show what made the packets dearer.
-func TestLabsThatDifferAreSaidSo(t *testing.T) {
-	run := twoKinds()
+func TestWarningOfDifferentLabs(t *testing.T) {
+	run := runOfDifferentLabs()
 	s := measure.Summarise(run, analysis.Options{})
 	var table, page bytes.Buffer
 	if err := report.Terminal(&table, s, 120); err != nil {
@@ -75,7 +75,7 @@ func TestLabsThatDifferAreSaidSo(t *testing.T) {
 
 // TestSlowedRoutersAreMarked: page, terminal and every row of the CSV say that the routers were slow.
 func TestSlowedRoutersAreMarked(t *testing.T) {
-	run := twoKinds()
+	run := runOfDifferentLabs()
 	run.Environment.RouterSpeed = 0.25
 	for i := range run.Trials {
 		cost.SidesOf(run.Trials[i]).DUT.Metrics = map[string]float64{result.RouterShare: 0.251}

@@ -32,7 +32,7 @@ func (d *drawing) stabilityFigures() (out []figure) {
 			continue
 		}
 		text := signedText(e.Value.Mean) + " " + bounds(e.Value, signedText) + " " + e.unit
-		p := mark(e.name, 0, e.Value, e.name+": "+text+" ("+e.Verdict+")")
+		p := meanPoint(e.name, 0, e.Value, e.name+": "+text+" ("+e.Verdict+")")
 		f.Rows = append(f.Rows, chart.ForestRow{Label: e.name, Text: text, Marks: []chart.ForestMark{{Point: p}}})
 		f.Desc += p.Tip + ". "
 		data.add(e.name, nameCell(e.name, ""), estimateCell(e.Value, signedText), textCell(e.unit), countCell(e.Value.N),
@@ -119,9 +119,10 @@ func (d *drawing) noiseFigure() []figure {
 	if !aa.Ratio.Mean.Known() {
 		return nil
 	}
-	p := mark("aa", 0, aa.Ratio, words.Capitalised(noiseSentence(aa)))
+	p := meanPoint("aa", 0, aa.Ratio, words.Capitalised(noiseSentence(aa)))
 	row := chart.ForestRow{
-		Label: "clean over clean", Text: fmt.Sprintf("× %s %s", three(aa.Ratio.Mean), bounds(aa.Ratio, three)),
+		Label: "clean over clean",
+		Text:  fmt.Sprintf("× %s %s", digits3OfRatio(aa.Ratio.Mean), bounds(aa.Ratio, digits3OfRatio)),
 		Marks: []chart.ForestMark{{Style: chart.Style{Number: chart.Clean}, Point: p, Raw: ratios(d.thin(d.aa, rawPerCell))}}}
 	f := chart.Forest{
 		Title: "Noise floor: two clean routers", XLabel: "CPU per bit, × each other", X: chart.Logarithmic, Reference: 1,
@@ -129,7 +130,8 @@ func (d *drawing) noiseFigure() []figure {
 	}
 	data := newGrid("", "<Routers", "Ratio", "Pairs", "Blocks", "Spread|sd of block log ratios")
 	data.Head[1].Field = "aa.ratio.mean"
-	data.add("aa", nameCell(row.Label, ""), estimateCell(aa.Ratio, three), countCell(aa.Pairs), countCell(aa.Blocks),
+	data.add("aa", nameCell(row.Label, ""), estimateCell(aa.Ratio, digits3OfRatio), countCell(aa.Pairs),
+		countCell(aa.Blocks),
 		numberCell(aa.SDLog, fraction4))
 	return []figure{
 		d.finish(f.Title, "Dots are single pairs. The shaded band is what counts as equivalent.", f.Draw, data)}

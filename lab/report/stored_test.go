@@ -28,7 +28,7 @@ func (c storedCell) dut() string { return c.Dimensions.Text(result.DUT) }
 // readSummary reads summary.json of a run folder.
 func readSummary(t *testing.T, dir string) (s stored) {
 	t.Helper()
-	if err := json.Unmarshal(read(t, dir, report.SummaryFile), &s); err != nil {
+	if err := json.Unmarshal(readFile(t, dir, report.SummaryFile), &s); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -40,7 +40,7 @@ func rawCells(t *testing.T, dir string) []map[string]any {
 	var raw struct {
 		Cells []map[string]any `json:"cells"`
 	}
-	if err := json.Unmarshal(read(t, dir, report.SummaryFile), &raw); err != nil {
+	if err := json.Unmarshal(readFile(t, dir, report.SummaryFile), &raw); err != nil {
 		t.Fatal(err)
 	}
 	return raw.Cells

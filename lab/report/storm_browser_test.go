@@ -13,7 +13,7 @@ import (
 // readers do.
 func TestStormPageInBrowser(t *testing.T) {
 	browser := newBrowser(t)
-	dir, _ := write(t, stormy())
+	dir, _ := write(t, loginRun())
 	file := filepath.Join(dir, report.HTMLFile)
 	cells := rawCells(t, dir)
 	t.Run("tables", func(t *testing.T) {

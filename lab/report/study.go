@@ -15,41 +15,41 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// claim is one claim of a study with what was found of it: in a line, and
+// claimRow is one claim of a study with what was found of it: in a line, and
 // device by device.
-type claim struct {
+type claimRow struct {
 	Study    int
 	ID, Text string
 	Line     []foundLine
-	Found    []found
+	Found    []foundForDevice
 }
 
 // foundLine is the devices of which a claim has the same outcome.
 type foundLine struct {
-	ending
+	outcomeWord
 	Devices string
 }
 
-// found is what the run says of a claim for one device.
-type found struct {
-	ending
+// foundForDevice is what the run says of a claim for one device.
+type foundForDevice struct {
+	outcomeWord
 	ID, Device, ExpectName string // ID: on the page
 	Here, Expect           template.HTML
 }
 
-// ending is what a claim can come to: in words, in answer to the study's question, and the class of its badge.
-type ending struct{ Word, Answer, Class string }
+// outcomeWord is what a claim can come to: in words, in answer to the study's question, and the class of its badge.
+type outcomeWord struct{ Word, Answer, Class string }
 
 // endings are in the order in which a reader looks for them.
-var endings = []ending{
+var endings = []outcomeWord{
 	{"holds here", "yes", "holds"}, {"does not hold here", "no", "fails"}, {"left open", "left open", "open"},
 	{"not tested", "not tested", "untested"},
 }
 
 // outcome is what a finding came to.
-func outcome(f analysis.Finding) ending { return endingOf(f.Holds, f.Open) }
+func outcome(f analysis.Finding) outcomeWord { return outcomeWordOf(f.Holds, f.Open) }
 
-func endingOf(holds *bool, open bool) ending {
+func outcomeWordOf(holds *bool, open bool) outcomeWord {
 	switch {
 	case holds != nil && *holds:
 		return endings[0]
@@ -61,12 +61,12 @@ func endingOf(holds *bool, open bool) ending {
 	return endings[3]
 }
 
-// claims groups the findings that share a claim: those of which this run says something first, then those that it
-// leaves open, and those that it did not test last.
-func claims(findings []analysis.Finding) []claim {
-	var tested, open, untested []claim
+// groupFindings groups the findings that share a claim: those of which this run says something first, then those that
+// it leaves open, and those that it did not test last.
+func groupFindings(findings []analysis.Finding) []claimRow {
+	var tested, open, untested []claimRow
 	for len(findings) > 0 {
-		c := claim{Study: findings[0].Study, Text: findings[0].Claim}
+		c := claimRow{Study: findings[0].Study, Text: findings[0].Claim}
 		said, left := false, false
 		for len(findings) > 0 && findings[0].Claim == c.Text && findings[0].Study == c.Study {
 			f := findings[0]
@@ -78,7 +78,7 @@ func claims(findings []analysis.Finding) []claim {
 		for _, e := range endings {
 			var devices []string
 			for _, f := range c.Found {
-				if f.ending == e {
+				if f.outcomeWord == e {
 					devices = append(devices, f.Device)
 				}
 			}
@@ -98,14 +98,14 @@ func claims(findings []analysis.Finding) []claim {
 	return slices.Concat(tested, open, untested)
 }
 
-func describeFinding(f analysis.Finding) found {
+func describeFinding(f analysis.Finding) foundForDevice {
 	_, device, _ := strings.Cut(f.ID, "/")
 	here, cut := strings.CutPrefix(f.Here, device+": ")
 	if cut || strings.HasPrefix(here, "the ") { // names of devices are written as they are
 		here = words.Capitalised(here)
 	}
-	out := found{outcome(f), findingID(f.ID), words.Or(f.Pair, routerName(device)), "To settle it", prose(here),
-		prose(f.Expect)}
+	out := foundForDevice{outcome(f), findingID(f.ID), words.Or(f.Pair, routerName(device)), "To settle it", htmlOf(here),
+		htmlOf(f.Expect)}
 	if f.Holds != nil {
 		out.ExpectName = "Why a difference is to be expected"
 	}
@@ -117,9 +117,9 @@ func findingID(finding string) string { return "finding-" + strings.ReplaceAll(f
 
 var commandInText = regexp.MustCompile("`([^`]+)`")
 
-// prose is text whose commands, between backquotes, are set as such.
-func prose(s string) template.HTML {
-	return template.HTML(commandInText.ReplaceAllString(template.HTMLEscapeString(unbroken(s)), "<code>$1</code>"))
+// htmlOf is text whose commands, between backquotes, are set as such.
+func htmlOf(s string) template.HTML {
+	return template.HTML(commandInText.ReplaceAllString(template.HTMLEscapeString(keepTogether(s)), "<code>$1</code>"))
 }
 
 // findingCounts says how many findings hold; empty when there are none.
@@ -148,24 +148,24 @@ func findingCounts(findings []analysis.Finding) string {
 type studyPart struct {
 	studies.Outcome
 	Linked  map[string]string // ids on this page, by finding
-	Figures []folded[studyFigure]
-	Tables  []folded[studyTable]
+	Figures []foldedItems[studyFigure]
+	Tables  []foldedItems[studyTable]
 }
 
-// folded is figures or tables that are folded away under a heading, or in the open without one.
-type folded[T any] struct {
+// foldedItems is figures or tables that are folded away under a heading, or in the open without one.
+type foldedItems[T any] struct {
 	Heading string
 	Items   []T
 }
 
-// fold adds an item to the fold of its heading. The first fold is in the open.
-func fold[T any](folds []folded[T], heading string, item T) []folded[T] {
+// addFold adds an item to the fold of its heading. The first fold is in the open.
+func addFold[T any](folds []foldedItems[T], heading string, item T) []foldedItems[T] {
 	if folds == nil {
-		folds = []folded[T]{{}}
+		folds = []foldedItems[T]{{}}
 	}
-	i := slices.IndexFunc(folds, func(f folded[T]) bool { return f.Heading == heading })
+	i := slices.IndexFunc(folds, func(f foldedItems[T]) bool { return f.Heading == heading })
 	if i < 0 {
-		i, folds = len(folds), append(folds, folded[T]{Heading: heading})
+		i, folds = len(folds), append(folds, foldedItems[T]{Heading: heading})
 	}
 	folds[i].Items = append(folds[i].Items, item)
 	return folds
@@ -186,10 +186,10 @@ func (d *drawing) studyParts(runs []analysis.Summary, findings []analysis.Findin
 			for _, p := range f.Panels {
 				view.Figures = append(view.Figures, d.studyPanel(f, p))
 			}
-			part.Figures = fold(part.Figures, f.Fold, view)
+			part.Figures = addFold(part.Figures, f.Fold, view)
 		}
 		for _, t := range study.Tables {
-			part.Tables = fold(part.Tables, t.Fold, describeTable(t))
+			part.Tables = addFold(part.Tables, t.Fold, describeTable(t))
 		}
 		out = append(out, part)
 	}
@@ -209,7 +209,7 @@ func describeTable(t studies.Table) studyTable {
 	for _, row := range t.Rows {
 		view := gridRow{Key: t.ID + "|" + row.Level.String(), Cells: []gridCell{{Main: digits4(row.Level),
 			Sort: row.Level.String(), Header: true}}}
-		here, there := bare, published
+		here, there := percentBare, published
 		if row.Name != "" { // figures are rates
 			here, there = digits4, digits4
 			view.Key, view.Cells[0] = t.ID+"|"+row.Name, nameCell(row.Name, row.Name)
@@ -247,7 +247,7 @@ var flagSigns = []struct{ flag, sign string }{
 // published prints a figure of a study with the decimals its tables have.
 func published(n analysis.Number) string {
 	if !n.Known() {
-		return none
+		return absentFigure
 	}
 	return words.Grouped(decimals(2)(n))
 }
@@ -289,7 +289,7 @@ func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
 			if len(pt.Flags) > 0 {
 				tip += " (" + strings.Join(pt.Flags, ", ") + ")"
 			}
-			at := mark(s.Name+"|"+pt.X.String(), float64(pt.X), pt.Y, tip)
+			at := meanPoint(s.Name+"|"+pt.X.String(), float64(pt.X), pt.Y, tip)
 			// Beside published series a hollow mark would be taken for one of theirs.
 			at.Hollow = !mixed && slices.Contains(pt.Flags, cost.FlagShortfall)
 			shortfall = shortfall || at.Hollow

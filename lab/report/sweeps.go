@@ -32,30 +32,30 @@ var axes = map[result.Dimension]axis{
 // fixed, and the cells they are made of.
 type panel struct {
 	axis
-	along  result.Dimension
-	at     float64 // what is held fixed
-	sweeps []analysis.Sweep
-	cells  []analysis.Cell
+	sweptDimension result.Dimension
+	fixedValue     float64 // what is held fixed
+	sweeps         []analysis.Sweep
+	cells          []analysis.Cell
 }
 
 // place says what is held fixed.
-func (p panel) place() string { return axes[p.fixed].text(analysis.Number(p.at)) }
+func (p panel) place() string { return axes[p.fixed].text(analysis.Number(p.fixedValue)) }
 
 // panelsOf groups the sweeps of what the cells carry:
 // the heaviest load and the most clients first, by turns.
 func panelsOf(s analysis.Summary, cells []analysis.Cell) (out []panel) {
 	byAlong := map[result.Dimension][]panel{}
 	for _, sweep := range s.Sweeps {
-		if !sameWay(sweep.Cell, cells[0].Cell) || len(sweep.Levels) < 2 {
+		if !samePackets(sweep.Cell, cells[0].Cell) || len(sweep.Levels) < 2 {
 			continue
 		}
-		p := panel{axis: axes[sweep.Along], along: sweep.Along}
-		p.at = sweep.Cell.Number(p.fixed)
+		p := panel{axis: axes[sweep.Along], sweptDimension: sweep.Along}
+		p.fixedValue = sweep.Cell.Number(p.fixed)
 		list := byAlong[sweep.Along]
-		i := slices.IndexFunc(list, func(other panel) bool { return other.at == p.at })
+		i := slices.IndexFunc(list, func(other panel) bool { return other.fixedValue == p.fixedValue })
 		if i < 0 {
 			for _, c := range cells {
-				if c.Pairs > 0 && c.Number(p.fixed) == p.at {
+				if c.Pairs > 0 && c.Number(p.fixed) == p.fixedValue {
 					p.cells = append(p.cells, c)
 				}
 			}
@@ -65,7 +65,7 @@ func panelsOf(s analysis.Summary, cells []analysis.Cell) (out []panel) {
 		byAlong[sweep.Along] = list
 	}
 	for _, list := range byAlong {
-		slices.SortFunc(list, func(a, b panel) int { return cmp.Compare(b.at, a.at) })
+		slices.SortFunc(list, func(a, b panel) int { return cmp.Compare(b.fixedValue, a.fixedValue) })
 	}
 	for i := range len(s.Sweeps) {
 		for _, list := range [][]panel{byAlong[result.OfferedMbps], byAlong[result.Clients]} {
@@ -77,8 +77,8 @@ func panelsOf(s analysis.Summary, cells []analysis.Cell) (out []panel) {
 	return out
 }
 
-// alike reports whether two cells have some dimensions in common.
-func alike(a, b result.Cell, dimensions ...result.Dimension) bool {
+// sameDimensions reports whether two cells have some dimensions in common.
+func sameDimensions(a, b result.Cell, dimensions ...result.Dimension) bool {
 	return a.Only(dimensions...) == b.Only(dimensions...)
 }
 
@@ -122,12 +122,12 @@ func (d *drawing) panelCPU(p panel, kind cpuKind) figure {
 			if !e.Mean.Known() {
 				continue
 			}
-			cell := s.Cell.With(p.along, float64(l.Level)).With(p.fixed, p.at)
+			cell := s.Cell.With(p.sweptDimension, float64(l.Level)).With(p.fixed, p.fixedValue)
 			tip := fmt.Sprintf(
 				"%s: %s of a core %s at %s, %s", line.Name, percent(e.Mean), bounds(e, percent), p.text(l.Level), p.place())
-			pt := mark(cell.String(), float64(l.Level), e, tip)
+			pt := meanPoint(cell.String(), float64(l.Level), e, tip)
 			tips = append(tips, tip)
-			value := estimateCell(e, bare)
+			value := estimateCell(e, percentBare)
 			if kind.extrapolates && l.Shortfall {
 				pt.Hollow, shortfall = true, true
 				pt.Tip += "; carried much less, so this is CPU that was never spent"
@@ -176,7 +176,7 @@ func (d *drawing) rawCPU(p panel, dut string, kind cpuKind) (out [][2]float64) {
 				m = cost.SidesOf(t).Clean
 			}
 			if v := kind.trial(t, m); v.Known() {
-				out = append(out, [2]float64{t.Cell.Number(p.along), float64(v)})
+				out = append(out, [2]float64{t.Cell.Number(p.sweptDimension), float64(v)})
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func (d *drawing) panelRatio(p panel) figure {
 	ch := chart.XY{
 		Title:  fmt.Sprintf("%s over %s, %s", ratioName(d.summary), p.name, p.place()),
 		XLabel: p.label, YLabel: "CPU per bit, × clean router", Y: chart.Logarithmic, Reference: 1, Band: d.band(),
-		Desc: describe(p.cells, ratioTip),
+		Desc: chartInWords(p.cells, ratioTip),
 	}
 	byDevice := map[string]*chart.Series{}
 	for _, c := range p.cells {
@@ -197,9 +197,9 @@ func (d *drawing) panelRatio(p panel) figure {
 			line = &chart.Series{Name: c.DUT(), Style: d.style(c.DUT())}
 			byDevice[c.DUT()] = line
 		}
-		level, change := c.Number(p.along), c.Change(cost.PerBit)
+		level, change := c.Number(p.sweptDimension), c.Change(cost.PerBit)
 		if change.Mean.Known() {
-			line.Points = append(line.Points, mark(c.Cell.String(), level, change, ratioTip(c)))
+			line.Points = append(line.Points, meanPoint(c.Cell.String(), level, change, ratioTip(c)))
 		}
 		for _, r := range ratios(d.sample(c)) {
 			line.Raw = append(line.Raw, [2]float64{level, r})
@@ -209,5 +209,5 @@ func (d *drawing) panelRatio(p panel) figure {
 		ch.Series = append(ch.Series, *byDevice[name])
 	}
 	return d.finish(
-		ch.Title, d.pairCaption(), ch.Draw, build("", d.summary, measuredOf(p.cells, costRatio), overheadColumn(d.summary)))
+		ch.Title, d.pairCaption(), ch.Draw, build("", d.summary, withFigure(p.cells, costRatio), overheadColumn(d.summary)))
 }

@@ -28,7 +28,7 @@ func routerColumns[T any](dims analysis.Dimensions, head string, of func(T) resu
 func dimensionsOf(c analysis.Cell) result.Cell { return c.Cell }
 
 var offeredColumn = numberColumn(
-	"offered", "", "", rate, func(c analysis.Cell) analysis.Number { return offered(c.Cell) })
+	"offered", "", "", rate, func(c analysis.Cell) analysis.Number { return offeredMbps(c.Cell) })
 
 // Terminal writes the result as a compact table with the noise floor, rejected
 // trials, skipped DUTs and how to read it. Width is the terminal's in columns:
@@ -36,7 +36,7 @@ var offeredColumn = numberColumn(
 // Whatever the names in the run, only printable characters come out.
 func Terminal(w io.Writer, s analysis.Summary, width int) error {
 	var b strings.Builder
-	b.WriteString(result.OneLine(strings.Join(heading(s), " · ")) + "\n")
+	b.WriteString(result.OneLine(strings.Join(terminalHeading(s), " · ")) + "\n")
 	table(&b, ceilingColumns(), s.Ceilings, width)
 	table(&b, viewOf(s).columns(s), s.Cells, width)
 	if s.Sides != nil {
@@ -44,19 +44,19 @@ func Terminal(w io.Writer, s analysis.Summary, width int) error {
 	}
 	b.WriteByte('\n')
 	for _, line := range remarks(s) {
-		wrap(&b, line, width)
+		wrapLine(&b, line, width)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// heading is the experiment and whatever is the same in all cells.
-func heading(s analysis.Summary) []string {
+// terminalHeading is the experiment and whatever is the same in all cells.
+func terminalHeading(s analysis.Summary) []string {
 	v := viewOf(s)
 	out := []string{words.Or(s.Experiment, "run"), v.how(s)}
 	for _, col := range v.columns(s) {
 		texts := slices.Compact(col.texts(s.Cells))
-		if !col.once || len(texts) != 1 || texts[0] == "" {
+		if !col.onlyIfDiffers || len(texts) != 1 || texts[0] == "" {
 			continue
 		}
 		if col.said != nil {
@@ -83,7 +83,7 @@ func (c column[T]) texts(list []T) (out []string) {
 	return out
 }
 
-const gap = "  "
+const columnGap = "  "
 
 // table writes a blank line and the columns that differ and fit; nothing without rows. Columns of the same order of
 // leaving go together.
@@ -98,23 +98,23 @@ func table[T any](b *strings.Builder, columns []column[T], list []T, width int) 
 		width int
 	}
 	var shown []printed
-	total := -len(gap)
+	total := -len(columnGap)
 	for _, col := range columns {
 		p := printed{column: col, texts: col.texts(list)}
-		if col.once && len(slices.Compact(slices.Clone(p.texts))) < 2 {
+		if col.onlyIfDiffers && len(slices.Compact(slices.Clone(p.texts))) < 2 {
 			continue
 		}
 		p.texts = slices.Insert(p.texts, 0, col.Name)
 		for _, text := range p.texts {
 			p.width = max(p.width, utf8.RuneCountInString(text))
 		}
-		shown, total = append(shown, p), total+p.width+len(gap)
+		shown, total = append(shown, p), total+p.width+len(columnGap)
 	}
 	var left []string
 	for drop := 1; width > 0 && drop <= len(columns) && total > width; drop++ {
 		shown = slices.DeleteFunc(shown, func(p printed) bool {
 			if p.drop == drop {
-				total, left = total-p.width-len(gap), append(left, p.Name)
+				total, left = total-p.width-len(columnGap), append(left, p.Name)
 			}
 			return p.drop == drop
 		})
@@ -124,15 +124,15 @@ func table[T any](b *strings.Builder, columns []column[T], list []T, width int) 
 		for _, p := range shown {
 			pad := strings.Repeat(" ", p.width-utf8.RuneCountInString(p.texts[row]))
 			if p.Text {
-				line += p.texts[row] + pad + gap
+				line += p.texts[row] + pad + columnGap
 			} else {
-				line += pad + p.texts[row] + gap
+				line += pad + p.texts[row] + columnGap
 			}
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	if len(left) > 0 {
-		wrap(b, "Left out for want of width: "+words.Listed(distinct(left))+". The page and summary.csv have all.", width)
+		wrapLine(b, "Left out for want of width: "+words.Listed(distinct(left))+". The page and summary.csv have all.", width)
 	}
 }
 
@@ -182,8 +182,8 @@ func remarks(s analysis.Summary) []string {
 	return append(out, "How to read it: "+viewOf(s).reading(s))
 }
 
-// suchAs is a reason with how often it was met.
-func suchAs(t analysis.Tally) string {
+// reasonWithCount is a reason with how often it was met.
+func reasonWithCount(t analysis.Tally) string {
 	return fmt.Sprintf("%d ×%s: %s", t.Count, words.When(t.Count != 1, ", such as"), t.Text)
 }
 
@@ -191,7 +191,7 @@ func suchAs(t analysis.Tally) string {
 func reasonsText(list []analysis.Tally, most int, lead, last string) (out []string) {
 	shown, more := bounded(list, most)
 	for _, r := range shown {
-		out = append(out, lead+suchAs(r))
+		out = append(out, lead+reasonWithCount(r))
 	}
 	if more > 0 {
 		out = append(out, last+words.Counted(more, "reason")+" more")
@@ -260,8 +260,8 @@ func limitSentence(l analysis.Limit) string {
 	return fmt.Sprintf("%s took %s and not %d: %s", l.DUT, words.Counted(l.Took, "client"), l.Clients, l.How)
 }
 
-// wrap breaks a line at spaces; continuation lines are indented.
-func wrap(b *strings.Builder, line string, width int) {
+// wrapLine breaks a line at spaces; continuation lines are indented.
+func wrapLine(b *strings.Builder, line string, width int) {
 	indent := len(line) - len(strings.TrimLeft(line, " "))
 	if width > 0 {
 		width = max(1, width-indent)

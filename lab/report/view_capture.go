@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// whole is the share of frames that counts as all of them, per cent.
-const whole = 99.9
+// wholePct is the share of frames that counts as all of them, per cent.
+const wholePct = 99.9
 
 // settingOf is a cell without what a chart has on its axis and in its legend.
 func settingOf(c analysis.Cell) result.Cell { return c.Without(result.DUT, result.OfferedMbps) }
@@ -65,12 +65,12 @@ func parameterColumns() (cols []cellColumn) {
 	return cols
 }
 
-// capturedWhole reports whether all frames were captured and forwarded, as far as the cell says; a cell without
+// allCaptured reports whether all frames were captured and forwarded, as far as the cell says; a cell without
 // an accepted trial says nothing.
-func capturedWhole(c analysis.Cell) bool {
+func allCaptured(c analysis.Cell) bool {
 	taken, lost, link := c.Device(capture.CapturedPct).Mean, c.Device(capture.LossPct).Mean,
 		c.Device(capture.LinkLossPct).Mean
-	return c.Pairs > 0 && !(taken < whole) && !(lost > 100-whole) && !(link > 100-whole)
+	return c.Pairs > 0 && !(taken < wholePct) && !(lost > 100-wholePct) && !(link > 100-wholePct)
 }
 
 // reached says up to which rate a device took every frame in a setting.
@@ -82,15 +82,15 @@ type reached struct {
 	None    bool            // no trial was accepted at any rate
 }
 
-func reach(cells []analysis.Cell, dut string) reached {
+func reachOf(cells []analysis.Cell, dut string) reached {
 	r := reached{Mbps: analysis.Absent(), All: true, None: true}
 	for _, c := range cells {
 		switch {
 		case c.DUT() != dut || !r.All:
 		case c.Pairs == 0:
 			r.Unknown = true
-		case capturedWhole(c):
-			r.Mbps, r.None, r.Unknown = offered(c.Cell), false, false
+		case allCaptured(c):
+			r.Mbps, r.None, r.Unknown = offeredMbps(c.Cell), false, false
 		default:
 			r.First, r.All, r.None, r.Unknown = c, false, false, false
 		}
@@ -112,8 +112,8 @@ func (r reached) String() string {
 	return "up to " + rate(r.Mbps)
 }
 
-// inSetting lists the cells of a setting, with those of devices that lack some of its parameters.
-func inSetting(cells []analysis.Cell, setting result.Cell) (out []analysis.Cell) {
+// cellsOfSetting lists the cells of a setting, with those of devices that lack some of its parameters.
+func cellsOfSetting(cells []analysis.Cell, setting result.Cell) (out []analysis.Cell) {
 	for _, c := range cells {
 		ownCell := settingOf(c)
 		var dimensions []result.Dimension
@@ -135,15 +135,15 @@ func captureSettings(cells []analysis.Cell) (out []result.Cell) {
 	}
 	all = distinct(all)
 	for _, s := range all {
-		if !slices.ContainsFunc(all, func(other result.Cell) bool { return other != s && partOf(s, other) }) {
+		if !slices.ContainsFunc(all, func(other result.Cell) bool { return other != s && hasAllDimensions(s, other) }) {
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-// partOf reports whether a cell has all dimensions of another and more.
-func partOf(s, other result.Cell) bool {
+// hasAllDimensions reports whether a cell has all dimensions of another and more.
+func hasAllDimensions(s, other result.Cell) bool {
 	for _, v := range s.Values() {
 		if own, ok := other.Value(v.Dimension); !ok || own != v {
 			return false
@@ -180,10 +180,10 @@ const withOther = "with its other work"
 // captureReading says what figures are shares of.
 func captureReading(s analysis.Summary) string {
 	waiting, other := "", ""
-	if some(s, capture.WaitingPct) {
+	if anyAboveZero(s, capture.WaitingPct) {
 		waiting = "waiting is what the kernel still had for it at its end, neither taken nor lost; "
 	}
-	if someOther(s.Cells) {
+	if anyOtherWork(s.Cells) {
 		other = ", " + withOther
 	}
 	return "captured is what the program took of the frames that passed its interface, dropped what it says it lost of " +
@@ -195,8 +195,8 @@ func captureReading(s analysis.Summary) string {
 		"ns/frame is that of threads and programs for each frame that passed, until all were worked off."
 }
 
-// some reports whether any cell has more than nothing of a metric, anyKnown whether any has it.
-func some(s analysis.Summary, metric string) bool {
+// anyAboveZero reports whether any cell has more than nothing of a metric, anyKnown whether any has it.
+func anyAboveZero(s analysis.Summary, metric string) bool {
 	return slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Device(metric).Mean > 0 })
 }
 
@@ -207,14 +207,14 @@ func anyKnown(s analysis.Summary, metric string) bool {
 // hasOther reports whether the host had other work.
 func hasOther(c analysis.Cell) bool { return c.Number(result.BackgroundPct) > 0 }
 
-func someOther(cells []analysis.Cell) bool { return slices.ContainsFunc(cells, hasOther) }
+func anyOtherWork(cells []analysis.Cell) bool { return slices.ContainsFunc(cells, hasOther) }
 
-func someShared(s analysis.Summary) bool {
+func anySharedCPU(s analysis.Summary) bool {
 	return slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Flagged(capture.FlagShared) })
 }
 
-// onTheWay reports whether frames were lost behind the interface as well as before it, so that the two differ.
-func onTheWay(s analysis.Summary) bool {
+// lostBehindToo reports whether frames were lost behind the interface as well as before it, so that the two differ.
+func lostBehindToo(s analysis.Summary) bool {
 	return slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool {
 		return c.Device(capture.LinkLossPct).Mean.Known() &&
 			frameShare(c.Device(capture.LinkLossPct).Mean) != frameShare(c.Device(capture.LossPct).Mean)
@@ -225,41 +225,41 @@ func onTheWay(s analysis.Summary) bool {
 func captureColumns(s analysis.Summary) []cellColumn {
 	cols := append([]cellColumn{textColumn("DUT", analysis.Cell.DUT)}, parameterColumns()...)
 	cols = append(cols, offeredColumn,
-		meanColumn(s.Metrics, capture.KFramesPerSecond, "kframes/s", analysis.Cell.Device).dropped(3))
+		meanColumn(s.Metrics, capture.KFramesPerSecond, "kframes/s", analysis.Cell.Device).dropFirst(3))
 	share := func(shown bool, metric, name string, drop int) {
 		if shown {
 			cols = append(cols, numberColumn(name, "", "", frameShare, func(c analysis.Cell) analysis.Number {
 				return c.Device(
 					metric).Mean
-			}).dropped(drop))
+			}).dropFirst(drop))
 		}
 	}
 	share(true, capture.CapturedPct, "captured", 0)
 	share(anyKnown(s, capture.DroppedPct), capture.DroppedPct, "dropped", 4)
-	share(some(s, capture.WaitingPct), capture.WaitingPct, "waiting", 5)
-	share(onTheWay(s), capture.LinkLossPct, "link loss", 6)
+	share(anyAboveZero(s, capture.WaitingPct), capture.WaitingPct, "waiting", 5)
+	share(lostBehindToo(s), capture.LinkLossPct, "link loss", 6)
 	share(true, capture.LossPct, "loss", 0)
 	cols = append(cols,
 		numberColumn("CPU", "", "", percent, func(c analysis.Cell) analysis.Number { return c.Device(capture.BusyPct).Mean }))
 	return append(cols, estimateColumn("ns/frame", "", digits3, func(c analysis.Cell) analysis.Estimate {
 		return c.Device(
 			capture.NsPerFrame)
-	}).left().dropped(2))
+	}).alignLeft().dropFirst(2))
 }
 
 // captureRemarks say up to which rate each device took every frame, in runs with several rates.
 func captureRemarks(s analysis.Summary) (out []string) {
 	if severalRates(s.Cells) {
 		for _, setting := range captureSettings(s.Cells) {
-			cells := inSetting(s.Cells, setting)
+			cells := cellsOfSetting(s.Cells, setting)
 			var parts []string
-			for _, dut := range distinct(named(cells, analysis.Cell.DUT)) {
-				parts = append(parts, dut+" "+reach(cells, dut).String())
+			for _, dut := range distinct(textsOf(cells, analysis.Cell.DUT)) {
+				parts = append(parts, dut+" "+reachOf(cells, dut).String())
 			}
 			out = append(out, fmt.Sprintf("Nothing lost with %s: %s.", settingWords(setting), strings.Join(parts, "; ")))
 		}
 	}
-	if someShared(s) {
+	if anySharedCPU(s) {
 		out = append(out,
 			"shared: the second CPU of the programs is also the generator's, because labs may use no other here: both have "+
 				"less of it.")
@@ -276,8 +276,8 @@ func captureLimits(s analysis.Summary) grid {
 		return g
 	}
 	rows := distinct(
-		named(s.Cells, func(c analysis.Cell) string { return settingOf(c).With(result.DUT, c.DUT()).String() }))
-	sizes := distinct(named(s.Cells, func(c analysis.Cell) string { return c.Text(result.FrameSize) }))
+		textsOf(s.Cells, func(c analysis.Cell) string { return settingOf(c).With(result.DUT, c.DUT()).String() }))
+	sizes := distinct(textsOf(s.Cells, func(c analysis.Cell) string { return c.Text(result.FrameSize) }))
 	for _, key := range rows {
 		cells := slices.DeleteFunc(
 			slices.Clone(s.Cells), func(c analysis.Cell) bool { return settingOf(c).With(result.DUT, c.DUT()).String() != key })
@@ -285,12 +285,12 @@ func captureLimits(s analysis.Summary) grid {
 		if len(sizes) == 1 {
 			setting = setting.Without(result.FrameSize)
 		}
-		r, note, from, taken, lost := reach(cells, dut), "", analysis.Absent(), analysis.Unknown(), analysis.Unknown()
+		r, note, from, taken, lost := reachOf(cells, dut), "", analysis.Absent(), analysis.Unknown(), analysis.Unknown()
 		if r.None || r.Unknown || r.All || !r.Mbps.Known() {
 			note = words.Capitalised(r.String())
 		}
 		if !r.All {
-			from, taken, lost = offered(r.First.Cell), r.First.Device(capture.CapturedPct), r.First.Device(capture.LossPct)
+			from, taken, lost = offeredMbps(r.First.Cell), r.First.Device(capture.CapturedPct), r.First.Device(capture.LossPct)
 		}
 		g.add(key, nameCell(dut, dut), textCell(settingText(setting, cells)), numberCell(r.Mbps, digits4),
 			numberCell(from, digits4),
@@ -312,18 +312,18 @@ func shareOf(metric, name, note string) cellColumn {
 func captureResults(s analysis.Summary) []cellColumn {
 	cols := []cellColumn{shareOf(capture.CapturedPct, "Captured", "* of those that passed"), shareOf(capture.DroppedPct,
 		"Dropped", "* of those that passed")}
-	if some(s, capture.WaitingPct) {
+	if anyAboveZero(s, capture.WaitingPct) {
 		cols = append(cols, shareOf(capture.WaitingPct, "Waiting", "* of those that passed"))
 	}
 	busy := "* of what the host has"
-	if someOther(s.Cells) {
+	if anyOtherWork(s.Cells) {
 		busy += ", " + withOther
 	}
 	cols = append(cols, shareOf(capture.LossPct, "Lost end to end", "* of those offered"),
 		device(capture.BusyPct, "CPU in use", busy),
 		device(capture.CorePct, "Capturing", "*"), device(capture.NsPerFrame, "A frame", "*"), pairsColumn("Trials"),
 		rejectedColumn("Rejected"))
-	if someShared(s) {
+	if anySharedCPU(s) {
 		cols = append(cols, textColumn("Note", func(c analysis.Cell) string {
 			if c.Flagged(capture.FlagShared) {
 				return "two CPUs, " + generators
@@ -344,7 +344,7 @@ func captureTables(analysis.Summary) []cellTable {
 			device(capture.UnexplainedPct, "Not accounted for", "* of those that passed"),
 			shareOf(capture.LossPct, "End to end", "* of those offered"),
 			shareOf(capture.CapturedOfferedPct, "The studies' capture rate", "* captured of those offered"),
-			textColumn("Flags", func(c analysis.Cell) string { return tallied(c.Flags) }),
+			textColumn("Flags", func(c analysis.Cell) string { return textsWithCounts(c.Flags) }),
 		}},
 		{"What the CPU did", "", []cellColumn{
 			device(capture.NapiCorePct, "Polling threads", "*"), device(capture.ProcessCorePct, "Capture programs", "*"),

@@ -27,9 +27,9 @@ func (d *drawing) captureGroups(cells []analysis.Cell) (out []figureGroup) {
 		for _, p := range []struct{ metric, title, label string }{
 			{capture.CapturedPct, "Captured", "Frames captured, % of those that passed"},
 			{capture.LossPct, "Lost end to end", "Frames lost end to end, % of those offered"},
-			{capture.BusyPct, "CPU in use", "CPU" + otherClause(inSetting(cells, s)) + ", % of what the host has"},
+			{capture.BusyPct, "CPU in use", "CPU" + otherClause(cellsOfSetting(cells, s)) + ", % of what the host has"},
 		} {
-			shown := inSetting(cells, s)
+			shown := cellsOfSetting(cells, s)
 			if p.metric == capture.BusyPct && s.Int(capture.CPUs) > 1 { // the host without a program has one CPU
 				shown = slices.DeleteFunc(shown, func(c analysis.Cell) bool { return !c.Has(capture.CPUs) })
 			}
@@ -68,7 +68,7 @@ func (d *drawing) over(cells []analysis.Cell, o overDimension) (f figure, ok boo
 		Height: stackedHeight}
 	data := newGrid("", "<DUT", strings.TrimSuffix(o.name, " load")+"|"+o.unit, o.label)
 	var tips []string
-	for _, dut := range distinct(named(cells, analysis.Cell.DUT)) {
+	for _, dut := range distinct(textsOf(cells, analysis.Cell.DUT)) {
 		line := chart.Series{Name: dut, Style: d.style(dut)}
 		for _, c := range cells {
 			e, at := c.Device(o.metric), analysis.Number(c.Number(o.along))
@@ -76,7 +76,7 @@ func (d *drawing) over(cells []analysis.Cell, o overDimension) (f figure, ok boo
 				continue
 			}
 			tip := fmt.Sprintf("%s at %s: %s", dut, o.value(at), words.Joined(" ", o.full(e.Mean), bounds(e, o.bare)))
-			line.Points = append(line.Points, mark(c.Cell.String(), float64(at), e, tip))
+			line.Points = append(line.Points, meanPoint(c.Cell.String(), float64(at), e, tip))
 			data.add(c.Cell.String(), nameCell(dut, dut), numberCell(at, digits4), estimateCell(e, o.bare))
 			tips = append(tips, tip)
 		}
@@ -96,7 +96,7 @@ const rowsDrawn = 40
 
 // otherClause is what belongs to the CPU of cells besides capturing.
 func otherClause(cells []analysis.Cell) string {
-	if someOther(cells) {
+	if anyOtherWork(cells) {
 		return " " + withOther
 	}
 	return ""
@@ -106,7 +106,7 @@ func otherClause(cells []analysis.Cell) string {
 func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
 	ch := chart.Forest{Title: "CPU for each frame", XLabel: "CPU of the capturing host for each frame, ns",
 		Reference: math.NaN(), X: chart.Logarithmic,
-		Desc: describe(cells, func(c analysis.Cell) string {
+		Desc: chartInWords(cells, func(c analysis.Cell) string {
 			return c.DUT() + ": " + withBounds(c.Device(capture.NsPerFrame), digits3) + " ns"
 		})}
 	first := captureSettings(cells)[0]
@@ -116,7 +116,7 @@ func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
 			continue
 		}
 		text := digits3(e.Mean) + " ns"
-		if taken := c.Device(capture.CapturedPct).Mean; taken.Known() && !capturedWhole(c) {
+		if taken := c.Device(capture.CapturedPct).Mean; taken.Known() && !allCaptured(c) {
 			text += ", captured " + frameShare(taken)
 		}
 		ownCell := settingOf(c)
@@ -131,10 +131,10 @@ func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
 		}
 		ch.Rows = append(ch.Rows, chart.ForestRow{Label: label, Text: text,
 			Marks: []chart.ForestMark{
-				{Style: d.style(c.DUT()), Point: mark(c.Cell.String(), 0, e, label+": "+withBounds(e, digits3)+" ns")}}})
+				{Style: d.style(c.DUT()), Point: meanPoint(c.Cell.String(), 0, e, label+": "+withBounds(e, digits3)+" ns")}}})
 	}
 	heading := words.Capitalised(
-		words.Joined(", ", settingText(first.Only(result.FrameSize), nil), rate(offered(cells[0].Cell))))
+		words.Joined(", ", settingText(first.Only(result.FrameSize), nil), rate(offeredMbps(cells[0].Cell))))
 	if len(ch.Rows) == 0 {
 		return figureGroup{Heading: heading}
 	}
@@ -148,7 +148,7 @@ func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
 		caption = "A row without a setting has " + own + ". " + caption
 	}
 	return figureGroup{Heading: heading, Stacked: true, Figures: []figure{
-		d.finish(ch.Title, caption, ch.Draw, build("", d.summary, measuredOf(cells, deviceOf(capture.NsPerFrame)), device(
+		d.finish(ch.Title, caption, ch.Draw, build("", d.summary, withFigure(cells, deviceOf(capture.NsPerFrame)), device(
 			capture.NsPerFrame, "A frame", "*"), shareOf(capture.CapturedPct, "Captured", "* of those that passed"))),
 	}}
 }
@@ -160,7 +160,7 @@ func captureScreen(d *drawing) (lead string, r ranking) {
 	if len(settings) == 0 {
 		return "", ranking{}
 	}
-	cells := inSetting(d.summary.Cells, settings[0])
+	cells := cellsOfSetting(d.summary.Cells, settings[0])
 	at, setting := settledRate(cells), settingText(settings[0], cells)
 	r = ranking{Title: "CPU of the capturing host for each frame, ns", Order: "the least first",
 		ReachText: intervalText(d.summary), Load: words.Joined(", ", rate(at), setting), LoadAlone: true}
@@ -168,13 +168,13 @@ func captureScreen(d *drawing) (lead string, r ranking) {
 		r.Notes = []string{fmt.Sprintf("This is the first of %d settings; the others are under Charts and Results.", n)}
 	}
 	var ranked []analysis.Cell
-	for _, dut := range distinct(named(cells, analysis.Cell.DUT)) {
-		i := slices.IndexFunc(cells, func(c analysis.Cell) bool { return c.DUT() == dut && offered(c.Cell) == at })
+	for _, dut := range distinct(textsOf(cells, analysis.Cell.DUT)) {
+		i := slices.IndexFunc(cells, func(c analysis.Cell) bool { return c.DUT() == dut && offeredMbps(c.Cell) == at })
 		if i >= 0 {
 			ranked = append(ranked, cells[i])
 		}
 	}
-	rank(ranked, func(c analysis.Cell) analysis.Number { return c.Device(capture.NsPerFrame).Mean })
+	rankBy(ranked, func(c analysis.Cell) analysis.Number { return c.Device(capture.NsPerFrame).Mean })
 	var parts []string
 	for _, c := range ranked {
 		row, e := d.ranked(c), c.Device(capture.NsPerFrame)
@@ -184,14 +184,14 @@ func captureScreen(d *drawing) (lead string, r ranking) {
 		} else if c.Device(capture.CapturedPct).Mean.Known() {
 			row.Note = "captures " + frameShare(c.Device(capture.CapturedPct).Mean)
 			if severalRates(cells) {
-				to := reach(cells, c.DUT()).String()
+				to := reachOf(cells, c.DUT()).String()
 				row.Note = "captures all " + to
 				parts = append(parts, c.DUT()+" "+to)
 			}
 		}
 		r.Rows = append(r.Rows, row)
 	}
-	known := measuredOf(ranked, deviceOf(capture.NsPerFrame))
+	known := withFigure(ranked, deviceOf(capture.NsPerFrame))
 	switch {
 	case len(parts) > 0:
 		lead = fmt.Sprintf("With %s, every frame is captured, and none is lost: by %s.", setting, strings.Join(parts, "; "))
@@ -202,23 +202,23 @@ func captureScreen(d *drawing) (lead string, r ranking) {
 		lead = fmt.Sprintf("At %s a frame costs from %s to %s", rate(at), cost(known[0]), cost(known[len(known)-1]))
 		lead = words.Joined("; ", lead, orderClause(known, deviceOf(capture.NsPerFrame))) + "."
 	}
-	return unbroken(lead), r
+	return keepTogether(lead), r
 }
 
 func ratesOf(cells []analysis.Cell) []string {
-	return distinct(named(cells, func(c analysis.Cell) string { return c.Text(result.OfferedMbps) }))
+	return distinct(textsOf(cells, func(c analysis.Cell) string { return c.Text(result.OfferedMbps) }))
 }
 
 func severalRates(cells []analysis.Cell) bool { return len(ratesOf(cells)) > 1 }
 
 // settledRate is the highest rate at which no device loses frames, or the lowest one.
 func settledRate(cells []analysis.Cell) analysis.Number {
-	at, found := offered(cells[0].Cell), false
+	at, found := offeredMbps(cells[0].Cell), false
 	for _, text := range ratesOf(cells) {
 		same := slices.DeleteFunc(
 			slices.Clone(cells), func(c analysis.Cell) bool { return c.Text(result.OfferedMbps) != text })
-		all := !slices.ContainsFunc(same, func(c analysis.Cell) bool { return !capturedWhole(c) })
-		if mbps := offered(same[0].Cell); all && (!found || mbps > at) || !found && mbps < at {
+		all := !slices.ContainsFunc(same, func(c analysis.Cell) bool { return !allCaptured(c) })
+		if mbps := offeredMbps(same[0].Cell); all && (!found || mbps > at) || !found && mbps < at {
 			at, found = mbps, found || all
 		}
 	}
@@ -232,7 +232,7 @@ func captureFacts(c analysis.Cell, cells []analysis.Cell) (facts factList) {
 	}
 	busy := c.Device(capture.BusyPct).Mean
 	facts.add(busy.Known(), "CPU in use", "%s of what the host has%s, at %s", percent(busy),
-		otherClause([]analysis.Cell{c}), rate(offered(c.Cell)))
+		otherClause([]analysis.Cell{c}), rate(offeredMbps(c.Cell)))
 	for _, other := range slices.Backward(cells) {
 		if other.DUT() == c.DUT() && other.Pairs > 0 {
 			taken, lost := other.Device(capture.CapturedPct).Mean, other.Device(capture.LossPct).Mean
@@ -241,9 +241,9 @@ func captureFacts(c analysis.Cell, cells []analysis.Cell) (facts factList) {
 				top = " at the highest rate"
 			}
 			facts.add(taken.Known(), "Captured"+top, "%s of the frames that passed, at %s", frameShare(taken),
-				rate(offered(other.Cell)))
+				rate(offeredMbps(other.Cell)))
 			facts.add(lost.Known(), "Lost end to end"+top, "%s of the frames offered, at %s", frameShare(lost),
-				rate(offered(other.Cell)))
+				rate(offeredMbps(other.Cell)))
 			break
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// captured is a run of captures on a slow gateway; several has parameters.
-func captured(several bool) result.Run {
+// captureRun is a run of captures on a slow gateway; several has parameters.
+func captureRun(several bool) result.Run {
 	s := analysistest.Captures{
 		Seed: 3, Experiment: "capture-gateway", Blocks: 3, ReceiveUs: 1.2, Share: 0.1, Sink: true,
 		Offered:  []float64{1, 6, 20, 100, 200, 500, 1000, 1500},
@@ -51,7 +51,7 @@ func TestCapturePageInBrowser(t *testing.T) {
 	}
 	for name, several := range map[string]bool{"rates": false, "parameters": true} {
 		views := map[bool][]view{false: {wide, phone, paper}, true: {phone}}[several]
-		dir, _ := write(t, captured(several))
+		dir, _ := write(t, captureRun(several))
 		file := filepath.Join(dir, report.HTMLFile)
 		cells := rawCells(t, dir)
 		p := open(t, browser, file, wide)
@@ -59,7 +59,7 @@ func TestCapturePageInBrowser(t *testing.T) {
 			"metrics.ns_per_frame.device.mean", "metrics.dropped_pct.device.mean"}
 		t.Run(name, func(t *testing.T) { checkFields(t, p, cells, fields) })
 		t.Run(name+" says the setting", func(t *testing.T) {
-			p.look(t, phone)
+			p.setView(t, phone)
 			shown := eval[string](t, p,
 				`document.querySelector(".ranking .load").checkVisibility() ? document.querySelector(".ranking .load").textContent : ""`)
 			if want := map[bool]string{
@@ -69,7 +69,7 @@ func TestCapturePageInBrowser(t *testing.T) {
 		})
 		for _, v := range views {
 			t.Run(name+" fits "+v.name, func(t *testing.T) {
-				p.look(t, v)
+				p.setView(t, v)
 				checkFits(t, p)
 			})
 		}
@@ -95,9 +95,9 @@ func TestCaptureTexts(t *testing.T) {
 		}
 		return p.String(), b.String(), c.String()
 	}
-	rates, _, _ := texts(captured(false))
-	page, table, csv := texts(captured(true))
-	busy := captured(true)
+	rates, _, _ := texts(captureRun(false))
+	page, table, csv := texts(captureRun(true))
+	busy := captureRun(true)
 	for _, l := range busy.Own {
 		r := l.Record.(*capture.Trial)
 		r.Cell, r.Background = r.Cell.With(result.BackgroundPct, 50), 0.03
@@ -133,7 +133,7 @@ func TestCaptureTexts(t *testing.T) {
 
 // TestShares: what is nearly none or nearly all of the frames is written as neither.
 func TestShares(t *testing.T) {
-	run := captured(true)
+	run := captureRun(true)
 	for _, l := range run.Own {
 		if r := l.Record.(*capture.Trial); len(r.Programs) > 0 {
 			r.Programs[0].Frames, r.Programs[0].Dropped, r.Programs[0].Waiting = r.Passed-1, 1, 0

@@ -27,13 +27,13 @@ var costView = view{
 			data.ModeNote = note + words.Capitalised(sidesSentence(s))
 		}
 		data.Multiplicity = multiplicityNote(s)
-		data.Groups, data.Flames = grouped(s.Cells, d.group, ways...), flameSection(d.dir, s)
+		data.Groups, data.Flames = grouped(s.Cells, d.group, packetDimensions...), flameSection(d.dir, s)
 		data.Capacity, data.CostModels, data.Ceilings = d.capacityFigures(), costModelGrid(s.CostModels),
 			ceilingsGrid(s.Ceilings)
 		data.CeilingsNote = "A load counts as carried when it is delivered in full with at most 1 % of its segments sent " +
 			"again. The ceiling lies between the load carried and the one at which a router fails."
 		data.Results, data.Further = resultsGrid(s), furtherGrids(s)
-		data.Noise, data.NoiseFigure, data.Stability = unbroken(words.Capitalised(noiseSentence(s.AA))), d.noiseFigure(),
+		data.Noise, data.NoiseFigure, data.Stability = keepTogether(words.Capitalised(noiseSentence(s.AA))), d.noiseFigure(),
 			d.stabilityFigures()
 	},
 }
@@ -65,12 +65,12 @@ func multiplicityNote(s analysis.Summary) string {
 func costColumns(s analysis.Summary) []cellColumn {
 	m := s.Metrics
 	return append(routerColumns(cost.Dimensions, "DUT", dimensionsOf), offeredColumn,
-		meanColumn(m, cost.Delivered, "delivered", analysis.Cell.Device).dropped(3),
-		meanColumn(m, cost.CPU, "clean CPU", analysis.Cell.Clean).dropped(5),
-		meanColumn(m, cost.CPU, "DUT CPU", analysis.Cell.Device).dropped(4),
-		decidedColumn(s).left(),
-		meanColumn(m, cost.NsPerPacket, "ns/packet", analysis.Cell.Device).dropped(2),
-		meanColumn(m, cost.RTTP99MedianUs, "RTT p99", analysis.Cell.Device).dropped(1),
+		meanColumn(m, cost.Delivered, "delivered", analysis.Cell.Device).dropFirst(3),
+		meanColumn(m, cost.CPU, "clean CPU", analysis.Cell.Clean).dropFirst(5),
+		meanColumn(m, cost.CPU, "DUT CPU", analysis.Cell.Device).dropFirst(4),
+		decidedColumn(s).alignLeft(),
+		meanColumn(m, cost.NsPerPacket, "ns/packet", analysis.Cell.Device).dropFirst(2),
+		meanColumn(m, cost.RTTP99MedianUs, "RTT p99", analysis.Cell.Device).dropFirst(1),
 		textColumn("verdict", verdictText))
 }
 
@@ -133,7 +133,7 @@ func noiseSentence(aa analysis.AA) string {
 	if aa.SDLog.Known() {
 		spread = fmt.Sprintf(", blocks spread by %s", percent(aa.SDLog*100))
 	}
-	return fmt.Sprintf("two clean routers differ by × %s (%s in %s%s).", withBounds(aa.Ratio, three),
+	return fmt.Sprintf("two clean routers differ by × %s (%s in %s%s).", withBounds(aa.Ratio, digits3OfRatio),
 		words.Counted(aa.Pairs, "pair"), words.Counted(aa.Blocks, "block"), spread)
 }
 
@@ -151,10 +151,10 @@ func costScreen(d *drawing) (lead string, r ranking) {
 
 // rankedCells has one cell a device, that at the heaviest load; the cheapest device comes first.
 func rankedCells(s analysis.Summary) []analysis.Cell {
-	cells := oneEach(s.Cells, func(c, than analysis.Cell) bool {
-		return c.Pairs > 0 && (than.Pairs == 0 || sameWay(c.Cell, than.Cell) && heavier(c, than))
+	cells := onePerDevice(s.Cells, func(c, than analysis.Cell) bool {
+		return c.Pairs > 0 && (than.Pairs == 0 || samePackets(c.Cell, than.Cell) && compareLoad(c, than))
 	})
-	rank(cells, func(c analysis.Cell) analysis.Number { return c.Change(cost.PerBit).Mean })
+	rankBy(cells, func(c analysis.Cell) analysis.Number { return c.Change(cost.PerBit).Mean })
 	return cells
 }
 
@@ -163,7 +163,7 @@ func rankedCells(s analysis.Summary) []analysis.Cell {
 func rankCosts(d *drawing) ranking {
 	s := d.summary
 	cells := rankedCells(s)
-	load, where := inCommon(cells, loadText)
+	load, where := commonText(cells, loadText)
 	r := ranking{
 		Title: "Router CPU per delivered bit, × " + otherName(s), Load: load, Order: "cheapest first",
 		Reference: 1, ReferenceName: "clean router", Floor: s.AA.Ratio, ReachText: intervalText(s),
@@ -202,7 +202,8 @@ func costNote(s analysis.Summary, c analysis.Cell) string {
 		verdict = words.Joined(", ", "left open", togetherText(c.Together, ratio, "cells"))
 	}
 	if cost.AtLimit(c) {
-		limit = fmt.Sprintf("delivers %s of %s Mbit/s", digits3(c.Device(cost.Delivered).Mean), trimmed(offered(c.Cell), 4))
+		limit = fmt.Sprintf(
+			"delivers %s of %s Mbit/s", digits3(c.Device(cost.Delivered).Mean), significantTrimmed(offeredMbps(c.Cell), 4))
 	}
 	if c.Counts[cost.GuestsIn] < c.Counts[cost.GuestsCame] {
 		guests = guestsIn(c)
@@ -219,7 +220,7 @@ func chance(c analysis.Cell) string {
 	case p < 0.001:
 		return "p < 0.001"
 	}
-	return "p = " + three(p)
+	return "p = " + digits3OfRatio(p)
 }
 
 // capacityFact names what one core of the router carries.
@@ -230,7 +231,7 @@ func costFacts(s analysis.Summary, c analysis.Cell) []fact {
 	out.add(c.Pairs > 0 && c.Verdict != "", "Verdict", "%s", verdictFact(s, c))
 	for _, m := range s.CostModels {
 		for _, at := range m.Capacity {
-			known := m.Cell.Text(result.DUT) == c.DUT() && sameWay(m.Cell, c.Cell) && at.Clients == c.Int(result.Clients) &&
+			known := m.Cell.Text(result.DUT) == c.DUT() && samePackets(m.Cell, c.Cell) && at.Clients == c.Int(result.Clients) &&
 				at.Mbps.Mean.Known()
 			out.add(known, capacityFact, "%s", capacityText(at))
 		}
@@ -242,7 +243,8 @@ func costFacts(s analysis.Summary, c analysis.Cell) []fact {
 	out.add(login.Known() && login > 0, "Login", "%s ms a client", digits3(login))
 	out.add(manyAtOnce(c), "All at once", "%s", totalsText(c))
 	out.add(c.Counts[cost.GuestBlocks] > 0, "Guests", "%s", guestsFact(c))
-	out.add(c.Counts[cost.GuestBlocks] > 0, "Tracked connections", "%s", fromTo(c, cost.FlowsBefore, cost.FlowsAfter))
+	out.add(c.Counts[cost.GuestBlocks] > 0, "Tracked connections", "%s",
+		beforeAndAfter(c, cost.FlowsBefore, cost.FlowsAfter))
 	return out
 }
 
@@ -287,16 +289,16 @@ func leadSentence(s analysis.Summary, cells []analysis.Cell) string {
 	case accepted == 0:
 		return "No trial was accepted, so there is nothing to compare."
 	}
-	where, each := inCommon(cells, loadText)
+	where, each := commonText(cells, loadText)
 	name := func(c analysis.Cell) string { return words.Joined(" ", c.DUT(), each(c)) }
 	left := openClause(
-		s, named(open, func(c analysis.Cell) string { return words.Joined(" ", name(c), bounds(decidedBy(c), ratio)) }))
+		s, textsOf(open, func(c analysis.Cell) string { return words.Joined(" ", name(c), bounds(decidedBy(c), ratio)) }))
 	if len(known) == 0 {
-		return unbroken(words.Capitalised(words.Joined(", ", where, left)) + ".")
+		return keepTogether(words.Capitalised(words.Joined(", ", where, left)) + ".")
 	}
 	text := words.Joined(
 		" ", fmt.Sprintf("Compared with %s, carrying the same bit", otherName(s)), where, "takes", costRange(s, known, name))
-	return unbroken(words.Joined("; ", text, left) + ".")
+	return keepTogether(words.Joined("; ", text, left) + ".")
 }
 
 // costRange says what the cheapest and the most expensive of the ranked cells cost.
@@ -318,7 +320,7 @@ func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cel
 	case len(cells) == 1:
 		return amount(first, " times the CPU")
 	case !slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Verdict != analysis.Equivalent }):
-		return same + " with " + words.Listed(named(cells, name))
+		return same + " with " + words.Listed(textsOf(cells, name))
 	}
 	from := "from " + amount(first, " times the CPU")
 	if cost.AtLimit(first) {
@@ -345,7 +347,7 @@ func unheardSentence(s analysis.Summary, cells []analysis.Cell) string {
 	for _, c := range cells {
 		var loads []string
 		for _, o := range s.Cells {
-			if o.DUT() == c.DUT() && sameWay(o.Cell, c.Cell) && o.Pairs == 0 && c.Pairs > 0 && heavier(o, c) {
+			if o.DUT() == c.DUT() && samePackets(o.Cell, c.Cell) && o.Pairs == 0 && c.Pairs > 0 && compareLoad(o, c) {
 				loads = append(loads, loadText(o))
 			}
 		}

@@ -17,7 +17,7 @@ func ratioHead(s analysis.Summary) string {
 }
 
 func overheadColumn(s analysis.Summary) cellColumn {
-	return change(cost.PerBit, words.Capitalised(ratioHead(s)), "* per bit")
+	return changeColumn(cost.PerBit, words.Capitalised(ratioHead(s)), "* per bit")
 }
 
 // resultsGrid is what most readers want, the answer first: a phone shows only
@@ -35,7 +35,7 @@ func resultsGrid(s analysis.Summary) grid {
 			return badgeCell(c.Verdict, words.Or(words.Joined("; ", togetherText(c.Together, ratio, "cells"), needs), chance(c)))
 		}},
 		device(cost.Delivered, "Delivered", "*"),
-		clean(cost.CPU, "Clean CPU", "*"), device(cost.CPU, "DUT CPU", "*"),
+		cleanColumn(cost.CPU, "Clean CPU", "*"), device(cost.CPU, "DUT CPU", "*"),
 		device(cost.IncreasePct, "Increase", "*, normalised"), device(cost.NsPerPacket, "Per packet", "*"),
 		device(cost.RTTP99MedianUs, "RTT p99", "*, median of windows"), device(cost.PSSMiB, "Memory", "PSS, *"))
 }
@@ -50,66 +50,68 @@ func togetherText(e *analysis.Estimate, print format, of string) string {
 }
 
 const (
-	intervals  = ": means over blocks with their intervals"
-	perMedian  = "*, median of all windows"
-	perMean    = "*, mean of the blocks"
-	perSegment = "* back for one with payload"
-	lost       = "% of the datagrams"
-	late       = "% of those that came"
+	intervals       = ": means over blocks with their intervals"
+	perMedian       = "*, median of all windows"
+	perMean         = "*, mean of the blocks"
+	perSegment      = "* back for one with payload"
+	shareOfSent     = "% of the datagrams"
+	shareOfReceived = "% of those that came"
 )
 
 // costTables are all other figures, in tables that fit a screen.
 var costTables = []cellTable{
 	{"CPU" + intervals, "", []cellColumn{
-		device(cost.Normalised, "Normalised CPU", "eq. 5.1, *"), clean(cost.Normalised, "Clean normalised", "eq. 5.1, *"),
+		device(cost.Normalised, "Normalised CPU", "eq. 5.1, *"),
+		cleanColumn(cost.Normalised, "Clean normalised", "eq. 5.1, *"),
 		device(cost.CPUMachinePct, "Router CPU", "*"), device(cost.ProcessCorePct, "In processes", "*"),
 		device(cost.DaemonCorePct, "Processes, whole block", "*"),
 		device(cost.MachineBusyPct, "Machine busy", "*, /proc/stat, all labs"), device(cost.MeterCorePct, "Metering", "*"),
 	}},
 	{"Round-trip time under load: the median over all windows, and the mean over the blocks' medians with its interval",
 		"", []cellColumn{
-			device(cost.RTTP50MedianUs, "DUT p50", perMedian), clean(cost.RTTP50MedianUs, "Clean p50", perMedian),
-			device(cost.RTTP99MedianUs, "DUT p99", perMedian), clean(cost.RTTP99MedianUs, "Clean p99", perMedian),
-			device(cost.RTTP50Us, "DUT p50", perMean), clean(cost.RTTP50Us, "Clean p50", perMean),
-			device(cost.RTTP99Us, "DUT p99", perMean), clean(cost.RTTP99Us, "Clean p99", perMean),
+			device(cost.RTTP50MedianUs, "DUT p50", perMedian), cleanColumn(cost.RTTP50MedianUs, "Clean p50", perMedian),
+			device(cost.RTTP99MedianUs, "DUT p99", perMedian), cleanColumn(cost.RTTP99MedianUs, "Clean p99", perMedian),
+			device(cost.RTTP50Us, "DUT p50", perMean), cleanColumn(cost.RTTP50Us, "Clean p50", perMean),
+			device(cost.RTTP99Us, "DUT p99", perMean), cleanColumn(cost.RTTP99Us, "Clean p99", perMean),
 		}},
 	{"Traffic" + intervals, "", []cellColumn{
-		clean(cost.Delivered, "Clean delivered", "*"), device(cost.Link, "On the link", "* with headers"),
-		device(cost.LossRatio, "Loss", "% on the router"), clean(cost.LossRatio, "Clean loss", "% on the router"),
+		cleanColumn(cost.Delivered, "Clean delivered", "*"), device(cost.Link, "On the link", "* with headers"),
+		device(cost.LossRatio, "Loss", "% on the router"), cleanColumn(cost.LossRatio, "Clean loss", "% on the router"),
 		device(cost.RetransmitRatio, "Retransmitted", "%"), device(cost.AggregationFactor, "Aggregation", "*"),
 	}},
 	{"How packets came: the longer the bursts and the fewer the acknowledgements, the less each costs" + intervals, "",
 		[]cellColumn{
 			device(cost.SegmentsPerBurst, "Segments per burst", "as sent"),
-			clean(cost.SegmentsPerBurst, "Clean router's", "as sent"),
+			cleanColumn(cost.SegmentsPerBurst, "Clean router's", "as sent"),
 			device(cost.PacketsPerWakeup, "Packets per wake-up", "of a polling thread"),
-			clean(cost.PacketsPerWakeup, "Clean router's", "a wake-up"),
+			cleanColumn(cost.PacketsPerWakeup, "Clean router's", "a wake-up"),
 			device(cost.AcksPerSegment, "ACKs per segment", perSegment),
-			clean(cost.AcksPerSegment, "Clean router's", "a segment"),
-			device(cost.NsPerPacket, "Per packet", "*"), clean(cost.NsPerPacket, "Clean router's", "* a packet"),
+			cleanColumn(cost.AcksPerSegment, "Clean router's", "a segment"),
+			device(cost.NsPerPacket, "Per packet", "*"), cleanColumn(cost.NsPerPacket, "Clean router's", "* a packet"),
 		}},
 	{"Streams of the lab's generator" + intervals, cost.ConnectP50Us, []cellColumn{
 		device(cost.Jain, "Fairness", "Jain's index"), device(cost.JainEven, "Most possible", "each carries whole bursts"),
-		clean(cost.Jain, "Clean fairness", "Jain's index"),
+		cleanColumn(cost.Jain, "Clean fairness", "Jain's index"),
 		device(cost.StreamMinMbps, "Least", "* of one stream"), device(cost.StreamMaxMbps, "Most", "* of one stream"),
 		device(cost.ConnectP50Us, "Connect p50", "*"), device(cost.ConnectP99Us, "Connect p99", "*"),
 		device(cost.FirstByteP50Us, "First byte p50", "*"), device(cost.FirstByteP99Us, "First byte p99", "*"),
 	}},
 	{"Datagrams of the lab's generator" + intervals, cost.DatagramLossRatio, []cellColumn{
-		device(cost.DatagramLossRatio, "Lost", lost), clean(cost.DatagramLossRatio, "Clean lost", lost),
-		device(cost.ReorderedRatio, "Reordered", late), clean(cost.ReorderedRatio, "Clean reordered", late),
+		device(cost.DatagramLossRatio, "Lost", shareOfSent), cleanColumn(cost.DatagramLossRatio, "Clean lost", shareOfSent),
+		device(cost.ReorderedRatio, "Reordered", shareOfReceived),
+		cleanColumn(cost.ReorderedRatio, "Clean reordered", shareOfReceived),
 	}},
 	{"Frames of the lab's generator" + intervals, cost.FramesPerSecond, []cellColumn{
-		device(cost.FramesPerSecond, "Arrived", "*"), clean(cost.FramesPerSecond, "Clean router's", "*"),
+		device(cost.FramesPerSecond, "Arrived", "*"), cleanColumn(cost.FramesPerSecond, "Clean router's", "*"),
 		device(cost.Layer1, "Layer 1", "*"), device(cost.LinePct, "Of the line", "*"),
-		device(cost.DelayP50, "Delay p50", "*, one way"), clean(cost.DelayP50, "Clean p50", "*, one way"),
-		device(cost.DelayP99, "Delay p99", "*, one way"), clean(cost.DelayP99, "Clean p99", "*, one way"),
-		device(cost.Jitter, "Jitter", "*, RFC 3550"), clean(cost.Jitter, "Clean jitter", "*, RFC 3550"),
+		device(cost.DelayP50, "Delay p50", "*, one way"), cleanColumn(cost.DelayP50, "Clean p50", "*, one way"),
+		device(cost.DelayP99, "Delay p99", "*, one way"), cleanColumn(cost.DelayP99, "Clean p99", "*, one way"),
+		device(cost.Jitter, "Jitter", "*, RFC 3550"), cleanColumn(cost.Jitter, "Clean jitter", "*, RFC 3550"),
 		device(cost.Duplicated, "Duplicated", "%"), device(cost.OfferedShare, "Sent", "% of those due"),
 		device(cost.LateP99, "Late p99", "* after their due times"),
 	}},
 	{"Short connections beside the streams" + intervals, cost.ShortPerSecond, []cellColumn{
-		device(cost.ShortPerSecond, "Answered", "*"), clean(cost.ShortPerSecond, "Clean router's", "*"),
+		device(cost.ShortPerSecond, "Answered", "*"), cleanColumn(cost.ShortPerSecond, "Clean router's", "*"),
 		device(cost.ShortFailed, "Failed", "* a block"), device(cost.ShortConnectP99Us, "Connect p99", "*"),
 		device(cost.ShortWholeP50Us, "Whole p50", "*"), device(cost.ShortWholeP99Us, "Whole p99", "*"),
 	}},
@@ -117,15 +119,16 @@ var costTables = []cellTable{
 		device(cost.GuestsPerSecond, "Guests", "*"),
 		counts(cost.GuestsCame, "Came", ""), counts(cost.GuestsIn, "Got in", ""), counts(cost.GuestsGone, "Left", ""),
 		device(cost.GuestLoginP50Ms, "Login p50", "*"), device(cost.GuestLoginP99Ms, "Login p99", "*"),
-		textColumn("Forgotten", forgotten),
-		textColumn("It knows", func(c analysis.Cell) string { return words.Or(countsText(c), none) }),
+		textColumn("Forgotten", forgetText),
+		textColumn("It knows", func(c analysis.Cell) string { return words.Or(countsText(c), absentFigure) }),
 		device(cost.PSSBeforeMiB, "Memory before", "PSS, *"), device(cost.PSSAfterMiB, "Memory after", "PSS, *"),
 		device(cost.RuleLinesBefore, "Rules before", "*"), device(cost.RuleLinesAfter, "Rules after", "*"),
 		device(cost.FlowsBefore, "Tracked before", "*"), device(cost.FlowsAfter, "Tracked after", "*"),
 	}},
 	{"All clients at once, of several blocks the one that came least far", cost.ClientBlocks, []cellColumn{
-		textColumn("Addresses", func(c analysis.Cell) string { return words.Or(c.Texts[cost.AddressesFrom], none) }),
-		textColumn("Clean router's", func(c analysis.Cell) string { return words.Or(c.Texts[cost.CleanAddressFrom], none) }),
+		textColumn("Addresses", func(c analysis.Cell) string { return words.Or(c.Texts[cost.AddressesFrom], absentFigure) }),
+		textColumn("Clean router's",
+			func(c analysis.Cell) string { return words.Or(c.Texts[cost.CleanAddressFrom], absentFigure) }),
 		counts(cost.Leased, "Have one", ""), counts(cost.LoggedIn, "Logged in", ""),
 		counts(cost.Connected, "Streams", ""), counts(cost.CleanConnected, "Clean router's", ""),
 		device(cost.WarmupSeconds, "Warm-up", "*"), device(cost.MemoryKiBPerClient, "Both labs", "* of the machine a client"),
@@ -137,7 +140,7 @@ var costTables = []cellTable{
 	}},
 	// Near a full core the ends limit what is carried, and not the device.
 	{"The ends' own load" + intervals, "", []cellColumn{
-		device(cost.ClientCorePct, "Client hosts", "*"), clean(cost.ClientCorePct, "Clean router's", "*"),
+		device(cost.ClientCorePct, "Client hosts", "*"), cleanColumn(cost.ClientCorePct, "Clean router's", "*"),
 		device(cost.ServerCorePct, "Server", "*"), device(cost.GeneratorCorePct, "Busiest traffic thread", "*"),
 	}},
 }
@@ -163,7 +166,7 @@ func furtherGrids(s analysis.Summary) []grid {
 			textColumn("Because", func(c analysis.Cell) string { return c.VerdictNote })),
 		build("Trials: pairs are those accepted; flags with the number of pairs they were seen in", s, s.Cells,
 			pairsColumn("Pairs"), blocksColumn("Blocks"), rejectedColumn("Rejected"), redoneColumn("Redone"),
-			textColumn("Flags", func(c analysis.Cell) string { return words.Or(tallied(c.Flags), none) })))
+			textColumn("Flags", func(c analysis.Cell) string { return words.Or(textsWithCounts(c.Flags), absentFigure) })))
 	for _, g := range []grid{incrementsGrid(s), linearityGrid(s), linesGrid(s)} {
 		if len(g.Rows) > 0 {
 			grids = append(grids, g)

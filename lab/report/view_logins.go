@@ -16,29 +16,30 @@ import (
 // stormColumns are the terminal's table of storms.
 func stormColumns(s analysis.Summary) []cellColumn {
 	mean := func(head, metric string, drop int) cellColumn {
-		return meanColumn(s.Metrics, metric, head, analysis.Cell.Device).dropped(drop)
+		return meanColumn(s.Metrics, metric, head, analysis.Cell.Device).dropFirst(drop)
 	}
 	cols := append(routerColumns(logins.Dimensions, "DUT", dimensionsOf, logins.LoginRate),
 		textColumn("they come", func(c analysis.Cell) string { return arrival(c.Cell) }).ifDiffers(),
-		writtenColumn("storms", func(c analysis.Cell) string { return fmt.Sprint(c.Pairs) }).dropped(1),
+		writtenColumn("storms", func(c analysis.Cell) string { return fmt.Sprint(c.Pairs) }).dropFirst(1),
 		writtenColumn("failed", failedText),
 		writtenColumn("retried",
-			func(c analysis.Cell) string { return shareText(c.Counts[retriedLogins], c.Counts[askedLogins]) }).dropped(5))
+			func(c analysis.Cell) string { return shareText(c.Counts[retriedLogins], c.Counts[askedLogins]) }).dropFirst(5))
 	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Counts[logins.DeviceLeases] > 0 }) {
 		cols = append(cols, writtenColumn("leases/s", func(c analysis.Cell) string {
 			return map[bool]string{
-				true: digits3(c.Device(logins.Lease + logins.PerSecond).Mean), false: none}[c.Counts[logins.DeviceLeases] > 0]
-		}).dropped(6))
+				true:  digits3(c.Device(logins.Lease + logins.PerSecond).Mean),
+				false: absentFigure}[c.Counts[logins.DeviceLeases] > 0]
+		}).dropFirst(6))
 	}
 	return append(cols,
 		estimateColumn("logins/s", "", digits3,
-			func(c analysis.Cell) analysis.Estimate { return c.Device(logins.Login + logins.PerSecond) }).left(),
+			func(c analysis.Cell) analysis.Estimate { return c.Device(logins.Login + logins.PerSecond) }).alignLeft(),
 		mean("p50", logins.Login+logins.P50Ms, 4), mean("p99", logins.Login+logins.P99Ms, 0),
 		mean("max", logins.Login+logins.MaxMs, 3), mean("CPU/login", logins.Login+logins.RouterMs, 0),
 		writtenColumn("RADIUS/login", func(c analysis.Cell) string {
 			n := c.Device(logins.Login + logins.RadiusMs).Mean
-			return map[bool]string{true: none, false: millis(n)}[n == 0]
-		}).dropped(2),
+			return map[bool]string{true: absentFigure, false: millis(n)}[n == 0]
+		}).dropFirst(2),
 		mean("KiB/client", logins.PSSKiBPerClient, 7),
 		textColumn("limit", loginLimit))
 }
@@ -67,7 +68,7 @@ func failed(c analysis.Cell, phase string) int {
 // failedText is how many clients of all storms gave up, and of how many that is when any did.
 func failedText(c analysis.Cell) string {
 	if c.Pairs == 0 {
-		return none
+		return absentFigure
 	}
 	text := shareText(failed(c, logins.Login), c.Counts[askedLogins])
 	if c.Counts[logins.Died] > 0 {
@@ -79,7 +80,7 @@ func failedText(c analysis.Cell) string {
 func shareText(n, of int) string {
 	switch {
 	case of == 0:
-		return none
+		return absentFigure
 	case n == 0:
 		return "0"
 	}
@@ -95,12 +96,13 @@ func sharePct(c analysis.Cell, n int) string {
 func limitText(c analysis.Cell, phase string) string {
 	var limits []analysis.Tally
 	for _, l := range c.Tallies[phase+logins.Limits] {
-		limits = append(limits, analysis.Tally{Text: words.Or(limitWords[l.Text], words.Or(l.Text, none)), Count: l.Count})
+		limits = append(
+			limits, analysis.Tally{Text: words.Or(limitWords[l.Text], words.Or(l.Text, absentFigure)), Count: l.Count})
 	}
 	if len(limits) == 1 {
 		return limits[0].Text
 	}
-	return words.Or(tallied(limits), none)
+	return words.Or(textsWithCounts(limits), absentFigure)
 }
 
 func loginLimit(c analysis.Cell) string { return limitText(c, logins.Login) }
@@ -159,20 +161,20 @@ func stormRemarks(cells []analysis.Cell) (out []string) {
 	return out
 }
 
-// largest has one cell a device: that with the most clients, at the highest rate. The
+// mostClients has one cell a device: that with the most clients, at the highest rate. The
 // device that lets in the most clients a second comes first.
-func largest(cells []analysis.Cell) []analysis.Cell {
+func mostClients(cells []analysis.Cell) []analysis.Cell {
 	rate := func(c analysis.Cell) float64 {
 		if c.Number(logins.LoginRate) == 0 { // all at once
 			return math.Inf(1)
 		}
 		return c.Number(logins.LoginRate)
 	}
-	out := oneEach(cells, func(c, than analysis.Cell) bool {
+	out := onePerDevice(cells, func(c, than analysis.Cell) bool {
 		more := c.Int(result.Clients) - than.Int(result.Clients)
 		return c.Pairs > 0 && (than.Pairs == 0 || more > 0 || more == 0 && rate(c) > rate(than))
 	})
-	rank(out, func(c analysis.Cell) analysis.Number { return -c.Device(logins.Login + logins.PerSecond).Mean })
+	rankBy(out, func(c analysis.Cell) analysis.Number { return -c.Device(logins.Login + logins.PerSecond).Mean })
 	return out
 }
 
@@ -185,8 +187,8 @@ const (
 // loginScreen is the picture of a run of login storms, and the sentence above it: the devices by the
 // logins they take a second, the fastest first.
 func loginScreen(d *drawing) (lead string, r ranking) {
-	cells := largest(d.summary.Cells)
-	load, where := inCommon(cells, stormSetting)
+	cells := mostClients(d.summary.Cells)
+	load, where := commonText(cells, stormSetting)
 	r = ranking{
 		Title: "Clients let in a second", Load: load, Order: "fastest first", ReachText: intervalText(d.summary),
 		Key: []keyEntry{{shapeAll, "all clients got in"}, {shapeSome, "some were left out"}},
@@ -230,7 +232,7 @@ func loginFacts(c analysis.Cell) (facts factList) {
 	}
 	in := "all " + clientsOf(c.Cell)
 	if failed(c, logins.Login) > 0 {
-		in = fmt.Sprintf("%s of %s", number(c.Counts[throughLogins]), words.Counted(c.Counts[askedLogins], "client"))
+		in = fmt.Sprintf("%s of %s", groupedCount(c.Counts[throughLogins]), words.Counted(c.Counts[askedLogins], "client"))
 	}
 	facts.add(true, "Let in", "%s", in)
 	add := func(name, text, metric string, print format) {
@@ -263,7 +265,7 @@ func loginLead(cells []analysis.Cell) string {
 	if n := len(accepted); n > 2 {
 		accepted = []analysis.Cell{accepted[0], accepted[n-1]}
 	}
-	all, each := inCommon(accepted, stormSetting)
+	all, each := commonText(accepted, stormSetting)
 	var parts []string
 	for _, c := range accepted {
 		text := fmt.Sprintf("%s lets in %s clients a second", c.DUT(), digits3(c.Device(logins.Login+logins.PerSecond).Mean))
@@ -281,7 +283,7 @@ func loginLead(cells []analysis.Cell) string {
 	if all != "" {
 		all = "With " + all
 	}
-	return unbroken(words.Joined("; ", words.Joined(", ", all, strings.Join(parts, ", and ")), open) + ".")
+	return keepTogether(words.Joined("; ", words.Joined(", ", all, strings.Join(parts, ", and ")), open) + ".")
 }
 
 // loginsView shows login storms.
@@ -334,7 +336,7 @@ func (d *drawing) curve(cells []analysis.Cell, title, label, phase string) figur
 				at.Tip = fmt.Sprintf("%s: %s of the clients after %s", c.DUT(), percent(p.SharePct), millis(p.Ms))
 				at.Key, at.Value = key, p.Ms.String()
 				tips = append(tips, at.Tip)
-				data.add(key, nameCell(c.DUT(), c.DUT()), numberCell(p.SharePct, bare), numberCell(p.Ms/1000, digits3))
+				data.add(key, nameCell(c.DUT(), c.DUT()), numberCell(p.SharePct, percentBare), numberCell(p.Ms/1000, digits3))
 			}
 			series.Points = append(series.Points, at)
 		}

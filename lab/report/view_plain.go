@@ -29,7 +29,7 @@ var plainView = view{
 		for _, m := range s.Metrics {
 			columns = append(columns, device(m.Name, words.Or(words.Capitalised(m.Text), m.Name), "*"))
 			if m.Both {
-				columns = append(columns, clean(m.Name, "Clean router's", "*"))
+				columns = append(columns, cleanColumn(m.Name, "Clean router's", "*"))
 			}
 		}
 		data.Results = build("Every cell: means over blocks, their intervals in brackets", s, s.Cells, columns...)
@@ -49,7 +49,7 @@ func plainColumns(s analysis.Summary) []cellColumn {
 	}
 	for i, m := range s.Metrics {
 		cols = append(cols, estimateColumn(result.OneLine(m.Name), "", digits3,
-			func(c analysis.Cell) analysis.Estimate { return c.Device(m.Name) }).dropped(len(s.Metrics)-i))
+			func(c analysis.Cell) analysis.Estimate { return c.Device(m.Name) }).dropFirst(len(s.Metrics)-i))
 	}
 	return cols
 }
@@ -67,7 +67,7 @@ func plainScreen(d *drawing) (lead string, r ranking) {
 	r = ranking{Title: words.Capitalised(words.Joined(", ", what, m.Unit)), Order: "the " + least + " first",
 		ReachText: intervalText(d.summary)}
 	cells := slices.Clone(d.summary.Cells)
-	rank(cells, func(c analysis.Cell) analysis.Number { return sign * c.Device(m.Name).Mean })
+	rankBy(cells, func(c analysis.Cell) analysis.Number { return sign * c.Device(m.Name).Mean })
 	for _, c := range cells {
 		row, e := d.ranked(c), c.Device(m.Name)
 		row.At, row.Value, row.Interval, row.Note = e, digits3(e.Mean), bounds(e, digits3), c.Without(result.DUT).String()
@@ -79,7 +79,7 @@ func plainScreen(d *drawing) (lead string, r ranking) {
 	}
 	lead = fmt.Sprintf(
 		"%s %s: %s with %s", least, what, cells[0].DUT(), words.Joined(" ", withBounds(first, digits3), m.Unit))
-	if n := len(foremost(measuredOf(cells, deviceOf(m.Name)), deviceOf(m.Name))); n > 1 {
+	if n := len(maybeFirst(withFigure(cells, deviceOf(m.Name)), deviceOf(m.Name))); n > 1 {
 		return fmt.Sprintf(
 			"As estimated, the %s; whether it is before %s, this run leaves open.", lead, words.Counted(n-1, "other")), r
 	}

@@ -73,7 +73,7 @@ func limitedBy(c analysis.Cell) string {
 	for _, f := range c.Flags {
 		list = append(list, words.Or(rateLimits[f.Text], f.Text))
 	}
-	return words.Or(strings.Join(list, ", "), none)
+	return words.Or(strings.Join(list, ", "), absentFigure)
 }
 
 // linkText is the rate of a cell's link.
@@ -95,13 +95,13 @@ func rateColumns(s analysis.Summary) []cellColumn {
 	cols = append(cols, estimateColumn("carries", "", carried, func(c analysis.Cell) analysis.Estimate {
 		return c.Device(
 			rates.Goodput)
-	}).left())
+	}).alignLeft())
 	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Device(rates.Theory).Mean.Known() }) {
-		cols = append(cols, mean(rates.Theory, "theory").dropped(5), mean(rates.OfTheory, "of it").dropped(4))
+		cols = append(cols, mean(rates.Theory, "theory").dropFirst(5), mean(rates.OfTheory, "of it").dropFirst(4))
 	}
-	return append(cols, mean(rates.PerCore, "per core"), mean(rates.EnterCPU, "enter").dropped(1),
-		mean(rates.LeaveCPU, "leave").dropped(2),
-		mean(rates.IdleRTT, "idle RTT"), mean(rates.LoadRTT, "RTT").dropped(3),
+	return append(cols, mean(rates.PerCore, "per core"), mean(rates.EnterCPU, "enter").dropFirst(1),
+		mean(rates.LeaveCPU, "leave").dropFirst(2),
+		mean(rates.IdleRTT, "idle RTT"), mean(rates.LoadRTT, "RTT").dropFirst(3),
 		numberColumn("MTU", "", "", digits4, func(c analysis.Cell) analysis.Number { return c.Device(rates.TunnelMTU).Mean }),
 		textColumn("limit", limitedBy))
 }
@@ -110,11 +110,11 @@ func rateColumns(s analysis.Summary) []cellColumn {
 func carried(n analysis.Number) string {
 	switch {
 	case !n.Known():
-		return none
+		return absentFigure
 	case n >= 1000:
-		return trimmed(n/1000, 4) + " Gbit/s"
+		return significantTrimmed(n/1000, 4) + " Gbit/s"
 	}
-	return trimmed(n, 4) + " Mbit/s"
+	return significantTrimmed(n, 4) + " Mbit/s"
 }
 
 // formulas say once a device how its useful share of the link follows from headers, where a window of it was accepted.
@@ -160,13 +160,13 @@ func ratesScreen(d *drawing) (lead string, r ranking) {
 	}
 	setting := s.Cells[0].Without(result.DUT)
 	for _, c := range s.Cells {
-		if cell := c.Without(result.DUT); widest(cell) > widest(setting) {
+		if cell := c.Without(result.DUT); linkRateOrder(cell) > linkRateOrder(setting) {
 			setting = cell
 		}
 	}
 	cells := slices.DeleteFunc(
 		slices.Clone(s.Cells), func(c analysis.Cell) bool { return c.Without(result.DUT) != setting })
-	rank(cells, func(c analysis.Cell) analysis.Number { return -c.Device(rates.Goodput).Mean })
+	rankBy(cells, func(c analysis.Cell) analysis.Number { return -c.Device(rates.Goodput).Mean })
 	r = ranking{
 		Title: "TCP payload carried, Mbit/s", Order: "the most first", ReachText: intervalText(s),
 		Load: fmt.Sprintf("%s, %s, link: %s", words.Counted(setting.Int(result.Clients), "client"), words.Direction(
@@ -183,8 +183,8 @@ func ratesScreen(d *drawing) (lead string, r ranking) {
 	return ratesLead(cells), r
 }
 
-// widest orders settings by the rate of their link, the one without a limit last.
-func widest(c result.Cell) float64 {
+// linkRateOrder orders settings by the rate of their link, the one without a limit last.
+func linkRateOrder(c result.Cell) float64 {
 	if mbps := c.Number(result.LinkMbps); mbps > 0 {
 		return mbps
 	}
@@ -199,27 +199,28 @@ func ratesLead(cells []analysis.Cell) string {
 	if len(tunnels) == 0 {
 		return ""
 	}
-	most := foremost(tunnels, deviceOf(rates.Goodput))
+	most := maybeFirst(tunnels, deviceOf(rates.Goodput))
 	lead := fmt.Sprintf(
 		"Of the tunnels, %s carries most: %s", most[0].DUT(), withBounds(most[0].Device(rates.Goodput), carried))
 	if len(most) > 1 {
 		lead = "Which of the tunnels carries most, this run leaves open: " + between(most, deviceOf(rates.Goodput))
 	}
-	perCore := measuredOf(tunnels, deviceOf(rates.PerCore))
-	rank(perCore, func(c analysis.Cell) analysis.Number { return -c.Device(rates.PerCore).Mean })
-	switch thrifty := foremost(perCore, deviceOf(rates.PerCore)); {
+	perCore := withFigure(tunnels, deviceOf(rates.PerCore))
+	rankBy(perCore, func(c analysis.Cell) analysis.Number { return -c.Device(rates.PerCore).Mean })
+	switch thrifty := maybeFirst(perCore, deviceOf(rates.PerCore)); {
 	case len(thrifty) > 1:
 		lead += "; likewise which carries most per core: " + between(thrifty, deviceOf(rates.PerCore))
 	case len(thrifty) == 1 && (len(most) > 1 || thrifty[0].DUT() != most[0].DUT()):
 		lead += fmt.Sprintf(
 			"; %s carries most per core, %s", thrifty[0].DUT(), withBounds(thrifty[0].Device(rates.PerCore), carried))
 	}
-	return unbroken(lead + ".")
+	return keepTogether(lead + ".")
 }
 
 // between names tunnels that cannot be told apart, each with its rate.
 func between(cells []analysis.Cell, of func(analysis.Cell) analysis.Estimate) string {
-	return namedFew(named(cells, func(c analysis.Cell) string { return c.DUT() + " with " + withBounds(of(c), carried) }))
+	return firstNames(
+		textsOf(cells, func(c analysis.Cell) string { return c.DUT() + " with " + withBounds(of(c), carried) }))
 }
 
 // rateFacts are a device's other figures.

@@ -22,7 +22,7 @@ var joules = analysis.Metric{
 
 // withJoules is a run of which each window recorded the metric.
 func withJoules() result.Run {
-	run := simulate(portals())
+	run := simulate(portalSpec())
 	for i := range run.Trials {
 		cost.SidesOf(run.Trials[i]).DUT.Metrics = map[string]float64{"router_joules": 7}
 		cost.SidesOf(run.Trials[i]).Clean.Metrics = map[string]float64{"router_joules": 3}
@@ -30,9 +30,9 @@ func withJoules() result.Run {
 	return run
 }
 
-// TestAnotherMetric: a metric that is recorded and described is in summary.json and in
+// TestNewMetricIsWritten: a metric that is recorded and described is in summary.json and in
 // the CSV, with its interval, for both sides and as their difference.
-func TestAnotherMetric(t *testing.T) {
+func TestNewMetricIsWritten(t *testing.T) {
 	shipped := cost.Metrics
 	t.Cleanup(func() { cost.Metrics = shipped })
 	cost.Metrics = append(slices.Clone(shipped), joules)
@@ -55,9 +55,9 @@ func TestAnotherMetric(t *testing.T) {
 	}
 }
 
-// TestAnotherMeasure: a measure without a view of its own is shown by its metrics, with
+// TestPlainViewOfNewMeasure: a measure without a view of its own is shown by its metrics, with
 // dimensions of its own.
-func TestAnotherMeasure(t *testing.T) {
+func TestPlainViewOfNewMeasure(t *testing.T) {
 	input := analysis.Input{
 		Measure: "energy", Noun: "trial", Metrics: []analysis.Metric{joules}, Compare: func(a, b result.Cell) int {
 			return result.CompareCells(a, b, result.DUT, "frame_bytes")
@@ -99,7 +99,7 @@ func TestAnotherMeasure(t *testing.T) {
 
 // TestSummaryReadsBack: what summary.json says of a cell can be read again.
 func TestSummaryReadsBack(t *testing.T) {
-	s := measure.Summarise(simulate(portals()), analysis.Options{})
+	s := measure.Summarise(simulate(portalSpec()), analysis.Options{})
 	first, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)

@@ -68,11 +68,11 @@ func searchColumns(s analysis.Summary) []cellColumn {
 	for i, g := range goalsOf(s) {
 		cols = append(cols,
 			estimateColumn(g.name+" kframes/s", "", digits3,
-				func(c analysis.Cell) analysis.Estimate { return c.Device(g.prefix + throughput.Kpps) }).dropped(3*i),
+				func(c analysis.Cell) analysis.Estimate { return c.Device(g.prefix + throughput.Kpps) }).dropFirst(3*i),
 			numberColumn("Mbit/s", "", "", digits3,
-				func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.Mbps).Mean }).dropped(3*i+2),
+				func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.Mbps).Mean }).dropFirst(3*i+2),
 			numberColumn("CPU", "", "", percent,
-				func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.CorePct).Mean }).dropped(3*i+1))
+				func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.CorePct).Mean }).dropFirst(3*i+1))
 	}
 	return append(cols, textColumn("limit", limitOf))
 }
@@ -88,7 +88,7 @@ func searchScreen(d *drawing) (lead string, r ranking) {
 	setting := d.summary.Cells[0].Without(result.DUT)
 	cells := slices.DeleteFunc(
 		slices.Clone(d.summary.Cells), func(c analysis.Cell) bool { return c.Without(result.DUT) != setting })
-	rank(cells, func(c analysis.Cell) analysis.Number { return -c.Device(metric).Mean })
+	rankBy(cells, func(c analysis.Cell) analysis.Number { return -c.Device(metric).Mean })
 	r = ranking{
 		Title: name + ", thousand frames a second", Order: "the most first", ReachText: intervalText(d.summary),
 		Load: fmt.Sprintf("%s, %s, %s", words.Frames(setting.Text(result.FrameSize)), words.Counted(setting.Int(
@@ -108,16 +108,16 @@ func searchScreen(d *drawing) (lead string, r ranking) {
 	first, last := cells[0], cells[len(cells)-1]
 	if most, least := first.Device(metric).Mean, last.Device(metric).Mean; most.Known() && least.Known() {
 		lead = fmt.Sprintf("With %s, %s forwards %s%s thousand frames a second without loss", words.Frames(setting.Text(
-			result.FrameSize)), first.DUT(), orMore(first), digits3(most))
+			result.FrameSize)), first.DUT(), orMoreText(first), digits3(most))
 		if len(cells) > 1 {
-			lead += fmt.Sprintf(", and %s %s%s", last.DUT(), orMore(last), digits3(least))
+			lead += fmt.Sprintf(", and %s %s%s", last.DUT(), orMoreText(last), digits3(least))
 		}
-		lead = words.Joined("; ", lead, orderClause(measuredOf(cells, deviceOf(metric)), deviceOf(metric))) + "."
+		lead = words.Joined("; ", lead, orderClause(withFigure(cells, deviceOf(metric)), deviceOf(metric))) + "."
 	}
-	return unbroken(lead), r
+	return keepTogether(lead), r
 }
 
-func orMore(c analysis.Cell) string {
+func orMoreText(c analysis.Cell) string {
 	if c.Flagged(throughput.AtLeast) {
 		return "at least "
 	}
@@ -141,7 +141,7 @@ func searchFacts(c analysis.Cell, s analysis.Summary, goals []searchGoal) (facts
 	for _, other := range s.Cells {
 		e := other.Device(goals[0].prefix + throughput.Kpps)
 		if other.DUT() == c.DUT() && other.Cell != c.Cell && e.Mean.Known() {
-			facts.add(true, goals[0].name+", "+words.Frames(other.Text(result.FrameSize)), "%s%s kframes/s", orMore(other),
+			facts.add(true, goals[0].name+", "+words.Frames(other.Text(result.FrameSize)), "%s%s kframes/s", orMoreText(other),
 				withBounds(e, digits3))
 		}
 	}

@@ -71,9 +71,9 @@ func transferColumns(s analysis.Summary) []cellColumn {
 		numberColumn("ns/byte", "", "", digits3,
 			func(c analysis.Cell) analysis.Number { return c.Device(transfer.NsPerByte).Mean }),
 		numberColumn("/proc/stat", "", "", percent,
-			func(c analysis.Cell) analysis.Number { return c.Device(transfer.MachineBusyPct).Mean }).dropped(1),
+			func(c analysis.Cell) analysis.Number { return c.Device(transfer.MachineBusyPct).Mean }).dropFirst(1),
 		numberColumn("a file", "", "", func(n analysis.Number) string { return millis(1000 * n) },
-			func(c analysis.Cell) analysis.Number { return c.Device(transfer.FileP50Seconds).Mean }).dropped(2))
+			func(c analysis.Cell) analysis.Number { return c.Device(transfer.FileP50Seconds).Mean }).dropFirst(2))
 }
 
 // mostFetching are the cells with the most clients at the first speed, the fastest.
@@ -97,7 +97,7 @@ func transferScreen(d *drawing) (lead string, r ranking) {
 	if len(cells) == 0 {
 		return "", ranking{}
 	}
-	rank(cells, func(c analysis.Cell) analysis.Number { return c.Device(transfer.NsPerByte).Mean })
+	rankBy(cells, func(c analysis.Cell) analysis.Number { return c.Device(transfer.NsPerByte).Mean })
 	r = ranking{
 		Title: "Router CPU for each byte, ns", Order: "the least first", ReachText: intervalText(d.summary),
 		Load: clientsOf(cells[0].Cell) + ", router with " + speedText(cells[0].Cell),
@@ -116,7 +116,7 @@ func transferScreen(d *drawing) (lead string, r ranking) {
 		r.Rows = append(r.Rows, row)
 	}
 	fast := slices.Clone(cells)
-	rank(fast, func(c analysis.Cell) analysis.Number { return -c.Device(transfer.MaxRate).Mean })
+	rankBy(fast, func(c analysis.Cell) analysis.Number { return -c.Device(transfer.MaxRate).Mean })
 	first, last := fast[0], fast[len(fast)-1]
 	if !first.Device(transfer.MaxRate).Mean.Known() {
 		return "", r
@@ -130,13 +130,13 @@ func transferScreen(d *drawing) (lead string, r ranking) {
 		lead += ", and " + say(last)
 	}
 	of := deviceOf(transfer.MaxRate)
-	return unbroken(words.Joined("; ", lead, orderClause(measuredOf(fast, of), of)) + "."), r
+	return keepTogether(words.Joined("; ", lead, orderClause(withFigure(fast, of), of)) + "."), r
 }
 
 // transferGroups draw each speed of routers: the rates over time with the most clients, and rate and CPU by clients.
 // Where there are several speeds, rate and CPU by them come first.
 func (d *drawing) transferGroups(cells []analysis.Cell) (out []figureGroup) {
-	speeds := distinct(named(cells, func(c analysis.Cell) string { return c.Text(transfer.RouterSpeed) }))
+	speeds := distinct(textsOf(cells, func(c analysis.Cell) string { return c.Text(transfer.RouterSpeed) }))
 	if len(speeds) > 1 {
 		clients := mostFetching(cells)[0].Text(result.Clients)
 		all := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return c.Text(result.Clients) != clients })
@@ -149,7 +149,7 @@ func (d *drawing) transferGroups(cells []analysis.Cell) (out []figureGroup) {
 func (d *drawing) transferGroup(cells []analysis.Cell) figureGroup {
 	g := figureGroup{
 		Heading: "Router with " + speedText(cells[0].Cell), Stacked: true, Figures: []figure{d.courses(mostFetching(cells))}}
-	if len(distinct(named(cells, func(c analysis.Cell) string { return c.Text(result.Clients) }))) > 1 {
+	if len(distinct(textsOf(cells, func(c analysis.Cell) string { return c.Text(result.Clients) }))) > 1 {
 		g.Figures = append(g.Figures, d.against(cells, result.Clients, "Clients")...)
 	}
 	return g
@@ -162,13 +162,13 @@ func (d *drawing) against(cells []analysis.Cell, along result.Dimension, xLabel 
 		print                format
 	}{
 		{transfer.MaxRate, "Maximum transfer rate", "Maximum transfer rate, kByte/s", rateText},
-		{transfer.Busy, "Router CPU at the maximum", "Router CPU, % of what it has", bare},
+		{transfer.Busy, "Router CPU at the maximum", "Router CPU, % of what it has", percentBare},
 	} {
 		ch := chart.XY{Title: p.title, XLabel: xLabel, YLabel: p.label, Reference: math.NaN(), Height: stackedHeight,
 			LogX: along == transfer.RouterSpeed}
 		data := newGrid("", "<DUT", xLabel, p.label)
 		var tips []string
-		for _, dut := range distinct(named(cells, analysis.Cell.DUT)) {
+		for _, dut := range distinct(textsOf(cells, analysis.Cell.DUT)) {
 			line := chart.Series{Name: dut, Style: d.style(dut)}
 			for _, c := range cells {
 				e, x := c.Device(p.metric), c.Number(along)
@@ -176,7 +176,7 @@ func (d *drawing) against(cells []analysis.Cell, along result.Dimension, xLabel 
 					continue
 				}
 				tip := fmt.Sprintf("%s, %s, router with %s: %s", dut, clientsOf(c.Cell), speedText(c.Cell), withBounds(e, p.print))
-				line.Points = append(line.Points, mark(c.Cell.String(), x, e, tip))
+				line.Points = append(line.Points, meanPoint(c.Cell.String(), x, e, tip))
 				data.add(c.Cell.String(), nameCell(dut, dut), numberCell(analysis.Number(x), digits4), estimateCell(e, p.print))
 				tips = append(tips, tip)
 			}

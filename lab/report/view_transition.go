@@ -54,32 +54,33 @@ func median(part string) string { return transition.MetricOf(part, "p50") }
 func transitionColumns(s analysis.Summary) []cellColumn {
 	cols := []cellColumn{textColumn("DUT", analysis.Cell.DUT), numberColumn("background", "", "", background, func(
 		c analysis.Cell) analysis.Number {
-		return offered(c.Cell)
+		return offeredMbps(c.Cell)
 	})}
 	cols = append(cols, settingColumns(transition.Dimensions, result.OfferedMbps)...)
 	for i, p := range gatewayParts {
 		col := meanColumn(s.Metrics, median(p.part), p.name, analysis.Cell.Device)
 		if p.part != transition.Down && p.part != transition.Up {
-			cols = append(cols, col.dropped(len(gatewayParts)-i))
+			cols = append(cols, col.dropFirst(len(gatewayParts)-i))
 		} else {
 			cols = append(cols, col, numberColumn("×", "", "", ratio, func(c analysis.Cell) analysis.Number {
 				return c.Device(
 					transition.RatioOf(p.part)).Mean
-			}).dropped(6))
+			}).dropFirst(6))
 		}
 	}
 	if slices.ContainsFunc(s.Cells, hasOther) { // what explains the times there
 		cols = append(cols, numberColumn("threads wait", "", "", percent, func(c analysis.Cell) analysis.Number {
 			return c.Device(transition.Waits).Mean
-		}), meanColumn(s.Metrics, transition.MetricOf(transition.Late, "mean"), "writes late", analysis.Cell.Device).dropped(
+		}), meanColumn(s.Metrics, transition.MetricOf(transition.Late, "mean"), "writes late",
+			analysis.Cell.Device).dropFirst(
 			7))
 	}
 	cols = append(cols,
-		meanColumn(s.Metrics, transition.MetricOf(transition.Up, "p99"), "p99", analysis.Cell.Device).dropped(4))
+		meanColumn(s.Metrics, transition.MetricOf(transition.Up, "p99"), "p99", analysis.Cell.Device).dropFirst(4))
 	if anyKnown(s, transition.ResentBackground) {
 		cols = append(cols, numberColumn("sent again", "", "", percent, func(c analysis.Cell) analysis.Number {
 			return c.Device(transition.ResentBackground).Mean
-		}).dropped(5))
+		}).dropFirst(5))
 	}
 	return append(cols, textColumn("flags", flagsOf))
 }
@@ -190,7 +191,7 @@ var quantiles = []analysis.Number{50, 99, 100}
 func (d *drawing) distribution(cells []analysis.Cell, along result.Dimension, part string) (figure, bool) {
 	at := analysis.Number(math.Inf(-1))
 	for _, c := range cells {
-		all := len(distinct(named(cells, analysis.Cell.DUT)))
+		all := len(distinct(textsOf(cells, analysis.Cell.DUT)))
 		same := slices.DeleteFunc(slices.Clone(cells), func(o analysis.Cell) bool {
 			return o.Number(along) != c.Number(
 				along) || o.Curves[part] == nil
@@ -216,7 +217,8 @@ func (d *drawing) distribution(cells []analysis.Cell, along result.Dimension, pa
 			if len(marks) > 0 && p.SharePct >= marks[0] {
 				point.Tip = fmt.Sprintf("%s: %s of the probes up to %s", c.DUT(), percent(p.SharePct), micros(p.Ms*1000))
 				point.Key, point.Value = c.Cell.String(), p.Ms.String()
-				data.add(c.Cell.String(), nameCell(c.DUT(), c.DUT()), numberCell(p.SharePct, bare), numberCell(p.Ms*1000, digits3))
+				data.add(c.Cell.String(), nameCell(c.DUT(), c.DUT()), numberCell(p.SharePct, percentBare),
+					numberCell(p.Ms*1000, digits3))
 				tips = append(tips, point.Tip)
 				for len(marks) > 0 && p.SharePct >= marks[0] {
 					marks = marks[1:]
@@ -246,11 +248,11 @@ func transitionScreen(d *drawing) (lead string, r ranking) {
 		return "", ranking{}
 	}
 	metric := median(transition.Up)
-	rank(cells, func(c analysis.Cell) analysis.Number { return c.Device(metric).Mean })
+	rankBy(cells, func(c analysis.Cell) analysis.Number { return c.Device(metric).Mean })
 	setting := cells[0].Without(result.DUT, result.Profile, result.Direction, result.OfferedMbps)
 	r = ranking{
 		Title: "Ethernet→TCP, median, µs", Order: "the least first", ReachText: intervalText(d.summary), LoadAlone: true,
-		Load: words.Joined(", ", "background: "+background(offered(cells[0].Cell)), transition.Dimensions.Label(setting)),
+		Load: words.Joined(", ", "background: "+background(offeredMbps(cells[0].Cell)), transition.Dimensions.Label(setting)),
 	}
 	for _, c := range cells {
 		row, e := d.ranked(c), c.Device(metric)
@@ -270,7 +272,7 @@ func transitionScreen(d *drawing) (lead string, r ranking) {
 		}
 		lead = words.Joined("; ", lead, orderClause(cells, deviceOf(metric))) + "."
 	}
-	return unbroken(lead), r
+	return keepTogether(lead), r
 }
 
 // carriedByAll are the cells of all devices at the least busy gateways and the highest load at which none of them is at

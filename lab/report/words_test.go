@@ -58,8 +58,8 @@ func TestWordsOfPageAndTable(t *testing.T) {
 // TestStormsHeldUpDifferently: where storms of a cell differ in what held them up, all
 // of it is said, and the warning that the device may be faster.
 func TestStormsHeldUpDifferently(t *testing.T) {
-	run := stormy()
-	for _, st := range result.Of[logins.Storm](run.Own) {
+	run := loginRun()
+	for _, st := range result.RecordsOf[logins.Storm](run.Own) {
 		if st.DUT == "fast" && st.Clients == 30 && st.Block > 0 {
 			st.Login.Limit = logins.LimitWaiting
 		}

@@ -175,7 +175,7 @@ func stockOf(ctx context.Context, root *os.Root, name string) (BundledFile, erro
 	}
 	defer file.Close()
 	hash := sha256.New()
-	n, err := io.Copy(hash, stopping{ctx, file})
+	n, err := io.Copy(hash, readUntilDone{ctx, file})
 	if err != nil {
 		return BundledFile{}, fmt.Errorf("read %s: %w", name, err)
 	}
@@ -209,8 +209,8 @@ func pack(ctx context.Context, w io.Writer, root *os.Root, m Manifest) error {
 		content, err := root.Open(file.Path)
 		if err == nil {
 			hash := sha256.New()
-			err = add(file.Path, file.Bytes, io.TeeReader(stopping{ctx, content}, hash))
-			if errors.Is(err, io.EOF) || err == nil && !file.has(hash) {
+			err = add(file.Path, file.Bytes, io.TeeReader(readUntilDone{ctx, content}, hash))
+			if errors.Is(err, io.EOF) || err == nil && !file.matches(hash) {
 				err = errors.New("it was changed meanwhile: bundle again")
 			}
 			content.Close()
@@ -222,16 +222,16 @@ func pack(ctx context.Context, w io.Writer, root *os.Root, m Manifest) error {
 	return errors.Join(archive.Close(), zipped.Close())
 }
 
-// has reports whether all that went into a hash is the file's content.
-func (f BundledFile) has(sum hash.Hash) bool { return hex.EncodeToString(sum.Sum(nil)) == f.SHA256 }
+// matches reports whether all that went into a hash is the file's content.
+func (f BundledFile) matches(sum hash.Hash) bool { return hex.EncodeToString(sum.Sum(nil)) == f.SHA256 }
 
-// stopping reads until its context ends.
-type stopping struct {
+// readUntilDone reads until its context ends.
+type readUntilDone struct {
 	ctx context.Context
 	io.Reader
 }
 
-func (s stopping) Read(p []byte) (int, error) {
+func (s readUntilDone) Read(p []byte) (int, error) {
 	if s.ctx.Err() != nil {
 		return 0, context.Cause(s.ctx)
 	}

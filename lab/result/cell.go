@@ -27,8 +27,8 @@ const (
 	BackgroundPct Dimension = "background_pct" // of the metered hosts' CPU, used by other work
 )
 
-// written is the order in which records and summaries of version 1 write dimensions. All others follow by name.
-var written = []Dimension{
+// writtenOrder is the order in which records and summaries of version 1 write dimensions. All others follow by name.
+var writtenOrder = []Dimension{
 	DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, LinkMbps, "router_speed", "login_rate",
 	"snap_length", "buffer_kib", "filter", "work", "programs", "cpus", BackgroundPct, "background_kind",
 }
@@ -39,10 +39,10 @@ var formerNames = map[Dimension]Dimension{"link_mbps": LinkMbps}
 // compareDimensions orders dimensions as they are written.
 func compareDimensions(a, b Dimension) int {
 	place := func(d Dimension) int {
-		if i := slices.Index(written, d); i >= 0 {
+		if i := slices.Index(writtenOrder, d); i >= 0 {
 			return i
 		}
-		return len(written)
+		return len(writtenOrder)
 	}
 	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
 }

@@ -71,9 +71,9 @@ type Records struct {
 	Repeated int
 }
 
-// Of lists the records of type T among entries. It panics at an entry that was read without its kind, because the run
-// would seem to have no such records.
-func Of[T any](entries []Entry) (list []*T) {
+// RecordsOf lists the records of type T among entries. It panics at an entry that was read without its kind, because
+// the run would seem to have no such records.
+func RecordsOf[T any](entries []Entry) (list []*T) {
 	for _, e := range entries {
 		if e.Record == nil {
 			panic(fmt.Sprintf("records of kind %q were read without their kind", e.Kind))
@@ -274,7 +274,7 @@ func lineOf(text []byte) (Entry, error) {
 	if err == nil && line.Cell == nil {
 		line.Cell = new(Cell)
 		if line.Kind != KindTrial && line.Kind != KindBlock {
-			err = line.Cell.around(text)
+			err = line.Cell.readKnown(text)
 		}
 	}
 	if errors.As(err, new(*json.SyntaxError)) {
@@ -297,13 +297,13 @@ func lineOf(text []byte) (Entry, error) {
 	return Entry{Head: line.Head, Cell: *line.Cell, AA: line.AA, Window: line.Window}, nil
 }
 
-// around reads the known dimensions among a record's own keys.
-func (c *Cell) around(text []byte) error {
+// readKnown reads the known dimensions among a record's own keys.
+func (c *Cell) readKnown(text []byte) error {
 	var keys map[Dimension]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {
 		return err
 	}
-	maps.DeleteFunc(keys, func(d Dimension, _ json.RawMessage) bool { return !slices.Contains(written, d) })
+	maps.DeleteFunc(keys, func(d Dimension, _ json.RawMessage) bool { return !slices.Contains(writtenOrder, d) })
 	object, err := json.Marshal(keys)
 	if err != nil {
 		return err

@@ -25,8 +25,8 @@ const (
 // secondTrial is another attempt at the same window.
 var secondTrial = strings.Replace(goodTrial, `"accepted"`, `"attempt":1,"accepted"`, 1)
 
-// own is a record of a measure's own kind.
-type own struct {
+// ownRecord is a record of a measure's own kind.
+type ownRecord struct {
 	result.Head
 	DUT  string `json:"dut"`
 	Text string `json:"text"`
@@ -81,7 +81,7 @@ func TestReadRecords(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := result.ReadRecords(
-				strings.NewReader(tt.in), "f.jsonl", result.Kind{Name: "own", New: func() any { return new(own) }},
+				strings.NewReader(tt.in), "f.jsonl", result.Kind{Name: "own", New: func() any { return new(ownRecord) }},
 				result.Kind{Name: result.KindTrial, New: func() any { return new(figures) }, Check: hasSeconds})
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("error %v, want %q", err, tt.err)
@@ -166,8 +166,8 @@ func TestRunWithoutEnvironment(t *testing.T) {
 	}
 }
 
-// TestWrongShapes are told without names of this program's types.
-func TestWrongShapes(t *testing.T) {
+// TestEnvironmentOfWrongTypes are told without names of this program's types.
+func TestEnvironmentOfWrongTypes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), result.EnvironmentFile)
 	for text, want := range map[string]string{
 		"[]":                          "the whole of it: want an object, not array",
@@ -214,9 +214,9 @@ func TestRepeatedRecordsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestOwnKind: without its kind a record is kept as far as records of all kinds are alike, which is what
+// TestRecordsOfUnknownKind: without its kind a record is kept as far as records of all kinds are alike, which is what
 // resuming and bundling take.
-func TestOwnKind(t *testing.T) {
+func TestRecordsOfUnknownKind(t *testing.T) {
 	const text = `{"version":1,"kind":"own","dut":"x","clients":3,"later":[1],"block":2,"attempt":1,"seconds":1.5,"accepted":true}` +
 		"\n"
 	records, err := result.ReadRecords(strings.NewReader(text+text), "f.jsonl")

@@ -15,23 +15,23 @@ type Reason struct {
 
 var figuresInText = regexp.MustCompile(`[0-9]+([.,][0-9]+)*`)
 
-// WithoutFigures is text with # for each figure: texts that are then alike are counted
+// DigitsHidden is text with # for each figure: texts that are then alike are counted
 // as one wherever reasons are counted.
-func WithoutFigures(text string) string { return figuresInText.ReplaceAllString(text, "#") }
+func DigitsHidden(text string) string { return figuresInText.ReplaceAllString(text, "#") }
 
 // OneLine makes a text of unknown origin, such as a name in a stranger's run, fit
 // for one line of a terminal: control characters and runs of white space are a blank.
-func OneLine(s string) string { return strings.Join(strings.Fields(Harmless(s)), " ") }
+func OneLine(s string) string { return strings.Join(strings.Fields(Printable(s)), " ") }
 
-// Harmless makes a text of unknown origin, such as what a device's program printed, fit for a terminal, a log and a
+// Printable makes a text of unknown origin, such as what a device's program printed, fit for a terminal, a log and a
 // page: control characters and those that change the direction of text are a blank, and bytes that are no UTF-8 are
 // U+FFFD. Ends of lines stay.
-func Harmless(s string) string {
-	return HarmlessPage(strings.NewReplacer("\t", " ", "\r", " ").Replace(s))
+func Printable(s string) string {
+	return PrintablePage(strings.NewReplacer("\t", " ", "\r", " ").Replace(s))
 }
 
-// HarmlessPage is Harmless of a page's or a file's text, of which tabs and carriage returns are part.
-func HarmlessPage(s string) string {
+// PrintablePage is Harmless of a page's or a file's text, of which tabs and carriage returns are part.
+func PrintablePage(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !strings.ContainsRune("\n\t\r", r) && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
 			return ' '

@@ -14,7 +14,7 @@ func TestWithoutFigures(t *testing.T) {
 		"exit status 9: out of memory":  "exit status #: out of memory",
 		"":                              "",
 	} {
-		if got := result.WithoutFigures(text); got != want {
+		if got := result.DigitsHidden(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

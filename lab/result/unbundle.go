@@ -61,7 +61,7 @@ func readBundle(r io.Reader, visit func(BundledFile, io.Reader) error) (Manifest
 		if _, err := io.Copy(io.Discard, content); err != nil {
 			return manifest, err
 		}
-		if !file.has(sum) {
+		if !file.matches(sum) {
 			return manifest, fmt.Errorf("%s has the wrong SHA-256 checksum: the bundle was changed or damaged", file.Path)
 		}
 	}
@@ -163,7 +163,7 @@ func UnpackBundle(ctx context.Context, name, dir string) error {
 		return fmt.Errorf("unpack %s: %w; choose another folder with -o", name, err)
 	}
 	defer os.RemoveAll(staging) // gone already once renamed
-	manifest, err := unpackInto(staging, stopping{ctx, file}, name)
+	manifest, err := unpackInto(staging, readUntilDone{ctx, file}, name)
 	switch {
 	case ctx.Err() != nil: // which may have cut the manifest short
 		return fmt.Errorf("unpack %s: %w", name, context.Cause(ctx))

@@ -18,8 +18,8 @@ func (v Values) Get(name string) float64 {
 	return math.NaN()
 }
 
-// Part is the figures whose names begin with prefix, without it.
-func (v Values) Part(prefix string) Values {
+// WithPrefix is the figures whose names begin with prefix, without it.
+func (v Values) WithPrefix(prefix string) Values {
 	out := Values{}
 	for name, x := range v {
 		if rest, ok := strings.CutPrefix(name, prefix); ok {

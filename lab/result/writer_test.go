@@ -16,24 +16,24 @@ import (
 
 // figures are a measure's own of a trial.
 type figures struct {
-	DUT   side `json:"dut"`
-	Clean side `json:"clean"`
+	DUT   sideFigures `json:"dut"`
+	Clean sideFigures `json:"clean"`
 }
 
-type side struct {
+type sideFigures struct {
 	Seconds  float64          `json:"seconds"`
 	ThreadNs map[string]int64 `json:"thread_ns"`
 }
 
-// ofBlock are a measure's own of a block.
-type ofBlock struct {
+// blockFigures are a measure's own of a block.
+type blockFigures struct {
 	LoginMs []float64 `json:"login_ms"`
 }
 
 // kinds have figures of trials and blocks.
 var kinds = []result.Kind{
 	{Name: result.KindTrial, New: func() any { return new(figures) }},
-	{Name: result.KindBlock, New: func() any { return new(ofBlock) }},
+	{Name: result.KindBlock, New: func() any { return new(blockFigures) }},
 }
 
 func trial(window int) result.Trial {
@@ -41,7 +41,8 @@ func trial(window int) result.Trial {
 		Cell: result.NewCell(result.DUT, "opennds", result.Clients, 20, result.OfferedMbps, 500, result.Direction, "up",
 			result.Profile, "per-packet"),
 		Block: 1, Window: window, DUTLab: "b", Start: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC), Accepted: true,
-		Figures: &figures{DUT: side{Seconds: 2, ThreadNs: map[string]int64{"napi/lan": 123}}, Clean: side{Seconds: 2}},
+		Figures: &figures{
+			DUT: sideFigures{Seconds: 2, ThreadNs: map[string]int64{"napi/lan": 123}}, Clean: sideFigures{Seconds: 2}},
 	}
 }
 
@@ -61,7 +62,7 @@ func open(t *testing.T, dir string, wantTorn int) *result.Writer {
 func TestWriteAndRead(t *testing.T) {
 	dir := t.TempDir()
 	w := open(t, dir, 0)
-	block := result.Block{DUT: "opennds", Clients: 20, Seconds: 9, Figures: &ofBlock{LoginMs: []float64{1, 2}}}
+	block := result.Block{DUT: "opennds", Clients: 20, Seconds: 9, Figures: &blockFigures{LoginMs: []float64{1, 2}}}
 	for i := range 3 {
 		if err := w.AppendTrial(trial(i)); err != nil {
 			t.Fatal(err)

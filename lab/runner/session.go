@@ -279,8 +279,8 @@ func (s *Session) noteRejects(rejects []string) {
 		s.reasons = map[string]int{}
 	}
 	s.rejected++
-	kind := result.WithoutFigures(rejects[0])
-	if s.reasons[kind]++; s.reasons[kind] >= s.reasons[result.WithoutFigures(s.reason)] {
+	kind := result.DigitsHidden(rejects[0])
+	if s.reasons[kind]++; s.reasons[kind] >= s.reasons[result.DigitsHidden(s.reason)] {
 		s.reason = rejects[0]
 	}
 }

@@ -39,7 +39,7 @@ func BenchmarkSinks(b *testing.B) {
 					after = cpuNs(b, p.Process.Pid)
 					return after == last
 				})
-				n := p.end(b)
+				n := p.endAndCount(b)
 				b.ReportMetric(float64(after-before)/float64(n.Frames), "cpu-ns/frame")
 				b.ReportMetric(100*float64(n.Dropped)/float64(n.Frames+n.Dropped), "%lost")
 			})

@@ -21,8 +21,8 @@ type counter struct {
 	frames int64
 	sizes  [maxBytes + 1]int64
 	snap   int
-	into   []byte       // of WorkCopy
-	zip    *gzip.Writer // of WorkGzip
+	output []byte       // of WorkCopy
+	gzip   *gzip.Writer // of WorkGzip
 }
 
 func newCounter(cfg Config) (*counter, error) {
@@ -32,9 +32,9 @@ func newCounter(cfg Config) (*counter, error) {
 	}
 	switch cfg.Work {
 	case WorkCopy:
-		c.into = make([]byte, wholeFrame)
+		c.output = make([]byte, wholeFrame)
 	case WorkGzip:
-		c.zip = gzip.NewWriter(io.Discard)
+		c.gzip = gzip.NewWriter(io.Discard)
 	}
 	return c, nil
 }
@@ -44,17 +44,17 @@ func (c *counter) frame(kept []byte, bytes int) {
 	c.frames++
 	c.sizes[min(uint(bytes), maxBytes)]++
 	switch {
-	case c.into != nil:
-		copy(c.into, kept)
-	case c.zip != nil:
+	case c.output != nil:
+		copy(c.output, kept)
+	case c.gzip != nil:
 		c.compress(kept)
 	}
 }
 
 func (c *counter) compress(kept []byte) {
-	c.zip.Reset(io.Discard)
-	_, _ = c.zip.Write(kept) // io.Discard takes everything
-	_ = c.zip.Close()
+	c.gzip.Reset(io.Discard)
+	_, _ = c.gzip.Write(kept) // io.Discard takes everything
+	_ = c.gzip.Close()
 }
 
 func (c *counter) counts() Counts {

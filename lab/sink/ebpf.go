@@ -24,7 +24,7 @@ type inKernel struct {
 	promiscuity int // a socket that keeps the interface promiscuous
 }
 
-var _ way = &inKernel{}
+var _ method = &inKernel{}
 
 // countObjects are what counts of programsObjects.
 type countObjects struct {
@@ -37,7 +37,7 @@ func (o *countObjects) Close() {
 	o.Sizes.Close()
 }
 
-func openEBPF(cfg Config, target port) (way, error) {
+func openEBPF(cfg Config, target port) (method, error) {
 	if cfg.Filter != "" || cfg.Work != "" || cfg.Snap != 0 || cfg.BufferKiB != 0 {
 		return nil, &configError{
 			"ebpf counts every frame in the kernel: it has no buffer, no filter, no snap length and no work: leave them out, " +

@@ -11,8 +11,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// TestInterfaceGoes: a sink whose interface goes down or away ends with the reason, and says what it had counted.
-func TestInterfaceGoes(t *testing.T) {
+// TestInterfaceGoesDownOrAway: a sink whose interface goes down or away ends with the reason, and says what it had
+// counted.
+func TestInterfaceGoesDownOrAway(t *testing.T) {
 	w := newWire(t)
 	for _, tt := range []struct{ how, says string }{
 		{"ip link set s0 down", "down: ip link set s0 up"}, {"ip link del s0", "removed"}} {
@@ -24,7 +25,7 @@ func TestInterfaceGoes(t *testing.T) {
 		for _, p := range running {
 			p.ready(t)
 		}
-		w.send(t, mixed(t, 10, 0))
+		w.send(t, mixedSizes(t, 10, 0))
 		w.monitor.Run(t, tt.how)
 		for _, p := range running {
 			n, err := p.ended(t)
@@ -50,8 +51,8 @@ func TestOtherInterfacesMayGo(t *testing.T) {
 	w.monitor.Run(t,
 		"ip link add other type veth peer name far; ip link set other up; ip link set other down; ip link del other; ip "+
 			"link set s0 mtu 1600")
-	w.send(t, mixed(t, 10, 0))
-	if n := p.end(t); n.Frames != 10 {
+	w.send(t, mixedSizes(t, 10, 0))
+	if n := p.endAndCount(t); n.Frames != 10 {
 		t.Errorf("counts %+v", n)
 	}
 }
@@ -103,15 +104,15 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %v: %s, want %q", p.name, err, text, tests[i].says)
 		}
 	}
-	first.end(t)
+	first.endAndCount(t)
 }
 
-// TestWhatIsLeftAtTheEnd: frames that a sink has no time for any more are neither counted nor lost.
-func TestWhatIsLeftAtTheEnd(t *testing.T) {
+// TestFramesLeftAtTheEnd: frames that a sink has no time for any more are neither counted nor lost.
+func TestFramesLeftAtTheEnd(t *testing.T) {
 	w := newWire(t)
 	for _, kind := range []string{"recv", "mmap", "xdp"} {
 		t.Run(kind, func(t *testing.T) {
-			var sink way
+			var sink method
 			var c *counter
 			var err error
 			w.monitor.Do(func() {
@@ -122,15 +123,15 @@ func TestWhatIsLeftAtTheEnd(t *testing.T) {
 				}
 				defer target.ns.Close()
 				if c, err = newCounter(cfg); err == nil {
-					sink, err = ways[kind](cfg, target)
+					sink, err = methods[kind](cfg, target)
 				}
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer sink.close()
-			w.send(t, mixed(t, 100, 0))
-			labtest.Await(t, "the sink's buffer to fill", func() bool { return waiting(t, sink) })
+			w.send(t, mixedSizes(t, 100, 0))
+			labtest.Await(t, "the sink's buffer to fill", func() bool { return framesWait(t, sink) })
 			lost, left, err := sink.finish(c, time.Time{})
 			if err != nil || c.frames != 0 || lost != 0 || left != 100 {
 				t.Errorf("%d counted, %d lost, %d left, %v", c.frames, lost, left, err)
@@ -139,8 +140,8 @@ func TestWhatIsLeftAtTheEnd(t *testing.T) {
 	}
 }
 
-// waiting reports whether 100 frames wait in a sink that nobody reads.
-func waiting(t *testing.T, w way) bool {
+// framesWait reports whether 100 frames wait in a sink that nobody reads.
+func framesWait(t *testing.T, w method) bool {
 	switch w := w.(type) {
 	case *xdp:
 		return *w.rx.producer == 100

@@ -49,8 +49,8 @@ func parseFilter(text string) ([]unix.SockFilter, error) {
 	return program, nil
 }
 
-// keeping has a program keep so many bytes of each frame that it accepts, whatever it was compiled for.
-func keeping(program []unix.SockFilter, bytes int) []unix.SockFilter {
+// keepBytes has a program keep so many bytes of each frame that it accepts, whatever it was compiled for.
+func keepBytes(program []unix.SockFilter, bytes int) []unix.SockFilter {
 	for i, f := range program {
 		if f.Code == unix.BPF_RET|unix.BPF_K && f.K != 0 {
 			program[i].K = uint32(bytes)
@@ -59,7 +59,7 @@ func keeping(program []unix.SockFilter, bytes int) []unix.SockFilter {
 	return program
 }
 
-// everything accepts each frame and keeps so many bytes of it; 0: accepts none.
-func everything(bytes int) []unix.SockFilter {
+// acceptAll accepts each frame and keeps so many bytes of it; 0: accepts none.
+func acceptAll(bytes int) []unix.SockFilter {
 	return []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: uint32(bytes)}}
 }

@@ -99,7 +99,7 @@ func (w wire) send(t testing.TB, cfg frames.Config) map[int]int64 {
 	sizes := w.generate(t, cfg)
 	labtest.Await(t, "the monitor to see all frames", func() bool {
 		passed := sent("tx_packets") - before
-		return passed+sent("tx_dropped")-dropped == total(sizes) && w.arrived(t)-came == passed
+		return passed+sent("tx_dropped")-dropped == totalFrames(sizes) && w.arrived(t)-came == passed
 	})
 	return sizes
 }
@@ -133,7 +133,7 @@ func (w wire) generate(t testing.TB, cfg frames.Config) map[int]int64 {
 	return sizes
 }
 
-func total(sizes map[int]int64) (n int64) {
+func totalFrames(sizes map[int]int64) (n int64) {
 	for frames := range maps.Values(sizes) {
 		n += frames
 	}
@@ -201,8 +201,8 @@ func launch(t testing.TB, s *netnstest.Space, cfg Config, attr ...func(*exec.Cmd
 	return p
 }
 
-// end ends the sink in order and returns its counts.
-func (p *process) end(t testing.TB) Counts {
+// endAndCount ends the sink in order and returns its counts.
+func (p *process) endAndCount(t testing.TB) Counts {
 	t.Helper()
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatalf("%s has ended before: %s", p.name, &p.stderr)
@@ -225,8 +225,8 @@ func (p *process) ended(t testing.TB) (n Counts, err error) {
 	return n, err
 }
 
-// mixed is a plan with frames of four sizes.
-func mixed(t testing.TB, n int64, rate float64) frames.Config {
+// mixedSizes is a plan with frames of four sizes.
+func mixedSizes(t testing.TB, n int64, rate float64) frames.Config {
 	t.Helper()
 	sizes, err := frames.Histogram("test", []frames.Weight{{Bytes: 60, Weight: 4}, {Bytes: 61, Weight: 2}, {Bytes: 590,
 		Weight: 1}, {Bytes: 1514, Weight: 3}})

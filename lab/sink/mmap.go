@@ -27,7 +27,7 @@ type mmap struct {
 	next   int // the block to read next
 }
 
-var _ way = &mmap{}
+var _ method = &mmap{}
 
 const (
 	ringKiB   = 2048                  // libpcap's buffer, where nothing is said
@@ -38,7 +38,7 @@ const (
 	frameRoom   = 128 // headers of a frame in its block, and of the block, rounded up
 )
 
-func openMmap(cfg Config, target port) (way, error) {
+func openMmap(cfg Config, target port) (method, error) {
 	keep := wholeFrame
 	if cfg.Snap > 0 {
 		keep = cfg.Snap
@@ -132,7 +132,7 @@ func (m *mmap) takeBlock(c *counter) bool {
 	for range h.Num_pkts {
 		f := (*unix.Tpacket3Hdr)(unsafe.Pointer(&block[at]))
 		kept := at + uint32(f.Mac)
-		c.frame(block[kept:kept+f.Snaplen], int(f.Len)+tagBeside(f.Status))
+		c.frame(block[kept:kept+f.Snaplen], int(f.Len)+tagBytes(f.Status))
 		at += f.Next_offset
 	}
 	atomic.StoreUint32(m.status(m.next), unix.TP_STATUS_KERNEL)
@@ -145,7 +145,7 @@ func (m *mmap) takeBlock(c *counter) bool {
 // wait waits for a block. It clears the socket's error, which an interface that went down leaves: that would end each
 // later wait at once.
 func (m *mmap) wait(limit time.Duration) error {
-	if err := await(m.fd, limit); err != nil {
+	if err := awaitReadable(m.fd, limit); err != nil {
 		return err
 	}
 	_, err := unix.GetsockoptInt(m.fd, unix.SOL_SOCKET, unix.SO_ERROR)

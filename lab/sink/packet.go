@@ -18,12 +18,12 @@ type packetSocket struct {
 
 // openPacket opens a socket that receives nothing until bind. keep is how many bytes of each frame reach it.
 func openPacket(cfg Config, target port, keep int) (_ *packetSocket, err error) {
-	program := everything(keep)
+	program := acceptAll(keep)
 	if cfg.Filter != "" {
 		if program, err = parseFilter(cfg.Filter); err != nil {
 			return nil, err
 		}
-		program = keeping(program, keep)
+		program = keepBytes(program, keep)
 	}
 	fd, err := newSocket(unix.AF_PACKET)
 	if err != nil {
@@ -75,8 +75,8 @@ func (s *packetSocket) filter(program []unix.SockFilter) error {
 // vlanTag is the length of a VLAN tag. The kernel takes the outer one out of a frame and keeps it beside it.
 const vlanTag = 4
 
-// tagBeside is how many bytes of a frame are not among those that the kernel counts, by its status.
-func tagBeside(status uint32) int {
+// tagBytes is how many bytes of a frame are not among those that the kernel counts, by its status.
+func tagBytes(status uint32) int {
 	if status&unix.TP_STATUS_VLAN_VALID != 0 {
 		return vlanTag
 	}
@@ -114,10 +114,10 @@ func networkOrder(n uint16) uint16 {
 	return binary.NativeEndian.Uint16([]byte{byte(n >> 8), byte(n)})
 }
 
-// shut lets no more frames in: by its filter, and by binding the socket to no protocol, which waits for frames that are
-// on their way in (older kernels keep the protocol).
-func (s *packetSocket) shut() error {
-	if err := s.filter(everything(0)); err != nil {
+// stopArrivals lets no more frames in: by its filter, and by binding the socket to no protocol, which waits for frames
+// that are on their way in (older kernels keep the protocol).
+func (s *packetSocket) stopArrivals() error {
+	if err := s.filter(acceptAll(0)); err != nil {
 		return fmt.Errorf("closing the socket to new frames: %w", err)
 	}
 	_ = unix.Bind(s.fd, &unix.SockaddrLinklayer{Ifindex: s.at.index}) // the interface may be gone
@@ -138,7 +138,7 @@ func (s *packetSocket) tally() error {
 // drain shuts the socket and has next take what waits, until all that the kernel counted was taken or the deadline is
 // over.
 func (s *packetSocket) drain(c *counter, deadline time.Time, next func() error) (lost, left int64, err error) {
-	if err := errors.Join(s.shut(), s.tally()); err != nil {
+	if err := errors.Join(s.stopArrivals(), s.tally()); err != nil {
 		return 0, 0, err
 	}
 	for s.packets-s.lost > c.frames && time.Now().Before(deadline) {

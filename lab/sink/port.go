@@ -64,8 +64,8 @@ func (p port) dropped() (missed, dropped int64) {
 	return int64(st.RxMissedErrors + st.RxFifoErrors + st.RxOverErrors), int64(st.RxDropped)
 }
 
-// whatBecame says why the interface went down. It goes down before it is removed; the question waits for that.
-func (p port) whatBecame() error {
+// downReason says why the interface went down. It goes down before it is removed; the question waits for that.
+func (p port) downReason() error {
 	_, err := p.ns.LinkByIndex(p.index)
 	if _, none := errors.AsType[netlink.LinkNotFoundError](err); none {
 		return errors.New("the interface was removed")
@@ -85,7 +85,7 @@ func (p port) watch() (<-chan error, error) {
 			switch {
 			case int(u.Index) != p.index || u.IfInfomsg.Family != unix.AF_UNSPEC:
 			case u.Header.Type == unix.RTM_DELLINK || u.IfInfomsg.Flags&unix.IFF_UP == 0:
-				fate <- p.whatBecame()
+				fate <- p.downReason()
 				return
 			}
 		}

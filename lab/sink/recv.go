@@ -26,12 +26,12 @@ type recv struct {
 // auxBytes is the size of struct tpacket_auxdata.
 const auxBytes = 20
 
-var _ way = &recv{}
+var _ method = &recv{}
 
 // recvTimeout has recvmsg(2) give up when a signal comes: without a timeout the kernel begins it anew.
 const recvTimeout = 1 // seconds
 
-func openRecv(cfg Config, target port) (way, error) {
+func openRecv(cfg Config, target port) (method, error) {
 	s, err := openPacket(cfg, target, wholeFrame) // a filter that cuts frames would have their length forgotten
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (r *recv) next(c *counter, flags uintptr) error {
 		unix.SYS_RECVMSG, uintptr(r.fd), uintptr(unsafe.Pointer(&r.header)), flags|unix.MSG_TRUNC)
 	switch errno {
 	case 0:
-		c.frame(r.buffer[:min(int(n), len(r.buffer))], int(n)+tagBeside(r.status()))
+		c.frame(r.buffer[:min(int(n), len(r.buffer))], int(n)+tagBytes(r.status()))
 		return nil
 	case unix.EAGAIN, unix.EINTR, unix.ENETDOWN: // of an interface that is down its watch tells
 		return nil

@@ -60,17 +60,17 @@ func TestFullRing(t *testing.T) {
 		cfg.Interface = "out0"
 		running = append(running, start(t, w.bridge, cfg))
 	}
-	sizes := w.generate(t, mixed(t, n, 0))
+	sizes := w.generate(t, mixedSizes(t, n, 0))
 	labtest.Await(t, "the ring to be full", func() bool { return w.requeued(t, "out0") > 0 })
 	empty()
 	labtest.Await(t, "the ring to be empty", func() bool {
 		return counter64(t, w.bridge, "out0", "tx_packets")+counter64(t, w.bridge, "out0", "tx_dropped") == n
 	})
-	if total(sizes) != n {
-		t.Fatalf("%d frames were sent, want %d", total(sizes), n)
+	if totalFrames(sizes) != n {
+		t.Fatalf("%d frames were sent, want %d", totalFrames(sizes), n)
 	}
 	for _, p := range running {
-		if c := p.end(t); c.Frames+c.Dropped != n {
+		if c := p.endAndCount(t); c.Frames+c.Dropped != n {
 			t.Errorf("%s: %d counted, %d lost, of %d frames; the queue took %d back", p.name, c.Frames, c.Dropped, n,
 				w.requeued(t, "out0"))
 		}

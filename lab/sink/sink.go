@@ -52,8 +52,8 @@ type Counts struct {
 	Sizes map[int]int64 `json:"sizes"`
 }
 
-// ways make sinks, by their kind. Adding one is a file and a line here.
-var ways = map[string]func(Config, port) (way, error){
+// methods make sinks, by their kind. Adding one is a file and a line here.
+var methods = map[string]func(Config, port) (method, error){
 	"recv": openRecv,
 	"mmap": openMmap,
 	"xdp":  openXDP,
@@ -61,10 +61,10 @@ var ways = map[string]func(Config, port) (way, error){
 }
 
 // Kinds are the ways to capture.
-func Kinds() []string { return slices.Sorted(maps.Keys(ways)) }
+func Kinds() []string { return slices.Sorted(maps.Keys(methods)) }
 
-// way is a means to capture, on one interface. It captures from its opening on.
-type way interface {
+// method is a means to capture, on one interface. It captures from its opening on.
+type method interface {
 	// take takes frames on the calling thread until stop says so. It looks at stop after each batch, and when a
 	// signal interrupts its waiting.
 	take(c *counter, stop stopping) error
@@ -82,7 +82,7 @@ var ErrConfig = errors.New("not a way to capture")
 func (cfg Config) check() error {
 	var wrong string
 	switch {
-	case ways[cfg.Kind] == nil:
+	case methods[cfg.Kind] == nil:
 		wrong = fmt.Sprintf(
 			"no kind of sink %q: there is %s", cfg.Kind, strings.Join(Kinds(), ", ")+near.Meant(cfg.Kind, Kinds()))
 	case cfg.Interface == "":
@@ -148,7 +148,7 @@ func run(ctx context.Context, cfg Config, out io.Writer) error {
 	}
 	runtime.GOMAXPROCS(max(processors, runtime.NumCPU()))
 	debug.SetGCPercent(-1) // a collection would cost what no capture costs; there is hardly any garbage
-	w, err := ways[cfg.Kind](cfg, target)
+	w, err := methods[cfg.Kind](cfg, target)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func run(ctx context.Context, cfg Config, out io.Writer) error {
 }
 
 // attend captures until ctx ends, or the interface's fate or an error of the way ends it.
-func attend(ctx context.Context, w way, c *counter, fate <-chan error) (err error) {
+func attend(ctx context.Context, w method, c *counter, fate <-chan error) (err error) {
 	t := startThread(func(stop stopping) error { return w.take(c, stop) })
 	tick := time.NewTicker(tallyEvery)
 	defer tick.Stop()

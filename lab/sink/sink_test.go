@@ -15,9 +15,9 @@ const (
 	arpOnly = "4\n40 0 0 12\n21 0 1 2054\n6 0 0 262144\n6 0 0 0\n"
 )
 
-// TestCounts has many sinks capture the same frames, which come to one interface and leave by another: each counts all
-// of them, by size, whatever it keeps and does.
-func TestCounts(t *testing.T) {
+// TestSinksCountTheSameFrames has many sinks capture the same frames, which come to one interface and leave by another:
+// each counts all of them, by size, whatever it keeps and does.
+func TestSinksCountTheSameFrames(t *testing.T) {
 	w := newWire(t)
 	const plenty = 32 << 10 // KiB: for all frames, on a machine that is busy with others
 	type side struct {
@@ -47,14 +47,14 @@ func TestCounts(t *testing.T) {
 	for _, p := range running {
 		p.ready(t)
 	}
-	sizes := w.send(t, mixed(t, 5000, 50_000))
+	sizes := w.send(t, mixedSizes(t, 5000, 50_000))
 	for i, p := range running {
-		n := p.end(t)
+		n := p.endAndCount(t)
 		want := sizes
 		if none[i] {
 			want = map[int]int64{}
 		}
-		if !maps.Equal(n.Sizes, want) || n.Frames != total(want) || n.Dropped != 0 {
+		if !maps.Equal(n.Sizes, want) || n.Frames != totalFrames(want) || n.Dropped != 0 {
 			t.Errorf("%s counts %+v, want %v", p.name, n, want)
 		}
 	}
@@ -67,12 +67,12 @@ func TestXDP(t *testing.T) {
 		cfg.Kind, cfg.Interface, cfg.BufferKiB = "xdp", "s0", 32<<10
 		t.Run(fmt.Sprintf("%+v", cfg), func(t *testing.T) {
 			p, other := start(t, w.monitor, cfg), start(t, w.monitor, Config{Kind: "ebpf", Interface: "s0"})
-			sizes := w.send(t, mixed(t, 2000, 50_000))
-			if n := p.end(t); !maps.Equal(n.Sizes, sizes) || n.Frames != total(sizes) || n.Dropped != 0 {
+			sizes := w.send(t, mixedSizes(t, 2000, 50_000))
+			if n := p.endAndCount(t); !maps.Equal(n.Sizes, sizes) || n.Frames != totalFrames(sizes) || n.Dropped != 0 {
 				t.Errorf("counts %+v, want %v", n, sizes)
 			}
-			w.send(t, mixed(t, 10, 0))
-			if n := other.end(t); n.Frames != 10 {
+			w.send(t, mixedSizes(t, 10, 0))
+			if n := other.endAndCount(t); n.Frames != 10 {
 				t.Errorf("beside it %d frames were seen, and 10 came after it", n.Frames)
 			}
 		})
@@ -89,11 +89,11 @@ func TestDrops(t *testing.T) {
 			running = append(running, start(t, w.monitor, Config{Kind: kind, Interface: "s0", BufferKiB: 128, Work: WorkGzip}))
 		}
 		before := counter64(t, w.bridge, "out0", "tx_packets")
-		w.send(t, mixed(t, 5000, 0))
+		w.send(t, mixedSizes(t, 5000, 0))
 		passed := counter64(t, w.bridge, "out0", "tx_packets") - before
 		for _, p := range running {
-			n := p.end(t)
-			if n.Dropped == 0 || n.Frames == 0 || n.Frames+n.Dropped != passed || total(n.Sizes) != n.Frames {
+			n := p.endAndCount(t)
+			if n.Dropped == 0 || n.Frames == 0 || n.Frames+n.Dropped != passed || totalFrames(n.Sizes) != n.Frames {
 				t.Errorf("%s: %d counted, %d lost, of %d", p.name, n.Frames, n.Dropped, passed)
 			}
 		}

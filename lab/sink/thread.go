@@ -39,9 +39,9 @@ func Quiet() error {
 	return fmt.Errorf("starting the program anew: %w", unix.Exec("/proc/self/exe", os.Args, os.Environ()))
 }
 
-// await waits on the thread that takes frames until a descriptor can be read or has an error, a signal comes, or the
-// time is over; 0: no limit.
-func await(fd int, limit time.Duration) error {
+// awaitReadable waits on the thread that takes frames until a descriptor can be read or has an error, a signal comes,
+// or the time is over; 0: no limit.
+func awaitReadable(fd int, limit time.Duration) error {
 	var timeout *unix.Timespec
 	if limit > 0 {
 		t := unix.NsecToTimespec(int64(limit))

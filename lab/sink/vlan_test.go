@@ -98,18 +98,18 @@ func TestTagsCount(t *testing.T) {
 		came := w.arrived(t)
 		sendRaw(t, w.generator, "g0", tagged)
 
-		labtest.Await(t, "the monitor to see all frames", func() bool { return w.arrived(t)-came == total(want) })
+		labtest.Await(t, "the monitor to see all frames", func() bool { return w.arrived(t)-came == totalFrames(want) })
 		for _, p := range running {
-			if n := p.end(t); !maps.Equal(n.Sizes, want) || n.Dropped != 0 || n.IfDropped != 0 {
+			if n := p.endAndCount(t); !maps.Equal(n.Sizes, want) || n.Dropped != 0 || n.IfDropped != 0 {
 				t.Errorf("%s counts %+v, want %v", p.name, n, want)
 			}
 		}
 	}
 }
 
-// TestTagsBeside: a tag that the sender's kernel keeps beside the frame, as an interface of a VLAN has it, crosses a
-// link beside it too.
-func TestTagsBeside(t *testing.T) {
+// TestVLANTagsBesideFrames: a tag that the sender's kernel keeps beside the frame, as an interface of a VLAN has it,
+// crosses a link beside it too.
+func TestVLANTagsBesideFrames(t *testing.T) {
 	w := newWire(t)
 	push, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
 		asm.Mov.Imm(asm.R2, int32(networkOrder(unix.ETH_P_8021Q))), asm.Mov.Imm(asm.R3, 5), asm.FnSkbVlanPush.Call(),
@@ -141,9 +141,9 @@ func TestTagsBeside(t *testing.T) {
 		sendRaw(t, w.generator, "g0", [][]byte{ethernetOf(unix.ETH_P_IP, ipv4(46)), ethernetOf(unix.ETH_P_IP, ipv4(1500)),
 			ethernetOf(unix.ETH_P_IP, ipv4(100), vlan100)})
 
-		labtest.Await(t, "the monitor to see all frames", func() bool { return w.arrived(t)-came == total(want) })
+		labtest.Await(t, "the monitor to see all frames", func() bool { return w.arrived(t)-came == totalFrames(want) })
 		for _, p := range running {
-			if n := p.end(t); !maps.Equal(n.Sizes, want) || n.Dropped != 0 {
+			if n := p.endAndCount(t); !maps.Equal(n.Sizes, want) || n.Dropped != 0 {
 				t.Errorf("%s counts %+v, want %v", p.name, n, want)
 			}
 		}
@@ -168,7 +168,7 @@ func TestLoopback(t *testing.T) {
 		labtest.Await(t, "the frames to pass",
 			func() bool { return counter64(t, s, "lo", "rx_packets")-before >= int64(len(frames)) })
 		for _, p := range running {
-			if n := p.end(t); !maps.Equal(n.Sizes, want) || n.Frames != 4 || n.Dropped != 0 {
+			if n := p.endAndCount(t); !maps.Equal(n.Sizes, want) || n.Frames != 4 || n.Dropped != 0 {
 				t.Errorf("%s counts %+v, want %v", p.name, n, want)
 			}
 		}

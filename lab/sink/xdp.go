@@ -33,7 +33,7 @@ type xdp struct {
 	chunks      uint32
 }
 
-var _ way = &xdp{}
+var _ method = &xdp{}
 
 // takeObjects are what takes frames of programsObjects.
 type takeObjects struct {
@@ -63,7 +63,7 @@ const (
 	batch       = 64 // frames after which their chunks are given back
 )
 
-func openXDP(cfg Config, target port) (way, error) {
+func openXDP(cfg Config, target port) (method, error) {
 	if cfg.Filter != "" {
 		return nil, &configError{"AF_XDP has no filter programs of tcpdump's kind: leave the filter out, or take mmap"}
 	}
@@ -137,12 +137,12 @@ func (w *xdp) open(target port) (err error) {
 // The kernel gives a queue back some time after the socket that had it was closed.
 const (
 	queueWait = 3 * time.Second
-	queueLook = 5 * time.Millisecond
+	queuePoll = 5 * time.Millisecond
 )
 
 // bind gives the interface's queue to the socket.
 func (w *xdp) bind(target port) (err error) {
-	for deadline := time.Now().Add(queueWait); time.Now().Before(deadline); time.Sleep(queueLook) {
+	for deadline := time.Now().Add(queueWait); time.Now().Before(deadline); time.Sleep(queuePoll) {
 		err = unix.Bind(w.fd, &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(target.index)})
 		if !errors.Is(err, unix.EBUSY) {
 			return err
@@ -249,7 +249,7 @@ func (w *xdp) take(c *counter, stop stopping) error {
 		if w.takeBatch(c) {
 			continue
 		}
-		if err := await(w.fd, 0); err != nil {
+		if err := awaitReadable(w.fd, 0); err != nil {
 			return err
 		}
 	}

@@ -35,7 +35,7 @@ type Answer struct {
 	Finding string
 }
 
-func (b beside) answers() Answers {
+func (b studyInRuns) answers() Answers {
 	out := Answers{Note: b.QuestionsNote}
 	if len(b.Questions) == 0 {
 		return out
@@ -61,7 +61,7 @@ func (b beside) answers() Answers {
 // answer combines the claims of a question: one claim that does not hold is enough for a
 // no. Where only one was tested, that claim decides. Of claims about pairs, the last pair
 // with the device counts.
-func (b beside) answer(q Question, dut string) Answer {
+func (b studyInRuns) answer(q Question, dut string) Answer {
 	var out Answer
 	var least analysis.Number
 	untested := ""

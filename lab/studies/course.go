@@ -13,15 +13,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// course is one router along a dimension: measured in a run, or published.
-type course struct {
+// measuredCourse is one router along a dimension: measured in a run, or published.
+type measuredCourse struct {
 	cell    result.Cell // all dimensions except that one
 	levels  []float64   // ascending
 	figures map[point]analysis.Estimate
 	flags   map[float64][]string // what weakens the figures of a level; see Value
 	// rises of normalised CPU are computed block by block; nil: they follow from the figures,
 	// as those of other metrics do.
-	rises  map[step]increase
+	rises  map[levelStep]increase
 	curves map[float64][]analysis.CurvePoint // Sweep.Course, by level
 	fits   string                            // results of fits over all levels, for the end of a sentence
 	lines  map[string]analysis.Trend         // by metric
@@ -33,10 +33,10 @@ type point struct {
 	at     float64
 }
 
-// step goes from one level to another.
-type step struct{ from, to float64 }
+// levelStep goes from one level to another.
+type levelStep struct{ from, to float64 }
 
-func (s step) levels() []float64 { return []float64{s.from, s.to} }
+func (s levelStep) levels() []float64 { return []float64{s.from, s.to} }
 
 // increase is the change of a metric from one level to another.
 type increase struct {
@@ -48,21 +48,21 @@ type increase struct {
 	Beside analysis.Estimate
 }
 
-func newCourse(cell result.Cell) *course {
-	return &course{cell: cell, figures: map[point]analysis.Estimate{}, flags: map[float64][]string{},
+func newCourse(cell result.Cell) *measuredCourse {
+	return &measuredCourse{cell: cell, figures: map[point]analysis.Estimate{}, flags: map[float64][]string{},
 		curves: map[float64][]analysis.CurvePoint{}}
 }
 
-func (c course) profile() string { return c.cell.Text(result.Profile) }
+func (c measuredCourse) profile() string { return c.cell.Text(result.Profile) }
 
-func (c course) has(level float64) bool { return slices.Contains(c.levels, level) }
+func (c measuredCourse) hasLevel(level float64) bool { return slices.Contains(c.levels, level) }
 
-// put sets a metric at a level, unless the estimate is unknown or the metric is set already.
-func (c *course) put(metric string, level float64, e analysis.Estimate) {
+// setMetric sets a metric at a level, unless the estimate is unknown or the metric is set already.
+func (c *measuredCourse) setMetric(metric string, level float64, e analysis.Estimate) {
 	if !e.Mean.Known() {
 		return
 	}
-	if !c.has(level) {
+	if !c.hasLevel(level) {
 		c.levels = slices.Sorted(slices.Values(append(c.levels, level)))
 	}
 	if _, found := c.figures[point{metric, level}]; !found {
@@ -70,22 +70,22 @@ func (c *course) put(metric string, level float64, e analysis.Estimate) {
 	}
 }
 
-func (c *course) flag(level float64, text string) {
+func (c *measuredCourse) flag(level float64, text string) {
 	c.flags[level] = slices.Compact(slices.Sorted(slices.Values(append(c.flags[level], text))))
 }
 
 // estimate is a metric at a level.
-func (c course) estimate(m Metric, level float64) analysis.Estimate {
+func (c measuredCourse) estimate(m Metric, level float64) analysis.Estimate {
 	if e, ok := c.figures[point{m.Name, level}]; ok {
 		return e
 	}
 	return analysis.Unknown()
 }
 
-// rise is the increase between two levels, with or without levels in between. Where it is
+// increaseOn is the increase between two levels, with or without levels in between. Where it is
 // not computed block by block, its bounds are the widest that the bounds at the two levels
 // allow.
-func (c course) rise(m Metric, st step) (increase, bool) {
+func (c measuredCourse) increaseOn(m Metric, st levelStep) (increase, bool) {
 	if c.rises != nil && m.Name == cost.Normalised {
 		inc, ok := c.rises[st]
 		return inc, ok
@@ -97,19 +97,19 @@ func (c course) rise(m Metric, st step) (increase, bool) {
 
 // stepRise is the increase on a step without measured levels in between; ok is false
 // where the device did not carry the load at both ends.
-func (c course) stepRise(m Metric, st step) (increase, bool) {
-	inc, ok := c.rise(m, st)
-	return inc, ok && !c.divides(st) && c.carries(st.from) && c.carries(st.to)
+func (c measuredCourse) stepRise(m Metric, st levelStep) (increase, bool) {
+	inc, ok := c.increaseOn(m, st)
+	return inc, ok && !c.hasLevelsWithin(st) && c.carries(st.from) && c.carries(st.to)
 }
 
-// divides reports whether the course has levels within a step.
-func (c course) divides(st step) bool {
+// hasLevelsWithin reports whether the course has levels within a step.
+func (c measuredCourse) hasLevelsWithin(st levelStep) bool {
 	return slices.ContainsFunc(c.levels, func(level float64) bool { return st.from < level && level < st.to })
 }
 
 // factor is the metric at the second level of a step over the metric at the first.
-func (c course) factor(m Metric, st step) analysis.Estimate {
-	if inc, ok := c.rise(m, st); ok {
+func (c measuredCourse) factor(m Metric, st levelStep) analysis.Estimate {
+	if inc, ok := c.increaseOn(m, st); ok {
 		return ratioOf(inc.Relative)
 	}
 	return analysis.Unknown()
@@ -117,21 +117,21 @@ func (c course) factor(m Metric, st step) analysis.Estimate {
 
 // atLimit reports whether the device could not carry the load of a level: its cost
 // there does not show what the whole load would cost.
-func (c course) atLimit(level float64) bool {
+func (c measuredCourse) atLimit(level float64) bool {
 	return c.flagged(result.FlagSaturated)(level) || c.flagged(cost.FlagShortfall)(level)
 }
 
-func (c course) flagged(flag string) func(level float64) bool {
+func (c measuredCourse) flagged(flag string) func(level float64) bool {
 	return func(level float64) bool { return slices.Contains(c.flags[level], flag) }
 }
 
-func (c course) carries(level float64) bool { return c.has(level) && !c.atLimit(level) }
+func (c measuredCourse) carries(level float64) bool { return c.hasLevel(level) && !c.atLimit(level) }
 
 // run is a summary with its name in sentences.
 type run struct {
 	analysis.Summary
 	Label string
-	held  []course // the run's courses along one sweep
+	held  []measuredCourse // the run's courses along one sweep
 }
 
 // labelled names runs by their experiments; runs of the same experiment are numbered.
@@ -153,9 +153,9 @@ func labelled(summaries []analysis.Summary) []run {
 // with two levels or more; courses in the preferred profile come first. The summary's
 // sweeps are read before its cells and take precedence: there the clean router's figures
 // are over the blocks of all devices.
-func (r run) courses(s Sweep) []course {
-	byCell := map[result.Cell]*course{}
-	of := func(cell result.Cell, dut string) *course {
+func (r run) courses(s Sweep) []measuredCourse {
+	byCell := map[result.Cell]*measuredCourse{}
+	of := func(cell result.Cell, dut string) *measuredCourse {
 		cell = cell.Without(s.Along).With(result.DUT, dut)
 		if byCell[cell] == nil {
 			byCell[cell] = newCourse(cell)
@@ -172,14 +172,14 @@ func (r run) courses(s Sweep) []course {
 			s.addCell(cell, of(cell.Cell, cell.DUT()), of(cell.Cell, analysis.Clean))
 		}
 	}
-	var out []course
+	var out []measuredCourse
 	for cell, c := range byCell {
 		if (len(c.levels) > 1 || s.Free && len(c.levels) > 0) && s.holds(cell, s.Held) {
 			out = append(out, *c)
 		}
 	}
 	// Without its name, the preferred profile sorts first.
-	slices.SortFunc(out, func(a, b course) int {
+	slices.SortFunc(out, func(a, b measuredCourse) int {
 		return cmp.Compare(strings.TrimPrefix(a.profile(), s.Prefer), strings.TrimPrefix(b.profile(), s.Prefer))
 	})
 	return out
@@ -202,14 +202,14 @@ func (s Sweep) holds(cell result.Cell, less ...result.Dimension) bool {
 
 // addCell adds the sweep's metrics of a cell to the courses of its device and of the
 // clean router.
-func (s Sweep) addCell(cell analysis.Cell, device, clean *course) {
+func (s Sweep) addCell(cell analysis.Cell, device, clean *measuredCourse) {
 	level := cell.Number(s.Along)
 	for _, m := range s.Metrics {
 		if m.Change != "" {
-			device.put(m.Name, level, cell.Change(m.Change))
+			device.setMetric(m.Name, level, cell.Change(m.Change))
 		} else {
-			device.put(m.Name, level, cell.Device(m.Name))
-			clean.put(m.Name, level, cell.Clean(m.Name))
+			device.setMetric(m.Name, level, cell.Device(m.Name))
+			clean.setMetric(m.Name, level, cell.Clean(m.Name))
 		}
 	}
 	if s.Course != "" {
@@ -224,22 +224,22 @@ func (s Sweep) addCell(cell analysis.Cell, device, clean *course) {
 }
 
 // addSweep adds a router's figures at all levels, the increases between levels, and fits.
-func (c *course) addSweep(sweep analysis.Sweep) {
+func (c *measuredCourse) addSweep(sweep analysis.Sweep) {
 	for _, l := range sweep.Levels {
 		level := float64(l.Level)
-		c.put("cpu_sampled_pct", level, l.CPUSampled)
-		c.put(cost.Normalised, level, l.CPUNormalised)
-		c.put(cost.Link, level, l.LinkMbps)
+		c.setMetric("cpu_sampled_pct", level, l.CPUSampled)
+		c.setMetric(cost.Normalised, level, l.CPUNormalised)
+		c.setMetric(cost.Link, level, l.LinkMbps)
 		if l.Shortfall {
 			c.flag(level, cost.FlagShortfall)
 		}
 	}
-	c.rises = map[step]increase{}
+	c.rises = map[levelStep]increase{}
 	for _, inc := range sweep.Increments {
-		c.rises[step{float64(inc.From), float64(inc.To)}] = increase{inc.NetPct, inc.RelativePct, inc.RatioPct}
+		c.rises[levelStep{float64(inc.From), float64(inc.To)}] = increase{inc.NetPct, inc.RelativePct, inc.RatioPct}
 	}
 	for _, s := range sweep.Spans {
-		c.rises[step{float64(s.From), float64(s.To)}] = increase{analysis.Unknown(), s.RelativePct, s.RatioPct}
+		c.rises[levelStep{float64(s.From), float64(s.To)}] = increase{analysis.Unknown(), s.RelativePct, s.RatioPct}
 	}
 	c.lines = map[string]analysis.Trend{}
 	for _, l := range sweep.Trends {
@@ -247,9 +247,9 @@ func (c *course) addSweep(sweep analysis.Sweep) {
 	}
 	if l := sweep.Linearity; l != nil {
 		bend := fmt.Sprintf("; at %g Mbit/s it departs from the line below by %s %%",
-			float64(l.BendAt), bracketed(l.BendPct))
+			float64(l.BendAt), meanWithInterval(l.BendPct))
 		c.fits = fmt.Sprintf("; over %d levels, R² of the straight line is %.4f and the exponent of bandwidth %s",
-			l.LevelsUsed, float64(l.R2), bracketed(l.Exponent)) + words.When(l.BendAt.Known(), bend)
+			l.LevelsUsed, float64(l.R2), meanWithInterval(l.Exponent)) + words.When(l.BendAt.Known(), bend)
 	}
 }
 

@@ -23,78 +23,80 @@ type judgement struct {
 	metric         Metric
 	why            Why // the explanations that fit
 	subject        subject
-	sweeps         []repeated      // the sweeps of the claim
-	study          string          // the study's figures for the same subject; empty when it has none
-	figure, detail string          // the figures here in short, for the table of answers; empty: none
-	least          analysis.Number // smallest figure; decides between two claims that answer one question
+	sweeps         []repetitionsOfSweep // the sweeps of the claim
+	study          string               // the study's figures for the same subject; empty when it has none
+	figure, detail string               // the figures here in short, for the table of answers; empty: none
+	least          analysis.Number      // smallest figure; decides between two claims that answer one question
 
 	x       repetition // the repetition by which the claim is judged
 	r       router     // the device, or the first of a pair
 	used    []analysis.Estimate
-	figures []string // used, in words
-	sides   [3]int   // number of estimates across, inside and outside
-	needed  int      // the claim holds with this number inside and none outside
-	steps   []step   // the steps of the figures, to say why there are fewer than needed
-	lacking string   // why there are fewer than needed; empty: the steps say so
-	says    string   // sentence with %s for the figures
-	none    string   // replaces that sentence where there are no figures
-	unit    string   // of the study's figures
+	figures []string    // used, in words
+	sides   [3]int      // number of estimates across, inside and outside
+	needed  int         // the claim holds with this number inside and none outside
+	steps   []levelStep // the steps of the figures, to say why there are fewer than needed
+	lacking string      // why there are fewer than needed; empty: the steps say so
+	says    string      // sentence with %s for the figures
+	none    string      // replaces that sentence where there are no figures
+	unit    string      // of the study's figures
 }
 
-// side says where an interval lies.
-type side int
+// boundSide says where an interval lies.
+type boundSide int
 
 const (
-	across side = iota // on a bound, or without an interval
-	inside
-	outside
+	acrossBound boundSide = iota // on a bound, or without an interval
+	insideBounds
+	outsideBounds
 )
 
 // opposite is the side of an interval for a claim that denies another.
-func (s side) opposite() side { return [...]side{across: across, inside: outside, outside: inside}[s] }
+func (s boundSide) opposite() boundSide {
+	return [...]boundSide{acrossBound: acrossBound, insideBounds: outsideBounds, outsideBounds: insideBounds}[s]
+}
 
-// within places an interval of a ratio against [1/(1+tolerance), 1+tolerance].
-func within(e analysis.Estimate, tolerance float64) side {
+// placeRatio places an interval of a ratio against [1/(1+tolerance), 1+tolerance].
+func placeRatio(e analysis.Estimate, tolerance float64) boundSide {
 	return place(e, 1/(1+tolerance), 1+tolerance)
 }
 
-// beyond places an interval above a bound (inside) or below it (outside).
-func beyond(e analysis.Estimate, bound float64) side { return place(e, bound, math.Inf(1)) }
+// placeAgainst places an interval above a bound (inside) or below it (outside).
+func placeAgainst(e analysis.Estimate, bound float64) boundSide { return place(e, bound, math.Inf(1)) }
 
-func place(e analysis.Estimate, lo, hi float64) side {
+func place(e analysis.Estimate, lo, hi float64) boundSide {
 	switch {
 	case !e.HasInterval():
-		return across
+		return acrossBound
 	case float64(e.Lo) >= lo && float64(e.Hi) <= hi:
-		return inside
+		return insideBounds
 	case float64(e.Hi) < lo || float64(e.Lo) > hi:
-		return outside
+		return outsideBounds
 	}
-	return across
+	return acrossBound
 }
 
 // decide sets the outcome from the side on which the claim's interval lies.
-func (j *judgement) decide(s side) {
-	if holds := s == inside; s != across {
+func (j *judgement) decide(s boundSide) {
+	if holds := s == insideBounds; s != acrossBound {
 		j.Holds = &holds
 	}
 	switch s {
-	case outside:
+	case outsideBounds:
 		j.Expect = j.why.Fails
-	case across:
+	case acrossBound:
 		j.Open, j.Expect = true, "The interval leaves it open; more blocks narrow it (`--set blocks=N`)."
 	}
 }
 
-func (j *judgement) add(e analysis.Estimate, s side, words string) {
+func (j *judgement) add(e analysis.Estimate, s boundSide, words string) {
 	j.used, j.figures = append(j.used, e), append(j.figures, words)
 	j.sides[s]++
 }
 
-// means lists estimates without their intervals.
-func means(unit string, estimates ...analysis.Estimate) string {
+// listMeans lists estimates without their intervals.
+func listMeans(unit string, estimates ...analysis.Estimate) string {
 	text := words.ListOf(estimates, func(e analysis.Estimate) string {
-		return words.When(e.Mean.Known(), digits(e.Mean))
+		return words.When(e.Mean.Known(), threeDigits(e.Mean))
 	})
 	return words.When(text != "", text+unit)
 }
@@ -114,48 +116,48 @@ func ofDevice(collect func(*judgement), levels ...float64) criterion {
 			return
 		}
 		published := *j
-		published.r = router{course: j.r.published}
+		published.r = router{measuredCourse: j.r.published}
 		collect(&published)
 		collect(j)
-		j.study, j.Here = means(published.unit, published.used...), j.none+" in"
+		j.study, j.Here = listMeans(published.unit, published.used...), j.none+" in"
 		if len(j.used) > 0 {
 			j.Here = strings.Replace(j.says, "%s", words.Listed(j.figures), 1) + "; " + blocks(j.used...) + ";"
 		}
-		j.Here += " run " + j.r.Run + s.elsewhere(j.x, needed, j.r.DUT)
+		j.Here += " run " + j.r.Run + s.otherValueText(j.x, needed, j.r.DUT)
 		switch {
-		case j.sides[outside] > 0:
-			j.decide(outside)
+		case j.sides[outsideBounds] > 0:
+			j.decide(outsideBounds)
 		case j.lacking != "":
 			j.Expect = j.lacking
-		case j.sides[inside] == j.needed:
-			j.decide(inside)
+		case j.sides[insideBounds] == j.needed:
+			j.decide(insideBounds)
 			j.Expect = j.why.Beyond
 		default:
-			if j.Expect = j.x.uncounted(j.r, j.steps); j.Expect == "" {
-				j.decide(across)
+			if j.Expect = j.x.uncountedReason(j.r, j.steps); j.Expect == "" {
+				j.decide(acrossBound)
 			}
 		}
 	}
 }
 
-// above judges whether a metric exceeds a bound at every level. Levels at which the device
+// alwaysAbove judges whether a metric exceeds a bound at every level. Levels at which the device
 // is at its limit count too: the metric is per delivered bit.
-func above(bound float64) criterion {
+func alwaysAbove(bound float64) criterion {
 	return ofDevice(func(j *judgement) {
 		j.says, j.none, j.needed = j.metric.Noun+" is %s", "no "+j.metric.Short, len(j.x.Levels)
 		of := func(level float64) analysis.Estimate { return j.r.estimate(j.metric, level) }
 		known, absent := split(j.x.Levels, func(level float64) bool { return of(level).Mean.Known() })
 		for _, level := range known {
 			limit := words.When(j.r.atLimit(level), " (at its limit)")
-			j.add(of(level), beyond(of(level), bound), bracketed(of(level))+" "+j.x.atAll(level)+limit)
+			j.add(of(level), placeAgainst(of(level), bound), meanWithInterval(of(level))+" "+j.x.atAll(level)+limit)
 		}
 		if len(absent) > 0 {
 			j.lacking = fmt.Sprintf("Not measured %s; %s has all levels.", j.x.atAll(absent...), j.x.command())
 		}
 		if len(known) > 0 {
 			level := slices.MinFunc(known, func(a, b float64) int { return cmp.Compare(of(a).Mean, of(b).Mean) })
-			j.figure, j.least = "least × "+bracketed(of(level)), of(level).Mean
-			j.detail = fmt.Sprintf("%s; %s, %s", blocks(of(level)), j.x.at(level), j.x.held())
+			j.figure, j.least = "least × "+meanWithInterval(of(level)), of(level).Mean
+			j.detail = fmt.Sprintf("%s; %s, %s", blocks(of(level)), j.x.levelText(level), j.x.held())
 		}
 		more := func(level float64) bool { return of(level).Lo > j.r.published.estimate(j.metric, level).Mean }
 		if _, others := split(j.x.Levels, more); len(others) > 0 {
@@ -168,11 +170,11 @@ func above(bound float64) criterion {
 }
 
 // rises prepares a judgement of how much the metric rises on each step.
-func (j *judgement) rises(unit string, steps ...step) {
+func (j *judgement) rises(unit string, steps ...levelStep) {
 	j.steps, j.needed, j.unit = steps, len(steps), unit
 	j.says, j.none = j.metric.Noun+" rises by %s", "no step that counts"
 	if len(steps) == 1 {
-		j.none = "no step " + j.x.span(steps[0]) + " that counts"
+		j.none = "no step " + j.x.stepText(steps[0]) + " that counts"
 	}
 }
 
@@ -183,25 +185,25 @@ func linear(to, tolerance float64) criterion {
 	return ofDevice(func(j *judgement) {
 		d := j.x.along()
 		j.rises("", j.x.stepsTo(to)...)
-		j.needed, j.none = len(j.steps)-1, "no two steps up to "+j.x.at(to)+" that count"
+		j.needed, j.none = len(j.steps)-1, "no two steps up to "+j.x.levelText(to)+" that count"
 		j.says = "a further " + d.One + " costs, over one on the step before, %s " + d.Many + j.r.fits
 		for i, next := range j.steps[1:] {
 			a, ok := j.r.stepRise(j.metric, j.steps[i])
 			b, also := j.r.stepRise(j.metric, next)
 			if ok && also {
-				g := marginal(ratioOf(a.Relative), ratioOf(b.Relative), j.steps[i], next)
-				j.add(g, within(g, tolerance), fmt.Sprintf("%s from %g to %g", bracketed(g), next.from, next.to))
+				g := furtherUnitCost(ratioOf(a.Relative), ratioOf(b.Relative), j.steps[i], next)
+				j.add(g, placeRatio(g, tolerance), fmt.Sprintf("%s from %g to %g", meanWithInterval(g), next.from, next.to))
 			}
 		}
 	})
 }
 
-// marginal is the cost of a further unit of the dimension on a step over that on the step
+// furtherUnitCost is the cost of a further unit of the dimension on a step over that on the step
 // before, from the factors b and a by which the metric rises on the two: a(b-1)/(a-1),
 // scaled by the steps' lengths. Factors are computed block by block, so they are free of
 // the machine's drift; differences are not. marginal falls with a and rises with b: Lo uses
 // a.Hi and b.Lo, Hi uses a.Lo and b.Hi. Values with an a of at most 1 are absent.
-func marginal(a, b analysis.Estimate, before, next step) analysis.Estimate {
+func furtherUnitCost(a, b analysis.Estimate, before, next levelStep) analysis.Estimate {
 	lengths := analysis.Number((before.to - before.from) / (next.to - next.from))
 	of := func(a, b analysis.Number) analysis.Number {
 		if !(a > 1) {
@@ -218,7 +220,7 @@ func monotone() criterion {
 		j.rises(" %", j.x.stepsTo(math.Inf(1))...)
 		for _, st := range j.steps {
 			if inc, ok := j.r.stepRise(j.metric, st); ok {
-				j.add(inc.Relative, beyond(inc.Relative, 0), bracketed(inc.Relative)+" % "+j.x.span(st))
+				j.add(inc.Relative, placeAgainst(inc.Relative, 0), meanWithInterval(inc.Relative)+" % "+j.x.stepText(st))
 			}
 		}
 	})
@@ -229,17 +231,18 @@ func monotone() criterion {
 // above 1. It fails when that interval lies below 1 + δ, also if it lies above 1: such a
 // rise does not matter.
 func beyondProportion(from, to float64) criterion {
-	st := step{from, to}
+	st := levelStep{from, to}
 	return ofDevice(func(j *judgement) {
 		j.rises("", st)
 		j.says = "where proportional is 1, " + j.says
 		if inc, ok := j.r.stepRise(j.metric, st); ok {
-			p := each(ratioOf(inc.Relative), func(n analysis.Number) analysis.Number { return n * analysis.Number(from/to) })
-			where := beyond(p, 1)
+			p := mapEstimate(
+				ratioOf(inc.Relative), func(n analysis.Number) analysis.Number { return n * analysis.Number(from/to) })
+			where := placeAgainst(p, 1)
 			if p.HasInterval() && float64(p.Hi) <= 1+j.r.Delta {
-				where = outside
+				where = outsideBounds
 			}
-			j.add(p, where, bracketed(p)+" "+j.x.span(st))
+			j.add(p, where, meanWithInterval(p)+" "+j.x.stepText(st))
 		}
 	}, from, to)
 }
@@ -247,19 +250,19 @@ func beyondProportion(from, to float64) criterion {
 // negligible judges whether the relative increase between two levels lies within δ;
 // there may be levels in between.
 func negligible(from, to float64) criterion {
-	st := step{from, to}
+	st := levelStep{from, to}
 	return ofDevice(func(j *judgement) {
 		j.rises(" %", st)
-		inc, ok := j.r.rise(j.metric, st)
+		inc, ok := j.r.increaseOn(j.metric, st)
 		if !ok || !j.r.carries(from) || !j.r.carries(to) {
 			return
 		}
 		rise := inc.Relative
 		j.steps = nil
-		j.add(rise, within(ratioOf(rise), j.r.Delta), bracketed(rise)+" % "+j.x.span(st)+besideClean(inc))
-		j.figure = j.metric.Noun + " rises by " + bracketed(rise) + " %"
-		j.detail = fmt.Sprintf("%s; %g to %s, %s", blocks(rise), from, j.x.at(to), j.x.held())
-		j.figure += words.When(inc.Beside.HasInterval(), ", over the clean router's by "+bracketed(inc.Beside)+" %")
+		j.add(rise, placeRatio(ratioOf(rise), j.r.Delta), meanWithInterval(rise)+" % "+j.x.stepText(st)+besideClean(inc))
+		j.figure = j.metric.Noun + " rises by " + meanWithInterval(rise) + " %"
+		j.detail = fmt.Sprintf("%s; %g to %s, %s", blocks(rise), from, j.x.levelText(to), j.x.held())
+		j.figure += words.When(inc.Beside.HasInterval(), ", over the clean router's by "+meanWithInterval(inc.Beside)+" %")
 		if rise.Hi < 0 {
 			j.why.Fails = j.why.Other
 		}
@@ -269,7 +272,7 @@ func negligible(from, to float64) criterion {
 // besideClean says by how much the device's overhead ratio rises.
 func besideClean(increases ...increase) string {
 	text := words.ListOf(increases, func(inc increase) string {
-		return words.When(inc.Beside.HasInterval(), bracketed(inc.Beside)+" %")
+		return words.When(inc.Beside.HasInterval(), meanWithInterval(inc.Beside)+" %")
 	})
 	return words.When(text != "", "; over the clean router beside it, by "+text)
 }
@@ -283,7 +286,7 @@ func largestFirst() criterion {
 		j.rises(" "+j.metric.Short, j.x.stepsTo(math.Inf(1))...)
 		var increases []increase
 		first, taken := j.r.stepRise(j.metric, j.steps[0])
-		largest := beyond(first.Net, 0) == inside
+		largest := placeAgainst(first.Net, 0) == insideBounds
 		for i, st := range j.steps {
 			inc, ok := j.r.stepRise(j.metric, st)
 			largest = largest && ok && (i == 0 || first.Net.Lo > inc.Net.Hi)
@@ -291,20 +294,20 @@ func largestFirst() criterion {
 				continue
 			}
 			increases = append(increases, inc)
-			j.add(inc.Net, across, fmt.Sprintf("%s %s (%s %%) %s",
-				bracketed(inc.Net), j.metric.Short, bracketed(inc.Relative), j.x.span(st)))
+			j.add(inc.Net, acrossBound, fmt.Sprintf("%s %s (%s %%) %s",
+				meanWithInterval(inc.Net), j.metric.Short, meanWithInterval(inc.Relative), j.x.stepText(st)))
 			if increases[0].Net.Mean < inc.Net.Mean {
 				j.unit = " " + j.metric.Short + ", so that its own table does not show what its text says"
 			}
 			if taken && inc.Net.Lo > first.Net.Hi {
-				j.sides[outside]++
+				j.sides[outsideBounds]++
 			}
 		}
-		if j.sides[outside] == 0 && taken && first.Net.HasInterval() && float64(first.Relative.Hi) <= 100*j.r.Delta {
-			j.sides[outside], j.why.Fails = 1, j.why.Other
+		if j.sides[outsideBounds] == 0 && taken && first.Net.HasInterval() && float64(first.Relative.Hi) <= 100*j.r.Delta {
+			j.sides[outsideBounds], j.why.Fails = 1, j.why.Other
 		}
 		if j.needed = 1; largest {
-			j.sides[inside] = 1
+			j.sides[insideBounds] = 1
 		}
 		j.says += besideClean(increases...)
 	})
@@ -318,7 +321,7 @@ func largestFirst() criterion {
 func dominates() criterion {
 	return func(j *judgement) {
 		s, dut := j.sweeps[1], j.subject.id
-		all, ends := j.sweeps[0].study().ends(), s.study().ends()
+		all, ends := j.sweeps[0].study().lowestToHighest(), s.study().lowestToHighest()
 		first, second := j.sweeps[0].study(), s.judgedAt(ends.levels(), dut)
 		a, b := first.router(dut), second.router(dut)
 		if !a.measured() {
@@ -328,7 +331,7 @@ func dominates() criterion {
 			j.unmeasured(second, b)
 			return
 		}
-		j.study = means(" times", a.published.factor(j.metric, all), b.published.factor(j.metric, ends))
+		j.study = listMeans(" times", a.published.factor(j.metric, all), b.published.factor(j.metric, ends))
 		j.Here = "no factors to compare in runs " + a.Run + " and " + b.Run
 		carried, missed := split(first.Levels, a.carries)
 		none, short := len(carried) < 2 || carried[0] != all.from, first.blocked(a, missed...)
@@ -338,24 +341,24 @@ func dominates() criterion {
 		if j.Expect != "" {
 			return
 		}
-		reached := step{all.from, carried[len(carried)-1]}
+		reached := levelStep{all.from, carried[len(carried)-1]}
 		if reached == all {
 			short = ""
 		}
 		one, other := a.factor(j.metric, reached), b.factor(j.metric, ends)
 		j.writeFactors(sweepFactor{first, a.Run, reached, one}, sweepFactor{second, b.Run, ends, other})
-		j.Here += s.elsewhere(second, ends.levels(), dut)
+		j.Here += s.otherValueText(second, ends.levels(), dut)
 		switch less := one.Hi < other.Lo; {
 		case one.Lo > other.Hi:
-			j.decide(inside)
+			j.decide(insideBounds)
 		case short != "":
 			j.Expect = short
 		case less && second.At != s.study().At:
 			j.Expect = fmt.Sprintf(j.why.Moved, second.held(), s.study().held())
 		case less:
-			j.decide(outside)
+			j.decide(outsideBounds)
 		default:
-			j.decide(across)
+			j.decide(acrossBound)
 		}
 	}
 }
@@ -364,15 +367,15 @@ func dominates() criterion {
 type sweepFactor struct {
 	repetition
 	run    string
-	st     step
+	st     levelStep
 	factor analysis.Estimate
 }
 
 // writeFactors writes the sentence, figure and detail for the factors of two sweeps.
 func (j *judgement) writeFactors(a, b sweepFactor) {
-	n, reach := blocks(a.factor, b.factor), fmt.Sprintf("%g to %s", a.st.from, a.at(a.st.to))
+	n, reach := blocks(a.factor, b.factor), fmt.Sprintf("%g to %s", a.st.from, a.levelText(a.st.to))
 	times, otherTimes, noun, otherNoun := a.st.to/a.st.from, b.st.to/b.st.from, a.along().Noun, b.along().Noun
-	one, other := bracketed(a.factor), bracketed(b.factor)
+	one, other := meanWithInterval(a.factor), meanWithInterval(b.factor)
 	j.Here = fmt.Sprintf(
 		"%g times the %s takes %s times the %s (%s; run %s), %g times the %s %s times (%g to %g; run %s); %s",
 		times, noun, one, j.metric.Noun, reach, a.run, otherTimes, otherNoun, other, b.st.from, b.st.to, b.run, n)

@@ -10,11 +10,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestCriteriaOnTheStudyItself gives the study's own figures, as if they had
+// TestCriteriaOnPublishedValues gives the study's own figures, as if they had
 // been measured without any noise, to the criteria its claims are judged by.
 // They must find what the study finds, but for the one sentence that its own
 // table 5.8 contradicts.
-func TestCriteriaOnTheStudyItself(t *testing.T) {
+func TestCriteriaOnPublishedValues(t *testing.T) {
 	var runs []analysis.Summary
 	for _, s := range study1.Sweeps {
 		runs = append(runs, asMeasured(s))
@@ -45,7 +45,7 @@ func TestCriteriaOnTheStudyItself(t *testing.T) {
 // asMeasured is the summary of a run that measured just what the study prints.
 func asMeasured(sw *Sweep) analysis.Summary {
 	s := analysis.Summary{Experiment: sw.Run, Mode: result.ModeDuet, Delta: 0.05}
-	published := map[string]course{}
+	published := map[string]measuredCourse{}
 	for _, r := range sw.published(study1.Scenarios).Routers {
 		published[r.Published] = r.published
 	}
@@ -57,15 +57,15 @@ func asMeasured(sw *Sweep) analysis.Summary {
 		setting := sw.At.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)
 		sweep := analysis.Sweep{Cell: setting.With(result.DUT, sc.DUT), Along: sw.Along}
 		for i, level := range c.levels {
-			value := func(m Metric) analysis.Estimate { return sharp(float64(c.estimate(m, level).Mean)) }
+			value := func(m Metric) analysis.Estimate { return withoutNoise(float64(c.estimate(m, level).Mean)) }
 			sweep.Levels = append(sweep.Levels, analysis.Level{
 				Level: analysis.Number(level), LinkMbps: value(link), CPUSampled: value(sampled), CPUNormalised: value(normalised),
 			})
 			for j, from := range c.levels[:i] {
-				rise := sharp(100 * (cpu(sc, level)/cpu(sc, from) - 1))
+				rise := withoutNoise(100 * (cpu(sc, level)/cpu(sc, from) - 1))
 				if j == i-1 {
 					sweep.Increments = append(sweep.Increments, analysis.Increment{
-						From: analysis.Number(from), To: analysis.Number(level), NetPct: sharp(cpu(sc, level) - cpu(sc, from)),
+						From: analysis.Number(from), To: analysis.Number(level), NetPct: withoutNoise(cpu(sc, level) - cpu(sc, from)),
 						RelativePct: rise,
 					})
 				} else {
@@ -74,7 +74,7 @@ func asMeasured(sw *Sweep) analysis.Summary {
 				}
 			}
 			if sc.DUT != analysis.Clean {
-				ratio := sharp(cpu(sc, level) / cpu(study1.Scenarios[0], level))
+				ratio := withoutNoise(cpu(sc, level) / cpu(study1.Scenarios[0], level))
 				s.Cells = append(s.Cells, analysis.Cell{
 					Cell:    sweep.Cell.With(sw.Along, level),
 					Metrics: analysis.Figures{cost.PerBit: {Change: &ratio}},
@@ -91,8 +91,8 @@ func asMeasured(sw *Sweep) analysis.Summary {
 		levels := published[a.Published].levels
 		for _, level := range levels {
 			q.Levels = append(q.Levels, analysis.QuotientLevel{
-				Clients: int(level), Ratio: sharp(cpu(a, level) / cpu(b, level)),
-				Widening: sharp(math.Exp(apart(level) - apart(levels[0]))),
+				Clients: int(level), Ratio: withoutNoise(cpu(a, level) / cpu(b, level)),
+				Widening: withoutNoise(math.Exp(apart(level) - apart(levels[0]))),
 			})
 		}
 		s.Quotients = append(s.Quotients, q)
@@ -100,8 +100,8 @@ func asMeasured(sw *Sweep) analysis.Summary {
 	return s
 }
 
-// sharp is an estimate without noise.
-func sharp(v float64) analysis.Estimate {
+// withoutNoise is an estimate without noise.
+func withoutNoise(v float64) analysis.Estimate {
 	n := analysis.Number(v)
 	return analysis.Estimate{Mean: n, Lo: n, Hi: n, N: 6}
 }

@@ -26,7 +26,7 @@ func TestShippedExperimentsRepeatTheStudy(t *testing.T) {
 		if d.Along == result.Clients {
 			levels, fixed = clients, e.OfferedMbps
 		}
-		if !slices.Equal(levels, d.published(study1.Scenarios).Levels) || !slices.Equal(fixed, []float64{d.value()}) {
+		if !slices.Equal(levels, d.published(study1.Scenarios).Levels) || !slices.Equal(fixed, []float64{d.heldValue()}) {
 			t.Errorf("%s goes over %v at %v", d.Run, levels, fixed)
 		}
 		if !slices.Equal(e.Directions, []string{d.At.Text(result.Direction)}) || !slices.Contains(e.Profiles, d.Prefer) ||
@@ -93,7 +93,7 @@ func TestShippedExperimentsCapture(t *testing.T) {
 
 // TestEveryClaimIsDocumented: each claim says in words when it holds and when it does not.
 func TestEveryClaimIsDocumented(t *testing.T) {
-	for _, st := range all {
+	for _, st := range allStudies {
 		for _, c := range st.Claims {
 			if c.Holds == "" || c.Not == "" {
 				t.Errorf("study %d does not say in words how %s is judged", st.Number, c.ID)

@@ -13,7 +13,7 @@ import (
 // its own. Two further panels show both without units: the ratio to the first scenario, in
 // which most of the difference between two machines cancels, and each series relative to
 // its own value at one level, in which all of that difference cancels.
-func (b beside) figures() []Figure {
+func (b studyInRuns) figures() []Figure {
 	var out []Figure
 	for _, f := range b.Figures {
 		x, none := b.sweeps[f.Sweep].study(), analysis.Absent()
@@ -42,9 +42,9 @@ func (b beside) figures() []Figure {
 			fig.Note += f.OverNote
 		}
 		if base, ok := x.base(); ok {
-			fig.Panels = append(fig.Panels, x.shape(f, base))
+			fig.Panels = append(fig.Panels, x.relativePanel(f, base))
 			fig.Note += fmt.Sprintf(" Courses are relative to %s, the highest level at which every router drawn there "+
-				"carries the load; their intervals are those of the level, without that of the reference.", x.at(base))
+				"carries the load; their intervals are those of the level, without that of the reference.", x.levelText(base))
 		} else {
 			fig.Note += " No level above the lowest was carried by every router, so the courses are not compared."
 		}
@@ -79,7 +79,7 @@ func (x repetition) stack(f FigureForm, units string) Figure {
 				series = append(series, line)
 			}
 			for _, s := range r.systems {
-				if line := seriesOf(Series{Name: s.name + ", published", DUT: s.name, Published: true}, s.course, s.levels,
+				if line := seriesOf(Series{Name: s.name + ", published", DUT: s.name, Published: true}, s.measuredCourse, s.levels,
 					p.Metric); line.Points != nil {
 					series = append(series, line)
 				}
@@ -91,7 +91,7 @@ func (x repetition) stack(f FigureForm, units string) Figure {
 }
 
 // seriesOf fills in the points that a course has of a metric at levels.
-func seriesOf(s Series, c course, levels []float64, m Metric) Series {
+func seriesOf(s Series, c measuredCourse, levels []float64, m Metric) Series {
 	for _, level := range levels {
 		if e := c.estimate(m, level); e.Mean.Known() {
 			s.Points = append(s.Points, Point{X: analysis.Number(level), Y: e, Flags: c.flags[level]})
@@ -104,7 +104,7 @@ func seriesOf(s Series, c course, levels []float64, m Metric) Series {
 func (x repetition) series(m Metric, published bool) []Series {
 	var out []Series
 	for _, r := range x.Routers {
-		s, c := Series{Name: r.Name, DUT: r.DUT, Run: r.Run}, r.course
+		s, c := Series{Name: r.Name, DUT: r.DUT, Run: r.Run}, r.measuredCourse
 		if published {
 			s, c = Series{Name: r.Name + ", published", DUT: r.DUT, Published: true}, r.published
 		} else if r.StandsIn != "" {
@@ -117,8 +117,8 @@ func (x repetition) series(m Metric, published bool) []Series {
 	return out
 }
 
-// shape draws all series in one panel, each relative to its own value at one level.
-func (x repetition) shape(f FigureForm, base float64) Panel {
+// relativePanel draws all series in one panel, each relative to its own value at one level.
+func (x repetition) relativePanel(f FigureForm, base float64) Panel {
 	shaped := x
 	shaped.Routers = slices.DeleteFunc(slices.Clone(x.Routers), func(r router) bool { return !x.rises(r) })
 	at := x.atAll(base)
@@ -130,13 +130,13 @@ func (x repetition) shape(f FigureForm, base float64) Panel {
 			own = s.Points[i].Y.Mean
 		}
 		for i := range s.Points {
-			s.Points[i].Y = each(s.Points[i].Y, func(n analysis.Number) analysis.Number { return n / own })
+			s.Points[i].Y = mapEstimate(s.Points[i].Y, func(n analysis.Number) analysis.Number { return n / own })
 		}
 	}
 	if f.Proportional != "" {
 		s := Series{Name: f.Proportional, Guide: true}
 		for _, level := range x.Levels {
-			s.Points = append(s.Points, Point{X: analysis.Number(level), Y: exact(analysis.Number(level / base))})
+			s.Points = append(s.Points, Point{X: analysis.Number(level), Y: exactEstimate(analysis.Number(level / base))})
 		}
 		p.Series = append(p.Series, s)
 	}

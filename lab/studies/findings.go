@@ -16,9 +16,9 @@ type subject struct {
 
 // findings lists the findings of each claim, then one for each device of the study that
 // no run measured.
-func (b beside) findings() []analysis.Finding {
+func (b studyInRuns) findings() []analysis.Finding {
 	out := []analysis.Finding{}
-	if len(b.lacking(b.Sweeps)) == len(b.Sweeps) {
+	if len(b.missingSweeps(b.Sweeps)) == len(b.Sweeps) {
 		return out
 	}
 	for _, c := range b.Claims {
@@ -33,7 +33,7 @@ func (b beside) findings() []analysis.Finding {
 		}
 	}
 	for _, sc := range b.Scenarios[1:] {
-		if !b.has(sc.DUT, b.Sweeps) {
+		if !b.wasMeasured(sc.DUT, b.Sweeps) {
 			out = append(out, analysis.Finding{
 				Study: b.Number, ID: "not-measured/" + sc.DUT, Claim: fmt.Sprintf("What the study says of %s.", sc.Name),
 				Here: sc.DUT + ": not in this run.", Expect: sc.Obtain,
@@ -44,7 +44,7 @@ func (b beside) findings() []analysis.Finding {
 }
 
 // judge applies a claim's criterion to a subject.
-func (b beside) judge(c Claim, s subject) judgement {
+func (b studyInRuns) judge(c Claim, s subject) judgement {
 	j := judgement{claim: c.ID, metric: c.Metric, why: c.Why, subject: s}
 	for _, sweep := range c.Sweeps {
 		j.sweeps = append(j.sweeps, b.sweeps[sweep])
@@ -62,15 +62,15 @@ func (b beside) judge(c Claim, s subject) judgement {
 	return j
 }
 
-// lacking returns those of the sweeps that no run has.
-func (b beside) lacking(sweeps []*Sweep) []*Sweep {
+// missingSweeps returns those of the sweeps that no run has.
+func (b studyInRuns) missingSweeps(sweeps []*Sweep) []*Sweep {
 	held := func(s *Sweep) bool { return slices.ContainsFunc(b.sweeps[s], repetition.measured) }
 	return slices.DeleteFunc(slices.Clone(sweeps), held)
 }
 
 // untested is the finding of a claim without judgements: runs lack a sweep, or devices.
-func (b beside) untested(c Claim) analysis.Finding {
-	lacking := b.lacking(c.Sweeps)
+func (b studyInRuns) untested(c Claim) analysis.Finding {
+	lacking := b.missingSweeps(c.Sweeps)
 	if len(lacking) == 0 {
 		lacking = c.Sweeps
 	}
@@ -86,7 +86,7 @@ func (b beside) untested(c Claim) analysis.Finding {
 // subjects lists what a claim is judged for: the routers measured in any sweep, the
 // study's in its order and then the others by name; or pairs, by the devices measured in
 // the claim's sweeps.
-func (b beside) subjects(c Claim) []subject {
+func (b studyInRuns) subjects(c Claim) []subject {
 	var out []subject
 	in := c.Sweeps
 	if c.Of == pairs {
@@ -94,16 +94,17 @@ func (b beside) subjects(c Claim) []subject {
 			if p.Claim != "" && p.Claim != c.ID {
 				continue
 			}
-			if p.Study || b.has(p.First, in) && b.has(p.Second, in) && !b.has(p.InPlaceOf, in) {
+			if p.Study || b.wasMeasured(p.First, in) && b.wasMeasured(p.Second, in) && !b.wasMeasured(p.InPlaceOf, in) {
 				out = append(out, subject{p.First + "-" + p.Second, p.First + " and " + p.Second + p.Remark, p})
 			}
 		}
 		return out
 	}
-	measured := func(dut string) bool { return b.has(dut, b.Sweeps) } // one that another sweep has is named as missing
+	// one that another sweep has is named as missing
+	measured := func(dut string) bool { return b.wasMeasured(dut, b.Sweeps) }
 	if len(in) > 0 && in[0].Free {
 		measured = func(dut string) bool {
-			return !slices.ContainsFunc(in, func(s *Sweep) bool { return !b.has(dut, []*Sweep{s}) })
+			return !slices.ContainsFunc(in, func(s *Sweep) bool { return !b.wasMeasured(dut, []*Sweep{s}) })
 		}
 	}
 	var own, others []string
@@ -129,13 +130,13 @@ func (b beside) subjects(c Claim) []subject {
 	return out
 }
 
-// has reports whether a device was measured in any of the sweeps.
-func (b beside) has(dut string, in []*Sweep) bool {
+// wasMeasured reports whether a device was measured in any of the sweeps.
+func (b studyInRuns) wasMeasured(dut string, in []*Sweep) bool {
 	return slices.ContainsFunc(in, func(s *Sweep) bool { return b.sweeps[s].firstWith(dut).router(dut).measured() })
 }
 
 // missing says which experiments give the tables and figures that the runs cannot fill.
-func (b beside) missing() []string {
+func (b studyInRuns) missing() []string {
 	var out []string
 	for _, s := range b.Sweeps {
 		if !b.sweeps[s].study().measured() && s.Forms != "" {
@@ -151,17 +152,17 @@ func (j *judgement) unmeasured(x repetition, r router) {
 	j.Here, j.Expect = "not measured in "+x.Run, x.command("duts="+r.DUT)+" measures it."
 }
 
-// uncounted says why a router's figures cannot settle a claim about steps: the device did
+// uncountedReason says why a router's figures cannot settle a claim about steps: the device did
 // not carry the load, or the run has levels within a step. Empty: neither is so, and the
 // intervals leave the claim open.
-func (x repetition) uncounted(r router, steps []step) string {
+func (x repetition) uncountedReason(r router, steps []levelStep) string {
 	var levels []float64
 	for _, st := range steps {
 		levels = append(levels, st.from, st.to)
 	}
 	slices.Sort(levels)
-	divided := words.ListOf(steps, func(st step) string {
-		return words.When(r.divides(st), fmt.Sprintf("%g and %s", st.from, x.at(st.to)))
+	divided := words.ListOf(steps, func(st levelStep) string {
+		return words.When(r.hasLevelsWithin(st), fmt.Sprintf("%g and %s", st.from, x.levelText(st.to)))
 	})
 	if text := x.blocked(r, slices.Compact(levels)...); text != "" || divided == "" {
 		return text
@@ -173,7 +174,7 @@ func (x repetition) uncounted(r router, steps []step) string {
 // blocked says why a claim about proportions cannot be judged by the router's figures at
 // the levels; empty when it can.
 func (x repetition) blocked(r router, levels ...float64) string {
-	limited, absent := x.short(r, levels)
+	limited, absent := x.limitedAndAbsent(r, levels)
 	duts, load := "duts="+r.DUT, x.lightLoad(r)
 	lighter := x.command(duts, fmt.Sprintf("%s=%g", x.Held, load)) +
 		" has a load it can carry, for `gateweigh report RUN --with RUN2`; "

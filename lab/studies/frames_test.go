@@ -8,13 +8,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestAnyMetricAndDimension: a claim can be on a metric that runs have in their cells
+// TestClaimOnOwnMetricAndDimension: a claim can be on a metric that runs have in their cells
 // alone, along a dimension that the summary has no sweeps of.
-func TestAnyMetricAndDimension(t *testing.T) {
+func TestClaimOnOwnMetricAndDimension(t *testing.T) {
 	const size, other = result.Dimension("frame_bytes"), result.Dimension("queues")
 	defer func(studies []Study, dimensions analysis.Dimensions) {
-		all, files, swept = studies, shipped, dimensions
-	}(all, swept)
+		allStudies, files, swept = studies, shipped, dimensions
+	}(allStudies, swept)
 	files = fstest.MapFS{"frames.csv": {Data: []byte(
 		"scenario,frame_bytes,queues,ns_per_packet\nnone,64,2,50\nnone,512,2,60\nnone,1500,2,80\n" +
 			"tap,64,2,100\ntap,512,2,150\ntap,1500,2,300\nring,64,2,90\nring,512,2,100\nring,1500,2,110\n")}}
@@ -28,17 +28,17 @@ func TestAnyMetricAndDimension(t *testing.T) {
 	sizes := &Sweep{Along: size, At: result.NewCell(other, 2), Held: other, Prefer: result.PerPacket, Moves: true,
 		Metrics: []Metric{each, times}, File: "frames.csv", Run: "frames"}
 	on := []*Sweep{sizes}
-	all = []Study{{Number: 98,
+	allStudies = []Study{{Number: 98,
 		Scenarios: []Scenario{
 			{Published: "none", DUT: "clean"}, {Published: "tap", DUT: "tap"}, {Published: "ring", DUT: "ring"}},
 		Sweeps: on, Pairs: []Pair{{First: "tap", Second: "ring", Study: true}},
 		Claims: []Claim{
 			{ID: "rises", Sweeps: on, Metric: each, Judge: monotone()},
-			{ID: "above", Of: devices, Sweeps: on, Metric: times, Judge: above(1.5)},
-			{ID: "larger", Of: pairs, Sweeps: on, Metric: each, Judge: larger()},
+			{ID: "above", Of: devices, Sweeps: on, Metric: times, Judge: alwaysAbove(1.5)},
+			{ID: "larger", Of: pairs, Sweeps: on, Metric: each, Judge: costsMore()},
 			{ID: "converges", Of: pairs, Sweeps: on, Metric: times, Judge: converges()},
 		},
-		Tables: []TableForm{{Sweep: sizes, Numbers: []string{"1"}, Columns: []ColumnForm{{"%s", each, asIs, "", ""}, {
+		Tables: []TableForm{{Sweep: sizes, Numbers: []string{"1"}, Columns: []ColumnForm{{"%s", each, metricItself, "", ""}, {
 			"%s step", each, netStep, "ns", "ns"}}}},
 		Units: func(int) string { return "" },
 	}}

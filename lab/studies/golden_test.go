@@ -33,7 +33,7 @@ func stored(t *testing.T, name string) analysis.Summary {
 }
 
 // recorded are runs by name: measured ones, and simulated ones that reach every
-// sentence of a finding.
+// sentence of a finding. Long: a line or two for each run.
 func recorded(t *testing.T) map[string][]analysis.Summary {
 	t.Helper()
 	load, many := stored(t, "portal-bandwidth"), stored(t, "portal-clients")
@@ -45,7 +45,7 @@ func recorded(t *testing.T) map[string][]analysis.Summary {
 	chilli, nfqueue, tun := portal("coovachilli", 5), portal("gateway-nfqueue", 5), portal("gateway-tun", 5)
 	nds, ebpf, mine := portal("opennds", 2.5), portal("gateway-ebpf", 0.8), portal("mine", 1.1)
 	slow := func(d analysistest.DUT, most float64) analysistest.DUT { d.MaxMbps = most; return d }
-	courses := map[string]course{
+	courses := map[string]measuredCourse{
 		"proportional": proportional,
 		"root": overLoad(
 			map[float64]float64{100: 1, 200: 0.7071, 300: 0.577, 400: 0.5, 800: 0.3536, 900: 0.33, 1000: 0.3162}),
@@ -54,8 +54,9 @@ func recorded(t *testing.T) map[string][]analysis.Summary {
 		"growing":      overClients(map[int]float64{1: 1, 10: 1.1, 50: 1.5, 75: 1.7, 100: 2}),
 		"falling":      overClients(map[int]float64{1: 1, 10: 1, 50: 0.8, 75: 0.75, 100: 0.7}),
 		"steep":        overClients(map[int]float64{1: 0.05, 10: 0.2, 50: 0.5, 75: 0.7, 100: 1}),
-		"narrowing":    only("gateway-nfqueue", overClients(map[int]float64{1: 1.3, 10: 0.9, 50: 1, 75: 1, 100: 1})),
-		"widening":     only("gateway-nfqueue", overClients(map[int]float64{1: 1, 10: 1.1, 50: 1.2, 75: 1.25, 100: 1.3})),
+		"narrowing":    onlyDevice("gateway-nfqueue", overClients(map[int]float64{1: 1.3, 10: 0.9, 50: 1, 75: 1, 100: 1})),
+		"widening": onlyDevice(
+			"gateway-nfqueue", overClients(map[int]float64{1: 1, 10: 1.1, 50: 1.2, 75: 1.25, 100: 1.3})),
 	}
 	sets := map[string][]analysistest.DUT{
 		"all": {chilli, nfqueue, nds}, "ours": {tun, nfqueue, ebpf, mine}, "slow": {slow(chilli, 500), slow(nds, 700)},
@@ -71,7 +72,7 @@ func recorded(t *testing.T) map[string][]analysis.Summary {
 			runs[name+", "+set] = []analysis.Summary{bandwidth(c, duts...), full}
 			if name == "growing" || name == "narrowing" {
 				runs[name+", "+set+", lighter"] = []analysis.Summary{
-					full, lighter(300, c, duts...), bandwidth(c, duts...), lighter(400, c, duts...)}
+					full, runAtOtherLoad(300, c, duts...), bandwidth(c, duts...), runAtOtherLoad(400, c, duts...)}
 			}
 		}
 		if name == "dearer" || name == "falling" || name == "steep" || name == "widening" {
@@ -90,7 +91,7 @@ func recorded(t *testing.T) map[string][]analysis.Summary {
 		three := bandwidthSpec(chilli)
 		three.Offered = []float64{100, 200, 400}
 		runs[name+", three"] = []analysis.Summary{
-			simulate("portal-bandwidth", three, c), clients(c, slow(tun, 500)), lighter(300, c, nfqueue)}
+			simulate("portal-bandwidth", three, c), clients(c, slow(tun, 500)), runAtOtherLoad(300, c, nfqueue)}
 	}
 	solo := bandwidth(proportional, nds)
 	solo.Mode = result.ModeSolo
@@ -102,9 +103,9 @@ func recorded(t *testing.T) map[string][]analysis.Summary {
 	return runs
 }
 
-// whole reports whether the tables and figures of runs are compared as well; those
+// comparesWhole reports whether the tables and figures of runs are compared as well; those
 // of the others differ from these in figures alone.
-func whole(name string) bool {
+func comparesWhole(name string) bool {
 	return !strings.Contains(name, ", ") || strings.HasPrefix(name, "root, ") || strings.HasPrefix(name, "growing, slow")
 }
 
@@ -115,7 +116,7 @@ func TestOutcomes(t *testing.T) {
 	got := map[string]any{}
 	for name, runs := range recorded(t) {
 		said := studies.Beside(runs...)[0]
-		if !whole(name) {
+		if !comparesWhole(name) {
 			said.Tables, said.Figures = nil, nil
 		}
 		data, err := json.Marshal(said)

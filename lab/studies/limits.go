@@ -6,19 +6,19 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 )
 
-// knows reports whether the course has a metric at any level.
-func (c course) knows(m Metric) bool {
+// hasMetric reports whether the course has a metric at any level.
+func (c measuredCourse) hasMetric(m Metric) bool {
 	return slices.ContainsFunc(c.levels, func(level float64) bool { return c.estimate(m, level).Mean.Known() })
 }
 
-// whole places a share of frames at a level: inside where nothing is lost.
-func (c course) whole(m Metric, level float64) side {
+// placeShare places a share of frames at a level: inside where nothing is lost.
+func (c measuredCourse) placeShare(m Metric, level float64) boundSide {
 	return place(c.estimate(m, level), m.Least, m.Most)
 }
 
 // limit is the highest level up to which, by its means, a share of frames says that nothing is lost. all: the
-// course has no level above it. Absent where something is lost at the lowest level, or nothing is known.
-func (c course) limit(m Metric) (limit analysis.Number, all bool) {
+// measuredCourse has no level above it. Absent where something is lost at the lowest level, or nothing is known.
+func (c measuredCourse) limit(m Metric) (limit analysis.Number, all bool) {
 	limit = analysis.Absent()
 	for _, level := range c.levels {
 		switch e := float64(c.estimate(m, level).Mean); {
@@ -32,7 +32,7 @@ func (c course) limit(m Metric) (limit analysis.Number, all bool) {
 }
 
 // limits has the tables of the highest levels without loss. A table without any device is left out.
-func (b beside) limits() (out []Table) {
+func (b studyInRuns) limits() (out []Table) {
 	for _, f := range b.Limits {
 		t := Table{ID: "table-" + f.ID, Title: f.Title, Caption: f.Caption, Note: f.Said,
 			Columns: []Column{{Name: f.RowHeading, Measured: true}}}
@@ -54,12 +54,12 @@ func (b beside) limits() (out []Table) {
 		systems := len(t.Rows)
 		for i, c := range f.Columns {
 			for _, r := range b.sweeps[c.Sweep].study().Routers {
-				if !r.measured() || !r.knows(c.Metric) {
+				if !r.measured() || !r.hasMetric(c.Metric) {
 					continue
 				}
 				limit, all := r.limit(c.Metric)
 				v := &t.row(r.DUT).Values[i]
-				if v.Here = exact(limit); all {
+				if v.Here = exactEstimate(limit); all {
 					v.Flags = []string{FlagAtLeast}
 				}
 			}

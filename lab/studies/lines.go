@@ -15,16 +15,17 @@ func besideFirst(level, least, most float64) criterion {
 			j.unmeasured(x, r)
 			return
 		}
-		if !r.has(level) || !first.has(level) {
-			j.Here = fmt.Sprintf("nothing of %s and %s %s", first.Name, r.Name, x.at(level))
+		if !r.hasLevel(level) || !first.hasLevel(level) {
+			j.Here = fmt.Sprintf("nothing of %s and %s %s", first.Name, r.Name, x.levelText(level))
 			j.Expect = x.command("duts="+first.DUT+","+r.DUT) + " measures both."
 			return
 		}
 		e := quotient(r.estimate(j.metric, level), first.estimate(j.metric, level))
-		j.study = means("", quotient(r.published.estimate(j.metric, level), first.published.estimate(j.metric, level)))
+		j.study = listMeans("", quotient(r.published.estimate(j.metric, level), first.published.estimate(j.metric, level)))
 		j.Here = fmt.Sprintf(
-			"%s is × %s of %s's %s; %s; run %s", j.metric.Noun, bracketed(e), first.Name, x.atAll(level), blocks(e), r.Run)
-		j.figure, j.detail = "× "+bracketed(e), fmt.Sprintf("%s; %s", blocks(e), x.at(level))
+			"%s is × %s of %s's %s; %s; run %s", j.metric.Noun, meanWithInterval(e), first.Name, x.atAll(level), blocks(e),
+			r.Run)
+		j.figure, j.detail = "× "+meanWithInterval(e), fmt.Sprintf("%s; %s", blocks(e), x.levelText(level))
 		j.decide(place(e, least, most))
 	}
 }
@@ -46,15 +47,15 @@ func straight(leastR2 float64) criterion {
 		}
 		j.Here = fmt.Sprintf("R² of %.4f over %d loads; %s = %s + %s %% of a core a Gbit/s%s; %s; run %s", float64(l.R2),
 			l.LevelsUsed, j.metric.Noun,
-			bracketed(l.Intercept), bracketed(l.Slope), overDirect(l), blocks(l.Slope), r.Run)
+			meanWithInterval(l.Intercept), meanWithInterval(l.Slope), overDirect(l), blocks(l.Slope), r.Run)
 		j.figure, j.detail = fmt.Sprintf("R² %.3f", float64(l.R2)), blocks(l.Slope)
 		switch {
 		case !l.Slope.HasInterval():
-			j.decide(across)
+			j.decide(acrossBound)
 		case float64(l.R2) >= leastR2:
-			j.decide(inside)
+			j.decide(insideBounds)
 		default:
-			j.decide(outside)
+			j.decide(outsideBounds)
 		}
 	}
 }
@@ -63,7 +64,7 @@ func overDirect(l analysis.Trend) string {
 	if !l.OverClean.Mean.Known() {
 		return ""
 	}
-	return ", × " + bracketed(l.OverClean) + " the direct path's slope beside it"
+	return ", × " + meanWithInterval(l.OverClean) + " the direct path's slope beside it"
 }
 
 // slopes judges the slope of the first of two devices over that of the second: each over the direct path's in the same
@@ -96,9 +97,9 @@ func slopes(least, most float64, study string) criterion {
 			e, second = over[p.First], "the direct path"
 		}
 		r := x.router(p.First)
-		j.Here = fmt.Sprintf("a further Gbit/s takes × %s of what it takes %s (%s); %s; run %s", bracketed(e), second,
+		j.Here = fmt.Sprintf("a further Gbit/s takes × %s of what it takes %s (%s); %s; run %s", meanWithInterval(e), second,
 			j.metric.Noun, blocks(e), r.Run)
-		j.figure, j.detail, j.why.Fails = "× "+bracketed(e), blocks(e), p.Why
+		j.figure, j.detail, j.why.Fails = "× "+meanWithInterval(e), blocks(e), p.Why
 		j.decide(place(e, least, most))
 	}
 }

@@ -12,24 +12,24 @@ import (
 // one with loss where the whole interval lies outside the range in which nothing is lost.
 
 // lossy lists the levels at which any of the shares says for sure that frames were lost.
-func (c course) lossy(shares ...Metric) []float64 {
+func (c measuredCourse) lossy(shares ...Metric) []float64 {
 	with, _ := split(c.levels, func(level float64) bool {
-		return slices.ContainsFunc(shares, func(m Metric) bool { return c.whole(m, level) == outside })
+		return slices.ContainsFunc(shares, func(m Metric) bool { return c.placeShare(m, level) == outsideBounds })
 	})
 	return with
 }
 
 // lossyOnAverage reports whether any of the shares says so of any level by its mean, sure or not.
-func (c course) lossyOnAverage(shares ...Metric) bool {
+func (c measuredCourse) lossyOnAverage(shares ...Metric) bool {
 	return slices.ContainsFunc(shares, func(m Metric) bool {
 		_, all := c.limit(m)
-		return c.knows(m) && !all
+		return c.hasMetric(m) && !all
 	})
 }
 
-// keeps judges whether nothing is lost at any level up to the last: by the metric, at the level at which it is
+// losesNothing judges whether nothing is lost at any level up to the last: by the metric, at the level at which it is
 // worst.
-func keeps(last float64) criterion {
+func losesNothing(last float64) criterion {
 	return ofDevice(func(j *judgement) {
 		var levels []float64
 		for _, level := range j.r.levels {
@@ -39,7 +39,7 @@ func keeps(last float64) criterion {
 		}
 		j.needed, j.none = len(levels), "no "+j.metric.Noun
 		if reached := slices.Max(append(levels, 0)); reached < last {
-			j.lacking = fmt.Sprintf("Not measured at %s; %s has such levels.", j.x.at(last), j.x.command())
+			j.lacking = fmt.Sprintf("Not measured at %s; %s has such levels.", j.x.levelText(last), j.x.command())
 		}
 		if len(levels) == 0 {
 			return
@@ -50,12 +50,12 @@ func keeps(last float64) criterion {
 		}
 		for _, level := range levels {
 			j.used = append(j.used, j.r.estimate(j.metric, level))
-			j.sides[j.r.whole(j.metric, level)]++
+			j.sides[j.r.placeShare(j.metric, level)]++
 		}
 		worst := slices.MaxFunc(levels, func(a, b float64) int { return cmp.Compare(off(a), off(b)) })
-		j.figures = []string{bracketed(j.r.estimate(j.metric, worst)) + " % " + j.x.atAll(worst)}
+		j.figures = []string{meanWithInterval(j.r.estimate(j.metric, worst)) + " % " + j.x.atAll(worst)}
 		j.says = fmt.Sprintf("%s at %s from %g to %s: at worst %%s", j.metric.Noun, words.Counted(len(levels), "level"),
-			levels[0], j.x.at(levels[len(levels)-1]))
+			levels[0], j.x.levelText(levels[len(levels)-1]))
 	})
 }
 
@@ -66,11 +66,11 @@ func losesWith(least, most float64, enough bool, shares ...Metric) criterion {
 		levels := j.r.lossy(shares...)
 		for _, level := range levels {
 			e := j.r.estimate(j.metric, level)
-			j.add(e, place(e, least, most), bracketed(e)+" % "+j.x.atAll(level))
+			j.add(e, place(e, least, most), meanWithInterval(e)+" % "+j.x.atAll(level))
 		}
 		j.says, j.none = "where frames are lost, "+j.metric.Noun+" is %s", "no frames are lost for sure at any level"
-		if j.needed = len(levels); enough && j.sides[inside] > 0 {
-			j.needed, j.sides[outside] = j.sides[inside], 0
+		if j.needed = len(levels); enough && j.sides[insideBounds] > 0 {
+			j.needed, j.sides[outsideBounds] = j.sides[insideBounds], 0
 		}
 		switch {
 		case len(levels) > 0:
@@ -98,7 +98,7 @@ func losesAtMost(carried Metric) criterion {
 			j.lacking = "Not measured " + j.x.atAll(level) + "."
 		default:
 			e := j.r.estimate(j.metric, level)
-			j.add(e, j.r.whole(j.metric, level).opposite(), bracketed(e)+" %")
+			j.add(e, j.r.placeShare(j.metric, level).opposite(), meanWithInterval(e)+" %")
 			j.says = fmt.Sprintf(
 				"%s, the highest that %s forwards without loss, the %s is %%s", j.x.atAll(level), base.DUT, j.metric.Noun)
 			j.needed = 1
@@ -128,19 +128,19 @@ func ofTwo(judge func(j *judgement, a, b router, names [2]string)) criterion {
 	}
 }
 
-// improves judges whether the second of two takes a larger share of the frames at the levels at which the first
+// losesLess judges whether the second of two takes a larger share of the frames at the levels at which the first
 // loses some: surely at one of them, and surely less at none.
-func improves() criterion {
+func losesLess() criterion {
 	return ofTwo(func(j *judgement, a, b router, names [2]string) {
 		levels, _ := split(a.lossy(j.metric), func(level float64) bool { return b.estimate(j.metric, level).Mean.Known() })
 		for _, level := range levels {
 			one, other := a.estimate(j.metric, level), b.estimate(j.metric, level)
-			j.add(other, beyond(quotient(other, one), 1),
-				fmt.Sprintf("%s %% instead of %s %% %s", bracketed(other), bracketed(one), j.x.atAll(level)))
+			j.add(other, placeAgainst(quotient(other, one), 1),
+				fmt.Sprintf("%s %% instead of %s %% %s", meanWithInterval(other), meanWithInterval(one), j.x.atAll(level)))
 		}
 		if len(levels) == 0 {
 			if j.Here = names[0] + " loses no frames for sure"; a.lossyOnAverage(j.metric) {
-				j.decide(across)
+				j.decide(acrossBound)
 				return
 			}
 			j.Expect = "Only a run with loss can show what lessens loss: `--set router.speed=0.1` slows the capturing host, " +
@@ -150,12 +150,12 @@ func improves() criterion {
 		j.Here = fmt.Sprintf(
 			"%s with %s instead of %s: %s; %s", j.metric.Noun, names[1], names[0], words.Listed(j.figures), blocks(j.used...))
 		switch {
-		case j.sides[inside] > 0 && j.sides[outside] == 0:
-			j.decide(inside)
-		case j.sides[outside] > 0 && j.sides[inside] == 0:
-			j.decide(outside)
+		case j.sides[insideBounds] > 0 && j.sides[outsideBounds] == 0:
+			j.decide(insideBounds)
+		case j.sides[outsideBounds] > 0 && j.sides[insideBounds] == 0:
+			j.decide(outsideBounds)
 		default:
-			j.decide(across)
+			j.decide(acrossBound)
 		}
 	})
 }
@@ -173,7 +173,8 @@ func multiplies(least, most float64, shares ...Metric) criterion {
 		}
 		level := common[len(common)-1]
 		factor := quotient(b.estimate(j.metric, level), a.estimate(j.metric, level))
-		j.Here = fmt.Sprintf("%s takes × %s of the %s that %s takes, %s; %s", names[1], bracketed(factor), j.metric.Noun,
+		j.Here = fmt.Sprintf(
+			"%s takes × %s of the %s that %s takes, %s; %s", names[1], meanWithInterval(factor), j.metric.Noun,
 			names[0], j.x.atAll(level), blocks(factor))
 		if slices.Contains(a.lossy(shares...), level) || slices.Contains(b.lossy(shares...), level) {
 			j.Here += "; frames were lost"

@@ -16,7 +16,7 @@ import (
 func ofPair(lowest bool, judge func(j *judgement, second router, end string)) criterion {
 	return func(j *judgement) {
 		s, p := j.sweeps[0], j.subject.pair
-		levels := s.study().ends().levels()
+		levels := s.study().lowestToHighest().levels()
 		if !lowest {
 			levels = levels[1:]
 		}
@@ -32,19 +32,19 @@ func ofPair(lowest bool, judge func(j *judgement, second router, end string)) cr
 		a, b := x.router(p.First), x.router(p.Second)
 		switch {
 		case !ok:
-			j.Here, j.Expect = s.notTogether(p, levels)
+			j.Here, j.Expect = s.notTogetherReason(p, levels)
 		case a.profile() != b.profile():
-			j.Here, j.Expect = "measured in different profiles in run "+a.Run, x.together(a, b)
+			j.Here, j.Expect = "measured in different profiles in run "+a.Run, x.togetherRemedy(a, b)
 		default:
 			j.x, j.r, j.why.Fails = x, a, p.Why
-			judge(j, b, "; run "+a.Run+s.elsewhere(x, levels, p.First, p.Second))
+			judge(j, b, "; run "+a.Run+s.otherValueText(x, levels, p.First, p.Second))
 		}
 	}
 }
 
-// notTogether explains why no run has both devices of a pair carrying the levels: the
+// notTogetherReason explains why no run has both devices of a pair carrying the levels: the
 // reason in the first run that has both, or that no run has both.
-func (s repeated) notTogether(p Pair, levels []float64) (here, expect string) {
+func (s repetitionsOfSweep) notTogetherReason(p Pair, levels []float64) (here, expect string) {
 	for _, x := range s[1:] {
 		a, b := x.router(p.First), x.router(p.Second)
 		if !a.measured() || !b.measured() {
@@ -52,9 +52,9 @@ func (s repeated) notTogether(p Pair, levels []float64) (here, expect string) {
 		}
 		here = "no factors that count in run " + a.Run
 		for _, r := range []router{a, b} {
-			if limited, _ := x.short(r, levels); len(limited) > 0 {
-				expect = opening(r.Name) + " could not carry the load " + x.atAll(limited...) + notKnown + ". "
-				return here, expect + x.together(a, b)
+			if limited, _ := x.limitedAndAbsent(r, levels); len(limited) > 0 {
+				expect = atSentenceStart(r.Name) + " could not carry the load " + x.atAll(limited...) + notKnown + ". "
+				return here, expect + x.togetherRemedy(a, b)
 			}
 			if expect = x.blocked(r, levels...); expect != "" {
 				return here, expect
@@ -62,11 +62,11 @@ func (s repeated) notTogether(p Pair, levels []float64) (here, expect string) {
 		}
 	}
 	x := s.study()
-	return "not measured in the same run", x.together(x.router(p.First).bare(), x.router(p.Second).bare())
+	return "not measured in the same run", x.togetherRemedy(x.router(p.First).bare(), x.router(p.Second).bare())
 }
 
-// together says how to measure two devices in one run.
-func (x repetition) together(a, b router) string {
+// togetherRemedy says how to measure two devices in one run.
+func (x repetition) togetherRemedy(a, b router) string {
 	sets, has := []string{"duts=" + a.DUT + "," + b.DUT}, " measures both"
 	if load := x.lightLoad(a, b); load > 0 {
 		sets, has = append(sets, fmt.Sprintf("%s=%g", x.Held, load)), " has a load both can carry"
@@ -77,8 +77,8 @@ func (x repetition) together(a, b router) string {
 // unit is the exact estimate 1.
 var unit = analysis.Estimate{Mean: 1, Lo: 1, Hi: 1, N: math.MaxInt}
 
-// apart is the factor between the more and the less expensive of two, from their quotient.
-func apart(e analysis.Estimate) analysis.Estimate {
+// factorBetween is the factor between the more and the less expensive of two, from their quotient.
+func factorBetween(e analysis.Estimate) analysis.Estimate {
 	if e.Mean < 1 {
 		return quotient(unit, e)
 	}
@@ -101,7 +101,7 @@ func (j *judgement) factors(b router, level float64) (ratio, widening analysis.E
 	over := func(level float64) analysis.Estimate {
 		return quotient(j.r.estimate(j.metric, level), b.estimate(j.metric, level))
 	}
-	return over(level), quotient(apart(over(level)), apart(over(j.x.ends().from)))
+	return over(level), quotient(factorBetween(over(level)), factorBetween(over(j.x.lowestToHighest().from)))
 }
 
 // converges judges whether the costs of two devices converge from the lowest level to the
@@ -109,39 +109,40 @@ func (j *judgement) factors(b router, level float64) (ratio, widening analysis.E
 // The claim fails when that factor shrinks by less, or grows.
 func converges() criterion {
 	return ofPair(true, func(j *judgement, b router, end string) {
-		x, p, ends := j.x, j.subject.pair, j.x.ends()
+		x, p, ends := j.x, j.subject.pair, j.x.lowestToHighest()
 		before, _ := j.factors(b, ends.from)
 		after, change := j.factors(b, ends.to)
-		first, last, factor := bracketed(before), bracketed(after), bracketed(change)
+		first, last, factor := meanWithInterval(before), meanWithInterval(after), meanWithInterval(change)
 		n, few := blocks(before, after, change), x.atAll(ends.from)
 		j.Here = fmt.Sprintf("%s costs × %s of %s %s, × %s %s; the factor between the more and the less expensive "+
 			"becomes × %s as large; %s%s", p.First, first, p.Second, few, last, x.atAll(ends.to), factor, n, end)
 		j.figure = fmt.Sprintf("× %s, then × %s: factor between them × %s", first, last, factor)
-		j.detail = fmt.Sprintf("%s; %s over %s; %g and %s, %s", n, p.First, p.Second, ends.from, x.at(ends.to), x.held())
+		j.detail = fmt.Sprintf(
+			"%s; %s over %s; %g and %s, %s", n, p.First, p.Second, ends.from, x.levelText(ends.to), x.held())
 		j.why.Fails += p.Apart
-		if within(before, j.r.Delta) == inside && change.Lo <= 1 {
+		if placeRatio(before, j.r.Delta) == insideBounds && change.Lo <= 1 {
 			j.why.Fails = fmt.Sprintf("They cost the same %s already, so there is no difference that could shrink.", few)
 		}
-		j.decide(beyond(quotient(unit, change), 1+j.r.Delta))
+		j.decide(placeAgainst(quotient(unit, change), 1+j.r.Delta))
 	})
 }
 
-// alike judges whether two devices cost the same at the highest level: the quotient of
+// costsAlike judges whether two devices cost the same at the highest level: the quotient of
 // their costs must lie within δ.
-func alike() criterion { return atHighest(within) }
+func costsAlike() criterion { return atHighest(placeRatio) }
 
-// larger judges whether the first of two devices costs more at the highest level: the
+// costsMore judges whether the first of two devices costs more at the highest level: the
 // quotient must lie above 1.
-func larger() criterion {
-	return atHighest(func(e analysis.Estimate, _ float64) side { return beyond(e, 1) })
+func costsMore() criterion {
+	return atHighest(func(e analysis.Estimate, _ float64) boundSide { return placeAgainst(e, 1) })
 }
 
-func atHighest(place func(e analysis.Estimate, delta float64) side) criterion {
+func atHighest(place func(e analysis.Estimate, delta float64) boundSide) criterion {
 	return ofPair(false, func(j *judgement, b router, end string) {
-		most := j.x.ends().to
+		most := j.x.lowestToHighest().to
 		factor, _ := j.factors(b, most)
 		j.Here = fmt.Sprintf("%s costs × %s of %s %s; %s%s",
-			j.r.DUT, bracketed(factor), b.DUT, j.x.atAll(most), blocks(factor), end)
+			j.r.DUT, meanWithInterval(factor), b.DUT, j.x.atAll(most), blocks(factor), end)
 		j.decide(place(factor, j.r.Delta))
 	})
 }
@@ -150,7 +151,7 @@ func atHighest(place func(e analysis.Estimate, delta float64) side) criterion {
 func (x repetition) publishedApart(p Pair, m Metric, levels []float64) string {
 	a, b := x.router(p.First).published, x.router(p.Second).published
 	return words.ListOf(levels, func(level float64) string {
-		factor := apart(quotient(a.estimate(m, level), b.estimate(m, level))).Mean
-		return words.When(factor.Known(), "× "+digits(factor)+" "+x.atAll(level))
+		factor := factorBetween(quotient(a.estimate(m, level), b.estimate(m, level))).Mean
+		return words.When(factor.Known(), "× "+threeDigits(factor)+" "+x.atAll(level))
 	})
 }

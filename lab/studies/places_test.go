@@ -9,23 +9,24 @@ import (
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
-// lighter is a run over the clients at another load than the study's.
-func lighter(offered float64, c course, duts ...analysistest.DUT) analysis.Summary {
+// runAtOtherLoad is a run over the clients at another load than the study's.
+func runAtOtherLoad(offered float64, c measuredCourse, duts ...analysistest.DUT) analysis.Summary {
 	spec := clientsSpec(duts...)
 	spec.Offered = []float64{offered}
 	return simulate("portal-clients", spec, c)
 }
 
 // TestWhereClaimsAreJudged: at the study's load where the devices carry it, else at
-// the highest load at which they carried every level, in one run.
+// the highest load at which they carried every level, in one run. Long: a table of runs, each with the place it is
+// judged at.
 func TestWhereClaimsAreJudged(t *testing.T) {
 	tun, nfqueue := portal("gateway-tun", 5), portal("gateway-nfqueue", 8)
 	tun.MaxMbps, nfqueue.MaxMbps = 600, 500
 	slow := portal("gateway-nfqueue", 8)
 	slow.MaxMbps = 350
 	full := clients(proportional, tun, nfqueue)
-	narrowing := only("gateway-nfqueue", overClients(map[int]float64{1: 1, 10: 0.9, 50: 0.8, 100: 0.7}))
-	light := lighter(300, narrowing, tun, nfqueue)
+	narrowing := onlyDevice("gateway-nfqueue", overClients(map[int]float64{1: 1, 10: 0.9, 50: 0.8, 100: 0.7}))
+	light := runAtOtherLoad(300, narrowing, tun, nfqueue)
 	growing := overClients(map[int]float64{1: 1, 10: 1.5, 50: 1.5, 100: 1.5})
 	partial := clientsSpec(tun, nfqueue)
 	partial.Clients, partial.Offered = []int{1, 100}, []float64{400}
@@ -37,36 +38,42 @@ func TestWhereClaimsAreJudged(t *testing.T) {
 		"negligible-beyond-10-clients/"
 	const limited = "judged at 300 Mbit/s in total, not at the study's 1 Gbit/s, where gateway-tun and gateway-nfqueue " +
 		"could not carry the load with 1 client and 100 clients"
-	checkJudged(t, []judged{
-		{"no load that both carry", one(full), converge + own, untested, "no factors that count",
+	checkJudged(t, []expectedFinding{
+		{"no load that both carry", oneSummary(full), converge + own, untested, "no factors that count",
 			"--set duts=gateway-tun,gateway-nfqueue --set offered_mbps=300` has a load both can carry"},
 		{"a lighter run", runs(full, light), converge + own, holds, limited, ""},
 		{"the lighter run first", runs(light, full), converge + own, holds, limited, ""},
-		{"the lighter run alone", one(light), converge + own, holds, "where no run has gateway-tun and gateway-nfqueue", ""},
-		{"both loads in one run", one(simulate("portal-clients", both, narrowing)), converge + own, holds, limited, ""},
-		{"the highest they carry", runs(full, light, lighter(400, proportional, tun, nfqueue)), converge + own, fails,
+		{"the lighter run alone", oneSummary(light), converge + own, holds,
+			"where no run has gateway-tun and gateway-nfqueue", ""},
+		{"both loads in one run", oneSummary(simulate("portal-clients", both, narrowing)), converge + own, holds, limited,
+			""},
+		{"the highest they carry", runs(full, light, runAtOtherLoad(400, proportional, tun, nfqueue)), converge + own,
+			failsText,
 			"judged at 400 Mbit/s in total", "paid for each packet"},
-		{"the highest that both carry", runs(full, light, lighter(400, proportional, tun, slow)), converge + own, holds,
+		{"the highest that both carry", runs(full, light, runAtOtherLoad(400, proportional, tun, slow)), converge + own,
+			holds,
 			"judged at 300 Mbit/s in total", ""},
 		{"every level", runs(full, light, simulate("portal-clients", partial, proportional)), converge + own, holds,
 			"judged at 300 Mbit/s in total", ""},
-		{"a load above the study's", runs(full, light, lighter(2000, proportional, tun, nfqueue)), converge + own, holds,
+		{"a load above the study's", runs(full, light, runAtOtherLoad(2000, proportional, tun, nfqueue)), converge + own,
+			holds,
 			"judged at 300 Mbit/s in total", ""},
 		{"what they carry at the study's load", runs(light, clients(proportional, portal("gateway-tun", 5), portal(
-			"gateway-nfqueue", 8))), converge + own, fails, "run portal-clients (run 2).", "paid for each packet"},
-		{"never in one run", runs(clients(proportional, tun), lighter(300, proportional, nfqueue)), converge + own, untested,
+			"gateway-nfqueue", 8))), converge + own, failsText, "run portal-clients (run 2).", "paid for each packet"},
+		{"never in one run", runs(clients(proportional, tun), runAtOtherLoad(300, proportional, nfqueue)), converge + own,
+			untested,
 			"not measured in the same run", "--set duts=gateway-tun,gateway-nfqueue` measures both"},
-		{"alike", runs(full, light), alike + own, fails,
+		{"alike", runs(full, light), alike + own, failsText,
 			"where gateway-tun and gateway-nfqueue could not carry the load with 100 clients", "one gateway here"},
 
-		{"steps", runs(full, lighter(300, growing, tun)), first + "gateway-tun", holds,
+		{"steps", runs(full, runAtOtherLoad(300, growing, tun)), first + "gateway-tun", holds,
 			"where gateway-tun could not carry the load with any number of clients", ""},
-		{"beyond 10", runs(full, lighter(300, growing, tun)), beyond + "gateway-tun", holds,
+		{"beyond 10", runs(full, runAtOtherLoad(300, growing, tun)), beyond + "gateway-tun", holds,
 			"could not carry the load with 10 clients and 100 clients", ""},
-		{"the clean router carries it", runs(full, lighter(300, growing, tun)), beyond + "clean", holds,
+		{"the clean router carries it", runs(full, runAtOtherLoad(300, growing, tun)), beyond + "clean", holds,
 			"run portal-clients (run 1). Study", ""},
 		{"double", runs(full, light), double + "gateway-tun", holds, "judged at 300 Mbit/s", ""},
-		{"double, at its limit", one(full), double + "gateway-tun", holds, "with 1 client (at its limit), ", ""},
+		{"double, at its limit", oneSummary(full), double + "gateway-tun", holds, "with 1 client (at its limit), ", ""},
 		{"bandwidth", runs(full, light, bandwidth(proportional, tun, nfqueue)), "bandwidth-dominates/gateway-tun", holds,
 			"judged at 300 Mbit/s", ""},
 	})
@@ -75,12 +82,13 @@ func TestWhereClaimsAreJudged(t *testing.T) {
 // TestTablesStayAtTheStudysLoad: a run at another load fills none of the study's
 // tables and figures.
 func TestTablesStayAtTheStudysLoad(t *testing.T) {
-	light := lighter(300, proportional, portal("coovachilli", 5))
-	if tables, figures := of(light).Tables, of(light).Figures; len(tables)+len(figures) != 0 {
+	light := runAtOtherLoad(300, proportional, portal("coovachilli", 5))
+	if tables, figures := study1Outcome(light).Tables, study1Outcome(light).Figures; len(tables)+len(figures) != 0 {
 		t.Errorf("%d tables, %d figures", len(tables), len(figures))
 	}
 	full := clients(proportional, portal("coovachilli", 5))
-	near(t, "of the study's load", value(t, table(t, of(light, full).Tables, "table-5.5"), 10, "CPU Chilli").Here.Mean,
+	checkNear(t, "of the study's load",
+		tableValue(t, table(t, study1Outcome(light, full).Tables, "table-5.5"), 10, "CPU Chilli").Here.Mean,
 		5*8/1.046, 1.5)
 }
 
@@ -88,7 +96,7 @@ func TestQuestions(t *testing.T) {
 	tun, nfqueue, ebpf := portal("gateway-tun", 5), portal("gateway-nfqueue", 8), portal("gateway-ebpf", 0.8)
 	tun.MaxMbps, nfqueue.MaxMbps = 600, 500
 	a := questions(
-		clients(proportional, tun, nfqueue, ebpf, portal("another", 3)), lighter(300, proportional, tun, nfqueue),
+		clients(proportional, tun, nfqueue, ebpf, portal("another", 3)), runAtOtherLoad(300, proportional, tun, nfqueue),
 		bandwidth(proportional, tun, ebpf))
 	var rows []string
 	words := map[string]string{}
@@ -98,7 +106,7 @@ func TestQuestions(t *testing.T) {
 		for _, answer := range row.Answers {
 			word := "-"
 			if answer.Asked {
-				word = verdict(analysis.Finding{Holds: answer.Holds, Open: answer.Open})
+				word = verdictOf(analysis.Finding{Holds: answer.Holds, Open: answer.Open})
 				if (word == untested) != (answer.Figure == "") || answer.Finding == "" ||
 					answer.Figure != "" && !strings.Contains(answer.Detail, "blocks") {
 					t.Errorf("%s: %+v", row.DUT, answer)
@@ -159,4 +167,4 @@ func TestQuestionsNotTested(t *testing.T) {
 	}
 }
 
-func questions(runs ...analysis.Summary) studies.Answers { return of(runs...).Answers }
+func questions(runs ...analysis.Summary) studies.Answers { return study1Outcome(runs...).Answers }

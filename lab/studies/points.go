@@ -10,10 +10,10 @@ type PointForm struct {
 }
 
 // points has the tables of single levels. One whose level no run has is left out.
-func (b beside) points() (out []Table) {
+func (b studyInRuns) points() (out []Table) {
 	for _, f := range b.Points {
 		x := b.sweeps[f.Sweep].study()
-		if !x.has(f.Level) {
+		if !x.hasLevel(f.Level) {
 			continue
 		}
 		t := Table{ID: "table-" + f.ID, Title: f.Title, Caption: f.Caption, Note: x.note(x.Routers, []string{f.Said}),

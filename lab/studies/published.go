@@ -25,7 +25,7 @@ var files fs.FS = shipped
 // published is the sweep with published values only. The files ship with the program and
 // tests read all of them: an error here is a mistake of the program, and panics.
 func (s *Sweep) published(scenarios []Scenario) repetition {
-	courses := s.blank(scenarios)
+	courses := s.emptyCourses(scenarios)
 	if s.File != "" {
 		data, err := fs.ReadFile(files, s.File)
 		if err == nil {
@@ -42,7 +42,7 @@ func (s *Sweep) published(scenarios []Scenario) repetition {
 		for _, m := range s.Metrics {
 			for _, level := range c.levels {
 				if over := (Metric{Name: m.Over}); c != first {
-					c.put(m.Name, level, quotient(c.estimate(over, level), first.estimate(over, level)))
+					c.setMetric(m.Name, level, quotient(c.estimate(over, level), first.estimate(over, level)))
 				}
 			}
 		}
@@ -57,9 +57,9 @@ func (s *Sweep) published(scenarios []Scenario) repetition {
 	return x
 }
 
-// blank has a course without figures for each scenario and each system in it, "scenario/system".
-func (s Sweep) blank(scenarios []Scenario) map[string]*course {
-	out := map[string]*course{}
+// emptyCourses has a course without figures for each scenario and each system in it, "scenario/system".
+func (s Sweep) emptyCourses(scenarios []Scenario) map[string]*measuredCourse {
+	out := map[string]*measuredCourse{}
 	for _, sc := range scenarios {
 		out[sc.Published] = newCourse(s.At)
 		for _, name := range s.Systems {
@@ -74,8 +74,8 @@ func (s Sweep) blank(scenarios []Scenario) map[string]*course {
 // at other values of the fixed dimensions are left out. Errors name file, line and column:
 // an unknown column or scenario, a figure that is not positive and finite, a level that
 // does not ascend within its scenario.
-func (s Sweep) readPublished(r io.Reader, scenarios []Scenario) (map[string]*course, error) {
-	out := s.blank(scenarios)
+func (s Sweep) readPublished(r io.Reader, scenarios []Scenario) (map[string]*measuredCourse, error) {
+	out := s.emptyCourses(scenarios)
 	records := csv.NewReader(r)
 	records.Comment = '#'
 	header, err := records.Read()
@@ -119,7 +119,7 @@ func (s Sweep) checkHeader(header []string) error {
 	return nil
 }
 
-func (s Sweep) addPublished(out map[string]*course, header, record []string) error {
+func (s Sweep) addPublished(out map[string]*measuredCourse, header, record []string) error {
 	name, system, figures := "", "", map[string]float64{}
 	for i, column := range header {
 		d := result.Dimension(column)
@@ -147,7 +147,7 @@ func (s Sweep) addPublished(out map[string]*course, header, record []string) err
 		return fmt.Errorf("%s: level %g of %s does not ascend", s.Along, level, name+system)
 	}
 	for metric, v := range figures {
-		c.put(metric, level, exact(analysis.Number(v)))
+		c.setMetric(metric, level, exactEstimate(analysis.Number(v)))
 	}
 	return nil
 }

@@ -82,9 +82,10 @@ func TestPublishedNormalised(t *testing.T) {
 			for _, level := range x.Levels {
 				limit := analysis.Number(x.At.With(x.Along, level).Number(result.OfferedMbps))
 				of := func(m Metric) analysis.Number { return r.published.estimate(m, level).Mean }
-				got, want := published(exact(of(sampled)*limit/of(link))), of(normalised)
+				got, want := published(exactEstimate(of(sampled)*limit/of(link))), of(normalised)
 				if math.Abs(float64(got-want)) > 1e-9 {
-					t.Errorf("%s at %s: equation 5.1 gives %g, the study prints %g", r.Name, x.at(level), float64(got), float64(want))
+					t.Errorf("%s at %s: equation 5.1 gives %g, the study prints %g", r.Name, x.levelText(level), float64(got),
+						float64(want))
 				}
 				rows++
 			}
@@ -101,7 +102,7 @@ clean,1,987.61,6.19,6.27
 clean,10,998.62,8.72,8.73
 `
 
-func parse(text string) (map[string]*course, error) {
+func parse(text string) (map[string]*measuredCourse, error) {
 	return clients.readPublished(strings.NewReader(text), study1.Scenarios)
 }
 

@@ -13,22 +13,22 @@ func interval(mean, lo, hi float64) analysis.Estimate {
 
 // TestQuotients: bounds are the furthest the figures' own bounds allow.
 func TestQuotients(t *testing.T) {
-	hundreds, twoHundreds := step{100, 200}, step{200, 400}
+	hundreds, twoHundreds := levelStep{100, 200}, levelStep{200, 400}
 	unknown := interval(math.NaN(), math.NaN(), math.NaN())
 	for _, tt := range []struct {
 		name      string
 		got, want analysis.Estimate
 	}{
-		{"marginal of a straight line", marginal(interval(2, 2, 2), interval(2, 2, 2), hundreds, twoHundreds),
+		{"marginal of a straight line", furtherUnitCost(interval(2, 2, 2), interval(2, 2, 2), hundreds, twoHundreds),
 			interval(1, 1, 1)},
 		{"marginal of a line with a constant share",
-			marginal(interval(1.5, 1.5, 1.5), interval(5./3, 5./3, 5./3), hundreds, twoHundreds), interval(1, 1, 1)},
+			furtherUnitCost(interval(1.5, 1.5, 1.5), interval(5./3, 5./3, 5./3), hundreds, twoHundreds), interval(1, 1, 1)},
 		// 2(1.8-1)/(2-1)/2 = 0.8; lowest with 2.5 and 1.6, highest with 1.5 and 2.
-		{"marginal of a bent line", marginal(interval(2, 1.5, 2.5), interval(1.8, 1.6, 2), hundreds, twoHundreds),
+		{"marginal of a bent line", furtherUnitCost(interval(2, 1.5, 2.5), interval(1.8, 1.6, 2), hundreds, twoHundreds),
 			interval(0.8, 0.5, 1.5)},
-		{"marginal where CPU may not rise", marginal(interval(1, 0.9, 1.1), interval(2, 2, 2), hundreds, twoHundreds),
+		{"marginal where CPU may not rise", furtherUnitCost(interval(1, 0.9, 1.1), interval(2, 2, 2), hundreds, twoHundreds),
 			interval(math.NaN(), 5.5, math.NaN())},
-		{"marginal of what is not known", marginal(unknown, interval(2, 2, 2), hundreds, twoHundreds), unknown},
+		{"marginal of what is not known", furtherUnitCost(unknown, interval(2, 2, 2), hundreds, twoHundreds), unknown},
 	} {
 		for what, pair := range map[string][2]analysis.Number{
 			"mean": {tt.got.Mean, tt.want.Mean}, "lower bound": {tt.got.Lo, tt.want.Lo}, "upper bound": {tt.got.Hi, tt.want.Hi},

@@ -15,7 +15,7 @@ import (
 func overFirst(least, most float64, lowest bool) criterion {
 	return ofDevice(func(j *judgement) {
 		first := j.x.Routers[0]
-		base := first.course
+		base := first.measuredCourse
 		if j.r.Run == "" { // the published figures
 			base = first.published
 		}
@@ -29,7 +29,7 @@ func overFirst(least, most float64, lowest bool) criterion {
 			levels = nil
 		}
 		j.judgeAt(levels, lowest, func(level float64) {
-			j.add(below(of(level)), place(of(level), least, most), bracketed(below(of(level)))+" % "+j.x.atAll(level))
+			j.add(below(of(level)), place(of(level), least, most), meanWithInterval(below(of(level)))+" % "+j.x.atAll(level))
 		})
 		if len(levels) == 0 {
 			j.lacking = j.x.command("duts="+first.DUT+","+j.subject.id) + " measures both in one run."
@@ -56,7 +56,7 @@ func onServers(least, most, from float64, lowest bool) criterion {
 		j.says, j.none = j.metric.Noun+" is %s", "no level that counts"
 		j.judgeAt(levels, lowest, func(level float64) {
 			e := j.r.estimate(j.metric, level)
-			j.add(e, place(e, least, most), bracketed(e)+" "+j.metric.Unit+" "+j.x.atAll(level))
+			j.add(e, place(e, least, most), meanWithInterval(e)+" "+j.metric.Unit+" "+j.x.atAll(level))
 		})
 		if len(levels) == 0 {
 			j.lacking = j.x.command() + " measures it."
@@ -75,8 +75,8 @@ func (j *judgement) judgeAt(levels []float64, lowest bool, add func(level float6
 	j.needed = len(levels)
 }
 
-// fasterBrings judges whether the metric at the highest level over that at the next one stays below a factor.
-func fasterBrings(most float64) criterion {
+// atMostFactor judges whether the metric at the highest level over that at the next one stays below a factor.
+func atMostFactor(most float64) criterion {
 	return ofDevice(func(j *judgement) {
 		levels, _ := split(j.r.levels, func(level float64) bool { return j.r.estimate(j.metric, level).Mean.Known() })
 		j.says, j.none, j.needed, j.unit = j.metric.Noun+" rises by %s", "no two speeds", 1, " %"
@@ -88,7 +88,7 @@ func fasterBrings(most float64) criterion {
 		a, b := levels[len(levels)-2], levels[len(levels)-1]
 		factor := quotient(j.r.estimate(j.metric, b), j.r.estimate(j.metric, a))
 		j.add(percentOf(factor), place(factor, 0, most),
-			fmt.Sprintf("%s %% from %g to %s", bracketed(percentOf(factor)), a, j.x.at(b)))
+			fmt.Sprintf("%s %% from %g to %s", meanWithInterval(percentOf(factor)), a, j.x.levelText(b)))
 	})
 }
 
@@ -105,8 +105,9 @@ func besideOther(least, most float64) criterion {
 			return
 		}
 		level := common[len(common)-1]
-		j.Here = fmt.Sprintf("the %s of %s is %s %% above that of %s, %s; %s", j.metric.Noun, names[1], bracketed(percentOf(
-			of(level))), names[0], j.x.atAll(level), blocks(of(level)))
+		j.Here = fmt.Sprintf(
+			"the %s of %s is %s %% above that of %s, %s; %s", j.metric.Noun, names[1], meanWithInterval(percentOf(
+				of(level))), names[0], j.x.atAll(level), blocks(of(level)))
 		j.decide(place(of(level), least, most))
 	})
 }
@@ -120,7 +121,7 @@ func (x repetition) course(f FigureForm, units string) Figure {
 		}
 		s := Series{Name: r.Name, DUT: r.DUT, Run: r.Run}
 		for _, pt := range r.curves[r.levels[len(r.levels)-1]] {
-			s.Points = append(s.Points, Point{X: pt.Ms / 1000, Y: exact(pt.Value)})
+			s.Points = append(s.Points, Point{X: pt.Ms / 1000, Y: exactEstimate(pt.Value)})
 		}
 		if s.Points != nil {
 			p.Series = append(p.Series, s)

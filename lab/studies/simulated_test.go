@@ -11,24 +11,24 @@ import (
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
-// course is how much dearer a bit is for a device, "clean" for the clean router,
+// measuredCourse is how much dearer a bit is for a device, "clean" for the clean router,
 // in a cell than it would be if CPU were proportional to bandwidth and free of
 // the number of clients.
-type course func(dut string, cell result.Cell) float64
+type measuredCourse func(dut string, cell result.Cell) float64
 
 func proportional(string, result.Cell) float64 { return 1 }
 
 // overLoad is a course that depends on the bandwidth alone, the same for all.
-func overLoad(at map[float64]float64) course {
+func overLoad(at map[float64]float64) measuredCourse {
 	return func(_ string, cell result.Cell) float64 { return at[cell.Number(result.OfferedMbps)] }
 }
 
-func overClients(at map[int]float64) course {
+func overClients(at map[int]float64) measuredCourse {
 	return func(_ string, cell result.Cell) float64 { return at[cell.Int(result.Clients)] }
 }
 
-// only gives one device a course, the others are proportional.
-func only(name string, c course) course {
+// onlyDevice gives one device a course, the others are proportional.
+func onlyDevice(name string, c measuredCourse) measuredCourse {
 	return func(dut string, cell result.Cell) float64 {
 		if dut == name {
 			return c(dut, cell)
@@ -55,7 +55,7 @@ func portal(name string, ratio float64) analysistest.DUT {
 }
 
 // simulate runs a spec with a course and summarises it under the name of an experiment.
-func simulate(name string, spec analysistest.Spec, c course) analysis.Summary {
+func simulate(name string, spec analysistest.Spec, c measuredCourse) analysis.Summary {
 	run := analysistest.Run(spec)
 	run.Environment.Experiment = name
 	for i := range run.Trials {
@@ -75,15 +75,15 @@ func scale(m *cost.Measurement, factor float64) {
 	m.ProcessNs = int64(float64(m.ProcessNs) * factor)
 }
 
-func bandwidth(c course, duts ...analysistest.DUT) analysis.Summary {
+func bandwidth(c measuredCourse, duts ...analysistest.DUT) analysis.Summary {
 	return simulate("portal-bandwidth", bandwidthSpec(duts...), c)
 }
 
-func clients(c course, duts ...analysistest.DUT) analysis.Summary {
+func clients(c measuredCourse, duts ...analysistest.DUT) analysis.Summary {
 	return simulate("portal-clients", clientsSpec(duts...), c)
 }
 
-func find(t *testing.T, findings []analysis.Finding, id string) analysis.Finding {
+func findingByID(t *testing.T, findings []analysis.Finding, id string) analysis.Finding {
 	t.Helper()
 	for _, f := range findings {
 		if f.ID == id {
@@ -94,5 +94,5 @@ func find(t *testing.T, findings []analysis.Finding, id string) analysis.Finding
 	return analysis.Finding{}
 }
 
-// of is what runs say of study 1.
-func of(runs ...analysis.Summary) studies.Outcome { return studies.Beside(runs...)[0] }
+// study1Outcome is what runs say of study 1.
+func study1Outcome(runs ...analysis.Summary) studies.Outcome { return studies.Beside(runs...)[0] }

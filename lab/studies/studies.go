@@ -113,21 +113,21 @@ type Outcome struct {
 	Answers Answers
 }
 
-var all = []Study{study1, study2, study3, study4, study5}
+var allStudies = []Study{study1, study2, study3, study4, study5}
 
 // All are the published studies, in the order of their numbers.
-func All() []Study { return slices.Clone(all) }
+func All() []Study { return slices.Clone(allStudies) }
 
 // Beside compares runs with every study. A ratio of labs that differ in more than the device says
 // nothing of a study: the first run must not be such a one, and others of the kind are left out, as
 // are runs whose routers had another speed than those of the first, and all others where a CPU was emulated.
 func Beside(runs ...analysis.Summary) []Outcome {
 	var out []Outcome
-	for _, st := range all {
+	for _, st := range allStudies {
 		if len(runs) > 0 && st.differs(runs[0]) {
 			continue
 		}
-		b := hold(st, st.comparable(runs))
+		b := judgeStudy(st, st.comparable(runs))
 		out = append(out, Outcome{st.Number, b.findings(), slices.Concat(b.tables(), b.limits(), b.points()), b.figures(),
 			b.missing(), b.answers()})
 	}

@@ -18,10 +18,10 @@ var study1 = Study{
 	Scenarios: portals,
 	Pairs: []Pair{
 		{First: "coovachilli", Second: "gateway-nfqueue", Study: true,
-			Why: "The portal that works through NFQUEUE here is not the study's. " + asLab, Apart: bothInUserSpace},
+			Why: "The portal that works through NFQUEUE here is not the study's. " + labWhy, Apart: bothInUserSpace},
 		{First: ownTun, Second: "gateway-nfqueue", Remark: " (one gateway, two mechanisms)",
 			Why: "Both are one gateway here, so what they differ by is the mechanism; in the study it was also two programs. " +
-				asLab, Apart: bothInUserSpace},
+				labWhy, Apart: bothInUserSpace},
 		{First: "coovachilli", Second: "opennds", InPlaceOf: "gateway-nfqueue",
 			Remark: " (works in the kernel, not the study's pair)",
 			Why:    "openNDS decides in the kernel, where the study's second portal takes every packet to user space."},
@@ -117,7 +117,7 @@ func comparison(s *Sweep, number string) TableForm {
 	return TableForm{
 		Sweep: s, Numbers: []string{number},
 		Caption: "Normalised CPU against " + s.Place + ", and its increase over the clean router",
-		Columns: []ColumnForm{{"CPU %s", normalised, asIs, "", ""}, {"%s Incr.", overhead, asIncrease, "%", "%"}},
+		Columns: []ColumnForm{{"CPU %s", normalised, metricItself, "", ""}, {"%s Incr.", overhead, asIncrease, "%", "%"}},
 		Said: "An increase measured here is the overhead ratio less one: taken pair by pair and per delivered bit, " +
 			"so it does not follow to the last digit from the two columns it compares.",
 	}
@@ -128,7 +128,7 @@ func fromLevelToLevel(s *Sweep, numbers ...string) TableForm {
 	return TableForm{
 		Sweep: s, Numbers: numbers, Fold: "From level to level",
 		Caption: "normalised CPU against " + s.Place + ", and its increase from one level to the next",
-		Columns: []ColumnForm{{"CPU", normalised, asIs, "", ""},
+		Columns: []ColumnForm{{"CPU", normalised, metricItself, "", ""},
 			{"Net increase", normalised, netStep, "percentage points of a core", "percentage points"},
 			{"Relative increase", normalised, relativeStep, "%", "%"}},
 	}
@@ -139,8 +139,9 @@ func asSampled(s *Sweep, numbers ...string) TableForm {
 	return TableForm{
 		Sweep: s, Numbers: numbers, Fold: "Appendix A: sampled and normalised",
 		Caption: "sampled bandwidth and CPU, and CPU normalised to the limit, against " + s.Place,
-		Columns: []ColumnForm{{"Bandwidth sampled", link, asIs, "", ""}, {"CPU sampled", sampled, asIs, "", ""}, {
-			"CPU normalised", normalised, asIs, "", ""}},
+		Columns: []ColumnForm{
+			{"Bandwidth sampled", link, metricItself, "", ""}, {"CPU sampled", sampled, metricItself, "", ""}, {
+				"CPU normalised", normalised, metricItself, "", ""}},
 	}
 }
 
@@ -163,11 +164,11 @@ func sampledFigure(s *Sweep, number, proportional string) FigureForm {
 	return f
 }
 
-// almost is the change of the CPU of a further Mbit/s, from one step of bandwidth to the
+// almostLinear is the change of the CPU of a further Mbit/s, from one step of bandwidth to the
 // next, up to which CPU follows bandwidth almost linearly. The study calls a factor of
 // 0.81 almost linear (its proprietary portal, table 5.4: 2.42 points for the step of
 // 100 Mbit/s, 3.90 for the next of 200).
-const almost = 0.25
+const almostLinear = 0.25
 
 var claims1 = []Claim{
 	{ID: "bandwidth-dominates",
@@ -183,17 +184,19 @@ var claims1 = []Claim{
 				"prove the claim, and not disprove it."}},
 	{ID: "portals-double-cpu-at-any-bandwidth", Holds: "lower bound of the overhead ratio above 2 at all five levels",
 		Not: "an upper bound below 2 at any", Of: devices, Sweeps: []*Sweep{bandwidth}, Metric: overhead,
-		Judge: above(2), Why: cheaper,
+		Judge: alwaysAbove(2), Why: cheaper,
 		Text: "A captive portal more than doubles CPU at every bandwidth, 100 Mbit/s to 1 Gbit/s (table 5.1, 6.1)."},
 	{ID: "portals-double-cpu-with-any-clients", Holds: "the same at all four numbers of clients",
-		Not: "the same", Of: devices, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: above(2),
+		Not: "the same", Of: devices, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: alwaysAbove(2),
 		Why:  cheaper,
 		Text: "A captive portal more than doubles CPU with any number of clients, 1 to 100 (5.4.3)."},
 	{ID: "linear-to-800-mbps",
 		Holds: "from each step to the next, the CPU of a further Mbit/s changes by a factor within 1.25",
-		Not:   "by a factor outside 1.25 on any", Sweeps: []*Sweep{bandwidth}, Metric: normalised, Judge: linear(800, almost),
-		Text: "CPU follows bandwidth almost linearly up to 800 Mbit/s (5.3.3, 6.1).",
-		Why:  Why{Fails: asLab + " At higher load a router finds more packets waiting when it wakes, and each costs less."}},
+		Not:   "by a factor outside 1.25 on any", Sweeps: []*Sweep{bandwidth}, Metric: normalised,
+		Judge: linear(800, almostLinear),
+		Text:  "CPU follows bandwidth almost linearly up to 800 Mbit/s (5.3.3, 6.1).",
+		Why: Why{Fails: labWhy +
+			" At higher load a router finds more packets waiting when it wakes, and each costs less."}},
 	{ID: "more-than-proportional-at-1-gbps",
 		Holds: "from 800 to 1000 Mbit/s CPU rises by more than a factor 1.25: lower bound of CPU over bandwidth above 1, " +
 			"and its upper bound above 1 + δ",
@@ -233,13 +236,13 @@ var claims1 = []Claim{
 		Text: "The difference between a portal that works through a TUN device and one that works through NFQUEUE shrinks " +
 			"with more clients (5.4.3, 6.1)."},
 	{ID: "portals-alike-with-100-clients", Holds: "the quotient of the two overhead ratios lies within δ with 100 clients",
-		Not: "it lies outside", Of: pairs, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: alike(),
+		Not: "it lies outside", Of: pairs, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: costsAlike(),
 		Text: "With 100 clients the two kinds of portal cost the same (5.4.3, 6.1)."},
 }
 
 // Why figures of the lab may differ from those of the study's machines.
 const (
-	asLab     = "The lab has veth pairs where the study had NICs: no driver, no interrupts, no line rate."
+	labWhy    = "The lab has veth pairs where the study had NICs: no driver, no interrupts, no line rate."
 	perClient = "A gateway with one rule a client, checked in turn, costs more with every client; the study's " +
 		"look clients up in a table."
 	bothInUserSpace = " Both take every packet to user space, whatever the number of clients: what they differ by is " +
@@ -248,7 +251,7 @@ const (
 
 var (
 	cheaper = Why{
-		Fails: asLab + " A clean router that is more expensive here makes a portal look cheaper beside it.",
+		Fails: labWhy + " A clean router that is more expensive here makes a portal look cheaper beside it.",
 		New: "Both portals of the study hand every packet to user space; a gateway that decides in the kernel need not " +
 			"cost as much.",
 		Beyond: "The clean router here has no NIC driver and no interrupts to pay for, so what a portal adds is compared " +

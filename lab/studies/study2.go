@@ -121,10 +121,10 @@ const (
 
 var claims2 = []Claim{
 	{ID: "forwards-all-to-20-mbps", Holds: "end-to-end loss within 0.1 % at every rate up to 20 Mbit/s",
-		Not: "lost for sure at any", Sweeps: []*Sweep{gatewaySweep}, Metric: endToEnd, Judge: keeps(20),
+		Not: "lost for sure at any", Sweeps: []*Sweep{gatewaySweep}, Metric: endToEnd, Judge: losesNothing(20),
 		Text: "Up to 20 Mbit/s a gateway forwards every packet, also while tcpdump runs (5.3, 7: four of five gateways)."},
 	{ID: "captures-all-to-20-mbps", Holds: "99.9 % captured at every rate up to 20 Mbit/s",
-		Not: "lost for sure at any", Of: devices, Sweeps: []*Sweep{gatewaySweep}, Metric: captured, Judge: keeps(20),
+		Not: "lost for sure at any", Of: devices, Sweeps: []*Sweep{gatewaySweep}, Metric: captured, Judge: losesNothing(20),
 		Text: "Up to 20 Mbit/s tcpdump on the gateway captures every packet (5.3, 7: four of five gateways)."},
 	{ID: "captures-part-at-maximum",
 		Holds: "less than 99.9 % captured, for sure, at the highest rate that `no-capture` forwards without loss; a higher " +
@@ -141,7 +141,7 @@ var claims2 = []Claim{
 			"tcpdump).", Why: Why{Fails: pauses}},
 	{ID: "first-bytes-cost-less",
 		Holds: "tcpdump-68 captures more than tcpdump-1500 at a rate at which the latter loses for sure, and less at none",
-		Not:   "less at one, more at none", Of: pairs, Sweeps: []*Sweep{gatewaySweep}, Metric: captured, Judge: improves(),
+		Not:   "less at one, more at none", Of: pairs, Sweeps: []*Sweep{gatewaySweep}, Metric: captured, Judge: losesLess(),
 		Text: "Where tcpdump cannot capture everything, it captures more packets with 68 bytes of each than with 1500 (5.2)."},
 	{ID: "simple-filter-costs-little", Holds: "CPU of the capturing host with the filter over that without below 1.1",
 		Not: "above", Of: devices, Sweeps: []*Sweep{plain, simpleFilter}, Metric: core,

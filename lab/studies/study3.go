@@ -129,7 +129,7 @@ var claims3 = []Claim{
 	{ID: "faster-cpu-brings-little",
 		Holds: "from the second highest speed to the highest the maximum rate rises by less than 5 %",
 		Not:   "by more", Of: devices, Only: inKernel, Sweeps: []*Sweep{servers}, Metric: maxRate,
-		Judge: fasterBrings(improved),
+		Judge: atMostFactor(improved),
 		Text:  "In kernel mode twice the CPU brings no significant improvement (3.2)."},
 	{ID: "ident-costs-no-rate",
 		Holds: "the delivered rate with ident is within 1 % of that without, for each method beside the same router " +

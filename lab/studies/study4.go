@@ -101,10 +101,10 @@ func tunnelFigure(number string, m Metric, caption string, only []string) Figure
 
 // What the study's words are held to be.
 const (
-	nearly5    = 0.05
-	straightR2 = 0.98
-	farAbove   = 2.
-	about      = 1.25 // a factor either way
+	nearly5     = 0.05
+	straightR2  = 0.98
+	farAbove    = 2.
+	aboutFactor = 1.25 // a factor either way
 )
 
 var claims4 = []Claim{
@@ -130,10 +130,10 @@ var claims4 = []Claim{
 	{ID: "encryption-entering",
 		Holds: "slope with encryption over that without, where the flow enters, within a factor of 1.25 of 1.45",
 		Not:   "outside", Of: pairs, Sweeps: []*Sweep{tunnelCPU}, Metric: entering,
-		Judge: slopes(1.45/about, 1.45*about, "× 1.45"),
+		Judge: slopes(1.45/aboutFactor, 1.45*aboutFactor, "× 1.45"),
 		Text:  "Encryption makes a further Gbit/s about 45 % dearer where the flow enters (3.3.2, Blowfish of 128 bits)."},
 	{ID: "encryption-leaving", Holds: "the same where it leaves, of 1.24",
 		Not: "outside", Of: pairs, Sweeps: []*Sweep{tunnelCPU}, Metric: leaving,
-		Judge: slopes(1.24/about, 1.24*about, "× 1.24"),
+		Judge: slopes(1.24/aboutFactor, 1.24*aboutFactor, "× 1.24"),
 		Text:  "Encryption makes a further Gbit/s about 24 % dearer where the flow leaves (3.3.2, Blowfish of 128 bits)."},
 }

@@ -84,7 +84,7 @@ func TestSlopesOfTunnels(t *testing.T) {
 			"encryption-entering/openvpn-blowfish-openvpn-none": c.enter,
 			"encryption-leaving/openvpn-blowfish-openvpn-none":  c.leave,
 		} {
-			if f := find(t, o.Findings, id); f.Holds == nil || *f.Holds != want {
+			if f := findingByID(t, o.Findings, id); f.Holds == nil || *f.Holds != want {
 				t.Errorf("%s: %s does not come to %v: %s %s", c.what, id, want, f.Here, f.Expect)
 			}
 		}
@@ -94,9 +94,9 @@ func TestSlopesOfTunnels(t *testing.T) {
 	}
 }
 
-// TestOneBlockOfTunnels: without an interval nothing is judged of a tunnel. The direct path stands beside each, so it
-// has one.
-func TestOneBlockOfTunnels(t *testing.T) {
+// TestOneBlockHasNoInterval: without an interval nothing is judged of a tunnel. The direct path stands beside each, so
+// it has one.
+func TestOneBlockHasNoInterval(t *testing.T) {
 	o := study4(t, tunnels(
 		1, map[string][2]float64{"ipip": {13, 13}, "openvpn-none": {60, 60}, "openvpn-blowfish": {60 * 1.45, 60 * 1.24}}))
 	open := 0
@@ -145,7 +145,7 @@ func TestRatesOfTunnels(t *testing.T) {
 		}
 	}
 	for id, want := range map[string]bool{"rates-close/openvpn-none": true, "rates-close/openvpn-blowfish": false} {
-		if f := find(t, o.Findings, id); f.Holds == nil || *f.Holds != want {
+		if f := findingByID(t, o.Findings, id); f.Holds == nil || *f.Holds != want {
 			t.Errorf("%s does not come to %v: %s %s", id, want, f.Here, f.Expect)
 		}
 	}

@@ -104,9 +104,9 @@ func atStudysLoads(judge func(j *judgement, x repetition, r router, known []floa
 func overall(least, most float64) criterion {
 	return atStudysLoads(func(j *judgement, x repetition, r router, known []float64) {
 		e := r.estimate(j.metric, known[0])
-		j.Here = fmt.Sprintf("%s is × %s over %s together, %g to %g Mbit/s; %s; run %s", j.metric.Noun, bracketed(e),
+		j.Here = fmt.Sprintf("%s is × %s over %s together, %g to %g Mbit/s; %s; run %s", j.metric.Noun, meanWithInterval(e),
 			words.Counted(len(known), "load"), known[0], known[len(known)-1], blocks(e), r.Run)
-		j.figure, j.detail, j.least = "× "+bracketed(e), blocks(e), e.Mean
+		j.figure, j.detail, j.least = "× "+meanWithInterval(e), blocks(e), e.Mean
 		j.decide(place(e, least, most))
 	})
 }
@@ -127,17 +127,18 @@ func atEach(least, most float64) criterion {
 			}
 		}
 		unit := words.When(j.metric.Unit != "", " "+j.metric.Unit)
-		j.Here = fmt.Sprintf("%s is %s%s %s to %s%s %s; %s; run %s", j.metric.Noun, bracketed(of(low)), unit, x.atAll(low),
-			bracketed(of(high)), unit, x.atAll(high), blocks(of(high)), r.Run)
-		j.figure, j.detail = bracketed(of(high))+unit, fmt.Sprintf("most; %s; %s", blocks(of(high)), x.at(high))
+		j.Here = fmt.Sprintf(
+			"%s is %s%s %s to %s%s %s; %s; run %s", j.metric.Noun, meanWithInterval(of(low)), unit, x.atAll(low),
+			meanWithInterval(of(high)), unit, x.atAll(high), blocks(of(high)), r.Run)
+		j.figure, j.detail = meanWithInterval(of(high))+unit, fmt.Sprintf("most; %s; %s", blocks(of(high)), x.levelText(high))
 		j.least = analysis.Number(math.Min(float64(of(low).Mean), float64(of(high).Mean)))
 		switch {
-		case sides[outside] > 0:
-			j.decide(outside)
-		case sides[inside] == len(known):
-			j.decide(inside)
+		case sides[outsideBounds] > 0:
+			j.decide(outsideBounds)
+		case sides[insideBounds] == len(known):
+			j.decide(insideBounds)
 		default:
-			j.decide(across)
+			j.decide(acrossBound)
 		}
 	})
 }

@@ -15,8 +15,8 @@ import (
 // TestTransitionClaims: OpenVPN that takes twice as long as the direct path doubles it, IPsec that takes as long is
 // similar, and both are far below propagation.
 func TestTransitionClaims(t *testing.T) {
-	defer func(before []Study, shipped fs.FS) { all, files = before, shipped }(all, files)
-	all, files = []Study{{
+	defer func(before []Study, shipped fs.FS) { allStudies, files = before, shipped }(allStudies, files)
+	allStudies, files = []Study{{
 		Number: 4, Scenarios: []Scenario{
 			{Published: "direct", DUT: analysis.Clean, Name: "the direct path"}, {Published: "ipsec", DUT: "ipip", Name: "ipip"},
 			{Published: "openvpn", DUT: "openvpn-none", Name: "openvpn-none"},

@@ -13,23 +13,23 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// beside is a study with its sweeps and claims in the given runs.
-type beside struct {
+// studyInRuns is a study with its sweeps and claims in the given runs.
+type studyInRuns struct {
 	Study
-	sweeps map[*Sweep]repeated
+	sweeps map[*Sweep]repetitionsOfSweep
 	judged []judgement // claims whose sweeps the runs have, in the order of the claims
 	// emulated: the figures are of an emulated CPU.
 	emulated bool
 }
 
-// repeated is a sweep with its repetitions in the runs, the preferred first. Repetition 0
+// repetitionsOfSweep is a sweep with its repetitions in the runs, the preferred first. Repetition 0
 // has the study's conditions and takes figures from all runs: tables and figures show it,
 // and claims of a sweep that does not move are judged by it. A sweep that moves has further
 // repetitions for its claims: at the study's value of Held, then at other values from the
 // highest down, at each value one a run. These are of a single run each, so that compared
 // figures come from the same run. At the study's value a run counts with the levels it has,
 // at other values only with devices measured at all levels of the study.
-type repeated []repetition
+type repetitionsOfSweep []repetition
 
 // repetition is a sweep at one value of Held, with the routers measured there.
 type repetition struct {
@@ -44,35 +44,36 @@ type repetition struct {
 // router is a scenario or another device over the levels of a repetition.
 type router struct {
 	Scenario
-	published course
+	published measuredCourse
 	systems   []system // what the study's systems were found to do as this router
 	Run       string   // label of the run that measured it; empty: not measured
 	Delta     float64  // the run's relative difference that does not matter
-	course
+	measuredCourse
 }
 
 // system is one of several machines of a study, with the figures that the study gives of it.
 type system struct {
 	name string
-	course
+	measuredCourse
 }
 
-// hold finds a study's sweeps in runs and judges its claims.
-func hold(st Study, summaries []analysis.Summary) beside {
-	out := beside{Study: st, sweeps: map[*Sweep]repeated{}, emulated: len(summaries) > 0 && summaries[0].Mark != ""}
+// judgeStudy finds a study's sweeps in runs and judges its claims.
+func judgeStudy(st Study, summaries []analysis.Summary) studyInRuns {
+	out := studyInRuns{
+		Study: st, sweeps: map[*Sweep]repetitionsOfSweep{}, emulated: len(summaries) > 0 && summaries[0].Mark != ""}
 	for _, s := range st.Sweeps {
 		runs := labelled(summaries)
 		for i := range runs {
 			runs[i].held = runs[i].courses(*s)
 		}
 		x := s.published(st.Scenarios)
-		out.sweeps[s] = repeated{x.repeat(runs...)}
+		out.sweeps[s] = repetitionsOfSweep{x.repeat(runs...)}
 		if s.Moves {
 			out.sweeps[s] = append(out.sweeps[s], x.places(runs)...)
 		}
 	}
 	for _, c := range st.Claims {
-		if len(out.lacking(c.Sweeps)) == 0 {
+		if len(out.missingSweeps(c.Sweeps)) == 0 {
 			for _, s := range out.subjects(c) {
 				out.judged = append(out.judged, out.judge(c, s))
 			}
@@ -89,7 +90,7 @@ func (x repetition) repeat(runs ...run) repetition {
 		for _, c := range r.held {
 			dut := c.cell.Text(result.DUT)
 			if !x.holds(c.cell) || x.Of != nil && !slices.Contains(x.Of, dut) ||
-				!x.Free && !slices.ContainsFunc(x.Levels, c.has) {
+				!x.Free && !slices.ContainsFunc(x.Levels, c.hasLevel) {
 				continue
 			}
 			i := slices.IndexFunc(x.Routers, func(r router) bool { return r.DUT == dut })
@@ -98,7 +99,7 @@ func (x repetition) repeat(runs ...run) repetition {
 				i, x.Routers = len(x.Routers), append(x.Routers, other)
 			}
 			if to := &x.Routers[i]; !to.measured() {
-				to.Run, to.Delta, to.course = r.Label, r.Delta, c
+				to.Run, to.Delta, to.measuredCourse = r.Label, r.Delta, c
 			}
 		}
 		if x.CPUs == 0 && x.measured() {
@@ -126,15 +127,15 @@ func (x repetition) places(runs []run) (out []repetition) {
 		}
 	}
 	slices.Sort(values)
-	_, others := split(slices.Compact(values), func(v float64) bool { return v == x.value() })
-	for _, value := range slices.Backward(append(others, x.value())) {
+	_, others := split(slices.Compact(values), func(v float64) bool { return v == x.heldValue() })
+	for _, value := range slices.Backward(append(others, x.heldValue())) {
 		for _, r := range runs {
 			place := x
 			place.At = x.At.With(x.Held, value)
 			place = place.repeat(r)
 			place.from = r
 			for i, own := range place.Routers {
-				if _, absent := split(x.Levels, own.has); place.At != x.At && len(absent) > 0 {
+				if _, absent := split(x.Levels, own.hasLevel); place.At != x.At && len(absent) > 0 {
 					place.Routers[i] = own.bare()
 				}
 			}
@@ -155,7 +156,7 @@ func (r router) measured() bool { return r.Run != "" }
 
 func (x repetition) measured() bool { return slices.ContainsFunc(x.Routers, router.measured) }
 
-func (x repetition) has(level float64) bool { return slices.Contains(x.Levels, level) }
+func (x repetition) hasLevel(level float64) bool { return slices.Contains(x.Levels, level) }
 
 // router finds a device; where the repetition lacks it, the result is not measured.
 func (x repetition) router(dut string) router {
@@ -165,22 +166,22 @@ func (x repetition) router(dut string) router {
 	return router{Scenario: Scenario{DUT: dut, Name: dut}}
 }
 
-func (r repeated) study() repetition { return r[0] }
+func (r repetitionsOfSweep) study() repetition { return r[0] }
 
 // firstWith is the first repetition with figures of a device, repetition 0 where none has.
-func (r repeated) firstWith(dut string) repetition {
+func (r repetitionsOfSweep) firstWith(dut string) repetition {
 	return r[max(0, slices.IndexFunc(r, func(x repetition) bool { return x.router(dut).measured() }))]
 }
 
 // carrying finds the first repetition of a single run in which all devices carried the
 // load at the given levels; at another value of Held than the study's, at all levels.
-func (r repeated) carrying(levels []float64, duts ...string) (x repetition, ok bool) {
+func (r repetitionsOfSweep) carrying(levels []float64, duts ...string) (x repetition, ok bool) {
 	for _, x := range r[1:] {
 		needed := levels
 		if x.At != r.study().At {
 			needed = x.Levels
 		}
-		if !slices.ContainsFunc(duts, func(dut string) bool { return x.unfit(x.router(dut), needed) != "" }) {
+		if !slices.ContainsFunc(duts, func(dut string) bool { return x.unfitReason(x.router(dut), needed) != "" }) {
 			return x, true
 		}
 	}
@@ -189,21 +190,21 @@ func (r repeated) carrying(levels []float64, duts ...string) (x repetition, ok b
 
 // judgedAt is the repetition by which a claim is judged for a device: the first in which
 // it carried the levels, else the first with figures of it.
-func (r repeated) judgedAt(levels []float64, dut string) repetition {
+func (r repetitionsOfSweep) judgedAt(levels []float64, dut string) repetition {
 	if x, ok := r.carrying(levels, dut); ok {
 		return x
 	}
 	return r.firstWith(dut)
 }
 
-// elsewhere says for a claim judged at another value than the study's at which value, and
+// otherValueText says for a claim judged at another value than the study's at which value, and
 // why; empty for a claim judged at the study's value.
-func (r repeated) elsewhere(x repetition, levels []float64, duts ...string) string {
+func (r repetitionsOfSweep) otherValueText(x repetition, levels []float64, duts ...string) string {
 	study, lacking := r.study(), map[string][]string{} // devices by reason
 	if x.At == study.At {
 		return ""
 	}
-	lack := func(dut string) string { return study.unfit(study.router(dut), levels) }
+	lack := func(dut string) string { return study.unfitReason(study.router(dut), levels) }
 	for _, dut := range duts {
 		lacking[lack(dut)] = append(lacking[lack(dut)], dut)
 	}
@@ -212,13 +213,13 @@ func (r repeated) elsewhere(x repetition, levels []float64, duts ...string) stri
 		return words.When(same[0] == dut && lack(dut) != "", strings.Replace(lack(dut), "%s", words.Listed(same), 1))
 	})
 	return fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s", x.held(), study.held(),
-		words.Or(reason, "no run has all of them")) + words.When(x.value() < study.value(), x.Lower)
+		words.Or(reason, "no run has all of them")) + words.When(x.heldValue() < study.heldValue(), x.Lower)
 }
 
-// unfit says why a router cannot be judged by some levels, with %s for its name; empty
+// unfitReason says why a router cannot be judged by some levels, with %s for its name; empty
 // when it can.
-func (x repetition) unfit(r router, levels []float64) string {
-	limited, absent := x.short(r, levels)
+func (x repetition) unfitReason(r router, levels []float64) string {
+	limited, absent := x.limitedAndAbsent(r, levels)
 	switch {
 	case !r.measured():
 		return "no run has %s"
@@ -232,10 +233,10 @@ func (x repetition) unfit(r router, levels []float64) string {
 	return ""
 }
 
-// short returns those of the levels at which a router could not carry the load, and
+// limitedAndAbsent returns those of the levels at which a router could not carry the load, and
 // those at which it was not measured.
-func (x repetition) short(r router, levels []float64) (limited, absent []float64) {
-	there, absent := split(levels, r.has)
+func (x repetition) limitedAndAbsent(r router, levels []float64) (limited, absent []float64) {
+	there, absent := split(levels, r.hasLevel)
 	limited, _ = split(there, r.atLimit)
 	return limited, absent
 }
@@ -253,23 +254,25 @@ func split(levels []float64, is func(float64) bool) (these, others []float64) {
 }
 
 // stepsTo lists the steps between the study's levels up to a level.
-func (x repetition) stepsTo(last float64) (out []step) {
+func (x repetition) stepsTo(last float64) (out []levelStep) {
 	for i, to := range x.Levels[1:] {
 		if to <= last {
-			out = append(out, step{x.Levels[i], to})
+			out = append(out, levelStep{x.Levels[i], to})
 		}
 	}
 	return out
 }
 
-// ends are the lowest and the highest level.
-func (x repetition) ends() step { return step{x.Levels[0], x.Levels[len(x.Levels)-1]} }
+// lowestToHighest are the lowest and the highest level.
+func (x repetition) lowestToHighest() levelStep {
+	return levelStep{x.Levels[0], x.Levels[len(x.Levels)-1]}
+}
 
 // lightLoad is an offered load that devices at their limit can carry: 60 % of the smallest
 // bandwidth they carried at any level, rounded down to whole hundreds of Mbit/s. 0: no
 // such load, or no device is at its limit.
 func (x repetition) lightLoad(devices ...router) float64 {
-	least, limited := x.value(), false
+	least, limited := x.heldValue(), false
 	for _, r := range devices {
 		for _, level := range x.Levels {
 			limited = limited || r.atLimit(level)

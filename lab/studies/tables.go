@@ -13,7 +13,7 @@ import (
 )
 
 // tables fills in the forms: one table for all routers, or one for each.
-func (b beside) tables() []Table {
+func (b studyInRuns) tables() []Table {
 	var out []Table
 	for _, f := range b.Tables {
 		x, own := b.sweeps[f.Sweep].study(), len(b.Scenarios)
@@ -27,7 +27,7 @@ func (b beside) tables() []Table {
 			continue
 		}
 		for i, r := range x.Routers {
-			t := x.table(f, f.Numbers[min(i, own-1)], opening(r.Name)+": "+f.Caption, [][]router{{r}})
+			t := x.table(f, f.Numbers[min(i, own-1)], atSentenceStart(r.Name)+": "+f.Caption, [][]router{{r}})
 			if i >= own {
 				t.ID, t.Title = "table-"+f.Numbers[1]+"-"+r.DUT, "As table "+f.Numbers[1]
 			}
@@ -57,7 +57,7 @@ func (x repetition) table(f TableForm, number, caption string, groups [][]router
 				}
 				t.Columns = append(t.Columns, c)
 				for i, level := range x.Levels {
-					here, flags := form.Derive(x, r.course, form.Metric, level)
+					here, flags := form.Derive(x, r.measuredCourse, form.Metric, level)
 					study, _ := form.Derive(x, r.published, form.Metric, level)
 					t.Rows[i].Level = analysis.Number(level)
 					t.Rows[i].Values = append(t.Rows[i].Values, Value{Here: here, Flags: flags, Published: published(study)})
@@ -75,15 +75,15 @@ func published(e analysis.Estimate) analysis.Number {
 
 // derivation computes a figure of a table from a metric of a course at a level, with the
 // flags of the levels used.
-type derivation func(repetition, course, Metric, float64) (analysis.Estimate, []string)
+type derivation func(repetition, measuredCourse, Metric, float64) (analysis.Estimate, []string)
 
-// asIs is the metric itself.
-func asIs(_ repetition, c course, m Metric, level float64) (analysis.Estimate, []string) {
+// metricItself is the metric itself.
+func metricItself(_ repetition, c measuredCourse, m Metric, level float64) (analysis.Estimate, []string) {
 	return c.estimate(m, level), c.flags[level]
 }
 
 // asIncrease is a ratio as an increase in per cent.
-func asIncrease(_ repetition, c course, m Metric, level float64) (analysis.Estimate, []string) {
+func asIncrease(_ repetition, c measuredCourse, m Metric, level float64) (analysis.Estimate, []string) {
 	return percentOf(c.estimate(m, level)), c.flags[level]
 }
 
@@ -97,10 +97,10 @@ var (
 // level has no such step. Neither has a run that lacks the level before, or has levels
 // in between.
 func onStep(of func(increase) analysis.Estimate) derivation {
-	return func(x repetition, c course, m Metric, level float64) (analysis.Estimate, []string) {
+	return func(x repetition, c measuredCourse, m Metric, level float64) (analysis.Estimate, []string) {
 		if i := slices.Index(x.Levels, level); i > 0 {
-			st := step{x.Levels[i-1], level}
-			if inc, ok := c.rise(m, st); ok && !c.divides(st) {
+			st := levelStep{x.Levels[i-1], level}
+			if inc, ok := c.increaseOn(m, st); ok && !c.hasLevelsWithin(st) {
 				return of(inc), slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.flags[st.from], c.flags[level]))))
 			}
 		}
@@ -122,14 +122,15 @@ func (x repetition) note(routers []router, messages []string) string {
 	byRun, order := map[string][]string{}, []string{}
 	for _, r := range routers {
 		if !r.measured() {
-			messages = append(messages, opening(r.Name)+" is not measured here: published values only.")
+			messages = append(messages, atSentenceStart(r.Name)+" is not measured here: published values only.")
 			continue
 		}
-		_, absent := split(x.Levels, r.has)
-		_, extra := split(r.levels, x.has)
+		_, absent := split(x.Levels, r.hasLevel)
+		_, extra := split(r.levels, x.hasLevel)
 		messages = append(messages,
-			words.When(r.profile() != x.Prefer, fmt.Sprintf("%s was measured in profile %s.", opening(r.Name), r.profile())),
-			words.When(len(absent) > 0, fmt.Sprintf("%s was not measured %s.", opening(r.Name), x.atAll(absent...))),
+			words.When(r.profile() != x.Prefer,
+				fmt.Sprintf("%s was measured in profile %s.", atSentenceStart(r.Name), r.profile())),
+			words.When(len(absent) > 0, fmt.Sprintf("%s was not measured %s.", atSentenceStart(r.Name), x.atAll(absent...))),
 			words.When(len(extra) > 0, "The run also has "+r.Name+" "+x.atAll(extra...)+", which the study does not."))
 		if byRun[r.Run] == nil {
 			order = append(order, r.Run)

@@ -23,8 +23,8 @@ func table(t *testing.T, tables []studies.Table, id string) studies.Table {
 	return studies.Table{}
 }
 
-// value finds a value by its level and the name of its column.
-func value(t *testing.T, tb studies.Table, level float64, column string) studies.Value {
+// tableValue finds a value by its level and the name of its column.
+func tableValue(t *testing.T, tb studies.Table, level float64, column string) studies.Value {
 	t.Helper()
 	i := slices.IndexFunc(tb.Columns, func(c studies.Column) bool { return c.Name == column })
 	for _, row := range tb.Rows {
@@ -36,7 +36,7 @@ func value(t *testing.T, tb studies.Table, level float64, column string) studies
 	return studies.Value{}
 }
 
-func near(t *testing.T, what string, got analysis.Number, want, tolerance float64) {
+func checkNear(t *testing.T, what string, got analysis.Number, want, tolerance float64) {
 	t.Helper()
 	if !(math.Abs(float64(got)-want) <= tolerance) {
 		t.Errorf("%s is %g, want %g", what, float64(got), want)
@@ -44,7 +44,7 @@ func near(t *testing.T, what string, got analysis.Number, want, tolerance float6
 }
 
 func TestTablesOfBothExperiments(t *testing.T) {
-	tables := of(
+	tables := study1Outcome(
 		bandwidth(proportional, portal("coovachilli", 5), portal("opennds", 2.5)),
 		clients(proportional, portal("coovachilli", 5))).Tables
 	var ids []string
@@ -74,7 +74,7 @@ func TestTablesOfBothExperiments(t *testing.T) {
 }
 
 func TestComparisonTable(t *testing.T) {
-	tables := of(bandwidth(proportional, portal("coovachilli", 5), portal("opennds", 2.5))).Tables
+	tables := study1Outcome(bandwidth(proportional, portal("coovachilli", 5), portal("opennds", 2.5))).Tables
 	tb := table(t, tables, "table-5.1")
 	var names []string
 	for _, c := range tb.Columns {
@@ -87,21 +87,21 @@ func TestComparisonTable(t *testing.T) {
 	}
 	// 8 % of a core at 1 Gbit/s of payload is the simulated clean router; link
 	// bandwidth is 1.046 times the payload.
-	clean := value(t, tb, 1000, "CPU Clean")
-	near(t, "clean at 1000", clean.Here.Mean, 8/1.046, 0.4)
-	near(t, "clean at 1000, published", clean.Published, 9.22, 0)
-	chilli := value(t, tb, 200, "Chilli Incr.")
-	near(t, "increase", chilli.Here.Mean, 400, 15)
-	near(t, "increase, published", chilli.Published, 117.22, 0)
+	clean := tableValue(t, tb, 1000, "CPU Clean")
+	checkNear(t, "clean at 1000", clean.Here.Mean, 8/1.046, 0.4)
+	checkNear(t, "clean at 1000, published", clean.Published, 9.22, 0)
+	chilli := tableValue(t, tb, 200, "Chilli Incr.")
+	checkNear(t, "increase", chilli.Here.Mean, 400, 15)
+	checkNear(t, "increase, published", chilli.Published, 117.22, 0)
 	if !chilli.Here.HasInterval() || chilli.Here.N != 12 || !(chilli.Here.Lo < chilli.Here.Mean) {
 		t.Errorf("increase %+v", chilli.Here)
 	}
-	near(t, "opennds", value(t, tb, 400, "opennds Incr.").Here.Mean, 150, 8)
-	if v := value(t, tb, 400, "CPU opennds"); v.Published.Known() || !v.Here.Mean.Known() {
+	checkNear(t, "opennds", tableValue(t, tb, 400, "opennds Incr.").Here.Mean, 150, 8)
+	if v := tableValue(t, tb, 400, "CPU opennds"); v.Published.Known() || !v.Here.Mean.Known() {
 		t.Errorf("opennds %+v", v)
 	}
 	company := tb.Columns[3]
-	if v := value(t, tb, 800, "CPU Company"); company.Measured || !company.Published || v.Here.Mean.Known() ||
+	if v := tableValue(t, tb, 800, "CPU Company"); company.Measured || !company.Published || v.Here.Mean.Known() ||
 		v.Published != 16.31 {
 		t.Errorf("company %+v, %+v", company, v)
 	}
@@ -115,51 +115,51 @@ func TestComparisonTable(t *testing.T) {
 	}
 }
 
-func TestStandInForTheCompanysPortal(t *testing.T) {
-	tb := table(t, of(clients(proportional, portal("gateway-nfqueue", 3))).Tables, "table-5.5")
+func TestNFQueueReplacesProprietaryPortal(t *testing.T) {
+	tb := table(t, study1Outcome(clients(proportional, portal("gateway-nfqueue", 3))).Tables, "table-5.5")
 	if c := tb.Columns[3]; !c.Measured || c.DUT != "gateway-nfqueue" {
 		t.Errorf("column %+v", c)
 	}
-	v := value(t, tb, 50, "Company Incr.")
-	near(t, "increase", v.Here.Mean, 200, 10)
-	near(t, "increase, published", v.Published, 148.42, 0)
+	v := tableValue(t, tb, 50, "Company Incr.")
+	checkNear(t, "increase", v.Here.Mean, 200, 10)
+	checkNear(t, "increase, published", v.Published, 148.42, 0)
 }
 
 func TestStepAndSampledTables(t *testing.T) {
-	tables := of(bandwidth(proportional, portal("coovachilli", 5))).Tables
+	tables := study1Outcome(bandwidth(proportional, portal("coovachilli", 5))).Tables
 	steps := table(t, tables, "table-5.3")
-	if v := value(t, steps, 100, "Net increase"); v.Here.Mean.Known() || v.Published.Known() {
+	if v := tableValue(t, steps, 100, "Net increase"); v.Here.Mean.Known() || v.Published.Known() {
 		t.Errorf("the first level has no increase, got %+v", v)
 	}
-	net, rel := value(t, steps, 400, "Net increase"), value(t, steps, 400, "Relative increase")
-	near(t, "net", net.Here.Mean, 5*0.008*200/1.046, 0.6)
-	near(t, "net, published", net.Published, 3.56, 0)
-	near(t, "relative", rel.Here.Mean, 100, 6)
-	near(t, "relative, published", rel.Published, 91.05, 0)
+	net, rel := tableValue(t, steps, 400, "Net increase"), tableValue(t, steps, 400, "Relative increase")
+	checkNear(t, "net", net.Here.Mean, 5*0.008*200/1.046, 0.6)
+	checkNear(t, "net, published", net.Published, 3.56, 0)
+	checkNear(t, "relative", rel.Here.Mean, 100, 6)
+	checkNear(t, "relative, published", rel.Published, 91.05, 0)
 	if steps.Columns[2].Unit != "percentage points of a core" {
 		t.Errorf("unit %q", steps.Columns[2].Unit)
 	}
 	sampled := table(t, tables, "table-A.2")
-	link := value(t, sampled, 800, "Bandwidth sampled")
-	near(t, "link", link.Here.Mean, 800*1.046, 0.1)
-	near(t, "link, published", link.Published, 823.86, 0)
-	near(t, "CPU", value(t, sampled, 800, "CPU sampled").Here.Mean, 5*6.4, 2)
-	near(t, "CPU, published", value(t, sampled, 800, "CPU sampled").Published, 14.44, 0)
+	link := tableValue(t, sampled, 800, "Bandwidth sampled")
+	checkNear(t, "link", link.Here.Mean, 800*1.046, 0.1)
+	checkNear(t, "link, published", link.Published, 823.86, 0)
+	checkNear(t, "CPU", tableValue(t, sampled, 800, "CPU sampled").Here.Mean, 5*6.4, 2)
+	checkNear(t, "CPU, published", tableValue(t, sampled, 800, "CPU sampled").Published, 14.44, 0)
 }
 
 func TestLevelsMissingAndExtra(t *testing.T) {
 	spec := bandwidthSpec(portal("coovachilli", 5))
 	spec.Offered = []float64{100, 300, 400}
-	tables := of(simulate("mine", spec, proportional)).Tables
+	tables := study1Outcome(simulate("mine", spec, proportional)).Tables
 	tb := table(t, tables, "table-5.3")
 	if len(tb.Rows) != 5 {
 		t.Fatalf("%d rows", len(tb.Rows))
 	}
-	if v := value(t, tb, 200, "CPU"); v.Here.Mean.Known() || v.Published != 3.91 {
+	if v := tableValue(t, tb, 200, "CPU"); v.Here.Mean.Known() || v.Published != 3.91 {
 		t.Errorf("level not measured: %+v", v)
 	}
 	// The run went from 300 to 400, the study from 200: not the same step.
-	if v := value(t, tb, 400, "Relative increase"); v.Here.Mean.Known() || v.Published != 91.05 {
+	if v := tableValue(t, tb, 400, "Relative increase"); v.Here.Mean.Known() || v.Published != 91.05 {
 		t.Errorf("another step: %+v", v)
 	}
 	for _, want := range []string{
@@ -170,24 +170,24 @@ func TestLevelsMissingAndExtra(t *testing.T) {
 	}
 }
 
-func TestMarksAtTheLimit(t *testing.T) {
+func TestFiguresAtLimitAreMarked(t *testing.T) {
 	chilli := portal("coovachilli", 5)
 	chilli.MaxMbps = 500
 	s := bandwidth(proportional, chilli)
-	tables := of(s).Tables
+	tables := study1Outcome(s).Tables
 	tb := table(t, tables, "table-5.1")
 	want := []string{cost.FlagShortfall, result.FlagSaturated}
-	if v := value(t, tb, 800, "CPU Chilli"); !slices.Equal(v.Flags, want) {
+	if v := tableValue(t, tb, 800, "CPU Chilli"); !slices.Equal(v.Flags, want) {
 		t.Errorf("flags %q", v.Flags)
 	}
-	if v := value(t, tb, 400, "CPU Chilli"); len(v.Flags) != 0 {
+	if v := tableValue(t, tb, 400, "CPU Chilli"); len(v.Flags) != 0 {
 		t.Errorf("flags %q below the limit", v.Flags)
 	}
 	if !strings.Contains(tb.Note, "CPU that was never spent") || !strings.Contains(tb.Note, "Marked dut-saturated") {
 		t.Errorf("note %q", tb.Note)
 	}
 	// The step from a level it carries to one it does not is marked as well.
-	if v := value(t, table(t, tables, "table-5.3"), 800, "Net increase"); v.Here.Mean.Known() && len(v.Flags) == 0 {
+	if v := tableValue(t, table(t, tables, "table-5.3"), 800, "Net increase"); v.Here.Mean.Known() && len(v.Flags) == 0 {
 		t.Errorf("step %+v is not marked", v)
 	}
 	// One remark in many pairs does not make a limit.
@@ -196,17 +196,17 @@ func TestMarksAtTheLimit(t *testing.T) {
 			c.Flags = []analysis.Tally{{Text: result.FlagSaturated, Count: 2}}
 		}
 	}
-	if v := value(t, table(t, of(s).Tables, "table-5.1"), 400, "CPU Chilli"); len(v.Flags) != 0 {
+	if v := tableValue(t, table(t, study1Outcome(s).Tables, "table-5.1"), 400, "CPU Chilli"); len(v.Flags) != 0 {
 		t.Errorf("flags %q", v.Flags)
 	}
 }
 
-func TestWhichRunCounts(t *testing.T) {
+func TestFirstRunWithRouterCounts(t *testing.T) {
 	first := bandwidth(proportional, portal("coovachilli", 5))
 	second := bandwidth(proportional, portal("coovachilli", 3), portal("opennds", 2))
 	second.Mode = result.ModeSolo
-	tb := table(t, of(first, second).Tables, "table-5.1")
-	near(t, "of the run given first", value(t, tb, 100, "Chilli Incr.").Here.Mean, 400, 15)
+	tb := table(t, study1Outcome(first, second).Tables, "table-5.1")
+	checkNear(t, "of the run given first", tableValue(t, tb, 100, "Chilli Incr.").Here.Mean, 400, 15)
 	for i, want := range map[int]string{2: "portal-bandwidth (run 1)", 6: "portal-bandwidth (run 2), solo"} {
 		if tb.Columns[i].Run != want {
 			t.Errorf("%s is of run %q, want %q", tb.Columns[i].Name, tb.Columns[i].Run, want)
@@ -218,12 +218,13 @@ func TestProfiles(t *testing.T) {
 	bulk := bandwidthSpec(portal("coovachilli", 3))
 	bulk.Profiles = []string{"bulk"}
 	s := simulate("mine", bulk, proportional)
-	if note := table(t, of(s).Tables, "table-5.3").Note; !strings.Contains(note, "measured in profile bulk") {
+	if note := table(t, study1Outcome(s).Tables, "table-5.3").Note; !strings.Contains(note, "measured in profile bulk") {
 		t.Errorf("note %q", note)
 	}
 	// Where a run has both, per-packet counts.
 	both := bandwidth(proportional, portal("coovachilli", 5))
 	both.Sweeps = append(slices.Clone(s.Sweeps), both.Sweeps...)
 	both.Cells = append(slices.Clone(s.Cells), both.Cells...)
-	near(t, "of both profiles", value(t, table(t, of(both).Tables, "table-5.1"), 100, "Chilli Incr.").Here.Mean, 400, 15)
+	checkNear(t, "of both profiles",
+		tableValue(t, table(t, study1Outcome(both).Tables, "table-5.1"), 100, "Chilli Incr.").Here.Mean, 400, 15)
 }

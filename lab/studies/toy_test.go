@@ -34,7 +34,8 @@ var toy = Study{
 	Pairs:  []Pair{{First: "dear", Second: "flat", Study: true, Why: "They differ.", Apart: " More and more."}},
 	Sweeps: []*Sweep{toyLoad, toyClients},
 	Claims: []Claim{
-		{ID: "above", Text: "Dearer by 2.5.", Of: devices, Sweeps: []*Sweep{toyClients}, Metric: overhead, Judge: above(2.5)},
+		{ID: "above", Text: "Dearer by 2.5.", Of: devices, Sweeps: []*Sweep{toyClients}, Metric: overhead,
+			Judge: alwaysAbove(2.5)},
 		{ID: "linear", Text: "Straight.", Of: devices, Sweeps: []*Sweep{toyClients}, Metric: normalised,
 			Judge: linear(40, 0.25)},
 		{ID: "monotone", Text: "It rises.", Of: devices, Sweeps: []*Sweep{toyClients}, Metric: normalised, Judge: monotone()},
@@ -48,13 +49,14 @@ var toy = Study{
 			Metric: normalised, Judge: dominates()},
 		{ID: "converges", Text: "They converge.", Of: pairs, Sweeps: []*Sweep{toyClients}, Metric: normalised,
 			Judge: converges()},
-		{ID: "alike", Text: "They are alike.", Of: pairs, Sweeps: []*Sweep{toyClients}, Metric: normalised, Judge: alike()},
+		{ID: "alike", Text: "They are alike.", Of: pairs, Sweeps: []*Sweep{toyClients}, Metric: normalised,
+			Judge: costsAlike()},
 		{ID: "larger", Text: "The dear one costs more.", Of: pairs, Sweeps: []*Sweep{toyClients}, Metric: normalised,
-			Judge: larger()},
+			Judge: costsMore()},
 	},
 	Tables: []TableForm{
 		{Sweep: toyLoad, Numbers: []string{"7"}, Caption: "CPU",
-			Columns: []ColumnForm{{"%s", normalised, asIs, "", ""}, {"%s over", overhead, asIncrease, "%", "%"}}},
+			Columns: []ColumnForm{{"%s", normalised, metricItself, "", ""}, {"%s over", overhead, asIncrease, "%", "%"}}},
 		{Sweep: toyClients, Numbers: []string{"8.1", "8.2", "8.3"}, Caption: "steps",
 			Columns: []ColumnForm{{"Net", normalised, netStep, "points", "points"}}, Fold: "Steps"},
 	},
@@ -64,10 +66,10 @@ var toy = Study{
 	Units:     func(int) string { return "Units." },
 }
 
-// TestAnotherStudy: a study is a declaration and a line of the table of studies.
-func TestAnotherStudy(t *testing.T) {
-	defer func(before []Study, shipped fs.FS) { all, files = before, shipped }(all, files)
-	all, files = []Study{study1, toy}, os.DirFS(".")
+// TestNewStudyNeedsOneTableLine: a study is a declaration and a line of the table of studies.
+func TestNewStudyNeedsOneTableLine(t *testing.T) {
+	defer func(before []Study, shipped fs.FS) { allStudies, files = before, shipped }(allStudies, files)
+	allStudies, files = []Study{study1, toy}, os.DirFS(".")
 	run := analysistest.Run(analysistest.Spec{
 		Seed: 7, Clients: []int{1, 30, 40}, Offered: []float64{250, 500}, Blocks: 8, Windows: 6, AABlocks: 2, BlockSD: 0.005,
 		WindowSD: 0.01, MachineSD: 0.01,

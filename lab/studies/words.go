@@ -26,21 +26,23 @@ func axisOf(name result.Dimension) analysis.Axis { return swept.Named(name).Axis
 
 func (s Sweep) along() analysis.Axis { return axisOf(s.Along) }
 
-// at names a level of the sweep.
-func (s Sweep) at(level float64) string { return withUnit(s.along(), level) }
+// levelText names a level of the sweep.
+func (s Sweep) levelText(level float64) string { return withUnit(s.along(), level) }
 
-// span names a step: "from 10 to 50 clients".
-func (s Sweep) span(st step) string { return fmt.Sprintf("from %g to %s", st.from, s.at(st.to)) }
+// stepText names a step: "from 10 to 50 clients".
+func (s Sweep) stepText(st levelStep) string {
+	return fmt.Sprintf("from %g to %s", st.from, s.levelText(st.to))
+}
 
-// value is the value of Held.
-func (s Sweep) value() float64 { return s.At.Number(s.Held) }
+// heldValue is the value of Held.
+func (s Sweep) heldValue() float64 { return s.At.Number(s.Held) }
 
 // held is the value of Held in words.
 func (s Sweep) held() string {
-	if d := axisOf(s.Held); d.Thousand != "" && s.value() >= 1000 {
-		return fmt.Sprintf("%g %s", s.value()/1000, d.Thousand)
+	if d := axisOf(s.Held); d.Thousand != "" && s.heldValue() >= 1000 {
+		return fmt.Sprintf("%g %s", s.heldValue()/1000, d.Thousand)
 	}
-	return withUnit(axisOf(s.Held), s.value())
+	return withUnit(axisOf(s.Held), s.heldValue())
 }
 
 func withUnit(d analysis.Axis, v float64) string {
@@ -52,7 +54,7 @@ func withUnit(d analysis.Axis, v float64) string {
 
 // atAll names levels with their preposition: "at 400 Mbit/s and 800 Mbit/s".
 func (s Sweep) atAll(levels ...float64) string {
-	return s.along().By + " " + words.ListOf(levels, s.at)
+	return s.along().By + " " + words.ListOf(levels, s.levelText)
 }
 
 // command is the command that repeats the sweep, with keys set, and where that works.
@@ -65,27 +67,27 @@ const (
 	notKnown = ", and CPU of traffic that was not carried is not known"
 )
 
-// opening is a router's name at the start of a sentence; names of devices keep their case.
-func opening(name string) string {
+// atSentenceStart is a router's name at the start of a sentence; names of devices keep their case.
+func atSentenceStart(name string) string {
 	if rest, ok := strings.CutPrefix(name, "the "); ok {
 		return "The " + rest
 	}
 	return name
 }
 
-// bracketed is a mean with its interval: "2.21 [2.16, 2.27]".
-func bracketed(e analysis.Estimate) string {
+// meanWithInterval is a mean with its interval: "2.21 [2.16, 2.27]".
+func meanWithInterval(e analysis.Estimate) string {
 	if !e.Mean.Known() {
 		return "not known"
 	}
 	if !e.HasInterval() {
-		return digits(e.Mean) + " (no interval)"
+		return threeDigits(e.Mean) + " (no interval)"
 	}
-	return fmt.Sprintf("%s [%s, %s]", digits(e.Mean), digits(e.Lo), digits(e.Hi))
+	return fmt.Sprintf("%s [%s, %s]", threeDigits(e.Mean), threeDigits(e.Lo), threeDigits(e.Hi))
 }
 
-// digits prints three significant digits, but not more than two decimals.
-func digits(n analysis.Number) string {
+// threeDigits prints three significant digits, but not more than two decimals.
+func threeDigits(n analysis.Number) string {
 	decimals := 2
 	for v := math.Abs(float64(n)); decimals > 0 && v >= 10; v /= 10 {
 		decimals--
@@ -105,29 +107,29 @@ func blocks(estimates ...analysis.Estimate) string {
 	return fmt.Sprintf("n = %d to %d blocks", lo, hi)
 }
 
-// exact is an estimate without an interval.
-func exact(n analysis.Number) analysis.Estimate {
+// exactEstimate is an estimate without an interval.
+func exactEstimate(n analysis.Number) analysis.Estimate {
 	return analysis.Estimate{Mean: n, Lo: analysis.Absent(), Hi: analysis.Absent()}
 }
 
-// each applies an increasing function to a mean and its bounds.
-func each(e analysis.Estimate, of func(analysis.Number) analysis.Number) analysis.Estimate {
+// mapEstimate applies an increasing function to a mean and its bounds.
+func mapEstimate(e analysis.Estimate, of func(analysis.Number) analysis.Number) analysis.Estimate {
 	return analysis.Estimate{Mean: of(e.Mean), Lo: of(e.Lo), Hi: of(e.Hi), N: e.N}
 }
 
 // ratioOf turns an increase in per cent into a factor; percentOf is the reverse.
 func ratioOf(e analysis.Estimate) analysis.Estimate {
-	return each(e, func(n analysis.Number) analysis.Number { return 1 + n/100 })
+	return mapEstimate(e, func(n analysis.Number) analysis.Number { return 1 + n/100 })
 }
 
 func percentOf(e analysis.Estimate) analysis.Estimate {
-	return each(e, func(n analysis.Number) analysis.Number { return 100 * (n - 1) })
+	return mapEstimate(e, func(n analysis.Number) analysis.Number { return 100 * (n - 1) })
 }
 
 // quotient divides estimates. Its bounds are the widest that theirs allow, and absent where
 // a lower bound is not positive.
 func quotient(a, b analysis.Estimate) analysis.Estimate {
-	q := exact(a.Mean / b.Mean)
+	q := exactEstimate(a.Mean / b.Mean)
 	if q.N = min(a.N, b.N); a.Lo > 0 && b.Lo > 0 {
 		q.Lo, q.Hi = a.Lo/b.Hi, a.Hi/b.Lo
 	}

@@ -19,14 +19,14 @@ import (
 //   - lateness beyond the catch-up was given up;
 //   - no more arrives than was sent, and no connection comes or goes.
 type audit struct {
-	pacer          *pacer
-	sender         *run
-	receiver       *run // nil where another process has it
-	streams        int
-	broken         int     // connections that were to break, at each end
-	interval, most float64 // ns from burst to burst; bytes all sockets may owe
-	due            []checkpoint
-	stopping       float64 // bytes of the schedule that were due at the last reading
+	pacer             *pacer
+	sender            *run
+	receiver          *run // nil where another process has it
+	streams           int
+	broken            int     // connections that were to break, at each end
+	interval, maxSeen float64 // ns from burst to burst; bytes all sockets may owe
+	dueBytes          []checkpoint
+	stopping          float64 // bytes of the schedule that were due at the last reading
 }
 
 // checkpoint waits for the sender's next bursts: their lateness says how far behind it may have
@@ -49,7 +49,7 @@ func newAudit(t *testing.T, g *Generator, far *Server) *audit {
 			labtest.Await(t, "the server's sender", func() bool {
 				far.mu.Lock()
 				defer far.mu.Unlock()
-				a.pacer = far.find(g.run.id).pacer
+				a.pacer = far.runByID(g.run.id).pacer
 				return a.pacer != nil
 			})
 		}
@@ -63,7 +63,7 @@ func (a *audit) begin(t *testing.T) {
 	cfg := a.sender.cfg
 	a.streams = cfg.Streams
 	a.interval = float64(8*cfg.MSS*cfg.BurstSegments) / cfg.RateBps * 1e9
-	a.most = float64(cfg.Streams * debtBursts * a.burst())
+	a.maxSeen = float64(cfg.Streams * debtBursts * a.burst())
 	labtest.Await(t, "all streams, and the schedule's begin", func() bool {
 		return a.sender.open.Load() && a.counted(a.sender).Streams == a.streams &&
 			(a.receiver == nil || a.counted(a.receiver).Streams == a.streams)
@@ -74,17 +74,17 @@ func (a *audit) burst() int { return a.sender.cfg.MSS * a.sender.cfg.BurstSegmen
 
 func (a *audit) counted(r *run) counts {
 	var s Stats
-	r.fill(&s)
+	r.addToStats(&s)
 	return r.counts(s)
 }
 
-// during looks at the books again and again for as long.
-func (a *audit) during(t *testing.T, d time.Duration) {
+// watchFor looks at the books again and again for as long.
+func (a *audit) watchFor(t *testing.T, d time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		a.look(t)
+		a.readBooks(t)
 	}
-	a.look(t)
+	a.readBooks(t)
 }
 
 // account is what of the schedule is sent or given up, bytes.
@@ -92,10 +92,10 @@ func account(s counts) float64 { return float64(s.SentBytes - s.PrimedBytes + s.
 
 // schedule is what was to be sent until then, bytes.
 func (a *audit) schedule(instant time.Time) float64 {
-	return float64(instant.Sub(a.pacer.began)) / a.interval * float64(a.burst())
+	return float64(instant.Sub(a.pacer.scheduleStart)) / a.interval * float64(a.burst())
 }
 
-func (a *audit) look(t *testing.T) {
+func (a *audit) readBooks(t *testing.T) {
 	t.Helper()
 	var got counts
 	if a.receiver != nil {
@@ -112,23 +112,23 @@ func (a *audit) look(t *testing.T) {
 		t.Errorf("%d and %d streams, want %d; broken %d and %d, want %d", s.Streams, got.Streams, a.streams, s.Broken,
 			got.Broken, a.broken)
 	}
-	a.settle(t, s)
-	a.due = append(a.due, checkpoint{before, s.Bursts, account(s), got.ReceivedBytes})
+	a.judgeReadings(t, s)
+	a.dueBytes = append(a.dueBytes, checkpoint{before, s.Bursts, account(s), got.ReceivedBytes})
 }
 
-// settle judges the readings since which the sender has tried two bursts: the first may
+// judgeReadings judges the readings since which the sender has tried two bursts: the first may
 // have been under way already.
-func (a *audit) settle(t *testing.T, s counts) {
+func (a *audit) judgeReadings(t *testing.T, s counts) {
 	t.Helper()
-	for len(a.due) > 0 && s.Bursts >= a.due[0].bursts+2 {
-		r := a.due[0]
-		a.due = a.due[1:]
+	for len(a.dueBytes) > 0 && s.Bursts >= a.dueBytes[0].bursts+2 {
+		r := a.dueBytes[0]
+		a.dueBytes = a.dueBytes[1:]
 		late := float64(s.MaxLatenessNs)/a.interval*float64(a.burst()) + 2*float64(a.burst())
 		a.stopping = a.schedule(r.at) - late
-		if least := a.stopping - a.most; r.account < least {
+		if least := a.stopping - a.maxSeen; r.account < least {
 			t.Errorf("%s after the begin sent and given up are %.0f bytes behind the schedule, more than lateness and debts "+
 				"explain: %s",
-				r.at.Sub(a.pacer.began), least-r.account, describe(s))
+				r.at.Sub(a.pacer.scheduleStart), least-r.account, describe(s))
 		}
 		if r.arrived > s.SentBytes {
 			t.Errorf("%d bytes received of %d sent", r.arrived, s.SentBytes)
@@ -140,10 +140,10 @@ func (a *audit) settle(t *testing.T, s counts) {
 // up, or is owed by a socket.
 func (a *audit) close(t *testing.T, end func()) {
 	t.Helper()
-	a.look(t)
+	a.readBooks(t)
 	labtest.Await(t, "the bursts after the last reading", func() bool {
-		a.settle(t, a.counted(a.sender))
-		return len(a.due) == 0
+		a.judgeReadings(t, a.counted(a.sender))
+		return len(a.dueBytes) == 0
 	})
 	end()
 	labtest.Await(t, "the sender's end", func() bool {
@@ -159,7 +159,7 @@ func (a *audit) close(t *testing.T, end func()) {
 		owed += int64(a.sender.streams[i].debt)
 	}
 	s := a.counted(a.sender)
-	forgotten := math.Round(float64(a.pacer.t0.Sub(a.pacer.began)) / a.interval)
+	forgotten := math.Round(float64(a.pacer.t0.Sub(a.pacer.scheduleStart)) / a.interval)
 	if all, want := account(s)+float64(owed), (float64(a.pacer.sent)+forgotten)*float64(a.burst()); all != want {
 		t.Errorf("%d bursts and %.0f forgotten are %.0f bytes, and %.0f are accounted for, %d of them owed: %s",
 			a.pacer.sent, forgotten, want, all, owed, describe(s))
@@ -176,9 +176,9 @@ func (a *audit) close(t *testing.T, end func()) {
 	}
 }
 
-// TestHeldBack has a kernel that takes bursts in part or not at all, and keeps the thread for
+// TestPacerWithFullSockets has a kernel that takes bursts in part or not at all, and keeps the thread for
 // longer than it may make up for: what a busy machine does at times, done each time.
-func TestHeldBack(t *testing.T) {
+func TestPacerWithFullSockets(t *testing.T) {
 	cfg, err := Config{Streams: 3, RateBps: 1e9, UDP: true}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestHeldBack(t *testing.T) {
 	defer p.Close()
 	books := &audit{pacer: p, sender: r}
 	books.begin(t)
-	books.during(t, time.Second)
+	books.watchFor(t, time.Second)
 	labtest.Await(t, "something given up", func() bool { return r.shortfall.Load() > 0 })
 	books.close(t, func() { p.Close() })
 }

@@ -50,7 +50,7 @@ func (s *Server) counts(n int) (list []counts) {
 func (s *Server) countsOf(id RunID) counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.find(id)
+	r := s.runByID(id)
 	if r == nil {
 		return counts{}
 	}
@@ -59,7 +59,7 @@ func (s *Server) countsOf(id RunID) counts {
 	if r.pacer != nil {
 		st.Threads = append(st.Threads, ThreadCPU{"send", r.pacer.CPUNs()})
 	}
-	r.fill(&st)
+	r.addToStats(&st)
 	return r.counts(st)
 }
 

@@ -95,8 +95,8 @@ func (d Datagrams) Sub(o Datagrams) Datagrams {
 	return d.Add(Datagrams{-o.Sent, -o.Received, -o.Lost, -o.Reordered})
 }
 
-// counted are the datagrams of the stream on this side.
-func (st *stream) counted(sends bool) Datagrams {
+// datagramCounts are the datagrams of the stream on this side.
+func (st *stream) datagramCounts(sends bool) Datagrams {
 	if sends {
 		return Datagrams{Sent: st.next.Load()}
 	}

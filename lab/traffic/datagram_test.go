@@ -15,14 +15,14 @@ import (
 )
 
 // serveDatagrams starts a server of UDP in s.
-func (s *space) serveDatagrams(t testing.TB, ip netip.Addr) (*Server, netip.AddrPort) {
+func (s *namespace) serveDatagrams(t testing.TB, ip netip.Addr) (*Server, netip.AddrPort) {
 	t.Helper()
 	srv := s.serve(t, ip, true)
 	return srv, srv.addr(ip)
 }
 
 // dialDatagrams makes the socket in s, with the options given, and connects it.
-func (s *space) dialDatagrams(addr netip.AddrPort, options ...func(fd int) error) DialFunc {
+func (s *namespace) dialDatagrams(addr netip.AddrPort, options ...func(fd int) error) DialFunc {
 	return func(ctx context.Context, _ int) (fd int, err error) {
 		s.Do(func() { fd, err = NewSocket(addr.Addr(), true) })
 		for _, o := range options {
@@ -36,7 +36,7 @@ func (s *space) dialDatagrams(addr netip.AddrPort, options ...func(fd int) error
 }
 
 // startDatagrams runs a generator in s against addr.
-func (s *space) startDatagrams(
+func (s *namespace) startDatagrams(
 	t testing.TB, cfg Config, addr netip.AddrPort, options ...func(fd int) error) *Generator {
 	t.Helper()
 	cfg.UDP = true
@@ -59,16 +59,16 @@ func TestDatagramsShareAndRate(t *testing.T) {
 		{result.Down, 100, 1000}, {result.Down, 1000, 1000}} {
 		t.Run(fmt.Sprintf("%s/%d/%gM", c.dir, c.streams, c.mbps), func(t *testing.T) {
 			g := p.client.startDatagrams(t, Config{Streams: c.streams, RateBps: c.mbps * 1e6, Direction: c.dir}, addr)
-			labtest.Await(t, "payload", func() bool { _, got := sides(g, srv); return got.Datagrams.Received > 0 })
+			labtest.Await(t, "payload", func() bool { _, got := bothCounts(g, srv); return got.Datagrams.Received > 0 })
 			books := newAudit(t, g, srv)
-			sent0, got0 := sides(g, srv)
+			sent0, got0 := bothCounts(g, srv)
 			sender, receiver := p.client, p.server
 			if c.dir == result.Down {
 				sender, receiver = p.server, p.client
 			}
 			out0, in0 := labtest.Counters(t, sender.Space), labtest.Counters(t, receiver.Space)
-			books.during(t, time.Second)
-			sent1, got1 := sides(g, srv)
+			books.watchFor(t, time.Second)
+			sent1, got1 := bothCounts(g, srv)
 			out1, in1 := labtest.Counters(t, sender.Space), labtest.Counters(t, receiver.Space)
 			perBuf := float64(sent1.Datagrams.Sent-sent0.Datagrams.Sent) / float64(
 				out1["Udp:OutDatagrams"]-out0["Udp:OutDatagrams"])
@@ -103,7 +103,7 @@ func TestDatagramsShareAndRate(t *testing.T) {
 func checkArrived(t *testing.T, g *Generator, s *Server) {
 	t.Helper()
 	g.Close()
-	sent, got := sides(g, s)
+	sent, got := bothCounts(g, s)
 	if sent.Datagrams.Sent != got.Datagrams.Received+got.Datagrams.Lost ||
 		got.Datagrams.Reordered > sent.Datagrams.Sent/100 {
 		t.Errorf("sent %d, received %d, lost %d, reordered %d", sent.Datagrams.Sent, got.Datagrams.Received,
@@ -131,8 +131,8 @@ func TestDatagrams10000(t *testing.T) {
 		// A turn of all streams takes 0.9 s.
 		awaitPayload(t, g, srv)
 		books := newAudit(t, g, srv)
-		books.during(t, time.Second)
-		sent1, got1 := sides(g, srv)
+		books.watchFor(t, time.Second)
+		sent1, got1 := bothCounts(g, srv)
 		t.Logf("%s: sender %s", dir, describe(sent1))
 		t.Logf("%s: receiver %s; lost %d", dir, describe(got1), got1.Datagrams.Lost)
 		books.close(t, func() { g.Close() })
@@ -157,14 +157,14 @@ func TestArrivalsAreNumbered(t *testing.T) {
 			st.arrived(n, 10)
 		}
 		want := Datagrams{Received: int64(len(c.came)), Lost: c.lost, Reordered: c.reordered}
-		if got := st.counted(false); got != want || st.bytes.Load() != 10*int64(len(c.came)) {
+		if got := st.datagramCounts(false); got != want || st.bytes.Load() != 10*int64(len(c.came)) {
 			t.Errorf("%v: got %+v, want %+v", c.came, got, want)
 		}
 	}
 }
 
 func TestDatagramsIPv6(t *testing.T) {
-	s := &space{netnstest.NewSpace(t)}
+	s := &namespace{netnstest.NewSpace(t)}
 	srv, addr := s.serveDatagrams(t, netip.IPv6Loopback())
 	for _, dir := range []string{result.Up, result.Down} {
 		g := s.startDatagrams(t, Config{Streams: 4, RateBps: 1e8, Direction: dir}, addr)

@@ -25,7 +25,7 @@ const (
 var errSilent = errors.New("not heard of")
 
 // introduceUDP sends hellos until the server answers.
-func (r *run) introduceUDP(ctx context.Context, st *stream) (a answer, err error) {
+func (r *run) introduceUDP(ctx context.Context, st *stream) (a serverAnswer, err error) {
 	prepareDatagrams(st.fd, overheadFactor*r.cfg.bufferBytes())
 	hello := header{id: r.id, index: st.index, cfg: r.cfg}.hello()
 	in := newInbox(1)
@@ -33,7 +33,7 @@ func (r *run) introduceUDP(ctx context.Context, st *stream) (a answer, err error
 		if _, err := socket.SendSome(st.fd, hello); err != nil {
 			return 0, fmt.Errorf("hello: %w", err)
 		}
-		err = await(ctx, st.fd, unix.POLLIN, min(wait, time.Until(until)))
+		err = awaitEvent(ctx, st.fd, unix.POLLIN, min(wait, time.Until(until)))
 		if errors.Is(err, errTimeout) && time.Now().Before(until) {
 			continue
 		}
@@ -42,7 +42,7 @@ func (r *run) introduceUDP(ctx context.Context, st *stream) (a answer, err error
 				switch {
 				case h.run != r.id:
 				case h.kind == kindAnswer && a == 0:
-					a = answer(h.number)
+					a = serverAnswer(h.number)
 				case h.kind == kindData: // the answer was lost, or comes behind it
 					a = accepted
 					st.arrived(h.number, n)
@@ -60,20 +60,20 @@ func (r *run) introduceUDP(ctx context.Context, st *stream) (a answer, err error
 // the server that the generator is still running.
 type datagramReceiver struct {
 	*socket.Thread
-	run     *run
-	in      *inbox
-	heard   time.Time // when anything last came from the server
-	turn    int       // stream that speaks next
-	gone    bool      // the server says that the run is over
-	leaving bool      // the bell has rung
+	run        *run
+	in         *inbox
+	lastHeard  time.Time // when anything last came from the server
+	nextStream int       // stream that speaks next
+	noticed    bool      // the server says that the run is over
+	leaving    bool      // the bell has rung
 }
 
 func startDatagramReceiver(r *run) (*socket.Thread, error) {
-	t, err := r.watch(unix.EPOLLIN)
+	t, err := r.watchStreams(unix.EPOLLIN)
 	if err != nil {
 		return nil, err
 	}
-	c := &datagramReceiver{Thread: t, run: r, in: newInbox(inboxSize), heard: time.Now()}
+	c := &datagramReceiver{Thread: t, run: r, in: newInbox(inboxSize), lastHeard: time.Now()}
 	t.Start(context.Background(), "gw-receive", c.loop)
 	return t, nil
 }
@@ -86,12 +86,12 @@ func (c *datagramReceiver) loop() {
 	var speak, deadline time.Time
 	for pause := aliveEvery; ; {
 		now := time.Now()
-		if c.leaving && (c.gone || now.After(deadline)) {
+		if c.leaving && (c.noticed || now.After(deadline)) {
 			c.takeRest(events)
 			return
 		}
 		if !now.Before(speak) {
-			if !c.speak(now) && c.leaving {
+			if !c.sendNextNotice(now) && c.leaving {
 				return
 			}
 			speak = now.Add(pause)
@@ -132,10 +132,10 @@ func (c *datagramReceiver) takeRest(events []unix.EpollEvent) {
 	}
 }
 
-// speak has the next open stream tell the server that the run goes on, or that it is
+// sendNextNotice has the next open stream tell the server that the run goes on, or that it is
 // over. It reports whether there was one. Where the server is silent, all have ended.
-func (c *datagramReceiver) speak(now time.Time) bool {
-	if now.Sub(c.heard) > datagramPatience {
+func (c *datagramReceiver) sendNextNotice(now time.Time) bool {
+	if now.Sub(c.lastHeard) > datagramPatience {
 		c.failAll(fmt.Errorf("server %w for %s", errSilent, datagramPatience))
 	}
 	kind := byte(kindAlive)
@@ -143,12 +143,12 @@ func (c *datagramReceiver) speak(now time.Time) bool {
 		kind = kindEnd
 	}
 	for range c.run.streams {
-		st := &c.run.streams[c.turn]
-		c.turn = (c.turn + 1) % len(c.run.streams)
+		st := &c.run.streams[c.nextStream]
+		c.nextStream = (c.nextStream + 1) % len(c.run.streams)
 		if st.over.Load() {
 			continue
 		}
-		err := tell(st.fd, &peer{}, head{kind: kind, index: st.index, run: c.run.id})
+		err := sendHead(st.fd, &peer{}, head{kind: kind, index: st.index, run: c.run.id})
 		if err == nil {
 			return true
 		}
@@ -163,18 +163,18 @@ func (c *datagramReceiver) ready(st *stream) {
 		if h.run != c.run.id {
 			return
 		}
-		c.heard = time.Now()
+		c.lastHeard = time.Now()
 		switch {
 		case h.kind == kindData && !c.run.sends:
 			st.arrived(h.number, n)
 		case h.kind == kindEnd:
-			c.gone = true
+			c.noticed = true
 		}
 	})
 	if err != nil {
 		c.fail(st, fmt.Errorf("receiving: %w", err))
 	}
-	if c.gone && !c.leaving {
+	if c.noticed && !c.leaving {
 		c.failAll(errors.New("server knows of no such run any more"))
 	}
 }

@@ -14,19 +14,19 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// settled waits until all that was sent has arrived or is known to be lost, and
+// awaitSettled waits until all that was sent has arrived or is known to be lost, and
 // returns both ends' Stats. The sender has stopped.
-func settled(t testing.TB, g *Generator, s *Server) (sender, receiver counts) {
+func awaitSettled(t testing.TB, g *Generator, s *Server) (sender, receiver counts) {
 	t.Helper()
 	labtest.Await(t, "the last datagram", func() bool {
-		sender, receiver = sides(g, s)
+		sender, receiver = bothCounts(g, s)
 		return receiver.Datagrams.Received+receiver.Datagrams.Lost == sender.Datagrams.Sent
 	})
 	return sender, receiver
 }
 
 // nft changes the namespace's rules.
-func (s *space) nft(t testing.TB, rules string) {
+func (s *namespace) nft(t testing.TB, rules string) {
 	t.Helper()
 	s.Run(t, "nft '"+rules+"'")
 }
@@ -42,21 +42,21 @@ func TestDatagramsLost(t *testing.T) {
 		}
 		g := p.client.startDatagrams(t, Config{Streams: 5, RateBps: 5e7, Direction: dir, MaxSeconds: 2}, addr)
 		awaitPayload(t, g, srv)
-		if _, got := sides(g, srv); got.Datagrams.Lost != 0 {
+		if _, got := bothCounts(g, srv); got.Datagrams.Lost != 0 {
 			t.Errorf("%s: %d lost of %d before any were dropped", dir, got.Datagrams.Lost, got.Datagrams.Received)
 		}
 		// 1500 bytes and longer: not what the ends tell each other. The last one of a
 		// stream is not missed where nothing comes after it, so the rule goes before that.
 		receiver.nft(t, "table ip t { chain c { type filter hook input priority 0; meta length >= 1500 numgen inc mod 10 "+
 			"== 3 counter drop; }; }")
-		labtest.Await(t, "losses", func() bool { _, got := sides(g, srv); return got.Datagrams.Lost > 100 })
+		labtest.Await(t, "losses", func() bool { _, got := bothCounts(g, srv); return got.Datagrams.Lost > 100 })
 		receiver.nft(t, "flush ruleset")
 		near := g.pacer
 		if dir == result.Down {
-			near = srv.last().pacer
+			near = srv.lastRun().pacer
 		}
 		<-near.Done()
-		sent, got := settled(t, g, srv)
+		sent, got := awaitSettled(t, g, srv)
 		t.Logf("%s: sent %d received %d lost %d reordered %d", dir, sent.Datagrams.Sent, got.Datagrams.Received,
 			got.Datagrams.Lost, got.Datagrams.Reordered)
 		checkArrived(t, g, srv)
@@ -64,14 +64,14 @@ func TestDatagramsLost(t *testing.T) {
 }
 
 // newest is the run that came last.
-func (a *Server) last() *serverRun {
+func (a *Server) lastRun() *serverRun {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.runs[len(a.runs)-1]
 }
 
-// TestHelloLost has a server that first hears nothing.
-func TestHelloLost(t *testing.T) {
+// TestFirstDatagramsLost has a server that first hears nothing.
+func TestFirstDatagramsLost(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
 	p.server.nft(t, "table ip t { chain c { type filter hook input priority 0; udp dport "+fmt.Sprint(addr.Port())+
@@ -94,8 +94,8 @@ func TestHelloLost(t *testing.T) {
 	awaitPayload(t, g, srv)
 }
 
-// TestDatagramsUnheard cuts both ends off from each other: both must stop, and say so.
-func TestDatagramsUnheard(t *testing.T) {
+// TestDatagramsWithoutPath cuts both ends off from each other: both must stop, and say so.
+func TestDatagramsWithoutPath(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	p := newPair(t)
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
@@ -106,14 +106,14 @@ func TestDatagramsUnheard(t *testing.T) {
 	for _, g := range all {
 		awaitPayload(t, g, srv)
 	}
-	for _, s := range []*space{p.client, p.server} {
+	for _, s := range []*namespace{p.client, p.server} {
 		s.nft(t, "table ip t { chain c { type filter hook input priority 0; meta l4proto udp drop; }; }")
 	}
 	labtest.Await(t, "all streams to break", func() bool {
 		far := srv.counts(2)
 		return all[0].counts().Broken+all[1].counts().Broken == 6 && far[0].Broken+far[1].Broken == 6
 	})
-	for _, pacer := range []*pacer{all[0].pacer, srv.last().pacer} {
+	for _, pacer := range []*pacer{all[0].pacer, srv.lastRun().pacer} {
 		<-pacer.Done()
 	}
 	if st := all[0].counts(); !strings.Contains(st.FirstError, errSilent.Error()) {
@@ -158,7 +158,7 @@ func TestDatagramsEnd(t *testing.T) {
 		}
 		awaitPayload(t, g, srv)
 		cancel()
-		r := srv.last()
+		r := srv.lastRun()
 		labtest.Await(t, "the server's side to end", func() bool { srv.mu.Lock(); defer srv.mu.Unlock(); return r.ended })
 		g.Close()
 		if near, far := g.counts(), srv.counts(1)[0]; near.Broken+far.Broken != 0 {
@@ -168,15 +168,15 @@ func TestDatagramsEnd(t *testing.T) {
 	}
 }
 
-// TestDatagramsUncut has sockets that the kernel cuts nothing for: those without
+// TestDatagramsWithoutSegmentation has sockets that the kernel cuts nothing for: those without
 // checksums.
-func TestDatagramsUncut(t *testing.T) {
+func TestDatagramsWithoutSegmentation(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
 	g := p.client.startDatagrams(t, Config{Streams: 10, RateBps: 1e8, MaxSeconds: 1}, addr,
 		func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1) })
 	<-g.pacer.Done()
-	sent, got := settled(t, g, srv)
+	sent, got := awaitSettled(t, g, srv)
 	t.Logf("sender   %s", describe(sent))
 	if sent.Datagrams.Sent != sent.Bursts*44 || sent.Broken != 0 {
 		t.Errorf("%d datagrams in %d bursts of 44: %s", sent.Datagrams.Sent, sent.Bursts, describe(sent))

@@ -55,13 +55,13 @@ func (s *datagramServer) take(now time.Time, h head, n int, text []byte, from *p
 		if err == nil && asked.cfg.UDP && asked.id == h.run {
 			a = s.join(now, asked, from)
 		}
-		_ = tell(s.fd, from, head{kind: kindAnswer, index: h.index, run: h.run, number: int64(a)})
+		_ = sendHead(s.fd, from, head{kind: kindAnswer, index: h.index, run: h.run, number: int64(a)})
 		return
 	}
-	r := s.find(h.run)
+	r := s.runByID(h.run)
 	if r == nil || r.ended || h.index >= len(r.streams) {
 		if h.kind == kindAlive || h.kind == kindEnd {
-			_ = tell(s.fd, from, head{kind: kindEnd, index: h.index, run: h.run})
+			_ = sendHead(s.fd, from, head{kind: kindEnd, index: h.index, run: h.run})
 		}
 		return
 	}
@@ -72,15 +72,15 @@ func (s *datagramServer) take(now time.Time, h head, n int, text []byte, from *p
 		}
 	case kindAlive:
 		r.heard = now
-		_ = tell(s.fd, from, h)
+		_ = sendHead(s.fd, from, h)
 	case kindEnd:
 		s.leave(r, nil)
-		_ = tell(s.fd, from, h)
+		_ = sendHead(s.fd, from, h)
 	}
 }
 
 // join adds a stream to its run; with its last stream the run begins.
-func (s *datagramServer) join(now time.Time, h header, from *peer) answer {
+func (s *datagramServer) join(now time.Time, h header, from *peer) serverAnswer {
 	r := s.admit(h)
 	if r == nil {
 		return refusedRun

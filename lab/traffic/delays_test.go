@@ -24,7 +24,7 @@ func TestDelays(t *testing.T) {
 func TestStreamsTellHowTheyBegan(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
-	near, _ := sides(p.start(t, Config{Streams: 20, RateBps: 1e6}, addr), srv)
+	near, _ := bothCounts(p.start(t, Config{Streams: 20, RateBps: 1e6}, addr), srv)
 	for what, d := range map[string]Delays{"connecting": near.Connect, "first byte": near.FirstByte} {
 		if d.P50 <= 0 || d.P99 < d.P50 || d.Max < d.P99 {
 			t.Errorf("%s: %+v", what, d)

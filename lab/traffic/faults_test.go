@@ -19,7 +19,7 @@ import (
 
 func TestServerKilled(t *testing.T) {
 	for _, dir := range []string{result.Up, result.Down} {
-		s := &space{netnstest.NewSpace(t)}
+		s := &namespace{netnstest.NewSpace(t)}
 		addr := netip.MustParseAddrPort("127.0.0.1:5402")
 		server := startProcess(t, s, addr)
 		g, err := Start(context.Background(), Config{Streams: 10, RateBps: 1e9, Direction: dir}, s.dial(addr))
@@ -50,10 +50,10 @@ func TestStreamReset(t *testing.T) {
 		var a, b counts
 		books := newAudit(t, g, srv)
 		books.broken = 1
-		keepsUp(t, func() error {
-			a, _ = sides(g, srv)
-			books.during(t, 500*time.Millisecond)
-			b, _ = sides(g, srv)
+		untilOnSchedule(t, func() error {
+			a, _ = bothCounts(g, srv)
+			books.watchFor(t, 500*time.Millisecond)
+			b, _ = bothCounts(g, srv)
 			if r := rate(a, b) / 2e8; r < 0.7 || r > 0.93 {
 				return fmt.Errorf("%s: seven of eight streams carry %.3f of the rate, want 0.875", dir, r)
 			}
@@ -78,7 +78,7 @@ func TestFullSocket(t *testing.T) {
 	defer unix.Close(lazy)
 	_ = unix.SetsockoptInt(lazy, unix.SOL_SOCKET, unix.SO_RCVBUF, 64<<10)
 	go func() {
-		if await(context.Background(), lazy, unix.POLLIN, handshakeTimeout) != nil {
+		if awaitEvent(context.Background(), lazy, unix.POLLIN, handshakeTimeout) != nil {
 			return
 		}
 		if fd, _, err := unix.Accept(lazy); err == nil {
@@ -97,9 +97,9 @@ func TestFullSocket(t *testing.T) {
 	defer g.Close()
 	labtest.Await(t, "shortfall", func() bool { return g.counts().ShortfallBytes > 0 })
 	books := newAudit(t, g, nil)
-	keepsUp(t, func() error {
+	untilOnSchedule(t, func() error {
 		a, na := g.run.streams[1].bytes.Load(), g.counts().AtNs
-		books.during(t, 500*time.Millisecond)
+		books.watchFor(t, 500*time.Millisecond)
 		got := float64(g.run.streams[1].bytes.Load()-a) * 8 / (float64(g.counts().AtNs-na) / 1e9)
 		if got < 0.7e8 || got > 1.1e8 {
 			return fmt.Errorf("the healthy stream carries %.0f bit/s, want 1e8", got)
@@ -138,7 +138,7 @@ func TestContextEnds(t *testing.T) {
 func (s *Server) ended(id RunID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.find(id)
+	r := s.runByID(id)
 	return r != nil && r.ended
 }
 
@@ -169,7 +169,7 @@ func TestRunsApart(t *testing.T) {
 	})
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	if srv.find(up.run.id) == nil {
+	if srv.runByID(up.run.id) == nil {
 		t.Error("a run that goes on was forgotten")
 	}
 }
@@ -199,8 +199,8 @@ func TestStartNamesTheClient(t *testing.T) {
 	}
 }
 
-// TestNothingLeft counts descriptors and threads before and after.
-func TestNothingLeft(t *testing.T) {
+// TestNoDescriptorOrThreadIsLeft counts descriptors and threads before and after.
+func TestNoDescriptorOrThreadIsLeft(t *testing.T) {
 	p := newPair(t)
 	count := func(dir string) int {
 		names, err := os.ReadDir("/proc/self/" + dir)
@@ -250,7 +250,7 @@ func TestNothingLeft(t *testing.T) {
 // TestServerOutOfDescriptors takes the server's descriptors away: a client must
 // be told at once, and the server must go on afterwards.
 func TestServerOutOfDescriptors(t *testing.T) {
-	s := &space{netnstest.NewSpace(t)}
+	s := &namespace{netnstest.NewSpace(t)}
 	addr := netip.MustParseAddrPort("127.0.0.1:5403")
 	server := startProcess(t, s, addr)
 	var old unix.Rlimit
@@ -278,7 +278,7 @@ func TestServerOutOfDescriptors(t *testing.T) {
 }
 
 func TestStreamsIPv6(t *testing.T) {
-	s := &space{netnstest.NewSpace(t)}
+	s := &namespace{netnstest.NewSpace(t)}
 	srv := s.serve(t, netip.IPv6Loopback(), false)
 	addr := srv.addr(netip.IPv6Loopback())
 	g, err := Start(
@@ -296,8 +296,8 @@ func TestStreamsIPv6(t *testing.T) {
 	awaitPayload(t, g, srv)
 }
 
-// TestSpareIsTakenAgain: without one the server could refuse nobody, for as long as it runs.
-func TestSpareIsTakenAgain(t *testing.T) {
+// TestSpareDescriptorIsReopened: without one the server could refuse nobody, for as long as it runs.
+func TestSpareDescriptorIsReopened(t *testing.T) {
 	var srv Server
 	fd, err := srv.listenTCP(netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {

@@ -73,7 +73,7 @@ func (r *run) connectOne(ctx context.Context, i int, dial DialFunc, connect, fir
 }
 
 // introduceTCP sends the header of a stream and returns the server's answer.
-func (r *run) introduceTCP(ctx context.Context, st *stream) (answer, error) {
+func (r *run) introduceTCP(ctx context.Context, st *stream) (serverAnswer, error) {
 	if r.sends {
 		if err := prepareSender(st.fd, r.cfg); err != nil {
 			return 0, err
@@ -91,9 +91,9 @@ func (r *run) introduceTCP(ctx context.Context, st *stream) (answer, error) {
 }
 
 // readAnswer takes exactly one byte: payload may already follow it.
-func readAnswer(ctx context.Context, fd int) (answer, error) {
+func readAnswer(ctx context.Context, fd int) (serverAnswer, error) {
 	var b [1]byte
-	err := await(ctx, fd, unix.POLLIN, handshakeTimeout)
+	err := awaitEvent(ctx, fd, unix.POLLIN, handshakeTimeout)
 	if err == nil {
 		var n int
 		if n, err = unix.Read(fd, b[:]); n == 0 {
@@ -103,5 +103,5 @@ func readAnswer(ctx context.Context, fd int) (answer, error) {
 	if err != nil {
 		return 0, fmt.Errorf("waiting for the server to accept: %w", err)
 	}
-	return answer(b[0]), nil
+	return serverAnswer(b[0]), nil
 }

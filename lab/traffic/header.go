@@ -30,18 +30,18 @@ const (
 
 var headerMagic = [4]byte{'G', 'W', 'S', 'T'}
 
-// answer is the server's one byte.
-type answer byte
+// serverAnswer is the server's one byte.
+type serverAnswer byte
 
 const (
-	accepted      answer = 1
-	refusedHeader answer = 2
-	refusedRun    answer = 3
-	refusedSocket answer = 4
+	accepted      serverAnswer = 1
+	refusedHeader serverAnswer = 2
+	refusedRun    serverAnswer = 3
+	refusedSocket serverAnswer = 4
 )
 
-func (a answer) String() string {
-	known := map[answer]string{
+func (a serverAnswer) String() string {
+	known := map[serverAnswer]string{
 		accepted:      "accepted",
 		refusedHeader: "header not understood (another version of gateweigh on the server?)",
 		refusedRun:    "stream does not fit the others of its run",

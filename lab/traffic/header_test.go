@@ -94,7 +94,7 @@ func TestServerRefuses(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
 	dial := p.client.dial(addr)
-	ask := func(b []byte) (answer, error) {
+	ask := func(b []byte) (serverAnswer, error) {
 		fd, err := dial(context.Background(), 0)
 		if err != nil {
 			t.Fatal(err)

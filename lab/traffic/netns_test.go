@@ -11,20 +11,20 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// space is a network namespace that listens and dials.
-type space struct{ *netnstest.Space }
+// namespace is a network namespace that listens and dials.
+type namespace struct{ *netnstest.Space }
 
 // pair is a client and a server namespace joined by a link.
-type pair struct{ client, server *space }
+type pair struct{ client, server *namespace }
 
 func newPair(t testing.TB) pair {
 	t.Helper()
 	p := labtest.NewPair(t)
-	return pair{&space{p.Client}, &space{p.Server}}
+	return pair{&namespace{p.Client}, &namespace{p.Server}}
 }
 
 // listen opens a listening socket that no server reads; the address is for dial.
-func (s *space) listen(t testing.TB) (fd int, addr netip.AddrPort) {
+func (s *namespace) listen(t testing.TB) (fd int, addr netip.AddrPort) {
 	t.Helper()
 	var err error
 	s.Do(func() { fd, err = new(Server).listenTCP(netip.AddrPortFrom(labtest.ServerIP, 0)) })
@@ -57,7 +57,7 @@ func (s *Server) addr(ip netip.Addr) netip.AddrPort {
 }
 
 // dial makes the socket in s and connects it from wherever it is called.
-func (s *space) dial(addr netip.AddrPort) DialFunc {
+func (s *namespace) dial(addr netip.AddrPort) DialFunc {
 	return func(ctx context.Context, _ int) (fd int, err error) {
 		s.Do(func() { fd, err = NewSocket(addr.Addr(), false) })
 		if err != nil {
@@ -72,7 +72,7 @@ func (s *space) dial(addr netip.AddrPort) DialFunc {
 }
 
 // serve starts a server in s.
-func (s *space) serve(t testing.TB, ip netip.Addr, udp bool) *Server {
+func (s *namespace) serve(t testing.TB, ip netip.Addr, udp bool) *Server {
 	t.Helper()
 	var srv *Server
 	var err error
@@ -91,8 +91,8 @@ func (p pair) serve(t testing.TB) (*Server, netip.AddrPort) {
 	return s, s.addr(labtest.ServerIP)
 }
 
-// sides are both ends' counts of a run.
-func sides(g *Generator, s *Server) (sender, receiver counts) {
+// bothCounts are both ends' counts of a run.
+func bothCounts(g *Generator, s *Server) (sender, receiver counts) {
 	far := s.countsOf(g.run.id)
 	if g.run.sends {
 		return g.counts(), far
@@ -115,7 +115,7 @@ func (p pair) start(t testing.TB, cfg Config, addr netip.AddrPort) *Generator {
 func runs(g *Generator, a *Server) (sender, receiver *run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	far := a.find(g.run.id).run
+	far := a.runByID(g.run.id).run
 	if g.run.sends {
 		return g.run, far
 	}

@@ -28,8 +28,8 @@ func (p *peer) name() (*byte, uint32) {
 	return &p.raw[0], p.n
 }
 
-// tell sends a head without payload. Callers repeat until answered.
-func tell(fd int, to *peer, h head) error {
+// sendHead sends a head without payload. Callers repeat until answered.
+func sendHead(fd int, to *peer, h head) error {
 	b := make([]byte, headSize)
 	h.put(b)
 	name, n := to.name()
@@ -81,7 +81,7 @@ func (o *outbox) write(st *stream, payload []byte) (int, error) {
 	}
 	sent := 0
 	for sent < len(payload) {
-		n, err := o.some(fd, to, payload[sent:min(len(payload), sent+o.most())])
+		n, err := o.sendSome(fd, to, payload[sent:min(len(payload), sent+o.maxCallBytes())])
 		if err != nil {
 			return sent, err
 		}
@@ -94,25 +94,25 @@ func (o *outbox) write(st *stream, payload []byte) (int, error) {
 	return sent, nil
 }
 
-// most is how many bytes one call takes.
-func (o *outbox) most() int {
+// maxCallBytes is how many bytes one call takes.
+func (o *outbox) maxCallBytes() int {
 	if o.single {
 		return mostSegments * o.segment
 	}
 	return min(mostSegments, MaxDatagram/o.segment) * o.segment
 }
 
-// some sends datagrams in one call, and none when the socket or the link is full.
-func (o *outbox) some(fd int, to *peer, b []byte) (n int, err error) {
+// sendSome sends datagrams in one call, and none when the socket or the link is full.
+func (o *outbox) sendSome(fd int, to *peer, b []byte) (n int, err error) {
 	errno := unix.EIO
 	if !o.single {
-		n, errno = o.cut(fd, to, b)
+		n, errno = o.sendSegmented(fd, to, b)
 	}
 	if errno == unix.EIO || errno == unix.EINVAL {
 		// In older kernels EINVAL also stands for datagrams that are too long: the call that
 		// follows then returns the right error.
 		o.single = true
-		n, errno = o.singly(fd, to, b)
+		n, errno = o.sendEach(fd, to, b)
 	}
 	switch errno {
 	case 0, unix.EAGAIN, unix.ENOBUFS:
@@ -123,8 +123,8 @@ func (o *outbox) some(fd int, to *peer, b []byte) (n int, err error) {
 	return n, fmt.Errorf("sending: %w", errno)
 }
 
-// cut has the kernel cut b into datagrams.
-func (o *outbox) cut(fd int, to *peer, b []byte) (int, unix.Errno) {
+// sendSegmented has the kernel cut b into datagrams.
+func (o *outbox) sendSegmented(fd int, to *peer, b []byte) (int, unix.Errno) {
 	o.iov.Base = &b[0]
 	o.iov.SetLen(len(b))
 	o.call.Name, o.call.Namelen = to.name()
@@ -136,9 +136,9 @@ func (o *outbox) cut(fd int, to *peer, b []byte) (int, unix.Errno) {
 		unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&o.call)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0, 0)
 }
 
-// singly sends the datagrams of b, at most mostSegments, and returns the bytes of those
+// sendEach sends the datagrams of b, at most mostSegments, and returns the bytes of those
 // that were taken.
-func (o *outbox) singly(fd int, to *peer, b []byte) (int, unix.Errno) {
+func (o *outbox) sendEach(fd int, to *peer, b []byte) (int, unix.Errno) {
 	n := 0
 	for ; n*o.segment < len(b); n++ {
 		o.eachIov[n].Base = &b[n*o.segment]

@@ -38,16 +38,16 @@ const (
 // start another one. Forgetting moves t0, never k, so the shares stay even.
 type pacer struct {
 	*socket.Thread
-	run      *run
-	interval float64   // ns from burst to burst
-	burst    int       // bytes
-	payload  []byte    // long enough for a burst and the debt before it
-	began    time.Time // t0 before anything was forgotten; set before the run says that it is open
-	t0       time.Time
-	sent     int64   // k: bursts since t0
-	place    float64 // u: of burst k in its interval
-	chance   *rand.Rand
-	write    writeFunc
+	run           *run
+	interval      float64   // ns from burst to burst
+	burst         int       // bytes
+	payload       []byte    // long enough for a burst and the debt before it
+	scheduleStart time.Time // t0 before anything was forgotten; set before the run says that it is open
+	t0            time.Time
+	sent          int64   // k: bursts since t0
+	place         float64 // u: of burst k in its interval
+	chance        *rand.Rand
+	write         writeFunc
 }
 
 // writeFunc hands a stream's payload to the kernel and returns how many bytes it took,
@@ -65,7 +65,7 @@ func startPacer(r *run, write writeFunc) (*pacer, error) {
 	}
 	work := p.loop
 	if r.cfg.Unpaced() {
-		work = p.fill
+		work = p.sendUnpaced
 	}
 	p.Start(context.Background(), "gw-send", work)
 	return p, nil
@@ -90,13 +90,13 @@ func (p *pacer) loop() {
 	if !p.run.cfg.UDP {
 		p.prime()
 	}
-	p.began = time.Now()
-	p.t0 = p.began
+	p.scheduleStart = time.Now()
+	p.t0 = p.scheduleStart
 	p.run.open.Store(true)
 	end := p.t0.Add(time.Duration(p.run.cfg.MaxSeconds) * time.Second)
 	for !p.Stopping() {
 		now := time.Now()
-		if now.After(end) || p.over() {
+		if now.After(end) || p.noneLeft() {
 			return
 		}
 		if ahead := p.due().Sub(now); ahead > 0 {
@@ -149,8 +149,8 @@ func (p *pacer) primeTogether(group []stream) {
 	}
 }
 
-// over reports, at the beginning of a round, whether no stream is left to send on.
-func (p *pacer) over() bool {
+// noneLeft reports, at the beginning of a round, whether no stream is left to send on.
+func (p *pacer) noneLeft() bool {
 	if p.sent%int64(len(p.run.streams)) != 0 {
 		return false
 	}

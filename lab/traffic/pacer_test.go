@@ -16,8 +16,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// TestForget holds the pacer's clock back and looks at what it makes up for.
-func TestForget(t *testing.T) {
+// TestPacerGivesUpLateBursts holds the pacer's clock back and looks at what it makes up for.
+func TestPacerGivesUpLateBursts(t *testing.T) {
 	for _, c := range []struct {
 		rate  float64
 		late  time.Duration
@@ -68,7 +68,7 @@ func TestDiscard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(from)
-	await(context.Background(), fd, unix.POLLIN, handshakeTimeout)
+	awaitEvent(context.Background(), fd, unix.POLLIN, handshakeTimeout)
 	to, _, err := unix.Accept(fd)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestDiscard(t *testing.T) {
 	defer unix.Close(to)
 	total := 0
 	for total < 500000 {
-		await(context.Background(), from, unix.POLLOUT, handshakeTimeout)
+		awaitEvent(context.Background(), from, unix.POLLOUT, handshakeTimeout)
 		n, err := socket.SendSome(from, make([]byte, min(60000, 500000-total)))
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func TestDiscard(t *testing.T) {
 	}
 	got := 0
 	for got < total {
-		await(context.Background(), to, unix.POLLIN, handshakeTimeout)
+		awaitEvent(context.Background(), to, unix.POLLIN, handshakeTimeout)
 		n, err := discardSome(to)
 		if err != nil {
 			t.Fatal(err)
@@ -96,13 +96,13 @@ func TestDiscard(t *testing.T) {
 		t.Errorf("%d of %d bytes, then %v", got, total, err)
 	}
 	socket.SendSome(from, []byte("after"))
-	await(context.Background(), to, unix.POLLIN, handshakeTimeout)
+	awaitEvent(context.Background(), to, unix.POLLIN, handshakeTimeout)
 	b := make([]byte, 10)
 	if n, _ := unix.Read(to, b); string(b[:max(n, 0)]) != "after" {
 		t.Errorf("after the discarded bytes came %q", b[:max(n, 0)])
 	}
 	unix.Shutdown(from, unix.SHUT_WR)
-	await(context.Background(), to, unix.POLLIN, handshakeTimeout)
+	awaitEvent(context.Background(), to, unix.POLLIN, handshakeTimeout)
 	if _, err := discardSome(to); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v", err)
 	}
@@ -113,7 +113,7 @@ func TestDiscard(t *testing.T) {
 func BenchmarkBurst(b *testing.B) {
 	for _, segments := range []int{2, 8, 44} {
 		b.Run(fmt.Sprint(segments), func(b *testing.B) {
-			s := &space{netnstest.NewSpace(b)}
+			s := &namespace{netnstest.NewSpace(b)}
 			s.Run(b, "ip", "link", "set", "lo", "up")
 			lo := netip.MustParseAddr("127.0.0.1")
 			srv := s.serve(b, lo, false)

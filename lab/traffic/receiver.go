@@ -64,7 +64,7 @@ type receiver struct {
 }
 
 func startReceiver(r *run) (*socket.Thread, error) {
-	t, err := r.watch(unix.EPOLLIN | unix.EPOLLRDHUP)
+	t, err := r.watchStreams(unix.EPOLLIN | unix.EPOLLRDHUP)
 	if err != nil {
 		return nil, err
 	}

@@ -102,13 +102,13 @@ func (r *run) end(st *stream, err error) {
 	}
 }
 
-func (r *run) fill(s *Stats) {
+func (r *run) addToStats(s *Stats) {
 	s.Open = !r.sends || r.open.Load()
 	s.Connect, s.FirstByte = r.connect, r.firstByte
 	s.Bursts, s.Broken = r.bursts.Load(), int(r.broken.Load())
 	for i := range r.streams {
 		if r.cfg.UDP {
-			s.Datagrams = s.Datagrams.Add(r.streams[i].counted(r.sends))
+			s.Datagrams = s.Datagrams.Add(r.streams[i].datagramCounts(r.sends))
 		}
 		if !r.sends {
 			s.ReceivedBytes += r.streams[i].bytes.Load()
@@ -143,8 +143,8 @@ func (r *run) closeSockets() error {
 	return errors.Join(errs...)
 }
 
-// watch prepares a thread that watches all streams of a generator: stream i under id i+1.
-func (r *run) watch(events uint32) (*socket.Thread, error) {
+// watchStreams prepares a thread that watches all streams of a generator: stream i under id i+1.
+func (r *run) watchStreams(events uint32) (*socket.Thread, error) {
 	t, err := socket.NewThread()
 	if err != nil {
 		return nil, err

@@ -88,8 +88,8 @@ func (s *Server) loop(events []unix.EpollEvent) {
 	}
 }
 
-// find is only for the server's thread, which needs no lock to read.
-func (s *Server) find(id RunID) *serverRun {
+// runByID is only for the server's thread, which needs no lock to read.
+func (s *Server) runByID(id RunID) *serverRun {
 	for _, r := range slices.Backward(s.runs) {
 		if r.id == id {
 			return r
@@ -101,7 +101,7 @@ func (s *Server) find(id RunID) *serverRun {
 // admit finds or makes the run of a stream; nil when the stream does not fit it. With a new
 // run it forgets the oldest of the ended ones.
 func (s *Server) admit(h header) *serverRun {
-	if r := s.find(h.id); r != nil {
+	if r := s.runByID(h.id); r != nil {
 		if r.ended || r.cfg != h.cfg {
 			return nil
 		}
@@ -175,7 +175,7 @@ func (s *Server) Stats(n int) []Stats {
 	list := make([]Stats, max(1, len(runs)))
 	list[0].Threads = []ThreadCPU{{"receive", s.CPUNs()}}
 	for i, r := range runs {
-		r.fill(&list[i])
+		r.addToStats(&list[i])
 		if r.pacer != nil {
 			list[i].Threads = append(list[i].Threads, ThreadCPU{"send " + strconv.Itoa(i+1), r.pacer.CPUNs()})
 		}

@@ -49,13 +49,13 @@ func TestSharesCountFromTheMark(t *testing.T) {
 		r.streams[i].bytes.Store(int64(1000 * i))
 	}
 	var s Stats
-	if r.fill(&s); s.Shares != (Shares{}) {
+	if r.addToStats(&s); s.Shares != (Shares{}) {
 		t.Errorf("before the first mark: %+v", s.Shares)
 	}
 	r.mark()
 	r.streams[1].bytes.Add(40)
 	r.streams[2].bytes.Add(20)
-	if r.fill(&s); s.Shares != sharesOf(0, 40, 20) {
+	if r.addToStats(&s); s.Shares != sharesOf(0, 40, 20) {
 		t.Errorf("since the mark: %+v, want 0, 40 and 20", s.Shares)
 	}
 	if r.mark(); r.shares() != sharesOf(0, 0, 0) {

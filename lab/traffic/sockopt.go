@@ -68,7 +68,7 @@ func Connect(ctx context.Context, fd int, local netip.Addr, remote netip.AddrPor
 	}
 	err := unix.Connect(fd, socket.Addr(remote))
 	if err == unix.EINPROGRESS || err == unix.EINTR {
-		if err = await(ctx, fd, unix.POLLOUT, handshakeTimeout); err == nil {
+		if err = awaitEvent(ctx, fd, unix.POLLOUT, handshakeTimeout); err == nil {
 			var code int
 			if code, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); code != 0 {
 				err = unix.Errno(code)
@@ -105,8 +105,8 @@ const handshakeTimeout = 20 * time.Second
 // errTimeout is the end of a wait that nothing answered.
 var errTimeout = fmt.Errorf("no answer in %s", handshakeTimeout)
 
-// await blocks until fd is ready, ctx ends, or the time is over: then it returns errTimeout.
-func await(ctx context.Context, fd int, events int16, within time.Duration) error {
+// awaitEvent blocks until fd is ready, ctx ends, or the time is over: then it returns errTimeout.
+func awaitEvent(ctx context.Context, fd int, events int16, within time.Duration) error {
 	const slice = 100 * time.Millisecond // between looks at ctx
 	fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
 	for until := time.Now().Add(within); ; {

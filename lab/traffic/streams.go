@@ -133,7 +133,7 @@ func (g *Generator) startThreads() (err error) {
 // Stats reads the counters; it may be called at any time, also after Close.
 func (g *Generator) Stats() Stats {
 	var s Stats
-	g.run.fill(&s)
+	g.run.addToStats(&s)
 	if g.pacer != nil {
 		s.Threads = append(s.Threads, ThreadCPU{"send", g.pacer.CPUNs()})
 	}

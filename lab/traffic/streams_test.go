@@ -50,7 +50,7 @@ type process struct {
 	out *bufio.Reader
 }
 
-func startProcess(t *testing.T, s *space, addr netip.AddrPort) *process {
+func startProcess(t *testing.T, s *namespace, addr netip.AddrPort) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0])}
 	p.cmd.Env = append(os.Environ(), serveVar+"="+addr.String())
@@ -93,18 +93,18 @@ func TestStreamsShareAndRate(t *testing.T) {
 			cfg := Config{Streams: c.streams, RateBps: c.mbps * 1e6, Direction: c.dir}
 			g := p.start(t, cfg, addr)
 			books := newAudit(t, g, srv)
-			books.during(t, 500*time.Millisecond)
+			books.watchFor(t, 500*time.Millisecond)
 			sender := p.client
 			if c.dir == result.Down {
 				sender = p.server
 			}
 			var sent0, sent1, got0, got1 counts
 			var before, after map[string]int64
-			keepsUp(t, func() error {
-				sent0, got0 = sides(g, srv)
+			untilOnSchedule(t, func() error {
+				sent0, got0 = bothCounts(g, srv)
 				before = labtest.Counters(t, sender.Space)
-				books.during(t, 1500*time.Millisecond)
-				sent1, got1 = sides(g, srv)
+				books.watchFor(t, 1500*time.Millisecond)
+				sent1, got1 = bothCounts(g, srv)
 				after = labtest.Counters(t, sender.Space)
 				return checkRate(c.mbps*1e6, sent0, sent1, got0, got1)
 			})
@@ -125,10 +125,10 @@ func TestStreamsShareAndRate(t *testing.T) {
 	}
 }
 
-// keepsUp measures window after window until a rate is in one as it should be: a busy
+// untilOnSchedule measures window after window until a rate is in one as it should be: a busy
 // machine keeps a sender from its schedule, at times for longer than a window. What
 // holds on any machine is for audit, over the whole run.
-func keepsUp(t *testing.T, window func() error) {
+func untilOnSchedule(t *testing.T, window func() error) {
 	t.Helper()
 	var err error
 	for range 10 {
@@ -156,7 +156,7 @@ func checkRate(bps float64, sent0, sent1, got0, got1 counts) error {
 // TestStreams10000 has server and generator in processes of their own: 20,000
 // sockets do not fit one.
 func TestStreams10000(t *testing.T) {
-	s := &space{netnstest.NewSpace(t)}
+	s := &namespace{netnstest.NewSpace(t)}
 	s.Run(t, "sysctl -qw net.ipv4.tcp_slow_start_after_idle=0")
 	addr := netip.MustParseAddrPort("127.0.0.1:5401")
 	for _, dir := range []string{result.Up, result.Down} {
@@ -172,10 +172,10 @@ func TestStreams10000(t *testing.T) {
 		var books *audit
 		if dir == result.Up {
 			books = newAudit(t, g, nil)
-			window = func() { books.during(t, 2*time.Second) }
+			window = func() { books.watchFor(t, 2*time.Second) }
 		}
 		var b counts
-		keepsUp(t, func() error {
+		untilOnSchedule(t, func() error {
 			a := g.counts()
 			window()
 			b = g.counts()
@@ -186,7 +186,7 @@ func TestStreams10000(t *testing.T) {
 		})
 		checkShares(t, g.run, 8*1448*2)
 		if dir == result.Up {
-			books.look(t)
+			books.readBooks(t)
 		}
 		far := server.finish(t) // before Close: both ends still open
 		g.Close()
@@ -207,7 +207,7 @@ func TestEndsByItself(t *testing.T) {
 	case <-time.After(2 * time.Minute):
 		t.Fatal("still sending")
 	}
-	if s, _ := sides(g, srv); s.SentBytes == 0 || s.CPUNs == 0 {
+	if s, _ := bothCounts(g, srv); s.SentBytes == 0 || s.CPUNs == 0 {
 		t.Errorf("nothing kept: %s", describe(s))
 	}
 }

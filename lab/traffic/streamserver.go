@@ -179,7 +179,7 @@ func (s *streamServer) readHeader(id int32, c *conn) {
 }
 
 // join makes the connection a stream of its run.
-func (s *streamServer) join(h header, c *conn) answer {
+func (s *streamServer) join(h header, c *conn) serverAnswer {
 	if h.cfg.Direction == result.Down {
 		if prepareSender(c.fd, h.cfg) != nil {
 			return refusedSocket

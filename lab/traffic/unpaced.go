@@ -14,8 +14,8 @@ const unpacedBytes = 8 << 20
 // Unpaced reports whether a run has no schedule: TCP alone says how fast it sends.
 func (c Config) Unpaced() bool { return c.RateBps == 0 }
 
-// fill sends on every stream what its socket takes, until Close, MaxSeconds are over, or no stream is left.
-func (p *pacer) fill() {
+// sendUnpaced sends on every stream what its socket takes, until Close, MaxSeconds are over, or no stream is left.
+func (p *pacer) sendUnpaced() {
 	open := 0
 	for i := range p.run.streams {
 		if err := p.Add(p.run.streams[i].fd, int32(i+1), unix.EPOLLOUT); err != nil {

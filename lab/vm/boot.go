@@ -27,7 +27,7 @@ func boot(ctx context.Context, cfg Config, m machine) (out Ended, err error) {
 	if err := p.port.SetDeadline(start.Add(cfg.BootTimeout * time.Duration(m.slower))); err != nil {
 		return out, err
 	}
-	g, err := p.greeted(ctx, w, m)
+	g, err := p.awaitHello(ctx, w, m)
 	if err != nil {
 		return out, err
 	}
@@ -45,7 +45,7 @@ func boot(ctx context.Context, cfg Config, m machine) (out Ended, err error) {
 	if err != nil {
 		return out, err
 	}
-	o := order{
+	o := guestOrder{
 		Command: cfg.Command, Env: append(slices.Clone(cfg.Env), EnvVM+"="+string(description)), Shares: cfg.Shares,
 		Dir: cfg.Dir, Modules: cfg.Kernel.Modules, Release: cfg.Kernel.Release,
 		Now: time.Now().UnixNano(), Hostname: host, Own: own,
@@ -54,23 +54,23 @@ func boot(ctx context.Context, cfg Config, m machine) (out Ended, err error) {
 		return out, fmt.Errorf(
 			"command and environment for the guest: %w: pass large values in a file below a shared folder", err)
 	} else if err != nil {
-		return out, p.silence(err, m)
+		return out, p.silenceError(err, m)
 	}
 	out.Booted = time.Since(start)
 	cfg.Status(fmt.Sprintf("the guest is up after %.1f s (%s)", out.Booted.Seconds(), m.name))
-	out.Code, err = p.converse(ctx, w, cfg, m)
+	out.Code, err = p.passOutput(ctx, w, cfg, m)
 	return out, err
 }
 
-// greeted waits for the guest's first words.
-func (p *process) greeted(ctx context.Context, w *wire, m machine) (g greeting, err error) {
+// awaitHello waits for the guest's first words.
+func (p *process) awaitHello(ctx context.Context, w *wire, m machine) (g guestHello, err error) {
 	stop := context.AfterFunc(ctx, func() { p.port.SetDeadline(time.Now()) })
 	said, content, err := w.receive()
 	if !stop() {
 		return g, ErrInterrupted
 	}
 	if err != nil {
-		return g, p.silence(err, m)
+		return g, p.silenceError(err, m)
 	}
 	if err := json.Unmarshal(content, &g); said != hello || err != nil {
 		return g, fmt.Errorf("the guest began with %q: %w", said, errors.Join(err, ErrEnded))
@@ -81,8 +81,8 @@ func (p *process) greeted(ctx context.Context, w *wire, m machine) (g greeting, 
 // EnvVM is the name of the environment variable in which a guest's command finds its result.VM, as JSON.
 const EnvVM = "GATEWEIGH_VM"
 
-// converse passes the command's output on until it ends.
-func (p *process) converse(ctx context.Context, w *wire, cfg Config, m machine) (code int, err error) {
+// passOutput passes the command's output on until it ends.
+func (p *process) passOutput(ctx context.Context, w *wire, cfg Config, m machine) (code int, err error) {
 	var deadline time.Time // none
 	if cfg.Timeout > 0 {
 		deadline = time.Now().Add(cfg.Timeout * time.Duration(m.slower))
@@ -91,7 +91,7 @@ func (p *process) converse(ctx context.Context, w *wire, cfg Config, m machine) 
 		return 0, err
 	}
 	stop := context.AfterFunc(ctx, func() {
-		patience := endWithin * time.Duration(m.slower)
+		patience := endTimeout * time.Duration(m.slower)
 		cfg.Status(fmt.Sprintf(
 			"ending the command in the guest, which has %s for that; a second Ctrl-C ends the guest at once", patience))
 		p.port.SetDeadline(time.Now().Add(patience))
@@ -103,19 +103,19 @@ func (p *process) converse(ctx context.Context, w *wire, cfg Config, m machine) 
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
 			return 0, fmt.Errorf(
-				"%w, and the command in the guest did not end within %s", ErrInterrupted, endWithin*time.Duration(m.slower))
+				"%w, and the command in the guest did not end within %s", ErrInterrupted, endTimeout*time.Duration(m.slower))
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return 0, fmt.Errorf(
 				"%w: %s", ErrTimeout, time.Since(deadline.Add(-cfg.Timeout*time.Duration(m.slower))).Round(time.Second))
 		case err != nil:
-			return 0, p.silence(err, m)
+			return 0, p.silenceError(err, m)
 		case said == stdout:
 			_, err = cfg.Stdout.Write(content)
 		case said == stderr:
 			_, err = cfg.Stderr.Write(content)
 		case said == exit:
-			code, err := parted(content)
-			return code, errors.Join(err, outOfMemory(m.said()))
+			code, err := partition(content)
+			return code, errors.Join(err, outOfMemory(m.consoleText()))
 		}
 		if err != nil {
 			return 0, fmt.Errorf("passing on what the guest prints: %w", err)
@@ -123,8 +123,8 @@ func (p *process) converse(ctx context.Context, w *wire, cfg Config, m machine) 
 	}
 }
 
-func parted(content []byte) (int, error) {
-	var f farewell
+func partition(content []byte) (int, error) {
+	var f guestExit
 	if err := json.Unmarshal(content, &f); err != nil {
 		return 0, fmt.Errorf("how the guest's command ended: %w", err)
 	}
@@ -134,19 +134,19 @@ func parted(content []byte) (int, error) {
 	return f.Code, nil
 }
 
-// silence is the error of a guest that says nothing any more.
-func (p *process) silence(err error, m machine) error {
+// silenceError is the error of a guest that says nothing any more.
+func (p *process) silenceError(err error, m machine) error {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		return p.why(m.said())
+		return p.endReason(m.consoleText())
 	}
-	if bad := lastWords(m.said()); bad != nil { // without the end that follows it
+	if bad := lastWords(m.consoleText()); bad != nil { // without the end that follows it
 		return bad
 	}
 	return fmt.Errorf("%w (%s)", ErrNoAnswer, m.name)
 }
 
-// said is what the guest's console shows so far.
-func (m machine) said() []byte {
+// consoleText is what the guest's console shows so far.
+func (m machine) consoleText() []byte {
 	text, _ := io.ReadAll(io.NewSectionReader(m.console, 0, maxConsole)) // an error: less of it
 	return text
 }

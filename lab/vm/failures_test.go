@@ -20,7 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/vm"
 )
 
-func panics(t *testing.T, k kernel.Kernel) {
+func testPanics(t *testing.T, k kernel.Kernel) {
 	g := boot(t, vm.Config{Kernel: k}, "echo first > measured; echo c > /proc/sysrq-trigger; sleep 1000")
 	if !errors.Is(g.err, vm.ErrPanic) || !strings.Contains(g.err.Error(), "sysrq") {
 		t.Fatalf("want a panic by sysrq: %v", g.err)
@@ -31,14 +31,14 @@ func panics(t *testing.T, k kernel.Kernel) {
 	}
 }
 
-// killer kills the QEMU that has a folder in its arguments, once something is written to it.
-type killer struct {
+// killOnWrite kills the QEMU that has a folder in its arguments, once something is written to it.
+type killOnWrite struct {
 	folder string
 	once   sync.Once
 	killed int
 }
 
-func (k *killer) Write(p []byte) (int, error) {
+func (k *killOnWrite) Write(p []byte) (int, error) {
 	k.once.Do(func() {
 		for _, pid := range labtest.QEMUs(os.Getpid()) {
 			if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.Contains(args, []byte(k.folder)) {
@@ -52,7 +52,7 @@ func (k *killer) Write(p []byte) (int, error) {
 
 // killedAfterRecord: what the guest has written is the machine's at once, without a flush.
 func killedAfterRecord(t *testing.T, k kernel.Kernel) {
-	by := &killer{folder: t.TempDir()}
+	by := &killOnWrite{folder: t.TempDir()}
 	g := boot(t, vm.Config{Kernel: k, Shares: []string{by.folder}, Stdout: by},
 		"echo record > measured; echo written; sleep 1000")
 	if by.killed != 1 || !errors.Is(g.err, vm.ErrEnded) || !strings.Contains(g.err.Error(), "dmesg") {
@@ -79,8 +79,8 @@ func outOfMemory(t *testing.T, k kernel.Kernel) {
 	}
 }
 
-// neverBoots: a kernel that does nothing is given up, and so is a command that does not end.
-func neverBoots(t *testing.T, k kernel.Kernel) {
+// testNeverBoots: a kernel that does nothing is given up, and so is a command that does not end.
+func testNeverBoots(t *testing.T, k kernel.Kernel) {
 	t.Run("kernel", func(t *testing.T) {
 		idle := k
 		idle.Image = filepath.Join(t.TempDir(), "vmlinux")
@@ -122,8 +122,8 @@ func idleKernel(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// TestRefused: what cannot work is said before a guest is started, or by QEMU itself.
-func TestRefused(t *testing.T) {
+// TestGuestsThatCannotStart: what cannot work is said before a guest is started, or by QEMU itself.
+func TestGuestsThatCannotStart(t *testing.T) {
 	k := labtest.Guests(t)
 	check := func(cfg vm.Config, want error, texts ...string) {
 		t.Helper()
@@ -139,7 +139,7 @@ func TestRefused(t *testing.T) {
 			}
 		}
 	}
-	check(vm.Config{Kernel: lacking(t, k, "/overlay.ko")}, kernel.ErrNoModule, "overlay", k.Release)
+	check(vm.Config{Kernel: withoutModule(t, k, "/overlay.ko")}, kernel.ErrNoModule, "overlay", k.Release)
 	other := k
 	other.Release = "6.1.0-1-amd64"
 	check(vm.Config{Kernel: other}, kernel.ErrNoModule, "6.1.0-1-amd64", "is of "+k.Release)
@@ -159,8 +159,8 @@ func TestRefused(t *testing.T) {
 	check(vm.Config{Kernel: k}, vm.ErrNoQEMU, "qemu-system-x86")
 }
 
-// lacking is a kernel without a module.
-func lacking(t *testing.T, k kernel.Kernel, file string) kernel.Kernel {
+// withoutModule is a kernel without a module.
+func withoutModule(t *testing.T, k kernel.Kernel, file string) kernel.Kernel {
 	t.Helper()
 	index, err := os.ReadFile(filepath.Join(k.Modules, "modules.dep"))
 	if err != nil {

@@ -22,13 +22,14 @@ func RunAs(args []string) {
 		return
 	}
 	if err := guest(); err != nil {
-		fmt.Fprintln(os.Stderr, gaveUp+strings.ReplaceAll(err.Error(), "\n", "; ")) // the console, which the machine reads
+		// the console, which the machine reads
+		fmt.Fprintln(os.Stderr, guestErrorPrefix+strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART) // QEMU ends instead
 }
 
-// gaveUp begins the line of a guest that could not reach the machine.
-const gaveUp = "gateweigh's guest: "
+// guestErrorPrefix begins the line of a guest that could not reach the machine.
+const guestErrorPrefix = "gateweigh's guest: "
 
 // guest reaches the machine, carries out its order, and says how that ended.
 func guest() error {
@@ -52,7 +53,7 @@ func guest() error {
 	if err != nil {
 		return err
 	}
-	var end farewell
+	var end guestExit
 	if err := prepareRoot(o); err != nil {
 		end.Error = err.Error()
 	} else if end.Code, err = carryOut(o, w); err != nil {
@@ -67,7 +68,7 @@ func guest() error {
 }
 
 // self is what the guest says of itself.
-func self() (g greeting) {
+func self() (g guestHello) {
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	g.Release = strings.TrimSpace(string(release))
 	info, _ := os.ReadFile("/proc/cpuinfo")
@@ -116,7 +117,7 @@ func openPort() (*os.File, error) {
 	return nil, errors.New("the port to the machine is missing")
 }
 
-func receiveOrder(w *wire) (o order, err error) {
+func receiveOrder(w *wire) (o guestOrder, err error) {
 	said, content, err := w.receive()
 	if err == nil && said != run {
 		err = fmt.Errorf("a frame of kind %q", said)
@@ -131,7 +132,7 @@ func receiveOrder(w *wire) (o order, err error) {
 }
 
 // carryOut runs the command and returns its exit code. Processes that it leaves behind are killed.
-func carryOut(o order, w *wire) (int, error) {
+func carryOut(o guestOrder, w *wire) (int, error) {
 	cmd := exec.Command(o.Command[0], o.Command[1:]...)
 	cmd.Dir, cmd.Env = o.Dir, o.Env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -12,9 +12,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/kernel"
 )
 
-// needed are the modules without which the guest does not reach its files and this process. The kernel loads all others
-// when they are asked for.
-var needed = []string{"virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"}
+// neededModules are the modules without which the guest does not reach its files and this process. The kernel loads all
+// others when they are asked for.
+var neededModules = []string{"virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"}
 
 // Files of the initrd.
 const (
@@ -35,7 +35,7 @@ const (
 
 // writeInitrd writes the guest's first root: this program as init, and the modules it needs.
 func writeInitrd(w io.Writer, k kernel.Kernel) error {
-	modules, err := k.Load(needed...)
+	modules, err := k.Load(neededModules...)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func accelerators() (list []accelerator) {
 	}
 	// An emulated CPU does not speculate.
 	return append(list, accelerator{name: result.TCG, args: []string{"-accel", "tcg,thread=multi", "-cpu", "max"},
-		kernel: " mitigations=off", slower: slower})
+		kernel: " mitigations=off", slower: emulatedFactor})
 }
 
 func qemu() string {
@@ -160,8 +160,8 @@ func (p *process) stop() {
 // quitWithin bounds the wait for the end of a QEMU that has closed the guest's port.
 const quitWithin = 10 * time.Second
 
-// why says why a virtual machine ended by itself.
-func (p *process) why(console []byte) error {
+// endReason says why a virtual machine ended by itself.
+func (p *process) endReason(console []byte) error {
 	select {
 	case <-p.ended:
 	case <-time.After(quitWithin):
@@ -197,19 +197,19 @@ func lastWords(console []byte) error {
 		}
 		return fmt.Errorf("%w: %s", ErrPanic, text)
 	}
-	if text, said := line(gaveUp); said {
+	if text, said := line(guestErrorPrefix); said {
 		return fmt.Errorf("%w: %s", ErrEnded, text)
 	}
 	return nil
 }
 
-// killed is how the kernel says that it ended a program for want of memory in the whole guest.
-var killed = regexp.MustCompile(`Out of memory: Killed process \d+ \(([^)]*)\)`)
+// oomKilled is how the kernel says that it ended a program for want of memory in the whole guest.
+var oomKilled = regexp.MustCompile(`Out of memory: Killed process \d+ \(([^)]*)\)`)
 
 // outOfMemory is the error of a guest whose console says that its memory was full, and nil otherwise.
 func outOfMemory(console []byte) error {
 	var names []string
-	for _, m := range killed.FindAllSubmatch(console, -1) {
+	for _, m := range oomKilled.FindAllSubmatch(console, -1) {
 		if name := string(m[1]); !slices.Contains(names, name) {
 			names = append(names, name)
 		}

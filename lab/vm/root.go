@@ -41,15 +41,15 @@ const p9 = "trans=virtio,version=9p2000.L,msize=524288,access=client"
 
 // prepareRoot sets the guest's clock and host name and mounts its file systems: an overlay on the machine's root,
 // shared folders, devices and the kernel's modules.
-func prepareRoot(o order) error {
+func prepareRoot(o guestOrder) error {
 	now := unix.NsecToTimeval(o.Now)
 	if err := unix.Settimeofday(&now); err != nil {
 		return fmt.Errorf("setting the guest's clock: %w", err)
 	}
-	if err := assemble(o); err != nil {
+	if err := assembleRoot(o); err != nil {
 		return err
 	}
-	if err := enter(); err != nil {
+	if err := enterRoot(); err != nil {
 		return err
 	}
 	modules := filepath.Join("/lib/modules", o.Release)
@@ -58,12 +58,13 @@ func prepareRoot(o order) error {
 			return err
 		}
 	}
-	return errors.Join(streams(), nodes(filepath.Join(modules, "modules.devname")), unix.Sethostname([]byte(o.Hostname)),
+	return errors.Join(
+		linkStreams(), nodes(filepath.Join(modules, "modules.devname")), unix.Sethostname([]byte(o.Hostname)),
 		loopbackUp(), open64k())
 }
 
-// assemble puts the guest's root together below newRoot.
-func assemble(o order) error {
+// assembleRoot puts the guest's root together below newRoot.
+func assembleRoot(o guestOrder) error {
 	upper, work := "/"+upperFolder+"/files", "/"+upperFolder+"/work"
 	err := mountAll([]mount{
 		// The machine's files are read once: they are not expected to change during a run.
@@ -97,7 +98,7 @@ func assemble(o order) error {
 		}
 	}
 	// Programs and folders below /tmp and /run of the machine stay visible where they are needed.
-	for _, path := range o.hidden() {
+	for _, path := range o.hiddenFolders() {
 		list = append(list, mount{"/" + lowerFolder + path, in(path), "", unix.MS_BIND, ""})
 	}
 	// A guest that runs this program has it in memory already, and need not read it anew through QEMU.
@@ -111,11 +112,11 @@ func assemble(o order) error {
 	return mountAll(list)
 }
 
-// hidden are folders of the machine that the guest needs, and that its own /tmp and /run hide: those of the command,
-// and those of its PATH that there are.
-func (o order) hidden() (list []string) {
+// hiddenFolders are folders of the machine that the guest needs, and that its own /tmp and /run hide: those of the
+// command, and those of its PATH that there are.
+func (o guestOrder) hiddenFolders() (list []string) {
 	add := func(folder string) {
-		if (under(folder, "/tmp") || under(folder, "/run")) && !slices.Contains(list, folder) {
+		if (isBelow(folder, "/tmp") || isBelow(folder, "/run")) && !slices.Contains(list, folder) {
 			list = append(list, folder)
 		}
 	}
@@ -131,7 +132,7 @@ func (o order) hidden() (list []string) {
 }
 
 // path are the folders in which the command finds programs.
-func (o order) path() (list []string) {
+func (o guestOrder) path() (list []string) {
 	for _, variable := range o.Env {
 		if text, is := strings.CutPrefix(variable, "PATH="); is { // the last counts
 			list = filepath.SplitList(text)
@@ -140,10 +141,10 @@ func (o order) path() (list []string) {
 	return list
 }
 
-func under(path, folder string) bool { return strings.HasPrefix(path, folder+"/") }
+func isBelow(path, folder string) bool { return strings.HasPrefix(path, folder+"/") }
 
-// enter makes newRoot the root of all processes and of the kernel's threads, whose root is this process's.
-func enter() error {
+// enterRoot makes newRoot the root of all processes and of the kernel's threads, whose root is this process's.
+func enterRoot() error {
 	if err := os.Chdir("/" + newRoot); err != nil {
 		return err
 	}
@@ -156,8 +157,8 @@ func enter() error {
 	return os.Chdir("/")
 }
 
-// streams makes the links that programs read standard input and output by, which udev makes elsewhere.
-func streams() error {
+// linkStreams makes the links that programs read standard input and output by, which udev makes elsewhere.
+func linkStreams() error {
 	for name, target := range map[string]string{
 		"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} {
 		if err := os.Symlink(target, "/dev/"+name); err != nil && !errors.Is(err, fs.ErrExist) {

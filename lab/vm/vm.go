@@ -57,11 +57,11 @@ const leastMiB = 256
 // Times that a guest is given, at the speed of KVM.
 const (
 	bootWithin = 20 * time.Second
-	endWithin  = 10 * time.Second // after a signal
+	endTimeout = 10 * time.Second // after a signal
 )
 
-// slower is how much more time an emulated guest is given.
-const slower = 10
+// emulatedFactor is how much more time an emulated guest is given.
+const emulatedFactor = 10
 
 // Errors that Run wraps.
 var (
@@ -110,7 +110,7 @@ func Run(ctx context.Context, cfg Config) (Ended, error) {
 	if err == nil || out.Booted == 0 && errors.Is(err, ErrInterrupted) {
 		return out, err
 	}
-	return out, cfg.withConsole(err, m.said())
+	return out, cfg.withConsole(err, m.consoleText())
 }
 
 // prepare makes the files of a virtual machine.

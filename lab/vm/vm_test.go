@@ -84,7 +84,8 @@ func TestGuests(t *testing.T) {
 	t.Setenv("TMPDIR", temporary)
 	t.Run("at once", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, kernel.Kernel){
-			"ends": commandEnds, "panics": panics, "killed": killedAfterRecord, "memory": outOfMemory, "boot": neverBoots,
+			"ends": testCommandEnds, "panics": testPanics, "killed": killedAfterRecord, "memory": outOfMemory,
+			"boot": testNeverBoots,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -97,8 +98,8 @@ func TestGuests(t *testing.T) {
 	}
 }
 
-// commandEnds: the command has the machine's programs and the kernel's parts. A disk that it fills is full for it.
-func commandEnds(t *testing.T, k kernel.Kernel) {
+// testCommandEnds: the command has the machine's programs and the kernel's parts. A disk that it fills is full for it.
+func testCommandEnds(t *testing.T, k kernel.Kernel) {
 	programs := t.TempDir()
 	if err := os.WriteFile(filepath.Join(programs, "greet"), []byte("#!/bin/sh\necho greeted\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -150,8 +151,8 @@ func smallDisk(t *testing.T) string {
 	return folder
 }
 
-// TestKilled: kill -9 of the process that started a guest ends QEMU too, and leaves no files.
-func TestKilled(t *testing.T) {
+// TestGuestEndsWithItsParent: kill -9 of the process that started a guest ends QEMU too, and leaves no files.
+func TestGuestEndsWithItsParent(t *testing.T) {
 	k := labtest.Guests(t)
 	temporary := t.TempDir()
 	runtime.LockOSThread() // its death is the signal, also where the test's time is over

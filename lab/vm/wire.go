@@ -26,14 +26,14 @@ const (
 	signal kind = 's' // one byte, its number
 )
 
-// greeting is what the guest says of itself when it is up.
-type greeting struct {
+// guestHello is what the guest says of itself when it is up.
+type guestHello struct {
 	Release string
 	CPU     string
 }
 
-// order says what the guest does.
-type order struct {
+// guestOrder says what the guest does.
+type guestOrder struct {
 	Command, Env, Shares []string
 	Dir, Modules         string
 	Release              string // of the kernel
@@ -42,8 +42,8 @@ type order struct {
 	Hostname             string
 }
 
-// farewell is how the command ended, or why it was not started.
-type farewell struct {
+// guestExit is how the command ended, or why it was not started.
+type guestExit struct {
 	Code  int
 	Error string
 }

@@ -35,7 +35,7 @@ func FuzzReceive(f *testing.F) {
 func TestFrameLimit(t *testing.T) {
 	p := &port{}
 	w := &wire{port: p}
-	if err := w.sendJSON(run, order{Env: []string{string(make([]byte, maxFrame))}}); !errors.Is(err, errFrame) ||
+	if err := w.sendJSON(run, guestOrder{Env: []string{string(make([]byte, maxFrame))}}); !errors.Is(err, errFrame) ||
 		p.out.Len() > 0 {
 		t.Errorf("beyond the limit: %v, %d bytes sent", err, p.out.Len())
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/layout"
 )
 
-// period is how often a timer interrupts a watched CPU. An absence is known to within one period.
-const period = 200 * time.Microsecond
+// timerPeriod is how often a timer interrupts a watched CPU. An absence is known to within one period.
+const timerPeriod = 200 * time.Microsecond
 
 // ErrDenied says that this process may not watch CPUs.
 var ErrDenied = errors.New("watching a CPU is not permitted here: it takes root, or CAP_PERFMON and CAP_BPF")
@@ -64,7 +64,7 @@ func Start(cpu int) (_ *CPU, err error) {
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
 		Config: unix.PERF_COUNT_SW_CPU_CLOCK,
-		Sample: uint64(period), Bits: unix.PerfBitExcludeIdle,
+		Sample: uint64(timerPeriod), Bits: unix.PerfBitExcludeIdle,
 	}
 	c.timer, err = unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
@@ -79,7 +79,7 @@ func Start(cpu int) (_ *CPU, err error) {
 
 // Away is the longest time for which the CPU was away since the call before, at most one period short of it.
 func (c *CPU) Away() time.Duration {
-	return max(0, time.Duration(atomic.SwapUint64(&c.seen.Longest, 0))-period)
+	return max(0, time.Duration(atomic.SwapUint64(&c.seen.Longest, 0))-timerPeriod)
 }
 
 // Close ends the watch.

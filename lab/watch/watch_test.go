@@ -18,11 +18,11 @@ func TestTimer(t *testing.T) {
 	}
 	defer c.Close()
 	last := atomic.LoadUint64(&c.seen.Last)
-	labtest.Await(t, "the timer", func() bool { return atomic.LoadUint64(&c.seen.Last) > last+100*uint64(period) })
+	labtest.Await(t, "the timer", func() bool { return atomic.LoadUint64(&c.seen.Last) > last+100*uint64(timerPeriod) })
 }
 
 // An absence is told once. Of the machine's own ones a test knows nothing, so one is written where the program does.
-func TestAway(t *testing.T) {
+func TestAwayReportsAbsenceOnce(t *testing.T) {
 	c, err := Start(0)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestAway(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	if os.Getenv(restricted) != "" {
+	if os.Getenv(restrictedEnv) != "" {
 		if _, err := Start(0); !errors.Is(err, ErrDenied) {
 			t.Errorf("without the right: %v", err)
 		}
@@ -48,15 +48,15 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-const restricted = "GATEWEIGH_TEST_RESTRICTED"
+const restrictedEnv = "GATEWEIGH_TEST_RESTRICTED"
 
-func TestDenied(t *testing.T) {
+func TestStartWithoutRights(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("setpriv", "--bounding-set=-all", "--inh-caps=-all", self, "-test.run=^TestRefusals$")
-	cmd.Env = append(os.Environ(), restricted+"=1")
+	cmd.Env = append(os.Environ(), restrictedEnv+"=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

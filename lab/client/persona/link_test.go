@@ -247,7 +247,7 @@ func TestWrongHardwareAddressIsNotTaken(t *testing.T) {
 	}
 }
 
-func TestAddressNobodyLeasedIsNobodys(t *testing.T) {
+func TestAddressWithoutLeaseGetsNothing(t *testing.T) {
 	n := newNetwork(t, "10.77.1.250")
 	addr := labtest.Greet(t, n.Server)
 	l := n.join(t, 1)

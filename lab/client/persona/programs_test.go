@@ -230,7 +230,7 @@ func check(t *testing.T, verdict, want uint32, out, packet, changed []byte) {
 	}
 }
 
-func TestRemovedClientIsNobody(t *testing.T) {
+func TestRemovedClientGetsNothing(t *testing.T) {
 	l := loadedPrograms(t)
 	for range 2 {
 		if err := l.Remove(alice); err != nil {

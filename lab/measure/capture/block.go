@@ -31,7 +31,7 @@ func fits(e *experiment.Experiment, device string, _ dut.Traits) error {
 		if _, fits := reduce(e, device, s); fits {
 			return nil
 		}
-		_, refusal = dut.NewCapture(device, howOf(s.Cell))
+		_, refusal = dut.NewCapture(device, captureSettings(s.Cell))
 	}
 	return fmt.Errorf("%w: %w", refusal, dut.ErrNotSupported)
 }
@@ -48,7 +48,7 @@ type block struct {
 // cells, which stands for all windows. The record of the block is there only with an error or with loads that were left
 // out: what was measured is in the trials, which are written window by window.
 func (r run) carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
-	r.note(s, eb)
+	r.noteLimits(s, eb)
 	loads, labs := byLoad(eb.Cells), s.Labs(eb)
 	s.Status("%s: building the lab", s.Name(eb))
 	l, err := open(ctx, labs, s.Placement, loads[0])
@@ -75,7 +75,7 @@ func (b *block) loads(ctx context.Context, loads [][]result.Cell) (left []result
 			continue
 		}
 		b.second = false
-		for _, w := range b.todo(cells) {
+		for _, w := range b.windowsLeft(cells) {
 			if err == nil {
 				err = b.window(ctx, cells, w)
 			}
@@ -87,26 +87,27 @@ func (b *block) loads(ctx context.Context, loads [][]result.Cell) (left []result
 	return left, err
 }
 
-// note says in the environment, once, what the machine has too few CPUs for, and which settings a device refuses.
-func (r run) note(s *runner.Session, eb experiment.Block) {
+// noteLimits says in the environment, once, what the machine has too few CPUs for, and which settings a device refuses.
+func (r run) noteLimits(s *runner.Session, eb experiment.Block) {
 	second := slices.ContainsFunc(eb.Cells, func(c result.Cell) bool { return c.Int(CPUs) > 1 })
 	if second && s.Placement.SecondShared() {
-		r.say(s, "The second CPU of capture programs is also the generator's: the machine has no other that labs may use.")
+		r.noteOnce(s, "The second CPU of capture programs is also the generator's: the machine has no other that labs may "+
+			"use.")
 	}
 	for _, c := range eb.Cells {
 		for _, setting := range settings(s.Experiment) {
 			device := c.Text(result.DUT)
 			if _, fits := reduce(s.Experiment, device, setting); !fits {
-				_, refusal := dut.NewCapture(device, howOf(setting.Cell))
-				r.say(s, fmt.Sprintf("Not measured with %s: %v.", Dimensions.Label(setting.Cell.Without(result.FrameSize)),
+				_, refusal := dut.NewCapture(device, captureSettings(setting.Cell))
+				r.noteOnce(s, fmt.Sprintf("Not measured with %s: %v.", Dimensions.Label(setting.Cell.Without(result.FrameSize)),
 					refusal))
 			}
 		}
 	}
 }
 
-// say notes a text in the environment, once.
-func (r run) say(s *runner.Session, text string) {
+// noteOnce notes a text in the environment, once.
+func (r run) noteOnce(s *runner.Session, text string) {
 	if !r.noted[text] {
 		r.noted[text] = true
 		s.Note(text)
@@ -143,8 +144,8 @@ func byLoad(cells []result.Cell) (loads [][]result.Cell) {
 	return loads
 }
 
-// todo lists the windows that are left in one of the cells.
-func (b *block) todo(cells []result.Cell) (windows []int) {
+// windowsLeft lists the windows that are left in one of the cells.
+func (b *block) windowsLeft(cells []result.Cell) (windows []int) {
 	for _, c := range cells {
 		windows = append(windows, b.Todo(b.Block, c)...)
 	}
@@ -156,7 +157,7 @@ func (b *block) todo(cells []result.Cell) (windows []int) {
 // the same attempts and rejects; each has a record of its own.
 func (b *block) window(ctx context.Context, cells []result.Cell, w int) error {
 	mbps := cells[0].Number(result.OfferedMbps)
-	n, length := sent(b.Experiment, b.traffic.Frames.Name, mbps)
+	n, length := framesAndTime(b.Experiment, b.traffic.Frames.Name, mbps)
 	load := b.load(mbps, length, 0)
 	if count.Of(b.Experiment) > 0 {
 		load = b.load(mbps, length, n)

@@ -28,14 +28,15 @@ func measured(t *testing.T, text string) (runner.Outcome, result.Environment, ma
 	t.Helper()
 	run, out := runnertest.Run(t, Measure{}.Run(), parse(t, text), Measure{}.Records())
 	trials := map[string][]*Trial{}
-	for _, r := range result.Of[Trial](run.Own) {
+	for _, r := range result.RecordsOf[Trial](run.Own) {
 		trials[r.Cell.Text(result.DUT)] = append(trials[r.Cell.Text(result.DUT)], r)
 	}
 	return out, run.Environment, trials
 }
 
-// exact requires that each frame is accounted for once: sent, passed, and taken or lost by the programs' own word.
-func exact(t *testing.T, r *Trial, programs int) {
+// checkAllFrames requires that each frame is accounted for once: sent, passed, and taken or lost by the programs' own
+// word.
+func checkAllFrames(t *testing.T, r *Trial, programs int) {
 	t.Helper()
 	if r.Offered == 0 || r.Offered > r.Intended || r.Passed > r.Offered || r.Forwarded != nil && *r.Forwarded > r.Passed {
 		t.Errorf("%v: %d frames due, %d sent, %d passed, forwarded %v", r.Cell, r.Intended, r.Offered, r.Passed, r.Forwarded)
@@ -75,7 +76,7 @@ router.speed = 0.5
 	}
 	for name, programs := range map[string]int{"no-capture": 0, "sink-mmap": 1} {
 		r := trials[name][0]
-		exact(t, r, programs)
+		checkAllFrames(t, r, programs)
 		if r.Host != "router" || r.Switched != nil || r.Forwarded == nil || r.RouterShare <= 0 || r.Background <= 0 ||
 			r.CPUs != r.RouterShare {
 			t.Errorf("%+v", r)
@@ -117,7 +118,7 @@ cpus = [2]
 			if name == "no-capture" {
 				programs = 0
 			}
-			exact(t, r, programs)
+			checkAllFrames(t, r, programs)
 			hosts[r.Host] = true
 			if r.Accepted != first[i].Accepted || r.Offered != first[i].Offered || r.Switched == nil || r.Forwarded != nil {
 				t.Errorf("%s: %+v; beside it %+v", name, r, first[i])
@@ -158,7 +159,7 @@ redo = 0
 cpus = [2]
 `)
 	r := trials["sink-recv"][0]
-	exact(t, r, 1)
+	checkAllFrames(t, r, 1)
 	shared := strings.Contains(strings.Join(env.Notes, "\n"), "second CPU")
 	waited := float64(r.WaitNs) / 1e9 / r.LoadSeconds // with the polling threads
 	said := strings.Contains(strings.Join(r.Rejects, "\n"), "second CPU")
@@ -178,8 +179,8 @@ cpus = [2]
 	}
 }
 
-// standing is a lab of a router with a device.
-func standing(t *testing.T, device string) *lab {
+// openRouter is a lab of a router with a device.
+func openRouter(t *testing.T, device string) *lab {
 	t.Helper()
 	e := parse(t, "duts = [\""+device+"\"]\noffered_mbps = [2]\n")
 	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
@@ -200,23 +201,23 @@ func standing(t *testing.T, device string) *lab {
 	return l
 }
 
-// other is a device that captures, on a host that is not what the device is to be.
-type other struct{ dut.Capturing }
+// otherHost is a device that captures, on a host that is not what the device is to be.
+type otherHost struct{ dut.Capturing }
 
-func (other) Unlike(context.Context, dut.Env) (string, error) { return "of another kind", nil }
+func (otherHost) Unlike(context.Context, dut.Env) (string, error) { return "of another kind", nil }
 
 // TestProgramThatDies costs the trial, and the next one has a new program. An interface that vanishes costs the block,
 // and the message names it.
 func TestProgramThatDies(t *testing.T) {
-	l := standing(t, "sink-mmap")
+	l := openRouter(t, "sink-mmap")
 	ctx, router := t.Context(), l.stations[0]
 	o := &observation{lab: l, length: 50_000_000, captured: make([][]dut.Captured, 1)}
 	load := l.load(2, o.length, 30)
-	load.Frames.For = patience // for all to be sent beside others
+	load.Frames.For = generatorPatience // for all to be sent beside others
 	if err := l.begin(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := support(ctx, router.Host, "sh", "-c", `kill -9 "$(cat "$0"/capture/sink-mmap/pid)"`,
+	if err := runSupport(ctx, router.Host, "sh", "-c", `kill -9 "$(cat "$0"/capture/sink-mmap/pid)"`,
 		agent.Scratch); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +232,7 @@ func TestProgramThatDies(t *testing.T) {
 	if err != nil || len(r) == 0 || !strings.Contains(r[0], "sink-mmap on a/router: sink-mmap ended") {
 		t.Errorf("rejected for %q, %v", r, err)
 	}
-	router.device = other{router.device}
+	router.device = otherHost{router.device}
 	o, err = l.observe(ctx, load, o.length)
 	if err != nil {
 		t.Fatal(err)
@@ -240,12 +241,12 @@ func TestProgramThatDies(t *testing.T) {
 		len(o.faults) > 1 {
 		t.Errorf("the next one, of another kind: rejected for %q, %v", r, err)
 	}
-	exact(t, o.trial(0), 1)
+	checkAllFrames(t, o.trial(0), 1)
 
 	if err := l.begin(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := support(ctx, router.Host, "ip", "link", "del", router.port); err != nil {
+	if err := runSupport(ctx, router.Host, "ip", "link", "del", router.port); err != nil {
 		t.Fatal(err)
 	}
 	if _, err = l.read(ctx); err == nil ||
@@ -257,7 +258,7 @@ func TestProgramThatDies(t *testing.T) {
 // TestStarvedProgram: a program that hardly gets a CPU takes no more CPU time than one that has nothing to do. The
 // trial goes on until it has worked its frames off.
 func TestStarvedProgram(t *testing.T) {
-	l := standing(t, "ids")
+	l := openRouter(t, "ids")
 	ctx, router := t.Context(), l.stations[0]
 	o := &observation{lab: l, length: 50 * time.Millisecond, captured: make([][]dut.Captured, 1)}
 	busy := agent.Command{
@@ -265,7 +266,7 @@ func TestStarvedProgram(t *testing.T) {
 	if err := errors.Join(router.Spawn(ctx, busy), l.begin(ctx)); err != nil {
 		t.Fatal(err)
 	}
-	err := support(ctx, router.Host, "sh", "-ec", `chrt -a -i -p 0 "$(cat "$0"/capture/ids/pid)"`, agent.Scratch)
+	err := runSupport(ctx, router.Host, "sh", "-ec", `chrt -a -i -p 0 "$(cat "$0"/capture/ids/pid)"`, agent.Scratch)
 	if err == nil {
 		o.before, err = l.read(ctx)
 	}
@@ -273,7 +274,7 @@ func TestStarvedProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	load := l.load(10, o.length, 200)
-	load.Frames.For = patience // for all to be sent beside others
+	load.Frames.For = generatorPatience // for all to be sent beside others
 	sent := make(chan error, 1)
 	go func() { sent <- errors.Join(o.send(ctx, load), l.endTraffic(ctx)) }()
 	// It waits for its CPU at this many looks in turn, or the trial is over.
@@ -297,5 +298,5 @@ func TestStarvedProgram(t *testing.T) {
 	if all, later := final.worked(o.before), final.worked(o.after); later > all/2 {
 		t.Errorf("of %d ns of work the program had %d after it was taken to be done", all, later)
 	}
-	exact(t, o.trial(0), 1)
+	checkAllFrames(t, o.trial(0), 1)
 }

@@ -21,7 +21,7 @@ var Dimensions = analysis.Dimensions{
 	analysis.DUT,
 	analysis.FrameSize.Headed("frames"),
 	{Name: CPUs, Text: "that frames and capture programs have: 1, or 2 with one for each", Heading: "CPUs",
-		Words: oneOr("CPU")},
+		Words: countOf("CPU")},
 	{Name: BufferKiB, Text: "of a capture; 0: the program's own", Heading: "Buffer", Short: "buffer KiB", Unit: "KiB",
 		None: "buffers as they are", NoneShort: "own",
 		Words: func(v result.Value) string { return "buffers of " + words.Grouped(v.Text) + " KiB" },
@@ -35,13 +35,13 @@ var Dimensions = analysis.Dimensions{
 	{Name: Work, Text: "done for each captured frame: memcpy, gzip or none", None: "no work",
 		Words: func(v result.Value) string { return v.Text + " for each frame" },
 		Brief: func(v result.Value) string { return v.Text }},
-	{Name: Programs, Text: "that capture at the same time", Words: oneOr("program")},
+	{Name: Programs, Text: "that capture at the same time", Words: countOf("program")},
 	analysis.BackgroundPct,
 	analysis.OfferedMbps,
 }
 
-// oneOr counts: "one CPU", "2 CPUs".
-func oneOr(what string) func(result.Value) string {
+// countOf counts: "one CPU", "2 CPUs".
+func countOf(what string) func(result.Value) string {
 	return func(v result.Value) string {
 		if v.Number == 1 {
 			return "one " + what

@@ -58,24 +58,24 @@ const (
 	filledCPU  = 0.90 // of the CPU: beyond, all wait however long, and no other program need have been there
 )
 
-// waiting is what is known of a CPU that stations share, in CPUs.
-type waiting struct {
-	used   float64   // by all of them, with their other work
-	taken  float64   // by what slows the CPU
-	has    []float64 // what each may use
-	waits  []float64 // run-queue wait of each
-	queues []float64 // programs of each that wait for the same frames
-	second []float64 // run-queue wait of the programs of each, without polling threads
+// cpuWaits is what is known of a CPU that stations share, in CPUs.
+type cpuWaits struct {
+	used    float64   // by all of them, with their other work
+	taken   float64   // by what slows the CPU
+	hasCPUs []float64 // what each may use
+	waits   []float64 // run-queue wait of each
+	queues  []float64 // programs of each that wait for the same frames
+	second  []float64 // run-queue wait of the programs of each, without polling threads
 }
 
-// waiting sums what all stations did on their CPU while frames were sent.
-func (o *observation) waiting() (w waiting) {
+// cpuWaits sums what all stations did on their CPU while frames were sent.
+func (o *observation) waiting() (w cpuWaits) {
 	w.taken = 1 - o.share()
 	for i, s := range o.lab.stations {
 		u := bench.UsageOf(o.before.stations[i], o.end.stations[i])
 		ns := float64(o.end.stations[i].MonotonicNs - o.before.stations[i].MonotonicNs)
 		w.used += float64(u.NAPINs+u.ProcessNs)/ns + o.background(i)
-		w.has, w.waits, w.queues = append(w.has, o.usable(s)), append(w.waits, float64(u.WaitNs)/ns),
+		w.hasCPUs, w.waits, w.queues = append(w.hasCPUs, o.usable(s)), append(w.waits, float64(u.WaitNs)/ns),
 			append(w.queues, float64(max(1, len(o.captured[i]))))
 		var polling int64
 		for name, now := range o.end.stations[i].NAPI {
@@ -87,15 +87,15 @@ func (o *observation) waiting() (w waiting) {
 }
 
 // wait is how long a station's threads waited, and how long they may.
-func (w waiting) wait(i int) (wait, limit float64) {
-	if w.used >= filledCPU*w.has[i] {
+func (w cpuWaits) wait(i int) (wait, limit float64) {
+	if w.used >= filledCPU*w.hasCPUs[i] {
 		return 0, maxWait
 	}
 	return w.waits[i], max(maxWait, waitPerCPU*w.used*w.queues[i]) + w.taken*w.queues[i]
 }
 
 // secondLimit is how long the programs of a station may wait for the second CPU, which those of all stations share.
-func (w waiting) secondLimit() float64 {
+func (w cpuWaits) secondLimit() float64 {
 	limit := maxWait - 1
 	for _, n := range w.queues {
 		limit += n
@@ -104,7 +104,7 @@ func (w waiting) secondLimit() float64 {
 }
 
 // crowded reports whether the programs of a station waited too long for the second CPU.
-func (w waiting) crowded(i int) bool { return w.second[i] > w.secondLimit() }
+func (w cpuWaits) crowded(i int) bool { return w.second[i] > w.secondLimit() }
 
 // crowded reports whether the generator left any station's programs too little of the CPU that it shares with them.
 func (o *observation) crowded() bool {

@@ -5,23 +5,23 @@ import "testing"
 // TestWaiting: threads may wait for each other, and for what slows their CPU, but not for other programs.
 func TestWaiting(t *testing.T) {
 	for name, c := range map[string]struct {
-		w    waiting
+		w    cpuWaits
 		fits bool
 	}{
 		"alone": {
-			waiting{used: 0.11, has: []float64{1}, waits: []float64{0.02}, queues: []float64{1}}, true},
+			cpuWaits{used: 0.11, hasCPUs: []float64{1}, waits: []float64{0.02}, queues: []float64{1}}, true},
 		"two busy programs beside": {
-			waiting{used: 0.11, has: []float64{1}, waits: []float64{0.99}, queues: []float64{1}}, false},
+			cpuWaits{used: 0.11, hasCPUs: []float64{1}, waits: []float64{0.99}, queues: []float64{1}}, false},
 		"a full CPU": {
-			waiting{used: 0.97, has: []float64{1}, waits: []float64{1.7}, queues: []float64{1}}, true},
+			cpuWaits{used: 0.97, hasCPUs: []float64{1}, waits: []float64{1.7}, queues: []float64{1}}, true},
 		"a full slowed CPU": {
-			waiting{used: 0.1, taken: 0.9, has: []float64{0.1}, waits: []float64{1.8}, queues: []float64{1}}, true},
+			cpuWaits{used: 0.1, taken: 0.9, hasCPUs: []float64{0.1}, waits: []float64{1.8}, queues: []float64{1}}, true},
 		"a slowed CPU": {
-			waiting{used: 0.05, taken: 0.9, has: []float64{0.1}, waits: []float64{1.2}, queues: []float64{1}}, true},
+			cpuWaits{used: 0.05, taken: 0.9, hasCPUs: []float64{0.1}, waits: []float64{1.2}, queues: []float64{1}}, true},
 		"four programs, a busy CPU": {
-			waiting{used: 0.6, has: []float64{1}, waits: []float64{1.9}, queues: []float64{4}}, true},
+			cpuWaits{used: 0.6, hasCPUs: []float64{1}, waits: []float64{1.9}, queues: []float64{4}}, true},
 		"four programs, others there": {
-			waiting{used: 0.2, has: []float64{1}, waits: []float64{3.6}, queues: []float64{4}}, false},
+			cpuWaits{used: 0.2, hasCPUs: []float64{1}, waits: []float64{3.6}, queues: []float64{4}}, false},
 	} {
 		if wait, limit := c.w.wait(0); (wait <= limit) != c.fits {
 			t.Errorf("%s: waited %g, limit %g, want it to fit: %v", name, wait, limit, c.fits)
@@ -32,7 +32,7 @@ func TestWaiting(t *testing.T) {
 // TestWaitingForASecondCPU: programs there may wait for each other.
 func TestWaitingForASecondCPU(t *testing.T) {
 	for want, queues := range map[float64][]float64{0.5: {1}, 3.5: {4}, 2.5: {1, 2}} {
-		if got := (waiting{queues: queues}).secondLimit(); got != want {
+		if got := (cpuWaits{queues: queues}).secondLimit(); got != want {
 			t.Errorf("programs %v: %g, want %g", queues, got, want)
 		}
 	}

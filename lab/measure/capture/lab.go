@@ -49,8 +49,8 @@ type station struct {
 	cpus   int
 }
 
-// nobody has this address: a switch sends frames for it to all its ports.
-var nobody = send.MAC{0x02, 0x67, 0x77, 0x6e, 0x6f, 0x31}
+// unknownMAC has this address: a switch sends frames for it to all its ports.
+var unknownMAC = send.MAC{0x02, 0x67, 0x77, 0x6e, 0x6f, 0x31}
 
 // open builds the lab of a block with a host for each device. On error nothing is left.
 func open(ctx context.Context, labs bench.Labs, placement backend.Placement, cells []result.Cell) (_ *lab, err error) {
@@ -72,9 +72,9 @@ func open(ctx context.Context, labs bench.Labs, placement backend.Placement, cel
 		}
 	}()
 	l.generator = l.Of(backend.RoleGenerator)[0]
-	l.sink, l.splitter = first(l.Of(backend.RoleSink)), first(l.Of(backend.RoleSplitter))
+	l.sink, l.splitter = firstHost(l.Of(backend.RoleSink)), firstHost(l.Of(backend.RoleSplitter))
 	for i, h := range l.Metered() {
-		if err := l.station(ctx, h, cells[i], labs.Experiment); err != nil {
+		if err := l.addDevice(ctx, h, cells[i], labs.Experiment); err != nil {
 			return nil, err
 		}
 	}
@@ -96,21 +96,21 @@ func open(ctx context.Context, labs bench.Labs, placement backend.Placement, cel
 	return l, nil
 }
 
-// first is the first of some hosts, nil of none.
-func first(hosts []*backend.Host) *backend.Host {
+// firstHost is the first of some hosts, nil of none.
+func firstHost(hosts []*backend.Host) *backend.Host {
 	if len(hosts) == 0 {
 		return nil
 	}
 	return hosts[0]
 }
 
-// station gives a host its device, and its other work.
-func (l *lab) station(ctx context.Context, h *backend.Host, cell result.Cell, e *experiment.Experiment) (err error) {
+// addDevice gives a host its device, and its other work.
+func (l *lab) addDevice(ctx context.Context, h *backend.Host, cell result.Cell, e *experiment.Experiment) (err error) {
 	s := &station{Host: h, dut: cell.Text(result.DUT), cpus: max(cell.Int(CPUs), 1)}
 	if s.port = h.Ifs[0]; l.sink != nil {
 		s.port, s.sends = l.Port(topology.PortWAN), true
 	}
-	capture := howOf(cell)
+	capture := captureSettings(cell)
 	if s.cpus > 1 {
 		capture.CPUs = l.placement.Second
 	}
@@ -142,7 +142,7 @@ func (l *lab) address(ctx context.Context) (err error) {
 	if s.SrcMAC, err = bench.HardwareAddr(ctx, l.generator, l.generator.Ifs[0]); err != nil {
 		return err
 	}
-	s.DstMAC = nobody
+	s.DstMAC = unknownMAC
 	s.Src, s.Dst = portOf(l.LAN.Addr().Next()), portOf(l.LAN.Addr().Next().Next())
 	if l.sink == nil {
 		return nil
@@ -154,7 +154,7 @@ func (l *lab) address(ctx context.Context) (err error) {
 	s.Dst = portOf(l.ServerIP)
 	sink, err := bench.HardwareAddr(ctx, l.sink, l.sink.Ifs[0])
 	if err == nil {
-		err = support(ctx, router.Host, "ip", "neigh", "replace", l.ServerIP.String(), "lladdr", sink.String(),
+		err = runSupport(ctx, router.Host, "ip", "neigh", "replace", l.ServerIP.String(), "lladdr", sink.String(),
 			"dev", router.port, "nud", "permanent")
 	}
 	return err
@@ -165,14 +165,14 @@ func (l *lab) translate(ctx context.Context) error {
 	rules := fmt.Sprintf(
 		"table ip gateweigh_nat { chain out { type nat hook postrouting priority srcnat; oifname %q masquerade; }; }",
 		l.Port(topology.PortWAN))
-	if err := support(ctx, l.stations[0].Host, "nft", rules); err != nil {
+	if err := runSupport(ctx, l.stations[0].Host, "nft", rules); err != nil {
 		return fmt.Errorf("translating addresses on the router: %w", err)
 	}
 	return nil
 }
 
-// support runs a program that does not count as a device's.
-func support(ctx context.Context, h *backend.Host, argv ...string) error {
+// runSupport runs a program that does not count as a device's.
+func runSupport(ctx context.Context, h *backend.Host, argv ...string) error {
 	_, err := h.Run(ctx, agent.Command{Argv: argv, Support: true})
 	return err
 }
@@ -186,7 +186,7 @@ func (l *lab) load(mbps float64, length time.Duration, n int64) agent.Traffic {
 	f := bench.FramesFrom(l.Lab, l.generator.Ifs[0], t, length)
 	f.Streams, f.Count, f.Expected, f.Spins = []send.Stream{l.stream}, n, 1, l.spins
 	if n > 0 {
-		f.For = limitOf(length)
+		f.For = sendLimit(length)
 	}
 	return agent.Traffic{
 		Kind: t.Kind, UDP: true, Direction: result.Up, Clients: 1, MostClients: 1, ClientHosts: 1, Workers: 1,
@@ -194,8 +194,8 @@ func (l *lab) load(mbps float64, length time.Duration, n int64) agent.Traffic {
 	}
 }
 
-// limitOf is how long a number of frames may take that is due in some time: what is not sent by then was not offered.
-func limitOf(length time.Duration) time.Duration {
+// sendLimit is how long a number of frames may take that is due in some time: what is not sent by then was not offered.
+func sendLimit(length time.Duration) time.Duration {
 	const slack, least = 1.01, 20 * time.Millisecond // other programs have the generator's CPU for some time
 	return time.Duration(slack*float64(length)) + least
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// host is whose figures those of CPU are.
-const host = "capture"
+// hostCapture is whose figures those of CPU are.
+const hostCapture = "capture"
 
 // input has the numbers of a trial's record by their JSON names, and the shares that Trial.lost adds.
 type input = analysis.MetricInput
@@ -33,40 +33,43 @@ const (
 // Metrics is every figure of a cell, of windows.
 var Metrics = perWindow(
 	analysis.Metric{Name: CapturedPct, Short: "captured", Unit: "%",
-		Text: "frames that the program took, of those that passed its interface", Better: analysis.More, Host: host,
+		Text: "frames that the program took, of those that passed its interface", Better: analysis.More, Host: hostCapture,
 		Range: analysis.Percents, Of: percent("captured")},
 	analysis.Metric{Name: CapturedOfferedPct, Unit: "%",
 		Text: "capture rate of the studies: frames that the program took, of those offered", Better: analysis.More,
-		Host: host, Range: analysis.Percents,
+		Host: hostCapture, Range: analysis.Percents,
 		Of: func(r input) float64 {
 			return 100 * r.Get("captured") * analysis.Over(r.Get("passed"), r.Get("offered"))
 		}},
 	analysis.Metric{Name: DroppedPct, Short: "dropped", Unit: "%", Text: "frames that the program says it lost",
-		Better: analysis.Less, Host: host, Range: analysis.Percents, Of: percent("dropped")},
+		Better: analysis.Less, Host: hostCapture, Range: analysis.Percents, Of: percent("dropped")},
 	analysis.Metric{Name: WaitingPct, Short: "waiting", Unit: "%",
-		Text: "frames that waited for the program when it ended: neither taken nor lost", Host: host,
+		Text: "frames that waited for the program when it ended: neither taken nor lost", Host: hostCapture,
 		Range: analysis.Percents, Of: percent("waiting")},
 	analysis.Metric{Name: UnexplainedPct, Unit: "%",
-		Text: "frames that the program neither took nor says it lost, and that do not wait for it", Host: host,
+		Text: "frames that the program neither took nor says it lost, and that do not wait for it", Host: hostCapture,
 		Range: analysis.Changes, Of: percent("unexplained")},
 	analysis.Metric{Name: LinkLossPct, Unit: "%", Text: "offered frames that never passed the capture interface",
-		Better: analysis.Less, Range: analysis.Percents, Of: lostOf("passed")},
+		Better: analysis.Less, Range: analysis.Percents, Of: lossUpTo("passed")},
 	analysis.Metric{Name: LossPct, Short: "loss", Unit: "%",
 		Text:   "offered frames that did not come to the end: to the sink, or, behind a splitter, past the capture interface",
-		Better: analysis.Less, Range: analysis.Percents, Of: lostOf("arrived")},
+		Better: analysis.Less, Range: analysis.Percents, Of: lossUpTo("arrived")},
 	analysis.Metric{Name: BusyPct, Short: "CPU", Unit: "%",
-		Text: "CPU of the capture host with its other work, of what it has", Better: analysis.Less, Host: host,
+		Text: "CPU of the capture host with its other work, of what it has", Better: analysis.Less, Host: hostCapture,
 		Range: analysis.Percents, Of: busy},
 	analysis.Metric{Name: CorePct, Unit: "% of a core", Text: "polling threads and capture programs",
-		Better: analysis.Less, Host: host, Range: analysis.Amounts, Of: corePct("napi_ns", "process_ns")},
-	analysis.Metric{Name: NapiCorePct, Unit: "% of a core", Text: "polling threads", Host: host, Range: analysis.Amounts,
+		Better: analysis.Less, Host: hostCapture, Range: analysis.Amounts, Of: corePct("napi_ns", "process_ns")},
+	analysis.Metric{
+		Name: NapiCorePct, Unit: "% of a core", Text: "polling threads", Host: hostCapture, Range: analysis.Amounts,
 		Of: corePct("napi_ns")},
-	analysis.Metric{Name: ProcessCorePct, Unit: "% of a core", Text: "capture programs", Host: host,
+	analysis.Metric{Name: ProcessCorePct, Unit: "% of a core", Text: "capture programs", Host: hostCapture,
 		Range: analysis.Amounts, Of: corePct("process_ns")},
-	analysis.Metric{Name: BackgroundCorePct, Unit: "% of a core", Text: "other work", Host: host, Range: analysis.Amounts,
+	analysis.Metric{
+		Name: BackgroundCorePct, Unit: "% of a core", Text: "other work", Host: hostCapture, Range: analysis.Amounts,
 		Of: func(r input) float64 { return analysis.Positive(100 * r.Get("background")) }},
 	analysis.Metric{Name: NsPerFrame, Short: "ns", Unit: "ns",
-		Text: "CPU of the capture host per frame that passed, until all were worked off", Better: analysis.Less, Host: host,
+		Text: "CPU of the capture host per frame that passed, until all were worked off", Better: analysis.Less,
+		Host:  hostCapture,
 		Range: analysis.Amounts,
 		Of:    func(r input) float64 { return analysis.Over(r.Get("settled_ns"), r.Get("passed")) }},
 	analysis.Metric{Name: KFramesPerSecond, Unit: "kframes/s", Text: "that passed", Range: analysis.Amounts,
@@ -74,7 +77,7 @@ var Metrics = perWindow(
 	analysis.Metric{
 		Name: OfferedPct, Unit: "%", Text: "frames that the generator's link took, of those due", Range: analysis.Percents,
 		Of: func(r input) float64 { return 100 * analysis.Over(r.Get("offered"), r.Get("intended")) }},
-	analysis.SlowedMetric(host, result.RouterShare),
+	analysis.SlowedMetric(hostCapture, result.RouterShare),
 )
 
 // perWindow has all metrics taken from each window by itself.
@@ -90,8 +93,8 @@ func percent(share string) func(input) float64 {
 	return func(r input) float64 { return 100 * r.Get(share) }
 }
 
-// lostOf is the share of the offered frames that did not come so far.
-func lostOf(count string) func(input) float64 {
+// lossUpTo is the share of the offered frames that did not come so far.
+func lossUpTo(count string) func(input) float64 {
 	return func(r input) float64 { return max(0, 100*(1-analysis.Over(r.Get(count), r.Get("offered")))) }
 }
 

@@ -30,7 +30,7 @@ const (
 	maxTrial       = 10 * time.Minute
 	withoutFilter  = "none"
 	defaultRouters = "gateway-capture"
-	tap            = "tap"
+	topologyTap    = "tap"
 )
 
 // parameter is a list of settings of the capturing, each value a dimension of the cells where the key is set.
@@ -42,8 +42,8 @@ type parameter struct {
 	device    bool // it is the capturing programs', and not of their host
 }
 
-// listOf makes a parameter.
-func listOf[T comparable](
+// newParameter makes a parameter.
+func newParameter[T comparable](
 	key string, d result.Dimension, item strict.Parser[T], device bool, meaning string) parameter {
 	k := experiment.Key[[]T]{Name: key, Parse: experiment.List(item), Meaning: meaning}
 	return parameter{key, d, k.Optional(), func(e *experiment.Experiment) (list []any) {
@@ -56,19 +56,20 @@ func listOf[T comparable](
 
 // parameters are in the order of their loops: the last one changes fastest.
 var parameters = []parameter{
-	listOf("cpus", CPUs, strict.Integer(1, 2), true,
+	newParameter("cpus", CPUs, strict.Integer(1, 2), true,
 		"with 2, the programs have a CPU that the polling threads do not use"),
-	listOf("background_pct", result.BackgroundPct, strict.Within(0, maxBackground, "percent of the host's CPU"), false,
+	newParameter("background_pct", result.BackgroundPct, strict.Within(0, maxBackground, "percent of the host's CPU"),
+		false,
 		"share of the capture host's CPU that other work of ordinary priority asks for, per cent"),
-	listOf("programs", Programs, strict.Integer(1, maxPrograms), true,
+	newParameter("programs", Programs, strict.Integer(1, maxPrograms), true,
 		"programs that capture the same frames at the same time"),
-	listOf("works", Work, strict.Word(dut.WorkNone, dut.WorkCopy, dut.WorkGzip), true,
+	newParameter("works", Work, strict.Word(dut.WorkNone, dut.WorkCopy, dut.WorkGzip), true,
 		"what a program does with each frame"),
-	listOf("filters", Filter, strict.Word(filterNames()...), true,
+	newParameter("filters", Filter, strict.Word(filterNames()...), true,
 		"what programs look for: `udp`, or an expression with 40 addresses; all frames of the lab match"),
-	listOf("buffers_kib", BufferKiB, strict.Integer(0, maxBufferKiB), true,
+	newParameter("buffers_kib", BufferKiB, strict.Integer(0, maxBufferKiB), true,
 		"the kernel's buffer for each program, KiB; 0: the program's own"),
-	listOf("snap_lengths", SnapLength, strict.Integer(0, maxSnap), true,
+	newParameter("snap_lengths", SnapLength, strict.Integer(0, maxSnap), true,
 		"bytes that are kept of each frame; 0: all"),
 }
 
@@ -109,7 +110,7 @@ func (Measure) Rules() experiment.Measure {
 			"traffic.burst_segments", "traffic.gaps", "traffic.seed"},
 		Why:           "one generator sends frames, and nobody logs in or compares with a clean router",
 		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Reduce: reduce, Together: together.Of, CPUs: mostCPUs,
-		Duration: duration, Describe: inWords,
+		Duration: duration, Describe: description,
 	}
 }
 
@@ -139,12 +140,12 @@ func check(e *experiment.Experiment, report experiment.Report) {
 		report("traffic.kind", "%q does not go with measure = %q: it needs %q", e.Traffic.Kind, Name, traffic.KindFrames)
 		return
 	}
-	tapped := e.Topology == tap
+	tapped := e.Topology == topologyTap
 	if masquerade.Of(e) && tapped {
 		report("masquerade", "does not go with topology = %q: nothing is routed there", e.Topology)
 	}
 	if together.Of(e) && !tapped {
-		report("together", "needs topology = %q: elsewhere one host captures", tap)
+		report("together", "needs topology = %q: elsewhere one host captures", topologyTap)
 	}
 	if together.Of(e) && len(e.DUTs) > topology.MaxCaptureHosts {
 		report("duts", "%d devices together: a splitter leads to %d hosts at most", len(e.DUTs), topology.MaxCaptureHosts)
@@ -154,7 +155,7 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	}
 	e.EachLoad(1, func(size string, loads []float64) {
 		for _, mbps := range loads {
-			n, length := sent(e, size, mbps)
+			n, length := framesAndTime(e, size, mbps)
 			if n < leastFrames && count.Of(e) == 0 {
 				report("window",
 					"%s: at %g Mbit/s, frames of %s make %d in it, and a trial has at least %d: choose a longer window, or frames",
@@ -168,9 +169,9 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	})
 }
 
-// sent is how many frames a trial has at a rate by their bytes without FCS, and how long that takes. Frame sizes are
-// named as in the key frame_sizes.
-func sent(e *experiment.Experiment, size string, mbps float64) (int64, time.Duration) {
+// framesAndTime is how many frames a trial has at a rate by their bytes without FCS, and how long that takes. Frame
+// sizes are named as in the key frame_sizes.
+func framesAndTime(e *experiment.Experiment, size string, mbps float64) (int64, time.Duration) {
 	sizes, err := e.SizesOf(size)
 	if err != nil {
 		return leastFrames, 0 // its key's parser has refused it
@@ -225,7 +226,7 @@ func differences(a, b result.Cell) (n int) {
 // reduce takes settings of the capturing from devices that capture nothing, and leaves out those that a device refuses.
 func reduce(_ *experiment.Experiment, device string, s experiment.Setting) (experiment.Setting, bool) {
 	if !dut.CapturesNothing(device) {
-		_, err := dut.NewCapture(device, howOf(s.Cell))
+		_, err := dut.NewCapture(device, captureSettings(s.Cell))
 		return s, err == nil || !dut.Captures(device)
 	}
 	var less []result.Dimension
@@ -250,8 +251,8 @@ func mostCPUs(e *experiment.Experiment) int {
 	return n
 }
 
-// howOf is how a device captures in a cell.
-func howOf(c result.Cell) dut.Capture {
+// captureSettings is how a device captures in a cell.
+func captureSettings(c result.Cell) dut.Capture {
 	filter := c.Text(Filter)
 	if filter == withoutFilter {
 		filter = ""
@@ -274,14 +275,14 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	devices := map[string]bool{}
 	for _, c := range g.Cells {
 		devices[c.Text(result.DUT)] = true
-		_, length := sent(e, c.Text(result.FrameSize), c.Number(result.OfferedMbps))
+		_, length := framesAndTime(e, c.Text(result.FrameSize), c.Number(result.OfferedMbps))
 		block += time.Duration(e.Windows) * (length + trialOverhead)
 	}
 	return time.Duration(g.Blocks) * block / time.Duration(max(len(devices), 1))
 }
 
-// inWords describes an experiment before it runs.
-func inWords(e *experiment.Experiment) experiment.Description {
+// description describes an experiment before it runs.
+func description(e *experiment.Experiment) experiment.Description {
 	of := fmt.Sprintf(" of %s of %g s", words.Counted(e.Windows, "window"), e.Window.Seconds())
 	if n := count.Of(e); n > 0 {
 		of = fmt.Sprintf(" of %s of %s", words.Counted(e.Windows, "window"), words.Counted(int(n), "frame"))

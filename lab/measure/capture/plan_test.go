@@ -16,7 +16,7 @@ func catalogue() experiment.Catalogue {
 	own, other := Measure{}.Rules(), cost.Measure{}.Rules()
 	return experiment.Catalogue{Measures: []experiment.Measure{other, own}, Topologies: []experiment.Topology{
 		{Name: "portal", Roles: other.Roles}, {Name: "gateway-capture", Roles: append([]string{"sink"}, own.Roles...)},
-		{Name: tap, Roles: own.Roles},
+		{Name: topologyTap, Roles: own.Roles},
 	}}
 }
 
@@ -112,8 +112,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestFits: who does not capture, or not in any way that is asked for, is left out with the reason.
-func TestFits(t *testing.T) {
+// TestDevicesThatCannotCapture: who does not capture, or not in any way that is asked for, is left out with the reason.
+func TestDevicesThatCannotCapture(t *testing.T) {
 	e := parse(t, "duts = [\"tcpdump\", \"no-capture\", \"clean\"]\noffered_mbps = [10]\nworks = [\"gzip\"]\n")
 	for device, want := range map[string]string{"no-capture": "", "clean": "no device that captures", "tcpdump": "gzip"} {
 		err := fits(e, device, dut.Traits{})

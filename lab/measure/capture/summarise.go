@@ -44,7 +44,7 @@ const (
 // Summarise computes the summary of a run that measured capturing: each cell's metrics over its accepted trials, nested
 // in blocks, and remarks on flagged ones. It needs the run's records alone.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
-	trials := result.Of[Trial](run.Own)
+	trials := result.RecordsOf[Trial](run.Own)
 	in := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "trial", Metrics: Metrics, Trials: trialsOf(trials),
 		Load:    []result.Dimension{result.OfferedMbps},
@@ -132,7 +132,7 @@ func trialsOf(trials []*Trial) []analysis.Trial {
 		if t.disagrees() {
 			a.Flags = append(a.Flags, FlagDisagree)
 		}
-		if t.waits() {
+		if t.tooManyWaiting() {
 			a.Flags = append(a.Flags, FlagWaiting)
 		}
 		if t.SharedCPU {

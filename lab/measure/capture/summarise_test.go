@@ -12,8 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// line is a record of a trial as a run has it.
-func line(block int, change func(*Trial)) result.Entry {
+// recordOf is a record of a trial as a run has it.
+func recordOf(block int, change func(*Trial)) result.Entry {
 	n := int64(980)
 	t := &Trial{
 		Cell:     result.NewCell(result.DUT, "tcpdump", result.OfferedMbps, 100, result.FrameSize, "imix"),
@@ -30,7 +30,7 @@ func line(block int, change func(*Trial)) result.Entry {
 // TestFigures: what was lost is located, and CPU is of what the host has.
 func TestFigures(t *testing.T) {
 	none := func(*Trial) {}
-	s := Measure{}.Summarise(result.Run{Own: []result.Entry{line(0, none), line(1, none)}}, analysis.Options{})
+	s := Measure{}.Summarise(result.Run{Own: []result.Entry{recordOf(0, none), recordOf(1, none)}}, analysis.Options{})
 	if len(s.Cells) != 1 || s.Cells[0].Pairs != 2 {
 		t.Fatalf("%+v, want one cell of two trials", s.Cells)
 	}
@@ -53,12 +53,12 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestLeftOut: loads that the machine cannot measure are said once, for all blocks. Their rejected trials are in no
-// count, and no reason to call the machine unquiet. Trials of the same load that count do, and so do rejects of other
-// loads.
-func TestLeftOut(t *testing.T) {
+// TestLoadsBeyondTheMachine: loads that the machine cannot measure are said once, for all blocks. Their rejected trials
+// are in no count, and no reason to call the machine unquiet. Trials of the same load that count do, and so do rejects
+// of other loads.
+func TestLoadsBeyondTheMachine(t *testing.T) {
 	at := func(block int, mbps float64, accepted bool) result.Entry {
-		return line(block, func(r *Trial) {
+		return recordOf(block, func(r *Trial) {
 			r.Cell = result.NewCell(result.DUT, "tcpdump", result.OfferedMbps, mbps, result.FrameSize, "imix", CPUs, 2)
 			if r.Accepted = accepted; !accepted {
 				r.Rejects = []string{"waited for the second CPU"}
@@ -109,7 +109,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 		"silent": {{Frames: 990, Dropped: dut.Unknown}},
 		"exact":  {{Frames: 870, Dropped: 100, Waiting: 20}},
 	} {
-		s := Measure{}.Summarise(result.Run{Own: []result.Entry{line(0, func(r *Trial) {
+		s := Measure{}.Summarise(result.Run{Own: []result.Entry{recordOf(0, func(r *Trial) {
 			r.Forwarded, r.Programs = nil,
 				programs
 		})}}, analysis.Options{})

@@ -83,8 +83,8 @@ func (t Trial) disagrees() bool {
 	return false
 }
 
-// waits reports whether frames that waited for a program at its end are more than statistics may differ by.
-func (t Trial) waits() bool {
+// tooManyWaiting reports whether frames that waited for a program at its end are more than statistics may differ by.
+func (t Trial) tooManyWaiting() bool {
 	return slices.ContainsFunc(t.Programs, func(p dut.Captured) bool { return t.share(p.Waiting) > disagree })
 }
 

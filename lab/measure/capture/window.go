@@ -140,13 +140,13 @@ func (l *lab) endTraffic(ctx context.Context) error {
 
 // Waiting for the generator.
 const (
-	pollEvery = 5 * time.Millisecond // between two looks at the generator
-	patience  = 10 * time.Second     // with a generator that is to end
+	pollEvery         = 5 * time.Millisecond // between two looks at the generator
+	generatorPatience = 10 * time.Second     // with a generator that is to end
 )
 
 // awaitOver waits until the generator has sent all that it will.
 func (o *observation) awaitOver(ctx context.Context, limit time.Duration) (err error) {
-	for end := time.Now().Add(limit - o.length + patience); ; {
+	for end := time.Now().Add(limit - o.length + generatorPatience); ; {
 		if o.sent, err = o.lab.generator.TrafficStats(ctx); err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (o *observation) awaitOver(ctx context.Context, limit time.Duration) (err e
 		case o.sent.Frames.Over:
 			return nil
 		case time.Now().After(end):
-			return fmt.Errorf("the generator still sends %s after its end", patience)
+			return fmt.Errorf("the generator still sends %s after its end", generatorPatience)
 		}
 		if err := bench.Sleep(ctx, pollEvery); err != nil {
 			return err
@@ -168,8 +168,8 @@ func (o *observation) awaitOver(ctx context.Context, limit time.Duration) (err e
 const (
 	// A trial is over when no frame has arrived for quietTime. If frames are missing, they may be lost or wait for a busy
 	// CPU. The trial is then over when no frame has arrived for the longer time of missing.
-	quietTime = 100 * time.Millisecond
-	missing   = time.Second
+	quietTime       = 100 * time.Millisecond
+	missingPatience = time.Second
 	// idleNs is the CPU time that idle programs may take of quietTime.
 	idleNs = int64(2 * time.Millisecond)
 	// arriveMost and workMost end the wait for the last frame, and for programs that never rest.
@@ -186,7 +186,7 @@ func (o *observation) awaitIdle(ctx context.Context) (err error) {
 		if err := bench.Sleep(ctx, quietTime); err != nil {
 			return err
 		}
-		rests, err := o.lab.rests(ctx) // before the snapshot, which then has all their work
+		rests, err := o.lab.idlePrograms(ctx) // before the snapshot, which then has all their work
 		if err != nil {
 			return err
 		}
@@ -205,16 +205,16 @@ func (o *observation) awaitIdle(ctx context.Context) (err error) {
 		switch since := time.Since(start); {
 		case arrives && since > arriveMost:
 			return fmt.Errorf("frames still arrived %s after the load's end", arriveMost)
-		case arrives || !o.complete() && time.Since(quiet) < missing:
+		case arrives || !o.complete() && time.Since(quiet) < missingPatience:
 		case rests && o.after.worked(last) <= idleNs || since > workMost:
-			return o.ask(ctx)
+			return o.awaitAllRead(ctx)
 		}
 		last, came = o.after, o.got.Datagrams.Received
 	}
 }
 
-// rests reports whether no program of a station has anything to do: see meter.Rest.
-func (l *lab) rests(ctx context.Context) (bool, error) {
+// idlePrograms reports whether no program of a station has anything to do: see meter.Rest.
+func (l *lab) idlePrograms(ctx context.Context) (bool, error) {
 	busy := make([]bool, len(l.stations))
 	err := backend.Each(l.stations, func(i int, s *station) error {
 		r, err := s.Rest(ctx)
@@ -227,9 +227,9 @@ func (l *lab) rests(ctx context.Context) (bool, error) {
 	return !slices.Contains(busy, true), nil
 }
 
-// ask waits until the programs say that they have all: some sleep while the kernel has frames in a block that is not
-// full. It reads again then.
-func (o *observation) ask(ctx context.Context) (err error) {
+// awaitAllRead waits until the programs say that they have all: some sleep while the kernel has frames in a block that
+// is not full. It reads again then.
+func (o *observation) awaitAllRead(ctx context.Context) (err error) {
 	_ = o.lab.each(func(s *station) error { s.device.Drain(ctx, s.env); return nil })
 	o.after, err = o.lab.read(ctx)
 	return err

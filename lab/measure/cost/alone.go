@@ -22,7 +22,7 @@ func judgeAlone(t *attempt, under conditions, clean bool) {
 	}
 	rejects, _ := bench.Judge( // none of these rules asks anybody
 		func(r *bench.Rejects) error {
-			side := judged{m, "device", slack, "", r}
+			side := judgedSide{m, "device", slack, "", r}
 			if clean {
 				side.who, side.advice = "clean router", slowedAdvice(under.speed)
 			}

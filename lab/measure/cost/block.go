@@ -15,12 +15,12 @@ import (
 
 // run is one run.
 type run struct {
-	unprofiled map[result.Cell]bool // cells whose profile failed: it is not tried again in this run
+	noProfile map[result.Cell]bool // cells whose profile failed: it is not tried again in this run
 }
 
 // Run returns what measures the blocks of one run.
 func (Measure) Run() runner.Measure {
-	r := &run{unprofiled: map[result.Cell]bool{}}
+	r := &run{noProfile: map[result.Cell]bool{}}
 	return runner.Measure{Block: r.block, Unfinished: r.wantsProfile}
 }
 
@@ -48,7 +48,7 @@ func (r *run) block(ctx context.Context, s *runner.Session, eb experiment.Block)
 	case err != nil:
 		for _, cell := range b.Cells {
 			if r.wantsProfile(s, eb, cell) {
-				b.unprofiled(cell, err)
+				b.noteNoProfile(cell, err)
 			}
 		}
 		return nil, nil

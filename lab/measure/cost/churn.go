@@ -13,11 +13,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 )
 
-// forgotten bounds the wait until a device has forgotten its guests.
-const forgotten = 15 * time.Second
+// forgetTimeout bounds the wait until a device has forgotten its guests.
+const forgetTimeout = 15 * time.Second
 
-// visit starts the guests of all hosts that have some.
-func (s *lab) visit(ctx context.Context, perSecond float64) error {
+// startGuests starts the guests of all hosts that have some.
+func (s *lab) startGuests(ctx context.Context, perSecond float64) error {
 	return s.EachHost(func(i int, h bench.ClientHost) error {
 		visits := s.GuestVisits(i, perSecond)
 		if visits.PerSecond == 0 { // fewer guests than hosts
@@ -44,8 +44,8 @@ func (s *lab) endVisits(ctx context.Context) (c Churn, err error) {
 	return c, err
 }
 
-// state reads the device's counts, memory and rules at the moment.
-func (s *lab) state(ctx context.Context) (st DeviceState, err error) {
+// deviceState reads the device's counts, memory and rules at the moment.
+func (s *lab) deviceState(ctx context.Context) (st DeviceState, err error) {
 	if st.PSSMiB, err = s.PSSMiB(ctx); err != nil {
 		return st, err
 	}
@@ -66,12 +66,12 @@ func (s *lab) state(ctx context.Context) (st DeviceState, err error) {
 // the device before the first and after the last.
 func (b *openBlock) underChurn(ctx context.Context, perSecond float64) error {
 	device := b.pair.device
-	before, err := device.state(ctx)
+	before, err := device.deviceState(ctx)
 	if err != nil {
 		return err
 	}
 	start := time.Now()
-	if err := b.pair.both(func(l *lab) error { return l.visit(ctx, perSecond) }); err != nil {
+	if err := b.pair.onBothLabs(func(l *lab) error { return l.startGuests(ctx, perSecond) }); err != nil {
 		return err
 	}
 	err = b.cells(ctx)
@@ -83,11 +83,11 @@ func (b *openBlock) underChurn(ctx context.Context, perSecond float64) error {
 	churn.PerSecond, churn.Seconds, churn.Before = perSecond, time.Since(start).Seconds(), before
 	gone := time.Now()
 	for {
-		if churn.After, err = device.state(ctx); err != nil {
+		if churn.After, err = device.deviceState(ctx); err != nil {
 			return err
 		}
 		churn.SettledSeconds = time.Since(gone).Seconds()
-		if maps.Equal(churn.After.Counts, before.Counts) || time.Since(gone) > forgotten {
+		if maps.Equal(churn.After.Counts, before.Counts) || time.Since(gone) > forgetTimeout {
 			b.stay.Churn = &churn
 			return nil
 		}

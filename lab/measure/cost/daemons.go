@@ -31,7 +31,7 @@ func levelDaemons(trials []analysis.Trial, blocks []result.Block) []analysis.Tri
 		out[i] = t
 		share, known := standing[t.Cell.Without(result.OfferedMbps)]
 		typical, measured := medians[cellBlock{t.Cell, t.Block, t.Sitting}]
-		if !known || !measured || t.AA || typical > sporadic {
+		if !known || !measured || t.AA || typical > sporadicCores {
 			continue
 		}
 		out[i].Device = maps.Clone(t.Device)
@@ -40,9 +40,9 @@ func levelDaemons(trials []analysis.Trial, blocks []result.Block) []analysis.Tri
 	return out
 }
 
-// sporadic is the process CPU, in cores, above which a device's processes are
+// sporadicCores is the process CPU, in cores, above which a device's processes are
 // taken to follow the load and are left as they were measured.
-const sporadic = 0.01
+const sporadicCores = 0.01
 
 type cellBlock struct {
 	cell    result.Cell

@@ -9,8 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// oneWindow is a second in which the device's processes used the given cores.
-func oneWindow(block, window int, processCores float64) analysis.Trial {
+// secondWindow is a second in which the device's processes used the given cores.
+func secondWindow(block, window int, processCores float64) analysis.Trial {
 	return TrialsOf([]result.Trial{{
 		Cell: result.NewCell(result.DUT, "d", result.Clients, 1, result.OfferedMbps, 10, result.Direction, "up",
 			result.Profile, "per-packet"), Block: block, Window: window, Accepted: true,
@@ -30,8 +30,8 @@ func TestSporadicDaemonIsSpreadAndNotLost(t *testing.T) {
 	// A tenth of a second of work falls into one window of six; the blocks of
 	// ten seconds saw it twice and once.
 	trials := []analysis.Trial{
-		oneWindow(0, 0, 0), oneWindow(0, 1, 0.1), oneWindow(0, 2, 0),
-		oneWindow(1, 0, 0), oneWindow(1, 1, 0), oneWindow(1, 2, 0),
+		secondWindow(0, 0, 0), secondWindow(0, 1, 0.1), secondWindow(0, 2, 0),
+		secondWindow(1, 0, 0), secondWindow(1, 1, 0), secondWindow(1, 2, 0),
 	}
 	for _, got := range levelDaemons(trials, []result.Block{blockOf(0, 0.02), blockOf(1, 0.01)}) {
 		if want := 0.015e9; math.Abs(got.Device["process_ns"]-want) > 1 {
@@ -44,15 +44,15 @@ func TestSporadicDaemonIsSpreadAndNotLost(t *testing.T) {
 	}
 }
 
-// TestAttemptsSetAsideLevelNothing: a window that was measured again, because others had CPU, counts once, by the
+// TestRepeatedWindowCountsOnce: a window that was measured again, because others had CPU, counts once, by the
 // attempt that counts, in a block's median and in whether its process time follows the load.
-func TestAttemptsSetAsideLevelNothing(t *testing.T) {
+func TestRepeatedWindowCountsOnce(t *testing.T) {
 	for _, c := range []struct{ quiet, loud float64 }{{0.002, 0.006}, {0.006, 0.002}, {0.002, 0.30}, {0.30, 0.002}} {
 		var run, plain result.Run
 		for w := range 3 {
-			trial := oneWindow(0, w, c.quiet).Trial
+			trial := secondWindow(0, w, c.quiet).Trial
 			plain.Trials = append(plain.Trials, trial)
-			loud := oneWindow(0, w, c.loud).Trial
+			loud := secondWindow(0, w, c.loud).Trial
 			SidesOf(loud).DUT.Machine.Steal, trial.Attempt = 20, 1
 			run.Trials = append(run.Trials, loud, trial)
 			loud.Attempt = 2
@@ -70,7 +70,7 @@ func TestAttemptsSetAsideLevelNothing(t *testing.T) {
 }
 
 func TestWorkThatFollowsTheLoadStaysAsMeasured(t *testing.T) {
-	trials := []analysis.Trial{oneWindow(0, 0, 0.50), oneWindow(0, 1, 0.52), oneWindow(0, 2, 0.90)}
+	trials := []analysis.Trial{secondWindow(0, 0, 0.50), secondWindow(0, 1, 0.52), secondWindow(0, 2, 0.90)}
 	for i, got := range levelDaemons(trials, []result.Block{blockOf(0, 0.40)}) {
 		if now, before := got.Device["process_ns"], trials[i].Device["process_ns"]; now != before {
 			t.Errorf("window %d: %.0f ns, want the %.0f it measured", got.Window, now, before)
@@ -79,7 +79,7 @@ func TestWorkThatFollowsTheLoadStaysAsMeasured(t *testing.T) {
 }
 
 func TestWithoutBlockRecordsTrialsStay(t *testing.T) {
-	got := levelDaemons([]analysis.Trial{oneWindow(0, 0, 0.1), oneWindow(0, 1, 0.3)}, nil)
+	got := levelDaemons([]analysis.Trial{secondWindow(0, 0, 0.1), secondWindow(0, 1, 0.3)}, nil)
 	if first, second := got[0].Device["process_ns"], got[1].Device["process_ns"]; first != 1e8 || second != 3e8 {
 		t.Errorf("%.0f and %.0f ns, want them as measured", first, second)
 	}

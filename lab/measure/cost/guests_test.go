@@ -53,9 +53,9 @@ func TestGuestsAreSummedOverBlocks(t *testing.T) {
 	}
 }
 
-// TestSettledIsKnown: a device that tells no numbers is not said to have forgotten its
+// TestSettledNeedsCounts: a device that tells no numbers is not said to have forgotten its
 // guests.
-func TestSettledIsKnown(t *testing.T) {
+func TestSettledNeedsCounts(t *testing.T) {
 	some := DeviceState{Counts: map[string]int{"sessions": 3}}
 	for name, c := range map[string]struct {
 		churn Churn

@@ -47,7 +47,7 @@ func TestFewerGuestsThanHosts(t *testing.T) {
 	if s.Guests != 2 {
 		t.Fatalf("%d guests, want 2", s.Guests)
 	}
-	if err := s.visit(t.Context(), perSecond); err != nil {
+	if err := s.startGuests(t.Context(), perSecond); err != nil {
 		t.Fatal(err)
 	}
 	if c, err := s.endVisits(t.Context()); err != nil || len(c.Failures) > 0 {
@@ -55,8 +55,8 @@ func TestFewerGuestsThanHosts(t *testing.T) {
 	}
 }
 
-// bothWays requires that all client hosts sent and received.
-func bothWays(t *testing.T, s *lab, before, after bench.Snapshot) {
+// checkAllHosts requires that all client hosts sent and received.
+func checkAllHosts(t *testing.T, s *lab, before, after bench.Snapshot) {
 	t.Helper()
 	for i, e := range spans(before.Clients, after.Clients) {
 		name := s.Hosts[i].Ifs[0]
@@ -112,6 +112,6 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 			t.Errorf("%s %s: %.1f of %.1f Mbit/s arrived, %d broken: %s", c.kind, c.direction, m.DeliveredMbps, m.LinkMbps,
 				m.Broken, m.BrokenError)
 		}
-		bothWays(t, s, before, after)
+		checkAllHosts(t, s, before, after)
 	}
 }

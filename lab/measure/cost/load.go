@@ -27,8 +27,8 @@ type lab struct {
 	unlike             bench.Rejects   // of the last window
 }
 
-// prove asks the device what it is while it carries the load.
-func (s *lab) prove(ctx context.Context) error {
+// checkProof asks the device what it is while it carries the load.
+func (s *lab) checkProof(ctx context.Context) error {
 	s.unlike = nil
 	return s.unlike.Prove(ctx, s.Bench)
 }

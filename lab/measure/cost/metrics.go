@@ -165,17 +165,17 @@ var Metrics = []analysis.Metric{
 	{Name: FramesPerSecond, Unit: "frames/s", Text: "that arrived", Better: analysis.More, Per: analysis.PerWindow,
 		Both: true, Range: analysis.Amounts, Of: framesPerSecond},
 	{Name: DelayP50, Unit: "µs", Text: "one-way delay of frames, median", Better: analysis.Less, Per: analysis.PerWindow,
-		Both: true, Range: analysis.Amounts, Of: ofDelay(DelayP50)},
+		Both: true, Range: analysis.Amounts, Of: delayOnly(DelayP50)},
 	{Name: DelayP99, Unit: "µs", Text: "one-way delay of frames", Better: analysis.Less, Per: analysis.PerWindow,
-		Both: true, Range: analysis.Amounts, Of: ofDelay(DelayP99)},
+		Both: true, Range: analysis.Amounts, Of: delayOnly(DelayP99)},
 	{Name: Jitter, Unit: "µs", Text: "interarrival jitter of frames (RFC 3550), mean of the streams",
-		Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(Jitter)},
+		Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: framesOnly(Jitter)},
 	{Name: Duplicated, Text: "frames that came again / received", Better: analysis.Less, Per: analysis.PerWindow,
-		Both: true, Range: analysis.Shares, Of: ofFrames(Duplicated)},
+		Both: true, Range: analysis.Shares, Of: framesOnly(Duplicated)},
 	{Name: OfferedShare, Text: "frames that the generator's link took / that were due", Host: "client",
-		Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(OfferedShare)},
+		Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: framesOnly(OfferedShare)},
 	{Name: LateP99, Unit: "µs", Text: "how long after their due times frames left the generator", Host: "client",
-		Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: ofFrames(LateP99)},
+		Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: framesOnly(LateP99)},
 	{Name: SegmentsPerBurst, Unit: "segments", Text: "sent back to back", Host: "client", Per: analysis.PerWindow,
 		Both: true, Range: analysis.Amounts, Of: analysis.PositiveField("segments_per_burst")},
 	{Name: AggregationFactor, Unit: "frames/packet", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts,
@@ -278,8 +278,8 @@ var Metrics = []analysis.Metric{
 // several packets share a wake-up.
 const LinesTo = 100
 
-// laws name the metrics of sweeps, cost models and ceilings.
-var laws = analysis.Laws{
+// namedMetrics name the metrics of sweeps, cost models and ceilings.
+var namedMetrics = analysis.Laws{
 	CPU: CPU, Normalised: Normalised, Link: Link, Delivered: Delivered,
 	Packets:      func(r input) float64 { return analysis.Over(r.Get("packets"), r.Get("seconds")) / 1e6 },
 	TrendMetrics: []string{EnterCPU, LeaveCPU}, TrendMaxMbps: LinesTo,
@@ -355,8 +355,8 @@ func datagrams(count, beside string) func(input) float64 {
 	}
 }
 
-// ofFrames is a figure that only windows of frames have.
-func ofFrames(name string) func(input) float64 {
+// framesOnly is a figure that only windows of frames have.
+func framesOnly(name string) func(input) float64 {
 	return func(r input) float64 {
 		if r.Get("metrics."+OfferedShare) == 0 {
 			return math.NaN()
@@ -365,13 +365,13 @@ func ofFrames(name string) func(input) float64 {
 	}
 }
 
-// ofDelay is a one-way delay of frames, which only hosts with a common clock know.
-func ofDelay(name string) func(input) float64 {
+// delayOnly is a one-way delay of frames, which only hosts with a common clock know.
+func delayOnly(name string) func(input) float64 {
 	return func(r input) float64 {
 		if _, known := r.Values["metrics."+name]; !known {
 			return math.NaN()
 		}
-		return ofFrames(name)(r)
+		return framesOnly(name)(r)
 	}
 }
 

@@ -36,13 +36,13 @@ func (p pair) labs() []*lab {
 	return []*lab{p.device, p.clean}
 }
 
-// both works on both labs at once.
-func (p pair) both(fn func(*lab) error) error {
+// onBothLabs works on both labs at once.
+func (p pair) onBothLabs(fn func(*lab) error) error {
 	return backend.Each(p.labs(), func(_ int, l *lab) error { return fn(l) })
 }
 
 // running is an error when a program in a lab has ended.
-func (p pair) running(ctx context.Context) error { return bench.Running(ctx, sides(p.labs())...) }
+func (p pair) running(ctx context.Context) error { return bench.Running(ctx, benchesOf(p.labs())...) }
 
 // causeOf is an error with what ended in the labs as its cause.
 func (p pair) causeOf(err error) error {
@@ -69,12 +69,12 @@ func (p pair) begin(ctx context.Context, cell result.Cell) error {
 	if p.solo() {
 		return nil
 	}
-	if err := p.both(func(l *lab) error { return p.load(ctx, l, cell) }); err != nil {
+	if err := p.onBothLabs(func(l *lab) error { return p.load(ctx, l, cell) }); err != nil {
 		return err
 	}
 	// Streams are compared by what they carry from the warm-up's end on, or from its beginning where
 	// it is a turn of all streams: a window is a small part of the next turn.
-	mark := func() error { return p.both(func(l *lab) error { return l.mark(ctx) }) }
+	mark := func() error { return p.onBothLabs(func(l *lab) error { return l.mark(ctx) }) }
 	warmup := p.warmup(cell)
 	if warmup > p.e.Warmup {
 		if err := mark(); err != nil {
@@ -102,23 +102,23 @@ func (p pair) end(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // the next cell needs the ports; each stop is bounded in time
 	var read error
 	if !p.solo() {
-		read = p.both(func(l *lab) error { return errors.Join(l.readFairness(ctx), l.readShort(ctx)) })
+		read = p.onBothLabs(func(l *lab) error { return errors.Join(l.readFairness(ctx), l.readShort(ctx)) })
 	}
-	return errors.Join(read, p.both(func(l *lab) error { return l.StopTraffic(ctx) }))
+	return errors.Join(read, p.onBothLabs(func(l *lab) error { return l.StopTraffic(ctx) }))
 }
 
 // measure returns one window of the device and one of the clean router. n counts the windows of the
 // cell: in solo mode it says which lab is first.
 func (p pair) measure(ctx context.Context, cell result.Cell, n int) (device, clean Measurement, err error) {
 	got := map[*lab]Measurement{}
-	err = p.loaded(ctx, cell, n, func(labs ...*lab) error {
-		before, after, err := bench.ReadTwice(ctx, p.e.Window, sides(labs)...)
+	err = p.whileLoaded(ctx, cell, n, func(labs ...*lab) error {
+		before, after, err := bench.ReadTwice(ctx, p.e.Window, benchesOf(labs)...)
 		var used int64 // by the routers of all labs that are measured
 		for i, l := range labs {
 			if err == nil {
 				got[l] = l.measurement(before[i], after[i])
 				used += got[l].NAPINs + got[l].ProcessNs
-				err = l.prove(ctx)
+				err = l.checkProof(ctx)
 			}
 		}
 		for i, l := range labs {
@@ -132,9 +132,9 @@ func (p pair) measure(ctx context.Context, cell result.Cell, n int) (device, cle
 	return got[p.device], got[p.clean], err
 }
 
-// loaded calls fn with the labs that carry the cell's load at that moment: once with both, or with
+// whileLoaded calls fn with the labs that carry the cell's load at that moment: once with both, or with
 // each in turn.
-func (p pair) loaded(ctx context.Context, cell result.Cell, n int, fn func(labs ...*lab) error) error {
+func (p pair) whileLoaded(ctx context.Context, cell result.Cell, n int, fn func(labs ...*lab) error) error {
 	labs := p.labs()
 	if !p.solo() {
 		return fn(labs...)
@@ -143,15 +143,15 @@ func (p pair) loaded(ctx context.Context, cell result.Cell, n int, fn func(labs 
 		slices.Reverse(labs)
 	}
 	for _, l := range labs {
-		if err := p.alone(ctx, l, cell, fn); err != nil {
+		if err := p.whileAlone(ctx, l, cell, fn); err != nil {
 			return fmt.Errorf("solo window of lab %s: %w", l.Lab.Name, err)
 		}
 	}
 	return nil
 }
 
-// alone calls fn while one lab carries the cell's load.
-func (p pair) alone(ctx context.Context, l *lab, cell result.Cell, fn func(...*lab) error) (err error) {
+// whileAlone calls fn while one lab carries the cell's load.
+func (p pair) whileAlone(ctx context.Context, l *lab, cell result.Cell, fn func(...*lab) error) (err error) {
 	defer func() { err = errors.Join(err, l.StopTraffic(context.WithoutCancel(ctx))) }()
 	if err = p.load(ctx, l, cell); err == nil {
 		err = bench.Sleep(ctx, p.warmup(cell))
@@ -165,7 +165,7 @@ func (p pair) alone(ctx context.Context, l *lab, cell result.Cell, fn func(...*l
 	return err
 }
 
-func sides(labs []*lab) []*bench.Bench {
+func benchesOf(labs []*lab) []*bench.Bench {
 	list := make([]*bench.Bench, len(labs))
 	for i, l := range labs {
 		list[i] = l.Bench

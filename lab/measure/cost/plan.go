@@ -25,13 +25,13 @@ const Name = "cost"
 // Records is empty: trials and blocks are known to the reader.
 func (Measure) Records() []result.Kind {
 	return []result.Kind{
-		{Name: result.KindTrial, New: func() any { return new(Sides) }, Check: whole},
+		{Name: result.KindTrial, New: func() any { return new(Sides) }, Check: checkLengths},
 		{Name: result.KindBlock, New: func() any { return new(Stay) }},
 	}
 }
 
-// whole says whether the windows of an accepted trial have a length.
-func whole(figures any) error {
+// checkLengths says whether the windows of an accepted trial have a length.
+func checkLengths(figures any) error {
 	if s := figures.(*Sides); s.DUT.Seconds <= 0 || s.Clean.Seconds <= 0 && !s.lone() {
 		return errors.New("trial: it is accepted, and one of its windows has no seconds")
 	}
@@ -50,12 +50,12 @@ func (Measure) Rules() experiment.Measure {
 			"traffic.short_per_second", "traffic.short_bytes",
 			"beside.client", "beside.traffic", "beside.clients",
 		}, slices.Concat(experiment.ClientKeys, experiment.LinkKeys)...),
-		Check: check, Settings: settings, Duration: duration, Describe: inWords,
+		Check: check, Settings: settings, Duration: duration, Describe: description,
 	}
 }
 
-// inWords says which windows a block has, and what its clients send.
-func inWords(e *experiment.Experiment) experiment.Description {
+// description says which windows a block has, and what its clients send.
+func description(e *experiment.Experiment) experiment.Description {
 	var loads []string
 	if len(e.OfferedMbps) > 0 {
 		loads = append(loads, experiment.Series(e.OfferedMbps)+" Mbit/s")
@@ -114,19 +114,19 @@ const (
 	// The average device. openNDS takes 3 s, and 0.12 s a client to log in,
 	// CoovaChilli 0.5 s and 5 ms, an allow-list next to nothing.
 	deviceOverhead  = 1200 * time.Millisecond
-	redone          = 0.12            // windows measured again: 1 % of them in quick, 14 to 31 % at 100 clients
+	redoneShare     = 0.12            // windows measured again: 1 % of them in quick, 14 to 31 % at 100 clients
 	profileOverhead = 5 * time.Second // perf started, its samples read and named
 )
 
 // duration estimates a group's. In solo mode the two windows of a pair follow each other; in interleaved rounds a block
 // has one side.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
-	windows := time.Duration((1 + redone) * float64(e.Windows) * float64(e.Window))
+	windows := time.Duration((1 + redoneShare) * float64(e.Windows) * float64(e.Window))
 	name, clients, cells := g.Cell.Text(result.DUT), time.Duration(g.Cell.Int(result.Clients)), time.Duration(len(g.Cells))
 	labs := e.Labs(experiment.Block{Cell: g.Cell, AA: g.AA})
-	comes := max(admission(labs[0]), admission(labs[1]))
+	comes := max(admissionTime(labs[0]), admissionTime(labs[1]))
 	if e.Interleaved() {
-		comes = admission(labs[0])
+		comes = admissionTime(labs[0])
 	}
 	block := blockOverhead + comes + cells*cellOverhead
 	for _, cell := range g.Cells {
@@ -167,7 +167,7 @@ func login(e *experiment.Experiment, s experiment.Side, name string) time.Durati
 	return times.Login
 }
 
-// admission is how long a lab's clients take to come and go.
-func admission(s experiment.Side) time.Duration {
+// admissionTime is how long a lab's clients take to come and go.
+func admissionTime(s experiment.Side) time.Duration {
 	return time.Duration(s.Clients) * client.KindOf(s.Client).Times.Stay
 }

@@ -28,8 +28,8 @@ func TestPlanInWords(t *testing.T) {
 	}
 }
 
-// TestNobodyLogsIn: clients of a router without a portal take no time to log in.
-func TestNobodyLogsIn(t *testing.T) {
+// TestNoLoginTimeWithoutPortal: clients of a router without a portal take no time to log in.
+func TestNoLoginTimeWithoutPortal(t *testing.T) {
 	known := experiment.Catalogue{DUTs: dut.Names(), Measures: []experiment.Measure{Measure{}.Rules()}}
 	took := func(name string) time.Duration {
 		e, err := known.Parse("x.toml", []byte("duts = [\""+name+

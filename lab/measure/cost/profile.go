@@ -18,7 +18,7 @@ import (
 
 // wantsProfile reports whether the run wants a profile of a cell that none of its blocks has recorded yet.
 func (r *run) wantsProfile(s *runner.Session, b experiment.Block, cell result.Cell) bool {
-	return s.Experiment.ProfileWindow > 0 && !b.AA && !r.unprofiled[cell] && !profile.Recorded(s.Dir, cell)
+	return s.Experiment.ProfileWindow > 0 && !b.AA && !r.noProfile[cell] && !profile.Recorded(s.Dir, cell)
 }
 
 // NoProfile begins a note of a run on a device whose cell has no profile; the device's name and the reason follow.
@@ -38,16 +38,16 @@ func (b *openBlock) profileCell(ctx context.Context, cell result.Cell) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		b.unprofiled(cell, err)
+		b.noteNoProfile(cell, err)
 	} else {
 		b.Unnote(noProfileOf(cell))
 	}
 	return nil
 }
 
-// unprofiled notes why there is no profile of a cell, in place of what earlier sittings noted.
-func (b *openBlock) unprofiled(cell result.Cell, err error) {
-	b.run.unprofiled[cell] = true
+// noteNoProfile notes why there is no profile of a cell, in place of what earlier sittings noted.
+func (b *openBlock) noteNoProfile(cell result.Cell, err error) {
+	b.run.noProfile[cell] = true
 	beginning := noProfileOf(cell)
 	b.Unnote(beginning)
 	b.Notice("%s%v", beginning, err)
@@ -80,7 +80,7 @@ func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 			return err
 		}
 		p.UserStacks, p.Perf = perf.UserStacks, perf.Version
-		before, after, err := bench.ReadTwice(ctx, b.Experiment.ProfileWindow, sides(labs)...)
+		before, after, err := bench.ReadTwice(ctx, b.Experiment.ProfileWindow, benchesOf(labs)...)
 		reads = append(reads, func() error {
 			recording, err := b.Machine.ReadPerf(ctx, perf.Recording)
 			recordings = append(recordings, recording)
@@ -94,7 +94,7 @@ func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 		return errors.Join(err, b.Machine.StopPerf(ctx))
 	}
 	if err = b.pair.begin(ctx, cell); err == nil {
-		err = b.pair.loaded(ctx, cell, 0, window)
+		err = b.pair.whileLoaded(ctx, cell, 0, window)
 	}
 	err = errors.Join(err, b.pair.end(ctx))
 	for _, read := range reads {

@@ -72,7 +72,7 @@ func judge(t *attempt, under conditions) {
 	slack := under.slack()
 	short := !t.AA && t.DUT.DeliveredMbps > 0 &&
 		t.DUT.DeliveredMbps < minDelivered*min(t.DUT.OfferedMbps, t.Clean.DeliveredMbps)-slack
-	starved := t.Clean.DeliveredMbps < minDelivered*t.Clean.OfferedMbps-slack && !under.filled(t)
+	starved := t.Clean.DeliveredMbps < minDelivered*t.Clean.OfferedMbps-slack && !under.routersFull(t)
 	saturated := short && !starved
 	t.Flags = nil
 	if saturated {
@@ -91,7 +91,7 @@ func judge(t *attempt, under conditions) {
 		bench.RejectIf(short && starved,
 			"machine: both sides fell short (%.1f and %.1f Mbit/s) while their routers used %.0f %% of their CPUs: something "+
 				"else held them up",
-			t.DUT.DeliveredMbps, t.Clean.DeliveredMbps, 100*used(t)/float64(max(under.routers, 1))),
+			t.DUT.DeliveredMbps, t.Clean.DeliveredMbps, 100*routerCores(t)/float64(max(under.routers, 1))),
 		bench.Window{Asked: speed, Share: share}.Speed, bench.RejectFor(under.unlike...))
 	t.Rejects, t.Accepted = rejects, len(rejects) == 0
 }
@@ -99,8 +99,8 @@ func judge(t *attempt, under conditions) {
 // judgeSides applies the self-tests of each side.
 func judgeSides(r *bench.Rejects, t *attempt, under conditions, slack float64, saturated bool) {
 	sent, profile := under.sent, t.Cell.Text(result.Profile)
-	device := judged{t.DUT, "device", slack, "", r}
-	clean := judged{t.Clean, "clean router", slack, slowedAdvice(under.speed), r}
+	device := judgedSide{t.DUT, "device", slack, "", r}
+	clean := judgedSide{t.Clean, "clean router", slack, slowedAdvice(under.speed), r}
 	clean.side(under.window)
 	clean.control(profile, sent, saturated)
 	device.side(under.window)
@@ -120,17 +120,17 @@ func judgeSides(r *bench.Rejects, t *attempt, under conditions, slack float64, s
 	}
 }
 
-// used is the CPU time of both routers over the window's, cores.
-func used(t *attempt) float64 {
+// routerCores is the CPU time of both routers over the window's, cores.
+func routerCores(t *attempt) float64 {
 	cores := func(m Measurement) float64 { return float64(m.NAPINs+m.ProcessNs) / 1e9 / max(m.Seconds, 0.01) }
 	return cores(t.DUT) + cores(t.Clean)
 }
 
-// filled reports whether the routers filled their CPUs between them. A clean router that is loaded alone cannot be
+// routersFull reports whether the routers filled their CPUs between them. A clean router that is loaded alone cannot be
 // short of CPU for a device's sake.
-func (c conditions) filled(t *attempt) bool {
+func (c conditions) routersFull(t *attempt) bool {
 	full := minFilled * c.share(t)
-	return !c.solo && (used(t) >= full*float64(max(c.routers, 1)) || busiestThread(t) >= full)
+	return !c.solo && (routerCores(t) >= full*float64(max(c.routers, 1)) || busiestThread(t) >= full)
 }
 
 // busiestThread is the CPU time of the busiest polling thread or process of a router, cores: on several CPUs one that
@@ -167,8 +167,8 @@ func bias(n analysis.Noise, log, cores float64) float64 {
 	return bench.Noise{Steal: float64(n.StealPct) / 100, Others: float64(n.OthersPct) / 100}.Bias(log, cores)
 }
 
-// rise is analysis.Input.Rise.
-func rise(n analysis.Noise, cores float64) (rise, more float64) {
+// noiseRise is analysis.Input.Rise.
+func noiseRise(n analysis.Noise, cores float64) (rise, more float64) {
 	return bench.Noise{Steal: float64(n.StealPct) / 100}.Rise(cores)
 }
 
@@ -194,8 +194,8 @@ func segmentMbit(sent experiment.Traffic) float64 {
 	return float64(traffic.SegmentBytes(traffic.EthernetMTU, sent.Protocol == experiment.ProtocolUDP)) * 8 / 1e6
 }
 
-// judged is one side of a trial under its self-tests.
-type judged struct {
+// judgedSide is one side of a trial under its self-tests.
+type judgedSide struct {
 	Measurement
 	who    string
 	slack  float64 // Mbit/s by which a rate may be off
@@ -205,7 +205,7 @@ type judged struct {
 
 // control tests the clean router: without these conditions its figures are no reference
 // for the device.
-func (j judged) control(profile string, sent experiment.Traffic, saturated bool) {
+func (j judgedSide) control(profile string, sent experiment.Traffic, saturated bool) {
 	least := minDelivered
 	if saturated {
 		least = minBeside
@@ -220,14 +220,14 @@ func (j judged) control(profile string, sent experiment.Traffic, saturated bool)
 }
 
 // packets tests that profile per-packet does not aggregate.
-func (j judged) packets(profile string, sent experiment.Traffic) {
+func (j judgedSide) packets(profile string, sent experiment.Traffic) {
 	limit := max(maxPerPacket, 1+slackBursts*float64(sent.BurstSegments)/float64(max(j.Packets, 1)))
 	j.AddIf(profile == result.PerPacket && j.AggregationFactor > limit,
 		"%s: %.2f frames per packet, profile per-packet wants at most %.2f", j.who, j.AggregationFactor, limit)
 }
 
 // side tests conditions that do not depend on the device.
-func (j judged) side(window time.Duration) {
+func (j judgedSide) side(window time.Duration) {
 	j.AddIf(math.Abs(j.Seconds/window.Seconds()-1) > maxWindowError,
 		"%s: the window lasted %.2f s instead of %.2f s: the lab was held up", j.who, j.Seconds, window.Seconds())
 	for name, ns := range j.ThreadNs {
@@ -250,20 +250,20 @@ func (j judged) side(window time.Duration) {
 }
 
 // probes tests that round-trip probes come through. A device that drops datagrams drops probes like all others.
-func (j judged) probes() {
+func (j judgedSide) probes() {
 	j.AddIf(float64(j.RTT.Lost) > maxProbesLost*float64(j.RTT.Probes),
 		"%s: %d of %d round-trip probes were lost: some clients are cut off", j.who, j.RTT.Lost, j.RTT.Probes)
 }
 
 // load tests that a side delivered its load. No payload at all fails even where the window
 // is so short, or the load so light, that the slack covers the whole load.
-func (j judged) load(least float64) {
+func (j judgedSide) load(least float64) {
 	j.AddIf(j.DeliveredMbps < least*j.OfferedMbps-j.slack || j.DeliveredMbps == 0,
 		"%s: delivered %.1f of %g Mbit/s, limit %.0f %%%s", j.who, j.DeliveredMbps, j.OfferedMbps, 100*least, j.advice)
 }
 
 // flow tests that the offered load arrived, and only once.
-func (j judged) flow(least float64) {
+func (j judgedSide) flow(least float64) {
 	j.load(least)
 	j.AddIf(j.RetransmitRatio > maxRetransmits, "%s: %.2f %% of the segments were sent again, limit %.0f %%%s", j.who,
 		100*j.RetransmitRatio, 100*maxRetransmits, j.advice)

@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// good is a measurement that passes every self-test at 100 Mbit/s.
-func good() Measurement {
+// goodMeasurement is a measurement that passes every self-test at 100 Mbit/s.
+func goodMeasurement() Measurement {
 	return Measurement{
 		Seconds: 1, OfferedMbps: 100, DeliveredMbps: 99.5, LinkMbps: 104, AggregationFactor: 1, GeneratorCPU: 0.1,
 		SegmentsPerBurst: 9, Packets: 9000,
@@ -175,5 +175,6 @@ func TestJudgeGathers(t *testing.T) {
 
 // goodTrial passes all self-tests.
 func goodTrial() attempt {
-	return attempt{result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket)}, Sides{DUT: good(), Clean: good()}}
+	return attempt{result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket)},
+		Sides{DUT: goodMeasurement(), Clean: goodMeasurement()}}
 }

@@ -27,8 +27,8 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "trial", Metrics: Metrics, Primary: PerBit,
 		Trials: trials, Controls: clean,
 		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps},
-		Compare: analysis.CompareCells(run), Laws: &laws,
-		Bias: bias, Rise: rise,
+		Compare: analysis.CompareCells(run), Laws: &namedMetrics,
+		Bias: bias, Rise: noiseRise,
 		Describe: func(c *analysis.Cell) { describe(c, run.Blocks, opts) },
 		Warn: func(s analysis.Summary) []string {
 			return slices.Concat(
@@ -73,7 +73,7 @@ func samples(blocks []result.Block) []analysis.Sample {
 		for _, s := range stay.Stretches {
 			all := result.ValuesOf(s)
 			load := analysis.Sample{Per: analysis.PerLoad, Cell: b.Cell().With(result.OfferedMbps, s.OfferedMbps), Device: all,
-				Clean: all.Part("clean_")}
+				Clean: all.WithPrefix("clean_")}
 			out = append(out, load)
 			if stay.Leased > 0 {
 				load.Per = perClients

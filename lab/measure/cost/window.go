@@ -24,7 +24,7 @@ const (
 // delivered is the payload that arrived, Mbit/s: by the receivers' own count,
 // each by its own clock, for streams; for iperf3, whose counts come at its end,
 // by the router's outgoing link less headers and less what was sent twice.
-func (s *lab) delivered(out meter.Link, seconds float64, receivers []span, resent float64) float64 {
+func (s *lab) delivered(out meter.Link, seconds float64, receivers []endpointSpan, resent float64) float64 {
 	if traffic.KindOf(s.Load.Kind).Counts {
 		var sum float64
 		for _, r := range receivers {
@@ -39,19 +39,20 @@ func (s *lab) delivered(out meter.Link, seconds float64, receivers []span, resen
 	return bench.Mbps(out.TxBytes-tcpOverhead*out.TxPackets, seconds) * (1 - resent)
 }
 
-// span is one end of the traffic at a window's beginning and end.
-type span struct{ a, b bench.Endpoint }
+// endpointSpan is one end of the traffic at a window's beginning and end.
+type endpointSpan struct{ a, b bench.Endpoint }
 
-func spans(a, b []bench.Endpoint) []span {
-	list := make([]span, len(a))
+func spans(a, b []bench.Endpoint) []endpointSpan {
+	list := make([]endpointSpan, len(a))
 	for i := range a {
-		list[i] = span{a[i], b[i]}
+		list[i] = endpointSpan{a[i], b[i]}
 	}
 	return list
 }
 
 // payload returns the router's link that sends the load, the load's senders and its receivers.
-func (s *lab) payload(lan, wan meter.Link, clients, server []span) (out meter.Link, sending, receiving []span) {
+func (s *lab) payload(lan, wan meter.Link, clients, server []endpointSpan) (
+	out meter.Link, sending, receiving []endpointSpan) {
 	switch s.Load.Direction {
 	case result.Down:
 		return lan, server, clients
@@ -64,7 +65,7 @@ func (s *lab) payload(lan, wan meter.Link, clients, server []span) (out meter.Li
 }
 
 // addDatagrams adds what the ends have counted of UDP.
-func addDatagrams(m *Measurement, ends []span) {
+func addDatagrams(m *Measurement, ends []endpointSpan) {
 	var sum traffic.Datagrams
 	var bursts int64
 	for _, e := range ends {
@@ -79,7 +80,7 @@ func addDatagrams(m *Measurement, ends []span) {
 
 // addFrames adds what the ends say of frames: how many were due, how late they left, and, where both ends have one
 // clock, how long they took.
-func addFrames(m *Measurement, sending, receiving []span, clock backend.Clock) {
+func addFrames(m *Measurement, sending, receiving []endpointSpan, clock backend.Clock) {
 	var due, sent, doubled int64
 	for _, e := range sending {
 		due += e.b.Load.Frames.Intended - e.a.Load.Frames.Intended
@@ -128,7 +129,7 @@ func (s *lab) measurement(a, b bench.Snapshot) Measurement {
 	seconds := float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
 	lan := b.Router.Links[s.Lab.Port(topology.PortLAN)].Sub(a.Router.Links[s.Lab.Port(topology.PortLAN)])
 	wan := b.Router.Links[s.Lab.Port(topology.PortWAN)].Sub(a.Router.Links[s.Lab.Port(topology.PortWAN)])
-	clients, server := spans(a.Clients, b.Clients), []span{{a.Server, b.Server}}
+	clients, server := spans(a.Clients, b.Clients), []endpointSpan{{a.Server, b.Server}}
 	out, sending, receiving := s.payload(lan, wan, clients, server)
 	var senders meter.SNMP
 	for _, e := range sending {
@@ -189,7 +190,7 @@ func (s *lab) addLayer1(m *Measurement, out meter.Link) {
 }
 
 // addGenerators adds what the ends say of the kind of load that they carried.
-func (s *lab) addGenerators(m *Measurement, clients, server, sending, receiving []span) {
+func (s *lab) addGenerators(m *Measurement, clients, server, sending, receiving []endpointSpan) {
 	kind := traffic.KindOf(s.Load.Kind)
 	if s.Load.UDP {
 		m.RetransmitRatio = 0 // TCP carries none of the load
@@ -232,7 +233,7 @@ func (s *lab) addGateways(m *Measurement, a, b bench.Snapshot) {
 }
 
 // addBroken counts the streams that had ended early.
-func addBroken(m *Measurement, clients []span, server bench.Endpoint) {
+func addBroken(m *Measurement, clients []endpointSpan, server bench.Endpoint) {
 	for _, e := range clients {
 		m.Broken += e.b.Load.Broken
 		m.BrokenError = cmp.Or(m.BrokenError, e.b.Load.FirstError)

@@ -30,12 +30,13 @@ const (
 // Run returns what measures the blocks of one run.
 func (Measure) Run() runner.Measure {
 	return runner.Measure{Block: carryOut, Fits: func(e *experiment.Experiment, _ string, t dut.Traits) error {
-		return fits(slices.Max(e.Clients), t)
+		return checkClients(slices.Max(e.Clients), t)
 	}}
 }
 
-// fits refuses devices at which n clients cannot log in: those without a login, and those whose network is too small.
-func fits(n int, t dut.Traits) error {
+// checkClients refuses devices at which n clients cannot log in: those without a login, and those whose network is too
+// small.
+func checkClients(n int, t dut.Traits) error {
 	if t.Admission.Kind == client.AdmitNone && !t.Lines {
 		return fmt.Errorf("its clients do not log in themselves: there is no storm to measure: %w", dut.ErrNotSupported)
 	}
@@ -64,10 +65,10 @@ type openBlock struct {
 func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	measure := func(runner.Attempt) (storm result.Record, r []string, err error) {
 		b := &openBlock{Session: s, Block: eb}
-		b.say("building the lab")
+		b.showStep("building the lab")
 		err = s.Labs(eb).Started(ctx, func(lab *bench.Bench) (err error) {
 			b.Bench = lab
-			defer b.watch(ctx)()
+			defer b.watchPrograms(ctx)()
 			storm, r, err = b.storm(ctx)
 			return err
 		})
@@ -76,17 +77,17 @@ func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*res
 	return nil, s.MeasureWindow(eb, eb.Cells[0], 0, KindStorm, measure)
 }
 
-// say shows what the block does, and the rate at which its clients come.
-func (b *openBlock) say(what string) {
+// showStep shows what the block does, and the rate at which its clients come.
+func (b *openBlock) showStep(what string) {
 	b.Status("%s: %s, %s", b.Name(b.Block), what, rateText(rateOf(b.Block)))
 }
 
 // watchEvery is the interval at which the device's programs are checked during a storm.
 const watchEvery = time.Second
 
-// watch reports that a program of the device has ended, because its clients take minutes to
+// watchPrograms reports that a program of the device has ended, because its clients take minutes to
 // give up: until stop.
-func (b *openBlock) watch(ctx context.Context) (stop func()) {
+func (b *openBlock) watchPrograms(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() {
@@ -148,7 +149,7 @@ func (b *openBlock) phases(ctx context.Context, s *Storm) error {
 	if err := b.ProveBlocked(ctx, "before logging in"); err != nil {
 		return err
 	}
-	b.say(words.Agreed(s.Clients, "client logs in", "clients log in"))
+	b.showStep(words.Agreed(s.Clients, "client logs in", "clients log in"))
 	var err error
 	if s.Login, err = b.phase(ctx, login); err == nil {
 		s.LoggedPSSMiB, err = b.Router.PSSMiB(ctx)
@@ -180,7 +181,7 @@ func (b *openBlock) prove(ctx context.Context, e *evidence, s *Storm) error {
 // lease has all clients ask for addresses.
 func (b *openBlock) lease(ctx context.Context, s *Storm, ask func(int, bench.ClientHost) ([]client.Outcome, error)) (
 	err error) {
-	b.say(words.Agreed(s.Clients, "client leases", "clients lease"))
+	b.showStep(words.Agreed(s.Clients, "client leases", "clients lease"))
 	if s.Lease, err = b.phase(ctx, ask); err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 		}
 	}
 	phase := Phase{Asked: 1, Through: 1}
-	account(&phase, backend.Placement{Router: []int{1}, Endpoints: []int{0}}, at(0, 0, 0, 0), at(2*s, s, s/5, s*3/2),
+	addCost(&phase, backend.Placement{Router: []int{1}, Endpoints: []int{0}}, at(0, 0, 0, 0), at(2*s, s, s/5, s*3/2),
 		at(3*s, s*5/4, s/4, s*3/2))
 	if phase.ProcessNs != int64(s*5/4) || phase.RoleNs[result.RoleRouter] != int64(s*5/4) ||
 		phase.RoleNs[result.RoleRadius] != int64(s/4) || phase.RoleNs[result.RoleServer] != 0 {
@@ -102,7 +102,7 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 	first.Slow, end.Slow = []burn.CPUTime{{CPU: 1}},
 		[]burn.CPUTime{{CPU: 1, AtNs: int64(2 * s), BurnedNs: int64(s * 3 / 2)}}
 	end.Router.CPUs, end.Router.Stat = 2, meter.Stat{User: 100, Idle: 100}
-	account(&phase, backend.Placement{Router: []int{1}, Endpoints: []int{0}}, first, end, end)
+	addCost(&phase, backend.Placement{Router: []int{1}, Endpoints: []int{0}}, first, end, end)
 	if phase.RouterShare != 0.25 || phase.RouterBusy != 1 || phase.OtherBusy > 1e-9 {
 		t.Errorf("slowed: share %g, router %g, others %g", phase.RouterShare, phase.RouterBusy, phase.OtherBusy)
 	}
@@ -115,7 +115,7 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 	// What endpoints on other machines use is none of what the routers' machine was busy with.
 	first, end = at(0, 0, 0, 0), at(2*s, s/2, 0, s)
 	end.Router.CPUs, end.Router.Stat, end.Router.AgentNs = 1, meter.Stat{User: 100, Idle: 100}, int64(s/4)
-	account(&phase, backend.Placement{Router: []int{0}, Endpoints: []int{0}, Apart: true}, first, end, end)
+	addCost(&phase, backend.Placement{Router: []int{0}, Endpoints: []int{0}, Apart: true}, first, end, end)
 	if phase.OtherBusy != 0.125 || phase.ClientBusy != 0.5 || phase.EndpointsBusy != 0.5 {
 		t.Errorf("apart: others %g, clients %g, endpoints %g", phase.OtherBusy, phase.ClientBusy, phase.EndpointsBusy)
 	}
@@ -162,7 +162,7 @@ func TestStormsOfBadMachinesAreRejected(t *testing.T) {
 	}
 }
 
-func TestFits(t *testing.T) {
+func TestClientsThatCannotLogIn(t *testing.T) {
 	in := client.Admission{Kind: client.AdmitForm}
 	for _, tt := range []struct {
 		n      int
@@ -174,7 +174,7 @@ func TestFits(t *testing.T) {
 		{4000, dut.Traits{Admission: in, LAN: netip.MustParsePrefix("10.1.0.0/16")}, ""},
 		{1, dut.Traits{}, "do not log in themselves"},
 	} {
-		err := fits(tt.n, tt.traits)
+		err := checkClients(tt.n, tt.traits)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%d clients over %v: %v, want %q", tt.n, tt.traits, err, tt.want)
 		}

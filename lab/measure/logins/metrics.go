@@ -57,9 +57,9 @@ var phaseMetrics = []analysis.Metric{
 	{Name: ProcessMs, Unit: "ms", Text: "of it in the device's processes", Host: "router", Range: analysis.Amounts,
 		Of: func(r input) float64 { return msPerClient(r, r.Get("process_ns")) }},
 	{Name: ClientMs, Unit: "ms", Text: "CPU of the client hosts a client", Host: "client", Range: analysis.Amounts,
-		Of: func(r input) float64 { return msPerClient(r, role(r, result.RoleClient)) }},
+		Of: func(r input) float64 { return msPerClient(r, roleNs(r, result.RoleClient)) }},
 	{Name: RadiusMs, Unit: "ms", Text: "CPU of the RADIUS server a client", Host: "server", Range: analysis.Amounts,
-		Of: func(r input) float64 { return msPerClient(r, role(r, result.RoleRadius)) }},
+		Of: func(r input) float64 { return msPerClient(r, roleNs(r, result.RoleRadius)) }},
 	{Name: RouterBusyPct, Unit: "%", Text: "of its CPUs", Host: "router", Range: analysis.Percents,
 		Of: busyPct("router_busy")},
 	analysis.SlowedMetric("router", result.RouterShare),
@@ -72,7 +72,7 @@ var phaseMetrics = []analysis.Metric{
 }
 
 // Metrics is every figure of a cell.
-var Metrics = append(append(ofPhase(Login), ofPhase(Lease)...),
+var Metrics = append(append(phaseFigures(Login), phaseFigures(Lease)...),
 	analysis.Metric{Name: IdlePSSMiB, Unit: "MiB", Text: "memory of the device's processes before the first client",
 		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts,
 		Of: analysis.PositiveField("idle_pss_mib")},
@@ -82,8 +82,8 @@ var Metrics = append(append(ofPhase(Login), ofPhase(Lease)...),
 		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Changes, Of: pssPerClient},
 )
 
-// ofPhase are the metrics of one phase, which read the figures below its name.
-func ofPhase(prefix string) []analysis.Metric {
+// phaseFigures are the metrics of one phase, which read the figures below its name.
+func phaseFigures(prefix string) []analysis.Metric {
 	var out []analysis.Metric
 	for _, m := range phaseMetrics {
 		of := m.Of
@@ -92,7 +92,7 @@ func ofPhase(prefix string) []analysis.Metric {
 			m.Short += "/" + prefix[:len(prefix)-1]
 		}
 		m.Of = func(r input) float64 {
-			r.Values = r.Part(prefix[:len(prefix)-1] + ".")
+			r.Values = r.WithPrefix(prefix[:len(prefix)-1] + ".")
 			return of(r)
 		}
 		out = append(out, m)
@@ -115,5 +115,5 @@ func pssPerClient(r input) float64 {
 	return analysis.Over(1024*(r.Get("logged_pss_mib")-r.Get("idle_pss_mib")), r.Get("login.through"))
 }
 
-// role is the CPU time of a role, 0 where the storm had none.
-func role(r input, name string) float64 { return r.Values["role_ns."+name] }
+// roleNs is the CPU time of a role, 0 where the storm had none.
+func roleNs(r input, name string) float64 { return r.Values["role_ns."+name] }

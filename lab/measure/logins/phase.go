@@ -35,7 +35,7 @@ func (b *openBlock) phase(ctx context.Context, do func(int, bench.ClientHost) ([
 		return p, err
 	}
 	p = phaseOf(outcomes)
-	account(&p, b.Placement, first, end, tail)
+	addCost(&p, b.Placement, first, end, tail)
 	p.Limit = limit(p, rateOf(b.Block))
 	return p, nil
 }
@@ -74,9 +74,9 @@ func phaseOf(outcomes []client.Outcome) Phase {
 	return p
 }
 
-// account adds the cost of the phase. CPU time counts until the end of the tail; how busy the CPUs
+// addCost adds the cost of the phase. CPU time counts until the end of the tail; how busy the CPUs
 // were counts until the phase's end.
-func account(phase *Phase, cpus backend.Placement, first, end, tail bench.Snapshot) {
+func addCost(phase *Phase, cpus backend.Placement, first, end, tail bench.Snapshot) {
 	router := bench.UsageOf(first.Router, tail.Router)
 	phase.NAPINs, phase.ProcessNs, phase.WaitNs, phase.ThreadNs = router.NAPINs, router.ProcessNs, router.WaitNs,
 		router.ThreadNs
@@ -122,8 +122,8 @@ func otherBusy(m result.Machine, lab map[string]int64, seconds float64, cpus int
 }
 
 const (
-	fullCPU  = 0.85 // share of its CPUs in use beyond which a host is held up by them
-	keptPace = 0.95 // of the login rate; a phase that kept it was held up by nothing but the rate
+	fullCPU       = 0.85 // share of its CPUs in use beyond which a host is held up by them
+	keptPaceShare = 0.95 // of the login rate; a phase that kept it was held up by nothing but the rate
 )
 
 // limit says what limited the speed of the phase.
@@ -133,7 +133,7 @@ func limit(p Phase, rate float64) string {
 		endpoints = LimitRadius
 	}
 	switch {
-	case rate > 0 && p.Through == p.Asked && p.PerSecond >= keptPace*rate:
+	case rate > 0 && p.Through == p.Asked && p.PerSecond >= keptPaceShare*rate:
 		return LimitRate
 	case p.EndpointsBusy >= fullCPU && p.EndpointsBusy > p.RouterBusy:
 		return endpoints

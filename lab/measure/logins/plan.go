@@ -40,12 +40,12 @@ func (Measure) Rules() experiment.Measure {
 		Uses:          experiment.ClientKeys,
 		Why:           "no payload is sent and no clean router stands beside the device",
 		ApplyDefaults: func(e *experiment.Experiment) { e.Windows = 1 }, // a storm is over once
-		Check:         check, Settings: settings, Duration: duration, Describe: inWords,
+		Check:         check, Settings: settings, Duration: duration, Describe: description,
 	}
 }
 
-// inWords says how the clients of a storm come.
-func inWords(e *experiment.Experiment) experiment.Description {
+// description says how the clients of a storm come.
+func description(e *experiment.Experiment) experiment.Description {
 	var texts []string
 	for _, rate := range rates.Of(e) {
 		texts = append(texts, rateText(rate))

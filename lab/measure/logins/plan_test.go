@@ -14,17 +14,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// known has this measure and the one that can be mistaken for it.
-var known = experiment.Catalogue{
+// bothMeasures has this measure and the one that can be mistaken for it.
+var bothMeasures = experiment.Catalogue{
 	DUTs: dut.Names(), Measures: []experiment.Measure{cost.Measure{}.Rules(), Measure{}.Rules()}}
 
-const minimal = "duts = [\"opennds\"]\nclients = [1]\noffered_mbps = [100]\n"
+const minimalCost = "duts = [\"opennds\"]\nclients = [1]\noffered_mbps = [100]\n"
 
-const storm = "measure = \"logins\"\nduts = [\"opennds\", \"coovachilli\"]\nclients = [30, 1000]\n"
+const stormExperiment = "measure = \"logins\"\nduts = [\"opennds\", \"coovachilli\"]\nclients = [30, 1000]\n"
 
 func parse(t *testing.T, text string) *experiment.Experiment {
 	t.Helper()
-	e, err := known.Parse("x.toml", []byte(text))
+	e, err := bothMeasures.Parse("x.toml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func parse(t *testing.T, text string) *experiment.Experiment {
 }
 
 func TestStormDefaultsRoundTrip(t *testing.T) {
-	e := parse(t, storm)
+	e := parse(t, stormExperiment)
 	if e.Mode != result.ModeSolo || e.Windows != 1 || !cmp.Equal(rates.Of(e), []float64{0}) {
 		t.Errorf("mode %q, %d windows, rates %v; want solo, 1 and all at once", e.Mode, e.Windows, rates.Of(e))
 	}
@@ -45,7 +45,7 @@ func TestStormDefaultsRoundTrip(t *testing.T) {
 			t.Errorf("the resolved file has %s:\n%s", key, e.Encode())
 		}
 	}
-	again, err := known.Parse("again.toml", e.Encode())
+	again, err := bothMeasures.Parse("again.toml", e.Encode())
 	if err != nil {
 		t.Fatalf("%v\n%s", err, e.Encode())
 	}
@@ -56,7 +56,7 @@ func TestStormDefaultsRoundTrip(t *testing.T) {
 }
 
 func TestStormPlan(t *testing.T) {
-	e := parse(t, storm+"login_rates = [0, 25.5]\nblocks = 2\n")
+	e := parse(t, stormExperiment+"login_rates = [0, 25.5]\nblocks = 2\n")
 	type group struct {
 		dut     string
 		clients int
@@ -98,7 +98,7 @@ func TestStormDurationFollowsTheDevice(t *testing.T) {
 }
 
 func TestStormTakesWhatOthersSetBack(t *testing.T) {
-	e := parse(t, storm)
+	e := parse(t, stormExperiment)
 	if err := e.Set("measure", "cost"); err != nil {
 		t.Fatal(err)
 	}
@@ -117,30 +117,30 @@ func TestStormProblems(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"payload", storm + "offered_mbps = [10]\nwindow = \"1s\"\n[traffic]\nkind = \"iperf3\"\n", []string{
+		{"payload", stormExperiment + "offered_mbps = [10]\nwindow = \"1s\"\n[traffic]\nkind = \"iperf3\"\n", []string{
 			`x.toml:4: offered_mbps: has no meaning with measure = "logins": no payload is sent and no clean router stands beside the device`,
 			`x.toml:5: window: has no meaning`, `x.toml:7: traffic.kind: has no meaning`}},
-		{"duet", storm + "mode = \"duet\"\n",
+		{"duet", stormExperiment + "mode = \"duet\"\n",
 			[]string{`x.toml:4: mode: "duet" does not go with measure = "logins": no clean router`}},
-		{"static addresses", storm + "client.kind = \"veth\"\n",
+		{"static addresses", stormExperiment + "client.kind = \"veth\"\n",
 			[]string{`x.toml:4: client.kind: "veth" does not go with measure = "logins"`}},
-		{"another kind beside", storm + "beside.client = \"persona\"\n",
+		{"another kind beside", stormExperiment + "beside.client = \"persona\"\n",
 			[]string{`x.toml:4: beside.client: has no meaning with measure = "logins"`}},
 		{"clean", "measure = \"logins\"\nduts = [\"clean\"]\nclients = [1]\n",
 			[]string{`x.toml:2: duts: "clean" does not go with measure = "logins"`}},
 		{"too many", "measure = \"logins\"\nduts = [\"opennds\"]\nclients = [4001]\n",
 			[]string{`x.toml:3: clients: 4001: clients of kind "macvlan" go up to 4000 with measure = "logins"; those of kind "persona" to 65000`}},
-		{"rate", storm + "login_rates = [-1, 0.01]\n", []string{
+		{"rate", stormExperiment + "login_rates = [-1, 0.01]\n", []string{
 			`x.toml:4: login_rates: each value must be 0 for all at once, or clients a second from 0.1 to 10000, not -1; `}},
-		{"rate of payload", minimal + "login_rates = [5]\n", []string{`x.toml:4: login_rates: needs measure = "logins"`}},
-		{"nearest word", "measure = \"login\"\n" + minimal,
+		{"rate of payload", minimalCost + "login_rates = [5]\n", []string{`x.toml:4: login_rates: needs measure = "logins"`}},
+		{"nearest word", "measure = \"login\"\n" + minimalCost,
 			[]string{`x.toml:1: measure: must be "cost" or "logins", not "login"; did you mean "logins"?`}},
 		{"no clients", "measure = \"logins\"\n", []string{`x.toml:1: duts: missing`, `x.toml:1: clients: missing`}},
-		{"too large", storm + "blocks = 1000\nlogin_rates = [0,1,2,3,4,5,6]\n",
+		{"too large", stormExperiment + "blocks = 1000\nlogin_rates = [0,1,2,3,4,5,6]\n",
 			[]string{`x.toml:4: blocks: the plan would have 28000 blocks, more than 20000`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := known.Parse("x.toml", []byte(tt.text))
+			_, err := bothMeasures.Parse("x.toml", []byte(tt.text))
 			if err == nil {
 				t.Fatal("accepted")
 			}

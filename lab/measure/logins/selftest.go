@@ -14,9 +14,9 @@ const (
 	otherTicks = 4    // of the machine's clock, 10 ms each, by which that may be off
 )
 
-// ownFailures are what a client host meets when the machine's limits are too low, and
+// hostFailures are what a client host meets when the machine's limits are too low, and
 // what to do about them where it is known.
-var ownFailures = []struct{ text, remedy string }{
+var hostFailures = []struct{ text, remedy string }{
 	{"too many open files", ": raise nofile (ulimit -Hn), gateweigh doctor says how far"},
 	{"no buffer space available", ""},
 	{"opening a socket", ""},
@@ -61,14 +61,14 @@ func (p Phase) rules(name string, e evidence) []bench.Rule {
 	return []bench.Rule{w.Speed, w.Steal,
 		bench.RejectIf(p.OtherBusy > most, "machine: other programs used %.0f %% of it during the %s, limit %.0f %%",
 			100*p.OtherBusy, name, 100*most),
-		func(r *bench.Rejects) error { p.ownLimits(name, r); return nil },
+		func(r *bench.Rejects) error { p.rejectHostFailures(name, r); return nil },
 	}
 }
 
-// ownLimits adds the failures that are a client host's own.
-func (p Phase) ownLimits(name string, r *bench.Rejects) {
+// rejectHostFailures adds the failures that are a client host's own.
+func (p Phase) rejectHostFailures(name string, r *bench.Rejects) {
 	for _, reason := range slices.Concat(p.Failures, p.Refusals) {
-		for _, own := range ownFailures {
+		for _, own := range hostFailures {
 			if strings.Contains(reason.First, own.text) {
 				r.Add("client host, %s: %s met a limit of its own: %s%s", name,
 					words.Counted(reason.Count, "client"), reason.First, own.remedy)

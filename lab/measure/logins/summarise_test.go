@@ -21,7 +21,7 @@ func loginQueues() []analysistest.LoginQueue {
 	}
 }
 
-func near(n analysis.Number, want float64) bool { return math.Abs(float64(n)/want-1) < 0.15 }
+func isNear(n analysis.Number, want float64) bool { return math.Abs(float64(n)/want-1) < 0.15 }
 
 // login is the mean of a metric of logging in.
 func login(c analysis.Cell, metric string) analysis.Number {
@@ -37,16 +37,17 @@ func TestStormsAreSummarised(t *testing.T) {
 		t.Errorf("order: %+v", s.Cells)
 	}
 	fast, slow := s.Cells[2], s.Cells[3]
-	if !near(login(fast, "per_second"), 500) || !near(login(fast, "max_ms"), 200) || !near(login(fast, "p50_ms"), 101) ||
-		!near(login(fast, "router_ms"), 2) {
+	if !isNear(login(fast, "per_second"), 500) || !isNear(login(fast, "max_ms"), 200) ||
+		!isNear(login(fast, "p50_ms"), 101) ||
+		!isNear(login(fast, "router_ms"), 2) {
 		t.Errorf("fast: %v a second, p50 %v, max %v ms, CPU %v ms", login(fast, "per_second"), login(fast, "p50_ms"),
 			login(fast, "max_ms"), login(fast, "router_ms"))
 	}
 	if e := fast.Device(logins.Login + logins.PerSecond); e.N != 5 || !e.HasInterval() || !(e.Lo < 500 && e.Hi > 500) {
 		t.Errorf("interval over storms: %+v", e)
 	}
-	if memory := fast.Device("pss_kib_per_client"); !near(memory.Mean, 20) || !near(login(fast, "radius_ms"), 0.1) ||
-		!near(login(fast, "client_ms"), 2./3) {
+	if memory := fast.Device("pss_kib_per_client"); !isNear(memory.Mean, 20) || !isNear(login(fast, "radius_ms"), 0.1) ||
+		!isNear(login(fast, "client_ms"), 2./3) {
 		t.Errorf("memory %v KiB, RADIUS %v ms, clients %v ms", memory, login(fast, "radius_ms"), login(fast, "client_ms"))
 	}
 	wantCounts := map[string]int{
@@ -85,14 +86,14 @@ func TestCurveCountsThoseLeftOut(t *testing.T) {
 			}
 		}
 	}
-	if half := s.Cells[0].Curves[logins.Login+logins.Through][20]; half.SharePct != 50 || !near(half.Ms, 100) {
+	if half := s.Cells[0].Curves[logins.Login+logins.Through][20]; half.SharePct != 50 || !isNear(half.Ms, 100) {
 		t.Errorf("half were in after %v ms (%v %%)", half.Ms, half.SharePct)
 	}
 }
 
 func TestRejectedStormsCountForNothing(t *testing.T) {
 	run := analysistest.Storms(1, loginQueues()[:1], []int{10}, 3)
-	storms := result.Of[logins.Storm](run.Own)
+	storms := result.RecordsOf[logins.Storm](run.Own)
 	for i := range storms {
 		storms[i].Accepted, storms[i].Rejects = i == 1, []string{"machine: other programs used 4 % of it"}
 	}
@@ -116,8 +117,8 @@ func TestRejectedStormsCountForNothing(t *testing.T) {
 	}
 }
 
-// TestNobodyGetsIn: what no client shows is null, and the summary can be written.
-func TestNobodyGetsIn(t *testing.T) {
+// TestStormWithoutLogins: what no client shows is null, and the summary can be written.
+func TestStormWithoutLogins(t *testing.T) {
 	run := analysistest.Storms(1, []analysistest.LoginQueue{{Name: "shut", LoginMs: 5, Leaves: 1}}, []int{4}, 2)
 	s := (logins.Measure{}).Summarise(run, analysis.Options{})
 	c := s.Cells[0]
@@ -142,7 +143,7 @@ func TestFailedBlockSinceMeasured(t *testing.T) {
 	for block := range 2 {
 		run.Blocks = append(run.Blocks, result.Block{DUT: "fast", Clients: 10, Block: block, Error: "agent ended"})
 	}
-	result.Of[logins.Storm](run.Own)[1].Sitting = 1
+	result.RecordsOf[logins.Storm](run.Own)[1].Sitting = 1
 	failed := (logins.Measure{}).Summarise(run, analysis.Options{}).FailedBlocks
 	if len(failed) != 2 || failed[0].Measured || !failed[1].Measured {
 		t.Errorf("%+v, want only the second measured since", failed)

@@ -19,8 +19,8 @@ import (
 // Run returns what measures the blocks of one run.
 func (Measure) Run() runner.Measure { return runner.Measure{Block: carryOut} }
 
-// idle is how long round-trip times are measured before the load.
-const idle = time.Second
+// idleTime is how long round-trip times are measured before the load.
+const idleTime = time.Second
 
 // block is a block whose lab stands.
 type block struct {
@@ -43,7 +43,7 @@ func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*res
 func (b *block) measure(ctx context.Context) (err error) {
 	cell, e := b.Cells[0], b.Experiment
 	b.Status("%s: looking at the path", b.Name(b.Block))
-	if err := b.look(ctx); err != nil {
+	if err := b.measureIdle(ctx); err != nil {
 		return err
 	}
 	todo := b.Todo(b.Block, cell)
@@ -63,8 +63,8 @@ func (b *block) measure(ctx context.Context) (err error) {
 	return nil
 }
 
-// look measures round-trip times while nothing else is sent, and the largest packet that comes through.
-func (b *block) look(ctx context.Context) (err error) {
+// measureIdle measures round-trip times while nothing else is sent, and the largest packet that comes through.
+func (b *block) measureIdle(ctx context.Context) (err error) {
 	if err := b.StartProbes(ctx); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (b *block) look(ctx context.Context) (err error) {
 	if _, err = b.Hosts[0].TakeRTT(ctx); err != nil { // what was before counts for nothing
 		return err
 	}
-	if err := bench.Sleep(ctx, idle); err != nil {
+	if err := bench.Sleep(ctx, idleTime); err != nil {
 		return err
 	}
 	times, err := b.Hosts[0].TakeRTT(ctx)

@@ -38,7 +38,7 @@ func (Measure) Rules() experiment.Measure {
 			[]string{"directions", "profiles", "windows", "window", "warmup", "traffic.kind", "traffic.protocol"},
 			experiment.ClientKeys, experiment.LinkKeys),
 		Why:           "TCP sends as fast as it can, and no clean router stands beside the device",
-		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Duration: duration, Describe: inWords,
+		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Duration: duration, Describe: description,
 	}
 }
 
@@ -92,14 +92,14 @@ const (
 
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	block := labOverhead + time.Duration(g.Cell.Int(result.Clients))*client.KindOf(e.Client.Kind).Times.Stay/2 +
-		idle + e.Warmup + time.Duration(e.Windows)*e.Window
+		idleTime + e.Warmup + time.Duration(e.Windows)*e.Window
 	if g.Cell.Text(result.DUT) != experiment.Clean {
 		block += deviceOverhead
 	}
 	return time.Duration(g.Blocks) * block
 }
 
-func inWords(e *experiment.Experiment) experiment.Description {
+func description(e *experiment.Experiment) experiment.Description {
 	var links []string
 	for _, mbps := range e.Link.Mbps {
 		if mbps == 0 {

@@ -34,9 +34,9 @@ func parse(t *testing.T, text string) (*experiment.Experiment, error) {
 	return c.Parse("x.toml", []byte(text))
 }
 
-// withoutICMP is a tunnel that takes packets of 1400 bytes, says so to nobody, and keeps others from saying it. extra
-// is what a second device of it has more.
-const withoutICMP = `
+// tunnelWithoutICMP is a tunnel that takes packets of 1400 bytes, says so to nobody, and keeps others from saying it.
+// extra is what a second device of it has more.
+const tunnelWithoutICMP = `
 [dut.hole]
 tunnel = true
 start = '''
@@ -56,14 +56,14 @@ start = 'ip link set "$GATEWEIGH_OUTER_IF" mtu "$GATEWEIGH_MTU"'
 stop = 'ip link set "$GATEWEIGH_OUTER_IF" mtu 1500'
 `
 
-// path is what a trial is to find.
-type path struct {
+// expectedPath is what a trial is to find.
+type expectedPath struct {
 	outcome               string
 	passes, known, tunnel int
 	formula               string
 }
 
-func (want path) check(t *testing.T, r *Trial) {
+func (want expectedPath) check(t *testing.T, r *Trial) {
 	t.Helper()
 	// A packet whose answers all took too long on a busy machine makes a black hole smaller.
 	found := r.PathMTU.Passes == want.passes || want.outcome == BlackHole && r.PathMTU.Passes < want.passes
@@ -80,10 +80,10 @@ func (want path) check(t *testing.T, r *Trial) {
 	}
 }
 
-// TestPaths: of a path that says how long packets may be, one that says nothing, and one that takes all, the measure
-// tells which is which, and how much each carries. On a busy machine windows are rejected; what they count is exact all
-// the same.
-func TestPaths(t *testing.T) {
+// TestPathMTUOutcomes: of a path that says how long packets may be, one that says nothing, and one that takes all, the
+// measure tells which is which, and how much each carries. On a busy machine windows are rejected; what they count is
+// exact all the same.
+func TestPathMTUOutcomes(t *testing.T) {
 	e, err := parse(t, `measure = "rate"
 duts = ["clean", "narrow", "hole"]
 clients = [2]
@@ -93,16 +93,16 @@ windows = 1
 window = "500ms"
 warmup = "300ms"
 redo = 0
-`+withoutICMP)
+`+tunnelWithoutICMP)
 	if err != nil {
 		t.Fatal(err)
 	}
 	run, _ := runnertest.Run(t, Measure{}.Run(), e, Measure{}.Records())
 	trials := map[string]*Trial{}
-	for _, r := range result.Of[Trial](run.Own) {
+	for _, r := range result.RecordsOf[Trial](run.Own) {
 		trials[r.Cell.Text(result.DUT)] = r
 	}
-	for device, want := range map[string]path{
+	for device, want := range map[string]expectedPath{
 		"clean":  {"", 1500, 1500, 1500, "(1500 − 20 − 20 − 12) / (1500 + 14)"},
 		"narrow": {"", 1400, 1400, 1400, "(1400 − 20 − 20 − 12) / (1400 + 14)"},
 		"hole":   {BlackHole, 1400, 1500, 1500, "(1500 − 20 − 20 − 12) / (1500 + 14)"},
@@ -135,7 +135,7 @@ func TestOutcomeOfLossyLinks(t *testing.T) {
 		{short, 0, 1e6, BlackHole}, {short, 0, 0, BlackHole}, {short, 50, 1e6, ""}, {short, 50, 0, Stalled},
 		{rtt.MTU{Passes: 1500, Known: 1500}, 0, 1e6, ""}, {rtt.MTU{Passes: 1500, Known: 1500}, 0, 0, Stalled},
 	} {
-		if got := outcome(&Trial{PathMTU: c.mtu, DeliveredBytes: c.delivered}, c.lossPct); got != c.want {
+		if got := pathFault(&Trial{PathMTU: c.mtu, DeliveredBytes: c.delivered}, c.lossPct); got != c.want {
 			t.Errorf("%+v, a loss of %g %%, %d bytes delivered: %q, want %q", c.mtu, c.lossPct, c.delivered, got, c.want)
 		}
 	}
@@ -158,8 +158,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBe is refused with the key at fault.
-func TestWhatCannotBe(t *testing.T) {
+// TestKeysThatAreRefused is refused with the key at fault.
+func TestKeysThatAreRefused(t *testing.T) {
 	for key, line := range map[string]string{
 		"topology": `topology = "portal"`, "directions": `directions = ["both"]`, "traffic.kind": `traffic.kind = "iperf3"`,
 		"link.mbps":     `link.mbps = [0.5]`,

@@ -25,13 +25,13 @@ func (b *block) trial(cell result.Cell, before, after bench.Snapshot) *Trial {
 	up := cell.Text(result.Direction) == result.Up
 	b.addEnds(t, up, before, after)
 	b.addGateways(t, up, before, after)
-	t.Outcome = outcome(t, b.Experiment.Link.LossPct)
+	t.Outcome = pathFault(t, b.Experiment.Link.LossPct)
 	return t
 }
 
-// outcome is what is wrong with the path, "" for nothing. A link that loses frames on purpose loses those that look for
-// the largest packet as well, so that nothing follows from the ones that do not come back.
-func outcome(t *Trial, lossPct float64) string {
+// pathFault is what is wrong with the path, "" for nothing. A link that loses frames on purpose loses those that look
+// for the largest packet as well, so that nothing follows from the ones that do not come back.
+func pathFault(t *Trial, lossPct float64) string {
 	switch {
 	case t.PathMTU.BlackHole() && lossPct == 0:
 		return BlackHole
@@ -124,9 +124,9 @@ func linkOf(before, after meter.Sample, name string) meter.Link {
 
 // Limits of a window, as shares of what there is.
 const (
-	fullLink  = 0.97 // of the link's rate
-	fullCPU   = 0.90 // of the CPUs that the gateways, or the ends, have
-	maxAstray = 0.10 // of the window's length, which it may be off
+	fullLink       = 0.97 // of the link's rate
+	fullCPU        = 0.90 // of the CPUs that the gateways, or the ends, have
+	maxLengthError = 0.10 // of the window's length, which it may be off
 )
 
 // limit says what kept the rate from being higher.
@@ -162,7 +162,7 @@ func (b *block) judge(ctx context.Context, t *Trial, before, after bench.Snapsho
 		proof = b.Proof(ctx)
 	}
 	return b.Judge(ctx,
-		bench.RejectIf(math.Abs(t.LoadSeconds/window-1) > maxAstray,
+		bench.RejectIf(math.Abs(t.LoadSeconds/window-1) > maxLengthError,
 			"the window lasted %.2f s instead of %.2f s: the lab was held up", t.LoadSeconds, window),
 		bench.RejectIf(broken > 0, "%s had ended: %s", words.Counted(broken, "stream"), first),
 		bench.WaitRule(b.Precedes, t.WaitedForOthers, "the gateways' threads"), proof, w.Speed, w.Steal)

@@ -69,10 +69,10 @@ func (b *openBlock) search(ctx context.Context) error {
 		return err
 	}
 	b.record.LineMbps = b.LineMbps
-	if err := b.watch(ctx); err != nil {
+	if err := b.watchRouterCPUs(ctx); err != nil {
 		return err
 	}
-	if err := b.limit(ctx); err != nil {
+	if err := b.findLimit(ctx); err != nil {
 		return err
 	}
 	report, err := b.searchBelow(ctx)
@@ -89,8 +89,8 @@ func (b *openBlock) search(ctx context.Context) error {
 	return b.judge(ctx, b.Window(before, after, " during the search"))
 }
 
-// watch has the router's machine notice when a CPU of the lab is away.
-func (b *openBlock) watch(ctx context.Context) error {
+// watchRouterCPUs has the router's machine notice when a CPU of the lab is away.
+func (b *openBlock) watchRouterCPUs(ctx context.Context) error {
 	reason, err := b.Router.WatchCPUs(ctx, b.Placement.InUse())
 	if err != nil {
 		return err
@@ -161,17 +161,17 @@ func (b *openBlock) goal(r mlrsearch.Result) Goal {
 	return g
 }
 
-// looks is how often the generator is asked what it can send.
-const looks = 2
+// speedChecks is how often the generator is asked what it can send.
+const speedChecks = 2
 
-// limit finds the highest load of the search: what is asked for, or else a little less than the
+// findLimit finds the highest load of the search: what is asked for, or else a little less than the
 // generator sends when it is asked for that. What it could not send must not look like loss.
-func (b *openBlock) limit(ctx context.Context) error {
+func (b *openBlock) findLimit(ctx context.Context) error {
 	const spare = 0.8
-	asked := most.Of(b.Experiment)
+	asked := maxFrameRate.Of(b.Experiment)
 	b.record.MaxKpps = 0
-	for range looks {
-		t, err := b.offer(ctx, asked, min(time.Second, b.Experiment.Window))
+	for range speedChecks {
+		t, err := b.sendAndCount(ctx, asked, min(time.Second, b.Experiment.Window))
 		if err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func (b *openBlock) judge(ctx context.Context, w bench.Window) (err error) {
 		}
 	}
 	b.rejects, err = b.Judge(ctx, bench.RejectFor(b.rejects...), w.Speed, w.Steal, bench.RejectIf(
-		float64(voids) > mostVoid*float64(all),
+		float64(voids) > maxVoidShare*float64(all),
 		"%d of %d trials say nothing of the device: the generator did not keep up, or frames were lost while a CPU was "+
 			"away (another guest of the machine, firmware)", voids, all))
 	return err

@@ -37,7 +37,7 @@ var (
 		Name: "trials", Parse: strict.Integer(1, mostTrials), Default: 5,
 		Meaning: "trials of one `window` that settle a load",
 	}
-	most = experiment.Key[float64]{
+	maxFrameRate = experiment.Key[float64]{
 		Name: "max_kpps", Parse: strict.Within(minKpps, maxKpps, "a number of thousand frames a second"), Default: 5000,
 		Meaning: "the highest load, thousand frames a second",
 	}
@@ -55,11 +55,12 @@ func (Measure) Records() []result.Kind {
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Clean: true, Roles: topology.PortalRoles,
-		Keys: []experiment.Field{losses.Field(), width.Field(), trials.Field(), most.Field()},
+		Keys: []experiment.Field{losses.Field(), width.Field(), trials.Field(), maxFrameRate.Field()},
 		Uses: append([]string{"directions", "profiles", "frame_sizes", "window", "traffic.kind", "traffic.protocol",
 			"traffic.burst_segments", "traffic.gaps", "traffic.seed"}, experiment.ClientKeys...),
 		Why:           "its loads are searched, and no clean router stands beside the device",
-		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Duration: duration, Bounds: bounds, Describe: inWords,
+		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Duration: duration, Bounds: bounds,
+		Describe: description,
 	}
 }
 
@@ -106,7 +107,7 @@ const (
 	trialOverhead = 600 * time.Millisecond
 	firstTrials   = 7
 	lastLoads     = 6
-	madeAtMost    = 3 // times, mean of the trials of a search
+	trialsFactor  = 3 // times, mean of the trials of a search
 )
 
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
@@ -114,7 +115,7 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 }
 
 func bounds(e *experiment.Experiment, g experiment.Group) (least, most time.Duration) {
-	return searches(e, g, looks, 1, 1), searches(e, g, firstTrials, lastLoads, madeAtMost)
+	return searches(e, g, speedChecks, 1, 1), searches(e, g, firstTrials, lastLoads, trialsFactor)
 }
 
 // searches is how long those of a group take, with trials of the first length and loads of the last, each trial made so
@@ -126,7 +127,7 @@ func searches(e *experiment.Experiment, g experiment.Group, first, loads, made i
 	return time.Duration(g.Blocks) * (labOverhead + clients + time.Duration(made)*search)
 }
 
-func inWords(e *experiment.Experiment) experiment.Description {
+func description(e *experiment.Experiment) experiment.Description {
 	var goals []string
 	for _, loss := range losses.Of(e) {
 		goals = append(goals, GoalName(loss))

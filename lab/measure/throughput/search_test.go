@@ -16,8 +16,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// limited is a device that forwards 2,000 packets a second and drops the others.
-const limited = `measure = "throughput"
+// limitedDevice is a device that forwards 2,000 packets a second and drops the others.
+const limitedDevice = `measure = "throughput"
 duts = ["limited"]
 clients = [1]
 client = { kind = "veth" }
@@ -46,7 +46,7 @@ stop = "nft delete table ip limited"
 
 // TestSearchInALab: a whole search, in a lab whose router is known to lose beyond 2,000 frames a second.
 func TestSearchInALab(t *testing.T) {
-	e, err := experiment.Catalogue.Parse(catalogue(), "x.toml", []byte(limited))
+	e, err := experiment.Catalogue.Parse(catalogue(), "x.toml", []byte(limitedDevice))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestSearchInALab(t *testing.T) {
 }
 
 // A trial in which a CPU was away for longer than a link's ring lasts says nothing of the device.
-func TestVoid(t *testing.T) {
+func TestVoidTrials(t *testing.T) {
 	for name, c := range map[string]struct {
 		trial Trial
 		want  bool
@@ -93,7 +93,7 @@ func TestVoid(t *testing.T) {
 		"a ring lasts that long":  {Trial{Kpps: 50, LossRatio: 0.01, AwayUs: 2000}, false},
 		"and not as long as that": {Trial{Kpps: 50, LossRatio: 0.01, AwayUs: 3000}, true},
 	} {
-		if got := void(c.trial); got != c.want {
+		if got := isVoid(c.trial); got != c.want {
 			t.Errorf("%s: void is %v, want %v", name, got, c.want)
 		}
 	}

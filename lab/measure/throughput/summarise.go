@@ -25,7 +25,7 @@ const AtLeast = "at-least"
 
 // Summarise computes the summary of a run that measured throughput.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
-	searches := result.Of[Search](run.Own)
+	searches := result.RecordsOf[Search](run.Own)
 	input := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "search", Metrics: metricsOf(searches),
 		Trials: trialsOf(searches), Alone: true,
@@ -55,7 +55,7 @@ func trialsOf(searches []*Search) []analysis.Trial {
 	for _, s := range searches {
 		t := analysis.TrialOf(s.Head, s.Cell(), 0, s)
 		for _, g := range s.Goals {
-			if best := highest(searches, s, g.LossRatio); best != nil && best != s {
+			if best := highestSearch(searches, s, g.LossRatio); best != nil && best != s {
 				continue
 			}
 			prefix := "goal." + metricOf(g.LossRatio)
@@ -67,8 +67,8 @@ func trialsOf(searches []*Search) []analysis.Trial {
 	return out
 }
 
-// highest is the search with the highest figure of a cell and goal of which one is open to above; nil: none is.
-func highest(searches []*Search, of *Search, loss float64) (best *Search) {
+// highestSearch is the search with the highest figure of a cell and goal of which one is open to above; nil: none is.
+func highestSearch(searches []*Search, of *Search, loss float64) (best *Search) {
 	open, most := false, -1.0
 	for _, s := range searches {
 		if s.Cell() != of.Cell() || !s.Accepted {

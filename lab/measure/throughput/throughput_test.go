@@ -17,11 +17,11 @@ func catalogue() experiment.Catalogue {
 		Topologies: []experiment.Topology{{Name: "portal", Roles: Measure{}.Rules().Roles}}}
 }
 
-const plain = "measure = \"throughput\"\nduts = [\"clean\", \"gate\"]\nclients = [4]\n"
+const plainExperiment = "measure = \"throughput\"\nduts = [\"clean\", \"gate\"]\nclients = [4]\n"
 
 func TestPlan(t *testing.T) {
 	e, err := catalogue().Parse(
-		"x.toml", []byte(plain+"frame_sizes = [64, \"imix\"]\nblocks = 2\n[dut.gate]\nstart = \"true\"\n"))
+		"x.toml", []byte(plainExperiment+"frame_sizes = [64, \"imix\"]\nblocks = 2\n[dut.gate]\nstart = \"true\"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,9 +53,9 @@ func TestRefusals(t *testing.T) {
 		"veth":          {"client = { kind = \"veth\" }\n", `x.toml:3: clients: 251: clients of kind "veth" go up to 250`},
 		"its own loads": {"offered_mbps = [1]\n", "x.toml:4: offered_mbps"},
 	} {
-		text := plain
+		text := plainExperiment
 		if strings.Contains(c.want, "clients:") {
-			text = strings.Replace(plain, "[4]", "[4, 251]", 1)
+			text = strings.Replace(plainExperiment, "[4]", "[4, 251]", 1)
 		}
 		_, err := catalogue().Parse("x.toml", []byte(text+c.text+"[dut.gate]\nstart = \"true\"\n"))
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -16,8 +16,8 @@ import (
 // included.
 const minOffered = 0.9
 
-// mostVoid is the share of void trials above which a search is rejected.
-const mostVoid = 0.9
+// maxVoidShare is the share of void trials above which a search is rejected.
+const maxVoidShare = 0.9
 
 // How often a trial is made at most: one in which the generator does not keep up, and one that lost frames while a CPU
 // was away. One without loss counts in any case: what was away did not help the device.
@@ -30,13 +30,13 @@ const (
 // longer than interrupts of the kernel take. A device that causes this itself does so in every attempt, and the last
 // one counts.
 const (
-	ring      = 256
-	leastAway = 100 * time.Microsecond
+	ringFrames = 256
+	leastAway  = 100 * time.Microsecond
 )
 
-// void reports whether a trial says more of the machine than of the device.
-func void(t Trial) bool {
-	holds := time.Duration(ring / 2 / t.Kpps * float64(time.Millisecond))
+// isVoid reports whether a trial says more of the machine than of the device.
+func isVoid(t Trial) bool {
+	holds := time.Duration(ringFrames / 2 / t.Kpps * float64(time.Millisecond))
 	return t.LossRatio > 0 && time.Duration(t.AwayUs*float64(time.Microsecond)) > max(leastAway, holds)
 }
 
@@ -45,7 +45,7 @@ func (b *openBlock) trial(ctx context.Context, kpps float64, d time.Duration) (m
 	b.Status("%s: %.4g thousand frames a second for %s", b.Name(b.Block), kpps, d.Round(10*time.Millisecond))
 	slow, sent := 0, 0. // attempts in which the generator did not keep up, and what it sent in them, kframes/s
 	for attempt := 1; ; attempt++ {
-		t, err := b.offer(ctx, kpps, d)
+		t, err := b.sendAndCount(ctx, kpps, d)
 		if err != nil {
 			return mlrsearch.Outcome{}, err
 		}
@@ -53,7 +53,7 @@ func (b *openBlock) trial(ctx context.Context, kpps float64, d time.Duration) (m
 		if share < minOffered {
 			slow, sent = slow+1, sent+share*kpps
 		}
-		t.Void = share < minOffered || attempt < patience && void(t)
+		t.Void = share < minOffered || attempt < patience && isVoid(t)
 		b.record.Trials = append(b.record.Trials, t)
 		switch {
 		case !t.Void:
@@ -64,8 +64,8 @@ func (b *openBlock) trial(ctx context.Context, kpps float64, d time.Duration) (m
 	}
 }
 
-// offer sends frames for a time and counts what arrives.
-func (b *openBlock) offer(ctx context.Context, kpps float64, d time.Duration) (t Trial, err error) {
+// sendAndCount sends frames for a time and counts what arrives.
+func (b *openBlock) sendAndCount(ctx context.Context, kpps float64, d time.Duration) (t Trial, err error) {
 	before, err := b.ReadMeters(ctx)
 	if err != nil {
 		return t, err

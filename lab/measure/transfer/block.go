@@ -53,7 +53,7 @@ func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*res
 		if err := serve(ctx, b.Server, fileBytes(b.Experiment)); err != nil {
 			return err
 		}
-		if err := b.locate(ctx); err != nil {
+		if err := b.findClients(ctx); err != nil {
 			return err
 		}
 		b.setup = time.Since(start)
@@ -62,8 +62,8 @@ func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*res
 	return nil, errors.Join(err, restore())
 }
 
-// locate notes where each client is.
-func (b *openBlock) locate(ctx context.Context) error {
+// findClients notes where each client is.
+func (b *openBlock) findClients(ctx context.Context) error {
 	for _, h := range b.Hosts {
 		list, err := h.Clients(ctx)
 		if err != nil {
@@ -109,7 +109,7 @@ func (b *openBlock) transfer(ctx context.Context, cell result.Cell) (*Transfer, 
 	}
 	s := &sampler{openBlock: b, first: first, t: t}
 	var unlike bench.Rejects
-	err = s.until(ctx, func() error {
+	err = s.sampleDuring(ctx, func() error {
 		return backend.Together(
 			func() error { return b.fetchAll(ctx, t) },
 			func() error { return unlike.ProveSoon(ctx, b.Bench) })
@@ -125,10 +125,10 @@ func (b *openBlock) transfer(ctx context.Context, cell result.Cell) (*Transfer, 
 	t.ThreadNs = bench.UsageOf(before.Router, after.Router).ThreadNs
 	w := b.Window(before, after, " during the transfers")
 	t.Share = w.Share
-	over := bench.RejectIf(float64(t.Over) > mostOver*float64(t.Intervals),
+	over := bench.RejectIf(float64(t.Over) > maxOverShare*float64(t.Intervals),
 		"machine: %d of %d intervals at the maximum had more than the link's rate: "+
 			"frames had waited while other programs had the CPU", t.Over, t.Intervals)
-	rejects, err := b.Judge(ctx, bench.RejectFor(unlike...), t.whole, w.Speed, over, w.Steal)
+	rejects, err := b.Judge(ctx, bench.RejectFor(unlike...), t.checkFiles, w.Speed, over, w.Steal)
 	return t, rejects, err
 }
 
@@ -136,18 +136,18 @@ func (b *openBlock) transfer(ctx context.Context, cell result.Cell) (*Transfer, 
 func (b *openBlock) fetchAll(ctx context.Context, t *Transfer) (err error) {
 	// A transfer of many beside each other on a device that carries a hundredth of the link still ends.
 	const slowest = 100
-	most := time.Minute + slowest*ideal(b.Experiment, t.Clients)/time.Duration(t.Transfers)
+	most := time.Minute + slowest*fullLinkTime(b.Experiment, t.Clients)/time.Duration(t.Transfers)
 	t.Fetched, err = bench.Each(b.hosts[:t.Clients], func(_ int, a address) (Fetched, error) {
 		return fetch(ctx, a.host, a.num, b.kind.Shared, a.client.IP, b.Env.ServerIP, t.Transfers, t.FileBytes, most)
 	})
 	return err
 }
 
-// mostOver is the share of the maximum-load interval in which frames may have waited for a CPU before.
-const mostOver = 0.25
+// maxOverShare is the share of the maximum-load interval in which frames may have waited for a CPU before.
+const maxOverShare = 0.25
 
-// whole is the rule that all clients had all their files.
-func (t *Transfer) whole(r *bench.Rejects) error {
+// checkFiles is the rule that all clients had all their files.
+func (t *Transfer) checkFiles(r *bench.Rejects) error {
 	for i, f := range t.Fetched {
 		r.AddIf(f.Problem != "" || len(f.Each) < t.Transfers, "transfers: client %d had %d of %s: %s",
 			i+1, len(f.Each), words.Counted(t.Transfers, "whole file"), f.Problem)

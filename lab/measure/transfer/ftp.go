@@ -22,8 +22,8 @@ var (
 )
 
 const (
-	ftpName = "proftpd"
-	theFile = "file"
+	ftpName  = "proftpd"
+	fileName = "file"
 )
 
 // ftpConfig lets everybody in and looks nobody up, neither names nor users.
@@ -55,7 +55,7 @@ MaxInstances none
 func serve(ctx context.Context, server *backend.Host, bytes int64) error {
 	prepare := agent.Command{
 		Argv: []string{"sh", "-ec", `mkdir -p "$1"; chmod 755 "$1"; head -c "$2" /dev/zero >"$1/$3"; chmod 644 "$1/$3"`, "sh",
-			ftpRoot, fmt.Sprint(bytes), theFile}, Support: true,
+			ftpRoot, fmt.Sprint(bytes), fileName}, Support: true,
 	}
 	conf := path.Join(ftpDir, "proftpd.conf")
 	_, err := server.Run(ctx, prepare)
@@ -103,7 +103,7 @@ func fetchArgs(from, server netip.Addr, times int, most time.Duration) []string 
 		"-w", `%{size_download} %{time_total} %{time_pretransfer}\n`,
 	}
 	for range times {
-		args = append(args, "-o", "/dev/null", fmt.Sprintf("ftp://%s/%s", server, theFile))
+		args = append(args, "-o", "/dev/null", fmt.Sprintf("ftp://%s/%s", server, fileName))
 	}
 	return args
 }

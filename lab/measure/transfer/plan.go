@@ -20,8 +20,8 @@ const (
 	maxTransfers = 1000
 	minInterval  = 50 * time.Millisecond
 	maxInterval  = time.Minute
-	// longest bounds the transfers of one cell.
-	longest = 2 * time.Hour
+	// maxCellTime bounds the transfers of one cell.
+	maxCellTime = 2 * time.Hour
 )
 
 // Keys of the measure. The defaults of the first three are study 3's; it sampled once a second, while transfers took
@@ -76,7 +76,7 @@ func (Measure) Rules() experiment.Measure {
 		Why:  "clients fetch files as fast as link and router let them, and no clean router stands beside the device",
 
 		ApplyDefaults: func(e *experiment.Experiment) { e.Windows = 1 },
-		Check:         check, Settings: settings, Duration: duration, Describe: inWords,
+		Check:         check, Settings: settings, Duration: duration, Describe: description,
 	}
 }
 
@@ -97,16 +97,16 @@ func check(e *experiment.Experiment, report experiment.Report) {
 			report("clients", "%d: at most %d with %s, each with a program of its own", n, maxClients, only)
 			return
 		}
-		if took := ideal(e, n); took > longest {
+		if took := fullLinkTime(e, n); took > maxCellTime {
 			report("file_mb", "%s %s for their files at %g Mbit/s, more than %s",
-				words.Agreed(n, "client takes", "clients take"), took.Round(time.Second), linkMbps.Of(e), longest)
+				words.Agreed(n, "client takes", "clients take"), took.Round(time.Second), linkMbps.Of(e), maxCellTime)
 			return
 		}
 	}
 }
 
-// ideal is how long n clients take when the link is always full.
-func ideal(e *experiment.Experiment, n int) time.Duration {
+// fullLinkTime is how long n clients take when the link is always full.
+func fullLinkTime(e *experiment.Experiment, n int) time.Duration {
 	return time.Duration(
 		float64(n) * float64(transfers.Of(e)) * float64(fileBytes(e)) * 8 / (linkMbps.Of(e) * 1e6) * float64(time.Second))
 }
@@ -130,18 +130,18 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 const (
 	labOverhead  = 3 * time.Second
 	cellOverhead = 500 * time.Millisecond
-	slower       = 1.12 // than a full link: headers, and what passes between two transfers
+	linkOverhead = 1.12 // than a full link: headers, and what passes between two transfers
 )
 
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	block := labOverhead + time.Duration(g.Cell.Int(result.Clients))*client.KindOf(e.Client.Kind).Times.Stay/2
 	for _, c := range g.Cells {
-		block += cellOverhead + time.Duration(slower*float64(ideal(e, c.Int(result.Clients))))
+		block += cellOverhead + time.Duration(linkOverhead*float64(fullLinkTime(e, c.Int(result.Clients))))
 	}
 	return time.Duration(g.Blocks) * block
 }
 
-func inWords(e *experiment.Experiment) experiment.Description {
+func description(e *experiment.Experiment) experiment.Description {
 	text := fmt.Sprintf("fetch a file of %g MB %s over links of %g Mbit/s", fileMB.Of(e), words.Counted(transfers.Of(e),
 		"time"), linkMbps.Of(e))
 	if list := speeds.Of(e); len(list) > 1 || list[0] != 1 {

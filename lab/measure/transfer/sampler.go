@@ -17,8 +17,8 @@ type sampler struct {
 	t     *Transfer
 }
 
-// until samples until work is done, and once more then.
-func (s *sampler) until(ctx context.Context, work func() error) error {
+// sampleDuring samples until work is done, and once more then.
+func (s *sampler) sampleDuring(ctx context.Context, work func() error) error {
 	s.add(s.first)
 	done := make(chan error, 1)
 	go func() { done <- work() }()

@@ -97,19 +97,19 @@ type Figures struct {
 // Threshold is the share of the highest rate above which a rate counts for the maximum.
 const Threshold = 0.9
 
-// step is what lies between two samples.
-type step struct{ seconds, cpuSeconds, bytes, routerSeconds, wakeups, stat float64 }
+// sampleStep is what lies between two samples.
+type sampleStep struct{ seconds, cpuSeconds, bytes, routerSeconds, wakeups, stat float64 }
 
-func (s step) kbps() float64 { return s.bytes / 1e3 / s.seconds }
+func (s sampleStep) kbps() float64 { return s.bytes / 1e3 / s.seconds }
 
-func (s step) dtr() float64 { return s.bytes / 1e3 / s.routerSeconds }
+func (s sampleStep) dtr() float64 { return s.bytes / 1e3 / s.routerSeconds }
 
 // stepsOf are the intervals between samples. One without time, or CPU time, has no rate and is left out; so is the last
 // where it was cut short by the end of the transfers.
-func stepsOf(samples []Sample) (list []step) {
+func stepsOf(samples []Sample) (list []sampleStep) {
 	for i := 1; i < len(samples); i++ {
 		a, b := samples[i-1], samples[i]
-		s := step{
+		s := sampleStep{
 			seconds: (b.LinksMs - a.LinksMs) / 1e3, cpuSeconds: (b.CPUMs - a.CPUMs) / 1e3, bytes: float64(b.Bytes - a.Bytes),
 			routerSeconds: float64(b.RouterNs-a.RouterNs) / 1e9, wakeups: float64(b.Wakeups - a.Wakeups),
 			stat: math.NaN(),
@@ -125,8 +125,8 @@ func stepsOf(samples []Sample) (list []step) {
 	return list
 }
 
-// overLink is the share of the link's rate beyond which frames must have waited.
-const overLink = 1.05
+// maxLinkShare is the share of the link's rate beyond which frames must have waited.
+const maxLinkShare = 1.05
 
 // figuresOf is the study's arithmetic, over a link of a rate in thousand bytes a second. It is zero without two
 // samples.
@@ -151,7 +151,7 @@ func figuresOf(samples []Sample, link float64) (f Figures) {
 			continue
 		}
 		f.Intervals++
-		if s.kbps() > overLink*link {
+		if s.kbps() > maxLinkShare*link {
 			f.Over++
 		}
 		f.MaxSeconds += s.seconds

@@ -28,7 +28,7 @@ func catalogue() experiment.Catalogue {
 		Name: "portal", Roles: Measure{}.Rules().Roles}}}
 }
 
-func near(got, want float64) bool { return math.Abs(got-want) <= 1e-9*math.Abs(want) }
+func isNear(got, want float64) bool { return math.Abs(got-want) <= 1e-9*math.Abs(want) }
 
 // TestFiguresOfTheStudy: intervals of one second at 5, 9.5, 10, 9.2 and 2 thousand kByte, of which three lie above 90 %
 // of the highest.
@@ -45,22 +45,22 @@ func TestFiguresOfTheStudy(t *testing.T) {
 		})
 	}
 	f := figuresOf(samples, 12500)
-	if f.PeakKBps != 10000 || !near(f.MaxKBps, (9500+10000+9200)/3.) || f.Intervals != 3 || f.MaxSeconds != 3 ||
+	if f.PeakKBps != 10000 || !isNear(f.MaxKBps, (9500+10000+9200)/3.) || f.Intervals != 3 || f.MaxSeconds != 3 ||
 		f.Over != 0 {
 		t.Errorf("%+v", f)
 	}
-	if !near(f.MeanKBps, 35700./5) || f.AllSeconds != 5 {
+	if !isNear(f.MeanKBps, 35700./5) || f.AllSeconds != 5 {
 		t.Errorf("over all: %+v", f)
 	}
 	// Bytes over CPU time: 50, 38, 50, 40 and 40 thousand; above 45 are the first and the third.
-	if !near(f.DTRKBps, 50000) {
+	if !isNear(f.DTRKBps, 50000) {
 		t.Errorf("the printed formula makes %v", f.DTRKBps)
 	}
-	if !near(f.MaxCore, 0.68/3) || !near(f.MaxStat, (10+20+30)/3./200) || !near(f.MaxWakeups, 10) {
+	if !isNear(f.MaxCore, 0.68/3) || !isNear(f.MaxStat, (10+20+30)/3./200) || !isNear(f.MaxWakeups, 10) {
 		t.Errorf("in the maximum-load interval: %+v", f)
 	}
 	// Frames that had waited come faster than the link: that counts as the link's rate.
-	if f := figuresOf(samples, 9400); f.PeakKBps != 9400 || !near(f.MaxKBps, (9400+9400+9200)/3.) || f.Over != 1 {
+	if f := figuresOf(samples, 9400); f.PeakKBps != 9400 || !isNear(f.MaxKBps, (9400+9400+9200)/3.) || f.Over != 1 {
 		t.Errorf("over a slower link: %+v", f)
 	}
 	// The last interval was cut short.
@@ -87,12 +87,13 @@ func TestReadCurl(t *testing.T) {
 	}
 }
 
-const plain = "measure = \"transfer\"\nduts = [\"clean\", \"gate\"]\nclients = [1, 3]\nclient = { kind = \"persona\" " +
+const plainExperiment = "measure = \"transfer\"\nduts = [\"clean\", \"gate\"]\nclients = [1, 3]\nclient = { kind = " +
+	"\"persona\" " +
 	"}\n"
 
 func TestPlan(t *testing.T) {
 	e, err := catalogue().Parse(
-		"x.toml", []byte(plain+"router_speeds = [1, 0.5]\nblocks = 2\n[dut.gate]\nstart = \"true\"\n"))
+		"x.toml", []byte(plainExperiment+"router_speeds = [1, 0.5]\nblocks = 2\n[dut.gate]\nstart = \"true\"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func TestPlan(t *testing.T) {
 // own.
 func TestClientsOfTheCleanRouter(t *testing.T) {
 	e, err := catalogue().Parse(
-		"x.toml", []byte(strings.Replace(plain, "persona", "pppoe", 1)+"[dut.gate]\nstart = \"true\"\n"))
+		"x.toml", []byte(strings.Replace(plainExperiment, "persona", "pppoe", 1)+"[dut.gate]\nstart = \"true\"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func TestRefusals(t *testing.T) {
 		"too slow": {"router_speeds = [0.01]\n", "x.toml:5: router_speeds"},
 		"for days": {"file_mb = 9000\n", "x.toml:5: file_mb: 3 clients take"},
 	} {
-		text := plain
+		text := plainExperiment
 		if name == "too many" {
 			text = strings.Replace(text, "[1, 3]", "[251]", 1)
 		}
@@ -145,8 +146,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// whole requires that all clients of a transfer had that number of whole files, over a link of 1000 kByte/s.
-func whole(t *testing.T, r *Transfer, files int, bytes int64) {
+// checkWholeFiles requires that all clients of a transfer had that number of whole files, over a link of 1000 kByte/s.
+func checkWholeFiles(t *testing.T, r *Transfer, files int, bytes int64) {
 	t.Helper()
 	payload := int64(r.Clients*files) * bytes
 	if len(r.Fetched) != r.Clients {
@@ -164,7 +165,7 @@ func whole(t *testing.T, r *Transfer, files int, bytes int64) {
 	if used := last.RouterNs - first.RouterNs; used <= 0 || r.MaxCore <= 0 || len(r.ThreadNs) == 0 {
 		t.Errorf("%d clients: CPU %d ns, %v cores, %v", r.Clients, used, r.MaxCore, r.ThreadNs)
 	}
-	if r.MeanKBps > 1000*overLink || r.PeakKBps > 1000 || r.MaxKBps > 1000 || r.MaxKBps < Threshold*r.PeakKBps {
+	if r.MeanKBps > 1000*maxLinkShare || r.PeakKBps > 1000 || r.MaxKBps > 1000 || r.MaxKBps < Threshold*r.PeakKBps {
 		t.Errorf("%d clients: %+v over a link of 1000 kByte/s", r.Clients, r.Figures)
 	}
 }
@@ -191,8 +192,8 @@ redo = 0
 	if len(run.Own) != 2 {
 		t.Fatalf("%d records: want transfers of one and of two clients", len(run.Own))
 	}
-	for _, r := range result.Of[Transfer](run.Own) {
-		whole(t, r, files, bytes)
+	for _, r := range result.RecordsOf[Transfer](run.Own) {
+		checkWholeFiles(t, r, files, bytes)
 	}
 	s := Measure{}.Summarise(run, analysis.Options{Confidence: 0.95})
 	if len(s.Cells) != 2 || s.Cells[0].Int(result.Clients) != 1 {
@@ -208,13 +209,13 @@ redo = 0
 
 // TestForAnEmulatedCPU: link and file are divided alike, so that a transfer takes as long, and samples are fewer.
 func TestForAnEmulatedCPU(t *testing.T) {
-	e, err := catalogue().Parse("x.toml", []byte(plain+"[dut.gate]\nstart = \"true\"\n"))
+	e, err := catalogue().Parse("x.toml", []byte(plainExperiment+"[dut.gate]\nstart = \"true\"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, err := e.ForEmulatedCPU(nil)
 	if err != nil || linkMbps.Of(e) != 5 || fileMB.Of(e) != 0.5 || interval.Of(e) != time.Second ||
-		ideal(e, 4) != 16*time.Second {
+		fullLinkTime(e, 4) != 16*time.Second {
 		t.Errorf("%q, %v: %g Mbit/s, %g MB, every %s", text, err, linkMbps.Of(e), fileMB.Of(e), interval.Of(e))
 	}
 	if e.LoadKey() != "link_mbps" || !strings.Contains(text, "samples of 1s") {

@@ -36,7 +36,7 @@ func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*res
 	s.Status("%s: building the lab", s.Name(eb))
 	b, start := &openBlock{Session: s, Block: eb}, time.Now()
 	err := s.Labs(eb).Admitted(ctx, func(opened *bench.Bench) (err error) {
-		if b.lab, err = prepare(ctx, opened, s.Experiment); err != nil {
+		if b.lab, err = openTaps(ctx, opened, s.Experiment); err != nil {
 			return err
 		}
 		b.setup = time.Since(start)
@@ -50,7 +50,7 @@ func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*res
 
 // measure keeps the gateways busy where that is asked for, and measures all cells.
 func (b *openBlock) measure(ctx context.Context) error {
-	for _, c := range b.courses() {
+	for _, c := range b.probePaths() {
 		if c.unknown != "" {
 			b.Notice("%s: times at the taps inside the tunnel are not known: %s", b.Name(b.Block), c.unknown)
 		}
@@ -178,7 +178,7 @@ func (b *openBlock) step(ctx context.Context, s *Step) (bench.Rejects, error) {
 func (b *openBlock) probe(ctx context.Context, s *Step) (met bench.Rejects, err error) {
 	b.lossy = false
 	for _, at := range []struct {
-		course *course
+		course *probePath
 		ends   *Ends
 	}{{b.hosts, &s.Hosts}, {b.gateways, &s.Gateways}} {
 		o, err := b.run(ctx, at.course)
@@ -192,8 +192,8 @@ func (b *openBlock) probe(ctx context.Context, s *Step) (met bench.Rejects, err 
 		}
 		step := time.Duration(o.sent.ClockStepNs)
 		met.AddIf(step != 0, "machine: its clock was set by %s meanwhile", step)
-		*at.ends = at.course.ends(o, at.course == b.gateways)
-		b.lossy = few(&met, at.ends.Counts) || b.lossy
+		*at.ends = at.course.endsRecord(o, at.course == b.gateways)
+		b.lossy = rejectIncomplete(&met, at.ends.Counts) || b.lossy
 	}
 	return met, nil
 }
@@ -214,8 +214,8 @@ func (s *Step) judgeBusy() bench.Rule {
 // leastKept is the share of the probes that must have times.
 const leastKept = 0.5
 
-// few rejects runs of which too little is known.
-func few(r *bench.Rejects, n transition.Counts) bool {
+// rejectIncomplete rejects runs of which too little is known.
+func rejectIncomplete(r *bench.Rejects, n transition.Counts) bool {
 	kept := n.Sent - n.Resent - n.Lost
 	lossy := float64(kept) < leastKept*float64(n.Sent)
 	r.AddIf(lossy, "%d of %d probes have times: %d were sent again, %d lost: packets get lost at this load",

@@ -26,34 +26,36 @@ const (
 // probePort is where hosts receive probes: study 4's port.
 const probePort = 4242
 
-// course is one way of probes through the lab.
-type course struct {
+// probePath is one way of probes through the lab.
+type probePath struct {
 	transition.Way
-	from, to *backend.Host
-	unknown  string // why the length of the tunnel's packets is not known
+	sender, receiver *backend.Host
+	unknown          string // why the length of the tunnel's packets is not known
 }
 
 // lab is a standing lab with its taps and receivers.
 type lab struct {
 	*bench.Bench
 	taps            []*backend.Host // hosts with taps
-	hosts, gateways *course
+	hosts, gateways *probePath
 	next            uint32 // number of the last run
 }
 
-// prepare opens taps and receivers in a lab whose device runs, and finds out how long the tunnel's packets with
+// openTaps opens taps and receivers in a lab whose device runs, and finds out how long the tunnel's packets with
 // probes are.
-func prepare(ctx context.Context, s *bench.Bench, e *experiment.Experiment) (*lab, error) {
+func openTaps(ctx context.Context, s *bench.Bench, e *experiment.Experiment) (*lab, error) {
 	enter, leave := s.Routers[0], s.Routers[1]
 	l := &lab{Bench: s, taps: []*backend.Host{enter, leave, s.Server}}
-	l.hosts = &course{from: s.Hosts[0].Host, to: s.Server, Way: transition.Way{Run: hostRun(e), Stops: []transition.Stop{
-		{Tap: tapIn}, {Tap: tapEnter, Inside: true}, {Tap: tapLeave, Inside: true}, {Tap: tapOut}, {Tap: tapArrive},
-	}}}
+	l.hosts = &probePath{
+		sender: s.Hosts[0].Host, receiver: s.Server, Way: transition.Way{Run: hostRun(e), Stops: []transition.Stop{
+			{Tap: tapIn}, {Tap: tapEnter, Inside: true}, {Tap: tapLeave, Inside: true}, {Tap: tapOut}, {Tap: tapArrive},
+		}}}
 	l.hosts.Run.To = netip.AddrPortFrom(s.Lab.ServerIP, probePort)
 	// Of the gateways the addresses in the networks behind them: between these, packets take the tunnel.
-	l.gateways = &course{from: enter, to: leave, Way: transition.Way{Run: gatewayRun(e), Stops: []transition.Stop{
-		{Tap: tapEnter, Inside: true}, {Tap: tapLeave, Inside: true},
-	}}}
+	l.gateways = &probePath{
+		sender: enter, receiver: leave, Way: transition.Way{Run: gatewayRun(e), Stops: []transition.Stop{
+			{Tap: tapEnter, Inside: true}, {Tap: tapLeave, Inside: true},
+		}}}
 	l.gateways.Run.From, l.gateways.Run.To = s.Lab.Gateway, netip.AddrPortFrom(s.Lab.RouterWAN, probePort)
 	port := s.Lab.Port
 	points := [][]transition.Point{
@@ -64,9 +66,9 @@ func prepare(ctx context.Context, s *bench.Bench, e *experiment.Experiment) (*la
 		{{Name: tapArrive, Interface: s.Server.Ifs[0]}},
 	}
 	err := backend.Each(l.taps, func(i int, h *backend.Host) error { return h.OpenTap(ctx, points[i]) })
-	for _, c := range l.courses() {
+	for _, c := range l.probePaths() {
 		if err == nil {
-			err = c.to.ServeProbes(ctx, c.Run.To)
+			err = c.receiver.ServeProbes(ctx, c.Run.To)
 		}
 	}
 	if err == nil {
@@ -78,7 +80,7 @@ func prepare(ctx context.Context, s *bench.Bench, e *experiment.Experiment) (*la
 	return l, nil
 }
 
-func (l *lab) courses() []*course { return []*course{l.hosts, l.gateways} }
+func (l *lab) probePaths() []*probePath { return []*probePath{l.hosts, l.gateways} }
 
 // calibrated is how many probes find out the length of the tunnel's packets.
 const calibrated = 20
@@ -90,13 +92,13 @@ const mostGap = 100 * time.Millisecond
 // these and probes in the clear.
 func (l *lab) calibrate(ctx context.Context) error {
 	var wanted []int
-	for _, c := range l.courses() {
+	for _, c := range l.probePaths() {
 		clear := c.Run.FrameBytes()
 		all := make([]int, 0, transition.MaxFrame-clear)
 		for n := clear; n <= transition.MaxFrame; n++ {
 			all = append(all, n)
 		}
-		if err := l.want(ctx, all); err != nil {
+		if err := l.noteLengths(ctx, all); err != nil {
 			return err
 		}
 		if err := l.measureOuter(ctx, c); err != nil {
@@ -107,12 +109,12 @@ func (l *lab) calibrate(ctx context.Context) error {
 			wanted = append(wanted, c.Outer)
 		}
 	}
-	return l.want(ctx, wanted)
+	return l.noteLengths(ctx, wanted)
 }
 
 // measureOuter finds the length of a tunnel's packets with the probes of a course. On a busy machine probes meet in the
 // tunnel, and are put together: they are tried again with longer gaps.
-func (l *lab) measureOuter(ctx context.Context, c *course) error {
+func (l *lab) measureOuter(ctx context.Context, c *probePath) error {
 	for _, gap := range []time.Duration{c.Run.Gap, 5 * c.Run.Gap, 20 * c.Run.Gap} {
 		short := *c
 		short.Run.Count, short.Run.Gap = calibrated, min(gap, mostGap)
@@ -129,8 +131,8 @@ func (l *lab) measureOuter(ctx context.Context, c *course) error {
 	return nil
 }
 
-// want has all taps note frames of some lengths.
-func (l *lab) want(ctx context.Context, lengths []int) error {
+// noteLengths has all taps note frames of some lengths.
+func (l *lab) noteLengths(ctx context.Context, lengths []int) error {
 	return backend.Each(l.taps, func(_ int, h *backend.Host) error { return h.TapLengths(ctx, lengths) })
 }
 
@@ -146,20 +148,20 @@ type observed struct {
 var errProbes = errors.New("the probes found no way")
 
 // run sends a run of probes, and collects what all say of it.
-func (l *lab) run(ctx context.Context, c *course) (o observed, err error) {
+func (l *lab) run(ctx context.Context, c *probePath) (o observed, err error) {
 	l.next++
 	r := c.Run
 	r.Number, r.Seed = l.next, uint64(l.next)
 	c.Run.Number = l.next
-	sent, err := c.from.SendProbes(ctx, r)
+	sent, err := c.sender.SendProbes(ctx, r)
 	if err != nil {
-		if ctx.Err() == nil && c.from.Err() == nil {
+		if ctx.Err() == nil && c.sender.Err() == nil {
 			err = fmt.Errorf("%w: %w", errProbes, err)
 		}
 		return o, err
 	}
 	o.sent = sent
-	if o.received, err = l.lastOf(ctx, c, r.Number); err != nil {
+	if o.received, err = l.awaitRun(ctx, c, r.Number); err != nil {
 		return o, err
 	}
 	events, err := bench.Each(l.taps, func(_ int, h *backend.Host) ([]transition.Event, error) { return h.ReadTap(ctx) })
@@ -169,10 +171,10 @@ func (l *lab) run(ctx context.Context, c *course) (o observed, err error) {
 	return o, err
 }
 
-// lastOf returns what the receiver has of a run when the connection has ended.
-func (l *lab) lastOf(ctx context.Context, c *course, run uint32) (r transition.Receiving, err error) {
+// awaitRun returns what the receiver has of a run when the connection has ended.
+func (l *lab) awaitRun(ctx context.Context, c *probePath, run uint32) (r transition.Receiving, err error) {
 	for end := time.Now().Add(lastWait); ; {
-		if r, err = c.to.TakeProbes(ctx, run); err != nil || r.Over || time.Now().After(end) {
+		if r, err = c.receiver.TakeProbes(ctx, run); err != nil || r.Over || time.Now().After(end) {
 			return r, err
 		}
 		if err := bench.Sleep(ctx, pollEvery); err != nil {
@@ -187,8 +189,8 @@ const (
 	lastWait  = 2 * time.Second
 )
 
-// ends is the record of a run.
-func (c *course) ends(o observed, gateways bool) Ends {
+// endsRecord is the record of a run.
+func (c *probePath) endsRecord(o observed, gateways bool) Ends {
 	m := transition.Match(c.Way, o.sent.Probes, o.received.Probes, o.events)
 	return Ends{
 		Counts: m.Counts, Parts: partsOf(m.List, gateways), OuterBytes: c.Outer, Unknown: c.unknown,

@@ -104,7 +104,7 @@ func timeMetrics() (list []analysis.Metric) {
 	for _, p := range Parts {
 		for _, stat := range Stats {
 			m := analysis.Metric{Name: MetricOf(p.Name, stat), Unit: "µs", Text: p.Text + ": " + statTexts[stat],
-				Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: known("part." + p.Name + "." + stat)}
+				Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: valueOrNaN("part." + p.Name + "." + stat)}
 			if stat == Stats[0] && p.Judged {
 				m.Short = p.Name
 			}
@@ -113,12 +113,12 @@ func timeMetrics() (list []analysis.Metric) {
 		if p.Judged {
 			list = append(list, analysis.Metric{Name: RatioOf(p.Name), Text: p.Text +
 				": median over the direct path's of the same block", Better: analysis.Less, Host: p.Host, Range: analysis.Amounts,
-				Of: known("ratio." + p.Name)})
+				Of: valueOrNaN("ratio." + p.Name)})
 		}
 		if p.Name == Down || p.Name == Up {
 			list = append(list, analysis.Metric{Name: OverallOf(p.Name), Text: fmt.Sprintf(
 				"%s: mean over the direct path's of the same block, geometric mean of the block's loads up to %d Mbit/s", p.Text,
-				OverallMost), Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: known("overall." + p.Name)})
+				OverallMost), Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: valueOrNaN("overall." + p.Name)})
 		}
 	}
 	return list
@@ -128,15 +128,15 @@ func timeMetrics() (list []analysis.Metric) {
 func probeMetrics() []analysis.Metric {
 	return []analysis.Metric{
 		analysis.Metric{Name: DeliveredMbps, Short: "delivered", Unit: "Mbit/s", Text: "background that arrived",
-			Better: analysis.More, Range: analysis.Amounts, Of: known("delivered_mbps")},
+			Better: analysis.More, Range: analysis.Amounts, Of: valueOrNaN("delivered_mbps")},
 		analysis.Metric{Name: ResentBackground, Unit: "%", Text: "the background's TCP segments that were sent again",
 			Better: analysis.Less, Range: analysis.Percents, Of: resentBackground},
 		analysis.Metric{Name: KeptPct, Unit: "%", Text: "probes that were neither lost nor sent again", Better: analysis.More,
-			Range: analysis.Percents, Of: known("kept_pct")},
+			Range: analysis.Percents, Of: valueOrNaN("kept_pct")},
 		analysis.Metric{Name: ResentPct, Unit: "%", Text: "probes left out because their connection sent again",
-			Better: analysis.Less, Range: analysis.Percents, Of: known("resent_pct")},
+			Better: analysis.Less, Range: analysis.Percents, Of: valueOrNaN("resent_pct")},
 		analysis.Metric{Name: UnmatchedPct, Unit: "%", Text: "probes that were not found for certain at a tap",
-			Better: analysis.Less, Range: analysis.Percents, Of: known("unmatched_pct")},
+			Better: analysis.Less, Range: analysis.Percents, Of: valueOrNaN("unmatched_pct")},
 	}
 }
 
@@ -146,16 +146,17 @@ func cpuMetrics() (list []analysis.Metric) {
 		where := " of the gateway where the load " + at[1] + " the tunnel"
 		list = append(list,
 			analysis.Metric{Name: at[0] + corePct, Unit: "% of a core", Text: "CPU" + where, Better: analysis.Less,
-				Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0]+"_cpu.napi_ns", at[0]+"_cpu.process_ns")},
+				Host: gateway, Range: analysis.Amounts, Of: timeShare(at[0]+"_cpu.napi_ns", at[0]+"_cpu.process_ns")},
 			analysis.Metric{Name: at[0] + napiWait, Unit: "% of the time", Text: "polling threads wait for a CPU: those" + where,
-				Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0] + "_cpu.napi_wait_ns")},
+				Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: timeShare(at[0] + "_cpu.napi_wait_ns")},
 			analysis.Metric{Name: at[0] + processWait, Unit: "% of the time", Text: "daemons wait for a CPU: those" + where,
-				Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: ofTime(at[0] + "_cpu.process_wait_ns")})
+				Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: timeShare(at[0] + "_cpu.process_wait_ns")})
 	}
 	return append(list,
 		analysis.Metric{Name: Waits, Unit: "% of the time",
 			Text: "polling threads and daemons of both gateways wait for a CPU", Better: analysis.Less, Host: gateway,
-			Range: analysis.Amounts, Of: ofTime("enter_cpu.napi_wait_ns", "enter_cpu.process_wait_ns", "leave_cpu.napi_wait_ns",
+			Range: analysis.Amounts,
+			Of: timeShare("enter_cpu.napi_wait_ns", "enter_cpu.process_wait_ns", "leave_cpu.napi_wait_ns",
 				"leave_cpu.process_wait_ns")},
 		analysis.Metric{Name: SenderWaitUs, Unit: "µs",
 			Text: "run-queue wait of the gateway's writing thread, for each probe", Better: analysis.Less, Host: gateway,
@@ -169,8 +170,8 @@ func cpuMetrics() (list []analysis.Metric) {
 		analysis.SlowedMetric(gateway, result.RouterShare))
 }
 
-// known returns a value of the input, or NaN where there is none.
-func known(name string) func(analysis.MetricInput) float64 {
+// valueOrNaN returns a value of the input, or NaN where there is none.
+func valueOrNaN(name string) func(analysis.MetricInput) float64 {
 	return func(r analysis.MetricInput) float64 {
 		if v, found := r.Values[name]; found {
 			return v
@@ -186,8 +187,8 @@ func resentBackground(r analysis.MetricInput) float64 {
 	return 100 * r.Get("retransmits") / r.Get("segments")
 }
 
-// ofTime is a sum of times, ns, in percent of the step.
-func ofTime(names ...string) func(analysis.MetricInput) float64 {
+// timeShare is a sum of times, ns, in percent of the step.
+func timeShare(names ...string) func(analysis.MetricInput) float64 {
 	return func(r analysis.MetricInput) float64 {
 		var ns float64
 		for _, name := range names {

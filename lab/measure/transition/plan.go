@@ -31,7 +31,7 @@ var (
 	idle = experiment.Key[bool]{Name: "without_background", Parse: strict.Boolean, Default: true,
 		Meaning: "a step without background, besides `offered_mbps`"}
 
-	busy = experiment.Key[[]int]{Name: "gateways_busy_pct", Parse: experiment.List(strict.Integer(0, 100*burn.Most)),
+	busyPct = experiment.Key[[]int]{Name: "gateways_busy_pct", Parse: experiment.List(strict.Integer(0, 100*burn.Most)),
 		Meaning: "percent of the gateways' CPU that other work has; each value makes blocks of its own"}
 	busyKinds = experiment.Key[[]string]{Name: "gateways_busy_by", Parse: experiment.List(strict.Word(BusyProgram,
 		BusyRealTime)), Default: []string{BusyProgram},
@@ -62,12 +62,12 @@ func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Clean: true, ComparesTimes: true, Roles: topology.PortalRoles,
 		Keys: []experiment.Field{
-			probes.Field(), probeGap.Field(), probe.Field(), idle.Field(), busy.Optional(), busyKinds.Field()},
+			probes.Field(), probeGap.Field(), probe.Field(), idle.Field(), busyPct.Optional(), busyKinds.Field()},
 		Uses: append([]string{"offered_mbps", "profiles", "windows", "warmup", "traffic.kind", "traffic.protocol",
 			"traffic.burst_segments", "traffic.pacing"}, experiment.ClientKeys...),
 		Why: "its figures are times of single packets, and no second lab stands beside the device's",
 
-		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Duration: duration, Describe: inWords,
+		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Duration: duration, Describe: description,
 	}
 }
 
@@ -100,10 +100,10 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	if len(e.OfferedMbps) == 0 && !idle.Of(e) {
 		report("without_background", "false, and offered_mbps is missing: there is nothing to measure")
 	}
-	if !slices.Equal(busyKinds.Of(e), busyKinds.Default) && len(busy.Of(e)) == 0 {
-		report(busyKinds.Name, "needs %s: without it the gateways have no other work", busy.Name)
+	if !slices.Equal(busyKinds.Of(e), busyKinds.Default) && len(busyPct.Of(e)) == 0 {
+		report(busyKinds.Name, "needs %s: without it the gateways have no other work", busyPct.Name)
 	}
-	for _, pct := range busy.Of(e) {
+	for _, pct := range busyPct.Of(e) {
 		if pct > 0 && e.Router.Speed > 0 {
 			report("gateways_busy_pct", "does not go with router.speed: both take of the gateways' CPUs")
 			break
@@ -131,7 +131,7 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 func busyCells(e *experiment.Experiment, cell result.Cell) (list []result.Cell) {
 	seen := false // without other work its kind means nothing
 	for _, kind := range busyKinds.Of(e) {
-		for _, pct := range busy.Of(e) {
+		for _, pct := range busyPct.Of(e) {
 			switch with := cell.With(result.BackgroundPct, pct); {
 			case pct > 0:
 				list = append(list, with.With(BackgroundKind, kind))
@@ -177,7 +177,7 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	return time.Duration(g.Blocks) * block
 }
 
-func inWords(e *experiment.Experiment) experiment.Description {
+func description(e *experiment.Experiment) experiment.Description {
 	var under []string
 	if idle.Of(e) {
 		under = append(under, "without background")

@@ -48,7 +48,7 @@ const (
 
 // Summarise computes the summary of a run that measured transition times, from its records alone.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
-	steps := result.Of[Step](run.Own)
+	steps := result.RecordsOf[Step](run.Own)
 	input := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "step", Metrics: Metrics, Trials: trialsOf(steps),
 		Load:     []result.Dimension{result.OfferedMbps},
@@ -62,14 +62,14 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 					func(c analysis.Cell) bool { return c.Flagged(FlagUnmatched) }),
 				s.Remark("The gateways' program got its CPU late, so TCP→Ethernet and Ethernet→TCP are of the moments at which "+
 					"the CPU was to be had", func(c analysis.Cell) bool { return c.Flagged(FlagLate) }),
-				unknown(steps), leftOut(run))
+				unknownLengths(steps), leftOut(run))
 		},
 	}
 	return analysis.Summarise(input, opts)
 }
 
-// unknown says of which devices the length of the tunnel's packets is not known.
-func unknown(steps []*Step) []string {
+// unknownLengths says of which devices the length of the tunnel's packets is not known.
+func unknownLengths(steps []*Step) []string {
 	var list []string
 	for _, s := range steps {
 		if device := s.Cell.Text(result.DUT); (s.Hosts.Unknown != "" || s.Gateways.Unknown != "") &&
@@ -153,7 +153,7 @@ func (s *Step) describe(a *analysis.Trial, direct map[blockPart]float64) {
 			}
 		}
 	}
-	n := add(s.Hosts.Counts, s.Gateways.Counts)
+	n := addCounts(s.Hosts.Counts, s.Gateways.Counts)
 	if n.Sent > 0 {
 		share := func(n, of int) float64 { return 100 * float64(n) / float64(of) }
 		a.Device["kept_pct"], a.Device["resent_pct"], a.Device["unmatched_pct"] = share(n.Sent-n.Resent-n.Lost, n.Sent),
@@ -173,7 +173,7 @@ func (s *Step) describe(a *analysis.Trial, direct map[blockPart]float64) {
 	}
 }
 
-func add(a, b transition.Counts) transition.Counts {
+func addCounts(a, b transition.Counts) transition.Counts {
 	return transition.Counts{
 		Sent: a.Sent + b.Sent, Resent: a.Resent + b.Resent, Lost: a.Lost + b.Lost,
 		Unstamped: a.Unstamped + b.Unstamped, Unmatched: a.Unmatched + b.Unmatched,

@@ -84,7 +84,7 @@ func steps(t *testing.T, dut, text string) []*Step {
 		t.Fatal(err)
 	}
 	run, _ := runnertest.Run(t, Measure{}.Run(), e, Measure{}.Records())
-	return result.Of[Step](run.Own)
+	return result.RecordsOf[Step](run.Own)
 }
 
 // TestDirectPath: probes cross both gateways, and what is known of them adds up.
@@ -194,9 +194,9 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestOverall: the quotients of a block's loads are taken together, but for loads beyond the study's, and not where one
-// is missing.
-func TestOverall(t *testing.T) {
+// TestOverallQuotient: the quotients of a block's loads are taken together, but for loads beyond the study's, and not
+// where one is missing.
+func TestOverallQuotient(t *testing.T) {
 	n := transition.Counts{Sent: 100}
 	s := Measure{}.Summarise(result.Run{Own: []result.Entry{
 		step(experiment.Clean, 0, 10, 10, 10, n), step("vpn", 0, 10, 20, 10, n),

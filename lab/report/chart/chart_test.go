@@ -45,9 +45,9 @@ func barRow(label string, seen, end float64) chart.ForestRow {
 	return chart.ForestRow{Label: label, Seen: seen, Marks: []chart.ForestMark{{Point: at(0, end)}}}
 }
 
-// TestAnythingCanBeDrawn: charts of nothing, of one value, of hopeless
+// TestChartsOfExtremeValues: charts of nothing, of one value, of hopeless
 // intervals and of hostile names are charts all the same.
-func TestAnythingCanBeDrawn(t *testing.T) {
+func TestChartsOfExtremeValues(t *testing.T) {
 	wild := chart.Point{X: 1, Y: 2, Lo: -1e9, Hi: 1e9, Tip: `<b>&"`, Key: `"><script>`, Value: "2"}
 	for name, svg := range map[string]string{
 		"nothing":   chart.XY{Reference: nan}.Draw("a"),
@@ -116,9 +116,9 @@ func TestScales(t *testing.T) {
 	}
 }
 
-// TestBarsSetApartWhatWasSeen: what lies beyond the largest value seen is an
+// TestBarBeyondLargestValue: what lies beyond the largest value seen is an
 // open bar of its own.
-func TestBarsSetApartWhatWasSeen(t *testing.T) {
+func TestBarBeyondLargestValue(t *testing.T) {
 	bars := chart.Forest{
 		Bars: true, Rows: []chart.ForestRow{barRow("beyond", 1, 4), barRow("measured", 3, 3), barRow("inside", 3, 2)}}
 	svg := bars.Draw("a")

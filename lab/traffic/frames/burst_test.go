@@ -9,7 +9,7 @@ func TestBurstsKeepTheRate(t *testing.T) {
 	sizes := named(t, "imix")
 	const burst, gap = 8, 1000 // ns between frames
 	cfg := Config{Sizes: sizes, Schedule: Schedule{PacketsPerSecond: 1e9 / gap}, Burst: burst, Streams: 3, Count: 1000}
-	for index, f := range all(t, cfg) {
+	for index, f := range allFrames(t, cfg) {
 		if want := int64(index/burst) * burst * gap; f.Due != want || int(f.Stream) != index%3 {
 			t.Fatalf("frame %d of stream %d is due at %d ns, want %d of stream %d", index, f.Stream, f.Due, want, index%3)
 		}
@@ -21,9 +21,9 @@ func TestScatteredBurstsStayInTheirIntervals(t *testing.T) {
 	const burst, gap, n = 8, 1000, 80_000
 	cfg := Config{Sizes: sizes, Schedule: Schedule{PacketsPerSecond: 1e9 / gap}, Burst: burst, Scatter: true, Seed: 5,
 		GapSeed: 1, Count: n}
-	one := all(t, cfg)
+	one := allFrames(t, cfg)
 	cfg.GapSeed = 2
-	other := all(t, cfg)
+	other := allFrames(t, cfg)
 	var sum, same int
 	for index, f := range one {
 		place := f.Due - int64(index/burst)*burst*gap

@@ -2,8 +2,8 @@ package frames
 
 import "math/bits"
 
-// below is one of the numbers 0 to n-1, chosen by 64 random bits.
-func below(random uint64, n int64) int64 {
+// chooseBelow is one of the numbers 0 to n-1, chosen by 64 random bits.
+func chooseBelow(random uint64, n int64) int64 {
 	hi, _ := bits.Mul64(random, uint64(n))
 	return int64(hi)
 }
@@ -17,13 +17,13 @@ func exponential(random uint64) uint64 {
 	zeros := bits.LeadingZeros64(random)
 	fraction := random << zeros << 1 // u = 2^-(zeros+1) · (1 + fraction·2⁻⁶⁴)
 	i, between := fraction>>54, fraction>>22&(1<<32-1)
-	log := logs[i] + (logs[i+1]-logs[i])*between>>32
+	log := log2Table[i] + (log2Table[i+1]-log2Table[i])*between>>32
 	hi, _ := bits.Mul64(uint64(zeros+1)<<32-log, ln2)
 	return hi
 }
 
-// logs are log2(1 + i/1024), in units of 2⁻³².
-var logs = func() (table [1025]uint64) {
+// log2Table are log2(1 + i/1024), in units of 2⁻³².
+var log2Table = func() (table [1025]uint64) {
 	for i := range table[:1024] {
 		x := uint64(1024+i) << 52 // 1 to 2, in units of 2⁻⁶²
 		for range 32 {            // squaring doubles the logarithm: its next digit is 1 where x reaches 2

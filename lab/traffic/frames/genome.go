@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// letters are the sizes that RFC 6985 has letters for, bytes with FCS.
-var letters = map[byte]int{'a': 64, 'b': 128, 'c': 256, 'd': 512, 'e': 1024, 'f': 1280, 'g': 1518, 'h': 2112, 'i': 9000}
+// letterSizes are the sizes that RFC 6985 has letters for, bytes with FCS.
+var letterSizes = map[byte]int{
+	'a': 64, 'b': 128, 'c': 256, 'd': 512, 'e': 1024, 'f': 1280, 'g': 1518, 'h': 2112, 'i': 9000}
 
 // Genome is the text of a sequence of sizes (RFC 6985). Sizes without a letter of the RFC get capitals, in the order
 // in which they come; custom says which, in bytes with FCS as the RFC counts.
 func Genome(list []Frame) (text string, custom map[string]int, err error) {
 	known := map[int]byte{}
-	for letter, bytes := range letters {
+	for letter, bytes := range letterSizes {
 		known[bytes] = letter
 	}
 	custom = map[string]int{}
@@ -39,7 +40,7 @@ func Genome(list []Frame) (text string, custom map[string]int, err error) {
 func OfGenome(text string, custom map[string]int) (Sizes, error) {
 	s := Sizes{Name: text}
 	for i := range len(text) {
-		bytes, ok := letters[text[i]]
+		bytes, ok := letterSizes[text[i]]
 		if capital := text[i] >= 'A' && text[i] <= 'Z'; capital {
 			bytes, ok = custom[text[i:i+1]]
 		}

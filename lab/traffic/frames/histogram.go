@@ -46,7 +46,7 @@ func ReadHistogram(r io.Reader, name string) (Sizes, error) {
 			line, _ := lines.FieldPos(0)
 			return Sizes{}, fmt.Errorf("%s:%d: %w", name, line, err)
 		}
-		add(sum, bytes, weight)
+		addWeight(sum, bytes, weight)
 	}
 }
 
@@ -62,7 +62,7 @@ func histogramLine(fields []string) (bytes uint16, weight *big.Rat, err error) {
 	if err != nil {
 		return 0, nil, fmt.Errorf("the weight %q is not a number", fields[1])
 	}
-	weight, err = exactly(w)
+	weight, err = exactDecimal(w)
 	if err != nil || weight.Sign() < 0 {
 		return 0, nil, fmt.Errorf("the weight %q: weights are numbers from 0 on", fields[1])
 	}

@@ -57,12 +57,12 @@ func FuzzReadHistogram(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		play(t, p)
+		checkPlan(t, p)
 	})
 }
 
-// play checks what holds for all frames of all plans.
-func play(t *testing.T, p *Plan) {
+// checkPlan checks what holds for all frames of all plans.
+func checkPlan(t *testing.T, p *Plan) {
 	t.Helper()
 	batch := make([]Frame, 101)
 	if n := p.Fill(batch); n != 100 {

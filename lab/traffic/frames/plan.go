@@ -41,13 +41,13 @@ type Config struct {
 
 // Plan is a sequence of frames. It has one reader.
 type Plan struct {
-	cfg    Config
-	sizes  order
-	clock  clock
-	left   int64 // frames that Count leaves
-	stream uint16
-	over   bool
-	burst  struct { // the one that the last frame belongs to
+	cfg        Config
+	sizes      order
+	clock      clock
+	framesLeft int64 // frames that Count leaves
+	stream     uint16
+	overBudget bool
+	burst      struct { // the one that the last frame belongs to
 		due  int64
 		left int // of its frames
 	}
@@ -95,26 +95,26 @@ func NewPlan(cfg Config) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{cfg: cfg, sizes: cfg.Sizes.order(cfg.Seed), clock: clock, left: math.MaxInt64, interval: interval,
+	p := &Plan{cfg: cfg, sizes: cfg.Sizes.order(cfg.Seed), clock: clock, framesLeft: math.MaxInt64, interval: interval,
 		chance: rand.NewPCG(cfg.GapSeed, seedOfPlaces)}
 	if cfg.Count > 0 {
-		p.left = cfg.Count
+		p.framesLeft = cfg.Count
 	}
 	return p, nil
 }
 
 // Fill puts the plan's next frames into batch and returns how many: less than len(batch) only at the plan's end.
 func (p *Plan) Fill(batch []Frame) int {
-	if p.over || p.left <= 0 {
+	if p.overBudget || p.framesLeft <= 0 {
 		return 0
 	}
-	batch = batch[:min(int64(len(batch)), p.left)]
+	batch = batch[:min(int64(len(batch)), p.framesLeft)]
 	p.sizes.sizes(batch)
 	p.clock.dues(batch)
-	p.gather(batch)
-	p.turn(batch)
-	n := p.inTime(batch)
-	p.left -= int64(n)
+	p.makeBurst(batch)
+	p.assignStreams(batch)
+	n := p.countInTime(batch)
+	p.framesLeft -= int64(n)
 	return n
 }
 
@@ -129,8 +129,8 @@ func (c Config) interval() (int64, error) {
 	return int64(float64(max(c.Burst, 1)) / c.rate().PacketsPerSecond * 1e9), nil
 }
 
-// gather makes the frames of a burst due at one time.
-func (p *Plan) gather(batch []Frame) {
+// makeBurst makes the frames of a burst due at one time.
+func (p *Plan) makeBurst(batch []Frame) {
 	if p.cfg.Burst < 2 && p.interval == 0 {
 		return
 	}
@@ -138,7 +138,7 @@ func (p *Plan) gather(batch []Frame) {
 		if p.burst.left == 0 {
 			p.burst.due, p.burst.left = batch[i].Due, max(p.cfg.Burst, 1)
 			if p.interval > 0 {
-				p.burst.due += below(p.chance.Uint64(), p.interval)
+				p.burst.due += chooseBelow(p.chance.Uint64(), p.interval)
 			}
 		}
 		batch[i].Due = p.burst.due
@@ -146,8 +146,8 @@ func (p *Plan) gather(batch []Frame) {
 	}
 }
 
-// turn gives frames to streams one after the other.
-func (p *Plan) turn(batch []Frame) {
+// assignStreams gives frames to streams one after the other.
+func (p *Plan) assignStreams(batch []Frame) {
 	last, s := uint16(p.cfg.Streams-1), p.stream
 	for i := range batch {
 		batch[i].Stream = s
@@ -160,13 +160,13 @@ func (p *Plan) turn(batch []Frame) {
 	p.stream = s
 }
 
-// inTime counts the frames that are due before the plan's time is over.
-func (p *Plan) inTime(batch []Frame) int {
+// countInTime counts the frames that are due before the plan's time is over.
+func (p *Plan) countInTime(batch []Frame) int {
 	n := len(batch)
 	if p.cfg.For == 0 || n == 0 || batch[n-1].Due < int64(p.cfg.For) {
 		return n
 	}
-	p.over = true
+	p.overBudget = true
 	for n > 0 && batch[n-1].Due >= int64(p.cfg.For) {
 		n--
 	}

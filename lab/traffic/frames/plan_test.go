@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// all reads a plan to its end, in batches of several lengths.
-func all(t testing.TB, cfg Config) []Frame {
+// allFrames reads a plan to its end, in batches of several lengths.
+func allFrames(t testing.TB, cfg Config) []Frame {
 	t.Helper()
 	p, err := NewPlan(cfg)
 	if err != nil {
@@ -49,7 +49,8 @@ func TestPlanEndsByCountAndByTime(t *testing.T) {
 		{"by the first of both", 50, 10 * time.Millisecond, 50},
 		{"by the first of both", 5000, 10 * time.Millisecond, 100},
 	} {
-		frames := all(t, Config{Sizes: sizes, Schedule: Schedule{PacketsPerSecond: 10_000}, Count: tt.count, For: tt.time})
+		frames := allFrames(
+			t, Config{Sizes: sizes, Schedule: Schedule{PacketsPerSecond: 10_000}, Count: tt.count, For: tt.time})
 		if len(frames) != tt.want {
 			t.Errorf("a plan that ends %s has %d frames, want %d", tt.name, len(frames), tt.want)
 		}
@@ -57,7 +58,7 @@ func TestPlanEndsByCountAndByTime(t *testing.T) {
 }
 
 func TestStreamsTakeTurns(t *testing.T) {
-	frames := all(t, Config{Sizes: named(t, "60"), Schedule: Schedule{AtOnce: true}, Streams: 3, Count: 3000})
+	frames := allFrames(t, Config{Sizes: named(t, "60"), Schedule: Schedule{AtOnce: true}, Streams: 3, Count: 3000})
 	for i, f := range frames {
 		if int(f.Stream) != i%3 {
 			t.Fatalf("frame %d belongs to stream %d", i, f.Stream)
@@ -68,12 +69,12 @@ func TestStreamsTakeTurns(t *testing.T) {
 func TestSameSeedSameSequence(t *testing.T) {
 	for _, s := range []Schedule{{PacketsPerSecond: 1e5}, {Mbps: 100, Poisson: true}} {
 		cfg := Config{Sizes: named(t, "study5"), Schedule: s, Count: 5000, Seed: 7}
-		a, b := all(t, cfg), all(t, cfg)
+		a, b := allFrames(t, cfg), allFrames(t, cfg)
 		if !slices.Equal(a, b) {
 			t.Error("two plans of one seed differ")
 		}
 		cfg.Seed = 8
-		if slices.Equal(a, all(t, cfg)) {
+		if slices.Equal(a, allFrames(t, cfg)) {
 			t.Error("plans of two seeds are the same")
 		}
 	}

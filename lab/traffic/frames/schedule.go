@@ -61,7 +61,7 @@ func (s Schedule) gap(sizes Sizes) (*big.Rat, error) {
 	if s.Mbps != 0 {
 		rate, unit = s.Mbps, "Mbit/s"
 	}
-	per, err := exactly(rate)
+	per, err := exactDecimal(rate)
 	if err != nil || per.Sign() <= 0 {
 		return nil, fmt.Errorf("a rate of %v %s: rates are above 0", rate, unit)
 	}

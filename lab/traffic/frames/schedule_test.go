@@ -18,7 +18,7 @@ func TestConstantGapsDoNotDrift(t *testing.T) {
 		s, sizes := Schedule{PacketsPerSecond: rate},
 			named(t, rapid.SampledFrom([]string{"60", "imix", "caida"}).Draw(rt, "sizes"))
 		gap := new(big.Rat).SetFrac64(1e9, 1)
-		per, _ := exactly(rate) // 12 digits
+		per, _ := exactDecimal(rate) // 12 digits
 		if rapid.Bool().Draw(rt, "Mbit/s") {
 			s = Schedule{Mbps: rate}
 			gap.SetFrac64(sizes.periodBytes()*8000, int64(sizes.Period()))
@@ -48,7 +48,7 @@ func TestRateOfBitsAndFrames(t *testing.T) {
 		sizes := named(t, name)
 		n := 100 * int64(sizes.Period())
 		cfg := Config{Sizes: sizes, Schedule: Schedule{Mbps: 123.456}, Count: n + 1}
-		frames := all(t, cfg)
+		frames := allFrames(t, cfg)
 		bits := 0.0
 		for _, f := range frames[:n] {
 			bits += 8 * float64(f.Bytes)
@@ -76,7 +76,7 @@ func TestExponential(t *testing.T) {
 
 func TestPoissonGaps(t *testing.T) {
 	const n, bins = 200_000, 50
-	frames := all(t,
+	frames := allFrames(t,
 		Config{Sizes: named(t, "60"), Schedule: Schedule{PacketsPerSecond: 250_000, Poisson: true}, Count: n, GapSeed: 11})
 	first := []int64{frames[0].Due, frames[1].Due, frames[2].Due}
 	if want := []int64{1552, 7784, 8808}; first[0] != want[0] || first[1] != want[1] || first[2] != want[2] {
@@ -110,7 +110,7 @@ func TestPoissonGaps(t *testing.T) {
 func TestBadPlans(t *testing.T) {
 	trace := &Trace{Name: "x.pcap", sizes: []uint16{60, 60}, times: []int64{0, 0}}
 	single := &Trace{Name: "z.pcap", sizes: []uint16{60}, times: []int64{0}}
-	backwards := &Trace{Name: "y.pcap", sizes: []uint16{60, 60}, times: []int64{0, 0}, astray: 2}
+	backwards := &Trace{Name: "y.pcap", sizes: []uint16{60, 60}, times: []int64{0, 0}, outOfOrder: 2}
 	rate := Schedule{PacketsPerSecond: 1000}
 	for _, tt := range []struct {
 		cfg  Config

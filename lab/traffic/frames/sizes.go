@@ -88,17 +88,17 @@ func Histogram(name string, weights []Weight) (Sizes, error) {
 		if err := checkSize(w.Bytes); err != nil {
 			return Sizes{}, fmt.Errorf("sizes %s: %w", name, err)
 		}
-		r, err := exactly(w.Weight)
+		r, err := exactDecimal(w.Weight)
 		if err != nil || r.Sign() < 0 {
 			return Sizes{}, fmt.Errorf(
 				"sizes %s: the weight of %d bytes is %v: weights are numbers from 0 on", name, w.Bytes, w.Weight)
 		}
-		add(sum, uint16(w.Bytes), r)
+		addWeight(sum, uint16(w.Bytes), r)
 	}
 	return mix(name, sum)
 }
 
-func add(sum map[uint16]*big.Rat, bytes uint16, weight *big.Rat) {
+func addWeight(sum map[uint16]*big.Rat, bytes uint16, weight *big.Rat) {
 	if weight.Sign() == 0 {
 		return
 	}
@@ -116,8 +116,8 @@ func checkSize(bytes int) error {
 	return nil
 }
 
-// exactly is a decimal as it is written, to 12 digits.
-func exactly(x float64) (*big.Rat, error) {
+// exactDecimal is a decimal as it is written, to 12 digits.
+func exactDecimal(x float64) (*big.Rat, error) {
 	r, ok := new(big.Rat).SetString(strconv.FormatFloat(x, 'g', 12, 64))
 	if !ok {
 		return nil, fmt.Errorf("%v is not a number", x)
@@ -135,7 +135,7 @@ func mix(name string, weights map[uint16]*big.Rat) (Sizes, error) {
 		s.shares = append(s.shares, share{bytes: bytes})
 	}
 	slices.SortFunc(s.shares, func(a, b share) int { return int(a.bytes) - int(b.bytes) })
-	whole, total := wholes(s.shares, weights)
+	whole, total := wholeWeights(s.shares, weights)
 	if total.Cmp(big.NewInt(maxPeriod)) > 0 {
 		roundShares(s.shares, whole, total)
 		return s, nil
@@ -146,8 +146,8 @@ func mix(name string, weights map[uint16]*big.Rat) (Sizes, error) {
 	return s, nil
 }
 
-// wholes are the weights as whole numbers without a common divisor, and their sum.
-func wholes(shares []share, weights map[uint16]*big.Rat) (whole []*big.Int, total *big.Int) {
+// wholeWeights are the weights as whole numbers without a common divisor, and their sum.
+func wholeWeights(shares []share, weights map[uint16]*big.Rat) (whole []*big.Int, total *big.Int) {
 	denominator := big.NewInt(1)
 	for _, s := range shares {
 		d := weights[s.bytes].Denom()
@@ -229,7 +229,7 @@ func (s Sizes) order(seed uint64) order {
 	case s.sequence != nil:
 		return &inSequence{list: s.sequence}
 	case len(s.shares) == 1:
-		return allAlike(s.shares[0].bytes)
+		return oneSize(s.shares[0].bytes)
 	}
 	deck := make([]uint16, 0, s.Period())
 	for _, sh := range s.shares {
@@ -247,9 +247,9 @@ const (
 	seedOfPlaces = 3
 )
 
-type allAlike uint16
+type oneSize uint16
 
-func (o allAlike) sizes(batch []Frame) {
+func (o oneSize) sizes(batch []Frame) {
 	for i := range batch {
 		batch[i].Bytes = uint16(o)
 	}
@@ -281,7 +281,7 @@ type shuffled struct {
 func (o *shuffled) sizes(batch []Frame) {
 	deck, index := o.deck, o.at
 	for i := range batch {
-		j := index + int(below(o.chance.Uint64(), int64(len(deck)-index)))
+		j := index + int(chooseBelow(o.chance.Uint64(), int64(len(deck)-index)))
 		deck[index], deck[j] = deck[j], deck[index]
 		batch[i].Bytes = deck[index]
 		if index++; index == len(deck) {

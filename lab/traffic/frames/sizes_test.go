@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// counts is how often each size comes.
-func counts(list []Frame) map[int]float64 {
+// sizeCounts is how often each size comes.
+func sizeCounts(list []Frame) map[int]float64 {
 	n := map[int]float64{}
 	for _, f := range list {
 		n[int(f.Bytes)]++
@@ -48,14 +48,14 @@ func TestEachPeriodHasItsShares(t *testing.T) {
 			return
 		}
 		period := s.Period()
-		frames := all(t,
+		frames := allFrames(t,
 			Config{Sizes: s, Schedule: Schedule{AtOnce: true}, Count: int64(3 * period), Seed: rapid.Uint64().Draw(rt, "seed")})
 		total := 0
 		for _, w := range weights {
 			total += w
 		}
 		for one := range slices.Chunk(frames, period) {
-			for bytes, n := range counts(one) {
+			for bytes, n := range sizeCounts(one) {
 				if int(n)*total != weights[bytes]*period {
 					rt.Errorf("a period of %d has %v frames of %d bytes, whose weight is %d of %d", period, n, bytes, weights[bytes],
 						total)
@@ -96,8 +96,8 @@ func TestPublishedMixes(t *testing.T) {
 	}
 }
 
-// TestSentAsAsked holds what a plan has sent, in the middle of a period, against its mix.
-func TestSentAsAsked(t *testing.T) {
+// TestSizesOfPartOfAPlan holds what a plan has sent, in the middle of a period, against its mix.
+func TestSizesOfPartOfAPlan(t *testing.T) {
 	var wide []Weight
 	for bytes := MinBytes; bytes <= 1514; bytes += 7 {
 		wide = append(wide, Weight{bytes, 1e6 + float64(bytes*bytes)/3})
@@ -121,7 +121,7 @@ func TestSentAsAsked(t *testing.T) {
 		for _, w := range s.Shares() {
 			want[w.Bytes] = w.Weight * n / float64(s.Period())
 		}
-		if p := pValue(counts(all(t, Config{Sizes: s, Schedule: Schedule{AtOnce: true}, Count: n, Seed: 3})),
+		if p := pValue(sizeCounts(allFrames(t, Config{Sizes: s, Schedule: Schedule{AtOnce: true}, Count: n, Seed: 3})),
 			want); p < 0.001 {
 			t.Errorf("%s: sizes as far from what was asked have a probability of %g", s.Name, p)
 		}
@@ -130,7 +130,7 @@ func TestSentAsAsked(t *testing.T) {
 
 // TestShuffleHasNoOrder looks at which size follows which.
 func TestShuffleHasNoOrder(t *testing.T) {
-	frames := all(t, Config{Sizes: named(t, "imix"), Schedule: Schedule{AtOnce: true}, Count: 120_000, Seed: 5})
+	frames := allFrames(t, Config{Sizes: named(t, "imix"), Schedule: Schedule{AtOnce: true}, Count: 120_000, Seed: 5})
 	share := map[int]float64{60: 7, 590: 4, 1514: 1}
 	got, want := map[int]float64{}, map[int]float64{}
 	for period := range slices.Chunk(frames, 12) {
@@ -183,7 +183,7 @@ func TestBadSizes(t *testing.T) {
 }
 
 func TestGenome(t *testing.T) {
-	frames := all(t, Config{Sizes: named(t, "imix"), Schedule: Schedule{AtOnce: true}, Count: 36, Seed: 1})
+	frames := allFrames(t, Config{Sizes: named(t, "imix"), Schedule: Schedule{AtOnce: true}, Count: 36, Seed: 1})
 	text, custom, err := Genome(frames)
 	// The same on any architecture: this is what the seed stands for.
 	const want = "gaAaaaaAaAAaaaAAgaaaAaaAgAAaaaaaAaAa"
@@ -194,7 +194,7 @@ func TestGenome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := all(t, Config{Sizes: again, Schedule: Schedule{AtOnce: true}, Count: 36}); !slices.Equal(got, frames) {
+	if got := allFrames(t, Config{Sizes: again, Schedule: Schedule{AtOnce: true}, Count: 36}); !slices.Equal(got, frames) {
 		t.Errorf("a genome's sequence is %v, want %v", got, frames)
 	}
 	many := make([]Frame, 27)

@@ -33,7 +33,7 @@ func (s Source) Open() (Sizes, *Trace, error) {
 // Encode writes the trace in a few bytes a frame: the number of the first frame whose time is astray, or 0, and of each
 // frame its size and the ns since the one before, all as binary.PutUvarint writes them.
 func (t *Trace) Encode() []byte {
-	b := binary.AppendUvarint(nil, uint64(t.astray))
+	b := binary.AppendUvarint(nil, uint64(t.outOfOrder))
 	last := int64(0)
 	for i, size := range t.sizes {
 		b = binary.AppendUvarint(b, uint64(size))
@@ -77,7 +77,7 @@ func decodeTrace(name string, b []byte) (*Trace, error) {
 	if len(t.sizes) == 0 || astray > uint64(len(t.sizes)) {
 		return bad(fmt.Errorf("%d is astray", astray))
 	}
-	t.astray = int(astray)
+	t.outOfOrder = int(astray)
 	return t, nil
 }
 

@@ -16,11 +16,11 @@ const (
 type Trace struct {
 	Name string
 	// frames shorter than Ethernet's least, taken as if padded to it: Linux captures what it sends before padding
-	Padded int
-	sizes  []uint16
-	times  []int64 // ns since the first frame, ascending
-	began  time.Time
-	astray int // the first packet, from 1, whose time is before another's or more than a year later
+	Padded     int
+	sizes      []uint16
+	times      []int64 // ns since the first frame, ascending
+	began      time.Time
+	outOfOrder int // the first packet, from 1, whose time is before another's or more than a year later
 }
 
 // Add appends a captured frame: its bytes on the link, and when it was captured.
@@ -43,8 +43,8 @@ func (t *Trace) Add(size int, captured time.Time) error {
 	}
 	offset := captured.Sub(t.began)
 	if n := len(t.times); n > 0 && int64(offset) < t.times[n-1] || offset > maxTraceTime {
-		if t.astray == 0 {
-			t.astray = n + 1
+		if t.outOfOrder == 0 {
+			t.outOfOrder = n + 1
 		}
 		offset = time.Duration(t.times[max(n, 1)-1])
 	}
@@ -81,24 +81,24 @@ func (t *Trace) clock(speed float64) (clock, error) {
 	if !(speed >= 1.0/maxSpeed && speed <= maxSpeed) {
 		return nil, fmt.Errorf("gaps of %s at %v times their speed: choose 1/%d to %d", t.Name, speed, maxSpeed, maxSpeed)
 	}
-	if t.astray > 0 {
+	if t.outOfOrder > 0 {
 		return nil, fmt.Errorf(
 			"gaps of %s: packet %d is earlier than the one before it, or a year later: put them in order with reordercap",
-			t.Name, t.astray)
+			t.Name, t.outOfOrder)
 	}
 	if len(t.times) < 2 || t.lasts() <= 0 {
 		return nil, fmt.Errorf(
 			"gaps of %s: its %d frames have no time between them: choose packets/s or Mbit/s", t.Name, len(t.times))
 	}
-	r, err := exactly(speed)
+	r, err := exactDecimal(speed)
 	if err != nil {
 		return nil, err
 	}
-	return &asCaptured{times: t.times, lasts: t.lasts(), num: r.Num().Uint64(), denom: r.Denom().Uint64()}, nil
+	return &capturedGaps{times: t.times, lasts: t.lasts(), num: r.Num().Uint64(), denom: r.Denom().Uint64()}, nil
 }
 
-// asCaptured repeats a trace's times. Each time is scaled from the start, so rounding does not add up.
-type asCaptured struct {
+// capturedGaps repeats a trace's times. Each time is scaled from the start, so rounding does not add up.
+type capturedGaps struct {
 	times      []int64
 	at         int
 	passed     int64 // ns of complete passes
@@ -106,7 +106,7 @@ type asCaptured struct {
 	num, denom uint64 // the speed
 }
 
-func (c *asCaptured) dues(batch []Frame) {
+func (c *capturedGaps) dues(batch []Frame) {
 	for i := range batch {
 		hi, lo := bits.Mul64(uint64(c.passed+c.times[c.at]), c.denom)
 		batch[i].Due = math.MaxInt64

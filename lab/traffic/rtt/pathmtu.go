@@ -28,7 +28,7 @@ func (m MTU) BlackHole() bool { return m.Passes < m.Known }
 const (
 	sizeTries   = 4
 	sizeTimeout = 300 * time.Millisecond
-	slower      = 4
+	slowFactor  = 4
 	leastSize   = 68 // that every link takes (RFC 791)
 	udpHeaders  = 20 + 8
 )
@@ -40,9 +40,9 @@ func PathMTU(ctx context.Context, fd, most int) (m MTU, err error) {
 		return m, fmt.Errorf("sending packets of any length: %w", err)
 	}
 	p := sizeProber{fd: fd}
-	p.comesBack(ctx, leastSize) // and how long that takes
+	p.returns(ctx, leastSize) // and how long that takes
 	passes := func(size int) bool {
-		if err == nil && p.comesBack(ctx, size) {
+		if err == nil && p.returns(ctx, size) {
 			m.Passes = max(m.Passes, size)
 			return true
 		}
@@ -64,7 +64,7 @@ func PathMTU(ctx context.Context, fd, most int) (m MTU, err error) {
 	lo, hi := leastSize-1, m.Known // hi does not pass
 	for m.Passes == 0 && hi-lo > 1 && err == nil && ctx.Err() == nil {
 		middle := (lo + hi) / 2
-		if p.comesBack(ctx, middle) {
+		if p.returns(ctx, middle) {
 			lo = middle
 		} else {
 			hi = middle
@@ -82,8 +82,8 @@ type sizeProber struct {
 	slowest time.Duration // of the answers so far
 }
 
-// comesBack reports whether one of a few packets of so many bytes returns.
-func (p *sizeProber) comesBack(ctx context.Context, size int) bool {
+// returns reports whether one of a few packets of so many bytes returns.
+func (p *sizeProber) returns(ctx context.Context, size int) bool {
 	fd, start := p.fd, time.Now()
 	packet, answer := make([]byte, size-udpHeaders), make([]byte, 1<<16)
 	copy(packet, magic[:])
@@ -91,7 +91,7 @@ func (p *sizeProber) comesBack(ctx context.Context, size int) bool {
 		if _, err := socket.SendSome(fd, packet); err != nil { // an error of the packet before, or one too long for the link
 			_, _ = socket.SendSome(fd, packet)
 		}
-		for end := time.Now().Add(max(sizeTimeout, slower*p.slowest)); ; {
+		for end := time.Now().Add(max(sizeTimeout, slowFactor*p.slowest)); ; {
 			left := time.Until(end)
 			if left <= 0 || ctx.Err() != nil {
 				break

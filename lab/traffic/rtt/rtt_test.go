@@ -82,11 +82,11 @@ func startProbe(t testing.TB, p labtest.Pair, cfg config) (*Prober, *Echo) {
 func TestProbe(t *testing.T) {
 	p := labtest.NewPair(t)
 	pr, e := startProbe(t, p, config{7, 200, 64, 200 * time.Millisecond})
-	measures(t, pr, 100, "an idle link",
+	probeUntil(t, pr, 100, "an idle link",
 		func(r Times) bool { return r.Lost*20 <= r.Probes && r.P50 > 0 && r.P99 >= r.P50 })
 	e.Close() // the port answers with ICMP from now on
 	pr.Reset()
-	measures(t, pr, 50, "no echo", func(r Times) bool { return r.Lost == r.Probes })
+	probeUntil(t, pr, 50, "no echo", func(r Times) bool { return r.Lost == r.Probes })
 	pr.Close()
 	if r := pr.Snapshot(); r.Lost < 50 {
 		t.Errorf("nothing kept after Close: %+v", r)
@@ -102,15 +102,15 @@ func TestProbeUnderDelay(t *testing.T) {
 	p.Client.Run(t, "tc qdisc replace dev gwt0 root tbf rate 2mbit burst 2000 limit 3000")
 	time.Sleep(100 * time.Millisecond)
 	pr.Reset()
-	measures(t, pr, 200, "a queue that half of the probes get through", func(r Times) bool {
+	probeUntil(t, pr, 200, "a queue that half of the probes get through", func(r Times) bool {
 		loss := float64(r.Lost) / float64(r.Probes)
 		return loss >= 0.3 && loss <= 0.7 && r.P50 >= 5000 && r.P99 <= 100000
 	})
 }
 
-// measures probes until what is seen is as it should be: on a busy machine answers may
+// probeUntil probes until what is seen is as it should be: on a busy machine answers may
 // come too late now and then.
-func measures(t *testing.T, pr *Prober, probes int, what string, good func(Times) bool) {
+func probeUntil(t *testing.T, pr *Prober, probes int, what string, good func(Times) bool) {
 	t.Helper()
 	var r Times
 	for range 20 {
@@ -124,8 +124,8 @@ func measures(t *testing.T, pr *Prober, probes int, what string, good func(Times
 	t.Errorf("%s: %+v", what, r)
 }
 
-// TestEchoIsNotOpen: what is no probe gets no answer.
-func TestEchoIsNotOpen(t *testing.T) {
+// TestEchoAnswersOnlyProbes: what is no probe gets no answer.
+func TestEchoAnswersOnlyProbes(t *testing.T) {
 	p := labtest.NewPair(t)
 	pr, _ := startProbe(t, p, config{1, 100, 64, time.Second})
 	unanswered := func() int64 {

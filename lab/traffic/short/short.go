@@ -23,9 +23,9 @@ import (
 const MostBytes = 16 << 20
 
 const (
-	patience = 10 * time.Second // for one connection, from beginning to end
-	mostOpen = 4096             // connections of a Generator at the same time
-	piece    = 64 << 10         // bytes of an answer that are written or read at once
+	patience   = 10 * time.Second // for one connection, from beginning to end
+	mostOpen   = 4096             // connections of a Generator at the same time
+	chunkBytes = 64 << 10         // bytes of an answer that are written or read at once
 	// A generator that was late catches up with this much of its schedule; the rest
 	// is missed.
 	catchUp = 10 * time.Millisecond
@@ -54,7 +54,7 @@ func Serve(ctx context.Context, addr netip.AddrPort) (*Server, error) {
 
 // accept takes connections until the listener is closed.
 func (s *Server) accept(ctx context.Context) {
-	payload := make([]byte, piece)
+	payload := make([]byte, chunkBytes)
 	for {
 		conn, err := s.listener.Accept()
 		switch {
@@ -79,7 +79,7 @@ func answer(conn net.Conn, payload []byte) {
 	err := binary.Read(conn, binary.BigEndian, &left)
 	for left = min(left, MostBytes); left > 0 && err == nil; {
 		var n int
-		n, err = conn.Write(payload[:min(piece, left)])
+		n, err = conn.Write(payload[:min(chunkBytes, left)])
 		left -= uint64(n)
 	}
 }
@@ -148,7 +148,7 @@ func (g *Generator) run(ctx context.Context) {
 		due := t0.Add(time.Duration(float64(n) / g.cfg.PerSecond * float64(time.Second)))
 		if late := time.Since(due); late > catchUp {
 			t0 = t0.Add(late)
-			g.note(func(s *Stats) { s.Missed += int(late.Seconds() * g.cfg.PerSecond) })
+			g.updateStats(func(s *Stats) { s.Missed += int(late.Seconds() * g.cfg.PerSecond) })
 		}
 		select {
 		case <-ctx.Done():
@@ -159,17 +159,17 @@ func (g *Generator) run(ctx context.Context) {
 		case open <- struct{}{}:
 			g.all.Go(func() {
 				defer func() { <-open }()
-				g.one(ctx, n)
+				g.connectOnce(ctx, n)
 			})
 		default:
-			g.note(func(s *Stats) { s.Missed++ })
+			g.updateStats(func(s *Stats) { s.Missed++ })
 		}
 	}
 }
 
-// one opens the n-th connection and reads its answer. One that Close cuts short is
+// connectOnce opens the n-th connection and reads its answer. One that Close cuts short is
 // not counted.
-func (g *Generator) one(ctx context.Context, n int) {
+func (g *Generator) connectOnce(ctx context.Context, n int) {
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	start := time.Now()
@@ -179,7 +179,7 @@ func (g *Generator) one(ctx context.Context, n int) {
 		return
 	}
 	us := func(a, b time.Time) float64 { return float64(b.Sub(a)) / float64(time.Microsecond) }
-	g.note(func(s *Stats) {
+	g.updateStats(func(s *Stats) {
 		if err != nil {
 			if s.Failed++; s.Failed == 1 {
 				s.FirstError = err.Error()
@@ -205,7 +205,7 @@ func (g *Generator) exchange(ctx context.Context, n int) (connected, first time.
 	if _, err := conn.Write(binary.BigEndian.AppendUint64(nil, uint64(g.cfg.Bytes))); err != nil {
 		return connected, first, fmt.Errorf("asking: %w", err)
 	}
-	buf := make([]byte, min(g.cfg.Bytes+1, piece))
+	buf := make([]byte, min(g.cfg.Bytes+1, chunkBytes))
 	for got := 0; ; {
 		n, err := conn.Read(buf)
 		if got == 0 && n > 0 {
@@ -221,7 +221,7 @@ func (g *Generator) exchange(ctx context.Context, n int) (connected, first time.
 	}
 }
 
-func (g *Generator) note(what func(*Stats)) {
+func (g *Generator) updateStats(what func(*Stats)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	what(&g.stats)

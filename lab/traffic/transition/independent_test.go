@@ -26,30 +26,30 @@ import (
 // theirs.
 const agreeUs = 5.0
 
-// compared is one of a probe's times, and the same by another meter.
-type compared struct {
+// comparedStamps is one of a probe's times, and the same by another meter.
+type comparedStamps struct {
 	what  string
 	other []int64
 	ours  func(Passage) int64
 }
 
 func stopAt(i int) func(Passage) int64 { return func(p Passage) int64 { return p.StopNs[i] } }
-func written(p Passage) int64          { return p.WriteNs }
-func queued(p Passage) int64           { return p.QueuedNs }
-func left(p Passage) int64             { return p.LeftNs }
+func writeTime(p Passage) int64        { return p.WriteNs }
+func queueTime(p Passage) int64        { return p.QueuedNs }
+func leaveTime(p Passage) int64        { return p.LeftNs }
 func read(p Passage) int64             { return p.ReadNs }
 
 // TestTracepoints holds each time of a probe against tracepoints, which perf records.
 func TestTracepoints(t *testing.T) {
 	c := newChain(t)
-	agree(t, func() (Passages, []compared) {
+	agree(t, func() (Passages, []comparedStamps) {
 		perf := startPerf(t, c.way.Run)
 		m := c.match(c.run(t))
 		points := perf.stop(t)
-		return m, []compared{
-			{"write against sys_enter_sendto", points["sys_enter_sendto"], written},
-			{"queued against net_dev_queue", points["net_dev_queue gwtc"], queued},
-			{"left against net_dev_start_xmit", points["net_dev_start_xmit gwtc"], left},
+		return m, []comparedStamps{
+			{"write against sys_enter_sendto", points["sys_enter_sendto"], writeTime},
+			{"queued against net_dev_queue", points["net_dev_queue gwtc"], queueTime},
+			{"left against net_dev_start_xmit", points["net_dev_start_xmit gwtc"], leaveTime},
 			{"the router's arrival against netif_receive_skb", points["netif_receive_skb gwtr"], stopAt(0)},
 			{"the router's departure against net_dev_queue", points["net_dev_queue gwtq"], stopAt(1)},
 			{"the server's arrival against netif_receive_skb", points["netif_receive_skb gwts"], stopAt(2)},
@@ -62,27 +62,27 @@ func TestTracepoints(t *testing.T) {
 // leaves and the driver.
 func TestTcpdump(t *testing.T) {
 	c := newChain(t)
-	agree(t, func() (Passages, []compared) {
+	agree(t, func() (Passages, []comparedStamps) {
 		dumps := []*tcpdump{startTcpdump(t, c.client, "gwtc"), startTcpdump(t, c.router, "gwtr"), startTcpdump(t, c.router,
 			"gwtq"), startTcpdump(t, c.server, "gwts")}
 		m := c.match(c.run(t))
 		var times [][]int64
 		for _, d := range dumps {
-			times = append(times, d.stop(t, c.way.Run, relate()))
+			times = append(times, d.stop(t, c.way.Run, relateClocks()))
 		}
-		return m, []compared{
-			{"queued", times[0], queued}, {"the router's arrival", times[1], stopAt(0)},
+		return m, []comparedStamps{
+			{"queued", times[0], queueTime}, {"the router's arrival", times[1], stopAt(0)},
 			{"the router's departure", times[2], stopAt(1)}, {"the server's arrival", times[3], stopAt(2)},
 		}
 	})
 }
 
-// spells is how often the times are compared at most. Where other programs interrupt between one meter and the other,
-// they are apart; meters that differ by themselves do in each spell.
-const spells = 15
+// maxComparisons is how often the times are compared at most. Where other programs interrupt between one meter and the
+// other, they are apart; meters that differ by themselves do in each spell.
+const maxComparisons = 15
 
 // agree has both meters observe runs until each pair of times has agreed in one of them.
-func agree(t *testing.T, observe func() (Passages, []compared)) {
+func agree(t *testing.T, observe func() (Passages, []comparedStamps)) {
 	t.Helper()
 	best := map[string]float64{} // median, µs
 	for n := 1; ; n++ {
@@ -103,10 +103,11 @@ func agree(t *testing.T, observe func() (Passages, []compared)) {
 		switch {
 		case apart == 0:
 			return
-		case n == spells:
+		case n == maxComparisons:
 			for what, median := range best {
 				if median > agreeUs {
-					t.Errorf("%s: the medians of %d runs are %.1f µs apart and more, which is more than %g µs", what, spells, median,
+					t.Errorf("%s: the medians of %d runs are %.1f µs apart and more, which is more than %g µs", what, maxComparisons,
+						median,
 						agreeUs)
 				}
 			}
@@ -116,7 +117,7 @@ func agree(t *testing.T, observe func() (Passages, []compared)) {
 }
 
 // apart is how far the times are apart, median of a run, µs.
-func (of compared) apart(t *testing.T, m Passages) float64 {
+func (of comparedStamps) apart(t *testing.T, m Passages) float64 {
 	ours := make([]int64, len(m.List))
 	for i, p := range m.List {
 		ours[i] = of.ours(p)

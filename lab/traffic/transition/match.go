@@ -62,13 +62,13 @@ func Match(w Way, s []Sent, r []Received, events []Event) Passages {
 	for _, p := range r {
 		m.got[p.Number] = p.ReadNs
 	}
-	hidden := m.hidden(s)
+	hidden := m.hiddenTimes(s)
 	out := Passages{Counts: Counts{Sent: len(s)}}
 	for i, sent := range s {
 		n := uint32(i + 1)
 		read, came := m.got[n]
 		switch {
-		case sent.Resent > 0 || m.twice(n):
+		case sent.Resent > 0 || m.sawTwice(n):
 			out.Counts.Resent++
 			continue
 		case !came:
@@ -77,7 +77,7 @@ func Match(w Way, s []Sent, r []Received, events []Event) Passages {
 		}
 		p := Passage{Sent: sent, Received: Received{n, read}, StopNs: make([]int64, len(w.Stops))}
 		for k, stop := range w.Stops {
-			if m.hides(stop) {
+			if m.isHidden(stop) {
 				p.StopNs[k] = hidden[stop.Tap][n]
 			} else if at := m.clear[stop.Tap][n]; len(at) == 1 {
 				p.StopNs[k] = at[0]
@@ -120,29 +120,29 @@ func (m *matcher) sort(events []Event) {
 	}
 }
 
-// twice reports whether a tap saw a probe twice.
-func (m *matcher) twice(n uint32) bool {
+// sawTwice reports whether a tap saw a probe twice.
+func (m *matcher) sawTwice(n uint32) bool {
 	return slices.ContainsFunc(m.Stops, func(s Stop) bool { return len(m.clear[s.Tap][n]) > 1 })
 }
 
-// hides reports whether probes pass a stop in a tunnel's packets. The same tap may see them in the clear as well, when
-// the kernel has unwrapped them: that is later.
-func (m *matcher) hides(s Stop) bool { return s.Inside && m.Outer > 0 }
+// isHidden reports whether probes pass a stop in a tunnel's packets. The same tap may see them in the clear as well,
+// when the kernel has unwrapped them: that is later.
+func (m *matcher) isHidden(s Stop) bool { return s.Inside && m.Outer > 0 }
 
-// stay is a probe's time in the tunnel.
-type stay struct {
+// tunnelStay is a probe's time in the tunnel.
+type tunnelStay struct {
 	number   uint32
 	from, to int64
 }
 
-// stays are those of all probes, in the order in which they went in. One that was sent again has several, and one that
-// never came out stays to the end.
-func (m *matcher) stays(s []Sent) (list []stay) {
+// tunnelStays are those of all probes, in the order in which they went in. One that was sent again has several, and one
+// that never came out stays to the end.
+func (m *matcher) tunnelStays(s []Sent) (list []tunnelStay) {
 	var in, out string // the last tap before the tunnel, and the first behind it
-	first := slices.IndexFunc(m.Stops, m.hides)
+	first := slices.IndexFunc(m.Stops, m.isHidden)
 	for i, stop := range m.Stops {
 		switch {
-		case m.hides(stop):
+		case m.isHidden(stop):
 		case i < first:
 			in = stop.Tap
 		case out == "":
@@ -158,25 +158,25 @@ func (m *matcher) stays(s []Sent) (list []stay) {
 			to = slices.Max(at)
 		}
 		if in == "" {
-			list = append(list, stay{n, sent.WriteNs, to})
+			list = append(list, tunnelStay{n, sent.WriteNs, to})
 		}
 		for _, from := range m.clear[in][n] {
-			list = append(list, stay{n, from, to})
+			list = append(list, tunnelStay{n, from, to})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b stay) int { return cmp.Compare(a.from, b.from) })
+	slices.SortStableFunc(list, func(a, b tunnelStay) int { return cmp.Compare(a.from, b.from) })
 	return list
 }
 
-// hidden are the times of probes at the stops inside the tunnel, by tap and number.
-func (m *matcher) hidden(s []Sent) map[string]map[uint32]int64 {
+// hiddenTimes are the times of probes at the stops inside the tunnel, by tap and number.
+func (m *matcher) hiddenTimes(s []Sent) map[string]map[uint32]int64 {
 	times := map[string]map[uint32]int64{}
 	if m.Outer == 0 {
 		return times
 	}
-	list := m.stays(s)
+	list := m.tunnelStays(s)
 	for _, stop := range m.Stops {
-		if m.hides(stop) {
+		if m.isHidden(stop) {
 			times[stop.Tap] = map[uint32]int64{}
 		}
 	}
@@ -187,7 +187,7 @@ func (m *matcher) hidden(s []Sent) map[string]map[uint32]int64 {
 			n++
 		}
 		for tap, at := range times {
-			assign(at, list[:n], between(m.outer[tap], list[0].from, end))
+			assign(at, list[:n], momentsBetween(m.outer[tap], list[0].from, end))
 		}
 		list = list[n:]
 	}
@@ -196,7 +196,7 @@ func (m *matcher) hidden(s []Sent) map[string]map[uint32]int64 {
 
 // assign gives frames to probes in their order, where there are as many and each passed while its probe was in the
 // tunnel.
-func assign(times map[uint32]int64, probes []stay, frames []int64) {
+func assign(times map[uint32]int64, probes []tunnelStay, frames []int64) {
 	if len(frames) != len(probes) {
 		return
 	}
@@ -210,8 +210,8 @@ func assign(times map[uint32]int64, probes []stay, frames []int64) {
 	}
 }
 
-// between are the moments of a sorted list from one on up to another.
-func between(list []int64, from, to int64) []int64 {
+// momentsBetween are the moments of a sorted list from one on up to another.
+func momentsBetween(list []int64, from, to int64) []int64 {
 	first, _ := slices.BinarySearch(list, from)
 	last := len(list)
 	if to < math.MaxInt64 {
@@ -224,8 +224,8 @@ const (
 	// leastShare is how many of the probes a length must be of, to be that of their packets: some are put together while a
 	// busy CPU keeps the tunnel's program waiting.
 	leastShare = 0.5
-	// ahead is how many times the frames of any other length there must be.
-	ahead = 3
+	// leadFactor is how many times the frames of any other length there must be.
+	leadFactor = 3
 )
 
 // Outer finds the length of a tunnel's packets with probes, from a run at a time when hardly anything else passes: the
@@ -247,16 +247,16 @@ func Outer(w Way, s []Sent, events []Event) (int, error) {
 			at[e.Bytes]++
 		}
 	}
-	outer, most, next := leading(count)
-	if most > int(leastShare*float64(len(s))) && most >= ahead*next {
+	outer, most, next := mostCommonLength(count)
+	if most > int(leastShare*float64(len(s))) && most >= leadFactor*next {
 		return outer, nil
 	}
 	return 0, fmt.Errorf(
-		"the tunnel's packets with probes have no length of their own: %d probes made %s", len(s), told(count))
+		"the tunnel's packets with probes have no length of their own: %d probes made %s", len(s), framesPerTap(count))
 }
 
-// leading is the length that most frames have at all taps, and how many; and how many have the next.
-func leading(count map[string]map[int]int) (length, most, next int) {
+// mostCommonLength is the length that most frames have at all taps, and how many; and how many have the next.
+func mostCommonLength(count map[string]map[int]int) (length, most, next int) {
 	everywhere := map[int]int{}
 	for _, at := range count {
 		for n := range at {
@@ -277,8 +277,8 @@ func leading(count map[string]map[int]int) (length, most, next int) {
 	return length, most, next
 }
 
-// told lists what passed each tap.
-func told(count map[string]map[int]int) string {
+// framesPerTap lists what passed each tap.
+func framesPerTap(count map[string]map[int]int) string {
 	var parts []string
 	for _, tap := range slices.Sorted(maps.Keys(count)) {
 		var lengths []string

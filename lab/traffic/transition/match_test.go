@@ -14,8 +14,8 @@ var tunnelled = Way{
 	Outer: 300,
 }
 
-// journey is a probe that is written at a moment and passes a stop each 10 ns.
-func journey(n uint32, at int64) (Sent, Received, []Event) {
+// probeJourney is a probe that is written at a moment and passes a stop each 10 ns.
+func probeJourney(n uint32, at int64) (Sent, Received, []Event) {
 	return Sent{WriteNs: at, LeftNs: at + 5}, Received{Number: n, ReadNs: at + 50}, []Event{
 		{AtNs: at + 10, Tap: "in", Number: n, Run: 3, Bytes: 266}, {AtNs: at + 20, Tap: "enter", Bytes: 300},
 		{AtNs: at + 30, Tap: "leave", Bytes: 300}, {AtNs: at + 40, Tap: "out", Number: n, Run: 3, Bytes: 266},
@@ -59,7 +59,7 @@ func TestMatch(t *testing.T) {
 			var r []Received
 			var e []Event
 			for i := range 2 {
-				sent, received, events := journey(uint32(i+1), int64(1000*(i+1)))
+				sent, received, events := probeJourney(uint32(i+1), int64(1000*(i+1)))
 				s, r, e = append(s, sent), append(r, received), append(e, events...)
 			}
 			tt.spoil(s, &r, &e)
@@ -112,12 +112,12 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// TestOuter finds the length of packets among others, and refuses where none or several fit.
-func TestOuter(t *testing.T) {
+// TestLengthOfOuterPackets finds the length of packets among others, and refuses where none or several fit.
+func TestLengthOfOuterPackets(t *testing.T) {
 	build := func(extra func(at int64) []Event) (s []Sent, e []Event) {
 		for i := range 10 {
 			at := int64(1000 * (i + 1))
-			sent, _, events := journey(uint32(i+1), at)
+			sent, _, events := probeJourney(uint32(i+1), at)
 			s, e = append(s, sent), append(e, append(events, extra(at)...)...)
 		}
 		return s, e
@@ -158,7 +158,7 @@ func TestTake(t *testing.T) {
 		{probe(5), []Received{{Number: 5, ReadNs: 5}}},
 		{[]byte("GET / HTTP/1.0\r\n\r\n"), nil},
 	} {
-		run, got := c.take(step.data, 5)
+		run, got := c.completeProbes(step.data, 5)
 		if run != 9 || !reflect.DeepEqual(got, step.want) {
 			t.Errorf("%x: run %d, %v, want %v", step.data[:12], run, got, step.want)
 		}

@@ -79,8 +79,8 @@ func (r *Receiver) Take(run uint32) Receiving {
 	return Receiving{slices.Clone(at.Probes), at.WaitNs, at.Over}
 }
 
-// note adds what a read has brought.
-func (r *Receiver) note(run uint32, list []Received, waitNs int64, over bool) {
+// addRead adds what a read has brought.
+func (r *Receiver) addRead(run uint32, list []Received, waitNs int64, over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := r.got[run]
@@ -121,7 +121,7 @@ func (r *Receiver) read(ctx context.Context, fd int) {
 	if unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait) != nil {
 		return // its probes count as lost
 	}
-	c, before := connection{}, waited()
+	c, before := connection{}, runQueueWait()
 	for data := make([]byte, 2*MaxBytes); ctx.Err() == nil; {
 		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)))
 		now := monotonic()
@@ -129,11 +129,11 @@ func (r *Receiver) read(ctx context.Context, fd int) {
 		case errno == unix.EAGAIN, errno == unix.EINTR:
 			continue
 		case errno != 0 || n == 0:
-			r.note(c.run, nil, waited()-before, true)
+			r.addRead(c.run, nil, runQueueWait()-before, true)
 			return
 		}
-		run, list := c.take(data[:n], now)
-		r.note(run, list, waited()-before, false)
+		run, list := c.completeProbes(data[:n], now)
+		r.addRead(run, list, runQueueWait()-before, false)
 	}
 }
 
@@ -147,8 +147,8 @@ type connection struct {
 // head is what each probe begins with: magic, run, number, bytes.
 const head = 16
 
-// take returns the probes that a read has completed.
-func (c *connection) take(data []byte, readNs int64) (run uint32, list []Received) {
+// completeProbes returns the probes that a read has completed.
+func (c *connection) completeProbes(data []byte, readNs int64) (run uint32, list []Received) {
 	c.pending = append(c.pending, data...)
 	for len(c.pending) >= head {
 		if binary.BigEndian.Uint32(c.pending) != magic {

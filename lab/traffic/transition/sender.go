@@ -43,13 +43,14 @@ func Send(ctx context.Context, r Run) (Sending, error) {
 	}
 	defer unix.Close(s.fd)
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	s.clocks = relate()
-	before := waited()
+	s.clocks = relateClocks()
+	before := runQueueWait()
 	if err := s.send(ctx); err != nil {
 		return Sending{}, fmt.Errorf("sending probes to %s: %w", r.To, err)
 	}
-	out := Sending{Probes: s.probes, Resent: s.again, ClockErrorNs: s.clocks.errorNs, WaitNs: waited() - before}
-	if now := relate(); abs(now.offsetNs-s.clocks.offsetNs) > now.errorNs+s.clocks.errorNs {
+	out := Sending{Probes: s.probes, Resent: s.retransmits, ClockErrorNs: s.clocks.errorNs,
+		WaitNs: runQueueWait() - before}
+	if now := relateClocks(); abs(now.offsetNs-s.clocks.offsetNs) > now.errorNs+s.clocks.errorNs {
 		out.ClockStepNs = now.offsetNs - s.clocks.offsetNs
 	}
 	return out, nil
@@ -57,11 +58,11 @@ func Send(ctx context.Context, r Run) (Sending, error) {
 
 type sender struct {
 	Run
-	fd     int
-	probes []Sent
-	again  int // segments sent again
-	random *rand.Rand
-	clocks clocks
+	fd          int
+	probes      []Sent
+	retransmits int // segments sent again
+	random      *rand.Rand
+	clocks      clocks
 }
 
 // connect opens the connection. Its congestion control has no pacing of its own, which would hold probes back. Stamps
@@ -129,7 +130,7 @@ func (s *sender) send(ctx context.Context) error {
 	for n := 1; n <= s.Count; n++ {
 		due = max(due, monotonic()) + int64(float64(s.Gap)*(0.75+s.random.Float64()/2))
 		for now := monotonic(); now < due && ctx.Err() == nil; now = monotonic() {
-			rest(due - now)
+			sleepNs(due - now)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -152,17 +153,17 @@ func (s *sender) send(ctx context.Context) error {
 			return err
 		}
 		if resent != now { // this probe, or one before whose acknowledgement was late
-			s.charge(now - resent)
+			s.noteRetransmits(now - resent)
 			resent = now
 		}
 	}
 	return s.awaitAcks(ctx, resent)
 }
 
-// charge notes segments that were sent again at all probes that may not have been acknowledged: the last few.
-func (s *sender) charge(n int) {
+// noteRetransmits notes segments that were sent again at all probes that may not have been acknowledged: the last few.
+func (s *sender) noteRetransmits(n int) {
 	const unsure = 3
-	s.again += n
+	s.retransmits += n
 	for i := max(0, len(s.probes)-unsure); i < len(s.probes); i++ {
 		s.probes[i].Resent += n
 	}
@@ -173,7 +174,7 @@ const ackTimeout = time.Second
 
 // awaitAcks waits until all probes are acknowledged, and notes those that were sent again meanwhile.
 func (s *sender) awaitAcks(ctx context.Context, resent int) error {
-	for end := time.Now().Add(ackTimeout); time.Now().Before(end) && ctx.Err() == nil; rest(int64(time.Millisecond)) {
+	for end := time.Now().Add(ackTimeout); time.Now().Before(end) && ctx.Err() == nil; sleepNs(int64(time.Millisecond)) {
 		unacked, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
 		if err != nil {
 			return err
@@ -184,7 +185,7 @@ func (s *sender) awaitAcks(ctx context.Context, resent int) error {
 	}
 	now, err := s.resent()
 	if now != resent {
-		s.charge(now - resent)
+		s.noteRetransmits(now - resent)
 	}
 	return errors.Join(err, s.stamp(stampWait))
 }
@@ -216,27 +217,27 @@ func (s *sender) stamp(wait time.Duration) error {
 		if err != nil {
 			return fmt.Errorf("reading the kernel's stamps: %w", err)
 		}
-		s.note(parseStamp(control))
+		s.addStamp(parseStamp(control))
 	}
 	return nil
 }
 
-// note enters a stamp at its probe, whose last byte has that number in the stream.
-func (s *sender) note(stamp unix.Timespec, kind int, id uint32) {
+// addStamp enters a stamp at its probe, whose last byte has that number in the stream.
+func (s *sender) addStamp(stamp unix.Timespec, kind int, id uint32) {
 	i := int(id) / s.Bytes
 	if i >= len(s.probes) || int(id)%s.Bytes != s.Bytes-1 {
 		return
 	}
 	switch p := &s.probes[i]; {
 	case kind == unix.SCM_TSTAMP_SCHED && p.QueuedNs == 0:
-		p.QueuedNs = s.clocks.of(stamp)
+		p.QueuedNs = s.clocks.toMonotonic(stamp)
 	case kind == unix.SCM_TSTAMP_SND && p.LeftNs == 0:
-		p.LeftNs = s.clocks.of(stamp)
+		p.LeftNs = s.clocks.toMonotonic(stamp)
 	}
 }
 
-// rest sleeps for some ns, or less. As in socket.Sleep the call is not told to Go's scheduler, so it is short.
-func rest(ns int64) {
+// sleepNs sleeps for some ns, or less. As in socket.Sleep the call is not told to Go's scheduler, so it is short.
+func sleepNs(ns int64) {
 	ts := unix.NsecToTimespec(min(ns, int64(5*time.Millisecond)))
 	unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, 0, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
 }

@@ -49,8 +49,8 @@ func parseStamp(control []byte) (stamp unix.Timespec, kind int, id uint32) {
 	return stamp, kind, id
 }
 
-// waited is the run-queue wait of the calling thread so far, ns; 0 where the kernel does not say.
-func waited() int64 {
+// runQueueWait is the run-queue wait of the calling thread so far, ns; 0 where the kernel does not say.
+func runQueueWait() int64 {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/schedstat", unix.Gettid()))
 	if err != nil {
 		return 0

@@ -98,8 +98,8 @@ type clocks struct {
 	errorNs  int64 // by which that may be off
 }
 
-// relate reads both clocks until one reading is close between two of the other.
-func relate() (best clocks) {
+// relateClocks reads both clocks until one reading is close between two of the other.
+func relateClocks() (best clocks) {
 	best.errorNs = 1 << 62
 	for range 10 {
 		var real unix.Timespec
@@ -113,8 +113,8 @@ func relate() (best clocks) {
 	return best
 }
 
-// of is a stamp on the monotonic clock; 0 of none.
-func (c clocks) of(stamp unix.Timespec) int64 {
+// toMonotonic is a stamp on the monotonic clock; 0 of none.
+func (c clocks) toMonotonic(stamp unix.Timespec) int64 {
 	if stamp.Nano() == 0 {
 		return 0
 	}

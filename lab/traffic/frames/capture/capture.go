@@ -24,7 +24,7 @@ var pcapng = []byte{0x0a, 0x0d, 0x0d, 0x0a}
 func Read(r io.Reader, name string) (*frames.Trace, error) {
 	next, err := openCapture(r)
 	if err != nil {
-		return nil, fmt.Errorf("reading the capture %s: %w", name, early(err))
+		return nil, fmt.Errorf("reading the capture %s: %w", name, tooShortError(err))
 	}
 	t := &frames.Trace{Name: name}
 	for n := 1; ; n++ {
@@ -36,7 +36,7 @@ func Read(r io.Reader, name string) (*frames.Trace, error) {
 			err = p.addTo(t)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the capture %s, packet %d: %w", name, n, early(err))
+			return nil, fmt.Errorf("the capture %s, packet %d: %w", name, n, tooShortError(err))
 		}
 	}
 	if t.Frames() == 0 {
@@ -57,7 +57,7 @@ func CountSizes(r io.Reader) (Count, error) {
 	c := Count{Sizes: map[int]int64{}}
 	next, err := openCapture(r)
 	if err != nil {
-		return c, fmt.Errorf("reading a capture: %w", early(err))
+		return c, fmt.Errorf("reading a capture: %w", tooShortError(err))
 	}
 	for {
 		p, err := next()
@@ -75,8 +75,8 @@ func CountSizes(r io.Reader) (Count, error) {
 	}
 }
 
-// early says that a file ends too early.
-func early(err error) error {
+// tooShortError says that a file ends too early.
+func tooShortError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the file ends in the middle: copy it again, or cut it with editcap or tcpdump -r")
 	}
@@ -133,14 +133,14 @@ func openCapture(r io.Reader) (nextFunc, error) {
 	return p.next, nil
 }
 
-// skip passes over n bytes of a packet.
-func skip(r *bufio.Reader, n int) error {
+// discard passes over n bytes of a packet.
+func discard(r *bufio.Reader, n int) error {
 	_, err := r.Discard(n)
-	return within(err)
+	return insideError(err)
 }
 
-// within says of an end of the file that it is in the middle of something.
-func within(err error) error {
+// insideError says of an end of the file that it is in the middle of something.
+func insideError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}

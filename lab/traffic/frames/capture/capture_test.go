@@ -24,10 +24,10 @@ type packet struct {
 	at          time.Duration
 }
 
-var began = time.Unix(1_700_000_000, 0)
+var captureStart = time.Unix(1_700_000_000, 0)
 
 func (p packet) info() (gopacket.CaptureInfo, []byte) {
-	return gopacket.CaptureInfo{Timestamp: began.Add(p.at), CaptureLength: p.kept, Length: p.bytes}, make([]byte, p.kept)
+	return gopacket.CaptureInfo{Timestamp: captureStart.Add(p.at), CaptureLength: p.kept, Length: p.bytes}, make([]byte, p.kept)
 }
 
 func pcapOf(t testing.TB, link layers.LinkType, packets ...packet) []byte {
@@ -77,8 +77,8 @@ func gzipped(t testing.TB, data []byte) []byte {
 	return b.Bytes()
 }
 
-// all are the frames of a plan of up to 200.
-func all(t testing.TB, cfg frames.Config) []frames.Frame {
+// planFrames are the frames of a plan of up to 200.
+func planFrames(t testing.TB, cfg frames.Config) []frames.Frame {
 	t.Helper()
 	p, err := frames.NewPlan(cfg)
 	if err != nil {
@@ -88,7 +88,7 @@ func all(t testing.TB, cfg frames.Config) []frames.Frame {
 	return batch[:p.Fill(batch)]
 }
 
-func due(bytes uint16, ns int64) frames.Frame { return frames.Frame{Bytes: bytes, Due: ns} }
+func frameAt(bytes uint16, ns int64) frames.Frame { return frames.Frame{Bytes: bytes, Due: ns} }
 
 var captured = []packet{{54, 54, 0}, {1514, 68, 1000}, {590, 68, 1500}, {60, 60, 4000}}
 
@@ -133,13 +133,13 @@ func TestTraceIsPlayedAsCaptured(t *testing.T) {
 			continue
 		}
 		// 4000 ns, and the mean gap of 1333 from one pass to the next.
-		got := all(t, frames.Config{Sizes: tr.Sizes(), Schedule: frames.Schedule{Gaps: tr}, Count: 6})
-		want := []frames.Frame{due(60, 0), due(1514, 1000), due(590, 1500), due(60, 4000), due(60, 5333), due(1514, 6333)}
+		got := planFrames(t, frames.Config{Sizes: tr.Sizes(), Schedule: frames.Schedule{Gaps: tr}, Count: 6})
+		want := []frames.Frame{frameAt(60, 0), frameAt(1514, 1000), frameAt(590, 1500), frameAt(60, 4000), frameAt(60, 5333), frameAt(1514, 6333)}
 		if !slices.Equal(got, want) || tr.Padded != 1 || tr.Frames() != 4 {
 			t.Errorf("%s: %v, %d padded, want %v", name, got, tr.Padded, want)
 		}
-		twice := all(t, frames.Config{Sizes: sixty, Schedule: frames.Schedule{Gaps: tr, Speed: 2}, For: 2001})
-		if want := []frames.Frame{due(60, 0), due(60, 500), due(60, 750), due(60, 2000)}; !slices.Equal(twice, want) {
+		twice := planFrames(t, frames.Config{Sizes: sixty, Schedule: frames.Schedule{Gaps: tr, Speed: 2}, For: 2001})
+		if want := []frames.Frame{frameAt(60, 0), frameAt(60, 500), frameAt(60, 750), frameAt(60, 2000)}; !slices.Equal(twice, want) {
 			t.Errorf("%s at twice its speed with other sizes: %v, want %v", name, twice, want)
 		}
 		fast := frames.Config{Sizes: tr.Sizes(), Schedule: frames.Schedule{Gaps: tr, Speed: 2}}
@@ -158,7 +158,7 @@ func TestTraceOutOfOrderStillHasSizes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := all(t, frames.Config{Sizes: tr.Sizes(), Schedule: frames.Schedule{AtOnce: true}, Count: 3})
+	got := planFrames(t, frames.Config{Sizes: tr.Sizes(), Schedule: frames.Schedule{AtOnce: true}, Count: 3})
 	if want := []frames.Frame{{Bytes: 60}, {Bytes: 70}, {Bytes: 80}}; !slices.Equal(got, want) {
 		t.Errorf("frames %v, want %v", got, want)
 	}
@@ -214,7 +214,7 @@ func FuzzRead(f *testing.F) {
 		if _, err := frames.NewPlan(cfg); err != nil {
 			cfg.Schedule = frames.Schedule{AtOnce: true}
 		}
-		list, last := all(t, cfg), int64(0)
+		list, last := planFrames(t, cfg), int64(0)
 		if len(list) != 100 {
 			t.Fatalf("100 frames were asked for, %d came", len(list))
 		}
@@ -227,8 +227,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestFormsThatFewWrite: big-endian files, times in microseconds, units of two, blocks without a time.
-func TestFormsThatFewWrite(t *testing.T) {
+// TestRareCaptureFormats: big-endian files, times in microseconds, units of two, blocks without a time.
+func TestRareCaptureFormats(t *testing.T) {
 	old := []byte("\xa1\xb2\xc3\xd4\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x10\x00\x00\x01" + // FCS flags above the link's type
 		"\x00\x00\x00\x01\x00\x00\x00\x05\x00\x00\x00\x02\x00\x00\x00\x46ab" +
 		"\x00\x00\x00\x02\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x50")
@@ -250,8 +250,8 @@ func TestFormsThatFewWrite(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		want := []frames.Frame{due(70, 0), due(80, tt.gap)}
-		if got := all(t, frames.Config{Sizes: tr.Sizes(), Schedule: frames.Schedule{Gaps: tr}, Count: 2}); !slices.Equal(got, want) {
+		want := []frames.Frame{frameAt(70, 0), frameAt(80, tt.gap)}
+		if got := planFrames(t, frames.Config{Sizes: tr.Sizes(), Schedule: frames.Schedule{Gaps: tr}, Count: 2}); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}

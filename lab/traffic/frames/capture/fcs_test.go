@@ -21,12 +21,12 @@ func TestSizesAreWithoutFCS(t *testing.T) {
 		data []byte
 		want map[int]int64
 	}{
-		{"pcap, 32 bits", pcapSaying(little, 0x24000001, lengths), without},
-		{"pcap, 32 bits, big-endian", pcapSaying(big, 0x24000001, lengths), without},
-		{"pcap, other upper bits too", pcapSaying(little, 0x2fff0001, lengths), without},
-		{"pcap, none", pcapSaying(little, 0x04000001, lengths), with},
-		{"pcap, a length that is not said to be known", pcapSaying(little, 0x20000001, lengths), with},
-		{"pcap, 16 bits", pcapSaying(little, 0x14000001, []uint32{62, 592, 1516, 1516}), without},
+		{"pcap, 32 bits", pcapWithLinkField(little, 0x24000001, lengths), without},
+		{"pcap, 32 bits, big-endian", pcapWithLinkField(big, 0x24000001, lengths), without},
+		{"pcap, other upper bits too", pcapWithLinkField(little, 0x2fff0001, lengths), without},
+		{"pcap, none", pcapWithLinkField(little, 0x04000001, lengths), with},
+		{"pcap, a length that is not said to be known", pcapWithLinkField(little, 0x20000001, lengths), with},
+		{"pcap, 16 bits", pcapWithLinkField(little, 0x14000001, []uint32{62, 592, 1516, 1516}), without},
 		{"pcapng, the interface says 32 bits", pcapngSaying(little, 32, 0, lengths), without},
 		{"pcapng, the interface says 4, of bytes", pcapngSaying(big, 4, 0, lengths), without},
 		{"pcapng, the interface says none", pcapngSaying(little, 0, 0, lengths), with},
@@ -52,8 +52,8 @@ func TestSizesAreWithoutFCS(t *testing.T) {
 	}
 }
 
-// pcapSaying is a pcap file whose field of the link's type is as given, of packets of these lengths.
-func pcapSaying(order binary.AppendByteOrder, link uint32, lengths []uint32) []byte {
+// pcapWithLinkField is a pcap file whose field of the link's type is as given, of packets of these lengths.
+func pcapWithLinkField(order binary.AppendByteOrder, link uint32, lengths []uint32) []byte {
 	b := order.AppendUint32(nil, 0xa1b2c3d4)
 	b = order.AppendUint16(order.AppendUint16(b, 2), 4)
 	for _, field := range []uint32{0, 0, 65535, link} {

@@ -74,5 +74,5 @@ func (p *pcapReader) next() (packet, error) {
 		return packet{}, err
 	}
 	instant := time.Unix(int64(p.order.Uint32(head[0:])), int64(p.order.Uint32(head[4:]))*int64(p.unit))
-	return packet{withoutFCS(bytes, p.fcs), instant, p.link}, skip(p.r, int(kept))
+	return packet{withoutFCS(bytes, p.fcs), instant, p.link}, discard(p.r, int(kept))
 }

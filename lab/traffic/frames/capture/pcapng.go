@@ -75,7 +75,7 @@ func (g *ngReader) next() (packet, error) {
 		case blockPacket, blockOldPacket, blockSimple:
 			return g.packet(kind, body)
 		default:
-			if err := skip(g.r, body); err != nil {
+			if err := discard(g.r, body); err != nil {
 				return packet{}, err
 			}
 		}
@@ -86,7 +86,7 @@ func (g *ngReader) next() (packet, error) {
 func (g *ngReader) section(length []byte) error {
 	var magic [4]byte
 	if _, err := io.ReadFull(g.r, magic[:]); err != nil {
-		return within(err)
+		return insideError(err)
 	}
 	switch uint32(orderMagic) {
 	case binary.LittleEndian.Uint32(magic[:]):
@@ -98,7 +98,7 @@ func (g *ngReader) section(length []byte) error {
 	}
 	var version [4]byte
 	if _, err := io.ReadFull(g.r, version[:]); err != nil {
-		return within(err)
+		return insideError(err)
 	}
 	if major := g.order.Uint16(version[:]); major != 1 {
 		return fmt.Errorf("pcapng of version %d.%d: version 1 can be read", major, g.order.Uint16(version[2:]))
@@ -109,7 +109,7 @@ func (g *ngReader) section(length []byte) error {
 	if n < least || n > mostKept || n%4 != 0 {
 		return fmt.Errorf("a section's header of %d bytes: the file is damaged", n)
 	}
-	return skip(g.r, int(n)-8-len(magic)-len(version))
+	return discard(g.r, int(n)-8-len(magic)-len(version))
 }
 
 // describe reads an interface's block.
@@ -120,7 +120,7 @@ func (g *ngReader) describe(body int) error {
 	}
 	b := make([]byte, body)
 	if _, err := io.ReadFull(g.r, b); err != nil {
-		return within(err)
+		return insideError(err)
 	}
 	i := ngInterface{link: uint32(g.order.Uint16(b)), snap: g.order.Uint32(b[4:]), perSecond: 1e6}
 	err := g.options(b[fixed:body-4], func(code uint16, value []byte) error {
@@ -197,7 +197,7 @@ func (g *ngReader) packet(kind uint32, body int) (p packet, err error) {
 	}
 	var b [20]byte
 	if _, err := io.ReadFull(g.r, b[:fixed]); err != nil {
-		return p, within(err)
+		return p, insideError(err)
 	}
 	from, kept, length := uint32(0), uint32(0), g.order.Uint32(b[:])
 	switch kind {
@@ -220,7 +220,7 @@ func (g *ngReader) packet(kind uint32, body int) (p packet, err error) {
 	p = packet{link: i.link}
 	if kind == blockSimple {
 		p.bytes = withoutFCS(length, i.fcs)
-		return p, skip(g.r, body-fixed)
+		return p, discard(g.r, body-fixed)
 	}
 	p.at = i.time(uint64(g.order.Uint32(b[4:]))<<32 | uint64(g.order.Uint32(b[8:])))
 	fcs, err := g.packetFCS(int(kept), body-fixed)
@@ -234,14 +234,14 @@ func (g *ngReader) packetFCS(kept, rest int) (fcs int, err error) {
 	padded := (kept + 3) / 4 * 4
 	options := rest - padded - 4
 	if options < 8 || options > mostDescription { // a flag's option takes 8 bytes
-		return 0, skip(g.r, rest)
+		return 0, discard(g.r, rest)
 	}
-	if err := skip(g.r, padded); err != nil {
+	if err := discard(g.r, padded); err != nil {
 		return 0, err
 	}
 	b := make([]byte, options)
 	if _, err := io.ReadFull(g.r, b); err != nil {
-		return 0, within(err)
+		return 0, insideError(err)
 	}
 	err = g.options(b, func(code uint16, value []byte) error {
 		if code == optionFlags && len(value) == 4 {
@@ -249,7 +249,7 @@ func (g *ngReader) packetFCS(kept, rest int) (fcs int, err error) {
 		}
 		return nil
 	})
-	return fcs, errors.Join(err, skip(g.r, 4))
+	return fcs, errors.Join(err, discard(g.r, 4))
 }
 
 // time is a packet's.

@@ -79,7 +79,7 @@ func TestAccountsAreThoseOfTheModel(t *testing.T) {
 			sum += models[i].frames
 		}
 		if got.Frames != sum || got.Stray != 0 || got.Delay.Frames != got.Distinct() {
-			t.Errorf("sums %+v, want %d frames", brief(got), sum)
+			t.Errorf("sums %+v, want %d frames", withoutZeros(got), sum)
 		}
 	})
 }
@@ -112,19 +112,20 @@ func injectedFaults(t *testing.T, p labtest.Pair) {
 			for _, number := range chunk {
 				s.send(frame(60, frames.Stamp{Number: number, SentNs: now()}))
 			}
-			await(t, r, had+uint64(len(chunk)))
+			awaitFrames(t, r, had+uint64(len(chunk)))
 		}
 		got := stats(t, r)
 		if got.Frames != uint64(len(order)) || got.Duplicates != twice || got.Reordered != late ||
 			got.Lost(sent) != int64(lost) || got.Missing != lost-3 {
-			t.Errorf("round %d: %+v; want %d frames, %d lost, %d twice, %d reordered", round, brief(got), len(order), lost,
+			t.Errorf("round %d: %+v; want %d frames, %d lost, %d twice, %d reordered", round, withoutZeros(got), len(order),
+				lost,
 				twice, late)
 		}
 		if err := r.Reset(); err != nil {
 			t.Fatal(err)
 		}
 		if got := stats(t, r); got.Frames+got.Missing+got.Delay.Frames+uint64(len(got.Sizes))+got.Delay.MaxNs != 0 {
-			t.Errorf("after a reset: %+v", brief(got))
+			t.Errorf("after a reset: %+v", withoutZeros(got))
 		}
 	}
 }
@@ -154,7 +155,7 @@ func TestSeveralCPUsAtOnce(t *testing.T) {
 	const all, again = threads * each, threads * each / 10
 	if got.Frames != all+again || got.Duplicates != again || got.Distinct() != all || got.Delay.Frames != all ||
 		got.Stray != 0 {
-		t.Errorf("counts %+v, %v; want %d frames, %d of them again", brief(got), errs, all+again, again)
+		t.Errorf("counts %+v, %v; want %d frames, %d of them again", withoutZeros(got), errs, all+again, again)
 	}
 	var sizes, delays uint64
 	for _, n := range got.Sizes {
@@ -195,7 +196,7 @@ func TestDelays(t *testing.T) {
 		}
 	}
 	if got.Early != 1 || d.MinNs != 0 || got.Streams[1].MaxNs != 0 {
-		t.Errorf("a frame from the future: %+v, least delay %d", brief(got), d.MinNs)
+		t.Errorf("a frame from the future: %+v, least delay %d", withoutZeros(got), d.MinNs)
 	}
 }
 

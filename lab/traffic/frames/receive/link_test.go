@@ -22,11 +22,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
-// holdOn names the interface on which the test binary, run again, receives until it is killed.
-const holdOn = "GATEWEIGH_TEST_RECEIVE_ON"
+// receiveOnEnv names the interface on which the test binary, run again, receives until it is killed.
+const receiveOnEnv = "GATEWEIGH_TEST_RECEIVE_ON"
 
 func TestMain(m *testing.M) {
-	if name := os.Getenv(holdOn); name != "" {
+	if name := os.Getenv(receiveOnEnv); name != "" {
 		_, err := Open(Config{Interface: name})
 		fmt.Println(err)
 		select {}
@@ -93,8 +93,8 @@ func open(t testing.TB, in *netnstest.Space, cfg Config) *Receiver {
 	return r
 }
 
-// await waits for so many frames, with duplicates.
-func await(t testing.TB, r *Receiver, n uint64) Received {
+// awaitFrames waits for so many frames, with duplicates.
+func awaitFrames(t testing.TB, r *Receiver, n uint64) Received {
 	t.Helper()
 	var got Received
 	labtest.Await(t, fmt.Sprintf("%d frames", n), func() bool {
@@ -104,15 +104,15 @@ func await(t testing.TB, r *Receiver, n uint64) Received {
 	return got
 }
 
-// TestOnALink has one link for all that needs one.
-func TestOnALink(t *testing.T) {
+// TestReceiverOnLink has one link for all that needs one.
+func TestReceiverOnLink(t *testing.T) {
 	p := labtest.NewPair(t)
 	for _, tt := range []struct {
 		name string
 		test func(*testing.T, labtest.Pair)
 	}{
-		{"injected faults", injectedFaults}, {"each frame", eachFrame}, {"what passes on", whatPassesOn},
-		{"ahead of other programs", aheadOfOthers}, {"nothing stays behind", nothingStaysBehind}, {"bad links", badLinks},
+		{"injected faults", injectedFaults}, {"each frame", eachFrame}, {"what passes on", checkOthersPass},
+		{"ahead of other programs", checkFirstInOrder}, {"nothing stays behind", checkNothingLeft}, {"bad links", badLinks},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.test(t, p) })
 	}
@@ -143,13 +143,13 @@ func eachFrame(t *testing.T, p labtest.Pair) {
 				sizes[size]++
 				bytes += uint64(size)
 				if i%100 == 99 {
-					await(t, r, i+1)
+					awaitFrames(t, r, i+1)
 				}
 			}
 			got := stats(t, r)
 			if got.Frames != 1000 || got.Bytes != bytes || got.Lost(1000) != 0 ||
 				got.Missing+got.Duplicates+got.Reordered+got.Merged+got.Stray+got.Early != 0 {
-				t.Errorf("counts %+v, want 1000 frames of %d bytes", brief(got), bytes)
+				t.Errorf("counts %+v, want 1000 frames of %d bytes", withoutZeros(got), bytes)
 			}
 			if fmt.Sprint(got.Sizes) != fmt.Sprint(sizes) {
 				t.Errorf("sizes %v, want %v", got.Sizes, sizes)
@@ -161,8 +161,8 @@ func eachFrame(t *testing.T, p labtest.Pair) {
 	}
 }
 
-// whatPassesOn shows that the generator's frames reach no socket, and others theirs.
-func whatPassesOn(t *testing.T, p labtest.Pair) {
+// checkOthersPass shows that the generator's frames reach no socket, and others theirs.
+func checkOthersPass(t *testing.T, p labtest.Pair) {
 	for _, clsact := range []bool{false, true} {
 		t.Run(fmt.Sprintf("clsact %v", clsact), func(t *testing.T) {
 			r := open(t, p.Server, Config{clsact: clsact})
@@ -205,7 +205,7 @@ func whatPassesOn(t *testing.T, p labtest.Pair) {
 				}
 			}
 			if got := stats(t, r); got.Frames != 1 || got.Foreign < 2 || got.Tagged != 0 {
-				t.Errorf("counts %+v", brief(got))
+				t.Errorf("counts %+v", withoutZeros(got))
 			}
 			tagged := frame(100, frames.Stamp{})
 			tagged = append(tagged[:12:12], append([]byte{0x81, 0, 0, 5}, tagged[12:]...)...)
@@ -215,7 +215,7 @@ func whatPassesOn(t *testing.T, p labtest.Pair) {
 	}
 }
 
-func aheadOfOthers(t *testing.T, p labtest.Pair) {
+func checkFirstInOrder(t *testing.T, p labtest.Pair) {
 	drop, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.SchedCLS, License: "Dual BSD/GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, shot), asm.Return()},
 	})
@@ -236,10 +236,10 @@ func aheadOfOthers(t *testing.T, p labtest.Pair) {
 	defer other.Close()
 	r := open(t, p.Server, Config{})
 	newSender(t, p.Client, "gwt0").send(frame(60, frames.Stamp{SentNs: now()}))
-	await(t, r, 1)
+	awaitFrames(t, r, 1)
 }
 
-func nothingStaysBehind(t *testing.T, p labtest.Pair) {
+func checkNothingLeft(t *testing.T, p labtest.Pair) {
 	programs := func() (n int) {
 		t.Helper()
 		var err error
@@ -259,7 +259,7 @@ func nothingStaysBehind(t *testing.T, p labtest.Pair) {
 		return n
 	}
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), holdOn+"=gwt1")
+	cmd.Env = append(os.Environ(), receiveOnEnv+"=gwt1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -325,7 +325,7 @@ func badLinks(t *testing.T, p labtest.Pair) {
 until ip link show far | grep -q "state UP"; do sleep 0.01; done`, "name="+name)
 		r := open(t, p.Server, Config{Interface: name, clsact: clsact})
 		newSender(t, p.Server, "far").send(frame(60, frames.Stamp{}))
-		await(t, r, 1)
+		awaitFrames(t, r, 1)
 		p.Server.Run(t, "ip link del "+name)
 		got, err := r.Stats()
 		if err == nil || !strings.Contains(err.Error(), name) || got.Frames != 1 {

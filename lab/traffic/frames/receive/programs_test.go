@@ -128,7 +128,7 @@ func TestVerdicts(t *testing.T) {
 			got := stats(t, r)
 			if got.Frames != tt.want.Frames || got.Missing != tt.want.Missing || got.Stray != tt.want.Stray ||
 				got.Foreign != tt.want.Foreign || got.Tagged != tt.want.Tagged || got.Merged != 0 {
-				t.Errorf("counts %+v, want %+v", brief(got), brief(tt.want))
+				t.Errorf("counts %+v, want %+v", withoutZeros(got), withoutZeros(tt.want))
 			}
 			if got.Frames == 1 && (got.Bytes != uint64(len(tt.packet)) || got.Sizes[len(tt.packet)] != 1) {
 				t.Errorf("%d bytes, sizes %v, want one frame of %d", got.Bytes, got.Sizes, len(tt.packet))
@@ -147,12 +147,12 @@ func TestMergedFramesAreNotFrames(t *testing.T) {
 	opts.Context = skb
 	verdict, err := r.objs.Receive.Run(opts)
 	if got := stats(t, r); err != nil || verdict != shot || got.Merged != 1 || got.Frames != 0 {
-		t.Errorf("verdict %d, %v, counts %+v", verdict, err, brief(got))
+		t.Errorf("verdict %d, %v, counts %+v", verdict, err, withoutZeros(got))
 	}
 }
 
-// brief is what fits on a line.
-func brief(r Received) Received {
+// withoutZeros is what fits on a line.
+func withoutZeros(r Received) Received {
 	r.Delay, r.Streams = Delay{}, nil
 	return r
 }

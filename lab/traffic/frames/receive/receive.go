@@ -136,15 +136,15 @@ func (r *Receiver) memory(possible int) string {
 // Reset begins to count anew. Frames that arrive meanwhile may be counted in part: let the last
 // ones arrive before.
 func (r *Receiver) Reset() error {
-	err := errors.Join(r.forget(), r.zeroStreams(), r.zeroCPUs())
+	err := errors.Join(r.clearSeen(), r.zeroStreams(), r.zeroCPUs())
 	if err != nil {
 		return fmt.Errorf("resetting the counts of frames on %s: %w", r.cfg.Interface, err)
 	}
 	return nil
 }
 
-// forget clears the numbers that were seen.
-func (r *Receiver) forget() error {
+// clearSeen clears the numbers that were seen.
+func (r *Receiver) clearSeen() error {
 	seen, err := r.objs.Seen.Memory()
 	if err != nil {
 		return err

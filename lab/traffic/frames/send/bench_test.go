@@ -49,7 +49,8 @@ func newSink(b *testing.B, polling string) labtest.Pair {
 	b.Cleanup(func() { prog.Close() })
 	var l link.Link
 	p.Server.Do(func() {
-		l, err = link.AttachTCX(link.TCXOptions{Program: prog, Attach: ebpf.AttachTCXIngress, Interface: index(b, "gwt1")})
+		l, err = link.AttachTCX(
+			link.TCXOptions{Program: prog, Attach: ebpf.AttachTCXIngress, Interface: linkIndex(b, "gwt1")})
 	})
 	if err != nil {
 		b.Skipf("no tcx here: %v", err)
@@ -58,8 +59,8 @@ func newSink(b *testing.B, polling string) labtest.Pair {
 	return p
 }
 
-// index is that of a link in the calling thread's namespace.
-func index(b *testing.B, name string) int {
+// linkIndex is that of a link in the calling thread's namespace.
+func linkIndex(b *testing.B, name string) int {
 	text, err := os.ReadFile("/proc/thread-self/net/igmp") // "3\tgwt1      :     1      V3"
 	if err != nil {
 		b.Error(err)

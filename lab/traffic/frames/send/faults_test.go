@@ -102,8 +102,9 @@ func TestRefusedFramesAreLost(t *testing.T) {
 	}
 }
 
-// TestTooFast: what could not be sent in time is intended and not offered, and nothing that arrives was not offered.
-func TestTooFast(t *testing.T) {
+// TestPlanFasterThanLink: what could not be sent in time is intended and not offered, and nothing that arrives was not
+// offered.
+func TestPlanFasterThanLink(t *testing.T) {
 	for _, e := range engines {
 		t.Run(string(e), func(t *testing.T) {
 			s, fd := tap(t)
@@ -125,8 +126,9 @@ func TestTooFast(t *testing.T) {
 	}
 }
 
-// TestAllAtOnce: a plan without end whose frames are all due at the start has more of them than can be counted.
-func TestAllAtOnce(t *testing.T) {
+// TestEndlessPlanDueAtOnce: a plan without end whose frames are all due at the start has more of them than can be
+// counted.
+func TestEndlessPlanDueAtOnce(t *testing.T) {
 	s, _ := tap(t)
 	sent := carryOut(t, s, send.Config{Streams: streamsTo(send.MAC{2}, 1), Plan: &steady{sizes: []int{60}, streams: 1},
 		MaxFor: time.Millisecond})

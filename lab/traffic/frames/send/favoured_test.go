@@ -17,11 +17,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
-const asRestricted = "GATEWEIGH_TEST_RESTRICTED"
+const restrictedEnv = "GATEWEIGH_TEST_RESTRICTED"
 
-// TestFavoured: both threads have the priority where it is permitted, and frames leave all the same where it is not.
-func TestFavoured(t *testing.T) {
-	restricted := os.Getenv(asRestricted) != ""
+// TestPriorityOfThreads: both threads have the priority where it is permitted, and frames leave all the same where it
+// is not.
+func TestPriorityOfThreads(t *testing.T) {
+	restricted := os.Getenv(restrictedEnv) != ""
 	p := newPair(t)
 	sender, err := start(t, p.Client, send.Config{
 		Streams: streams(t, p, 1), Plan: &steady{gapNs: 1e6, sizes: []int{60}, streams: 1}, Rests: true, Favoured: true,
@@ -48,8 +49,8 @@ func TestFavoured(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice", "prlimit", "--rtprio=0", self,
-		"-test.run=^TestFavoured$", "-test.v")
-	cmd.Env = append(os.Environ(), asRestricted+"=1")
+		"-test.run=^TestPriorityOfThreads$", "-test.v")
+	cmd.Env = append(os.Environ(), restrictedEnv+"=1")
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
 		t.Errorf("without the permission: %v\n%s", err, out)
 	}
@@ -79,9 +80,9 @@ func niceness(t *testing.T, want map[string]int32) (n int) {
 	return n
 }
 
-// TestHeldUp: a sender that loses frames and was held up sends the rest of its plan later, in no burst that would
-// overrun a link. What is due at the plan's end is intended and not offered.
-func TestHeldUp(t *testing.T) {
+// TestSenderContinuesAfterDelay: a sender that loses frames and was held up sends the rest of its plan later, in no
+// burst that would overrun a link. What is due at the plan's end is intended and not offered.
+func TestSenderContinuesAfterDelay(t *testing.T) {
 	const gap, held = 10 * time.Microsecond, 200 * time.Millisecond
 	for _, e := range engines {
 		t.Run(string(e), func(t *testing.T) {
@@ -95,7 +96,7 @@ func TestHeldUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			labtest.Await(t, "frames", func() bool { return sender.Stats().Offered > 0 })
-			hold(t, cpu, held)
+			occupyCPU(t, cpu, held)
 			if err := sender.Stop(); err != nil {
 				t.Fatal(err)
 			}
@@ -121,8 +122,8 @@ func firstCPU(t *testing.T) (cpu int) {
 	return cpu
 }
 
-// hold takes a CPU for a time.
-func hold(t *testing.T, cpu int, length time.Duration) {
+// occupyCPU takes a CPU for a time.
+func occupyCPU(t *testing.T, cpu int, length time.Duration) {
 	t.Helper()
 	done := make(chan error)
 	go func() {

@@ -53,7 +53,7 @@ func TestKilledSenderLeavesNothing(t *testing.T) {
 	for _, e := range engines {
 		t.Run(string(e), func(t *testing.T) {
 			s, fd := tap(t)
-			before, settings := programs(t), show(t, s)
+			before, settings := programs(t), linkSettings(t, s)
 			cmd := exec.Command("/proc/self/exe")
 			cmd.Env = append(os.Environ(), engineToKill+"="+string(e))
 			cmd.Stderr = os.Stderr
@@ -71,7 +71,7 @@ func TestKilledSenderLeavesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = cmd.Wait() // it was killed
-			if after := show(t, s); after != settings {
+			if after := linkSettings(t, s); after != settings {
 				t.Errorf("the link was\n%s and is\n%s", settings, after)
 			}
 			labtest.Await(t, "the kernel to free the programs", func() bool {
@@ -87,8 +87,8 @@ func TestKilledSenderLeavesNothing(t *testing.T) {
 	}
 }
 
-// show is all of the link's settings.
-func show(t *testing.T, s *netnstest.Space) (text string) {
+// linkSettings is all of the link's settings.
+func linkSettings(t *testing.T, s *netnstest.Space) (text string) {
 	t.Helper()
 	s.Do(func() {
 		out, err := exec.Command("sh", "-c", "ip -d link show gwt0; tc qdisc show dev gwt0; ethtool -k gwt0").CombinedOutput()

@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/quote"
 )
 
-var errGone = errors.New("the link was removed")
+var errLinkRemoved = errors.New("the link was removed")
 
 // port is a packet socket bound to a link. It belongs to the network namespace in which it was opened, whichever
 // thread uses it later, and receives nothing.
@@ -80,10 +80,10 @@ func (p *port) check() error {
 	// for such changes, has a true answer.
 	carrier, err := p.carrier()
 	if errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("%s: %w", p.name, errGone)
+		return fmt.Errorf("%s: %w", p.name, errLinkRemoved)
 	}
 	if err := unix.IoctlIfreq(p.fd, unix.SIOCGIFFLAGS, r); err != nil {
-		return fmt.Errorf("%s: %w", p.name, errGone)
+		return fmt.Errorf("%s: %w", p.name, errLinkRemoved)
 	}
 	flags := int(r.Uint16())
 	if flags&unix.IFF_UP == 0 {

@@ -22,8 +22,8 @@ const (
 	liveRepeat = math.MaxInt32 &^ (liveBatch - 1)
 )
 
-// errUnfit is why a link or kernel cannot be sent on with live frames.
-var errUnfit = errors.New("live frames do not work here")
+// errNoLiveFrames is why a link or kernel cannot be sent on with live frames.
+var errNoLiveFrames = errors.New("live frames do not work here")
 
 // live has the kernel make the frames: programs that run in one long system call.
 type live struct {
@@ -35,17 +35,18 @@ type live struct {
 
 func newLive(s *Sender) (_ *live, err error) {
 	if bits.UintSize < 64 { // a program's 64 bits may be read while they are written
-		return nil, fmt.Errorf("%w: the programs' counters have 64 bits, more than this processor reads at once", errUnfit)
+		return nil, fmt.Errorf(
+			"%w: the programs' counters have 64 bits, more than this processor reads at once", errNoLiveFrames)
 	}
 	longest := s.cfg.Plan.MaxBytes()
 	if longest > maxLive {
-		return nil, fmt.Errorf("frames of %d bytes: %w, beyond %d bytes", longest, errUnfit, maxLive)
+		return nil, fmt.Errorf("frames of %d bytes: %w, beyond %d bytes", longest, errNoLiveFrames, maxLive)
 	}
 	l := &live{s: s, first: s.filler.bytes[:longest]}
 	defer func() {
 		if err != nil {
 			l.close()
-			err = fmt.Errorf("%w: %w", errUnfit, err)
+			err = fmt.Errorf("%w: %w", errNoLiveFrames, err)
 		}
 	}()
 	spec, err := loadPrograms()
@@ -117,13 +118,13 @@ func (l *live) run() error {
 		switch errno := l.call(); errno {
 		case 0, unix.EINTR:
 		case unix.EINVAL, unix.EOPNOTSUPP, errNotSupported:
-			return fmt.Errorf("%w: needs Linux 5.18 or newer: %w", errUnfit, errno)
+			return fmt.Errorf("%w: needs Linux 5.18 or newer: %w", errNoLiveFrames, errno)
 		default:
 			return fmt.Errorf("running the program that makes frames: %w", errno)
 		}
 	}
 	if c.Gone != 0 {
-		return fmt.Errorf("while frames were sent: %s: %w", l.s.port.name, errGone)
+		return fmt.Errorf("while frames were sent: %s: %w", l.s.port.name, errLinkRemoved)
 	}
 	refusal := atomic.SwapInt32(&c.Error, 0)
 	if refusal == 0 || l.s.ending.Load() {
@@ -136,7 +137,7 @@ func (l *live) run() error {
 	atomic.StoreUint64(&c.Made, c.Taken)
 	return fmt.Errorf(
 		"%w: %s refuses frames from XDP (%w): a veth takes them once GRO was switched on at its other end while both were up",
-		errUnfit, l.s.port.name, unix.Errno(-refusal))
+		errNoLiveFrames, l.s.port.name, unix.Errno(-refusal))
 }
 
 // testRun is bpf(2)'s attributes for BPF_PROG_RUN.

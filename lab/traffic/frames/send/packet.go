@@ -56,7 +56,7 @@ func (p *packet) run() error {
 	for atomic.LoadUint32(&c.Stop) == 0 {
 		n := p.fill()
 		if n == 0 {
-			p.rest()
+			p.sleepUntilDue()
 			continue
 		}
 		sent, err := p.send(n)
@@ -88,9 +88,9 @@ func (p *packet) run() error {
 // plan is sent that much later, and what is due at its end is not offered. CATCH_UP in send.bpf.c.
 const catchUp = 64
 
-// behind reports whether the frame in slot n is so late that more than catchUp frames wait. Frames of one planned burst
-// are due together, and do not count.
-func (p *packet) behind(n, now uint64) bool {
+// tooFarBehind reports whether the frame in slot n is so late that more than catchUp frames wait. Frames of one planned
+// burst are due together, and do not count.
+func (p *packet) tooFarBehind(n, now uint64) bool {
 	sch := p.s.schedule
 	after := n + catchUp
 	if after >= atomic.LoadUint64(&sch.c.Produced) {
@@ -103,12 +103,12 @@ func (p *packet) behind(n, now uint64) bool {
 // Where the sending thread rests: only while nothing is due for longer than waking up takes, and never for
 // so long that the end of sending would wait.
 const (
-	restBeyond = 20 * time.Microsecond
-	restAtMost = 5 * time.Millisecond
+	minSleep = 20 * time.Microsecond
+	maxSleep = 5 * time.Millisecond
 )
 
-// rest sleeps until the next frame is due, where the sender may.
-func (p *packet) rest() {
+// sleepUntilDue sleeps until the next frame is due, where the sender may.
+func (p *packet) sleepUntilDue() {
 	if !p.s.cfg.Rests {
 		return
 	}
@@ -117,10 +117,10 @@ func (p *packet) rest() {
 	if c := sch.c; c.Taken < atomic.LoadUint64(&c.Produced) {
 		wait = time.Duration(int64(c.Start+sch.slots[c.Taken%slotCount].Due+c.Shift) - p.clock.now())
 	}
-	if wait < restBeyond {
+	if wait < minSleep {
 		return
 	}
-	socket.Sleep(p.s.sending.Bell(), min(wait, restAtMost))
+	socket.Sleep(p.s.sending.Bell(), min(wait, maxSleep))
 }
 
 // fill makes the frames that are due, a batch at most, and returns how many.
@@ -137,7 +137,7 @@ func (p *packet) fill() (n int) {
 		if now-c.Start < f.Due+c.Shift {
 			break
 		}
-		if p.s.cfg.Loses && p.behind(c.Taken+uint64(n), now) {
+		if p.s.cfg.Loses && p.tooFarBehind(c.Taken+uint64(n), now) {
 			c.Shift = now - c.Start - f.Due
 		}
 		f.Left = now - c.Start

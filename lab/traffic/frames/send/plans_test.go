@@ -19,7 +19,7 @@ type steady struct {
 	n       int
 }
 
-func (p *steady) at(n int) frames.Frame {
+func (p *steady) frameAt(n int) frames.Frame {
 	return frames.Frame{Bytes: uint16(p.sizes[n%len(p.sizes)]), Stream: uint16(n % p.streams), Due: int64(n) * p.gapNs}
 }
 
@@ -28,7 +28,7 @@ func (p *steady) Fill(batch []frames.Frame) int {
 		batch = batch[:min(len(batch), p.frames-p.n)]
 	}
 	for i := range batch {
-		batch[i] = p.at(p.n + i)
+		batch[i] = p.frameAt(p.n + i)
 	}
 	p.n += len(batch)
 	return len(batch)

@@ -93,15 +93,15 @@ func (s *schedule) close() {
 	s.memory = nil
 }
 
-// turn is one round of the planner.
-func (s *schedule) turn() error {
+// planRound is one round of the planner.
+func (s *schedule) planRound() error {
 	s.count()
-	s.lookAtDue()
-	return s.feed()
+	s.countDue()
+	return s.readPlan()
 }
 
-// feed reads as much of the plan as there is room for.
-func (s *schedule) feed() error {
+// readPlan reads as much of the plan as there is room for.
+func (s *schedule) readPlan() error {
 	for !s.over {
 		produced := s.c.Produced
 		room := min(slotCount-int(produced-s.counted), feedBatch)
@@ -142,8 +142,8 @@ func (s *schedule) count() {
 	s.sent.Offered = int64(taken)
 }
 
-// lookAtDue counts the slots that are due by now as intended.
-func (s *schedule) lookAtDue() {
+// countDue counts the slots that are due by now as intended.
+func (s *schedule) countDue() {
 	now := uint64(s.elapsed())
 	s.due = max(s.due, s.counted)
 	for s.due < s.c.Produced && s.slots[s.due%slotCount].Due <= now {
@@ -170,18 +170,18 @@ func (s *schedule) elapsed() time.Duration {
 func (s *schedule) closeAccounts() {
 	s.count()
 	end := s.elapsed()
-	s.lookAtDue()
+	s.countDue()
 	intended := int64(s.due)
 	if s.due == s.c.Produced {
-		intended += s.unread(end)
+		intended += s.countUnread(end)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sent.Intended, s.end = intended, int64(end)
 }
 
-// unread counts the frames that are due until end and that feed had no room for.
-func (s *schedule) unread(end time.Duration) (n int64) {
+// countUnread counts the frames that are due until end and that feed had no room for.
+func (s *schedule) countUnread(end time.Duration) (n int64) {
 	last, same := int64(-1), 0
 	for !s.over {
 		batch := s.batch[:s.plan.Fill(s.batch)]

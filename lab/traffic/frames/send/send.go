@@ -205,7 +205,7 @@ func (s *Sender) send() {
 	}
 	if s.live != nil {
 		err := s.live.run()
-		if !errors.Is(err, errUnfit) || s.cfg.Engine == EngineLive {
+		if !errors.Is(err, errNoLiveFrames) || s.cfg.Engine == EngineLive {
 			s.failure = err
 			return
 		}
@@ -248,30 +248,30 @@ func (s *Sender) pinThread() error {
 func (s *Sender) plan() {
 	defer s.release()
 	if s.err = s.prioritise(); s.err == nil {
-		s.err = s.schedule.feed()
+		s.err = s.schedule.readPlan()
 	}
 	if s.err != nil {
 		return
 	}
 	s.sending.Start(context.Background(), "gw-frames", s.send)
-	err := s.attend()
+	err := s.feedUntilEnd()
 	s.endSending()
 	s.schedule.closeAccounts()
 	s.err = errors.Join(err, s.failure)
 }
 
-// attend feeds and counts until the sender is to end.
-func (s *Sender) attend() error {
+// feedUntilEnd feeds and counts until the sender is to end.
+func (s *Sender) feedUntilEnd() error {
 	bell := s.planner.Bell()
 	watch := stall{port: s.port, c: s.schedule.c}
 	for !s.planner.Stopping() {
-		if err := s.schedule.turn(); err != nil {
+		if err := s.schedule.planRound(); err != nil {
 			return err
 		}
 		if s.schedule.finished() || s.schedule.elapsed() >= s.cfg.MaxFor {
 			return nil
 		}
-		if err := watch.look(); err != nil {
+		if err := watch.check(); err != nil {
 			return err
 		}
 		select {
@@ -361,7 +361,7 @@ type stall struct {
 // stallRounds is how many rounds of the planner a link may refuse all frames before its state is looked at.
 const stallRounds = 20
 
-func (w *stall) look() error {
+func (w *stall) check() error {
 	taken := atomic.LoadUint64(&w.c.Taken)
 	tries := atomic.LoadUint64(&w.c.Refused)
 	if taken != w.taken || tries == w.tries {

@@ -172,7 +172,7 @@ func TestFramesArriveAsPlanned(t *testing.T) {
 func compare(t *testing.T, plan *steady, to []send.Stream, all []received) {
 	t.Helper()
 	for i, r := range all {
-		f := plan.at(i)
+		f := plan.frameAt(i)
 		want := received{
 			Stamp: frames.Stamp{Stream: f.Stream, Number: uint64(i / plan.streams), SentNs: r.SentNs},
 			bytes: int(f.Bytes), src: to[f.Stream].Src, dst: to[f.Stream].Dst, srcMAC: to[f.Stream].SrcMAC,
@@ -192,12 +192,12 @@ func checkAccount(t *testing.T, plan *steady, sent send.Sent, all []received) {
 		sizes[r.bytes]++
 		byStream[r.Stream]++
 		bytes += int64(r.bytes)
-		began = max(began, r.SentNs-plan.at(i).Due)
+		began = max(began, r.SentNs-plan.frameAt(i).Due)
 	}
 	began -= int64(sent.Late.Max)
 	var late int64
 	for i, r := range all {
-		after := r.SentNs - began - plan.at(i).Due
+		after := r.SentNs - began - plan.frameAt(i).Due
 		if after < 0 {
 			t.Fatalf("frame %d left %d ns before it was due", i, -after)
 		}

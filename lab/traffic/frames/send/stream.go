@@ -66,8 +66,8 @@ func wordSum(b []byte) (sum uint32) {
 	return sum
 }
 
-// fold makes 16 bits of a sum of 16-bit words.
-func fold(sum uint64) uint16 {
+// foldChecksum makes 16 bits of a sum of 16-bit words.
+func foldChecksum(sum uint64) uint16 {
 	for sum>>16 != 0 {
 		sum = sum&0xffff + sum>>16
 	}
@@ -86,9 +86,9 @@ func newFiller() *filler {
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(f.bytes[frames.MinBytes:]) // never fails
 	for n := frames.MinBytes + 1; n <= frames.MaxBytes; n++ {
 		if even := n &^ 1; even == n {
-			f.sums[n] = fold(uint64(f.sums[n-2]) + uint64(wordSum(f.bytes[n-2:n])))
+			f.sums[n] = foldChecksum(uint64(f.sums[n-2]) + uint64(wordSum(f.bytes[n-2:n])))
 		} else {
-			f.sums[n] = fold(uint64(f.sums[n-1]) + uint64(wordSum(f.bytes[n-1:n])))
+			f.sums[n] = foldChecksum(uint64(f.sums[n-1]) + uint64(wordSum(f.bytes[n-1:n])))
 		}
 	}
 	return f
@@ -100,13 +100,13 @@ func (f *filler) write(b []byte, h *programsHead, s *programsSlot, sentNs uint64
 	copy(b, h.Bytes[:frames.PayloadAt])
 	ip, udp := b[frames.EthernetBytes:], b[frames.EthernetBytes+frames.IPv4Bytes:]
 	binary.BigEndian.PutUint16(ip[2:], uint16(s.Bytes-frames.EthernetBytes))
-	binary.NativeEndian.PutUint16(ip[10:], ^fold(uint64(h.IpSum)+uint64(binary.NativeEndian.Uint16(ip[2:]))))
+	binary.NativeEndian.PutUint16(ip[10:], ^foldChecksum(uint64(h.IpSum)+uint64(binary.NativeEndian.Uint16(ip[2:]))))
 	binary.BigEndian.PutUint16(udp[4:], uint16(s.Bytes-frames.EthernetBytes-frames.IPv4Bytes))
 	stamp := b[frames.PayloadAt:frames.MinBytes]
 	binary.BigEndian.PutUint16(stamp, frames.Magic)
 	binary.BigEndian.PutUint64(stamp[2:], s.Which)
 	binary.BigEndian.PutUint64(stamp[10:], sentNs)
-	sum := ^fold(uint64(h.UdpSum) + 2*uint64(binary.NativeEndian.Uint16(udp[4:])) + uint64(wordSum(stamp)) +
+	sum := ^foldChecksum(uint64(h.UdpSum) + 2*uint64(binary.NativeEndian.Uint16(udp[4:])) + uint64(wordSum(stamp)) +
 		uint64(f.sums[s.Bytes]))
 	if sum == 0 {
 		sum = 0xffff // 0 would say that there is no checksum

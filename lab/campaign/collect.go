@@ -212,7 +212,7 @@ func (m *merging) differences(n result.Node, env result.Environment) {
 
 // remark keeps a note, once for all blocks that have it.
 func (m *merging) remark(text string) {
-	key := result.WithoutFigures(text)
+	key := result.DigitsHidden(text)
 	if strings.HasPrefix(text, "Node ") {
 		key = text
 	}

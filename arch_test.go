@@ -235,7 +235,7 @@ var testImports = map[string][]string{
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/archive":  {"lab/analysis/analysistest"},
 	"lab/trend":    {"lab/analysis/analysistest", "lab/measure"},
-	"lab/live":     {"lab/analysis/analysistest"},
+	"lab/live":     {"lab/analysis/analysistest", "lab/labtest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},
 	// devices are tested in real labs
 	"lab/dut": {"lab/backend", "lab/topology", "lab/labtest", "lab/meter", "lab/traffic", "lab/traffic/frames",

@@ -77,9 +77,12 @@ const renew = async () => {
   const subtitle = page.querySelector(".subtitle"), shown = document.querySelector(".subtitle");
   if (subtitle && shown) shown.textContent = subtitle.textContent;
   const contents = document.querySelector("nav ul"), entries = page.querySelector("nav ul");
-  if (contents && entries) {
+  const names = (list) => [...list.querySelectorAll("a")].map((a) => a.hash + a.textContent).join("\n");
+  if (contents && entries && names(contents) !== names(entries)) {
+    const at = contents.contains(document.activeElement) ? document.activeElement.hash : "";
     contents.querySelectorAll("li:has(a)").forEach((li) => li.remove());
     contents.prepend(...entries.children);
+    if (at) [...contents.querySelectorAll("a")].find((a) => a.hash === at)?.focus({ preventScroll: true });
   }
   refill(before);
   count();

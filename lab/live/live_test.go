@@ -55,7 +55,16 @@ func begin(t *testing.T, dir string, run result.Run, blocks int) {
 			}
 		}
 	}
-	write(t, dir, part)
+	fresh := t.TempDir()
+	write(t, fresh, part)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{result.TrialsFile, result.EnvironmentFile} { // each is there whole, or not at all
+		if err := os.Rename(filepath.Join(fresh, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	share := float64(blocks) / float64(len(run.Blocks))
 	p := result.Progress{Process: result.ThisProcess(), Updated: time.Now().UTC(), Doing: "opennds, block 2", Done: share,
 		Left: 754 * (1 - share), Blocks: len(run.Blocks), Behind: blocks, Windows: 40, Accepted: int(40 * share), Rejected: 3,
@@ -73,7 +82,10 @@ func serve(t *testing.T, cfg live.Config) *httptest.Server {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(s.Handler())
-	t.Cleanup(server.Close)
+	t.Cleanup(func() {
+		server.CloseClientConnections() // pages keep streams open
+		server.Close()
+	})
 	return server
 }
 
@@ -152,8 +164,8 @@ func TestPages(t *testing.T) {
 		{"/?from=900", 200, []string{"run?run=first"}, ""},
 		{"/run?run=first", 200, []string{"What it costs", "opennds", "/page.css", "/live.js"}, `id="progress"`},
 		{"/run?run=second+%26+third%2F6.1.0", 200, []string{"What it costs"}, ""},
-		{"/run?run=grows", 200, []string{`aria-valuenow="60"`, "What it costs", "3 trials rejected in this sitting, mostly " +
-			"because: generator at 84", "The last 6 records"}, "The run was interrupted"},
+		{"/run?run=grows", 200, []string{`aria-valuenow="60"`, "What it costs", "Rejected so far: 2 × generator at ",
+			"The last 6 records"}, "The run was interrupted"},
 		{"/run?run=begun", 200, []string{"Nothing is recorded yet"}, ""},
 		{"/run?run=killed", 200, []string{"Broken off", "gateweigh run --resume ", "The run was interrupted"}, "Now: "},
 		{"/run?run=torn", 200, []string{"What it costs"}, ""},

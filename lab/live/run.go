@@ -200,11 +200,9 @@ func before(run result.Run, s analysis.Summary, e archive.Entry, key string) (te
 		Place   template.HTML
 		Name    string
 		Key     string
-		Live    bool
-		Noun    string
 		Last    []attempt
 		Rejects []analysis.Tally
-	}{placeOfStatus, e.Name, key, e.State == archive.GoingOn, s.Noun, list, rejects})
+	}{placeOfStatus, e.Name, key, list, rejects})
 	return template.HTML(b.String()), err
 }
 

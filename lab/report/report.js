@@ -43,7 +43,7 @@ document.addEventListener("renewed", arm); // by a page that grows
 
 const folds = () => [...document.querySelectorAll("details")];
 const contents = document.querySelector("nav ul");
-if (folds().length > 0) {
+if (contents && folds().length > 0) {
   const item = document.createElement("li");
   const all = button("Open all folds", () => {
     const open = all.textContent === "Open all folds";

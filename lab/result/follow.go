@@ -41,7 +41,10 @@ func (f *Follower) Read(kinds ...Kind) (run Run, grew bool, err error) {
 		return Run{Dir: dir}, false, envErr
 	}
 	lines, first := f.lines, f.file == nil
-	err = f.grow(kinds)
+	if err = f.grow(kinds); err != nil && lines > 0 { // it may have been written anew, and be longer than it was
+		*f = *Follow(dir)
+		err = f.grow(kinds)
+	}
 	run, err = assemble(dir, env, envErr, f.records, err)
 	return run, first || f.lines != lines, err
 }

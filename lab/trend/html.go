@@ -139,7 +139,7 @@ func (t *Trend) charts() (list []drawn) {
 
 func (t *Trend) chart(id string, place result.Cell, devices []string) drawn {
 	d := drawn{Heading: words.Or(words.Capitalised(t.dimensions.Label(place)), "All runs"), Heads: []string{"Run"}}
-	xy := chart.XY{Title: t.Figure() + ": " + d.Heading, XLabel: "run", YLabel: t.Figure(), Reference: math.NaN()}
+	xy := chart.XY{Title: t.Figure() + ": " + d.Heading, XLabel: "Runs in the order of their begin", YLabel: t.Figure(), Reference: math.NaN()}
 	if t.compared() {
 		xy.Y, xy.Reference = chart.Logarithmic, 1
 	}
@@ -184,8 +184,8 @@ func (t *Trend) line(s Series, device int, several bool) chart.Series {
 	for _, p := range s.Points {
 		r := t.Runs[p.Run]
 		point := chart.Point{X: float64(p.Run), Y: float64(p.Mean), Lo: math.NaN(), Hi: math.NaN(), Key: r.Name,
-			Value: p.Mean.String(), Hollow: r.Interrupted,
-			Tip: words.Joined(", ", fmt.Sprintf("%s: %s", name, t.text(p.Estimate)), r.began(), r.Version, r.mark())}
+			Value: p.Mean.String(),
+			Tip:   words.Joined(", ", fmt.Sprintf("%s: %s", name, t.text(p.Estimate)), r.began(), r.Version, r.mark())}
 		if p.HasInterval() {
 			point.Lo, point.Hi = float64(p.Lo), float64(p.Hi)
 		}

@@ -196,7 +196,8 @@ func checkFits(t *testing.T, p *tab, s screen) {
 	}
 	for _, small := range browsertest.Eval[[]string](
 		t, p.ctx, `[...document.querySelectorAll("form button, select, .site a, nav a")]
-		.filter((e) => e.getClientRects().length && e.getBoundingClientRect().height < 24).map((e) => e.textContent.slice(0, 40))`) {
+		.filter((e) => e.getClientRects().length && e.getBoundingClientRect().height < 24)
+		.map((e) => e.textContent.slice(0, 40))`) {
 		t.Errorf("%s: %q is less than 24 pixels high", s.name, small)
 	}
 }
@@ -207,7 +208,8 @@ func checkAccessible(t *testing.T, p *tab, s screen) {
 	found := browsertest.Eval[[]string](
 		t, p.ctx, `axe.run(document, { resultTypes: ["violations"] }).then((r) => r.passes.length < 10
 		? ["only " + r.passes.length + " rules applied"]
-		: r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + v.help + ": " + n.html.slice(0, 160) + " " + (n.any[0]?.message ?? ""))))`)
+		: r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + v.help + ": " + n.html.slice(0, 160) + " " +
+			(n.any[0]?.message ?? ""))))`)
 	for _, text := range found {
 		t.Errorf("%s: %s", s.name, text)
 	}

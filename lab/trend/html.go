@@ -139,7 +139,9 @@ func (t *Trend) charts() (list []drawn) {
 
 func (t *Trend) chart(id string, place result.Cell, devices []string) drawn {
 	d := drawn{Heading: words.Or(words.Capitalised(t.dimensions.Label(place)), "All runs"), Heads: []string{"Run"}}
-	xy := chart.XY{Title: t.Figure() + ": " + d.Heading, XLabel: "Runs in the order of their begin", YLabel: t.Figure(), Reference: math.NaN()}
+	xy := chart.XY{
+		Title: t.Figure() + ": " + d.Heading, XLabel: "Runs in the order of their begin", YLabel: t.Figure(),
+		Reference: math.NaN()}
 	if t.compared() {
 		xy.Y, xy.Reference = chart.Logarithmic, 1
 	}
@@ -147,7 +149,8 @@ func (t *Trend) chart(id string, place result.Cell, devices []string) drawn {
 	for run := range t.Runs {
 		xy.Steps = append(xy.Steps, t.Label(run))
 	}
-	here := slices.DeleteFunc(slices.Clone(t.Series), func(s Series) bool { return s.Cell.Without(result.DUT) != place })
+	elsewhere := func(s Series) bool { return s.Cell.Without(result.DUT) != place }
+	here := slices.DeleteFunc(slices.Clone(t.Series), elsewhere)
 	several := slices.ContainsFunc(here, func(s Series) bool { return s.Group != here[0].Group })
 	for _, s := range here {
 		if !slices.Contains(cells, s.Cell) {

@@ -170,7 +170,24 @@ func (b *bucket) take(now time.Time, bytes float64) {
 	}
 }
 
-// ratesHold offers three times the rate and compares what passes with a token bucket that starts full.
+// offerThrice offers three times a rate for a while, also to the bucket, and waits until what passes has come.
+func offerThrice(t *testing.T, w *World, f *Flow, offered *bucket) {
+	began, sent := time.Now(), int(f.Sent())
+	// A busy machine may take long to offer more than the rate.
+	for long := false; time.Since(began) < 1500*time.Millisecond || !long && w.Packets(t)["rate"] == 0; {
+		long = time.Since(began) > 15*time.Second
+		due := sent + int(3*offered.rate*time.Since(began).Seconds()/rateBytes)
+		for n := min(64, due-int(f.Sent())); n > 0; n-- { // never more at once than fits into queues
+			f.SendSized(rateBytes - headers)
+			offered.take(time.Now(), rateBytes)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	f.Settle()
+}
+
+// ratesHold offers three times the rate and compares what passes with a token bucket that starts full. A path that
+// stands still for longer than its burst, as on a busy machine, loses what the bucket has: then more is offered.
 func ratesHold(t *testing.T, w *World, upward bool) {
 	l := datapath.Limits{UpBps: *rateBps}
 	f, idle := w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -179,22 +196,18 @@ func ratesHold(t *testing.T, w *World, upward bool) {
 	}
 	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits = l })))
 	offered := bucket{rate: float64(*rateBps) / 8, burst: w.path.Burst}
-	began := time.Now()
-	// A busy machine may take long to offer more than the rate.
-	for long := false; time.Since(began) < 1500*time.Millisecond || !long && w.Packets(t)["rate"] == 0; {
-		long = time.Since(began) > 15*time.Second
-		due := int(3 * offered.rate * time.Since(began).Seconds() / rateBytes)
-		for n := min(64, due-int(f.Sent())); n > 0; n-- { // never more at once than fits into queues
-			f.SendSized(rateBytes - headers)
-			offered.take(time.Now(), rateBytes)
+	holds := false
+	for tries := 0; tries < 3 && !holds; tries++ {
+		before, passed := f.Came(), offered.passed
+		offerThrice(t, w, f, &offered)
+		got, want := float64((f.Came()-before)*rateBytes), offered.passed-passed
+		t.Logf("%.0f bytes passed; a token bucket lets %.0f pass", got, want)
+		if holds = got >= 0.97*want; got > 1.03*want {
+			t.Error("more passes than a token bucket lets pass")
 		}
-		time.Sleep(time.Millisecond)
 	}
-	f.Settle()
-	got := float64(f.Came() * rateBytes)
-	t.Logf("%.0f bytes passed; a token bucket lets %.0f pass", got, offered.passed)
-	if got < 0.97*offered.passed || got > 1.03*offered.passed {
-		t.Errorf("%.0f bytes passed, want %.0f", got, offered.passed)
+	if !holds {
+		t.Error("less passes than a token bucket lets pass")
 	}
 	c := w.Counters(t, w.Alice.Addr)
 	if c.DroppedPackets == 0 || c.DroppedPackets+f.Came() > f.Sent() {

@@ -209,7 +209,7 @@ func (n Network) bindPollingThreads(names []string) error {
 		return err
 	}
 	for _, l := range n.Links {
-		if len(threads[l.Name]) == 0 {
+		if len(threads[l.Name]) == 0 && meter.Threaded(l.Name) {
 			return fmt.Errorf("%s has no polling thread that can be seen: %s", l.Name, noPollingThread())
 		}
 		for _, pid := range threads[l.Name] {
@@ -260,8 +260,12 @@ func (l Link) apply() error {
 		return fmt.Errorf("setting it up: %w", err)
 	}
 	// Only a link that is up with GRO on is polled, so this comes last.
-	threaded := filepath.Join("/sys/class/net", l.Name, "threaded")
-	if err := os.WriteFile(threaded, []byte("1"), 0); err != nil {
+	folder := filepath.Join("/sys/class/net", l.Name)
+	err = os.WriteFile(filepath.Join(folder, "threaded"), []byte("1"), 0)
+	if _, none := os.Stat(filepath.Join(folder, "device")); err != nil && none == nil {
+		return nil // its driver cannot, and it is metered in interrupts
+	}
+	if err != nil {
 		return fmt.Errorf("asking for a polling thread (threaded NAPI, Linux 5.12): %w", err)
 	}
 	return nil

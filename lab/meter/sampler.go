@@ -3,12 +3,10 @@ package meter
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"slices"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,7 +14,7 @@ import (
 type Sample struct {
 	MonotonicNs int64             `json:"monotonic_ns"` // the host's clock when the CPU counters were read
 	LinksNs     int64             `json:"links_ns"`     // and when those of the links were
-	NAPI        map[string]Thread `json:"napi"`         // by interface name
+	NAPI        map[string]Thread `json:"napi"`         // by interface name: all that poll it together
 	Processes   []Process         `json:"processes"`    // the host's programs, see Sampler.Counted
 	Links       map[string]Link   `json:"links"`        // by interface name
 	SNMP        SNMP              `json:"snmp"`         // host and clients together
@@ -26,6 +24,8 @@ type Sample struct {
 	CPUs        int               `json:"cpus"`         // of the machine, online
 	AgentNs     int64             `json:"agent_ns"`     // CPU time of the agent itself
 	MeterNs     int64             `json:"meter_ns"`     // CPU time all samples so far have cost
+	// Polling is how links without threads were metered: BySoftirq or ByTicks; empty: all have threads.
+	Polling string `json:"polling,omitempty"`
 }
 
 // Sampler reads the meters of one host. It is not safe for concurrent use.
@@ -47,17 +47,19 @@ type Sampler struct {
 	// Kernel are threads of the kernel that count as well, by their names up to a slash: "kworker", "ksoftirqd".
 	Kernel []string
 
-	napi    map[string]pollingThread
+	napi    map[string][]pollingThread
 	veths   []string              // of IfNames
 	roots   map[Process]*followed // by Process.id
 	kernel  map[Process]Process   // threads of the kernel as they were last read, by Process.id
 	snmp    []*SNMPFile           // the host's, and those of clients with namespaces of their own
 	meterNs int64
+
+	interrupted interrupted // of IfNames: those without threads
 }
 
 // Open finds the polling threads of IfNames; call it when links are up and
-// again when they change. Links without a polling thread are an error: nobody would
-// count their work. After an error nothing is open.
+// again when they change. A link that the kernel was asked to poll by threads and that has none is an error: nobody
+// would count its work. Other links without are metered in interrupts. After an error nothing is open.
 func (s *Sampler) Open() (err error) {
 	s.Close()
 	defer func() {
@@ -69,23 +71,10 @@ func (s *Sampler) Open() (err error) {
 	if err != nil {
 		return err
 	}
-	s.napi = map[string]pollingThread{}
+	s.napi = map[string][]pollingThread{}
 	for _, name := range s.IfNames {
-		if len(tids[name]) != 1 {
-			return fmt.Errorf(
-				"%s has %d NAPI threads, want 1: is threaded NAPI on and GRO not switched off?", name, len(tids[name]))
-		}
-		t, err := openPollingThread(tids[name][0])
-		if err != nil {
+		if err := s.openLink(name, tids[name]); err != nil {
 			return err
-		}
-		s.napi[name] = t
-		link, err := netlink.LinkByName(name)
-		if err != nil {
-			return fmt.Errorf("asking what %s is: %w", name, err)
-		}
-		if link.Type() == "veth" {
-			s.veths = append(s.veths, name)
 		}
 	}
 	if s.Follow {
@@ -105,9 +94,12 @@ func (s *Sampler) AddClients(files []*SNMPFile) { s.snmp = append(s.snmp, files.
 
 // Close releases the open counters.
 func (s *Sampler) Close() {
-	for _, t := range s.napi {
-		t.close()
+	for _, list := range s.napi {
+		for _, t := range list {
+			t.close()
+		}
 	}
+	s.interrupted.close()
 	for _, f := range s.roots {
 		f.close()
 	}
@@ -125,8 +117,8 @@ func (s *Sampler) Sample() (Sample, error) {
 	before := ThreadNs()
 	out := Sample{NAPI: map[string]Thread{}, MonotonicNs: MonotonicNs()}
 	var errs []error
-	for name, t := range s.napi {
-		th, err := t.read()
+	for name, list := range s.napi {
+		th, err := readThreads(list)
 		errs = append(errs, err)
 		out.NAPI[name] = th
 	}
@@ -153,7 +145,7 @@ func (s *Sampler) Sample() (Sample, error) {
 			out.Unused[n] = st.Idle + st.IOWait + st.Steal
 		}
 	}
-	errs = append(errs, err)
+	errs = append(errs, err, s.interrupted.read(&out))
 	s.meterNs += ThreadNs() - before
 	out.MeterNs, out.AgentNs = s.meterNs, clockNs(unix.CLOCK_PROCESS_CPUTIME_ID)
 	return out, errors.Join(errs...)

@@ -24,6 +24,9 @@ func (s Stat) Total() int64 {
 	return s.User + s.Nice + s.System + s.Idle + s.IOWait + s.IRQ + s.SoftIRQ + s.Steal
 }
 
+// BusyNs is the time in which something ran here, nanoseconds.
+func (s Stat) BusyNs() int64 { return (s.Total() - s.Idle - s.IOWait - s.Steal) * tick }
+
 // ParseProcStat reads the text of /proc/stat: the line of all CPUs together and those of
 // each CPU.
 func ParseProcStat(text string) (all Stat, cpus map[int]Stat, err error) {

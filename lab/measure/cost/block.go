@@ -136,6 +136,7 @@ func (b *openBlock) stretch(ctx context.Context, cell result.Cell, todo []int) (
 	if err != nil {
 		return s, err
 	}
+	b.NotePolling(before)
 	warm := func() (err error) {
 		if len(b.stay.Stretches) == 0 {
 			before, err = device.SampleRouters(ctx)

@@ -37,6 +37,10 @@ const (
 	LeaveCPU = "leave_core_pct"
 )
 
+// RouterOfBusy is, in records, the router's CPU time over the time that its machine's CPUs were busy by the ticks of
+// /proc/stat: what the meter saw, beside what studies read. With nothing else on the machine it is about 1.
+const RouterOfBusy = "router_of_busy"
+
 // WaitedForOthers is, in records, what side.WaitedForOthers says.
 const WaitedForOthers = "waited_for_others"
 

@@ -152,6 +152,9 @@ func (s *lab) measurement(a, b bench.Snapshot) Measurement {
 		NAPINs:        router.NAPINs, ProcessNs: router.ProcessNs, WaitNs: router.WaitNs, ThreadNs: router.ThreadNs,
 		RoleNs: bench.Roles(a, b), Metrics: map[string]float64{},
 	}
+	if busy := b.Router.Stat.Sub(a.Router.Stat).BusyNs(); busy > 0 {
+		m.Metrics[RouterOfBusy] = float64(router.NAPINs+router.ProcessNs) / float64(busy)
+	}
 	if b.Slow != nil {
 		m.Metrics[result.RouterShare] = bench.RouterShare(a, b)
 	}

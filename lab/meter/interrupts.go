@@ -1,0 +1,138 @@
+package meter
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/gateweigh/gateweigh/lab/softirq"
+)
+
+// How links without polling threads are metered, in Sample.Polling.
+const (
+	// BySoftirq is exact, by the kernel's tracepoints: the softirq's polls of the link, and the handlers of its device's
+	// interrupts.
+	BySoftirq = "softirq"
+	// ByTicks is sampled: the interrupt and softirq time of all CPUs in /proc/stat, whatever caused it.
+	ByTicks = "ticks"
+)
+
+// Threaded reports whether the kernel was asked to poll a link by threads.
+func Threaded(ifname string) bool {
+	text, err := os.ReadFile(filepath.Join("/sys/class/net", ifname, "threaded"))
+	return err == nil && strings.TrimSpace(string(text)) == "1"
+}
+
+// interrupted are links that are polled in interrupts.
+type interrupted struct {
+	meter *softirq.Meter  // nil: by ticks
+	why   error           // there is no meter
+	links map[string]port // by name
+	first string          // of the links: what ticks count is its
+}
+
+// port is what interrupts do for a link.
+type port struct {
+	index int
+	irqs  []int // of its device
+}
+
+// add begins to meter a link.
+func (in *interrupted) add(name string, index int) {
+	if in.links == nil {
+		in.links = map[string]port{}
+		in.meter, in.why = softirq.Open()
+	}
+	in.links[name] = port{index, softirq.InterruptsOf(name)}
+	if in.first == "" || name < in.first {
+		in.first = name
+	}
+}
+
+// polling is Sample.Polling.
+func (in *interrupted) polling() string {
+	switch {
+	case in.links == nil:
+		return ""
+	case in.meter == nil:
+		return ByTicks
+	}
+	return BySoftirq
+}
+
+// read adds the time of each link to a sample, as a thread's without an id. stat is of the same moment.
+func (in *interrupted) read(out *Sample) error {
+	var errs []error
+	for name, p := range in.links {
+		var t Thread
+		switch {
+		case in.meter != nil:
+			w, err := in.meter.Link(p.index)
+			errs = append(errs, err)
+			t.RunNs, t.Slices = w.Ns, w.Times
+			for _, number := range p.irqs {
+				w, err := in.meter.Interrupt(number)
+				errs = append(errs, err)
+				t.RunNs += w.Ns
+			}
+		case name == in.first:
+			t.RunNs = (out.Stat.IRQ + out.Stat.SoftIRQ) * tick
+		}
+		out.NAPI[name] = t
+	}
+	out.Polling = in.polling()
+	return errors.Join(errs...)
+}
+
+// tick of /proc/stat, nanoseconds.
+const tick = 10_000_000
+
+func (in *interrupted) close() {
+	if in.meter != nil {
+		in.meter.Close()
+	}
+	*in = interrupted{}
+}
+
+// openLink finds what polls a link: its threads, one for each of its queues, or interrupts.
+func (s *Sampler) openLink(name string, tids []int) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("asking what %s is: %w", name, err)
+	}
+	if link.Type() == "veth" {
+		s.veths = append(s.veths, name)
+	}
+	switch threaded := Threaded(name); {
+	case len(tids) == 0 && threaded:
+		return fmt.Errorf("%s has no NAPI thread: is GRO switched off?", name)
+	case len(tids) == 0:
+		s.interrupted.add(name, link.Attrs().Index)
+	}
+	for _, tid := range tids {
+		t, err := openPollingThread(tid)
+		if err != nil {
+			return err
+		}
+		s.napi[name] = append(s.napi[name], t)
+	}
+	return nil
+}
+
+// readThreads is the sum of a link's polling threads, with the id of the first.
+func readThreads(list []pollingThread) (sum Thread, err error) {
+	for _, t := range list {
+		one, err := t.read()
+		if err != nil {
+			return sum, err
+		}
+		sum.TID = cmp.Or(sum.TID, one.TID)
+		sum.RunNs, sum.WaitNs, sum.Slices = sum.RunNs+one.RunNs, sum.WaitNs+one.WaitNs, sum.Slices+one.Slices
+	}
+	return sum, nil
+}

@@ -1,0 +1,85 @@
+package meter
+
+import (
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/internal/netnstest"
+)
+
+// TestInterruptsAgainstThreads: a router's links are metered whether threads poll them or interrupts do, and the same
+// packets are the same work. How much time each says is printed, for docs/validation.md.
+func TestInterruptsAgainstThreads(t *testing.T) {
+	client, router, server := netnstest.NewSpace(t), netnstest.NewSpace(t), netnstest.NewSpace(t)
+	router.Run(t, `ip link add mslan type veth peer name mscli netns $client
+ip link add mswan type veth peer name mssrv netns $server
+for port in mslan mswan; do ethtool -K $port gro on >/dev/null; ip link set $port up; done
+ip addr add 10.9.1.1/24 dev mslan; ip addr add 10.9.2.1/24 dev mswan; sysctl -qw net.ipv4.ip_forward=1`,
+		fmt.Sprintf("client=%d", client.TID()), fmt.Sprintf("server=%d", server.TID()))
+	client.Run(t, "ethtool -K mscli tso off >/dev/null; ip addr add 10.9.1.2/24 dev mscli; ip link set mscli up; ip route add default via 10.9.1.1")
+	server.Run(t, "ip addr add 10.9.2.2/24 dev mssrv; ip link set mssrv up; ip route add default via 10.9.2.1")
+	// What a link with segmentation sends, the other end takes without a poll of its own.
+	for _, threads := range []bool{false, true, false} {
+		set := "0"
+		if threads {
+			set = "1"
+		}
+		router.Run(t, "unshare -m sh -ec 'mount -t sysfs none /sys; for port in mslan mswan; do "+
+			"echo "+set+" > /sys/class/net/$port/threaded; done'")
+		router.Do(func() { checkPolls(t, client, threads) })
+	}
+}
+
+// checkPolls sends packets through the router, in whose namespace it runs.
+func checkPolls(t *testing.T, client *netnstest.Space, threads bool) {
+	const packets = 20_000
+	s := Sampler{IfNames: []string{"mslan", "mswan"}}
+	if err := s.Open(); err != nil {
+		t.Error(err)
+		return
+	}
+	defer s.Close()
+	before, err := s.Sample()
+	if err == nil {
+		client.Do(func() { err = send(packets) })
+	}
+	var after Sample
+	took := func() int64 { return after.Links["mslan"].Sub(before.Links["mslan"]).RxPackets }
+	netnstest.Until(t, "the router to have the packets", func() bool {
+		if err == nil {
+			after, err = s.Sample()
+		}
+		return err != nil || took() >= packets
+	})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if counts := after.Polling == BySoftirq; counts == threads {
+		t.Errorf("threads %v: links are metered by %q", threads, after.Polling)
+	}
+	in := after.NAPI["mslan"]
+	if ns := in.RunNs - before.NAPI["mslan"].RunNs; ns <= 0 || in.Slices <= before.NAPI["mslan"].Slices {
+		t.Errorf("threads %v: %d ns for %d packets in %d polls", threads, ns, packets, in.Slices)
+	} else {
+		t.Logf("threads %v: %d ns a packet", threads, ns/took())
+	}
+}
+
+// send sends datagrams to the server.
+func send(packets int) error {
+	conn, err := net.Dial("udp", "10.9.2.2:9")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	datagram := make([]byte, 1000)
+	for range packets {
+		// An error: the server has refused an earlier datagram. This one is not sent.
+		if _, err := conn.Write(datagram); err != nil {
+			_, _ = conn.Write(datagram)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+// Package softirq meters links that are polled in interrupts: drivers without threads for it, or kernels. The time is
+// exact, by the kernel's tracepoints, and of each link by itself. It contains what the hypervisor took meanwhile.
+package softirq
+
+//go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -type port -type work -cflags "-O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu" programs softirq.bpf.c
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// Work is what was done so far.
+type Work struct {
+	Ns     int64 // time, nanoseconds
+	Times  int64 // polls of a link, or calls of a handler
+	Frames int64 // that polls have taken; 0 of handlers
+}
+
+// Meter meters all links and interrupts of the machine while it is open.
+type Meter struct {
+	objs  programsObjects
+	hooks []link.Link
+	netns uint32
+}
+
+// Open begins to meter. Links are those of the calling thread's network namespace. It takes root, or CAP_BPF and
+// CAP_PERFMON, and a kernel with BTF.
+func Open() (_ *Meter, err error) {
+	m := &Meter{}
+	defer func() {
+		if err != nil {
+			m.Close()
+			err = fmt.Errorf("metering interrupts: %w", err)
+		}
+	}()
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
+		return nil, fmt.Errorf("looking for the network namespace: %w", err)
+	}
+	m.netns = uint32(st.Ino)
+	if err := loadProgramsObjects(&m.objs, nil); err != nil {
+		return nil, fmt.Errorf("loading its programs: %w", err)
+	}
+	for name, program := range map[string]*ebpf.Program{
+		"softirq_entry": m.objs.SoftirqEntry, "softirq_exit": m.objs.SoftirqExit, "napi_poll": m.objs.NapiPoll,
+		"irq_handler_entry": m.objs.IrqEntry, "irq_handler_exit": m.objs.IrqExit,
+	} {
+		hook, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: name, Program: program})
+		if err != nil {
+			return nil, fmt.Errorf("attaching to %s: %w", name, err)
+		}
+		m.hooks = append(m.hooks, hook)
+	}
+	return m, nil
+}
+
+// Link is the work of a link's polls in interrupts, on all CPUs. Polls by threads are not in it.
+func (m *Meter) Link(ifindex int) (Work, error) {
+	return read(m.objs.Polled, programsPort{Ifindex: uint32(ifindex), Netns: m.netns})
+}
+
+// Interrupt is the work of an interrupt's handlers, on all CPUs.
+func (m *Meter) Interrupt(number int) (Work, error) { return read(m.objs.Handled, uint32(number)) }
+
+// read sums a map's entry up over the CPUs; one that is not there has done nothing.
+func read(of *ebpf.Map, key any) (sum Work, err error) {
+	var each []programsWork
+	if err := of.Lookup(key, &each); errors.Is(err, ebpf.ErrKeyNotExist) {
+		return sum, nil
+	} else if err != nil {
+		return sum, fmt.Errorf("reading what interrupts did: %w", err)
+	}
+	for _, w := range each {
+		sum.Ns, sum.Times, sum.Frames = sum.Ns+int64(w.Ns), sum.Times+int64(w.Times), sum.Frames+int64(w.Frames)
+	}
+	return sum, nil
+}
+
+// Close ends it. Twice is harmless.
+func (m *Meter) Close() {
+	for _, h := range m.hooks {
+		h.Close()
+	}
+	m.hooks = nil
+	m.objs.Close()
+}
+
+// InterruptsOf are the interrupts of an interface's device; none of one that is no hardware.
+func InterruptsOf(ifname string) (numbers []int) {
+	entries, err := os.ReadDir(filepath.Join("/sys/class/net", ifname, "device/msi_irqs"))
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}

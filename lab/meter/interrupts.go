@@ -108,10 +108,11 @@ func (s *Sampler) openLink(name string, tids []int) error {
 	if link.Type() == "veth" {
 		s.veths = append(s.veths, name)
 	}
-	switch threaded := Threaded(name); {
-	case len(tids) == 0 && threaded:
-		return fmt.Errorf("%s has no NAPI thread: is GRO switched off?", name)
-	case len(tids) == 0:
+	if len(tids) == 0 {
+		_, soft := os.Stat(filepath.Join("/sys/class/net", name, "device"))
+		if Threaded(name) || soft != nil && link.Type() != "veth" {
+			return fmt.Errorf("%s has 0 NAPI threads: is threaded NAPI on and GRO not switched off?", name)
+		}
 		s.interrupted.add(name, link.Attrs().Index)
 	}
 	for _, tid := range tids {

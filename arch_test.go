@@ -166,7 +166,8 @@ var allowedImports = map[string][]string{
 	// a figure over many runs
 	"lab/trend": {"lab/analysis", "lab/compare", "lab/report", "lab/report/chart", "lab/result", "lab/words"},
 	// shows all this to browsers, and reads folders only
-	"lab/live": {"lab/analysis", "lab/archive", "lab/compare", "lab/measure", "lab/report", "lab/result", "lab/studies",
+	"lab/live": {"lab/analysis", "lab/archive", "lab/campaign",
+		"lab/compare", "lab/measure", "lab/report", "lab/result", "lab/studies",
 		"lab/trend", "lab/words", "quote"},
 
 	// Writes the generated pages of the manual.

@@ -153,6 +153,7 @@ func folder(t *testing.T) (root string) {
 	if err := os.WriteFile(filepath.Join(damaged, result.EnvironmentFile), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	spreadOut(t, filepath.Join(root, "nodes"))
 	return root
 }
 
@@ -167,7 +168,7 @@ func TestPagesInABrowser(t *testing.T) {
 	for name, address := range map[string]string{
 		"list": "/", "run": "/run?run=20260306T090000Z-quick", "broken": "/run?run=20260302T110000Z-quick",
 		"compare": "/compare?run=20260301T090000Z-quick&run=20260305T090000Z-quick", "trend": "/trend?experiment=quick",
-		"trends": "/trend", "damaged": "/run?run=damaged", "nothing": "/run?run=nothing",
+		"trends": "/trend", "campaign": "/campaign", "damaged": "/run?run=damaged", "nothing": "/run?run=nothing",
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newTab(t, browser, server)

@@ -148,6 +148,7 @@ func TestPages(t *testing.T) {
 		}
 		f.Close()
 	}
+	spreadOut(t, at("nodes"))
 	server := serve(t, live.Config{Dir: root})
 	for _, tt := range []struct {
 		address string
@@ -184,6 +185,9 @@ func TestPages(t *testing.T) {
 		{"/trend?experiment=quick", 200, []string{"quick, its course", "<svg", "Left out", "no version"}, ""},
 		{"/trend?experiment=quick&metric=nothing", 422, []string{"no metric is called"}, ""},
 		{"/trend?experiment=none", 422, []string{"No course"}, ""},
+		{"/campaign", 200, []string{"nodes", "1 of 4 shares done", "1 running", "1 failed", "n2", "the device left"}, ""},
+		{"/campaign?campaign=nodes", 200, []string{"quick (8 blocks)", "quick 2"}, ""},
+		{"/campaign?campaign=../nodes", 404, []string{"There is no campaign"}, ""},
 		{"/page.css", 200, []string{"--page"}, ""},
 		{"/live.js", 200, []string{"EventSource"}, ""},
 		{"/metrics", 200, []string{`gateweigh_runs{state="finished"} 4`,
@@ -209,6 +213,27 @@ func TestPages(t *testing.T) {
 	}
 	if answer, err := server.Client().Post(server.URL+"/", "text/plain", nil); err != nil || answer.StatusCode != 405 {
 		t.Errorf("POST: %v, %v", answer, err)
+	}
+}
+
+// spreadOut makes a campaign's folder, as it is while nodes carry out its shares.
+func spreadOut(t *testing.T, dir string) {
+	t.Helper()
+	for name, text := range map[string]string{
+		"campaign.json": `{"version":1,"id":"x","begun":"2026-01-01T00:00:00Z",
+			"parts":[{"name":"quick","shares":4,"blocks":8}]}`,
+		"blocks/quick/00000-0/attempt.json": `{"node":"n1"}`, "blocks/quick/00000-0/end.json": `{"accepted":4}`,
+		"blocks/quick/00001-0/attempt.json": `{"node":"n2"}`,
+		"blocks/quick/00001-0/end.json":     `{"error":"the device left"}`,
+		"blocks/quick/00002-0/attempt.json": `{"node":"n2"}`,
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

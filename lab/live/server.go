@@ -67,6 +67,7 @@ func New(cfg Config) (*Server, error) {
 	s.mux.HandleFunc("GET /run", s.run)
 	s.mux.HandleFunc("GET /compare", s.compare)
 	s.mux.HandleFunc("GET /trend", s.trend)
+	s.mux.HandleFunc("GET /campaign", s.campaign)
 	s.mux.HandleFunc("GET /events", s.events)
 	s.mux.HandleFunc("GET /metrics", s.metrics)
 	for _, file := range assets {
@@ -157,7 +158,9 @@ func (s *Server) site(here string) *report.Site {
 			site.Scripts = append(site.Scripts, file.address)
 		}
 	}
-	for _, link := range []report.Link{{Name: "Runs", Address: "/"}, {Name: "Trends", Address: "/trend"}} {
+	links := []report.Link{{Name: "Runs", Address: "/"}, {Name: "Trends", Address: "/trend"},
+		{Name: "Campaigns", Address: "/campaign"}}
+	for _, link := range links {
 		link.Here = link.Address == here
 		site.Links = append(site.Links, link)
 	}

@@ -1,4 +1,4 @@
-package analysis_test
+package cost_test
 
 import (
 	"math"
@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -42,7 +41,7 @@ func TestRoundsCover(t *testing.T) {
 	const runs = 1000
 	hits := map[string]int{}
 	for range runs {
-		s := measure.Summarise(interleavedRun(random), analysis.Options{})
+		s := cost.Measure{}.Summarise(interleavedRun(random), analysis.Options{})
 		if len(s.Cells) != 2 || s.Unit != "round" {
 			t.Fatalf("%d cells, intervals over %s", len(s.Cells), s.Unit)
 		}
@@ -72,7 +71,7 @@ func TestRoundWithoutClean(t *testing.T) {
 			run.Trials[i].Sitting = 1
 		}
 	}
-	s := measure.Summarise(run, analysis.Options{})
+	s := cost.Measure{}.Summarise(run, analysis.Options{})
 	for _, c := range s.Cells {
 		if want := map[string]int{"equal": 5, "dear": 4}[c.DUT()]; c.Blocks != want {
 			t.Errorf("%s has %d rounds, want %d", c.DUT(), c.Blocks, want)

@@ -146,7 +146,7 @@ func (m *Machines) boot(t testing.TB, name, address string) {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		cmd.Wait()
 		if t.Failed() {
-			t.Logf("the end of what sshd of %s says: %s", name, said.Bytes()[max(0, said.Len()-500):])
+			t.Logf("the end of what sshd of %s says: %s", name, said.Bytes()[max(0, said.Len()-150):])
 		}
 	})
 	ready := make([]byte, len("ready\n"))
@@ -211,9 +211,39 @@ func (m *Machines) Look(t testing.TB, name string) string {
 	return m.Run(t, name, lookScript)
 }
 
+// Restored waits until a machine looks as it did before: the kernel removes namespaces that programs left a moment
+// later.
+func (m *Machines) Restored(t testing.TB, name, before string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		after := m.Look(t, name)
+		if after == before {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%s is not as it was:\n%s", name, Difference(before, after))
+			return
+		}
+	}
+}
+
+// Difference are the lines that one text has and the other lacks.
+func Difference(before, after string) string {
+	var lines []string
+	for i, pair := range [2][2]string{{before, after}, {after, before}} {
+		for line := range strings.Lines(pair[0]) {
+			if !strings.Contains(pair[1], line) {
+				lines = append(lines, []string{"- ", "+ "}[i]+line)
+			}
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// An interface that has never been up has no queue, and afterwards the queue "noqueue".
 const lookScript = `set +e
-{ ip -d link; ip addr; } | sed "s/ state [A-Z]*//; s/NO-CARRIER,//"
-ip route show table all; ip -6 route show table all; tc qdisc; nft list ruleset
+{ ip -d link; ip addr; } | sed "s/ state [A-Z]*//; s/NO-CARRIER,//; s/ qdisc noop / qdisc noqueue /"
+ip route show table all; ip -6 route show table all; tc qdisc | grep -v noqueue; nft list ruleset
 for i in $(ls /sys/class/net); do
 [ $i = lo ] || { ethtool -k $i; echo threaded $(cat /sys/class/net/$i/threaded); }
 done

@@ -1,7 +1,6 @@
 package backend_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/internal/sshtest"
@@ -53,21 +52,6 @@ echo 1 >/sys/class/net/rlan/threaded`)
 		t.Error(err)
 	}
 	for _, name := range sshtest.Names {
-		if after := m.Look(t, name); after != before[name] {
-			t.Errorf("%s is not as it was:\n%s", name, difference(before[name], after))
-		}
+		m.Restored(t, name, before[name])
 	}
-}
-
-// difference are the lines that one text has and the other lacks.
-func difference(before, after string) string {
-	var lines []string
-	for i, pair := range [2][2]string{{before, after}, {after, before}} {
-		for line := range strings.Lines(pair[0]) {
-			if !strings.Contains(pair[1], line) {
-				lines = append(lines, []string{"- ", "+ "}[i]+line)
-			}
-		}
-	}
-	return strings.Join(lines, "")
 }

@@ -117,9 +117,7 @@ func refusedMachines(t *testing.T, m *sshtest.Machines) {
 			}
 		})
 	}
-	if after := m.Look(t, "router"); after != before {
-		t.Errorf("the router is not as it was:\n%s", difference(before, after))
-	}
+	m.Restored(t, "router", before)
 }
 
 // ends are ways in which a host ends, each a script on the router or beside it.
@@ -171,7 +169,7 @@ ip route add 10.7.0.0/16 via 10.6.0.9 dev rlan; ethtool -K rwan gro on`)
 			after := ""
 			defer func() {
 				if t.Failed() {
-					t.Logf("the machine is not as it was:\n%s", difference(before, after))
+					t.Logf("the machine is not as it was:\n%s", sshtest.Difference(before, after))
 				}
 			}()
 			labtest.Await(t, "the machine as it was", func() bool {

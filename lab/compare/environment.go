@@ -40,10 +40,20 @@ var environmentFields = []struct {
 	{"virtualisation", true, func(e result.Environment) string { return e.Virtualisation }},
 	{"virtual machine", true, machineOf},
 	{"speed of the routers' CPU", true, func(e result.Environment) string { return speed(e.RouterSpeed) }},
+	{"machines", true, machines},
 	{"placement", true, func(e result.Environment) string { return e.Placement }},
 	{"link settings", false, func(e result.Environment) string { return strings.Join(e.Offloads, "; ") }},
 	{"gateweigh version", false, func(e result.Environment) string { return e.GateweighVersion }},
 	{"gateweigh program (SHA-256)", false, func(e result.Environment) string { return shortHash(e.GateweighSHA256) }},
+}
+
+// machines are those of a run on several.
+func machines(e result.Environment) string {
+	var list []string
+	for _, host := range slices.Sorted(maps.Keys(e.Machines)) {
+		list = append(list, host+" "+e.Machines[host].String())
+	}
+	return strings.Join(list, "; ")
 }
 
 // Differences lists what differs between two runs, the machine first; same

@@ -108,7 +108,7 @@ func (p *portal) write(ctx context.Context, h Host, data any, names ...string) e
 
 // radiusNeeds are the programs of the RADIUS server and of looking whether it listens.
 var radiusNeeds = []Need{
-	{Program: "freeradius", Package: "freeradius", Why: "the clients' accounts (RADIUS)"},
+	{Program: "freeradius", Package: "freeradius", Why: "the clients' accounts (RADIUS)", On: "server"},
 	{Program: "ss", Package: "iproute2", Why: "seeing daemons listen"},
 }
 

@@ -193,6 +193,10 @@ func (s State) linkSteps(link netlink.Link) []step {
 		flag("promiscuous", link, unix.IFF_PROMISC, s.Promisc, netlink.SetPromiscOn, netlink.SetPromiscOff),
 		flag("all multicast", link, unix.IFF_ALLMULTI, s.AllMulti, netlink.LinkSetAllmulticastOn,
 			netlink.LinkSetAllmulticastOff),
+		// Clients have left while it was moved: an interface that cannot filter is told of it when it comes up.
+		{"filters", attrs.Promisc > s.Filters && !s.Up, func() error {
+			return errors.Join(netlink.LinkSetUp(link), netlink.LinkSetDown(link))
+		}},
 		{"settings", true, s.setSysctls},
 	}
 }

@@ -31,6 +31,7 @@ type State struct {
 	Threaded string `json:"threaded"` // what /sys/class/net/NAME/threaded says; empty: the kernel has no such file
 
 	Promisc  bool              `json:"promisc"`
+	Filters  int               `json:"promiscuity"` // how many ask for all frames
 	AllMulti bool              `json:"all_multi"`
 	Features map[string]bool   `json:"features"` // offloads that can be changed, by ethtool's names
 	Sysctls  map[string]string `json:"sysctls"`  // of the interface, by their files below /proc/sys/net
@@ -96,7 +97,7 @@ func Read(name string) (State, error) {
 		Name: name, Lent: LentName(name), Up: attrs.Flags&net.FlagUp != 0, MTU: attrs.MTU, MAC: attrs.HardwareAddr.String(),
 		TxQLen: attrs.TxQLen, GROMax: attrs.GROMaxSize, GROMaxV4: attrs.GROIPv4MaxSize, GSOMax: attrs.GSOMaxSize,
 		Promisc: attrs.RawFlags&unix.IFF_PROMISC != 0, AllMulti: attrs.RawFlags&unix.IFF_ALLMULTI != 0,
-		Sysctls: sysctls(name),
+		Filters: attrs.Promisc, Sysctls: sysctls(name),
 	}
 	s.Threaded = text(threadedFile(name))
 	if s.Features, err = features(name); err != nil {

@@ -325,6 +325,9 @@ func facts(env result.Environment) []fact {
 		{"gateweigh", env.GateweighVersion},
 		{"SHA-256 of its binary", env.GateweighSHA256},
 	}
+	for _, host := range slices.Sorted(maps.Keys(env.Machines)) {
+		all = append(all, fact{"Machine of " + host, env.Machines[host].String()})
+	}
 	for _, list := range []map[string]string{env.Tools, env.Sysctls} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			all = append(all, fact{name, list[name]})

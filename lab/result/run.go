@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gateweigh/gateweigh/textfile"
@@ -54,6 +55,10 @@ type Environment struct {
 	MemoryMiB      int64  `json:"memory_mib"`               // the machine's
 	Virtualisation string `json:"virtualisation,omitempty"` // "kvm", "none", ""
 
+	// Machines are those of the labs' hosts, by the hosts' names, where there are several; kernel, CPU and memory above
+	// are then the router's.
+	Machines map[string]Site `json:"machines,omitempty"`
+
 	// VM is set when the lab ran in a virtual machine: kernel, CPU and memory above are then the guest's.
 	VM *VM `json:"vm,omitempty"`
 	// LoadsDividedBy is what the experiment's loads were divided by for an emulated CPU, 0: nothing.
@@ -82,6 +87,28 @@ type Node struct {
 	CPUModel  string `json:"cpu_model"`  // /proc/cpuinfo
 	CPUs      int    `json:"cpus"`       // online, logical
 	MemoryMiB int64  `json:"memory_mib"` // the machine's
+}
+
+// Site is a machine that carries a host of the labs.
+type Site struct {
+	Address        string   `json:"address"` // as ssh takes it
+	Kernel         string   `json:"kernel"`  // uname release and version
+	Arch           string   `json:"arch"`
+	CPUModel       string   `json:"cpu_model"`
+	CPUs           int      `json:"cpus"` // online, logical
+	Uses           []int    `json:"uses"` // CPUs of the host
+	Governors      []string `json:"governors,omitempty"`
+	MemoryMiB      int64    `json:"memory_mib"`
+	Virtualisation string   `json:"virtualisation,omitempty"`
+	AgentSHA256    string   `json:"agent_sha256"`
+	Interfaces     []string `json:"interfaces"` // of the labs, by their names on the machine
+}
+
+// String is the machine in a line.
+func (s Site) String() string {
+	return fmt.Sprintf(
+		"%s: %s %s, CPUs %v of %d, %d MiB, %s, interfaces %s", s.Address, s.CPUModel, s.Arch, s.Uses, s.CPUs,
+		s.MemoryMiB, s.Kernel, strings.Join(s.Interfaces, ", "))
 }
 
 // Sides says what clients and traffic of the two labs of a pair had not in common.

@@ -18,6 +18,9 @@ import (
 
 // open opens the run's backend.
 func (c Config) open(ctx context.Context) (backend.Backend, error) {
+	if c.VM != nil && c.Experiment.Backend.Remote() {
+		return nil, c.Experiment.Blame("backend.kind", "a guest of --kernel reaches no other machines: measure without")
+	}
 	open := c.Backend
 	if open == nil {
 		open = OpenFor(c.Experiment)

@@ -35,6 +35,9 @@ type Demand struct {
 	Lab        topology.Size     // of each of them, without clients
 	// Enters is that each device enters its clients into the neighbour table itself.
 	Enters bool
+	// Apart is the kind of the one host that the machine carries: only clients take namespaces and memory of theirs.
+	// Empty: it carries all hosts.
+	Apart string
 }
 
 // DemandOf is the demand of an experiment, guests included.
@@ -81,6 +84,9 @@ func (d Demand) Files() (n int64) {
 // Neighbours is the number of entries that the kernel learns for the machine's neighbour
 // table. Where labs are compared, a block of two clean routers is the largest, and no device enters their clients.
 func (d Demand) Neighbours() int64 {
+	if d.Apart != "" && d.Apart != onRouter {
+		return int64(d.Lab.Neighbours)
+	}
 	entered, alone := bench.EntersNeighbours(d.Sides...), len(d.Sides) == 1
 	return d.sum(d.Lab.Neighbours, func(s experiment.Side) int {
 		k := client.KindOf(s.Client)
@@ -94,6 +100,9 @@ func (d Demand) Neighbours() int64 {
 // Namespaces is the number of network namespaces.
 func (d Demand) Namespaces() int64 {
 	return d.sum(d.Lab.Hosts, func(s experiment.Side) int {
+		if d.Apart != "" && d.Apart != onClient {
+			return 0
+		}
 		return client.KindOf(s.Client).Needs.Namespaces * s.Clients
 	})
 }
@@ -101,6 +110,9 @@ func (d Demand) Namespaces() int64 {
 // MemoryKiB is the memory of programs and of the kernel.
 func (d Demand) MemoryKiB() int64 {
 	return d.sum(d.Lab.Hosts*MemoryPerHost<<10, func(s experiment.Side) int {
+		if d.Apart != "" && d.Apart != onClient {
+			return 0
+		}
 		return client.KindOf(s.Client).Needs.KiB * s.Clients
 	})
 }

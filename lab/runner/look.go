@@ -23,7 +23,7 @@ func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(
 	if i < 0 {
 		return fmt.Errorf("%s measures no device %q", e.Name, device)
 	}
-	unlock, err := LockMachine("of a shell")
+	unlock, err := lockForShell(e)
 	if err != nil {
 		return err
 	}
@@ -68,4 +68,13 @@ func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(
 	var left error
 	err = bench.End(ctx, nil, func(err error) { left = err }, lab)
 	return errors.Join(err, left)
+}
+
+// lockForShell is LockMachine for a shell, which enters hosts of this machine alone.
+func lockForShell(e *experiment.Experiment) (unlock func(), err error) {
+	if e.Backend.Remote() {
+		return nil, e.Blame("backend.kind",
+			"a shell enters hosts of this machine, and these are on others: leave [backend] out")
+	}
+	return LockMachine("of a shell")
 }

@@ -81,11 +81,17 @@ var errNoRoot = errors.New(
 // checkMachine says what the experiment needs and the machine lacks, all at once.
 func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experiment, d Demand) (
 	machine.Machine, error) {
+	return checkSite(ctx, agent, e, d, "")
+}
+
+// checkSite is checkMachine for a machine that carries hosts of a kind; "": it carries all.
+func checkSite(ctx context.Context, agent machineAgent, e *experiment.Experiment, d Demand, kind string) (
+	machine.Machine, error) {
 	m, err := agent.Machine(ctx)
 	if err != nil {
 		return m, fmt.Errorf("looking at the machine: %w", err)
 	}
-	needs := Needs(e)
+	needs := needsOn(Needs(e), kind)
 	found, err := agent.Find(ctx, machine.Query{Needs: needs})
 	if err != nil {
 		return m, fmt.Errorf("looking for programs: %w", err)
@@ -154,7 +160,7 @@ func fits(e *experiment.Experiment, name string, t dut.Traits) error {
 // environment describes machine and run.
 func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 	cfg, m := s.cfg, s.found
-	programs, err := tools(ctx, s.Machine, cfg.Experiment)
+	programs, err := tools(ctx, s.sites, cfg.Experiment)
 	if err != nil {
 		return result.Environment{}, err
 	}
@@ -167,7 +173,8 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, VM: cfg.VM,
 		LoadsDividedBy: s.Experiment.LoadsDividedBy, Placement: s.Placement.String(),
 		Offloads: offloads(cfg.Experiment), Tools: programs,
-		Sysctls: topology.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
+		Machines: sitesOf(cfg.Experiment, s.foundOn),
+		Sysctls:  topology.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
 	}
 	if env.Inputs, err = inputs(cfg.Experiment); err != nil {
 		return env, err

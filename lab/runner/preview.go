@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/scratch"
 	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
@@ -89,19 +89,16 @@ const (
 // of a lab; it needs no rights. Open is the backend's; nil: namespaces of this machine.
 func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open backend.Open) (p Preview, err error) {
 	cfg := Config{Measure: m, Experiment: e, Backend: open}
-	hosts, err := cfg.open(ctx)
+	hosts, on, done, err := cfg.look(ctx)
 	if err != nil {
 		return p, err
 	}
-	agent, err := hosts.Machine(ctx)
-	if err != nil {
-		return p, err
-	}
-	defer agent.Stop()
+	defer done()
+	agent := on.router
 	can := hosts.Describe()
 	e, note, unfit := Fit(can, e)
 	demand := DemandOf(e)
-	found, lacks := checkMachine(ctx, agent, e, demand)
+	found, _, lacks := on.check(ctx, e, demand, can.AtOnce)
 	outlook, err := Foresee(ctx, agent, can.CPUs)
 	if err != nil {
 		return p, err
@@ -116,10 +113,10 @@ func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open ba
 		}
 	}
 	p.Limits = limitsHere(found, demand)
-	if p.Hosts, err = hostNeeds(ctx, agent, e); err != nil {
+	if p.Hosts, err = hostNeeds(ctx, on, e); err != nil {
 		return p, err
 	}
-	s := &Session{Experiment: e, Machine: agent, cfg: cfg}
+	s := &Session{Experiment: e, Machine: agent, sites: on, cfg: cfg}
 	for _, name := range e.DUTs {
 		here, err := s.deviceHere(ctx, name)
 		if err != nil {
@@ -134,6 +131,27 @@ func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open ba
 		return slices.ContainsFunc(p.Devices, func(d DeviceHere) bool { return d.Name == name && d.Here })
 	}))
 	return p, nil
+}
+
+// look opens the backend and its machines, without a run's folder, until done.
+func (c Config) look(ctx context.Context) (hosts backend.Backend, on sites, done func(), err error) {
+	folder, remove, err := scratch.New(scratch.Doctor) // for what agents say
+	if err != nil {
+		return nil, on, nil, err
+	}
+	c.Dir = folder
+	if hosts, err = c.open(ctx); err != nil {
+		return nil, on, nil, errors.Join(err, remove())
+	}
+	done = func() {
+		on.close()
+		hosts.Close()
+		remove()
+	}
+	if on, err = openSites(ctx, hosts); err != nil {
+		done()
+	}
+	return hosts, on, done, blamed(c.Experiment, err)
 }
 
 // limitsHere are the machine's limits beside what a demand takes of them.
@@ -217,7 +235,7 @@ func hostNeeds(ctx context.Context, agent dut.Machine, e *experiment.Experiment)
 		}
 		h := HostNeeds{Host: kind, Count: labs, Needs: []dut.Need{}}
 		for _, need := range Needs(e) {
-			if need.On == "" || slices.Contains(strings.Split(need.On, ","), kind) {
+			if runsOn(need, kind) {
 				h.Needs = append(h.Needs, need)
 			}
 		}
@@ -252,7 +270,7 @@ func (s *Session) deviceHere(ctx context.Context, name string) (DeviceHere, erro
 	}
 	here.Needs = append([]dut.Need{}, d.Traits().Needs...)
 	unfit := s.unfit(name, d.Traits())
-	err = cmp.Or(dut.Check(ctx, s.Machine, name, d, linkNeeds(s.Experiment.Link)...), unfit)
+	err = cmp.Or(dut.Check(ctx, s.sites, name, d, linkNeeds(s.Experiment.Link)...), unfit)
 	switch {
 	case errors.Is(err, dut.ErrNotSupported):
 		here.Here, here.Reason = false, dut.Reason(name, err)

@@ -153,12 +153,13 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 		return Outcome{}, err
 	}
 	cfg.Experiment = fit
-	machine, err := hosts.Machine(ctx)
+	on, err := openSites(ctx, hosts)
 	if err != nil {
-		return Outcome{}, err
+		return Outcome{}, blamed(cfg.Experiment, err)
 	}
-	defer machine.Stop()
-	m, err := checkMachine(ctx, machine, cfg.Experiment, demand)
+	defer on.close()
+	machine := on.router
+	m, foundOn, err := on.check(ctx, cfg.Experiment, demand, can.AtOnce)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -167,7 +168,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	}
 	s := &Session{
 		Experiment: cfg.Experiment, Dir: cfg.Dir, Description: can, Machine: machine, Precedes: m.Precedes,
-		cfg: cfg, backend: hosts, found: m, plan: cfg.plan(), sitting: cfg.Sitting,
+		cfg: cfg, backend: hosts, found: m, sites: on, foundOn: foundOn, plan: cfg.plan(), sitting: cfg.Sitting,
 		windows: map[windowKey]window{}, took: map[string]int{}, broke: map[string]int{},
 	}
 	outlook, err := Foresee(ctx, machine, can.CPUs)
@@ -255,6 +256,7 @@ func (s *Session) open(ctx context.Context, notes ...string) (err error) {
 	s.noteDenied()
 	s.noteEmulated()
 	s.noteClock()
+	s.noteSites()
 	s.interrupted = s.env.Interrupted
 	s.env.Interrupted = true // until it has ended in order
 	return result.WriteEnvironment(s.Dir, s.env)

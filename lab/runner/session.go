@@ -31,6 +31,8 @@ type Session struct {
 	cfg         Config
 	backend     backend.Backend
 	found       machine.Machine // the machine as it was when the run began
+	sites       sites
+	foundOn     map[string]machine.Machine // by host, where hosts are on several machines
 	writer      *result.Writer
 	env         result.Environment
 	plan        []experiment.Block

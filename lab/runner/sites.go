@@ -1,0 +1,162 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/backend"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// sites are the machines of the labs' hosts, by the hosts' names; the one that carries the metered hosts is router.
+// Where all is one machine it carries all.
+type sites struct {
+	router *backend.Host
+	others []*backend.Host
+}
+
+// openSites starts an agent for each machine. On error none is left.
+func openSites(ctx context.Context, b backend.Backend) (s sites, err error) {
+	if s.router, err = b.Machine(ctx); err != nil {
+		return s, err
+	}
+	if s.others, err = b.Others(ctx); err != nil {
+		s.close()
+	}
+	return s, err
+}
+
+func (s sites) close() {
+	for _, h := range append([]*backend.Host{s.router}, s.others...) {
+		if h != nil {
+			h.Stop()
+		}
+	}
+}
+
+// Find looks for programs and features on the machines that need them; for what may be on several, on the router's.
+func (s sites) Find(ctx context.Context, q machine.Query) ([]machine.Found, error) {
+	found, err := s.router.Find(ctx, q)
+	for _, h := range s.others {
+		part := machine.Query{Versions: q.Versions}
+		var places []int
+		for i, n := range q.Needs {
+			if n.On != "" && !runsOn(n, onRouter) && runsOn(n, kindOf(h.Name)) {
+				part.Needs, places = append(part.Needs, n), append(places, i)
+			}
+		}
+		if err != nil || len(part.Needs) == 0 {
+			continue
+		}
+		var there []machine.Found
+		if there, err = h.Find(ctx, part); err == nil {
+			for i, place := range places {
+				found[place] = there[i]
+			}
+		}
+	}
+	return found, err
+}
+
+// kindOf is the kind of a host, for Need.On: "client" of client2.
+func kindOf(host string) string { return strings.TrimRight(host, "0123456789") }
+
+// check says what the experiment needs and the machines lack, all at once, each by the key of its host. It returns the
+// router's machine, and all of them by their hosts where there are several.
+func (s sites) check(ctx context.Context, e *experiment.Experiment, d Demand, atOnce int) (
+	machine.Machine, map[string]machine.Machine, error) {
+	if len(s.others) == 0 {
+		m, err := checkMachine(ctx, s.router, e, d)
+		return m, nil, err
+	}
+	router, errs := machine.Machine{}, []error{}
+	all := map[string]machine.Machine{}
+	for _, h := range append([]*backend.Host{s.router}, s.others...) {
+		host := onRouter
+		if h != s.router {
+			host = h.Name
+		}
+		m, err := checkSite(ctx, h, e, d.on(kindOf(host), atOnce), kindOf(host))
+		for _, part := range parts(err) {
+			errs = append(errs, e.Blame(e.HostKeySet(host, "address"), part.Error()))
+		}
+		if all[host] = m; h == s.router {
+			router = m
+		}
+	}
+	return router, all, errors.Join(errs...)
+}
+
+// on is the part of a demand that falls to the machine of one host.
+func (d Demand) on(kind string, atOnce int) Demand {
+	d.Lab.Hosts, d.Apart = 1, kind
+	if atOnce < len(d.Sides) {
+		most := slices.IndexFunc(d.Sides, func(s experiment.Side) bool { return s.Clients == d.Clients() })
+		d.Sides = d.Sides[most : most+1]
+	}
+	return d
+}
+
+// needsOn are those of programs on hosts of a kind; "" is all.
+func needsOn(needs []dut.Need, kind string) []dut.Need {
+	return slices.DeleteFunc(slices.Clone(needs), func(n dut.Need) bool {
+		return kind != "" && !runsOn(n, kind)
+	})
+}
+
+// runsOn reports whether a program runs on hosts of a kind.
+func runsOn(n dut.Need, kind string) bool {
+	return n.On == "" || slices.Contains(strings.Split(n.On, ","), kind)
+}
+
+// sitesOf are the machines of a run for its record.
+func sitesOf(e *experiment.Experiment, found map[string]machine.Machine) map[string]result.Site {
+	list := map[string]result.Site{}
+	for host, m := range found {
+		h := e.Backend.Hosts[host]
+		site := result.Site{
+			Address: h.Address, Kernel: m.Kernel, Arch: m.Arch, CPUModel: m.CPUModel, CPUs: m.Online, Uses: h.CPUs,
+			MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, AgentSHA256: m.Program,
+			Interfaces: slices.Concat(h.LAN, h.WAN, h.Interface),
+		}
+		if len(site.Uses) == 0 {
+			site.Uses = m.Usable
+		}
+		for _, cpu := range site.Uses {
+			if g := m.CPUs[cpu].Governor; g != "" && !slices.Contains(site.Governors, g) {
+				site.Governors = append(site.Governors, g)
+			}
+		}
+		list[host] = site
+	}
+	return list
+}
+
+// noteSites says in what the machines differ, and notes it once.
+func (s *Session) noteSites() {
+	kernels := map[string][]string{}
+	for _, host := range slices.Sorted(maps.Keys(s.env.Machines)) {
+		release, _, _ := strings.Cut(s.env.Machines[host].Kernel, " ")
+		kernels[release] = append(kernels[release], host)
+	}
+	if len(kernels) < 2 {
+		return
+	}
+	var texts []string
+	for _, release := range slices.Sorted(maps.Keys(kernels)) {
+		texts = append(texts, fmt.Sprintf("%s on %s", release, words.Listed(kernels[release])))
+	}
+	note := "The machines have different kernels: " + strings.Join(texts, "; ") + "."
+	if !slices.Contains(s.env.Notes, note) {
+		s.Notice("%s", note)
+		s.Note(note)
+	}
+}

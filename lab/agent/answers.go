@@ -120,8 +120,8 @@ func (a *Agent) answer(ctx context.Context, r io.Reader, w io.Writer) error {
 	return serve(ctx, r, w, all, a.receiver)
 }
 
-func (a *Agent) receiver(of reflect.Type) (any, error) {
-	switch of {
+func (a *Agent) receiver(typ reflect.Type) (any, error) {
+	switch typ {
 	case reflect.TypeFor[*machineAgent]():
 		return &a.machineAgent, nil
 	case reflect.TypeFor[*client.Pool]():

@@ -43,8 +43,8 @@ func (*machineAgent) RunLoops(_ context.Context, cpus []int, length time.Duratio
 	return machine.RunLoops(cpus, length)
 }
 
-func (*machineAgent) ReadAccounts(_ context.Context, routers machine.Routers, own []int) machine.Accounts {
-	return machine.ReadAccounts(routers, own)
+func (*machineAgent) ReadAccounts(_ context.Context, routers machine.Routers, ownPIDs []int) machine.Accounts {
+	return machine.ReadAccounts(routers, ownPIDs)
 }
 
 // Perf says what perf is to sample.

@@ -120,7 +120,7 @@ func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
 	}
 	listener := Listener{netip.AddrPortFrom(t.Server, trafficPort), max(1, t.ClientHosts) * len(t.directions()), t.UDP}
 	if t.Workers <= 1 {
-		return a.traffic.own.Serve(ctx, listener)
+		return a.traffic.inProcess.Serve(ctx, listener)
 	}
 	if a.traffic.farWorkers, err = addWorkers(a.opts.Host, a.traffic.farWorkers, t.Workers); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) 
 	if err := t.prepareHost(); err != nil {
 		return err
 	}
-	if len(s.own.generators)+len(s.nearWorkers) > 0 {
+	if len(s.inProcess.generators)+len(s.nearWorkers) > 0 {
 		return errTraffic
 	}
 	all := bundle{To: netip.AddrPortFrom(t.Server, trafficPort)}
@@ -170,7 +170,7 @@ func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) 
 			parts := all.split(t.Workers)
 			err = onEachWorker(s.nearWorkers, func(i int, w *worker) error { return w.do(ctx, "Start", parts[i]) })
 		default:
-			err = s.own.Start(ctx, all)
+			err = s.inProcess.Start(ctx, all)
 		}
 	}
 	if err != nil {
@@ -196,7 +196,7 @@ func (t Traffic) configs(mtu int) (list []traffic.Config) {
 
 // stopStreams ends what generates on this host, and the workers that do.
 func (s *trafficState) stopStreams() error {
-	err := errors.Join(s.own.Stop(context.Background()), onEachWorker(s.nearWorkers, func(_ int, w *worker) error {
+	err := errors.Join(s.inProcess.Stop(context.Background()), onEachWorker(s.nearWorkers, func(_ int, w *worker) error {
 		defer w.close()
 		return w.do(context.Background(), "Stop")
 	}))

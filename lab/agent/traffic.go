@@ -87,7 +87,7 @@ type TrafficStats struct {
 
 // trafficState is the traffic a host takes part in.
 type trafficState struct {
-	own streams // of the agent's own process
+	inProcess streams // of the agent's own process
 
 	mu                      sync.Mutex // guards what follows; verbs hold it, and all that they call
 	nearWorkers, farWorkers []*worker  // send or serve where one process has too few files
@@ -108,7 +108,7 @@ func (s *trafficState) workerFor() func() {
 // close ends what sends from this host, and workers: all else ends with the agent.
 func (s *trafficState) close() {
 	defer s.workerFor()()
-	s.own.Stop(context.Background())
+	s.inProcess.Stop(context.Background())
 	s.frames.stop()
 	s.stopShort()
 	if s.prober != nil {
@@ -216,7 +216,7 @@ func (a *Agent) ShortStats(context.Context) (s short.Stats) {
 // TrafficStats reads the counters of this host's side.
 func (a *Agent) TrafficStats(ctx context.Context) (TrafficStats, error) {
 	defer a.traffic.workerFor()()
-	out := a.traffic.own.Stats(ctx)
+	out := a.traffic.inProcess.Stats(ctx)
 	var adding sync.Mutex
 	err := onEachWorker(a.traffic.workers(), func(_ int, w *worker) error {
 		part, err := ask[TrafficStats](ctx, w.Conn, "Stats")
@@ -239,7 +239,7 @@ func (a *Agent) TrafficStats(ctx context.Context) (TrafficStats, error) {
 // MarkTraffic has shares counted from now on.
 func (a *Agent) MarkTraffic(ctx context.Context) error {
 	defer a.traffic.workerFor()()
-	a.traffic.own.Mark(ctx)
+	a.traffic.inProcess.Mark(ctx)
 	if err := onEachWorker(a.traffic.workers(), func(_ int, w *worker) error { return w.do(ctx, "Mark") }); err != nil {
 		return fmt.Errorf("marking the streams: %w", err)
 	}

@@ -52,8 +52,8 @@ func (c *Conn) RunLoops(ctx context.Context, cpus []int, length time.Duration) (
 }
 
 // ReadAccounts reads the accounts of the routers' threads, see machine.ReadAccounts.
-func (c *Conn) ReadAccounts(ctx context.Context, routers machine.Routers, own []int) (machine.Accounts, error) {
-	return ask[machine.Accounts](ctx, c, "ReadAccounts", routers, own)
+func (c *Conn) ReadAccounts(ctx context.Context, routers machine.Routers, ownPIDs []int) (machine.Accounts, error) {
+	return ask[machine.Accounts](ctx, c, "ReadAccounts", routers, ownPIDs)
 }
 
 // Slow slows CPUs of the agent's machine down until the agent ends. They are slow when it returns.

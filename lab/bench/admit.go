@@ -42,13 +42,13 @@ func (e *NotAdmitted) Error() string {
 func (e *NotAdmitted) Unwrap() error { return e.first }
 
 // notAdmittedError is the *NotAdmitted of outcomes, nil when all clients were admitted.
-func notAdmittedError(step string, own bool, outcomes []client.Outcome) error {
+func notAdmittedError(step string, ownFault bool, outcomes []client.Outcome) error {
 	first := client.GaveUp(outcomes)
 	if first == nil {
 		return nil
 	}
 	in := len(slices.DeleteFunc(slices.Clone(outcomes), func(o client.Outcome) bool { return !o.Through() }))
-	return &NotAdmitted{step: step, Own: own, in: in, asked: len(outcomes), first: first}
+	return &NotAdmitted{step: step, Own: ownFault, in: in, asked: len(outcomes), first: first}
 }
 
 // Outcomes has all client hosts act at the same time and returns the outcomes of all clients.

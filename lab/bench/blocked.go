@@ -123,14 +123,14 @@ func (s *Bench) knockersByHost() [][]int {
 }
 
 // knock has the listed clients of each host knock.
-func (s *Bench) knock(ctx context.Context, k agent.Knocks, who [][]int) error {
+func (s *Bench) knock(ctx context.Context, k agent.Knocks, clientsByHost [][]int) error {
 	k.Port = s.loadPort()
 	return s.EachHost(func(i int, h ClientHost) error {
-		if len(who[i]) == 0 {
+		if len(clientsByHost[i]) == 0 {
 			return nil
 		}
 		k := k
-		k.Clients = who[i]
+		k.Clients = clientsByHost[i]
 		return h.Knock(ctx, k)
 	})
 }

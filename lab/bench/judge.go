@@ -116,7 +116,7 @@ const maxWaited = 0.5
 
 // WaitRule is the rule that threads did not wait longer for other programs: share is WaitedForOthers. Threads that go
 // before other programs (nice -20) wait for those only until the next look of the scheduler: precedes says so.
-func WaitRule(precedes bool, share float64, who string) Rule {
+func WaitRule(precedes bool, share float64, threads string) Rule {
 	return RejectIf(!precedes && share > maxWaited,
-		"%s waited %.0f %% of the window for a CPU that other programs had, limit %.0f %%", who, 100*share, 100*maxWaited)
+		"%s waited %.0f %% of the window for a CPU that other programs had, limit %.0f %%", threads, 100*share, 100*maxWaited)
 }

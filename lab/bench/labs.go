@@ -121,8 +121,8 @@ func (l Labs) device() (dut.DUT, error) {
 }
 
 // open builds one lab; the device's link settings and the length of its packets hold in all of them.
-func (l Labs) open(ctx context.Context, lab string, own, device dut.DUT, has experiment.Side) (*Bench, error) {
-	s, built, err := l.side(own, device, has)
+func (l Labs) open(ctx context.Context, lab string, routerDUT, device dut.DUT, has experiment.Side) (*Bench, error) {
+	s, built, err := l.side(routerDUT, device, has)
 	if err != nil {
 		return nil, err
 	}
@@ -150,10 +150,10 @@ func (l Labs) OpenToLook(ctx context.Context) (s *Bench, fault, err error) {
 }
 
 // side is one lab that is not built yet, and its topology.
-func (l Labs) side(own, device dut.DUT, has experiment.Side) (*Bench, topology.Topology, error) {
+func (l Labs) side(routerDUT, device dut.DUT, has experiment.Side) (*Bench, topology.Topology, error) {
 	shared := device.Traits()
 	s := &Bench{
-		DUT: own, Has: has, Clock: l.Backend.Describe().Clock, slowed: l.Slowed, speed: l.Speed, cpus: l.CPUs,
+		DUT: routerDUT, Has: has, Clock: l.Backend.Describe().Clock, slowed: l.Slowed, speed: l.Speed, cpus: l.CPUs,
 		spins:  l.Spins,
 		Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...),
 		singly: client.KindOf(l.Experiment.Client.Kind).Line,
@@ -165,13 +165,14 @@ func (l Labs) side(own, device dut.DUT, has experiment.Side) (*Bench, topology.T
 		s.most = max(s.most, side.Clients)
 	}
 	// Where no clean router is compared, the leases themselves are measured.
-	s.static = len(l.Sides) > 1 && hasStatic(has, s.enter, own.Traits())
+	s.static = len(l.Sides) > 1 && hasStatic(has, s.enter, routerDUT.Traits())
 	build, err := topology.Named(l.Experiment.Topology)
 	if err != nil {
 		return nil, topology.Topology{}, err
 	}
 	return s, build(topology.Spec{
-		Aggregate: l.Aggregate, LAN: own.Traits().LAN, Clients: s.most + s.Guests, ClientHosts: l.Experiment.Client.Hosts,
+		Aggregate: l.Aggregate, LAN: routerDUT.Traits().LAN, Clients: s.most + s.Guests,
+		ClientHosts:   l.Experiment.Client.Hosts,
 		Cables:        l.Backend.Describe().Cables,
 		Urgent:        traffic.KindOf(has.Traffic.Kind).Frames,
 		UrgentRouters: l.UrgentRouters, Between: l.Between, Ends: l.Ends,

@@ -18,23 +18,23 @@ import (
 
 // toyKind is a kind of client in a file of its own: one more address at the host's
 // interface for each client.
-func toyKind(at *netnstest.Space) Kind {
+func toyKind(space *netnstest.Space) Kind {
 	return Kind{
 		Name: "toy", Most: 5, MostSending: 5, Static: true, MTU: traffic.EthernetMTU,
 		open: func(Config) (host, error) {
-			return unsharedHost(func(c *Client) attachment { return toyClient{c, at} }), nil
+			return unsharedHost(func(c *Client) attachment { return toyClient{c, space} }), nil
 		},
 	}
 }
 
 type toyClient struct {
 	*Client
-	at *netnstest.Space
+	space *netnstest.Space
 }
 
 func (c toyClient) create(context.Context) (err error) {
 	ip := addAddr(c.cfg.LAN.Addr(), c.Num)
-	c.at.Do(func() {
+	c.space.Do(func() {
 		var link netlink.Link
 		if link, err = netlink.LinkByName(c.cfg.Parent); err == nil {
 			err = netlink.AddrAdd(
@@ -49,7 +49,7 @@ func (c toyClient) lease(context.Context) (Tries, error) { return Tries{Count: 1
 func (c toyClient) release(context.Context) error        { return nil }
 
 func (c toyClient) dial(ctx context.Context, addr string) (conn net.Conn, err error) {
-	c.at.Do(func() { conn, err = c.dialer().DialContext(ctx, "tcp", addr) })
+	c.space.Do(func() { conn, err = c.dialer().DialContext(ctx, "tcp", addr) })
 	return conn, err
 }
 

@@ -277,17 +277,17 @@ func (c *Comparison) decideByInterval(d *Decision, l limit, cell *Cell, level, a
 }
 
 // interval is what a decision is read from, of B over A or of the device over the clean router.
-func (l limit) interval(own evidence, level, alpha float64) analysis.Estimate {
-	lo, mean, hi := own.Lower(level), own.Mean, own.Upper(alpha)
+func (l limit) interval(sample evidence, level, alpha float64) analysis.Estimate {
+	lo, mean, hi := sample.Lower(level), sample.Mean, sample.Upper(alpha)
 	if l.negated {
 		lo, mean, hi = -hi, -mean, -lo
 	}
 	e := analysis.Unknown()
-	if own.HasSpread() {
+	if sample.HasSpread() {
 		e.Lo, e.Hi = analysis.Number(math.Exp(lo)), analysis.Number(math.Exp(hi))
 	}
-	if own.N > 0 {
-		e.Mean, e.N = analysis.Number(math.Exp(mean)), own.N
+	if sample.N > 0 {
+		e.Mean, e.N = analysis.Number(math.Exp(mean)), sample.N
 	}
 	return e
 }

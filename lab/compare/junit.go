@@ -92,9 +92,9 @@ func JUnit(w io.Writer, c Comparison) error {
 }
 
 // add makes a test case of a decision.
-func (s *junitSuite) add(c Comparison, cell result.Cell, asked string, d Decision, figures string) {
+func (s *junitSuite) add(c Comparison, cell result.Cell, question string, d Decision, figures string) {
 	test := junitCase{
-		Class: "gateweigh." + cell.Text(result.DUT), Name: cmp.Or(c.dimensions.Label(cell), "the rest") + ": " + asked,
+		Class: "gateweigh." + cell.Text(result.DUT), Name: cmp.Or(c.dimensions.Label(cell), "the rest") + ": " + question,
 		Time: "0"}
 	outcome := &junitResult{Message: d.Word + ": " + d.Note, Text: figures}
 	switch {

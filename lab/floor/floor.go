@@ -150,14 +150,14 @@ func place(a netip.Addr) (n uint32) {
 const neighbourWithin = 10 * time.Second
 
 // neighbour is the hardware address of a neighbour. A datagram to the discard port has the kernel ask for it.
-func neighbour(ctx context.Context, at *net.Interface, addr netip.Addr) (net.HardwareAddr, error) {
+func neighbour(ctx context.Context, link *net.Interface, addr netip.Addr) (net.HardwareAddr, error) {
 	ctx, cancel := context.WithTimeoutCause(
-		ctx, neighbourWithin, fmt.Errorf("%s does not answer ARP at %s within %s", addr, at.Name, neighbourWithin))
+		ctx, neighbourWithin, fmt.Errorf("%s does not answer ARP at %s within %s", addr, link.Name, neighbourWithin))
 	defer cancel()
 	for {
-		list, err := netlink.NeighList(at.Index, netlink.FAMILY_V4)
+		list, err := netlink.NeighList(link.Index, netlink.FAMILY_V4)
 		if err != nil {
-			return nil, fmt.Errorf("listing the neighbours of %s: %w", at.Name, err)
+			return nil, fmt.Errorf("listing the neighbours of %s: %w", link.Name, err)
 		}
 		for _, n := range list {
 			if ip, ok := netip.AddrFromSlice(n.IP); ok && ip.Unmap() == addr && len(n.HardwareAddr) == 6 {

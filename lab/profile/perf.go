@@ -62,7 +62,7 @@ func PerfVersion(ctx context.Context) string {
 // returns, samples are being taken, with time stamps of CLOCK_MONOTONIC. perf
 // itself runs on the CPUs own, nil leaves it free. CPUs sleep as they do in
 // trials: kept awake they would lose fewer samples, but be other routers.
-func Start(ctx context.Context, data, unwind string, cpus, own []int) (_ *Recorder, err error) {
+func Start(ctx context.Context, data, unwind string, cpus, agentCPUs []int) (_ *Recorder, err error) {
 	if err := Available(); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func Start(ctx context.Context, data, unwind string, cpus, own []int) (_ *Record
 	r.cmd.WaitDelay = time.Second
 	// A group of its own: Ctrl-C reaches the lab, which ends perf in order.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	err = r.launch(own)
+	err = r.launch(agentCPUs)
 	theirs.Close() // perf alone has it now: reading the other end ends with perf
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting perf: %w", err), r.control.Close())

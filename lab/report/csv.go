@@ -108,10 +108,10 @@ func csvColumns(s analysis.Summary) (columns []cellColumn) {
 }
 
 // keysOf are the names that any cell has, in their order.
-func keysOf[M ~map[string]V, V any](s analysis.Summary, of func(analysis.Cell) M) []string {
+func keysOf[M ~map[string]V, V any](s analysis.Summary, mapOf func(analysis.Cell) M) []string {
 	all := map[string]V{}
 	for _, c := range s.Cells {
-		maps.Copy(all, of(c))
+		maps.Copy(all, mapOf(c))
 	}
 	return slices.Sorted(maps.Keys(all))
 }

@@ -85,7 +85,7 @@ type column[T any] struct {
 	drop int // in a narrow terminal columns go in this order; 0 stays
 	// the terminal shows the column only where its values differ, else the value is in the heading
 	onlyIfDiffers bool
-	said          func(T) string // how the heading says the value; nil: as the column
+	valueText     func(T) string // how the heading says the value; nil: as the column
 	// from completes the column from the descriptions of the run's metrics; nil: it is complete.
 	from func([]analysis.Metric) column[T]
 }
@@ -97,13 +97,13 @@ func (c column[T]) ifDiffers() column[T] { c.onlyIfDiffers = true; return c }
 // alignLeft aligns the terminal's column left: its intervals differ in length.
 func (c column[T]) alignLeft() column[T] { c.Text = true; return c }
 
-func textColumn[T any](name string, of func(T) string) column[T] {
-	return column[T]{gridHead: gridHead{Name: name, Text: true}, cell: func(v T) gridCell { return textCell(of(v)) }}
+func textColumn[T any](name string, textOf func(T) string) column[T] {
+	return column[T]{gridHead: gridHead{Name: name, Text: true}, cell: func(v T) gridCell { return textCell(textOf(v)) }}
 }
 
 // writtenColumn shows what has no exact figure, aligned right.
-func writtenColumn[T any](name string, of func(T) string) column[T] {
-	return column[T]{gridHead: gridHead{Name: name}, cell: func(v T) gridCell { return gridCell{Main: of(v)} }}
+func writtenColumn[T any](name string, textOf func(T) string) column[T] {
+	return column[T]{gridHead: gridHead{Name: name}, cell: func(v T) gridCell { return gridCell{Main: textOf(v)} }}
 }
 
 // numberColumn shows a figure that is no metric; field is its path in summary.json, if it has one.
@@ -113,12 +113,12 @@ func numberColumn[T any](name, unit, field string, print format, of func(T) anal
 	}}
 }
 
-func countColumn[T any](name, unit, field string, of func(T) int) column[T] {
+func countColumn[T any](name, unit, field string, countOf func(T) int) column[T] {
 	return column[T]{
-		gridHead: gridHead{Name: name, Unit: unit, Field: field}, cell: func(v T) gridCell { return countCell(of(v)) }}
+		gridHead: gridHead{Name: name, Unit: unit, Field: field}, cell: func(v T) gridCell { return countCell(countOf(v)) }}
 }
 
-func estimateColumn[T any](name, unit string, print format, of func(T) analysis.Estimate) column[T] {
+func estimateColumn[T any](name, unit string, print format, estimateOf func(T) analysis.Estimate) column[T] {
 	return column[T]{
-		gridHead: gridHead{Name: name, Unit: unit}, cell: func(v T) gridCell { return estimateCell(of(v), print) }}
+		gridHead: gridHead{Name: name, Unit: unit}, cell: func(v T) gridCell { return estimateCell(estimateOf(v), print) }}
 }

@@ -81,7 +81,7 @@ func changeColumn(metric, name, note string) cellColumn {
 type figureOf func(c analysis.Cell, metric string) analysis.Estimate
 
 // metricColumn takes unit and form of its figures from the metric's description in the summary.
-func metricColumn(metric, side, name, note string, of figureOf) cellColumn {
+func metricColumn(metric, side, name, note string, read figureOf) cellColumn {
 	return cellColumn{from: func(metrics []analysis.Metric) cellColumn {
 		m, print := analysis.MetricNamed(metrics, metric), digits3
 		switch {
@@ -97,19 +97,20 @@ func metricColumn(metric, side, name, note string, of figureOf) cellColumn {
 			print = fraction4
 		}
 		col := estimateColumn(
-			name, strings.Replace(note, "*", m.Unit, 1), print, func(c analysis.Cell) analysis.Estimate { return of(c, metric) })
+			name, strings.Replace(note, "*", m.Unit, 1), print,
+			func(c analysis.Cell) analysis.Estimate { return read(c, metric) })
 		col.Field = "metrics." + metric + "." + side + ".mean"
 		return col
 	}}
 }
 
 // meanColumn is a metric with its unit, as the terminal shows it.
-func meanColumn(metrics []analysis.Metric, metric, name string, of figureOf) cellColumn {
+func meanColumn(metrics []analysis.Metric, metric, name string, read figureOf) cellColumn {
 	print, ok := formatsByUnit[analysis.MetricNamed(metrics, metric).Unit]
 	if !ok {
 		print = digits3
 	}
-	return numberColumn(name, "", "", print, func(c analysis.Cell) analysis.Number { return of(c, metric).Mean })
+	return numberColumn(name, "", "", print, func(c analysis.Cell) analysis.Number { return read(c, metric).Mean })
 }
 
 // dimensionColumns name a cell in every table: its device, texts in which cells differ, and numbers.

@@ -18,9 +18,9 @@ func differSurely(a, b analysis.Estimate) bool {
 }
 
 // maybeFirst are those of a ranked list that may be its first: the first, and all whose figures are not apart from its.
-func maybeFirst[T any](ranked []T, of func(T) analysis.Estimate) (out []T) {
+func maybeFirst[T any](ranked []T, estimateOf func(T) analysis.Estimate) (out []T) {
 	for i, v := range ranked {
-		if i == 0 || !differSurely(of(ranked[0]), of(v)) {
+		if i == 0 || !differSurely(estimateOf(ranked[0]), estimateOf(v)) {
 			out = append(out, v)
 		}
 	}
@@ -28,10 +28,10 @@ func maybeFirst[T any](ranked []T, of func(T) analysis.Estimate) (out []T) {
 }
 
 // maybeLast are those that may be its last, the last first.
-func maybeLast[T any](ranked []T, of func(T) analysis.Estimate) []T {
+func maybeLast[T any](ranked []T, estimateOf func(T) analysis.Estimate) []T {
 	turned := slices.Clone(ranked)
 	slices.Reverse(turned)
-	return maybeFirst(turned, of)
+	return maybeFirst(turned, estimateOf)
 }
 
 // othersNamed bounds the devices that a sentence names of those that cannot be told apart.
@@ -48,8 +48,8 @@ func firstNames(names []string) string {
 
 // orderClause says what a sentence that names the first and the last of ranked cells leaves open of their order;
 // empty where intervals decide it, and for fewer than two cells.
-func orderClause(ranked []analysis.Cell, of func(analysis.Cell) analysis.Estimate) string {
-	first, last := maybeFirst(ranked, of), maybeLast(ranked, of)
+func orderClause(ranked []analysis.Cell, estimateOf func(analysis.Cell) analysis.Estimate) string {
+	first, last := maybeFirst(ranked, estimateOf), maybeLast(ranked, estimateOf)
 	names := func(cells []analysis.Cell) string { return firstNames(textsOf(cells, analysis.Cell.DUT)) }
 	switch {
 	case len(ranked) < 2 || len(first) == 1 && len(last) == 1:
@@ -75,8 +75,8 @@ func deviceOf(metric string) func(analysis.Cell) analysis.Estimate {
 func costRatio(c analysis.Cell) analysis.Estimate { return c.Change(cost.PerBit) }
 
 // withFigure returns the cells of which a figure is known.
-func withFigure(cells []analysis.Cell, of func(analysis.Cell) analysis.Estimate) []analysis.Cell {
-	return removeIf(cells, func(c analysis.Cell) bool { return !of(c).Mean.Known() })
+func withFigure(cells []analysis.Cell, estimateOf func(analysis.Cell) analysis.Estimate) []analysis.Cell {
+	return removeIf(cells, func(c analysis.Cell) bool { return !estimateOf(c).Mean.Known() })
 }
 
 // asEstimated marks the order of a picture in which neighbours' intervals overlap.

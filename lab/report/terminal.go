@@ -14,11 +14,11 @@ import (
 )
 
 // routerColumns say which router a row of the terminal's tables is of, and in which setting, less some dimensions.
-func routerColumns[T any](dims analysis.Dimensions, head string, of func(T) result.Cell,
+func routerColumns[T any](dims analysis.Dimensions, head string, cellFrom func(T) result.Cell,
 	less ...result.Dimension) []column[T] {
-	cols := []column[T]{textColumn(head, func(v T) string { return routerName(of(v).Text(result.DUT)) })}
+	cols := []column[T]{textColumn(head, func(v T) string { return routerName(cellFrom(v).Text(result.DUT)) })}
 	for _, d := range dims.Without(append(less, result.DUT, result.OfferedMbps)...) {
-		col := textColumn(d.TerminalHead(), func(v T) string { return shortText(d, of(v)) }).ifDiffers()
+		col := textColumn(d.TerminalHead(), func(v T) string { return shortText(d, cellFrom(v)) }).ifDiffers()
 		col.Text = d.Name != result.Clients
 		cols = append(cols, col)
 	}
@@ -59,8 +59,8 @@ func terminalHeading(s analysis.Summary) []string {
 		if !col.onlyIfDiffers || len(texts) != 1 || texts[0] == "" {
 			continue
 		}
-		if col.said != nil {
-			texts[0] = result.OneLine(col.said(s.Cells[0]))
+		if col.valueText != nil {
+			texts[0] = result.OneLine(col.valueText(s.Cells[0]))
 		} else if n, err := strconv.Atoi(texts[0]); err == nil && col.Name == string(result.Clients) {
 			texts[0] = words.Counted(n, "client")
 		}

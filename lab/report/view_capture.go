@@ -59,7 +59,7 @@ func parameterColumns() (cols []cellColumn) {
 			}
 			return shortText(d, c.Cell)
 		}).ifDiffers()
-		col.said = func(c analysis.Cell) string { return settingText(c.Only(d.Name), []analysis.Cell{c}) }
+		col.valueText = func(c analysis.Cell) string { return settingText(c.Only(d.Name), []analysis.Cell{c}) }
 		cols = append(cols, col)
 	}
 	return cols

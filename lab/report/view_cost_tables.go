@@ -42,11 +42,11 @@ func resultsGrid(s analysis.Summary) grid {
 
 // togetherText is the interval that left a verdict open where the one shown beside it would have given one;
 // empty elsewhere.
-func togetherText(e *analysis.Estimate, print format, of string) string {
+func togetherText(e *analysis.Estimate, print format, noun string) string {
 	if e == nil {
 		return ""
 	}
-	return "all " + of + " together: " + bounds(*e, print)
+	return "all " + noun + " together: " + bounds(*e, print)
 }
 
 const (

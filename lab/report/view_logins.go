@@ -77,14 +77,14 @@ func failedText(c analysis.Cell) string {
 	return text
 }
 
-func shareText(n, of int) string {
+func shareText(n, total int) string {
 	switch {
-	case of == 0:
+	case total == 0:
 		return absentFigure
 	case n == 0:
 		return "0"
 	}
-	return fmt.Sprintf("%d of %d", n, of)
+	return fmt.Sprintf("%d of %d", n, total)
 }
 
 // sharePct is a part of the clients of a cell that asked to log in.

@@ -218,9 +218,9 @@ func ratesLead(cells []analysis.Cell) string {
 }
 
 // between names tunnels that cannot be told apart, each with its rate.
-func between(cells []analysis.Cell, of func(analysis.Cell) analysis.Estimate) string {
+func between(cells []analysis.Cell, estimateOf func(analysis.Cell) analysis.Estimate) string {
 	return firstNames(
-		textsOf(cells, func(c analysis.Cell) string { return c.DUT() + " with " + withBounds(of(c), carried) }))
+		textsOf(cells, func(c analysis.Cell) string { return c.DUT() + " with " + withBounds(estimateOf(c), carried) }))
 }
 
 // rateFacts are a device's other figures.

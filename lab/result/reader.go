@@ -86,13 +86,13 @@ func RecordsOf[T any](entries []Entry) (list []*T) {
 }
 
 // Attempts lists all attempts at windows, whatever was measured in them.
-func Attempts(trials []Trial, own []Entry) (list []Entry) {
+func Attempts(trials []Trial, ownRecords []Entry) (list []Entry) {
 	for _, t := range trials {
 		head := Head{Kind: KindTrial, Block: t.Block, Attempt: t.Attempt, Sitting: t.Sitting, Start: t.Start,
 			Elapsed: t.Elapsed, Accepted: t.Accepted}
 		list = append(list, Entry{Head: head, Cell: t.Cell, AA: t.AA, Window: t.Window})
 	}
-	return append(list, own...)
+	return append(list, ownRecords...)
 }
 
 // ReadRecords reads a trials.jsonl. A last line without a newline is torn: it is left out and its

@@ -129,10 +129,10 @@ func (w *Writer) Append(kind string, r Record) error {
 	return w.append(r, kind, h.Block, "the run")
 }
 
-func (w *Writer) append(record any, kind string, block int, of string) (err error) {
+func (w *Writer) append(record any, kind string, block int, device string) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("record %s of block %d of %s: %w", kind, block, of, err)
+			err = fmt.Errorf("record %s of block %d of %s: %w", kind, block, device, err)
 		}
 	}()
 	line, err := json.Marshal(record)

@@ -12,7 +12,7 @@ import (
 // packetSocket is a packet socket that sees the frames of an interface in both directions.
 type packetSocket struct {
 	fd            int
-	at            port
+	port          port
 	packets, lost int64 // of the kernel's statistics; packets has those that were lost in it
 }
 
@@ -29,7 +29,7 @@ func openPacket(cfg Config, target port, keep int) (_ *packetSocket, err error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &packetSocket{fd: fd, at: target}
+	s := &packetSocket{fd: fd, port: target}
 	if err := s.filter(program); err != nil {
 		s.close()
 		if errors.Is(err, unix.EINVAL) {
@@ -85,15 +85,15 @@ func tagBytes(status uint32) int {
 
 // bind begins to receive. On loopback each frame that leaves comes back, and is taken when it comes.
 func (s *packetSocket) bind() error {
-	if err := promiscuous(s.fd, s.at); err != nil {
+	if err := promiscuous(s.fd, s.port); err != nil {
 		return err
 	}
-	if s.at.loopback {
+	if s.port.loopback {
 		if err := unix.SetsockoptInt(s.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
 			return fmt.Errorf("leaving out the frames that leave, which Linux can from 4.20 on: %w", err)
 		}
 	}
-	err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: s.at.index})
+	err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: s.port.index})
 	if err != nil {
 		return fmt.Errorf("binding a packet socket: %w", err)
 	}
@@ -120,7 +120,7 @@ func (s *packetSocket) stopArrivals() error {
 	if err := s.filter(acceptAll(0)); err != nil {
 		return fmt.Errorf("closing the socket to new frames: %w", err)
 	}
-	_ = unix.Bind(s.fd, &unix.SockaddrLinklayer{Ifindex: s.at.index}) // the interface may be gone
+	_ = unix.Bind(s.fd, &unix.SockaddrLinklayer{Ifindex: s.port.index}) // the interface may be gone
 	return nil
 }
 

@@ -25,7 +25,7 @@ import (
 type xdp struct {
 	fd          int
 	objs        takeObjects
-	at          link.Link
+	attached    link.Link
 	promiscuity int
 	memory      []byte
 	fill, rx    xskRing
@@ -52,7 +52,7 @@ type xskRing struct {
 	producer, consumer *uint32
 	desc               unsafe.Pointer // []uint64 of the fill ring, []unix.XDPDesc of the receive ring
 	mask               uint32
-	at                 uint32 // our side's, written to the ring once for many frames
+	position           uint32 // our side's, written to the ring once for many frames
 }
 
 const (
@@ -126,8 +126,8 @@ func (w *xdp) open(target port) (err error) {
 	for i := range w.chunks {
 		*w.fill.address(i) = uint64(int(i) * w.chunk)
 	}
-	w.fill.at = w.chunks
-	atomic.StoreUint32(w.fill.producer, w.fill.at)
+	w.fill.position = w.chunks
+	atomic.StoreUint32(w.fill.producer, w.fill.position)
 	if err := w.objs.Sockets.Put(uint32(0), uint32(w.fd)); err != nil {
 		return fmt.Errorf("entering the socket for the interface's queue: %w", err)
 	}
@@ -190,13 +190,13 @@ func (w *xdp) attach(target port) error {
 	if err != nil {
 		return err
 	}
-	if w.at, err = w.attachWhole(spec.Copy(), target); err == nil {
+	if w.attached, err = w.attachWhole(spec.Copy(), target); err == nil {
 		return nil
 	}
 	if err := load(spec, &w.objs); err != nil {
 		return err
 	}
-	w.at, err = link.AttachXDP(link.XDPOptions{Program: w.objs.Take, Interface: target.index})
+	w.attached, err = link.AttachXDP(link.XDPOptions{Program: w.objs.Take, Interface: target.index})
 	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf(
 			"attaching the program: %w: another program has the interface's XDP, and there is room for one", err)
@@ -224,15 +224,16 @@ func (w *xdp) attachWhole(spec *ebpf.CollectionSpec, target port) (link.Link, er
 	return l, err
 }
 
-func (r *xskRing) open(fd int, offset int64, at unix.XDPRingOffset, entries uint32, entry uintptr) (err error) {
+func (r *xskRing) open(fd int, offset int64, offsets unix.XDPRingOffset, entries uint32, entry uintptr) (err error) {
 	r.memory, err = unix.Mmap(
-		fd, offset, int(at.Desc)+int(entries)*int(entry), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+		fd, offset, int(offsets.Desc)+int(entries)*int(entry), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
 		return fmt.Errorf("mapping a ring of AF_XDP: %w", err)
 	}
-	r.producer = (*uint32)(unsafe.Pointer(&r.memory[at.Producer]))
-	r.consumer = (*uint32)(unsafe.Pointer(&r.memory[at.Consumer]))
-	r.desc, r.mask = unsafe.Pointer(&r.memory[at.Desc]), entries-1
+	r.producer = (*uint32)(unsafe.Pointer(&r.memory[offsets.Producer]))
+	r.consumer = (*uint32)(unsafe.Pointer(&r.memory[offsets.Consumer]))
+	r.desc, r.mask = unsafe.Pointer(&r.memory[offsets.Desc]), entries-1
 	return nil
 }
 
@@ -258,17 +259,17 @@ func (w *xdp) take(c *counter, stop stopping) error {
 
 // takeBatch takes frames that wait and gives their chunks back; false: there were none.
 func (w *xdp) takeBatch(c *counter) bool {
-	n := min(atomic.LoadUint32(w.rx.producer)-w.rx.at, batch)
+	n := min(atomic.LoadUint32(w.rx.producer)-w.rx.position, batch)
 	for range n {
-		f := w.rx.frame(w.rx.at)
+		f := w.rx.frame(w.rx.position)
 		c.frame(w.memory[f.Addr:][:min(int(f.Len), c.snap)], int(f.Len))
-		*w.fill.address(w.fill.at) = f.Addr &^ uint64(w.chunk-1)
-		w.rx.at++
-		w.fill.at++
+		*w.fill.address(w.fill.position) = f.Addr &^ uint64(w.chunk-1)
+		w.rx.position++
+		w.fill.position++
 	}
 	if n > 0 {
-		atomic.StoreUint32(w.rx.consumer, w.rx.at)
-		atomic.StoreUint32(w.fill.producer, w.fill.at)
+		atomic.StoreUint32(w.rx.consumer, w.rx.position)
+		atomic.StoreUint32(w.fill.producer, w.fill.position)
 	}
 	return n > 0
 }
@@ -277,7 +278,7 @@ func (w *xdp) tally() error { return nil } // its statistics have 64 bits
 
 // finish has the interface hand its frames to the network stack again, and takes what waits.
 func (w *xdp) finish(c *counter, deadline time.Time) (lost, left int64, err error) {
-	if err := w.at.Close(); err != nil {
+	if err := w.attached.Close(); err != nil {
 		return 0, 0, fmt.Errorf("taking the program away: %w", err)
 	}
 	for time.Now().Before(deadline) && w.takeBatch(c) {
@@ -287,12 +288,12 @@ func (w *xdp) finish(c *counter, deadline time.Time) (lost, left int64, err erro
 		return 0, 0, fmt.Errorf("reading the socket's statistics: %w", err)
 	}
 	// A frame for which the fill ring had no chunk is among those dropped.
-	return int64(st.Rx_dropped + st.Rx_ring_full), int64(atomic.LoadUint32(w.rx.producer) - w.rx.at), nil
+	return int64(st.Rx_dropped + st.Rx_ring_full), int64(atomic.LoadUint32(w.rx.producer) - w.rx.position), nil
 }
 
 func (w *xdp) close() {
-	if w.at != nil {
-		w.at.Close()
+	if w.attached != nil {
+		w.attached.Close()
 	}
 	w.objs.Close()
 	for _, fd := range []int{w.promiscuity, w.fd} {

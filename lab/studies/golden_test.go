@@ -169,25 +169,25 @@ func TestOutcomes(t *testing.T) {
 }
 
 // differences calls report with every place at which two JSON values differ.
-func differences(at string, got, want any, report func(at string, got, want any)) {
+func differences(path string, got, want any, report func(path string, got, want any)) {
 	switch w := want.(type) {
 	case map[string]any:
 		if g, ok := got.(map[string]any); ok {
 			keys := slices.Sorted(maps.Keys(w))
 			for key := range g {
 				if _, known := w[key]; !known {
-					report(at+"/"+key, g[key], nil)
+					report(path+"/"+key, g[key], nil)
 				}
 			}
 			for _, key := range keys {
-				differences(at+"/"+key, g[key], w[key], report)
+				differences(path+"/"+key, g[key], w[key], report)
 			}
 			return
 		}
 	case []any:
 		if g, ok := got.([]any); ok && len(g) == len(w) {
 			for i := range w {
-				differences(fmt.Sprintf("%s/%d", at, i), g[i], w[i], report)
+				differences(fmt.Sprintf("%s/%d", path, i), g[i], w[i], report)
 			}
 			return
 		}
@@ -196,5 +196,5 @@ func differences(at string, got, want any, report func(at string, got, want any)
 			return
 		}
 	}
-	report(at, got, want)
+	report(path, got, want)
 }

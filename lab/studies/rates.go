@@ -38,8 +38,8 @@ func overFirst(least, most float64, lowest bool) criterion {
 }
 
 // sameBound reports whether all ratios are 1: the study gives one bound for both rates then, and no ratio.
-func sameBound(of func(level float64) analysis.Estimate, levels []float64) bool {
-	return !slices.ContainsFunc(levels, func(level float64) bool { return of(level).Mean != 1 })
+func sameBound(estimateAt func(level float64) analysis.Estimate, levels []float64) bool {
+	return !slices.ContainsFunc(levels, func(level float64) bool { return estimateAt(level).Mean != 1 })
 }
 
 // below is a ratio as what is missing to 1, in per cent.

@@ -19,12 +19,12 @@ type measuredCourse func(dut string, cell result.Cell) float64
 func proportional(string, result.Cell) float64 { return 1 }
 
 // overLoad is a course that depends on the bandwidth alone, the same for all.
-func overLoad(at map[float64]float64) measuredCourse {
-	return func(_ string, cell result.Cell) float64 { return at[cell.Number(result.OfferedMbps)] }
+func overLoad(costs map[float64]float64) measuredCourse {
+	return func(_ string, cell result.Cell) float64 { return costs[cell.Number(result.OfferedMbps)] }
 }
 
-func overClients(at map[int]float64) measuredCourse {
-	return func(_ string, cell result.Cell) float64 { return at[cell.Int(result.Clients)] }
+func overClients(costs map[int]float64) measuredCourse {
+	return func(_ string, cell result.Cell) float64 { return costs[cell.Int(result.Clients)] }
 }
 
 // onlyDevice gives one device a course, the others are proportional.

@@ -96,12 +96,12 @@ var (
 // onStep derives a figure from the increase on the step that ends at a level. The first
 // level has no such step. Neither has a run that lacks the level before, or has levels
 // in between.
-func onStep(of func(increase) analysis.Estimate) derivation {
+func onStep(figure func(increase) analysis.Estimate) derivation {
 	return func(x repetition, c measuredCourse, m Metric, level float64) (analysis.Estimate, []string) {
 		if i := slices.Index(x.Levels, level); i > 0 {
 			st := levelStep{x.Levels[i-1], level}
 			if inc, ok := c.increaseOn(m, st); ok && !c.hasLevelsWithin(st) {
-				return of(inc), slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.flags[st.from], c.flags[level]))))
+				return figure(inc), slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.flags[st.from], c.flags[level]))))
 			}
 		}
 		return analysis.Unknown(), nil

@@ -113,8 +113,8 @@ func exactEstimate(n analysis.Number) analysis.Estimate {
 }
 
 // mapEstimate applies an increasing function to a mean and its bounds.
-func mapEstimate(e analysis.Estimate, of func(analysis.Number) analysis.Number) analysis.Estimate {
-	return analysis.Estimate{Mean: of(e.Mean), Lo: of(e.Lo), Hi: of(e.Hi), N: e.N}
+func mapEstimate(e analysis.Estimate, fn func(analysis.Number) analysis.Number) analysis.Estimate {
+	return analysis.Estimate{Mean: fn(e.Mean), Lo: fn(e.Lo), Hi: fn(e.Hi), N: e.N}
 }
 
 // ratioOf turns an increase in per cent into a factor; percentOf is the reverse.

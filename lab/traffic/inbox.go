@@ -19,14 +19,14 @@ const (
 type inbox struct {
 	calls []unix.Mmsghdr
 	iovs  []unix.Iovec
-	said  [][helloSize]byte
+	heads [][helloSize]byte
 	from  []peer
 }
 
 func newInbox(n int) *inbox {
 	in := &inbox{make([]unix.Mmsghdr, n), make([]unix.Iovec, n), make([][helloSize]byte, n), make([]peer, n)}
 	for i := range in.calls {
-		in.iovs[i].Base = &in.said[i][0]
+		in.iovs[i].Base = &in.heads[i][0]
 		in.iovs[i].SetLen(helloSize)
 		m := &in.calls[i].Hdr
 		m.Iov, m.Name = &in.iovs[i], &in.from[i].raw[0]
@@ -54,7 +54,7 @@ func (in *inbox) drain(fd int, take func(h head, length int, text []byte, from *
 		for i := range n {
 			call := &in.calls[i]
 			in.from[i].n = call.Hdr.Namelen
-			text := in.said[i][:min(call.Len, helloSize)]
+			text := in.heads[i][:min(call.Len, helloSize)]
 			if h, ok := parseHead(text); ok {
 				take(h, int(call.Len), text, &in.from[i])
 			}

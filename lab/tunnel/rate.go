@@ -53,6 +53,6 @@ func (p Packet) Formula() string {
 
 // Shared is the outer bytes of a packet in a tunnel that is a TCP connection: packets, each with own bytes of headers,
 // follow each other in segments of at most outer bytes, of which headers are head.
-func Shared(inner, own, head, outer, link int) float64 {
-	return float64(inner+own)*float64(outer+link)/float64(outer-head) - float64(link)
+func Shared(inner, packetHeaders, head, outer, link int) float64 {
+	return float64(inner+packetHeaders)*float64(outer+link)/float64(outer-head) - float64(link)
 }

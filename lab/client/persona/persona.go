@@ -122,10 +122,10 @@ func mapKey(a netip.Addr) uint32 {
 func (l *Link) Put(ip netip.Addr, mac MAC) error { return l.put(ip, &programsPersona{Mac: mac}) }
 
 // PutOnLine is Put for a client whose packets a PPPoE session carries.
-func (l *Link) PutOnLine(ip netip.Addr, mac MAC, at Session) error {
+func (l *Link) PutOnLine(ip netip.Addr, mac MAC, session Session) error {
 	var id [2]byte
-	binary.BigEndian.PutUint16(id[:], at.ID)
-	return l.put(ip, &programsPersona{Mac: mac, Session: binary.NativeEndian.Uint16(id[:]), Ac: at.Concentrator})
+	binary.BigEndian.PutUint16(id[:], session.ID)
+	return l.put(ip, &programsPersona{Mac: mac, Session: binary.NativeEndian.Uint16(id[:]), Ac: session.Concentrator})
 }
 
 func (l *Link) put(ip netip.Addr, p *programsPersona) error {

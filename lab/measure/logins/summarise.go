@@ -99,11 +99,11 @@ func describe(c *analysis.Cell, storms []*Storm) {
 	describePhase(c, Login, of, func(s *Storm) Phase { return s.Login })
 }
 
-func describePhase(c *analysis.Cell, prefix string, storms []*Storm, of func(*Storm) Phase) {
+func describePhase(c *analysis.Cell, prefix string, storms []*Storm, phaseFrom func(*Storm) Phase) {
 	var failures, refusals, limits analysis.Tallies
 	var through []float64
 	for _, s := range storms {
-		p := of(s)
+		p := phaseFrom(s)
 		c.Counts[prefix+Asked] += p.Asked
 		c.Counts[prefix+Through] += p.Through
 		c.Counts[prefix+Tries] += p.Tries
@@ -123,15 +123,15 @@ const curveSteps = 40
 
 // throughCurve is how long it took until each fortieth of all that asked was through;
 // it ends where no further client got through.
-func throughCurve(through []float64, asked int) []analysis.CurvePoint {
+func throughCurve(through []float64, total int) []analysis.CurvePoint {
 	slices.Sort(through)
 	out := []analysis.CurvePoint{}
 	for step := range curveSteps + 1 {
-		nth := (asked*step + curveSteps - 1) / curveSteps // rounded up
+		nth := (total*step + curveSteps - 1) / curveSteps // rounded up
 		if nth = max(nth, 1); nth > len(through) {
 			break
 		}
-		share := analysis.Over(100*float64(nth), float64(asked))
+		share := analysis.Over(100*float64(nth), float64(total))
 		if n := len(out); n == 0 || out[n-1].SharePct < analysis.Number(share) {
 			out = append(out, analysis.CurvePoint{Ms: analysis.Number(through[nth-1]), SharePct: analysis.Number(share)})
 		}

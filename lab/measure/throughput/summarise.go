@@ -68,10 +68,10 @@ func trialsOf(searches []*Search) []analysis.Trial {
 }
 
 // highestSearch is the search with the highest figure of a cell and goal of which one is open to above; nil: none is.
-func highestSearch(searches []*Search, of *Search, loss float64) (best *Search) {
+func highestSearch(searches []*Search, like *Search, loss float64) (best *Search) {
 	open, most := false, -1.0
 	for _, s := range searches {
-		if s.Cell() != of.Cell() || !s.Accepted {
+		if s.Cell() != like.Cell() || !s.Accepted {
 			continue
 		}
 		for _, g := range s.Goals {

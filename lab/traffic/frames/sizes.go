@@ -258,14 +258,14 @@ func (o oneSize) sizes(batch []Frame) {
 // inSequence repeats a list.
 type inSequence struct {
 	list []uint16
-	at   int
+	next int
 }
 
 func (o *inSequence) sizes(batch []Frame) {
 	for i := range batch {
-		batch[i].Bytes = o.list[o.at]
-		if o.at++; o.at == len(o.list) {
-			o.at = 0
+		batch[i].Bytes = o.list[o.next]
+		if o.next++; o.next == len(o.list) {
+			o.next = 0
 		}
 	}
 }
@@ -274,12 +274,12 @@ func (o *inSequence) sizes(batch []Frame) {
 // Yates), so no period waits for a shuffle. All arithmetic is on whole numbers.
 type shuffled struct {
 	deck   []uint16
-	at     int
+	next   int
 	chance *rand.PCG
 }
 
 func (o *shuffled) sizes(batch []Frame) {
-	deck, index := o.deck, o.at
+	deck, index := o.deck, o.next
 	for i := range batch {
 		j := index + int(chooseBelow(o.chance.Uint64(), int64(len(deck)-index)))
 		deck[index], deck[j] = deck[j], deck[index]
@@ -288,5 +288,5 @@ func (o *shuffled) sizes(batch []Frame) {
 			index = 0
 		}
 	}
-	o.at = index
+	o.next = index
 }

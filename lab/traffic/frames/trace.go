@@ -100,7 +100,7 @@ func (t *Trace) clock(speed float64) (clock, error) {
 // capturedGaps repeats a trace's times. Each time is scaled from the start, so rounding does not add up.
 type capturedGaps struct {
 	times      []int64
-	at         int
+	next       int
 	passed     int64 // ns of complete passes
 	lasts      int64
 	num, denom uint64 // the speed
@@ -108,14 +108,14 @@ type capturedGaps struct {
 
 func (c *capturedGaps) dues(batch []Frame) {
 	for i := range batch {
-		hi, lo := bits.Mul64(uint64(c.passed+c.times[c.at]), c.denom)
+		hi, lo := bits.Mul64(uint64(c.passed+c.times[c.next]), c.denom)
 		batch[i].Due = math.MaxInt64
 		if hi < c.num {
 			due, _ := bits.Div64(hi, lo, c.num)
 			batch[i].Due = int64(due)
 		}
-		if c.at++; c.at == len(c.times) {
-			c.at = 0
+		if c.next++; c.next == len(c.times) {
+			c.next = 0
 			c.passed += c.lasts
 		}
 	}

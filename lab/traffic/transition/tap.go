@@ -25,11 +25,11 @@ const MaxFrame = 2047 // LENGTHS in tap.bpf.c, less one
 
 // Tap notes frames at some points of one host until Close. Its methods are called one at a time.
 type Tap struct {
-	objs   programsObjects
-	at     []hook.Attachment
-	names  map[uint32]string // by interface
-	reader *ringbuf.Reader
-	lost   uint64 // at the reading before
+	objs        programsObjects
+	attachments []hook.Attachment
+	names       map[uint32]string // by interface
+	reader      *ringbuf.Reader
+	lost        uint64 // at the reading before
 }
 
 // OpenTap puts taps at interfaces of the calling thread's network namespace, each at another one. They note nothing
@@ -64,7 +64,7 @@ func (t *Tap) open(points []Point) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.Interface, err)
 		}
-		t.at, t.names[index] = append(t.at, attachment), p.Name
+		t.attachments, t.names[index] = append(t.attachments, attachment), p.Name
 	}
 	return nil
 }
@@ -110,10 +110,10 @@ func (t *Tap) Read() (list []Event, err error) {
 // Close takes the taps away. Twice is harmless.
 func (t *Tap) Close() error {
 	var errs []error
-	for _, attachment := range t.at {
+	for _, attachment := range t.attachments {
 		errs = append(errs, attachment.Close())
 	}
-	t.at = nil
+	t.attachments = nil
 	if t.reader != nil {
 		errs = append(errs, t.reader.Close())
 		t.reader = nil

@@ -23,7 +23,7 @@ func bench(t testing.TB, cfg Config) *Receiver {
 	if err := cfg.complete(); err != nil {
 		t.Fatal(err)
 	}
-	r := &Receiver{cfg: cfg, at: nowhere{}}
+	r := &Receiver{cfg: cfg, attachment: nowhere{}}
 	if err := r.load(); err != nil {
 		t.Fatal(err)
 	}

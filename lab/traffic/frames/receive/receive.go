@@ -35,9 +35,9 @@ const (
 
 // Receiver counts from Open to Close. Its methods are called one at a time, from any thread.
 type Receiver struct {
-	cfg  Config
-	objs programsObjects
-	at   hook.Attachment
+	cfg        Config
+	objs       programsObjects
+	attachment hook.Attachment
 }
 
 func (cfg *Config) complete() error {
@@ -89,7 +89,7 @@ func (r *Receiver) open() error {
 	if err := r.load(); err != nil {
 		return err
 	}
-	r.at, err = hook.Attach(
+	r.attachment, err = hook.Attach(
 		hook.Config{Interface: ifi.Attrs().Index, Name: "gateweigh_frames", Old: r.cfg.clsact}, r.objs.Receive)
 	return err
 }
@@ -180,9 +180,9 @@ func (r *Receiver) zeroCPUs() error {
 // Close ends the counting. Twice is harmless.
 func (r *Receiver) Close() error {
 	var err error
-	if r.at != nil {
-		err = r.at.Close()
-		r.at = nil
+	if r.attachment != nil {
+		err = r.attachment.Close()
+		r.attachment = nil
 	}
 	r.objs.Close()
 	return err

@@ -55,7 +55,7 @@ func (r *Receiver) Stats() (Received, error) {
 	if err != nil {
 		return got, fmt.Errorf("reading the counts of frames on %s: %w", r.cfg.Interface, err)
 	}
-	lost, err := r.at.Lost()
+	lost, err := r.attachment.Lost()
 	if err != nil {
 		return got, err
 	}
@@ -67,7 +67,7 @@ func (r *Receiver) Stats() (Received, error) {
 
 func (r *Receiver) read() (Received, error) {
 	got := Received{Sizes: map[int]uint64{}, Streams: make([]Stream, r.cfg.Streams)}
-	if r.at == nil {
+	if r.attachment == nil {
 		return got, errors.New("the receiver is closed")
 	}
 	if err := r.readStreams(&got); err != nil {

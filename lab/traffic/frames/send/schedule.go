@@ -234,8 +234,8 @@ func monotonic() int64 {
 
 // clock reads CLOCK_MONOTONIC without a system call.
 type clock struct {
-	base time.Time
-	at   int64
+	base   time.Time
+	readNs int64
 }
 
 func newClock() clock {
@@ -250,4 +250,4 @@ func newClock() clock {
 	return c
 }
 
-func (c clock) now() int64 { return c.at + int64(time.Since(c.base)) }
+func (c clock) now() int64 { return c.readNs + int64(time.Since(c.base)) }

@@ -10,7 +10,7 @@ import (
 // TestProgressCountsRejected: the state of a run has the trials rejected so far, with the most frequent reason.
 func TestProgressCountsRejected(t *testing.T) {
 	var last Progress
-	s := &Session{Experiment: &experiment.Experiment{Redo: 9}, windows: map[windowKey]window{},
+	s := &Session{Dir: t.TempDir(), Experiment: &experiment.Experiment{Redo: 9}, windows: map[windowKey]window{},
 		cfg: Config{Status: func(p Progress) { last = p }}}
 	tries := [][]string{{"probes lost"}, {"steal: 5 %", "probes lost"}, {"steal: 7 %"}, {}}
 	err := s.MeasureQuietWindow(experiment.Block{}, result.Cell{}, 0, func(a Attempt) (Measured, error) {

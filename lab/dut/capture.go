@@ -23,7 +23,7 @@ type Capturing interface {
 // once for all of them.
 type NonCapturing interface {
 	Capturing
-	Idles()
+	CapturesNothing()
 }
 
 // CapturesNothing reports whether a device captures nothing.

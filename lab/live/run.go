@@ -26,7 +26,6 @@ import (
 type shown struct {
 	follower *measure.Follower
 	page     []byte
-	title    string
 	key      string        // of the files that it was made of
 	took     time.Duration // to make
 	made     time.Time

@@ -95,7 +95,7 @@ func (s *Server) watchList(seen string) (text, key string, last bool) {
 
 // watchRun looks for what a run's page with that key does not show.
 func (s *Server) watchRun(name string) func(seen string) (text, key string, last bool) {
-	said := ""
+	said, told := "", time.Now()
 	return func(seen string) (text, key string, last bool) {
 		e, ok, err := s.entry(name)
 		switch {
@@ -110,8 +110,13 @@ func (s *Server) watchRun(name string) func(seen string) (text, key string, last
 			text = event("status", section)
 		}
 		page, _ := s.shown.get(name)
-		if key = files(e); key != seen && s.due(page, e) {
-			return text + event("changed", nil), key, false
+		key = files(e)
+		if due := key != seen && s.due(page, e); due || page.made.After(told) {
+			told = page.made // what a reader was given meanwhile may be of before
+			if due {
+				seen = key
+			}
+			return text + event("changed", nil), seen, false
 		}
 		return text, seen, false
 	}

@@ -89,15 +89,21 @@ const renew = async () => {
   document.dispatchEvent(new Event("renewed"));
 };
 
-// One renewal at a time; what changes meanwhile is fetched after it.
-let renewing = false, again = false;
+// One renewal at a time; what changes meanwhile is fetched after it, and what failed is fetched again.
+let renewing = false, again = false, failed = false, gone = false;
 const renewed = async () => {
   if (renewing) { again = true; return; }
   renewing = true;
   try {
     do { again = false; await renew(); } while (again);
+    if (failed && !gone) say("");
+    failed = false;
   } catch {
-    say("What changed could not be fetched; it is tried again.");
+    failed = true;
+    if (!gone) {
+      say("What changed could not be fetched; it is tried again.");
+      setTimeout(() => { if (!gone) renewed(); }, 2000);
+    }
   }
   renewing = false;
 };
@@ -115,6 +121,7 @@ const follow = () => {
   });
   events.addEventListener("gone", () => {
     events.close();
+    gone = true;
     say("This run was deleted; the page shows what it was.");
   });
   events.addEventListener("error", () => say("The server does not answer; what is shown may be old."));

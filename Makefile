@@ -23,7 +23,7 @@ export GOMIPS := softfloat
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo -E env "PATH=$$PATH:/usr/sbin:/sbin")
 EXEC := $(if $(ROOT),-exec '$(ROOT)')
 
-.PHONY: help deps deps-run guest-kernel build agents man check test test-one test-kernel test-bridge run generate bench feel soak memory clean
+.PHONY: coverage help deps deps-run guest-kernel build agents man check test test-one test-kernel test-bridge run generate bench feel soak memory clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ generate: ## generated code, eBPF objects and pages of the manual (clang, llvm, 
 
 bench: ## benchmarks
 	go test -run '^$$' -bench . -skip 'Feel|Soak|Memory' -benchmem $(EXEC) ./...
+
+coverage: ## how often intervals of runs that end when exact enough hold what is true: a table
+	go test -count 1 -run TestCoverageOfLooks -v ./lab/analysis/inference
 
 feel: deps build ## what clients notice of their rate limits, and of openNDS's where it is on PATH: half an hour
 	go test -run '^$$' -bench Feel -benchtime 1x -timeout 1h -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./gateway/datapath/ebpf

@@ -130,7 +130,7 @@ var allowedImports = map[string][]string{
 	"lab/floor":    {"lab/layout", "lab/hook"},                  // forwarding with nothing decided
 	"lab/profile":  {"lab/result"},
 	// for the traits of their kinds
-	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/frames",
+	"lab/experiment": {"lab/analysis/inference", "lab/result", "lab/client", "lab/traffic", "lab/traffic/frames",
 		"lab/traffic/frames/capture", "lab/traffic/short", "lab/words", "textfile"},
 	"lab/machine": {"lab/meter", "lab/realtime"}, // what a machine is, read on it
 	"lab/agent": {"lab/nic", "lab/scratch", "output",
@@ -146,7 +146,9 @@ var allowedImports = map[string][]string{
 		"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink", "quote"},
 	// blocks of experiments on the nodes of a scheduler
 	"lab/campaign": {"lab/experiment", "lab/result", "lab/words", "quote"},
-	"lab/runner": {"lab/scratch", "lab/burn", "lab/experiment", "lab/backend", "lab/topology", "lab/agent", "lab/client",
+	"lab/runner": {"lab/analysis/inference", "lab/scratch", "lab/burn", "lab/experiment", "lab/backend", "lab/topology",
+		"lab/agent",
+		"lab/client",
 		"lab/dut", "lab/machine", "lab/bench", "lab/meter", "lab/result", "lab/traffic", "lab/words"},
 	"lab/tunnel":   {}, // what headers leave of a link
 	"lab/words":    {}, // counts and lists in sentences

@@ -142,6 +142,10 @@ func campaignExperiments(args, set []string) (list []*experiment.Experiment, opt
 		if err == nil {
 			err = dut.CheckVariants(e)
 		}
+		if err == nil && e.Until > 0 {
+			err = e.Blame("until",
+				"a campaign decides beforehand which blocks its nodes measure: leave it out, or use gateweigh run")
+		}
 		if err != nil {
 			return nil, options, err
 		}

@@ -168,7 +168,7 @@ func measureHere(ctx context.Context, exp *experiment.Experiment, dir string, fl
 		measured := measure.All().Of(exp)
 		outcome, err = runner.Run(ctx, runner.Config{
 			Measure: measured.Run(), Records: measured.Records(), Experiment: exp, Dir: dir, Version: version,
-			Command: command, Status: line.show, Begin: flags.begin, VM: guest,
+			Command: command, Status: line.show, Begin: flags.begin, VM: guest, Widths: measure.All().Widths,
 		})
 		return err
 	})

@@ -90,6 +90,8 @@ type Cell struct {
 	Together *Estimate
 	SDLog    Number // spread of the blocks' log ratios
 
+	Ended *Ended // nil: the run has no rule for that, or has not come so far
+
 	Flags   []Tally
 	Rejects []Tally
 	// Counts, Texts, Tallies and Curves are results that are not estimates: clients that
@@ -125,6 +127,7 @@ type cellJSON struct {
 	Tallies map[string][]Tally      `json:"tallies,omitempty"` // texts that were counted, such as failures
 	Curves  map[string][]CurvePoint `json:"curves,omitempty"`
 	Noise   *Noise                  `json:"noise,omitempty"` // of noisy runs
+	Ended   *Ended                  `json:"ended,omitempty"` // of runs that end when they are exact enough
 }
 
 // verdictJSON is the word that the blocks support. Both p are adjusted for the number of verdicts.
@@ -145,7 +148,7 @@ func CellRecord() reflect.Type { return reflect.TypeFor[cellJSON]() }
 // MarshalJSON writes the cell of summary.json.
 func (c Cell) MarshalJSON() ([]byte, error) {
 	out := cellJSON{c.Cell, c.Pairs, c.Blocks, c.Rejected, c.Redone, c.Metrics, nil, c.Flags, c.Rejects, c.Counts, c.Texts,
-		c.Tallies, c.Curves, c.Noise}
+		c.Tallies, c.Curves, c.Noise, c.Ended}
 	if c.Verdict != "" {
 		out.Verdict = &verdictJSON{c.Verdict, c.VerdictNote, c.PDifferent, c.PEquivalent, c.BlocksNeeded, c.SDLog, c.Together}
 	}
@@ -169,7 +172,7 @@ func (c *Cell) UnmarshalJSON(data []byte) error {
 		PEquivalent:  in.Verdict.PEquivalent,
 		BlocksNeeded: in.Verdict.BlocksNeeded, SDLog: in.Verdict.SDLog, Together: in.Verdict.Together,
 		Flags: in.Flags, Rejects: in.Rejects, Counts: in.Counts, Texts: in.Texts, Tallies: in.Tallies, Curves: in.Curves,
-		Noise: in.Noise,
+		Noise: in.Noise, Ended: in.Ended,
 	}
 	return nil
 }
@@ -196,8 +199,7 @@ const FlagNoRatio = "no-ratio"
 
 // Summarise computes the summary of a run from its measure's input.
 func Summarise(input Input, opts Options) Summary {
-	opts = opts.withDefaults()
-	env := input.Run.Environment
+	opts, env := opts.withDefaults(), input.Run.Environment
 	if !opts.AllMetrics {
 		input.Metrics = listed(input.Metrics, input.Trials)
 	}
@@ -232,6 +234,7 @@ func Summarise(input Input, opts Options) Summary {
 		s.Trials.add(t)
 	}
 	s.Slowed, input.noise = slowedOf(env, input.Trials), noiseOf(accepted(input.Trials))
+	opts = s.until(env.Until, opts)
 	input.fillCells(&s, cells, aa, opts)
 	s.Noise = noiseOfRun(s, input.Trials)
 	clock := input.clock()
@@ -257,6 +260,7 @@ func (input Input) fillCells(s *Summary, cells map[result.Cell][]Trial, aa []Tri
 		judgeCells(s.Cells, list, s.AA, input.primary, opts)
 		s.Multiplicity = Multiplicity{MethodHolm, testable(list)}
 	}
+	s.end(input.Run.Environment.Until)
 }
 
 // kept are the trials without those that were rejected in cells which the machine cannot measure, and the number of

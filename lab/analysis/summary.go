@@ -71,6 +71,9 @@ type Summary struct {
 	Metrics []Metric `json:"metrics"`
 	Primary string   `json:"primary,omitempty"` // the metric that verdicts are on
 
+	// Until is set where cells were measured until they were exact enough: intervals hold with Confidence all the same.
+	Until *Until `json:"until,omitempty"`
+
 	Trials  Counts        `json:"trials"`      // how many there are
 	AA      AA            `json:"aa,omitzero"` // zero: the measure has no clean router
 	Cells   []Cell        `json:"cells"`       // in the order of a reader

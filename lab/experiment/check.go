@@ -68,6 +68,7 @@ func (e *Experiment) check() strict.Problems {
 	e.checkSessions(report)
 	e.checkDUTs(report)
 	e.checkSize(report)
+	e.checkUntil(report)
 	for _, name := range e.CustomNames() {
 		of := func(key, format string, args ...any) { report(dutKey(name, key), format, args...) }
 		e.Custom[name].checkFiles(of)

@@ -73,6 +73,10 @@ type Experiment struct {
 	Window   time.Duration // length of one; default 1s
 	Warmup   time.Duration // load before a cell's first window, at least: see WarmupOf; default 500ms
 	Redo     int           // how often a rejected trial is repeated at least; default 2. See MostAttempts
+	// Until is how exact a cell's judged figure has to be, so that it is measured no more; Blocks is then the most.
+	// Default 0: all blocks are measured.
+	Until  Precision
+	AtMost time.Duration // with Until: bound of the time that blocks take together; default 0: none
 	// ProfileWindow is the length of one more window of each cell, in which perf
 	// samples stacks; default 0: none.
 	ProfileWindow time.Duration

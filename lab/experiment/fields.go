@@ -107,6 +107,12 @@ var general = []Field{
 			"device in each lab equally often"),
 	field("aa_blocks", strict.Integer(0, MaxBlocks), func(e *Experiment) *int { return &e.AABlocks }).
 		means("blocks of two clean routers for each setting: the noise floor"),
+	optional("until", precision, func(e *Experiment) *Precision { return &e.Until }).
+		means("half-width of the interval of the judged figure with which a cell is exact enough, `\"±2 %\"`, and measured " +
+			"no " +
+			"more; `blocks` is then the most"),
+	optional("at_most", Duration(minAtMost, maxAtMost), func(e *Experiment) *time.Duration { return &e.AtMost }).
+		means("with `until`: when blocks have taken so long together, the run ends"),
 	field("windows", strict.Integer(1, 1_000), func(e *Experiment) *int { return &e.Windows }).
 		means("measurements of each load in a block"),
 	field("window", Duration(MinWindow, maxWindow), func(e *Experiment) *time.Duration { return &e.Window }).

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/analysis/inference"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -54,9 +55,13 @@ func (e *Experiment) Plan() []Block {
 	var slots []slot
 	for _, groups := range [][]Group{e.groups(false), e.groups(true)} {
 		for n, g := range groups {
+			part := 1.0
+			if g.AA {
+				part = float64(e.spanAA(e.Blocks)) / float64(e.Blocks)
+			}
 			for i := range g.Blocks {
 				slots = append(slots, slot{
-					at:    (float64(i) + 0.5) / float64(g.Blocks),
+					at:    part * (float64(i) + 0.5) / float64(g.Blocks),
 					turn:  (n + i) % len(groups),
 					Block: e.block(g, i, n),
 				})
@@ -228,12 +233,29 @@ func (e *Experiment) EstimatedDuration() (total time.Duration) {
 	for _, g := range e.allGroups() {
 		total += e.measure().Duration(e, g)
 	}
-	return total.Round(time.Second)
+	return e.bounded(total).Round(time.Second)
+}
+
+// bounded is a time within AtMost.
+func (e *Experiment) bounded(d time.Duration) time.Duration {
+	if e.AtMost > 0 {
+		return min(d, e.AtMost)
+	}
+	return d
 }
 
 // DurationBounds are the least and the most that the plan takes; both are EstimatedDuration where what is measured
 // makes no difference.
 func (e *Experiment) DurationBounds() (least, most time.Duration) {
+	if e.Until > 0 {
+		first := *e
+		first.Until, first.Blocks = 0, min(e.Blocks, inference.FirstLook)
+		least, _ = first.DurationBounds()
+		all := *e
+		all.Until = 0
+		_, most = all.DurationBounds()
+		return e.bounded(least), e.bounded(most)
+	}
 	bounds := e.measure().Bounds
 	if bounds == nil {
 		d := e.EstimatedDuration()

@@ -153,7 +153,7 @@ func (e *Experiment) ordered(r round, rounds int) [][]Block {
 		} else {
 			out[i] = []Block{r.clean[0]}
 		}
-		if (i+1)*e.AABlocks/rounds > i*e.AABlocks/rounds {
+		if span := e.spanAA(rounds); i < span && (i+1)*e.AABlocks/span > i*e.AABlocks/span {
 			if len(places) == 0 {
 				places = random.Perm(len(all) + 1)
 			}

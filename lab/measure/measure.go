@@ -169,7 +169,7 @@ func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 		aa            bool
 		block, number int
 	}
-	recorded := map[window]bool{}
+	recorded, left := map[window]bool{}, experiment.LeftBy(plan, run.Environment.Until)
 	for _, b := range run.Blocks {
 		excused[b.DUT] = excused[b.DUT] || b.Error != "" || b.Broke != ""
 		for _, cell := range b.LeftOut {
@@ -187,7 +187,7 @@ func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 		}
 		for _, cell := range b.Cells {
 			for number := range e.Windows {
-				if !excused[b.DUT()] && !recorded[window{cell, b.AA, b.Index, number}] {
+				if !excused[b.DUT()] && !left(b, cell) && !recorded[window{cell, b.AA, b.Index, number}] {
 					n++
 				}
 			}
@@ -240,6 +240,15 @@ func Uses(run result.Run, key string) bool {
 // of the table measured it.
 func (t Table) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	return t[t.measured(run)].Summarise(run, opts)
+}
+
+// Widths says how exact the cells of the run in a folder are.
+func (t Table) Widths(dir string) ([]result.Width, error) {
+	run, err := t.ReadRun(dir)
+	if err != nil {
+		return nil, err
+	}
+	return t.Summarise(run, analysis.Options{}).Widths(), nil
 }
 
 // Summarise is Table.Summarise of all measures.

@@ -45,6 +45,21 @@ func csvColumns(s analysis.Summary) (columns []cellColumn) {
 	}
 	columns = append(
 		columns, pairsColumn("pairs"), blocksColumn("blocks"), rejectedColumn("rejected"), redoneColumn("redone"))
+	if s.Until != nil {
+		text("ended", func(c analysis.Cell) string { return endedText(c.Ended) })
+		number("ended_blocks", func(c analysis.Cell) analysis.Number {
+			if c.Ended == nil {
+				return analysis.Absent()
+			}
+			return analysis.Number(c.Ended.Blocks)
+		})
+		number("ended_width_pct", func(c analysis.Cell) analysis.Number {
+			if c.Ended == nil {
+				return analysis.Absent()
+			}
+			return c.Ended.WidthPct
+		})
+	}
 	if s.Slowed != nil {
 		text("router_slowed", func(analysis.Cell) string { return s.Slowed.String() })
 	}

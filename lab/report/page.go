@@ -65,6 +65,8 @@ type pageData struct {
 	Stability    []figure
 	Multiplicity string
 	Counts       string
+	Until        string
+	Ended        grid
 	Rejects      shortList[rejectRow]
 	Rejected     shortList[result.Trial]
 	Failed       shortList[analysis.FailedBlock]
@@ -274,6 +276,7 @@ func (data *pageData) addTrust(run result.Run, s analysis.Summary) {
 			rejects = append(rejects, rejectRow{cellPlace(c.DUT(), c.Cell), r})
 		}
 	}
+	data.Until, data.Ended = untilSentence(s), endedGrid(s)
 	data.Rejects, data.Failed = shorten(rejects, reasonRows), shorten(s.FailedBlocks, failedRows)
 	data.Rejected = shorten(
 		slices.DeleteFunc(slices.Clone(run.Trials), func(t result.Trial) bool { return t.Accepted }), rejectedRows)

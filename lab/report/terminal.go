@@ -143,6 +143,9 @@ const reasonsShown = 6
 func remarks(s analysis.Summary) []string {
 	out := viewOf(s).remarks(s)
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if until := untilSentence(s); until != "" {
+		out = append(append(out, until), endedLines(s)...)
+	}
 	several, reasons := "", 0
 	for _, r := range s.Rejects {
 		if reasons += r.Count; reasons > s.Trials.Rejected {

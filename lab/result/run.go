@@ -74,6 +74,7 @@ type Environment struct {
 	Inputs map[string]string `json:"inputs,omitempty"`
 
 	Nodes []Node `json:"nodes,omitempty"` // of a campaign: the machines that measured
+	Until *Until `json:"until,omitempty"` // of runs that end when they are exact enough
 
 	Skipped []Skip   `json:"skipped,omitempty"` // DUTs left out
 	Notes   []string `json:"notes,omitempty"`   // what else a reader must know, a sentence each

@@ -246,7 +246,7 @@ func sameInputs(old, env result.Environment) error {
 // resumed keeps the beginning and the notes of earlier sittings, and notes what
 // has changed since.
 func resumed(old, env result.Environment) result.Environment {
-	env.Start, env.Interrupted, env.Nodes = old.Start, old.Interrupted, old.Nodes
+	env.Start, env.Interrupted, env.Nodes, env.Until = old.Start, old.Interrupted, old.Nodes, old.Until
 	env.Notes = append(old.Notes, "Resumed on "+time.Now().UTC().Format(time.RFC3339)+".")
 	for _, v := range []struct{ what, old, now, then string }{
 		{"The program", old.GateweighSHA256, env.GateweighSHA256, old.GateweighVersion},

@@ -53,6 +53,9 @@ type Config struct {
 	Sitting int
 	// Backend opens what runs the labs' hosts. Nil: namespaces of this machine.
 	Backend backend.Open
+	// Widths says how exact the cells of the run in a folder are, of experiments that end by it. Nil: all blocks are
+	// measured.
+	Widths func(dir string) ([]result.Width, error)
 	// Status receives what happens now and how far the run is; it must not block.
 	Status func(Progress)
 }
@@ -87,25 +90,6 @@ var errStorage = errors.New("writing the results")
 
 // maxBlockFailures in succession end the attempts with a device.
 const maxBlockFailures = 2
-
-type windowKey struct {
-	cell   result.Cell
-	aa     bool
-	block  int
-	window int
-}
-
-// window counts the attempts at one window over all sittings.
-type window struct {
-	tried    int  // attempts
-	accepted bool // an attempt was accepted
-	done     bool // accepted, or redone often enough
-	left     bool // not to be measured, and not missing: see Session.LeaveOut
-}
-
-func keyOf(b experiment.Block, cell result.Cell, window int) windowKey {
-	return windowKey{cell, b.AA, b.Index, window}
-}
 
 // plan lists the blocks to measure.
 func (cfg Config) plan() []experiment.Block {
@@ -270,6 +254,7 @@ func (s *Session) recall() error {
 	}
 	s.complete = map[blockKey]bool{}
 	s.attempts = result.Attempts(records.Trials, records.Own)
+	s.spent = result.Run{Blocks: records.Blocks, Own: records.Own}.MeasuredFor()
 	for _, l := range s.attempts {
 		s.count(windowKey{l.Cell, l.AA, l.Block, l.Window}, l.Attempt, l.Accepted)
 		s.sitting = max(s.sitting, l.Sitting+1)
@@ -289,46 +274,6 @@ func (s *Session) recall() error {
 	return nil
 }
 
-// count counts a judged attempt at a window.
-func (s *Session) count(key windowKey, attempt int, accepted bool) {
-	w := s.windows[key]
-	w.tried, w.accepted = max(w.tried, attempt+1), w.accepted || accepted
-	w.done = w.done || accepted ||
-		attempt >= s.Experiment.Redo && (!s.spare() || attempt+1 >= s.Experiment.MostAttempts())
-	s.windows[key] = w
-	if s.clock != nil {
-		s.clock.done = s.share()
-	}
-}
-
-// tally counts the windows of blocks.
-func (s *Session) tally(blocks []experiment.Block) (planned, accepted, open int) {
-	for _, b := range blocks {
-		for _, cell := range b.Cells {
-			for n := range s.Experiment.Windows {
-				w := s.windows[keyOf(b, cell, n)]
-				if w.left && !w.accepted {
-					continue
-				}
-				planned++
-				if w.accepted {
-					accepted++
-				}
-				if !w.done {
-					open++
-				}
-			}
-		}
-	}
-	return planned, accepted, open
-}
-
-// share is the part of the plan's windows that is done.
-func (s *Session) share() float64 {
-	all, _, open := s.tally(s.plan)
-	return 1 - float64(open)/float64(max(all, 1))
-}
-
 // all runs the plan.
 func (s *Session) all(ctx context.Context) (Outcome, error) {
 	out, err := s.checkDevices(ctx)
@@ -340,10 +285,20 @@ func (s *Session) all(ctx context.Context) (Outcome, error) {
 		clients int
 	}
 	failures, last := map[group]int{}, map[string]error{}
+	s.beginUntil()
 	for _, b := range s.plan {
+		if err := s.lookBefore(b); err != nil {
+			return s.outcome(out), err
+		}
 		g := group{b.DUT(), b.Clients()}
 		if s.blockDone(b) || s.beyond(b) || failures[g] >= maxBlockFailures {
 			continue
+		}
+		if s.timeOver() {
+			if err := s.look(b.Index, result.BoundTime); err != nil {
+				return s.outcome(out), err
+			}
+			break
 		}
 		err := s.block(ctx, b)
 		switch {
@@ -358,6 +313,9 @@ func (s *Session) all(ctx context.Context) (Outcome, error) {
 			failures[g] = 0
 		}
 		last[b.DUT()] = err
+	}
+	if err := s.lastLook(); err != nil {
+		return s.outcome(out), err
 	}
 	for _, name := range slices.Sorted(maps.Keys(last)) {
 		if last[name] != nil { // one bad block before good ones is noise, at the end it is a fault
@@ -376,6 +334,7 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	s.beginProgress(b)
 	defer s.writeProgress()
 	rec, err := s.cfg.Measure.Block(ctx, s, b)
+	s.spent += time.Since(start)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

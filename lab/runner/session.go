@@ -47,6 +47,7 @@ type Session struct {
 	clock       *clock
 	again       time.Duration  // that windows were measured again for, in this sitting
 	budget      time.Duration  // for that, see spare
+	spent       time.Duration  // that blocks took, over all sittings
 	leaving     string         // what went wrong when the labs of the present block were left
 	rejected    int            // trials, in this sitting
 	reasons     map[string]int // of these, by their texts without figures

@@ -49,7 +49,7 @@ func (Measure) Rules() experiment.Measure {
 			"traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing", "traffic.gaps", "traffic.seed",
 			"traffic.short_per_second", "traffic.short_bytes",
 			"beside.client", "beside.traffic", "beside.clients",
-		}, slices.Concat(experiment.ClientKeys, experiment.LinkKeys)...),
+		}, slices.Concat(experiment.ClientKeys, experiment.LinkKeys, experiment.UntilKeys)...),
 		Check: check, Settings: settings, Duration: duration, Describe: description,
 	}
 }

@@ -36,7 +36,7 @@ func (Measure) Rules() experiment.Measure {
 		Name: Name, Alone: true, Clean: true, Roles: topology.PortalRoles,
 		Uses: slices.Concat(
 			[]string{"directions", "profiles", "windows", "window", "warmup", "traffic.kind", "traffic.protocol"},
-			experiment.ClientKeys, experiment.LinkKeys),
+			experiment.ClientKeys, experiment.LinkKeys, experiment.UntilKeys),
 		Why:           "TCP sends as fast as it can, and no clean router stands beside the device",
 		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Duration: duration, Describe: description,
 	}

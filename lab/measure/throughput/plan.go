@@ -2,6 +2,7 @@ package throughput
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/internal/strict"
@@ -56,8 +57,8 @@ func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Clean: true, Roles: topology.PortalRoles,
 		Keys: []experiment.Field{losses.Field(), width.Field(), trials.Field(), maxFrameRate.Field()},
-		Uses: append([]string{"directions", "profiles", "frame_sizes", "window", "traffic.kind", "traffic.protocol",
-			"traffic.burst_segments", "traffic.gaps", "traffic.seed"}, experiment.ClientKeys...),
+		Uses: slices.Concat([]string{"directions", "profiles", "frame_sizes", "window", "traffic.kind", "traffic.protocol",
+			"traffic.burst_segments", "traffic.gaps", "traffic.seed"}, experiment.ClientKeys, experiment.UntilKeys),
 		Why:           "its loads are searched, and no clean router stands beside the device",
 		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Duration: duration, Bounds: bounds,
 		Describe: description,

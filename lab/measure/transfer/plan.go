@@ -72,7 +72,7 @@ func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Clean: true, Roles: topology.PortalRoles,
 		Keys: []experiment.Field{linkMbps.Field(), fileMB.Field(), transfers.Field(), interval.Field(), speeds.Field()},
-		Uses: experiment.ClientKeys,
+		Uses: slices.Concat(experiment.ClientKeys, experiment.UntilKeys),
 		Why:  "clients fetch files as fast as link and router let them, and no clean router stands beside the device",
 
 		ApplyDefaults: func(e *experiment.Experiment) { e.Windows = 1 },

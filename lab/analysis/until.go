@@ -1,0 +1,91 @@
+package analysis
+
+import (
+	"math"
+
+	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Until says by which rule cells were measured no more.
+type Until struct {
+	PrecisionPct float64 `json:"precision_pct"`    // half-width of the interval that is enough, % of the figure
+	Metric       string  `json:"metric,omitempty"` // whose interval it is
+	// that intervals are computed with, so that the summary's holds
+	Confidence    Number  `json:"confidence"`
+	Planned       []int   `json:"planned"`                   // blocks after which cells were to be looked at
+	Looks         []int   `json:"looks"`                     // blocks after which they were
+	AtMostSeconds float64 `json:"at_most_seconds,omitempty"` // bound of the time; 0: none
+}
+
+// Ended says how a cell ended.
+type Ended struct {
+	Blocks   int    `json:"blocks"`          // of the plan that it had at its last look
+	WidthPct Number `json:"width_pct"`       // half of the interval at that look, % of the figure
+	Bound    string `json:"bound,omitempty"` // what ended it: blocks or time; absent: it was exact enough
+}
+
+// Exact reports whether the cell ended because it was exact enough.
+func (e Ended) Exact() bool { return e.Bound == "" }
+
+// until notes the rule of a run whose cells end when they are exact enough, and is the options with which its intervals
+// are computed.
+func (s *Summary) until(u *result.Until, opts Options) Options {
+	if u == nil {
+		return opts
+	}
+	opts.Confidence = inference.LookConfidence(opts.Confidence)
+	s.Until = &Until{PrecisionPct: u.PrecisionPct, Confidence: Number(opts.Confidence), Planned: u.Planned, Looks: []int{},
+		AtMostSeconds: u.AtMostSeconds}
+	for _, look := range u.Looks {
+		s.Until.Looks = append(s.Until.Looks, look.Blocks)
+		for _, w := range look.Cells {
+			s.Until.Metric = w.Metric
+		}
+	}
+	return opts
+}
+
+// end says of each cell how it ended.
+func (s *Summary) end(u *result.Until) {
+	ended := u.Ended()
+	for i, c := range s.Cells {
+		if e, is := ended[c.Cell]; is {
+			width := Absent()
+			if e.WidthPct != nil {
+				width = Number(*e.WidthPct)
+			}
+			s.Cells[i].Ended = &Ended{Blocks: e.Look, WidthPct: width, Bound: e.Bound}
+		}
+	}
+}
+
+// Widths are how exact the cells are. What they are of is the judged figure: the comparison with the clean router where
+// there is one, else the device's.
+func (s Summary) Widths() (list []result.Width) {
+	m := s.Judged()
+	for _, c := range s.Cells {
+		w := result.Width{Dimensions: c.Cell, Metric: m.Name, Blocks: c.Device(m.Name).N}
+		if pct := 100 * s.width(c, m); !math.IsNaN(pct) && !math.IsInf(pct, 0) {
+			w.WidthPct = &pct
+		}
+		list = append(list, w)
+	}
+	return list
+}
+
+// width is half of a cell's interval, to the bound that is farther from the mean, as a share of the figure; of a
+// difference as a share of the clean router's figure. NaN without an interval.
+func (s Summary) width(c Cell, m Metric) float64 {
+	e := c.Device(m.Name)
+	whole := e.Mean
+	switch m.Against {
+	case AsRatio:
+		e = c.Change(m.Name)
+		whole = e.Mean
+	case AsDifference:
+		e, whole = c.Change(m.Name), c.Clean(m.Name).Mean
+	}
+	half := math.Max(float64(e.Hi-e.Mean), float64(e.Mean-e.Lo))
+	return half / math.Abs(float64(whole))
+}

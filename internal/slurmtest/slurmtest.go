@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -59,10 +60,17 @@ func Start(t *testing.T, nodes int) *Cluster {
 	for n := range nodes {
 		c.StartNode(fmt.Sprintf("node%d", n+1))
 	}
-	c.Wait("idle nodes", func() bool {
-		return strings.Count(c.Slurm("sinfo", "-h", "-N", "-t", "idle", "-o", "%N"), "\n") == nodes
-	})
+	c.Idle(nodes)
 	return c
+}
+
+// Idle waits until so many nodes are idle.
+func (c *Cluster) Idle(nodes int) {
+	c.t.Helper()
+	c.Wait("idle nodes", func() bool {
+		list := strings.Fields(c.Slurm("sinfo", "-h", "-N", "-o", "%N=%T"))
+		return len(slices.DeleteFunc(list, func(node string) bool { return !strings.HasSuffix(node, "=idle") })) == nodes
+	})
 }
 
 func (c *Cluster) file(name string) string { return filepath.Join(c.Dir, name) }
@@ -110,6 +118,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/linear
 SchedulerType=sched/builtin
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
 SlurmdParameters=config_overrides
 ReturnToService=2
 SlurmdTimeout=6
@@ -134,6 +143,12 @@ func (c *Cluster) KillController() {
 
 // StartNode starts a node's slurmd.
 func (c *Cluster) StartNode(name string) { c.daemon[name] = c.start("slurmd", "-D", "-N", name) }
+
+// StartNodeWithout starts a node's slurmd where a folder is empty, as on a machine that does not share it.
+func (c *Cluster) StartNodeWithout(name, folder string) {
+	c.daemon[name] = c.start("unshare", "--mount", "sh", "-c", `mount -t tmpfs own "$1" && exec slurmd -D -N "$0"`, name,
+		folder)
+}
 
 // KillDaemon ends a node's slurmd by a signal that it cannot catch; its jobs live on.
 func (c *Cluster) KillDaemon(name string) {
@@ -200,6 +215,7 @@ func (c *Cluster) kill(variable string, called ...string) (n int) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	var pids []int
 	for _, dir := range list {
 		pid, _ := strconv.Atoi(filepath.Base(dir))
 		environment, _ := os.ReadFile(filepath.Join(dir, "environ")) // a process may end meanwhile
@@ -209,10 +225,16 @@ func (c *Cluster) kill(variable string, called ...string) (n int) {
 			found = found || bytes.Contains(line, []byte(text))
 		}
 		mine := bytes.Contains(environment, []byte("SLURM_CONF="+c.file("slurm.conf")+"\x00"))
-		if found && mine && pid != os.Getpid() && syscall.Kill(pid, syscall.SIGKILL) == nil {
-			n++
-			var status syscall.WaitStatus
-			_, _ = syscall.Wait4(pid, &status, syscall.WNOHANG, nil) // where it is a child
+		if found && mine && pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} { // so none sees another's end
+		for _, pid := range pids {
+			if syscall.Kill(pid, signal) == nil && signal == syscall.SIGKILL {
+				n++
+				_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // where it is a child
+			}
 		}
 	}
 	return n

@@ -236,6 +236,7 @@ func Summarise(input Input, opts Options) Summary {
 	s.Slowed, input.noise = slowedOf(env, input.Trials), noiseOf(accepted(input.Trials))
 	opts = s.until(env.Until, opts)
 	input.fillCells(&s, cells, aa, opts)
+	s.Nodes = input.nodes(cells, opts)
 	s.Noise = noiseOfRun(s, input.Trials)
 	clock := input.clock()
 	var unstable []string
@@ -244,7 +245,8 @@ func Summarise(input Input, opts Options) Summary {
 	}
 	s.Rejects = rejectReasons(slices.Concat(input.Trials, input.Controls))
 	s.FailedBlocks, s.LeftBlocks, s.Limits = failedBlocks(input), leftBlocks(input.Run.Blocks), limits(input.Run.Blocks)
-	s.Warnings = append([]string{}, slices.Concat(unknown, input.warnings(s, cells), unstable, clock.warnings())...)
+	s.Warnings = append([]string{}, slices.Concat(unknown, input.warnings(s, cells), s.Nodes.warnings(), unstable,
+		clock.warnings())...)
 	return s
 }
 

@@ -29,6 +29,10 @@ func (input Input) clock() clock {
 	for i := 1; i < len(input.Trials); i++ {
 		step := input.Trials[i].Start.Sub(input.Trials[i-1].Start)
 		should := input.due(i, step, blocks)
+		if input.Trials[i].Node != input.Trials[i-1].Node { // at the same time, by two clocks
+			c.hours[i] = c.hours[i-1] + step.Hours()
+			continue
+		}
 		if step < 0 && should == step && !input.timed(i) {
 			should = windowOf(input.Trials[i-1])
 			c.back -= step

@@ -87,6 +87,8 @@ type Summary struct {
 	CostModels []CostModel `json:"cost_models,omitempty"` // of CPU over load, clients and packets
 	Ceilings   []Ceiling   `json:"ceilings,omitempty"`    // of runs in which sides take turns
 	Stability  Stability   `json:"stability,omitzero"`    // of the lab while it ran
+	// Nodes says how the machines of a campaign agree; nil for any other run.
+	Nodes *Nodes `json:"nodes,omitempty"`
 
 	// FailedBlocks are blocks that ended with an error, whatever trials they gave before.
 	FailedBlocks []FailedBlock `json:"failed_blocks"`

@@ -26,6 +26,9 @@ const answersWithin = 30 * time.Second
 // exitNotShared is the exit code of a job that does not find the campaign's folder on its node.
 const exitNotShared = 72
 
+// exitNoOutput is how Slurm's jobs end whose output file cannot be opened, by the number of a signal that there is not.
+const exitNoOutput = 128 + 53
+
 // defaultArray is the most jobs of an array where Slurm does not say (MaxArraySize).
 const defaultArray = 1001
 
@@ -183,6 +186,10 @@ func (c *Campaign) Jobs(ctx context.Context) ([]Job, error) {
 	submissions, err := c.submissions()
 	if err != nil {
 		return nil, err
+	}
+	// squeue --json ends well, and without jobs, where the controller does not answer.
+	if ping, err := slurm(ctx, nil, "scontrol", "ping"); err != nil || !bytes.Contains(ping, []byte(" is UP")) {
+		return nil, errors.Join(errors.New("slurmctld does not answer (scontrol ping)"), err)
 	}
 	out, err := slurm(ctx, nil, "squeue", "--json")
 	if err != nil {

@@ -250,7 +250,7 @@ func (c *Campaign) endOf(j Job) lost {
 	end := lost{Share: j.Share, Node: j.Node}
 	log := filepath.Join(c.Dir, logsFolder)
 	switch {
-	case j.Exit == exitNotShared:
+	case j.Exit == exitNotShared || j.Exit == exitNoOutput:
 		end.NotShared = true
 		end.Text = fmt.Sprintf("%s does not see this campaign's folder: share %s with it, or leave it out", j.Node, c.Dir)
 	case j.State == "CANCELLED":

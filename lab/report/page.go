@@ -63,6 +63,7 @@ type pageData struct {
 	Noise        string
 	NoiseFigure  []figure
 	Stability    []figure
+	Nodes        grid
 	Multiplicity string
 	Counts       string
 	Until        string
@@ -123,6 +124,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	data.Claims = groupFindings(s.Findings)
 	data.Studies = d.studyParts(append([]analysis.Summary{s}, with...), s.Findings)
 	data.addTrust(run, s)
+	data.Nodes = nodesGrid(s)
 	data.mark(s.Mark)
 	if reason := nothingMeasured(s); reason != "" { // there is nothing to read
 		data.Lead, data.Reading, data.ModeNote, data.Empty = reason, "", "",

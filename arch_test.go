@@ -58,8 +58,7 @@ var allowedImports = map[string][]string{
 	"gateway/datapath": {"gateway/budget"},
 	"gateway/datapath/ebpf": {"gateway/arp", "gateway/ticker", "gateway/budget", "gateway/datapath",
 		"gateway/netfilter/guard", "gateway/datapath/machine/neighbour", "gateway/datapath/machine/routes",
-		"gateway/datapath/machine/stack",
-		"gateway/netfilter/nftables"},
+		"gateway/datapath/machine/stack", "gateway/netfilter/nftables"},
 	// clients in the kernel's neighbour table
 	"gateway/datapath/machine/neighbour": {"gateway/budget", "gateway/datapath", "gateway/datapath/machine/stack"},
 	// networks behind clients in the kernel's routing table

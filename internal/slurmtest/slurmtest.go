@@ -118,7 +118,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/linear
 SchedulerType=sched/builtin
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
+SchedulerParameters=batch_sched_delay=0
 SlurmdParameters=config_overrides
 ReturnToService=2
 SlurmdTimeout=6
@@ -227,6 +227,7 @@ func (c *Cluster) kill(variable string, called ...string) (n int) {
 		mine := bytes.Contains(environment, []byte("SLURM_CONF="+c.file("slurm.conf")+"\x00"))
 		if found && mine && pid != os.Getpid() {
 			pids = append(pids, pid)
+			pids = append(pids, steps(pid)...)
 		}
 	}
 	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} { // so none sees another's end
@@ -238,4 +239,20 @@ func (c *Cluster) kill(variable string, called ...string) (n int) {
 		}
 	}
 	return n
+}
+
+// steps is the slurmstepd that a process was started by: its title and environment do not name the node.
+func steps(pid int) []int {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // the process may end meanwhile
+	_, after, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(after)
+	if len(fields) < 2 {
+		return nil
+	}
+	name, _ := os.ReadFile("/proc/" + fields[1] + "/comm")
+	parent, err := strconv.Atoi(fields[1])
+	if err != nil || strings.TrimSpace(string(name)) != "slurmstepd" {
+		return nil
+	}
+	return []int{parent}
 }

@@ -205,9 +205,7 @@ func Summarise(input Input, opts Options) Summary {
 	}
 	s := Summary{
 		Version: Version, Experiment: env.Experiment, Measure: input.Measure, Noun: input.Noun, Unit: input.unit(),
-		Mode:  env.Mode,
-		Sides: env.Sides,
-		VM:    env.VM, Mark: env.VM.Mark(), LoadsDividedBy: env.LoadsDividedBy,
+		Mode: env.Mode, Sides: env.Sides, VM: env.VM, Mark: env.VM.Mark(), LoadsDividedBy: env.LoadsDividedBy,
 		Confidence: opts.Confidence, Delta: opts.Delta, Dimensions: input.Dimensions, Metrics: input.Metrics, Cells: []Cell{},
 		Skipped: append([]result.Skip{}, input.Run.Skipped...), Findings: []Finding{}, Warnings: []string{},
 	}

@@ -12,7 +12,8 @@ import (
 )
 
 // Nodes is how the machines of a campaign agree. The machine is a factor beside the cell: every ratio is within a
-// machine, and what a machine's blocks are above or below the means of their cells is compared with the other machines'.
+// machine, and what a machine's blocks are above or below the means of their cells is compared with the other
+// machines'.
 type Nodes struct {
 	// Spread is the largest of the nodes' means over the smallest, as a ratio; of a primary metric that is compared by
 	// difference, the difference. Absent with fewer than two nodes that have a mean.

@@ -12,7 +12,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/campaign"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
 // simulated has one measure, which measures nothing: its figures follow from the block alone.
@@ -58,15 +57,16 @@ func carry(dir string, submission, task int, share campaign.Share, node string) 
 		return err
 	}
 	a := campaign.Attempt{Node: node, PID: os.Getpid(), Begun: time.Now().UTC()}
-	return c.Carry(context.Background(), share, simulated, a, func(_ context.Context, w campaign.Work) (campaign.End, error) {
-		return simulate(w, func() {
-			ms, _ := time.ParseDuration(os.Getenv(lengthMs) + "ms")
-			time.Sleep(ms)
-			for _, err := os.Stat(filepath.Join(dir, holdFile)); err == nil; _, err = os.Stat(filepath.Join(dir, holdFile)) {
-				time.Sleep(10 * time.Millisecond)
-			}
+	return c.Carry(context.Background(), share, simulated, a,
+		func(_ context.Context, w campaign.Work) (campaign.End, error) {
+			return simulate(w, func() {
+				ms, _ := time.ParseDuration(os.Getenv(lengthMs) + "ms")
+				time.Sleep(ms)
+				for _, err := os.Stat(filepath.Join(dir, holdFile)); err == nil; _, err = os.Stat(filepath.Join(dir, holdFile)) {
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
 		})
-	})
 }
 
 // simulate writes what a share's blocks are, and measures nothing. It writes the first record, waits, and writes the
@@ -120,7 +120,7 @@ func begin(t testing.TB, dir string, blocks, local int, more ...string) *campaig
 		t.Fatal(err)
 	}
 	c, err := campaign.Create(campaign.New{Dir: dir, Experiments: []*experiment.Experiment{e}, Local: local,
-		Program: program, Command: "gateweigh campaign start tiny.toml", WriteExperiment: runner.WriteExperiment})
+		Program: program, Command: "gateweigh campaign start tiny.toml", WriteExperiment: writeExperiment})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func survey(t testing.TB, c *campaign.Campaign) campaign.Status {
 // collect makes one run of a campaign, and returns its trials.
 func collect(t testing.TB, c *campaign.Campaign, out string) (campaign.Collected, result.Run) {
 	t.Helper()
-	got, err := c.Collect(0, out, simulated, runner.WriteExperiment)
+	got, err := c.Collect(0, out, simulated, writeExperiment)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,4 +148,9 @@ func collect(t testing.TB, c *campaign.Campaign, out string) (campaign.Collected
 		t.Fatal(err)
 	}
 	return got, run
+}
+
+// writeExperiment writes an experiment that names no files.
+func writeExperiment(dir string, e *experiment.Experiment) error {
+	return result.ReplaceFile(filepath.Join(dir, result.ExperimentFile), e.Encode())
 }

@@ -43,6 +43,8 @@ type submission struct {
 type Job struct {
 	Share
 	ID       string // the job's own number
+	Array    string // number of its array: scancel takes ARRAY_TASK, and not the own number of a job of an array
+	Task     int    // place in it
 	State    string // "PENDING", "RUNNING", …
 	Reason   string // why it does not run
 	Node     string
@@ -201,6 +203,7 @@ func (c *Campaign) Jobs(ctx context.Context) ([]Job, error) {
 // slurmJob is one of squeue's jobs, as far as it is looked at.
 type slurmJob struct {
 	ID       int64  `json:"job_id"`
+	Array    int64  `json:"array_job_id"`
 	Task     *int   `json:"array_task_id"`
 	Tasks    string `json:"array_task_string"` // of an array that is not split up yet: "3-9,12%2"
 	State    string `json:"job_state"`
@@ -240,7 +243,8 @@ func (c *Campaign) readJobs(r io.Reader, submissions []submission) (list []Job, 
 		for _, task := range j.tasks() {
 			if task < len(s.Shares) {
 				list = append(list, Job{
-					Share: Share{s.Part, s.Shares[task]}, ID: strconv.FormatInt(j.ID, 10), State: j.State, Reason: j.Reason,
+					Share: Share{s.Part, s.Shares[task]}, ID: strconv.FormatInt(j.ID, 10),
+					Array: strconv.FormatInt(j.Array, 10), Task: task, State: j.State, Reason: j.Reason,
 					Node: j.Nodes, Restarts: j.Restarts, Exit: exitCode(j.Exit),
 				})
 			}
@@ -292,12 +296,12 @@ func (c *Campaign) Release(ctx context.Context, jobs []Job) error {
 	return errors.Join(errs...)
 }
 
-// Cancel ends the campaign's jobs.
+// Cancel ends the campaign's jobs, by their arrays.
 func (c *Campaign) Cancel(ctx context.Context, jobs []Job) error {
 	var ids []string
 	for _, j := range jobs {
-		if (j.waits() || j.goesOn()) && !slices.Contains(ids, j.ID) {
-			ids = append(ids, j.ID)
+		if (j.waits() || j.goesOn()) && !slices.Contains(ids, j.Array) {
+			ids = append(ids, j.Array)
 		}
 	}
 	for chunk := range slices.Chunk(ids, 500) {

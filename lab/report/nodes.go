@@ -15,7 +15,8 @@ func nodesGrid(s analysis.Summary) grid {
 	g := newGrid("Machines of the campaign: blocks of each over those of all others, at the same cells", "<Node", "Blocks",
 		"Over the others'", "<Verdict")
 	for _, n := range s.Nodes.Nodes {
-		g.add(n.Name, nameCell(n.Name, ""), countCell(n.Blocks), estimateCell(n.Shift, three), textCell(nodeVerdict(n)))
+		g.add(n.Name, nameCell(n.Name, ""), countCell(n.Blocks), estimateCell(n.Shift, digits3OfRatio),
+			textCell(nodeVerdict(n)))
 	}
 	g.Note = spreadSentence(s)
 	return g
@@ -36,9 +37,10 @@ func spreadSentence(s analysis.Summary) string {
 	if !s.Nodes.Spread.Known() {
 		return ""
 	}
-	return fmt.Sprintf("Spread between nodes: the %s of the highest and the lowest mean is %s. A node disagrees where its "+
-		"interval, corrected for the number of nodes, leaves out none.", analysis.MetricNamed(s.Metrics, s.Primary).Against,
-		three(s.Nodes.Spread))
+	return fmt.Sprintf(
+		"Spread between nodes: the %s of the highest and the lowest mean is %s. A node disagrees where its "+
+			"interval, corrected for the number of nodes, leaves out none.", analysis.MetricNamed(s.Metrics, s.Primary).Against,
+		digits3OfRatio(s.Nodes.Spread))
 }
 
 // nodeRemarks are the nodes in one line of the terminal.
@@ -49,7 +51,7 @@ func nodeRemarks(s analysis.Summary) []string {
 	var parts []string
 	for _, n := range s.Nodes.Nodes {
 		parts = append(parts, fmt.Sprintf("%s %s, × %s %s (%s)", n.Name, words.Counted(n.Blocks, "block"),
-			three(n.Shift.Mean), bounds(n.Shift, three), nodeVerdict(n)))
+			digits3OfRatio(n.Shift.Mean), bounds(n.Shift, digits3OfRatio), nodeVerdict(n)))
 	}
 	shown, more := bounded(parts, nodesShown)
 	line := "Nodes, each over the others: " + words.Listed(shown)

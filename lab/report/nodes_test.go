@@ -1,4 +1,4 @@
-package analysis_test
+package report_test
 
 import (
 	"fmt"
@@ -55,7 +55,8 @@ func TestNodes(t *testing.T) {
 		}
 	}
 	if s := measure.Summarise(analysistest.Run(analysistest.Spec{
-		DUTs: []analysistest.DUT{{Name: "one", Ratio: 1.5}}, Clients: []int{10}, Offered: []float64{50}, Blocks: 4, Windows: 1,
+		DUTs: []analysistest.DUT{{Name: "one", Ratio: 1.5}}, Clients: []int{10}, Offered: []float64{50}, Blocks: 4,
+		Windows: 1,
 	}), analysis.Options{}); s.Nodes != nil {
 		t.Errorf("a run of one machine has nodes: %+v", s.Nodes)
 	}

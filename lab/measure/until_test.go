@@ -95,7 +95,7 @@ func (drawn) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 			Range: analysis.Amounts, Of: analysis.Field("value")}},
 		Compare: func(a, b result.Cell) int { return result.CompareCells(a, b, result.DUT) },
 	}
-	for _, r := range result.Of[draw](run.Own) {
+	for _, r := range result.RecordsOf[draw](run.Own) {
 		input.Trials = append(input.Trials, analysis.TrialOf(r.Head, r.Cell, r.Window, r))
 	}
 	return analysis.Summarise(input, opts)

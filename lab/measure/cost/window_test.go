@@ -44,9 +44,10 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 		Seconds: 2, NAPINs: 4e6, WaitNs: 1e6, LinkMbps: 6.056, DeliveredMbps: 5.7, OfferedMbps: 10,
 		Packets: 1100, PacketsUp: 1000, PacketsDown: 100, Drops: 7, AggregationFactor: 1, SegmentsPerBurst: 40,
 		PacketsPerWakeup: 10, RetransmitRatio: 0.005, GeneratorCPU: 0.2,
-		RTT:     result.RTT{P50: 200, P99: 900, Probes: 100},
-		Machine: result.Machine{Usr: 10, Sys: 20, Soft: 5, Idle: 64, Steal: 1},
-		RoleNs:  map[string]int64{"router": 4e6, "client": 2500000, "server": 0, "agents": 0}, Metrics: map[string]float64{},
+		RTT:      result.RTT{P50: 200, P99: 900, Probes: 100},
+		Machine:  result.Machine{Usr: 10, Sys: 20, Soft: 5, Idle: 64, Steal: 1},
+		RoleNs:   map[string]int64{"router": 4e6, "client": 2500000, "server": 0, "agents": 0},
+		Metrics:  map[string]float64{RouterOfBusy: 0.011428571428571429}, // 4 ms of 35 ticks of 10 ms
 		ThreadNs: map[string]int64{"napi/r0": 3e6, "napi/r1": 1e6},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

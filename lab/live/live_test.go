@@ -287,33 +287,32 @@ func TestEvents(t *testing.T) {
 		t.Fatalf("type %q", kind)
 	}
 	lines := bufio.NewReader(answer.Body)
-	wait := func(event, data string) {
+	// wait reads until each event has come with its data. A look between two files of a run tells of one before the other.
+	wait := func(events map[string]string) {
 		t.Helper()
-		for seen := ""; ; {
+		for seen := ""; len(events) > 0; {
 			line, err := lines.ReadString('\n')
 			if err != nil {
-				t.Fatalf("no event %q with %q: %v", event, data, err)
+				t.Fatalf("no events %v: %v", events, err)
 			}
 			if name, is := strings.CutPrefix(line, "event: "); is {
 				seen = strings.TrimSpace(name)
 			}
-			if seen == event && strings.HasPrefix(line, "data:") && strings.Contains(line, data) {
-				return
+			if data, is := events[seen]; is && strings.HasPrefix(line, "data:") && strings.Contains(line, data) {
+				delete(events, seen)
 			}
 		}
 	}
-	wait("status", `aria-valuenow="20"`)
-	wait("changed", "")
+	wait(map[string]string{"status": `aria-valuenow="20"`, "changed": ""})
 	begin(t, dir, run, 6)
-	wait("status", `aria-valuenow="60"`)
-	wait("changed", "")
+	wait(map[string]string{"status": `aria-valuenow="60"`, "changed": ""})
 	if _, body := get(t, server, "/run?run=grows"); !strings.Contains(body, `aria-valuenow="60"`) {
 		t.Error("the page does not have what the event said")
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	wait("gone", "")
+	wait(map[string]string{"gone": ""})
 	if _, err := lines.ReadString(0); err != io.EOF {
 		t.Errorf("the stream goes on: %v", err)
 	}

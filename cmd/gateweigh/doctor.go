@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,23 +13,27 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/lab/doctor"
+	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 func doctorCommand() *cobra.Command {
 	var asJSON, quick, all bool
+	var file string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine what this machine can measure, how well, and what to do about problems",
 		Long: "Tries every kernel feature and tool that the lab and its devices need, checks the machine's limits, and\n" +
 			"measures for half a minute how noisy the machine is. It changes nothing. Printed are the verdict, what to do\n" +
-			"first, and what is not as measurements need it, with a remedy; with --all also the rest. Exit code 0: gateweigh " +
+			"first, and what is not as measurements need it, with a remedy; with --all also the rest. With --experiment it asks\n" +
+			"each machine of that experiment what it lacks for it, all at the same time. Exit code 0: gateweigh " +
 			"run would measure; 3: nothing can run here.",
-		Args: usage(cobra.NoArgs),
+		Example: "  sudo gateweigh doctor --quick\n  gateweigh doctor --experiment lab.toml",
+		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			line := newStatusLine(os.Stderr)
-			found, err := doctor.Examine(cmd.Context(), doctor.Options{
+			found, err := examine(cmd.Context(), file, doctor.Options{
 				Quick: quick, Version: version, Status: func(text string) { line.say(text) },
 			})
 			line.clear()
@@ -48,8 +53,25 @@ func doctorCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	cmd.Flags().BoolVar(&all, "all", false, "print every line, also of what is as measurements need it")
+	cmd.Flags().StringVar(&file, "experiment", "",
+		"ask the machines of an experiment, `NAME or FILE`, what they lack for it; nothing is measured")
 	cmd.Flags().BoolVar(&quick, "quick", false, "leave out the slow part: the fixed loop and the A/A pair")
 	return cmd
+}
+
+// examine looks at this machine, or at those of an experiment.
+func examine(ctx context.Context, name string, opts doctor.Options) (doctor.Report, error) {
+	if name == "" {
+		return doctor.Examine(ctx, opts)
+	}
+	e, err := loadExperiment(name)
+	if err == nil {
+		err = dut.CheckVariants(e)
+	}
+	if err != nil {
+		return doctor.Report{}, &exitError{exitUsage, err}
+	}
+	return doctor.ExamineFor(ctx, e, opts)
 }
 
 // writeReport prints the verdict and what to do first, and of each group what is not as measurements need it; with all,

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/internal/sshtest"
+	"github.com/gateweigh/gateweigh/lab/doctor"
 	"github.com/gateweigh/gateweigh/lab/measure"
 )
 
@@ -17,6 +18,7 @@ func TestRunOverSSH(t *testing.T) {
 		before[name] = m.Look(t, name)
 	}
 	write(t, dir, "small.toml", small+m.Tables(2, ""))
+	doctorOfHosts(t, m, dir)
 	e := finish(t, command(t, dir, "run", "small.toml", "--out", "r"))
 	measured(t, e)
 	for _, want := range []string{"allowlist", "overhead", "r/report.html"} {
@@ -34,5 +36,42 @@ func TestRunOverSSH(t *testing.T) {
 			t.Errorf("machine of %s: %+v", name, site)
 		}
 		m.Restored(t, name, before[name])
+	}
+}
+
+// doctorOfHosts: the doctor asks every machine of an experiment, and says of each all that is wrong.
+func doctorOfHosts(t *testing.T, m *sshtest.Machines, dir string) {
+	t.Helper()
+	good := finish(t, command(t, dir, "doctor", "--experiment", "small.toml", "--json"))
+	lines := reportOf(t, good.stdout)
+	for _, key := range []string{"client.connection", "router.interface.rlan2", "router.tool.nft", "server.tool.ethtool",
+		"server.clock", "router.disk", "device.allowlist"} {
+		if lines[key].State != doctor.OK {
+			t.Errorf("%s: %+v", key, lines[key])
+		}
+	}
+	if good.code != 0 {
+		t.Errorf("exit %d: %s%s", good.code, good.stdout, good.stderr)
+	}
+	tables := strings.NewReplacer(`["rlan", "rlan2"]`, `"mgmt"`, `["rwan", "rwan2"]`, `"eth77"`, `["ceth", "ceth2"]`, `"ceth"`,
+		`["seth", "seth2"]`, `"seth"`, `"client"`, `"nowhere.invalid"`, `"server"`, `"unknown"`).Replace(m.Tables(2, ""))
+	write(t, dir, "faulty.toml", strings.Replace(small, `["allowlist"]`, `["allowlist", "coovachilli"]`, 1)+tables)
+	bad := finish(t, command(t, dir, "doctor", "--experiment", "faulty.toml", "--json"))
+	lines = reportOf(t, bad.stdout)
+	for key, want := range map[string]doctor.Check{
+		"client.connection":      {Found: "faulty.toml:", Do: "name it in ~/.ssh/config"},
+		"server.connection":      {Found: "its host key is not known yet", Do: "connect once by hand and look at it: ssh unknown"},
+		"router.interface.mgmt":  {Found: "it carries this ssh connection", Do: "backend.host.router.lan"},
+		"router.interface.eth77": {Found: "there is no interface eth77", Do: "backend.host.router.wan"},
+		"router.tool.chilli":     {Found: "for coovachilli", Do: "build CoovaChilli"},
+		"device.coovachilli":     {Found: "not on PATH: chilli"},
+	} {
+		line := lines[key]
+		if line.State != doctor.Missing || !strings.Contains(line.Found, want.Found) || !strings.Contains(line.Do, want.Do) {
+			t.Errorf("%s: %+v, want %+v", key, line, want)
+		}
+	}
+	if bad.code != exitNothingRan || !strings.Contains(bad.stderr, "client (nowhere.invalid) (address); router (router) (lan mgmt, wan eth77)") {
+		t.Errorf("exit %d: %s", bad.code, bad.stderr)
 	}
 }

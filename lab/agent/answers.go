@@ -28,6 +28,7 @@ var machineVerbs = verbs{
 	"Load":         (*machineAgent).Load,
 	"Find":         (*machineAgent).Find,
 	"Busiest":      (*machineAgent).Busiest,
+	"RefusedLinks": (*machineAgent).RefusedLinks,
 	"RunLoops":     (*machineAgent).RunLoops,
 	"ReadAccounts": (*machineAgent).ReadAccounts,
 	"Slow":         (*machineAgent).Slow,

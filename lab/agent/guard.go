@@ -82,36 +82,6 @@ func guardMain(args []string) (err error) {
 	return g.run(states, ended)
 }
 
-// readLinks reads what interfaces are, and refuses those that may not be taken.
-func readLinks(links []string, connection string) (states []nic.State, err error) {
-	if len(links) == 0 {
-		return nil, nil
-	}
-	if os.Geteuid() != 0 {
-		return nil, errors.New("a host needs root: it makes network namespaces and loads programs into the kernel: connect " +
-			"as root, or permit sudo without a password")
-	}
-	if connection == "" {
-		return nil, errors.New(
-			"sshd names no connection (SSH_CONNECTION is empty), so which interface carries it is not known")
-	}
-	carriers, err := nic.Carriers(connection)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range links {
-		if why, carries := carriers[name]; carries {
-			return nil, fmt.Errorf("%s is %w: %s", name, nic.ErrRefused, why)
-		}
-		s, err := nic.Read(name)
-		if err != nil {
-			return nil, err
-		}
-		states = append(states, s)
-	}
-	return states, nil
-}
-
 // run starts the agent, lends it the interfaces, waits for its end, and puts all back.
 func (g Guard) run(states []nic.State, signals <-chan os.Signal) error {
 	state, tell, err := os.Pipe()

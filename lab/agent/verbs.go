@@ -46,6 +46,16 @@ func (c *Conn) Busiest(ctx context.Context) ([]machine.User, error) {
 	return ask[[]machine.User](ctx, c, "Busiest")
 }
 
+// RefusedLinks asks why interfaces of the machine may not be taken, in their order; empty: one may. connection is what
+// sshd there calls SSH_CONNECTION.
+func (c *Conn) RefusedLinks(ctx context.Context, links []string, connection string) ([]string, error) {
+	list, err := ask[[]string](ctx, c, "RefusedLinks", links, connection)
+	if err == nil && len(list) != len(links) {
+		err = fmt.Errorf("%d answers about %d interfaces", len(list), len(links))
+	}
+	return list, err
+}
+
 // RunLoops runs fixed loops, see machine.RunLoops.
 func (c *Conn) RunLoops(ctx context.Context, cpus []int, length time.Duration) ([]machine.Loop, error) {
 	return ask[[]machine.Loop](ctx, c, "RunLoops", cpus, length)

@@ -128,6 +128,19 @@ func (s SSH) Open(ctx context.Context, o Options) (Backend, error) {
 
 // connect makes the folder for the connections, and connects to all machines.
 func (s SSH) connect(ctx context.Context, o Options) (*overSSH, error) {
+	b, err := s.begin(o)
+	if err != nil {
+		return nil, err
+	}
+	err = Each(slices.Collect(maps.Values(b.machines)), func(_ int, m *machine) error { return m.reach(ctx) })
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// begin makes the folder for the connections, and connects to none.
+func (s SSH) begin(o Options) (*overSSH, error) {
 	folder, done, err := scratch.New(scratch.SSH)
 	if err != nil {
 		return nil, err
@@ -144,16 +157,15 @@ func (s SSH) connect(ctx context.Context, o Options) (*overSSH, error) {
 			}
 		}
 	}
-	err = Each(slices.Collect(maps.Values(b.machines)), func(_ int, m *machine) (err error) {
-		if m.facts, err = m.connection.open(ctx); err != nil {
-			return &HostError{m.Host, "address", err}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, errors.Join(err, b.Close())
-	}
 	return b, nil
+}
+
+// reach connects to a machine.
+func (m *machine) reach(ctx context.Context) (err error) {
+	if m.facts, err = m.connection.open(ctx); err != nil {
+		return &HostError{m.Host, "address", err}
+	}
+	return nil
 }
 
 // portLAN is the port that the metered host alone has.
@@ -165,10 +177,14 @@ func (b *overSSH) distinct() error {
 	seen := map[string]string{}
 	for _, host := range slices.Sorted(maps.Keys(b.machines)) {
 		m := b.machines[host]
+		if m.facts.netns == "" {
+			continue // it was not reached, or does not say
+		}
 		id := m.facts.boot + " " + m.facts.netns
 		if other, twice := seen[id]; twice {
-			return &HostError{host, "address", fmt.Errorf("%s is the same machine as %s (%s): each host needs one of its own",
-				m.Address, other, b.machines[other].Address)}
+			return &HostError{host, "address", &remedied{
+				fmt.Sprintf("%s is the same machine as %s (%s)", m.Address, other, b.machines[other].Address),
+				"each host needs one of its own"}}
 		}
 		seen[id] = host
 	}

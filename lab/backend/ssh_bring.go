@@ -31,9 +31,9 @@ func (b *overSSH) prepare(ctx context.Context, m *machine) error {
 		return err
 	}
 	if m.facts.arch == "" {
-		return &HostError{
-			m.Host, "address", fmt.Errorf("there is no agent for its processor (%s): docs/agents.md lists those "+
-				"that there are", m.facts.processor)}
+		return &HostError{m.Host, "address", &remedied{
+			fmt.Sprintf("there is no agent for its processor (%s)", m.facts.processor),
+			"docs/agents.md lists those that there are"}}
 	}
 	if err := b.bring(ctx, m); err != nil {
 		return &HostError{m.Host, "address", err}
@@ -47,32 +47,31 @@ const keeperHost = "keeper"
 // suits refuses machines that no agent runs on.
 func (m *machine) suits() error {
 	if m.facts.system != "Linux" {
-		return fmt.Errorf("%s runs %s, and agents need Linux", m.Address, m.facts.system)
+		return &remedied{fmt.Sprintf("%s runs %s, and agents need Linux", m.Address, m.facts.system),
+			"name a machine with Linux"}
 	}
 	return nil
 }
 
 // mayRoot refuses a connection that cannot become root.
 func (m *machine) mayRoot() error {
+	key, what, remedy := "sudo", "", ""
 	switch {
 	case m.facts.root || m.facts.sudo == "yes" && m.Sudo != SudoNever || m.facts.allowed:
 		return nil
 	case m.Sudo == SudoNever:
-		return &HostError{m.Host, "sudo", errors.New("the connection is not root's, and a host needs root: leave sudo out, " +
-			"or connect as root")}
+		what, remedy = "the connection is not root's, and a host needs root", "leave sudo out, or connect as root"
 	case m.facts.sudo == "":
-		return m.error("address",
-			"a host needs root, and %s has no sudo: connect as root (address = \"root@…\"), or install sudo",
-			m.Address)
+		key, what = "address", fmt.Sprintf("a host needs root, and %s has no sudo", m.Address)
+		remedy = "connect as root (address = \"root@…\"), or install sudo"
+	case strings.Contains(m.facts.sudo, "tty"):
+		what = fmt.Sprintf("a host needs root, and sudo on %s wants a terminal (%s)", m.Address, m.facts.sudo)
+		remedy = "permit it without: echo \"Defaults:$USER !requiretty\" | sudo tee -a /etc/sudoers.d/gateweigh"
+	default:
+		what = fmt.Sprintf("a host needs root, and sudo on %s wants a password (%s)", m.Address, m.facts.sudo)
+		remedy = "permit it without: echo \"$USER ALL=(root) NOPASSWD: ALL\" | sudo tee /etc/sudoers.d/gateweigh"
 	}
-	return m.error("sudo",
-		"a host needs root, and sudo on %s wants a password (%s): permit it without: echo \"$USER ALL=(root) "+
-			"NOPASSWD: ALL\" | sudo tee /etc/sudoers.d/gateweigh", m.Address, m.facts.sudo)
-}
-
-// error is what is wrong with the machine.
-func (m *machine) error(key, format string, args ...any) error {
-	return &HostError{m.Host, key, fmt.Errorf(format, args...)}
+	return &HostError{m.Host, key, &remedied{what, remedy}}
 }
 
 // guard is the command that starts a guard.

@@ -2,7 +2,7 @@ package backend
 
 import (
 	"bufio"
-	"fmt"
+	"errors"
 	"io"
 	"strings"
 )
@@ -18,11 +18,13 @@ type facts struct {
 	netns     string // its network namespace
 	installed string // file of an agent on PATH; may be empty
 	allowed   bool   // sudo lets that be started without a password
+	// connection is what sshd calls SSH_CONNECTION.
+	connection string
 }
 
 // factsScript prints the facts, and stays until the connection ends: with it other commands share the connection.
 const factsScript = `
-echo "system=$(uname -s)"; echo "processor=$(uname -m)"; echo "user=$(id -u)";
+echo "connection=$SSH_CONNECTION"; echo "system=$(uname -s)"; echo "processor=$(uname -m)"; echo "user=$(id -u)";
 echo "order=$(dd if=/proc/self/exe bs=1 skip=5 count=1 2>/dev/null | tr "\001\002" lb)";
 echo "boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"; echo "netns=$(readlink /proc/self/ns/net)";
 a=$(PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin command -v gateweigh-agent); echo "installed=$a";
@@ -49,6 +51,8 @@ func readFacts(r io.Reader) (f facts, err error) {
 			f.root = value == "0"
 		case "order":
 			order = value
+		case "connection":
+			f.connection = value
 		case "boot":
 			f.boot = value
 		case "netns":
@@ -113,7 +117,20 @@ func explained(how, said, address string) error {
 		remedy = "its sshd allows too few sessions a connection: MaxSessions 10 or more in sshd_config"
 	}
 	if remedy == "" {
-		return fmt.Errorf("%s", how)
+		return errors.New(how)
 	}
-	return fmt.Errorf("%s: %s", how, remedy)
+	return &remedied{how, remedy}
+}
+
+// remedied is an error with what to do about it.
+type remedied struct{ what, remedy string }
+
+func (r *remedied) Error() string { return r.what + ": " + r.remedy }
+
+// Remedy parts an error of a machine in what is wrong and what to do about it; empty where that is not known.
+func Remedy(err error) (what, remedy string) {
+	if r, is := errors.AsType[*remedied](err); is {
+		return strings.TrimSuffix(err.Error(), ": "+r.remedy), r.remedy
+	}
+	return err.Error(), ""
 }

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -41,8 +42,11 @@ type Machine struct {
 	Quota  Quota       `json:"cpu_quota"` // of the agent's control groups
 	Ticks  meter.Stat  `json:"ticks"`     // since the machine was started
 
-	Memory Memory `json:"memory"`
-	Limits Limits `json:"limits"`
+	Clock   time.Time `json:"clock"`
+	TempDir string    `json:"temp_dir"`
+	FreeKiB int64     `json:"free_kib"` // of the disk that TempDir is on
+	Memory  Memory    `json:"memory"`
+	Limits  Limits    `json:"limits"`
 
 	// Precedes and RealTime report whether the agent may have threads go before all ordinary programs, and have real-time
 	// priority, which is more.
@@ -108,6 +112,11 @@ func Read() (Machine, error) {
 		return m, err
 	}
 	m.Limits.FilesSoft, m.Limits.FilesHard = openFiles()
+	m.Clock, m.TempDir = time.Now(), os.TempDir()
+	var disk unix.Statfs_t
+	if err := unix.Statfs(m.TempDir, &disk); err == nil {
+		m.FreeKiB = int64(disk.Bavail) * int64(disk.Bsize) >> 10
+	}
 	m.Precedes, m.RealTime = realtime.MayPrecede(), realtime.Permitted()
 	m.Program, err = ownHash()
 	return m, err

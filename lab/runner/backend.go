@@ -36,6 +36,11 @@ func OpenFor(e *experiment.Experiment) backend.Open {
 	if !e.Backend.Remote() {
 		return backend.Local
 	}
+	return machinesOf(e).Open
+}
+
+// machinesOf are the machines of an experiment that are reached by ssh.
+func machinesOf(e *experiment.Experiment) backend.SSH {
 	s := backend.SSH{Config: e.Backend.Config}
 	for host, h := range e.Backend.Hosts {
 		links := map[string][]string{}
@@ -48,7 +53,7 @@ func OpenFor(e *experiment.Experiment) backend.Open {
 			Host: host, Address: h.Address, Links: links, Sudo: backend.Sudo(cmp.Or(h.Sudo, string(backend.SudoAuto))),
 			CPUs: h.CPUs})
 	}
-	return s.Open
+	return s
 }
 
 // blamed is an error of a backend with the keys of the experiment that it is about.

@@ -14,6 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/scratch"
 	"github.com/gateweigh/gateweigh/lab/topology"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Preview is what a run of an experiment would measure and need, seen without starting any of it.
@@ -76,6 +77,8 @@ type LimitHere struct {
 	Have   int64  `json:"have"`
 	Enough bool   `json:"enough"`
 	Raise  string `json:"raise,omitempty"` // the command, where it is not enough
+	// Refuses is that a run is refused where it is not enough.
+	Refuses bool `json:"-"`
 }
 
 // Sizes of a run's folder, measured on some fifty runs of 2 to 800 windows: a record with its share of logs, and the
@@ -161,8 +164,12 @@ func limitsHere(m machine.Machine, d Demand) (list []LimitHere) {
 			continue
 		}
 		have, need := l.Have(m)-l.taken(m), l.Need(d)
-		here := LimitHere{What: l.What, Unit: l.Unit, Need: need, Have: have, Enough: need <= have}
-		if !here.Enough {
+		here := LimitHere{What: l.What, Unit: l.Unit, Need: need, Have: have, Enough: need <= have, Refuses: l.Refusal != ""}
+		switch {
+		case !here.Enough && l.Raise == "":
+			here.Raise = fmt.Sprintf("about %s: --set clients=%[2]d", words.Agreed(d.Fits(have, l.Need), "client fits",
+				"clients fit"), d.Fits(have, l.Need))
+		case !here.Enough:
 			here.Raise = l.Advice(m, d)
 		}
 		list = append(list, here)

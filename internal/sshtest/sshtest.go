@@ -23,7 +23,8 @@ import (
 //	       ceth2 ═══ rlan2        rwan2 ═══ seth2
 type Machines struct {
 	// Config is for ssh -F. The hosts there are called by their names; the router is also "stranger", which takes no key,
-	// "unknown" and "changed" by its host key, and "deaf", where no sshd listens.
+	// "unknown" and "changed" by its host key, "deaf", where no sshd listens, and once Ordinary was
+	// called "ordinary", where one is an ordinary user.
 	Config string
 	Dir    string // keys and configuration; the machines see it too
 	pids   map[string]int
@@ -87,7 +88,7 @@ func (m *Machines) keys(t testing.TB) {
 		fmt.Fprintf(&known, "%s %s", address, key)
 		m.write(t, "sshd_"+name, "ListenAddress "+address+"\nHostKey /run/kit/host_"+name+`
 PidFile none
-AuthorizedKeysFile /run/kit/authorized_keys
+AuthorizedKeysFile /run/kit/authorized_keys /run/keys/%u
 StrictModes no
 UsePAM no
 PasswordAuthentication no
@@ -98,13 +99,15 @@ MaxSessions 10
 	}
 	fmt.Fprintf(&config, `Host stranger
  User nobody
+Host ordinary
+ User lab
 Host unknown
  HostKeyAlias unknown
 Host changed
  HostKeyAlias 10.99.0.1
 Host deaf
  Port 2
-Host stranger unknown changed deaf
+Host stranger ordinary unknown changed deaf
  HostName 10.99.0.2
 Host *
  User root
@@ -170,6 +173,23 @@ func (m *Machines) Run(t testing.TB, name, script string) string {
 	}
 	return string(out)
 }
+
+// Ordinary gives the router an ordinary user, "lab", and Debian's sudo these rules. The machine's own files stay as they
+// are. Called again it sets the rules.
+func (m *Machines) Ordinary(t testing.TB, sudoers string) {
+	t.Helper()
+	m.write(t, "sudoers", sudoers)
+	m.Run(t, "router", ordinaryScript)
+}
+
+const ordinaryScript = `
+if ! [ -d /run/etc ]; then
+mkdir /run/etc /run/keys /run/lab; chown 1500 /run/lab; install -m 644 /run/kit/id.pub /run/keys/lab
+for f in passwd shadow group sudoers; do cp -p /etc/$f /run/etc; mount --bind /run/etc/$f /etc/$f; done
+echo "lab:x:1500:1500::/run/lab:/bin/bash" >>/etc/passwd; echo "lab:*:19000:0:99999:7:::" >>/etc/shadow
+echo "lab:x:1500:" >>/etc/group; mount -t tmpfs none /etc/sudoers.d
+fi
+cat /run/kit/sudoers >/etc/sudoers`
 
 // Cut cuts a machine's connection to the test, or mends it.
 func (m *Machines) Cut(t testing.TB, name string, cut bool) {

@@ -30,6 +30,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/floor"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/sink"
@@ -319,6 +320,7 @@ func RunAs(args []string) {
 			err = Main(context.Background(), o)
 		}
 	case GuardCommand:
+		machine.WithSbin() // which the PATH of an ordinary user, and that of sudo, may lack
 		unix.Umask(modesAsGiven)
 		err = guardMain(args[2:])
 	case InitCommand:

@@ -4,9 +4,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/internal/sshtest"
-	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/backend"
-	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
 // remotes are the machines of a test as an experiment names them.
@@ -31,26 +29,7 @@ echo 1 >/sys/class/net/rlan/threaded`)
 	for _, name := range sshtest.Names {
 		before[name] = m.Look(t, name)
 	}
-	b, err := remotes(m).Open(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	lab, err := topology.Portal(topology.Spec{Cables: true, ClientHosts: 1}).Build(t.Context(), b, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { lab.Close() })
-	if out, err := lab.Clients[0].Run(
-		t.Context(), agent.Command{Argv: []string{"ping", "-c", "1", lab.ServerIP.String()}}); err != nil {
-		t.Errorf("%v: %+v", err, out)
-	}
-	if err := lab.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	forwards(t, remotes(m))
 	for _, name := range sshtest.Names {
 		m.Restored(t, name, before[name])
 	}

@@ -17,6 +17,7 @@ import (
 func TestFaultsOverSSH(t *testing.T) {
 	m := sshtest.New(t)
 	t.Run("refused", func(t *testing.T) { refusedMachines(t, m) })
+	t.Run("sudo", func(t *testing.T) { sudoOnRouter(t, m) })
 	t.Run("ended", func(t *testing.T) { endedHosts(t, m) })
 }
 

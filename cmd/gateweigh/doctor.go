@@ -26,7 +26,8 @@ func doctorCommand() *cobra.Command {
 		Short: "Examine what this machine can measure, how well, and what to do about problems",
 		Long: "Tries every kernel feature and tool that the lab and its devices need, checks the machine's limits, and\n" +
 			"measures for half a minute how noisy the machine is. It changes nothing. Printed are the verdict, what to do\n" +
-			"first, and what is not as measurements need it, with a remedy; with --all also the rest. With --experiment it asks\n" +
+			"first, and what is not as measurements need it, with a remedy; with --all also the rest. With --experiment it " +
+			"asks\n" +
 			"each machine of that experiment what it lacks for it, all at the same time. Exit code 0: gateweigh " +
 			"run would measure; 3: nothing can run here.",
 		Example: "  sudo gateweigh doctor --quick\n  gateweigh doctor --experiment lab.toml",

@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure"
 )
 
-// TestRunOverSSH: a run on three machines that ssh reaches, from the file to the report. Of the router one is an ordinary
-// user, whom sudo lets be root.
+// TestRunOverSSH: a run on three machines that ssh reaches, from the file to the report. Of the router one is an
+// ordinary user, whom sudo lets be root.
 func TestRunOverSSH(t *testing.T) {
 	m, dir := sshtest.New(t), t.TempDir()
 	m.Ordinary(t, "lab ALL=(root) NOPASSWD: ALL\n")
@@ -35,7 +35,8 @@ func TestRunOverSSH(t *testing.T) {
 	}
 	for _, name := range sshtest.Names {
 		site := run.Environment.Machines[name]
-		if site.Address != map[string]string{"router": "ordinary"}[name] && site.Address != name || site.Kernel == "" || site.CPUs == 0 || site.AgentSHA256 == "" || len(site.Interfaces) < 2 {
+		if site.Address != map[string]string{"router": "ordinary"}[name] && site.Address != name || site.Kernel == "" ||
+			site.CPUs == 0 || site.AgentSHA256 == "" || len(site.Interfaces) < 2 {
 			t.Errorf("machine of %s: %+v", name, site)
 		}
 		m.Restored(t, name, before[name])
@@ -56,14 +57,16 @@ func doctorOfHosts(t *testing.T, m *sshtest.Machines, dir string) {
 	if good.code != 0 {
 		t.Errorf("exit %d: %s%s", good.code, good.stdout, good.stderr)
 	}
-	tables := strings.NewReplacer(`["rlan", "rlan2"]`, `"mgmt"`, `["rwan", "rwan2"]`, `"eth77"`, `["ceth", "ceth2"]`, `"ceth"`,
+	tables := strings.NewReplacer(
+		`["rlan", "rlan2"]`, `"mgmt"`, `["rwan", "rwan2"]`, `"eth77"`, `["ceth", "ceth2"]`, `"ceth"`,
 		`["seth", "seth2"]`, `"seth"`, `"client"`, `"nowhere.invalid"`, `"server"`, `"unknown"`).Replace(m.Tables(2, ""))
 	write(t, dir, "faulty.toml", strings.Replace(small, `["allowlist"]`, `["allowlist", "coovachilli"]`, 1)+tables)
 	bad := finish(t, command(t, dir, "doctor", "--experiment", "faulty.toml", "--json"))
 	lines = reportOf(t, bad.stdout)
 	for key, want := range map[string]doctor.Check{
-		"client.connection":      {Found: "faulty.toml:", Do: "name it in ~/.ssh/config"},
-		"server.connection":      {Found: "its host key is not known yet", Do: "connect once by hand and look at it: ssh unknown"},
+		"client.connection": {Found: "faulty.toml:", Do: "name it in ~/.ssh/config"},
+		"server.connection": {
+			Found: "its host key is not known yet", Do: "connect once by hand and look at it: ssh unknown"},
 		"router.interface.mgmt":  {Found: "it carries this ssh connection", Do: "backend.host.router.lan"},
 		"router.interface.eth77": {Found: "there is no interface eth77", Do: "backend.host.router.wan"},
 		"router.tool.chilli":     {Found: "for coovachilli", Do: "build CoovaChilli"},
@@ -74,7 +77,8 @@ func doctorOfHosts(t *testing.T, m *sshtest.Machines, dir string) {
 			t.Errorf("%s: %+v, want %+v", key, line, want)
 		}
 	}
-	if bad.code != exitNothingRan || !strings.Contains(bad.stderr, "client (nowhere.invalid) (address); router (router) (lan mgmt, wan eth77)") {
+	if bad.code != exitNothingRan ||
+		!strings.Contains(bad.stderr, "client (nowhere.invalid) (address); router (router) (lan mgmt, wan eth77)") {
 		t.Errorf("exit %d: %s", bad.code, bad.stderr)
 	}
 }

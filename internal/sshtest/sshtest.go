@@ -174,8 +174,8 @@ func (m *Machines) Run(t testing.TB, name, script string) string {
 	return string(out)
 }
 
-// Ordinary gives the router an ordinary user, "lab", and Debian's sudo these rules. The machine's own files stay as they
-// are. Called again it sets the rules.
+// Ordinary gives the router an ordinary user, "lab", and Debian's sudo these rules. The machine's own files stay as
+// they are. Called again it sets the rules.
 func (m *Machines) Ordinary(t testing.TB, sudoers string) {
 	t.Helper()
 	m.write(t, "sudoers", sudoers)

@@ -21,16 +21,19 @@ var rules = []struct {
 	key     string // what is said of the machine; empty: it can be a host
 	want    string
 }{
-	{"a password", "lab ALL=(ALL) ALL", "", "", "sudo", "wants a password (sudo: a password is required): permit it without"},
+	{"a password", "lab ALL=(ALL) ALL", "", "", "sudo",
+		"wants a password (sudo: a password is required): permit it without"},
 	{"a terminal", "Defaults requiretty\nlab ALL=(root) NOPASSWD: ALL", "", "", "sudo", "wants a terminal"},
 	{"nothing", "", "", "", "sudo", "a password is required"},
 	{"a mistake", "lab ALL=(root NOPASSWD", "", "", "sudo", "sudo on ordinary"},
 	{"no sudo", "", "touch /run/none; mount --bind /run/none /usr/bin/sudo", "umount /usr/bin/sudo", "address",
 		"ordinary has no sudo: connect as root"},
 	{"the agent alone", "lab ALL=(root) NOPASSWD: /run/lab/gateweigh-agent", "install -m 755 /run/kit/agent " +
-		"/run/lab/gateweigh-agent; echo PATH=/run/lab:/usr/bin >/run/lab/.bashrc", "rm /run/lab/.bashrc /run/lab/gateweigh-agent",
+		"/run/lab/gateweigh-agent; echo PATH=/run/lab:/usr/bin >/run/lab/.bashrc",
+		"rm /run/lab/.bashrc /run/lab/gateweigh-agent",
 		"", ""},
-	{"all, with a path of its own", "Defaults secure_path=/usr/bin:/bin, use_pty\nlab ALL=(root) NOPASSWD: ALL", "", "", "", ""},
+	{"all, with a path of its own", "Defaults secure_path=/usr/bin:/bin, use_pty\nlab ALL=(root) NOPASSWD: ALL", "", "",
+		"", ""},
 }
 
 // sudoOnRouter: a router that one logs into as an ordinary user is a host by sudo, or is refused, and never asks.

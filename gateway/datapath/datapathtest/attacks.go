@@ -99,11 +99,7 @@ func initial(s Station, to netip.AddrPort) (err error) {
 // forgedRefusals: a refusal that the gateway did not make reaches no client before login, whatever its form and mark:
 // from the WAN and from behind another interface.
 func forgedRefusals(t *testing.T, w *World) {
-	third := netnstest.NewSpace(t)
-	w.Router.Run(t, `ip link add third0 address 02:00:00:00:01:03 type veth peer name t0 netns $third; ip addr add 10.9.0.1/24 dev third0; ip link set third0 up`,
-		"third="+tid(third))
-	third.Run(t, quiet+`ip addr add 10.9.0.2/24 dev t0; ip link set t0 up; ip route add default via 10.9.0.1`)
-	w.Router.Run(t, netnstest.Up+"up third0")
+	third := w.uplink(t, "third0", nil)
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
 	for range 3 { // so that there are refusals of the gateway's to imitate

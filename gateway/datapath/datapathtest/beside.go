@@ -17,12 +17,16 @@ var besideGateway = netip.MustParseAddr("10.2.0.1")
 // beside: gateways of two LANs share the WAN, or the second one is refused and the first goes on. Nobody shares a LAN.
 func beside(t *testing.T, w *World) {
 	carol := Station{netnstest.NewSpace(t), netip.MustParseAddr("10.2.0.10"), datapath.MAC{2, 0, 0, 0, 2, 10}, 0}
-	carol.Run(t, quiet)
-	w.Router.Run(t, `ip link add lan1 type veth peer name c0 address $mac netns $carol; ip link set lan1 up
-if [ $own = false ]; then ip addr add 10.2.0.1/24 dev lan1; fi`,
-		"mac="+hw(carol.MAC).String(), "carol="+tid(carol.Space), own(w.path))
-	carol.Run(t, netnstest.Up+`ip addr add 10.2.0.10/24 dev c0; ip link set c0 up; up c0
-ip route add default via 10.2.0.1`)
+	carol.Quiet(t)
+	w.Router.Veth(t, netnstest.End{Name: besideLink}, carol.Space, netnstest.End{Name: clientLink, MAC: hw(carol.MAC)})
+	var addrs []netip.Prefix
+	if !w.path.OwnAddress {
+		addrs = append(addrs, netip.PrefixFrom(besideGateway, 24))
+	}
+	w.Router.Enable(t, besideLink, addrs...)
+	carol.Enable(t, clientLink, netip.PrefixFrom(carol.Addr, 24))
+	carol.Default(t, besideGateway)
+	carol.AwaitUp(t, clientLink)
 	orders := Orders{Prefix: netip.PrefixFrom(besideGateway, 24), PinDir: pinDir(w.Router) + "-beside", LAN: besideLink}
 	second, third := &Process{router: w.Router, path: w.path, orders: orders}, &Process{router: w.Router, path: w.path,
 		orders: orders}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"regexp"
 	"strconv"
@@ -55,12 +56,9 @@ func (w *World) forwardsAs(t *testing.T, word, phase string) {
 // routesByMore: with a second uplink, packets take it exactly where the kernel's routing says so: by source, by a hash
 // of addresses, by type of service.
 func routesByMore(t *testing.T, w *World) {
-	second := netnstest.NewSpace(t)
-	w.Router.Run(t, `ip link add wan1 address 02:00:00:00:01:03 type veth peer name t0 netns $second; ip addr add 10.9.0.1/24 dev wan1; ip link set wan1 up`,
-		"second="+tid(second))
-	second.Run(t, quiet+`ip link set t0 address 02:00:00:00:03:03 up; ip addr add 10.9.0.2/24 dev t0`)
-	w.Router.Run(t, netnstest.Up+
-		`up wan1; ip neigh replace 10.9.0.2 lladdr 02:00:00:00:03:03 dev wan1 nud permanent; ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev wan0 nud permanent
+	second := w.uplink(t, "wan1", net.HardwareAddr{2, 0, 0, 0, 3, 3})
+	w.Router.Run(t,
+		`ip neigh replace 10.9.0.2 lladdr 02:00:00:00:03:03 dev wan1 nud permanent; ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev wan0 nud permanent
 ip route add default via 10.9.0.2 table 100`)
 	w.admit(t, w.Alice, w.Bob)
 	u := uplinks{w, NewWire(t, w.Server, serverLink), NewWire(t, second, "t0"), map[Station]*Wire{}}

@@ -214,11 +214,7 @@ func throughTheGateway(t *testing.T, w *World) {
 
 // otherInterfaces: hosts behind a third interface are treated like those behind the WAN.
 func otherInterfaces(t *testing.T, w *World) {
-	third := netnstest.NewSpace(t)
-	w.Router.Run(t, `ip link add third0 type veth peer name t0 netns $third; ip addr add 10.9.0.1/24 dev third0; ip link set third0 up`,
-		"third="+tid(third))
-	third.Run(t, quiet+`ip addr add 10.9.0.2/24 dev t0; ip link set t0 up; ip route add default via 10.9.0.1`)
-	w.Router.Run(t, netnstest.Up+"up third0")
+	third := w.uplink(t, "third0", nil)
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
 	host := netip.MustParseAddr("10.9.0.2")

@@ -71,15 +71,17 @@ func NewWorld(t testing.TB, p Path, s Shape) *World {
 	}
 	hub := netnstest.NewSpace(t)
 	w.hub = hub
-	hub.Run(t, quiet)
+	hub.Quiet(t)
 	if w.place != netnstest.Direct {
-		hub.Run(t, netnstest.Hub+"hub")
+		hub.Hub(t)
 	}
 	if s.Switch {
 		hub.Run(t, netnstest.Plain)
 	}
-	w.Router.Run(t, quiet+`echo 1 >/proc/sys/net/ipv4/ip_forward`)
-	w.Server.Run(t, quiet+`ip addr add 198.51.100.9/24 dev lo; ip addr add 198.51.100.200/24 dev lo`)
+	w.Router.Quiet(t)
+	w.Router.Set(t, "ipv4/ip_forward", "1")
+	w.Server.Quiet(t)
+	w.Server.Enable(t, "lo", netip.PrefixFrom(Garden, 24), netip.PrefixFrom(Beside, 24))
 	w.linkLAN(t)
 	w.linkWAN(t)
 	w.Alice, w.Bob, w.Intruder = w.station(t, 10), w.station(t, 11), w.station(t, 66)
@@ -105,26 +107,32 @@ func NewWorld(t testing.TB, p Path, s Shape) *World {
 // linkLAN links the gateway to the hub, and linkWAN to the server, always with the same names and addresses.
 func (w *World) linkLAN(t testing.TB) {
 	t.Helper()
-	link := `ip link add lan0 address 02:00:00:00:01:01 type veth peer name lan netns $hub
-`
+	near := netnstest.End{Name: lanLink, MAC: hw(LANMAC)}
 	if w.place == netnstest.OnGateway {
-		link = netnstest.Bridge + `seen lan0 address 02:00:00:00:01:01
-ip link add port0 type veth peer name lan netns $hub; ip link add port1 type veth peer name aside netns $hub
-for p in port0 port1; do ip link set $p master lan0 up; done
-`
+		w.Router.Bridge(t, near)
+		w.Router.Set(t, "bridge/bridge-nf-call-iptables", "1")
+		w.Router.Veth(t, netnstest.End{Name: "port0"}, w.hub, netnstest.End{Name: "lan"})
+		w.Router.Veth(t, netnstest.End{Name: "port1"}, w.hub, netnstest.End{Name: "aside"})
+		w.Router.Port(t, "port0", lanLink)
+		w.Router.Port(t, "port1", lanLink)
+	} else {
+		w.Router.Veth(t, near, w.hub, netnstest.End{Name: "lan"})
 	}
-	w.Router.Run(t, link+`if [ $own = false ]; then ip addr add 10.1.0.1/$bits dev lan0; fi
-ip link set lan0 up`, "hub="+tid(w.hub), own(w.path), w.bits())
+	var addrs []netip.Prefix
+	if !w.path.OwnAddress {
+		addrs = append(addrs, w.on(Gateway))
+	}
+	w.Router.Enable(t, lanLink, addrs...)
 	switch w.place {
 	case netnstest.Direct:
-		w.hub.Run(t, "ip link set lan up")
+		w.hub.Enable(t, "lan")
 	case netnstest.OnGateway: // whose second port leads to nobody
-		w.hub.Run(t, "ip link set aside up")
+		w.hub.Enable(t, "aside")
 		fallthrough
 	default:
-		w.hub.Run(t, netnstest.Hub+"plug lan")
+		w.hub.Plug(t, "lan")
 	}
-	w.Router.Run(t, netnstest.Up+"up lan0")
+	w.Router.AwaitUp(t, lanLink)
 }
 
 // seesBridged reports whether frames between clients are judged here, and those that come as one counted by the MTU.
@@ -140,25 +148,35 @@ func (w *World) lanLinks() string {
 
 func (w *World) linkWAN(t testing.TB) {
 	t.Helper()
-	w.Router.Run(t, `ip link add wan0 address 02:00:00:00:01:02 type veth peer name s0 netns $server
-ip addr add 192.0.2.1/24 dev wan0; ip link set wan0 up`, "server="+tid(w.Server))
-	w.Server.Run(t, `ip link set s0 address 02:00:00:00:02:02 up
-ip addr add 192.0.2.2/24 dev s0; ip addr add 192.0.2.3/24 dev s0; ip route add default via 192.0.2.1`)
-	w.Router.Run(t, netnstest.Up+`ip route add default via 192.0.2.2; up wan0`)
+	w.Router.Veth(t, netnstest.End{Name: wanLink, MAC: hw(WANMAC)}, w.Server,
+		netnstest.End{Name: serverLink, MAC: hw(ServerMAC)})
+	w.Router.Enable(t, wanLink, netip.PrefixFrom(RouterWAN, 24))
+	w.Server.Enable(t, serverLink, netip.PrefixFrom(Server, 24), netip.PrefixFrom(Second, 24))
+	w.Server.Default(t, RouterWAN)
+	w.Router.Default(t, Server)
+	w.Router.AwaitUp(t, wanLink)
 }
-
-// quiet keeps a namespace's kernel from sending packets on its own.
-const quiet = netnstest.NoIPv6 + `echo 0 >/proc/sys/net/ipv4/ip_forward
-`
-
-// own says to a script whether the data path creates the gateway's address.
-func own(p Path) string { return fmt.Sprintf("own=%v", p.OwnAddress) }
 
 // tid identifies a namespace for ip(8).
 func tid(s *netnstest.Space) string { return fmt.Sprint(s.TID()) }
 
 // pinDir is a folder for this network alone.
 func pinDir(router *netnstest.Space) string { return "/sys/fs/bpf/" + tid(router) }
+
+// uplink links the gateway to one more host, 10.9.0.2, which routes by it; mac is of the host's end. The gateway's end has
+// 10.9.0.1.
+func (w *World) uplink(t testing.TB, name string, mac net.HardwareAddr) *netnstest.Space {
+	t.Helper()
+	host := netnstest.NewSpace(t)
+	host.Quiet(t)
+	w.Router.Veth(t, netnstest.End{Name: name, MAC: net.HardwareAddr{2, 0, 0, 0, 1, 3}}, host,
+		netnstest.End{Name: "t0", MAC: mac})
+	w.Router.Enable(t, name, netip.MustParsePrefix("10.9.0.1/24"))
+	host.Enable(t, "t0", netip.MustParsePrefix("10.9.0.2/24"))
+	host.Default(t, netip.MustParseAddr("10.9.0.1"))
+	w.Router.AwaitUp(t, name)
+	return host
+}
 
 // LinkDrops counts the frames that the network's links dropped, because a CPU's queue was full.
 func (w *World) LinkDrops(t testing.TB) (n uint64) {
@@ -175,26 +193,27 @@ func (w *World) LinkDrops(t testing.TB) (n uint64) {
 	return n
 }
 
-// bits is the LAN's prefix length for a script's environment.
-func (w *World) bits() string { return fmt.Sprintf("bits=%d", w.prefix.Bits()) }
+// on returns an address with the length of the LAN's prefix.
+func (w *World) on(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, w.prefix.Bits()) }
 
 // station plugs a client into the hub: 10.1.0.N with the MAC address 02:…:N.
 func (w *World) station(t testing.TB, n byte) Station {
 	t.Helper()
 	s := Station{netnstest.NewSpace(t), netip.AddrFrom4([4]byte{10, 1, 0, n}), datapath.MAC{2, 0, 0, 0, 0, n}, 0}
-	s.Run(t, quiet)
-	link := `ip link add c$n type veth peer name c0 address $mac netns $station
-`
+	s.Quiet(t)
+	end := netnstest.End{Name: clientLink, MAC: hw(s.MAC)}
+	port := fmt.Sprintf("c%d", n)
 	if w.place == netnstest.Direct { // one of several at the one link
-		link = `ip link add c0 link lan address $mac netns $station type macvlan mode bridge
-`
+		w.hub.Macvlan(t, "lan", s.Space, end)
+	} else {
+		w.hub.Veth(t, netnstest.End{Name: port}, s.Space, end)
 	}
-	w.hub.Run(t, link, "mac="+hw(s.MAC).String(), fmt.Sprintf("n=%d", n), "station="+tid(s.Space))
-	s.Run(t, `ip addr add $addr/$bits dev c0; ip link set c0 up`, "addr="+s.Addr.String(), w.bits())
+	s.Enable(t, clientLink, w.on(s.Addr))
 	if w.place != netnstest.Direct {
-		w.hub.Run(t, fmt.Sprintf("%splug c%d", netnstest.Hub, n))
+		w.hub.Plug(t, port)
 	}
-	s.Run(t, netnstest.Up+"ip route add default via 10.1.0.1; up c0")
+	s.Default(t, Gateway)
+	s.AwaitUp(t, clientLink)
 	return s
 }
 

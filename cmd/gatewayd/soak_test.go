@@ -18,6 +18,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // What BenchmarkSoak does. One device in twenty is odd.
@@ -118,11 +119,15 @@ ip -n $ID-server route replace 10.1.0.0/16 via 192.0.2.1`)
 // addDevices makes the namespace of the devices, with c0 in the LAN.
 func (w *world) addDevices() {
 	w.t.Helper()
-	w.sh(`n=$ID-` + devicesHost + `; ip netns add $n; ip -n $n link set lo up
-ip netns exec $n sh -ec 'echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6
-for i in all default; do cd /proc/sys/net/ipv4/conf/$i; echo 1 >arp_ignore; echo 2 >arp_announce; echo 0 >rp_filter; done'
-ip -n $n link add c0 type veth peer name devices netns $ID-hub; ip -n $n link set c0 up
-ip -n $ID-hub link set devices up; ip -n $ID-hub link set devices master br0`)
+	space := w.space(devicesHost)
+	for _, conf := range []string{"all", "default"} {
+		space.Set(w.t, "ipv4/conf/"+conf+"/arp_ignore", "1")
+		space.Set(w.t, "ipv4/conf/"+conf+"/arp_announce", "2")
+		space.Set(w.t, "ipv4/conf/"+conf+"/rp_filter", "0")
+	}
+	space.Veth(w.t, netnstest.End{Name: "c0"}, w.hub, netnstest.End{Name: "devices"})
+	space.Enable(w.t, "c0")
+	w.hub.Port(w.t, "devices", "br0")
 }
 
 // connect makes the namespace of the devices.

@@ -59,6 +59,7 @@ type world struct {
 	acct   *radiusServer
 	daemon *process
 	made   int // clients
+	hub    *netnstest.Space
 
 	program string // gatewayd's file
 }
@@ -79,29 +80,42 @@ func newWorld(t testing.TB) *world {
 // newNetwork creates the namespaces alone.
 func newNetwork(t testing.TB) *world {
 	t.Helper()
-	link := "ip link add lan0 type veth peer name lan netns $ID-hub"
-	if netnstest.Place("").Where(t) == netnstest.OnGateway {
-		link = netnstest.Bridge +
-			"seen lan0; ip link add port0 type veth peer name lan netns $ID-hub; ip link set port0 master lan0 up"
-	}
+	place := netnstest.Place("").Where(t)
 	w := &world{t: t, id: fmt.Sprint("w", worlds.Add(1)), Dir: t.TempDir(), Secret: "a secret of 24 characters"}
 	w.Pins = "/sys/fs/bpf/" + w.id
 	var err error
 	w.program, err = exec.LookPath("gatewayd")
 	must(t, err)
-	t.Cleanup(func() { w.sh(`for n in $(ip netns | cut -d' ' -f1 | grep "^$ID-"); do ip netns del $n; done`) })
-	w.sh(`for n in router hub server; do
-	ip netns add $ID-$n; ip netns exec $ID-$n sh -c '` + netnstest.NoIPv6 + `'; ip -n $ID-$n link set lo up
-done
-ip netns exec $ID-router sh -ec '` + link + `'
-ip -n $ID-router link add wan0 type veth peer name s0 netns $ID-server
-ip -n $ID-router addr add 10.1.0.1/24 dev lan0; ip -n $ID-router link set lan0 up
-ip -n $ID-router addr add 192.0.2.1/24 dev wan0; ip -n $ID-router link set wan0 up
-ip netns exec $ID-hub sh -ec '` + netnstest.Hub + `hub; plug lan'
-ip -n $ID-server addr add 192.0.2.2/24 dev s0; ip -n $ID-server link set s0 up
-ip -n $ID-server route add 10.1.0.0/24 via 192.0.2.1 rto_min 5s
-nsenter --net=/run/netns/$ID-router sysctl -qw net.ipv4.ip_forward=1`)
+	router, hub, server := w.space("router"), w.space("hub"), w.space("server")
+	w.hub = hub
+	lan := netnstest.End{Name: "lan0"}
+	if place == netnstest.OnGateway {
+		router.Bridge(t, lan)
+		router.Set(t, "bridge/bridge-nf-call-iptables", "1")
+		lan.Name = "port0"
+	}
+	router.Veth(t, lan, hub, netnstest.End{Name: "lan"})
+	if place == netnstest.OnGateway {
+		router.Port(t, lan.Name, "lan0")
+	}
+	router.Veth(t, netnstest.End{Name: "wan0"}, server, netnstest.End{Name: "s0"})
+	router.Enable(t, "lan0", netip.MustParsePrefix("10.1.0.1/24"))
+	router.Enable(t, "wan0", netip.MustParsePrefix("192.0.2.1/24"))
+	hub.Hub(t)
+	hub.Plug(t, "lan")
+	server.Enable(t, "s0", netip.PrefixFrom(serverAddr, 24))
+	w.sh(`ip -n $ID-server route add 10.1.0.0/24 via 192.0.2.1 rto_min 5s`)
+	router.Set(t, "ipv4/ip_forward", "1")
 	return w
+}
+
+// space makes a host's namespace, which commands find by the world's ID and the host's name.
+func (w *world) space(host string) *netnstest.Space {
+	w.t.Helper()
+	s := netnstest.NewSpace(w.t)
+	s.Name(w.t, w.id+"-"+host)
+	s.Set(w.t, "ipv6/conf/default/disable_ipv6", "1")
+	return s
 }
 
 // plainTCP lets TCP in a namespace retransmit only lost packets, not those that a busy machine delayed.
@@ -254,10 +268,11 @@ func (w *world) addUnaddressed() *client {
 	w.t.Helper()
 	w.made++
 	c := &client{w: w, host: fmt.Sprint("client", w.made)}
-	w.sh(`n=$ID-` + c.host + `; ip netns add $n; ip netns exec $n sh -c '` + netnstest.NoIPv6 + `'; ip -n $n link set lo up
-ip -n $n link add c0 type veth peer name ` + c.host + ` netns $ID-hub; ip -n $n link set c0 up
-ip netns exec $ID-hub sh -ec '` + netnstest.Hub + `plug ` + c.host + `'; ip netns exec $n sh -ec '` + netnstest.Up +
-		`up c0' `)
+	space := w.space(c.host)
+	space.Veth(w.t, netnstest.End{Name: "c0"}, w.hub, netnstest.End{Name: c.host})
+	space.Enable(w.t, "c0")
+	w.hub.Plug(w.t, c.host)
+	space.AwaitUp(w.t, "c0")
 	w.plainTCP(c.host)
 	return c
 }

@@ -79,6 +79,21 @@ func NewSpace(t testing.TB) *Space {
 	return s
 }
 
+// Name gives the namespace a name for ip(8) until the test ends or "ip netns del" takes it away.
+func (s *Space) Name(t testing.TB, name string) {
+	t.Helper()
+	path := "/run/netns/" + name
+	err := errors.Join(os.MkdirAll("/run/netns", 0o755), os.WriteFile(path, nil, 0o444))
+	if err == nil {
+		err = unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/net", s.tid), path, "", unix.MS_BIND, "")
+	}
+	Must(t, err)
+	t.Cleanup(func() {
+		unix.Unmount(path, unix.MNT_DETACH)
+		os.Remove(path)
+	})
+}
+
 // loopback sets lo of the thread's namespace up.
 func loopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

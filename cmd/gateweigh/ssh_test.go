@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,6 +41,50 @@ func TestRunOverSSH(t *testing.T) {
 			t.Errorf("machine of %s: %+v", name, site)
 		}
 		m.Restored(t, name, before[name])
+	}
+	closedRouter(t, m, dir)
+}
+
+// closedRouter: a router that nobody logs in to is measured from its two ends, and all outputs say what is not known.
+func closedRouter(t *testing.T, m *sshtest.Machines, dir string) {
+	t.Helper()
+	m.Run(t, "router", `sysctl -qw net.ipv4.ip_forward=1; ip addr add 10.8.0.1/24 dev rlan; ip link set rlan up
+ip addr add 10.9.0.254/24 dev rwan; ip link set rwan up`)
+	tables := m.ClosedTables("10.8.0.1/24", "10.9.0.254/24")
+	write(t, dir, "cpu.toml", strings.Replace(small, `"allowlist"`, `"as-is"`, 1)+tables)
+	refused := finish(t, command(t, dir, "run", "cpu.toml"))
+	if refused.code != exitUsage || !strings.Contains(refused.stderr, `measure: "cost" needs the router's CPU`) ||
+		!strings.Contains(refused.stderr, `or use measure = "throughput"`) {
+		t.Errorf("exit %d: %s", refused.code, refused.stderr)
+	}
+	write(t, dir, "box.toml", `measure = "throughput"
+duts = ["as-is"]
+clients = [3]
+blocks = 1
+frame_sizes = [590]
+max_kpps = 2
+loss_ratios = [0.01]
+trials = 1
+window = "300ms"
+redo = 3
+`+tables)
+	doctor := finish(t, command(t, dir, "doctor", "--experiment", "box.toml"))
+	if doctor.code != 0 || !strings.Contains(doctor.stdout, "as-is on client (client) and server (server)") {
+		t.Errorf("exit %d: %s%s", doctor.code, doctor.stdout, doctor.stderr)
+	}
+	e := finish(t, command(t, dir, "run", "box.toml", "--out", "box"))
+	measured(t, e)
+	const unknown = "The router has no agent: throughput, loss and round-trip times only"
+	if !strings.Contains(e.stdout, "RTT µs") || strings.Contains(e.stdout, "CPU  ") ||
+		!strings.Contains(e.stdout, unknown) {
+		t.Errorf("the terminal:\n%s", e.stdout)
+	}
+	page, err1 := os.ReadFile(filepath.Join(dir, "box", "report.html"))
+	rows, err2 := os.ReadFile(filepath.Join(dir, "box", "summary.csv"))
+	if err1 != nil || err2 != nil || !strings.Contains(string(page), unknown) ||
+		!strings.Contains(string(rows), "no-agent") ||
+		!strings.Contains(string(rows), "rtt_p50_us") || strings.Contains(string(rows), "core_pct") {
+		t.Errorf("page and rows do not say what is not known: %v %v\n%s", err1, err2, rows)
 	}
 }
 

@@ -224,6 +224,24 @@ interface = %s
 `, m.Config, ports("rlan"), ports("rwan"), more, ports("ceth"), ports("seth"))
 }
 
+// ClosedTables are Tables for a router that nobody logs in to, with these addresses.
+func (m *Machines) ClosedTables(lan, wan string) string {
+	return fmt.Sprintf(`
+[backend]
+kind = "ssh"
+config = %q
+[backend.host.router]
+lan_address = %q
+wan_address = %q
+[backend.host.client]
+address = "client"
+interface = "ceth"
+[backend.host.server]
+address = "server"
+interface = "seth"
+`, m.Config, lan, wan)
+}
+
 // Look is all of a machine that a lab might change: links with their offloads, addresses, routes, queues, rules,
 // settings, files of its temporary folders, and processes.
 func (m *Machines) Look(t testing.TB, name string) string {

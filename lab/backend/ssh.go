@@ -157,6 +157,9 @@ func (s SSH) begin(o Options) (*overSSH, error) {
 			}
 		}
 	}
+	if b.routers == "" { // the router has no agent
+		b.routers = hostOfServer
+	}
 	return b, nil
 }
 
@@ -167,6 +170,9 @@ func (m *machine) reach(ctx context.Context) (err error) {
 	}
 	return nil
 }
+
+// hostOfServer is the host whose machine answers for the lab where the router has no agent.
+const hostOfServer = "server"
 
 // portLAN is the port that the metered host alone has.
 const portLAN = "lan"

@@ -154,7 +154,7 @@ func (s *Bench) Leased(ctx context.Context) error {
 	for _, a := range addrs {
 		s.Clients = append(s.Clients, dut.ClientAddr{N: a.Num, IP: a.IP, MAC: a.MAC})
 	}
-	if !s.enter || s.Traits.Neighbours {
+	if !s.enter || s.Traits.Neighbours || s.Router == nil {
 		return nil
 	}
 	return s.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.Lab.Port(topology.PortLAN), List: addrs})

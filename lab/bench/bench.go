@@ -25,7 +25,7 @@ import (
 // Bench is one lab of a block.
 type Bench struct {
 	Lab     *topology.Lab
-	Router  *backend.Host   // the first metered host, with the device
+	Router  *backend.Host   // the first metered host, with the device; nil: the router has no agent
 	Routers []*backend.Host // all metered hosts: of a tunnel both gateways
 	Server  *backend.Host   // the far end of the traffic
 	Hosts   []ClientHost
@@ -133,7 +133,9 @@ func (s *Bench) build(ctx context.Context, on backend.Backend, described topolog
 		return err
 	}
 	s.Routers, s.Server = s.Lab.Metered(), s.Lab.Of(backend.RoleServer)[0]
-	s.Router = s.Routers[0]
+	if len(s.Routers) > 0 {
+		s.Router = s.Routers[0]
+	}
 	s.Hosts = shareClients(s.Lab.Clients, s.Has.Clients)
 	s.Env = DeviceEnv(s.Lab, s.Router)
 	s.Env.Capture, s.Env.Clients = s.Lab.Port(topology.PortWAN), s.Has.Clients+s.Guests
@@ -143,13 +145,16 @@ func (s *Bench) build(ctx context.Context, on backend.Backend, described topolog
 	return nil
 }
 
-// DeviceEnv is where a device is that stands on a host of a lab; Capture and Clients are the caller's.
+// DeviceEnv is where a device is that stands on a host of a lab, or on none of its hosts (nil); Capture and Clients are the caller's.
 func DeviceEnv(lab *topology.Lab, h *backend.Host) dut.Env {
 	name := func(h *backend.Host) string { return strings.TrimPrefix(h.Name, lab.Name+"/") }
 	env := dut.Env{
-		Hosts: map[string]dut.Host{}, Ports: lab.Ports, Install: h.Install, On: name(h),
+		Hosts: map[string]dut.Host{}, Ports: lab.Ports,
 		LAN: lab.LAN, Gateway: lab.Gateway, RouterWAN: lab.RouterWAN,
 		ServerIP: lab.ServerIP, ServiceIP: lab.ServiceIP, Outer: lab.Outer, Scratch: agent.Scratch,
+	}
+	if h != nil {
+		env.Install, env.On = h.Install, name(h)
 	}
 	for _, h := range lab.Hosts {
 		env.Hosts[name(h)] = h

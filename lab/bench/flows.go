@@ -41,6 +41,9 @@ func (s *Bench) checkFlows(ctx context.Context) error {
 // flows returns how many connections the router's kernel tracks, and the limit; both are zero on
 // a kernel without such a table.
 func (s *Bench) flows(ctx context.Context) (count, limit int, err error) {
+	if s.Router == nil {
+		return 0, 0, nil
+	}
 	out, err := s.Router.Run(ctx, agent.Command{Argv: []string{"cat", flowCount, flowLimit}, Support: true})
 	if err != nil {
 		return 0, 0, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -19,14 +20,14 @@ import (
 // addressFrames gives each end of a load its streams of frames, one a client, between the same two
 // ports either way: a gateway that tracks connections takes both ways for one.
 func (s *Bench) addressFrames(ctx context.Context) error {
-	lastRouter := s.Routers[len(s.Routers)-1] // of a tunnel the other gateway
-	links, err := Each([]hostLink{
-		{s.Router, s.Lab.Port(topology.PortLAN)}, {lastRouter, s.Lab.Port(topology.PortWAN)}, {s.Server, s.Server.Ifs[0]},
-	}, func(_ int, l hostLink) (send.MAC, error) { return HardwareAddr(ctx, l.host, l.name) })
+	lan, wan, err := s.routerAddrs(ctx)
 	if err != nil {
 		return err
 	}
-	lan, wan, server := links[0], links[1], links[2]
+	server, err := HardwareAddr(ctx, s.Server, s.Server.Ifs[0])
+	if err != nil {
+		return err
+	}
 	s.toServer, s.toClients = nil, nil
 	for _, c := range s.Clients {
 		mac, err := parseMAC(c.MAC)
@@ -40,9 +41,36 @@ func (s *Bench) addressFrames(ctx context.Context) error {
 	return nil
 }
 
-type hostLink struct {
-	host *backend.Host
-	name string
+// routerAddrs are the hardware addresses of the router's ports. Where it has no agent, those at both ends ask for them
+// as any neighbour does.
+func (s *Bench) routerAddrs(ctx context.Context) (lan, wan send.MAC, err error) {
+	if s.Router == nil {
+		if lan, err = neighbourAddr(ctx, s.Hosts[0].Host, s.Lab.Gateway); err == nil {
+			wan, err = neighbourAddr(ctx, s.Server, s.Lab.RouterWAN)
+		}
+		return lan, wan, err
+	}
+	if lan, err = HardwareAddr(ctx, s.Router, s.Lab.Port(topology.PortLAN)); err == nil {
+		last := s.Routers[len(s.Routers)-1] // of a tunnel the other gateway
+		wan, err = HardwareAddr(ctx, last, s.Lab.Port(topology.PortWAN))
+	}
+	return lan, wan, err
+}
+
+// neighbourAddr has a host ask for the hardware address of a neighbour.
+func neighbourAddr(ctx context.Context, h *backend.Host, ip netip.Addr) (mac send.MAC, err error) {
+	const ask = `ping -n -c 1 -W 5 "$0" >/dev/null; ip -4 neigh show to "$0"`
+	out, err := h.Run(ctx, agent.Command{Argv: []string{"sh", "-c", ask, ip.String()}, Support: true})
+	if err != nil {
+		return mac, fmt.Errorf("asking for the hardware address of the router's %s on %s: %w", ip, h.Name, err)
+	}
+	_, after, found := strings.Cut(out.Stdout, " lladdr ")
+	words := strings.Fields(after)
+	if !found || len(words) == 0 {
+		return mac, fmt.Errorf("nobody has the router's address %s at the port of %s: see lan_address and wan_address, and "+
+			"the cables", ip, h.Name)
+	}
+	return parseMAC(words[0])
 }
 
 // HardwareAddr is the address of a host's link.

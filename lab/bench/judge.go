@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -69,16 +70,26 @@ type Window struct {
 
 // Window describes the time between two snapshots.
 func (s *Bench) Window(a, b Snapshot, when string) Window {
-	w := Window{When: when, Seconds: secondsOf(a, b), Machine: Machine(b.Router.Stat.Sub(a.Router.Stat)), CPUs: s.cpus}
+	from, to := a.ofMachine(), b.ofMachine()
+	w := Window{When: when, Seconds: secondsOf(a, b), Machine: Machine(to.Stat.Sub(from.Stat)), CPUs: s.cpus}
 	if b.Slow != nil {
 		w.Asked, w.Share = s.speed, RouterShare(a, b)
 	}
 	return w
 }
 
-// secondsOf is the time between two snapshots by the routers' clock.
+// ofMachine is the sample of the machine that answers for the lab: the routers', or the server's where these have no
+// agent.
+func (r Snapshot) ofMachine() meter.Sample {
+	if len(r.Routers) == 0 {
+		return r.Server.Meter
+	}
+	return r.Router
+}
+
+// secondsOf is the time between two snapshots by the clock of that machine.
 func secondsOf(a, b Snapshot) float64 {
-	return float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
+	return float64(b.ofMachine().MonotonicNs-a.ofMachine().MonotonicNs) / 1e9
 }
 
 // maxSpeedError is by how much, of what was asked for, the share that slowed routers had may be off.

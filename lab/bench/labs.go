@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"net/netip"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/backend"
@@ -165,14 +166,15 @@ func (l Labs) side(routerDUT, device dut.DUT, has experiment.Side) (*Bench, topo
 		s.most = max(s.most, side.Clients)
 	}
 	// Where no clean router is compared, the leases themselves are measured.
-	s.static = len(l.Sides) > 1 && hasStatic(has, s.enter, routerDUT.Traits())
+	s.static = len(l.Sides) > 1 && hasStatic(has, s.enter, routerDUT.Traits()) || l.Experiment.Backend.Closed()
+	lan, wan := l.Experiment.Backend.ClosedAddresses()
 	build, err := topology.Named(l.Experiment.Topology)
 	if err != nil {
 		return nil, topology.Topology{}, err
 	}
 	return s, build(topology.Spec{
 		Aggregate: l.Aggregate, LAN: routerDUT.Traits().LAN, Clients: s.most + s.Guests,
-		ClientHosts:   l.Experiment.Client.Hosts,
+		ClientHosts: l.Experiment.Client.Hosts, Closed: [2]netip.Prefix{lan, wan},
 		Cables:        l.Backend.Describe().Cables,
 		Urgent:        traffic.KindOf(has.Traffic.Kind).Frames,
 		UrgentRouters: l.UrgentRouters, Between: l.Between, Ends: l.Ends,

@@ -25,6 +25,9 @@ func (s *Bench) PSSMiB(ctx context.Context) (sum float64, err error) {
 // Sum is several metered hosts of one machine as one: counters are added, and interfaces and processes, whose names and
 // numbers are the machine's, stand side by side. Clock, machine and CPUs are the first host's.
 func Sum(hosts []meter.Sample) meter.Sample {
+	if len(hosts) == 0 {
+		return meter.Sample{} // of a router without an agent nothing is known
+	}
 	out := hosts[0]
 	out.NAPI, out.Links = maps.Clone(out.NAPI), maps.Clone(out.Links)
 	for _, h := range hosts[1:] {

@@ -105,6 +105,9 @@ func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 			return newCustom(name, spec), nil
 		}
 	}
+	if name == experiment.AsIs {
+		return AsIs{}, nil
+	}
 	if d := newPortal(name, clients, experiment.Variant{}); d != nil && name != experiment.Parametrised {
 		return d, nil
 	}

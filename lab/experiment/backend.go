@@ -35,7 +35,10 @@ type BackendHost struct {
 	LAN       []string `toml:"lan,omitempty"`       // of the router, towards the clients: as many
 	WAN       []string `toml:"wan,omitempty"`       // of the router, towards the server: as many
 	Sudo      string   `toml:"sudo,omitempty"`      // "auto" (default ""), "true" or "false"
-	CPUs      []int    `toml:"cpus,omitempty"`      // that the host uses; default: all that its machine has
+	// LANAddress and WANAddress are those of a router without an agent, with their networks: see Closed.
+	LANAddress string `toml:"lan_address,omitempty"`
+	WANAddress string `toml:"wan_address,omitempty"`
+	CPUs       []int  `toml:"cpus,omitempty"` // that the host uses; default: all that its machine has
 }
 
 // Remote reports whether the hosts are other machines.
@@ -127,6 +130,10 @@ var hostFields = []fieldOf[BackendHost]{
 		means("of clients and server: interface towards the router, or two"),
 	field("sudo", sudo, func(h *BackendHost) *string { return &h.Sudo }).
 		means("agents are started by sudo: default where the connection is not root's"),
+	field("lan_address", prefix, func(h *BackendHost) *string { return &h.LANAddress }).
+		means("of a router without an agent, which has no `address`: its own address towards the clients, with the network"),
+	field("wan_address", prefix, func(h *BackendHost) *string { return &h.WANAddress }).
+		means("of a router without an agent: its own address towards the server, with the network"),
 	field("cpus", List(strict.Integer(0, mostCPU)), func(h *BackendHost) *[]int { return &h.CPUs }).
 		means("CPUs that the host uses, of the router its polling threads and the device; default: all"),
 }
@@ -245,6 +252,10 @@ func (e *Experiment) checkBackend(report Report) {
 	}
 	labs := 0
 	for _, name := range slices.Sorted(maps.Keys(e.Backend.Hosts)) {
+		if name == hostRouter && e.Backend.Closed() {
+			e.checkClosed(report)
+			continue
+		}
 		e.checkHost(name, &labs, report)
 	}
 }
@@ -255,6 +266,9 @@ func (e *Experiment) checkHost(name string, labs *int, report Report) {
 	h := e.Backend.Hosts[name]
 	if h.Address == "" {
 		report(HostKey(name, ""), "needs address = \"…\", as ssh takes it")
+	}
+	if h.LANAddress != "" || h.WANAddress != "" {
+		report(HostKey(name, ""), "lan_address and wan_address are for a router that has no address for ssh")
 	}
 	links := map[string][]string{"interface": h.Interface, "lan": h.LAN, "wan": h.WAN}
 	seen := map[string]string{}
@@ -295,7 +309,10 @@ func towards(host, key string) string {
 
 // AtOnce is how many labs the described machines have ports for.
 func (b Backend) AtOnce() int {
-	if b.Remote() {
+	switch {
+	case b.Closed():
+		return 1
+	case b.Remote():
 		return len(b.Hosts[hostRouter].LAN)
 	}
 	return 2

@@ -43,6 +43,8 @@ type Measure struct {
 	ComparesTimes bool
 	// Delays is that it records one-way delays of frames as traffic, where the hosts have a common clock.
 	Delays bool
+	// Closed is that it measures routers without an agent too.
+	Closed bool
 	// Roles are those of the hosts that it works with: a topology must have them.
 	Roles []string
 
@@ -244,6 +246,7 @@ func (e *Experiment) applyDefaults() {
 	}
 	e.applyFrameDefaults()
 	e.applyHosts()
+	e.applyClosed()
 	for _, name := range e.DUTs {
 		_, described := e.Custom[name]
 		if d, shipped := ShippedDUT(name); shipped && !described {

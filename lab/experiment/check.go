@@ -230,7 +230,10 @@ func (e *Experiment) checkDUTs(report Report) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	for _, name := range e.DUTs {
-		if !slices.Contains(names, name) {
+		if name == AsIs && !e.Backend.Closed() {
+			report("duts", "%q is a router without an agent: give [backend.host.router] lan_address and wan_address",
+				name)
+		} else if name != AsIs && !slices.Contains(names, name) {
 			report("duts", "unknown device %q: known are %s, or describe it in [dut.%s]%s", name, strings.Join(names, ", "),
 				name, near.Meant(name, names))
 		}

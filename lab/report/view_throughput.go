@@ -16,7 +16,7 @@ var searchView = view{
 	how:     func(s analysis.Summary) string { return s.Measure },
 	columns: searchColumns,
 	remarks: func(analysis.Summary) []string { return nil },
-	reading: func(analysis.Summary) string { return searchReading },
+	reading: func(s analysis.Summary) string { return fmt.Sprintf(searchReading, thereText(s)) },
 	first:   searchScreen,
 	fill: func(data *pageData, _ *drawing, s analysis.Summary) {
 		data.Question = "How many frames each device forwards"
@@ -28,7 +28,8 @@ var searchView = view{
 		for _, g := range goalsOf(s) {
 			columns = append(columns, device(g.prefix+throughput.Kpps, g.name, "*"), device(g.prefix+throughput.Mbps, g.name,
 				"*"), device(g.prefix+throughput.Layer1, "Layer 1", "*"), device(g.prefix+throughput.LinePct, "Of the line", "*"),
-				device(g.prefix+throughput.CorePct, "Router CPU there", "*"))
+				device(g.prefix+throughput.CorePct, "Router CPU there", "*"), device(g.prefix+throughput.RTTUs, "RTT there", "*"),
+				device(g.prefix+throughput.RTTTailUs, "RTT p99 there", "*"))
 		}
 		columns = append(columns, textColumn("Limit", limitOf), pairsColumn("Searches"), rejectedColumn("Rejected"))
 		data.Results = build("Every device: means over searches, their intervals in brackets", s, s.Cells, columns...)
@@ -37,7 +38,7 @@ var searchView = view{
 
 const searchReading = "NDR is what a device forwards at the highest load of which it loses no frame, in at least " +
 	"half of the trials; PDR the same where it may lose that share; " +
-	"CPU is the router's at that load; at least: the generator's limit, or max_kpps, was reached first."
+	"%s at that load; at least: the generator's limit, or max_kpps, was reached first."
 
 // searchGoal is a goal of a run's searches.
 type searchGoal struct{ prefix, name string } // "ndr_", "NDR"
@@ -71,10 +72,32 @@ func searchColumns(s analysis.Summary) []cellColumn {
 				func(c analysis.Cell) analysis.Estimate { return c.Device(g.prefix + throughput.Kpps) }).dropFirst(3*i),
 			numberColumn("Mbit/s", "", "", digits3,
 				func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.Mbps).Mean }).dropFirst(3*i+2),
-			numberColumn("CPU", "", "", percent,
-				func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.CorePct).Mean }).dropFirst(3*i+1))
+			thereColumn(s, g).dropFirst(3*i+1))
 	}
 	return append(cols, textColumn("limit", limitOf))
+}
+
+// isClosed reports whether the router has no agent.
+func isClosed(s analysis.Summary) bool {
+	return slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Flagged(throughput.NoAgent) })
+}
+
+// thereText says what thereColumn shows.
+func thereText(s analysis.Summary) string {
+	if isClosed(s) {
+		return "RTT is the median round-trip time of probes beside the frames"
+	}
+	return "CPU is the router's"
+}
+
+// thereColumn is the router's CPU at the load of a goal, or of a router without an agent the round-trip time.
+func thereColumn(s analysis.Summary, g searchGoal) cellColumn {
+	if isClosed(s) {
+		return numberColumn("RTT µs", "", "", digits3,
+			func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.RTTUs).Mean })
+	}
+	return numberColumn("CPU", "", "", percent,
+		func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.CorePct).Mean })
 }
 
 // searchScreen ranks the devices by what they forward without loss of the first size of frames, whose number limits
@@ -137,6 +160,8 @@ func searchFacts(c analysis.Cell, s analysis.Summary, goals []searchGoal) (facts
 		}
 		facts.add(mbps.Known(), g.name+", bits", "%s Mbit/s", digits3(mbps))
 		facts.add(cpu.Known(), g.name+", router CPU", "%s of a core", percent(cpu))
+		rtt := c.Device(g.prefix + throughput.RTTUs).Mean
+		facts.add(rtt.Known(), g.name+", round-trip time", "%s µs", digits3(rtt))
 	}
 	for _, other := range s.Cells {
 		e := other.Device(goals[0].prefix + throughput.Kpps)

@@ -43,6 +43,9 @@ func OpenFor(e *experiment.Experiment) backend.Open {
 func machinesOf(e *experiment.Experiment) backend.SSH {
 	s := backend.SSH{Config: e.Backend.Config}
 	for host, h := range e.Backend.Hosts {
+		if h.Address == "" {
+			continue // a router without an agent
+		}
 		links := map[string][]string{}
 		for port, list := range map[string][]string{"": h.Interface, topology.PortLAN: h.LAN, topology.PortWAN: h.WAN} {
 			if len(list) > 0 {
@@ -108,6 +111,17 @@ func slowTo(ctx context.Context, machine *backend.Host, p backend.Placement, e *
 		return e.Blame(key, err.Error())
 	}
 	return nil
+}
+
+// noteClosed says what is not known of a router without an agent, and notes it once.
+func (s *Session) noteClosed() {
+	const note = "The router has no agent: throughput, loss and round-trip times only. Its CPU, its kernel and its " +
+		"settings " +
+		"are not known."
+	if s.Experiment.Backend.Closed() && !slices.Contains(s.env.Notes, note) {
+		s.Notice("%s", note)
+		s.Note(note)
+	}
 }
 
 // noteClock says what the hosts' clocks mean for the measure's times between hosts, and notes it once.

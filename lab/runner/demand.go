@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -47,12 +48,18 @@ func DemandOf(e *experiment.Experiment) Demand {
 		return err != nil || !device.Traits().Neighbours
 	})}
 	if build, err := topology.Named(e.Topology); err == nil { // no other name is read from a file
-		d.Lab = build(topology.Spec{ClientHosts: e.Client.Hosts}).Size()
+		d.Lab = build(specOf(e)).Size()
 	}
 	for i := range d.Sides {
 		d.Sides[i].Clients += e.Client.Guests()
 	}
 	return d
+}
+
+// specOf is what says which hosts the labs of an experiment have.
+func specOf(e *experiment.Experiment) topology.Spec {
+	lan, wan := e.Backend.ClosedAddresses()
+	return topology.Spec{ClientHosts: e.Client.Hosts, Closed: [2]netip.Prefix{lan, wan}}
 }
 
 // Clients is the number of clients of the larger lab.

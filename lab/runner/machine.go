@@ -46,6 +46,12 @@ func Needs(e *experiment.Experiment) []dut.Need {
 			dut.Need{Program: "nft", Package: "nftables", Why: "the router's address for frames (masquerade)",
 				On: onRouter})
 	}
+	if e.Backend.Closed() {
+		list = append(list,
+			dut.Need{Program: "ping", Package: "iputils-ping", Why: "asking for the router's hardware addresses",
+				On: onClient + "," + onServer},
+			dut.Need{Program: "ip", Package: "iproute2", Why: "the same", On: onClient + "," + onServer})
+	}
 	if e.Means("transfers") {
 		list = append(list,
 			dut.Need{Program: "proftpd", Package: "proftpd-core", Why: "the files' server", On: onServer},
@@ -53,7 +59,8 @@ func Needs(e *experiment.Experiment) []dut.Need {
 			dut.Need{Program: "ss", Package: "iproute2", Why: "seeing the server listen", On: onServer})
 	}
 	labs := e.Largest()
-	if slices.ContainsFunc(labs, func(s experiment.Side) bool { return client.KindOf(s.Client).Leases }) {
+	if !e.Backend.Closed() &&
+		slices.ContainsFunc(labs, func(s experiment.Side) bool { return client.KindOf(s.Client).Leases }) {
 		list = append(list,
 			dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none",
 				On: onRouter})

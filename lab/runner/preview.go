@@ -97,6 +97,7 @@ func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open ba
 		return p, err
 	}
 	defer done()
+	on.closed = e.Backend.Closed()
 	agent := on.router
 	can := hosts.Describe()
 	e, note, unfit := Fit(can, e)
@@ -231,7 +232,7 @@ func hostNeeds(ctx context.Context, agent dut.Machine, e *experiment.Experiment)
 		return nil, err
 	}
 	labs := e.AtOnce()
-	for _, node := range build(topology.Spec{ClientHosts: e.Client.Hosts}).Nodes {
+	for _, node := range build(specOf(e)).Nodes {
 		if node.Switch {
 			continue
 		}

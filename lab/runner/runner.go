@@ -142,6 +142,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 		return Outcome{}, blamed(cfg.Experiment, err)
 	}
 	defer on.close()
+	on.closed = cfg.Experiment.Backend.Closed()
 	machine := on.router
 	m, foundOn, err := on.check(ctx, cfg.Experiment, demand, can.AtOnce)
 	if err != nil {
@@ -241,6 +242,7 @@ func (s *Session) open(ctx context.Context, notes ...string) (err error) {
 	s.noteEmulated()
 	s.noteClock()
 	s.noteSites()
+	s.noteClosed()
 	s.interrupted = s.env.Interrupted
 	s.env.Interrupted = true // until it has ended in order
 	return result.WriteEnvironment(s.Dir, s.env)

@@ -20,6 +20,8 @@ import (
 // Where all is one machine it carries all.
 type sites struct {
 	router *backend.Host
+	// closed is that the routers have no agent: router is the server's machine then.
+	closed bool
 	others []*backend.Host
 }
 
@@ -49,7 +51,7 @@ func (s sites) Find(ctx context.Context, q machine.Query) ([]machine.Found, erro
 		part := machine.Query{Versions: q.Versions}
 		var places []int
 		for i, n := range q.Needs {
-			if n.On != "" && !runsOn(n, onRouter) && runsOn(n, kindOf(h.Name)) {
+			if n.On != "" && !runsOn(n, s.carried()) && runsOn(n, kindOf(h.Name)) {
 				part.Needs, places = append(part.Needs, n), append(places, i)
 			}
 		}
@@ -69,6 +71,14 @@ func (s sites) Find(ctx context.Context, q machine.Query) ([]machine.Found, erro
 // kindOf is the kind of a host, for Need.On: "client" of client2.
 func kindOf(host string) string { return strings.TrimRight(host, "0123456789") }
 
+// carried is the host that the machine called router carries.
+func (s sites) carried() string {
+	if s.closed {
+		return onServer
+	}
+	return onRouter
+}
+
 // check says what the experiment needs and the machines lack, all at once, each by the key of its host. It returns the
 // router's machine, and all of them by their hosts where there are several.
 func (s sites) check(ctx context.Context, e *experiment.Experiment, d Demand, atOnce int) (
@@ -80,7 +90,7 @@ func (s sites) check(ctx context.Context, e *experiment.Experiment, d Demand, at
 	router, errs := machine.Machine{}, []error{}
 	all := map[string]machine.Machine{}
 	for _, h := range append([]*backend.Host{s.router}, s.others...) {
-		host := onRouter
+		host := s.carried()
 		if h != s.router {
 			host = h.Name
 		}

@@ -163,9 +163,9 @@ func needsHere(e *experiment.Experiment, kind string) (list []NeedHere, err erro
 
 // devices says which devices can run on the machines that were reached.
 func (s Survey) devices(ctx context.Context, m Measure, e *experiment.Experiment) (list []DeviceHere, err error) {
-	on := sites{}
+	on := sites{closed: e.Backend.Closed()}
 	for _, site := range s.Sites {
-		if site.Kind == onRouter || site.Kind == "" {
+		if site.Kind == on.carried() || site.Kind == "" {
 			on.router = site.Agent
 		} else if site.Agent != nil {
 			on.others = append(on.others, site.Agent)

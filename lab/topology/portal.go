@@ -35,6 +35,9 @@ var (
 //	client  ── c0 ═══ x1 ┐
 //	client2 ── c1 ═══ x2 ┴ switch · x0 ═══ r0 router …
 func Portal(p Spec) Topology {
+	if p.Closed[0].IsValid() {
+		return p.closed()
+	}
 	t := Topology{Addressing: p.addressing(), Urgent: p.Urgent, UrgentRouters: p.UrgentRouters}
 	toClients := []agent.Route{{To: DefaultLAN, Via: routerWAN.Addr()}}
 	if t.LAN != DefaultLAN {
@@ -109,13 +112,17 @@ func (p Spec) addClientHosts(t *Topology, router Port) {
 			sockets = append(sockets, p.port("switch", fmt.Sprintf("x%d", i+1), false))
 		}
 	}
-	addr := clientHost
+	p.addEnds(t, sockets, clientHost, routerLAN.Addr())
+}
+
+// addEnds adds the hosts for clients, one at each socket, with addresses that count down.
+func (p Spec) addEnds(t *Topology, sockets []Port, addr netip.Prefix, gateway netip.Addr) {
 	for i, socket := range sockets {
 		name := "client"
 		if i > 0 {
 			name = fmt.Sprintf("client%d", i+1)
 		}
-		routes := []agent.Route{{Via: routerLAN.Addr()}}
+		routes := []agent.Route{{Via: gateway}}
 		t.Nodes = append(t.Nodes, Node{Name: name, Role: backend.RoleClient, Sysctls: client.Sysctls, Routes: routes})
 		t.Links = append(t.Links, Link{A: socket, B: p.limited(name, fmt.Sprintf("c%d", i), addr)})
 		addr = netip.PrefixFrom(addr.Addr().Prev(), addr.Bits())

@@ -16,16 +16,18 @@ type Spec struct {
 	Aggregate bool // links of metered hosts aggregate (profile bulk); else these see each packet alone
 	// the clients' network when the device leases it; the zero value is a network large enough for Clients
 	LAN           netip.Prefix
-	Clients       int         // number for which the lab has leases and listeners; zero is as many as DefaultLAN has
-	NoAggregation bool        // the metered host's link towards the clients never aggregates
-	NoTxChecksum  bool        // no transmit checksum offload on any link
-	Urgent        bool        // see Topology.Urgent
-	UrgentRouters bool        // see Topology.UrgentRouters
-	ClientHosts   int         // 1 (default) to 3: addresses that are no leases
-	Cables        bool        // a switch for several client hosts is there: see backend.Description
-	CaptureHosts  int         // behind a splitter, 1 (default) to MaxCaptureHosts
-	Between       agent.Shape // of the link between two gateways
-	Ends          agent.Shape // of what clients' hosts and servers send
+	Clients       int  // number for which the lab has leases and listeners; zero is as many as DefaultLAN has
+	NoAggregation bool // the metered host's link towards the clients never aggregates
+	NoTxChecksum  bool // no transmit checksum offload on any link
+	Urgent        bool // see Topology.Urgent
+	UrgentRouters bool // see Topology.UrgentRouters
+	ClientHosts   int  // 1 (default) to 3: addresses that are no leases
+	// Closed are the networks of a router that is no host of the lab's, each with its address; invalid: it is one.
+	Closed       [2]netip.Prefix
+	Cables       bool        // a switch for several client hosts is there: see backend.Description
+	CaptureHosts int         // behind a splitter, 1 (default) to MaxCaptureHosts
+	Between      agent.Shape // of the link between two gateways
+	Ends         agent.Shape // of what clients' hosts and servers send
 }
 
 // Topologies is every topology by its name in experiments. Adding one is a file and a line here.

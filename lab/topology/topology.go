@@ -27,6 +27,8 @@ type Topology struct {
 	// UrgentRouters has those of metered hosts polled so as well, as in the softirqs of a router without polling threads,
 	// which no process holds up.
 	UrgentRouters bool
+	// Closed is that the router is no host of the lab's: its ports are outside.
+	Closed bool
 	Addressing
 }
 
@@ -194,6 +196,9 @@ func (t Topology) connect(ctx context.Context, on backend.Backend, lab *Lab) ([]
 	}
 	for i, l := range t.Links {
 		for end, p := range []Port{l.A, l.B} {
+			if p.Node == Outside {
+				continue
+			}
 			index := t.index(p.Node)
 			h, net, queue := lab.Hosts[index], &networks[index], queueLen
 			if h.Metered {
@@ -261,7 +266,7 @@ func (t Topology) check() error {
 		}
 	}
 	portal := roles[backend.RoleClient] > 0 && roles[backend.RoleServer] > 0
-	if metered < 1 || !portal && roles[backend.RoleGenerator] < 1 {
+	if metered < 1 && !t.Closed || !portal && roles[backend.RoleGenerator] < 1 {
 		return fmt.Errorf(
 			"a topology has a metered host, and a client host with a server or else a generator, not %v with %d metered", roles,
 			metered)

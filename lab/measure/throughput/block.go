@@ -68,7 +68,7 @@ func (b *openBlock) search(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.record.LineMbps = b.LineMbps
+	b.record.LineMbps, b.record.Closed = b.LineMbps, b.Router == nil
 	if err := b.watchRouterCPUs(ctx); err != nil {
 		return err
 	}
@@ -91,6 +91,9 @@ func (b *openBlock) search(ctx context.Context) error {
 
 // watchRouterCPUs has the router's machine notice when a CPU of the lab is away.
 func (b *openBlock) watchRouterCPUs(ctx context.Context) error {
+	if b.Router == nil {
+		return nil
+	}
 	reason, err := b.Router.WatchCPUs(ctx, b.Placement.InUse())
 	if err != nil {
 		return err
@@ -154,10 +157,12 @@ func (b *openBlock) goal(r mlrsearch.Result) Goal {
 		if t.Kpps == r.Lower && !t.Void {
 			count, share = count+1, share+t.offeredShare()
 			g.RouterCorePct += t.RouterCorePct
+			g.RTTUs, g.RTTTailUs = g.RTTUs+t.RTTUs, g.RTTTailUs+t.RTTTailUs
 		}
 	}
 	g.ThroughputKpps = r.Throughput * share / max(count, 1)
 	g.RouterCorePct /= max(count, 1)
+	g.RTTUs, g.RTTTailUs = g.RTTUs/max(count, 1), g.RTTTailUs/max(count, 1)
 	return g
 }
 

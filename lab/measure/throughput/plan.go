@@ -55,7 +55,7 @@ func (Measure) Records() []result.Kind {
 // Rules are the rules of experiments that measure throughput.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
-		Name: Name, Alone: true, Clean: true, Roles: topology.PortalRoles,
+		Name: Name, Alone: true, Clean: true, Closed: true, Roles: topology.PortalRoles,
 		Keys: []experiment.Field{losses.Field(), width.Field(), trials.Field(), maxFrameRate.Field()},
 		Uses: slices.Concat([]string{"directions", "profiles", "frame_sizes", "window", "traffic.kind", "traffic.protocol",
 			"traffic.burst_segments", "traffic.gaps", "traffic.seed"}, experiment.ClientKeys, experiment.UntilKeys),

@@ -35,7 +35,9 @@ type Search struct {
 	// MaxKpps is the highest load of the search: what was asked for, or what the generator can send.
 	MaxKpps float64 `json:"max_kpps"`
 	// Watched means that trials know how long a CPU was away: `away_us` of each.
-	Watched     bool    `json:"watched,omitempty"`
+	Watched bool `json:"watched,omitempty"`
+	// Closed means that the router has no agent: nothing is known of its CPU.
+	Closed      bool    `json:"closed,omitempty"`
 	RouterShare float64 `json:"router_share,omitempty"` // of its CPU's time that a slowed router had
 	Goals       []Goal  `json:"goals"`                  // in the experiment's order
 	Trials      []Trial `json:"trials"`                 // in the order in which they were made
@@ -50,18 +52,23 @@ type Goal struct {
 	ThroughputKpps float64 `json:"throughput_kpps"`
 	Regular        bool    `json:"regular"`         // both bounds are there, and close
 	RouterCorePct  float64 `json:"router_core_pct"` // router CPU at LowerKpps, mean
+	// Round-trip times of probes beside the frames, µs at LowerKpps, of routers without an agent; means of trials.
+	RTTUs     float64 `json:"rtt_p50_us,omitempty"`
+	RTTTailUs float64 `json:"rtt_p99_us,omitempty"`
 }
 
 // Trial is one trial of a search. Counts are those of RFC 2285.
 type Trial struct {
-	Kpps          float64 `json:"kpps"`                // the load
-	Seconds       float64 `json:"seconds"`             // that were asked for
-	Intended      int64   `json:"intended"`            // frames that were due
-	Offered       int64   `json:"offered"`             // of these, those that the generator's link took
-	Forwarded     int64   `json:"forwarded"`           // of these, those that came to the other end
-	Reordered     int64   `json:"reordered,omitempty"` // came after a later one
-	LossRatio     float64 `json:"loss_ratio"`          // of the offered frames
-	RouterCorePct float64 `json:"router_core_pct"`     // router CPU
+	Kpps          float64 `json:"kpps"`                 // the load
+	Seconds       float64 `json:"seconds"`              // that were asked for
+	Intended      int64   `json:"intended"`             // frames that were due
+	Offered       int64   `json:"offered"`              // of these, those that the generator's link took
+	Forwarded     int64   `json:"forwarded"`            // of these, those that came to the other end
+	Reordered     int64   `json:"reordered,omitempty"`  // came after a later one
+	LossRatio     float64 `json:"loss_ratio"`           // of the offered frames
+	RouterCorePct float64 `json:"router_core_pct"`      // router CPU
+	RTTUs         float64 `json:"rtt_p50_us,omitempty"` // median of the round-trip probes: see Goal
+	RTTTailUs     float64 `json:"rtt_p99_us,omitempty"` // their 99th percentile
 	// SentSeconds is the time from the first frame to the last: longer than Seconds where the sender was held up.
 	SentSeconds float64 `json:"sent_seconds,omitempty"`
 	// AwayUs is the longest time for which a CPU of the lab worked for nobody.

@@ -20,6 +20,15 @@ const (
 	LinePct = "line_pct"
 )
 
+// Metrics of a goal of routers without an agent, in the place of CorePct.
+const (
+	RTTUs     = "rtt_p50_us"
+	RTTTailUs = "rtt_p99_us"
+)
+
+// NoAgent flags cells of a router without an agent.
+const NoAgent = "no-agent"
+
 // AtLeast flags cells in which a search ended at the generator's limit, or at that of the experiment.
 const AtLeast = "at-least"
 
@@ -31,9 +40,10 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 		Trials: trialsOf(searches), Alone: true,
 		Compare: analysis.CompareCells(run),
 		Warn: func(s analysis.Summary) []string {
-			return s.Remark("The generator's limit, or max_kpps, was reached without loss, so these devices carry at least "+
-				"what is shown, the most of their searches",
-				func(c analysis.Cell) bool { return c.Flagged(AtLeast) })
+			return append(s.Remark(noAgent, func(c analysis.Cell) bool { return c.Flagged(NoAgent) }),
+				s.Remark("The generator's limit, or max_kpps, was reached without loss, so these devices carry at least "+
+					"what is shown, the most of their searches",
+					func(c analysis.Cell) bool { return c.Flagged(AtLeast) })...)
 		},
 	}
 	input.Describe = func(c *analysis.Cell) {
@@ -42,10 +52,16 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 				!c.Flagged(AtLeast) {
 				c.Flags = append(c.Flags, analysis.Tally{Text: AtLeast, Count: c.Pairs})
 			}
+			if s.Cell() == c.Cell && s.Closed && !c.Flagged(NoAgent) {
+				c.Flags = append(c.Flags, analysis.Tally{Text: NoAgent, Count: c.Pairs})
+			}
 		}
 	}
 	return analysis.Summarise(input, opts)
 }
+
+// noAgent is what is said of routers without an agent.
+const noAgent = "The router has no agent: throughput, loss and round-trip times only, and nothing of its CPU, for"
 
 // trialsOf lists the searches as trials. Where a search of a cell found no load that loses more, the cell has the
 // highest figure of its searches alone: the device carries at least that, and a mean over the generator's limits says
@@ -59,7 +75,12 @@ func trialsOf(searches []*Search) []analysis.Trial {
 				continue
 			}
 			prefix := "goal." + metricOf(g.LossRatio)
-			t.Device[prefix+Kpps], t.Device[prefix+CorePct] = g.ThroughputKpps, g.RouterCorePct
+			t.Device[prefix+Kpps] = g.ThroughputKpps
+			if s.Closed {
+				t.Device[prefix+RTTUs], t.Device[prefix+RTTTailUs] = g.RTTUs, g.RTTTailUs
+			} else {
+				t.Device[prefix+CorePct] = g.RouterCorePct
+			}
 		}
 		t.Device["bytes"], t.Device["wire_bytes"], t.Device["line_mbps"] = bytesOf(s), s.WireBytes, s.LineMbps
 		out = append(out, t)
@@ -127,14 +148,29 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 				With: "line_mbps", Per: analysis.PerWindow, Range: analysis.Percents,
 				Of: func(r analysis.MetricInput) float64 {
 					return 100 * analysis.Over(layer1(r, of(Kpps)(r)), analysis.Positive(r.Get("line_mbps")))
-				}},
-			analysis.Metric{Name: name + CorePct, Short: "CPU", Unit: "% of a core", Text: "router CPU at that load",
-				Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: of(CorePct)})
+				}})
+		list = append(list, metricsThere(name, searches, of)...)
 	}
 	if slices.ContainsFunc(searches, func(s *Search) bool { return s.RouterShare > 0 }) {
 		list = append(list, analysis.SlowedMetric("router", result.RouterShare))
 	}
 	return list
+}
+
+// metricsThere are what else is known at the load of a goal: the router's CPU, or of a router without an agent the
+// round-trip times.
+func metricsThere(
+	name string, searches []*Search, of func(string) func(analysis.MetricInput) float64) []analysis.Metric {
+	if slices.ContainsFunc(searches, func(s *Search) bool { return s.Closed }) {
+		rtt := func(figure, short, text string) analysis.Metric {
+			return analysis.Metric{Name: name + figure, Short: short, Unit: "µs", Text: text + " of probes at that load",
+				Better: analysis.Less, Per: analysis.PerWindow, Range: analysis.Amounts, Of: of(figure)}
+		}
+		return []analysis.Metric{rtt(RTTUs, "RTT", "median round-trip time"),
+			rtt(RTTTailUs, "RTT p99", "99th percentile of the round-trip times")}
+	}
+	return []analysis.Metric{{Name: name + CorePct, Short: "CPU", Unit: "% of a core", Text: "router CPU at that load",
+		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: of(CorePct)}}
 }
 
 // layer1 is the rate on the wire of so many thousand frames a second, Mbit/s; absent of old records, which do not say

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/bench"
+	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 	"github.com/gateweigh/gateweigh/mlrsearch"
 )
 
@@ -70,7 +71,7 @@ func (b *openBlock) sendAndCount(ctx context.Context, kpps float64, d time.Durat
 	if err != nil {
 		return t, err
 	}
-	if _, err := b.Router.Away(ctx); err != nil { // what was before counts for nothing
+	if _, err := b.away(ctx); err != nil { // what was before counts for nothing
 		return t, err
 	}
 	defer func() { err = errors.Join(err, b.StopTraffic(context.WithoutCancel(ctx))) }()
@@ -84,13 +85,21 @@ func (b *openBlock) sendAndCount(ctx context.Context, kpps float64, d time.Durat
 	if err != nil {
 		return t, err
 	}
-	away, err := b.Router.Away(ctx)
+	away, err := b.away(ctx)
 	if err != nil {
 		return t, err
 	}
 	t = Trial{Kpps: kpps, Seconds: d.Seconds(), AwayUs: float64(away) / float64(time.Microsecond)}
 	b.count(&t, before, r)
 	return t, nil
+}
+
+// away is how long a CPU of the router's machine was away since the last call; 0 where the router has no agent.
+func (b *openBlock) away(ctx context.Context) (time.Duration, error) {
+	if b.Router == nil {
+		return 0, nil
+	}
+	return b.Router.Away(ctx)
 }
 
 // count counts what was sent, what came, and what the router used for it.
@@ -104,6 +113,9 @@ func (b *openBlock) count(t *Trial, before, after bench.Snapshot) {
 		t.SentSeconds = max(t.SentSeconds, float64(e.Load.Frames.LastNs)/1e9)
 	}
 	t.LossRatio = max(0, 1-float64(t.Forwarded)/float64(max(t.Offered, 1)))
+	if b.Router == nil && after.RTT.Probes > after.RTT.Lost {
+		t.RTTUs, t.RTTTailUs = after.RTT.P50, after.RTT.P99
+	}
 	usage := bench.UsageOf(before.Router, after.Router)
 	t.RouterCorePct = float64(usage.NAPINs+usage.ProcessNs) / 1e7 / max(t.Seconds, t.SentSeconds)
 }
@@ -120,10 +132,15 @@ func (b *openBlock) awaitQuiet(ctx context.Context, d time.Duration) (r bench.Sn
 		return r, err
 	}
 	var before int64 = -1
+	var probed rtt.Times // while frames were sent: each reading begins anew
 	for end := time.Now().Add(quietTimeout); ; {
 		if r, err = b.Read(ctx); err != nil {
 			return r, err
 		}
+		if before < 0 {
+			probed = r.RTT
+		}
+		r.RTT = probed
 		var came int64
 		over := true
 		for _, e := range append(r.Clients, r.Server) {

@@ -47,7 +47,8 @@ func TestGatewaysShareAWAN(t *testing.T) {
 	}
 	c, err := control.Dial(second.ControlSocket())
 	must(t, err)
-	if s, err := c.Status(t.Context()); err != nil || s.Repairs["forwarding-again"] > 0 || s.Flows["rule-again"] != 1 { // flushed once
+	s, err := c.Status(t.Context())
+	if err != nil || s.Repairs["forwarding-again"] > 0 || s.Flows["rule-again"] != 1 { // others flushed rules once
 		t.Errorf("the other one had to repair %v, and its log %v, %v", s.Repairs, s.Flows, err)
 	}
 	must(t, two.stop())

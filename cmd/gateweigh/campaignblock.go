@@ -26,16 +26,12 @@ func campaignCollect() *cobra.Command {
 		Long: "Makes a run folder of each experiment, with its report, which every other command takes. It may be\n" +
 			"called while the campaign goes on, and again later.",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := openCampaign(args[0])
-			if err != nil {
-				return err
-			}
+		RunE: inCampaign(func(_ context.Context, c *campaign.Campaign) error {
 			if out == "" {
-				out = filepath.Join(args[0], "run")
+				out = filepath.Join(c.Dir, "run")
 			}
 			return collectCampaign(c, out)
-		},
+		}),
 	}
 	cmd.Flags().VarP((*place)(&out), "out", "o",
 		"folder of the run (default DIR/run); of several experiments a folder with one for each")
@@ -83,13 +79,7 @@ func campaignBlock() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "block DIR", Short: "Carry out a share of a campaign, as its jobs do", Hidden: true,
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := openCampaign(args[0])
-			if err != nil {
-				return err
-			}
-			return carryBlock(cmd.Context(), c, flags)
-		},
+		RunE: inCampaign(func(ctx context.Context, c *campaign.Campaign) error { return carryBlock(ctx, c, flags) }),
 	}
 	f := cmd.Flags()
 	f.IntVar(&flags.submission, "submission", -1, "number of the submission")

@@ -121,10 +121,7 @@ func unanswered(t *testing.T, cluster *slurmtest.Cluster) {
 	if s.Running != 3 || s.Waiting != 1 || said(s) == "" {
 		t.Errorf("with all nodes drained: %+v", s)
 	}
-	cluster.Wait("saved state", func() bool { // else the controller forgets the jobs
-		state, _ := os.ReadFile(filepath.Join(cluster.Dir, "state", "job_state"))
-		return strings.Contains(string(state), c.ID)
-	})
+	cluster.Saved()
 	cluster.KillController()
 	if s := survey(t, c); s.Unanswered == "" || s.Finished() {
 		t.Errorf("without slurmctld: %+v", s)

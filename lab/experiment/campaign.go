@@ -52,8 +52,8 @@ func ReadCampaign(path string) (c Campaign, is bool, err error) {
 				return false, f.set(&c, en.Value)
 			}
 		}
-		return false, fmt.Errorf("unknown key%s of a campaign file: experiments and [slurm] are known",
-			near.Meant(en.Key(), keysOf(campaignFields)))
+		return false, errors.New("unknown key" +
+			cmp.Or(near.Meant(en.Key(), keysOf(campaignFields)), ": a campaign file has experiments and [slurm]"))
 	})
 	for i, name := range c.Experiments {
 		if filepath.Ext(name) == ".toml" && !filepath.IsAbs(name) {

@@ -141,16 +141,16 @@ func (c *Cluster) KillController() {
 	_ = c.ctld.Wait() // it was killed
 }
 
-// Saved waits until slurmctld has written what it knows now to its state: what is not there, one that is killed forgets.
+// Saved waits until slurmctld has written what it knows now to its state: one that is killed forgets all else.
 func (c *Cluster) Saved() {
 	c.t.Helper()
 	mark := fmt.Sprintf("saved-%d", time.Now().UnixNano())
-	job := strings.TrimSpace(c.Slurm("sbatch", "--parsable", "--hold", "--comment="+mark, "--output=/dev/null", "--wrap=true"))
+	job := c.Slurm("sbatch", "--parsable", "--hold", "--comment="+mark, "--output=/dev/null", "--wrap=true")
 	c.Wait("saved state", func() bool {
 		state, _ := os.ReadFile(filepath.Join(c.Dir, "state", "job_state")) // replaced meanwhile
 		return bytes.Contains(state, []byte(mark))
 	})
-	c.Slurm("scancel", job)
+	c.Slurm("scancel", strings.TrimSpace(job))
 }
 
 // StartNode starts a node's slurmd.

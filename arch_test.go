@@ -139,7 +139,7 @@ var allowedImports = map[string][]string{
 		"lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile",
 		"lab/traffic/socket"},
 	"lab/backend":  {"lab/agent", "lab/client", "lab/nic", "lab/scratch"},
-	"lab/nic":      {}, // interfaces of a machine, lent to a lab
+	"lab/nic":      {"lab/result", "lab/softirq"}, // interfaces of a machine, lent to a lab
 	"lab/topology": {"lab/agent", "lab/backend", "lab/client", "lab/realtime"},
 	"lab/dut": {
 		"lab/agent", "lab/client", "lab/experiment", "lab/floor", "lab/kernel", "lab/machine", "lab/sink", "quote"},

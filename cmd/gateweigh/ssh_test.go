@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,7 +41,15 @@ func TestRunOverSSH(t *testing.T) {
 			site.CPUs == 0 || site.AgentSHA256 == "" || len(site.Interfaces) < 2 {
 			t.Errorf("machine of %s: %+v", name, site)
 		}
+		if list := run.Environment.Ports[name]; len(list) == 0 || list[0].Driver != "veth" || list[0].Threaded != "1" ||
+			!slices.Contains(list[0].Offloads, "rx-gro") || slices.Contains(list[0].Offloads, "tx-tcp-segmentation") {
+			t.Errorf("links of %s: %+v", name, list)
+		}
 		m.Restored(t, name, before[name])
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "r", "report.html"))
+	if !strings.Contains(string(page), "Link lan of router") {
+		t.Errorf("the report does not show the router's links: %v", err)
 	}
 	closedRouter(t, m, dir)
 }

@@ -53,6 +53,7 @@ var hostVerbs = verbs{
 	"Apply":         (*Agent).Apply,
 	"AwaitLinks":    (*Agent).AwaitLinks,
 	"LinkAddresses": (*Agent).LinkAddresses,
+	"ReadPorts":     (*Agent).ReadPorts,
 	"AddNeighbours": (*Agent).AddNeighbours,
 
 	"OpenMeter": (*Agent).OpenMeter,

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/gateweigh/gateweigh/lab/nic"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // readLinks reads what interfaces are, and refuses those that may not be taken. connection is what sshd calls
@@ -67,4 +68,9 @@ func (*machineAgent) RefusedLinks(_ context.Context, links []string, connection 
 		}
 	}
 	return reasons, nil
+}
+
+// ReadPorts reads how interfaces of the host are set, in their order: see nic.Ports.
+func (*Agent) ReadPorts(_ context.Context, names []string) ([]result.Port, error) {
+	return nic.Ports(names)
 }

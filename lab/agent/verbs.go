@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/profile"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 	"github.com/gateweigh/gateweigh/lab/traffic/short"
 	"github.com/gateweigh/gateweigh/lab/traffic/transition"
@@ -142,6 +143,15 @@ func (c *Conn) AwaitLinks(ctx context.Context, names []string) error {
 // LinkAddresses asks for the hardware addresses of the host's interfaces, by name.
 func (c *Conn) LinkAddresses(ctx context.Context) (map[string]string, error) {
 	return ask[map[string]string](ctx, c, "LinkAddresses")
+}
+
+// ReadPorts asks how interfaces of the host are set, in their order.
+func (c *Conn) ReadPorts(ctx context.Context, names []string) ([]result.Port, error) {
+	list, err := ask[[]result.Port](ctx, c, "ReadPorts", names)
+	if err == nil && len(list) != len(names) {
+		err = fmt.Errorf("%d answers about %d interfaces", len(list), len(names))
+	}
+	return list, err
 }
 
 // AddNeighbours enters machines on a link into the neighbour table of the host.

@@ -55,6 +55,8 @@ type Bench struct {
 	enter  bool          // the clients are more than the router's neighbour table may learn: see EntersNeighbours
 	static bool          // the clients have addresses without asking for them: see hasStatic
 
+	built func(context.Context, *topology.Lab) // see Labs.Built
+
 	admittedDelay time.Duration // from admission to the first knock that arrived: see ProveAdmitted
 
 	toServer, toClients []send.Stream // of frames, by client: see addressFrames
@@ -141,6 +143,9 @@ func (s *Bench) build(ctx context.Context, on backend.Backend, described topolog
 	s.Env.Capture, s.Env.Clients = s.Lab.Port(topology.PortWAN), s.Has.Clients+s.Guests
 	if s.LineMbps, err = s.slowestLine(ctx); err != nil {
 		return errors.Join(err, s.Close())
+	}
+	if s.built != nil {
+		s.built(ctx, s.Lab)
 	}
 	return nil
 }

@@ -31,6 +31,8 @@ type Labs struct {
 	Slowed        *backend.Host // the machine of the routers where their CPUs are slowed down; nil: they are not
 	Speed         float64       // share of their CPUs' time that these then have
 	CPUs          int           // of the routers' machine
+	// Built is told of each lab that stands, before its device starts; nil: nobody is.
+	Built func(context.Context, *topology.Lab)
 	// Left is told what went wrong when the labs were left, which costs nothing that was measured.
 	Left func(err error)
 }
@@ -155,7 +157,7 @@ func (l Labs) side(routerDUT, device dut.DUT, has experiment.Side) (*Bench, topo
 	shared := device.Traits()
 	s := &Bench{
 		DUT: routerDUT, Has: has, Clock: l.Backend.Describe().Clock, slowed: l.Slowed, speed: l.Speed, cpus: l.CPUs,
-		spins:  l.Spins,
+		spins: l.Spins, built: l.Built,
 		Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...),
 		singly: client.KindOf(l.Experiment.Client.Kind).Line,
 	}

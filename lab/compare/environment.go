@@ -69,10 +69,18 @@ func Differences(a, b result.Run) (list []Difference, same bool) {
 	for _, f := range environmentFields {
 		add(f.what, f.of(a.Environment), f.of(b.Environment), f.machine)
 	}
+	if a, b := a.Environment.Governors, b.Environment.Governors; a != nil && b != nil {
+		add("frequency governor", strings.Join(a, ", "), strings.Join(b, ", "), true)
+	}
+	ports := [2]map[string]string{}
+	if a, b := a.Environment.Ports, b.Environment.Ports; a != nil && b != nil { // older runs do not tell
+		ports = [2]map[string]string{result.PortSettings(a), result.PortSettings(b)}
+	}
 	for _, m := range []struct {
 		kind string
 		a, b map[string]string
 	}{
+		{"link of", ports[0], ports[1]},
 		{"tool", a.Environment.Tools, b.Environment.Tools},
 		{"sysctl", a.Environment.Sysctls, b.Environment.Sysctls},
 		{"experiment", settings(a.Dir), settings(b.Dir)},

@@ -213,7 +213,8 @@ func (s files) cpus() map[int]CPU {
 	for _, dir := range dirs {
 		if n, err := strconv.Atoi(strings.TrimPrefix(path.Base(dir), "cpu")); err == nil {
 			siblings, _ := parseCPUList(s.text(dir + "/topology/thread_siblings_list")) // none with an error
-			list[n] = CPU{siblings, s.text(dir + "/cpufreq/scaling_governor")}
+			list[n] = CPU{
+				siblings, s.text(dir + "/cpufreq/scaling_governor"), s.text(dir + "/cpufreq/scaling_driver")}
 		}
 	}
 	return list

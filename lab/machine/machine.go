@@ -65,6 +65,7 @@ type Machine struct {
 type CPU struct {
 	Siblings []int  `json:"siblings"` // CPUs on the same core, itself among them
 	Governor string `json:"governor"` // of its clock
+	Driver   string `json:"driver"`   // of that: "intel_pstate"
 }
 
 // Tracing says whether the kernel's tracing files are there.

@@ -48,7 +48,8 @@ func (in *interrupted) add(name string, index int) {
 		in.links = map[string]port{}
 		in.meter, in.why = softirq.Open()
 	}
-	in.links[name] = port{index, softirq.InterruptsOf(name)}
+	numbers, _ := softirq.InterruptsOf(name)
+	in.links[name] = port{index, numbers}
 	if in.first == "" || name < in.first {
 		in.first = name
 	}

@@ -324,6 +324,7 @@ func facts(env result.Environment) []fact {
 		{"Loads divided by", positive("%d", int64(env.LoadsDividedBy))},
 		{"Kernel", env.Kernel},
 		{"Placement", env.Placement},
+		{"Frequency governor", strings.Join(env.Governors, ", ")},
 		{"Clients", env.Clients},
 		{"Only where the device is", sides.Device},
 		{"Only at the clean router beside it", sides.Clean},
@@ -332,6 +333,11 @@ func facts(env result.Environment) []fact {
 	}
 	for _, host := range slices.Sorted(maps.Keys(env.Machines)) {
 		all = append(all, fact{"Machine of " + host, env.Machines[host].String()})
+	}
+	for _, host := range slices.Sorted(maps.Keys(env.Ports)) {
+		for _, p := range env.Ports[host] {
+			all = append(all, fact{"Link " + p.Name + " of " + host, p.String()})
+		}
 	}
 	for _, list := range []map[string]string{env.Tools, env.Sysctls} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {

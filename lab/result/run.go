@@ -59,6 +59,11 @@ type Environment struct {
 	// are then the router's.
 	Machines map[string]Site `json:"machines,omitempty"`
 
+	// Ports are the interfaces of each host by the hosts' names, as they were set in the run's first lab.
+	Ports map[string][]Port `json:"ports,omitempty"`
+	// Governors set the clocks of the CPUs above, each with its driver: "performance (intel_pstate)".
+	Governors []string `json:"governors,omitempty"`
+
 	// VM is set when the lab ran in a virtual machine: kernel, CPU and memory above are then the guest's.
 	VM *VM `json:"vm,omitempty"`
 	// LoadsDividedBy is what the experiment's loads were divided by for an emulated CPU, 0: nothing.

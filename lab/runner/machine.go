@@ -180,8 +180,8 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, VM: cfg.VM,
 		LoadsDividedBy: s.Experiment.LoadsDividedBy, Placement: s.Placement.String(),
 		Offloads: offloads(cfg.Experiment), Tools: programs,
-		Machines: sitesOf(cfg.Experiment, s.foundOn),
-		Sysctls:  topology.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
+		Machines: sitesOf(cfg.Experiment, s.foundOn), Governors: governors(m, m.Usable),
+		Sysctls: topology.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
 	}
 	if env.Inputs, err = inputs(cfg.Experiment); err != nil {
 		return env, err
@@ -254,6 +254,7 @@ func sameInputs(old, env result.Environment) error {
 // has changed since.
 func resumed(old, env result.Environment) result.Environment {
 	env.Start, env.Interrupted, env.Nodes, env.Until = old.Start, old.Interrupted, old.Nodes, old.Until
+	env.Ports = old.Ports // until a lab of this sitting stands
 	env.Notes = append(old.Notes, "Resumed on "+time.Now().UTC().Format(time.RFC3339)+".")
 	for _, v := range []struct{ what, old, now, then string }{
 		{"The program", old.GateweighSHA256, env.GateweighSHA256, old.GateweighVersion},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -35,6 +36,7 @@ type Session struct {
 	foundOn     map[string]machine.Machine // by host, where hosts are on several machines
 	writer      *result.Writer
 	env         result.Environment
+	ports       sync.Once // see notePorts
 	plan        []experiment.Block
 	sitting     int  // number of resumes
 	interrupted bool // an earlier sitting did not end in order
@@ -64,6 +66,7 @@ func (s *Session) Labs(b experiment.Block) bench.Labs {
 		Backend: s.backend, Experiment: s.Experiment, DUT: b.DUT(), DUTLab: b.DUTLab, Like: b.Like,
 		Sides:     s.Experiment.Labs(b),
 		Aggregate: b.Cell.Text(result.Profile) == result.Bulk, CPUs: s.CPUs, Left: func(err error) { s.left(b, err) },
+		Built:   s.notePorts,
 		Between: agent.Shape{RateMbps: b.Cell.Number(result.LinkMbps), Delay: link.Delay, LossPct: link.LossPct},
 	}
 	if speed := s.Experiment.Router.Speed; speed > 0 {

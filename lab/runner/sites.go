@@ -140,11 +140,7 @@ func sitesOf(e *experiment.Experiment, found map[string]machine.Machine) map[str
 		if len(site.Uses) == 0 {
 			site.Uses = m.Usable
 		}
-		for _, cpu := range site.Uses {
-			if g := m.CPUs[cpu].Governor; g != "" && !slices.Contains(site.Governors, g) {
-				site.Governors = append(site.Governors, g)
-			}
-		}
+		site.Governors = governors(m, site.Uses)
 		list[host] = site
 	}
 	return list

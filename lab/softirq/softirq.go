@@ -7,9 +7,6 @@ package softirq
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -90,18 +87,4 @@ func (m *Meter) Close() {
 	}
 	m.hooks = nil
 	m.objs.Close()
-}
-
-// InterruptsOf are the interrupts of an interface's device; none of one that is no hardware.
-func InterruptsOf(ifname string) (numbers []int) {
-	entries, err := os.ReadDir(filepath.Join("/sys/class/net", ifname, "device/msi_irqs"))
-	if err != nil {
-		return nil
-	}
-	for _, e := range entries {
-		if n, err := strconv.Atoi(e.Name()); err == nil {
-			numbers = append(numbers, n)
-		}
-	}
-	return numbers
 }

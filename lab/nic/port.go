@@ -1,0 +1,78 @@
+package nic
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/safchain/ethtool"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/softirq"
+)
+
+// Ports reads how interfaces of the caller's network namespace are set, in their order. What a driver does not tell is
+// left out. An interface that is not there is an error.
+func Ports(names []string) ([]result.Port, error) {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return nil, fmt.Errorf("asking drivers for their settings: %w", err)
+	}
+	defer e.Close()
+	list := make([]result.Port, len(names))
+	for i, name := range names {
+		folder := filepath.Join("/sys/class/net", name)
+		if _, err := os.Stat(folder); err != nil {
+			return nil, fmt.Errorf("looking at the settings of %s: %w", name, err)
+		}
+		p := &list[i]
+		p.Interface, p.Threaded = name, text(threadedFile(name))
+		p.RPS, p.XPS = queueMasks(folder, "rx", "rps_cpus"), queueMasks(folder, "tx", "xps_cpus")
+		numbers, named := softirq.InterruptsOf(name)
+		for _, n := range numbers {
+			folder := filepath.Join("/proc/irq", strconv.Itoa(n))
+			p.Interrupts = append(p.Interrupts, result.Interrupt{Number: n, Name: named[n],
+				CPUs:    text(filepath.Join(folder, "smp_affinity_list")),
+				Handled: text(filepath.Join(folder, "effective_affinity_list"))})
+		}
+		ofDriver(e, name, p)
+	}
+	return list, nil
+}
+
+// ofDriver fills in what the driver of an interface tells.
+func ofDriver(e *ethtool.Ethtool, name string, p *result.Port) {
+	if d, err := e.DriverInfo(name); err == nil {
+		p.Driver, p.DriverVersion, p.Firmware, p.Bus = d.Driver, d.Version, d.FwVersion, d.BusInfo
+	}
+	if c, err := e.GetChannels(name); err == nil {
+		p.Channels = &result.Channels{Rx: int(c.RxCount), Tx: int(c.TxCount), Other: int(c.OtherCount),
+			Combined: int(c.CombinedCount)}
+	}
+	if r, err := e.GetRing(name); err == nil && r.RxMaxPending+r.TxMaxPending > 0 {
+		p.Rings = &result.Rings{Rx: int(r.RxPending), Tx: int(r.TxPending)}
+	}
+	features, err := e.Features(name)
+	if err != nil {
+		return // some virtual ones have none
+	}
+	for _, feature := range slices.Sorted(maps.Keys(features)) {
+		if features[feature] {
+			p.Offloads = append(p.Offloads, feature)
+		}
+	}
+}
+
+// queueMasks are the CPUs of each queue of an interface: "rx" or "tx".
+func queueMasks(folder, direction, file string) (masks []string) {
+	for n := 0; ; n++ {
+		queue := filepath.Join(folder, "queues", fmt.Sprintf("%s-%d", direction, n))
+		if _, err := os.Stat(queue); err != nil {
+			return masks
+		}
+		masks = append(masks, text(filepath.Join(queue, file)))
+	}
+}

@@ -1,0 +1,156 @@
+package result
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Port is an interface of a host, as kernel and driver had it set in the run's first lab. What the driver does not tell
+// is nil or empty.
+type Port struct {
+	Name          string      `json:"name"`      // in the topology: "lan"; its number where it has none
+	Interface     string      `json:"interface"` // in the lab
+	Driver        string      `json:"driver,omitempty"`
+	DriverVersion string      `json:"driver_version,omitempty"` // of drivers within the kernel: the kernel's
+	Firmware      string      `json:"firmware,omitempty"`
+	Bus           string      `json:"bus,omitempty"`      // "0000:00:04.0"
+	Offloads      []string    `json:"offloads,omitempty"` // that are on, by the kernel's names: "rx-gro"
+	Channels      *Channels   `json:"channels,omitempty"`
+	Rings         *Rings      `json:"rings,omitempty"`
+	RPS           []string    `json:"rps,omitempty"`      // CPU mask of each receive queue, hexadecimal
+	XPS           []string    `json:"xps,omitempty"`      // CPU mask of each transmit queue
+	Threaded      string      `json:"threaded,omitempty"` // "1": threads poll it
+	Interrupts    []Interrupt `json:"interrupts,omitempty"`
+}
+
+// Channels are the queues that a driver has set up.
+type Channels struct {
+	Rx       int `json:"rx"`
+	Tx       int `json:"tx"`
+	Other    int `json:"other"`
+	Combined int `json:"combined"` // of both directions
+}
+
+// Rings are the lengths of a driver's queues, frames.
+type Rings struct {
+	Rx int `json:"rx"`
+	Tx int `json:"tx"`
+}
+
+// Interrupt is one that serves an interface.
+type Interrupt struct {
+	Number  int    `json:"number"`
+	Name    string `json:"name"`              // as /proc/interrupts has it: "eth0-rx-0"
+	CPUs    string `json:"cpus"`              // that may handle it: "0-3"
+	Handled string `json:"handled,omitempty"` // that do
+}
+
+// Settings are what of a port is compared between runs, by what it is called.
+func (p Port) Settings() map[string]string {
+	set := map[string]string{
+		"driver":   strings.TrimSpace(p.Driver + " " + p.DriverVersion),
+		"firmware": p.Firmware, "offloads": strings.Join(p.Offloads, " "), "channels": p.Channels.String(),
+		"rings": p.Rings.String(), "RPS": masks(p.RPS), "XPS": masks(p.XPS),
+		"threaded NAPI": map[string]string{"": "", "0": "off"}[p.Threaded], "interrupts": p.interrupts(),
+	}
+	if p.Threaded != "" && p.Threaded != "0" {
+		set["threaded NAPI"] = "on"
+	}
+	for what, text := range set {
+		if text == "" {
+			delete(set, what)
+		}
+	}
+	return set
+}
+
+// settingsInOrder are those that a line of a port has.
+var settingsInOrder = []string{"channels", "rings", "threaded NAPI", "interrupts", "RPS", "XPS", "firmware"}
+
+// String is the port in a line, without the kernel's long names of offloads that every driver has.
+func (p Port) String() string {
+	set := p.Settings()
+	parts := []string{strings.TrimSpace(p.Interface + " " + set["driver"])}
+	for _, what := range settingsInOrder {
+		if text := set[what]; text != "" {
+			parts = append(parts, what+" "+text)
+		}
+	}
+	var on []string
+	for _, o := range shortOffloads {
+		if slices.Contains(p.Offloads, o.name) {
+			on = append(on, o.short)
+		}
+	}
+	if len(on) > 0 {
+		parts = append(parts, strings.Join(on, "+")+" on")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// shortOffloads are the offloads that change what a packet costs most, by the names that people use.
+var shortOffloads = []struct{ name, short string }{
+	{"tx-tcp-segmentation", "TSO"}, {"tx-generic-segmentation", "GSO"}, {"rx-gro", "GRO"},
+	{"rx-gro-hw", "GRO in hardware"},
+	{"rx-lro", "LRO"}, {"hw-tc-offload", "tc in hardware"},
+}
+
+// String is "2 rx, 2 tx"; empty of none.
+func (c *Channels) String() string {
+	if c == nil {
+		return ""
+	}
+	var parts []string
+	for _, n := range []struct {
+		count int
+		what  string
+	}{{c.Combined, "combined"}, {c.Rx, "rx"}, {c.Tx, "tx"}, {c.Other, "other"}} {
+		if n.count > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n.count, n.what))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// String is "256 rx 256 tx"; empty of none.
+func (r *Rings) String() string {
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d rx %d tx", r.Rx, r.Tx)
+}
+
+// interrupts are the names of a port's interrupts with their CPUs: the numbers are others after each start.
+func (p Port) interrupts() string {
+	var parts []string
+	for _, i := range p.Interrupts {
+		cpus := i.Handled
+		if cpus == "" {
+			cpus = i.CPUs
+		}
+		parts = append(parts, fmt.Sprintf("%s on CPU %s", i.Name, cpus))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// masks are those of queues, empty where no CPU is set: nothing is steered then.
+func masks(list []string) string {
+	if !slices.ContainsFunc(list, func(m string) bool { return strings.Trim(m, "0,") != "" }) {
+		return ""
+	}
+	return strings.Join(list, " ")
+}
+
+// PortSettings are the settings of all ports of a run, by host, port and what is set: "router lan rings".
+func PortSettings(ports map[string][]Port) map[string]string {
+	all := map[string]string{}
+	for host, list := range ports {
+		for _, p := range list {
+			for what, text := range p.Settings() {
+				all[host+" "+p.Name+" "+what] = text
+			}
+		}
+	}
+	return all
+}

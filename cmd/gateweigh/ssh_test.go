@@ -10,6 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/sshtest"
 	"github.com/gateweigh/gateweigh/lab/doctor"
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // TestRunOverSSH: a run on three machines that ssh reaches, from the file to the report. Of the router one is an
@@ -52,6 +54,7 @@ func TestRunOverSSH(t *testing.T) {
 		t.Errorf("the report does not show the router's links: %v", err)
 	}
 	closedRouter(t, m, dir)
+	keptClocks(t, m, dir)
 }
 
 // closedRouter: a router that nobody logs in to is measured from its two ends, and all outputs say what is not known.
@@ -94,6 +97,56 @@ redo = 3
 		!strings.Contains(string(rows), "no-agent") ||
 		!strings.Contains(string(rows), "rtt_p50_us") || strings.Contains(string(rows), "core_pct") {
 		t.Errorf("page and rows do not say what is not known: %v %v\n%s", err1, err2, rows)
+	}
+}
+
+// keptClocks: one-way delays are left out where hosts have clocks of their own, and have a bound where chronyd keeps
+// them.
+func keptClocks(t *testing.T, m *sshtest.Machines, dir string) {
+	t.Helper()
+	const some = "duts = [\"allowlist\"]\nclients = [1]\nframe_sizes = [590]\noffered_kpps = [1]\nblocks = 1\naa_blocks " +
+		"= 0\n" +
+		"windows = 1\nwindow = \"300ms\"\nwarmup = \"200ms\"\nredo = 3\ntraffic = { kind = \"frames\" }\n"
+	runOf := func(name string) *result.Run {
+		e := finish(t, command(t, dir, "run", name+".toml", "--out", name))
+		measured(t, e)
+		run, err := measure.ReadRun(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &run
+	}
+	bounds := func(run *result.Run) (delays, bounds int) {
+		for _, trial := range run.Trials {
+			sides := cost.SidesOf(trial)
+			if sides.DUT.Metrics[cost.DelayP50] > 0 {
+				delays++
+			}
+			if sides.DUT.Metrics[cost.DelayBound] > 0 {
+				bounds++
+			}
+		}
+		return delays, bounds
+	}
+	write(t, dir, "apart.toml", some+m.Tables(2, ""))
+	apart := runOf("apart")
+	delays, _ := bounds(apart)
+	if notes := strings.Join(apart.Environment.Notes, "\n"); delays > 0 ||
+		!strings.Contains(notes, "One-way delays are left out: the hosts have no common clock.") {
+		t.Errorf("%d delays by two clocks; notes: %s", delays, notes)
+	}
+	kept := strings.Replace(m.Tables(2, ""), "[backend]\n", "[backend]\nclock = \"chrony\"\n", 1)
+	write(t, dir, "kept.toml", some+kept)
+	refused := finish(t, command(t, dir, "run", "kept.toml"))
+	if refused.code == 0 || !strings.Contains(refused.stderr, "start chronyd: systemctl start chrony") {
+		t.Errorf("exit %d: %s", refused.code, refused.stderr)
+	}
+	m.Chrony(t)
+	run := runOf("kept")
+	delays, bounded := bounds(run)
+	if notes := strings.Join(run.Environment.Notes, "\n"); delays == 0 || bounded != delays ||
+		!strings.Contains(notes, "One-way delays are of two clocks, which differ by up to ± ") {
+		t.Errorf("%d delays, %d with a bound; notes: %s", delays, bounded, notes)
 	}
 }
 

@@ -165,13 +165,17 @@ func (m *Machines) boot(t testing.TB, name, address string) {
 // Run runs a script on a machine, not by ssh, and returns what it prints.
 func (m *Machines) Run(t testing.TB, name, script string) string {
 	t.Helper()
-	cmd := exec.Command("nsenter", "-t", strconv.Itoa(m.pids[name]), "-n", "-m", "-u", "bash", "-ec", script)
-	cmd.Dir = "/"
-	out, err := cmd.CombinedOutput()
+	out, err := m.command(name, script).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %s: %v: %s", name, script, err, out[max(0, len(out)-1000):])
 	}
 	return string(out)
+}
+
+func (m *Machines) command(name, script string) *exec.Cmd {
+	cmd := exec.Command("nsenter", "-t", strconv.Itoa(m.pids[name]), "-n", "-m", "-u", "bash", "-ec", script)
+	cmd.Dir = "/"
+	return cmd
 }
 
 // Ordinary gives the router an ordinary user, "lab", and Debian's sudo these rules. The machine's own files stay as
@@ -190,6 +194,27 @@ echo "lab:x:1500:1500::/run/lab:/bin/bash" >>/etc/passwd; echo "lab:*:19000:0:99
 echo "lab:x:1500:" >>/etc/group; mount -t tmpfs none /etc/sudoers.d
 fi
 cat /run/kit/sudoers >/etc/sudoers`
+
+// Chrony starts Debian's chronyd on client and server, the client's following the server's, and waits until it does.
+// Neither sets the clock, which is that of all machines here.
+func (m *Machines) Chrony(t testing.TB) {
+	t.Helper()
+	m.write(t, "chrony_server", "local stratum 10\nallow\n")
+	m.write(t, "chrony_client", "server 10.99.0.3 iburst minpoll -4 maxpoll -4\nport 0\n")
+	for _, name := range []string{"server", "client"} {
+		cmd := exec.Command(
+			"nsenter", "-t", strconv.Itoa(m.pids[name]), "-n", "-m", "-u", "chronyd", "-x", "-d", "-u", "root",
+			"-f", "/run/kit/chrony_"+name)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		netnstest.Until(t, "chronyd of "+name, func() bool {
+			out, _ := m.command(name, "chronyc -n -c tracking").Output()
+			return strings.Contains(string(out), "Normal")
+		})
+	}
+}
 
 // Cut cuts a machine's connection to the test, or mends it.
 func (m *Machines) Cut(t testing.TB, name string, cut bool) {

@@ -27,6 +27,7 @@ var machineVerbs = verbs{
 	"Machine":      (*machineAgent).Machine,
 	"Load":         (*machineAgent).Load,
 	"Find":         (*machineAgent).Find,
+	"Clock":        (*machineAgent).Clock,
 	"Busiest":      (*machineAgent).Busiest,
 	"RefusedLinks": (*machineAgent).RefusedLinks,
 	"RunLoops":     (*machineAgent).RunLoops,

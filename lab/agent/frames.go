@@ -26,11 +26,13 @@ type Frames struct {
 	For      time.Duration `json:"for"`             // frames are due in this time; with Count, the most time they have
 	Count    int64         `json:"count,omitempty"` // frames; 0: as many as are due
 	Expected int           `json:"expected"`        // streams that come here
-	Sizes    frames.Source `json:"sizes"`
-	Gaps     string        `json:"gaps"` // traffic.GapsConstant or its like
-	Seed     uint64        `json:"seed,omitempty"`
-	GapSeed  uint64        `json:"gap_seed,omitempty"` // another one in each lab of a pair
-	Burst    int           `json:"burst"`
+	// ShiftNs is of the clock of this host to that of the host that sends to it: see receive.Config.
+	ShiftNs int64         `json:"shift_ns,omitempty"`
+	Sizes   frames.Source `json:"sizes"`
+	Gaps    string        `json:"gaps"` // traffic.GapsConstant or its like
+	Seed    uint64        `json:"seed,omitempty"`
+	GapSeed uint64        `json:"gap_seed,omitempty"` // another one in each lab of a pair
+	Burst   int           `json:"burst"`
 	// Spins has the sender never rest, so that the faster engine can send: the host's CPU is taken whole, but for what
 	// has real-time priority.
 	Spins bool `json:"spins,omitempty"`
@@ -77,7 +79,8 @@ func (a *Agent) serveFrames(_ context.Context, t Traffic) error {
 	}
 	f := &frameLoad{}
 	f.receiver, err = receive.Open(
-		receive.Config{Interface: t.Frames.Link, Streams: t.Frames.Expected, FramesPerStream: most})
+		receive.Config{Interface: t.Frames.Link, Streams: t.Frames.Expected, FramesPerStream: most,
+			ShiftNs: t.Frames.ShiftNs})
 	if err == nil {
 		a.traffic.frames = f
 	}

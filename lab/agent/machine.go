@@ -31,6 +31,8 @@ func (*machineAgent) Hello(context.Context) Hello                      { return 
 func (*machineAgent) Machine(context.Context) (machine.Machine, error) { return machine.Read() }
 func (*machineAgent) Load(context.Context) (machine.Load, error)       { return machine.ReadLoad() }
 
+func (*machineAgent) Clock(ctx context.Context) (machine.Clock, error) { return machine.ReadClock(ctx) }
+
 func (*machineAgent) Find(ctx context.Context, q machine.Query) []machine.Found {
 	return machine.Find(ctx, q)
 }

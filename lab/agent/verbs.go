@@ -33,6 +33,11 @@ func (c *Conn) Load(ctx context.Context) (machine.Load, error) {
 	return ask[machine.Load](ctx, c, "Load")
 }
 
+// Clock asks what keeps the machine's clock right, see machine.ReadClock.
+func (c *Conn) Clock(ctx context.Context) (machine.Clock, error) {
+	return ask[machine.Clock](ctx, c, "Clock")
+}
+
 // Find looks for programs and features of the kernel, in the order of the query.
 func (c *Conn) Find(ctx context.Context, q machine.Query) ([]machine.Found, error) {
 	list, err := ask[[]machine.Found](ctx, c, "Find", q)

@@ -52,6 +52,8 @@ type Description struct {
 type Clock struct {
 	Common bool          // times of two hosts can be compared
 	Bound  time.Duration // by how much their readings of one moment differ at most; 0: it is one clock
+	// Kept is that hosts say themselves what their clocks are (agent.Conn.Clock): they are several.
+	Kept bool
 }
 
 // Note says what the clocks mean for figures such as "One-way delays"; empty where these are exact.
@@ -60,7 +62,7 @@ func (c Clock) Note(figures string) string {
 	case !c.Common:
 		return figures + " are left out: the hosts have no common clock."
 	case c.Bound > 0:
-		return fmt.Sprintf("%s are of two clocks, which differ by up to %v.", figures, c.Bound)
+		return fmt.Sprintf("%s are of two clocks, which differ by up to ± %v.", figures, c.Bound)
 	}
 	return ""
 }

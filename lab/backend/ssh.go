@@ -26,6 +26,7 @@ import (
 type SSH struct {
 	Machines []Remote
 	Config   string // file for ssh -F; empty: the user's
+	Chrony   bool   // chronyd keeps the clocks of the machines at the ends, and says how well
 }
 
 // Remote is a machine with the host of each lab that it runs.
@@ -95,6 +96,7 @@ type overSSH struct {
 	cpus      int
 	atOnce    int
 	routers   string // name of the metered host
+	clock     Clock
 	machines  map[string]*machine
 }
 
@@ -123,7 +125,15 @@ func (s SSH) Open(ctx context.Context, o Options) (Backend, error) {
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
-	return b, b.place(ctx)
+	if err := b.place(ctx); err != nil {
+		return nil, err
+	}
+	if s.Chrony {
+		if b.clock, err = b.askClocks(ctx); err != nil {
+			return nil, errors.Join(err, b.Close())
+		}
+	}
+	return b, nil
 }
 
 // connect makes the folder for the connections, and connects to all machines.
@@ -223,9 +233,10 @@ func (b *overSSH) place(ctx context.Context) error {
 	return nil
 }
 
-// Describe implements Backend. Hosts are machines of their own; their clocks are not one.
+// Describe implements Backend. Hosts are machines of their own; their clocks are not one, but may be
+// kept alike.
 func (b *overSSH) Describe() Description {
-	return Description{AtOnce: b.atOnce, Placement: b.placement, CPUs: b.cpus, Cables: true}
+	return Description{AtOnce: b.atOnce, Placement: b.placement, CPUs: b.cpus, Cables: true, Clock: b.clock}
 }
 
 // Start implements Backend: the host is a namespace of the machine that is named like it.

@@ -43,7 +43,7 @@ type Bench struct {
 
 	LineMbps float64 // rate of the routers' slowest line; 0: their links have none
 
-	Clock backend.Clock // by which its hosts stamp what they send and receive
+	Clock backend.Clock // by which its hosts stamp what they send and receive; its bound when traffic was last started
 
 	spins  bool          // senders of frames never rest
 	slowed *backend.Host // the machine of the routers where their CPUs are slowed down
@@ -60,6 +60,7 @@ type Bench struct {
 	admittedDelay time.Duration // from admission to the first knock that arrived: see ProveAdmitted
 
 	toServer, toClients []send.Stream // of frames, by client: see addressFrames
+	shift               int64         // of the server's clock to the clients', ns: see readClocks
 }
 
 // ClientHost is a host with its share of the lab's clients.

@@ -73,6 +73,20 @@ func neighbourAddr(ctx context.Context, h *backend.Host, ip netip.Addr) (mac sen
 	return parseMAC(words[0])
 }
 
+// readClocks asks both ends for their clocks, where these are several that are kept alike.
+func (s *Bench) readClocks(ctx context.Context) error {
+	if !s.Clock.Kept {
+		return nil
+	}
+	server, err := s.Server.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	clients, err := s.Hosts[0].Clock(ctx)
+	s.shift, s.Clock.Bound = server.OffsetNs-clients.OffsetNs, server.Bound+clients.Bound
+	return err
+}
+
 // HardwareAddr is the address of a host's link.
 func HardwareAddr(ctx context.Context, h *backend.Host, link string) (mac send.MAC, err error) {
 	all, err := h.LinkAddresses(ctx)
@@ -113,7 +127,7 @@ func (s *Bench) farFrames(length time.Duration) *agent.Frames {
 	if s.Load.Direction == result.Up {
 		f.Streams = nil
 	}
-	f.Expected = len(s.toServer)
+	f.Expected, f.ShiftNs = len(s.toServer), s.shift
 	return f
 }
 
@@ -127,5 +141,6 @@ func (s *Bench) nearFrames(i int, length time.Duration) *agent.Frames {
 		}
 	}
 	f.Expected, f.Opens = len(s.toClients), s.Load.Direction == result.Down
+	f.ShiftNs = -s.shift
 	return f
 }

@@ -60,6 +60,9 @@ func (s *Bench) StartTraffic(ctx context.Context, direction string, mbps float64
 		if err := s.addressFrames(ctx); err != nil {
 			return fmt.Errorf("addressing the frames of lab %s: %w", s.Lab.Name, err)
 		}
+		if err := s.readClocks(ctx); err != nil {
+			return fmt.Errorf("reading the clocks of lab %s: %w", s.Lab.Name, err)
+		}
 		s.Load.Frames = s.farFrames(most)
 	}
 	for _, step := range []struct {

@@ -100,12 +100,7 @@ func siteChecks(e *experiment.Experiment, s *runner.Site) (lines []Check) {
 			lines[i].Key = key + lines[i].Key
 		}
 	}()
-	for _, f := range s.Faults {
-		what, do := backend.Remedy(f.Err)
-		found := e.Blame(e.HostKeySet(f.Host, f.Key), what).Error()
-		lines = append(lines, missing("connection", cmp.Or(f.Key, "address"), found,
-			cmp.Or(do, "set it in the experiment's file, or look at that machine: ssh "+s.Address)))
-	}
+	lines = faultChecks(e, s)
 	if s.Agent == nil {
 		return lines
 	}
@@ -135,8 +130,20 @@ func siteChecks(e *experiment.Experiment, s *runner.Site) (lines []Check) {
 		root = missing(root.Key, root.What, "no: a run makes network namespaces", "run it as root: sudo gateweigh run")
 	}
 	_, others := runningNow().parted(s.Busiest)
-	return append(lines, root, x.rights(), diskCheck(s.Machine), clockCheck(s), x.frequency(), x.virtual(), x.quota(),
+	return append(lines, root, x.rights(), diskCheck(s.Machine), clockCheck(s), keptCheck(s), x.frequency(), x.virtual(),
+		x.quota(),
 		otherPrograms(others))
+}
+
+// faultChecks are the lines of what keeps a machine from being a host.
+func faultChecks(e *experiment.Experiment, s *runner.Site) (lines []Check) {
+	for _, f := range s.Faults {
+		what, do := backend.Remedy(f.Err)
+		found := e.Blame(e.HostKeySet(f.Host, f.Key), what).Error()
+		lines = append(lines, missing("connection", cmp.Or(f.Key, "address"), found,
+			cmp.Or(do, "set it in the experiment's file, or look at that machine: ssh "+s.Address)))
+	}
+	return lines
 }
 
 // missing is a check of what nothing runs without.
@@ -230,6 +237,20 @@ func clockCheck(s *runner.Site) Check {
 		}
 	}
 	return checkOf("clock", "clock", found, "logs can be compared; windows are measured by each machine's own clock", do)
+}
+
+// keptCheck says how well the machine's clock is kept, where that is asked for.
+func keptCheck(s *runner.Site) Check {
+	const key, what = "clock.kept", "chrony"
+	switch {
+	case s.Unkept != nil:
+		return missing(key, what, s.Unkept.Error(), "or leave backend.clock out: one-way delays are left out then")
+	case s.Kept.Reference != "":
+		return checkOf(key, what, fmt.Sprintf("± %v of %s", s.Kept.Bound, s.Kept.Reference),
+			"one-way delays have this bound, and the other end's", "")
+	}
+	return checkOf(key, what, "not asked for", "one-way delays of frames are left out where hosts are several machines",
+		"")
 }
 
 // deviceChecks are the lines of the experiment's devices.

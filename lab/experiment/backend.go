@@ -19,8 +19,12 @@ import (
 type Backend struct {
 	Kind   string // BackendSSH, or "" (default): namespaces of this machine
 	Config string // file for ssh -F; empty: the user's configuration
+	Clock  string // ClockChrony, or "": the hosts' clocks are not compared
 	Hosts  map[string]BackendHost
 }
+
+// ClockChrony is that chronyd keeps the clocks of the hosts.
+const ClockChrony = "chrony"
 
 // Kinds of backends.
 const (
@@ -60,6 +64,9 @@ var backendFields = []Field{
 			"table `[backend.host.NAME]`: see [machines](../machines.md)"),
 	optional("backend.config", absolute, func(e *Experiment) *string { return &e.Backend.Config }).
 		means("configuration of ssh (`ssh -F`); default: the user's"),
+	optional("backend.clock", strict.Word(ClockChrony), func(e *Experiment) *string { return &e.Backend.Clock }).
+		means("what keeps the clocks of client and server alike, and says how well: with `chrony` one-way delays are " +
+			"measured, with their bound; default: they are left out"),
 }
 
 // backendKind accepts the kinds; namespaces of this machine are "", as without the key.
@@ -226,6 +233,9 @@ func (e *Experiment) checkBackend(report Report) {
 		if e.Backend.Config != "" {
 			report("backend.config", "needs kind = %q", BackendSSH)
 		}
+		if e.Backend.Clock != "" {
+			report("backend.clock", "needs kind = %q: on one machine there is one clock", BackendSSH)
+		}
 		return
 	}
 	if e.Topology != defaultTopology {
@@ -249,6 +259,10 @@ func (e *Experiment) checkBackend(report Report) {
 	if n := len(e.clientHosts()); n > e.Client.Hosts {
 		report("client.hosts", "%d, and %s described: leave client.hosts out, or a table", e.Client.Hosts,
 			words.Agreed(n, "client host is", "client hosts are"))
+	}
+	if e.Backend.Clock != "" && len(e.clientHosts()) > 1 {
+		report("backend.clock", "goes with one client machine: a server that several send to would have several clocks to "+
+			"compare with")
 	}
 	labs := 0
 	for _, name := range slices.Sorted(maps.Keys(e.Backend.Hosts)) {

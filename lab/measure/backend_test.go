@@ -142,7 +142,7 @@ func TestNotesOfClocks(t *testing.T) {
 		}
 	}
 	clock := backend.Clock{Common: true, Bound: 200 * time.Microsecond}
-	const want = "Times between hosts are of two clocks, which differ by up to 200µs."
+	const want = "Times between hosts are of two clocks, which differ by up to ± 200µs."
 	if got := clock.Note(load(t, transition).TimesBetweenHosts()); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

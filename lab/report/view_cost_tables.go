@@ -106,6 +106,7 @@ var costTables = []cellTable{
 		device(cost.Layer1, "Layer 1", "*"), device(cost.LinePct, "Of the line", "*"),
 		device(cost.DelayP50, "Delay p50", "*, one way"), cleanColumn(cost.DelayP50, "Clean p50", "*, one way"),
 		device(cost.DelayP99, "Delay p99", "*, one way"), cleanColumn(cost.DelayP99, "Clean p99", "*, one way"),
+		device(cost.DelayBound, "Clocks", "± *"),
 		device(cost.Jitter, "Jitter", "*, RFC 3550"), cleanColumn(cost.Jitter, "Clean jitter", "*, RFC 3550"),
 		device(cost.Duplicated, "Duplicated", "%"), device(cost.OfferedShare, "Sent", "% of those due"),
 		device(cost.LateP99, "Late p99", "* after their due times"),

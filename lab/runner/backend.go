@@ -41,7 +41,7 @@ func OpenFor(e *experiment.Experiment) backend.Open {
 
 // machinesOf are the machines of an experiment that are reached by ssh.
 func machinesOf(e *experiment.Experiment) backend.SSH {
-	s := backend.SSH{Config: e.Backend.Config}
+	s := backend.SSH{Config: e.Backend.Config, Chrony: e.Backend.Clock == experiment.ClockChrony}
 	for host, h := range e.Backend.Hosts {
 		if h.Address == "" {
 			continue // a router without an agent

@@ -33,6 +33,9 @@ type Site struct {
 	Needs   []NeedHere
 	Limits  []LimitHere
 	Busiest []machine.User // other programs of one second
+	// Unkept is why nothing is known of how well its clock is kept, where that is asked for.
+	Unkept error
+	Kept   machine.Clock
 }
 
 // NeedHere is a program or feature with what was found of it, and what it is for.
@@ -107,6 +110,9 @@ func (s *Site) look(ctx context.Context, e *experiment.Experiment, d Demand, atO
 	s.Ahead, s.Within = s.Machine.Clock.Sub(begin.Add(way)), way
 	if s.Kind != "" {
 		d = d.on(s.Kind, atOnce)
+	}
+	if e.Backend.Clock != "" && s.Kind != onRouter {
+		s.Kept, s.Unkept = s.Agent.Clock(ctx)
 	}
 	s.Limits = limitsHere(s.Machine, d)
 	if s.Needs, err = needsHere(e, s.Kind); err != nil {
@@ -201,7 +207,7 @@ func (s *Site) Name() string {
 
 // Fit reports whether a machine lacks nothing that a run is refused for.
 func (s *Site) Fit() bool {
-	return s.Agent != nil && len(s.Faults) == 0 && s.Machine.Root && len(s.Machine.Bars) == 0 &&
+	return s.Agent != nil && len(s.Faults) == 0 && s.Unkept == nil && s.Machine.Root && len(s.Machine.Bars) == 0 &&
 		!slices.ContainsFunc(s.Links, func(l backend.LinkState) bool { return l.Refused != "" }) &&
 		!slices.ContainsFunc(s.Needs, func(n NeedHere) bool { return n.Lab && n.Absent(n.Found) }) &&
 		!slices.ContainsFunc(s.Limits, func(l LimitHere) bool { return !l.Enough && l.Refuses })

@@ -24,6 +24,7 @@ const (
 	Duplicated   = "frames_duplicated_ratio"
 	DelayP50     = "frame_delay_p50_us"
 	DelayP99     = "frame_delay_p99_us"
+	DelayBound   = "frame_delay_bound_us"
 	Jitter       = "frame_jitter_us"
 	LateP99      = "frame_late_p99_us"
 )
@@ -172,6 +173,8 @@ var Metrics = []analysis.Metric{
 		Both: true, Range: analysis.Amounts, Of: delayOnly(DelayP50)},
 	{Name: DelayP99, Unit: "µs", Text: "one-way delay of frames", Better: analysis.Less, Per: analysis.PerWindow,
 		Both: true, Range: analysis.Amounts, Of: delayOnly(DelayP99)},
+	{Name: DelayBound, Unit: "µs", Text: "by which one-way delays are off at most, by the clocks of two machines",
+		Per: analysis.PerWindow, Range: analysis.Amounts, With: "metrics." + DelayBound, Of: delayOnly(DelayBound)},
 	{Name: Jitter, Unit: "µs", Text: "interarrival jitter of frames (RFC 3550), mean of the streams",
 		Better: analysis.Less, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: framesOnly(Jitter)},
 	{Name: Duplicated, Text: "frames that came again / received", Better: analysis.Less, Per: analysis.PerWindow,

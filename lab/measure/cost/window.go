@@ -3,6 +3,7 @@ package cost
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
@@ -93,6 +94,9 @@ func addFrames(m *Measurement, sending, receiving []endpointSpan, clock backend.
 		if clock.Common {
 			m.Metrics[DelayP50] = max(m.Metrics[DelayP50], f.Delay.P50)
 			m.Metrics[DelayP99] = max(m.Metrics[DelayP99], f.Delay.P99)
+		}
+		if clock.Kept {
+			m.Metrics[DelayBound] = float64(clock.Bound) / float64(time.Microsecond)
 		}
 		m.Metrics[Jitter] = max(m.Metrics[Jitter], f.JitterUs)
 	}

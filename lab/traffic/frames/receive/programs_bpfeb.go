@@ -52,6 +52,7 @@ const (
 	programsMapStreams  = "streams"
 	programsProgReceive = "receive"
 	programsVarPort     = "port"
+	programsVarShift    = "shift"
 	programsVarWords    = "words"
 )
 
@@ -114,6 +115,7 @@ type programsMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type programsVariableSpecs struct {
 	Port  *ebpf.VariableSpec `ebpf:"port"`
+	Shift *ebpf.VariableSpec `ebpf:"shift"`
 	Words *ebpf.VariableSpec `ebpf:"words"`
 }
 
@@ -155,6 +157,7 @@ func (m *programsMaps) Close() error {
 // It can be passed to loadProgramsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programsVariables struct {
 	Port  *ebpf.Variable `ebpf:"port"`
+	Shift *ebpf.Variable `ebpf:"shift"`
 	Words *ebpf.Variable `ebpf:"words"`
 }
 

@@ -175,6 +175,20 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
+// TestShift: frames of a sender whose clock is an hour ahead have the delays of one clock with the shift between them.
+func TestShift(t *testing.T) {
+	const ahead = 3600_000_000_000
+	for shift, early := range map[int64]uint64{0: 1, ahead: 0} {
+		r := bench(t, Config{ShiftNs: shift})
+		sent := now() + ahead - 1000
+		run(t, r, frame(60, frames.Stamp{SentNs: sent}))
+		got := stats(t, r)
+		if got.Early != early || early == 0 && (got.Delay.MaxNs < 1000 || got.Delay.MaxNs > ahead/2) {
+			t.Errorf("shift %d: %d early, delay %d ns", shift, got.Early, got.Delay.MaxNs)
+		}
+	}
+}
+
 // BenchmarkReceive runs the program over a frame that came before, and one that passes on.
 func BenchmarkReceive(b *testing.B) {
 	for name, packet := range map[string][]byte{

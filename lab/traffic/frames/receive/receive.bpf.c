@@ -29,6 +29,7 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 volatile const __be16 port;
+volatile const __s64 shift; /* ns, of this clock to the sender's */
 volatile const __u64 words; /* of a stream in seen */
 
 /* A frame of the generator, up to the end of its stamp. */
@@ -151,7 +152,7 @@ static __always_inline void order(struct stream *s, __u64 number, __s64 transit)
 
 static __always_inline int account(struct cpu *c, __u32 stream, __u64 number, __u64 sent, __u32 bytes)
 {
-	__s64 transit = bpf_ktime_get_ns() - sent;
+	__s64 transit = bpf_ktime_get_ns() + shift - sent;
 	__u64 place = stream * words + (number >> 6), bit = 1ull << (number & 63);
 	__u32 slot = place;
 	struct stream *s = bpf_map_lookup_elem(&streams, &stream);

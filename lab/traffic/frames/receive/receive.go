@@ -24,6 +24,8 @@ type Config struct {
 	// takes a bit of the kernel's memory: 50 million frames 6 MB, however many streams they belong to.
 	// 0 means 10 million.
 	FramesPerStream int64
+	// ShiftNs is what is added to this machine's CLOCK_MONOTONIC, ns, to have the sender's; 0 where it is one clock.
+	ShiftNs int64
 
 	clsact bool // as before kernel 6.6
 }
@@ -110,6 +112,7 @@ func (r *Receiver) load() error {
 	binary.BigEndian.PutUint16(port[:], r.cfg.Port)
 	err = errors.Join(
 		spec.Variables["port"].Set(binary.NativeEndian.Uint16(port[:])),
+		spec.Variables["shift"].Set(r.cfg.ShiftNs),
 		spec.Variables["words"].Set(uint64(r.cfg.words())),
 	)
 	if err != nil {

@@ -32,15 +32,15 @@ var allowedImports = map[string][]string{
 	"textfile":  {}, // files that people write with any editor
 
 	// For both programs, so every package may import them.
-	"internal/near":        {},           // the known word that a mistyped one is near to
-	"internal/strict":      {"textfile"}, // TOML in which every key must be known
-	"internal/sockbuf":     {},           // how much a socket holds
-	"internal/browsertest": {},           // Chromium for tests
-	"internal/goldentest":  {},           // files that tests compare with
-	"internal/logtest":     {},           // logs for tests
-	"internal/netnstest":   {},           // namespaces for tests
-	"internal/sshtest":     {},           // machines with an sshd for tests
-	"internal/slurmtest":   {},           // a Slurm for tests
+	"internal/near":        {},                     // the known word that a mistyped one is near to
+	"internal/strict":      {"textfile"},           // TOML in which every key must be known
+	"internal/sockbuf":     {},                     // how much a socket holds
+	"internal/browsertest": {},                     // Chromium for tests
+	"internal/goldentest":  {},                     // files that tests compare with
+	"internal/logtest":     {},                     // logs for tests
+	"internal/netnstest":   {},                     // namespaces for tests
+	"internal/sshtest":     {},                     // machines with an sshd for tests
+	"internal/slurmtest":   {"internal/netnstest"}, // a Slurm for tests
 
 	"cmd/gateweigh":       {"lab/...", "manual", "meant", "output", "quote"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},

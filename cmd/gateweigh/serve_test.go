@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,15 +16,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestServeFollowsARun serves a folder while a run measures into it, until the run has ended: the run is as without it.
-// Long: one run goes through all its states.
-func TestServeFollowsARun(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir, "small.toml", small)
-	if err := os.Mkdir(filepath.Join(dir, runsFolder), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	server := command(t, dir, "serve", "--listen", "127.0.0.1:0")
+// serving serves a folder, or runs/, until the test ends; get is a page of it.
+func serving(t *testing.T, dir string, args ...string) (get func(path string) string, server *exec.Cmd) {
+	t.Helper()
+	server = command(t, dir, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	out, err := server.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +32,7 @@ func TestServeFollowsARun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	get := func(path string) string {
+	return func(path string) string {
 		answer, err := http.Get(strings.TrimSpace(address) + path)
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +43,18 @@ func TestServeFollowsARun(t *testing.T) {
 			t.Fatal(err)
 		}
 		return string(body)
+	}, server
+}
+
+// TestServeFollowsARun serves a folder while a run measures into it, until the run has ended: the run is as without it.
+// Long: one run goes through all its states.
+func TestServeFollowsARun(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "small.toml", small)
+	if err := os.Mkdir(filepath.Join(dir, runsFolder), 0o755); err != nil {
+		t.Fatal(err)
 	}
+	get, server := serving(t, dir)
 	if !strings.Contains(get(""), "There is no run yet") {
 		t.Error("an empty folder has runs")
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // Cluster is a Slurm that runs.
@@ -23,11 +26,16 @@ type Cluster struct {
 	t      *testing.T
 	ctld   *exec.Cmd
 	daemon map[string]*exec.Cmd // slurmd, by its node
+	// space is a node's network, where each has one of its own.
+	space map[string]*netnstest.Space
 }
 
 // address is that of all daemons. An address besides 127.0.0.1 is needed: without one the C library finds no address at
 // all for names (AI_ADDRCONFIG).
 const address = "10.99.0.1"
+
+// bridge joins the networks of nodes that have one of their own, whose addresses are 10.99.0.11 and on.
+const bridge = "slurm0"
 
 // firstPort is that of the first slurmd.
 const firstPort = 7001
@@ -35,6 +43,18 @@ const firstPort = 7001
 // Start starts a cluster of so many nodes, node1, node2, …, and sets SLURM_CONF for this process. All of it, jobs
 // included, ends with the test. Without Slurm on the machine the test fails: make deps installs it.
 func Start(t *testing.T, nodes int) *Cluster {
+	t.Helper()
+	return start(t, nodes, false)
+}
+
+// StartApart is Start with a network namespace for each node, as machines have networks of their own: runs on several
+// nodes measure at the same time, for the lock that keeps two apart belongs to a network. They share the CPUs.
+func StartApart(t *testing.T, nodes int) *Cluster {
+	t.Helper()
+	return start(t, nodes, true)
+}
+
+func start(t *testing.T, nodes int, apart bool) *Cluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "slurm")
 	if err == nil {
@@ -44,15 +64,23 @@ func Start(t *testing.T, nodes int) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Cluster{Dir: dir, t: t, daemon: map[string]*exec.Cmd{}}
+	c := &Cluster{Dir: dir, t: t, daemon: map[string]*exec.Cmd{}, space: map[string]*netnstest.Space{}}
 	t.Setenv("SLURM_CONF", filepath.Join(c.Dir, "slurm.conf"))
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
-	c.run("ip", "addr", "add", address+"/32", "dev", "lo")
+	if apart {
+		c.connect(nodes)
+	} else {
+		c.run("ip", "addr", "add", address+"/32", "dev", "lo")
+	}
 	t.Cleanup(func() {
 		c.end()
-		c.run("ip", "addr", "del", address+"/32", "dev", "lo")
+		if apart {
+			c.run("ip", "link", "del", bridge)
+		} else {
+			c.run("ip", "addr", "del", address+"/32", "dev", "lo")
+		}
 	})
-	c.configure(nodes)
+	c.configure(nodes, apart)
 	c.start("munged", "--foreground", "--socket="+c.file("munge.sock"), "--key-file="+c.file("munge.key"),
 		"--pid-file="+c.file("munge.pid"), "--log-file="+c.file("munge.log"), "--seed-file="+c.file("munge.seed"))
 	c.Wait("munged", func() bool { return exec.Command("munge", "-S", c.file("munge.sock"), "-n").Run() == nil })
@@ -75,7 +103,23 @@ func (c *Cluster) Idle(nodes int) {
 
 func (c *Cluster) file(name string) string { return filepath.Join(c.Dir, name) }
 
-func (c *Cluster) configure(nodes int) {
+// connect makes a network for each node, and joins them to the test's own.
+func (c *Cluster) connect(nodes int) {
+	c.t.Helper()
+	c.run("ip", "link", "add", bridge, "type", "bridge")
+	c.run("ip", "addr", "add", address+"/24", "dev", bridge)
+	c.run("ip", "link", "set", bridge, "up")
+	for n := range nodes {
+		name := fmt.Sprintf("node%d", n+1)
+		s := netnstest.NewSpace(c.t)
+		c.run("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(s.TID()))
+		c.run("ip", "link", "set", name, "master", bridge, "up")
+		s.Enable(c.t, "eth0", netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 99, 0, byte(11 + n)}), 24))
+		c.space[name] = s
+	}
+}
+
+func (c *Cluster) configure(nodes int, apart bool) {
 	host, err := os.Hostname()
 	if err != nil {
 		c.t.Fatal(err)
@@ -84,7 +128,11 @@ func (c *Cluster) configure(nodes int) {
 	if _, err := rand.Read(key); err != nil {
 		c.t.Fatal(err)
 	}
-	conf := strings.NewReplacer("DIR", c.Dir, "HOST", strings.Split(host, ".")[0], "ADDRESS", address,
+	where := address
+	if apart {
+		where = fmt.Sprintf("10.99.0.[11-%d]", 10+nodes)
+	}
+	conf := strings.NewReplacer("NODEADDR", where, "DIR", c.Dir, "HOST", strings.Split(host, ".")[0], "ADDRESS", address,
 		"NODES", strconv.Itoa(nodes), "PORTS", fmt.Sprintf("%d-%d", firstPort, firstPort+nodes-1)).Replace(configuration)
 	for _, f := range []struct {
 		name string
@@ -125,7 +173,7 @@ SlurmdTimeout=6
 MessageTimeout=2
 KillWait=2
 MpiDefault=none
-NodeName=node[1-NODES] NodeHostname=localhost NodeAddr=ADDRESS Port=[PORTS] CPUs=2 State=UNKNOWN
+NodeName=node[1-NODES] NodeHostname=localhost NodeAddr=NODEADDR Port=[PORTS] CPUs=2 Feature=amd,10g State=UNKNOWN
 PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
 `
 
@@ -154,7 +202,18 @@ func (c *Cluster) Saved() {
 }
 
 // StartNode starts a node's slurmd.
-func (c *Cluster) StartNode(name string) { c.daemon[name] = c.start("slurmd", "-D", "-N", name) }
+func (c *Cluster) StartNode(name string) {
+	c.t.Helper()
+	s := c.space[name]
+	if s == nil {
+		c.daemon[name] = c.start("slurmd", "-D", "-N", name)
+		return
+	}
+	c.daemon[name] = exec.Command("slurmd", "-D", "-N", name)
+	if err := s.Start(c.daemon[name]); err != nil {
+		c.t.Fatalf("%v: make deps installs Slurm", err)
+	}
+}
 
 // StartNodeWithout starts a node's slurmd where a folder is empty, as on a machine that does not share it.
 func (c *Cluster) StartNodeWithout(name, folder string) {

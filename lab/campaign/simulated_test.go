@@ -26,9 +26,10 @@ var simulated = experiment.Catalogue{Measures: []experiment.Measure{{
 	},
 }}}
 
-// holdFile holds blocks that began, while it is in the folder of their campaign.
+// holdFile holds blocks that began, while it is in the folder of their campaign, but those with goFile in their own.
 const (
 	holdFile = "hold"
+	goFile   = "go"
 	lengthMs = "GATEWEIGH_SIMULATED_MS" // of a block; 0: none
 )
 
@@ -59,19 +60,24 @@ func carry(dir string, submission, task int, share campaign.Share, node string) 
 	a := campaign.Attempt{Node: node, PID: os.Getpid(), Begun: time.Now().UTC()}
 	return c.Carry(context.Background(), share, simulated, a,
 		func(_ context.Context, w campaign.Work) (campaign.End, error) {
-			return simulate(w, func() {
+			return simulate(w, w.Experiment.Plan(), func() {
 				ms, _ := time.ParseDuration(os.Getenv(lengthMs) + "ms")
 				time.Sleep(ms)
-				for _, err := os.Stat(filepath.Join(dir, holdFile)); err == nil; _, err = os.Stat(filepath.Join(dir, holdFile)) {
+				for exists(filepath.Join(dir, holdFile)) && !exists(filepath.Join(w.Dir, goFile)) {
 					time.Sleep(10 * time.Millisecond)
 				}
 			})
 		})
 }
 
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // simulate writes what a share's blocks are, and measures nothing. It writes the first record, waits, and writes the
 // others.
-func simulate(w campaign.Work, wait func()) (campaign.End, error) {
+func simulate(w campaign.Work, plan []experiment.Block, wait func()) (campaign.End, error) {
 	if err := result.WriteEnvironment(w.Dir, result.Environment{
 		Experiment: w.Experiment.Name, Measure: "cost", Mode: result.ModeDuet, Start: time.Now().UTC(), End: time.Now().UTC(),
 		Kernel: "6.18", CPUModel: "a CPU", CPUs: 2, Notes: []string{"When it began: 1.5 CPUs were used."},
@@ -84,7 +90,6 @@ func simulate(w campaign.Work, wait func()) (campaign.End, error) {
 	}
 	defer writer.Close()
 	writer.Node = w.Node
-	plan := w.Experiment.Plan()
 	for _, place := range w.Blocks {
 		b := plan[place]
 		for n := range w.Experiment.Windows {
@@ -105,22 +110,30 @@ func simulate(w campaign.Work, wait func()) (campaign.End, error) {
 }
 
 // begin makes a campaign of simulated blocks: so many of one device, and one A/A block.
-func begin(t testing.TB, dir string, blocks, local int, more ...string) *campaign.Campaign {
+func begin(t testing.TB, dir string, blocks, local int) *campaign.Campaign {
 	t.Helper()
 	text := fmt.Sprintf("duts = [\"one\"]\nclients = [1]\nblocks = %d\naa_blocks = 1\nwindows = 2\n", blocks)
-	for _, line := range more {
-		text += line + "\n"
-	}
-	e, err := simulated.Parse("tiny.toml", []byte(text))
+	return create(t, campaign.New{Dir: dir, Experiments: []*experiment.Experiment{parse(t, "tiny", text)}, Local: local})
+}
+
+func parse(t testing.TB, name, text string) *experiment.Experiment {
+	t.Helper()
+	e, err := simulated.Parse(name+".toml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return e
+}
+
+// create makes a campaign whose jobs run this program.
+func create(t testing.TB, n campaign.New) *campaign.Campaign {
+	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := campaign.Create(campaign.New{Dir: dir, Experiments: []*experiment.Experiment{e}, Local: local,
-		Program: program, Command: "gateweigh campaign start tiny.toml", WriteExperiment: writeExperiment})
+	n.Program, n.Command, n.WriteExperiment = program, "gateweigh campaign start tiny.toml", writeExperiment
+	c, err := campaign.Create(n)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,9 @@ const answersWithin = 30 * time.Second
 // exitNotShared is the exit code of a job that does not find the campaign's folder on its node.
 const exitNotShared = 72
 
+// exitNoContainer is that of a job that Slurm has started outside of the container it was to run in.
+const exitNoContainer = 73
+
 // exitNoOutput is how Slurm's jobs end whose output file cannot be opened, by the number of a signal that there is not.
 const exitNoOutput = 128 + 53
 
@@ -106,7 +109,7 @@ func (c *Campaign) submit(ctx context.Context, s submission, avoid []string) err
 	if err := writeJSON(file, s); err != nil { // first: a job that starts at once reads it
 		return err
 	}
-	out, err := slurm(ctx, strings.NewReader(c.script(number)), "sbatch", c.request(s, number, avoid)...)
+	out, err := slurm(ctx, strings.NewReader(c.script(s.Part, number)), "sbatch", c.request(s, number, avoid)...)
 	if err != nil {
 		return fmt.Errorf("handing %d jobs to Slurm: %w: once it takes them, %s hands out what is missing",
 			len(s.Shares), err, quote.Command("gateweigh", "campaign", "resume", c.Dir))
@@ -147,13 +150,25 @@ func minutes(limit time.Duration) string {
 }
 
 // script is what a job runs. The node's folder of that name may be another one, which is not of this campaign.
-func (c *Campaign) script(number int) string {
-	return "#!/bin/sh\n" +
+func (c *Campaign) script(part, number int) string {
+	return "#!/bin/sh\n" + c.contained(part) +
 		"grep -qs " + c.ID + " " + quote.Word(filepath.Join(c.Dir, campaignFile)) + " || {\n" +
 		"\techo \"$SLURMD_NODENAME has no folder \"" + quote.Word(c.Dir) + "\" of this campaign\" >&2\n" +
 		"\texit " + strconv.Itoa(exitNotShared) + "\n}\n" +
 		"exec " + quote.Command(c.Program(), "campaign", "block", c.Dir, "--submission", strconv.Itoa(number)) +
 		" --task \"$SLURM_ARRAY_TASK_ID\"\n"
+}
+
+// contained ends a job that is to run in a container and does not: slurmd without an oci.conf starts it on the node
+// itself, and says so in its log alone. Such a job is a child of slurmstepd, and sees the same mounts.
+func (c *Campaign) contained(part int) string {
+	if c.Parts[part].Slurm.Container == "" {
+		return ""
+	}
+	return `if [ "$(cat /proc/$PPID/comm 2>/dev/null)" = slurmstepd ] &&
+	[ "$(readlink /proc/$PPID/ns/mnt)" = "$(readlink /proc/self/ns/mnt)" ]; then
+	echo "$SLURMD_NODENAME has started this job without its container" >&2
+	exit ` + strconv.Itoa(exitNoContainer) + "\nfi\n"
 }
 
 // Task is the share of a submission's job.

@@ -5,17 +5,23 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/internal/slurmtest"
 	"github.com/gateweigh/gateweigh/lab/campaign"
+	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
 // TestFaultsOnSlurm has simulated blocks on a real Slurm, in the faults that a cluster knows: a clear outcome each, and
 // what was finished stays.
 func TestFaultsOnSlurm(t *testing.T) {
 	cluster := slurmtest.Start(t, 3)
+	t.Run("as its table asks", func(t *testing.T) { asked(t, cluster) })
+	t.Run("without its container", func(t *testing.T) { uncontained(t, cluster) })
+	t.Run("job requeued by hand", func(t *testing.T) { requeued(t, cluster) })
 	t.Run("job cancelled by hand", func(t *testing.T) { cancelled(t, cluster) })
 	t.Run("drained, and slurmctld down", func(t *testing.T) { unanswered(t, cluster) })
 	t.Run("folder not shared", func(t *testing.T) { notShared(t, cluster) })
@@ -88,6 +94,76 @@ func running(n int) func(campaign.Status) bool {
 			}
 		}
 		return s.Running == n && begun == n
+	}
+}
+
+// tiny is an experiment of two blocks.
+const tiny = "duts = [\"one\"]\nclients = [1]\nblocks = 2\naa_blocks = 0\nwindows = 1\n"
+
+// asked has two experiments in one campaign, one with the table of the example, which Slurm is held against.
+func asked(t *testing.T, cluster *slurmtest.Cluster) {
+	example, err := os.ReadFile("../../examples/slurm.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(example), "[slurm]")
+	table = regexp.MustCompile(`(?m)^container = .*$`).ReplaceAllString(
+		strings.Replace(table, "nodes = 12", "nodes = 1", 1), "")
+	c := create(t, campaign.New{Dir: filepath.Join(shared(t), "c"), Slurm: experiment.Slurm{Nodes: 2, Partition: "lab"},
+		Experiments: []*experiment.Experiment{parse(t, "asked", tiny+"[slurm]"+table), parse(t, "plain", tiny)}})
+	hold := filepath.Join(c.Dir, holdFile)
+	if err := os.WriteFile(hold, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	hand(t, c)
+	s := reach(t, cluster, c, "blocks at work", func(s campaign.Status) bool { return s.Running == 3 && s.Waiting == 1 })
+	if !strings.Contains(said(s), "as many nodes as [slurm] nodes allows are at work") {
+		t.Errorf("a job that waits for its like: %s", said(s))
+	}
+	jobs := strings.Split(cluster.Slurm("scontrol", "show", "job", "-o"), "\n")
+	for _, want := range []string{
+		"Partition=lab", "Account=networks", "Features=amd&10g", "TimeLimit=00:20:00", "OverSubscribe=NO", "Requeue=1"} {
+		if !slices.ContainsFunc(jobs, func(j string) bool {
+			return strings.Contains(j, "JobName=asked ") && strings.Contains(j, want)
+		}) {
+			t.Errorf("no job has %s: %s", want, strings.Join(jobs, "\n"))
+		}
+	}
+	os.Remove(hold)
+	reach(t, cluster, c, "campaign done", complete)
+	for part, name := range []string{"asked", "plain"} {
+		got, err := c.Collect(part, filepath.Join(c.Dir, "run", name), simulated, writeExperiment)
+		if err != nil || got.Shares != 2 || got.Missing != 0 {
+			t.Errorf("%s: %v, collected %+v", name, err, got)
+		}
+	}
+}
+
+// uncontained has a container on nodes without a runtime for it, where Slurm runs the jobs all the same.
+func uncontained(t *testing.T, cluster *slurmtest.Cluster) {
+	text := tiny + "[slurm]\ncontainer = \"/shared/bundles/gateweigh\"\n"
+	c := create(t, campaign.New{Dir: filepath.Join(shared(t), "c"),
+		Experiments: []*experiment.Experiment{parse(t, "tiny", text)}})
+	hand(t, c)
+	s := reach(t, cluster, c, "end", func(s campaign.Status) bool { return s.Finished() })
+	if s.Done != 0 || s.Open != 2 || !strings.Contains(said(s), "starts jobs without the container of [slurm]") {
+		t.Errorf("without containers: %+v", s)
+	}
+}
+
+// requeued has an administrator put a job back into the queue: its block is done again at once.
+func requeued(t *testing.T, cluster *slurmtest.Cluster) {
+	c, release := held(t, 2)
+	s := reach(t, cluster, c, "three blocks at work", running(3))
+	for _, j := range s.Jobs() {
+		if j.Number == 1 {
+			cluster.Slurm("scontrol", "requeue", fmt.Sprintf("%s_%d", j.Array, j.Task))
+		}
+	}
+	reach(t, cluster, c, "second attempt", func(s campaign.Status) bool { return s.Again == 1 && s.Running == 3 })
+	release()
+	if s := reach(t, cluster, c, "campaign done", complete); s.Again != 1 {
+		t.Errorf("%d attempts were repeated, want 1: %+v", s.Again, s)
 	}
 }
 

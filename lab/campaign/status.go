@@ -253,6 +253,9 @@ func (c *Campaign) endOf(j Job) lost {
 	case j.Exit == exitNotShared || j.Exit == exitNoOutput:
 		end.NotShared = true
 		end.Text = fmt.Sprintf("%s does not see this campaign's folder: share %s with it, or leave it out", j.Node, c.Dir)
+	case j.Exit == exitNoContainer:
+		end.Text = j.Node +
+			" starts jobs without the container of [slurm]: give its slurmd an oci.conf, or leave container out"
 	case j.State == "CANCELLED":
 		end.Text = "its job was cancelled"
 	case j.State == "TIMEOUT":

@@ -102,7 +102,7 @@ func tryMeters(ctx context.Context, s *selfTest) (string, error) {
 		hosts[i] = conn
 	}
 	// Polling threads of all networks of the machine are told apart by at most ten bytes of their names
-	// (meter.NAPIThreads), and others may test agents at the same time.
+	// (meter.ThreadsNamed), and others may test agents at the same time.
 	suffix := strconv.FormatInt(int64(os.Getpid()), 36)
 	left, right := "gs"+suffix+"r0", "gs"+suffix+"r1"
 	peer, err := hosts[1].Hello(ctx)

@@ -108,21 +108,6 @@ func PollingThreads() (map[int]string, error) {
 	return found, err
 }
 
-// NAPIThreads returns the ids of the threads that poll the given interfaces, by interface.
-// Interface names must differ in their first 10 bytes, see PollingThreads.
-func NAPIThreads(ifnames []string) (map[string][]int, error) {
-	all, err := PollingThreads()
-	found := map[string][]int{}
-	for tid, name := range all {
-		for _, ifname := range ifnames {
-			if name == ifname || strings.HasPrefix(name, ifname+"-") {
-				found[ifname] = append(found[ifname], tid)
-			}
-		}
-	}
-	return found, err
-}
-
 // Process is what one process has used so far.
 type Process struct {
 	PID    int    `json:"pid"`

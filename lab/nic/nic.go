@@ -66,7 +66,7 @@ type route struct {
 	MTU      int    `json:"mtu"`
 }
 
-// longestName is the longest name of an interface that its polling thread can be told by: meter.NAPIThreads.
+// longestName is the longest name of an interface that its polling thread can be told by: meter.ThreadsNamed.
 const longestName = 10
 
 // LentName is what an interface is called in a lab. It is the same each time: a thread that polls an interface may keep

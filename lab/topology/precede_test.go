@@ -40,7 +40,7 @@ func TestLabsPrecede(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantFirst(t, h.Name, hello.PID)
-		threads, err := meter.NAPIThreads(h.Ifs)
+		threads, err := meter.ThreadsNamed(h.Ifs)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -77,7 +77,7 @@ const Outside = ""
 type Port struct {
 	Node string
 	Name string // key for Lab.Port; empty where no code looks the port up
-	// If is the interface's name within the lab, at most three bytes: meter.NAPIThreads
+	// If is the interface's name within the lab, at most three bytes: meter.ThreadsNamed
 	// distinguishes names of ten bytes, and the lab's prefix takes seven.
 	If         string
 	Addrs      []netip.Prefix

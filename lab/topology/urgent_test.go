@@ -21,7 +21,7 @@ func TestUrgentLinks(t *testing.T) {
 func urgentLinks(t *testing.T, lab *topology.Lab, routers bool) {
 	t.Helper()
 	for _, h := range lab.Hosts {
-		threads, err := meter.NAPIThreads(h.Ifs)
+		threads, err := meter.ThreadsNamed(h.Ifs)
 		if err != nil || len(threads) != len(h.Ifs) {
 			t.Fatalf("%s: %v, %v", h.Name, threads, err)
 		}

@@ -1,0 +1,139 @@
+package meter
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// The kernel's generic netlink family "netdev" (Documentation/netlink/specs/netdev.yaml; Linux 6.7): the command that
+// lists NAPI instances, and attributes of an instance.
+const (
+	netdevNAPIGet = 11
+	napiIfIndex   = 1
+	napiThread    = 4 // absent: the instance has no thread
+)
+
+// NAPIThreads returns the ids of the threads that poll the given interfaces of the caller's network namespace, by
+// interface. Kernels before 6.7 do not tell: there it goes by the threads' names (ThreadsNamed).
+func NAPIThreads(ifnames []string) (map[string][]int, error) {
+	threads, err := threadsOfNamespace()
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EOPNOTSUPP) {
+		return ThreadsNamed(ifnames)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking the kernel for the threads that poll interfaces: %w", err)
+	}
+	found := map[string][]int{}
+	for _, name := range ifnames {
+		dev, err := net.InterfaceByName(name)
+		if err != nil {
+			return nil, fmt.Errorf("interface %s: %w", name, err)
+		}
+		if list := threads[uint32(dev.Index)]; len(list) > 0 {
+			found[name] = list
+		}
+	}
+	return found, nil
+}
+
+// threadsOfNamespace lists the polling threads of a network namespace by the index of their interface. A kernel without
+// the family is fs.ErrNotExist, and one whose family has no such command EOPNOTSUPP.
+func threadsOfNamespace() (map[uint32][]int, error) {
+	family, err := netlink.GenlFamilyGet("netdev")
+	if errors.Is(err, unix.ENOENT) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, err
+	}
+	req := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_DUMP)
+	// The library sends four bytes for a Genlmsg, which has two: the two after it are the header's reserved ones.
+	header := struct {
+		nl.Genlmsg
+		reserved uint16
+	}{Genlmsg: nl.Genlmsg{Command: netdevNAPIGet, Version: uint8(family.Version)}}
+	req.AddData(&header.Genlmsg)
+	found := map[uint32][]int{}
+	return found, dump(req, func(body []byte) error {
+		attrs, err := nl.ParseRouteAttr(body[nl.SizeofGenlmsg:])
+		if err != nil {
+			return err
+		}
+		var index, tid uint32
+		for _, a := range attrs {
+			if len(a.Value) < 4 {
+				continue
+			}
+			switch value := binary.NativeEndian.Uint32(a.Value); a.Attr.Type {
+			case napiIfIndex:
+				index = value
+			case napiThread:
+				tid = value
+			}
+		}
+		if tid != 0 {
+			found[index] = append(found[index], int(tid))
+		}
+		return nil
+	})
+}
+
+// dump sends a request and calls each with the body of every message until the kernel says that it was the last. The
+// messages of the family do not have the flag of several messages (NLM_F_MULTI), and the library's own Execute would
+// end with the first.
+func dump(req *nl.NetlinkRequest, each func(body []byte) error) error {
+	s, err := nl.Subscribe(unix.NETLINK_GENERIC)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := s.SetReceiveTimeout(&nl.SocketTimeoutTv); err != nil {
+		return err
+	}
+	if err := s.Send(req); err != nil {
+		return err
+	}
+	for {
+		messages, _, err := s.Receive()
+		if err != nil {
+			return err
+		}
+		for _, m := range messages {
+			switch m.Header.Type {
+			case unix.NLMSG_DONE, unix.NLMSG_ERROR:
+				if len(m.Data) >= 4 {
+					if code := int32(binary.NativeEndian.Uint32(m.Data)); code < 0 {
+						return unix.Errno(-code)
+					}
+				}
+				return nil
+			}
+			if err := each(m.Data); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// ThreadsNamed returns the threads of all namespaces whose names say one of the interfaces, by interface. The names of
+// interfaces must differ from others' in their first 10 bytes: see PollingThreads.
+func ThreadsNamed(ifnames []string) (map[string][]int, error) {
+	all, err := PollingThreads()
+	found := map[string][]int{}
+	for tid, name := range all {
+		for _, ifname := range ifnames {
+			if name == ifname || strings.HasPrefix(name, ifname+"-") {
+				found[ifname] = append(found[ifname], tid)
+			}
+		}
+	}
+	return found, err
+}

@@ -29,10 +29,16 @@ func Sum(hosts []meter.Sample) meter.Sample {
 		return meter.Sample{} // of a router without an agent nothing is known
 	}
 	out := hosts[0]
-	out.NAPI, out.Links = maps.Clone(out.NAPI), maps.Clone(out.Links)
+	out.NAPI, out.Links, out.InterruptNs = maps.Clone(out.NAPI), maps.Clone(out.Links), maps.Clone(out.InterruptNs)
 	for _, h := range hosts[1:] {
 		maps.Copy(out.NAPI, h.NAPI)
 		maps.Copy(out.Links, h.Links)
+		for cpu, ns := range h.InterruptNs {
+			if out.InterruptNs == nil {
+				out.InterruptNs = map[int]int64{}
+			}
+			out.InterruptNs[cpu] += ns
+		}
 		out.Processes = append(out.Processes[:len(out.Processes):len(out.Processes)], h.Processes...)
 		out.SNMP = out.SNMP.Add(h.SNMP)
 		out.IPIn += h.IPIn

@@ -73,13 +73,14 @@ func (in *interrupted) read(out *Sample) error {
 		var t Thread
 		switch {
 		case in.meter != nil:
-			w, err := in.meter.Link(p.index)
+			each, err := in.meter.Link(p.index)
 			errs = append(errs, err)
-			t.RunNs, t.Slices = w.Ns, w.Times
+			t.Slices = softirq.Sum(each).Times
+			t.RunNs = out.addInterrupts(each)
 			for _, number := range p.irqs {
-				w, err := in.meter.Interrupt(number)
+				each, err := in.meter.Interrupt(number)
 				errs = append(errs, err)
-				t.RunNs += w.Ns
+				t.RunNs += out.addInterrupts(each)
 			}
 		case name == in.first:
 			t.RunNs = (out.Stat.IRQ + out.Stat.SoftIRQ) * tick
@@ -88,6 +89,28 @@ func (in *interrupted) read(out *Sample) error {
 	}
 	out.Polling = in.polling()
 	return errors.Join(errs...)
+}
+
+// addInterrupts adds work by CPU, and returns its time on all of them, nanoseconds.
+func (s *Sample) addInterrupts(each []softirq.Work) (ns int64) {
+	if s.InterruptNs == nil {
+		s.InterruptNs = map[int]int64{}
+	}
+	for cpu, w := range each {
+		s.InterruptNs[cpu] += w.Ns
+		ns += w.Ns
+	}
+	return ns
+}
+
+// StolenNs is how much of the time of links that are polled in interrupts the hypervisor had at most between two
+// samples, nanoseconds: of each CPU no more than it took of that CPU, and than interrupts worked there. Steal has ticks
+// of 10 ms.
+func StolenNs(a, b Sample) (most int64) {
+	for cpu, ns := range b.InterruptNs {
+		most += min(ns-a.InterruptNs[cpu], (b.Steal[cpu]-a.Steal[cpu])*tick)
+	}
+	return most
 }
 
 // tick of /proc/stat, nanoseconds.

@@ -9,7 +9,7 @@ import (
 )
 
 // TestInterruptsAgainstThreads: a router's links are metered whether threads poll them or interrupts do, and the same
-// packets are the same work. How much time each says is printed, for docs/validation.md.
+// packets are the same work. How much time each says is printed: docs/validation.md, "Interrupts against threads".
 func TestInterruptsAgainstThreads(t *testing.T) {
 	client, router, server := netnstest.NewSpace(t), netnstest.NewSpace(t), netnstest.NewSpace(t)
 	router.Run(t, `ip link add mslan type veth peer name mscli netns $client
@@ -63,7 +63,24 @@ func checkPolls(t *testing.T, client *netnstest.Space, threads bool) {
 	if ns := in.RunNs - before.NAPI["mslan"].RunNs; ns <= 0 || in.Slices <= before.NAPI["mslan"].Slices {
 		t.Errorf("threads %v: %d ns for %d packets in %d polls", threads, ns, packets, in.Slices)
 	} else {
-		t.Logf("threads %v: %d ns a packet", threads, ns/took())
+		t.Logf("threads %v: %d ns a packet, of them at most %d stolen", threads, ns/took(), StolenNs(before, after)/took())
+	}
+	var byCPU int64
+	for _, ns := range after.InterruptNs {
+		byCPU += ns
+	}
+	if all := in.RunNs + after.NAPI["mswan"].RunNs; byCPU != all && !threads || threads && byCPU > 0 {
+		t.Errorf("threads %v: by CPU %d ns, by link %d", threads, byCPU, all)
+	}
+}
+
+// TestStolen: of each CPU no more counts as stolen than was taken of it, and than interrupts worked there.
+func TestStolen(t *testing.T) {
+	before := Sample{InterruptNs: map[int]int64{0: 5e6, 1: 1e6}, Steal: map[int]int64{0: 100, 1: 7, 2: 0}}
+	after := Sample{InterruptNs: map[int]int64{0: 205e6, 1: 4e6, 2: 8e6, 3: 9e6},
+		Steal: map[int]int64{0: 103, 1: 17, 2: 0, 3: 1}}
+	if got, want := StolenNs(before, after), int64(30e6+3e6+9e6); got != want {
+		t.Errorf("%d ns, want %d: 3 ticks of CPU 0, all of CPUs 1 and 3", got, want)
 	}
 }
 

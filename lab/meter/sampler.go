@@ -21,11 +21,14 @@ type Sample struct {
 	IPIn        int64             `json:"ip_in"`        // buffers received by the host's own IP layer
 	Stat        Stat              `json:"stat"`         // the whole machine
 	Unused      map[int]int64     `json:"unused"`       // ticks in which each CPU idled, or another guest had it
+	Steal       map[int]int64     `json:"steal"`        // ticks in which another guest had each CPU
 	CPUs        int               `json:"cpus"`         // of the machine, online
 	AgentNs     int64             `json:"agent_ns"`     // CPU time of the agent itself
 	MeterNs     int64             `json:"meter_ns"`     // CPU time all samples so far have cost
 	// Polling is how links without threads were metered: BySoftirq or ByTicks; empty: all have threads.
 	Polling string `json:"polling,omitempty"`
+	// InterruptNs is the part of NAPI that was in interrupts, by CPU: see StolenNs.
+	InterruptNs map[int]int64 `json:"interrupt_ns,omitempty"`
 }
 
 // Sampler reads the meters of one host. It is not safe for concurrent use.
@@ -140,9 +143,9 @@ func (s *Sampler) Sample() (Sample, error) {
 	if err == nil {
 		var cpus map[int]Stat
 		out.Stat, cpus, err = ParseProcStat(string(stat))
-		out.CPUs, out.Unused = len(cpus), map[int]int64{}
+		out.CPUs, out.Unused, out.Steal = len(cpus), map[int]int64{}, map[int]int64{}
 		for n, st := range cpus {
-			out.Unused[n] = st.Idle + st.IOWait + st.Steal
+			out.Unused[n], out.Steal[n] = st.Idle+st.IOWait+st.Steal, st.Steal
 		}
 	}
 	errs = append(errs, err, s.interrupted.read(&out))

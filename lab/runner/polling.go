@@ -9,7 +9,7 @@ import (
 // pollingNotes say what follows where links are not polled by threads.
 var pollingNotes = map[string]string{
 	meter.BySoftirq: "The router polls its links in interrupts. Their time is exact, by the kernel's tracepoints and " +
-		"link by link. It contains what a hypervisor took meanwhile.",
+		"link by link. It contains what a hypervisor took meanwhile, at most the share interrupt_steal of each record.",
 	meter.ByTicks: "The router polls its links in interrupts, and its kernel does not tell whose time these take. CPU " +
 		"is that of all interrupts by the ticks of /proc/stat: coarse, and of other links too.",
 }

@@ -1,5 +1,6 @@
 // Package softirq meters links that are polled in interrupts: drivers without threads for it, or kernels. The time is
-// exact, by the kernel's tracepoints, and of each link by itself. It contains what the hypervisor took meanwhile.
+// exact, by the kernel's tracepoints, and of each link by itself. It contains what the hypervisor took meanwhile: the
+// kernel keeps that by CPU (its steal clock), and leaves it out of the time of tasks alone.
 package softirq
 
 //go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -type port -type work -cflags "-O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu" programs softirq.bpf.c
@@ -58,26 +59,34 @@ func Open() (_ *Meter, err error) {
 	return m, nil
 }
 
-// Link is the work of a link's polls in interrupts, on all CPUs. Polls by threads are not in it.
-func (m *Meter) Link(ifindex int) (Work, error) {
+// Link is the work of a link's polls in interrupts, by CPU. Polls by threads are not in it.
+func (m *Meter) Link(ifindex int) ([]Work, error) {
 	return read(m.objs.Polled, programsPort{Ifindex: uint32(ifindex), Netns: m.netns})
 }
 
-// Interrupt is the work of an interrupt's handlers, on all CPUs.
-func (m *Meter) Interrupt(number int) (Work, error) { return read(m.objs.Handled, uint32(number)) }
+// Interrupt is the work of an interrupt's handlers, by CPU.
+func (m *Meter) Interrupt(number int) ([]Work, error) { return read(m.objs.Handled, uint32(number)) }
 
-// read sums a map's entry up over the CPUs; one that is not there has done nothing.
-func read(of *ebpf.Map, key any) (sum Work, err error) {
+// Sum is the work of all CPUs together.
+func Sum(each []Work) (sum Work) {
+	for _, w := range each {
+		sum.Ns, sum.Times, sum.Frames = sum.Ns+w.Ns, sum.Times+w.Times, sum.Frames+w.Frames
+	}
+	return sum
+}
+
+// read is a map's entry; one that is not there has done nothing.
+func read(of *ebpf.Map, key any) (list []Work, err error) {
 	var each []programsWork
 	if err := of.Lookup(key, &each); errors.Is(err, ebpf.ErrKeyNotExist) {
-		return sum, nil
+		return nil, nil
 	} else if err != nil {
-		return sum, fmt.Errorf("reading what interrupts did: %w", err)
+		return nil, fmt.Errorf("reading what interrupts did: %w", err)
 	}
 	for _, w := range each {
-		sum.Ns, sum.Times, sum.Frames = sum.Ns+int64(w.Ns), sum.Times+int64(w.Times), sum.Frames+int64(w.Frames)
+		list = append(list, Work{int64(w.Ns), int64(w.Times), int64(w.Frames)})
 	}
-	return sum, nil
+	return list, nil
 }
 
 // Close ends it. Twice is harmless.

@@ -33,11 +33,11 @@ ethtool -K sqhere gro on >/dev/null; ip addr add 10.9.3.1/24 dev sqhere; ip link
 	}
 	defer m.Close()
 	count := func() Work {
-		w, err := m.Link(index)
+		each, err := m.Link(index)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return w
+		return Sum(each)
 	}
 	before := count()
 	there.Run(t, "ping -c 3 -i 0.1 -W 5 10.9.3.1")
@@ -50,7 +50,7 @@ ethtool -K sqhere gro on >/dev/null; ip addr add 10.9.3.1/24 dev sqhere; ip link
 	if w := count(); w != before {
 		t.Errorf("a thread polls: %+v, before %+v", w, before)
 	}
-	if other, err := m.Link(9_999); err != nil || other != (Work{}) {
+	if other, err := m.Link(9_999); err != nil || other != nil {
 		t.Errorf("a link that does not exist: %+v, %v", other, err)
 	}
 	if _, err := m.Interrupt(9_999); err != nil {

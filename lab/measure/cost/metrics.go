@@ -42,6 +42,10 @@ const (
 // /proc/stat: what the meter saw, beside what studies read. With nothing else on the machine it is about 1.
 const RouterOfBusy = "router_of_busy"
 
+// InterruptSteal is, in records, the share of a router's interrupt time that its hypervisor had at most: that time
+// contains it, unlike the time of threads. Only of routers whose links are polled in interrupts.
+const InterruptSteal = "interrupt_steal"
+
 // WaitedForOthers is, in records, what side.WaitedForOthers says.
 const WaitedForOthers = "waited_for_others"
 

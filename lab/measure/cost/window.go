@@ -156,9 +156,7 @@ func (s *lab) measurement(a, b bench.Snapshot) Measurement {
 		NAPINs:        router.NAPINs, ProcessNs: router.ProcessNs, WaitNs: router.WaitNs, ThreadNs: router.ThreadNs,
 		RoleNs: bench.Roles(a, b), Metrics: map[string]float64{},
 	}
-	if busy := b.Router.Stat.Sub(a.Router.Stat).BusyNs(); busy > 0 {
-		m.Metrics[RouterOfBusy] = float64(router.NAPINs+router.ProcessNs) / float64(busy)
-	}
+	addMeter(&m, a.Router, b.Router)
 	if b.Slow != nil {
 		m.Metrics[result.RouterShare] = bench.RouterShare(a, b)
 	}
@@ -177,6 +175,16 @@ func (s *lab) measurement(a, b bench.Snapshot) Measurement {
 		m.GeneratorCPU = float64(bench.Busiest(a, b)) / 1e9 / seconds
 	}
 	return m
+}
+
+// addMeter adds what is known of how well the router's time was metered.
+func addMeter(m *Measurement, a, b meter.Sample) {
+	if busy := b.Stat.Sub(a.Stat).BusyNs(); busy > 0 {
+		m.Metrics[RouterOfBusy] = float64(m.NAPINs+m.ProcessNs) / float64(busy)
+	}
+	if b.Polling == meter.BySoftirq && m.NAPINs > 0 {
+		m.Metrics[InterruptSteal] = float64(meter.StolenNs(a, b)) / float64(m.NAPINs)
+	}
 }
 
 // Figures of a measurement that not all kinds of load have.

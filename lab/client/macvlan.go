@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/client/persona"
 	"github.com/gateweigh/gateweigh/lab/traffic"
@@ -47,7 +49,7 @@ type macvlanClient struct {
 }
 
 // create makes the namespace and the interface in it.
-func (c *macvlanClient) create(context.Context) (err error) {
+func (c *macvlanClient) create(ctx context.Context) (err error) {
 	if c.ns, err = NewNamespace(); err != nil {
 		return err
 	}
@@ -68,7 +70,27 @@ func (c *macvlanClient) create(context.Context) (err error) {
 	if err := netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PRIVATE}); err != nil {
 		return fmt.Errorf("adding a macvlan on %s: %w", c.cfg.Parent, err)
 	}
-	return c.inside(func(h *netlink.Handle) error { return SetUp(h, "lo", macvlanName) })
+	return c.inside(func(h *netlink.Handle) error { return setUpOnceFree(ctx, h, "lo", macvlanName) })
+}
+
+// formersEnd bounds the wait for a client of an earlier lab to leave an interface of a real machine.
+const formersEnd = 20 * time.Second
+
+// setUpOnceFree is SetUp that waits while a hardware address is taken: the kernel removes namespaces, and with them the
+// clients of an earlier lab on the same interface, a moment after their agent has ended.
+func setUpOnceFree(ctx context.Context, h *netlink.Handle, names ...string) error {
+	const again = 20 * time.Millisecond
+	for deadline := time.Now().Add(formersEnd); ; {
+		err := SetUp(h, names...)
+		if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(again):
+		}
+	}
 }
 
 // SetUp sets interfaces up.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/csv"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,18 +15,29 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestRunOverSSH: a run on three machines that ssh reaches, from the file to the report. Of the router one is an
-// ordinary user, whom sudo lets be root.
-func TestRunOverSSH(t *testing.T) {
+// TestOnMachines: what the program does with machines that ssh reaches.
+func TestOnMachines(t *testing.T) {
 	m, dir := sshtest.New(t), t.TempDir()
 	m.Ordinary(t, "lab ALL=(root) NOPASSWD: ALL\n")
-	tables := strings.Replace(m.Tables(2, ""), `address = "router"`, `address = "ordinary"`, 1)
+	for _, part := range []struct {
+		name string
+		test func(*testing.T, *sshtest.Machines, string)
+	}{
+		{"run", runOverSSH}, {"doctor", doctorOfHosts}, {"closed router", closedRouter}, {"clocks", keptClocks},
+		{"bandwidth", portalBandwidth},
+	} {
+		t.Run(part.name, func(t *testing.T) { part.test(t, m, dir) })
+	}
+}
+
+// runOverSSH: a run on three machines, from the file to the report. On the router one is an ordinary user, whom sudo
+// lets be root.
+func runOverSSH(t *testing.T, m *sshtest.Machines, dir string) {
 	before := map[string]string{}
 	for _, name := range sshtest.Names {
 		before[name] = m.Look(t, name)
 	}
-	write(t, dir, "small.toml", small+tables)
-	doctorOfHosts(t, m, dir)
+	write(t, dir, "small.toml", small+ordinaryTables(m))
 	e := finish(t, command(t, dir, "run", "small.toml", "--out", "r"))
 	measured(t, e)
 	for _, want := range []string{"allowlist", "overhead", "r/report.html"} {
@@ -53,13 +65,15 @@ func TestRunOverSSH(t *testing.T) {
 	if !strings.Contains(string(page), "Link lan of router") {
 		t.Errorf("the report does not show the router's links: %v", err)
 	}
-	closedRouter(t, m, dir)
-	keptClocks(t, m, dir)
+}
+
+// ordinaryTables are those of the machines with an ordinary user on the router.
+func ordinaryTables(m *sshtest.Machines) string {
+	return strings.Replace(m.Tables(2, ""), `address = "router"`, `address = "ordinary"`, 1)
 }
 
 // closedRouter: a router that nobody logs in to is measured from its two ends, and all outputs say what is not known.
 func closedRouter(t *testing.T, m *sshtest.Machines, dir string) {
-	t.Helper()
 	m.Run(t, "router", `sysctl -qw net.ipv4.ip_forward=1; ip addr add 10.8.0.1/24 dev rlan; ip link set rlan up
 ip addr add 10.9.0.254/24 dev rwan; ip link set rwan up`)
 	tables := m.ClosedTables("10.8.0.1/24", "10.9.0.254/24")
@@ -100,10 +114,47 @@ redo = 3
 	}
 }
 
+// portalBandwidth: study 1's experiment on four machines, two of them with clients, has the rows and columns that it
+// has in namespaces.
+func portalBandwidth(t *testing.T, m *sshtest.Machines, dir string) {
+	small := []string{"--set", "duts=allowlist", "--set", "clients=4", "--set", "offered_mbps=10,20", "--set", "blocks=1",
+		"--set", "aa_blocks=0", "--set", "windows=1", "--set", "window=300ms", "--set", "warmup=200ms", "--set", "redo=3",
+		"--set", "mode=interleaved"}
+	builtin := finish(t, command(t, dir, "list", "portal-bandwidth"))
+	_, file, found := strings.Cut(builtin.stdout, "\nname = ")
+	if !found {
+		t.Fatalf("no file in:\n%s", builtin.stdout)
+	}
+	write(t, dir, "study.toml", "name = "+strings.Replace(file, "\nhosts = 1\n", "\n", 1)+m.Second(t))
+	form := func(args ...string) (rows, columns []string) {
+		out := args[len(args)-1]
+		measured(t, finish(t, command(t, dir, append(append([]string{"run"}, args...), small...)...)))
+		file, err := os.Open(filepath.Join(dir, out, "summary.csv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		table, err := csv.NewReader(file).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range table[1:] {
+			rows = append(rows, strings.Join(row[:5], " "))
+		}
+		// What says how noisy the machine was is there where it was.
+		return rows, slices.DeleteFunc(table[0], func(name string) bool { return strings.HasPrefix(name, "noise_") })
+	}
+	rows, columns := form("study.toml", "--out", "study")
+	wantRows, wantColumns := form("portal-bandwidth", "--set", "client.hosts=2", "--out", "namespaces")
+	if !slices.Equal(rows, wantRows) || !slices.Equal(columns, wantColumns) || len(rows) < 2 {
+		t.Errorf("on machines the rows are\n%v\nand in namespaces\n%v\nthe columns\n%v\n%v", rows, wantRows, columns,
+			wantColumns)
+	}
+}
+
 // keptClocks: one-way delays are left out where hosts have clocks of their own, and have a bound where chronyd keeps
 // them.
 func keptClocks(t *testing.T, m *sshtest.Machines, dir string) {
-	t.Helper()
 	const some = "duts = [\"allowlist\"]\nclients = [1]\nframe_sizes = [590]\noffered_kpps = [1]\nblocks = 1\naa_blocks " +
 		"= 0\n" +
 		"windows = 1\nwindow = \"300ms\"\nwarmup = \"200ms\"\nredo = 3\ntraffic = { kind = \"frames\" }\n"
@@ -152,7 +203,7 @@ func keptClocks(t *testing.T, m *sshtest.Machines, dir string) {
 
 // doctorOfHosts: the doctor asks every machine of an experiment, and says of each all that is wrong.
 func doctorOfHosts(t *testing.T, m *sshtest.Machines, dir string) {
-	t.Helper()
+	write(t, dir, "small.toml", small+ordinaryTables(m))
 	good := finish(t, command(t, dir, "doctor", "--experiment", "small.toml", "--json"))
 	lines := reportOf(t, good.stdout)
 	for _, key := range []string{"client.connection", "router.interface.rlan2", "router.tool.nft", "server.tool.ethtool",

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,6 +24,7 @@ import (
 //	       ceth2 ═══ rlan2        rwan2 ═══ seth2
 type Machines struct {
 	// Config is for ssh -F. The hosts there are called by their names; the router is also "stranger", which takes no key,
+	// "other", called with a key that it does not take,
 	// "unknown" and "changed" by its host key, "deaf", where no sshd listens, and once Ordinary was
 	// called "ordinary", where one is an ordinary user.
 	Config string
@@ -64,21 +66,71 @@ func New(t testing.TB) *Machines {
 		cable("router", "rwan"+n, "server", "seth"+n)
 	}
 	for _, name := range Names {
-		netnstest.Until(t, "sshd of "+name, func() bool {
-			return exec.Command("ssh", "-F", m.Config, name, "true").Run() == nil
-		})
+		m.await(t, name)
 	}
 	return m
 }
+
+func (m *Machines) await(t testing.TB, name string) {
+	t.Helper()
+	netnstest.Until(t, "sshd of "+name, func() bool {
+		return exec.Command("ssh", "-F", m.Config, name, "true").Run() == nil
+	})
+}
+
+// second is the client machine that Second makes.
+const second = "client2"
+
+// Second makes a second client machine, and a switch at which both clients ("ceth3") and the router ("rlan3") meet. It
+// returns the tables of an experiment that has them.
+func (m *Machines) Second(t testing.TB) string {
+	t.Helper()
+	m.boot(t, second, "10.99.0.4")
+	bash(t, "ip link add lanswitch type bridge mcast_snooping 0; ip link set lanswitch up")
+	t.Cleanup(func() { exec.Command("ip", "link", "del", "lanswitch").Run() })
+	for i, end := range [][2]string{{"client", "ceth3"}, {second, "ceth3"}, {"router", "rlan3"}} {
+		bash(t, fmt.Sprintf("ip link add lan%d type veth peer name %s netns %d; ip link set lan%[1]d master lanswitch up", i,
+			end[1], m.pids[end[0]]))
+	}
+	m.await(t, second)
+	return strings.NewReplacer("\"ceth\"", "\"ceth3\"", "\"rlan\"", "\"rlan3\"").Replace(m.Tables(1, "")) +
+		"[backend.host.client2]\naddress = \"client2\"\ninterface = \"ceth3\"\n"
+}
+
+// commonConfig are the other names of the router, and what holds for all hosts.
+const commonConfig = `Host stranger
+ User nobody
+Host ordinary
+ User lab
+Host unknown
+ HostKeyAlias unknown
+Host changed
+ HostKeyAlias 10.99.0.1
+Host deaf
+ Port 2
+Host other
+ IdentityFile %[1]s/other
+Host stranger other ordinary unknown changed deaf
+ HostName 10.99.0.2
+Host * !other
+ IdentityFile %[1]s/id
+Host *
+ User root
+ IdentitiesOnly yes
+ UserKnownHostsFile %[1]s/known_hosts
+ GlobalKnownHostsFile none
+ StrictHostKeyChecking yes
+`
 
 // keys makes the keys of all, and the configuration of ssh and sshd.
 func (m *Machines) keys(t testing.TB) {
 	t.Helper()
 	bash(t, "cd "+m.Dir+
-		"; for k in id other host_client host_router host_server; do ssh-keygen -q -t ed25519 -N '' -f $k; done; "+
+		"; for k in id other host_client host_router host_server host_client2; do ssh-keygen -q -t ed25519 -N '' -f $k; "+
+		"done; "+
 		"cp id.pub authorized_keys; chmod 700 .")
 	var config, known strings.Builder
-	for i, name := range Names {
+	for i, name := range append(slices.Clone(Names), second) {
 		address := fmt.Sprintf("10.99.0.%d", i+1)
 		fmt.Fprintf(&config, "Host %s\n HostName %s\n", name, address)
 		key, err := os.ReadFile(filepath.Join(m.Dir, "host_"+name+".pub"))
@@ -97,26 +149,7 @@ PermitRootLogin prohibit-password
 MaxSessions 10
 `)
 	}
-	fmt.Fprintf(&config, `Host stranger
- User nobody
-Host ordinary
- User lab
-Host unknown
- HostKeyAlias unknown
-Host changed
- HostKeyAlias 10.99.0.1
-Host deaf
- Port 2
-Host stranger ordinary unknown changed deaf
- HostName 10.99.0.2
-Host *
- User root
- IdentityFile %[1]s/id
- IdentitiesOnly yes
- UserKnownHostsFile %[1]s/known_hosts
- GlobalKnownHostsFile none
- StrictHostKeyChecking yes
-`, m.Dir)
+	fmt.Fprintf(&config, commonConfig, m.Dir)
 	m.write(t, "config", config.String())
 	m.write(t, "known_hosts", known.String())
 }

@@ -54,6 +54,7 @@ const noBashrc = "rm -r /root/.bashrc /root/bin"
 var refusals = []refusal{
 	{"no such name", "client", address("nowhere.invalid"), "", "", "address", "name it in ~/.ssh/config"},
 	{"takes no key", "router", address("stranger"), "", "", "address", "Permission denied"},
+	{"takes another key", "router", address("other"), "", "", "address", "takes none of your keys"},
 	{"host key not known", "router", address("unknown"), "", "", "address", "its host key is not known yet"},
 	{"host key changed", "router", address("changed"), "", "", "address", "its host key has changed"},
 	{"no sshd", "router", address("deaf"), "", "", "address", "no sshd listens there"},

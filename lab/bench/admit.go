@@ -16,23 +16,23 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// How many clients lease, or log in at a device that does not say, at once.
+// How many clients ask for leases at the same time, and log in at a device whose admission sets no number.
 const (
 	leaseParallel = 32
 	loginParallel = 16
 )
 
-// longestLogin bounds the time in which all clients of a block log in: a device that needs longer
-// does not take that number of clients.
+// longestLogin bounds the time in which all clients of a block log in. A device that needs longer cannot serve that
+// number of clients.
 const longestLogin = 10 * time.Minute
 
-// NotAdmitted says that clients gave up on the way in.
+// NotAdmitted is the error that some clients got no lease or could not log in.
 type NotAdmitted struct {
-	Own   bool   // it is the device's doing: its leases, its portal
-	step  string // "lease", "log in"
-	in    int    // clients that came through
-	asked int
-	first error // of the first that did not
+	Own   bool   // the device is at fault: its DHCP server or its portal
+	step  string // what they could not do: "lease", "log in"
+	in    int    // number of clients that could
+	asked int    // number of clients that tried
+	first error  // of the first client that could not
 }
 
 func (e *NotAdmitted) Error() string {
@@ -51,7 +51,7 @@ func notAdmittedError(step string, ownFault bool, outcomes []client.Outcome) err
 	return &NotAdmitted{step: step, Own: ownFault, in: in, asked: len(outcomes), first: first}
 }
 
-// Outcomes has all client hosts act at the same time and returns the outcomes of all clients.
+// Outcomes calls do for all client hosts at once and returns the outcomes of all clients.
 func (s *Bench) Outcomes(do func(i int, h ClientHost) ([]client.Outcome, error)) ([]client.Outcome, error) {
 	outcomes, err := Each(s.Hosts, do)
 	return slices.Concat(outcomes...), err
@@ -138,13 +138,13 @@ func (s *Bench) logIn(ctx context.Context) error {
 	return nil
 }
 
-// notAdmitted says what the clients were to be.
+// notAdmitted wraps an error with the number of clients and the programs that have ended.
 func (s *Bench) notAdmitted(ctx context.Context, err error) error {
 	return fmt.Errorf("admitting %s: %w", words.Counted(s.Has.Clients, "client"), s.withEndedPrograms(ctx, err))
 }
 
-// Leased enters the clients that have an address by now into Clients, and into the router's
-// neighbour table where the lab does that and the device does not.
+// Leased adds the clients that have an address to Clients. It also adds them to the router's neighbour table, if the
+// lab does that (EntersNeighbours) and the device does not do it itself.
 func (s *Bench) Leased(ctx context.Context) error {
 	each, err := Each(s.Hosts, func(_ int, h ClientHost) ([]client.Address, error) { return h.Clients(ctx) })
 	if err != nil {
@@ -160,8 +160,8 @@ func (s *Bench) Leased(ctx context.Context) error {
 	return s.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.Lab.Port(topology.PortLAN), List: addrs})
 }
 
-// EntersNeighbours reports whether the lab adds its clients to the neighbour tables of those of its routers whose
-// device does not: in both compared labs, where one has more clients than the machine's table may hold.
+// EntersNeighbours reports whether the labs add their clients to the routers' neighbour tables. They do so in both
+// compared labs as soon as one of them has more clients than a kernel's table learns by itself.
 func EntersNeighbours(sides ...experiment.Side) bool {
 	return slices.ContainsFunc(sides, func(s experiment.Side) bool {
 		most := client.KindOf(s.Client).LearnMost
@@ -169,16 +169,16 @@ func EntersNeighbours(sides ...experiment.Side) bool {
 	})
 }
 
-// hasStatic reports whether the clients of a lab have their addresses without asking. As many
-// clients as the lab enters into the router's table would ask the lab's own server where the device
-// leases nothing. That server is not measured, and walks the list of its leases for each request:
-// 10,000 clients took it 9 s, and 65,000 had not leased after 7 minutes.
+// hasStatic reports whether the lab sets its clients' addresses without DHCP. It does so for as many clients as need
+// EntersNeighbours (entered), unless the device leases addresses itself. Otherwise the lab's own DHCP server, which is
+// not measured, would have to lease them. It walks the list of its leases for each request: 10,000 clients took it 9 s,
+// and 65,000 had not leased after 7 minutes.
 func hasStatic(has experiment.Side, entered bool, t dut.Traits) bool {
 	k := client.KindOf(has.Client)
 	return entered && k.Leases && k.Static && !t.DHCP
 }
 
-// Addresses says where the lab's clients get their addresses: result.Static, FromDevice or FromLab.
+// Addresses returns where the lab's clients get their addresses: result.Static, FromDevice or FromLab.
 func (s *Bench) Addresses() string {
 	switch {
 	case s.static, !client.KindOf(s.Has.Client).Leases:
@@ -196,15 +196,15 @@ func (s *Bench) guestsOf(i int) (first, count int) {
 	return s.Has.Clients + lo + 1, hi - lo
 }
 
-// GuestVisits says how guests arrive at host i, at its part of the rate.
+// GuestVisits describes how guests arrive at host i. perSecond is the rate of all hosts together.
 func (s *Bench) GuestVisits(i int, perSecond float64) client.Churn {
 	first, count := s.guestsOf(i)
-	turn := min(i, first-s.Has.Clients-1) // hosts without a guest, where there are fewer guests than hosts, have no turn
+	turn := min(i, first-s.Has.Clients-1) // with fewer guests than hosts, hosts without a guest do not count
 	return client.Churn{
 		PerSecond: perSecond * float64(count) / float64(s.Guests), After: StartOffset(turn, perSecond),
 		Stay: experiment.GuestStays, Admission: s.Traits.Admission,
 	}
 }
 
-// Singly reports whether clients make packets one by one.
+// Singly reports whether clients send packets one by one, without segmentation offload.
 func (s *Bench) Singly() bool { return s.singly }

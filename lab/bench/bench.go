@@ -1,9 +1,9 @@
-// Package bench is one lab of a block: a router with its device, clients that are admitted, the traffic they send, and
-// the meters of all hosts. Every measure works on these labs, one at a time or as a pair of device and clean router:
+// Package bench runs one lab of a block: a router with its device, admitted clients, their traffic, and the meters of
+// all hosts. Every measure works with these labs, one at a time or as a pair of device and clean router:
 //
-//	Labs.Admitted, Started, Pair   open labs, call what the measure does in them, and leave them, however that ended
-//	Bench.StartTraffic, Read, …    what a measure does with a lab
-//	Bench.Judge                    says by the measure's rules why what was measured does not count
+//	Labs.Admitted, Started, Pair   open labs, call the measure's function, and remove the labs even after an error
+//	Bench.StartTraffic, Read, …    are what the measure's function does with a lab
+//	Bench.Judge                    applies the measure's rules and returns why a trial does not count
 package bench
 
 import (
@@ -26,34 +26,34 @@ import (
 type Bench struct {
 	Lab     *topology.Lab
 	Router  *backend.Host   // the first metered host, with the device; nil: the router has no agent
-	Routers []*backend.Host // all metered hosts: of a tunnel both gateways
-	Server  *backend.Host   // the far end of the traffic
+	Routers []*backend.Host // all metered hosts: the router, or both gateways of a tunnel
+	Server  *backend.Host   // the end of the traffic opposite to the clients
 	Hosts   []ClientHost
 	DUT     dut.DUT
 	Traits  dut.Traits
 	Env     dut.Env
 	Clients []dut.ClientAddr // those that have an address
-	Has     experiment.Side  // the clients that were asked for, and what they send
-	Guests  int              // further clients that come and go; their numbers follow the clients'
-	Load    agent.Traffic    // what runs now or ran last, of all client hosts together
+	Has     experiment.Side  // the clients that the experiment asks for, and their traffic
+	Guests  int              // short-stay clients that come and go during the load; their numbers follow the clients'
+	Load    agent.Traffic    // the present or last load, of all client hosts together
 
 	// How long the lab and its device, the leases and the logins of all clients took.
 	Setup, Lease, Login time.Duration
 	LoginMs             []float64 // one value a client; none where no client logs in itself
 
-	LineMbps float64 // rate of the routers' slowest line; 0: their links have none
+	LineMbps float64 // rate of the routers' slowest network link; 0: the links have no rate
 
-	Clock backend.Clock // by which its hosts stamp what they send and receive; its bound when traffic was last started
+	Clock backend.Clock // stamps what its hosts send and receive; its error bound is that of the last start of traffic
 
-	spins  bool          // senders of frames never rest
-	slowed *backend.Host // the machine of the routers where their CPUs are slowed down
-	speed  float64       // to this share of their time
+	spins  bool          // senders of frames poll the clock without sleeping
+	slowed *backend.Host // the routers' machine if their CPUs are slowed down, else nil
+	speed  float64       // share of their time that slowed CPUs keep
 	cpus   int           // of the routers' machine
-	most   int           // clients of the larger lab of a pair
-	mtu    int           // of the tunnel, which both labs of a pair send packets for; 0: there is none
-	singly bool          // the clients make packets one by one: those of PPPoE, and their peers
-	enter  bool          // the clients are more than the router's neighbour table may learn: see EntersNeighbours
-	static bool          // the clients have addresses without asking for them: see hasStatic
+	most   int           // number of clients of the larger lab of a pair
+	mtu    int           // of the tunnel, for which both labs of a pair size their packets; 0: no tunnel
+	singly bool          // clients send packets one by one, without segmentation offload: PPPoE, and the lab beside it
+	enter  bool          // the lab adds its clients to the router's neighbour table: see EntersNeighbours
+	static bool          // the clients' addresses are set without DHCP: see hasStatic
 
 	built func(context.Context, *topology.Lab) // see Labs.Built
 
@@ -66,7 +66,7 @@ type Bench struct {
 // ClientHost is a host with its share of the lab's clients.
 type ClientHost struct {
 	*backend.Host
-	first, count int // numbers of its clients: first and on
+	first, count int // its clients have the numbers first to first+count-1
 }
 
 // shareClients spreads n clients evenly over hosts; hosts that would get none
@@ -84,8 +84,8 @@ func shareClients(hosts []*backend.Host, n int) []ClientHost {
 	return list
 }
 
-// StartOffset is how much later host i begins than the first where hosts share a rate. Without it
-// they act at the same moments, in groups at a lower rate.
+// StartOffset is how much later than host 0 host i begins, when the hosts together act perSecond times a second.
+// Without the offset all hosts would act at the same moments.
 func StartOffset(i int, perSecond float64) time.Duration {
 	if perSecond == 0 {
 		return 0
@@ -93,12 +93,12 @@ func StartOffset(i int, perSecond float64) time.Duration {
 	return time.Duration(float64(i) / perSecond * float64(time.Second))
 }
 
-// EachHost works on all client hosts at once.
+// EachHost calls fn for all client hosts at once and waits for all.
 func (s *Bench) EachHost(fn func(i int, h ClientHost) error) error {
 	return backend.Each(s.Hosts, fn)
 }
 
-// Each works on all elements of a list at once, and returns what came of each in their order.
+// Each calls fn for all elements of a list at once, and returns the results in the list's order.
 func Each[E, T any](list []E, fn func(i int, e E) (T, error)) ([]T, error) {
 	out := make([]T, len(list))
 	return out, backend.Each(list, func(i int, e E) (err error) { out[i], err = fn(i, e); return err })
@@ -128,7 +128,7 @@ func (s *Bench) open(ctx context.Context, on backend.Backend, described topology
 	return nil
 }
 
-// build builds the lab.
+// build builds the lab's hosts and links and fills in the fields that describe them.
 func (s *Bench) build(ctx context.Context, on backend.Backend, described topology.Topology, name string) (
 	err error) {
 	s.Traits = s.DUT.Traits()
@@ -151,7 +151,8 @@ func (s *Bench) build(ctx context.Context, on backend.Backend, described topolog
 	return nil
 }
 
-// DeviceEnv is where a device is that stands on a host of a lab, or on none of its hosts (nil); Capture and Clients are the caller's.
+// DeviceEnv returns the environment of a device that is installed on host h of a lab; h is nil for a router without an
+// agent. The caller fills in Capture and Clients.
 func DeviceEnv(lab *topology.Lab, h *backend.Host) dut.Env {
 	name := func(h *backend.Host) string { return strings.TrimPrefix(h.Name, lab.Name+"/") }
 	env := dut.Env{
@@ -171,10 +172,11 @@ func DeviceEnv(lab *topology.Lab, h *backend.Host) dut.Env {
 	return env
 }
 
-// startTimeout is the last bound of a device's start: each has a shorter one of
-// its own, and an experiment may allow its device ten minutes.
+// startTimeout bounds the start of any device. Most devices have a shorter bound of their own; an experiment may allow
+// a device ten minutes.
 const startTimeout = 15 * time.Minute
 
+// startDevice starts the lab's DHCP server, if one is needed, and the device.
 func (s *Bench) startDevice(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 	defer cancel()
@@ -202,7 +204,7 @@ func (s *Bench) OpenMeters(ctx context.Context) error {
 		if h.Metered {
 			meter = agent.Meter{IfNames: h.Ifs, Counted: s.Traits.Processes, Follow: true}
 		}
-		if h == s.Router { // once: they are the machine's
+		if h == s.Router { // on one host only: kernel threads belong to the machine
 			meter.Kernel = s.Traits.KernelThreads
 		}
 		return h.OpenMeter(ctx, meter)

@@ -56,7 +56,7 @@ func (s *Bench) loadPort() agent.LoadPort {
 // blocks no clients. when is a part of the error's text. The server records knocks until ProveAdmitted or
 // proveBlockedAfterLeaving.
 func (s *Bench) ProveBlocked(ctx context.Context, when string) error {
-	if !dut.KeepsOut(s.DUT) {
+	if !dut.BlocksUnadmitted(s.DUT) {
 		return nil
 	}
 	if err := s.Server.WatchDoor(ctx, s.Server.Ifs[0], s.loadPort()); err != nil {
@@ -138,7 +138,7 @@ func (s *Bench) knock(ctx context.Context, k agent.Knocks, clientsByHost [][]int
 // ProveAdmitted has admitted clients knock until a knock arrives. excluded reports whether a client, by number, was not
 // admitted. If that holds for all knockers, ProveAdmitted proves nothing and returns no error.
 func (s *Bench) ProveAdmitted(ctx context.Context, excluded func(client int) bool) (err error) {
-	if !dut.KeepsOut(s.DUT) {
+	if !dut.BlocksUnadmitted(s.DUT) {
 		return nil
 	}
 	defer func() { err = errors.Join(err, s.Server.LeaveDoor(context.WithoutCancel(ctx))) }()

@@ -9,37 +9,37 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Rejects are the reasons why something that was measured does not count: it is not what was asked for. It is kept in
-// the raw data and measured again.
+// Rejects lists the reasons why a trial does not count: what was measured is not what the experiment asks for. A
+// rejected trial is kept in the raw data and measured again.
 type Rejects []string
 
 // Add adds a reason.
 func (r *Rejects) Add(format string, args ...any) { *r = append(*r, fmt.Sprintf(format, args...)) }
 
-// AddIf adds a reason that applies.
+// AddIf adds a reason if it applies.
 func (r *Rejects) AddIf(applies bool, format string, args ...any) {
 	if applies {
 		r.Add(format, args...)
 	}
 }
 
-// Rule adds its reasons, if they apply. An error says that the lab no longer works, and ends the block.
+// Rule adds its reasons if they apply. An error means that the lab no longer works; it ends the block.
 //
-// A measure lists its own rules, and those here that hold for all measures: Window.Speed, Window.Steal, Bench.Proof,
-// Waited.
+// A measure lists its own rules and these, which hold for all measures: Window.Speed, Window.Steal, Bench.Proof,
+// WaitRule.
 type Rule func(r *Rejects) error
 
-// RejectIf is the rule of a single reason.
+// RejectIf is the rule that adds one reason if it applies.
 func RejectIf(applies bool, format string, args ...any) Rule {
 	return func(r *Rejects) error { r.AddIf(applies, format, args...); return nil }
 }
 
-// RejectFor is the rule of reasons that were met while something was measured.
+// RejectFor is the rule that adds reasons that were already found during the measurement.
 func RejectFor(reasons ...string) Rule {
 	return func(r *Rejects) error { *r = append(*r, reasons...); return nil }
 }
 
-// Judge applies rules one after the other: the reasons are in their order. None: what was measured is accepted.
+// Judge applies rules and returns the reasons in the order of the rules. Without a reason the trial is accepted.
 func Judge(rules ...Rule) (r Rejects, err error) {
 	for _, rule := range rules {
 		if err := rule(&r); err != nil {
@@ -49,8 +49,8 @@ func Judge(rules ...Rule) (r Rejects, err error) {
 	return r, nil
 }
 
-// Judge is the function of that name for what was measured in a lab. A program of the lab that has ended by itself is
-// an error.
+// Judge applies rules to what was measured in the lab, like the function of that name. It returns an error when a
+// program of the lab has ended by itself.
 func (s *Bench) Judge(ctx context.Context, rules ...Rule) (Rejects, error) {
 	if err := Running(ctx, s); err != nil {
 		return nil, err

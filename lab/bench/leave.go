@@ -14,12 +14,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
-// Ended lists programs that ended by themselves: those of the device on its router, and those of
-// the lab.
+// Ended lists programs that ended by themselves, a sentence each: those of the device on its router, and those of the
+// lab on other hosts.
 type Ended struct{ Device, Lab []string }
 
-// err is an error when any program has ended. A gateway or RADIUS server that ended would go on to
-// be measured as a router that costs little.
+// err is an error with all sentences, nil when no program has ended. Without this check a router whose gateway has
+// ended would be measured as one that costs little.
 func (e Ended) err() error {
 	var errs []error
 	for _, text := range slices.Concat(e.Device, e.Lab) {
@@ -28,11 +28,11 @@ func (e Ended) err() error {
 	return errors.Join(errs...)
 }
 
-// Ended asks router, server and other hosts but the clients' for programs that ended by themselves.
+// Ended returns the programs that ended by themselves, on all hosts but the clients'.
 func (s *Bench) Ended(ctx context.Context) (e Ended, err error) {
 	for _, h := range s.Lab.Hosts {
 		if h.Role == backend.RoleClient {
-			continue // their programs are the traffic, which counts as broken when it ends
+			continue // their programs are the traffic generators, whose end is reported as broken streams
 		}
 		list, err := h.Programs(ctx)
 		if err != nil {
@@ -54,7 +54,7 @@ func (s *Bench) Ended(ctx context.Context) (e Ended, err error) {
 	return e, nil
 }
 
-// Running is an error when a program of any of the labs has ended by itself.
+// Running returns an error when a program of any of the labs has ended by itself.
 func Running(ctx context.Context, labs ...*Bench) error {
 	var errs []error
 	for _, s := range labs {
@@ -64,10 +64,10 @@ func Running(ctx context.Context, labs ...*Bench) error {
 	return errors.Join(errs...)
 }
 
-// withEndedPrograms adds to an error the programs that ended by themselves: clients of a gateway that has ended say no
-// more than that nothing listens. The hosts are asked also when ctx has ended.
+// withEndedPrograms adds to an error the programs that ended by themselves, because a client's own error only says that
+// nothing listens. It works also when ctx has ended.
 func (s *Bench) withEndedPrograms(ctx context.Context, err error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endedTimeout)
 	defer cancel()
 	if ended, unknown := s.Ended(ctx); unknown == nil && ended.err() != nil {
 		return fmt.Errorf("%w; %w", err, ended.err())
@@ -75,8 +75,8 @@ func (s *Bench) withEndedPrograms(ctx context.Context, err error) error {
 	return err
 }
 
-// answerTimeout is how long the hosts may take to say how their programs are.
-const answerTimeout = 10 * time.Second
+// endedTimeout bounds how long withEndedPrograms waits for the hosts' lists of programs.
+const endedTimeout = 10 * time.Second
 
 // CauseOf is why something went wrong in labs: the hosts whose agents have ended, or else err. A
 // lost host takes its links along, and a request that needs one of them then fails too.

@@ -2,34 +2,36 @@ package bench
 
 import "math"
 
-// noiseModel is what noise may do to the ratio of two routers' CPU.
+// noiseModel bounds the effect of noise on the ratio of two routers' CPU time. Noise is CPU time taken by other virtual
+// machines of the same host (steal) or by other programs of the machine (others).
 type noiseModel struct {
-	// stolenCores is what one router's work rises by where a neighbour takes all of the machine, cores: waking an idle
-	// virtual CPU gets dearer. It is the same for both routers, so it pulls their ratio towards 1.
+	// stolenCores is by how many cores one router's CPU time rises at 100 % steal: waking an idle virtual CPU costs
+	// more then. The rise is the same for both routers, so it pulls their ratio towards 1.
 	stolenCores float64
-	// mostStolen is the part of a clean router's work that can be such a rise.
+	// mostStolen bounds that rise, as a part of the clean router's CPU time.
 	mostStolen float64
-	// lightShift is by how much more a ratio's logarithm moves where a neighbour takes all of the machine and the clean
-	// router next to no CPU: of gateway-ebpf's. It ends at lightCores.
+	// lightShift is by how much more the ratio's logarithm moves at 100 % steal when the clean router uses next to no
+	// CPU, as was seen with gateway-ebpf. The effect falls to 0 at lightCores of the clean router's CPU.
 	lightShift, lightCores float64
-	// othersPull is the part of a ratio's logarithm that changes where other programs have a whole CPU of the routers, and
-	// mostPull bounds it: a device whose programs sleep between packets finds its CPU awake.
+	// othersPull is the part by which the ratio's logarithm changes when other programs use one whole CPU of the
+	// routers: a device whose programs sleep between packets then finds its CPU awake. mostPull bounds it.
 	othersPull, mostPull float64
 }
 
-// fittedNoise is the law of five devices at 100 Mbit/s and 1 Gbit/s (docs/validation.md, "Noise"): about a tenth more
-// than the most that was seen, so that what is kept out of the fit is within.
+// fittedNoise was fitted to five devices at 100 Mbit/s and 1 Gbit/s (docs/validation.md, "Noise"). It is about a tenth
+// larger than the largest effect that was measured, so that it also bounds the measurements that were not used for the
+// fit.
 var fittedNoise = noiseModel{
 	stolenCores: 0.17, mostStolen: 0.6, lightShift: 1.8, lightCores: 0.1, othersPull: 0.45, mostPull: 0.20}
 
-// Noise is what others had of the machine in a window, or have now: shares from 0 to 1.
+// Noise is the CPU time that others took from the machine in a window, as shares from 0 to 1.
 type Noise struct {
-	Steal  float64 // of the machine's CPUs, other guests of its hypervisor
-	Others float64 // of the routers' CPUs, programs that are not of a lab
+	Steal  float64 // of the machine's CPUs, taken by other virtual machines of its host
+	Others float64 // of the routers' CPUs, taken by programs that are not the lab's
 }
 
-// BeyondQuiet is the share of CPU that others had in a window of so many seconds on a machine with cpus CPUs; 0 where
-// that was what quiet machines show as well.
+// BeyondQuiet is the sum of both shares in a window of so many seconds on a machine with cpus CPUs. It is 0 when a
+// quiet machine shows as much, because of the resolution of its counters.
 func (n Noise) BeyondQuiet(seconds float64, cpus int) float64 {
 	if n.Steal <= max(quietStealPct/100, Ticks(stealTicks, seconds, cpus)) && n.Others <= 0 {
 		return 0
@@ -37,24 +39,27 @@ func (n Noise) BeyondQuiet(seconds float64, cpus int) float64 {
 	return n.Steal + n.Others
 }
 
-// Bias is the most by which noise may have moved the logarithm of the ratio of two routers' CPU time; cores is what the
-// clean router used.
+// Bias is the largest amount by which noise may have moved the logarithm of the ratio of two routers' CPU time. log is
+// the measured logarithm, cores the clean router's CPU time in cores.
 func (n Noise) Bias(log, cores float64) float64 { return fittedNoise.bias(n, log, cores) }
 
-// Rise is the most by which noise may have raised the CPU of both routers, cores, and a device's by more, on its
-// logarithm; cores is what the clean router used.
+// Rise is the largest amount by which noise may have raised the CPU time of both routers alike, in cores, and by which
+// it may have raised the logarithm of the device's beyond that (more). cores is the clean router's CPU time in cores.
 func (n Noise) Rise(cores float64) (rise, more float64) {
 	return fittedNoise.riseRatio(n, cores), fittedNoise.light(n, cores)
 }
 
+// riseRatio is the rise of each router's CPU time because of steal, in cores.
 func (l noiseModel) riseRatio(n Noise, cores float64) float64 {
 	return min(l.stolenCores*n.Steal, l.mostStolen*cores)
 }
 
+// light is the additional shift of the ratio's logarithm for a clean router that uses little CPU.
 func (l noiseModel) light(n Noise, cores float64) float64 {
 	return l.lightShift * n.Steal * max(0, 1-cores/l.lightCores)
 }
 
+// bias is Noise.Bias with the model's constants.
 func (l noiseModel) bias(n Noise, log, cores float64) float64 {
 	moved := 0.0
 	if cores > 0 && n.Steal > 0 {
@@ -62,7 +67,7 @@ func (l noiseModel) bias(n Noise, log, cores float64) float64 {
 		// ratio = (device + rise) / (clean + rise)
 		if without := (math.Exp(log)*cores - rise) / (cores - rise); without > 0 {
 			moved = math.Abs(math.Log(without) - log)
-		} else { // the device's whole work may be such a rise
+		} else { // the rise may be all of the device's CPU time
 			moved = 1 + math.Abs(log)
 		}
 	}

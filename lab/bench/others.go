@@ -2,13 +2,13 @@ package bench
 
 import "github.com/gateweigh/gateweigh/lab/burn"
 
-// leastOthers is the smallest number of CPUs that counts as use by others. Less can be interrupts, the kernel's own
-// work or the error of clocks.
+// leastOthers is the smallest use by other programs that counts, in CPUs. Less can be interrupts, the kernel's own work
+// or the error of clocks.
 const leastOthers = 0.1
 
-// OthersShare is the share of the routers' CPUs, 0 to 1, that other programs than the lab's had between two snapshots.
-// The kernel's own work does not count. usedNs is the CPU time of all routers. The programs that slow routers down are
-// the lab's.
+// OthersShare is the share of the routers' CPUs, 0 to 1, that programs of other users of the machine used between two
+// snapshots. The kernel's own work does not count. usedNs is the CPU time of all routers. The programs that slow
+// routers down (package burn) are the lab's.
 //
 // usedNs includes the kernel's threads that work for devices (dut.Traits.KernelThreads), on any CPU. With such devices
 // the true share can be larger, by up to the time of these threads on CPUs that are not the routers'.
@@ -17,7 +17,8 @@ func (s *Bench) OthersShare(a, b Snapshot, usedNs int64) float64 {
 	return others / float64(max(len(s.Router.CPUs), 1))
 }
 
-// otherPrograms returns how many of the routers' CPUs other programs had, and how many were busy.
+// otherPrograms returns how many of the routers' CPUs were used by other programs, and how many were busy at all, both
+// in CPUs.
 func (s *Bench) otherPrograms(a, b Snapshot, usedNs int64) (others, busy float64) {
 	seconds := secondsOf(a, b)
 	if seconds <= 0 {
@@ -37,9 +38,10 @@ func (s *Bench) otherPrograms(a, b Snapshot, usedNs int64) (others, busy float64
 	return others, busy
 }
 
-// WaitedForOthers is the time that threads of a router waited for CPUs that other programs than the lab's had, as a
-// share of the time between two snapshots. A device with many threads also waits for itself, which is no disturbance.
-// So the wait is multiplied by the part that other programs had of the CPUs' busy time (see OthersShare).
+// WaitedForOthers is how long a router's threads waited for a CPU because of other programs, as a share of the time
+// between two snapshots; it exceeds 1 when several threads waited. waitNs is the run-queue wait of the router's
+// threads. Threads of a device also wait for each other, which is no disturbance. So the wait is multiplied by the
+// other programs' part of the CPUs' busy time (see OthersShare).
 func (s *Bench) WaitedForOthers(a, b Snapshot, waitNs, usedNs int64) float64 {
 	others, busy := s.otherPrograms(a, b, usedNs)
 	if others == 0 {

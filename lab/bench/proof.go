@@ -9,16 +9,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 )
 
-// FailedProof asks a dut.Proven what it is while it carries load, and returns a reason for rejecting what was measured
-// meanwhile; "" is none. Every measure asks.
+// FailedProof returns why a device's proof fails while it carries load (see dut.Provable), as a reason for rejecting
+// what was measured meanwhile. It is "" when the proof holds, and for devices without one. Every measure must call it,
+// mostly by Rejects.Prove.
 func FailedProof(ctx context.Context, d dut.DUT, env dut.Env) (string, error) {
-	p, ok := d.(dut.Proven)
+	p, ok := d.(dut.Provable)
 	if !ok {
 		return "", nil
 	}
-	text, err := p.Unlike(ctx, env)
+	text, err := p.FailedProof(ctx, env)
 	if err != nil {
-		return "", fmt.Errorf("asking whether the router is what the device is to be: %w", err)
+		return "", fmt.Errorf("checking that the router is what the device is to be: %w", err)
 	}
 	if text == "" {
 		return "", nil
@@ -26,26 +27,26 @@ func FailedProof(ctx context.Context, d dut.DUT, env dut.Env) (string, error) {
 	return "device: " + text, nil
 }
 
-// Prove adds what Unlike finds of the lab's device, once.
+// Prove adds the FailedProof of the lab's device, unless r already has the same text.
 func (r *Rejects) Prove(ctx context.Context, s *Bench) error {
 	text, err := FailedProof(ctx, s.DUT, s.Env)
 	r.AddIf(text != "" && !slices.Contains(*r, text), "%s", text)
 	return err
 }
 
-// Proof is the rule that the lab's device is what it is to be. It asks while the lab carries load.
+// Proof is the rule that the proof of the lab's device holds. Judge must apply it while the lab carries load.
 func (s *Bench) Proof(ctx context.Context) Rule {
 	return func(r *Rejects) error { return r.Prove(ctx, s) }
 }
 
-// A device that has just been given load may take so long until it is what it is to be: connections enter a flowtable
-// with their third packets.
+// A proof may fail for a moment when load begins: connections, for instance, enter a flowtable with their third
+// packets. ProveSoon repeats it for so long, and so often.
 const (
 	proofPatience = 3 * time.Second
 	proofInterval = 100 * time.Millisecond
 )
 
-// ProveSoon is Prove where load has just begun: it asks until it finds nothing, or for some seconds.
+// ProveSoon is Prove for load that has just begun: it repeats the proof until it holds, for at most proofPatience.
 func (r *Rejects) ProveSoon(ctx context.Context, s *Bench) error {
 	for start := time.Now(); ; {
 		var now Rejects

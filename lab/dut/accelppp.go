@@ -23,8 +23,8 @@ func NewAccelPPP(clients int) *AccelPPP {
 // Traits: what comes out of PPP is carried on in softirqs.
 func (a *AccelPPP) Traits() Traits {
 	return Traits{
-		LAN: lineNetwork(a.clients), DHCP: true, Lines: true, Neighbours: true,
-		KernelThreads: kernelOfPPP,
+		LAN: pppoeNetwork(a.clients), DHCP: true, PPPoE: true, Neighbours: true,
+		KernelThreads: pppThreads,
 		Admission:     a.Admission,
 		Needs: []Need{
 			{Program: "accel-pppd",
@@ -56,7 +56,7 @@ func (a *AccelPPP) Users() (names []string) {
 
 // Start writes accel-pppd's files and starts it, and returns once it listens for clients.
 func (a *AccelPPP) Start(ctx context.Context, env Env) error {
-	a.open(env, "accel-ppp")
+	a.setEnv(env, "accel-ppp")
 	a.Admission.User, a.Admission.Password = "gateweigh-test-%d", a.Secret
 	err := a.shell(ctx, `mkdir -p "$1"; modprobe -q -a ppp_generic pppoe || :; ip link set "$2" up`)
 	if err == nil {

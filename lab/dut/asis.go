@@ -2,8 +2,8 @@ package dut
 
 import "context"
 
-// AsIs is a router without an agent: whatever forwards between the ports of clients and server. Nothing is installed
-// on it, and nothing of it is known.
+// AsIs is the user's own router, which has no agent of the lab. It forwards between the ports of clients and server.
+// The lab installs nothing on it and reads nothing from it.
 type AsIs struct{}
 
 var _ DUT = AsIs{}
@@ -14,5 +14,5 @@ func (AsIs) Start(context.Context, Env) error { return nil }
 // Stop has nothing to undo.
 func (AsIs) Stop(context.Context, Env) error { return nil }
 
-// Traits are those of a router that clients need not log in at.
+// Traits say that clients need no admission.
 func (AsIs) Traits() Traits { return Traits{About: "the router as it is, without an agent"} }

@@ -7,48 +7,49 @@ import (
 	"strings"
 )
 
-// Capturing is a device that captures the frames which pass its host's interface Env.Capture. Start begins
-// the capturing, and Stop ends it whatever was counted.
+// Capturing is a device that captures the frames on the interface Env.Capture of its host. Start returns once it
+// captures. Stop ends it and discards its counts; Finish ends it and returns them.
 type Capturing interface {
 	DUT
 	// Drain waits until the programs have taken all frames that the kernel holds for them, as far as they can tell. It
-	// also returns when they do not, or have ended: Finish reports that. Finish drains programs that were not drained.
+	// gives up after a while, and when a program has ended; Finish then reports the difference. Finish calls Drain for
+	// programs that were not drained.
 	Drain(ctx context.Context, env Env)
-	// Finish ends the capturing in order, waits until every program of it has ended, and returns what each
-	// counted since Start. After it Start may be called again.
+	// Finish ends the programs by signals, waits until all have ended, and returns what each counted since Start. Start
+	// may be called again afterwards.
 	Finish(ctx context.Context, env Env) ([]Captured, error)
 }
 
-// NonCapturing is a device that captures nothing: the capturing's settings change nothing for it, and it is measured
-// once for all of them.
+// NonCapturing is a device without a capture program, with which the others are compared. Settings of captures make no
+// difference to it, so a measure measures it once for all of them.
 type NonCapturing interface {
 	Capturing
 	CapturesNothing()
 }
 
-// CapturesNothing reports whether a device captures nothing.
+// CapturesNothing reports whether the device of that name is NonCapturing.
 func CapturesNothing(name string) bool {
 	d, err := NewCapture(name, Capture{})
-	_, idles := d.(NonCapturing)
-	return err == nil && idles
+	_, empty := d.(NonCapturing)
+	return err == nil && empty
 }
 
-// Captures reports whether a device can be asked to capture, also one that captures nothing.
+// Captures reports whether the device of that name is Capturing. "no-capture" is.
 func Captures(name string) bool { return slices.Contains(capturing(), name) }
 
-// Capture says how frames are captured. Zero values leave it to the program.
+// Capture holds the settings of a capture. A zero value is the program's default.
 type Capture struct {
-	Snap      int    // bytes that are kept of a frame, from its Ethernet header on
-	BufferKiB int    // of the kernel's buffer, for each program
-	Filter    string // a name of Filters; empty: none
+	Snap      int    // snap length: bytes kept of a frame, from its Ethernet header on
+	BufferKiB int    // size of the kernel's buffer for each program
+	Filter    string // a name of Filters; empty: no filter
 	Work      string // WorkNone, WorkCopy or WorkGzip, done for every frame
-	Programs  int    // that capture the same frames at the same time; 0: one
-	CPUs      []int  // the programs run on these CPUs; empty: on the host's
+	Programs  int    // how many programs capture the same frames at the same time; 0: one
+	CPUs      []int  // CPUs of the programs; empty: the host's
 }
 
 // Work that a program does for each frame that it captures, as study 2 (5.3) simulates an analysis.
 const (
-	WorkNone = "none"   // also where a program has work of its own
+	WorkNone = "none"   // no work, also for the program "ids", which has some by default
 	WorkCopy = "memcpy" // copies what is kept of the frame
 	WorkGzip = "gzip"   // compresses it
 )
@@ -56,12 +57,13 @@ const (
 // Captured is what one program counted from its start to its end.
 type Captured struct {
 	Program string `json:"program"` // "tcpdump", "tcpdump 2"
-	// Frames are those that the program took; Unknown where it ended without a word.
+	// Frames is the number of frames that the program took; Unknown when it ended without printing it.
 	Frames int64 `json:"frames"`
-	// Dropped are frames which the program knows to have been lost for lack of room; Unknown: it does not say.
+	// Dropped is the number of frames that were lost because the kernel's buffer was full; Unknown when the program
+	// does not report it.
 	Dropped int64 `json:"dropped"`
-	// Waiting are frames that the kernel has for the program and the program has not got, and knows of: neither
-	// taken nor lost. libpcap hands over blocks of 256 KiB.
+	// Waiting is the number of frames that were still in the kernel's buffer at the end: neither taken nor lost.
+	// libpcap hands over blocks of 256 KiB.
 	Waiting int64 `json:"waiting,omitempty"`
 	// Sizes are the frames by their bytes without FCS; nil where the program does not tell sizes apart.
 	Sizes map[int]int64 `json:"sizes,omitempty"`
@@ -69,27 +71,27 @@ type Captured struct {
 	Ended string `json:"ended,omitempty"`
 }
 
-// Unknown is a count that a program did not say.
+// Unknown stands for a count that a program did not report.
 const Unknown = -1
 
-// captures is every device that captures, by the name in experiments, in the order of lists. Adding one is a file and a
-// line here.
+// captures lists the capturing devices by their names in experiments, in the order in which messages list them. Adding
+// one takes a file and a line here.
 var captures = []struct {
 	name      string
 	construct func(Capture) Capturing
 }{
 	{"no-capture", func(Capture) Capturing { return NoCapture{} }},
-	{"tcpdump", func(how Capture) Capturing { return NewTcpdump(0, how) }},
-	{"tcpdump-68", func(how Capture) Capturing { return NewTcpdump(68, how) }},
-	{"tcpdump-1500", func(how Capture) Capturing { return NewTcpdump(1500, how) }},
-	{"tcpdump-disk", func(how Capture) Capturing { return NewTcpdumpDisk(how) }},
-	{"softflowd", func(how Capture) Capturing { return NewSoftflowd(how) }},
-	{"suricata", func(how Capture) Capturing { return NewSuricata(how) }},
-	{"ids", func(how Capture) Capturing { return NewIDS(how) }},
-	{"sink-recv", func(how Capture) Capturing { return NewSink("recv", how) }},
-	{"sink-mmap", func(how Capture) Capturing { return NewSink("mmap", how) }},
-	{"sink-xdp", func(how Capture) Capturing { return NewSink("xdp", how) }},
-	{"sink-ebpf", func(how Capture) Capturing { return NewSink("ebpf", how) }},
+	{"tcpdump", func(settings Capture) Capturing { return NewTcpdump(0, settings) }},
+	{"tcpdump-68", func(settings Capture) Capturing { return NewTcpdump(68, settings) }},
+	{"tcpdump-1500", func(settings Capture) Capturing { return NewTcpdump(1500, settings) }},
+	{"tcpdump-disk", func(settings Capture) Capturing { return NewTcpdumpDisk(settings) }},
+	{"softflowd", func(settings Capture) Capturing { return NewSoftflowd(settings) }},
+	{"suricata", func(settings Capture) Capturing { return NewSuricata(settings) }},
+	{"ids", func(settings Capture) Capturing { return NewIDS(settings) }},
+	{"sink-recv", func(settings Capture) Capturing { return NewSink("recv", settings) }},
+	{"sink-mmap", func(settings Capture) Capturing { return NewSink("mmap", settings) }},
+	{"sink-xdp", func(settings Capture) Capturing { return NewSink("xdp", settings) }},
+	{"sink-ebpf", func(settings Capture) Capturing { return NewSink("ebpf", settings) }},
 }
 
 // capturing lists the names of the devices that capture, in the order of their table.
@@ -100,8 +102,8 @@ func capturing() (names []string) {
 	return names
 }
 
-// NewCapture makes a capturing device. An unknown name is an error that lists the known ones; settings that the
-// device cannot follow are one that says which and what to choose.
+// NewCapture makes a capturing device. It returns an error for an unknown name, which lists the known ones, and for
+// settings that the device does not support, which says what to choose instead.
 func NewCapture(name string, capture Capture) (Capturing, error) {
 	if i := slices.Index(capturing(), name); i >= 0 {
 		d := captures[i].construct(capture)
@@ -118,7 +120,7 @@ func NewCapture(name string, capture Capture) (Capturing, error) {
 // NoCapture captures nothing: the host forwards or receives frames, and no program looks at them.
 type NoCapture struct{}
 
-// Traits: nothing is needed, and nothing is captured.
+// Traits say that nothing is needed.
 func (NoCapture) Traits() Traits { return Traits{About: "no capture"} }
 
 // CapturesNothing is empty: there is no program.

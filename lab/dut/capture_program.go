@@ -16,36 +16,39 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// captureProgram is what one kind of capture program differs in from others.
+// captureProgram is the part of a capturing device that differs between programs: tcpdump, softflowd, ….
 type captureProgram struct {
-	name string // of its processes on the host: "tcpdump", "tcpdump 2" …
-	// refuses says why the program cannot capture as asked; nil: it takes all settings.
+	name string // of its processes in the host's list: "tcpdump", "tcpdump 2" …
+	// refuses returns an error for settings that the program does not support. Nil: it supports all.
 	refuses func(Capture) error
-	// argv is the command of one of the programs. It runs in the foreground and may keep files in dir, which is its own.
-	argv  func(env Env, how Capture, dir string) []string
+	// argv is the command of one of the programs. It runs in the foreground and may keep files in dir, which is its
+	// own.
+	argv  func(env Env, settings Capture, dir string) []string
 	ready string // it prints this once it captures
-	// captures is called when it does. May be nil.
+	// captures is called once the program captures. May be nil.
 	captures func(ctx context.Context, d daemon, dir string) error
 	// drain waits until the program has taken all frames that the kernel holds for it. It returns the output that the
-	// program gives only while it runs. A program that has ended is no error. Nil: the program does both when it is ended.
+	// program gives only while it runs. A program that has ended is no error. Nil: the program does both when it is
+	// ended.
 	drain func(ctx context.Context, d daemon, dir string) (output string, err error)
 	// counts reads the program's counters from the output of drain and all that it printed.
 	counts func(output string) (Captured, error)
-	grace  time.Duration // that each signal is given to end it; 0: captureGrace
+	grace  time.Duration // how long the program may take to end after each signal; 0: captureGrace
 }
 
-// What ends a capture program: study 2 (3) tells of a tcpdump that SIGTERM did not end and SIGHUP did.
+// captureSignals end a capture program, one after the other until it ends. Study 2 (3) reports a tcpdump that SIGTERM
+// did not end and SIGHUP did.
 var captureSignals = []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
 
-// captureGrace is how long a capture program may take over its end, for each signal.
+// captureGrace is how long a capture program may take to end after each signal.
 const captureGrace = 3 * time.Second
 
-// capturePrograms are the programs of one device on the host of the frames.
+// capturePrograms is a capturing device: one or more processes of the same program.
 type capturePrograms struct {
 	captureProgram
-	how     Capture
-	started bool
-	running []*runningCapture
+	settings Capture
+	started  bool
+	running  []*runningCapture
 }
 
 // runningCapture is a program that captures.
@@ -61,15 +64,15 @@ func newPrograms(p captureProgram, capture Capture) *capturePrograms {
 	if capture.Work == WorkNone {
 		capture.Work = ""
 	}
-	return &capturePrograms{captureProgram: p, how: capture}
+	return &capturePrograms{captureProgram: p, settings: capture}
 }
 
-// fits is an error when the program cannot capture as asked.
+// fits returns an error when the program does not support the settings.
 func (c *capturePrograms) fits() error {
 	if c.refuses == nil {
 		return nil
 	}
-	return c.refuses(c.how)
+	return c.refuses(c.settings)
 }
 
 // Start starts the programs one after the other, and returns once all capture.
@@ -78,7 +81,7 @@ func (c *capturePrograms) Start(ctx context.Context, env Env) error {
 		return err
 	}
 	c.started = true
-	for i := range max(1, c.how.Programs) {
+	for i := range max(1, c.settings.Programs) {
 		d := daemon{host: env.Host(env.On), name: c.name}
 		if i > 0 {
 			d.name += " " + strconv.Itoa(i+1)
@@ -87,8 +90,8 @@ func (c *capturePrograms) Start(ctx context.Context, env Env) error {
 		// The shell leaves its process, and the number of it, to the program.
 		script := `mkdir -p "$0"; echo $$ >"$0/pid"; exec "$@"`
 		cmd := agent.Command{
-			Name: d.name, CPUs: c.how.CPUs, Env: []string{"LC_ALL=C"},
-			Argv: slices.Concat([]string{"sh", "-ec", script, dir}, c.argv(env, c.how, dir)),
+			Name: d.name, CPUs: c.settings.CPUs, Env: []string{"LC_ALL=C"},
+			Argv: slices.Concat([]string{"sh", "-ec", script, dir}, c.argv(env, c.settings, dir)),
 		}
 		if err := d.host.Spawn(ctx, cmd); err != nil {
 			return fmt.Errorf("starting %s: %w", d.name, err)
@@ -107,7 +110,7 @@ func (c *capturePrograms) Start(ctx context.Context, env Env) error {
 	return nil
 }
 
-// dir is where one program keeps its files.
+// dir is the folder of one process's files.
 func (c *capturePrograms) dir(env Env, d daemon) string {
 	return path.Join(env.Scratch, "capture", strings.ReplaceAll(d.name, " ", "-"))
 }

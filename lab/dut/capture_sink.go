@@ -63,7 +63,7 @@ func (s *Sink) Traits() Traits {
 	if s.need.Program != "" {
 		t.Needs = append(t.Needs, s.need)
 	}
-	if s.how.Filter != "" {
+	if s.settings.Filter != "" {
 		t.Needs = append(t.Needs, tcpdumpNeed)
 	}
 	return t

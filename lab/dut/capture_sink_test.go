@@ -67,16 +67,16 @@ func takesFrames(t *testing.T, l *captureLab) {
 // TestSettingsThatSinksRefuse: before a lab is built, with what to choose instead.
 func TestSettingsThatSinksRefuse(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		how  Capture
+		name     string
+		settings Capture
 	}{
 		{"sink-ebpf", Capture{Snap: 68}}, {"sink-ebpf", Capture{BufferKiB: 64}}, {"sink-ebpf", Capture{Filter: "simple"}},
 		{"sink-ebpf", Capture{Work: WorkCopy}},
 		{"sink-xdp", Capture{Filter: "simple"}}, {"sink-xdp", Capture{Programs: 2}},
 	} {
-		if _, err := NewCapture(c.name, c.how); err == nil || !strings.Contains(err.Error(), c.name) ||
+		if _, err := NewCapture(c.name, c.settings); err == nil || !strings.Contains(err.Error(), c.name) ||
 			!strings.Contains(err.Error(), "choose sink-mmap") {
-			t.Errorf("%s, %+v: %v", c.name, c.how, err)
+			t.Errorf("%s, %+v: %v", c.name, c.settings, err)
 		}
 	}
 	all := Capture{Snap: 68, BufferKiB: 64, Filter: "simple", Work: WorkGzip, Programs: 3}

@@ -65,8 +65,8 @@ func refuseWork(capture Capture) error {
 // Traits implements DUT.
 func (t Tcpdump) Traits() Traits {
 	about := "tcpdump to /dev/null"
-	if t.how.Snap > 0 {
-		about = fmt.Sprintf("tcpdump to /dev/null, %d bytes of each frame", t.how.Snap)
+	if t.settings.Snap > 0 {
+		about = fmt.Sprintf("tcpdump to /dev/null, %d bytes of each frame", t.settings.Snap)
 	}
 	return Traits{About: about, Needs: []Need{tcpdumpNeed}}
 }

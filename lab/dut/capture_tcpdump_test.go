@@ -153,17 +153,17 @@ func FuzzTcpdumpCounts(f *testing.F) {
 // TestSettingsThatDoNotFit are refused before a lab is built.
 func TestSettingsThatDoNotFit(t *testing.T) {
 	for name, c := range map[string]struct {
-		how  Capture
-		says string
+		settings Capture
+		says     string
 	}{
 		"tcpdump":      {Capture{Work: WorkGzip}, "ids"},
 		"ids":          {Capture{Work: WorkNone}, "sink-mmap"},
 		"tcpdump-68":   {Capture{Snap: 1500}, "choose tcpdump"},
 		"tcpdump-1500": {Capture{Snap: 68}, "1500"},
 	} {
-		if _, err := NewCapture(name, c.how); err == nil || !strings.Contains(err.Error(), name) ||
+		if _, err := NewCapture(name, c.settings); err == nil || !strings.Contains(err.Error(), name) ||
 			!strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s, %+v: %v", name, c.how, err)
+			t.Errorf("%s, %+v: %v", name, c.settings, err)
 		}
 	}
 	if _, err := NewCapture("tcpdump-68", Capture{Snap: 68, Work: WorkNone}); err != nil {

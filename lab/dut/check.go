@@ -15,24 +15,27 @@ import (
 // Need is what the lab or a device uses on one of its hosts.
 type Need = machine.Need
 
-// Machine answers for the machine that a DUT is to run on.
+// Machine finds programs and kernel features on the machine that a DUT is to run on.
 type Machine interface {
 	// Find looks for programs and features of the kernel, in the order of the query.
 	Find(ctx context.Context, q machine.Query) ([]machine.Found, error)
 }
 
-// notSupported is the error of a device that a machine lacks something for.
+// notSupported is the error for a machine that lacks something that a device needs.
 type notSupported struct {
-	name, what string
-	kernel     string // under which the device runs on this machine; empty: none is known
+	name    string // of the device
+	missing string // list of programs and features, with remedies
+	kernel  string // name of a kernel under which the device would run on this machine; empty: none is known
 }
 
-func (l *notSupported) Error() string { return l.name + ": " + l.what + ": " + ErrNotSupported.Error() }
-func (*notSupported) Unwrap() error   { return ErrNotSupported }
+func (l *notSupported) Error() string {
+	return l.name + ": " + l.missing + ": " + ErrNotSupported.Error()
+}
+func (*notSupported) Unwrap() error { return ErrNotSupported }
 
-// Check reports whether a DUT can run on a machine; a wrapped ErrNotSupported says what
-// is missing and what to install. Any other error means that the machine does not answer.
-// It changes nothing. Others are what an experiment needs beside the device.
+// Check reports whether a DUT can run on a machine. It changes nothing. A wrapped ErrNotSupported says what is missing
+// and what to install; any other error means that the machine does not answer. others are needs of the experiment
+// beside those of the DUT.
 func Check(ctx context.Context, m Machine, name string, d DUT, others ...Need) error {
 	needs := slices.Concat(d.Traits().Needs, others)
 	found, err := m.Find(ctx, machine.Query{Needs: needs, Features: true})
@@ -45,13 +48,15 @@ func Check(ctx context.Context, m Machine, name string, d DUT, others ...Need) e
 	return nil
 }
 
-// Reason is why Check refuses a DUT, without its name and without ErrNotSupported's text.
+// Reason returns the part of Check's error that says what is missing, without the DUT's name and ErrNotSupported's
+// text.
 func Reason(name string, err error) string {
 	return strings.TrimSuffix(strings.TrimPrefix(err.Error(), name+": "), ": "+ErrNotSupported.Error())
 }
 
-// Kernel is the name of a kernel under which a DUT that Check refuses runs on this machine, as gateweigh run --kernel
-// takes it. It is empty where none is known, and where something other than the kernel is missing.
+// Kernel takes Check's error and returns the name of a kernel under which the DUT would run on this machine, for
+// gateweigh run --kernel. It is empty when no such kernel is known, and when something other than a kernel feature is
+// missing.
 func Kernel(err error) string {
 	if l, ok := errors.AsType[*notSupported](err); ok {
 		return l.kernel
@@ -59,12 +64,14 @@ func Kernel(err error) string {
 	return ""
 }
 
-// Command measures a DUT under another kernel; start begins it: "gateweigh run quick".
+// Command returns the shell command that measures one DUT under another kernel. start is its beginning: "gateweigh run
+// quick".
 func Command(kernel, start, name string) string {
 	return start + " " + quote.Command("--kernel", kernel, "--set", "duts="+name)
 }
 
-// Locate fills in where programs are that may lie beside the lab's own one.
+// Locate returns a copy of needs with Path filled in for programs that may be in the folder of the lab's own program
+// (NextToLab).
 func Locate(ctx context.Context, m Machine, needs []Need) ([]Need, error) {
 	found, err := m.Find(ctx, machine.Query{Needs: needs})
 	if err != nil {
@@ -79,8 +86,8 @@ func Locate(ctx context.Context, m Machine, needs []Need) ([]Need, error) {
 	return needs, nil
 }
 
-// missingText names what a device needs and a machine lacks, with what to do about it; empty
-// when nothing is missing. Its parts are sorted: reports are compared.
+// missingText lists the needs that a machine does not meet, each with its remedy; it is empty when nothing is missing.
+// The list is sorted, so that reports of two runs can be compared as text.
 func missingText(needs []Need, found []machine.Found) string {
 	byRemedy := map[string][]string{}
 	var list, packages, texts []string

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// aboutLines describes a concentrator in a line.
-func (g *Gateway) aboutLines() string {
+// aboutPPPoE describes gatewayd as a PPPoE concentrator in one line, for reports.
+func (g *Gateway) aboutPPPoE() string {
 	about := "gatewayd, PPPoE concentrator, data path " + g.Path + ", RADIUS accounts (CHAP)"
 	if g.NAT {
 		about += ", masquerade"
@@ -17,23 +17,26 @@ func (g *Gateway) aboutLines() string {
 	return about
 }
 
-// LinePool are the addresses of PPPoE clients; the last ones of the network are leased by DHCP to nobody.
-func (g *Gateway) LinePool() string {
+// PPPoEPool is the range of addresses for PPPoE clients, "FIRST-LAST", for gatewayd's configuration. It leaves out the
+// last addresses of the network, which are DHCPPool's.
+func (g *Gateway) PPPoEPool() string {
 	return fmt.Sprintf("%s-%s", g.Gateway.Next(), hostOf(g.LAN, 1<<(32-g.LAN.Bits())-8))
 }
 
-// LeasePool are the addresses that LinePool leaves.
-func (g *Gateway) LeasePool() string {
+// DHCPPool is the range of the addresses that gatewayd leases by DHCP, "FIRST-LAST". gatewayd's configuration needs a
+// range that does not overlap PPPoEPool; no client of a PPPoE lab asks for a lease.
+func (g *Gateway) DHCPPool() string {
 	last := 1<<(32-g.LAN.Bits()) - 2
 	return fmt.Sprintf("%s-%s", hostOf(g.LAN, last-5), hostOf(g.LAN, last))
 }
 
-// Unlike looks whether a router that is to masquerade does.
-func (g *Gateway) Unlike(ctx context.Context, env Env) (string, error) {
+// FailedProof checks that a gateway with NAT masquerades: no connection may show a client's address to the server.
+// Without NAT there is nothing to prove.
+func (g *Gateway) FailedProof(ctx context.Context, env Env) (string, error) {
 	if !g.NAT {
 		return "", nil
 	}
-	return Forwarder{Masquerade: true}.Unlike(ctx, env)
+	return Forwarder{Masquerade: true}.FailedProof(ctx, env)
 }
 
-var _ Proven = (*Gateway)(nil)
+var _ Provable = (*Gateway)(nil)

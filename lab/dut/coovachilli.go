@@ -58,7 +58,7 @@ func (c *CoovaChilli) Traits() Traits {
 // Start starts FreeRADIUS on the server and CoovaChilli on the router, and
 // returns once the portal's port and its control socket answer.
 func (c *CoovaChilli) Start(ctx context.Context, env Env) error {
-	c.open(env, "chilli")
+	c.setEnv(env, "chilli")
 	c.Admission.Secret = rand.Text()
 	if err := c.startRADIUS(ctx); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (c *CoovaChilli) Start(ctx context.Context, env Env) error {
 	if err != nil {
 		return err
 	}
-	c.admits(16)
+	c.setLogin(16)
 	return nil
 }
 
@@ -101,7 +101,7 @@ rm -rf /var/run/chilli.*.cfg.bin`)
 
 // Counts asks CoovaChilli, which lists clients with a lease.
 func (c *CoovaChilli) Counts(ctx context.Context, env Env) (map[string]int, error) {
-	text, err := ask(ctx, env, "chilli_query", "-s", path.Join(env.Scratch, "chilli", "chilli.sock"), "list")
+	text, err := queryRouter(ctx, env, "chilli_query", "-s", path.Join(env.Scratch, "chilli", "chilli.sock"), "list")
 	if err != nil {
 		return nil, err
 	}

@@ -38,12 +38,12 @@ type Admitter interface {
 	Revoke(ctx context.Context, env Env, clients []ClientAddr) error
 }
 
-// Custom is a device described in an experiment file, [dut.NAME].
+// Custom is a device described by commands in an experiment file, [dut.NAME].
 type Custom struct {
 	name string
 	spec experiment.CustomDUT
 
-	places  []*installedHost // it was started at: the router, or of a tunnel both gateways
+	places  []*installedHost // where it was started: on the router; for a tunnel, on both gateways
 	started bool             // Start was called and Stop has not succeeded since
 	ready   bool             // Start succeeded
 }
@@ -51,17 +51,17 @@ type Custom struct {
 // installedHost is a host that the device is installed on.
 type installedHost struct {
 	Host
-	gateway string   // its name, of a tunnel
-	vars    []string // "KEY=value" of the lab, as the host sees it
-	daemon  daemon   // without a host where there is none
+	gateway string   // for a tunnel: the host's name, "gw1" or "gw2"
+	vars    []string // environment of the commands, "KEY=value"
+	daemon  daemon   // its host is nil when the device has no daemon command
 }
 
 var (
 	_ Admitter = (*Custom)(nil)
-	_ Proven   = (*Custom)(nil)
+	_ Provable = (*Custom)(nil)
 )
 
-// needs are the programs the table requires, by name, and options of the kernel.
+// needs lists the programs and kernel options that the device's table requires.
 func (c *Custom) needs() (list []Need) {
 	for _, program := range slices.Sorted(maps.Keys(c.spec.Requires)) {
 		list = append(list, Need{Program: program, Package: c.spec.Requires[program], Why: "its commands"})
@@ -97,8 +97,8 @@ func (c *Custom) Traits() Traits {
 	return t
 }
 
-// withVars prefixes a client's command with the lab's variables: its argument
-// vector is all that reaches the client host.
+// withVars puts env(1) and the lab's variables before a client's command, because only the command's arguments reach
+// the client's host.
 func (c *Custom) withVars(cmd experiment.Command) []string {
 	if len(cmd) == 0 || len(c.places) == 0 {
 		return cmd
@@ -106,8 +106,9 @@ func (c *Custom) withVars(cmd experiment.Command) []string {
 	return slices.Concat([]string{"env"}, c.places[0].vars, cmd)
 }
 
-// Start writes the files, relative paths into the scratch directory, runs start, spawns
-// daemon and waits for ready: of a tunnel on both gateways at the same time.
+// Start writes the device's files, runs its start command, starts its daemon and waits until its ready command
+// succeeds. For a tunnel it does so on both gateways at the same time. Files with relative paths are put into the
+// scratch directory.
 func (c *Custom) Start(ctx context.Context, env Env) error {
 	c.started, c.ready, c.places = true, false, nil
 	if c.spec.Tunnel {
@@ -120,19 +121,19 @@ func (c *Custom) Start(ctx context.Context, env Env) error {
 	return err
 }
 
-// first is the place whose commands admit clients, also before Start: the first host that clients' packets pass.
+// first is the host on which admit and revoke run: the router. It works before Start too. A tunnel admits nobody.
 func (c *Custom) first(env Env) *installedHost {
 	switch {
 	case len(c.places) > 0:
 		return c.places[0]
-	case c.spec.Tunnel: // it admits nobody
+	case c.spec.Tunnel:
 		return &installedHost{}
 	}
 	return &installedHost{Host: env.Host("router"), vars: variables(env)}
 }
 
-// each works on all places at once. Errors of a tunnel name the gateways that they are of; a text of both stands there
-// once.
+// each calls do for all hosts at once and waits for all. Errors of a tunnel begin with the gateway's name. When both
+// gateways have the same error it is reported once, with both names.
 func (c *Custom) each(do func(*installedHost) error) error {
 	errs := make([]error, len(c.places))
 	var wg sync.WaitGroup
@@ -143,7 +144,7 @@ func (c *Custom) each(do func(*installedHost) error) error {
 	if !c.spec.Tunnel {
 		return errors.Join(errs...)
 	}
-	var said []error
+	var failures []error
 	for i, err := range errs {
 		alike := func(other error) bool { return err != nil && other != nil && other.Error() == err.Error() }
 		if err == nil || slices.ContainsFunc(errs[:i], alike) {
@@ -155,11 +156,12 @@ func (c *Custom) each(do func(*installedHost) error) error {
 				names = append(names, c.places[j].gateway)
 			}
 		}
-		said = append(said, fmt.Errorf("%s: %w", strings.Join(names, " and "), err))
+		failures = append(failures, fmt.Errorf("%s: %w", strings.Join(names, " and "), err))
 	}
-	return errors.Join(said...)
+	return errors.Join(failures...)
 }
 
+// install starts the device on one host: files, start command, daemon, ready command.
 func (c *Custom) install(ctx context.Context, env Env, p *installedHost) error {
 	for _, file := range slices.Sorted(maps.Keys(c.spec.Files)) {
 		target, content := file, c.spec.Files[file]
@@ -188,8 +190,8 @@ func (c *Custom) install(ctx context.Context, env Env, p *installedHost) error {
 	return c.awaitReady(ctx, p)
 }
 
-// awaitReady repeats the ready command until it exits 0, the daemon has ended or
-// time is up.
+// awaitReady repeats the ready command until it exits with status 0. It returns an error when the daemon ends or
+// ReadyTimeout passes first.
 func (c *Custom) awaitReady(ctx context.Context, p *installedHost) error {
 	if len(c.spec.Ready) == 0 {
 		return nil
@@ -225,12 +227,13 @@ func (c *Custom) Admit(ctx context.Context, env Env, clients []ClientAddr) error
 	return c.run(ctx, c.first(env), "admit", c.spec.Admit, clientLines(clients))
 }
 
-// Revoke is Admit's undoing, by the revoke command.
+// Revoke undoes Admit by the revoke command.
 func (c *Custom) Revoke(ctx context.Context, env Env, clients []ClientAddr) error {
 	return c.run(ctx, c.first(env), "revoke", c.spec.Revoke, clientLines(clients))
 }
 
-// clientLines writes clients as commands read them: "1 192.168.137.2 02:…".
+// clientLines is the standard input of admit and revoke: number, address and hardware address of a client a line,
+// "1 192.168.137.2 02:…".
 func clientLines(clients []ClientAddr) string {
 	var b strings.Builder
 	for _, cl := range clients {
@@ -239,15 +242,15 @@ func clientLines(clients []ClientAddr) string {
 	return b.String()
 }
 
-// Unlike is what the proof command prints where it does not exit 0, of a tunnel on either gateway. It does not count as
-// the device's.
-func (c *Custom) Unlike(ctx context.Context, _ Env) (string, error) {
+// FailedProof runs the proof command, on both gateways of a tunnel. An exit status other than zero is a failed proof,
+// whose reason is what the command prints. The command's CPU time does not count as the device's.
+func (c *Custom) FailedProof(ctx context.Context, _ Env) (string, error) {
 	if len(c.spec.Proof) == 0 {
 		return "", nil
 	}
 	messages := make([]string, len(c.places))
 	err := c.each(func(p *installedHost) error {
-		out, err := p.Run(ctx, agent.Command{Argv: c.spec.Proof, Env: p.vars, Timeout: askTimeout, Support: true})
+		out, err := p.Run(ctx, agent.Command{Argv: c.spec.Proof, Env: p.vars, Timeout: queryTimeout, Support: true})
 		if err == nil || out.ExitCode <= 0 {
 			return err
 		}
@@ -260,8 +263,8 @@ func (c *Custom) Unlike(ctx context.Context, _ Env) (string, error) {
 	return strings.Join(messages, "; "), err
 }
 
-// Stop runs stop and ends the daemon. After a Start that failed it is no error
-// when stop finds nothing to undo.
+// Stop runs the stop command and ends the daemon. After a Start that failed, errors of the stop command are ignored,
+// because it may find nothing to undo.
 func (c *Custom) Stop(ctx context.Context, _ Env) error {
 	if !c.started {
 		return nil
@@ -298,9 +301,8 @@ func (c *Custom) label(key string, argv experiment.Command) string {
 	return fmt.Sprintf("%s: %s command %q", c.name, key, argv)
 }
 
-// Variables are what commands find in their environment on a host of a lab, "KEY=value": those of the device that runs
-// there, where it is described in an experiment and has started on the host, and otherwise those that all devices
-// share.
+// Variables returns the environment of a device's commands on one host of a lab, "KEY=value". A custom device that has
+// started on the host has variables of its own there. For any other device they are those that all devices share.
 func Variables(d DUT, env Env, host string) []string {
 	if t, ok := d.(customTunnel); ok {
 		d = t.Custom
@@ -313,7 +315,7 @@ func Variables(d DUT, env Env, host string) []string {
 	return variables(env)
 }
 
-// variables are experiment.Vars with the values of one lab.
+// variables returns the variables that all devices share, with the values of one lab.
 func variables(env Env) (vars []string) {
 	for key, value := range map[string]any{
 		experiment.VarLANIf:   env.Port("lan"),
@@ -330,46 +332,46 @@ func variables(env Env) (vars []string) {
 	return vars
 }
 
-// withMasquerade is a device on a router that also does something else, such as masquerade:
-// the start command of the device's table sets that up before the device starts.
-type withMasquerade struct {
+// withSetup is a device written in Go on a router that the start command of an experiment's table sets up first, for
+// instance to masquerade.
+type withSetup struct {
 	Counted
-	rest *Custom
+	setup *Custom // the table's commands
 }
 
-// Start implements DUT.
-func (c withMasquerade) Start(ctx context.Context, env Env) error {
-	if err := c.rest.Start(ctx, env); err != nil {
+// Start runs the table's start command, then starts the device.
+func (c withSetup) Start(ctx context.Context, env Env) error {
+	if err := c.setup.Start(ctx, env); err != nil {
 		return err
 	}
 	return c.Counted.Start(ctx, env)
 }
 
-// Unlike asks the device, where it is one that can be asked.
-func (c withMasquerade) Unlike(ctx context.Context, env Env) (string, error) {
-	if d, ok := c.Counted.(Proven); ok {
-		return d.Unlike(ctx, env)
+// FailedProof is the device's; a device that is not Provable has nothing to prove.
+func (c withSetup) FailedProof(ctx context.Context, env Env) (string, error) {
+	if d, ok := c.Counted.(Provable); ok {
+		return d.FailedProof(ctx, env)
 	}
 	return "", nil
 }
 
-// Stop implements DUT. The device stops first.
-func (c withMasquerade) Stop(ctx context.Context, env Env) error {
-	return errors.Join(c.Counted.Stop(ctx, env), c.rest.Stop(ctx, env))
+// Stop stops the device, then runs the table's stop command.
+func (c withSetup) Stop(ctx context.Context, env Env) error {
+	return errors.Join(c.Counted.Stop(ctx, env), c.setup.Stop(ctx, env))
 }
 
-// Traits are the device's, with the programs of both.
-func (c withMasquerade) Traits() Traits {
+// Traits are the device's, with the needs of the table's commands added.
+func (c withSetup) Traits() Traits {
 	t := c.Counted.Traits()
-	t.Needs = slices.Concat(t.Needs, c.rest.needs())
+	t.Needs = slices.Concat(t.Needs, c.setup.needs())
 	if g, ok := c.Counted.(*Gateway); ok && g.cachesFlows(true) {
-		t.Gathers = true
+		t.Aggregates = true
 	}
-	switch about := c.rest.spec.Description; {
-	case c.rest.spec.Like == experiment.Parametrised: // it says its parameters
+	switch about := c.setup.spec.Description; {
+	case c.setup.spec.Like == experiment.Parametrised: // its own text names its parameters
 		t.About += ", and its table's start beside it"
 	case about != "":
-		t.About = fmt.Sprintf("%s (%s, and its table's start beside it)", about, c.rest.spec.Like)
+		t.About = fmt.Sprintf("%s (%s, and its table's start beside it)", about, c.setup.spec.Like)
 	}
 	return t
 }

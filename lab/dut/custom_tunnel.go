@@ -24,7 +24,7 @@ func newCustom(name string, spec experiment.CustomDUT) DUT {
 	return c
 }
 
-// Encapsulation is what its table says.
+// Encapsulation has one header: the table's overhead, in bytes.
 func (c customTunnel) Encapsulation() (e Encapsulation) {
 	if c.spec.Overhead > 0 {
 		e.Headers = []Header{{Name: "headers", Bytes: c.spec.Overhead}}
@@ -32,12 +32,14 @@ func (c customTunnel) Encapsulation() (e Encapsulation) {
 	return e
 }
 
-// MTU is the largest packet that the tunnel takes.
+// MTU is the largest packet that the tunnel takes, in bytes with its IP header.
 func (c customTunnel) MTU() int { return c.mtu() }
 
+// mtu is the table's MTU, or what the overhead leaves of the link between the gateways.
 func (c *Custom) mtu() int { return cmp.Or(c.spec.MTU, OuterLink-c.spec.Overhead) }
 
-// gatewayHosts are the two gateways as the commands of a tunnel find them.
+// gatewayHosts returns the two gateways with the environment of a tunnel's commands on each. Both get the same random
+// secret.
 func gatewayHosts(env Env, mtu int) (list []*installedHost) {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails

@@ -34,15 +34,15 @@ func (d daemon) spawn(ctx context.Context, argv ...string) error {
 	return nil
 }
 
-// probe is one sign of readiness: a shell command that succeeds once it shows.
+// probe checks one condition of readiness by a shell command that succeeds once the condition holds.
 type probe struct {
-	what  string // completes "opennds is running but …"
-	shell string
+	problem string // while it does not hold; completes "opennds is running but …"
+	shell   string // the command
 }
 
-// listens is the sign that a program listens on a port: "t" for TCP, "u" for UDP.
-func listens(what, transport string, port int) probe {
-	return probe{what, fmt.Sprintf("ss -Hln%s 'sport = :%d' | grep -q .", transport, port)}
+// listens is a probe whether a program listens on a port. transport is "t" for TCP, "u" for UDP.
+func listens(problem, transport string, port int) probe {
+	return probe{problem, fmt.Sprintf("ss -Hln%s 'sport = :%d' | grep -q .", transport, port)}
 }
 
 // await returns once every probe has succeeded, in order. When the daemon ends
@@ -60,7 +60,7 @@ func (d daemon) await(ctx context.Context, probes ...probe) error {
 		})
 		switch {
 		case errors.Is(err, errTimeIsUp):
-			return fmt.Errorf("%s is running but %s: %w; %s", d.name, p.what, context.Cause(ctx), text)
+			return fmt.Errorf("%s is running but %s: %w; %s", d.name, p.problem, context.Cause(ctx), text)
 		case err != nil:
 			return err
 		}
@@ -68,11 +68,11 @@ func (d daemon) await(ctx context.Context, probes ...probe) error {
 	return nil
 }
 
-// errTimeIsUp: the daemon is running and a look never succeeded.
+// errTimeIsUp is pollUntil's error when the context ended while the daemon was still running.
 var errTimeIsUp = errors.New("time is up")
 
-// pollUntil repeats look until it succeeds, the daemon has ended or ctx has; said are the
-// daemon's last lines. A daemon without a host does not end.
+// pollUntil repeats look until it returns nil, the daemon has ended or ctx has ended. With errTimeIsUp, text is the
+// daemon's last lines of output. For a daemon without a host it does not check whether the daemon has ended.
 func (d daemon) pollUntil(ctx context.Context, look func() error) (text string, err error) {
 	for look() != nil {
 		if d.host != nil {
@@ -94,13 +94,13 @@ func (d daemon) pollUntil(ctx context.Context, look func() error) (text string, 
 	return "", nil
 }
 
-// answerTimeout is how long a host may take to say how its programs are: milliseconds, but on a machine that is busy
-// with others.
-const answerTimeout = 10 * time.Second
+// stateTimeout bounds the call that lists a host's programs. It usually takes milliseconds, more on a busy machine.
+const stateTimeout = 10 * time.Second
 
-// state asks the host how the daemon is, also when ctx has ended: that may be why it is asked.
+// state returns whether the daemon runs and what it printed. It works also when ctx has ended, because errors about a
+// start that took too long quote it.
 func (d daemon) state(ctx context.Context) (agent.Program, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateTimeout)
 	defer cancel()
 	list, err := d.host.Programs(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (d daemon) state(ctx context.Context) (agent.Program, error) {
 	return agent.Program{}, fmt.Errorf("%s was not started", d.name)
 }
 
-// kill ends the daemon; one that never started or has ended is no error.
+// kill ends the daemon. It is no error if the daemon never started or has ended.
 func (d daemon) kill(ctx context.Context) error {
 	if _, err := d.host.End(ctx, agent.Ending{Name: d.name}); err != nil {
 		return fmt.Errorf("ending %s: %w", d.name, err)
@@ -122,7 +122,7 @@ func (d daemon) kill(ctx context.Context) error {
 	return nil
 }
 
-// shell runs a script to its end on a host; args are $1, $2 ….
+// shell runs a script on a host and waits for its end. args are the script's $1, $2 ….
 func shell(ctx context.Context, h Host, script string, args ...string) error {
 	_, err := h.Run(ctx, agent.Command{Argv: append([]string{"sh", "-ec", script, "sh"}, args...)})
 	return err

@@ -1,5 +1,7 @@
-// Package dut holds the devices under test, which are installed on the router and
-// compared with a clean router. A device is a file and a line of the table.
+// Package dut holds the devices under test (DUT): gateways, tunnels and capture programs that the lab installs on a
+// router and compares with a clean router. New makes a device from its name in an experiment. A measure then calls
+// Start, Stop and Traits, and the optional interfaces Counted, Provable, Admitter, Capturing and Encapsulating.
+// Adding a device takes one file and one line of a table in table.go, capture.go or tunnel.go.
 package dut
 
 import (
@@ -38,30 +40,34 @@ type Counted interface {
 	Counts(ctx context.Context, env Env) (map[string]int, error)
 }
 
-// Proven is a DUT whose router may forward in another way than the one that is to be measured.
-type Proven interface {
+// Provable is a DUT that can prove that the router forwards in the way that is to be measured. Without a proof, a
+// device that is set up wrongly would be measured as if it were right: a flowtable, for instance, that no connection
+// enters.
+type Provable interface {
 	DUT
-	// Unlike says in what the router differs from what the device is to be while it carries load; "" is nothing. It
-	// changes nothing. A trial during which it finds something is rejected.
-	Unlike(ctx context.Context, env Env) (string, error)
+	// FailedProof returns why the proof fails, as a sentence for reports, and "" when it holds. The router must carry
+	// load when it is called. It changes nothing on the router. A trial whose proof fails is rejected. The error is of
+	// a router that could not be queried.
+	FailedProof(ctx context.Context, env Env) (string, error)
 }
 
-// KeepsOut reports whether a DUT is to forward nothing of clients that are not admitted: all that admit clients, unless
-// they are open. Clients that log in over PPPoE have no address before, and could send nothing.
-func KeepsOut(d DUT) bool {
+// BlocksUnadmitted reports whether a DUT must forward nothing for clients that are not admitted. That is true of every
+// DUT that admits clients, unless it is open (Traits.Open). It is false for PPPoE: before their login those clients
+// have no address and can send nothing.
+func BlocksUnadmitted(d DUT) bool {
 	t := d.Traits()
-	if t.Open || t.Lines {
+	if t.Open || t.PPPoE {
 		return false
 	}
 	adm, ok := d.(Admitter)
 	return t.Admission.Kind != client.AdmitNone || ok && adm.Admits()
 }
 
-// EndsAdmission reports whether a DUT keeps clients out again before it is stopped: clients log out, or it revokes
-// them.
+// EndsAdmission reports whether a DUT blocks clients again before it is stopped, because they log out or because the
+// DUT revokes their admission.
 func EndsAdmission(d DUT) bool {
 	adm, ok := d.(Admitter)
-	return KeepsOut(d) && (len(d.Traits().Admission.Logout) > 0 || ok && adm.Revokes())
+	return BlocksUnadmitted(d) && (len(d.Traits().Admission.Logout) > 0 || ok && adm.Revokes())
 }
 
 // Traits say what the lab must know of a DUT before it builds the lab around it.
@@ -71,8 +77,8 @@ type Traits struct {
 	// DHCP is true when the DUT itself leases addresses. Otherwise the lab runs
 	// a DHCP server for clients that want leases, and does not count it.
 	DHCP bool
-	// Lines is true when its clients log in over PPPoE, with the user and the password of Admission.
-	Lines bool
+	// PPPoE is true when clients log in over PPPoE, with the user and the password of Admission.
+	PPPoE bool
 	// Neighbours is true when the DUT enters its clients into the router's neighbour table
 	// itself, beyond the limit of entries that the kernel learns. The lab then enters none.
 	Neighbours bool
@@ -81,18 +87,19 @@ type Traits struct {
 	// Processes are the command names (comm) whose CPU and memory count; empty
 	// counts every process the DUT started on the router.
 	Processes []string
-	// KernelThreads are threads of the kernel that work for the DUT and count, by their names up to a slash: "kworker".
-	// All of the machine count, whoever they work for.
+	// KernelThreads are names, up to the slash, of kernel threads whose CPU time counts as the DUT's: "kworker". All
+	// threads of that name on the machine count, because the kernel does not tell for whom each one works.
 	KernelThreads []string
 	// NoAggregation asks for links towards the clients without GRO, whatever the profile.
 	NoAggregation bool
 	// NoTxChecksum asks for links with transmit checksum offload off; the clean
 	// router beside the DUT gets the same.
 	NoTxChecksum bool
-	// Gathers is true when the DUT itself makes one packet of several: the router's IP
-	// layer may see fewer packets than came.
-	Gathers bool
-	// TakesFrames is true when the frames that the DUT captures reach nobody else: no router has it.
+	// Aggregates is true when the DUT itself joins several packets into one. The router's IP layer may then see fewer
+	// packets than arrived.
+	Aggregates bool
+	// TakesFrames is true when captured frames do not reach the kernel's network stack. Such a DUT cannot run on a
+	// router, which would forward nothing.
 	TakesFrames bool
 	// Housekeeping is how often the device works by itself, such as on sessions that have
 	// run out; zero: not known. The report says when a run was too short to hold that work.
@@ -100,8 +107,8 @@ type Traits struct {
 	// Admission is what a client must do before its traffic is forwarded.
 	// Addresses in it are valid once Start has returned.
 	Admission client.Admission
-	// Open is true when traffic of clients is forwarded before they are admitted, although they are: nobody proves then
-	// that it is not.
+	// Open is true when the DUT admits clients and nevertheless forwards their traffic before that. The lab then does
+	// not prove that unadmitted clients are blocked.
 	Open bool
 	// Login is how long one of many clients takes to log in, and PersonaLogin one of
 	// kind persona beside a steady load, for estimates; zero: not known. Once Start has
@@ -179,13 +186,14 @@ func (e Env) Port(name string) string {
 	return port
 }
 
-// askTimeout is how long the router may take to answer under load: milliseconds, but an emulated CPU that the load
-// fills leaves little for a question.
-const askTimeout = 3 * time.Minute
+// queryTimeout bounds a command that reads the router's state under load. It usually takes milliseconds; a fully loaded
+// emulated CPU takes much longer.
+const queryTimeout = 3 * time.Minute
 
-// ask runs a program on the router that does not count as the DUT's.
-func ask(ctx context.Context, env Env, argv ...string) (string, error) {
-	out, err := env.Host("router").Run(ctx, agent.Command{Argv: argv, Support: true, Timeout: askTimeout})
+// queryRouter runs a program on the router and returns its standard output. The program's CPU time does not count as
+// the DUT's.
+func queryRouter(ctx context.Context, env Env, argv ...string) (string, error) {
+	out, err := env.Host("router").Run(ctx, agent.Command{Argv: argv, Support: true, Timeout: queryTimeout})
 	if err != nil {
 		return "", fmt.Errorf("asking the device what it knows: %w", err)
 	}

@@ -5,38 +5,37 @@ import (
 	"strings"
 )
 
-// Header is a part of a tunnel's outer packet besides the packet that it carries.
+// Header is one header or trailer that a tunnel adds to the packet that it carries (the inner packet).
 type Header struct {
-	Name  string
-	Bytes int // always the same number
-	// Padded: it is filled up to a multiple of Pad.To together with the packet that it stands beside.
-	Padded bool
+	Name   string
+	Bytes  int  // its fixed length
+	Padded bool // the tunnel encrypts it with the inner packet, so it counts for the padding
 }
 
-// Pad is how a tunnel fills up what it encrypts. The zero value fills nothing up.
+// Pad says how a tunnel pads the bytes that it encrypts. The zero value pads nothing.
 type Pad struct {
-	To    int  // a multiple of so many bytes,
-	Least int  // by at least so many
-	ByMTU bool // but to no more than the tunnel's MTU
+	To    int  // pads to a multiple of this many bytes
+	Least int  // the padding has at least this many bytes
+	ByMTU bool // the padded length does not exceed the tunnel's MTU
 }
 
-// Encapsulation is what a tunnel puts around each packet: its headers from the outside to the inside, as they leave the
-// gateway, without Ethernet's. The zero value carries packets as they are.
+// Encapsulation describes the packet that leaves a gateway (the outer packet): the headers that the tunnel adds to an
+// inner packet, from the outside to the inside, without Ethernet's, and the padding. The zero value adds nothing.
 //
-// Where the tunnel is a TCP connection (Stream), this is what a packet that is sent alone takes. Packets that are sent
-// together share segments: then the headers before Inner stand once in each segment.
+// For a tunnel in a TCP connection (Stream) it describes an inner packet that is sent alone. Inner packets that are
+// sent together share TCP segments: the first Inner headers then stand once in a segment, and the others once a packet.
 type Encapsulation struct {
 	Headers []Header
 	Pad     Pad
 	Stream  bool
-	Inner   int // Stream: how many of Headers stand once in a segment; those after them are each packet's own
+	Inner   int // for Stream: the number of Headers that stand once in a segment
 }
 
-// OuterLink is the largest packet on the link between the gateways, bytes with its IP header.
+// OuterLink is the MTU of the link between the gateways: the largest outer packet, in bytes with its IP header.
 const OuterLink = 1500
 
-// Outer is the length of the outer packet around an inner one, both with their IP headers, in a tunnel with a given
-// MTU.
+// Outer returns the length of the outer packet for an inner packet, both in bytes with their IP headers. mtu is the
+// tunnel's MTU, which bounds the padding of some tunnels (Pad.ByMTU).
 func (e Encapsulation) Outer(inner, mtu int) int {
 	outside, padded := 0, inner
 	for _, h := range e.Headers {
@@ -56,7 +55,7 @@ func (e Encapsulation) Outer(inner, mtu int) int {
 	return outside + filled
 }
 
-// MTU is the length of the largest inner packet whose outer one has at most so many bytes.
+// MTU returns the length of the largest inner packet whose outer packet has at most outer bytes.
 func (e Encapsulation) MTU(outer int) int {
 	mtu := outer
 	for mtu > 0 && e.Outer(mtu, mtu) > outer {
@@ -65,7 +64,7 @@ func (e Encapsulation) MTU(outer int) int {
 	return mtu
 }
 
-// String is the sum in words: "IPv4 20 + UDP 8 + …".
+// String lists the headers with their bytes, and the padding: "IPv4 20 + UDP 8 + …".
 func (e Encapsulation) String() string {
 	if len(e.Headers) == 0 {
 		return "nothing"

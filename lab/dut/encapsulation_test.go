@@ -24,7 +24,7 @@ func TestEncapsulationFillsTheOuterLink(t *testing.T) {
 		}
 		e := d.(Encapsulating).Encapsulation()
 		mtu := e.MTU(OuterLink)
-		if most := d.(*Tunnel).mostMTU; d.(Encapsulating).MTU() != mtu && (most == 0 || d.(Encapsulating).MTU() != most) {
+		if most := d.(*Tunnel).maxMTU; d.(Encapsulating).MTU() != mtu && (most == 0 || d.(Encapsulating).MTU() != most) {
 			t.Errorf("%s takes packets of %d bytes, of the %d that fit", name, d.(Encapsulating).MTU(), mtu)
 		}
 		if mtu != want[name] {

@@ -12,8 +12,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// Floor is a router that redirects packets at tc with nothing decided: how far another device is from it is what that
-// device's decisions cost. Until its clients are known the kernel forwards.
+// Floor is a router whose eBPF programs at tc redirect every packet to the other interface and decide nothing. It is
+// the lower bound of what forwarding at tc costs. The difference between another device and Floor is the cost of that
+// device's decisions. The kernel forwards until Admit tells the programs the clients' addresses.
 type Floor struct {
 	NAT bool // addresses and ports are translated, with their checksums
 }
@@ -23,7 +24,7 @@ var (
 	_ Admitter = &Floor{}
 )
 
-// Traits: the kernel forwards before the programs do, and the lab leases the addresses.
+// Traits say that the router is open, because the kernel forwards before Admit, and that the lab leases the addresses.
 func (f *Floor) Traits() Traits {
 	about := "the least at tc: one look into an array, hardware addresses, redirect; nothing is decided"
 	if f.NAT {
@@ -33,10 +34,10 @@ func (f *Floor) Traits() Traits {
 		Needs: []Need{{Program: "tc", Package: "iproute2", Feature: machine.BPFAtTC, Why: "programs that redirect"}}}
 }
 
-// Start changes nothing: the router forwards, and redirects from Admit on.
+// Start checks that the kernel forwards. The programs start with Admit.
 func (f *Floor) Start(ctx context.Context, env Env) error { return Clean{}.Start(ctx, env) }
 
-// Admits and Revokes are true: clients' packets take another way between Admit and Revoke.
+// Admits and Revokes are true: the programs run from Admit to Revoke.
 func (f *Floor) Admits() bool  { return true }
 func (f *Floor) Revokes() bool { return true }
 
@@ -62,10 +63,10 @@ func (f *Floor) Admit(ctx context.Context, env Env, clients []ClientAddr) error 
 	return d.awaitText(ctx, "ready")
 }
 
-// Revoke leaves the packets to the kernel again.
+// Revoke ends the programs, so that the kernel forwards again.
 func (f *Floor) Revoke(ctx context.Context, env Env, _ []ClientAddr) error { return f.Stop(ctx, env) }
 
-// Stop ends the program, and the kernel takes its programs at tc away.
+// Stop ends the process that loaded the eBPF programs. The kernel then detaches them.
 func (f *Floor) Stop(ctx context.Context, env Env) error {
 	return errors.Join(
 		f.daemon(env).kill(ctx), shell(ctx, env.Host("router"), `rm -f "$1"`, path.Join(env.Scratch, "floor.json")))

@@ -8,46 +8,49 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
-// behindFlowtable is gatewayd, data path "ebpf", on a router whose kernel masquerades and keeps connections in a
-// software flowtable: the peer of gatewayd's own cache of flows. gatewayd judges and counts at tc, ahead of the
-// flowtable for what comes from clients and behind it for what goes to them, and caches no flow that is in one.
-type behindFlowtable struct {
+// flowtableGateway is gatewayd (data path "ebpf") on a router whose kernel masquerades and forwards established
+// connections through a software flowtable of nftables. It is compared with gatewayd's own flow cache, which does the
+// same work in eBPF.
+//
+// gatewayd's programs at tc admit and count packets in both directions. Packets from clients pass them before the
+// flowtable, packets to clients after it. gatewayd does not cache flows that are in a flowtable.
+type flowtableGateway struct {
 	*Gateway
-	router Forwarder
+	router Forwarder // the kernel's part: masquerade and flowtable
 }
 
 var (
-	_ Counted = behindFlowtable{}
-	_ Proven  = behindFlowtable{}
+	_ Counted  = flowtableGateway{}
+	_ Provable = flowtableGateway{}
 )
 
-func newBehindFlowtable(clients int) behindFlowtable {
-	return behindFlowtable{NewGateway(experiment.Variant{}, clients), Forwarder{Flowtable: true, Masquerade: true}}
+func newFlowtableGateway(clients int) flowtableGateway {
+	return flowtableGateway{NewGateway(experiment.Variant{}, clients), Forwarder{Flowtable: true, Masquerade: true}}
 }
 
-// Traits are gatewayd's, with the needs of the rules.
-func (b behindFlowtable) Traits() Traits {
+// Traits are gatewayd's, with the needs of the nftables rules added.
+func (b flowtableGateway) Traits() Traits {
 	t, rules := b.Gateway.Traits(), b.router.Traits()
 	t.Needs = slices.Concat(t.Needs, rules.Needs)
-	t.Gathers = rules.Gathers
+	t.Aggregates = rules.Aggregates
 	t.About += ", on a " + rules.About
 	return t
 }
 
-// Start sets the rules before gatewayd starts.
-func (b behindFlowtable) Start(ctx context.Context, env Env) error {
+// Start sets the nftables rules, then starts gatewayd.
+func (b flowtableGateway) Start(ctx context.Context, env Env) error {
 	if err := b.router.Start(ctx, env); err != nil {
 		return err
 	}
 	return b.Gateway.Start(ctx, env)
 }
 
-// Unlike asks where the connections are.
-func (b behindFlowtable) Unlike(ctx context.Context, env Env) (string, error) {
-	return b.router.Unlike(ctx, env)
+// FailedProof checks that the connections are masqueraded and in the flowtable.
+func (b flowtableGateway) FailedProof(ctx context.Context, env Env) (string, error) {
+	return b.router.FailedProof(ctx, env)
 }
 
-// Stop stops gatewayd first.
-func (b behindFlowtable) Stop(ctx context.Context, env Env) error {
+// Stop stops gatewayd, then removes the nftables rules.
+func (b flowtableGateway) Stop(ctx context.Context, env Env) error {
 	return errors.Join(b.Gateway.Stop(ctx, env), b.router.Stop(ctx, env))
 }

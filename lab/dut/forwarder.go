@@ -11,19 +11,22 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// Forwarder is a router without a portal whose kernel forwards with rules of nftables: its connections are in a
-// software flowtable, or its clients share its address, or both.
+// Forwarder is a router whose kernel forwards with nftables rules. It has no portal: every client's traffic is
+// forwarded.
 //
 // The flowtable is at the ingress hook of both interfaces. The kernel tracks a connection, and the rule adds it to the
 // table with the first packet after both ends have sent. From then on its packets pass no chain and no routing.
-type Forwarder struct{ Flowtable, Masquerade bool }
+type Forwarder struct {
+	Flowtable  bool // established connections are forwarded by a software flowtable
+	Masquerade bool // clients share the router's address towards the server
+}
 
-var _ Proven = Forwarder{}
+var _ Provable = Forwarder{}
 
-// forwarderTable is the table of the rules.
+// forwarderTable is the nftables table that holds the rules.
 const forwarderTable = "gateweigh_forwarder"
 
-// Traits: nothing is admitted, and the lab leases the addresses.
+// Traits name the kernel features that the rules need. Clients need no admission, and the lab leases their addresses.
 func (f Forwarder) Traits() Traits {
 	nft := Need{Program: "nft", Package: "nftables", Why: "the rules"}
 	t := Traits{About: "router that masquerades (nftables)"}
@@ -32,7 +35,7 @@ func (f Forwarder) Traits() Traits {
 		if f.Masquerade {
 			t.About = "router that masquerades, with a software flowtable (nftables)"
 		}
-		nft.Feature, t.Gathers = machine.Flowtables, true
+		nft.Feature, t.Aggregates = machine.Flowtables, true
 	}
 	t.Needs = []Need{nft}
 	if f.Masquerade {
@@ -42,7 +45,7 @@ func (f Forwarder) Traits() Traits {
 	return t
 }
 
-// rules are the rules in nft's language, for the interfaces towards clients and server.
+// rules returns the table in nft's language. lan is the interface towards the clients, wan the one towards the server.
 func (f Forwarder) rules(lan, wan string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "table ip %s {\n", forwarderTable)
@@ -72,14 +75,14 @@ func (Forwarder) Stop(ctx context.Context, env Env) error {
 	return shell(ctx, env.Host("router"), "nft delete table ip "+forwarderTable+" 2>/dev/null || :")
 }
 
-// minOffloaded is the share of the connections that carry the load which must be in the flowtable. New ones get there
-// with their third packet.
+// minOffloaded is the share of the load's connections that must be in the flowtable. It is less than 1 because a new
+// connection enters the table with its third packet only.
 const minOffloaded = 0.9
 
-// Unlike reads the router's list of connections: those with the server are to be in the flowtable, and those that
-// clients opened are to come from the router's address.
-func (f Forwarder) Unlike(ctx context.Context, env Env) (string, error) {
-	text, err := ask(
+// FailedProof reads the connections that the router's kernel tracks. Connections with the server must be in the
+// flowtable, and those that clients opened must show the router's address to the server.
+func (f Forwarder) FailedProof(ctx context.Context, env Env) (string, error) {
+	text, err := queryRouter(
 		ctx, env, "sh", "-c", "grep -F \"$0\" /proc/net/nf_conntrack || [ $? = 1 ]", "="+env.ServerIP.String()+" ")
 	if err != nil {
 		return "", err
@@ -91,21 +94,22 @@ func (f Forwarder) Unlike(ctx context.Context, env Env) (string, error) {
 	case f.Flowtable && float64(c.offloaded) < minOffloaded*float64(c.open):
 		return fmt.Sprintf("%d of %d connections are in the flowtable, limit %.0f %%", c.offloaded, c.open, 100*minOffloaded),
 			nil
-	case f.Masquerade && c.own > 0:
-		return fmt.Sprintf("%d of %d connections show the client's own address to the server", c.own, c.open), nil
+	case f.Masquerade && c.untranslated > 0:
+		return fmt.Sprintf("%d of %d connections show the client's own address to the server", c.untranslated, c.open), nil
 	}
 	return "", nil
 }
 
-// connections are counts of the kernel's list.
+// connections counts the connections that the kernel tracks.
 type connections struct {
-	open      int // they carry packets: TCP between its two handshakes, UDP
-	offloaded int // of those, in a flowtable
-	own       int // of those that clients opened, not answered to the router's address
+	open         int // established TCP connections, and UDP flows
+	offloaded    int // open connections that are in a flowtable
+	untranslated int // open connections from clients that are not masqueraded: answers go to the client's address
 }
 
-// countConnections reads /proc/net/nf_conntrack, one connection a line: protocol, state, the addresses of the direction
-// that opened it, those of the answers, flags. The state of a connection in a flowtable is not shown.
+// countConnections counts the lines of /proc/net/nf_conntrack. A line is one connection: protocol, state, the addresses
+// of the direction that opened it, those of the answers, flags. A connection in a flowtable has a flag instead of a
+// state. lan is the clients' network, router the address that masquerading uses.
 func countConnections(text string, lan netip.Prefix, router netip.Addr) (c connections) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -122,13 +126,13 @@ func countConnections(text string, lan netip.Prefix, router netip.Addr) (c conne
 			continue
 		}
 		if from, err := netip.ParseAddr(sources[0]); err == nil && lan.Contains(from) && destinations[1] != router.String() {
-			c.own++
+			c.untranslated++
 		}
 	}
 	return c
 }
 
-// valuesOf are the values of the fields that begin with a key, in their order.
+// valuesOf returns the values of the fields that begin with a key such as "src=", in their order.
 func valuesOf(fields []string, key string) (values []string) {
 	for _, field := range fields {
 		if value, ok := strings.CutPrefix(field, key); ok {

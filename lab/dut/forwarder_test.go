@@ -59,18 +59,18 @@ func TestForwarders(t *testing.T) {
 			if err := d.Start(t.Context(), l.env); err != nil {
 				t.Fatal(err)
 			}
-			if text, err := c.Unlike(t.Context(), l.env); err != nil || !strings.Contains(text, "no connection") {
+			if text, err := c.FailedProof(t.Context(), l.env); err != nil || !strings.Contains(text, "no connection") {
 				t.Errorf("without connections: %q, %v", text, err)
 			}
 			l.startConnection(t, "7001")
-			awaitUnlike(t, l, c, "")
+			awaitFailedProof(t, l, c, "")
 			if list := l.router.must(t, "cat /proc/net/nf_conntrack"); c.Flowtable != strings.Contains(list, "[OFFLOAD]") {
 				t.Errorf("the kernel's list: %s", list)
 			}
 			// The kernel tracks connections for as long as a rule asks for it.
 			l.router.must(t, `nft "flush chain ip $1 $2; add rule ip $1 $2 ct state new accept"`, forwarderTable, c.chain)
 			l.startConnection(t, "7002")
-			awaitUnlike(t, l, c, c.says)
+			awaitFailedProof(t, l, c, c.says)
 			for range 2 {
 				if err := d.Stop(t.Context(), l.env); err != nil {
 					t.Error(err)
@@ -92,7 +92,7 @@ func TestGatewayBehindFlowtable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := made.(behindFlowtable)
+	d := made.(flowtableGateway)
 	skipUnsupported(t, d)
 	l := newTestLab(t, d, 1)
 	l.start(t, d)
@@ -115,11 +115,11 @@ func TestGatewayBehindFlowtable(t *testing.T) {
 	})
 	defer talker.Wait()
 	defer conn.Close()
-	awaitUnlike(t, l, d, "")
+	awaitFailedProof(t, l, d, "")
 	before := l.countedUpload(t, d)
 	labtest.Await(t, "what passes by the flowtable to be counted",
 		func() bool { return l.countedUpload(t, d) > before+500 })
-	if text, err := d.Unlike(t.Context(), l.env); text != "" || err != nil {
+	if text, err := d.FailedProof(t.Context(), l.env); text != "" || err != nil {
 		t.Errorf("while it was counted: %q, %v", text, err)
 	}
 	if err := client.Logout(t.Context(), c, adm, 1); err != nil {
@@ -135,7 +135,7 @@ func TestGatewayBehindFlowtable(t *testing.T) {
 }
 
 // countedUpload is how many bytes gatewayd has counted of what its only client sent.
-func (l *testLab) countedUpload(t *testing.T, d behindFlowtable) uint64 {
+func (l *testLab) countedUpload(t *testing.T, d flowtableGateway) uint64 {
 	t.Helper()
 	var session struct {
 		UpBytes uint64 `json:"up_bytes"`
@@ -147,8 +147,8 @@ func (l *testLab) countedUpload(t *testing.T, d behindFlowtable) uint64 {
 	return session.UpBytes
 }
 
-// awaitUnlike waits until a device says something of its router, or nothing.
-func awaitUnlike(t *testing.T, l *testLab, d Proven, says string) {
+// awaitFailedProof waits until a device says something of its router, or nothing.
+func awaitFailedProof(t *testing.T, l *testLab, d Provable, says string) {
 	t.Helper()
 	var text string
 	t.Cleanup(func() {
@@ -157,7 +157,7 @@ func awaitUnlike(t *testing.T, l *testLab, d Proven, says string) {
 		}
 	})
 	labtest.Await(t, "the device to say of its router: "+says, func() bool {
-		message, err := d.Unlike(t.Context(), l.env)
+		message, err := d.FailedProof(t.Context(), l.env)
 		if message != text {
 			t.Logf("it says %q", message)
 			text = message
@@ -180,7 +180,7 @@ ipv4     2 icmp     1 29 src=192.168.137.2 dst=192.168.89.1 type=8 code=0 id=1 s
 half a line src=
 `
 	got := countConnections(list, netip.MustParsePrefix("192.168.137.0/24"), netip.MustParseAddr("192.168.89.99"))
-	if want := (connections{open: 3, offloaded: 2, own: 1}); got != want {
+	if want := (connections{open: 3, offloaded: 2, untranslated: 1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

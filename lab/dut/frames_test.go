@@ -94,9 +94,9 @@ func (l *captureLab) generate(t *testing.T, count int64, size string) {
 }
 
 // capture makes a device, starts it and stops it at the test's end.
-func (l *captureLab) capture(t *testing.T, name string, how Capture) Capturing {
+func (l *captureLab) capture(t *testing.T, name string, settings Capture) Capturing {
 	t.Helper()
-	d, err := NewCapture(name, how)
+	d, err := NewCapture(name, settings)
 	if err != nil {
 		t.Fatal(err)
 	}

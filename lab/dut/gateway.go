@@ -49,13 +49,14 @@ const fastSuffix = "-fast"
 func (g *Gateway) Datapath() string { return strings.TrimSuffix(g.Path, fastSuffix) }
 func (g *Gateway) Fast() bool       { return strings.HasSuffix(g.Path, fastSuffix) }
 
-// NFTQueue is gatewayd with its data path "nfqueue" where nftables itself queues every packet of a client for it. The
-// same gateway without that asks for its own way, and uses iptables' target where the kernel has no other.
+// NFTQueue is gatewayd with data path "nfqueue" whose packets must reach it through nftables' queue statement. A plain
+// Gateway with that data path also accepts iptables' NFQUEUE target, which gatewayd uses on kernels without the
+// statement. Measured as a device of its own, NFTQueue shows what the statement costs.
 type NFTQueue struct{ *Gateway }
 
 var (
-	_ Counted = NFTQueue{}
-	_ Proven  = NFTQueue{}
+	_ Counted  = NFTQueue{}
+	_ Provable = NFTQueue{}
 )
 
 // NewNFTQueue makes one for a number of clients.
@@ -63,7 +64,7 @@ func NewNFTQueue(clients int) NFTQueue {
 	return NFTQueue{NewGateway(experiment.Variant{Path: experiment.PathNFQueue}, clients)}
 }
 
-// Traits are gatewayd's, with another feature of the kernel.
+// Traits are gatewayd's; the kernel must have nftables' queue statement.
 func (q NFTQueue) Traits() Traits {
 	t := q.Gateway.Traits()
 	t.Needs = slices.Clone(t.Needs)
@@ -73,50 +74,51 @@ func (q NFTQueue) Traits() Traits {
 	return t
 }
 
-// queueStatement is nftables' own, as nft lists it: "queue num 0", "queue flags fanout to 0-1".
+// queueStatement matches nftables' queue statement in the output of nft: "queue num 0", "queue flags fanout to 0-1".
 var queueStatement = regexp.MustCompile(`(?m)(^|\s)queue (flags \S+ )?(num|to) `)
 
-// Unlike looks for the rule that queues. Where the kernel lacks it, gatewayd's rules have iptables' target.
-func (q NFTQueue) Unlike(ctx context.Context, env Env) (string, error) {
-	rules, err := ask(ctx, env, "nft", "list", "ruleset", "ip")
+// FailedProof checks that a rule has nftables' queue statement. On a kernel without it, gatewayd uses iptables' NFQUEUE
+// target instead.
+func (q NFTQueue) FailedProof(ctx context.Context, env Env) (string, error) {
+	rules, err := queryRouter(ctx, env, "nft", "list", "ruleset", "ip")
 	if err != nil || queueStatement.MatchString(rules) {
 		return "", err
 	}
 	return "none of the router's rules is nftables' queue statement", nil
 }
 
-// External says whether leases and names are another program's, as study 1's
-// proprietary portal had them.
-func (g *Gateway) External() bool { return g.Datapath() == experiment.PathNFQueue }
+// UsesDnsmasq reports whether dnsmasq serves DHCP and DNS instead of gatewayd, as in study 1's proprietary portal. The
+// template of gatewayd's configuration calls it.
+func (g *Gateway) UsesDnsmasq() bool { return g.Datapath() == experiment.PathNFQueue }
 
-// gatewaydNeed is gatewayd on PATH or, as make build leaves it, beside the lab's own program.
+// gatewaydNeed is the program gatewayd, on PATH or in the folder of the lab's own program, where make build puts it.
 var gatewaydNeed = Need{Program: "gatewayd", NextToLab: true,
 	Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"}
 
-// dataPathNeeds are the kernel's features that data paths are of no use without.
+// dataPathNeeds are the kernel features that gatewayd's data paths need.
 var dataPathNeeds = map[string]machine.Feature{
 	"ebpf": machine.BPFAtTC, "nfqueue": machine.PacketQueue, "tun": machine.TUN, "kernel": machine.PPPoE}
 
-// Traits: gatewayd, or its dnsmasq, leases addresses, and needs nothing of its links.
+// Traits depend on the variant. gatewayd, or the dnsmasq beside it, always leases the addresses.
 func (g *Gateway) Traits() Traits {
 	about := "gatewayd, data path " + g.Path + ", RADIUS accounts (CHAP)"
 	if g.sessions > 0 {
 		about += fmt.Sprintf(", %d sessions", g.sessions)
 	}
 	if g.PPPoE {
-		about = g.aboutLines()
+		about = g.aboutPPPoE()
 	} else if g.NAT {
 		about += ", masquerade"
 	}
 	gatewayd := gatewaydNeed
 	gatewayd.Feature = dataPathNeeds[g.Datapath()]
 	needs := []Need{gatewayd}
-	if g.External() {
+	if g.UsesDnsmasq() {
 		needs = append(needs, Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases and names"})
 	}
 	var threads []string
 	if g.Path == experiment.PathKernel {
-		threads = kernelOfPPP
+		threads = pppThreads
 	}
 	if g.Limited != "" {
 		about += ", each client limited to " + g.Limited + "bit/s"
@@ -130,10 +132,10 @@ func (g *Gateway) Traits() Traits {
 	return Traits{
 		LAN:           g.lan(),
 		DHCP:          true,
-		Lines:         g.PPPoE,
+		PPPoE:         g.PPPoE,
 		Neighbours:    true, // with "tun" there are none: clients are behind a device without
 		KernelThreads: threads,
-		Gathers:       g.Path == experiment.PathTUNFast || g.cachesFlows(g.NAT),
+		Aggregates:    g.Path == experiment.PathTUNFast || g.cachesFlows(g.NAT),
 		Admission:     g.Admission,
 		Needs:         append(needs, radiusNeeds...),
 		About:         about,
@@ -141,12 +143,14 @@ func (g *Gateway) Traits() Traits {
 	}
 }
 
-// cachesFlows reports whether gatewayd caches flows, on a router with rules of netfilter or without. A packet a second
-// of each flow then takes the IP layer, and the others pass it by: what the layer counts says nothing of the frames in
-// a packet. Without rules it counts next to nothing, which is known to mean that (see cost's aggregation), or all
-// packets, which are then held to the profile. What the test misses with rules, a device that has the kernel gather the
-// packets of a profile per-packet, gatewayd does not do: it changes no link's offloads, and the clean router's links,
-// which are set alike, are held to the profile.
+// cachesFlows reports whether gatewayd forwards by its flow cache while some packets still pass the kernel's IP layer.
+// That is so for data path "ebpf" on a router with netfilter rules (ruled): one packet a second of each flow takes the
+// IP layer, and the others go past it.
+//
+// The lab usually finds aggregation by dividing the frames of the links by the packets of the IP layer. With a flow
+// cache that quotient is wrong, so Traits.Aggregates turns the check off. Nothing is lost by that: gatewayd does not
+// change the links' offloads, and the clean router's links, which have the same settings, are still checked. Without
+// rules the IP layer counts either all packets or nearly none, and the check recognises both.
 func (g *Gateway) cachesFlows(ruled bool) bool { return g.Path == experiment.PathEBPF && ruled }
 
 // lan is a network with addresses for all clients.
@@ -160,7 +164,7 @@ func (g *Gateway) lan() netip.Prefix {
 	return netip.MustParsePrefix("10.1.0.0/24")
 }
 
-// Pool are the addresses that gatewayd leases; empty: all.
+// Pool is the range of addresses that gatewayd leases, "FIRST-LAST"; empty: the whole network.
 func (g *Gateway) Pool() string {
 	if g.sessions == 0 {
 		return ""
@@ -171,7 +175,7 @@ func (g *Gateway) Pool() string {
 // Start starts FreeRADIUS on the server and gatewayd on the router, and returns
 // once the portal's port and the control socket answer.
 func (g *Gateway) Start(ctx context.Context, env Env) error {
-	g.open(env, "gatewayd")
+	g.setEnv(env, "gatewayd")
 	if err := g.startRADIUS(ctx); err != nil {
 		return err
 	}
@@ -195,7 +199,7 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	if g.PPPoE {
 		return nil
 	}
-	g.admits(32)
+	g.setLogin(32)
 	g.Admission.API = "http://" + g.Admission.Portal + "/api/captive-portal"
 	return nil
 }
@@ -213,7 +217,8 @@ func (g *Gateway) configure(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// gatewayd's ebpf replaces a queue that the kernel made, and leaves one that has a number; the others have no queues.
+	// gatewayd's ebpf replaces a queue that the kernel made, and leaves one that has a number; the others have no
+	// queues.
 	if g.Limited != "" && g.Datapath() == experiment.PathEBPF {
 		for _, port := range []string{"lan", "wan"} {
 			if err = g.shell(ctx, `tc qdisc del dev "$3" root 2>/dev/null || :`, g.Port(port)); err != nil {
@@ -224,19 +229,19 @@ func (g *Gateway) configure(ctx context.Context) (err error) {
 	if g.program, err = g.Install(ctx, gatewaydNeed, g.Dir); err != nil {
 		return err
 	}
-	if err := g.write(ctx, g.Host("router"), g, "gatewayd.toml"); err != nil || !g.External() {
+	if err := g.write(ctx, g.Host("router"), g, "gatewayd.toml"); err != nil || !g.UsesDnsmasq() {
 		return err
 	}
 	lan := g.LAN
-	if g.sessions > 0 { // below the addresses of those that never send
+	if g.sessions > 0 { // below the addresses of silent clients
 		lan = netip.PrefixFrom(lan.Masked().Addr(), 32-bits.TrailingZeros(firstSilent))
 	}
 	page := fmt.Sprintf("http://%s:%d/api/captive-portal", g.Gateway, g.WebPort)
 	return g.lease(ctx, lan, dnsmasq{Leases: path.Join(g.Dir, "leases"), URI: page})
 }
 
-// Stop ends gatewayd and its RADIUS server, and takes the programs out of the kernel. The server has gone
-// by then, so detach need not tell it that the sessions have ended.
+// Stop ends gatewayd and the RADIUS server, and removes the eBPF programs from the kernel ("gatewayd detach"). detach
+// runs with accounting turned off, because the RADIUS server has ended by then.
 func (g *Gateway) Stop(ctx context.Context, env Env) error {
 	return g.stop(ctx, `if [ -e "$1/gatewayd.toml" ]; then
 	sed -i '/^acct/d; s/^\[radius\]$/&\naccounting = false/' "$1/gatewayd.toml"
@@ -246,15 +251,16 @@ umount "$1/bpf" 2>/dev/null || :
 ip addr del "$4" dev "$2" 2>/dev/null || :`, g.program, netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String())
 }
 
-// firstSilent is the place in the LAN of the first client that never sends. The clients
-// that the lab brings have the places below.
+// firstSilent is the host number in the LAN of the first silent client. The clients of the lab have the numbers below
+// it. A silent client has a session and never sends.
 const firstSilent = 4096
 
-// The clients fit there, besides the network, the router and the last address.
+// This does not compile unless the clients of the lab fit below firstSilent, beside three other addresses: the
+// network's, the router's and the last one.
 const _ = uint(firstSilent - 3 - experiment.MaxAmongSessions)
 
-// Fill has Start return with so many clients admitted, less those that the lab will
-// bring: clients that never send. It is called before anything else.
+// Fill sets how many sessions gatewayd shall have in all. Start then logs in silent clients for those that the lab's
+// own clients do not take. Call Fill before Traits and Start.
 func (g *Gateway) Fill(sessions int) { g.sessions = sessions }
 
 // logInSilent logs the silent clients in, within five minutes. It returns when the accounting
@@ -279,15 +285,17 @@ until "$1" status --json --socket "$2/control.sock" | grep -q '"outbox": 0,'; do
 	return nil
 }
 
-// Counts asks gatewayd over its control socket.
+// Counts reads gatewayd's status over its control socket: "sessions", "clients" and "leases".
 func (g *Gateway) Counts(ctx context.Context, env Env) (map[string]int, error) {
-	text, err := ask(ctx, env, g.program, "status", "--json", "--socket", path.Join(env.Scratch, "gatewayd/control.sock"))
+	text, err := queryRouter(
+		ctx, env, g.program, "status", "--json", "--socket", path.Join(env.Scratch, "gatewayd/control.sock"))
 	if err != nil {
 		return nil, err
 	}
 	return gatewayCounts(text)
 }
 
+// gatewayCounts reads the output of "gatewayd status --json".
 func gatewayCounts(text string) (map[string]int, error) {
 	var status struct {
 		Sessions map[string]int

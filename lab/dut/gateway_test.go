@@ -158,7 +158,7 @@ func TestTranslating(t *testing.T) {
 	l.start(t, d)
 	clients := l.addClients(t, 1)
 	loginAll(t, clients, d.Traits().Admission)
-	if text, err := d.Unlike(t.Context(), l.env); err != nil || text == "" {
+	if text, err := d.FailedProof(t.Context(), l.env); err != nil || text == "" {
 		t.Errorf("before there is a connection it is as it should be: %v", err)
 	}
 	conn, err := clients[0].DialContext(t.Context(), "udp", trafficPort) // the kernel tracks datagrams too
@@ -169,7 +169,7 @@ func TestTranslating(t *testing.T) {
 	if _, err := conn.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	awaitUnlike(t, l, d, "")
+	awaitFailedProof(t, l, d, "")
 	if err := d.Stop(t.Context(), l.env); err != nil {
 		t.Error(err)
 	}

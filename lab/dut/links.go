@@ -7,8 +7,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
-// LinksOf is experiment.Catalogue.Links. A device that is not known here has usual links.
-func LinksOf(e *experiment.Experiment, name string) string {
+// LinkNeeds describes what a device needs of its lab's links, as text for experiment.Catalogue.Links: "no aggregation",
+// for instance. It is empty for a device that takes the usual links, and for an unknown name. Devices with the same
+// text can share the clean router that they are compared with.
+func LinkNeeds(e *experiment.Experiment, name string) string {
 	d, err := New(name, 1, e)
 	if err != nil {
 		return ""

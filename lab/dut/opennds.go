@@ -77,7 +77,7 @@ func (o *OpenNDS) Traits() Traits {
 // Start configures openNDS privately, starts it and dnsmasq, and returns once
 // the control socket answers and the forwarding rules are in place.
 func (o *OpenNDS) Start(ctx context.Context, env Env) error {
-	o.open(env, "opennds")
+	o.setEnv(env, "opennds")
 	if err := o.configure(ctx); err != nil {
 		return fmt.Errorf("configuring opennds: %w", err)
 	}
@@ -111,7 +111,7 @@ func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 		return fmt.Errorf("asking opennds's web server for a page: %w", err)
 	}
 	o.login = max(o.login, loginAnswers*answer)
-	o.admits(openNDSAtOnce(answer))
+	o.setLogin(openNDSAtOnce(answer))
 	return nil
 }
 
@@ -178,7 +178,7 @@ rm -rf /tmp/ndsctl.sock /tmp/ndsctl.lock /tmp/ndscids /tmp/dhcp.leases`, openNDS
 
 // Counts asks openNDS, which knows no leases: they are its dnsmasq's.
 func (o *OpenNDS) Counts(ctx context.Context, env Env) (map[string]int, error) {
-	text, err := ask(ctx, env, "ndsctl", "json")
+	text, err := queryRouter(ctx, env, "ndsctl", "json")
 	if err != nil {
 		return nil, err
 	}

@@ -17,27 +17,28 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 )
 
-// portal is what the portals written in Go share: daemons on the lab's hosts, whose
-// configuration files are templates that are filled in from the device, and their end.
+// portal is the common part of the portals that are written in Go. It starts daemons on the lab's hosts, fills in their
+// configuration files from templates, and ends and removes all of it.
 type portal struct {
 	Env
-	Dir       string // of its files, on each host
-	Secret    string // of this start: the RADIUS server's, or the splash page's
-	WebPort   int    // where the portal answers on the router
+	Dir       string // folder of the portal's files, on each host
+	Secret    string // new for each start: of the RADIUS server, or of the splash page
+	WebPort   int    // TCP port of the portal's pages on the router
 	clients   int
 	Admission client.Admission
 	daemons   []daemon // spawned, in this order
 }
 
-// open notes in which lab the portal starts; name is also the folder's name.
-func (p *portal) open(env Env, name string) {
+// setEnv sets the lab in which the portal starts, and draws a new secret. name becomes the name of the portal's folder.
+func (p *portal) setEnv(env Env, name string) {
 	p.Env, p.Dir, p.Secret = env, path.Join(env.Scratch, name), rand.Text()
 }
 
-// MaxClients allows for every client and as many that left without logging out.
+// MaxClients is the limit of clients for configuration files: at least least, and twice the lab's clients, because
+// clients that left without logging out still count.
 func (p *portal) MaxClients(least int) int { return max(least, 2*p.clients) }
 
-// run starts a daemon and returns once it shows all signs of being ready.
+// run starts a daemon with a command and returns once all probes have succeeded.
 func (p *portal) run(ctx context.Context, d daemon, argv []string, signs ...probe) error {
 	p.daemons = append(p.daemons, d)
 	if err := d.spawn(ctx, argv...); err != nil {
@@ -46,8 +47,9 @@ func (p *portal) run(ctx context.Context, d daemon, argv []string, signs ...prob
 	return d.await(ctx, signs...)
 }
 
-// admits sets where clients log in, and how many at the same time, once the portal is ready.
-func (p *portal) admits(parallel int) {
+// setLogin fills in the admission's addresses, which are known once the portal is ready, and how many clients may log
+// in at the same time.
+func (p *portal) setLogin(parallel int) {
 	p.Admission.Portal = fmt.Sprintf("%s:%d", p.Gateway, p.WebPort)
 	p.Admission.Probe = "http://" + p.ServerIP.String() + "/generate_204"
 	p.Admission.Parallel = parallel
@@ -59,11 +61,12 @@ func (p *portal) shell(ctx context.Context, script string, args ...string) error
 	return shell(ctx, p.Host("router"), script, append([]string{p.Dir, p.Port("lan")}, args...)...)
 }
 
-// removeAddresses is the part of a script that takes the clients' interface its addresses. Stop gives them back.
+// removeAddresses is a part of a script that saves the addresses of the interface towards the clients and removes them.
+// stop restores them.
 const removeAddresses = `ip -o -4 addr show dev "$2" | awk '{print $4}' >"$1/addresses"; ip addr flush dev "$2"`
 
-// stop ends the daemons, the last one first, has a script for shell undo the rest, gives
-// the interface its addresses back and removes the portal's files.
+// stop ends the daemons, the last one first, runs the script undo (see shell), restores the interface's addresses and
+// removes the portal's files.
 func (p *portal) stop(ctx context.Context, undo string, args ...string) error {
 	if p.Dir == "" {
 		return nil // it was never started
@@ -156,7 +159,8 @@ func (p *portal) lease(ctx context.Context, lan netip.Prefix, d dnsmasq) (err er
 		probe{"it has no lease file", "test -e " + d.Leases})
 }
 
-// leaseRange is the part of a network that is leased to n clients.
+// leaseRange returns the first and the last address to lease to n clients. The error says that the network is too
+// small.
 //
 // openNDS removes the rules of a client that leaves by searching for its
 // address as text, so that a logout of .1 also cuts off .10 to .19. Addresses
@@ -180,7 +184,7 @@ func leaseRange(lan netip.Prefix, gateway netip.Addr, n int) (first, last netip.
 	return first, last, nil
 }
 
-// dottedMask is a prefix length as dnsmasq writes it: 255.255.255.0.
+// dottedMask is a network's mask in dnsmasq's notation: 255.255.255.0.
 func dottedMask(p netip.Prefix) string { return net.IP(net.CIDRMask(p.Bits(), 32)).String() }
 
 // hostOf is the n-th address of a network.

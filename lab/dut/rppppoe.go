@@ -26,8 +26,8 @@ func NewRPPPPoE(kernel bool, clients int) *RPPPPoE {
 	return &RPPPPoE{portal{clients: clients, Admission: client.Admission{Kind: client.AdmitNone}}, kernel}
 }
 
-// lineNetwork is a network with addresses for PPPoE clients and as many sessions that ended without a word.
-func lineNetwork(clients int) netip.Prefix {
+// pppoeNetwork is a network with addresses for PPPoE clients and as many sessions that ended without a word.
+func pppoeNetwork(clients int) netip.Prefix {
 	if clients > 100 {
 		return netip.MustParsePrefix("10.1.0.0/16")
 	}
@@ -42,7 +42,7 @@ var pppNeeds = []Need{
 
 // Traits: packets that a process reads from a packet socket have to have their checksums.
 func (r *RPPPPoE) Traits() Traits {
-	mode, threads := "user mode, a process for each client takes every packet", append([]string{"kworker"}, kernelOfPPP...)
+	mode, threads := "user mode, a process for each client takes every packet", append([]string{"kworker"}, pppThreads...)
 	server := Need{Program: "pppoe-server", Package: "pppoe", Why: "the PPPoE server"}
 	if r.Kernel {
 		server.Feature = machine.PPPoE
@@ -53,12 +53,12 @@ func (r *RPPPPoE) Traits() Traits {
 		{Program: "pkill", Package: "procps", Why: "ending the clients' processes"},
 	}, pppNeeds...)
 	if r.Kernel {
-		mode, threads = "kernel mode", kernelOfPPP
+		mode, threads = "kernel mode", pppThreads
 	} else {
 		needs = append(needs, Need{Program: "pppoe", Package: "pppoe", Why: "the clients' packets"})
 	}
 	return Traits{
-		LAN: lineNetwork(r.clients), DHCP: true, Lines: true, Neighbours: true,
+		LAN: pppoeNetwork(r.clients), DHCP: true, PPPoE: true, Neighbours: true,
 		KernelThreads: threads,
 		NoTxChecksum:  !r.Kernel,
 		Admission:     r.Admission, Needs: needs,
@@ -66,9 +66,9 @@ func (r *RPPPPoE) Traits() Traits {
 	}
 }
 
-// kernelOfPPP are the kernel's threads in which packets that come out of PPP are carried on. What a terminal holds is
+// pppThreads are the kernel's threads in which packets that come out of PPP are carried on. What a terminal holds is
 // carried on in workers.
-var kernelOfPPP = []string{"ksoftirqd"}
+var pppThreads = []string{"ksoftirqd"}
 
 // First is the first client's address, Sessions how many can follow.
 func (r *RPPPPoE) First() netip.Addr { return r.Gateway.Next() }
@@ -76,7 +76,7 @@ func (r *RPPPPoE) Sessions() int     { return min(2*r.clients+16, 1<<(32-r.LAN.B
 
 // Start writes pppd's files and starts pppoe-server, and returns once it listens for clients.
 func (r *RPPPPoE) Start(ctx context.Context, env Env) error {
-	r.open(env, "rp-pppoe")
+	r.setEnv(env, "rp-pppoe")
 	r.Admission.User, r.Admission.Password = "gateweigh-test-%d", r.Secret
 	server := []string{
 		"pppoe-server", "-F", "-I", r.Port("lan"), "-C", "gateweigh", "-L", r.Gateway.String(), "-R", r.First().String(),
@@ -124,7 +124,7 @@ func (r *RPPPPoE) Counts(ctx context.Context, env Env) (map[string]int, error) {
 }
 
 func pppLinks(ctx context.Context, env Env) (map[string]int, error) {
-	text, err := ask(ctx, env, "ip", "-o", "-4", "addr", "show")
+	text, err := queryRouter(ctx, env, "ip", "-o", "-4", "addr", "show")
 	if err != nil {
 		return nil, err
 	}

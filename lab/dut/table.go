@@ -10,9 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
-// builtin is every device written in Go that neither captures nor makes a tunnel (captures, tunnelTable), and that has
-// no parameters (gateways), by the name in experiments. Each is made for a number of clients. Adding one is a file and
-// a line here.
+// builtin lists devices that are written in Go, by their names in experiments. Capture programs are in captures,
+// tunnels in tunnelTable, and gatewayd with parameters in gateways. Each function makes the device for a number of
+// clients. Adding a device takes a file and a line here.
 var builtin = map[string]func(clients int) DUT{
 	"clean":       func(int) DUT { return Clean{} },
 	"opennds":     func(n int) DUT { return NewOpenNDS(n) },
@@ -27,15 +27,15 @@ var builtin = map[string]func(clients int) DUT{
 
 	"nft-queue": func(n int) DUT { return NewNFTQueue(n) },
 	// Behind a flowtable that masquerades.
-	"flowtable-masquerade-gateway": func(n int) DUT { return newBehindFlowtable(n) },
+	"flowtable-masquerade-gateway": func(n int) DUT { return newFlowtableGateway(n) },
 
 	"accel-ppp":       func(n int) DUT { return NewAccelPPP(n) },
 	"rp-pppoe-kernel": func(n int) DUT { return NewRPPPPoE(true, n) },
 	"rp-pppoe-user":   func(n int) DUT { return NewRPPPPoE(false, n) },
 }
 
-// gateways are the names of gatewayd with parameters, those that a table has with like = "gateway".
-// Without a path it is "ebpf".
+// gateways lists gatewayd with fixed parameters, by names in experiments. An experiment can set the same parameters
+// itself, in a table with like = "gateway". The default data path is "ebpf".
 var gateways = map[string]experiment.Variant{
 	"gateway-ebpf":     {},
 	"gateway-ebpf-nat": {NAT: true},
@@ -52,7 +52,7 @@ var gateways = map[string]experiment.Variant{
 
 	"gateway-pppoe-ebpf": {PPPoE: true},
 	"gateway-pppoe-user": {Path: experiment.PathTUN, PPPoE: true},
-	// On Debian's kernel, where there is none here: see docs/kernels.md.
+	// It needs a kernel with PPPoE; gateweigh can run one in a virtual machine: see docs/kernels.md.
 	"gateway-pppoe-kernel": {Path: experiment.PathKernel, PPPoE: true},
 
 	"gateway-pppoe-masquerade":       {PPPoE: true, NAT: true},
@@ -60,15 +60,15 @@ var gateways = map[string]experiment.Variant{
 	"gateway-pppoe-ident-masquerade": {PPPoE: true, NAT: true, Ident: experiment.IdentMasquerade},
 }
 
-// portals are the names of builtin and of gateways, sorted.
+// portals lists the names of builtin and gateways, sorted.
 func portals() []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(builtin)), maps.Keys(gateways))
 	slices.Sort(names)
 	return names
 }
 
-// newPortal makes the device that builtin or gateways has under a name, or gatewayd with a table's parameters. It is
-// nil where there is none.
+// newPortal makes a device of builtin or gateways by its name. The name experiment.Parametrised makes gatewayd with
+// params. It returns nil for an unknown name.
 func newPortal(name string, clients int, params experiment.Variant) DUT {
 	if v, known := gateways[name]; known {
 		return NewGateway(v, clients)
@@ -82,21 +82,19 @@ func newPortal(name string, clients int, params experiment.Variant) DUT {
 	return nil
 }
 
-// Builtin lists the devices written in Go, by name: what experiment.Load takes
-// as known.
+// Builtin lists the names of all devices written in Go, sorted.
 func Builtin() []string {
 	return slices.Sorted(slices.Values(slices.Concat(portals(), capturing(), tunnels())))
 }
 
-// Names lists every device an experiment may name without describing it, by
-// name: those written in Go and those that ship as TOML.
+// Names lists every device that an experiment may name without describing it, sorted: those written in Go and those
+// that ship as TOML files.
 func Names() []string {
 	return slices.Sorted(slices.Values(slices.Concat(Builtin(), experiment.ShippedDUTs())))
 }
 
-// New makes a device for one lab with the given number of clients: one written in Go, or one described in exp
-// (which may be nil) or shipped as TOML. An unknown name is an error that lists
-// the known ones.
+// New makes a device for one lab with a number of clients. The name is of a device that is written in Go, described in
+// exp (which may be nil), or shipped as a TOML file. An unknown name is an error that lists the known ones.
 func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 	if exp != nil {
 		if spec, ok := exp.Custom[name]; ok && spec.Like != "" {
@@ -123,8 +121,8 @@ func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 	return nil, fmt.Errorf("unknown device %q: known are %s", name, strings.Join(Names(), ", "))
 }
 
-// CheckVariants refuses variants (key like) of devices that do not exist, or whose
-// sessions the lab cannot make. Errors name file, line and key.
+// CheckVariants checks the experiment's variants (key like). It refuses variants of unknown devices, and variants with
+// sessions (key sessions) of devices for which the lab cannot make silent clients. Errors name file, line and key.
 func CheckVariants(exp *experiment.Experiment) error {
 	var errs []error
 	for _, name := range exp.CustomNames() {
@@ -136,8 +134,8 @@ func CheckVariants(exp *experiment.Experiment) error {
 	return errors.Join(errs...)
 }
 
-// newVariant makes a device written in Go in the circumstances an experiment describes: with parameters, with sessions
-// of clients that never send, on a router that does something else too, with another MTU.
+// newVariant makes a device written in Go with what an experiment changes about it: parameters, sessions of silent
+// clients, commands that set up the router before the device starts, or another MTU.
 func newVariant(name string, clients int, spec experiment.CustomDUT, exp *experiment.Experiment) (DUT, error) {
 	if spec.MTU > 0 {
 		if tunnelTable[spec.Like] == nil {
@@ -159,16 +157,16 @@ func newVariant(name string, clients int, spec experiment.CustomDUT, exp *experi
 		f.Fill(spec.Sessions)
 	}
 	if len(spec.Start) > 0 {
-		return withMasquerade{d, &Custom{name: name, spec: spec}}, nil
+		return withSetup{d, &Custom{name: name, spec: spec}}, nil
 	}
 	return d, nil
 }
 
-// fillable is a device that can have sessions of clients that never send.
+// fillable is a device that can have sessions of silent clients; see Gateway.Fill.
 type fillable interface{ Fill(sessions int) }
 
-// fillableOf is a device as one that can be filled. Concentrators cannot: the lab makes no PPPoE clients that never
-// send.
+// fillableOf returns a device as a fillable, and whether it is one. PPPoE concentrators are not, because the lab makes
+// no silent PPPoE clients.
 func fillableOf(d DUT) (fillable, bool) {
 	if g, ok := d.(*Gateway); ok && g.PPPoE {
 		return nil, false
@@ -177,11 +175,11 @@ func fillableOf(d DUT) (fillable, bool) {
 	return f, ok
 }
 
-// noSuchDevice says that no device is of the kind that a table wants to be like, and which are.
+// noSuchDevice is the message for a table whose key like names no suitable device. It lists the suitable ones.
 func noSuchDevice(spec experiment.CustomDUT) string {
-	what := fmt.Sprintf("no portal written in Go is named %q", spec.Like)
+	message := fmt.Sprintf("no portal written in Go is named %q", spec.Like)
 	if spec.Sessions > 0 {
-		what = fmt.Sprintf("no device %q whose sessions the lab can make", spec.Like)
+		message = fmt.Sprintf("no device %q whose sessions the lab can make", spec.Like)
 	}
 	able := slices.DeleteFunc(append(portals(), experiment.Parametrised), func(name string) bool {
 		d := newPortal(name, 1, experiment.Variant{})
@@ -189,5 +187,5 @@ func noSuchDevice(spec experiment.CustomDUT) string {
 		_, fillable := fillableOf(d)
 		return !counted || spec.Sessions > 0 && !fillable
 	})
-	return what + ": there is " + strings.Join(able, ", ")
+	return message + ": there is " + strings.Join(able, ", ")
 }

@@ -29,7 +29,7 @@ func (toyPortal) Stop(ctx context.Context, env Env) error {
 }
 
 func (toyPortal) Counts(ctx context.Context, env Env) (map[string]int, error) {
-	text, err := ask(ctx, env, "nft", "list", "ruleset")
+	text, err := queryRouter(ctx, env, "nft", "list", "ruleset")
 	return map[string]int{"rules": strings.Count(text, "drop")}, err
 }
 

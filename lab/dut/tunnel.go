@@ -16,63 +16,64 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// Encapsulating is a device that puts packets into others.
+// Encapsulating is a device that makes a tunnel.
 type Encapsulating interface {
 	DUT
-	// Encapsulation is what it puts around each packet.
+	// Encapsulation is what the tunnel adds to each packet.
 	Encapsulation() Encapsulation
 	// MTU is the largest packet that the tunnel takes, bytes with the IP header.
 	MTU() int
 }
 
-// Tunnel is a tunnel between the two gateways of the topology "tunnel". It runs between their outer addresses, and
-// takes the place of the routes by which the gateways reach each other's networks.
+// Tunnel is a tunnel between the two gateways of the topology "tunnel". It runs between their outer addresses. While it
+// stands, each gateway's route to the other one's network leads into the tunnel instead of over the outer link.
 //
 //	pc1 ── gw1 10.8.0.1 ═══ tunnel ═══ 10.8.0.2 gw2 ── pc2
 //	         192.168.0.1 ── outer link ── 192.168.0.2
 type Tunnel struct {
 	tunnelKind
-	mtu      int           // of the tunnel, 0: the one whose packets fill the outer link
-	patience time.Duration // with a start, 0: tunnelPatience
+	mtu      int           // of the tunnel; 0: the largest whose outer packets fit the outer link
+	patience time.Duration // bounds Start; 0: tunnelPatience
 	ends     []*end
 	server   netip.Addr // an address of the host behind gw2
 }
 
 var (
 	_ Encapsulating = (*Tunnel)(nil)
-	_ Proven        = (*Tunnel)(nil)
+	_ Provable      = (*Tunnel)(nil)
 )
 
-// tunnelKind is what one kind of tunnel differs in from others.
+// tunnelKind is the part of a tunnel that differs between kinds: IPsec, OpenVPN, ….
 type tunnelKind struct {
-	about         string // in a line
+	about         string // one line for reports
 	needs         []Need
 	kernelThreads []string // see Traits.KernelThreads
 	housekeeping  time.Duration
 	encapsulation Encapsulation
-	mostMTU       int // that its programs take; 0: any
-	// up makes the tunnel, and returns once both ends have agreed on it. Each end's dev is its interface then, or empty
-	// where policies lead packets into it.
+	maxMTU        int // limit of the tunnel's programs; 0: none
+	// up makes the tunnel and returns once both ends agree on keys. It sets each end's dev to the tunnel's interface,
+	// or leaves it empty when the kernel's IPsec policies lead packets into the tunnel.
 	up func(ctx context.Context, t *Tunnel) error
-	// undo is a script that takes from a gateway what is not gone with the programs of the tunnel and its interface.
+	// undo is a script that removes what remains on a gateway after the tunnel's programs have ended and its interface
+	// is removed.
 	undo string
-	// intact is a script that fails on a gateway whose end is not as up made it, or does not carry what it should. May be
-	// empty.
+	// intact is a script that fails, and prints why, on a gateway where the tunnel has changed since up or does not
+	// carry the traffic. May be empty.
 	intact string
 }
 
 // end is one of the tunnel's gateways.
 type end struct {
 	Host
-	name         string     // "gw1"
-	number       int        // 1 or 2
-	dir          string     // of its files, in memory
-	dev          string     // the tunnel's interface
-	port         string     // the interface towards the other gateway
-	outer, inner netip.Addr // outside of the tunnel and in it
-	near         netip.Prefix
-	address      netip.Addr // in near, its own network
-	mtu          int
+	name         string       // "gw1"
+	number       int          // 1 or 2
+	dir          string       // folder of its files, in memory
+	dev          string       // the tunnel's interface
+	port         string       // the interface towards the other gateway
+	outer, inner netip.Addr   // its addresses outside of the tunnel and in it
+	near         netip.Prefix // the network behind it: the clients' or the server's
+	address      netip.Addr   // its address in near
+	mtu          int          // of the tunnel
 	peer         *end
 	daemons      []daemon // spawned, in this order
 }
@@ -80,12 +81,12 @@ type end struct {
 const (
 	// tunnelDev is the name of the tunnel's interface on both gateways, where a program does not choose it.
 	tunnelDev = "tunnel"
-	// tunnelPatience bounds the start of a tunnel, which takes 3 s on a real CPU, and up to 45 on an emulated one that is
-	// busy, and each script on the way.
+	// tunnelPatience bounds the start of a tunnel, and each of its scripts. A start takes 3 s on a real CPU and up to
+	// 45 s on a busy emulated one.
 	tunnelPatience = 2 * time.Minute
 )
 
-// innerAddrs are the gateways' addresses in the tunnel.
+// innerAddrs are the addresses of gw1 and gw2 in the tunnel.
 var innerAddrs = [2]netip.Addr{netip.MustParseAddr("10.8.0.1"), netip.MustParseAddr("10.8.0.2")}
 
 // tunnelTable is every tunnel by its name in experiments.
@@ -101,25 +102,28 @@ var tunnelTable = func() map[string]func() tunnelKind {
 // tunnels lists the names of all tunnels, sorted.
 func tunnels() []string { return slices.Sorted(maps.Keys(tunnelTable)) }
 
-// newTunnel makes a tunnel that has a line in tunnelTable. mtu 0 is the one whose packets fill the outer link.
+// newTunnel makes a tunnel by its name in tunnelTable. mtu 0 is the largest whose outer packets fit the outer link.
 func newTunnel(name string, mtu int) *Tunnel {
 	return &Tunnel{tunnelKind: tunnelTable[name](), mtu: mtu}
 }
 
-// Encapsulation is what the tunnel puts around each packet.
+// Encapsulation is what the tunnel adds to each packet.
 func (t *Tunnel) Encapsulation() Encapsulation { return t.encapsulation }
 
-// MTU is the largest packet that the tunnel takes: where none was chosen, the largest whose outer packet fits the link.
+// MTU is the largest packet that the tunnel takes, in bytes with its IP header: the chosen one, or the largest whose
+// outer packet fits the outer link.
 func (t *Tunnel) MTU() int {
 	fits := t.encapsulation.MTU(OuterLink)
-	return cmp.Or(t.mtu, min(fits, cmp.Or(t.mostMTU, fits)))
+	return cmp.Or(t.mtu, min(fits, cmp.Or(t.maxMTU, fits)))
 }
 
-// Traits: nothing is admitted, and every program of the tunnel counts, on both gateways.
+// Traits say that clients need no admission and that every program of the tunnel counts, on both gateways.
 //
-// Checksums are complete when packets come to the gateways, as they are from a network card: a tunnel would have to
-// complete them itself, and be charged for what the sender left undone. The kernel makes one packet of several that it
-// has unpacked, whatever the links' setting, and a TCP connection one segment.
+// NoTxChecksum: packets come to the gateways with complete checksums, as from a network card. Otherwise the tunnel
+// would have to complete them and be charged for the sender's work.
+//
+// Aggregates: the kernel joins packets that it takes out of a tunnel (GRO), whatever the links' settings, and a TCP
+// connection joins packets in segments.
 func (t *Tunnel) Traits() Traits {
 	about, needs := fmt.Sprintf("%s, MTU %d", t.about, t.MTU()), slices.Clone(t.needs)
 	for _, n := range tunnelNeeds {
@@ -128,7 +132,7 @@ func (t *Tunnel) Traits() Traits {
 		}
 	}
 	return Traits{
-		Tunnel: true, NoTxChecksum: true, Gathers: t.kernelThreads != nil || t.encapsulation.Stream,
+		Tunnel: true, NoTxChecksum: true, Aggregates: t.kernelThreads != nil || t.encapsulation.Stream,
 		KernelThreads: t.kernelThreads, Housekeeping: t.housekeeping, Needs: needs, About: about,
 	}
 }
@@ -139,10 +143,10 @@ var tunnelNeeds = []Need{
 	{Program: "ping", Package: "iputils-ping", Why: "seeing that the tunnel carries packets"},
 }
 
-// Start makes the tunnel, leads the routes into it, and returns once packets have gone through it to the server and
-// back.
+// Start makes the tunnel, leads the routes into it, and returns once a packet has gone through it to the server and
+// back. The error of a start quotes what the tunnel's programs printed.
 func (t *Tunnel) Start(ctx context.Context, env Env) error {
-	t.open(env)
+	t.setEnds(env)
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(t.patience, tunnelPatience), errors.New("time is up"))
 	defer cancel()
 	err := t.onBothGateways(ctx, func(ctx context.Context, e *end) error {
@@ -164,8 +168,8 @@ func (t *Tunnel) Start(ctx context.Context, env Env) error {
 	return nil
 }
 
-// open notes in which lab the tunnel starts.
-func (t *Tunnel) open(env Env) {
+// setEnds fills in both ends from the lab in which the tunnel starts.
+func (t *Tunnel) setEnds(env Env) {
 	far := netip.PrefixFrom(env.ServerIP, 24).Masked() // study 1's network
 	dir := path.Join(env.Scratch, "tunnel")
 	t.server = env.ServerIP
@@ -178,8 +182,7 @@ func (t *Tunnel) open(env Env) {
 	}
 }
 
-// onBothGateways works on both gateways at once, and returns once it has ended on both. An error on one ends the
-// context of the other.
+// onBothGateways calls do for both gateways at once and waits for both. An error on one ends the context of the other.
 func (t *Tunnel) onBothGateways(ctx context.Context, do func(ctx context.Context, e *end) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -196,13 +199,13 @@ func (t *Tunnel) onBothGateways(ctx context.Context, do func(ctx context.Context
 	return errors.Join(errs...)
 }
 
-// run runs a script on the gateway, which finds in its environment what the tunnel consists of: DEV, PORT, …
+// run runs a script on the gateway. Its environment describes the tunnel: DEV, PORT, … (see command).
 func (e *end) run(ctx context.Context, script string, env ...string) error {
 	_, err := e.outputOf(ctx, script, env...)
 	return err
 }
 
-// outputOf is what a script for run prints.
+// outputOf is run, and returns what the script printed on standard output.
 func (e *end) outputOf(ctx context.Context, script string, env ...string) (string, error) {
 	out, err := e.Run(ctx, e.command(script, env...))
 	if err != nil {
@@ -211,6 +214,8 @@ func (e *end) outputOf(ctx context.Context, script string, env ...string) (strin
 	return out.Stdout, err
 }
 
+// command makes the command that runs a script on the gateway. FAR is the peer's address in the tunnel, NEAR the
+// network behind this gateway, and NET the one behind the peer.
 func (e *end) command(script string, env ...string) agent.Command {
 	return agent.Command{Argv: []string{"sh", "-ec", script}, Timeout: tunnelPatience, Env: append([]string{
 		"DIR=" + e.dir, "DEV=" + cmp.Or(e.dev, tunnelDev), "PORT=" + e.port, "MTU=" + fmt.Sprint(e.mtu),
@@ -220,7 +225,8 @@ func (e *end) command(script string, env ...string) agent.Command {
 	}, env...)}
 }
 
-// write writes a file of the tunnel, for root alone. Keys reach the gateway in no other way: its folder is in memory.
+// write writes a file into the end's folder, readable for root alone. Keys reach the gateway only in such files,
+// because the folder is in memory.
 func (e *end) write(ctx context.Context, name, text string) error {
 	if err := e.WriteFile(ctx, path.Join(e.dir, name), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("%s: writing %s: %w", e.name, name, err)
@@ -228,7 +234,8 @@ func (e *end) write(ctx context.Context, name, text string) error {
 	return nil
 }
 
-// start starts a program of the tunnel in the foreground. Signs may follow with daemon.await.
+// start starts a program of the tunnel, which must stay in the foreground. The caller may wait until it is ready with
+// daemon.await.
 func (e *end) start(ctx context.Context, name string, argv ...string) (daemon, error) {
 	d := daemon{host: e.Host, name: name}
 	e.daemons = append(e.daemons, d)
@@ -238,13 +245,14 @@ func (e *end) start(ctx context.Context, name string, argv ...string) (daemon, e
 	return d, nil
 }
 
-// connect gives the tunnel's interface its address and MTU and leads the packets for the other network into it. Where
-// there is none policies do that, whose MTU the kernel knows: another one, not 0, is the route's.
-func (e *end) connect(ctx context.Context, other int) error {
+// connect sets the address and the MTU of the tunnel's interface and the route to the other network. A tunnel without
+// an interface needs no route, because IPsec policies lead packets into it; only an MTU that the experiment chose
+// (chosen, not 0) is set as the route's.
+func (e *end) connect(ctx context.Context, chosen int) error {
 	script := `ip addr flush dev "$DEV"; ip addr add "$INNER" peer "$FAR" dev "$DEV"; ip link set "$DEV" mtu "$MTU" up
 ip route replace "$NET" via "$FAR" dev "$DEV"`
 	if e.dev == "" {
-		if other == 0 {
+		if chosen == 0 {
 			return nil
 		}
 		script = `ip route replace "$NET" via "$PEER" mtu "$MTU"`
@@ -252,11 +260,11 @@ ip route replace "$NET" via "$FAR" dev "$DEV"`
 	return e.run(ctx, script)
 }
 
-// errUnproven begins the error of a tunnel that stands and carries nothing.
+// errUnproven is the error of a tunnel that is set up and carries no packets.
 var errUnproven = errors.New("the tunnel stands, and no packet comes through it to the server and back")
 
-// awaitPackets returns once packets go through the tunnel: a ping from gw1's address in the clients' network to the
-// server.
+// awaitPackets repeats a ping from gw1's address in the clients' network to the server until it is answered. It returns
+// an error when a program of the tunnel ends, or ctx does.
 func (t *Tunnel) awaitPackets(ctx context.Context) error {
 	gw1 := t.ends[0]
 	ping := agent.Command{
@@ -277,7 +285,7 @@ func (t *Tunnel) awaitPackets(ctx context.Context) error {
 	}
 }
 
-// endedPrograms says which programs of the tunnel have ended, and with what words; "" when all run.
+// endedPrograms names the tunnel's programs that have ended and quotes their output; "" when all run.
 func (t *Tunnel) endedPrograms(ctx context.Context) string {
 	var list []string
 	for _, e := range t.ends {
@@ -291,9 +299,10 @@ func (t *Tunnel) endedPrograms(ctx context.Context) string {
 	return strings.Join(list, "; ")
 }
 
-// explain adds to the error of a start what the programs of both gateways said last and what to look at.
+// explain adds to the error of a start what the programs of both gateways printed last, and advice: it pings the peer
+// outside of the tunnel to find out whether the link or the keys are at fault.
 func (t *Tunnel) explain(ctx context.Context, err error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateTimeout)
 	defer cancel()
 	text := err.Error()
 	for _, e := range t.ends {
@@ -316,7 +325,7 @@ func (t *Tunnel) explain(ctx context.Context, err error) error {
 	return errorWithDetails{err, text}
 }
 
-// errorWithDetails is an error with more words.
+// errorWithDetails is an error with a longer text.
 type errorWithDetails struct {
 	error
 	text string
@@ -325,9 +334,10 @@ type errorWithDetails struct {
 func (e errorWithDetails) Error() string { return e.text }
 func (e errorWithDetails) Unwrap() error { return e.error }
 
-// Unlike looks whether each gateway still leads the other's network into the tunnel, and whether the tunnel has carried
-// what it should since the last look. Both are looked at, so that the next look counts from this one.
-func (t *Tunnel) Unlike(ctx context.Context, _ Env) (string, error) {
+// FailedProof checks on each gateway that the route to the other network leads into the tunnel, and runs the kind's
+// script intact. Scripts may compare counters with those of the last call, so both gateways are checked even when the
+// first one fails.
+func (t *Tunnel) FailedProof(ctx context.Context, _ Env) (string, error) {
 	var messages []string
 	for _, e := range t.ends {
 		script := t.intact
@@ -335,9 +345,9 @@ func (t *Tunnel) Unlike(ctx context.Context, _ Env) (string, error) {
 			script = `ip -o route get "$TO" | grep -q " dev $DEV " || { echo "its route to $NET does not lead into the tunnel"; exit 1; }` +
 				"\n" + script
 		}
-		look := e.command(script, "TO="+e.peer.address.String())
-		look.Support = true
-		out, err := e.Run(ctx, look)
+		check := e.command(script, "TO="+e.peer.address.String())
+		check.Support = true
+		out, err := e.Run(ctx, check)
 		switch {
 		case err != nil && out.ExitCode > 0:
 			messages = append(messages,
@@ -349,7 +359,7 @@ func (t *Tunnel) Unlike(ctx context.Context, _ Env) (string, error) {
 	return strings.Join(messages, "; "), nil
 }
 
-// Stop ends the programs, the last ones first, and gives the gateways the direct routes back.
+// Stop ends the programs, the last one first, removes the tunnel and restores the gateways' direct routes.
 func (t *Tunnel) Stop(ctx context.Context, _ Env) error {
 	err := t.onBothGateways(ctx, func(_ context.Context, e *end) error {
 		var errs []error

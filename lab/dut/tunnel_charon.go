@@ -35,7 +35,7 @@ func ipsecUser(c espCipher) tunnelKind {
 		needs: append([]Need{{Program: charonProgram, Package: "libcharon-extra-plugins",
 			Why: "encrypting (its plugin kernel-libipsec)", Feature: tunFeature}}, charonNeeds...),
 		encapsulation: c.encapsulation(ipv4, udp),
-		mostMTU:       1400, // of its buffers (libstrongswan, tun_device.c); it drops larger packets
+		maxMTU:        1400, // of its buffers (libstrongswan, tun_device.c); it drops larger packets
 		up:            func(ctx context.Context, t *Tunnel) error { return (charon{c, true}).up(ctx, t) },
 		undo:          charonUndo,
 	}

@@ -136,7 +136,7 @@ func TestTunnelWhoseProgramEnds(t *testing.T) {
 				return err == nil && p.Ended && strings.Contains(p.How, "killed")
 			})
 			labtest.Await(t, "the device to say so", func() bool {
-				text, err := d.Unlike(t.Context(), l.env)
+				text, err := d.FailedProof(t.Context(), l.env)
 				return err == nil && strings.Contains(text, "gw1")
 			})
 			l.checkStop(t, d)
@@ -262,7 +262,7 @@ func TestTunnelThatIsMadeAnew(t *testing.T) {
 	startTunnel(t, d, l)
 	l.gw1.must(t, `kill -USR2 $(pgrep -x openconnect)`)
 	labtest.Await(t, "the device to say so", func() bool {
-		text, err := d.Unlike(t.Context(), l.env)
+		text, err := d.FailedProof(t.Context(), l.env)
 		return err == nil && strings.Contains(text, "gw2")
 	})
 	l.checkStop(t, d)
@@ -290,7 +290,7 @@ func TestTunnelBesideDTLS(t *testing.T) {
 	startTunnel(t, d, l)
 	look := func() string {
 		t.Helper()
-		text, err := d.Unlike(t.Context(), l.env)
+		text, err := d.FailedProof(t.Context(), l.env)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,7 @@ func All() Table {
 
 // Catalogue is what experiments may name: these measures, and the devices and topologies that ship with the lab.
 func (t Table) Catalogue() experiment.Catalogue {
-	c := experiment.Catalogue{DUTs: dut.Names(), Topologies: topologies(), Links: dut.LinksOf}
+	c := experiment.Catalogue{DUTs: dut.Names(), Topologies: topologies(), Links: dut.LinkNeeds}
 	for _, m := range t {
 		c.Measures = append(c.Measures, m.Rules())
 	}

@@ -68,7 +68,7 @@ func TestDevicesThatAdmitKeepOthersOut(t *testing.T) {
 		traits := d.Traits()
 		adm, is := d.(dut.Admitter)
 		admits := traits.Admission.Kind != "" || is && adm.Admits()
-		if want := admits && !traits.Lines && !slices.Contains(open, name); dut.KeepsOut(d) != want {
+		if want := admits && !traits.PPPoE && !slices.Contains(open, name); dut.BlocksUnadmitted(d) != want {
 			t.Errorf("%s keeps clients out: %t, want %t", name, !want, want)
 		}
 	}

@@ -143,7 +143,7 @@ func fits(e *experiment.Experiment, name string, t dut.Traits) error {
 		}
 		return fmt.Errorf("it makes no tunnel, and topology %q has two gateways: %w", e.Topology, dut.ErrNotSupported)
 	}
-	if line := client.KindOf(e.Client.Kind).Line; line != t.Lines && (!line || name != experiment.Clean) {
+	if line := client.KindOf(e.Client.Kind).Line; line != t.PPPoE && (!line || name != experiment.Clean) {
 		if line {
 			return fmt.Errorf(
 				"it is no PPPoE concentrator, and clients of kind %s log in at one: %w", e.Client.Kind, dut.ErrNotSupported)

@@ -39,8 +39,8 @@ func TestFits(t *testing.T) {
 		"own network with leases":       {client.KindMacvlan, dut.Traits{LAN: ownPrefix, DHCP: true}, ""},
 		"study's network, lab's leases": {client.KindMacvlan, dut.Traits{}, ""},
 		"no concentrator":               {client.KindPPPoE, dut.Traits{DHCP: true}, "no PPPoE concentrator"},
-		"a concentrator":                {client.KindPPPoE, dut.Traits{DHCP: true, Lines: true}, ""},
-		"a concentrator, no PPPoE":      {client.KindPersona, dut.Traits{DHCP: true, Lines: true}, "client.kind = \"pppoe\""},
+		"a concentrator":                {client.KindPPPoE, dut.Traits{DHCP: true, PPPoE: true}, ""},
+		"a concentrator, no PPPoE":      {client.KindPersona, dut.Traits{DHCP: true, PPPoE: true}, "client.kind = \"pppoe\""},
 		"a tunnel, one router":          {client.KindMacvlan, dut.Traits{Tunnel: true}, "topology = \"tunnel\""},
 		"takes the frames away":         {client.KindMacvlan, dut.Traits{TakesFrames: true}, "gateweigh run capture-systems"},
 	} {

@@ -204,7 +204,7 @@ func openRouter(t *testing.T, device string) *lab {
 // otherHost is a device that captures, on a host that is not what the device is to be.
 type otherHost struct{ dut.Capturing }
 
-func (otherHost) Unlike(context.Context, dut.Env) (string, error) { return "of another kind", nil }
+func (otherHost) FailedProof(context.Context, dut.Env) (string, error) { return "of another kind", nil }
 
 // TestProgramThatDies costs the trial, and the next one has a new program. An interface that vanishes costs the block,
 // and the message names it.

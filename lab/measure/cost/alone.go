@@ -5,10 +5,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// judgeAlone is judge for a trial with one side, which is a clean router or a device. What judge concludes from the
-// window of the other side follows from the round: its clean router carries the load in full, or has no accepted
-// trial, and then no device is compared with it. So a device that falls short is at its limit, and one whose packets
-// are lost is lossy.
+// judgeAlone is judge for a trial of an interleaved round, which has one side: a device, or the round's clean router
+// (clean). It cannot compare both sides as judge does. But a device is only compared with a clean router that has an
+// accepted trial, which carried the load in full. So a device that delivers less is at its limit, and one that loses
+// packets is lossy.
 func judgeAlone(t *attempt, under conditions, clean bool) {
 	sent, profile, m := under.sent, t.Cell.Text(result.Profile), t.DUT
 	slack := under.slack()
@@ -20,11 +20,11 @@ func judgeAlone(t *attempt, under conditions, clean bool) {
 	if !clean && max(m.RetransmitRatio, m.LossRatio()) > maxRetransmits {
 		t.Flags = append(t.Flags, result.FlagLossy)
 	}
-	rejects, _ := bench.Judge( // none of these rules asks anybody
+	rejects, _ := bench.Judge( // none of these rules returns an error
 		func(r *bench.Rejects) error {
 			side := judgedSide{m, "device", slack, "", r}
 			if clean {
-				side.who, side.advice = "clean router", slowedAdvice(under.speed)
+				side.name, side.advice = "clean router", slowedAdvice(under.speed)
 			}
 			side.side(under.window)
 			if clean || !short || m.Datagrams == nil {
@@ -35,13 +35,13 @@ func judgeAlone(t *attempt, under conditions, clean bool) {
 				side.control(profile, sent, false)
 			case !short:
 				side.load(minDelivered)
-				if !under.gathers {
+				if !under.aggregates {
 					side.packets(profile, sent)
 				}
 			}
 			return nil
 		},
 		bench.WaitRule(under.precedes, m.Metrics[WaitedForOthers], "router: its threads"),
-		bench.Window{Asked: under.speed, Share: routerShare(m)}.Speed, bench.RejectFor(under.unlike...))
+		bench.Window{Asked: under.speed, Share: routerShare(m)}.Speed, bench.RejectFor(under.failedProof...))
 	t.Rejects, t.Accepted = rejects, len(rejects) == 0
 }

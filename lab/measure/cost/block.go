@@ -13,30 +13,32 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// run is one run.
+// run is the state of the measure in one run.
 type run struct {
-	noProfile map[result.Cell]bool // cells whose profile failed: it is not tried again in this run
+	noProfile map[result.Cell]bool // cells whose profile failed; it is not tried again in this run
 }
 
-// Run returns what measures the blocks of one run.
+// Run returns the functions that measure the blocks of one run.
 func (Measure) Run() runner.Measure {
 	r := &run{noProfile: map[result.Cell]bool{}}
 	return runner.Measure{Block: r.block, Unfinished: r.wantsProfile}
 }
 
-// openBlock is a block whose labs stand or are being built.
+// openBlock is a block that is being measured.
 type openBlock struct {
 	*runner.Session
 	experiment.Block
 	run  *run
 	pair pair
-	rec  *result.Block
-	stay *Stay // its figures
+	rec  *result.Block // the block's record
+	stay *Stay         // the record's figures
 }
 
-// block builds both labs with the device in one of them, starts every cell's traffic and measures its windows. An
-// error while the labs are left costs no trial: it is noted, and the block stands. A block whose windows are all done
-// lacks only profiles. It gets a record if no earlier sitting has written one, and errors cost the profiles alone.
+// block measures one block and returns its record: it builds both labs with the device in one of them, starts every
+// cell's traffic and measures its windows.
+//
+// When all windows were measured in an earlier sitting, only profiles are missing. An error then costs the profiles
+// alone, and the block gets a record only if the earlier sitting did not write it.
 func (r *run) block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	stay := &Stay{}
 	b := &openBlock{Session: s, Block: eb, run: r, rec: &result.Block{Figures: stay}, stay: stay}
@@ -67,7 +69,7 @@ func (b *openBlock) carryOut(ctx context.Context) (*result.Block, error) {
 		return nil, err
 	}
 	labs := s.Labs(eb)
-	b.pair = pair{e: s.Experiment, has: labs.Sides, empty: empty.Memory.Taken}
+	b.pair = pair{e: s.Experiment, sides: labs.Sides, empty: empty.Memory.Taken}
 	if s.Experiment.Interleaved() {
 		return b.rec, labs.Admitted(ctx, func(lone *bench.Bench) error {
 			b.pair.device = &lab{Bench: lone}
@@ -82,7 +84,7 @@ func (b *openBlock) carryOut(ctx context.Context) (*result.Block, error) {
 	})
 }
 
-// admitted records how the labs' clients came in.
+// admitted fills in the figures of the clients' leases and logins.
 func (b *openBlock) admitted() {
 	device, stay := b.pair.device, b.stay
 	b.rec.SetupSeconds = device.Setup.Seconds()
@@ -92,12 +94,10 @@ func (b *openBlock) admitted() {
 	if b.pair.clean != nil {
 		stay.CleanAddresses = b.pair.clean.Addresses()
 	}
-	debug.FreeOSMemory() // of thousands of logins; not while their traffic is measured
+	debug.FreeOSMemory() // thousands of logins leave garbage, which must not be collected during the windows
 }
 
-// measured measures every cell of the block that still lacks windows, with guests where the
-// experiment has them. The device's processes are metered between the windows as well:
-// daemons that wake rarely are seen there and not in the windows.
+// measured measures every cell of the block that still lacks windows, with guests if the experiment has them.
 func (b *openBlock) measured(ctx context.Context) error {
 	if rate := b.Experiment.Client.Churn; rate > 0 {
 		return b.underChurn(ctx, rate)
@@ -105,6 +105,8 @@ func (b *openBlock) measured(ctx context.Context) error {
 	return b.cells(ctx)
 }
 
+// cells measures the cells one after the other. The device's processes are also metered between the windows (Stretch),
+// because a daemon that rarely wakes may work only there.
 func (b *openBlock) cells(ctx context.Context) error {
 	var seconds float64
 	var ns int64
@@ -125,8 +127,8 @@ func (b *openBlock) cells(ctx context.Context) error {
 	return nil
 }
 
-// stretch measures a cell and what the device's processes used meanwhile: in the block's first load not
-// before the first window, because they still write down and account for the logins in the warm-up.
+// stretch measures a cell, and the CPU time of the device's processes over the whole load. In the block's first load
+// that time begins with the first window, because during the warm-up the processes still work on the logins.
 func (b *openBlock) stretch(ctx context.Context, cell result.Cell, todo []int) (s Stretch, err error) {
 	device, clean := b.pair.device, &lab{}
 	if b.pair.clean != nil {
@@ -162,7 +164,7 @@ func (b *openBlock) stretch(ctx context.Context, cell result.Cell, todo []int) (
 	}, nil
 }
 
-// cell starts the cell's traffic, warms up, calls warm and measures the windows in todo.
+// cell starts the cell's traffic, warms up, calls warm, measures the windows that todo numbers and ends the traffic.
 func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int, warm func() error) error {
 	device := b.pair.device
 	text := fmt.Sprintf(
@@ -192,17 +194,17 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int, warm
 	return errors.Join(err, b.pair.end(ctx))
 }
 
-// conditions are those of the block's windows.
+// conditions returns the conditions under which the block's windows are judged.
 func (b *openBlock) conditions() conditions {
 	e, labs := b.Experiment, b.pair.labs()
 	return conditions{
-		window: e.Window, sent: labs[len(labs)-1].Has.Traffic, gathers: b.pair.device.Traits.Gathers,
+		window: e.Window, sent: labs[len(labs)-1].Has.Traffic, aggregates: b.pair.device.Traits.Aggregates,
 		routers: len(b.pair.device.Router.CPUs),
-		speed:   e.Router.Speed, solo: b.pair.solo(), precedes: b.Precedes, unlike: b.pair.device.unlike,
+		speed:   e.Router.Speed, solo: b.pair.solo(), precedes: b.Precedes, failedProof: b.pair.device.failedProof,
 	}
 }
 
-// trial measures window w, again when it is rejected, and records every attempt.
+// trial measures window w, repeats it while it is rejected, and records every attempt.
 func (b *openBlock) trial(ctx context.Context, cell result.Cell, w int) error {
 	return b.MeasureQuietWindow(b.Block, cell, w, func(a runner.Attempt) (m runner.Measured, err error) {
 		t := attempt{Trial: result.Trial{

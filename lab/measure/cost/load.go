@@ -19,18 +19,18 @@ import (
 type lab struct {
 	*bench.Bench
 	connect, firstByte Delays
-	marked             int64 // when its shares were marked by the server's clock, ns; zero: not
+	marked             int64 // when mark was called, by the server's clock, ns; 0: not since the load's beginning
 	fairness           Fairness
 	memory             Memory
-	pssMiB             float64         // of the device's programs when the cell began
-	shorts             [][]short.Stats // of the cell: by load and client host
-	unlike             bench.Rejects   // of the last window
+	pssMiB             float64         // memory of the device's programs when the cell began
+	shorts             [][]short.Stats // short connections of the cell, by load and client host
+	failedProof        bench.Rejects   // of the last window
 }
 
-// checkProof asks the device what it is while it carries the load.
+// checkProof sets failedProof by the device's proof. The device must carry load.
 func (s *lab) checkProof(ctx context.Context) error {
-	s.unlike = nil
-	return s.unlike.Prove(ctx, s.Bench)
+	s.failedProof = nil
+	return s.failedProof.Prove(ctx, s.Bench)
 }
 
 // load starts the load of a cell, bounded in seconds.
@@ -49,7 +49,7 @@ func (s *lab) load(ctx context.Context, cell result.Cell, seconds int) error {
 	return err
 }
 
-// stats asks the generators of all client hosts.
+// stats reads the counters of the traffic generators of all client hosts.
 func (s *lab) stats(ctx context.Context) ([]agent.TrafficStats, error) {
 	return bench.Each(s.Hosts, func(_ int, h bench.ClientHost) (agent.TrafficStats, error) { return h.TrafficStats(ctx) })
 }
@@ -108,8 +108,8 @@ func (s *lab) readShort(ctx context.Context) error {
 	return err
 }
 
-// shortOf sums up the short connections of all loads and client hosts; nil
-// without any. The rates of the hosts add up, over the time of all loads.
+// shortOf sums up the short connections of a cell, which are listed by load and client host. It returns nil without
+// loads. A host's rate is over the time of all its loads; the rates of the hosts add up.
 func shortOf(loads [][]short.Stats) *Short {
 	if loads == nil {
 		return nil
@@ -135,7 +135,7 @@ func shortOf(loads [][]short.Stats) *Short {
 	return &all
 }
 
-// delaysOf sums values up; it sorts them.
+// delaysOf summarises delays in µs by their quantiles. It sorts us.
 func delaysOf(us []float64) (d Delays) {
 	if len(us) == 0 {
 		return d

@@ -7,7 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Names of metrics that other code asks for.
+// Names of the metrics that other packages read.
 const (
 	PerBit     = "cpu_ns_per_bit" // judged against the clean router: the overhead ratio
 	CPU        = "cpu_core_pct"
@@ -29,33 +29,34 @@ const (
 	LateP99      = "frame_late_p99_us"
 )
 
-// CPU time of the gateway where the load enters a tunnel, and of the one where it leaves, as records name them, ns; and
-// what is made of them.
+// Names for the two gateways of a tunnel. The load enters the tunnel at one of them and leaves it at the other.
 const (
-	EnterNs  = "enter_ns"
+	EnterNs  = "enter_ns" // figure in records: CPU time, ns
 	LeaveNs  = "leave_ns"
-	EnterCPU = "enter_core_pct"
+	EnterCPU = "enter_core_pct" // metric: CPU, percent of a core
 	LeaveCPU = "leave_core_pct"
 )
 
-// RouterOfBusy is, in records, the router's CPU time over the time that its machine's CPUs were busy by the ticks of
-// /proc/stat: what the meter saw, beside what studies read. With nothing else on the machine it is about 1.
+// RouterOfBusy is a figure in records: the router's CPU time by the lab's exact meter, over the busy time of the
+// machine's CPUs by the ticks of /proc/stat, which the studies used. It is about 1 when nothing else runs on the
+// machine.
 const RouterOfBusy = "router_of_busy"
 
-// InterruptSteal is, in records, the share of a router's interrupt time that its hypervisor had at most: that time
-// contains it, unlike the time of threads. Only of routers whose links are polled in interrupts.
+// InterruptSteal is a figure in records: the largest share of a router's interrupt time that its hypervisor may have
+// taken. Unlike the time of threads, interrupt time contains it. Only routers whose links are polled in interrupts have
+// this figure.
 const InterruptSteal = "interrupt_steal"
 
-// WaitedForOthers is, in records, what side.WaitedForOthers says.
+// WaitedForOthers is a figure in records: see bench.Bench.WaitedForOthers.
 const WaitedForOthers = "waited_for_others"
 
-// Kinds of sample besides windows and loads.
+// Kinds of sample besides analysis.PerWindow, PerLoad and PerBlock.
 const (
-	perClients analysis.Per = "clients" // of a load, in blocks that recorded how far their clients came
-	perGuests  analysis.Per = "guests"  // of a block, before, while and after guests came and went
+	perClients analysis.Per = "clients" // one a load, in blocks that recorded how many clients logged in
+	perGuests  analysis.Per = "guests"  // one a block with guests
 )
 
-// Metrics that views show, as records name them.
+// Names of further metrics, which the report's views show.
 const (
 	NsPerPacket        = "ns_per_packet"
 	IncreasePct        = "increase_pct"
@@ -114,8 +115,8 @@ const (
 
 type input = analysis.MetricInput
 
-// Metrics is every figure of a cell. A new metric is read in one line of
-// measurement, and described in one line here.
+// Metrics lists the metrics of a cell. Adding one takes a line in lab.measurement, which reads it, and a line here,
+// which describes it.
 var Metrics = []analysis.Metric{
 	{Name: PerBit, Unit: "ns/bit", Text: "router CPU per delivered bit", Better: analysis.Less, Against: analysis.AsRatio,
 		Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: nsPerBit},
@@ -285,17 +286,18 @@ var Metrics = []analysis.Metric{
 		Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("after.flows")},
 }
 
-// LinesTo is the highest load that lines of CPU contain, Mbit/s. Those of study 4 went to 90: at much higher loads
-// several packets share a wake-up.
+// LinesTo is the highest load, Mbit/s, to which straight lines of CPU over load are fitted. Study 4's go to 90 Mbit/s.
+// At much higher loads several packets share a wake-up, and CPU is no longer a straight line.
 const LinesTo = 100
 
-// namedMetrics name the metrics of sweeps, cost models and ceilings.
+// namedMetrics tells package analysis which metrics to use for sweeps, cost models and ceilings.
 var namedMetrics = analysis.Laws{
 	CPU: CPU, Normalised: Normalised, Link: Link, Delivered: Delivered,
 	Packets:      func(r input) float64 { return analysis.Over(r.Get("packets"), r.Get("seconds")) / 1e6 },
 	TrendMetrics: []string{EnterCPU, LeaveCPU}, TrendMaxMbps: LinesTo,
 }
 
+// routerNs is the router's CPU time in ns.
 func routerNs(r input) float64 { return r.Get("napi_ns") + r.Get("process_ns") }
 
 // cpuCorePct is the router's CPU as a percentage of one core.
@@ -303,17 +305,17 @@ func cpuCorePct(r input) float64 {
 	return analysis.Over(routerNs(r)/1e7, r.Get("seconds"))
 }
 
-// corePct is CPU time as a percentage of one core.
+// corePct returns the metric of a figure of CPU time in ns: as a percentage of one core.
 func corePct(name string) func(input) float64 {
 	return func(r input) float64 { return analysis.Over(r.Get(name)/1e7, r.Get("seconds")) }
 }
 
-// roleCorePct is the CPU of a role, absent where it was not recorded.
+// roleCorePct returns the metric of a role's CPU. It is absent for records without that role.
 func roleCorePct(role string) func(input) float64 {
 	return func(r input) float64 { return analysis.Positive(corePct("role_ns." + role)(r)) }
 }
 
-// gatewayPct is the CPU of one of two gateways, absent where there is one router.
+// gatewayPct returns the metric of the CPU of one of two gateways. It is absent for labs with one router.
 func gatewayPct(name string) func(input) float64 {
 	return func(r input) float64 { return analysis.Positive(corePct("metrics." + name)(r)) }
 }
@@ -322,8 +324,8 @@ func nsPerBit(r input) float64 {
 	return analysis.Over(routerNs(r), r.Get("delivered_mbps")*1e6*r.Get("seconds"))
 }
 
-// normalisedPct is CPU × offered load / sampled bandwidth. The load is payload and
-// the sample counts frames, as in study 1 (equation 5.1).
+// normalisedPct is the router's CPU × offered load / bandwidth on the link, percent of a core. The load is payload, and
+// the bandwidth counts whole frames, as in study 1 (equation 5.1).
 func normalisedPct(r input) float64 {
 	return analysis.Positive(analysis.Over(cpuCorePct(r)*r.Cell.Number(result.OfferedMbps), r.Get("link_mbps")))
 }
@@ -351,8 +353,7 @@ func retransmitRatio(r input) float64 {
 	return r.Get("retransmit_ratio")
 }
 
-// datagrams is a count over those received and another count; absent over TCP, and
-// 0 where none came.
+// datagrams returns the metric count / (received + beside) of a load over UDP; beside may be "". It is absent for TCP.
 func datagrams(count, beside string) func(input) float64 {
 	return func(r input) float64 {
 		if !overUDP(r) {
@@ -366,7 +367,7 @@ func datagrams(count, beside string) func(input) float64 {
 	}
 }
 
-// framesOnly is a figure that only windows of frames have.
+// framesOnly returns the metric of a figure that only loads of frames have.
 func framesOnly(name string) func(input) float64 {
 	return func(r input) float64 {
 		if r.Get("metrics."+OfferedShare) == 0 {
@@ -376,7 +377,7 @@ func framesOnly(name string) func(input) float64 {
 	}
 }
 
-// delayOnly is a one-way delay of frames, which only hosts with a common clock know.
+// delayOnly returns the metric of a one-way delay of frames. It is absent for hosts without a common clock.
 func delayOnly(name string) func(input) float64 {
 	return func(r input) float64 {
 		if _, known := r.Values["metrics."+name]; !known {
@@ -393,8 +394,8 @@ func framesPerSecond(r input) float64 {
 	return analysis.Over(r.Get("datagrams.received"), r.Get("seconds"))
 }
 
-// kibPerClient is absent where memory was not read, or where other programs gave
-// back more than the labs took.
+// kibPerClient is the memory of both labs over their clients, KiB. It is absent when memory was not read, or when other
+// programs freed more memory than the labs took.
 func kibPerClient(r input) float64 {
 	if r.Get("memory.clients") == 0 || !(r.Get("memory.mib") > 0) {
 		return math.NaN()
@@ -423,8 +424,8 @@ func inputOf(t result.Trial, m Measurement) input {
 	return input{Values: result.ValuesOf(m), Cell: t.Cell}
 }
 
-// AtLimit reports whether the device itself could not carry the offered load. A
-// hiccup in one trial of many is not the device's limit.
+// AtLimit reports whether the device could not carry the cell's offered load. It is false when only some of the trials
+// delivered too little, so that their mean is still close to the load.
 func AtLimit(c analysis.Cell) bool {
 	return c.Flagged(result.FlagSaturated) &&
 		float64(c.Device(Delivered).Mean) < result.FullLoad*c.Number(result.OfferedMbps)

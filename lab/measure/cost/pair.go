@@ -22,13 +22,13 @@ import (
 type pair struct {
 	e             *experiment.Experiment
 	device, clean *lab
-	has           []experiment.Side // in both labs, also while only one stands
-	empty         int64             // memory of the machine that was taken before the labs were built, KiB
+	sides         []experiment.Side // clients and traffic of both labs, also when only one is open
+	empty         int64             // memory in use on the machine before the labs were built, KiB
 }
 
 func (p pair) solo() bool { return p.e.Mode == result.ModeSolo }
 
-// labs are those that stand.
+// labs lists the labs that are open: one in interleaved rounds, else both.
 func (p pair) labs() []*lab {
 	if p.clean == nil {
 		return []*lab{p.device}
@@ -36,15 +36,15 @@ func (p pair) labs() []*lab {
 	return []*lab{p.device, p.clean}
 }
 
-// onBothLabs works on both labs at once.
+// onBothLabs calls fn for all open labs at once.
 func (p pair) onBothLabs(fn func(*lab) error) error {
 	return backend.Each(p.labs(), func(_ int, l *lab) error { return fn(l) })
 }
 
-// running is an error when a program in a lab has ended.
+// running returns an error when a program in a lab has ended by itself.
 func (p pair) running(ctx context.Context) error { return bench.Running(ctx, benchesOf(p.labs())...) }
 
-// causeOf is an error with what ended in the labs as its cause.
+// causeOf adds the host or program that ended in a lab to an error, as its cause.
 func (p pair) causeOf(err error) error {
 	var stand []*topology.Lab
 	for _, l := range p.labs() {
@@ -53,8 +53,8 @@ func (p pair) causeOf(err error) error {
 	return bench.CauseOf(err, stand...)
 }
 
-// load starts the cell's load, bounded in time: all its windows with redos or the window of its
-// profile, whichever is longer, and some.
+// load starts the cell's load in one lab. The load ends by itself after a time that is enough for all windows with
+// their repetitions, or for the profile's window, whichever is longer.
 func (p pair) load(ctx context.Context, l *lab, cell result.Cell) error {
 	windows := time.Duration(p.e.Windows*p.e.MostAttempts()) * (p.e.Window + time.Second)
 	return l.load(ctx, cell, int((p.warmup(cell)+max(windows, p.e.ProfileWindow))/time.Second)+60)
@@ -62,9 +62,10 @@ func (p pair) load(ctx context.Context, l *lab, cell result.Cell) error {
 
 // warmup is how long a load runs before its first window.
 func (p pair) warmup(cell result.Cell) time.Duration {
-	return p.e.WarmupOf(cell.Number(result.OfferedMbps), cell.Text(result.Direction), p.has...)
+	return p.e.WarmupOf(cell.Number(result.OfferedMbps), cell.Text(result.Direction), p.sides...)
 }
 
+// begin starts the load in both labs and returns after the warm-up. In solo mode it does nothing.
 func (p pair) begin(ctx context.Context, cell result.Cell) error {
 	if p.solo() {
 		return nil
@@ -98,6 +99,7 @@ func (p pair) begin(ctx context.Context, cell result.Cell) error {
 	return mark()
 }
 
+// end reads what the loads counted and stops them.
 func (p pair) end(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // the next cell needs the ports; each stop is bounded in time
 	var read error
@@ -107,8 +109,8 @@ func (p pair) end(ctx context.Context) error {
 	return errors.Join(read, p.onBothLabs(func(l *lab) error { return l.StopTraffic(ctx) }))
 }
 
-// measure returns one window of the device and one of the clean router. n counts the windows of the
-// cell: in solo mode it says which lab is first.
+// measure measures one window of the device and one of the clean router. n is the number of the window in its cell; in
+// solo mode the device is measured first when it is even, and the clean router when it is odd.
 func (p pair) measure(ctx context.Context, cell result.Cell, n int) (device, clean Measurement, err error) {
 	got := map[*lab]Measurement{}
 	err = p.whileLoaded(ctx, cell, n, func(labs ...*lab) error {
@@ -165,6 +167,7 @@ func (p pair) whileAlone(ctx context.Context, l *lab, cell result.Cell, fn func(
 	return err
 }
 
+// benchesOf returns the labs' benches.
 func benchesOf(labs []*lab) []*bench.Bench {
 	list := make([]*bench.Bench, len(labs))
 	for i, l := range labs {

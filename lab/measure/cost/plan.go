@@ -16,13 +16,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Measure is the measure of that name.
+// Measure measures the CPU cost of forwarding: a router carries a given load, and its CPU time per delivered bit is
+// compared with that of a clean router.
 type Measure struct{}
 
-// Name is the measure's in experiments and records.
+// Name is the measure's name in experiments and records.
 const Name = "cost"
 
-// Records is empty: trials and blocks are known to the reader.
+// Records lists the kinds of record that the measure writes: a trial has Sides, a block has a Stay.
 func (Measure) Records() []result.Kind {
 	return []result.Kind{
 		{Name: result.KindTrial, New: func() any { return new(Sides) }, Check: checkLengths},
@@ -30,7 +31,7 @@ func (Measure) Records() []result.Kind {
 	}
 }
 
-// checkLengths says whether the windows of an accepted trial have a length.
+// checkLengths returns an error for an accepted trial that has a window of no length.
 func checkLengths(figures any) error {
 	if s := figures.(*Sides); s.DUT.Seconds <= 0 || s.Clean.Seconds <= 0 && !s.lone() {
 		return errors.New("trial: it is accepted, and one of its windows has no seconds")
@@ -38,7 +39,7 @@ func checkLengths(figures any) error {
 	return nil
 }
 
-// Rules are the rules of experiments that measure cost.
+// Rules says which keys an experiment that measures cost may set, and how it is checked, planned and described.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Delays: true,
@@ -54,7 +55,7 @@ func (Measure) Rules() experiment.Measure {
 	}
 }
 
-// description says which windows a block has, and what its clients send.
+// description describes a block's windows and loads for people.
 func description(e *experiment.Experiment) experiment.Description {
 	var loads []string
 	if len(e.OfferedMbps) > 0 {
@@ -83,7 +84,8 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	}
 }
 
-// settings lists clients, directions, profiles and sizes of frames. A block measures all loads.
+// settings lists the blocks of an experiment: each combination of clients, direction, profile, frame size and link. A
+// block measures all loads of its combination, one after the other.
 func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	for _, clients := range e.Clients {
 		for _, direction := range e.Directions {
@@ -105,9 +107,8 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	return list
 }
 
-// What duration assumes: means over 174 blocks of quick,
-// portal-bandwidth and portal-clients with openNDS, CoovaChilli and an
-// allow-list, two labs on two cores. What clients take is with their kinds.
+// Times that duration assumes. They are means over 174 blocks of quick, portal-bandwidth and portal-clients with
+// openNDS, CoovaChilli and an allow-list, two labs on two cores. The times of clients are in client.Kind.
 const (
 	blockOverhead = 500 * time.Millisecond // labs up and down
 	cellOverhead  = 300 * time.Millisecond // traffic started, settled and read out
@@ -118,8 +119,8 @@ const (
 	profileOverhead = 5 * time.Second // perf started, its samples read and named
 )
 
-// duration estimates a group's. In solo mode the two windows of a pair follow each other; in interleaved rounds a block
-// has one side.
+// duration estimates how long a group of blocks takes. In solo mode the two windows of a pair follow each other; in
+// interleaved rounds a block has one side.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	windows := time.Duration((1 + redoneShare) * float64(e.Windows) * float64(e.Window))
 	name, clients, cells := g.Cell.Text(result.DUT), time.Duration(g.Cell.Int(result.Clients)), time.Duration(len(g.Cells))
@@ -149,8 +150,8 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	return total
 }
 
-// login is how long a client takes to log in at a device, if it does: by the device's own figure
-// for kinds of client that are quick, else by the kind's.
+// login estimates how long one client takes to log in at a device; 0 if it need not. For kinds of client that log in
+// quickly, the device's own estimate counts, else the kind's.
 func login(e *experiment.Experiment, s experiment.Side, name string) time.Duration {
 	times := client.KindOf(s.Client).Times
 	d, err := dut.New(name, s.Clients, e)
@@ -158,7 +159,7 @@ func login(e *experiment.Experiment, s experiment.Side, name string) time.Durati
 		return times.Login
 	}
 	traits := d.Traits()
-	if _, custom := e.Custom[name]; !custom && traits.Admission.Kind == client.AdmitNone && !traits.Lines {
+	if _, custom := e.Custom[name]; !custom && traits.Admission.Kind == client.AdmitNone && !traits.PPPoE {
 		return 0
 	}
 	if times.FastLogin > 0 {

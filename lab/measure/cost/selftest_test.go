@@ -157,17 +157,17 @@ func TestJudgeSpeed(t *testing.T) {
 	}
 }
 
-// TestJudgeGathers: what gathers packets itself is not held to one frame a packet;
+// TestJudgeGathers: what aggregates packets itself is not held to one frame a packet;
 // the clean router beside it is.
 func TestJudgeGathers(t *testing.T) {
 	trial := goodTrial()
 	trial.DUT.AggregationFactor = 3
 	sent := experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}
-	if judge(&trial, conditions{window: time.Second, sent: sent, gathers: true, routers: 1}); !trial.Accepted {
+	if judge(&trial, conditions{window: time.Second, sent: sent, aggregates: true, routers: 1}); !trial.Accepted {
 		t.Errorf("rejected: %q", trial.Rejects)
 	}
 	trial.Clean.AggregationFactor = 3
-	if judge(&trial, conditions{window: time.Second, sent: sent, gathers: true, routers: 1}); len(trial.Rejects) != 1 ||
+	if judge(&trial, conditions{window: time.Second, sent: sent, aggregates: true, routers: 1}); len(trial.Rejects) != 1 ||
 		!strings.HasPrefix(trial.Rejects[0], "clean router: 3.00 frames") {
 		t.Errorf("reasons %q, want one of the clean router", trial.Rejects)
 	}

@@ -17,9 +17,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
 
-// TestShortConnectionsBesideStreams measures turns of solo mode with such connections,
-// in either direction: no trial is judged by segments that are not the streams', and
-// what became of the connections of all turns is known.
+// TestShortConnectionsBesideStreams measures a trial in solo mode whose load has streams and short connections, in
+// either direction. The trial must not be rejected for its segments per burst, because the counter also holds the short
+// connections' segments. The results of the short connections must cover both turns: the device's and the clean
+// router's.
 func TestShortConnectionsBesideStreams(t *testing.T) {
 	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
 	if err != nil {
@@ -38,7 +39,7 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { opened.Close(); clean.Close() })
-	s := &lab{Bench: opened}
+	s := &lab{Bench: opened} // stands for both sides
 	e := &experiment.Experiment{
 		Mode: result.ModeSolo, Windows: 1, Window: 500 * time.Millisecond, Warmup: 300 * time.Millisecond}
 	m := pair{e: e, device: s, clean: s}
@@ -52,25 +53,25 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 		judge(&trial, conditions{window: e.Window, sent: s.Has.Traffic, routers: 1, solo: true})
 		if slices.ContainsFunc(trial.Rejects, func(text string) bool { return strings.Contains(text, "segments a burst") }) ||
 			trial.Clean.SegmentsPerBurst != 0 {
-			t.Errorf("%s: %g segments a burst of all connections together: %v", direction, trial.Clean.SegmentsPerBurst,
-				trial.Rejects)
+			t.Errorf("%s: %g segments a burst, want 0 (not known) and no reject: %v", direction,
+				trial.Clean.SegmentsPerBurst, trial.Rejects)
 		}
 		got := shortOf(s.shorts)
 		if got == nil || got.Done == 0 || got.PerSecond <= 0 || got.Whole.P50 <= 0 {
-			t.Fatalf("%s: of the short connections is known: %+v", direction, got)
+			t.Fatalf("%s: results of the short connections: %+v", direction, got)
 		}
-		turns := 0.0
+		seconds := 0.0 // of both turns
 		for _, load := range s.shorts {
-			turns += load[0].Seconds
+			seconds += load[0].Seconds
 		}
-		if turns < 2*(e.Window+e.Warmup).Seconds() {
-			t.Errorf("%s: short connections of %.2f s, two turns last longer", direction, turns)
+		if least := 2 * (e.Window + e.Warmup).Seconds(); seconds < least {
+			t.Errorf("%s: results cover %.2f s, want at least %.2f s, both turns", direction, seconds, least)
 		}
 	}
 }
 
-// TestSegmentsPerBurst: it is known only where the counters of the senders hold no
-// other TCP than the streams'.
+// TestSegmentsPerBurst: the figure is 0, not known, when the senders' counters also hold TCP that is not the streams'
+// data: acknowledgements, short connections, or the logins of guests.
 func TestSegmentsPerBurst(t *testing.T) {
 	sent := meter.SNMP{TCPOutSegs: 880, IPOutRequests: 30, UDPOut: 10}
 	for name, c := range map[string]struct {
@@ -80,7 +81,7 @@ func TestSegmentsPerBurst(t *testing.T) {
 		"streams":           {bench.Bench{Load: agent.Traffic{Direction: result.Up}}, 44},
 		"streams both ways": {bench.Bench{Load: agent.Traffic{Direction: result.Both}}, 0},
 		"short connections": {bench.Bench{Load: agent.Traffic{Direction: result.Up, ShortPerSecond: 1}}, 0},
-		"guests":            {bench.Bench{Load: agent.Traffic{Direction: result.Up}, Guests: 1}, 0},
+		"logins of guests":  {bench.Bench{Load: agent.Traffic{Direction: result.Up}, Guests: 1}, 0},
 	} {
 		if got := (&lab{Bench: &c.side}).segmentsPerBurst(sent); got != c.want {
 			t.Errorf("%s: %g, want %g", name, got, c.want)
@@ -88,6 +89,8 @@ func TestSegmentsPerBurst(t *testing.T) {
 	}
 }
 
+// TestShortConnectionsOfTurnsAndHosts: shortOf adds up two loads (turns) of two client hosts each. Counts add up over
+// all four, and the rate is that of both hosts together over the time of both loads.
 func TestShortConnectionsOfTurnsAndHosts(t *testing.T) {
 	turn := short.Stats{Seconds: 2, Done: 20, Failed: 1, FirstError: "refused", ConnectUs: []float64{3},
 		FirstByteUs: []float64{4}, WholeUs: []float64{9}}
@@ -99,6 +102,6 @@ func TestShortConnectionsOfTurnsAndHosts(t *testing.T) {
 		t.Errorf("%+v", *got)
 	}
 	if shortOf(nil) != nil {
-		t.Error("loads without short connections have some")
+		t.Error("shortOf(nil) is not nil")
 	}
 }

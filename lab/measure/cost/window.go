@@ -22,9 +22,9 @@ const (
 	udpOverhead = 14 + 20 + 8
 )
 
-// delivered is the payload that arrived, Mbit/s: by the receivers' own count,
-// each by its own clock, for streams; for iperf3, whose counts come at its end,
-// by the router's outgoing link less headers and less what was sent twice.
+// delivered is the payload that arrived, Mbit/s. For kinds of traffic that count (streams), it is the receivers' count,
+// each divided by its own clock. iperf3 counts only at its end, so there it is what left the router's outgoing link
+// (out) in the given seconds, without headers and without the retransmitted share (resent).
 func (s *lab) delivered(out meter.Link, seconds float64, receivers []endpointSpan, resent float64) float64 {
 	if traffic.KindOf(s.Load.Kind).Counts {
 		var sum float64
@@ -40,9 +40,10 @@ func (s *lab) delivered(out meter.Link, seconds float64, receivers []endpointSpa
 	return bench.Mbps(out.TxBytes-tcpOverhead*out.TxPackets, seconds) * (1 - resent)
 }
 
-// endpointSpan is one end of the traffic at a window's beginning and end.
+// endpointSpan has the meters of one end of the traffic at a window's beginning (a) and end (b).
 type endpointSpan struct{ a, b bench.Endpoint }
 
+// spans pairs the readings of the same hosts.
 func spans(a, b []bench.Endpoint) []endpointSpan {
 	list := make([]endpointSpan, len(a))
 	for i := range a {
@@ -65,7 +66,7 @@ func (s *lab) payload(lan, wan meter.Link, clients, server []endpointSpan) (
 	return wan, clients, server
 }
 
-// addDatagrams adds what the ends have counted of UDP.
+// addDatagrams adds the UDP datagrams that the ends counted.
 func addDatagrams(m *Measurement, ends []endpointSpan) {
 	var sum traffic.Datagrams
 	var bursts int64
@@ -79,8 +80,9 @@ func addDatagrams(m *Measurement, ends []endpointSpan) {
 	m.SegmentsPerBurst = ratio(sum.Sent, bursts)
 }
 
-// addFrames adds what the ends say of frames: how many were due, how late they left, and, where both ends have one
-// clock, how long they took.
+// addFrames adds the figures of a load of frames: the share of the due frames that was sent, how late they left, how
+// many came twice, and the jitter. Delays are added if both ends have a common clock. Of several hosts the worst
+// counts.
 func addFrames(m *Measurement, sending, receiving []endpointSpan, clock backend.Clock) {
 	var due, sent, doubled int64
 	for _, e := range sending {
@@ -88,7 +90,7 @@ func addFrames(m *Measurement, sending, receiving []endpointSpan, clock backend.
 		sent += e.b.Load.Datagrams.Sent - e.a.Load.Datagrams.Sent
 		m.Metrics[LateP99] = max(m.Metrics[LateP99], e.b.Load.Frames.Late.P99)
 	}
-	for _, e := range receiving { // both ways the slower one
+	for _, e := range receiving {
 		f := e.b.Load.Frames
 		doubled += f.Duplicates - e.a.Load.Frames.Duplicates
 		if clock.Common {
@@ -104,10 +106,9 @@ func addFrames(m *Measurement, sending, receiving []endpointSpan, clock backend.
 	m.Metrics[Duplicated] = ratio(doubled, m.Datagrams.Received)
 }
 
-// aggregation is frames per packet of the router's IP layer; 0: not known. No buffer
-// holds more than maxFrames frames: a larger quotient means that the device forwards past
-// the IP layer. The figure is also unknown where guests use a portal, since clients'
-// packets may then be forwarded past the IP layer.
+// aggregation is the number of frames per packet of the router's IP layer; 0 when it is not known. No buffer holds more
+// than maxFrames frames, so a larger quotient means that the device forwards packets past the IP layer. It is also
+// unknown when guests log in at a portal, because the clients' packets may then be forwarded past the IP layer.
 func (s *lab) aggregation(frames, packets int64) float64 {
 	const maxFrames = 64
 	factor := ratio(frames, packets)
@@ -117,10 +118,10 @@ func (s *lab) aggregation(frames, packets int64) float64 {
 	return factor
 }
 
-// segmentsPerBurst is segments per buffer of the senders; 0: not known. Their counters hold
-// all TCP of a host: where both ends send, acknowledgements of the other's data are among
-// the segments, and elsewhere short connections and the logins of guests. A buffer of clients that send
-// singly is a segment.
+// segmentsPerBurst is the number of TCP segments that a sender's kernel hands to the link in one buffer; 0 when it is
+// not known. It is the quotient of two counters that hold all TCP of a host. So it is not known when other TCP is among
+// them: acknowledgements where both ends send, short connections, or the logins of guests. Nor is it known for clients
+// that send packets one by one.
 func (s *lab) segmentsPerBurst(senders meter.SNMP) float64 {
 	if s.Load.Direction == result.Both || s.Load.ShortPerSecond > 0 || s.Guests > 0 || s.Singly() {
 		return 0
@@ -128,7 +129,7 @@ func (s *lab) segmentsPerBurst(senders meter.SNMP) float64 {
 	return ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
 }
 
-// measurement computes what a router cost and delivered from two snapshots of its lab.
+// measurement computes what a router cost and delivered between two snapshots of its lab.
 func (s *lab) measurement(a, b bench.Snapshot) Measurement {
 	seconds := float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
 	lan := b.Router.Links[s.Lab.Port(topology.PortLAN)].Sub(a.Router.Links[s.Lab.Port(topology.PortLAN)])
@@ -165,7 +166,7 @@ func (s *lab) measurement(a, b bench.Snapshot) Measurement {
 	m.AggregationFactor = s.aggregation(came, b.Router.IPIn-a.Router.IPIn)
 	m.SegmentsPerBurst = s.segmentsPerBurst(senders)
 	m.RetransmitRatio = resent
-	m.RoleNs[result.RoleServer] += m.RoleNs[result.RoleRadius] // all programs of the server are one here
+	m.RoleNs[result.RoleServer] += m.RoleNs[result.RoleRadius] // this measure counts all programs of the server together
 	delete(m.RoleNs, result.RoleRadius)
 	m.PacketsPerWakeup = ratio(came, router.Wakeups)
 	addBroken(&m, clients, b.Server)
@@ -177,7 +178,7 @@ func (s *lab) measurement(a, b bench.Snapshot) Measurement {
 	return m
 }
 
-// addMeter adds what is known of how well the router's time was metered.
+// addMeter adds the figures that check the meter of the router's CPU time.
 func addMeter(m *Measurement, a, b meter.Sample) {
 	if busy := b.Stat.Sub(a.Stat).BusyNs(); busy > 0 {
 		m.Metrics[RouterOfBusy] = float64(m.NAPINs+m.ProcessNs) / float64(busy)
@@ -187,13 +188,14 @@ func addMeter(m *Measurement, a, b meter.Sample) {
 	}
 }
 
-// Figures of a measurement that not all kinds of load have.
+// Names of figures in Measurement.Metrics that only loads of frames have.
 const (
-	layer1    = "l1_mbps"    // frames that left the router, with all that they take on the wire
-	lineShare = "line_share" // of the rate of the routers' slowest line, where that is known
+	layer1    = "l1_mbps"    // rate of the frames that left the router, with FCS, preamble and gap
+	lineShare = "line_share" // layer1 as a share of the rate of the routers' slowest link, if that is known
 )
 
-// addLayer1 adds what frames took on the wire behind the router. Each of the generator's is one packet of the link.
+// addLayer1 adds layer1 and lineShare for loads of frames. Only there is each packet of the link counters exactly one
+// frame on the wire.
 func (s *lab) addLayer1(m *Measurement, out meter.Link) {
 	if !traffic.KindOf(s.Load.Kind).Frames {
 		return
@@ -204,7 +206,7 @@ func (s *lab) addLayer1(m *Measurement, out meter.Link) {
 	}
 }
 
-// addGenerators adds what the ends say of the kind of load that they carried.
+// addGenerators adds the figures that the traffic generators report for their kind of load.
 func (s *lab) addGenerators(m *Measurement, clients, server, sending, receiving []endpointSpan) {
 	kind := traffic.KindOf(s.Load.Kind)
 	if s.Load.UDP {
@@ -218,9 +220,9 @@ func (s *lab) addGenerators(m *Measurement, clients, server, sending, receiving 
 	}
 }
 
-// framesIn is the frames that came to the IP layer. One gateway takes each packet there once: from a port, or, past the
-// port's frame, from a device of user space, which is why that device's own are not counted. Between two gateways a
-// packet is taken twice, out of the outer packet and out of the tunnel: there the tunnels' devices count too.
+// framesIn is the number of frames that reached the routers' IP layer. A single router's IP layer sees each packet
+// once, so only its ports are counted: a TUN device hands over packets that a port has received before. Of two gateways
+// with a tunnel the IP layer sees a packet twice, as outer and as inner packet, so the tunnel's devices count as well.
 func framesIn(a, b bench.Snapshot) (frames int64) {
 	for name, link := range b.Router.Links {
 		_, port := b.Router.NAPI[name]
@@ -231,9 +233,9 @@ func framesIn(a, b bench.Snapshot) (frames int64) {
 	return frames
 }
 
-// addGateways adds the CPU time of each of two gateways: of the one where the load enters the tunnel, and of the one
-// where it leaves. A load both ways does both at each. Nobody knows for which of the two the kernel's threads worked:
-// each has half.
+// addGateways adds the CPU time of each of a tunnel's two gateways: EnterNs of the one where the load enters the
+// tunnel, LeaveNs of the other. With a load in both directions there is no such difference, and nothing is added. The
+// kernel does not tell for which gateway its threads worked, so each is charged half of their time.
 func (s *lab) addGateways(m *Measurement, a, b bench.Snapshot) {
 	if len(b.Routers) != 2 || s.Load.Direction == result.Both {
 		return
@@ -247,7 +249,7 @@ func (s *lab) addGateways(m *Measurement, a, b bench.Snapshot) {
 	}
 }
 
-// addBroken counts the streams that had ended early.
+// addBroken adds the number of streams that ended early, and the first one's error.
 func addBroken(m *Measurement, clients []endpointSpan, server bench.Endpoint) {
 	for _, e := range clients {
 		m.Broken += e.b.Load.Broken
@@ -257,7 +259,7 @@ func addBroken(m *Measurement, clients []endpointSpan, server bench.Endpoint) {
 	m.BrokenError = cmp.Or(m.BrokenError, server.Load.FirstError)
 }
 
-// ratio is a/b, 0 when there is nothing to divide by.
+// ratio is a/b; 0 unless b is positive.
 func ratio(a, b int64) float64 {
 	if b <= 0 {
 		return 0

@@ -17,6 +17,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
+// TestMeasurementOfAnUploadWindow computes every figure of one window of two seconds with an upload. Snapshot a is
+// empty, so the counters of snapshot b are the window's.
 func TestMeasurementOfAnUploadWindow(t *testing.T) {
 	s := &lab{
 		Bench: &bench.Bench{Lab: &topology.Lab{Ports: map[string]string{topology.PortLAN: "r0", topology.PortWAN: "r1"}},
@@ -29,7 +31,7 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 	b.Router.Links = map[string]meter.Link{
 		"r0":   {RxPackets: 1000, TxPackets: 100, TxBytes: 6600, RxDropped: 3},
 		"r1":   {RxPackets: 100, TxPackets: 1000, TxBytes: 1514000, TxDropped: 4},
-		"tun0": {RxPackets: 1000}, // what user space gives back counts once
+		"tun0": {RxPackets: 1000}, // the same packets, given back by a program in user space: they count once
 	}
 	b.Router.IPIn = 1100
 	b.Router.NAPI = map[string]meter.Thread{"r0": {RunNs: 3e6, WaitNs: 1e6, Slices: 100}, "r1": {RunNs: 1e6, Slices: 10}}
@@ -55,8 +57,9 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 	}
 }
 
-// TestGatewaysByDirection: the load enters the tunnel at the first gateway on the way up, and leaves there on the way
-// down. The first gateway's meter has the kernel's threads, of which each has half.
+// TestGatewaysByDirection: an upload enters the tunnel at the first gateway and leaves it at the second; a download
+// does the opposite. The kernel's threads are in the first gateway's meter only, and each gateway is charged half of
+// their time.
 func TestGatewaysByDirection(t *testing.T) {
 	for direction, want := range map[string]map[string]float64{
 		result.Up: {EnterNs: 4e6, LeaveNs: 8e6}, result.Down: {EnterNs: 8e6, LeaveNs: 4e6}, result.Both: {},
@@ -80,8 +83,8 @@ func TestGatewaysByDirection(t *testing.T) {
 	}
 }
 
-// TestMeasurementOfDatagrams: both ends' counts make the figures, and what TCP there is
-// beside them none.
+// TestMeasurementOfDatagrams: the figures of a load over UDP come from the datagrams that clients and server count. TCP
+// connections beside the load, such as logins, must not add retransmissions.
 func TestMeasurementOfDatagrams(t *testing.T) {
 	s := &lab{
 		Bench: &bench.Bench{Lab: &topology.Lab{Ports: map[string]string{topology.PortLAN: "r0", topology.PortWAN: "r1"}},
@@ -98,18 +101,20 @@ func TestMeasurementOfDatagrams(t *testing.T) {
 	got := s.measurement(a, b)
 	want := Datagrams{Sent: 1760, Received: 1730, Lost: 20, Reordered: 6}
 	if got.Datagrams == nil || *got.Datagrams != want || got.SegmentsPerBurst != 44 || got.RetransmitRatio != 0 {
-		t.Errorf("got %+v, %v segments a burst, %v sent again; want %+v, 44, 0", got.Datagrams, got.SegmentsPerBurst,
+		t.Errorf("got %+v, %v segments a burst, retransmit ratio %v; want %+v, 44, 0", got.Datagrams, got.SegmentsPerBurst,
 			got.RetransmitRatio, want)
 	}
 	if loss := got.LossRatio(); loss != 20.0/1750 {
 		t.Errorf("loss %v, want 20 of 1750", loss)
 	}
-	s.Load.Kind = traffic.KindIperf3 // it counts no datagrams, and has a connection of its own
+	s.Load.Kind = traffic.KindIperf3 // counts no datagrams, and has a TCP connection for control beside them
 	if got := s.measurement(a, b); got.Datagrams != nil || got.RetransmitRatio != 0 {
-		t.Errorf("iperf3: %+v, %v sent again", got.Datagrams, got.RetransmitRatio)
+		t.Errorf("iperf3: %+v, retransmit ratio %v", got.Datagrams, got.RetransmitRatio)
 	}
 }
 
+// TestDeliveredByIperf3LeavesOutHeadersAndRepeats: iperf3's payload is what left the router's link, less headers and
+// less the retransmitted share.
 func TestDeliveredByIperf3LeavesOutHeadersAndRepeats(t *testing.T) {
 	out := meter.Link{TxBytes: 1514000, TxPackets: 1000}
 	s := &lab{Bench: &bench.Bench{Load: agent.Traffic{Kind: traffic.KindIperf3}}}
@@ -122,6 +127,7 @@ func TestDeliveredByIperf3LeavesOutHeadersAndRepeats(t *testing.T) {
 	}
 }
 
+// TestMeasurementOfNothingHasNoInfinities: without seconds, packets and threads no figure divides by zero.
 func TestMeasurementOfNothingHasNoInfinities(t *testing.T) {
 	s := &lab{
 		Bench: &bench.Bench{Lab: &topology.Lab{Ports: map[string]string{topology.PortLAN: "r0", topology.PortWAN: "r1"}},
@@ -129,11 +135,11 @@ func TestMeasurementOfNothingHasNoInfinities(t *testing.T) {
 	}
 	got := s.measurement(bench.Snapshot{}, bench.Snapshot{})
 	if got.GeneratorCPU != 0 || got.DeliveredMbps != 0 || got.AggregationFactor != 0 || got.SegmentsPerBurst != 0 {
-		t.Errorf("figures out of nothing: %+v", got)
+		t.Errorf("an empty window has figures: %+v", got)
 	}
 }
 
-// TestWindowWithoutSeconds: what a router does in no time is not known; it is not 0 %.
+// TestWindowWithoutSeconds: the CPU share of a window without length is absent (NaN), not 0 %.
 func TestWindowWithoutSeconds(t *testing.T) {
 	m := Measurement{NAPINs: 5e6, ProcessNs: 1e6, MeterNs: 1e3, DeliveredMbps: 10, LinkMbps: 11,
 		RoleNs: map[string]int64{"client": 1e6, "server": 1e6}}
@@ -147,7 +153,8 @@ func TestWindowWithoutSeconds(t *testing.T) {
 	}
 }
 
-// TestLayer1OfFrames: of other loads a packet of the link may be several frames of the wire.
+// TestLayer1OfFrames: the rate on the wire is computed for loads of frames only. In other loads one packet of the
+// link's counters may be several frames on the wire, because of segmentation offload.
 func TestLayer1OfFrames(t *testing.T) {
 	out := meter.Link{TxBytes: 60_000_000, TxPackets: 1_000_000}
 	for kind, want := range map[string]map[string]float64{

@@ -37,7 +37,7 @@ func (Measure) Run() runner.Measure {
 // checkClients refuses devices at which n clients cannot log in: those without a login, and those whose network is too
 // small.
 func checkClients(n int, t dut.Traits) error {
-	if t.Admission.Kind == client.AdmitNone && !t.Lines {
+	if t.Admission.Kind == client.AdmitNone && !t.PPPoE {
 		return fmt.Errorf("its clients do not log in themselves: there is no storm to measure: %w", dut.ErrNotSupported)
 	}
 	lan := t.LAN
@@ -108,7 +108,7 @@ func (b *openBlock) watchPrograms(ctx context.Context) (stop func()) {
 
 // storm creates the clients, has them lease and log in, and judges.
 func (b *openBlock) storm(ctx context.Context) (*Storm, bench.Rejects, error) {
-	s := &Storm{SetupSeconds: b.Setup.Seconds(), DeviceLeases: b.Traits.DHCP && !b.Traits.Lines,
+	s := &Storm{SetupSeconds: b.Setup.Seconds(), DeviceLeases: b.Traits.DHCP && !b.Traits.PPPoE,
 		TailSeconds: phaseTail.Seconds()}
 	s.SetCell(b.Cells[0])
 	if err := b.create(ctx, s); err != nil {
@@ -140,7 +140,7 @@ func (b *openBlock) phases(ctx context.Context, s *Storm) error {
 	login := func(i int, h bench.ClientHost) ([]client.Outcome, error) {
 		return h.Login(ctx, b.Traits.Admission, pace(i))
 	}
-	if b.Traits.Lines { // clients that log in over PPPoE have their addresses by that
+	if b.Traits.PPPoE { // clients that log in over PPPoE have their addresses by that
 		login = lease
 		s.LeasedPSSMiB = s.IdlePSSMiB
 	} else if err := b.lease(ctx, s, lease); err != nil {
@@ -175,7 +175,7 @@ func (b *openBlock) prove(ctx context.Context, e *evidence, s *Storm) error {
 	if err := b.StartProbes(ctx); err != nil {
 		return err
 	}
-	return e.unlike.ProveSoon(ctx, b.Bench)
+	return e.failedProof.ProveSoon(ctx, b.Bench)
 }
 
 // lease has all clients ask for addresses.

@@ -26,18 +26,18 @@ var hostFailures = []struct{ text, remedy string }{
 
 // evidence is the input of a storm's self-tests besides the record.
 type evidence struct {
-	polling   string // the polling thread of the router's link to the clients
-	ended     bench.Ended
-	cpus      int     // of the machine
-	speed     float64 // of the routers, as asked for; 0: not slowed
-	overflows int64   // of the machine's neighbour table, during the storm
-	unlike    bench.Rejects
+	polling     string // the polling thread of the router's link to the clients
+	ended       bench.Ended
+	cpus        int     // of the machine
+	speed       float64 // of the routers, as asked for; 0: not slowed
+	overflows   int64   // of the machine's neighbour table, during the storm
+	failedProof bench.Rejects
 }
 
 // judge applies the self-tests: a storm that failed by a limit of the lab is rejected. Failures
 // caused by the device are results, also when its programs end.
 func (s *Storm) judge(e evidence) (bench.Rejects, error) {
-	rules := []bench.Rule{bench.RejectFor(e.unlike...)}
+	rules := []bench.Rule{bench.RejectFor(e.failedProof...)}
 	for _, text := range e.ended.Lab {
 		rules = append(rules, bench.RejectIf(true, "lab: %s", text))
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Names of metrics that other code asks for.
+// Names of metrics that other packages read.
 const (
 	Goodput    = "goodput_mbps"
 	Theory     = "theory_mbps"
@@ -22,12 +22,12 @@ const (
 	Efficiency = "payload_share_pct"
 )
 
-// gateway is whose figures those of CPU are.
+// gateway is the Host of the CPU metrics: reports show under it whose CPU it is.
 const gateway = "gateway"
 
 type input = analysis.MetricInput
 
-// Metrics that views show, as records name them.
+// Names of further metrics, which the report's views show.
 const (
 	TheorySharePct     = "theory_share_pct"
 	LinkMbps           = "link_mbps"
@@ -41,7 +41,7 @@ const (
 	TooLong            = "too_long"
 )
 
-// Metrics is every figure of a cell, of windows.
+// Metrics lists the metrics of a cell. Each is computed from one window, and a cell shows their mean.
 var Metrics = perWindow(
 	analysis.Metric{Name: Goodput, Short: "goodput", Unit: "Mbit/s", Text: "TCP payload that arrived",
 		Better: analysis.More, Range: analysis.Amounts,
@@ -111,7 +111,7 @@ var Metrics = perWindow(
 	analysis.SlowedMetric("router", result.RouterShare),
 )
 
-// perWindow has all metrics taken from each window by itself.
+// perWindow sets Per of all metrics to analysis.PerWindow.
 func perWindow(list ...analysis.Metric) []analysis.Metric {
 	for i := range list {
 		list[i].Per = analysis.PerWindow
@@ -119,18 +119,20 @@ func perWindow(list ...analysis.Metric) []analysis.Metric {
 	return list
 }
 
-// rateOf is a number of bytes over a time, Mbit/s.
+// rateOf divides a figure in bytes by a figure in seconds: Mbit/s. bytes and seconds are the figures' names in records.
 func rateOf(r input, bytes, seconds string) float64 {
 	return analysis.Over(r.Get(bytes)*8/1e6, r.Get(seconds))
 }
 
-// theory is absent of a link without a limit.
+// theory is the largest payload rate that the tunnel's headers allow on the link between the gateways, Mbit/s. It is
+// absent (NaN) for a link without a rate.
 func theory(r input) float64 {
 	return analysis.Positive(r.Get("link_mbps") * r.Get("theory_share"))
 }
 
-// corePct is a gateway's CPU. It is absent where the link has a rate: frames that wait for it are sent by a timer's
-// interrupt, in no thread of the gateway.
+// corePct returns the metric of a gateway's CPU time, a figure in ns, as a percentage of one core. It is absent (NaN)
+// for a link with a rate, because its queue is emptied by a timer's interrupt: that work is in no thread of the
+// gateway.
 func corePct(name string) func(input) float64 {
 	return func(r input) float64 {
 		if r.Get("link_mbps") > 0 {
@@ -140,12 +142,13 @@ func corePct(name string) func(input) float64 {
 	}
 }
 
+// perCore is the payload per core of the busier gateway, Mbit/s: what one core could carry if it did nothing else.
 func perCore(r input) float64 {
 	busier := max(corePct("enter_ns")(r), corePct("leave_ns")(r))
 	return analysis.Over(100*rateOf(r, "delivered_bytes", "load_seconds"), busier)
 }
 
-// ratio is 0 where there is nothing to divide by: nothing was sent.
+// ratio divides figure a by figure b. It is 0, not absent, when b is 0, because then nothing was sent.
 func ratio(r input, a, b string) float64 {
 	if x := analysis.Over(r.Get(a), r.Get(b)); !math.IsNaN(x) {
 		return x

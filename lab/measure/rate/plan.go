@@ -13,24 +13,24 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Name is the measure's in experiments and records.
+// Name is the measure's name in experiments and records.
 const Name = "rate"
 
-// defaultTopology has the link that the measure is of.
+// defaultTopology has two gateways with a link between them, whose rate the measure compares with.
 const defaultTopology = "tunnel"
 
-// defaultWarmup is how long TCP takes to find a path's rate.
+// defaultWarmup is long enough for TCP to find a path's rate.
 const defaultWarmup = 2 * time.Second
 
-// Measure is the measure of that name.
+// Measure measures the rate of a tunnel: TCP sends as fast as it can between hosts behind two gateways.
 type Measure struct{}
 
-// Records are windows.
+// Records lists the kind of record that the measure writes: one Trial a window.
 func (Measure) Records() []result.Kind {
 	return []result.Kind{{Name: KindRate, New: func() any { return new(Trial) }}}
 }
 
-// Rules are the rules of experiments that measure rates.
+// Rules says which keys an experiment that measures rates may set, and how it is checked, planned and described.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Clean: true, Roles: topology.PortalRoles,
@@ -69,7 +69,8 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	}
 }
 
-// settings lists clients, each with a connection, directions, profiles and rates of the link. A block has one of them.
+// settings lists the blocks of an experiment: each combination of clients, direction, profile and rate of the link.
+// Each client has one connection.
 func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	for _, clients := range e.Clients {
 		for _, direction := range e.Directions {
@@ -84,10 +85,10 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	return list
 }
 
-// Time beside warm-up and windows, for the estimate before a run.
+// Times that the estimate before a run adds to warm-up and windows.
 const (
-	labOverhead    = 1500 * time.Millisecond // up and down
-	deviceOverhead = 2 * time.Second         // a tunnel that agrees on keys, and its end
+	labOverhead    = 1500 * time.Millisecond // building and removing the lab
+	deviceOverhead = 2 * time.Second         // starting a tunnel, which agrees on keys, and stopping it
 )
 
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {

@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// trial turns two snapshots into the record of a window.
+// trial computes the record of a window from the snapshots at its beginning and end.
 func (b *block) trial(cell result.Cell, before, after bench.Snapshot) *Trial {
 	t := &Trial{
 		Cell: cell, SetupSeconds: b.Setup.Seconds(), PathMTU: b.mtu, IdleRTT: b.idle, RTT: result.RTT(after.RTT),
@@ -29,8 +29,9 @@ func (b *block) trial(cell result.Cell, before, after bench.Snapshot) *Trial {
 	return t
 }
 
-// pathFault is what is wrong with the path, "" for nothing. A link that loses frames on purpose loses those that look
-// for the largest packet as well, so that nothing follows from the ones that do not come back.
+// pathFault returns the outcome of a faulty path: BlackHole if large packets disappear, Stalled if no payload arrived,
+// or "". A link that loses frames on purpose (lossPct) also loses the probes for the largest packet, so there their
+// loss proves no black hole.
 func pathFault(t *Trial, lossPct float64) string {
 	switch {
 	case t.PathMTU.BlackHole() && lossPct == 0:
@@ -41,7 +42,7 @@ func pathFault(t *Trial, lossPct float64) string {
 	return ""
 }
 
-// addTheory adds what the device's own headers leave of the link.
+// addTheory adds the share of the link's rate that the tunnel's headers leave for payload.
 func (b *block) addTheory(t *Trial) {
 	p := fullPacket(b.Bench.DUT, client.KindOf(b.Has.Client).MTU)
 	t.TunnelMTU, t.TheoryShare, t.Formula = p.Inner, p.Share(), p.Formula()
@@ -50,8 +51,8 @@ func (b *block) addTheory(t *Trial) {
 	}
 }
 
-// fullPacket is a full TCP segment of a client whose own link has an MTU, as it leaves the gateway. A device that says
-// nothing of its headers has none.
+// fullPacket describes a client's full TCP segment as it leaves the gateway. mtu is that of the client's link. A device
+// that is not dut.Encapsulating adds no headers.
 func fullPacket(d dut.DUT, mtu int) tunnel.Packet {
 	p := tunnel.Packet{Inner: mtu, Outer: float64(mtu), Options: tunnel.TimeStamps, Link: tunnel.LinkHeader}
 	wraps, ok := d.(dut.Encapsulating)
@@ -64,19 +65,19 @@ func fullPacket(d dut.DUT, mtu int) tunnel.Packet {
 	if !e.Stream {
 		return p
 	}
-	own, head := 0, 0
+	perPacket, perSegment := 0, 0 // bytes of headers
 	for i, h := range e.Headers {
 		if i < e.Inner {
-			head += h.Bytes
+			perSegment += h.Bytes
 		} else {
-			own += h.Bytes
+			perPacket += h.Bytes
 		}
 	}
-	p.Outer = math.Round(tunnel.Shared(p.Inner, own, head, dut.OuterLink, p.Link))
+	p.Outer = math.Round(tunnel.Shared(p.Inner, perPacket, perSegment, dut.OuterLink, p.Link))
 	return p
 }
 
-// addEnds adds what clients and server say.
+// addEnds adds the figures of clients and server: payload, TCP segments and CPU time.
 func (b *block) addEnds(t *Trial, up bool, before, after bench.Snapshot) {
 	senders, receivers := [2][]bench.Endpoint{before.Clients, after.Clients},
 		[2][]bench.Endpoint{{before.Server}, {after.Server}}
@@ -97,7 +98,7 @@ func (b *block) addEnds(t *Trial, up bool, before, after bench.Snapshot) {
 	t.GeneratorCPU = float64(bench.Busiest(before, after)) / 1e9 / max(t.LoadSeconds, 1e-9)
 }
 
-// addGateways adds what both gateways spent, and what left for the link between them.
+// addGateways adds the gateways' CPU time and the counters of the link between them.
 func (b *block) addGateways(t *Trial, up bool, before, after bench.Snapshot) {
 	enter, leave, port := 0, 1, topology.PortOuter1
 	if !up {
@@ -118,34 +119,36 @@ func (b *block) addGateways(t *Trial, up bool, before, after bench.Snapshot) {
 	t.FragCreates, t.ReasmReqds, t.ReasmFails, t.FragFails = ip.FragCreates, ip.ReasmReqds, ip.ReasmFails, ip.FragFails
 }
 
+// linkOf is the difference of a link's counters.
 func linkOf(before, after meter.Sample, name string) meter.Link {
 	return after.Links[name].Sub(before.Links[name])
 }
 
-// Limits of a window, as shares of what there is.
+// Limits of a window.
 const (
-	fullLink       = 0.97 // of the link's rate
-	fullCPU        = 0.90 // of the CPUs that the gateways, or the ends, have
-	maxLengthError = 0.10 // of the window's length, which it may be off
+	fullLink       = 0.97 // share of the link's rate from which on the link counts as full
+	fullCPU        = 0.90 // share of the CPUs of the gateways, or of the ends, from which on they count as full
+	maxLengthError = 0.10 // largest error of the window's length, as a share of it
 )
 
-// limit says what kept the rate from being higher.
+// limit returns what kept the rate from being higher: ByLink, ByGateway, ByEnds or ByUnknown.
 func (b *block) limit(t *Trial) string {
-	cpus := func(ns int64, of int) float64 {
-		return float64(ns) / 1e9 / max(t.LinkSeconds, 1e-9) / float64(max(1, of))
+	share := func(ns int64, cpus int) float64 { // CPU time as a share of some CPUs' time
+		return float64(ns) / 1e9 / max(t.LinkSeconds, 1e-9) / float64(max(1, cpus))
 	}
 	switch {
 	case t.LinkMbps > 0 && bench.Mbps(t.LinkBytes, t.LinkSeconds) >= fullLink*t.LinkMbps:
 		return ByLink
-	case cpus(t.EnterNs+t.LeaveNs, t.GatewayCPUs) >= fullCPU*t.share():
+	case share(t.EnterNs+t.LeaveNs, t.GatewayCPUs) >= fullCPU*t.share():
 		return ByGateway
-	case cpus(t.EndsNs, len(b.Placement.Endpoints)) >= fullCPU, t.GeneratorCPU >= fullCPU:
+	case share(t.EndsNs, len(b.Placement.Endpoints)) >= fullCPU, t.GeneratorCPU >= fullCPU:
 		return ByEnds
 	}
 	return ByUnknown
 }
 
-// judge says what limited a window, and why it does not count, if it does not: the lab failed, and not the path.
+// judge sets the window's limit, and returns why the window does not count. A faulty path is a result; a window does
+// not count when the lab is at fault.
 func (b *block) judge(ctx context.Context, t *Trial, before, after bench.Snapshot) (bench.Rejects, error) {
 	w, window := b.Window(before, after, ""), b.Experiment.Window.Seconds()
 	t.Machine, t.RouterShare = w.Machine, w.Share
@@ -156,7 +159,7 @@ func (b *block) judge(ctx context.Context, t *Trial, before, after bench.Snapsho
 			broken, first = e.Load.Broken, e.Load.FirstError
 		}
 	}
-	proof := bench.RejectFor() // through a path that is wrong goes nothing that would prove anything
+	proof := bench.RejectFor() // no rule: the device's proof needs load, which a faulty path does not carry
 	if t.Outcome == "" {
 		t.LimitedBy = b.limit(t)
 		proof = b.Proof(ctx)

@@ -108,11 +108,11 @@ func (b *openBlock) transfer(ctx context.Context, cell result.Cell) (*Transfer, 
 		return t, nil, err
 	}
 	s := &sampler{openBlock: b, first: first, t: t}
-	var unlike bench.Rejects
+	var failedProof bench.Rejects
 	err = s.sampleDuring(ctx, func() error {
 		return backend.Together(
 			func() error { return b.fetchAll(ctx, t) },
-			func() error { return unlike.ProveSoon(ctx, b.Bench) })
+			func() error { return failedProof.ProveSoon(ctx, b.Bench) })
 	})
 	if err != nil {
 		return t, nil, err
@@ -128,7 +128,7 @@ func (b *openBlock) transfer(ctx context.Context, cell result.Cell) (*Transfer, 
 	over := bench.RejectIf(float64(t.Over) > maxOverShare*float64(t.Intervals),
 		"machine: %d of %d intervals at the maximum had more than the link's rate: "+
 			"frames had waited while other programs had the CPU", t.Over, t.Intervals)
-	rejects, err := b.Judge(ctx, bench.RejectFor(unlike...), t.checkFiles, w.Speed, over, w.Steal)
+	rejects, err := b.Judge(ctx, bench.RejectFor(failedProof...), t.checkFiles, w.Speed, over, w.Steal)
 	return t, rejects, err
 }
 

@@ -54,7 +54,7 @@ const (
 
 func (s *sampler) add(now meter.Sample) {
 	link, header := now.Links[s.Lab.Port(topology.PortLAN)], int64(ethernetHeader)
-	if s.Traits.Lines {
+	if s.Traits.PPPoE {
 		header += pppoeHeader
 	}
 	usage := bench.UsageOf(s.first, now)

@@ -13,18 +13,16 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Pace says how clients come to lease or to log in. The zero value is all at the
-// same moment.
+// Pace describes when clients lease or log in. With the zero value all act at the same moment.
 type Pace struct {
 	PerSecond float64 `json:"per_second,omitempty"` // clients a second, evenly spaced; zero: no spacing
-	// After is when the first client comes, from the beginning: client hosts that share a
-	// pace take turns.
+	// After is the turn of the first client, from the beginning. Client hosts that share a rate have different ones, so
+	// that their clients do not act at the same moments.
 	After time.Duration `json:"after,omitempty"`
-	// Parallel bounds how many clients act at once; the turn of the next one comes when one
-	// has finished. Zero is no bound, which is what a storm has.
+	// Parallel bounds how many clients act at once; the next one's turn comes when one has finished. Zero is no bound, as
+	// in a login storm.
 	Parallel int `json:"parallel,omitempty"`
-	// Patience is how long after the beginning the clients that have not finished give up;
-	// zero: each has its own limit.
+	// Patience is when clients that have not finished give up, from the beginning. Zero: each client has its own limit.
 	Patience time.Duration `json:"patience,omitempty"`
 }
 
@@ -32,8 +30,8 @@ type Pace struct {
 type Outcome struct {
 	Num    int     `json:"num"`     // the client's
 	TurnMs float64 `json:"turn_ms"` // when its turn was, from the beginning
-	// Ms is from the client's turn until it succeeded or gave up, milliseconds. Its turn is
-	// the moment it was due. A client host that is too busy to begin then adds its delay to Ms.
+	// Ms is the time from the client's turn until it succeeded or gave up, milliseconds. It includes LateMs: a client host
+	// that is too busy to begin in time makes its clients slower.
 	Ms     float64 `json:"ms"`
 	LateMs float64 `json:"late_ms"` // how long after its turn it began
 	// Tries counts its attempts: of a login, or of asking for a lease.
@@ -45,8 +43,7 @@ type Outcome struct {
 // Through reports whether the client succeeded.
 func (o Outcome) Through() bool { return o.Error == "" }
 
-// GaveUp is the first client's error with the number of clients that gave up,
-// nil when all succeeded.
+// GaveUp returns the error of the first client that gave up, with the number of the others; nil when all succeeded.
 func GaveUp(outcomes []Outcome) error {
 	failed := slices.DeleteFunc(slices.Clone(outcomes), Outcome.Through)
 	switch len(failed) {
@@ -62,8 +59,8 @@ func GaveUp(outcomes []Outcome) error {
 // Tries is how often a client asked for a lease or to log in.
 type Tries = persona.Tries
 
-// Lease gets every client an address over DHCP; each outcome is in its client's
-// place. Clients with static addresses have theirs already.
+// Lease leases an address for every client and returns the outcomes in the order of the clients. Clients with static
+// addresses have theirs already.
 func (p *Pool) Lease(ctx context.Context, pace Pace) []Outcome {
 	done, err := p.host.hold()
 	defer done()
@@ -75,8 +72,7 @@ func (p *Pool) Lease(ctx context.Context, pace Pace) []Outcome {
 	})
 }
 
-// Status asks the portal whether it counts each client as admitted; the outcome of
-// one that is not says so.
+// Status asks the portal for every client whether it is admitted. The outcome of a client that is not has an error.
 func (p *Pool) Status(ctx context.Context, adm Admission, pace Pace) []Outcome {
 	return p.inTurn(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
 		in, err := Status(ctx, c, adm, c.Num)
@@ -87,7 +83,7 @@ func (p *Pool) Status(ctx context.Context, adm Admission, pace Pace) []Outcome {
 	})
 }
 
-// Login logs every client in; each outcome is in its client's place.
+// Login logs every client in and returns the outcomes in the order of the clients.
 func (p *Pool) Login(ctx context.Context, adm Admission, pace Pace) []Outcome {
 	return p.inTurn(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
 		if !c.LocalIP().IsValid() {
@@ -97,8 +93,8 @@ func (p *Pool) Login(ctx context.Context, adm Admission, pace Pace) []Outcome {
 	})
 }
 
-// inTurn has every client do something at its turn, and waits for all of them.
-// When ctx ends, clients that have not begun give up too.
+// inTurn calls do for every client at its turn and waits for all of them. When ctx ends, clients whose turn has not
+// come give up too.
 func (p *Pool) inTurn(ctx context.Context, pace Pace, do func(context.Context, *Client) (Tries, error)) []Outcome {
 	outcomes := make([]Outcome, len(p.Clients))
 	if pace.Patience > 0 {
@@ -129,14 +125,14 @@ func (p *Pool) inTurn(ctx context.Context, pace Pace, do func(context.Context, *
 	return outcomes
 }
 
-// turnAfter is when the client that has n before it is due, from the beginning.
+// turnAfter is the turn of the client after n others, from the beginning.
 func turnAfter(n int, perSecond float64) time.Duration {
 	return time.Duration(float64(n) / perSecond * float64(time.Second))
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// takeTurn is one client's turn.
+// takeTurn calls do for one client, whose turn was due, and returns the outcome.
 func (c *Client) takeTurn(
 	ctx context.Context, due time.Time, do func(context.Context, *Client) (Tries, error)) Outcome {
 	late := time.Since(due)

@@ -12,70 +12,69 @@ import (
 // kinds is the table of kinds of client. The first is the default of an experiment.
 var kinds = []Kind{macvlanKind, vethKind, personaKind, pppoeKind}
 
-// Kind is one kind of simulated client: its traits, which the rest of the lab asks
-// for, and how its clients are made.
+// Kind is one kind of simulated client: the traits that the rest of the lab reads, and the function that makes its
+// clients.
 type Kind struct {
 	Name string
 
-	// Most is how many clients a lab takes, and MostSending how many where their
-	// traffic is measured.
+	// Most is the largest number of clients in a lab. MostSending is the largest number in a lab whose traffic is
+	// measured.
 	Most, MostSending int
 
-	Leases bool // over DHCP, or in a PPPoE session
-	Static bool // can have addresses without DHCP
-	Guests bool // more clients can come and go while the others send
-	// Programs is that each client can run a traffic program of its own.
+	Leases bool // clients get their addresses by DHCP, or in a PPPoE session
+	Static bool // clients can have addresses without DHCP
+	Guests bool // the kind supports guests: further clients that come and go while the others send
+	// Programs is true when each client can run a traffic program of its own.
 	Programs bool
-	// Shared is that clients share the namespace, the link and the open files of their
-	// host, and that several processes can share their streams. Others take Needs each.
+	// Shared is true when all clients use the namespace, the link and the open files of their host, so that several
+	// processes can share their streams. Otherwise each client takes Needs.
 	Shared bool
 	Needs  Needs
-	// LearnMost is up to how many clients the router learns their hardware addresses from what
-	// they send; those of more are entered into its neighbour table. Zero: of any number.
+	// LearnMost is the largest number of clients whose hardware addresses the router learns by itself. The lab adds more
+	// clients than that to the router's neighbour table. Zero: the router learns any number.
 	LearnMost int
-	// Line is that clients log in over PPPoE, for which the router must be a concentrator. Beside is the kind of
-	// client behind a router that is none.
+	// Line is true when clients log in over PPPoE, so that the device must be a PPPoE concentrator. Beside is the kind of
+	// the clients in the clean router's lab then.
 	Line   bool
 	Beside string
-	MTU    int // bytes of IP in a packet of a client
+	MTU    int // largest IP packet of a client, bytes
 
 	Times Times
 
 	open func(Config) (host, error)
 }
 
-// Needs is what one client takes of its machine, at most.
+// Needs is the largest use of the machine by one client.
 type Needs struct {
-	KiB        int // of memory, with a stream and what gateway and server know of the client
-	Files      int // open in the agent of the client host
+	KiB        int // memory, with the client's stream and its state in gateway and server
+	Files      int // open files in the agent of the client host
 	Namespaces int // network namespaces
 }
 
-// Times is what one client takes, for the estimate of a run's length.
+// Times is how long one client takes for its actions, for the estimate of a run's length.
 type Times struct {
-	Stay  time.Duration // to be created, to lease and to leave, in two labs side by side
-	Storm time.Duration // the same in a storm of logins, which has one lab
-	Login time.Duration // to log in
-	// FastLogin is Login at a gateway that answers within a millisecond; zero: as Login.
+	Stay  time.Duration // creating the client, leasing and leaving, in two labs side by side
+	Storm time.Duration // the same in a login storm, which has one lab
+	Login time.Duration // logging in
+	// FastLogin is Login at a gateway that answers within a millisecond; zero: the same as Login.
 	FastLogin time.Duration
 }
 
-// host is what the clients of one kind share on their client host.
+// host is the part of a kind that its clients share on their client host, such as a packet socket.
 type host interface {
-	// attach is client c's way into the network. It changes nothing yet.
+	// attach returns client c's attachment. It changes nothing yet.
 	attach(c *Client) attachment
-	// hold readies the host for clients that lease and release, until done is called. done
-	// is never nil.
+	// hold opens what clients need to lease and release, until done is called. done is never nil.
 	hold() (done func(), err error)
-	// close undoes what opening the host did.
+	// close undoes the opening of the host.
 	close() error
 }
 
-// attachment is one client's way into the network.
+// attachment connects one client with the network.
 type attachment interface {
 	// create makes the client's interface, if its kind has any.
 	create(context.Context) error
-	// lease gets the client its address. The second call does nothing.
+	// lease leases the client's address. The second call does nothing.
 	lease(context.Context) (Tries, error)
 	// release gives a leased address back. The second call does nothing.
 	release(context.Context) error
@@ -92,7 +91,7 @@ func (s unsharedHost) close() error                   { return nil }
 
 var _ host = (unsharedHost)(nil)
 
-// KindOf is the kind of a name; an unknown one has no name and no clients.
+// KindOf returns the kind with a name; for an unknown name it returns the zero Kind.
 func KindOf(name string) Kind {
 	if i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name }); i >= 0 {
 		return kinds[i]
@@ -100,11 +99,11 @@ func KindOf(name string) Kind {
 	return Kind{}
 }
 
-// Kinds lists the names of the kinds for which has is true, of all when it is nil, the
-// default kind first.
-func Kinds(has func(Kind) bool) (names []string) {
+// Kinds lists the names of the kinds for which match returns true, or of all kinds when match is nil. The default kind
+// is the first.
+func Kinds(match func(Kind) bool) (names []string) {
 	for _, k := range kinds {
-		if has == nil || has(k) {
+		if match == nil || match(k) {
 			names = append(names, k.Name)
 		}
 	}
@@ -119,7 +118,7 @@ func Most() int { return largestKind().Most }
 // Largest is the name of the kind that takes the most clients.
 func Largest() string { return largestKind().Name }
 
-// check refuses clients that the kind does not take.
+// check returns an error for more clients or guests than the kind supports.
 func (k Kind) check(cfg Config) error {
 	if k.Name == "" {
 		return fmt.Errorf("unknown kind of client %q (known: %s)", cfg.Kind, strings.Join(Kinds(nil), ", "))

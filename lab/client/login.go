@@ -25,8 +25,7 @@ const (
 	AdmitCommand = "command" // the user's own commands, run in the client's namespace
 )
 
-// Admission says how clients of a DUT get and lose access. It is sent to the
-// client host's agent as JSON.
+// Admission describes how clients log in at a DUT and log out. It is sent to the client host's agent as JSON.
 type Admission struct {
 	Kind string `json:"kind"`
 	// Portal is the address of the portal: "host:port".
@@ -44,7 +43,7 @@ type Admission struct {
 	Login  []string `json:"login,omitempty"`
 	Status []string `json:"status,omitempty"`
 	Logout []string `json:"logout,omitempty"`
-	// Parallel is how many logins at once suit the portal; zero: it does not say.
+	// Parallel is how many clients may log in at the same time; zero: the caller decides.
 	Parallel int `json:"parallel,omitempty"`
 }
 
@@ -62,16 +61,15 @@ type Network interface {
 
 // Limits of one login.
 const (
-	// loginAttempts bounds how often one client tries. Portals drop requests
-	// when a hundred clients arrive together, so a first refusal means little.
-	// Where nothing listens it tries for as long as one attempt may take: openNDS
-	// restarts its web server when that was too busy.
+	// loginAttempts bounds how often one client tries. Portals drop requests when a hundred clients arrive together, so
+	// one refusal means little. While nothing listens on the portal's port, a client goes on for as long as one attempt
+	// may take: openNDS restarts its web server when that was too busy.
 	loginAttempts = 8
 	// attemptTimeout ends an attempt the portal never answers. openNDS answers
 	// one request at a time, so a client may wait behind all the others.
 	attemptTimeout = 20 * time.Second
-	// Where thousands come together a client waits behind more of them, and no
-	// browser gives up before longestAttempt.
+	// With thousands of clients an attempt may take longer, attemptPerClient for each, because a client waits behind the
+	// others. longestAttempt bounds it: browsers do not give up earlier.
 	attemptPerClient = 10 * time.Millisecond
 	longestAttempt   = 90 * time.Second
 	firstBackoff     = 50 * time.Millisecond
@@ -81,12 +79,12 @@ const (
 // errRefused says that the portal understood the request and denied it.
 var errRefused = errors.New("refused by the portal")
 
-// attemptFor is how long one of so many clients waits for an attempt to end.
+// attemptFor is the time limit of one attempt when so many clients log in.
 func attemptFor(clients int) time.Duration {
 	return min(longestAttempt, max(attemptTimeout, time.Duration(clients)*attemptPerClient))
 }
 
-// portal speaks one kind of portal's protocol for one client.
+// portal is the protocol of one kind of portal, for one client.
 type portal interface {
 	// login asks for access once. A nil error does not prove access: Login asks status too.
 	login(ctx context.Context) error
@@ -98,27 +96,29 @@ type portal interface {
 	leave()
 }
 
-// guestVisit is one client at its portal; the kinds of portal embed it.
-type guestVisit struct {
+// portalClient is one client of a portal. The implementations of portal embed it.
+type portalClient struct {
 	browser
 	adm Admission
 	num int // the client's, from 1
 }
 
-// user is the client's name.
-func (v *guestVisit) user() string { return strings.ReplaceAll(v.adm.User, "%d", strconv.Itoa(v.num)) }
+// user is the client's user name.
+func (v *portalClient) user() string {
+	return strings.ReplaceAll(v.adm.User, "%d", strconv.Itoa(v.num))
+}
 
 // get asks for a page. The Accept header is never left out: openNDS drops requests without.
-func (v *guestVisit) get(ctx context.Context, address, accept string) (*answer, error) {
+func (v *portalClient) get(ctx context.Context, address, accept string) (*answer, error) {
 	return v.fetch(ctx, http.MethodGet, address, "", field{"Accept", accept})
 }
 
 // maxSplashPages bounds a click-through; openNDS's own sequence has three.
 const maxSplashPages = 6
 
-// open asks for a page, with a form's values, and follows redirects as long as they lead
-// into the portal.
-func (v *guestVisit) open(ctx context.Context, method, address, values, accept string) (*answer, error) {
+// open requests a page, with a form's values for POST, and follows redirects within the portal. It returns the last
+// page.
+func (v *portalClient) open(ctx context.Context, method, address, values, accept string) (*answer, error) {
 	for range maxSplashPages {
 		fields := []field{{"Accept", accept}}
 		if method == http.MethodPost {
@@ -130,7 +130,7 @@ func (v *guestVisit) open(ctx context.Context, method, address, values, accept s
 		if err != nil {
 			return nil, err
 		}
-		if page.status >= 500 && page.status != http.StatusNetworkAuthenticationRequired { // no page of the way in
+		if page.status >= 500 && page.status != http.StatusNetworkAuthenticationRequired { // not a page of a login
 			return nil, fmt.Errorf("asking for %s: %s", withoutQuery(page.url), page.text())
 		}
 		to, nowhere := page.location()
@@ -142,27 +142,27 @@ func (v *guestVisit) open(ctx context.Context, method, address, values, accept s
 	return nil, fmt.Errorf("still redirected after %d pages", maxSplashPages)
 }
 
-// portalOf chooses the protocol by the kind of admission.
+// portalOf returns the portal for the kind of admission.
 func portalOf(n Network, adm Admission, num int) (portal, error) {
-	v := guestVisit{browser{net: n, keepAlive: adm.Kind == AdmitForm}, adm, num}
+	v := portalClient{browser{net: n, keepAlive: adm.Kind == AdmitForm}, adm, num}
 	switch adm.Kind {
 	case AdmitNone:
 		return &noPortal{v}, nil
 	case AdmitOpenNDS:
 		return &openNDSPortal{v}, nil
 	case AdmitForm:
-		return &formPortal{guestVisit: v}, nil
+		return &formPortal{portalClient: v}, nil
 	case AdmitUAM:
 		return &uamPortal{v}, nil
 	case AdmitCommand:
-		return &commandPortal{guestVisit: v}, nil
+		return &commandPortal{portalClient: v}, nil
 	}
 	return nil, fmt.Errorf(
 		"unknown admission %q; known: %q, %q, %q, %q and none", adm.Kind, AdmitOpenNDS, AdmitForm, AdmitUAM, AdmitCommand)
 }
 
-// Login admits one client, retrying inside ctx, and succeeds once Status says that the
-// client is admitted. num is the client's number, from 1; each bounds one attempt, zero: 20 s.
+// Login logs one client in, with repeated attempts until ctx ends. It succeeds once the portal's status says that the
+// client is admitted. num is the client's number, from 1. each bounds one attempt; zero: attemptTimeout.
 func Login(ctx context.Context, n Network, adm Admission, num int, each time.Duration) (tries Tries, err error) {
 	p, err := portalOf(n, adm, num)
 	if err != nil {
@@ -188,8 +188,8 @@ func Login(ctx context.Context, n Network, adm Admission, num int, each time.Dur
 	}
 }
 
-// loginOnce asks for access and believes only the portal's status: a lost
-// answer to a granted request is a success, a friendly page is none.
+// loginOnce is one attempt. Only the portal's status afterwards decides whether it has succeeded: the answer to a login
+// that was granted may be lost, and a page that looks like success may be wrong.
 func loginOnce(ctx context.Context, p portal, each time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
@@ -238,14 +238,13 @@ func Logout(ctx context.Context, n Network, adm Admission, num int) error {
 }
 
 // noPortal is the portal of a router without one.
-type noPortal struct{ guestVisit }
+type noPortal struct{ portalClient }
 
 func (*noPortal) login(context.Context) error          { return nil }
 func (*noPortal) status(context.Context) (bool, error) { return true, nil }
 func (*noPortal) logout(context.Context) error         { return nil }
 
-// What a command knows of the client it runs as, beside the lab's own variables,
-// which experiment.Vars lists.
+// Environment variables of commands that run as a client, in addition to the lab's own, which experiment.Vars lists.
 const (
 	VarClient   = "GATEWEIGH_CLIENT"    // its number, from 1
 	VarClientIP = "GATEWEIGH_CLIENT_IP" // its address
@@ -253,7 +252,7 @@ const (
 
 // commandPortal logs in with the user's own commands, run in the client's namespace.
 type commandPortal struct {
-	guestVisit
+	portalClient
 	refused bool  // the last login failed
 	denied  error // why the last status command says that the client is not admitted
 }
@@ -264,8 +263,8 @@ func (c *commandPortal) login(ctx context.Context) error {
 	return err
 }
 
-// status is the status command's exit status: zero is admitted. Without a
-// status command the result of the login command counts.
+// status runs the status command; exit status 0 means admitted. Without a status command the exit status of the login
+// command counts.
 func (c *commandPortal) status(ctx context.Context) (bool, error) {
 	if len(c.adm.Status) == 0 {
 		return !c.refused, nil
@@ -284,8 +283,8 @@ func (c *commandPortal) logout(ctx context.Context) error {
 	return c.run(ctx, "logout", c.adm.Logout)
 }
 
-// commandForError is a command in a line: without the lab's variables before it (env KEY=VALUE …), and of a script the
-// first line.
+// commandForError is a command as one line for errors: without the lab's variables (env KEY=VALUE …), and only the
+// first line of a script.
 func commandForError(argv []string) string {
 	for len(argv) > 1 && (argv[0] == "env" || strings.HasPrefix(argv[0], "GATEWEIGH_")) {
 		argv = argv[1:]

@@ -19,7 +19,7 @@ import (
 // is what the captive portal API (RFC 8908) says; logging out is the form of the
 // status page that a redirect after login leads to.
 type formPortal struct {
-	guestVisit
+	portalClient
 	loggedIn string // page the login led to: it has the form to log out
 }
 

@@ -14,7 +14,7 @@ import (
 // redirected to a splash page, whose form is submitted, page after page, until
 // the portal shows no further form or sends the client back where it came from.
 // It follows whatever click-through sequence the portal serves.
-type openNDSPortal struct{ guestVisit }
+type openNDSPortal struct{ portalClient }
 
 func (o *openNDSPortal) login(ctx context.Context) error {
 	next := o.adm.Probe

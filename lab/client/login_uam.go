@@ -21,7 +21,7 @@ import (
 //	GET /logon?username&response -> ?res=success or res=failed&reason=…
 //	GET /status                 -> ?res=already or res=notyet
 //	GET /logoff                 -> ?res=logoff
-type uamPortal struct{ guestVisit }
+type uamPortal struct{ portalClient }
 
 func (u *uamPortal) login(ctx context.Context) error {
 	answer, err := u.ask(ctx, "/prelogin")

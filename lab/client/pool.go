@@ -1,6 +1,6 @@
-// Package client simulates the clients of a gateway. It runs in the agent of
-// the client host. All kinds of client offer the same verbs: create, lease,
-// login, status, logout, release.
+// Package client simulates the clients of a gateway: devices that lease an address, log in at a portal, send traffic
+// and leave. It runs in the agent of a client host. NewPool makes the clients that a Config describes. All kinds of
+// client offer the same verbs: create, lease, login, status, logout, release.
 package client
 
 import (
@@ -16,34 +16,33 @@ import (
 	"github.com/gateweigh/gateweigh/lab/meter"
 )
 
-// InitialWindow is the initial congestion window of every route of the lab, of
-// clients and hosts alike, segments: the first burst of a stream leaves whole.
+// InitialWindow is the initial congestion window of every route of the lab, in segments, for clients and hosts alike.
+// It is large enough for the first burst of a stream to leave as one.
 const InitialWindow = 64
 
 // Config describes the clients of one lab.
 type Config struct {
 	Kind  string `json:"kind"`  // one of Kinds
 	Count int    `json:"count"` // 1 to the kind's Most
-	First int    `json:"first"` // number of the first; zero is 1. Client hosts of one lab number on
-	// Guests are more clients, numbered from FirstGuest on, for Visit alone. The kind
-	// has to take guests.
+	First int    `json:"first"` // number of the first client; 0 means 1. The numbers are unique in a lab
+	// Guests is the number of further clients, which come and go (Visit). Their numbers begin with FirstGuest. The kind
+	// must support guests.
 	Guests     int `json:"guests"`
 	FirstGuest int `json:"first_guest"`
 
 	Parent  string       `json:"parent"`  // the client host's interface towards the router
 	LAN     netip.Prefix `json:"lan"`     // for static addresses
 	Gateway netip.Addr   `json:"gateway"` // the router, for static addresses
-	// FirstStatic is the static address of client 1, from which the others count on, for a
-	// kind that both leases and takes static addresses. The zero Addr: its clients lease.
-	// Guests always lease.
+	// FirstStatic is the static address of client 1; the others have the addresses after it. It is for kinds that can both
+	// lease and have static addresses. The zero Addr: clients lease. Guests always lease.
 	FirstStatic netip.Addr `json:"first_static"`
-	Account     Account    `json:"account"` // for a kind that logs in to have an address
-	// Singly is that the packets that personas send are made one by one.
+	Account     Account    `json:"account"` // for kinds that log in to get an address (PPPoE)
+	// Singly is true when personas must send packets one by one, without segmentation offload.
 	Singly bool `json:"singly"`
-	Lab    byte `json:"lab"` // makes MAC addresses of two labs differ
+	Lab    byte `json:"lab"` // a byte of the hardware addresses, so that those of two labs differ
 }
 
-// Account is what clients log in with; "%d" in User becomes the client's number.
+// Account holds the clients' credentials; "%d" in User is replaced by the client's number.
 type Account struct {
 	User     string `json:"user,omitempty"`
 	Password string `json:"password,omitempty"`
@@ -77,8 +76,8 @@ type Pool struct {
 	visiting *guests    // nil while no guests come
 }
 
-// NewPool creates the clients' interfaces and namespaces, in parallel. On
-// error nothing is left.
+// NewPool creates the clients' interfaces and namespaces, in parallel. run starts their programs. On error it removes
+// what it has created.
 func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
 	k := KindOf(cfg.Kind)
 	if err := k.check(cfg); err != nil {
@@ -100,7 +99,7 @@ func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
 // Kind is the clients' kind.
 func (p *Pool) Kind() Kind { return KindOf(p.cfg.Kind) }
 
-// newClients are so many clients, without interfaces and addresses.
+// newClients makes count clients with the numbers from first on, without interfaces and addresses.
 func (p *Pool) newClients(first, count int, run Runner) []*Client {
 	list := make([]*Client, count)
 	for i := range list {
@@ -113,8 +112,8 @@ func (p *Pool) newClients(first, count int, run Runner) []*Client {
 	return list
 }
 
-// each runs fn for every client, at most parallel at once, and returns the
-// first error with the number of clients that failed. Once ctx has ended it is not run any more.
+// each calls fn for every client, for at most parallel of them at once. It returns the first error and the number of
+// clients that failed. After the end of ctx it does not call fn any more.
 func (p *Pool) each(ctx context.Context, parallel int, fn func(context.Context, *Client) error) error {
 	return GaveUp(p.inTurn(
 		ctx, Pace{Parallel: parallel}, func(ctx context.Context, c *Client) (Tries, error) { return Tries{}, fn(ctx, c) }))
@@ -137,7 +136,7 @@ func (p *Pool) Release(ctx context.Context) error {
 	return p.each(ctx, 32, func(ctx context.Context, c *Client) error { return c.net.release(ctx) })
 }
 
-// Close lets go of all clients' namespaces and interfaces.
+// Close removes all clients' namespaces and interfaces.
 func (p *Pool) Close() error {
 	errs := []error{p.host.close()}
 	for _, c := range p.Clients {
@@ -191,7 +190,7 @@ func (c *Client) LocalIP() netip.Addr {
 	return netip.Addr{}
 }
 
-// setIP notes the client's address; the zero Addr: it has none any more.
+// setIP sets the client's address; the zero Addr means none.
 func (c *Client) setIP(ip netip.Addr) { c.ip.Store(&ip) }
 
 // DialContext connects as this client, over TCP. addr is a literal address and port.

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// Waiting for a server. RFC 2131, 4.1, begins with 4 s; on a LAN of this lab an
-	// answer that takes a second is lost.
+	// A message without an answer is repeated after firstWait, and then after pauses that grow to lastWait. RFC 2131,
+	// 4.1, begins with 4 s; in this lab's LAN an answer that takes a second is lost.
 	firstWait = time.Second
 	lastWait  = 4 * time.Second
-	most      = 12 // times a message is sent: 43 s in all
+	most      = 12 // how often a message is sent at most: 43 s in all
 
-	// A link whose queue is full is tried again after a while, this often.
+	// A frame for a link whose queue is full is sent again after retryPause, up to maxRetries times.
 	retryPause = time.Millisecond
 	maxRetries = 2000
 
@@ -35,21 +35,21 @@ const (
 
 var broadcastAddr = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// Lease is what a server gave a client.
+// Lease is the lease of one client.
 type Lease struct {
-	Addr   netip.Prefix // with the mask of option 1
-	Router netip.Addr   // the first of option 3; the zero Addr: none
-	Server netip.Addr   // option 54
-	From   MAC          // the hardware address the server spoke from
+	Addr   netip.Prefix // the client's address, with the mask of option 1
+	Router netip.Addr   // the first router of option 3; the zero Addr: none
+	Server netip.Addr   // the server's address, option 54
+	From   MAC          // the server's hardware address
 }
 
-// Tries is how often a client asked.
+// Tries counts how often a client asked for a lease.
 type Tries struct {
-	Count   int   // of leases: one, and one more for each message sent again
-	Refusal error // of the first attempt that failed; nil without one
+	Count   int   // 1, and 1 more for each repeated message
+	Refusal error // error of the first attempt that failed; nil if none failed
 }
 
-// Add counts the tries of one more attempt.
+// Add adds the tries of another attempt.
 func (t *Tries) Add(more Tries) {
 	t.Count += more.Count
 	if t.Refusal == nil {
@@ -57,31 +57,30 @@ func (t *Tries) Add(more Tries) {
 	}
 }
 
-// DHCP asks for leases as any number of clients, over one packet socket. Its
-// methods may be called from many goroutines, one exchange each.
+// DHCP is a DHCP client for any number of hardware addresses, over one packet socket. Its methods may be called from
+// many goroutines, one exchange each.
 type DHCP struct {
-	// Own: the interface has the hardware address of its one client, and replies may be sent
-	// to that address. Otherwise the client asks for broadcasts: a reply to an address that
-	// the client does not have yet takes an entry of the server's neighbour table, which has
-	// about a thousand entries for the whole machine.
+	// Own is true when the interface has the hardware address of its only client. Servers may then send replies to the
+	// client's address. Otherwise the client asks for broadcast replies, because a reply to an address that nobody has
+	// yet takes an entry of the server's neighbour table, which has about a thousand entries for the whole machine.
 	Own bool
 
 	ifi *net.Interface
 
-	mu      sync.Mutex // guards what follows
-	holds   int
+	mu      sync.Mutex // guards the fields below
+	holds   int        // calls of Hold less calls of Rest
 	conn    *packet.Conn
 	reader  sync.WaitGroup
 	waiting map[dhcpv4.TransactionID]exchange
 }
 
-// exchange is a message that waits for its reply.
+// exchange is a client that waits for the reply to its message.
 type exchange struct {
 	mac     MAC
 	replies chan reply
 }
 
-// NewDHCP makes clients for an interface. Hold opens its socket.
+// NewDHCP makes a DHCP client for the interface of that name. Hold opens its socket.
 func NewDHCP(name string) (*DHCP, error) {
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
@@ -90,8 +89,8 @@ func NewDHCP(name string) (*DHCP, error) {
 	return &DHCP{ifi: ifi, waiting: map[dhcpv4.TransactionID]exchange{}}, nil
 }
 
-// Hold opens the socket until as many calls of Rest have followed. An open socket
-// looks at every packet that comes in, so it is not held while traffic is measured.
+// Hold opens the socket, unless it is open. It stays open until Rest has been called as often as Hold. An open socket
+// costs CPU time for every packet that comes in, so it must not be held while traffic is measured.
 func (d *DHCP) Hold() (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

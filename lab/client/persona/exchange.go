@@ -20,26 +20,27 @@ import (
 //
 // Clients do not renew their leases.
 
+// errRefused is the error for a DHCPNAK.
 var errRefused = errors.New("refused (DHCPNAK)")
 
-// mostRefusals in succession end the attempt to lease. dnsmasq offers the same address to
-// every client that asks before one of them has taken it, and refuses the others: of a
-// thousand clients at once some are refused a dozen times. Random pauses make that rarer.
+// Lease gives up after maxRefusals refusals in succession, with random pauses between them that grow from firstPause to
+// lastPause at most. dnsmasq offers the same address to every client that asks before one of them has taken it, and
+// refuses the others. Of a thousand clients at once some are refused a dozen times; the pauses make that rarer.
 const (
-	mostRefusals = 50
-	firstPause   = 20 * time.Millisecond // at most, before beginning anew
-	lastPause    = 500 * time.Millisecond
+	maxRefusals = 50
+	firstPause  = 20 * time.Millisecond
+	lastPause   = 500 * time.Millisecond
 )
 
-// Lease gets the client with the hardware address mac an address: DISCOVER, OFFER,
-// REQUEST, ACK, and anew when the server refuses. Each message is sent again while
-// there is no answer; ctx ends it.
+// Lease leases an address for the client with the hardware address mac: DISCOVER, OFFER, REQUEST, ACK. It begins anew
+// when the server refuses, and repeats each message while there is no answer. It returns the lease, how often the
+// client asked, and an error when the client gave up or ctx has ended.
 func (d *DHCP) Lease(ctx context.Context, mac MAC) (Lease, Tries, error) {
 	tries := Tries{Count: 1}
 	pause := firstPause
 	for n := 1; ; n++ {
 		l, err := d.lease(ctx, mac, &tries)
-		if !errors.Is(err, errRefused) || n == mostRefusals {
+		if !errors.Is(err, errRefused) || n == maxRefusals {
 			return l, tries, err
 		}
 		tries.Add(Tries{1, err})
@@ -52,6 +53,7 @@ func (d *DHCP) Lease(ctx context.Context, mac MAC) (Lease, Tries, error) {
 	}
 }
 
+// lease is one attempt of Lease. Its error wraps errRefused when the server refuses.
 func (d *DHCP) lease(ctx context.Context, mac MAC, tries *Tries) (Lease, error) {
 	id, x := d.await(mac)
 	defer d.forget(id)
@@ -74,7 +76,7 @@ func (d *DHCP) lease(ctx context.Context, mac MAC, tries *Tries) (Lease, error) 
 	return x.confirm(ctx, d, request, tries)
 }
 
-// confirm asks for an address and waits for the server's yes or no.
+// confirm sends a REQUEST and waits for the server's ACK or NAK. Its error wraps errRefused for a NAK.
 func (x exchange) confirm(ctx context.Context, d *DHCP, frame []byte, tries *Tries) (Lease, error) {
 	r, err := x.ask(ctx, d, frame, tries, func(r reply) bool {
 		return r.MessageType() == dhcpv4.MessageTypeAck || r.MessageType() == dhcpv4.MessageTypeNak
@@ -88,22 +90,22 @@ func (x exchange) confirm(ctx context.Context, d *DHCP, frame []byte, tries *Tri
 	return r.lease()
 }
 
-// Release gives a lease back: one message, never answered (RFC 2131, 4.4.6).
+// Release gives a lease back by one message, which servers do not answer (RFC 2131, 4.4.6).
 func (d *DHCP) Release(mac MAC, l Lease) error {
 	return d.sendOnce(d.message(
 		newID(), mac, l, dhcpv4.MessageTypeRelease, dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice()))))
 }
 
-// Decline tells the server that another client has the address it gave
-// (RFC 2131, 4.4.4). It is never answered.
+// Decline tells the server that another host has the address that it gave (RFC 2131, 4.4.4). Servers do not answer.
 func (d *DHCP) Decline(mac MAC, l Lease) error {
 	return d.sendOnce(d.message(newID(), mac, Lease{}, dhcpv4.MessageTypeDecline,
 		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(l.Addr.Addr().AsSlice())),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice()))))
 }
 
-// Ask asks for the router's hardware address as a client does before its first
-// packet. The router learns the client's from the question.
+// Ask sends an ARP request for the router's hardware address, as clients do before their first packet. The router
+// learns the client's hardware address from it. Ask does not wait for the answer, and does nothing for a lease without
+// router.
 func (d *DHCP) Ask(mac MAC, l Lease) error {
 	if !l.Router.IsValid() {
 		return nil
@@ -111,7 +113,7 @@ func (d *DHCP) Ask(mac MAC, l Lease) error {
 	return d.sendOnce(arpRequest(mac, l.Addr.Addr(), l.Router))
 }
 
-// sendOnce sends a frame once that could be made.
+// sendOnce sends a frame without waiting for an answer. err is the error of making the frame.
 func (d *DHCP) sendOnce(frame []byte, err error) error {
 	if err != nil {
 		return err
@@ -119,8 +121,8 @@ func (d *DHCP) sendOnce(frame []byte, err error) error {
 	return d.send(frame)
 }
 
-// message is the frame of a client's message: to the server of its lease, or to all from a
-// client that has none.
+// message makes the frame of a client's DHCP message. A client with a lease sends it to the lease's server, one without
+// broadcasts it. more adds options.
 func (d *DHCP) message(id dhcpv4.TransactionID, mac MAC, l Lease, kind dhcpv4.MessageType, more ...dhcpv4.Modifier) (
 	[]byte, error) {
 	more = append(more, dhcpv4.WithTransactionID(id), dhcpv4.WithHwAddr(mac[:]), dhcpv4.WithMessageType(kind))
@@ -143,7 +145,7 @@ func (d *DHCP) message(id dhcpv4.TransactionID, mac MAC, l Lease, kind dhcpv4.Me
 		mac, to, netip.AddrPortFrom(src, dhcpv4.ClientPort), netip.AddrPortFrom(dst, dhcpv4.ServerPort), m.ToBytes())
 }
 
-// lease reads an ACK.
+// lease reads the lease from an ACK.
 func (r reply) lease() (Lease, error) {
 	ip, ok := netip.AddrFromSlice(r.YourIPAddr.To4())
 	if !ok || ip.IsUnspecified() {

@@ -7,8 +7,12 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// Rejoin is how a client comes back to a network it had an address in: it asks for
-// that address without looking for servers (INIT-REBOOT, RFC 2131, 4.3.2).
+// The exchanges in this file are sent by real clients and not by the lab's. Tests use them to try a gateway's DHCP
+// server: see Lease in exchange.go for the ones that the lab uses.
+
+// Rejoin requests an address that the client had before, without discovering servers first (INIT-REBOOT, RFC 2131,
+// 4.3.2), as clients do that return to a network. It returns the lease and how often the client asked. A server that
+// refuses is an error.
 func (d *DHCP) Rejoin(ctx context.Context, mac MAC, addr netip.Addr) (Lease, Tries, error) {
 	id, x := d.await(mac)
 	defer d.forget(id)
@@ -22,7 +26,8 @@ func (d *DHCP) Rejoin(ctx context.Context, mac MAC, addr netip.Addr) (Lease, Tri
 	return l, tries, err
 }
 
-// Renew extends a lease by asking its server alone (RENEWING, RFC 2131, 4.4.5).
+// Renew extends a lease by a request to the server that gave it (RENEWING, RFC 2131, 4.4.5). It returns the new lease
+// and how often the client asked. A server that refuses is an error.
 func (d *DHCP) Renew(ctx context.Context, mac MAC, old Lease) (Lease, Tries, error) {
 	id, x := d.await(mac)
 	defer d.forget(id)

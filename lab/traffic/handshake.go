@@ -13,12 +13,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// dialParallel bounds the streams being set up: enough to hide a round trip, few enough
-// that their SYNs fit any link's queue.
+// dialParallel is how many streams are set up at the same time: enough to hide the round-trip time, and few enough for
+// their SYNs to fit any link's queue.
 const dialParallel = 32
 
-// connectAll sets up all streams. The first failure cancels the others;
-// the sockets that exist by then are left to closeSockets.
+// connectAll sets up all streams. The first failure cancels the others. After an error the caller must call
+// closeSockets, which closes the sockets that exist by then.
 func (r *run) connectAll(ctx context.Context, dial DialFunc) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -43,7 +43,7 @@ func (r *run) connectAll(ctx context.Context, dial DialFunc) error {
 	return context.Cause(ctx)
 }
 
-// connectOne dials stream i, introduces it to the server, and notes how long each took.
+// connectOne connects stream i, sends its header to the server, and stores how long each step took.
 func (r *run) connectOne(ctx context.Context, i int, dial DialFunc, connect, firstByte *time.Duration) error {
 	start := time.Now()
 	fd, err := dial(ctx, i)
@@ -90,7 +90,7 @@ func (r *run) introduceTCP(ctx context.Context, st *stream) (serverAnswer, error
 	return readAnswer(ctx, st.fd)
 }
 
-// readAnswer takes exactly one byte: payload may already follow it.
+// readAnswer reads the server's answer, which is one byte. It reads no more, because payload may already follow.
 func readAnswer(ctx context.Context, fd int) (serverAnswer, error) {
 	var b [1]byte
 	err := awaitEvent(ctx, fd, unix.POLLIN, handshakeTimeout)

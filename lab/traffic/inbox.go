@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	inboxSize = 64 // datagrams a call: some more than a burst
-	// inboxRounds bounds how long one socket is read while others wait.
+	inboxSize = 64 // datagrams read by one system call: a little more than a burst
+	// inboxRounds bounds the calls for one socket, so that the others do not wait too long.
 	inboxRounds = 16
 )
 
-// inbox receives datagrams, many a call, and keeps only the beginning of each. It
-// belongs to one thread.
+// inbox receives datagrams, many with one system call, and keeps the first helloSize bytes of each. One thread may use
+// it.
 type inbox struct {
 	calls []unix.Mmsghdr
 	iovs  []unix.Iovec
@@ -35,8 +35,8 @@ func newInbox(n int) *inbox {
 	return in
 }
 
-// drain passes on the datagrams with a head that wait in fd, up to a bound: the whole
-// length of each, and of the content as much as a hello has.
+// drain reads the datagrams that wait in fd, up to a bound, and calls take for each that begins with a head. length is
+// the datagram's whole length; text is its beginning, as much as a hello needs.
 func (in *inbox) drain(fd int, take func(h head, length int, text []byte, from *peer)) error {
 	for range inboxRounds {
 		for i := range in.calls {

@@ -7,29 +7,28 @@ const (
 	KindFrames  = "frames"
 )
 
-// Gaps between frames, or between bursts of them.
+// Distributions of the gaps between frames, or between bursts of frames.
 const (
-	GapsScattered = "scattered" // constant, and each burst at a random place of its own
+	GapsScattered = "scattered" // intervals of constant length, with each burst at a random moment in its interval
 	GapsConstant  = "constant"
 	GapsPoisson   = "poisson"
-	GapsCaptured  = "captured" // those of the capture that the sizes are of, at the speed that the load takes
+	GapsCaptured  = "captured" // as in the capture file that the frame sizes come from, scaled to the load's rate
 )
 
-// Kind has the traits of one kind of traffic that the rest of the lab needs. How a kind is
-// started and stopped is in the agent.
+// Kind has the traits of one kind of traffic that the rest of the lab needs. Package agent starts and stops it.
 type Kind struct {
 	Name string
-	// Counts is that both ends count the payload of each stream. What other kinds deliver
-	// is read off the router's link, which carries all else too.
+	// Counts is true when both ends count the payload of each stream. For other kinds the delivered payload is computed
+	// from the counters of the router's link, which also carries other packets.
 	Counts bool
-	Both   bool // can send half of a load each way
-	// Bursts: streams take turns, and each sends one whole burst at its turn.
+	Both   bool // half of a load can be sent in each direction at the same time
+	// Bursts is true when streams take turns and each sends one whole burst at its turn.
 	Bursts bool
-	// Timer: a program's own timer can pace it instead of the socket.
+	// Timer is true when the program's own timer can pace it instead of the socket.
 	Timer bool
-	// Program is what runs at both ends for each client; empty: the agents send themselves.
+	// Program is the program that runs at both ends for each client; empty: the agents send themselves.
 	Program string
-	// Frames is that whole frames of chosen sizes are sent, at a rate that does not depend on what arrives.
+	// Frames is true when whole frames of chosen sizes are sent, at a rate that does not depend on what arrives.
 	Frames bool
 }
 
@@ -40,7 +39,7 @@ var kinds = []Kind{
 	{Name: KindFrames, Counts: true, Both: true, Frames: true},
 }
 
-// KindOf is the kind of a name; for an unknown name its Name is empty.
+// KindOf returns the kind with a name; for an unknown name it returns the zero Kind.
 func KindOf(name string) (kind Kind) {
 	for _, k := range kinds {
 		if k.Name == name {
@@ -50,11 +49,11 @@ func KindOf(name string) (kind Kind) {
 	return kind
 }
 
-// Kinds lists the names of the kinds for which has is true, of all when it is nil, the
-// default kind first.
-func Kinds(has func(Kind) bool) (names []string) {
+// Kinds lists the names of the kinds for which match returns true, or of all kinds when match is nil. The default kind
+// is the first.
+func Kinds(match func(Kind) bool) (names []string) {
 	for _, k := range kinds {
-		if has == nil || has(k) {
+		if match == nil || match(k) {
 			names = append(names, k.Name)
 		}
 	}

@@ -10,17 +10,18 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// mostSegments is how many datagrams the kernel cuts from one call: UDP_MAX_SEGMENTS,
-// include/linux/udp.h, 64 until it became 128.
+// mostSegments is the largest number of datagrams into which the kernel segments the buffer of one call. It is
+// UDP_MAX_SEGMENTS (include/linux/udp.h) of older kernels; newer ones have 128.
 const mostSegments = 64
 
-// peer is where a datagram goes or came from, as system calls have it. Its zero value
-// is the socket's own peer.
+// peer is the address of a datagram's other end in the form of system calls. The zero value stands for the peer of a
+// connected socket.
 type peer struct {
 	raw [unix.SizeofSockaddrInet6]byte
 	n   uint32
 }
 
+// name returns the address and its length for a system call.
 func (p *peer) name() (*byte, uint32) {
 	if p.n == 0 {
 		return nil, 0
@@ -28,7 +29,7 @@ func (p *peer) name() (*byte, uint32) {
 	return &p.raw[0], p.n
 }
 
-// sendHead sends a head without payload. Callers repeat until answered.
+// sendHead sends a head without payload. It may get lost; callers repeat it until it is answered.
 func sendHead(fd int, to *peer, h head) error {
 	b := make([]byte, headSize)
 	h.put(b)
@@ -37,17 +38,17 @@ func sendHead(fd int, to *peer, h head) error {
 	return err
 }
 
-// outbox sends bursts of datagrams for one thread. A burst is one call, and one pass
-// through the kernel as far as the sending link. A kernel that cannot cut there (no
-// checksums at the link before Linux 6.11, IPsec) returns an error, and gets the datagrams
-// one by one, still in one call.
+// outbox sends bursts of datagrams. One thread may use it. A burst is one system call with segmentation offload (UDP
+// GSO), so it passes through the kernel once, up to the link. Some links cannot segment: those without checksum offload
+// before Linux 6.11, and IPsec. The kernel then returns an error, and the outbox sends separate datagrams, still with
+// one call.
 type outbox struct {
 	run     *run
-	segment int  // bytes of a datagram
-	single  bool // the kernel does not cut
-	fd      int  // of a server, whose streams have none
-	peers   []peer
-	self    peer // of a socket that is connected
+	segment int    // length of a datagram, bytes
+	single  bool   // segmentation offload does not work
+	fd      int    // a server's socket for all streams; -1 on a generator, whose streams have sockets
+	peers   []peer // a server's clients, by stream
+	self    peer   // the zero peer, for connected sockets
 
 	call    unix.Msghdr
 	iov     unix.Iovec
@@ -68,7 +69,8 @@ func newOutbox(r *run) *outbox {
 	return o
 }
 
-// write numbers the datagrams of payload, which is whole ones, and sends them.
+// write writes heads into the datagrams of payload and sends them. The length of payload is a multiple of segment. It
+// returns how many bytes the kernel took.
 func (o *outbox) write(st *stream, payload []byte) (int, error) {
 	fd, to := st.fd, &o.self
 	if o.fd >= 0 {
@@ -94,7 +96,7 @@ func (o *outbox) write(st *stream, payload []byte) (int, error) {
 	return sent, nil
 }
 
-// maxCallBytes is how many bytes one call takes.
+// maxCallBytes is the largest number of bytes for one call.
 func (o *outbox) maxCallBytes() int {
 	if o.single {
 		return mostSegments * o.segment
@@ -123,7 +125,7 @@ func (o *outbox) sendSome(fd int, to *peer, b []byte) (n int, err error) {
 	return n, fmt.Errorf("sending: %w", errno)
 }
 
-// sendSegmented has the kernel cut b into datagrams.
+// sendSegmented sends b with segmentation offload: the kernel divides it into datagrams.
 func (o *outbox) sendSegmented(fd int, to *peer, b []byte) (int, unix.Errno) {
 	o.iov.Base = &b[0]
 	o.iov.SetLen(len(b))
@@ -136,8 +138,7 @@ func (o *outbox) sendSegmented(fd int, to *peer, b []byte) (int, unix.Errno) {
 		unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&o.call)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0, 0)
 }
 
-// sendEach sends the datagrams of b, at most mostSegments, and returns the bytes of those
-// that were taken.
+// sendEach sends b, at most mostSegments datagrams, as separate datagrams, and returns the bytes that the kernel took.
 func (o *outbox) sendEach(fd int, to *peer, b []byte) (int, unix.Errno) {
 	n := 0
 	for ; n*o.segment < len(b); n++ {

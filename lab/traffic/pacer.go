@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	// A thread that was descheduled may catch up this much of its schedule, or this many
-	// bursts, whichever is longer. The rest is forgotten: no client sends such a burst.
+	// A sending thread that did not run for a while sends the missed bursts of the last catchUpTime, or the last
+	// catchUpBursts, whichever are more. It drops the others, because real clients send no such bursts.
 	catchUpTime   = 10 * time.Millisecond
 	catchUpBursts = 8
-	// A full socket may owe this many bursts. The rest is forgotten.
+	// A stream whose socket is full sends up to debtBursts missed bursts later. It drops the others.
 	debtBursts = 4
-	// Rounds of single segments that open the streams' windows, and the pause between two,
-	// in which a round is acknowledged.
+	// prime sends up to primeRounds single segments on each stream. In primePause a round is acknowledged.
 	primeRounds = 128
 	primePause  = time.Millisecond
-	// Streams primed together: a round of more would overrun the queues of the links (2000
-	// packets), and losses shorten windows.
+	// primeGroup is the number of streams that are primed at the same time. More would overrun the links' queues (2000
+	// packets), and losses make windows smaller.
 	primeGroup = 250
 )
 
@@ -31,21 +30,20 @@ const (
 //
 //	burst k leaves at t0 + (k + u)·interval on stream k mod n, u random in [0, 1)
 //
-// One schedule for all streams: each gets exactly its share, and every interval
-// has exactly one burst. Where in the interval is random: two generators with strict
-// periods keep the phase between their bursts for as long as they run, and the router
-// that is still awake from the other generator's burst costs up to 40 % less, in each
-// start another one. Forgetting moves t0, never k, so the shares stay even.
+// All streams have one schedule: each gets exactly its share, and every interval has exactly one burst. The burst's
+// moment in the interval is random. Otherwise two generators with strict periods would keep the phase between their
+// bursts. A router that is still awake from the other lab's burst costs up to 40 % less, and the phase would decide
+// which one. Dropped bursts move t0 and not k, so the shares stay even.
 type pacer struct {
 	*socket.Thread
 	run           *run
 	interval      float64   // ns from burst to burst
 	burst         int       // bytes
 	payload       []byte    // long enough for a burst and the debt before it
-	scheduleStart time.Time // t0 before anything was forgotten; set before the run says that it is open
+	scheduleStart time.Time // t0 before bursts were dropped; set before run.open
 	t0            time.Time
 	sent          int64   // k: bursts since t0
-	place         float64 // u: of burst k in its interval
+	place         float64 // u: moment of burst k in its interval
 	chance        *rand.Rand
 	write         writeFunc
 }
@@ -56,8 +54,8 @@ type writeFunc func(st *stream, payload []byte) (int, error)
 
 func tcpWrite(st *stream, payload []byte) (int, error) { return socket.SendSome(st.fd, payload) }
 
-// startPacer sends on all streams of r until Close, MaxSeconds are over, or no stream
-// is left.
+// startPacer starts a thread that sends on all streams of r until Close is called, MaxSeconds have passed, or all
+// streams have ended.
 func startPacer(r *run, write writeFunc) (*pacer, error) {
 	p, err := newPacer(r, write)
 	if err != nil {
@@ -84,7 +82,7 @@ func newPacer(r *run, write writeFunc) (*pacer, error) {
 	return p, nil
 }
 
-// loop follows the schedule.
+// loop sends the bursts by the schedule.
 func (p *pacer) loop() {
 	wait := p.Bell()
 	if !p.run.cfg.UDP {
@@ -108,11 +106,10 @@ func (p *pacer) loop() {
 	}
 }
 
-// prime opens the windows of all streams before the schedule begins. TCP puts at
-// most half of the largest window it was ever offered into one buffer, receivers
-// begin with 64 KB, and they offer more for each buffer that arrives, however
-// long: a stream of two bursts a second would send halves of bursts for ten
-// seconds and more. A few dozen single segments open the window.
+// prime enlarges the TCP windows of all streams before the schedule begins. TCP puts at most half of the largest window
+// that the receiver has offered into one buffer. Receivers begin with 64 KB and offer more with each buffer that
+// arrives, whatever its length. Without prime, a stream of two bursts a second would send halves of bursts for ten
+// seconds and more. A few dozen single segments are enough.
 func (p *pacer) prime() {
 	for group := range slices.Chunk(p.run.streams, primeGroup) {
 		p.primeTogether(group)
@@ -149,7 +146,8 @@ func (p *pacer) primeTogether(group []stream) {
 	}
 }
 
-// noneLeft reports, at the beginning of a round, whether no stream is left to send on.
+// noneLeft reports whether all streams have ended. It looks only at the beginning of a round over all streams, and is
+// false otherwise.
 func (p *pacer) noneLeft() bool {
 	if p.sent%int64(len(p.run.streams)) != 0 {
 		return false
@@ -162,11 +160,12 @@ func (p *pacer) noneLeft() bool {
 	return true
 }
 
+// due is the moment of the next burst.
 func (p *pacer) due() time.Time {
 	return p.t0.Add(time.Duration((float64(p.sent) + p.place) * p.interval))
 }
 
-// step drops payload that is too late and sends the burst that is due.
+// step drops bursts that are too late and sends the burst that is due.
 func (p *pacer) step(now time.Time) {
 	late := now.Sub(p.due())
 	p.run.lateness.Store(max(int64(late), p.run.lateness.Load()))

@@ -18,19 +18,20 @@ type Stats struct {
 	Bursts        int64     // bursts the schedule called for and this side tried
 	Datagrams     Datagrams // of UDP
 
-	// Open is that the windows of all streams that send from here are open; from then
-	// on the schedule is followed. True on the side that receives.
+	// Open is true once the TCP windows of all streams that send from this side are large enough, so that the schedule has
+	// begun. It is always true on the side that receives.
 	Open bool
 
-	// Connect is from making a stream's socket to its connection, FirstByte from then to the
-	// first byte of the server's answer. Generators only.
+	// Connect is the time from making a stream's socket to its connection, FirstByte the time from then to the first byte
+	// of the server's answer. Only generators have them, not the server.
 	Connect, FirstByte Delays
 
-	// Shares are since the last Mark; none before, and none on the side that sends.
+	// Shares is the payload of the streams since the last Mark. It is zero before the first Mark, and on the side that
+	// sends.
 	Shares Shares
 
-	Broken     int    // streams that ended by an error
-	FirstError string // of the first of them
+	Broken     int    // number of streams that ended with an error
+	FirstError string // error of the first of them
 
 	Threads []ThreadCPU // this side's own threads
 }
@@ -41,46 +42,45 @@ type ThreadCPU struct {
 	CPUNs int64
 }
 
-// stream is one TCP connection of a run, or one client's datagrams. fd is set before
-// the threads that use it start and closed after they have ended, so that no thread
-// ever writes into a descriptor number that meanwhile belongs to another file. A
-// server of datagrams has one socket for all, and none here.
+// stream is one TCP connection of a run, or the datagrams of one client. fd is set before the threads that use it
+// start, and closed after they have ended. So no thread writes to a descriptor that has been reused for another file. A
+// UDP server has one socket for all streams, and fd is not used.
 type stream struct {
 	fd    int
 	index int
 	bytes atomic.Int64 // payload in the run's direction, this side
 	over  atomic.Bool
-	debt  int // bytes of the schedule that the socket did not take; only the pacer uses it
+	debt  int // bytes that were due and that the full socket did not take; only the pacer uses it
 
-	// Of UDP. next is the number of the next datagram to send, or one more than the
-	// highest received.
+	// For UDP: next is the number of the next datagram to send, or one more than the highest number received.
 	next, datagrams, reordered atomic.Int64
 }
 
-// run is the state that the generator's and the server's side of a run share.
+// run is the state of one load at one side. The generator's side and the server's side both use it.
 type run struct {
 	id      RunID
 	cfg     Config
-	sends   bool // this side carries payload out
+	sends   bool // this side sends the payload
 	streams []stream
 
-	accepted atomic.Int64 // streams so far
+	accepted atomic.Int64 // number of streams that are connected
 	bursts   atomic.Int64
-	// Payload of the schedule that was given up, bytes: the sending thread ran too late, a
-	// socket stayed full, or its stream was over.
+	// shortfall is payload that was due and never sent, bytes: the sending thread ran too late, a socket stayed full, or
+	// its stream had ended.
 	shortfall atomic.Int64
-	primed    atomic.Int64 // payload from before the schedule began, bytes
-	lateness  atomic.Int64 // of the latest burst against the schedule, ns
+	primed    atomic.Int64 // payload sent before the schedule began, bytes
+	lateness  atomic.Int64 // largest delay of a burst against the schedule, ns
 	broken    atomic.Int64
-	open      atomic.Bool // the windows of all streams, on the side that sends
+	open      atomic.Bool // see Stats.Open
 
-	connect, firstByte Delays // written by Start, before anyone reads
+	connect, firstByte Delays // written by Start before other threads read them
 
 	mu       sync.Mutex
 	firstErr string  // guarded by mu
 	marks    []int64 // guarded by mu: each stream's bytes at the last Mark
 }
 
+// newRun makes a generator's or server's run; its streams have no sockets yet.
 func newRun(id RunID, cfg Config) *run {
 	r := &run{id: id, cfg: cfg, sends: cfg.Direction == result.Up, streams: make([]stream, cfg.Streams)}
 	for i := range r.streams {
@@ -89,7 +89,7 @@ func newRun(id RunID, cfg Config) *run {
 	return r
 }
 
-// end takes a stream out of the run, and counts it as broken when there is an error.
+// end marks a stream as ended, and counts it as broken if err is not nil. Only the first call for a stream counts.
 func (r *run) end(st *stream, err error) {
 	if !st.over.CompareAndSwap(false, true) || err == nil {
 		return
@@ -102,6 +102,7 @@ func (r *run) end(st *stream, err error) {
 	}
 }
 
+// addToStats fills in the counters of the run.
 func (r *run) addToStats(s *Stats) {
 	s.Open = !r.sends || r.open.Load()
 	s.Connect, s.FirstByte = r.connect, r.firstByte
@@ -119,14 +120,14 @@ func (r *run) addToStats(s *Stats) {
 	s.Shares, s.FirstError = r.shares(), r.firstErr
 }
 
-// Closing more than closeGroup streams is paced: each sends a packet and is answered
-// by two, and no queue holds the packets of ten thousand streams.
+// closeSockets pauses for closePause after each closeGroup streams. Closing a stream takes three packets, and no queue
+// holds the packets of ten thousand streams.
 const (
 	closeGroup = 250
 	closePause = 5 * time.Millisecond
 )
 
-// closeSockets closes all open sockets. Called only when no thread uses the run any more.
+// closeSockets closes all open sockets. It must be called after the threads that use the run have ended.
 func (r *run) closeSockets() error {
 	var errs []error
 	for i := range r.streams {
@@ -143,7 +144,7 @@ func (r *run) closeSockets() error {
 	return errors.Join(errs...)
 }
 
-// watchStreams prepares a thread that watches all streams of a generator: stream i under id i+1.
+// watchStreams makes a thread that waits for events on all streams of a generator. Stream i has the id i+1.
 func (r *run) watchStreams(events uint32) (*socket.Thread, error) {
 	t, err := socket.NewThread()
 	if err != nil {

@@ -2,14 +2,14 @@ package traffic
 
 import "math"
 
-// Shares summarise what each stream's receiving end got since the last Mark,
-// payload bytes. The zero value is of no streams.
+// Shares summarise the payload that each stream received since the last Mark, in bytes. The zero value is for no
+// streams.
 type Shares struct {
-	Streams int     `json:"streams"`
-	Sum     float64 `json:"sum"`
-	Squares float64 `json:"squares"` // sum of the squares
-	Min     int64   `json:"min"`
-	Max     int64   `json:"max"`
+	Streams int     `json:"streams"` // number of streams
+	Sum     float64 `json:"sum"`     // of the streams' bytes
+	Squares float64 `json:"squares"` // sum of their squares
+	Min     int64   `json:"min"`     // of the stream with the least
+	Max     int64   `json:"max"`     // of the stream with the most
 }
 
 // With combines the shares of two sets of streams.
@@ -31,8 +31,8 @@ func (s Shares) Jain() float64 {
 	return s.Sum * s.Sum / (float64(s.Streams) * s.Squares)
 }
 
-// Even is the largest Jain there can be when each stream carries whole bursts: of
-// streams with a burst or two each, some have twice as much as others.
+// Even is the largest possible Jain when each stream carries whole bursts of so many bytes. It is less than 1 when
+// there are few bursts a stream: of streams with one or two bursts, some have twice as much as others.
 func (s Shares) Even(burst int) float64 {
 	if s.Sum == 0 {
 		return 0
@@ -53,8 +53,8 @@ func (r *run) mark() {
 	}
 }
 
-// shares is empty on the sending side, and before the first mark. The caller
-// holds the run's lock.
+// shares returns the streams' payload since the last mark; zero on the sending side, and before the first mark. The
+// caller holds the run's lock.
 func (r *run) shares() (s Shares) {
 	if r.sends {
 		return s

@@ -15,23 +15,20 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Explanation says which functions a device's extra time goes to. Figures are
+// Explanation shows in which functions a device spends more CPU time than the clean router, from a profile. Figures are
 // router CPU in ns per packet.
 type Explanation struct {
 	Cell result.Cell `json:"cell"`
-	// Mark goes with all times of a run on an emulated CPU.
+	// Mark is the run's mark, which all its times must carry: "relative, emulated CPU", or empty.
 	Mark string `json:"mark,omitempty"`
 	// Weakness says what is missing from the profile, in a sentence.
 	Weakness string `json:"weakness,omitempty"`
-	// Scale is what all times of the profile were multiplied by: what the clean
-	// router costs in the trials over what it cost while perf ran. The machine's
-	// speed and perf's own load are the same for both routers of a duet, as in
-	// the trials' ratio. 1 when there are no trials to tell.
+	// Scale is the factor by which all times of the profile were multiplied, so that the clean router costs as much as in
+	// the cell's trials: perf itself slows both routers down by about the same factor. It is 1 for a cell without trials.
 	Scale analysis.Number `json:"scale"`
-	// Sum is what both routers cost in the window of the profile, scaled;
-	// Functions and Rest add up to it.
+	// Sum is the cost of both routers during the profile, scaled. Functions and Rest add up to it.
 	Sum Cost `json:"sum"`
-	// Measured is what the cell's trials say, measured without perf.
+	// Measured is the cost in the cell's trials, which ran without perf.
 	Measured Measured `json:"measured"`
 	// OffBy is the difference of Sum over the difference of Measured, less 1.
 	OffBy     analysis.Number `json:"off_by"`
@@ -40,35 +37,35 @@ type Explanation struct {
 	Accounts  []AccountRow    `json:"accounts"`
 }
 
-// Cost is what a packet costs both routers, ns.
+// Cost is the cost of a packet in both routers, ns.
 type Cost struct {
 	DUT        analysis.Number `json:"dut"`
 	Clean      analysis.Number `json:"clean"`
 	Difference analysis.Number `json:"difference"`
 }
 
-// Measured is a Cost by the trials of a cell.
+// Measured is the Cost in a cell's trials, with their number.
 type Measured struct {
 	Cost
 	Pairs  int `json:"pairs"`
 	Blocks int `json:"blocks"`
 }
 
-// Part is a Cost that is part of the sum.
+// Part is a part of the sum.
 type Part struct {
 	Cost
-	// Margin is half the width of the difference's 95 % interval by the number of samples.
+	// Margin is half the width of the difference's 95 % interval, which follows from the number of samples.
 	Margin analysis.Number `json:"margin"`
-	// Share of the difference of all functions; absent unless that is above 0.
+	// Share is this part's share of the difference of all functions; absent unless that difference is above 0.
 	Share analysis.Number `json:"share"`
 }
 
-// Function is one row: its own time, without what it calls.
+// Function is one function with its own time, without the functions that it calls.
 type Function struct {
 	Name   string `json:"name"`
 	Module string `json:"module"` // "kernel", or a program's or library's file name
 	Part
-	// WithCallees is the difference with all it calls.
+	// WithCallees is the difference with all functions that it calls.
 	WithCallees analysis.Number `json:"difference_with_callees"`
 }
 
@@ -78,8 +75,8 @@ type Rest struct {
 	Part
 }
 
-// AccountRow is a thread or the processes of one name, whose time is known
-// exactly; Coverage is how much of it samples stand for.
+// AccountRow is a thread, or the processes of one name. Its time is exact, from the kernel's accounts; Coverage is the
+// part of it that the profile's samples cover.
 type AccountRow struct {
 	Router      string          `json:"router"` // "dut" or "clean"
 	Name        string          `json:"name"`
@@ -122,8 +119,8 @@ func Explain(p profile.Profile, s analysis.Summary, n int) Explanation {
 	return out
 }
 
-// atTrialsSpeed scales a profile so that its clean router costs what it cost in
-// the trials of the same cell.
+// atTrialsSpeed scales a profile so that its clean router costs as much as in the trials of the same cell. It returns
+// the factor too.
 func atTrialsSpeed(p profile.Profile, m Measured) (profile.Profile, float64) {
 	clean := p.Clean.NsPerPacket()
 	if !m.Clean.Known() || clean <= 0 {

@@ -8,10 +8,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// namesOfLines are what the metrics with lines are called.
-var namesOfLines = map[string]string{cost.EnterCPU: "where the load enters", cost.LeaveCPU: "where it leaves"}
+// gatewayNames names the gateway whose CPU a metric is.
+var gatewayNames = map[string]string{cost.EnterCPU: "where the load enters", cost.LeaveCPU: "where it leaves"}
 
-// linesGrid has the straight lines of each router's CPU over the payload.
+// linesGrid is the table of the straight lines that are fitted to each gateway's CPU over the payload rate.
 func linesGrid(s analysis.Summary) grid {
 	g := newGrid(fmt.Sprintf(
 		"Each gateway's CPU over the payload: straight lines, one a block, loads up to %d Mbit/s where there are three",
@@ -21,14 +21,14 @@ func linesGrid(s analysis.Summary) grid {
 		for _, l := range sweep.Trends {
 			g.add(sweep.Cell.String()+" "+l.Metric, routerCell(sweep.Cell),
 				textCell(words.Direction(sweep.Cell.Text("direction"))), textCell(sweep.Cell.Text("clients")),
-				textCell(words.Or(namesOfLines[l.Metric], l.Metric)), estimateCell(l.Slope, digits3),
+				textCell(words.Or(gatewayNames[l.Metric], l.Metric)), estimateCell(l.Slope, digits3),
 				estimateCell(l.Intercept, digits3), numberCell(l.R2, fraction4), estimateCell(l.OverClean, ratio))
 		}
 	}
 	return g
 }
 
-// lineRemarks say the slopes of both gateways, a line a router.
+// lineRemarks describes the slopes of those lines, a sentence a device.
 func lineRemarks(s analysis.Summary) (out []string) {
 	for _, sweep := range s.Sweeps {
 		enter, ok := sweep.TrendOf(cost.EnterCPU)

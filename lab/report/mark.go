@@ -6,14 +6,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// mark puts a run's mark ("relative, emulated CPU") on all that shows figures and may be looked at, copied or printed
-// without the rest of the page: sentences, the picture, charts and tables. An empty mark changes nothing.
+// mark adds a run's mark ("relative, emulated CPU") to everything on the page that shows figures: sentences, the
+// picture, charts and tables. Each gets its own, because it may be copied or printed alone. An empty mark changes
+// nothing.
 func (data *pageData) mark(mark string) {
 	if mark == "" {
 		return
 	}
 	m := marking{sentence: words.Capitalised(mark) + ".", inBrackets: " (" + mark + ")"}
-	m.say(&data.Lead, &data.FoundCount, &data.CeilingsNote, &data.Noise)
+	m.texts(&data.Lead, &data.FoundCount, &data.CeilingsNote, &data.Noise)
 	data.Picture.Title += m.inBrackets
 	data.Picture.Mark = m.inBrackets
 	m.groups(data.Groups)
@@ -33,11 +34,14 @@ func (data *pageData) mark(mark string) {
 	}
 }
 
-// marking is a mark as a sentence, and in brackets behind a title.
-type marking struct{ sentence, inBrackets string }
+// marking is a mark in the two forms in which it is added.
+type marking struct {
+	sentence   string // before a text: "Relative, emulated CPU."
+	inBrackets string // after a title: " (relative, emulated CPU)"
+}
 
-// say begins texts with the mark; what says nothing stays empty.
-func (m marking) say(texts ...*string) {
+// texts puts the mark before texts. An empty text stays empty.
+func (m marking) texts(texts ...*string) {
 	for _, text := range texts {
 		if *text != "" {
 			*text = m.sentence + " " + *text
@@ -45,6 +49,7 @@ func (m marking) say(texts ...*string) {
 	}
 }
 
+// groups marks the figures of groups and of the groups in them.
 func (m marking) groups(list []figureGroup) {
 	for _, g := range list {
 		m.figures(g.Figures)
@@ -52,7 +57,7 @@ func (m marking) groups(list []figureGroup) {
 	}
 }
 
-// figures marks captions, also those that were empty.
+// figures marks the captions of figures, also empty ones, and their tables of data.
 func (m marking) figures(lists ...[]figure) {
 	for _, list := range lists {
 		for i := range list {
@@ -62,6 +67,7 @@ func (m marking) figures(lists ...[]figure) {
 	}
 }
 
+// grids marks the captions of tables that have rows.
 func (m marking) grids(list ...*grid) {
 	for _, g := range list {
 		if len(g.Rows) > 0 {
@@ -70,6 +76,7 @@ func (m marking) grids(list ...*grid) {
 	}
 }
 
+// study marks the answers, figures and tables of a study's part of the page.
 func (m marking) study(part *studyPart) {
 	part.Answers.Note = strings.TrimSpace(m.sentence + " " + part.Answers.Note)
 	for _, fold := range part.Figures {

@@ -16,8 +16,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
-// guestRun is a run with charts, sweeps and findings, made under another kernel.
-func guestRun(accelerator string) result.Run {
+// runInVM returns the records of a simulated run in a virtual machine, large enough for a page with charts, sweeps and
+// findings. accelerator is result.KVM, where the virtual machine uses a real CPU, or result.TCG, where QEMU emulates
+// one.
+func runInVM(accelerator string) result.Run {
 	run := simulate(analysistest.Spec{
 		Seed: 5, DUTs: []analysistest.DUT{{Name: "opennds", Ratio: 2.2}, {Name: "gateway-ebpf", Ratio: 0.8}},
 		Clients: []int{100}, Offered: []float64{5, 10, 50},
@@ -28,12 +30,14 @@ func guestRun(accelerator string) result.Run {
 	return run
 }
 
-var shownFigures = regexp.MustCompile(`(?s)<(figcaption|caption)[^>]*>(.*?)</(figcaption|caption)>`)
+// captions matches the captions of charts and tables in a page.
+var captions = regexp.MustCompile(`(?s)<(figcaption|caption)[^>]*>(.*?)</(figcaption|caption)>`)
 
-// TestEmulatedCPUIsMarked: every table and chart of the page, the sentence above them, the terminal, each row of the
-// CSV and summary.json carry the mark.
+// TestEmulatedCPUIsMarked: figures of an emulated CPU are no costs of a real one. So everything that shows figures and
+// may be copied alone carries the mark "relative, emulated CPU": the terminal's heading, every chart and table of the
+// page, each row of the CSV and summary.json.
 func TestEmulatedCPUIsMarked(t *testing.T) {
-	run := guestRun(result.TCG)
+	run := runInVM(result.TCG)
 	run.Environment.LoadsDividedBy = 20
 	s := measure.Summarise(run, analysis.Options{})
 	for _, study := range studies.Beside(s) {
@@ -48,29 +52,30 @@ func TestEmulatedCPUIsMarked(t *testing.T) {
 		!strings.Contains(head, "6.1.0-56-amd64") || !strings.Contains(head, "÷ 20") {
 		t.Errorf("the terminal's heading is %q", head)
 	}
-	found := shownFigures.FindAllStringSubmatch(page.String(), -1)
+	found := captions.FindAllStringSubmatch(page.String(), -1)
 	for _, c := range found {
 		if !strings.Contains(strings.ToLower(c[2]), strings.ToLower(result.EmulatedMark)) &&
 			!strings.HasPrefix(c[2], "Reasons") && !strings.HasPrefix(c[2], "Rejected") &&
-			!strings.HasPrefix(c[2], "The study's questions") { // the note below it has the mark
-			t.Errorf("without the mark: %q", c[2])
+			!strings.HasPrefix(c[2], "The study's questions") { // its note has the mark instead
+			t.Errorf("caption without the mark: %q", c[2])
 		}
 	}
 	if len(found) < 10 {
-		t.Errorf("%d tables and charts on the page", len(found))
+		t.Errorf("%d tables and charts on the page, want 10 or more", len(found))
 	}
 	if n := strings.Count(rows.String(), result.EmulatedMark); n != len(s.Cells) {
 		t.Errorf("%d of %d rows of the CSV are marked", n, len(s.Cells))
 	}
-	var back struct{ Mark string }
-	if err := json.Unmarshal(summary.Bytes(), &back); err != nil || back.Mark != result.EmulatedMark {
-		t.Errorf("summary.json: %v, mark %q", err, back.Mark)
+	var stored struct{ Mark string }
+	if err := json.Unmarshal(summary.Bytes(), &stored); err != nil || stored.Mark != result.EmulatedMark {
+		t.Errorf("summary.json: %v, mark %q", err, stored.Mark)
 	}
 }
 
-// TestGuestOnARealCPU: a guest's kernel is named, without the mark.
-func TestGuestOnARealCPU(t *testing.T) {
-	run := guestRun(result.KVM)
+// TestVMOnARealCPU: the report of a run in a virtual machine with KVM names its kernel and has no mark, because the CPU
+// is real.
+func TestVMOnARealCPU(t *testing.T) {
+	run := runInVM(result.KVM)
 	s := measure.Summarise(run, analysis.Options{})
 	var table, page bytes.Buffer
 	if err := errors.Join(report.Terminal(&table, s, 0), report.HTML(&page, run, s)); err != nil {

@@ -9,15 +9,16 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// An order of devices is claimed only where intervals decide it: one device is before another when both have an
-// interval and these do not overlap. Sentences and captions ask here before they name a first or a last.
+// The report ranks one device before another only when both figures have intervals that do not overlap. Sentences and
+// captions use these functions before they name the first or the last device.
 
-// differSurely reports whether two figures are known to differ: their intervals do not overlap.
+// differSurely reports whether both figures have intervals and these do not overlap.
 func differSurely(a, b analysis.Estimate) bool {
 	return a.HasInterval() && b.HasInterval() && (a.Hi < b.Lo || b.Hi < a.Lo)
 }
 
-// maybeFirst are those of a ranked list that may be its first: the first, and all whose figures are not apart from its.
+// maybeFirst returns the elements of a ranked list that may be the true first: the first one, and all that do not
+// differ surely from it.
 func maybeFirst[T any](ranked []T, estimateOf func(T) analysis.Estimate) (out []T) {
 	for i, v := range ranked {
 		if i == 0 || !differSurely(estimateOf(ranked[0]), estimateOf(v)) {
@@ -27,27 +28,27 @@ func maybeFirst[T any](ranked []T, estimateOf func(T) analysis.Estimate) (out []
 	return out
 }
 
-// maybeLast are those that may be its last, the last first.
+// maybeLast returns the elements that may be the true last, in reverse order.
 func maybeLast[T any](ranked []T, estimateOf func(T) analysis.Estimate) []T {
-	turned := slices.Clone(ranked)
-	slices.Reverse(turned)
-	return maybeFirst(turned, estimateOf)
+	reversed := slices.Clone(ranked)
+	slices.Reverse(reversed)
+	return maybeFirst(reversed, estimateOf)
 }
 
-// othersNamed bounds the devices that a sentence names of those that cannot be told apart.
-const othersNamed = 3
+// maxNamed is the largest number of devices that a sentence names before it says "and 2 others".
+const maxNamed = 3
 
-// firstNames lists the first names, and how many there are more.
+// firstNames lists up to maxNamed names and the number of the others.
 func firstNames(names []string) string {
-	shown, more := bounded(names, othersNamed)
+	shown, more := bounded(names, maxNamed)
 	if more > 0 {
 		shown = append(slices.Clone(shown), words.Counted(more, "other"))
 	}
 	return words.Listed(shown)
 }
 
-// orderClause says what a sentence that names the first and the last of ranked cells leaves open of their order;
-// empty where intervals decide it, and for fewer than two cells.
+// orderClause is the clause that says which devices' order is open, for a sentence that names the first and the last of
+// ranked cells. It is empty when intervals decide both, and for fewer than two cells.
 func orderClause(ranked []analysis.Cell, estimateOf func(analysis.Cell) analysis.Estimate) string {
 	first, last := maybeFirst(ranked, estimateOf), maybeLast(ranked, estimateOf)
 	names := func(cells []analysis.Cell) string { return firstNames(textsOf(cells, analysis.Cell.DUT)) }
@@ -66,20 +67,21 @@ func orderClause(ranked []analysis.Cell, estimateOf func(analysis.Cell) analysis
 	return words.Listed(parts) + ", because intervals overlap or are missing"
 }
 
-// deviceOf is a metric of the device.
+// deviceOf returns the function that reads a metric of a cell's device.
 func deviceOf(metric string) func(analysis.Cell) analysis.Estimate {
 	return func(c analysis.Cell) analysis.Estimate { return c.Device(metric) }
 }
 
-// costRatio is the overhead ratio.
+// costRatio is a cell's overhead ratio.
 func costRatio(c analysis.Cell) analysis.Estimate { return c.Change(cost.PerBit) }
 
-// withFigure returns the cells of which a figure is known.
+// withFigure returns the cells in which the figure is known.
 func withFigure(cells []analysis.Cell, estimateOf func(analysis.Cell) analysis.Estimate) []analysis.Cell {
 	return removeIf(cells, func(c analysis.Cell) bool { return !estimateOf(c).Mean.Known() })
 }
 
-// asEstimated marks the order of a picture in which neighbours' intervals overlap.
+// asEstimated reports whether the intervals of two neighbours in the picture overlap, so that its order is only that of
+// the estimates.
 func (r ranking) asEstimated() bool {
 	for i, row := range r.Rows {
 		if i > 0 && row.Interval != "" && r.Rows[i-1].Interval != "" && !differSurely(r.Rows[i-1].At, row.At) {

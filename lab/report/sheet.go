@@ -5,31 +5,31 @@ import (
 	"io"
 )
 
-// Entry is a line of a page's table of contents.
+// Entry is a line of a page's table of contents: the id of a heading and its text.
 type Entry struct{ ID, Name string }
 
-// Site is what a page has where a server shows it: its style and scripts are files there, not in the page.
+// Site holds what a page needs in addition when a web server shows it as one of several pages. Style and scripts are
+// then files of the server, not parts of the page.
 type Site struct {
-	Styles, Scripts []string // addresses
-	Links           []Link   // above the title
-	// Before stands before the page's first section, and Contents has its headings.
-	Before   template.HTML
-	Contents []Entry
+	Styles, Scripts []string      // addresses of the files
+	Links           []Link        // to other pages, above the title
+	Before          template.HTML // content before the page's first section
+	Contents        []Entry       // the headings in Before
 }
 
 // Link leads to another page of a site.
 type Link struct {
 	Name, Address string
-	Here          bool // it is this page
+	Here          bool // the link leads to the page that shows it
 }
 
-// Style and Script are those of all pages, for a site that has them as files.
+// Style is the style sheet of all pages, for a server that offers it as a file.
 func Style() string { return pageStyle + flameStyle }
 
-// Script is the script of all pages.
+// Script is the script of all pages, for a server that offers it as a file.
 func Script() string { return pageScript }
 
-// frame is what stands around a page's sections.
+// frame is the part of a page around its sections: head, title and table of contents.
 type frame struct {
 	Style           template.CSS
 	Script          template.JS
@@ -38,16 +38,16 @@ type frame struct {
 	Contents        []Entry
 }
 
-// Sheet is a page that looks like a report, with sections of its caller's.
+// Sheet is a page in the report's layout with the caller's own sections.
 type Sheet struct {
 	Title, Subtitle string
 	Contents        []Entry
 	Body            template.HTML // sections, each with a heading of the second level
-	Style           string        // more rules, of a page without a site
+	Style           string        // further style rules, for a page without a Site
 	Site            *Site         // nil: the page is self-contained
 }
 
-// Frame is what stands around the sheet's sections.
+// Frame returns the sheet's frame, for the templates.
 func (s Sheet) Frame() frame {
 	return frame{template.CSS(Style() + s.Style), template.JS(pageScript), s.Title, s.Subtitle, s.Site, s.Contents}
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// A run may compare more than its devices: where clients or traffic of the two labs of
-// a pair differ, no text may call the ratio the cost of a gateway.
+// An experiment (keys beside.*) may give the two labs of a pair different clients or traffic. The ratio is then not the
+// cost of a device, and no text of the report may call it so. Summary.Sides is not nil for such a run.
 
-// ratioName is what the ratio of a pair is called.
+// ratioName is the report's name for the ratio of a pair.
 func ratioName(s analysis.Summary) string {
 	if s.Sides != nil {
 		return "Ratio of the labs"
@@ -19,7 +19,7 @@ func ratioName(s analysis.Summary) string {
 	return "Overhead ratio"
 }
 
-// otherName is what the devices of a run are held against.
+// otherName is the report's name for the clean router's lab.
 func otherName(s analysis.Summary) string {
 	if s.Sides != nil {
 		return "a clean router with " + s.Sides.Clean
@@ -27,7 +27,7 @@ func otherName(s analysis.Summary) string {
 	return "a clean router"
 }
 
-// openClause names the devices that the run has no verdict on; empty without any.
+// openClause is the clause that names devices without a verdict; empty for no devices.
 func openClause(s analysis.Summary, devices []string) string {
 	switch {
 	case len(devices) == 0:
@@ -40,7 +40,7 @@ func openClause(s analysis.Summary, devices []string) string {
 	return fmt.Sprintf("what %s costs, this run leaves open", devices[0])
 }
 
-// sidesSentence says in what the labs differ; empty where it is the device alone.
+// sidesSentence describes how the two labs differ; empty when only the device differs.
 func sidesSentence(s analysis.Summary) string {
 	if s.Sides == nil {
 		return ""
@@ -55,8 +55,8 @@ func sidesSentence(s analysis.Summary) string {
 			"and no device's overhead.%s", s.Sides.Device, s.Sides.Clean, alike)
 }
 
-// sidesColumns show why two kinds of traffic cost a router differently, the device's
-// lab before the clean router's.
+// sidesColumns are the columns of the table that explains why two kinds of traffic cost a router differently. Each cell
+// has the device's lab before the clean router's.
 func sidesColumns() []cellColumn {
 	cols := append(routerColumns(cost.Dimensions, "DUT / clean router", dimensionsOf), offeredColumn)
 	for _, col := range []struct{ head, metric string }{

@@ -1,4 +1,5 @@
-// Package meant names the command or flag that a misspelt one is near to, for any program made with cobra.
+// Package meant adds suggestions to the errors of programs made with cobra: for a misspelt command or flag it names the
+// one that the user probably meant.
 package meant
 
 import (
@@ -12,11 +13,12 @@ import (
 	"github.com/gateweigh/gateweigh/internal/near"
 )
 
-// Arguments has errors of a check name the command's arguments, or the command that was meant. as makes usage errors of
-// them.
+// Arguments wraps a check of a command's arguments (cobra.Command.Args), so that its error shows how the command is
+// called, or, for a command with subcommands, suggests the subcommand that was meant. as turns the error into the
+// program's own type of usage error.
 func Arguments(check cobra.PositionalArgs, as func(error) error) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		err := command(cmd, check(cmd, args), args)
+		err := suggestCommand(cmd, check(cmd, args), args)
 		if err == nil {
 			return nil
 		}
@@ -27,8 +29,9 @@ func Arguments(check cobra.PositionalArgs, as func(error) error) cobra.Positiona
 	}
 }
 
-// command adds to the error of a command that takes no such argument which of its commands was meant.
-func command(cmd *cobra.Command, err error, args []string) error {
+// suggestCommand adds the most similar subcommand to the error of a command that got an unknown one as its first
+// argument. Other errors are returned as they are.
+func suggestCommand(cmd *cobra.Command, err error, args []string) error {
 	if err == nil || !cmd.HasAvailableSubCommands() || len(args) == 0 {
 		return err
 	}
@@ -41,7 +44,7 @@ func command(cmd *cobra.Command, err error, args []string) error {
 	return fmt.Errorf("%w%s", err, near.Meant(args[0], known))
 }
 
-// Flag adds to an error of a command's flags which flag was meant.
+// Flag adds the most similar flag to the error for an unknown flag. Other errors are returned as they are.
 func Flag(cmd *cobra.Command, err error) error {
 	unknown := (*pflag.NotExistError)(nil)
 	if !errors.As(err, &unknown) {

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// notified runs a program like a service manager, and writes its notifications to a file,
-// one state a line: notified FILE PROGRAM [ARGUMENT...]. The process id is written to
-// FILE.pid.
+// notified is the test program's main function when a test runs it as a service manager like systemd: notified FILE
+// PROGRAM [ARGUMENT...]. It runs PROGRAM with NOTIFY_SOCKET set (sd_notify(3)) and writes each notification as a line
+// to FILE: "READY=1", for instance. It writes PROGRAM's process id to FILE.pid and exits with PROGRAM's status.
 func notified() {
 	states, err := os.Create(os.Args[1])
 	if err != nil {
@@ -39,8 +39,10 @@ func notified() {
 	cmd := exec.Command(os.Args[2], os.Args[3:]...)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+address.Name)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	// A script that fails kills this process, and would wait for ever for the end of what the program prints.
-	runtime.LockOSThread() // whose end the kernel takes for this process's
+	// A test script that fails kills this process alone. The program must end with it: otherwise the test would wait
+	// for ever, because the program holds standard output open. The kernel sends the signal when the thread that
+	// started the program ends, so this goroutine keeps its thread.
+	runtime.LockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		panic(err)

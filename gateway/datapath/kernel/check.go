@@ -2,7 +2,8 @@ package kernel
 
 import "golang.org/x/sys/unix"
 
-// hasPPPoE tries the kernel's PPPoE, which loads its modules where it has any.
+// hasPPPoE returns an error if the kernel has no PPPoE. It opens a PPPoE socket and the PPP device, which loads the
+// kernel's modules for them.
 func hasPPPoE() error {
 	fd, err := pppox()
 	if err != nil {
@@ -16,12 +17,12 @@ func hasPPPoE() error {
 	return nil
 }
 
-// filesSpare is how many open files the daemon needs beside its sessions' ones, amply.
+// filesSpare is a generous bound of the files that the daemon opens beside those of its sessions.
 const filesSpare = 256
 
-// filesFor is how many files a process must be allowed to open (RLIMIT_NOFILE) for so many sessions: the daemon, and
-// its keeper, which needs fewer.
+// filesFor returns the limit of open files (RLIMIT_NOFILE) that the daemon needs for a number of sessions. It is also
+// enough for the daemon's keeper, which opens fewer.
 func filesFor(sessions int) uint64 { return filesKept*uint64(sessions) + filesSpare }
 
-// sessionsWith is how many sessions so many files are enough for.
+// sessionsWith returns the number of sessions for which a limit of open files is enough; see filesFor.
 func sessionsWith(files uint64) int { return int((max(files, filesSpare) - filesSpare) / filesKept) }

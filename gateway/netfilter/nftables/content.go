@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Digest sums up a table's chains and rules as the kernel has them, with their handles: it differs once one of them
-// was changed, taken out, or put back by others. Sets and counters are not part of it. Of a table that has
-// none, or does not exist, it is the zero value.
+// Digest returns a hash of a table's chains and rules in the kernel. gatewayd compares it with an earlier one to find
+// out whether another program has changed the table. The kernel's handles are part of it, so it also differs when a
+// rule was removed and added again. Sets and counters are not part of it. It is the zero value for a table that does
+// not exist or has no chain.
 func (c *Conn) Digest(t Table) (sum [sha256.Size]byte, err error) {
 	d := sha256.New()
 	n := 0
@@ -37,7 +38,8 @@ func (c *Conn) Digest(t Table) (sum [sha256.Size]byte, err error) {
 	return sum, nil
 }
 
-// addTo adds a message to a sum if it is about a table. What precedes the attributes counts changes of all tables.
+// addTo adds a netlink message about a chain or rule to a hash, if it is of that table, and reports whether it did. The
+// message's first four bytes are left out: they hold a number that grows with changes of any table.
 func addTo(d hash.Hash, data []byte, table string) (bool, error) {
 	if len(data) < 4 {
 		return false, errors.New("a message is cut short")
@@ -47,7 +49,7 @@ func addTo(d hash.Hash, data []byte, table string) (bool, error) {
 		return false, err
 	}
 	for a.Next() {
-		if a.Type() == unix.NFTA_RULE_TABLE && a.String() == table { // a chain's has the same number
+		if a.Type() == unix.NFTA_RULE_TABLE && a.String() == table { // NFTA_CHAIN_TABLE has the same number
 			d.Write(data[4:])
 			return true, nil
 		}
@@ -55,7 +57,7 @@ func addTo(d hash.Hash, data []byte, table string) (bool, error) {
 	return false, a.Err()
 }
 
-// Digest sums up a batch: two that make the same changes have the same.
+// Digest returns a hash of a batch's messages. Two batches that make the same changes have the same hash.
 func (b *Batch) Digest() ([sha256.Size]byte, error) {
 	out, err := b.encode()
 	return sha256.Sum256(out), err

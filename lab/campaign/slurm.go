@@ -35,6 +35,10 @@ const exitNoOutput = 128 + 53
 // defaultArray is the most jobs of an array where Slurm does not say (MaxArraySize).
 const defaultArray = 1001
 
+// releasedAfter is how long a job that was put back waits at least. A node refuses one that starts again within the
+// second in which its first start was ended ("Job credential revoked"), and the job fails.
+const releasedAfter = 3 * time.Second
+
 // submission is an array of jobs: job i of it carries out share i of the list.
 type submission struct {
 	Part   int    `json:"part"`
@@ -52,7 +56,9 @@ type Job struct {
 	Reason   string // why it does not run
 	Node     string
 	Restarts int
-	Exit     int // exit code of a job that ended; 128 and the signal where a signal ended it
+	// Submitted is when it was handed in, or put back into the queue.
+	Submitted time.Time
+	Exit      int // exit code of a job that ended; 128 and the signal where a signal ended it
 }
 
 // waits reports whether a job is to run yet, and goesOn whether it runs now.
@@ -226,6 +232,7 @@ type slurmJob struct {
 	Nodes    string `json:"nodes"`
 	Exit     int    `json:"exit_code"` // as wait has it
 	Restarts int    `json:"restart_cnt"`
+	Submit   int64  `json:"submit_time"` // s since 1970
 	Comment  string `json:"comment"`
 }
 
@@ -260,7 +267,7 @@ func (c *Campaign) readJobs(r io.Reader, submissions []submission) (list []Job, 
 				list = append(list, Job{
 					Share: Share{s.Part, s.Shares[task]}, ID: strconv.FormatInt(j.ID, 10),
 					Array: strconv.FormatInt(j.Array, 10), Task: task, State: j.State, Reason: j.Reason,
-					Node: j.Nodes, Restarts: j.Restarts, Exit: exitCode(j.Exit),
+					Node: j.Nodes, Restarts: j.Restarts, Exit: exitCode(j.Exit), Submitted: time.Unix(j.Submit, 0),
 				})
 			}
 		}
@@ -299,11 +306,13 @@ func exitCode(status int) int {
 	return status >> 8
 }
 
-// Release lets jobs that were put back into the queue start at once: Slurm would have them wait for two minutes.
+// Release lets jobs that were put back into the queue start, once that is some seconds ago: Slurm would have them wait
+// for two minutes.
 func (c *Campaign) Release(ctx context.Context, jobs []Job) error {
 	var errs []error
 	for _, j := range jobs {
-		if j.waits() && j.Restarts > 0 && j.Reason == "BeginTime" {
+		if j.waits() && j.Restarts > 0 && j.Reason == "BeginTime" && time.Since(j.Submitted) > releasedAfter {
+			// A time ahead would not do: the scheduler looks for such jobs once a minute.
 			_, err := slurm(ctx, nil, "scontrol", "update", "JobId="+j.ID, "StartTime=now")
 			errs = append(errs, err)
 		}

@@ -9,27 +9,30 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Noise is what others had of a machine while it measured, as means over windows. What it may have done to a judged
-// change is part of the change's interval, so that the interval contains what a quiet machine would have shown.
+// Noise is the CPU time that others took from a machine while it measured, as means over windows. Noise moves ratios.
+// So the interval of a judged ratio is widened by the largest possible effect of the noise (widen): it then also
+// contains the ratio that a quiet machine would have shown.
 type Noise struct {
-	StealPct  Number `json:"steal_pct"`  // of the machine's CPU, by other guests of its hypervisor
-	OthersPct Number `json:"others_pct"` // of the routers' CPUs, by programs that are not of the lab
-	// by how much the bound of the judged interval that is farther from 1 moved outwards; of a run the most of its cells
+	StealPct  Number `json:"steal_pct"`  // of the machine's CPU, taken by other virtual machines of its host
+	OthersPct Number `json:"others_pct"` // of the routers' CPUs, taken by programs that are not the lab's
+	// WidenedPct is by how many percent the interval's bound that is farther from 1 moved outwards. Of a run it is the
+	// largest of its cells.
 	WidenedPct Number `json:"widened_pct"`
-	Windows    int    `json:"windows"` // accepted ones
+	Windows    int    `json:"windows"` // number of accepted windows
 }
 
-// Less is noise that quiet machines show as well.
+// Quiet machines show up to this much noise.
 const (
 	quietSteal  = 1.0 // %
 	quietOthers = 1.0 // %
 )
 
-// Noise pulls ratios towards 1, so what a quiet machine would show lies farther from 1. How far is known from a few
-// devices only: towards 1 an interval grows by half as much.
+// towards1 is by how much the bound of an interval that is nearer to 1 moves, as a part of the other bound's move. Noise
+// pulls ratios towards 1, so a quiet machine's ratio lies farther from 1. How far is known from a few devices only, so
+// the nearer bound moves too.
 const towards1 = 0.5
 
-// noiseOf is the noise of accepted trials.
+// noiseOf is the mean noise of accepted trials.
 func noiseOf(trials []Trial) Noise {
 	n := Noise{Windows: len(trials)}
 	for _, t := range trials {
@@ -40,7 +43,7 @@ func noiseOf(trials []Trial) Noise {
 	return n
 }
 
-// noise is what others had in one trial, shares of CPU from 0 to 1.
+// noise is the CPU time that others took in one trial, as shares from 0 to 1. Of both sides the larger share counts.
 func (t Trial) noise() (steal, others float64) {
 	for _, side := range []result.Values{t.Device, t.Clean} {
 		for name, x := range side {
@@ -55,34 +58,34 @@ func (t Trial) noise() (steal, others float64) {
 	return steal, others
 }
 
-// named reports whether a figure's name is that, alone or within another record.
-func named(name, what string) bool { return name == what || strings.HasSuffix(name, "."+what) }
+// named reports whether the name of a figure is want, or ends with it behind a dot, as in "metrics.others_share".
+func named(name, want string) bool { return name == want || strings.HasSuffix(name, "."+want) }
 
-// Quiet reports whether there was no noise to speak of.
+// Quiet reports whether there was no more noise than on quiet machines.
 func (n Noise) Quiet() bool { return n.StealPct <= quietSteal && n.OthersPct <= quietOthers }
 
 // String is the badge of a noisy run: "noisy: a neighbour took 9 % of the machine's CPU; intervals are up to 12 % wider
 // for it".
 func (n Noise) String() string {
-	var who []string
+	var causes []string
 	if n.StealPct > quietSteal {
-		who = append(who, fmt.Sprintf("a neighbour took %.0f %% of the machine's CPU", n.StealPct))
+		causes = append(causes, fmt.Sprintf("a neighbour took %.0f %% of the machine's CPU", n.StealPct))
 	}
 	if n.OthersPct > quietOthers {
-		who = append(who, fmt.Sprintf("other programs had %.0f %% of the routers' CPU", n.OthersPct))
+		causes = append(causes, fmt.Sprintf("other programs had %.0f %% of the routers' CPU", n.OthersPct))
 	}
-	if len(who) == 0 {
-		who = []string{"others had CPU in windows of some cells"}
+	if len(causes) == 0 {
+		causes = []string{"others had CPU in windows of some cells"}
 	}
-	text := "noisy: " + words.Listed(who)
+	text := "noisy: " + words.Listed(causes)
 	if n.WidenedPct.Known() && n.WidenedPct >= 0.5 {
 		text += fmt.Sprintf("; bounds of intervals are up to %.0f %% farther out for it", n.WidenedPct)
 	}
 	return text
 }
 
-// quietest keeps of several accepted attempts at one window the one during which others had least; the first of equals.
-// It also returns how many accepted attempts are left out.
+// quietest returns the trials that count, and rejected ones: of several accepted attempts at one window it keeps only
+// the one with the least noise. aside is the number of accepted attempts that it leaves out.
 func quietest(trials []Trial) (kept []Trial, aside int) {
 	counts := Counting(trials)
 	for i, t := range trials {
@@ -93,8 +96,8 @@ func quietest(trials []Trial) (kept []Trial, aside int) {
 	return kept, len(trials) - len(kept)
 }
 
-// Counting says of each trial whether it is the one that counts of its window's accepted attempts: the quietest.
-// Rejected ones do not.
+// Counting reports for each trial whether it counts: it is accepted, and of all accepted attempts at its window it has
+// the least noise. Of equals the first counts.
 func Counting(trials []Trial) []bool {
 	type window struct {
 		cell                   result.Cell
@@ -118,14 +121,15 @@ func Counting(trials []Trial) []bool {
 	return counts
 }
 
-// widen moves the bounds of a cell's changes outwards by what the noise of its trials may have done, and returns by how
-// much it may have moved the judged one, on the scale of its mean.
+// widen moves the bounds of a cell's ratios outwards by the largest possible effect of the noise in its trials. It sets
+// the cell's Noise, and returns that effect on the logarithm of the judged ratio; 0 for a quiet cell.
 func (input Input) widen(c *Cell, kept []Trial) (bias float64) {
 	n := noiseOf(kept)
 	if input.Bias == nil || input.Laws == nil || len(kept) == 0 || n.Quiet() && input.noise.OthersPct <= quietOthers {
 		return 0
 	}
-	// Other programs that a busy device left little to were there all the same, and held its router up.
+	// A busy device leaves other programs little CPU time, so that its own cells show less noise than there was. The run's
+	// noise is the least that is assumed.
 	n.WidenedPct, n.OthersPct = Absent(), max(n.OthersPct, input.noise.OthersPct)
 	for _, m := range input.Metrics {
 		f, known := c.Metrics[m.Name]
@@ -146,8 +150,8 @@ func (input Input) widen(c *Cell, kept []Trial) (bias float64) {
 	return bias
 }
 
-// coresOf is what the clean router used of what a metric is about: of the CPU of one of two gateways that gateway's. 0:
-// not known.
+// coresOf is the CPU time of the clean router, in cores: of the gateway that the metric is about, if it is about one of
+// two gateways. It is 0 when that is not known.
 func (input Input) coresOf(m Metric, f Figure, c Cell) float64 {
 	pct := c.Clean(input.Laws.CPU).Mean
 	if m.Unit == MetricNamed(input.Metrics, input.Laws.CPU).Unit && f.Clean != nil {
@@ -159,7 +163,7 @@ func (input Input) coresOf(m Metric, f Figure, c Cell) float64 {
 	return float64(pct) / 100
 }
 
-// noiseOfRun is the noise of all accepted trials, nil where they were quiet and no cell's interval is wider for it.
+// noiseOfRun is the mean noise of all accepted trials. It is nil when they were quiet and no interval was widened.
 func noiseOfRun(s Summary, trials []Trial) *Noise {
 	n := noiseOf(accepted(trials))
 	n.WidenedPct = Absent()
@@ -174,32 +178,35 @@ func noiseOfRun(s Summary, trials []Trial) *Noise {
 	return &n
 }
 
-// Tests of a contrast whose mean noise may have moved: a difference must show beyond that, and equivalence in spite of
-// it.
-
+// pDifferent is the p value of "the device differs from the clean router". The difference must be larger than what
+// noise may have caused (c.moved).
 func (c contrast) pDifferent() float64 { return c.PBeyond(c.moved.towards0(c.Mean)) }
+
+// pEquivalent is the p value of "the device is equivalent to the clean router". The equivalence must hold even if noise
+// has hidden a difference.
 func (c contrast) pEquivalent() float64 {
 	return c.PEquivalent(c.limit - max(c.moved.down, c.moved.up))
 }
 
-// lies is inference.Sample.Lies of the interval that is shown.
+// lies reports whether the widened interval lies inside the limits of equivalence, and whether it excludes 0.
 func (c contrast) lies(opts Options) (inside, outside bool) {
 	lo, hi := c.interval(opts.Confidence)
 	return lo >= -c.limit && hi <= c.limit, lo > 0 || hi < 0
 }
 
-// interval is inference.Sample.Interval with what noise may have done.
+// interval is the sample's confidence interval, widened by the effect of noise.
 func (c contrast) interval(confidence float64) (lo, hi float64) {
 	lo, hi = c.Interval(confidence)
 	return lo - c.moved.down, hi + c.moved.up
 }
 
-// estimate is the mean with that interval.
+// estimate is the mean with the widened interval.
 func (c contrast) estimate(confidence float64) Estimate {
 	return estimateOf(c.Sample, confidence).widened(c.moved)
 }
 
-// outwards is by how much the bounds of an interval move where noise may have moved its mean by bias.
+// outwards returns how far the bounds of an interval move if noise may have moved its mean by bias. All are logarithms
+// of ratios.
 func outwards(bias, mean float64) span {
 	if mean > 0 {
 		return span{bias * towards1, bias}
@@ -207,7 +214,7 @@ func outwards(bias, mean float64) span {
 	return span{bias, bias * towards1}
 }
 
-// Outwards is by how much noise moved the bounds of the cell's judged ratio, on its logarithm.
+// Outwards returns how far the bounds of the cell's judged ratio were moved because of noise, on its logarithm.
 func (c Cell) Outwards(judged string) (down, up float64) {
 	if c.Noise == nil || !c.Noise.WidenedPct.Known() {
 		return 0, 0

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSecondCPU: programs of metered hosts that ask for a CPU of their own take one of the endpoints', who keep the
-// last.
+// TestSecondCPU: metered hosts whose programs need a second CPU take one from the endpoints, unless the endpoints have
+// only one: then both share it.
 func TestSecondCPU(t *testing.T) {
 	for _, c := range []struct {
 		cpus              []int
@@ -23,12 +23,13 @@ func TestSecondCPU(t *testing.T) {
 			t.Errorf("on %v: %v, shared %v; all are %v", c.cpus, p, p.SecondShared(), p.InUse())
 		}
 		if placementOn(c.cpus).SecondShared() {
-			t.Errorf("on %v: nobody asked for a second CPU", c.cpus)
+			t.Errorf("on %v: a placement without a second CPU shares it", c.cpus)
 		}
 	}
 }
 
-// TestEndpointsApart: numbers of CPUs of two machines mean nothing to each other.
+// TestEndpointsApart: when the endpoints are on a machine of their own (Apart), CPU 1 of the router's machine and CPU 1
+// of theirs are different CPUs. So nothing is shared, and the endpoints' CPUs are not in use on the router's machine.
 func TestEndpointsApart(t *testing.T) {
 	p := Placement{Router: []int{1}, Endpoints: []int{0, 1}, Apart: true}
 	if p.Shared() || !slices.Equal(p.Beside(), []int{1}) || !slices.Equal(p.InUse(), []int{1}) {

@@ -17,17 +17,17 @@ import (
 	"github.com/gateweigh/gateweigh/textfile"
 )
 
-// Difference is something the two runs did not have in common.
+// Difference is a property in which two runs differ.
 type Difference struct {
-	What string `json:"what"` // differs
-	A    string `json:"a"`    // empty: not there
-	B    string `json:"b"`    // in the second run
-	// Machine marks what makes absolute figures incomparable.
+	What string `json:"what"` // the property: "kernel"
+	A    string `json:"a"`    // its value in the first run; empty: it has none
+	B    string `json:"b"`    // its value in the second run
+	// Machine is true for properties of the machine, because of which absolute figures cannot be compared.
 	Machine bool `json:"machine"`
 }
 
-// environmentFields are what is compared of two environments, in the order a
-// reader suspects them.
+// environmentFields lists the properties of environments that are compared, in the order of their likely effect on
+// figures.
 var environmentFields = []struct {
 	what    string
 	machine bool
@@ -47,7 +47,7 @@ var environmentFields = []struct {
 	{"gateweigh program (SHA-256)", false, func(e result.Environment) string { return shortHash(e.GateweighSHA256) }},
 }
 
-// machines are those of a run on several.
+// machines describes the machines of a run on several machines, by host; empty for one machine.
 func machines(e result.Environment) string {
 	var list []string
 	for _, host := range slices.Sorted(maps.Keys(e.Machines)) {
@@ -56,8 +56,8 @@ func machines(e result.Environment) string {
 	return strings.Join(list, "; ")
 }
 
-// Differences lists what differs between two runs, the machine first; same
-// says whether they were measured on the same machine as far as is known.
+// Differences lists the properties in which two runs differ, those of the machine first. same is true if no property of
+// the machine differs.
 func Differences(a, b result.Run) (list []Difference, same bool) {
 	list, same = []Difference{}, true
 	add := func(what, va, vb string, machine bool) {
@@ -93,8 +93,8 @@ func Differences(a, b result.Run) (list []Difference, same bool) {
 	return list, same
 }
 
-// Apart lists why figures of two runs do not stand in one row: what makes absolute figures incomparable, and what makes
-// cells of one name others. It is empty where they do.
+// Apart lists the reasons why a table must not show figures of both runs in one row: the machines differ, so that
+// absolute figures cannot be compared, or cells with the same name mean different things. It is empty when a table may.
 func Apart(a, b result.Run) (reasons []Difference) {
 	all, _ := Differences(a, b)
 	for _, d := range all {
@@ -134,9 +134,8 @@ func sortedKeys(a, b map[string]string) []string {
 	return slices.Compact(keys)
 }
 
-// settings are the keys of a run's experiment.toml, tables with dots. A file
-// that is missing or cannot be read is one setting that says so. A run that was
-// never in a folder has none.
+// settings returns the keys of a run's experiment.toml with their values; keys in tables have dots. For a file that is
+// missing or cannot be read it returns one setting, "file", that says so. A run without a folder has no settings.
 func settings(dir string) map[string]string {
 	if dir == "" {
 		return nil
@@ -170,7 +169,7 @@ func flatten(out map[string]string, prefix string, tables map[string]any) {
 	}
 }
 
-// speed is the share of their CPU that routers were to have.
+// speed is the share of CPU time of the run's routers, as text.
 func speed(share float64) string {
 	if share == 0 {
 		return "full"

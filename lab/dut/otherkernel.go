@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// kernelWithMissing is the kernel under which this machine has what a device needs, where all that is missing is the
-// kernel's.
+// kernelWithMissing returns the name of a kernel under which this machine would meet all needs; empty if none is known,
+// or if something other than kernel features is missing.
 func kernelWithMissing(needs []Need, found []machine.Found) string {
 	var features []machine.Feature
 	for i, n := range needs {
@@ -25,11 +25,11 @@ func kernelWithMissing(needs []Need, found []machine.Found) string {
 	return OtherKernel(features...)
 }
 
-// OtherKernel is the name of a kernel that has features which this machine's lacks: "debian", or "" where none is
-// known. The files of Debian's kernel say so where it is fetched, and what is declared of the features elsewhere.
+// OtherKernel returns the name of a kernel that has these features and is not the running one: "debian", or "" if none
+// is known. It reads the files of Debian's kernel if that is fetched, and otherwise believes machine.Feature.InDebian.
 func OtherKernel(features ...machine.Feature) string {
 	places, err := kernel.UsualPlaces()
-	if err != nil || len(features) == 0 || runtime.GOARCH != "amd64" { // guests are for x86-64
+	if err != nil || len(features) == 0 || runtime.GOARCH != "amd64" { // virtual machines work on x86-64 only
 		return ""
 	}
 	has := machine.Feature.InDebian

@@ -10,7 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// TestDebianHasWhatIsDeclared: what is said of Debian's kernel where it is not fetched is what its files say.
+// TestDebianHasWhatIsDeclared: the table of features of Debian's kernel, which is used while that kernel is not
+// fetched, agrees with the kernel's files.
 func TestDebianHasWhatIsDeclared(t *testing.T) {
 	k := labtest.Debian(t)
 	for _, f := range machine.Features() {
@@ -23,8 +24,8 @@ func TestDebianHasWhatIsDeclared(t *testing.T) {
 	}
 }
 
-// TestOtherKernel: a device is said to run under Debian's kernel only where that has all that is missing here, and
-// where nothing but the kernel is in the way.
+// TestOtherKernel: kernelWithMissing names Debian's kernel only if that has all features that this machine's kernel
+// lacks, and if no program is missing.
 func TestOtherKernel(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	needs := []Need{{Program: "nft", Package: "nftables", Feature: machine.NFTQueue}, {Program: "gwd", Package: "gadgets"},
@@ -48,8 +49,8 @@ func TestOtherKernel(t *testing.T) {
 	}
 	check("nothing missing", []machine.Found{{Path: "/nft"}, {Path: "/gwd"}, {}}, "")
 	check("a program missing", absent, "")
-	check("declared", here, kernel.Debian)
-	check("an option that nothing is declared of", option, "")
+	check("a feature in the table", here, kernel.Debian)
+	check("an option that is not in the table", option, "")
 	labtest.FetchedKernel(t, "CONFIG_NETFILTER_NETLINK_QUEUE=y\n")
 	check("a fetched kernel without it", here, "")
 	labtest.FetchedKernel(t, "CONFIG_NETFILTER_NETLINK_QUEUE=y\nCONFIG_NFT_QUEUE=m\n")
@@ -59,7 +60,7 @@ func TestOtherKernel(t *testing.T) {
 	check("a fetched kernel with the option", option, kernel.Debian)
 }
 
-// TestCheckNamesTheKernel: what a machine lacks of its kernel is said with the kernel that has it.
+// TestCheckNamesTheKernel: the error for a feature that this machine's kernel lacks names a kernel that has it.
 func TestCheckNamesTheKernel(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	labtest.FetchedKernel(t, "CONFIG_GWD=y\n")

@@ -11,12 +11,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// searchView shows how many frames each device forwards.
+// searchView is the view of runs with the measure "throughput": how many frames a second each device forwards.
 var searchView = view{
 	how:     func(s analysis.Summary) string { return s.Measure },
 	columns: searchColumns,
 	remarks: func(analysis.Summary) []string { return nil },
-	reading: func(s analysis.Summary) string { return fmt.Sprintf(searchReading, thereText(s)) },
+	reading: func(s analysis.Summary) string { return fmt.Sprintf(searchReading, cpuOrRTTText(s)) },
 	first:   searchScreen,
 	fill: func(data *pageData, _ *drawing, s analysis.Summary) {
 		data.Question = "How many frames each device forwards"
@@ -40,9 +40,13 @@ const searchReading = "NDR is what a device forwards at the highest load of whic
 	"half of the trials; PDR the same where it may lose that share; " +
 	"%s at that load; at least: the generator's limit, or max_kpps, was reached first."
 
-// searchGoal is a goal of a run's searches.
-type searchGoal struct{ prefix, name string } // "ndr_", "NDR"
+// searchGoal is a goal of a run's searches, such as the highest load without loss (NDR).
+type searchGoal struct {
+	prefix string // of the names of its metrics: "ndr_"
+	name   string // "NDR"
+}
 
+// goalsOf finds the goals by the metrics that a run has.
 func goalsOf(s analysis.Summary) (list []searchGoal) {
 	for _, m := range s.Metrics {
 		if prefix, is := strings.CutSuffix(m.Name, throughput.Kpps); is {
@@ -52,7 +56,8 @@ func goalsOf(s analysis.Summary) (list []searchGoal) {
 	return list
 }
 
-// limitOf says what ended a cell's searches besides the device.
+// limitOf is "at least" if something other than the device limited a cell's searches, so that the device forwards that
+// much or more; otherwise it is empty.
 func limitOf(c analysis.Cell) string {
 	if c.Flagged(throughput.AtLeast) {
 		return "at least"
@@ -60,7 +65,7 @@ func limitOf(c analysis.Cell) string {
 	return ""
 }
 
-// searchColumns are the terminal's table.
+// searchColumns are the columns of the terminal's table.
 func searchColumns(s analysis.Summary) []cellColumn {
 	cols := []cellColumn{textColumn("DUT", analysis.Cell.DUT), textColumn("frames", func(c analysis.Cell) string {
 		return words.Frames(c.Text(result.FrameSize))
@@ -72,26 +77,27 @@ func searchColumns(s analysis.Summary) []cellColumn {
 				func(c analysis.Cell) analysis.Estimate { return c.Device(g.prefix + throughput.Kpps) }).dropFirst(3*i),
 			numberColumn("Mbit/s", "", "", digits3,
 				func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.Mbps).Mean }).dropFirst(3*i+2),
-			thereColumn(s, g).dropFirst(3*i+1))
+			cpuOrRTTColumn(s, g).dropFirst(3*i+1))
 	}
 	return append(cols, textColumn("limit", limitOf))
 }
 
-// isClosed reports whether the router has no agent.
+// isClosed reports whether the router has no agent, so that its CPU is not known.
 func isClosed(s analysis.Summary) bool {
 	return slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Flagged(throughput.NoAgent) })
 }
 
-// thereText says what thereColumn shows.
-func thereText(s analysis.Summary) string {
+// cpuOrRTTText explains the column cpuOrRTTColumn.
+func cpuOrRTTText(s analysis.Summary) string {
 	if isClosed(s) {
 		return "RTT is the median round-trip time of probes beside the frames"
 	}
 	return "CPU is the router's"
 }
 
-// thereColumn is the router's CPU at the load of a goal, or of a router without an agent the round-trip time.
-func thereColumn(s analysis.Summary, g searchGoal) cellColumn {
+// cpuOrRTTColumn shows the router's CPU at the load of a goal. For a router without an agent it shows the round-trip
+// time instead.
+func cpuOrRTTColumn(s analysis.Summary, g searchGoal) cellColumn {
 	if isClosed(s) {
 		return numberColumn("RTT µs", "", "", digits3,
 			func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.RTTUs).Mean })
@@ -100,8 +106,8 @@ func thereColumn(s analysis.Summary, g searchGoal) cellColumn {
 		func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.CorePct).Mean })
 }
 
-// searchScreen ranks the devices by what they forward without loss of the first size of frames, whose number limits
-// them most.
+// searchScreen makes the page's first screen: it ranks the devices by the first goal, for the run's first frame size.
+// For that size, usually the smallest, the number of frames limits devices most.
 func searchScreen(d *drawing) (lead string, r ranking) {
 	goals := goalsOf(d.summary)
 	if len(d.summary.Cells) == 0 || len(goals) == 0 {
@@ -140,6 +146,7 @@ func searchScreen(d *drawing) (lead string, r ranking) {
 	return keepTogether(lead), r
 }
 
+// orMoreText is "at least " before a figure that something other than the device limited.
 func orMoreText(c analysis.Cell) string {
 	if c.Flagged(throughput.AtLeast) {
 		return "at least "
@@ -147,7 +154,7 @@ func orMoreText(c analysis.Cell) string {
 	return ""
 }
 
-// searchFacts are a device's other figures: the CPU, the other goals, and other frames.
+// searchFacts lists a device's further figures: CPU, the other goals, and other frame sizes.
 func searchFacts(c analysis.Cell, s analysis.Summary, goals []searchGoal) (facts factList) {
 	if c.Pairs == 0 {
 		return nil

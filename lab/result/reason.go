@@ -6,31 +6,30 @@ import (
 	"unicode"
 )
 
-// Reason counts clients by what they met. Texts that differ only in their
-// figures are one: First is the first of them.
+// Reason is an error text with the number of clients that had it. Texts that differ only in digits are counted
+// together.
 type Reason struct {
-	First string `json:"first"` // text of the first
-	Count int    `json:"count"` // clients that met it
+	First string `json:"first"` // the first of these texts
+	Count int    `json:"count"` // number of clients
 }
 
 var figuresInText = regexp.MustCompile(`[0-9]+([.,][0-9]+)*`)
 
-// DigitsHidden is text with # for each figure: texts that are then alike are counted
-// as one wherever reasons are counted.
+// DigitsHidden replaces each number in text by #. Reasons whose texts are then equal are counted together.
 func DigitsHidden(text string) string { return figuresInText.ReplaceAllString(text, "#") }
 
-// OneLine makes a text of unknown origin, such as a name in a stranger's run, fit
-// for one line of a terminal: control characters and runs of white space are a blank.
+// OneLine makes a text of unknown origin, such as a name in a stranger's run, safe for one line of a terminal. It
+// replaces control characters and white space by single blanks.
 func OneLine(s string) string { return strings.Join(strings.Fields(Printable(s)), " ") }
 
-// Printable makes a text of unknown origin, such as what a device's program printed, fit for a terminal, a log and a
-// page: control characters and those that change the direction of text are a blank, and bytes that are no UTF-8 are
-// U+FFFD. Ends of lines stay.
+// Printable makes a text of unknown origin, such as a program's output, safe for a terminal, a log and a page. It
+// replaces control characters, and those that change the direction of text, by blanks, and bytes that are not UTF-8 by
+// U+FFFD. Line ends stay.
 func Printable(s string) string {
 	return PrintablePage(strings.NewReplacer("\t", " ", "\r", " ").Replace(s))
 }
 
-// PrintablePage is Harmless of a page's or a file's text, of which tabs and carriage returns are part.
+// PrintablePage is Printable for the text of a page or a file, in which tabs and carriage returns stay too.
 func PrintablePage(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !strings.ContainsRune("\n\t\r", r) && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {

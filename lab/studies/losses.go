@@ -8,10 +8,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Criteria on shares of frames (Metric.Least, Metric.Most), over the levels that a run has. A level counts as
-// one with loss where the whole interval lies outside the range in which nothing is lost.
+// The criteria in this file judge claims of studies about lost frames. Their metrics are shares of frames; nothing is
+// lost while a share lies between Metric.Least and Metric.Most. A level is a load, or another setting that a run
+// varies. A level surely has loss when the whole interval of a share lies outside of these bounds.
 
-// lossy lists the levels at which any of the shares says for sure that frames were lost.
+// lossy lists the levels that surely have loss by any of the shares.
 func (c measuredCourse) lossy(shares ...Metric) []float64 {
 	with, _ := split(c.levels, func(level float64) bool {
 		return slices.ContainsFunc(shares, func(m Metric) bool { return c.placeShare(m, level) == outsideBounds })
@@ -19,7 +20,8 @@ func (c measuredCourse) lossy(shares ...Metric) []float64 {
 	return with
 }
 
-// lossyOnAverage reports whether any of the shares says so of any level by its mean, sure or not.
+// lossyOnAverage reports whether any of the shares has its mean outside of its bounds at any level, whatever its
+// interval.
 func (c measuredCourse) lossyOnAverage(shares ...Metric) bool {
 	return slices.ContainsFunc(shares, func(m Metric) bool {
 		_, all := c.limit(m)
@@ -27,8 +29,7 @@ func (c measuredCourse) lossyOnAverage(shares ...Metric) bool {
 	})
 }
 
-// losesNothing judges whether nothing is lost at any level up to the last: by the metric, at the level at which it is
-// worst.
+// losesNothing judges the claim that nothing is lost at any level up to last. The finding shows the worst level.
 func losesNothing(last float64) criterion {
 	return ofDevice(func(j *judgement) {
 		var levels []float64
@@ -44,7 +45,7 @@ func losesNothing(last float64) criterion {
 		if len(levels) == 0 {
 			return
 		}
-		off := func(level float64) float64 {
+		off := func(level float64) float64 { // distance of the mean from the bounds
 			e := float64(j.r.estimate(j.metric, level).Mean)
 			return max(j.metric.Least-e, e-j.metric.Most)
 		}
@@ -59,8 +60,8 @@ func losesNothing(last float64) criterion {
 	})
 }
 
-// losesWith judges the metric at the levels at which frames were lost: whether it lies between two bounds at
-// each of them, or, where one is enough, at any.
+// losesWith judges the claim that the metric lies between least and most at the levels that surely have loss by shares:
+// at each of them, or, if enough is true, at one of them.
 func losesWith(least, most float64, enough bool, shares ...Metric) criterion {
 	return ofDevice(func(j *judgement) {
 		levels := j.r.lossy(shares...)
@@ -75,7 +76,7 @@ func losesWith(least, most float64, enough bool, shares ...Metric) criterion {
 		switch {
 		case len(levels) > 0:
 		case j.r.lossyOnAverage(shares...):
-			j.needed = 1 // which none is
+			j.needed = 1 // no level surely has loss, so that the claim stays open
 		default:
 			j.lacking = "Where loss begins only a run with loss can show: `--set router.speed=0.1` slows the capturing host, " +
 				"and `--set offered_mbps=…` has higher rates."
@@ -83,8 +84,8 @@ func losesWith(least, most float64, enough bool, shares ...Metric) criterion {
 	})
 }
 
-// losesAtMost judges whether frames are lost, by the metric, at the highest level at which the first scenario
-// carries all of them, by another.
+// losesAtMost judges the claim that the device loses frames at the highest level at which the first device of the sweep
+// loses none. The metric of the claim shows the loss, and carried the first device's.
 func losesAtMost(carried Metric) criterion {
 	return ofDevice(func(j *judgement) {
 		base := j.x.Routers[0]
@@ -106,8 +107,8 @@ func losesAtMost(carried Metric) criterion {
 	})
 }
 
-// ofTwo compares two routers: the first and the second of a pair in one sweep, or one device in two sweeps.
-// Both are of one run, because machines differ between runs. names says them apart.
+// ofTwo makes a criterion that compares two routers: the first and the second of a pair in one sweep, or the same
+// device in two sweeps. Both must be of one run, because machines differ between runs. judge gets the names of both.
 func ofTwo(judge func(j *judgement, a, b router, names [2]string)) criterion {
 	return func(j *judgement) {
 		x, y := j.sweeps[0].study(), j.sweeps[len(j.sweeps)-1].study()
@@ -117,7 +118,7 @@ func ofTwo(judge func(j *judgement, a, b router, names [2]string)) criterion {
 		}
 		j.x, j.r = x, a
 		switch {
-		case !a.measured() || !b.measured() || a.cell == b.cell: // the same figures: it lacks what the sweeps differ in
+		case !a.measured() || !b.measured() || a.cell == b.cell: // equal cells: the run has one of the sweeps only
 			j.Here, j.Expect = "not measured both "+names[0]+" and "+names[1], y.command()+" measures both."
 		case a.Run != b.Run:
 			j.Here, j.Expect = "not measured in one run "+names[0]+" and "+names[1], y.command()+" measures both."
@@ -128,8 +129,8 @@ func ofTwo(judge func(j *judgement, a, b router, names [2]string)) criterion {
 	}
 }
 
-// losesLess judges whether the second of two takes a larger share of the frames at the levels at which the first
-// loses some: surely at one of them, and surely less at none.
+// losesLess judges the claim that the second of two routers loses fewer frames than the first, at the levels at which
+// the first surely has loss. It holds if the second is surely better at one level and surely worse at none.
 func losesLess() criterion {
 	return ofTwo(func(j *judgement, a, b router, names [2]string) {
 		levels, _ := split(a.lossy(j.metric), func(level float64) bool { return b.estimate(j.metric, level).Mean.Known() })
@@ -160,8 +161,9 @@ func losesLess() criterion {
 	})
 }
 
-// multiplies judges whether the metric of the second of two over that of the first lies between two bounds, at
-// the highest level that both have. Where one of them loses frames, its CPU is not that of all of them.
+// multiplies judges the claim that the second router's metric divided by the first's lies between least and most, at
+// the highest level that both have. The claim stays open if one of them loses frames there (shares), because its CPU is
+// then for fewer frames than the other's.
 func multiplies(least, most float64, shares ...Metric) criterion {
 	return ofTwo(func(j *judgement, a, b router, names [2]string) {
 		common, _ := split(a.levels, func(level float64) bool {

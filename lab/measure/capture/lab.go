@@ -20,39 +20,39 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
-// lab is a standing lab of a block.
+// lab is the open lab of a block: a generator that sends frames past the hosts that capture them (stations).
 type lab struct {
 	*topology.Lab
 	generator *backend.Host
-	sink      *backend.Host // nil where nothing counts frames end to end
-	splitter  *backend.Host // nil where there is none
+	sink      *backend.Host // receives the frames behind a router; nil behind a splitter, where frames end at the stations
+	splitter  *backend.Host // copies each frame to all stations; nil if the only station is a router
 	stations  []*station
-	stream    send.Stream
+	stream    send.Stream // the addresses of the frames
 	traffic   experiment.Traffic
-	slowed    *backend.Host // the machine of the stations where their CPUs are slowed down
-	speed     float64       // to this share of their time
-	machine   int           // CPUs of that machine
+	slowed    *backend.Host // the stations' machine if their CPUs are slowed down, else nil
+	speed     float64       // share of their time that slowed CPUs keep
+	machine   int           // number of CPUs of the stations' machine
 	placement backend.Placement
 	setup     time.Duration
-	spins     bool // the generator has its CPU for itself: see agent.Frames
+	spins     bool // no other program uses the generator's CPU, so it may poll the clock: see agent.Frames
 }
 
 // station is a host that captures.
 type station struct {
 	*backend.Host
-	dut    string
+	dut    string // the device's name
 	device dut.Capturing
 	env    dut.Env
-	port   string // interface that is captured on
-	sends  bool   // frames leave there; else they come in
-	burns  bool   // other work has a part of its CPU
-	cpus   int
+	port   string // the interface on which frames are captured
+	sends  bool   // frames leave by that interface; otherwise they come in
+	burns  bool   // a program of the lab takes a part of its CPU (background_pct)
+	cpus   int    // number of CPUs of its capture programs
 }
 
-// unknownMAC has this address: a switch sends frames for it to all its ports.
+// unknownMAC is an address that no interface has. A switch forwards frames for it to all its ports.
 var unknownMAC = send.MAC{0x02, 0x67, 0x77, 0x6e, 0x6f, 0x31}
 
-// open builds the lab of a block with a host for each device. On error nothing is left.
+// open builds the lab of a block with a host for each device. On error it removes what it has built.
 func open(ctx context.Context, labs bench.Labs, placement backend.Placement, cells []result.Cell) (_ *lab, err error) {
 	start := time.Now()
 	build, err := topology.Named(labs.Experiment.Topology)
@@ -96,7 +96,7 @@ func open(ctx context.Context, labs bench.Labs, placement backend.Placement, cel
 	return l, nil
 }
 
-// firstHost is the first of some hosts, nil of none.
+// firstHost returns the first of some hosts, nil if there are none.
 func firstHost(hosts []*backend.Host) *backend.Host {
 	if len(hosts) == 0 {
 		return nil
@@ -104,7 +104,8 @@ func firstHost(hosts []*backend.Host) *backend.Host {
 	return hosts[0]
 }
 
-// addDevice gives a host its device, and its other work.
+// addDevice makes a station of a host: it makes the device, and starts the program that takes a part of the host's CPU,
+// if the cell asks for one. It does not start the device.
 func (l *lab) addDevice(ctx context.Context, h *backend.Host, cell result.Cell, e *experiment.Experiment) (err error) {
 	s := &station{Host: h, dut: cell.Text(result.DUT), cpus: max(cell.Int(CPUs), 1)}
 	if s.port = h.Ifs[0]; l.sink != nil {
@@ -132,11 +133,11 @@ func (l *lab) addDevice(ctx context.Context, h *backend.Host, cell result.Cell, 
 	return h.Slow(ctx, agent.Slow{CPUs: h.CPUs, Speed: 1 - share, Own: l.placement.Beside(), How: burn.Eager})
 }
 
-// sharesSecond reports whether a station's programs have the generator's CPU as their second one.
+// sharesSecond reports whether a station's programs use a second CPU that is also the generator's.
 func (l *lab) sharesSecond(s *station) bool { return s.cpus > 1 && l.placement.SecondShared() }
 
-// address finds the addresses that frames have on their first link, and enters the sink at the router: nothing but
-// frames is to cross the links.
+// address fills in the addresses of the frames. Behind a router it also adds the sink to the router's neighbour table,
+// so that no ARP request crosses the links beside the frames.
 func (l *lab) address(ctx context.Context) (err error) {
 	s := &l.stream
 	if s.SrcMAC, err = bench.HardwareAddr(ctx, l.generator, l.generator.Ifs[0]); err != nil {
@@ -160,7 +161,7 @@ func (l *lab) address(ctx context.Context) (err error) {
 	return err
 }
 
-// translate has the router give frames its own address, as home gateways do.
+// translate makes the router masquerade: frames leave it with its own address, as at home gateways.
 func (l *lab) translate(ctx context.Context) error {
 	rules := fmt.Sprintf(
 		"table ip gateweigh_nat { chain out { type nat hook postrouting priority srcnat; oifname %q masquerade; }; }",
@@ -177,10 +178,10 @@ func runSupport(ctx context.Context, h *backend.Host, argv ...string) error {
 	return err
 }
 
-// portOf is where frames come from or go to.
+// portOf is an address with the UDP port of frames.
 func portOf(ip netip.Addr) netip.AddrPort { return netip.AddrPortFrom(ip, frames.Port) }
 
-// load is a load of frames, as the hosts at both ends are told of it.
+// load describes a load of frames for the agents at both ends. It ends after length, or after n frames if n is not 0.
 func (l *lab) load(mbps float64, length time.Duration, n int64) agent.Traffic {
 	t := l.traffic
 	f := bench.FramesFrom(l.Lab, l.generator.Ifs[0], t, length)
@@ -194,13 +195,14 @@ func (l *lab) load(mbps float64, length time.Duration, n int64) agent.Traffic {
 	}
 }
 
-// sendLimit is how long a number of frames may take that is due in some time: what is not sent by then was not offered.
+// sendLimit is the time in which frames that are due within length must have been sent. Frames that the generator sends
+// later do not count as offered.
 func sendLimit(length time.Duration) time.Duration {
 	const slack, least = 1.01, 20 * time.Millisecond // other programs have the generator's CPU for some time
 	return time.Duration(slack*float64(length)) + least
 }
 
-// each works on all stations at once.
+// each calls fn for all stations at once.
 func (l *lab) each(fn func(*station) error) error {
 	return backend.Each(l.stations, func(_ int, s *station) error { return fn(s) })
 }

@@ -27,9 +27,9 @@ const (
 	quietOthers = 1.0 // %
 )
 
-// towards1 is by how much the bound of an interval that is nearer to 1 moves, as a part of the other bound's move. Noise
-// pulls ratios towards 1, so a quiet machine's ratio lies farther from 1. How far is known from a few devices only, so
-// the nearer bound moves too.
+// towards1 is by how much the bound of an interval that is nearer to 1 moves, as a part of the other bound's move.
+// Noise pulls ratios towards 1, so a quiet machine's ratio lies farther from 1. How far is known from a few devices
+// only, so the nearer bound moves too.
 const towards1 = 0.5
 
 // noiseOf is the mean noise of accepted trials.

@@ -81,7 +81,7 @@ func (s *Bench) Window(a, b Snapshot, when string) Window {
 // ofMachine is the sample of the machine that answers for the lab: the routers', or the server's where these have no
 // agent.
 func (r Snapshot) ofMachine() meter.Sample {
-	if len(r.Routers) == 0 {
+	if r.Router.MonotonicNs == 0 { // none was sampled
 		return r.Server.Meter
 	}
 	return r.Router

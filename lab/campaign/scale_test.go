@@ -109,7 +109,7 @@ func allocated(t *testing.T, blocks int) map[string]uint64 {
 }
 
 // BenchmarkLargeCampaign plans, looks at and collects 10,000 blocks of 100 nodes, and says how long that takes and the
-// most memory it needs.
+// most memory that the last two need. The report of the run, which needs far more, is not in it.
 func BenchmarkLargeCampaign(b *testing.B) {
 	const blocks = 10_000
 	for b.Loop() {

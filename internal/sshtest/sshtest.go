@@ -58,13 +58,7 @@ func New(t testing.TB) *Machines {
 	for i, name := range Names {
 		m.boot(t, name, fmt.Sprintf("10.99.0.%d", i+1))
 	}
-	cable := func(a, aIf, b, bIf string) {
-		bash(t, fmt.Sprintf("ip link add %s netns %d type veth peer name %s netns %d", aIf, m.pids[a], bIf, m.pids[b]))
-	}
-	for _, n := range []string{"", "2"} {
-		cable("client", "ceth"+n, "router", "rlan"+n)
-		cable("router", "rwan"+n, "server", "seth"+n)
-	}
+	m.cable(t)
 	for _, name := range Names {
 		m.await(t, name)
 	}

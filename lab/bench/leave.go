@@ -148,12 +148,22 @@ func (s *Bench) StopDevice(ctx context.Context) error {
 	return s.step(ctx, "stopping the device", func(ctx context.Context) error { return s.DUT.Stop(ctx, s.Env) })
 }
 
-// step is one step of leaving.
+// step is one step of leaving. It ends when a host is lost: what waits for it would wait until leaveTimeout, and the
+// other hosts undo what they have when they end.
 func (s *Bench) step(ctx context.Context, what string, fn func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
+	for _, h := range s.Lab.Hosts {
+		go func() { // ends with the step
+			select {
+			case <-h.Done():
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
 	if err := fn(ctx); err != nil {
-		return fmt.Errorf("%s in lab %s: %w", what, s.Lab.Name, err)
+		return fmt.Errorf("%s in lab %s: %w", what, s.Lab.Name, CauseOf(err, s.Lab))
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Noise is the CPU time that others took from a machine while it measured, as means over windows. Noise moves ratios.
-// So the interval of a judged ratio is widened by the largest possible effect of the noise (widen): it then also
+// So the interval of a judged ratio is widened by the largest possible effect of the noise: it then also
 // contains the ratio that a quiet machine would have shown.
 type Noise struct {
 	StealPct  Number `json:"steal_pct"`  // of the machine's CPU, taken by other virtual machines of its host

@@ -111,7 +111,7 @@ PREDECESSOR ?=
 memory: deps build ## PSS of gatewayd with 100,000 sessions, and with 10,000 connections to the portal: PREDECESSOR=FILE of another one beside it
 	go test -run '^$$' -bench Memory -benchtime 1x -vet=off -ldflags=-w -timeout 1h -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./cmd/gatewayd -memory-program '$(CURDIR)/bin/gatewayd' -predecessor '$(abspath $(PREDECESSOR))'
 
-campaign: deps build ## campaigns: a lost node noticed by Slurm alone, 10,000 blocks of 100 nodes, three nodes against one; two minutes
+campaign: deps build ## campaigns: a lost node noticed by Slurm alone, 10,000 blocks of 100 nodes, three nodes against one; three minutes
 	go test -count=1 -v -vet=off -ldflags=-w -timeout 10m -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -run TestCampaignOnSlurm ./cmd/gateweigh -args -whole-campaign
 	go test -run '^$$' -bench 'ThreeNodes|LargeCampaign' -benchtime 1x -vet=off -ldflags=-w -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./lab/campaign
 

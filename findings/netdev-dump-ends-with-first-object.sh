@@ -19,7 +19,7 @@
 #   dev-get   7                       0                 1
 #   napi-get  3                       0                 1
 #
-# Needs: root, Linux 6.7, Go with a module proxy, iproute2, ethtool. Exit: 0 as described, 1 no longer so, 2 not run.
+# Needs: root, Linux 6.8, Go with a module proxy, iproute2, ethtool. Exit: 0 as described, 1 no longer so, 2 not run.
 set -euo pipefail
 
 tmp=$(mktemp -d)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestCompletion: bash, with the script that gateweigh completion prints, completes what is typed.
+// TestCompletion: the command that shells ask offers the right words, and bash accepts the script.
 func TestCompletion(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)

@@ -19,7 +19,7 @@ func TestDepsOfQuick(t *testing.T) {
 	if err := json.Unmarshal([]byte(e.stdout), &l); err != nil {
 		t.Fatalf("exit %d, %v", e.code, err)
 	}
-	quick := l.Experiments[0]
+	quick := l.Experiments[0] // the list begins with it
 	needs := slices.Clone(quick.Needs)
 	for _, d := range l.Devices {
 		if slices.Contains(quick.Devices, d.Name) {
@@ -66,7 +66,8 @@ func installed(t *testing.T, args ...string) []string {
 	return slices.Compact(list)
 }
 
-// TestKernelIsFetchedBeforeTests: from the network namespaces that make test gives them no server is reached.
+// TestKernelIsFetchedBeforeTests: it cannot be fetched later, for make test runs tests in network namespaces without a
+// way out.
 func TestKernelIsFetchedBeforeTests(t *testing.T) {
 	out, err := exec.Command("make", "-n", "-C", "../..", "test").CombinedOutput()
 	if err != nil {

@@ -47,7 +47,7 @@ func TestBadExperimentNamesFileLineAndKey(t *testing.T) {
 	}
 }
 
-// gateways are devices that go wrong in every way, beside one that works.
+// gateways is an experiment with a device that works, one that never gets ready and one that dies.
 const gateways = `duts = ["allowlist", "sleepy", "dying"]
 clients = [2]
 offered_mbps = [10]
@@ -186,7 +186,7 @@ func TestDeviceWithoutItsToolsIsSkipped(t *testing.T) {
 		t.Errorf("exit %d: %s", e.code, e.stderr)
 	}
 	if text := e.stdout + e.stderr; strings.Contains(text, "have no record") {
-		t.Errorf("windows of a run that had nothing to measure are missed: %s", text)
+		t.Errorf("windows of a run that had nothing to measure are reported as missing: %s", text)
 	}
 }
 

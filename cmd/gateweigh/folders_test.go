@@ -280,7 +280,7 @@ func TestMissingFiles(t *testing.T) {
 }
 
 // TestClockSteps: the clock was set while the run went on. Times in the report
-// must come from clocks that cannot be.
+// must come from clocks that cannot be set.
 func TestClockSteps(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 	for name, step := range map[string]time.Duration{"years ahead": 40 * 365 * 24 * time.Hour, "back": -3 * time.Hour} {

@@ -20,11 +20,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// guestOrder is what result.GuestFile says: the guest that a run goes on in.
+// guestOrder is the content of result.GuestFile: the virtual machine (guest) in which a run was begun and must be
+// resumed.
 type guestOrder struct {
 	Kernel    string `json:"kernel"` // a release or an absolute path
 	MemoryMiB int    `json:"memory_mib"`
-	// Given are keys that --set gave for this run, which an emulated CPU does not change.
+	// Given are keys that were set with --set. The divisor for an emulated CPU leaves them as they are.
 	Given []string `json:"given,omitempty"`
 }
 

@@ -24,7 +24,7 @@ func kernelExec() *cobra.Command {
 		Example: "  gateweigh kernel exec debian -- uname -r\n  go test -exec 'gateweigh kernel exec debian --' ./...",
 		Args: usage(func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
-				return errors.New("a kernel, two dashes, and a command")
+				return errors.New("want KERNEL -- COMMAND")
 			}
 			return nil
 		}),

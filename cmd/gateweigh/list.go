@@ -58,7 +58,7 @@ type listedExperiment struct {
 	MostSeconds      float64    `json:"most_seconds"`
 	Needs            []dut.Need `json:"needs"` // programs of the lab; root as well
 
-	file  []byte // the resolved experiment
+	file  []byte // the experiment as TOML, with defaults
 	words experiment.Description
 }
 
@@ -148,7 +148,7 @@ func makeListing(cmd *cobra.Command) (listing, error) {
 	return all, nil
 }
 
-// admissions are what clients do before their traffic is forwarded, by the device's kind.
+// admissions are what clients do before their traffic is forwarded, by the kind of admission.
 var admissions = map[string]string{
 	client.AdmitOpenNDS: "each client clicks through a splash page",
 	client.AdmitUAM:     "each client logs in with a RADIUS account (UAM, CHAP)",

@@ -9,6 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/manual/manualtest"
 )
 
+// TestManual: the pages can be written, docs/reference/commands.md is as the commands have it, and "gateweigh manual"
+// writes the same bytes whenever it is called.
 func TestManual(t *testing.T) {
 	b := book(rootCommand())
 	manualtest.Write(t, b, t.TempDir())
@@ -25,7 +27,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// TestAgentsPage: gateweigh-agent is no program of cobra's, and its page has the flags that it has.
+// TestAgentsPage: gateweigh-agent is no program of cobra's, and its page has --self-test as the program does.
 func TestAgentsPage(t *testing.T) {
 	usage := finish(t, command(t, t.TempDir(), agent.Subcommand, "-h")).stderr
 	flags := agentProgram().Flags().FlagUsages()

@@ -9,8 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// TestSkippedDeviceNamesTheCommand: a run, its report and the list say under which kernel a device runs that this
-// machine's kernel lacks something for.
+// TestSkippedDeviceNamesTheCommand: a run and its report name the kernel under which a device runs for which this
+// machine's kernel lacks something.
 func TestSkippedDeviceNamesTheCommand(t *testing.T) {
 	if _, err := os.Stat("/proc/config.gz"); err != nil {
 		if installed, _ := filepath.Glob("/boot/config-*"); len(installed) == 0 {
@@ -44,7 +44,7 @@ start = "true"
 	}
 }
 
-// TestBeginning: the command that a report names is taken by a shell as it stands.
+// TestBeginning: the command that a report names is quoted for a shell.
 func TestBeginning(t *testing.T) {
 	for _, c := range []struct {
 		args  []string

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// percent is a flag such as 5%. The sign is not optional: 5 and 0.05 could both
-// mean either of two limits, and a gate at the wrong one is worse than none.
+// percent is a flag such as 5%. The sign is not optional: 5 could mean 5 % or 500 %, and 0.05 could mean 0.05 % or 5 %.
+// A gate at the wrong limit is worse than none.
 type percent struct {
 	share        float64 // 0.05 is 5 %
 	given        bool
@@ -21,7 +21,7 @@ const maxShare = 100
 
 var percentForm = regexp.MustCompile(`^[0-9]+(\.[0-9]+)? ?%$`)
 
-// String is the default that the help shows.
+// String is the present value; before the flag is read, the default that the help shows.
 func (p *percent) String() string {
 	if !p.given {
 		return ""

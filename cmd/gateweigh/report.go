@@ -87,7 +87,7 @@ func completing(ctx context.Context, names []string) (all []analysis.Summary, er
 		}
 		if mark := cmp.Or(all[0].Mark, all[i].Mark); i > 0 && mark != "" {
 			return nil, &exitError{
-				exitUsage, fmt.Errorf("--with %s: %s: such figures go into no table with those of another run", name, mark)}
+				exitUsage, fmt.Errorf("--with %s: %s: these figures cannot stand in one table with another run's", name, mark)}
 		}
 		if measure := all[0].Measure; all[i].Measure != measure {
 			return nil, &exitError{

@@ -29,7 +29,7 @@ type Traffic struct {
 	// of the larger lab of a pair: both labs get the settings for this number
 	MostClients   int        `json:"most_clients"`
 	ClientHosts   int        `json:"client_hosts"` // that load the server, each by a generator of its own; zero is 1
-	Workers       int        `json:"workers"`      // processes that share the streams of each host: see Workers
+	Workers       int        `json:"workers"`      // processes that share each host's streams: the function Workers
 	OfferedMbps   float64    `json:"offered_mbps"` // payload, all those clients together
 	BurstSegments int        `json:"burst_segments"`
 	MTU           int        `json:"mtu,omitempty"` // of the path, where it is less than the clients'; 0: it is not
@@ -39,12 +39,13 @@ type Traffic struct {
 	// all clients in turn; zero: none.
 	ShortPerSecond float64       `json:"short_per_second,omitempty"`
 	ShortBytes     int           `json:"short_bytes,omitempty"`
-	ShortAfter     time.Duration `json:"short_after,omitempty"` // when the first of a host is due
-	Frames         *Frames       `json:"frames,omitempty"`      // of the host itself; nil of other kinds
+	ShortAfter     time.Duration `json:"short_after,omitempty"` // from the load's start to a host's first
+	Frames         *Frames       `json:"frames,omitempty"`      // this host's part; nil for other kinds of traffic
 }
 
-// Ports on the server: streams use the first, or one a worker from the second on;
-// iperf3 uses one a client.
+// Ports on the server. shortPort is for short connections, echoPort for round-trip probes. trafficPort is for the
+// streams of one process; iperf3 has one port a client from there on. workersPort is for streams of several processes,
+// one port a worker from there on.
 const (
 	shortPort   = 5200
 	trafficPort = 5201
@@ -67,15 +68,14 @@ func (t Traffic) Streams() int { return t.Clients * len(t.directions()) }
 type TrafficStats struct {
 	MonotonicNs   int64 `json:"monotonic_ns"` // the host's clock when the counters were read
 	ReceivedBytes int64 `json:"received_bytes"`
-	// Datagrams and Bursts are of streams over UDP: counted by the end that each is
-	// known to, and bursts by the end that sends.
+	// Datagrams and Bursts are of streams over UDP. The sender counts sent datagrams and bursts, the receiver all else.
 	Datagrams traffic.Datagrams `json:"datagrams,omitzero"`
 	Bursts    int64             `json:"bursts,omitzero"`
 	Connect   traffic.Delays    `json:"connect_us"` // of the streams from here; of several processes the slowest
 	FirstByte traffic.Delays    `json:"first_byte_us"`
 	Shares    traffic.Shares    `json:"shares"` // of the streams that end here, since MarkTraffic
-	// Open is that the streams that send from here have their windows open: bursts
-	// leave whole from then on. Always true where none send.
+	// Open: the TCP windows of all streams that send from here have grown enough that bursts leave whole. Always true
+	// where none send.
 	Open       bool       `json:"open"`
 	Broken     int        `json:"broken"` // streams or processes that ended early
 	FirstError string     `json:"first_error,omitempty"`
@@ -89,7 +89,7 @@ type TrafficStats struct {
 type trafficState struct {
 	inProcess streams // of the agent's own process
 
-	mu                      sync.Mutex // guards what follows; verbs hold it, and all that they call
+	mu                      sync.Mutex // guards what follows; the agent's exported methods hold it
 	nearWorkers, farWorkers []*worker  // send or serve where one process has too few files
 	echo                    *rtt.Echo
 	prober                  *rtt.Prober
@@ -99,15 +99,15 @@ type trafficState struct {
 	frames                  *frameLoad       // nil: the host has no part in one
 }
 
-// workerFor returns the function that unlocks.
-func (s *trafficState) workerFor() func() {
+// lock locks mu and returns its Unlock, for defer s.lock()().
+func (s *trafficState) lock() func() {
 	s.mu.Lock()
 	return s.mu.Unlock
 }
 
 // close ends what sends from this host, and workers: all else ends with the agent.
 func (s *trafficState) close() {
-	defer s.workerFor()()
+	defer s.lock()()
 	s.inProcess.Stop(context.Background())
 	s.frames.stop()
 	s.stopShort()
@@ -140,7 +140,7 @@ func (t Traffic) kind() (load, error) {
 	return k, nil
 }
 
-// ServeTraffic prepares the server host. Streams of later runs find the same
+// ServeTraffic prepares the server host. Streams of later loads find the same
 // server; iperf3 servers are started anew for each.
 func (a *Agent) ServeTraffic(ctx context.Context, t Traffic) error {
 	k, err := t.kind()
@@ -148,7 +148,7 @@ func (a *Agent) ServeTraffic(ctx context.Context, t Traffic) error {
 		return err
 	}
 	s := &a.traffic
-	defer s.workerFor()()
+	defer s.lock()()
 	if s.echo == nil {
 		if s.echo, err = rtt.ServeEcho(netip.AddrPortFrom(t.Server, echoPort)); err != nil {
 			return err
@@ -172,7 +172,7 @@ func (a *Agent) StartTraffic(ctx context.Context, t Traffic) error {
 	if err = errors.Join(err, without); err != nil {
 		return err
 	}
-	defer a.traffic.workerFor()()
+	defer a.traffic.lock()()
 	if err := a.traffic.startShort(ctx, t, pool); err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (s *trafficState) stopShort() {
 
 // ShortStats counts the short connections since the load began.
 func (a *Agent) ShortStats(context.Context) (s short.Stats) {
-	defer a.traffic.workerFor()()
+	defer a.traffic.lock()()
 	if a.traffic.short != nil {
 		s = a.traffic.short.Stats()
 	}
@@ -215,7 +215,7 @@ func (a *Agent) ShortStats(context.Context) (s short.Stats) {
 
 // TrafficStats reads the counters of this host's side.
 func (a *Agent) TrafficStats(ctx context.Context) (TrafficStats, error) {
-	defer a.traffic.workerFor()()
+	defer a.traffic.lock()()
 	out := a.traffic.inProcess.Stats(ctx)
 	var adding sync.Mutex
 	err := onEachWorker(a.traffic.workers(), func(_ int, w *worker) error {
@@ -238,7 +238,7 @@ func (a *Agent) TrafficStats(ctx context.Context) (TrafficStats, error) {
 
 // MarkTraffic has shares counted from now on.
 func (a *Agent) MarkTraffic(ctx context.Context) error {
-	defer a.traffic.workerFor()()
+	defer a.traffic.lock()()
 	a.traffic.inProcess.Mark(ctx)
 	if err := onEachWorker(a.traffic.workers(), func(_ int, w *worker) error { return w.do(ctx, "Mark") }); err != nil {
 		return fmt.Errorf("marking the streams: %w", err)
@@ -248,7 +248,7 @@ func (a *Agent) MarkTraffic(ctx context.Context) error {
 
 // StopTraffic ends the load on this host.
 func (a *Agent) StopTraffic(ctx context.Context) error {
-	defer a.traffic.workerFor()()
+	defer a.traffic.lock()()
 	a.traffic.stopShort()
 	err := errors.Join(a.traffic.stopStreams(), a.traffic.frames.stop())
 	a.traffic.frames = nil
@@ -268,11 +268,11 @@ func (a *Agent) StartRTT(ctx context.Context, server netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	defer a.traffic.workerFor()()
+	defer a.traffic.lock()()
 	if a.traffic.prober != nil {
 		return nil
 	}
-	// A few clients stand for all: their sockets stay open for the whole block.
+	// Eight to fifteen clients stand for all: their sockets stay open for the whole block.
 	const most = 8
 	step := max(1, len(pool.Clients)/most)
 	probes := bundle{Config: traffic.Config{UDP: true}, To: netip.AddrPortFrom(server, echoPort)}
@@ -305,7 +305,7 @@ func (a *Agent) PathMTU(ctx context.Context, server netip.Addr) (m rtt.MTU, err 
 
 // TakeRTT returns round-trip times since the last call and starts anew.
 func (a *Agent) TakeRTT(context.Context) (r rtt.Times, err error) {
-	defer a.traffic.workerFor()()
+	defer a.traffic.lock()()
 	if a.traffic.prober == nil {
 		return r, errors.New("no round-trip probes run")
 	}

@@ -105,7 +105,7 @@ func workerMain(ctx context.Context) error {
 
 // workersNs returns the CPU time of all workers since they started, ns. The caller must not hold the lock.
 func (s *trafficState) workersNs() (ns int64) {
-	defer s.workerFor()()
+	defer s.lock()()
 	for _, w := range s.workers() {
 		if p, err := meter.ReadProcess(w.pid); err == nil { // otherwise it is ending now
 			ns += p.RunNs

@@ -42,8 +42,8 @@ type comparisons struct {
 	All         []htmlComparison
 }
 
-// HTML writes comparisons of pairs of runs as one self-contained page: no network, no other file. link is where the
-// page of a run is, by the run's name.
+// HTML writes comparisons, of a run with another one or with limits, as one self-contained page: no network, no other
+// file. link is where the page of a run is, by the run's name.
 func HTML(w io.Writer, all []Comparison, link func(name string) string) error {
 	return fill(w, "compare", all, link)
 }

@@ -20,7 +20,8 @@ func NewAccelPPP(clients int) *AccelPPP {
 	return &AccelPPP{portal{clients: clients, Admission: client.Admission{Kind: client.AdmitNone}}}
 }
 
-// Traits: what comes out of PPP is carried on in softirqs.
+// Traits: packets leave PPP in softirqs, not in a link's polling thread, so those threads are metered too
+// (KernelThreads).
 func (a *AccelPPP) Traits() Traits {
 	return Traits{
 		LAN: pppoeNetwork(a.clients), DHCP: true, PPPoE: true, Neighbours: true,
@@ -37,7 +38,7 @@ func (a *AccelPPP) Traits() Traits {
 	}
 }
 
-// Pool are the clients' addresses, as accel-ppp writes ranges. Those of a large network are its second half.
+// Pool is the clients' range of addresses in accel-ppp's syntax; in networks larger than a /24, the second half.
 func (a *AccelPPP) Pool() string {
 	if a.LAN.Bits() >= 24 {
 		last := hostOf(a.LAN, 1<<(32-a.LAN.Bits())-2).As4()

@@ -76,7 +76,7 @@ func (e *Experiment) check() strict.Problems {
 			e.Custom[name].check(of)
 		}
 	}
-	if len(problems) == 0 && e.Means("offered_mbps") { // it follows from most other keys
+	if len(problems) == 0 && e.Means("offered_mbps") { // these work out times from most other keys, once those are valid
 		e.checkTurns(report)
 		e.checkDatagrams(report)
 		e.checkVisits(report)
@@ -139,7 +139,7 @@ func (e *Experiment) checkClients(report Report) {
 	if measured != "" && !slices.Contains(m.Uses, "traffic.kind") { // clients send nothing
 		mostOf = func(k client.Kind) int {
 			if !k.Leases {
-				return client.Most() // these have no logins, which their measure refuses
+				return client.Most() // that they cannot log in is what the measure's own check refuses
 			}
 			return k.Most
 		}
@@ -163,7 +163,7 @@ func (e *Experiment) checkClients(report Report) {
 	}
 }
 
-// checkLoads refuses loads by the client that make none the lab can offer.
+// checkLoads refuses loads per client whose sum is outside what the lab can offer.
 func (e *Experiment) checkLoads(report Report) {
 	for _, n := range e.Clients {
 		for _, share := range e.MbpsPerClient {
@@ -183,7 +183,7 @@ func (e *Experiment) checkTraffic(report Report) {
 		if traffic.KindOf(e.Traffic.Kind).Frames {
 			needs = fmt.Sprintf("another traffic.kind than %q", e.Traffic.Kind)
 		}
-		report("profiles", "%q needs %s: links gather no datagrams that are forwarded", result.Bulk, needs)
+		report("profiles", "%q needs %s: GRO does not merge datagrams that are forwarded", result.Bulk, needs)
 	}
 	if e.Traffic.Protocol == ProtocolUDP && e.Traffic.ShortPerSecond > 0 {
 		report("traffic.short_per_second", "needs protocol = %q: such connections are TCP's", ProtocolTCP)
@@ -210,7 +210,7 @@ func (e *Experiment) checkTraffic(report Report) {
 	}
 }
 
-// checkDUTs resolves the names in duts and guards the names of tables.
+// checkDUTs refuses unknown names in duts, and tables [dut.NAME] with a built-in device's name.
 func (e *Experiment) checkDUTs(report Report) {
 	known := e.catalogue.DUTs
 	shipped := ShippedDUTs()

@@ -99,7 +99,8 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 			minimal + "frame_sizes = [1514]\noffered_kpps = [100000]\ntraffic = { kind = \"frames\" }\n",
 			[]string{`x.toml:5: offered_kpps: 100000 with frames of 1514 makes 1.2112e+06 Mbit/s: want 0.1 to 100000`}},
 		{"datagrams gathered", minimal + "profiles = [\"bulk\"]\ntraffic = { protocol = \"udp\" }\n",
-			[]string{`x.toml:4: profiles: "bulk" needs traffic.protocol = "tcp": links gather no datagrams that are forwarded`}},
+			[]string{
+				`x.toml:4: profiles: "bulk" needs traffic.protocol = "tcp": GRO does not merge datagrams that are forwarded`}},
 		{"short connections beyond any link", minimal + "[traffic]\nshort_per_second = 50000\nshort_bytes = 16777216\n",
 			[]string{`x.toml:6: traffic.short_bytes: 16777216: 50000 such connections a second are 6710886 Mbit/s: want at most 100000`}},
 		{"short connections that do not come", minimal + "[traffic]\nshort_bytes = 5\n",

@@ -12,7 +12,7 @@ const mostOpen = 64
 
 // events tells a page that is open what has changed, as server-sent events: "status" has the section of that name,
 // "changed" says that the page is to be fetched again, "gone" that the run was deleted. Comments keep the line open. It
-// ends with the request.
+// ends with the request, or after "gone".
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if !s.enter() {
 		http.Error(w, fmt.Sprintf("%d pages are open already", mostOpen), http.StatusServiceUnavailable)
@@ -67,7 +67,7 @@ func (s *Server) leave() {
 	s.open--
 }
 
-// event is one of a stream.
+// event formats one server-sent event.
 func event(kind string, data []byte) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "event: %s\n", kind)
@@ -81,7 +81,8 @@ func event(kind string, data []byte) string {
 	return b.String()
 }
 
-// watchList looks for another list than the one with that key.
+// watchList returns an event when the list of runs is no longer the one with a key, the present list's key, and whether
+// the stream ends: never.
 func (s *Server) watchList(seen string) (text, key string, last bool) {
 	entries, err := s.look()
 	if err != nil {
@@ -93,7 +94,8 @@ func (s *Server) watchList(seen string) (text, key string, last bool) {
 	return event("changed", nil), key, false
 }
 
-// watchRun looks for what a run's page with that key does not show.
+// watchRun returns a function that looks for what a run's page with a key does not show. It returns the events to send,
+// "": none, the key of what the reader has then, and whether the stream ends.
 func (s *Server) watchRun(name string) func(seen string) (text, key string, last bool) {
 	said, told := "", time.Now()
 	return func(seen string) (text, key string, last bool) {
@@ -111,8 +113,10 @@ func (s *Server) watchRun(name string) func(seen string) (text, key string, last
 		}
 		page, _ := s.shown.get(name)
 		key = files(e)
+		// The page is to be fetched again when the run's files have changed and a new report may be made, or when another
+		// reader had one made since this one was last told.
 		if due := key != seen && s.due(page, e); due || page.made.After(told) {
-			told = page.made // what a reader was given meanwhile may be of before
+			told = page.made // not now: a reader that fetches at this moment may get the older report, and is told again
 			if due {
 				seen = key
 			}

@@ -10,7 +10,7 @@ import (
 const kernelSymbols = "proc/kallsyms"
 
 // HiddenSymbols says why this process cannot see where the kernel's functions are, by which perf names them, and what
-// to set; empty: it can.
+// to set; empty: it can, or the kernel has no list.
 func HiddenSymbols() string { return files{os.DirFS("/")}.hiddenSymbols() }
 
 func (s files) hiddenSymbols() string {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel's generic netlink family "netdev" (Documentation/netlink/specs/netdev.yaml; Linux 6.7): the command that
+// The kernel's generic netlink family "netdev" (Documentation/netlink/specs/netdev.yaml; Linux 6.8): the command that
 // lists NAPI instances, and attributes of an instance.
 const (
 	netdevNAPIGet = 11
@@ -22,7 +22,7 @@ const (
 )
 
 // NAPIThreads returns the ids of the threads that poll the given interfaces of the caller's network namespace, by
-// interface. Kernels before 6.7 do not tell: there it goes by the threads' names (ThreadsNamed).
+// interface. Kernels before 6.8 do not tell: there it goes by the threads' names (ThreadsNamed).
 func NAPIThreads(ifnames []string) (map[string][]int, error) {
 	threads, err := threadsOfNamespace()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EOPNOTSUPP) {
@@ -123,7 +123,7 @@ func dump(req *nl.NetlinkRequest, each func(body []byte) error) error {
 	}
 }
 
-// ThreadsNamed returns the threads of all namespaces whose names say one of the interfaces, by interface. The names of
+// ThreadsNamed returns the threads of all namespaces that are named after one of the interfaces, by interface. The names of
 // interfaces must differ from others' in their first 10 bytes: see PollingThreads.
 func ThreadsNamed(ifnames []string) (map[string][]int, error) {
 	all, err := PollingThreads()

@@ -27,7 +27,7 @@ ethtool -K lan9 gro on; echo 1 >/sys/class/net/lan9/threaded`
 	first := inside(netnstest.NewSpace(t))
 	second := inside(netnstest.NewSpace(t))
 	if _, err := threadsOfNamespace(); err != nil {
-		t.Skipf("the kernel does not tell of its polling threads (Linux 6.7): %v", err)
+		t.Skipf("the kernel does not tell of its polling threads (Linux 6.8): %v", err)
 	}
 	named, err := ThreadsNamed([]string{"lan9"})
 	if err != nil {

@@ -45,9 +45,9 @@ func sidesSentence(s analysis.Summary) string {
 	if s.Sides == nil {
 		return ""
 	}
-	alike := " In A/A pairs both have what is where the device is."
+	alike := " In A/A pairs both labs are set up like the device's."
 	if s.Sides.OfClean {
-		alike = " In A/A pairs both have what is at the clean router."
+		alike = " In A/A pairs both labs are set up like the clean router's."
 	}
 	return fmt.Sprintf(
 		"the labs of a pair differ in more than the device: %s where the device is, %s at the clean router. A ratio is of "+
@@ -55,8 +55,8 @@ func sidesSentence(s analysis.Summary) string {
 			"and no device's overhead.%s", s.Sides.Device, s.Sides.Clean, alike)
 }
 
-// sidesColumns are the columns of the table that explains why two kinds of traffic cost a router differently. Each cell
-// has the device's lab before the clean router's.
+// sidesColumns are the columns of the table that explains why two kinds of traffic cost a router differently. Each
+// entry has the device's lab before the clean router's.
 func sidesColumns() []cellColumn {
 	cols := append(routerColumns(cost.Dimensions, "DUT / clean router", dimensionsOf), offeredColumn)
 	for _, col := range []struct{ head, metric string }{

@@ -12,7 +12,7 @@ import (
 // Dimension is a quantity in which cells of a run differ.
 type Dimension string
 
-// Dimensions that several measures have. A measure has the names of its own.
+// Dimensions that several measures have. A dimension of one measure is named in that measure's package.
 const (
 	DUT         Dimension = "dut"          // name of the device under test
 	Clients     Dimension = "clients"      // simulated clients
@@ -22,7 +22,8 @@ const (
 	FrameSize   Dimension = "frame_size"   // of frames as traffic: their bytes without FCS, "64", or the name of a mix
 	// Mbit/s, of the link between two gateways, frames with their Ethernet headers; 0: no limit
 	LinkMbps Dimension = "link_rate"
-	// of a clean router in an interleaved round: the devices whose links it has, by a space; absent: the usual links
+	// of a clean router with mode "interleaved": names, separated by spaces, of the devices whose link settings it copies;
+	// absent: the ordinary settings
 	LinksOf       Dimension = "links_of"
 	BackgroundPct Dimension = "background_pct" // of the metered hosts' CPU, used by other work
 )
@@ -33,7 +34,7 @@ var writtenOrder = []Dimension{
 	"snap_length", "buffer_kib", "filter", "work", "programs", "cpus", BackgroundPct, "background_kind",
 }
 
-// formerNames are dimensions by the names that older records have for them: a metric had the same.
+// formerNames are dimensions by the names that older records have for them: link_mbps was also the name of a metric.
 var formerNames = map[Dimension]Dimension{"link_mbps": LinkMbps}
 
 // compareDimensions orders dimensions as they are written.

@@ -16,18 +16,18 @@ import (
 	"github.com/gateweigh/gateweigh/lab/realtime"
 )
 
-// Topology describes a lab: its hosts, the links between them, and the network of each. It needs a metered host, and
-// hosts at which traffic begins: clients with their server, or a generator of frames. What else a measure works with it
-// asks for by roles.
+// Topology describes a lab: its hosts, the links between them, and the network of each. It needs a metered host
+// (unless Closed), and hosts at which traffic begins: clients with their server, or a generator of frames. A measure
+// asks by role for the other hosts it works with.
 type Topology struct {
 	Nodes []Node
 	Links []Link // in the order of their interfaces on each host
 	// Urgent has the links of hosts that are not metered polled with real-time priority: see agent.Link.
 	Urgent bool
-	// UrgentRouters has those of metered hosts polled so as well, as in the softirqs of a router without polling threads,
-	// which no process holds up.
+	// UrgentRouters does the same for metered hosts. No process then delays their polling threads, just as none delays
+	// softirqs on a router that has no such threads.
 	UrgentRouters bool
-	// Closed is that the router is no host of the lab's: its ports are outside.
+	// Closed: the router runs no agent, so it is no Node. Links to it end Outside.
 	Closed bool
 	Addressing
 }
@@ -70,7 +70,8 @@ type Node struct {
 // Link is a cable between two nodes.
 type Link struct{ A, B Port }
 
-// Outside is the node of the other end of a link that leads to a switch that is there.
+// Outside, as Port.Node, is an end that the lab does not make: a real switch, or a port of a router without an agent,
+// into which the other end's cable is plugged already.
 const Outside = ""
 
 // Port is a node's end of a link.
@@ -81,8 +82,8 @@ type Port struct {
 	// distinguishes names of ten bytes, and the lab's prefix takes seven.
 	If         string
 	Addrs      []netip.Prefix
-	Aggregate  bool // see agent.Link
-	TxChecksum bool
+	Aggregate  bool        // GRO at its default size; false: single packets only
+	TxChecksum bool        // the transmit checksum is left to the interface
 	Shape      agent.Shape // of the frames that leave here
 }
 
@@ -95,7 +96,7 @@ type Lab struct {
 	Addressing
 }
 
-// Host is the lab's host of a name of the topology, "router"; nil when there is none.
+// Host is the lab's host of a name of the topology, such as "router"; nil when there is none.
 func (l *Lab) Host(name string) *backend.Host {
 	if i := slices.IndexFunc(l.Hosts, func(h *backend.Host) bool { return h.Name == l.Name+"/"+name }); i >= 0 {
 		return l.Hosts[i]
@@ -113,7 +114,7 @@ func (l *Lab) Metered() []*backend.Host {
 	return slices.DeleteFunc(slices.Clone(l.Hosts), func(h *backend.Host) bool { return !h.Metered })
 }
 
-// Port is the interface that the topology calls by a name, PortLAN; "" when there is none.
+// Port is the interface of a port's name in the topology, such as PortLAN; "" when there is none.
 func (l *Lab) Port(name string) string { return l.Ports[name] }
 
 // Transmit queues, packets. A veth drops bursts of SYNs without one. The router's is
@@ -152,8 +153,8 @@ func (t Topology) Build(ctx context.Context, on backend.Backend, name string) (_
 	if err != nil {
 		return nil, err
 	}
-	// Hosts that carry packets come first: a veth takes frames from XDP, as the faster engine of frames sends them, when
-	// its other end is polled before it is set up.
+	// Routers and switches (hosts without a role) come first. A veth accepts XDP frames, which the faster generator of
+	// frames sends, only if GRO, and so NAPI, was on at its other end before the veth itself was set up.
 	for _, ends := range []bool{false, true} {
 		err := backend.Each(lab.Hosts, func(i int, h *backend.Host) error {
 			if ends != (h.Role != "") {
@@ -277,8 +278,8 @@ func (t Topology) check() error {
 // PortalRoles are those of hosts that measures with clients work with.
 var PortalRoles = []string{string(backend.RoleClient), string(backend.RoleServer)}
 
-// RouterLinks is a regular expression of the names of routers' interfaces, where the backend makes the links. Who looks
-// at a machine on which others build labs knows their routers by it.
+// RouterLinks is a regular expression of the names of routers' interfaces, where the backend makes the links. Programs
+// that watch a machine on which others build labs find their routers by it.
 const RouterLinks = `^g[a-z0-9]{5}-r[01]`
 
 // Roles lists the roles of the topology's hosts, each once.

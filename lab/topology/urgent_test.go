@@ -9,8 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
-// TestUrgentLinks: what receives frames comes before what sends them, and routers are what they always are, unless
-// asked for.
+// TestUrgentLinks: with Urgent, the threads that poll links have real-time priority on every host that is not metered;
+// on routers only with UrgentRouters.
 func TestUrgentLinks(t *testing.T) {
 	for _, routers := range []bool{false, true} {
 		urgentLinks(t, build(t, topology.Spec{Urgent: true, UrgentRouters: routers}), routers)

@@ -20,7 +20,7 @@ const (
 	kindAnswer = 'A' // to the client: number is the server's answer, as for TCP
 	kindData   = 'D' // either way: number is its place in the stream, from 0
 	kindAlive  = 'L' // to the server every aliveEvery, from each stream in turn; the server returns it
-	kindEnd    = 'E' // to the server: the run is over; to the client: the run is over, or unknown to the server
+	kindEnd    = 'E' // to the server: the load is over; to the client: it is over, or unknown to the server
 )
 
 // head is the beginning of a datagram.
@@ -79,7 +79,7 @@ type Datagrams struct {
 	Sent     int64 `json:"sent"`
 	Received int64 `json:"received"`
 	// Lost are numbers missing below the highest received number of their stream: a datagram
-	// that is overtaken counts as lost until it arrives.
+	// that is overtaken counts as lost until it arrives, and one that comes twice hides one.
 	Lost int64 `json:"lost"`
 	// Reordered came after a higher number of their stream, or twice.
 	Reordered int64 `json:"reordered"`

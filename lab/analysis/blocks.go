@@ -23,7 +23,7 @@ type Laws struct {
 	TrendMaxMbps float64
 }
 
-// law is one figure of a router under one load.
+// law is the index of one figure of a router under one load.
 type law int
 
 const (
@@ -36,7 +36,7 @@ const (
 	laws
 )
 
-// routerMean is what one router of a block did under one load, by law.
+// routerMean has the mean figures of one router of a block under one load, by law.
 type routerMean [laws]float64
 
 // blockMean is one load of one block: the means of its accepted windows. Sweeps,
@@ -44,13 +44,13 @@ type routerMean [laws]float64
 type blockMean struct {
 	cell      result.Cell
 	id        blockID
-	lab       string  // that carried the device
+	lab       string  // "a" or "b": the lab with the device
 	place     int     // of the load among those of its block, from 0
 	hours     float64 // since the run began
 	saturated bool    // a window is flagged: the device was at its limit
 	logRatio  float64 // overhead ratio
-	// later is the log ratio of the windows after the first less that of the
-	// first, NaN with one window.
+	// later is the mean log ratio of the windows after the first, less the first window's log ratio. It is NaN with
+	// one window.
 	later      float64
 	dut, clean routerMean
 	trends     trendMeans
@@ -68,7 +68,7 @@ func (input Input) fillLaws(s *Summary, hours []float64, opts Options) (unstable
 	list := input.routers(means)
 	s.Sweeps = input.sweeps(list, opts)
 	if s.Sides != nil {
-		list = list[1:] // nor are its clients and traffic those of the cells
+		list = list[1:] // its clients and traffic differ from the cells' too
 	} else {
 		s.Quotients = quotients(list[1:], opts)
 	}
@@ -115,15 +115,16 @@ func (input Input) blockMeans(hours []float64) []blockMean {
 	return out
 }
 
-// meanOf averages windows of one cell and block. The sides are compared by their
-// ratio, however verdicts compare them.
+// meanOf averages the windows of one cell and block. It compares the sides by their ratio, also
+// where verdicts compare them by their difference.
 func (input Input) meanOf(windows []Trial) blockMean {
 	perBit := input.primary
 	perBit.Against = AsRatio
 	logRatios := each(windows, func(t Trial) float64 { return perBit.compare(input.pairOf(t)) })
-	of := func(metric string) func(MetricInput) float64 { return MetricNamed(input.Metrics, metric).Of }
+	named := func(metric string) func(MetricInput) float64 { return MetricNamed(input.Metrics, metric).Of }
 	figures := [laws]func(MetricInput) float64{
-		of(input.Laws.CPU), of(input.Laws.Normalised), of(input.Laws.Link), of(input.Laws.Delivered), input.Laws.Packets,
+		named(input.Laws.CPU), named(input.Laws.Normalised), named(input.Laws.Link), named(input.Laws.Delivered),
+		input.Laws.Packets,
 		func(r MetricInput) float64 { return finite(math.Log(Positive(perBit.Of(r)))) },
 	}
 	b := blockMean{
@@ -132,9 +133,9 @@ func (input Input) meanOf(windows []Trial) blockMean {
 		logRatio:  mean(logRatios), later: mean(logRatios[1:]) - logRatios[0],
 	}
 	b.trends, b.noise = input.trendMeansOf(windows), noiseOf(windows)
-	for l, of := range figures {
-		b.dut[l] = mean(each(windows, func(t Trial) float64 { return of(input.pairOf(t).device) }))
-		b.clean[l] = mean(each(windows, func(t Trial) float64 { return of(input.pairOf(t).clean) }))
+	for l, figure := range figures {
+		b.dut[l] = mean(each(windows, func(t Trial) float64 { return figure(input.pairOf(t).device) }))
+		b.clean[l] = mean(each(windows, func(t Trial) float64 { return figure(input.pairOf(t).clean) }))
 	}
 	return b
 }
@@ -143,20 +144,20 @@ func (input Input) meanOf(windows []Trial) blockMean {
 // flagged (study 1 normalises by equation 5.1 whatever the shortfall).
 const EnoughBandwidth = 0.9
 
-// router is one device, or the clean router, and all it was measured in.
+// router is one device, or the clean router, with its block means.
 //
-// The clean router's blocks are those of all devices and the A/A blocks: in each
-// of them it is the same router with the same traffic. Beside a device at its
-// limit it gets only the CPU that is left, and link settings that a device needs (offloads)
-// shift its cost. So a device that came to its limit in any cell of a setting is left out
-// of all cells of the setting: every level then consists of the same kinds of block. In an interleaved run the clean
-// router's blocks are those of the rounds, each once.
+// The clean router has the blocks of all devices and the A/A blocks, because it is the same
+// router with the same traffic in each of them. Beside a device at its limit it gets only the
+// remaining CPU. The link settings of a device (offloads) also change its cost. So a device
+// that reached its limit in any cell of a setting is left out of all cells of the setting.
+// Every level then consists of the same kinds of block. In an interleaved run the clean router
+// has each round once.
 type router struct {
 	name    string
 	compare func(a, b result.Cell) int
 	means   []blockMean
 	side    func(blockMean) routerMean
-	// noise is what noise may have done to a figure at a level, which are blocks of one cell.
+	// noise returns the possible effect of noise on a figure at a level. A level is the blocks of one cell.
 	noise func(level []blockMean, of seen) moved
 }
 
@@ -193,29 +194,29 @@ func (input Input) routers(means []blockMean) []router {
 	return list
 }
 
-// oncePerRound keeps of the means of each round the first: all have the same clean router.
+// oncePerRound keeps the first mean of each round, because all means of a round have the same clean router.
 func oncePerRound(means []blockMean) (once []blockMean) {
 	type key struct {
 		cell result.Cell
 		round
 	}
-	of := func(b blockMean) key { return key{b.cell.Without(result.DUT, result.LinksOf), b.round()} }
-	for _, group := range grouped(means, of, nil) {
+	roundOf := func(b blockMean) key { return key{b.cell.Without(result.DUT, result.LinksOf), b.round()} }
+	for _, group := range grouped(means, roundOf, nil) {
 		once = append(once, group[0])
 	}
 	return once
 }
 
-// setting is the cell without device, clients and load. Blocks of different settings
+// setting returns the cell without device, clients and load. Blocks of different settings
 // are never fitted or compared together.
 func (b blockMean) setting() result.Cell {
 	return b.cell.Without(result.DUT, result.Clients, result.OfferedMbps)
 }
 
-// family is the device and its setting; A/A blocks have one of their own.
+// family returns the setting with the device. A/A blocks have a family of their own.
 func (b blockMean) family() result.Cell { return b.setting().With(result.DUT, b.device()) }
 
-// device is the name of the device under test, empty in an A/A block.
+// device returns the name of the device under test. It is empty in an A/A block.
 func (b blockMean) device() string {
 	if b.id.aa {
 		return ""
@@ -223,7 +224,7 @@ func (b blockMean) device() string {
 	return b.cell.Text(result.DUT)
 }
 
-// offered is the load that was asked for, Mbit/s.
+// offered returns the offered load, Mbit/s.
 func (b blockMean) offered() float64 { return b.cell.Number(result.OfferedMbps) }
 
 // byCell splits block means by clients and load, whatever the device.
@@ -231,22 +232,23 @@ func (r router) byCell(means []blockMean) [][]blockMean {
 	return grouped(means, func(b blockMean) result.Cell { return b.cell.Without(result.DUT) }, r.compare)
 }
 
-// values collects a figure of the router, one a block mean, and mean averages them.
+// values returns one figure of the router for each block mean.
 func (r router) values(means []blockMean, l law) []float64 {
 	return each(means, func(b blockMean) float64 { return r.side(b)[l] })
 }
 
+// mean averages one figure of the router over block means.
 func (r router) mean(means []blockMean, l law) float64 { return mean(r.values(means, l)) }
 
-// saturated reports whether the router was at its limit in means, which are
-// the blocks of one cell: marked so and below 98 % of the load, or more than
-// 10 % short of bandwidth.
+// saturated reports whether the router was at its limit in the blocks of one cell. It was at
+// its limit if a window is flagged so and less than 98 % of the load was delivered, or if the
+// bandwidth is more than 10 % below the load.
 func (r router) saturated(means []blockMean) bool {
 	marked := r.name != Clean && slices.ContainsFunc(means, func(b blockMean) bool { return b.saturated })
 	return r.shortfall(means) || marked && r.mean(means, delivered) < result.FullLoad*means[0].offered()
 }
 
-// shortfall reports a sampled bandwidth more than 10 % below the limit.
+// shortfall reports whether the sampled bandwidth is more than 10 % below the offered load.
 func (r router) shortfall(means []blockMean) bool {
 	return r.mean(means, link) < EnoughBandwidth*means[0].offered()
 }

@@ -20,7 +20,7 @@ type Trial struct {
 	Device, Clean result.Values
 }
 
-// TrialOf is the trial of a record of a measure's own kind, with that head.
+// TrialOf makes a trial from the head and the record of a measure's own kind.
 func TrialOf(h result.Head, cell result.Cell, window int, record any) (t Trial) {
 	t.Cell, t.Block, t.Window, t.Attempt, t.Sitting, t.Node = cell, h.Block, window, h.Attempt, h.Sitting, h.Node
 	t.Start, t.Elapsed, t.Accepted, t.Rejects = h.Start, h.Elapsed, h.Accepted, h.Rejects
@@ -28,43 +28,44 @@ func TrialOf(h result.Head, cell result.Cell, window int, record any) (t Trial) 
 	return t
 }
 
-// Input is what a measure makes of a run's records.
+// Input is a run prepared by its measure for Summarise.
 type Input struct {
 	Run     result.Run
 	Measure string
-	Noun    string // what a trial is called: "trial", "login storm"
-	// Dimensions describe those of the cells.
+	Noun    string // the word for a trial: "trial", "login storm"
+	// Dimensions describe the dimensions of the cells.
 	Dimensions Dimensions
-	// Metrics are in the order of the summary. Primary is the one that is judged
-	// against the clean router; empty: none is.
+	// Metrics are in the order of the summary. Primary names the metric that verdicts judge
+	// against the clean router. Empty: there are no verdicts.
 	Metrics []Metric
 	Primary string
 	Trials  []Trial // in the order they were measured, with rejected ones and A/A pairs
-	// Controls are windows of clean routers that devices are paired with, of an interleaved run.
+	// Controls are the windows of the clean routers in an interleaved run. Devices are paired with them.
 	Controls []Trial
 	// Alone: a trial is a whole block and has no block record.
 	Alone   bool
 	Samples []Sample // other records than windows, for metrics that are not PerWindow
-	// Load are the dimensions that change within a block: cells that differ only in these
-	// share their labs.
+	// Load are the dimensions that change within a block. Cells that differ only in these
+	// dimensions are measured in the same labs.
 	Load []result.Dimension
-	// Compare orders cells as a reader looks for them.
+	// Compare gives the order of the cells in the summary.
 	Compare func(a, b result.Cell) int
-	// Laws name the metrics for sweeps, cost models, ceilings and stability; nil: none.
+	// Laws name the metrics for sweeps, cost models, ceilings and stability. nil: the summary has none of these.
 	Laws *Laws
-	// Bias is the most by which noise may have moved the logarithm of a ratio of two routers' CPU; cores is what the clean
-	// router used. nil: the measure does not know.
+	// Bias returns the largest change by noise of log, the logarithm of a ratio of two routers' CPU. cores is the CPU of
+	// the clean router, in cores. nil: the measure does not know the effect of noise.
 	Bias func(n Noise, log, cores float64) float64
-	// Rise is the most by which noise may have raised the CPU of both routers, cores, and a device's by more, on its
-	// logarithm. nil: the measure does not know.
+	// Rise returns the largest increase of CPU by noise. rise is the increase of both routers, in cores. more is a
+	// device's further increase, of the logarithm of its CPU. cores is the CPU of the clean router, in cores.
+	// nil: the measure does not know the effect of noise.
 	Rise func(n Noise, cores float64) (rise, more float64)
 	// Describe adds the measure's counts, texts, tallies and curves to a cell; nil: none.
 	Describe func(*Cell)
-	// Warn says what else weakens the result, a sentence each.
+	// Warn returns the measure's own warnings about the result, one sentence each.
 	Warn func(Summary) []string
 
 	noise   Noise  // of all accepted trials
-	primary Metric // the one that Primary names, zero where nothing is judged
+	primary Metric // the metric named by Primary; zero without verdicts
 }
 
 // Cell is one point of the sweep: one device at one load.
@@ -76,26 +77,26 @@ type Cell struct {
 	Redone   int
 
 	Metrics Figures
-	Noise   *Noise // nil: quiet, or of a measure that does not tell
+	Noise   *Noise // nil: the machine was quiet, or the measure does not record noise
 
-	// Of the primary metric. PDifferent and PEquivalent are adjusted for multiplicity:
-	// the chance of such blocks if the ratio were 1, or if it lay outside [1/(1+δ), 1+δ].
+	// The verdict judges the primary metric. PDifferent is the chance of such blocks if the ratio were 1.
+	// PEquivalent is their chance if the ratio were outside [1/(1+δ), 1+δ]. Both are adjusted for multiplicity.
 	Verdict      string
 	VerdictNote  string
 	PDifferent   Number
 	PEquivalent  Number
 	BlocksNeeded *int // further blocks for a verdict
-	// Together is the change with the interval that left the verdict open, of all cells together, where the
-	// interval of the cell by itself would have given one; nil elsewhere.
+	// Together is the change with the wider interval for all cells together. It is set where this interval leaves the
+	// verdict open, although the interval of the cell alone does not. Otherwise it is nil.
 	Together *Estimate
 	SDLog    Number // spread of the blocks' log ratios
 
-	Ended *Ended // nil: the run has no rule for that, or has not come so far
+	Ended *Ended // nil: the run has no rule for ending cells, or the cell is not yet ended
 
 	Flags   []Tally
 	Rejects []Tally
-	// Counts, Texts, Tallies and Curves are results that are not estimates: clients that
-	// got in, where addresses are from, why clients gave up.
+	// Counts, Texts, Tallies and Curves are results that are not estimates, such as the number of admitted clients,
+	// the source of their addresses, and their errors.
 	Counts  map[string]int
 	Texts   map[string]string
 	Tallies map[string][]Tally
@@ -155,7 +156,7 @@ func (c Cell) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote; metrics of which nothing is known are gone.
+// UnmarshalJSON reads the output of MarshalJSON. Metrics without a known value are left out.
 func (c *Cell) UnmarshalJSON(data []byte) error {
 	none := &verdictJSON{PDifferent: Absent(), PEquivalent: Absent(), SDLog: Absent()}
 	in := cellJSON{Verdict: none}
@@ -177,12 +178,13 @@ func (c *Cell) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Device, Clean and Change are a metric of the cell by its name, absent where the
-// cell lacks it.
+// Device returns a metric of the device by its name. It returns Unknown where the cell lacks it.
 func (c Cell) Device(metric string) Estimate { return c.Metrics.Device(metric) }
 
+// Clean returns a metric of the clean router by its name. It returns Unknown where the cell lacks it.
 func (c Cell) Clean(metric string) Estimate { return c.Metrics.Clean(metric) }
 
+// Change returns the device's metric compared with the clean router's. It returns Unknown where the cell lacks it.
 func (c Cell) Change(metric string) Estimate { return c.Metrics.Change(metric) }
 
 // DUT is the name of the cell's device.
@@ -193,8 +195,8 @@ func (c Cell) Flagged(flag string) bool {
 	return slices.ContainsFunc(c.Flags, func(f Tally) bool { return f.Text == flag })
 }
 
-// FlagNoRatio marks accepted trials without a ratio: one side delivered
-// nothing, or the clean router's CPU was not seen.
+// FlagNoRatio marks accepted trials without a ratio, because one side delivered nothing or
+// the clean router's CPU was not measured.
 const FlagNoRatio = "no-ratio"
 
 // Summarise computes the summary of a run from its measure's input.
@@ -252,8 +254,8 @@ func Summarise(input Input, opts Options) Summary {
 func (input Input) fillCells(s *Summary, cells map[result.Cell][]Trial, aa []Trial, opts Options) {
 	var list []contrast
 	for _, key := range slices.SortedFunc(maps.Keys(cells), input.Compare) {
-		c, own := input.cell(key, cells[key], opts)
-		s.Cells, list = append(s.Cells, c), append(list, own)
+		c, primary := input.cell(key, cells[key], opts)
+		s.Cells, list = append(s.Cells, c), append(list, primary)
 	}
 	if s.Primary != "" {
 		s.AA = input.noiseFloor(aa, opts)
@@ -263,8 +265,8 @@ func (input Input) fillCells(s *Summary, cells map[result.Cell][]Trial, aa []Tri
 	s.end(input.Run.Environment.Until)
 }
 
-// kept are the trials without those that were rejected in cells which the machine cannot measure, and the number of
-// these.
+// kept leaves out rejected trials of cells that the machine cannot measure. It returns the other trials and the number
+// of trials left out.
 func (input Input) kept() (trials []Trial, left int) {
 	type place struct {
 		cell  result.Cell
@@ -296,8 +298,8 @@ func accepted(trials []Trial) []Trial {
 	return without(trials, func(t Trial) bool { return !t.Accepted })
 }
 
-// cell computes one cell from all its trials, rejected ones included. The contrast
-// is that of its primary metric, for the verdict.
+// cell computes one cell from all its trials, rejected ones included. It also returns the
+// contrast of the primary metric, for the verdict.
 func (input Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, contrast) {
 	var counts Counts
 	for _, t := range trials {
@@ -339,7 +341,7 @@ func (input Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, co
 	return c, primary
 }
 
-// pair is the values of both sides of a trial or a sample.
+// pair has the values of both sides of a trial or a sample.
 type pair struct{ device, clean MetricInput }
 
 func (input Input) pairOf(t Trial) pair { return input.pair(t.Cell, t.Device, t.Clean) }
@@ -349,7 +351,7 @@ func (input Input) pair(cell result.Cell, device, clean result.Values) pair {
 		MetricInput{clean, cell, input.Run.Environment.CPUs}}
 }
 
-// units are the groups that give one value each: the windows of a block, or a sample.
+// units returns the groups that give one value each. A group is the windows of a block, or one sample.
 func (input Input) units(m Metric, blocks [][]Trial, samples []Sample) [][]pair {
 	var out [][]pair
 	if m.Per == PerWindow || m.Per == PerPool {
@@ -370,10 +372,10 @@ func (input Input) units(m Metric, blocks [][]Trial, samples []Sample) [][]pair 
 	return out
 }
 
-// figure is the metric of one cell.
+// figure computes the metric of one cell from its groups.
 func (m Metric) figure(units [][]pair, opts Options) Figure {
-	side := func(of func(pair) MetricInput) Estimate {
-		value := func(p pair) float64 { return m.Of(of(p)) }
+	side := func(input func(pair) MetricInput) Estimate {
+		value := func(p pair) float64 { return m.Of(input(p)) }
 		centre := mean
 		if m.Median {
 			centre = Median
@@ -397,8 +399,8 @@ func (m Metric) figure(units [][]pair, opts Options) Figure {
 	return f
 }
 
-// noiseFloor treats the A/A pairs as if the second clean router were a DUT.
-// Blocks of different numbers of clients, directions or profiles count apart.
+// noiseFloor computes the A/A pairs as if the second clean router were a DUT.
+// Blocks with different clients, directions or profiles are different blocks.
 func (input Input) noiseFloor(trials []Trial, opts Options) AA {
 	kept := accepted(trials)
 	blocks := input.byBlock(kept)
@@ -410,9 +412,9 @@ func (input Input) noiseFloor(trials []Trial, opts Options) AA {
 	}
 }
 
-// byBlock groups trials by the labs they were measured in. A block has all loads, so the
-// load is not part of its identity. Labs end with a sitting, so trials that a resume adds
-// to an interrupted block form a block of their own.
+// byBlock groups trials by block. A block has all loads, so the load is not part of its
+// identity. A resume builds new labs, so the trials that it adds to an interrupted block form
+// a block of their own.
 func (input Input) byBlock(trials []Trial) [][]Trial {
 	return grouped(trials, input.blockOf, func(a, b blockID) int {
 		return cmp.Or(input.Compare(a.cell, b.cell), cmp.Compare(a.block, b.block), cmp.Compare(a.sitting, b.sitting))

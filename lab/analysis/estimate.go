@@ -10,7 +10,7 @@ import (
 )
 
 // Estimate is a mean over blocks with its confidence interval. Lo and Hi are
-// absent with fewer than two blocks: one block says nothing of its own noise.
+// absent with fewer than two blocks, because one block does not show its own noise.
 type Estimate struct {
 	Mean Number `json:"mean"` // over blocks
 	Lo   Number `json:"lo"`   // lower bound of the interval
@@ -18,26 +18,26 @@ type Estimate struct {
 	N    int    `json:"n"`    // blocks
 }
 
-// Unknown is the estimate of a figure no block has.
+// Unknown is an estimate without a mean, without bounds and with N 0.
 func Unknown() Estimate { return Estimate{Mean: Absent(), Lo: Absent(), Hi: Absent()} }
 
 // HasInterval reports whether both bounds are known.
 func (e Estimate) HasInterval() bool { return e.Lo.Known() && e.Hi.Known() }
 
-// estimateOf is a sample with its two-sided t-interval.
+// estimateOf returns the mean of a sample with its two-sided t-interval.
 func estimateOf(s inference.Sample, confidence float64) Estimate {
 	lo, hi := s.Interval(confidence)
 	return Estimate{Mean: Number(s.Mean), Lo: Number(lo), Hi: Number(hi), N: s.N}
 }
 
-// over applies a rising function to mean and bounds.
+// over applies f, a rising function, to the mean and to both bounds.
 func (e Estimate) over(f func(float64) float64) Estimate {
-	at := func(n Number) Number { return Number(f(float64(n))) }
-	return Estimate{Mean: at(e.Mean), Lo: at(e.Lo), Hi: at(e.Hi), N: e.N}
+	apply := func(n Number) Number { return Number(f(float64(n))) }
+	return Estimate{Mean: apply(e.Mean), Lo: apply(e.Lo), Hi: apply(e.Hi), N: e.N}
 }
 
-// geometric turns an estimate over logarithms into one over ratios: geometric
-// mean and the interval around it, which is not symmetric.
+// geometric turns an estimate of logarithms into an estimate of ratios. Its mean is the
+// geometric mean. Its interval is not symmetric.
 func (e Estimate) geometric() Estimate { return e.over(math.Exp) }
 
 // scaled multiplies mean and interval by a factor above 0.
@@ -45,17 +45,16 @@ func (e Estimate) scaled(factor float64) Estimate {
 	return e.over(func(v float64) float64 { return v * factor })
 }
 
-// changePct turns an estimate over logarithms of a ratio into per cent by which
-// the ratio is above 1.
+// changePct turns an estimate of the logarithm of a ratio into a change in per cent. A ratio of 1 is 0 %.
 func (e Estimate) changePct() Estimate {
 	return e.over(func(v float64) float64 { return 100 * math.Expm1(v) })
 }
 
 // Scale is the range of a figure. It decides how the interval is computed, so that no bound
-// lies outside the range, however far the blocks spread.
+// is outside the range, however far the blocks spread.
 type Scale struct{ least, most float64 }
 
-// Scales of metrics; the zero value is Amounts.
+// Scales of metrics. The zero value means Amounts.
 var (
 	Amounts  = Scale{0, math.Inf(1)} // times, rates, sizes
 	Shares   = Scale{0, 1}
@@ -65,9 +64,9 @@ var (
 
 // Estimate takes one value a block and returns their arithmetic mean with its
 // two-sided interval. Absent values (NaN) are left out and not counted. The t-interval of
-// amounts is computed on the logarithm of the mean, that of shares on its logit, both by
-// the delta method. Where a block's value lies on a bound (no loss at all) neither exists:
-// the plain interval is cut off at the range.
+// amounts is computed on the logarithm of the mean. The t-interval of shares is computed on
+// the logit of the mean. Both use the delta method. A value on a bound, such as no loss, has
+// neither logarithm nor logit. In that case the plain t-interval is cut off at the range.
 func (sc Scale) Estimate(values []float64, confidence float64) Estimate {
 	if sc == (Scale{}) {
 		sc = Amounts
@@ -95,10 +94,10 @@ func (sc Scale) Estimate(values []float64, confidence float64) Estimate {
 	return e
 }
 
-// bounds reports whether a value lies on a bound of the scale, or beyond.
+// bounds reports whether a value is on a bound of the scale or beyond it.
 func (sc Scale) bounds(v float64) bool { return v <= sc.least || v >= sc.most }
 
-// EstimateOf is the estimate of an amount from one value a block.
+// EstimateOf estimates an amount from one value a block.
 func EstimateOf(values []float64, opts Options) Estimate {
 	return Amounts.Estimate(values, opts.withDefaults().Confidence)
 }
@@ -111,14 +110,14 @@ const (
 	negligible        = 1e-12
 )
 
-// Number is a figure that may be absent. NaN and infinities stand for absent
-// and are null in JSON, so no summary ever carries one.
+// Number is a figure that may be absent. NaN and infinities mean absent. JSON has null
+// for them, so no summary holds NaN or an infinity.
 type Number float64
 
-// Absent is the Number of what was not or could not be measured.
+// Absent returns the Number of a figure that was not measured.
 func Absent() Number { return Number(math.NaN()) }
 
-// Known reports whether the figure is there.
+// Known reports whether the figure is present.
 func (n Number) Known() bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
 
 // MarshalJSON writes seven significant digits, 0 below 1e-12, or null when absent.
@@ -143,7 +142,7 @@ func (n *Number) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// String is the JSON form, empty when absent: what a CSV cell holds.
+// String returns the number as JSON and CSV write it. It returns "" for an absent number.
 func (n Number) String() string {
 	if !n.Known() {
 		return ""

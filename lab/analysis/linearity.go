@@ -9,27 +9,26 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
 )
 
-// Linearity says how a device's CPU follows the bandwidth it carried: fits of
-// sampled CPU over sampled Gbit/s, one a block, saturated levels left out.
+// Linearity describes how a router's CPU depends on the bandwidth that it carried. Each block
+// has one fit of sampled CPU over sampled Gbit/s. Saturated levels are left out.
 type Linearity struct {
 	Slope     Estimate `json:"slope"`     // % of a core per Gbit/s
 	Intercept Estimate `json:"intercept"` // % of a core
 	R2        Number   `json:"r2"`        // of the straight line through the level means
 	// Exponent is b in CPU = a·bandwidth^b: 1 is proportional.
 	Exponent Estimate `json:"exponent"`
-	// BendAt is the lowest level whose CPU departs from the line through the
-	// levels below it by more than δ and, all levels taken together, by more than
-	// its interval; absent: none does.
+	// BendAt is the lowest level whose CPU differs from the line through the lower levels by more than δ. The
+	// difference must also be significant for all levels together. Absent: no level differs so.
 	BendAt     Number   `json:"bend_at"`
-	BendPct    Estimate `json:"bend_pct"`    // how far it departs there, % of what the line says
-	LevelsUsed int      `json:"levels_used"` // how many
-	LevelsLeft []Number `json:"levels_left"` // out of the fit: saturated
+	BendPct    Estimate `json:"bend_pct"`    // difference at BendAt, % of the CPU on the line
+	LevelsUsed int      `json:"levels_used"` // number of levels in the fit
+	LevelsLeft []Number `json:"levels_left"` // saturated levels, which are not in the fit
 }
 
-// fewestLevels that can tell a straight line from a bent one.
+// fewestLevels is the least number of levels that can tell a straight line from a bent one.
 const fewestLevels = 3
 
-// linearity fits the row's usable levels, a line a block.
+// linearity fits one line a block to the row's levels that are not saturated. It returns nil with fewer than 3 of them.
 func (r row) linearity(opts Options) *Linearity {
 	l := Linearity{LevelsLeft: []Number{}, BendAt: Absent(), BendPct: Unknown()}
 	var levels [][]blockMean
@@ -62,14 +61,15 @@ func (r row) linearity(opts Options) *Linearity {
 	return &l
 }
 
-// point is the CPU of a router at one level; curve has the points of one block in the
-// levels' order. size is the CPU at the level over all blocks: errors are divided by
-// it, so that every level counts by its relative error.
+// point is the CPU of a router at one level. level is Mbit/s offered, gbits is Gbit/s sampled,
+// cpu is % of one core. size is the mean CPU at the level over all blocks. Errors are divided
+// by size, so that every level counts by its relative error.
 type point struct{ level, gbits, cpu, size float64 }
 
+// curve has the points of one block, in the order of the levels.
 type curve []point
 
-// curves are the curves of the blocks with at least three of the levels.
+// curves returns one curve for each block that has at least three of the levels.
 func (r row) curves(levels [][]blockMean) (out []curve) {
 	sizes := map[float64]float64{}
 	for _, level := range levels {
@@ -94,7 +94,7 @@ func (c curve) columns() (gbits, cpu, weights []float64) {
 		each(c, func(p point) float64 { return 1 / (p.size * p.size) })
 }
 
-// scaled is the curve with the CPU at each level multiplied by a factor; errors are weighed as before.
+// scaled returns the curve with the CPU at each level multiplied by the level's factor. The weights stay as they are.
 func (c curve) scaled(factors map[float64]float64) curve {
 	out := slices.Clone(c)
 	for i := range out {
@@ -103,25 +103,25 @@ func (c curve) scaled(factors map[float64]float64) curve {
 	return out
 }
 
-// swingOf is the swing of a figure's mean over curves.
+// swingOf returns the swing of a figure's mean over the curves. moves has the span of each level's CPU.
 func swingOf(curves []curve, levels [][]blockMean, moves []span, of func(curve) float64) span {
 	return swing(moves, func(factors []float64) float64 {
-		at := map[float64]float64{}
+		factorOf := map[float64]float64{}
 		for i, level := range levels {
-			at[level[0].offered()] = factors[i]
+			factorOf[level[0].offered()] = factors[i]
 		}
-		return mean(each(curves, func(c curve) float64 { return of(c.scaled(at)) }))
+		return mean(each(curves, func(c curve) float64 { return of(c.scaled(factorOf)) }))
 	})
 }
 
-// line is CPU = intercept + slope · Gbit/s, by least squares of relative errors.
+// line fits CPU = intercept + slope · Gbit/s by least squares of relative errors.
 func (c curve) line() (intercept, slope float64) {
 	gbits, cpu, weights := c.columns()
 	intercept, slope = stat.LinearRegression(gbits, cpu, weights, false)
 	return finite(intercept), finite(slope)
 }
 
-// exponent is b in CPU = a·bandwidth^b, by a straight line through the logarithms.
+// exponent fits b in CPU = a·bandwidth^b by a straight line through the logarithms.
 func (c curve) exponent() float64 {
 	x, y := each(c, func(p point) float64 { return math.Log(p.gbits) }),
 		each(c, func(p point) float64 { return math.Log(p.cpu) })
@@ -129,9 +129,9 @@ func (c curve) exponent() float64 {
 	return finite(b)
 }
 
-// departure is how far the block's CPU at a level lies from the line through the levels
-// below, as a share of what the line says; NaN without the level or with fewer than
-// two below.
+// departure returns the difference between the block's CPU at a level and the line through the
+// lower levels, as a share of the CPU on the line. It returns NaN where the block lacks the
+// level or has fewer than two lower ones.
 func (c curve) departure(level float64) float64 {
 	i := slices.IndexFunc(c, func(p point) bool { return p.level == level })
 	if i < fewestLevels-1 {
@@ -141,9 +141,9 @@ func (c curve) departure(level float64) float64 {
 	return Over(c[i].cpu, intercept+slope*c[i].gbits) - 1
 }
 
-// bend looks for the lowest level that departs from the line through those
-// below it by more than δ, with an interval that leaves out 0. Every level from
-// the third on is tried, so the p-value is multiplied by their number (Bonferroni).
+// bend looks for the lowest level that differs from the line through the lower levels by more
+// than δ, with an interval that leaves out 0. It tries every level from the third on, so it
+// multiplies the p-value by the number of these levels (Bonferroni).
 func (l *Linearity) bend(levels [][]blockMean, curves []curve, moves []span, opts Options) {
 	chances := float64(len(levels) - fewestLevels + 1)
 	for _, level := range levels[fewestLevels-1:] {

@@ -10,13 +10,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Stability shows whether the figures depend on when and in which order they
-// were taken. Each effect is a percentage with its interval over blocks; 0 is none.
+// Stability shows whether the figures depend on the time, the order or the lab of their measurement.
+// Each effect is a percentage with its interval over blocks. 0 means no effect.
 type Stability struct {
 	// DriftPctPerHour is the trend of the overhead ratio over the run.
 	DriftPctPerHour Effect `json:"drift_pct_per_hour"`
-	// CleanDriftPctPerHour is the trend of the clean router's CPU per bit: the
-	// machine's own drift, which a duet cancels.
+	// CleanDriftPctPerHour is the trend of the clean router's CPU per bit. It shows the drift of the
+	// machine, which a duet cancels.
 	CleanDriftPctPerHour Effect `json:"clean_drift_pct_per_hour"`
 	// SidePct is the overhead ratio with the device in lab a over that in lab b.
 	SidePct Effect `json:"side_pct"`
@@ -28,47 +28,46 @@ type Stability struct {
 	Series []StabilityPoint `json:"series"`
 }
 
-// Effect is one dependence that should not be there.
+// Effect is one dependence that a stable run does not have.
 type Effect struct {
 	Value   Estimate `json:"value"`   // per cent
 	Verdict string   `json:"verdict"` // Different, Equivalent (within δ) or Inconclusive
 	Note    string   `json:"note"`    // one sentence
 }
 
-// StabilityPoint is one block: its place in time and how far it lies from its
-// cells' means.
+// StabilityPoint is one block: its time and its difference from the means of its cells.
 type StabilityPoint struct {
 	Hours    Number `json:"hours"`     // since the run began
 	DUT      string `json:"dut"`       // name of the device
-	AA       bool   `json:"aa"`        // two clean routers
+	AA       bool   `json:"aa"`        // both routers are clean
 	DUTLab   string `json:"dut_lab"`   // which lab the device was in
 	RatioPct Number `json:"ratio_pct"` // overhead ratio against the cells' means
 	CleanPct Number `json:"clean_pct"` // clean router's CPU per bit against the cells' means
 }
 
-// deviation is the distance of one load of one block from the mean of its cell over all
-// blocks, in logarithms; NaN where it has no ratio or no cost. A block's deviation is the
-// mean over its loads.
+// deviation is the difference of one load of one block from the mean of its cell over all
+// blocks, in logarithms. ratio or perBit is NaN where the load has no overhead ratio or no CPU
+// per bit. A block's deviation is the mean over its loads.
 type deviation struct {
 	blockMean
 	ratio, perBit float64
 }
 
-// deviations takes the cells' means out of the block means, which keep their order.
+// deviations subtracts the cells' means from the block means. The order stays.
 func deviations(means []blockMean) []deviation {
 	type key struct {
 		cell result.Cell
 		aa   bool
 	}
-	of := func(b blockMean) key { return key{b.cell, b.id.aa} }
+	cellOf := func(b blockMean) key { return key{b.cell, b.id.aa} }
 	ratios, costs := map[key]float64{}, map[key]float64{}
-	for _, group := range grouped(means, of, nil) {
-		ratios[of(group[0])] = mean(each(group, func(b blockMean) float64 { return b.logRatio }))
-		costs[of(group[0])] = mean(each(group, func(b blockMean) float64 { return b.clean[logPerBit] }))
+	for _, group := range grouped(means, cellOf, nil) {
+		ratios[cellOf(group[0])] = mean(each(group, func(b blockMean) float64 { return b.logRatio }))
+		costs[cellOf(group[0])] = mean(each(group, func(b blockMean) float64 { return b.clean[logPerBit] }))
 	}
 	out := make([]deviation, len(means))
 	for i, b := range means {
-		out[i] = deviation{b, b.logRatio - ratios[of(b)], b.clean[logPerBit] - costs[of(b)]}
+		out[i] = deviation{b, b.logRatio - ratios[cellOf(b)], b.clean[logPerBit] - costs[cellOf(b)]}
 	}
 	return out
 }
@@ -86,10 +85,10 @@ func byBlockDeviation(list []deviation) (out []deviation) {
 	return out
 }
 
-// stability looks for what should not matter, and returns a warning for each
-// effect that does by more than half of δ.
+// stability computes the effects of time, lab and order, and returns a warning for each
+// effect that is larger than half of δ.
 //
-// Devices of an interleaved round share its clean router, so they are one value together.
+// The devices of an interleaved round share one clean router, so a round counts as one value.
 func stability(means []blockMean, interleaved bool, opts Options) (Stability, []string) {
 	loads := deviations(means)
 	blocks := byBlockDeviation(loads)
@@ -106,14 +105,14 @@ func stability(means []blockMean, interleaved bool, opts Options) (Stability, []
 		loads = byRound(loads)
 		blocks = byBlockDeviation(loads)
 	}
-	// What a device does shows in its own blocks; the two labs and the machine
-	// show in the A/A blocks as well.
+	// Only blocks of devices show how devices behave. A/A blocks too show how the labs and the
+	// machine behave.
 	ofDevices := without(blocks, func(b deviation) bool { return b.id.aa })
 	later := inference.Of(each(ofDevices, func(b deviation) float64 { return b.later }))
 	ratio := func(b deviation) float64 { return b.ratio }
 	drift, _, _ := trends(ofDevices, ratio)
 	_, side, _ := trends(blocks, ratio)
-	// The machine is much the same from one block to the next, the ratio is not.
+	// The machine's speed is much alike in neighbouring blocks, so its residuals are correlated.
 	machine := blocks
 	if interleaved { // also of the rounds that are A/A
 		machine = without(blocks, func(b deviation) bool { return b.id.aa })
@@ -135,15 +134,15 @@ func stability(means []blockMean, interleaved bool, opts Options) (Stability, []
 	}, opts)
 }
 
-// byRound averages over the devices of each round; A/A pairs stay apart.
+// byRound averages over the devices of each round. A/A pairs are averaged apart.
 func byRound(loads []deviation) (out []deviation) {
 	type key struct {
 		cell result.Cell
 		aa   bool
 		round
 	}
-	of := func(d deviation) key { return key{d.cell.Without(result.DUT, result.LinksOf), d.id.aa, d.round()} }
-	for _, group := range grouped(loads, of, nil) {
+	roundOf := func(d deviation) key { return key{d.cell.Without(result.DUT, result.LinksOf), d.id.aa, d.round()} }
+	for _, group := range grouped(loads, roundOf, nil) {
 		d := group[0]
 		d.id.cell = d.id.cell.Without(result.DUT, result.LinksOf)
 		d.cell = d.cell.Without(result.DUT, result.LinksOf)
@@ -156,15 +155,15 @@ func byRound(loads []deviation) (out []deviation) {
 	return out
 }
 
-// trends regresses the blocks' deviations on time and on the side of the lab at
-// once, so that neither is taken for the other where they do not balance. What
-// blocks of one device, number of clients and setting have in common is taken
-// out: without it, a device measured late would look like a drift.
-func trends(blocks []deviation, of func(deviation) float64) (perHour, side inference.Sample, residuals []float64) {
+// trends regresses the blocks' deviations on time and on the lab of the device together, so
+// that an effect of one is not taken for an effect of the other. It first subtracts the mean of
+// each device, number of clients and setting. Otherwise a dear device that is measured late
+// would look like a drift.
+func trends(blocks []deviation, figure func(deviation) float64) (perHour, side inference.Sample, residuals []float64) {
 	var y, hours, inA []float64
 	var units []result.Cell
 	for _, b := range blocks {
-		value := of(b)
+		value := figure(b)
 		if math.IsNaN(value) {
 			continue
 		}
@@ -179,8 +178,8 @@ func trends(blocks []deviation, of func(deviation) float64) (perHour, side infer
 	return samples[0], samples[1], residuals
 }
 
-// loadOrder regresses the loads' deviations on their place in the block, as a
-// share of the way from first to last. Cells and blocks keep their own means.
+// loadOrder regresses the loads' deviations on their place in the block: 0 is the first load,
+// 1 the last. The means of cells and of blocks are subtracted first.
 func loadOrder(loads []deviation) inference.Sample {
 	known := without(loads, func(d deviation) bool { return d.id.aa || math.IsNaN(d.ratio) })
 	counts := map[blockID]int{}
@@ -190,8 +189,8 @@ func loadOrder(loads []deviation) inference.Sample {
 	known = without(known, func(d deviation) bool { return counts[d.id] < 2 })
 	y := each(known, func(d deviation) float64 { return d.ratio })
 	place := each(known, func(d deviation) float64 { return float64(d.place) / float64(counts[d.id]-1) })
-	// The mean that cells and blocks have in common is counted twice: a degree of freedom
-	// too few, on the safe side.
+	// The common mean of cells and blocks is counted twice. So there is one degree of freedom too
+	// few, which makes the interval wider.
 	var cells []result.Cell
 	var blocks []blockID
 	for _, d := range known {
@@ -206,8 +205,7 @@ func loadOrder(loads []deviation) inference.Sample {
 	return samples[0]
 }
 
-// centre takes the mean of each group out of the columns and returns how many
-// groups there are.
+// centre subtracts the mean of each group from the columns and returns the number of groups.
 func centre[K comparable](groups []K, columns ...[]float64) int {
 	counts := map[K]float64{}
 	for _, g := range groups {
@@ -225,14 +223,14 @@ func centre[K comparable](groups []K, columns ...[]float64) int {
 	return len(counts)
 }
 
-// effect is one effect before it is judged.
+// effect is one effect that has no verdict yet.
 type effect struct {
 	into *Effect
 	log  inference.Sample // per hour, when hours are given
-	// hours is the span of the run: a drift is judged by what it did in it.
+	// hours is the length of the run. A drift is judged by its change over the whole run.
 	hours       float64
-	what        string
-	consequence string // when it matters
+	figure      string
+	consequence string // of an effect that matters
 }
 
 // judgeEffects compares all effects together with δ and returns the warnings.
@@ -257,12 +255,12 @@ func judgeEffects(effects []effect, opts Options) (warnings []string) {
 	return warnings
 }
 
-// note says in one sentence what the effect came to.
+// note describes the effect in one sentence, with its verdict.
 func (e effect) note(verdict string, change Estimate, opts Options) string {
 	if !change.HasInterval() {
-		return fmt.Sprintf("Not known: %s needs more blocks, or blocks that differ in this.", e.what)
+		return fmt.Sprintf("Not known: %s needs more blocks, or blocks that differ in this.", e.figure)
 	}
-	figures := fmt.Sprintf("%s changed by %+.1f %% [%+.1f, %+.1f]", e.what, change.Mean, change.Lo, change.Hi)
+	figures := fmt.Sprintf("%s changed by %+.1f %% [%+.1f, %+.1f]", e.figure, change.Mean, change.Lo, change.Hi)
 	if e.hours > 0 {
 		figures += " over the " + words.Lasting(time.Duration(e.hours*float64(time.Hour))) + " of the run"
 	}

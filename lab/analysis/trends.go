@@ -13,7 +13,7 @@ import (
 // Trend describes how a metric of a router depends on the payload that it carried: straight lines, one a block, by
 // least squares of relative errors. Saturated levels and those above Laws.TrendMaxMbps are left out.
 type Trend struct {
-	Metric    string   `json:"metric"`    // CPU of which gateway
+	Metric    string   `json:"metric"`    // name of the metric
 	Slope     Estimate `json:"slope"`     // the metric's unit per Gbit/s of payload
 	Intercept Estimate `json:"intercept"` // the metric's unit
 	R2        Number   `json:"r2"`        // of the line through the level means
@@ -35,12 +35,12 @@ func (s Sweep) TrendOf(metric string) (l Trend, ok bool) {
 // trendMeans has a block's mean of each of Laws.TrendMetrics, of the device and of the clean router.
 type trendMeans struct{ dut, clean []float64 }
 
-// trendMeansOf averages the metrics of Laws.Lines over windows.
+// trendMeansOf averages each of Laws.TrendMetrics over windows.
 func (input Input) trendMeansOf(windows []Trial) (l trendMeans) {
 	for _, name := range input.Laws.TrendMetrics {
-		of := MetricNamed(input.Metrics, name).Of
-		l.dut = append(l.dut, mean(each(windows, func(t Trial) float64 { return of(input.pairOf(t).device) })))
-		l.clean = append(l.clean, mean(each(windows, func(t Trial) float64 { return of(input.pairOf(t).clean) })))
+		value := MetricNamed(input.Metrics, name).Of
+		l.dut = append(l.dut, mean(each(windows, func(t Trial) float64 { return value(input.pairOf(t).device) })))
+		l.clean = append(l.clean, mean(each(windows, func(t Trial) float64 { return value(input.pairOf(t).clean) })))
 	}
 	return l
 }

@@ -12,7 +12,7 @@ import (
 type LoginQueue struct {
 	Name    string
 	LoginMs float64 // true time and CPU of one login
-	// Leaves is the n of which every n-th client is not admitted; 0: all are.
+	// Leaves n means that every n-th client is not admitted. 0 means that all are admitted.
 	Leaves int
 	Dies   bool   // whether the device ends by itself in the last storm
 	Limit  string // default logins.LimitDevice
@@ -52,7 +52,7 @@ func (q LoginQueue) storm(rng *rand.Rand, clients int) logins.Storm {
 	return s
 }
 
-// phase simulates the logins of all clients, one after the other, some 5 % faster or slower.
+// phase simulates the logins of all clients, one after the other. Their speed varies by a standard deviation of 5 %.
 func (q LoginQueue) phase(rng *rand.Rand, clients int, each float64, leaves int) logins.Phase {
 	p := logins.Phase{
 		Asked: clients, Limit: q.Limit, RouterBusy: 0.95, EndpointsBusy: 0.4, ClientBusy: 0.3, RadiusBusy: 0.05}

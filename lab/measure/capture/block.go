@@ -13,15 +13,16 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// run is one run. It remembers what it has noted in the run's environment, so each is there once.
+// run is the state of one run: the texts already noted in the run's environment, so that each is noted once.
 type run struct{ noted map[string]bool }
 
-// Run returns what measures the blocks of one run.
+// Run returns the functions that measure the blocks of one run.
 func (Measure) Run() runner.Measure {
 	return runner.Measure{Block: run{map[string]bool{}}.carryOut, Fits: fits}
 }
 
-// fits leaves out devices that do not capture, or in none of the ways that are asked for.
+// fits refuses a device that cannot capture, or that refuses all settings of the experiment. Both errors wrap
+// dut.ErrNotSupported.
 func fits(e *experiment.Experiment, device string, _ dut.Traits) error {
 	if !dut.Captures(device) {
 		return fmt.Errorf("%s: it is no device that captures: %w", device, dut.ErrNotSupported)
@@ -36,17 +37,17 @@ func fits(e *experiment.Experiment, device string, _ dut.Traits) error {
 	return fmt.Errorf("%w: %w", refusal, dut.ErrNotSupported)
 }
 
-// block is a block whose lab stands.
+// block is a block whose lab is open.
 type block struct {
 	*runner.Session
 	experiment.Block
 	*lab
-	second bool // at the present load, programs waited for a second CPU that is also the generator's
+	second bool // at the present load, programs waited too long for a second CPU that the generator uses too
 }
 
-// carryOut measures all loads with one device, or with all of them together, in one lab: that of the block's first
-// cells, which stands for all windows. The record of the block is there only with an error or with loads that were left
-// out: what was measured is in the trials, which are written window by window.
+// carryOut measures all loads of a block with one device, or with several devices together. One lab, built for the
+// cells of the first load, serves all windows. Trials are written after each window. carryOut returns a block record
+// only if the block failed or if it left out loads; otherwise the record is nil.
 func (r run) carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	r.noteLimits(s, eb)
 	loads, labs := byLoad(eb.Cells), s.Labs(eb)
@@ -66,7 +67,7 @@ func (r run) carryOut(ctx context.Context, s *runner.Session, eb experiment.Bloc
 	return &result.Block{SetupSeconds: l.setup.Seconds(), LeftOut: left}, err
 }
 
-// loads measures all loads, and returns the cells of those that were left out.
+// loads measures all loads, and returns the cells of the loads that it left out: those from the first crowded load on.
 func (b *block) loads(ctx context.Context, loads [][]result.Cell) (left []result.Cell, err error) {
 	crowded := math.Inf(1)
 	for _, cells := range loads {
@@ -87,7 +88,7 @@ func (b *block) loads(ctx context.Context, loads [][]result.Cell) (left []result
 	return left, err
 }
 
-// noteLimits says in the environment, once, what the machine has too few CPUs for, and which settings a device refuses.
+// noteLimits notes in the run's environment that the machine has too few CPUs, and which settings a device refuses.
 func (r run) noteLimits(s *runner.Session, eb experiment.Block) {
 	second := slices.ContainsFunc(eb.Cells, func(c result.Cell) bool { return c.Int(CPUs) > 1 })
 	if second && s.Placement.SecondShared() {
@@ -106,7 +107,7 @@ func (r run) noteLimits(s *runner.Session, eb experiment.Block) {
 	}
 }
 
-// noteOnce notes a text in the environment, once.
+// noteOnce notes a text in the run's environment and shows it to the user, if it has not done so before.
 func (r run) noteOnce(s *runner.Session, text string) {
 	if !r.noted[text] {
 		r.noted[text] = true
@@ -115,11 +116,12 @@ func (r run) noteOnce(s *runner.Session, text string) {
 	}
 }
 
-// crowded reports whether a load had no accepted trial, and the generator left the programs too little of their second
-// CPU. What else rejects trials may be gone at the next load.
+// crowded reports whether higher loads are pointless: no trial of this load was accepted, and the generator left the
+// programs too little of their second CPU. Other reasons for rejection may not hold at the next load.
 func (b *block) crowded(cells []result.Cell) bool { return b.second && b.Refused(b.Block, cells[0]) }
 
-// stop ends the block's loads at one that was crowded, and returns that. The summary says it of all blocks together.
+// stop tells the user that the block ends at a crowded load, and returns that load in Mbit/s. The summary repeats this
+// for all blocks together.
 func (b *block) stop(cells []result.Cell) float64 {
 	load := cells[0].Number(result.OfferedMbps)
 	b.Notice("%s: not measured from %g Mbit/s on: there the generator needs too much of the second CPU.", b.Name(b.Block),
@@ -127,7 +129,8 @@ func (b *block) stop(cells []result.Cell) float64 {
 	return load
 }
 
-// byLoad groups cells that are measured at the same time, by load in the order of the list.
+// byLoad groups cells by their load, in the order in which the loads first appear. Cells of a group are measured at the
+// same time.
 func byLoad(cells []result.Cell) (loads [][]result.Cell) {
 	for _, c := range cells {
 		i := slices.IndexFunc(loads, func(l []result.Cell) bool {
@@ -138,13 +141,13 @@ func byLoad(cells []result.Cell) (loads [][]result.Cell) {
 		}
 		loads[i] = append(loads[i], c)
 	}
-	for _, l := range loads { // each device has the same host at all loads
+	for _, l := range loads { // sorted, so that a device has the same host at all loads
 		slices.SortFunc(l, func(a, b result.Cell) int { return result.CompareCells(a, b, result.DUT) })
 	}
 	return loads
 }
 
-// windowsLeft lists the windows that are left in one of the cells.
+// windowsLeft lists the numbers of the windows that at least one of the cells still needs, ascending.
 func (b *block) windowsLeft(cells []result.Cell) (windows []int) {
 	for _, c := range cells {
 		windows = append(windows, b.Todo(b.Block, c)...)
@@ -153,8 +156,8 @@ func (b *block) windowsLeft(cells []result.Cell) (windows []int) {
 	return slices.Compact(windows)
 }
 
-// window measures a load until it is accepted, or was tried often enough. All cells have the same frames, so they have
-// the same attempts and rejects; each has a record of its own.
+// window measures window w of a load, and again until a trial is accepted or the attempts are used up. All cells see
+// the same frames, so they share attempts and rejects. Each cell gets its own record.
 func (b *block) window(ctx context.Context, cells []result.Cell, w int) error {
 	mbps := cells[0].Number(result.OfferedMbps)
 	n, length := framesAndTime(b.Experiment, b.traffic.Frames.Name, mbps)

@@ -40,12 +40,12 @@ var Dimensions = analysis.Dimensions{
 	analysis.OfferedMbps,
 }
 
-// countOf counts: "one CPU", "2 CPUs".
-func countOf(what string) func(result.Value) string {
+// countOf returns a function that renders a value as a number of things: "one CPU", "2 CPUs".
+func countOf(noun string) func(result.Value) string {
 	return func(v result.Value) string {
 		if v.Number == 1 {
-			return "one " + what
+			return "one " + noun
 		}
-		return words.Counted(int(v.Number), what)
+		return words.Counted(int(v.Number), noun)
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/burn"
 )
 
-// minOffered is the share of the due frames below which a trial says nothing of the device.
+// minOffered is the least share of the due frames that the generator must have sent. A trial with less is rejected.
 const minOffered = 0.98
 
-// judge lists why a trial does not count, empty where it does. Frames that were lost are never a reason: only what the
-// lab did, or other programs on its CPUs.
+// judge lists the reasons to reject a trial; an empty list accepts it. The reasons are faults of the lab or of a
+// device, and other programs on the lab's CPUs. Lost frames are a result, and never a reason.
 func (o *observation) judge() (bench.Rejects, error) {
 	before, after := o.before.stations[0], o.after.stations[0]
 	w := bench.Window{
@@ -19,7 +19,8 @@ func (o *observation) judge() (bench.Rejects, error) {
 	return bench.Judge(bench.RejectFor(o.faults...), o.offered, w.Steal, w.Speed, o.waited)
 }
 
-// offered is the rule that the generator sent what was due, and that all of it reached the splitter.
+// offered rejects a trial if the generator sent less than minOffered of the due frames, or if not all sent frames
+// reached the splitter.
 func (o *observation) offered(r *bench.Rejects) error {
 	intended, offered := o.sent.Frames.Intended, o.sent.Datagrams.Sent
 	r.AddIf(offered == 0, "the generator sent nothing")
@@ -32,7 +33,7 @@ func (o *observation) offered(r *bench.Rejects) error {
 	return nil
 }
 
-// waited is the rule that no other program had the CPUs of the stations.
+// waited rejects a trial if the stations' threads waited so long for a CPU that another program must have had it.
 func (o *observation) waited(r *bench.Rejects) error {
 	w := o.waiting()
 	for i, s := range o.lab.stations {
@@ -51,24 +52,29 @@ func (o *observation) waited(r *bench.Rejects) error {
 	return nil
 }
 
-// Limits of waiting for a CPU.
+// Limits of the stations' run-queue wait.
 const (
-	maxWait    = 0.50 // of the time in which frames were sent
-	waitPerCPU = 1.50 // the same, of the CPU time of all that work there: they wait for each other
-	filledCPU  = 0.90 // of the CPU: beyond, all wait however long, and no other program need have been there
+	// maxWait is the limit as a share of the time in which frames were sent.
+	maxWait = 0.50
+	// waitPerCPU is the limit as a multiple of the CPU time that all stations used: their threads wait for each other.
+	waitPerCPU = 1.50
+	// filledCPU is the share of the CPU in use above which there is no limit: on a full CPU, threads wait without any
+	// other program.
+	filledCPU = 0.90
 )
 
-// cpuWaits is what is known of a CPU that stations share, in CPUs.
+// cpuWaits are the use of a CPU that stations share, and the waiting for it. All values are time on or for the CPU as a
+// share of the time in which frames were sent (1 is one CPU). The slices have one value a station.
 type cpuWaits struct {
-	used    float64   // by all of them, with their other work
-	taken   float64   // by what slows the CPU
-	hasCPUs []float64 // what each may use
-	waits   []float64 // run-queue wait of each
-	queues  []float64 // programs of each that wait for the same frames
-	second  []float64 // run-queue wait of the programs of each, without polling threads
+	used    float64   // by all stations, their background work included
+	taken   float64   // by the program that slows the CPU
+	hasCPUs []float64 // CPUs that the station may use
+	waits   []float64 // run-queue wait of the station's threads
+	queues  []float64 // number of the station's programs, which all wait for the same frames; at least 1
+	second  []float64 // run-queue wait of the station's programs, without polling threads
 }
 
-// cpuWaits sums what all stations did on their CPU while frames were sent.
+// waiting sums the CPU time and waits of all stations while frames were sent.
 func (o *observation) waiting() (w cpuWaits) {
 	w.taken = 1 - o.share()
 	for i, s := range o.lab.stations {
@@ -86,7 +92,7 @@ func (o *observation) waiting() (w cpuWaits) {
 	return w
 }
 
-// wait is how long a station's threads waited, and how long they may.
+// wait returns how long the threads of station i waited, and their limit. On a full CPU the wait is 0.
 func (w cpuWaits) wait(i int) (wait, limit float64) {
 	if w.used >= filledCPU*w.hasCPUs[i] {
 		return 0, maxWait
@@ -94,7 +100,9 @@ func (w cpuWaits) wait(i int) (wait, limit float64) {
 	return w.waits[i], max(maxWait, waitPerCPU*w.used*w.queues[i]) + w.taken*w.queues[i]
 }
 
-// secondLimit is how long the programs of a station may wait for the second CPU, which those of all stations share.
+// secondLimit returns how long the programs of a station may wait for the second CPU, which the programs of all
+// stations share. Each program may wait while all others run: the limit is the number of all programs less one, plus
+// maxWait.
 func (w cpuWaits) secondLimit() float64 {
 	limit := maxWait - 1
 	for _, n := range w.queues {
@@ -103,7 +111,7 @@ func (w cpuWaits) secondLimit() float64 {
 	return limit
 }
 
-// crowded reports whether the programs of a station waited too long for the second CPU.
+// crowded reports whether the programs of station i waited too long for the second CPU.
 func (w cpuWaits) crowded(i int) bool { return w.second[i] > w.secondLimit() }
 
 // crowded reports whether the generator left any station's programs too little of the CPU that it shares with them.
@@ -117,7 +125,7 @@ func (o *observation) crowded() bool {
 	return false
 }
 
-// switched is what came into the splitter; nil without one.
+// switched returns the number of frames that came into the splitter; nil in a lab without a splitter.
 func (o *observation) switched() *int64 {
 	if o.lab.splitter == nil {
 		return nil
@@ -127,23 +135,23 @@ func (o *observation) switched() *int64 {
 	return &n
 }
 
-// share is what slowed stations had of their CPUs.
+// share returns the share of their CPUs' time that slowed stations had; 1 if they are not slowed.
 func (o *observation) share() float64 {
 	return bench.RouterShare(bench.Snapshot{Slow: o.before.slow}, bench.Snapshot{Slow: o.after.slow})
 }
 
-// usable is how many CPUs a station has, slowed ones less.
+// usable returns the number of CPUs that a station may use. A slowed CPU counts as the share that is left of it.
 func (o *observation) usable(s *station) float64 {
 	switch {
 	case s.cpus < 2:
 		return o.share()
-	case o.lab.sharesSecond(s): // which is not slowed
+	case o.lab.sharesSecond(s): // the generator's CPU is not slowed
 		return o.share() + 1
 	}
 	return 2 * o.share()
 }
 
-// background is how many CPUs the other work of a station had while frames were sent.
+// background returns the number of CPUs that the background work of station i used while frames were sent.
 func (o *observation) background(i int) (cpus float64) {
 	for n, before := range o.before.burned[i] {
 		cpus += burn.Share(before, o.end.burned[i][n])

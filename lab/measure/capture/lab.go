@@ -20,7 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
-// lab is the open lab of a block: a generator that sends frames past the hosts that capture them (stations).
+// lab is the open lab of a block: a generator sends frames past the stations, which are the hosts that capture.
 type lab struct {
 	*topology.Lab
 	generator *backend.Host
@@ -96,7 +96,7 @@ func open(ctx context.Context, labs bench.Labs, placement backend.Placement, cel
 	return l, nil
 }
 
-// firstHost returns the first of some hosts, nil if there are none.
+// firstHost returns the first host of a list; nil if the list is empty.
 func firstHost(hosts []*backend.Host) *backend.Host {
 	if len(hosts) == 0 {
 		return nil
@@ -178,10 +178,11 @@ func runSupport(ctx context.Context, h *backend.Host, argv ...string) error {
 	return err
 }
 
-// portOf is an address with the UDP port of frames.
+// portOf returns an address with the UDP port of the generator's frames.
 func portOf(ip netip.Addr) netip.AddrPort { return netip.AddrPortFrom(ip, frames.Port) }
 
-// load describes a load of frames for the agents at both ends. It ends after length, or after n frames if n is not 0.
+// load returns a load of frames for the agents of generator and sink. It ends after length, or after n frames if n is
+// not 0.
 func (l *lab) load(mbps float64, length time.Duration, n int64) agent.Traffic {
 	t := l.traffic
 	f := bench.FramesFrom(l.Lab, l.generator.Ifs[0], t, length)
@@ -195,19 +196,19 @@ func (l *lab) load(mbps float64, length time.Duration, n int64) agent.Traffic {
 	}
 }
 
-// sendLimit is the time in which frames that are due within length must have been sent. Frames that the generator sends
-// later do not count as offered.
+// sendLimit returns the time after which the generator stops, if its frames are due within length: 1 % and 20 ms more,
+// because other programs use its CPU at times. Frames not sent by then do not count as offered.
 func sendLimit(length time.Duration) time.Duration {
-	const slack, least = 1.01, 20 * time.Millisecond // other programs have the generator's CPU for some time
+	const slack, least = 1.01, 20 * time.Millisecond
 	return time.Duration(slack*float64(length)) + least
 }
 
-// each calls fn for all stations at once.
+// each calls fn for all stations at the same time, and joins their errors.
 func (l *lab) each(fn func(*station) error) error {
 	return backend.Each(l.stations, func(_ int, s *station) error { return fn(s) })
 }
 
-// Leave stops the devices.
+// Leave stops the devices of all stations.
 func (l *lab) Leave(ctx context.Context) error {
 	return l.each(func(s *station) error { return s.device.Stop(ctx, s.env) })
 }

@@ -5,13 +5,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// hostCapture is whose figures those of CPU are.
+// hostCapture is the host name that CPU metrics carry: that of the capture host.
 const hostCapture = "capture"
 
-// input has the numbers of a trial's record by their JSON names, and the shares that Trial.lost adds.
+// input has the numbers of a trial's record by their JSON names, and the shares of frames from Trial.lost.
 type input = analysis.MetricInput
 
-// Metrics that views show, as records name them.
+// Names of metrics, as summaries have them.
 const (
 	CapturedPct        = "captured_pct"
 	CapturedOfferedPct = "captured_offered_pct"
@@ -30,7 +30,7 @@ const (
 	OfferedPct         = "offered_pct"
 )
 
-// Metrics is every figure of a cell, of windows.
+// Metrics are all metrics of a cell, computed for each window.
 var Metrics = perWindow(
 	analysis.Metric{Name: CapturedPct, Short: "captured", Unit: "%",
 		Text: "frames that the program took, of those that passed its interface", Better: analysis.More, Host: hostCapture,
@@ -80,7 +80,7 @@ var Metrics = perWindow(
 	analysis.SlowedMetric(hostCapture, result.RouterShare),
 )
 
-// perWindow has all metrics taken from each window by itself.
+// perWindow marks metrics as computed for each window by itself, and returns them.
 func perWindow(list ...analysis.Metric) []analysis.Metric {
 	for i := range list {
 		list[i].Per = analysis.PerWindow
@@ -88,17 +88,17 @@ func perWindow(list ...analysis.Metric) []analysis.Metric {
 	return list
 }
 
-// percent is a share of Trial.lost, in percent.
+// percent returns a function that reads a share of Trial.lost in percent.
 func percent(share string) func(input) float64 {
 	return func(r input) float64 { return 100 * r.Get(share) }
 }
 
-// lossUpTo is the share of the offered frames that did not come so far.
+// lossUpTo returns a function that computes the offered frames missing from a count, in percent of the offered frames.
 func lossUpTo(count string) func(input) float64 {
 	return func(r input) float64 { return max(0, 100*(1-analysis.Over(r.Get(count), r.Get("offered")))) }
 }
 
-// corePct sums CPU time while frames were sent.
+// corePct returns a function that sums CPU times in ns, in percent of a core while frames were sent.
 func corePct(parts ...string) func(input) float64 {
 	return func(r input) float64 {
 		var ns float64
@@ -109,7 +109,7 @@ func corePct(parts ...string) func(input) float64 {
 	}
 }
 
-// busy is the CPU of the host with its other work, of what it has.
+// busy returns the CPU that the capture host used, background work included, in percent of its CPUs; at most 100.
 func busy(r input) float64 {
 	work := corePct("napi_ns", "process_ns")(r)
 	if other := r.Get("background"); other > 0 {

@@ -17,15 +17,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Bounds of what may be asked for: beyond them it is a typing mistake.
+// Bounds and defaults of the measure's keys. A value beyond a bound is taken for a typing mistake.
 const (
 	maxFrames      = 1_000_000_000
-	maxSnap        = 262_144 // tcpdump's own
-	maxBufferKiB   = 2<<20 - 1
+	maxSnap        = 262_144   // bytes; tcpdump's limit
+	maxBufferKiB   = 2<<20 - 1 // KiB
 	maxPrograms    = 64
-	maxBackground  = 90
+	maxBackground  = 90 // percent
 	leastFrames    = 10 // of a window
-	defaultBurst   = 8
+	defaultBurst   = 8  // frames
 	defaultWindow  = 2 * time.Second
 	maxTrial       = 10 * time.Minute
 	withoutFilter  = "none"
@@ -33,16 +33,17 @@ const (
 	topologyTap    = "tap"
 )
 
-// parameter is a list of settings of the capturing, each value a dimension of the cells where the key is set.
+// parameter is a key that lists values of one setting of the capturing. If the key is set, the setting is a dimension
+// of the cells.
 type parameter struct {
 	key       string
 	dimension result.Dimension
 	field     experiment.Field
 	values    func(*experiment.Experiment) []any
-	device    bool // it is the capturing programs', and not of their host
+	device    bool // a setting of the capture programs; otherwise of their host
 }
 
-// newParameter makes a parameter.
+// newParameter returns a parameter whose values are parsed by item.
 func newParameter[T comparable](
 	key string, d result.Dimension, item strict.Parser[T], device bool, meaning string) parameter {
 	k := experiment.Key[[]T]{Name: key, Parse: experiment.List(item), Meaning: meaning}
@@ -73,12 +74,12 @@ var parameters = []parameter{
 		"bytes that are kept of each frame; 0: all"),
 }
 
-// filterNames are what "filters" may have: the names of dut.Filters, and none.
+// filterNames lists the values that the key filters may have: "none" and the names of dut.Filters.
 func filterNames() []string {
 	return append([]string{withoutFilter}, slices.Sorted(maps.Keys(dut.Filters))...)
 }
 
-// Keys that are no dimensions.
+// Keys that add no dimension to the cells.
 var (
 	count = experiment.Key[int]{Name: "frames", Parse: strict.Integer(0, maxFrames),
 		Meaning: "frames of a window, an exact number; 0: as many as are due in `window`"}
@@ -90,15 +91,15 @@ var (
 		Meaning: "at most one of the lists has another value than its first at a time, instead of every combination"}
 )
 
-// Measure is the measure of that name.
+// Measure is the measure "capture".
 type Measure struct{}
 
-// Records are trials.
+// Records lists the measure's one kind of records: trials.
 func (Measure) Records() []result.Kind {
 	return []result.Kind{{Name: KindCapture, New: func() any { return new(Trial) }}}
 }
 
-// Rules are the rules of experiments that measure capturing.
+// Rules returns the rules of experiments that measure capturing.
 func (Measure) Rules() experiment.Measure {
 	keys := []experiment.Field{count.Field(), masquerade.Field(), together.Field(), varyAlone.Field()}
 	for _, p := range parameters {
@@ -114,7 +115,7 @@ func (Measure) Rules() experiment.Measure {
 	}
 }
 
-// applyDefaults sets frames of one generator as the traffic.
+// applyDefaults sets one client that sends frames, and the measure's defaults for keys that are not set.
 func applyDefaults(e *experiment.Experiment) {
 	e.Clients, e.Client.Kind = []int{1}, client.KindVeth
 	if !e.IsSet("traffic.kind") {
@@ -131,7 +132,7 @@ func applyDefaults(e *experiment.Experiment) {
 	}
 }
 
-// check reports, by their keys, settings that do not go together: what no single key's parser can see.
+// check reports settings that do not go together, each by its key.
 func check(e *experiment.Experiment, report experiment.Report) {
 	if !e.IsSet("offered_mbps") && !e.IsSet("offered_kpps") {
 		report("offered_mbps", "missing: an experiment needs it")
@@ -169,12 +170,12 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	})
 }
 
-// framesAndTime is how many frames a trial has at a rate by their bytes without FCS, and how long that takes. Frame
-// sizes are named as in the key frame_sizes.
+// framesAndTime returns the number of frames of a trial and the time in which they are due. The size is a name of the
+// key frame_sizes. The load mbps counts the bytes of frames without FCS.
 func framesAndTime(e *experiment.Experiment, size string, mbps float64) (int64, time.Duration) {
 	sizes, err := e.SizesOf(size)
 	if err != nil {
-		return leastFrames, 0 // its key's parser has refused it
+		return leastFrames, 0 // the parser of frame_sizes has reported it
 	}
 	perSecond := mbps * 1e6 / 8 / sizes.MeanBytes()
 	if n := count.Of(e); n > 0 {
@@ -183,7 +184,8 @@ func framesAndTime(e *experiment.Experiment, size string, mbps float64) (int64, 
 	return int64(perSecond * e.Window.Seconds()), e.Window
 }
 
-// settings lists frame sizes and the values of all parameters. A block measures all loads.
+// settings lists all combinations of frame sizes and parameters. A setting has a cell for each load: a block measures
+// them all. With vary_alone, at most one parameter differs from its first value.
 func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	e.EachLoad(1, func(size string, loads []float64) {
 		cells := []result.Cell{result.NewCell(result.FrameSize, size)}
@@ -223,26 +225,27 @@ func differences(a, b result.Cell) (n int) {
 	return n
 }
 
-// reduce takes settings of the capturing from devices that capture nothing, and leaves out those that a device refuses.
+// reduce removes dimensions of capture programs from the setting of a device that captures nothing. It returns false
+// for a setting that the device refuses: the setting is then left out.
 func reduce(_ *experiment.Experiment, device string, s experiment.Setting) (experiment.Setting, bool) {
 	if !dut.CapturesNothing(device) {
 		_, err := dut.NewCapture(device, captureSettings(s.Cell))
 		return s, err == nil || !dut.Captures(device)
 	}
-	var less []result.Dimension
+	var removed []result.Dimension
 	for _, p := range parameters {
 		if p.device {
-			less = append(less, p.dimension)
+			removed = append(removed, p.dimension)
 		}
 	}
-	s.Cell, s.Cells = s.Cell.Without(less...), slices.Clone(s.Cells)
+	s.Cell, s.Cells = s.Cell.Without(removed...), slices.Clone(s.Cells)
 	for i, c := range s.Cells {
-		s.Cells[i] = c.Without(less...)
+		s.Cells[i] = c.Without(removed...)
 	}
 	return s, true
 }
 
-// mostCPUs is how many CPUs the capturing may have.
+// mostCPUs returns the highest number of CPUs that any setting gives to frames and capture programs.
 func mostCPUs(e *experiment.Experiment) int {
 	n := 1
 	for _, s := range settings(e) {
@@ -251,7 +254,7 @@ func mostCPUs(e *experiment.Experiment) int {
 	return n
 }
 
-// captureSettings is how a device captures in a cell.
+// captureSettings returns the settings of capture programs in a cell.
 func captureSettings(c result.Cell) dut.Capture {
 	filter := c.Text(Filter)
 	if filter == withoutFilter {
@@ -263,13 +266,13 @@ func captureSettings(c result.Cell) dut.Capture {
 	}
 }
 
-// Time beside the windows, for the estimate before a run.
+// Time besides the windows, for the estimate before a run.
 const (
-	labOverhead   = time.Second            // up and down
-	trialOverhead = 900 * time.Millisecond // the device started and ended, and the last frames awaited
+	labOverhead   = time.Second            // to build and remove a lab
+	trialOverhead = 900 * time.Millisecond // to start and stop the device, and to wait for the last frames
 )
 
-// duration is how long the blocks of a group take, without what is measured again.
+// duration estimates how long the blocks of a group take if no trial is rejected.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	block := labOverhead
 	devices := map[string]bool{}
@@ -281,17 +284,17 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	return time.Duration(g.Blocks) * block / time.Duration(max(len(devices), 1))
 }
 
-// description describes an experiment before it runs.
+// description returns the texts that describe an experiment before it runs.
 func description(e *experiment.Experiment) experiment.Description {
-	of := fmt.Sprintf(" of %s of %g s", words.Counted(e.Windows, "window"), e.Window.Seconds())
+	extent := fmt.Sprintf(" of %s of %g s", words.Counted(e.Windows, "window"), e.Window.Seconds())
 	if n := count.Of(e); n > 0 {
-		of = fmt.Sprintf(" of %s of %s", words.Counted(e.Windows, "window"), words.Counted(int(n), "frame"))
+		extent = fmt.Sprintf(" of %s of %s", words.Counted(e.Windows, "window"), words.Counted(int(n), "frame"))
 	}
 	return experiment.Description{
-		Block: "block", Of: of, Doing: "frames of " + words.Listed(e.FrameSizes) + " captured at " + loadsOf(e)}
+		Block: "block", Of: extent, Doing: "frames of " + words.Listed(e.FrameSizes) + " captured at " + loadsOf(e)}
 }
 
-// loadsOf says the loads.
+// loadsOf renders the loads of an experiment with their units.
 func loadsOf(e *experiment.Experiment) string {
 	var loads []string
 	if len(e.OfferedMbps) > 0 {

@@ -3,17 +3,18 @@
 //
 // # What is counted
 //
-// Packet sockets see a frame when it is handed to the link, the interface's counter when the link took it. A frame
-// that finds the ring of the link's other end full goes back to the queue and is sent again: it is counted once,
-// because packet sockets ignore the second time where the other end is in another namespace. Several programs
-// count with their mean. A program has worked off what it has when all of its threads sleep and its socket's queue
-// is empty, and when it says so itself where it can; one that waits for a CPU is awake, however little CPU time it
-// gets.
+// A packet socket sees a frame when the frame is handed to the link. The interface counts it when the link took it. If
+// the ring at the link's other end is full, the frame goes back to the queue and is sent again. It is counted once:
+// packet sockets ignore the second time if the other end is in another namespace.
 //
-// With frames set a window has that number, in at most 1 % more time than they are due in. Where programs wait
-// most of the time for a second CPU that is also the generator's, higher loads of the block are left out. Hosts
-// that capture together share the CPU of metered hosts: their losses are compared with each other, not with those
-// of hosts that stand alone.
+// Several programs on a host count with their mean. A program has handled all its frames when all of its threads sleep
+// and its socket's queue is empty. A program that can report this itself must also have done so. A program that waits
+// for a CPU is awake, however little CPU time it gets.
+//
+// If the key frames is set, a window sends that number of frames, within the time in which they are due plus 1 % and
+// 20 ms. If programs wait too long for a second CPU that is also the generator's, the block leaves out higher loads.
+// Hosts that capture together share the CPU of metered hosts. Compare their losses with each other, not with those of
+// hosts that capture alone.
 package capture
 
 import (
@@ -29,9 +30,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Flags of a trial that stands.
+// Flags of an accepted trial.
 const (
-	// FlagDisagree: the frames that a program says it lost are not those which it did not take.
+	// FlagDisagree: the number of frames that a program reports as lost differs from the number that it did not take.
 	FlagDisagree = "statistics-disagree"
 	// FlagWaiting: the kernel had frames for a program that ended without them.
 	FlagWaiting = "frames-waiting"
@@ -41,8 +42,8 @@ const (
 	FlagKilled = "killed"
 )
 
-// Summarise computes the summary of a run that measured capturing: each cell's metrics over its accepted trials, nested
-// in blocks, and remarks on flagged ones. It needs the run's records alone.
+// Summarise computes the summary of a run that measured capturing: the metrics of each cell over its accepted trials,
+// nested in blocks, and remarks on flagged cells. It reads nothing but the run's records.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	trials := result.RecordsOf[Trial](run.Own)
 	in := analysis.Input{
@@ -62,9 +63,11 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	return analysis.Summarise(in, opts)
 }
 
-// leftOut says once what blocks left out, and why: see block.stop.
+// leftOut returns one message about all loads that blocks left out (see block.stop); nil if they left out none.
+// rejected is the number of rejected trials at these loads.
 func leftOut(run result.Run, rejected int) []string {
-	least, in := map[result.Cell]float64{}, map[result.Cell]int{} // by setting: the lowest load, and the number of blocks
+	// By setting: the lowest load that was left out, Mbit/s, and the number of blocks that left it out.
+	least, blocks := map[result.Cell]float64{}, map[result.Cell]int{}
 	for _, b := range run.Blocks {
 		lowest := map[result.Cell]float64{}
 		for _, c := range b.LeftOut {
@@ -77,7 +80,7 @@ func leftOut(run result.Run, rejected int) []string {
 			if known, found := least[setting]; !found || load < known {
 				least[setting] = load
 			}
-			in[setting]++
+			blocks[setting]++
 		}
 	}
 	if len(least) == 0 {
@@ -86,7 +89,7 @@ func leftOut(run result.Run, rejected int) []string {
 	var messages []string
 	for _, setting := range slices.SortedFunc(maps.Keys(least), compareCells(run)) {
 		messages = append(messages, fmt.Sprintf("%s, from %g Mbit/s on (%s)", Dimensions.Label(setting), least[setting],
-			words.Counted(in[setting], "block")))
+			words.Counted(blocks[setting], "block")))
 	}
 	text := "Not measured, because the generator needs too much of the second CPU there: " + strings.Join(messages, "; ") +
 		"."
@@ -96,13 +99,14 @@ func leftOut(run result.Run, rejected int) []string {
 	return []string{text + " Measure them where labs may use three CPUs."}
 }
 
-// compareCells orders the cells of a run for reading: frame size, parameters, device, load.
+// compareCells returns the order of a run's cells: by frame size, number of active parameters, parameters, device,
+// load.
 func compareCells(run result.Run) func(a, b result.Cell) int {
 	by := make([]result.Dimension, len(parameters))
 	for i, p := range parameters {
 		by[i] = p.dimension
 	}
-	plain := func(c result.Cell) (n int) { // settings that ask for nothing come first
+	active := func(c result.Cell) (n int) { // cells with neither filter nor work come first
 		for _, d := range []result.Dimension{Filter, Work} {
 			if text := c.Text(d); text != "" && text != dut.WorkNone && text != withoutFilter {
 				n++
@@ -113,14 +117,14 @@ func compareCells(run result.Run) func(a, b result.Cell) int {
 	return func(a, b result.Cell) int {
 		return cmp.Or(
 			analysis.CompareSizes(run, a, b),
-			cmp.Compare(plain(a), plain(b)),
+			cmp.Compare(active(a), active(b)),
 			result.CompareCells(a, b, by...),
 			result.CompareCells(a, b, result.DUT, result.OfferedMbps),
 		)
 	}
 }
 
-// trialsOf are the records with the figures that are not numbers of their own.
+// trialsOf returns the records as trials, with the figures and flags that are computed from a record's counts.
 func trialsOf(trials []*Trial) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(trials))
 	for _, t := range trials {
@@ -146,8 +150,8 @@ func trialsOf(trials []*Trial) []analysis.Trial {
 	return out
 }
 
-// lost are shares of the frames that passed: taken, lost by the programs' own word, waiting, and none of these; each
-// the mean of the programs that say it.
+// lost returns the shares of the passed frames that programs captured, reported as dropped, left waiting, and left
+// unexplained. Each share is the mean of the programs that report the number.
 func (t Trial) lost() result.Values {
 	out, known := result.Values{}, map[string]float64{}
 	add := func(name string, n int64) {

@@ -16,48 +16,49 @@ import (
 	"github.com/gateweigh/gateweigh/lab/meter"
 )
 
-// observation is what was seen of the frames of one window.
+// observation has the readings of one window.
 type observation struct {
 	lab                *lab
-	length             time.Duration // of the load, as asked for
-	before, end, after snapshot      // end: when the load ended; after: when all stations rested
-	sent, got          agent.TrafficStats
-	captured           [][]dut.Captured // by station
-	faults             []string         // of the devices
+	length             time.Duration      // planned length of the load
+	before, end, after snapshot           // before the load, at its end, and when all stations were idle again
+	sent, got          agent.TrafficStats // of the generator and of the sink
+	captured           [][]dut.Captured   // counts of each program, by station
+	faults             []string           // of the devices
 }
 
 // snapshot has the values of all meters at one moment.
 type snapshot struct {
 	stations []meter.Sample
-	burned   [][]burn.CPUTime // of the stations' other work
-	slow     []burn.CPUTime   // of the stations' CPUs where these are slowed down
+	burned   [][]burn.CPUTime // CPU time of each station's background work
+	slow     []burn.CPUTime   // CPU time of the program that slows the stations' CPUs; nil if none does
 	splitter meter.Sample
 }
 
-// read reads all meters at the same time. An error names the interface that is gone where that is why.
+// read reads all meters at the same time. If a reading fails because a capture interface is gone, the error names it.
 func (l *lab) read(ctx context.Context) (r snapshot, err error) {
 	r.stations, r.burned = make([]meter.Sample, len(l.stations)), make([][]burn.CPUTime, len(l.stations))
-	var asks []func() error
+	var reads []func() error
 	for i, s := range l.stations {
-		asks = append(asks, func() (err error) { r.stations[i], err = s.Sample(ctx); return err })
+		reads = append(reads, func() (err error) { r.stations[i], err = s.Sample(ctx); return err })
 		if s.burns {
-			asks = append(asks, func() (err error) { r.burned[i], err = s.ReadSlow(ctx); return err })
+			reads = append(reads, func() (err error) { r.burned[i], err = s.ReadSlow(ctx); return err })
 		}
 	}
 	if l.splitter != nil {
-		asks = append(asks, func() (err error) { r.splitter, err = l.splitter.Sample(ctx); return err })
+		reads = append(reads, func() (err error) { r.splitter, err = l.splitter.Sample(ctx); return err })
 	}
 	if l.slowed != nil {
-		asks = append(asks, func() (err error) { r.slow, err = l.slowed.ReadSlow(ctx); return err })
+		reads = append(reads, func() (err error) { r.slow, err = l.slowed.ReadSlow(ctx); return err })
 	}
-	if err := backend.Together(asks...); err != nil {
+	if err := backend.Together(reads...); err != nil {
 		return r, fmt.Errorf(
 			"reading the meters of lab %s: %w", l.Name, cmp.Or(l.each(func(s *station) error { return s.checkPort(ctx) }), err))
 	}
 	return r, nil
 }
 
-// checkPort is an error when the interface that is captured on is gone: meters then miss its polling thread.
+// checkPort returns an error if the capture interface is gone: meters then miss its polling thread. It returns nil if
+// it cannot tell.
 func (s *station) checkPort(ctx context.Context) error {
 	all, err := s.LinkAddresses(ctx)
 	if _, found := all[s.port]; err != nil || found {
@@ -66,8 +67,9 @@ func (s *station) checkPort(ctx context.Context) error {
 	return fmt.Errorf("the interface %s of %s is gone", s.port, s.Host.Name)
 }
 
-// observe starts the devices, sends a load, waits until nothing is left to do, and ends the devices. What a device does
-// wrong is among the observation's faults and costs the trial; an error costs the block, as the lab no longer works.
+// observe starts the devices, sends a load, waits until the stations are idle, and ends the devices. A fault of a
+// device is among the observation's faults: the trial is then rejected. An error ends the block, because the lab no
+// longer works.
 func (l *lab) observe(ctx context.Context, load agent.Traffic, length time.Duration) (o *observation, err error) {
 	o = &observation{lab: l, length: length, captured: make([][]dut.Captured, len(l.stations))}
 	if err := l.begin(ctx); err != nil {
@@ -88,7 +90,7 @@ func (l *lab) observe(ctx context.Context, load agent.Traffic, length time.Durat
 	return o, nil
 }
 
-// begin starts the devices, and then opens their meters.
+// begin starts the devices of all stations, and then opens their meters.
 func (l *lab) begin(ctx context.Context) error {
 	return l.each(func(s *station) error {
 		if err := s.device.Start(ctx, s.env); err != nil {
@@ -102,13 +104,13 @@ func (l *lab) begin(ctx context.Context) error {
 	})
 }
 
-// send sends the load, and reads at its end and when nothing is left to do.
+// send sends the load. It reads the meters when the load ends and when the stations are idle.
 func (o *observation) send(ctx context.Context, load agent.Traffic) (err error) {
 	if o.lab.sink != nil {
-		there, f := load, *load.Frames
+		sinkLoad, f := load, *load.Frames
 		f.Link, f.Streams = o.lab.sink.Ifs[0], nil
-		there.Frames = &f
-		if err := o.lab.sink.ServeTraffic(ctx, there); err != nil {
+		sinkLoad.Frames = &f
+		if err := o.lab.sink.ServeTraffic(ctx, sinkLoad); err != nil {
 			return fmt.Errorf("counting frames at the sink: %w", err)
 		}
 	}
@@ -127,7 +129,7 @@ func (o *observation) send(ctx context.Context, load agent.Traffic) (err error) 
 	return o.awaitIdle(ctx)
 }
 
-// endTraffic ends both ends of a load.
+// endTraffic stops the generator and the sink, also when ctx has ended. It takes at most 10 s.
 func (l *lab) endTraffic(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -140,11 +142,12 @@ func (l *lab) endTraffic(ctx context.Context) error {
 
 // Waiting for the generator.
 const (
-	pollEvery         = 5 * time.Millisecond // between two looks at the generator
-	generatorPatience = 10 * time.Second     // with a generator that is to end
+	pollEvery         = 5 * time.Millisecond // between two requests for the generator's statistics
+	generatorPatience = 10 * time.Second     // for a generator that still sends after its limit
 )
 
-// awaitOver waits until the generator has sent all that it will.
+// awaitOver waits until the generator has ended. It returns an error if the generator failed, or if it still sends
+// generatorPatience after limit.
 func (o *observation) awaitOver(ctx context.Context, limit time.Duration) (err error) {
 	for end := time.Now().Add(limit - o.length + generatorPatience); ; {
 		if o.sent, err = o.lab.generator.TrafficStats(ctx); err != nil {
@@ -167,26 +170,27 @@ func (o *observation) awaitOver(ctx context.Context, limit time.Duration) (err e
 // Waiting for the last frame and for the programs.
 const (
 	// A trial is over when no frame has arrived for quietTime. If frames are missing, they may be lost or wait for a busy
-	// CPU. The trial is then over when no frame has arrived for the longer time of missing.
+	// CPU. The trial is then over when no frame has arrived for missingPatience.
 	quietTime       = 100 * time.Millisecond
 	missingPatience = time.Second
 	// idleNs is the CPU time that idle programs may take of quietTime.
 	idleNs = int64(2 * time.Millisecond)
-	// arriveMost and workMost end the wait for the last frame, and for programs that never rest.
+	// arriveMost is the longest wait for the last frame. workMost is the longest wait for programs to be idle.
 	arriveMost, workMost = 10 * time.Second, 30 * time.Second
 )
 
-// awaitIdle waits until no frame arrives any more and the programs have handled all that came. That is so when all
-// sleep, their sockets' queues are empty, and those that can report it do.
+// awaitIdle waits until no frame arrives any more and the programs have handled all frames: all programs sleep, their
+// sockets' queues are empty, and programs that can report it have reported it. It returns an error if frames still
+// arrive arriveMost after the load's end.
 func (o *observation) awaitIdle(ctx context.Context) (err error) {
 	start, last := time.Now(), o.end
-	quiet := start
-	var came int64 = -1
+	lastArrival := start
+	var received int64 = -1
 	for {
 		if err := bench.Sleep(ctx, quietTime); err != nil {
 			return err
 		}
-		rests, err := o.lab.idlePrograms(ctx) // before the snapshot, which then has all their work
+		idle, err := o.lab.idlePrograms(ctx) // before the snapshot, which then has all their work
 		if err != nil {
 			return err
 		}
@@ -198,22 +202,22 @@ func (o *observation) awaitIdle(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		arrives := o.after.frames(o.lab) != last.frames(o.lab) || o.got.Datagrams.Received != came
+		arrives := o.after.frames(o.lab) != last.frames(o.lab) || o.got.Datagrams.Received != received
 		if arrives {
-			quiet = time.Now()
+			lastArrival = time.Now()
 		}
 		switch since := time.Since(start); {
 		case arrives && since > arriveMost:
 			return fmt.Errorf("frames still arrived %s after the load's end", arriveMost)
-		case arrives || !o.complete() && time.Since(quiet) < missingPatience:
-		case rests && o.after.worked(last) <= idleNs || since > workMost:
+		case arrives || !o.complete() && time.Since(lastArrival) < missingPatience:
+		case idle && o.after.worked(last) <= idleNs || since > workMost:
 			return o.awaitAllRead(ctx)
 		}
-		last, came = o.after, o.got.Datagrams.Received
+		last, received = o.after, o.got.Datagrams.Received
 	}
 }
 
-// idlePrograms reports whether no program of a station has anything to do: see meter.Rest.
+// idlePrograms reports whether all programs of all stations sleep with empty socket queues: see meter.Rest.
 func (l *lab) idlePrograms(ctx context.Context) (bool, error) {
 	busy := make([]bool, len(l.stations))
 	err := backend.Each(l.stations, func(i int, s *station) error {
@@ -227,15 +231,15 @@ func (l *lab) idlePrograms(ctx context.Context) (bool, error) {
 	return !slices.Contains(busy, true), nil
 }
 
-// awaitAllRead waits until the programs say that they have all: some sleep while the kernel has frames in a block that
-// is not full. It reads again then.
+// awaitAllRead waits until the programs report that they have read all frames, and reads the meters again. Some
+// programs sleep while the kernel still keeps frames in a block that is not full.
 func (o *observation) awaitAllRead(ctx context.Context) (err error) {
 	_ = o.lab.each(func(s *station) error { s.device.Drain(ctx, s.env); return nil })
 	o.after, err = o.lab.read(ctx)
 	return err
 }
 
-// complete reports whether all frames that the generator's link took have passed all stations, and reached the sink.
+// complete reports whether all frames that the generator's link took have passed all stations and reached the sink.
 func (o *observation) complete() bool {
 	n := o.sent.Datagrams.Sent - o.sent.Frames.Refused
 	for i, s := range o.lab.stations {
@@ -246,7 +250,7 @@ func (o *observation) complete() bool {
 	return o.lab.sink == nil || o.got.Datagrams.Received == n
 }
 
-// frames counts those that the stations' interfaces have seen.
+// frames returns the number of frames that have passed the capture interfaces of all stations.
 func (r snapshot) frames(l *lab) (n int64) {
 	for i, s := range l.stations {
 		n += s.passed(r.stations[i])
@@ -254,7 +258,7 @@ func (r snapshot) frames(l *lab) (n int64) {
 	return n
 }
 
-// passed are the frames that have passed the interface that is captured on.
+// passed returns the number of frames that have passed the station's capture interface.
 func (s *station) passed(m meter.Sample) int64 {
 	if s.sends {
 		return m.Links[s.port].TxPackets
@@ -262,7 +266,7 @@ func (s *station) passed(m meter.Sample) int64 {
 	return m.Links[s.port].RxPackets
 }
 
-// worked is the CPU time of the station whose programs used most since an earlier snapshot.
+// worked returns the CPU time that programs used since an earlier snapshot, ns: that of the station with the most.
 func (r snapshot) worked(since snapshot) (ns int64) {
 	for i := range r.stations {
 		ns = max(ns, bench.UsageOf(since.stations[i], r.stations[i]).ProcessNs)
@@ -270,7 +274,7 @@ func (r snapshot) worked(since snapshot) (ns int64) {
 	return ns
 }
 
-// prove asks the devices, which have captured what came and still run, whether they are what they are to be.
+// prove has the running devices prove that they captured as configured. A failed proof becomes a fault.
 func (o *observation) prove(ctx context.Context) error {
 	for _, s := range o.lab.stations {
 		text, err := bench.FailedProof(ctx, s.device, s.env)
@@ -284,7 +288,8 @@ func (o *observation) prove(ctx context.Context) error {
 	return nil
 }
 
-// finish ends the devices, and collects what they counted. What one of them does wrong costs the trial alone.
+// finish ends the devices and collects their counts. A device that fails becomes a fault, which rejects the trial
+// alone.
 func (o *observation) finish(ctx context.Context) error {
 	faults := make([]string, len(o.lab.stations))
 	err := backend.Each(o.lab.stations, func(i int, s *station) error {
@@ -306,7 +311,7 @@ func (o *observation) finish(ctx context.Context) error {
 	return err
 }
 
-// ended lists the station's programs that ended by themselves.
+// ended lists the station's programs that ended by themselves, each with its exit status and output.
 func (s *station) ended(ctx context.Context) (list []string, err error) {
 	programs, err := s.Programs(ctx)
 	for _, p := range programs {

@@ -19,23 +19,22 @@ import (
 )
 
 const (
-	// phaseTail is the time after a phase's end in which its CPU still counts: devices delay
-	// accounting, and the cost of a login must be neither lost nor counted in the next phase.
+	// phaseTail is the time after a phase's end in which CPU time still counts for the phase. Devices delay accounting.
 	phaseTail = 500 * time.Millisecond
-	// patience is what clients of a storm have, beside the time they take to
-	// come. A login gives up by itself after eight attempts, which are bounded too.
+	// patience is the longest time that the clients of a storm may take after the last of them has come. A client gives
+	// up earlier after eight attempts.
 	patience = 3 * time.Minute
 )
 
-// Run returns what measures the blocks of one run.
+// Run returns the functions that measure the blocks of one run.
 func (Measure) Run() runner.Measure {
 	return runner.Measure{Block: carryOut, Fits: func(e *experiment.Experiment, _ string, t dut.Traits) error {
 		return checkClients(slices.Max(e.Clients), t)
 	}}
 }
 
-// checkClients refuses devices at which n clients cannot log in: those without a login, and those whose network is too
-// small.
+// checkClients refuses a device at which n clients cannot log in: one without a login, or with a network that is too
+// small. The error wraps dut.ErrNotSupported.
 func checkClients(n int, t dut.Traits) error {
 	if t.Admission.Kind == client.AdmitNone && !t.PPPoE {
 		return fmt.Errorf("its clients do not log in themselves: there is no storm to measure: %w", dut.ErrNotSupported)
@@ -44,7 +43,8 @@ func checkClients(n int, t dut.Traits) error {
 	if !lan.IsValid() {
 		lan = topology.DefaultLAN
 	}
-	// Not the network, the router, the broadcast and what a lab's hosts have.
+	// Addresses that no client can have: the network's, the router's, the broadcast address, and those of the lab's
+	// hosts.
 	const others = 6
 	if most := 1<<(32-lan.Bits()) - others; most < n {
 		return fmt.Errorf("its network %s has room for %s, not for %d: %w", lan, words.Agreed(most, "client", "clients"), n,
@@ -53,15 +53,15 @@ func checkClients(n int, t dut.Traits) error {
 	return nil
 }
 
-// openBlock is a block whose lab stands or is being built.
+// openBlock is a block whose lab is open or is being built.
 type openBlock struct {
 	*runner.Session
 	experiment.Block
 	*bench.Bench
 }
 
-// carryOut measures one storm. Every attempt has a lab of its own, because a device keeps state of
-// clients that it has admitted. The runner writes a block record only where the storm failed.
+// carryOut measures one storm. It builds a new lab for every attempt, because a device keeps state of clients that it
+// has admitted. It returns no block record: the runner writes one if the storm failed.
 func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	measure := func(runner.Attempt) (storm result.Record, r []string, err error) {
 		b := &openBlock{Session: s, Block: eb}
@@ -77,16 +77,16 @@ func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*res
 	return nil, s.MeasureWindow(eb, eb.Cells[0], 0, KindStorm, measure)
 }
 
-// showStep shows what the block does, and the rate at which its clients come.
-func (b *openBlock) showStep(what string) {
-	b.Status("%s: %s, %s", b.Name(b.Block), what, rateText(rateOf(b.Block)))
+// showStep shows the user a step of the block, and the rate at which its clients arrive.
+func (b *openBlock) showStep(step string) {
+	b.Status("%s: %s, %s", b.Name(b.Block), step, rateText(rateOf(b.Block)))
 }
 
 // watchEvery is the interval at which the device's programs are checked during a storm.
 const watchEvery = time.Second
 
-// watchPrograms reports that a program of the device has ended, because its clients take minutes to
-// give up: until stop.
+// watchPrograms tells the user at once if a program of the device ends, because clients then take minutes to give up.
+// It watches until stop is called; stop waits for it.
 func (b *openBlock) watchPrograms(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
@@ -106,7 +106,7 @@ func (b *openBlock) watchPrograms(ctx context.Context) (stop func()) {
 	return func() { cancel(); watch.Wait() }
 }
 
-// storm creates the clients, has them lease and log in, and judges.
+// storm creates the clients, has them lease and log in, and returns the storm's record with the reasons to reject it.
 func (b *openBlock) storm(ctx context.Context) (*Storm, bench.Rejects, error) {
 	s := &Storm{SetupSeconds: b.Setup.Seconds(), DeviceLeases: b.Traits.DHCP && !b.Traits.PPPoE,
 		TailSeconds: phaseTail.Seconds()}
@@ -133,14 +133,14 @@ func (b *openBlock) storm(ctx context.Context) (*Storm, bench.Rejects, error) {
 	return s, rejects, err
 }
 
-// phases has the clients lease, and then log in.
+// phases has all clients lease, and then log in. PPPoE clients do both at once, in the login phase.
 func (b *openBlock) phases(ctx context.Context, s *Storm) error {
 	pace := func(i int) client.Pace { return paceOf(b.Block, i, len(b.Hosts)) }
 	lease := func(i int, h bench.ClientHost) ([]client.Outcome, error) { return h.Lease(ctx, pace(i)) }
 	login := func(i int, h bench.ClientHost) ([]client.Outcome, error) {
 		return h.Login(ctx, b.Traits.Admission, pace(i))
 	}
-	if b.Traits.PPPoE { // clients that log in over PPPoE have their addresses by that
+	if b.Traits.PPPoE { // the login gives these clients their addresses
 		login = lease
 		s.LeasedPSSMiB = s.IdlePSSMiB
 	} else if err := b.lease(ctx, s, lease); err != nil {
@@ -160,8 +160,8 @@ func (b *openBlock) phases(ctx context.Context, s *Storm) error {
 	return nil
 }
 
-// prove proves that clients that logged in are let in, and asks the device what it is while it carries a little load.
-// After a storm that nobody came through, or that ended the device, neither can be known.
+// prove checks that clients that logged in can reach the server, and has the device prove, under a little load, that it
+// works as configured. It proves nothing if no client got through or if the device ended.
 func (b *openBlock) prove(ctx context.Context, e *evidence, s *Storm) error {
 	ended := len(e.ended.Device) > 0
 	err := b.ProveAdmitted(ctx, func(client int) bool { return ended || slices.Contains(s.Login.GaveUp, client-1) })
@@ -178,11 +178,11 @@ func (b *openBlock) prove(ctx context.Context, e *evidence, s *Storm) error {
 	return e.failedProof.ProveSoon(ctx, b.Bench)
 }
 
-// lease has all clients ask for addresses.
-func (b *openBlock) lease(ctx context.Context, s *Storm, ask func(int, bench.ClientHost) ([]client.Outcome, error)) (
+// lease has all clients lease addresses, and adds the phase and the device's memory after it to the record.
+func (b *openBlock) lease(ctx context.Context, s *Storm, do func(int, bench.ClientHost) ([]client.Outcome, error)) (
 	err error) {
 	b.showStep(words.Agreed(s.Clients, "client leases", "clients lease"))
-	if s.Lease, err = b.phase(ctx, ask); err != nil {
+	if s.Lease, err = b.phase(ctx, do); err != nil {
 		return err
 	}
 	if s.LeasedPSSMiB, err = b.Router.PSSMiB(ctx); err != nil {
@@ -191,9 +191,8 @@ func (b *openBlock) lease(ctx context.Context, s *Storm, ask func(int, bench.Cli
 	return b.Leased(ctx)
 }
 
-// create opens the meters and creates the clients. The meters come first: counters of the clients'
-// own namespaces are not needed, and a thousand of them would take the client host longer to read
-// than a login.
+// create opens the meters and creates the clients. It opens the meters first, so that they do not read the counters of
+// each client's namespace: to read a thousand of them takes longer than a login.
 func (b *openBlock) create(ctx context.Context, s *Storm) (err error) {
 	if err := b.OpenMeters(ctx); err != nil {
 		return err
@@ -207,8 +206,8 @@ func (b *openBlock) create(ctx context.Context, s *Storm) (err error) {
 	return err
 }
 
-// evidence collects what a storm left besides its figures; overflows are those
-// of the neighbour table before it.
+// evidence collects the input of the storm's self-tests. overflows is the count of neighbour table overflows before the
+// storm.
 func (b *openBlock) evidence(ctx context.Context, overflows int64) (e evidence, err error) {
 	e.cpus, e.speed = b.CPUs, b.Experiment.Router.Speed
 	e.polling = "napi/" + b.Lab.Port(topology.PortLAN)
@@ -220,10 +219,10 @@ func (b *openBlock) evidence(ctx context.Context, overflows int64) (e evidence, 
 	return e, err
 }
 
-// rateOf is the number of clients that arrive a second; 0 is all at once.
+// rateOf returns the number of clients that arrive a second; 0 means all at once.
 func rateOf(b experiment.Block) float64 { return b.Cell.Number(LoginRate) }
 
-// paceOf is the pace at which clients arrive at one of the hosts.
+// paceOf returns the pace at which the clients of host i arrive. The hosts share the rate equally.
 func paceOf(b experiment.Block, i, hosts int) client.Pace {
 	rate := rateOf(b)
 	pace := client.Pace{PerSecond: rate / float64(hosts), After: bench.StartOffset(i, rate), Patience: patience}

@@ -7,8 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Metrics of a phase, all clients together: those of leasing carry the prefix Lease,
-// those of logging in Login.
+// Names of a phase's metrics, over all clients. Metrics of leasing have the prefix Lease, those of logging in Login.
 const (
 	Lease = "lease_"
 	Login = "login_"
@@ -29,7 +28,7 @@ const (
 	RadiusBusyPct    = "radius_busy_pct"
 )
 
-// Metrics of the device's memory, as records name them.
+// Names of metrics of the device's memory.
 const (
 	IdlePSSMiB      = "idle_pss_mib"
 	LoggedPSSMiB    = "logged_pss_mib"
@@ -38,7 +37,7 @@ const (
 
 type input = analysis.MetricInput
 
-// phaseMetrics is every figure of a phase.
+// phaseMetrics are the metrics of a phase, without the phase's prefix.
 var phaseMetrics = []analysis.Metric{
 	{Name: PerSecond, Unit: "clients/s", Text: "that got through", Better: analysis.More, Range: analysis.Amounts,
 		Of: func(r input) float64 { return analysis.Over(r.Get("through"), r.Get("through_seconds")) }},
@@ -71,7 +70,7 @@ var phaseMetrics = []analysis.Metric{
 		Range: analysis.Percents, Of: busyPct("radius_busy")},
 }
 
-// Metrics is every figure of a cell.
+// Metrics are all metrics of a cell.
 var Metrics = append(append(phaseFigures(Login), phaseFigures(Lease)...),
 	analysis.Metric{Name: IdlePSSMiB, Unit: "MiB", Text: "memory of the device's processes before the first client",
 		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts,
@@ -82,32 +81,35 @@ var Metrics = append(append(phaseFigures(Login), phaseFigures(Lease)...),
 		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Changes, Of: pssPerClient},
 )
 
-// phaseFigures are the metrics of one phase, which read the figures below its name.
+// phaseFigures returns the metrics of one phase, with its prefix. They read the values of the record's key for that
+// phase.
 func phaseFigures(prefix string) []analysis.Metric {
 	var out []analysis.Metric
 	for _, m := range phaseMetrics {
-		of := m.Of
+		compute := m.Of
 		m.Name, m.Per = prefix+m.Name, analysis.PerWindow
 		if m.Short != "" {
 			m.Short += "/" + prefix[:len(prefix)-1]
 		}
 		m.Of = func(r input) float64 {
 			r.Values = r.WithPrefix(prefix[:len(prefix)-1] + ".")
-			return of(r)
+			return compute(r)
 		}
 		out = append(out, m)
 	}
 	return out
 }
 
+// busyPct returns a function that reads a share in percent.
 func busyPct(name string) func(input) float64 {
 	return func(r input) float64 { return 100 * r.Get(name) }
 }
 
+// msPerClient returns a CPU time in ms for each client that got through.
 func msPerClient(r input, ns float64) float64 { return analysis.Over(ns/1e6, r.Get("through")) }
 
-// pssPerClient is absent where the device died, and may be negative: a device may
-// give memory back.
+// pssPerClient returns the growth of the device's memory over the clients that got through, KiB. It is NaN if the
+// device died. It is negative if the device gave memory back.
 func pssPerClient(r input) float64 {
 	if !(r.Get("logged_pss_mib") > 0) {
 		return math.NaN()
@@ -115,5 +117,5 @@ func pssPerClient(r input) float64 {
 	return analysis.Over(1024*(r.Get("logged_pss_mib")-r.Get("idle_pss_mib")), r.Get("login.through"))
 }
 
-// roleNs is the CPU time of a role, 0 where the storm had none.
+// roleNs returns the CPU time of a role, ns; 0 if the record has none.
 func roleNs(r input, name string) float64 { return r.Values["role_ns."+name] }

@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// phase measures one phase of all clients: it reads the meters, has every client host do its
-// part, reads them again, and once more after the tail.
+// phase measures one phase of all clients. It reads the meters before the phase, at its end, and after the tail. do
+// runs the phase on one client host.
 func (b *openBlock) phase(ctx context.Context, do func(int, bench.ClientHost) ([]client.Outcome, error)) (
 	p Phase, err error) {
 	first, err := b.ReadMeters(ctx)
@@ -40,7 +40,7 @@ func (b *openBlock) phase(ctx context.Context, do func(int, bench.ClientHost) ([
 	return p, nil
 }
 
-// phaseOf sums up the clients' outcomes.
+// phaseOf summarises the clients' outcomes, without the phase's cost.
 func phaseOf(outcomes []client.Outcome) Phase {
 	p := Phase{Asked: len(outcomes)}
 	slices.SortFunc(outcomes, func(a, b client.Outcome) int { return a.Num - b.Num })
@@ -66,16 +66,16 @@ func phaseOf(outcomes []client.Outcome) Phase {
 	p.Failures, p.Refusals = bench.Reasons(failures), bench.Reasons(refusals)
 	if p.Through > 0 {
 		times := p.ThroughMs()
-		at := func(q float64) float64 { return bench.Millis(result.Quantile(times, q)) }
-		p.P50Ms, p.P90Ms, p.P99Ms = at(0.5), at(0.9), at(0.99)
+		quantile := func(q float64) float64 { return bench.Millis(result.Quantile(times, q)) }
+		p.P50Ms, p.P90Ms, p.P99Ms = quantile(0.5), quantile(0.9), quantile(0.99)
 		p.MaxMs = times[len(times)-1]
 		p.PerSecond = float64(p.Through) / p.ThroughSeconds
 	}
 	return p
 }
 
-// addCost adds the cost of the phase. CPU time counts until the end of the tail; how busy the CPUs
-// were counts until the phase's end.
+// addCost adds the cost of the phase. CPU times count until the end of the tail. Busy shares count until the phase's
+// end.
 func addCost(phase *Phase, cpus backend.Placement, first, end, tail bench.Snapshot) {
 	router := bench.UsageOf(first.Router, tail.Router)
 	phase.NAPINs, phase.ProcessNs, phase.WaitNs, phase.ThreadNs = router.NAPINs, router.ProcessNs, router.WaitNs,
@@ -98,9 +98,9 @@ func addCost(phase *Phase, cpus backend.Placement, first, end, tail bench.Snapsh
 	phase.ClientBusy = share(until[result.RoleClient], cpus.Endpoints)
 	phase.RadiusBusy = share(until[result.RoleRadius], cpus.Endpoints)
 	phase.EndpointsBusy = phase.ClientBusy + phase.RadiusBusy + share(until[result.RoleServer], cpus.Endpoints)
-	if !cpus.Apart { // else the routers' agents run beside the routers
+	if !cpus.Apart { // all agents run on the endpoints' CPUs
 		phase.EndpointsBusy += share(until[result.RoleAgents], cpus.Endpoints)
-	} else { // and what the endpoints used is not of their machine
+	} else { // the endpoints are on another machine: they use none of the routers' CPUs
 		maps.DeleteFunc(until, func(role string, _ int64) bool {
 			return role != result.RoleRouter && role != result.RoleAgents
 		})
@@ -109,7 +109,8 @@ func addCost(phase *Phase, cpus backend.Placement, first, end, tail bench.Snapsh
 	phase.OtherBusy = otherBusy(phase.Machine, until, seconds, end.Router.CPUs)
 }
 
-// otherBusy is the share of all CPUs that was busy and not on the lab's account.
+// otherBusy returns the share of all CPUs' time that programs outside the lab used. lab has the lab's CPU time, ns, by
+// role.
 func otherBusy(m result.Machine, lab map[string]int64, seconds float64, cpus int) float64 {
 	if seconds <= 0 || cpus == 0 {
 		return 0
@@ -122,11 +123,11 @@ func otherBusy(m result.Machine, lab map[string]int64, seconds float64, cpus int
 }
 
 const (
-	fullCPU       = 0.85 // share of its CPUs in use beyond which a host is held up by them
-	keptPaceShare = 0.95 // of the login rate; a phase that kept it was held up by nothing but the rate
+	fullCPU       = 0.85 // busy share of a host's CPUs from which they limit the phase
+	keptPaceShare = 0.95 // share of the login rate from which nothing but the rate limits the phase
 )
 
-// limit says what limited the speed of the phase.
+// limit returns what limited the speed of the phase: one of the constants LimitRate to LimitWaiting.
 func limit(p Phase, rate float64) string {
 	endpoints := LimitGenerator
 	if p.RadiusBusy > p.ClientBusy {

@@ -14,37 +14,37 @@ import (
 	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
-// maxRate is the highest login rate: beyond it a number is a typing mistake.
+// maxRate is the highest login rate, clients a second. A higher number is taken for a typing mistake.
 const maxRate = 10_000
 
-// rates are clients a second that come to lease, and then to log in; 0 is all at the same moment.
+// rates is the key of the login rates: clients a second that lease, and then log in; 0 means all at the same moment.
 var rates = experiment.Key[[]float64]{
 	Name: "login_rates", Parse: experiment.List(experiment.PerSecond(maxRate, "0 for all at once", "clients a second")),
 	Default: []float64{0},
 	Meaning: "clients that arrive a second; 0 is all at the same moment",
 }
 
-// Measure is the measure of that name.
+// Measure is the measure "logins".
 type Measure struct{}
 
-// Records are login storms.
+// Records lists the measure's one kind of records: login storms.
 func (Measure) Records() []result.Kind {
 	return []result.Kind{{Name: KindStorm, New: func() any { return new(Storm) }}}
 }
 
-// Rules are the rules of experiments that measure logins.
+// Rules returns the rules of experiments that measure logins.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Roles: topology.PortalRoles,
 		Keys:          []experiment.Field{rates.Field()},
 		Uses:          slices.Concat(experiment.ClientKeys, experiment.UntilKeys),
 		Why:           "no payload is sent and no clean router stands beside the device",
-		ApplyDefaults: func(e *experiment.Experiment) { e.Windows = 1 }, // a storm is over once
+		ApplyDefaults: func(e *experiment.Experiment) { e.Windows = 1 }, // a block has one storm
 		Check:         check, Settings: settings, Duration: duration, Describe: description,
 	}
 }
 
-// description says how the clients of a storm come.
+// description returns the texts that describe an experiment before it runs.
 func description(e *experiment.Experiment) experiment.Description {
 	var texts []string
 	for _, rate := range rates.Of(e) {
@@ -53,7 +53,7 @@ func description(e *experiment.Experiment) experiment.Description {
 	return experiment.Description{Block: "storm", Doing: "log in " + strings.Join(texts, ", ")}
 }
 
-// check refuses clients and devices that cannot have a storm.
+// check reports settings of clients and devices with which no storm is possible, each by its key.
 func check(e *experiment.Experiment, report experiment.Report) {
 	only := fmt.Sprintf("measure = %q", e.Measure)
 	if !client.KindOf(e.Client.Kind).Leases {
@@ -67,7 +67,7 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	}
 }
 
-// settings lists clients and rates. A block measures one storm.
+// settings lists all combinations of numbers of clients and rates. A block measures one storm.
 func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	for _, clients := range e.Clients {
 		for _, rate := range rates.Of(e) {
@@ -78,13 +78,14 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	return list
 }
 
-// What a storm takes: means with 100 to 1000 clients. What the clients themselves take is with their kinds.
+// Times for the estimate before a run: means with 100 to 1000 clients. The table of client kinds has the time of a
+// client.
 const (
-	labOverhead  = 1700 * time.Millisecond // the lab up and down, and its device
-	unknownLogin = 60 * time.Millisecond   // at a device that is not known
+	labOverhead  = 1700 * time.Millisecond // to build and remove a lab with its device
+	unknownLogin = 60 * time.Millisecond   // a login at a device without a known time
 )
 
-// duration estimates how long the clients of a group's storms take to lease and to log in.
+// duration estimates how long the storms of a group take if none is rejected.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	n, rate := g.Cell.Int(result.Clients), g.Cell.Number(LoginRate)
 	lease, login := time.Duration(n)*client.KindOf(e.Client.Kind).Times.Storm,
@@ -96,7 +97,7 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	return time.Duration(g.Blocks) * (labOverhead + lease + login)
 }
 
-// loginOf estimates the duration of a login at a device by the device's own figure.
+// loginOf returns the time of a login that the device's traits give; unknownLogin if they give none.
 func loginOf(e *experiment.Experiment, name string) time.Duration {
 	d, err := dut.New(name, 1, e)
 	if err != nil {
@@ -105,7 +106,7 @@ func loginOf(e *experiment.Experiment, name string) time.Duration {
 	return cmp.Or(d.Traits().Login, unknownLogin)
 }
 
-// rateText says at which rate clients come.
+// rateText renders the rate at which clients arrive.
 func rateText(perSecond float64) string {
 	if perSecond == 0 {
 		return "all at once"

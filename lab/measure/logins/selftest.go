@@ -10,12 +10,11 @@ import (
 
 // Limits of a storm's self-tests.
 const (
-	maxOther   = 0.30 // of all CPUs, by programs outside the lab
-	otherTicks = 4    // of the machine's clock, 10 ms each, by which that may be off
+	maxOther   = 0.30 // share of all CPUs that programs outside the lab may use
+	otherTicks = 4    // error of that share, in ticks of 10 ms of the kernel's CPU accounts
 )
 
-// hostFailures are what a client host meets when the machine's limits are too low, and
-// what to do about them where it is known.
+// hostFailures are errors of a client host whose machine has limits that are too low. The remedy may be empty.
 var hostFailures = []struct{ text, remedy string }{
 	{"too many open files", ": raise nofile (ulimit -Hn), gateweigh doctor says how far"},
 	{"no buffer space available", ""},
@@ -34,14 +33,14 @@ type evidence struct {
 	failedProof bench.Rejects
 }
 
-// judge applies the self-tests: a storm that failed by a limit of the lab is rejected. Failures
-// caused by the device are results, also when its programs end.
+// judge applies the self-tests. It rejects a storm that a limit of the lab made fail. Failures caused by the device are
+// results, also if its programs ended.
 func (s *Storm) judge(e evidence) (bench.Rejects, error) {
 	rules := []bench.Rule{bench.RejectFor(e.failedProof...)}
 	for _, text := range e.ended.Lab {
 		rules = append(rules, bench.RejectIf(true, "lab: %s", text))
 	}
-	// Leases always cross the link; what a login sends is the portal's affair.
+	// Leases always cross the router's link. A login may not.
 	rules = append(rules, bench.RejectIf(s.Lease.Through > 0 && s.Lease.ThreadNs[e.polling] == 0,
 		"leases: polling thread %s did not run: its work is counted elsewhere", e.polling))
 	rules = append(rules, s.Lease.rules("leases", e)...)
@@ -51,7 +50,7 @@ func (s *Storm) judge(e evidence) (bench.Rejects, error) {
 			"gateweigh doctor says what to set", words.Counted(int(e.overflows), "time")))...)
 }
 
-// rules are those of one phase.
+// rules returns the self-tests of one phase. name is the phase's name in messages.
 func (p Phase) rules(name string, e evidence) []bench.Rule {
 	w := bench.Window{
 		When: " during the " + name, Seconds: p.Seconds, Machine: p.Machine, CPUs: e.cpus,
@@ -65,13 +64,13 @@ func (p Phase) rules(name string, e evidence) []bench.Rule {
 	}
 }
 
-// rejectHostFailures adds the failures that are a client host's own.
+// rejectHostFailures rejects a phase in which clients failed by a limit of their host.
 func (p Phase) rejectHostFailures(name string, r *bench.Rejects) {
 	for _, reason := range slices.Concat(p.Failures, p.Refusals) {
-		for _, own := range hostFailures {
-			if strings.Contains(reason.First, own.text) {
+		for _, failure := range hostFailures {
+			if strings.Contains(reason.First, failure.text) {
 				r.Add("client host, %s: %s met a limit of its own: %s%s", name,
-					words.Counted(reason.Count, "client"), reason.First, own.remedy)
+					words.Counted(reason.Count, "client"), reason.First, failure.remedy)
 				break
 			}
 		}

@@ -6,44 +6,44 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Name is the measure's in experiments and records.
+// Name is the measure's name in experiments and records.
 const Name = "logins"
 
 // KindStorm is the kind of the records of login storms.
 const KindStorm = "storm"
 
-// Storm is one login storm: a new lab, a device, and clients that all lease and then all log in.
-// A rejected one keeps its figures.
+// Storm is the record of one login storm: in a new lab, all clients lease and then all log in at a device. A rejected
+// storm keeps its figures.
 type Storm struct {
 	result.Head
 	DUT       string  `json:"dut"`        // name of the device
 	Clients   int     `json:"clients"`    // simulated clients
 	LoginRate float64 `json:"login_rate"` // clients a second, in both phases; 0: all at the same moment
 
-	Dimensions result.Cell `json:"cell,omitzero"` // where the keys before do not say all
+	Dimensions result.Cell `json:"cell,omitzero"` // the whole cell, if it has more dimensions than the keys before
 
-	// Died are programs of the device that ended by themselves: a result, not a fault.
+	// Died are programs of the device that ended by themselves. The storm is still accepted.
 	Died []string `json:"died,omitempty"`
 
-	SetupSeconds  float64 `json:"setup_seconds"`  // lab and DUT
-	CreateSeconds float64 `json:"create_seconds"` // the clients' namespaces and links
-	// DeviceLeases: the DUT leases addresses itself; otherwise the lab does.
+	SetupSeconds  float64 `json:"setup_seconds"`  // time to build the lab and start the device
+	CreateSeconds float64 `json:"create_seconds"` // time to create the clients' namespaces and links
+	// DeviceLeases: the device leases addresses itself; otherwise the lab does.
 	DeviceLeases bool `json:"device_leases"`
 
 	Lease Phase `json:"lease"` // all clients lease
 	Login Phase `json:"login"` // then those with an address log in
 
-	// Memory of the DUT's processes.
+	// Memory of the device's processes.
 	IdlePSSMiB   float64 `json:"idle_pss_mib"`   // memory of the device's processes before the first client
 	LeasedPSSMiB float64 `json:"leased_pss_mib"` // the same after all leases
 	LoggedPSSMiB float64 `json:"logged_pss_mib"` // the same after all logins
 
-	// Tail is how long after the end of each phase its CPU was still counted, for
-	// work a device puts off, such as accounting.
+	// TailSeconds is the time after the end of each phase in which CPU time still counts for it: devices delay work such
+	// as accounting.
 	TailSeconds float64 `json:"tail_seconds"`
 }
 
-// SetCell writes the storm's dimensions down, as one cell too where its own keys do not say all.
+// SetCell sets the storm's dimensions. It sets Dimensions only if the other fields cannot hold the whole cell.
 func (s *Storm) SetCell(c result.Cell) {
 	s.DUT, s.Clients, s.LoginRate = c.Text(result.DUT), c.Int(result.Clients), c.Number(LoginRate)
 	if s.Cell() != c {
@@ -51,7 +51,7 @@ func (s *Storm) SetCell(c result.Cell) {
 	}
 }
 
-// Cell has the storm's dimensions.
+// Cell returns the storm's dimensions.
 func (s Storm) Cell() result.Cell {
 	if s.Dimensions != (result.Cell{}) {
 		return s.Dimensions
@@ -59,10 +59,10 @@ func (s Storm) Cell() result.Cell {
 	return result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients, LoginRate, s.LoginRate)
 }
 
-// Phase is what all clients did together: lease, or log in.
+// Phase has the figures of one phase of a storm, in which all clients lease or all log in.
 type Phase struct {
-	Asked   int `json:"asked"`   // clients that came
-	Through int `json:"through"` // clients that got it
+	Asked   int `json:"asked"`   // clients that tried
+	Through int `json:"through"` // clients that succeeded
 	Tries   int `json:"tries"`   // attempts of all clients; for leases, messages sent again count
 	Retried int `json:"retried"` // clients whose first attempt failed, whether or not they got through
 
@@ -75,7 +75,7 @@ type Phase struct {
 	P90Ms float64 `json:"p90_ms"` // 90th percentile
 	P99Ms float64 `json:"p99_ms"` // 99th percentile
 	MaxMs float64 `json:"max_ms"` // the longest
-	// LateMs is how long after its turn the latest client began: the generator's.
+	// LateMs is the longest time by which a client began after its turn: the delay of the client host.
 	LateMs float64 `json:"late_ms"`
 
 	Failures []result.Reason `json:"failures,omitempty"` // why clients gave up
@@ -90,22 +90,21 @@ type Phase struct {
 	ThreadNs map[string]int64 `json:"thread_ns"` // router threads and processes by name
 	Machine  result.Machine   `json:"machine"`   // /proc/stat, without the tail
 	// Share of their CPUs that were busy until the phase's end, without the tail.
-	// share of the routers' CPUs that was busy; of slowed ones, of the share that was left
+	// share of the routers' CPUs that was busy; if they are slowed, of the share that was left to them
 	RouterBusy float64 `json:"router_busy"`
-	// of their CPUs' time that slowed routers had, by the task clock of what took the rest
+	// share of their CPUs' time that slowed routers had, by the task clock of the program that took the rest
 	RouterShare   float64 `json:"router_share,omitempty"`
 	EndpointsBusy float64 `json:"endpoints_busy"` // share of the CPUs of clients and server
 	ClientBusy    float64 `json:"client_busy"`    // the client hosts alone, of the endpoints' CPUs
 	RadiusBusy    float64 `json:"radius_busy"`    // programs of the server alone, of the endpoints' CPUs
 	OtherBusy     float64 `json:"other_busy"`     // by programs outside the lab, of all CPUs, as /proc/stat has it
-	// what kept it from being faster: device, generator, radius (whose CPU was full), waiting (no CPU was), rate (clients
-	// came no faster)
+	// what limited the phase's speed: device, generator or radius (its CPU was full), waiting (no CPU was full), rate
+	// (the rate at which clients arrive)
 	Limit string `json:"limit"`
 
-	// Ms is one value a client in the order of their numbers, from its turn until
-	// it was through or gave up; GaveUp are places in it, from 0.
+	// Ms has one value a client, in the order of their numbers: the time from its turn until it succeeded or gave up, ms.
 	Ms     []float64 `json:"ms"`
-	GaveUp []int     `json:"gave_up,omitempty"` // places in `ms`, from 0, of those that gave up
+	GaveUp []int     `json:"gave_up,omitempty"` // places in `ms`, from 0, of clients that gave up
 }
 
 // What limited the speed of a phase.
@@ -117,7 +116,7 @@ const (
 	LimitWaiting   = "waiting"   // no CPU was full: the device waited for something
 )
 
-// ThroughMs are the times of the clients that got through, ascending.
+// ThroughMs returns the times of the clients that got through, ms, ascending.
 func (p Phase) ThroughMs() []float64 {
 	gaveUp := map[int]bool{}
 	for _, i := range p.GaveUp {

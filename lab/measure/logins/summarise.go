@@ -1,13 +1,13 @@
-// Package logins measures login storms: clients that all lease an address and then all log in
-// through a device's own pages, at once or at a rate. A storm has a lab of its own and no clean
-// router, since a clean router has no login.
+// Package logins measures login storms. All clients lease an address, and then all log in through the device's own
+// pages, at once or at a rate. Each storm has its own lab. It is not compared with a clean router, which has no login.
 //
 // # What limits a storm
 //
-// An attempt lasts at most 20 s, with more than 2,000 clients 10 ms for each of them and at most 90 s: no browser
-// waits longer. A client that gets no answer tries again up to eight times, after 50 ms to 1 s. On two cores one
-// CPU carries all clients and the RADIUS server, so 1 s over their CPU a login is the highest rate that can be
-// measured. A storm is rejected where other programs had more than 30 % of the machine, plus four ticks of 10 ms.
+// An attempt lasts at most 20 s; with more than 2,000 clients, 10 ms for each of them and at most 90 s. No browser
+// waits longer. A client that gets no answer tries again up to eight times, after 50 ms to 1 s. On a machine with two
+// cores, one CPU carries all clients and the RADIUS server: if they need 10 ms of CPU for a login, the highest rate
+// that can be measured is 100 a second. A storm is rejected if other programs used more than 30 % of the machine,
+// plus four ticks of 10 ms.
 package logins
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Counts, tallies and curves of a cell. Those of a phase carry its prefix.
+// Names of a cell's counts, tallies and curves. Those of a phase have its prefix.
 const (
 	Asked   = "asked"   // clients of all storms
-	Through = "through" // those of them that got through
+	Through = "through" // clients that got through
 	Tries   = "tries"
 	Retried = "retried"
 
@@ -29,8 +29,8 @@ const (
 	Limits   = "limits"   // a tally: what limited the storms' speed
 
 	Died   = "died"   // accepted storms in which a program of the device ended by itself
-	Deaths = "deaths" // a tally of them
-	// 1: the device leased the addresses; otherwise the lab did, and leasing says nothing of the device
+	Deaths = "deaths" // a tally: how these programs ended
+	// 1: the device leased the addresses; otherwise the lab did, and figures of leasing are not the device's
 	DeviceLeases = "device_leases"
 )
 
@@ -44,21 +44,22 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 			return result.CompareCells(a, b, result.Clients, LoginRate, result.DUT)
 		},
 		Warn: func(s analysis.Summary) []string {
-			held := func(limit string) func(analysis.Cell) bool {
+			limitedBy := func(limit string) func(analysis.Cell) bool {
 				return func(c analysis.Cell) bool {
 					return slices.ContainsFunc(c.Tallies[Login+Limits], func(t analysis.Tally) bool { return t.Text == limit })
 				}
 			}
 			return append(s.Remark(
-				"The client host's CPU was full, so these devices may let clients in faster than shown", held(LimitGenerator)),
+				"The client host's CPU was full, so these devices may let clients in faster than shown", limitedBy(LimitGenerator)),
 				s.Remark("The RADIUS server's CPU was full, so these devices may let clients in faster than shown",
-					held(LimitRadius))...)
+					limitedBy(LimitRadius))...)
 		},
 	}
 	in.Describe = func(c *analysis.Cell) { describe(c, storms) }
 	return analysis.Summarise(in, opts)
 }
 
+// trialsOf returns the storms as trials, with the quantiles of the times of clients that got through.
 func trialsOf(storms []*Storm) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(storms))
 	for _, s := range storms {
@@ -78,12 +79,12 @@ func trialsOf(storms []*Storm) []analysis.Trial {
 func describe(c *analysis.Cell, storms []*Storm) {
 	c.Counts, c.Tallies, c.Curves = map[string]int{}, map[string][]analysis.Tally{}, map[string][]analysis.CurvePoint{}
 	var deaths analysis.Tallies
-	var of []*Storm
+	var accepted []*Storm
 	for _, s := range storms {
 		if !s.Accepted || s.Cell() != c.Cell {
 			continue
 		}
-		of = append(of, s)
+		accepted = append(accepted, s)
 		if s.DeviceLeases {
 			c.Counts[DeviceLeases] = 1
 		}
@@ -95,10 +96,11 @@ func describe(c *analysis.Cell, storms []*Storm) {
 		}
 	}
 	c.Tallies[Deaths] = deaths.Sorted()
-	describePhase(c, Lease, of, func(s *Storm) Phase { return s.Lease })
-	describePhase(c, Login, of, func(s *Storm) Phase { return s.Login })
+	describePhase(c, Lease, accepted, func(s *Storm) Phase { return s.Lease })
+	describePhase(c, Login, accepted, func(s *Storm) Phase { return s.Login })
 }
 
+// describePhase adds the counts, tallies and curve of one phase, over all given storms.
 func describePhase(c *analysis.Cell, prefix string, storms []*Storm, phaseFrom func(*Storm) Phase) {
 	var failures, refusals, limits analysis.Tallies
 	var through []float64
@@ -118,11 +120,11 @@ func describePhase(c *analysis.Cell, prefix string, storms []*Storm, phaseFrom f
 	c.Curves[prefix+Through] = throughCurve(through, c.Counts[prefix+Asked])
 }
 
-// curveSteps parts the clients of a distribution, 2.5 % each.
+// curveSteps is the number of steps of a curve: each is 2.5 % of the clients.
 const curveSteps = 40
 
-// throughCurve is how long it took until each fortieth of all that asked was through;
-// it ends where no further client got through.
+// throughCurve returns the time, ms, in which each share of all clients got through, in steps of 2.5 %. It ends at the
+// last client that got through.
 func throughCurve(through []float64, total int) []analysis.CurvePoint {
 	slices.Sort(through)
 	out := []analysis.CurvePoint{}

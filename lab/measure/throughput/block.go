@@ -16,22 +16,23 @@ import (
 	"github.com/gateweigh/gateweigh/mlrsearch"
 )
 
-// Run returns what measures the blocks of one run.
+// Run returns the functions that measure the blocks of one run.
 func (Measure) Run() runner.Measure { return runner.Measure{Block: carryOut} }
 
-// openBlock is a block whose lab stands.
+// openBlock is a block whose lab is open or is being built.
 type openBlock struct {
 	*runner.Session
 	experiment.Block
 	*bench.Bench
 	record  *Search
 	rejects bench.Rejects
-	bytes   float64 // of a frame, mean
-	// refuted are the lowest loads, by loss ratio, that lost more in searches that began anew.
+	bytes   float64 // mean size of a frame, without FCS
+	// refuted has, by loss ratio, the lowest load, kframes/s, that lost more in any search, also in those that were begun
+	// again.
 	refuted map[float64]float64
 }
 
-// carryOut makes one search. Every attempt has a lab of its own.
+// carryOut makes one search. It builds a new lab for every attempt.
 func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	return nil, s.MeasureWindow(eb, eb.Cells[0], 0, KindSearch, func(runner.Attempt) (result.Record, []string, error) {
 		b := &openBlock{Session: s, Block: eb, refuted: map[float64]float64{}, record: &Search{}}
@@ -41,7 +42,7 @@ func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*res
 	})
 }
 
-// inLab builds a lab, searches, and removes the lab.
+// inLab builds a lab, searches in it, and removes it.
 func (b *openBlock) inLab(ctx context.Context) error {
 	sizes, err := b.Experiment.SizesOf(b.record.FrameSize)
 	if err != nil {
@@ -52,17 +53,17 @@ func (b *openBlock) inLab(ctx context.Context) error {
 	b.Status("%s: building the lab, %s", b.Name(b.Block), words.Counted(b.record.Clients, "client"))
 	start := time.Now()
 	labs := b.Labs(b.Block)
-	// A millisecond in which another program had the router's CPU overflows the ring of a link, and would be taken for
-	// what the device loses. Slowed routers are to be without their CPU at times.
+	// Routers have priority over other programs: one millisecond without their CPU overflows the ring of a link, and the
+	// loss would count for the device. Slowed routers are without their CPU on purpose.
 	labs.UrgentRouters = b.Experiment.Router.Speed == 0
-	labs.Spins = !b.Placement.Shared() // else the router would starve
+	labs.Spins = !b.Placement.Shared() // on a shared CPU, a generator that spins would starve the router
 	return labs.Admitted(ctx, func(lab *bench.Bench) error {
 		b.Bench, b.record.SetupSeconds = lab, time.Since(start).Seconds()
 		return b.search(ctx)
 	})
 }
 
-// search searches, and judges the search.
+// search searches the loads of all goals, and judges the search.
 func (b *openBlock) search(ctx context.Context) error {
 	before, err := b.ReadMeters(ctx)
 	if err != nil {
@@ -89,7 +90,8 @@ func (b *openBlock) search(ctx context.Context) error {
 	return b.judge(ctx, b.Window(before, after, " during the search"))
 }
 
-// watchRouterCPUs has the router's machine notice when a CPU of the lab is away.
+// watchRouterCPUs has the router's machine record when a CPU of the lab is away, which means that the CPU works for
+// another guest or for the firmware. If the machine cannot record it, the user is told.
 func (b *openBlock) watchRouterCPUs(ctx context.Context) error {
 	if b.Router == nil {
 		return nil
@@ -104,14 +106,15 @@ func (b *openBlock) watchRouterCPUs(ctx context.Context) error {
 	return nil
 }
 
-// leastKpps is the least that a search goes up to.
+// leastKpps is the least upper limit of a search, kframes/s.
 const leastKpps = 0.1
 
-// restarts is how often a search may find that its generator sends less than was thought.
+// restarts is how often a search may begin again because the generator cannot send a load.
 const restarts = 8
 
-// searchBelow searches up to what the generator can send. How much that is depends on what the device forwards: the
-// receiving end has the generator's CPU. Where a load turns out to be too high, the search begins anew below.
+// searchBelow searches up to the highest load that the generator can send. That load depends on what the device
+// forwards, because the receiver shares the generator's CPU. If the generator cannot send a load, the search begins
+// again with a lower limit.
 func (b *openBlock) searchBelow(ctx context.Context) (mlrsearch.Report, error) {
 	for restart := 0; ; restart++ {
 		s := mlrsearch.Search{Min: b.record.MaxKpps / 1000, Max: b.record.MaxKpps}
@@ -139,7 +142,7 @@ func (b *openBlock) searchBelow(ctx context.Context) (mlrsearch.Report, error) {
 	}
 }
 
-// tooFast is a load that the generator cannot send, and what it sent; kframes/s.
+// tooFast is the error of a load that the generator cannot send. It has the load and the rate that was sent, kframes/s.
 type tooFast struct{ load, sent float64 }
 
 func (e tooFast) Error() string {
@@ -147,8 +150,9 @@ func (e tooFast) Error() string {
 		"see what else runs on the machine", e.sent, e.load, attempts, 100*minOffered)
 }
 
-// goal is a result of the search. What is forwarded at its load, and the router's CPU, are means of the trials there
-// that count: the load had pauses where the sender was held up.
+// goal returns the record of one result of the search. Throughput, router CPU and round-trip times are means over the
+// trials at the lower bound that are not void. Throughput counts what was offered: a sender that was held up leaves
+// pauses.
 func (b *openBlock) goal(r mlrsearch.Result) Goal {
 	upper := cmp.Or(r.Upper, b.refuted[r.Goal.LossRatio])
 	g := Goal{LossRatio: r.Goal.LossRatio, LowerKpps: r.Lower, UpperKpps: upper, Regular: r.Regular}
@@ -166,11 +170,11 @@ func (b *openBlock) goal(r mlrsearch.Result) Goal {
 	return g
 }
 
-// speedChecks is how often the generator is asked what it can send.
+// speedChecks is the number of trials that find out what the generator can send.
 const speedChecks = 2
 
-// findLimit finds the highest load of the search: what is asked for, or else a little less than the
-// generator sends when it is asked for that. What it could not send must not look like loss.
+// findLimit finds the highest load of the search: the one that the experiment sets, or 80 % of what the generator sends
+// when it should send that. Frames that the generator could not send must not count as loss.
 func (b *openBlock) findLimit(ctx context.Context) error {
 	const spare = 0.8
 	asked := maxFrameRate.Of(b.Experiment)
@@ -193,7 +197,7 @@ func (b *openBlock) findLimit(ctx context.Context) error {
 	return nil
 }
 
-// judge rejects searches in which the lab failed, and not the device.
+// judge rejects a search in which the lab failed. A failure of the device is a result.
 func (b *openBlock) judge(ctx context.Context, w bench.Window) (err error) {
 	b.record.RouterShare = w.Share
 	voids, all := 0, len(b.record.Trials)

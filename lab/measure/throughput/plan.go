@@ -14,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Bounds of what a search may be asked for.
+// Bounds of the measure's keys.
 const (
 	minKpps, maxKpps = 1, 100_000
 	mostWidth        = 0.5
@@ -44,15 +44,15 @@ var (
 	}
 )
 
-// Measure is the measure of that name.
+// Measure is the measure "throughput".
 type Measure struct{}
 
-// Records are searches.
+// Records lists the measure's one kind of records: searches.
 func (Measure) Records() []result.Kind {
 	return []result.Kind{{Name: KindSearch, New: func() any { return new(Search) }}}
 }
 
-// Rules are the rules of experiments that measure throughput.
+// Rules returns the rules of experiments that measure throughput.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Clean: true, Closed: true, Roles: topology.PortalRoles,
@@ -73,6 +73,7 @@ func applyDefaults(e *experiment.Experiment) {
 	}
 }
 
+// check reports settings that do not go together, each by its key.
 func check(e *experiment.Experiment, report experiment.Report) {
 	only := fmt.Sprintf("measure = %q", e.Measure)
 	if !traffic.KindOf(e.Traffic.Kind).Frames {
@@ -84,7 +85,7 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	}
 }
 
-// settings lists clients, directions, profiles and sizes. A block has one search.
+// settings lists all combinations of clients, directions, profiles and frame sizes. A block has one search.
 func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	for _, clients := range e.Clients {
 		for _, direction := range e.Directions {
@@ -100,27 +101,29 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	return list
 }
 
-// What a search takes, with two goals: trials of the first length, and loads that are settled by some of the last
-// length. Where nothing is lost, one load is settled after the looks at what the generator sends. On a machine whose
-// CPUs are often away, trials are made several times.
+// Figures for the estimate of a search with two goals. A search begins with short trials of at most a second, and then
+// settles loads with trials of one window. If the device loses nothing, one load is settled after the speed checks. If
+// the machine's CPUs are often away, trials are repeated.
 const (
 	labOverhead   = 2 * time.Second
 	trialOverhead = 600 * time.Millisecond
-	firstTrials   = 7
-	lastLoads     = 6
-	trialsFactor  = 3 // times, mean of the trials of a search
+	firstTrials   = 7 // short trials
+	lastLoads     = 6 // loads that are settled
+	trialsFactor  = 3 // mean number of attempts for a trial, on a machine whose CPUs are often away
 )
 
+// duration estimates how long the searches of a group take if no trial is repeated.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	return searches(e, g, firstTrials, lastLoads, 1)
 }
 
+// bounds estimates the least and the most time of a group's searches.
 func bounds(e *experiment.Experiment, g experiment.Group) (least, most time.Duration) {
 	return searches(e, g, speedChecks, 1, 1), searches(e, g, firstTrials, lastLoads, trialsFactor)
 }
 
-// searches is how long those of a group take, with trials of the first length and loads of the last, each trial made so
-// often.
+// searches estimates how long the searches of a group take. first is the number of short trials, loads the number of
+// loads that are settled, made the number of attempts for each trial.
 func searches(e *experiment.Experiment, g experiment.Group, first, loads, made int) time.Duration {
 	clients := time.Duration(g.Cell.Int(result.Clients)) * client.KindOf(e.Client.Kind).Times.Stay / 2
 	firstLength, lastLength := min(time.Second, e.Window)+trialOverhead, e.Window+trialOverhead
@@ -128,6 +131,7 @@ func searches(e *experiment.Experiment, g experiment.Group, first, loads, made i
 	return time.Duration(g.Blocks) * (labOverhead + clients + time.Duration(made)*search)
 }
 
+// description returns the texts that describe an experiment before it runs.
 func description(e *experiment.Experiment) experiment.Description {
 	var goals []string
 	for _, loss := range losses.Of(e) {

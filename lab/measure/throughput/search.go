@@ -6,13 +6,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Name is the measure's in experiments and records.
+// Name is the measure's name in experiments and records.
 const Name = "throughput"
 
 // KindSearch is the kind of the records of searches.
 const KindSearch = "search"
 
-// Search is one search for the highest loads that a device forwards (RFC 9971).
+// Search is the record of one search for the highest loads that a device forwards (RFC 9971).
 type Search struct {
 	result.Head
 	DUT       string `json:"dut"`        // name of the device
@@ -21,38 +21,39 @@ type Search struct {
 	Profile   string `json:"profile"`    // how packets look to the router
 	FrameSize string `json:"frame_size"` // bytes without FCS, or a mix
 
-	Dimensions result.Cell `json:"cell,omitzero"` // where the keys before do not say all
+	Dimensions result.Cell `json:"cell,omitzero"` // the whole cell, if it has more dimensions than the keys before
 
-	// FrameBytes is the mean size of the frames; 0 in runs of before it was recorded, whose sizes have names that are
-	// known.
+	// FrameBytes is the mean size of the frames, without FCS. It is 0 in old runs, where the name in FrameSize gives it.
 	FrameBytes float64 `json:"frame_bytes,omitempty"`
-	// WireBytes is what each frame takes on the wire besides; 0 in runs of before it was recorded.
+	// WireBytes is what each frame takes on the wire besides FrameBytes: FCS, preamble and gap. It is 0 in old runs.
 	WireBytes float64 `json:"wire_bytes,omitempty"`
-	LineMbps  float64 `json:"line_mbps,omitempty"` // of the routers' slowest line; 0: the links have no rate
+	LineMbps  float64 `json:"line_mbps,omitempty"` // rate of the routers' slowest line; 0: the links have no rate
 
-	SetupSeconds float64 `json:"setup_seconds"`    // lab, device and clients
-	Engine       string  `json:"engine,omitempty"` // that sent the frames: live or packet
-	// MaxKpps is the highest load of the search: what was asked for, or what the generator can send.
+	SetupSeconds float64 `json:"setup_seconds"`    // time to build the lab, start the device and create the clients
+	Engine       string  `json:"engine,omitempty"` // engine that sent the frames: live or packet
+	// MaxKpps is the highest load of the search: the key max_kpps, or what the generator can send.
 	MaxKpps float64 `json:"max_kpps"`
-	// Watched means that trials know how long a CPU was away: `away_us` of each.
+	// Watched means that trials record how long a CPU was away: `away_us` of each.
 	Watched bool `json:"watched,omitempty"`
-	// Closed means that the router has no agent: nothing is known of its CPU.
+	// Closed means that the router has no agent: its CPU is not measured.
 	Closed      bool    `json:"closed,omitempty"`
-	RouterShare float64 `json:"router_share,omitempty"` // of its CPU's time that a slowed router had
+	RouterShare float64 `json:"router_share,omitempty"` // share of its CPU's time that a slowed router had
 	Goals       []Goal  `json:"goals"`                  // in the experiment's order
 	Trials      []Trial `json:"trials"`                 // in the order in which they were made
 }
 
-// Goal is what a search found for one loss ratio, loads in thousand frames a second.
+// Goal is the result of a search for one loss ratio. Loads are in thousand frames a second.
 type Goal struct {
 	LossRatio float64 `json:"loss_ratio"` // share of the frames that may be lost
 	LowerKpps float64 `json:"lower_kpps"` // the highest load that loses no more
-	UpperKpps float64 `json:"upper_kpps"` // the lowest load that does; 0: none, even the highest load satisfies the goal
-	// ThroughputKpps is what is forwarded at LowerKpps (RFC 9971's conditional throughput), less what the sender left out.
+	UpperKpps float64 `json:"upper_kpps"` // the lowest load that loses more; 0: the highest load loses no more either
+	// ThroughputKpps is what is forwarded at LowerKpps (RFC 9971's conditional throughput), less what the sender left
+	// out.
 	ThroughputKpps float64 `json:"throughput_kpps"`
-	Regular        bool    `json:"regular"`         // both bounds are there, and close
-	RouterCorePct  float64 `json:"router_core_pct"` // router CPU at LowerKpps, mean
-	// Round-trip times of probes beside the frames, µs at LowerKpps, of routers without an agent; means of trials.
+	Regular        bool    `json:"regular"`         // the search found both bounds, as close as search_width asks
+	RouterCorePct  float64 `json:"router_core_pct"` // router CPU at LowerKpps, percent of a core, mean of trials
+	// Round-trip times of probes sent beside the frames at LowerKpps, µs, means of trials. Only for routers without an
+	// agent.
 	RTTUs     float64 `json:"rtt_p50_us,omitempty"`
 	RTTTailUs float64 `json:"rtt_p99_us,omitempty"`
 }
@@ -60,27 +61,28 @@ type Goal struct {
 // Trial is one trial of a search. Counts are those of RFC 2285.
 type Trial struct {
 	Kpps          float64 `json:"kpps"`                 // the load
-	Seconds       float64 `json:"seconds"`              // that were asked for
+	Seconds       float64 `json:"seconds"`              // planned length
 	Intended      int64   `json:"intended"`             // frames that were due
 	Offered       int64   `json:"offered"`              // of these, those that the generator's link took
 	Forwarded     int64   `json:"forwarded"`            // of these, those that came to the other end
-	Reordered     int64   `json:"reordered,omitempty"`  // came after a later one
+	Reordered     int64   `json:"reordered,omitempty"`  // frames that arrived after a later frame
 	LossRatio     float64 `json:"loss_ratio"`           // of the offered frames
-	RouterCorePct float64 `json:"router_core_pct"`      // router CPU
+	RouterCorePct float64 `json:"router_core_pct"`      // router CPU, percent of a core
 	RTTUs         float64 `json:"rtt_p50_us,omitempty"` // median of the round-trip probes: see Goal
 	RTTTailUs     float64 `json:"rtt_p99_us,omitempty"` // their 99th percentile
-	// SentSeconds is the time from the first frame to the last: longer than Seconds where the sender was held up.
+	// SentSeconds is the time from the first frame to the last. It is longer than Seconds if the sender was held up.
 	SentSeconds float64 `json:"sent_seconds,omitempty"`
-	// AwayUs is the longest time for which a CPU of the lab worked for nobody.
+	// AwayUs is the longest time, µs, for which a CPU of the lab was away: it worked for another guest or for the
+	// firmware.
 	AwayUs float64 `json:"away_us,omitempty"`
-	// Void trials were made again: the generator did not keep up, or a CPU was away.
+	// Void trials do not count and were repeated: the generator did not keep up, or a CPU was away.
 	Void bool `json:"void,omitempty"`
 }
 
-// offeredShare is the share of the due frames that was offered.
+// offeredShare returns the share of the due frames that was offered.
 func (t Trial) offeredShare() float64 { return float64(t.Offered) / float64(max(t.Intended, 1)) }
 
-// SetCell writes the search's dimensions down, as one cell too where its own keys do not say all.
+// SetCell sets the search's dimensions. It sets Dimensions only if the other fields cannot hold the whole cell.
 func (s *Search) SetCell(c result.Cell) {
 	s.DUT, s.Clients, s.Direction = c.Text(result.DUT), c.Int(result.Clients), c.Text(result.Direction)
 	s.Profile, s.FrameSize = c.Text(result.Profile), c.Text(result.FrameSize)
@@ -89,7 +91,7 @@ func (s *Search) SetCell(c result.Cell) {
 	}
 }
 
-// Cell has the search's dimensions.
+// Cell returns the search's dimensions.
 func (s Search) Cell() result.Cell {
 	if s.Dimensions != (result.Cell{}) {
 		return s.Dimensions
@@ -98,7 +100,7 @@ func (s Search) Cell() result.Cell {
 		s.Profile, result.FrameSize, s.FrameSize)
 }
 
-// GoalName is what a rate with that loss is called: NDR without loss, else PDR.
+// GoalName returns the name of a goal: "NDR" (no-drop rate) for loss 0, otherwise "PDR at 0.5 %" (partial drop rate).
 func GoalName(loss float64) string {
 	if loss == 0 {
 		return "NDR"
@@ -106,7 +108,7 @@ func GoalName(loss float64) string {
 	return fmt.Sprintf("PDR at %g %%", 100*loss)
 }
 
-// metricOf is a goal's prefix in names of metrics: "ndr_", "pdr_0.5_".
+// metricOf returns a goal's prefix in names of metrics: "ndr_", "pdr_0.5_".
 func metricOf(loss float64) string {
 	if loss == 0 {
 		return "ndr_"

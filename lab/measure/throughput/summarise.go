@@ -1,5 +1,5 @@
-// Package throughput measures how many frames a second a device forwards: the highest loads that lose no more than
-// given shares, found by a search (RFC 9971) with traffic of frames. A search has a lab of its own.
+// Package throughput measures how many frames a second a device forwards. A search (RFC 9971) finds the highest loads
+// at which no more than given shares of the frames are lost. Each search has its own lab.
 package throughput
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
-// Metrics of a goal, behind its prefix (see metricOf), as records name them.
+// Names of a goal's metrics, after its prefix (see metricOf).
 const (
 	Kpps    = "kpps"
 	Mbps    = "mbps"
@@ -20,7 +20,7 @@ const (
 	LinePct = "line_pct"
 )
 
-// Metrics of a goal of routers without an agent, in the place of CorePct.
+// Names of metrics of a goal that replace CorePct for routers without an agent.
 const (
 	RTTUs     = "rtt_p50_us"
 	RTTTailUs = "rtt_p99_us"
@@ -29,7 +29,7 @@ const (
 // NoAgent flags cells of a router without an agent.
 const NoAgent = "no-agent"
 
-// AtLeast flags cells in which a search ended at the generator's limit, or at that of the experiment.
+// AtLeast flags cells in which a search reached the generator's limit, or max_kpps, without too much loss.
 const AtLeast = "at-least"
 
 // Summarise computes the summary of a run that measured throughput.
@@ -60,12 +60,12 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	return analysis.Summarise(input, opts)
 }
 
-// noAgent is what is said of routers without an agent.
+// noAgent is the remark on routers without an agent.
 const noAgent = "The router has no agent: throughput, loss and round-trip times only, and nothing of its CPU, for"
 
-// trialsOf lists the searches as trials. Where a search of a cell found no load that loses more, the cell has the
-// highest figure of its searches alone: the device carries at least that, and a mean over the generator's limits says
-// nothing.
+// trialsOf returns the searches as trials. If a search of a cell found no upper bound, the cell has the highest
+// figure of its searches instead of their mean: the device carries at least that, and a mean would be of the
+// generator's limits.
 func trialsOf(searches []*Search) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(searches))
 	for _, s := range searches {
@@ -88,7 +88,8 @@ func trialsOf(searches []*Search) []analysis.Trial {
 	return out
 }
 
-// highestSearch is the search with the highest figure of a cell and goal of which one is open to above; nil: none is.
+// highestSearch returns the search with the highest throughput among the accepted searches of like's cell, for one
+// goal. It returns nil if all these searches found an upper bound.
 func highestSearch(searches []*Search, like *Search, loss float64) (best *Search) {
 	open, most := false, -1.0
 	for _, s := range searches {
@@ -111,7 +112,7 @@ func highestSearch(searches []*Search, like *Search, loss float64) (best *Search
 	return best
 }
 
-// metricsOf are the figures of the goals that any search had.
+// metricsOf returns the metrics of all goals of all searches.
 func metricsOf(searches []*Search) (list []analysis.Metric) {
 	var seen []float64
 	for _, s := range searches {
@@ -149,7 +150,7 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 				Of: func(r analysis.MetricInput) float64 {
 					return 100 * analysis.Over(layer1(r, of(Kpps)(r)), analysis.Positive(r.Get("line_mbps")))
 				}})
-		list = append(list, metricsThere(name, searches, of)...)
+		list = append(list, metricsAtLoad(name, searches, of)...)
 	}
 	if slices.ContainsFunc(searches, func(s *Search) bool { return s.RouterShare > 0 }) {
 		list = append(list, analysis.SlowedMetric("router", result.RouterShare))
@@ -157,9 +158,9 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 	return list
 }
 
-// metricsThere are what else is known at the load of a goal: the router's CPU, or of a router without an agent the
-// round-trip times.
-func metricsThere(
+// metricsAtLoad returns the other metrics at a goal's load: the router's CPU or, if the router has no agent, round-trip
+// times.
+func metricsAtLoad(
 	name string, searches []*Search, of func(string) func(analysis.MetricInput) float64) []analysis.Metric {
 	if slices.ContainsFunc(searches, func(s *Search) bool { return s.Closed }) {
 		rtt := func(figure, short, text string) analysis.Metric {
@@ -173,14 +174,14 @@ func metricsThere(
 		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: of(CorePct)}}
 }
 
-// layer1 is the rate on the wire of so many thousand frames a second, Mbit/s; absent of old records, which do not say
-// what a frame takes there.
+// layer1 returns the rate on the wire of kpps thousand frames a second, Mbit/s. It is NaN for old records, which lack
+// WireBytes.
 func layer1(r analysis.MetricInput, kpps float64) float64 {
 	wire := analysis.Positive(r.Get("wire_bytes"))
 	return kpps * (r.Get("bytes") + wire) * 8 / 1000
 }
 
-// bytesOf is the mean size of frames; 0 of an unknown mix.
+// bytesOf returns the mean size of a search's frames, bytes without FCS; 0 for an unknown mix.
 func bytesOf(s *Search) float64 {
 	if s.FrameBytes > 0 {
 		return s.FrameBytes

@@ -12,36 +12,35 @@ import (
 	"github.com/gateweigh/gateweigh/mlrsearch"
 )
 
-// minOffered is the share of the due frames below which a trial says nothing of the device. A sender that was held up
-// sends the rest later and at the same rate: the load had pauses, and what is reported is what was forwarded, pauses
-// included.
+// minOffered is the least share of the due frames that the generator must send for a trial to count. A sender that was
+// held up sends the rest later at the same rate: the load then has pauses, which lower the reported throughput.
 const minOffered = 0.9
 
 // maxVoidShare is the share of void trials above which a search is rejected.
 const maxVoidShare = 0.9
 
-// How often a trial is made at most: one in which the generator does not keep up, and one that lost frames while a CPU
-// was away. One without loss counts in any case: what was away did not help the device.
+// Limits of the attempts for a trial. A trial without loss counts even if a CPU was away: that did not help the device.
 const (
-	attempts = 5
-	patience = 15
+	attempts = 5  // attempts in which the generator does not keep up
+	patience = 15 // attempts that lose frames while a CPU is away; the last one counts
 )
 
-// A trial that lost frames is void when a CPU was away for longer than links hold frames, half of a veth's ring, and
-// longer than interrupts of the kernel take. A device that causes this itself does so in every attempt, and the last
-// one counts.
+// A trial that lost frames is void if a CPU was away for longer than links can hold frames (half of a veth's ring), and
+// for longer than the kernel's interrupts take. If the device itself causes this, it does so in every attempt, and the
+// last attempt counts.
 const (
 	ringFrames = 256
 	leastAway  = 100 * time.Microsecond
 )
 
-// isVoid reports whether a trial says more of the machine than of the device.
+// isVoid reports whether a trial lost frames while a CPU was away too long.
 func isVoid(t Trial) bool {
 	holds := time.Duration(ringFrames / 2 / t.Kpps * float64(time.Millisecond))
 	return t.LossRatio > 0 && time.Duration(t.AwayUs*float64(time.Microsecond)) > max(leastAway, holds)
 }
 
-// trial is mlrsearch's measurer.
+// trial measures the loss at a load for a time, as mlrsearch asks. It repeats void trials. It returns tooFast if the
+// generator did not keep up in all attempts.
 func (b *openBlock) trial(ctx context.Context, kpps float64, d time.Duration) (mlrsearch.Outcome, error) {
 	b.Status("%s: %.4g thousand frames a second for %s", b.Name(b.Block), kpps, d.Round(10*time.Millisecond))
 	slow, sent := 0, 0. // attempts in which the generator did not keep up, and what it sent in them, kframes/s
@@ -65,13 +64,13 @@ func (b *openBlock) trial(ctx context.Context, kpps float64, d time.Duration) (m
 	}
 }
 
-// sendAndCount sends frames for a time and counts what arrives.
+// sendAndCount sends frames at a load for a time and counts the frames that arrive.
 func (b *openBlock) sendAndCount(ctx context.Context, kpps float64, d time.Duration) (t Trial, err error) {
 	before, err := b.ReadMeters(ctx)
 	if err != nil {
 		return t, err
 	}
-	if _, err := b.away(ctx); err != nil { // what was before counts for nothing
+	if _, err := b.away(ctx); err != nil { // absences before the trial do not count
 		return t, err
 	}
 	defer func() { err = errors.Join(err, b.StopTraffic(context.WithoutCancel(ctx))) }()
@@ -94,7 +93,8 @@ func (b *openBlock) sendAndCount(ctx context.Context, kpps float64, d time.Durat
 	return t, nil
 }
 
-// away is how long a CPU of the router's machine was away since the last call; 0 where the router has no agent.
+// away returns the longest time for which a CPU of the router's machine was away since the last call; 0 if the router
+// has no agent.
 func (b *openBlock) away(ctx context.Context) (time.Duration, error) {
 	if b.Router == nil {
 		return 0, nil
@@ -102,7 +102,7 @@ func (b *openBlock) away(ctx context.Context) (time.Duration, error) {
 	return b.Router.Away(ctx)
 }
 
-// count counts what was sent, what came, and what the router used for it.
+// count adds to a trial the frames sent and received, the loss, and the router's CPU between two snapshots.
 func (b *openBlock) count(t *Trial, before, after bench.Snapshot) {
 	for _, e := range append(after.Clients, after.Server) {
 		t.Intended += e.Load.Frames.Intended
@@ -126,13 +126,14 @@ const (
 	quietTimeout = 10 * time.Second
 )
 
-// awaitQuiet waits for d, and then until all frames are sent and no more arrive.
+// awaitQuiet waits for d, and then until all frames are sent and no more arrive. It returns an error if frames still
+// arrive quietTimeout later.
 func (b *openBlock) awaitQuiet(ctx context.Context, d time.Duration) (r bench.Snapshot, err error) {
 	if err := bench.Sleep(ctx, d); err != nil {
 		return r, err
 	}
 	var before int64 = -1
-	var probed rtt.Times // while frames were sent: each reading begins anew
+	var probed rtt.Times // of the first reading, while frames were sent: each reading resets the times
 	for end := time.Now().Add(quietTimeout); ; {
 		if r, err = b.Read(ctx); err != nil {
 			return r, err
@@ -141,19 +142,19 @@ func (b *openBlock) awaitQuiet(ctx context.Context, d time.Duration) (r bench.Sn
 			probed = r.RTT
 		}
 		r.RTT = probed
-		var came int64
+		var received int64
 		over := true
 		for _, e := range append(r.Clients, r.Server) {
-			came += e.Load.Datagrams.Received
+			received += e.Load.Datagrams.Received
 			over = over && e.Load.Frames.Over
 		}
-		if over && came == before {
+		if over && received == before {
 			return r, nil
 		}
 		if time.Now().After(end) {
 			return r, fmt.Errorf("frames still left or arrived %s after the trial's end", quietTimeout)
 		}
-		before = came
+		before = received
 		if err := bench.Sleep(ctx, quietTime); err != nil {
 			return r, err
 		}

@@ -14,28 +14,29 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Run returns what measures the blocks of one run.
+// Run returns the functions that measure the blocks of one run.
 func (Measure) Run() runner.Measure { return runner.Measure{Block: carryOut} }
 
-// openBlock is a block whose lab stands.
+// openBlock is a block whose lab is open or is being built.
 type openBlock struct {
 	*runner.Session
 	experiment.Block
 	*bench.Bench
 	setup time.Duration
-	speed float64
+	speed float64 // share of their CPU that the routers have
 	kind  client.Kind
-	hosts []address // of the clients, in their order
+	hosts []address // one a client, in their order
 }
 
-// address is where a client is.
+// address is the host and the IP address of a client.
 type address struct {
 	host   *backend.Host
-	num    int // among the host's clients, from 1
+	num    int // number among the host's clients, from 1
 	client client.Address
 }
 
-// carryOut builds a lab with the most clients of the block's cells, and has some of them fetch at a time, cell by cell.
+// carryOut measures all cells of a block in one lab. The lab has as many clients as the largest cell; in each cell, the
+// first of them fetch at the same time.
 func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	b := &openBlock{Session: s, Block: eb, speed: eb.Cell.Number(RouterSpeed)}
 	restore, err := s.Slow(ctx, b.speed, keySpeeds)
@@ -62,7 +63,7 @@ func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*res
 	return nil, errors.Join(err, restore())
 }
 
-// findClients notes where each client is.
+// findClients lists the host and the address of each client.
 func (b *openBlock) findClients(ctx context.Context) error {
 	for _, h := range b.Hosts {
 		list, err := h.Clients(ctx)
@@ -92,7 +93,8 @@ func (b *openBlock) cells(ctx context.Context) error {
 	return nil
 }
 
-// transfer has the first clients fetch, while the router is sampled.
+// transfer has the cell's clients fetch their files while it samples the router. It returns the record and the
+// reasons to reject it.
 func (b *openBlock) transfer(ctx context.Context, cell result.Cell) (*Transfer, []string, error) {
 	e, n := b.Experiment, cell.Int(result.Clients)
 	b.Status("%s: %d of %s fetch", b.Name(b.Block), n, words.Counted(len(b.hosts), "client"))
@@ -132,9 +134,9 @@ func (b *openBlock) transfer(ctx context.Context, cell result.Cell) (*Transfer, 
 	return t, rejects, err
 }
 
-// fetchAll has the cell's clients fetch at the same time, and returns when the last of them is through.
+// fetchAll has the cell's clients fetch at the same time, and returns when the last of them has ended.
 func (b *openBlock) fetchAll(ctx context.Context, t *Transfer) (err error) {
-	// A transfer of many beside each other on a device that carries a hundredth of the link still ends.
+	// The time limit suffices for a device that carries a hundredth of the link's rate.
 	const slowest = 100
 	most := time.Minute + slowest*fullLinkTime(b.Experiment, t.Clients)/time.Duration(t.Transfers)
 	t.Fetched, err = bench.Each(b.hosts[:t.Clients], func(_ int, a address) (Fetched, error) {
@@ -143,10 +145,11 @@ func (b *openBlock) fetchAll(ctx context.Context, t *Transfer) (err error) {
 	return err
 }
 
-// maxOverShare is the share of the maximum-load interval in which frames may have waited for a CPU before.
+// maxOverShare is the highest share of the intervals at maximum load that may show more than the link's rate. The
+// rate of an interval exceeds the link's if frames waited for a CPU before it.
 const maxOverShare = 0.25
 
-// checkFiles is the rule that all clients had all their files.
+// checkFiles rejects a transfer in which a client did not get all its files.
 func (t *Transfer) checkFiles(r *bench.Rejects) error {
 	for i, f := range t.Fetched {
 		r.AddIf(f.Problem != "" || len(f.Each) < t.Transfers, "transfers: client %d had %d of %s: %s",

@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/backend"
 )
 
-// The FTP server's place on its host, and the file in it.
+// Folders of the FTP server on its host.
 var (
 	ftpDir  = path.Join(agent.Scratch, "ftp")
 	ftpRoot = path.Join(ftpDir, "files")
@@ -26,7 +26,7 @@ const (
 	fileName = "file"
 )
 
-// ftpConfig lets everybody in and looks nobody up, neither names nor users.
+// ftpConfig is proftpd's configuration: anonymous logins, without look-ups of names or users. It takes ftpDir.
 const ftpConfig = `ServerType standalone
 Port 21
 UseIPv6 off
@@ -51,7 +51,8 @@ MaxInstances none
 </Anonymous>
 `
 
-// serve starts a real FTP server with a file of so many bytes, and returns once it listens. It ends with the host.
+// serve starts proftpd with a file of the given size in bytes, and returns once it listens. The server ends with the
+// host.
 func serve(ctx context.Context, server *backend.Host, bytes int64) error {
 	prepare := agent.Command{
 		Argv: []string{"sh", "-ec", `mkdir -p "$1"; chmod 755 "$1"; head -c "$2" /dev/zero >"$1/$3"; chmod 644 "$1/$3"`, "sh",
@@ -93,9 +94,9 @@ func serve(ctx context.Context, server *backend.Host, bytes int64) error {
 	}
 }
 
-// fetchArgs has one client fetch the file again and again over one login, from its address. A transfer that takes
-// longer than most fails, and ends all. curl prints for each its bytes, and its seconds in all and before the first
-// byte.
+// fetchArgs returns the curl command with which a client fetches the file several times over one login, from its
+// address. A transfer that takes longer than most fails, and ends the command. For each transfer, curl prints the
+// bytes, the seconds in all, and the seconds before the transfer began.
 func fetchArgs(from, server netip.Addr, times int, most time.Duration) []string {
 	args := []string{
 		"curl", "-sS", "--fail-early", "--interface", from.String(), "--connect-timeout", "60", "--max-time",
@@ -108,8 +109,8 @@ func fetchArgs(from, server netip.Addr, times int, most time.Duration) []string 
 	return args
 }
 
-// fetch has a client fetch the file. num is its number among its host's clients, from 1; those that share the host's
-// namespace are told apart by their address alone.
+// fetch has a client fetch the file several times. num is its number among its host's clients, from 1. If clients share
+// the host's namespace, nothing but the address from tells them apart. A failed transfer is in Fetched.Problem.
 func fetch(ctx context.Context, h *backend.Host, num int, shared bool, from, server netip.Addr, times int, bytes int64,
 	most time.Duration) (Fetched, error) {
 	cmd := agent.Command{
@@ -132,7 +133,7 @@ func fetch(ctx context.Context, h *backend.Host, num int, shared bool, from, ser
 	return f, f.read(out.Stdout, bytes)
 }
 
-// read reads what curl printed.
+// read adds the transfers from curl's output. Only transfers of the whole file, in bytes, count in Each.
 func (f *Fetched) read(text string, bytes int64) error {
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for lines.Scan() {

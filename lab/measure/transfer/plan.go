@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Bounds of what an experiment may ask for.
+// Bounds of the measure's keys.
 const (
 	maxClients   = 250
 	maxFileMB    = 10_000
@@ -24,8 +24,8 @@ const (
 	maxCellTime = 2 * time.Hour
 )
 
-// Keys of the measure. The defaults of the first three are study 3's; it sampled once a second, while transfers took
-// five to twenty: here one takes less than a second.
+// Keys of the measure. The defaults of the first three are study 3's. The study sampled once a second, and its
+// transfers took five to twenty seconds. Here a transfer takes less than a second, so samples are more frequent.
 var (
 	linkMbps = experiment.Key[float64]{
 		Name: "link_mbps", Parse: strict.Within(experiment.MinOfferedMbps, experiment.MaxOfferedMbps, "a number of Mbit/s"),
@@ -53,21 +53,21 @@ var (
 
 const keySpeeds = "router_speeds"
 
-// onlyTopology has one router between clients and server.
+// onlyTopology is the topology that the measure needs: one router between clients and server.
 const onlyTopology = "portal"
 
-// fileBytes is the size of the file.
+// fileBytes returns the size of the file, bytes.
 func fileBytes(e *experiment.Experiment) int64 { return int64(fileMB.Of(e) * 1e6) }
 
-// Measure is the measure of that name.
+// Measure is the measure "transfer".
 type Measure struct{}
 
-// Records are transfers of all clients at once.
+// Records lists the measure's one kind of records: transfers of all clients at the same time.
 func (Measure) Records() []result.Kind {
 	return []result.Kind{{Name: KindTransfer, New: func() any { return new(Transfer) }}}
 }
 
-// Rules are the rules of experiments that measure transfers.
+// Rules returns the rules of experiments that measure transfers.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Clean: true, Roles: topology.PortalRoles,
@@ -80,7 +80,7 @@ func (Measure) Rules() experiment.Measure {
 	}
 }
 
-// check refuses what the transfers cannot be.
+// check reports settings with which no transfers can be measured, each by its key.
 func check(e *experiment.Experiment, report experiment.Report) {
 	only := fmt.Sprintf("measure = %q", Name)
 	if e.Client.Churn > 0 {
@@ -105,13 +105,13 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	}
 }
 
-// fullLinkTime is how long n clients take when the link is always full.
+// fullLinkTime returns how long n clients take for all their files if the link is always full.
 func fullLinkTime(e *experiment.Experiment, n int) time.Duration {
 	return time.Duration(
 		float64(n) * float64(transfers.Of(e)) * float64(fileBytes(e)) * 8 / (linkMbps.Of(e) * 1e6) * float64(time.Second))
 }
 
-// settings lists the routers' speeds. A block measures all numbers of clients, in one lab that has the most of them.
+// settings lists the routers' speeds. A block measures all numbers of clients, in one lab with the highest number.
 func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	if len(e.Clients) == 0 {
 		return nil
@@ -126,13 +126,14 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	return list
 }
 
-// Time beside the transfers, for the estimate before a run.
+// Time besides the transfers, for the estimate before a run.
 const (
 	labOverhead  = 3 * time.Second
 	cellOverhead = 500 * time.Millisecond
-	linkOverhead = 1.12 // than a full link: headers, and what passes between two transfers
+	linkOverhead = 1.12 // factor on fullLinkTime: headers, and the time between two transfers
 )
 
+// duration estimates how long the blocks of a group take if no trial is rejected.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	block := labOverhead + time.Duration(g.Cell.Int(result.Clients))*client.KindOf(e.Client.Kind).Times.Stay/2
 	for _, c := range g.Cells {
@@ -141,6 +142,7 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	return time.Duration(g.Blocks) * block
 }
 
+// description returns the texts that describe an experiment before it runs.
 func description(e *experiment.Experiment) experiment.Description {
 	text := fmt.Sprintf("fetch a file of %g MB %s over links of %g Mbit/s", fileMB.Of(e), words.Counted(transfers.Of(e),
 		"time"), linkMbps.Of(e))

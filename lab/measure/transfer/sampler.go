@@ -10,14 +10,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
-// sampler reads the router while something goes on.
+// sampler samples the router while clients fetch, and adds the samples to a record.
 type sampler struct {
 	*openBlock
 	first meter.Sample
 	t     *Transfer
 }
 
-// sampleDuring samples until work is done, and once more then.
+// sampleDuring runs work, samples the router every interval until work ends, and once more then. It returns the
+// errors of work and of the first sample that failed.
 func (s *sampler) sampleDuring(ctx context.Context, work func() error) error {
 	s.add(s.first)
 	done := make(chan error, 1)
@@ -26,7 +27,7 @@ func (s *sampler) sampleDuring(ctx context.Context, work func() error) error {
 	defer tick.Stop()
 	var failed error
 	for {
-		var ended, worked error
+		var ended, sampleErr error
 		over := false
 		select {
 		case ended = <-done:
@@ -35,10 +36,10 @@ func (s *sampler) sampleDuring(ctx context.Context, work func() error) error {
 		}
 		if failed == nil {
 			var now meter.Sample
-			if now, worked = s.Router.Sample(ctx); worked == nil {
+			if now, sampleErr = s.Router.Sample(ctx); sampleErr == nil {
 				s.add(now)
 			}
-			failed = worked
+			failed = sampleErr
 		}
 		if over {
 			return errors.Join(ended, failed)
@@ -46,12 +47,13 @@ func (s *sampler) sampleDuring(ctx context.Context, work func() error) error {
 	}
 }
 
-// Headers that do not count: they differ between a session and none.
+// Headers that do not count as bytes of IP, in bytes: they differ between links with and without PPPoE.
 const (
 	ethernetHeader = 14
 	pppoeHeader    = 8
 )
 
+// add adds a sample to the record.
 func (s *sampler) add(now meter.Sample) {
 	link, header := now.Links[s.Lab.Port(topology.PortLAN)], int64(ethernetHeader)
 	if s.Traits.PPPoE {

@@ -1,5 +1,5 @@
-// Package transfer measures what study 3 did: clients fetch a file from a real FTP server over a link of a set rate,
-// one, two and more of them at once, while the router's bytes and CPU are sampled. Each device has a lab of its own.
+// Package transfer repeats the measurement of study 3. One, two and more clients at once fetch a file from a real FTP
+// server over a link of a set rate. Meanwhile the router's bytes and CPU are sampled. Each device has its own lab.
 package transfer
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Names of metrics that others read.
+// Names of metrics that other packages read.
 const (
 	MaxRate = "max_rate_kb_s"
 	Busy    = "busy_pct"
@@ -33,7 +33,7 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 
 type input = analysis.MetricInput
 
-// Metrics that views show, as records name them.
+// Names of the other metrics.
 const (
 	MeanRateKBS      = "mean_rate_kb_s"
 	DTRKBCPUS        = "dtr_kb_cpu_s"
@@ -46,7 +46,7 @@ const (
 	RouterSharePct   = "router_share_pct"
 )
 
-// Metrics is every figure of a cell. CPU is that of the maximum-load interval.
+// Metrics are all metrics of a cell. CPU figures are those of the maximum-load interval.
 var Metrics = []analysis.Metric{
 	{Name: MaxRate, Short: "max rate", Unit: "kByte/s",
 		Text: "maximum transfer rate: mean of the rates above 90 % of the highest", Better: analysis.More,
@@ -82,7 +82,7 @@ var Metrics = []analysis.Metric{
 		Of: func(r input) float64 { return analysis.Positive(100 * r.Get("share")) }},
 }
 
-// busy is the router's CPU of what it has: measured, where it was slowed.
+// busy returns the router's CPU at the maximum, in percent of its CPU; of a slowed router, of the share that it had.
 func busy(r input) float64 {
 	share := r.Get("share")
 	if !(share > 0) {
@@ -91,6 +91,7 @@ func busy(r input) float64 {
 	return min(100, analysis.Positive(100*r.Get("max_core")/share))
 }
 
+// trialsOf returns the transfers as trials, with the median time of one file.
 func trialsOf(list []*Transfer) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(list))
 	for _, t := range list {
@@ -108,25 +109,25 @@ func trialsOf(list []*Transfer) []analysis.Trial {
 	return out
 }
 
-// RateCurve names the curve of a cell: the rate over time of its first accepted transfers, kByte/s, and EndsCurve when
-// each client was through.
+// Names of a cell's curves, of its first accepted record: RateCurve is the rate over time, kByte/s; EndsCurve is the
+// number of clients that have all their files, over time.
 const (
 	RateCurve = "rate"
 	EndsCurve = "ends"
 )
 
-// describe adds the curves of study 3's figure 4.
+// describe adds the curves of study 3's figure 4 to a cell.
 func describe(c *analysis.Cell, list []*Transfer) {
 	for _, t := range list {
 		if !t.Accepted || t.Cell() != c.Cell {
 			continue
 		}
 		var rate, ends []analysis.CurvePoint
-		level := 0.0
+		elapsedMs := 0.0
 		for _, s := range stepsOf(t.Samples) {
-			level += 1e3 * s.seconds
+			elapsedMs += 1e3 * s.seconds
 			if k := s.kbps(); !math.IsNaN(k) {
-				rate = append(rate, analysis.CurvePoint{Ms: analysis.Number(level), Value: analysis.Number(k)})
+				rate = append(rate, analysis.CurvePoint{Ms: analysis.Number(elapsedMs), Value: analysis.Number(k)})
 			}
 		}
 		for i, f := range t.Fetched {

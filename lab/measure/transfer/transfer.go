@@ -6,37 +6,37 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Name is the measure's in experiments and records.
+// Name is the measure's name in experiments and records.
 const Name = "transfer"
 
 // KindTransfer is the kind of the records of transfers.
 const KindTransfer = "transfer"
 
-// Transfer is what became of some clients that all begin at once to fetch a file from an FTP server, several times each
-// (study 3, 3.1).
+// Transfer is the record of one cell: clients that all begin at the same time to fetch a file from an FTP server,
+// several times each (study 3, 3.1).
 type Transfer struct {
 	result.Head
 	DUT         string  `json:"dut"`          // name of the device
-	Clients     int     `json:"clients"`      // that begin at once
-	RouterSpeed float64 `json:"router_speed"` // share of its CPU that the router was to have
+	Clients     int     `json:"clients"`      // clients that fetch at the same time
+	RouterSpeed float64 `json:"router_speed"` // planned share of its CPU that the router has
 
-	Dimensions result.Cell `json:"cell,omitzero"` // where the keys before do not say all
+	Dimensions result.Cell `json:"cell,omitzero"` // the whole cell, if it has more dimensions than the keys before
 
-	LinkMbps  float64 `json:"rate_mbps"`  // of the links
+	LinkMbps  float64 `json:"rate_mbps"`  // rate of the links
 	FileBytes int64   `json:"file_bytes"` // size of the file
-	Transfers int     `json:"transfers"`  // of each client
+	Transfers int     `json:"transfers"`  // planned transfers of each client
 
-	SetupSeconds float64 `json:"setup_seconds"` // lab, device and clients
-	// Samples are in their order; the first is of before the transfers.
+	SetupSeconds float64 `json:"setup_seconds"` // time to build the lab, start the device and create the clients
+	// Samples are in the order of time; the first was taken before the transfers.
 	Samples []Sample `json:"samples"`
-	// Fetched are the clients' own figures, by client.
+	// Fetched has the figures of each client, in the order of their numbers.
 	Fetched []Fetched `json:"fetched"`
 	Figures
 	ThreadNs map[string]int64 `json:"thread_ns"`       // CPU of the router's threads and programs, by name
-	Share    float64          `json:"share,omitempty"` // of its CPU that a slowed router had
+	Share    float64          `json:"share,omitempty"` // share of its CPU that a slowed router had
 }
 
-// SetCell writes the transfer's dimensions down, as one cell too where its own keys do not say all.
+// SetCell sets the transfer's dimensions. It sets Dimensions only if the other fields cannot hold the whole cell.
 func (t *Transfer) SetCell(c result.Cell) {
 	t.DUT, t.Clients, t.RouterSpeed = c.Text(result.DUT), c.Int(result.Clients), c.Number(RouterSpeed)
 	if t.Cell() != c {
@@ -44,7 +44,7 @@ func (t *Transfer) SetCell(c result.Cell) {
 	}
 }
 
-// Cell has the transfer's dimensions.
+// Cell returns the transfer's dimensions.
 func (t Transfer) Cell() result.Cell {
 	if t.Dimensions != (result.Cell{}) {
 		return t.Dimensions
@@ -52,60 +52,60 @@ func (t Transfer) Cell() result.Cell {
 	return result.NewCell(result.DUT, t.DUT, result.Clients, t.Clients, RouterSpeed, t.RouterSpeed)
 }
 
-// Fetched is one client's transfers.
+// Fetched has the figures of one client's transfers.
 type Fetched struct {
-	Seconds  float64   `json:"seconds"`           // until the last was over, with the login
-	Each     []float64 `json:"each"`              // seconds of each transfer
-	Bytes    int64     `json:"bytes"`             // of all
-	Problem  string    `json:"problem,omitempty"` // in the client program's words
-	Attempts int       `json:"attempts"`          // transfers that were begun
+	Seconds  float64   `json:"seconds"`           // from the login until the last transfer ended
+	Each     []float64 `json:"each"`              // seconds of each transfer of a whole file
+	Bytes    int64     `json:"bytes"`             // bytes of all transfers
+	Problem  string    `json:"problem,omitempty"` // error text of the client's program, if it failed
+	Attempts int       `json:"attempts"`          // transfers that curl reported
 }
 
-// Sample is the router at one moment. All but the moments are sums since some time before the first sample.
+// Sample has the router's counters at one moment. Counters begin at some time before the first sample.
 type Sample struct {
 	LinksMs float64 `json:"links_ms"` // when Bytes was read, since the first sample
-	CPUMs   float64 `json:"cpu_ms"`   // when RouterNs was read
+	CPUMs   float64 `json:"cpu_ms"`   // when RouterNs was read, since the first sample
 	// Bytes are of IP packets that the router sent to the clients, without headers of Ethernet and PPPoE.
 	Bytes    int64 `json:"bytes"`
-	RouterNs int64 `json:"router_ns"` // exact CPU of its threads and of the device
-	Wakeups  int64 `json:"wakeups"`   // times its polling threads were given a CPU
-	// BusyTicks and AllTicks are the machine's by /proc/stat: user and system, with interrupts, and all.
+	RouterNs int64 `json:"router_ns"` // exact CPU time of the router's polling threads and of the device's processes
+	Wakeups  int64 `json:"wakeups"`   // times the router's polling threads were given a CPU
+	// BusyTicks are the machine's ticks of user, system and interrupt time, from /proc/stat.
 	BusyTicks int64 `json:"busy_ticks"`
-	AllTicks  int64 `json:"all_ticks"` // the machine's, of all kinds
+	AllTicks  int64 `json:"all_ticks"` // the machine's ticks of all kinds, from /proc/stat
 }
 
-// Figures are what study 3 makes of samples. The maximum-load interval are the intervals between samples in which the
-// rate lies above the threshold. No link sends faster than its rate: where frames waited for a router without a CPU and
-// came together then, the link's rate counts.
+// Figures are computed from samples as in study 3. The maximum-load interval consists of the intervals between samples
+// whose rate is above Threshold. If frames waited for the router's CPU and then came together, the rate of an interval
+// exceeds the link's; the link's rate then counts.
 type Figures struct {
 	PeakKBps float64 `json:"peak_kb_s"` // the highest rate of an interval, thousand bytes a second
-	MaxKBps  float64 `json:"max_kb_s"`  // the mean of rates above 90 % of it
-	MeanKBps float64 `json:"mean_kb_s"` // over all of the transfers
-	// DTR is the same mean of the study's printed formula, bytes over the router's CPU time: thousand bytes a second of
-	// CPU.
+	MaxKBps  float64 `json:"max_kb_s"`  // the mean of the rates above 90 % of the highest
+	MeanKBps float64 `json:"mean_kb_s"` // the mean rate from the first transfer's begin to the last one's end
+	// DTRKBps is the study's printed formula, bytes over the router's CPU time: thousand bytes a second of CPU. It is the
+	// mean of the intervals' values above 90 % of the highest.
 	DTRKBps float64 `json:"dtr_kb_s"`
 
 	MaxSeconds float64 `json:"max_seconds"`    // length of the maximum-load interval
-	Intervals  int     `json:"intervals"`      // that it consists of
-	Over       int     `json:"over,omitempty"` // of these, those with clearly more than the link's rate
-	AllSeconds float64 `json:"all_seconds"`    // of the transfers
-	MaxCore    float64 `json:"max_core"`       // router's exact CPU in it, cores
-	MaxStat    float64 `json:"max_stat"`       // the machine's busy share in it by /proc/stat, mean of its intervals
-	MaxWakeups float64 `json:"max_wakeups"`    // of polling threads in it, a second
+	Intervals  int     `json:"intervals"`      // number of intervals of the maximum-load interval
+	Over       int     `json:"over,omitempty"` // of these, intervals with clearly more than the link's rate
+	AllSeconds float64 `json:"all_seconds"`    // until the last transfer ended
+	MaxCore    float64 `json:"max_core"`       // the router's exact CPU in the maximum-load interval, cores
+	MaxStat    float64 `json:"max_stat"`       // the machine's busy share there by /proc/stat, mean of the intervals
+	MaxWakeups float64 `json:"max_wakeups"`    // wakeups of polling threads there, a second
 }
 
 // Threshold is the share of the highest rate above which a rate counts for the maximum.
 const Threshold = 0.9
 
-// sampleStep is what lies between two samples.
+// sampleStep has the differences between two samples: seconds, bytes, wakeups, and the machine's busy share (stat).
 type sampleStep struct{ seconds, cpuSeconds, bytes, routerSeconds, wakeups, stat float64 }
 
 func (s sampleStep) kbps() float64 { return s.bytes / 1e3 / s.seconds }
 
 func (s sampleStep) dtr() float64 { return s.bytes / 1e3 / s.routerSeconds }
 
-// stepsOf are the intervals between samples. One without time, or CPU time, has no rate and is left out; so is the last
-// where it was cut short by the end of the transfers.
+// stepsOf returns the intervals between samples. It leaves out intervals without time or CPU time, which have no rate,
+// and the last interval if the end of the transfers cut it short.
 func stepsOf(samples []Sample) (list []sampleStep) {
 	for i := 1; i < len(samples); i++ {
 		a, b := samples[i-1], samples[i]
@@ -125,11 +125,11 @@ func stepsOf(samples []Sample) (list []sampleStep) {
 	return list
 }
 
-// maxLinkShare is the share of the link's rate beyond which frames must have waited.
+// maxLinkShare is the multiple of the link's rate above which an interval counts in Figures.Over.
 const maxLinkShare = 1.05
 
-// figuresOf is the study's arithmetic, over a link of a rate in thousand bytes a second. It is zero without two
-// samples.
+// figuresOf computes the study's figures from samples. link is the link's rate, thousand bytes a second. With fewer than
+// two samples all figures are 0.
 func figuresOf(samples []Sample, link float64) (f Figures) {
 	steps := stepsOf(samples)
 	if len(steps) == 0 {
@@ -174,7 +174,7 @@ func figuresOf(samples []Sample, link float64) (f Figures) {
 	return f
 }
 
-// meanAbove is the mean of the values above Threshold of the highest.
+// meanAbove returns the mean of the values above Threshold times the highest value.
 func meanAbove(list []float64) float64 {
 	var most float64
 	for _, v := range list {
@@ -189,7 +189,7 @@ func meanAbove(list []float64) float64 {
 	return mean(above)
 }
 
-// mean is 0 of nothing.
+// mean returns the mean of the values; 0 for an empty list.
 func mean(list []float64) (sum float64) {
 	for _, v := range list {
 		sum += v

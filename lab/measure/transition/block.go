@@ -17,21 +17,22 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/transition"
 )
 
-// Run returns what measures the blocks of one run.
+// Run returns the functions that measure the blocks of one run.
 func (Measure) Run() runner.Measure { return runner.Measure{Block: carryOut} }
 
-// openBlock is a block whose lab stands.
+// openBlock is a block whose lab is open or is being built.
 type openBlock struct {
 	*runner.Session
 	experiment.Block
 	*lab
 	setup time.Duration
-	busy  bool // the gateways have other work
-	lossy bool // the last step lost too many probes
-	left  []result.Cell
+	busy  bool          // background work takes a part of the gateways' CPUs
+	lossy bool          // the last step lost too many probes
+	left  []result.Cell // cells that the block left out
 }
 
-// carryOut measures all loads in one lab.
+// carryOut measures all loads of a block in one lab. It returns a block record only if the block failed or if it left
+// out loads.
 func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	s.Status("%s: building the lab", s.Name(eb))
 	b, start := &openBlock{Session: s, Block: eb}, time.Now()
@@ -48,7 +49,8 @@ func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*res
 	return &result.Block{SetupSeconds: b.setup.Seconds(), LeftOut: b.left}, err
 }
 
-// measure keeps the gateways busy where that is asked for, and measures all cells.
+// measure starts the gateways' background work, if the block has any, and measures all cells. If a load loses too many
+// probes, it leaves out higher loads.
 func (b *openBlock) measure(ctx context.Context) error {
 	for _, c := range b.probePaths() {
 		if c.unknown != "" {
@@ -85,7 +87,7 @@ func (b *openBlock) measure(ctx context.Context) error {
 	return nil
 }
 
-// cell measures the windows of a load that are left.
+// cell measures the windows that a load still needs, under its background traffic.
 func (b *openBlock) cell(ctx context.Context, cell result.Cell) error {
 	todo := b.Todo(b.Block, cell)
 	if len(todo) == 0 {
@@ -115,12 +117,12 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell) error {
 	return err
 }
 
-// longestStep is the most time that a step should take, with probes that find no way.
+// longestStep returns the longest time that a step should take, also if its probes get lost.
 func longestStep(e *experiment.Experiment) time.Duration {
 	return 3*time.Duration(probes.Of(e)*probeGap.Of(e))*time.Microsecond + 15*time.Second
 }
 
-// window measures a load until it is accepted, or was tried often enough.
+// window measures window w of a load, and again until a step is accepted or the attempts are used up.
 func (b *openBlock) window(ctx context.Context, cell result.Cell, w int) error {
 	return b.MeasureWindow(b.Block, cell, w, KindStep, func(a runner.Attempt) (result.Record, []string, error) {
 		s := &Step{Cell: cell, Window: w, SetupSeconds: b.setup.Seconds()}
@@ -133,10 +135,11 @@ func (b *openBlock) window(ctx context.Context, cell result.Cell, w int) error {
 // snapshot has the values of all meters at one moment.
 type snapshot struct {
 	bench.Snapshot
-	received agent.TrafficStats // of the server, under traffic
-	burned   []burn.CPUTime     // of the gateways' other work
+	received agent.TrafficStats // of the server, if the load has background traffic
+	burned   []burn.CPUTime     // CPU time of the gateways' background work
 }
 
+// read reads all meters. loaded means that the server receives background traffic.
 func (b *openBlock) read(ctx context.Context, loaded bool) (r snapshot, err error) {
 	if r.Snapshot, err = b.ReadMeters(ctx); err != nil {
 		return r, err
@@ -150,14 +153,15 @@ func (b *openBlock) read(ctx context.Context, loaded bool) (r snapshot, err erro
 	return r, err
 }
 
-// step sends both runs of probes, one after the other, and reads the meters around them.
+// step sends both runs of probes, one after the other, and reads the meters before and after them. It fills the record,
+// and returns the reasons to reject it.
 func (b *openBlock) step(ctx context.Context, s *Step) (bench.Rejects, error) {
 	loaded := s.Cell.Number(result.OfferedMbps) > 0
 	before, err := b.read(ctx, loaded)
 	if err != nil {
 		return nil, err
 	}
-	met, err := b.probe(ctx, s)
+	faults, err := b.probe(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -171,50 +175,51 @@ func (b *openBlock) step(ctx context.Context, s *Step) (bench.Rejects, error) {
 	if loaded && b.Experiment.Traffic.Protocol == experiment.ProtocolTCP {
 		s.addBackground(before.Snapshot, after.Snapshot)
 	}
-	return b.Judge(ctx, bench.RejectFor(met...), s.judgeBusy(), b.Proof(ctx), w.Steal, w.Speed)
+	return b.Judge(ctx, bench.RejectFor(faults...), s.judgeBusy(), b.Proof(ctx), w.Steal, w.Speed)
 }
 
-// probe sends the probes of both courses, and returns why they do not count.
-func (b *openBlock) probe(ctx context.Context, s *Step) (met bench.Rejects, err error) {
+// probe sends the probes of both paths, and returns the reasons to reject the step. It sets lossy.
+func (b *openBlock) probe(ctx context.Context, s *Step) (rejects bench.Rejects, err error) {
 	b.lossy = false
-	for _, at := range []struct {
-		course *probePath
-		ends   *Ends
+	for _, p := range []struct {
+		path *probePath
+		ends *Ends
 	}{{b.hosts, &s.Hosts}, {b.gateways, &s.Gateways}} {
-		o, err := b.run(ctx, at.course)
+		o, err := b.run(ctx, p.path)
 		switch {
 		case errors.Is(err, errProbes):
-			met.Add("%v", err)
+			rejects.Add("%v", err)
 			b.lossy = true
 			continue
 		case err != nil:
 			return nil, err
 		}
 		step := time.Duration(o.sent.ClockStepNs)
-		met.AddIf(step != 0, "machine: its clock was set by %s meanwhile", step)
-		*at.ends = at.course.endsRecord(o, at.course == b.gateways)
-		b.lossy = rejectIncomplete(&met, at.ends.Counts) || b.lossy
+		rejects.AddIf(step != 0, "machine: its clock was set by %s meanwhile", step)
+		*p.ends = p.path.endsRecord(o, p.path == b.gateways)
+		b.lossy = rejectIncomplete(&rejects, p.ends.Counts) || b.lossy
 	}
-	return met, nil
+	return rejects, nil
 }
 
-// leastBusy is the share of what other work is to have of the gateways' CPU, which it and the gateways must have
-// together: else a program that is not of the lab had the CPU.
+// leastBusy is a share of the CPU that background work asks for. That work and the gateways together must have used at
+// least so much: if they used less, a program outside the lab had the CPU.
 const leastBusy = 0.9
 
+// judgeBusy returns the rule that rejects a step in which a program outside the lab had the gateways' CPU.
 func (s *Step) judgeBusy() bench.Rule {
 	asked := s.Cell.Number(result.BackgroundPct) / 100
 	ns := s.EnterCPU.NAPINs + s.EnterCPU.ProcessNs + s.LeaveCPU.NAPINs + s.LeaveCPU.ProcessNs
-	own := float64(ns) / 1e9 / max(s.LoadSeconds, 1e-9)
-	return bench.RejectIf(s.Background+own < leastBusy*asked,
+	gateways := float64(ns) / 1e9 / max(s.LoadSeconds, 1e-9)
+	return bench.RejectIf(s.Background+gateways < leastBusy*asked,
 		"machine: other work had %.0f %% of the gateways' CPU and the gateways %.0f %%, of %.0f %% that it asks for: "+
-			"another program had the rest", 100*s.Background, 100*own, 100*asked)
+			"another program had the rest", 100*s.Background, 100*gateways, 100*asked)
 }
 
-// leastKept is the share of the probes that must have times.
+// leastKept is the least share of the probes that must have times.
 const leastKept = 0.5
 
-// rejectIncomplete rejects runs of which too little is known.
+// rejectIncomplete rejects a run of probes if too few of them have times, and reports whether it did.
 func rejectIncomplete(r *bench.Rejects, n transition.Counts) bool {
 	kept := n.Sent - n.Resent - n.Lost
 	lossy := float64(kept) < leastKept*float64(n.Sent)
@@ -223,8 +228,8 @@ func rejectIncomplete(r *bench.Rejects, n transition.Counts) bool {
 	return lossy
 }
 
-// addBackground adds what TCP has sent on the background's hosts, without the probes that leave from there. The kernel
-// does not count what it sends again as segments (tcp_output.c, __tcp_transmit_skb).
+// addBackground adds the TCP segments that the background's hosts sent, without the probes, which leave from the same
+// hosts. The kernel does not count a segment that it sends again (tcp_output.c, __tcp_transmit_skb).
 func (s *Step) addBackground(before, after bench.Snapshot) {
 	var sent meter.SNMP
 	for i, c := range after.Clients {
@@ -234,7 +239,7 @@ func (s *Step) addBackground(before, after bench.Snapshot) {
 	s.Retransmits = max(0, sent.TCPRetrans-int64(s.Hosts.Resent))
 }
 
-// fill adds what came, and what the gateways' CPUs did.
+// fill adds the background that arrived, the gateways' CPU times and waits, and the CPU of the background work.
 func (s *Step) fill(before, after snapshot) {
 	a, b := before.received, after.received
 	s.DeliveredMbps = bench.Mbps(b.ReceivedBytes-a.ReceivedBytes, float64(b.MonotonicNs-a.MonotonicNs)/1e9)

@@ -16,24 +16,24 @@ import (
 
 // Names of taps.
 const (
-	tapIn     = "in"     // of the gateway where probes enter the tunnel, on its LAN
-	tapEnter  = "enter"  // its link to the other gateway
-	tapLeave  = "leave"  // of that other gateway
-	tapOut    = "out"    // its link to the server
-	tapArrive = "arrive" // the server's
+	tapIn     = "in"     // first gateway, link to the LAN: probes come in
+	tapEnter  = "enter"  // first gateway, link to the second: probes have entered the tunnel
+	tapLeave  = "leave"  // second gateway, link to the first: probes are still in the tunnel
+	tapOut    = "out"    // second gateway, link to the server: probes have left the tunnel
+	tapArrive = "arrive" // server: probes arrive
 )
 
-// probePort is where hosts receive probes: study 4's port.
+// probePort is the TCP port at which hosts receive probes, as in study 4.
 const probePort = 4242
 
-// probePath is one way of probes through the lab.
+// probePath is a path of probes through the lab: from host to host, or from gateway to gateway.
 type probePath struct {
 	transition.Way
 	sender, receiver *backend.Host
-	unknown          string // why the length of the tunnel's packets is not known
+	unknown          string // why the length of the tunnel's packets is not known; empty if it is
 }
 
-// lab is a standing lab with its taps and receivers.
+// lab is an open lab with its taps and receivers.
 type lab struct {
 	*bench.Bench
 	taps            []*backend.Host // hosts with taps
@@ -41,8 +41,8 @@ type lab struct {
 	next            uint32 // number of the last run
 }
 
-// openTaps opens taps and receivers in a lab whose device runs, and finds out how long the tunnel's packets with
-// probes are.
+// openTaps opens taps and receivers in a lab whose device runs, and measures the length of the tunnel's packets with
+// probes.
 func openTaps(ctx context.Context, s *bench.Bench, e *experiment.Experiment) (*lab, error) {
 	enter, leave := s.Routers[0], s.Routers[1]
 	l := &lab{Bench: s, taps: []*backend.Host{enter, leave, s.Server}}
@@ -51,7 +51,7 @@ func openTaps(ctx context.Context, s *bench.Bench, e *experiment.Experiment) (*l
 			{Tap: tapIn}, {Tap: tapEnter, Inside: true}, {Tap: tapLeave, Inside: true}, {Tap: tapOut}, {Tap: tapArrive},
 		}}}
 	l.hosts.Run.To = netip.AddrPortFrom(s.Lab.ServerIP, probePort)
-	// Of the gateways the addresses in the networks behind them: between these, packets take the tunnel.
+	// The gateways' addresses in the networks behind them: packets between these addresses take the tunnel.
 	l.gateways = &probePath{
 		sender: enter, receiver: leave, Way: transition.Way{Run: gatewayRun(e), Stops: []transition.Stop{
 			{Tap: tapEnter, Inside: true}, {Tap: tapLeave, Inside: true},
@@ -80,16 +80,17 @@ func openTaps(ctx context.Context, s *bench.Bench, e *experiment.Experiment) (*l
 	return l, nil
 }
 
+// probePaths lists both paths of probes.
 func (l *lab) probePaths() []*probePath { return []*probePath{l.hosts, l.gateways} }
 
-// calibrated is how many probes find out the length of the tunnel's packets.
+// calibrated is the number of probes that measure the length of the tunnel's packets.
 const calibrated = 20
 
-// mostGap is the longest between two of these.
+// mostGap is the longest time between two of these probes.
 const mostGap = 100 * time.Millisecond
 
-// calibrate finds the length of the tunnel's packets with probes, while nothing else is sent, and has taps note only
-// these and probes in the clear.
+// calibrate measures the length of the tunnel's packets with probes, while nothing else is sent. After that, taps
+// record only frames of that length and of the length of probes outside the tunnel.
 func (l *lab) calibrate(ctx context.Context) error {
 	var wanted []int
 	for _, c := range l.probePaths() {
@@ -112,8 +113,8 @@ func (l *lab) calibrate(ctx context.Context) error {
 	return l.noteLengths(ctx, wanted)
 }
 
-// measureOuter finds the length of a tunnel's packets with the probes of a course. On a busy machine probes meet in the
-// tunnel, and are put together: they are tried again with longer gaps.
+// measureOuter measures the length of a tunnel's packets with the probes of a path. On a busy machine, several probes
+// may be put into one packet: it then tries again with longer gaps. If the length stays unknown, it sets c.unknown.
 func (l *lab) measureOuter(ctx context.Context, c *probePath) error {
 	for _, gap := range []time.Duration{c.Run.Gap, 5 * c.Run.Gap, 20 * c.Run.Gap} {
 		short := *c
@@ -131,23 +132,22 @@ func (l *lab) measureOuter(ctx context.Context, c *probePath) error {
 	return nil
 }
 
-// noteLengths has all taps note frames of some lengths.
+// noteLengths has all taps record frames of the given lengths, bytes, and no others.
 func (l *lab) noteLengths(ctx context.Context, lengths []int) error {
 	return backend.Each(l.taps, func(_ int, h *backend.Host) error { return h.TapLengths(ctx, lengths) })
 }
 
-// observed is what all ends and taps say of a run.
+// observed has the readings of all ends and taps of a run of probes.
 type observed struct {
 	sent     transition.Sending
 	received transition.Receiving
 	events   []transition.Event
 }
 
-// errProbes is wrapped when probes cannot be sent, although all hosts are there: of an overloaded tunnel that is a
-// result.
+// errProbes is wrapped if probes cannot be sent although all hosts work. With an overloaded tunnel that is a result.
 var errProbes = errors.New("the probes found no way")
 
-// run sends a run of probes, and collects what all say of it.
+// run sends a run of probes, and collects the readings of sender, receiver and taps.
 func (l *lab) run(ctx context.Context, c *probePath) (o observed, err error) {
 	l.next++
 	r := c.Run
@@ -171,7 +171,7 @@ func (l *lab) run(ctx context.Context, c *probePath) (o observed, err error) {
 	return o, err
 }
 
-// awaitRun returns what the receiver has of a run when the connection has ended.
+// awaitRun waits until the probes' connection has ended, at most for lastWait, and returns the receiver's readings.
 func (l *lab) awaitRun(ctx context.Context, c *probePath, run uint32) (r transition.Receiving, err error) {
 	for end := time.Now().Add(lastWait); ; {
 		if r, err = c.receiver.TakeProbes(ctx, run); err != nil || r.Over || time.Now().After(end) {
@@ -183,13 +183,13 @@ func (l *lab) awaitRun(ctx context.Context, c *probePath, run uint32) (r transit
 	}
 }
 
-// The receiver is asked so often, and for so long, whether it has the last probe: one whose CPU is busy reads late.
+// Times of awaitRun. A receiver whose CPU is busy reads the last probe late.
 const (
-	pollEvery = 5 * time.Millisecond
-	lastWait  = 2 * time.Second
+	pollEvery = 5 * time.Millisecond // between two requests to the receiver
+	lastWait  = 2 * time.Second      // longest wait
 )
 
-// endsRecord is the record of a run.
+// endsRecord returns the record of a run of probes. gateways means that they went from gateway to gateway.
 func (c *probePath) endsRecord(o observed, gateways bool) Ends {
 	m := transition.Match(c.Way, o.sent.Probes, o.received.Probes, o.events)
 	return Ends{

@@ -9,22 +9,22 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// gateway and hosts are whose figures those of parts are.
+// gateway and hosts are the hosts that metrics carry.
 const (
 	gateway = "gateway"
 	hosts   = "client"
 )
 
-// Part is a part of the way of probes, as its figures are named and described.
+// Part describes a part of the path of probes.
 type Part struct {
-	Name string // Send or its like
-	Text string
-	Host string
+	Name string // one of the constants Send to Up
+	Text string // for readers: where the part begins and ends
+	Host string // gateway, hosts, or empty
 	// Judged parts are compared with the direct path.
 	Judged bool
 }
 
-// Parts are all parts: study 4's figures, then the way from host to host.
+// Parts are all parts: those from gateway to gateway, as in study 4's figures, then those from host to host.
 var Parts = []Part{
 	{Late, "a probe is due → the gateway's program writes: how late that gets the CPU", gateway, false},
 	{Down, "a gateway's program writes → the packet leaves by the outer interface (study 4, figure 6)", gateway, true},
@@ -40,25 +40,26 @@ var Parts = []Part{
 	{Way, "the client's program writes → the server's has read", "", true},
 }
 
-// Stats are the figures of each part, the one that is shown first at first.
+// Stats are the statistics of each part. Views show the first of them as the part's figure.
 var Stats = []string{"p50", "mean", "min", "max", "p99"}
 
 var statTexts = map[string]string{
 	"p50": "median", "mean": "mean", "min": "least", "max": "most", "p99": "99th percentile"}
 
-// MetricOf is the name of a figure of a part: "ethernet_to_tcp_p50_us".
+// MetricOf returns the name of a metric of a part: "ethernet_to_tcp_p50_us".
 func MetricOf(part, stat string) string { return part + "_" + stat + "_us" }
 
-// RatioOf is the name of a judged part's median over that of the direct path.
+// RatioOf returns the name of a metric of a judged part: its median over the direct path's.
 func RatioOf(part string) string { return part + "_ratio" }
 
-// OverallOf is the name of Down's or Up's mean over that of the direct path, of all loads up to OverallMost together.
+// OverallOf returns the name of a metric of Down or Up: its mean over the direct path's, for all loads up to
+// OverallMost together.
 func OverallOf(part string) string { return part + "_overall_ratio" }
 
-// OverallMost is the greatest of these loads, Mbit/s: study 4's.
+// OverallMost is the highest load of study 4, Mbit/s.
 const OverallMost = 90
 
-// What of a gateway stands behind its side, enter or leave, in names of metrics.
+// Ends of the names of a gateway's metrics, after "enter" or "leave".
 const (
 	corePct     = "_core_pct"
 	napiWait    = "_napi_wait_pct"
@@ -71,13 +72,13 @@ const (
 	LeaveCorePct, LeaveNAPIWait, LeaveProcessWait = "leave" + corePct, "leave" + napiWait, "leave" + processWait
 )
 
-// Waits is the name of the run-queue wait of all threads of the gateways.
+// Waits is the name of the metric of the run-queue wait of all threads of both gateways.
 const Waits = "gateways_wait_pct"
 
-// ResentBackground is the name of the share of a TCP background that was sent again.
+// ResentBackground is the name of the metric of the share of a TCP background that was sent again.
 const ResentBackground = "background_resent_pct"
 
-// Metrics that views show, as records name them.
+// Names of the other metrics.
 const (
 	DeliveredMbps     = "delivered_mbps"
 	KeptPct           = "kept_pct"
@@ -88,7 +89,7 @@ const (
 	BackgroundCorePct = "background_core_pct"
 )
 
-// Metrics is every figure of a cell.
+// Metrics are all metrics of a cell.
 var Metrics = metrics()
 
 func metrics() []analysis.Metric {
@@ -99,7 +100,7 @@ func metrics() []analysis.Metric {
 	return list
 }
 
-// timeMetrics are those of the parts of the way.
+// timeMetrics returns the metrics of all parts of the path.
 func timeMetrics() (list []analysis.Metric) {
 	for _, p := range Parts {
 		for _, stat := range Stats {
@@ -124,7 +125,7 @@ func timeMetrics() (list []analysis.Metric) {
 	return list
 }
 
-// probeMetrics are those of the background and of what became of the probes.
+// probeMetrics returns the metrics of the background traffic and of lost and resent probes.
 func probeMetrics() []analysis.Metric {
 	return []analysis.Metric{
 		analysis.Metric{Name: DeliveredMbps, Short: "delivered", Unit: "Mbit/s", Text: "background that arrived",
@@ -140,7 +141,7 @@ func probeMetrics() []analysis.Metric {
 	}
 }
 
-// cpuMetrics are those of the gateways' CPU.
+// cpuMetrics returns the metrics of the gateways' CPUs.
 func cpuMetrics() (list []analysis.Metric) {
 	for _, at := range [][2]string{{"enter", "enters"}, {"leave", "leaves"}} {
 		where := " of the gateway where the load " + at[1] + " the tunnel"
@@ -170,7 +171,7 @@ func cpuMetrics() (list []analysis.Metric) {
 		analysis.SlowedMetric(gateway, result.RouterShare))
 }
 
-// valueOrNaN returns a value of the input, or NaN where there is none.
+// valueOrNaN returns a function that reads a value; NaN if the input lacks it.
 func valueOrNaN(name string) func(analysis.MetricInput) float64 {
 	return func(r analysis.MetricInput) float64 {
 		if v, found := r.Values[name]; found {
@@ -187,7 +188,7 @@ func resentBackground(r analysis.MetricInput) float64 {
 	return 100 * r.Get("retransmits") / r.Get("segments")
 }
 
-// timeShare is a sum of times, ns, in percent of the step.
+// timeShare returns a function that sums times in ns, in percent of the step's time.
 func timeShare(names ...string) func(analysis.MetricInput) float64 {
 	return func(r analysis.MetricInput) float64 {
 		var ns float64
@@ -198,7 +199,7 @@ func timeShare(names ...string) func(analysis.MetricInput) float64 {
 	}
 }
 
-// perProbe is a time of the gateways' run, ns, in µs a probe.
+// perProbe returns a function that reads a time of the gateways' run in ns, and returns it in µs a probe.
 func perProbe(name string) func(analysis.MetricInput) float64 {
 	return func(r analysis.MetricInput) float64 {
 		return analysis.Over(r.Get(name)/1e3, r.Get("gateways.counts.sent"))

@@ -16,7 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Topology is the one that probes can cross.
+// Topology is the measure's default topology: two gateways with a tunnel between them.
 const Topology = "tunnel"
 
 // Keys of the measure.
@@ -39,25 +39,25 @@ var (
 			"time`: one that goes before all others, for 100 µs at a time"}
 )
 
-// What keeps the gateways' CPUs busy: burn.Program, as study 4's tool, or burn.RealTime.
+// Kinds of background work that keep the gateways' CPUs busy: burn.Program, as study 4's tool, or burn.RealTime.
 const (
 	BusyProgram  = "program"
 	BusyRealTime = "real-time"
 )
 
-// Apart is by how much the probes of the gateways are longer than those of the hosts, bytes: no tunnel's padding makes
-// them alike.
+// Apart is the number of bytes by which the gateways' probes are longer than the hosts'. It is more than any tunnel's
+// padding, so the lengths of their packets always differ.
 const Apart = 64
 
-// Measure is the measure of that name.
+// Measure is the measure "transition".
 type Measure struct{}
 
-// Records are steps.
+// Records lists the measure's one kind of records: steps.
 func (Measure) Records() []result.Kind {
 	return []result.Kind{{Name: KindStep, New: func() any { return new(Step) }}}
 }
 
-// Rules are the rules of experiments that measure transition times.
+// Rules returns the rules of experiments that measure transition times.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Clean: true, ComparesTimes: true, Roles: topology.PortalRoles,
@@ -71,7 +71,7 @@ func (Measure) Rules() experiment.Measure {
 	}
 }
 
-// applyDefaults sets datagrams of clients of the simplest kind as the traffic, as study 4's program sent them.
+// applyDefaults sets datagrams of clients of the simplest kind as the background traffic, as in study 4.
 func applyDefaults(e *experiment.Experiment) {
 	if !e.IsSet("topology") {
 		e.Topology = Topology
@@ -87,6 +87,7 @@ func applyDefaults(e *experiment.Experiment) {
 	}
 }
 
+// check reports settings that do not go together, each by its key.
 func check(e *experiment.Experiment, report experiment.Report) {
 	if build, err := topology.Named(e.Topology); err == nil && !build(topology.Spec{}).Gateways() {
 		report("topology", "%q has one router: measure = %q needs two gateways, topology = %q", e.Topology, Name, Topology)
@@ -111,7 +112,7 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	}
 }
 
-// settings lists clients, profiles, and how busy the gateways are. A block measures all loads.
+// settings lists all combinations of clients, profiles and background work. A block measures all loads.
 func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	for _, clients := range e.Clients {
 		for _, profile := range e.Profiles {
@@ -127,9 +128,9 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	return list
 }
 
-// busyCells are a cell with each kind and share of other work; without any it is one.
+// busyCells returns the cell with each kind and share of background work; the cell alone if the experiment has none.
 func busyCells(e *experiment.Experiment, cell result.Cell) (list []result.Cell) {
-	seen := false // without other work its kind means nothing
+	seen := false // a share of 0 is listed once: its kind means nothing
 	for _, kind := range busyKinds.Of(e) {
 		for _, pct := range busyPct.Of(e) {
 			switch with := cell.With(result.BackgroundPct, pct); {
@@ -146,7 +147,7 @@ func busyCells(e *experiment.Experiment, cell result.Cell) (list []result.Cell) 
 	return list
 }
 
-// loads are those of the background, Mbit/s; 0 is none.
+// loads returns the loads of the background traffic, Mbit/s; 0 means none.
 func loads(e *experiment.Experiment, clients int) []float64 {
 	if idle.Of(e) {
 		return append([]float64{0}, e.Loads(clients)...)
@@ -154,29 +155,32 @@ func loads(e *experiment.Experiment, clients int) []float64 {
 	return e.Loads(clients)
 }
 
-// hostRun and gatewayRun are the probes of a step, without their numbers and ends.
+// hostRun returns the probes from host to host of a step, without number and addresses.
 func hostRun(e *experiment.Experiment) transition.Run {
 	return transition.Run{Count: probes.Of(e), Bytes: probe.Of(e), Gap: time.Duration(probeGap.Of(e)) * time.Microsecond}
 }
 
+// gatewayRun returns the probes from gateway to gateway of a step, without number and addresses.
 func gatewayRun(e *experiment.Experiment) transition.Run {
 	r := hostRun(e)
 	r.Bytes += Apart
 	return r
 }
 
-// Time beside the probes, for the estimate before a run.
+// Time besides the probes, for the estimate before a run.
 const (
-	labOverhead  = 3 * time.Second        // lab, device, and the probes that find the length of the tunnel's packets
-	stepOverhead = 400 * time.Millisecond // traffic started and ended, and all read
+	labOverhead  = 3 * time.Second        // to build the lab, start the device and calibrate the taps
+	stepOverhead = 400 * time.Millisecond // to start and stop the traffic and read the meters
 )
 
+// duration estimates how long the blocks of a group take if no step is rejected.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	step := 2*time.Duration(probes.Of(e)*probeGap.Of(e))*time.Microsecond + stepOverhead
 	block := labOverhead + time.Duration(len(g.Cells))*(time.Duration(e.Windows)*step+e.Warmup)
 	return time.Duration(g.Blocks) * block
 }
 
+// description returns the texts that describe an experiment before it runs.
 func description(e *experiment.Experiment) experiment.Description {
 	var under []string
 	if idle.Of(e) {

@@ -5,13 +5,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/transition"
 )
 
-// Name is the measure's in experiments and records.
+// Name is the measure's name in experiments and records.
 const Name = "transition"
 
 // KindStep is the kind of the records of steps.
 const KindStep = "transition-step"
 
-// Parts of the way of probes. Those between hosts add up to Way; there, Enter and Leave are the gateways'.
+// Parts of the path of probes. Above: from host to host; these parts add up to Way, and Enter and Leave are the times
+// inside the gateways. Below: from gateway to gateway.
 //
 //	pc1                   gw1                     gw2                     pc2
 //	write ─Send─ leaves ─ToEnter─ in ─Enter─ out ─Cross─ in ─Leave─ out ─ToHost─ arrives ─Receive─ read
@@ -40,13 +41,12 @@ type Step struct {
 	Cell   result.Cell `json:"cell"`   // what was measured, by its dimensions
 	Window int         `json:"window"` // counts from 0 within (block, cell)
 
-	SetupSeconds  float64 `json:"setup_seconds"`  // of the block's lab
-	LoadSeconds   float64 `json:"load_seconds"`   // between the readings around the probes
-	DeliveredMbps float64 `json:"delivered_mbps"` // background that arrived meanwhile
-	// Of a background over TCP: segments that its senders have sent, and of those that were sent again. Probes do not
-	// count.
+	SetupSeconds  float64 `json:"setup_seconds"`  // time to build the block's lab
+	LoadSeconds   float64 `json:"load_seconds"`   // between the readings of the meters around the probes
+	DeliveredMbps float64 `json:"delivered_mbps"` // background traffic that arrived meanwhile
+	// Segments are those that the senders of a TCP background have sent, without the probes.
 	Segments    int64 `json:"segments,omitempty"`
-	Retransmits int64 `json:"retransmits,omitempty"` // of these
+	Retransmits int64 `json:"retransmits,omitempty"` // segments of the background that were sent again
 
 	Hosts    Ends `json:"hosts"`    // probes from host to host
 	Gateways Ends `json:"gateways"` // probes from gateway to gateway
@@ -54,31 +54,31 @@ type Step struct {
 	// CPU time and run-queue wait where the probes enter and leave the tunnel.
 	EnterCPU CPU `json:"enter_cpu"` // of the gateway where probes enter the tunnel
 	LeaveCPU CPU `json:"leave_cpu"` // of the one where they leave it
-	// Background is how many CPUs the gateways' other work had.
+	// Background is the share of the gateways' CPUs that background work used.
 	Background  float64        `json:"background,omitempty"`
-	RouterShare float64        `json:"router_share,omitempty"` // of their CPU's time that slowed gateways had
+	RouterShare float64        `json:"router_share,omitempty"` // share of their CPU's time that slowed gateways had
 	Machine     result.Machine `json:"machine"`                // /proc/stat over the step
 }
 
-// Ends is a run of probes.
+// Ends is the record of a run of probes between two ends.
 type Ends struct {
 	Counts transition.Counts `json:"counts"` // of probes
-	// Parts are µs, by name; one of which nothing is known is not there.
+	// Parts are the times of each part of the path, µs, by name. Parts without known times are left out.
 	Parts map[string]transition.Distribution `json:"parts"`
-	// OuterBytes is the length of the tunnel's packets with probes, with their Ethernet header; 0: probes are in the
-	// clear, or, with a text in Unknown, that length is not known.
+	// OuterBytes is the length of the tunnel's packets with probes, with their Ethernet header. It is 0 if probes are not
+	// encapsulated, or if the length is not known: Unknown then says why.
 	OuterBytes int    `json:"outer_bytes"`
 	Unknown    string `json:"unknown,omitempty"` // why that length is not known
-	// ClockErrorNs is by how much kernel stamps may be off the other times.
+	// ClockErrorNs is the largest possible error of kernel time stamps against the other times.
 	ClockErrorNs int64 `json:"clock_error_ns"`
-	// Resent is how many segments of the probes' connection were sent again.
+	// Resent is the number of segments of the probes' connection that were sent again.
 	Resent int `json:"resent,omitempty"`
 	// Run-queue wait of the threads that write and read, over the run.
 	SenderWaitNs   int64 `json:"sender_wait_ns"`   // of the thread that writes
 	ReceiverWaitNs int64 `json:"receiver_wait_ns"` // of the thread that reads
 }
 
-// CPU is what a gateway's threads had of their CPU, and how long they waited for it, ns.
+// CPU has the CPU time of a gateway's threads, and how long they waited for their CPU, ns.
 type CPU struct {
 	NAPINs        int64 `json:"napi_ns"`         // polling threads
 	ProcessNs     int64 `json:"process_ns"`      // the device's processes
@@ -86,7 +86,8 @@ type CPU struct {
 	ProcessWaitNs int64 `json:"process_wait_ns"` // run-queue wait of processes
 }
 
-// partsOf are the times of each part of a run.
+// partsOf returns the distribution of the times of each part of the path. gateways means that the probes went from
+// gateway to gateway.
 func partsOf(list []transition.Passage, gateways bool) map[string]transition.Distribution {
 	times := map[string][]int64{}
 	add := func(part string, from, to int64) {

@@ -29,10 +29,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/transition"
 )
 
-// Flags of a trial that stands.
+// Flags of an accepted trial.
 const (
-	// FlagShort: less of the background arrived than was offered, so the device was at its limit, and probes waited in its
-	// queues.
+	// FlagShort: less of the background arrived than was offered, so the device was at its limit, and probes waited in
+	// its queues.
 	FlagShort = "overloaded"
 	// FlagUnmatched: many probes were not found for certain at a tap.
 	FlagUnmatched = "unmatched"
@@ -68,7 +68,7 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	return analysis.Summarise(input, opts)
 }
 
-// unknownLengths says of which devices the length of the tunnel's packets is not known.
+// unknownLengths returns a message that lists the devices whose tunnel packets have no known length; nil without any.
 func unknownLengths(steps []*Step) []string {
 	var list []string
 	for _, s := range steps {
@@ -85,7 +85,7 @@ func unknownLengths(steps []*Step) []string {
 		strings.Join(list, ", "))}
 }
 
-// leftOut says from which load on devices were not measured in some block.
+// leftOut returns a message about the loads that blocks left out, by device; nil without any.
 func leftOut(run result.Run) []string {
 	least := map[string]float64{} // by device and what else the block had
 	for _, b := range run.Blocks {
@@ -121,7 +121,7 @@ func compareCells(a, b result.Cell) int {
 		result.CompareCells(a, b, result.DUT, result.OfferedMbps))
 }
 
-// trialsOf are the records with the figures that are not numbers of their own.
+// trialsOf returns the records as trials, with the figures and flags that are computed from several values.
 func trialsOf(steps []*Step) []analysis.Trial {
 	direct, overall := directMedians(steps), overallRatios(steps)
 	out := make([]analysis.Trial, 0, len(steps))
@@ -144,9 +144,9 @@ func trialsOf(steps []*Step) []analysis.Trial {
 func (s *Step) describe(a *analysis.Trial, direct map[blockPart]float64) {
 	for _, e := range []Ends{s.Hosts, s.Gateways} {
 		for name, d := range e.Parts {
-			at := "part." + name + "."
-			a.Device[at+"min"], a.Device[at+"mean"], a.Device[at+"max"], a.Device[at+"p50"], a.Device[at+"p99"] = d.Min, d.Mean,
-				d.Max, d.P50, d.P99
+			key := "part." + name + "."
+			a.Device[key+"min"], a.Device[key+"mean"], a.Device[key+"max"] = d.Min, d.Mean, d.Max
+			a.Device[key+"p50"], a.Device[key+"p99"] = d.P50, d.P99
 			if base := direct[blockPart{s.Block, 0, s.Cell.Without(result.DUT), name}]; base > 0 &&
 				s.Cell.Text(result.DUT) != experiment.Clean {
 				a.Device["ratio."+name] = d.P50 / base
@@ -155,7 +155,7 @@ func (s *Step) describe(a *analysis.Trial, direct map[blockPart]float64) {
 	}
 	n := addCounts(s.Hosts.Counts, s.Gateways.Counts)
 	if n.Sent > 0 {
-		share := func(n, of int) float64 { return 100 * float64(n) / float64(of) }
+		share := func(n, total int) float64 { return 100 * float64(n) / float64(total) }
 		a.Device["kept_pct"], a.Device["resent_pct"], a.Device["unmatched_pct"] = share(n.Sent-n.Resent-n.Lost, n.Sent),
 			share(n.Resent, n.Sent), share(n.Unmatched, n.Sent)
 		if float64(n.Unmatched) > mostUnmatched*float64(n.Sent) {
@@ -180,15 +180,15 @@ func addCounts(a, b transition.Counts) transition.Counts {
 	}
 }
 
-// blockPart is a part in one block.
+// blockPart is the key of a part of the path in one block.
 type blockPart struct {
 	block, sitting int         // sitting: of devices in overallRatios, otherwise 0
 	cell           result.Cell // of directMedians without the device, of overallRatios' results without the load
 	part           string
 }
 
-// overallRatios are, by block and device, the geometric means of what OverallOf names. A block, or what a resume added
-// to one, that lacks a load of another block has none.
+// overallRatios returns the values of OverallOf's metric, by block and device: the geometric mean of the ratios of all
+// loads. A block, or the part of a block that a resume added, has no value if it lacks a load that another block has.
 func overallRatios(steps []*Step) map[blockPart]float64 {
 	sums, counts := map[blockPart]float64{}, map[blockPart]float64{} // of windows
 	var devices []blockPart
@@ -235,7 +235,7 @@ func overallRatios(steps []*Step) map[blockPart]float64 {
 	return out
 }
 
-// directMedians are the medians of the direct path: the means of its windows.
+// directMedians returns the direct path's medians, µs, by block and part: the means over its accepted windows.
 func directMedians(steps []*Step) map[blockPart]float64 {
 	sum, n := map[blockPart]float64{}, map[blockPart]float64{}
 	for _, s := range steps {
@@ -255,8 +255,8 @@ func directMedians(steps []*Step) map[blockPart]float64 {
 	return sum
 }
 
-// curvesOf are the distributions of the judged parts over all accepted steps of a cell: the share of the probes that
-// took no longer. Times are the upper ends of buckets.
+// curvesOf returns the distributions of the judged parts over all accepted steps of a cell: for each time, the share of
+// the probes that took no longer. Times are the upper ends of the histogram's buckets.
 func curvesOf(steps []*Step, cell result.Cell) map[string][]analysis.CurvePoint {
 	buckets, total := map[string]map[int64]int64{}, map[string]int64{}
 	for _, s := range steps {

@@ -128,8 +128,8 @@ func stepsOf(samples []Sample) (list []sampleStep) {
 // maxLinkShare is the multiple of the link's rate above which an interval counts in Figures.Over.
 const maxLinkShare = 1.05
 
-// figuresOf computes the study's figures from samples. link is the link's rate, thousand bytes a second. With fewer than
-// two samples all figures are 0.
+// figuresOf computes the study's figures from samples. link is the link's rate, thousand bytes a second. With fewer
+// than two samples all figures are 0.
 func figuresOf(samples []Sample, link float64) (f Figures) {
 	steps := stepsOf(samples)
 	if len(steps) == 0 {

@@ -179,3 +179,31 @@ func TestUntilTheTimeIsOver(t *testing.T) {
 		t.Errorf("%+v, %v: want one look, by the time", env.Until, err)
 	}
 }
+
+// TestUntilIsRefused: measures whose cells cannot end one by one refuse the rule, with key, line and reason.
+func TestUntilIsRefused(t *testing.T) {
+	for name, reason := range map[string]string{
+		"capture":    "one generator sends frames, and nobody logs in or compares with a clean router",
+		"transition": "its figures are times of single packets, and no second lab stands beside the device's",
+	} {
+		for n, line := range []string{`until = "±2 %"`, `at_most = "30m"`} {
+			_, err := measure.All().Catalogue().Parse("x.toml", []byte("measure = \""+name+"\"\nblocks = 20\n"+line+"\n"))
+			key := experiment.UntilKeys[n]
+			want := "x.toml:3: " + key + ": has no meaning with measure = \"" + name + "\": " + reason
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s with %s: %v, want %s", name, key, err, want)
+			}
+		}
+	}
+}
+
+// TestUntilIsTakenOrRefused: whether a measure that ships takes the rule is decided for each.
+func TestUntilIsTakenOrRefused(t *testing.T) {
+	for _, m := range measure.All().Catalogue().Measures {
+		takes := slices.Contains(m.Uses, "until")
+		if refuses := m.Name == "capture" || m.Name == "transition"; takes == refuses ||
+			slices.Contains(m.Uses, "at_most") != takes {
+			t.Errorf("%s: takes until: %v", m.Name, takes)
+		}
+	}
+}

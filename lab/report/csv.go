@@ -46,7 +46,7 @@ func csvColumns(s analysis.Summary) (columns []cellColumn) {
 	columns = append(
 		columns, pairsColumn("pairs"), blocksColumn("blocks"), rejectedColumn("rejected"), redoneColumn("redone"))
 	if s.Until != nil {
-		text("ended", func(c analysis.Cell) string { return endedText(c.Ended) })
+		text("ended", func(c analysis.Cell) string { return endedText(s, c.Ended) })
 		number("ended_blocks", func(c analysis.Cell) analysis.Number {
 			if c.Ended == nil {
 				return analysis.Absent()

@@ -8,12 +8,20 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
+// repeat is what a run's cells have several of: "round" where the labs are interleaved, else "block".
+func repeat(s analysis.Summary) string {
+	if s.Mode == result.ModeInterleaved {
+		return "round"
+	}
+	return "block"
+}
+
 // untilSentence says by which rule cells ended, and how many ended in which way; empty for runs without such a rule.
 func untilSentence(s analysis.Summary) string {
 	if s.Until == nil {
 		return ""
 	}
-	count := map[string]int{}
+	count, several := map[string]int{}, words.Plural(repeat(s))
 	for _, c := range s.Cells {
 		if c.Ended == nil {
 			count["open"]++
@@ -24,15 +32,15 @@ func untilSentence(s analysis.Summary) string {
 	text := fmt.Sprintf("Measured until ±%g %%: %d of %s %s exact enough", s.Until.PrecisionPct, count[""],
 		words.Counted(len(s.Cells), "cell"), words.Either(count[""], "is", "are"))
 	for _, way := range []struct{ bound, text string }{
-		{result.BoundBlocks, "%d had all blocks before"}, {result.BoundTime, "%d ended when the time was over"},
+		{result.BoundBlocks, "%d had all " + several + " before"}, {result.BoundTime, "%d ended when the time was over"},
 		{"open", "%d not decided"},
 	} {
 		if n := count[way.bound]; n > 0 {
 			text += ", " + fmt.Sprintf(way.text, n)
 		}
 	}
-	return text + fmt.Sprintf(". Looked at after %s blocks; intervals are computed with %.4g %%, so that %g %% hold.",
-		numbersText(s.Until.Looks), 100*float64(s.Until.Confidence), 100*s.Confidence)
+	return text + fmt.Sprintf(". Looked at after %s %s; intervals are computed with %.4g %%, so that %g %% hold.",
+		numbersText(s.Until.Looks), several, 100*float64(s.Until.Confidence), 100*s.Confidence)
 }
 
 func numbersText(list []int) string {
@@ -43,8 +51,8 @@ func numbersText(list []int) string {
 	return words.Or(words.Listed(texts), "no")
 }
 
-// endedText says how a cell ended: "exact enough after 16 blocks".
-func endedText(e *analysis.Ended) string {
+// endedText says how a cell of a run ended.
+func endedText(s analysis.Summary, e *analysis.Ended) string {
 	switch {
 	case e == nil:
 		return "not decided: the run was interrupted, or the cell has no figure"
@@ -53,7 +61,7 @@ func endedText(e *analysis.Ended) string {
 	case e.Bound == result.BoundTime:
 		return "the time was over"
 	}
-	return "all blocks were measured"
+	return "all " + words.Plural(repeat(s)) + " were measured"
 }
 
 // endedLines are the cells that did not become exact enough, for the terminal.
@@ -62,9 +70,9 @@ func endedLines(s analysis.Summary) (out []string) {
 		if s.Until == nil || c.Ended != nil && c.Ended.Exact() {
 			continue
 		}
-		line := "  " + s.Dimensions.Label(c.Cell) + ": " + endedText(c.Ended)
+		line := "  " + s.Dimensions.Label(c.Cell) + ": " + endedText(s, c.Ended)
 		if c.Ended != nil && c.Ended.WidthPct.Known() {
-			line += fmt.Sprintf(" at ±%.2g %%, after %s", float64(c.Ended.WidthPct), words.Counted(c.Ended.Blocks, "block"))
+			line += fmt.Sprintf(" at ±%.2g %%, after %s", float64(c.Ended.WidthPct), words.Counted(c.Ended.Blocks, repeat(s)))
 		}
 		out = append(out, line)
 	}
@@ -76,14 +84,15 @@ func endedGrid(s analysis.Summary) grid {
 	if s.Until == nil {
 		return grid{}
 	}
-	g := newGrid("How each cell ended", "<Cell", "Blocks", "Half of the interval|%", "<Ended")
+	g := newGrid("How each cell ended", "<Cell", words.Capitalised(words.Plural(repeat(s))), "Half of the interval|%",
+		"<Ended")
 	for _, c := range s.Cells {
 		name, end := s.Dimensions.Label(c.Cell), c.Ended
 		if end == nil {
 			end = &analysis.Ended{Blocks: c.Blocks, WidthPct: analysis.Absent()}
 		}
 		g.add(c.Cell.String(), nameCell(name, name), countCell(end.Blocks), numberCell(end.WidthPct, digits3),
-			textCell(endedText(c.Ended)))
+			textCell(endedText(s, c.Ended)))
 	}
 	return g
 }

@@ -71,7 +71,7 @@ func costColumns(s analysis.Summary) []cellColumn {
 		decidedColumn(s).alignLeft(),
 		meanColumn(m, cost.NsPerPacket, "ns/packet", analysis.Cell.Device).dropFirst(2),
 		meanColumn(m, cost.RTTP99MedianUs, "RTT p99", analysis.Cell.Device).dropFirst(1),
-		textColumn("verdict", verdictText))
+		textColumn("verdict", func(c analysis.Cell) string { return verdictText(s, c) }))
 }
 
 // togetherSign marks an interval that is not that of the cell by itself.
@@ -94,9 +94,9 @@ func decidedColumn(s analysis.Summary) cellColumn {
 }
 
 // verdictText is the verdict with what it lacks.
-func verdictText(c analysis.Cell) string {
+func verdictText(s analysis.Summary, c analysis.Cell) string {
 	if c.BlocksNeeded != nil {
-		return fmt.Sprintf("%s (+%s)", c.Verdict, words.Counted(*c.BlocksNeeded, "block"))
+		return fmt.Sprintf("%s (+%s)", c.Verdict, words.Counted(*c.BlocksNeeded, repeat(s)))
 	}
 	return c.Verdict
 }
@@ -118,10 +118,10 @@ func costRemarks(s analysis.Summary) []string {
 
 func costReading(s analysis.Summary) string {
 	return fmt.Sprintf(
-		"%s × is router CPU per delivered bit, DUT over clean router, with its %g %% interval over blocks; "+
+		"%s × is router CPU per delivered bit, DUT over clean router, with its %g %% interval over %s; "+
 			"it is equivalent when that lies within %g %% of 1; else different when it leaves out 1 and the ratio lies beyond "+
 			"the noise floor; "+
-			"both corrected for the number of cells.", ratioHead(s), 100*s.Confidence, 100*s.Delta)
+			"both corrected for the number of cells.", ratioHead(s), 100*s.Confidence, words.Plural(repeat(s)), 100*s.Delta)
 }
 
 // noiseSentence says what two clean routers differ by.

@@ -30,7 +30,7 @@ func resultsGrid(s analysis.Summary) grid {
 		cellColumn{gridHead: verdict, cell: func(c analysis.Cell) gridCell {
 			needs := ""
 			if c.BlocksNeeded != nil {
-				needs = "needs about " + words.Counted(*c.BlocksNeeded, "more block")
+				needs = "needs about " + words.Counted(*c.BlocksNeeded, "more "+repeat(s))
 			}
 			return badgeCell(c.Verdict, words.Or(words.Joined("; ", togetherText(c.Together, ratio, "cells"), needs), chance(c)))
 		}},

@@ -77,11 +77,19 @@ func (s *Session) lastLook() error {
 	return s.look(s.Experiment.Blocks, result.BoundBlocks)
 }
 
+// repeat is what cells have several of, for notices.
+func (s *Session) repeat() string {
+	if s.env.Mode == result.ModeInterleaved {
+		return "round"
+	}
+	return "block"
+}
+
 // look notes how exact cells are that are still measured, and ends those that are exact enough; all, at a bound.
 func (s *Session) look(blocks int, bound string) error {
 	widths, err := s.cfg.Widths(s.Dir)
 	if err != nil {
-		return fmt.Errorf("looking how exact the cells are after %s: %w", words.Counted(blocks, "block"), err)
+		return fmt.Errorf("looking how exact the cells are after %s: %w", words.Counted(blocks, s.repeat()), err)
 	}
 	u, exact := s.env.Until, 0
 	ended := u.Ended()
@@ -103,7 +111,7 @@ func (s *Session) look(blocks int, bound string) error {
 		return fmt.Errorf("%w: %w", errStorage, err)
 	}
 	s.leaveEnded()
-	s.Notice("after %s: %d of %s %s exact enough (%s)", words.Counted(blocks, "block"), len(ended)+exact,
+	s.Notice("after %s: %d of %s %s exact enough (%s)", words.Counted(blocks, s.repeat()), len(ended)+exact,
 		words.Counted(len(ended)+len(look.Cells), "cell"), words.Either(len(ended)+exact, "is", "are"),
 		s.Experiment.Until)
 	if s.clock != nil {

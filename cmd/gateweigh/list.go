@@ -3,13 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -223,8 +221,8 @@ func (l listing) only(name string) (listing, error) {
 	l.Devices = slices.DeleteFunc(l.Devices, func(d listedDevice) bool { return d.Name != name })
 	if len(l.Experiments)+len(l.Devices) == 0 {
 		slices.Sort(names)
-		return l, errors.New("nothing is called " + strconv.Quote(name) + ": there are " + strings.Join(slices.Compact(names),
-			", ") + near.Meant(name, names))
+		return l, fmt.Errorf("nothing is called %q%s; there are %s", name, near.Meant(name, names),
+			strings.Join(slices.Compact(names), ", "))
 	}
 	return l, nil
 }

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/gateweigh/gateweigh/internal/strict"
@@ -55,14 +57,13 @@ func Parse(name string, data []byte) (*Config, error) {
 		return nil, strict.Problems{syntax}
 	}
 	problems := c.apply(entries)
-	// Checks of combinations ignore keys that were refused already, so that one mistake
-	// gives one message.
-	bad := map[string]bool{}
-	for _, p := range problems {
-		bad[p.Key] = true
-	}
+	// One mistake gives one message: a check of combinations is left out if it is about a key that was refused already,
+	// or names one as its reason.
+	refused := slices.Clone(problems)
 	for _, p := range c.check() {
-		if !bad[p.Key] {
+		if !slices.ContainsFunc(refused, func(r *strict.Error) bool {
+			return r.Key != "" && (p.Key == r.Key || strings.Contains(p.Problem, r.Key))
+		}) {
 			problems = append(problems, p)
 		}
 	}

@@ -179,8 +179,7 @@ func (c Catalogue) Builtin(name string) (*Experiment, error) {
 	data, err := builtinFiles.ReadFile("builtin/" + name + ".toml")
 	if err != nil {
 		known := builtinNames()
-		return nil, fmt.Errorf(
-			"unknown experiment %q: known are %s%s", name, strings.Join(known, ", "), near.Meant(name, known))
+		return nil, fmt.Errorf("unknown experiment %q%s; known are %s", name, near.Meant(name, known), strings.Join(known, ", "))
 	}
 	return c.Parse(name+".toml", data)
 }

@@ -425,8 +425,11 @@ func inputOf(t result.Trial, m Measurement) input {
 }
 
 // AtLimit reports whether the device could not carry the cell's offered load. It is false when only some of the trials
-// delivered too little, so that their mean is still close to the load.
+// delivered too little, so that their mean is still close to the load, or the interval of what was delivered has it.
 func AtLimit(c analysis.Cell) bool {
-	return c.Flagged(result.FlagSaturated) &&
-		float64(c.Device(Delivered).Mean) < result.FullLoad*c.Number(result.OfferedMbps)
+	delivered, offered := c.Device(Delivered), c.Number(result.OfferedMbps)
+	if !c.Flagged(result.FlagSaturated) || float64(delivered.Mean) >= result.FullLoad*offered {
+		return false
+	}
+	return c.FlaggedShare(result.FlagSaturated) == 1 || !delivered.Hi.Known() || float64(delivered.Hi) < offered
 }

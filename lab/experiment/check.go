@@ -234,7 +234,8 @@ func (e *Experiment) checkDUTs(report Report) {
 			report("duts", "%q is a router without an agent: give [backend.host.router] lan_address and wan_address",
 				name)
 		} else if name != AsIs && !slices.Contains(names, name) {
-			report("duts", "unknown device %q%s; describe it in [dut.%s], or name one of %s", name, near.Meant(name, names), name,
+			report("duts", "unknown device %q%s; describe it in [dut.%s], or name one of %s", name, near.Meant(name, names),
+				name,
 				strings.Join(names, ", "))
 		}
 	}

@@ -79,8 +79,8 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 			[]string{`x.toml:1: duts: missing: an experiment needs it`, `x.toml:1: clients: missing: an experiment needs it`,
 				`x.toml:1: offered_mbps: missing: an experiment needs it`}},
 		{"unknown device", "clients = [1]\nduts = [\"clean\", \"openDNS\"]\noffered_mbps = [1]\n",
-			[]string{`x.toml:2: duts: unknown device "openDNS"; did you mean "opennds"?; describe it in [dut.openDNS], or name one of ` +
-				strings.Join(names, ", ")}},
+			[]string{`x.toml:2: duts: unknown device "openDNS"; did you mean "opennds"?; describe it in [dut.openDNS], ` +
+				"or name one of " + strings.Join(names, ", ")}},
 		{"nothing to measure", "duts = [\"clean\"]\nclients = [1]\noffered_mbps = [1]\naa_blocks = 0\n",
 			[]string{`x.toml:1: duts: nothing to measure: "clean" alone means A/A blocks, and aa_blocks is 0`}},
 		{"more macvlan clients than a /24 has", "duts = [\"opennds\"]\noffered_mbps = [1]\nclients = [1, 251]\n",

@@ -179,7 +179,8 @@ func (c Catalogue) Builtin(name string) (*Experiment, error) {
 	data, err := builtinFiles.ReadFile("builtin/" + name + ".toml")
 	if err != nil {
 		known := builtinNames()
-		return nil, fmt.Errorf("unknown experiment %q%s; known are %s", name, near.Meant(name, known), strings.Join(known, ", "))
+		return nil, fmt.Errorf(
+			"unknown experiment %q%s; known are %s", name, near.Meant(name, known), strings.Join(known, ", "))
 	}
 	return c.Parse(name+".toml", data)
 }

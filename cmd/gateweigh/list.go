@@ -220,6 +220,12 @@ func (l listing) only(name string) (listing, error) {
 	l.Experiments = slices.DeleteFunc(l.Experiments, func(e listedExperiment) bool { return e.Name != name })
 	l.Devices = slices.DeleteFunc(l.Devices, func(d listedDevice) bool { return d.Name != name })
 	if len(l.Experiments)+len(l.Devices) == 0 {
+		if name == experiment.AsIs {
+			return l, fmt.Errorf("%s is a router that nobody logs in to: docs/machines.md says how to describe it", name)
+		}
+		if slices.Contains(measure.Catalogue().MeasureNames(), name) {
+			return l, fmt.Errorf("%s is a measure: docs/experiments.md says what it is for", name)
+		}
 		slices.Sort(names)
 		return l, fmt.Errorf("nothing is called %q%s; there are %s", name, near.Meant(name, names),
 			strings.Join(slices.Compact(names), ", "))

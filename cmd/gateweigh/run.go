@@ -293,6 +293,9 @@ func plannedIn(dir string) (*experiment.Experiment, error) {
 
 // loadExperiment takes a file's path or the name of a built-in experiment.
 func loadExperiment(name string) (*experiment.Experiment, error) {
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s is a folder: name the experiment's file in it, or, to continue a run, --resume %s", name, name)
+	}
 	if strings.HasSuffix(name, ".toml") || strings.ContainsRune(name, filepath.Separator) {
 		return measure.Catalogue().Load(name)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,6 +86,23 @@ func TestReportsText(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "doctor.json", data.Bytes())
+}
+
+// TestListOfOtherThings: what is no device and no experiment is answered with the page that has it.
+func TestListOfOtherThings(t *testing.T) {
+	for name, want := range map[string]string{
+		"as-is":      "docs/machines.md",
+		"throughput": "docs/experiments.md",
+		"opennsd":    `nothing is called "opennsd"; did you mean "opennds"?; there are`,
+	} {
+		if e := finish(t, command(t, t.TempDir(), "list", name)); e.code == 0 || !strings.Contains(e.stderr, want) {
+			t.Errorf("list %s: exit %d, %s: want %s", name, e.code, e.stderr, want)
+		}
+	}
+	if e := finish(t, command(t, t.TempDir(), "check", ".")); e.code != exitUsage ||
+		!strings.Contains(e.stderr, ". is a folder: name the experiment's file in it") {
+		t.Errorf("check .: exit %d, %s", e.code, e.stderr)
+	}
 }
 
 func TestListsText(t *testing.T) {

@@ -105,7 +105,7 @@ func LANInterface(path string) (string, error) {
 func readConfig(path string) ([]byte, error) {
 	data, err := textfile.Read(path, maxFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: gatewayd example-config prints one to begin with", err)
+		err = fmt.Errorf("%w: gatewayd example-config prints one to begin with, and -c names one that is elsewhere", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)

@@ -35,6 +35,9 @@ func (e Entry) Key() string { return e.Path.String() }
 // shown.
 func Read(file string, data []byte, allKeys string) ([]Entry, *Error) {
 	data = textfile.Trim(data) // toml.Decode does so too, and then its positions are not those of data
+	if first, _, _ := bytes.Cut(data, []byte{'\n'}); bytes.IndexByte(first, 0) >= 0 {
+		return nil, &Error{File: file, Line: 1, Problem: "is no text: name a file in TOML; " + allKeys}
+	}
 	var top map[string]any
 	_, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&top)
 	var bad toml.ParseError

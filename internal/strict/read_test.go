@@ -56,7 +56,8 @@ func TestRefusedTOML(t *testing.T) {
 			"line ",
 		"a = 1\nb = x\nc = 3\n": "x:2: b: expected value but found \"x\" instead: values other than numbers, " +
 			"true and false stand in quotes: b = \"…\"",
-		"[": "x:1: ",
+		"[":                                "x:1: ",
+		"\x7fELF\x02\x01\x01\x00\n[lan]\n": "x:1: is no text: name a file in TOML",
 		"a = 1\nb\n": "x:2: expected '.' or '=', but got '\\n' instead: each line is a [table] or " +
 			"key = value; see y",
 	} {

@@ -56,12 +56,16 @@ func hostsReport(e *experiment.Experiment, s runner.Survey) Report {
 			here = append(here, d.Name)
 		}
 	}
-	r.Groups = append(r.Groups, devices, Group{"The lab", labChecks(s)})
+	for _, g := range []Group{devices, {"The lab", labChecks(s)}} {
+		if len(g.Checks) > 0 {
+			r.Groups = append(r.Groups, g)
+		}
+	}
 	switch {
 	case len(lacks) > 0:
-		r.Verdict = "Nothing of " + e.Name + " can run as things are: look at " + strings.Join(lacks, "; ") + "."
+		r.Verdict = fmt.Sprintf("Nothing of experiment %q", e.Name) + " can run as things are: look at " + strings.Join(lacks, "; ") + "."
 	case !s.Here:
-		r.Verdict = "Nothing of " + e.Name + " can run as things are: " + strings.Join(
+		r.Verdict = fmt.Sprintf("Nothing of experiment %q", e.Name) + " can run as things are: " + strings.Join(
 			append(s.Problems, "none of its devices runs")[:max(1, len(s.Problems))], "; ") + "."
 	default:
 		r.Verdict = fmt.Sprintf("A run of %s measures %s on %s.", e.Name, words.Listed(here), words.Listed(where))
@@ -162,7 +166,7 @@ func linkCheck(e *experiment.Experiment, host string, l backend.LinkState) Check
 		return c
 	}
 	dotted := e.HostKeySet(host, l.Port)
-	return missing(key, what, e.Blame(dotted, l.Refused).Error(), "what the reason says, or another interface: "+dotted)
+	return missing(key, what, e.Blame(dotted, l.Refused).Error(), "name another interface in "+dotted)
 }
 
 // needCheck is the line of a program, or of a feature of the kernel.

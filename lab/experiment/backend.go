@@ -266,7 +266,12 @@ func (e *Experiment) checkBackend(report Report) {
 	}
 	labs := 0
 	for _, name := range slices.Sorted(maps.Keys(e.Backend.Hosts)) {
-		if name == hostRouter && e.Backend.Closed() {
+		switch missing := e.Backend.missingAddress(); {
+		case name == hostRouter && missing != "":
+			report(HostKey(name, ""), "needs %s = \"…\", the router's own address on that side, as it has no address for ssh",
+				missing)
+			continue
+		case name == hostRouter && e.Backend.Closed():
 			e.checkClosed(report)
 			continue
 		}

@@ -230,6 +230,9 @@ func (e *Experiment) checkDUTs(report Report) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	for _, name := range e.DUTs {
+		if name == AsIs && e.Backend.missingAddress() != "" {
+			continue // reported there
+		}
 		if name == AsIs && !e.Backend.Closed() {
 			report("duts", "%q is a router without an agent: give [backend.host.router] lan_address and wan_address",
 				name)

@@ -18,6 +18,19 @@ func (b Backend) Closed() bool {
 	return b.Remote() && described && r.Address == "" && r.LANAddress != "" && r.WANAddress != ""
 }
 
+// missingAddress is the key that a router without an agent lacks, "lan_address" or "wan_address"; "": it has both or
+// neither, or has an agent.
+func (b Backend) missingAddress() string {
+	r := b.Hosts[hostRouter]
+	switch {
+	case r.Address != "" || (r.LANAddress == "") == (r.WANAddress == ""):
+		return ""
+	case r.LANAddress == "":
+		return "lan_address"
+	}
+	return "wan_address"
+}
+
 // ClosedAddresses are the addresses of a router without an agent, with their networks; invalid where it has one.
 func (b Backend) ClosedAddresses() (lan, wan netip.Prefix) {
 	if !b.Closed() {

@@ -37,8 +37,7 @@ func TestClosedRefusals(t *testing.T) {
 		"no closed":    {closedRouter, "", `duts: "as-is" is a router without an agent`},
 		"two labs": {"interface = \"eth1\"\n[backend.host.server]",
 			"interface = [\"eth1\", \"eth2\"]\n[backend.host.server]", "one lab at a time"},
-		"too many":       {"[2]\n", "[60000]\n", "clients: 60000: the router has no agent"},
-		"one of the two": {"wan_address = \"10.9.0.1/24\"\n", "", "backend.host.router: needs address"},
+		"too many": {"[2]\n", "[60000]\n", "clients: 60000: the router has no agent"},
 	} {
 		text := strings.Replace("measure = \"plain\"\nduts = [\"as-is\"]\nclients = [2]\n"+closedRouter, c.old, c.put, 1)
 		_, err := catalogue.Parse("x.toml", []byte(text))
@@ -47,6 +46,26 @@ func TestClosedRefusals(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+// TestOneOfTwoAddresses: a router without an agent that lacks one of its addresses is one mistake, and one message.
+func TestOneOfTwoAddresses(t *testing.T) {
+	catalogue := Catalogue{DUTs: []string{"gate"}, Topologies: []Topology{{Name: defaultTopology}},
+		Measures: []Measure{{Name: "plain", Closed: true, Settings: func(*Experiment) []Setting { return nil }}}}
+	for _, key := range []string{"lan_address", "wan_address"} {
+		var kept []string
+		for line := range strings.Lines(closedRouter) {
+			if !strings.HasPrefix(line, key) {
+				kept = append(kept, line)
+			}
+		}
+		_, err := catalogue.Parse("x.toml", []byte("measure = \"plain\"\nduts = [\"as-is\"]\nclients = [2]\n"+
+			strings.Join(kept, "")))
+		want := "backend.host.router: needs " + key + " = "
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("without %s: %v, want %s…", key, err, want)
 		}
 	}
 }

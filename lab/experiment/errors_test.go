@@ -19,6 +19,8 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 			[]string{`x.toml:5: windws: unknown key; did you mean "windows"?`}},
 		{"unknown key without neighbour", minimal + "colour = 3\n",
 			[]string{`x.toml:4: colour: unknown key: docs/reference/experiment-keys.md lists all`}},
+		{"a campaign's file", minimal + "experiments = [\"a.toml\"]\n",
+			[]string{`x.toml:4: experiments: unknown key: a file with it is a campaign's: gateweigh campaign start FILE`}},
 		{"keys are case sensitive", minimal + "Blocks = 3\n",
 			[]string{`x.toml:4: Blocks: unknown key; did you mean "blocks"?`}},
 		{"unknown table once", minimal + "[trafic]\nkind = \"streams\"\nx = 1\n",

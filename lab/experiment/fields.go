@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -272,6 +273,9 @@ func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 		return e.assignHost(key[2:], value)
 	case key[0] == "dut":
 		return e.assignDUT(key[1:], value)
+	}
+	if dotted == "experiments" || key[0] == "slurm" {
+		return false, errors.New("unknown key: a file with it is a campaign's: gateweigh campaign start FILE")
 	}
 	meant := near.Meant(dotted, append(e.catalogue.Keys(), tables...))
 	if meant == "" {

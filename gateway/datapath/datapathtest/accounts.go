@@ -160,6 +160,7 @@ func streamsAreCounted(t *testing.T, w *World) {
 	w.Alice.Run(t, plainTCP)
 	w.Server.Run(t, plainTCP)
 	w.admit(t, w.Alice)
+	dropped := w.LinkDrops(t)
 	x := w.NewStream(t, w.Alice, Server)
 	x.Carry(t, x.Client, 3_000_000)
 	x.Carry(t, x.Server, 3_000_000)
@@ -172,8 +173,11 @@ func streamsAreCounted(t *testing.T, w *World) {
 		if w.path.Joins && !w.bare {
 			return joined(got, want)
 		}
-		if got != want {
-			return fmt.Errorf("counted %+v, the ends sent %+v", got, want)
+		// A busy machine's links may drop acknowledgements, which nobody sends again.
+		lost := want.minus(got)
+		acks := lost.upBytes == 40*lost.upPackets && lost.downBytes == 40*lost.downPackets
+		if drops := w.LinkDrops(t) - dropped; !acks || lost.upPackets+lost.downPackets > drops {
+			return fmt.Errorf("counted %+v, the ends sent %+v, and links dropped %d", got, want, drops)
 		}
 		return nil
 	})

@@ -63,7 +63,8 @@ func hostsReport(e *experiment.Experiment, s runner.Survey) Report {
 	}
 	switch {
 	case len(lacks) > 0:
-		r.Verdict = fmt.Sprintf("Nothing of experiment %q", e.Name) + " can run as things are: look at " + strings.Join(lacks, "; ") + "."
+		r.Verdict = fmt.Sprintf("Nothing of experiment %q", e.Name) + " can run as things are: look at " +
+			strings.Join(lacks, "; ") + "."
 	case !s.Here:
 		r.Verdict = fmt.Sprintf("Nothing of experiment %q", e.Name) + " can run as things are: " + strings.Join(
 			append(s.Problems, "none of its devices runs")[:max(1, len(s.Problems))], "; ") + "."

@@ -264,6 +264,11 @@ func (e *Experiment) checkBackend(report Report) {
 		report("backend.clock", "goes with one client machine: a server that several send to would have several clocks to "+
 			"compare with")
 	}
+	e.checkHosts(report)
+}
+
+// checkHosts refuses described hosts that lack something, or have what another one is to have.
+func (e *Experiment) checkHosts(report Report) {
 	labs := 0
 	for _, name := range slices.Sorted(maps.Keys(e.Backend.Hosts)) {
 		switch missing := e.Backend.missingAddress(); {

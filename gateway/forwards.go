@@ -9,7 +9,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
-	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
 // forwardingState tells whether the kernel forwards packets at the gateway's interfaces. Other programs can switch that
@@ -57,13 +56,6 @@ func (g *gateway) keepForwarding(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rules, err := nftables.Dial()
-	if err != nil {
-		rules = nil // then there are no records either
-	} else {
-		defer rules.Close()
-	}
-	var generation uint32
 	return forwarding.Follow(ctx, func() bool {
 		now, err := s.HasNote()
 		if noted && !now {
@@ -73,24 +65,8 @@ func (g *gateway) keepForwarding(ctx context.Context) error {
 		if now, err := s.HasNote(); err == nil {
 			noted = noted || now
 		}
-		if enabled && rules != nil && !g.detached() {
-			generation = g.recordAgain(s, rules, generation)
-		}
 		return enabled
 	})
-}
-
-// recordAgain records again that the gateway needs forwarding, if rules of nftables have changed since a generation:
-// who flushes all rules takes the records of gateways too (gateway/shared). It returns the present generation.
-func (g *gateway) recordAgain(s forwarding.Switch, rules *nftables.Conn, since uint32) uint32 {
-	now, err := rules.Generation()
-	if err != nil || now == since {
-		return since
-	}
-	if err := s.On(crossings(g.cfg)...); err != nil {
-		g.log.Error("recording that the gateway needs forwarding, for other gateways of this machine", "err", err)
-	}
-	return now
 }
 
 // switchOn switches forwarding on at the gateway's interfaces, and reports whether it is on. An interface

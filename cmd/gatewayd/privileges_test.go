@@ -209,10 +209,12 @@ func (w *world) awaitLog(t *testing.T, label string) {
 	})
 }
 
-// tables are those of nftables.
+// tables are those of nftables, but for the one in which gateways record settings that they share: it is there while
+// there is something to restore.
 func (w *world) tables() string {
 	w.t.Helper()
 	all := strings.Split(w.sh("nsenter --net=/run/netns/$ID-router nft list tables"), "\n")
+	all = slices.DeleteFunc(all, func(line string) bool { return strings.Contains(line, "gatewayd-shared-settings") })
 	slices.Sort(all)
 	return strings.Join(all, "\n")
 }

@@ -68,6 +68,7 @@ func (w *world) trace(ownLAN bool) []string {
 			"--dhcp-authoritative", "--no-ping", "--server="+serverAddr.String())
 	}
 	ann := w.addUnaddressed()
+	w.acct.awaitAccounting("Accounting-On", "") // which is no part of a login
 	wire := w.tap(ann)
 	lines := []string{"Note over client: initial connection"}
 	phase := func(name, last string) {
@@ -115,6 +116,9 @@ func accountingLast(lines []string) []string {
 	isAccounting := func(line string) bool { return strings.Contains(line, "Accounting-") }
 	var before, accounting []string
 	for _, line := range lines[:index] {
+		if len(accounting) == 0 && strings.Contains(line, "Accounting-Response") {
+			continue // to the Accounting-On before
+		}
 		if isAccounting(line) {
 			accounting = append(accounting, line)
 		} else {

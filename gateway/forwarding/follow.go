@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pauses before look is called again: after it returned false, and after true.
-const retryPause, lookPause = time.Second, 2 * time.Second
+// retryPause is the pause before look is called again after it returned false.
+const retryPause = time.Second
 
-// Follow calls look at once, whenever a switch of forwarding or redirects changes, and every two seconds, or every
-// second while it returns false, until ctx ends.
+// Follow calls look at once, whenever a switch of forwarding or redirects changes, and every second while it returns
+// false, until ctx ends.
 func Follow(ctx context.Context, look func() bool) error {
 	c, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{Groups: 1 << (unix.RTNLGRP_IPV4_NETCONF - 1)})
 	if err != nil {
@@ -24,11 +24,11 @@ func Follow(ctx context.Context, look func() bool) error {
 	stop := context.AfterFunc(ctx, func() { c.SetReadDeadline(time.Unix(1, 0)) })
 	defer func() { stop(); c.Close() }()
 	for {
-		pause := lookPause
+		var until time.Time
 		if !look() {
-			pause = retryPause
+			until = time.Now().Add(retryPause)
 		}
-		if err := c.SetReadDeadline(time.Now().Add(pause)); err != nil {
+		if err := c.SetReadDeadline(until); err != nil {
 			return fmt.Errorf("following the switches of forwarding: %w", err)
 		}
 		if ctx.Err() != nil { // before or after that deadline

@@ -274,7 +274,7 @@ func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 	case key[0] == "dut":
 		return e.assignDUT(key[1:], value)
 	}
-	if dotted == "experiments" || key[0] == "slurm" {
+	if dotted == "experiments" {
 		return false, errors.New("unknown key: a file with it is a campaign's: gateweigh campaign start FILE")
 	}
 	meant := near.Meant(dotted, append(e.catalogue.Keys(), tables...))

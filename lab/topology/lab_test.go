@@ -158,11 +158,11 @@ func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
 	}
 	var before, after meter.Sample
 	var got float64
-	for range 5 { // a busy machine may keep it from sending
+	for range 5 { // a busy machine may keep it from sending, and it catches up afterwards
 		before, after = send(
 			t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 50}, time.Second)
 		moved := after.Links[lab.Port(topology.PortWAN)].Sub(before.Links[lab.Port(topology.PortWAN)])
-		if got = float64(moved.TxBytes) * 8e3 / float64(after.MonotonicNs-before.MonotonicNs); got >= 40 {
+		if got = float64(moved.TxBytes) * 8e3 / float64(after.MonotonicNs-before.MonotonicNs); got >= 40 && got <= 65 {
 			break
 		}
 	}
@@ -223,11 +223,11 @@ func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
 		load.Kind, load.Clients, load.OfferedMbps, load.BurstSegments = traffic.KindIperf3, 4, 20, 44
 		link := map[string]string{"up": lab.Port(topology.PortWAN), "down": lab.Port(topology.PortLAN)}[load.Direction]
 		var got float64
-		for range 5 { // a busy machine may keep it from sending
+		for range 5 { // a busy machine may keep it from sending, and it catches up afterwards
 			before, after := send(t, lab, load, 2*time.Second)
 			got = float64(after.Links[link].Sub(before.Links[link]).TxBytes) * 8e3 / float64(
 				after.MonotonicNs-before.MonotonicNs)
-			if got >= 15 {
+			if got >= 15 && got <= 30 {
 				break
 			}
 		}

@@ -113,7 +113,7 @@ memory: deps build ## PSS of gatewayd with 100,000 sessions, and with 10,000 con
 
 campaign: deps build ## campaigns: a lost node noticed by Slurm alone, 10,000 blocks of 100 nodes, three nodes against one; three minutes
 	go test -count=1 -v -vet=off -ldflags=-w -timeout 10m -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -run TestCampaignOnSlurm ./cmd/gateweigh -args -whole-campaign
-	go test -run '^$$' -bench 'ThreeNodes|LargeCampaign' -benchtime 1x -vet=off -ldflags=-w -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./lab/campaign
+	go test -run '^$$' -bench 'ThreeNodes|LargeCampaign|LargeReport' -benchtime 1x -vet=off -ldflags=-w -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./lab/campaign ./cmd/gateweigh
 
 clean: ## remove what crashed runs left on the machine, and bin/
 	if [ -x bin/gateweigh ]; then $(ROOT) bin/gateweigh clean; fi

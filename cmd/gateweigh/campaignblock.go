@@ -50,7 +50,7 @@ func collectCampaign(c *campaign.Campaign, out string) error {
 			errs = append(errs, err)
 			continue
 		}
-		summary, err := report.Write(dir)
+		summary, err := rebuildReport(dir, report.Options{})
 		if err == nil {
 			err = printSummary(stdout, dir, summary, false)
 		}

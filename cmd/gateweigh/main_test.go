@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 // command prepares a call of gateweigh in dir.
-func command(t *testing.T, dir string, args ...string) *exec.Cmd {
+func command(t testing.TB, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {

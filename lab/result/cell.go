@@ -103,12 +103,28 @@ func (c Cell) With(d Dimension, value any) Cell {
 
 // Without is the cell less some of its dimensions.
 func (c Cell) Without(less ...Dimension) Cell {
-	return cellOf(slices.DeleteFunc(c.Values(), func(v Value) bool { return slices.Contains(less, v.Dimension) }))
+	return c.filtered(func(d Dimension) bool { return !slices.Contains(less, d) })
 }
 
 // Only is the cell with no other dimensions than these.
 func (c Cell) Only(kept ...Dimension) Cell {
-	return cellOf(slices.DeleteFunc(c.Values(), func(v Value) bool { return !slices.Contains(kept, v.Dimension) }))
+	return c.filtered(func(d Dimension) bool { return slices.Contains(kept, d) })
+}
+
+// filtered is the cell with those of its dimensions that are kept.
+func (c Cell) filtered(kept func(Dimension) bool) Cell {
+	list := make([]byte, 0, len(c.list))
+	for part := range strings.SplitSeq(c.list, separator) {
+		name, _, ok := strings.Cut(part, " ")
+		if !ok || !kept(Dimension(name)) {
+			continue
+		}
+		if len(list) > 0 {
+			list = append(list, separator...)
+		}
+		list = append(list, part...)
+	}
+	return Cell{string(list)}
 }
 
 func cellOf(list []Value) Cell {
@@ -128,6 +144,7 @@ func (c Cell) Values() (list []Value) {
 	if c.list == "" {
 		return nil
 	}
+	list = make([]Value, 0, 1+strings.Count(c.list, separator))
 	for part := range strings.SplitSeq(c.list, separator) {
 		list = append(list, valueOf(part))
 	}

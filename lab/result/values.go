@@ -1,9 +1,11 @@
 package result
 
 import (
+	"maps"
 	"math"
 	"reflect"
 	"strings"
+	"unique"
 )
 
 // Values are the figures of a record by name, those of a nested record with a
@@ -32,8 +34,10 @@ func (v Values) WithPrefix(prefix string) Values {
 // ValuesOf lists the numbers of a record under the names its JSON has. Texts,
 // lists and what a nil pointer stands for are left out.
 func ValuesOf(record any) Values {
-	out := Values{}
-	out.add("", reflect.ValueOf(record))
+	all := Values{}
+	all.add("", reflect.ValueOf(record))
+	out := make(Values, len(all)) // runs keep tens of thousands: of the size they need, not of the size they grew to
+	maps.Copy(out, all)
 	return out
 }
 
@@ -67,7 +71,7 @@ func below(name, part string) string {
 	if name == "" || part == "" {
 		return name + part
 	}
-	return name + "." + part
+	return unique.Make(name + "." + part).Value() // all records of a run share the text
 }
 
 // Quantile interpolates linearly between the order statistics of an ascending

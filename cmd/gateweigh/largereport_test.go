@@ -13,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// BenchmarkLargeReport makes the report of 10,000 blocks of 100 nodes, copies of a real run's, and says what CPU time and
-// memory that takes: nearly all of what campaign collect takes.
+// BenchmarkLargeReport makes the report of 10,000 blocks of 100 nodes, copies of a real run's, and says what CPU time
+// and memory that takes: nearly all of what campaign collect takes.
 func BenchmarkLargeReport(b *testing.B) {
 	const blocks = 10_000
 	dir, err := os.MkdirTemp("/dev/shm", "report")
@@ -38,7 +38,8 @@ func BenchmarkLargeReport(b *testing.B) {
 	}
 }
 
-// copyBlocks repeats the trials of a run under further numbers of blocks until it has so many, each on one of 100 nodes.
+// copyBlocks repeats the trials of a run under further numbers of blocks until it has so many, each on one of 100
+// nodes.
 func copyBlocks(b *testing.B, file string, blocks int) {
 	b.Helper()
 	text, err := os.ReadFile(file)

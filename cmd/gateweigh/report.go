@@ -130,8 +130,8 @@ func reportRun(ctx context.Context, name string, opts report.Options, asJSON boo
 	return printSummary(stdout, cmp.Or(opts.Dir, dir), summary, asJSON)
 }
 
-// rebuildReport writes a run's report with the heap at most half as large again as what is in use: of 10,000 blocks that
-// is 470 MiB instead of 600, for a fifth more CPU time.
+// rebuildReport writes a run's report with the heap at most half as large again as what is in use: of 10,000 blocks
+// that is 470 MiB instead of 600, for a fifth more CPU time.
 func rebuildReport(dir string, opts report.Options) (analysis.Summary, error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	return report.WriteWith(dir, opts)

@@ -5,14 +5,17 @@ import (
 	"slices"
 )
 
-// span is by how much what a quiet machine shows may lie below and above what was measured.
+// span is the possible effect of noise on a figure. On a quiet machine the figure would be lower by at most down, or
+// higher by at most up.
 type span struct{ down, up float64 }
 
-// plus is the span of a sum, less that of a difference.
+// plus returns the span of a sum.
 func (s span) plus(t span) span { return span{s.down + t.down, s.up + t.up} }
+
+// less returns the span of a difference.
 func (s span) less(t span) span { return span{s.down + t.up, s.up + t.down} }
 
-// times is the span of a sum in which a term is taken with a sign, 1 or -1.
+// times returns the span of a figure multiplied by sign, which is 1 or -1.
 func (s span) times(sign float64) span {
 	if sign < 0 {
 		return span{s.up, s.down}
@@ -20,7 +23,7 @@ func (s span) times(sign float64) span {
 	return s
 }
 
-// towards0 is how far a mean may lie nearer to 0.
+// towards0 returns how much nearer to 0 the mean may be on a quiet machine.
 func (s span) towards0(mean float64) float64 {
 	if mean > 0 {
 		return s.down
@@ -28,20 +31,20 @@ func (s span) towards0(mean float64) float64 {
 	return s.up
 }
 
-// moved is by how much noise may have moved figures of one router under one load, on their logarithms.
+// moved has the possible effects of noise on the figures of one router under one load, on their logarithms.
 type moved struct {
 	ratio span // the overhead ratio; zero for the clean router
 	own   span // the router's CPU
 }
 
-// mostRisen is the most of a router's CPU that is taken for a rise.
+// mostRisen is the largest share of a router's CPU, 0 to 1, that noise is assumed to have added.
 const mostRisen = 0.95
 
 // seen is a figure of CPU, % of one core, of the router in question and of the clean one, and the logarithm of their
 // ratio.
 type seen struct{ own, clean, log func(blockMean) float64 }
 
-// moved is what noise may have done to a router's CPU at a level, which are blocks of one cell.
+// moved returns the possible effect of noise on the router's CPU at a level. A level is the blocks of one cell.
 func (r router) moved(level []blockMean) moved {
 	return r.noise(level, seen{
 		func(b blockMean) float64 { return r.side(b)[cpu] }, func(b blockMean) float64 { return b.clean[cpu] },
@@ -49,8 +52,8 @@ func (r router) moved(level []blockMean) moved {
 	})
 }
 
-// noiseAt is what noise may have done to a figure at a level. Stolen time makes both routers dearer by as much, and a
-// device by more (Input.Rise). Other programs change the device alone, as they do the ratio.
+// noiseAt returns the possible effect of noise on a figure at a level. Stolen time adds the same CPU to both routers,
+// and further CPU to a device (Input.Rise). Other programs change the CPU of the device, and the ratio with it.
 func (input Input) noiseAt(ofClean bool, level []blockMean, of seen) (m moved) {
 	if input.Bias == nil || input.Rise == nil {
 		return m
@@ -77,9 +80,9 @@ func (input Input) noiseAt(ofClean bool, level []blockMean, of seen) (m moved) {
 	return m
 }
 
-// swing is by how much noise may have moved a figure that is computed from several levels: at each of them that counts
-// which moves it farther, and then all together. figure returns it with the values of each level multiplied by a
-// factor.
+// swing returns the possible effect of noise on a figure that is computed from several levels. At each level it takes
+// the end of the span that moves the figure farther, and then applies all these ends together. figure computes the
+// figure with the values of each level multiplied by the level's factor.
 func swing(moves []span, figure func(factors []float64) float64) span {
 	if !slices.ContainsFunc(moves, func(m span) bool { return m != span{} }) {
 		return span{}
@@ -93,8 +96,9 @@ func swing(moves []span, figure func(factors []float64) float64) span {
 	})
 }
 
-// farthest is by how much a figure lies lower and higher at the most where each of some things is as measured (0), or
-// the least (1) or the most (2) that it may have been. Unknown where the figure does not exist there.
+// farthest returns how much lower and how much higher a figure may be. Each of its inputs has one of three choices: the
+// measured value (0), the lowest possible value (1) or the highest possible value (2). A bound is NaN where the
+// figure does not exist for these choices.
 func farthest(things int, figure func(choices []int) float64) span {
 	measured := figure(make([]int, things))
 	low, high := make([]int, things), make([]int, things)
@@ -116,8 +120,8 @@ func farthest(things int, figure func(choices []int) float64) span {
 	return span{max(0, measured-figure(low)), max(0, figure(high)-measured)}
 }
 
-// widened is the estimate with its bounds moved outwards, on its own scale. Where nobody knows how far one lies there
-// is no interval.
+// widened returns the estimate with its bounds moved outwards by s, on the estimate's scale. It has no interval if one
+// of the bounds is then unknown.
 func (e Estimate) widened(s span) Estimate {
 	e.Lo, e.Hi = e.Lo-Number(s.down), e.Hi+Number(s.up)
 	if !e.HasInterval() {
@@ -126,11 +130,11 @@ func (e Estimate) widened(s span) Estimate {
 	return e
 }
 
-// spansOf is what noise may have done at each of some levels.
-func spansOf(levels [][]blockMean, of func([]blockMean) span) []span {
+// spansOf returns one span for each level.
+func spansOf(levels [][]blockMean, spanAt func([]blockMean) span) []span {
 	out := make([]span, len(levels))
 	for i, level := range levels {
-		out[i] = of(level)
+		out[i] = spanAt(level)
 	}
 	return out
 }

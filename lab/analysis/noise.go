@@ -27,12 +27,12 @@ const (
 	quietOthers = 1.0 // %
 )
 
-// towards1 is by how much the bound of an interval that is nearer to 1 moves, as a part of the other bound's move.
-// Noise pulls ratios towards 1, so a quiet machine's ratio lies farther from 1. How far is known from a few devices
-// only, so the nearer bound moves too.
+// towards1 is how far the interval's bound nearer to 1 moves, as a share of the move of the other bound. Noise pulls
+// ratios towards 1, so the ratio on a quiet machine is farther from 1. This effect is known from a few devices only, so
+// the nearer bound moves too.
 const towards1 = 0.5
 
-// noiseOf is the mean noise of accepted trials.
+// noiseOf averages the noise of accepted trials.
 func noiseOf(trials []Trial) Noise {
 	n := Noise{Windows: len(trials)}
 	for _, t := range trials {
@@ -136,7 +136,7 @@ func (input Input) widen(c *Cell, kept []Trial) (bias float64) {
 		if !known || m.Against != AsRatio || f.Change == nil || !f.Change.Mean.Known() {
 			continue
 		}
-		b := input.Bias(n, math.Log(float64(f.Change.Mean)), input.coresOf(m, f, *c))
+		b := input.Bias(n, math.Log(float64(f.Change.Mean)), input.cleanCores(m, f, *c))
 		wide := *f.Change
 		by := outwards(b, math.Log(float64(wide.Mean)))
 		wide.Lo, wide.Hi = Number(float64(wide.Lo)*math.Exp(-by.down)), Number(float64(wide.Hi)*math.Exp(by.up))
@@ -150,9 +150,9 @@ func (input Input) widen(c *Cell, kept []Trial) (bias float64) {
 	return bias
 }
 
-// coresOf is the CPU time of the clean router, in cores: of the gateway that the metric is about, if it is about one of
-// two gateways. It is 0 when that is not known.
-func (input Input) coresOf(m Metric, f Figure, c Cell) float64 {
+// cleanCores returns the CPU of the clean router, in cores. A metric of one of two gateways has the CPU of that
+// gateway. It returns 0 when the CPU is not known.
+func (input Input) cleanCores(m Metric, f Figure, c Cell) float64 {
 	pct := c.Clean(input.Laws.CPU).Mean
 	if m.Unit == MetricNamed(input.Metrics, input.Laws.CPU).Unit && f.Clean != nil {
 		pct = f.Clean.Mean
@@ -188,19 +188,19 @@ func (c contrast) pEquivalent() float64 {
 	return c.PEquivalent(c.limit - max(c.moved.down, c.moved.up))
 }
 
-// lies reports whether the widened interval lies inside the limits of equivalence, and whether it excludes 0.
-func (c contrast) lies(opts Options) (inside, outside bool) {
+// position reports whether the widened interval is inside the limits of equivalence, and whether it excludes 0.
+func (c contrast) position(opts Options) (inside, outside bool) {
 	lo, hi := c.interval(opts.Confidence)
 	return lo >= -c.limit && hi <= c.limit, lo > 0 || hi < 0
 }
 
-// interval is the sample's confidence interval, widened by the effect of noise.
+// interval returns the sample's confidence interval, widened by the possible effect of noise.
 func (c contrast) interval(confidence float64) (lo, hi float64) {
 	lo, hi = c.Interval(confidence)
 	return lo - c.moved.down, hi + c.moved.up
 }
 
-// estimate is the mean with the widened interval.
+// estimate returns the mean with the widened interval.
 func (c contrast) estimate(confidence float64) Estimate {
 	return estimateOf(c.Sample, confidence).widened(c.moved)
 }

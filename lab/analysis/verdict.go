@@ -8,8 +8,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Verdicts on a ratio: a DUT against the clean router, or one level of a sweep
-// against the one before.
+// Verdicts on a ratio. The ratio compares a DUT with the clean router, or one level of a sweep
+// with the level before it.
 const (
 	Different    = "different"    // the interval leaves out 1, beyond the noise floor
 	Equivalent   = "equivalent"   // the interval lies inside [1/(1+δ), 1+δ]
@@ -23,24 +23,24 @@ const MethodHolm = "holm"
 // Verdict is the word that the blocks support for a change.
 type Verdict struct {
 	Word string
-	// Note is one clause that says why, or what is missing.
+	// Note gives the reason of the word in one clause.
 	Note string
 	// PDifferent and PEquivalent are adjusted for multiplicity.
 	PDifferent, PEquivalent Number
-	// Together is the interval by which the verdict was refused, where the contrast's own interval would have another
-	// word; nil elsewhere. It holds for all contrasts together.
+	// Together is the wider interval for all contrasts together. It is set where it leaves the verdict open, although
+	// the interval of the contrast alone does not. Otherwise it is nil.
 	Together *Estimate
 }
 
-// contrast is a change on the scale of its mean (the logarithm of a ratio, or a
-// difference), and the largest one that does not matter.
+// contrast is a change: the logarithm of a ratio, or a difference. limit is the largest change
+// that counts as equivalence, on the same scale.
 type contrast struct {
 	inference.Sample
 	limit float64
-	moved span // by what noise may have moved the mean
+	moved span // possible effect of noise on the mean
 }
 
-// ratios are the contrasts of log ratios.
+// ratios makes contrasts of log ratios.
 func ratios(logs []inference.Sample, opts Options) []contrast {
 	out := make([]contrast, len(logs))
 	for i, s := range logs {
@@ -58,7 +58,7 @@ func judgeAll(list []contrast, opts Options) []Verdict {
 	verdicts := make([]Verdict, len(list))
 	for i, c := range list {
 		verdicts[i] = c.judge(different[i], equivalent[i], testable(list), opts)
-		if inside, outside := c.lies(opts); verdicts[i].Word == Inconclusive && (inside || outside) {
+		if inside, outside := c.position(opts); verdicts[i].Word == Inconclusive && (inside || outside) {
 			lo, hi := c.interval(1 - levels[i])
 			verdicts[i].Together = &Estimate{Mean: Number(c.Mean), Lo: Number(lo), Hi: Number(hi), N: c.N}
 		}
@@ -66,18 +66,18 @@ func judgeAll(list []contrast, opts Options) []Verdict {
 	return verdicts
 }
 
-// testable counts the contrasts that have an interval: the size of the family.
+// testable counts the contrasts with an interval. Their number is the size of the family of tests.
 func testable(list []contrast) int {
 	return len(without(list, func(c contrast) bool { return !c.HasSpread() }))
 }
 
-// judge gives one verdict from the adjusted p-values. A word also needs the
-// displayed interval to show it, which a test of equivalence alone does not:
-// its level corresponds to a 90 % interval where the one displayed is of 95 %.
+// judge gives one verdict from the adjusted p-values. The displayed interval must agree with the
+// word. A test of equivalence alone does not ensure that, because its level corresponds to a
+// 90 % interval and the displayed interval has 95 %.
 func (c contrast) judge(different, equivalent float64, family int, opts Options) Verdict {
 	v := Verdict{Word: Inconclusive, PDifferent: Number(different), PEquivalent: Number(equivalent)}
 	alpha := 1 - opts.Confidence
-	inside, outside := c.lies(opts)
+	inside, outside := c.position(opts)
 	switch {
 	case c.N == 0:
 		v.Note = "no accepted pair with a ratio"
@@ -95,22 +95,22 @@ func (c contrast) judge(different, equivalent float64, family int, opts Options)
 	return v
 }
 
-// judgeCells fills in the verdicts of the cells on the metric m, and for cells without
-// a verdict how many more blocks they need.
+// judgeCells fills in the verdicts of the cells on the metric m. Cells without a verdict get
+// the number of further blocks that they need.
 func judgeCells(cells []Cell, list []contrast, aa AA, m Metric, opts Options) {
 	family := max(testable(list), 1)
 	for i, v := range judgeAll(list, opts) {
-		c, own := &cells[i], list[i]
+		c, change := &cells[i], list[i]
 		switch {
 		case v.Word == Different:
 			v.Note = fmt.Sprintf("the interval leaves out %g", m.unscaled(Estimate{}).Mean)
-			v = aboveNoise(v, own.Mean, aa, m, opts)
-		case v.Word == Inconclusive && own.HasSpread():
-			c.BlocksNeeded = own.furtherBlocks(own.SE*math.Sqrt(float64(own.N)), own.N, family, opts)
-			v.Note += wants(c.BlocksNeeded, own.N, "by the spread seen")
-		case own.N == 1 && aa.SDLog.Known():
-			c.BlocksNeeded = own.furtherBlocks(float64(aa.SDLog), aa.Ratio.N, family, opts)
-			v.Note += wants(c.BlocksNeeded, aa.Ratio.N, "by the spread of the A/A blocks")
+			v = aboveNoise(v, change.Mean, aa, m, opts)
+		case v.Word == Inconclusive && change.HasSpread():
+			c.BlocksNeeded = change.furtherBlocks(change.SE*math.Sqrt(float64(change.N)), change.N, family, opts)
+			v.Note += neededText(c.BlocksNeeded, change.N, "by the spread seen")
+		case change.N == 1 && aa.SDLog.Known():
+			c.BlocksNeeded = change.furtherBlocks(float64(aa.SDLog), aa.Ratio.N, family, opts)
+			v.Note += neededText(c.BlocksNeeded, aa.Ratio.N, "by the spread of the A/A blocks")
 		}
 		if v.Together != nil {
 			together := m.unscaled(*v.Together)
@@ -121,9 +121,9 @@ func judgeCells(cells []Cell, list []contrast, aa AA, m Metric, opts Options) {
 	}
 }
 
-// aboveNoise takes back a change that is no larger than what the A/A blocks
-// leave open between two clean routers: it may come from the lab and not from the
-// device. More blocks of the device cannot decide that; more A/A blocks may.
+// aboveNoise makes a verdict inconclusive if the change is no larger than the A/A interval, in
+// which two clean routers may differ. Such a change may come from the lab. More blocks of the
+// device cannot decide that, but more A/A blocks may.
 func aboveNoise(v Verdict, mean float64, aa AA, m Metric, opts Options) Verdict {
 	change := math.Abs(mean)
 	if !aa.Ratio.HasInterval() || change > max(math.Abs(m.scaled(aa.Ratio.Lo)), math.Abs(m.scaled(aa.Ratio.Hi))) {
@@ -131,7 +131,7 @@ func aboveNoise(v Verdict, mean float64, aa AA, m Metric, opts Options) Verdict 
 	}
 	v.Word = Inconclusive
 	v.Note = fmt.Sprintf("two clean routers may differ as much (A/A %.3f to %.3f)", aa.Ratio.Lo, aa.Ratio.Hi)
-	// The floor shrinks to the A/A blocks' own mean, and no further.
+	// With more A/A blocks the noise floor shrinks towards the mean of the A/A blocks.
 	distance := change - math.Abs(m.scaled(aa.Ratio.Mean))
 	sd := float64(aa.SDLog) * inference.Spread(float64(aa.Ratio.N-1))
 	enough := func(n int) bool {
@@ -144,10 +144,11 @@ func aboveNoise(v Verdict, mean float64, aa AA, m Metric, opts Options) Verdict 
 	return v
 }
 
-// wants says how many blocks would bring a verdict, by the spread of some blocks.
-func wants(blocks *int, of int, basis string) string {
+// neededText says how many further blocks would bring a verdict. seen is the number of blocks that the spread comes
+// from.
+func neededText(blocks *int, seen int, basis string) string {
 	switch {
-	case of < inference.FewestForSpread:
+	case seen < inference.FewestForSpread:
 		return fmt.Sprintf("; fewer than %d blocks do not say how many more would tell", inference.FewestForSpread)
 	case blocks == nil:
 		return fmt.Sprintf("; more than %d blocks would be needed %s: find the noise first", inference.MostFurther, basis)
@@ -155,11 +156,12 @@ func wants(blocks *int, of int, basis string) string {
 	return fmt.Sprintf("; needs about %s %s", words.Counted(*blocks, "more block"), basis)
 }
 
-// furtherBlocks is how many further blocks give a verdict with the chance of
-// inference.Power, when the mean stays, the spread is as large as sd, seen in seen blocks, allows it to be
-// (inference.Spread), and family verdicts are taken together. The closer verdict counts: "different" is |mean| away,
-// "equivalent" the limit less |mean|. Each level is that of the first step of Holm's
-// procedure, the strictest. Nil: more than inference.MostFurther, or too few blocks to know.
+// furtherBlocks returns the number of further blocks that give a verdict with probability
+// inference.Power. It assumes that the mean stays and that the spread is the largest that sd allows
+// (inference.Spread). seen is the number of blocks that sd comes from. family is the number of verdicts judged
+// together. The verdict that needs fewer blocks counts: "different" needs a distance of |mean|, "equivalent" a distance
+// of the limit less |mean|. The levels are those of the first step of Holm's procedure, the strictest. It returns nil
+// for more than inference.MostFurther blocks, or when seen is too small.
 func (c contrast) furtherBlocks(sd float64, seen, family int, opts Options) *int {
 	if seen < inference.FewestForSpread {
 		return nil

@@ -7,27 +7,27 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
 )
 
-// evidence is what the blocks say of a difference between logarithms. It keeps
-// the samples the difference was taken of, to work out how many blocks more
-// would say it clearly. from.N is 0 for a sample held against 0.
+// evidence is a difference between logarithms, estimated from blocks. It keeps the two samples
+// of the difference, to compute how many further blocks are needed. from.N is 0 for a sample
+// compared with 0.
 type evidence struct {
 	inference.Sample
 	from, to inference.Sample
-	// down and up are by how much noise moves the bounds outwards.
+	// down and up are how far noise moves the lower and the upper bound outwards.
 	down, up float64
 }
 
-// difference is to less from. What noise did to either may be in it.
+// difference returns to less from. Its bounds allow for the noise of both.
 func difference(from, to evidence) evidence {
 	return evidence{to.Less(from.Sample), from.Sample, to.Sample, to.down + from.up, to.up + from.down}
 }
 
-// againstZero compares a sample with 0: a clean router, in logarithms.
+// againstZero compares a sample with 0, which is the logarithm of a clean router's ratio.
 func againstZero(s inference.Sample) evidence {
 	return evidence{Sample: s, from: inference.None(), to: s}
 }
 
-// The bounds and tests of a Sample, with what noise may have done.
+// The bounds and tests of a Sample, widened by the possible effect of noise.
 
 func (e evidence) Lower(level float64) float64  { return e.Sample.Lower(level) - e.down }
 func (e evidence) Upper(level float64) float64  { return e.Sample.Upper(level) + e.up }
@@ -42,27 +42,27 @@ func (e evidence) Lies(limit, confidence float64) (inside, outside bool) {
 	return lo >= -limit && hi <= limit, lo > 0 || hi < 0
 }
 
-// ratio is the evidence as a ratio with its interval.
+// ratio returns the evidence as a ratio with its interval.
 func (e evidence) ratio(confidence float64) analysis.Estimate {
 	if !e.HasSpread() {
 		return analysis.Unknown()
 	}
-	at := func(log float64) analysis.Number { return analysis.Number(math.Exp(log)) }
+	ratioOf := func(log float64) analysis.Number { return analysis.Number(math.Exp(log)) }
 	level := (1 - confidence) / 2
-	return analysis.Estimate{Mean: at(e.Mean), Lo: at(e.Lower(level)), Hi: at(e.Upper(level)), N: e.N}
+	return analysis.Estimate{Mean: ratioOf(e.Mean), Lo: ratioOf(e.Lower(level)), Hi: ratioOf(e.Upper(level)), N: e.N}
 }
 
 func noEvidence() evidence { return againstZero(inference.None()) }
 
-// logRatio is the logarithm of a ratio over its blocks, whose spread is sd.
+// logRatio returns the logarithm of a ratio as a sample. sd is the spread of the blocks' log ratios.
 func logRatio(e analysis.Estimate, sd analysis.Number) inference.Sample {
 	return inference.Sample{
 		Mean: math.Log(float64(e.Mean)), SE: float64(sd) / math.Sqrt(float64(e.N)), Freedom: float64(e.N - 1), N: e.N,
 	}
 }
 
-// logOf is the logarithm of an arithmetic mean, with its standard error by the
-// delta method: relative to the mean. The error is worked out from the interval.
+// logOf returns the logarithm of an arithmetic mean as a sample. Its standard error is the mean's
+// relative error (delta method), computed from the interval.
 func logOf(e analysis.Estimate, confidence float64) inference.Sample {
 	if !e.HasInterval() || !(e.Mean > 0) {
 		return inference.None()
@@ -72,15 +72,15 @@ func logOf(e analysis.Estimate, confidence float64) inference.Sample {
 	return inference.Sample{Mean: math.Log(float64(e.Mean)), SE: se / float64(e.Mean), Freedom: freedom, N: e.N}
 }
 
-// furtherBlocks is how many more blocks in each run would probably bring an
-// answer, when it lies distance away, the spreads are as large as the blocks allow them to be
-// (inference.Spread), and a two-sided test at alpha decides. Nil: more than inference.MostFurther, or
-// not known.
+// furtherBlocks returns the number of further blocks in each run that give an answer with
+// probability inference.Power. distance is the difference that a two-sided test at level alpha
+// must detect. The spreads are assumed as large as the blocks allow (inference.Spread). It
+// returns nil for more than inference.MostFurther blocks, or when there are too few blocks to know.
 func (e evidence) furtherBlocks(distance, alpha float64) *int {
 	if !e.HasSpread() || e.tooFewBlocks() {
 		return nil
 	}
-	cautious := e // of the noise itself no number of blocks gets rid
+	cautious := e // more blocks do not reduce the effect of noise
 	for _, s := range []*inference.Sample{&cautious.from, &cautious.to} {
 		if s.N > 0 {
 			s.SE *= inference.Spread(s.Freedom)
@@ -93,12 +93,12 @@ func (e evidence) furtherBlocks(distance, alpha float64) *int {
 	})
 }
 
-// tooFewBlocks reports whether a run has too few blocks to say how far blocks spread.
+// tooFewBlocks reports whether a run has too few blocks to estimate their spread.
 func (e evidence) tooFewBlocks() bool {
 	return e.to.N < inference.FewestForSpread || e.from.N > 0 && e.from.N < inference.FewestForSpread
 }
 
-// withBlocks is the evidence as it would be with more blocks in each run.
+// withBlocks returns the evidence expected with more blocks in each run.
 func (e evidence) withBlocks(more int) evidence {
 	grown := func(s inference.Sample) inference.Sample {
 		n := float64(s.N)
@@ -113,7 +113,7 @@ func (e evidence) withBlocks(more int) evidence {
 	return difference(againstZero(grown(e.from)), againstZero(grown(e.to)))
 }
 
-// negated is the evidence with its sign changed.
+// negated returns the evidence with its sign changed.
 func (e evidence) negated() evidence {
 	e.Mean, e.from.Mean, e.to.Mean = -e.Mean, -e.from.Mean, -e.to.Mean
 	e.down, e.up = e.up, e.down

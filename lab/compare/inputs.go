@@ -31,11 +31,11 @@ func inputs(dir string) map[string]string {
 	return out
 }
 
-// otherInputs are the names that stand for different files in two runs, in their order.
+// otherInputs returns the names of files of frame sizes whose contents differ between two runs, sorted.
 func otherInputs(a, b result.Run) (names []string) {
-	of, other := inputs(a.Dir), inputs(b.Dir)
-	for _, name := range sortedKeys(of, other) {
-		if of[name] != "" && other[name] != "" && of[name] != other[name] {
+	sumsA, sumsB := inputs(a.Dir), inputs(b.Dir)
+	for _, name := range sortedKeys(sumsA, sumsB) {
+		if sumsA[name] != "" && sumsB[name] != "" && sumsA[name] != sumsB[name] {
 			names = append(names, name)
 		}
 	}

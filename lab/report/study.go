@@ -15,8 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// claimRow is one claim of a study with what was found of it: in a line, and
-// device by device.
+// claimRow is one claim of a study with its findings. Line has the devices by outcome, Found has one entry a device.
 type claimRow struct {
 	Study    int
 	ID, Text string
@@ -24,20 +23,20 @@ type claimRow struct {
 	Found    []foundForDevice
 }
 
-// foundLine is the devices of which a claim has the same outcome.
+// foundLine has the devices with the same outcome of a claim.
 type foundLine struct {
 	outcomeWord
 	Devices string
 }
 
-// foundForDevice is what the run says of a claim for one device.
+// foundForDevice is the finding of a claim for one device.
 type foundForDevice struct {
 	outcomeWord
 	ID, Device, ExpectName string // ID: on the page
 	Here, Expect           template.HTML
 }
 
-// outcomeWord is what a claim can come to: in words, in answer to the study's question, and the class of its badge.
+// outcomeWord is an outcome of a claim: in words, as an answer to the study's question, and as the class of its badge.
 type outcomeWord struct{ Word, Answer, Class string }
 
 // endings are in the order in which a reader looks for them.
@@ -46,7 +45,7 @@ var endings = []outcomeWord{
 	{"not tested", "not tested", "untested"},
 }
 
-// outcome is what a finding came to.
+// outcome returns the outcome of a finding.
 func outcome(f analysis.Finding) outcomeWord { return outcomeWordOf(f.Holds, f.Open) }
 
 func outcomeWordOf(holds *bool, open bool) outcomeWord {
@@ -61,18 +60,18 @@ func outcomeWordOf(holds *bool, open bool) outcomeWord {
 	return endings[3]
 }
 
-// groupFindings groups the findings that share a claim: those of which this run says something first, then those that
-// it leaves open, and those that it did not test last.
+// groupFindings makes one row for each claim. Rows with a decided finding come first, then rows with an open one.
+// Claims that the run did not test come last.
 func groupFindings(findings []analysis.Finding) []claimRow {
 	var tested, open, untested []claimRow
 	for len(findings) > 0 {
 		c := claimRow{Study: findings[0].Study, Text: findings[0].Claim}
-		said, left := false, false
+		decided, undecided := false, false
 		for len(findings) > 0 && findings[0].Claim == c.Text && findings[0].Study == c.Study {
 			f := findings[0]
 			c.ID, _, _ = strings.Cut(f.ID, "/")
 			c.Found = append(c.Found, describeFinding(f))
-			said, left = said || f.Holds != nil, left || f.Open
+			decided, undecided = decided || f.Holds != nil, undecided || f.Open
 			findings = findings[1:]
 		}
 		for _, e := range endings {
@@ -87,9 +86,9 @@ func groupFindings(findings []analysis.Finding) []claimRow {
 			}
 		}
 		switch {
-		case said:
+		case decided:
 			tested = append(tested, c)
-		case left:
+		case undecided:
 			open = append(open, c)
 		default:
 			untested = append(untested, c)

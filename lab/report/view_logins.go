@@ -149,13 +149,13 @@ func stormRemarks(cells []analysis.Cell) (out []string) {
 			if n == 0 {
 				continue
 			}
-			who := shareText(n, c.Counts[askedLogins]) + " clients"
+			affected := shareText(n, c.Counts[askedLogins]) + " clients"
 			if t.tally == logins.Deaths {
-				who = "the device, in " + shareText(n, c.Pairs) + " storms,"
+				affected = "the device, in " + shareText(n, c.Pairs) + " storms,"
 			}
 			reasons := reasonsText(c.Tallies[t.tally], reasonsNamed, "", "")
 			out = append(out,
-				fmt.Sprintf("%s, %s: %s %s: %s", c.DUT(), clientsOf(c.Cell), who, t.sentence, strings.Join(reasons, "; ")))
+				fmt.Sprintf("%s, %s: %s %s: %s", c.DUT(), clientsOf(c.Cell), affected, t.sentence, strings.Join(reasons, "; ")))
 		}
 	}
 	return out

@@ -217,7 +217,7 @@ func (r *Records) add(text []byte, kinds []Kind, seen map[any]bool) error {
 	return nil
 }
 
-// decode is json.Unmarshal with errors that name no types of this program.
+// decode is json.Unmarshal with errors that name the JSON types in words.
 func decode(data []byte, into any) error {
 	err := json.Unmarshal(data, into)
 	var wrong *json.UnmarshalTypeError

@@ -130,7 +130,7 @@ func aboveNoise(v Verdict, mean float64, aa AA, m Metric, opts Options) Verdict 
 		return v
 	}
 	v.Word = Inconclusive
-	v.Note = fmt.Sprintf("two clean routers may differ as much (A/A %.3f to %.3f)", aa.Ratio.Lo, aa.Ratio.Hi)
+	v.Note = fmt.Sprintf("two clean routers may differ as much, up or down (A/A %.3f to %.3f)", aa.Ratio.Lo, aa.Ratio.Hi)
 	// With more A/A blocks the noise floor shrinks towards the mean of the A/A blocks.
 	distance := change - math.Abs(m.scaled(aa.Ratio.Mean))
 	sd := float64(aa.SDLog) * inference.Spread(float64(aa.Ratio.N-1))

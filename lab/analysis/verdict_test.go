@@ -64,7 +64,7 @@ func TestNoiseFloor(t *testing.T) {
 		note   string
 	}{
 		{1.06, 1.09, Inconclusive,
-			"two clean routers may differ as much (A/A 0.930 to 1.090); about 5 more A/A blocks would tell"},
+			"two clean routers may differ as much, up or down (A/A 0.930 to 1.090); about 5 more A/A blocks would tell"},
 		{0.92, 0.945, Inconclusive, "A/A"},
 		{1.095, 1.11, Different, ""},
 		{0.88, 0.91, Different, ""},

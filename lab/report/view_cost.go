@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
@@ -110,8 +111,34 @@ func costRemarks(s analysis.Summary) []string {
 			" An interval of all cells together: by that of the cell by itself the verdict would be another, and among so " +
 			"many cells one may look so by chance."}, out...)
 	}
+	out = append(openSentences(s), out...)
 	if text := sidesSentence(s); text != "" {
 		out = append([]string{"What is compared: " + text}, out...)
+	}
+	return out
+}
+
+// openSentences say why cells have no verdict: a line for each reason, and the first cells that it is true of.
+func openSentences(s analysis.Summary) (out []string) {
+	const shown = 3 // cells of a reason
+	cells := map[string][]string{}
+	var reasons []string
+	for _, c := range s.Cells {
+		if c.Verdict != analysis.Inconclusive || c.Together != nil || c.Pairs == 0 {
+			continue
+		}
+		reason, _, _ := strings.Cut(c.VerdictNote, ";")
+		if cells[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+		cells[reason] = append(cells[reason], c.DUT()+" "+loadText(c))
+	}
+	for _, reason := range reasons {
+		list := cells[reason]
+		if more := len(list) - shown; more > 0 {
+			list = append(list[:shown:shown], fmt.Sprintf("%d more", more))
+		}
+		out = append(out, fmt.Sprintf("Left open (%s): %s.", reason, words.Listed(list)))
 	}
 	return out
 }
@@ -199,7 +226,8 @@ func costNote(s analysis.Summary, c analysis.Cell) string {
 	case c.Verdict == analysis.Equivalent:
 		verdict = sameWithin(s)
 	case c.Verdict == analysis.Inconclusive:
-		verdict = words.Joined(", ", "left open", togetherText(c.Together, ratio, "cells"))
+		reason, _, _ := strings.Cut(c.VerdictNote, ";")
+		verdict = words.Joined(", ", words.Joined(": ", "left open", reason), togetherText(c.Together, ratio, "cells"))
 	}
 	if cost.AtLimit(c) {
 		limit = fmt.Sprintf(

@@ -29,7 +29,7 @@ func bundleCommand() *cobra.Command {
 			if out == "" {
 				run := filepath.Clean(args[0])
 				if base := filepath.Base(run); base == "." || base == ".." {
-					var err error // the bundle is named as the folder is, and lies beside it
+					var err error // the bundle lies beside the folder and has its name, which only the full path shows
 					if run, err = filepath.Abs(run); err != nil {
 						return err
 					}
@@ -49,7 +49,7 @@ func bundleCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().VarP((*place)(&out), "out", "o", "file to write (default RUN"+result.BundleSuffix+")")
+	cmd.Flags().VarP((*pathFlag)(&out), "out", "o", "file to write (default RUN"+result.BundleSuffix+")")
 	cmd.Flags().BoolVar(&logs, "logs", false, "include the logs of agents and devices")
 	return cmd
 }

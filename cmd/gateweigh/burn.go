@@ -42,7 +42,7 @@ func burnCommand() *cobra.Command {
 			if slice < burn.Slice || slice > burn.LongestSlice {
 				return &exitError{exitUsage, fmt.Errorf("--slice %s: want %s to %s", slice, burn.Slice, burn.LongestSlice)}
 			}
-			loads, err := loadsOf(args)
+			loads, err := parseLoads(args)
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
@@ -56,14 +56,14 @@ func burnCommand() *cobra.Command {
 	return cmd
 }
 
-// loadsOf gives the percentages to the CPUs that this process may use, in their order.
-func loadsOf(args []string) (loads []burn.Load, err error) {
+// parseLoads reads the percentages: the first is for the first CPU that this process may use, and so on.
+func parseLoads(args []string) (loads []burn.Load, err error) {
 	var may unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &may); err != nil {
 		return nil, fmt.Errorf("asking which CPUs this process may use: %w", err)
 	}
 	var cpus []int
-	for cpu := range 64 * len(may) { // as many bits as a set has, on 32-bit machines twice
+	for cpu := range 64 * len(may) { // a set's words have 64 bits, or 32; beyond the last IsSet is false
 		if may.IsSet(cpu) {
 			cpus = append(cpus, cpu)
 		}
@@ -89,9 +89,9 @@ func loadsOf(args []string) (loads []burn.Load, err error) {
 	return loads, nil
 }
 
-// burnFor burns until ctx ends or length, if any, is over, and says what each core had.
+// burnFor burns until ctx ends or length is over (0: no limit), and prints which share of its time each core burned.
 func burnFor(ctx context.Context, out, say io.Writer, loads []burn.Load, slice, length time.Duration) error {
-	debug.SetGCPercent(-1) // a collection would stop the threads
+	debug.SetGCPercent(-1) // a garbage collection would stop the burning threads
 	runtime.GOMAXPROCS(runtime.NumCPU() + len(loads))
 	lock, err := burn.Lock(0)
 	if err != nil {

@@ -29,8 +29,9 @@ func campaignCommand() *cobra.Command {
 	return cmd
 }
 
-// inCampaign does a verb about the campaign whose folder is the only argument.
-func inCampaign(do func(context.Context, *campaign.Campaign) error) func(*cobra.Command, []string) error {
+// withCampaign returns a command's function that opens the campaign in its only argument, a folder, and calls do with
+// it.
+func withCampaign(do func(context.Context, *campaign.Campaign) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := campaign.Open(args[0])
 		if err != nil {
@@ -40,9 +41,10 @@ func inCampaign(do func(context.Context, *campaign.Campaign) error) func(*cobra.
 	}
 }
 
-// surveyed does a verb about a campaign that begins with how far it is.
-func surveyed(do func(context.Context, *campaign.Campaign, campaign.Status) error) func(*cobra.Command, []string) error {
-	return inCampaign(func(ctx context.Context, c *campaign.Campaign) error {
+// withStatus is withCampaign for commands that also need how far the campaign is.
+func withStatus(
+	do func(context.Context, *campaign.Campaign, campaign.Status) error) func(*cobra.Command, []string) error {
+	return withCampaign(func(ctx context.Context, c *campaign.Campaign) error {
 		s, err := c.Survey(ctx)
 		if err != nil {
 			return err
@@ -51,7 +53,7 @@ func surveyed(do func(context.Context, *campaign.Campaign, campaign.Status) erro
 	})
 }
 
-// campaignVerb is a command about a campaign, for readers to copy.
+// campaignVerb returns a command about a campaign that readers can copy, such as "gateweigh campaign resume DIR".
 func campaignVerb(verb string, c *campaign.Campaign) string {
 	return quote.Command("gateweigh", "campaign", verb, c.Dir)
 }
@@ -64,7 +66,7 @@ func campaignStatus() *cobra.Command {
 		Long: "Reads the campaign's folder and asks Slurm for its jobs. A block whose node was lost begins at once on\n" +
 			"another one.",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: surveyed(func(ctx context.Context, c *campaign.Campaign, s campaign.Status) (err error) {
+		RunE: withStatus(func(ctx context.Context, c *campaign.Campaign, s campaign.Status) (err error) {
 			if s.Unanswered == "" && c.Local == 0 {
 				err = c.Release(ctx, s.Jobs())
 			}
@@ -79,9 +81,11 @@ func campaignStatus() *cobra.Command {
 	return cmd
 }
 
-// problemsShown bounds the problems of a status; --json has all.
+// problemsShown is the number of problems that a status lists; --json has all.
 const problemsShown = 10
 
+// writeCampaign prints how far a campaign is, on which nodes, and its problems. A share is the part of the campaign
+// that one job carries out: one block, or several.
 func writeCampaign(w io.Writer, s campaign.Status) {
 	width := terminalWidth(os.Stdout)
 	fmt.Fprintln(w, campaignLine(s))
@@ -108,7 +112,7 @@ func writeCampaign(w io.Writer, s campaign.Status) {
 	}
 }
 
-// campaignLine is a status in one line.
+// campaignLine returns how far a campaign is, in one line.
 func campaignLine(s campaign.Status) string {
 	text := fmt.Sprintf("%3.0f %%  %d of %s done, %d running, %d waiting", 100*float64(s.Done)/float64(max(1, s.Shares)),
 		s.Done, words.Counted(s.Shares, "share"), s.Running, s.Waiting)

@@ -26,18 +26,20 @@ func campaignCollect() *cobra.Command {
 		Long: "Makes a run folder of each experiment, with its report, which every other command takes. It may be\n" +
 			"called while the campaign goes on, and again later.",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: inCampaign(func(_ context.Context, c *campaign.Campaign) error {
+		RunE: withCampaign(func(_ context.Context, c *campaign.Campaign) error {
 			if out == "" {
 				out = filepath.Join(c.Dir, "run")
 			}
 			return collectCampaign(c, out)
 		}),
 	}
-	cmd.Flags().VarP((*place)(&out), "out", "o",
+	cmd.Flags().VarP((*pathFlag)(&out), "out", "o",
 		"folder of the run (default DIR/run); of several experiments a folder with one for each")
 	return cmd
 }
 
+// collectCampaign makes a run folder, with its report, of each experiment of a campaign. An experiment that cannot be
+// collected does not keep the others from it.
 func collectCampaign(c *campaign.Campaign, out string) error {
 	var errs []error
 	for i, p := range c.Parts {
@@ -67,19 +69,20 @@ func collectCampaign(c *campaign.Campaign, out string) error {
 	return errors.Join(errs...)
 }
 
-// blockFlags say which share a job carries out: a job of Slurm's by its array, a local one by the share itself.
+// blockFlags say which share a process carries out. A job of Slurm's gives its submission and its task, the number
+// within the submission; a local process gives the experiment (part) and the share's number within it.
 type blockFlags struct {
 	submission, task, part, share int
 	node                          string
 }
 
-// campaignBlock is what jobs run. It is not for people.
+// campaignBlock is the command that jobs run; people do not call it.
 func campaignBlock() *cobra.Command {
 	var flags blockFlags
 	cmd := &cobra.Command{
 		Use: "block DIR", Short: "Carry out a share of a campaign, as its jobs do", Hidden: true,
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: inCampaign(func(ctx context.Context, c *campaign.Campaign) error { return carryBlock(ctx, c, flags) }),
+		RunE: withCampaign(func(ctx context.Context, c *campaign.Campaign) error { return carryOutShare(ctx, c, flags) }),
 	}
 	f := cmd.Flags()
 	f.IntVar(&flags.submission, "submission", -1, "number of the submission")
@@ -90,7 +93,8 @@ func campaignBlock() *cobra.Command {
 	return cmd
 }
 
-func carryBlock(ctx context.Context, c *campaign.Campaign, flags blockFlags) error {
+// carryOutShare finds out which share the flags mean, measures it, and records on which node and in which process.
+func carryOutShare(ctx context.Context, c *campaign.Campaign, flags blockFlags) error {
 	share := campaign.Share{Part: flags.part, Number: flags.share}
 	if flags.submission >= 0 {
 		var err error

@@ -18,7 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/quote"
 )
 
-// startFlags are those of campaign start.
+// startFlags are the flags of campaign start.
 type startFlags struct {
 	out    string
 	set    []string
@@ -42,7 +42,7 @@ func campaignStart() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.VarP((*place)(&flags.out), "out", "o", "folder of the campaign, on a disk that all nodes share (default "+
+	f.VarP((*pathFlag)(&flags.out), "out", "o", "folder of the campaign, on a disk that all nodes share (default "+
 		"campaigns/<UTC>-<experiment>)")
 	f.StringArrayVar(&flags.set, "set", nil, "change a key of every experiment, `KEY=VALUE`; lists with commas")
 	f.BoolVar(&flags.local, "local", false, "without Slurm: processes of this machine take the blocks")
@@ -52,6 +52,7 @@ func campaignStart() *cobra.Command {
 	return cmd
 }
 
+// startCampaign makes the campaign's folder and hands out its shares.
 func startCampaign(ctx context.Context, args []string, flags startFlags) error {
 	if flags.local && flags.detach {
 		return &exitError{exitUsage, errors.New("--detach is for Slurm: --local carries the blocks out itself")}
@@ -93,7 +94,8 @@ func startCampaign(ctx context.Context, args []string, flags startFlags) error {
 	return handOut(ctx, c, s, flags.detach)
 }
 
-// campaignExperiments are the experiments that arguments name: shipped ones, files, and those of campaign files.
+// campaignExperiments returns the experiments that the arguments name, and the options for Slurm. An argument is a
+// built-in experiment, an experiment's file, or a campaign file, which lists experiments and may have options.
 func campaignExperiments(args, set []string) (list []*experiment.Experiment, options experiment.Slurm, err error) {
 	var names []string
 	for _, arg := range args {
@@ -101,11 +103,11 @@ func campaignExperiments(args, set []string) (list []*experiment.Experiment, opt
 			names = append(names, arg)
 			continue
 		}
-		file, is, err := experiment.ReadCampaign(arg)
+		file, isCampaign, err := experiment.ReadCampaign(arg)
 		switch {
 		case err != nil:
 			return nil, options, err
-		case is:
+		case isCampaign:
 			names, options = append(names, file.Experiments...), file.Slurm.Under(options)
 		default:
 			names = append(names, arg)
@@ -131,14 +133,14 @@ func campaignExperiments(args, set []string) (list []*experiment.Experiment, opt
 	return list, options, nil
 }
 
-// handOut hands out what a campaign lacks, and waits for it unless told otherwise.
+// handOut starts jobs, or local processes, for the shares that are missing. It waits for them, except with detach.
 func handOut(ctx context.Context, c *campaign.Campaign, s campaign.Status, detach bool) error {
 	if c.Local > 0 {
 		watching, stop := context.WithCancel(ctx)
 		watched := make(chan struct{})
 		go func() {
 			defer close(watched)
-			_, _ = watch(watching, c) // RunLocal says how it ended
+			_, _ = watch(watching, c) // only shows the progress: RunLocal returns the error
 		}()
 		err := c.RunLocal(ctx, s.Missing())
 		stop()

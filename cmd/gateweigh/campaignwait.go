@@ -14,11 +14,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// pollEvery is how often a campaign's scheduler is asked at most. Asking takes longer the more jobs there are: the
-// pause is then pollShare times as long as the question.
+// The pause between two questions to a campaign's scheduler is minPause, or pauseFactor times as long as the scheduler
+// took to answer, whichever is longer: with many jobs an answer costs it much work.
 const (
-	pollEvery = time.Second
-	pollShare = 5
+	minPause    = time.Second
+	pauseFactor = 5
 )
 
 func campaignWait() *cobra.Command {
@@ -28,7 +28,7 @@ func campaignWait() *cobra.Command {
 		Long: "Shows how far a campaign is until none of its jobs runs or waits. Meanwhile blocks whose node was lost\n" +
 			"begin at once on another one; without it Slurm has them wait for two minutes.",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: inCampaign(waitCampaign),
+		RunE: withCampaign(waitCampaign),
 	}
 }
 
@@ -44,7 +44,8 @@ func waitCampaign(ctx context.Context, c *campaign.Campaign) error {
 	return campaignEnd(ctx, c)
 }
 
-// watch shows how far a campaign is until none of its jobs runs or waits, and lets jobs of lost nodes begin at once.
+// watch shows how far a campaign is until none of its jobs runs or waits. It also has jobs whose node was lost start at
+// once on other nodes, which Slurm alone would do after two minutes.
 func watch(ctx context.Context, c *campaign.Campaign) (s campaign.Status, err error) {
 	line := newStatusLine(os.Stderr)
 	defer line.clear()
@@ -71,12 +72,13 @@ func watch(ctx context.Context, c *campaign.Campaign) (s campaign.Status, err er
 		select {
 		case <-ctx.Done():
 			return s, context.Cause(ctx)
-		case <-time.After(max(pollEvery, pollShare*time.Since(began))):
+		case <-time.After(max(minPause, pauseFactor*time.Since(began))):
 		}
 	}
 }
 
-// campaignEnd collects what a campaign has measured, and says what is missing.
+// campaignEnd prints the state of a campaign that has ended, and the command that goes on: collect when all is done,
+// else resume, in an error that counts what is missing.
 func campaignEnd(ctx context.Context, c *campaign.Campaign) error {
 	s, err := c.Survey(ctx)
 	if err != nil {
@@ -96,10 +98,12 @@ func campaignStop() *cobra.Command {
 		Use:   "stop DIR",
 		Short: "End a campaign's jobs; what is finished stays",
 		Args:  usage(cobra.ExactArgs(1)),
-		RunE:  inCampaign(stopCampaign),
+		RunE:  withCampaign(stopCampaign),
 	}
 }
 
+// stopCampaign ends the jobs and waits until none is left. It cancels again and again, because a job that was put back
+// into the queue may have appeared in between.
 func stopCampaign(ctx context.Context, c *campaign.Campaign) error {
 	if c.Local > 0 {
 		if _, err := c.StopLocal(); err != nil {
@@ -126,7 +130,7 @@ func stopCampaign(ctx context.Context, c *campaign.Campaign) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(pollEvery):
+		case <-time.After(minPause):
 		}
 	}
 }
@@ -139,7 +143,7 @@ func campaignResume() *cobra.Command {
 		Long: "Hands out the blocks that no attempt has finished and no job runs or waits for. Nodes that were seen to\n" +
 			"lack the campaign's folder get none.",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: surveyed(func(ctx context.Context, c *campaign.Campaign, s campaign.Status) error {
+		RunE: withStatus(func(ctx context.Context, c *campaign.Campaign, s campaign.Status) error {
 			switch {
 			case s.Unanswered != "":
 				return fmt.Errorf("the scheduler does not answer, so what still runs is not known: %s", s.Unanswered)

@@ -38,6 +38,7 @@ func checkCommand() *cobra.Command {
 	return cmd
 }
 
+// checkExperiment prints what a run of the experiment would measure and need. It is an error when that is nothing.
 func checkExperiment(ctx context.Context, args []string, flags runFlags) error {
 	exp, _, err := chooseExperiment(args, &flags)
 	if err == nil {
@@ -75,7 +76,7 @@ func writePreview(w io.Writer, p runner.Preview, e *experiment.Experiment, comma
 			line("", fmt.Sprintf("%s %d: %s", d.Dimension, len(d.Values), strings.Join(d.Values, ", ")))
 		}
 	}
-	line("takes", lasts(p.Seconds)+", and about "+megabytes(p.FolderMiB)+" in the run's folder")
+	line("takes", durationText(p.Seconds)+", and about "+megabytes(p.FolderMiB)+" in the run's folder")
 	for _, d := range p.Devices {
 		line("device", deviceText(d, command))
 	}
@@ -97,16 +98,16 @@ func writePreview(w io.Writer, p runner.Preview, e *experiment.Experiment, comma
 	}
 }
 
-// lasts says how long a run takes: about one time, or from one to another.
-func lasts(s runner.Seconds) string {
-	of := func(seconds float64) string { return minutes(time.Duration(seconds * float64(time.Second))) }
+// durationText returns how long a run takes: "about 5 minutes", or with bounds "2 minutes to 1 hour".
+func durationText(s runner.Seconds) string {
+	text := func(seconds float64) string { return roundedText(time.Duration(seconds * float64(time.Second))) }
 	if s.Most > s.Least {
-		return of(s.Least) + " to " + of(s.Most)
+		return text(s.Least) + " to " + text(s.Most)
 	}
-	return "about " + of(s.About)
+	return "about " + text(s.About)
 }
 
-// megabytes is a size as people say it.
+// megabytes returns a size in MiB as text in MB, at least "1 MB".
 func megabytes(mib float64) string {
 	if mib < 1 {
 		return "1 MB"

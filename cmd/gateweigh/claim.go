@@ -15,25 +15,25 @@ import (
 	"github.com/gateweigh/gateweigh/quote"
 )
 
-// taken says why a new run cannot have a folder.
-func taken(dir string) error {
+// checkFree returns an error where a new run cannot use a folder: it is a file, or holds a run.
+func checkFree(dir string) error {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return fmt.Errorf("%s is a file: choose a folder that does not exist yet as --out", dir)
 	}
-	if held(dir) {
+	if holdsRun(dir) {
 		return fmt.Errorf(
 			"%s holds a run already: continue it with --resume %s, or choose another --out", dir, quote.Word(dir))
 	}
 	return nil
 }
 
-// claim makes the folder of a new run, which no other run that begins now gets: the one that was asked for, else one of
-// this second. forget removes what of it was made for nothing.
-func claim(exp *experiment.Experiment, flags runFlags) (dir string, forget func(), err error) {
+// makeRunFolder makes the folder of a new run: that of --out, else one named after the present second. Two runs that
+// begin at the same time get different folders. forget removes the folders made here that are still empty.
+func makeRunFolder(exp *experiment.Experiment, flags runFlags) (dir string, forget func(), err error) {
 	stem := filepath.Join("runs", time.Now().UTC().Format("20060102T150405Z")+"-"+exp.Name)
 	if dir = stem; flags.out != "" {
 		dir = flags.out
-		if err := taken(dir); err != nil {
+		if err := checkFree(dir); err != nil {
 			return "", nil, err
 		}
 	}
@@ -44,9 +44,9 @@ func claim(exp *experiment.Experiment, flags runFlags) (dir string, forget func(
 		}
 	}
 	if os.Geteuid() != 0 && len(flags.kernels) == 0 {
-		return dir, forget, nil // who may not measure may not be able to make folders either, and is told the first
+		return dir, forget, nil // the run will ask for root, which helps more than that the folder cannot be made
 	}
-	for folder := filepath.Clean(dir); missing(folder); folder = filepath.Dir(folder) {
+	for folder := filepath.Clean(dir); doesNotExist(folder); folder = filepath.Dir(folder) {
 		made = append(made, folder)
 	}
 	err = os.MkdirAll(filepath.Dir(filepath.Clean(dir)), 0o755)
@@ -54,9 +54,9 @@ func claim(exp *experiment.Experiment, flags runFlags) (dir string, forget func(
 		if err = os.Mkdir(dir, 0o755); !errors.Is(err, fs.ErrExist) {
 			break
 		}
-		made = nil // another run has made it
+		made = nil // it existed, or another run has just made it
 		if flags.out != "" {
-			return dir, forget, nil // an empty one may be given
+			return dir, forget, nil // checkFree found no run in it
 		}
 		dir, err = fmt.Sprintf("%s-%d", stem, n), nil
 		made = []string{dir}
@@ -68,13 +68,13 @@ func claim(exp *experiment.Experiment, flags runFlags) (dir string, forget func(
 	return dir, forget, nil
 }
 
-func missing(folder string) bool {
+func doesNotExist(folder string) bool {
 	_, err := os.Stat(folder)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// checkKernels reports, before anything is fetched, made or waited for, kernels that are not known or cannot start
-// here. Names that are empty or native are none.
+// checkKernels returns an error for the first kernel that is not known or cannot start on this machine. It is called
+// before anything is fetched, made or waited for. Names that are empty or native are skipped.
 func (f runFlags) checkKernels(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		if name == "" || name == native {
@@ -94,6 +94,8 @@ func (f runFlags) checkKernels(ctx context.Context, names ...string) error {
 	return nil
 }
 
+// usableKernel returns an error where a kernel is not known or its guest cannot start. A kernel of Debian's that is not
+// here yet passes: it is fetched later.
 func usableKernel(ctx context.Context, name string, memoryMiB int) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -104,7 +106,7 @@ func usableKernel(ctx context.Context, name string, memoryMiB int) error {
 		return err
 	}
 	k, err := places.Find(name)
-	if err != nil && !(errors.Is(err, kernel.ErrUnknown) && kernel.IsDebian(name)) { // which is fetched in time
+	if err != nil && !(errors.Is(err, kernel.ErrUnknown) && kernel.IsDebian(name)) {
 		return kernelError(ctx, name, err)
 	}
 	check := vm.Config{Command: []string{program}, Kernel: k, MemoryMiB: memoryMiB}.Check()

@@ -47,7 +47,7 @@ func compareCommand() *cobra.Command {
 	f.Var(&flags.maxOverhead, "max-overhead", "gate: how much more than a clean router a cell of B may cost, such as 5%")
 	f.BoolVar(&flags.allowUnknown, "allow-unknown", false,
 		"the gate also passes with cells without an answer, if one cell is within the limit")
-	f.BoolVar(&flags.strict, "strict", false, "")
+	f.BoolVar(&flags.strict, "strict", false, "") // of older versions: check says what to use instead
 	_ = f.MarkHidden("strict")
 	f.Var(&flags.delta, "delta", "largest change that does not matter")
 	f.Var(&flags.confidence, "confidence", "confidence of intervals and verdicts")
@@ -58,7 +58,8 @@ func compareCommand() *cobra.Command {
 	return cmd
 }
 
-// compareRuns carries out one call of compare.
+// compareRuns compares the runs that args name, one or two, and prints the outcome. A gate that did not pass is an
+// error with its exit code.
 func compareRuns(ctx context.Context, args []string, flags compareFlags) error {
 	if err := flags.check(args); err != nil {
 		return &exitError{exitUsage, err}
@@ -125,6 +126,7 @@ func (f compareFlags) options() compare.Options {
 	}
 }
 
+// number returns the flag's share, or an absent number where the flag was not given.
 func (p percent) number() analysis.Number {
 	if !p.given {
 		return analysis.Absent()
@@ -132,7 +134,7 @@ func (p percent) number() analysis.Number {
 	return analysis.Number(p.share)
 }
 
-// print writes the comparison in every form that was asked for.
+// print writes the comparison in every form that flags name.
 func (f compareFlags) print(c compare.Comparison) error {
 	show := compare.Text
 	switch {

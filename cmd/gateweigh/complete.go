@@ -15,31 +15,29 @@ import (
 	"github.com/gateweigh/gateweigh/manual"
 )
 
-// What a shell completes: see gateweigh completion.
-
-// completes adds to all commands what their arguments and flags take. Where nothing is said, shells offer files: runs
-// are.
-func completes(root *cobra.Command) {
+// addCompletions tells the shell, for all commands, which words to offer for their arguments and flags (see gateweigh
+// completion). For arguments and flags without an entry shells offer files, which fits runs.
+func addCompletions(root *cobra.Command) {
 	none := cobra.NoFileCompletions
 	argument := map[string]cobra.CompletionFunc{
 		"run": completeExperiments, "check": completeExperiments, "shell": completeShells, "list": completeNames,
 		"explain": completeExplained,
-		"sink":    among(sink.Kinds()...), "burn": none,
+		"sink":    oneOf(sink.Kinds()...), "burn": none,
 		"kernel check": completeKernelNames, "kernel exec": completeCommands,
 		"kernel fetch": completeKernelNames, "kernel remove": completeKernelNames,
 	}
 	flag := map[string]cobra.CompletionFunc{
-		"set": completeSets, "kernel": completeKernels, "dut": among(dut.Names()...), "link": none,
-		"direction": among(result.Up, result.Down), "packets": among(result.PerPacket, result.Bulk),
+		"set": completeSets, "kernel": completeKernels, "dut": oneOf(dut.Names()...), "link": none,
+		"direction": oneOf(result.Up, result.Down), "packets": oneOf(result.PerPacket, result.Bulk),
 		"resume": manual.Folders, "share": manual.Folders,
-		"interface": completeInterfaces, "work": among("memcpy", "gzip"), "filter-program": none,
+		"interface": completeInterfaces, "work": oneOf("memcpy", "gzip"), "filter-program": none,
 		"max-regression": none, "max-overhead": none, "delta": none, "confidence": none,
 	}
 	manual.Complete(root, argument, flag)
 }
 
-// among completes one argument, which is one of a few words.
-func among(words ...string) cobra.CompletionFunc {
+// oneOf completes a single argument with one of the given words.
+func oneOf(words ...string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -48,7 +46,7 @@ func among(words ...string) cobra.CompletionFunc {
 	}
 }
 
-// completeShells has the experiments, files and runs whose lab is opened, then its hosts, and then files of a command.
+// completeShells completes the arguments of shell: an experiment, a file or a run; then a host; then a command.
 func completeShells(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	switch {
 	case len(args) == 0 && strings.ContainsRune(begun, filepath.Separator):
@@ -61,7 +59,7 @@ func completeShells(_ *cobra.Command, args []string, begun string) ([]string, co
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// completeKernelNames has the kernels that are here or can be fetched.
+// completeKernelNames completes a single argument with the kernels that are here or can be fetched.
 func completeKernelNames(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -69,7 +67,7 @@ func completeKernelNames(cmd *cobra.Command, args []string, _ string) ([]string,
 	return kernelNames(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeCommands has a kernel, and then files of the command that is run under it.
+// completeCommands completes the arguments of kernel exec: a kernel, then files, for the command.
 func completeCommands(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -85,7 +83,7 @@ func completeInterfaces(*cobra.Command, []string, string) (names []string, _ cob
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeExperiments has the built-in experiments, and files of others.
+// completeExperiments completes a single argument with the built-in experiments and with TOML files.
 func completeExperiments(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	switch {
 	case len(args) > 0:
@@ -97,7 +95,7 @@ func completeExperiments(_ *cobra.Command, args []string, begun string) ([]strin
 	return append(experimentNames(), files...), cobra.ShellCompDirectiveNoFileComp
 }
 
-// escapedGlob is a pattern that matches a text alone.
+// escapedGlob escapes the characters that have a meaning in a pattern of filepath.Glob.
 func escapedGlob(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(text)
 }
@@ -109,7 +107,7 @@ func experimentNames() (names []string) {
 	return names
 }
 
-// completeNames has what gateweigh list shows.
+// completeNames completes a single argument with the names that gateweigh list shows.
 func completeNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -117,9 +115,9 @@ func completeNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.S
 	return slices.Concat(experimentNames(), dut.Names()), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeSets has the keys of --set, and behind "duts=" the devices, behind their commas too.
+// completeSets completes --set with keys, and after "duts=" with devices, also after the commas of a list of them.
 func completeSets(_ *cobra.Command, _ []string, begun string) (all []string, _ cobra.ShellCompDirective) {
-	if list, is := strings.CutPrefix(begun, "duts="); is {
+	if list, ok := strings.CutPrefix(begun, "duts="); ok {
 		before := begun[:len(begun)-len(list)+strings.LastIndex(list, ",")+1]
 		for _, name := range dut.Names() {
 			all = append(all, before+name)
@@ -132,7 +130,7 @@ func completeSets(_ *cobra.Command, _ []string, begun string) (all []string, _ c
 	return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// completeKernels has what --kernel takes besides paths.
+// completeKernels completes --kernel with the names of kernels; where a path was begun the shell completes that.
 func completeKernels(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if strings.ContainsRune(begun, filepath.Separator) {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -140,7 +138,7 @@ func completeKernels(cmd *cobra.Command, _ []string, begun string) ([]string, co
 	return append(kernelNames(cmd.Context()), native), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeExplained has runs, and then the devices of the one that was named.
+// completeExplained completes the arguments of explain: a run, then a device of that run.
 func completeExplained(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -156,7 +154,7 @@ func completeExplained(cmd *cobra.Command, args []string, _ string) ([]string, c
 	return devicesOf(run), cobra.ShellCompDirectiveNoFileComp
 }
 
-// devicesOf are the devices that a run has trials of.
+// devicesOf returns the devices of which a run has trials, sorted.
 func devicesOf(run result.Run) (names []string) {
 	for _, t := range run.Trials {
 		if name := t.Cell.Text(result.DUT); !t.AA && !slices.Contains(names, name) {

@@ -60,7 +60,7 @@ func doctorCommand() *cobra.Command {
 	return cmd
 }
 
-// examine looks at this machine, or at those of an experiment.
+// examine examines this machine, or, where name is an experiment, the machines of that experiment.
 func examine(ctx context.Context, name string, opts doctor.Options) (doctor.Report, error) {
 	if name == "" {
 		return doctor.Examine(ctx, opts)
@@ -75,8 +75,8 @@ func examine(ctx context.Context, name string, opts doctor.Options) (doctor.Repo
 	return doctor.ExamineFor(ctx, e, opts)
 }
 
-// writeReport prints the verdict and what to do first, and of each group what is not as measurements need it; with all,
-// every line: state, subject, what was found, and what that means or what to do.
+// writeReport prints the verdict, what to do first, and in each group of checks those that are not ok; with all it
+// prints every check.
 func writeReport(w io.Writer, r doctor.Report, width int, all bool) {
 	writeWrapped(w, "", 0, width, words.Joined(" ", r.Verdict, r.Outlook))
 	if r.First != "" {
@@ -99,9 +99,9 @@ func writeReport(w io.Writer, r doctor.Report, width int, all bool) {
 	}
 }
 
-// writeLines prints lines in columns.
+// writeLines prints checks in columns: the state, the subject, and what was found, what that means, and what to do.
 func writeLines(w io.Writer, lines []doctor.Check, width int) {
-	const most = 30 // of a subject, beyond which what was found stands below
+	const most = 30 // characters of a subject; the text of a longer one stands below it instead of beside it
 	subject := 0
 	for _, l := range lines {
 		if n := utf8.RuneCountInString(l.What); n <= most {
@@ -128,8 +128,9 @@ func writeLines(w io.Writer, lines []doctor.Check, width int) {
 	}
 }
 
-// shortened are the lines of a group that are not ok, those with the same remedy as one, and what is said of the
-// others. Of devices the names are enough: what they lack stands under kernel and tools.
+// shortened returns the checks of a group that are not ok, and rest, a text that counts the ones that are. Checks with
+// the same finding and remedy become one line. Of devices it returns the names only, because what they lack stands in
+// the groups of kernel features and tools.
 func shortened(g doctor.Group) (lines []doctor.Check, rest string) {
 	var fine, not []string
 	for _, l := range g.Checks {
@@ -151,13 +152,13 @@ func shortened(g doctor.Group) (lines []doctor.Check, rest string) {
 		return lines, rest
 	}
 	lines = nil
-	for _, of := range []struct {
+	for _, d := range []struct {
 		state doctor.State
 		names []string
 	}{{doctor.OK, fine}, {doctor.Missing, not}} {
-		if len(of.names) > 0 {
+		if len(d.names) > 0 {
 			lines = append(lines,
-				doctor.Check{State: of.state, What: words.Counted(len(of.names), "device"), Found: strings.Join(of.names, ", ")})
+				doctor.Check{State: d.state, What: words.Counted(len(d.names), "device"), Found: strings.Join(d.names, ", ")})
 		}
 	}
 	return lines, fmt.Sprintf("%d of %d run here", len(fine), len(g.Checks))

@@ -22,7 +22,7 @@ import (
 	"github.com/gateweigh/gateweigh/quote"
 )
 
-// explainFlags choose among a device's profiles; zero values leave the choice open.
+// explainFlags choose one of a device's CPU profiles by the cell that it was recorded in; zero values match any cell.
 type explainFlags struct {
 	clients   int
 	mbps      float64
@@ -59,6 +59,8 @@ func explainCommand() *cobra.Command {
 	return cmd
 }
 
+// explain prints the functions in which a device's router spends more or less time than the clean router. name is a
+// run's folder or a bundle.
 func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 	if err := oneRun(name); err != nil {
 		return err
@@ -80,7 +82,7 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 	if err != nil && len(all) == 0 {
 		return err
 	}
-	if err != nil { // the others can be explained
+	if err != nil { // some profiles cannot be read, the others can
 		fmt.Fprintln(os.Stderr, "left out:", result.OneLine(err.Error()))
 	}
 	p, err := chooseProfile(all, run, name, dut, flags)
@@ -94,16 +96,15 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 	return report.ExplainText(stdout, e)
 }
 
-// chooseProfile takes the device's profile at the highest load with the most
-// clients among those the flags allow. When there is none the error lists what
-// there is, or says how to record one.
+// chooseProfile returns the profile at the highest load with the most clients among the device's profiles that match
+// the flags. Without a match its error lists the profiles there are, or says how to record some.
 func chooseProfile(all []profile.Profile, run result.Run, name, dut string, flags explainFlags) (
 	profile.Profile, error) {
 	fits := slices.DeleteFunc(slices.Clone(all), func(p profile.Profile) bool {
 		return p.Cell.Text(result.DUT) != dut || !flags.fit(p.Cell)
 	})
 	if len(fits) > 0 {
-		return heaviest(fits, name)
+		return atHighestLoad(fits, name)
 	}
 	what := "no profile of " + dut + " as asked for"
 	switch known := devicesOf(run); {
@@ -114,7 +115,7 @@ func chooseProfile(all []profile.Profile, run result.Run, name, dut string, flag
 		what = fmt.Sprintf("%s has no profiles, and a bundle cannot be resumed: unpack it with %s, "+
 			"then record them with gateweigh run --resume FOLDER --profile", name, quote.Command("tar", "xzf", name))
 	case len(all) == 0:
-		what = fmt.Sprintf("%s has no profiles: record them with %s", name, resumption(name, "--profile"))
+		what = fmt.Sprintf("%s has no profiles: record them with %s", name, resumeCommand(name, "--profile"))
 	}
 	for _, note := range run.Environment.Notes {
 		if strings.HasPrefix(note, cost.NoProfile+dut+" ") {
@@ -130,41 +131,41 @@ func chooseProfile(all []profile.Profile, run result.Run, name, dut string, flag
 	return profile.Profile{}, errors.New(what)
 }
 
-// explained are the dimensions that flags choose by, with the flags.
-var explained = []struct {
+// explainFilters has, for each dimension of cells, the flag that chooses by it and the flag's value; empty matches any.
+var explainFilters = []struct {
 	dimension result.Dimension
 	flag      string
-	of        func(explainFlags) string // empty: any
+	value     func(explainFlags) string
 }{
-	{result.Clients, "clients", func(f explainFlags) string { return unless0(float64(f.clients)) }},
-	{result.OfferedMbps, "mbps", func(f explainFlags) string { return unless0(f.mbps) }},
+	{result.Clients, "clients", func(f explainFlags) string { return orEmpty(float64(f.clients)) }},
+	{result.OfferedMbps, "mbps", func(f explainFlags) string { return orEmpty(f.mbps) }},
 	{result.Direction, "direction", func(f explainFlags) string { return f.direction }},
 	{result.Profile, "packets", func(f explainFlags) string { return f.packets }},
 	{result.FrameSize, "frames", func(f explainFlags) string { return f.frames }},
 	{result.LinkMbps, "link", func(f explainFlags) string { return f.link }},
 }
 
-func unless0(n float64) string {
+func orEmpty(n float64) string {
 	if n == 0 {
 		return ""
 	}
 	return strconv.FormatFloat(n, 'f', -1, 64)
 }
 
-// fit reports whether a cell is one that the flags allow.
+// fit reports whether a cell matches the flags.
 func (f explainFlags) fit(c result.Cell) bool {
-	for _, d := range explained {
-		if want := d.of(f); want != "" && c.Text(d.dimension) != want {
+	for _, d := range explainFilters {
+		if want := d.value(f); want != "" && c.Text(d.dimension) != want {
 			return false
 		}
 	}
 	return true
 }
 
-// argumentsOf are the arguments by which explain takes a cell's profile.
+// argumentsOf returns the arguments with which explain takes the profile of a cell.
 func argumentsOf(c result.Cell) string {
 	text := c.Text(result.DUT)
-	for _, d := range explained {
+	for _, d := range explainFilters {
 		if c.Has(d.dimension) {
 			text += fmt.Sprintf(" --%s %s", d.flag, c.Text(d.dimension))
 		}
@@ -172,9 +173,9 @@ func argumentsOf(c result.Cell) string {
 	return result.OneLine(text)
 }
 
-// heaviest is the profile at the highest load with the most clients. Several that differ in the link or in the frames
-// are an error that lists them.
-func heaviest(fits []profile.Profile, name string) (profile.Profile, error) {
+// atHighestLoad returns the profile at the highest load with the most clients. Where several at that load differ in the
+// link's rate or in the size of frames, the error lists them.
+func atHighestLoad(fits []profile.Profile, name string) (profile.Profile, error) {
 	weight := func(a, b profile.Profile) int {
 		return result.CompareCells(a.Cell, b.Cell, result.OfferedMbps, result.Clients)
 	}

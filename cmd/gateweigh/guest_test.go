@@ -57,7 +57,7 @@ redo = 0
 	}
 	e := finish(t, command(t, dir, "run", "--resume", under))
 	if e.code != 0 && e.code != exitRejected || !strings.Contains(e.stdout, filepath.Join(under, "report.html")) ||
-		strings.Contains(e.stderr, errSaid.Error()) {
+		strings.Contains(e.stderr, errPrinted.Error()) {
 		t.Errorf("resumed: exit %d: %s%s", e.code, e.stdout, e.stderr)
 	}
 	checkGuestRun(t, filepath.Join(dir, under), k, kept)

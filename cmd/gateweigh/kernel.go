@@ -41,7 +41,7 @@ func kernelList() *cobra.Command {
 				return err
 			}
 			offers, err := kernel.Offers(cmd.Context())
-			if err != nil { // those that are here can be used
+			if err != nil { // without apt, the kernels that are here can still be used
 				fmt.Fprintln(os.Stderr, "gateweigh:", err)
 			}
 			return writeKernels(stdout, places, offers)
@@ -99,11 +99,11 @@ func kernelFetch() *cobra.Command {
 		Example: "  gateweigh kernel fetch\n  gateweigh kernel fetch debian:bookworm-backports",
 		Args:    usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			get := fetchKernel
+			fetch := fetchKernel
 			if missing {
-				get = haveKernel
+				fetch = findKernel
 			}
-			k, err := get(cmd.Context(), nameOf(args))
+			k, err := fetch(cmd.Context(), kernelOrDebian(args))
 			if err == nil {
 				_, err = fmt.Fprintf(stdout, "%s is %s: %s\n", k.Name, k.Release, k.Image)
 			}
@@ -114,26 +114,15 @@ func kernelFetch() *cobra.Command {
 	return cmd
 }
 
-// haveKernel fetches a kernel that is not here; one that is here needs no network.
-func haveKernel(ctx context.Context, name string) (kernel.Kernel, error) {
-	places, err := kernel.UsualPlaces()
-	if err != nil {
-		return kernel.Kernel{}, err
-	}
-	if k, err := places.Find(name); !errors.Is(err, kernel.ErrUnknown) || !kernel.IsDebian(name) {
-		return k, kernelError(ctx, name, err)
-	}
-	return fetchKernel(ctx, name)
-}
-
-func nameOf(args []string) string {
+// kernelOrDebian returns the kernel that an optional argument names, by default Debian's newest.
+func kernelOrDebian(args []string) string {
 	if len(args) > 0 {
 		return args[0]
 	}
 	return kernel.Debian
 }
 
-// fetchKernel fetches a kernel and shows how far that is.
+// fetchKernel fetches a kernel with apt and shows the progress.
 func fetchKernel(ctx context.Context, name string) (kernel.Kernel, error) {
 	places, err := kernel.UsualPlaces()
 	if err != nil {
@@ -145,7 +134,7 @@ func fetchKernel(ctx context.Context, name string) (kernel.Kernel, error) {
 	return k, kernelError(ctx, name, err)
 }
 
-// kernelError makes errors of what was typed usage errors, and names the kernel that was meant.
+// kernelError turns an error about a kernel's name into a usage error, and adds the known name that is near to it.
 func kernelError(ctx context.Context, name string, err error) error {
 	if errors.Is(err, kernel.ErrUnknown) || errors.Is(err, kernel.ErrSuite) {
 		if names := kernelNames(ctx); !slices.Contains(names, name) {
@@ -158,7 +147,7 @@ func kernelError(ctx context.Context, name string, err error) error {
 	return err
 }
 
-// kernelNames are what --kernel takes besides paths, as far as that is known.
+// kernelNames returns the names that --kernel takes besides paths: kernels that are here, and those that apt offers.
 func kernelNames(ctx context.Context) []string {
 	names := []string{kernel.Debian}
 	if places, err := kernel.UsualPlaces(); err == nil {
@@ -174,7 +163,7 @@ func kernelNames(ctx context.Context) []string {
 	return slices.Compact(names)
 }
 
-// findKernel returns a kernel that is here, or fetches it where it is one of Debian's.
+// findKernel returns a kernel that is here, without the network. Debian's that are not here are fetched.
 func findKernel(ctx context.Context, name string) (kernel.Kernel, error) {
 	places, err := kernel.UsualPlaces()
 	if err != nil {
@@ -194,21 +183,22 @@ func kernelCheck() *cobra.Command {
 		Short: "Boot a kernel and show what the lab can measure under it (gateweigh doctor --quick)",
 		Args:  usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			flags.kernel = nameOf(args)
+			flags.kernel = kernelOrDebian(args)
 			code, err := inGuest(cmd.Context(), flags, vm.Config{}, "doctor", "--quick")
-			return sameCode(code, err)
+			return withGuestsCode(code, err)
 		},
 	}
 	flags.add(cmd)
 	return cmd
 }
 
-// guestFlags are flags of commands that start a guest.
+// guestFlags are flags of commands that start a guest, a virtual machine with another kernel and this machine's
+// programs.
 type guestFlags struct {
 	kernel    string
 	memoryMiB int
 	verbose   bool
-	given     []string // keys that --set gave
+	setKeys   []string // keys that --set gave
 }
 
 func (f *guestFlags) add(cmd *cobra.Command) {
@@ -217,7 +207,7 @@ func (f *guestFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.verbose, "verbose", false, "say how the virtual machine starts, and how long that takes")
 }
 
-// inGuest runs this program with arguments under another kernel.
+// inGuest runs this program with the given arguments in a guest and returns its exit code.
 func inGuest(ctx context.Context, flags guestFlags, cfg vm.Config, args ...string) (int, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -227,14 +217,15 @@ func inGuest(ctx context.Context, flags guestFlags, cfg vm.Config, args ...strin
 	return flags.start(ctx, cfg)
 }
 
-// start runs a command under another kernel, in this folder and with this program's environment and output.
+// start runs the command of cfg in a guest and returns its exit code. The command has this program's folder,
+// environment and output.
 func (f guestFlags) start(ctx context.Context, cfg vm.Config) (int, error) {
-	ended, err := f.boot(ctx, cfg)
+	ended, err := f.run(ctx, cfg)
 	return ended.Code, err
 }
 
-// boot is start, and says more of how that ended.
-func (f guestFlags) boot(ctx context.Context, cfg vm.Config) (vm.Ended, error) {
+// run is start with all that is known of how the guest ended.
+func (f guestFlags) run(ctx context.Context, cfg vm.Config) (vm.Ended, error) {
 	k, err := findKernel(ctx, f.kernel)
 	if err != nil {
 		return vm.Ended{}, err
@@ -246,7 +237,7 @@ func (f guestFlags) boot(ctx context.Context, cfg vm.Config) (vm.Ended, error) {
 	cfg.Kernel, cfg.MemoryMiB, cfg.Env = k, f.memoryMiB, os.Environ()
 	cfg.Stdout, cfg.Stderr = stdout, os.Stderr
 	cfg.Status = func(text string) {
-		if f.verbose || ctx.Err() != nil { // after Ctrl-C the user waits
+		if f.verbose || ctx.Err() != nil { // after Ctrl-C the user wants to know what still takes time
 			line.clear()
 			fmt.Fprintln(os.Stderr, text)
 			return
@@ -258,13 +249,14 @@ func (f guestFlags) boot(ctx context.Context, cfg vm.Config) (vm.Ended, error) {
 	return ended, err
 }
 
-// errSaid is the error of a command whose guest has printed the reason, and of one that ran another.
-var errSaid = errors.New("it failed in the guest")
+// errPrinted is the error of a command whose reason is printed already, by the program that it ran in a guest or in a
+// lab. main does not print it.
+var errPrinted = errors.New("it failed in the guest")
 
-// sameCode ends this program as the one in the guest ended.
-func sameCode(code int, err error) error {
+// withGuestsCode returns an error that ends this program with the exit code of the one in the guest.
+func withGuestsCode(code int, err error) error {
 	if err != nil || code == 0 {
 		return err
 	}
-	return &exitError{code, errSaid}
+	return &exitError{code, errPrinted}
 }

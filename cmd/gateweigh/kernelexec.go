@@ -35,7 +35,7 @@ func kernelExec() *cobra.Command {
 				return &exitError{exitUsage, err}
 			}
 			code, err := flags.start(cmd.Context(), cfg)
-			return sameCode(code, err)
+			return withGuestsCode(code, err)
 		},
 	}
 	flags.add(cmd)
@@ -43,7 +43,7 @@ func kernelExec() *cobra.Command {
 	return cmd
 }
 
-// commandInGuest finds the program of a command, and the folders it may write.
+// commandInGuest returns the configuration of a guest that runs a command, with the folders that the command may write.
 func commandInGuest(command, shares []string) (cfg vm.Config, err error) {
 	program, err := exec.LookPath(command[0])
 	if err == nil {

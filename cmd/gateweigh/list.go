@@ -36,7 +36,7 @@ type listedExperiment struct {
 	Name        string    `json:"name"`
 	Description string    `json:"description"`
 	Devices     []string  `json:"devices"`
-	Here        []string  `json:"devices_here"` // those of them that can run on this machine
+	Here        []string  `json:"devices_here"` // those of Devices that can run on this machine
 	Measure     string    `json:"measure"`
 	Clients     []int     `json:"clients"`
 	OfferedMbps []float64 `json:"offered_mbps,omitempty"`
@@ -46,15 +46,15 @@ type listedExperiment struct {
 	LoginRates  []float64 `json:"login_rates,omitempty"`
 	// Sides is set when the labs of a pair differ in more than the device.
 	Sides *result.Sides `json:"sides,omitempty"`
-	// Cells, Blocks and EstimatedSeconds are of the devices that are here.
+	// Cells, Blocks and the estimates count only devices that can run on this machine.
 	Cells            int        `json:"cells"`
-	Blocks           int        `json:"blocks"` // with A/A blocks
+	Blocks           int        `json:"blocks"` // A/A blocks, with a clean router on both sides, included
 	Windows          int        `json:"windows"`
 	WindowSeconds    float64    `json:"window_seconds"`
 	EstimatedSeconds float64    `json:"estimated_seconds"`
 	LeastSeconds     float64    `json:"least_seconds"` // and MostSeconds: see experiment.Experiment.DurationBounds
 	MostSeconds      float64    `json:"most_seconds"`
-	Needs            []dut.Need `json:"needs"` // programs of the lab; root as well
+	Needs            []dut.Need `json:"needs"` // programs that the lab needs, besides root
 
 	file  []byte // the experiment as TOML, with defaults
 	words experiment.Description
@@ -65,8 +65,8 @@ type listedDevice struct {
 	About     string     `json:"about"`
 	Here      bool       `json:"here"`
 	Reason    string     `json:"reason,omitempty"`  // why it cannot run here
-	Kernel    string     `json:"kernel,omitempty"`  // gateweigh run --kernel with this one runs it
-	Command   string     `json:"command,omitempty"` // that does so
+	Kernel    string     `json:"kernel,omitempty"`  // a kernel for run --kernel under which it can run
+	Command   string     `json:"command,omitempty"` // the command that runs it under that kernel
 	Admission string     `json:"admission"`
 	DHCP      bool       `json:"dhcp"` // it leases addresses itself
 	Needs     []dut.Need `json:"needs"`
@@ -87,7 +87,7 @@ func listCommand() *cobra.Command {
 			}
 			details := len(args) == 1
 			if details {
-				if all, err = all.only(args[0]); err != nil {
+				if all, err = all.named(args[0]); err != nil {
 					return &exitError{exitUsage, err}
 				}
 			}
@@ -146,7 +146,7 @@ func makeListing(cmd *cobra.Command) (listing, error) {
 	return all, nil
 }
 
-// admissions are what clients do before their traffic is forwarded, by the kind of admission.
+// admissions says, by the kind of admission, what a client does before the device forwards its traffic.
 var admissions = map[string]string{
 	client.AdmitOpenNDS: "each client clicks through a splash page",
 	client.AdmitUAM:     "each client logs in with a RADIUS account (UAM, CHAP)",
@@ -161,8 +161,8 @@ func admission(name string, t dut.Traits) string {
 	return cmp.Or(admissions[t.Admission.Kind], "none")
 }
 
-// listExperiment describes an experiment as this machine would run it: with the
-// devices that are here, and those of its own that can run.
+// listExperiment describes an experiment as this machine would run it. here tells which of the built-in devices can
+// run; the experiment's own devices (its tables [dut.NAME]) are checked on the host asked.
 func listExperiment(ctx context.Context, e *experiment.Experiment, asked dut.Machine, here map[string]bool) (
 	listedExperiment, error) {
 	here = maps.Clone(here)
@@ -188,9 +188,9 @@ func listExperiment(ctx context.Context, e *experiment.Experiment, asked dut.Mac
 		l.Sides = &result.Sides{Device: device, Clean: clean}
 	}
 	if len(possible.DUTs) == 0 {
-		return l, nil // a run would end at once
+		return l, nil // a run would end at once, so there is nothing to count
 	}
-	cells := map[result.Cell]bool{}
+	cells := map[result.Cell]bool{} // true: measured against the clean router; false: in A/A blocks only
 	for _, b := range possible.Plan() {
 		l.Blocks++
 		for _, c := range b.Cells {
@@ -208,8 +208,8 @@ func listExperiment(ctx context.Context, e *experiment.Experiment, asked dut.Mac
 	return l, nil
 }
 
-// only keeps what has a name; an unknown name is an error.
-func (l listing) only(name string) (listing, error) {
+// named keeps the experiments and devices of that name; an unknown name is an error.
+func (l listing) named(name string) (listing, error) {
 	var names []string
 	for _, e := range l.Experiments {
 		names = append(names, e.Name)
@@ -267,24 +267,24 @@ func (e listedExperiment) text() []string {
 	if len(e.Here) == 0 {
 		return append(lines, "none of its devices can run here: "+strings.Join(e.Devices, ", "))
 	}
-	takes := "takes " + lasts(runner.Seconds{About: e.EstimatedSeconds, Least: e.LeastSeconds, Most: e.MostSeconds}) +
-		": " + words.Counted(e.Cells, "cell") + " in "
-	takes += words.Counted(e.Blocks, e.words.Block) + e.words.Of
-	who := e.words.Doing
+	duration := durationText(runner.Seconds{About: e.EstimatedSeconds, Least: e.LeastSeconds, Most: e.MostSeconds})
+	takes := "takes " + duration + ": " + words.Counted(e.Cells, "cell") + " in " +
+		words.Counted(e.Blocks, e.words.Block) + e.words.Of
+	clients := e.words.Doing
 	switch {
 	case len(e.Clients) == 1:
-		who = words.Counted(e.Clients[0], "client") + " " + who
+		clients = words.Counted(e.Clients[0], "client") + " " + clients
 	case len(e.Clients) > 0:
-		who = experiment.Series(e.Clients) + " clients " + who
+		clients = experiment.Series(e.Clients) + " clients " + clients
 	}
-	lines = append(lines, takes, who+"; devices here: "+strings.Join(e.Here, ", ")+e.absent())
+	lines = append(lines, takes, clients+"; devices here: "+strings.Join(e.Here, ", ")+e.absent())
 	if e.Sides != nil {
 		lines = append(lines, "compares two labs that differ: "+e.Sides.Device+" against "+e.Sides.Clean)
 	}
 	return append(lines, "needs root, "+programs(e.Needs))
 }
 
-// absent names the devices that cannot run here.
+// absent returns a clause with the experiment's devices that cannot run here.
 func (e listedExperiment) absent() string {
 	left := slices.DeleteFunc(slices.Clone(e.Devices), func(d string) bool { return slices.Contains(e.Here, d) })
 	if len(left) == 0 {
@@ -319,11 +319,12 @@ func (d listedDevice) text(details bool) []string {
 				lines = append(lines, fmt.Sprintf("needs %s for %s: %s", n.Program, n.Why, n.Remedy()))
 			}
 		}
-		lines = append(lines, parts(d.Needs)...)
+		lines = append(lines, featureLines(d.Needs)...)
 	}
 	return lines
 }
 
+// programs returns the programs and kernel features that needs name, each once.
 func programs(needs []dut.Need) string {
 	var names []string
 	for _, n := range needs {
@@ -334,8 +335,8 @@ func programs(needs []dut.Need) string {
 	return strings.Join(names, ", ")
 }
 
-// parts are lines on the kernel's features that programs need, each once.
-func parts(needs []dut.Need) (lines []string) {
+// featureLines returns, each once, a line for every kernel feature in needs, with the kernel options it consists of.
+func featureLines(needs []dut.Need) (lines []string) {
 	for _, n := range needs {
 		var options []string
 		for _, p := range n.KernelFeature().Parts() {
@@ -349,8 +350,8 @@ func parts(needs []dut.Need) (lines []string) {
 	return lines
 }
 
-// minutes is an estimate as people say it, to ten seconds between one minute and ten.
-func minutes(d time.Duration) string {
+// roundedText returns an estimate as text, rounded to ten seconds where it is between one minute and ten.
+func roundedText(d time.Duration) string {
 	if d >= time.Minute && d < 10*time.Minute {
 		d = d.Round(10 * time.Second)
 	}

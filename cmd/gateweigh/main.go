@@ -1,6 +1,11 @@
-// Command gateweigh measures access gateways: it builds a client – router –
-// server lab, installs a device under test on the router, offers traffic,
-// meters the router, and reports what the device costs beside a clean router.
+// Command gateweigh measures access gateways. It builds a lab (client, router, server), starts a gateway, the device
+// under test, on the router, sends traffic through it, meters the router's CPU, and reports how much more the device
+// costs than a clean router, which only forwards.
+//
+// Words of its files: a cell is one combination of an experiment's lists (device, clients, load, …). A block is one
+// building of the labs with all windows measured in it; a window is one measurement. A pair is a window of the device
+// and one of the clean router; a trial is a pair with the verdict whether it counts. A run is one execution of an
+// experiment, with its folder.
 package main
 
 import (
@@ -27,12 +32,12 @@ import (
 const (
 	exitFailed     = 1 // something did not work, or a gate of compare failed
 	exitUsage      = 2 // bad command line or experiment file
-	exitNothingRan = 3 // no device under test could run here
-	exitRejected   = 4 // a cell has no figure or no interval, or a run under --strict was noisy
-	exitUnanswered = 5 // a gate of compare failed for want of answers
+	exitNothingRan = 3 // no device could run on this machine
+	exitRejected   = 4 // a cell has no figure or no interval, or a run with --strict was noisy
+	exitUnanswered = 5 // a gate of compare failed because cells have no answer
 )
 
-// exitError carries an exit code with its message.
+// exitError is an error that ends the program with an exit code of its own.
 type exitError struct {
 	code int
 	err  error
@@ -44,15 +49,15 @@ func (e *exitError) Unwrap() error { return e.err }
 // version is set by the linker.
 var version = "devel"
 
-// stdout is where all commands write what they were asked for.
+// stdout takes the output of all commands. Its End reports a write that failed, such as on a full disk.
 var stdout = output.To(os.Stdout)
 
 func main() {
 	machine.WithSbin()
 	agent.Version = version
-	vm.RunAs(os.Args)
-	agent.RunAs(os.Args)
-	// What nohup, or a script that starts this in the background, has ignored stays so.
+	vm.RunAs(os.Args)    // in a guest, as its first process: does not return
+	agent.RunAs(os.Args) // as an agent on a host of a lab: does not return
+	// A signal that was ignored when the program started, as under nohup, stays ignored.
 	ends := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
@@ -66,14 +71,14 @@ func main() {
 	if errors.As(err, &coded) {
 		code = coded.code
 	}
-	if coded, is := err.(*exitError); !is || coded.err != errSaid {
+	if coded, ok := err.(*exitError); !ok || coded.err != errPrinted {
 		fmt.Fprintln(os.Stderr, "gateweigh:", result.Printable(err.Error()))
 	}
 	stop()
 	os.Exit(code)
 }
 
-// usage makes wrong arguments a usage error that names the arguments of the command.
+// usage turns the error of an argument check into a usage error that shows which arguments the command takes.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return meant.Arguments(check, func(err error) error { return &exitError{exitUsage, err} })
 }
@@ -97,6 +102,6 @@ func rootCommand() *cobra.Command {
 		burnCommand(),
 		sinkCommand(), cleanCommand(),
 		manual.CompletionCommand(root.Name(), usage, stdout), manual.Command(book, usage, stdout))
-	completes(root)
+	addCompletions(root)
 	return root
 }

@@ -10,7 +10,7 @@ import (
 
 //go:generate go run . manual --markdown ../../docs/reference/commands.md
 
-// book is what gateweigh manual writes.
+// book is the content of the man pages, the completion scripts and the reference page of commands.
 func book(root *cobra.Command) manual.Book {
 	return manual.Book{
 		Root: root, Section: 1, Title: "Gateweigh", Version: version,
@@ -23,8 +23,8 @@ func book(root *cobra.Command) manual.Book {
 }
 
 func exitStatus() []manual.Entry {
-	status := func(code int, text string, of ...string) manual.Entry {
-		return manual.Entry{Name: strconv.Itoa(code), Text: text, Commands: of}
+	status := func(code int, text string, commands ...string) manual.Entry { // without commands: of all
+		return manual.Entry{Name: strconv.Itoa(code), Text: text, Commands: commands}
 	}
 	return []manual.Entry{
 		status(exitFailed, "something did not work"),
@@ -54,7 +54,8 @@ var files = []manual.Entry{
 		Commands: []string{"run", "kernel", "kernel list", "kernel fetch", "kernel check", "kernel exec", "kernel remove"}},
 }
 
-// agentProgram is gateweigh-agent, which is made without cobra to be small: its page stands beside those of gateweigh.
+// agentProgram describes gateweigh-agent for its man page. That program parses its flags without cobra, to be small, so
+// it has no command to describe itself by.
 func agentProgram() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gateweigh-agent",

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// percent is a flag such as 5%. The sign is not optional: 5 could mean 5 % or 500 %, and 0.05 could mean 0.05 % or 5 %.
-// A gate at the wrong limit is worse than none.
+// percent is a flag's value such as 5%. The % sign is required: 5 could mean 5 % or 500 %, and 0.05 could mean 0.05 %
+// or 5 %. A gate with the wrong limit is worse than no gate.
 type percent struct {
 	share        float64 // 0.05 is 5 %
 	given        bool
-	above, below float64 // bounds of share, exclusive; both 0: from 0 to 100
+	above, below float64 // bounds of share, exclusive; both 0: from 0 to maxShare
 }
 
 // maxShare bounds a percentage that has no other bound: 10,000 %.
@@ -21,7 +21,7 @@ const maxShare = 100
 
 var percentForm = regexp.MustCompile(`^[0-9]+(\.[0-9]+)? ?%$`)
 
-// String is the present value; before the flag is read, the default that the help shows.
+// String returns the value, such as "5%". Before the flags are read this is the default, which the help shows.
 func (p *percent) String() string {
 	if !p.given {
 		return ""

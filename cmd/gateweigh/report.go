@@ -34,7 +34,7 @@ func reportCommand() *cobra.Command {
 			if out == "-" || strings.HasSuffix(out, ".html") || strings.HasSuffix(out, result.BundleSuffix) {
 				return &exitError{exitUsage, fmt.Errorf("-o %s: report writes several files and wants a folder", out)}
 			}
-			order, several, err := recallKernels(args[0])
+			plan, several, err := readKernelsPlan(args[0])
 			if err == nil && several && (out != "" || len(with) > 0) {
 				err = oneRun(args[0])
 			}
@@ -42,18 +42,18 @@ func reportCommand() *cobra.Command {
 				return err
 			}
 			if several {
-				return reportKernels(filepath.Clean(args[0]), order, asJSON)
+				return reportKernels(filepath.Clean(args[0]), plan, asJSON)
 			}
 			opts := report.Options{Dir: out}
 			if len(with) > 0 {
-				if opts.With, err = completing(cmd.Context(), append(args, with...)); err != nil {
+				if opts.With, err = companions(cmd.Context(), append(args, with...)); err != nil {
 					return err
 				}
 			}
 			return reportRun(cmd.Context(), args[0], opts, asJSON)
 		},
 	}
-	cmd.Flags().VarP((*place)(&out), "out", "o",
+	cmd.Flags().VarP((*pathFlag)(&out), "out", "o",
 		"folder to write into (default the run's; for a bundle, its name without "+result.BundleSuffix+")")
 	cmd.Flags().StringArrayVar(
 		&with, "with", nil, "another `RUN` for the comparison with published studies; may be repeated")
@@ -61,8 +61,10 @@ func reportCommand() *cobra.Command {
 	return cmd
 }
 
-// completing are the summaries of the runs that complete the first one's comparison with published studies.
-func completing(ctx context.Context, names []string) (all []analysis.Summary, err error) {
+// companions returns the summaries of the runs names[1:]. Together with the first run they are compared with published
+// studies, which may have measured more devices or loads than one run has. Runs whose figures cannot stand in one table
+// with those of the first are refused.
+func companions(ctx context.Context, names []string) (all []analysis.Summary, err error) {
 	for i, name := range names {
 		if i > 0 && sameFile(name, names[0]) {
 			return nil, &exitError{exitUsage, fmt.Errorf("--with %s: that is the run itself", name)}
@@ -98,11 +100,11 @@ func completing(ctx context.Context, names []string) (all []analysis.Summary, er
 	return all[1:], nil
 }
 
-// reportRun rebuilds the report of a run folder, or of a bundle, whose run
-// folder is made first. The table is printed also when nothing can be written.
+// reportRun rebuilds the report of a run folder or of a bundle, which it unpacks into a run folder first. It prints the
+// table even when the files cannot be written.
 func reportRun(ctx context.Context, name string, opts report.Options, asJSON bool) error {
 	info, err := os.Stat(name)
-	if err != nil { // result.Open words the fault for all commands
+	if err != nil { // result.Open has the message that all commands give
 		_, forget, err := result.Open(ctx, name)
 		forget()
 		return err
@@ -130,14 +132,14 @@ func reportRun(ctx context.Context, name string, opts report.Options, asJSON boo
 	return printSummary(stdout, cmp.Or(opts.Dir, dir), summary, asJSON)
 }
 
-// rebuildReport writes a run's report with the heap at most half as large again as what is in use: of 10,000 blocks
-// that is 470 MiB instead of 600, for a fifth more CPU time.
+// rebuildReport writes a run's report with little memory. The heap may grow to one and a half times what is in use
+// instead of twice. A report of 10,000 blocks then needs 470 MiB instead of 600, for a fifth more CPU time.
 func rebuildReport(dir string, opts report.Options) (analysis.Summary, error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	return report.WriteWith(dir, opts)
 }
 
-// withoutFiles prints a summary whose files could not be written, and says so.
+// withoutFiles prints a summary whose files could not be written, and returns an error that says so.
 func withoutFiles(s analysis.Summary, err error, asJSON bool) error {
 	if s.Version == 0 { // the run could not even be read
 		return err
@@ -147,7 +149,7 @@ func withoutFiles(s analysis.Summary, err error, asJSON bool) error {
 			"gateweigh report RUN -o DIR", err))
 }
 
-// unpackedName is the folder a bundle is unpacked to: beside it, named as it is.
+// unpackedName returns the folder that a bundle is unpacked into: its path without the suffix.
 func unpackedName(bundle string) string {
 	for _, suffix := range []string{result.BundleSuffix, ".tgz"} {
 		if name, cut := strings.CutSuffix(bundle, suffix); cut && filepath.Base(bundle) != suffix {
@@ -170,7 +172,7 @@ func holdsAnotherRun(dir, run string) bool {
 	return false
 }
 
-// sameFile reports whether two names are of one file or folder that exists.
+// sameFile reports whether two paths lead to the same existing file or folder.
 func sameFile(a, b string) bool {
 	one, err := os.Stat(a)
 	if err != nil {

@@ -27,8 +27,8 @@ import (
 	"github.com/gateweigh/gateweigh/quote"
 )
 
-// maxMissing is the share of windows without an accepted trial beyond which a run under --strict counts as failed (exit
-// code 4).
+// maxMissing is the largest share of windows that may lack an accepted trial in a run with --strict. Beyond it the run
+// ends with exit code 4.
 const maxMissing = 0.2
 
 // defaultName is the experiment of a run that names none.
@@ -37,17 +37,17 @@ const defaultName = "quick"
 type runFlags struct {
 	out      string
 	resume   string
-	resuming bool // --resume was given, whatever it says
+	resuming bool // --resume was given, also with an empty value
 	set      []string
-	// profile asks for a profile of each cell, also of a run that is resumed.
-	profile bool
-	json    bool
-	strict  bool // a noisy run fails, and one that lacks much
-	wait    bool // for another run of this machine to end
-	guest   guestFlags
-	kernels []string // of --kernel
-	part    bool     // the run is one of several under different kernels
-	begin   string   // runner.Config.Begin
+	profile  bool
+	json     bool
+	strict   bool // fail when the run was noisy or too many windows are missing (maxMissing)
+	wait     bool // wait while another run measures on this machine
+	guest    guestFlags
+	kernels  []string // values of --kernel
+	// oneOfSeveral is set when --kernel names several kernels: each has its run, and this is one of them.
+	oneOfSeveral bool
+	begin        string // the command that begins this experiment, for hints (runner.Config.Begin)
 }
 
 func runCommand() *cobra.Command {
@@ -77,7 +77,7 @@ func runCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.VarP((*place)(&flags.out), "out", "o", "folder of the run (default runs/<UTC>-<experiment>)")
+	f.VarP((*pathFlag)(&flags.out), "out", "o", "folder of the run (default runs/<UTC>-<experiment>)")
 	f.StringVar(&flags.resume, "resume", "", "continue the interrupted run in this folder")
 	f.StringArrayVar(&flags.set, "set", nil, "change a key of the experiment, `KEY=VALUE`; lists with commas")
 	f.BoolVar(&flags.profile, "profile", false,
@@ -97,10 +97,10 @@ func runCommand() *cobra.Command {
 
 func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	if os.Geteuid() == 0 {
-		syscall.Umask(0o022) // who called sudo reads the report, whatever the umask of the shell
+		syscall.Umask(0o022) // so that the user who called sudo can read the report
 	}
-	if order, several, err := recallKernels(flags.resume); several || err != nil {
-		return resumeKernels(ctx, args, order, flags, err)
+	if plan, found, err := readKernelsPlan(flags.resume); found || err != nil {
+		return resumeKernels(ctx, args, plan, flags, err)
 	}
 	exp, dir, err := chooseExperiment(args, &flags)
 	if err == nil {
@@ -120,14 +120,14 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	if err != nil {
 		return err
 	}
-	if !inside {
+	if !inside { // before a folder is made
 		if err := flags.checkKernels(ctx, append(flags.kernels, flags.guest.kernel)...); err != nil {
 			return err
 		}
 	}
 	if !flags.resuming {
 		var forget func()
-		if dir, forget, err = claim(exp, flags); err != nil {
+		if dir, forget, err = makeRunFolder(exp, flags); err != nil {
 			return &exitError{exitUsage, err}
 		}
 		defer forget()
@@ -148,21 +148,22 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	return measureHere(ctx, exp, dir, flags, nil)
 }
 
-// measureHere measures under the kernel that this program runs on: the machine's, or that of the guest.
+// measureHere measures under the kernel that this program runs under: the machine's, or, where guest is set, that of
+// the virtual machine.
 func measureHere(ctx context.Context, exp *experiment.Experiment, dir string, flags runFlags, guest *result.VM) error {
-	inside, command := guest != nil, again(dir)
+	inside, command := guest != nil, repeatCommand(dir)
 	if inside {
 		command += " " + quote.Command("--kernel", cmp.Or(flags.guest.kernel, guest.Release))
 	}
 	if guest.Mark() != "" {
-		if err := forEmulatedCPU(exp, flags.guest.given); err != nil {
+		if err := forEmulatedCPU(exp, flags.guest.setKeys); err != nil {
 			return err
 		}
 	}
 	line := newStatusLine(os.Stderr)
 	var outcome runner.Outcome
 	runErr := flags.whenFree(ctx, func() (err error) {
-		if err := taken(dir); !flags.resuming && err != nil { // by a run that was waited for
+		if err := checkFree(dir); !flags.resuming && err != nil { // the run that was waited for may have used it
 			return &exitError{exitUsage, err}
 		}
 		measured := measure.All().Of(exp)
@@ -174,10 +175,10 @@ func measureHere(ctx context.Context, exp *experiment.Experiment, dir string, fl
 	})
 	line.clear()
 	end := runEnd{outcome, exp, dir, flags.strict}
-	if !outcome.Started { // nothing of the folder is ours
+	if !outcome.Started { // this run wrote nothing, so there is nothing to report
 		return end.code(runErr, analysis.Summary{})
 	}
-	if inside { // the machine makes the report
+	if inside { // the machine outside makes the report
 		run, err := measure.ReadRun(dir)
 		if err != nil {
 			return errors.Join(runErr, err)
@@ -188,25 +189,26 @@ func measureHere(ctx context.Context, exp *experiment.Experiment, dir string, fl
 	if err != nil {
 		return errors.Join(end.code(runErr, summary), withoutFiles(summary, err, flags.json))
 	}
-	if err = end.code(runErr, summary); !(flags.part && flags.json) {
+	if err = end.code(runErr, summary); !(flags.oneOfSeveral && flags.json) {
 		if failed := printSummary(stdout, dir, summary, flags.json); failed != nil {
 			return errors.Join(err, failed)
 		}
 	}
-	if err == nil && outcome.Open > 0 { // too few for a run that failed
-		fmt.Fprintln(os.Stderr, "gateweigh:", lacking(errors.New("some blocks failed"), outcome, dir))
+	if err == nil && outcome.Open > 0 { // not enough for the run to fail, but worth a hint
+		fmt.Fprintln(os.Stderr, "gateweigh:", withMissing(errors.New("some blocks failed"), outcome, dir))
 	}
 	return err
 }
 
-// chooseExperiment returns the experiment, and of a run that is resumed the folder.
+// chooseExperiment returns the experiment to measure. For a run that is resumed it also returns the run's folder, and
+// sets the guest that the run was begun in.
 func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, string, error) {
 	if flags.resuming {
 		if flags.resume == "" {
 			return nil, "", errors.New("--resume: name the folder of the run to continue")
 		}
 		if len(args) > 0 {
-			return nil, "", notTaken(args[0], flags.resume)
+			return nil, "", refuseExperiment(args[0], flags.resume)
 		}
 		if len(flags.set) > 0 || flags.out != "" || len(flags.kernels) > 0 {
 			return nil, "", errors.New("--resume continues a run as it was begun: give it alone")
@@ -216,10 +218,10 @@ func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, s
 				"--resume %s: a file cannot be resumed; of a bundle, unpack it (%s makes the folder run) and resume that folder",
 				flags.resume, quote.Command("tar", "xzf", flags.resume))
 		}
-		if err := flags.guest.recall(flags.resume); err != nil {
+		if err := flags.guest.readFrom(flags.resume); err != nil {
 			return nil, "", err
 		}
-		exp, err := plannedIn(filepath.Clean(flags.resume))
+		exp, err := experimentOf(filepath.Clean(flags.resume))
 		return exp, filepath.Clean(flags.resume), err
 	}
 	name := defaultName
@@ -233,26 +235,29 @@ func chooseExperiment(args []string, flags *runFlags) (*experiment.Experiment, s
 	if err := override(exp, flags.set); err != nil {
 		return nil, "", err
 	}
-	flags.guest.given = keysOf(flags.set)
+	flags.guest.setKeys = keysOf(flags.set)
 	if len(flags.kernels) == 1 && flags.kernels[0] != native {
 		flags.guest.kernel = flags.kernels[0]
 	}
 	return exp, "", nil
 }
 
-// notTaken says why a run is not resumed with another experiment than its own: its windows would be of two devices.
-func notTaken(file, dir string) error {
+// refuseExperiment returns the error for --resume with an experiment. A run is resumed with its own experiment only:
+// otherwise one run would mix windows of the device before and after a change.
+func refuseExperiment(file, dir string) error {
 	return fmt.Errorf(
 		"--resume continues a run as it was begun, with %s: %s is not taken, because windows of the device before and "+
 			"after a change would stand in one run. "+
 			"Measure the changed one anew, %s, or finish the run as it is, %s",
-		filepath.Join(dir, result.ExperimentFile), quote.Word(file), quote.Command("gateweigh", "run", file), resumption(dir))
+		filepath.Join(dir, result.ExperimentFile), quote.Word(file), quote.Command("gateweigh", "run", file),
+		resumeCommand(dir))
 }
 
-// beginning is the command of the same experiment without its devices: "gateweigh run quick --set clients=5".
+// beginning returns the command that runs the same experiment, without the choice of devices, such as "gateweigh run
+// quick --set clients=5". Hints append their own devices to it.
 func beginning(args []string, flags runFlags, dir string) string {
 	if flags.resuming {
-		return again(dir)
+		return repeatCommand(dir)
 	}
 	command := []string{"gateweigh", "run", defaultName}
 	if len(args) == 1 {
@@ -266,18 +271,18 @@ func beginning(args []string, flags runFlags, dir string) string {
 	return quote.Command(command...)
 }
 
-// again is the command of a new run of what the run in dir measures.
-func again(dir string) string {
+// repeatCommand returns the command that measures the experiment of the run in dir once more, in a new run.
+func repeatCommand(dir string) string {
 	return quote.Command("gateweigh", "run", filepath.Join(dir, result.ExperimentFile))
 }
 
-// resumption is the command that continues the run in dir.
-func resumption(dir string, more ...string) string {
+// resumeCommand returns the command that continues the run in dir, with more flags appended.
+func resumeCommand(dir string, more ...string) string {
 	return quote.Command(append([]string{"gateweigh", "run", "--resume", dir}, more...)...)
 }
 
-// plannedIn returns the experiment of the run in dir.
-func plannedIn(dir string) (*experiment.Experiment, error) {
+// experimentOf returns the experiment that the run in dir measures.
+func experimentOf(dir string) (*experiment.Experiment, error) {
 	exp, err := measure.Catalogue().Load(filepath.Join(dir, result.ExperimentFile))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return exp, err
@@ -291,7 +296,7 @@ func plannedIn(dir string) (*experiment.Experiment, error) {
 			"or measure anew into another folder", result.ExperimentFile, dir)
 }
 
-// loadExperiment takes a file's path or the name of a built-in experiment.
+// loadExperiment loads an experiment by the path of its file or by the name of a built-in one.
 func loadExperiment(name string) (*experiment.Experiment, error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%s is a folder: name the experiment's file in it, or, to continue a run, --resume %s", name, name)
@@ -302,107 +307,7 @@ func loadExperiment(name string) (*experiment.Experiment, error) {
 	return measure.Catalogue().Builtin(name)
 }
 
-// runEnd says how a run ended.
-type runEnd struct {
-	runner.Outcome
-	exp    *experiment.Experiment
-	dir    string
-	strict bool
-}
-
-// code turns how a run ended, and what its summary says, into the program's exit code.
-func (e runEnd) code(err error, s analysis.Summary) error {
-	o, dir := e.Outcome, e.dir
-	page := filepath.Join(dir, report.HTMLFile)
-	switch {
-	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("interrupted; finished trials are kept: continue with %s", resumption(dir))
-	case errors.Is(err, runner.ErrNothingRan):
-		return &exitError{exitNothingRan, skipText(err, o)}
-	case errors.Is(err, syscall.ENOSPC) && o.Started:
-		return fmt.Errorf("%w; finished trials are kept: free some space, then continue with %s", err, resumption(dir))
-	case err != nil:
-		return err
-	case len(o.Failed) > 0:
-		return lacking(skipText(errors.New("not everything could be measured"), o), o, dir)
-	case o.Accepted == 0:
-		return &exitError{
-			exitRejected, lacking(fmt.Errorf("no trial was accepted%s: see %s", mostly(s.Rejects), page), o, dir)}
-	}
-	if lost := lostBlocks(s); len(lost) > 0 {
-		return &exitError{
-			exitRejected, lacking(fmt.Errorf("nothing was measured of %s: see %s", words.Listed(lost), page), o, dir)}
-	}
-	if empty := e.withoutFigure(s); len(empty) > 0 {
-		var rejects analysis.Tallies
-		var names []string
-		for _, c := range empty {
-			names = append(names, s.Dimensions.Label(c.Cell))
-			for _, r := range c.Rejects {
-				rejects.Add(r.Text, r.Count)
-			}
-		}
-		return &exitError{exitRejected, lacking(fmt.Errorf("%d of %s %s no figure or no interval (%s)%s: see %s",
-			len(empty), words.Counted(len(s.Cells), "cell"), words.Either(len(empty), "has", "have"), words.Listed(names),
-			mostly(rejects.Sorted()), page), o, dir)}
-	}
-	if e.strict && float64(o.Missing) > maxMissing*float64(o.Planned) {
-		return &exitError{exitRejected, lacking(fmt.Errorf("--strict: %d of %s %s no accepted trial%s: see %s", o.Missing,
-			words.Counted(o.Planned, "window"), words.Either(o.Missing, "has", "have"), mostly(s.Rejects), page), o, dir)}
-	}
-	if e.strict && s.Noise != nil {
-		return &exitError{exitRejected, fmt.Errorf("--strict: %s", s.Noise)}
-	}
-	return nil
-}
-
-// lostBlocks names what blocks failed of that have no trial at all, each once.
-func lostBlocks(s analysis.Summary) (names []string) {
-	for _, f := range s.FailedBlocks {
-		found := slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return f.Of(c.Cell) })
-		name := fmt.Sprintf("%s (%s)", s.Dimensions.Label(f.Cell), result.OneLine(f.Error))
-		if !f.AA && !f.Measured && !found && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// withoutFigure are the cells that lack what was asked for: an accepted trial, and with several blocks an interval.
-func (e runEnd) withoutFigure(s analysis.Summary) (list []analysis.Cell) {
-	for _, c := range s.Cells {
-		if c.Pairs == 0 || e.exp.Blocks > 1 && s.Primary != "" && c.Blocks < 2 {
-			list = append(list, c)
-		}
-	}
-	return list
-}
-
-// mostly is the most frequent reason of rejected trials, as a clause.
-func mostly(rejects []analysis.Tally) string {
-	if len(rejects) == 0 {
-		return ""
-	}
-	return ", mostly because: " + rejects[0].Text
-}
-
-// lacking adds to an error how to measure what was not.
-func lacking(err error, o runner.Outcome, dir string) error {
-	if o.Open == 0 {
-		return err
-	}
-	return fmt.Errorf("%w\n%s not measured; to measure what is missing: %s", err, words.Agreed(o.Open, "window was",
-		"windows were"), resumption(dir))
-}
-
-func skipText(err error, o runner.Outcome) error {
-	for _, s := range append(o.Skipped, o.Failed...) {
-		err = fmt.Errorf("%w\n  %s: %s", err, s.DUT, s.Reason)
-	}
-	return err
-}
-
-// printSummary prints what report.Write has written to dir.
+// printSummary prints a summary and where the report in dir is.
 func printSummary(w io.Writer, dir string, s analysis.Summary, asJSON bool) error {
 	if err := printTable(w, s, asJSON); err != nil || asJSON {
 		return err
@@ -411,7 +316,7 @@ func printSummary(w io.Writer, dir string, s analysis.Summary, asJSON bool) erro
 	return err
 }
 
-// printTable prints a summary as a table, or as summary.json has it.
+// printTable prints a summary as a table, or in the form of summary.json.
 func printTable(w io.Writer, s analysis.Summary, asJSON bool) error {
 	if asJSON {
 		return report.JSON(w, s)
@@ -419,9 +324,8 @@ func printTable(w io.Writer, s analysis.Summary, asJSON bool) error {
 	return report.Terminal(w, s, terminalWidth(os.Stdout))
 }
 
-// override applies --set KEY=VALUE flags and checks the experiment again. Its description heads the report, and may
-// contradict what was changed ("20 clients"): it then begins with the changes, and says of the rest that it is without
-// them.
+// override applies --set KEY=VALUE flags and checks the experiment again. The description, which heads the report, may
+// contradict a change ("20 clients"). So it is replaced by the changes, followed by the old description in brackets.
 func override(exp *experiment.Experiment, sets []string) error {
 	var errs []error
 	described := exp.Description

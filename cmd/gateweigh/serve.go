@@ -18,11 +18,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/realtime"
 )
 
-// runsFolder is where runs go without -o.
+// runsFolder holds the runs that were made without -o.
 const runsFolder = "runs"
 
-// defaultListen is reached from this machine alone.
-const defaultListen = "127.0.0.1:8087"
+// defaultAddress is one that only programs of this machine can reach.
+const defaultAddress = "127.0.0.1:8087"
 
 type serveFlags struct {
 	listen, tokenFile, certificate, key string
@@ -50,15 +50,17 @@ func serveCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&flags.listen, "listen", defaultListen,
+	f.StringVar(&flags.listen, "listen", defaultAddress,
 		"`ADDRESS` and port; one that other machines reach wants --token-file")
-	f.Var((*place)(&flags.tokenFile), "token-file", "file with the token that readers have to know, 16 characters or more")
-	f.Var((*place)(&flags.certificate), "tls-cert", "file with a certificate, PEM: pages are served over TLS")
-	f.Var((*place)(&flags.key), "tls-key", "file with the certificate's key, PEM")
+	f.Var((*pathFlag)(&flags.tokenFile), "token-file",
+		"file with the token that readers have to know, 16 characters or more")
+	f.Var((*pathFlag)(&flags.certificate), "tls-cert", "file with a certificate, PEM: pages are served over TLS")
+	f.Var((*pathFlag)(&flags.key), "tls-key", "file with the certificate's key, PEM")
 	return cmd
 }
 
-// serveRuns serves until ctx ends.
+// serveRuns serves the pages of the runs in dir until ctx ends. It refuses an address that other machines reach unless
+// readers need a token.
 func serveRuns(ctx context.Context, out, say io.Writer, dir string, flags serveFlags) error {
 	here, err := loopback(flags.listen)
 	switch {
@@ -84,7 +86,7 @@ func serveRuns(ctx context.Context, out, say io.Writer, dir string, flags serveF
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	runtime.GOMAXPROCS(1) // a run has the other CPUs
+	runtime.GOMAXPROCS(1) // leaves the other CPUs to a run
 	if err := realtime.Yield(); err != nil {
 		fmt.Fprintf(say, "gateweigh: this program cannot yield to runs (%v): pages that are open may disturb them\n", err)
 	}
@@ -105,16 +107,16 @@ func serveRuns(ctx context.Context, out, say io.Writer, dir string, flags serveF
 func loopback(address string) (bool, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return false, fmt.Errorf("--listen %s: want an address with its port, such as %s", address, defaultListen)
+		return false, fmt.Errorf("--listen %s: want an address with its port, such as %s", address, defaultAddress)
 	}
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.IsLoopback(), nil
 }
 
-// fewestToken is the least length of a token, characters: nobody guesses one.
-const fewestToken = 16
+// minToken is the least length of a token, in characters; one of 16 cannot be guessed by trying.
+const minToken = 16
 
-// readToken reads a token's file, which others may not read.
+// readToken reads the token in a file, and refuses a file that other users of the machine may read.
 func readToken(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -132,8 +134,8 @@ func readToken(path string) (string, error) {
 		return "", fmt.Errorf("--token-file: %w", err)
 	}
 	token := strings.TrimSpace(string(text))
-	if len(token) < fewestToken || strings.ContainsAny(token, " \t\n\r") {
-		return "", fmt.Errorf("--token-file %s: want one word of %d characters or more", path, fewestToken)
+	if len(token) < minToken || strings.ContainsAny(token, " \t\n\r") {
+		return "", fmt.Errorf("--token-file %s: want one word of %d characters or more", path, minToken)
 	}
 	return token, nil
 }

@@ -93,12 +93,12 @@ func openShell(ctx context.Context, say io.Writer, args, command []string, flags
 		return err
 	})
 	if err == nil && code != 0 {
-		err = &exitError{code, errSaid}
+		err = &exitError{code, errPrinted}
 	}
 	return err
 }
 
-// shownExperiment is that of a run's folder, of a file, or a built-in one.
+// shownExperiment loads the experiment of a run's folder, of a file, or a built-in one.
 func shownExperiment(name string) (*experiment.Experiment, error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		return loadExperiment(filepath.Join(name, result.ExperimentFile))
@@ -106,8 +106,9 @@ func shownExperiment(name string) (*experiment.Experiment, error) {
 	return loadExperiment(name)
 }
 
-// hostOf is the host of a lab that a word names, and which of its clients: by its role, or by its name in the topology.
-func hostOf(lab *bench.Bench, name string) (h *backend.Host, num int, err error) {
+// hostOf returns the host that name means: "router" or "client", or a host's name in the topology. For "client" number
+// is that of the first client, whose network namespace the shell enters; else it is 0.
+func hostOf(lab *bench.Bench, name string) (h *backend.Host, number int, err error) {
 	switch name {
 	case "router":
 		return lab.Router, 0, nil
@@ -116,28 +117,28 @@ func hostOf(lab *bench.Bench, name string) (h *backend.Host, num int, err error)
 	}
 	var names []string
 	for _, h := range lab.Lab.Hosts {
-		own := strings.TrimPrefix(h.Name, lab.Lab.Name+"/")
-		if own == name {
+		short := strings.TrimPrefix(h.Name, lab.Lab.Name+"/")
+		if short == name {
 			return h, 0, nil
 		}
-		if own != "router" && own != "client" {
-			names = append(names, own)
+		if short != "router" && short != "client" {
+			names = append(names, short)
 		}
 	}
 	return nil, 0, &exitError{
 		exitUsage, fmt.Errorf("no host %q: there are router, client, %s", name, strings.Join(names, ", "))}
 }
 
-// runInside runs a command among the programs of a host, on this program's terminal, and returns its exit code.
+// runInside runs a command in the namespaces of a host, on this program's terminal, and returns its exit code.
 func runInside(ctx context.Context, lab *bench.Bench, name string, command []string) (code int, err error) {
-	h, num, err := hostOf(lab, name)
+	h, number, err := hostOf(lab, name)
 	if err != nil {
 		return 0, err
 	}
-	if num > 0 && len(lab.Clients) == 0 { // none was made
-		num = 0
+	if len(lab.Clients) == 0 { // the lab failed before it made clients: enter the host itself
+		number = 0
 	}
-	in, err := h.Inside(ctx, num)
+	in, err := h.Inside(ctx, number)
 	if err != nil {
 		return 0, err
 	}
@@ -148,7 +149,7 @@ func runInside(ctx context.Context, lab *bench.Bench, name string, command []str
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGHUP) }
 	outside := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TMPDIR=") })
 	cmd.Env = append(outside, dut.Variables(lab.DUT, lab.Env, strings.TrimPrefix(h.Name, lab.Lab.Name+"/"))...)
-	if num > 0 {
+	if number > 0 {
 		cmd.Env = append(cmd.Env, clientVariables(lab.Clients[0])...)
 	}
 	var exit *exec.ExitError
@@ -160,7 +161,7 @@ func runInside(ctx context.Context, lab *bench.Bench, name string, command []str
 	return 0, nil
 }
 
-// clientVariables are what login, status and logout find beside the others.
+// clientVariables are the variables that a device's commands login, status and logout get for a client.
 func clientVariables(c dut.ClientAddr) []string {
 	return []string{fmt.Sprintf("%s=%d", client.VarClient, c.N), fmt.Sprintf("%s=%s", client.VarClientIP, c.IP)}
 }

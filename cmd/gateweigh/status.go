@@ -13,16 +13,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// statusLine shows one line that tells what a run does, how far it is, and how
-// long it still takes. Where there is no terminal it prints plain lines, at
-// most one every ten seconds; notices are always printed.
+// statusLine shows in one line what a run does, how far it is, and how long it still takes. On a terminal it overwrites
+// that line. Elsewhere it prints a line at most every ten seconds. Notices are always printed, on lines of their own.
 type statusLine struct {
 	out      *os.File
 	terminal bool
-	last     time.Time
+	last     time.Time // when a line was last printed, without a terminal
 }
 
-// Where there is no terminal.
+// Without a terminal: the least time between two lines, and their longest length in characters.
 const (
 	plainInterval = 10 * time.Second
 	plainWidth    = 80
@@ -33,7 +32,7 @@ func newStatusLine(out *os.File) *statusLine {
 }
 
 func (s *statusLine) show(p runner.Progress) {
-	p.Text, p.Reason = result.Printable(p.Text), result.Printable(p.Reason) // devices' programs may speak in them
+	p.Text, p.Reason = result.Printable(p.Text), result.Printable(p.Reason) // may have output of devices' programs
 	switch text := progress(p); {
 	case !p.Notice:
 		s.say(text)
@@ -44,19 +43,19 @@ func (s *statusLine) show(p runner.Progress) {
 	}
 }
 
-// mostReason bounds the reason for rejected trials in the line, which has to tell what happens now as well.
-const mostReason = 24
+// maxReason is the longest text in the line about why trials were rejected, in characters, so that the rest has room.
+const maxReason = 24
 
-// progress is a state in one line: " 37 %  1:20 left  4 rejected (machine: 12 % steal)  opennds, block 2: …".
+// progress returns the line, such as " 37 %  1:20 left  4 rejected (machine: 12 % steal)  opennds, block 2: …".
 func progress(p runner.Progress) string {
 	rejected := ""
 	if p.Rejected > 0 {
-		rejected = fmt.Sprintf("%d rejected (%s)  ", p.Rejected, cut(p.Reason, mostReason))
+		rejected = fmt.Sprintf("%d rejected (%s)  ", p.Rejected, cut(p.Reason, maxReason))
 	}
-	return fmt.Sprintf("%3.0f %%  %s left  %s%s", 100*p.Done, left(p.Left), rejected, p.Text)
+	return fmt.Sprintf("%3.0f %%  %s left  %s%s", 100*p.Done, timeLeft(p.Left), rejected, p.Text)
 }
 
-// say shows what happens now.
+// say shows a text in the line, cut to the terminal's width.
 func (s *statusLine) say(text string) {
 	switch {
 	case s.terminal:
@@ -74,7 +73,8 @@ func (s *statusLine) clear() {
 	}
 }
 
-func left(d time.Duration) string {
+// timeLeft returns a time as minutes and seconds, "1:20"; from an hour on in words.
+func timeLeft(d time.Duration) string {
 	d = d.Round(time.Second)
 	if d >= time.Hour {
 		return words.Lasting(d)
@@ -82,6 +82,7 @@ func left(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 }
 
+// cut shortens a text to width characters, with … at its end.
 func cut(text string, width int) string {
 	text = strings.ReplaceAll(text, "\n", " ")
 	if runes := []rune(text); len(runes) > width && width > 1 {
@@ -95,7 +96,7 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// terminalWidth is the width of the terminal behind f in columns, 100 without one.
+// terminalWidth returns the width of the terminal f in columns, 100 where f is none.
 func terminalWidth(f *os.File) int {
 	if ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && ws.Col > 20 {
 		return int(ws.Col)

@@ -10,12 +10,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// writeWrapped writes paragraphs from a column on, wrapped to width, with head to
-// the left of the first line.
+// writeWrapped writes paragraphs that begin at column and are wrapped to width, both in characters. head stands to the
+// left of the first line, or on a line of its own where it is too long for that.
 func writeWrapped(w io.Writer, head string, column, width int, paragraphs ...string) {
 	pad := strings.Repeat(" ", column)
 	lead := head + strings.Repeat(" ", max(0, column-utf8.RuneCountInString(head)))
-	if head != "" && utf8.RuneCountInString(head) >= column { // no room beside it
+	if head != "" && utf8.RuneCountInString(head) >= column {
 		fmt.Fprintln(w, head)
 		lead = pad
 	}
@@ -27,5 +27,5 @@ func writeWrapped(w io.Writer, head string, column, width int, paragraphs ...str
 	}
 }
 
-// minText is the least width of a paragraph, however narrow the terminal.
+// minText is the least width of a paragraph, in characters, however narrow the terminal is.
 const minText = 24

@@ -47,7 +47,7 @@ func TestMinutes(t *testing.T) {
 		54 * time.Second: "54 s", 241 * time.Second: "4 min", 144 * time.Second: "2 min 20 s", 797 * time.Second: "13 min",
 		3720 * time.Second: "1 h 2 min",
 	} {
-		if got := minutes(d); got != want {
+		if got := roundedText(d); got != want {
 			t.Errorf("%v is %q, want %q", d, got, want)
 		}
 	}
@@ -134,7 +134,7 @@ func TestListsText(t *testing.T) {
 	var all, one bytes.Buffer
 	l.write(&all, 80, false)
 	golden(t, "list.txt", all.Bytes())
-	only, err := l.only("opennds")
+	only, err := l.named("opennds")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,17 +41,18 @@ func trendCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return followRuns(cmd.Context(), args, flags) },
 	}
 	f := cmd.Flags()
-	f.Var((*place)(&flags.runs), "runs", "folder that the runs of an EXPERIMENT are in (default "+runsFolder+")")
+	f.Var((*pathFlag)(&flags.runs), "runs", "folder that the runs of an EXPERIMENT are in (default "+runsFolder+")")
 	f.StringVar(&flags.Metric, "metric", "", "the figure, by its `NAME` (default the one that verdicts are on)")
 	f.StringArrayVar(&flags.Devices, "device", nil, "a `DEVICE` to show (default all); may be repeated")
 	f.StringVar(&flags.By, "by", trend.ByDate, "what runs are called on the axis: date, or version of gateweigh")
-	f.Var((*place)(&flags.html), "html", "write the course as a page to `FILE`")
+	f.Var((*pathFlag)(&flags.html), "html", "write the course as a page to `FILE`")
 	f.BoolVar(&flags.csv, "csv", false, "print CSV instead of the table")
 	f.BoolVar(&flags.json, "json", false, "print JSON instead of the table")
 	return cmd
 }
 
-// followRuns carries out one call of trend.
+// followRuns prints the course of a figure over the runs that args name. A run that cannot be read is left out, with
+// its reason.
 func followRuns(ctx context.Context, args []string, flags trendFlags) error {
 	if flags.csv && flags.json {
 		return &exitError{exitUsage, errors.New("--csv and --json would both be standard output: give one")}
@@ -88,7 +89,7 @@ func followRuns(ctx context.Context, args []string, flags trendFlags) error {
 	return flags.print(&t)
 }
 
-// print writes the course in every form that was asked for.
+// print writes the course in every form that flags name.
 func (f trendFlags) print(t *trend.Trend) error {
 	show := t.Text
 	switch {
@@ -110,7 +111,8 @@ func (f trendFlags) print(t *trend.Trend) error {
 	return nil
 }
 
-// runsOf are the runs that the arguments name, and the experiment where that was named.
+// runsOf returns the folders and bundles of the runs that the arguments name. A single argument that is no file is the
+// name of an experiment: then all its runs in the folder of --runs are meant, and experiment is that name.
 func runsOf(args []string, flags trendFlags) (names []string, experiment string, err error) {
 	if len(args) == 1 && !strings.ContainsRune(args[0], filepath.Separator) {
 		if _, err := os.Stat(args[0]); err != nil {
@@ -122,7 +124,7 @@ func runsOf(args []string, flags trendFlags) (names []string, experiment string,
 			return nil, "", errors.New("--runs is where the runs of an EXPERIMENT are: these were named themselves")
 		}
 		for _, name := range args {
-			more, err := below(name)
+			more, err := runsIn(name)
 			if err != nil {
 				return nil, "", err
 			}
@@ -134,7 +136,7 @@ func runsOf(args []string, flags trendFlags) (names []string, experiment string,
 	if flags.runs != "" {
 		dir = flags.runs
 	}
-	entries, err := listed(dir)
+	entries, err := archived(dir)
 	if err != nil {
 		return nil, "", fmt.Errorf("runs of %s: %w", experiment, err)
 	}
@@ -154,7 +156,8 @@ func runsOf(args []string, flags trendFlags) (names []string, experiment string,
 	return names, experiment, nil
 }
 
-func listed(dir string) ([]archive.Entry, error) {
+// archived lists the runs in a folder of runs.
+func archived(dir string) ([]archive.Entry, error) {
 	a, err := archive.Open(dir)
 	if err != nil {
 		return nil, err
@@ -162,14 +165,14 @@ func listed(dir string) ([]archive.Entry, error) {
 	return a.Look()
 }
 
-// below are the runs of a folder of runs; a run or a bundle is itself.
-func below(name string) (names []string, err error) {
+// runsIn returns the runs in a folder of runs. For the folder of a run, or a bundle, it returns that alone.
+func runsIn(name string) (names []string, err error) {
 	info, err := os.Stat(name)
 	if err != nil || !info.IsDir() || isFile(filepath.Join(name, result.TrialsFile)) ||
 		isFile(filepath.Join(name, result.EnvironmentFile)) {
-		return []string{name}, nil // who opens it says what is wrong
+		return []string{name}, nil // where it cannot be read, measure.Open says why
 	}
-	entries, err := listed(name)
+	entries, err := archived(name)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +190,7 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// oneExperiment refuses runs of several experiments where none was named.
+// oneExperiment refuses runs of several experiments, unless the user named one (named).
 func oneExperiment(digests []trend.Digest, named string) error {
 	var names []string
 	for _, d := range digests {

@@ -10,11 +10,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// lookAgain is how often a run that waits for another looks whether that has ended.
-const lookAgain = 200 * time.Millisecond
+// retryInterval is the pause between two attempts of a run that waits for another one to end.
+const retryInterval = 200 * time.Millisecond
 
-// whenFree takes what only one run at a time can have. With --wait it waits while another run has it, and says whose it
-// is.
+// whenFree calls take, which fails with runner.ErrBusy while another run measures on this machine. With --wait it then
+// tries again until the other run has ended, and prints once which run it waits for.
 func (f runFlags) whenFree(ctx context.Context, take func() error) error {
 	for shown := ""; ; {
 		err := take()
@@ -28,7 +28,7 @@ func (f runFlags) whenFree(ctx context.Context, take func() error) error {
 		select {
 		case <-ctx.Done():
 			return errors.New("interrupted while another run measured: nothing was begun")
-		case <-time.After(lookAgain):
+		case <-time.After(retryInterval):
 		}
 	}
 }

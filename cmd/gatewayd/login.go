@@ -43,7 +43,7 @@ func loginCommand(socket *string) *cobra.Command {
 				return loginList(cmd, *socket, list, len(args) > 0 || user != "" || mac != "", g)
 			}
 			if len(args) == 0 {
-				return &exitError{exitUsage, errors.New("whom? give ADDRESS, or --list FILE")}
+				return &exitError{exitUsage, errors.New("no client named: give ADDRESS, or --list FILE")}
 			}
 			req, err := loginRequest(args[0], user, mac, g)
 			if err != nil {

@@ -46,10 +46,14 @@ func sessionsCommand(socket *string) *cobra.Command {
 			if asJSON {
 				show = jsonWriter(out, rates)
 			}
-			err = c.Sessions(cmd.Context(), filter, show)
+			rows := 0
+			err = c.Sessions(cmd.Context(), filter, func(one control.Session) error { rows++; return show(one) })
 			// Print the rows that have arrived, also after an error.
 			if flushed := out.Flush(); err == nil {
 				err = flushed
+			}
+			if err == nil && rows == 0 && !asJSON {
+				fmt.Fprintln(cmd.ErrOrStderr(), "no client is known, or none of these")
 			}
 			return err
 		},

@@ -21,11 +21,8 @@ type statusLine struct {
 	last     time.Time // when a line was last printed, without a terminal
 }
 
-// Without a terminal: the least time between two lines, and their longest length in characters.
-const (
-	plainInterval = 10 * time.Second
-	plainWidth    = 80
-)
+// plainInterval is the least time between two lines without a terminal.
+const plainInterval = 10 * time.Second
 
 func newStatusLine(out *os.File) *statusLine {
 	return &statusLine{out: out, terminal: isTerminal(out)}
@@ -33,9 +30,9 @@ func newStatusLine(out *os.File) *statusLine {
 
 func (s *statusLine) show(p runner.Progress) {
 	p.Text, p.Reason = result.Printable(p.Text), result.Printable(p.Reason) // may have output of devices' programs
-	switch text := progress(p); {
+	switch {
 	case !p.Notice:
-		s.say(text)
+		s.say(progress(p, s.terminal))
 	case s.terminal:
 		fmt.Fprintf(s.out, "\r\x1b[K%s\n", p.Text)
 	default:
@@ -43,14 +40,19 @@ func (s *statusLine) show(p runner.Progress) {
 	}
 }
 
-// maxReason is the longest text in the line about why trials were rejected, in characters, so that the rest has room.
+// maxReason is the longest text in a terminal's line about why trials were rejected, in characters, so that the rest has
+// room.
 const maxReason = 24
 
 // progress returns the line, such as " 37 %  1:20 left  4 rejected (machine: 12 % steal)  opennds, block 2: …".
-func progress(p runner.Progress) string {
+// A short one has only the beginning of the reason.
+func progress(p runner.Progress, short bool) string {
 	rejected := ""
 	if p.Rejected > 0 {
-		rejected = fmt.Sprintf("%d rejected (%s)  ", p.Rejected, cut(p.Reason, maxReason))
+		if short {
+			p.Reason = cut(p.Reason, maxReason)
+		}
+		rejected = fmt.Sprintf("%d rejected (%s)  ", p.Rejected, p.Reason)
 	}
 	return fmt.Sprintf("%3.0f %%  %s left  %s%s", 100*p.Done, timeLeft(p.Left), rejected, p.Text)
 }
@@ -62,7 +64,7 @@ func (s *statusLine) say(text string) {
 		fmt.Fprintf(s.out, "\r\x1b[K%s", cut(text, terminalWidth(s.out)-1))
 	case time.Since(s.last) >= plainInterval:
 		s.last = time.Now()
-		fmt.Fprintln(s.out, cut(text, plainWidth))
+		fmt.Fprintln(s.out, strings.ReplaceAll(text, "\n", " "))
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -41,17 +42,7 @@ func sessionsCommand(socket *string) *cobra.Command {
 					return err
 				}
 			}
-			out := bufio.NewWriter(stdout)
-			show := tableWriter(out, time.Now(), rates)
-			if asJSON {
-				show = jsonWriter(out, rates)
-			}
-			rows := 0
-			err = c.Sessions(cmd.Context(), filter, func(one control.Session) error { rows++; return show(one) })
-			// Print the rows that have arrived, also after an error.
-			if flushed := out.Flush(); err == nil {
-				err = flushed
-			}
+			rows, err := listSessions(cmd.Context(), c, filter, asJSON, rates)
 			if err == nil && rows == 0 && !asJSON {
 				fmt.Fprintln(cmd.ErrOrStderr(), "no client is known, or none of these")
 			}
@@ -63,6 +54,21 @@ func sessionsCommand(socket *string) *cobra.Command {
 	cmd.Flags().StringVar(&user, "user", "", "only this user's")
 	cmd.Flags().StringVar(&state, "state", "", "only clients that are leased, preauth or authenticated")
 	return cmd
+}
+
+// listSessions prints the clients that a filter wants, and returns how many it has printed, also after an error.
+func listSessions(ctx context.Context, c *control.Client, filter control.Filter, asJSON bool,
+	rates func(control.Session) *rate) (rows int, err error) {
+	out := bufio.NewWriter(stdout)
+	show := tableWriter(out, time.Now(), rates)
+	if asJSON {
+		show = jsonWriter(out, rates)
+	}
+	err = c.Sessions(ctx, filter, func(s control.Session) error { rows++; return show(s) })
+	if flushed := out.Flush(); err == nil {
+		err = flushed
+	}
+	return rows, err
 }
 
 // rowFormat has fixed columns, so that rows can be written as they arrive. The column before the user's is that of

@@ -40,8 +40,8 @@ func (s *statusLine) show(p runner.Progress) {
 	}
 }
 
-// maxReason is the longest text in a terminal's line about why trials were rejected, in characters, so that the rest has
-// room.
+// maxReason is the longest text in a terminal's line about why trials were rejected, in characters, so that the rest
+// has room.
 const maxReason = 24
 
 // progress returns the line, such as " 37 %  1:20 left  4 rejected (machine: 12 % steal)  opennds, block 2: …".

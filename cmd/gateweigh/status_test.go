@@ -75,7 +75,8 @@ func TestProgressFits(t *testing.T) {
 	w.Close()
 	buffer := make([]byte, 4096)
 	n, err := r.Read(buffer)
-	if text := string(buffer[:n]); err != nil || text != " 37 %  1:20 left  4 rejected ("+busy.Reason+")  "+busy.Text+"\n" {
+	if text := string(buffer[:n]); err != nil ||
+		text != " 37 %  1:20 left  4 rejected ("+busy.Reason+")  "+busy.Text+"\n" {
 		t.Errorf("without a terminal: %v, %q", err, text)
 	}
 	if text := progress(runner.Progress{Text: "x", Done: 1}, false); text != "100 %  0:00 left  x" {

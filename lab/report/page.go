@@ -114,7 +114,8 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 		Empty: "No trial of a device under test was recorded, so there is nothing to compare. The sections below say " +
 			"what was skipped, rejected or went wrong.",
 		FoundCount: findingCounts(s.Findings), Reading: keepTogether(words.Capitalised(v.reading(s))),
-		Counts: fmt.Sprintf("%s accepted, %d rejected by self-tests, %d repeat a rejected or noisy one.", words.Counted(s.Trials.Accepted, s.Noun),
+		Counts: fmt.Sprintf("%s accepted, %d rejected by self-tests, %d repeat a rejected or noisy one.", words.Counted(
+			s.Trials.Accepted, s.Noun),
 			s.Trials.Rejected, s.Trials.Redone),
 	}
 	lead, ranking := v.first(d)

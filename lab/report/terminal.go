@@ -153,7 +153,8 @@ func remarks(s analysis.Summary) []string {
 		}
 	}
 	if s.Trials.Rejected > 0 {
-		add("Rejected: %s by self-tests, %d accepted (%d repeat a rejected or noisy one).%s", words.Counted(s.Trials.Rejected, s.Noun),
+		add("Rejected: %s by self-tests, %d accepted (%d repeat a rejected or noisy one).%s",
+			words.Counted(s.Trials.Rejected, s.Noun),
 			s.Trials.Accepted, s.Trials.Redone, several)
 	}
 	out = append(out, reasonsText(s.Rejects, reasonsShown, "  ", "  and ")...)

@@ -38,7 +38,8 @@ func TestWordsOfPageAndTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"Skipped: coovachilli: not on PATH: chilli (build it)\n",
-		"Rejected: 2 trials by self-tests, 0 accepted (0 repeat a rejected or noisy one). Some have several reasons:\n", "  1 ×: lost 5 probes\n",
+		"Rejected: 2 trials by self-tests, 0 accepted (0 repeat a rejected or noisy one). Some have several reasons:\n",
+		"  1 ×: lost 5 probes\n",
 		"  2 ×, such as: steal"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, text.String())

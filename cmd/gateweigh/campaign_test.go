@@ -51,3 +51,34 @@ func TestCampaignsRefuseBadInput(t *testing.T) {
 		t.Errorf("%v were made", made)
 	}
 }
+
+// TestLocalCampaignAsksItsMachinesFirst: where no block could be measured, that is said once, for all machines, and no
+// folder is made.
+func TestLocalCampaignAsksItsMachinesFirst(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "far.toml", small+`[backend]
+kind = "ssh"
+[backend.host.client]
+address = "client.invalid"
+interface = "eth1"
+[backend.host.router]
+address = "router.invalid"
+lan = "eth1"
+wan = "eth2"
+[backend.host.server]
+address = "server.invalid"
+interface = "eth1"
+`)
+	e := finish(t, command(t, dir, "campaign", "start", "--local", "far.toml", "--out", "c"))
+	if e.code != exitNothingRan {
+		t.Errorf("exit code %d, want %d:\n%s%s", e.code, exitNothingRan, e.stdout, e.stderr)
+	}
+	for _, want := range []string{"client.invalid", "router.invalid", "server.invalid"} {
+		if !strings.Contains(e.stderr, "connecting to "+want) {
+			t.Errorf("%s is not named:\n%s", want, e.stderr)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "c")); err == nil {
+		t.Error("a folder was made")
+	}
+}

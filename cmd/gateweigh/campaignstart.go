@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/lab/campaign"
+	"github.com/gateweigh/gateweigh/lab/doctor"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/runner"
@@ -64,6 +65,11 @@ func startCampaign(ctx context.Context, args []string, flags startFlags) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
+	if flags.local {
+		if err := allCanRun(ctx, list); err != nil {
+			return err
+		}
+	}
 	program, err := os.Executable()
 	if err != nil {
 		return err
@@ -92,6 +98,26 @@ func startCampaign(ctx context.Context, args []string, flags startFlags) error {
 	fmt.Fprintf(os.Stderr, "campaign %s: %s in %s\n", dir, words.Counted(s.Blocks, "block"),
 		words.Counted(s.Shares, "share"))
 	return handOut(ctx, c, s, flags.detach)
+}
+
+// allCanRun refuses a campaign of this machine's processes before it begins, where every block of an experiment would
+// fail for the same reason: it asks the machines as doctor --experiment does, and prints what they lack.
+func allCanRun(ctx context.Context, list []*experiment.Experiment) error {
+	line := newStatusLine(os.Stderr)
+	defer line.clear()
+	for _, e := range list {
+		found, err := doctor.ExamineFor(ctx, e, doctor.Options{
+			Quick: true, Version: version, Status: func(text string) { line.say(text) }})
+		if err != nil {
+			return err
+		}
+		if !found.CanRun {
+			line.clear()
+			writeReport(os.Stderr, found, terminalWidth(os.Stderr), false)
+			return &exitError{exitNothingRan, errors.New(found.Verdict)}
+		}
+	}
+	return nil
 }
 
 // campaignExperiments returns the experiments that the arguments name, and the options for Slurm. An argument is a

@@ -128,6 +128,8 @@ func TestRunLeavesACompleteFolder(t *testing.T) {
 		labs[tr.DUTLab]++
 		if s := cost.SidesOf(tr); min(s.DUT.NAPINs, s.Clean.NAPINs, s.DUT.Packets, int64(s.DUT.RTT.Probes)) <= 0 {
 			t.Errorf("trial without figures: %+v", tr)
+		} else if idle := cost.IdleP50Us; min(s.DUT.Metrics[idle], s.Clean.Metrics[idle]) <= 0 {
+			t.Errorf("trial without round-trip times of idle labs: %v, %v", s.DUT.Metrics, s.Clean.Metrics)
 		}
 	}
 	if labs["a"] == 0 || labs["b"] == 0 {

@@ -66,6 +66,7 @@ var hostVerbs = verbs{
 	"Away":      (*Agent).Away,
 
 	"ServeTraffic": (*Agent).ServeTraffic,
+	"ServeEcho":    (*Agent).ServeEcho,
 	"StartTraffic": (*Agent).StartTraffic,
 	"TrafficStats": (*Agent).TrafficStats,
 	"ShortStats":   (*Agent).ShortStats,

@@ -149,10 +149,8 @@ func (a *Agent) ServeTraffic(ctx context.Context, t Traffic) error {
 	}
 	s := &a.traffic
 	defer s.lock()()
-	if s.echo == nil {
-		if s.echo, err = rtt.ServeEcho(netip.AddrPortFrom(t.Server, echoPort)); err != nil {
-			return err
-		}
+	if err := s.serveEcho(t.Server); err != nil {
+		return err
 	}
 	if t.ShortPerSecond > 0 && s.answers == nil {
 		if s.answers, err = short.Serve(ctx, netip.AddrPortFrom(t.Server, shortPort)); err != nil {
@@ -160,6 +158,19 @@ func (a *Agent) ServeTraffic(ctx context.Context, t Traffic) error {
 		}
 	}
 	return k.serve(a, ctx, t)
+}
+
+// ServeEcho prepares the server host for round-trip probes, without traffic.
+func (a *Agent) ServeEcho(_ context.Context, server netip.Addr) error {
+	defer a.traffic.lock()()
+	return a.traffic.serveEcho(server)
+}
+
+func (s *trafficState) serveEcho(server netip.Addr) (err error) {
+	if s.echo == nil {
+		s.echo, err = rtt.ServeEcho(netip.AddrPortFrom(server, echoPort))
+	}
+	return err
 }
 
 // StartTraffic starts the load from the client host, and from the server where that sends frames.

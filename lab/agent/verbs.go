@@ -263,6 +263,11 @@ func (c *Conn) MarkTraffic(ctx context.Context) error { return c.do(ctx, "MarkTr
 // StopTraffic ends the host's side of the load; without one it does nothing.
 func (c *Conn) StopTraffic(ctx context.Context) error { return c.do(ctx, "StopTraffic") }
 
+// ServeEcho has the server answer round-trip probes; traffic's server does so too.
+func (c *Conn) ServeEcho(ctx context.Context, server netip.Addr) error {
+	return c.do(ctx, "ServeEcho", server)
+}
+
 // StartRTT begins probing the server's round-trip time from the clients.
 func (c *Conn) StartRTT(ctx context.Context, server netip.Addr) error {
 	return c.do(ctx, "StartRTT", server)

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,17 +31,42 @@ func (s *Bench) plan(direction string, mbps float64, most time.Duration) {
 	}
 }
 
-// StartProbes starts the far end of the traffic and the round-trip probes, without a load.
+// StartProbes starts the round-trip probes and what answers them, without a load.
 func (s *Bench) StartProbes(ctx context.Context) error {
-	s.plan(result.Up, 0, time.Second)
-	s.Load.Kind = cmp.Or(s.Load.Kind, traffic.KindStreams) // a measure without a load has none
-	if err := s.Server.ServeTraffic(ctx, s.Load); err != nil {
-		return fmt.Errorf("starting the traffic's server in lab %s: %w", s.Lab.Name, err)
+	if err := s.Server.ServeEcho(ctx, s.Env.ServerIP); err != nil {
+		return fmt.Errorf("starting the server of round-trip probes in lab %s: %w", s.Lab.Name, err)
 	}
 	if err := s.Hosts[0].StartRTT(ctx, s.Env.ServerIP); err != nil {
 		return fmt.Errorf("starting round-trip probes in lab %s: %w", s.Lab.Name, err)
 	}
 	return nil
+}
+
+// firstAnswer bounds the wait for the first round-trip probe that comes back from an idle lab.
+const firstAnswer = 2 * time.Second
+
+// IdleRTT measures round-trip times for length while the lab carries no load. The probes go on. It begins with the first
+// answer, so what a device does once for a new flow is not in it. A lab from which none comes has a zero P50.
+func (s *Bench) IdleRTT(ctx context.Context, length time.Duration) (result.RTT, error) {
+	if err := s.StartProbes(ctx); err != nil {
+		return result.RTT{}, err
+	}
+	take := func() (result.RTT, error) {
+		times, err := s.Hosts[0].TakeRTT(ctx)
+		return result.RTT(times), err
+	}
+	for end := time.Now().Add(firstAnswer); time.Now().Before(end); {
+		if r, err := take(); err != nil || r.P50 > 0 {
+			break
+		}
+		if err := Sleep(ctx, 20*time.Millisecond); err != nil {
+			return result.RTT{}, err
+		}
+	}
+	if err := Sleep(ctx, length); err != nil {
+		return result.RTT{}, err
+	}
+	return take()
 }
 
 // StartTraffic starts a load of mbps Mbit/s that ends by itself, frames after exactly that time; 0 has TCP send as fast

@@ -266,6 +266,9 @@ func costFacts(s analysis.Summary, c analysis.Cell) []fact {
 	}
 	dut, beside := c.Device(cost.RTTP99MedianUs).Mean, c.Clean(cost.RTTP99MedianUs).Mean
 	out.add(dut.Known() && beside.Known(), "Delay, p99", "%s, clean router %s", micros(dut), micros(beside))
+	idle, added := c.Device(cost.IdleP50Us).Mean, c.Change(cost.AddedP50Us)
+	out.add(idle.Known() && added.Mean.Known(), "Delay, idle", "%s; the load adds %s µs %s more than to the clean router",
+		micros(idle), signedText(added.Mean), bounds(added, signedText))
 	pss, login := c.Device(cost.PSSMiB).Mean, c.Device(cost.LoginP50Ms).Mean
 	out.add(pss.Known() && pss > 0, "Memory", "%s MiB", digits3(pss))
 	out.add(login.Known() && login > 0, "Login", "%s ms a client", digits3(login))

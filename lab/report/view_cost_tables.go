@@ -74,6 +74,16 @@ var costTables = []cellTable{
 			device(cost.RTTP50Us, "DUT p50", perMean), cleanColumn(cost.RTTP50Us, "Clean p50", perMean),
 			device(cost.RTTP99Us, "DUT p99", perMean), cleanColumn(cost.RTTP99Us, "Clean p99", perMean),
 		}},
+	{"Delay idle and loaded: round-trip time before the block's first load, and what the load adds" + intervals,
+		cost.IdleP50Us, []cellColumn{
+			device(cost.IdleP50Us, "Idle p50", "*"), cleanColumn(cost.IdleP50Us, "Clean idle", "*, p50"),
+			changeColumn(cost.IdleP50Us, "Idle, DUT less clean", "*, p50"),
+			device(cost.AddedP50Us, "Added p50", "*"), cleanColumn(cost.AddedP50Us, "Clean added", "*, p50"),
+			changeColumn(cost.AddedP50Us, "Added, DUT less clean", "*, p50"),
+			device(cost.IdleP99Us, "Idle p99", "*"), device(cost.AddedP99Us, "Added p99", "*"),
+			cleanColumn(cost.AddedP99Us, "Clean added", "*, p99"),
+			changeColumn(cost.AddedP99Us, "Added, DUT less clean", "*, p99"),
+		}},
 	{"Traffic" + intervals, "", []cellColumn{
 		cleanColumn(cost.Delivered, "Clean delivered", "*"), device(cost.Link, "On the link", "* with headers"),
 		device(cost.LossRatio, "Loss", "% on the router"), cleanColumn(cost.LossRatio, "Clean loss", "% on the router"),

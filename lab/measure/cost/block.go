@@ -99,6 +99,11 @@ func (b *openBlock) admitted() {
 
 // measured measures every cell of the block that still lacks windows, with guests if the experiment has them.
 func (b *openBlock) measured(ctx context.Context) error {
+	if !b.WindowsDone(b.Block) {
+		if err := b.pair.measureIdle(ctx); err != nil {
+			return fmt.Errorf("measuring round-trip times without a load: %w", b.pair.causeOf(err))
+		}
+	}
 	if rate := b.Experiment.Client.Churn; rate > 0 {
 		return b.underChurn(ctx, rate)
 	}

@@ -117,7 +117,7 @@ type input = analysis.MetricInput
 
 // Metrics lists the metrics of a cell. Adding one takes a line in lab.measurement, which reads it, and a line here,
 // which describes it.
-var Metrics = []analysis.Metric{
+var Metrics = append([]analysis.Metric{
 	{Name: PerBit, Unit: "ns/bit", Text: "router CPU per delivered bit", Better: analysis.Less, Against: analysis.AsRatio,
 		Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: nsPerBit},
 	{Name: NsPerPacket, Short: "ns/packet", Unit: "ns", Text: "router CPU per packet forwarded", Better: analysis.Less,
@@ -284,7 +284,7 @@ var Metrics = []analysis.Metric{
 		Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("before.flows")},
 	{Name: FlowsAfter, Unit: "connections", Text: "and after the last", Better: analysis.Less, Host: "router",
 		Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("after.flows")},
-}
+}, delayMetrics...)
 
 // LinesTo is the highest load, Mbit/s, to which straight lines of CPU over load are fitted. Study 4's go to 90 Mbit/s.
 // At much higher loads several packets share a wake-up, and CPU is no longer a straight line.

@@ -129,7 +129,7 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	if e.Interleaved() {
 		comes = admissionTime(labs[0])
 	}
-	block := blockOverhead + comes + cells*cellOverhead
+	block := blockOverhead + comes + idleTime(e) + cells*cellOverhead
 	for _, cell := range g.Cells {
 		load := e.WarmupOf(cell.Number(result.OfferedMbps), cell.Text(result.Direction), labs...) + windows
 		if e.Mode == result.ModeSolo {

@@ -155,7 +155,7 @@ func (s *lab) measurement(a, b bench.Snapshot) Measurement {
 		RTT:           result.RTT(b.RTT),
 		Machine:       bench.Machine(b.Router.Stat.Sub(a.Router.Stat)),
 		NAPINs:        router.NAPINs, ProcessNs: router.ProcessNs, WaitNs: router.WaitNs, ThreadNs: router.ThreadNs,
-		RoleNs: bench.Roles(a, b), Metrics: map[string]float64{},
+		RoleNs: bench.Roles(a, b), Metrics: s.idleFigures(),
 	}
 	addMeter(&m, a.Router, b.Router)
 	if b.Slow != nil {

@@ -71,14 +71,7 @@ func (b *block) measureIdle(ctx context.Context) (err error) {
 	if b.mtu, err = b.Hosts[0].PathMTU(ctx, b.Env.ServerIP); err != nil {
 		return fmt.Errorf("looking for the largest packet of the path: %w", err)
 	}
-	if _, err = b.Hosts[0].TakeRTT(ctx); err != nil { // what was before counts for nothing
-		return err
-	}
-	if err := bench.Sleep(ctx, idleTime); err != nil {
-		return err
-	}
-	times, err := b.Hosts[0].TakeRTT(ctx)
-	b.idle = result.RTT(times)
+	b.idle, err = b.IdleRTT(ctx, idleTime)
 	return err
 }
 

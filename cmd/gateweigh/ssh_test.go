@@ -112,6 +112,11 @@ redo = 3
 		!strings.Contains(string(rows), "rtt_p50_us") || strings.Contains(string(rows), "core_pct") {
 		t.Errorf("page and rows do not say what is not known: %v %v\n%s", err1, err2, rows)
 	}
+	for _, again := range [][]string{{"report", "box"}, {"run", "--resume", "box"}} { // its experiment.toml is read again
+		if e := finish(t, command(t, dir, again...)); e.code != 0 {
+			t.Errorf("%s: exit %d: %s", again[0], e.code, e.stderr)
+		}
+	}
 }
 
 // portalBandwidth: study 1's experiment on four machines, two of them with clients, has the rows and columns that it

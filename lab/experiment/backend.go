@@ -34,7 +34,7 @@ const (
 
 // BackendHost is a machine that is a host of the labs, [backend.host.NAME].
 type BackendHost struct {
-	Address   string   `toml:"address"`             // as ssh takes it: an alias of its configuration, or user@host
+	Address   string   `toml:"address,omitempty"`   // as ssh takes it: an alias of its configuration, or user@host
 	Interface []string `toml:"interface,omitempty"` // of an endpoint: one for each lab that can stand at the same time
 	LAN       []string `toml:"lan,omitempty"`       // of the router, towards the clients: as many
 	WAN       []string `toml:"wan,omitempty"`       // of the router, towards the server: as many

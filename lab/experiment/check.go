@@ -30,7 +30,7 @@ type origin struct {
 
 // Blame makes an error of a problem with a key's value that only shows when the
 // experiment is to be run.
-func (e *Experiment) Blame(key, problem string) error { return e.problem(key, problem) }
+func (e *Experiment) Blame(key, problem string) *strict.Error { return e.problem(key, problem) }
 
 func (e *Experiment) problem(key, text string) *strict.Error {
 	at, ok := e.origins[key]

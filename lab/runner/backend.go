@@ -3,11 +3,11 @@ package runner
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 
+	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/burn"
@@ -59,17 +59,17 @@ func machinesOf(e *experiment.Experiment) backend.SSH {
 	return s
 }
 
-// blamed is an error of a backend with the keys of the experiment that it is about.
+// blamed is an error of a backend with the keys of the experiment that it is about, in the order of their lines.
 func blamed(e *experiment.Experiment, err error) error {
 	list := backend.HostErrors(err)
 	if len(list) == 0 {
 		return err
 	}
-	var errs []error
+	var problems strict.Problems
 	for _, one := range list {
-		errs = append(errs, e.Blame(e.HostKeySet(one.Host, one.Key), one.Err.Error()))
+		problems = append(problems, e.Blame(e.HostKeySet(one.Host, one.Key), one.Err.Error()))
 	}
-	return errors.Join(errs...)
+	return problems.Err()
 }
 
 // Fit is the experiment as a backend can carry it out: interleaved where it asks for two labs at the same time and the

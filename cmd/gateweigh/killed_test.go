@@ -159,7 +159,8 @@ func TestKilledClientHostCostsItsBlock(t *testing.T) {
 	}
 	wantSaid(t, text, "personas, block 1 failed: at 50 Mbit/s: window ", ": "+lost+"\n",
 		"not measured", "gateweigh run --resume r")
-	if !strings.Contains(text, " no figure or no interval") { // a busy machine may have had the second block's trials rejected
+	if !strings.Contains(text, " no figure or no interval") {
+		// a busy machine may have had the second block's trials rejected
 		wantSaid(t, text, "some blocks failed")
 	}
 	if got := records(t, dir, result.KindTrial); got < 6 || got > 9 {

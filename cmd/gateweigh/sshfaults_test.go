@@ -17,7 +17,8 @@ import (
 // were, and a resume measures the rest. docs/machines.md has what is seen here in its table of faults.
 func TestFaultsOfRunsOverSSH(t *testing.T) {
 	m, dir := sshtest.New(t), t.TempDir()
-	rounds := strings.NewReplacer("[10, 20]", "[20]", "blocks = 2", "blocks = 3", "windows = 2", "windows = 1").Replace(small)
+	rounds := strings.NewReplacer("[10, 20]", "[20]", "blocks = 2", "blocks = 3", "windows = 2", "windows = 1").Replace(
+		small)
 	write(t, dir, "small.toml", rounds+m.Tables(1, ""))
 	before := map[string]string{}
 	for _, name := range sshtest.Names {

@@ -18,7 +18,8 @@ for port in mslan mswan; do ethtool -K $port gro on >/dev/null; ip link set $por
 ip addr add 10.9.1.1/24 dev mslan; ip addr add 10.9.2.1/24 dev mswan; sysctl -qw net.ipv4.ip_forward=1`,
 		fmt.Sprintf("client=%d", client.TID()), fmt.Sprintf("server=%d", server.TID()))
 	// Without tso: what a veth with it sends, its other end receives without a poll that could be metered.
-	client.Run(t, "ethtool -K mscli tso off >/dev/null; ip addr add 10.9.1.2/24 dev mscli; ip link set mscli up; ip route add default via 10.9.1.1")
+	client.Run(t, "ethtool -K mscli tso off >/dev/null; ip addr add 10.9.1.2/24 dev mscli; ip link set mscli up; ip "+
+		"route add default via 10.9.1.1")
 	server.Run(t, "ip addr add 10.9.2.2/24 dev mssrv; ip link set mssrv up; ip route add default via 10.9.2.1")
 	for _, threads := range []bool{false, true, false} {
 		set := "0"

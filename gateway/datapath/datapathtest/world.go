@@ -163,8 +163,8 @@ func tid(s *netnstest.Space) string { return fmt.Sprint(s.TID()) }
 // pinDir is a folder for this network alone.
 func pinDir(router *netnstest.Space) string { return "/sys/fs/bpf/" + tid(router) }
 
-// uplink links the gateway to one more host, 10.9.0.2, which routes by it; mac is of the host's end. The gateway's end has
-// 10.9.0.1.
+// uplink links the gateway to one more host, 10.9.0.2, which routes by it; mac is of the host's end. The gateway's end
+// has 10.9.0.1.
 func (w *World) uplink(t testing.TB, name string, mac net.HardwareAddr) *netnstest.Space {
 	t.Helper()
 	host := netnstest.NewSpace(t)

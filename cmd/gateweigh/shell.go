@@ -138,11 +138,12 @@ func runInside(ctx context.Context, lab *bench.Bench, name string, command []str
 	if len(lab.Clients) == 0 { // the lab failed before it made clients: enter the host itself
 		number = 0
 	}
-	in, err := h.Inside(ctx, number)
+	in, err := h.Namespaces(ctx, number)
 	if err != nil {
 		return 0, err
 	}
-	argv := append([]string{fmt.Sprintf("--target=%d", in.Init), "--mount", "--pid", "--net=" + in.Net, "--", "sh", "-c",
+	argv := append([]string{
+		fmt.Sprintf("--target=%d", in.InitPID), "--mount", "--pid", "--net=" + in.NetFile, "--", "sh", "-c",
 		`cd "$0" && exec "$@"`, in.Dir}, command...)
 	cmd := exec.CommandContext(ctx, "nsenter", argv...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr

@@ -1,10 +1,12 @@
-// Package agent is the process that runs on each host of the lab and does its
-// work there: links, clients, traffic, meters, programs. The lab speaks to it
-// over its standard input and output, into a namespace or over ssh alike.
+// Package agent is the process that does the lab's work on one host: it sets up
+// links, simulates clients, sends traffic, reads meters and runs programs. The
+// lab process sends it requests, each named by a verb, over its standard input
+// and reads the answers from its standard output. The host may be a namespace
+// on the lab's machine, or a machine that is reached over ssh.
 //
-// An agent owns all it starts. It ends when its input ends, and then nothing of
-// it is left: its programs live in a process namespace of their own (see jail),
-// its clients in unnamed network namespaces, its links in the host's.
+// An agent ends when its input ends, and nothing that it started remains. The
+// kernel removes the host's programs with their process namespace (see jail),
+// and clients and links with their network namespaces, which have no names.
 package agent
 
 import (
@@ -40,24 +42,25 @@ import (
 
 // Options are an agent's command line.
 type Options struct {
-	Run         string // id of the run: backend.Clean knows the agents of a run by it
+	Run         string // id of the run, by which backend.Clean finds a run's agents
 	Host        string // "a/router"
-	LogDir      string // where output of the host's programs goes
+	LogDir      string // folder for the output of the host's programs
 	AgentCPUs   []int  // for the agent, its traffic and support programs
 	ProgramCPUs []int  // for the host's programs: on a router the device under test
 	// Isolated means that the agent was started in network and mount
-	// namespaces of its own and must make them usable. Without, it runs no host: it
-	// answers for the machine alone, and needs no rights for that.
+	// namespaces of its own and must make them usable. An agent without them runs
+	// no host: it answers questions about the machine, and needs no root for that.
 	Isolated bool
 	// Guarded means that a Guard has started the agent.
 	Guarded bool
-	// Patience ends the agent when the lab has sent nothing for so long; 0: never. A lab sends beats meanwhile: Conn.Beat.
+	// Patience is how long the lab may send nothing before the agent ends; 0: any time. While a lab has no request, it
+	// calls Conn.Beat.
 	Patience time.Duration
 
-	selfTest bool // try on this machine what agents do, and end
+	selfTest bool // run the self-test instead of serving a lab
 }
 
-// Agent serves one host. Its exported methods carry out verbs of Conn.
+// Agent serves one host. Its exported methods carry out the requests that the methods of Conn send.
 type Agent struct {
 	machineAgent
 	opts      Options
@@ -69,23 +72,23 @@ type Agent struct {
 
 	mu       sync.Mutex // guards what follows
 	programs map[string]*spawned
-	support  map[int]bool // process ids that never count
+	support  map[int]bool // process ids of support programs
 	sampler  *meter.Sampler
 	watched  []*watch.CPU
 }
 
-// processors is more than the agent has busy threads. Pinned to one CPU, Go would
-// choose 1, and its monitor thread would then wake every 20 µs to take the only
-// processor away from whichever traffic thread sleeps until its next burst:
-// some 5 % of a core in each agent, for nothing.
-const processors = 8
+// maxProcs is the agent's GOMAXPROCS: more than it has busy threads. On one CPU
+// Go would choose 1. Its monitor thread would then wake every 20 µs to take that
+// one from a traffic thread that sleeps until its next burst, which would cost
+// each agent some 5 % of a core.
+const maxProcs = 8
 
 // Main runs an agent over standard input and output until its input ends.
 func Main(ctx context.Context, opts Options) (err error) {
 	if err := pinThreads(opts.AgentCPUs); err != nil {
 		return err
 	}
-	runtime.GOMAXPROCS(processors)
+	runtime.GOMAXPROCS(maxProcs)
 	a := &Agent{
 		machineAgent: machineAgent{dir: opts.LogDir}, opts: opts, programs: map[string]*spawned{}, support: map[int]bool{},
 	}
@@ -93,18 +96,18 @@ func Main(ctx context.Context, opts Options) (err error) {
 	if opts.Guarded {
 		guard, err := awaitGuard()
 		if err != nil {
-			return nil // the guard has said why
+			return nil // the guard prints why
 		}
 		defer guard.putBack(opts.LogDir)
-		input = watchInput(opts.Patience, guard.connectionLost)
+		input = watchInput(opts.Patience, guard.guardEnded)
 	}
 	defer a.killPerf()
 	defer a.slowed.close()
 	if !opts.Isolated {
 		return a.answer(ctx, input, os.Stdout)
 	}
-	// What the new namespaces lack: /sys has to show the host's own interfaces, and a container's /proc/sys may be read
-	// only.
+	// In the new namespaces, /sys still shows the machine's interfaces instead of the host's, and in a container /proc/sys
+	// may be read-only.
 	err = mountAll(keepPrivate, mount{"sysfs", "/sys", "sysfs", 0, ""}, procMount)
 	if err = errors.Join(err, loopbackUp()); err != nil {
 		return fmt.Errorf("preparing the host %s: %w", opts.Host, err)
@@ -116,7 +119,7 @@ func Main(ctx context.Context, opts Options) (err error) {
 	return a.answer(ctx, input, os.Stdout)
 }
 
-// close ends all that runs on the host. There is nobody left to report errors to.
+// close ends all that runs on the host. It drops errors, because the lab reads no more answers.
 func (a *Agent) close() {
 	a.traffic.close()
 	a.probes.close()
@@ -135,8 +138,8 @@ func (a *Agent) clients() (*client.Pool, error) {
 	return nil, errors.New("there are no clients on this host yet")
 }
 
-// CreateClients makes the host's clients, once: their number, names and
-// addresses hold for as long as the host stands.
+// CreateClients makes the host's clients. A second call is an error: number, names and
+// addresses of the clients stay the same until the host ends.
 func (a *Agent) CreateClients(ctx context.Context, cfg client.Config) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -150,8 +153,8 @@ func (a *Agent) CreateClients(ctx context.Context, cfg client.Config) error {
 	return err
 }
 
-// runAsClient runs a client's own command, such as a portal's login script, in the
-// client's namespace. An error has the last lines that it printed.
+// runAsClient runs a command of a client, such as a portal's login script, in the
+// client's namespace ns. It returns what the command printed; an error has the last lines of it.
 func (a *Agent) runAsClient(ctx context.Context, ns *os.File, argv, env []string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, defaultTimeout, fmt.Errorf("still running after %s", defaultTimeout))
 	defer cancel()
@@ -169,21 +172,21 @@ func (a *Agent) runAsClient(ctx context.Context, ns *os.File, argv, env []string
 	return strings.TrimSpace(out.String()), err
 }
 
-// Meter says what the sampler of a host reads.
+// Meter says what a host's sampler reads.
 type Meter struct {
-	IfNames []string `json:"if_names"`
-	Counted []string `json:"counted"`          // command names; empty counts all of the host's programs
+	IfNames []string `json:"if_names"`         // interfaces
+	Counted []string `json:"counted"`          // command names; empty: all of the host's programs
 	Support bool     `json:"support"`          // count support programs too: on hosts that are no router
 	Follow  bool     `json:"follow"`           // count by task clocks, see meter.Sampler.Follow: on routers
-	Kernel  []string `json:"kernel,omitempty"` // threads of the kernel that count as well, see meter.Sampler.Kernel
+	Kernel  []string `json:"kernel,omitempty"` // kernel threads that count too, see meter.Sampler.Kernel
 }
 
-// OpenMeter opens the host's meter anew.
+// OpenMeter opens the host's meter, and closes an earlier one.
 func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	// The memory that admitting thousands of clients took is returned now: in the
-	// background it would be returned while the host is measured.
+	// Admitting thousands of clients took memory. It goes back to the kernel now, because
+	// Go would otherwise return it in the background while the host is measured.
 	debug.FreeOSMemory()
 	if err := a.raisePriority(); err != nil {
 		return err
@@ -216,15 +219,17 @@ func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 	return nil
 }
 
-// raisePriority has the agent and all programs of the host go before the machine's other programs, as far as that is
-// permitted: the runner says where it is not. Not before the host stands: while links are made the kernel has programs
-// try again and again for a lock (restart_syscall) that its own worker holds, and that has ordinary priority.
+// raisePriority schedules the agent and all programs of the host before the machine's other programs. Where that is not
+// permitted it does nothing, and the runner tells the user. It must not be called while links are made: then the
+// kernel's worker, which has ordinary priority, holds a lock for which programs try again and again (restart_syscall),
+// so programs of higher priority would keep the worker from its CPU.
 func (a *Agent) raisePriority() error {
 	if !a.opts.Isolated {
 		return nil
 	}
 	done := map[int]bool{}
-	for news := []int{os.Getpid()}; len(news) > 0; { // until none has begun between a look and its parent's turn
+	// A program may start another one between the listing and its own turn, so this ends when a listing has no new ones.
+	for news := []int{os.Getpid()}; len(news) > 0; {
 		for _, pid := range news {
 			if err := realtime.Precede(pid); err != nil && !errors.Is(err, realtime.ErrDenied) {
 				return fmt.Errorf("priority of the host's process %d: %w", pid, err)
@@ -247,7 +252,7 @@ var errNoMeter = errors.New("the host's meter is not open")
 
 // Sample reads the host's meter.
 func (a *Agent) Sample(context.Context) (meter.Sample, error) {
-	workers := a.traffic.workersNs() // before a.mu is taken: the holder of the traffic's lock may wait for a.mu
+	workers := a.traffic.workersNs() // before a.mu, because the holder of the traffic's lock may wait for a.mu
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.sampler == nil {
@@ -258,7 +263,7 @@ func (a *Agent) Sample(context.Context) (meter.Sample, error) {
 	return s, err
 }
 
-// PSSMiB is the memory of the counted programs.
+// PSSMiB is the memory of the counted programs, MiB: pages that programs share are divided among their users.
 func (a *Agent) PSSMiB(context.Context) (float64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -268,7 +273,7 @@ func (a *Agent) PSSMiB(context.Context) (float64, error) {
 	return a.sampler.PSSMiB()
 }
 
-// Rest reads what the counted programs still have to do.
+// Rest reads how much work of the counted programs is still waiting, see meter.Rest.
 func (a *Agent) Rest(context.Context) (meter.Rest, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -281,7 +286,7 @@ func (a *Agent) Rest(context.Context) (meter.Rest, error) {
 // Hidden subcommands of the program an agent is part of.
 const (
 	Subcommand    = "agent"
-	GuardCommand  = "agent-guard"  // starts an agent and puts back what its host took of the machine: see Guard
+	GuardCommand  = "agent-guard"  // lends a machine's interfaces to an agent and puts them back: see Guard
 	InitCommand   = "agent-init"   // becomes the first process of a jail
 	WorkerCommand = "agent-worker" // holds a part of an agent's streams
 	BurnerCommand = "agent-burner" // slows CPUs down
@@ -290,19 +295,20 @@ const (
 	FloorCommand  = "agent-floor"  // redirects packets: see floor.Main
 )
 
-// Self is the file of the program that an agent is part of, for programs of its host: that of the jail's first process,
-// whatever became of the file meanwhile.
+// Self is the path by which a host's programs start this program. It names the file of the jail's first process, so it
+// works even after the file was removed or replaced.
 const Self = "/proc/1/exe"
 
-// modesAsGiven is the umask of hosts' programs: some give up root, and read then what they made before.
-const modesAsGiven = 0o022
+// programUmask lets all users read what the host's programs create: some programs give up root, and must then still
+// read the files that they made as root.
+const programUmask = 0o022
 
-// ErrorPrefix begins what an agent that failed says.
+// ErrorPrefix begins the message of an agent that failed.
 const ErrorPrefix = "gateweigh agent: "
 
-// RunAs makes this process an agent, one of its helpers, or the first process of a jail, when its
-// arguments say so, and then never returns. Every program that starts hosts
-// calls it first: the host's agent is the program itself.
+// RunAs carries out one of the hidden subcommands and ends the process, when the first argument is one.
+// Otherwise it returns. A program that starts hosts must call it first,
+// because it starts itself again as the host's agent.
 func RunAs(args []string) {
 	if len(args) < 2 {
 		return
@@ -311,7 +317,7 @@ func RunAs(args []string) {
 	switch args[1] {
 	case Subcommand:
 		restoreSignals()
-		unix.Umask(modesAsGiven) // of all that the host's programs make, whatever shell the run was started from
+		unix.Umask(programUmask) // the shell that started the run may have had another one
 		var o Options
 		if err = o.flags().Parse(args[2:]); err == nil && o.selfTest {
 			out := output.To(os.Stdout)
@@ -320,8 +326,8 @@ func RunAs(args []string) {
 			err = Main(context.Background(), o)
 		}
 	case GuardCommand:
-		machine.WithSbin() // which the PATH of an ordinary user, and that of sudo, may lack
-		unix.Umask(modesAsGiven)
+		machine.WithSbin() // the PATH of an ordinary user, or of sudo, may lack the sbin folders
+		unix.Umask(programUmask)
 		err = guardMain(args[2:])
 	case InitCommand:
 		if len(args) != 3 {
@@ -349,8 +355,9 @@ func RunAs(args []string) {
 	os.Exit(0)
 }
 
-// restoreSignals undoes that nohup, or a script that starts a run in the background, has signals ignored: programs
-// would inherit that, and a shell cannot trap such a signal. The agent itself ends with the lab's connection.
+// restoreSignals stops ignoring signals that nohup, or a script that starts a run in the background, made this process
+// ignore. The host's programs would inherit that, and a shell among them could not trap the signal. The agent
+// itself drops the signals: it ends with the lab's connection.
 func restoreSignals() {
 	if kept := slices.DeleteFunc(
 		[]os.Signal{syscall.SIGHUP, syscall.SIGINT}, func(s os.Signal) bool { return !signal.Ignored(s) }); len(kept) > 0 {
@@ -358,12 +365,12 @@ func restoreSignals() {
 	}
 }
 
-// Args is the command line that Options stand for, without the program's name.
+// Args is the command line for these options, without the program's name.
 func (o Options) Args() []string {
 	cpus, _ := json.Marshal([][]int{o.AgentCPUs, o.ProgramCPUs}) // numbers can always be written
 	args := []string{Subcommand, "-run", o.Run, "-host", o.Host, "-log-dir", o.LogDir, "-cpus", string(cpus)}
 	if o.Isolated {
-		// backend.Clean looks for it: such an agent is safe to end with all connections of its namespace
+		// backend.Clean looks for this flag: only of an isolated agent may it end all connections of the network namespace.
 		args = append(args, "-isolated")
 	}
 	if o.Guarded {

@@ -9,19 +9,19 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 )
 
-// verbs is what a process answers: the names of requests, each with the method that carries it out. The
-// method takes a context and the request's arguments, and returns a result, an error or both. They are listed because a
-// method that is looked up by its name makes the Go linker keep every exported method of
-// every type in the program: 4 MB of an agent.
+// verbs maps the names of the requests that a process answers to the methods that carry them out. A
+// method takes a context and the request's arguments, and returns a result, an error or both. The methods are listed
+// here and not looked up by their names (reflect's MethodByName): that would make the Go linker keep every exported
+// method of every type, and an agent 4 MB larger.
 type verbs map[string]any
 
-// receiver returns the value that a method of a verb is called on, by that value's type.
+// receiver returns the value to call a verb's method on, given the type that the method belongs to.
 type receiver func(reflect.Type) (any, error)
 
-// sameReceiver is the receiver of processes that have one value.
+// sameReceiver calls all methods on v.
 func sameReceiver(v any) receiver { return func(reflect.Type) (any, error) { return v, nil } }
 
-// machineVerbs are what every agent answers.
+// machineVerbs are the requests that every agent answers.
 var machineVerbs = verbs{
 	"Hello":        (*machineAgent).Hello,
 	"Machine":      (*machineAgent).Machine,
@@ -39,18 +39,19 @@ var machineVerbs = verbs{
 	"ReadPerf":     (*machineAgent).ReadPerf,
 }
 
-// hostVerbs are what the agent of a host answers beside them: for itself, and for the host's clients.
+// hostVerbs are the requests that the agent of a host answers too. Those with methods of client.Pool concern all
+// clients of the host.
 var hostVerbs = verbs{
-	"Run":       (*Agent).Run,
-	"Spawn":     (*Agent).Spawn,
-	"End":       (*Agent).End,
-	"Programs":  (*Agent).Programs,
-	"Logs":      (*Agent).Logs,
-	"WriteFile": (*Agent).WriteFile,
-	"Install":   (*Agent).Install,
-	"Inside":    (*Agent).Inside,
+	"Run":        (*Agent).Run,
+	"Spawn":      (*Agent).Spawn,
+	"End":        (*Agent).End,
+	"Programs":   (*Agent).Programs,
+	"Logs":       (*Agent).Logs,
+	"WriteFile":  (*Agent).WriteFile,
+	"Install":    (*Agent).Install,
+	"Namespaces": (*Agent).Namespaces,
 
-	"AddPair":       (*Agent).AddPair,
+	"AddVethPair":   (*Agent).AddVethPair,
 	"Apply":         (*Agent).Apply,
 	"AwaitLinks":    (*Agent).AwaitLinks,
 	"LinkAddresses": (*Agent).LinkAddresses,
@@ -76,10 +77,10 @@ var hostVerbs = verbs{
 	"TakeRTT":      (*Agent).TakeRTT,
 	"PathMTU":      (*Agent).PathMTU,
 
-	"WatchDoor": (*Agent).WatchDoor,
-	"Arrivals":  (*Agent).Arrivals,
-	"LeaveDoor": (*Agent).LeaveDoor,
-	"Knock":     (*Agent).Knock,
+	"WatchPort":   (*Agent).WatchPort,
+	"Arrivals":    (*Agent).Arrivals,
+	"UnwatchPort": (*Agent).UnwatchPort,
+	"Knock":       (*Agent).Knock,
 
 	"OpenTap":     (*Agent).OpenTap,
 	"TapLengths":  (*Agent).TapLengths,
@@ -99,7 +100,7 @@ var hostVerbs = verbs{
 	"Leave":         (*client.Pool).Leave,
 }
 
-// workerVerbs are what a process answers that holds a part of an agent's streams.
+// workerVerbs are the requests of an agent to its worker, a process that holds a part of the agent's streams.
 var workerVerbs = verbs{
 	"Serve": (*streams).Serve,
 	"Start": (*streams).Start,
@@ -108,13 +109,14 @@ var workerVerbs = verbs{
 	"Stop":  (*streams).Stop,
 }
 
-// burnerVerbs are what a process answers that slows CPUs down.
+// burnerVerbs are the requests of an agent to its burner, a process that slows CPUs down.
 var burnerVerbs = verbs{
 	"Burn": (*burner).Burn,
 	"Read": (*burner).Read,
 }
 
-// answer serves the lab over r and w until r ends: for the machine alone, or for its host too.
+// answer reads the lab's requests from r and writes answers to w until r ends. An agent that runs no host answers
+// machineVerbs only.
 func (a *Agent) answer(ctx context.Context, r io.Reader, w io.Writer) error {
 	if !a.opts.Isolated {
 		return serve(ctx, r, w, machineVerbs, sameReceiver(&a.machineAgent))
@@ -124,6 +126,7 @@ func (a *Agent) answer(ctx context.Context, r io.Reader, w io.Writer) error {
 	return serve(ctx, r, w, all, a.receiver)
 }
 
+// receiver is the receiver of hostVerbs and machineVerbs.
 func (a *Agent) receiver(typ reflect.Type) (any, error) {
 	switch typ {
 	case reflect.TypeFor[*machineAgent]():

@@ -7,7 +7,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/watch"
 )
 
-// WatchCPUs watches CPUs until the agent ends: see Away. The text says why it cannot; empty: it does.
+// WatchCPUs starts to notice, until the agent ends, when one of the CPUs is away, that is runs nothing although it
+// should: a hypervisor may have given it to another virtual machine. The result is why this is impossible here, or
+// empty.
 func (a *Agent) WatchCPUs(_ context.Context, cpus []int) (reason string, _ error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -21,7 +23,7 @@ func (a *Agent) WatchCPUs(_ context.Context, cpus []int) (reason string, _ error
 	return "", nil
 }
 
-// Away is the longest time for which one of the watched CPUs was away since the request before.
+// Away is the longest time for which a watched CPU was away since the last call.
 func (a *Agent) Away(context.Context) (longest time.Duration, _ error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// carrierWithin is how long a cable may take after both its ends were set up: two ports agree on a speed within three
-// seconds, and some switches take longer.
-const carrierWithin = 20 * time.Second
+// carrierTimeout is how long an interface may take until it has a carrier, after both ends of its cable were set up.
+// Two ports agree on a speed within three seconds; some switches take longer.
+const carrierTimeout = 20 * time.Second
 
-// AwaitLinks waits until interfaces of the host have a carrier. An error says which have none.
+// AwaitLinks waits until all the named interfaces have a carrier. An error names one that has none.
 func (*Agent) AwaitLinks(ctx context.Context, names []string) error {
-	ctx, cancel := context.WithTimeout(ctx, carrierWithin)
+	ctx, cancel := context.WithTimeout(ctx, carrierTimeout)
 	defer cancel()
 	for _, name := range names {
 		for {
@@ -29,8 +29,8 @@ func (*Agent) AwaitLinks(ctx context.Context, names []string) error {
 			select {
 			case <-ctx.Done():
 				return fmt.Errorf("%s has no carrier %s after it was set up: is its cable in, and the other end up?", name,
-					carrierWithin)
-			case <-time.After(5 * time.Millisecond): // the kernel tells, but a look is cheaper than to listen
+					carrierTimeout)
+			case <-time.After(5 * time.Millisecond): // polling needs less code than netlink's notices
 			}
 		}
 	}

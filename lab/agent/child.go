@@ -33,7 +33,8 @@ func StartChild(args []string, attr *syscall.SysProcAttr, stderr *os.File) (*Chi
 	return c, c.Start()
 }
 
-// selfCommand is a command of this program, through the emulator that runs it where there is one.
+// selfCommand is a command that starts this program with other arguments, through the emulator if this process runs in
+// one.
 func selfCommand(args []string) *exec.Cmd {
 	if through := emulator(); through != "" {
 		if file, err := os.Executable(); err == nil {
@@ -54,8 +55,8 @@ func emulator() string {
 	return ofThread
 }
 
-// endsWithin bounds the wait for the end of a process whose output has ended.
-const endsWithin = time.Second
+// childEndTimeout bounds the wait for the end of a process whose output has ended.
+const childEndTimeout = time.Second
 
 // Connect returns a connection to a child, and a channel that is closed when the child's process has ended. Errors of
 // the connection name the child as given: "the agent of host a/client". Only Connect may wait for the process.
@@ -72,8 +73,8 @@ func (c *Child) Connect(name string) (*Conn, <-chan struct{}) {
 		select {
 		case <-exited:
 			return status
-		case <-time.After(endsWithin):
-			return "" // it runs on, but does not answer
+		case <-time.After(childEndTimeout):
+			return "" // the process is still there, though it has closed its output
 		}
 	}), exited
 }

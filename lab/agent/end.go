@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	endGrace   = 3 * time.Second
-	killGrace  = 10 * time.Second // of SIGKILL: the kernel ends a process when it has a CPU for it
-	endOutput  = 1 << 20          // bytes of a program's output that End returns
-	groupPause = 2 * time.Millisecond
+	endGrace   = 3 * time.Second      // how long a program may take to end after a signal
+	killGrace  = 10 * time.Second     // the same after SIGKILL: the kernel needs a free CPU to end a process
+	endOutput  = 1 << 20              // bytes of a program's output that End returns
+	groupPause = 2 * time.Millisecond // between two looks whether a process group is empty
 )
 
 // Ending says how a spawned command is to be ended.
 type Ending struct {
 	Name string `json:"name"`
-	// Signals are sent to the program's process group, one after the other until all of it has ended. SIGKILL comes
-	// last by itself. Empty: SIGTERM, or none for a command that is Abrupt.
+	// Signals are sent to the program's process group, one after the other until the whole group has ended. End sends
+	// SIGKILL after the last one. Empty: SIGTERM, or only SIGKILL for a command that is Abrupt.
 	Signals []syscall.Signal `json:"signals,omitempty"`
-	// Grace is how long each signal but SIGKILL is given; zero: 3 s.
+	// Grace is how long the group may take to end after each signal but SIGKILL; zero: 3 s.
 	Grace time.Duration `json:"grace,omitempty"`
 }
 
 // End ends a spawned command with all processes of its group, waits until they are gone, and returns how it ended and
-// what it printed. One that had ended before has an empty By, and an unknown name is the zero Program. An error means
-// that processes are left.
+// what it printed. If the command had ended before, Program.Signal is empty. An unknown name returns the zero Program.
+// An error means that processes are left.
 func (a *Agent) End(ctx context.Context, e Ending) (Program, error) {
-	// Removed first: Programs must not report an end that was asked for.
+	// It leaves the list first, so that Programs does not report an end that was asked for.
 	a.mu.Lock()
 	p := a.programs[e.Name]
 	delete(a.programs, e.Name)
@@ -44,45 +44,45 @@ func (a *Agent) End(ctx context.Context, e Ending) (Program, error) {
 	if len(signals) == 0 && !p.abrupt {
 		signals = []syscall.Signal{syscall.SIGTERM}
 	}
-	out := Program{Name: e.Name, By: p.end(ctx, signals, cmp.Or(e.Grace, endGrace))}
+	out := Program{Name: e.Name, Signal: p.end(ctx, signals, cmp.Or(e.Grace, endGrace))}
 	out.Output = p.outputEnd(endOutput)
 	if !p.groupEnded() {
 		return out, fmt.Errorf(
 			"%s (process group %d) is still there %s after SIGKILL: it waits in the kernel; /proc/%[2]d/stack says where",
 			e.Name, p.Process.Pid, killGrace)
 	}
-	out.Ended, out.How = true, p.ProcessState.String()
+	out.Ended, out.Status = true, p.ProcessState.String()
 	return out, nil
 }
 
-// end sends the signals, and SIGKILL at last, until nothing of the group is left, and returns the name of the one on
-// which the program ended.
-func (p *spawned) end(ctx context.Context, signals []syscall.Signal, grace time.Duration) (by string) {
+// end sends the signals in turn, then SIGKILL, until the group is empty. It returns the name of the signal that ended
+// the program.
+func (p *spawned) end(ctx context.Context, signals []syscall.Signal, grace time.Duration) (endedBy string) {
 	if p.groupEnded() {
 		return ""
 	}
 	for _, s := range signals {
 		if p.ended.Err() == nil {
-			by = unix.SignalName(s)
+			endedBy = unix.SignalName(s)
 		}
 		if p.signal(ctx, s, grace) {
-			return by
+			return endedBy
 		}
 	}
-	// Nothing may be left, whoever still waits.
+	// Even when the request was cancelled, no process may be left.
 	if p.signal(context.WithoutCancel(ctx), syscall.SIGKILL, killGrace) && !p.killed() {
-		return by // it had ended, and only others of its group were left
+		return endedBy // SIGKILL met only other processes of the group
 	}
 	return unix.SignalName(syscall.SIGKILL)
 }
 
-// killed reports whether SIGKILL ended the program, which has ended.
+// killed reports whether SIGKILL ended the program. It must have ended.
 func (p *spawned) killed() bool {
 	status, known := p.ProcessState.Sys().(syscall.WaitStatus)
 	return known && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// signal sends a signal, waits until the program and all of its group have ended, and reports whether they have.
+// signal sends a signal to the group and reports whether the program and its whole group ended within grace.
 func (p *spawned) signal(ctx context.Context, s syscall.Signal, grace time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -92,10 +92,10 @@ func (p *spawned) signal(ctx context.Context, s syscall.Signal, grace time.Durat
 	case <-ctx.Done():
 		return false
 	}
-	if !p.groupEnded() { // a process that the program was just starting has not heard the signal
+	if !p.groupEnded() { // a process that the program was just starting may have missed the signal
 		syscall.Kill(-p.Process.Pid, s)
 	}
-	for !p.groupEnded() { // nothing reports that a group is empty
+	for !p.groupEnded() { // the kernel has no notice for it, so this polls
 		select {
 		case <-ctx.Done():
 			return false
@@ -105,10 +105,12 @@ func (p *spawned) signal(ctx context.Context, s syscall.Signal, grace time.Durat
 	return true
 }
 
-// groupEnded reports whether nothing of the program's group is left. The jail's first process reaps its children.
+// groupEnded reports whether the program and its process group have ended. Processes that the program left behind do
+// not stay as zombies, because the jail's first process reaps them.
 func (p *spawned) groupEnded() bool {
-	return p.ended.Err() != nil && (p.ownGroup || noGroup(p.Process.Pid))
+	return p.ended.Err() != nil && (p.groupEmpty || noGroup(p.Process.Pid))
 }
 
-// noGroup reports whether no process is in a group. The number of an empty group may be another's later.
+// noGroup reports whether a process group is empty. The kernel may give the number of an empty group to another one
+// later, so an answer is kept in spawned.groupEmpty.
 func noGroup(group int) bool { return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) }

@@ -15,57 +15,57 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
-// Frames is a host's part of a load of frames: those that it sends, one stream a client, and those that come
-// back between the same ends.
+// Frames is a host's part of a load of Ethernet frames that are planned, sent and accounted for one by one. The host
+// sends one stream of frames for each client, and receives the streams of the host at the other end.
 type Frames struct {
-	Link    string        `json:"link"`
-	Streams []send.Stream `json:"streams,omitempty"` // as this host sends them; none: it only receives
-	// Opens is that only one frame of each stream is sent, before the other host sends: gateways that track
-	// connections know them then.
-	Opens    bool          `json:"opens,omitempty"`
-	For      time.Duration `json:"for"`             // frames are due in this time; with Count, the most time they have
-	Count    int64         `json:"count,omitempty"` // frames; 0: as many as are due
-	Expected int           `json:"expected"`        // streams that come here
-	// ShiftNs is of the clock of this host to that of the host that sends to it: see receive.Config.
+	Link    string        `json:"link"`              // interface that sends and receives
+	Streams []send.Stream `json:"streams,omitempty"` // that this host sends; none: it only receives
+	// Opening sends only one frame of each stream, before the measured load. A gateway that tracks connections then knows
+	// the streams before the other host sends.
+	Opening bool `json:"opens,omitempty"`
+	// Length is the time in which frames are due. With Count it is the longest time in which they may be sent.
+	Length   time.Duration `json:"for"`
+	Count    int64         `json:"count,omitempty"` // frames to send; 0: all that are due within Length
+	Expected int           `json:"expected"`        // number of streams that this host receives
+	// ShiftNs is the difference between this host's clock and the other host's, ns: see receive.Config.
 	ShiftNs int64         `json:"shift_ns,omitempty"`
 	Sizes   frames.Source `json:"sizes"`
-	Gaps    string        `json:"gaps"` // traffic.GapsConstant or its like
+	Gaps    string        `json:"gaps"` // times between frames: traffic.GapsConstant, GapsPoisson, …
 	Seed    uint64        `json:"seed,omitempty"`
-	GapSeed uint64        `json:"gap_seed,omitempty"` // another one in each lab of a pair
-	Burst   int           `json:"burst"`
-	// Spins has the sender never rest, so that the faster engine can send: the host's CPU is taken whole, but for what
-	// has real-time priority.
-	Spins bool `json:"spins,omitempty"`
+	GapSeed uint64        `json:"gap_seed,omitempty"` // differs between the two labs of a pair
+	Burst   int           `json:"burst"`              // frames sent back to back
+	// BusyWait lets the sender wait for due times without sleeping, which the faster engine needs. It takes the whole CPU
+	// of the host; only threads of real-time priority still run there.
+	BusyWait bool `json:"spins,omitempty"`
 }
 
-// FrameStats are the counts of a host's frames, those that Datagrams has no place for.
+// FrameStats are counts of a host's frames beside those in TrafficStats.Datagrams.
 type FrameStats struct {
-	Intended   int64 `json:"intended"` // were due; Datagrams.Sent is what the link took
+	Intended   int64 `json:"intended"` // frames that were due; Datagrams.Sent counts those that the link took
 	Duplicates int64 `json:"duplicates"`
-	Refused    int64 `json:"refused"` // of those sent: the link had no room, and they are lost
-	Over       bool  `json:"over"`    // nothing is sent any more
-	// Engine is the way of sending; empty of a host that sends nothing.
-	Engine send.Engine `json:"engine,omitempty"`
-	LastNs int64       `json:"last_ns"` // from the first frame sent to the last
-	// Of the frames since the last stats: how long after their due times they left here, how long
-	// others took to here, and their jitter (RFC 3550), mean of the streams.
-	Late     traffic.Delays `json:"late_us"`
-	Delay    traffic.Delays `json:"delay_us"`
-	JitterUs float64        `json:"jitter_us"`
+	Refused    int64 `json:"refused"` // frames among those sent that are lost, because the link had no room
+	Done       bool  `json:"over"`    // the host has sent all its frames, or has none to send
+	// Engine is the way of sending; empty for a host that sends nothing.
+	Engine    send.Engine `json:"engine,omitempty"`
+	SentForNs int64       `json:"last_ns"` // from the first frame sent to the last
+	// The delays are those of the frames since the last call of TrafficStats.
+	Late     traffic.Delays `json:"late_us"`   // from a frame's due time until it left this host
+	Delay    traffic.Delays `json:"delay_us"`  // from the other host to this one
+	JitterUs float64        `json:"jitter_us"` // of received frames (RFC 3550), mean of the streams
 }
 
-// frameLoad is a host's end of a load of frames; nil: it has none.
+// frameLoad is a host's end of a load of frames. A nil frameLoad, of a host without one, does nothing.
 type frameLoad struct {
 	sender   *send.Sender
 	receiver *receive.Receiver
-	last     struct { // at the last stats
+	last     struct { // counts at the last call of read
 		sent     send.Sent
 		received receive.Received
 	}
-	marked []uint64 // bytes of each stream that came before MarkTraffic; nil: not marked
+	marked []uint64 // bytes received of each stream before MarkTraffic; nil before that call
 }
 
-// openingRate is how many streams a second are made known to gateways that track connections.
+// openingRate is how many frames a second an opening load sends (Frames.Opening), one a stream.
 const openingRate = 10_000
 
 // serveFrames prepares a host to receive.
@@ -87,7 +87,8 @@ func (a *Agent) serveFrames(_ context.Context, t Traffic) error {
 	return err
 }
 
-// startFrames begins to send. A host that was not asked to serve receives from now on.
+// startFrames begins to send. It also begins to receive, unless serveFrames did so before. An opening load is sent when
+// it returns.
 func (a *Agent) startFrames(ctx context.Context, t Traffic, _ *client.Pool) (err error) {
 	s := &a.traffic
 	if s.frames == nil {
@@ -102,60 +103,60 @@ func (a *Agent) startFrames(ctx context.Context, t Traffic, _ *client.Pool) (err
 	if err != nil {
 		return err
 	}
-	// Frames outlive the request, and end with their plan.
+	// The sender goes on after the request, until its plan ends.
 	sender, err := send.Start(context.WithoutCancel(ctx), send.Config{Link: t.Frames.Link, Streams: t.Frames.Streams,
-		Plan: plan, MaxFor: t.Frames.For, Rests: !t.Frames.Spins, Loses: true, Favoured: true})
+		Plan: plan, MaxFor: t.Frames.Length, Rests: !t.Frames.BusyWait, Loses: true, Favoured: true})
 	if err != nil {
 		return err
 	}
-	if !t.Frames.Opens {
+	if !t.Frames.Opening {
 		s.frames.sender = sender
 		return nil
 	}
 	return sender.Wait()
 }
 
-// eachMbps is a load one way, Mbit/s.
-func (t Traffic) eachMbps() float64 { return t.OfferedMbps / float64(len(t.directions())) }
+// directionMbps is the offered load in each direction, Mbit/s.
+func (t Traffic) directionMbps() float64 { return t.OfferedMbps / float64(len(t.directions())) }
 
-// plan is when the host sends which frames.
+// plan computes which frames the host sends, and when.
 func (t Traffic) plan() (*frames.Plan, error) {
 	sizes, trace, err := t.Frames.Sizes.Open()
 	if err != nil {
 		return nil, err
 	}
 	cfg := frames.Config{
-		Sizes: sizes, Streams: len(t.Frames.Streams), For: t.Frames.For, Count: t.Frames.Count, Seed: t.Frames.Seed,
+		Sizes: sizes, Streams: len(t.Frames.Streams), For: t.Frames.Length, Count: t.Frames.Count, Seed: t.Frames.Seed,
 		GapSeed: t.Frames.GapSeed,
 		Burst:   t.Frames.Burst, Scatter: t.Frames.Gaps == traffic.GapsScattered,
-		Schedule: frames.Schedule{Mbps: t.eachMbps(), Poisson: t.Frames.Gaps == traffic.GapsPoisson},
+		Schedule: frames.Schedule{Mbps: t.directionMbps(), Poisson: t.Frames.Gaps == traffic.GapsPoisson},
 	}
-	if t.Frames.Gaps == traffic.GapsCaptured && !t.Frames.Opens {
+	if t.Frames.Gaps == traffic.GapsCaptured && !t.Frames.Opening {
 		speed, err := t.speed(sizes, trace)
 		if err != nil {
 			return nil, err
 		}
 		cfg.Burst, cfg.Schedule = 0, frames.Schedule{Gaps: trace, Speed: speed}
 	}
-	if cfg.Count > 0 && !t.Frames.Opens {
-		cfg.For = 0 // the sender's own limit ends it
+	if cfg.Count > 0 && !t.Frames.Opening {
+		cfg.For = 0 // send.Config.MaxFor bounds the time
 	}
-	if t.Frames.Opens {
+	if t.Frames.Opening {
 		cfg.Count, cfg.Burst, cfg.Scatter, cfg.Schedule = int64(cfg.Streams), 0, false,
 			frames.Schedule{PacketsPerSecond: openingRate}
 	}
 	return frames.NewPlan(cfg)
 }
 
-// speed is how much faster than it was captured a trace is sent.
+// speed is how many times faster than captured a trace must be sent to offer the load. Without a trace it is an error.
 func (t Traffic) speed(sizes frames.Sizes, trace *frames.Trace) (float64, error) {
 	if trace == nil {
 		return 0, fmt.Errorf("gaps of %s: it is no capture", sizes.Name)
 	}
-	return trace.Speed(t.eachMbps() * 1e6 / 8 / sizes.MeanBytes())
+	return trace.Speed(t.directionMbps() * 1e6 / 8 / sizes.MeanBytes())
 }
 
-// mostFrames is how many frames a stream of the load can have.
+// mostFrames is the largest number of frames that one stream of the load can have.
 func (t Traffic) mostFrames() (int64, error) {
 	sizes, trace, err := t.Frames.Sizes.Open()
 	if err != nil {
@@ -166,14 +167,14 @@ func (t Traffic) mostFrames() (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		return trace.Most(t.Frames.For.Seconds(), speed)/int64(max(t.Frames.Expected, 1)) + 64, nil
+		return trace.Most(t.Frames.Length.Seconds(), speed)/int64(max(t.Frames.Expected, 1)) + 64, nil
 	}
-	all := t.eachMbps() * 1e6 / 8 / sizes.MeanBytes() * t.Frames.For.Seconds()
-	const slack = 1.2 // Poisson gaps come short by chance
+	all := t.directionMbps() * 1e6 / 8 / sizes.MeanBytes() * t.Frames.Length.Seconds()
+	const slack = 1.2 // random gaps can be shorter than their mean
 	return int64(math.Ceil(slack*all/float64(max(t.Frames.Expected, 1)))) + int64(t.Frames.Burst) + 64, nil
 }
 
-// stop ends what is sent and what is received.
+// stop ends sending and receiving.
 func (f *frameLoad) stop() (err error) {
 	if f == nil {
 		return nil
@@ -184,7 +185,7 @@ func (f *frameLoad) stop() (err error) {
 	return errors.Join(err, f.receiver.Close())
 }
 
-// read adds the counts of both ends.
+// read adds the sender's and the receiver's counts to out.
 func (f *frameLoad) read(out *TrafficStats) error {
 	if f == nil {
 		return nil
@@ -196,45 +197,51 @@ func (f *frameLoad) read(out *TrafficStats) error {
 	out.ReceivedBytes += int64(got.Bytes)
 	in := traffic.Datagrams{Received: int64(got.Distinct()), Lost: int64(got.Missing), Reordered: int64(got.Reordered)}
 	out.Datagrams = out.Datagrams.Add(in)
-	stats := FrameStats{Duplicates: int64(got.Duplicates), Over: f.sender == nil}
+	stats := FrameStats{Duplicates: int64(got.Duplicates), Done: f.sender == nil}
 	since := got.Delay.Since(f.last.received.Delay)
 	stats.Delay = traffic.Delays{
 		P50: since.QuantileNs(0.5) / 1e3, P99: since.QuantileNs(0.99) / 1e3, Max: since.QuantileNs(1) / 1e3}
-	var heard int
+	var withJitter int // a stream has jitter from its second frame on
 	for _, s := range got.Streams {
 		if s.Distinct() > 1 {
-			heard++
+			withJitter++
 			stats.JitterUs += s.JitterNs / 1e3
 		}
 	}
-	stats.JitterUs /= float64(max(heard, 1))
+	stats.JitterUs /= float64(max(withJitter, 1))
 	out.Shares = f.shares(got)
 	f.last.received = got
 	if f.sender != nil {
-		sent := f.sender.Stats()
-		out.Datagrams.Sent += sent.Offered
-		stats.Intended, stats.Refused, stats.LastNs, stats.Engine = sent.Intended, sent.Refused, int64(sent.Last), sent.Engine
-		late := sent.Late.Since(f.last.sent.Late)
-		stats.Late = traffic.Delays{
-			P50: microseconds(late.Quantile(0.5)), P99: microseconds(late.Quantile(0.99)), Max: microseconds(late.Quantile(1))}
-		out.ThreadNs["frames"] = sent.ThreadNs
-		f.last.sent = sent
-		select {
-		case <-f.sender.Done():
-			stats.Over = true
-			if err := f.sender.Wait(); err != nil {
-				out.Broken, out.FirstError = len(got.Streams), err.Error()
-			}
-		default:
-		}
+		f.readSender(&stats, out)
 	}
 	out.Frames = stats
 	return nil
 }
 
+// readSender adds the sender's counts to both.
+func (f *frameLoad) readSender(stats *FrameStats, out *TrafficStats) {
+	sent := f.sender.Stats()
+	out.Datagrams.Sent += sent.Offered
+	stats.Intended, stats.Refused, stats.SentForNs, stats.Engine = sent.Intended, sent.Refused, int64(sent.Last),
+		sent.Engine
+	late := sent.Late.Since(f.last.sent.Late)
+	stats.Late = traffic.Delays{
+		P50: microseconds(late.Quantile(0.5)), P99: microseconds(late.Quantile(0.99)), Max: microseconds(late.Quantile(1))}
+	out.ThreadNs["frames"] = sent.ThreadNs
+	f.last.sent = sent
+	select {
+	case <-f.sender.Done():
+		stats.Done = true
+		if err := f.sender.Wait(); err != nil {
+			out.Broken, out.FirstError = len(f.last.received.Streams), err.Error()
+		}
+	default:
+	}
+}
+
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// mark has shares counted from now on.
+// mark makes shares count from now on.
 func (f *frameLoad) mark() error {
 	if f == nil {
 		return nil
@@ -247,7 +254,8 @@ func (f *frameLoad) mark() error {
 	return err
 }
 
-// shares are the streams' since mark; empty where none are expected, or before.
+// shares sums up how many bytes each stream has brought since mark. It is empty before mark, and while nothing has
+// come.
 func (f *frameLoad) shares(got receive.Received) (all traffic.Shares) {
 	if f.marked == nil || got.Frames == 0 {
 		return all
@@ -259,7 +267,7 @@ func (f *frameLoad) shares(got receive.Received) (all traffic.Shares) {
 	return all
 }
 
-// LinkAddresses are the hardware addresses of the host's interfaces, by name.
+// LinkAddresses returns the hardware (MAC) addresses of the host's interfaces, by name.
 func (a *Agent) LinkAddresses(context.Context) (map[string]string, error) {
 	all, err := net.Interfaces()
 	if err != nil {

@@ -25,7 +25,7 @@ func TestCapturedGapsAtALoad(t *testing.T) {
 	load := Traffic{
 		Kind: traffic.KindFrames, Direction: result.Up,
 		Frames: &Frames{Sizes: frames.Source{Name: "x.pcap", Trace: tr.Encode()}, Gaps: traffic.GapsCaptured,
-			For: time.Second, Burst: 44, Streams: make([]send.Stream, 2), Expected: 2},
+			Length: time.Second, Burst: 44, Streams: make([]send.Stream, 2), Expected: 2},
 	}
 	load.OfferedMbps = 1000 * 1634 * 8 / 3 / 1e6 // 1,000 frames a second: each pass takes 3 ms
 	plan, err := load.plan()

@@ -20,35 +20,34 @@ import (
 	"github.com/gateweigh/gateweigh/lab/nic"
 )
 
-// Guard is what starts an agent on a machine that is not the lab's. It stays beside the agent, and puts back what the
-// agent's host took of the machine however the agent ends. When the guard is killed, the agent ends and puts it back
-// itself.
+// Guard starts an agent on a machine that is not the lab's, and lends the machine's interfaces to the agent's host. It
+// is a process of its own, so that it can put the interfaces back however the agent ends. If the guard is killed, the
+// agent ends and puts them back.
 //
 //	sshd ── stdin, stdout ──► gateweigh agent-guard ──► gateweigh agent (in network, mount and UTS namespaces of its own)
-//	                            keeps what interfaces were    │
-//	                            pipe: the state, then its end ┘
+//	                            keeps the interfaces' state     │
+//	                            pipe: the state, then its end ──┘
 //
-// Nothing that the agent or its programs configure is of the machine's own network: the interfaces are moved into the
-// host's namespace, and back. So a machine that is cut off undoes the same as one whose lab has ended.
+// To lend interfaces is to move them into the network namespace of the host. Agent and programs configure only that
+// namespace, so to undo all is to move the interfaces back and set them as before. That needs no connection to the lab.
 type Guard struct {
-	Agent Options `json:"agent"` // its LogDir is the guard's to make
-	// Links are interfaces of the machine, to be moved into the host's network namespace; none: the agent answers for the
-	// machine alone.
+	Agent Options `json:"agent"` // the guard sets LogDir, to a folder that it makes
+	// Links are the interfaces to lend. Empty: the agent answers for the machine alone.
 	Links []string `json:"links,omitempty"`
-	// Folder is removed at the end: it has the agent's program. Empty: none.
+	// Folder holds the agent's program, and is removed at the end. Empty: none.
 	Folder string `json:"folder,omitempty"`
 }
 
-// Descriptors of a guarded agent beside its standard ones.
+// File descriptors that a guarded agent inherits beside its standard ones.
 const (
-	guardFD = 3 // what the interfaces were, as JSON; its end is that of the guard
-	homeFD  = 4 // the machine's network namespace
+	guardFD      = 3 // a pipe with the interfaces' states as JSON, which ends when the guard does
+	machineNetFD = 4 // the machine's network namespace
 )
 
-// guardGrace is how long an agent may take to end once its input has ended.
+// guardGrace is how long an agent may take to end after a signal, or after the end of its input.
 const guardGrace = 3 * time.Second
 
-// guardMain is the body of a guard. args are the Guard as JSON, and what sshd calls SSH_CONNECTION.
+// guardMain runs a guard. args are the Guard as JSON, and the value that sshd sets for SSH_CONNECTION.
 func guardMain(args []string) (err error) {
 	const needed = 2
 	if len(args) != needed {
@@ -62,7 +61,8 @@ func guardMain(args []string) (err error) {
 		defer func() { err = errors.Join(err, removeProgram(g.Folder)) }()
 	}
 	raiseFiles()
-	// What ends a session of ssh, or a lab that is interrupted, ends the agent first.
+	// These signals come when the ssh session ends or the lab is interrupted. The guard must outlive them, so that it can
+	// end the agent first.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
@@ -82,18 +82,52 @@ func guardMain(args []string) (err error) {
 	return g.run(states, ended)
 }
 
-// run starts the agent, lends it the interfaces, waits for its end, and puts all back.
+// run starts the agent, lends it the interfaces, waits for its end, and puts the interfaces back.
 func (g Guard) run(states []nic.State, signals <-chan os.Signal) error {
-	state, tell, err := os.Pipe()
+	stateReader, stateWriter, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer tell.Close()
-	home, err := os.Open("/proc/self/ns/net")
+	defer stateWriter.Close()
+	machineNet, err := os.Open("/proc/self/ns/net")
 	if err != nil {
 		return err
 	}
-	defer home.Close()
+	defer machineNet.Close()
+	cmd := g.agentCommand(stateReader, machineNet)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the agent in namespaces of its own (the kernel needs CONFIG_NET_NS): %w", err)
+	}
+	stateReader.Close()
+	exited := make(chan struct{})
+	go func() { // ends with the agent
+		defer close(exited)
+		cmd.Wait()
+	}()
+	var hostNet *client.Namespace
+	if g.Agent.Isolated {
+		if hostNet, err = client.NamespaceOf(cmd.Process.Pid); err == nil {
+			defer hostNet.Close()
+			err = nic.Lend(states, hostNet.File())
+		}
+	}
+	if err == nil {
+		err = json.NewEncoder(stateWriter).Encode(states)
+	}
+	if err != nil {
+		stateWriter.Close() // without the states the agent ends
+	}
+	waitFor(cmd, exited, signals)
+	if hostNet == nil {
+		return err
+	}
+	back := nic.Return(states, hostNet.File(), machineNet)
+	hostNet.Do(client.EndConnections) // open connections would keep the namespace alive
+	return errors.Join(err, back)
+}
+
+// agentCommand is the agent's command, which inherits the two files as guardFD and machineNetFD.
+func (g Guard) agentCommand(stateReader, machineNet *os.File) *exec.Cmd {
 	g.Agent.Guarded = true
 	cmd := selfCommand(g.Agent.Args())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -101,39 +135,12 @@ func (g Guard) run(states []nic.State, signals <-chan os.Signal) error {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.ExtraFiles = []*os.File{state, home}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting the agent in namespaces of its own (the kernel needs CONFIG_NET_NS): %w", err)
-	}
-	state.Close()
-	exited := make(chan struct{})
-	go func() { // ends with the agent
-		defer close(exited)
-		cmd.Wait()
-	}()
-	var lab *client.Namespace
-	if g.Agent.Isolated {
-		if lab, err = client.NamespaceOf(cmd.Process.Pid); err == nil {
-			defer lab.Close()
-			err = nic.Lend(states, lab.File())
-		}
-	}
-	if err == nil {
-		err = json.NewEncoder(tell).Encode(states)
-	}
-	if err != nil {
-		tell.Close() // the agent ends
-	}
-	waitFor(cmd, exited, signals)
-	if lab == nil {
-		return err
-	}
-	back := nic.Return(states, lab.File(), home)
-	lab.Do(client.EndConnections)
-	return errors.Join(err, back)
+	cmd.ExtraFiles = []*os.File{stateReader, machineNet}
+	return cmd
 }
 
-// waitFor waits for the end of an agent, and sees to it once a signal has come or its input has ended.
+// waitFor waits until an agent has ended. After a signal, or the end of the agent's input, it kills the agent that
+// does not end by itself.
 func waitFor(cmd *exec.Cmd, exited <-chan struct{}, signals <-chan os.Signal) {
 	select {
 	case <-exited:
@@ -144,13 +151,14 @@ func waitFor(cmd *exec.Cmd, exited <-chan struct{}, signals <-chan os.Signal) {
 	}
 	select {
 	case <-exited:
-	case <-time.After(guardGrace): // one that was stopped does not notice
+	case <-time.After(guardGrace): // for instance stopped by SIGSTOP
 		cmd.Process.Kill()
 		<-exited
 	}
 }
 
-// inputEnd is closed when nobody can write to the standard input any more. What was written is left to the agent.
+// inputEnd returns a channel that is closed when nobody can write to the standard input any more. It reads nothing: the
+// input is the agent's.
 func inputEnd(exited <-chan struct{}) <-chan struct{} {
 	end := make(chan struct{})
 	go func() { // ends with the input, or with the agent
@@ -178,12 +186,13 @@ func raiseFiles() {
 	const wanted = 1 << 20
 	now := unix.Rlimit{}
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &now) == nil && now.Max < wanted {
-		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: now.Cur, Max: wanted}) // the agent says its limit
+		// Without permission the limit stays, and the agent reports it to the lab: Hello.MaxOpenFiles.
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: now.Cur, Max: wanted})
 	}
 }
 
-// removeProgram removes the folder of the agent's program. Only the program and the folder itself: it is named by the
-// lab.
+// removeProgram removes the agent's program and its folder. It removes no other files, because the folder's name comes
+// from the lab and might be wrong.
 func removeProgram(folder string) error {
 	for _, name := range []string{ProgramFile, ProgramFile + ".new"} {
 		if err := os.Remove(filepath.Join(folder, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -199,8 +208,9 @@ func removeProgram(folder string) error {
 // ProgramFile is the name of an agent's program in a folder of its own.
 const ProgramFile = "gateweigh-agent"
 
-// lockLinks keeps another lab from taking the same interfaces: while its guard has them they are not there, and what
-// has them is worth saying. A lock is an abstract socket, which ends with the guard.
+// lockLinks keeps other labs from taking the same interfaces. An interface that is lent is not in the machine's
+// namespace, so without a lock another lab would only learn that it does not exist. A lock is an abstract Unix socket
+// that answers with the run and process that hold it. It ends with the guard.
 func lockLinks(links []string, run string) (unlock func(), err error) {
 	var locks []io.Closer
 	unlock = func() {
@@ -237,7 +247,7 @@ func lockLinks(links []string, run string) (unlock func(), err error) {
 
 func lockName(link string) string { return "@gateweigh-link-" + link }
 
-// guardPID asks the guard that has an interface who it is.
+// guardPID asks the guard that has lent an interface for its run and process.
 func guardPID(link string) string {
 	c, err := net.DialTimeout("unix", lockName(link), time.Second)
 	if err != nil {
@@ -253,44 +263,45 @@ func guardPID(link string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// guarded is what an agent has of its guard.
+// guarded is what an agent needs to put interfaces back if its guard is killed.
 type guarded struct {
-	linkStates     []nic.State
-	home           *os.File
-	connectionLost chan struct{} // closed when the guard has ended, and so the interfaces are the agent's to put back
+	linkStates []nic.State   // as the interfaces were before they were lent
+	machineNet *os.File      // the machine's network namespace
+	guardEnded chan struct{} // closed when the guard has ended
 }
 
-// awaitGuard reads what the host's interfaces were, once they are the host's. An error is the guard's to explain.
+// awaitGuard waits until the guard has lent the interfaces and has sent their states. On an error the guard has ended,
+// and prints why.
 func awaitGuard() (*guarded, error) {
 	unix.CloseOnExec(guardFD)
-	unix.CloseOnExec(homeFD)
-	pipe, home := os.NewFile(guardFD, "guard"), os.NewFile(homeFD, "home")
-	g := &guarded{home: home, connectionLost: make(chan struct{})}
+	unix.CloseOnExec(machineNetFD)
+	pipe, machineNet := os.NewFile(guardFD, "guard"), os.NewFile(machineNetFD, "machine network")
+	g := &guarded{machineNet: machineNet, guardEnded: make(chan struct{})}
 	dec := json.NewDecoder(pipe)
 	if err := dec.Decode(&g.linkStates); err != nil {
 		return nil, errGuard
 	}
 	go func() { // ends with the guard
-		defer close(g.connectionLost)
+		defer close(g.guardEnded)
 		io.Copy(io.Discard, pipe)
 	}()
 	return g, nil
 }
 
-// errGuard ends an agent whose guard has ended before it began.
+// errGuard means that the guard has ended before it lent the interfaces.
 var errGuard = errors.New("the guard has ended")
 
-// putBack puts the interfaces back where the guard cannot.
+// putBack puts the interfaces back and removes the folder of logs, if the guard has ended and cannot do so.
 func (g *guarded) putBack(logs string) {
 	select {
-	case <-g.connectionLost:
+	case <-g.guardEnded:
 	default:
 		return
 	}
 	if len(g.linkStates) > 0 {
-		lab, err := os.Open("/proc/self/ns/net")
+		hostNet, err := os.Open("/proc/self/ns/net")
 		if err == nil {
-			err = nic.Return(g.linkStates, lab, g.home)
+			err = nic.Return(g.linkStates, hostNet, g.machineNet)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "gateweigh agent:", err)
@@ -299,15 +310,16 @@ func (g *guarded) putBack(logs string) {
 	os.RemoveAll(logs)
 }
 
-// watchedInput is a standard input that ends when the lab has sent nothing for a time: a connection that was cut off
-// does not end by itself.
+// watchedInput is a standard input that ends when the lab has sent nothing for a time, or when the guard has ended. A
+// connection that was cut off does not end by itself.
 type watchedInput struct {
 	*os.File
-	patience time.Duration
-	onEnd    <-chan struct{}
+	patience   time.Duration
+	guardEnded <-chan struct{}
 }
 
-// watchInput is the standard input with a watchdog; patience 0 is none.
+// watchInput returns the standard input as a watchedInput. patience 0 sets no time limit; lost is closed when the guard
+// has ended.
 func watchInput(patience time.Duration, lost <-chan struct{}) io.Reader {
 	if patience == 0 && lost == nil {
 		return os.Stdin
@@ -325,7 +337,7 @@ func watchInput(patience time.Duration, lost <-chan struct{}) io.Reader {
 	return in
 }
 
-// Read is as of a file; after too long a silence, and once the guard has ended, it is at its end.
+// Read reads the standard input. It returns io.EOF after the time limit, and once the guard has ended.
 func (in watchedInput) Read(b []byte) (int, error) {
 	if in.patience > 0 {
 		in.SetReadDeadline(time.Now().Add(in.patience))

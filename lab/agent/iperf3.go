@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/iperf3"
 )
 
-// serveIperf3 starts a server for each client, anew for each load.
+// serveIperf3 starts an iperf3 server for each client. StopTraffic ends them, so each load has new ones.
 func (a *Agent) serveIperf3(ctx context.Context, t Traffic) error {
 	for n := 1; n <= t.Clients; n++ {
 		argv := iperf3.Server(netip.AddrPortFrom(t.Server, iperf3Port(n)))
@@ -26,6 +26,7 @@ func (a *Agent) serveIperf3(ctx context.Context, t Traffic) error {
 	return awaitServers(ctx, t.Clients)
 }
 
+// startIperf3 starts an iperf3 client in the namespace of each client.
 func (a *Agent) startIperf3(_ context.Context, t Traffic, pool *client.Pool) error {
 	for n := 1; n <= t.Clients; n++ {
 		argv, err := t.iperf3(pool.Clients[n-1], pool.Kind().MTU).Args()
@@ -39,7 +40,7 @@ func (a *Agent) startIperf3(_ context.Context, t Traffic, pool *client.Pool) err
 	return nil
 }
 
-// spawnTraffic starts a program of the traffic.
+// spawnTraffic starts a support program that StopTraffic will end.
 func (a *Agent) spawnTraffic(cmd Command) error {
 	cmd.Support = true
 	err := a.Spawn(context.Background(), cmd)
@@ -49,10 +50,10 @@ func (a *Agent) spawnTraffic(cmd Command) error {
 	return err
 }
 
-// iperf3Port is the port of client n's own server.
+// iperf3Port is the port of the server for client n, which counts from 1.
 func iperf3Port(n int) uint16 { return trafficPort + uint16(n-1) }
 
-// iperf3 is one client's part of the load; mtu is its link's.
+// iperf3 is one client's part of the load; mtu is that of the client's link, bytes.
 func (t Traffic) iperf3(from *client.Client, mtu int) iperf3.Client {
 	c := iperf3.Client{
 		Server: netip.AddrPortFrom(t.Server, iperf3Port(from.Num)), Local: from.LocalIP(), UDP: t.UDP,
@@ -65,14 +66,14 @@ func (t Traffic) iperf3(from *client.Client, mtu int) iperf3.Client {
 	return c
 }
 
-// serversUp bounds the wait for iperf3's servers.
-const serversUp = 2 * time.Second
+// serversTimeout bounds awaitServers.
+const serversTimeout = 2 * time.Second
 
-// awaitServers waits until the servers of n clients take connections: an iperf3
-// client that is refused gives up at once. Servers that do not come up are no
-// error here: the trials fail their self-tests, which say more.
+// awaitServers waits until the servers of n clients take connections, because an iperf3
+// client ends when it is refused. It returns nil even if some servers do not come up:
+// then each trial fails a self-test, whose message tells more.
 func awaitServers(ctx context.Context, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, serversUp)
+	ctx, cancel := context.WithTimeout(ctx, serversTimeout)
 	defer cancel()
 	for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		text, err := os.ReadFile("/proc/thread-self/net/tcp") // the main thread may be in a client's namespace
@@ -91,7 +92,7 @@ func awaitServers(ctx context.Context, n int) error {
 	return nil
 }
 
-// programStats adds the traffic's programs.
+// programStats adds the CPU time of the load's programs, and counts those that have ended as broken.
 func (a *Agent) programStats(out *TrafficStats) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,7 +105,7 @@ func (a *Agent) programStats(out *TrafficStats) {
 			out.add(TrafficStats{Open: true, Broken: 1, FirstError: fmt.Sprintf("%s ended: %s", name, p.ProcessState)})
 			continue
 		}
-		if proc, err := meter.ReadProcess(p.Process.Pid); err == nil { // otherwise it is ending now
+		if proc, err := meter.ReadProcess(p.Process.Pid); err == nil { // an error: it is ending now
 			out.ThreadNs[name] = proc.RunNs
 		}
 	}

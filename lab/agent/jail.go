@@ -15,35 +15,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A jail is where an agent runs the programs of its host: a process namespace
-// of its own, so that nothing outlives the agent however it ends (the kernel
-// ends every process of the namespace with its first one), and a mount
-// namespace in which /etc, /run, /tmp and the changing parts of /var are
-// private copies, so that gateways that rewrite them never reach the machine.
+// A jail holds the programs of a host. It has a process namespace: when its
+// first process ends, and that ends with the agent, the kernel ends all others,
+// so no program outlives the agent. It also has a mount namespace, in which
+// /etc, /run, /tmp and parts of /var are private, so a gateway may rewrite them
+// and the machine's files stay as they are.
 //
 //	gateweigh agent ── stdin pipe ──> gateweigh agent-init (PID 1 of the jail)
 //	      └── fork inside both namespaces ──> opennds, chilli, iperf3 …
 type jail struct {
-	init    *Child
-	mnt     *os.File
-	pid     *os.File
-	pidLink string // "pid:[4026532…]": recognises the jail's processes in /proc
-	scratch string // where programs start
+	init    *Child   // the first process
+	mnt     *os.File // the mount namespace
+	pid     *os.File // the process namespace
+	pidLink string   // "pid:[4026532…]", by which the jail's processes are found in /proc
+	scratch string   // working folder of the programs
 }
 
 // initReady is what a jail's first process prints once the private directories stand.
 const initReady = "ready\n"
 
-// Scratch is a host's private directory: logs of its programs, DUT files.
+// Scratch is the working folder of a host's programs, for configuration files of devices and the like. It is in memory.
 const Scratch = "/run/gateweigh"
 
-// Disk is the folder of the host's logs as its programs reach it. Other directories that they may write to are in
-// memory.
+// Disk is where a host's programs see the folder of their logs. It is the only folder on a disk that they may write to;
+// the private ones are in memory.
 const Disk = "/mnt/disk"
 
+// newJail starts the first process of a jail, in which the folder disk appears as Disk.
 func newJail(disk string) (*jail, error) {
 	if emulator() != "" {
-		// qemu-user makes no process namespaces. The programs of a self-test run in the agent's own.
+		// qemu-user makes no process namespaces, so in it a self-test's programs run in the agent's namespaces.
 		return &jail{scratch: os.TempDir()}, nil
 	}
 	namespaces := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
@@ -79,14 +80,14 @@ func (j *jail) close() {
 	j.init.Wait()
 }
 
-// start runs cmd inside the jail, on the given CPUs and, when netns is not
-// nil, in that network namespace. It uses a thread of its own, which ends with
-// it: a thread that has entered another mount namespace must not go on to
-// serve other goroutines.
+// start starts cmd inside the jail, on the given CPUs and, when netns is not
+// nil, in that network namespace. A new process gets the namespaces of the
+// thread that starts it, so a thread enters them here. That thread then ends:
+// it must not serve other goroutines.
 func (j *jail) start(cmd *exec.Cmd, cpus []int, netns *os.File) error {
 	errc := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked
+		runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 		errc <- func() error {
 			if err := unix.Unshare(unix.CLONE_FS); err != nil {
 				return fmt.Errorf("preparing a thread: %w", err)
@@ -111,8 +112,8 @@ func (j *jail) start(cmd *exec.Cmd, cpus []int, netns *os.File) error {
 	return <-errc
 }
 
-// runInit is the body of the first process of a jail: it makes the private
-// directories, shows a folder of the machine as Disk, says "ready", and stays until its standard input ends.
+// runInit is the first process of a jail. It makes the private directories, mounts the folder disk
+// at Disk, prints initReady, and waits until its standard input ends, as that does with the agent.
 func runInit(disk string) error {
 	if err := privateMounts(disk); err != nil {
 		return err
@@ -123,8 +124,8 @@ func runInit(disk string) error {
 	return err
 }
 
-// Directories that programs on a host may change, of which each host has its own: overlays
-// show the machine's files and keep changes in memory, the others begin empty.
+// Directories of which each host has its own, so that programs may change them. Overlaid ones
+// show the machine's files and keep changes in memory. The others begin empty.
 var (
 	overlaidFolders = []string{"/etc", "/var/lib"}
 	emptyFolders    = []string{"/var/log", "/run", "/tmp", "/var/tmp"}
@@ -140,9 +141,10 @@ type mount struct {
 // procMount shows the processes of the caller's process namespace.
 var procMount = mount{"proc", "/proc", "proc", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""}
 
-// keepPrivate keeps later mounts from reaching the machine.
+// keepPrivate makes later mounts invisible outside of this mount namespace.
 var keepPrivate = mount{"", "/", "", unix.MS_REC | unix.MS_PRIVATE, ""}
 
+// mountAll mounts in the order of the list, and stops at the first error.
 func mountAll(list ...mount) error {
 	for _, m := range list {
 		if err := unix.Mount(m.source, m.path, m.fs, m.flags, m.data); err != nil {
@@ -152,8 +154,9 @@ func mountAll(list ...mount) error {
 	return nil
 }
 
+// privateMounts makes the jail's private directories, and mounts the folder disk at Disk.
 func privateMounts(disk string) error {
-	// Opened before one of the directories below, which it may be in, is mounted over.
+	// The folder is opened first, because it may be in a directory that is mounted over below.
 	folder, err := os.Open(disk)
 	if err != nil {
 		return fmt.Errorf("opening the folder of logs: %w", err)
@@ -196,6 +199,7 @@ func makeDirs(dirs ...string) (err error) {
 	return err
 }
 
+// overlay makes dir private: it shows the machine's files, and changes stay in memory.
 func overlay(dir string) error {
 	base := filepath.Join("/mnt", filepath.Base(dir))
 	upper, work, copied := base+"/upper", base+"/work", base+"/copy"
@@ -207,14 +211,14 @@ func overlay(dir string) error {
 	if err == nil {
 		return nil
 	}
-	// Kernels without overlayfs, or a file system that refuses to be its lower layer: a copy.
+	// The kernel has no overlayfs, or refuses the file system of dir as its lower layer. Then dir is a copy.
 	if out, bad := exec.Command("cp", "-a", dir, copied).CombinedOutput(); bad != nil {
 		return fmt.Errorf("overlay: %w; copy: %s", err, out)
 	}
 	return mountAll(mount{copied, dir, "", unix.MS_BIND, ""})
 }
 
-// setAffinity binds thread or process pid (0: the calling thread) to cpus; nil changes nothing.
+// setAffinity binds the thread pid (0: the calling one) to cpus. An empty list changes nothing.
 func setAffinity(pid int, cpus []int) error {
 	if len(cpus) == 0 {
 		return nil
@@ -229,7 +233,7 @@ func setAffinity(pid int, cpus []int) error {
 	return nil
 }
 
-// pinThreads binds all threads of this process, and so all later ones, to cpus.
+// pinThreads binds all threads of this process to cpus. Threads that they start later inherit it.
 func pinThreads(cpus []int) error {
 	tasks, err := os.ReadDir("/proc/self/task")
 	for _, t := range tasks {

@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// readLinks reads what interfaces are, and refuses those that may not be taken. connection is what sshd calls
-// SSH_CONNECTION.
+// readLinks reads the state of interfaces that a lab wants to take, so that they can be put back. It is an error if one
+// may not be taken. connection is the value that sshd sets for SSH_CONNECTION.
 func readLinks(links []string, connection string) (states []nic.State, err error) {
 	if len(links) == 0 {
 		return nil, nil
@@ -30,7 +30,7 @@ func readLinks(links []string, connection string) (states []nic.State, err error
 	return states, nil
 }
 
-// carriersFor are the interfaces that may not be taken, with the reasons.
+// carriersFor returns the interfaces that may not be taken because they carry the lab's connection, with the reasons.
 func carriersFor(connection string) (map[string]string, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("a host needs root: it makes network namespaces and loads programs into the kernel: connect " +
@@ -43,6 +43,7 @@ func carriersFor(connection string) (map[string]string, error) {
 	return nic.Carriers(connection)
 }
 
+// readLink reads the state of an interface; it is an error if the interface is one of carriers.
 func readLink(name string, carriers map[string]string) (nic.State, error) {
 	if why, carries := carriers[name]; carries {
 		return nic.State{}, fmt.Errorf("%s is %w: %s", name, nic.ErrRefused, why)
@@ -50,7 +51,7 @@ func readLink(name string, carriers map[string]string) (nic.State, error) {
 	return nic.Read(name)
 }
 
-// RefusedLinks says of each interface of the agent's network why it may not be taken, empty where it may. It takes none.
+// RefusedLinks returns for each interface the reason why a lab may not take it, or "" if it may. It changes nothing.
 func (*machineAgent) RefusedLinks(_ context.Context, links []string, connection string) ([]string, error) {
 	carriers, err := carriersFor(connection)
 	if err != nil {
@@ -58,7 +59,8 @@ func (*machineAgent) RefusedLinks(_ context.Context, links []string, connection 
 	}
 	reasons := make([]string, len(links))
 	for i, name := range links {
-		unlock, err := lockLinks([]string{name}, "examination") // one that is in use is not there to be read
+		// A lab that uses the interface has moved it away. The lock tells that lab's name, where reading would find nothing.
+		unlock, err := lockLinks([]string{name}, "examination")
 		if err == nil {
 			_, err = readLink(name, carriers)
 			unlock()
@@ -70,7 +72,7 @@ func (*machineAgent) RefusedLinks(_ context.Context, links []string, connection 
 	return reasons, nil
 }
 
-// ReadPorts reads how interfaces of the host are set, in their order: see nic.Ports.
+// ReadPorts reads the settings of interfaces of the host, in the order of names: see nic.Ports.
 func (*Agent) ReadPorts(_ context.Context, names []string) ([]result.Port, error) {
 	return nic.Ports(names)
 }

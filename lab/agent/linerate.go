@@ -10,16 +10,17 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
+// speedLine is the line of ethtool's output that has the rate of a link.
 var speedLine = regexp.MustCompile(`(?m)^\s*Speed: (\d+)Mb/s$`)
 
-// LineMbps is the rate at which bits leave by an interface, Mbit/s, as its driver says it. It is 0 where there is no
-// line of a rate: the links that the lab makes carry what the CPUs carry, whatever their drivers say.
+// LineMbps is the bit rate of an interface, Mbit/s, as its driver reports it. It is 0 for virtual interfaces, such as
+// the links that the lab makes: only CPUs limit their rate, and the number that their drivers report means nothing.
 func (*Agent) LineMbps(ctx context.Context, name string) (float64, error) {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return 0, fmt.Errorf("looking for %s: %w", name, err)
 	}
-	if link.Type() != "device" { // the kernel's word for a card
+	if link.Type() != "device" { // netlink's word for a physical interface
 		return 0, nil
 	}
 	text, err := exec.CommandContext(ctx, "ethtool", name).Output()
@@ -29,7 +30,7 @@ func (*Agent) LineMbps(ctx context.Context, name string) (float64, error) {
 	return speedIn(string(text)), nil
 }
 
-// speedIn is the rate that ethtool prints of an interface, Mbit/s; 0: it knows none.
+// speedIn finds the rate in what ethtool printed, Mbit/s. It is 0 without one, as for an interface without a cable.
 func speedIn(text string) float64 {
 	m := speedLine.FindStringSubmatch(text)
 	if m == nil {

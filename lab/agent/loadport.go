@@ -19,8 +19,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// LoadPort is the server's port for the packets of a load. Clients knock at it before and after they are admitted, to
-// show whether the device blocks them. A knock is the first packet of a connection, or one datagram.
+// LoadPort is the port of the server to which clients send their load. To test whether a device blocks clients that are
+// not admitted, clients knock at the port, and the server's host records which knocks arrive. A knock is the first
+// packet of a TCP connection, or one datagram.
 type LoadPort struct {
 	Addr netip.AddrPort `json:"at"`
 	UDP  bool           `json:"udp,omitzero"` // else TCP
@@ -33,7 +34,7 @@ func (port LoadPort) String() string {
 	return "TCP " + port.Addr.String()
 }
 
-// LoadPort returns the port for the load's packets.
+// LoadPort returns the port to which the clients of the load send.
 func (t Traffic) LoadPort() LoadPort {
 	if traffic.KindOf(t.Kind).Frames {
 		return LoadPort{netip.AddrPortFrom(t.Server, frames.Port), true}
@@ -41,17 +42,17 @@ func (t Traffic) LoadPort() LoadPort {
 	return LoadPort{netip.AddrPortFrom(t.Server, trafficPort), t.UDP}
 }
 
-// portWatch records packets that arrive at a port. It reads the host's link, so packets count even if the server then
-// refuses them.
+// portWatch records knocks that arrive for a port. It reads the packets of the host's link, so knocks count even if no
+// program listens at the port.
 type portWatch struct {
 	mu sync.Mutex // guards what follows
 	fd int        // 0: the host watches no port
 }
 
-var errNoPortWatched = errors.New("this host watches no door")
+var errNoPortWatched = errors.New("this host watches no port")
 
-// WatchDoor records the knocks that arrive at a port by a link of the host, until LeaveDoor.
-func (a *Agent) WatchDoor(_ context.Context, link string, port LoadPort) error {
+// WatchPort records the knocks that arrive on a link of the host for a port, until UnwatchPort.
+func (a *Agent) WatchPort(_ context.Context, link string, port LoadPort) error {
 	p := &a.portWatch
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +61,7 @@ func (a *Agent) WatchDoor(_ context.Context, link string, port LoadPort) error {
 	if err != nil {
 		return fmt.Errorf("watching %s on %s: %w", port, link, err)
 	}
-	// Without a protocol the socket receives nothing before it has the filter.
+	// Protocol 0 receives nothing, so no packet passes before the filter is attached.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("watching %s on %s: %w", port, link, err)
@@ -81,9 +82,9 @@ func (a *Agent) WatchDoor(_ context.Context, link string, port LoadPort) error {
 
 func networkOrder(n uint16) uint16 { return n<<8 | n>>8 }
 
-// filter accepts the IPv4 packets that are knocks at the port, and cuts them off behind their ports. A knock is the
-// first segment of a TCP connection (SYN without ACK, RFC 9293 section 3.1), or a datagram that begins with knockText.
-// Late packets of a load are no knocks.
+// filter is a program for the socket that accepts knocks only, so late packets of a load do not count. It cuts packets
+// off after the port numbers. Knocks are IPv4 packets: the first segment of a TCP connection (SYN without ACK, RFC 9293
+// section 3.1), or a datagram that begins with knockText.
 func (port LoadPort) filter() (list []unix.SockFilter) {
 	to := port.Addr.Addr().As4()
 	const most = 64 // bytes: an IPv4 header with all options, and the ports
@@ -118,12 +119,12 @@ func (port LoadPort) filter() (list []unix.SockFilter) {
 	program = append(program, bpf.RetConstant{Val: most}, bpf.RetConstant{Val: 0})
 	for _, i := range refuse {
 		jump := program[i].(bpf.JumpIf)
-		jump.SkipTrue = uint8(len(program) - 2 - i) // to the last one
+		jump.SkipTrue = uint8(len(program) - 2 - i) // to the last instruction, which refuses
 		program[i] = jump
 	}
 	raw, err := bpf.Assemble(program)
 	if err != nil {
-		panic(err) // the program is constant but for its operands
+		panic(err) // cannot happen: only operands differ between programs
 	}
 	for _, i := range raw {
 		list = append(list, unix.SockFilter{Code: i.Op, Jt: i.Jt, Jf: i.Jf, K: i.K})
@@ -153,8 +154,8 @@ func (a *Agent) Arrivals(context.Context) (from []netip.Addr, err error) {
 	}
 }
 
-// LeaveDoor ends the watch. Twice is harmless.
-func (a *Agent) LeaveDoor(context.Context) {
+// UnwatchPort ends the watch. Without one it does nothing.
+func (a *Agent) UnwatchPort(context.Context) {
 	a.portWatch.mu.Lock()
 	defer a.portWatch.mu.Unlock()
 	a.portWatch.leave()
@@ -168,16 +169,16 @@ func (p *portWatch) leave() {
 	}
 }
 
-// Knocks are the packets that Knock sends.
+// Knocks says which clients Knock lets knock, and how often.
 type Knocks struct {
 	Port    LoadPort      `json:"door"`
-	Clients []int         `json:"clients"` // of the host, by index
+	Clients []int         `json:"clients"` // indices among the host's clients
 	Times   int           `json:"times"`   // knocks of each client
-	Gap     time.Duration `json:"gap"`     // between two knocks of a client
+	Gap     time.Duration `json:"gap"`     // after each knock
 }
 
-// Knock has clients knock, each time from a new port. It ignores answers. When Gap has passed since the last knock, it
-// closes the connections, so that they send nothing later.
+// Knock sends the knocks, each from a new source port, and reads no answers. After the last Gap it
+// closes the sockets, so that the kernel does not send a knock again.
 func (a *Agent) Knock(ctx context.Context, k Knocks) error {
 	pool, err := a.clients()
 	if err != nil {
@@ -226,7 +227,7 @@ func (port LoadPort) knock(c *client.Client) (fd int, err error) {
 	return fd, nil
 }
 
-// sendKnock sends one packet from a socket and an address.
+// sendKnock sends one knock through the socket fd, from the address given. That the device rejects it is no error.
 func (port LoadPort) sendKnock(fd int, from netip.Addr) error {
 	err := unix.Bind(fd, socket.Addr(netip.AddrPortFrom(from, 0)))
 	if err == nil {
@@ -243,11 +244,13 @@ func (port LoadPort) sendKnock(fd int, from netip.Addr) error {
 
 const (
 	knockBytes = 32 // payload of a datagram
-	// knockText begins it, a multiple of four bytes. No datagram or frame of a load begins so.
+	// knockText begins the payload. No datagram or frame of a load begins with it. The filter compares four bytes at a
+	// time, so its length is a multiple of four.
 	knockText = "KNOCKING"
 )
 
-// portUnreachable reports whether a packet was rejected: the device blocks the client, or no program listens.
+// portUnreachable reports whether an error means that a packet was rejected: the device blocks the client, or no
+// program listens at the port.
 func portUnreachable(err error) bool {
 	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH) ||
 		errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)

@@ -61,7 +61,7 @@ func TestOnlyProbesOfPortsAreCounted(t *testing.T) {
 	knock := append([]byte(knockText), make([]byte, knockBytes-len(knockText))...)
 	for _, d := range []LoadPort{{Addr: addr}, {Addr: addr, UDP: true}} {
 		a := &Agent{}
-		in(pair.Server, func() error { return a.WatchDoor(t.Context(), "gwt1", d) })
+		in(pair.Server, func() error { return a.WatchPort(t.Context(), "gwt1", d) })
 		if d.UDP {
 			for _, payload := range [][]byte{nil, {0}, make([]byte, knockBytes), make([]byte, 1400), []byte(
 				"GWUD and a stream's place"), stamp, []byte(knockText[:7])} {
@@ -103,6 +103,6 @@ func TestOnlyProbesOfPortsAreCounted(t *testing.T) {
 		if !slices.Equal(heard, []netip.Addr{labtest.ClientIP}) { // a knock is the last that was sent
 			t.Errorf("%s: %d packets taken for knocks, one was", d, len(heard))
 		}
-		a.LeaveDoor(t.Context())
+		a.UnwatchPort(t.Context())
 	}
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/profile"
 )
 
-// machineAgent answers for the machine it runs on, as every agent does. Its exported
-// methods carry out verbs of Conn.
+// machineAgent answers questions about the machine that it runs on. Every agent has one. Its exported
+// methods carry out the requests of Conn's methods of the same names, where they are described.
 type machineAgent struct {
 	dir    string // for perf's data
 	slowed slowed
 
 	perf       sync.Mutex        // guards what follows
 	recorder   *profile.Recorder // nil while perf does not run
-	recordings int               // perf was started so often
+	recordings int               // number of recordings started
 }
 
 func (*machineAgent) Hello(context.Context) Hello                      { return thisProcess() }
@@ -49,26 +49,26 @@ func (*machineAgent) ReadAccounts(_ context.Context, routers machine.Routers, ow
 	return machine.ReadAccounts(routers, ownPIDs)
 }
 
-// Perf says what perf is to sample.
+// Perf says what perf has to sample.
 type Perf struct {
-	Programs []int `json:"programs"` // processes whose stacks are to be unwound
-	CPUs     []int `json:"cpus"`     // sampled
-	Own      []int `json:"own"`      // of perf itself
+	Programs []int `json:"programs"` // ids of processes whose stacks have to be unwound
+	CPUs     []int `json:"cpus"`     // to sample
+	OwnCPUs  []int `json:"own"`      // on which perf itself runs
 }
 
-// PerfStarted says how perf samples.
+// PerfStarted describes a recording that perf has begun.
 type PerfStarted struct {
 	Recording  int    `json:"recording"`   // its number, for ReadPerf
 	UserStacks string `json:"user_stacks"` // profile.UnwindFP or profile.UnwindDWARF
 	Version    string `json:"version"`     // of perf
 }
 
-// perfData is where the data of a recording lies: tens of megabytes, of no use once read.
+// perfData is the file of a recording's data, tens of megabytes. ReadPerf removes it.
 func (m *machineAgent) perfData(recording int) string {
 	return filepath.Join(m.dir, "perf", fmt.Sprintf("perf.data.%d", recording))
 }
 
-// StartPerf starts a recording.
+// StartPerf starts a recording. Only one can run at a time.
 func (m *machineAgent) StartPerf(ctx context.Context, p Perf) (s PerfStarted, err error) {
 	m.perf.Lock()
 	defer m.perf.Unlock()
@@ -82,7 +82,7 @@ func (m *machineAgent) StartPerf(ctx context.Context, p Perf) (s PerfStarted, er
 		return s, errors.New(hidden)
 	}
 	dir := filepath.Dir(m.perfData(0))
-	if m.recordings == 0 { // what a lab that was killed has left
+	if m.recordings == 0 { // a killed lab may have left data there
 		err = os.RemoveAll(dir)
 	}
 	if err = errors.Join(err, os.MkdirAll(dir, 0o755)); err != nil {
@@ -90,8 +90,8 @@ func (m *machineAgent) StartPerf(ctx context.Context, p Perf) (s PerfStarted, er
 	}
 	s = PerfStarted{m.recordings, profile.Unwind(p.Programs), profile.PerfVersion(ctx)}
 	m.recordings++
-	// Not the request's context: perf outlives the request.
-	m.recorder, err = profile.Start(context.WithoutCancel(ctx), m.perfData(s.Recording), s.UserStacks, p.CPUs, p.Own)
+	// The recording goes on after this request, so it must not end with the request's context.
+	m.recorder, err = profile.Start(context.WithoutCancel(ctx), m.perfData(s.Recording), s.UserStacks, p.CPUs, p.OwnCPUs)
 	return s, err
 }
 
@@ -111,12 +111,12 @@ func (m *machineAgent) StopPerf(ctx context.Context) error {
 func (m *machineAgent) ReadPerf(ctx context.Context, recording int) (*profile.Recording, error) {
 	defer func() {
 		os.Remove(m.perfData(recording))
-		os.Remove(filepath.Dir(m.perfData(0))) // once it is empty
+		os.Remove(filepath.Dir(m.perfData(0))) // fails while another recording is in it
 	}()
 	return profile.Read(ctx, m.perfData(recording))
 }
 
-// killPerf ends a recording that nobody will read.
+// killPerf ends a running recording without keeping its data whole.
 func (m *machineAgent) killPerf() {
 	m.perf.Lock()
 	defer m.perf.Unlock()
@@ -127,32 +127,32 @@ func (m *machineAgent) killPerf() {
 
 // Hello is how an agent introduces itself.
 type Hello struct {
-	PID     int    `json:"pid"`     // on the machine the agent runs on
-	Version string `json:"version"` // of the program, as it was built
+	PID     int    `json:"pid"`     // on the agent's machine
+	Version string `json:"version"` // of the program
 	Arch    string `json:"arch"`    // GOARCH
-	// Build is Sources, or where that is not known the hash that the Go linker gave the program.
-	Build string `json:"build"`
-	Files int64  `json:"files"` // the hard limit of open files of the agent and its workers; 0: none
+	// Build is the version of Go with Sources, or without Sources the build id that the Go linker gave the program.
+	Build        string `json:"build"`
+	MaxOpenFiles int64  `json:"files"` // hard limit of open files of the agent and of each worker; 0: none
 }
 
-// Version of this program, which Hello tells. The program's main package sets it
-// before RunAs.
+// Version is the version of this program. The program's main package sets it
+// before it calls RunAs.
 var Version = "devel"
 
-// Sources is a hash of the sources of lab and agents, which the linker sets (Makefile). Programs of the
-// same sources and the same Go version are one build, whatever they are called and on whatever architecture.
+// Sources is a hash of the sources of lab and agents, which the linker sets (Makefile). Programs of the same
+// sources and the same Go version are the same build, on any architecture.
 var Sources string
 
-// thisProcess is how this process would introduce itself.
+// thisProcess is the Hello of this process.
 func thisProcess() Hello {
 	build := buildID()
 	if Sources != "" {
 		build = runtime.Version() + " " + Sources
 	}
-	return Hello{PID: os.Getpid(), Version: Version, Arch: runtime.GOARCH, Build: build, Files: machine.HardFiles()}
+	return Hello{PID: os.Getpid(), Version: Version, Arch: runtime.GOARCH, Build: build, MaxOpenFiles: machine.HardFiles()}
 }
 
-// Matches is an error when the agent is another build than this program: the two would
+// Matches returns an error when the agent is another build than this program: the two might
 // not understand each other, or measure differently.
 func (h Hello) Matches() error {
 	lab := thisProcess()
@@ -165,10 +165,11 @@ func (h Hello) Matches() error {
 		h.Version, h.Arch, lastCharacters(h.Build), lab.Version, lab.Arch, lastCharacters(lab.Build))
 }
 
+// lastCharacters is short enough for messages, and tells builds apart.
 func lastCharacters(build string) string { return build[max(0, len(build)-8):] }
 
-// buildID is the linker's note in this program's file, "" without one. It costs less
-// than a hash of the file, which a machine is asked for once a run (machine.Machine).
+// buildID reads the build id that the Go linker wrote into this program's file; "" without one.
+// Each agent's start needs it, and to read it takes less time than to hash the file.
 var buildID = sync.OnceValue(func() string {
 	f, err := elf.Open("/proc/self/exe")
 	if err != nil {

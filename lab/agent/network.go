@@ -21,15 +21,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/realtime"
 )
 
-// Network is the whole configuration of a host's lab links, applied at once.
+// Network is the configuration of all links of a host.
 type Network struct {
 	Links  []Link  `json:"links"`
 	Routes []Route `json:"routes"`
-	// Sysctls are written below /proc/sys/net, which belongs to the host's namespace: "ipv4/ip_forward" = "1".
+	// Sysctls are settings below /proc/sys/net of the host's network namespace: "ipv4/ip_forward" = "1".
 	Sysctls map[string]string `json:"sysctls"`
 	// Switch makes all Links ports of one Ethernet switch.
 	Switch bool `json:"switch,omitempty"`
-	// Floods has the switch learn no addresses: each frame leaves by all other ports.
+	// Floods makes the switch learn no addresses, so each frame leaves by all other ports.
 	Floods bool `json:"floods,omitempty"`
 }
 
@@ -39,38 +39,38 @@ type Link struct {
 	Addrs []netip.Prefix `json:"addrs,omitempty"`
 	// TxChecksum leaves transmit checksum offload on.
 	TxChecksum bool `json:"tx_checksum"`
-	// Aggregate leaves GRO at its default size; false limits it to single
-	// packets without taking the polling thread away, which "gro off" would.
+	// Aggregate lets GRO join received packets up to its default size. Without, GRO is limited to single
+	// packets; it stays on, because a link without it has no polling thread.
 	Aggregate bool `json:"aggregate"`
 	// QueueLen is the length of the transmit queue (pfifo), packets.
 	QueueLen int `json:"queue_len"`
-	// Shape is what the link does to the frames that leave here; the zero value sends them at once.
+	// Shape limits, delays or loses the frames that leave here. The zero value does none of it.
 	Shape Shape `json:"shape,omitzero"`
-	// CPUs the polling thread may run on.
+	// CPUs are those that the link's polling thread may run on.
 	CPUs []int `json:"cpus"`
-	// Priority gives the polling thread real-time priority where that is permitted: whoever runs on its CPU, the link's
-	// ring of 256 frames does not overflow meanwhile. Without, it goes before other ordinary programs, as all of the lab
-	// does.
-	Priority uint32 `json:"priority,omitempty"` // one of package realtime; 0: nice -20
+	// Priority is the polling thread's real-time priority, one of package realtime, where it is permitted. Then other
+	// programs on its CPU cannot keep it waiting until the link's ring of 256 frames overflows. 0: nice -20, as all
+	// programs of the lab have.
+	Priority uint32 `json:"priority,omitempty"`
 }
 
-// Route sends To (zero: everything) through Via.
+// Route is an entry of the host's routing table.
 type Route struct {
-	To  netip.Prefix `json:"to,omitzero"`
-	Via netip.Addr   `json:"via"`
+	To  netip.Prefix `json:"to,omitzero"` // destination; zero: everything
+	Via netip.Addr   `json:"via"`         // next hop
 }
 
-// Pair is a new link: an interface here and its other end in the network
-// namespace of another process.
-type Pair struct {
-	Name    string `json:"name"`
-	Peer    string `json:"peer"`
-	PeerPID int    `json:"peer_pid"`
+// VethPair is a virtual link between two hosts: an interface on this one, and its other end in
+// the network namespace of another process.
+type VethPair struct {
+	Name    string `json:"name"`     // interface on this host
+	Peer    string `json:"peer"`     // interface at the other end
+	PeerPID int    `json:"peer_pid"` // process id of the other host's agent
 }
 
-// AddPair makes a veth pair whose other end appears directly in the peer's
-// namespace: the machine's own namespace never sees either.
-func (*Agent) AddPair(_ context.Context, p Pair) error {
+// AddVethPair makes the two interfaces in the network namespaces of their hosts. The
+// machine's own namespace never has either.
+func (*Agent) AddVethPair(_ context.Context, p VethPair) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = p.Name
 	attrs.NumRxQueues, attrs.NumTxQueues = 1, 1
@@ -81,7 +81,7 @@ func (*Agent) AddPair(_ context.Context, p Pair) error {
 	return nil
 }
 
-// Apply configures the host's links, then routes.
+// Apply sets the host's sysctls, links, switch and routes, in this order, and then the links' polling threads.
 func (*Agent) Apply(_ context.Context, n Network) error {
 	if err := client.SetSysctls(n.Sysctls); err != nil {
 		return err
@@ -128,17 +128,17 @@ func loopbackUp() error {
 	return nil
 }
 
-// Neighbours are machines on one of the host's links.
+// Neighbours are addresses of clients on one of the host's links.
 type Neighbours struct {
 	Link string           `json:"link"`
 	List []client.Address `json:"list"`
 }
 
-// AddNeighbours enters machines into the host's table of neighbours, as a switch's
-// control plane does (extern_learn). Such entries age and are asked for like any
-// other, but do not count: the kernel's table is one for the whole machine, and
-// drops packets to those that no longer fit, a thousand unless its administrator
-// says otherwise (gc_thresh3).
+// AddNeighbours enters clients into the host's neighbour table, marked as learned
+// by a switch's control plane (extern_learn). All namespaces of a machine share one limit of
+// neighbours, a thousand unless its administrator raised it (gc_thresh3), and the
+// kernel drops packets to a neighbour beyond it. Marked entries do not count for the limit; otherwise they age
+// like all others.
 func (*Agent) AddNeighbours(_ context.Context, n Neighbours) error {
 	h, err := netlink.NewHandle() // one socket for all
 	if err != nil {
@@ -164,16 +164,16 @@ func (*Agent) AddNeighbours(_ context.Context, n Neighbours) error {
 	return nil
 }
 
-// switchName is the bridge of a host that is a switch.
+// switchName is the interface of the bridge on a host that is a switch.
 const switchName = "switch0"
 
-// joinToBridge makes interfaces ports of one bridge. Without a spanning tree, which it
-// does not run by itself, its ports forward at once.
+// joinToBridge makes interfaces ports of a new bridge. The bridge runs no spanning tree protocol, so
+// its ports forward at once.
 func joinToBridge(names []string, floods bool) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = switchName
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
-	if floods { // a switch that snoops joins a multicast group, and says so to all its ports (RFC 4286)
+	if floods { // with snooping on, the bridge would send multicast messages of its own to all ports (RFC 4286)
 		bridge.MulticastSnooping = new(bool)
 	}
 	if err := netlink.LinkAdd(bridge); err != nil {
@@ -194,7 +194,8 @@ func joinToBridge(names []string, floods bool) error {
 	return netlink.LinkSetUp(bridge)
 }
 
-// noPollingThread is why no polling thread of a link was found. The kernel took the order to poll it by a thread.
+// noPollingThread is the likely reason why no polling thread of a link was found, although the kernel accepted the
+// setting.
 func noPollingThread() string {
 	if machine.OwnProcesses() {
 		return machine.HiddenThreads
@@ -228,6 +229,7 @@ func (n Network) bindPollingThreads(names []string) error {
 	return nil
 }
 
+// apply configures the interface and sets it up.
 func (l Link) apply() error {
 	link, err := netlink.LinkByName(l.Name)
 	if err != nil {
@@ -259,11 +261,11 @@ func (l Link) apply() error {
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("setting it up: %w", err)
 	}
-	// Only a link that is up with GRO on is polled, so this comes last.
+	// The kernel makes a polling thread only for a link that is up and has GRO on, so this comes last.
 	folder := filepath.Join("/sys/class/net", l.Name)
 	err = os.WriteFile(filepath.Join(folder, "threaded"), []byte("1"), 0)
 	if _, none := os.Stat(filepath.Join(folder, "device")); err != nil && none == nil {
-		return nil // its driver cannot, and it is metered in interrupts
+		return nil // a card whose driver has no polling threads; package softirq meters its interrupts instead
 	}
 	if err != nil {
 		return fmt.Errorf("asking for a polling thread (threaded NAPI, Linux 5.12): %w", err)
@@ -271,8 +273,8 @@ func (l Link) apply() error {
 	return nil
 }
 
-// offloads sets where work is done: segmentation at the sender's end of every link, so that
-// the router's CPU time does not include it; and GRO on, because only then is the link polled.
+// offloads has senders segment packets before they enter a link, so that the router's CPU time
+// does not include it. It switches GRO on, because only then does the link have a polling thread.
 func (l Link) offloads(link netlink.Link) error {
 	tx := map[bool]string{true: "on", false: "off"}[l.TxChecksum]
 	set := exec.Command("ethtool", "-K", l.Name, "tso", "off", "tx-udp-segmentation", "off", "gro", "on", "tx", tx)

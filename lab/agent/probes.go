@@ -10,7 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/transition"
 )
 
-// probes are a host's part in measuring transition times: see package transition.
+// probes is a host's part in measuring transition times, that is when a packet passes which point of a path. It sends
+// and receives probe packets, and its taps note when frames pass an interface: see package transition.
 type probes struct {
 	mu       sync.Mutex           // guards what follows
 	receiver *transition.Receiver // nil before ServeProbes
@@ -24,13 +25,13 @@ func (p *probes) close() {
 		p.receiver.Close()
 	}
 	if p.tap != nil {
-		_ = p.tap.Close() // its programs end with this process all the same
+		_ = p.tap.Close() // without success the kernel closes it when this process ends
 	}
 }
 
 var errNoTap = errors.New("no interface of this host is tapped")
 
-// OpenTap taps interfaces, until the agent ends.
+// OpenTap attaches taps to interfaces of the host, until the agent ends.
 func (a *Agent) OpenTap(_ context.Context, points []transition.Point) (err error) {
 	p := &a.probes
 	p.mu.Lock()
@@ -45,7 +46,7 @@ func (a *Agent) OpenTap(_ context.Context, points []transition.Point) (err error
 	return err
 }
 
-// TapLengths has the taps note frames of these lengths, and no others.
+// TapLengths makes the taps note only frames of these lengths, bytes with the Ethernet header.
 func (a *Agent) TapLengths(_ context.Context, lengths []int) error {
 	a.probes.mu.Lock()
 	defer a.probes.mu.Unlock()
@@ -55,7 +56,7 @@ func (a *Agent) TapLengths(_ context.Context, lengths []int) error {
 	return a.probes.tap.Want(lengths)
 }
 
-// ReadTap returns the frames that were noted since the request before.
+// ReadTap returns the frames that the taps have noted since the last call.
 func (a *Agent) ReadTap(context.Context) ([]transition.Event, error) {
 	a.probes.mu.Lock()
 	defer a.probes.mu.Unlock()
@@ -65,8 +66,8 @@ func (a *Agent) ReadTap(context.Context) ([]transition.Event, error) {
 	return a.probes.tap.Read()
 }
 
-// ServeProbes begins to receive, until the agent ends. The thread that reads is one of the host's programs: on a
-// gateway it has the gateway's CPUs.
+// ServeProbes begins to receive probes, until the agent ends. The receiving thread runs on the CPUs of the host's
+// programs: on a gateway, those of the gateway.
 func (a *Agent) ServeProbes(ctx context.Context, addr netip.AddrPort) (err error) {
 	a.probes.mu.Lock()
 	defer a.probes.mu.Unlock()
@@ -77,7 +78,7 @@ func (a *Agent) ServeProbes(ctx context.Context, addr netip.AddrPort) (err error
 	return err
 }
 
-// TakeProbes returns the probes of a run that have come.
+// TakeProbes returns the probes received of the run with this number. A run is one sequence of probes.
 func (a *Agent) TakeProbes(_ context.Context, run uint32) (transition.Receiving, error) {
 	a.probes.mu.Lock()
 	defer a.probes.mu.Unlock()
@@ -87,12 +88,13 @@ func (a *Agent) TakeProbes(_ context.Context, run uint32) (transition.Receiving,
 	return a.probes.receiver.Take(run), nil
 }
 
-// SendProbes sends a run, from a thread that is one of the host's programs.
+// SendProbes sends a run of probes, and returns when all are sent. The sending thread runs on the CPUs of the host's
+// programs.
 func (a *Agent) SendProbes(ctx context.Context, run transition.Run) (s transition.Sending, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread is bound to CPUs, and ends with its goroutine
+		runtime.LockOSThread() // never unlocked, so the thread, which is bound to CPUs, ends with the goroutine
 		if err = a.bindToProgramCPUs(); err == nil {
 			s, err = transition.Send(ctx, run)
 		}

@@ -21,35 +21,34 @@ import (
 
 const (
 	defaultTimeout = 30 * time.Second
-	tailBytes      = 800 // of a program's output in an error,
-	tailLines      = 5   // of which at most so many lines
+	tailBytes      = 800 // an error quotes at most so many bytes of a program's output,
+	tailLines      = 5   // and at most so many lines
 )
 
-// Command is a program an agent runs on its host. On a namespace host it runs
-// inside the host's own network, mount and process namespaces, so whatever it
-// leaves behind ends with the host.
+// Command is a program for an agent to run on its host: inside the host's network,
+// mount and process namespaces. Processes that it leaves behind end with the host.
 type Command struct {
 	// Name identifies a spawned process to End and in log file names. Unique on the host.
 	Name string `json:"name,omitempty"`
 	// Argv is the program and its arguments; a program without a slash is looked up on PATH.
 	Argv []string `json:"argv"`
-	// Label is what errors call the command; empty: by its own words, of which a script's first line stands for all.
+	// Label is the command's name in errors. Empty: Argv, with only the first line of a script.
 	Label string `json:"label,omitempty"`
 	// Env is added to the agent's own environment, "KEY=value" each.
 	Env   []string `json:"env,omitempty"`
 	Stdin string   `json:"stdin,omitempty"`
-	// Timeout ends a Run; zero is 30 s. Spawned processes live until killed.
+	// Timeout bounds Run; zero is 30 s. Spawned processes have no limit.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// Support marks a process that is not part of the device under test (a
-	// RADIUS server, a DHCP server of the clean router): its CPU and memory do
-	// not count, and it runs on the endpoints' CPUs.
+	// Support marks a process that is not part of the device under test, such as
+	// a RADIUS server, or a DHCP server of the clean router. Its CPU time and
+	// memory do not count, and it runs on the agent's CPUs.
 	Support bool `json:"support,omitempty"`
-	// Abrupt makes End send SIGKILL at once: for daemons whose polite end takes
-	// long and undoes only what ends with the host anyway.
+	// Abrupt makes End send only SIGKILL. It is for daemons that take long to end
+	// by themselves, to undo changes that end with the host anyway.
 	Abrupt bool `json:"abrupt,omitempty"`
-	// CPUs that the program may run on; empty: those of the host's programs, or of support programs.
+	// CPUs that the program may run on; empty: Options.ProgramCPUs, or AgentCPUs for a support program.
 	CPUs []int `json:"cpus,omitempty"`
-	// Client runs the program in client N's namespace (counts from 1); zero is the host itself.
+	// Client is the number, from 1, of the client in whose network namespace the program runs; zero: in the host's.
 	Client int `json:"client,omitempty"`
 }
 
@@ -77,15 +76,15 @@ type Output struct {
 // spawned is a long-running program of the host.
 type spawned struct {
 	*exec.Cmd
-	abrupt   bool
-	log      string
-	from     int64           // where its output begins in log, after that of earlier programs of the name
-	ended    context.Context // ends with it, and then it has its ProcessState
-	ownGroup bool            // nothing of its group was left when it ended; valid once life has ended
+	abrupt     bool
+	log        string          // file of its output
+	logStart   int64           // offset in log where its output begins, after that of earlier programs of the same name
+	ended      context.Context // done when the program has ended; then ProcessState and groupEmpty are valid
+	groupEmpty bool            // its process group was empty when it ended
 }
 
-// environ is the environment of the host's programs. TMPDIR names a folder of the machine: a jail, which has a /tmp of
-// its own, lacks it.
+// environ is the environment of the host's programs. It is the agent's without TMPDIR, which may name a folder that
+// the jail, with its private /tmp, does not have.
 func (a *Agent) environ() []string {
 	if a.jail.init == nil {
 		return os.Environ()
@@ -93,7 +92,7 @@ func (a *Agent) environ() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TMPDIR=") })
 }
 
-// start starts c in the jail, in the network namespace ns (nil: the host's); its output
+// start starts c in the jail and in the network namespace ns (nil: the host's). Its output
 // goes to stdout and stderr.
 func (a *Agent) start(ctx context.Context, c Command, ns *os.File, stdout, stderr io.Writer) (*exec.Cmd, error) {
 	if len(c.Argv) == 0 {
@@ -106,10 +105,10 @@ func (a *Agent) start(ctx context.Context, c Command, ns *os.File, stdout, stder
 		cmd.Stdin = strings.NewReader(c.Stdin)
 	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	// A group of its own: a script is ended with all it started.
+	// A process group of its own lets a signal end a script together with all that it started.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second // a grandchild may hold the pipe
+	cmd.WaitDelay = time.Second // a process that c left behind may hold the output open
 	cpus := a.opts.ProgramCPUs
 	if c.Support {
 		cpus = a.opts.AgentCPUs
@@ -127,7 +126,7 @@ func (a *Agent) start(ctx context.Context, c Command, ns *os.File, stdout, stder
 	return cmd, a.jail.start(cmd, cpus, ns)
 }
 
-// Run executes a command to its end.
+// Run executes a command and waits for its end. An exit status other than 0 is an error.
 func (a *Agent) Run(ctx context.Context, c Command) (Output, error) {
 	timeout := cmp.Or(c.Timeout, defaultTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("still running after %s", timeout))
@@ -142,7 +141,7 @@ func (a *Agent) Run(ctx context.Context, c Command) (Output, error) {
 		out.ExitCode = cmd.ProcessState.ExitCode()
 	}
 	if errors.Is(err, exec.ErrWaitDelay) && out.ExitCode == 0 {
-		err = nil // it left a daemon behind that holds its output open
+		err = nil // the command succeeded, and left a daemon behind that holds its output open
 	}
 	if err == nil {
 		return out, nil
@@ -163,7 +162,7 @@ func (a *Agent) Spawn(_ context.Context, c Command) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	// The name of one that has ended is free again.
+	// A name can be used again when its program has ended.
 	if old := a.programs[c.Name]; old != nil && old.ended.Err() == nil {
 		return fmt.Errorf("%s runs already", c.Name)
 	}
@@ -173,14 +172,14 @@ func (a *Agent) Spawn(_ context.Context, c Command) error {
 		return fmt.Errorf("opening the log of %s: %w", c.Name, err)
 	}
 	defer log.Close()
-	from, _ := log.Seek(0, io.SeekEnd) // a file that was just opened can be measured
-	// Not the request's context: the program outlives the request.
+	logStart, _ := log.Seek(0, io.SeekEnd) // succeeds on a file that was just opened
+	// The program goes on after this request, so it must not end with the request's context.
 	cmd, err := a.start(context.Background(), c, nil, log, log)
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", c, err)
 	}
-	life, end := context.WithCancel(context.Background())
-	p := &spawned{Cmd: cmd, abrupt: c.Abrupt, log: path, from: from, ended: life}
+	ended, end := context.WithCancel(context.Background())
+	p := &spawned{Cmd: cmd, abrupt: c.Abrupt, log: path, logStart: logStart, ended: ended}
 	a.programs[c.Name] = p
 	if c.Support {
 		a.support[cmd.Process.Pid] = true
@@ -188,7 +187,7 @@ func (a *Agent) Spawn(_ context.Context, c Command) error {
 	go func() {
 		defer end()
 		cmd.Wait()
-		p.ownGroup = noGroup(cmd.Process.Pid)
+		p.groupEmpty = noGroup(cmd.Process.Pid)
 	}()
 	return nil
 }
@@ -197,10 +196,10 @@ func (a *Agent) Spawn(_ context.Context, c Command) error {
 type Program struct {
 	Name   string `json:"name"`
 	Ended  bool   `json:"ended"`
-	How    string `json:"how,omitempty"`    // exit status, once it has ended
+	Status string `json:"how,omitempty"`    // exit status, once it has ended
 	Output string `json:"output,omitempty"` // what it printed: of Programs the last lines, of End the last megabyte
-	// By is the signal on which it ended, "SIGTERM"; empty where it had ended before.
-	By string `json:"by,omitempty"`
+	// Signal is the signal on which it ended, "SIGTERM"; empty where it had ended before.
+	Signal string `json:"by,omitempty"`
 }
 
 // Programs returns the host's spawned programs that End has not ended, by name.
@@ -211,7 +210,7 @@ func (a *Agent) Programs(context.Context) (list []Program) {
 		p := a.programs[name]
 		s := Program{Name: name, Ended: p.ended.Err() != nil}
 		if s.Ended {
-			s.How = p.ProcessState.String()
+			s.Status = p.ProcessState.String()
 		}
 		s.Output = p.lastOutput()
 		list = append(list, s)
@@ -219,7 +218,7 @@ func (a *Agent) Programs(context.Context) (list []Program) {
 	return list
 }
 
-// Logs reads the log files of the host, at most the last megabyte of each.
+// Logs reads the log files of the host, by their names: the last megabyte of each.
 func (a *Agent) Logs(context.Context) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(a.opts.LogDir, "*.log"))
 	logs := map[string]string{}
@@ -231,24 +230,24 @@ func (a *Agent) Logs(context.Context) (map[string]string, error) {
 	return logs, err
 }
 
-// lastOutput is the end of what the program has printed. A log may be of megabytes, and programs are
-// listed after each window.
+// lastOutput is the last lines that the program has printed. It reads only the end of the log: that may have
+// megabytes, and the lab lists programs after each measurement.
 func (p *spawned) lastOutput() string { return LastLines(p.outputEnd(2 * tailBytes)) }
 
-// outputEnd is what the program has printed, at most its last bytes.
+// outputEnd is the end of what the program has printed, at most so many bytes.
 func (p *spawned) outputEnd(most int64) string {
 	f, err := os.Open(p.log)
 	if err != nil {
-		return "" // without its log a program is listed without its output
+		return "" // without a log, a program is still listed
 	}
 	defer f.Close()
-	end, _ := f.Seek(0, io.SeekEnd) // a file that was just opened can be measured
-	from := max(p.from, end-most)
-	text, _ := io.ReadAll(io.NewSectionReader(f, from, end-from)) // what can be read of it
+	end, _ := f.Seek(0, io.SeekEnd) // succeeds on a file that was just opened
+	from := max(p.logStart, end-most)
+	text, _ := io.ReadAll(io.NewSectionReader(f, from, end-from)) // on an error, what was read is still useful
 	return string(text)
 }
 
-// LastLines is the end of a program's output, for an error message: its last
+// LastLines shortens a program's output for an error message: the last
 // lines that are not blank, joined by " | ".
 func LastLines(text string) string {
 	if len(text) > tailBytes {
@@ -263,16 +262,16 @@ func LastLines(text string) string {
 	return strings.Join(lines[max(0, len(lines)-tailLines):], " | ")
 }
 
-// WriteFile works through a program inside the jail, so that symbolic links lead
-// where the host's own programs would be led.
+// WriteFile writes a file, and makes its directories. A program inside the jail does it, so that
+// paths and symbolic links mean the same as for the host's other programs.
 func (a *Agent) WriteFile(ctx context.Context, path string, data []byte, mode uint32) error {
 	install := []string{"install", "-D", "-m", fmt.Sprintf("%o", mode), "/dev/stdin", path}
 	_, err := a.Run(ctx, Command{Argv: install, Stdin: string(data), Support: true})
 	return err
 }
 
-// Install copies a program out of a folder of which the host has its own, empty one.
-// Other programs are reached where they are.
+// Install returns a path by which the host's programs reach a program of the machine. A program in a
+// folder that is private and empty in the jail, such as /tmp, is copied to dir. Others are used where they are.
 func (a *Agent) Install(ctx context.Context, n machine.Need, dir string) (string, error) {
 	path := n.Locate()
 	if !slices.ContainsFunc(emptyFolders, func(dir string) bool { return strings.HasPrefix(path, dir+"/") }) {

@@ -23,7 +23,7 @@ func TestLastOutputOfProgram(t *testing.T) {
 		if err := os.WriteFile(log, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := (&spawned{log: log, from: int64(len(earlier))}).lastOutput(); got != c.want {
+		if got := (&spawned{log: log, logStart: int64(len(earlier))}).lastOutput(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

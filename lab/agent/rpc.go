@@ -13,24 +13,26 @@ import (
 )
 
 // The lab and an agent exchange JSON lines over the agent's standard input and
-// output: the lab sends requests, the agent answers each once, in any order.
-// The same bytes travel over a pipe into a namespace or over ssh.
+// output, through a pipe or ssh. The lab sends requests. The agent carries them
+// out at the same time, and answers each when it is done, so in any order.
 
+// request asks an agent to carry out a verb.
 type request struct {
 	ID     uint64            `json:"id"`
 	Verb   string            `json:"verb,omitempty"`
 	Args   []json.RawMessage `json:"args,omitempty"`
-	Cancel bool              `json:"cancel,omitempty"` // ends the request of the same ID
+	Cancel bool              `json:"cancel,omitempty"` // the request with this ID is no longer wanted; no verb
 }
 
+// response answers the request with the same ID.
 type response struct {
 	ID     uint64          `json:"id"`
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  string          `json:"error,omitempty"`
 }
 
-// serve answers requests from r on w until r ends. Requests still running are
-// cancelled and not waited for: the end of the input means that the lab is gone.
+// serve answers requests from r on w until r ends. Then it cancels requests that
+// still run and does not wait for them, because the lab has ended.
 func serve(ctx context.Context, r io.Reader, w io.Writer, v verbs, to receiver) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -47,6 +49,7 @@ func serve(ctx context.Context, r io.Reader, w io.Writer, v verbs, to receiver) 
 	}
 }
 
+// server is the state of serve.
 type server struct {
 	verbs    verbs
 	receiver receiver
@@ -56,6 +59,7 @@ type server struct {
 	cancels map[uint64]context.CancelFunc
 }
 
+// accept starts to carry out a request, or cancels one.
 func (s *server) accept(ctx context.Context, req request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,19 +71,19 @@ func (s *server) accept(ctx context.Context, req request) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	s.cancels[req.ID] = stop
-	go func() { // ends with the request; the agent's end does not wait for it
+	go func() { // ends with the request; nobody waits for it
 		defer stop()
 		resp := response{ID: req.ID}
 		result, err := s.call(ctx, req)
 		var bad error
-		resp.Result, bad = json.Marshal(result) // a failed command has its output all the same
+		resp.Result, bad = json.Marshal(result) // with an error too: a failed command has its output
 		if err = errors.Join(err, bad); err != nil {
 			resp.Error = err.Error()
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.cancels, req.ID)
-		s.enc.Encode(resp) // a lost lab shows as the end of standard input
+		s.enc.Encode(resp) // if the lab has ended, serve notices by the end of r
 	}()
 }
 
@@ -91,7 +95,7 @@ func (s *server) call(ctx context.Context, req request) (result any, err error) 
 		}
 	}()
 	verb, known := s.verbs[req.Verb]
-	const before = 2 // arguments of a method: its receiver, the context
+	const before = 2 // a method's receiver and context come before the request's arguments
 	if !known || reflect.TypeOf(verb).NumIn() != before+len(req.Args) {
 		return nil, fmt.Errorf("unknown verb %q: lab and agent are of different versions", req.Verb)
 	}
@@ -125,8 +129,8 @@ type Conn struct {
 	name string          // "the agent of host a/client (process 4711)"
 	open context.Context // ends with the agent's output; the cause says how the agent ended
 
-	// writing is held while a request is written. It is another lock than mu: an agent may read no
-	// requests until it has written its answers, and those are handed out under mu.
+	// writing is held while a request is written. It is another lock than mu, because a write may wait until the
+	// agent reads, the agent may wait until its answers are read, and receive needs mu for those.
 	writing sync.Mutex
 	mu      sync.Mutex // guards what follows
 	nextID  uint64
@@ -134,8 +138,8 @@ type Conn struct {
 }
 
 // NewConn starts a conversation over the agent's output r, which is closed when it
-// has ended, and its input w. ended says how the agent ended, once its output has; the text
-// may be empty.
+// has ended, and its input w. ended is called after the end of r, and returns how the agent
+// ended, or "" if that is unknown. name is used in errors.
 func NewConn(r io.ReadCloser, w io.WriteCloser, name string, ended func() string) *Conn {
 	open, end := context.WithCancelCause(context.Background())
 	c := &Conn{w: w, name: name, open: open, waiting: map[uint64]chan response{}}
@@ -159,7 +163,8 @@ func (c *Conn) Err() error { return context.Cause(c.open) }
 // Close ends the conversation; the agent then ends itself and all it started.
 func (c *Conn) Close() error { return c.w.Close() }
 
-// Beat tells an agent with a watchdog that the lab is there. Between requests white space means nothing.
+// Beat tells an agent with a time limit (Options.Patience) that the lab is still there. It sends an empty line, which
+// the agent's decoder skips.
 func (c *Conn) Beat() error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -167,7 +172,7 @@ func (c *Conn) Beat() error {
 	return err
 }
 
-// receive hands out answers until r ends.
+// receive gives answers to the requests that wait for them, until r ends.
 func (c *Conn) receive(r io.Reader) error {
 	dec := json.NewDecoder(bufio.NewReaderSize(r, 1<<16))
 	for {
@@ -185,8 +190,8 @@ func (c *Conn) receive(r io.Reader) error {
 	}
 }
 
-// ask sends one request and returns its answer. When ctx ends first, the agent cancels
-// the request, and ask returns ctx's error at once.
+// ask sends one request and returns its answer. When ctx ends first, ask tells the agent to cancel
+// the request and returns the cause at once.
 func ask[R any](ctx context.Context, c *Conn, verb string, args ...any) (result R, err error) {
 	err = c.request(ctx, &result, verb, args)
 	return result, err
@@ -197,6 +202,7 @@ func (c *Conn) do(ctx context.Context, verb string, args ...any) error {
 	return c.request(ctx, nil, verb, args)
 }
 
+// request is ask with a pointer to the result; nil: none is wanted.
 func (c *Conn) request(ctx context.Context, result any, verb string, args []any) error {
 	req := request{Verb: verb, Args: make([]json.RawMessage, len(args))}
 	for i, arg := range args {
@@ -212,10 +218,10 @@ func (c *Conn) request(ctx context.Context, result any, verb string, args []any)
 	c.waiting[req.ID] = ch
 	c.mu.Unlock()
 	if err := c.send(req); err != nil {
-		select { // how the agent ended, if that shows soon
+		select { // writing fails when the agent has ended; why it ended is known soon after
 		case <-c.Done():
 			return c.Err()
-		case <-time.After(endsWithin):
+		case <-time.After(childEndTimeout):
 		case <-ctx.Done():
 		}
 		return fmt.Errorf("speaking to %s: %w", c.name, err)
@@ -224,7 +230,7 @@ func (c *Conn) request(ctx context.Context, result any, verb string, args []any)
 	case resp := <-ch:
 		return resp.decode(result)
 	case <-c.Done():
-		select { // the answer may have come just before the end
+		select { // of two ready channels select takes any, so look for an answer that came before the end
 		case resp := <-ch:
 			return resp.decode(result)
 		default:
@@ -234,7 +240,7 @@ func (c *Conn) request(ctx context.Context, result any, verb string, args []any)
 		c.mu.Lock()
 		delete(c.waiting, req.ID)
 		c.mu.Unlock()
-		go c.send(request{ID: req.ID, Cancel: true}) // a lost agent shows as the end of its output
+		go c.send(request{ID: req.ID, Cancel: true}) // if the agent has ended, receive notices
 		return context.Cause(ctx)
 	}
 }
@@ -245,6 +251,7 @@ func (c *Conn) send(req request) error {
 	return json.NewEncoder(c.w).Encode(req)
 }
 
+// decode stores the answer in result, and returns the agent's error.
 func (r response) decode(result any) error {
 	if len(r.Result) > 0 && result != nil {
 		if err := json.Unmarshal(r.Result, result); err != nil {

@@ -19,23 +19,24 @@ import (
 	"github.com/gateweigh/gateweigh/lab/scratch"
 )
 
-// selfTest tries on this machine what agents do.
+// selfTest tries whether this machine can do what agents do. It runs a list of trials, each for one ability.
 type selfTest struct {
 	out      io.Writer
-	emulator string // see emulator
-	dir      string // for files
+	emulator string // the file of the emulator that runs this process; empty: none
+	dir      string // for files of the trials
 }
 
-// trial is one of the things that are tried.
+// trial is the test of one ability.
 type trial struct {
 	name string
-	try  func(context.Context, *selfTest) (found string, err error)
-	// emulated is why an emulator of processes cannot do it; empty: it can.
+	// try returns what it found, as a text for the user. Its error means that the ability is missing.
+	try func(context.Context, *selfTest) (found string, err error)
+	// emulated is the reason why try cannot succeed in an emulator (qemu-user); empty: it can.
 	emulated string
 	root     bool // needs root
 }
 
-// trials are what a self-test tries, in this order.
+// trials are the trials of a self-test, in their order.
 var trials = []trial{
 	{name: "program", try: tryProgram},
 	{name: "protocol", try: tryProtocol},
@@ -55,13 +56,13 @@ var trials = []trial{
 	{name: "real time", try: tryRealTime, root: true, emulated: "a slice of an emulated processor is longer"},
 }
 
-// errFailed says that a self-test has found something that does not work.
+// errFailed means that at least one trial of a self-test failed.
 var errFailed = errors.New("the self-test failed")
 
-// trialTime bounds one trial: the slowest emulated box needs a few seconds.
+// trialTime bounds one trial. Even an emulated machine needs only a few seconds.
 const trialTime = time.Minute
 
-// runSelfTest tries all, and writes a line for each.
+// runSelfTest runs all trials and writes a line for each to out.
 func runSelfTest(ctx context.Context, out io.Writer) error {
 	dir, done, err := scratch.New(scratch.SelfTest)
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *selfTest) emulatorSuffix() string {
 	return ", emulated by " + s.emulator
 }
 
-// run carries out a trial and reports whether it is no failure.
+// run runs a trial and writes its line. It reports false if the trial failed, and true if the machine cannot run it.
 func (s *selfTest) run(ctx context.Context, t trial) bool {
 	ctx, cancel := context.WithTimeoutCause(ctx, trialTime, fmt.Errorf("not done after %s", trialTime))
 	defer cancel()
@@ -110,8 +111,8 @@ func (s *selfTest) run(ctx context.Context, t trial) bool {
 	return false
 }
 
-// isNotSupported reports whether an error says that the machine or its kernel has something not. Errors of other agents
-// are texts.
+// isNotSupported reports whether an error means that the machine or its kernel lacks something. Errors that came from
+// another agent are texts, so it compares texts too.
 func isNotSupported(err error) bool {
 	for _, not := range []error{unix.ENOSYS, unix.EOPNOTSUPP, ebpf.ErrNotSupported, realtime.ErrDenied, errNotHere} {
 		if errors.Is(err, not) || strings.Contains(err.Error(), not.Error()) {
@@ -121,12 +122,13 @@ func isNotSupported(err error) bool {
 	return false
 }
 
+// say writes the line of a trial, and returns true.
 func (s *selfTest) say(verdict, name, text string) bool {
 	fmt.Fprintf(s.out, "%-9s %-13s %s\n", verdict, name, strings.ReplaceAll(text, "\n", "; "))
 	return true
 }
 
-// errNotHere says that this machine lacks what a trial needs.
+// errNotHere means that this machine lacks what a trial needs.
 var errNotHere = errors.New("not on this machine")
 
 func byteOrder() string {
@@ -136,7 +138,8 @@ func byteOrder() string {
 	return "big"
 }
 
-// startTest starts this program as an agent for a trial. The agent ends with its connection.
+// startTest starts this program as an agent for a trial: with isolated for a host, otherwise for the machine alone. The
+// function that it returns ends the agent and waits for its end.
 func (s *selfTest) startTest(isolated bool) (*Conn, func(), error) {
 	opts := Options{Run: "self-test", Host: "self-test", LogDir: s.dir, Isolated: isolated}
 	attr := &syscall.SysProcAttr{}

@@ -23,7 +23,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
-// tryHost runs programs and writes a file on a host: an agent in namespaces of its own.
+// tryHost starts an agent in namespaces of its own, and has it run programs and write a file.
 func tryHost(ctx context.Context, s *selfTest) (string, error) {
 	conn, end, err := s.startTest(true)
 	if err != nil {
@@ -51,7 +51,7 @@ func tryHost(ctx context.Context, s *selfTest) (string, error) {
 	if ended, err := conn.End(ctx, Ending{Name: "sleeper"}); err != nil || !ended.Ended {
 		return "", fmt.Errorf("ending a program: %+v, %v", ended, err)
 	}
-	// Two lines of heading, and one for the loopback interface.
+	// The file has two lines of heading, and one for the loopback interface, which is the only link.
 	if out, err = conn.Run(ctx, Command{Argv: []string{"cat", "/proc/net/dev"}}); err != nil ||
 		strings.Count(out.Stdout, "\n") != 3 {
 		return "", fmt.Errorf("the links of a new network namespace: %+v, %v", out, err)
@@ -59,7 +59,7 @@ func tryHost(ctx context.Context, s *selfTest) (string, error) {
 	return "commands ran and ended, a file was written and read, in network and mount namespaces of their own", nil
 }
 
-// tryJail looks whether a host's programs are apart from the machine's.
+// tryJail tests that a host's programs have another process namespace and another /etc than the machine.
 func tryJail(ctx context.Context, s *selfTest) (string, error) {
 	conn, end, err := s.startTest(true)
 	if err != nil {
@@ -87,7 +87,7 @@ func tryJail(ctx context.Context, s *selfTest) (string, error) {
 	return "process namespace and /etc of their own", nil
 }
 
-// tryMeters opens the meters of a host with a link.
+// tryMeters connects two hosts with a link, opens the meter of one, and reads a sample.
 func tryMeters(ctx context.Context, s *selfTest) (string, error) {
 	if (machine.Need{Program: "ethtool"}).Locate() == "" {
 		return "", fmt.Errorf("%w: ethtool, which sets a link's offloads", errNotHere)
@@ -101,13 +101,13 @@ func tryMeters(ctx context.Context, s *selfTest) (string, error) {
 		defer end()
 		hosts[i] = conn
 	}
-	// Polling threads of all networks of the machine are told apart by at most ten bytes of their names
-	// (meter.ThreadsNamed), and others may test agents at the same time.
+	// A link's polling thread is found by the first ten bytes of the link's name (meter.ThreadsNamed), among the threads
+	// of all network namespaces. So the names contain this process's id, in case another self-test runs.
 	suffix := strconv.FormatInt(int64(os.Getpid()), 36)
 	left, right := "gs"+suffix+"r0", "gs"+suffix+"r1"
 	peer, err := hosts[1].Hello(ctx)
 	if err == nil {
-		err = hosts[0].AddPair(ctx, Pair{Name: left, Peer: right, PeerPID: peer.PID})
+		err = hosts[0].AddVethPair(ctx, VethPair{Name: left, Peer: right, PeerPID: peer.PID})
 	}
 	for i, name := range []string{left, right} {
 		if err == nil {
@@ -137,7 +137,8 @@ func tryMeters(ctx context.Context, s *selfTest) (string, error) {
 		nil
 }
 
-// inNamespace runs fn on a thread in a network namespace of its own, whose loopback interface is up. Both end with fn.
+// inNamespace runs fn on a new thread in a new network namespace, whose loopback interface is up. Thread and namespace
+// end with fn.
 func inNamespace(fn func() error) error {
 	done := make(chan error)
 	go func() {
@@ -154,7 +155,8 @@ func inNamespace(fn func() error) error {
 	return <-done
 }
 
-// sendTest sends frames and waits for the end of them.
+// sendTest sends count frames over a link to a MAC address, and waits until all are sent. An empty engine takes the
+// fastest that works.
 func sendTest(ctx context.Context, link string, to send.MAC, count int64, engine send.Engine) (send.Sent, error) {
 	sizes, err := frames.Named("imix")
 	if err != nil {
@@ -183,7 +185,7 @@ func sendTest(ctx context.Context, link string, to send.MAC, count int64, engine
 	return sender.Stats(), nil
 }
 
-// tryPackets sends frames through a packet socket.
+// tryPackets sends frames on the loopback interface through a packet socket, one of the ways to send.
 func tryPackets(ctx context.Context, _ *selfTest) (found string, err error) {
 	const count = 500
 	err = inNamespace(func() error {
@@ -193,7 +195,8 @@ func tryPackets(ctx context.Context, _ *selfTest) (found string, err error) {
 	return fmt.Sprintf("%d frames were sent through a packet socket", count), err
 }
 
-// tryPrograms sends frames over a link and has the kernel's programs account for each.
+// tryPrograms loads the receiver's programs into the kernel, sends frames over a link, and tests that the programs have
+// counted each frame once.
 func tryPrograms(ctx context.Context, _ *selfTest) (found string, err error) {
 	const count = 5000
 	err = inNamespace(func() error {
@@ -207,7 +210,8 @@ func tryPrograms(ctx context.Context, _ *selfTest) (found string, err error) {
 				return err
 			}
 		}
-		// A veth takes frames from XDP then, and the live engine is tried too. Without ethtool the other one is.
+		// The live engine sends by XDP, whose frames a veth interface takes only with GRO on. Without ethtool, sendTest takes
+		// the packet engine.
 		_ = exec.CommandContext(ctx, "ethtool", "-K", "right0", "gro", "on").Run()
 		r, err := receive.Open(receive.Config{Interface: "right0", FramesPerStream: count})
 		if err != nil {
@@ -235,7 +239,7 @@ func tryPrograms(ctx context.Context, _ *selfTest) (found string, err error) {
 	return found, err
 }
 
-// tryRealTime takes a part of a CPU with real-time priority, for a moment.
+// tryRealTime has an agent take a tenth of a CPU with a thread of real-time priority, until the first time is counted.
 func tryRealTime(ctx context.Context, s *selfTest) (string, error) {
 	conn, end, err := s.startTest(false)
 	if err != nil {

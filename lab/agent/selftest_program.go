@@ -18,7 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/watch"
 )
 
-// tryProgram looks at the program's own file.
+// tryProgram tests that this program's file needs no dynamic linker.
 func tryProgram(context.Context, *selfTest) (string, error) {
 	f, err := elf.Open("/proc/self/exe")
 	if err != nil {
@@ -41,10 +41,10 @@ func tryProgram(context.Context, *selfTest) (string, error) {
 	return fmt.Sprintf("%s, static, %.1f MB", f.Machine, float64(info.Size())/1e6), nil
 }
 
-// unknownVerb is what no agent answers.
+// unknownVerb is a request that agents must refuse.
 const unknownVerb = "NoSuchVerb"
 
-// tryProtocol has an agent introduce itself over its standard input and output.
+// tryProtocol starts an agent, compares its build with this program's, and sends it a known and an unknown request.
 func tryProtocol(ctx context.Context, s *selfTest) (string, error) {
 	conn, end, err := s.startTest(false)
 	if err != nil {
@@ -68,7 +68,7 @@ func tryProtocol(ctx context.Context, s *selfTest) (string, error) {
 	return fmt.Sprintf("started itself (process %d), which is the same build; load %+v", hello.PID, load), nil
 }
 
-// tryMachine reads what the machine is.
+// tryMachine has an agent describe the machine, and run a loop on one of its CPUs.
 func tryMachine(ctx context.Context, s *selfTest) (string, error) {
 	conn, end, err := s.startTest(false)
 	if err != nil {
@@ -83,7 +83,7 @@ func tryMachine(ctx context.Context, s *selfTest) (string, error) {
 	if m.Online < 1 || len(m.Usable) < 1 || m.Release == "" || m.Memory.Total <= 0 || len(m.Program) != hash {
 		return "", fmt.Errorf("it lacks something: %+v", m)
 	}
-	// Beside other programs a loop may not have had its CPU before its time was over.
+	// Other programs may take the CPU for the whole time of a loop. Then a longer one is tried.
 	for length, pieces := loopTime, 0; pieces == 0; length *= 2 {
 		loops, err := conn.RunLoops(ctx, m.Usable[:1], length)
 		if err != nil || len(loops) != 1 {
@@ -95,7 +95,7 @@ func tryMachine(ctx context.Context, s *selfTest) (string, error) {
 		"kernel %s, %d CPUs, %d of them usable, %d MiB", m.Release, m.Online, len(m.Usable), m.Memory.Total>>10), nil
 }
 
-// tryFind looks for programs.
+// tryFind has an agent look for programs, one of which does not exist.
 func tryFind(ctx context.Context, s *selfTest) (string, error) {
 	conn, end, err := s.startTest(false)
 	if err != nil {
@@ -113,7 +113,8 @@ func tryFind(ctx context.Context, s *selfTest) (string, error) {
 	return fmt.Sprintf("sh at %s, ip at %q", list[0].Path, list[2].Path), nil
 }
 
-// tryObjects decodes the programs for the kernel that this program carries.
+// tryObjects decodes the eBPF programs in this program's file. It compares the layout of their C types with that of the
+// Go types.
 func tryObjects(context.Context, *selfTest) (string, error) {
 	objects := map[string]func() error{
 		"of the generator": send.CheckObject, "of the receiver": receive.CheckObject, "of personas": persona.CheckObject,

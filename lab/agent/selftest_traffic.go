@@ -17,10 +17,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
-// loopTime is long enough for a repetition of a loop on most boxes.
+// loopTime is the length of tryMachine's first loop: most machines complete a piece of it in this time.
 const loopTime = 20 * time.Millisecond
 
-// plansWithHashes are plans with the FNV-1a hash of their first frames, which is the same on every architecture.
+// plansWithHashes are plans of frames, each with the FNV-1a hash of its first frames. Every architecture must compute
+// the same hashes.
 var plansWithHashes = []struct {
 	name string
 	size string
@@ -38,10 +39,10 @@ var plansWithHashes = []struct {
 		Scatter: true, GapSeed: 6}, 0xefb3bad9ea7aaccd},
 }
 
-// plannedFrames is how many frames of each plan are hashed.
+// plannedFrames is the number of frames of each plan that are hashed.
 const plannedFrames = 10_000
 
-// tryPlans computes plans.
+// tryPlans computes the plans and compares their hashes.
 func tryPlans(context.Context, *selfTest) (string, error) {
 	var errs []error
 	for _, p := range plansWithHashes {
@@ -77,10 +78,10 @@ func tryPlans(context.Context, *selfTest) (string, error) {
 		nil
 }
 
-// firstFramesHash is the hash of the frames that tryFrames makes.
+// firstFramesHash is the FNV-1a hash of the frames that tryFrames makes.
 const firstFramesHash uint64 = 0x8cf85d74f75d4d23
 
-// tryFrames makes frames, and checks them by the standards' own words.
+// tryFrames makes frames, and tests their checksums with code of its own, their time stamps, and their hash.
 func tryFrames(context.Context, *selfTest) (string, error) {
 	st := send.Stream{
 		SrcMAC: send.MAC{2, 0, 0, 0, 0, 1}, DstMAC: send.MAC{2, 0, 0, 0, 0, 2},
@@ -97,9 +98,9 @@ func tryFrames(context.Context, *selfTest) (string, error) {
 		h.Write(b)
 		ip, udp := b[frames.EthernetBytes:], b[frames.EthernetBytes+frames.IPv4Bytes:]
 		pseudo := binary.BigEndian.AppendUint32(append([]byte(nil), ip[12:20]...), 17<<16|uint32(len(udp)))
-		stamp, is := frames.ReadStamp(b[frames.PayloadAt:])
-		if inet(ip[:frames.IPv4Bytes]) != 0xffff || inet(append(pseudo, udp...)) != 0xffff || !is || stamp.Number != number ||
-			stamp.SentNs != sent {
+		stamp, stamped := frames.ReadStamp(b[frames.PayloadAt:])
+		if internetSum(ip[:frames.IPv4Bytes]) != 0xffff || internetSum(append(pseudo, udp...)) != 0xffff || !stamped ||
+			stamp.Number != number || stamp.SentNs != sent {
 			return "", fmt.Errorf(
 				"a frame of %d bytes has wrong checksums or a wrong stamp (%+v): %x", size, stamp, b[:frames.MinBytes])
 		}
@@ -111,8 +112,8 @@ func tryFrames(context.Context, *selfTest) (string, error) {
 		sizes[0], sizes[len(sizes)-1]), nil
 }
 
-// inet is the sum of RFC 1071 over big-endian words: 0xffff where a checksum is right.
-func inet(b []byte) uint16 {
+// internetSum adds up 16-bit words as RFC 1071 does. Over bytes that include their right checksum, it is 0xffff.
+func internetSum(b []byte) uint16 {
 	var sum uint64
 	for i, v := range b {
 		sum += uint64(v) << (8 * (1 - i%2))
@@ -126,7 +127,8 @@ func inet(b []byte) uint16 {
 func tryTCP(ctx context.Context, _ *selfTest) (string, error) { return tryStreams(ctx, false) }
 func tryUDP(ctx context.Context, _ *selfTest) (string, error) { return tryStreams(ctx, true) }
 
-// tryStreams sends streams over the loopback interface, by a process of its own as agents do.
+// tryStreams starts a worker, the process in which agents run streams, and has it send streams to itself over the
+// loopback interface.
 func tryStreams(ctx context.Context, udp bool) (string, error) {
 	list, err := addWorkers("self-test", nil, 1)
 	if err != nil {
@@ -138,14 +140,14 @@ func tryStreams(ctx context.Context, udp bool) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: a port of the loopback interface: %w", errNotHere, err)
 	}
-	if err := w.do(ctx, "Serve", Listener{At: addr, Runs: 1, UDP: udp}); err != nil {
+	if err := w.do(ctx, "Serve", Listener{Addr: addr, Generators: 1, UDP: udp}); err != nil {
 		return "", err
 	}
 	const streams = 4
 	load := bundle{Config: traffic.Config{
-		Streams: streams, UDP: udp, RateBps: 4e6, Direction: result.Up, BurstSegments: 4, MaxSeconds: 60}, To: addr}
+		Streams: streams, UDP: udp, RateBps: 4e6, Direction: result.Up, BurstSegments: 4, MaxSeconds: 60}, Server: addr}
 	for range streams {
-		load.From = append(load.From, addr.Addr())
+		load.Local = append(load.Local, addr.Addr())
 	}
 	if err := w.do(ctx, "Start", load); err != nil {
 		return "", err
@@ -157,7 +159,7 @@ func tryStreams(ctx context.Context, udp bool) (string, error) {
 	return fmt.Sprintf("%d bytes over the loopback interface", got), w.do(ctx, "Stop")
 }
 
-// awaitBytes waits until streams have brought some.
+// awaitBytes waits until a worker's streams have received some bytes, and returns their number.
 func awaitBytes(ctx context.Context, conn *Conn) (int64, error) {
 	const enough = 50_000
 	for {
@@ -178,7 +180,7 @@ func awaitBytes(ctx context.Context, conn *Conn) (int64, error) {
 	}
 }
 
-// freePort is an address of the loopback interface that nobody listens at.
+// freePort returns an address of the loopback interface at which no program listens.
 func freePort(udp bool) (netip.AddrPort, error) {
 	if udp {
 		c, err := net.ListenPacket("udp4", "127.0.0.1:0")

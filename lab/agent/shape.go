@@ -7,34 +7,37 @@ import (
 	"time"
 )
 
-// Shape is what a link does to the frames that leave one of its ends. The zero value does nothing.
+// Shape limits the rate of frames that leave one end of a link, delays them and loses some. The zero value does none of
+// it.
 type Shape struct {
-	// RateMbps is the most that leaves, Mbit/s: bytes as the kernel counts them, with the Ethernet header of 14 and
+	// RateMbps is the highest rate, Mbit/s. It counts bytes as the kernel does: with the Ethernet header of 14 bytes,
 	// without preamble, checksum and gap. 0: no limit.
 	RateMbps float64       `json:"rate_mbps,omitempty"`
 	Delay    time.Duration `json:"delay,omitempty"` // of each frame
 	LossPct  float64       `json:"loss_pct,omitempty"`
 }
 
-// What a shaped link lets through and holds. A burst makes up for a CPU that was away for a time; a queue keeps the
-// link busy while a TCP connection that has lost a segment halves its window. Both are at least a few dozen frames.
+// Sizes of a rate-limited link's bucket and queue. The bucket lets a burst of frames pass at once, which makes up for
+// moments in which the CPU did something else. The queue keeps the link busy while a TCP connection that has lost a
+// segment sends less.
 const (
-	burstTime  = 5 * time.Millisecond
-	queueTime  = 25 * time.Millisecond
-	leastBurst = 8 * 1514
-	leastQueue = 64 * 1514
+	burstTime = 5 * time.Millisecond  // the bucket holds what the rate carries in this time
+	queueTime = 25 * time.Millisecond // and so does the queue
+	minBurst  = 8 * 1514              // but the bucket holds at least so many bytes
+	minQueue  = 64 * 1514             // and the queue so many
 )
 
-// netemQueue is how many frames a link with a delay holds, those on their way with those that wait for its rate.
+// netemQueue is the number of frames that a delayed link holds. It includes those that wait for the rate.
 const netemQueue = 20000
 
-// apply puts a token bucket (tc-tbf) at the end, and behind it or alone what delays and loses (tc-netem).
+// apply sets up queueing disciplines on the interface: a token bucket (tc-tbf) for the rate, and netem (tc-netem) for
+// delay and loss, inside the token bucket if there are both.
 func (s Shape) apply(link string) error {
 	parent := []string{"root", "handle", "1:"}
 	if s.RateMbps > 0 {
 		bytes := func(d time.Duration) int { return int(s.RateMbps * 1e6 / 8 * d.Seconds()) }
 		rate := append(parent, "tbf", "rate", fmt.Sprintf("%.0fbit", s.RateMbps*1e6),
-			"burst", fmt.Sprint(max(leastBurst, bytes(burstTime))), "limit", fmt.Sprint(max(leastQueue, bytes(queueTime))))
+			"burst", fmt.Sprint(max(minBurst, bytes(burstTime))), "limit", fmt.Sprint(max(minQueue, bytes(queueTime))))
 		if err := tcQdisc(link, rate); err != nil {
 			return err
 		}
@@ -53,6 +56,7 @@ func (s Shape) apply(link string) error {
 	return tcQdisc(link, netem)
 }
 
+// tcQdisc sets a queueing discipline of an interface.
 func tcQdisc(link string, args []string) error {
 	argv := append([]string{"qdisc", "replace", "dev", link}, args...)
 	if out, err := exec.Command("tc", argv...).CombinedOutput(); err != nil {

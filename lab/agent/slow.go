@@ -14,16 +14,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/burn"
 )
 
-// Slow says how CPUs of a machine are to be slowed down.
+// Slow says how to slow down CPUs of a machine: a burner, a process that does nothing useful, takes a share of their
+// time.
 type Slow struct {
-	CPUs  []int    `json:"cpus"`
-	Speed float64  `json:"speed"` // share of their time that is left to all else; 1 gives back what an earlier call took
-	Own   []int    `json:"own"`   // CPUs of whatever else the slowing takes
-	How   burn.How `json:"how"`   // what takes the rest competes for it
+	CPUs    []int    `json:"cpus"`  // to slow down
+	Speed   float64  `json:"speed"` // share of the CPUs' time that all other programs keep; 1 ends the burner
+	OwnCPUs []int    `json:"own"`   // for threads of the burner that take no share
+	How     burn.How `json:"how"`   // how the burner competes for CPUs
 }
 
-// slowed is the burner, a process of an agent that takes a share of the time of CPUs. It is a process of its own
-// because its threads may hold up Go's garbage collection. It ends with the agent, because its input does.
+// slowed holds an agent's burner. It is a separate process because its busy threads would hold up Go's garbage
+// collection in the agent. It ends with the agent, because its input does.
 //
 //	agent ── stdin, stdout: JSON lines ──► gateweigh agent-burner
 type slowed struct {
@@ -32,7 +33,8 @@ type slowed struct {
 	exited <-chan struct{}
 }
 
-// Slow slows CPUs down until the agent ends, or is asked to give them back. It returns once they are slow.
+// Slow starts the burner, and returns once the CPUs are slow. They stay so until the agent ends, or until a call with
+// speed 1.
 func (m *machineAgent) Slow(ctx context.Context, s Slow) error {
 	m.slowed.mu.Lock()
 	defer m.slowed.mu.Unlock()
@@ -57,7 +59,7 @@ func (m *machineAgent) Slow(ctx context.Context, s Slow) error {
 	return nil
 }
 
-// ReadSlow reads how much of its CPUs' time the slowing has taken so far.
+// ReadSlow reads how much time of each CPU the burner has taken so far.
 func (m *machineAgent) ReadSlow(ctx context.Context) ([]burn.CPUTime, error) {
 	m.slowed.mu.Lock()
 	conn := m.slowed.burner
@@ -68,14 +70,14 @@ func (m *machineAgent) ReadSlow(ctx context.Context) ([]burn.CPUTime, error) {
 	return ask[[]burn.CPUTime](ctx, conn, "Read")
 }
 
-// close gives the CPUs back.
+// close ends the burner.
 func (s *slowed) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end()
 }
 
-// end closes the burner. The caller holds the lock.
+// end ends the burner and waits for its end. The caller holds the lock.
 func (s *slowed) end() {
 	if s.burner != nil {
 		s.burner.Close()
@@ -84,21 +86,23 @@ func (s *slowed) end() {
 	}
 }
 
-// burnerEnds is the time within which the burner of a killed run ends with its agent.
-const burnerEnds = time.Second
+// burnerLockTimeout is how long a new burner waits for another one to end. The burner of a killed run ends sooner, with
+// its agent.
+const burnerLockTimeout = time.Second
 
-// burner answers for a process that burns. Its exported methods carry out verbs.
+// burner is the state of a burner's process. Its exported methods carry out requests of the agent.
 type burner struct {
 	b    *burn.Burner
-	lock io.Closer // until the process ends
+	lock io.Closer // keeps a second burner from the machine until the process ends
 }
 
+// Burn begins to take the CPUs' time.
 func (r *burner) Burn(_ context.Context, s Slow) error {
-	if err := pinThreads(s.Own); err != nil {
+	if err := pinThreads(s.OwnCPUs); err != nil {
 		return err
 	}
 	var err error
-	if r.lock, err = burn.Lock(burnerEnds); err != nil {
+	if r.lock, err = burn.Lock(burnerLockTimeout); err != nil {
 		return err
 	}
 	var loads []burn.Load
@@ -109,13 +113,13 @@ func (r *burner) Burn(_ context.Context, s Slow) error {
 	return err
 }
 
+// Read reads how much time was taken, in the order of Slow.CPUs.
 func (r *burner) Read(context.Context) ([]burn.CPUTime, error) { return r.b.Read() }
 
-// burnerMain is the body of a process that burns. Its threads run on when its input ends, and
-// end with it.
+// burnerMain runs a burner until its input ends. The end of the process ends the threads that take the CPUs' time.
 func burnerMain(ctx context.Context) error {
-	runtime.GOMAXPROCS(processors + runtime.NumCPU())
-	debug.SetGCPercent(-1) // a collection would stop the threads; a run makes a few megabytes
+	runtime.GOMAXPROCS(maxProcs + runtime.NumCPU())
+	debug.SetGCPercent(-1) // a collection would stop the busy threads, and a burner's garbage is a few megabytes
 	var b burner
 	return serve(ctx, os.Stdin, os.Stdout, burnerVerbs, sameReceiver(&b))
 }

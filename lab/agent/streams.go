@@ -14,50 +14,52 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// Listener is where a server of streams takes them.
+// Listener says where a server of streams listens.
 type Listener struct {
-	At netip.AddrPort `json:"at"`
-	// Runs is how many generators load it: one a client host and direction.
-	Runs int  `json:"runs"`
-	UDP  bool `json:"udp,omitzero"`
+	Addr netip.AddrPort `json:"at"`
+	// Generators is the number of generators that send to the server: one for each client host and direction.
+	Generators int  `json:"runs"`
+	UDP        bool `json:"udp,omitzero"` // else TCP
 }
 
-// streams are those of one process: the agent's, which calls the methods, or a
-// worker's, where they are the verbs.
+// streams is both ends of the streams in one process: a server, and generators, which simulate the clients. With few
+// streams they are in the agent. Otherwise they are in workers, to which the agent sends the methods as requests.
 type streams struct {
 	mu         sync.Mutex           // guards what follows
 	generators []*traffic.Generator // one a direction
 	server     *traffic.Server
-	from       Listener // server's
+	listener   Listener // of server
 }
 
-// Serve starts the server, once for each protocol in turn. It outlives the request.
+// Serve starts the server. When it runs already it keeps the server, unless the protocol changes. The server goes on
+// after the request.
 func (s *streams) Serve(ctx context.Context, l Listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.from
-	if s.from = l; s.server != nil {
+	before := s.listener
+	if s.listener = l; s.server != nil {
 		if before.UDP == l.UDP {
 			return nil
 		}
 		s.server.Close()
 		s.server = nil
 	}
-	server, err := traffic.Serve(context.WithoutCancel(ctx), l.At, l.UDP)
+	server, err := traffic.Serve(context.WithoutCancel(ctx), l.Addr, l.UDP)
 	if err == nil {
 		s.server = server
 	}
 	return err
 }
 
-// Start starts one generator more. It outlives the request; only connecting ends with that.
+// Start starts one more generator and connects its streams. The generator goes on after the request, but if the request
+// is cancelled while the streams connect, it ends.
 func (s *streams) Start(ctx context.Context, b bundle) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, cancel)
-	g, err := traffic.Start(run, b.Config, b.dial)
-	if err != nil || !stop() {
+	generating, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	detach := context.AfterFunc(ctx, cancel)
+	g, err := traffic.Start(generating, b.Config, b.dial)
+	if err != nil || !detach() {
 		cancel()
 		return errors.Join(err, context.Cause(ctx))
 	}
@@ -65,7 +67,7 @@ func (s *streams) Start(ctx context.Context, b bundle) error {
 	return nil
 }
 
-// Stats reads the counters.
+// Stats adds up the counters of the generators and the server.
 func (s *streams) Stats(context.Context) TrafficStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,14 +85,14 @@ func (s *streams) Stats(context.Context) TrafficStats {
 		add("client", g.Stats())
 	}
 	if s.server != nil {
-		for _, run := range s.server.Stats(s.from.Runs) {
-			add("server", run)
+		for _, stats := range s.server.Stats(s.listener.Generators) {
+			add("server", stats)
 		}
 	}
 	return out
 }
 
-// Mark counts shares anew.
+// Mark makes TrafficStats.Shares count from now on.
 func (s *streams) Mark(context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,11 +100,11 @@ func (s *streams) Mark(context.Context) {
 		g.Mark()
 	}
 	if s.server != nil {
-		s.server.Mark(s.from.Runs)
+		s.server.Mark(s.listener.Generators)
 	}
 }
 
-// Stop ends the generators.
+// Stop ends the generators. The server goes on.
 func (s *streams) Stop(context.Context) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +115,7 @@ func (s *streams) Stop(context.Context) (err error) {
 	return err
 }
 
-// serveStreams prepares the far end of streams, which later loads find again.
+// serveStreams prepares the server's end of streams. Later loads use the same server.
 func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
 	if err := t.prepareHost(); err != nil {
 		return err
@@ -127,12 +129,12 @@ func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
 	}
 	return onEachWorker(a.traffic.farWorkers, func(i int, w *worker) error {
 		listener := listener
-		listener.At = netip.AddrPortFrom(t.Server, workersPort+uint16(i))
+		listener.Addr = netip.AddrPortFrom(t.Server, workersPort+uint16(i))
 		return w.do(ctx, "Serve", listener)
 	})
 }
 
-// prepareHost sets what a host needs for so many streams.
+// prepareHost sets the sysctls that a host needs for many streams.
 func (t Traffic) prepareHost() error {
 	if max(t.Clients, t.MostClients) <= WindowsAtOnce || t.UDP {
 		return nil
@@ -140,7 +142,7 @@ func (t Traffic) prepareHost() error {
 	return client.SetSysctls(manyStreamSysctls)
 }
 
-// startStreams starts the streams of the host's clients, one bundle a direction and process.
+// startStreams starts the streams of the host's clients: for each direction one bundle, or one in each worker.
 func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) (err error) {
 	s := &a.traffic
 	if err := t.prepareHost(); err != nil {
@@ -149,17 +151,17 @@ func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) 
 	if len(s.inProcess.generators)+len(s.nearWorkers) > 0 {
 		return errTraffic
 	}
-	all := bundle{To: netip.AddrPortFrom(t.Server, trafficPort)}
+	all := bundle{Server: netip.AddrPortFrom(t.Server, trafficPort)}
 	for i := range t.Clients {
 		c := pool.Clients[i%len(pool.Clients)]
 		if t.Workers > 1 && c.NetNS() != nil {
 			return fmt.Errorf("%d streams need several processes, and clients with namespaces of their own "+
 				"cannot use them: choose kind %s", t.Clients, client.Largest())
 		}
-		all.clients, all.From = append(all.clients, c), append(all.From, c.LocalIP())
+		all.clients, all.Local = append(all.clients, c), append(all.Local, c.LocalIP())
 	}
 	if t.Workers > 1 {
-		all.To = netip.AddrPortFrom(t.Server, workersPort)
+		all.Server = netip.AddrPortFrom(t.Server, workersPort)
 		s.nearWorkers, err = addWorkers(a.opts.Host, nil, t.Workers)
 	}
 	for _, cfg := range t.configs(pool.Kind().MTU) {
@@ -179,7 +181,7 @@ func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) 
 	return nil
 }
 
-// configs are the generators of a load, one a direction; mtu is the clients'.
+// configs are the settings of a load's generators, one a direction. mtu is that of the clients' links, bytes.
 func (t Traffic) configs(mtu int) (list []traffic.Config) {
 	directions := t.directions()
 	if t.MTU > 0 {
@@ -194,7 +196,7 @@ func (t Traffic) configs(mtu int) (list []traffic.Config) {
 	return list
 }
 
-// stopStreams ends what generates on this host, and the workers that do.
+// stopStreams ends the generators of this host, and the workers that have generators.
 func (s *trafficState) stopStreams() error {
 	err := errors.Join(s.inProcess.Stop(context.Background()), onEachWorker(s.nearWorkers, func(_ int, w *worker) error {
 		defer w.close()
@@ -204,32 +206,33 @@ func (s *trafficState) stopStreams() error {
 	return err
 }
 
-// bundle is streams of one process: one from each of the addresses.
+// bundle is the streams of one generator. Stream i is that of client i.
 type bundle struct {
 	Config traffic.Config `json:"config"`
-	From   []netip.Addr   `json:"from"`
-	To     netip.AddrPort `json:"to"`
+	Local  []netip.Addr   `json:"from"` // addresses of the clients
+	Server netip.AddrPort `json:"to"`
 
-	clients []*client.Client // in whose namespaces the sockets are made; a worker has none
+	clients []*client.Client // in whose namespaces the sockets are made; nil in a worker, which stays in the host's
 }
 
-// split shares streams out over n workers; worker i sends to the port of the server's
-// worker i.
+// split shares streams out over n workers. Worker i sends to the port of worker i on the
+// server's host.
 func (b bundle) split(n int) []bundle {
 	list := make([]bundle, n)
 	for i := range list {
-		lo, hi := len(b.From)*i/n, len(b.From)*(i+1)/n
-		part := bundle{Config: b.Config, From: b.From[lo:hi], To: netip.AddrPortFrom(b.To.Addr(), b.To.Port()+uint16(i))}
-		part.Config.Streams, part.Config.RateBps = hi-lo, b.Config.RateBps*float64(hi-lo)/float64(len(b.From))
+		lo, hi := len(b.Local)*i/n, len(b.Local)*(i+1)/n
+		part := bundle{Config: b.Config, Local: b.Local[lo:hi],
+			Server: netip.AddrPortFrom(b.Server.Addr(), b.Server.Port()+uint16(i))}
+		part.Config.Streams, part.Config.RateBps = hi-lo, b.Config.RateBps*float64(hi-lo)/float64(len(b.Local))
 		list[i] = part
 	}
 	return list
 }
 
-// dial connects stream i: a traffic.DialFunc.
+// dial connects stream i, as a traffic.DialFunc.
 func (b bundle) dial(ctx context.Context, i int) (fd int, err error) {
 	open := func() (err error) {
-		fd, err = traffic.NewSocket(b.To.Addr(), b.Config.UDP)
+		fd, err = traffic.NewSocket(b.Server.Addr(), b.Config.UDP)
 		return err
 	}
 	if b.clients != nil {
@@ -240,14 +243,15 @@ func (b bundle) dial(ctx context.Context, i int) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := traffic.Connect(ctx, fd, b.From[i], b.To); err != nil {
+	if err := traffic.Connect(ctx, fd, b.Local[i], b.Server); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
 	return fd, nil
 }
 
-// add adds a part's streams. Threads have names of their own, and are left to the caller.
+// add adds the counters of other streams of the same host. It leaves out ThreadNs: callers have to choose names for the
+// threads.
 func (s *TrafficStats) add(p TrafficStats) {
 	s.ReceivedBytes += p.ReceivedBytes
 	s.Datagrams, s.Bursts = s.Datagrams.Add(p.Datagrams), s.Bursts+p.Bursts

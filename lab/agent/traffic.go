@@ -19,41 +19,39 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
 
-// Traffic is one cell's load: every client gets an equal share.
+// Traffic describes a load: what the clients of a host send to the server or receive from it. All clients have equal
+// shares of it.
 type Traffic struct {
 	Kind      string `json:"kind"` // one of traffic.Kinds
 	UDP       bool   `json:"udp"`
-	Paced     bool   `json:"paced"`     // iperf3: by the socket, not by its own timer
+	Paced     bool   `json:"paced"`     // iperf3's connections are paced by the kernel's sockets, not by iperf3's timer
 	Direction string `json:"direction"` // result.Up, result.Down, or result.Both for streams
-	Clients   int    `json:"clients"`   // of this host; for the server of all hosts
-	// of the larger lab of a pair: both labs get the settings for this number
+	Clients   int    `json:"clients"`   // of this host; for the server, of all client hosts
+	// MostClients is the larger number of clients of the two labs of a pair, so that both labs get the same settings.
 	MostClients   int        `json:"most_clients"`
-	ClientHosts   int        `json:"client_hosts"` // that load the server, each by a generator of its own; zero is 1
-	Workers       int        `json:"workers"`      // processes that share each host's streams: the function Workers
-	OfferedMbps   float64    `json:"offered_mbps"` // payload, all those clients together
+	ClientHosts   int        `json:"client_hosts"` // hosts with clients, each with a generator; zero is 1
+	Workers       int        `json:"workers"`      // processes that share each host's streams: see ProcessesFor
+	OfferedMbps   float64    `json:"offered_mbps"` // payload, all Clients together
 	BurstSegments int        `json:"burst_segments"`
-	MTU           int        `json:"mtu,omitempty"` // of the path, where it is less than the clients'; 0: it is not
-	MaxSeconds    int        `json:"max_seconds"`   // the load ends by itself after this
+	MTU           int        `json:"mtu,omitempty"` // of the path, bytes, if less than that of the clients' links; else 0
+	MaxSeconds    int        `json:"max_seconds"`   // after this time the load ends by itself
 	Server        netip.Addr `json:"server"`
-	// ShortPerSecond connections a second of ShortBytes each are opened beside, from
-	// all clients in turn; zero: none.
+	// ShortPerSecond is how many short connections a second the clients open in turn, beside the load. Zero: none.
 	ShortPerSecond float64       `json:"short_per_second,omitempty"`
-	ShortBytes     int           `json:"short_bytes,omitempty"`
-	ShortAfter     time.Duration `json:"short_after,omitempty"` // from the load's start to a host's first
+	ShortBytes     int           `json:"short_bytes,omitempty"` // that each of them transfers
+	ShortAfter     time.Duration `json:"short_after,omitempty"` // from the start of the load to the first one
 	Frames         *Frames       `json:"frames,omitempty"`      // this host's part; nil for other kinds of traffic
 }
 
-// Ports on the server. shortPort is for short connections, echoPort for round-trip probes. trafficPort is for the
-// streams of one process; iperf3 has one port a client from there on. workersPort is for streams of several processes,
-// one port a worker from there on.
+// Ports of the server.
 const (
-	shortPort   = 5200
-	trafficPort = 5201
-	workersPort = trafficPort + 1
-	echoPort    = 7
+	echoPort    = 7               // probes of the round-trip time
+	shortPort   = 5200            // short connections
+	trafficPort = 5201            // streams of one process; with iperf3 the first of one port a client
+	workersPort = trafficPort + 1 // streams of several processes: the first of one port a worker
 )
 
-// directions are the directions of a load's streams.
+// directions lists the directions in which a load sends.
 func (t Traffic) directions() []string {
 	if t.Direction == result.Both {
 		return []string{result.Up, result.Down}
@@ -64,48 +62,50 @@ func (t Traffic) directions() []string {
 // Streams is the number of streams of a load on a host with that number of clients.
 func (t Traffic) Streams() int { return t.Clients * len(t.directions()) }
 
-// TrafficStats is what one host's side of the traffic has done so far.
+// TrafficStats counts what one host has sent and received of a load, from its start.
 type TrafficStats struct {
 	MonotonicNs   int64 `json:"monotonic_ns"` // the host's clock when the counters were read
 	ReceivedBytes int64 `json:"received_bytes"`
-	// Datagrams and Bursts are of streams over UDP. The sender counts sent datagrams and bursts, the receiver all else.
+	// Datagrams are those of streams over UDP, and frames. The sender counts sent ones, the receiver all else.
 	Datagrams traffic.Datagrams `json:"datagrams,omitzero"`
-	Bursts    int64             `json:"bursts,omitzero"`
-	Connect   traffic.Delays    `json:"connect_us"` // of the streams from here; of several processes the slowest
-	FirstByte traffic.Delays    `json:"first_byte_us"`
-	Shares    traffic.Shares    `json:"shares"` // of the streams that end here, since MarkTraffic
-	// Open: the TCP windows of all streams that send from here have grown enough that bursts leave whole. Always true
-	// where none send.
+	Bursts    int64             `json:"bursts,omitzero"` // sent, of streams over UDP
+	// Connect and FirstByte are the times that the streams from this host took. With several processes they are
+	// those of the slowest.
+	Connect   traffic.Delays `json:"connect_us"`
+	FirstByte traffic.Delays `json:"first_byte_us"`
+	Shares    traffic.Shares `json:"shares"` // bytes of each stream that ends here, since MarkTraffic
+	// Open means that the congestion windows of all TCP streams that send from here have grown enough for whole bursts.
+	// It is true where none send.
 	Open       bool       `json:"open"`
 	Broken     int        `json:"broken"` // streams or processes that ended early
 	FirstError string     `json:"first_error,omitempty"`
 	Frames     FrameStats `json:"frames,omitzero"`
-	// ThreadNs is the CPU time of each traffic thread or process; the busiest
-	// says how close the generator is to its limit.
+	// ThreadNs is the CPU time of each thread or process that makes or receives the load. The
+	// busiest shows how close the generator is to its limit.
 	ThreadNs map[string]int64 `json:"thread_ns"`
 }
 
-// trafficState is the traffic a host takes part in.
+// trafficState is a host's part in the load that runs now.
 type trafficState struct {
 	inProcess streams // of the agent's own process
 
 	mu                      sync.Mutex // guards what follows; the agent's exported methods hold it
-	nearWorkers, farWorkers []*worker  // send or serve where one process has too few files
+	nearWorkers, farWorkers []*worker  // for generators, and for servers, where one process may open too few files
 	echo                    *rtt.Echo
 	prober                  *rtt.Prober
 	answers                 *short.Server    // of short connections
 	short                   *short.Generator // nil while none are opened
 	programs                []string         // names of spawned iperf3 processes
-	frames                  *frameLoad       // nil: the host has no part in one
+	frames                  *frameLoad       // nil while none runs
 }
 
-// lock locks mu and returns its Unlock, for defer s.lock()().
+// lock locks mu and returns the function that unlocks it: defer s.lock()().
 func (s *trafficState) lock() func() {
 	s.mu.Lock()
 	return s.mu.Unlock
 }
 
-// close ends what sends from this host, and workers: all else ends with the agent.
+// close ends generators and workers. Servers end with the agent's process.
 func (s *trafficState) close() {
 	defer s.lock()()
 	s.inProcess.Stop(context.Background())
@@ -119,20 +119,22 @@ func (s *trafficState) close() {
 	}
 }
 
-// load is both ends of a kind of traffic. StopTraffic stops the sending end.
-type load struct {
+// loadEnds starts the two ends of a kind of traffic: serve the server's, start the clients'. The caller holds the lock
+// of the agent's trafficState.
+type loadEnds struct {
 	serve func(*Agent, context.Context, Traffic) error
 	start func(*Agent, context.Context, Traffic, *client.Pool) error
 }
 
-// loads is how an agent carries out each kind of traffic.
-var loads = map[string]load{
+// loads has the functions for each kind of traffic.
+var loads = map[string]loadEnds{
 	traffic.KindStreams: {(*Agent).serveStreams, (*Agent).startStreams},
 	traffic.KindIperf3:  {(*Agent).serveIperf3, (*Agent).startIperf3},
 	traffic.KindFrames:  {(*Agent).serveFrames, (*Agent).startFrames},
 }
 
-func (t Traffic) kind() (load, error) {
+// ends returns the functions for the load's kind.
+func (t Traffic) ends() (loadEnds, error) {
 	k, known := loads[t.Kind]
 	if !known {
 		return k, fmt.Errorf("unknown kind of traffic %q (known: %s)", t.Kind, strings.Join(traffic.Kinds(nil), ", "))
@@ -140,10 +142,9 @@ func (t Traffic) kind() (load, error) {
 	return k, nil
 }
 
-// ServeTraffic prepares the server host. Streams of later loads find the same
-// server; iperf3 servers are started anew for each.
+// ServeTraffic prepares the server's host for a load: it starts the servers that do not run yet.
 func (a *Agent) ServeTraffic(ctx context.Context, t Traffic) error {
-	k, err := t.kind()
+	k, err := t.ends()
 	if err != nil {
 		return err
 	}
@@ -160,12 +161,13 @@ func (a *Agent) ServeTraffic(ctx context.Context, t Traffic) error {
 	return k.serve(a, ctx, t)
 }
 
-// ServeEcho prepares the server host for round-trip probes, without traffic.
+// ServeEcho prepares the server's host for probes of the round-trip time, without a load.
 func (a *Agent) ServeEcho(_ context.Context, server netip.Addr) error {
 	defer a.traffic.lock()()
 	return a.traffic.serveEcho(server)
 }
 
+// serveEcho starts the echo server, unless it runs. The caller holds the lock.
 func (s *trafficState) serveEcho(server netip.Addr) (err error) {
 	if s.echo == nil {
 		s.echo, err = rtt.ServeEcho(netip.AddrPortFrom(server, echoPort))
@@ -173,12 +175,12 @@ func (s *trafficState) serveEcho(server netip.Addr) (err error) {
 	return err
 }
 
-// StartTraffic starts the load from the client host, and from the server where that sends frames.
+// StartTraffic starts a load on a host with clients. A load of frames needs it on the server's host too.
 func (a *Agent) StartTraffic(ctx context.Context, t Traffic) error {
-	k, err := t.kind()
+	k, err := t.ends()
 	pool, without := a.clients()
 	if t.Frames != nil {
-		without = nil // frames need addresses alone
+		without = nil // a host can send frames without clients: Frames has their addresses
 	}
 	if err = errors.Join(err, without); err != nil {
 		return err
@@ -208,6 +210,7 @@ func (s *trafficState) startShort(ctx context.Context, t Traffic, pool *client.P
 	return err
 }
 
+// stopShort ends the short connections.
 func (s *trafficState) stopShort() {
 	if s.short != nil {
 		s.short.Close()
@@ -215,7 +218,7 @@ func (s *trafficState) stopShort() {
 	}
 }
 
-// ShortStats counts the short connections since the load began.
+// ShortStats returns the counts of the short connections since the load began; all zero without any.
 func (a *Agent) ShortStats(context.Context) (s short.Stats) {
 	defer a.traffic.lock()()
 	if a.traffic.short != nil {
@@ -224,7 +227,7 @@ func (a *Agent) ShortStats(context.Context) (s short.Stats) {
 	return s
 }
 
-// TrafficStats reads the counters of this host's side.
+// TrafficStats adds up the counters of the load on this host: of this process, workers and programs.
 func (a *Agent) TrafficStats(ctx context.Context) (TrafficStats, error) {
 	defer a.traffic.lock()()
 	out := a.traffic.inProcess.Stats(ctx)
@@ -247,7 +250,7 @@ func (a *Agent) TrafficStats(ctx context.Context) (TrafficStats, error) {
 	return out, a.traffic.frames.read(&out)
 }
 
-// MarkTraffic has shares counted from now on.
+// MarkTraffic makes TrafficStats.Shares count from now on.
 func (a *Agent) MarkTraffic(ctx context.Context) error {
 	defer a.traffic.lock()()
 	a.traffic.inProcess.Mark(ctx)
@@ -273,7 +276,8 @@ func (a *Agent) StopTraffic(ctx context.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// StartRTT begins probing the server from the clients in turn.
+// StartRTT begins to measure the round-trip time to the server, from some of the clients in turn. When it runs already
+// it does nothing.
 func (a *Agent) StartRTT(ctx context.Context, server netip.Addr) error {
 	pool, err := a.clients()
 	if err != nil {
@@ -283,29 +287,31 @@ func (a *Agent) StartRTT(ctx context.Context, server netip.Addr) error {
 	if a.traffic.prober != nil {
 		return nil
 	}
-	// Eight to fifteen clients stand for all: their sockets stay open for the whole block.
-	const most = 8
-	step := max(1, len(pool.Clients)/most)
-	probes := bundle{Config: traffic.Config{UDP: true}, To: netip.AddrPortFrom(server, echoPort)}
+	// At most fifteen clients probe, because each needs an open socket until the agent ends.
+	const wanted = 8
+	step := max(1, len(pool.Clients)/wanted)
+	probes := bundle{Config: traffic.Config{UDP: true}, Server: netip.AddrPortFrom(server, echoPort)}
 	for i := 0; i < len(pool.Clients); i += step {
 		if ip := pool.Clients[i].LocalIP(); ip.IsValid() {
-			probes.clients, probes.From = append(probes.clients, pool.Clients[i]), append(probes.From, ip)
+			probes.clients, probes.Local = append(probes.clients, pool.Clients[i]), append(probes.Local, ip)
 		}
 	}
-	a.traffic.prober, err = rtt.Probe(context.WithoutCancel(ctx), len(probes.From), func(i int) (int, error) {
+	a.traffic.prober, err = rtt.Probe(context.WithoutCancel(ctx), len(probes.Local), func(i int) (int, error) {
 		return probes.dial(ctx, i)
 	})
 	return err
 }
 
-// PathMTU looks for the largest packet that the first client can send to the server, which has served traffic.
+// PathMTU finds the largest packet that the first client can send to the server and back. ServeTraffic must have been
+// called on the server's host.
 func (a *Agent) PathMTU(ctx context.Context, server netip.Addr) (m rtt.MTU, err error) {
 	pool, err := a.clients()
 	if err != nil {
 		return m, err
 	}
-	probe := bundle{Config: traffic.Config{UDP: true}, To: netip.AddrPortFrom(server, echoPort), clients: pool.Clients[:1],
-		From: []netip.Addr{pool.Clients[0].LocalIP()}}
+	probe := bundle{
+		Config: traffic.Config{UDP: true}, Server: netip.AddrPortFrom(server, echoPort), clients: pool.Clients[:1],
+		Local: []netip.Addr{pool.Clients[0].LocalIP()}}
 	fd, err := probe.dial(ctx, 0)
 	if err != nil {
 		return m, err
@@ -314,7 +320,7 @@ func (a *Agent) PathMTU(ctx context.Context, server netip.Addr) (m rtt.MTU, err 
 	return rtt.PathMTU(ctx, fd, pool.Kind().MTU)
 }
 
-// TakeRTT returns round-trip times since the last call and starts anew.
+// TakeRTT returns the round-trip times measured since the last call.
 func (a *Agent) TakeRTT(context.Context) (r rtt.Times, err error) {
 	defer a.traffic.lock()()
 	if a.traffic.prober == nil {

@@ -8,11 +8,11 @@ import (
 
 func TestEveryKindOfTrafficHasTwoEnds(t *testing.T) {
 	for _, name := range traffic.Kinds(nil) {
-		if k, err := (Traffic{Kind: name}).kind(); err != nil || k.serve == nil || k.start == nil {
+		if k, err := (Traffic{Kind: name}).ends(); err != nil || k.serve == nil || k.start == nil {
 			t.Errorf("%s: %+v, %v", name, k, err)
 		}
 	}
-	if _, err := (Traffic{Kind: "pigeon"}).kind(); err == nil {
+	if _, err := (Traffic{Kind: "pigeon"}).ends(); err == nil {
 		t.Error("an unknown kind is no error")
 	}
 }

@@ -129,13 +129,13 @@ func (c *Conn) Install(ctx context.Context, n machine.Need, dir string) (string,
 	return ask[string](ctx, c, "Install", n, dir)
 }
 
-// Inside says where the programs of the host run, or of its client N; 0 is the host itself.
-func (c *Conn) Inside(ctx context.Context, client int) (Inside, error) {
-	return ask[Inside](ctx, c, "Inside", client)
+// Namespaces says where the programs of the host run, or of its client N; 0 is the host itself.
+func (c *Conn) Namespaces(ctx context.Context, client int) (Namespaces, error) {
+	return ask[Namespaces](ctx, c, "Namespaces", client)
 }
 
-// AddPair makes a link to another host on the same machine.
-func (c *Conn) AddPair(ctx context.Context, p Pair) error { return c.do(ctx, "AddPair", p) }
+// AddVethPair makes a link to another host on the same machine.
+func (c *Conn) AddVethPair(ctx context.Context, p VethPair) error { return c.do(ctx, "AddVethPair", p) }
 
 // Apply configures the host's links and routes.
 func (c *Conn) Apply(ctx context.Context, n Network) error { return c.do(ctx, "Apply", n) }
@@ -283,9 +283,9 @@ func (c *Conn) TakeRTT(ctx context.Context) (rtt.Times, error) {
 	return ask[rtt.Times](ctx, c, "TakeRTT")
 }
 
-// WatchDoor has the host record the knocks that arrive at a port by one of its links, until LeaveDoor.
-func (c *Conn) WatchDoor(ctx context.Context, link string, d LoadPort) error {
-	return c.do(ctx, "WatchDoor", link, d)
+// WatchPort has the host record the knocks that arrive at a port by one of its links, until LeaveDoor.
+func (c *Conn) WatchPort(ctx context.Context, link string, d LoadPort) error {
+	return c.do(ctx, "WatchPort", link, d)
 }
 
 // Arrivals returns the senders of the knocks that arrived since the last call.
@@ -293,8 +293,8 @@ func (c *Conn) Arrivals(ctx context.Context) ([]netip.Addr, error) {
 	return ask[[]netip.Addr](ctx, c, "Arrivals")
 }
 
-// LeaveDoor ends the watch.
-func (c *Conn) LeaveDoor(ctx context.Context) error { return c.do(ctx, "LeaveDoor") }
+// UnwatchPort ends the watch.
+func (c *Conn) UnwatchPort(ctx context.Context) error { return c.do(ctx, "UnwatchPort") }
 
 // Knock has clients of the host knock at a port: see Agent.Knock.
 func (c *Conn) Knock(ctx context.Context, k Knocks) error { return c.do(ctx, "Knock", k) }

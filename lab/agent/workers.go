@@ -15,24 +15,25 @@ import (
 
 const (
 	// StreamsPerWorker is the largest number of streams of one process. A common hard limit is 20,000 open files, and
-	// containers may not raise it. Where the limit is lower, Workers returns more processes.
+	// containers may not raise it. Where the limit is lower, ProcessesFor returns more processes.
 	StreamsPerWorker = 16_000
 	// minStreamsPerWorker is the number of streams of one process under any limit of open files. If the limit is too low
 	// for them, the load fails with an error that says so.
 	minStreamsPerWorker = 256
 )
 
-// manyStreamSysctls are settings below /proc/sys/net for loads of more than WindowsAtOnce streams. The longer the
-// shortest round trip of a path was, the smaller the buffers that the kernel makes for it. A stream that sends a burst
-// every few seconds has rarely seen the path idle, so without the setting its bursts would leave in pieces.
+// manyStreamSysctls are settings below /proc/sys/net for loads of more than WindowsAtOnce TCP streams. The kernel cuts
+// a stream's data into pieces that are smaller the longer the stream's shortest round trip was (tcp_tso_rtt_log). Among
+// many streams, one that sends a burst every few seconds rarely meets an idle path, so all its round trips are long.
+// Without the setting its bursts would leave in pieces.
 var manyStreamSysctls = map[string]string{"ipv4/tcp_tso_rtt_log": "30"}
 
 // WindowsAtOnce is the number of streams whose congestion windows open together during the warm-up of a load.
 const WindowsAtOnce = 250
 
-// Workers returns the number of processes that the streams of one host need under a limit of open files (0: no limit,
-// see Hello). With 1 the agent runs all streams itself.
-func Workers(streams int, maxOpenFiles int64) int {
+// ProcessesFor returns the number of processes that the streams of one host need. maxOpenFiles is the limit for each
+// process, see Hello; 0: none. With 1 process, the agent runs all streams itself.
+func ProcessesFor(streams int, maxOpenFiles int64) int {
 	fit := StreamsPerWorker
 	if maxOpenFiles > 0 && maxOpenFiles < StreamsPerWorker+client.ReservedFiles {
 		fit = max(minStreamsPerWorker, int(maxOpenFiles)-client.ReservedFiles)
@@ -54,7 +55,7 @@ func MinOpenFiles(streams int) int {
 //	agent ── stdin, stdout: JSON lines ──► gateweigh agent-worker
 type worker struct {
 	*Conn
-	num    int // from 1 among the workers of its host at its end of the load
+	num    int // position in its list, from 1
 	pid    int
 	exited <-chan struct{} // closed when the process has ended
 }
@@ -65,7 +66,7 @@ func (w *worker) close() {
 	<-w.exited
 }
 
-// addWorkers starts workers of a host until its list has n.
+// addWorkers starts workers until the list has n, and returns the list. Errors name the host.
 func addWorkers(host string, list []*worker, n int) ([]*worker, error) {
 	for len(list) < n {
 		c, err := StartChild([]string{WorkerCommand}, nil, os.Stderr)
@@ -98,7 +99,7 @@ func onEachWorker(list []*worker, fn func(i int, w *worker) error) error {
 
 // workerMain runs a worker until its input ends.
 func workerMain(ctx context.Context) error {
-	runtime.GOMAXPROCS(processors)
+	runtime.GOMAXPROCS(maxProcs)
 	var s streams
 	return serve(ctx, os.Stdin, os.Stdout, workerVerbs, sameReceiver(&s))
 }
@@ -107,7 +108,7 @@ func workerMain(ctx context.Context) error {
 func (s *trafficState) workersNs() (ns int64) {
 	defer s.lock()()
 	for _, w := range s.workers() {
-		if p, err := meter.ReadProcess(w.pid); err == nil { // otherwise it is ending now
+		if p, err := meter.ReadProcess(w.pid); err == nil { // an error: it is ending now
 			ns += p.RunNs
 		}
 	}

@@ -22,7 +22,7 @@ func TestWorkersFollowTheLimitOfFiles(t *testing.T) {
 		{65_000, 1 << 20, 5},
 		{6_000, 4096, 2},
 	} {
-		if got := Workers(tt.streams, tt.files); got != tt.want {
+		if got := ProcessesFor(tt.streams, tt.files); got != tt.want {
 			t.Errorf("%d streams under a limit of %d files: %d workers, want %d", tt.streams, tt.files, got, tt.want)
 		}
 	}
@@ -35,16 +35,16 @@ func TestBundlesShareALoadOut(t *testing.T) {
 	}
 	to := netip.MustParseAddrPort("192.0.2.1:5201")
 	seen, rate := map[netip.Addr]bool{}, 0.0
-	for i, b := range (bundle{Config: traffic.Config{Streams: 10, RateBps: 100}, From: from, To: to}).split(3) {
-		if b.Config.Streams != len(b.From) || b.Config.RateBps != 10*float64(len(b.From)) {
-			t.Errorf("bundle %d has %d streams from %d addresses at %g bit/s of 10 a stream", i, b.Config.Streams, len(b.From),
+	for i, b := range (bundle{Config: traffic.Config{Streams: 10, RateBps: 100}, Local: from, Server: to}).split(3) {
+		if b.Config.Streams != len(b.Local) || b.Config.RateBps != 10*float64(len(b.Local)) {
+			t.Errorf("bundle %d has %d streams from %d addresses at %g bit/s of 10 a stream", i, b.Config.Streams, len(b.Local),
 				b.Config.RateBps)
 		}
-		if want := to.Port() + uint16(i); b.To.Port() != want || b.To.Addr() != to.Addr() {
-			t.Errorf("bundle %d goes to %s, want port %d", i, b.To, want)
+		if want := to.Port() + uint16(i); b.Server.Port() != want || b.Server.Addr() != to.Addr() {
+			t.Errorf("bundle %d goes to %s, want port %d", i, b.Server, want)
 		}
 		rate += b.Config.RateBps
-		for _, a := range b.From {
+		for _, a := range b.Local {
 			if seen[a] {
 				t.Errorf("%s is in two bundles", a)
 			}

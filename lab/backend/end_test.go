@@ -52,13 +52,14 @@ func TestEndTakesWhatItTakes(t *testing.T) {
 		}
 		p, err := end()
 		// A program that needs less may need more on a busy machine.
-		for c.by != "SIGKILL" && p.By == "SIGKILL" && c.how.Grace < long {
+		for c.by != "SIGKILL" && p.Signal == "SIGKILL" && c.how.Grace < long {
 			c.how.Grace *= 4
 			p, err = end()
 		}
-		if err != nil || p.By != c.by || p.How != c.ended || !p.Ended || !strings.HasSuffix(p.Output, c.says) ||
+		if err != nil || p.Signal != c.by || p.Status != c.ended || !p.Ended || !strings.HasSuffix(p.Output, c.says) ||
 			!strings.HasPrefix(p.Output, "up\n") {
-			t.Errorf("%s: ended by %q, %q, printed …%.40q, %v", name, p.By, p.How, p.Output[max(0, len(p.Output)-40):], err)
+			t.Errorf("%s: ended by %q, %q, printed …%.40q, %v", name, p.Signal, p.Status, p.Output[max(0, len(p.Output)-40):],
+				err)
 		}
 		if n := running("sleep\x00" + marked(4715)); n != 0 {
 			t.Errorf("%s: %d processes are left", name, n)

@@ -52,7 +52,7 @@ func (h *Host) greet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.Files = hello.Files
+	h.Files = hello.MaxOpenFiles
 	return hello.Matches()
 }
 

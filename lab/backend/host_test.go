@@ -233,7 +233,7 @@ func TestSpawnedProgramsAreWatchedAndEnd(t *testing.T) {
 		}
 		return len(list) == 2 && list[0].Ended
 	})
-	want := []agent.Program{{Name: "dies", Ended: true, How: "exit status 7", Output: "last words"}, {Name: "stays"}}
+	want := []agent.Program{{Name: "dies", Ended: true, Status: "exit status 7", Output: "last words"}, {Name: "stays"}}
 	if !slices.Equal(list, want) {
 		t.Errorf("programs = %+v, want %+v", list, want)
 	}
@@ -245,10 +245,10 @@ func TestSpawnedProgramsAreWatchedAndEnd(t *testing.T) {
 		name string
 		want agent.Program
 	}{
-		{"stays", agent.Program{Name: "stays", Ended: true, By: "SIGTERM", How: "signal: terminated"}},
+		{"stays", agent.Program{Name: "stays", Ended: true, Signal: "SIGTERM", Status: "signal: terminated"}},
 		{"stays", agent.Program{}},
 		{"unknown", agent.Program{}},
-		{"dies", agent.Program{Name: "dies", Ended: true, How: "exit status 7", Output: "last words\n"}},
+		{"dies", agent.Program{Name: "dies", Ended: true, Status: "exit status 7", Output: "last words\n"}},
 	} {
 		if got, err := h.End(ctx, agent.Ending{Name: c.name}); err != nil || got != c.want {
 			t.Errorf("ending %s: %+v, %v; want %+v", c.name, got, err, c.want)

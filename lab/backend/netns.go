@@ -148,5 +148,5 @@ func (Netns) Connect(ctx context.Context, a, b End) (aIf, bIf string, err error)
 	if err != nil {
 		return "", "", fmt.Errorf("connecting %s to %s: %w", a.Host.Name, b.Host.Name, err)
 	}
-	return a.If, b.If, a.Host.AddPair(ctx, agent.Pair{Name: a.If, Peer: b.If, PeerPID: peer.PID})
+	return a.If, b.If, a.Host.AddVethPair(ctx, agent.VethPair{Name: a.If, Peer: b.If, PeerPID: peer.PID})
 }

@@ -59,7 +59,7 @@ func (s *Bench) ProveBlocked(ctx context.Context, when string) error {
 	if !dut.BlocksUnadmitted(s.DUT) {
 		return nil
 	}
-	if err := s.Server.WatchDoor(ctx, s.Server.Ifs[0], s.loadPort()); err != nil {
+	if err := s.Server.WatchPort(ctx, s.Server.Ifs[0], s.loadPort()); err != nil {
 		return err
 	}
 	if err := s.knock(ctx, agent.Knocks{Times: knocksPerClient, Gap: knockGap}, s.knockersByHost()); err != nil {
@@ -141,7 +141,7 @@ func (s *Bench) ProveAdmitted(ctx context.Context, excluded func(client int) boo
 	if !dut.BlocksUnadmitted(s.DUT) {
 		return nil
 	}
-	defer func() { err = errors.Join(err, s.Server.LeaveDoor(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, s.Server.UnwatchPort(context.WithoutCancel(ctx))) }()
 	if err := s.checkNoArrivals(ctx, beforeAdmission); err != nil {
 		return err
 	}
@@ -188,5 +188,5 @@ func (s *Bench) proveBlockedAfterLeaving(ctx context.Context) error {
 		return nil
 	}
 	err := s.ProveBlocked(ctx, "after leaving")
-	return errors.Join(err, s.Server.LeaveDoor(ctx))
+	return errors.Join(err, s.Server.UnwatchPort(ctx))
 }

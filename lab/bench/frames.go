@@ -109,7 +109,7 @@ func parseMAC(text string) (mac send.MAC, err error) {
 // labs.
 func FramesFrom(lab *topology.Lab, link string, t experiment.Traffic, length time.Duration) *agent.Frames {
 	return &agent.Frames{
-		Link: link, For: length, Sizes: *t.Frames, Gaps: t.Gaps, Burst: t.BurstSegments, Seed: uint64(t.Seed),
+		Link: link, Length: length, Sizes: *t.Frames, Gaps: t.Gaps, Burst: t.BurstSegments, Seed: uint64(t.Seed),
 		GapSeed: uint64(t.Seed)<<8 | uint64(lab.Name[0]),
 	}
 }
@@ -117,7 +117,7 @@ func FramesFrom(lab *topology.Lab, link string, t experiment.Traffic, length tim
 // framesOf is the part of a host with that link.
 func (s *Bench) framesOf(link string, streams []send.Stream, length time.Duration) *agent.Frames {
 	f := FramesFrom(s.Lab, link, s.Has.Traffic, length)
-	f.Streams, f.Spins = streams, s.spins
+	f.Streams, f.BusyWait = streams, s.spins
 	return f
 }
 
@@ -140,7 +140,7 @@ func (s *Bench) nearFrames(i int, length time.Duration) *agent.Frames {
 			f.Streams = append(f.Streams, s.toServer[index])
 		}
 	}
-	f.Expected, f.Opens = len(s.toClients), s.Load.Direction == result.Down
+	f.Expected, f.Opening = len(s.toClients), s.Load.Direction == result.Down
 	f.ShiftNs = -s.shift
 	return f
 }

@@ -43,7 +43,7 @@ func (s *Bench) Ended(ctx context.Context) (e Ended, err error) {
 				continue
 			}
 			output := cmp.Or(p.Output, "it printed nothing")
-			text := fmt.Sprintf("%s on %s ended by itself: %s: %s", p.Name, h.Name, p.How, output)
+			text := fmt.Sprintf("%s on %s ended by itself: %s: %s", p.Name, h.Name, p.Status, output)
 			if h.Metered {
 				e.Device = append(e.Device, text)
 			} else {

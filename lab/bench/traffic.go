@@ -27,7 +27,7 @@ func (s *Bench) plan(direction string, mbps float64, most time.Duration) {
 		ShortBytes: t.ShortBytes,
 	}
 	for _, h := range s.Lab.Hosts { // both ends have as many
-		s.Load.Workers = max(s.Load.Workers, agent.Workers(s.Load.Streams(), h.Files))
+		s.Load.Workers = max(s.Load.Workers, agent.ProcessesFor(s.Load.Streams(), h.Files))
 	}
 }
 
@@ -122,7 +122,7 @@ func (s *Bench) shareOf(i int) agent.Traffic {
 	share.ShortPerSecond *= part
 	share.ShortAfter = StartOffset(i, s.Load.ShortPerSecond)
 	if share.Frames != nil {
-		share.Frames = s.nearFrames(i, s.Load.Frames.For)
+		share.Frames = s.nearFrames(i, s.Load.Frames.Length)
 	}
 	return share
 }

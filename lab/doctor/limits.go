@@ -147,6 +147,6 @@ func (x examination) personaCheck() Check {
 		do = fmt.Sprintf("fewer clients: --set clients=%d", x.personas.Fits(m.Available, runner.Demand.MemoryKiB))
 	}
 	found := fmt.Sprintf("%s takes %d MiB and %s a host under the hard limit of %d files",
-		x.personas, need>>10, words.Counted(agent.Workers(x.personas.Clients(), hard), "process"), hard)
+		x.personas, need>>10, words.Counted(agent.ProcessesFor(x.personas.Clients(), hard), "process"), hard)
 	return checkOf("limit.personas", "personas", found, "clients of kind persona share namespace, link and files", do)
 }

@@ -164,13 +164,13 @@ func (c *capturePrograms) finish(ctx context.Context, d *runningCapture) (Captur
 	unknown := Captured{Program: d.name, Frames: Unknown, Dropped: Unknown}
 	grace := cmp.Or(c.grace, captureGrace)
 	p, err := d.host.End(ctx, agent.Ending{Name: d.name, Signals: captureSignals, Grace: grace})
-	unknown.Ended = endedBy(p.By, grace)
+	unknown.Ended = endedBy(p.Signal, grace)
 	switch text := agent.LastLines(p.Output); {
 	case err != nil:
 		return unknown, fmt.Errorf("ending %s: %w", d.name, err)
-	case p.By == "":
-		return unknown, fmt.Errorf("%s ended while it captured, %s: %s", d.name, cmp.Or(p.How, "nobody knows how"), text)
-	case p.By == "SIGKILL":
+	case p.Signal == "":
+		return unknown, fmt.Errorf("%s ended while it captured, %s: %s", d.name, cmp.Or(p.Status, "nobody knows how"), text)
+	case p.Signal == "SIGKILL":
 		return unknown, nil // what it printed is older than its end
 	case d.late != nil:
 		return unknown, d.late
@@ -178,7 +178,7 @@ func (c *capturePrograms) finish(ctx context.Context, d *runningCapture) (Captur
 	out, err := c.counts(d.output + p.Output)
 	if err != nil {
 		return unknown, fmt.Errorf(
-			"reading what %s counted: %w (%s: %s)", d.name, err, p.How, agent.LastLines(d.output+p.Output))
+			"reading what %s counted: %w (%s: %s)", d.name, err, p.Status, agent.LastLines(d.output+p.Output))
 	}
 	out.Program, out.Ended = d.name, unknown.Ended
 	return out, nil

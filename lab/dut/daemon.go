@@ -82,7 +82,7 @@ func (d daemon) pollUntil(ctx context.Context, look func() error) (text string, 
 			case err != nil:
 				return "", fmt.Errorf("waiting for %s: %w", d.name, err)
 			case p.Ended:
-				return "", fmt.Errorf("%s ended while starting, %s: %s", d.name, p.How, text)
+				return "", fmt.Errorf("%s ended while starting, %s: %s", d.name, p.Status, text)
 			}
 		}
 		select {

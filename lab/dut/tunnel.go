@@ -292,7 +292,7 @@ func (t *Tunnel) endedPrograms(ctx context.Context) string {
 		for _, d := range e.daemons {
 			if p, err := d.state(ctx); err == nil && p.Ended {
 				list = append(list,
-					fmt.Sprintf("%s on %s ended, %s: %s", d.name, e.name, p.How, cmp.Or(p.Output, "it printed nothing")))
+					fmt.Sprintf("%s on %s ended, %s: %s", d.name, e.name, p.Status, cmp.Or(p.Output, "it printed nothing")))
 			}
 		}
 	}

@@ -133,7 +133,7 @@ func TestTunnelWhoseProgramEnds(t *testing.T) {
 			l.gw1.must(t, `kill -KILL $(pgrep -x "$1")`, program)
 			labtest.Await(t, "the program's end to be known", func() bool {
 				p, err := (daemon{host: l.gw1, name: program}).state(t.Context())
-				return err == nil && p.Ended && strings.Contains(p.How, "killed")
+				return err == nil && p.Ended && strings.Contains(p.Status, "killed")
 			})
 			labtest.Await(t, "the device to say so", func() bool {
 				text, err := d.FailedProof(t.Context(), l.env)

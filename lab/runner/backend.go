@@ -107,7 +107,8 @@ func slowTo(ctx context.Context, machine *backend.Host, p backend.Placement, e *
 	if !p.SecondShared() {
 		cpus = slices.Concat(cpus, p.Second)
 	}
-	if err := machine.Slow(ctx, agent.Slow{CPUs: cpus, Speed: speed, Own: p.Beside(), How: burn.RealTime}); err != nil {
+	if err := machine.Slow(
+		ctx, agent.Slow{CPUs: cpus, Speed: speed, OwnCPUs: p.Beside(), How: burn.RealTime}); err != nil {
 		return e.Blame(key, err.Error())
 	}
 	return nil

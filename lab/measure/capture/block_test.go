@@ -213,7 +213,7 @@ func TestProgramThatDies(t *testing.T) {
 	ctx, router := t.Context(), l.stations[0]
 	o := &observation{lab: l, length: 50_000_000, captured: make([][]dut.Captured, 1)}
 	load := l.load(2, o.length, 30)
-	load.Frames.For = generatorPatience // for all to be sent beside others
+	load.Frames.Length = generatorPatience // for all to be sent beside others
 	if err := l.begin(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func TestStarvedProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	load := l.load(10, o.length, 200)
-	load.Frames.For = generatorPatience // for all to be sent beside others
+	load.Frames.Length = generatorPatience // for all to be sent beside others
 	sent := make(chan error, 1)
 	go func() { sent <- errors.Join(o.send(ctx, load), l.endTraffic(ctx)) }()
 	// It waits for its CPU at this many looks in turn, or the trial is over.

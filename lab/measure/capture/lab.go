@@ -130,7 +130,7 @@ func (l *lab) addDevice(ctx context.Context, h *backend.Host, cell result.Cell, 
 	if e.Router.Speed > 0 {
 		share *= e.Router.Speed
 	}
-	return h.Slow(ctx, agent.Slow{CPUs: h.CPUs, Speed: 1 - share, Own: l.placement.Beside(), How: burn.Eager})
+	return h.Slow(ctx, agent.Slow{CPUs: h.CPUs, Speed: 1 - share, OwnCPUs: l.placement.Beside(), How: burn.Eager})
 }
 
 // sharesSecond reports whether a station's programs use a second CPU that is also the generator's.
@@ -186,9 +186,9 @@ func portOf(ip netip.Addr) netip.AddrPort { return netip.AddrPortFrom(ip, frames
 func (l *lab) load(mbps float64, length time.Duration, n int64) agent.Traffic {
 	t := l.traffic
 	f := bench.FramesFrom(l.Lab, l.generator.Ifs[0], t, length)
-	f.Streams, f.Count, f.Expected, f.Spins = []send.Stream{l.stream}, n, 1, l.spins
+	f.Streams, f.Count, f.Expected, f.BusyWait = []send.Stream{l.stream}, n, 1, l.spins
 	if n > 0 {
-		f.For = sendLimit(length)
+		f.Length = sendLimit(length)
 	}
 	return agent.Traffic{
 		Kind: t.Kind, UDP: true, Direction: result.Up, Clients: 1, MostClients: 1, ClientHosts: 1, Workers: 1,

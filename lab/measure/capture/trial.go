@@ -121,5 +121,5 @@ func (o *observation) trial(i int) *Trial {
 
 // seconds returns how long frames were sent: the planned length, or longer if the last frame left later.
 func (o *observation) seconds() float64 {
-	return max(o.length.Seconds(), float64(o.sent.Frames.LastNs)/1e9)
+	return max(o.length.Seconds(), float64(o.sent.Frames.SentForNs)/1e9)
 }

@@ -120,7 +120,7 @@ func (o *observation) send(ctx context.Context, load agent.Traffic) (err error) 
 	if err := bench.Sleep(ctx, o.length); err != nil {
 		return err
 	}
-	if err := o.awaitOver(ctx, load.Frames.For); err != nil {
+	if err := o.awaitOver(ctx, load.Frames.Length); err != nil {
 		return err
 	}
 	if o.end, err = o.lab.read(ctx); err != nil {
@@ -156,7 +156,7 @@ func (o *observation) awaitOver(ctx context.Context, limit time.Duration) (err e
 		switch {
 		case o.sent.Broken > 0:
 			return fmt.Errorf("the generator ended early: %s", o.sent.FirstError)
-		case o.sent.Frames.Over:
+		case o.sent.Frames.Done:
 			return nil
 		case time.Now().After(end):
 			return fmt.Errorf("the generator still sends %s after its end", generatorPatience)
@@ -316,7 +316,8 @@ func (s *station) ended(ctx context.Context) (list []string, err error) {
 	programs, err := s.Programs(ctx)
 	for _, p := range programs {
 		if p.Ended {
-			list = append(list, fmt.Sprintf("%s ended by itself: %s: %s", p.Name, p.How, cmp.Or(p.Output, "it printed nothing")))
+			list = append(list,
+				fmt.Sprintf("%s ended by itself: %s: %s", p.Name, p.Status, cmp.Or(p.Output, "it printed nothing")))
 		}
 	}
 	return list, err

@@ -114,7 +114,7 @@ func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 
 // perf is what perf is asked for: the routers' CPUs, and the device's programs.
 func (b *openBlock) perf(ctx context.Context) (agent.Perf, error) {
-	ask := agent.Perf{CPUs: b.Placement.Router, Own: b.Placement.Beside()}
+	ask := agent.Perf{CPUs: b.Placement.Router, OwnCPUs: b.Placement.Beside()}
 	first, err := b.pair.device.Router.Sample(ctx)
 	for _, p := range first.Processes {
 		ask.Programs = append(ask.Programs, p.PID)

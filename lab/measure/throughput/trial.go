@@ -110,7 +110,7 @@ func (b *openBlock) count(t *Trial, before, after bench.Snapshot) {
 		t.Offered += e.Load.Datagrams.Sent
 		t.Forwarded += e.Load.Datagrams.Received
 		t.Reordered += e.Load.Datagrams.Reordered
-		t.SentSeconds = max(t.SentSeconds, float64(e.Load.Frames.LastNs)/1e9)
+		t.SentSeconds = max(t.SentSeconds, float64(e.Load.Frames.SentForNs)/1e9)
 	}
 	t.LossRatio = max(0, 1-float64(t.Forwarded)/float64(max(t.Offered, 1)))
 	if b.Router == nil && after.RTT.Probes > after.RTT.Lost {
@@ -146,7 +146,7 @@ func (b *openBlock) awaitQuiet(ctx context.Context, d time.Duration) (r bench.Sn
 		over := true
 		for _, e := range append(r.Clients, r.Server) {
 			received += e.Load.Datagrams.Received
-			over = over && e.Load.Frames.Over
+			over = over && e.Load.Frames.Done
 		}
 		if over && received == before {
 			return r, nil

@@ -83,7 +83,7 @@ func serve(ctx context.Context, server *backend.Host, bytes int64) error {
 		}
 		for _, p := range list {
 			if p.Name == ftpName && p.Ended {
-				return fmt.Errorf("the FTP server ended while starting, %s: %s", p.How, p.Output)
+				return fmt.Errorf("the FTP server ended while starting, %s: %s", p.Status, p.Output)
 			}
 		}
 		select {

@@ -63,7 +63,7 @@ func (b *openBlock) measure(ctx context.Context) error {
 			how = burn.RealTime
 		}
 		// Both gateways have these CPUs.
-		slow := agent.Slow{CPUs: b.Router.CPUs, Speed: 1 - pct/100, Own: b.Placement.Beside(), How: how}
+		slow := agent.Slow{CPUs: b.Router.CPUs, Speed: 1 - pct/100, OwnCPUs: b.Placement.Beside(), How: how}
 		if err := b.Router.Slow(ctx, slow); err != nil {
 			return err
 		}

@@ -1,5 +1,8 @@
-// Package backend runs the hosts of labs: it starts them, each with an agent, and connects them. Netns is a backend
-// whose hosts are namespaces of this machine.
+// Package backend starts the hosts of labs and connects them with links. A host is a place for one role of a lab, such
+// as client, router or server, and has an agent, a process that works there. Hosts of the backend Netns are network
+// namespaces of this machine; those of SSH are on other machines.
+//
+// The router that is measured is a metered host: its CPU time is a result. All other hosts are endpoints.
 package backend
 
 import (
@@ -8,55 +11,56 @@ import (
 	"time"
 )
 
-// Backend runs the hosts of labs. All above it speaks to the hosts' agents and
-// is the same for each backend.
+// Backend runs the hosts of labs. Its callers speak to the hosts' agents, and
+// are the same for all backends.
 type Backend interface {
 	// Describe tells what the backend can do. It is the same at every call.
 	Describe() Description
 	// Start starts the agent of one host and returns once it answers; on error
-	// nothing of the host is left. The name is the host's alone. Start may be
+	// nothing of the host is left. Each host needs a name of its own. Start may be
 	// called for several hosts at once. The programs of a metered host run on CPUs that
-	// no other work of the lab uses, as far as there are enough. The host lasts until its
-	// Stop, or until the lab's process ends, however that comes about.
+	// no other work of the lab uses, if there are enough. The host lasts until its
+	// Stop, or until the lab's process ends, even when it is killed.
 	Start(ctx context.Context, name string, metered bool) (*Host, error)
-	// Connect links two hosts this backend has started, before anything is
-	// configured on them, and returns the names of the link's ends: the ones
-	// asked for where the backend makes the link, others where a cable is there
-	// already. It may be called for several links at once, once for each. There
-	// is no undo: a link, also a half-made one, ends with its hosts.
+	// Connect links two hosts that this backend has started, before anything is
+	// configured on them. It returns the interfaces at the link's ends: with the names
+	// of a and b if the backend makes the link, otherwise those of an existing
+	// cable. It may be called for several links at once, once for each. There
+	// is no undo: a link, even a half-made one, ends with its hosts.
 	Connect(ctx context.Context, a, b End) (aIf, bIf string, err error)
-	// Machine starts an agent that answers for the machine which carries the metered
-	// hosts, outside of any lab. It needs no rights, changes nothing, and lasts as a host.
+	// Machine starts an agent that answers questions about the machine of the metered
+	// hosts. It belongs to no lab, needs no root and changes nothing. It lasts as long as a host.
 	Machine(ctx context.Context) (*Host, error)
-	// Others starts an agent for each machine of the backend that carries no metered host, as Machine does. Its name is
-	// that of the host there: "server". None: all hosts are on one machine.
+	// Others starts an agent like that of Machine on each other machine of the backend. Its name is
+	// that of the host there: "server". The list is empty if all hosts are on one machine.
 	Others(ctx context.Context) ([]*Host, error)
-	// Close ends what the backend has beside its hosts. It is for after them; the end of the lab's process does as much.
+	// Close ends what the backend needed beside its hosts, such as connections. It must be called after the hosts' Stop.
+	// If it is not called, the end of the lab's process ends the same.
 	Close() error
 }
 
-// Description is what a backend can do, and with what. All above the backend asks it, and takes nothing for granted.
+// Description is what a backend can do, and which CPUs and clocks its hosts have.
 type Description struct {
-	// AtOnce is how many labs can stand at the same time: 2 where a device and a clean router each have a router, hosts
-	// and links of their own, 1 where there is one router.
+	// AtOnce is how many labs can exist at the same time: 2, one with the device under test and one with a clean router,
+	// or 1 if there are links for one router only.
 	AtOnce    int
 	Placement Placement
-	CPUs      int // online on the machine that carries the metered hosts
+	CPUs      int // online on the machine of the metered hosts
 	Clock     Clock
-	// Cables is that links are there before labs are: a link needs time to come up, and hosts on one link are connected by
-	// a switch, for which a topology needs no host.
+	// Cables means that links exist before the labs do, as cables. Such a link needs time to come up. Where it connects
+	// more than two hosts, a real switch is there, and the lab needs no host that is a switch.
 	Cables bool
 }
 
-// Clock is the time by which hosts stamp what they send and receive.
+// Clock describes the clocks by which hosts stamp the packets that they send and receive.
 type Clock struct {
 	Common bool          // times of two hosts can be compared
-	Bound  time.Duration // by how much their readings of one moment differ at most; 0: it is one clock
-	// Kept is that hosts say themselves what their clocks are (agent.Conn.Clock): they are several.
+	Bound  time.Duration // largest difference between two hosts' clocks; 0: the hosts have one clock
+	// Kept means that there are several clocks, and agent.Conn.Clock tells how well each host's is kept right.
 	Kept bool
 }
 
-// Note says what the clocks mean for figures such as "One-way delays"; empty where these are exact.
+// Note tells readers how exact figures such as "One-way delays" are; empty if the clocks make no difference.
 func (c Clock) Note(figures string) string {
 	switch {
 	case !c.Common:
@@ -70,8 +74,8 @@ func (c Clock) Note(figures string) string {
 // Options are what a backend is opened with.
 type Options struct {
 	Run       string // id of the run
-	LogDir    string // output of agents and programs, one folder a host
-	SecondCPU bool   // programs of metered hosts ask for a second CPU: see Placement.Second
+	LogDir    string // folder for the output of agents and programs, with a folder for each host
+	SecondCPU bool   // programs of metered hosts need a second CPU: see Placement.Second
 }
 
 // Open opens a backend.
@@ -79,7 +83,7 @@ type Open func(ctx context.Context, o Options) (Backend, error)
 
 // End is one end of a link to be made.
 type End struct {
-	Host *Host  // nil: a switch that is there
-	If   string // the name its interface should have
-	Port string // the topology's name of the port: "lan"; may be empty
+	Host *Host  // nil: an existing switch
+	If   string // name for the interface, if the backend makes the link
+	Port string // name of the port in the topology: "lan"; may be empty
 }

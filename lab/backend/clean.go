@@ -15,18 +15,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 )
 
-// Orphan is an agent whose run is gone, or a helper whose agent is gone.
+// Orphan is an agent whose lab process has died, or a helper of an agent (such as a worker) whose agent has died.
 type Orphan struct {
 	PID  int
-	Run  string // "" of a helper
-	Host string // of a helper its command, such as agent.BurnerCommand
+	Run  string // id of the run; "" for a helper
+	Host string // name of the host; for a helper its command, such as agent.BurnerCommand
 
-	isolated bool
+	isolated bool // the agent has namespaces of its own
 }
 
-// Clean ends the agents of this machine whose lab process no longer lives, and
-// with each its helpers and its host's namespaces, links, mounts and programs. It returns when
-// they are gone, and only those it could end. Agents of living runs are left alone.
+// Clean ends the orphans on this machine, and so their hosts' namespaces, links, mounts and programs. It
+// returns the orphans that it ended, when their processes are gone. Agents whose lab process lives stay.
 func Clean(ctx context.Context) ([]Orphan, error) {
 	procs, err := procfs.AllProcs()
 	if err != nil {
@@ -35,7 +34,7 @@ func Clean(ctx context.Context) ([]Orphan, error) {
 	var errs []error
 	var ended []Orphan
 	for _, o := range orphans(procs) {
-		// Its host's namespace is held meanwhile, to end the connections that would keep it.
+		// Open connections would keep the host's namespace alive, so it is opened now to end them after the agent's end.
 		if ns, err := client.NamespaceOf(o.PID); o.isolated && err == nil && !ns.IsCurrent() {
 			defer func() {
 				ns.Do(client.EndConnections)
@@ -48,7 +47,7 @@ func Clean(ctx context.Context) ([]Orphan, error) {
 		}
 		ended = append(ended, o)
 	}
-	// Killed together, awaited afterwards: they end side by side.
+	// All were killed before this waits for any, so they end at the same time.
 	for _, o := range ended {
 		for alive(o.PID) && ctx.Err() == nil {
 			time.Sleep(10 * time.Millisecond)
@@ -57,8 +56,8 @@ func Clean(ctx context.Context) ([]Orphan, error) {
 	return ended, errors.Join(append(errs, ctx.Err())...)
 }
 
-// orphans lists the agents whose lab has died, and the helpers of these and of agents that have died:
-// one that a signal stopped does not notice the end of its input.
+// orphans lists the agents whose lab has died, and the helpers of these agents and of agents that have died.
+// A helper normally ends with its input; one that was stopped (SIGSTOP) does not notice.
 func orphans(procs []procfs.Proc) (list []Orphan) {
 	gone := map[int]bool{}
 	for _, p := range procs {
@@ -89,10 +88,10 @@ func orphan(p procfs.Proc) (Orphan, bool) {
 		return ""
 	}
 	o := Orphan{p.PID, argument("-run"), argument("-host"), slices.Contains(args, "-isolated")}
-	// All of an agent's marks: another program may be called with a word "agent" too.
-	marks := slices.Index(args, agent.Subcommand) == 1 && argument("-log-dir") != "" &&
+	// Another program may have an argument "agent" too, so all arguments of an agent must be there.
+	isAgent := slices.Index(args, agent.Subcommand) == 1 && argument("-log-dir") != "" &&
 		(o.isolated || o.Host == machineHost)
-	if !marks || o.Run == "" || o.Host == "" {
+	if !isAgent || o.Run == "" || o.Host == "" {
 		return o, false
 	}
 	stat, err := p.Stat()
@@ -102,22 +101,23 @@ func orphan(p procfs.Proc) (Orphan, bool) {
 	return o, inherited(p, stat.PPID)
 }
 
-// inherited reports whether the parent of a process is another program. A lab starts its agents itself, as
-// they do their helpers, and another process inherits them when it dies. A parent that this user may not look
-// at is taken to be alive.
-func inherited(p procfs.Proc, parent int) bool {
-	own, err1 := p.Executable()
-	program := ""
+// inherited reports whether the process that started p has died. Labs, agents and helpers run the same program, so
+// while the starter lives, p's parent runs that program too. After its death the kernel gives p another parent, such as
+// init. If this user may not read the programs, p counts as inherited only when its parent is process 1.
+func inherited(p procfs.Proc, parentPID int) bool {
+	program, err1 := p.Executable()
+	parentProgram := ""
 	var err2 error
-	if starter, err := procfs.NewProc(parent); err == nil {
-		program, err2 = starter.Executable()
+	if parent, err := procfs.NewProc(parentPID); err == nil {
+		parentProgram, err2 = parent.Executable()
 	}
 	if errors.Is(err1, fs.ErrPermission) || errors.Is(err2, fs.ErrPermission) {
-		return parent == 1 // an init that shows its file to nobody is no lab
+		return parentPID == 1
 	}
-	return own == "" || own != program
+	return program == "" || program != parentProgram
 }
 
+// alive reports whether a process exists and is no zombie.
 func alive(pid int) bool {
 	p, err := procfs.NewProc(pid)
 	if err != nil {

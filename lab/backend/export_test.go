@@ -2,7 +2,7 @@ package backend
 
 import "time"
 
-// ShortenPatience has agents end after a shorter silence of their lab, until restore.
+// ShortenPatience makes agents that start before restore end after a shorter silence of their lab.
 func ShortenPatience(to time.Duration) (restore func()) {
 	before := patience
 	patience = to

@@ -16,8 +16,9 @@ import (
 )
 
 // Netns runs hosts as network namespaces of this machine. The namespaces have
-// no names: each exists as long as its agent, so the kernel removes namespace,
-// links, mounts and programs however the agent ends, and agents end with the lab.
+// no names, so each exists only as long as its agent. However the agent ends, the
+// kernel then removes the namespace with its links, mounts and programs. Agents
+// end with the lab's process.
 type Netns struct {
 	Options
 	Placement Placement
@@ -29,8 +30,7 @@ var (
 	_ Open    = Local
 )
 
-// Local opens the backend of all code that builds labs or asks about their machine, unless it names another: namespaces
-// of this machine, placed on the CPUs that its agent may use.
+// Local opens a Netns backend that uses the CPUs which this process may use. It is the default backend.
 func Local(ctx context.Context, o Options) (Backend, error) {
 	b := Netns{Options: o}
 	h, err := b.Machine(ctx)
@@ -46,13 +46,13 @@ func Local(ctx context.Context, o Options) (Backend, error) {
 	return b, err
 }
 
-// Describe implements Backend: labs share the machine, and its clock.
+// Describe implements Backend. Both labs fit on the machine, and have its clock.
 func (b Netns) Describe() Description {
 	return Description{AtOnce: 2, Placement: b.Placement, CPUs: b.CPUs, Clock: Clock{Common: true}}
 }
 
-// Start implements Backend: new network, mount and UTS namespaces, and in them an
-// agent that is this program itself.
+// Start implements Backend. It starts this program as an agent in new network, mount
+// and UTS namespaces.
 func (b Netns) Start(ctx context.Context, name string, metered bool) (*Host, error) {
 	logDir := filepath.Join(b.LogDir, strings.ReplaceAll(name, "/", "-"))
 	if err := os.MkdirAll(logDir, 0o755); err != nil {
@@ -63,7 +63,7 @@ func (b Netns) Start(ctx context.Context, name string, metered bool) (*Host, err
 		return nil, err
 	}
 	defer log.Close()
-	cpus := b.Placement.of(metered)
+	cpus := b.Placement.cpusFor(metered)
 	opts := agent.Options{
 		Run: b.Run, Host: name, LogDir: logDir, AgentCPUs: b.Placement.Endpoints, ProgramCPUs: cpus, Isolated: true}
 	h, err := launch(ctx, opts, syscall.CLONE_NEWNET|syscall.CLONE_NEWNS|syscall.CLONE_NEWUTS, log)
@@ -78,10 +78,10 @@ func (b Netns) Start(ctx context.Context, name string, metered bool) (*Host, err
 	return h, nil
 }
 
-// machineHost is the name of the machine's agent.
+// machineHost is the name of the agent that Machine starts.
 const machineHost = "machine"
 
-// Machine implements Backend: an agent in the namespaces of this process.
+// Machine implements Backend. The agent has the namespaces of this process.
 func (b Netns) Machine(ctx context.Context) (*Host, error) {
 	h, err := launch(ctx, agent.Options{Run: b.Run, Host: machineHost, LogDir: b.LogDir}, 0, os.Stderr)
 	if err != nil {
@@ -90,16 +90,16 @@ func (b Netns) Machine(ctx context.Context) (*Host, error) {
 	return h, nil
 }
 
-// Others implements Backend: there is one machine.
+// Others implements Backend. There are none.
 func (Netns) Others(context.Context) ([]*Host, error) { return nil, nil }
 
-// Close implements Backend: all there is ends with its hosts.
+// Close implements Backend. There is nothing beside the hosts.
 func (Netns) Close() error { return nil }
 
-// launch starts an agent in new namespaces and returns once it answers.
+// launch starts an agent and returns once it answers. namespaces are clone(2)'s flags for its new namespaces; 0: none.
 func launch(ctx context.Context, opts agent.Options, namespaces uintptr, log *os.File) (*Host, error) {
-	// In a session of its own: Ctrl-C reaches the lab, which then ends its agents in order, and the agent's priority is
-	// not that of the user's shell.
+	// The agent gets a session of its own. So Ctrl-C reaches only the lab, which then ends its agents in order, and the
+	// kernel does not share out CPU time by the session of the user's shell.
 	child, err := agent.StartChild(opts.Args(), &syscall.SysProcAttr{Cloneflags: namespaces, Setsid: true}, log)
 	switch {
 	case errors.Is(err, os.ErrPermission):
@@ -108,8 +108,8 @@ func launch(ctx context.Context, opts agent.Options, namespaces uintptr, log *os
 		return nil, err
 	}
 	conn, exited := child.Connect("the agent of host " + opts.Host)
-	// Of an isolated host its namespace is held: an agent that is killed cannot end
-	// the connections that would keep it.
+	// Open connections would keep a host's namespace alive after its agent. An agent that is
+	// killed cannot end them, so this process keeps the namespace open and ends them.
 	release := func() {}
 	if opts.Isolated {
 		ns, err := client.NamespaceOf(child.Process.Pid)
@@ -129,20 +129,20 @@ func launch(ctx context.Context, opts agent.Options, namespaces uintptr, log *os
 		defer release()
 		select {
 		case <-exited:
-		case <-time.After(3 * time.Second): // the agent runs on although its input is closed
+		case <-time.After(3 * time.Second): // the agent should have ended with its input
 			child.Process.Kill()
 			<-exited
 		}
 		return nil
 	}}
-	if err := h.greet(ctx); err != nil {
+	if err := h.awaitHello(ctx); err != nil {
 		return nil, errors.Join(err, h.Stop())
 	}
 	return h, nil
 }
 
-// Connect implements Backend: a veth pair, made by one host's agent with its
-// other end directly in the other's namespace. It has the names asked for.
+// Connect implements Backend. The agent of a makes a veth pair, whose other end
+// it puts into the namespace of b.
 func (Netns) Connect(ctx context.Context, a, b End) (aIf, bIf string, err error) {
 	peer, err := b.Host.Hello(ctx)
 	if err != nil {

@@ -325,10 +325,10 @@ func (m *machine) greet(ctx context.Context, p *process, name, dir string) (*Hos
 		}
 	}()
 	h := &Host{Conn: conn, Name: name, CPUs: m.CPUs, end: sync.OnceValue(func() error { return p.end(endTime) })}
-	if err := h.greet(ctx); err != nil {
+	if err := h.awaitHello(ctx); err != nil {
 		return nil, errors.Join(err, h.Stop())
 	}
-	h.leave = func() { keepLogs(h, dir) }
+	h.beforeEnd = func() { keepLogs(h, dir) }
 	return h, nil
 }
 

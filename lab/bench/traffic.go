@@ -45,8 +45,8 @@ func (s *Bench) StartProbes(ctx context.Context) error {
 // firstAnswer bounds the wait for the first round-trip probe that comes back from an idle lab.
 const firstAnswer = 2 * time.Second
 
-// IdleRTT measures round-trip times for length while the lab carries no load. The probes go on. It begins with the first
-// answer, so what a device does once for a new flow is not in it. A lab from which none comes has a zero P50.
+// IdleRTT measures round-trip times for length while the lab carries no load. The probes go on. It begins with the
+// first answer, so what a device does once for a new flow is not in it. A lab from which none comes has a zero P50.
 func (s *Bench) IdleRTT(ctx context.Context, length time.Duration) (result.RTT, error) {
 	if err := s.StartProbes(ctx); err != nil {
 		return result.RTT{}, err

@@ -41,7 +41,7 @@ func suggestCommand(cmd *cobra.Command, err error, args []string) error {
 			known = append(known, c.Name())
 		}
 	}
-	return fmt.Errorf("%w%s", err, near.Meant(args[0], known))
+	return fmt.Errorf("%w%s", err, near.Suggestion(args[0], known))
 }
 
 // Flag adds the most similar flag to the error for an unknown flag. Other errors are returned as they are.
@@ -56,5 +56,5 @@ func Flag(cmd *cobra.Command, err error) error {
 			known = append(known, "--"+f.Name)
 		}
 	})
-	return fmt.Errorf("%w%s", err, near.Meant("--"+unknown.GetSpecifiedName(), known))
+	return fmt.Errorf("%w%s", err, near.Suggestion("--"+unknown.GetSpecifiedName(), known))
 }

@@ -80,7 +80,7 @@ func newWorld(t testing.TB) *world {
 // newNetwork creates the namespaces alone.
 func newNetwork(t testing.TB) *world {
 	t.Helper()
-	place := netnstest.Place("").Where(t)
+	place := netnstest.Place("").OrDefault(t)
 	w := &world{t: t, id: fmt.Sprint("w", worlds.Add(1)), Dir: t.TempDir(), Secret: "a secret of 24 characters"}
 	w.Pins = "/sys/fs/bpf/" + w.id
 	var err error

@@ -110,7 +110,7 @@ func chooseProfile(all []profile.Profile, run result.Run, name, dut string, flag
 	switch known := devicesOf(run); {
 	case len(known) > 0 && !slices.Contains(known, dut):
 		what = fmt.Sprintf(
-			"no device %s in %s, which measured %s", dut, name, result.OneLine(words.Listed(known)+near.Meant(dut, known)))
+			"no device %s in %s, which measured %s", dut, name, result.OneLine(words.Listed(known)+near.Suggestion(dut, known)))
 	case len(all) == 0 && run.Dir != name:
 		what = fmt.Sprintf("%s has no profiles, and a bundle cannot be resumed: unpack it with %s, "+
 			"then record them with gateweigh run --resume FOLDER --profile", name, quote.Command("tar", "xzf", name))

@@ -138,7 +138,7 @@ func fetchKernel(ctx context.Context, name string) (kernel.Kernel, error) {
 func kernelError(ctx context.Context, name string, err error) error {
 	if errors.Is(err, kernel.ErrUnknown) || errors.Is(err, kernel.ErrSuite) {
 		if names := kernelNames(ctx); !slices.Contains(names, name) {
-			err = fmt.Errorf("%w%s", err, near.Meant(name, names))
+			err = fmt.Errorf("%w%s", err, near.Suggestion(name, names))
 		}
 	}
 	if errors.Is(err, kernel.ErrUnknown) || errors.Is(err, kernel.ErrForm) || errors.Is(err, kernel.ErrSuite) {

@@ -227,7 +227,7 @@ func (l listing) named(name string) (listing, error) {
 			return l, fmt.Errorf("%s is a measure: docs/experiments.md says what it is for", name)
 		}
 		slices.Sort(names)
-		return l, fmt.Errorf("nothing is called %q%s; there are %s", name, near.Meant(name, names),
+		return l, fmt.Errorf("nothing is called %q%s; there are %s", name, near.Suggestion(name, names),
 			strings.Join(slices.Compact(names), ", "))
 	}
 	return l, nil

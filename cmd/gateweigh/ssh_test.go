@@ -18,7 +18,7 @@ import (
 // TestOnMachines: what the program does with machines that ssh reaches.
 func TestOnMachines(t *testing.T) {
 	m, dir := sshtest.New(t), t.TempDir()
-	m.Ordinary(t, "lab ALL=(root) NOPASSWD: ALL\n")
+	m.AddOrdinaryUser(t, "lab ALL=(root) NOPASSWD: ALL\n")
 	for _, part := range []struct {
 		name string
 		test func(*testing.T, *sshtest.Machines, string)
@@ -35,7 +35,7 @@ func TestOnMachines(t *testing.T) {
 func runOverSSH(t *testing.T, m *sshtest.Machines, dir string) {
 	before := map[string]string{}
 	for _, name := range sshtest.Names {
-		before[name] = m.Look(t, name)
+		before[name] = m.State(t, name)
 	}
 	write(t, dir, "small.toml", small+ordinaryTables(m))
 	e := finish(t, command(t, dir, "run", "small.toml", "--out", "r"))
@@ -59,7 +59,7 @@ func runOverSSH(t *testing.T, m *sshtest.Machines, dir string) {
 			!slices.Contains(list[0].Offloads, "rx-gro") || slices.Contains(list[0].Offloads, "tx-tcp-segmentation") {
 			t.Errorf("links of %s: %+v", name, list)
 		}
-		m.Restored(t, name, before[name])
+		m.AwaitRestored(t, name, before[name])
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "r", "report.html"))
 	if !strings.Contains(string(page), "Link lan of router") {
@@ -130,7 +130,7 @@ func portalBandwidth(t *testing.T, m *sshtest.Machines, dir string) {
 	if !found {
 		t.Fatalf("no file in:\n%s", builtin.stdout)
 	}
-	write(t, dir, "study.toml", "name = "+strings.Replace(file, "\nhosts = 1\n", "\n", 1)+m.Second(t))
+	write(t, dir, "study.toml", "name = "+strings.Replace(file, "\nhosts = 1\n", "\n", 1)+m.AddSecondClient(t))
 	form := func(args ...string) (rows, columns []string) {
 		out := args[len(args)-1]
 		measured(t, finish(t, command(t, dir, append(append([]string{"run"}, args...), small...)...)))

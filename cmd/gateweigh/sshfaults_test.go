@@ -22,7 +22,7 @@ func TestFaultsOfRunsOverSSH(t *testing.T) {
 	write(t, dir, "small.toml", rounds+m.Tables(1, ""))
 	before := map[string]string{}
 	for _, name := range sshtest.Names {
-		before[name] = m.Look(t, name)
+		before[name] = m.State(t, name)
 	}
 	r := &faultyRun{t: t, dir: dir, file: []string{"run", "small.toml", "--out", "r"}}
 
@@ -62,14 +62,14 @@ func (r *faultyRun) losesRouter(m *sshtest.Machines) (looks map[string]string) {
 	}
 	for _, name := range []string{"client", "server"} {
 		labtest.Await(r.t, "nothing of the lab on "+name, func() bool {
-			look := m.Look(r.t, name)
+			look := m.State(r.t, name)
 			return !strings.Contains(look, "gateweigh") && !strings.Contains(look, "agent-")
 		})
 	}
 	m.PowerOn(r.t)
 	looks = map[string]string{}
 	for _, name := range sshtest.Names {
-		looks[name] = m.Look(r.t, name)
+		looks[name] = m.State(r.t, name)
 	}
 	return looks
 }
@@ -78,7 +78,7 @@ func (r *faultyRun) losesRouter(m *sshtest.Machines) (looks map[string]string) {
 func restored(t *testing.T, m *sshtest.Machines, before map[string]string) {
 	t.Helper()
 	for _, name := range sshtest.Names {
-		m.Restored(t, name, before[name])
+		m.AwaitRestored(t, name, before[name])
 	}
 }
 

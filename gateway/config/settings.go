@@ -277,11 +277,11 @@ func (a assigner) isList(table string) bool {
 
 // suggestion returns `; did you mean "…"?` when a known word is similar, or the same in another table, else nothing.
 func suggestion(given string, known []string) string {
-	if meant := near.Meant(given, known); meant != "" {
+	if meant := near.Suggestion(given, known); meant != "" {
 		return meant
 	}
 	if word := inOtherTable(given, known); word != "" {
-		return near.Mean(word)
+		return near.DidYouMean(word)
 	}
 	return ""
 }

@@ -79,7 +79,7 @@ func readTexts(path string, base Texts) (*Texts, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", path, err)
 	case len(unknown) > 0:
-		return nil, fmt.Errorf("%s: no text is called %s%s: gatewayd templates writes all", path, unknown[0], near.Meant(
+		return nil, fmt.Errorf("%s: no text is called %s%s: gatewayd templates writes all", path, unknown[0], near.Suggestion(
 			unknown[0].String(), textNames()))
 	case t.Lang != base.Lang:
 		return nil, fmt.Errorf("%s: Lang is %q, and the file's name says %q", path, t.Lang, base.Lang)

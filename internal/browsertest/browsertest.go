@@ -1,5 +1,5 @@
-// Package browsertest has a real browser, Chromium, for tests: what a page looks like and how it is used cannot be told
-// from its source.
+// Package browsertest runs a real browser, Chromium, in tests of pages: how a page looks and works cannot be told from
+// its source.
 package browsertest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Program is the path of Chromium. Without it the test fails.
+// Program returns the path of Chromium. Where it is not installed the test fails.
 func Program(t testing.TB) string {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -22,7 +22,7 @@ func Program(t testing.TB) string {
 	return path
 }
 
-// Start starts a program that is Chromium, with more options. It ends with ctx, or with the test.
+// Start starts Chromium, whose path is program, with more options. It ends with ctx, or with the test.
 func Start(t testing.TB, ctx context.Context, program string, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	allocator, cancel := chromedp.NewExecAllocator(ctx, slices.Concat(chromedp.DefaultExecAllocatorOptions[:],
@@ -47,8 +47,8 @@ func Call[P, R any](t testing.TB, ctx context.Context, command cdp.Command[P, R]
 	return result
 }
 
-// Eval evaluates JavaScript in the page from outside of it, because the page's policy may forbid scripts. It waits for
-// a promise.
+// Eval evaluates JavaScript in the page and returns its value; of a promise it awaits the value. It works from outside
+// of the page, because the page's policy may forbid scripts.
 func Eval[T any](t testing.TB, ctx context.Context, script string) T {
 	t.Helper()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
@@ -58,14 +58,15 @@ func Eval[T any](t testing.TB, ctx context.Context, script string) T {
 	return value
 }
 
-// Drawn waits until the page as it is now has been drawn. Chromium lays a page out for its screen, and gives a field
-// the focus, when it draws a frame, which may be after the page's load event: a click before goes where something was.
+// Drawn waits until the page as it is now has been drawn. Chromium lays a page out, and gives a field the focus, when
+// it draws a frame, which may be after the page's load event. A click before that goes to the place where an element
+// was.
 func Drawn(t testing.TB, ctx context.Context) {
 	t.Helper()
 	Eval[bool](t, ctx, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
 }
 
-// Size gives the page a screen, CSS pixels. Narrow ones are phones'.
+// Size gives the page a screen of width by height CSS pixels. A screen narrower than 500 is a phone's.
 func Size(t testing.TB, ctx context.Context, width, height int64) {
 	t.Helper()
 	var options []chromedp.EmulateViewportOption

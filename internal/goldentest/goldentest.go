@@ -1,4 +1,4 @@
-// Package goldentest compares what a test makes with a file, which the flag -update writes anew.
+// Package goldentest compares the output of tests with files. The flag -update writes those files anew.
 package goldentest
 
 import (
@@ -12,7 +12,7 @@ import (
 // Update reports whether files are to be written anew.
 var Update = flag.Bool("update", false, "write the files anew that tests compare with")
 
-// Compare compares the output of a test with the file at a path.
+// Compare fails the test where its output differs from the file at a path.
 func Compare[T string | []byte](t testing.TB, path string, made T) {
 	t.Helper()
 	if *Update {

@@ -1,4 +1,4 @@
-// Package logtest has a log for tests that read it while it is written.
+// Package logtest has a log that tests can read while others write it.
 package logtest
 
 import (
@@ -20,20 +20,20 @@ func (l *Log) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-// String is all of it.
+// String returns all that was written.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// Count is how often it has a text.
+// Count returns how often the log contains a text.
 func (l *Log) Count(text string) int { return strings.Count(l.String(), text) }
 
-// Logger is a logger that writes to it.
+// Logger returns a logger that writes to the log.
 func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// Reset forgets it.
+// Reset empties the log.
 func (l *Log) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

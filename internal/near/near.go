@@ -1,4 +1,4 @@
-// Package near finds the known word that a mistyped one is near to.
+// Package near suggests a known word for a mistyped one.
 package near
 
 import (
@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// Meant is `; did you mean "…"?` with the known word nearest to a given one, else with the words of which it is the
-// first part ("openvpn" of "openvpn-none"), and nothing where none is near: where a third or more of the two words'
-// mean length was mistyped. Two letters that changed places are near in any word ("rnu").
-func Meant(given string, known []string) string {
+// Suggestion returns `; did you mean "…"?` with the known word nearest to the given one. Where none is near, it
+// suggests the words that begin with the given one and a hyphen ("openvpn-none" for "openvpn"), else nothing. A word is
+// near when fewer letters are mistyped than a third of the mean length of both, or when two neighbouring letters of it
+// changed places ("rnu").
+func Suggestion(given string, known []string) string {
 	best, least := "", 0
 	for _, word := range known {
-		d := mistyped(strings.ToLower(given), strings.ToLower(word))
+		d := editDistance(strings.ToLower(given), strings.ToLower(word))
 		if near := 6*d < len(given)+len(word) || d == 1 && sameLetters(given, word); near && (best == "" || d < least) {
 			best, least = word, d
 		}
@@ -31,13 +32,13 @@ func Meant(given string, known []string) string {
 		}
 		return ""
 	}
-	return Mean(best)
+	return DidYouMean(best)
 }
 
-// Mean asks whether a word was meant.
-func Mean(word string) string { return fmt.Sprintf("; did you mean %q?", word) }
+// DidYouMean returns `; did you mean "WORD"?`.
+func DidYouMean(word string) string { return fmt.Sprintf("; did you mean %q?", word) }
 
-// sameLetters reports whether two words have the same bytes in whatever order.
+// sameLetters reports whether two words consist of the same bytes, in any order.
 func sameLetters(a, b string) bool {
 	one, other := []byte(strings.ToLower(a)), []byte(strings.ToLower(b))
 	slices.Sort(one)
@@ -45,9 +46,9 @@ func sameLetters(a, b string) bool {
 	return slices.Equal(one, other)
 }
 
-// mistyped counts the insertions, deletions and substitutions of bytes, and swaps of two neighbours, that turn a into b
-// (optimal string alignment).
-func mistyped(a, b string) int {
+// editDistance returns how many insertions, deletions and substitutions of bytes, and swaps of neighbours, turn a into
+// b (optimal string alignment distance).
+func editDistance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
 		rows[i] = make([]int, len(b)+1)

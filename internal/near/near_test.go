@@ -14,13 +14,13 @@ func TestMeant(t *testing.T) {
 		"stream": "streams", "mschap2": "mschapv2", "client.knd": "client.kind", "wnidwos": "windows",
 	} {
 		if want != "" {
-			want = near.Mean(want)
+			want = near.DidYouMean(want)
 		}
-		if got := near.Meant(given, known); got != want {
+		if got := near.Suggestion(given, known); got != want {
 			t.Errorf("%q: %q, want %q", given, got, want)
 		}
 	}
-	if got := near.Meant("ssh", known); got != `; did you mean "ssh-w" or "ssh-l"?` {
+	if got := near.Suggestion("ssh", known); got != `; did you mean "ssh-w" or "ssh-l"?` {
 		t.Errorf("a first part: %q", got)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OnOneCPU keeps the calling goroutine of a test on one CPU until the test ends: frames that it sends stay in order,
-// also where the kernel handles them later, as it does on a busy machine.
+// OnOneCPU keeps the calling goroutine of a test on one CPU until the test ends. So the frames that it sends stay in
+// order: a busy kernel puts them off to a queue of each CPU, and queues of two CPUs may be emptied in any order.
 func OnOneCPU(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread()

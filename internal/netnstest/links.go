@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// End is an end of a link: its name, and its MAC address; nil: the kernel chooses one.
+// End is one end of a link.
 type End struct {
 	Name string
-	MAC  net.HardwareAddr
+	MAC  net.HardwareAddr // nil: the kernel chooses one
 }
 
 // Set writes a value of /proc/sys/net of the namespace: s.Set(t, "ipv4/ip_forward", "1").
@@ -25,7 +25,7 @@ func (s *Space) Set(t testing.TB, name, value string) {
 	s.must(t, func() error { return os.WriteFile("/proc/sys/net/"+name, []byte(value), 0) })
 }
 
-// Quiet keeps the namespace's kernel from sending packets on its own: see NoIPv6. It does not forward either.
+// Quiet keeps the namespace's kernel from sending packets on its own (see NoIPv6) and from forwarding packets.
 func (s *Space) Quiet(t testing.TB) {
 	t.Helper()
 	s.Set(t, "ipv6/conf/default/disable_ipv6", "1")
@@ -43,7 +43,7 @@ func (s *Space) Veth(t testing.TB, near End, other *Space, far End) {
 	})
 }
 
-// Macvlan makes a link in another namespace that shares a link of this one in mode bridge. It is down.
+// Macvlan makes a macvlan in another namespace, in mode bridge, on the link called shared of this one. It is down.
 func (s *Space) Macvlan(t testing.TB, shared string, other *Space, end End) {
 	t.Helper()
 	attrs := netlink.NewLinkAttrs()
@@ -58,7 +58,7 @@ func (s *Space) Macvlan(t testing.TB, shared string, other *Space, end End) {
 	})
 }
 
-// Enable sets a link up and gives it addresses. It does not wait for the link's other end: see AwaitUp.
+// Enable sets a link up and gives it addresses. AwaitUp waits until the link carries packets.
 func (s *Space) Enable(t testing.TB, name string, addrs ...netip.Prefix) {
 	t.Helper()
 	s.link(t, name, func(l netlink.Link) error {
@@ -72,7 +72,7 @@ func (s *Space) Enable(t testing.TB, name string, addrs ...netip.Prefix) {
 	})
 }
 
-// Default routes what has no other route by a gateway.
+// Default adds a default route via a gateway.
 func (s *Space) Default(t testing.TB, gateway netip.Addr) {
 	t.Helper()
 	s.must(t, func() error { return netlink.RouteAdd(&netlink.Route{Gw: gateway.AsSlice()}) })
@@ -83,14 +83,14 @@ func (s *Space) Default(t testing.TB, gateway netip.Addr) {
 func (s *Space) AwaitUp(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		soon(t, name+" to be up", func() (up bool) {
+		untilSoon(t, name+" to be up", func() (up bool) {
 			s.link(t, name, func(l netlink.Link) error { up = l.Attrs().OperState == netlink.OperUp; return nil })
 			return up
 		})
 	}
 }
 
-// Bridge makes a bridge that asks for no groups. It is down.
+// Bridge makes a bridge without multicast snooping, so that it sends no queries. It is down.
 func (s *Space) Bridge(t testing.TB, end End) {
 	t.Helper()
 	attrs, no := netlink.NewLinkAttrs(), false
@@ -113,12 +113,12 @@ func (s *Space) Hub(t testing.TB) {
 	s.Plug(t, "sink0")
 }
 
-// Plug makes links ports of br0, and waits until it forwards what comes from them.
+// Plug makes links ports of br0, and waits until the bridge forwards their frames.
 func (s *Space) Plug(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		s.Port(t, name, "br0")
-		soon(t, name+" to forward", func() (ok bool) {
+		untilSoon(t, name+" to forward", func() (ok bool) {
 			s.link(t, name, func(l netlink.Link) (err error) { ok, err = forwards(l); return err })
 			return ok
 		})
@@ -137,7 +137,8 @@ func (s *Space) Port(t testing.TB, name, bridge string) {
 	})
 }
 
-// forwards reports whether a port of a bridge forwards, as the kernel's message of a link says it (IFLA_PROTINFO).
+// forwards reports whether a port of a bridge is in the state forwarding, which IFLA_PROTINFO in the kernel's message
+// about the link has.
 func forwards(port netlink.Link) (bool, error) {
 	const forwarding = 3 // BR_STATE_FORWARDING, linux/if_bridge.h
 	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
@@ -190,8 +191,9 @@ func (s *Space) must(t testing.TB, f func() error) {
 	Must(t, err)
 }
 
-// soon is Until for what the kernel does within a millisecond: it looks more often in the beginning.
-func soon(t testing.TB, label string, ok func() bool) {
+// untilSoon is Until for what the kernel usually does within a millisecond: in the beginning it looks every
+// millisecond.
+func untilSoon(t testing.TB, label string, ok func() bool) {
 	t.Helper()
 	for range 20 {
 		if ok() {

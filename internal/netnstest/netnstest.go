@@ -35,15 +35,15 @@ func Main(m *testing.M, prepare string) {
 	os.Exit(1)
 }
 
-// Up is a function for scripts that waits for links: "up lan0 wan0". A link made before its other end drops packets
-// until the kernel has noticed that end, and a bridge drops what comes from it: for some milliseconds after ip(8) has
-// returned, and longer on a busy machine.
+// Up has a function for scripts that waits until links carry packets: "up lan0 wan0". A link made before its other end
+// drops packets until the kernel has noticed that end, and a bridge drops what comes from the link. That takes some
+// milliseconds after ip(8) has returned, and longer on a busy machine.
 const Up = `up() { for link; do until ip link show "$link" | grep -q "state UP"; do sleep 0.01; done; done; }
 `
 
-// NoIPv6 is for scripts: links that are made later in a namespace have no traffic of IPv6's own. The switch for all
-// links would need the kernel's lock of all namespaces' links, and a process that waits for that lock in a sysctl
-// tries again and again: side by side, tests spent three quarters of their CPU time so.
+// NoIPv6 is for scripts. It switches IPv6 off on links that are made later in the namespace, so that they have no
+// traffic of their own. The sysctl for all links would need the lock that guards the links of all namespaces. A process
+// waits for that lock by trying again and again, which took three quarters of the CPU time of tests beside each other.
 const NoIPv6 = `echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6; `
 
 // Space is an unnamed network namespace. It exists as long as its thread and the sockets and programs created there.
@@ -52,7 +52,7 @@ type Space struct {
 	work chan func()
 }
 
-// NewSpace makes a namespace that ends with the test. Its lo is up. It skips a test without the right to do so.
+// NewSpace makes a namespace that ends with the test. Its lo is up. Without root it skips the test.
 func NewSpace(t testing.TB) *Space {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -123,8 +123,8 @@ func onThread(f func()) {
 	runtime.UnlockOSThread()
 }
 
-// In runs fn on a thread in the network namespace at a path, such as /run/netns/NAME: sockets that fn opens belong
-// there.
+// In runs fn on a thread in the network namespace at a path, such as /run/netns/NAME. Sockets that fn opens belong to
+// that namespace.
 func In(path string, fn func() error) error {
 	failed := make(chan error)
 	go onThread(func() {
@@ -141,17 +141,17 @@ func In(path string, fn func() error) error {
 	return <-failed
 }
 
-// TID is the thread in the namespace, for "ip link … netns TID".
+// TID is the number of the namespace's thread, for "ip link … netns TID".
 func (s *Space) TID() int { return s.tid }
 
-// Do runs f on the namespace's thread and waits for it: sockets that f opens belong to the namespace.
+// Do runs f on the namespace's thread and waits for it. Sockets that f opens belong to the namespace.
 func (s *Space) Do(f func()) {
 	done := make(chan struct{})
 	s.work <- func() { defer close(done); f() }
 	<-done
 }
 
-// Start starts a program inside. It is killed with the namespace.
+// Start starts a program in the namespace. It is killed when the namespace ends.
 func (s *Space) Start(cmd *exec.Cmd) (err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -169,8 +169,8 @@ func Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error)
 	go func() {
-		// The signal is sent when the thread that started the program ends. Another thread may later belong to a data path
-		// and end with it.
+		// The kernel sends the signal when the thread that started the program ends. So a thread is kept for that: any other
+		// may end earlier, for example with the data path that locked it.
 		runtime.LockOSThread()
 		started <- cmd.Start()
 		select {}
@@ -183,7 +183,7 @@ func Background(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.WaitDelay = time.Second // its children may have its output and go on
+	cmd.WaitDelay = time.Second // children that live on may hold its output open
 	Must(t, Start(cmd))
 	t.Cleanup(func() {
 		cmd.Process.Kill()
@@ -194,8 +194,8 @@ func Background(t testing.TB, cmd *exec.Cmd) {
 	})
 }
 
-// Try runs a shell script inside, with additional environment, and returns its output. It is killed after five minutes:
-// an emulated CPU needs more than one for some.
+// Try runs a shell script in the namespace, with additional environment, and returns its output. A script is killed
+// after five minutes; on an emulated CPU some need more than one.
 func (s *Space) Try(script string, env ...string) (string, error) { return try(s.Start, script, env) }
 
 // Try is a Space's Try in the test's own namespace.
@@ -206,7 +206,7 @@ func try(start func(*exec.Cmd) error, script string, env []string) (string, erro
 	cmd := exec.Command("sh", "-ec", script)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to be killed with all it has started
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a group, so that its children are killed too
 	if err := start(cmd); err != nil {
 		return "", err
 	}
@@ -216,7 +216,7 @@ func try(start func(*exec.Cmd) error, script string, env []string) (string, erro
 	return strings.TrimSpace(out.String()), err
 }
 
-// Run is Try that fails the test with the script's output.
+// Run is Try that fails the test when the script fails.
 func (s *Space) Run(t testing.TB, script string, env ...string) string {
 	t.Helper()
 	return succeed(t, s.Try, script, env)
@@ -237,7 +237,7 @@ func succeed(t testing.TB, try func(string, ...string) (string, error), script s
 	return out
 }
 
-// Must ends the test with an error, if there is one.
+// Must fails and ends the test when err is not nil.
 func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -245,7 +245,7 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// Until waits until ok reports true, as long as Await.
+// Until waits until ok returns true, for as long as Await does.
 func Until(t testing.TB, label string, ok func() bool) {
 	t.Helper()
 	Await(t, label, func() error {

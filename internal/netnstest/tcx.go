@@ -7,10 +7,10 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// HasTCX reports whether programs attach to interfaces by links. On kernels before 6.6 they are
-// filters of clsact.
+// HasTCX reports whether the kernel attaches eBPF programs to interfaces by links (tcx). On kernels before 6.6 programs
+// are filters of the queueing discipline clsact instead.
 func HasTCX() bool {
-	const lo = 1 // in every namespace
+	const lo = 1 // the index of lo in every namespace
 	_, err := link.QueryPrograms(link.QueryOptions{Target: lo, Attach: ebpf.AttachTCXIngress})
 	return err == nil
 }

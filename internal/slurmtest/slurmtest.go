@@ -24,31 +24,31 @@ import (
 type Cluster struct {
 	Dir    string // slurm.conf, logs and state
 	t      *testing.T
-	ctld   *exec.Cmd
-	daemon map[string]*exec.Cmd // slurmd, by its node
-	// space is a node's network, where each has one of its own.
-	space map[string]*netnstest.Space
+	ctld   *exec.Cmd                   // slurmctld, the controller
+	daemon map[string]*exec.Cmd        // slurmd, by its node
+	space  map[string]*netnstest.Space // the node's network, by node; empty where all share the test's
 }
 
-// address is that of all daemons. An address besides 127.0.0.1 is needed: without one the C library finds no address at
-// all for names (AI_ADDRCONFIG).
+// address is that of the controller, and of all nodes without a network of their own. 127.0.0.1 would not do: on a
+// machine without another address the C library resolves no names at all (AI_ADDRCONFIG).
 const address = "10.99.0.1"
 
-// bridge joins the networks of nodes that have one of their own, whose addresses are 10.99.0.11 and on.
+// bridge connects nodes that have a network of their own. Their addresses are 10.99.0.11, 10.99.0.12, …
 const bridge = "slurm0"
 
-// firstPort is that of the first slurmd.
+// firstPort is the port of the first node's slurmd; the others have the ports after it.
 const firstPort = 7001
 
-// Start starts a cluster of so many nodes, node1, node2, …, and sets SLURM_CONF for this process. All of it, jobs
-// included, ends with the test. Without Slurm on the machine the test fails: make deps installs it.
+// Start starts a cluster with this number of nodes, node1, node2, …, and sets SLURM_CONF for this process. All of it,
+// with its jobs, ends with the test. Where Slurm is not installed the test fails.
 func Start(t *testing.T, nodes int) *Cluster {
 	t.Helper()
 	return start(t, nodes, false)
 }
 
-// StartApart is Start with a network namespace for each node, as machines have networks of their own: runs on several
-// nodes measure at the same time, for the lock that keeps two apart belongs to a network. They share the CPUs.
+// StartApart is Start with a network namespace for each node, as if each were a machine. The lock that keeps two runs
+// from measuring at the same time belongs to a network, so runs on several nodes can measure at the same time. The
+// nodes share the CPUs.
 func StartApart(t *testing.T, nodes int) *Cluster {
 	t.Helper()
 	return start(t, nodes, true)
@@ -88,12 +88,12 @@ func start(t *testing.T, nodes int, apart bool) *Cluster {
 	for n := range nodes {
 		c.StartNode(fmt.Sprintf("node%d", n+1))
 	}
-	c.Idle(nodes)
+	c.AwaitIdle(nodes)
 	return c
 }
 
-// Idle waits until so many nodes are idle.
-func (c *Cluster) Idle(nodes int) {
+// AwaitIdle waits until this number of nodes is idle.
+func (c *Cluster) AwaitIdle(nodes int) {
 	c.t.Helper()
 	c.Wait("idle nodes", func() bool {
 		list := strings.Fields(c.Slurm("sinfo", "-h", "-N", "-o", "%N=%T"))
@@ -103,7 +103,7 @@ func (c *Cluster) Idle(nodes int) {
 
 func (c *Cluster) file(name string) string { return filepath.Join(c.Dir, name) }
 
-// connect makes a network for each node, and joins them to the test's own.
+// connect makes a network namespace for each node, and connects it with the test's by a bridge.
 func (c *Cluster) connect(nodes int) {
 	c.t.Helper()
 	c.run("ip", "link", "add", bridge, "type", "bridge")
@@ -148,8 +148,8 @@ func (c *Cluster) configure(nodes int, apart bool) {
 	}
 }
 
-// configuration is slurm.conf: no accounting, no control groups, whole nodes, and lost nodes are noticed within
-// seconds.
+// configuration is slurm.conf: no accounting and no control groups; each job gets a whole node; a lost node is noticed
+// within seconds.
 const configuration = `ClusterName=test
 SlurmctldHost=HOST(ADDRESS)
 SlurmUser=root
@@ -177,7 +177,7 @@ NodeName=node[1-NODES] NodeHostname=localhost NodeAddr=NODEADDR Port=[PORTS] CPU
 PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
 `
 
-// StartController starts slurmctld, with what it knew before.
+// StartController starts slurmctld with the state that the last one saved.
 func (c *Cluster) StartController() { c.ctld = c.start("slurmctld", "-D") }
 
 // KillController ends slurmctld by a signal that it cannot catch, and waits until it is gone.
@@ -189,13 +189,13 @@ func (c *Cluster) KillController() {
 	_ = c.ctld.Wait() // it was killed
 }
 
-// Saved waits until slurmctld has written what it knows now to its state: one that is killed forgets all else.
-func (c *Cluster) Saved() {
+// AwaitSaved waits until slurmctld has saved its present state, because it forgets the rest when it is killed.
+func (c *Cluster) AwaitSaved() {
 	c.t.Helper()
 	mark := fmt.Sprintf("saved-%d", time.Now().UnixNano())
 	job := c.Slurm("sbatch", "--parsable", "--hold", "--comment="+mark, "--output=/dev/null", "--wrap=true")
 	c.Wait("saved state", func() bool {
-		state, _ := os.ReadFile(filepath.Join(c.Dir, "state", "job_state")) // replaced meanwhile
+		state, _ := os.ReadFile(filepath.Join(c.Dir, "state", "job_state")) // absent while it is replaced
 		return bytes.Contains(state, []byte(mark))
 	})
 	c.Slurm("scancel", strings.TrimSpace(job))
@@ -215,7 +215,8 @@ func (c *Cluster) StartNode(name string) {
 	}
 }
 
-// StartNodeWithout starts a node's slurmd where a folder is empty, as on a machine that does not share it.
+// StartNodeWithout starts a node's slurmd so that it sees a folder empty, as on a machine that does not share the
+// folder.
 func (c *Cluster) StartNodeWithout(name, folder string) {
 	c.daemon[name] = c.start("unshare", "--mount", "sh", "-c", `mount -t tmpfs own "$1" && exec slurmd -D -N "$0"`, name,
 		folder)
@@ -237,7 +238,7 @@ func (c *Cluster) KillNode(name string) {
 	c.kill("SLURMD_NODENAME="+name, c.file("spool."+name))
 }
 
-// Slurm is what one of Slurm's commands prints.
+// Slurm runs one of Slurm's commands and returns what it prints. It logs a failure of the command.
 func (c *Cluster) Slurm(name string, args ...string) string {
 	c.t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
@@ -247,7 +248,7 @@ func (c *Cluster) Slurm(name string, args ...string) string {
 	return string(out)
 }
 
-// Wait waits until something is so.
+// Wait waits until reached returns true, at most a minute; what names the state for the error.
 func (c *Cluster) Wait(what string, reached func() bool) {
 	c.t.Helper()
 	const within = time.Minute
@@ -275,12 +276,13 @@ func (c *Cluster) start(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// end ends everything that was started with this cluster's configuration, jobs that left their parents included.
+// end kills all processes that were started with this cluster's configuration, also jobs that have left their parents.
 func (c *Cluster) end() {
 	c.Wait("end of all processes", func() bool { return c.kill("SLURM_CONF="+c.file("slurm.conf")) == 0 })
 }
 
-// kill kills the processes, but this one, that have a variable or were called with a text, and counts them.
+// kill kills the processes of this cluster that have a variable in their environment, or one of the texts of called in
+// their command line. It returns how many it killed. This process is spared.
 func (c *Cluster) kill(variable string, called ...string) (n int) {
 	list, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -298,22 +300,24 @@ func (c *Cluster) kill(variable string, called ...string) (n int) {
 		mine := bytes.Contains(environment, []byte("SLURM_CONF="+c.file("slurm.conf")+"\x00"))
 		if found && mine && pid != os.Getpid() {
 			pids = append(pids, pid)
-			pids = append(pids, steps(pid)...)
+			pids = append(pids, stepDaemon(pid)...)
 		}
 	}
-	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} { // so none sees another's end
+	// Stopped first, no process reacts to another's end.
+	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		for _, pid := range pids {
 			if syscall.Kill(pid, signal) == nil && signal == syscall.SIGKILL {
 				n++
-				_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // where it is a child
+				_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // reaps it where it is a child of this process
 			}
 		}
 	}
 	return n
 }
 
-// steps is the slurmstepd that a process was started by: its title and environment do not name the node.
-func steps(pid int) []int {
+// stepDaemon returns the slurmstepd that started a process, or nothing. kill cannot find a slurmstepd by its command
+// line or environment, because these do not name the node.
+func stepDaemon(pid int) []int {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // the process may end meanwhile
 	_, after, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(after)

@@ -1,5 +1,5 @@
-// Package sockbuf sets how much a socket holds for a program that is behind. The kernel doubles the numbers, and counts
-// what a frame takes in memory, some 768 bytes of a small one.
+// Package sockbuf sets the size of a socket's buffer, which holds data while the program is too busy to take it. The
+// kernel doubles the number that it is given, and counts what a frame takes in memory: some 768 bytes for a small one.
 package sockbuf
 
 import (
@@ -10,20 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Receive has a socket hold bytes of received data or, without CAP_NET_ADMIN, as much as net.core.rmem_max allows.
+// Receive sets a socket's receive buffer, in bytes. Without CAP_NET_ADMIN it gets net.core.rmem_max at most.
 func Receive(fd, bytes int) error { return set(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, bytes) }
 
-// Send has a socket hold bytes of data that is to be sent or, without CAP_NET_ADMIN, as much as net.core.wmem_max
-// allows.
+// Send sets a socket's send buffer, in bytes. Without CAP_NET_ADMIN it gets net.core.wmem_max at most.
 func Send(fd, bytes int) error { return set(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, bytes) }
 
 // ReceiveOn is Receive for a connection.
-func ReceiveOn(c syscall.Conn, bytes int) error { return on(c, bytes, Receive) }
+func ReceiveOn(c syscall.Conn, bytes int) error { return onConn(c, bytes, Receive) }
 
 // SendOn is Send for a connection.
-func SendOn(c syscall.Conn, bytes int) error { return on(c, bytes, Send) }
+func SendOn(c syscall.Conn, bytes int) error { return onConn(c, bytes, Send) }
 
-func on(c syscall.Conn, bytes int, set func(fd, bytes int) error) error {
+func onConn(c syscall.Conn, bytes int, set func(fd, bytes int) error) error {
 	rc, err := c.SyscallConn()
 	if err != nil {
 		return err

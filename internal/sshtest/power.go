@@ -7,7 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// cable connects the machines.
+// cable connects the machines by two pairs of cables, the first and the second (names with 2).
 func (m *Machines) cable(t testing.TB) {
 	t.Helper()
 	for _, n := range []string{"", "2"} {
@@ -18,7 +18,7 @@ func (m *Machines) cable(t testing.TB) {
 	}
 }
 
-// PowerOff ends all that runs on the router at once. The kernel then removes both ends of its cables.
+// PowerOff kills all processes of the router at once. The kernel then removes both ends of its cables.
 func (m *Machines) PowerOff(t testing.TB) {
 	t.Helper()
 	bash(t, fmt.Sprintf(`all=%d; new=$all
@@ -26,7 +26,7 @@ while [ "$new" ]; do new=$(ps -o pid= --ppid "$(echo $new | tr ' ' ,)" | tr -s '
 all="$all $new"; done; kill -9 $all`, m.pids["router"]))
 }
 
-// PowerOn starts the router anew, with new cables, once the old ones are gone.
+// PowerOn waits until the old cables are gone, and starts the router anew with new ones.
 func (m *Machines) PowerOn(t testing.TB) {
 	t.Helper()
 	netnstest.Until(t, "the old cables to be gone", func() bool {

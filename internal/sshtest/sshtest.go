@@ -1,5 +1,5 @@
-// Package sshtest has machines with an sshd for tests: network, mount and UTS namespaces with Debian's sshd, keys of
-// their own, and cables between them.
+// Package sshtest makes machines for tests of ssh. Each is a set of namespaces (network, mount, UTS) with Debian's sshd
+// and keys of its own. Cables (veth pairs) connect the machines.
 package sshtest
 
 import (
@@ -18,24 +18,25 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// Machines are three machines of study 1's network, and the test beside them, which reaches each by ssh:
+// Machines are the three machines of study 1's network. The test itself reaches each by ssh:
 //
-//	client ceth  ═══ rlan  router rwan  ═══ seth  server      each with an interface "mgmt" that ssh comes by
+//	client ceth  ═══ rlan  router rwan  ═══ seth  server      each has an interface "mgmt" for ssh
 //	       ceth2 ═══ rlan2        rwan2 ═══ seth2
 type Machines struct {
-	// Config is for ssh -F. The hosts there are called by their names; the router is also "stranger", which takes no key,
-	// "other", called with a key that it does not take,
-	// "unknown" and "changed" by its host key, "deaf", where no sshd listens, and once Ordinary was
-	// called "ordinary", where one is an ordinary user.
+	// Config is a configuration file for ssh -F. It knows each machine by its name, and the router also by names for
+	// faults: "stranger" (a user without a key), "other" (a key that the router does not accept), "unknown" (no host key
+	// is known), "changed" (another host key is known), "deaf" (a port where no sshd listens). After AddOrdinaryUser
+	// "ordinary" logs in as a user who is not root.
 	Config string
-	Dir    string // keys and configuration; the machines see it too
-	pids   map[string]int
+	Dir    string         // keys and configuration; the machines see it too
+	pids   map[string]int // of each machine's first process
 }
 
 // Names of the machines, in the order of their addresses 10.99.0.1 and on.
 var Names = []string{"client", "router", "server"}
 
-// machineScript makes a machine of the namespaces that it runs in. Its /root, /run and temporary folders are its own.
+// machineScript makes a machine of the namespaces that it runs in, with its own /root, /run and temporary folders. It
+// waits for a line on its standard input, which boot sends when the interface mgmt is there.
 const machineScript = `
 hostname "$name"; mount --make-rprivate /
 mount -t tmpfs run /run; mkdir /run/sshd /run/kit; mount --bind "$dir" /run/kit
@@ -75,9 +76,9 @@ func (m *Machines) await(t testing.TB, name string) {
 // second is the client machine that Second makes.
 const second = "client2"
 
-// Second makes a second client machine, and a switch at which both clients ("ceth3") and the router ("rlan3") meet. It
-// returns the tables of an experiment that has them.
-func (m *Machines) Second(t testing.TB) string {
+// AddSecondClient makes a second client machine, and a switch that connects both clients ("ceth3") with the router
+// ("rlan3"). It returns the tables of an experiment with these machines.
+func (m *Machines) AddSecondClient(t testing.TB) string {
 	t.Helper()
 	m.boot(t, second, "10.99.0.4")
 	bash(t, "ip link add lanswitch type bridge mcast_snooping 0; ip link set lanswitch up")
@@ -91,7 +92,7 @@ func (m *Machines) Second(t testing.TB) string {
 		"[backend.host.client2]\naddress = \"client2\"\ninterface = \"ceth3\"\n"
 }
 
-// commonConfig are the other names of the router, and what holds for all hosts.
+// commonConfig has the router's other names (see Machines.Config) and the options for all hosts.
 const commonConfig = `Host stranger
  User nobody
 Host ordinary
@@ -116,7 +117,7 @@ Host *
  StrictHostKeyChecking yes
 `
 
-// keys makes the keys of all, and the configuration of ssh and sshd.
+// keys makes the keys of all machines and of the test, and the configurations of ssh and sshd.
 func (m *Machines) keys(t testing.TB) {
 	t.Helper()
 	bash(t, "cd "+m.Dir+
@@ -155,15 +156,15 @@ func (m *Machines) write(t testing.TB, name, text string) {
 	}
 }
 
-// boot starts a machine.
+// boot starts a machine and connects it to the test by its interface mgmt.
 func (m *Machines) boot(t testing.TB, name, address string) {
 	t.Helper()
 	cmd := exec.Command("unshare", "--net", "--mount", "--uts", "bash", "-ec", machineScript)
 	cmd.Env = append(os.Environ(), "name="+name, "address="+address, "dir="+m.Dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	cmd.WaitDelay = time.Second // a session of sshd may live on
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	cmd.WaitDelay = time.Second // a session of sshd that lives on holds the output open
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
 	if err1 != nil || err2 != nil {
@@ -176,12 +177,12 @@ func (m *Machines) boot(t testing.TB, name, address string) {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		cmd.Wait()
 		if t.Failed() {
-			t.Logf("the end of what sshd of %s says: %s", name, said.Bytes()[max(0, said.Len()-150):])
+			t.Logf("the end of what sshd of %s says: %s", name, log.Bytes()[max(0, log.Len()-150):])
 		}
 	})
 	ready := make([]byte, len("ready\n"))
 	if _, err := out.Read(ready); err != nil {
-		t.Fatalf("starting %s: %v: %s", name, err, said.String())
+		t.Fatalf("starting %s: %v: %s", name, err, log.String())
 	}
 	m.pids[name] = cmd.Process.Pid
 	bash(t, fmt.Sprintf(
@@ -189,7 +190,7 @@ func (m *Machines) boot(t testing.TB, name, address string) {
 	in.Write([]byte("go\n"))
 }
 
-// Run runs a script on a machine, not by ssh, and returns what it prints.
+// Run runs a script in a machine's namespaces, without ssh, and returns what it prints.
 func (m *Machines) Run(t testing.TB, name, script string) string {
 	t.Helper()
 	out, err := m.command(name, script).CombinedOutput()
@@ -205,9 +206,9 @@ func (m *Machines) command(name, script string) *exec.Cmd {
 	return cmd
 }
 
-// Ordinary gives the router an ordinary user, "lab", and Debian's sudo these rules. The machine's own files stay as
-// they are. Called again it sets the rules.
-func (m *Machines) Ordinary(t testing.TB, sudoers string) {
+// AddOrdinaryUser gives the router a user "lab" who is not root, and gives sudo there these rules. It changes copies of
+// the files in /etc that only the router sees. Called again it only sets the rules.
+func (m *Machines) AddOrdinaryUser(t testing.TB, sudoers string) {
 	t.Helper()
 	m.write(t, "sudoers", sudoers)
 	m.Run(t, "router", ordinaryScript)
@@ -222,8 +223,8 @@ echo "lab:x:1500:" >>/etc/group; mount -t tmpfs none /etc/sudoers.d
 fi
 cat /run/kit/sudoers >/etc/sudoers`
 
-// Chrony starts Debian's chronyd on client and server, the client's following the server's, and waits until it does.
-// Neither sets the clock, which is that of all machines here.
+// Chrony starts Debian's chronyd on server and client, and waits until the client's follows the server's. Neither sets
+// the clock, because all machines here share the clock of this one.
 func (m *Machines) Chrony(t testing.TB) {
 	t.Helper()
 	m.write(t, "chrony_server", "local stratum 10\nallow\n")
@@ -249,8 +250,8 @@ func (m *Machines) Cut(t testing.TB, name string, cut bool) {
 	bash(t, "ip link set m-"+name+map[bool]string{true: " down", false: " up"}[cut])
 }
 
-// Tables are those of an experiment that has these machines for hosts, with one or two pairs of ports; more are keys of
-// the router.
+// Tables returns the tables of an experiment whose hosts are these machines, with one or two pairs of ports. more has
+// further keys of the router.
 func (m *Machines) Tables(pairs int, more string) string {
 	ports := func(name string) string {
 		if pairs == 1 {
@@ -276,7 +277,7 @@ interface = %s
 `, m.Config, ports("rlan"), ports("rwan"), more, ports("ceth"), ports("seth"))
 }
 
-// ClosedTables are Tables for a router that nobody logs in to, with these addresses.
+// ClosedTables returns Tables for a router that the lab does not log in to, with the router's addresses.
 func (m *Machines) ClosedTables(lan, wan string) string {
 	return fmt.Sprintf(`
 [backend]
@@ -294,19 +295,19 @@ interface = "seth"
 `, m.Config, lan, wan)
 }
 
-// Look is all of a machine that a lab might change: links with their offloads, addresses, routes, queues, rules,
-// settings, files of its temporary folders, and processes.
-func (m *Machines) Look(t testing.TB, name string) string {
+// State returns, as text to compare, all of a machine that a lab might change: links with their offloads, addresses,
+// routes, queues, rules, sysctls, files in temporary folders, and agents that run.
+func (m *Machines) State(t testing.TB, name string) string {
 	t.Helper()
 	return m.Run(t, name, lookScript)
 }
 
-// Restored waits until a machine looks as it did before: the kernel removes namespaces that programs left a moment
-// later.
-func (m *Machines) Restored(t testing.TB, name, before string) {
+// AwaitRestored waits until a machine's State is again what it was before. The kernel removes namespaces a moment after
+// the last program in them has ended.
+func (m *Machines) AwaitRestored(t testing.TB, name, before string) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; {
-		after := m.Look(t, name)
+		after := m.State(t, name)
 		if after == before {
 			return
 		}
@@ -317,7 +318,7 @@ func (m *Machines) Restored(t testing.TB, name, before string) {
 	}
 }
 
-// Difference are the lines that one text has and the other lacks.
+// Difference returns the lines that only one of two texts has, with - for before and + for after.
 func Difference(before, after string) string {
 	var lines []string
 	for i, pair := range [2][2]string{{before, after}, {after, before}} {
@@ -330,7 +331,8 @@ func Difference(before, after string) string {
 	return strings.Join(lines, "")
 }
 
-// An interface that has never been up has no queue, and afterwards the queue "noqueue".
+// lookScript prints a machine's State. It hides that an interface that has never been up has no queue, and afterwards
+// the queue "noqueue".
 const lookScript = `set +e
 { ip -d link; ip addr; } | sed "s/ state [A-Z]*//; s/NO-CARRIER,//; s/ qdisc noop / qdisc noqueue /"
 ip route show table all; ip -6 route show table all; tc qdisc | grep -v noqueue; nft list ruleset

@@ -8,14 +8,16 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// longestName is longer than any table's or key's name, bytes. A longer line is not shown.
-const longestName = 80
+// maxName is the longest name of a table or key that an error shows, in bytes. What is longer is no name, and may be a
+// secret.
+const maxName = 80
 
-// refused tells what a parser expected, and how to correct usual mistakes. It shows no values, which may be secrets.
-func refused(file string, data []byte, bad toml.ParseError, allKeys string) *Error {
+// parseError turns the parser's error about a file into one that says where the mistake begins and, for usual mistakes,
+// how to correct it. It shows no values, because they may be secrets. allKeys tells where all keys are listed.
+func parseError(file string, data []byte, bad toml.ParseError, allKeys string) *Error {
 	before := data[:min(max(bad.Position.Start, 0), len(data))]
 	line := 1 + bytes.Count(before, []byte("\n"))
-	if first, problem := blame(data, line, bad.Message); first < line {
+	if first, problem := locate(data, line, bad.Message); first < line {
 		return &Error{File: file, Line: first, Key: bad.LastKey, Problem: problem}
 	}
 	begin := 1 + bytes.LastIndexByte(before, '\n')
@@ -27,29 +29,29 @@ func refused(file string, data []byte, bad toml.ParseError, allKeys string) *Err
 	switch {
 	case strings.HasPrefix(text, "["):
 		out.Key = ""
-		if !strings.Contains(text, "]") && len(text) < longestName {
+		if !strings.Contains(text, "]") && len(text) < maxName {
 			out.Problem += ": close the bracket: " + text + "]"
 		}
 	case !isKey || key == "":
 		out.Key = ""
 		out.Problem += ": each line is a [table] or key = value; " + allKeys
-	case !strings.ContainsAny(strings.TrimSpace(value), `"'[{`) && len(key) < longestName:
+	case !strings.ContainsAny(strings.TrimSpace(value), `"'[{`) && len(key) < maxName:
 		out.Key = key
 		out.Problem += ": values other than numbers, true and false stand in quotes: " + key + ` = "…"`
 	}
 	return out
 }
 
-// farBack bounds how many lines blame goes back.
-const farBack = 1000
+// maxLinesBack is how many lines above the parser's line a mistake is looked for.
+const maxLinesBack = 1000
 
-// blame is the line on which begins what a parser refused at a line, both from 1, and what is wrong there: an array or
-// text that is not closed is refused where the next key begins. Where it begins on the refused line, the problem is the
-// parser's.
-func blame(data []byte, refused int, problem string) (line int, text string) {
+// locate returns the line on which a mistake begins, and what is wrong there. Lines count from 1. The parser reports an
+// array or text that is not closed only at the next key, the refused line, so the mistake may begin above it. Where it
+// does not, locate returns the refused line and the parser's problem.
+func locate(data []byte, refused int, problem string) (line int, text string) {
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	refused = min(refused, len(lines))
-	line = opening(data, lines, refused)
+	line = lineWhereBroken(data, lines, refused)
 	if line == refused {
 		return refused, problem
 	}
@@ -64,10 +66,10 @@ func blame(data []byte, refused int, problem string) (line int, text string) {
 	return line, fmt.Sprintf("the %s before line %d: %s", subject, refused, problem)
 }
 
-// opening is the last line, up to the refused one, above which the file is whole.
-func opening(data []byte, lines [][]byte, refused int) int {
+// lineWhereBroken returns the last line, up to the refused one, above which the file is correct TOML.
+func lineWhereBroken(data []byte, lines [][]byte, refused int) int {
 	above := len(bytes.Join(lines[:refused-1], nil))
-	for line := refused; line > max(0, refused-farBack); line-- {
+	for line := refused; line > max(0, refused-maxLinesBack); line-- {
 		var whole map[string]toml.Primitive
 		if toml.Unmarshal(data[:above], &whole) == nil {
 			return line

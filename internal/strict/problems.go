@@ -7,30 +7,30 @@ import (
 	"strings"
 )
 
-// Error is one mistake of a file: where it is, and what would be right.
+// Error is one mistake in a file: where it is, and what would be right.
 type Error struct {
-	File    string // path as given, or what stands for a file
-	Line    int    // from 1; 0: it has no lines
+	File    string // path as given, or another source of keys, such as --set
+	Line    int    // from 1; 0 where the source has no lines
 	Key     string // dotted; empty where the file is no TOML
 	Problem string // one phrase
 }
 
-// Error is "file:line: key: problem".
+// Error returns "file:line: key: problem".
 func (e *Error) Error() string {
-	at := e.File
+	text := e.File
 	if e.Line > 0 {
-		at = fmt.Sprintf("%s:%d", e.File, e.Line)
+		text = fmt.Sprintf("%s:%d", e.File, e.Line)
 	}
 	if e.Key != "" {
-		at += ": " + e.Key
+		text += ": " + e.Key
 	}
-	return at + ": " + e.Problem
+	return text + ": " + e.Problem
 }
 
-// Problems are all mistakes of a file.
+// Problems are all mistakes in a file.
 type Problems []*Error
 
-// Error has a line for each.
+// Error returns a line for each mistake.
 func (p Problems) Error() string {
 	lines := make([]string, len(p))
 	for i, e := range p {
@@ -39,7 +39,7 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Err sorts the problems by line; without any it is nil.
+// Err returns the problems sorted by line, or nil where there are none.
 func (p Problems) Err() error {
 	if len(p) == 0 {
 		return nil

@@ -1,6 +1,6 @@
 // Package strict reads TOML files in which every key must be known: gatewayd's configuration and the lab's experiments.
-// It lists the keys of a file with their lines, parses values, and says of each mistake the file, the line, the key and
-// what would be right. Which keys there are is the programs' own.
+// It lists the keys of a file with their lines and parses values. For each mistake it names the file, the line, the
+// key, and what would be right. Its callers decide which keys there are.
 package strict
 
 import (
@@ -16,25 +16,25 @@ import (
 	"github.com/gateweigh/gateweigh/textfile"
 )
 
-// Entry is one key of a file. A table precedes what is in it. Several tables of a name ([[name]]) are one entry with
-// the value []map[string]any, which precedes an entry for each of them.
+// Entry is one key of a file. The entry of a table precedes those of its keys. An array of tables ([[name]]) is one
+// entry with the value []map[string]any, followed by an entry for each of its tables.
 type Entry struct {
 	Path  toml.Key
 	Value any // as toml.Unmarshal makes it
-	Line  int // where it begins, from 1; of a table without a header that of its first key
-	// Row is the number, from 1, of the table of several of a name that the entry is or is in; 0: it is in none. Table is
-	// their name, the outermost one's.
+	Line  int // where it begins, from 1; for a table without a header the line of its first key
+	// Row and Table are set for a table of an array, and for the keys in it: Table is the name of the array, and Row the
+	// number of the table, from 1. Of nested arrays they are those of the outermost.
 	Row   int
 	Table string
 }
 
-// Key is the entry's dotted name.
+// Key returns the entry's dotted name.
 func (e Entry) Key() string { return e.Path.String() }
 
-// Read lists a text's keys by their lines. Of what is no TOML it says what to do; allKeys says there where all keys are
-// shown.
+// Read lists the keys of a file's text in the order of their lines. Its error for text that is no TOML says what to do;
+// allKeys tells there where all keys are listed.
 func Read(file string, data []byte, allKeys string) ([]Entry, *Error) {
-	data = textfile.Trim(data) // toml.Decode does so too, and then its positions are not those of data
+	data = textfile.Trim(data) // toml.Decode trims too, so without this its positions would not fit data
 	if first, _, _ := bytes.Cut(data, []byte{'\n'}); bytes.IndexByte(first, 0) >= 0 {
 		return nil, &Error{File: file, Line: 1, Problem: "is no text: name a file in TOML; " + allKeys}
 	}
@@ -42,21 +42,21 @@ func Read(file string, data []byte, allKeys string) ([]Entry, *Error) {
 	_, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&top)
 	var bad toml.ParseError
 	if errors.As(err, &bad) {
-		return nil, refused(file, data, bad, allKeys)
+		return nil, parseError(file, data, bad, allKeys)
 	}
 	if err != nil {
 		return nil, &Error{File: file, Line: 1, Problem: err.Error()}
 	}
-	return list(Entry{}, top, placesIn(data)), nil
+	return list(Entry{}, top, findPositions(data)), nil
 }
 
-// list lists the keys of a table and of the tables below it.
-func list(in Entry, table map[string]any, places *place) []Entry {
-	var groups [][]Entry // each a key, and then all below it
+// list lists the keys of a table and of the tables below it. in is the table's entry, places has the positions.
+func list(in Entry, table map[string]any, places *position) []Entry {
+	var groups [][]Entry // one for each key: its entry, followed by those below it
 	for name, value := range table {
 		parent := places.below[name]
-		if parent == nil { // the parser of places has not read it
-			parent = &place{line: places.line}
+		if parent == nil { // findPositions did not find it
+			parent = &position{line: places.line}
 		}
 		e := Entry{append(slices.Clip(in.Path), name), value, max(1, parent.line), in.Row, in.Table}
 		group := []Entry{e}
@@ -74,8 +74,8 @@ func list(in Entry, table map[string]any, places *place) []Entry {
 	return slices.Concat(groups...)
 }
 
-// listRows lists several tables of one name ([[name]]), and the keys of each.
-func listRows(e Entry, tables []map[string]any, parent *place) (all []Entry) {
+// listRows lists the tables of an array of tables, and the keys of each. e is the array's entry.
+func listRows(e Entry, tables []map[string]any, parent *position) (all []Entry) {
 	for i, table := range tables {
 		here := parent
 		if i < len(parent.rows) {
@@ -91,17 +91,18 @@ func listRows(e Entry, tables []map[string]any, parent *place) (all []Entry) {
 	return all
 }
 
-// place is the position of a key in the text of a file.
-type place struct {
-	line  int               // of its header or value; without those, of the first key below it
-	below map[string]*place // keys in it
-	rows  []*place          // each table of its name, where there are several
+// position is the position of a key in the text of a file.
+type position struct {
+	line  int                  // of its header or value; without those, of the first key below it
+	below map[string]*position // keys in it
+	rows  []*position          // each table of its name, where there are several
 }
 
-// placesIn finds the keys of a text, by a parser that has their positions. It takes what toml.Decode took.
-func placesIn(data []byte) *place {
-	top := &place{}
-	s := scan{data: data, line: 1}
+// findPositions finds the positions of the keys of a text that toml.Decode has accepted. toml.Decode does not tell
+// them, so another parser reads the text once more.
+func findPositions(data []byte) *position {
+	top := &position{}
+	s := positionReader{data: data, line: 1}
 	s.parser.Reset(data)
 	for in := top; s.parser.NextExpression(); {
 		switch e := s.parser.Expression(); e.Kind {
@@ -110,7 +111,7 @@ func placesIn(data []byte) *place {
 			in.line = s.line
 		case unstable.ArrayTable:
 			in = s.find(top, e)
-			in.rows = append(in.rows, &place{line: s.line})
+			in.rows = append(in.rows, &position{line: s.line})
 			in = in.newest()
 		case unstable.KeyValue:
 			s.value(in, e)
@@ -119,16 +120,16 @@ func placesIn(data []byte) *place {
 	return top
 }
 
-// scan reads the positions of all keys of a text.
-type scan struct {
+// positionReader counts lines while it reads the keys of a text.
+type positionReader struct {
 	parser unstable.Parser
 	data   []byte
 	read   uint32 // bytes of data before the last key
 	line   int    // of that key
 }
 
-// value finds a key with a value, and the keys in that value.
-func (s *scan) value(in *place, e *unstable.Node) {
+// value enters the key of an expression "key = value" below in, and the keys in that value.
+func (s *positionReader) value(in *position, e *unstable.Node) {
 	parent := s.find(in, e)
 	if e.Value().Kind != unstable.InlineTable {
 		return
@@ -138,8 +139,8 @@ func (s *scan) value(in *place, e *unstable.Node) {
 	}
 }
 
-// find finds the place that an expression's key names, below another.
-func (s *scan) find(parent *place, e *unstable.Node) *place {
+// find returns the position of an expression's dotted key below parent, which it makes where it is new.
+func (s *positionReader) find(parent *position, e *unstable.Node) *position {
 	for parts := e.Key(); parts.Next(); {
 		part := parts.Node()
 		s.line += bytes.Count(s.data[s.read:part.Raw.Offset], []byte("\n"))
@@ -149,40 +150,41 @@ func (s *scan) find(parent *place, e *unstable.Node) *place {
 	return parent
 }
 
-// newest returns the last table of several with one name ([[name]]): keys that follow in the text are in that one.
-func (p *place) newest() *place {
+// newest returns the last table of an array of tables, because the keys that follow in the text belong to it. For
+// anything else it returns p.
+func (p *position) newest() *position {
 	if len(p.rows) > 0 {
 		return p.rows[len(p.rows)-1]
 	}
 	return p
 }
 
-// key is the place of a key, which is new where the key was not named before.
-func (p *place) key(name string, line int) *place {
+// key returns the position of a key in p; where the key is new it is on this line.
+func (p *position) key(name string, line int) *position {
 	if p.below == nil {
-		p.below = map[string]*place{}
+		p.below = map[string]*position{}
 	}
 	if p.below[name] == nil {
-		p.below[name] = &place{line: line}
+		p.below[name] = &position{line: line}
 	}
 	return p.below[name]
 }
 
-// Assign hands each entry to set and returns what it refuses. set also reports whether the entries below are to be
-// handed to it: not those of a table that it does not know, or has taken whole.
+// Assign calls set for each entry and returns the problems. descend tells whether set wants the entries below an entry
+// too: not those of a table that it does not know, or has read as a whole.
 func Assign(file string, entries []Entry, set func(Entry) (descend bool, err error)) (problems Problems) {
-	done := "" // what begins so is not handed over
+	skipped := "" // the prefix of keys that set does not want
 	for _, e := range entries {
 		key := e.Key()
-		if done != "" && strings.HasPrefix(key, done) {
+		if skipped != "" && strings.HasPrefix(key, skipped) {
 			continue
 		}
 		descend, err := set(e)
 		if err != nil {
 			problems = append(problems, &Error{File: file, Line: e.Line, Key: key, Problem: err.Error()})
 		}
-		if done = ""; !descend {
-			done = key + "."
+		if skipped = ""; !descend {
+			skipped = key + "."
 		}
 	}
 	return problems

@@ -12,14 +12,15 @@ import (
 	"github.com/gateweigh/gateweigh/internal/near"
 )
 
-// Parser checks a value, as toml.Unmarshal makes it or an Argument, and converts it. Its errors are phrases that follow
-// the key.
+// Parser checks and converts a value, which has a type that toml.Unmarshal makes or is an Argument. Its error is a
+// phrase that follows the key, such as "must be true or false, not 3".
 type Parser[T any] func(v any) (T, error)
 
-// Argument is a value from a command line: text whose type the parser decides.
+// Argument is a value from a command line. It is text, and the parser decides of which type.
 type Argument string
 
-// Accept makes a parser of a function that accepts a value or not. want tells in the error which values it accepts.
+// Accept makes a parser from take, which converts a value or reports false. want names the accepted values in the
+// error.
 func Accept[T any](want string, take func(v any) (T, bool)) Parser[T] {
 	return func(v any) (T, error) {
 		if x, ok := take(v); ok {
@@ -30,7 +31,7 @@ func Accept[T any](want string, take func(v any) (T, bool)) Parser[T] {
 	}
 }
 
-// AcceptText is Accept for values that are made from text.
+// AcceptText is Accept for values that are written as text.
 func AcceptText[T any](want string, take func(s string) (T, bool)) Parser[T] {
 	return Accept(want, func(v any) (x T, ok bool) {
 		s, isText := Text(v)
@@ -41,7 +42,7 @@ func AcceptText[T any](want string, take func(s string) (T, bool)) Parser[T] {
 	})
 }
 
-// Text is the text that a value is.
+// Text returns the text of a value; ok is false where it is no text.
 func Text(v any) (s string, ok bool) {
 	switch v := v.(type) {
 	case string:
@@ -64,7 +65,7 @@ func Integer(lo, hi int) Parser[int] {
 	})
 }
 
-// Number takes the numbers that fit; want says which.
+// Number takes the numbers for which fits returns true; want names them in the error.
 func Number(want string, fits func(float64) bool) Parser[float64] {
 	return Accept(want, func(v any) (n float64, ok bool) {
 		switch x := v.(type) {
@@ -81,22 +82,21 @@ func Number(want string, fits func(float64) bool) Parser[float64] {
 	})
 }
 
-// Within takes numbers from lo to hi; subject says which, such as "a number of Mbit/s". NaN, which TOML has, is none of
-// them.
+// Within takes numbers from lo to hi, but not NaN, which TOML has. subject names them, such as "a number of Mbit/s".
 func Within(lo, hi float64, subject string) Parser[float64] {
 	return Number(fmt.Sprintf("%s from %g to %g", subject, lo, hi), func(n float64) bool { return n >= lo && n <= hi })
 }
 
 // Boolean takes true and false.
 var Boolean = Accept("true or false", func(v any) (bool, bool) {
-	if a, is := v.(Argument); is {
+	if a, isArgument := v.(Argument); isArgument {
 		return a == "true", a == "true" || a == "false"
 	}
 	b, ok := v.(bool)
 	return b, ok
 })
 
-// Duration takes Go's notation, from lo to hi; such shows examples.
+// Duration takes durations in Go's notation from lo to hi; such has examples for the error.
 func Duration(such string, lo, hi time.Duration) Parser[time.Duration] {
 	want := fmt.Sprintf("a duration such as %s, from %s to %s", such, ShortDuration(lo), ShortDuration(hi))
 	return AcceptText(want, func(s string) (time.Duration, bool) {
@@ -105,7 +105,7 @@ func Duration(such string, lo, hi time.Duration) Parser[time.Duration] {
 	})
 }
 
-// ShortDuration writes "1h" where Go writes "1h0m0s".
+// ShortDuration returns a duration without zeros at its end: "1h" where Go writes "1h0m0s".
 func ShortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -122,13 +122,13 @@ func Word(known ...string) Parser[string] {
 	return func(v any) (string, error) {
 		s, ok := Text(v)
 		if !ok || !slices.Contains(known, s) {
-			return "", fmt.Errorf("must be %s, not %s%s", Choice(known), Show(v), near.Meant(s, known))
+			return "", fmt.Errorf("must be %s, not %s%s", Choice(known), Show(v), near.Suggestion(s, known))
 		}
 		return s, nil
 	}
 }
 
-// List takes from least to most different items. An Argument is split at its commas.
+// List takes lists of least to most items, none of them twice. An Argument is split at its commas.
 func List[T any](least, most int, item Parser[T]) Parser[[]T] {
 	return func(v any) ([]T, error) {
 		items, ok := v.([]any)
@@ -167,7 +167,7 @@ func List[T any](least, most int, item Parser[T]) Parser[[]T] {
 	}
 }
 
-// Show is a value as a reader knows it from the file, cut to 60 bytes.
+// Show returns a value as it stands in the file, cut to 60 bytes. Of lists and tables it says only that they are such.
 func Show(v any) string {
 	var s string
 	switch v := v.(type) {
@@ -190,5 +190,5 @@ func Show(v any) string {
 	return s
 }
 
-// Choice is words to choose from: "up" or "down".
+// Choice returns words as a choice: "up" or "down".
 func Choice(words []string) string { return `"` + strings.Join(words, `" or "`) + `"` }

@@ -156,7 +156,7 @@ func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) 
 		c := pool.Clients[i%len(pool.Clients)]
 		if t.Workers > 1 && c.NetNS() != nil {
 			return fmt.Errorf("%d streams need several processes, and clients with namespaces of their own "+
-				"cannot use them: choose kind %s", t.Clients, client.Largest())
+				"cannot use them: choose kind %s", t.Clients, client.LargestKind())
 		}
 		all.clients, all.Local = append(all.clients, c), append(all.Local, c.LocalIP())
 	}

@@ -27,10 +27,10 @@ echo 1 >/sys/class/net/rlan/threaded`)
 	m.Run(t, "client", `ip link set ceth up; echo "echo hello from bashrc; echo -n and more" >/root/.bashrc`)
 	before := map[string]string{}
 	for _, name := range sshtest.Names {
-		before[name] = m.Look(t, name)
+		before[name] = m.State(t, name)
 	}
 	forwards(t, remotes(m))
 	for _, name := range sshtest.Names {
-		m.Restored(t, name, before[name])
+		m.AwaitRestored(t, name, before[name])
 	}
 }

@@ -91,7 +91,7 @@ var refusals = []refusal{
 }
 
 func refusedMachines(t *testing.T, m *sshtest.Machines) {
-	before := m.Look(t, "router")
+	before := m.State(t, "router")
 	for _, r := range refusals {
 		t.Run(r.name, func(t *testing.T) {
 			s := remotes(m)
@@ -119,7 +119,7 @@ func refusedMachines(t *testing.T, m *sshtest.Machines) {
 			}
 		})
 	}
-	m.Restored(t, "router", before)
+	m.AwaitRestored(t, "router", before)
 }
 
 // ends are ways in which a host ends, each a script on the router or beside it.
@@ -145,7 +145,7 @@ sshd=$(ps -o ppid= "$guard" | tr -d ' '); [ "$guard" -a "$agent" -a "$sshd" ]; `
 func endedHosts(t *testing.T, m *sshtest.Machines) {
 	m.Run(t, "router", `ip link set rlan up; ip link set rwan up; ip addr add 10.6.0.1/24 dev rlan
 ip route add 10.7.0.0/16 via 10.6.0.9 dev rlan; ethtool -K rwan gro on`)
-	before := m.Look(t, "router")
+	before := m.State(t, "router")
 	defer backend.ShortenPatience(2 * time.Second)()
 	for _, e := range ends {
 		t.Run(e.name, func(t *testing.T) {
@@ -175,7 +175,7 @@ ip route add 10.7.0.0/16 via 10.6.0.9 dev rlan; ethtool -K rwan gro on`)
 				}
 			}()
 			labtest.Await(t, "the machine as it was", func() bool {
-				after = m.Look(t, "router")
+				after = m.State(t, "router")
 				return after == before || e.want != "" && withoutKeeper(after) == withoutKeeper(before)
 			})
 			if e.want == "" || e.cut {

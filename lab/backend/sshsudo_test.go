@@ -45,11 +45,11 @@ func sudoOnRouter(t *testing.T, m *sshtest.Machines) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Ordinary(t, "")
-	before := m.Look(t, "router")
+	m.AddOrdinaryUser(t, "")
+	before := m.State(t, "router")
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
-			m.Ordinary(t, r.sudoers+"\n")
+			m.AddOrdinaryUser(t, r.sudoers+"\n")
 			if r.before != "" {
 				m.Run(t, "router", r.before)
 				defer m.Run(t, "router", r.after)
@@ -74,7 +74,7 @@ func sudoOnRouter(t *testing.T, m *sshtest.Machines) {
 			}
 		})
 	}
-	m.Restored(t, "router", before)
+	m.AwaitRestored(t, "router", before)
 }
 
 // forwards builds a lab on machines, and sends a packet through it.

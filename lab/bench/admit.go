@@ -43,11 +43,11 @@ func (e *NotAdmitted) Unwrap() error { return e.first }
 
 // notAdmittedError is the *NotAdmitted of outcomes, nil when all clients were admitted.
 func notAdmittedError(step string, ownFault bool, outcomes []client.Outcome) error {
-	first := client.GaveUp(outcomes)
+	first := client.FirstFailure(outcomes)
 	if first == nil {
 		return nil
 	}
-	in := len(slices.DeleteFunc(slices.Clone(outcomes), func(o client.Outcome) bool { return !o.Through() }))
+	in := len(slices.DeleteFunc(slices.Clone(outcomes), func(o client.Outcome) bool { return !o.Succeeded() }))
 	return &NotAdmitted{step: step, Own: ownFault, in: in, asked: len(outcomes), first: first}
 }
 
@@ -164,7 +164,7 @@ func (s *Bench) Leased(ctx context.Context) error {
 // compared labs as soon as one of them has more clients than a kernel's table learns by itself.
 func EntersNeighbours(sides ...experiment.Side) bool {
 	return slices.ContainsFunc(sides, func(s experiment.Side) bool {
-		most := client.KindOf(s.Client).LearnMost
+		most := client.KindOf(s.Client).MaxLearned
 		return most > 0 && s.Clients > most
 	})
 }

@@ -159,7 +159,7 @@ func (l Labs) side(routerDUT, device dut.DUT, has experiment.Side) (*Bench, topo
 		DUT: routerDUT, Has: has, Clock: l.Backend.Describe().Clock, slowed: l.Slowed, speed: l.Speed, cpus: l.CPUs,
 		spins: l.Spins, built: l.Built,
 		Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...),
-		singly: client.KindOf(l.Experiment.Client.Kind).Line,
+		singly: client.KindOf(l.Experiment.Client.Kind).PPPoE,
 	}
 	if d, ok := device.(dut.Encapsulating); ok {
 		s.mtu = d.MTU()

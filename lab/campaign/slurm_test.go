@@ -197,7 +197,7 @@ func unanswered(t *testing.T, cluster *slurmtest.Cluster) {
 	if s.Running != 3 || s.Waiting != 1 || said(s) == "" {
 		t.Errorf("with all nodes drained: %+v", s)
 	}
-	cluster.Saved()
+	cluster.AwaitSaved()
 	cluster.KillController()
 	if s := survey(t, c); s.Unanswered == "" || s.Finished() {
 		t.Errorf("without slurmctld: %+v", s)
@@ -219,7 +219,7 @@ func notShared(t *testing.T, cluster *slurmtest.Cluster) {
 	cluster.KillNode("node2")
 	folder := shared(t)
 	cluster.StartNodeWithout("node2", folder)
-	cluster.Idle(3)
+	cluster.AwaitIdle(3)
 	c := begin(t, filepath.Join(folder, "c"), 3, 0)
 	hand(t, c)
 	s := reach(t, cluster, c, "end", func(s campaign.Status) bool { return s.Finished() })
@@ -233,7 +233,7 @@ func notShared(t *testing.T, cluster *slurmtest.Cluster) {
 	reach(t, cluster, c, "campaign done by the others", complete)
 	cluster.KillNode("node2")
 	cluster.StartNode("node2")
-	cluster.Idle(3)
+	cluster.AwaitIdle(3)
 }
 
 // lostNodes has one node die with all its processes, and the daemon of another one alone, whose job lives on.

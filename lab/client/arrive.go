@@ -13,39 +13,40 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Pace describes when clients lease or log in. With the zero value all act at the same moment.
+// Pace tells when each client leases or logs in: its turn. With the zero value all clients have their turn at once.
 type Pace struct {
-	PerSecond float64 `json:"per_second,omitempty"` // clients a second, evenly spaced; zero: no spacing
-	// After is the turn of the first client, from the beginning. Client hosts that share a rate have different ones, so
-	// that their clients do not act at the same moments.
+	PerSecond float64 `json:"per_second,omitempty"` // turns a second, evenly spaced; zero: all at once
+	// After is the time from the beginning to the first turn. Client hosts that share a rate have different ones, so that
+	// their clients do not act at the same moments.
 	After time.Duration `json:"after,omitempty"`
-	// Parallel bounds how many clients act at once; the next one's turn comes when one has finished. Zero is no bound, as
-	// in a login storm.
+	// Parallel is the largest number of clients that act at once. Then the next turn comes when a client has finished.
+	// Zero: any number, as in a login storm.
 	Parallel int `json:"parallel,omitempty"`
-	// Patience is when clients that have not finished give up, from the beginning. Zero: each client has its own limit.
+	// Patience is the time from the beginning after which clients that have not finished give up. Zero: each client has
+	// its own limit.
 	Patience time.Duration `json:"patience,omitempty"`
 }
 
 // Outcome is the result of one client's turn.
 type Outcome struct {
-	Num    int     `json:"num"`     // the client's
-	TurnMs float64 `json:"turn_ms"` // when its turn was, from the beginning
-	// Ms is the time from the client's turn until it succeeded or gave up, milliseconds. It includes LateMs: a client host
-	// that is too busy to begin in time makes its clients slower.
+	Num    int     `json:"num"`     // the client's number
+	TurnMs float64 `json:"turn_ms"` // from the beginning to the client's turn, milliseconds
+	// Ms is the time from the client's turn until it succeeded or gave up, milliseconds. It includes LateMs, so it shows
+	// when the client host was too busy.
 	Ms     float64 `json:"ms"`
-	LateMs float64 `json:"late_ms"` // how long after its turn it began
-	// Tries counts its attempts: of a login, or of asking for a lease.
+	LateMs float64 `json:"late_ms"` // from its turn until it began, milliseconds
+	// Tries counts the client's attempts to log in or to lease.
 	Tries   int    `json:"tries"`
-	Refusal string `json:"refusal,omitempty"` // error of its first attempt that failed
-	Error   string `json:"error,omitempty"`   // why it gave up; empty when it succeeded
+	Refusal string `json:"refusal,omitempty"` // error of the first attempt that failed
+	Error   string `json:"error,omitempty"`   // why the client gave up; empty when it succeeded
 }
 
-// Through reports whether the client succeeded.
-func (o Outcome) Through() bool { return o.Error == "" }
+// Succeeded reports whether the client succeeded.
+func (o Outcome) Succeeded() bool { return o.Error == "" }
 
-// GaveUp returns the error of the first client that gave up, with the number of the others; nil when all succeeded.
-func GaveUp(outcomes []Outcome) error {
-	failed := slices.DeleteFunc(slices.Clone(outcomes), Outcome.Through)
+// FirstFailure returns the error of the first client that gave up, and how many more gave up; nil when all succeeded.
+func FirstFailure(outcomes []Outcome) error {
+	failed := slices.DeleteFunc(slices.Clone(outcomes), Outcome.Succeeded)
 	switch len(failed) {
 	case 0:
 		return nil
@@ -56,11 +57,11 @@ func GaveUp(outcomes []Outcome) error {
 		"client %d: %s (and %s)", failed[0].Num, failed[0].Error, words.Counted(len(failed)-1, "more client"))
 }
 
-// Tries is how often a client asked for a lease or to log in.
+// Tries counts a client's attempts to lease or to log in.
 type Tries = persona.Tries
 
-// Lease leases an address for every client and returns the outcomes in the order of the clients. Clients with static
-// addresses have theirs already.
+// Lease leases an address for every client and returns the outcomes in the order of the clients. Clients with a static
+// address succeed at once.
 func (p *Pool) Lease(ctx context.Context, pace Pace) []Outcome {
 	done, err := p.host.hold()
 	defer done()
@@ -72,7 +73,7 @@ func (p *Pool) Lease(ctx context.Context, pace Pace) []Outcome {
 	})
 }
 
-// Status asks the portal for every client whether it is admitted. The outcome of a client that is not has an error.
+// Status asks the portal for every client whether it is admitted. A client that is not has an Error in its outcome.
 func (p *Pool) Status(ctx context.Context, adm Admission, pace Pace) []Outcome {
 	return p.inTurn(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
 		in, err := Status(ctx, c, adm, c.Num)
@@ -89,12 +90,12 @@ func (p *Pool) Login(ctx context.Context, adm Admission, pace Pace) []Outcome {
 		if !c.LocalIP().IsValid() {
 			return Tries{}, errors.New("it has no address to log in from")
 		}
-		return Login(ctx, c, adm, c.Num, attemptFor(len(p.Clients)))
+		return Login(ctx, c, adm, c.Num, attemptLimit(len(p.Clients)))
 	})
 }
 
-// inTurn calls do for every client at its turn and waits for all of them. When ctx ends, clients whose turn has not
-// come give up too.
+// inTurn calls do for every client at its turn and waits until all have finished. When ctx ends, clients whose turn has
+// not come give up too.
 func (p *Pool) inTurn(ctx context.Context, pace Pace, do func(context.Context, *Client) (Tries, error)) []Outcome {
 	outcomes := make([]Outcome, len(p.Clients))
 	if pace.Patience > 0 {
@@ -125,7 +126,7 @@ func (p *Pool) inTurn(ctx context.Context, pace Pace, do func(context.Context, *
 	return outcomes
 }
 
-// turnAfter is the turn of the client after n others, from the beginning.
+// turnAfter returns the time from the beginning to the turn of the client that n others precede.
 func turnAfter(n int, perSecond float64) time.Duration {
 	return time.Duration(float64(n) / perSecond * float64(time.Second))
 }

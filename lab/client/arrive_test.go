@@ -44,17 +44,18 @@ func TestClientsActAtTheSameTime(t *testing.T) {
 		if o.Num != i+1 || o.Ms <= 0 || o.LateMs > o.Ms {
 			t.Errorf("outcome %d: %+v", i, o)
 		}
-		if o.Through() {
+		if o.Succeeded() {
 			through++
 		} else if o.Tries != 8 || o.Refusal != "first no" || o.Error != "last no" {
 			t.Errorf("gave up: %+v", o)
 		}
 	}
-	if err := GaveUp(outcomes); through != 45 || err == nil || !strings.Contains(err.Error(), "client 10: last no") ||
+	if err := FirstFailure(outcomes); through != 45 || err == nil ||
+		!strings.Contains(err.Error(), "client 10: last no") ||
 		!strings.Contains(err.Error(), "4 more") {
 		t.Errorf("%d through, %v", through, err)
 	}
-	if err := GaveUp(outcomes[:9]); err != nil {
+	if err := FirstFailure(outcomes[:9]); err != nil {
 		t.Errorf("of nine that are through: %v", err)
 	}
 }
@@ -69,8 +70,8 @@ func TestPaceBoundsHowManyAreAtIt(t *testing.T) {
 		now.Add(-1)
 		return Tries{Count: 1}, nil
 	})
-	if most.Load() > 3 || GaveUp(outcomes) != nil {
-		t.Errorf("%d at once, want at most 3; %v", most.Load(), GaveUp(outcomes))
+	if most.Load() > 3 || FirstFailure(outcomes) != nil {
+		t.Errorf("%d at once, want at most 3; %v", most.Load(), FirstFailure(outcomes))
 	}
 }
 
@@ -113,7 +114,7 @@ func TestImpatientClientsGiveUp(t *testing.T) {
 
 func TestNobodyLogsInWithoutAnAddress(t *testing.T) {
 	outcomes := bareClients(1).Login(t.Context(), Admission{Kind: AdmitUAM, Portal: "127.0.0.1:1"}, Pace{})
-	if o := outcomes[0]; o.Through() || o.Tries != 0 || !strings.Contains(o.Error, "no address") {
+	if o := outcomes[0]; o.Succeeded() || o.Tries != 0 || !strings.Contains(o.Error, "no address") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -191,9 +192,9 @@ func upLoopback() error {
 // TestLogInsLeaveFilesForAllElse: under any limit of open files, some.
 func TestLogInsLeaveFilesForAllElse(t *testing.T) {
 	for files, want := range map[uint64]int{
-		0: 1, 64: 32, 256: 128, 2048: 1024, 20_000: 20_000 - ReservedFiles, 1 << 20: mostPersonas, 1<<64 - 1: mostPersonas,
+		0: 1, 64: 32, 256: 128, 2048: 1024, 20_000: 20_000 - ReservedFiles, 1 << 20: maxPersonas, 1<<64 - 1: maxPersonas,
 	} {
-		if got := mostSockets(files); got != want {
+		if got := maxSockets(files); got != want {
 			t.Errorf("limit %d: %d sockets of logins, want %d", files, got, want)
 		}
 	}

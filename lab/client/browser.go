@@ -16,36 +16,36 @@ import (
 	"time"
 )
 
-// browser fetches a portal's pages for one client as a browser does: over the
-// connection it has, while that leads there and the server keeps it. It follows no
-// redirects: where a portal redirects to is the information. Ten thousand of them run
-// on one machine, so a browser is small: one request at a time, no goroutines, one caller.
+// browser fetches a portal's pages for one client as a browser does. It reuses its last connection where that leads to
+// the same server and is still open. It does not follow redirects, because its callers want to know where a portal
+// redirects to. Ten thousand browsers run on one machine, so each is small: it has one caller, no goroutines, and sends
+// one request at a time.
 type browser struct {
 	net       Network
-	keepAlive bool // false: every request has a connection of its own
-	idleConns *link
+	keepAlive bool        // false: every request has a connection of its own
+	idle      *serverConn // the last connection, kept for the next request; nil: none
 }
 
-// link is a connection to one server.
-type link struct {
+// serverConn is a connection to one server.
+type serverConn struct {
 	net.Conn
 	host   string // "10.1.0.1:8080"
 	reader *bufio.Reader
-	used   bool // it has carried a request, and the server keeps it
+	used   bool // it has carried a request, and can carry another
 }
 
-// readers lends the buffers of connections, which are few at a time.
+// readers lends out the buffers of open connections, of which there are few at a time.
 var readers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
 
 // answer is a response with its whole body, of which maxPage bytes are read at most.
 type answer struct {
-	url    *url.URL // what was asked for
+	url    *url.URL // of the request
 	status int
 	header http.Header
 	body   string
 }
 
-// text is the status as it is written, "404 Not Found".
+// text returns the status with its text, "404 Not Found".
 func (a *answer) text() string {
 	return strings.TrimSpace(strconv.Itoa(a.status) + " " + http.StatusText(a.status))
 }
@@ -53,7 +53,7 @@ func (a *answer) text() string {
 // redirects reports whether the status is a redirect.
 func (a *answer) redirects() bool { return a.status >= 300 && a.status < 400 }
 
-// location is where an answer redirects to; an error without a destination.
+// location returns where the answer redirects to, or an error where it has no destination.
 func (a *answer) location() (*url.URL, error) {
 	to := a.header.Get("Location")
 	if to == "" {
@@ -62,21 +62,20 @@ func (a *answer) location() (*url.URL, error) {
 	return a.url.Parse(to)
 }
 
-// maxPage bounds what is read of one answer of a portal, bytes.
+// maxPage is how much is read of a portal's answer at most, in bytes.
 const maxPage = 1 << 20
 
-// userAgent resembles a captive-portal probe; openNDS's scripts log it.
+// userAgent resembles that of a phone's captive-portal probe; openNDS's scripts log it.
 const userAgent = "CaptiveNetworkSupport gateweigh"
 
-// withoutQuery names a URL in an error without its query, which openNDS fills with
-// a kilobyte of base64.
+// withoutQuery returns a URL without its query, for errors: openNDS's queries have a kilobyte of base64.
 func withoutQuery(u *url.URL) string { return u.Scheme + "://" + u.Host + u.Path }
 
 // field is a header field of a request.
 type field struct{ name, value string }
 
-// fetch asks for a page. Errors name it without its query. They wrap io.EOF when
-// the server hung up without an answer, and are ctx's cause when it has ended.
+// fetch requests a page. Its error wraps io.EOF when the server closed the connection without an answer, and ctx's
+// cause when ctx has ended.
 func (b *browser) fetch(ctx context.Context, method, address, body string, fields ...field) (*answer, error) {
 	to, err := url.Parse(address)
 	if err == nil && (to.Scheme != "http" || to.Host == "") {
@@ -91,10 +90,10 @@ func (b *browser) fetch(ctx context.Context, method, address, body string, field
 		if err != nil {
 			return nil, fmt.Errorf("asking for %s: %w", withoutQuery(to), err)
 		}
-		again := l.used
-		a, heard, err := l.exchange(ctx, method, request, b.keepAlive)
+		reused := l.used
+		a, answered, err := l.exchange(ctx, method, request, b.keepAlive)
 		if l.used {
-			b.idleConns = l
+			b.idle = l
 		} else {
 			l.close()
 		}
@@ -104,42 +103,42 @@ func (b *browser) fetch(ctx context.Context, method, address, body string, field
 		}
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
-		} else if !heard && again {
-			// A server may close a kept connection just when the next request is on its
-			// way. Browsers then send it again, over a new one.
+		} else if !answered && reused {
+			// A server may close a kept connection just when the next request is on its way. Browsers then send the request
+			// again over a new connection.
 			continue
 		}
 		return nil, fmt.Errorf("asking for %s: %w", withoutQuery(to), err)
 	}
 }
 
-// leave closes what is kept. The browser may be used again.
-func (b *browser) leave() {
-	if b.idleConns != nil {
-		b.idleConns.close()
-		b.idleConns = nil
+// closeIdle closes the kept connection. The browser may be used again.
+func (b *browser) closeIdle() {
+	if b.idle != nil {
+		b.idle.close()
+		b.idle = nil
 	}
 }
 
-// connect takes the kept connection or makes one. Another server's is closed
-// first: a client that waits for an open file holds none.
-func (b *browser) connect(ctx context.Context, to *url.URL) (*link, error) {
+// connect returns the kept connection to the server, or a new one. It first closes a connection to another server, so
+// that a client never waits for a free file descriptor while it holds one.
+func (b *browser) connect(ctx context.Context, to *url.URL) (*serverConn, error) {
 	host := net.JoinHostPort(to.Hostname(), cmp.Or(to.Port(), "80"))
-	if l := b.idleConns; l != nil && l.host == host {
-		b.idleConns = nil
+	if l := b.idle; l != nil && l.host == host {
+		b.idle = nil
 		return l, nil
 	}
-	b.leave()
+	b.closeIdle()
 	conn, err := b.net.DialContext(ctx, "tcp", host)
 	if err != nil {
 		return nil, err
 	}
 	reader := readers.Get().(*bufio.Reader)
 	reader.Reset(conn)
-	return &link{Conn: conn, host: host, reader: reader}, nil
+	return &serverConn{Conn: conn, host: host, reader: reader}, nil
 }
 
-func (l *link) close() {
+func (l *serverConn) close() {
 	l.Close()
 	l.reader.Reset(nil)
 	readers.Put(l.reader)
@@ -162,19 +161,19 @@ func formatRequest(method string, to *url.URL, body string, keep bool, fields []
 	return append(append(request, "\r\n"...), body...)
 }
 
-// exchange sends a request and reads the answer; heard says that there was some
-// of one. Where the link can carry another request it is used afterwards.
-func (l *link) exchange(ctx context.Context, method string, request []byte, keep bool) (
-	a *answer, heard bool, err error) {
+// exchange sends a request and reads the answer; answered is true when the server sent at least a part of one.
+// Afterwards l.used tells whether the connection can carry another request.
+func (l *serverConn) exchange(ctx context.Context, method string, request []byte, keep bool) (
+	a *answer, answered bool, err error) {
 	stop := context.AfterFunc(ctx, func() { l.SetDeadline(pastDeadline) })
 	defer stop()
 	l.used = false
-	_, unsent := l.Write(request) // the answer may be there all the same: a refusal
+	_, unsent := l.Write(request) // also after an error there may be an answer: a refusal that came early
 	if _, err := l.reader.Peek(1); err != nil {
 		return nil, false, cmp.Or(unsent, err)
 	}
 	resp := &http.Response{}
-	for resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols { // until the final one (RFC 9110, 15.2)
+	for resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols { // skips interim ones (RFC 9110, 15.2)
 		if resp, err = http.ReadResponse(l.reader, &http.Request{Method: method}); err != nil {
 			return nil, true, err
 		}
@@ -188,5 +187,5 @@ func (l *link) exchange(ctx context.Context, method string, request []byte, keep
 	return &answer{status: resp.StatusCode, header: resp.Header, body: string(body)}, true, nil
 }
 
-// pastDeadline ends whatever waits for a connection.
+// pastDeadline is a deadline in the past: once set, it ends reads and writes that wait.
 var pastDeadline = time.Unix(1, 0)

@@ -111,7 +111,7 @@ func TestBrowser(t *testing.T) {
 	if n.open.Load() != 1 {
 		t.Errorf("%d connections are kept, want 1", n.open.Load())
 	}
-	if b.leave(); n.open.Load() != 0 {
+	if b.closeIdle(); n.open.Load() != 0 {
 		t.Error("a connection stays open after leave")
 	}
 	single := &browser{net: n}
@@ -193,8 +193,8 @@ func TestBrowserFailures(t *testing.T) {
 	}
 	// The server closes the kept connection; the next request, a form too, goes over
 	// a new one.
-	if _, err := ask("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK"); err != nil || b.idleConns == nil {
-		t.Fatalf("%v, %v kept", err, b.idleConns)
+	if _, err := ask("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK"); err != nil || b.idle == nil {
+		t.Fatalf("%v, %v kept", err, b.idle)
 	}
 	says <- "HTTP/1.1 204 No Content\r\n\r\n"
 	a, err := b.fetch(t.Context(), http.MethodPost, "http://"+l.Addr().String()+"/", "a=b")

@@ -8,28 +8,29 @@ import (
 	"time"
 )
 
-// Churn says how guests come and go while clients send.
+// Churn describes how guests come and go while clients send. A guest is a further client that leases, logs in, stays
+// for a while, logs out and releases its lease.
 type Churn struct {
-	PerSecond float64       `json:"per_second"` // that come, evenly spaced
-	After     time.Duration `json:"after"`      // when the first comes, as in Pace
-	Stay      time.Duration `json:"stay"`       // from its login until a guest logs out
+	PerSecond float64       `json:"per_second"` // guests that come each second, evenly spaced
+	After     time.Duration `json:"after"`      // from the beginning until the first comes, as in Pace
+	Stay      time.Duration `json:"stay"`       // from a guest's login until it logs out
 	Admission Admission     `json:"admission"`
 }
 
 // Visits counts the visits of guests so far.
 type Visits struct {
-	Came int `json:"came"`
-	In   int `json:"in"`   // leased and logged in
-	Gone int `json:"gone"` // of those: logged out, no longer admitted by the portal, lease released
-	// Missed are visits that were due while every guest was still there.
+	Came int `json:"came"` // visits that began
+	In   int `json:"in"`   // visits whose guest has leased and logged in
+	Gone int `json:"gone"` // of those, visits that ended well: logged out, not admitted any more, lease released
+	// Missed counts visits that were due while every guest was still on an earlier visit.
 	Missed   int       `json:"missed"`
-	LeaseMs  []float64 `json:"lease_ms"` // one value a guest that logged in
-	LoginMs  []float64 `json:"login_ms"`
-	Failures []string  `json:"failures"` // one text a visit that failed
+	LeaseMs  []float64 `json:"lease_ms"` // how long leasing took, for each visit in In
+	LoginMs  []float64 `json:"login_ms"` // how long logging in took, for each visit in In
+	Failures []string  `json:"failures"` // one text for each visit that failed
 }
 
-// guests is guests that come and go until stop is called.
-type guests struct {
+// churnRun is the time from Visit to Leave, in which guests come and go.
+type churnRun struct {
 	stop context.CancelFunc // ends the arrivals
 	done chan struct{}      // closed once all guests have left
 
@@ -37,28 +38,27 @@ type guests struct {
 	visits Visits
 }
 
-// Visit has the pool's guests come and go in turn until Leave: each leases, logs in, stays,
-// logs out and releases its lease. It outlives ctx.
+// Visit has the pool's guests come and go in turn until Leave is called, also after ctx has ended.
 func (p *Pool) Visit(ctx context.Context, churn Churn) error {
 	if len(p.guests) == 0 || churn.PerSecond <= 0 {
 		return fmt.Errorf("%d guests at %g a second: no guest would come", len(p.guests), churn.PerSecond)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.visiting != nil {
+	if p.churn != nil {
 		return errors.New("guests come and go already")
 	}
-	rest, err := p.host.hold()
+	release, err := p.host.hold()
 	if err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
 	arrivals, stop := context.WithCancel(ctx)
-	v := &guests{stop: stop, done: make(chan struct{})}
-	p.visiting = v
+	v := &churnRun{stop: stop, done: make(chan struct{})}
+	p.churn = v
 	go func() {
 		defer close(v.done)
-		defer rest()
+		defer release()
 		v.run(ctx, arrivals, p.guests, churn)
 	}()
 	return nil
@@ -68,8 +68,8 @@ func (p *Pool) Visit(ctx context.Context, churn Churn) error {
 // Without guests it does nothing.
 func (p *Pool) Leave(context.Context) Visits {
 	p.mu.Lock()
-	v := p.visiting
-	p.visiting = nil
+	v := p.churn
+	p.churn = nil
 	p.mu.Unlock()
 	if v == nil {
 		return Visits{}
@@ -79,8 +79,8 @@ func (p *Pool) Leave(context.Context) Visits {
 	return v.visits
 }
 
-// run lets guests come until arrivals ends, and waits until they are gone.
-func (v *guests) run(ctx, arrivals context.Context, guests []*Client, churn Churn) {
+// run lets guests come until arrivals ends, and waits until all have left.
+func (v *churnRun) run(ctx, arrivals context.Context, guests []*Client, churn Churn) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	idle := make(chan *Client, len(guests))
@@ -108,16 +108,16 @@ func (v *guests) run(ctx, arrivals context.Context, guests []*Client, churn Chur
 	}
 }
 
-// visit is one visit of a guest, from lease to release. A guest that was not admitted leaves too:
-// one that kept its lease would have none to ask for at its next visit.
-func (v *guests) visit(ctx context.Context, c *Client, churn Churn) error {
+// visit is one visit of a guest, from lease to release. A guest that was not admitted releases its lease too: if it
+// kept the lease, its next visit would not lease again.
+func (v *churnRun) visit(ctx context.Context, c *Client, churn Churn) error {
 	start := time.Now()
 	if _, err := c.net.lease(ctx); err != nil {
 		return fmt.Errorf("leasing: %w", err)
 	}
 	err := v.stay(ctx, c, churn, time.Since(start))
-	if left := c.net.release(ctx); left != nil && err == nil {
-		err = fmt.Errorf("leaving: %w", left)
+	if failed := c.net.release(ctx); failed != nil && err == nil {
+		err = fmt.Errorf("leaving: %w", failed)
 	}
 	if err == nil {
 		v.note(func(all *Visits) { all.Gone++ })
@@ -125,8 +125,8 @@ func (v *guests) visit(ctx context.Context, c *Client, churn Churn) error {
 	return err
 }
 
-// stay is a visit from login to logout; lease is how long leasing took.
-func (v *guests) stay(ctx context.Context, c *Client, churn Churn, lease time.Duration) error {
+// stay is the part of a visit from login to logout; lease is how long leasing took.
+func (v *churnRun) stay(ctx context.Context, c *Client, churn Churn, lease time.Duration) error {
 	leased := time.Now()
 	if _, err := Login(ctx, c, churn.Admission, c.Num, 0); err != nil {
 		return fmt.Errorf("logging in: %w", err)
@@ -151,8 +151,9 @@ func (v *guests) stay(ctx context.Context, c *Client, churn Churn, lease time.Du
 	return err
 }
 
-func (v *guests) note(what func(*Visits)) {
+// note calls change with the counts, locked.
+func (v *churnRun) note(change func(*Visits)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	what(&v.visits)
+	change(&v.visits)
 }

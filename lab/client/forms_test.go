@@ -63,7 +63,7 @@ func TestForms(t *testing.T) {
 
 // TestLoginPage reads gatewayd's own page.
 func TestLoginPage(t *testing.T) {
-	f, err := findForm(portalPage, loginPage(t), func(f form) bool { return f.has("password") })
+	f, err := findForm(portalPage, loginPage(t), func(f form) bool { return f.hasInput("password") })
 	if err != nil || f.method != "POST" || f.action.Host != portalPage.Host || len(f.inputs) < 2 {
 		t.Errorf("%+v, %v", f, err)
 	}
@@ -100,7 +100,7 @@ func BenchmarkForms(b *testing.B) {
 	page := loginPage(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := findForm(portalPage, page, func(f form) bool { return f.has("password") }); err != nil {
+		if _, err := findForm(portalPage, page, func(f form) bool { return f.hasInput("password") }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -17,12 +17,11 @@ var kinds = []Kind{macvlanKind, vethKind, personaKind, pppoeKind}
 type Kind struct {
 	Name string
 
-	// Most is the largest number of clients in a lab. MostSending is the largest number in a lab whose traffic is
-	// measured.
-	Most, MostSending int
+	// MaxClients is the largest number of clients in a lab, MaxSending in a lab whose traffic is measured.
+	MaxClients, MaxSending int
 
-	Leases bool // clients get their addresses by DHCP, or in a PPPoE session
-	Static bool // clients can have addresses without DHCP
+	Leases bool // clients can get their addresses by DHCP, or in a PPPoE session
+	Static bool // clients can have static addresses
 	Guests bool // the kind supports guests: further clients that come and go while the others send
 	// Programs is true when each client can run a traffic program of its own.
 	Programs bool
@@ -30,14 +29,14 @@ type Kind struct {
 	// processes can share their streams. Otherwise each client takes Needs.
 	Shared bool
 	Needs  Needs
-	// LearnMost is the largest number of clients whose hardware addresses the router learns by itself. The lab adds more
-	// clients than that to the router's neighbour table. Zero: the router learns any number.
-	LearnMost int
-	// Line is true when clients log in over PPPoE, so that the device must be a PPPoE concentrator. Beside is the kind of
-	// the clients in the clean router's lab then.
-	Line   bool
-	Beside string
-	MTU    int // largest IP packet of a client, bytes
+	// MaxLearned is the largest number of clients whose hardware addresses the router learns by itself. Where there are
+	// more, the lab enters all of them into the router's neighbour table. Zero: the router learns any number.
+	MaxLearned int
+	// PPPoE is true when clients log in over PPPoE, so that the device must be a PPPoE concentrator. The clean router, the
+	// other side of a measurement, is none, so its clients are of CleanKind.
+	PPPoE     bool
+	CleanKind string
+	MTU       int // largest IP packet of a client, bytes
 
 	Times Times
 
@@ -53,8 +52,8 @@ type Needs struct {
 
 // Times is how long one client takes for its actions, for the estimate of a run's length.
 type Times struct {
-	Stay  time.Duration // creating the client, leasing and leaving, in two labs side by side
-	Storm time.Duration // the same in a login storm, which has one lab
+	Stay  time.Duration // creating the client, leasing and leaving, in two labs at the same time
+	Storm time.Duration // the same in one lab, as in a login storm
 	Login time.Duration // logging in
 	// FastLogin is Login at a gateway that answers within a millisecond; zero: the same as Login.
 	FastLogin time.Duration
@@ -64,9 +63,9 @@ type Times struct {
 type host interface {
 	// attach returns client c's attachment. It changes nothing yet.
 	attach(c *Client) attachment
-	// hold opens what clients need to lease and release, until done is called. done is never nil.
+	// hold opens what clients need to lease and to release, such as a socket; done closes it. done is never nil.
 	hold() (done func(), err error)
-	// close undoes the opening of the host.
+	// close undoes what Kind.open did.
 	close() error
 }
 
@@ -74,15 +73,15 @@ type host interface {
 type attachment interface {
 	// create makes the client's interface, if its kind has any.
 	create(context.Context) error
-	// lease leases the client's address. The second call does nothing.
+	// lease leases the client's address. It does nothing while the client has one.
 	lease(context.Context) (Tries, error)
-	// release gives a leased address back. The second call does nothing.
+	// release gives a leased address back. It does nothing when the client has none.
 	release(context.Context) error
 	// dial connects over TCP from the client's address.
 	dial(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// unsharedHost is the host of clients that share nothing.
+// unsharedHost is the host part of kinds whose clients share nothing.
 type unsharedHost func(*Client) attachment
 
 func (s unsharedHost) attach(c *Client) attachment    { return s(c) }
@@ -110,27 +109,29 @@ func Kinds(match func(Kind) bool) (names []string) {
 	return names
 }
 
-func largestKind() Kind { return slices.MaxFunc(kinds, func(a, b Kind) int { return a.Most - b.Most }) }
+func kindWithMostClients() Kind {
+	return slices.MaxFunc(kinds, func(a, b Kind) int { return a.MaxClients - b.MaxClients })
+}
 
-// Most is the largest number of clients of any kind.
-func Most() int { return largestKind().Most }
+// MaxClients returns the largest number of clients that any kind takes.
+func MaxClients() int { return kindWithMostClients().MaxClients }
 
-// Largest is the name of the kind that takes the most clients.
-func Largest() string { return largestKind().Name }
+// LargestKind returns the name of the kind that takes the most clients.
+func LargestKind() string { return kindWithMostClients().Name }
 
 // check returns an error for more clients or guests than the kind supports.
 func (k Kind) check(cfg Config) error {
 	if k.Name == "" {
 		return fmt.Errorf("unknown kind of client %q (known: %s)", cfg.Kind, strings.Join(Kinds(nil), ", "))
 	}
-	if last := max(1, cfg.First) + cfg.Count - 1; cfg.Count < 1 || last > k.Most {
+	if last := max(1, cfg.First) + cfg.Count - 1; cfg.Count < 1 || last > k.MaxClients {
 		return fmt.Errorf(
-			"%d clients of kind %s, the last of which is number %d: want 1 to %d", cfg.Count, k.Name, last, k.Most)
+			"%d clients of kind %s, the last of which is number %d: want 1 to %d", cfg.Count, k.Name, last, k.MaxClients)
 	}
-	if last := cfg.FirstGuest + cfg.Guests - 1; cfg.Guests > 0 && (!k.Guests || last > k.Most) {
+	if last := cfg.FirstGuest + cfg.Guests - 1; cfg.Guests > 0 && (!k.Guests || last > k.MaxClients) {
 		return fmt.Errorf(
 			"%d guests of kind %s, the last of which is number %d: want kind %s and at most %d", cfg.Guests, k.Name, last,
-			strings.Join(Kinds(func(k Kind) bool { return k.Guests }), " or "), Most())
+			strings.Join(Kinds(func(k Kind) bool { return k.Guests }), " or "), MaxClients())
 	}
 	return nil
 }

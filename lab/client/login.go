@@ -16,7 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Admission kinds: what a client must do before the router forwards its traffic.
+// Kinds of admission: what a client must do before the router forwards its traffic.
 const (
 	AdmitNone    = ""        // nothing: traffic is forwarded at once
 	AdmitOpenNDS = "opennds" // openNDS click-through: redirect, splash, continue
@@ -25,7 +25,8 @@ const (
 	AdmitCommand = "command" // the user's own commands, run in the client's namespace
 )
 
-// Admission describes how clients log in at a DUT and log out. It is sent to the client host's agent as JSON.
+// Admission describes how clients log in and log out at the device under test. The lab sends it as JSON to the agent of
+// the client host.
 type Admission struct {
 	Kind string `json:"kind"`
 	// Portal is the address of the portal: "host:port".
@@ -53,47 +54,46 @@ type Network interface {
 	DialContext(ctx context.Context, network, addr string) (net.Conn, error)
 	// LocalIP is the client's address; the zero Addr before it has one.
 	LocalIP() netip.Addr
-	// Exec runs a command in the client's namespace and returns what it printed.
-	// An exit status other than zero is an error. env comes on top of what the
-	// implementor's own programs have.
+	// Exec runs a command in the client's namespace and returns what it printed. An exit status other than zero is an
+	// error. env is added to the environment of the agent's programs.
 	Exec(ctx context.Context, argv []string, env []string) (string, error)
 }
 
 // Limits of one login.
 const (
-	// loginAttempts bounds how often one client tries. Portals drop requests when a hundred clients arrive together, so
-	// one refusal means little. While nothing listens on the portal's port, a client goes on for as long as one attempt
-	// may take: openNDS restarts its web server when that was too busy.
+	// loginAttempts is how often a client tries. Portals drop requests when a hundred clients arrive together, so one
+	// refusal means little. openNDS restarts its web server when that was too busy; while nothing listens on the portal's
+	// port, a client therefore goes on trying for as long as one attempt may take.
 	loginAttempts = 8
-	// attemptTimeout ends an attempt the portal never answers. openNDS answers
-	// one request at a time, so a client may wait behind all the others.
+	// attemptTimeout ends an attempt that the portal does not answer. openNDS answers one request at a time, so a client
+	// may wait behind all the others.
 	attemptTimeout = 20 * time.Second
-	// With thousands of clients an attempt may take longer, attemptPerClient for each, because a client waits behind the
-	// others. longestAttempt bounds it: browsers do not give up earlier.
+	// With thousands of clients that wait behind each other an attempt may take attemptPerClient for each of them, but at
+	// most longestAttempt, which is about when browsers give up.
 	attemptPerClient = 10 * time.Millisecond
 	longestAttempt   = 90 * time.Second
 	firstBackoff     = 50 * time.Millisecond
-	lastBackoff      = time.Second
+	maxBackoff       = time.Second
 )
 
-// errRefused says that the portal understood the request and denied it.
+// errRefused is the error of a login that the portal understood and denied.
 var errRefused = errors.New("refused by the portal")
 
-// attemptFor is the time limit of one attempt when so many clients log in.
-func attemptFor(clients int) time.Duration {
+// attemptLimit returns the time limit of one attempt when this number of clients log in.
+func attemptLimit(clients int) time.Duration {
 	return min(longestAttempt, max(attemptTimeout, time.Duration(clients)*attemptPerClient))
 }
 
 // portal is the protocol of one kind of portal, for one client.
 type portal interface {
-	// login asks for access once. A nil error does not prove access: Login asks status too.
+	// login asks for access once. A nil error does not prove access, so Login calls status afterwards.
 	login(ctx context.Context) error
 	// status reports whether the portal counts the client as admitted.
 	status(ctx context.Context) (bool, error)
-	// logout gives access up; it is no error when there was none.
+	// logout gives access up. It is no error when the client had none.
 	logout(ctx context.Context) error
-	// leave closes connections that are still open; the portal may be used again.
-	leave()
+	// closeIdle closes the connection that is kept for the next request. The portal may be used again.
+	closeIdle()
 }
 
 // portalClient is one client of a portal. The implementations of portal embed it.
@@ -103,17 +103,17 @@ type portalClient struct {
 	num int // the client's, from 1
 }
 
-// user is the client's user name.
+// user returns the client's user name.
 func (v *portalClient) user() string {
 	return strings.ReplaceAll(v.adm.User, "%d", strconv.Itoa(v.num))
 }
 
-// get asks for a page. The Accept header is never left out: openNDS drops requests without.
+// get requests a page. accept must not be empty, because openNDS drops requests without an Accept header.
 func (v *portalClient) get(ctx context.Context, address, accept string) (*answer, error) {
 	return v.fetch(ctx, http.MethodGet, address, "", field{"Accept", accept})
 }
 
-// maxSplashPages bounds a click-through; openNDS's own sequence has three.
+// maxSplashPages is how many pages a client clicks through at most; openNDS's own sequence has three.
 const maxSplashPages = 6
 
 // open requests a page, with a form's values for POST, and follows redirects within the portal. It returns the last
@@ -122,7 +122,7 @@ func (v *portalClient) open(ctx context.Context, method, address, values, accept
 	for range maxSplashPages {
 		fields := []field{{"Accept", accept}}
 		if method == http.MethodPost {
-			// Pages of portals send their forms to the portal.
+			// The headers that a browser sends with a form.
 			fields = append(
 				fields, field{"Content-Type", "application/x-www-form-urlencoded"}, field{"Origin", "http://" + v.adm.Portal})
 		}
@@ -142,8 +142,8 @@ func (v *portalClient) open(ctx context.Context, method, address, values, accept
 	return nil, fmt.Errorf("still redirected after %d pages", maxSplashPages)
 }
 
-// portalOf returns the portal for the kind of admission.
-func portalOf(n Network, adm Admission, num int) (portal, error) {
+// newPortal returns the portal of an admission, for client num.
+func newPortal(n Network, adm Admission, num int) (portal, error) {
 	v := portalClient{browser{net: n, keepAlive: adm.Kind == AdmitForm}, adm, num}
 	switch adm.Kind {
 	case AdmitNone:
@@ -162,21 +162,22 @@ func portalOf(n Network, adm Admission, num int) (portal, error) {
 }
 
 // Login logs one client in, with repeated attempts until ctx ends. It succeeds once the portal's status says that the
-// client is admitted. num is the client's number, from 1. each bounds one attempt; zero: attemptTimeout.
-func Login(ctx context.Context, n Network, adm Admission, num int, each time.Duration) (tries Tries, err error) {
-	p, err := portalOf(n, adm, num)
+// client is admitted. num is the client's number, from 1. limit is the longest time of one attempt; zero:
+// attemptTimeout.
+func Login(ctx context.Context, n Network, adm Admission, num int, limit time.Duration) (tries Tries, err error) {
+	p, err := newPortal(n, adm, num)
 	if err != nil {
 		return tries, err
 	}
-	defer p.leave()
-	start, each := time.Now(), cmp.Or(each, attemptTimeout)
-	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
-		if err = loginOnce(ctx, p, each); err == nil {
+	defer p.closeIdle()
+	start, limit := time.Now(), cmp.Or(limit, attemptTimeout)
+	for backoff := firstBackoff; ; backoff = min(2*backoff, maxBackoff) {
+		if err = loginOnce(ctx, p, limit); err == nil {
 			tries.Count++
 			return tries, nil
 		}
 		tries.Add(Tries{Count: 1, Refusal: err})
-		restarting := errors.Is(err, syscall.ECONNREFUSED) && time.Since(start) < each
+		restarting := errors.Is(err, syscall.ECONNREFUSED) && time.Since(start) < limit
 		if tries.Count >= loginAttempts && !restarting {
 			return tries, fmt.Errorf(
 				"logging in client %d (%s), %s: %w", num, n.LocalIP(), words.Counted(tries.Count, "attempt"), err)
@@ -188,10 +189,10 @@ func Login(ctx context.Context, n Network, adm Admission, num int, each time.Dur
 	}
 }
 
-// loginOnce is one attempt. Only the portal's status afterwards decides whether it has succeeded: the answer to a login
-// that was granted may be lost, and a page that looks like success may be wrong.
-func loginOnce(ctx context.Context, p portal, each time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, each)
+// loginOnce is one attempt. Whether it has succeeded is decided by the portal's status afterwards alone, because the
+// answer to a granted login may be lost, and a page that looks like success may be wrong.
+func loginOnce(ctx context.Context, p portal, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	loginErr := p.login(ctx)
 	admitted, err := p.status(ctx)
@@ -213,9 +214,9 @@ func loginOnce(ctx context.Context, p portal, each time.Duration) error {
 
 // Status reports whether the portal counts the client as admitted.
 func Status(ctx context.Context, n Network, adm Admission, num int) (admitted bool, err error) {
-	p, err := portalOf(n, adm, num)
+	p, err := newPortal(n, adm, num)
 	if err == nil {
-		defer p.leave()
+		defer p.closeIdle()
 		admitted, err = p.status(ctx)
 	}
 	if err != nil {
@@ -226,9 +227,9 @@ func Status(ctx context.Context, n Network, adm Admission, num int) (admitted bo
 
 // Logout ends the client's session. It is no error when there is none.
 func Logout(ctx context.Context, n Network, adm Admission, num int) error {
-	p, err := portalOf(n, adm, num)
+	p, err := newPortal(n, adm, num)
 	if err == nil {
-		defer p.leave()
+		defer p.closeIdle()
 		err = p.logout(ctx)
 	}
 	if err != nil {
@@ -237,14 +238,14 @@ func Logout(ctx context.Context, n Network, adm Admission, num int) error {
 	return nil
 }
 
-// noPortal is the portal of a router without one.
+// noPortal stands for the portal of a router that has none: every client is admitted.
 type noPortal struct{ portalClient }
 
 func (*noPortal) login(context.Context) error          { return nil }
 func (*noPortal) status(context.Context) (bool, error) { return true, nil }
 func (*noPortal) logout(context.Context) error         { return nil }
 
-// Environment variables of commands that run as a client, in addition to the lab's own, which experiment.Vars lists.
+// Environment variables of commands that run as a client, besides those of the lab (experiment.Vars).
 const (
 	VarClient   = "GATEWEIGH_CLIENT"    // its number, from 1
 	VarClientIP = "GATEWEIGH_CLIENT_IP" // its address
@@ -263,8 +264,8 @@ func (c *commandPortal) login(ctx context.Context) error {
 	return err
 }
 
-// status runs the status command; exit status 0 means admitted. Without a status command the exit status of the login
-// command counts.
+// status runs the status command; its exit status 0 means admitted. Without such a command, the exit status of the
+// login command decides.
 func (c *commandPortal) status(ctx context.Context) (bool, error) {
 	if len(c.adm.Status) == 0 {
 		return !c.refused, nil
@@ -283,8 +284,8 @@ func (c *commandPortal) logout(ctx context.Context) error {
 	return c.run(ctx, "logout", c.adm.Logout)
 }
 
-// commandForError is a command as one line for errors: without the lab's variables (env KEY=VALUE …), and only the
-// first line of a script.
+// commandForError returns a command as one line, for errors. It leaves out the lab's variables (env KEY=VALUE …) and
+// all but the first line of a script.
 func commandForError(argv []string) string {
 	for len(argv) > 1 && (argv[0] == "env" || strings.HasPrefix(argv[0], "GATEWEIGH_")) {
 		argv = argv[1:]
@@ -300,7 +301,7 @@ func commandForError(argv []string) string {
 	return first
 }
 
-// run executes one of the user's commands as the client.
+// run runs one of the user's commands as the client.
 func (c *commandPortal) run(ctx context.Context, verb string, argv []string) error {
 	if len(argv) == 0 {
 		return errors.New("the " + verb + " command is empty")

@@ -14,13 +14,12 @@ import (
 	"golang.org/x/net/html"
 )
 
-// formPortal logs in as a person with a browser does: the probe is redirected to
-// a page with a form, which is filled in and sent by the method it names. Status
-// is what the captive portal API (RFC 8908) says; logging out is the form of the
-// status page that a redirect after login leads to.
+// formPortal logs in as a person with a browser does. The portal redirects the probe to a page with a form, which the
+// client fills in and sends. The captive portal API (RFC 8908) tells the status. To log out the client sends the form
+// of the status page, to which the portal redirects after the login.
 type formPortal struct {
 	portalClient
-	loggedIn string // page the login led to: it has the form to log out
+	loggedIn string // URL of the page after the login, which has the form to log out
 }
 
 const acceptForm = "text/html, application/captive+json"
@@ -37,8 +36,8 @@ func (f *formPortal) login(ctx context.Context) error {
 	if page.url.Host != f.adm.Portal {
 		return nil // not redirected: Login asks for the status next
 	}
-	asks := func(f form) bool { return f.has("password") }
-	form, err := findForm(page.url, page.body, asks)
+	hasPassword := func(f form) bool { return f.hasInput("password") }
+	form, err := findForm(page.url, page.body, hasPassword)
 	if err != nil {
 		return fmt.Errorf("the login page %s: %w", withoutQuery(page.url), err)
 	}
@@ -46,10 +45,9 @@ func (f *formPortal) login(ctx context.Context) error {
 	if page, err = f.submit(ctx, page.url, form); err != nil {
 		return err
 	}
-	// Reading a page's forms is a tenth of what a login costs, and the usual page after it
-	// does not name a password.
+	// Parsing a page's forms takes a tenth of the CPU time of a login, so only a page that has the word is parsed.
 	if strings.Contains(strings.ToLower(page.body), "password") {
-		if _, err := findForm(page.url, page.body, asks); err == nil {
+		if _, err := findForm(page.url, page.body, hasPassword); err == nil {
 			return fmt.Errorf("asked for the password again at %s: %w", withoutQuery(page.url), errRefused)
 		}
 	}
@@ -57,7 +55,7 @@ func (f *formPortal) login(ctx context.Context) error {
 	return nil
 }
 
-// fillIn enters name and password where a form asks for them.
+// fillIn enters the client's name and password into the fields of a form.
 func (f *formPortal) fillIn(form form) {
 	for i, in := range form.inputs {
 		switch in.kind {
@@ -79,7 +77,7 @@ func (f *formPortal) status(ctx context.Context) (bool, error) {
 	return !captive && err == nil, err
 }
 
-// logout sends the form of the status page, with the name where the portal asks for it.
+// logout sends the form of the status page, with the client's name where the form has a field for it.
 func (f *formPortal) logout(ctx context.Context) error {
 	if in, err := f.status(ctx); err != nil || !in {
 		return err
@@ -98,7 +96,7 @@ func (f *formPortal) logout(ctx context.Context) error {
 	return err
 }
 
-// submit sends a form of a page as browsers do, and returns the page it led to.
+// submit sends a form of a page as browsers do, and returns the page that it leads to.
 func (f *formPortal) submit(ctx context.Context, page *url.URL, form form) (*answer, error) {
 	to, values := *page, url.Values{}
 	if form.action != nil {
@@ -117,34 +115,34 @@ func (f *formPortal) submit(ctx context.Context, page *url.URL, form form) (*ans
 // form is a form of a portal's page.
 type form struct {
 	method string   // upper case, default GET
-	action *url.URL // where it is sent; nil when the tag has no action
+	action *url.URL // where it is sent; nil: to the page itself
 	inputs []input  // those with a name, in the order of the page
 }
 
-// input is a field of a form.
-type input struct{ name, value, kind string } // kind is the type, lower case
+// input is a field of a form. kind is its type, in lower case.
+type input struct{ name, value, kind string }
 
-// has reports whether the form has an input of a kind.
-func (f form) has(kind string) bool {
+// hasInput reports whether the form has an input of a kind.
+func (f form) hasInput(kind string) bool {
 	return slices.ContainsFunc(f.inputs, func(in input) bool { return in.kind == kind })
 }
 
-// errNoForm says that a page asks nothing of its reader.
+// errNoForm is the error for a page without the form that is looked for.
 var errNoForm = errors.New("no form to submit")
 
-// findForm returns the first form of a page that is wanted. The error wraps errNoForm
-// when there is none.
+// findForm returns the first form of a page for which wanted returns true. Its error wraps errNoForm when there is
+// none.
 func findForm(page *url.URL, body string, wanted func(form) bool) (form, error) {
 	for f, err := range forms(page, body) {
 		if wanted(f) {
 			return f, err
 		}
 	}
-	const shown = 400 // bytes, most of which are space
+	const shown = 400 // bytes of the page, most of them spaces, which the error leaves out
 	return form{}, fmt.Errorf("%.60q: %w", strings.Join(strings.Fields(body[:min(len(body), shown)]), " "), errNoForm)
 }
 
-// forms are the forms of a page that have an end. An action that is no URL is an error.
+// forms iterates over the complete forms of a page, each with an error where its action is no URL.
 func forms(page *url.URL, body string) iter.Seq2[form, error] {
 	return func(yield func(form, error) bool) {
 		var f form
@@ -159,10 +157,10 @@ func forms(page *url.URL, body string) iter.Seq2[form, error] {
 				if inside = false; !yield(f, err) {
 					return
 				}
-			case tag == "form" && starts && !inside: // a form inside another is none
+			case tag == "form" && starts && !inside: // HTML ignores a form inside another
 				attrs := attributes(z)
 				inside, f, err = true, form{method: strings.ToUpper(cmp.Or(attrs["method"], http.MethodGet))}, nil
-				if action, has := attrs["action"]; has {
+				if action, found := attrs["action"]; found {
 					if f.action, err = page.Parse(action); err != nil {
 						err = fmt.Errorf("the form's action %q: %w", action, err)
 					}
@@ -176,7 +174,7 @@ func forms(page *url.URL, body string) iter.Seq2[form, error] {
 	}
 }
 
-// attributes are those of the tokenizer's tag.
+// attributes returns the attributes of the tag that the tokenizer is at.
 func attributes(z *html.Tokenizer) map[string]string {
 	attrs := map[string]string{}
 	for more := true; more; {

@@ -10,10 +10,9 @@ import (
 	"strings"
 )
 
-// openNDSPortal logs in as a person with a phone does: the phone's probe is
-// redirected to a splash page, whose form is submitted, page after page, until
-// the portal shows no further form or sends the client back where it came from.
-// It follows whatever click-through sequence the portal serves.
+// openNDSPortal logs in as a person with a phone does. The portal redirects the phone's probe to a splash page. The
+// client submits the form of that page and of each further page, until the portal shows no form any more or redirects
+// the client to what it first asked for. So it can follow any sequence of pages.
 type openNDSPortal struct{ portalClient }
 
 func (o *openNDSPortal) login(ctx context.Context) error {
@@ -27,7 +26,7 @@ func (o *openNDSPortal) login(ctx context.Context) error {
 		if page.status == http.StatusNetworkAuthenticationRequired && !inside {
 			return errors.Join(errHalfOpen, o.logout(ctx))
 		}
-		if page.redirects() { // back to what the client first asked for: the portal lets it go
+		if page.redirects() { // out of the portal, back to what the client first asked for
 			_, err := page.location()
 			return err
 		}
@@ -43,15 +42,13 @@ func (o *openNDSPortal) login(ctx context.Context) error {
 	return fmt.Errorf("still asked to click after %d pages", maxSplashPages)
 }
 
-// errHalfOpen says that openNDS has a session for the client while its rules
-// still catch the client's traffic, as after a lost firewall command. Only a
-// new session repairs that.
+// errHalfOpen is the error where openNDS has a session for the client while its firewall rules still redirect the
+// client's traffic, as after one of its firewall commands failed. Only a new session repairs that.
 var errHalfOpen = errors.New("the portal has a session but catches the client's traffic; ending the session")
 
-// status asks the captive portal API (RFC 8908), which openNDS answers at its
-// own address without running a page script, and then makes sure that the
-// probe is not caught any more: openNDS counts a client as admitted also when
-// one of its firewall commands failed.
+// status asks the captive portal API (RFC 8908), which openNDS answers without running a script. openNDS counts a
+// client as admitted even when one of its firewall commands failed. So status then sends the probe, to see whether the
+// portal still redirects it.
 func (o *openNDSPortal) status(ctx context.Context) (bool, error) {
 	state, err := o.get(ctx, "http://"+o.adm.Portal+"/", "application/captive+json")
 	if err != nil {
@@ -66,13 +63,12 @@ func (o *openNDSPortal) status(ctx context.Context) (bool, error) {
 	}
 	probe, err := o.get(ctx, o.adm.Probe, "text/html")
 	if err != nil {
-		// Nothing need listen there: a refusal comes from outside, the portal
-		// would have answered.
+		// The portal would have answered. So the probe has passed it, and it does not matter that nothing listens there.
 		return ctx.Err() == nil, ctx.Err()
 	}
 	to, err := probe.location()
-	caught := err == nil && to.Host == o.adm.Portal
-	return probe.status != http.StatusNetworkAuthenticationRequired && !caught, nil
+	redirected := err == nil && to.Host == o.adm.Portal
+	return probe.status != http.StatusNetworkAuthenticationRequired && !redirected, nil
 }
 
 // parseCaptive reads the "captive" key of an RFC 8908 answer, section 5.
@@ -86,7 +82,7 @@ func parseCaptive(body string) (bool, error) {
 	return *state.Captive, nil
 }
 
-// logout follows the link of the portal's status page.
+// logout requests the page to which the link "log out" of the portal's status page leads.
 func (o *openNDSPortal) logout(ctx context.Context) error {
 	page, err := o.get(ctx, "http://"+o.adm.Portal+"/opennds_deny/", "text/html")
 	if err != nil {
@@ -99,16 +95,15 @@ func (o *openNDSPortal) logout(ctx context.Context) error {
 	return nil
 }
 
-// firstForm returns the URL that submitting the page's first form with an
-// action asks for, by method GET as openNDS's forms are. A form without an
-// action is a button with a script behind it and asks nothing. The error wraps
-// errNoForm when there is none.
+// firstForm returns the URL that a browser requests when it submits the page's first form with an action. openNDS's
+// forms have the method GET. A form without an action is only a button that runs a script, so it is skipped. The error
+// wraps errNoForm when there is no form.
 func firstForm(page *url.URL, body string) (string, error) {
 	form, err := findForm(page, body, func(f form) bool { return f.action != nil })
 	if err != nil {
 		return "", err
 	}
-	// In the page's order, as browsers send it: openNDS's scripts want fas first.
+	// Browsers send the fields in the page's order, and openNDS's scripts expect the field fas first.
 	query := make([]string, len(form.inputs))
 	for i, in := range form.inputs {
 		query[i] = url.QueryEscape(in.name) + "=" + url.QueryEscape(in.value)

@@ -11,11 +11,10 @@ import (
 	"strings"
 )
 
-// uamPortal logs in through CoovaChilli's universal access method as a portal
-// page makes the browser do, with a CHAP response (RFC 1994), so that RADIUS
-// sees CHAP-Password. Every answer is a redirect to the portal page, and its
-// query says what happened; the page itself is not needed. Builds with the JSON
-// interface answer these paths too, builds without it only these.
+// uamPortal logs in through CoovaChilli's universal access method, as the script of a portal page does, with a CHAP
+// response (RFC 1994), so that RADIUS gets a CHAP-Password. CoovaChilli answers every request by a redirect to the
+// portal page, whose query tells the outcome. The page itself is not needed. All builds of CoovaChilli answer these
+// paths:
 //
 //	GET /prelogin               -> ?res=notyet&challenge=HEX
 //	GET /logon?username&response -> ?res=success or res=failed&reason=…
@@ -38,7 +37,8 @@ func (u *uamPortal) login(ctx context.Context) error {
 	query := url.Values{"username": {u.user()}, "response": {response}}
 	answer, err = u.ask(ctx, "/logon?"+query.Encode())
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("logging on as %q: %w: hung up, as when RADIUS rejects the user", u.user(), errRefused)
+		return fmt.Errorf("logging on as %q: %w: it closed the connection, as when RADIUS rejects the user",
+			u.user(), errRefused)
 	}
 	if err != nil {
 		return err
@@ -66,11 +66,10 @@ func (u *uamPortal) logout(ctx context.Context) error {
 	return err
 }
 
-// ask calls one path of the portal and returns the query of the redirect it
-// answers with.
+// ask requests one path of the portal and returns the query of the redirect that it answers with.
 func (u *uamPortal) ask(ctx context.Context, path string) (url.Values, error) {
 	verb, _, _ := strings.Cut(path, "?")
-	// The body is read so that the portal's process may end: it waits for that.
+	// get also reads the body: the portal has a process for each request, which ends only then.
 	page, err := u.get(ctx, "http://"+u.adm.Portal+path, "text/html")
 	if err != nil {
 		return nil, err
@@ -82,9 +81,8 @@ func (u *uamPortal) ask(ctx context.Context, path string) (url.Values, error) {
 	return to.Query(), nil
 }
 
-// uamResponse is the CHAP response to a UAM challenge, in hexadecimal. The
-// challenge is first mixed with the secret that portal page and gateway share,
-// so that a page without the secret cannot log anybody in.
+// uamResponse returns the CHAP response to a UAM challenge, in hexadecimal. The challenge is first hashed together with
+// the secret that portal page and gateway share, so that a page without the secret cannot log anybody in.
 func uamResponse(challenge, secret, password string) (string, error) {
 	raw, err := hex.DecodeString(challenge)
 	if err != nil || len(raw) == 0 {

@@ -16,21 +16,20 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// macvlanName is the interface every macvlan client has in its own namespace.
+// macvlanName is the name of each macvlan client's interface, in its own namespace.
 const macvlanName = "lan0"
 
-// KindMacvlan is study 1's client of a portal (5.1.2): a network namespace and a macvlan
-// with a hardware address and a lease of its own.
+// KindMacvlan is the client of study 1's portals (section 5.1.2): a network namespace and a macvlan, with its own
+// hardware address and lease.
 const KindMacvlan = "macvlan"
 
 var macvlanKind = Kind{
 	Name: KindMacvlan,
-	// The files of one agent suffice for so many where their hard limit is a common 20,000: a
-	// namespace and the sockets of a login each. Those that send share one /24 network with
-	// the clean router's clients.
-	Most: 4000, MostSending: 250,
+	// Each client takes open files of the agent, for its namespace and the sockets of its login: a common hard limit of
+	// 20,000 files is enough for 4,000 clients. Clients that send share one /24 network with the clean router's clients.
+	MaxClients: 4000, MaxSending: 250,
 	Leases: true, Programs: true,
-	Needs: heavyNeeds,
+	Needs: namespaceNeeds,
 	MTU:   traffic.EthernetMTU,
 	Times: Times{Stay: 20 * time.Millisecond, Storm: 5 * time.Millisecond, Login: 50 * time.Millisecond},
 	open: func(Config) (host, error) {
@@ -38,14 +37,14 @@ var macvlanKind = Kind{
 	},
 }
 
-// heavyNeeds is what a client with a namespace takes: its files are the namespace, its
-// counters, a stream and a probe of the round-trip time.
-var heavyNeeds = Needs{KiB: 2 << 10, Files: 4, Namespaces: 1}
+// namespaceNeeds is what a client with a namespace takes. Its files are the namespace, its counters, a stream and a
+// probe of the round-trip time.
+var namespaceNeeds = Needs{KiB: 2 << 10, Files: 4, Namespaces: 1}
 
-// macvlanClient leases in a namespace of its own.
+// macvlanClient is one client with a namespace of its own.
 type macvlanClient struct {
 	*Client
-	held persona.Lease // the zero Lease without one
+	held persona.Lease // its lease; the zero Lease: none
 }
 
 // create makes the namespace and the interface in it.
@@ -64,23 +63,23 @@ func (c *macvlanClient) create(ctx context.Context) (err error) {
 	attrs.Name = macvlanName
 	attrs.ParentIndex = parent.Attrs().Index
 	attrs.HardwareAddr = c.MAC
-	attrs.Namespace = netlink.NsFd(c.ns.file.Fd()) // made there: all clients use the one name
-	// Private, not bridge: a broadcast of one client would go to all others as
-	// well, and leasing a thousand would take a million copies.
+	attrs.Namespace = netlink.NsFd(c.ns.file.Fd()) // made there, because all clients' interfaces have the same name
+	// Mode private, not bridge: in mode bridge a client's broadcast would go to all other clients as well, so that leases
+	// for a thousand clients would take a million copies.
 	if err := netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PRIVATE}); err != nil {
 		return fmt.Errorf("adding a macvlan on %s: %w", c.cfg.Parent, err)
 	}
-	return c.inside(func(h *netlink.Handle) error { return setUpOnceFree(ctx, h, "lo", macvlanName) })
+	return c.inside(func(h *netlink.Handle) error { return setUpWhenFree(ctx, h, "lo", macvlanName) })
 }
 
-// formersEnd bounds the wait for a client of an earlier lab to leave an interface of a real machine.
-const formersEnd = 20 * time.Second
+// removalTimeout is how long setUpWhenFree waits until the kernel has removed the clients of an earlier lab.
+const removalTimeout = 20 * time.Second
 
-// setUpOnceFree is SetUp that waits while a hardware address is taken: the kernel removes namespaces, and with them the
-// clients of an earlier lab on the same interface, a moment after their agent has ended.
-func setUpOnceFree(ctx context.Context, h *netlink.Handle, names ...string) error {
-	const again = 20 * time.Millisecond
-	for deadline := time.Now().Add(formersEnd); ; {
+// setUpWhenFree is SetUp that waits while another macvlan on the same interface has the hardware address. The kernel
+// removes the clients of an earlier lab, with their namespaces, only a moment after their agent has ended.
+func setUpWhenFree(ctx context.Context, h *netlink.Handle, names ...string) error {
+	const retryInterval = 20 * time.Millisecond
+	for deadline := time.Now().Add(removalTimeout); ; {
 		err := SetUp(h, names...)
 		if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(deadline) {
 			return err
@@ -88,7 +87,7 @@ func setUpOnceFree(ctx context.Context, h *netlink.Handle, names ...string) erro
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(again):
+		case <-time.After(retryInterval):
 		}
 	}
 }
@@ -117,14 +116,14 @@ func (c *macvlanClient) inside(fn func(*netlink.Handle) error) error {
 	return fn(h)
 }
 
-// exchange opens a socket for DHCP in the client's namespace, for fn alone: an open one
-// copies every packet that the client receives to user space. Replies come as unicast: of
-// a broadcast reply all clients of the host would get a copy.
+// exchange calls fn with a DHCP client in the client's namespace. The socket is open only while fn runs, because it
+// copies every packet that the client receives to user space. Replies are asked for as unicast, because all clients of
+// the host would get a copy of a broadcast.
 func (c *macvlanClient) exchange(fn func(d *persona.DHCP, mac persona.MAC) error) error {
 	var d *persona.DHCP
 	err := c.ns.Do(func() (err error) {
 		if d, err = persona.NewDHCP(macvlanName); err == nil {
-			d.Own = true
+			d.SingleClient = true
 			err = d.Hold()
 		}
 		return err
@@ -136,7 +135,7 @@ func (c *macvlanClient) exchange(fn func(d *persona.DHCP, mac persona.MAC) error
 	return fn(d, persona.MAC(c.MAC))
 }
 
-// lease gets an address over DHCP and configures it. A second call renews nothing.
+// lease leases an address by DHCP and configures it. It does nothing while the client has a lease.
 func (c *macvlanClient) lease(ctx context.Context) (tries Tries, err error) {
 	if c.held.Addr.IsValid() {
 		return Tries{Count: 1}, nil
@@ -169,8 +168,7 @@ func (c *macvlanClient) release(context.Context) error {
 	return nil
 }
 
-// configure gives the client's interface an address and a default route. A lease without a
-// router leaves the client with what is on the link.
+// configure gives the client's interface an address and, where the lease names a router, a default route.
 func (c *macvlanClient) configure(ip netip.Prefix, router netip.Addr) error {
 	return c.inside(func(h *netlink.Handle) error {
 		link, err := h.LinkByName(macvlanName)
@@ -188,11 +186,10 @@ func (c *macvlanClient) configure(ip netip.Prefix, router netip.Addr) error {
 			&netlink.Route{LinkIndex: index, Gw: router.AsSlice(), InitCwnd: InitialWindow}); err != nil {
 			return fmt.Errorf("setting the default route via %s: %w", router, err)
 		}
-		// The kernel asks for the router's hardware address now, and keeps it. Neighbours are
-		// counted over the whole machine, 1024 at most unless its administrator says
-		// otherwise; those learned on request are not.
-		ask := &netlink.Neigh{LinkIndex: index, IP: router.AsSlice(), Flags: netlink.NTF_USE | netlink.NTF_EXT_LEARNED}
-		if err := h.NeighSet(ask); err != nil {
+		// The kernel resolves the router's hardware address now, and keeps it (NTF_EXT_LEARNED). Such entries do not count
+		// towards the limit of neighbours, which is 1024 for the whole machine unless its administrator changes it.
+		entry := &netlink.Neigh{LinkIndex: index, IP: router.AsSlice(), Flags: netlink.NTF_USE | netlink.NTF_EXT_LEARNED}
+		if err := h.NeighSet(entry); err != nil {
 			return fmt.Errorf("resolving the router's address %s: %w", router, err)
 		}
 		return nil

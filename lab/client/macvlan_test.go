@@ -25,11 +25,11 @@ ip link set former up`)
 	if err := SetUp(h, "later"); err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Fatalf("beside the former client: %v", err)
 	}
-	if err := setUpOnceFree(ctx, h, "later"); err != context.Canceled {
+	if err := setUpWhenFree(ctx, h, "later"); err != context.Canceled {
 		t.Errorf("a lab that ends waits on: %v", err)
 	}
 	taken := make(chan error, 1)
-	go func() { taken <- setUpOnceFree(t.Context(), h, "later") }()
+	go func() { taken <- setUpWhenFree(t.Context(), h, "later") }()
 	here.Run(t, "ip link del former")
 	if err := <-taken; err != nil {
 		t.Errorf("once the former client has left: %v", err)

@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network namespace held open by a file only: it has no name on
-// the machine and ends with the agent that made it.
+// Namespace is a network namespace that only an open file keeps alive. So it has no name on the machine, and ends with
+// the agent that made it.
 type Namespace struct{ file *os.File }
 
-const threadNS = "/proc/thread-self/ns/net" // the calling thread's
+const threadNS = "/proc/thread-self/ns/net" // the network namespace of the calling thread
 
 // NewNamespace makes an empty network namespace.
 func NewNamespace() (ns *Namespace, err error) {
@@ -42,7 +42,7 @@ func NamespaceOf(pid int) (*Namespace, error) {
 	return &Namespace{f}, err
 }
 
-// IsCurrent reports whether it is the namespace of this process itself.
+// IsCurrent reports whether n is the namespace of this process itself. It returns true where it cannot tell.
 func (n *Namespace) IsCurrent() bool {
 	home, err := startNamespace()
 	if err != nil {
@@ -53,8 +53,8 @@ func (n *Namespace) IsCurrent() bool {
 	return err1 != nil || err2 != nil || os.SameFile(a, b)
 }
 
-// Do runs fn on a thread inside the namespace (nil: where the caller is). Sockets made
-// there stay in the namespace; goroutines started by fn do not.
+// Do runs fn on a thread inside the namespace; for a nil Namespace it just calls fn. Sockets that fn makes belong to
+// the namespace. Goroutines that fn starts run outside of it.
 func (n *Namespace) Do(fn func() error) error {
 	if n == nil {
 		return fn()
@@ -62,20 +62,18 @@ func (n *Namespace) Do(fn func() error) error {
 	return inThreadOf(n.file, fn)
 }
 
-// File stands for the namespace.
+// File returns the file that keeps the namespace alive.
 func (n *Namespace) File() *os.File { return n.file }
 
-// Close lets go of the namespace; the kernel removes it, and the interfaces in
-// it, once its last socket is closed.
+// Close closes the file. The kernel removes the namespace and its interfaces once its last socket is closed.
 func (n *Namespace) Close() error { return n.file.Close() }
 
-// startNamespace is the namespace all threads come from. Opening it anew for each of the
-// sockets of a thousand clients would be a tenth of what they take.
+// startNamespace is the namespace in which this process was started. It is opened once, because opening it for each
+// socket would take a tenth of the time of making the sockets of a thousand clients.
 var startNamespace = sync.OnceValues(func() (*os.File, error) { return os.Open(threadNS) })
 
-// inThreadOf runs fn on a locked thread that has entered ns (nil: stays), and
-// brings the thread back afterwards. A thread that cannot be brought back is
-// not returned to the scheduler but ended with its goroutine.
+// inThreadOf runs fn on a locked thread that has entered ns (nil: that stays where it is), and brings the thread back
+// afterwards. A thread that cannot be brought back stays locked, so that it ends with its goroutine.
 func inThreadOf(ns *os.File, fn func() error) error {
 	errc := make(chan error, 1)
 	go func() {
@@ -100,9 +98,9 @@ func inThreadOf(ns *os.File, fn func() error) error {
 	return <-errc
 }
 
-// Sysctls keep constant what would change by itself between cells, below
-// /proc/sys/net of every namespace with an endpoint: a stream that pauses between
-// bursts keeps its window (RFC 2861 would halve it).
+// Sysctls are values below /proc/sys/net for every namespace of a client or server. They switch off what would change
+// TCP from one measurement to the next. For example, a stream that pauses between bursts keeps its congestion window,
+// which the kernel would else reduce (RFC 2861).
 var Sysctls = map[string]string{
 	"ipv4/tcp_slow_start_after_idle": "0",
 	"ipv4/tcp_no_metrics_save":       "1",
@@ -125,7 +123,7 @@ func SetSysctls(values map[string]string) error {
 	return nil
 }
 
-// dialer binds TCP to the client's address, in the host's namespace.
+// dialer returns a dialer that connects from the client's address, in the namespace of the host.
 func (c *Client) dialer() *net.Dialer {
 	d := &net.Dialer{}
 	if ip := c.LocalIP(); ip.IsValid() {
@@ -134,10 +132,9 @@ func (c *Client) dialer() *net.Dialer {
 	return d
 }
 
-// dialIn connects over TCP from inside a namespace. Only the socket is made there: a
-// net.Dialer would keep a thread in the namespace until the connection stands,
-// a thousand threads for a thousand clients that log in at once. local is bound
-// to where it is valid; addr is a literal IPv4 address and port.
+// dialIn connects over TCP from inside a namespace, from the address local where that is valid. addr is a literal IPv4
+// address and port. Only the socket is made in the namespace. A net.Dialer would keep a thread there until the
+// connection is established: a thousand threads for a thousand clients that log in at once.
 func dialIn(ctx context.Context, n *Namespace, local netip.Addr, addr string) (_ net.Conn, err error) {
 	defer func() {
 		if err != nil {
@@ -179,8 +176,8 @@ func connect(ctx context.Context, file *os.File, remote netip.AddrPort) error {
 	defer stop()
 	to := &unix.SockaddrInet4{Port: int(remote.Port()), Addr: remote.Addr().As4()}
 	var refused error
-	// Write calls the function again when the socket can be written to. Another connect then
-	// reports how the first went (connect(2)): EALREADY is that it still goes on.
+	// Write calls the function again once the socket is writable. The second connect then returns the outcome of the first
+	// (connect(2)); EALREADY means that the first still goes on.
 	err = raw.Write(func(fd uintptr) bool {
 		refused = unix.Connect(int(fd), to)
 		return refused != unix.EINPROGRESS && refused != unix.EALREADY
@@ -194,17 +191,17 @@ func connect(ctx context.Context, file *os.File, remote netip.AddrPort) error {
 	return os.NewSyscallError("connect", refused)
 }
 
-// States of a TCP connection that hold nothing: /proc/net/tcp's numbers.
+// States of TCP sockets that EndConnections leaves alone, because they do not keep a namespace. The numbers are those
+// of /proc/net/tcp.
 const (
 	tcpTimeWait = 6
 	tcpListen   = 10
 )
 
-// EndConnections resets every TCP connection over IPv4 of the calling thread's
-// network namespace. A connection that no process holds any more and whose last
-// words nobody acknowledges keeps its namespace, and the links in it, for some
-// 100 s more: guests that leave before their gateway has answered make such
-// ones. Kernels without CONFIG_INET_DIAG_DESTROY just take that long.
+// EndConnections resets every TCP connection over IPv4 in the calling thread's network namespace. A connection that its
+// program has closed, but whose last segments nobody acknowledges, keeps its namespace with the links in it for another
+// 100 s or so. Such connections remain where guests leave before their gateway has answered. On kernels without
+// CONFIG_INET_DIAG_DESTROY it does nothing, and the namespaces stay that long.
 func EndConnections() error {
 	var errs []error
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} { // IPv4 is spoken over sockets of both
@@ -221,7 +218,7 @@ func EndConnections() error {
 			if errors.Is(err, unix.EOPNOTSUPP) {
 				return nil
 			}
-			if err != nil && !errors.Is(err, unix.ENOENT) { // gone meanwhile
+			if err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: it has ended meanwhile
 				errs = append(errs, fmt.Errorf("ending the connection %s: %w", from, err))
 			}
 		}

@@ -15,26 +15,26 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// KindPersona is a hardware address and a lease for each client, all in the namespace
-// of the host: see package persona.
+// KindPersona is a client without a namespace: all clients of a host share its namespace, and each has its own hardware
+// address and lease (package persona).
 const KindPersona = "persona"
 
 const (
-	mostPersonas = 65_000 // the number of a client is two bytes of its hardware address
-	// learnPersonas is the largest number of personas of a host that ask for the router's
-	// hardware address once they have a lease, as any client does before its first packet: the
-	// router learns theirs from the request. More would overflow the machine's neighbour table
-	// of about a thousand entries.
+	maxPersonas = 65_000 // a client's number is two bytes of its hardware address
+	// learnPersonas is the largest number of personas of a host that the router learns by itself. Each persona then asks
+	// for the router's hardware address once it has a lease, as any client does before its first packet, and the router
+	// learns the persona's from that request. More of them would overflow the machine's neighbour table, which has about a
+	// thousand entries.
 	learnPersonas = 250
 )
 
 var personaKind = Kind{
-	Name: KindPersona,
-	Most: mostPersonas, MostSending: mostPersonas,
+	Name:       KindPersona,
+	MaxClients: maxPersonas, MaxSending: maxPersonas,
 	Leases: true, Static: true, Guests: true, Shared: true,
-	Needs:     Needs{KiB: 20, Files: 1},
-	LearnMost: learnPersonas,
-	MTU:       traffic.EthernetMTU,
+	Needs:      Needs{KiB: 20, Files: 1},
+	MaxLearned: learnPersonas,
+	MTU:        traffic.EthernetMTU,
 	Times: Times{
 		Stay: time.Millisecond, Storm: 500 * time.Microsecond,
 		Login: 50 * time.Millisecond, FastLogin: 900 * time.Microsecond, // 65,000 took 52 to 58 s
@@ -46,14 +46,14 @@ var personaKind = Kind{
 type personaHost struct {
 	link     *persona.Link
 	dhcp     *persona.DHCP
-	announce bool
-	sockets  chan struct{} // has a place for each socket that logins may have open at once
+	announce bool          // personas ask for the router's hardware address: see learnPersonas
+	sockets  chan struct{} // holds one element for each open socket of a login; its capacity is their largest number
 
 	mu     sync.Mutex         // guards owners
 	owners map[netip.Addr]int // number of the client that has the address
 }
 
-// newPersonaHost prepares the host's link, and a route with an MTU of so many bytes; 0: the link's.
+// newPersonaHost prepares the host's interface. mtu is the MTU of the clients' route in bytes; 0: the interface's.
 func newPersonaHost(cfg Config, mtu int) (*personaHost, error) {
 	link, err := persona.Open(persona.Config{Interface: cfg.Parent, LAN: cfg.LAN.Masked(), Clients: cfg.Count + cfg.Guests,
 		Window: InitialWindow, MTU: mtu, Singly: cfg.Singly})
@@ -67,21 +67,21 @@ func newPersonaHost(cfg Config, mtu int) (*personaHost, error) {
 	}
 	return &personaHost{
 		link: link, dhcp: dhcp, announce: cfg.Count <= learnPersonas,
-		sockets: make(chan struct{}, mostSockets(files.Cur)), owners: map[netip.Addr]int{},
+		sockets: make(chan struct{}, maxSockets(files.Cur)), owners: map[netip.Addr]int{},
 	}, nil
 }
 
 // ReservedFiles are open files that an agent keeps free for everything but the sockets of its load or logins.
 const ReservedFiles = 1024
 
-// mostSockets returns how many sockets of logins may be open at once under a limit of open files. It leaves
-// ReservedFiles, or half of a low limit, for the rest of the agent. Clients beyond that number wait for each other.
-func mostSockets(files uint64) int {
-	files = min(files, mostPersonas+ReservedFiles)
+// maxSockets returns how many sockets of logins may be open at once where files is the limit of open files. It leaves
+// ReservedFiles, or half of a low limit, for the rest of the agent. More clients than that wait for each other.
+func maxSockets(files uint64) int {
+	files = min(files, maxPersonas+ReservedFiles)
 	return int(max(1, files-min(ReservedFiles, files/2)))
 }
 
-// attach makes a persona of c. Guests take leases where other clients have static addresses.
+// attach makes c a persona. A guest leases even where the other clients have static addresses.
 func (h *personaHost) attach(c *Client) attachment {
 	p := &personaClient{Client: c, host: h}
 	if first, guests := c.cfg.FirstStatic, c.cfg.Guests > 0 && c.Num >= c.cfg.FirstGuest; first.IsValid() && !guests {
@@ -115,10 +115,10 @@ func (h *personaHost) claim(ip netip.Addr, num int) bool {
 type personaClient struct {
 	*Client
 	host   *personaHost
-	static netip.Addr // the address it has without asking; the zero Addr: it leases
+	static netip.Addr // its static address; the zero Addr: it leases
 
 	state sync.Mutex    // guards held
-	held  persona.Lease // of the address it has; the zero Lease without one
+	held  persona.Lease // the lease of its address; the zero Lease: it has none
 }
 
 func (c *personaClient) create(context.Context) error { return nil }
@@ -126,15 +126,14 @@ func (c *personaClient) create(context.Context) error { return nil }
 // mac is the persona's hardware address.
 func (c *personaClient) mac() persona.MAC { return persona.MAC(c.MAC) }
 
-// mostDeclines bounds how often a persona declines an address in one go.
-const mostDeclines = 3
+// maxDeclines is how often a persona declines an address before lease gives up.
+const maxDeclines = 3
 
-// errTaken is why an address is declined.
-var errTaken = errors.New("another client has the address it was given")
+// errAddressInUse is why a persona declines an address.
+var errAddressInUse = errors.New("another client has the address it was given")
 
-// lease gets a persona an address over DHCP, or the static one it has. An address that
-// another client has is declined, and asked for anew (RFC 2131, 3.1, 5). A second call
-// renews nothing.
+// lease leases an address by DHCP, or takes the static one. It declines an address that another client has, and asks
+// for another (RFC 2131, 3.1, step 5). It does nothing while the persona has an address.
 func (c *personaClient) lease(ctx context.Context) (all Tries, err error) {
 	c.state.Lock()
 	defer c.state.Unlock()
@@ -143,7 +142,7 @@ func (c *personaClient) lease(ctx context.Context) (all Tries, err error) {
 	}
 	if c.static.IsValid() {
 		if !c.host.claim(c.static, c.Num) {
-			return Tries{Count: 1}, fmt.Errorf("%w: %s", errTaken, c.static)
+			return Tries{Count: 1}, fmt.Errorf("%w: %s", errAddressInUse, c.static)
 		}
 		return Tries{Count: 1},
 			c.setAddress(persona.Lease{Addr: netip.PrefixFrom(c.static, c.cfg.LAN.Bits()), Router: c.cfg.Gateway})
@@ -158,17 +157,17 @@ func (c *personaClient) lease(ctx context.Context) (all Tries, err error) {
 		if c.host.claim(ip, c.Num) {
 			return all, c.setAddress(lease)
 		}
-		all.Add(Tries{Refusal: errTaken})
+		all.Add(Tries{Refusal: errAddressInUse})
 		if err := c.host.dhcp.Decline(c.mac(), lease); err != nil {
 			return all, fmt.Errorf("declining %s: %w", ip, err)
 		}
-		if n == mostDeclines {
-			return all, fmt.Errorf("%w, %d times; the last is %s", errTaken, n, ip)
+		if n == maxDeclines {
+			return all, fmt.Errorf("%w, %d times; the last is %s", errAddressInUse, n, ip)
 		}
 	}
 }
 
-// setAddress gives the client the address of a lease. The caller holds the lock of state.
+// setAddress gives the client the address of a lease. The caller has locked state.
 func (c *personaClient) setAddress(lease persona.Lease) error {
 	h, ip := c.host, lease.Addr.Addr()
 	if lease.Router.IsValid() {
@@ -187,8 +186,8 @@ func (c *personaClient) setAddress(lease persona.Lease) error {
 	return h.dhcp.Ask(c.mac(), lease)
 }
 
-// depart gives up the address on this side. The caller holds the lock of state.
-func (c *personaClient) depart() error {
+// dropAddress takes the client's address away, without telling the server. The caller has locked state.
+func (c *personaClient) dropAddress() error {
 	ip := c.held.Addr.Addr()
 	c.held = persona.Lease{}
 	c.setIP(netip.Addr{})
@@ -211,15 +210,15 @@ func (c *personaClient) release(context.Context) error {
 			return fmt.Errorf("releasing its lease: %w", err)
 		}
 	}
-	return c.depart()
+	return c.dropAddress()
 }
 
-// dial waits for one of the host's open files and connects. A login is over long before
-// TCP's keep-alive sends anything, and ten thousand connections need not set it.
+// dial waits until the host may open another socket, and connects. It switches TCP's keep-alive off: a login is over
+// long before the first probe, and setting it up takes time for ten thousand connections.
 func (c *personaClient) dial(ctx context.Context, addr string) (net.Conn, error) {
-	places := c.host.sockets
+	sockets := c.host.sockets
 	select {
-	case places <- struct{}{}:
+	case sockets <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for an open file of the client host: %w", context.Cause(ctx))
 	}
@@ -227,20 +226,20 @@ func (c *personaClient) dial(ctx context.Context, addr string) (net.Conn, error)
 	d.Timeout, d.KeepAlive = longestAttempt, -1
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
-		<-places
+		<-sockets
 		return nil, err
 	}
-	return &countedSocket{conn, sync.OnceFunc(func() { <-places })}, nil
+	return &countedSocket{conn, sync.OnceFunc(func() { <-sockets })}, nil
 }
 
-// countedSocket gives its place among the host's open files back when it is closed.
+// countedSocket counts as one of personaHost.sockets until it is closed.
 type countedSocket struct {
 	net.Conn
-	leave func() // once
+	giveBack func() // its second call does nothing
 }
 
 func (s *countedSocket) Close() error {
-	defer s.leave()
+	defer s.giveBack()
 	return s.Conn.Close()
 }
 

@@ -69,7 +69,7 @@ func TestPersonaLeasesAgain(t *testing.T) {
 	had, _ := leaseInNamespace(t, pair, c.Client)
 	leaseInNamespace(t, pair, pool.Clients[1])
 	c.state.Lock()
-	err := c.depart() // without a word to the server
+	err := c.dropAddress() // without a word to the server
 	c.state.Unlock()
 	if err != nil || c.LocalIP().IsValid() {
 		t.Fatalf("after it left: %s, %v", c.LocalIP(), err)

@@ -1,6 +1,11 @@
-// Package client simulates the clients of a gateway: devices that lease an address, log in at a portal, send traffic
-// and leave. It runs in the agent of a client host. NewPool makes the clients that a Config describes. All kinds of
-// client offer the same verbs: create, lease, login, status, logout, release.
+// Package client simulates the clients of a gateway. A client leases an address, logs in at a portal, sends traffic and
+// leaves. The package runs in the agent of a client host, the machine or namespace of which clients are part. NewPool
+// makes the clients that a Config describes. All kinds of client (kind.go) have the same verbs: create, lease, login,
+// status, logout, release.
+//
+// Words of its files: the device is the gateway under test; a clean router only forwards, without a device. A login
+// storm is a measurement in which many clients log in at once. A guest is a client that arrives during a measurement,
+// logs in, stays for a moment and leaves. A persona is a client without a namespace of its own.
 package client
 
 import (
@@ -25,21 +30,22 @@ type Config struct {
 	Kind  string `json:"kind"`  // one of Kinds
 	Count int    `json:"count"` // 1 to the kind's Most
 	First int    `json:"first"` // number of the first client; 0 means 1. The numbers are unique in a lab
-	// Guests is the number of further clients, which come and go (Visit). Their numbers begin with FirstGuest. The kind
-	// must support guests.
+	// Guests is the number of guests, who come and go between Visit and Leave. The kind must support them. Their numbers
+	// begin with FirstGuest.
 	Guests     int `json:"guests"`
 	FirstGuest int `json:"first_guest"`
 
 	Parent  string       `json:"parent"`  // the client host's interface towards the router
-	LAN     netip.Prefix `json:"lan"`     // for static addresses
+	LAN     netip.Prefix `json:"lan"`     // the clients' network
 	Gateway netip.Addr   `json:"gateway"` // the router, for static addresses
-	// FirstStatic is the static address of client 1; the others have the addresses after it. It is for kinds that can both
-	// lease and have static addresses. The zero Addr: clients lease. Guests always lease.
+	// FirstStatic is the static address of client 1; the others have the addresses after it. The zero Addr: clients lease.
+	// It is for kinds whose clients can do both. Guests always lease.
 	FirstStatic netip.Addr `json:"first_static"`
 	Account     Account    `json:"account"` // for kinds that log in to get an address (PPPoE)
-	// Singly is true when personas must send packets one by one, without segmentation offload.
+	// Singly is true when the kernel must hand the clients' packets to the interface one by one, without segmentation
+	// offload.
 	Singly bool `json:"singly"`
-	Lab    byte `json:"lab"` // a byte of the hardware addresses, so that those of two labs differ
+	Lab    byte `json:"lab"` // a byte of the hardware addresses, which keeps those of two labs apart
 }
 
 // Account holds the clients' credentials; "%d" in User is replaced by the client's number.
@@ -50,7 +56,7 @@ type Account struct {
 
 // Client is one simulated client. It implements Network.
 type Client struct {
-	Num int // counts from 1 over all client hosts of a lab
+	Num int // from 1; unique among all client hosts of a lab
 	MAC net.HardwareAddr
 
 	cfg *Config
@@ -61,8 +67,7 @@ type Client struct {
 	ip atomic.Pointer[netip.Addr] // nil before it has an address
 }
 
-// Runner starts a program in a client's namespace (nil: the host's own) and
-// returns what it printed.
+// Runner runs a program in the namespace ns (nil: the host's own) and returns what it printed.
 type Runner func(ctx context.Context, ns *os.File, argv, env []string) (string, error)
 
 // Pool is all simulated clients of one host.
@@ -72,12 +77,12 @@ type Pool struct {
 	Clients []*Client
 	guests  []*Client
 
-	mu       sync.Mutex // guards visiting
-	visiting *guests    // nil while no guests come
+	mu    sync.Mutex // guards churn
+	churn *churnRun  // nil while no guests come and go
 }
 
-// NewPool creates the clients' interfaces and namespaces, in parallel. run starts their programs. On error it removes
-// what it has created.
+// NewPool makes clients with their interfaces and namespaces. run will start their programs. On error it removes what
+// it has made.
 func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
 	k := KindOf(cfg.Kind)
 	if err := k.check(cfg); err != nil {
@@ -96,7 +101,7 @@ func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
 	return p, nil
 }
 
-// Kind is the clients' kind.
+// Kind returns the kind of the clients.
 func (p *Pool) Kind() Kind { return KindOf(p.cfg.Kind) }
 
 // newClients makes count clients with the numbers from first on, without interfaces and addresses.
@@ -104,7 +109,7 @@ func (p *Pool) newClients(first, count int, run Runner) []*Client {
 	list := make([]*Client, count)
 	for i := range list {
 		n := first + i
-		// 02: locally administered; the rest tells lab and client apart.
+		// 02 marks a locally administered address; its last bytes are the lab and the client's number.
 		mac := net.HardwareAddr{0x02, 0x67, 0x77, p.cfg.Lab, byte(n >> 8), byte(n)}
 		list[i] = &Client{Num: n, MAC: mac, cfg: &p.cfg, run: run}
 		list[i].net = p.host.attach(list[i])
@@ -112,10 +117,10 @@ func (p *Pool) newClients(first, count int, run Runner) []*Client {
 	return list
 }
 
-// each calls fn for every client, for at most parallel of them at once. It returns the first error and the number of
-// clients that failed. After the end of ctx it does not call fn any more.
+// each calls fn for every client, for at most parallel of them at once. It returns the first error, with the number of
+// further clients that failed. When ctx has ended it calls fn no more.
 func (p *Pool) each(ctx context.Context, parallel int, fn func(context.Context, *Client) error) error {
-	return GaveUp(p.inTurn(
+	return FirstFailure(p.inTurn(
 		ctx, Pace{Parallel: parallel}, func(ctx context.Context, c *Client) (Tries, error) { return Tries{}, fn(ctx, c) }))
 }
 
@@ -126,7 +131,7 @@ func (p *Pool) Logout(ctx context.Context, adm Admission) error {
 	})
 }
 
-// Release gives all leases back (RFC 2131, 4.4.6). Twice is harmless.
+// Release gives all leases back (RFC 2131, 4.4.6). A second call does nothing.
 func (p *Pool) Release(ctx context.Context) error {
 	done, err := p.host.hold()
 	defer done()
@@ -148,7 +153,7 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-// SNMPFiles opens the counters of the clients' own namespaces.
+// SNMPFiles opens the network counters (/proc/net/snmp) of the clients' own namespaces.
 func (p *Pool) SNMPFiles() (files []*meter.SNMPFile, err error) {
 	for _, c := range p.Clients {
 		if c.ns == nil {
@@ -173,7 +178,7 @@ type Address struct {
 	MAC string     `json:"mac"`
 }
 
-// Addresses lists the clients' addresses; clients that lease have none before.
+// Addresses lists the clients' addresses. A client that has not leased yet has no IP.
 func (p *Pool) Addresses(context.Context) []Address {
 	list := make([]Address, len(p.Clients))
 	for i, c := range p.Clients {
@@ -182,7 +187,7 @@ func (p *Pool) Addresses(context.Context) []Address {
 	return list
 }
 
-// LocalIP is the client's address; invalid before Lease.
+// LocalIP returns the client's address, the zero Addr while it has none.
 func (c *Client) LocalIP() netip.Addr {
 	if ip := c.ip.Load(); ip != nil {
 		return *ip
@@ -203,7 +208,7 @@ func (c *Client) Exec(ctx context.Context, argv, env []string) (string, error) {
 	return c.run(ctx, c.NetNS(), argv, env)
 }
 
-// NetNS is the client's namespace, nil when it shares the host's.
+// NetNS returns the client's namespace, nil when it shares the host's.
 func (c *Client) NetNS() *os.File {
 	if c.ns == nil {
 		return nil
@@ -211,5 +216,5 @@ func (c *Client) NetNS() *os.File {
 	return c.ns.file
 }
 
-// Do runs fn on a thread in the client's namespace; sockets made there stay in it.
+// Do runs fn on a thread in the client's namespace. Sockets that fn makes belong to the namespace.
 func (c *Client) Do(fn func() error) error { return c.ns.Do(fn) }

@@ -13,85 +13,86 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// KindPPPoE is a persona behind a PPPoE session of its own: to lease an address is to log in.
+// KindPPPoE is a persona with a PPPoE session of its own. It gets its address by logging in, so its lease is its login.
 const KindPPPoE = "pppoe"
 
-const lineMTU = traffic.EthernetMTU - pppoe.Overhead
+// sessionMTU is the largest IP packet that a PPPoE session carries, bytes.
+const sessionMTU = traffic.EthernetMTU - pppoe.Overhead
 
 var pppoeKind = Kind{
-	Name: KindPPPoE,
-	Most: mostPersonas, MostSending: mostPersonas,
-	Leases: true, Shared: true, Line: true, Beside: KindPersona,
+	Name:       KindPPPoE,
+	MaxClients: maxPersonas, MaxSending: maxPersonas,
+	Leases: true, Shared: true, PPPoE: true, CleanKind: KindPersona,
 	Needs: Needs{KiB: 40, Files: 1},
-	MTU:   lineMTU,
+	MTU:   sessionMTU,
 	Times: Times{Stay: 3 * time.Millisecond, Storm: 2 * time.Millisecond},
-	open:  func(cfg Config) (host, error) { return newLineHost(cfg) },
+	open:  func(cfg Config) (host, error) { return newPPPoEHost(cfg) },
 }
 
-// lineHost is what the PPPoE clients of one host share.
-type lineHost struct {
+// pppoeHost is what the PPPoE clients of one host share.
+type pppoeHost struct {
 	*personaHost
-	lines *persona.Lines
+	sessions *persona.Sessions
 }
 
-func newLineHost(cfg Config) (*lineHost, error) {
-	cfg.Singly = true // a session's header tells the length of one packet
-	h, err := newPersonaHost(cfg, lineMTU)
+func newPPPoEHost(cfg Config) (*pppoeHost, error) {
+	cfg.Singly = true // segmentation offload is impossible: each packet needs a PPPoE header with its own length
+	h, err := newPersonaHost(cfg, sessionMTU)
 	if err != nil {
 		return nil, err
 	}
-	lines, err := persona.NewLines(cfg.Parent)
+	lines, err := persona.NewSessions(cfg.Parent)
 	if err != nil {
 		return nil, errors.Join(err, h.close())
 	}
-	return &lineHost{h, lines}, nil
+	return &pppoeHost{h, lines}, nil
 }
 
-func (h *lineHost) attach(c *Client) attachment {
-	return &lineClient{personaClient: &personaClient{Client: c, host: h.personaHost}, lines: h.lines}
+func (h *pppoeHost) attach(c *Client) attachment {
+	return &pppoeClient{personaClient: &personaClient{Client: c, host: h.personaHost}, sessions: h.sessions}
 }
 
-// hold does nothing: the sockets stay open, because concentrators send echo requests.
-func (h *lineHost) hold() (done func(), err error) { return func() {}, nil }
+// hold does nothing, because the sockets are open all the time: clients must answer the concentrator's echo requests.
+func (h *pppoeHost) hold() (done func(), err error) { return func() {}, nil }
 
-func (h *lineHost) close() error { return errors.Join(h.lines.Close(), h.personaHost.close()) }
+func (h *pppoeHost) close() error { return errors.Join(h.sessions.Close(), h.personaHost.close()) }
 
-// lineClient is one PPPoE client.
-type lineClient struct {
+// pppoeClient is one PPPoE client.
+type pppoeClient struct {
 	*personaClient
-	lines *persona.Lines
-	line  *persona.Line // nil without a session
+	sessions *persona.Sessions
+	session  *persona.Session // nil: it has none
 }
 
-// lease sets a session up and logs in. A second call does nothing while the session lives.
-func (c *lineClient) lease(ctx context.Context) (Tries, error) {
+// lease sets up a session and logs in. It does nothing while the client has a session.
+func (c *pppoeClient) lease(ctx context.Context) (Tries, error) {
 	c.state.Lock()
 	defer c.state.Unlock()
-	if c.line != nil {
-		if err := c.line.Err(); err != nil {
+	if c.session != nil {
+		if err := c.session.Err(); err != nil {
 			return Tries{Count: 1}, fmt.Errorf("its PPPoE session is over: %w", err)
 		}
 		return Tries{Count: 1}, nil
 	}
 	a := c.cfg.Account
-	line, tries, err := c.lines.Dial(
+	session, tries, err := c.sessions.Dial(
 		ctx, c.mac(), persona.Account{User: strings.ReplaceAll(a.User, "%d", fmt.Sprint(c.Num)), Password: a.Password})
 	if err != nil {
 		return tries, err
 	}
-	c.line = line
-	terms, at := line.Terms(), line.Session()
+	c.session = session
+	terms, id := session.Terms(), session.ID()
 	h, ip := c.host, terms.Local
 	if !h.claim(ip, c.Num) {
-		return tries, fmt.Errorf("%w: %s", errTaken, ip)
+		return tries, fmt.Errorf("%w: %s", errAddressInUse, ip)
 	}
 	if err := h.link.SetRouter(terms.Peer); err != nil {
 		return tries, err
 	}
-	if err := h.link.SetRouterMAC(terms.Peer, at.Concentrator); err != nil {
+	if err := h.link.SetRouterMAC(terms.Peer, id.Concentrator); err != nil {
 		return tries, err
 	}
-	if err := h.link.PutOnLine(ip, c.mac(), at); err != nil {
+	if err := h.link.PutInSession(ip, c.mac(), id); err != nil {
 		return tries, err
 	}
 	c.held.Addr = netip.PrefixFrom(ip, ip.BitLen())
@@ -99,21 +100,21 @@ func (c *lineClient) lease(ctx context.Context) (Tries, error) {
 	return tries, nil
 }
 
-func (c *lineClient) release(ctx context.Context) error {
+func (c *pppoeClient) release(ctx context.Context) error {
 	c.state.Lock()
 	defer c.state.Unlock()
-	if c.line == nil {
+	if c.session == nil {
 		return nil
 	}
-	err := c.line.HangUp(ctx)
-	c.line = nil
+	err := c.session.HangUp(ctx)
+	c.session = nil
 	if c.held.Addr.IsValid() {
-		err = errors.Join(err, c.depart())
+		err = errors.Join(err, c.dropAddress())
 	}
 	return err
 }
 
 var (
-	_ host       = (*lineHost)(nil)
-	_ attachment = (*lineClient)(nil)
+	_ host       = (*pppoeHost)(nil)
+	_ attachment = (*pppoeClient)(nil)
 )

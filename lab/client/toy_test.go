@@ -20,7 +20,7 @@ import (
 // interface for each client.
 func toyKind(space *netnstest.Space) Kind {
 	return Kind{
-		Name: "toy", Most: 5, MostSending: 5, Static: true, MTU: traffic.EthernetMTU,
+		Name: "toy", MaxClients: 5, MaxSending: 5, Static: true, MTU: traffic.EthernetMTU,
 		open: func(Config) (host, error) {
 			return unsharedHost(func(c *Client) attachment { return toyClient{c, space} }), nil
 		},
@@ -67,7 +67,7 @@ func TestToyKind(t *testing.T) {
 			t.Errorf("%+v is no error", bad)
 		}
 	}
-	if !slices.Contains(Kinds(nil), "toy") || KindOf("toy").Most != 5 {
+	if !slices.Contains(Kinds(nil), "toy") || KindOf("toy").MaxClients != 5 {
 		t.Errorf("the kinds are %v", Kinds(nil))
 	}
 	pool, err := NewPool(t.Context(), cfg, nil)
@@ -75,7 +75,7 @@ func TestToyKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	if err := GaveUp(pool.Lease(t.Context(), Pace{})); err != nil {
+	if err := FirstFailure(pool.Lease(t.Context(), Pace{})); err != nil {
 		t.Fatal(err)
 	}
 	at := labtest.Greet(t, pair.Server).String()

@@ -14,15 +14,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// KindVeth is study 1's clean machine (5.1.1): a veth pair with a static address for
-// each client, all in the namespace of the host.
+// KindVeth is the client of study 1's clean router (section 5.1.1): a veth pair with a static address, in the namespace
+// of the host.
 const KindVeth = "veth"
 
 var vethKind = Kind{
-	Name: KindVeth,
-	Most: 250, MostSending: 250, // the study's /24 network ends there
+	Name:       KindVeth,
+	MaxClients: 250, MaxSending: 250, // the study's /24 network ends there
 	Static: true, Programs: true,
-	Needs: heavyNeeds, // less than that: a client has no namespace
+	Needs: namespaceNeeds, // a bit more than it takes, because it has no namespace
 	MTU:   traffic.EthernetMTU,
 	Times: macvlanKind.Times,
 	open: func(Config) (host, error) {
@@ -30,11 +30,11 @@ var vethKind = Kind{
 	},
 }
 
-// vethClient has its address from the moment it is created.
+// vethClient is one client with a static address, which it gets when it is created.
 type vethClient struct{ *Client }
 
-// create makes the pair: one end has the address, the other is up and unused. The
-// address gets no prefix route, which the study deletes afterwards.
+// create makes the pair: one end gets the address, the other is only set up. The address adds no route for its network;
+// the study deletes that route.
 func (c vethClient) create(context.Context) error {
 	name, peer := fmt.Sprintf("vnic%d", c.Num), fmt.Sprintf("vnicp%d", c.Num)
 	attrs := netlink.NewLinkAttrs()
@@ -54,8 +54,7 @@ func (c vethClient) create(context.Context) error {
 	if err := SetUp(&netlink.Handle{}, name, peer); err != nil {
 		return err
 	}
-	// Its packets leave by the client host's own link: that is the hardware
-	// address the router sees.
+	// The client's packets leave by the client host's own interface, so the router sees the hardware address of that.
 	parent, err := netlink.LinkByName(c.cfg.Parent)
 	if err != nil {
 		return err
@@ -65,7 +64,7 @@ func (c vethClient) create(context.Context) error {
 	return nil
 }
 
-// addAddr is the IPv4 address n addresses after another.
+// addAddr returns the IPv4 address that is n addresses after ip.
 func addAddr(ip netip.Addr, n int) netip.Addr {
 	b := ip.As4()
 	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+uint32(n))

@@ -171,8 +171,8 @@ func TestDemandCoversARealLab(t *testing.T) {
 		LAN: lab.LAN, Gateway: lab.Gateway, Lab: 'a'}); err != nil {
 		t.Fatal(err)
 	}
-	if leased, err := host.Lease(t.Context(), client.Pace{}); err != nil || client.GaveUp(leased) != nil {
-		t.Fatal(err, client.GaveUp(leased))
+	if leased, err := host.Lease(t.Context(), client.Pace{}); err != nil || client.FirstFailure(leased) != nil {
+		t.Fatal(err, client.FirstFailure(leased))
 	}
 	if err := host.OpenMeter(t.Context(), agent.Meter{IfNames: host.Ifs, Support: true}); err != nil {
 		t.Fatal(err)

@@ -70,8 +70,8 @@ func (l *testLab) floorClients(t *testing.T) []ClientAddr {
 		t.Fatal(err)
 	}
 	outcomes, err := l.clientHost.Lease(t.Context(), client.Pace{})
-	if err != nil || client.GaveUp(outcomes) != nil {
-		t.Fatal(err, client.GaveUp(outcomes))
+	if err != nil || client.FirstFailure(outcomes) != nil {
+		t.Fatal(err, client.FirstFailure(outcomes))
 	}
 	addrs, err := l.clientHost.Clients(t.Context())
 	if err != nil || len(addrs) != 1 {

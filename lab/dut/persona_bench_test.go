@@ -47,8 +47,8 @@ func benchmarkPersonas(b *testing.B, n int) {
 	l.personas(b, n)
 	took("lease")
 	in, err := l.clientHost.Login(b.Context(), d.Traits().Admission, client.Pace{Parallel: 32})
-	if err != nil || client.GaveUp(in) != nil {
-		b.Fatal(err, client.GaveUp(in))
+	if err != nil || client.FirstFailure(in) != nil {
+		b.Fatal(err, client.FirstFailure(in))
 	}
 	took("login")
 	load := agent.Traffic{

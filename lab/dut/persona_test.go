@@ -36,8 +36,8 @@ func (l *testLab) createLeased(t testing.TB, cfg client.Config) []client.Address
 		t.Fatal(err)
 	}
 	leased, err := host.Lease(t.Context(), client.Pace{Parallel: 32})
-	if err != nil || client.GaveUp(leased) != nil {
-		t.Fatal(err, client.GaveUp(leased))
+	if err != nil || client.FirstFailure(leased) != nil {
+		t.Fatal(err, client.FirstFailure(leased))
 	}
 	addrs, err := host.Clients(t.Context())
 	if err != nil {
@@ -77,13 +77,13 @@ func TestPersonasAtTheGateway(t *testing.T) {
 	}
 	addrs := l.personas(t, n)
 	host, adm, pace := l.clientHost, d.Traits().Admission, client.Pace{Parallel: 32}
-	if before, err := host.Status(t.Context(), adm, pace); err != nil || before[0].Through() {
+	if before, err := host.Status(t.Context(), adm, pace); err != nil || before[0].Succeeded() {
 		t.Fatalf("before its login client 1 is %+v, %v", before[0], err)
 	}
 	for _, turn := range []string{"first", "second"} { // a client that logs in twice stays in
 		in, err := host.Login(t.Context(), adm, pace)
-		if err != nil || client.GaveUp(in) != nil {
-			t.Fatalf("%s login: %v, %v", turn, err, client.GaveUp(in))
+		if err != nil || client.FirstFailure(in) != nil {
+			t.Fatalf("%s login: %v, %v", turn, err, client.FirstFailure(in))
 		}
 	}
 	l.checkAllSend(t, n)
@@ -96,7 +96,7 @@ func TestPersonasAtTheGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, o := range after {
-		if o.Through() {
+		if o.Succeeded() {
 			t.Errorf("client %d at %s is in after its log-out", o.Num, addrs[i].IP)
 		}
 	}

@@ -71,8 +71,8 @@ func TestPPPoEServers(t *testing.T) {
 			}
 			l.awaitSessions(t, d.(Counted), 0)
 			leased, err := l.clientHost.Lease(t.Context(), client.Pace{Parallel: n}) // the server ends under its sessions
-			if err != nil || client.GaveUp(leased) != nil {
-				t.Fatal(err, client.GaveUp(leased))
+			if err != nil || client.FirstFailure(leased) != nil {
+				t.Fatal(err, client.FirstFailure(leased))
 			}
 			for range 2 {
 				if err := d.Stop(t.Context(), l.env); err != nil {

@@ -157,7 +157,7 @@ func (e *Experiment) assignHost(key toml.Key, value any) (descend bool, err erro
 	host := key[0]
 	if !slices.Contains(hostNames, host) {
 		return false, fmt.Errorf("no host is called so: known are %s%s", strings.Join(hostNames, ", "),
-			near.Meant(host, hostNames))
+			near.Suggestion(host, hostNames))
 	}
 	if len(key) == 1 {
 		if !isTable {
@@ -185,7 +185,7 @@ func (e *Experiment) assignHost(key toml.Key, value any) (descend bool, err erro
 		}
 	}
 	e.badHosts = true
-	return false, fmt.Errorf("unknown key of a host%s", near.Meant(rest, keysOf(hostFields)))
+	return false, fmt.Errorf("unknown key of a host%s", near.Suggestion(rest, keysOf(hostFields)))
 }
 
 // HostKey is the dotted key of a key of a host, as errors name it; of the host itself without one.

@@ -56,7 +56,7 @@ func (e *Experiment) Labs(b Block) []Side {
 	case b.Control:
 		return []Side{clean, device}
 	case b.AA:
-		if client.KindOf(device.Client).Line { // both labs have clean routers
+		if client.KindOf(device.Client).PPPoE { // both labs have clean routers
 			device = clean
 		}
 		return []Side{device, device}
@@ -72,7 +72,7 @@ func (e *Experiment) Largest() []Side {
 // besideOf is the clean router's lab in a pair with the device's lab.
 func (e *Experiment) besideOf(device Side) Side {
 	clean := device
-	clean.Client = cmp.Or(e.Beside.Client, client.KindOf(device.Client).Beside, device.Client)
+	clean.Client = cmp.Or(e.Beside.Client, client.KindOf(device.Client).CleanKind, device.Client)
 	clean.Clients = cmp.Or(e.Beside.Clients, device.Clients)
 	clean.Traffic.Kind = cmp.Or(e.Beside.Traffic, device.Traffic.Kind)
 	return clean

@@ -53,7 +53,7 @@ func ReadCampaign(path string) (c Campaign, is bool, err error) {
 			}
 		}
 		return false, errors.New("unknown key" +
-			cmp.Or(near.Meant(en.Key(), keysOf(campaignFields)), ": a campaign file has experiments and [slurm]"))
+			cmp.Or(near.Suggestion(en.Key(), keysOf(campaignFields)), ": a campaign file has experiments and [slurm]"))
 	})
 	for i, name := range c.Experiments {
 		if filepath.Ext(name) == ".toml" && !filepath.IsAbs(name) {

@@ -131,7 +131,7 @@ func (e *Experiment) checkTopology(report Report) {
 // is measured of them.
 func (e *Experiment) checkClients(report Report) {
 	measured := ""
-	mostOf := func(k client.Kind) int { return k.MostSending }
+	mostOf := func(k client.Kind) int { return k.MaxSending }
 	m := e.measure()
 	if m.Alone || m.Name == "" {
 		measured = fmt.Sprintf(" with measure = %q", e.Measure)
@@ -139,9 +139,9 @@ func (e *Experiment) checkClients(report Report) {
 	if measured != "" && !slices.Contains(m.Uses, "traffic.kind") { // clients send nothing
 		mostOf = func(k client.Kind) int {
 			if !k.Leases {
-				return client.Most() // that they cannot log in is what the measure's own check refuses
+				return client.MaxClients() // that they cannot log in is what the measure's own check refuses
 			}
-			return k.Most
+			return k.MaxClients
 		}
 	}
 	device := Side{Client: e.Client.Kind, Clients: e.mostClients()}
@@ -155,7 +155,7 @@ func (e *Experiment) checkClients(report Report) {
 			return true
 		}
 		report(key, "%d: clients of kind %q go up to %d%s; those of kind %q to %d", s.Clients, s.Client, most, measured,
-			client.Largest(), client.Most())
+			client.LargestKind(), client.MaxClients())
 		return false
 	}
 	if fits("clients", device) {
@@ -237,7 +237,7 @@ func (e *Experiment) checkDUTs(report Report) {
 			report("duts", "%q is a router without an agent: give [backend.host.router] lan_address and wan_address",
 				name)
 		} else if name != AsIs && !slices.Contains(names, name) {
-			report("duts", "unknown device %q%s; describe it in [dut.%s], or name one of %s", name, near.Meant(name, names),
+			report("duts", "unknown device %q%s; describe it in [dut.%s], or name one of %s", name, near.Suggestion(name, names),
 				name,
 				strings.Join(names, ", "))
 		}

@@ -88,7 +88,7 @@ func (e *Experiment) checkClosed(report Report) {
 	if e.Router.Speed > 0 {
 		report("router.speed", "%s, so nothing slows it down: leave it out", without)
 	}
-	most := client.KindOf(client.KindPersona).LearnMost
+	most := client.KindOf(client.KindPersona).MaxLearned
 	for _, n := range e.Clients {
 		if most > 0 && n > most {
 			report("clients", "%d: %s, so its table of neighbours learns them: at most %d", n, without, most)

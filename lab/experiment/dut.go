@@ -284,7 +284,7 @@ func (e *Experiment) assignDUT(key toml.Key, value any) (descend bool, err error
 		}
 	}
 	e.badDUTs[dutName] = true
-	return false, fmt.Errorf("unknown key of a device%s", near.Meant(rest, DUTKeys()))
+	return false, fmt.Errorf("unknown key of a device%s", near.Suggestion(rest, DUTKeys()))
 }
 
 // dutKey is the dotted key of a device's key, as errors name it.
@@ -417,7 +417,7 @@ func checkFile(p, content string) string {
 	for _, part := range strings.Split(content, "${"+varPrefix)[1:] {
 		v, _, _ := strings.Cut(part, "}")
 		if v = varPrefix + v; !slices.Contains(Vars, v) {
-			return fmt.Sprintf("%q: unknown variable %s%s", p, strict.Show(v), near.Meant(v, Vars))
+			return fmt.Sprintf("%q: unknown variable %s%s", p, strict.Show(v), near.Suggestion(v, Vars))
 		}
 	}
 	return ""

@@ -180,7 +180,7 @@ func (c Catalogue) Builtin(name string) (*Experiment, error) {
 	if err != nil {
 		known := builtinNames()
 		return nil, fmt.Errorf(
-			"unknown experiment %q%s; known are %s", name, near.Meant(name, known), strings.Join(known, ", "))
+			"unknown experiment %q%s; known are %s", name, near.Suggestion(name, known), strings.Join(known, ", "))
 	}
 	return c.Parse(name+".toml", data)
 }

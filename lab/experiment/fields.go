@@ -80,7 +80,7 @@ var general = []Field{
 		means("of the order of labs in the rounds of `mode = \"interleaved\"`; the same seed, the same order"),
 	field("duts", List(name), func(e *Experiment) *[]string { return &e.DUTs }).
 		means("devices: those of `gateweigh list`, or `[dut.NAME]` of this file; `clean` alone means A/A blocks only"),
-	field("clients", List(strict.Integer(1, client.Most())), func(e *Experiment) *[]int { return &e.Clients }).
+	field("clients", List(strict.Integer(1, client.MaxClients())), func(e *Experiment) *[]int { return &e.Clients }).
 		means("numbers of clients; how many a kind takes is checked: 250 of `macvlan` and `veth`"),
 	optional("offered_mbps", List(strict.Within(MinOfferedMbps, MaxOfferedMbps, "a number of Mbit/s")),
 		func(e *Experiment) *[]float64 { return &e.OfferedMbps }).
@@ -166,7 +166,8 @@ var general = []Field{
 	optional("beside.traffic", strict.Word(traffic.Kinds(nil)...),
 		func(e *Experiment) *string { return &e.Beside.Traffic }).
 		means("kind of its traffic; default: the device's"),
-	optional("beside.clients", strict.Integer(1, client.Most()), func(e *Experiment) *int { return &e.Beside.Clients }).
+	optional("beside.clients", strict.Integer(1, client.MaxClients()),
+		func(e *Experiment) *int { return &e.Beside.Clients }).
 		means("number of its clients, which carry the same total load; default: the device's"),
 }
 
@@ -266,7 +267,7 @@ func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 	}
 	switch {
 	case slices.Contains(tables, dotted) && !isTable:
-		return false, fmt.Errorf("must be a table: [%s]%s", dotted, near.Meant(dotted, e.catalogue.Keys()))
+		return false, fmt.Errorf("must be a table: [%s]%s", dotted, near.Suggestion(dotted, e.catalogue.Keys()))
 	case slices.Contains(tables, dotted):
 		return true, nil
 	case len(key) > 1 && key[0] == "backend" && key[1] == "host":
@@ -277,7 +278,7 @@ func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 	if dotted == "experiments" {
 		return false, errors.New("unknown key: a file with it is a campaign's: gateweigh campaign start FILE")
 	}
-	meant := near.Meant(dotted, append(e.catalogue.Keys(), tables...))
+	meant := near.Suggestion(dotted, append(e.catalogue.Keys(), tables...))
 	if meant == "" {
 		meant = ": " + allKeys
 	}

@@ -41,9 +41,9 @@ func (e *Experiment) checkGuests(report Report) {
 			report("duts", "%q does not go with client.churn: its clients do not log in themselves", name)
 		}
 	}
-	if most := e.mostClients(); most+e.Client.Guests() > kind.Most {
+	if most := e.mostClients(); most+e.Client.Guests() > kind.MaxClients {
 		report("client.churn", "%g a second are %s, and with %s more than the %d that a lab takes", e.Client.Churn,
-			words.Counted(e.Client.Guests(), "guest"), words.Agreed(most, "client", "clients"), kind.Most)
+			words.Counted(e.Client.Guests(), "guest"), words.Agreed(most, "client", "clients"), kind.MaxClients)
 	}
 }
 

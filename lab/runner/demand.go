@@ -97,7 +97,7 @@ func (d Demand) Neighbours() int64 {
 	entered, alone := bench.EntersNeighbours(d.Sides...), len(d.Sides) == 1
 	return d.sum(d.Lab.Neighbours, func(s experiment.Side) int {
 		k := client.KindOf(s.Client)
-		if k.Line || entered && k.LearnMost > 0 || alone && d.Enters { // a PPPoE session takes the place of an entry
+		if k.PPPoE || entered && k.MaxLearned > 0 || alone && d.Enters { // a PPPoE session takes the place of an entry
 			return 0
 		}
 		return NeighboursPerClient * s.Clients

@@ -116,7 +116,7 @@ func checkSite(ctx context.Context, agent machineAgent, e *experiment.Experiment
 		}
 	}
 	for _, side := range slices.Compact(e.Largest()) {
-		if most := client.KindOf(side.Client).Most; side.Clients > most {
+		if most := client.KindOf(side.Client).MaxClients; side.Clients > most {
 			errs = append(errs, fmt.Errorf("clients: %d: clients of kind %s go up to %d", side.Clients, side.Client, most))
 		}
 	}
@@ -143,12 +143,12 @@ func fits(e *experiment.Experiment, name string, t dut.Traits) error {
 		}
 		return fmt.Errorf("it makes no tunnel, and topology %q has two gateways: %w", e.Topology, dut.ErrNotSupported)
 	}
-	if line := client.KindOf(e.Client.Kind).Line; line != t.PPPoE && (!line || name != experiment.Clean) {
+	if line := client.KindOf(e.Client.Kind).PPPoE; line != t.PPPoE && (!line || name != experiment.Clean) {
 		if line {
 			return fmt.Errorf(
 				"it is no PPPoE concentrator, and clients of kind %s log in at one: %w", e.Client.Kind, dut.ErrNotSupported)
 		}
-		lines := client.Kinds(func(k client.Kind) bool { return k.Line })[0]
+		lines := client.Kinds(func(k client.Kind) bool { return k.PPPoE })[0]
 		return fmt.Errorf("it takes PPPoE clients only: use client.kind = %q: %w", lines, dut.ErrNotSupported)
 	}
 	ownLAN := t.LAN.IsValid() && t.LAN != topology.DefaultLAN
@@ -193,7 +193,7 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 		env.Clients += fmt.Sprintf(", on %d hosts behind a switch", hosts)
 	}
 	if device, clean := cfg.Experiment.SidesText(); clean != "" {
-		env.Sides = &result.Sides{Device: device, Clean: clean, OfClean: client.KindOf(cfg.Experiment.Client.Kind).Line}
+		env.Sides = &result.Sides{Device: device, Clean: clean, OfClean: client.KindOf(cfg.Experiment.Client.Kind).PPPoE}
 	}
 	old, err := result.ReadEnvironment(filepath.Join(cfg.Dir, result.EnvironmentFile))
 	switch {

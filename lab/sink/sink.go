@@ -84,7 +84,7 @@ func (cfg Config) check() error {
 	switch {
 	case methods[cfg.Kind] == nil:
 		wrong = fmt.Sprintf(
-			"no kind of sink %q: there is %s", cfg.Kind, strings.Join(Kinds(), ", ")+near.Meant(cfg.Kind, Kinds()))
+			"no kind of sink %q: there is %s", cfg.Kind, strings.Join(Kinds(), ", ")+near.Suggestion(cfg.Kind, Kinds()))
 	case cfg.Interface == "":
 		wrong = "no interface was named: --interface eth0"
 	case cfg.Snap < 0 || cfg.Snap > wholeFrame:

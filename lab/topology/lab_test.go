@@ -67,7 +67,7 @@ func withClients(t *testing.T, lab *topology.Lab, kind string, n int) []client.A
 func lease(t *testing.T, h *backend.Host) []client.Address {
 	t.Helper()
 	leased, err := h.Lease(t.Context(), client.Pace{})
-	if err := errors.Join(err, client.GaveUp(leased)); err != nil {
+	if err := errors.Join(err, client.FirstFailure(leased)); err != nil {
 		t.Fatal(err)
 	}
 	addrs, err := h.Clients(t.Context())

@@ -159,7 +159,7 @@ func (t *Trend) choose(digests []Digest, opts Options) error {
 		}
 		if t.Metric = analysis.MetricNamed(latest.Metrics, opts.Metric); t.Metric.Name == "" {
 			return fmt.Errorf("no metric is called %q: there are %s%s", opts.Metric, strings.Join(names, ", "),
-				near.Meant(opts.Metric, names))
+				near.Suggestion(opts.Metric, names))
 		}
 	}
 	var devices []string
@@ -173,7 +173,7 @@ func (t *Trend) choose(digests []Digest, opts Options) error {
 	for _, name := range opts.Devices {
 		if !slices.Contains(devices, name) {
 			return fmt.Errorf("no run has the device %q: there are %s%s", name, strings.Join(devices, ", "),
-				near.Meant(name, devices))
+				near.Suggestion(name, devices))
 		}
 	}
 	return nil

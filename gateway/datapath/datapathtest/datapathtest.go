@@ -123,7 +123,7 @@ var behaviours = slices.Concat(attacks, uplink, neighbours, floods, strangers, b
 // Run tests that a path has every required behaviour. The package's TestMain must have given the path to Main.
 func Run(t *testing.T, p Path) {
 	run(t, p, behaviours)
-	if netnstest.Everywhere() {
+	if netnstest.DefaultPlace() {
 		run(t, p, places)
 	}
 }

@@ -64,7 +64,7 @@ type World struct {
 // NewWorld creates a network and opens the data path in it; both end with the test.
 func NewWorld(t testing.TB, p Path, s Shape) *World {
 	t.Helper()
-	w := &World{path: p, place: s.Place.Where(t), prefix: s.Prefix, bare: s.Bare, Router: netnstest.NewSpace(t),
+	w := &World{path: p, place: s.Place.OrDefault(t), prefix: s.Prefix, bare: s.Bare, Router: netnstest.NewSpace(t),
 		Server: netnstest.NewSpace(t)}
 	if !w.prefix.IsValid() {
 		w.prefix = defaultLAN

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// A message without an answer is repeated after firstWait, and then after pauses that grow to lastWait. RFC 2131,
-	// 4.1, begins with 4 s; in this lab's LAN an answer that takes a second is lost.
+	// A message without an answer is sent again after firstWait, and then after pauses that grow to lastWait. RFC 2131,
+	// 4.1, begins with 4 s; in this lab's LAN an answer that takes longer than a second is lost.
 	firstWait = time.Second
 	lastWait  = 4 * time.Second
-	most      = 12 // how often a message is sent at most: 43 s in all
+	maxSends  = 12 // of one message, in 43 s
 
-	// A frame for a link whose queue is full is sent again after retryPause, up to maxRetries times.
+	// A frame that finds the interface's queue full is sent again after retryPause, up to maxRetries times.
 	retryPause = time.Millisecond
 	maxRetries = 2000
 
@@ -43,10 +43,10 @@ type Lease struct {
 	From   MAC          // the server's hardware address
 }
 
-// Tries counts how often a client asked for a lease.
+// Tries counts a client's attempts to get a lease.
 type Tries struct {
 	Count   int   // 1, and 1 more for each repeated message
-	Refusal error // error of the first attempt that failed; nil if none failed
+	Refusal error // error of the first attempt that failed; nil: none failed
 }
 
 // Add adds the tries of another attempt.
@@ -60,15 +60,15 @@ func (t *Tries) Add(more Tries) {
 // DHCP is a DHCP client for any number of hardware addresses, over one packet socket. Its methods may be called from
 // many goroutines, one exchange each.
 type DHCP struct {
-	// Own is true when the interface has the hardware address of its only client. Servers may then send replies to the
-	// client's address. Otherwise the client asks for broadcast replies, because a reply to an address that nobody has
-	// yet takes an entry of the server's neighbour table, which has about a thousand entries for the whole machine.
-	Own bool
+	// SingleClient is true when the interface has one client, whose hardware address it has. Servers may then send replies
+	// to the client's address. Else clients ask for broadcast replies, because a reply to an address that nobody has yet
+	// takes an entry of the server's neighbour table, which has about a thousand entries for the whole machine.
+	SingleClient bool
 
 	ifi *net.Interface
 
 	mu      sync.Mutex // guards the fields below
-	holds   int        // calls of Hold less calls of Rest
+	holds   int        // calls of Hold less calls of Unhold
 	conn    *packet.Conn
 	reader  sync.WaitGroup
 	waiting map[dhcpv4.TransactionID]exchange
@@ -89,8 +89,8 @@ func NewDHCP(name string) (*DHCP, error) {
 	return &DHCP{ifi: ifi, waiting: map[dhcpv4.TransactionID]exchange{}}, nil
 }
 
-// Hold opens the socket, unless it is open. It stays open until Rest has been called as often as Hold. An open socket
-// costs CPU time for every packet that comes in, so it must not be held while traffic is measured.
+// Hold opens the socket, unless it is open. It stays open until Unhold has been called as often as Hold. An open socket
+// costs CPU time for every packet that comes in, so it must be closed while traffic is measured.
 func (d *DHCP) Hold() (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,7 +118,7 @@ func (d *DHCP) Unhold() {
 
 // listen opens a packet socket that receives what is sent to DHCP clients.
 func (d *DHCP) listen() (*packet.Conn, error) {
-	if d.Own { // a filter for each client takes longer than to read what else comes in
+	if d.SingleClient { // no filter: to load one for each client takes longer than to read the few other packets
 		return packet.Listen(d.ifi, packet.Raw, unix.ETH_P_IP, nil)
 	}
 	filter, err := bpf.Assemble([]bpf.Instruction{
@@ -135,14 +135,15 @@ func (d *DHCP) listen() (*packet.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// All protocols: such a socket comes before the programs, which drop replies.
+	// All protocols, because such a socket gets frames before the interface's eBPF programs, which drop replies of DHCP.
 	conn, err := packet.Listen(d.ifi, packet.Raw, unix.ETH_P_ALL, &packet.Config{Filter: filter})
 	if err != nil {
 		return nil, err
 	}
-	_ = sockbuf.ReceiveOn(conn, receiveBuffer) // without it, replies that come in bursts are lost and asked for again
+	// After an error replies that come in bursts may be lost, and messages are repeated.
+	_ = sockbuf.ReceiveOn(conn, receiveBuffer)
 	if rc, err := conn.SyscallConn(); err == nil {
-		// Without it, the filter also looks at what is sent.
+		// This saves running the filter on frames that are sent.
 		rc.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1) })
 	}
 	return conn, nil
@@ -169,7 +170,7 @@ func (d *DHCP) read(conn *packet.Conn) {
 		if x.mac == MAC(r.ClientHWAddr) {
 			select {
 			case x.replies <- r:
-			default: // nobody waits, or the exchange has more replies than it reads
+			default: // nobody waits any more, or there are more replies than the exchange reads
 			}
 		}
 	}
@@ -185,7 +186,7 @@ func (d *DHCP) send(frame []byte) error {
 	return sendRetrying(conn, frame)
 }
 
-// sendRetrying sends a frame, again while the link's queue is full.
+// sendRetrying sends a frame, and tries again while the interface's queue is full.
 func sendRetrying(conn *packet.Conn, frame []byte) error {
 	for n := 1; ; n++ {
 		_, err := conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
@@ -204,7 +205,7 @@ func newID() (id dhcpv4.TransactionID) {
 	return id
 }
 
-// await enters an exchange under an identifier of its own.
+// await registers an exchange under a new transaction identifier.
 func (d *DHCP) await(mac MAC) (dhcpv4.TransactionID, exchange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -224,28 +225,28 @@ func (d *DHCP) forget(id dhcpv4.TransactionID) {
 	delete(d.waiting, id)
 }
 
-// ask sends a frame, again and again, until want takes a reply.
+// ask sends a frame, repeatedly, until a reply comes for which want returns true.
 func (x exchange) ask(ctx context.Context, d *DHCP, frame []byte, tries *Tries, want func(reply) bool) (reply, error) {
 	wait := firstWait
 	for n := 1; ; n++ {
 		if err := d.send(frame); err != nil {
 			return reply{}, err
 		}
-		over := time.After(time.Duration(float64(wait) * (0.9 + 0.2*rand.Float64())))
-		for silent := false; !silent; {
+		timeout := time.After(time.Duration(float64(wait) * (0.9 + 0.2*rand.Float64())))
+		for timedOut := false; !timedOut; {
 			select {
 			case r := <-x.replies:
 				if want(r) {
 					return r, nil
 				}
-			case <-over:
-				silent = true
+			case <-timeout:
+				timedOut = true
 			case <-ctx.Done():
 				return reply{}, context.Cause(ctx)
 			}
 		}
 		err := fmt.Errorf("no answer to a message within %s", wait)
-		if n == most {
+		if n == maxSends {
 			return reply{}, fmt.Errorf("sent %d times: %w", n, err)
 		}
 		tries.Add(Tries{1, err})

@@ -23,18 +23,19 @@ import (
 // errRefused is the error for a DHCPNAK.
 var errRefused = errors.New("refused (DHCPNAK)")
 
-// Lease gives up after maxRefusals refusals in succession, with random pauses between them that grow from firstPause to
-// lastPause at most. dnsmasq offers the same address to every client that asks before one of them has taken it, and
-// refuses the others. Of a thousand clients at once some are refused a dozen times; the pauses make that rarer.
+// Lease gives up after maxRefusals refusals in succession. Between them it makes random pauses, of at most firstPause
+// at first and lastPause in the end. dnsmasq offers one address to every client that asks before one of them has taken
+// it, and then refuses the others. Of a thousand clients at once some are refused a dozen times; the pauses make that
+// rarer.
 const (
 	maxRefusals = 50
 	firstPause  = 20 * time.Millisecond
 	lastPause   = 500 * time.Millisecond
 )
 
-// Lease leases an address for the client with the hardware address mac: DISCOVER, OFFER, REQUEST, ACK. It begins anew
-// when the server refuses, and repeats each message while there is no answer. It returns the lease, how often the
-// client asked, and an error when the client gave up or ctx has ended.
+// Lease leases an address for the client with the hardware address mac: DISCOVER, OFFER, REQUEST, ACK. It repeats each
+// message while there is no answer, and begins anew when the server refuses. It returns the lease, how often the client
+// asked, and an error when the client gave up or ctx has ended.
 func (d *DHCP) Lease(ctx context.Context, mac MAC) (Lease, Tries, error) {
 	tries := Tries{Count: 1}
 	pause := firstPause
@@ -96,7 +97,7 @@ func (d *DHCP) Release(mac MAC, l Lease) error {
 		newID(), mac, l, dhcpv4.MessageTypeRelease, dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice()))))
 }
 
-// Decline tells the server that another host has the address that it gave (RFC 2131, 4.4.4). Servers do not answer.
+// Decline tells the server that another host has the address of a lease (RFC 2131, 4.4.4). Servers do not answer.
 func (d *DHCP) Decline(mac MAC, l Lease) error {
 	return d.sendOnce(d.message(newID(), mac, Lease{}, dhcpv4.MessageTypeDecline,
 		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(l.Addr.Addr().AsSlice())),
@@ -121,8 +122,8 @@ func (d *DHCP) sendOnce(frame []byte, err error) error {
 	return d.send(frame)
 }
 
-// message makes the frame of a client's DHCP message. A client with a lease sends it to the lease's server, one without
-// broadcasts it. more adds options.
+// message makes the frame of a client's DHCP message, with the options in more. With a lease it is for the lease's
+// server, without one (the zero Lease) it is a broadcast.
 func (d *DHCP) message(id dhcpv4.TransactionID, mac MAC, l Lease, kind dhcpv4.MessageType, more ...dhcpv4.Modifier) (
 	[]byte, error) {
 	more = append(more, dhcpv4.WithTransactionID(id), dhcpv4.WithHwAddr(mac[:]), dhcpv4.WithMessageType(kind))
@@ -131,7 +132,7 @@ func (d *DHCP) message(id dhcpv4.TransactionID, mac MAC, l Lease, kind dhcpv4.Me
 		to, src, dst = l.From, l.Addr.Addr(), l.Server
 		more = append(more, dhcpv4.WithClientIP(src.AsSlice()))
 	} else {
-		more = append(more, dhcpv4.WithBroadcast(!d.Own))
+		more = append(more, dhcpv4.WithBroadcast(!d.SingleClient))
 	}
 	if kind == dhcpv4.MessageTypeDiscover || kind == dhcpv4.MessageTypeRequest {
 		more = append(more, dhcpv4.WithRequestedOptions(

@@ -22,10 +22,10 @@ const (
 	typeIPv4, typeARP = 0x0800, 0x0806
 	protocolUDP       = 17
 	timeToLive        = 64
-	moreAndOffset     = 0x3fff // a fragment's: more of them follow, or its place is not the first
+	moreAndOffset     = 0x3fff // bits of a fragment: more fragments follow, or its offset is not 0
 )
 
-// datagram is the Ethernet frame of a UDP datagram.
+// datagram makes the Ethernet frame of a UDP datagram.
 func datagram(from, to MAC, src, dst netip.AddrPort, payload []byte) ([]byte, error) {
 	length := udpBytes + len(payload)
 	if ipBytes+length > math.MaxUint16 || !src.Addr().Is4() || !dst.Addr().Is4() {
@@ -43,7 +43,7 @@ func datagram(from, to MAC, src, dst netip.AddrPort, payload []byte) ([]byte, er
 	b = binary.BigEndian.AppendUint16(b, dst.Port())
 	b = binary.BigEndian.AppendUint16(b, uint16(length))
 	b = append(append(b, 0, 0), payload...)
-	// The pseudo-header is addresses, protocol and length (RFC 768).
+	// The checksum also covers a pseudo-header of addresses, protocol and length (RFC 768).
 	udp := b[ethernetBytes+ipBytes:]
 	sum := ^checksum(uint32(protocolUDP+length), b[ethernetBytes+12:])
 	if sum == 0 {
@@ -53,7 +53,7 @@ func datagram(from, to MAC, src, dst netip.AddrPort, payload []byte) ([]byte, er
 	return padToMinimum(b), nil
 }
 
-// checksum is the Internet checksum before its complement (RFC 1071), of b and what was summed up before.
+// checksum returns the Internet checksum of b (RFC 1071) before its complement. sum is that of the bytes before b.
 func checksum(sum uint32, b []byte) uint16 {
 	for ; len(b) >= 2; b = b[2:] {
 		sum += uint32(binary.BigEndian.Uint16(b))
@@ -67,7 +67,8 @@ func checksum(sum uint32, b []byte) uint16 {
 	return uint16(sum)
 }
 
-// arpRequest asks for the hardware address of target, as from and src (RFC 826).
+// arpRequest makes the frame in which the host with the addresses from and src asks for the hardware address of target
+// (RFC 826).
 func arpRequest(from MAC, src, target netip.Addr) ([]byte, error) {
 	if !src.Is4() || !target.Is4() {
 		return nil, fmt.Errorf("asking for the hardware address of %s as %s: ARP is for IPv4", target, src)
@@ -79,28 +80,27 @@ func arpRequest(from MAC, src, target netip.Addr) ([]byte, error) {
 	return padToMinimum(b), nil
 }
 
-// padToMinimum is a frame with Ethernet's least length.
+// padToMinimum pads a frame to Ethernet's least length.
 func padToMinimum(b []byte) []byte {
 	const least = 60
 	return append(b, make([]byte, max(0, least-len(b)))...)
 }
 
-// ethernet begins a frame.
+// ethernet returns the Ethernet header of a frame.
 func ethernet(from, to MAC, kind uint16) []byte {
 	return binary.BigEndian.AppendUint16(slices.Concat(to[:], from[:]), kind)
 }
 
-// reply is what a DHCP server said, and the hardware address it said it from.
+// reply is a DHCP server's message and hardware address.
 type reply struct {
 	*dhcpv4.DHCPv4
 	from MAC
 }
 
-// parseReply takes a DHCP server's reply out of an Ethernet frame; anything else is
-// an error. Checksums are not verified: a sender on this machine leaves them to
-// hardware that is not there.
+// parseReply reads a DHCP server's reply from an Ethernet frame; any other frame is an error. It ignores checksums: a
+// sender on this machine leaves them to a network card, which virtual links do not have.
 func parseReply(frame []byte) (reply, error) {
-	payload, port := datagramOf(frame)
+	payload, port := parseDatagram(frame)
 	if port != dhcpv4.ClientPort {
 		return reply{}, errNoReply
 	}
@@ -114,13 +114,13 @@ func parseReply(frame []byte) (reply, error) {
 	return reply{msg, MAC(frame[6:12])}, nil
 }
 
-// datagramOf returns what a frame's UDP datagram carries and the port it goes to, 0 of any other frame.
-func datagramOf(frame []byte) (payload []byte, port uint16) {
+// parseDatagram returns what a frame's UDP datagram carries and the port it goes to, 0 of any other frame.
+func parseDatagram(frame []byte) (payload []byte, port uint16) {
 	if len(frame) < ethernetBytes+ipBytes || binary.BigEndian.Uint16(frame[12:]) != typeIPv4 {
 		return nil, 0
 	}
 	ip := frame[ethernetBytes:]
-	header, length := int(ip[0]&0xf)*4, int(binary.BigEndian.Uint16(ip[2:])) // what follows the packet fills a short frame
+	header, length := int(ip[0]&0xf)*4, int(binary.BigEndian.Uint16(ip[2:])) // bytes after the packet are padding
 	if ip[0]>>4 != 4 || header < ipBytes || length < header+udpBytes || length > len(ip) ||
 		binary.BigEndian.Uint16(ip[6:])&moreAndOffset != 0 || ip[9] != protocolUDP {
 		return nil, 0

@@ -2,7 +2,7 @@ package persona
 
 import "github.com/gateweigh/gateweigh/lab/layout"
 
-// CheckObject reports what is wrong with the programs that this program carries for its architecture.
+// CheckObject returns an error where the embedded eBPF programs do not fit this program's architecture.
 func CheckObject() error {
 	spec, err := loadPrograms()
 	if err != nil {

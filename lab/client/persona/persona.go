@@ -1,14 +1,14 @@
-// Package persona gives one host's interface the look of many clients: each has
-// a hardware address of its own, leases an address by DHCP and answers for it by
-// ARP, and what the host's sockets send from that address leaves under it. There
-// is one namespace and one link for all of them, and the kernel's own TCP.
+// Package persona makes one host's interface look like many clients (personas). Each persona has its own hardware
+// address, leases an address by DHCP, and answers ARP requests for it. What a socket of the host sends from that
+// address leaves with the persona's hardware address. All personas share one namespace, one interface and the kernel's
+// TCP.
 //
 //	socket bound to 10.1.7.9 ── to_lan: source MAC of 10.1.7.9 ──► LAN
 //	socket bound to 10.1.7.9 ◄─ from_lan: MAC and IP both of one client ◄── LAN
 //
-// The whole LAN is local to the host (AnyIP), so any of its addresses can be bound
-// to; two eBPF programs at the interface let through only those that were leased.
-// Clients of one host do not reach each other: there is no LAN between them.
+// The whole LAN is local to the host (AnyIP), so sockets can bind to any of its addresses. Two eBPF programs at the
+// interface let through only packets of addresses that were leased. Clients of one host cannot reach each other,
+// because their packets would not leave the host.
 package persona
 
 import (
@@ -36,12 +36,11 @@ type Config struct {
 	Interface string       // towards the LAN
 	LAN       netip.Prefix // all clients' addresses lie in it
 	Clients   int          // the most that have an address at once
-	// Window is the initial congestion window of the clients' route, segments;
-	// zero: the kernel's.
+	// Window is the initial congestion window of the clients' route, in segments; zero: the kernel's.
 	Window int
-	// MTU is of the clients' route, bytes of IP; zero: the interface's.
+	// MTU is the MTU of the clients' route, in bytes of an IP packet; zero: the interface's.
 	MTU int
-	// Singly is that the kernel's TCP makes no aggregated packets for the interface to cut.
+	// Singly is true when the kernel must hand packets to the interface one by one, without segmentation offload.
 	Singly bool
 }
 
@@ -52,15 +51,14 @@ type Link struct {
 	ifi  *net.Interface
 	objs programsObjects
 
-	mu     sync.Mutex // guards what follows
-	places []link.Link
-	routes []*netlink.Route
-	router netip.Addr // valid once the way out is set
+	mu       sync.Mutex // guards what follows
+	attached []link.Link
+	routes   []*netlink.Route
+	router   netip.Addr // valid once SetRouter has set the route to it
 }
 
-// Open makes the interface ready for clients: programs, and the LAN's addresses
-// as the host's own. It acts in the calling process's network namespace. All of it
-// ends with Close, and with the process's namespace. On error nothing is left.
+// Open prepares the interface for clients: it attaches the programs and makes the LAN's addresses local. It acts in the
+// process's network namespace. Close undoes it, and so does the end of the namespace. On error nothing is left.
 func Open(cfg Config) (_ *Link, err error) {
 	defer func() {
 		if err != nil {
@@ -74,8 +72,8 @@ func Open(cfg Config) (_ *Link, err error) {
 	if l.ifi, err = net.InterfaceByName(cfg.Interface); err != nil {
 		return nil, err
 	}
-	// The programs come before the addresses: without them the kernel would answer ARP
-	// for all of the LAN.
+	// The programs come before the addresses, because without them the kernel would answer ARP requests for all of the
+	// LAN.
 	for _, step := range []func() error{l.load, l.attach, l.addLAN, l.disableAggregation} {
 		if err := step(); err != nil {
 			return nil, errors.Join(err, l.Close())
@@ -84,7 +82,7 @@ func Open(cfg Config) (_ *Link, err error) {
 	return l, nil
 }
 
-// load brings the programs into the kernel, their table as long as there are clients.
+// load loads the programs into the kernel, with a table that has room for all clients.
 func (l *Link) load() error {
 	spec, err := loadPrograms()
 	if err != nil {
@@ -111,18 +109,17 @@ func (l *Link) load() error {
 	return nil
 }
 
-// mapKey is an address as the programs look it up: in network order.
+// mapKey returns an address as the key of the programs' table, in network byte order.
 func mapKey(a netip.Addr) uint32 {
 	b := a.As4()
 	return binary.NativeEndian.Uint32(b[:])
 }
 
-// Put makes ip the address of the client with the hardware address mac. Its
-// counters begin at zero.
+// Put makes ip the address of the client with the hardware address mac. The address's counters begin at zero.
 func (l *Link) Put(ip netip.Addr, mac MAC) error { return l.put(ip, &programsPersona{Mac: mac}) }
 
-// PutOnLine is Put for a client whose packets a PPPoE session carries.
-func (l *Link) PutOnLine(ip netip.Addr, mac MAC, session Session) error {
+// PutInSession is Put for a client whose packets a PPPoE session carries.
+func (l *Link) PutInSession(ip netip.Addr, mac MAC, session SessionID) error {
 	var id [2]byte
 	binary.BigEndian.PutUint16(id[:], session.ID)
 	return l.put(ip, &programsPersona{Mac: mac, Session: binary.NativeEndian.Uint16(id[:]), Ac: session.Concentrator})
@@ -149,10 +146,10 @@ func (l *Link) Remove(ip netip.Addr) error {
 	return nil
 }
 
-// attach puts the programs at the interface: by links of Linux 6.6, which end with
-// the process, or as filters of clsact, which end with the interface.
+// attach attaches the programs to the interface: from Linux 6.6 on by tcx links, which end with the process, else as
+// filters of clsact, which end with the interface.
 func (l *Link) attach() error {
-	for _, place := range []struct {
+	for _, hook := range []struct {
 		prog   *ebpf.Program
 		attach ebpf.AttachType
 		parent uint32
@@ -160,11 +157,11 @@ func (l *Link) attach() error {
 		{l.objs.FromLan, ebpf.AttachTCXIngress, netlink.HANDLE_MIN_INGRESS},
 		{l.objs.ToLan, ebpf.AttachTCXEgress, netlink.HANDLE_MIN_EGRESS},
 	} {
-		at, err := link.AttachTCX(link.TCXOptions{Program: place.prog, Interface: l.ifi.Index, Attach: place.attach})
+		tcx, err := link.AttachTCX(link.TCXOptions{Program: hook.prog, Interface: l.ifi.Index, Attach: hook.attach})
 		if errors.Is(err, ebpf.ErrNotSupported) {
-			err = clsact(l.ifi.Index, place.prog, place.parent)
+			err = clsact(l.ifi.Index, hook.prog, hook.parent)
 		} else if err == nil {
-			l.places = append(l.places, at)
+			l.attached = append(l.attached, tcx)
 		}
 		if err != nil {
 			return fmt.Errorf("attaching a program: %w", err)
@@ -173,6 +170,7 @@ func (l *Link) attach() error {
 	return nil
 }
 
+// clsact attaches a program as a filter of the queueing discipline clsact.
 func clsact(index int, prog *ebpf.Program, parent uint32) error {
 	qdisc := &netlink.GenericQdisc{
 		QdiscAttrs: netlink.QdiscAttrs{
@@ -188,7 +186,7 @@ func clsact(index int, prog *ebpf.Program, parent uint32) error {
 	})
 }
 
-// addLAN makes all of the LAN local (AnyIP): sockets may bind to any address of it.
+// addLAN makes all of the LAN local (AnyIP), so that sockets can bind to any address of it.
 func (l *Link) addLAN() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -202,10 +200,9 @@ func (l *Link) addLAN() error {
 	})
 }
 
-// SetRouter sends what clients send to the outside to router. Again with the same
-// address it does nothing; all clients of a link have one router. The router's own
-// address lies among those that are local, so it gets an entry of its own in the same
-// table, which is asked first.
+// SetRouter sets the route for all that clients send beyond the LAN. All clients of a link have the same router, so
+// another router is an error, and the same one again changes nothing. The router's address lies in the LAN, which is
+// local. So it gets a more specific route in the table of local routes, which the kernel looks up first.
 func (l *Link) SetRouter(router netip.Addr) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,7 +228,7 @@ func (l *Link) SetRouter(router netip.Addr) error {
 	return err
 }
 
-// disableAggregation has the kernel give the interface no aggregated packets.
+// disableAggregation has the kernel give the interface single packets only, where Config.Singly asks for it.
 func (l *Link) disableAggregation() error {
 	if !l.cfg.Singly {
 		return nil
@@ -246,7 +243,7 @@ func (l *Link) disableAggregation() error {
 	return nil
 }
 
-// SetRouterMAC enters the router's hardware address, for clients that do not ask for it: those of sessions.
+// SetRouterMAC enters the router's hardware address, for clients in PPPoE sessions, which do not ask for it by ARP.
 func (l *Link) SetRouterMAC(router netip.Addr, mac MAC) error {
 	n := &netlink.Neigh{LinkIndex: l.ifi.Index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, IP: router.AsSlice(),
 		HardwareAddr: mac[:]}
@@ -265,7 +262,7 @@ func (l *Link) addRoute(route *netlink.Route) error {
 	return nil
 }
 
-// Close takes programs and routes away. Twice is harmless.
+// Close removes programs and routes. A second call does nothing.
 func (l *Link) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -275,15 +272,15 @@ func (l *Link) Close() error {
 			errs = append(errs, fmt.Errorf("removing the route %v: %w", route, err))
 		}
 	}
-	for _, p := range l.places {
+	for _, p := range l.attached {
 		errs = append(errs, p.Close())
 	}
-	l.routes, l.router, l.places = nil, netip.Addr{}, nil
-	l.objs.Close() // closing twice is what it reports
+	l.routes, l.router, l.attached = nil, netip.Addr{}, nil
+	l.objs.Close() // its error would only say that they are closed already
 	return errors.Join(errs...)
 }
 
-// IPNet is p as netlink takes it.
+// IPNet returns p in the form that netlink takes.
 func IPNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

@@ -55,7 +55,7 @@ func phaseOf(outcomes []client.Outcome) Phase {
 			p.Retried++
 			refusals = append(refusals, o.Refusal)
 		}
-		if !o.Through() {
+		if !o.Succeeded() {
 			p.GaveUp = append(p.GaveUp, i)
 			failures = append(failures, o.Error)
 			continue

@@ -341,9 +341,7 @@ for i in $(ls /sys/class/net); do
 done
 grep -rs . /proc/sys/net/ipv4 /proc/sys/net/ipv6/conf | grep -v -E 'stable_secret|/route/'
 ls -A /tmp /dev/shm /var/tmp /root; hostname
-for p in /proc/[0-9]*; do
-[ "$(readlink $p/ns/net)" = "$(readlink /proc/self/ns/net)" ] && tr '\0' ' ' <$p/cmdline | grep "[a]gent-"
-done 2>/dev/null
+pgrep --ns $$ --nslist net -a -f '[a]gent-' | cut -d ' ' -f 2-
 true`
 
 // bash runs a script in the test's own network.

@@ -332,10 +332,12 @@ func (m *machine) greet(ctx context.Context, p *process, name, dir string) (*Hos
 	return h, nil
 }
 
+// logsWithin bounds the wait for the logs of a host that ends.
+var logsWithin = 2 * time.Second
+
 // keepLogs fetches what the programs of a host have printed.
 func keepLogs(h *Host, dir string) {
-	const within = 2 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), within)
+	ctx, cancel := context.WithTimeout(context.Background(), logsWithin)
 	defer cancel()
 	logs, err := h.Logs(ctx)
 	if err != nil {

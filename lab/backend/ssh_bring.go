@@ -26,6 +26,11 @@ func (b *overSSH) prepare(ctx context.Context, m *machine) error {
 		if m.keeper = h; err == nil {
 			return m.mayRoot()
 		}
+		if !m.facts.root && m.facts.sudo != "yes" && m.facts.allowed {
+			return &HostError{m.Host, "address", &remedied{
+				fmt.Sprintf("%v, and sudo on %s permits no other program than %s", err, m.Address, m.facts.installed),
+				"install the agent there that was built with this lab: make agents"}}
+		}
 	}
 	if err := m.mayRoot(); err != nil {
 		return err

@@ -16,8 +16,10 @@ import (
 // machine is as it was.
 func TestFaultsOverSSH(t *testing.T) {
 	m := sshtest.New(t)
+	putAgents(t, m)
 	t.Run("refused", func(t *testing.T) { refusedMachines(t, m) })
 	t.Run("sudo", func(t *testing.T) { sudoOnRouter(t, m) })
+	t.Run("another build", func(t *testing.T) { otherBuilds(t, m) })
 	t.Run("ended", func(t *testing.T) { endedHosts(t, m) })
 }
 
@@ -92,25 +94,22 @@ var refusals = []refusal{
 
 func refusedMachines(t *testing.T, m *sshtest.Machines) {
 	before := m.State(t, "router")
+	// for refusals of links: what a host's links are is read when it starts
+	connected := open(t, remotes(m).Machines[:1], m)
 	for _, r := range refusals {
 		t.Run(r.name, func(t *testing.T) {
-			s := remotes(m)
-			if r.host == "router" { // alone, which is quicker
-				s.Machines = s.Machines[:1]
-			}
-			for i := range s.Machines {
-				if s.Machines[i].Host == r.host && r.change != nil {
-					r.change(&s.Machines[i])
-				}
-			}
 			if r.before != "" {
 				m.Run(t, "router", r.before)
 				defer m.Run(t, "router", r.after)
 			}
-			b, err := s.Open(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
-			if err == nil {
-				_, err = b.Start(t.Context(), "a/"+r.host, true)
-				b.Close()
+			var err error
+			if r.key == "lan" {
+				lan := connected.remotes[0].Links["lan"]
+				r.change(&connected.remotes[0])
+				_, err = connected.Start(t.Context(), "a/router", true)
+				connected.remotes[0].Links["lan"] = lan
+			} else {
+				err = refused(t, m, r)
 			}
 			list := backend.HostErrors(err)
 			if len(list) != 1 || list[0].Host != r.host || list[0].Key != r.key ||
@@ -119,23 +118,66 @@ func refusedMachines(t *testing.T, m *sshtest.Machines) {
 			}
 		})
 	}
+	if err := connected.Close(); err != nil {
+		t.Error(err)
+	}
 	m.AwaitRestored(t, "router", before)
 }
 
-// ends are ways in which a host ends, each a script on the router or beside it.
-var ends = []struct {
+// refused opens a backend with a machine that cannot be a host.
+func refused(t *testing.T, m *sshtest.Machines, r refusal) error {
+	t.Helper()
+	s := remotes(m)
+	if r.host == "router" { // alone, which is quicker
+		s.Machines = s.Machines[:1]
+	}
+	for i := range s.Machines {
+		if s.Machines[i].Host == r.host && r.change != nil {
+			r.change(&s.Machines[i])
+		}
+	}
+	b, err := s.Open(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
+	if err == nil {
+		b.Close()
+	}
+	return err
+}
+
+// opened is an open backend, and what it was opened with.
+type opened struct {
+	backend.Backend
+	remotes []backend.Remote
+}
+
+func open(t *testing.T, machines []backend.Remote, m *sshtest.Machines) opened {
+	t.Helper()
+	s := backend.SSH{Config: m.Config, Machines: machines}
+	b, err := s.Open(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return opened{b, machines}
+}
+
+// ending is a way in which a host ends, a script on the router or beside it. They share a connection until one ends
+// that too.
+type ending struct {
 	name   string
 	script string // on the machine
 	cut    bool   // the connection is cut off as long as the host is waited for
 	want   string // what the lab says
-}{
-	{"in order", "", false, ""},
-	{"agent killed", "kill -9 $agent", false, "ended"},
-	{"agent stopped, then the lab ends", "kill -STOP $agent", false, ""},
-	{"guard killed", "kill -9 $guard", false, "ended"},
-	{"guard told to end", "kill -TERM $guard", false, "ended"},
-	{"sshd killed", "kill -9 $sshd", false, "ended"},
-	{"cut off", "", true, "ended"},
+	closes bool   // the connection ends with it
+}
+
+var ends = []ending{
+	{"agent killed", "kill -9 $agent", false, "ended", false},
+	{"agent stopped, then the lab ends", "kill -STOP $agent", false, "", false},
+	{"guard killed", "kill -9 $guard", false, "ended", false},
+	{"guard told to end", "kill -TERM $guard", false, "ended", false},
+	{"in order", "", false, "", true},
+	{"sshd killed", "kill -9 $sshd", false, "ended", true},
+	{"cut off", "", true, "ended", true},
 }
 
 // find has the numbers of the processes of host a/router: among those of the machine, not among the lab's.
@@ -146,49 +188,57 @@ func endedHosts(t *testing.T, m *sshtest.Machines) {
 	m.Run(t, "router", `ip link set rlan up; ip link set rwan up; ip addr add 10.6.0.1/24 dev rlan
 ip route add 10.7.0.0/16 via 10.6.0.9 dev rlan; ethtool -K rwan gro on`)
 	before := m.State(t, "router")
-	defer backend.ShortenPatience(2 * time.Second)()
+	const forLogs = 500 * time.Millisecond
+	defer backend.ShortenPatience(20*time.Second, forLogs)()
+	var b backend.Backend
 	for _, e := range ends {
-		t.Run(e.name, func(t *testing.T) {
-			s := remotes(m)
-			s.Machines = s.Machines[:1]
-			b, err := s.Open(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
-			if err != nil {
-				t.Fatal(err)
+		if b == nil {
+			if e.cut { // which the agent notices by its patience alone; others need more where a machine is busy
+				backend.ShortenPatience(3*time.Second, forLogs)
 			}
-			defer b.Close()
-			h := changed(t, b)
-			if e.script != "" {
-				m.Run(t, "router", find+e.script)
-			}
-			if e.cut {
-				m.Cut(t, "router", true)
-				defer m.Cut(t, "router", false)
-			}
-			if e.want == "" {
-				h.Stop()
-				b.Close()
-			}
-			after := ""
-			defer func() {
-				if t.Failed() {
-					t.Logf("the machine is not as it was:\n%s", sshtest.Difference(before, after))
-				}
-			}()
-			labtest.Await(t, "the machine as it was", func() bool {
-				after = m.State(t, "router")
-				return after == before || e.want != "" && withoutKeeper(after) == withoutKeeper(before)
-			})
-			if e.want == "" || e.cut {
-				return
-			}
-			select {
-			case <-h.Done():
-			case <-time.After(10 * time.Second):
-			}
-			if err := h.Err(); err == nil || !strings.Contains(err.Error(), e.want) {
-				t.Errorf("the lab says %v, want %q", err, e.want)
-			}
-		})
+			b = open(t, remotes(m).Machines[:1], m)
+		}
+		t.Run(e.name, func(t *testing.T) { e.try(t, m, b, before) })
+		if e.closes {
+			b.Close()
+			m.AwaitRestored(t, "router", before)
+			b = nil
+		}
+	}
+}
+
+// try has a host end, and waits until its machine is as it was before.
+func (e ending) try(t *testing.T, m *sshtest.Machines, b backend.Backend, before string) {
+	h := changed(t, b)
+	if e.script != "" {
+		m.Run(t, "router", find+e.script)
+	}
+	if e.cut {
+		m.Cut(t, "router", true)
+		defer m.Cut(t, "router", false)
+	}
+	if e.want == "" {
+		h.Stop()
+	}
+	after := ""
+	defer func() {
+		if t.Failed() {
+			t.Logf("the machine is not as it was:\n%s", sshtest.Difference(before, after))
+		}
+	}()
+	labtest.Await(t, "the machine as it was", func() bool {
+		after = m.State(t, "router")
+		return withoutKeeper(after) == withoutKeeper(before)
+	})
+	if e.want == "" || e.cut {
+		return
+	}
+	select {
+	case <-h.Done():
+	case <-time.After(10 * time.Second):
+	}
+	if err := h.Err(); err == nil || !strings.Contains(err.Error(), e.want) {
+		t.Errorf("the lab says %v, want %q", err, e.want)
 	}
 }
 

@@ -23,7 +23,7 @@ export GOMIPS := softfloat
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo -E env "PATH=$$PATH:/usr/sbin:/sbin")
 EXEC := $(if $(ROOT),-exec '$(ROOT)')
 
-.PHONY: coverage help deps deps-run guest-kernel build agents man check test test-one test-kernel test-bridge run generate bench campaign feel soak memory clean
+.PHONY: coverage help deps deps-run guest-kernel build agents man check test test-one test-kernel test-bridge run generate bench over-ssh campaign feel soak memory clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,7 +93,7 @@ generate: ## generated code, eBPF objects and pages of the manual (clang, llvm, 
 	go generate ./...
 
 bench: ## benchmarks
-	go test -run '^$$' -bench . -skip 'Feel|Soak|Memory|ThreeNodes|LargeCampaign' -benchmem $(EXEC) ./...
+	go test -run '^$$' -bench . -skip 'Feel|Soak|Memory|ThreeNodes|LargeCampaign|LargeReport|OverSSH' -benchmem $(EXEC) ./...
 
 coverage: ## how often intervals of runs that end when exact enough hold what is true: a table
 	go test -count 1 -run TestCoverageOfLooks -v ./lab/analysis/inference
@@ -110,6 +110,9 @@ PREDECESSOR ?=
 
 memory: deps build ## PSS of gatewayd with 100,000 sessions, and with 10,000 connections to the portal: PREDECESSOR=FILE of another one beside it
 	go test -run '^$$' -bench Memory -benchtime 1x -vet=off -ldflags=-w -timeout 1h -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./cmd/gatewayd -memory-program '$(CURDIR)/bin/gatewayd' -predecessor '$(abspath $(PREDECESSOR))'
+
+over-ssh: deps build ## quick on three machines reached by ssh beside quick in namespaces: ratios, noise floors, times; ten minutes
+	go test -run '^$$' -bench QuickOverSSH -benchtime 1x -vet=off -ldflags=-w -timeout 1h -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./cmd/gateweigh -program '$(CURDIR)/bin/gateweigh'
 
 campaign: deps build ## campaigns: a lost node noticed by Slurm alone, 10,000 blocks of 100 nodes, three nodes against one; three minutes
 	go test -count=1 -v -vet=off -ldflags=-w -timeout 10m -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -run TestCampaignOnSlurm ./cmd/gateweigh -args -whole-campaign

@@ -55,7 +55,7 @@ type ended struct {
 	stdout, stderr string
 }
 
-func finish(t *testing.T, cmd *exec.Cmd) ended {
+func finish(t testing.TB, cmd *exec.Cmd) ended {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -79,7 +79,7 @@ warmup = "200ms"
 redo = 0
 `
 
-func write(t *testing.T, dir, name, text string) string {
+func write(t testing.TB, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

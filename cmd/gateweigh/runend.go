@@ -74,7 +74,7 @@ func (e runEnd) code(err error, s analysis.Summary) error {
 // lostBlocks names, each once, the devices and loads whose blocks all failed, so that they have no trial.
 func lostBlocks(s analysis.Summary) (names []string) {
 	for _, f := range s.FailedBlocks {
-		found := slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return f.Of(c.Cell) })
+		found := slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return f.Covers(c.Cell) })
 		name := fmt.Sprintf("%s (%s)", s.Dimensions.Label(f.Cell), result.OneLine(f.Error))
 		if !f.AA && !f.Measured && !found && !slices.Contains(names, name) {
 			names = append(names, name)

@@ -8,8 +8,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Laws name the metrics of which sweeps, cost models, ceilings and the stability
-// of a run are computed, along result.OfferedMbps and result.Clients.
+// Laws names the metrics from which sweeps, cost models, ceilings and the stability of a run are computed. The
+// computations use result.OfferedMbps and result.Clients as well.
 type Laws struct {
 	CPU        string // % of one core
 	Normalised string // the same, normalised to the offered load
@@ -62,13 +62,13 @@ type blockMean struct {
 func (input Input) fillLaws(s *Summary, hours []float64, opts Options) (unstable []string) {
 	means := input.blockMeans(hours)
 	s.Stability, unstable = stability(means, input.interleaved(), opts)
-	if s.Sides != nil { // the clean router of an A/A block had what the devices have
+	if s.Sides != nil { // the clean router of an A/A block had the settings of the devices
 		means = without(means, func(b blockMean) bool { return b.id.aa })
 	}
 	list := input.routers(means)
 	s.Sweeps = input.sweeps(list, opts)
 	if s.Sides != nil {
-		list = list[1:] // its clients and traffic differ from the cells' too
+		list = list[1:] // the clean router's clients and traffic differ from those of the cells too
 	} else {
 		s.Quotients = quotients(list[1:], opts)
 	}
@@ -82,8 +82,8 @@ func (input Input) fillLaws(s *Summary, hours []float64, opts Options) (unstable
 	return unstable
 }
 
-// blockMeans returns every load of every block with accepted windows, in the
-// order they were measured. hours has the time of each trial.
+// blockMeans returns every load of every block with accepted windows, in the order of their measurement. hours has the
+// time of each trial.
 func (input Input) blockMeans(hours []float64) []blockMean {
 	type window struct {
 		Trial
@@ -121,11 +121,11 @@ func (input Input) meanOf(windows []Trial) blockMean {
 	perBit := input.primary
 	perBit.Against = AsRatio
 	logRatios := each(windows, func(t Trial) float64 { return perBit.compare(input.pairOf(t)) })
-	named := func(metric string) func(MetricInput) float64 { return MetricNamed(input.Metrics, metric).Of }
+	named := func(metric string) func(MetricInput) float64 { return MetricNamed(input.Metrics, metric).Value }
 	figures := [laws]func(MetricInput) float64{
 		named(input.Laws.CPU), named(input.Laws.Normalised), named(input.Laws.Link), named(input.Laws.Delivered),
 		input.Laws.Packets,
-		func(r MetricInput) float64 { return finite(math.Log(Positive(perBit.Of(r)))) },
+		func(r MetricInput) float64 { return finite(math.Log(Positive(perBit.Value(r)))) },
 	}
 	b := blockMean{
 		cell: windows[0].Cell, id: input.blockOf(windows[0]), lab: windows[0].DUTLab,
@@ -140,8 +140,8 @@ func (input Input) meanOf(windows []Trial) blockMean {
 	return b
 }
 
-// EnoughBandwidth is the share of the limit below which normalised CPU is
-// flagged (study 1 normalises by equation 5.1 whatever the shortfall).
+// EnoughBandwidth is the share of the limit below which normalised CPU is flagged. Study 1 normalises by equation 5.1
+// however large the shortfall is.
 const EnoughBandwidth = 0.9
 
 // router is one device, or the clean router, with its block means.
@@ -158,38 +158,38 @@ type router struct {
 	means   []blockMean
 	side    func(blockMean) routerMean
 	// noise returns the possible effect of noise on a figure at a level. A level is the blocks of one cell.
-	noise func(level []blockMean, of seen) moved
+	noise func(level []blockMean, figure seen) moved
 }
 
 // routers lists the clean router, then the devices by name.
 func (input Input) routers(means []blockMean) []router {
 	list := []router{{name: Clean, compare: input.Compare, side: func(b blockMean) routerMean { return b.clean }}}
 	full := map[result.Cell]bool{} // devices by setting
-	for _, of := range grouped(means, blockMean.device, cmp.Compare[string]) {
-		r := router{name: of[0].device(), compare: input.Compare, means: of,
+	for _, ofDevice := range grouped(means, blockMean.device, cmp.Compare[string]) {
+		r := router{name: ofDevice[0].device(), compare: input.Compare, means: ofDevice,
 			side: func(b blockMean) routerMean { return b.dut }}
 		if r.name == "" {
 			continue
 		}
 		list = append(list, r)
-		for _, cell := range r.byCell(of) {
+		for _, cell := range r.byCell(ofDevice) {
 			full[cell[0].family()] = full[cell[0].family()] || r.saturated(cell)
 		}
 	}
-	for _, of := range grouped(means, blockMean.setting, input.Compare) {
+	for _, ofSetting := range grouped(means, blockMean.setting, input.Compare) {
 		if input.interleaved() { // no device was beside it
-			list[0].means = append(list[0].means, oncePerRound(of)...)
+			list[0].means = append(list[0].means, oncePerRound(ofSetting)...)
 			continue
 		}
-		kept := without(of, func(b blockMean) bool { return full[b.family()] })
+		kept := without(ofSetting, func(b blockMean) bool { return full[b.family()] })
 		if len(kept) == 0 {
-			kept = of
+			kept = ofSetting
 		}
 		list[0].means = append(list[0].means, kept...)
 	}
 	for i := range list {
 		ofClean := list[i].name == Clean
-		list[i].noise = func(level []blockMean, of seen) moved { return input.noiseAt(ofClean, level, of) }
+		list[i].noise = func(level []blockMean, figure seen) moved { return input.noiseAt(ofClean, level, figure) }
 	}
 	return list
 }
@@ -200,7 +200,7 @@ func oncePerRound(means []blockMean) (once []blockMean) {
 		cell result.Cell
 		round
 	}
-	roundOf := func(b blockMean) key { return key{b.cell.Without(result.DUT, result.LinksOf), b.round()} }
+	roundOf := func(b blockMean) key { return key{b.cell.Without(result.DUT, result.LinkSettings), b.round()} }
 	for _, group := range grouped(means, roundOf, nil) {
 		once = append(once, group[0])
 	}

@@ -6,32 +6,31 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Ceiling is the load above which a router does not carry the offered load, as far as the
-// loads of the run show: one for each device or clean router, number of clients, direction
-// and profile. A load is carried when it is delivered in full with at most 1 % of segments
-// retransmitted or datagrams lost: the clean router's limit in the self-tests.
+// Ceiling is the largest load that a router carries, as far as the loads of the run show it. There is one for each
+// device or clean router, number of clients, direction and profile. A load is carried when it is delivered in full and
+// at most 1 % of segments are retransmitted or datagrams lost. The self-tests apply the same limit to the clean router.
 type Ceiling struct {
 	Cell result.Cell `json:"dimensions"` // without the load; the device is Clean for the clean router
-	// CarriesMbps is the largest load offered that was carried, with all below it;
-	// absent when not even the smallest was.
+	// CarriesMbps is the largest offered load that was carried together with all smaller ones. It is absent when the
+	// smallest load was not carried.
 	CarriesMbps Number `json:"carries_mbps"`
 	CPUCorePct  Number `json:"cpu_core_pct"` // there, % of one core
-	// CarriesBlocks and FailsBlocks are the blocks behind the two loads.
+	// CarriesBlocks and FailsBlocks are the numbers of blocks measured at the two loads.
 	CarriesBlocks int `json:"carries_blocks"`
 	FailsBlocks   int `json:"fails_blocks"` // behind the load that fails
-	// FailsMbps is the smallest offered load that was not carried, absent when all were;
-	// Why is the flag that shows this: result.FlagSaturated or result.FlagLossy.
+	// FailsMbps is the smallest offered load that was not carried. It is absent when all were carried. Why is the flag of
+	// this load: result.FlagSaturated or result.FlagLossy.
 	FailsMbps Number `json:"fails_mbps"`
 	Why       string `json:"why,omitempty"` // the flag that at least half of its trials have
 	MostMbps  Number `json:"most_mbps"`     // the most that was delivered, whatever was lost on the way
-	// CPU is CPUCorePct and Most is MostMbps with their intervals over blocks. The clean
-	// router, which is paired with several devices, has no intervals.
+	// CPU is CPUCorePct, and Most is MostMbps, each with its interval over blocks. The clean router has no intervals,
+	// because it is paired with several devices.
 	CPU  Estimate `json:"cpu"`
 	Most Estimate `json:"most"` // most that was delivered, whatever was lost, Mbit/s
 }
 
-// ceilings finds the ceilings of a run that loads one lab at a time: in a duet the device shares its CPU with the
-// clean router and reaches its limit early. A ceiling takes at least two loads.
+// ceilings finds the ceilings of a run that loads one lab at a time. A duet has none: there the device shares its CPU
+// with the clean router and reaches its limit early. A ceiling needs at least two loads.
 func (input Input) ceilings(cells []Cell, mode string) []Ceiling {
 	if mode != result.ModeSolo && mode != result.ModeInterleaved {
 		return nil
@@ -57,7 +56,7 @@ func (input Input) ceilings(cells []Cell, mode string) []Ceiling {
 		}
 		l := Ceiling{Cell: group[0].in, CarriesMbps: Absent(), CPUCorePct: Absent(), FailsMbps: Absent(), MostMbps: Absent(),
 			CPU: Unknown(), Most: Unknown()}
-		cells = without(cells, func(c Cell) bool { return c.Pairs == 0 }) // loads of which no trial was accepted say nothing
+		cells = without(cells, func(c Cell) bool { return c.Pairs == 0 }) // nothing is known of loads without an accepted trial
 		if l.Cell.Text(result.DUT) == Clean {
 			input.ofClean(&l, cells)
 		} else {
@@ -68,7 +67,7 @@ func (input Input) ceilings(cells []Cell, mode string) []Ceiling {
 	return out
 }
 
-// ofDevice goes through a device's cells from the smallest load up.
+// ofDevice fills in the ceiling of a device. It takes the cells from the smallest load to the largest.
 func (input Input) ofDevice(l *Ceiling, cells []Cell) {
 	for _, c := range cells {
 		offered, delivered, cpu := Number(c.Number(result.OfferedMbps)), c.Device(input.Laws.Delivered),
@@ -88,9 +87,8 @@ func (input Input) ofDevice(l *Ceiling, cells []Cell) {
 	}
 }
 
-// ofClean uses what the clean router carried in the accepted trials with all devices.
-// Self-tests reject trials in which it carried less, since the lab may be the cause; so no
-// load is known at which it fails.
+// ofClean fills in the ceiling of the clean router, from the accepted trials with all devices. It never finds a load
+// that fails: self-tests reject trials in which the clean router carried less, because the lab may be the cause.
 func (input Input) ofClean(l *Ceiling, cells []Cell) {
 	var cpu []float64 // beside each device
 	for _, c := range cells {
@@ -109,8 +107,8 @@ func (input Input) ofClean(l *Ceiling, cells []Cell) {
 	}
 }
 
-// NotCarried is the flag that says why a load was not carried, which at least half
-// of its trials have: one hiccup of the machine is no limit.
+// NotCarried returns the flag that says why the load of the cell was not carried. At least half of the cell's trials
+// must have the flag, so that one hiccup of the machine is not taken for a limit.
 func (c Cell) NotCarried() string {
 	for _, flag := range []string{result.FlagSaturated, result.FlagLossy} {
 		if c.FlaggedShare(flag) >= 0.5 {
@@ -120,7 +118,7 @@ func (c Cell) NotCarried() string {
 	return ""
 }
 
-// FlaggedShare is the share of the cell's accepted trials that carry a flag, 0 to 1.
+// FlaggedShare returns the share of the cell's accepted trials with a flag, 0 to 1.
 func (c Cell) FlaggedShare(flag string) float64 {
 	for _, f := range c.Flags {
 		if f.Text == flag {

@@ -212,7 +212,7 @@ func Summarise(input Input, opts Options) Summary {
 		Skipped: append([]result.Skip{}, input.Run.Skipped...), Findings: []Finding{}, Warnings: []string{},
 	}
 	var unknown []string
-	if m := MetricNamed(input.Metrics, input.Primary); m.Against != NotCompared && m.Of != nil {
+	if m := MetricNamed(input.Metrics, input.Primary); m.Against != NotCompared && m.Value != nil {
 		input.primary, s.Primary = m, input.Primary
 	} else if input.Primary != "" {
 		unknown = []string{
@@ -267,7 +267,7 @@ func (input Input) fillCells(s *Summary, cells map[result.Cell][]Trial, aa []Tri
 
 // kept leaves out rejected trials of cells that the machine cannot measure. It returns the other trials and the number
 // of trials left out.
-func (input Input) kept() (trials []Trial, left int) {
+func (input Input) kept() (trials []Trial, leftOut int) {
 	type place struct {
 		cell  result.Cell
 		aa    bool
@@ -314,7 +314,7 @@ func (input Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, co
 	}
 	var samples []Sample
 	for _, s := range input.Samples {
-		if !s.AA && s.of(key) {
+		if !s.AA && s.countsFor(key) {
 			s.Cell = key
 			samples = append(samples, s)
 		}
@@ -330,7 +330,7 @@ func (input Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, co
 		units := input.units(m, blocks, samples)
 		c.Metrics[m.Name] = m.figure(units, opts)
 		if m.Name == input.primary.Name {
-			primary = contrast{Sample: inference.Of(m.changes(units)), limit: m.limit(units, opts)}
+			primary = contrast{Sample: inference.SampleOf(m.changes(units)), limit: m.limit(units, opts)}
 			c.SDLog = spread(m.changes(units))
 		}
 	}
@@ -375,7 +375,7 @@ func (input Input) units(m Metric, blocks [][]Trial, samples []Sample) [][]pair 
 // figure computes the metric of one cell from its groups.
 func (m Metric) figure(units [][]pair, opts Options) Figure {
 	side := func(input func(pair) MetricInput) Estimate {
-		value := func(p pair) float64 { return m.Of(input(p)) }
+		value := func(p pair) float64 { return m.Value(input(p)) }
 		centre := mean
 		if m.Median {
 			centre = Median
@@ -393,7 +393,7 @@ func (m Metric) figure(units [][]pair, opts Options) Figure {
 		f.Clean = &clean
 	}
 	if m.Against != NotCompared {
-		change := m.unscaled(estimateOf(inference.Of(m.changes(units)), opts.Confidence))
+		change := m.unscaled(estimateOf(inference.SampleOf(m.changes(units)), opts.Confidence))
 		f.Change = &change
 	}
 	return f

@@ -9,27 +9,28 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// clock is when trials were measured, whatever became of the machine's clock meanwhile.
+// clock has the times of the trials, corrected for changes of the machine's clock during the run.
 type clock struct {
-	hours         []float64     // of each trial, since the first
-	back, forward time.Duration // by how much the clock was set in between
+	hours         []float64     // of each trial, since the first one
+	back, forward time.Duration // how far the clock was set back and forward during the run
 }
 
-// How far times of records may be apart from what they should be.
+// Tolerances for the difference between recorded and expected times. A larger difference shows that the clock was set.
 const (
-	clockSlack = 2 * time.Second // and a thousandth, as a clock that is being set right goes faster or slower
+	clockSlack = 2 * time.Second // plus a thousandth, because a clock runs faster or slower while it is being corrected
 	blockSlack = 5 * time.Second // between two blocks
 )
 
-// clock compares the clock with the monotonic time of the records, where they have it, and otherwise with how long
-// blocks took. Records stand in the order they were measured. From one sitting to the next any time may pass.
+// clock computes the time of each trial. It compares the recorded times with the monotonic time of the records, or with
+// the lengths of the blocks where records have no monotonic time. Records are in the order of measurement. Between two
+// sittings any time may pass.
 func (input Input) clock() clock {
 	c := clock{hours: make([]float64, len(input.Trials))}
 	blocks := input.blockTimes()
 	for i := 1; i < len(input.Trials); i++ {
 		step := input.Trials[i].Start.Sub(input.Trials[i-1].Start)
 		should := input.due(i, step, blocks)
-		if input.Trials[i].Node != input.Trials[i-1].Node { // at the same time, by two clocks
+		if input.Trials[i].Node != input.Trials[i-1].Node { // two machines measured at the same time, by two clocks
 			c.hours[i] = c.hours[i-1] + step.Hours()
 			continue
 		}
@@ -46,7 +47,8 @@ func (input Input) clock() clock {
 	return c
 }
 
-// due is how much later than the trial before it a trial began: step, unless that cannot be.
+// due returns the time from the beginning of trial i-1 to that of trial i. It returns step, the recorded time, unless
+// the other records show that step is wrong.
 func (input Input) due(i int, step time.Duration, blocks map[blockID]blockTime) time.Duration {
 	a, b := input.Trials[i-1], input.Trials[i]
 	if a.Sitting != b.Sitting {
@@ -59,44 +61,44 @@ func (input Input) due(i int, step time.Duration, blocks map[blockID]blockTime) 
 		}
 		return step
 	}
-	if input.Alone && len(input.Run.Own) == len(input.Trials) { // each record is of the time since the one before
+	if input.Alone && len(input.Run.Own) == len(input.Trials) { // each record has the time since the record before it
 		if last := seconds(input.Run.Own[i-1].Seconds); step > last+seconds(input.Run.Own[i].Seconds)+blockSlack {
 			return last
 		}
 		return step
 	}
-	of, next := blocks[input.blockOf(a)], blocks[input.blockOf(b)]
-	if step < 0 || of.Seconds == 0 || next.Seconds == 0 {
+	previous, next := blocks[input.blockOf(a)], blocks[input.blockOf(b)]
+	if step < 0 || previous.Seconds == 0 || next.Seconds == 0 {
 		return step
 	}
 	if input.blockOf(a) == input.blockOf(b) {
-		if of.astray && step == of.longest && step > windowOf(a)+clockSlack {
+		if previous.astray && step == previous.longest && step > windowOf(a)+clockSlack {
 			return windowOf(a)
 		}
 		return step
 	}
-	due := of.after(a) + seconds(next.since-of.until) + next.before(b)
+	due := previous.after(a) + seconds(next.since-previous.until) + next.before(b)
 	if step > due+blockSlack {
 		return due
 	}
 	return step
 }
 
-// timed reports whether the monotonic clock tells a trial's distance from the one before it.
+// timed reports whether the monotonic clock measured the time from trial i-1 to trial i.
 func (input Input) timed(i int) bool {
 	a, b := input.Trials[i-1], input.Trials[i]
 	return a.Sitting == b.Sitting && a.Elapsed > 0 && b.Elapsed > 0
 }
 
-// blockTime is what a block's record says of its time.
+// blockTime is a block's record with the times of its trials.
 type blockTime struct {
 	result.Block
-	since, until float64       // seconds of the blocks recorded before it, and with it
-	astray       bool          // its trials are not all within it: the clock was set during it
+	since, until float64       // seconds of all blocks recorded before this one, without and with this one
+	astray       bool          // some trials are outside the block's time, so the clock was set during the block
 	longest      time.Duration // from one of its trials to the next
 }
 
-// after is the time from a trial's beginning to the block's end.
+// after returns the time from a trial's beginning to the block's end.
 func (b blockTime) after(t Trial) time.Duration {
 	if b.astray {
 		return seconds(b.Seconds)
@@ -104,7 +106,7 @@ func (b blockTime) after(t Trial) time.Duration {
 	return b.Start.Add(seconds(b.Seconds)).Sub(t.Start)
 }
 
-// before is the time from the block's beginning to a trial's.
+// before returns the time from the block's beginning to a trial's beginning.
 func (b blockTime) before(t Trial) time.Duration {
 	if b.astray {
 		return seconds(b.Seconds)
@@ -112,7 +114,7 @@ func (b blockTime) before(t Trial) time.Duration {
 	return t.Start.Sub(b.Start)
 }
 
-// blockTimes are the times of blocks that have a record and trials.
+// blockTimes returns the times of the blocks that have a record and trials.
 func (input Input) blockTimes() map[blockID]blockTime {
 	out := map[blockID]blockTime{}
 	var sum float64
@@ -137,7 +139,7 @@ func (input Input) blockTimes() map[blockID]blockTime {
 	return out
 }
 
-// windowOf is the length of a trial's window, as far as it is known.
+// windowOf returns the length of a trial's window, 0 if it is not known, and at most an hour.
 func windowOf(t Trial) time.Duration { return seconds(max(0, min(t.Device["seconds"], 3600))) }
 
 func seconds(s float64) time.Duration {
@@ -147,17 +149,17 @@ func seconds(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second))
 }
 
-// warnings say that the clock of the machine cannot be trusted.
+// warnings returns a sentence for each direction in which the clock was set.
 func (c clock) warnings() (out []string) {
-	const then = "times since then follow the order of the records and how long they took."
+	const ending = "times since then follow the order of the records and how long they took."
 	if c.back > 0 {
 		out = append(out,
-			fmt.Sprintf("The clock of the machine was set back by %s during the run; %s", words.Lasting(c.back), then))
+			fmt.Sprintf("The clock of the machine was set back by %s during the run; %s", words.Lasting(c.back), ending))
 	}
 	if c.forward > 0 {
 		out = append(out, fmt.Sprintf(
 			"The clock of the machine was set forward by %s during the run, or the machine slept; %s", words.Lasting(c.forward),
-			then))
+			ending))
 	}
 	return out
 }

@@ -13,10 +13,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// CostModel is CPU = a + b·Gbit/s + c·clients + d·packets/s, fitted to the block
-// means of one device over all its cells of one direction and profile. Terms
-// that the run's sweep cannot tell apart are left out and named in Omitted. A
-// device that was at its limit in all cells but one has no terms, only a capacity.
+// CostModel is CPU = a + b·Gbit/s + c·clients + d·packets/s, fitted to the block means of one device over all its cells
+// of one direction and profile. A term that the cells of the run cannot tell from the others is left out and named in
+// Omitted. A device that was at its limit in all cells but one has no terms, only a capacity.
 type CostModel struct {
 	Cell result.Cell `json:"dimensions"` // device, Clean for the clean router, and what is the same in all cells
 
@@ -50,13 +49,12 @@ type Term struct {
 	Value Estimate `json:"value"` // % of a core, per Gbit/s, per client, per million packets a second
 }
 
-// Capacity is how much this box carries with a device: the payload at which
-// its router uses one whole core, by the model, or the largest load it delivered if it
-// reached its limit before that.
+// Capacity is the payload that this machine carries with a device: the payload at which the model has the router use
+// one whole core. If the device reached its limit at a smaller load, it is the largest load delivered.
 type Capacity struct {
 	Clients int      `json:"clients"` // simulated clients
 	Mbps    Estimate `json:"mbps"`    // payload
-	// MeasuredMbps is the largest load delivered in the run with as many clients.
+	// MeasuredMbps is the largest load delivered in the run with this number of clients.
 	MeasuredMbps Number `json:"measured_mbps"`
 	// Saturated: the device fell short of the offered load in the run, so Mbps
 	// is measured, not modelled.
@@ -66,27 +64,26 @@ type Capacity struct {
 	Note         string `json:"note"` // what it does not say
 }
 
-// separable is the condition number, with columns of unit length, beyond which
-// two terms cannot be separated: dependences are weak below it and strong from
-// three times as much on (Belsley, Kuh and Welsch, 1980).
+// separable is the largest condition number, with columns of unit length, at which two terms can be told apart.
+// Dependences are weak below it, and strong from three times this value on (Belsley, Kuh and Welsch, 1980).
 const separable = 10
 
-// model is a cost model with what it was fitted to.
+// model is a cost model with the data that it was fitted to.
 type model struct {
 	router
-	all   []blockMean // of one setting
-	used  []blockMean // those of them below the router's limit
-	names []string    // of the terms; none without a fit
+	all   []blockMean // block means of one setting
+	used  []blockMean // those below the router's limit
+	names []string    // of the terms; empty without a fit
 	fit   inference.Fit
-	// noisy are the coefficients of fits to what a quiet machine may show in one of the cells, where that is not what was
-	// measured: a pair of fits for each cell, to the least and to the most.
+	// noisy has a pair of fits for each cell whose figures noise may have changed: the coefficients with the lowest and
+	// with the highest CPU that the cell would have on a quiet machine.
 	noisy [][2][]float64
-	// proportional: there is no constant, as the loads lie too close together.
+	// proportional is true for a model without a constant, because the loads are too close together.
 	proportional bool
 	omitted      []string
 }
 
-// costModels fits one model a router, direction and profile.
+// costModels fits one model for each router, direction and profile.
 func costModels(routers []router, mode string, opts Options) []CostModel {
 	out := []CostModel{}
 	for _, r := range routers {
@@ -99,8 +96,7 @@ func costModels(routers []router, mode string, opts Options) []CostModel {
 	return out
 }
 
-// model fits the block means of one setting, if at least two of its cells are
-// below the router's limit.
+// model fits the block means of one setting. It needs at least two cells in which the router was below its limit.
 func (r router) model(means []blockMean) model {
 	m := model{router: r, all: means, omitted: []string{}}
 	atLimit := 0
@@ -130,17 +126,17 @@ func (r router) model(means []blockMean) model {
 	return m
 }
 
-// fitNoisy fits the model to what noise may hide, cell by cell.
+// fitNoisy fits the model to the CPU that each cell may have on a quiet machine, one cell at a time.
 func (m *model) fitNoisy() {
 	for _, cell := range m.byCell(m.used) {
-		own := m.moved(cell).own
-		if own == (span{}) {
+		effect := m.moved(cell).cpu
+		if effect == (span{}) {
 			continue
 		}
 		var betas [2][]float64
-		for i, factor := range []float64{math.Exp(-own.down), math.Exp(own.up)} {
+		for i, factor := range []float64{math.Exp(-effect.down), math.Exp(effect.up)} {
 			rows, index := m.rows(m.names...), 0
-			for _, means := range m.byCell(m.used) { // as rows has them
+			for _, means := range m.byCell(m.used) { // in the order of rows
 				for range means {
 					if means[0].cell.Without(result.DUT) == cell[0].cell.Without(result.DUT) {
 						rows[index].Y *= factor
@@ -148,21 +144,21 @@ func (m *model) fitNoisy() {
 					index++
 				}
 			}
-			fit, _ := inference.LeastSquares(rows, 0) // the same X, so it can be fitted
+			fit, _ := inference.LeastSquares(rows, 0) // the fit exists, because X is the same as before
 			betas[i] = fit.Beta
 		}
 		m.noisy = append(m.noisy, betas)
 	}
 }
 
-// estimate is a function of the coefficients with what noise may have done to it.
-func (m *model) estimate(of func(beta []float64) float64) contrast {
-	c := contrast{Sample: m.fit.Sample(of)}
+// estimate estimates a function of the coefficients. Its interval allows for the possible effect of noise.
+func (m *model) estimate(figure func(beta []float64) float64) contrast {
+	c := contrast{Sample: m.fit.Sample(figure)}
 	if len(m.noisy) == 0 {
 		return c
 	}
 	c.moved = farthest(len(m.noisy), func(choices []int) float64 {
-		beta := slices.Clone(m.fit.Beta) // it is linear in what was measured
+		beta := slices.Clone(m.fit.Beta) // the coefficients are linear in the measured values
 		for i, choice := range choices {
 			for j := range beta {
 				if choice > 0 {
@@ -170,13 +166,13 @@ func (m *model) estimate(of func(beta []float64) float64) contrast {
 				}
 			}
 		}
-		return of(beta)
+		return figure(beta)
 	})
 	return c
 }
 
-// choose adds every term that the cells can separate from the terms before it. The load
-// comes first: with a single load its term includes the constant.
+// choose adds every term that the cells can tell from the terms before it. The load comes first. With a single load its
+// term includes the constant.
 func (m *model) choose(cells int) {
 	m.names = []string{TermLoad}
 	for _, name := range []string{TermConstant, TermClients, TermPackets} {
@@ -202,8 +198,8 @@ func (m *model) choose(cells int) {
 	}
 }
 
-// omission begins the sentence on a term that is left out, and says why it cannot be
-// separated from the terms before it.
+// omission has two texts for a term that is left out: the beginning of the sentence about it, and the reason where it
+// cannot be told from the terms before it.
 var omission = map[string]struct{ begin, inseparable string }{
 	TermConstant: {"No constant", ""},
 	TermClients:  {"No term per client", "the number of clients changes together with the load"},
@@ -211,7 +207,7 @@ var omission = map[string]struct{ begin, inseparable string }{
 		"packets are proportional to the load when all are of one size, so their cost is in the load's term"},
 }
 
-// regressor is what a term multiplies.
+// regressor returns the value that a term's coefficient is multiplied by.
 func (m *model) regressor(b blockMean, name string) float64 {
 	switch name {
 	case TermLoad:
@@ -224,8 +220,8 @@ func (m *model) regressor(b blockMean, name string) float64 {
 	return 1
 }
 
-// rows are those of a fit by relative errors: divided by the mean CPU of their
-// cell. A block is one cluster: its start shifts all its loads alike.
+// rows returns the rows of a fit by relative errors: X and Y are divided by the mean CPU of their cell. A block is one
+// cluster, because its start shifts the CPU of all its loads alike.
 func (m *model) rows(names ...string) (rows []inference.Row) {
 	clusters := map[blockID]int{}
 	for _, cell := range m.byCell(m.used) {
@@ -241,13 +237,13 @@ func (m *model) rows(names ...string) (rows []inference.Row) {
 	return rows
 }
 
-// between counts the terms that are the same throughout every block.
+// between counts the terms whose values do not change within any block.
 func (m *model) between() (n int) {
 	blocks := grouped(m.used, func(b blockMean) blockID { return b.id }, nil)
 	for _, name := range m.names {
 		value := func(b blockMean) float64 {
 			if name == TermLoad {
-				return b.offered() // what was asked for: delivered loads differ by chance
+				return b.offered() // offered loads, because delivered loads differ by chance
 			}
 			return m.regressor(b, name)
 		}
@@ -261,7 +257,7 @@ func (m *model) between() (n int) {
 	return n
 }
 
-// costModel puts the fit into words and figures.
+// costModel turns the fit into the record of summary.json.
 func (m model) costModel(mode string, opts Options) CostModel {
 	out := CostModel{
 		Cell: m.all[0].setting().With(result.DUT, m.name), Terms: []Term{}, Omitted: m.omitted,
@@ -288,16 +284,16 @@ func (m model) costModel(mode string, opts Options) CostModel {
 	return out
 }
 
-// wholeCore is the CPU, % of a core, at which a router is taken to be full.
+// wholeCore is the CPU, % of a core, at which a router counts as full.
 const wholeCore = 100
 
-// capacities has one entry a number of clients, by the model where the device
-// stayed below its limit.
+// capacities returns one entry for each number of clients. It computes the load by the model where the device stayed
+// below its limit.
 func (m model) capacities(mode string, opts Options) []Capacity {
 	out := []Capacity{}
 	for _, means := range grouped(m.all, func(b blockMean) result.Cell { return b.cell.Only(result.Clients) }, m.compare) {
 		c := Capacity{Clients: means[0].cell.Int(result.Clients), Mbps: Unknown(), MeasuredMbps: Absent()}
-		var most []blockMean // of the cell with the largest delivered load
+		var most []blockMean // block means of the cell with the largest delivered load
 		for _, cell := range m.byCell(means) {
 			c.Saturated = c.Saturated || m.saturated(cell)
 			load := Number(m.mean(cell, delivered))
@@ -328,7 +324,7 @@ func (m model) limitNote(most []blockMean, mode string) string {
 		beside)
 }
 
-// sum adds up coefficients, each times the factor of its term.
+// sum adds up the coefficients, each multiplied by the factor of its term.
 func (m model) sum(beta []float64, factors map[string]float64) (pct float64) {
 	for i, name := range m.names {
 		pct += beta[i] * factors[name]
@@ -336,18 +332,17 @@ func (m model) sum(beta []float64, factors map[string]float64) (pct float64) {
 	return pct
 }
 
-// carryOn solves the model for the load at which it comes to a whole core. The
-// interval is taken on the logarithm of the load, over refits without one block
-// each: there the ratio of two estimates is close to symmetric. A slope that
-// cannot be distinguished from 0 gives no load (the case in which the exact interval of
-// E. C. Fieller, J. R. Stat. Soc. B 16, 1954, is unbounded).
+// carryOn solves the model for the load at which the router uses a whole core. The interval is computed on the
+// logarithm of the load, with one refit for each block left out, because there the ratio of two estimates is nearly
+// symmetric. There is no load if the slope cannot be distinguished from 0. In that case the exact interval of E. C.
+// Fieller (J. R. Stat. Soc. B 16, 1954) is unbounded.
 func (m model) carryOn(c *Capacity, means []blockMean, opts Options) {
 	if len(m.names) == 0 {
 		c.Note = "There is no model to tell, and the router did not come to its limit."
 		return
 	}
 	perGbit := mean(each(means, func(b blockMean) float64 { return Over(m.side(b)[packets], m.side(b)[delivered]/1000) }))
-	// What the router costs without load, and what one more Gbit/s of payload costs.
+	// standing has the factors of the CPU without load, rise those of the CPU for one more Gbit/s of payload.
 	standing := map[string]float64{TermConstant: 1, TermClients: float64(c.Clients)}
 	rise := map[string]float64{TermLoad: 1, TermPackets: perGbit}
 	slope := m.estimate(func(beta []float64) float64 { return m.sum(beta, rise) })

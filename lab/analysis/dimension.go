@@ -8,40 +8,41 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Dimension describes a quantity in which cells of a run differ, as Metric describes a figure. Each measure lists its
-// own. Labels, tables, charts, comparisons, studies and the reference read these lists.
+// Dimension describes a quantity in which the cells of a run differ, such as clients or offered load. Each measure
+// lists its own. Labels, tables, charts, comparisons, studies and the reference read these lists.
 type Dimension struct {
 	Name    result.Dimension
-	Text    string // what it is, for the reference
+	Text    string // meaning, for the reference
 	Heading string // of a column on the page; empty: the name
 	Short   string // of a column in the terminal; empty: the name
-	Unit    string // stands beside the heading
-	Behind  string // stands behind a number in a column of the page: "/s"
-	// Words say a value in a sentence: "100 clients"; nil: the name and the value.
+	Unit    string // shown beside the heading
+	Behind  string // follows a number in a column of the page: "/s"
+	// Words writes a value in a sentence: "100 clients". nil: the name and the value.
 	Words func(result.Value) string
-	// Brief says a value beside a mark of a chart; nil: as Words.
+	// Brief writes a value beside a mark of a chart. nil: as Words.
 	Brief func(result.Value) string
-	// None says 0 or "none" in a sentence, "whole frames", and NoneShort in a column: "all"; empty: like any other value.
+	// None is the text for a value of 0 or "none" in a sentence, such as "whole frames". NoneShort is its text in a
+	// column, such as "all". Empty: like any other value.
 	None, NoneShort string
-	Usual           string // a value that labels leave out
+	Usual           string // the value that labels leave out
 	Axis            Axis   // of studies that sweep it; zero: none does
 }
 
-// Axis says how studies speak of a dimension that they sweep or hold.
+// Axis has the words of studies for a dimension that they vary or keep fixed.
 type Axis struct {
 	Heading   string // of a column or an axis
 	Noun      string // in a sentence: "ten times the bandwidth"
 	Count     string // "any number of clients"
 	By        string // "at 400 Mbit/s", "with 50 clients"
-	One, Many string // behind a value
+	One, Many string // units after a value of 1 and after other values
 	Thousand  string // unit of a thousand, for a dimension that is held; empty: none
 	Unit      string
 }
 
-// Dimensions are those of a measure, in the order of the terminal's columns.
+// Dimensions lists the dimensions of a measure, in the order of the terminal's columns.
 type Dimensions []Dimension
 
-// Dimensions that several measures have.
+// Dimensions that several measures share.
 var (
 	DUT     = Dimension{Name: result.DUT, Text: "name of the device under test", Words: plainText}
 	Profile = Dimension{Name: result.Profile, Text: "how packets look to the router: per-packet or bulk",
@@ -72,21 +73,21 @@ var (
 
 func plainText(v result.Value) string { return v.Text }
 
-// Headed is the dimension with another heading in the terminal.
+// Headed returns the dimension with another heading in the terminal.
 func (d Dimension) Headed(short string) Dimension { d.Short = short; return d }
 
-// TerminalHead heads the terminal's column.
+// TerminalHead returns the heading of the terminal's column.
 func (d Dimension) TerminalHead() string { return words.Or(d.Short, string(d.Name)) }
 
-// PageHead heads the page's column.
+// PageHead returns the heading of the page's column.
 func (d Dimension) PageHead() string {
 	return words.Or(d.Heading, words.Capitalised(strings.ReplaceAll(string(d.Name), "_", " ")))
 }
 
-// IsNone reports whether a value asks for nothing.
+// IsNone reports whether a value is 0 or "none".
 func IsNone(v result.Value) bool { return v.Text == "0" || v.Text == "none" }
 
-// Say says a value in words.
+// Say writes a value in words.
 func (d Dimension) Say(v result.Value) string {
 	switch {
 	case d.None != "" && IsNone(v):
@@ -97,7 +98,7 @@ func (d Dimension) Say(v result.Value) string {
 	return strings.ReplaceAll(string(v.Dimension), "_", " ") + " " + v.Text
 }
 
-// SayBriefly says a value beside a mark.
+// SayBriefly writes a value beside a mark of a chart.
 func (d Dimension) SayBriefly(v result.Value) string {
 	if d.Brief != nil && !IsNone(v) {
 		return d.Brief(v)
@@ -105,7 +106,7 @@ func (d Dimension) SayBriefly(v result.Value) string {
 	return d.Say(v)
 }
 
-// Column is a value as a column shows it: the word for none, or else the given text.
+// Column returns the text of a column: the dimension's text for none, or else the given text.
 func (d Dimension) Column(v result.Value, text string) string {
 	if d.NoneShort != "" && IsNone(v) {
 		return d.NoneShort
@@ -113,7 +114,8 @@ func (d Dimension) Column(v result.Value, text string) string {
 	return text
 }
 
-// Named finds a dimension. One that the list lacks is described by its name alone.
+// Named finds a dimension by its name. For a name that is not in the list it returns a dimension with nothing but the
+// name.
 func (list Dimensions) Named(name result.Dimension) Dimension {
 	if i := slices.IndexFunc(list, func(d Dimension) bool { return d.Name == name }); i >= 0 {
 		return list[i]
@@ -121,12 +123,12 @@ func (list Dimensions) Named(name result.Dimension) Dimension {
 	return Dimension{Name: name}
 }
 
-// Without is the list less some dimensions.
+// Without returns the list without some dimensions.
 func (list Dimensions) Without(names ...result.Dimension) Dimensions {
 	return without(list, func(d Dimension) bool { return slices.Contains(names, d.Name) })
 }
 
-// Names are the names of the dimensions.
+// Names returns the names of the dimensions.
 func (list Dimensions) Names() (names []result.Dimension) {
 	for _, d := range list {
 		names = append(names, d.Name)
@@ -134,11 +136,11 @@ func (list Dimensions) Names() (names []result.Dimension) {
 	return names
 }
 
-// Say says a dimension and its value in words: "100 clients".
+// Say writes a dimension and its value in words: "100 clients".
 func (list Dimensions) Say(v result.Value) string { return list.Named(v.Dimension).Say(v) }
 
-// Label names a cell: "opennds, 100 clients, 400 Mbit/s, up". A value of 0 of a dimension that the list lacks says
-// nothing: blocks of old runs without a direction have a login rate.
+// Label names a cell: "opennds, 100 clients, 400 Mbit/s, up". It leaves out a value of 0 of a dimension that is not in
+// the list: in old runs, blocks without a direction have a login rate of 0.
 func (list Dimensions) Label(c result.Cell) string {
 	var parts []string
 	if c.Has(result.DUT) {

@@ -71,7 +71,7 @@ func (sc Scale) Estimate(values []float64, confidence float64) Estimate {
 	if sc == (Scale{}) {
 		sc = Amounts
 	}
-	s := inference.Of(values)
+	s := inference.SampleOf(values)
 	e := estimateOf(s, confidence)
 	if !e.HasInterval() || s.SE == 0 {
 		return e

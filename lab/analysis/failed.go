@@ -14,12 +14,12 @@ type FailedBlock struct {
 	Block int         `json:"block"`        // counts from 0
 	AA    bool        `json:"aa,omitempty"` // a block of two clean routers
 	Error string      `json:"error"`        // as in its record
-	// Measured: after a resume of the run the block was completed.
+	// Measured is true if the block was completed after a resume of the run.
 	Measured bool `json:"measured"`
 }
 
-// Of reports whether a cell is one of those that the block was to measure.
-func (f FailedBlock) Of(cell result.Cell) bool {
+// Covers reports whether the block was to measure a cell.
+func (f FailedBlock) Covers(cell result.Cell) bool {
 	for _, v := range f.Cell.Values() {
 		if value, ok := cell.Value(v.Dimension); !ok || value != v {
 			return false
@@ -28,7 +28,7 @@ func (f FailedBlock) Of(cell result.Cell) bool {
 	return true
 }
 
-// failedBlocks lists the blocks of a run that ended with an error, in their order.
+// failedBlocks lists the blocks of a run that ended with an error, in the order of the records.
 func failedBlocks(input Input) []FailedBlock {
 	out := []FailedBlock{}
 	for i, b := range input.Run.Blocks {
@@ -39,14 +39,14 @@ func failedBlocks(input Input) []FailedBlock {
 	return out
 }
 
-// LeftBlock says what went wrong when the labs of a block were left. Its trials stand.
+// LeftBlock says what went wrong when the labs of a block were closed. The trials of the block are still valid.
 type LeftBlock struct {
 	Cell  result.Cell `json:"dimensions"`
 	Block int         `json:"block"` // counts from 0
 	Error string      `json:"error"` // what went wrong when its labs were left
 }
 
-// leftBlocks lists the blocks whose labs were left with an error, in their order.
+// leftBlocks lists the blocks whose labs were closed with an error, in the order of the records.
 func leftBlocks(blocks []result.Block) (out []LeftBlock) {
 	for _, b := range blocks {
 		if b.Leaving != "" {
@@ -56,8 +56,8 @@ func leftBlocks(blocks []result.Block) (out []LeftBlock) {
 	return out
 }
 
-// endedSince reports whether a failed block was built again in a later sitting and
-// completed: its record says so, or a trial where the measure records only failed blocks.
+// endedSince reports whether a failed block was measured again and completed in a later sitting. The later record of
+// the block says so. Where a measure records only failed blocks, a later trial of the block does.
 func (input Input) endedSince(failed result.Block, index int) bool {
 	return slices.ContainsFunc(input.Run.Blocks[index+1:], func(b result.Block) bool {
 		return b.Sitting > failed.Sitting && b.Error == "" && b.AA == failed.AA && b.Cell() == failed.Cell() &&
@@ -67,7 +67,7 @@ func (input Input) endedSince(failed result.Block, index int) bool {
 	})
 }
 
-// Limit is a number of clients that a device did not take although it took fewer.
+// Limit is the smallest number of clients at which a device broke, although it works with fewer.
 type Limit struct {
 	DUT     string `json:"dut"`     // name of the device
 	Clients int    `json:"clients"` // at which it failed
@@ -75,7 +75,7 @@ type Limit struct {
 	How     string `json:"how"`     // how it broke, from its first such block
 }
 
-// limits lists, by device, the smallest number of clients at which it broke.
+// limits lists the limit of each device that broke.
 func limits(blocks []result.Block) []Limit {
 	out := []Limit{}
 	for _, ofDevice := range grouped(blocks, func(b result.Block) string { return b.DUT }, cmp.Compare[string]) {
@@ -95,9 +95,8 @@ func limits(blocks []result.Block) []Limit {
 	return out
 }
 
-// Tally counts texts that say the same: flags of accepted trials, reasons of
-// rejected ones. Texts that differ only in their figures are one; Text is the
-// first of them.
+// Tally counts texts that say the same, such as flags of accepted trials or reasons of rejected ones. Texts that differ
+// only in their numbers count as one. Text is the first of them.
 type Tally struct {
 	Text  string `json:"text"`  // what was counted
 	Count int    `json:"count"` // how often

@@ -9,17 +9,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// each collects one value of every element.
-func each[T any](list []T, of func(T) float64) []float64 {
+// each returns one value for every element.
+func each[T any](list []T, value func(T) float64) []float64 {
 	out := make([]float64, len(list))
 	for i, v := range list {
-		out[i] = of(v)
+		out[i] = value(v)
 	}
 	return out
 }
 
-// grouped splits a list by a key. Groups are ordered by compare, or by their first
-// element's place in the list where compare is nil.
+// grouped splits a list by a key. The groups are sorted by compare. Where compare is nil, they are in the order of
+// their first elements.
 func grouped[T any, K comparable](list []T, key func(T) K, compare func(a, b K) int) [][]T {
 	index := map[K]int{}
 	var out [][]T
@@ -37,12 +37,12 @@ func grouped[T any, K comparable](list []T, key func(T) K, compare func(a, b K) 
 	return out
 }
 
-// without is a copy of the list without the elements to which drop applies.
+// without returns a copy of the list without the elements for which drop is true.
 func without[T any](list []T, drop func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(list), drop)
 }
 
-// spread is the sample standard deviation of the known values, absent below two.
+// spread returns the sample standard deviation of the known values. It is absent for fewer than two.
 func spread(values []float64) Number {
 	known := without(values, math.IsNaN)
 	if len(known) < 2 {
@@ -51,7 +51,7 @@ func spread(values []float64) Number {
 	return Number(stat.StdDev(known, nil))
 }
 
-// mean ignores absent values and is NaN when none is left.
+// mean averages the known values. It is NaN when there is none.
 func mean(values []float64) float64 {
 	known := without(values, math.IsNaN)
 	if len(known) == 0 {
@@ -60,14 +60,14 @@ func mean(values []float64) float64 {
 	return stat.Mean(known, nil)
 }
 
-// Median ignores absent values; NaN when none is left.
+// Median returns the median of the known values. It is NaN when there is none.
 func Median(values []float64) float64 {
 	known := without(values, math.IsNaN)
 	slices.Sort(known)
 	return result.Quantile(known, 0.5)
 }
 
-// Over divides; a denominator of nothing gives no figure.
+// Over returns a/b. It is NaN when b is not above 0.
 func Over(a, b float64) float64 {
 	if !(b > 0) {
 		return math.NaN()
@@ -75,7 +75,7 @@ func Over(a, b float64) float64 {
 	return finite(a / b)
 }
 
-// Positive takes zero for "not measured", of figures that cannot be zero.
+// Positive returns v, or NaN when v is not above 0. Zero means "not measured" in figures that cannot be zero.
 func Positive(v float64) float64 {
 	if !(v > 0) {
 		return math.NaN()

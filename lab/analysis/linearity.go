@@ -34,7 +34,7 @@ func (r row) linearity(opts Options) *Linearity {
 	var levels [][]blockMean
 	for _, level := range r.levels {
 		if r.saturated(level) {
-			l.LevelsLeft = append(l.LevelsLeft, Number(r.at(level)))
+			l.LevelsLeft = append(l.LevelsLeft, Number(r.valueAt(level)))
 		} else {
 			levels = append(levels, level)
 		}
@@ -43,9 +43,9 @@ func (r row) linearity(opts Options) *Linearity {
 		return nil
 	}
 	curves := r.curves(levels)
-	moves := spansOf(levels, func(level []blockMean) span { return r.moved(level).own })
-	estimate := func(of func(curve) float64) Estimate {
-		return Changes.Estimate(each(curves, of), opts.Confidence).widened(swingOf(curves, levels, moves, of))
+	moves := spansOf(levels, func(level []blockMean) span { return r.moved(level).cpu })
+	estimate := func(figure func(curve) float64) Estimate {
+		return Changes.Estimate(each(curves, figure), opts.Confidence).widened(swingOf(curves, levels, moves, figure))
 	}
 	l.Slope = estimate(func(c curve) float64 { _, slope := c.line(); return slope })
 	l.Intercept = estimate(func(c curve) float64 { intercept, _ := c.line(); return intercept })
@@ -53,7 +53,7 @@ func (r row) linearity(opts Options) *Linearity {
 	var means curve
 	for _, level := range levels {
 		size := r.mean(level, cpu)
-		means = append(means, point{r.at(level), r.mean(level, link) / 1000, size, size})
+		means = append(means, point{r.valueAt(level), r.mean(level, link) / 1000, size, size})
 	}
 	gbits, used, _ := means.columns()
 	l.R2 = Number(finite(stat.RSquared(gbits, used, nil, float64(l.Intercept.Mean), float64(l.Slope.Mean))))
@@ -73,7 +73,7 @@ type curve []point
 func (r row) curves(levels [][]blockMean) (out []curve) {
 	sizes := map[float64]float64{}
 	for _, level := range levels {
-		sizes[r.at(level)] = r.mean(level, cpu)
+		sizes[r.valueAt(level)] = r.mean(level, cpu)
 	}
 	for _, block := range grouped(slices.Concat(levels...), func(b blockMean) blockID { return b.id }, nil) {
 		var c curve
@@ -104,13 +104,13 @@ func (c curve) scaled(factors map[float64]float64) curve {
 }
 
 // swingOf returns the swing of a figure's mean over the curves. moves has the span of each level's CPU.
-func swingOf(curves []curve, levels [][]blockMean, moves []span, of func(curve) float64) span {
+func swingOf(curves []curve, levels [][]blockMean, moves []span, figure func(curve) float64) span {
 	return swing(moves, func(factors []float64) float64 {
 		factorOf := map[float64]float64{}
 		for i, level := range levels {
 			factorOf[level[0].offered()] = factors[i]
 		}
-		return mean(each(curves, func(c curve) float64 { return of(c.scaled(factorOf)) }))
+		return mean(each(curves, func(c curve) float64 { return figure(c.scaled(factorOf)) }))
 	})
 }
 
@@ -149,7 +149,7 @@ func (l *Linearity) bend(levels [][]blockMean, curves []curve, moves []span, opt
 	for _, level := range levels[fewestLevels-1:] {
 		offered := level[0].offered()
 		departure := func(c curve) float64 { return c.departure(offered) }
-		s := contrast{Sample: inference.Of(each(curves, departure)), moved: swingOf(curves, levels, moves, departure)}
+		s := contrast{Sample: inference.SampleOf(each(curves, departure)), moved: swingOf(curves, levels, moves, departure)}
 		if math.Abs(s.Mean) > opts.Delta && chances*s.pDifferent() <= 1-opts.Confidence {
 			l.BendAt, l.BendPct = Number(offered), s.estimate(opts.Confidence).scaled(100)
 			return

@@ -13,7 +13,7 @@ import (
 // windows and one record of its load, with the same figures.
 func judged(m Metric) Input {
 	m.Name, m.Unit, m.Better, m.Both, m.Range = "heat", "K", Less, true, Amounts
-	m.Of = Field("heat")
+	m.Value = Field("heat")
 	input := Input{
 		Noun: "window", Metrics: []Metric{m}, Primary: "heat", Load: []result.Dimension{result.OfferedMbps},
 		Compare: func(a, b result.Cell) int { return cmp.Compare(a.String(), b.String()) },

@@ -34,7 +34,7 @@ func (s span) towards0(mean float64) float64 {
 // moved has the possible effects of noise on the figures of one router under one load, on their logarithms.
 type moved struct {
 	ratio span // the overhead ratio; zero for the clean router
-	own   span // the router's CPU
+	cpu   span // the router's CPU
 }
 
 // mostRisen is the largest share of a router's CPU, 0 to 1, that noise is assumed to have added.
@@ -42,7 +42,7 @@ const mostRisen = 0.95
 
 // seen is a figure of CPU, % of one core, of the router in question and of the clean one, and the logarithm of their
 // ratio.
-type seen struct{ own, clean, log func(blockMean) float64 }
+type seen struct{ router, clean, log func(blockMean) float64 }
 
 // moved returns the possible effect of noise on the router's CPU at a level. A level is the blocks of one cell.
 func (r router) moved(level []blockMean) moved {
@@ -54,7 +54,7 @@ func (r router) moved(level []blockMean) moved {
 
 // noiseAt returns the possible effect of noise on a figure at a level. Stolen time adds the same CPU to both routers,
 // and further CPU to a device (Input.Rise). Other programs change the CPU of the device, and the ratio with it.
-func (input Input) noiseAt(ofClean bool, level []blockMean, of seen) (m moved) {
+func (input Input) noiseAt(ofClean bool, level []blockMean, figure seen) (m moved) {
 	if input.Bias == nil || input.Rise == nil {
 		return m
 	}
@@ -67,15 +67,15 @@ func (input Input) noiseAt(ofClean bool, level []blockMean, of seen) (m moved) {
 		return m
 	}
 	n.OthersPct = max(n.OthersPct, input.noise.OthersPct) // as for cells
-	own, clean := mean(each(level, of.own))/100, mean(each(level, of.clean))/100
+	ofRouter, clean := mean(each(level, figure.router))/100, mean(each(level, figure.clean))/100
 	rise, light := input.Rise(n, clean)
-	m.own.down = -math.Log1p(-min(rise/own, mostRisen))
+	m.cpu.down = -math.Log1p(-min(rise/ofRouter, mostRisen))
 	if ofClean {
 		return m
 	}
-	log := mean(each(level, of.log))
+	log := mean(each(level, figure.log))
 	m.ratio = outwards(input.Bias(n, log, clean), log)
-	m.own = m.own.plus(span{light, light * towards1}).plus(
+	m.cpu = m.cpu.plus(span{light, light * towards1}).plus(
 		outwards(input.Bias(Noise{OthersPct: n.OthersPct}, log, clean), log))
 	return m
 }

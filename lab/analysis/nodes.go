@@ -11,12 +11,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Nodes is how the machines of a campaign agree. The machine is a factor beside the cell: every ratio is within a
-// machine, and what a machine's blocks are above or below the means of their cells is compared with the other
-// machines'.
+// Nodes says how well the machines (nodes) of a campaign agree. Every ratio compares two routers of one machine. For
+// each machine, the differences of its blocks from the means of their cells are compared with those of the other
+// machines.
 type Nodes struct {
-	// Spread is the largest of the nodes' means over the smallest, as a ratio; of a primary metric that is compared by
-	// difference, the difference. Absent with fewer than two nodes that have a mean.
+	// Spread is the largest mean of a node divided by the smallest. For a primary metric that is compared by difference,
+	// it is the difference of the two. It is absent with fewer than two nodes that have a mean.
 	Spread Number      `json:"spread"`
 	Nodes  []NodeShift `json:"nodes"` // by name
 }
@@ -25,13 +25,13 @@ type Nodes struct {
 type NodeShift struct {
 	Name   string `json:"name"`
 	Blocks int    `json:"blocks"` // with an accepted trial, A/A left out
-	// Shift is the primary metric of the node's blocks over that of the others', as Nodes.Spread. The confidence of its
-	// interval is that of all nodes together (Bonferroni).
+	// Shift is the primary metric of the node's blocks divided by that of the other nodes' blocks, or their difference, as
+	// in Nodes.Spread. Its interval has a confidence that holds for all nodes together (Bonferroni).
 	Shift     Estimate `json:"shift"`
 	Disagrees bool     `json:"disagrees"` // the interval leaves out no shift
 }
 
-// nodes compares the nodes of a campaign, nil for any other run.
+// nodes compares the nodes of a campaign. It returns nil for any other run.
 func (input Input) nodes(cells map[result.Cell][]Trial, opts Options) *Nodes {
 	shifts, list := map[string]map[blockID][]float64{}, map[string]map[blockID]bool{}
 	for _, key := range slices.SortedFunc(maps.Keys(cells), input.Compare) {
@@ -43,7 +43,7 @@ func (input Input) nodes(cells map[result.Cell][]Trial, opts Options) *Nodes {
 				changes[i] = input.primary.changes(input.units(input.primary, [][]Trial{b}, nil))[0]
 			}
 		}
-		centre := inference.Of(changes).Mean
+		centre := inference.SampleOf(changes).Mean
 		for i, b := range blocks {
 			node, id := b[0].Node, input.blockOf(b[0])
 			if list[node] == nil {
@@ -62,7 +62,8 @@ func (input Input) nodes(cells map[result.Cell][]Trial, opts Options) *Nodes {
 	return input.compared(names, list, shifts, opts)
 }
 
-// compared compares each node with the others, block by block: cells of a block are not independent.
+// compared compares each node with the others. A block counts as one value, because the cells of a block are not
+// independent.
 func (input Input) compared(names []string, list map[string]map[blockID]bool, shifts map[string]map[blockID][]float64,
 	opts Options) *Nodes {
 	values := map[string][]float64{}
@@ -70,7 +71,7 @@ func (input Input) compared(names []string, list map[string]map[blockID]bool, sh
 		for _, cells := range shifts[name] {
 			values[name] = append(values[name], mean(cells))
 		}
-		slices.Sort(values[name]) // a map's random order would change the last digit
+		slices.Sort(values[name]) // the random order of a map would change the last digit
 	}
 	out := &Nodes{Spread: Absent()}
 	least, most := math.Inf(1), math.Inf(-1)
@@ -99,7 +100,7 @@ func (input Input) compared(names []string, list map[string]map[blockID]bool, sh
 	return out
 }
 
-// warnings name the nodes that disagree.
+// warnings names the nodes that disagree.
 func (n *Nodes) warnings() (out []string) {
 	if n == nil {
 		return nil

@@ -138,8 +138,8 @@ func (input Input) widen(c *Cell, kept []Trial) (bias float64) {
 		}
 		b := input.Bias(n, math.Log(float64(f.Change.Mean)), input.cleanCores(m, f, *c))
 		wide := *f.Change
-		by := outwards(b, math.Log(float64(wide.Mean)))
-		wide.Lo, wide.Hi = Number(float64(wide.Lo)*math.Exp(-by.down)), Number(float64(wide.Hi)*math.Exp(by.up))
+		outward := outwards(b, math.Log(float64(wide.Mean)))
+		wide.Lo, wide.Hi = Number(float64(wide.Lo)*math.Exp(-outward.down)), Number(float64(wide.Hi)*math.Exp(outward.up))
 		f.Change = &wide
 		c.Metrics[m.Name] = f
 		if m.Name == input.primary.Name {

@@ -9,7 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// CompareCells orders the cells of a run for reading: profile, direction (upload first), size of frames, device,
+// CompareCells returns the order of a run's cells in tables: by profile, direction (upload first), frame size, device,
 // clients, load.
 func CompareCells(run result.Run) func(a, b result.Cell) int {
 	return func(a, b result.Cell) int {
@@ -22,8 +22,8 @@ func CompareCells(run result.Run) func(a, b result.Cell) int {
 	}
 }
 
-// CompareSizes orders cells of a run by their frames' size: as the experiment lists them, and then, where the run's
-// folder has lost its experiment, numbers of bytes before names.
+// CompareSizes orders cells of a run by frame size, in the order of the experiment's list. Where the run's folder has
+// no experiment any more, numbers of bytes come first and names follow.
 func CompareSizes(run result.Run, a, b result.Cell) int {
 	place := func(size string) (listed, bytes int) {
 		if listed = slices.Index(run.FrameSizes, size); listed < 0 {

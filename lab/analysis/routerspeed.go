@@ -9,7 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Slowed says that the routers of a run had a share of their CPU only, and how much they had.
+// Slowed says that the routers of a run had only a share of their CPU, and how large it was.
 type Slowed struct {
 	Speed   float64 `json:"speed"`     // the share that was asked for
 	Share   Number  `json:"share"`     // measured: the mean over windows of all accepted trials, and
@@ -18,18 +18,18 @@ type Slowed struct {
 	Windows int     `json:"windows"`   // of each side of a pair its own
 }
 
-// RouterSharePct is the metric that SlowedMetric makes.
+// RouterSharePct is the name of the metric that SlowedMetric makes.
 const RouterSharePct = "router_share_pct"
 
-// SlowedMetric is the share of its CPU that a slowed host had, of records that have it in a field; zero
-// stands for full speed.
+// SlowedMetric makes the metric of the CPU share that a slowed host had, read from a field of the records. Zero means
+// full speed.
 func SlowedMetric(host, field string) Metric {
 	return Metric{Name: RouterSharePct, Unit: "% of its CPU",
 		Text: "CPU that slowed hosts had, by the clock of what took the rest", Host: host, Per: PerWindow, Range: Percents,
-		Of: func(r MetricInput) float64 { return Positive(100 * r.Get(field)) }}
+		Value: func(r MetricInput) float64 { return Positive(100 * r.Get(field)) }}
 }
 
-// slowedOf is nil for a run at full speed. Records count where the environment is missing too.
+// slowedOf returns nil for a run at full speed. It reads the records too, because the environment may be missing.
 func slowedOf(env result.Environment, trials []Trial) *Slowed {
 	s := Slowed{Speed: env.RouterSpeed, Share: Absent(), Least: Absent(), Most: Absent()}
 	var shares []float64
@@ -51,7 +51,8 @@ func slowedOf(env result.Environment, trials []Trial) *Slowed {
 	return &s
 }
 
-// String is the badge of a slowed run: "routers slowed to 25 %: measured share 25.1 % (24.9 to 25.3 in 12 windows)".
+// String returns the badge of a slowed run: "routers slowed to 25 %: measured share 25.1 % (24.9 to 25.3 in 12
+// windows)".
 func (s Slowed) String() string {
 	to := fmt.Sprintf("routers slowed to %.3g %% of their CPU", 100*s.Speed)
 	if s.Speed == 0 {
@@ -64,7 +65,7 @@ func (s Slowed) String() string {
 		words.Counted(s.Windows, "window"))
 }
 
-// Speed is the share of their CPU that the run's routers were to have: 1 unless they were slowed.
+// Speed returns the share of their CPU that the experiment gave the routers. It is 1 unless they were slowed.
 func (s Summary) Speed() float64 {
 	if s.Slowed == nil {
 		return 1
@@ -72,8 +73,8 @@ func (s Summary) Speed() float64 {
 	return s.Slowed.Speed
 }
 
-// Badges say, a text each, on what routers the figures were taken and with what loads, where that is not as usual: no
-// figure is shown without them.
+// Badges returns one text for each unusual condition of the run, such as slowed routers, an emulated CPU or divided
+// loads. Every display of figures shows them.
 func (s Summary) Badges() (list []string) {
 	if s.VM != nil {
 		list = append(list, s.VM.String())

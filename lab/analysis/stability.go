@@ -108,7 +108,7 @@ func stability(means []blockMean, interleaved bool, opts Options) (Stability, []
 	// Only blocks of devices show how devices behave. A/A blocks too show how the labs and the
 	// machine behave.
 	ofDevices := without(blocks, func(b deviation) bool { return b.id.aa })
-	later := inference.Of(each(ofDevices, func(b deviation) float64 { return b.later }))
+	later := inference.SampleOf(each(ofDevices, func(b deviation) float64 { return b.later }))
 	ratio := func(b deviation) float64 { return b.ratio }
 	drift, _, _ := trends(ofDevices, ratio)
 	_, side, _ := trends(blocks, ratio)
@@ -141,11 +141,11 @@ func byRound(loads []deviation) (out []deviation) {
 		aa   bool
 		round
 	}
-	roundOf := func(d deviation) key { return key{d.cell.Without(result.DUT, result.LinksOf), d.id.aa, d.round()} }
+	roundOf := func(d deviation) key { return key{d.cell.Without(result.DUT, result.LinkSettings), d.id.aa, d.round()} }
 	for _, group := range grouped(loads, roundOf, nil) {
 		d := group[0]
-		d.id.cell = d.id.cell.Without(result.DUT, result.LinksOf)
-		d.cell = d.cell.Without(result.DUT, result.LinksOf)
+		d.id.cell = d.id.cell.Without(result.DUT, result.LinkSettings)
+		d.cell = d.cell.Without(result.DUT, result.LinkSettings)
 		d.hours = mean(each(group, func(d deviation) float64 { return d.hours }))
 		d.ratio = mean(each(group, func(d deviation) float64 { return d.ratio }))
 		d.perBit = mean(each(group, func(d deviation) float64 { return d.perBit }))

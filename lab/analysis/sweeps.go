@@ -9,63 +9,63 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Clean is the name the clean router carries among the devices of a sweep.
+// Clean is the name of the clean router among the devices of a sweep.
 const Clean = "clean"
 
 // Sweep is one device over levels of one dimension, with the other dimensions fixed.
 type Sweep struct {
-	// Cell has the dimensions that are fixed; its device is Clean for the clean
-	// router, over the blocks of all devices.
+	// Cell has the fixed dimensions. For the clean router its device is Clean, and the blocks of all devices are used.
 	Cell  result.Cell      `json:"dimensions"`
 	Along result.Dimension `json:"along"` // the dimension that it steps: offered_mbps or clients
 
 	Levels     []Level     `json:"levels"`     // ascending
 	Increments []Increment `json:"increments"` // one fewer than levels
 	Spans      []Span      `json:"spans"`      // between levels that are not neighbours
-	// Linearity is nil when the sweep has fewer than three usable levels.
+	// Linearity is nil when the sweep has fewer than three levels below the router's limit.
 	Linearity *Linearity `json:"linearity"`
 	Trends    []Trend    `json:"lines,omitempty"` // of the metrics that the measure names, along loads
 }
 
-// Level is what a device cost at one point of a sweep.
+// Level has the CPU of a device at one point of a sweep.
 type Level struct {
 	Level         Number   `json:"level"`              // Mbit/s of payload, or clients
 	LinkMbps      Estimate `json:"link_mbps"`          // sampled bandwidth
 	CPUSampled    Estimate `json:"cpu_sampled_pct"`    // % of one core
 	CPUNormalised Estimate `json:"cpu_normalised_pct"` // equation 5.1, % of one core
-	// Shortfall marks a sampled bandwidth more than 10 % below the limit: the
-	// normalised figure then includes CPU that the router never used.
+	// Shortfall is true if the sampled bandwidth is more than 10 % below the limit. The normalised figure then includes
+	// CPU that the router never used.
 	Shortfall bool `json:"shortfall"`
 }
 
-// Increment is the step from one level to the next (study 1, tables 5.2-5.4
-// and 5.6-5.8), of normalised CPU. Blocks that hold both levels are paired;
-// levels of different blocks are compared by Welch's interval.
+// Increment is the step in normalised CPU from one level to the next (study 1, tables 5.2-5.4 and 5.6-5.8). Where
+// blocks have both levels, each block gives one difference. Levels of different blocks are compared by Welch's
+// interval.
 type Increment struct {
 	From        Number   `json:"from"`         // level
 	To          Number   `json:"to"`           // the next one
 	NetPct      Estimate `json:"net_pct"`      // percentage points of one core
 	RelativePct Estimate `json:"relative_pct"` // 100 (to/from - 1)
-	// Proportion is relative CPU over relative level, (CPU to/from) / (level
-	// to/from): 1 is proportional, above 1 more than proportional.
+	// Proportion is relative CPU divided by relative level, (CPU to/from) / (level to/from). It is 1 if CPU grows in
+	// proportion to the level, and above 1 if it grows faster.
 	Proportion Estimate `json:"proportion"`
-	// Verdict is Different when RelativePct leaves out 0, Equivalent when it
-	// lies within δ, else Inconclusive; over all increments taken together.
+	// Verdict is Different if the interval of RelativePct excludes 0, Equivalent if it is within δ, and Inconclusive
+	// otherwise. All increments are judged together.
 	Verdict string `json:"verdict"`
-	// RatioPct is the overhead ratio at To over that at From: the cost of the step for the
-	// device beyond its cost for the clean router. The machine's drift, which RelativePct
-	// contains, cancels. Absent for the clean router.
+	// RatioPct compares the overhead ratio at To with that at From. It is the additional cost of the step for the device
+	// beyond that for the clean router. Unlike RelativePct it does not contain the machine's drift. It is absent for the
+	// clean router.
 	RatioPct Estimate `json:"ratio_pct"`
-	// RatioVerdict is the verdict on RatioPct; empty for the clean router.
+	// RatioVerdict is the verdict on RatioPct. It is empty for the clean router.
 	RatioVerdict string `json:"ratio_verdict"`
-	// Together and RatioTogether are RelativePct and RatioPct with the intervals that left the verdicts open, of all
-	// increments together, where the intervals of this one would have given one; nil elsewhere.
+	// Together and RatioTogether are RelativePct and RatioPct with the wider intervals for all increments together. They
+	// are set where these intervals leave a verdict open although the interval of this increment alone does not. Otherwise
+	// they are nil.
 	Together      *Estimate `json:"together,omitempty"`
 	RatioTogether *Estimate `json:"ratio_together,omitempty"`
 }
 
-// Span is an Increment from one level to a level beyond the next. It has no verdict: the
-// increments within it have theirs.
+// Span is an Increment between two levels that are not neighbours. It has no verdict, because the increments within it
+// have verdicts.
 type Span struct {
 	From        Number   `json:"from"`         // level
 	To          Number   `json:"to"`           // another one
@@ -73,8 +73,8 @@ type Span struct {
 	RatioPct    Estimate `json:"ratio_pct"`    // absent for the clean router
 }
 
-// sweeps steps through the loads of each number of clients and the clients of
-// each load, the clean router before the devices.
+// sweeps computes two kinds of sweep for each router: over loads for each number of clients, and over clients for each
+// load. The clean router comes before the devices.
 func (input Input) sweeps(routers []router, opts Options) []Sweep {
 	out := []Sweep{}
 	var all []step
@@ -88,7 +88,7 @@ func (input Input) sweeps(routers []router, opts Options) []Sweep {
 		}
 	}
 	judgeSteps(all, opts)
-	// As readers look for them: like the cells, loads before clients.
+	// Readers find sweeps in the order of the cells, and sweeps over loads before those over clients.
 	slices.SortStableFunc(out, func(a, b Sweep) int {
 		setting := func(s Sweep) result.Cell { return blockMean{cell: s.Cell}.setting() }
 		return cmp.Or(input.Compare(setting(a), setting(b)), -cmp.Compare(a.Along, b.Along))
@@ -96,15 +96,14 @@ func (input Input) sweeps(routers []router, opts Options) []Sweep {
 	return out
 }
 
-// step is one increment before it is judged: its log ratios.
+// step is one increment before it is judged, with its log ratios.
 type step struct {
 	*Increment
 	normalised contrast
-	overhead   contrast // none for the clean router
+	overhead   contrast // no sample for the clean router
 }
 
-// judgeSteps takes all increments of the run together, and all changes of the
-// overhead ratio.
+// judgeSteps judges all increments of the run together, and all changes of the overhead ratio together.
 func judgeSteps(steps []step, opts Options) {
 	var normalised, overhead []contrast
 	for _, s := range steps {
@@ -119,7 +118,7 @@ func judgeSteps(steps []step, opts Options) {
 	}
 }
 
-// percentTogether is the interval that left a verdict on a ratio open, as a change in per cent.
+// percentTogether returns the interval that left a verdict on a ratio open, as a change in per cent.
 func percentTogether(v Verdict) *Estimate {
 	if v.Together == nil {
 		return nil
@@ -128,14 +127,14 @@ func percentTogether(v Verdict) *Estimate {
 	return &pct
 }
 
-// row is one router's block means along one quantity, a list a level.
+// row has one router's block means along one dimension. levels has one list of block means for each level.
 type row struct {
 	router
 	along  result.Dimension
 	levels [][]blockMean
 }
 
-// rows are a router's rows with at least two levels.
+// rows returns a router's rows that have at least two levels.
 func rows(r router, along result.Dimension) []row {
 	fixed := func(b blockMean) result.Cell { return b.cell.Without(result.DUT, along) }
 	var out []row
@@ -147,10 +146,10 @@ func rows(r router, along result.Dimension) []row {
 	return out
 }
 
-// at is the value of a level along the row.
-func (r row) at(level []blockMean) float64 { return level[0].cell.Number(r.along) }
+// valueAt returns the value of a level along the row: Mbit/s or clients.
+func (r row) valueAt(level []blockMean) float64 { return level[0].cell.Number(r.along) }
 
-// sweep computes the row; its increments are still to be judged.
+// sweep computes the row's sweep. Its increments have no verdicts yet.
 func (r row) sweep(opts Options) (Sweep, []step) {
 	s := Sweep{Cell: r.levels[0][0].cell.Without(r.along).With(result.DUT, r.name), Along: r.along, Levels: []Level{}}
 	if r.along == result.OfferedMbps {
@@ -160,7 +159,7 @@ func (r row) sweep(opts Options) (Sweep, []step) {
 	var steps []step
 	for i, level := range r.levels {
 		s.Levels = append(s.Levels, Level{
-			Level:         Number(r.at(level)),
+			Level:         Number(r.valueAt(level)),
 			LinkMbps:      Amounts.Estimate(r.values(level, link), opts.Confidence),
 			CPUSampled:    Amounts.Estimate(r.values(level, cpu), opts.Confidence),
 			CPUNormalised: Amounts.Estimate(r.values(level, normalised), opts.Confidence),
@@ -175,7 +174,7 @@ func (r row) sweep(opts Options) (Sweep, []step) {
 	return s, steps
 }
 
-// spans are the spans between all levels that are not neighbours.
+// spans returns the spans between all levels that are not neighbours.
 func (r row) spans(opts Options) []Span {
 	out := []Span{}
 	for i := range r.levels {
@@ -188,9 +187,9 @@ func (r row) spans(opts Options) []Span {
 	return out
 }
 
-// step compares two levels. Blocks that hold both have their own start, which
-// shifts both alike, so each gives one difference. A single such block among
-// others has no spread: then all blocks are compared as if none held both.
+// step compares two levels. A block that has both levels gives one difference, because its start shifts both levels
+// alike. One such block alone has no spread, so if there are other blocks, all of them are compared as independent
+// ones.
 func (r row) step(from, to []blockMean, into *Increment, opts Options) step {
 	first := map[blockID]blockMean{}
 	for _, b := range from {
@@ -198,17 +197,17 @@ func (r row) step(from, to []blockMean, into *Increment, opts Options) step {
 	}
 	both := without(to, func(b blockMean) bool { _, held := first[b.id]; return !held })
 	apart := len(both) == 0 || len(both) == 1 && len(from)+len(to) > 2
-	compare := func(of func(blockMean) float64) inference.Sample {
+	compare := func(figure func(blockMean) float64) inference.Sample {
 		if apart {
-			return inference.Welch(each(from, of), each(to, of))
+			return inference.Welch(each(from, figure), each(to, figure))
 		}
-		return inference.Of(each(both, func(b blockMean) float64 { return of(b) - of(first[b.id]) }))
+		return inference.SampleOf(each(both, func(b blockMean) float64 { return figure(b) - figure(first[b.id]) }))
 	}
 	before, now := r.moved(from), r.moved(to)
 	s := step{
 		Increment: into,
 		normalised: contrast{compare(func(b blockMean) float64 { return finite(math.Log(r.side(b)[normalised])) }),
-			opts.limit(), now.own.less(before.own)},
+			opts.limit(), now.cpu.less(before.cpu)},
 		overhead: contrast{Sample: inference.None()},
 	}
 	if r.name != Clean {
@@ -219,17 +218,17 @@ func (r row) step(from, to []blockMean, into *Increment, opts Options) step {
 	net := contrast{Sample: compare(func(b blockMean) float64 { return r.side(b)[normalised] }), moved: r.points(to,
 		now).less(r.points(from, before))}
 	*into = Increment{
-		From: Number(r.at(from)), To: Number(r.at(to)),
+		From: Number(r.valueAt(from)), To: Number(r.valueAt(to)),
 		NetPct:      net.estimate(opts.Confidence),
 		RelativePct: ratio.changePct(),
-		Proportion:  ratio.geometric().scaled(Over(r.at(from), r.at(to))),
+		Proportion:  ratio.geometric().scaled(Over(r.valueAt(from), r.valueAt(to))),
 		RatioPct:    s.overhead.estimate(opts.Confidence).changePct(),
 	}
 	return s
 }
 
-// points is what noise may have done to a level's CPU, percentage points of one core.
+// points returns the possible effect of noise on a level's CPU, percentage points of one core.
 func (r row) points(level []blockMean, m moved) span {
 	pct := r.mean(level, normalised)
-	return span{-pct * math.Expm1(-m.own.down), pct * math.Expm1(m.own.up)}
+	return span{-pct * math.Expm1(-m.cpu.down), pct * math.Expm1(m.cpu.up)}
 }

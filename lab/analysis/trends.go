@@ -38,7 +38,7 @@ type trendMeans struct{ dut, clean []float64 }
 // trendMeansOf averages each of Laws.TrendMetrics over windows.
 func (input Input) trendMeansOf(windows []Trial) (l trendMeans) {
 	for _, name := range input.Laws.TrendMetrics {
-		value := MetricNamed(input.Metrics, name).Of
+		value := MetricNamed(input.Metrics, name).Value
 		l.dut = append(l.dut, mean(each(windows, func(t Trial) float64 { return value(input.pairOf(t).device) })))
 		l.clean = append(l.clean, mean(each(windows, func(t Trial) float64 { return value(input.pairOf(t).clean) })))
 	}
@@ -67,7 +67,7 @@ func (r row) trends(laws Laws, opts Options) (out []Trend) {
 			Slope:     Changes.Estimate(slopes, opts.Confidence).widened(f.swing(slopesOf, ownOf)),
 			Intercept: Changes.Estimate(intercepts, opts.Confidence).widened(f.swing(interceptsOf, ownOf))}
 		if r.name != Clean {
-			l.OverClean = contrast{Sample: inference.Of(over), moved: f.swing(oversOf, ratioOfMoved)}.estimate(
+			l.OverClean = contrast{Sample: inference.SampleOf(over), moved: f.swing(oversOf, ratioOfMoved)}.estimate(
 				opts.Confidence).geometric()
 		}
 		var gbits, values []float64
@@ -98,13 +98,13 @@ func (f trendFit) valueOf(b blockMean, clean bool) (value, gbits float64) {
 	return b.trends.dut[f.metric], b.dut[delivered] / 1000
 }
 
-// seen is the metric.
+// seen returns the metric's figures of the two routers and the logarithm of their ratio.
 func (f trendFit) seen() seen {
 	value := func(clean bool) func(blockMean) float64 {
 		return func(b blockMean) float64 { v, _ := f.valueOf(b, clean); return v }
 	}
-	own, clean := value(f.name == Clean), value(true)
-	return seen{own, clean, func(b blockMean) float64 { return finite(math.Log(Over(own(b), clean(b)))) }}
+	router, clean := value(f.name == Clean), value(true)
+	return seen{router, clean, func(b blockMean) float64 { return finite(math.Log(Over(router(b), clean(b)))) }}
 }
 
 // fitBlocks fits a line for each block, after the router's values at each level are multiplied by that level's factor.
@@ -140,17 +140,17 @@ func (f trendFit) fitLine(clean bool, blocks []blockMean, scale func(blockMean) 
 	return finite(intercept), finite(slope)
 }
 
-// What of a fit is asked for, and what noise moves of it.
+// A fitted figure has an estimate from all blocks, and a span for the possible effect of noise.
 
 func slopesOf(slopes, _, _ []float64) float64         { return mean(slopes) }
 func interceptsOf(_, intercepts, _ []float64) float64 { return mean(intercepts) }
 func oversOf(_, _, over []float64) float64            { return mean(over) }
 
-func ownOf(m moved) span        { return m.own }
+func ownOf(m moved) span        { return m.cpu }
 func ratioOfMoved(m moved) span { return m.ratio }
 
-// swing is what noise may have done to a figure of the fit.
-func (f trendFit) swing(figure func(slopes, intercepts, over []float64) float64, of func(moved) span) span {
-	moves := spansOf(f.usable, func(level []blockMean) span { return of(f.noise(level, f.seen())) })
+// swing returns the possible effect of noise on a figure of the fit.
+func (f trendFit) swing(figure func(slopes, intercepts, over []float64) float64, part func(moved) span) span {
+	moves := spansOf(f.usable, func(level []blockMean) span { return part(f.noise(level, f.seen())) })
 	return swing(moves, func(factors []float64) float64 { return figure(f.fitBlocks(factors)) })
 }

@@ -7,29 +7,31 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Until says by which rule cells were measured no more.
+// Until is the rule of a run that measures each cell until its interval is narrow enough. A look is a check of all
+// cells after a number of blocks.
 type Until struct {
 	PrecisionPct float64 `json:"precision_pct"`    // half-width of the interval that is enough, % of the figure
 	Metric       string  `json:"metric,omitempty"` // whose interval it is
-	// that intervals are computed with, so that the summary's holds
+	// confidence of each interval; it is higher than the summary's, so that intervals hold the mean as often as the
+	// summary says
 	Confidence    Number  `json:"confidence"`
 	Planned       []int   `json:"planned"`                   // blocks after which cells were to be looked at
 	Looks         []int   `json:"looks"`                     // blocks after which they were
 	AtMostSeconds float64 `json:"at_most_seconds,omitempty"` // bound of the time; 0: none
 }
 
-// Ended says how a cell ended.
+// Ended says after how many blocks a cell ended, and why.
 type Ended struct {
 	Blocks   int    `json:"blocks"`          // of the plan that it had at its last look
 	WidthPct Number `json:"width_pct"`       // half of the interval at that look, % of the figure
 	Bound    string `json:"bound,omitempty"` // what ended it: blocks or time; absent: it was exact enough
 }
 
-// Exact reports whether the cell ended because it was exact enough.
+// Exact reports whether the cell ended because its interval was narrow enough.
 func (e Ended) Exact() bool { return e.Bound == "" }
 
-// until notes the rule of a run whose cells end when they are exact enough, and is the options with which its intervals
-// are computed.
+// until records the rule of a run that measures cells until they are exact enough. It returns the options with the
+// confidence for such intervals.
 func (s *Summary) until(u *result.Until, opts Options) Options {
 	if u == nil {
 		return opts
@@ -46,11 +48,11 @@ func (s *Summary) until(u *result.Until, opts Options) Options {
 	return opts
 }
 
-// end says of each cell how it ended.
+// end records for each cell how it ended.
 func (s *Summary) end(u *result.Until) {
 	ended := u.Ended()
 	for i, c := range s.Cells {
-		if e, is := ended[c.Cell]; is {
+		if e, known := ended[c.Cell]; known {
 			width := Absent()
 			if e.WidthPct != nil {
 				width = Number(*e.WidthPct)
@@ -60,8 +62,8 @@ func (s *Summary) end(u *result.Until) {
 	}
 }
 
-// Widths are how exact the cells are. What they are of is the judged figure: the comparison with the clean router where
-// there is one, else the device's.
+// Widths returns the interval width of each cell's judged figure: the comparison with the clean router, or else the
+// device's figure.
 func (s Summary) Widths() (list []result.Width) {
 	m := s.Judged()
 	for _, c := range s.Cells {
@@ -74,8 +76,8 @@ func (s Summary) Widths() (list []result.Width) {
 	return list
 }
 
-// width is half of a cell's interval, to the bound that is farther from the mean, as a share of the figure; of a
-// difference as a share of the clean router's figure. NaN without an interval.
+// width returns half of a cell's interval as a share of the figure, measured to the bound that is farther from the
+// mean. For a difference it is a share of the clean router's figure. It is NaN without an interval.
 func (s Summary) width(c Cell, m Metric) float64 {
 	e := c.Device(m.Name)
 	whole := e.Mean

@@ -49,7 +49,7 @@ func ratios(logs []inference.Sample, opts Options) []contrast {
 	return out
 }
 
-// judgeAll gives every contrast a verdict, adjusted for their number.
+// judgeAll gives every contrast a verdict. The p-values are adjusted for the number of contrasts.
 func judgeAll(list []contrast, opts Options) []Verdict {
 	ofDifferent := each(list, func(c contrast) float64 { return c.pDifferent() })
 	ofEquivalent := each(list, func(c contrast) float64 { return c.pEquivalent() })

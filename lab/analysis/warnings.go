@@ -9,34 +9,34 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// warnings list what weakens the result.
+// warnings lists what weakens the result, one sentence each.
 func (input Input) warnings(s Summary, cells map[result.Cell][]Trial) (out []string) {
-	say := func(applies bool, format string, args ...any) {
+	warn := func(applies bool, format string, args ...any) {
 		if applies {
 			out = append(out, fmt.Sprintf(format, args...))
 		}
 	}
 	run, t := input.Run, s.Trials
-	say(run.Environment.Interrupted, "The run was interrupted: cells may be missing or have fewer blocks than planned.")
+	warn(run.Environment.Interrupted, "The run was interrupted: cells may be missing or have fewer blocks than planned.")
 	for _, file := range run.Missing {
-		say(true, "%s is missing from the run's folder: %s. Bring it back from where the run was made, or from a bundle of "+
+		warn(true, "%s is missing from the run's folder: %s. Bring it back from where the run was made, or from a bundle of "+
 			"it.", file, missing[file])
 	}
-	say(run.Torn > 0, "%s.", run.TornText())
-	say(run.Repeated > 0, "%s twice in the file: the second of each is left out.",
+	warn(run.Torn > 0, "%s.", run.TornText())
+	warn(run.Repeated > 0, "%s twice in the file: the second of each is left out.",
 		words.Agreed(run.Repeated, "record stands", "records stand"))
-	say(run.Unrecorded > 0,
+	warn(run.Unrecorded > 0,
 		"%s no record although the run came to its end: %s was cut short, or records were taken out of it.",
 		words.Agreed(run.Unrecorded, "planned window has", "planned windows have"), result.TrialsFile)
 	if t.Accepted == 0 {
-		say(true, "No %s was accepted: there is nothing to conclude from.", input.Noun)
+		warn(true, "No %s was accepted: there is nothing to conclude from.", input.Noun)
 		for _, r := range s.Rejects[:min(1, len(s.Rejects))] {
-			say(true, "The most frequent reason of %s, %s: %s.", words.Counted(t.Rejected, "rejected "+input.Noun),
+			warn(true, "The most frequent reason of %s, %s: %s.", words.Counted(t.Rejected, "rejected "+input.Noun),
 				words.Counted(r.Count, "time"), r.Text)
 		}
 		return append(out, input.further(s)...)
 	}
-	say(t.Rejected*4 > t.Accepted+t.Rejected,
+	warn(t.Rejected*4 > t.Accepted+t.Rejected,
 		"%d of %s %s rejected by self-tests: the machine or the set-up is not quiet enough.",
 		t.Rejected, words.Counted(t.Accepted+t.Rejected, input.Noun), words.Either(t.Rejected, "was", "were"))
 	if s.Primary != "" {
@@ -45,7 +45,7 @@ func (input Input) warnings(s Summary, cells map[result.Cell][]Trial) (out []str
 	return slices.Concat(out, input.cellWarnings(s, cells), input.further(s))
 }
 
-// further is what the measure says itself.
+// further returns the warnings of the measure itself.
 func (input Input) further(s Summary) []string {
 	if input.Warn == nil {
 		return nil
@@ -53,7 +53,7 @@ func (input Input) further(s Summary) []string {
 	return input.Warn(s)
 }
 
-// missing says what follows when a file of a run is missing.
+// missing names the consequence of each missing file of a run.
 var missing = map[string]string{
 	result.EnvironmentFile: "nothing is known of the machine, the versions and whether the run came to its end",
 	result.ExperimentFile: "what was planned is not known, nor whether all of it was measured, and the run can be " +
@@ -79,9 +79,9 @@ func (input Input) noiseWarnings(aa AA) []string {
 	return nil
 }
 
-// cellWarnings give each remark once, with its cells.
+// cellWarnings returns each remark once, with the cells that it applies to.
 func (input Input) cellWarnings(s Summary, cells map[result.Cell][]Trial) []string {
-	// The crossover is missing: several blocks, all with the device in the same lab.
+	// Without a crossover the device was in the same lab in all of several blocks.
 	oneSided := func(c Cell) bool {
 		labs := grouped(accepted(cells[c.Cell]), func(t Trial) string { return t.DUTLab }, nil)
 		return s.Mode == result.ModeDuet && c.Blocks > 1 && len(labs) == 1
@@ -95,10 +95,10 @@ func (input Input) cellWarnings(s Summary, cells map[result.Cell][]Trial) []stri
 	)
 }
 
-// cellsNamed bounds how many cells a warning names.
+// cellsNamed is the largest number of cells that a warning names.
 const cellsNamed = 4
 
-// Remark is a warning with the cells it is about; none when it is about none.
+// Remark returns a warning with the cells that it applies to. It returns none when it applies to no cell.
 func (s Summary) Remark(text string, applies func(Cell) bool) []string {
 	var named []string
 	for _, c := range s.Cells {

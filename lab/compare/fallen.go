@@ -51,7 +51,7 @@ func notManaged(cell result.Cell, s analysis.Summary) string {
 		return reason
 	}
 	for _, f := range s.FailedBlocks {
-		if !f.AA && !f.Measured && f.Of(cell) {
+		if !f.AA && !f.Measured && f.Covers(cell) {
 			return "its block failed: " + result.OneLine(f.Error)
 		}
 	}

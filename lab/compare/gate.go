@@ -203,7 +203,7 @@ func (c *Comparison) cellsOfFailedBlock(f analysis.FailedBlock, head analysis.Su
 	known := false
 	for _, other := range head.Cells {
 		cell := other.Cell.With(result.DUT, dut)
-		if !f.Of(cell) {
+		if !f.Covers(cell) {
 			continue
 		}
 		if known = true; !there(cell) && !slices.Contains(list, cell) {

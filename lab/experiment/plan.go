@@ -88,7 +88,7 @@ func (e *Experiment) Shares() (shares [][]int) {
 	}
 	apart, place := e.measure().Alone || e.Interleaved(), map[turn]int{}
 	for i, b := range e.Plan() {
-		r := turn{b.Cell.Without(result.DUT, result.LinksOf), b.Index}
+		r := turn{b.Cell.Without(result.DUT, result.LinkSettings), b.Index}
 		if n, begun := place[r]; begun && apart {
 			shares[n] = append(shares[n], i)
 			continue

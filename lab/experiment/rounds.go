@@ -83,9 +83,9 @@ func (e *Experiment) cleanOf(s Setting, devices []Block) (list []Block) {
 		if way != "" {
 			b.Like = names[way][0]
 			also := strings.Join(names[way], " ")
-			b.Cell = b.Cell.With(result.LinksOf, also)
+			b.Cell = b.Cell.With(result.LinkSettings, also)
 			for n, c := range b.Cells {
-				b.Cells[n] = c.With(result.LinksOf, also)
+				b.Cells[n] = c.With(result.LinkSettings, also)
 			}
 		}
 		if i > 0 {

@@ -29,7 +29,7 @@ func TestRoundsAreBalanced(t *testing.T) {
 					floors = append(floors, i)
 					continue
 				}
-				name := b.DUT() + b.Cell.Text(result.LinksOf)
+				name := b.DUT() + b.Cell.Text(result.LinkSettings)
 				if places[name] == nil {
 					places[name] = make([]int, 5)
 				}

@@ -115,5 +115,5 @@ func LeftBy(plan []Block, u *result.Until) func(b Block, cell result.Cell) bool 
 
 // cleanOf is the cell of the clean router that a cell of an interleaved block is compared with.
 func (b Block) cleanOf(cell result.Cell) result.Cell {
-	return cell.With(result.DUT, Clean).With(result.LinksOf, b.Against.Text(result.LinksOf))
+	return cell.With(result.DUT, Clean).With(result.LinkSettings, b.Against.Text(result.LinkSettings))
 }

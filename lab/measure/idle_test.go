@@ -96,7 +96,7 @@ func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 		Metrics: []analysis.Metric{{
 			Name: "process_core_pct", Unit: "% of a core", Better: analysis.Less, Against: analysis.AsDifference, Host: "router",
 			Per: analysis.PerWindow, Both: true, Range: analysis.Amounts,
-			Of: func(r analysis.MetricInput) float64 { return r.Get("process_ns") / 1e7 / r.Get("seconds") },
+			Value: func(r analysis.MetricInput) float64 { return r.Get("process_ns") / 1e7 / r.Get("seconds") },
 		}},
 		Compare: func(a, b result.Cell) int { return result.CompareCells(a, b, result.DUT, result.Clients, idleMs) },
 	}

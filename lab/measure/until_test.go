@@ -92,7 +92,7 @@ func (drawn) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	input := analysis.Input{
 		Run: run, Measure: "drawn", Dimensions: analysis.Dimensions{analysis.DUT, analysis.Clients}, Noun: "window",
 		Metrics: []analysis.Metric{{Name: "value", Better: analysis.More, Per: analysis.PerWindow,
-			Range: analysis.Amounts, Of: analysis.Field("value")}},
+			Range: analysis.Amounts, Value: analysis.Field("value")}},
 		Compare: func(a, b result.Cell) int { return result.CompareCells(a, b, result.DUT) },
 	}
 	for _, r := range result.RecordsOf[draw](run.Own) {

@@ -18,7 +18,7 @@ import (
 var joules = analysis.Metric{
 	Name: "router_joules", Unit: "J", Text: "energy of the router", Better: analysis.Less, Against: analysis.AsDifference,
 	Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts,
-	Of: analysis.Field("metrics.router_joules")}
+	Value: analysis.Field("metrics.router_joules")}
 
 // withJoules is a run of which each window recorded the metric.
 func withJoules() result.Run {

@@ -24,7 +24,7 @@ const (
 	LinkMbps Dimension = "link_rate"
 	// of a clean router with mode "interleaved": names, separated by spaces, of the devices whose link settings it copies;
 	// absent: the ordinary settings
-	LinksOf       Dimension = "links_of"
+	LinkSettings  Dimension = "links_of"
 	BackgroundPct Dimension = "background_pct" // of the metered hosts' CPU, used by other work
 )
 

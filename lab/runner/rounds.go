@@ -21,7 +21,7 @@ func (s *Session) reopen() {
 			continue
 		}
 		for _, cell := range b.Cells {
-			against := cell.With(result.DUT, experiment.Clean).With(result.LinksOf, b.Against.Text(result.LinksOf))
+			against := cell.With(result.DUT, experiment.Clean).With(result.LinkSettings, b.Against.Text(result.LinkSettings))
 			open := false
 			for n := range s.Experiment.Windows {
 				key := keyOf(b, cell, n)

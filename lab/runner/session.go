@@ -96,7 +96,7 @@ func (s *Session) Name(b experiment.Block) string {
 	case b.AA:
 		name = "clean against clean"
 	case b.Control && b.Like != "":
-		name = "clean, with the links of " + b.Cell.Text(result.LinksOf)
+		name = "clean, with the links of " + b.Cell.Text(result.LinkSettings)
 	}
 	if !b.Cell.Has(result.Direction) && b.Cell.Has(result.Clients) { // its clients alone tell it from others of the plan
 		name += ", " + words.Counted(b.Clients(), "client")

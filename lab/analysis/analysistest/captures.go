@@ -13,9 +13,9 @@ import (
 // Sniffer is a simulated device that captures.
 type Sniffer struct {
 	Name    string
-	FrameUs float64                      // true CPU of a frame that it takes; 0: it takes none
-	Less    []result.Dimension           // that it has not
-	Factor  func(of result.Cell) float64 // on FrameUs; nil: 1
+	FrameUs float64                          // true CPU of a frame that it takes; 0: it takes none
+	Less    []result.Dimension               // that it has not
+	Factor  func(figure result.Cell) float64 // on FrameUs; nil: 1
 }
 
 // Captures describes a simulated run that measured capturing: all sniffers in all settings at all loads.

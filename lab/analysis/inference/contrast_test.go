@@ -19,7 +19,7 @@ func near(t *testing.T, what string, got, want float64) {
 // TestOneSided holds Welch's test against its formulas worked out by hand, and the
 // p-value against Student's density integrated by Simpson's rule.
 func TestOneSided(t *testing.T) {
-	x, y := inference.Of([]float64{2.1, 2.5, 1.9, 2.8}), inference.Of([]float64{1.2, 1.9, 1.5})
+	x, y := inference.SampleOf([]float64{2.1, 2.5, 1.9, 2.8}), inference.SampleOf([]float64{1.2, 1.9, 1.5})
 	d := x.Less(y)
 	near(t, "mean", d.Mean, 0.791667)
 	near(t, "standard error", d.SE, 0.285895)
@@ -28,10 +28,10 @@ func TestOneSided(t *testing.T) {
 	near(t, "above and below", d.PAbove(0.5)+d.PBelow(0.5), 1)
 	near(t, "two-sided", 2*d.PAbove(0), d.PDifferent())
 	near(t, "at its mean", d.PAbove(d.Mean), 0.5)
-	if one := inference.Of([]float64{1}); !math.IsNaN(one.PAbove(0)) || !math.IsNaN(x.Less(one).PBelow(0)) {
+	if one := inference.SampleOf([]float64{1}); !math.IsNaN(one.PAbove(0)) || !math.IsNaN(x.Less(one).PBelow(0)) {
 		t.Error("a single value has a p-value")
 	}
-	if same := inference.Of([]float64{3, 3, 3}); same.PAbove(2) != 0 || same.PAbove(4) != 1 || same.PBelow(4) != 0 {
+	if same := inference.SampleOf([]float64{3, 3, 3}); same.PAbove(2) != 0 || same.PAbove(4) != 1 || same.PBelow(4) != 0 {
 		t.Error("values without spread")
 	}
 }
@@ -89,7 +89,7 @@ func TestSpread(t *testing.T) {
 
 // TestBounds are the ends of the interval.
 func TestBounds(t *testing.T) {
-	s := inference.Of([]float64{2.1, 2.5, 1.9, 2.8})
+	s := inference.SampleOf([]float64{2.1, 2.5, 1.9, 2.8})
 	lo, hi := s.Interval(0.95)
 	near(t, "lower", s.Lower(0.025), lo)
 	near(t, "upper", s.Upper(0.025), hi)

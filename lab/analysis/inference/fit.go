@@ -19,20 +19,18 @@ type Row struct {
 // Fit is a least-squares fit over clusters of rows.
 type Fit struct {
 	Beta []float64
-	// without[i] is Beta with cluster i left out; the whole is nil when one of
-	// these cannot be fitted.
+	// without[i] is Beta fitted without cluster i. without is nil when one of these fits does not exist.
 	without  [][]float64
 	clusters int
 	freedom  float64
 }
 
-// worstCondition is that of a matrix of scaled normal equations beyond which
-// the solution has no digits to trust.
+// worstCondition is the largest condition number of scaled normal equations with a usable solution. Beyond it no digit
+// of the solution can be trusted.
 const worstCondition = 1e12
 
-// LeastSquares fits the rows; ok is false when they do not determine β.
-// between is the number of columns that do not change within a cluster: each
-// costs the intervals a degree of freedom, as in a fit to cluster means.
+// LeastSquares fits the rows. ok is false when they do not determine β. between is the number of columns that do not
+// change within a cluster. Each of them takes one degree of freedom from the intervals, as in a fit to cluster means.
 func LeastSquares(rows []Row, between int) (f Fit, ok bool) {
 	if len(rows) == 0 {
 		return Fit{}, false
@@ -60,19 +58,17 @@ func LeastSquares(rows []Row, between int) (f Fit, ok bool) {
 	return f, true
 }
 
-// Sample is the estimate of any smooth function of the coefficients. Its
-// standard error is the jackknife over clusters (J. W. Tukey, 1958; as CV3 in
-// J. G. MacKinnon, M. Ø. Nielsen and M. D. Webb, J. Econometrics 232, 2023).
-// Where all clusters have the same X it is exactly the t-interval over one fit
-// a cluster. N counts the clusters.
-func (f Fit) Sample(of func(beta []float64) float64) Sample {
-	s := Sample{Mean: of(f.Beta), SE: math.NaN(), Freedom: f.freedom, N: f.clusters}
+// Sample estimates any smooth function of the coefficients. Its standard error is the jackknife over clusters (J. W.
+// Tukey, 1958; as CV3 in J. G. MacKinnon, M. Ø. Nielsen and M. D. Webb, J. Econometrics 232, 2023). Where all clusters
+// have the same X, this is exactly the t-interval over one fit for each cluster. N counts the clusters.
+func (f Fit) Sample(figure func(beta []float64) float64) Sample {
+	s := Sample{Mean: figure(f.Beta), SE: math.NaN(), Freedom: f.freedom, N: f.clusters}
 	if len(f.without) < 2 {
 		return s
 	}
 	sum := 0.0
 	for _, beta := range f.without {
-		d := of(beta) - s.Mean
+		d := figure(beta) - s.Mean
 		sum += d * d
 	}
 	n := float64(f.clusters)
@@ -80,7 +76,7 @@ func (f Fit) Sample(of func(beta []float64) float64) Sample {
 	return s
 }
 
-// normal are the normal equations of some rows.
+// normal has the normal equations of some rows.
 type normal struct {
 	xx *mat.SymDense // XᵀX
 	xy *mat.VecDense // Xᵀy
@@ -90,7 +86,7 @@ func newNormal(width int) normal {
 	return normal{mat.NewSymDense(width, nil), mat.NewVecDense(width, nil)}
 }
 
-// normalOf are those of one row or more.
+// normalOf computes the normal equations of one or more rows.
 func normalOf(rows []Row) normal {
 	n := newNormal(len(rows[0].X))
 	for _, r := range rows {
@@ -101,7 +97,7 @@ func normalOf(rows []Row) normal {
 	return n
 }
 
-// less is n without the rows of part.
+// less returns the equations without the rows of part.
 func (n normal) less(part normal) normal {
 	rest := newNormal(n.xy.Len())
 	rest.xx.ScaleSym(-1, part.xx)
@@ -110,8 +106,8 @@ func (n normal) less(part normal) normal {
 	return rest
 }
 
-// scaled brings every column of X to unit length and returns the lengths; ok is false
-// when a column is nothing but zeros.
+// scaled scales every column of X to unit length and returns the former lengths. ok is false when a column has only
+// zeros.
 func (n normal) scaled() (unit normal, lengths []float64, ok bool) {
 	width := n.xy.Len()
 	unit, lengths = newNormal(width), make([]float64, width)
@@ -147,9 +143,9 @@ func (n normal) solve() (beta []float64, ok bool) {
 	return beta, !slices.ContainsFunc(beta, func(b float64) bool { return !finite(b) })
 }
 
-// Condition is the condition number of X with columns of unit length, infinite
-// when it is singular. D. A. Belsley, E. Kuh and R. E. Welsch (Regression
-// Diagnostics, 1980) call dependences weak at 5 to 10 and strong from 30 on.
+// Condition returns the condition number of X with columns of unit length. It is infinite when X is singular. D. A.
+// Belsley, E. Kuh and R. E. Welsch (Regression Diagnostics, 1980) call dependences weak at 5 to 10 and strong from 30
+// on.
 func Condition(rows []Row) float64 {
 	if len(rows) == 0 {
 		return math.Inf(1)

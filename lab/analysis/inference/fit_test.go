@@ -31,7 +31,7 @@ func TestJackknifeIsTheIntervalOverBlocks(t *testing.T) {
 	if !ok {
 		t.Fatal("no fit")
 	}
-	for i, want := range []Sample{Of(intercepts), Of(slopes)} {
+	for i, want := range []Sample{SampleOf(intercepts), SampleOf(slopes)} {
 		got := fit.Sample(coefficient(i))
 		near(t, "mean", got.Mean, want.Mean, 1e-9)
 		near(t, "standard error", got.SE, want.SE, 1e-9)

@@ -1,6 +1,5 @@
-// Package inference holds the tests and fits that verdicts stand on. It knows
-// numbers only: what they were measured on is its callers' affair. Every
-// sample is of independent values, which in a run are blocks.
+// Package inference has the statistical tests and fits behind the verdicts. It works with numbers only and does not
+// know what they measure. The values of a sample are independent. In a run they are blocks.
 package inference
 
 import (
@@ -14,19 +13,19 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Sample is an estimated mean and how well it is known.
+// Sample is an estimated mean with its standard error.
 type Sample struct {
 	Mean    float64 // NaN without values
 	SE      float64 // standard error of Mean; NaN below two values
 	Freedom float64 // degrees of freedom of SE
-	N       int     // values
+	N       int     // number of values
 }
 
-// None is the sample of nothing.
+// None returns a sample without values.
 func None() Sample { return Sample{Mean: math.NaN(), SE: math.NaN()} }
 
-// Of is the sample of the mean of values. NaNs are left out and not counted.
-func Of(values []float64) Sample {
+// SampleOf estimates the mean of values. NaNs are left out and not counted.
+func SampleOf(values []float64) Sample {
 	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
 	n := len(known)
 	switch n {
@@ -39,13 +38,12 @@ func Of(values []float64) Sample {
 	return Sample{Mean: mean, SE: sd / math.Sqrt(float64(n)), Freedom: float64(n - 1), N: n}
 }
 
-// Welch is the sample of the mean of b less the mean of a, whose spreads may
-// differ (B. L. Welch, Biometrika 34, 1947, with the degrees of freedom of
-// F. E. Satterthwaite, 1946). N counts the values of both.
-func Welch(a, b []float64) Sample { return Of(b).Less(Of(a)) }
+// Welch estimates the mean of b less the mean of a. Their spreads may differ (B. L. Welch, Biometrika 34, 1947, with
+// the degrees of freedom of F. E. Satterthwaite, 1946). N counts the values of both.
+func Welch(a, b []float64) Sample { return SampleOf(b).Less(SampleOf(a)) }
 
-// Less is the sample of the mean of s less that of from, whose spreads may
-// differ (see Welch). N counts the values of both.
+// Less estimates the mean of s less the mean of from. Their spreads may differ (see Welch). N counts the values of
+// both.
 func (s Sample) Less(from Sample) Sample {
 	d := Sample{Mean: s.Mean - from.Mean, SE: math.NaN(), N: s.N + from.N}
 	if !from.HasSpread() || !s.HasSpread() {
@@ -59,24 +57,23 @@ func (s Sample) Less(from Sample) Sample {
 	return d
 }
 
-// PAbove is the p-value of the one-sided test of a mean of at most limit, NaN
-// without a spread.
+// PAbove returns the p-value of the one-sided test against a mean of at most limit. It is NaN without a spread.
 func (s Sample) PAbove(limit float64) float64 {
 	return s.tail(s.Mean - limit)
 }
 
-// PBelow is the p-value of a mean of at least limit.
+// PBelow returns the p-value of the one-sided test against a mean of at least limit. It is NaN without a spread.
 func (s Sample) PBelow(limit float64) float64 {
 	s.Mean = -s.Mean
 	return s.PAbove(-limit)
 }
 
-// HasSpread reports whether the sample can be tested.
+// HasSpread reports whether the sample has a standard error, so that it can be tested.
 func (s Sample) HasSpread() bool {
 	return finite(s.Mean) && finite(s.SE) && s.Freedom > 0
 }
 
-// Interval is the two-sided t-interval of the mean, NaN without a spread.
+// Interval returns the two-sided t-interval of the mean. The bounds are NaN without a spread.
 func (s Sample) Interval(confidence float64) (lo, hi float64) {
 	if !s.HasSpread() {
 		return math.NaN(), math.NaN()
@@ -85,8 +82,8 @@ func (s Sample) Interval(confidence float64) (lo, hi float64) {
 	return s.Mean - half, s.Mean + half
 }
 
-// Lower and Upper are the one-sided bounds of the mean at a level: the chance that the mean is beyond
-// is at most the level. NaN without a spread.
+// Lower and Upper return the one-sided bounds of the mean. The probability that the mean is beyond the bound is at most
+// level. They return NaN without a spread.
 func (s Sample) Lower(level float64) float64 {
 	if !s.HasSpread() {
 		return math.NaN()
@@ -96,32 +93,30 @@ func (s Sample) Lower(level float64) float64 {
 
 func (s Sample) Upper(level float64) float64 { return 2*s.Mean - s.Lower(level) }
 
-// Lies reports whether the interval lies inside [-limit, limit], and whether it leaves
-// out 0; neither without a spread.
+// Lies reports whether the interval is inside [-limit, limit], and whether it excludes 0. Both are false without a
+// spread.
 func (s Sample) Lies(limit, confidence float64) (inside, outside bool) {
 	lo, hi := s.Interval(confidence)
 	return lo >= -limit && hi <= limit, lo > 0 || hi < 0
 }
 
-// PDifferent is the p-value of the two-sided t-test of a mean of 0, NaN
-// without a spread.
+// PDifferent returns the p-value of the two-sided t-test against a mean of 0. It is NaN without a spread.
 func (s Sample) PDifferent() float64 {
 	return 2 * s.tail(math.Abs(s.Mean))
 }
 
-// PBeyond is PDifferent of a mean that may be off by margin: the p-value of a mean within [-margin, margin]. At most 1.
+// PBeyond returns the p-value of the test against a mean within [-margin, margin]. It is at most 1.
 func (s Sample) PBeyond(margin float64) float64 { return min(1, 2*s.tail(math.Abs(s.Mean)-margin)) }
 
-// PEquivalent is the p-value of the two one-sided tests of a mean that lies
-// outside [-limit, limit] (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15,
-// 1987): the larger of both. NaN without a spread.
+// PEquivalent returns the p-value of the two one-sided tests against a mean outside [-limit, limit] (D. J. Schuirmann,
+// J. Pharmacokinet. Biopharm. 15, 1987). It is the larger of their two p-values, and NaN without a spread.
 func (s Sample) PEquivalent(limit float64) float64 {
 	return s.tail(limit - math.Abs(s.Mean))
 }
 
-// tail is the chance of a mean of 0 to be estimated this far above 0 or further, NaN
-// without a spread. By the incomplete beta function it keeps its digits where 1 - CDF
-// has none left. Values without any spread are as far from 0 as can be, or on it.
+// tail returns the probability that a sample with mean 0 is estimated at least distance above 0. It is NaN without a
+// spread. The incomplete beta function keeps digits where 1 - CDF has none left. If all values are equal, SE is 0. The
+// result is then 0 for a positive distance, 1 for a negative one and 1/2 for 0.
 func (s Sample) tail(distance float64) float64 {
 	if !s.HasSpread() {
 		return math.NaN()
@@ -137,23 +132,22 @@ func (s Sample) tail(distance float64) float64 {
 	return tail
 }
 
-// Power is the chance that the values asked for bring a verdict, if the spread stays
-// as seen. Asking only for a half-width as small as the distance would make it an
-// even chance.
+// Power is the probability with which the planned number of values gives a verdict, if the spread stays the same. A
+// plan for an interval whose half-width equals the distance would give a verdict only half of the time.
 const Power = 0.8
 
-// MostFurther bounds what is asked for. A larger number would stand on a mean that lies closer to a bound than
-// it is known, or on noise that must be found first.
+// MostFurther is the largest number of further values that is planned. A larger plan would depend on a mean that is not
+// known well enough, or on noise that must be found first.
 const MostFurther = 500
 
-// FewestForSpread is the least number of values whose spread says how many more are needed. Of two, the
-// true spread may be four times as large and more.
+// FewestForSpread is the smallest number of values from whose spread further values are planned. With two values, the
+// true spread may be more than four times as large.
 const FewestForSpread = 3
 
-// Spread is by how much the true spread may exceed the one seen: the upper confidence bound of a
-// standard deviation with so many degrees of freedom, over the deviation itself. Its confidence is
-// Power, so that a number of values planned with it has that power as often (R. H. Browne, Stat. Med. 14,
-// 1995). Infinite without a degree of freedom.
+// Spread returns the factor by which the true spread may exceed the observed one. It is the upper confidence bound of a
+// standard deviation with the given degrees of freedom, divided by the deviation. Its confidence is Power, so that a
+// plan with this spread has that power as often (R. H. Browne, Stat. Med. 14, 1995). It is infinite without a degree of
+// freedom.
 func Spread(freedom float64) float64 {
 	if !(freedom > 0) {
 		return math.Inf(1)
@@ -161,8 +155,8 @@ func Spread(freedom float64) float64 {
 	return math.Sqrt(freedom / distuv.ChiSquared{K: freedom}.Quantile(1-Power))
 }
 
-// Further is the least number of values beyond n that are enough, at least two in all;
-// nil beyond MostFurther.
+// Further returns the smallest number of values beyond n that is enough, with at least two in all. It returns nil
+// beyond MostFurther.
 func Further(n int, enough func(values int) bool) *int {
 	first := max(n+1, 2)
 	further := first + sort.Search(MostFurther, func(i int) bool { return enough(first + i) }) - n
@@ -172,13 +166,12 @@ func Further(n int, enough func(values int) bool) *int {
 	return &further
 }
 
-// quantiles remembers those of whole degrees of freedom, of which a run needs
-// few, each of them thousands of times.
+// quantiles caches the quantiles of whole degrees of freedom. A run needs few of them, each of them thousands of times.
 var quantiles sync.Map // of quantileKey to float64
 
 type quantileKey struct{ freedom, p float64 }
 
-// Quantile is a quantile of Student's t-distribution.
+// Quantile returns a quantile of Student's t-distribution.
 func Quantile(freedom, p float64) float64 {
 	key := quantileKey{freedom, p}
 	if q, known := quantiles.Load(key); known {

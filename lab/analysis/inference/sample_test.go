@@ -21,7 +21,7 @@ var (
 // TestTests compares with scipy: ttest_1samp, ttest_ind(equal_var=False) and
 // t.sf for the one-sided tests.
 func TestTests(t *testing.T) {
-	s := Of(append([]float64{math.NaN()}, six...))
+	s := SampleOf(append([]float64{math.NaN()}, six...))
 	near(t, "p of a mean of 0", s.PDifferent(), 7.287529384194985e-08, 1e-9)
 	near(t, "p of |mean| >= 0.8", s.PEquivalent(0.8), 0.07881167837008289, 1e-9)
 	near(t, "p of |mean| >= 0.5", s.PEquivalent(0.5), 0.9999936026185546, 1e-9)
@@ -36,14 +36,14 @@ func TestTests(t *testing.T) {
 }
 
 func TestWithoutSpread(t *testing.T) {
-	same := Of([]float64{0.3, 0.3, 0.3})
+	same := SampleOf([]float64{0.3, 0.3, 0.3})
 	if same.PDifferent() != 0 || same.PEquivalent(0.4) != 0 || same.PEquivalent(0.2) != 1 {
 		t.Errorf("equal values: p %g, %g, %g", same.PDifferent(), same.PEquivalent(0.4), same.PEquivalent(0.2))
 	}
-	if p := Of([]float64{0, 0}).PDifferent(); p != 1 {
+	if p := SampleOf([]float64{0, 0}).PDifferent(); p != 1 {
 		t.Errorf("zeros: p %g", p)
 	}
-	for what, s := range map[string]Sample{"one": Of(six[:1]), "none": Of(nil), "Welch of one": Welch(six, other[:1])} {
+	for what, s := range map[string]Sample{"one": SampleOf(six[:1]), "none": SampleOf(nil), "Welch of one": Welch(six, other[:1])} {
 		if s.HasSpread() || !math.IsNaN(s.PDifferent()) || !math.IsNaN(s.PEquivalent(1)) {
 			t.Errorf("%s: %+v can be tested", what, s)
 		}
@@ -99,7 +99,7 @@ func TestFamilyWiseError(t *testing.T) {
 			for j := range values {
 				values[j] = limit*float64(i%2) + 0.03*rng.NormFloat64()
 			}
-			samples = append(samples, Of(values))
+			samples = append(samples, SampleOf(values))
 		}
 		var different, equivalent []float64
 		for _, s := range samples {

@@ -8,16 +8,15 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Trends fits y on the columns by ordinary least squares and returns a sample a
-// column, and what the fit leaves of y. Means have been taken out of y and of
-// the columns before: absorbed says how many, and each costs a degree of freedom
-// (the within estimator of panel data). Columns that never change get no
-// estimate and do not disturb the others. N counts the values of y.
+// Trends fits y on the columns by ordinary least squares. It returns one sample for each column, and the residuals of
+// y. The caller has subtracted group means from y and the columns (the within estimator of panel data). absorbed is the
+// number of these means. Each of them takes one degree of freedom. A column that never changes gets no estimate and
+// does not disturb the others. N counts the values of y.
 func Trends(y []float64, columns [][]float64, absorbed int) (samples []Sample, residuals []float64) {
 	samples = slices.Repeat([]Sample{None()}, len(columns))
 	var kept []int
 	for i, column := range columns {
-		if floats.Dot(column, column) > 1e-18*float64(len(column)) { // more than rounding
+		if floats.Dot(column, column) > 1e-18*float64(len(column)) { // more than rounding errors
 			kept = append(kept, i)
 		}
 	}
@@ -50,10 +49,9 @@ func Trends(y []float64, columns [][]float64, absorbed int) (samples []Sample, r
 	return samples, residuals
 }
 
-// Serial is a sample of Trends whose values stand in the order of time and are
-// like their neighbours: with residuals correlated by r from one to the next,
-// only the share (1 - r) / (1 + r) of them counts as independent (B. D. Santer
-// et al., J. Geophys. Res. 105, 2000).
+// Serial corrects a sample of Trends for values that are in the order of time and resemble their neighbours. If
+// neighbouring residuals have a correlation r, only the share (1 - r) / (1 + r) of the values counts as independent (B.
+// D. Santer et al., J. Geophys. Res. 105, 2000).
 func (s Sample) Serial(residuals []float64) Sample {
 	product, squares, previous := 0.0, 0.0, 0.0
 	for _, r := range residuals {
@@ -66,8 +64,7 @@ func (s Sample) Serial(residuals []float64) Sample {
 	return s
 }
 
-// inverseDiagonal is the diagonal of the inverse of XᵀX, which solve has found
-// to exist.
+// inverseDiagonal returns the diagonal of the inverse of XᵀX. The inverse exists, because solve has succeeded.
 func (n normal) inverseDiagonal() []float64 {
 	unit, lengths, _ := n.scaled()
 	var factors mat.Cholesky

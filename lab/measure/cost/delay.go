@@ -21,16 +21,16 @@ const (
 var delayMetrics = []analysis.Metric{
 	{Name: IdleP50Us, Unit: "µs", Text: "round-trip time without a load, before the block's first", Better: analysis.Less,
 		Against: analysis.AsDifference, Per: analysis.PerWindow, Both: true, Median: true, Range: analysis.Amounts,
-		With: "metrics." + IdleP50Us, Of: analysis.PositiveField("metrics." + IdleP50Us)},
+		With: "metrics." + IdleP50Us, Value: analysis.PositiveField("metrics." + IdleP50Us)},
 	{Name: IdleP99Us, Unit: "µs", Text: "round-trip time without a load, before the block's first", Better: analysis.Less,
 		Against: analysis.AsDifference, Per: analysis.PerWindow, Both: true, Median: true, Range: analysis.Amounts,
-		With: "metrics." + IdleP50Us, Of: analysis.PositiveField("metrics." + IdleP99Us)},
+		With: "metrics." + IdleP50Us, Value: analysis.PositiveField("metrics." + IdleP99Us)},
 	{Name: AddedP50Us, Unit: "µs", Text: "round-trip time that the load adds: its median under load less that without",
 		Better: analysis.Less, Against: analysis.AsDifference, Per: analysis.PerWindow, Both: true, Median: true,
-		Range: analysis.Changes, With: "metrics." + IdleP50Us, Of: addedRTT("p50", IdleP50Us)},
+		Range: analysis.Changes, With: "metrics." + IdleP50Us, Value: addedRTT("p50", IdleP50Us)},
 	{Name: AddedP99Us, Unit: "µs", Text: "the same of the 99th percentiles",
 		Better: analysis.Less, Against: analysis.AsDifference, Per: analysis.PerWindow, Both: true, Median: true,
-		Range: analysis.Changes, With: "metrics." + IdleP50Us, Of: addedRTT("p99", IdleP99Us)},
+		Range: analysis.Changes, With: "metrics." + IdleP50Us, Value: addedRTT("p99", IdleP99Us)},
 }
 
 // addedRTT returns the metric of a percentile of round-trip times under load, less that of the idle lab. It is negative

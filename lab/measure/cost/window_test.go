@@ -147,7 +147,7 @@ func TestWindowWithoutSeconds(t *testing.T) {
 	for _, name := range []string{CPU, Normalised, PerBit, "cpu_machine_pct", "process_core_pct", "meter_core_pct",
 		"client_core_pct", "server_core_pct", "machine_busy_pct"} {
 		i := slices.IndexFunc(Metrics, func(m analysis.Metric) bool { return m.Name == name })
-		if got := Metrics[i].Of(input{Values: result.ValuesOf(m), Cell: c.Cell, CPUs: 2}); !math.IsNaN(got) {
+		if got := Metrics[i].Value(input{Values: result.ValuesOf(m), Cell: c.Cell, CPUs: 2}); !math.IsNaN(got) {
 			t.Errorf("%s is %g", name, got)
 		}
 	}

@@ -40,45 +40,45 @@ type input = analysis.MetricInput
 // phaseMetrics are the metrics of a phase, without the phase's prefix.
 var phaseMetrics = []analysis.Metric{
 	{Name: PerSecond, Unit: "clients/s", Text: "that got through", Better: analysis.More, Range: analysis.Amounts,
-		Of: func(r input) float64 { return analysis.Over(r.Get("through"), r.Get("through_seconds")) }},
+		Value: func(r input) float64 { return analysis.Over(r.Get("through"), r.Get("through_seconds")) }},
 	{Name: P50Ms, Unit: "ms", Text: "from a client's turn, of those that got through", Better: analysis.Less,
-		Range: analysis.Amounts, Of: analysis.Field("through.p50")},
-	{Name: P90Ms, Unit: "ms", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.p90")},
+		Range: analysis.Amounts, Value: analysis.Field("through.p50")},
+	{Name: P90Ms, Unit: "ms", Better: analysis.Less, Range: analysis.Amounts, Value: analysis.Field("through.p90")},
 	{Name: P99Ms, Short: "p99", Unit: "ms", Better: analysis.Less, Range: analysis.Amounts,
-		Of: analysis.Field("through.p99")},
-	{Name: MaxMs, Unit: "ms", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.max")},
+		Value: analysis.Field("through.p99")},
+	{Name: MaxMs, Unit: "ms", Better: analysis.Less, Range: analysis.Amounts, Value: analysis.Field("through.max")},
 	{Name: LateMs, Unit: "ms", Text: "how long after its turn the latest client began", Host: "client",
-		Range: analysis.Amounts, Of: analysis.Field("late_ms")},
+		Range: analysis.Amounts, Value: analysis.Field("late_ms")},
 	{Name: RouterMs, Short: "CPU", Unit: "ms", Text: "router CPU a client that got through", Better: analysis.Less,
-		Host: "router", Range: analysis.Amounts, Of: func(r input) float64 {
+		Host: "router", Range: analysis.Amounts, Value: func(r input) float64 {
 			return msPerClient(r, r.Get("napi_ns")+r.Get("process_ns"))
 		}},
 	{Name: ProcessMs, Unit: "ms", Text: "of it in the device's processes", Host: "router", Range: analysis.Amounts,
-		Of: func(r input) float64 { return msPerClient(r, r.Get("process_ns")) }},
+		Value: func(r input) float64 { return msPerClient(r, r.Get("process_ns")) }},
 	{Name: ClientMs, Unit: "ms", Text: "CPU of the client hosts a client", Host: "client", Range: analysis.Amounts,
-		Of: func(r input) float64 { return msPerClient(r, roleNs(r, result.RoleClient)) }},
+		Value: func(r input) float64 { return msPerClient(r, roleNs(r, result.RoleClient)) }},
 	{Name: RadiusMs, Unit: "ms", Text: "CPU of the RADIUS server a client", Host: "server", Range: analysis.Amounts,
-		Of: func(r input) float64 { return msPerClient(r, roleNs(r, result.RoleRadius)) }},
+		Value: func(r input) float64 { return msPerClient(r, roleNs(r, result.RoleRadius)) }},
 	{Name: RouterBusyPct, Unit: "%", Text: "of its CPUs", Host: "router", Range: analysis.Percents,
-		Of: busyPct("router_busy")},
+		Value: busyPct("router_busy")},
 	analysis.SlowedMetric("router", result.RouterShare),
 	{Name: EndpointsBusyPct, Unit: "%", Text: "of the endpoints' CPUs", Host: "client", Range: analysis.Percents,
-		Of: busyPct("endpoints_busy")},
+		Value: busyPct("endpoints_busy")},
 	{Name: ClientBusyPct, Unit: "%", Text: "of the endpoints' CPUs, by client hosts", Host: "client",
-		Range: analysis.Percents, Of: busyPct("client_busy")},
+		Range: analysis.Percents, Value: busyPct("client_busy")},
 	{Name: RadiusBusyPct, Unit: "%", Text: "of the endpoints' CPUs, by the RADIUS server", Host: "server",
-		Range: analysis.Percents, Of: busyPct("radius_busy")},
+		Range: analysis.Percents, Value: busyPct("radius_busy")},
 }
 
 // Metrics are all metrics of a cell.
 var Metrics = append(append(phaseFigures(Login), phaseFigures(Lease)...),
 	analysis.Metric{Name: IdlePSSMiB, Unit: "MiB", Text: "memory of the device's processes before the first client",
 		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts,
-		Of: analysis.PositiveField("idle_pss_mib")},
+		Value: analysis.PositiveField("idle_pss_mib")},
 	analysis.Metric{Name: LoggedPSSMiB, Unit: "MiB", Text: "and after the last login", Better: analysis.Less,
-		Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("logged_pss_mib")},
+		Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Value: analysis.PositiveField("logged_pss_mib")},
 	analysis.Metric{Name: PSSKiBPerClient, Unit: "KiB", Text: "growth of that memory, over the clients that got in",
-		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Changes, Of: pssPerClient},
+		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Changes, Value: pssPerClient},
 )
 
 // phaseFigures returns the metrics of one phase, with its prefix. They read the values of the record's key for that
@@ -86,12 +86,12 @@ var Metrics = append(append(phaseFigures(Login), phaseFigures(Lease)...),
 func phaseFigures(prefix string) []analysis.Metric {
 	var out []analysis.Metric
 	for _, m := range phaseMetrics {
-		compute := m.Of
+		compute := m.Value
 		m.Name, m.Per = prefix+m.Name, analysis.PerWindow
 		if m.Short != "" {
 			m.Short += "/" + prefix[:len(prefix)-1]
 		}
-		m.Of = func(r input) float64 {
+		m.Value = func(r input) float64 {
 			r.Values = r.WithPrefix(prefix[:len(prefix)-1] + ".")
 			return compute(r)
 		}

@@ -45,69 +45,69 @@ const (
 var Metrics = perWindow(
 	analysis.Metric{Name: Goodput, Short: "goodput", Unit: "Mbit/s", Text: "TCP payload that arrived",
 		Better: analysis.More, Range: analysis.Amounts,
-		Of: func(r input) float64 { return rateOf(r, "delivered_bytes", "load_seconds") }},
+		Value: func(r input) float64 { return rateOf(r, "delivered_bytes", "load_seconds") }},
 	analysis.Metric{Name: Theory, Short: "theory", Unit: "Mbit/s",
-		Text: "payload that the tunnel's headers leave of the link's rate", Range: analysis.Amounts, Of: theory},
+		Text: "payload that the tunnel's headers leave of the link's rate", Range: analysis.Amounts, Value: theory},
 	analysis.Metric{Name: OfTheory, Unit: "%", Text: "payload that arrived, of what the headers leave",
 		Better: analysis.More, Range: analysis.Amounts,
-		Of: func(r input) float64 {
+		Value: func(r input) float64 {
 			return 100 * analysis.Over(rateOf(r, "delivered_bytes", "load_seconds"), theory(r))
 		}},
 	analysis.Metric{Name: Efficiency, Unit: "%",
 		Text: "payload that arrived, of the bytes on the link between the gateways", Better: analysis.More,
 		Range: analysis.Amounts,
-		Of: func(r input) float64 {
+		Value: func(r input) float64 {
 			return 100 * analysis.Over(rateOf(r, "delivered_bytes", "load_seconds"), rateOf(r, "link_bytes", "link_seconds"))
 		}},
 	analysis.Metric{Name: TheorySharePct, Unit: "%", Text: "the same by the headers alone", Range: analysis.Percents,
-		Of: func(r input) float64 { return 100 * r.Get("theory_share") }},
+		Value: func(r input) float64 { return 100 * r.Get("theory_share") }},
 	analysis.Metric{Name: LinkMbps, Unit: "Mbit/s", Text: "on the link between the gateways, frames with Ethernet headers",
-		Range: analysis.Amounts, Of: func(r input) float64 { return rateOf(r, "link_bytes", "link_seconds") }},
+		Range: analysis.Amounts, Value: func(r input) float64 { return rateOf(r, "link_bytes", "link_seconds") }},
 	analysis.Metric{Name: Layer1, Unit: "Mbit/s",
 		Text: "on the link between the gateways, frames with FCS, preamble and gap as they take the wire",
-		With: "wire_bytes", Range: analysis.Amounts, Of: func(r input) float64 {
+		With: "wire_bytes", Range: analysis.Amounts, Value: func(r input) float64 {
 			wire := analysis.Positive(r.Get("wire_bytes"))
 			return analysis.Over((r.Get("link_bytes")+wire*r.Get("link_packets"))*8/1e6, r.Get("link_seconds"))
 		}},
 	analysis.Metric{Name: EnterCPU, Short: "enter", Unit: "% of a core",
 		Text: "CPU of the gateway where the load enters the tunnel", Better: analysis.Less, Host: gateway,
-		Range: analysis.Amounts, Of: corePct("enter_ns")},
+		Range: analysis.Amounts, Value: corePct("enter_ns")},
 	analysis.Metric{Name: LeaveCPU, Short: "leave", Unit: "% of a core",
 		Text: "CPU of the gateway where the load leaves the tunnel", Better: analysis.Less, Host: gateway,
-		Range: analysis.Amounts, Of: corePct("leave_ns")},
+		Range: analysis.Amounts, Value: corePct("leave_ns")},
 	analysis.Metric{Name: PerCore, Short: "per core", Unit: "Mbit/s",
 		Text: "payload per core of the gateway that has more to do", Better: analysis.More, Host: gateway,
-		Range: analysis.Amounts, Of: perCore},
+		Range: analysis.Amounts, Value: perCore},
 	analysis.Metric{Name: NsPerPacket, Unit: "ns", Text: "CPU of both gateways per packet that left for the other one",
 		Better: analysis.Less, Host: gateway, Range: analysis.Amounts,
-		Of: func(r input) float64 {
+		Value: func(r input) float64 {
 			return analysis.Over(
 				(corePct("enter_ns")(r)+corePct("leave_ns")(r))*1e7*r.Get("link_seconds"), r.Get("link_packets"))
 		}},
 	analysis.Metric{Name: IdleRTT, Short: "idle RTT", Unit: "µs", Text: "round-trip time before the load, median",
-		Better: analysis.Less, Median: true, Range: analysis.Amounts, Of: analysis.PositiveField("idle_rtt_us.p50")},
+		Better: analysis.Less, Median: true, Range: analysis.Amounts, Value: analysis.PositiveField("idle_rtt_us.p50")},
 	analysis.Metric{Name: LoadRTT, Short: "RTT", Unit: "µs",
 		Text: "round-trip time under load, mean of the blocks' medians", Better: analysis.Less, Median: true,
-		Range: analysis.Amounts, Of: analysis.PositiveField("rtt_us.p50")},
+		Range: analysis.Amounts, Value: analysis.PositiveField("rtt_us.p50")},
 	analysis.Metric{Name: RTTP99Us, Unit: "µs", Text: "round-trip time under load, mean of the blocks' medians",
-		Better: analysis.Less, Median: true, Range: analysis.Amounts, Of: analysis.PositiveField("rtt_us.p99")},
+		Better: analysis.Less, Median: true, Range: analysis.Amounts, Value: analysis.PositiveField("rtt_us.p99")},
 	analysis.Metric{Name: TunnelMTU, Short: "MTU", Unit: "bytes",
 		Text: "largest packet that the tunnel takes by its own word", Range: analysis.Amounts,
-		Of: analysis.Field("tunnel_mtu")},
+		Value: analysis.Field("tunnel_mtu")},
 	analysis.Metric{Name: PathMTU, Unit: "bytes", Text: "largest packet that came through to the server and back",
-		Range: analysis.Amounts, Of: analysis.Field("path_mtu.passes")},
+		Range: analysis.Amounts, Value: analysis.Field("path_mtu.passes")},
 	analysis.Metric{Name: KnownMTU, Unit: "bytes", Text: "largest packet that the sender's kernel takes the path to carry",
-		Range: analysis.Amounts, Of: analysis.Field("path_mtu.known")},
+		Range: analysis.Amounts, Value: analysis.Field("path_mtu.known")},
 	analysis.Metric{Name: RetransmitRatio, Text: "TCP segments sent again / sent", Better: analysis.Less,
-		Range: analysis.Shares, Of: func(r input) float64 { return ratio(r, "retransmits", "segments") }},
+		Range: analysis.Shares, Value: func(r input) float64 { return ratio(r, "retransmits", "segments") }},
 	analysis.Metric{Name: FragmentsRatio, Text: "fragments that the gateways made / packets that left for the other one",
 		Better: analysis.Less, Range: analysis.Amounts,
-		Of: func(r input) float64 { return ratio(r, "frag_creates", "link_packets") }},
+		Value: func(r input) float64 { return ratio(r, "frag_creates", "link_packets") }},
 	analysis.Metric{Name: ReassemblyFailures, Unit: "packets",
 		Text: "given up by the gateways for want of a fragment, a window", Better: analysis.Less, Range: analysis.Amounts,
-		Of: analysis.Field("reasm_fails")},
+		Value: analysis.Field("reasm_fails")},
 	analysis.Metric{Name: TooLong, Unit: "packets", Text: "that the gateways refused as too long, a window",
-		Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("frag_fails")},
+		Better: analysis.Less, Range: analysis.Amounts, Value: analysis.Field("frag_fails")},
 	analysis.SlowedMetric("router", result.RouterShare),
 )
 

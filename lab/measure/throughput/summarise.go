@@ -136,18 +136,18 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 		list = append(list,
 			analysis.Metric{Name: name + Kpps, Short: text, Unit: "kframes/s", Text: text +
 				": what is forwarded at the highest load that loses no more", Better: analysis.More, Per: analysis.PerWindow,
-				Range: analysis.Amounts, Of: of(Kpps)},
+				Range: analysis.Amounts, Value: of(Kpps)},
 			analysis.Metric{Name: name + Mbps, Unit: "Mbit/s", Text: text + ", frames without FCS", Better: analysis.More,
 				Per: analysis.PerWindow, Range: analysis.Amounts,
-				Of: func(r analysis.MetricInput) float64 { return of(Kpps)(r) * r.Get("bytes") * 8 / 1000 }},
+				Value: func(r analysis.MetricInput) float64 { return of(Kpps)(r) * r.Get("bytes") * 8 / 1000 }},
 			analysis.Metric{Name: name + Layer1, Short: "layer 1", Unit: "Mbit/s",
 				Text: text + ", with FCS, preamble and gap as they take the wire", Better: analysis.More,
 				With: "wire_bytes", Per: analysis.PerWindow, Range: analysis.Amounts,
-				Of: func(r analysis.MetricInput) float64 { return layer1(r, of(Kpps)(r)) }},
+				Value: func(r analysis.MetricInput) float64 { return layer1(r, of(Kpps)(r)) }},
 			analysis.Metric{Name: name + LinePct, Short: "of the line", Unit: "%",
 				Text: text + ": layer 1, of the rate of the routers' slowest line", Better: analysis.More,
 				With: "line_mbps", Per: analysis.PerWindow, Range: analysis.Percents,
-				Of: func(r analysis.MetricInput) float64 {
+				Value: func(r analysis.MetricInput) float64 {
 					return 100 * analysis.Over(layer1(r, of(Kpps)(r)), analysis.Positive(r.Get("line_mbps")))
 				}})
 		list = append(list, metricsAtLoad(name, searches, of)...)
@@ -165,13 +165,13 @@ func metricsAtLoad(
 	if slices.ContainsFunc(searches, func(s *Search) bool { return s.Closed }) {
 		rtt := func(figure, short, text string) analysis.Metric {
 			return analysis.Metric{Name: name + figure, Short: short, Unit: "µs", Text: text + " of probes at that load",
-				Better: analysis.Less, Per: analysis.PerWindow, Range: analysis.Amounts, Of: of(figure)}
+				Better: analysis.Less, Per: analysis.PerWindow, Range: analysis.Amounts, Value: of(figure)}
 		}
 		return []analysis.Metric{rtt(RTTUs, "RTT", "median round-trip time"),
 			rtt(RTTTailUs, "RTT p99", "99th percentile of the round-trip times")}
 	}
 	return []analysis.Metric{{Name: name + CorePct, Short: "CPU", Unit: "% of a core", Text: "router CPU at that load",
-		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: of(CorePct)}}
+		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Value: of(CorePct)}}
 }
 
 // layer1 returns the rate on the wire of kpps thousand frames a second, Mbit/s. It is NaN for old records, which lack

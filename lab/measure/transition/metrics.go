@@ -105,7 +105,7 @@ func timeMetrics() (list []analysis.Metric) {
 	for _, p := range Parts {
 		for _, stat := range Stats {
 			m := analysis.Metric{Name: MetricOf(p.Name, stat), Unit: "µs", Text: p.Text + ": " + statTexts[stat],
-				Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: valueOrNaN("part." + p.Name + "." + stat)}
+				Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Value: valueOrNaN("part." + p.Name + "." + stat)}
 			if stat == Stats[0] && p.Judged {
 				m.Short = p.Name
 			}
@@ -114,12 +114,12 @@ func timeMetrics() (list []analysis.Metric) {
 		if p.Judged {
 			list = append(list, analysis.Metric{Name: RatioOf(p.Name), Text: p.Text +
 				": median over the direct path's of the same block", Better: analysis.Less, Host: p.Host, Range: analysis.Amounts,
-				Of: valueOrNaN("ratio." + p.Name)})
+				Value: valueOrNaN("ratio." + p.Name)})
 		}
 		if p.Name == Down || p.Name == Up {
 			list = append(list, analysis.Metric{Name: OverallOf(p.Name), Text: fmt.Sprintf(
 				"%s: mean over the direct path's of the same block, geometric mean of the block's loads up to %d Mbit/s", p.Text,
-				OverallMost), Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Of: valueOrNaN("overall." + p.Name)})
+				OverallMost), Better: analysis.Less, Host: p.Host, Range: analysis.Amounts, Value: valueOrNaN("overall." + p.Name)})
 		}
 	}
 	return list
@@ -129,15 +129,15 @@ func timeMetrics() (list []analysis.Metric) {
 func probeMetrics() []analysis.Metric {
 	return []analysis.Metric{
 		analysis.Metric{Name: DeliveredMbps, Short: "delivered", Unit: "Mbit/s", Text: "background that arrived",
-			Better: analysis.More, Range: analysis.Amounts, Of: valueOrNaN("delivered_mbps")},
+			Better: analysis.More, Range: analysis.Amounts, Value: valueOrNaN("delivered_mbps")},
 		analysis.Metric{Name: ResentBackground, Unit: "%", Text: "the background's TCP segments that were sent again",
-			Better: analysis.Less, Range: analysis.Percents, Of: resentBackground},
+			Better: analysis.Less, Range: analysis.Percents, Value: resentBackground},
 		analysis.Metric{Name: KeptPct, Unit: "%", Text: "probes that were neither lost nor sent again", Better: analysis.More,
-			Range: analysis.Percents, Of: valueOrNaN("kept_pct")},
+			Range: analysis.Percents, Value: valueOrNaN("kept_pct")},
 		analysis.Metric{Name: ResentPct, Unit: "%", Text: "probes left out because their connection sent again",
-			Better: analysis.Less, Range: analysis.Percents, Of: valueOrNaN("resent_pct")},
+			Better: analysis.Less, Range: analysis.Percents, Value: valueOrNaN("resent_pct")},
 		analysis.Metric{Name: UnmatchedPct, Unit: "%", Text: "probes that were not found for certain at a tap",
-			Better: analysis.Less, Range: analysis.Percents, Of: valueOrNaN("unmatched_pct")},
+			Better: analysis.Less, Range: analysis.Percents, Value: valueOrNaN("unmatched_pct")},
 	}
 }
 
@@ -147,27 +147,27 @@ func cpuMetrics() (list []analysis.Metric) {
 		where := " of the gateway where the load " + at[1] + " the tunnel"
 		list = append(list,
 			analysis.Metric{Name: at[0] + corePct, Unit: "% of a core", Text: "CPU" + where, Better: analysis.Less,
-				Host: gateway, Range: analysis.Amounts, Of: timeShare(at[0]+"_cpu.napi_ns", at[0]+"_cpu.process_ns")},
+				Host: gateway, Range: analysis.Amounts, Value: timeShare(at[0]+"_cpu.napi_ns", at[0]+"_cpu.process_ns")},
 			analysis.Metric{Name: at[0] + napiWait, Unit: "% of the time", Text: "polling threads wait for a CPU: those" + where,
-				Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: timeShare(at[0] + "_cpu.napi_wait_ns")},
+				Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Value: timeShare(at[0] + "_cpu.napi_wait_ns")},
 			analysis.Metric{Name: at[0] + processWait, Unit: "% of the time", Text: "daemons wait for a CPU: those" + where,
-				Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Of: timeShare(at[0] + "_cpu.process_wait_ns")})
+				Better: analysis.Less, Host: gateway, Range: analysis.Amounts, Value: timeShare(at[0] + "_cpu.process_wait_ns")})
 	}
 	return append(list,
 		analysis.Metric{Name: Waits, Unit: "% of the time",
 			Text: "polling threads and daemons of both gateways wait for a CPU", Better: analysis.Less, Host: gateway,
 			Range: analysis.Amounts,
-			Of: timeShare("enter_cpu.napi_wait_ns", "enter_cpu.process_wait_ns", "leave_cpu.napi_wait_ns",
+			Value: timeShare("enter_cpu.napi_wait_ns", "enter_cpu.process_wait_ns", "leave_cpu.napi_wait_ns",
 				"leave_cpu.process_wait_ns")},
 		analysis.Metric{Name: SenderWaitUs, Unit: "µs",
 			Text: "run-queue wait of the gateway's writing thread, for each probe", Better: analysis.Less, Host: gateway,
-			Range: analysis.Amounts, Of: perProbe("gateways.sender_wait_ns")},
+			Range: analysis.Amounts, Value: perProbe("gateways.sender_wait_ns")},
 		analysis.Metric{Name: ReceiverWaitUs, Unit: "µs",
 			Text: "run-queue wait of the gateway's reading thread, for each probe", Better: analysis.Less, Host: gateway,
-			Range: analysis.Amounts, Of: perProbe("gateways.receiver_wait_ns")},
+			Range: analysis.Amounts, Value: perProbe("gateways.receiver_wait_ns")},
 		analysis.Metric{Name: BackgroundCorePct, Unit: "% of a core", Text: "what other work had of the gateways' CPU",
 			Host: gateway, Range: analysis.Amounts,
-			Of: func(r analysis.MetricInput) float64 { return analysis.Positive(100 * r.Get("background")) }},
+			Value: func(r analysis.MetricInput) float64 { return analysis.Positive(100 * r.Get("background")) }},
 		analysis.SlowedMetric(gateway, result.RouterShare))
 }
 

@@ -34,7 +34,7 @@ func TestKilledCaptureRun(t *testing.T) {
 	kill(t, b.cmd.Process.Pid)
 	run := resumed(t, dir)
 	seen := map[string]int{}
-	for _, l := range run.Own {
+	for _, l := range run.MeasureRecords {
 		seen[l.Cell.String()+" "+string(rune('0'+l.Window))]++
 	}
 	for window, n := range seen {

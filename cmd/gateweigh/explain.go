@@ -166,7 +166,7 @@ func (f explainFlags) fit(c result.Cell) bool {
 func argumentsOf(c result.Cell) string {
 	text := c.Text(result.DUT)
 	for _, d := range explainFilters {
-		if c.Has(d.dimension) {
+		if c.HasDimension(d.dimension) {
 			text += fmt.Sprintf(" --%s %s", d.flag, c.Text(d.dimension))
 		}
 	}

@@ -230,8 +230,9 @@ func TestKilledHostOfAStormCostsTheStorm(t *testing.T) {
 	if got := records(t, dir, logins.KindStorm); got != 1 {
 		t.Errorf("%d storms, want that of the second block", got)
 	}
-	if run := resumed(t, dir); len(run.Own) != 2 || run.Own[0].Block != 1 || run.Own[1].Block != 0 {
-		t.Errorf("storms after the resume: %+v", run.Own)
+	if run := resumed(t, dir); len(run.MeasureRecords) != 2 || run.MeasureRecords[0].Block != 1 ||
+		run.MeasureRecords[1].Block != 0 {
+		t.Errorf("storms after the resume: %+v", run.MeasureRecords)
 	}
 }
 

@@ -25,7 +25,7 @@ func storms(t *testing.T, dir string) map[string][]logins.Storm {
 		t.Fatal(err)
 	}
 	by := map[string][]logins.Storm{}
-	for _, s := range result.RecordsOf[logins.Storm](run.Own) {
+	for _, s := range result.RecordsOf[logins.Storm](run.MeasureRecords) {
 		by[s.DUT] = append(by[s.DUT], *s)
 	}
 	return by

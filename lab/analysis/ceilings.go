@@ -56,7 +56,8 @@ func (input Input) ceilings(cells []Cell, mode string) []Ceiling {
 		}
 		l := Ceiling{Cell: group[0].in, CarriesMbps: Absent(), CPUCorePct: Absent(), FailsMbps: Absent(), MostMbps: Absent(),
 			CPU: Unknown(), Most: Unknown()}
-		cells = without(cells, func(c Cell) bool { return c.Pairs == 0 }) // nothing is known of loads without an accepted trial
+		// nothing is known of loads without an accepted trial
+		cells = without(cells, func(c Cell) bool { return c.Pairs == 0 })
 		if l.Cell.Text(result.DUT) == Clean {
 			input.ofClean(&l, cells)
 		} else {

@@ -61,8 +61,10 @@ func (input Input) due(i int, step time.Duration, blocks map[blockID]blockTime) 
 		}
 		return step
 	}
-	if input.Alone && len(input.Run.Own) == len(input.Trials) { // each record has the time since the record before it
-		if last := seconds(input.Run.Own[i-1].Seconds); step > last+seconds(input.Run.Own[i].Seconds)+blockSlack {
+	if input.Alone && len(input.Run.MeasureRecords) == len(input.Trials) {
+		// each record has the time since the record before it
+		if last := seconds(input.Run.MeasureRecords[i-1].Seconds); step > last+seconds(input.Run.MeasureRecords[i].Seconds)+
+			blockSlack {
 			return last
 		}
 		return step

@@ -143,7 +143,7 @@ func (list Dimensions) Say(v result.Value) string { return list.Named(v.Dimensio
 // the list: in old runs, blocks without a direction have a login rate of 0.
 func (list Dimensions) Label(c result.Cell) string {
 	var parts []string
-	if c.Has(result.DUT) {
+	if c.HasDimension(result.DUT) {
 		parts = append(parts, c.Text(result.DUT))
 	}
 	for _, v := range c.Without(result.DUT).Values() {

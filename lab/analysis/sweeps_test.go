@@ -59,7 +59,7 @@ func TestSweepAlongLoad(t *testing.T) {
 		t.Fatalf("%d sweeps, first of %s", len(s.Sweeps), s.Sweeps[0].Cell.Text(result.DUT))
 	}
 	portal := sweepOf(t, s, "portal", result.OfferedMbps)
-	if portal.Cell.Int(result.Clients) != 100 || portal.Cell.Has(result.OfferedMbps) || len(portal.Levels) != 5 ||
+	if portal.Cell.Int(result.Clients) != 100 || portal.Cell.HasDimension(result.OfferedMbps) || len(portal.Levels) != 5 ||
 		len(portal.Increments) != 4 {
 		t.Fatalf("%+v", portal)
 	}

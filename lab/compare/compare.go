@@ -1,11 +1,9 @@
-// Package compare compares two runs cell by cell and judges the outcome against limits,
-// so that a CI job can refuse a gateway that became more expensive. Like lab/analysis it
-// is a pure function of the run folders.
+// Package compare compares two runs cell by cell and judges the changes by limits, so that a CI job can refuse a
+// gateway that became more expensive. A is the first run, B the second. A gate is the limits together with their
+// outcome. Like lab/analysis, the package computes its results from the run folders alone.
 //
-// What is compared is the overhead ratio: each run measured its device beside a
-// clean router of its own, so what changed in the machine between the two runs
-// cancels, as far as it does within a run. Absolute figures are compared too,
-// but decide nothing.
+// It compares overhead ratios. Each run measured its device beside a clean router of its own, so a change of the
+// machine between the two runs mostly cancels. Absolute figures are shown too, but they decide nothing.
 package compare
 
 import (
@@ -23,55 +21,54 @@ import (
 // Version of the JSON of a Comparison.
 const Version = 2
 
-// Options of Runs and Single; the zero value is usable.
+// Options of Runs and Single. The zero value is usable.
 type Options struct {
 	// Delta is the relative change that does not matter. Default 0.05.
 	Delta float64
-	// Confidence of intervals and verdicts, of all cells together. Default
-	// 0.99: a job that compares every day should not cry wolf every month.
+	// Confidence of intervals and verdicts, for all cells together. Default 0.99, because a job that compares every day
+	// should raise a false alarm less than once a month.
 	Confidence float64
-	// MaxRegression is by how much the second run's cost may exceed the first's,
-	// MaxOverhead by how much its devices' cost may exceed a clean router's: 0.05 is
-	// 5 %. Absent: no such gate.
+	// MaxRegression is the largest allowed increase of B's cost over A's. MaxOverhead is the largest allowed increase of a
+	// device's cost over a clean router's. 0.05 is 5 %. Absent: no such limit.
 	MaxRegression, MaxOverhead analysis.Number
-	// AllowUnknown lets a gate pass although cells have no answer, if one has.
+	// AllowUnknown lets a gate pass although some cells have no answer. At least one cell must be within its limit.
 	AllowUnknown bool
-	// Measures are what the runs may have measured; nil: what ships with the lab.
+	// Measures are the measures that the runs may have. nil: those of the lab.
 	Measures measure.Table
 }
 
-// Defaults are the options of a comparison without gates.
+// Defaults returns the options of a comparison without limits.
 func Defaults() Options {
 	return Options{Delta: 0.05, Confidence: 0.99, MaxRegression: analysis.Absent(), MaxOverhead: analysis.Absent()}
 }
 
-// Input is a run and what the user calls it: its folder or bundle.
+// Input is a run with the name that the user gave: its folder or bundle.
 type Input struct {
 	Name string
 	Run  result.Run
 }
 
-// Comparison is what compare --json prints. A is nil when a single run is judged.
+// Comparison is the output of compare --json. A is nil when a single run is judged.
 type Comparison struct {
 	Version    int                 `json:"version"` // of the format: 2
 	dimensions analysis.Dimensions // of the cells
-	// Mark goes with every figure where either run had an emulated CPU (result.VM.Mark).
+	// Mark is the text that must stand beside every figure if a run had an emulated CPU (result.VM.Mark).
 	Mark       string  `json:"mark,omitempty"`
 	A          *Side   `json:"a"`          // the first run
 	B          Side    `json:"b"`          // the second run
 	Confidence float64 `json:"confidence"` // of all intervals
 	Delta      float64 `json:"delta"`      // change that does not matter, as a share
-	// Metric is judged; Beside are shown with it.
+	// Metric is the judged metric. Beside are the metrics shown with it.
 	Metric analysis.Metric   `json:"metric"`
 	Beside []analysis.Metric `json:"beside"` // metrics shown beside the judged one
 
 	// Differences between the two environments and experiments: they may explain a change.
 	Differences []Difference `json:"differences"`
-	// SameMachine says whether absolute figures can be compared: same CPU,
-	// kernel and placement, and none emulated.
+	// SameMachine reports whether absolute figures can be compared: CPU, kernel and placement are the same, and no CPU was
+	// emulated.
 	SameMachine bool `json:"same_machine"`
-	// NoiseFloorPct is the least change that can be called: the most by which
-	// two clean routers differed in either run. Absent without A/A pairs.
+	// NoiseFloorPct is the largest difference between two clean routers in either run. Smaller changes get no verdict. It
+	// is absent without A/A pairs.
 	NoiseFloorPct analysis.Number       `json:"noise_floor_pct"`
 	Multiplicity  analysis.Multiplicity `json:"multiplicity"` // how verdicts are corrected for their number
 
@@ -91,23 +88,23 @@ type Side struct {
 	GateweighVersion string          `json:"gateweigh_version"` // of the program
 	Trials           analysis.Counts `json:"trials"`            // how many
 	AA               analysis.AA     `json:"aa"`                // its noise floor
-	// Slowed is set when the run's routers had a share of their CPU only.
+	// Slowed is set when the run's routers had only a share of their CPU.
 	Slowed *analysis.Slowed `json:"slowed,omitempty"`
 	// VM is the virtual machine that the run's lab was in.
 	VM *result.VM `json:"vm,omitempty"`
 }
 
-// Measured is what one run says of a cell.
+// Measured has the figures of one run for a cell.
 type Measured struct {
 	Pairs    int `json:"pairs"`    // accepted trials
 	Rejected int `json:"rejected"` // trials
-	// Judged is the metric that the comparison judges: of costs the overhead ratio.
+	// Judged is the metric that the comparison judges, such as the overhead ratio.
 	Judged analysis.Estimate `json:"judged"`
 	// Metrics are further figures of the device, shown with the judged one.
 	Metrics map[string]analysis.Estimate `json:"metrics"`
 }
 
-// Verdicts on a cell of B against the same in A.
+// Verdicts on a cell of B, compared with the same cell of A.
 const (
 	Worse        = "worse"
 	Better       = "better"
@@ -115,15 +112,16 @@ const (
 	Inconclusive = analysis.Inconclusive
 )
 
-// Cell is one cell of B, and of A when it was measured there too.
+// Cell is one cell of B, and of A if A has it too.
 type Cell struct {
-	At result.Cell `json:"dimensions"` // which cell
-	A  *Measured   `json:"a"`          // nil when a single run is judged
-	B  Measured    `json:"b"`          // in the second run
+	Dimensions result.Cell `json:"dimensions"` // which cell
+	A          *Measured   `json:"a"`          // nil when a single run is judged
+	B          Measured    `json:"b"`          // in the second run
 
-	// Change is B's judged metric over A's, its interval that of this cell by itself; N is the blocks of both runs.
+	// Change is B's judged metric divided by A's, with the interval for this cell alone. N is the number of blocks of both
+	// runs.
 	Change analysis.Estimate `json:"change"`
-	// Deciding is Change with the interval that the verdict is read from, which holds for all cells together.
+	// Deciding is Change with the interval that decides the verdict. This interval holds for all cells together.
 	Deciding analysis.Estimate `json:"deciding"`
 	// PDifferent and PEquivalent are adjusted for the number of cells.
 	PDifferent   analysis.Number `json:"p_different"`
@@ -132,8 +130,8 @@ type Cell struct {
 	VerdictNote  string          `json:"verdict_note"`  // what it lacks
 	BlocksNeeded *int            `json:"blocks_needed"` // further blocks, of each run
 
-	// Changes are the changes of the further metrics, B over A; they decide nothing, and
-	// mean nothing when the machine is another. Of an emulated CPU there are none.
+	// Changes are the further metrics of B divided by those of A. They decide nothing, and they mean nothing if the
+	// machines differ. With an emulated CPU there are none.
 	Changes map[string]analysis.Estimate `json:"changes"`
 
 	Regression *Decision `json:"regression"` // nil without such a limit
@@ -160,9 +158,9 @@ func Runs(a, b Input, opts Options) Comparison {
 	for _, cb := range sb.Cells {
 		ca, both := in[cb.Cell]
 		if !both || sa.Measure != sb.Measure || !sameFrames(cb.Cell, others) {
-			// metrics of different measures have nothing in common
+			// metrics of different measures cannot be compared
 			c.OnlyB = append(c.OnlyB, cb.Cell)
-			if opts.MaxOverhead.Known() { // a limit for B by itself
+			if opts.MaxOverhead.Known() { // MaxOverhead judges B alone
 				c.Cells = append(c.Cells, c.single(cb))
 			}
 			continue
@@ -171,7 +169,7 @@ func Runs(a, b Input, opts Options) Comparison {
 		c.Cells = append(c.Cells, c.pairCells(ca, cb, opts))
 	}
 	for _, ca := range sa.Cells {
-		if _, left := in[ca.Cell]; left {
+		if _, onlyInA := in[ca.Cell]; onlyInA {
 			c.OnlyA = append(c.OnlyA, ca.Cell)
 		}
 	}
@@ -193,10 +191,10 @@ func Single(b Input, opts Options) Comparison {
 	return c
 }
 
-// single is a cell that is compared with its clean router only.
+// single makes a cell that is compared only with its clean router.
 func (c *Comparison) single(cell analysis.Cell) Cell {
 	return Cell{
-		At: cell.Cell, B: c.measured(cell), Change: analysis.Unknown(), Deciding: analysis.Unknown(),
+		Dimensions: cell.Cell, B: c.measured(cell), Change: analysis.Unknown(), Deciding: analysis.Unknown(),
 		Changes:    map[string]analysis.Estimate{},
 		PDifferent: analysis.Absent(), PEquivalent: analysis.Absent(), change: noEvidence(), overhead: c.overhead(cell),
 	}
@@ -212,7 +210,7 @@ func (c *Comparison) sharedCells() (n int) {
 	return n
 }
 
-// comparisonOf says what is judged of run b, and by which metric; it has no cells yet.
+// comparisonOf begins the comparison of run b: its metrics and settings, without cells.
 func comparisonOf(b Input, s analysis.Summary, opts Options) Comparison {
 	c := Comparison{
 		Version: Version, B: sideOf(b, s), Confidence: opts.Confidence, Delta: opts.Delta, dimensions: s.Dimensions,
@@ -248,8 +246,8 @@ func sideOf(input Input, s analysis.Summary) Side {
 	return side
 }
 
-// ratio reports whether the judged metric is a ratio to the clean router. Any other is
-// judged by the device's own figures.
+// ratio reports whether the judged metric is a ratio to the clean router. If not, the devices' figures are compared
+// with each other.
 func (c *Comparison) ratio() bool { return c.Metric.Against == analysis.AsRatio }
 
 // difference reports whether the judged metric is a difference from the clean router.
@@ -270,8 +268,8 @@ func (c *Comparison) measured(cell analysis.Cell) Measured {
 	return m
 }
 
-// log is the logarithm of a cell's judged metric: of a ratio over its blocks, of
-// another figure from its interval.
+// log returns the logarithm of a cell's judged metric. That of a ratio is estimated from its blocks, that of another
+// figure from its interval.
 func (c *Comparison) log(cell analysis.Cell, opts Options) evidence {
 	if c.ratio() {
 		return c.overhead(cell)
@@ -279,7 +277,7 @@ func (c *Comparison) log(cell analysis.Cell, opts Options) evidence {
 	return againstZero(logOf(cell.Device(c.Metric.Name), opts.Confidence))
 }
 
-// overhead compares a cell with the clean router; no evidence where there is none.
+// overhead compares a cell with the clean router. It returns no evidence where there was none.
 func (c *Comparison) overhead(cell analysis.Cell) evidence {
 	if !c.ratio() {
 		return noEvidence()
@@ -289,10 +287,11 @@ func (c *Comparison) overhead(cell analysis.Cell) evidence {
 	return e
 }
 
-// pairCells computes the changes of one cell; the verdict follows when all are known.
+// pairCells computes the changes of one cell. The verdict follows later, because it needs all cells.
 func (c *Comparison) pairCells(a, b analysis.Cell, opts Options) Cell {
 	ma := c.measured(a)
-	out := Cell{At: b.Cell, A: &ma, B: c.measured(b), overhead: c.overhead(b), Changes: map[string]analysis.Estimate{}}
+	out := Cell{Dimensions: b.Cell, A: &ma, B: c.measured(b), overhead: c.overhead(b),
+		Changes: map[string]analysis.Estimate{}}
 	if c.incomparable() {
 		out.Change, out.change = analysis.Unknown(), noEvidence()
 		return out
@@ -302,76 +301,76 @@ func (c *Comparison) pairCells(a, b analysis.Cell, opts Options) Cell {
 	if c.Mark != "" {
 		return out
 	}
-	of := func(cell analysis.Cell, m analysis.Metric) evidence {
+	logarithm := func(cell analysis.Cell, m analysis.Metric) evidence {
 		return againstZero(logOf(cell.Device(m.Name), opts.Confidence))
 	}
 	for _, m := range c.Beside {
-		out.Changes[m.Name] = difference(of(a, m), of(b, m)).ratio(opts.Confidence)
+		out.Changes[m.Name] = difference(logarithm(a, m), logarithm(b, m)).ratio(opts.Confidence)
 	}
 	return out
 }
 
-// noiseFloor is the most by which two clean routers differed, in per cent; absent where one
-// of the runs does not know, or where no ratio is judged.
+// noiseFloor returns the largest difference of two clean routers, in per cent. It is absent where one of the runs has
+// no A/A pairs, or where the judged metric is no ratio.
 func (c *Comparison) noiseFloor(runs ...analysis.AA) analysis.Number {
 	if !c.ratio() {
 		return analysis.Absent()
 	}
 	floor := 0.0
-	for _, aa := range runs { // max keeps NaN
+	for _, aa := range runs { // max returns NaN if one is NaN
 		floor = max(floor, math.Abs(math.Log(float64(aa.Ratio.Mean))))
 	}
 	return analysis.Number(100 * math.Expm1(floor))
 }
 
-// manyRejected is the share of rejected trials above which a run is remarked on.
+// manyRejected is the share of rejected trials above which the comparison warns about a run.
 const manyRejected = 0.1
 
-// warnings say what a careful reader would hold against the comparison.
+// warnings lists what weakens the comparison, one sentence each.
 func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 	out := []string{}
-	say := func(applies bool, format string, args ...any) {
+	warn := func(applies bool, format string, args ...any) {
 		if applies {
 			out = append(out, fmt.Sprintf(format, args...))
 		}
 	}
 	for _, skip := range sb.Skipped {
-		say(!slices.ContainsFunc(sa.Skipped, func(s result.Skip) bool { return s.DUT == skip.DUT }),
+		warn(!slices.ContainsFunc(sa.Skipped, func(s result.Skip) bool { return s.DUT == skip.DUT }),
 			"B skipped %s, which A did not: %s", skip.DUT, skip.Reason)
 	}
-	say(sameTrials(a.Run, b.Run), "A and B have the same trials: this is one run compared with itself.")
-	say(c.sharedCells() == 0, "No cell is in both runs: there is nothing to compare.")
-	say(c.ratio() && sa.Measure == sb.Measure && !c.NoiseFloorPct.Known(),
+	warn(sameTrials(a.Run, b.Run), "A and B have the same trials: this is one run compared with itself.")
+	warn(c.sharedCells() == 0, "No cell is in both runs: there is nothing to compare.")
+	warn(c.ratio() && sa.Measure == sb.Measure && !c.NoiseFloorPct.Known(),
 		"A run has no accepted A/A pair: the least change that can be called is not known.")
 	if noisy := c.rejectedRemarks(); len(noisy) > 0 {
-		say(true, "%s: where the machine is not quiet, identical runs differ by several per cent.", words.Listed(noisy))
+		warn(true, "%s: where the machine is not quiet, identical runs differ by several per cent.", words.Listed(noisy))
 	}
-	say(c.difference() && sa.Measure == sb.Measure,
+	warn(c.difference() && sa.Measure == sb.Measure,
 		"%s is compared with the clean router by a difference. Here the devices' own figures are compared, "+
 			"so what the machine changed between the two runs is in the change.", c.figure())
-	say(sa.Measure != sb.Measure, "A measured %s, B %s: they have no metric in common.", sa.Measure, sb.Measure)
-	say(sa.Mode != sb.Mode, "A was measured in mode %s, B in mode %s.", sa.Mode, sb.Mode)
+	warn(sa.Measure != sb.Measure, "A measured %s, B %s: they have no metric in common.", sa.Measure, sb.Measure)
+	warn(sa.Mode != sb.Mode, "A was measured in mode %s, B in mode %s.", sa.Mode, sb.Mode)
 	for _, cell := range c.Cells {
 		if cell.A == nil {
 			continue
 		}
 		a, b := cell.A.Metrics[cost.Delivered].Mean, cell.B.Metrics[cost.Delivered].Mean
-		say(cell.B.Pairs > 0 && b < result.FullLoad*a, "%s delivers less in B: %s Mbit/s after %s.",
-			c.dimensions.Label(cell.At),
+		warn(cell.B.Pairs > 0 && b < result.FullLoad*a, "%s delivers less in B: %s Mbit/s after %s.",
+			c.dimensions.Label(cell.Dimensions),
 			b, a)
 	}
-	say(sa.Speed() != sb.Speed(), "The routers of A and B had not the same speed: a change may be the slowing's.")
-	for _, of := range textsOfBoth(differing(sa), differing(sb)) {
-		say(true, "%s labs that differ in more than the device: %s. Ratios of that are no overheads.",
-			words.Either(len(of.runs), of.name()+" compares", of.name()+" compare"), of.text)
+	warn(sa.Speed() != sb.Speed(), "The routers of A and B had not the same speed: a change may be the slowing's.")
+	for _, remark := range textsOfBoth(differing(sa), differing(sb)) {
+		warn(true, "%s labs that differ in more than the device: %s. Ratios of that are no overheads.",
+			words.Either(len(remark.runs), remark.name()+" compares", remark.name()+" compare"), remark.text)
 	}
-	for _, of := range textsOfBoth(sa.Warnings, sb.Warnings) {
-		say(true, "%s: %s", of.name(), of.text)
+	for _, warning := range textsOfBoth(sa.Warnings, sb.Warnings) {
+		warn(true, "%s: %s", warning.name(), warning.text)
 	}
 	return out
 }
 
-// rejectedRemarks says how many trials each run rejected that rejected many.
+// rejectedRemarks says of each run with many rejected trials how many they are.
 func (c *Comparison) rejectedRemarks() (list []string) {
 	for i, side := range []Side{*c.A, c.B} {
 		all := side.Trials.Accepted + side.Trials.Rejected
@@ -383,7 +382,7 @@ func (c *Comparison) rejectedRemarks() (list []string) {
 	return list
 }
 
-// differing says how the two labs of a run differ; nothing where they have all but the device in common.
+// differing says in what the two labs of a run differed, apart from the device. It returns nothing if in nothing.
 func differing(s analysis.Summary) []string {
 	if s.Sides == nil {
 		return nil
@@ -391,13 +390,13 @@ func differing(s analysis.Summary) []string {
 	return []string{s.Sides.Device + " against " + s.Sides.Clean}
 }
 
-// textOfRuns is a text with the runs that it is of, each as often as it said so.
+// textOfRuns is a text with the runs that gave it, each as often as it gave the text.
 type textOfRuns struct {
 	text string
 	runs []string
 }
 
-// name is that of the runs: "A", "A (2 times)", "A and B".
+// name names the runs: "A", "A (2 times)", "A and B".
 func (s textOfRuns) name() string {
 	count := map[string]int{}
 	for _, run := range s.runs {
@@ -408,7 +407,7 @@ func (s textOfRuns) name() string {
 	})
 }
 
-// textsOfBoth lists what either run says, each text once.
+// textsOfBoth lists the texts of both runs, each text once.
 func textsOfBoth(a, b []string) (list []textOfRuns) {
 	for i, texts := range [][]string{a, b} {
 		for _, text := range texts {
@@ -422,7 +421,7 @@ func textsOfBoth(a, b []string) (list []textOfRuns) {
 	return list
 }
 
-// sameTrials reports whether two folders hold the same measurements.
+// sameTrials reports whether two run folders have the same measurements.
 func sameTrials(a, b result.Run) bool {
 	starts := func(r result.Run) (list []int64) {
 		for _, t := range r.Trials {
@@ -431,7 +430,7 @@ func sameTrials(a, b result.Run) bool {
 				list = append(list, sides.DUT.NAPINs, sides.Clean.NAPINs)
 			}
 		}
-		for _, l := range r.Own {
+		for _, l := range r.MeasureRecords {
 			list = append(list, l.Start.UnixNano(), int64(1e9*l.Seconds))
 		}
 		return list

@@ -54,8 +54,8 @@ func TestInjectedRegressionIsCaught(t *testing.T) {
 	for seed := range uint64(100) {
 		c := compare.Runs(simulate(base, 2*seed, 1), simulate(base, 2*seed+1, 1.1), gated(0.05))
 		for _, cell := range c.Cells {
-			if cell.At.Text(result.DUT) != "allowlist" && cell.Regression.Word == compare.Regressed {
-				t.Errorf("seed %d: %s was not changed: %+v", seed, cost.Dimensions.Label(cell.At), cell.Regression)
+			if cell.Dimensions.Text(result.DUT) != "allowlist" && cell.Regression.Word == compare.Regressed {
+				t.Errorf("seed %d: %s was not changed: %+v", seed, cost.Dimensions.Label(cell.Dimensions), cell.Regression)
 			}
 		}
 		if !c.Gate.Passed && c.Gate.Failed == 2 && countVerdicts(c, compare.Worse) >= 2 {
@@ -217,7 +217,7 @@ func TestOverheadOfASingleRun(t *testing.T) {
 	c := compare.Single(simulate(base, 3, 1), opts)
 	words := map[string]string{}
 	for _, cell := range c.Cells {
-		words[cell.At.Text(result.DUT)] = cell.Overhead.Word
+		words[cell.Dimensions.Text(result.DUT)] = cell.Overhead.Word
 	}
 	if c.A != nil || c.Gate.Passed || words["allowlist"] != compare.Within || words["portal"] != compare.OverLimit {
 		t.Errorf("%s: %v", c.Gate.Sentence, words)

@@ -7,11 +7,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// An emulated CPU makes some instructions much dearer than others, and the emulator's own state differs from boot to
-// boot: what a packet costs there can be set against a clean router of the same boot, and against nothing else. So
-// where either run was emulated, ratios to the clean router are compared, and absolute figures are not.
+// An emulated CPU makes some instructions far more expensive than others, and the emulator differs from boot to boot.
+// So the cost of a packet can be compared only with a clean router of the same boot. If one of the runs had an emulated
+// CPU, ratios to the clean router are compared, and absolute figures are not.
 
-// markOf is the mark of the runs together: that of either.
+// markOf returns the mark of the first run that has one.
 func markOf(sides ...*Side) string {
 	for _, s := range sides {
 		if s != nil && s.VM.Mark() != "" {
@@ -21,34 +21,34 @@ func markOf(sides ...*Side) string {
 	return ""
 }
 
-// marked says first what holds for all figures of the comparison; empty without a mark.
+// marked returns the sentence about the emulated CPU that goes before all figures. It is empty without a mark.
 func (c *Comparison) marked() string {
 	if c.Mark == "" {
 		return ""
 	}
-	where := "the run"
+	emulated := "the run"
 	switch {
 	case c.A == nil:
 	case c.A.VM.Mark() == "":
-		where = "B, not A,"
+		emulated = "B, not A,"
 	case c.B.VM.Mark() == "":
-		where = "A, not B,"
+		emulated = "A, not B,"
 	default:
-		where = "A and B, each in a boot of its own,"
+		emulated = "A and B, each in a boot of its own,"
 	}
-	text := fmt.Sprintf("%s: %s had a CPU that QEMU emulates. ", words.Capitalised(c.Mark), where)
+	text := fmt.Sprintf("%s: %s had a CPU that QEMU emulates. ", words.Capitalised(c.Mark), emulated)
 	if c.ratio() {
 		return text + "Only ratios to the clean router of the same boot are compared and judged."
 	}
 	return text + "This measure has no ratio to a clean router of the same boot, so nothing is compared or judged."
 }
 
-// incomparable reports whether the judged figures are absolute ones, of an emulated CPU.
+// incomparable reports whether the judged figures are absolute figures of an emulated CPU.
 func (c *Comparison) incomparable() bool { return c.Mark != "" && !c.ratio() }
 
 const noRatio = "an emulated CPU's absolute figures are not compared"
 
-// markInBrackets is the mark behind a word.
+// markInBrackets returns the mark as it follows a word.
 func (c *Comparison) markInBrackets() string {
 	if c.Mark == "" {
 		return ""
@@ -56,7 +56,7 @@ func (c *Comparison) markInBrackets() string {
 	return " (" + c.Mark + ")"
 }
 
-// machineOf is a virtual machine as a difference between two runs.
+// machineOf describes the virtual machine of a run, for the list of differences.
 func machineOf(e result.Environment) string {
 	if e.VM == nil {
 		return ""

@@ -29,9 +29,9 @@ type Difference struct {
 // environmentFields lists the properties of environments that are compared, in the order of their likely effect on
 // figures.
 var environmentFields = []struct {
-	what    string
-	machine bool
-	of      func(result.Environment) string
+	property string
+	machine  bool
+	value    func(result.Environment) string
 }{
 	{"CPU", true, func(e result.Environment) string { return e.CPUModel }},
 	{"number of CPUs", true, func(e result.Environment) string { return number(e.CPUs) }},
@@ -60,14 +60,14 @@ func machines(e result.Environment) string {
 // the machine differs.
 func Differences(a, b result.Run) (list []Difference, same bool) {
 	list, same = []Difference{}, true
-	add := func(what, va, vb string, machine bool) {
+	add := func(property, va, vb string, machine bool) {
 		if va != vb {
-			list = append(list, Difference{what, va, vb, machine})
+			list = append(list, Difference{property, va, vb, machine})
 			same = same && !machine
 		}
 	}
 	for _, f := range environmentFields {
-		add(f.what, f.of(a.Environment), f.of(b.Environment), f.machine)
+		add(f.property, f.value(a.Environment), f.value(b.Environment), f.machine)
 	}
 	if a, b := a.Environment.Governors, b.Environment.Governors; a != nil && b != nil {
 		add("frequency governor", strings.Join(a, ", "), strings.Join(b, ", "), true)

@@ -27,7 +27,7 @@ func againstZero(s inference.Sample) evidence {
 	return evidence{Sample: s, from: inference.None(), to: s}
 }
 
-// The bounds and tests of a Sample, widened by the possible effect of noise.
+// These methods are the bounds and tests of the Sample, widened by the possible effect of noise.
 
 func (e evidence) Lower(level float64) float64  { return e.Sample.Lower(level) - e.down }
 func (e evidence) Upper(level float64) float64  { return e.Sample.Upper(level) + e.up }

@@ -16,12 +16,12 @@ type measuredRun struct {
 	analysis.Summary
 }
 
-// hiccupShare is the share of a cell's trials up to which a flag is a hiccup of the machine.
+// hiccupShare is the largest share of a cell's trials in which a flag counts as a hiccup of the machine.
 const hiccupShare = 0.1
 
-// noLongerManaged are the cells that the device managed in A and does not in B, whatever it costs there: it takes fewer
-// clients, it cannot be started or stops, it carries the load no more or not without loss. They fail a gate. unclear
-// are those of which another machine or speed may be the reason.
+// noLongerManaged returns the cells that the device could measure in A but not in B: it takes fewer clients, cannot be
+// started, stops, or carries less of the load or loses packets. They fail a gate, whatever the costs are. unclear are
+// cells for which the reason may be another machine or another speed.
 func (c *Comparison) noLongerManaged(a, b measuredRun) (list, unclear []Missing) {
 	for _, before := range a.Summary.Cells {
 		if before.Pairs == 0 || a.Measure != b.Measure {
@@ -45,7 +45,7 @@ func (c *Comparison) noLongerManaged(a, b measuredRun) (list, unclear []Missing)
 	return list, unclear
 }
 
-// notManaged says why a cell has no trial where that is the device's doing; "" elsewhere.
+// notManaged says why a cell has no trial, if the device is the reason. Otherwise it returns "".
 func notManaged(cell result.Cell, s analysis.Summary) string {
 	if reason := limitAt(cell, s); reason != "" {
 		return reason
@@ -58,38 +58,39 @@ func notManaged(cell result.Cell, s analysis.Summary) string {
 	return ""
 }
 
-// limitAt says that a cell has more clients than its device takes; "" where it has not.
+// limitAt says that a cell has more clients than its device takes. Otherwise it returns "".
 func limitAt(cell result.Cell, s analysis.Summary) string {
 	for _, l := range s.Limits {
-		if l.DUT == cell.Text(result.DUT) && cell.Has(result.Clients) && cell.Int(result.Clients) >= l.Clients {
+		if l.DUT == cell.Text(result.DUT) && cell.HasDimension(result.Clients) && cell.Int(result.Clients) >= l.Clients {
 			return fmt.Sprintf("the device does not take %s: %s", words.Counted(l.Clients, "client"), result.OneLine(l.How))
 		}
 	}
 	return ""
 }
 
-// shortfallReason says how the device falls short in a cell of B whose load it carried in A; "" where it does not.
-func shortfallReason(before, is analysis.Cell, b result.Run) string {
-	if !is.Has(result.OfferedMbps) || before.FlaggedShare(result.FlagSaturated) > hiccupShare ||
+// shortfallReason says how the device falls short in a cell of B, although it carried the load in A. Otherwise it
+// returns "". before and after are the cell in A and in B.
+func shortfallReason(before, after analysis.Cell, b result.Run) string {
+	if !after.HasDimension(result.OfferedMbps) || before.FlaggedShare(result.FlagSaturated) > hiccupShare ||
 		before.FlaggedShare(result.FlagLossy) > hiccupShare {
 		return ""
 	}
-	delivered, offered := is.Device(cost.Delivered).Mean, is.Text(result.OfferedMbps)
-	switch is.NotCarried() {
+	delivered, offered := after.Device(cost.Delivered).Mean, after.Text(result.OfferedMbps)
+	switch after.NotCarried() {
 	case result.FlagSaturated:
 		return fmt.Sprintf("the device carried %s Mbit/s in A, and carries %.4g in B", offered, float64(delivered))
 	case result.FlagLossy:
 		return fmt.Sprintf("the device carried %s Mbit/s in A, and loses more than 1 %% of the packets in B", offered)
 	}
-	if is.Pairs == 0 && carriedNothing(is.Cell, b.Trials) {
+	if after.Pairs == 0 && carriedNothing(after.Cell, b.Trials) {
 		return fmt.Sprintf(
 			"the device carried %s Mbit/s in A, and in B, where its clean router did, no trial passed with as much", offered)
 	}
 	return ""
 }
 
-// carriedNothing reports whether of a cell's trials in which the clean router carried its load the device carried it in
-// none. Both are held up where the machine is.
+// carriedNothing reports whether the device never carried its load in those trials of a cell in which the clean router
+// did. If the clean router failed too, the machine was held up, so such trials do not count.
 func carriedNothing(cell result.Cell, trials []result.Trial) bool {
 	full := 0
 	for _, t := range trials {

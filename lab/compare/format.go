@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// absentFigure stands where a figure is absent.
+// absentFigure is the text for an absent figure.
 const absentFigure = "–"
 
 func blocksText(needed *int) string {
@@ -20,12 +20,12 @@ func blocksText(needed *int) string {
 	return " (+" + words.Counted(*needed, "block") + ")"
 }
 
-// percent prints a share without needless digits.
+// percent formats a share as per cent, with no more digits than needed.
 func percent(share float64) string {
 	return strconv.FormatFloat(math.Round(share*1e6)/1e4, 'f', -1, 64) + " %"
 }
 
-// signed prints a ratio as a change in per cent.
+// signed formats a ratio as a change in per cent.
 func signed(ratio analysis.Number) string {
 	if !ratio.Known() {
 		return absentFigure
@@ -40,7 +40,7 @@ func changeText(e analysis.Estimate) string {
 	return signed(e.Mean) + " " + changeBounds(e)
 }
 
-// changeBounds prints the interval of a change in per cent.
+// changeBounds formats the interval of a change in per cent.
 func changeBounds(e analysis.Estimate) string {
 	return fmt.Sprintf("[%+.1f, %+.1f]", 100*(float64(e.Lo)-1), 100*(float64(e.Hi)-1))
 }
@@ -65,10 +65,10 @@ func pText(p analysis.Number) string {
 	return fmt.Sprintf("%.3f", float64(p))
 }
 
-// maxSetting bounds a setting in runes: a device's script would fill the page.
+// maxSetting is the largest number of runes shown of a setting. Otherwise a device's script would fill the page.
 const maxSetting = 160
 
-// setting prints one side of a difference.
+// setting formats one side of a difference.
 func setting(s string) string {
 	if s == "" {
 		return "none"

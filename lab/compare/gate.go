@@ -20,46 +20,45 @@ const (
 	CannotTell = "cannot tell"  // the interval holds the limit, or is missing
 )
 
-// Decision is what a limit says of one cell.
+// Decision is the outcome of one limit for one cell.
 type Decision struct {
 	Word string `json:"word"` // regressed, over limit, within limit, cannot tell
 	Note string `json:"note"` // one sentence
-	// Interval is what the word was read from: beyond the limit as a whole, below it as a whole, or neither.
-	// Its end that could lie beyond holds for all cells together, the other for the cell by itself. It is of
-	// B over A, or of the device over the clean router.
+	// Interval is the interval that decides the word: entirely beyond the limit, entirely below it, or neither. The bound
+	// that decides "beyond" holds for all cells together, the other bound for the cell alone. The interval is of B's
+	// figure over A's, or of the device's over the clean router's.
 	Interval analysis.Estimate `json:"interval"`
-	// P is the chance of such blocks if the cell kept the limit, adjusted for
-	// the number of cells.
+	// P is the probability of such blocks if the cell kept the limit. It is adjusted for the number of cells.
 	P            analysis.Number `json:"p"`
 	BlocksNeeded *int            `json:"blocks_needed"` // further blocks, of each run
-	inNoise      bool            // beyond the limit, and within what two clean routers differ by
+	inNoise      bool            // beyond the limit, but by no more than the difference of two clean routers
 }
 
 // Gate is the outcome over all cells.
 //
-// A gate must not fail by chance, and must not pass by chance either. So a cell has three answers: beyond the limit
-// when the whole interval lies beyond, within when the whole interval lies below, and otherwise none: more blocks are
-// needed. The gate passes when every cell is within. Where cells have no answer and none is beyond its limit it fails
-// with Unanswered, unless unknown cells are allowed and at least one cell is within. What a device managed in A and
-// does not in B fails it in any case: nobody asks what that costs.
+// A gate must neither fail nor pass by chance. So a cell has three possible answers. It is beyond the limit if its
+// whole interval is beyond, and within if its whole interval is below. Otherwise it has no answer, and more blocks are
+// needed. The gate passes if every cell is within. If no cell is beyond its limit but some have no answer, the gate
+// fails with Unanswered. With AllowUnknown it passes then, if at least one cell is within. A cell that the device could
+// measure in A but not in B always fails the gate.
 type Gate struct {
 	MaxRegressionPct analysis.Number `json:"max_regression_pct"` // the limit
 	MaxOverheadPct   analysis.Number `json:"max_overhead_pct"`   // the limit
 	Strict           bool            `json:"strict"`             // cells without an answer fail the gate
 	Passed           bool            `json:"passed"`             // the answer
-	// Unanswered: the gate failed for want of answers, and not because a cell is beyond its limit.
+	// Unanswered is true if the gate failed for lack of answers, and no cell is beyond its limit.
 	Unanswered bool   `json:"unanswered"`
 	Failed     int    `json:"failed"`   // decisions beyond their limit, and cells in Fallen
 	Within     int    `json:"within"`   // decisions
 	Unclear    int    `json:"unclear"`  // decisions that could not be made, those in Missing included
 	Sentence   string `json:"sentence"` // the answer in words
-	// Missing are the cells that a limit is about and that have no figure to judge.
+	// Missing are the cells that a limit applies to but that have no figure to judge.
 	Missing []Missing `json:"missing"`
-	// Fallen are the cells that the device managed in A and does not in B.
+	// Fallen are the cells that the device could measure in A but not in B.
 	Fallen []Missing `json:"fallen"`
 }
 
-// Missing is a cell without a figure that a gate could judge, or one that a device does not manage.
+// Missing is a cell without a figure that a gate could judge, or one that the device could not measure.
 type Missing struct {
 	Cell result.Cell `json:"dimensions"` // which cell
 	Why  string      `json:"why"`        // "only A has this cell"
@@ -70,12 +69,12 @@ type limit struct {
 	share     float64 // 0.05 is 5 %
 	text      string  // "at most 5 % more expensive than A"
 	beyond    string  // the word of a decision
-	negated   bool    // less is worse: evidence and limit are of A over B
+	negated   bool    // a lower figure is worse, so evidence and limit are of A over B
 	appliesTo func(*Cell) evidence
 	decision  func(*Cell) **Decision
 }
 
-// limits are the limits of the comparison's gate.
+// limits returns the limits of the comparison's gate.
 func (c *Comparison) limits() (list []limit) {
 	if g := c.Gate; g.MaxRegressionPct.Known() && c.A != nil {
 		share, turn := float64(g.MaxRegressionPct)/100, c.Metric.Better == analysis.More
@@ -96,7 +95,7 @@ func (c *Comparison) limits() (list []limit) {
 	return list
 }
 
-// judgeGate decides every cell and sums up. base is nil when a single run is judged.
+// judgeGate decides every cell and the gate. base is nil when a single run is judged.
 func (c *Comparison) judgeGate(opts Options, base *measuredRun, head measuredRun) {
 	if !opts.MaxRegression.Known() && !opts.MaxOverhead.Known() {
 		return
@@ -148,11 +147,12 @@ func (g *Gate) counts(judged int) string {
 	return strings.Join(append(parts, fmt.Sprintf("%d within", g.Within)), ", ")
 }
 
-// missing adds the cells that a limit is about, that the table does not have and that no device failed to manage.
+// missing adds the cells that a limit applies to, that are not in the table, and whose absence is not the fault of the
+// device.
 func (c *Comparison) missing(base *measuredRun, head measuredRun) {
 	add := func(cell result.Cell, reason string) {
-		of := func(m Missing) bool { return m.Cell == cell }
-		if !slices.ContainsFunc(c.Gate.Missing, of) && !slices.ContainsFunc(c.Gate.Fallen, of) {
+		isCell := func(m Missing) bool { return m.Cell == cell }
+		if !slices.ContainsFunc(c.Gate.Missing, isCell) && !slices.ContainsFunc(c.Gate.Fallen, isCell) {
 			c.Gate.Missing = append(c.Gate.Missing, Missing{cell, reason})
 		}
 	}
@@ -164,28 +164,28 @@ func (c *Comparison) missing(base *measuredRun, head measuredRun) {
 			add(lost, "its block failed: "+result.OneLine(f.Error))
 		}
 	}
-	onChange, who := c.Gate.MaxRegressionPct.Known(), "B"
+	onChange, run := c.Gate.MaxRegressionPct.Known(), "B"
 	if base == nil {
-		who = "the run"
+		run = "the run"
 	}
 	for _, cell := range head.Unmeasured {
 		switch reason := notManaged(cell, head.Summary); {
 		case reason == "" && head.Environment.Interrupted:
-			add(cell, who+" was interrupted before it")
+			add(cell, run+" was interrupted before it")
 		case reason == "":
-			add(cell, who+" has no trial of it")
+			add(cell, run+" has no trial of it")
 		case !onChange || c.Gate.MaxOverheadPct.Known() || limitAt(cell, base.Summary) == "": // else it was no different in A
 			add(cell, reason)
 		}
 	}
 	if head.Environment.Interrupted && head.Unmeasured == nil {
-		add(result.Cell{}, who+" was interrupted, and what it was to measure is not known")
+		add(result.Cell{}, run+" was interrupted, and what it was to measure is not known")
 	}
 	if onChange {
 		for _, cell := range c.OnlyA {
 			add(cell, "only A has this cell")
 		}
-		if !c.Gate.MaxOverheadPct.Known() { // otherwise the table has them
+		if !c.Gate.MaxOverheadPct.Known() { // with MaxOverhead they are in the table
 			for _, cell := range c.OnlyB {
 				add(cell, "only B has this cell")
 			}
@@ -193,11 +193,11 @@ func (c *Comparison) missing(base *measuredRun, head measuredRun) {
 	}
 }
 
-// cellsOfFailedBlock are the cells of a failed block that no block measured: by the loads that other devices were
-// measured at, or, where there are none, the block itself.
+// cellsOfFailedBlock returns the cells of a failed block that no other block measured. It takes the loads that other
+// devices were measured at. Where there are none it returns the block's cell.
 func (c *Comparison) cellsOfFailedBlock(f analysis.FailedBlock, head analysis.Summary) (list []result.Cell) {
 	dut := f.Cell.Text(result.DUT)
-	there := func(cell result.Cell) bool {
+	measured := func(cell result.Cell) bool {
 		return slices.ContainsFunc(head.Cells, func(c analysis.Cell) bool { return c.Cell == cell })
 	}
 	known := false
@@ -206,7 +206,7 @@ func (c *Comparison) cellsOfFailedBlock(f analysis.FailedBlock, head analysis.Su
 		if !f.Covers(cell) {
 			continue
 		}
-		if known = true; !there(cell) && !slices.Contains(list, cell) {
+		if known = true; !measured(cell) && !slices.Contains(list, cell) {
 			list = append(list, cell)
 		}
 	}
@@ -216,10 +216,9 @@ func (c *Comparison) cellsOfFailedBlock(f analysis.FailedBlock, head analysis.Su
 	return list
 }
 
-// decide compares every cell with a limit and returns how many have an interval. Beyond
-// the limit is said with confidence over all cells together; within it cell by cell, since
-// the gate passes only if that is true of every one. The interval that is shown has these two
-// bounds, and the word is read from it.
+// decide compares every cell with a limit and returns the number of cells with an interval. The bound that shows
+// "beyond" has its confidence over all cells together. The bound that shows "within" has it for the cell alone, because
+// the gate passes only if every cell is within. The interval shown has these two bounds, and it decides the word.
 func (c *Comparison) decide(l limit, opts Options) (judged int) {
 	alpha, bound := (1-opts.Confidence)/2, math.Log1p(l.share)
 	above := make([]float64, len(c.Cells))
@@ -228,14 +227,14 @@ func (c *Comparison) decide(l limit, opts Options) (judged int) {
 	}
 	adjusted, levels := inference.Holm(above), inference.HolmLevels(above, alpha)
 	for i := range c.Cells {
-		cell, own := &c.Cells[i], l.appliesTo(&c.Cells[i])
-		d := &Decision{Word: CannotTell, Interval: l.interval(own, levels[i], alpha), P: analysis.Number(adjusted[i])}
+		cell, change := &c.Cells[i], l.appliesTo(&c.Cells[i])
+		d := &Decision{Word: CannotTell, Interval: l.interval(change, levels[i], alpha), P: analysis.Number(adjusted[i])}
 		*l.decision(cell) = d
-		if own.HasSpread() {
+		if change.HasSpread() {
 			judged++
 		}
 		c.decideByInterval(d, l, cell, levels[i], alpha)
-		if above[i] <= alpha && d.Word == CannotTell && own.Lower(levels[i]) <= bound {
+		if above[i] <= alpha && d.Word == CannotTell && change.Lower(levels[i]) <= bound {
 			d.Note += fmt.Sprintf("; by itself it is beyond, not as one of %d cells judged together", len(c.Cells))
 		}
 		if d.Word == CannotTell {
@@ -245,38 +244,39 @@ func (c *Comparison) decide(l limit, opts Options) (judged int) {
 	return judged
 }
 
-// decideByInterval reads a decision from its interval: the lower bound at level, the upper one at alpha.
+// decideByInterval decides one cell by its interval. The lower bound has the error probability level, the upper one
+// alpha.
 func (c *Comparison) decideByInterval(d *Decision, l limit, cell *Cell, level, alpha float64) {
-	own, bound := l.appliesTo(cell), math.Log1p(l.share)
+	change, bound := l.appliesTo(cell), math.Log1p(l.share)
 	switch {
 	case l.beyond == OverLimit && c.difference():
 		d.Note = "a limit in per cent of a clean router needs a ratio to it, and the run has a difference"
 	case l.beyond == OverLimit && !c.ratio():
 		d.Note = "no clean router stood beside the device"
-	case !own.HasSpread():
+	case !change.HasSpread():
 		d.Note = c.whyUnknown(cell)
-	case own.Lower(level) > bound && c.belowFloor(own.Mean):
+	case change.Lower(level) > bound && c.belowFloor(change.Mean):
 		d.inNoise = true
 		d.Note = fmt.Sprintf("beyond %s, but no more than two clean routers differ by (%.3g %%)",
 			percent(l.share), float64(c.NoiseFloorPct))
-	case own.Lower(level) > bound:
+	case change.Lower(level) > bound:
 		d.Word, d.Note = l.beyond, fmt.Sprintf("the interval lies beyond %s", percent(l.share))
 		c.Gate.Failed++
-	case own.Upper(alpha) < bound:
+	case change.Upper(alpha) < bound:
 		d.Word, d.Note = Within, fmt.Sprintf("the interval lies below %s", percent(l.share))
 		c.Gate.Within++
 	default:
 		d.Note = fmt.Sprintf("the interval holds %s", percent(l.share))
-		decides, distance := level, own.Mean-own.down-bound
-		if own.Mean < bound {
-			decides, distance = alpha, bound-own.up-own.Mean
+		decides, distance := level, change.Mean-change.down-bound
+		if change.Mean < bound {
+			decides, distance = alpha, bound-change.up-change.Mean
 		}
-		d.BlocksNeeded = own.furtherBlocks(distance, 2*decides)
-		d.Note += c.moreBlocksText(own, d.BlocksNeeded)
+		d.BlocksNeeded = change.furtherBlocks(distance, 2*decides)
+		d.Note += c.moreBlocksText(change, d.BlocksNeeded)
 	}
 }
 
-// interval is what a decision is read from, of B over A or of the device over the clean router.
+// interval returns the interval that decides: of B's figure over A's, or of the device's over the clean router's.
 func (l limit) interval(sample evidence, level, alpha float64) analysis.Estimate {
 	lo, mean, hi := sample.Lower(level), sample.Mean, sample.Upper(alpha)
 	if l.negated {

@@ -63,22 +63,23 @@ func TestIntervalAndWordAreOne(t *testing.T) {
 				met[d.Word]++
 				if read := wordOfInterval(d.Interval, d.limit, d.limit); read != gate[d.Word] &&
 					!strings.Contains(d.Note, "clean routers differ") {
-					t.Errorf("seed %d, %s: %s beside %v", seed, cost.Dimensions.Label(cell.At), d.Word, d.Interval)
+					t.Errorf("seed %d, %s: %s beside %v", seed, cost.Dimensions.Label(cell.Dimensions), d.Word, d.Interval)
 				}
 			}
 			wider += map[bool]int{true: 1}[cell.Overhead.Interval.Lo < cell.B.Judged.Lo]
 			met[cell.Verdict]++
 			inside := float64(cell.Deciding.Lo) >= 1/1.05 && float64(cell.Deciding.Hi) <= 1.05
 			if equivalent := cell.Verdict == compare.Equivalent; equivalent != inside {
-				t.Errorf("seed %d, %s: %s beside %v", seed, cost.Dimensions.Label(cell.At), cell.Verdict, cell.Deciding)
+				t.Errorf("seed %d, %s: %s beside %v", seed, cost.Dimensions.Label(cell.Dimensions), cell.Verdict, cell.Deciding)
 			}
 			called := cell.Verdict == compare.Worse || cell.Verdict == compare.Better
 			if called && wordOfInterval(cell.Deciding, 1, 1) == "across" {
-				t.Errorf("seed %d, %s: %s beside %v", seed, cost.Dimensions.Label(cell.At), cell.Verdict, cell.Deciding)
+				t.Errorf("seed %d, %s: %s beside %v", seed, cost.Dimensions.Label(cell.Dimensions), cell.Verdict, cell.Deciding)
 			}
 			if !called && !inside && wordOfInterval(cell.Deciding, 1, 1) != "across" &&
 				strings.Contains(cell.VerdictNote, "interval") {
-				t.Errorf("seed %d, %s: %s (%s) beside %v", seed, cost.Dimensions.Label(cell.At), cell.Verdict, cell.VerdictNote,
+				t.Errorf("seed %d, %s: %s (%s) beside %v", seed, cost.Dimensions.Label(cell.Dimensions), cell.Verdict,
+					cell.VerdictNote,
 					cell.Deciding)
 			}
 		}
@@ -246,17 +247,19 @@ func TestGateAllowsForNoise(t *testing.T) {
 	before, is := compare.Single(quiet, overhead(0.2)), compare.Single(noisy, overhead(0.2))
 	for i, cell := range is.Cells {
 		if a, b := before.Cells[i].Overhead.Interval, cell.Overhead.Interval; !(b.Lo < a.Lo && b.Hi > a.Hi) {
-			t.Errorf("%s: [%v, %v] of the noisy run, [%v, %v] of the quiet one", cost.Dimensions.Label(cell.At), b.Lo, b.Hi,
+			t.Errorf("%s: [%v, %v] of the noisy run, [%v, %v] of the quiet one", cost.Dimensions.Label(cell.Dimensions), b.Lo,
+				b.Hi,
 				a.Lo, a.Hi)
 		}
-		if word := wordOfInterval(cell.Overhead.Interval, 1.2, 1.2); (word == "across") != (cell.Overhead.Word == compare.CannotTell) {
-			t.Errorf("%s: %s beside %v", cost.Dimensions.Label(cell.At), cell.Overhead.Word, cell.Overhead.Interval)
+		word, open := wordOfInterval(cell.Overhead.Interval, 1.2, 1.2), cell.Overhead.Word == compare.CannotTell
+		if (word == "across") != open {
+			t.Errorf("%s: %s beside %v", cost.Dimensions.Label(cell.Dimensions), cell.Overhead.Word, cell.Overhead.Interval)
 		}
 	}
 	changed := compare.Runs(quiet, noisy, compare.Defaults()).Cells
 	for i, cell := range compare.Runs(quiet, quiet, compare.Defaults()).Cells {
 		if a, b := cell.Change, changed[i].Change; !(b.Lo < a.Lo && b.Hi > a.Hi) {
-			t.Errorf("%s: the change [%v, %v] does not allow for noise", cost.Dimensions.Label(cell.At), b.Lo, b.Hi)
+			t.Errorf("%s: the change [%v, %v] does not allow for noise", cost.Dimensions.Label(cell.Dimensions), b.Lo, b.Hi)
 		}
 	}
 }

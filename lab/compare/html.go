@@ -19,10 +19,10 @@ var (
 
 var htmlForm = template.Must(template.New("compare").Parse(htmlSource))
 
-// linkedSide is a run with the page that shows it alone.
+// linkedSide is a run with the address of its page.
 type linkedSide struct{ Letter, Line, Link, Name string }
 
-// htmlComparison is a comparison as the template lays it out.
+// htmlComparison has a comparison in the form that the template needs.
 type htmlComparison struct {
 	page
 	Title string
@@ -31,10 +31,10 @@ type htmlComparison struct {
 	Rows  [][]htmlCell
 }
 
-// htmlCell is a cell of the table with its heading, which a phone shows beside it.
+// htmlCell is a cell of the table. Head is its column's heading, which a narrow page shows beside the cell.
 type htmlCell struct{ Head, Text string }
 
-// comparisons is what the template sees.
+// comparisons is the data of the template.
 type comparisons struct {
 	Style       template.CSS
 	Title       string
@@ -42,13 +42,14 @@ type comparisons struct {
 	All         []htmlComparison
 }
 
-// HTML writes comparisons, of a run with another one or with limits, as one self-contained page: no network, no other
-// file. link is where the page of a run is, by the run's name.
+// HTML writes one self-contained page that compares runs with each other or with limits. The page loads nothing from
+// the network or from other files. link returns the address of a run's page by the run's name.
 func HTML(w io.Writer, all []Comparison, link func(name string) string) error {
 	return fill(w, "compare", all, link)
 }
 
-// Sections writes what HTML has between a page's heading and its end: a section each, for a page of the caller's.
+// Sections writes one section for each comparison, without the beginning and the end of a page. The caller puts them
+// into its page.
 func Sections(w io.Writer, all []Comparison, link func(name string) string) error {
 	return fill(w, "comparisons", all, link)
 }
@@ -68,7 +69,7 @@ func fill(w io.Writer, form string, all []Comparison, link func(name string) str
 	return err
 }
 
-// html lays a comparison out.
+// html prepares a comparison for the template.
 func (c *Comparison) html(link func(name string) string) htmlComparison {
 	one := htmlComparison{page: c.page(), Title: result.OneLine(c.B.Name)}
 	if c.A != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// inputs are the SHA-256 sums of a run's files of frame sizes, by their names in its cells. A run that was never in a
+// inputs returns the SHA-256 sums of a run's files of frame sizes, by the names that its cells use. A run without a
 // folder has none.
 func inputs(dir string) map[string]string {
 	out := map[string]string{}
@@ -20,7 +20,7 @@ func inputs(dir string) map[string]string {
 	}
 	files, err := os.ReadDir(filepath.Join(dir, result.FramesFolder))
 	if err != nil {
-		return out // no file was named
+		return out // the experiment names no file
 	}
 	for _, f := range files {
 		if data, err := os.ReadFile(filepath.Join(dir, result.FramesFolder, f.Name())); err == nil {
@@ -42,7 +42,7 @@ func otherInputs(a, b result.Run) (names []string) {
 	return names
 }
 
-// inputWarnings name files that are not the same.
+// inputWarnings names the files that differ.
 func inputWarnings(names []string) (out []string) {
 	for _, name := range names {
 		out = append(out,
@@ -51,7 +51,7 @@ func inputWarnings(names []string) (out []string) {
 	return out
 }
 
-// sameFrames reports whether a cell of both runs is of the same frames.
+// sameFrames reports whether a cell has the same frames in both runs.
 func sameFrames(c result.Cell, others []string) bool {
 	return !slices.Contains(others, c.Text(result.FrameSize))
 }

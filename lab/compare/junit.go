@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// The elements of JUnit XML that Jenkins, GitLab, GitHub's test reporters and
-// others have in common: one test case a cell and limit.
+// These are the elements of JUnit XML that Jenkins, GitLab and GitHub's test reporters have in common. Each cell and
+// limit is one test case.
 type (
 	junitSuites struct {
 		XMLName xml.Name `xml:"testsuites"`
@@ -45,8 +45,8 @@ type (
 	}
 )
 
-// JUnit writes the gate's decisions as a test report. A cell without an answer is a failed
-// test, or a skipped one where these are allowed.
+// JUnit writes the gate's decisions as a test report. A cell without an answer is a failed test. With AllowUnknown it
+// is a skipped one.
 func JUnit(w io.Writer, c Comparison) error {
 	if c.Gate == nil {
 		return fmt.Errorf("a JUnit report needs a limit to report on")
@@ -60,7 +60,7 @@ func JUnit(w io.Writer, c Comparison) error {
 			if l.beyond == OverLimit {
 				figures = c.figure() + " " + ratioText(d.Interval)
 			}
-			suite.add(c, cell.At, l.text, d, figures+c.markInBrackets())
+			suite.add(c, cell.Dimensions, l.text, d, figures+c.markInBrackets())
 		}
 	}
 	for _, m := range c.Gate.Fallen {
@@ -70,7 +70,7 @@ func JUnit(w io.Writer, c Comparison) error {
 		suite.add(c, m.Cell, "measured", Decision{Word: CannotTell, Note: m.Why}, "")
 	}
 	if !c.Gate.Passed && suite.Failures == 0 {
-		// No cell at all, or none within: a report without failures would pass for success.
+		// Without this test case, a report in which no cell is within would have no failure and pass.
 		suite.Cases = append(suite.Cases, junitCase{
 			Class: "gateweigh", Name: "something could be judged", Time: "0",
 			Failure: &junitResult{Message: c.Gate.Sentence, Type: CannotTell},

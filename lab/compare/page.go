@@ -14,13 +14,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// page is what the forms for readers show of a comparison: texts of one line each.
+// page has the texts that the terminal, Markdown and HTML forms of a comparison share, one line each.
 type page struct {
 	Headline    string
-	Mark        string   // what holds for all figures; empty where nothing does
-	Sides       []string // a line a run
+	Mark        string   // about all figures; empty for none
+	Sides       []string // one line for each run
 	Differences []string
-	Scope       string     // what all cells of the table are
+	Scope       string     // the dimensions that all cells of the table share
 	Table       [][]string // heads, then rows; empty without cells
 	Remarks     []string
 	Gate        string // empty without limits
@@ -74,8 +74,7 @@ func Text(w io.Writer, c Comparison) error {
 	return table.Flush()
 }
 
-// Markdown writes the comparison as GitHub and GitLab show it in a job's
-// summary or in a comment.
+// Markdown writes the comparison for the summary of a job or a comment, as GitHub and GitLab show it.
 func Markdown(w io.Writer, c Comparison) error {
 	var b strings.Builder
 	err := markdownForm.Execute(&b, c.page())
@@ -85,8 +84,7 @@ func Markdown(w io.Writer, c Comparison) error {
 	return err
 }
 
-// escape keeps a text of unknown origin a text: no markup, no table cell of its
-// own, no HTML.
+// escape makes a text of unknown origin plain in Markdown: it has no effect as markup, table cell or HTML.
 func escape(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -132,7 +130,7 @@ func (c *Comparison) page() (p page) {
 	return p
 }
 
-// headline is the gate's answer, or counts the verdicts.
+// headline returns the gate's outcome, or counts the verdicts.
 func (c *Comparison) headline() string {
 	if c.Gate != nil {
 		return strings.TrimSuffix(c.Gate.Sentence, c.markInBrackets())
@@ -152,7 +150,7 @@ func (c *Comparison) headline() string {
 
 func (s Side) line() string { return result.OneLine(s.Name) + " · " + s.facts() }
 
-// facts are what a reader must know of the run, behind its name.
+// facts returns the properties of the run that stand behind its name.
 func (s Side) facts() string {
 	parts := []string{
 		s.Experiment, s.Start, "gateweigh " + s.GateweighVersion,
@@ -169,11 +167,10 @@ func (s Side) facts() string {
 
 // shared reports whether all cells of the table have the value.
 func (c *Comparison) shared(v result.Value) bool {
-	return !slices.ContainsFunc(c.Cells, func(cell Cell) bool { return cell.At.Text(v.Dimension) != v.Text })
+	return !slices.ContainsFunc(c.Cells, func(cell Cell) bool { return cell.Dimensions.Text(v.Dimension) != v.Text })
 }
 
-// values are a cell's dimensions in words, the device's left out: those that all cells
-// share, or the others.
+// values returns a cell's dimensions in words, without the device: those that all cells share, or the others.
 func (c *Comparison) values(cell result.Cell, shared bool) (list []string) {
 	for _, v := range cell.Without(result.DUT).Values() {
 		if c.shared(v) != shared {
@@ -188,15 +185,15 @@ func (c *Comparison) values(cell result.Cell, shared bool) (list []string) {
 	return list
 }
 
-// scope is what all cells of the table are.
+// scope describes the dimensions that all cells of the table share.
 func (c *Comparison) scope() string {
-	if common := c.values(c.Cells[0].At, true); len(common) > 0 {
+	if common := c.values(c.Cells[0].Dimensions, true); len(common) > 0 {
 		return "Cells" + c.markInBrackets() + ", all with " + strings.Join(common, ", ") + ":"
 	}
 	return "Cells" + c.markInBrackets() + ":"
 }
 
-// row is one row of the table, or its heads where cell is nil.
+// row returns one row of the table. For a nil cell it returns the headings.
 func (c *Comparison) row(cell *Cell) (row []string) {
 	column := func(head string, text func() string) {
 		if cell == nil {
@@ -210,7 +207,8 @@ func (c *Comparison) row(cell *Cell) (row []string) {
 		a, b = "A, "+c.Metric.Unit+c.markInBrackets(), "B, "+c.Metric.Unit+c.markInBrackets()
 	}
 	column("cell", func() string {
-		return strings.Join(append([]string{result.OneLine(cell.At.Text(result.DUT))}, c.values(cell.At, false)...), ", ")
+		return strings.Join(
+			append([]string{result.OneLine(cell.Dimensions.Text(result.DUT))}, c.values(cell.Dimensions, false)...), ", ")
 	})
 	if c.A == nil {
 		column(c.figure(), func() string { return ratioText(cell.judgedFigure()) })
@@ -228,10 +226,10 @@ func (c *Comparison) row(cell *Cell) (row []string) {
 	column("p", func() string { return pText(cell.PDifferent) })
 	for _, m := range c.Beside {
 		if c.Mark != "" {
-			break // absolute figures
+			break // the columns that follow are absolute figures
 		}
 		column(m.Short, func() string {
-			if !c.SameMachine { // the change of an absolute figure means nothing
+			if !c.SameMachine { // the change of an absolute figure means nothing on another machine
 				return absentFigure
 			}
 			return signed(cell.Changes[m.Name].Mean)
@@ -244,7 +242,7 @@ func (c *Comparison) row(cell *Cell) (row []string) {
 	return row
 }
 
-// figure is what is judged in a run that stands alone.
+// figure names the judged figure of a run.
 func (c *Comparison) figure() string {
 	if c.ratio() {
 		return "overhead ×"
@@ -252,7 +250,7 @@ func (c *Comparison) figure() string {
 	return strings.ReplaceAll(c.Metric.Name, "_", " ")
 }
 
-// judgedFigure is B's figure, with the interval that decides where a limit is on it.
+// judgedFigure returns B's figure. If a limit applies to it, it has the deciding interval.
 func (cell *Cell) judgedFigure() analysis.Estimate {
 	if cell.Overhead != nil && cell.Overhead.Interval.HasInterval() {
 		return cell.Overhead.Interval
@@ -270,7 +268,7 @@ func (d *Decision) text() string {
 	return d.Word + blocksText(d.BlocksNeeded)
 }
 
-// withChange is the decision with the change that it is read from.
+// withChange returns the decision's word with its interval.
 func (d *Decision) withChange() string {
 	if d == nil || !d.Interval.HasInterval() {
 		return d.text()
@@ -278,7 +276,7 @@ func (d *Decision) withChange() string {
 	return strings.Replace(d.text(), d.Word, d.Word+" "+changeBounds(d.Interval), 1)
 }
 
-// remarks are the lines under the table.
+// remarks returns the lines under the table.
 func (c *Comparison) remarks() []string {
 	var out []string
 	for _, cell := range c.OnlyA {
@@ -289,9 +287,10 @@ func (c *Comparison) remarks() []string {
 	}
 	var notes remarks
 	for _, cell := range c.Cells {
-		answered := c.Gate == nil || cell.Regression == nil || cell.Regression.Word != CannotTell // else below
+		// otherwise unanswered tells it
+		answered := c.Gate == nil || cell.Regression == nil || cell.Regression.Word != CannotTell
 		if cell.A != nil && cell.Verdict == Inconclusive && answered {
-			notes.add(c.dimensions.Label(cell.At), cell.VerdictNote)
+			notes.add(c.dimensions.Label(cell.Dimensions), cell.VerdictNote)
 		}
 	}
 	out = append(out, notes.lines("")...)
@@ -322,7 +321,7 @@ func (c *Comparison) remarks() []string {
 	return out
 }
 
-// remarks are remarks with the cells that they are about, each remark once.
+// remarks collects remarks, each once, with the cells that they apply to.
 type remarks struct {
 	texts []string
 	cells map[string][]string
@@ -338,7 +337,7 @@ func (r *remarks) add(cell, text string) {
 	r.cells[text] = append(r.cells[text], cell)
 }
 
-// lines are the remarks after a lead: "a cell: what is said.", or "2 cells: what is said: one; another."
+// lines formats the remarks after a lead: "a cell: the remark.", or "2 cells: the remark: one; another."
 func (r *remarks) lines(lead string) (out []string) {
 	for _, text := range r.texts {
 		line := r.cells[text][0] + ": " + text
@@ -358,14 +357,14 @@ func (c *Comparison) unanswered() (out []string) {
 	var notes remarks
 	for i := range c.Cells {
 		cell := &c.Cells[i]
-		var why []string
+		var reasons []string
 		for _, l := range c.limits() {
 			if d := *l.decision(cell); d.Word == CannotTell {
-				why = append(why, d.Note)
+				reasons = append(reasons, d.Note)
 			}
 		}
-		if slices.Sort(why); len(why) > 0 {
-			notes.add(c.dimensions.Label(cell.At), strings.Join(slices.Compact(why), "; "))
+		if slices.Sort(reasons); len(reasons) > 0 {
+			notes.add(c.dimensions.Label(cell.Dimensions), strings.Join(slices.Compact(reasons), "; "))
 		}
 	}
 	out = notes.lines("Without an answer: ")
@@ -376,25 +375,25 @@ func (c *Comparison) unanswered() (out []string) {
 	return out
 }
 
-// howToRead says what the table's figures are.
+// howToRead explains the figures of the table.
 func (c *Comparison) howToRead() string {
-	what, figures := c.Metric.Text+" over a clean router's", "A × and B × are %s, change is B × over A ×"
+	quantity, figures := c.Metric.Text+" over a clean router's", "A × and B × are %s, change is B × over A ×"
 	if !c.ratio() {
-		what, figures = c.Metric.Unit, "A and B are "+c.figure()+" in %s, change is B over A"
+		quantity, figures = c.Metric.Unit, "A and B are "+c.figure()+" in %s, change is B over A"
 	}
 	if c.A == nil {
-		return fmt.Sprintf("How to read it: %s is %s, with its %s interval over blocks. %s", c.figure(), what, percent(
+		return fmt.Sprintf("How to read it: %s is %s, with its %s interval over blocks. %s", c.figure(), quantity, percent(
 			c.Confidence), c.readingOfLimits())
 	}
 	text := fmt.Sprintf("How to read it: "+figures+
 		", all with %s intervals over blocks; that of change is the one of the verdict, for %s together, and p is adjusted "+
 		"likewise. "+
 		"Worse or better: certain to have changed, by more than %s as estimated. Equivalent: certain to have changed by less.",
-		what, percent(c.Confidence), words.Counted(c.Multiplicity.Verdicts, "cell"), percent(c.Delta))
+		quantity, percent(c.Confidence), words.Counted(c.Multiplicity.Verdicts, "cell"), percent(c.Delta))
 	return words.Joined(" ", text, c.readingOfLimits())
 }
 
-// readingOfLimits says what intervals limits were held against; empty without limits.
+// readingOfLimits says with which intervals limits are compared. It is empty without limits.
 func (c *Comparison) readingOfLimits() string {
 	if c.Gate == nil {
 		return ""

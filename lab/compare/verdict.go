@@ -9,7 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// verdicts judges every cell of two runs, all together.
+// verdicts judges all cells of two runs together.
 func (c *Comparison) verdicts(opts Options) {
 	limit := math.Log1p(opts.Delta)
 	var different, equivalent []float64
@@ -33,16 +33,15 @@ func (c *Comparison) verdicts(opts Options) {
 // testLevels are the levels at which the corrected tests of a cell were decided.
 type testLevels struct{ different, equivalent float64 }
 
-// verdict says what the change of one cell allows to say. Equivalent: certain
-// to lie within δ. Worse or better: certain to be a change, and estimated at
-// more than δ. Blocks say nothing of what a whole run has in common, and such
-// a shift alone makes changes certain that are small; so these are not called.
-// The word is read from the interval that is shown, whose level is that of the corrected test.
+// verdict decides the verdict of one cell. Equivalent: the change is within δ. Worse or better: there is a change, and
+// its estimate exceeds δ. Small changes that are certain get neither, because everything that a whole run has in common
+// shifts all its blocks together, and the blocks do not show that. The deciding interval has the level of the corrected
+// test.
 func (c *Comparison) verdict(cell *Cell, opts Options) {
 	alpha, limit, change := 1-opts.Confidence, math.Log1p(opts.Delta), cell.change.Mean
 	aloneInside, aloneOutside := cell.change.Lies(limit, opts.Confidence)
 	_, certain := cell.change.Lies(limit, 1-cell.levels.different)
-	// Two one-sided tests at a level are an interval of twice the level.
+	// Two one-sided tests at a level correspond to an interval with twice that error probability.
 	within := 1 - min(alpha, 2*cell.levels.equivalent)
 	inside, _ := cell.change.Lies(limit, within)
 	worse := change
@@ -77,8 +76,7 @@ func (c *Comparison) verdict(cell *Cell, opts Options) {
 	default:
 		cell.VerdictNote = "the interval is too wide"
 	}
-	// An answer is at hand when the interval leaves out 0 and the change is beyond
-	// δ, or when it lies inside δ.
+	// There will be a verdict when the interval excludes 0 and the change is beyond δ, or when the interval is inside δ.
 	distance := math.Abs(change)
 	if distance <= limit {
 		distance = limit - distance
@@ -87,7 +85,8 @@ func (c *Comparison) verdict(cell *Cell, opts Options) {
 	cell.VerdictNote += c.moreBlocksText(cell.change, cell.BlocksNeeded)
 }
 
-// changeWords say what a change for the worse is called, and what either change is.
+// changeWords are the words for changes: grown for a limit ("more expensive"), more for a worse one, less for a better
+// one.
 type changeWords struct{ grown, more, less string }
 
 func (c *Comparison) words() changeWords {
@@ -97,13 +96,13 @@ func (c *Comparison) words() changeWords {
 	return changeWords{"more expensive", "costs more than in A", "costs less than in A"}
 }
 
-// belowFloor reports whether a log change is no more than the clean routers
-// differed by, which no number of blocks can tell from a fault of the lab.
+// belowFloor reports whether a change is no larger than the difference of two clean routers. No number of blocks can
+// tell such a change from a fault of the lab.
 func (c *Comparison) belowFloor(change float64) bool {
 	return c.NoiseFloorPct.Known() && math.Abs(change) <= math.Log1p(float64(c.NoiseFloorPct)/100)
 }
 
-// moreBlocksText says how many blocks would bring an answer, where the blocks can tell.
+// moreBlocksText says how many further blocks would bring an answer, if the blocks show that.
 func (c *Comparison) moreBlocksText(e evidence, blocks *int) string {
 	switch {
 	case e.tooFewBlocks():

@@ -183,7 +183,7 @@ const lastShown = 6
 
 // before is what stands before the report of a run that has not ended: the status, and the last records.
 func before(run result.Run, s analysis.Summary, e archive.Entry, key string) (template.HTML, error) {
-	all := result.Attempts(run.Trials, run.Own)
+	all := result.Attempts(run.Trials, run.MeasureRecords)
 	slices.SortStableFunc(all, func(a, b result.Entry) int { return cmp.Compare(b.Start.UnixNano(), a.Start.UnixNano()) })
 	var list []attempt
 	for _, l := range all[:min(lastShown, len(all))] {

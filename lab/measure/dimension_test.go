@@ -117,8 +117,9 @@ func TestNewDimensionOfOldRecords(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := result.ReadRecords(bytes.NewReader(append(text, '\n')), "f", r.kinds...)
-			if err != nil || len(got.Own) != 1 || got.Own[0].Cell != cell || got.Own[0].Record.(recorded).Cell() != cell {
-				t.Errorf("%s of the %s cell: %+v, %v", kind, name, got.Own, err)
+			if err != nil || len(got.MeasureRecords) != 1 || got.MeasureRecords[0].Cell != cell ||
+				got.MeasureRecords[0].Record.(recorded).Cell() != cell {
+				t.Errorf("%s of the %s cell: %+v, %v", kind, name, got.MeasureRecords, err)
 			}
 			if bytes.Contains(text, []byte(`"cell"`)) != (name == "new") {
 				t.Errorf("%s of the %s cell: %s", kind, name, text)

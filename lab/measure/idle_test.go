@@ -100,7 +100,7 @@ func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 		}},
 		Compare: func(a, b result.Cell) int { return result.CompareCells(a, b, result.DUT, result.Clients, idleMs) },
 	}
-	for _, r := range result.RecordsOf[idleTrial](run.Own) {
+	for _, r := range result.RecordsOf[idleTrial](run.MeasureRecords) {
 		t := analysis.TrialOf(r.Head, r.Cell, r.Window, r.Device)
 		t.AA, t.Clean = r.AA, result.ValuesOf(r.Clean)
 		input.Trials = append(input.Trials, t)

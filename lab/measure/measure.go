@@ -89,7 +89,7 @@ func (t Table) measured(run result.Run) int {
 	}
 	return max(0, slices.IndexFunc(t, func(m Measure) bool {
 		return slices.ContainsFunc(m.Records(), func(k result.Kind) bool {
-			return slices.ContainsFunc(run.Own, func(l result.Entry) bool { return l.Kind == k.Name })
+			return slices.ContainsFunc(run.MeasureRecords, func(l result.Entry) bool { return l.Kind == k.Name })
 		})
 	}))
 }
@@ -178,7 +178,7 @@ func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 			}
 		}
 	}
-	for _, l := range result.Attempts(run.Trials, run.Own) {
+	for _, l := range result.Attempts(run.Trials, run.MeasureRecords) {
 		recorded[window{l.Cell, l.AA, l.Block, l.Window}] = true
 	}
 	for _, b := range plan {
@@ -209,7 +209,7 @@ func unmeasured(e *experiment.Experiment, run result.Run) []result.Cell {
 			known[cell] = known[cell] || !b.AA
 		}
 	}
-	for _, l := range result.Attempts(run.Trials, run.Own) {
+	for _, l := range result.Attempts(run.Trials, run.MeasureRecords) {
 		known[l.Cell] = known[l.Cell] || !l.AA
 	}
 	foreign := slices.Contains(slices.Collect(maps.Values(known)), true)

@@ -132,7 +132,7 @@ func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lulls := result.RecordsOf[idleTrial](run.Own)
+	lulls := result.RecordsOf[idleTrial](run.MeasureRecords)
 	if run.Environment.Measure != "idle" || len(lulls) != 12 || len(run.Trials) != 0 || run.MeasuredFor() <= 0 {
 		t.Fatalf("measure %q, %d records", run.Environment.Measure, len(lulls))
 	}

@@ -45,7 +45,7 @@ func TestEveryMeasureAsksForTheProof(t *testing.T) {
 			"login = \"true\"\nopen = true\nproof = \"echo of another kind; exit 3\"\n", name, proofExperiments[name])
 		t.Run(name, func(t *testing.T) {
 			run, out := runnertest.Run(t, m.Run(), load(t, text), m.Records())
-			attempts := result.Attempts(run.Trials, run.Own)
+			attempts := result.Attempts(run.Trials, run.MeasureRecords)
 			if len(attempts) == 0 || out.Accepted > 0 || len(out.Failed)+len(out.Skipped) > 0 {
 				t.Errorf("%d attempts: %+v", len(attempts), out)
 			}

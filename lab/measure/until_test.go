@@ -95,7 +95,7 @@ func (drawn) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 			Range: analysis.Amounts, Value: analysis.Field("value")}},
 		Compare: func(a, b result.Cell) int { return result.CompareCells(a, b, result.DUT) },
 	}
-	for _, r := range result.RecordsOf[draw](run.Own) {
+	for _, r := range result.RecordsOf[draw](run.MeasureRecords) {
 		input.Trials = append(input.Trials, analysis.TrialOf(r.Head, r.Cell, r.Window, r))
 	}
 	return analysis.Summarise(input, opts)
@@ -140,8 +140,8 @@ func TestUntilExactEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := drawnTable().Summarise(run, analysis.Options{})
-	if len(run.Own) != windows || run.Unrecorded != 0 || !slices.Equal(s.Until.Looks, []int{10, 16, 20}) {
-		t.Errorf("%d records, %d missing, looks %v", len(run.Own), run.Unrecorded, s.Until.Looks)
+	if len(run.MeasureRecords) != windows || run.Unrecorded != 0 || !slices.Equal(s.Until.Looks, []int{10, 16, 20}) {
+		t.Errorf("%d records, %d missing, looks %v", len(run.MeasureRecords), run.Unrecorded, s.Until.Looks)
 	}
 	for i, want := range []analysis.Ended{{Blocks: 10}, {Blocks: 16}, {Blocks: 20, Bound: result.BoundBlocks}} {
 		end := s.Cells[i].Ended

@@ -11,7 +11,7 @@ import (
 )
 
 // example is a run without trials, but for a search: its metrics are those of its goals.
-var example = result.Run{Own: []result.Entry{
+var example = result.Run{MeasureRecords: []result.Entry{
 	{Record: &throughput.Search{Goals: []throughput.Goal{{LossRatio: 0}, {LossRatio: 0.005}}}},
 }}
 

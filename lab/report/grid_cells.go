@@ -125,7 +125,7 @@ func dimensionColumns(s analysis.Summary, cells []analysis.Cell) []cellColumn {
 		case d.NoneShort != "":
 			numbers = append(numbers, cellColumn{gridHead: gridHead{Name: d.PageHead(), Unit: d.Unit, Text: true}, cell: func(
 				c analysis.Cell) gridCell {
-				if !c.Has(d.Name) {
+				if !c.HasDimension(d.Name) {
 					return gridCell{Main: absentFigure, Text: true}
 				}
 				return gridCell{Main: valueText(d, c.Cell), Sort: c.Text(d.Name), Text: true}
@@ -133,7 +133,7 @@ func dimensionColumns(s analysis.Summary, cells []analysis.Cell) []cellColumn {
 		case v.IsNumber:
 			numbers = append(numbers, numberColumn(d.PageHead(), d.Unit, "dimensions."+string(d.Name), digits4,
 				func(c analysis.Cell) analysis.Number {
-					if !c.Has(d.Name) {
+					if !c.HasDimension(d.Name) {
 						return analysis.Absent()
 					}
 					return analysis.Number(c.Number(d.Name))
@@ -152,7 +152,7 @@ func everyDimension(cells []analysis.Cell) []result.Value {
 	for _, c := range cells {
 		for _, v := range c.Without(result.DUT).Values() {
 			switch {
-			case all.Has(v.Dimension):
+			case all.HasDimension(v.Dimension):
 			case v.IsNumber:
 				all = all.With(v.Dimension, v.Number)
 			default:

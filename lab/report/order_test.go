@@ -114,8 +114,8 @@ func TestNoChartWithoutAValue(t *testing.T) {
 	run := loginRun()
 	for _, leases := range []bool{true, false} {
 		if !leases {
-			for i := range run.Own {
-				s := run.Own[i].Record.(*logins.Storm)
+			for i := range run.MeasureRecords {
+				s := run.MeasureRecords[i].Record.(*logins.Storm)
 				s.Lease, s.DeviceLeases = logins.Phase{}, false
 			}
 		}

@@ -31,7 +31,7 @@ func (d *drawing) captureGroups(cells []analysis.Cell) (out []figureGroup) {
 		} {
 			shown := cellsOfSetting(cells, s)
 			if p.metric == capture.BusyPct && s.Int(capture.CPUs) > 1 { // the host without a program has one CPU
-				shown = slices.DeleteFunc(shown, func(c analysis.Cell) bool { return !c.Has(capture.CPUs) })
+				shown = slices.DeleteFunc(shown, func(c analysis.Cell) bool { return !c.HasDimension(capture.CPUs) })
 			}
 			if f, ok := d.over(shown, overRate(p.metric, p.title, p.label)); ok {
 				g.Figures = append(g.Figures, f)

@@ -31,7 +31,7 @@ func captureRun(several bool) result.Run {
 			[]result.Cell{plain, plain.With(capture.BufferKiB, 10240), plain.With(capture.CPUs, 2)}
 	}
 	run := s.Run()
-	for _, l := range run.Own {
+	for _, l := range run.MeasureRecords {
 		t := l.Record.(*capture.Trial)
 		t.SharedCPU = t.Cell.Int(capture.CPUs) == 2
 		if several && t.Cell.Text(result.DUT) == "tcpdump-68" {
@@ -98,12 +98,12 @@ func TestCaptureTexts(t *testing.T) {
 	rates, _, _ := texts(captureRun(false))
 	page, table, csv := texts(captureRun(true))
 	busy := captureRun(true)
-	for _, l := range busy.Own {
+	for _, l := range busy.MeasureRecords {
 		r := l.Record.(*capture.Trial)
 		r.Cell, r.Background = r.Cell.With(result.BackgroundPct, 50), 0.03
 	}
-	for i := range busy.Own {
-		busy.Own[i].Cell = busy.Own[i].Record.(*capture.Trial).Cell
+	for i := range busy.MeasureRecords {
+		busy.MeasureRecords[i].Cell = busy.MeasureRecords[i].Record.(*capture.Trial).Cell
 	}
 	other, otherTable, _ := texts(busy)
 	for _, tt := range []struct {
@@ -134,7 +134,7 @@ func TestCaptureTexts(t *testing.T) {
 // TestShares: what is nearly none or nearly all of the frames is written as neither.
 func TestShares(t *testing.T) {
 	run := captureRun(true)
-	for _, l := range run.Own {
+	for _, l := range run.MeasureRecords {
 		if r := l.Record.(*capture.Trial); len(r.Programs) > 0 {
 			r.Programs[0].Frames, r.Programs[0].Dropped, r.Programs[0].Waiting = r.Passed-1, 1, 0
 		}

@@ -87,7 +87,7 @@ func linkText(c analysis.Cell) string {
 // rateColumns are the terminal's table.
 func rateColumns(s analysis.Summary) []cellColumn {
 	cols := []cellColumn{textColumn("DUT", analysis.Cell.DUT)}
-	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Has(result.LinkMbps) }) {
+	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.HasDimension(result.LinkMbps) }) {
 		cols = append(cols, textColumn("link", linkText).ifDiffers())
 	}
 	cols = append(cols, settingColumns(rates.Dimensions, result.LinkMbps)...)

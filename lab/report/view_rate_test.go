@@ -24,8 +24,8 @@ func TestRatesWithoutAnAcceptedWindow(t *testing.T) {
 		if !accepted {
 			trial.Rejects = []string{"the lab was held up"}
 		}
-		run := result.Run{Environment: result.Environment{Measure: rates.Name}, Own: []result.Entry{{Head: trial.Head,
-			Cell: trial.Cell, Record: trial}}}
+		run := result.Run{Environment: result.Environment{Measure: rates.Name},
+			MeasureRecords: []result.Entry{{Head: trial.Head, Cell: trial.Cell, Record: trial}}}
 		var text bytes.Buffer
 		if err := report.Terminal(&text, measure.Summarise(run, analysis.Options{}), 0); err != nil {
 			t.Fatal(err)

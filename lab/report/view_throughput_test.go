@@ -27,7 +27,7 @@ func TestSearches(t *testing.T) {
 	search("fast", "60", 520, 0)
 	search("slow", "1514", 105, 107)
 	search("fast", "1514", 410, 0)
-	run := result.Run{Own: lines}
+	run := result.Run{MeasureRecords: lines}
 	s := throughput.Measure{}.Summarise(run, analysis.Options{Confidence: 0.95})
 	var text, page bytes.Buffer
 	if err := report.Terminal(&text, s, 120); err != nil {

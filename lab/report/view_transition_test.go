@@ -30,7 +30,7 @@ func TestTransitions(t *testing.T) {
 		step("clean", mbps, 20)
 		step("vpn", mbps, 44)
 	}
-	run := result.Run{Own: lines}
+	run := result.Run{MeasureRecords: lines}
 	s := transition.Measure{}.Summarise(run, analysis.Options{Confidence: 0.95})
 	var text, page bytes.Buffer
 	if err := report.Terminal(&text, s, 120); err != nil {

@@ -60,7 +60,7 @@ func TestWordsOfPageAndTable(t *testing.T) {
 // of it is said, and the warning that the device may be faster.
 func TestStormsHeldUpDifferently(t *testing.T) {
 	run := loginRun()
-	for _, st := range result.RecordsOf[logins.Storm](run.Own) {
+	for _, st := range result.RecordsOf[logins.Storm](run.MeasureRecords) {
 		if st.DUT == "fast" && st.Clients == 30 && st.Block > 0 {
 			st.Login.Limit = logins.LimitWaiting
 		}

@@ -19,10 +19,9 @@ import (
 	"strings"
 )
 
-// A bundle is a run folder in one file: a gzip-compressed tar archive with
-// everything a report is made from. `tar xzf` unpacks it too. Below the folder
-// bundleRoot it holds the manifest, and then exactly the files the manifest
-// lists, in its order:
+// A bundle is a run folder in one file: a gzip-compressed tar archive with all files that a report needs. `tar xzf`
+// unpacks it too. Its folder is called bundleRoot. The manifest comes first, then exactly the files that the manifest
+// lists, in the same order:
 //
 //	run/manifest.json
 //	run/environment.json
@@ -33,13 +32,13 @@ import (
 //	run/profiles/...
 //	run/logs/...            when asked for
 //
-// Names, modes, times and order depend on nothing but the files' contents, so
-// the same run gives the same bytes.
+// Names, modes, times and order depend only on the contents of the files, so the same run gives
+// the same bytes.
 
 // BundleVersion is the format version of bundles written by this package.
 const BundleVersion = 1
 
-// BundleSuffix ends the name of a bundle that was given no other.
+// BundleSuffix is the suffix of a bundle's name when the user gives none.
 const BundleSuffix = ".tar.gz"
 
 const (
@@ -48,24 +47,24 @@ const (
 	manifestFile = "manifest.json"
 )
 
-// Bounds of a bundle, for reading what a stranger sent as much as for writing.
+// Limits of a bundle. They apply to writing and to reading, because a bundle may come from a stranger.
 const (
-	maxBundleBytes   = 2 << 30 // of all files, unpacked
+	maxBundleBytes   = 2 << 30 // of all files together, unpacked
 	maxBundleFiles   = 20_000
 	maxManifestBytes = 8 << 20
 )
 
-// bundledFiles and bundledFolders are what a bundle may hold, in its order.
+// bundledFiles and bundledFolders list what a bundle may contain, in its order.
 var (
 	bundledFiles   = []string{EnvironmentFile, ExperimentFile, GuestFile, TrialsFile, TornFile}
 	bundledFolders = []string{FramesFolder, ProfilesFolder, LogsFolder}
 )
 
-// profileFiles are what is packed of a profile's folder. A kill leaves perf's own
-// files beside them, large and with more of the machine than a profile tells.
+// profileFiles lists the files of a profile's folder that are packed. When a run is killed, perf's own files may stay
+// beside them. They are large and tell more about the machine than a profile.
 var profileFiles = []string{ProfileFile, DUTFoldedFile, CleanFoldedFile, DUTPprofFile, CleanPprofFile}
 
-// ErrNotBundle is wrapped when a file is something else than a bundle.
+// ErrNotBundle is wrapped when a file is not a bundle.
 var ErrNotBundle = errors.New("not a bundle: want what gateweigh bundle RUN has made, or a run folder")
 
 // Manifest is the first file of a bundle.
@@ -82,11 +81,9 @@ type BundledFile struct {
 	SHA256 string `json:"sha256"` // hexadecimal
 }
 
-// WriteBundle packs the run in folder dir into the file at name; logs says
-// whether its logs come along. An earlier bundle of that name is replaced,
-// whole or not at all; anything else there is left alone and an error. The run
-// may still be going on: the bundle then holds what there was when it was begun.
-// When ctx ends there is no bundle, or the earlier one.
+// WriteBundle packs the run in folder dir into the file name, with its logs if logs is true. It replaces an earlier
+// bundle of that name, whole or not at all. Any other file of that name stays, and is an error. The run may still be
+// going on: the bundle then has the records of the moment when WriteBundle began. If ctx ends, there is no new bundle.
 func WriteBundle(ctx context.Context, dir, name string, logs bool) (Manifest, error) {
 	if _, err := ReadRun(dir); err != nil {
 		return Manifest{}, err
@@ -106,7 +103,7 @@ func WriteBundle(ctx context.Context, dir, name string, logs bool) (Manifest, er
 	return manifest, ReplaceBy(name, func(w io.Writer) error { return pack(ctx, w, root, manifest) })
 }
 
-// replaceable reports why a bundle may not be written to name.
+// replaceable returns an error if a bundle may not be written to name.
 func replaceable(name string) error {
 	info, err := os.Stat(name)
 	switch {
@@ -128,7 +125,7 @@ func replaceable(name string) error {
 	return nil
 }
 
-// takeStock lists and hashes the files of a run folder that belong in a bundle.
+// takeStock lists and hashes the files of a run folder that a bundle contains.
 func takeStock(ctx context.Context, root *os.Root, logs bool) (Manifest, error) {
 	m := Manifest{Format: bundleFormat, Version: BundleVersion, Files: []BundledFile{}}
 	tops := slices.Concat(bundledFiles, bundledFolders)
@@ -162,12 +159,12 @@ func takeStock(ctx context.Context, root *os.Root, logs bool) (Manifest, error) 
 	return m, nil
 }
 
-// ofProfile reports whether a path is profiles/<cell>/ and one of profileFiles.
+// ofProfile reports whether a path is profiles/<cell>/ followed by one of profileFiles.
 func ofProfile(name string) bool {
 	return strings.Count(name, "/") == 2 && slices.Contains(profileFiles, path.Base(name))
 }
 
-// stockOf hashes a file as it is now.
+// stockOf hashes the file in its present state.
 func stockOf(ctx context.Context, root *os.Root, name string) (BundledFile, error) {
 	file, err := root.Open(name)
 	if err != nil {
@@ -182,8 +179,8 @@ func stockOf(ctx context.Context, root *os.Root, name string) (BundledFile, erro
 	return BundledFile{Path: name, Bytes: n, SHA256: hex.EncodeToString(hash.Sum(nil))}, nil
 }
 
-// pack writes the archive. Files that only grow may do so meanwhile; what was
-// changed otherwise since stock was taken is an error.
+// pack writes the archive. A file may have grown since takeStock, and only its earlier part is packed. Any other change
+// since then is an error.
 func pack(ctx context.Context, w io.Writer, root *os.Root, m Manifest) error {
 	zipped, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
@@ -222,7 +219,7 @@ func pack(ctx context.Context, w io.Writer, root *os.Root, m Manifest) error {
 	return errors.Join(archive.Close(), zipped.Close())
 }
 
-// matches reports whether all that went into a hash is the file's content.
+// matches reports whether the hash is that of the file in the manifest.
 func (f BundledFile) matches(sum hash.Hash) bool { return hex.EncodeToString(sum.Sum(nil)) == f.SHA256 }
 
 // readUntilDone reads until its context ends.
@@ -238,7 +235,7 @@ func (s readUntilDone) Read(p []byte) (int, error) {
 	return s.Reader.Read(p)
 }
 
-// check checks that a manifest describes a valid bundle.
+// check returns an error if a manifest does not describe a valid bundle.
 func (m Manifest) check() error {
 	if m.Format != bundleFormat {
 		return ErrNotBundle
@@ -270,8 +267,8 @@ func (m Manifest) check() error {
 	return nil
 }
 
-// bundled reports whether a path is one of those a bundle may have: a file of
-// the run, or one below its folders. Nothing that leaves the run folder is.
+// bundled reports whether a bundle may contain a path: a file of the run, or a file below its folders. No path leads
+// out of the run folder.
 func bundled(name string) bool {
 	if slices.Contains(bundledFiles, name) {
 		return true

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Dimension is a quantity in which cells of a run differ.
+// Dimension is the name of a quantity in which cells of a run differ.
 type Dimension string
 
-// Dimensions that several measures have. A dimension of one measure is named in that measure's package.
+// Dimensions that several measures have. A dimension of one measure alone is defined in that measure's package.
 const (
 	DUT         Dimension = "dut"          // name of the device under test
 	Clients     Dimension = "clients"      // simulated clients
@@ -22,19 +22,21 @@ const (
 	FrameSize   Dimension = "frame_size"   // of frames as traffic: their bytes without FCS, "64", or the name of a mix
 	// Mbit/s, of the link between two gateways, frames with their Ethernet headers; 0: no limit
 	LinkMbps Dimension = "link_rate"
-	// of a clean router with mode "interleaved": names, separated by spaces, of the devices whose link settings it copies;
-	// absent: the ordinary settings
+	// names, separated by spaces, of the devices whose link settings a clean router of mode "interleaved" copies; absent:
+	// the ordinary settings
 	LinkSettings  Dimension = "links_of"
 	BackgroundPct Dimension = "background_pct" // of the metered hosts' CPU, used by other work
 )
 
-// writtenOrder is the order in which records and summaries of version 1 write dimensions. All others follow by name.
+// writtenOrder is the order in which records and summaries of version 1 write dimensions. All other dimensions follow,
+// sorted by name.
 var writtenOrder = []Dimension{
 	DUT, Clients, OfferedMbps, Direction, Profile, FrameSize, LinkMbps, "router_speed", "login_rate",
 	"snap_length", "buffer_kib", "filter", "work", "programs", "cpus", BackgroundPct, "background_kind",
 }
 
-// formerNames are dimensions by the names that older records have for them: link_mbps was also the name of a metric.
+// formerNames has the names that older records use for a dimension. link_mbps was renamed because a metric has the same
+// name.
 var formerNames = map[Dimension]Dimension{"link_mbps": LinkMbps}
 
 // compareDimensions orders dimensions as they are written.
@@ -48,14 +50,14 @@ func compareDimensions(a, b Dimension) int {
 	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
 }
 
-// Cell is one point of a sweep: an ordered list of dimensions with their values.
-// All trials of a cell are comparable. Cells with equal dimensions and values
-// are equal with ==, so a cell can be the key of a map; the zero Cell has no dimension.
+// Cell is one point of a sweep: an ordered list of dimensions with their values. All trials of a cell are comparable.
+// Cells with the same dimensions and values are equal under ==, so a cell can be a map key. The zero Cell has no
+// dimension.
 type Cell struct {
 	list string // "name value\x1f…" in the order of compareDimensions; a number's value begins with '#', a text's with '='
 }
 
-// Value is one dimension of a cell: a number, or a text.
+// Value is one dimension of a cell with its value, a number or a text.
 type Value struct {
 	Dimension Dimension
 	Text      string  // of a number: its decimal form
@@ -65,9 +67,8 @@ type Value struct {
 
 const separator = "\x1f"
 
-// NewCell makes a cell of dimensions and their values in turn:
-// NewCell(DUT, "opennds", Clients, 100). A value is a string, an int or a float64.
-// Anything else is a mistake of the program and panics.
+// NewCell makes a cell from alternating dimensions and values: NewCell(DUT, "opennds", Clients, 100). A value is a
+// string, an int or a float64. NewCell panics at any other type, which is a mistake of the program.
 func NewCell(pairs ...any) Cell {
 	var c Cell
 	for i := 0; i < len(pairs); i += 2 {
@@ -76,8 +77,8 @@ func NewCell(pairs ...any) Cell {
 	return c
 }
 
-// With is the cell with one dimension added or replaced; an empty text takes the
-// dimension away. The value is a string, an int or a float64; anything else panics.
+// With returns the cell with one dimension added or replaced. An empty text removes the dimension. The value is a
+// string, an int or a float64. With panics at any other type.
 func (c Cell) With(d Dimension, value any) Cell {
 	v := Value{Dimension: d, IsNumber: true}
 	switch x := value.(type) {
@@ -101,17 +102,17 @@ func (c Cell) With(d Dimension, value any) Cell {
 	return cellOf(slices.Insert(list, i, v))
 }
 
-// Without is the cell less some of its dimensions.
+// Without returns the cell without some of its dimensions.
 func (c Cell) Without(less ...Dimension) Cell {
 	return c.filtered(func(d Dimension) bool { return !slices.Contains(less, d) })
 }
 
-// Only is the cell with no other dimensions than these.
+// Only returns the cell with only some of its dimensions.
 func (c Cell) Only(kept ...Dimension) Cell {
 	return c.filtered(func(d Dimension) bool { return slices.Contains(kept, d) })
 }
 
-// filtered is the cell with those of its dimensions that are kept.
+// filtered returns the cell with those of its dimensions for which kept is true.
 func (c Cell) filtered(kept func(Dimension) bool) Cell {
 	list := make([]byte, 0, len(c.list))
 	for part := range strings.SplitSeq(c.list, separator) {
@@ -155,12 +156,12 @@ func valueOf(part string) Value {
 	name, text, _ := strings.Cut(part, " ")
 	v := Value{Dimension: Dimension(name), Text: text[1:], IsNumber: text[0] == '#'}
 	if v.IsNumber {
-		v.Number, _ = strconv.ParseFloat(v.Text, 64) // written by With
+		v.Number, _ = strconv.ParseFloat(v.Text, 64) // the error is impossible, because With wrote the number
 	}
 	return v
 }
 
-// Value is the value of one dimension; ok is false when the cell lacks it.
+// Value returns the value of one dimension. ok is false when the cell lacks it.
 func (c Cell) Value(d Dimension) (v Value, ok bool) {
 	for part := range strings.SplitSeq(c.list, separator) {
 		if rest, is := strings.CutPrefix(part, string(d)); is && strings.HasPrefix(rest, " ") {
@@ -170,22 +171,22 @@ func (c Cell) Value(d Dimension) (v Value, ok bool) {
 	return Value{}, false
 }
 
-// Has reports whether the cell has a dimension.
-func (c Cell) Has(d Dimension) bool { _, ok := c.Value(d); return ok }
+// HasDimension reports whether the cell has a dimension.
+func (c Cell) HasDimension(d Dimension) bool { _, ok := c.Value(d); return ok }
 
-// Text is the value of a dimension as text, empty when the cell lacks it.
+// Text returns the value of a dimension as text. It is empty when the cell lacks the dimension.
 func (c Cell) Text(d Dimension) string { v, _ := c.Value(d); return v.Text }
 
-// Number is the value of a dimension, 0 when it is a text or the cell lacks it.
+// Number returns the value of a dimension. It is 0 when the value is a text or the cell lacks the dimension.
 func (c Cell) Number(d Dimension) float64 { v, _ := c.Value(d); return v.Number }
 
-// Int is Number of a dimension that counts.
+// Int returns the value of a dimension that is a whole number, such as a count.
 func (c Cell) Int(d Dimension) int { return int(c.Number(d)) }
 
 // Equal is ==, for go-cmp.
 func (c Cell) Equal(other Cell) bool { return c == other }
 
-// String is "dut=opennds clients=100", for logs and tests.
+// String returns "dut=opennds clients=100", for logs and tests.
 func (c Cell) String() string {
 	var parts []string
 	for _, v := range c.Values() {
@@ -194,10 +195,10 @@ func (c Cell) String() string {
 	return strings.Join(parts, " ")
 }
 
-// CompareCells orders cells by some dimensions, the first of them first: texts
-// by their letters, numbers by size.
-func CompareCells(a, b Cell, by ...Dimension) int {
-	for _, d := range by {
+// CompareCells orders cells by some dimensions, the first one first. Texts are ordered by their letters, numbers by
+// size.
+func CompareCells(a, b Cell, dimensions ...Dimension) int {
+	for _, d := range dimensions {
 		x, _ := a.Value(d)
 		y, _ := b.Value(d)
 		if c := cmp.Or(cmp.Compare(x.Number, y.Number), cmp.Compare(x.Text, y.Text)); c != 0 {

@@ -22,7 +22,7 @@ func TestCellsAreEqualWhateverTheOrderTheyWereMadeIn(t *testing.T) {
 	if a.Text(result.DUT) != "opennds" || a.Int(result.Clients) != 100 || a.Number(result.OfferedMbps) != 0.5 {
 		t.Errorf("values of %v", a)
 	}
-	if a.Has(result.Direction) || a.Text(result.Direction) != "" || a.Number(result.Direction) != 0 {
+	if a.HasDimension(result.Direction) || a.Text(result.Direction) != "" || a.Number(result.Direction) != 0 {
 		t.Error("a dimension the cell lacks has a value")
 	}
 	if got := a.Without(result.Clients, result.OfferedMbps); got != a.Only(result.DUT) ||

@@ -9,28 +9,29 @@ import (
 	"path/filepath"
 )
 
-// MostFollowed bounds the bytes of trials.jsonl that a Follower reads in one call.
+// MostFollowed is the largest number of bytes of trials.jsonl that a Follower reads in one call.
 const MostFollowed = 256 << 20
 
-// Follower reads a run that may be going on, again and again: each time only what its trials.jsonl has grown by. It
-// takes no lock and writes nothing.
+// Follower reads a run again and again while the run may be going on. Each time it reads only what was appended to
+// trials.jsonl since the last time. It takes no lock and writes nothing.
 type Follower struct {
 	path    string
-	file    os.FileInfo // as it was read last; nil: not yet
-	lines   int         // whole ones that were read
-	offset  int64       // of the next one
+	file    os.FileInfo // file info at the last read; nil before the first
+	lines   int         // number of whole lines read
+	offset  int64       // of the next line, bytes
 	seen    map[any]bool
 	records Records
 }
 
-// Follow begins with the run in folder dir, of which nothing is read yet.
+// Follow returns a Follower of the run in folder dir. It has not read anything yet.
 func Follow(dir string) *Follower {
 	return &Follower{path: filepath.Join(dir, TrialsFile), seen: map[any]bool{}}
 }
 
-// Read is ReadRun of the folder as it is now. grew says whether there are more records than at the last call. A file
-// that was replaced or cut is read from its begin. Lists of an earlier answer stay as they are. It refuses what is no
-// regular file, which might never end, and a file that grew by more than MostFollowed. kinds are the same in all calls.
+// Read returns the run like ReadRun, in its present state. grew reports whether there are more records than at the last
+// call. A file that was replaced or shortened is read from its beginning. Lists that an earlier call returned do not
+// change. Read refuses a file that is not regular, because reading it might never end, and a file that grew by more
+// than MostFollowed. kinds must be the same in all calls.
 func (f *Follower) Read(kinds ...Kind) (run Run, grew bool, err error) {
 	dir := filepath.Dir(f.path)
 	if err := CheckFiles(dir); err != nil {
@@ -41,7 +42,7 @@ func (f *Follower) Read(kinds ...Kind) (run Run, grew bool, err error) {
 		return Run{Dir: dir}, false, envErr
 	}
 	lines, first := f.lines, f.file == nil
-	if err = f.grow(kinds); err != nil && lines > 0 { // it may have been written anew, and be longer than it was
+	if err = f.grow(kinds); err != nil && lines > 0 { // the file may have been rewritten, and be longer than before
 		*f = *Follow(dir)
 		err = f.grow(kinds)
 	}
@@ -49,7 +50,7 @@ func (f *Follower) Read(kinds ...Kind) (run Run, grew bool, err error) {
 	return run, first || f.lines != lines, err
 }
 
-// grow reads what the file has more than before.
+// grow reads what was appended to the file.
 func (f *Follower) grow(kinds []Kind) error {
 	file, err := os.Open(f.path)
 	if err != nil {
@@ -72,20 +73,20 @@ func (f *Follower) grow(kinds []Kind) error {
 	return f.read(io.NewSectionReader(file, f.offset, info.Size()-f.offset), kinds)
 }
 
-// readOfRuns are the files that readers of a run's folder open, besides TrialsFile.
+// readOfRuns lists the files of a run's folder, besides TrialsFile, that readers open.
 var readOfRuns = []string{EnvironmentFile, ExperimentFile, ProgressFile}
 
-// mostOfFile bounds these files, bytes.
+// mostOfFile is the largest size of these files, bytes.
 const mostOfFile = 16 << 20
 
-// CheckFiles refuses a folder of which a file cannot be read in bounded time and memory: a pipe, a device, or one that
-// is too large. Files that are missing are no error.
+// CheckFiles refuses a folder with a file that cannot be read in bounded time and memory: a pipe, a device, or one that
+// is too large. Missing files are no error.
 func CheckFiles(dir string) error {
 	for _, name := range append([]string{TrialsFile}, readOfRuns...) {
 		path := filepath.Join(dir, name)
 		info, err := os.Stat(path)
 		switch {
-		case err != nil: // who opens it says what is wrong
+		case err != nil: // the later attempt to open the file reports this error
 		case !info.Mode().IsRegular():
 			return fmt.Errorf("%s is not a regular file (%s)", path, info.Mode().Type())
 		case name != TrialsFile && info.Size() > mostOfFile:

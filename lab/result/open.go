@@ -11,7 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/scratch"
 )
 
-// Open reads the run in a run folder or in a bundle of one; see Folder. For kinds see ReadRecords.
+// Open reads the run in a run folder or in a bundle (see Folder). For kinds see ReadRecords.
 func Open(ctx context.Context, name string, kinds ...Kind) (run Run, forget func(), err error) {
 	dir, forget, err := Folder(ctx, name)
 	if err != nil {
@@ -21,8 +21,9 @@ func Open(ctx context.Context, name string, kinds ...Kind) (run Run, forget func
 	return run, forget, err
 }
 
-// Folder is the run folder of that name, or that of the bundle of that name. A bundle is unpacked into a temporary
-// folder, which forget removes: call forget when the run's files are no longer needed, also after an error.
+// Folder returns the run folder with this name, or the run folder in the bundle with this name. It unpacks a bundle
+// into a temporary folder. Call forget to remove this folder when the run's files are no longer needed, also after an
+// error.
 func Folder(ctx context.Context, name string) (dir string, forget func(), err error) {
 	forget = func() {}
 	info, err := os.Stat(name)
@@ -34,7 +35,7 @@ func Folder(ctx context.Context, name string) (dir string, forget func(), err er
 	case info.IsDir():
 		return name, forget, nil
 	}
-	scratch.Sweep(scratch.Bundle) // those of other users stay
+	scratch.Sweep(scratch.Bundle) // removes leftovers of this user only
 	temporary, done, err := scratch.New(scratch.Bundle)
 	if err != nil {
 		return "", forget, fmt.Errorf("unpack %s: %w", name, err)

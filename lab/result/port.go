@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Port is an interface of a host, as kernel and driver had it set in the run's first lab. What the driver does not tell
-// is nil or empty.
+// Port is a network interface of a host, with the settings of kernel and driver in the run's first lab. Settings that
+// the driver does not report are nil or empty.
 type Port struct {
 	Name          string      `json:"name"`      // in the topology: "lan"; its number where it has none
 	Interface     string      `json:"interface"` // in the lab
@@ -24,7 +24,7 @@ type Port struct {
 	Interrupts    []Interrupt `json:"interrupts,omitempty"`
 }
 
-// Channels are the queues that a driver has set up.
+// Channels are the numbers of queues that a driver has set up.
 type Channels struct {
 	Rx       int `json:"rx"`
 	Tx       int `json:"tx"`
@@ -38,7 +38,7 @@ type Rings struct {
 	Tx int `json:"tx"`
 }
 
-// Interrupt is one that serves an interface.
+// Interrupt is an interrupt of an interface.
 type Interrupt struct {
 	Number  int    `json:"number"`
 	Name    string `json:"name"`              // as /proc/interrupts has it: "eth0-rx-0"
@@ -46,7 +46,7 @@ type Interrupt struct {
 	Handled string `json:"handled,omitempty"` // that do
 }
 
-// Settings are what of a port is compared between runs, by what it is called.
+// Settings returns the settings of a port that are compared between runs, by name.
 func (p Port) Settings() map[string]string {
 	set := map[string]string{
 		"driver":   strings.TrimSpace(p.Driver + " " + p.DriverVersion),
@@ -57,24 +57,24 @@ func (p Port) Settings() map[string]string {
 	if p.Threaded != "" && p.Threaded != "0" {
 		set["threaded NAPI"] = "on"
 	}
-	for what, text := range set {
+	for setting, text := range set {
 		if text == "" {
-			delete(set, what)
+			delete(set, setting)
 		}
 	}
 	return set
 }
 
-// settingsInOrder are those that a line of a port has.
+// settingsInOrder lists the settings that String shows.
 var settingsInOrder = []string{"channels", "rings", "threaded NAPI", "interrupts", "RPS", "XPS", "firmware"}
 
-// String is the port in a line, without the kernel's long names of offloads that every driver has.
+// String describes the port in one line. It leaves out offloads that every driver has.
 func (p Port) String() string {
 	set := p.Settings()
 	parts := []string{strings.TrimSpace(p.Interface + " " + set["driver"])}
-	for _, what := range settingsInOrder {
-		if text := set[what]; text != "" {
-			parts = append(parts, what+" "+text)
+	for _, setting := range settingsInOrder {
+		if text := set[setting]; text != "" {
+			parts = append(parts, setting+" "+text)
 		}
 	}
 	var on []string
@@ -89,14 +89,14 @@ func (p Port) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// shortOffloads are the offloads that change what a packet costs most, by the names that people use.
+// shortOffloads lists the offloads with the largest effect on a packet's cost, with their usual short names.
 var shortOffloads = []struct{ name, short string }{
 	{"tx-tcp-segmentation", "TSO"}, {"tx-generic-segmentation", "GSO"}, {"rx-gro", "GRO"},
 	{"rx-gro-hw", "GRO in hardware"},
 	{"rx-lro", "LRO"}, {"hw-tc-offload", "tc in hardware"},
 }
 
-// String is "2 rx, 2 tx"; empty of none.
+// String returns "2 rx, 2 tx", or "" for nil.
 func (c *Channels) String() string {
 	if c == nil {
 		return ""
@@ -113,7 +113,7 @@ func (c *Channels) String() string {
 	return strings.Join(parts, " ")
 }
 
-// String is "256 rx 256 tx"; empty of none.
+// String returns "256 rx 256 tx", or "" for nil.
 func (r *Rings) String() string {
 	if r == nil {
 		return ""
@@ -121,7 +121,7 @@ func (r *Rings) String() string {
 	return fmt.Sprintf("%d rx %d tx", r.Rx, r.Tx)
 }
 
-// interrupts are the names of a port's interrupts with their CPUs: the numbers are others after each start.
+// interrupts names a port's interrupts with their CPUs. It leaves out the numbers, which change at each start.
 func (p Port) interrupts() string {
 	var parts []string
 	for _, i := range p.Interrupts {
@@ -134,7 +134,7 @@ func (p Port) interrupts() string {
 	return strings.Join(parts, "; ")
 }
 
-// masks are those of queues, empty where no CPU is set: nothing is steered then.
+// masks joins the CPU masks of queues. It returns "" if all are empty, because then nothing is steered.
 func masks(list []string) string {
 	if !slices.ContainsFunc(list, func(m string) bool { return strings.Trim(m, "0,") != "" }) {
 		return ""
@@ -142,13 +142,13 @@ func masks(list []string) string {
 	return strings.Join(list, " ")
 }
 
-// PortSettings are the settings of all ports of a run, by host, port and what is set: "router lan rings".
+// PortSettings returns the settings of all ports of a run, by host, port and setting: "router lan rings".
 func PortSettings(ports map[string][]Port) map[string]string {
 	all := map[string]string{}
 	for host, list := range ports {
 		for _, p := range list {
-			for what, text := range p.Settings() {
-				all[host+" "+p.Name+" "+what] = text
+			for setting, text := range p.Settings() {
+				all[host+" "+p.Name+" "+setting] = text
 			}
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// ProgressFile says how far a run is that goes on, or was when it was interrupted. A run that came to its end has none.
+// ProgressFile says how far a run is, or was when it was interrupted. A run that was completed has no such file.
 const ProgressFile = "progress.json"
 
-// Progress is what ProgressFile holds.
+// Progress is the content of ProgressFile.
 type Progress struct {
 	Version  int       `json:"version"`            // of the format: 1
 	Process  Process   `json:"process"`            // which measures
@@ -30,7 +30,7 @@ type Progress struct {
 	Reason   string    `json:"reason,omitempty"`   // the most frequent one of these
 }
 
-// Process names a process of some machine, for all times. The zero value is no process.
+// Process identifies a process of any machine, at any time. The zero value is no process.
 type Process struct {
 	PID   int    `json:"pid"`
 	Ticks uint64 `json:"started_ticks"` // of the machine's clock when it started, since boot
@@ -38,29 +38,29 @@ type Process struct {
 	Space string `json:"pid_namespace"` // in which PID is its number
 }
 
-// ThisProcess is the one that asks. What cannot be read is empty.
+// ThisProcess identifies the calling process. Values that cannot be read are empty.
 func ThisProcess() Process {
-	p := here()
+	p := thisBoot()
 	p.PID = os.Getpid()
 	p.Ticks, _ = startTicks(p.PID)
 	return p
 }
 
-// here has the boot and the namespace that the caller lives in.
-func here() (p Process) {
+// thisBoot returns a Process with the boot and the process namespace of the caller.
+func thisBoot() (p Process) {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	p.Boot = strings.TrimSpace(string(boot))
 	p.Space, _ = os.Readlink("/proc/self/ns/pid")
 	return p
 }
 
-// startTicks is when a process of this namespace started.
+// startTicks returns the start time of a process of this namespace, in clock ticks since boot.
 func startTicks(pid int) (ticks uint64, ok bool) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return 0, false
 	}
-	// The name may have blanks and brackets of its own; the start is the 20th field behind it.
+	// The process name may contain blanks and brackets. The start time is the 20th field after it.
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(fields) < 20 {
 		return 0, false
@@ -69,19 +69,18 @@ func startTicks(pid int) (ticks uint64, ok bool) {
 	return ticks, err == nil
 }
 
-// Alive reports whether the process runs. It is known only of processes in the caller's namespace, since the machine's
-// boot.
+// Alive reports whether the process runs. known is false for a process of another namespace or of an earlier boot.
 func (p Process) Alive() (alive, known bool) {
-	own := here()
-	if p.PID <= 0 || p.Boot == "" || p.Boot != own.Boot || p.Space != own.Space {
+	current := thisBoot()
+	if p.PID <= 0 || p.Boot == "" || p.Boot != current.Boot || p.Space != current.Space {
 		return false, false
 	}
 	ticks, ok := startTicks(p.PID)
 	return ok && ticks == p.Ticks, true
 }
 
-// WriteProgress replaces DIR/progress.json. Version is filled in. The file need not survive a crash of the machine, so
-// nothing waits for the disk: it may be written beside what is measured.
+// WriteProgress replaces DIR/progress.json. It fills in Version. It does not wait for the disk, because a crash of the
+// machine may lose the file, and because it may run during a measurement.
 func WriteProgress(dir string, p Progress) error {
 	p.Version = Version
 	data, err := json.Marshal(p)

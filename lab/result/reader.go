@@ -18,11 +18,10 @@ import (
 	"github.com/gateweigh/gateweigh/textfile"
 )
 
-// ErrNewerVersion is wrapped when a file was written in a newer format than
-// this program knows. The remedy is a newer gateweigh.
+// ErrNewerVersion is wrapped when a file has a newer format than this program knows. A newer gateweigh can read it.
 var ErrNewerVersion = errors.New("format is newer than this program reads")
 
-// Head begins every record of a measure's own kind, which embeds it.
+// Head is the first part of every record of a measure's own kind. Such a record embeds it.
 type Head struct {
 	Version  int       `json:"version"`           // of the format: 1
 	Kind     string    `json:"kind"`              // which record it is
@@ -37,42 +36,43 @@ type Head struct {
 	Rejects  []string  `json:"rejects,omitempty"` // one sentence a failed self-test
 }
 
-// Kind is a kind of record that a measure has of its own, or, with the name of trials or blocks, its figures of these.
+// Kind is a kind of record that only one measure has. With the name of trials or blocks, it is the type of a measure's
+// figures in these records.
 type Kind struct {
 	Name string
 	New  func() any // a pointer to an empty record, or to empty figures
-	// Check says what is wrong with the figures of an accepted trial; nil: nothing is.
+	// Check returns an error for wrong figures of an accepted trial. nil: all figures are right.
 	Check func(figures any) error
 }
 
-// Entry has the fields that records of all kinds have in common. Cell comes from the record's key "cell", or from
-// dimensions that are keys of the record itself.
+// Entry has the fields that records of all kinds share. Cell comes from the record's key "cell", or from dimensions
+// that are keys of the record.
 type Entry struct {
 	Head
 	Cell   Cell
 	AA     bool
-	Window int // 0 where the record is its block's only one
-	// Record was made by Kind.New. It is nil for trials, blocks, and kinds that the reader was not given.
+	Window int // 0 if the record is the only one of its block
+	// Record was made by Kind.New. It is nil for trials, for blocks, and for kinds that the caller did not name.
 	Record any
 }
 
-// Records are the contents of a trials.jsonl, in the order they were written.
+// Records are the contents of a trials.jsonl, in the order of the file.
 type Records struct {
-	Trials []Trial
-	Blocks []Block
-	Own    []Entry // of kinds that belong to measures
-	// Torn is the length in bytes of a last line cut short by a crash, which
-	// is left out of all lists; 0 when the file ends well.
+	Trials         []Trial
+	Blocks         []Block
+	MeasureRecords []Entry // records of the measures' own kinds
+	// Torn is the length in bytes of a last line that a crash cut short. No list contains it. It is 0 when the file ends
+	// with a whole line.
 	Torn int
-	// TornLine is the number of that line, from 1.
+	// TornLine is the number of that line. The first line is 1.
 	TornLine int
-	// Repeated counts the records left out because they stood in the file before, as
-	// after two copies were joined. What was measured again has another start.
+	// Repeated counts the records that are left out because the file contains them twice, such as after two copies of a
+	// run were joined. A repeated measurement does not count here, because it has another start.
 	Repeated int
 }
 
 // RecordsOf lists the records of type T among entries. It panics at an entry that was read without its kind, because
-// the run would seem to have no such records.
+// otherwise the run would seem to have no such records.
 func RecordsOf[T any](entries []Entry) (list []*T) {
 	for _, e := range entries {
 		if e.Record == nil {
@@ -85,7 +85,7 @@ func RecordsOf[T any](entries []Entry) (list []*T) {
 	return list
 }
 
-// Attempts lists all attempts at windows, whatever was measured in them.
+// Attempts lists all attempts at windows, from trials and from records of the measure's own kinds.
 func Attempts(trials []Trial, ownRecords []Entry) (list []Entry) {
 	for _, t := range trials {
 		head := Head{Kind: KindTrial, Block: t.Block, Attempt: t.Attempt, Sitting: t.Sitting, Start: t.Start,
@@ -95,17 +95,17 @@ func Attempts(trials []Trial, ownRecords []Entry) (list []Entry) {
 	return append(list, ownRecords...)
 }
 
-// ReadRecords reads a trials.jsonl. A last line without a newline is torn: it is left out and its
-// length reported. Any other line that is no valid record of a known version and kind is an error
-// that names the file (name) and the line; the records before that line are returned too. Without
-// kinds every kind is known, and records of measures are read only as far as Entry goes.
+// ReadRecords reads a trials.jsonl. A last line without a newline is torn: it is left out, and its length is reported.
+// Any other line that is not a valid record of a known version and kind is an error with the file (name) and the line.
+// In that case the records before the line are returned too. Without kinds, every kind is accepted, and records of
+// measures are read only as far as Entry.
 func ReadRecords(r io.Reader, name string, kinds ...Kind) (Records, error) {
 	follower := Follower{path: name, seen: map[any]bool{}}
 	err := follower.read(r, kinds)
 	return follower.records, err
 }
 
-// read adds the whole lines that a reader has from the follower's place on.
+// read reads whole lines and advances the Follower's place.
 func (f *Follower) read(r io.Reader, kinds []Kind) error {
 	buffered := bufio.NewReaderSize(r, 1<<16)
 	f.records.Torn, f.records.TornLine = 0, 0
@@ -134,7 +134,7 @@ func (f *Follower) read(r io.Reader, kinds []Kind) error {
 	}
 }
 
-// ReadTrials reads the trials.jsonl at path; see ReadRecords.
+// ReadTrials reads the trials.jsonl at path (see ReadRecords).
 func ReadTrials(path string, kinds ...Kind) (Records, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -144,7 +144,7 @@ func ReadTrials(path string, kinds ...Kind) (Records, error) {
 	return ReadRecords(file, path, kinds...)
 }
 
-// add decodes one line, unless it was seen before.
+// add decodes one line, unless the same line was read before.
 func (r *Records) add(text []byte, kinds []Kind, seen map[any]bool) error {
 	line, err := lineOf(text)
 	if err != nil {
@@ -195,7 +195,7 @@ func (r *Records) add(text []byte, kinds []Kind, seen map[any]bool) error {
 		if err == nil && line.Accepted && line.Seconds == 0 {
 			err = fmt.Errorf("%s: it is accepted, and took no seconds", line.Kind)
 		}
-		keep = func() { r.Own = append(r.Own, line) }
+		keep = func() { r.MeasureRecords = append(r.MeasureRecords, line) }
 	}
 	if err != nil {
 		return err
@@ -239,8 +239,8 @@ func decode(data []byte, into any) error {
 		"%s: want %s, not %s", cmp.Or(strings.TrimPrefix(wrong.Field, "Head."), "the whole of it"), want, wrong.Value)
 }
 
-// versioned decodes what names its format version, and has one that is known. The version is looked at
-// first: a newer format may differ in ways that would only show as puzzling type errors.
+// versioned decodes a file that names its format version, if the version is known. It reads the version first, because
+// the other keys of a newer format might cause puzzling type errors.
 func versioned(data []byte, into any) error {
 	var head struct {
 		Version *int `json:"version"`
@@ -259,7 +259,7 @@ func versioned(data []byte, into any) error {
 	return decode(data, into)
 }
 
-// lineOf reads what records of all kinds have in common.
+// lineOf reads the fields that records of all kinds share.
 func lineOf(text []byte) (Entry, error) {
 	var line struct {
 		Head
@@ -297,7 +297,7 @@ func lineOf(text []byte) (Entry, error) {
 	return Entry{Head: line.Head, Cell: *line.Cell, AA: line.AA, Window: line.Window}, nil
 }
 
-// readKnown reads the known dimensions among a record's own keys.
+// readKnown reads the known dimensions among a record's keys.
 func (c *Cell) readKnown(text []byte) error {
 	var keys map[Dimension]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {

@@ -220,10 +220,10 @@ func TestRecordsOfUnknownKind(t *testing.T) {
 	const text = `{"version":1,"kind":"own","dut":"x","clients":3,"later":[1],"block":2,"attempt":1,"seconds":1.5,"accepted":true}` +
 		"\n"
 	records, err := result.ReadRecords(strings.NewReader(text+text), "f.jsonl")
-	if err != nil || len(records.Own) != 1 || records.Repeated != 1 {
+	if err != nil || len(records.MeasureRecords) != 1 || records.Repeated != 1 {
 		t.Fatalf("%+v, %v", records, err)
 	}
-	l := records.Own[0]
+	l := records.MeasureRecords[0]
 	if want := result.NewCell(result.DUT, "x", result.Clients, 3); l.Cell != want || l.Block != 2 || l.Attempt != 1 ||
 		l.Seconds != 1.5 || !l.Accepted || l.Record != nil {
 		t.Errorf("%+v", l)
@@ -237,8 +237,8 @@ func TestMeasuredFor(t *testing.T) {
 		return result.Entry{Head: result.Head{Start: began.Add(time.Duration(seconds * float64(time.Second))), Seconds: took}}
 	}
 	run := result.Run{
-		Blocks: []result.Block{{Start: began.Add(10 * time.Second), Seconds: 20}},
-		Own:    []result.Entry{at(2, 10), at(11, 5), at(16, 5), at(30, 7)},
+		Blocks:         []result.Block{{Start: began.Add(10 * time.Second), Seconds: 20}},
+		MeasureRecords: []result.Entry{at(2, 10), at(11, 5), at(16, 5), at(30, 7)},
 	}
 	if got := run.MeasuredFor(); got != 37*time.Second {
 		t.Errorf("%v", got)

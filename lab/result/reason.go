@@ -15,7 +15,7 @@ type Reason struct {
 
 var figuresInText = regexp.MustCompile(`[0-9]+([.,][0-9]+)*`)
 
-// DigitsHidden replaces each number in text by #. Reasons whose texts are then equal are counted together.
+// DigitsHidden replaces each number in a text by #. Reasons whose texts are equal after that are counted together.
 func DigitsHidden(text string) string { return figuresInText.ReplaceAllString(text, "#") }
 
 // OneLine makes a text of unknown origin, such as a name in a stranger's run, safe for one line of a terminal. It

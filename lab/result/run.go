@@ -22,22 +22,22 @@ const (
 	ModeInterleaved = "interleaved"
 )
 
-// Environment is what a reader must know of the machine and the run to judge
-// the figures or to repeat them. It is kept in environment.json.
+// Environment describes the machine and the run, so that a reader can judge the figures and repeat the run. It is the
+// content of environment.json.
 type Environment struct {
 	Version    int    `json:"version"`         // of the format: 1
 	Experiment string `json:"experiment"`      // its name
 	Title      string `json:"title,omitempty"` // one line for reports
 	Mode       string `json:"mode"`            // ModeDuet, ModeSolo or ModeInterleaved
-	// Measure is what the run measures; runs of early versions name it only where it is another than cost.
+	// Measure is the name of the run's measure. Early versions left it out for cost.
 	Measure string `json:"measure,omitempty"`
-	// Clients says what stands for clients: "persona", and on how many hosts.
+	// Clients says how clients are simulated: "persona", and on how many hosts.
 	Clients string `json:"clients,omitempty"`
-	// Sides is set when the labs of a pair differed in more than the device: a ratio
-	// is then of both together, and no published claim is looked at.
+	// Sides is set when the two labs of a pair differed in more than the device. Ratios then compare all differences
+	// together, so no published claim is tested.
 	Sides *Sides `json:"sides,omitempty"`
-	// RouterSpeed is the share of their CPU that the routers were to have, 0: all of it. How much
-	// they had is in the records (RouterShare).
+	// RouterSpeed is the share of their CPU that the experiment gave the routers. 0: all of it. The measured share is in
+	// the records (RouterShare).
 	RouterSpeed float64 `json:"router_speed,omitempty"`
 	Command     string  `json:"command"` // exact command that repeats the run
 
@@ -55,18 +55,18 @@ type Environment struct {
 	MemoryMiB      int64  `json:"memory_mib"`               // the machine's
 	Virtualisation string `json:"virtualisation,omitempty"` // "kvm", "none", ""
 
-	// Machines are those of the labs' hosts, by the hosts' names, where there are several; kernel, CPU and memory above
-	// are then the router's.
+	// Machines are the machines of the labs' hosts, by the hosts' names, if there are several. Kernel, CPU and memory
+	// above are then those of the router.
 	Machines map[string]Site `json:"machines,omitempty"`
 
-	// Ports are the interfaces of each host by the hosts' names, as they were set in the run's first lab.
+	// Ports are the network interfaces of each host, by the hosts' names, with their settings in the run's first lab.
 	Ports map[string][]Port `json:"ports,omitempty"`
-	// Governors set the clocks of the CPUs above, each with its driver: "performance (intel_pstate)".
+	// Governors set the clock rates of the CPUs above. Each has its driver: "performance (intel_pstate)".
 	Governors []string `json:"governors,omitempty"`
 
-	// VM is set when the lab ran in a virtual machine: kernel, CPU and memory above are then the guest's.
+	// VM is set when the lab ran in a virtual machine. Kernel, CPU and memory above are then those of the guest.
 	VM *VM `json:"vm,omitempty"`
-	// LoadsDividedBy is what the experiment's loads were divided by for an emulated CPU, 0: nothing.
+	// LoadsDividedBy is the factor by which the experiment's loads were divided for an emulated CPU. 0: they were not.
 	LoadsDividedBy float64 `json:"loads_divided_by,omitempty"`
 
 	Placement string            `json:"placement"`          // which CPUs carry routers and endpoints
@@ -85,7 +85,7 @@ type Environment struct {
 	Notes   []string `json:"notes,omitempty"`   // what else a reader must know, a sentence each
 }
 
-// Node is a machine that measured blocks of a campaign. The environment's other keys describe the first of them.
+// Node is a machine that measured blocks of a campaign. The environment's other keys describe the first node.
 type Node struct {
 	Name      string `json:"name"`       // the scheduler's
 	Blocks    int    `json:"blocks"`     // that the run has of it
@@ -95,7 +95,7 @@ type Node struct {
 	MemoryMiB int64  `json:"memory_mib"` // the machine's
 }
 
-// Site is a machine that carries a host of the labs.
+// Site is a machine with one or more hosts of the labs.
 type Site struct {
 	Address        string   `json:"address"` // as ssh takes it
 	Kernel         string   `json:"kernel"`  // uname release and version
@@ -110,22 +110,22 @@ type Site struct {
 	Interfaces     []string `json:"interfaces"` // of the labs, by their names on the machine
 }
 
-// String is the machine in a line.
+// String describes the machine in one line.
 func (s Site) String() string {
 	return fmt.Sprintf(
 		"%s: %s %s, CPUs %v of %d, %d MiB, %s, interfaces %s", s.Address, s.CPUModel, s.Arch, s.Uses, s.CPUs,
 		s.MemoryMiB, s.Kernel, strings.Join(s.Interfaces, ", "))
 }
 
-// Sides says what clients and traffic of the two labs of a pair had not in common.
+// Sides describes the clients and traffic in which the two labs of a pair differed.
 type Sides struct {
 	Device string `json:"device"` // "clients of kind persona, traffic of kind streams"
 	Clean  string `json:"clean"`  // the clean router's
-	// OfClean is that A/A pairs have what is at the clean router, not what is where the device is.
+	// OfClean is true if both sides of the A/A pairs had the settings of the clean router's side.
 	OfClean bool `json:"of_clean,omitempty"`
 }
 
-// WriteEnvironment replaces DIR/environment.json. Version is filled in.
+// WriteEnvironment replaces DIR/environment.json. It fills in Version.
 func WriteEnvironment(dir string, env Environment) error {
 	env.Version = Version
 	data, err := json.MarshalIndent(env, "", "  ")
@@ -135,8 +135,7 @@ func WriteEnvironment(dir string, env Environment) error {
 	return ReplaceFile(filepath.Join(dir, EnvironmentFile), append(data, '\n'))
 }
 
-// ReadEnvironment reads an environment.json. Keys it does not know are ignored,
-// a newer version is ErrNewerVersion.
+// ReadEnvironment reads an environment.json. It ignores unknown keys. A newer version is ErrNewerVersion.
 func ReadEnvironment(path string) (env Environment, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -151,29 +150,30 @@ func ReadEnvironment(path string) (env Environment, err error) {
 	return env, nil
 }
 
-// Run is a run folder in memory.
+// Run has the contents of a run folder.
 type Run struct {
-	Dir         string
-	Environment Environment
-	Trials      []Trial
-	Blocks      []Block
-	Own         []Entry // records of the measure's own kinds
-	Skipped     []Skip  // those of the environment
-	Torn        int     // bytes of a last line cut short by a crash, left out
-	TornLine    int     // its number in the file, from 1
-	Repeated    int     // records that stood in the file before, left out
-	Unrecorded  int     // planned windows without a record, although the run came to its end
-	// Unmeasured are planned cells of which no attempt is recorded, without those of skipped devices and those that were
-	// left out; nil where the run's folder has lost its experiment.
+	Dir            string
+	Environment    Environment
+	Trials         []Trial
+	Blocks         []Block
+	MeasureRecords []Entry // records of the measure's own kinds
+	Skipped        []Skip  // from the environment
+	Torn           int     // length in bytes of a last line cut short by a crash; it is in no list
+	TornLine       int     // its number in the file; the first line is 1
+	Repeated       int     // records left out because the file has them twice
+	Unrecorded     int     // planned windows without a record, although the run was completed
+	// Unmeasured are planned cells without any recorded attempt. Cells of skipped devices and cells left out are not among
+	// them. It is nil if the run's folder has no experiment.
 	Unmeasured []Cell
-	// FrameSizes are the experiment's, in its order; none where the run's folder has lost its experiment.
+	// FrameSizes are the frame sizes of the experiment, in its order. It is empty if the run's folder has no experiment.
 	FrameSizes []string
 
-	// Missing are the names of files that a run's folder holds from its begin, and this one does not.
+	// Missing names the files that every run's folder has from its beginning, and that this one lacks.
 	Missing []string
 }
 
-// TornText says where the file of trials ends within a line, and what that means; "" where it ends well.
+// TornText says at which line the file of trials is cut short, and what that means. It returns "" if the file ends with
+// a whole line.
 func (r Run) TornText() string {
 	if r.Torn == 0 {
 		return ""
@@ -184,15 +184,15 @@ func (r Run) TornText() string {
 		TrialsFile, r.TornLine, r.Torn)
 }
 
-// MeasuredFor is how long the run's blocks and own records took together, by the monotonic clock:
-// the time between Start and End is wrong after a resume, or when the clock was set.
-// An own record that began within a recorded block, as one that failed later, is part of the block's time.
+// MeasuredFor returns the total time of the run's blocks and of the records of the measure's own kinds, by the
+// monotonic clock. The time between Start and End would be wrong after a resume or a change of the clock. A record that
+// began within a recorded block is part of the block's time and does not count again.
 func (r Run) MeasuredFor() time.Duration {
 	var seconds float64
 	for _, b := range r.Blocks {
 		seconds += b.Seconds
 	}
-	for _, l := range r.Own {
+	for _, l := range r.MeasureRecords {
 		within := func(b Block) bool {
 			since := l.Start.Sub(b.Start).Seconds()
 			if l.Elapsed > 0 && b.Elapsed > 0 {
@@ -209,10 +209,9 @@ func (r Run) MeasuredFor() time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// ReadRun reads a run folder. A run that ended before its first trial has no
-// trials.jsonl, one copied without its environment.json has no environment:
-// both can be read, and Missing says what else is not there. A folder with neither is an error.
-// For kinds see ReadRecords.
+// ReadRun reads a run folder. A run that ended before its first trial has no trials.jsonl, and a copy may lack
+// environment.json. Both can be read, and Missing names other missing files. A folder with neither is an error. For
+// kinds see ReadRecords.
 func ReadRun(dir string, kinds ...Kind) (Run, error) {
 	env, envErr := ReadEnvironment(filepath.Join(dir, EnvironmentFile))
 	if envErr != nil && !errors.Is(envErr, fs.ErrNotExist) {
@@ -222,7 +221,7 @@ func ReadRun(dir string, kinds ...Kind) (Run, error) {
 	return assemble(dir, env, envErr, records, err)
 }
 
-// assemble makes a run of what was read of its folder; an environment may lack only because there is none.
+// assemble makes a Run from the files of its folder. envErr may only be that there is no environment.
 func assemble(dir string, env Environment, envErr error, records Records, err error) (Run, error) {
 	run := Run{Dir: dir}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -238,7 +237,8 @@ func assemble(dir string, env Environment, envErr error, records Records, err er
 		run.Missing = append(run.Missing, ExperimentFile)
 	}
 	run.Environment, run.Skipped = env, env.Skipped
-	run.Trials, run.Blocks, run.Own, run.Repeated = records.Trials, records.Blocks, records.Own, records.Repeated
+	run.Trials, run.Blocks = records.Trials, records.Blocks
+	run.MeasureRecords, run.Repeated = records.MeasureRecords, records.Repeated
 	run.Torn, run.TornLine = records.Torn, records.TornLine
 	return run, nil
 }

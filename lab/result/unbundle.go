@@ -18,9 +18,8 @@ import (
 	"syscall"
 )
 
-// ReadBundle checks a bundle and hands its files to visit, in the manifest's
-// order. What visit was handed is only known to be what the manifest says once ReadBundle
-// returns without error. name is used in errors only.
+// ReadBundle checks a bundle and passes its files to visit, in the manifest's order. Their contents are verified only
+// when ReadBundle returns without an error. name is used in errors only.
 func ReadBundle(r io.Reader, name string, visit func(file BundledFile, content io.Reader) error) (Manifest, error) {
 	manifest, err := readBundle(r, visit)
 	if err != nil {
@@ -29,7 +28,7 @@ func ReadBundle(r io.Reader, name string, visit func(file BundledFile, content i
 	return manifest, nil
 }
 
-// explain says what to do about the errors of the formats a bundle is made of.
+// explain adds to an error of gzip, tar or JSON what the user can do.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
@@ -73,16 +72,16 @@ func readBundle(r io.Reader, visit func(BundledFile, io.Reader) error) (Manifest
 	return manifest, archive.end()
 }
 
-// unpacker is the tar archive of a bundle and the compressed stream it is in.
+// unpacker has the tar archive of a bundle and the compressed stream that contains it.
 type unpacker struct {
 	*tar.Reader
 	zipped *gzip.Reader
 }
 
-// maxPadding bounds the zeros that may follow a tar archive.
+// maxPadding is the largest number of zero bytes after a tar archive.
 const maxPadding = 1 << 20
 
-// end reads on to the compressed stream's own checksum.
+// end reads to the checksum at the end of the compressed stream.
 func (u unpacker) end() error {
 	n, err := io.Copy(io.Discard, io.LimitReader(u.zipped, maxPadding+1))
 	if err == nil && n > maxPadding {
@@ -91,7 +90,7 @@ func (u unpacker) end() error {
 	return err
 }
 
-// openBundle reads a bundle as far as its manifest, and checks that.
+// openBundle reads and checks the manifest of a bundle.
 func openBundle(r io.Reader) (Manifest, unpacker, error) {
 	var m Manifest
 	zipped, err := gzip.NewReader(r)
@@ -112,7 +111,7 @@ func openBundle(r io.Reader) (Manifest, unpacker, error) {
 	if err != nil {
 		return m, u, fmt.Errorf("%s: %w", manifestFile, err)
 	}
-	// The version comes first: a newer manifest may differ in its other keys.
+	// The version comes first, because the other keys of a newer manifest may differ.
 	var first struct {
 		Format  string `json:"format"`
 		Version int    `json:"version"`
@@ -131,8 +130,8 @@ func openBundle(r io.Reader) (Manifest, unpacker, error) {
 	return m, u, m.check()
 }
 
-// isEntry compares a tar header with the manifest. Since the order is fixed
-// too, nothing can be there twice, be missing, or have another name.
+// isEntry compares a tar header with an entry of the manifest. The order is fixed, so no file can be there twice, be
+// missing, or have another name.
 func isEntry(head *tar.Header, name string, size int64) error {
 	switch {
 	case head.Name != bundleRoot+name:
@@ -145,9 +144,8 @@ func isEntry(head *tar.Header, name string, size int64) error {
 	return nil
 }
 
-// UnpackBundle makes a run folder at dir from the bundle at name. The folder
-// must be absent, empty, or hold this very run already. It appears whole and
-// verified or not at all, also when ctx ends, and nothing is written outside it.
+// UnpackBundle makes a run folder at dir from the bundle at name. The folder must be absent, empty, or contain the same
+// run already. It appears whole and verified or not at all, also when ctx ends. Nothing is written outside it.
 func UnpackBundle(ctx context.Context, name, dir string) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -162,22 +160,22 @@ func UnpackBundle(ctx context.Context, name, dir string) error {
 	if err != nil {
 		return fmt.Errorf("unpack %s: %w; choose another folder with -o", name, err)
 	}
-	defer os.RemoveAll(staging) // gone already once renamed
+	defer os.RemoveAll(staging) // after the rename there is nothing to remove
 	manifest, err := unpackInto(staging, readUntilDone{ctx, file}, name)
 	switch {
-	case ctx.Err() != nil: // which may have cut the manifest short
+	case ctx.Err() != nil: // the end of ctx may have cut the manifest short
 		return fmt.Errorf("unpack %s: %w", name, context.Cause(ctx))
 	case err != nil:
 		return err
 	}
-	// Unlike os.Rename this takes the place of an empty folder, and says why not.
+	// Unlike os.Rename, this call replaces an empty folder, and its error says why it fails.
 	err = syscall.Rename(staging, dir)
 	switch {
 	case err == nil:
 		return syncDir(parent)
 	case holds(ctx, dir, manifest):
 		return nil
-	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTDIR): // ErrExist is ENOTEMPTY too
+	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTDIR): // ENOTEMPTY is an ErrExist too
 		return fmt.Errorf("unpack %s: %s exists and is not the run in this bundle: choose another folder with -o", name, dir)
 	}
 	return fmt.Errorf("unpack %s: put it at %s: %w; choose another folder with -o", name, dir, err)
@@ -205,8 +203,7 @@ func unpackInto(dir string, r io.Reader, name string) (Manifest, error) {
 	})
 }
 
-// holds reports whether the run folder dir has the files of a manifest, all of
-// them unchanged.
+// holds reports whether the run folder dir has all files of a manifest, unchanged.
 func holds(ctx context.Context, dir string, m Manifest) bool {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -214,7 +211,7 @@ func holds(ctx context.Context, dir string, m Manifest) bool {
 	}
 	defer root.Close()
 	for _, f := range m.Files {
-		if here, err := stockOf(ctx, root, f.Path); err != nil || here != f {
+		if present, err := stockOf(ctx, root, f.Path); err != nil || present != f {
 			return false
 		}
 	}

@@ -2,7 +2,7 @@ package result
 
 import "time"
 
-// Until says how a run decides that a cell is exact enough, and what it has decided so far.
+// Until is the rule by which a run decides that a cell is exact enough, with its decisions so far.
 type Until struct {
 	PrecisionPct  float64 `json:"precision_pct"`             // half-width of the interval that is enough, % of the figure
 	Rule          string  `json:"rule"`                      // in words
@@ -12,22 +12,22 @@ type Until struct {
 	Looks         []Look  `json:"looks"`                     // those that were taken
 }
 
-// Look is one time that all cells were looked at that are still measured.
+// Look is one check of all cells that are still being measured.
 type Look struct {
 	Blocks int       `json:"blocks"` // each cell had: those of the plan, measured or failed
 	Start  time.Time `json:"start"`  // UTC
-	// Bound is what ended the cells that are not exact enough; empty: they go on.
+	// Bound names the bound that ended the cells that were not exact enough. Empty: they are measured further.
 	Bound string  `json:"bound,omitempty"`
 	Cells []Width `json:"cells"`
 }
 
-// Bounds by which looks end all cells.
+// Bounds at which a look ends all cells.
 const (
 	BoundBlocks = "blocks" // all blocks of the plan were measured
 	BoundTime   = "time"   // the run's time is over
 )
 
-// Width is how exact a cell was at a look.
+// Width is the interval width of a cell at a look.
 type Width struct {
 	Dimensions Cell     `json:"dimensions"`
 	Metric     string   `json:"metric"`              // whose interval it is
@@ -36,14 +36,14 @@ type Width struct {
 	Exact      bool     `json:"exact"`               // exact enough: the cell is measured no more
 }
 
-// Ended is how a cell of such a run ended.
+// Ended says how a cell of such a run ended.
 type Ended struct {
-	Look  int    // blocks of the plan that the cell had at its last look
-	Bound string // that ended it; empty: it was exact enough
+	Look  int    // blocks planned for the cell up to its last look
+	Bound string // bound that ended it; empty: it was exact enough
 	Width        // at that look
 }
 
-// Ended are the cells that ended, and how.
+// Ended returns the cells that ended, and how.
 func (u *Until) Ended() map[Cell]Ended {
 	ended := map[Cell]Ended{}
 	if u == nil {

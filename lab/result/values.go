@@ -8,11 +8,11 @@ import (
 	"unique"
 )
 
-// Values are the figures of a record by name, those of a nested record with a
-// dot: "napi_ns", "rtt_us.p50", "role_ns.client". What was not read is not in it.
+// Values are the figures of a record by name. A nested record's figures have a dot: "napi_ns", "rtt_us.p50",
+// "role_ns.client". Figures that were not measured are missing.
 type Values map[string]float64
 
-// Get is a figure, NaN when it is absent.
+// Get returns a figure, NaN when it is absent.
 func (v Values) Get(name string) float64 {
 	if x, ok := v[name]; ok {
 		return x
@@ -20,7 +20,7 @@ func (v Values) Get(name string) float64 {
 	return math.NaN()
 }
 
-// WithPrefix is the figures whose names begin with prefix, without it.
+// WithPrefix returns the figures whose names begin with prefix. Their names lose the prefix.
 func (v Values) WithPrefix(prefix string) Values {
 	out := Values{}
 	for name, x := range v {
@@ -31,12 +31,12 @@ func (v Values) WithPrefix(prefix string) Values {
 	return out
 }
 
-// ValuesOf lists the numbers of a record under the names its JSON has. Texts,
-// lists and what a nil pointer stands for are left out.
+// ValuesOf lists the numbers of a record under their JSON names. It leaves out texts, lists and fields behind a nil
+// pointer.
 func ValuesOf(record any) Values {
 	all := Values{}
 	all.add("", reflect.ValueOf(record))
-	out := make(Values, len(all)) // runs keep tens of thousands: of the size they need, not of the size they grew to
+	out := make(Values, len(all)) // exact size, because runs keep tens of thousands of these maps
 	maps.Copy(out, all)
 	return out
 }
@@ -74,8 +74,8 @@ func below(name, part string) string {
 	return unique.Make(name + "." + part).Value() // all records of a run share the text
 }
 
-// Quantile interpolates linearly between the order statistics of an ascending
-// list (type 7 of Hyndman and Fan, what numpy and R print by default); NaN of none.
+// Quantile interpolates linearly between the order statistics of an ascending list (type 7 of Hyndman and Fan, the
+// default of numpy and R). It is NaN for an empty list.
 func Quantile(ascending []float64, p float64) float64 {
 	if len(ascending) == 0 {
 		return math.NaN()

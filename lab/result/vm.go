@@ -6,11 +6,11 @@ const (
 	TCG = "tcg" // QEMU emulates one: only ratios within a run mean something
 )
 
-// EmulatedMark goes with every figure that was taken on an emulated CPU: instructions cost other multiples there than
-// on a real one, and another boot may cost differently.
+// EmulatedMark stands beside every figure of an emulated CPU. There the costs of instructions have other proportions
+// than on a real CPU, and they may change with each boot.
 const EmulatedMark = "relative, emulated CPU"
 
-// VM is the virtual machine that a lab ran in.
+// VM is the virtual machine in which a lab ran.
 type VM struct {
 	Kernel      string `json:"kernel"`      // as it was asked for: "debian", a path
 	Release     string `json:"release"`     // uname release
@@ -19,8 +19,8 @@ type VM struct {
 	MemoryMiB   int    `json:"memory_mib"`  // the guest's
 }
 
-// Mark is EmulatedMark where the CPU is emulated, and empty elsewhere, also without a virtual machine. All that shows
-// figures of a run asks it, of the run's environment or summary.
+// Mark returns EmulatedMark if the CPU is emulated. Otherwise, and without a virtual machine, it returns "". Everything
+// that shows figures of a run must show the mark too.
 func (m *VM) Mark() string {
 	if m != nil && m.Accelerator == TCG {
 		return EmulatedMark
@@ -28,7 +28,7 @@ func (m *VM) Mark() string {
 	return ""
 }
 
-// String names kernel and accelerator, and begins with the mark: "virtual machine (KVM), Linux 6.1.0-56-amd64".
+// String names accelerator and kernel, after the mark if there is one: "virtual machine (KVM), Linux 6.1.0-56-amd64".
 func (m *VM) String() string {
 	switch {
 	case m == nil:

@@ -33,23 +33,21 @@ const (
 	CleanPprofFile  = "clean.pb.gz"
 )
 
-// Writer appends records to a run's trials.jsonl. Each record is on the disk
-// when its Append returns, so a crash costs at most the record being written.
-// It may be used from several goroutines.
+// Writer appends records to a run's trials.jsonl. Each record is on the disk when its Append returns, so a crash loses
+// at most the record being written. Several goroutines may use a Writer.
 type Writer struct {
-	// Node is set in a campaign: every record has it.
+	// Node is the name of the campaign's node. Every record gets it.
 	Node string
 
 	mu   sync.Mutex
 	file *os.File
-	size int64 // end of the last whole record
-	err  error // why no more can be appended
+	size int64 // end of the last whole record, bytes
+	err  error // reason why no more can be appended
 }
 
-// OpenWriter opens DIR/trials.jsonl for appending and creates it when absent.
-// A last line that a crash cut short is appended to trials.jsonl.torn and cut
-// off; torn is its length in bytes, 0 when the file ended well. The file is
-// locked: a second writer on the same folder gets an error.
+// OpenWriter opens DIR/trials.jsonl for appending and creates it when absent. If a crash cut the last line short, this
+// line is moved to trials.jsonl.torn. torn is its length in bytes, 0 when the file ended with a whole line. The file is
+// locked, so a second writer on the same folder gets an error.
 func OpenWriter(dir string) (w *Writer, torn int, err error) {
 	path := filepath.Join(dir, TrialsFile)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
@@ -63,7 +61,7 @@ func OpenWriter(dir string) (w *Writer, torn int, err error) {
 	return w, torn, nil
 }
 
-// recover locks the file and leaves it ending in a whole line.
+// recover locks the file and cuts off an incomplete last line.
 func (w *Writer) recover(dir string) (torn int, err error) {
 	if err := syscall.Flock(int(w.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return 0, fmt.Errorf("lock (is another run writing here?): %w", err)
@@ -101,28 +99,28 @@ func appendTorn(path string, tail []byte) error {
 	return nil
 }
 
-// AppendTrial writes one trial. Version, Kind and Node are filled in. NaN and
-// infinities cannot be written and are an error.
+// AppendTrial writes one trial. It fills in Version, Kind and Node. NaN and infinities cannot be written and are an
+// error.
 func (w *Writer) AppendTrial(t Trial) error {
 	t.Version, t.Kind, t.Node = Version, KindTrial, w.Node
 	return w.append(t, KindTrial, t.Block, t.Cell.Text(DUT))
 }
 
-// AppendBlock writes what is known of a block that ended. Version, Kind and Node are filled in.
+// AppendBlock writes the record of a block that ended. It fills in Version, Kind and Node.
 func (w *Writer) AppendBlock(b Block) error {
 	b.Version, b.Kind, b.Node = Version, KindBlock, w.Node
 	return w.append(b, KindBlock, b.Block, b.DUT)
 }
 
-// Record is a record of a measure's own kind, which it has by embedding Head.
+// Record is a record of a measure's own kind. Embedding Head makes it one.
 type Record interface{ head() *Head }
 
 func (h *Head) head() *Head { return h }
 
-// HeadOf is the head of a record.
+// HeadOf returns the head of a record.
 func HeadOf(r Record) *Head { return r.head() }
 
-// Append writes a record of a measure's own kind. Version, Kind and Node are filled in.
+// Append writes a record of a measure's own kind. It fills in Version, Kind and Node.
 func (w *Writer) Append(kind string, r Record) error {
 	h := r.head()
 	h.Version, h.Kind, h.Node = Version, kind, w.Node
@@ -146,7 +144,7 @@ func (w *Writer) append(record any, kind string, block int, device string) (err 
 		return w.err
 	}
 	if _, err = w.file.WriteAt(line, w.size); err != nil {
-		// A full disk leaves half a line; the next record must not join it.
+		// A full disk leaves half a line. The next record must not be appended to it.
 		if terr := w.file.Truncate(w.size); terr != nil {
 			w.err = fmt.Errorf("trials file left with a torn line: %w", terr)
 		}
@@ -159,7 +157,7 @@ func (w *Writer) append(record any, kind string, block int, device string) (err 
 	return err
 }
 
-// Close releases the file and its lock. Append returns an error afterwards.
+// Close closes the file and releases its lock. After that, Append returns an error.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,9 +170,8 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// ReplaceFile writes a file of a run folder so that a reader, also one after
-// a crash, finds the old content or the new and nothing between: temporary
-// file, fsync, rename, fsync of the folder.
+// ReplaceFile writes a file of a run folder. A reader finds either the old content or the new, also after a crash. It
+// writes a temporary file, calls fsync, renames it and calls fsync on the folder.
 func ReplaceFile(path string, data []byte) error {
 	return ReplaceBy(path, func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -182,14 +179,14 @@ func ReplaceFile(path string, data []byte) error {
 	})
 }
 
-// ReplaceBy is ReplaceFile for content that is made while it is written.
+// ReplaceBy is ReplaceFile for content that is produced while it is written.
 func ReplaceBy(path string, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	defer os.Remove(tmp.Name()) // gone already once renamed
+	defer os.Remove(tmp.Name()) // after the rename there is nothing to remove
 	if err := errors.Join(write(tmp), tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}

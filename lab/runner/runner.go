@@ -255,8 +255,8 @@ func (s *Session) recall() error {
 		return err
 	}
 	s.complete = map[blockKey]bool{}
-	s.attempts = result.Attempts(records.Trials, records.Own)
-	s.spent = result.Run{Blocks: records.Blocks, Own: records.Own}.MeasuredFor()
+	s.attempts = result.Attempts(records.Trials, records.MeasureRecords)
+	s.spent = result.Run{Blocks: records.Blocks, MeasureRecords: records.MeasureRecords}.MeasuredFor()
 	for _, l := range s.attempts {
 		s.count(windowKey{l.Cell, l.AA, l.Block, l.Window}, l.Attempt, l.Accepted)
 		s.sitting = max(s.sitting, l.Sitting+1)

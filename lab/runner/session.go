@@ -98,7 +98,8 @@ func (s *Session) Name(b experiment.Block) string {
 	case b.Control && b.Like != "":
 		name = "clean, with the links of " + b.Cell.Text(result.LinkSettings)
 	}
-	if !b.Cell.Has(result.Direction) && b.Cell.Has(result.Clients) { // its clients alone tell it from others of the plan
+	if !b.Cell.HasDimension(result.Direction) && b.Cell.HasDimension(result.Clients) {
+		// Only the number of clients distinguishes the block from others of the plan.
 		name += ", " + words.Counted(b.Clients(), "client")
 	}
 	unit := "block"

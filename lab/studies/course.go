@@ -168,7 +168,7 @@ func (r run) courses(s Sweep) []measuredCourse {
 		}
 	}
 	for _, cell := range r.Cells {
-		if cell.Has(s.Along) && (s.Along != result.LinkMbps || cell.Number(s.Along) > 0) { // no limit is no level
+		if cell.HasDimension(s.Along) && (s.Along != result.LinkMbps || cell.Number(s.Along) > 0) { // no limit is no level
 			s.addCell(cell, of(cell.Cell, cell.DUT()), of(cell.Cell, analysis.Clean))
 		}
 	}
@@ -196,8 +196,9 @@ func (s Sweep) holds(cell result.Cell, less ...result.Dimension) bool {
 	for _, v := range ownCell.Values() {
 		dimensions = append(dimensions, v.Dimension)
 	}
-	return ownCell == s.At.Only(dimensions...) && ownCell.Has(result.FrameSize) == s.At.Has(result.FrameSize) &&
-		(s.Needs == "" || ownCell.Has(s.Needs)) && (s.Held == "" || ownCell.Has(s.Held))
+	return ownCell == s.At.Only(dimensions...) &&
+		ownCell.HasDimension(result.FrameSize) == s.At.HasDimension(result.FrameSize) &&
+		(s.Needs == "" || ownCell.HasDimension(s.Needs)) && (s.Held == "" || ownCell.HasDimension(s.Held))
 }
 
 // addCell adds the sweep's metrics of a cell to the courses of its device and of the

@@ -70,7 +70,7 @@ func (x repetition) stack(f FigureForm, units string) Figure {
 		fitting := drawn
 		if p.Needs != "" {
 			fitting.Routers = slices.DeleteFunc(
-				slices.Clone(drawn.Routers), func(r router) bool { return r.measured() && !r.cell.Has(p.Needs) })
+				slices.Clone(drawn.Routers), func(r router) bool { return r.measured() && !r.cell.HasDimension(p.Needs) })
 		}
 		series := fitting.series(p.Metric, false)
 		for _, r := range fitting.Routers {

@@ -43,7 +43,7 @@ func transfers(devices concentrators, speeds []float64, blocks int) analysis.Sum
 						1000 * rate * float64(i))})
 				}
 				if found {
-					run.Own = append(run.Own, result.Entry{Head: t.Head, Cell: t.Cell(), Record: t})
+					run.MeasureRecords = append(run.MeasureRecords, result.Entry{Head: t.Head, Cell: t.Cell(), Record: t})
 				}
 			}
 		}

@@ -102,7 +102,7 @@ func (s Sweep) readPublished(r io.Reader, scenarios []Scenario) (map[string]*mea
 
 // dimension reports whether a column is the sweep's dimension or one that it holds fixed.
 func (s Sweep) dimension(column string) bool {
-	return column == string(s.Along) || s.At.Has(result.Dimension(column))
+	return column == string(s.Along) || s.At.HasDimension(result.Dimension(column))
 }
 
 func (s Sweep) checkHeader(header []string) error {

@@ -129,7 +129,7 @@ func TestRatesOfTunnels(t *testing.T) {
 					carries = 200 // whatever the path
 				}
 				r.DeliveredBytes = int64((carries + 0.01*float64(block)) * 1e6 / 8)
-				run.Own = append(run.Own, result.Entry{Head: r.Head, Cell: r.Cell, Record: r})
+				run.MeasureRecords = append(run.MeasureRecords, result.Entry{Head: r.Head, Cell: r.Cell, Record: r})
 			}
 		}
 	}

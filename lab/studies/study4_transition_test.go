@@ -43,7 +43,7 @@ func TestTransitionClaims(t *testing.T) {
 			}
 		}
 	}
-	run := result.Run{Own: lines}
+	run := result.Run{MeasureRecords: lines}
 	run.Environment.Experiment = "tunnel-transition"
 	s := transition.Measure{}.Summarise(run, analysis.Options{Confidence: 0.95})
 	got := map[string]string{}

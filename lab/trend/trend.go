@@ -35,7 +35,7 @@ type Digest struct {
 
 // DigestOf reduces a run that was read.
 func DigestOf(name string, run result.Run, s analysis.Summary) Digest {
-	run.Trials, run.Blocks, run.Own = nil, nil, nil
+	run.Trials, run.Blocks, run.MeasureRecords = nil, nil, nil
 	return Digest{name, run, s}
 }
 

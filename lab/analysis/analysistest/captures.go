@@ -14,8 +14,8 @@ import (
 type Sniffer struct {
 	Name    string
 	FrameUs float64                          // true CPU of a frame that it takes; 0: it takes none
-	Less    []result.Dimension               // that it has not
-	Factor  func(figure result.Cell) float64 // on FrameUs; nil: 1
+	Less    []result.Dimension               // dimensions that it does not have
+	Factor  func(figure result.Cell) float64 // factor on FrameUs by cell; nil: 1
 }
 
 // Captures describes a simulated run that measured capturing: all sniffers in all settings at all loads.
@@ -31,8 +31,8 @@ type Captures struct {
 	Sink       bool    // frames are forwarded, and counted where they arrive
 }
 
-// Run simulates the run. A host receives frames before its programs take any, so CPU that lacks is lacking for
-// these first. Buffers as they are (0 KiB) hold what comes in two thirds of the time that frames wait.
+// Run simulates the run. A host receives frames before its programs take any, so programs lose frames first when the
+// CPU is not enough. The default buffers (0 KiB) hold two thirds of the frames that arrive while the programs wait.
 func (s Captures) Run() result.Run {
 	run := result.Run{Environment: environment(result.ModeSolo)}
 	run.Environment.Measure, run.Environment.Experiment = capture.Name, s.Experiment
@@ -53,7 +53,7 @@ func (s Captures) Run() result.Run {
 					}
 					done[t.Cell], t.Block, t.Start, t.Seconds = true, block, instant, 3
 					instant = instant.Add(3 * time.Second)
-					run.Own = append(run.Own, result.Entry{Head: t.Head, Cell: t.Cell, Record: t})
+					run.MeasureRecords = append(run.MeasureRecords, result.Entry{Head: t.Head, Cell: t.Cell, Record: t})
 				}
 			}
 		}
@@ -80,7 +80,7 @@ func (s Captures) trial(rng *rand.Rand, d Sniffer, cell result.Cell) *capture.Tr
 		left++
 	}
 	useful := left
-	if cell.Has(capture.BufferKiB) && cell.Number(capture.BufferKiB) == 0 {
+	if cell.HasDimension(capture.BufferKiB) && cell.Number(capture.BufferKiB) == 0 {
 		useful *= 2.0 / 3
 	}
 	n := int64(perSecond * seconds)

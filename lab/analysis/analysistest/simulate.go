@@ -1,6 +1,5 @@
-// Package analysistest makes runs with known truth, for tests of what reads
-// results. Nothing is measured: the figures follow a small cost model with
-// noise from a seeded generator, so the same Spec gives the same run.
+// Package analysistest makes runs with known true values, for tests of packages that read results. The figures follow a
+// small cost model with noise from a seeded generator, so the same Spec gives the same run.
 package analysistest
 
 import (
@@ -33,16 +32,15 @@ type Spec struct {
 	AABlocks   int
 	BlockSD    float64 // of the log ratio between blocks
 	WindowSD   float64 // of the log ratio between windows of a block
-	// MachineSD is that of the log of both routers' CPU between windows: noise
-	// a duet cancels. Default 0.1.
+	// MachineSD is the standard deviation of the log of both routers' CPU between windows. A duet cancels this noise.
+	// Default 0.1.
 	MachineSD float64
-	// Clean is the clean router's true cost, the same in both profiles; default
-	// 8 % of a core per Gbit/s.
+	// Clean is the clean router's true cost, the same in both profiles. Default 8 % of a core per Gbit/s.
 	Clean Cost
-	// PayloadBytes of a packet, by cell; default 1448 everywhere.
+	// PayloadBytes is the payload of a packet, by cell. Default 1448 everywhere.
 	PayloadBytes func(result.Cell) float64
 	Effects      Effects
-	// RejectEvery rejects every n-th trial and redoes it; 0 rejects none, 1 all (without redoing).
+	// RejectEvery rejects every n-th trial and repeats it. 0 rejects none, 1 rejects all without repeating them.
 	RejectEvery int
 }
 
@@ -56,16 +54,15 @@ type DUT struct {
 	PSSMiB  float64
 }
 
-// Cost is a law of a router's CPU in % of one core: a constant, and what each
-// Gbit/s of delivered payload, each client and each million packets a second add.
+// Cost is a law of a router's CPU in % of one core: a constant, and additions for each Gbit/s of delivered payload,
+// each client and each million packets a second.
 type Cost struct {
 	Constant, PerGbit, PerClient, PerMpps float64
-	// BendGbit is the load above which each further Gbit/s costs BendFactor
-	// times PerGbit; 0 does not bend.
+	// BendGbit is the load above which each further Gbit/s costs BendFactor times PerGbit. 0: there is no bend.
 	BendGbit, BendFactor float64
 }
 
-// CorePct is the law's CPU, % of one core.
+// CorePct returns the law's CPU, % of one core.
 func (c Cost) CorePct(gbits float64, clients int, mpps float64) float64 {
 	cpu := c.Constant + c.PerGbit*gbits + c.PerClient*float64(clients) + c.PerMpps*mpps
 	if c.BendGbit > 0 && gbits > c.BendGbit {
@@ -74,7 +71,7 @@ func (c Cost) CorePct(gbits float64, clients int, mpps float64) float64 {
 	return cpu
 }
 
-// Effects are what should not be there, in logarithms: 0.03 is about 3 %.
+// Effects are disturbances that a good run does not have, in logarithms: 0.03 is about 3 %.
 type Effects struct {
 	RatioPerHour float64 // drift of the overhead ratio
 	CleanPerHour float64 // drift of both routers' CPU
@@ -91,7 +88,7 @@ type Effects struct {
 const (
 	windowSeconds  = 2
 	defaultPayload = 1448
-	// packetsPerSegment counts acknowledgements.
+	// packetsPerSegment is above 1 because acknowledgements count.
 	packetsPerSegment = 1.05
 )
 
@@ -103,7 +100,7 @@ type simulation struct {
 	count int
 }
 
-// Run simulates.
+// Run simulates a run.
 func Run(spec Spec) result.Run {
 	spec = spec.withDefaults()
 	s := &simulation{Spec: spec, rng: rand.New(rand.NewPCG(spec.Seed, 1)), clock: start}
@@ -143,7 +140,7 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
-// start of every simulated run.
+// start is the start of every simulated run.
 var start = time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 
 func environment(mode string) result.Environment {
@@ -205,7 +202,7 @@ func (s *simulation) block(d DUT, cell result.Cell, block int, aa bool) {
 	s.run.Blocks = append(s.run.Blocks, ended)
 }
 
-// trial appends a trial, and its repetition when it is rejected.
+// trial appends a trial. A rejected trial is followed by its repetition.
 func (s *simulation) trial(t result.Trial, d DUT, shift float64) {
 	s.count++
 	for attempt := range 2 {
@@ -255,7 +252,7 @@ func (s *simulation) measure(t *result.Trial, d DUT, shift float64) {
 	sides.DUT.RetransmitRatio = 0.02 * (offered - delivered) / offered
 }
 
-// measurement is a window of a router that delivers so much at its cost times a factor.
+// measurement returns a window of a router that delivers a load at its cost, multiplied by a factor.
 func (s *simulation) measurement(
 	cell result.Cell, delivered float64, takes Cost, factor, process float64) cost.Measurement {
 	packets := packetsPerSegment * delivered * 1e6 * windowSeconds / 8 / s.PayloadBytes(cell)
@@ -277,7 +274,7 @@ func (s *simulation) measurement(
 	}
 }
 
-// Changed is a trial with changed figures; those of the trial stay as they are.
+// Changed returns a trial with changed figures. The figures of the original trial stay as they are.
 func Changed(t result.Trial, change func(*cost.Sides)) result.Trial {
 	sides := *cost.SidesOf(t)
 	change(&sides)
@@ -285,8 +282,8 @@ func Changed(t result.Trial, change func(*cost.Sides)) result.Trial {
 	return t
 }
 
-// Write makes a run folder of a simulated run. It does not flush each record as
-// a real run does, so large runs are quick.
+// Write makes a run folder of a simulated run. It does not flush each record as a real run does, so that large runs are
+// quick.
 func Write(dir string, run result.Run) error {
 	if err := result.WriteEnvironment(dir, run.Environment); err != nil {
 		return err
@@ -298,7 +295,7 @@ func Write(dir string, run result.Run) error {
 	defer file.Close()
 	encoder := json.NewEncoder(file)
 	records := slices.Concat(anyOf(run.Trials), anyOf(run.Blocks))
-	for _, l := range run.Own {
+	for _, l := range run.MeasureRecords {
 		records = append(records, l.Record)
 	}
 	for _, r := range records {

@@ -33,7 +33,7 @@ func Storms(seed uint64, queues []LoginQueue, clients []int, blocks int) result.
 					s.Died = []string{q.Name + " on a/router ended by itself: exit status 9: out of memory"}
 				}
 				instant = instant.Add(time.Duration(s.Seconds * float64(time.Second)))
-				run.Own = append(run.Own, result.Entry{Head: s.Head, Cell: s.Cell(), Record: &s})
+				run.MeasureRecords = append(run.MeasureRecords, result.Entry{Head: s.Head, Cell: s.Cell(), Record: &s})
 			}
 		}
 	}

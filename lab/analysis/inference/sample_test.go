@@ -43,7 +43,8 @@ func TestWithoutSpread(t *testing.T) {
 	if p := SampleOf([]float64{0, 0}).PDifferent(); p != 1 {
 		t.Errorf("zeros: p %g", p)
 	}
-	for what, s := range map[string]Sample{"one": SampleOf(six[:1]), "none": SampleOf(nil), "Welch of one": Welch(six, other[:1])} {
+	for what, s := range map[string]Sample{
+		"one": SampleOf(six[:1]), "none": SampleOf(nil), "Welch of one": Welch(six, other[:1])} {
 		if s.HasSpread() || !math.IsNaN(s.PDifferent()) || !math.IsNaN(s.PEquivalent(1)) {
 			t.Errorf("%s: %+v can be tested", what, s)
 		}

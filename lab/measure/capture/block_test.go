@@ -28,7 +28,7 @@ func measured(t *testing.T, text string) (runner.Outcome, result.Environment, ma
 	t.Helper()
 	run, out := runnertest.Run(t, Measure{}.Run(), parse(t, text), Measure{}.Records())
 	trials := map[string][]*Trial{}
-	for _, r := range result.RecordsOf[Trial](run.Own) {
+	for _, r := range result.RecordsOf[Trial](run.MeasureRecords) {
 		trials[r.Cell.Text(result.DUT)] = append(trials[r.Cell.Text(result.DUT)], r)
 	}
 	return out, run.Environment, trials

@@ -45,7 +45,7 @@ const (
 // Summarise computes the summary of a run that measured capturing: the metrics of each cell over its accepted trials,
 // nested in blocks, and remarks on flagged cells. It reads nothing but the run's records.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
-	trials := result.RecordsOf[Trial](run.Own)
+	trials := result.RecordsOf[Trial](run.MeasureRecords)
 	in := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "trial", Metrics: Metrics, Trials: trialsOf(trials),
 		Load:    []result.Dimension{result.OfferedMbps},

@@ -30,7 +30,8 @@ func recordOf(block int, change func(*Trial)) result.Entry {
 // TestFigures: what was lost is located, and CPU is of what the host has.
 func TestFigures(t *testing.T) {
 	none := func(*Trial) {}
-	s := Measure{}.Summarise(result.Run{Own: []result.Entry{recordOf(0, none), recordOf(1, none)}}, analysis.Options{})
+	s := Measure{}.Summarise(
+		result.Run{MeasureRecords: []result.Entry{recordOf(0, none), recordOf(1, none)}}, analysis.Options{})
 	if len(s.Cells) != 1 || s.Cells[0].Pairs != 2 {
 		t.Fatalf("%+v, want one cell of two trials", s.Cells)
 	}
@@ -66,13 +67,14 @@ func TestLoadsBeyondTheMachine(t *testing.T) {
 		})
 	}
 	const loads = 4
-	run := result.Run{Own: []result.Entry{at(0, 100, true), at(1, 100, false), at(1, 100, true), at(1, 400, true)}}
+	run := result.Run{
+		MeasureRecords: []result.Entry{at(0, 100, true), at(1, 100, false), at(1, 100, true), at(1, 400, true)}}
 	for block, from := range []int{400, 500} {
 		b := result.Block{Block: block}
 		for i := range loads {
 			l := at(block, float64(from+100*i), false)
 			b.LeftOut = append(b.LeftOut, l.Cell)
-			run.Own = append(run.Own, l)
+			run.MeasureRecords = append(run.MeasureRecords, l)
 		}
 		run.Blocks = append(run.Blocks, b)
 	}
@@ -95,7 +97,7 @@ func TestLoadsBeyondTheMachine(t *testing.T) {
 	if said != 1 {
 		t.Errorf("said %d times what was left out: %q", said, s.Warnings)
 	}
-	run.Own = slices.DeleteFunc(run.Own, func(l result.Entry) bool { return l.Accepted })
+	run.MeasureRecords = slices.DeleteFunc(run.MeasureRecords, func(l result.Entry) bool { return l.Accepted })
 	if s = (Measure{}).Summarise(run, analysis.Options{}); !strings.Contains(strings.Join(s.Warnings, " "), "second CPU") {
 		t.Errorf("without an accepted trial: %q", s.Warnings)
 	}
@@ -109,7 +111,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 		"silent": {{Frames: 990, Dropped: dut.Unknown}},
 		"exact":  {{Frames: 870, Dropped: 100, Waiting: 20}},
 	} {
-		s := Measure{}.Summarise(result.Run{Own: []result.Entry{recordOf(0, func(r *Trial) {
+		s := Measure{}.Summarise(result.Run{MeasureRecords: []result.Entry{recordOf(0, func(r *Trial) {
 			r.Forwarded, r.Programs = nil,
 				programs
 		})}}, analysis.Options{})

@@ -39,7 +39,7 @@ func TestStormsComeBackAsTheyWere(t *testing.T) {
 		t.Fatal(err)
 	}
 	storm.Version, storm.Kind = result.Version, logins.KindStorm
-	storms := result.RecordsOf[logins.Storm](run.Own)
+	storms := result.RecordsOf[logins.Storm](run.MeasureRecords)
 	if len(storms) != 2 || run.Repeated != 1 || run.MeasuredFor() != 14*time.Second {
 		t.Fatalf("%d storms, %d repeated, measured for %v", len(storms), run.Repeated, run.MeasuredFor())
 	}
@@ -55,7 +55,7 @@ func TestStormsComeBackAsTheyWere(t *testing.T) {
 	}
 	read, forget, err := result.Open(t.Context(), bundle, logins.Measure{}.Records()...)
 	defer forget()
-	if err != nil || len(result.RecordsOf[logins.Storm](read.Own)) != 2 {
-		t.Errorf("from a bundle: %v, %d own records", err, len(read.Own))
+	if err != nil || len(result.RecordsOf[logins.Storm](read.MeasureRecords)) != 2 {
+		t.Errorf("from a bundle: %v, %d own records", err, len(read.MeasureRecords))
 	}
 }

@@ -36,7 +36,7 @@ const (
 
 // Summarise computes the summary of a run that measured login storms.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
-	storms := result.RecordsOf[Storm](run.Own)
+	storms := result.RecordsOf[Storm](run.MeasureRecords)
 	in := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "storm", Metrics: Metrics, Trials: trialsOf(storms),
 		Alone: true,

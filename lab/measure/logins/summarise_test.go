@@ -93,7 +93,7 @@ func TestCurveCountsThoseLeftOut(t *testing.T) {
 
 func TestRejectedStormsCountForNothing(t *testing.T) {
 	run := analysistest.Storms(1, loginQueues()[:1], []int{10}, 3)
-	storms := result.RecordsOf[logins.Storm](run.Own)
+	storms := result.RecordsOf[logins.Storm](run.MeasureRecords)
 	for i := range storms {
 		storms[i].Accepted, storms[i].Rejects = i == 1, []string{"machine: other programs used 4 % of it"}
 	}
@@ -143,7 +143,7 @@ func TestFailedBlockSinceMeasured(t *testing.T) {
 	for block := range 2 {
 		run.Blocks = append(run.Blocks, result.Block{DUT: "fast", Clients: 10, Block: block, Error: "agent ended"})
 	}
-	result.RecordsOf[logins.Storm](run.Own)[1].Sitting = 1
+	result.RecordsOf[logins.Storm](run.MeasureRecords)[1].Sitting = 1
 	failed := (logins.Measure{}).Summarise(run, analysis.Options{}).FailedBlocks
 	if len(failed) != 2 || failed[0].Measured || !failed[1].Measured {
 		t.Errorf("%+v, want only the second measured since", failed)

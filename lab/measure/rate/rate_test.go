@@ -99,7 +99,7 @@ redo = 0
 	}
 	run, _ := runnertest.Run(t, Measure{}.Run(), e, Measure{}.Records())
 	trials := map[string]*Trial{}
-	for _, r := range result.RecordsOf[Trial](run.Own) {
+	for _, r := range result.RecordsOf[Trial](run.MeasureRecords) {
 		trials[r.Cell.Text(result.DUT)] = r
 	}
 	for device, want := range map[string]expectedPath{

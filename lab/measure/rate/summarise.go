@@ -16,7 +16,7 @@ const (
 
 // Summarise computes the summary of a run that measured rates. It needs the run's records alone.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
-	trials := result.RecordsOf[Trial](run.Own)
+	trials := result.RecordsOf[Trial](run.MeasureRecords)
 	in := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "window", Metrics: Metrics, Trials: trialsOf(trials),
 		Compare:  analysis.CompareCells(run),

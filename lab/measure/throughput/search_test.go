@@ -51,10 +51,10 @@ func TestSearchInALab(t *testing.T) {
 		t.Fatal(err)
 	}
 	run, _ := runnertest.Run(t, Measure{}.Run(), e, Measure{}.Records())
-	if len(run.Own) != 1 {
-		t.Fatalf("%d records: want that of one search", len(run.Own))
+	if len(run.MeasureRecords) != 1 {
+		t.Fatalf("%d records: want that of one search", len(run.MeasureRecords))
 	}
-	s := run.Own[0].Record.(*Search)
+	s := run.MeasureRecords[0].Record.(*Search)
 	if len(s.Goals) != 1 || len(s.Trials) < 2 {
 		t.Fatalf("%+v", s)
 	}

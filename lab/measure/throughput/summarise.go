@@ -34,7 +34,7 @@ const AtLeast = "at-least"
 
 // Summarise computes the summary of a run that measured throughput.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
-	searches := result.RecordsOf[Search](run.Own)
+	searches := result.RecordsOf[Search](run.MeasureRecords)
 	input := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "search", Metrics: metricsOf(searches),
 		Trials: trialsOf(searches), Alone: true,

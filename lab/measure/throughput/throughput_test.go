@@ -99,7 +99,7 @@ func TestFiguresAreOfTheirGoals(t *testing.T) {
 	}
 	lines := []result.Entry{search(100, 110, 112), search(104, 114, 0)} // the second with no upper bound of one goal
 	lines[1].Record.(*Search).Block = 1
-	s := Measure{}.Summarise(result.Run{Own: lines}, analysis.Options{Confidence: 0.95})
+	s := Measure{}.Summarise(result.Run{MeasureRecords: lines}, analysis.Options{Confidence: 0.95})
 	if len(s.Cells) != 1 {
 		t.Fatalf("%d cells, want 1", len(s.Cells))
 	}
@@ -124,7 +124,7 @@ func TestLayer1(t *testing.T) {
 		s := &Search{DUT: "gate", Clients: 4, FrameSize: "60", FrameBytes: 60, WireBytes: wire, LineMbps: line,
 			Goals: []Goal{{LowerKpps: 1488.095, ThroughputKpps: 1488.095, UpperKpps: 1500}}}
 		s.Accepted = true
-		return Measure{}.Summarise(result.Run{Own: []result.Entry{{Head: s.Head, Cell: s.Cell(), Record: s}}},
+		return Measure{}.Summarise(result.Run{MeasureRecords: []result.Entry{{Head: s.Head, Cell: s.Cell(), Record: s}}},
 			analysis.Options{})
 	}
 	for _, c := range []struct{ wire, line, mbps, share float64 }{

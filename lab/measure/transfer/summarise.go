@@ -19,7 +19,7 @@ const (
 
 // Summarise computes the summary of a run that measured transfers.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
-	list := result.RecordsOf[Transfer](run.Own)
+	list := result.RecordsOf[Transfer](run.MeasureRecords)
 	in := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "transfer", Metrics: Metrics, Trials: trialsOf(list),
 		Alone: true,

@@ -189,10 +189,10 @@ redo = 0
 		t.Fatal(err)
 	}
 	run, _ := runnertest.Run(t, Measure{}.Run(), e, Measure{}.Records())
-	if len(run.Own) != 2 {
-		t.Fatalf("%d records: want transfers of one and of two clients", len(run.Own))
+	if len(run.MeasureRecords) != 2 {
+		t.Fatalf("%d records: want transfers of one and of two clients", len(run.MeasureRecords))
 	}
-	for _, r := range result.RecordsOf[Transfer](run.Own) {
+	for _, r := range result.RecordsOf[Transfer](run.MeasureRecords) {
 		checkWholeFiles(t, r, files, bytes)
 	}
 	s := Measure{}.Summarise(run, analysis.Options{Confidence: 0.95})
@@ -232,7 +232,7 @@ func TestRecordsHaveTheirCells(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := result.ReadRecords(strings.NewReader(string(text)+"\n"), "trials.jsonl", Measure{}.Records()...)
-	if err != nil || len(got.Own) != 1 || got.Own[0].Cell != want.Cell() {
-		t.Errorf("%+v, %v; want the cell %v", got.Own, err, want.Cell())
+	if err != nil || len(got.MeasureRecords) != 1 || got.MeasureRecords[0].Cell != want.Cell() {
+		t.Errorf("%+v, %v; want the cell %v", got.MeasureRecords, err, want.Cell())
 	}
 }

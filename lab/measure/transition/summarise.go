@@ -48,7 +48,7 @@ const (
 
 // Summarise computes the summary of a run that measured transition times, from its records alone.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
-	steps := result.RecordsOf[Step](run.Own)
+	steps := result.RecordsOf[Step](run.MeasureRecords)
 	input := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "step", Metrics: Metrics, Trials: trialsOf(steps),
 		Load:     []result.Dimension{result.OfferedMbps},

@@ -84,7 +84,7 @@ func steps(t *testing.T, dut, text string) []*Step {
 		t.Fatal(err)
 	}
 	run, _ := runnertest.Run(t, Measure{}.Run(), e, Measure{}.Records())
-	return result.RecordsOf[Step](run.Own)
+	return result.RecordsOf[Step](run.MeasureRecords)
 }
 
 // TestDirectPath: probes cross both gateways, and what is known of them adds up.
@@ -170,7 +170,7 @@ func step(dut string, block int, mbps, us, delivered float64, n transition.Count
 // TestSummary: quotients are of blocks, and what weakens a cell is flagged.
 func TestSummary(t *testing.T) {
 	all, some := transition.Counts{Sent: 100}, transition.Counts{Sent: 100, Unmatched: 40, Resent: 10}
-	s := Measure{}.Summarise(result.Run{Own: []result.Entry{
+	s := Measure{}.Summarise(result.Run{MeasureRecords: []result.Entry{
 		step(experiment.Clean, 0, 90, 10, 90, all), step("vpn", 0, 90, 20, 50, some),
 		step(experiment.Clean, 1, 90, 20, 90, all), step("vpn", 1, 90, 60, 50, some),
 	}}, analysis.Options{Confidence: 0.95})
@@ -198,7 +198,7 @@ func TestSummary(t *testing.T) {
 // where one is missing.
 func TestOverallQuotient(t *testing.T) {
 	n := transition.Counts{Sent: 100}
-	s := Measure{}.Summarise(result.Run{Own: []result.Entry{
+	s := Measure{}.Summarise(result.Run{MeasureRecords: []result.Entry{
 		step(experiment.Clean, 0, 10, 10, 10, n), step("vpn", 0, 10, 20, 10, n),
 		step(experiment.Clean, 0, 90, 20, 90, n), step("vpn", 0, 90, 160, 90, n),
 		step(experiment.Clean, 0, 500, 10, 500, n), step("vpn", 0, 500, 9000, 500, n),
@@ -225,7 +225,7 @@ func TestOverallOfWholeBlocks(t *testing.T) {
 	later := lines[len(lines)-1].Record.(*Step)
 	later.Sitting = 1
 	lines[len(lines)-1].Head.Sitting = 1
-	s := Measure{}.Summarise(result.Run{Own: lines}, analysis.Options{Confidence: 0.95})
+	s := Measure{}.Summarise(result.Run{MeasureRecords: lines}, analysis.Options{Confidence: 0.95})
 	for _, c := range s.Cells {
 		e, whole := c.Device(OverallOf(Up)), c.DUT() == "resumed"
 		if e.Mean.Known() != whole || whole && (math.Abs(float64(e.Mean)-2) > 1e-9 || e.N != 1) {

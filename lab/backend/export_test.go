@@ -2,10 +2,10 @@ package backend
 
 import "time"
 
-// ShortenPatience has agents end after a shorter silence of their lab, and the lab wait shorter for the logs of an
-// agent that does not answer, until restore.
-func ShortenPatience(to, forLogs time.Duration) (restore func()) {
-	before, logsBefore := patience, logsWithin
-	patience, logsWithin = to, forLogs
-	return func() { patience, logsWithin = before, logsBefore }
+// ShortenPatience makes agents that start before restore end after a shorter silence of their lab, and the lab wait
+// shorter for the logs of an agent that does not answer.
+func ShortenPatience(silence, logs time.Duration) (restore func()) {
+	silenceBefore, logsBefore := silenceLimit, logsTimeout
+	silenceLimit, logsTimeout = silence, logs
+	return func() { silenceLimit, logsTimeout = silenceBefore, logsBefore }
 }

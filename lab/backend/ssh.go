@@ -18,39 +18,39 @@ import (
 	"github.com/gateweigh/gateweigh/lab/scratch"
 )
 
-// SSH runs hosts on machines that are reached by the system's OpenSSH, with the user's own configuration and keys. On
-// each machine a host is a network namespace with the interfaces that are named for it, and an agent with a guard: see
-// agent.Guard. The machine's own network stays as it is.
+// SSH runs hosts on other machines. It reaches them by the system's OpenSSH, with the user's configuration and keys. A
+// host there is an agent in a network namespace, to which a guard lends the machine's interfaces that the experiment
+// names: see agent.Guard. All other interfaces of the machine stay as they are.
 //
 //	lab ── ssh (one connection a machine, shared) ──► agent-guard ──► agent, in a namespace with eth1 and eth2
 type SSH struct {
 	Machines []Remote
 	Config   string // file for ssh -F; empty: the user's
-	Chrony   bool   // chronyd keeps the clocks of the machines at the ends, and says how well
+	Chrony   bool   // the endpoints' machines run chronyd, which keeps their clocks right and tells how exact they are
 }
 
-// Remote is a machine with the host of each lab that it runs.
+// Remote is a machine, and which host it runs in each lab.
 type Remote struct {
 	Host    string // name of the host in the topology: "router"
-	Address string // what ssh is called with: an alias of its configuration, or user@host
-	// Links are the machine's interfaces by the topology's name of the port, "lan"; "" is the only one of an endpoint.
-	// Each has one for every lab that can stand at the same time.
+	Address string // argument of ssh: an alias in its configuration, or user@host
+	// Links maps the port's name in the topology ("lan"; "" for an endpoint, which has one port) to the machine's
+	// interfaces for that port: one for each lab that can exist at the same time.
 	Links map[string][]string
 	Sudo  Sudo
-	CPUs  []int // of the host; none: all that its agent may use
+	CPUs  []int // for the host; empty: all that its agent may use
 }
 
 // Sudo says whether agents are started by sudo.
 type Sudo string
 
-// Ways to become root.
+// Values of Sudo.
 const (
-	SudoAuto   Sudo = "auto" // where the connection is not root's
+	SudoAuto   Sudo = "auto" // if the user of the connection is not root
 	SudoAlways Sudo = "true"
 	SudoNever  Sudo = "false"
 )
 
-// HostErrors are the errors about machines that an error consists of; none where there is another.
+// HostErrors returns the errors about machines that are joined in err. It returns none if another error is among them.
 func HostErrors(err error) (list []*HostError) {
 	if several, is := err.(interface{ Unwrap() []error }); is {
 		for _, one := range several.Unwrap() {
@@ -69,50 +69,51 @@ func HostErrors(err error) (list []*HostError) {
 	return list
 }
 
-// HostError is what is wrong with a machine of the backend, or what is said of it.
+// HostError is an error about a machine of the backend, or about one of its keys in the experiment file.
 type HostError struct {
-	Host string // in the topology
-	Key  string // what is said of it: "address", "lan"
+	Host string // name of its host in the topology
+	Key  string // the key with the mistake: "address", "lan"
 	Err  error
 }
 
 func (e *HostError) Error() string { return e.Host + ": " + e.Err.Error() }
 func (e *HostError) Unwrap() error { return e.Err }
 
-// patience is how long an agent waits for a lab that says nothing.
-var patience = 20 * time.Second
+// silenceLimit is how long the lab may send an agent nothing before the agent ends.
+var silenceLimit = 20 * time.Second
 
 const (
-	beats   = 7                // that a lab sends in that time
-	endTime = 20 * time.Second // for a machine to put its interfaces back
+	beatsPerLimit = 7                // how often a lab calls Beat in silenceLimit
+	endTimeout    = 20 * time.Second // how long a machine may take to put its interfaces back
 )
 
-// overSSH is the open backend.
+// overSSH is the backend that SSH.Open opens.
 type overSSH struct {
 	Options
-	folder    string
-	done      func() error // removes folder
-	placement Placement
-	cpus      int
-	atOnce    int
-	routers   string // name of the metered host
-	clock     Clock
-	machines  map[string]*machine
+	folder       string // of the connections' sockets
+	removeFolder func() error
+	placement    Placement
+	cpus         int    // see Description
+	atOnce       int    // see Description
+	metered      string // name of the metered host; without one that of the host whose machine answers for the lab
+	clock        Clock
+	machines     map[string]*machine // by the names of their hosts
 }
 
-// machine is a machine that is connected.
+// machine is a machine of the open backend.
 type machine struct {
 	Remote
 	*connection
 	facts   facts
-	program string // file of the agent
-	keeper  *Host  // an agent that lasts as long as the backend, and keeps program
+	program string // file of the agent there
+	keeper  *Host  // an agent that runs as long as the backend; program, if it was copied there, ends with it
 }
 
 var _ Backend = (*overSSH)(nil)
 
-// Open connects to all machines, brings agents where they are needed, and refuses machines that cannot be hosts: all
-// that is wrong, at once, each as a HostError. On error nothing is left.
+// Open connects to all machines, and copies agents to those that have none. It is an error if a machine cannot be a
+// host. The error joins all faults of all machines, each as a HostError. After an error nothing is left on the
+// machines.
 func (s SSH) Open(ctx context.Context, o Options) (Backend, error) {
 	b, err := s.connect(ctx, o)
 	if err != nil {
@@ -120,12 +121,12 @@ func (s SSH) Open(ctx context.Context, o Options) (Backend, error) {
 	}
 	err = Each(slices.Collect(maps.Values(b.machines)), func(_ int, m *machine) error { return b.prepare(ctx, m) })
 	if err == nil {
-		err = b.distinct()
+		err = b.checkDistinct()
 	}
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
-	if err := b.place(ctx); err != nil {
+	if err := b.readCPUs(ctx); err != nil {
 		return nil, err
 	}
 	if s.Chrony {
@@ -136,7 +137,7 @@ func (s SSH) Open(ctx context.Context, o Options) (Backend, error) {
 	return b, nil
 }
 
-// connect makes the folder for the connections, and connects to all machines.
+// connect makes the folder for the connections' sockets, and connects to all machines.
 func (s SSH) connect(ctx context.Context, o Options) (*overSSH, error) {
 	b, err := s.begin(o)
 	if err != nil {
@@ -149,13 +150,13 @@ func (s SSH) connect(ctx context.Context, o Options) (*overSSH, error) {
 	return b, nil
 }
 
-// begin makes the folder for the connections, and connects to none.
+// begin makes the folder for the connections' sockets, and lists the machines.
 func (s SSH) begin(o Options) (*overSSH, error) {
 	folder, done, err := scratch.New(scratch.SSH)
 	if err != nil {
 		return nil, err
 	}
-	b := &overSSH{Options: o, folder: folder, done: done, machines: map[string]*machine{}, atOnce: 2}
+	b := &overSSH{Options: o, folder: folder, removeFolder: done, machines: map[string]*machine{}, atOnce: 2}
 	for _, r := range s.Machines {
 		m := &machine{Remote: r}
 		b.machines[r.Host] = m
@@ -163,17 +164,17 @@ func (s SSH) begin(o Options) (*overSSH, error) {
 		for port, links := range r.Links {
 			b.atOnce = min(b.atOnce, len(links))
 			if port == portLAN {
-				b.routers = r.Host
+				b.metered = r.Host
 			}
 		}
 	}
-	if b.routers == "" { // the router has no agent
-		b.routers = hostOfServer
+	if b.metered == "" { // the router is a box on which no agent runs
+		b.metered = hostOfServer
 	}
 	return b, nil
 }
 
-// reach connects to a machine.
+// reach connects to a machine and reads its facts.
 func (m *machine) reach(ctx context.Context) (err error) {
 	if m.facts, err = m.connection.open(ctx); err != nil {
 		return &HostError{m.Host, "address", err}
@@ -181,20 +182,20 @@ func (m *machine) reach(ctx context.Context) (err error) {
 	return nil
 }
 
-// hostOfServer is the host whose machine answers for the lab where the router has no agent.
+// hostOfServer is the host whose machine answers for the lab if the router has no agent.
 const hostOfServer = "server"
 
-// portLAN is the port that the metered host alone has.
+// portLAN is the name of a port that only the metered host has.
 const portLAN = "lan"
 
-// distinct refuses two hosts on one machine: they would be one network namespace, whose interfaces are not two ends of
-// a cable.
-func (b *overSSH) distinct() error {
+// checkDistinct returns an error if two addresses lead to one machine and network namespace: a cable has to connect two
+// machines.
+func (b *overSSH) checkDistinct() error {
 	seen := map[string]string{}
 	for _, host := range slices.Sorted(maps.Keys(b.machines)) {
 		m := b.machines[host]
 		if m.facts.netns == "" {
-			continue // it was not reached, or does not say
+			continue // the machine was not reached, or did not print it
 		}
 		id := m.facts.boot + " " + m.facts.netns
 		if other, twice := seen[id]; twice {
@@ -207,8 +208,8 @@ func (b *overSSH) distinct() error {
 	return nil
 }
 
-// place reads what the machines have of CPUs.
-func (b *overSSH) place(ctx context.Context) error {
+// readCPUs reads which CPUs the machines have, and sets the placement.
+func (b *overSSH) readCPUs(ctx context.Context) error {
 	b.placement.Apart = true
 	for _, m := range b.machines {
 		found, err := m.keeper.Machine(ctx)
@@ -224,7 +225,7 @@ func (b *overSSH) place(ctx context.Context) error {
 		if len(m.CPUs) == 0 {
 			m.CPUs = found.Usable
 		}
-		if m.Host == b.routers {
+		if m.Host == b.metered {
 			b.placement.Router, b.cpus = m.CPUs, found.Online
 		} else {
 			b.placement.Endpoints = m.CPUs
@@ -233,13 +234,12 @@ func (b *overSSH) place(ctx context.Context) error {
 	return nil
 }
 
-// Describe implements Backend. Hosts are machines of their own; their clocks are not one, but may be
-// kept alike.
+// Describe implements Backend. The hosts' clocks can be compared only if chronyd keeps them right.
 func (b *overSSH) Describe() Description {
 	return Description{AtOnce: b.atOnce, Placement: b.placement, CPUs: b.cpus, Cables: true, Clock: b.clock}
 }
 
-// Start implements Backend: the host is a namespace of the machine that is named like it.
+// Start implements Backend. The host is a namespace on the machine that the experiment names for it.
 func (b *overSSH) Start(ctx context.Context, name string, _ bool) (*Host, error) {
 	lab, host, _ := strings.Cut(name, "/")
 	m := b.machines[host]
@@ -252,12 +252,12 @@ func (b *overSSH) Start(ctx context.Context, name string, _ bool) (*Host, error)
 	}
 	h, err := b.start(ctx, m, name, links)
 	if err != nil {
-		return nil, &HostError{host, m.keyOf(err, links), fmt.Errorf("starting host %s on %s: %w", name, m.Address, err)}
+		return nil, &HostError{host, m.keyFor(err, links), fmt.Errorf("starting host %s on %s: %w", name, m.Address, err)}
 	}
 	return h, nil
 }
 
-// link is the interface of a machine for a port of a lab.
+// link returns the interface of a machine for a port of a lab, "a" or "b".
 func (b *overSSH) link(m *machine, port, lab string) string {
 	list := m.Links[port]
 	if b.atOnce > 1 && lab == "b" {
@@ -266,8 +266,9 @@ func (b *overSSH) link(m *machine, port, lab string) string {
 	return list[0]
 }
 
-// keyOf is the key that an error about one of a machine's interfaces is of.
-func (m *machine) keyOf(err error, links []string) string {
+// keyFor returns the experiment's key that an error of a machine is about: that of the interface which its text names,
+// else "address".
+func (m *machine) keyFor(err error, links []string) string {
 	for _, link := range links {
 		if strings.Contains(err.Error(), link+" is ") || strings.Contains(err.Error(), "interface "+link) {
 			for port, names := range m.Links {
@@ -280,11 +281,11 @@ func (m *machine) keyOf(err error, links []string) string {
 	return "address"
 }
 
-// start starts a guard with its agent; with no links the agent answers for the machine.
+// start starts a guard with its agent. Without links the agent answers for the machine.
 func (b *overSSH) start(ctx context.Context, m *machine, name string, links []string) (*Host, error) {
 	g := agent.Guard{Links: links, Agent: agent.Options{
-		Run: b.Run, Host: name, Isolated: len(links) > 0, Patience: patience, AgentCPUs: m.CPUs, ProgramCPUs: m.CPUs}}
-	command, err := m.guard(m.program, g)
+		Run: b.Run, Host: name, Isolated: len(links) > 0, Patience: silenceLimit, AgentCPUs: m.CPUs, ProgramCPUs: m.CPUs}}
+	command, err := m.guardCommand(m.program, g)
 	if err != nil {
 		return nil, err
 	}
@@ -296,10 +297,10 @@ func (b *overSSH) start(ctx context.Context, m *machine, name string, links []st
 	if err != nil {
 		return nil, err
 	}
-	return m.greet(ctx, p, name, dir)
+	return m.connectAgent(ctx, p, name, dir)
 }
 
-// log opens the file for what an agent says, in a folder for what its programs say.
+// log opens the file for the messages of an agent, in a new folder for the output of its programs.
 func (b *overSSH) log(name string) (log *os.File, dir string, err error) {
 	dir = filepath.Join(b.LogDir, strings.ReplaceAll(name, "/", "-"))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -309,11 +310,12 @@ func (b *overSSH) log(name string) (log *os.File, dir string, err error) {
 	return log, dir, err
 }
 
-// greet speaks to an agent that is about to begin, and tells it from then on that the lab is there.
-func (m *machine) greet(ctx context.Context, p *process, name, dir string) (*Host, error) {
+// connectAgent waits for the first answer of the agent that p starts. From then on it calls Beat, so that the agent
+// does not end by its silence limit.
+func (m *machine) connectAgent(ctx context.Context, p *process, name, dir string) (*Host, error) {
 	conn := agent.NewConn(p.output, p.input, fmt.Sprintf("the agent of host %s on %s", name, m.Address), p.ended)
 	go func() { // ends with the connection
-		tick := time.NewTicker(patience / beats)
+		tick := time.NewTicker(silenceLimit / beatsPerLimit)
 		defer tick.Stop()
 		for {
 			select {
@@ -324,7 +326,7 @@ func (m *machine) greet(ctx context.Context, p *process, name, dir string) (*Hos
 			}
 		}
 	}()
-	h := &Host{Conn: conn, Name: name, CPUs: m.CPUs, end: sync.OnceValue(func() error { return p.end(endTime) })}
+	h := &Host{Conn: conn, Name: name, CPUs: m.CPUs, end: sync.OnceValue(func() error { return p.end(endTimeout) })}
 	if err := h.awaitHello(ctx); err != nil {
 		return nil, errors.Join(err, h.Stop())
 	}
@@ -332,16 +334,16 @@ func (m *machine) greet(ctx context.Context, p *process, name, dir string) (*Hos
 	return h, nil
 }
 
-// logsWithin bounds the wait for the logs of a host that ends.
-var logsWithin = 2 * time.Second
+// logsTimeout bounds the wait for the logs of a host that ends.
+var logsTimeout = 2 * time.Second
 
-// keepLogs fetches what the programs of a host have printed.
+// keepLogs fetches what the programs of a host have printed, and appends it to files in dir.
 func keepLogs(h *Host, dir string) {
-	ctx, cancel := context.WithTimeout(context.Background(), logsWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), logsTimeout)
 	defer cancel()
 	logs, err := h.Logs(ctx)
 	if err != nil {
-		return // a host that is lost has said so
+		return // the host is lost, which another request reports
 	}
 	for name, text := range logs {
 		f, err := os.OpenFile(filepath.Join(dir, filepath.Base(name)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -352,11 +354,11 @@ func keepLogs(h *Host, dir string) {
 	}
 }
 
-// Connect implements Backend: the cable is there. Its ends are the interfaces named for the ports.
+// Connect implements Backend. The cable exists; its ends are the interfaces that the experiment names for the ports.
 func (b *overSSH) Connect(_ context.Context, one, other End) (oneIf, otherIf string, err error) {
 	names := [2]string{}
 	for i, e := range []End{one, other} {
-		if e.Host == nil { // the switch that is there
+		if e.Host == nil { // an existing switch
 			continue
 		}
 		lab, host, _ := strings.Cut(e.Host.Name, "/")
@@ -375,14 +377,14 @@ func (b *overSSH) Connect(_ context.Context, one, other End) (oneIf, otherIf str
 
 // Machine implements Backend.
 func (b *overSSH) Machine(ctx context.Context) (*Host, error) {
-	return b.machine(ctx, b.machines[b.routers], machineHost)
+	return b.machine(ctx, b.machines[b.metered], machineHost)
 }
 
 // Others implements Backend.
 func (b *overSSH) Others(ctx context.Context) ([]*Host, error) {
 	var names []string
 	for _, host := range slices.Sorted(maps.Keys(b.machines)) {
-		if host != b.routers {
+		if host != b.metered {
 			names = append(names, host)
 		}
 	}
@@ -394,6 +396,7 @@ func (b *overSSH) Others(ctx context.Context) ([]*Host, error) {
 	return hosts, err
 }
 
+// machine starts an agent that answers for a machine.
 func (b *overSSH) machine(ctx context.Context, m *machine, name string) (*Host, error) {
 	h, err := b.start(ctx, m, name, nil)
 	if err != nil {
@@ -402,7 +405,7 @@ func (b *overSSH) machine(ctx context.Context, m *machine, name string) (*Host, 
 	return h, nil
 }
 
-// Close implements Backend: agents' programs are removed from the machines, and connections closed.
+// Close implements Backend. It removes the agents' programs from the machines, and closes the connections.
 func (b *overSSH) Close() error {
 	err := Each(slices.Collect(maps.Values(b.machines)), func(_ int, m *machine) error {
 		var err error
@@ -412,5 +415,5 @@ func (b *overSSH) Close() error {
 		m.connection.close()
 		return err
 	})
-	return errors.Join(err, b.done())
+	return errors.Join(err, b.removeFolder())
 }

@@ -14,25 +14,25 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// prepare sees to an agent on a machine: the one that is installed there, where it is of the lab's build, or else one
-// that is brought into a temporary folder.
+// prepare starts the keeper on a machine. It takes the agent that is installed there, if that is of the lab's build.
+// Otherwise it copies one into a temporary folder.
 func (b *overSSH) prepare(ctx context.Context, m *machine) error {
-	if err := m.suits(); err != nil {
+	if err := m.checkSystem(); err != nil {
 		return &HostError{m.Host, "address", err}
 	}
 	if m.facts.installed != "" {
 		m.program = m.facts.installed
 		h, err := b.start(ctx, m, keeperHost, nil)
 		if m.keeper = h; err == nil {
-			return m.mayRoot()
+			return m.checkRoot()
 		}
-		if !m.facts.root && m.facts.sudo != "yes" && m.facts.allowed {
+		if !m.facts.root && m.facts.sudo != "yes" && m.facts.sudoAllowsAgent {
 			return &HostError{m.Host, "address", &remedied{
 				fmt.Sprintf("%v, and sudo on %s permits no other program than %s", err, m.Address, m.facts.installed),
 				"install the agent there that was built with this lab: make agents"}}
 		}
 	}
-	if err := m.mayRoot(); err != nil {
+	if err := m.checkRoot(); err != nil {
 		return err
 	}
 	if m.facts.arch == "" {
@@ -46,11 +46,11 @@ func (b *overSSH) prepare(ctx context.Context, m *machine) error {
 	return nil
 }
 
-// keeperHost is the name of the agents that keep their programs.
+// keeperHost is the host name of keepers.
 const keeperHost = "keeper"
 
-// suits refuses machines that no agent runs on.
-func (m *machine) suits() error {
+// checkSystem returns an error if the machine does not run Linux.
+func (m *machine) checkSystem() error {
 	if m.facts.system != "Linux" {
 		return &remedied{fmt.Sprintf("%s runs %s, and agents need Linux", m.Address, m.facts.system),
 			"name a machine with Linux"}
@@ -58,11 +58,11 @@ func (m *machine) suits() error {
 	return nil
 }
 
-// mayRoot refuses a connection that cannot become root.
-func (m *machine) mayRoot() error {
+// checkRoot returns an error if the connection's user is not root and cannot start agents as root.
+func (m *machine) checkRoot() error {
 	key, what, remedy := "sudo", "", ""
 	switch {
-	case m.facts.root || m.facts.sudo == "yes" && m.Sudo != SudoNever || m.facts.allowed:
+	case m.facts.root || m.facts.sudo == "yes" && m.Sudo != SudoNever || m.facts.sudoAllowsAgent:
 		return nil
 	case m.Sudo == SudoNever:
 		what, remedy = "the connection is not root's, and a host needs root", "leave sudo out, or connect as root"
@@ -79,21 +79,22 @@ func (m *machine) mayRoot() error {
 	return &HostError{m.Host, key, &remedied{what, remedy}}
 }
 
-// guard is the command that starts a guard.
-func (m *machine) guard(program string, g agent.Guard) (string, error) {
+// guardCommand is the shell command that starts a guard from the file program, by sudo if needed.
+func (m *machine) guardCommand(program string, g agent.Guard) (string, error) {
 	text, err := json.Marshal(g)
 	if err != nil {
 		return "", err
 	}
 	before := ""
-	if m.Sudo == SudoAlways || !m.facts.root && m.Sudo != SudoNever && (m.facts.sudo == "yes" || m.facts.allowed) {
+	if m.Sudo == SudoAlways || !m.facts.root && m.Sudo != SudoNever && (m.facts.sudo == "yes" || m.facts.sudoAllowsAgent) {
 		before = "sudo -n -- "
 	}
 	return before + program + " " + agent.GuardCommand + " " + quoted(string(text)) + ` "$SSH_CONNECTION"`, nil
 }
 
-// bringScript stores as many bytes of its input as are said in a folder of its own, runs the program in it, and removes
-// both at its end. Placeholders: KIB, BYTES, FILE, GUARD.
+// bringScript is a script for the machine's sh. It looks for a folder in which programs may run and which has KIB of
+// space, makes a folder in it, and prints "ready". Then it stores BYTES bytes of its input there as FILE, prints the
+// folder, runs the command GUARD, and removes the folder.
 const bringScript = `
 why=; f=;
 for d in "$TMPDIR" /dev/shm /tmp /var/tmp "$HOME"; do
@@ -111,7 +112,7 @@ $limit head -c BYTES >"$f/FILE.new";
 if [ "$(wc -c <"$f/FILE.new")" -ne BYTES ]; then echo "the agent was brought in part only" >&2; rm -rf "$f"; exit 1; fi;
 mv "$f/FILE.new" "$f/FILE"; program=$f/FILE; echo "$f"; GUARD; s=$?; rm -rf "$f"; exit $s`
 
-// bring brings the agent's program to a machine and starts the keeper from it.
+// bring copies the agent's program to a machine and starts the keeper from it.
 func (b *overSSH) bring(ctx context.Context, m *machine) error {
 	file, err := programFor(m.facts.arch)
 	if err != nil {
@@ -122,8 +123,8 @@ func (b *overSSH) bring(ctx context.Context, m *machine) error {
 	if err != nil {
 		return err
 	}
-	command, err := m.guard(`"$program"`, agent.Guard{Agent: agent.Options{
-		Run: b.Run, Host: keeperHost, Patience: patience}})
+	command, err := m.guardCommand(`"$program"`, agent.Guard{Agent: agent.Options{
+		Run: b.Run, Host: keeperHost, Patience: silenceLimit}})
 	if err != nil {
 		return err
 	}
@@ -140,20 +141,20 @@ func (b *overSSH) bring(ctx context.Context, m *machine) error {
 	folder, err := handOver(ctx, p, file)
 	if err != nil {
 		if how := p.ended(); how != "" {
-			err = explained(how, p.said.String(), m.Address)
+			err = explained(how, p.messages.String(), m.Address)
 		}
 		p.input.Close()
-		return fmt.Errorf("bringing the agent to %s: %w", m.Address, errors.Join(err, p.end(endTime)))
+		return fmt.Errorf("bringing the agent to %s: %w", m.Address, errors.Join(err, p.end(endTimeout)))
 	}
 	m.program = filepath.Join(folder, agent.ProgramFile)
-	m.keeper, err = m.greet(ctx, p, keeperHost, dir)
+	m.keeper, err = m.connectAgent(ctx, p, keeperHost, dir)
 	return err
 }
 
-// handOver gives a file to bringScript, and returns the folder in which it is.
+// handOver sends a file to bringScript, and returns the folder in which the script has put it.
 func handOver(ctx context.Context, p *process, file io.Reader) (folder string, err error) {
 	defer context.AfterFunc(ctx, p.kill)()
-	line := func() (string, error) { // byte by byte: what follows is the agent's
+	line := func() (string, error) { // it reads single bytes, because all after the line is the agent's output
 		var text []byte
 		for one := make([]byte, 1); ; {
 			if _, err := io.ReadFull(p.output, one); err != nil {
@@ -174,7 +175,8 @@ func handOver(ctx context.Context, p *process, file io.Reader) (folder string, e
 	return line()
 }
 
-// programFor opens the agent's program for an architecture: of those made by "make agents", or this program itself.
+// programFor opens the agent's program for an architecture (GOARCH), as "make agents" makes it. For this machine's
+// architecture it can be this program.
 func programFor(arch string) (*os.File, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// kept is how well a machine's clock is kept.
-type kept struct {
-	bound time.Duration
-	own   bool // it follows none but itself
+// clockQuality is how exact a machine's clock is.
+type clockQuality struct {
+	bound          time.Duration // largest difference to its reference
+	unsynchronised bool          // its reference is itself
 }
 
-// askClocks asks the machines at the ends of the traffic what keeps their clocks right. Their common bound is the sum
-// of both: either may be off by its own, to either side.
+// askClocks asks the endpoints' machines how exact their clocks are. Each may be off by its bound, in opposite
+// directions, so the bound of the difference is the sum of both.
 func (b *overSSH) askClocks(ctx context.Context) (Clock, error) {
 	var mu sync.Mutex
-	found := map[string]kept{}
+	found := map[string]clockQuality{}
 	err := Each(slices.Sorted(maps.Keys(b.machines)), func(_ int, host string) error {
 		m := b.machines[host]
 		if len(m.Links[portLAN]) > 0 {
-			return nil // the router stamps nothing
+			return nil // no stamps are made on the router
 		}
 		c, err := m.keeper.Clock(ctx)
 		if err != nil {
@@ -31,23 +31,24 @@ func (b *overSSH) askClocks(ctx context.Context) (Clock, error) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		found[host] = kept{c.Bound, c.Own}
+		found[host] = clockQuality{c.Bound, c.Unsynchronised}
 		return nil
 	})
 	if err != nil {
 		return Clock{}, err
 	}
-	clock, own := Clock{Common: true, Kept: true}, ""
+	clock, unsynchronised := Clock{Common: true, Kept: true}, ""
 	for _, host := range slices.Sorted(maps.Keys(found)) {
 		c := found[host]
 		clock.Bound += c.bound
-		if c.own && own != "" {
+		if c.unsynchronised && unsynchronised != "" {
 			return clock, &HostError{
 				host, "clock", fmt.Errorf("the clocks of %s and %s follow none but themselves: have chronyd "+
-					"of one follow the other's (server %s iburst)", b.machines[own].Address, b.machines[host].Address, own)}
+					"of one follow the other's (server %s iburst)", b.machines[unsynchronised].Address, b.machines[host].Address,
+					unsynchronised)}
 		}
-		if c.own {
-			own = host
+		if c.unsynchronised {
+			unsynchronised = host
 		}
 	}
 	return clock, nil

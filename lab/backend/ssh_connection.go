@@ -17,17 +17,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// connection is one to a machine, by the system's ssh: a first process that stays, and others that share what it
-// opened.
+// connection is a connection to a machine by the system's ssh. A first ssh process opens it and stays. Others reach the
+// first by a socket, and run their commands over its connection (ControlMaster in ssh_config(5)).
 type connection struct {
 	address string
-	config  string // for -F; empty: the user's
+	config  string // file for -F; empty: the user's
 	socket  string // of the first process
 	first   *process
 }
 
-// sshOptions go with every call. BatchMode: ssh never asks. A connection that is cut off ends after 12 s. What the
-// user's configuration may say of forwardings and commands is for sessions by hand.
+// sshOptions are options of every call of ssh. With BatchMode ssh asks no questions. A connection that was cut off ends
+// after 12 s. The user's configuration may have forwardings and commands for sessions by hand, which are switched off.
 var sshOptions = []string{
 	"-T", "-x", "-a", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=3", "-o",
 	"ServerAliveCountMax=4", "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none", "-o", "PermitLocalCommand=no",
@@ -35,15 +35,15 @@ var sshOptions = []string{
 	"ControlPersist=no", "-o", "EscapeChar=none", "-o", "LogLevel=ERROR",
 }
 
-// mark begins what a command prints: what a shell's start-up files print comes before.
+// mark is the line after which the output of a command begins. A shell's start-up files may print something before.
 const mark = "gateweigh: begin"
 
-// opensWithin bounds the wait for the first words of a machine.
-const opensWithin = time.Minute
+// connectTimeout bounds the wait for the facts of a machine.
+const connectTimeout = time.Minute
 
-// open connects, and reads what the machine is.
+// open connects, and reads the machine's facts.
 func (c *connection) open(ctx context.Context) (facts, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, opensWithin, errors.New("it does not answer"))
+	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, errors.New("it does not answer"))
 	defer cancel()
 	p, err := c.run("yes", factsScript, nil)
 	if err != nil {
@@ -58,17 +58,17 @@ func (c *connection) open(ctx context.Context) (facts, error) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	} else if how := p.ended(); how != "" {
-		err = explained(how, p.said.String(), c.address)
+		err = explained(how, p.messages.String(), c.address)
 	}
 	return f, fmt.Errorf("connecting to %s by ssh: %w", c.address, err)
 }
 
-// start starts a command in the machine's sh. What it says goes to log as well.
+// start runs a script in the machine's sh. Its error output goes to log too.
 func (c *connection) start(script string, log *os.File) (*process, error) {
 	return c.run("no", script, log)
 }
 
-// close ends the connection, and with it all that use it.
+// close ends the first process, and so all that use its connection.
 func (c *connection) close() {
 	if c.first != nil {
 		c.first.input.Close()
@@ -78,36 +78,36 @@ func (c *connection) close() {
 
 // process is a command on a machine, and the ssh that carries it.
 type process struct {
-	cmd     *exec.Cmd
-	address string
-	input   io.WriteCloser
-	output  io.ReadCloser // from the mark on
-	said    *tail
-	exited  chan struct{}
-	status  string // valid once exited
+	cmd      *exec.Cmd
+	address  string
+	input    io.WriteCloser
+	output   io.ReadCloser // after the mark
+	messages *tail         // error output of the command and of ssh
+	exited   chan struct{} // closed when ssh has ended
+	status   string        // valid after exited
 }
 
-// run calls ssh. The command is one word for the login shell of the user there, whichever that is, and a script of sh
-// in it.
+// run starts ssh with a script for sh. master is ssh's ControlMaster: "yes" opens the connection. The user's login
+// shell on the machine may be any shell, so it gets the script as one quoted word, for an sh that it starts.
 func (c *connection) run(master, script string, log *os.File) (*process, error) {
 	var args []string
 	if c.config != "" {
 		args = append(args, "-F", c.config)
 	}
 	args = append(args, sshOptions...)
-	script = strings.ReplaceAll(`echo; echo "`+mark+`"; `+script, "\n", " ") // csh has no lines in words
+	script = strings.ReplaceAll(`echo; echo "`+mark+`"; `+script, "\n", " ") // csh allows no newline in a quoted word
 	args = append(args, "-o", "ControlMaster="+master, "-o", "ControlPath="+strings.ReplaceAll(c.socket, "%", "%%"), "--",
 		c.address, "exec sh -c "+quoted(script))
-	p := &process{cmd: exec.Command("ssh", args...), said: &tail{file: log}, address: c.address,
+	p := &process{cmd: exec.Command("ssh", args...), messages: &tail{file: log}, address: c.address,
 		exited: make(chan struct{})}
-	// In a session of its own: Ctrl-C reaches the lab, which then ends its hosts in order.
+	// In a session of its own, ssh gets no Ctrl-C. It reaches the lab, which then ends its hosts in order.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	p.cmd.Stderr = p.said
+	p.cmd.Stderr = p.messages
 	var err error
 	if p.input, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	output, end, err := os.Pipe() // not StdoutPipe, which Wait closes: the last words are read after the end
+	output, end, err := os.Pipe() // Wait would close a StdoutPipe, before the last output is read
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (c *connection) run(master, script string, log *os.File) (*process, error) 
 	p.output = &afterMark{ReadCloser: output}
 	go func() { // ends with the process
 		defer close(p.exited)
-		p.cmd.Wait() // how it ended is in its state
+		p.cmd.Wait() // its error is in ProcessState too
 		p.status = p.cmd.ProcessState.String()
 		if log != nil {
 			log.Close()
@@ -133,14 +133,14 @@ func (c *connection) run(master, script string, log *os.File) (*process, error) 
 	return p, nil
 }
 
-// ended says how the process ended: what it said, or else its status; empty: it runs on, but does not answer.
+// ended tells how the process ended: its last error output, or else its status. It is empty if the process still runs.
 func (p *process) ended() string {
 	select {
 	case <-p.exited:
 	case <-time.After(2 * time.Second):
 		return ""
 	}
-	if said := agent.LastLines(p.said.String()); said != "" {
+	if said := agent.LastLines(p.messages.String()); said != "" {
 		return strings.TrimPrefix(said, agent.ErrorPrefix)
 	}
 	return p.status
@@ -148,11 +148,11 @@ func (p *process) ended() string {
 
 func (p *process) kill() { p.cmd.Process.Kill() }
 
-// end waits for the end of a process whose input is closed.
+// end waits for the end of a process whose input is closed, and kills it after a time.
 func (p *process) end(within time.Duration) error {
 	select {
 	case <-p.exited:
-		const lost = 255 // ssh's own, or a signal's
+		const lost = 255 // ssh's exit status when the connection was lost
 		if code := p.cmd.ProcessState.ExitCode(); code > 0 && code != lost {
 			return fmt.Errorf("%s: %s", p.address, p.ended())
 		}
@@ -164,17 +164,17 @@ func (p *process) end(within time.Duration) error {
 	}
 }
 
-// quoted is a word for any shell.
+// quoted quotes a word for any shell.
 func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
-// tail keeps the end of what a process says.
+// tail keeps the end of what is written to it.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
 	file *os.File // also written to; may be nil
 }
 
-const longestTail = 8 << 10
+const maxTail = 8 << 10 // bytes
 
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
@@ -183,7 +183,7 @@ func (t *tail) Write(b []byte) (int, error) {
 		t.file.Write(b)
 	}
 	t.text = append(t.text, b...)
-	t.text = t.text[max(0, len(t.text)-longestTail):]
+	t.text = t.text[max(0, len(t.text)-maxTail):]
 	return len(b), nil
 }
 
@@ -193,15 +193,15 @@ func (t *tail) String() string {
 	return string(t.text)
 }
 
-// afterMark is an output from the line with the mark on.
+// afterMark reads an output without the preamble, which ends with the line of the mark.
 type afterMark struct {
 	io.ReadCloser
-	buffered *bufio.Reader // nil until the mark is passed
-	noise    bytes.Buffer
+	buffered *bufio.Reader // nil until the mark was read
+	preamble bytes.Buffer
 }
 
-// longestNoise bounds what start-up files may print.
-const longestNoise = 256 << 10
+// maxPreamble bounds what a shell's start-up files may print, bytes.
+const maxPreamble = 256 << 10
 
 func (a *afterMark) Read(b []byte) (int, error) {
 	if a.buffered == nil {
@@ -211,13 +211,13 @@ func (a *afterMark) Read(b []byte) (int, error) {
 			if strings.TrimSpace(line) == mark {
 				break
 			}
-			if a.noise.Len() < longestNoise {
-				a.noise.WriteString(line)
+			if a.preamble.Len() < maxPreamble {
+				a.preamble.WriteString(line)
 			}
 			if err != nil {
 				return 0, err
 			}
-			if a.noise.Len() >= longestNoise {
+			if a.preamble.Len() >= maxPreamble {
 				return 0, errors.New("its shell prints and prints before it runs a command: see its start-up files (~/.bashrc)")
 			}
 		}

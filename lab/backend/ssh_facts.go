@@ -7,23 +7,22 @@ import (
 	"strings"
 )
 
-// facts are what a machine says of itself before an agent runs there.
+// facts are what a script finds out about a machine before an agent runs there.
 type facts struct {
-	system    string // uname -s
-	arch      string // GOARCH; empty: of none that there are agents for
-	processor string // uname -m
-	root      bool   // the connection is root's
-	sudo      string // "yes": without a password, else what sudo says; empty: there is none
-	boot      string // id of this boot of the machine
-	netns     string // its network namespace
-	installed string // file of an agent on PATH; may be empty
-	allowed   bool   // sudo lets that be started without a password
-	// connection is what sshd calls SSH_CONNECTION.
-	connection string
+	system          string // uname -s
+	arch            string // GOARCH; empty: there is no agent for the processor
+	processor       string // uname -m
+	root            bool   // the connection's user is root
+	sudo            string // "yes": sudo needs no password; else sudo's message; empty: there is no sudo
+	boot            string // id of the machine's current boot
+	netns           string // its network namespace
+	installed       string // file of an agent on PATH; may be empty
+	sudoAllowsAgent bool   // sudo starts that file without a password
+	connection      string // the value that sshd sets for SSH_CONNECTION
 }
 
-// factsScript prints the facts, and stays until the connection ends: with it other commands share the connection.
-// Root is not asked about sudo, which waits for a resolver where it does not know the machine's name.
+// factsScript prints the facts. Then it stays until the connection ends, because other commands use its connection.
+// For root it does not try sudo: where sudo cannot look up the machine's name, it waits for long.
 const factsScript = `
 echo "connection=$SSH_CONNECTION"; echo "system=$(uname -s)"; echo "processor=$(uname -m)"; echo "user=$(id -u)";
 echo "order=$(dd if=/proc/self/exe bs=1 skip=5 count=1 2>/dev/null | tr "\001\002" lb)";
@@ -35,7 +34,7 @@ echo "sudo=$(echo "${s:-it does not say why}" | tail -n 1)"; fi;
 sudo -n -l "$a" >/dev/null 2>&1 </dev/null && echo "allowed=yes";
 echo end; exec cat >/dev/null`
 
-// readFacts reads what factsScript prints.
+// readFacts reads the output of factsScript.
 func readFacts(r io.Reader) (f facts, err error) {
 	lines := bufio.NewScanner(r)
 	order := ""
@@ -65,7 +64,7 @@ func readFacts(r io.Reader) (f facts, err error) {
 		case "sudo":
 			f.sudo = value
 		case "allowed":
-			f.allowed = value == "yes"
+			f.sudoAllowsAgent = value == "yes"
 		}
 	}
 	if err = lines.Err(); err == nil {
@@ -74,7 +73,8 @@ func readFacts(r io.Reader) (f facts, err error) {
 	return f, err
 }
 
-// archOf is the GOARCH of a processor as uname -m names it. order is "l" or "b" for the order of bytes.
+// archOf returns the GOARCH of a processor as uname -m names it; empty: there is no agent for it. order is "l" for a
+// little-endian and "b" for a big-endian processor.
 func archOf(processor, order string) string {
 	switch {
 	case processor == "x86_64" || processor == "amd64":
@@ -95,44 +95,46 @@ func archOf(processor, order string) string {
 	return ""
 }
 
-// explained is why ssh ended, with what to do about it. said is the end of all that it said.
-func explained(how, said, address string) error {
-	does := func(text string) bool { return strings.Contains(said, text) }
+// explained returns the reason why ssh ended, with what to do about it. reason is used where the messages of ssh tell
+// no better one.
+func explained(reason, messages, address string) error {
+	printed := func(text string) bool { return strings.Contains(messages, text) }
 	remedy := ""
 	switch {
-	case does("REMOTE HOST IDENTIFICATION HAS CHANGED"):
-		how = "its host key has changed: it was installed anew, or something else answers"
+	case printed("REMOTE HOST IDENTIFICATION HAS CHANGED"):
+		reason = "its host key has changed: it was installed anew, or something else answers"
 		remedy = "once you know which, `ssh-keygen -R` with its name, and connect once by hand: ssh " + address
-	case does("Host key verification failed"), does("host key is known"):
-		how, remedy = "its host key is not known yet", "connect once by hand and look at it: ssh "+address
-	case does("Permission denied"):
+	case printed("Host key verification failed"), printed("host key is known"):
+		reason, remedy = "its host key is not known yet", "connect once by hand and look at it: ssh "+address
+	case printed("Permission denied"):
 		remedy = "its sshd takes none of your keys, and the lab never asks for a password: ssh-copy-id " + address +
 			", or name the key in ~/.ssh/config (IdentityFile)"
-	case does("Could not resolve hostname"):
+	case printed("Could not resolve hostname"):
 		remedy = "name it in ~/.ssh/config (Host, HostName), or give its IP address"
-	case does("Connection refused"):
+	case printed("Connection refused"):
 		remedy = "no sshd listens there: start it (apt-get install openssh-server)"
-	case does("timed out"), does("No route to host"), does("Network is unreachable"):
+	case printed("timed out"), printed("No route to host"), printed("Network is unreachable"):
 		remedy = "it is not reached: is it on, and is the address right?"
-	case does("Too many authentication failures"):
+	case printed("Too many authentication failures"):
 		remedy = "name the one key in ~/.ssh/config: IdentityFile, IdentitiesOnly yes"
-	case does("open failed"), does("Session open refused"):
+	case printed("open failed"), printed("Session open refused"):
 		remedy = "its sshd allows too few sessions a connection: MaxSessions 10 or more in sshd_config"
 	}
 	if remedy == "" {
-		return errors.New(how)
+		return errors.New(reason)
 	}
-	return &remedied{how, remedy}
+	return &remedied{reason, remedy}
 }
 
-// remedied is an error with what to do about it.
+// remedied is an error with its remedy: what the user can do about it.
 type remedied struct{ what, remedy string }
 
 func (r *remedied) Error() string { return r.what + ": " + r.remedy }
 
-// Remedy parts an error of a machine in what is wrong and what to do about it; empty where that is not known.
+// Remedy splits an error about a machine into what is wrong and what to do about it. The remedy is empty if none is
+// known.
 func Remedy(err error) (what, remedy string) {
-	if r, is := errors.AsType[*remedied](err); is {
+	if r, found := errors.AsType[*remedied](err); found {
 		return strings.TrimSuffix(err.Error(), ": "+r.remedy), r.remedy
 	}
 	return err.Error(), ""

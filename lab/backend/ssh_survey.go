@@ -8,25 +8,26 @@ import (
 	"slices"
 )
 
-// Reached is a machine of a backend as far as it was reached.
+// Reached is what Survey found out about a machine.
 type Reached struct {
-	Host    string
-	Address string // as ssh takes it
+	Host    string // name in the topology
+	Address string // argument of ssh
 	User    string // "root", or "an ordinary user, by sudo"
-	Agent   *Host  // answers for the machine; nil: Faults say why there is none
-	Brought bool   // the agent was brought for the examination
+	Agent   *Host  // answers for the machine; nil: Faults tell why there is none
+	Brought bool   // the agent was copied there, because no fitting one is installed
 	Links   []LinkState
 	Faults  []*HostError
 }
 
-// LinkState is an interface that is named for a machine.
+// LinkState is one of a machine's interfaces that the experiment names.
 type LinkState struct {
-	Port, Name string // of the experiment and of the machine: "lan", "enp2s0"
-	Refused    string // why it may not be taken; empty: it may
+	Port    string // name in the topology: "lan"
+	Name    string // name on the machine: "enp2s0"
+	Refused string // why it may not be taken; empty: it may
 }
 
-// Survey connects to all machines at the same time and looks how far each can be a host: all that is wrong, not the
-// first alone. Nothing is taken of the machines. done ends the agents and connections.
+// Survey connects to all machines at the same time and examines whether each can be a host. It reports all faults of
+// all machines, and takes no interfaces. done ends the agents and connections.
 func (s SSH) Survey(ctx context.Context, o Options) (list []*Reached, done func() error, err error) {
 	b, err := s.begin(o)
 	if err != nil {
@@ -36,11 +37,11 @@ func (s SSH) Survey(ctx context.Context, o Options) (list []*Reached, done func(
 		list = append(list, &Reached{Host: r.Host, Address: r.Address})
 	}
 	slices.SortFunc(list, func(x, y *Reached) int { return cmp.Compare(x.Host, y.Host) })
-	Each(list, func(_ int, r *Reached) error { // faults are in the list
+	Each(list, func(_ int, r *Reached) error { // it returns no errors: they are in r.Faults
 		b.survey(ctx, b.machines[r.Host], r)
 		return nil
 	})
-	if twice := b.distinct(); twice != nil {
+	if twice := b.checkDistinct(); twice != nil {
 		for _, e := range HostErrors(twice) {
 			r := list[slices.IndexFunc(list, func(r *Reached) bool { return r.Host == e.Host })]
 			r.Faults = append(r.Faults, e)
@@ -49,7 +50,7 @@ func (s SSH) Survey(ctx context.Context, o Options) (list []*Reached, done func(
 	return list, b.Close, context.Cause(ctx)
 }
 
-// survey looks at one machine.
+// survey examines one machine.
 func (b *overSSH) survey(ctx context.Context, m *machine, r *Reached) {
 	err := m.reach(ctx)
 	if err == nil {
@@ -81,7 +82,7 @@ func (b *overSSH) survey(ctx context.Context, m *machine, r *Reached) {
 	}
 }
 
-// faults are the errors about a machine; one that is of no key is of its address.
+// faults lists the errors about a machine that are joined in err. Other errors count as faults of its address.
 func (m *machine) faults(err error) []*HostError {
 	if list := HostErrors(err); len(list) > 0 || err == nil {
 		return list

@@ -19,10 +19,10 @@ type Clock struct {
 	// OffsetNs is the time of day less CLOCK_MONOTONIC, by which frames are stamped; ns.
 	OffsetNs int64 `json:"offset_ns"`
 	// Bound is by how much the time of day may differ from that of the reference.
-	Bound     time.Duration `json:"bound_ns"`
-	Reference string        `json:"reference"` // "10.0.0.1", as chronyc names it
-	Stratum   int           `json:"stratum"`
-	Own       bool          `json:"own"` // the reference is this machine itself
+	Bound          time.Duration `json:"bound_ns"`
+	Reference      string        `json:"reference"` // "10.0.0.1", as chronyc names it
+	Stratum        int           `json:"stratum"`
+	Unsynchronised bool          `json:"own"` // the reference is this machine itself
 }
 
 // ReadClock asks chronyd.
@@ -75,7 +75,7 @@ func parseTracking(text string) (c Clock, err error) {
 	}
 	seconds := math.Abs(number(trackingSystem)) + number(trackingDispersion) + number(trackingDelay)/2
 	c = Clock{Bound: time.Duration(math.Ceil(seconds * 1e9)), Reference: row[trackingReference],
-		Stratum: int(number(trackingStratum)), Own: row[trackingID] == localID}
+		Stratum: int(number(trackingStratum)), Unsynchronised: row[trackingID] == localID}
 	if c.Reference == "" {
 		c.Reference = row[trackingID]
 	}

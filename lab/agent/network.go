@@ -197,7 +197,7 @@ func joinToBridge(names []string, floods bool) error {
 // noPollingThread is the likely reason why no polling thread of a link was found, although the kernel accepted the
 // setting.
 func noPollingThread() string {
-	if machine.OwnProcesses() {
+	if machine.InPIDNamespace() {
 		return machine.HiddenThreads
 	}
 	return "the kernel needs threaded NAPI (5.12 or newer)"

@@ -29,7 +29,7 @@ func examinationOf(files map[string]string) examination {
 	for name, text := range files {
 		fsys[strings.TrimPrefix(name, "/")] = &fstest.MapFile{Data: []byte(text)}
 	}
-	m, err := machine.Of(fsys)
+	m, err := machine.ReadFiles(fsys)
 	if err != nil {
 		panic(err) // the test's own files
 	}
@@ -185,7 +185,7 @@ func TestWhatDevicesNeedOfTheKernelIsTried(t *testing.T) {
 		}
 		for _, n := range d.Traits().Needs {
 			f := n.KernelFeature()
-			for _, one := range f.Either() {
+			for _, one := range f.Alternatives() {
 				if f != "" && !tried[one] {
 					t.Errorf("%s needs %s, which is not tried", name, one)
 				}

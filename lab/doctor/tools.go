@@ -130,7 +130,7 @@ func (x examination) missingFeatures(name string, needs []dut.Need, kernel []Che
 		f := n.KernelFeature()
 		var tried, works bool
 		for _, k := range kernel {
-			if slices.Contains(f.Either(), machine.Feature(k.What)) {
+			if slices.Contains(f.Alternatives(), machine.Feature(k.What)) {
 				tried, works, refused = true, works || k.State == OK, refused || k.refused
 			}
 		}

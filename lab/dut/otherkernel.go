@@ -47,7 +47,7 @@ func OtherKernel(features ...machine.Feature) string {
 
 // FilesHave reports whether a kernel's files say that it has a feature.
 func FilesHave(k kernel.Kernel, f machine.Feature) bool {
-	return slices.ContainsFunc(f.Either(), func(f machine.Feature) bool {
+	return slices.ContainsFunc(f.Alternatives(), func(f machine.Feature) bool {
 		parts := f.Parts()
 		return len(parts) > 0 && !slices.ContainsFunc(parts, func(p machine.Part) bool { return !k.Has(p.Option, p.Module) })
 	})

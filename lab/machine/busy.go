@@ -10,18 +10,18 @@ import (
 	"github.com/gateweigh/gateweigh/lab/meter"
 )
 
-// User is a process and what it used while it was watched.
+// User is a process that uses CPU time.
 type User struct {
 	PID   int     `json:"pid"`
 	Name  string  `json:"name"`
-	Cores float64 `json:"cores"`
+	Cores float64 `json:"cores"` // CPU time divided by wall time
 }
 
-// watchTime is how long other programs are watched.
+// watchTime is how long Busiest watches processes.
 const watchTime = time.Second
 
-// Busiest lists the processes that used a CPU during a second, the busiest first,
-// without this one and the one that started it.
+// Busiest watches the machine for a second and lists the processes that used CPU time, the busiest
+// first. It leaves out this process and its parent, the lab.
 func Busiest(ctx context.Context) ([]User, error) {
 	before, start := processes(), time.Now()
 	select {
@@ -48,7 +48,7 @@ func processes() map[int]meter.Process {
 		if pid == os.Getpid() || pid == os.Getppid() {
 			continue
 		}
-		if p, err := meter.ReadProcess(pid); err == nil { // otherwise it has ended meanwhile
+		if p, err := meter.ReadProcess(pid); err == nil { // an error: it has ended meanwhile
 			found[pid] = p
 		}
 	}

@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock is what a machine's clock is at one moment, by what keeps it right.
+// Clock tells how exact a machine's clock is, as chronyd, which keeps it right, estimates it.
 type Clock struct {
-	// OffsetNs is the time of day less CLOCK_MONOTONIC, by which frames are stamped; ns.
+	// OffsetNs is the time of day minus CLOCK_MONOTONIC, ns. Frames carry stamps of CLOCK_MONOTONIC.
 	OffsetNs int64 `json:"offset_ns"`
-	// Bound is by how much the time of day may differ from that of the reference.
+	// Bound is the largest difference between the time of day and that of the reference.
 	Bound          time.Duration `json:"bound_ns"`
-	Reference      string        `json:"reference"` // "10.0.0.1", as chronyc names it
-	Stratum        int           `json:"stratum"`
-	Unsynchronised bool          `json:"own"` // the reference is this machine itself
+	Reference      string        `json:"reference"` // the clock that this one follows, as chronyc names it: "10.0.0.1"
+	Stratum        int           `json:"stratum"`   // steps from an exact clock (RFC 5905)
+	Unsynchronised bool          `json:"own"`       // the reference is this machine itself
 }
 
-// ReadClock asks chronyd.
+// ReadClock reads the clock's state from chronyd. It is an error if chronyd does not run or follows no clock yet.
 func ReadClock(ctx context.Context) (Clock, error) {
 	const within = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, within)
@@ -44,23 +44,23 @@ func ReadClock(ctx context.Context) (Clock, error) {
 	return c, err
 }
 
-// Fields of chronyc's tracking report, chronyc(1), with -c.
+// Columns of chronyc's tracking report with -c, see chronyc(1).
 const (
 	trackingID         = 0 // of the reference, hexadecimal
 	trackingReference  = 1
 	trackingStratum    = 2
-	trackingSystem     = 4 // s, of the system's clock to the reference's
-	trackingDelay      = 10
-	trackingDispersion = 11
+	trackingSystem     = 4  // difference of the system's clock to the reference, s
+	trackingDelay      = 10 // s
+	trackingDispersion = 11 // s
 	trackingLeap       = 13
-	trackingFields     = 14
+	trackingFields     = 14 // number of columns
 )
 
-// localID is the reference of a clock that follows no other (RFC 5905, 127.127.1.1).
+// localID is the reference's id of a clock that follows no other (RFC 5905, 127.127.1.1).
 const localID = "7F7F0101"
 
-// parseTracking reads what "chronyc -n -c tracking" prints. The bound is chronyc(1)'s: clock_error <= |local_offset| +
-// root_dispersion + (0.5 * root_delay).
+// parseTracking reads the output of "chronyc -n -c tracking". It computes the bound as chronyc(1) does: clock_error <=
+// |local_offset| + root_dispersion + (0.5 * root_delay).
 func parseTracking(text string) (c Clock, err error) {
 	row, err := csv.NewReader(strings.NewReader(text)).Read()
 	if err != nil || len(row) < trackingFields {
@@ -85,7 +85,8 @@ func parseTracking(text string) (c Clock, err error) {
 	return c, err
 }
 
-// dayOffset is the time of day less CLOCK_MONOTONIC, ns, by the closest of some readings.
+// dayOffset is the time of day minus CLOCK_MONOTONIC, ns. Between the two readings time passes, so it reads several
+// times and takes the pair that took the least time.
 func dayOffset() (offset int64, err error) {
 	const readings = 20
 	closest := int64(math.MaxInt64)

@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// Feature is something of the kernel that programs use, by the name people know it by, or an option of the kernel's
-// configuration: "CONFIG_NFT_QUEUE".
+// Feature is a feature of the kernel that programs use: its usual name, or an option of the kernel's configuration such
+// as "CONFIG_NFT_QUEUE".
 type Feature string
 
-// Features of programs and devices, which can be tried, and those of the lab itself.
+// Features that devices and programs need, and in the last group those that the lab needs.
 const (
 	Nftables    Feature = "nftables"
 	IptablesNFT Feature = "iptables-nft"
 	TUN         Feature = "TUN"
 	NFQUEUE     Feature = "NFQUEUE"
 	NFTQueue    Feature = "nft queue"
-	PacketQueue Feature = "nft queue or NFQUEUE" // what rules of nftables that queue packets use, with or without nft
+	PacketQueue Feature = "nft queue or NFQUEUE" // either lets netfilter queue packets to a program
 	Flowtables  Feature = "flowtables"
 	BPFAtTC     Feature = "BPF at tc"
 	AFXDP       Feature = "AF_XDP"
@@ -34,7 +34,7 @@ const (
 	TokenBucket Feature = "token bucket" // limits a link's rate
 	Netem       Feature = "netem"        // delays and loses frames
 	NAT         Feature = "NAT"
-	FlowCache   Feature = "flow cache" // what gatewayd repeats the kernel's decisions with
+	FlowCache   Feature = "flow cache" // lets gatewayd's programs reuse what netfilter decided for a connection
 
 	IPIP        Feature = "IP in IP"
 	GRE         Feature = "GRE"
@@ -54,31 +54,32 @@ const (
 	Bridge     Feature = "bridge"
 )
 
-// Part is a part of the kernel that a feature consists of.
+// Part is a part of the kernel that a feature needs.
 type Part struct {
 	Option string // of the kernel's configuration: "CONFIG_NFT_QUEUE"
-	Module string // that is built of it; empty: there is none
+	Module string // that the option builds; empty: none
 }
 
-// feature says how a feature is tried, and what it consists of.
+// feature says how to try a feature, and which parts of the kernel it needs.
 type feature struct {
-	// A program, and a script that uses the feature with it and fails without. $1 is a network interface. Everything
-	// the script changes belongs to the network namespace it runs in.
-	program, script string
-	parts           []Part
+	program string // that the script needs
+	// script uses the feature and fails without it. $1 is a network interface. All that the script changes belongs to the
+	// network namespace in which it runs.
+	script string
+	parts  []Part
 }
 
-// either has the features of which one is enough, by the name of both.
-var either = map[Feature][]Feature{PacketQueue: {NFTQueue, NFQUEUE}}
+// alternatives are features that are there when one of several others is.
+var alternatives = map[Feature][]Feature{PacketQueue: {NFTQueue, NFQUEUE}}
 
-// elsewhere are features that Debian 12's kernel lacks, with how one gets them.
-var elsewhere = map[Feature]string{
+// advice tells how to get the features that Debian 12's kernel does not have.
+var advice = map[Feature]string{
 	OpenVPNDCO: "a module that is built on the machine: sudo apt-get install openvpn-dco-dkms linux-headers-" +
 		debianArch(),
 	FlowCache: "Linux 6.6 or later with CONFIG_NF_CONNTRACK and CONFIG_DEBUG_INFO_BTF",
 }
 
-// debianArch is Debian's name of this machine's architecture, with which its packages of kernels end.
+// debianArch is the name of this machine's architecture in Debian's kernel packages.
 func debianArch() string {
 	switch runtime.GOARCH {
 	case "386":
@@ -89,9 +90,10 @@ func debianArch() string {
 	return runtime.GOARCH
 }
 
-// Advice is how to get a feature that distributions' kernels may lack, "" for those that they have.
-func (f Feature) Advice() string { return elsewhere[f] }
+// Advice tells how to get a feature that a distribution's kernel may lack. It is "" for features that all have.
+func (f Feature) Advice() string { return advice[f] }
 
+// features has an entry for each feature with a name.
 var features = map[Feature]feature{
 	Nftables: {"nft", `nft -f - <<EOF
 table ip doctor {
@@ -120,7 +122,7 @@ case $(iptables --version) in *nf_tables*) ;; *) echo "$(iptables --version) is 
 nft delete table ip doctor`,
 		[]Part{{"CONFIG_NFT_QUEUE", "nft_queue"}, {"CONFIG_NETFILTER_NETLINK_QUEUE", "nfnetlink_queue"}}},
 	PacketQueue: {},
-	// The list of connections shows which ones are in the flowtable.
+	// The lab reads from the list of connections which ones are in the flowtable, so that file must exist too.
 	Flowtables: {"nft", `nft "table ip doctor { flowtable ft { hook ingress priority 0; devices = { $1 }; }
 chain forward { type filter hook forward priority 0; meta l4proto tcp flow add @ft; }; }"
 nft delete table ip doctor
@@ -131,7 +133,7 @@ cat /proc/net/nf_conntrack >/dev/null`,
 		}},
 	AFXDP: {"ip", `grep -q '^XDP ' /proc/net/protocols || { echo "there are no such sockets" >&2; exit 1; }`,
 		[]Part{{"CONFIG_XDP_SOCKETS", ""}}},
-	// Nothing but pppd opens the device, and nothing loads its module for it.
+	// The script opens the device as pppd does. It loads the module first, which the kernel does not do by itself.
 	PPP: {"modprobe", `modprobe -q -a ppp_generic ppp_async || :
 [ -c /dev/ppp ] || { echo "there is no /dev/ppp" >&2; exit 1; }
 exec 3<>/dev/ppp`, []Part{{"CONFIG_PPP", "ppp_generic"}, {"CONFIG_PPP_ASYNC", "ppp_async"}}},
@@ -144,20 +146,20 @@ grep -q '^PPPOE ' /proc/net/protocols || { echo "there are no such sockets" >&2;
 	NAT: {"nft", `nft 'table ip doctor { chain out { type nat hook postrouting priority srcnat; oifname "none" masquerade; }; }'
 nft delete table ip doctor`,
 		[]Part{{"CONFIG_NFT_NAT", "nft_chain_nat"}, {"CONFIG_NFT_MASQ", "nft_masq"}}},
-	// The functions are those of connection tracking; the hooks of programs (tcx) are Linux 6.6's.
+	// gatewayd's programs call the three functions of connection tracking. tcx, which attaches them, came with Linux 6.6.
 	FlowCache: {"modprobe", `modprobe -q nf_conntrack || :
 for f in bpf_skb_ct_lookup bpf_ct_release bpf_ct_change_timeout tcx_prog_attach; do
   grep -q " $f\b" /proc/kallsyms || { echo "the kernel has no $f" >&2; exit 1; }
 done
 [ -e /sys/kernel/btf/vmlinux ] || { echo "the kernel does not describe its types (BTF)" >&2; exit 1; }`, nil},
-	// A program of one instruction: return 0.
+	// The bytecode is one instruction: return 0.
 	BPFAtTC: {"tc", `tc qdisc add dev "$1" clsact; tc filter add dev "$1" ingress bpf bytecode '1,6 0 0 0,'`,
 		[]Part{{"CONFIG_BPF_SYSCALL", ""}, {"CONFIG_NET_SCH_INGRESS", "sch_ingress"}, {"CONFIG_NET_CLS_BPF", "cls_bpf"}}},
 	IPIP:      {"ip", link("ipip local 192.0.2.1 remote 192.0.2.2"), []Part{{"CONFIG_NET_IPIP", "ipip"}}},
 	GRE:       {"ip", link("gre local 192.0.2.1 remote 192.0.2.2"), []Part{{"CONFIG_NET_IPGRE", "ip_gre"}}},
 	VXLAN:     {"ip", link("vxlan id 1 local 192.0.2.1 remote 192.0.2.2 dstport 4789"), []Part{{"CONFIG_VXLAN", "vxlan"}}},
 	WireGuard: {"ip", link("wireguard"), []Part{{"CONFIG_WIREGUARD", "wireguard"}}},
-	// Not the kernel's own ovpn (6.16), which takes OpenVPN 2.7.
+	// Linux 6.16 has another module, ovpn, but only OpenVPN 2.7 can use that one.
 	OpenVPNDCO: {"ip", link("ovpn-dco"), []Part{{"", "ovpn-dco-v2"}}},
 	ESPNull:    esp("auth digest_null '' enc cipher_null ''", Part{"CONFIG_CRYPTO_NULL", "crypto_null"}),
 	ESPCBC: esp("auth 'hmac(sha1)' "+key(20)+" enc 'cbc(aes)' "+key(32), Part{"CONFIG_CRYPTO_CBC", "cbc"}, Part{
@@ -168,7 +170,7 @@ done
 		"aead 'rfc7539esp(chacha20,poly1305)' "+key(36)+" 128", Part{"CONFIG_CRYPTO_CHACHA20POLY1305", "chacha20poly1305"}),
 	ESPBlowfish: esp("auth 'hmac(sha1)' "+key(20)+" enc 'cbc(blowfish)' "+key(16), Part{"CONFIG_CRYPTO_BLOWFISH",
 		"blowfish_generic"}, Part{"CONFIG_CRYPTO_CBC", "cbc"}, Part{"CONFIG_CRYPTO_AUTHENC", "authenc"}),
-	// The doctor tries these with the lab's own hosts.
+	// These have no script: the doctor (the check before a run) tries them by starting hosts of a lab.
 	Namespaces: {parts: []Part{{"CONFIG_NET_NS", ""}, {"CONFIG_PID_NS", ""}, {"CONFIG_UTS_NS", ""}}},
 	OverlayFS:  {parts: []Part{{"CONFIG_OVERLAY_FS", "overlay"}}},
 	Veth:       {parts: []Part{{"CONFIG_VETH", "veth"}}},
@@ -176,26 +178,27 @@ done
 	Bridge:     {parts: []Part{{"CONFIG_BRIDGE", "bridge"}}},
 }
 
-// link is a script that makes an interface of a type.
+// link is a script that makes an interface of a kind.
 func link(kind string) string { return "ip link add gwdoc-tun type " + kind }
 
-// esp is ESP in tunnel mode with algorithms as ip-xfrm(8) names them.
+// esp is IPsec's ESP in tunnel mode, with algorithms in the syntax of ip-xfrm(8).
 func esp(algorithms string, parts ...Part) feature {
 	const state = `ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 0x1001 mode tunnel `
 	return feature{"ip", state + algorithms,
 		append([]Part{{"CONFIG_XFRM_USER", "xfrm_user"}, {"CONFIG_INET_ESP", "esp4"}}, parts...)}
 }
 
-// key is a key of so many bytes.
+// key is a key of so many bytes, hexadecimal.
 func key(bytes int) string { return "0x" + strings.Repeat("11", bytes) }
 
 // Features lists all features, by name.
 func Features() []Feature { return slices.Sorted(maps.Keys(features)) }
 
-// Script tries the feature; $1 is a network interface. It prints what it found, if anything.
+// Script returns a shell script that fails if the kernel does not have the feature; $1 is a network interface. It is ""
+// for features that have none.
 func (f Feature) Script() string { return features[f].script }
 
-// Parts are the kernel's parts that the feature consists of; none of one that is either of several.
+// Parts returns the parts of the kernel that the feature needs. A feature with several Alternatives has none.
 func (f Feature) Parts() []Part {
 	if f.isOption() {
 		return []Part{{Option: string(f)}}
@@ -203,19 +206,19 @@ func (f Feature) Parts() []Part {
 	return features[f].parts
 }
 
-// Either are the features of which one is enough: the feature itself where it stands alone.
-func (f Feature) Either() []Feature {
-	if list := either[f]; list != nil {
+// Alternatives returns the features of which the kernel needs one. Most features have only themselves.
+func (f Feature) Alternatives() []Feature {
+	if list := alternatives[f]; list != nil {
 		return list
 	}
 	return []Feature{f}
 }
 
-// noneOf names what each of several features lacks, "" when one of them lacks nothing.
-func noneOf(list []Feature, lacks func(Feature) string) string {
+// noneOf joins what fault returns for each of the features. It is "" if one of them has no fault.
+func noneOf(list []Feature, fault func(Feature) string) string {
 	var texts []string
 	for _, f := range list {
-		text := lacks(f)
+		text := fault(f)
 		if text == "" {
 			return ""
 		}
@@ -224,34 +227,36 @@ func noneOf(list []Feature, lacks func(Feature) string) string {
 	return strings.Join(texts, "; ")
 }
 
-// InDebian reports whether Debian's kernels have the feature, from Debian 12 on.
+// InDebian reports whether the kernels of Debian 12 and later have the feature.
 func (f Feature) InDebian() bool { _, known := features[f]; return known && f.Advice() == "" }
 
+// isOption reports whether the feature is an option of the kernel's configuration.
 func (f Feature) isOption() bool { return strings.HasPrefix(string(f), "CONFIG_") }
 
-// featureTimeout bounds trying one feature. In an emulated machine the kernel loads its modules for tens of seconds.
+// featureTimeout bounds the script of one feature. On an emulated machine the kernel needs tens of seconds to load
+// modules.
 const featureTimeout = time.Minute
 
-// takesBPF are features that take programs for the kernel (bpf(2)).
-var takesBPF = []Feature{BPFAtTC, AFXDP, FlowCache}
+// bpfFeatures are the features for which programs are loaded into the kernel (bpf(2)).
+var bpfFeatures = []Feature{BPFAtTC, AFXDP, FlowCache}
 
-// refused is what keeps this process from using the feature although it is root, "" when nothing does.
+// refused tells why this process may not use the feature although it is root. It is "" if it may.
 func (f Feature) refused() string {
 	if !root() {
 		return ""
 	}
-	// features work without these threads
+	// Features, unlike labs, do not need the kernel's threads.
 	list := slices.DeleteFunc(bars(), func(b Bar) bool { return b.What == HiddenThreads })
-	if len(list) == 0 && slices.Contains(takesBPF, f) {
+	if len(list) == 0 && slices.Contains(bpfFeatures, f) {
 		list = refusedCalls(bpfCall)
 	}
-	return barred(list)
+	return joinBars(list)
 }
 
-// missing is why the kernel's feature does not work, "" when it does. A feature is tried. Where that does not go,
-// because it takes root and the feature's program, the kernel's configuration says.
+// missing tells why the kernel's feature does not work; "" if it does. It runs the feature's script. Without root, or
+// without the program that the script needs, it looks into the kernel's configuration.
 func (f Feature) missing(ctx context.Context) string {
-	if list := either[f]; list != nil {
+	if list := alternatives[f]; list != nil {
 		return noneOf(list, func(f Feature) string { return f.missing(ctx) })
 	}
 	unset := f.Unset()
@@ -280,10 +285,10 @@ func (f Feature) missing(ctx context.Context) string {
 	return err.Error()
 }
 
-// Unset names the options of the feature that this machine's kernel was built without, "" when there are none or
+// Unset names the options of the feature with which this machine's kernel was not built. It is "" if all are set, or if
 // the kernel does not show its configuration.
 func (f Feature) Unset() string {
-	if list := either[f]; list != nil {
+	if list := alternatives[f]; list != nil {
 		return noneOf(list, Feature.Unset)
 	}
 	s := files{os.DirFS("/")}

@@ -94,7 +94,7 @@ func (s files) quota() (least Quota) {
 		if n > 0 && (least.CPUs == 0 || n < least.CPUs) {
 			throttled := float64(s.entry(path.Join(dir, "cpu.stat"), "throttled_usec"))/1e6 +
 				float64(s.entry(path.Join(dir, "cpu.stat"), "throttled_time"))/1e9
-			least = Quota{n, file, throttled} // a file has one of the two
+			least = Quota{n, file, throttled} // cpu.stat has throttled_usec in version 2, throttled_time in version 1
 		}
 	})
 	return least
@@ -134,7 +134,7 @@ type Headroom struct {
 	File string `json:"file,omitempty"`
 }
 
-// tighter returns the one that leaves less.
+// tighter returns the headroom of which less is left.
 func (a Headroom) tighter(b Headroom) Headroom {
 	if b.Limit > 0 && (a.Limit == 0 || b.Limit-b.Used < a.Limit-a.Used) {
 		return b
@@ -160,7 +160,7 @@ func (s files) memory() (least Headroom) {
 			used, idle = s.number(path.Join(dir, "memory.usage_in_bytes")), "total_inactive_file"
 		}
 		used -= min(s.entry(path.Join(dir, "memory.stat"), idle), used) // cached files count as free
-		if limit < 1<<50 {                                              // version 1 has the largest number for no limit
+		if limit < 1<<50 {                                              // in version 1 no limit is a huge number
 			least = least.tighter(Headroom{limit >> 10, used >> 10, file})
 		}
 	})
@@ -173,7 +173,7 @@ func (s files) namespaces() int64 {
 	links, _ := fs.Glob(s.fsys, "proc/[0-9]*/ns/net") // the pattern is valid
 	seen := map[string]bool{}
 	for _, name := range links {
-		if link, err := fs.ReadLink(s.fsys, name); err == nil { // otherwise the process has ended
+		if link, err := fs.ReadLink(s.fsys, name); err == nil { // an error: the process has ended
 			seen[link] = true
 		}
 	}
@@ -203,7 +203,7 @@ func parseCPUList(text string) (cpus []int, err error) {
 	return cpus, nil
 }
 
-// cpus reads siblings and governor of each CPU.
+// cpus describes each CPU, by its number.
 func (s files) cpus() map[int]CPU {
 	dirs, err := fs.Glob(s.fsys, "sys/devices/system/cpu/cpu[0-9]*")
 	if err != nil {

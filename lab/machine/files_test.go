@@ -176,8 +176,9 @@ func FuzzParsers(f *testing.F) {
 
 func TestNamespacesInUse(t *testing.T) {
 	in := func(link string) *fstest.MapFile { return &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte(link)} }
-	m, err := Of(fstest.MapFS{"proc/1/ns/net": in("net:[1]"), "proc/20/ns/net": in("net:[1]"), "proc/300/ns/net": in(
-		"net:[2]"), "proc/self/ns/net": in("net:[3]")})
+	m, err := ReadFiles(
+		fstest.MapFS{"proc/1/ns/net": in("net:[1]"), "proc/20/ns/net": in("net:[1]"), "proc/300/ns/net": in(
+			"net:[2]"), "proc/self/ns/net": in("net:[3]")})
 	if err != nil || m.Limits.InUse != 2 {
 		t.Errorf("%d namespaces in use, %v; want 2", m.Limits.InUse, err)
 	}

@@ -12,27 +12,26 @@ import (
 	"github.com/gateweigh/gateweigh/lab/meter"
 )
 
-// Load is how much of a machine is taken at one moment.
+// Load is how much of a machine's memory and neighbour table is taken at one moment.
 type Load struct {
 	Memory Memory `json:"memory"`
-	// NeighbourOverflows is how often an address could not be resolved since the machine
-	// was started because its table of neighbours was full. The table and its limit
-	// (gc_thresh3) are one for all network namespaces together; only the machine's own one
-	// shows the count, elsewhere it is 0.
+	// NeighbourOverflows is how often since the machine's start an address could not be resolved
+	// because the neighbour table was full. All network namespaces share the table and its
+	// limit (gc_thresh3), but only the machine's own namespace shows the count. In others it is 0.
 	NeighbourOverflows int64 `json:"neighbour_overflows"`
 }
 
-// Memory is the machine's, of all programs and namespaces, KiB.
+// Memory is the memory of a machine, with all programs and namespaces, KiB.
 type Memory struct {
 	Total     int64 `json:"total"`
-	Available int64 `json:"available"` // what programs can still have without swapping
-	// Taken is all that is neither free nor a copy of a file: of programs, and of the
-	// kernel, whose sockets, namespaces and tables belong to no program. Slabs that the
-	// kernel could give back count as taken, because it cannot give back those of sockets.
+	Available int64 `json:"available"` // for programs, without swapping
+	// Taken is the memory that is neither free nor a copy of a file. It includes the kernel's,
+	// whose sockets, namespaces and tables belong to no program. Slabs that the kernel calls
+	// reclaimable count as taken, because those of sockets cannot be reclaimed while they are open.
 	Taken int64 `json:"taken"`
 }
 
-// ReadLoad reads it on the machine this process runs on.
+// ReadLoad reads the load of the machine that this process runs on.
 func ReadLoad() (l Load, err error) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -55,14 +54,14 @@ func parseMeminfo(text string) (Memory, error) {
 	if err != nil {
 		return Memory{}, err
 	}
-	// What is in memory file systems counts as cached, and nowhere else.
+	// Cached includes the files of memory file systems (Shmem), which are no copies.
 	files := kib["Buffers"] + kib["Cached"] - kib["Shmem"]
 	return Memory{Total: kib["MemTotal"], Available: kib["MemAvailable"], Taken: kib["MemTotal"] - kib["MemFree"] - files},
 		nil
 }
 
-// parseNeighbourStat sums the column table_fulls over the CPUs, one a line in
-// hexadecimal. Kernels that do not count these have no such column.
+// parseNeighbourStat adds up the column table_fulls, which has a hexadecimal number for each CPU.
+// It returns 0 for a kernel without this column.
 func parseNeighbourStat(text string) (sum int64, err error) {
 	heading, cpus, _ := strings.Cut(text, "\n")
 	column := slices.Index(strings.Fields(heading), "table_fulls")

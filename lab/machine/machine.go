@@ -1,6 +1,6 @@
-// Package machine reads what a machine is and what it has to give: CPUs, memory,
-// limits, kernel, programs. All of it is read on the machine itself, by the agent
-// of one of its hosts; the lab and the doctor only judge the answers.
+// Package machine describes the machine that this process runs on: its CPUs, memory,
+// limits, kernel and programs. An agent calls it, the lab's process on each host, and sends the
+// results to the lab and to the doctor (the check before a run). Those judge them.
 package machine
 
 import (
@@ -23,17 +23,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/realtime"
 )
 
-// Machine is what a machine is at one moment. Numbers that the machine does not show
-// are zero, texts empty.
+// Machine describes a machine at one moment. Numbers that the machine does not show
+// are zero, and such texts empty.
 type Machine struct {
 	Release        string `json:"release"` // of the kernel
 	Kernel         string `json:"kernel"`  // uname release and version
 	Arch           string `json:"arch"`    // GOARCH
 	CPUModel       string `json:"cpu_model"`
-	Virtualisation string `json:"virtualisation"` // "hypervisor", "none seen", or empty
+	Virtualisation string `json:"virtualisation"` // "hypervisor", "none seen", or empty: unknown
 	Program        string `json:"program"`        // SHA-256 of the agent's program, hexadecimal
 	Root           bool   `json:"root"`           // the agent runs as root
-	Bars           []Bar  `json:"bars,omitempty"` // what keeps root from running labs
+	Bars           []Bar  `json:"bars,omitempty"` // reasons why labs cannot run here although the agent is root
 
 	Online int         `json:"online"` // CPUs of the machine
 	Usable []int       `json:"usable"` // those of them that the agent may use
@@ -48,27 +48,25 @@ type Machine struct {
 	Memory  Memory    `json:"memory"`
 	Limits  Limits    `json:"limits"`
 
-	// Precedes and RealTime report whether the agent may have threads go before all ordinary programs, and have real-time
-	// priority, which is more.
-	Precedes bool `json:"precedes"`
-	RealTime bool `json:"real_time"`
+	Precedes bool `json:"precedes"`  // the agent may give threads priority over ordinary programs
+	RealTime bool `json:"real_time"` // it may also give them real-time priority
 
 	Pressure     string `json:"pressure"`      // /proc/pressure/cpu
 	PerfParanoid *int64 `json:"perf_paranoid"` // kernel.perf_event_paranoid; nil without perf events
-	// why perf finds no names of the kernel's functions; empty: it does
+	// Hidden tells why perf finds no names of the kernel's functions. It is empty if perf finds them.
 	Hidden  string   `json:"hidden_symbols,omitempty"`
 	Tracing Tracing  `json:"tracing"`
-	Config  []string `json:"config"` // options of Accounting that the kernel was built with; nil: not shown
+	Config  []string `json:"config"` // options of Accounting that the kernel was built with; nil: unknown
 }
 
-// CPU is what the kernel tells of one.
+// CPU describes one CPU.
 type CPU struct {
-	Siblings []int  `json:"siblings"` // CPUs on the same core, itself among them
-	Governor string `json:"governor"` // of its clock
-	Driver   string `json:"driver"`   // of that: "intel_pstate"
+	Siblings []int  `json:"siblings"` // CPUs on the same core, itself included
+	Governor string `json:"governor"` // that chooses its clock frequency
+	Driver   string `json:"driver"`   // that sets the frequency: "intel_pstate"
 }
 
-// Tracing says whether the kernel's tracing files are there.
+// Tracing says whether this process can read the kernel's tracing files.
 type Tracing string
 
 // States of /sys/kernel/tracing.
@@ -78,26 +76,26 @@ const (
 	TracingAbsent  Tracing = "absent"
 )
 
-// Limits bound what labs may take of a machine. Zero is no limit, or one that is not shown.
+// Limits are limits of a machine that labs may reach, and what is used of them. Zero: no limit, or an unknown one.
 type Limits struct {
-	Neighbours [3]int64 `json:"neighbours"` // gc_thresh1 to 3, of all network namespaces together
-	Namespaces int64    `json:"namespaces"` // network namespaces
-	InUse      int64    `json:"in_use"`     // network namespaces that the agent sees a process in
-	Tasks      int64    `json:"tasks"`      // processes and threads there are now
-	PIDMax     int64    `json:"pid_max"`
-	ThreadsMax int64    `json:"threads_max"`
+	Neighbours [3]int64 `json:"neighbours"`  // gc_thresh1 to 3, of all network namespaces together
+	Namespaces int64    `json:"namespaces"`  // network namespaces
+	InUse      int64    `json:"in_use"`      // network namespaces that have processes which the agent sees
+	Tasks      int64    `json:"tasks"`       // processes and threads that exist now
+	PIDMax     int64    `json:"pid_max"`     // limit of process ids
+	ThreadsMax int64    `json:"threads_max"` // limit of threads
 	GroupTasks Headroom `json:"group_tasks"` // processes and threads of the agent's control groups
 	GroupKiB   Headroom `json:"group_kib"`   // memory of the agent's control groups, KiB
 	Conntrack  int64    `json:"conntrack"`   // tracked connections
 	FilesSoft  int64    `json:"files_soft"`  // open files of a program that an agent starts
 	FilesHard  int64    `json:"files_hard"`  // open files of a process
 	Ports      string   `json:"ports"`       // net.ipv4.ip_local_port_range of the agent's network namespace
-	Backlog    string   `json:"backlog"`     // net.core.somaxconn of the same
+	Backlog    string   `json:"backlog"`     // net.core.somaxconn of that namespace
 }
 
-// Read reads the machine this process runs on.
+// Read describes the machine that this process runs on.
 func Read() (Machine, error) {
-	m, err := Of(os.DirFS("/"))
+	m, err := ReadFiles(os.DirFS("/"))
 	if err != nil {
 		return m, err
 	}
@@ -119,22 +117,22 @@ func Read() (Machine, error) {
 		m.FreeKiB = int64(disk.Bavail) * int64(disk.Bsize) >> 10
 	}
 	m.Precedes, m.RealTime = realtime.MayPrecede(), realtime.Permitted()
-	m.Program, err = ownHash()
+	m.Program, err = programHash()
 	return m, err
 }
 
-// root reports whether this process is the machine's root, with whatever rights.
+// root reports whether this process is the machine's root user. It may still lack capabilities.
 func root() bool { return os.Geteuid() == 0 && !inUserNamespace() }
 
-// inUserNamespace reports whether root here is another user of the machine, as after unshare -r: such a root may make
-// network namespaces, and neither meters nor programs in the kernel.
+// inUserNamespace reports whether this process is in a user namespace, as after unshare -r. Root there is an ordinary
+// user of the machine, who may make network namespaces, but may not open meters or load programs into the kernel.
 func inUserNamespace() bool {
 	users, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && strings.Join(strings.Fields(string(users)), " ") != "0 0 4294967295"
 }
 
-// Of reads a machine from its files below /proc, /sys, /boot and /lib/modules.
-func Of(fsys fs.FS) (m Machine, err error) {
+// ReadFiles describes a machine by its files below /proc, /sys, /boot and /lib/modules. Tests give it copies of them.
+func ReadFiles(fsys fs.FS) (m Machine, err error) {
 	s := files{fsys}
 	m.Release = s.text("/proc/sys/kernel/osrelease")
 	m.CPUModel, m.Virtualisation = parseCPUInfo(s.text("/proc/cpuinfo"))
@@ -164,8 +162,9 @@ func Of(fsys fs.FS) (m Machine, err error) {
 	return m, nil
 }
 
+// limits reads the limits that files show.
 func (s files) limits() (l Limits) {
-	for i := range l.Neighbours { // only the machine's own network namespace has them
+	for i := range l.Neighbours { // files that only the machine's own network namespace has
 		l.Neighbours[i] = s.number("/proc/sys/net/ipv4/neigh/default/gc_thresh" + strconv.Itoa(i+1))
 	}
 	l.Namespaces, l.InUse = s.number("/proc/sys/user/max_net_namespaces"), s.namespaces()
@@ -184,7 +183,7 @@ const (
 	Backlog   = "net/core/somaxconn"
 )
 
-// usableCPUs are the CPUs that this process may use.
+// usableCPUs returns the CPUs that this process may use.
 func usableCPUs() (cpus []int, err error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -198,12 +197,13 @@ func usableCPUs() (cpus []int, err error) {
 	return cpus, nil
 }
 
-// ownHash is the SHA-256 of this program. It is the same for the life of the process.
-var ownHash = sync.OnceValues(func() (string, error) {
+// programHash is the SHA-256 of this program's file, read once.
+var programHash = sync.OnceValues(func() (string, error) {
 	sum, err := sha256Of("/proc/self/exe")
 	return hex.EncodeToString(sum), err
 })
 
+// sha256Of is the SHA-256 of a file.
 func sha256Of(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -217,8 +217,8 @@ func sha256Of(path string) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// parseCPUInfo reads /proc/cpuinfo: the model, and whether the flag is there that
-// hypervisors set.
+// parseCPUInfo reads the CPUs' model from /proc/cpuinfo, and whether the CPUs have the flag that
+// virtual machines have.
 func parseCPUInfo(text string) (model, virtualisation string) {
 	if text == "" {
 		return "", ""

@@ -23,7 +23,8 @@ type Need struct {
 	Package string `json:"package,omitempty"`
 	Advice  string `json:"advice,omitempty"`
 	Why     string `json:"why,omitempty"` // completes "needed for …"
-	// On are the kinds of hosts that it runs on, with commas: "client,server". Empty: all hosts, of a device its own.
+	// On lists the kinds of hosts on which the program runs, with commas: "client,server". Empty: all hosts; for a
+	// program of a device, the device's.
 	On string `json:"on,omitempty"`
 	// Feature of the kernel. Empty stands for the one in featureOfProgram, if any.
 	Feature Feature `json:"feature,omitempty"`

@@ -5,13 +5,12 @@ import (
 	"strings"
 )
 
-// sbin are the folders of administrators' programs, which PATH lacks after su without "-".
+// sbin is the folders of administrators' programs. PATH may lack them, for instance after su without "-".
 const sbin = ":/usr/local/sbin:/usr/sbin:/sbin"
 
-// WithSbin has this process, and what it starts, look for programs in the folders of administrators too, after those of
-// PATH.
+// WithSbin appends the folders of administrators' programs to the PATH of this process and of programs that it starts.
 func WithSbin() {
 	if path := os.Getenv("PATH"); !strings.HasSuffix(path, sbin) {
-		os.Setenv("PATH", strings.TrimPrefix(path+sbin, ":")) // only a name with = or 0 in it is an error
+		os.Setenv("PATH", strings.TrimPrefix(path+sbin, ":")) // fails only for a malformed name
 	}
 }

@@ -12,33 +12,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bar is something around this process that keeps every lab from running, on a machine that could run it: a container's
-// process namespace, a capability it was not given, a system call that a filter refuses.
+// Bar is a reason why no lab can run in this process's environment, usually a container, although the machine could run
+// one: its process namespace, a missing capability, or a system call that a filter refuses.
 type Bar struct {
 	What string `json:"what"` // "the capability CAP_SYS_NICE is missing: it binds polling threads to CPUs"
-	Do   string `json:"do"`   // what to do about it
+	Do   string `json:"do"`   // what the user can do about it
 }
 
-// HiddenThreads says what a process namespace of a container's own does to a lab, and what helps.
+// HiddenThreads is the What of the bar for a container that has its own process namespace.
 const HiddenThreads = "this process namespace hides the kernel's threads: run with --pid=host"
 
-// machinePIDs is the process namespace of the machine: the kernel gives it this number at boot
+// machinePIDs is the machine's process namespace. The kernel always gives it this number
 // (PID_NS_INIT_INO, include/uapi/linux/nsfs.h).
 const machinePIDs = "pid:[4026531836]"
 
-// OwnProcesses reports whether this process is in another process namespace than the machine's. From there nobody can
-// name a thread of the kernel: the polling threads, which a lab binds to CPUs and whose time it reads, belong to the
-// machine's namespace, whatever namespace their interface is in.
-func OwnProcesses() bool {
+// InPIDNamespace reports whether this process is in another process namespace than the machine's. Such a process sees
+// no threads of the kernel. A lab must see the polling threads of its links, to bind them to CPUs and to read their
+// times, and these always belong to the machine's namespace.
+func InPIDNamespace() bool {
 	link, err := os.Readlink("/proc/self/ns/pid")
-	return err == nil && link != machinePIDs // without /proc nothing is known
+	return err == nil && link != machinePIDs // an error: unknown, so false
 }
 
-// capability is one that every lab needs.
+// capability is a capability (capabilities(7)) that every lab needs.
 type capability struct {
-	number int
-	name   string // after CAP_
-	does   string
+	number  int
+	name    string // without CAP_
+	purpose string // what a lab does with it
 }
 
 var capabilities = []capability{
@@ -50,13 +50,13 @@ var capabilities = []capability{
 	{unix.CAP_SYS_NICE, "SYS_NICE", "binds polling threads to CPUs"},
 }
 
-// call is a system call that every lab makes, and how it is tried: on the calling thread, which ends with the trial.
+// call is a system call that every lab makes.
 type call struct {
 	name string
-	try  func() error
+	try  func() error // makes the call on the calling thread, which may be left changed
 }
 
-// calls are tried in this order: a mount is tried in the namespace that unshare made.
+// calls are the system calls in the order in which they are tried: the mount changes the namespace that unshare made.
 var calls = []call{
 	{"unshare", func() error { return unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWUTS) }},
 	{"mount", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }},
@@ -78,12 +78,12 @@ var calls = []call{
 	}},
 }
 
-// bpfCall is what programs for the kernel take, which some devices have.
+// bpfCall is the system call that loads programs into the kernel, as some devices do.
 var bpfCall = call{"bpf", tryBPF}
 
-// tryBPF makes a map of one entry.
+// tryBPF makes an eBPF map with one entry, and closes it.
 func tryBPF() error {
-	// BPF_MAP_CREATE; the fields that follow begin its bpf_attr
+	// The number is BPF_MAP_CREATE; attr has the first fields of its bpf_attr.
 	const mapCreate = 0
 	attr := struct{ kind, key, value, entries, flags uint32 }{kind: 2, key: 4, value: 4, entries: 1} // BPF_MAP_TYPE_ARRAY
 	fd, _, errno := unix.Syscall(unix.SYS_BPF, mapCreate, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
@@ -93,6 +93,7 @@ func tryBPF() error {
 	return unix.Close(int(fd))
 }
 
+// inFile opens a file, and calls do with its descriptor.
 func inFile(path string, do func(fd int) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -102,23 +103,23 @@ func inFile(path string, do func(fd int) error) error {
 	return do(int(f.Fd()))
 }
 
-// bars lists what keeps labs from running although this process is root.
+// bars lists the reasons why labs cannot run although this process is root.
 func bars() (list []Bar) {
-	if OwnProcesses() {
+	if InPIDNamespace() {
 		list = append(list, Bar{HiddenThreads, "podman run --pid=host --privileged …, or run on the machine itself"})
 	}
-	status, _ := os.ReadFile("/proc/self/status") // an error: nothing is known of rights, and calls are tried all the same
-	if lacking := lackingCapabilities(string(status)); len(lacking) > 0 {
-		return append(list, lackingBar(lacking)) // which explains what calls refuse
+	status, _ := os.ReadFile("/proc/self/status") // an error: the capabilities are unknown, and calls are still tried
+	if missing := missingCapabilities(string(status)); len(missing) > 0 {
+		return append(list, capabilityBar(missing)) // calls would fail for this reason, so they are not tried
 	}
 	return append(list, refusedCalls(calls...)...)
 }
 
-// lackingBar names capabilities, and how a container gets them.
-func lackingBar(lacking []capability) Bar {
+// capabilityBar is the bar of missing capabilities. It tells how a container gets them.
+func capabilityBar(missing []capability) Bar {
 	var names, options []string
-	for _, c := range lacking {
-		names = append(names, "CAP_"+c.name+" ("+c.does+")")
+	for _, c := range missing {
+		names = append(names, "CAP_"+c.name+" ("+c.purpose+")")
 		options = append(options, c.name)
 	}
 	one := "capabilities are missing: "
@@ -128,8 +129,8 @@ func lackingBar(lacking []capability) Bar {
 	return Bar{one + strings.Join(names, ", "), "podman run --cap-add=" + strings.Join(options, ",") + " …"}
 }
 
-// lackingCapabilities are those that a process lacks, by its /proc/PID/status.
-func lackingCapabilities(status string) (list []capability) {
+// missingCapabilities lists the needed capabilities that a process lacks, by the text of its /proc/PID/status.
+func missingCapabilities(status string) (list []capability) {
 	_, text, shown := strings.Cut(status, "\nCapEff:\t")
 	text, _, _ = strings.Cut(text, "\n")
 	effective, err := strconv.ParseUint(text, 16, 64)
@@ -144,12 +145,13 @@ func lackingCapabilities(status string) (list []capability) {
 	return list
 }
 
-// refusedCalls tries calls on a thread of its own, in namespaces that end with it.
+// refusedCalls tries calls and returns a bar for each that is refused. It uses a new thread, which ends with it,
+// because the calls change the thread's namespaces.
 func refusedCalls(calls ...call) (list []Bar) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with its goroutine
+		runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 		for _, c := range calls {
 			err := c.try()
 			if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) {
@@ -161,9 +163,9 @@ func refusedCalls(calls ...call) (list []Bar) {
 	return list
 }
 
-// refusal says who refuses a call that capabilities allow.
+// refusal is the bar of a call that is refused although the capabilities allow it: it names what refuses it.
 func refusal(name string, err error) Bar {
-	status, _ := os.ReadFile("/proc/self/status") // an error: no filter is seen
+	status, _ := os.ReadFile("/proc/self/status") // an error: a filter is not known
 	if strings.Contains(string(status), "\nSeccomp:\t2\n") {
 		return Bar{fmt.Sprintf("a seccomp filter refuses %s (%v)", name, err),
 			"podman run --security-opt seccomp=unconfined …"}
@@ -175,8 +177,8 @@ func refusal(name string, err error) Bar {
 		"podman run --privileged …; elsewhere look at the machine's security modules, such as AppArmor"}
 }
 
-// barred is why features cannot be tried here although this process is root, "" when they can.
-func barred(list []Bar) string {
+// joinBars joins the texts of bars.
+func joinBars(list []Bar) string {
 	var texts []string
 	for _, b := range list {
 		texts = append(texts, b.String())
@@ -184,7 +186,7 @@ func barred(list []Bar) string {
 	return strings.Join(texts, "; ")
 }
 
-// String is a bar with what to do about it.
+// String is the bar, and what to do about it.
 func (b Bar) String() string { return b.What + Arrow + b.Do }
 
 // Arrow stands between what is wrong and what to do about it.

@@ -7,22 +7,24 @@ import (
 	"strings"
 )
 
+// kernelSymbols is the file with the addresses and names of the kernel's functions.
 const kernelSymbols = "proc/kallsyms"
 
-// HiddenSymbols says why this process cannot see where the kernel's functions are, by which perf names them, and what
-// to set; empty: it can, or the kernel has no list.
+// HiddenSymbols tells why this process cannot read the addresses of the kernel's functions, which perf needs to name
+// them, and what to do about it. It is empty if the process can, or if the kernel has no list of them.
 func HiddenSymbols() string { return files{os.DirFS("/")}.hiddenSymbols() }
 
+// hiddenSymbols is HiddenSymbols by a machine's files. The kernel hides addresses by showing each as 0.
 func (s files) hiddenSymbols() string {
 	f, err := s.fsys.Open(kernelSymbols)
 	if err != nil {
-		return "" // a kernel without the list; perf may have others
+		return "" // a kernel without the list: perf may have other sources
 	}
 	defer f.Close()
 	seen := false
 	for lines := bufio.NewScanner(f); lines.Scan(); seen = true {
 		address, _, _ := strings.Cut(lines.Text(), " ")
-		if strings.Trim(address, "0") != "" { // the first ones of some kernels are at 0
+		if strings.Trim(address, "0") != "" { // some kernels truly have functions at 0, so one other address is enough
 			return ""
 		}
 	}

@@ -134,7 +134,7 @@ func campaignExperiments(args, set []string) (list []*experiment.Experiment, opt
 		case err != nil:
 			return nil, options, err
 		case isCampaign:
-			names, options = append(names, file.Experiments...), file.Slurm.Under(options)
+			names, options = append(names, file.Experiments...), file.Slurm.WithDefaults(options)
 		default:
 			names = append(names, arg)
 		}

@@ -70,7 +70,7 @@ func writePreview(w io.Writer, p runner.Preview, e *experiment.Experiment, comma
 	line(p.Experiment, p.Description)
 	plan := e.Describe()
 	line("measures", fmt.Sprintf("%s, topology %s: %s in %s%s", p.Measure, p.Topology, words.Counted(p.Cells, "cell"),
-		words.Counted(p.Blocks, plan.Block), plan.Of))
+		words.Counted(p.Blocks, plan.Block), plan.Contents))
 	for _, d := range p.Dimensions {
 		if len(d.Values) > 1 {
 			line("", fmt.Sprintf("%s %d: %s", d.Dimension, len(d.Values), strings.Join(d.Values, ", ")))

@@ -173,13 +173,13 @@ func listExperiment(ctx context.Context, e *experiment.Experiment, asked dut.Mac
 		}
 		here[name] = dut.Check(ctx, asked, name, d) == nil
 	}
-	possible := e.Possible(func(name string) bool { return here[name] })
+	possible := e.WithDevices(func(name string) bool { return here[name] })
 	l := listedExperiment{
 		Name: e.Name, Description: e.Description, Devices: e.DUTs, Here: possible.DUTs,
 		Measure: e.Measure, Clients: e.Clients, OfferedMbps: e.OfferedMbps, PerClient: e.MbpsPerClient,
 		Windows: e.Windows, WindowSeconds: e.Window.Seconds(), Needs: runner.Needs(e), file: e.Encode(), words: e.Describe(),
 	}
-	if !e.Means("clients") {
+	if !e.Applies("clients") {
 		l.Clients = nil
 	}
 	l.Kpps, l.FrameSizes = e.OfferedKpps, e.FrameSizes
@@ -269,7 +269,7 @@ func (e listedExperiment) text() []string {
 	}
 	duration := durationText(runner.Seconds{About: e.EstimatedSeconds, Least: e.LeastSeconds, Most: e.MostSeconds})
 	takes := "takes " + duration + ": " + words.Counted(e.Cells, "cell") + " in " +
-		words.Counted(e.Blocks, e.words.Block) + e.words.Of
+		words.Counted(e.Blocks, e.words.Block) + e.words.Contents
 	clients := e.words.Doing
 	switch {
 	case len(e.Clients) == 1:

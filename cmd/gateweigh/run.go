@@ -110,7 +110,7 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 		return &exitError{exitUsage, err}
 	}
 	if flags.profile {
-		if !exp.Means("profile_window") {
+		if !exp.Applies("profile_window") {
 			return &exitError{exitUsage, fmt.Errorf("--profile: %s measures %s, and %s have no profiles", exp.Name, exp.Measure,
 				words.Plural(exp.Describe().Block))}
 		}

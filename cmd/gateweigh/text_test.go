@@ -114,7 +114,7 @@ func TestListsText(t *testing.T) {
 				Clients: []int{1, 20}, OfferedMbps: []float64{100, 1000}, Cells: 4, Blocks: 10, Windows: 3, WindowSeconds: 1,
 				EstimatedSeconds: 110,
 				words: experiment.Description{
-					Block: "block", Of: " of 3 windows of 1 s", Doing: "at 100 and 1000 Mbit/s"},
+					Block: "block", Contents: " of 3 windows of 1 s", Doing: "at 100 and 1000 Mbit/s"},
 				Needs: []dut.Need{{Program: "ethtool"}, {Program: "dnsmasq"}}},
 			{Name: "elsewhere", Description: "Runs on another machine", Devices: []string{"opennds"}},
 		},

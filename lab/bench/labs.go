@@ -168,8 +168,8 @@ func (l Labs) side(routerDUT, device dut.DUT, has experiment.Side) (*Bench, topo
 		s.most = max(s.most, side.Clients)
 	}
 	// Where no clean router is compared, the leases themselves are measured.
-	s.static = len(l.Sides) > 1 && hasStatic(has, s.enter, routerDUT.Traits()) || l.Experiment.Backend.Closed()
-	lan, wan := l.Experiment.Backend.ClosedAddresses()
+	s.static = len(l.Sides) > 1 && hasStatic(has, s.enter, routerDUT.Traits()) || l.Experiment.Backend.AgentlessRouter()
+	lan, wan := l.Experiment.Backend.AgentlessAddresses()
 	build, err := topology.Named(l.Experiment.Topology)
 	if err != nil {
 		return nil, topology.Topology{}, err

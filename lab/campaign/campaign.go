@@ -95,7 +95,7 @@ func Create(n New) (*Campaign, error) {
 			return nil, fmt.Errorf("two experiments of the campaign are called %q: give one of them another name", e.Name)
 		}
 		names[e.Name] = true
-		p := Part{Name: e.Name, Slurm: e.Slurm.Under(n.Slurm)}
+		p := Part{Name: e.Name, Slurm: e.Slurm.WithDefaults(n.Slurm)}
 		for _, places := range e.Shares() {
 			p.Shares, p.Blocks = p.Shares+1, p.Blocks+len(places)
 		}

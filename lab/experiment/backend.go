@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Backend says where the hosts of labs are.
+// Backend tells where the hosts of the labs are.
 type Backend struct {
 	Kind   string // BackendSSH, or "" (default): namespaces of this machine
 	Config string // file for ssh -F; empty: the user's configuration
@@ -23,7 +23,7 @@ type Backend struct {
 	Hosts  map[string]BackendHost
 }
 
-// ClockChrony is that chronyd keeps the clocks of the hosts.
+// ClockChrony says that chronyd keeps the clocks of the hosts equal.
 const ClockChrony = "chrony"
 
 // Kinds of backends.
@@ -35,14 +35,14 @@ const (
 // BackendHost is a machine that is a host of the labs, [backend.host.NAME].
 type BackendHost struct {
 	Address   string   `toml:"address,omitempty"`   // as ssh takes it: an alias of its configuration, or user@host
-	Interface []string `toml:"interface,omitempty"` // of an endpoint: one for each lab that can stand at the same time
-	LAN       []string `toml:"lan,omitempty"`       // of the router, towards the clients: as many
-	WAN       []string `toml:"wan,omitempty"`       // of the router, towards the server: as many
+	Interface []string `toml:"interface,omitempty"` // of a client or server, towards the router: one for each lab
+	LAN       []string `toml:"lan,omitempty"`       // of the router, towards the clients: one for each lab
+	WAN       []string `toml:"wan,omitempty"`       // of the router, towards the server: one for each lab
 	Sudo      string   `toml:"sudo,omitempty"`      // "auto" (default ""), "true" or "false"
-	// LANAddress and WANAddress are those of a router without an agent, with their networks: see Closed.
+	// LANAddress and WANAddress are the addresses of a router without an agent (see AgentlessRouter), with their networks.
 	LANAddress string `toml:"lan_address,omitempty"`
 	WANAddress string `toml:"wan_address,omitempty"`
-	CPUs       []int  `toml:"cpus,omitempty"` // that the host uses; default: all that its machine has
+	CPUs       []int  `toml:"cpus,omitempty"` // the CPUs that the host uses; default: all of its machine
 }
 
 // Remote reports whether the hosts are other machines.
@@ -69,7 +69,7 @@ var backendFields = []Field{
 			"measured, with their bound; default: they are left out"),
 }
 
-// backendKind accepts the kinds; namespaces of this machine are "", as without the key.
+// backendKind accepts the kinds of backends. Namespaces of this machine become "", as where the key is not set.
 func backendKind(v any) (string, error) {
 	kind, err := strict.Word(BackendNamespaces, BackendSSH)(v)
 	if kind == BackendNamespaces {
@@ -78,7 +78,7 @@ func backendKind(v any) (string, error) {
 	return kind, err
 }
 
-// absolute accepts the path of a file, which must not depend on where a run is started or resumed.
+// absolute accepts the absolute path of a file. A relative one would depend on where a run is started and resumed.
 var absolute = strict.AcceptText("the absolute path of a file", func(s string) (string, bool) {
 	return s, strings.HasPrefix(s, "/") && !strings.ContainsAny(s, "\x00\n\"")
 })
@@ -92,7 +92,7 @@ var address = strict.AcceptText(
 
 // interfaces accepts the name of an interface, or two for two labs.
 func interfaces(v any) ([]string, error) {
-	if s, is := strict.Text(v); is {
+	if s, isText := strict.Text(v); isText {
 		v = []any{s}
 	}
 	list, err := strict.List(1, 2, interfaceName)(v)
@@ -110,18 +110,18 @@ var interfaceName = strict.AcceptText("the name of an interface", func(s string)
 
 // sudo accepts true, false and "auto".
 func sudo(v any) (string, error) {
-	if on, is := v.(bool); is {
+	if on, isBool := v.(bool); isBool {
 		return fmt.Sprint(on), nil
 	}
-	s, is := strict.Text(v)
-	if !is || !slices.Contains([]string{"auto", "true", "false"}, s) {
+	s, isText := strict.Text(v)
+	if !isText || !slices.Contains([]string{"auto", "true", "false"}, s) {
 		return "", fmt.Errorf("must be true, false or \"auto\", not %s", strict.Show(v))
 	}
 	return s, nil
 }
 
-// mostCPU bounds the number of a CPU.
-const mostCPU = 4095
+// maxCPU is the largest number that a CPU can have.
+const maxCPU = 4095
 
 // hostFields is every key of [backend.host.NAME].
 var hostFields = []fieldOf[BackendHost]{
@@ -141,7 +141,7 @@ var hostFields = []fieldOf[BackendHost]{
 		means("of a router without an agent, which has no `address`: its own address towards the clients, with the network"),
 	field("wan_address", prefix, func(h *BackendHost) *string { return &h.WANAddress }).
 		means("of a router without an agent: its own address towards the server, with the network"),
-	field("cpus", List(strict.Integer(0, mostCPU)), func(h *BackendHost) *[]int { return &h.CPUs }).
+	field("cpus", List(strict.Integer(0, maxCPU)), func(h *BackendHost) *[]int { return &h.CPUs }).
 		means("CPUs that the host uses, of the router its polling threads and the device; default: all"),
 }
 
@@ -188,7 +188,7 @@ func (e *Experiment) assignHost(key toml.Key, value any) (descend bool, err erro
 	return false, fmt.Errorf("unknown key of a host%s", near.Suggestion(rest, keysOf(hostFields)))
 }
 
-// HostKey is the dotted key of a key of a host, as errors name it; of the host itself without one.
+// HostKey returns the dotted name of a host's key, for errors; where key is empty, that of the host's table.
 func HostKey(host, key string) string {
 	k := toml.Key{"backend", "host"}
 	for _, part := range []string{host, key} {
@@ -199,7 +199,7 @@ func HostKey(host, key string) string {
 	return k.String()
 }
 
-// HostKeySet is HostKey, or the host's own where nothing is said of the key.
+// HostKeySet returns HostKey where the key is set, else the name of the host's table.
 func (e *Experiment) HostKeySet(host, key string) string {
 	if dotted := HostKey(host, key); e.IsSet(dotted) {
 		return dotted
@@ -207,14 +207,14 @@ func (e *Experiment) HostKeySet(host, key string) string {
 	return HostKey(host, "")
 }
 
-// applyHosts sets what follows from the hosts.
+// applyHosts sets the number of client hosts to those that are described, unless the experiment names a number.
 func (e *Experiment) applyHosts() {
 	if e.Backend.Remote() && !e.IsSet("client.hosts") {
 		e.Client.Hosts = max(1, len(e.clientHosts()))
 	}
 }
 
-// clientHosts are the names of hosts that are described as clients.
+// clientHosts returns the names of the described hosts that are clients.
 func (e *Experiment) clientHosts() (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(e.Backend.Hosts)) {
 		if strings.HasPrefix(name, hostClient) {
@@ -224,7 +224,7 @@ func (e *Experiment) clientHosts() (names []string) {
 	return names
 }
 
-// checkBackend refuses hosts that make no lab.
+// checkBackend refuses hosts that do not make a complete lab.
 func (e *Experiment) checkBackend(report Report) {
 	if !e.Backend.Remote() {
 		if len(e.Backend.Hosts) > 0 {
@@ -267,7 +267,7 @@ func (e *Experiment) checkBackend(report Report) {
 	e.checkHosts(report)
 }
 
-// checkHosts refuses described hosts that lack something, or have what another one is to have.
+// checkHosts refuses described hosts that lack a key, or have a key of another kind of host.
 func (e *Experiment) checkHosts(report Report) {
 	labs := 0
 	for _, name := range slices.Sorted(maps.Keys(e.Backend.Hosts)) {
@@ -276,16 +276,16 @@ func (e *Experiment) checkHosts(report Report) {
 			report(HostKey(name, ""), "needs %s = \"…\", the router's own address on that side, as it has no address for ssh",
 				missing)
 			continue
-		case name == hostRouter && e.Backend.Closed():
-			e.checkClosed(report)
+		case name == hostRouter && e.Backend.AgentlessRouter():
+			e.checkAgentless(report)
 			continue
 		}
 		e.checkHost(name, &labs, report)
 	}
 }
 
-// checkHost refuses a host that lacks something. labs is how many links of each kind the hosts before have; 0: there
-// was none.
+// checkHost refuses a host that lacks a key, or has a key of another kind of host. *labs is the number of interfaces
+// that each port of the hosts checked before has; 0: this is the first.
 func (e *Experiment) checkHost(name string, labs *int, report Report) {
 	h := e.Backend.Hosts[name]
 	if h.Address == "" {
@@ -320,7 +320,7 @@ func (e *Experiment) checkHost(name string, labs *int, report Report) {
 	}
 }
 
-// towards is what a port of a host leads to.
+// towards returns what a host's port leads to.
 func towards(host, key string) string {
 	switch {
 	case key == "lan":
@@ -331,10 +331,10 @@ func towards(host, key string) string {
 	return "the router"
 }
 
-// AtOnce is how many labs the described machines have ports for.
-func (b Backend) AtOnce() int {
+// LabsAtOnce returns how many labs can stand at the same time: as many as the described machines have ports for.
+func (b Backend) LabsAtOnce() int {
 	switch {
-	case b.Closed():
+	case b.AgentlessRouter():
 		return 1
 	case b.Remote():
 		return len(b.Hosts[hostRouter].LAN)
@@ -349,7 +349,7 @@ func HostReference() (list []KeyReference) {
 		k := KeyReference{Key: f.key, Meaning: f.meaning, Defaults: map[string]string{}}
 		k.Accepts, k.List = f.accepts(&h)
 		if v := f.get(&h); !reflect.ValueOf(v).IsZero() {
-			k.Defaults[""] = inFile(v)
+			k.Defaults[""] = fileText(v)
 		}
 		list = append(list, k)
 	}

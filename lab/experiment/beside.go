@@ -12,40 +12,40 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Beside says how the clean router's lab in a pair differs from the device's lab; fields
-// left out are equal in both. A ratio then measures that difference and the device together.
+// Beside tells how the clean router's lab differs from the device's lab in a pair. Zero fields are the same in both. A
+// ratio then measures that difference and the device together.
 type Beside struct {
 	Client  string // kind of client
 	Traffic string // kind of traffic
-	Clients int    // how many, whatever the number of the cell
+	Clients int    // number of clients, instead of the cell's
 }
 
-// besideKeys are its keys in the file.
+// besideKeys are the keys of Beside in the file.
 var besideKeys = []string{"beside.client", "beside.traffic", "beside.clients"}
 
-// Side is what the experiment has in one lab of a pair.
+// Side describes one lab of a pair: the device's, or the clean router's.
 type Side struct {
 	Client  string // kind
 	Clients int
 	Traffic Traffic
 }
 
-// Sides are the two labs of a pair with that number of clients at the device.
+// Sides returns the two labs of a pair whose device has this number of clients.
 func (e *Experiment) Sides(clients int) (device, clean Side) {
 	device = Side{Client: e.Client.Kind, Clients: clients}
-	if e.Means("traffic.kind") {
+	if e.Applies("traffic.kind") {
 		device.Traffic = e.Traffic
 	}
-	return device, e.besideOf(device)
+	return device, e.cleanSide(device)
 }
 
-// Labs are the labs of a block that are compared: the device's, and the clean router's unless the device is measured
-// alone; the clean router as such a device has clients that it can serve. Traffic has no kind where nothing is
-// sent. In an A/A block both labs are like the device's lab of other blocks: the noise of each number of clients is
-// needed. In interleaved rounds only the first of them stands.
+// Labs returns the labs that a block compares: the device's and the clean router's, or only the first where the measure
+// has devices stand alone. In an A/A block, which measures the noise floor, both labs have clean routers, with as many
+// clients as the device's lab of other blocks. In interleaved rounds only the first lab stands; the second one is that
+// of another block. A side's Traffic has no kind where nothing is sent.
 func (e *Experiment) Labs(b Block) []Side {
 	device, clean := e.Sides(b.Clients())
-	device, clean = e.sized(device, b.Cell), e.sized(clean, b.Cell)
+	device, clean = e.withFrames(device, b.Cell), e.withFrames(clean, b.Cell)
 	switch {
 	case e.measure().Alone && b.DUT() == Clean:
 		return []Side{clean}
@@ -64,13 +64,13 @@ func (e *Experiment) Labs(b Block) []Side {
 	return []Side{device, clean}
 }
 
-// Largest are the labs of a block with the most clients.
-func (e *Experiment) Largest() []Side {
+// LargestLabs returns the labs of the block with the most clients.
+func (e *Experiment) LargestLabs() []Side {
 	return e.Labs(Block{Cell: result.NewCell(result.Clients, e.mostClients())})
 }
 
-// besideOf is the clean router's lab in a pair with the device's lab.
-func (e *Experiment) besideOf(device Side) Side {
+// cleanSide returns the clean router's lab for the device's lab of a pair.
+func (e *Experiment) cleanSide(device Side) Side {
 	clean := device
 	clean.Client = cmp.Or(e.Beside.Client, client.KindOf(device.Client).CleanKind, device.Client)
 	clean.Clients = cmp.Or(e.Beside.Clients, device.Clients)
@@ -78,8 +78,8 @@ func (e *Experiment) besideOf(device Side) Side {
 	return clean
 }
 
-// SidesText says in what the two labs of a pair differ besides the device; both texts are
-// empty when they do not.
+// SidesText returns, for each of the two labs of a pair, what differs from the other one besides the device. Both texts
+// are empty when nothing does.
 func (e *Experiment) SidesText() (device, clean string) {
 	if e.measure().Alone {
 		return "", ""
@@ -98,19 +98,18 @@ func (e *Experiment) SidesText() (device, clean string) {
 	return strings.Join(with, ", "), strings.Join(without, ", ")
 }
 
-// carried reports whether the side's clients can send its kind of traffic.
-func (s Side) carried() bool {
+// canSend reports whether the side's kind of clients can send its kind of traffic.
+func (s Side) canSend() bool {
 	return traffic.KindOf(s.Traffic.Kind).Program == "" || client.KindOf(s.Client).Programs
 }
 
-const notCarried = "%q needs clients with a namespace each: not those of kind %q"
+const cannotSend = "%q needs clients with a namespace each: not those of kind %q"
 
-// checkBeside refuses an impossible clean router's lab. The number of clients of either
-// side is checked with the clients.
+// checkBeside refuses a clean router's lab that cannot be. checkClients checks the numbers of clients.
 func (e *Experiment) checkBeside(report Report) {
 	device, clean := e.Sides(0)
-	if !device.carried() {
-		report(e.firstSet("traffic.kind", "client.kind"), notCarried, device.Traffic.Kind, device.Client)
+	if !device.canSend() {
+		report(e.firstSet("traffic.kind", "client.kind"), cannotSend, device.Traffic.Kind, device.Client)
 	}
 	if e.Beside == (Beside{}) {
 		return
@@ -126,15 +125,16 @@ func (e *Experiment) checkBeside(report Report) {
 	if e.Client.Churn > 0 {
 		report(blamed, "does not go with client.churn: what guests cost is compared between labs that are alike")
 	}
-	if e.Beside.Traffic+e.Beside.Client != "" && !clean.carried() {
-		report(e.firstSet("beside.traffic", "beside.client"), notCarried, clean.Traffic.Kind, clean.Client)
+	if e.Beside.Traffic+e.Beside.Client != "" && !clean.canSend() {
+		report(e.firstSet("beside.traffic", "beside.client"), cannotSend, clean.Traffic.Kind, clean.Client)
 	}
 	if clean.Traffic.Kind != device.Traffic.Kind {
 		e.checkTrafficBeside(clean, report)
 	}
 }
 
-// checkTrafficBeside refuses what the clean router's generator alone cannot do.
+// checkTrafficBeside reports what the clean router's kind of traffic cannot do. What the device's cannot do either is
+// reported already.
 func (e *Experiment) checkTrafficBeside(clean Side, report Report) {
 	reported := map[string]bool{}
 	e.checkTraffic(func(_, format string, args ...any) { reported[fmt.Sprintf(format, args...)] = true })
@@ -150,8 +150,8 @@ func (e *Experiment) checkTrafficBeside(clean Side, report Report) {
 	})
 }
 
-// firstSet is the first of the keys that was set, for an error to name; the first of all
-// when none was.
+// firstSet returns the first of the keys that the file or the command line sets, so that an error can name it; where
+// none is set, the first of all.
 func (e *Experiment) firstSet(keys ...string) string {
 	for _, key := range keys {
 		if _, set := e.origins[key]; set {

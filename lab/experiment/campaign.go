@@ -16,7 +16,7 @@ import (
 // Campaign is a campaign file: several experiments whose blocks are spread over the nodes of a scheduler.
 type Campaign struct {
 	Experiments []string // names of shipped experiments, and files, relative to the campaign file
-	Slurm       Slurm    // what an experiment's own [slurm] does not say
+	Slurm       Slurm    // options for experiments whose own [slurm] does not set them
 }
 
 var campaignFields = slices.Concat([]fieldOf[Campaign]{
@@ -24,9 +24,9 @@ var campaignFields = slices.Concat([]fieldOf[Campaign]{
 		means("experiments of the campaign: names, or files relative to this one"),
 }, inTable("slurm", slurmKeys, func(c *Campaign) *Slurm { return &c.Slurm }))
 
-// ReadCampaign reads a campaign file. is is false where the file is an experiment: it lacks the key experiments. Of a
-// bad campaign file the error is strict.Problems.
-func ReadCampaign(path string) (c Campaign, is bool, err error) {
+// ReadCampaign reads a campaign file. isCampaign is false where the file lacks the key experiments, and so is an
+// experiment. The error for a campaign file with mistakes is strict.Problems.
+func ReadCampaign(path string) (c Campaign, isCampaign bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return c, false, fmt.Errorf("reading campaign: %w", err)
@@ -38,7 +38,7 @@ func ReadCampaign(path string) (c Campaign, is bool, err error) {
 	}
 	entries, bad := read(path, data)
 	if bad != nil || !slices.ContainsFunc(entries, func(e strict.Entry) bool { return e.Key() == "experiments" }) {
-		return c, false, nil // whoever reads it as an experiment says what is wrong with it
+		return c, false, nil // what is wrong with it shows when it is read as an experiment
 	}
 	problems := strict.Assign(path, entries, func(en strict.Entry) (descend bool, err error) {
 		if en.Key() == "slurm" {
@@ -63,8 +63,8 @@ func ReadCampaign(path string) (c Campaign, is bool, err error) {
 	return c, true, problems.Err()
 }
 
-// Under is what an experiment says of Slurm, and where it says nothing, what its campaign does.
-func (s Slurm) Under(campaign Slurm) Slurm {
+// WithDefaults returns an experiment's options, with its campaign's for those that are not set.
+func (s Slurm) WithDefaults(campaign Slurm) Slurm {
 	return Slurm{
 		Partition: cmp.Or(s.Partition, campaign.Partition), Account: cmp.Or(s.Account, campaign.Account),
 		Constraint: cmp.Or(s.Constraint, campaign.Constraint), Container: cmp.Or(s.Container, campaign.Container),

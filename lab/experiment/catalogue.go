@@ -9,92 +9,93 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// Catalogue is what experiments may name.
+// Catalogue lists what experiments can name. Experiments do not import the packages of measures, devices and
+// topologies, so their caller hands it to them.
 type Catalogue struct {
-	DUTs []string // devices that need no table; with none given names of devices are not checked
-	// Measures are what can be measured, the default one first. With none given keys and defaults
-	// of measures are not known: that is enough to read the devices of a file.
+	DUTs []string // devices that need no table [dut.NAME]; nil: names of devices are not checked
+	// Measures are what can be measured; the first is the default. Nil: keys and defaults of measures are not known, which
+	// is enough to read the devices that a file describes.
 	Measures []Measure
-	// Topologies are what labs can be built as; with none given they are not checked.
+	// Topologies are the topologies that labs can have; nil: they are not checked.
 	Topologies []Topology
-	// Links names how a device needs the links of its lab set, empty where it needs nothing special. Devices of one name
-	// can be compared with the same clean router. Nil: none needs anything.
+	// Links returns a text that names the settings that a device needs on the links of its lab, empty for the usual ones.
+	// Devices with the same text can be compared with the same clean router. Nil: all links are as usual.
 	Links func(e *Experiment, dut string) string
 }
 
-// Topology is what an experiment has to know of one.
+// Topology is what an experiment has to know of a topology.
 type Topology struct {
 	Name     string
-	Roles    []string // of its hosts
-	Gateways bool     // traffic crosses two, with a link between them
+	Roles    []string // roles of its hosts
+	Gateways bool     // traffic crosses two gateways with a link between them
 }
 
 // Measure is what an experiment has to know of what it measures.
 type Measure struct {
 	Name  string
-	Alone bool    // the device's lab stands alone, and no clean router beside it
-	Clean bool    // the clean router is a device among others; without Alone it is not looked at
-	Keys  []Field // keys of its own, made by Key
-	// Uses are keys that other measures have no meaning for: those that some measure of the catalogue
-	// names here have none with the measures that do not. All other keys have one with every measure.
+	Alone bool    // a block has the device's lab only, without a clean router to compare with
+	Clean bool    // with Alone: the clean router can be measured like a device
+	Keys  []Field // keys of the measure's own, made by Key
+	// Uses are shared keys that the measure uses. A shared key that any measure of the catalogue names here applies only
+	// to the measures that name it. All other shared keys apply to every measure.
 	Uses []string
-	Why  string // why keys that only others use have no meaning, as the end of a sentence
-	// ComparesTimes is that it compares times of several hosts, which takes a common clock.
+	Why  string // why keys that only other measures use do not apply, as the end of a sentence
+	// ComparesTimes is true when it compares times of several hosts, which takes a common clock.
 	ComparesTimes bool
-	// Delays is that it records one-way delays of frames as traffic, where the hosts have a common clock.
+	// Delays is true when it records one-way delays of traffic = "frames", where the hosts have a common clock.
 	Delays bool
-	// Closed is that it measures routers without an agent too.
-	Closed bool
-	// Roles are those of the hosts that it works with: a topology must have them.
+	// Agentless is true when it can also measure a router without an agent.
+	Agentless bool
+	// Roles are the roles of hosts that it works with, so that a topology must have them.
 	Roles []string
 
-	// ApplyDefaults sets the measure's own defaults of keys that are not set. It may be called again. Nil: none.
+	// ApplyDefaults sets keys that are not set to the measure's own defaults. It may be called again. Nil: there are none.
 	ApplyDefaults func(*Experiment)
-	// Check reports what cannot be measured. Nil: whatever the keys allow can be.
+	// Check reports what the measure cannot measure although each key is valid. Nil: it can measure all that.
 	Check func(*Experiment, Report)
-	// Settings lists the settings to measure each device at.
+	// Settings lists the settings at which each device is measured.
 	Settings func(*Experiment) []Setting
-	// Reduce leaves out of a setting what has no meaning for a device: settings that are alike then are
-	// measured once. It reports false where the device cannot have the setting. Nil: all devices have all.
+	// Reduce removes from a setting what makes no difference for a device; settings that become equal are measured once.
+	// It returns false where the device cannot have the setting. Nil: every setting is for every device.
 	Reduce func(e *Experiment, dut string, s Setting) (Setting, bool)
-	// Together reports whether a block measures all devices at the same time; its cells are those of all, and its
-	// device is the first. Nil: never.
+	// Together reports whether a block measures all devices at the same time. Such a block has the cells of all devices,
+	// and the first of them as its device. Nil: never.
 	Together func(*Experiment) bool
-	// CPUs is how many CPUs metered hosts have. Nil: one.
+	// CPUs returns how many CPUs metered hosts have. Nil: one.
 	CPUs func(*Experiment) int
 	// Duration estimates how long all blocks of a group take.
 	Duration func(*Experiment, Group) time.Duration
-	// Bounds are what all blocks of a group take at least and at most, where that depends on what is measured. Nil: it
-	// does not.
+	// Bounds returns how long all blocks of a group take at least and at most, where that depends on what is measured.
+	// Nil: it does not.
 	Bounds func(*Experiment, Group) (least, most time.Duration)
-	// Describe names in words what a plan consists of.
+	// Describe describes a plan in words.
 	Describe func(*Experiment) Description
 }
 
 // together reports whether a block measures all devices at the same time.
 func (m Measure) together(e *Experiment) bool { return m.Together != nil && m.Together(e) }
 
-// reduce is the setting with a device, and whether the device can have it.
+// reduce returns the setting for a device, and whether the device can have it.
 func (m Measure) reduce(e *Experiment, dut string, s Setting) (Setting, bool) {
 	fits := true
 	if m.Reduce != nil {
 		s, fits = m.Reduce(e, dut, s)
 	}
-	return s.of(dut), fits
+	return s.withDevice(dut), fits
 }
 
 // Description is a plan in words.
 type Description struct {
-	Block string // what a block is called
-	Of    string // what makes one, such as " of 3 windows of 1 s"; may be empty
-	Doing string // what the clients do, such as "at 100 Mbit/s"
+	Block    string // what a block is called
+	Contents string // what a block consists of, such as " of 3 windows of 1 s"; may be empty
+	Doing    string // what the clients do, such as "at 100 Mbit/s"
 }
 
-// Describe is the experiment's plan in words.
+// Describe returns the experiment's plan in words.
 func (e *Experiment) Describe() Description { return e.measure().Describe(e) }
 
-// Setting is what is the same in all blocks of a group, without the device, and the cells that each
-// of these blocks measures.
+// Setting is what all blocks of a group have in common besides the device: the dimensions in Cell, and the cells that
+// each block measures.
 type Setting struct {
 	Cell  result.Cell
 	Cells []result.Cell
@@ -108,7 +109,7 @@ func (c Catalogue) MeasureNames() (names []string) {
 	return names
 }
 
-// topologyNames lists what labs can be built as.
+// topologyNames lists the topologies.
 func (c Catalogue) topologyNames() (names []string) {
 	for _, t := range c.Topologies {
 		names = append(names, t.Name)
@@ -116,7 +117,7 @@ func (c Catalogue) topologyNames() (names []string) {
 	return names
 }
 
-// measure is the one of that name, or else the default one.
+// measure returns the measure of that name; for an unknown name the default one.
 func (c Catalogue) measure(name string) Measure {
 	if len(c.Measures) == 0 {
 		return Measure{}
@@ -124,7 +125,7 @@ func (c Catalogue) measure(name string) Measure {
 	return c.Measures[max(0, slices.Index(c.MeasureNames(), name))]
 }
 
-// fields are all keys outside [dut.NAME].
+// fields returns all keys outside [dut.NAME], the shared ones and those of measures.
 func (c Catalogue) fields() []Field {
 	all := slices.Clone(shared)
 	for _, m := range c.Measures {
@@ -153,7 +154,7 @@ func (e *Experiment) TimesBetweenHosts() string {
 	return ""
 }
 
-// CPUs is how many CPUs metered hosts have.
+// CPUs returns how many CPUs metered hosts have.
 func (e *Experiment) CPUs() int {
 	if m := e.measure(); m.CPUs != nil {
 		return m.CPUs(e)
@@ -161,8 +162,8 @@ func (e *Experiment) CPUs() int {
 	return 1
 }
 
-// Means reports whether a key has a meaning with the experiment's measure.
-func (e *Experiment) Means(key string) bool {
+// Applies reports whether a key has a meaning for the experiment's measure.
+func (e *Experiment) Applies(key string) bool {
 	m := e.measure()
 	used := slices.Contains(m.Uses, key) ||
 		!slices.ContainsFunc(e.catalogue.Measures, func(other Measure) bool { return slices.Contains(other.Uses, key) })
@@ -171,23 +172,23 @@ func (e *Experiment) Means(key string) bool {
 	})
 }
 
-// IsSet reports whether the file or the command line says something of a key.
+// IsSet reports whether the file or the command line sets a key.
 func (e *Experiment) IsSet(key string) bool {
 	_, set := e.origins[key]
 	return set
 }
 
-// Value is the value of a key, nil where the key has no meaning.
+// Value returns the value of a key, nil where the key does not apply.
 func (e *Experiment) Value(key string) any {
 	for _, f := range e.fields() {
-		if f.key == key && e.Means(key) {
+		if f.key == key && e.Applies(key) {
 			return f.get(e)
 		}
 	}
 	return nil
 }
 
-// Key is a key of the file that a measure has of its own.
+// Key is a key of the file that belongs to one measure.
 type Key[T any] struct {
 	Name    string
 	Parse   strict.Parser[T]
@@ -195,38 +196,38 @@ type Key[T any] struct {
 	Meaning string // with its unit, for the reference
 }
 
-// Of is its value in an experiment.
-func (k Key[T]) Of(e *Experiment) T {
-	if v, set := e.own[k.Name]; set {
+// Value returns the key's value in an experiment.
+func (k Key[T]) Value(e *Experiment) T {
+	if v, set := e.measureValues[k.Name]; set {
 		return v.(T)
 	}
 	return k.Default
 }
 
-// Field is the key for Measure.Keys.
+// Field returns the key in the form that Measure.Keys has.
 func (k Key[T]) Field() Field {
 	return Field{
 		key: k.Name, meaning: k.Meaning,
 		set: func(e *Experiment, v any) error {
 			parsed, err := k.Parse(v)
 			if err == nil {
-				e.own[k.Name] = parsed
+				e.measureValues[k.Name] = parsed
 			}
 			return err
 		},
-		get: func(e *Experiment) any { return k.Of(e) },
+		get: func(e *Experiment) any { return k.Value(e) },
 	}
 }
 
-// Optional is Field for a key that is not written while it has no value.
+// Optional is Field for a key that Encode leaves out while it has no value.
 func (k Key[T]) Optional() Field {
 	f := k.Field()
 	f.optional = true
 	return f
 }
 
-// applyDefaults fills in defaults that depend on other keys. It also fills in the tables of shipped devices that duts
-// lists and the file does not describe, so that the encoded experiment stands alone. Twice is harmless.
+// applyDefaults sets defaults that depend on other keys. It also adds the tables of shipped devices that duts names, so
+// that the encoded experiment needs no other file. A second call changes nothing.
 func (e *Experiment) applyDefaults() {
 	m := e.measure()
 	if !e.IsSet("mode") {
@@ -246,7 +247,7 @@ func (e *Experiment) applyDefaults() {
 	}
 	e.applyFrameDefaults()
 	e.applyHosts()
-	e.applyClosed()
+	e.applyAgentless()
 	for _, name := range e.DUTs {
 		_, described := e.Custom[name]
 		if d, shipped := ShippedDUT(name); shipped && !described {

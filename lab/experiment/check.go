@@ -13,11 +13,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Report takes one problem with a key's value.
+// Report notes one problem with a key's value.
 type Report func(key, format string, args ...any)
 
-// Check verifies what several keys say together, and the names of devices. Parse has done it for a
-// file; call it again after Set.
+// Check returns the problems that only show when keys are read together, and unknown names of devices. Parse has called
+// it for a file; call it again after Set.
 func (e *Experiment) Check() error {
 	return e.check().Err()
 }
@@ -28,16 +28,16 @@ type origin struct {
 	line int
 }
 
-// Blame makes an error of a problem with a key's value that only shows when the
-// experiment is to be run.
+// Blame returns an error that names a key with its file and line. It is for problems that only show when the experiment
+// is to be run.
 func (e *Experiment) Blame(key, problem string) *strict.Error { return e.problem(key, problem) }
 
 func (e *Experiment) problem(key, text string) *strict.Error {
-	at, ok := e.origins[key]
+	place, ok := e.origins[key]
 	if !ok {
-		at = origin{e.file, 1} // set nowhere: the file as a whole is at fault
+		place = origin{e.file, 1} // the key is set nowhere
 	}
-	return &strict.Error{File: at.file, Line: at.line, Key: key, Problem: text}
+	return &strict.Error{File: place.file, Line: place.line, Key: key, Problem: text}
 }
 
 func (e *Experiment) check() strict.Problems {
@@ -46,7 +46,7 @@ func (e *Experiment) check() strict.Problems {
 		problems = append(problems, e.problem(key, fmt.Sprintf(format, args...)))
 	}
 	for _, key := range []string{"duts", "clients"} {
-		if !e.IsSet(key) && e.Means(key) {
+		if !e.IsSet(key) && e.Applies(key) {
 			report(key, "missing: an experiment needs it")
 		}
 	}
@@ -57,7 +57,7 @@ func (e *Experiment) check() strict.Problems {
 	if check := e.measure().Check; check != nil {
 		check(e, report)
 	}
-	if e.Means("traffic.kind") {
+	if e.Applies("traffic.kind") {
 		e.checkTraffic(report)
 		e.checkFrames(report)
 		e.checkBeside(report)
@@ -70,26 +70,26 @@ func (e *Experiment) check() strict.Problems {
 	e.checkSize(report)
 	e.checkUntil(report)
 	for _, name := range e.CustomNames() {
-		of := func(key, format string, args ...any) { report(dutKey(name, key), format, args...) }
-		e.Custom[name].checkFiles(of)
-		if !e.badDUTs[name] { // else what was refused would be missed as well
-			e.Custom[name].check(of)
+		reportKey := func(key, format string, args ...any) { report(dutKey(name, key), format, args...) }
+		e.Custom[name].checkFiles(reportKey)
+		if !e.badDUTs[name] { // a refused key would also be reported as missing
+			e.Custom[name].check(reportKey)
 		}
 	}
-	if len(problems) == 0 && e.Means("offered_mbps") { // these work out times from most other keys, once those are valid
-		e.checkTurns(report)
+	if len(problems) == 0 && e.Applies("offered_mbps") { // these compute times from most other keys, which must be valid
+		e.checkWarmups(report)
 		e.checkDatagrams(report)
 		e.checkVisits(report)
 	}
 	return problems
 }
 
-// checkMeaning refuses keys that were set and have no meaning with the experiment's measure.
+// checkMeaning refuses keys that are set and do not apply to the experiment's measure or mode.
 func (e *Experiment) checkMeaning(report Report) {
 	only := fmt.Sprintf("measure = %q", e.Measure)
 	for _, f := range e.fields() {
 		switch {
-		case !e.IsSet(f.key) || e.Means(f.key):
+		case !e.IsSet(f.key) || e.Applies(f.key):
 		case f.measure != "":
 			report(f.key, "needs measure = %q", f.measure)
 		default:
@@ -107,28 +107,27 @@ func (e *Experiment) checkMeaning(report Report) {
 	}
 }
 
-// checkTopology refuses a topology that lacks hosts which the experiment's measure works with.
+// checkTopology refuses a topology that lacks roles which the experiment's measure works with.
 func (e *Experiment) checkTopology(report Report) {
 	m := e.measure()
-	lacks := func(t Topology) []string {
+	missing := func(t Topology) []string {
 		return slices.DeleteFunc(slices.Clone(m.Roles), func(role string) bool { return slices.Contains(t.Roles, role) })
 	}
 	var fit []string
 	for _, t := range e.catalogue.Topologies {
-		if len(lacks(t)) == 0 {
+		if len(missing(t)) == 0 {
 			fit = append(fit, t.Name)
 		}
 	}
 	for _, t := range e.catalogue.Topologies {
-		if t.Name == e.Topology && len(lacks(t)) > 0 {
+		if t.Name == e.Topology && len(missing(t)) > 0 {
 			report("topology", "%q has no %s, and measure = %q works with one: choose %s", t.Name,
-				strings.Join(lacks(t), " and no "), m.Name, strict.Choice(fit))
+				strings.Join(missing(t), " and no "), m.Name, strict.Choice(fit))
 		}
 	}
 }
 
-// checkClients refuses more clients than there can be of their kind, and for what
-// is measured of them.
+// checkClients refuses more clients than their kind has; fewer are possible where clients send.
 func (e *Experiment) checkClients(report Report) {
 	measured := ""
 	mostOf := func(k client.Kind) int { return k.MaxSending }
@@ -139,13 +138,13 @@ func (e *Experiment) checkClients(report Report) {
 	if measured != "" && !slices.Contains(m.Uses, "traffic.kind") { // clients send nothing
 		mostOf = func(k client.Kind) int {
 			if !k.Leases {
-				return client.MaxClients() // that they cannot log in is what the measure's own check refuses
+				return client.MaxClients() // the measure's own check refuses them, because they cannot log in
 			}
 			return k.MaxClients
 		}
 	}
 	device := Side{Client: e.Client.Kind, Clients: e.mostClients()}
-	clean, blamed := e.besideOf(device), "clients"
+	clean, blamed := e.cleanSide(device), "clients"
 	if e.Beside.Clients > 0 {
 		blamed = "beside.clients"
 	}
@@ -163,7 +162,7 @@ func (e *Experiment) checkClients(report Report) {
 	}
 }
 
-// checkLoads refuses loads per client whose sum is outside what the lab can offer.
+// checkLoads refuses loads of one client that make too small or too large a load for all clients together.
 func (e *Experiment) checkLoads(report Report) {
 	for _, n := range e.Clients {
 		for _, share := range e.MbpsPerClient {
@@ -176,7 +175,7 @@ func (e *Experiment) checkLoads(report Report) {
 	}
 }
 
-// checkTraffic refuses what the chosen generator cannot do.
+// checkTraffic refuses what the chosen kind of traffic cannot do.
 func (e *Experiment) checkTraffic(report Report) {
 	if e.Traffic.Protocol == ProtocolUDP && slices.Contains(e.Profiles, result.Bulk) {
 		needs := fmt.Sprintf("traffic.protocol = %q", ProtocolTCP)
@@ -231,9 +230,9 @@ func (e *Experiment) checkDUTs(report Report) {
 	names = slices.Compact(names)
 	for _, name := range e.DUTs {
 		if name == AsIs && e.Backend.missingAddress() != "" {
-			continue // reported there
+			continue // checkHosts reports it
 		}
-		if name == AsIs && !e.Backend.Closed() {
+		if name == AsIs && !e.Backend.AgentlessRouter() {
 			report("duts", "%q is a router without an agent: give [backend.host.router] lan_address and wan_address",
 				name)
 		} else if name != AsIs && !slices.Contains(names, name) {

@@ -17,15 +17,14 @@ import (
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
-// CustomDUT is a device under test described in TOML, [dut.NAME]: the commands
-// that install it on the router, admit clients and remove it again. lab/dut
-// turns it into a device like any other. docs/adding-a-dut.md is the reference.
+// CustomDUT is a device under test that a file describes in [dut.NAME]: the commands that install it on the router,
+// admit clients and remove it again. lab/dut makes a device of it. docs/adding-a-dut.md is the reference.
 type CustomDUT struct {
 	Description string `toml:"description,omitempty"` // one line for reports
 
-	// Like names a device written in Go that is measured with Sessions clients admitted, or with the parameters of
-	// Variant, or on a router that Start has changed, or a tunnel with another MTU. Only Description, Requires, Kernel,
-	// Files, Stop and Timeout go with it.
+	// Like names a device written in Go, of which this one is a variant: with Sessions clients admitted, with the
+	// parameters of Variant, with a router that Start has changed, or, for a tunnel, with another MTU. Of the other fields
+	// only Description, Requires, Kernel, Files, Stop and Timeout may then be set.
 	Like     string `toml:"like,omitempty"`
 	Sessions int    `toml:"sessions,omitzero"`
 	Variant
@@ -34,12 +33,11 @@ type CustomDUT struct {
 	Kernel   []string          `toml:"kernel,omitempty"`   // options of the kernel's configuration: CONFIG_NFT_QUEUE
 	Files    map[string]string `toml:"files,omitempty"`    // path on the router → content, see Vars
 
-	Start  Command `toml:"start,omitempty"`  // on the router, to its end
-	Daemon Command `toml:"daemon,omitempty"` // on the router, stays in the foreground
-	Ready  Command `toml:"ready,omitempty"`  // on the router, repeated until it exits 0
-	Stop   Command `toml:"stop,omitempty"`   // on the router, undoes Start
-	// Admit and Revoke run once on the router; standard input has one line
-	// "n ip mac" a client.
+	Start  Command `toml:"start,omitempty"`  // on the router; the lab waits until it ends
+	Daemon Command `toml:"daemon,omitempty"` // on the router; it runs until the lab ends it
+	Ready  Command `toml:"ready,omitempty"`  // on the router; repeated until it exits 0
+	Stop   Command `toml:"stop,omitempty"`   // on the router; undoes Start
+	// Admit and Revoke run once on the router. Their standard input has a line "n ip mac" for each client.
 	Admit  Command `toml:"admit,omitempty"`
 	Revoke Command `toml:"revoke,omitempty"`
 	// Login, Status and Logout run in each client's namespace.
@@ -47,9 +45,10 @@ type CustomDUT struct {
 	Status Command `toml:"status,omitempty"`
 	Logout Command `toml:"logout,omitempty"`
 
-	// Proof runs on the router under load: where it does not exit 0, what was measured is rejected with what it prints.
+	// Proof runs on the router under load. Where it does not exit 0, the trial is rejected, with what it printed.
 	Proof Command `toml:"proof,omitempty"`
-	// Open: clients' traffic is forwarded before they are admitted too. Otherwise each block proves that it is not.
+	// Open is true for a device that forwards clients' traffic even before they are admitted. Without it each block tests
+	// that the device does not.
 	Open bool `toml:"open,omitempty"`
 
 	ReadyTimeout time.Duration `toml:"ready_timeout"` // default 20s
@@ -61,15 +60,15 @@ type CustomDUT struct {
 	NoAggregation bool         `toml:"no_aggregation,omitempty"` // links to the clients without GRO
 	NoTxChecksum  bool         `toml:"no_tx_checksum,omitempty"` // links with checksum offload off
 
-	// Tunnel: it makes a tunnel between the two gateways of such a topology. Its commands run on both at the same time,
-	// and its files are on both. Overhead is what it puts around each packet, bytes, and MTU the largest packet that it
-	// takes; default the one whose outer packet fills the link.
+	// Tunnel is true for a tunnel between the two gateways of topology = "tunnel". Its commands run on both gateways at
+	// the same time, and both have its files. Overhead is what it adds to each packet, in bytes. MTU is the largest packet
+	// that it carries; default the one that fills the link with Overhead.
 	Tunnel   bool `toml:"tunnel,omitempty"`
 	Overhead int  `toml:"overhead,omitzero"`
 	MTU      int  `toml:"mtu,omitzero"`
 }
 
-// What every command finds in its environment.
+// Environment variables of every command.
 const (
 	VarLANIf   = "GATEWEIGH_LAN_IF"  // router's interface towards the clients
 	VarWANIf   = "GATEWEIGH_WAN_IF"  // router's interface towards the server
@@ -102,7 +101,7 @@ var Vars = []string{
 // Command is an argument vector. In TOML it is a list, or a string for sh -c.
 type Command []string
 
-// String is the command in a line, for messages: of a script its first line.
+// String returns the command in one line, for messages; of a script it has the first line.
 func (c Command) String() string {
 	shown := strings.Join(c, " ")
 	if len(c) == 3 && c[0] == "sh" && c[1] == "-c" {
@@ -115,12 +114,12 @@ func (c Command) String() string {
 	return first
 }
 
-// MarshalTOML writes a shell command as the string it was read from.
+// MarshalTOML writes a shell command as the string that it was read from.
 func (c Command) MarshalTOML() ([]byte, error) {
 	var v any = []string(c)
 	if len(c) == 3 && c[0] == "sh" && c[1] == "-c" {
 		v = c[2]
-		if s := c[2]; strings.Contains(s, "\n") && literal(s) {
+		if s := c[2]; strings.Contains(s, "\n") && isLiteral(s) {
 			return []byte("'''\n" + s + "'''"), nil
 		}
 	}
@@ -128,8 +127,8 @@ func (c Command) MarshalTOML() ([]byte, error) {
 	return []byte(strings.TrimSpace(strings.TrimPrefix(string(b), "v = "))), err
 }
 
-// literal reports whether s can stand between ”' as it is.
-func literal(s string) bool {
+// isLiteral reports whether s can stand between ”' as it is.
+func isLiteral(s string) bool {
 	control := func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }
 	return !strings.Contains(s, "''") && !strings.HasSuffix(s, "'") && !strings.ContainsFunc(s, control)
 }
@@ -160,7 +159,7 @@ func command(v any) (Command, error) {
 // dutFields is every key of [dut.NAME].
 var dutFields = slices.Concat(likeFields, variantFields, tableFields)
 
-// likeFields say which device written in Go a device is like.
+// likeFields are the keys of a device that is a variant of one written in Go.
 var likeFields = []fieldOf[CustomDUT]{
 	field("description", text, func(d *CustomDUT) *string { return &d.Description }).
 		means("one line for reports"),
@@ -176,7 +175,7 @@ var likeFields = []fieldOf[CustomDUT]{
 			"together), and before them others that never send"),
 }
 
-// tableFields describe a device by its commands.
+// tableFields are the keys of a device that is described by its commands.
 var tableFields = []fieldOf[CustomDUT]{
 	field("requires", stringTable, func(d *CustomDUT) *map[string]string { return &d.Requires }).
 		means("tools that must be on PATH, each with the package that has it: `{ nft = \"nftables\" }`"),
@@ -243,7 +242,7 @@ var tableFields = []fieldOf[CustomDUT]{
 			"of the load are as long as it allows"),
 }
 
-// Bounds of a tunnel: what every path takes (RFC 791), and Ethernet's.
+// Bounds of a tunnel's MTU, bytes: what every IPv4 host must take (RFC 791), and Ethernet's.
 const (
 	minMTU, maxMTU = 576, 1500
 	maxOverhead    = maxMTU - minMTU
@@ -252,8 +251,8 @@ const (
 // DUTKeys lists the keys of [dut.NAME], in the order of the documentation.
 func DUTKeys() []string { return keysOf(dutFields) }
 
-// describedDUT is a device of which nothing is said.
-var describedDUT = CustomDUT{ReadyTimeout: 20 * time.Second, Timeout: 30 * time.Second}
+// defaultDUT is a device with no key set.
+var defaultDUT = CustomDUT{ReadyTimeout: 20 * time.Second, Timeout: 30 * time.Second}
 
 // assignDUT sets a key below "dut": the table NAME itself, or NAME.KEY.
 func (e *Experiment) assignDUT(key toml.Key, value any) (descend bool, err error) {
@@ -266,7 +265,7 @@ func (e *Experiment) assignDUT(key toml.Key, value any) (descend bool, err error
 		if _, isTable := value.(map[string]any); !isTable {
 			return false, fmt.Errorf("must be a table: [dut.%s]", dutName)
 		}
-		e.Custom[dutName] = describedDUT
+		e.Custom[dutName] = defaultDUT
 		return true, nil
 	}
 	if !exists {
@@ -329,11 +328,11 @@ func stringTable(v any) (map[string]string, error) {
 	return table, nil
 }
 
-// privateDirs are the absolute directories of a namespace host that are private
-// copies: a file elsewhere would land on the machine itself.
+// privateDirs are the directories of which each host of a lab has a private copy. A file elsewhere would be written to
+// the machine itself.
 var privateDirs = []string{"/etc", "/run", "/tmp", "/var/lib"}
 
-// checkFiles refuses files that cannot be.
+// checkFiles refuses files with a bad path or an unknown variable.
 func (d CustomDUT) checkFiles(report Report) {
 	for _, p := range slices.Sorted(maps.Keys(d.Files)) {
 		if problem := checkFile(p, d.Files[p]); problem != "" {
@@ -342,7 +341,7 @@ func (d CustomDUT) checkFiles(report Report) {
 	}
 }
 
-// check verifies what several keys of a device say together.
+// check refuses combinations of a device's keys.
 func (d CustomDUT) check(report Report) {
 	if d.Like != "" {
 		d.checkLike(report)
@@ -375,7 +374,7 @@ func (d CustomDUT) check(report Report) {
 	}
 }
 
-// checkLike refuses what a device that is like another cannot have.
+// checkLike refuses keys that a variant of a device written in Go (Like) cannot have.
 func (d CustomDUT) checkLike(report Report) {
 	if d.MTU > 0 && (d.Sessions > 0 || len(d.Start) > 0) {
 		report("mtu", "goes neither with sessions nor with start: a tunnel has no clients, and two gateways")
@@ -397,14 +396,14 @@ func (d CustomDUT) checkLike(report Report) {
 		report("like", "stop, files, requires and kernel go with start: what the router has beside the device")
 	}
 	d.Description, d.Like, d.Sessions, d.MTU, d.Variant = "", "", 0, 0, Variant{}
-	d.Start, d.Stop, d.Files, d.Requires, d.Kernel, d.Timeout = nil, nil, nil, nil, nil, describedDUT.Timeout
-	if !reflect.DeepEqual(d, describedDUT) {
+	d.Start, d.Stop, d.Files, d.Requires, d.Kernel, d.Timeout = nil, nil, nil, nil, nil, defaultDUT.Timeout
+	if !reflect.DeepEqual(d, defaultDUT) {
 		report("like", "contradicts keys that describe a device: only description, sessions, mtu, parameters, start, "+
 			"stop, files, requires, kernel and timeout go with it")
 	}
 }
 
-// checkFile says what is wrong with a file of a device, "" if nothing.
+// checkFile returns what is wrong with a file of a device, or "".
 func checkFile(p, content string) string {
 	inside := func(dir string) bool { return strings.HasPrefix(p, dir+"/") }
 	switch {

@@ -7,48 +7,48 @@ import (
 	"time"
 )
 
-// EmulatedDivisor is what loads are divided by for an emulated CPU, which carries some tens of Mbit/s where the real
-// one below it carries a thousand.
+// EmulatedDivisor is what loads are divided by for an emulated CPU (a virtual machine without KVM). Such a CPU carries
+// some tens of Mbit/s where the machine's real one carries a thousand.
 const EmulatedDivisor = 20
 
-// lengthened is a key of a time that is longer there by a factor: at a twentieth of the load it has so few bursts that
-// each of them counts, and the emulator holds a lab up for some tens of milliseconds.
-type lengthened struct {
-	key, what string
-	by        time.Duration
+// longerTime is a key whose time is multiplied by a factor for an emulated CPU. At a twentieth of the load a short time
+// has so few bursts that one more or less matters, and the emulator stops a lab for some tens of milliseconds at times.
+type longerTime struct {
+	key, name string
+	factor    time.Duration
 }
 
-var lengths = []lengthened{{"window", "windows", 2}, {"interval", "samples", 4}}
+var longerTimes = []longerTime{{"window", "windows", 2}, {"interval", "samples", 4}}
 
-// load is a key that says how much is sent in a second, with the least it may say.
-type load struct {
+// loadKey is a key that says how much is sent in a second, with its least value.
+type loadKey struct {
 	key   string
 	least float64
 }
 
-var loads = []load{
+var loadKeys = []loadKey{
 	{"offered_mbps", MinOfferedMbps}, {"mbps_per_client", 0}, {"offered_kpps", minKpps}, {"max_kpps", 1},
 	{"link.mbps", minLinkMbps}, {"traffic.short_per_second", minPerSecond},
 	{"link_mbps", MinOfferedMbps}, {"file_mb", 0.01},
 }
 
-// ForEmulatedCPU makes the experiment one for an emulated CPU: it divides the loads by EmulatedDivisor and makes
-// windows longer, and returns what it did in words, empty where it did nothing. Keys that the user gave for this run
-// stay; when one is a load, all loads do. An experiment whose loads were divided before, or are not to be
-// (LoadsDividedBy), stays as it is. Numbers of clients, logins and guests a second, and sizes stay in any case.
+// ForEmulatedCPU adapts the experiment to an emulated CPU: it divides the loads by EmulatedDivisor and makes windows
+// longer. It returns what it changed, in words; empty: nothing. Keys in given, which the user set for this run, stay as
+// they are, and where one of them is a load, all loads stay. An experiment with LoadsDividedBy stays too. It never
+// changes numbers of clients, logins and guests a second, and sizes.
 func (e *Experiment) ForEmulatedCPU(given []string) (string, error) {
 	isGiven := func(key string) bool { return slices.Contains(given, key) }
-	if e.LoadsDividedBy > 0 || slices.ContainsFunc(loads, func(l load) bool { return isGiven(l.key) }) {
+	if e.LoadsDividedBy > 0 || slices.ContainsFunc(loadKeys, func(l loadKey) bool { return isGiven(l.key) }) {
 		return "", nil
 	}
 	divided := false
 	for _, f := range e.fields() {
-		i := slices.IndexFunc(loads, func(l load) bool { return l.key == f.key })
-		if i < 0 || !e.Means(f.key) {
+		i := slices.IndexFunc(loadKeys, func(l loadKey) bool { return l.key == f.key })
+		if i < 0 || !e.Applies(f.key) {
 			continue
 		}
-		scaled, is := loads[i].divided(f.get(e))
-		if !is {
+		scaled, found := loadKeys[i].divide(f.get(e))
+		if !found {
 			continue
 		}
 		if err := f.set(e, scaled); err != nil {
@@ -62,26 +62,26 @@ func (e *Experiment) ForEmulatedCPU(given []string) (string, error) {
 	e.LoadsDividedBy = EmulatedDivisor
 	message := fmt.Sprintf("loads ÷ %d", EmulatedDivisor)
 	for _, f := range e.fields() {
-		i := slices.IndexFunc(lengths, func(l lengthened) bool { return l.key == f.key })
-		if i < 0 || !e.Means(f.key) || isGiven(f.key) {
+		i := slices.IndexFunc(longerTimes, func(l longerTime) bool { return l.key == f.key })
+		if i < 0 || !e.Applies(f.key) || isGiven(f.key) {
 			continue
 		}
-		length := f.get(e).(time.Duration) * lengths[i].by
+		length := f.get(e).(time.Duration) * longerTimes[i].factor
 		if length > maxWindow {
 			continue
 		}
 		if err := f.set(e, length.String()); err != nil {
 			return "", fmt.Errorf("%s for an emulated CPU: %w", f.key, err)
 		}
-		message += fmt.Sprintf(", %s of %s", lengths[i].what, length)
+		message += fmt.Sprintf(", %s of %s", longerTimes[i].name, length)
 	}
 	message += ": emulated CPU"
 	e.applyDefaults()
 	return message, e.Check()
 }
 
-// divided divides a load or a list of them; false: there is none.
-func (l load) divided(value any) (any, bool) {
+// divide returns a load, or a list of loads, divided by EmulatedDivisor; false where value has no load.
+func (l loadKey) divide(value any) (any, bool) {
 	one := func(x float64) float64 {
 		if x == 0 { // a link without a limit
 			return 0
@@ -105,10 +105,10 @@ func (l load) divided(value any) (any, bool) {
 	return nil, false
 }
 
-// LoadKey is the first key of the experiment that says how much is sent in a second; empty: none does.
+// LoadKey returns the first key of the experiment that says how much is sent in a second; empty: there is none.
 func (e *Experiment) LoadKey() string {
-	for _, l := range loads {
-		if _, has := l.divided(e.Value(l.key)); has {
+	for _, l := range loadKeys {
+		if _, found := l.divide(e.Value(l.key)); found {
 			return l.key
 		}
 	}

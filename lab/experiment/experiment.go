@@ -1,6 +1,12 @@
-// Package experiment turns an experiment file into a plan: TOML in, a validated
-// Experiment, and from it the ordered blocks and cells the runner measures.
-// Keys are strict: an unknown one is an error with the nearest known key.
+// Package experiment reads an experiment file (TOML), checks it, and makes the plan that the runner carries out: blocks
+// in their order. An unknown key is an error that suggests the nearest known one.
+//
+// Words of its files: a device (DUT) is the gateway under test. A clean router only forwards; it is the other side of
+// each comparison. A lab is one network of clients, router and server. A pair is a window, one measurement, of the
+// device and one of the clean router. In mode duet both run at the same time in two labs. A block is one building of
+// the labs with all windows measured in it; in an A/A block both sides are clean routers, which shows the noise. A cell
+// is one combination of an experiment's lists, such as device, clients and load; each is a dimension. A measure is the
+// question that an experiment asks. A guest is a client that comes and goes during a measurement.
 package experiment
 
 import (
@@ -28,9 +34,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
-// Kinds of pacing, and protocols. Kinds of client and of traffic are those of packages
-// client and traffic; modes, directions and profiles, which records name too, those of
-// package result.
+// Kinds of pacing, and protocols. Package client has the kinds of client, traffic those of traffic, and result modes,
+// directions and packet profiles, because records have them too.
 const (
 	PacingPaced = "paced" // spread evenly by the sender's pacing rate
 	PacingBurst = "burst" // iperf3's own token bucket
@@ -38,47 +43,45 @@ const (
 	ProtocolUDP = "udp"
 )
 
-// Clean is the name of the router without a device under test. It is the other
-// side of every pair; listed among the duts it stands for A/A blocks only.
+// Clean is the name of the clean router. As the only one of duts it asks for A/A blocks only.
 const Clean = "clean"
 
-// Experiment is a validated experiment file. Its zero value is not usable: it
-// comes from Load, Parse or Builtin, with every default filled in.
+// Experiment is an experiment file with every default filled in. Load, Parse and Builtin make one; the zero value is
+// not usable.
 type Experiment struct {
 	Name        string // default: the file's name
 	Description string
 	Measure     string // name of a measure; default: the catalogue's first
 	Topology    string // of the labs, one of the catalogue's; default: defaultTopology
-	// result.ModeDuet (default), result.ModeSolo, which is the only one where a device is alone, or
-	// result.ModeInterleaved
+	// Mode is result.ModeDuet (default), result.ModeSolo or result.ModeInterleaved. Measures without a clean router have
+	// ModeSolo only.
 	Mode        string
 	Seed        int       // of the order of labs in interleaved rounds; default 0
 	DUTs        []string  // names of built-in devices or of Custom ones
 	Clients     []int     // 1 to what the kind takes
 	OfferedMbps []float64 // TCP or UDP payload, or frames, all clients together
-	// MbpsPerClient are loads of one client: each makes a load of so much for every client.
+	// MbpsPerClient are loads of one client: each adds a load of that size times the number of clients.
 	MbpsPerClient []float64
-	OfferedKpps   []float64 // thousand frames a second, all clients together; each makes a load of each size
-	// LoadsDividedBy is what the loads above were divided by for an emulated CPU, in the experiment that a run keeps; 1:
-	// not to be divided; 0 (default): ForEmulatedCPU does.
+	OfferedKpps   []float64 // thousand frames a second, all clients together; each is a load at each of FrameSizes
+	// LoadsDividedBy is what the loads above have been divided by for an emulated CPU. 1: they must not be divided; 0
+	// (default): they have not been.
 	LoadsDividedBy float64
-	// of frames: bytes without FCS, names of mixes, names of files without their folders; none of other traffic
+	// FrameSizes are, for traffic of frames, bytes without FCS, names of mixes, or names of files without their folders.
 	FrameSizes []string
 	Directions []string // result.Up (default), result.Down, result.Both
 	Profiles   []string // result.PerPacket (default), result.Bulk
 
-	Blocks   int           // labs rebuilt and sides swapped, per group; default 6
-	AABlocks int           // A/A blocks per clients, direction and profile; default 2
-	Windows  int           // measured per cell and block; default 3
-	Window   time.Duration // length of one; default 1s
-	Warmup   time.Duration // load before a cell's first window, at least: see WarmupOf; default 500ms
-	Redo     int           // how often a rejected trial is repeated at least; default 2. See MostAttempts
-	// Until is how exact a cell's judged figure has to be, so that it is measured no more; Blocks is then the most.
-	// Default 0: all blocks are measured.
+	Blocks   int           // of each group, a device at one setting; default 6
+	AABlocks int           // A/A blocks of each setting; default 2
+	Windows  int           // of each cell in a block; default 3
+	Window   time.Duration // length of a window; default 1s
+	Warmup   time.Duration // least time under load before a cell's first window: see WarmupOf; default 500ms
+	Redo     int           // how often a rejected trial is repeated at least (see MaxAttempts); default 2
+	// Until ends the measuring of a cell once the interval of its figure is this narrow; Blocks is then the most. Default
+	// 0: all blocks are measured.
 	Until  Precision
-	AtMost time.Duration // with Until: bound of the time that blocks take together; default 0: none
-	// ProfileWindow is the length of one more window of each cell, in which perf
-	// samples stacks; default 0: none.
+	AtMost time.Duration // with Until: the longest time that blocks take together; default 0: no limit
+	// ProfileWindow is the length of an additional window of each cell, in which perf samples stacks; default 0: none.
 	ProfileWindow time.Duration
 
 	Client  Client
@@ -90,57 +93,58 @@ type Experiment struct {
 	Slurm   Slurm
 	Custom  map[string]CustomDUT // devices described in the file itself
 
-	own       map[string]any       // values of the measure's own keys
-	files     map[string]sizesFile // of FrameSizes, by name
-	badDUTs   map[string]bool      // devices of which a key was refused
-	badHosts  bool                 // a key of [backend.host.NAME] was refused
-	sizesRead bool                 // files is of FrameSizes as they are set
-	badSizes  []string             // what is wrong with others
-	catalogue Catalogue
-	origins   map[string]origin // where each key was set, for error messages
-	file      string
+	measureValues map[string]any       // values of the measure's own keys
+	files         map[string]sizesFile // the files that FrameSizes names, by name
+	badDUTs       map[string]bool      // devices with a key that was refused
+	badHosts      bool                 // a key of [backend.host.NAME] was refused
+	sizesRead     bool                 // files and badSizes fit FrameSizes as it is now
+	badSizes      []string             // what is wrong with files of FrameSizes that cannot be used
+	catalogue     Catalogue
+	origins       map[string]origin // where each key was set, for error messages
+	file          string
 }
 
-// Client says how clients are simulated.
+// Client tells how clients are simulated.
 type Client struct {
 	Kind string // one of client.Kinds; default the first
-	// Churn is guests a second that lease, log in, log out and leave while the clients
-	// send; default 0. The kind has to take guests.
+	// Churn is the number of guests a second that lease, log in, log out and leave while the clients send; default 0. The
+	// kind must support guests.
 	Churn float64
 	Hosts int // machines that share the clients, 1 (default) to MaxClientHosts
 }
 
-// Router says on what the metered hosts run.
+// Router tells how fast the metered hosts are.
 type Router struct {
-	// Speed is the share of their CPU that metered hosts have, MinSpeed to less than 1; 0 (default): all
-	// of it. Hosts that are measured at the same time share it.
+	// Speed is the share of their CPU that metered hosts have, from MinSpeed to less than 1; 0 (default): all of it. Hosts
+	// that are measured at the same time have that share together.
 	Speed float64
 }
 
-// Traffic says what the clients send.
+// Traffic tells what the clients send.
 type Traffic struct {
 	Kind          string // one of traffic.Kinds; default the first
 	Protocol      string // ProtocolTCP (default) or ProtocolUDP
 	BurstSegments int    // segments sent back to back; default traffic.DefaultBurst
 	Pacing        string // PacingPaced (default) or PacingBurst
-	// ShortPerSecond connections a second are opened beside the load, each for one
-	// answer of ShortBytes; default 0, and 16 KiB.
+	// ShortPerSecond is the number of connections a second that are opened beside the load (default 0), each for one
+	// answer of ShortBytes (default 16 KiB).
 	ShortPerSecond float64
 	ShortBytes     int
 	Gaps           string // between frames: traffic.GapsScattered (default) or its like; empty of other traffic
 	Seed           int    // of the frames' order and gaps
-	// Frames are the sizes of a block's frames, one of FrameSizes; no key of the file. Nil: the block has none.
+	// Frames has the sizes of a block's frames, which are one of FrameSizes. It is no key of the file. Nil: the block
+	// sends other traffic.
 	Frames *frames.Source
 }
 
-// maxFileBytes bounds what Load reads: an experiment is a page of text.
+// maxFileBytes is the largest file that Load reads; an experiment is a page of text.
 const maxFileBytes = 1 << 20
 
 //go:embed builtin/*.toml
 var builtinFiles embed.FS
 
-// Load reads and validates an experiment file. Of a bad file the error is
-// strict.Problems, or a *strict.Error where it is no TOML.
+// Load reads and checks an experiment file. The error for a file with mistakes is strict.Problems, or a *strict.Error
+// where it is no TOML.
 func (c Catalogue) Load(path string) (*Experiment, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -157,8 +161,7 @@ func (c Catalogue) Load(path string) (*Experiment, error) {
 	return c.Parse(path, data)
 }
 
-// Parse is Load on bytes; file is the name errors carry and the default of the
-// experiment's own name.
+// Parse is Load for a file's content. Errors name file, which is also the default of the experiment's name.
 func (c Catalogue) Parse(file string, data []byte) (*Experiment, error) {
 	entries, bad := read(file, data)
 	if bad != nil {
@@ -173,8 +176,7 @@ func (c Catalogue) Parse(file string, data []byte) (*Experiment, error) {
 	return e, nil
 }
 
-// Builtin returns one of the experiments that ship with the lab. An unknown
-// name is an error that lists the known ones.
+// Builtin returns the built-in experiment of that name. The error for an unknown name lists the known ones.
 func (c Catalogue) Builtin(name string) (*Experiment, error) {
 	data, err := builtinFiles.ReadFile("builtin/" + name + ".toml")
 	if err != nil {
@@ -213,17 +215,18 @@ func builtinNames() []string {
 	return names
 }
 
-// ShippedDUT returns a device described in an embedded experiment of the same name,
-// so that any experiment may list it in its duts without repeating the table.
+// ShippedDUT returns the device that the built-in experiment of the same name describes. Any experiment can name it in
+// duts without the table [dut.NAME].
 func ShippedDUT(name string) (CustomDUT, bool) {
 	if !slices.Contains(shipped(), name) {
 		return CustomDUT{}, false
 	}
-	return described(name)
+	return readShipped(name)
 }
 
-// described reads the embedded experiment of a name for the device that it may describe.
-func described(name string) (CustomDUT, bool) {
+// readShipped returns the device that the built-in experiment of the same name describes; false where it describes
+// none.
+func readShipped(name string) (CustomDUT, bool) {
 	data, err := builtinFiles.ReadFile("builtin/" + name + ".toml")
 	if err != nil {
 		return CustomDUT{}, false
@@ -238,14 +241,13 @@ func described(name string) (CustomDUT, bool) {
 	return d, ok
 }
 
-// ShippedDUTs names the devices that are described in TOML but ship with the
-// lab: usable in any experiment without a table of their own.
+// ShippedDUTs lists the devices that built-in experiments describe: see ShippedDUT.
 func ShippedDUTs() []string { return slices.Clone(shipped()) }
 
-// shipped reads all embedded experiments once: each check of an experiment asks for these names.
+// shipped is ShippedDUTs; it reads the embedded experiments only once, because every check of an experiment needs it.
 var shipped = sync.OnceValue(func() (names []string) {
 	for _, name := range builtinNames() {
-		if _, ok := described(name); ok {
+		if _, ok := readShipped(name); ok {
 			names = append(names, name)
 		}
 	}
@@ -255,7 +257,7 @@ var shipped = sync.OnceValue(func() (names []string) {
 // defaultTopology is study 1's network: clients, a router, a server.
 const defaultTopology = "portal"
 
-// newExperiment holds every default; file sets the default name.
+// newExperiment returns an experiment with every default that does not depend on other keys.
 func newExperiment(c Catalogue, file string) *Experiment {
 	return &Experiment{
 		Name:       notInNames.ReplaceAllString(strings.TrimSuffix(filepath.Base(file), ".toml"), "-"),
@@ -271,21 +273,21 @@ func newExperiment(c Catalogue, file string) *Experiment {
 		Client:     Client{Kind: client.Kinds(nil)[0], Hosts: 1},
 		Traffic: Traffic{
 			Kind: traffic.Kinds(nil)[0], Protocol: ProtocolTCP, BurstSegments: traffic.DefaultBurst, Pacing: PacingPaced},
-		Custom:    map[string]CustomDUT{},
-		badDUTs:   map[string]bool{},
-		own:       map[string]any{},
-		files:     map[string]sizesFile{},
-		catalogue: c,
-		origins:   map[string]origin{},
-		file:      file,
+		Custom:        map[string]CustomDUT{},
+		badDUTs:       map[string]bool{},
+		measureValues: map[string]any{},
+		files:         map[string]sizesFile{},
+		catalogue:     c,
+		origins:       map[string]origin{},
+		file:          file,
 	}
 }
 
-// notInNames is what a name cannot hold.
+// notInNames matches characters that names cannot have.
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
-// Encode writes the experiment as TOML: every key that has a meaning with its measure, with
-// defaults spelt out and shipped devices included. Parse reads it back to the same experiment.
+// Encode returns the experiment as TOML, with every key that applies to its measure, defaults included, and with the
+// shipped devices that it names. Parse makes the same experiment of it.
 func (e *Experiment) Encode() []byte {
 	var b bytes.Buffer
 	write := func(v any) {
@@ -306,7 +308,7 @@ func (e *Experiment) Encode() []byte {
 			if f.key == "frame_sizes" && len(e.files) > 0 {
 				v = e.encodedSizes()
 			}
-			if in != table || !e.Means(f.key) || f.optional && reflect.ValueOf(v).IsZero() {
+			if in != table || !e.Applies(f.key) || f.optional && reflect.ValueOf(v).IsZero() {
 				continue
 			}
 			if head {

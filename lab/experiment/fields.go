@@ -22,8 +22,8 @@ import (
 // Bounds of what an experiment may ask for: beyond them it is a typing mistake.
 const (
 	MaxSessions = 200_000
-	// MaxAmongSessions is how many clients there can be where a device is filled with
-	// sessions: those that never send have the addresses beyond.
+	// MaxAmongSessions is the largest number of clients of a device with a number of sessions (CustomDUT.Sessions). The
+	// sessions of clients that never send have the addresses after theirs.
 	MaxAmongSessions = 4000
 	MaxClientHosts   = 3
 	maxChurn         = 1000
@@ -37,11 +37,10 @@ const (
 	MinWindow        = 200 * time.Millisecond // shorter ones drown in the 4 ms of a scheduler tick
 	maxWindow        = 10 * time.Minute
 	defaultWindows   = 3
-	// MinSpeed of routers: what takes the rest switches every 100 µs, and below a tenth the
-	// switches would be much of what is left.
+	// MinSpeed is the least speed of a router. The thread that takes the rest of the CPU's time begins and ends every
+	// 100 µs; below a tenth, these switches would take much of what is left.
 	MinSpeed = 0.1
-	// DefaultProfileWindow makes a few hundred samples of a clean router that
-	// uses a tenth of a core.
+	// DefaultProfileWindow is long enough for a few hundred samples of a clean router that uses a tenth of a core.
 	DefaultProfileWindow = 10 * time.Second
 	maxPlanBlocks        = 20_000
 )
@@ -49,18 +48,18 @@ const (
 // Field is one key of the file outside [dut.NAME].
 type Field = fieldOf[Experiment]
 
-// fieldOf is one key, and how its value gets into an experiment or a device and out again.
+// fieldOf is one key of the file, with functions that set and get its value in an E: an experiment, a device or a host.
 type fieldOf[E any] struct {
 	key      string
 	set      func(*E, any) error
 	get      func(*E) any
-	optional bool   // not written while it has no value
-	measure  string // whose own key it is; empty: every measure may use it
+	optional bool   // Encode leaves it out while it has no value
+	measure  string // the measure that it belongs to; empty: it is shared
 	meaning  string // with its unit, for the reference
 }
 
-// shared is every key outside [dut.NAME] that is no measure's own. With these it is the only list
-// of keys: the file, the command line and the suggestions for unknown keys all read it.
+// shared has every key outside [dut.NAME] that belongs to no single measure. The file, the command line, the reference
+// and the suggestions for unknown keys all use this list and the measures' keys.
 var shared = slices.Concat(general, linkFields, backendFields, slurmFields)
 
 var general = []Field{
@@ -68,9 +67,9 @@ var general = []Field{
 		means("part of the run folder's name; default: the file's name"),
 	field("description", text, func(e *Experiment) *string { return &e.Description }).
 		means("one line for reports"),
-	listed("measure", Catalogue.MeasureNames, func(e *Experiment) *string { return &e.Measure }).
+	catalogued("measure", Catalogue.MeasureNames, func(e *Experiment) *string { return &e.Measure }).
 		means("what is measured"),
-	listed("topology", Catalogue.topologyNames, func(e *Experiment) *string { return &e.Topology }).
+	catalogued("topology", Catalogue.topologyNames, func(e *Experiment) *string { return &e.Topology }).
 		means("the hosts and links of each lab"),
 	field("mode", strict.Word(result.ModeDuet, result.ModeSolo, result.ModeInterleaved),
 		func(e *Experiment) *string { return &e.Mode }).
@@ -174,7 +173,7 @@ var general = []Field{
 // ClientKeys are keys for the Uses of measures that have clients.
 var ClientKeys = []string{"clients", "client.kind", "client.churn", "client.hosts"}
 
-// tables are the keys that hold other keys.
+// tables are the keys that contain other keys.
 var tables = []string{"client", "traffic", "router", "link", "beside", "backend", "slurm", "dut"}
 
 // Keys lists every key outside [dut.NAME], in the order of the documentation: those that measures
@@ -189,50 +188,50 @@ func keysOf[E any](fields []fieldOf[E]) []string {
 	return keys
 }
 
-// field makes a key of a parser and the place its result goes to.
-func field[E, T any](key string, parse strict.Parser[T], place func(*E) *T) fieldOf[E] {
+// field makes a key from its parser and a function that returns the pointer to its value.
+func field[E, T any](key string, parse strict.Parser[T], pointer func(*E) *T) fieldOf[E] {
 	return fieldOf[E]{
 		key: key,
 		set: func(e *E, v any) error {
 			parsed, err := parse(v)
 			if err == nil {
-				*place(e) = parsed
+				*pointer(e) = parsed
 			}
 			return err
 		},
-		get: func(e *E) any { return *place(e) },
+		get: func(e *E) any { return *pointer(e) },
 	}
 }
 
-// means is the key with its meaning.
+// means returns the key with a meaning, for the reference.
 func (f fieldOf[E]) means(meaning string) fieldOf[E] {
 	f.meaning = meaning
 	return f
 }
 
 // optional is field for a key that need not have a value.
-func optional[T any](key string, parse strict.Parser[T], place func(*Experiment) *T) Field {
-	f := field(key, parse, place)
+func optional[T any](key string, parse strict.Parser[T], pointer func(*Experiment) *T) Field {
+	f := field(key, parse, pointer)
 	f.optional = true
 	return f
 }
 
-// listed is field for a key that takes one of the names that the catalogue has; any name where
-// the catalogue has none.
-func listed(key string, known func(Catalogue) []string, place func(*Experiment) *string) Field {
-	f := field(key, name, place)
+// catalogued is field for a key that takes one of the names that known returns for the catalogue, or any name where
+// that is none.
+func catalogued(key string, known func(Catalogue) []string, pointer func(*Experiment) *string) Field {
+	f := field(key, name, pointer)
 	f.set = func(e *Experiment, v any) error {
 		parse := name
 		if names := known(e.catalogue); len(names) > 0 {
 			parse = strict.Word(names...)
 		}
-		return field(key, parse, place).set(e, v)
+		return field(key, parse, pointer).set(e, v)
 	}
 	return f
 }
 
-// read lists the keys of a file. A text in UTF-16 is taken as well, and scripts of devices, which go to a shell, have
-// the ends of lines that a shell knows.
+// read lists the keys of a file, which may be UTF-16. It turns Windows' ends of lines into \n, because a shell could
+// not run scripts of devices with the others.
 func read(file string, data []byte) ([]strict.Entry, *strict.Error) {
 	data, err := textfile.Decode(data)
 	if err != nil {
@@ -241,22 +240,22 @@ func read(file string, data []byte) ([]strict.Entry, *strict.Error) {
 	return strict.Read(file, bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), allKeys)
 }
 
-// allKeys says where all keys are shown.
+// allKeys tells, in errors, where all keys are listed.
 const allKeys = "docs/reference/experiment-keys.md lists all"
 
-// apply sets every entry and returns the problems met, all of them.
+// apply sets every entry and returns all problems.
 func (e *Experiment) apply(file string, entries []strict.Entry) strict.Problems {
 	return strict.Assign(file, entries, func(en strict.Entry) (descend bool, err error) {
 		if en.Row > 0 {
-			return false, nil // no key has several tables, and the list of them was refused
+			return false, nil // no key takes an array of tables, which was refused as a whole
 		}
 		e.origins[en.Key()] = origin{file, en.Line}
 		return e.assign(en.Path, en.Value)
 	})
 }
 
-// assign sets one key. descend is false when the keys below it are of no
-// interest: it is unknown, or it was taken as a whole.
+// assign sets one key. descend is false when the keys below it are not to be set, because the key is unknown or its
+// value was read as a whole.
 func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 	dotted := key.String()
 	_, isTable := value.(map[string]any)
@@ -285,16 +284,15 @@ func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 	return false, fmt.Errorf("unknown key%s", meant)
 }
 
-// Set overrides one key from the command line: Set("clients", "1,10"). Lists are
-// separated by commas, keys in tables are dotted. It checks the value as in a
-// file; call Check when all overrides are set, for what two keys say together.
+// Set sets one key from the command line: Set("clients", "1,10"). Items of a list are separated by commas, keys in
+// tables are dotted. It checks the value as in a file. Call Check once all keys are set, to check them together.
 func (e *Experiment) Set(key, value string) error {
-	at := origin{file: "--set"}
+	place := origin{file: "--set"}
 	path := toml.Key(strings.Split(key, "."))
 	if _, err := e.assign(path, strict.Argument(value)); err != nil {
-		return &strict.Error{File: at.file, Key: key, Problem: err.Error()}
+		return &strict.Error{File: place.file, Key: key, Problem: err.Error()}
 	}
-	e.origins[path.String()] = at
+	e.origins[path.String()] = place
 	e.sizesRead = e.sizesRead && path.String() != "frame_sizes"
 	e.applyDefaults()
 	return nil

@@ -16,23 +16,23 @@ const (
 	minKpps = 0.01
 	maxKpps = 100_000
 	maxSeed = math.MaxInt32
-	// maxFrame is an Ethernet frame at the links' MTU.
+	// maxFrame is the length of the longest frame on the lab's links, bytes without FCS.
 	maxFrame = frames.EthernetBytes + traffic.EthernetMTU
-	// defaultFrames is what is sent where frame_sizes says nothing: the mix that most test reports use.
+	// defaultFrames is the default of frame_sizes: the mix that most test reports use.
 	defaultFrames = "imix"
 )
 
 // frameSize accepts bytes, names of mixes and names of files.
 func frameSize(v any) (string, error) {
 	text, ok := strict.Text(v)
-	if n, is := v.(int64); is {
+	if n, isNumber := v.(int64); isNumber {
 		text, ok = fmt.Sprint(n), true
 	}
 	if !ok {
 		return "", fmt.Errorf(
 			"must be bytes such as 64, or the name of a mix such as %q, not %s", defaultFrames, strict.Show(v))
 	}
-	if isSizesFile(text) { // it is read later: its place follows from the experiment file's
+	if isSizesFile(text) { // readSizes reads it later, when the experiment file's folder is known
 		return text, nil
 	}
 	sizes, err := frames.Named(text)
@@ -44,7 +44,7 @@ func frameSize(v any) (string, error) {
 	return text, nil
 }
 
-// applyFrameDefaults fills in defaults that depend on the kind of traffic.
+// applyFrameDefaults sets the defaults of keys of traffic.kind = "frames", and reads the files of frame_sizes.
 func (e *Experiment) applyFrameDefaults() {
 	if !traffic.KindOf(e.Traffic.Kind).Frames {
 		return
@@ -61,7 +61,7 @@ func (e *Experiment) applyFrameDefaults() {
 	e.readSizes()
 }
 
-// checkFrames refuses keys of frames beside other traffic, and what frames cannot be.
+// checkFrames refuses keys of frames with other traffic, and keys that frames cannot have.
 func (e *Experiment) checkFrames(report Report) {
 	kinds := strict.Choice(traffic.Kinds(func(k traffic.Kind) bool { return k.Frames }))
 	if !traffic.KindOf(e.Traffic.Kind).Frames {
@@ -87,7 +87,7 @@ func (e *Experiment) checkFrames(report Report) {
 	}
 	for _, size := range e.FrameSizes {
 		for _, kpps := range e.OfferedKpps {
-			if mbps := e.mbpsOf(kpps, size); mbps < MinOfferedMbps || mbps > MaxOfferedMbps {
+			if mbps := e.mbpsOfFrames(kpps, size); mbps < MinOfferedMbps || mbps > MaxOfferedMbps {
 				report("offered_kpps", "%g with frames of %s makes %g Mbit/s: want %g to %d", kpps, size, mbps, MinOfferedMbps,
 					MaxOfferedMbps)
 				return
@@ -96,8 +96,8 @@ func (e *Experiment) checkFrames(report Report) {
 	}
 }
 
-// mbpsOf is the rate of frames of a size, Mbit/s, to a tenth of a kbit/s.
-func (e *Experiment) mbpsOf(kpps float64, size string) float64 {
+// mbpsOfFrames returns the load of kpps thousand frames a second of a size, Mbit/s, rounded to a tenth of a kbit/s.
+func (e *Experiment) mbpsOfFrames(kpps float64, size string) float64 {
 	sizes, err := e.SizesOf(size)
 	if err != nil {
 		return 0 // the key's parser has refused it
@@ -105,21 +105,21 @@ func (e *Experiment) mbpsOf(kpps float64, size string) float64 {
 	return math.Round(kpps*sizes.MeanBytes()*8/1e3*1e4) / 1e4
 }
 
-// sent lists the sizes of frames that are swept; one without a name where none are sent.
-func (e *Experiment) sent() []string {
+// sweptSizes returns the sizes of frames to measure, or one empty name for other traffic.
+func (e *Experiment) sweptSizes() []string {
 	if traffic.KindOf(e.Traffic.Kind).Frames {
 		return e.FrameSizes
 	}
 	return []string{""}
 }
 
-// EachLoad calls fn with each size of frames, "" of other traffic, and the loads of that size that so many
-// clients offer together, Mbit/s.
+// EachLoad calls fn with each size of frames ("" for other traffic) and the loads that this number of clients offer
+// together in frames of that size, Mbit/s.
 func (e *Experiment) EachLoad(clients int, fn func(size string, loads []float64)) {
-	for _, size := range e.sent() {
+	for _, size := range e.sweptSizes() {
 		list := e.Loads(clients)
 		for _, kpps := range e.OfferedKpps {
-			if mbps := e.mbpsOf(kpps, size); !slices.Contains(list, mbps) {
+			if mbps := e.mbpsOfFrames(kpps, size); !slices.Contains(list, mbps) {
 				list = append(list, mbps)
 			}
 		}
@@ -127,8 +127,8 @@ func (e *Experiment) EachLoad(clients int, fn func(size string, loads []float64)
 	}
 }
 
-// sized is a side as it is in a block with a size of frames.
-func (e *Experiment) sized(s Side, cell result.Cell) Side {
+// withFrames returns a side with the frames that a cell names, if it names any.
+func (e *Experiment) withFrames(s Side, cell result.Cell) Side {
 	if size := cell.Text(result.FrameSize); size != "" {
 		s.Traffic.Frames = e.source(size)
 	}

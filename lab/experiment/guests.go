@@ -12,12 +12,11 @@ import (
 const (
 	// GuestStays is how long a guest stays, from login to logout.
 	GuestStays = 2 * time.Second
-	// guestTakes is how long its whole visit may take, on average, before guests run
-	// short.
+	// guestTakes is the longest mean length of a visit for which there are enough guests at any time.
 	guestTakes = 6 * time.Second
 )
 
-// Guests is the number of guests of a lab at the experiment's rate of arrivals; 0 without churn.
+// Guests returns how many guests a lab needs so that one is free at each arrival; 0 without churn.
 func (c Client) Guests() int {
 	if c.Churn == 0 {
 		return 0
@@ -25,8 +24,7 @@ func (c Client) Guests() int {
 	return int(math.Ceil(c.Churn*guestTakes.Seconds())) + 1
 }
 
-// checkGuests refuses guests where a device has no login, or where guests and clients
-// together are too many.
+// checkGuests refuses guests where a device's clients do not log in, and too many guests and clients together.
 func (e *Experiment) checkGuests(report Report) {
 	if e.Client.Churn == 0 {
 		return
@@ -47,8 +45,7 @@ func (e *Experiment) checkGuests(report Report) {
 	}
 }
 
-// logsIn reports whether a device's clients log in themselves; those of one that is
-// written in Go do.
+// logsIn reports whether a device's clients log in themselves. Those of devices written in Go do.
 func (e *Experiment) logsIn(name string) bool {
 	d, described := e.Custom[name]
 	return name != Clean && (!described || d.Like != "" || len(d.Login) > 0)
@@ -56,17 +53,17 @@ func (e *Experiment) logsIn(name string) bool {
 
 // checkSessions refuses fewer sessions than clients, since the clients' sessions are among them.
 func (e *Experiment) checkSessions(report Report) {
-	most, who := e.mostClients(), "clients"
+	most, kinds := e.mostClients(), "clients"
 	if guests := e.Client.Guests(); guests > 0 {
-		who = "clients and " + words.Counted(guests, "guest")
+		kinds = "clients and " + words.Counted(guests, "guest")
 	}
 	for _, name := range e.DUTs {
 		sessions := e.Custom[name].Sessions
 		if all := most + e.Client.Guests(); sessions > 0 && all > MaxAmongSessions {
-			report("clients", "%d %s: a device with sessions (%s) takes up to %d of them", most, who, dutKey(name, ""),
+			report("clients", "%d %s: a device with sessions (%s) takes up to %d of them", most, kinds, dutKey(name, ""),
 				MaxAmongSessions)
 		} else if sessions > 0 && all > sessions {
-			report(dutKey(name, "sessions"), "%d: the %d %s are among them", sessions, most, who)
+			report(dutKey(name, "sessions"), "%d: the %d %s are among them", sessions, most, kinds)
 		}
 	}
 }

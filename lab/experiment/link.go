@@ -8,9 +8,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Link says what the link between two gateways does to the frames of each direction.
+// Link tells what the link between two gateways does to the frames of each direction.
 type Link struct {
-	// rates to measure at, Mbit/s of frames with the Ethernet header of 14 bytes; 0: no limit; none (default): as 0
+	// Mbps are the rates of the link to measure at, Mbit/s of frames with the Ethernet header of 14 bytes; 0: no limit.
+	// Default nil: no limit.
 	Mbps    []float64
 	Delay   time.Duration // of each frame, each way; default 0
 	LossPct float64       // of the frames, each way; default 0
@@ -36,12 +37,11 @@ var linkFields = []Field{
 		means("share of the frames that it loses, each way, per cent; needs netem"),
 }
 
-// linkRate accepts a rate of a link, and 0 for none.
+// linkRate accepts a rate of a link, and 0 for no limit.
 var linkRate = strict.Number(fmt.Sprintf("0 for no limit, or Mbit/s from %d to %d", minLinkMbps, maxLinkMbps),
 	func(n float64) bool { return n == 0 || n >= minLinkMbps && n <= maxLinkMbps })
 
-// EachLink calls fn with a setting's cell at each rate of the link; with the cell alone where the experiment names no
-// rate.
+// EachLink calls fn with a cell at each rate of the link, or with the cell as it is where the experiment names no rate.
 func (e *Experiment) EachLink(cell result.Cell, fn func(result.Cell)) {
 	if len(e.Link.Mbps) == 0 {
 		fn(cell)
@@ -51,21 +51,22 @@ func (e *Experiment) EachLink(cell result.Cell, fn func(result.Cell)) {
 	}
 }
 
-// Impaired reports whether the link delays or loses frames, which takes more of the kernel than a rate.
+// Impaired reports whether the link delays or loses frames. That needs netem, a kernel module that a rate does not
+// need.
 func (l Link) Impaired() bool { return l.Delay > 0 || l.LossPct > 0 }
 
 // checkLink refuses a link in a topology that has none between two gateways.
 func (e *Experiment) checkLink(report Report) {
 	var fit []string
-	lacks := false
+	noLink := false
 	for _, t := range e.catalogue.Topologies {
 		if t.Gateways {
 			fit = append(fit, t.Name)
 		}
-		lacks = lacks || t.Name == e.Topology && !t.Gateways
+		noLink = noLink || t.Name == e.Topology && !t.Gateways
 	}
 	for _, key := range LinkKeys {
-		if lacks && e.IsSet(key) && e.Means(key) {
+		if noLink && e.IsSet(key) && e.Applies(key) {
 			report(key, "needs topology = %s: %q has no link between two gateways", strict.Choice(fit), e.Topology)
 		}
 	}

@@ -9,47 +9,47 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Block is one building of the labs: the cells are measured one after the other, and everything is
-// torn down. Windows within a block agree with each other more than with those of another block, so
-// intervals are taken over blocks and a block is the unit of the plan.
+// Block is one building of the labs. Its cells are measured one after the other, and then the labs are taken down.
+// Windows of one block resemble each other more than those of two blocks, so a block is the unit of statistics:
+// confidence intervals are computed over blocks.
 type Block struct {
-	Cell   result.Cell   // the dimensions that are fixed in it; the device is Clean in A/A blocks
+	Cell   result.Cell   // the dimensions that all its cells share; its device is Clean in A/A blocks
 	AA     bool          // both sides are the clean router
-	Index  int           // counts from 0 within its group
-	DUTLab string        // "a" or "b", taking turns within the group; "a" where the device is alone
+	Index  int           // of the block within its group, from 0
+	DUTLab string        // the lab of the device: "a" and "b" in turns; "a" where there is only one lab
 	Cells  []result.Cell // every cell of the group once, in the order to measure
 
-	// Of interleaved rounds. Index is the round.
-	Against result.Cell // of the block with the clean router that this one is compared with
-	Control bool        // the clean router that devices of the round are compared with
-	Like    string      // a device whose links the clean router has; empty: the usual ones
-	For     []string    // the devices that are compared with it, of a clean router that serves nothing else
+	// In interleaved rounds (see round) a block has one lab, and Index is the number of its round.
+	Against result.Cell // the Cell of the clean router's block with which this block is compared
+	Control bool        // the block of a clean router, with which devices of the round are compared
+	Like    string      // of a clean router: the device whose settings of links it has; empty: the usual ones
+	For     []string    // of a clean router with such settings: the devices that are compared with it
 }
 
-// DUT is the block's device.
+// DUT returns the name of the block's device.
 func (b Block) DUT() string { return b.Cell.Text(result.DUT) }
 
-// Clients is how many the device's lab has.
+// Clients returns the number of clients of the device's lab.
 func (b Block) Clients() int { return b.Cell.Int(result.Clients) }
 
 // Group is a device at one setting with all its blocks.
 type Group struct {
 	Setting
 	AA     bool
-	Clean  bool // its labs have a clean router, of interleaved rounds
+	Clean  bool // in interleaved rounds: the blocks have a clean router
 	Blocks int
 }
 
-// Plan lists the blocks in the order to measure. Groups advance side by side,
-// and A/A blocks lie evenly among them, so that a machine that grows slower
-// during the run does so for all alike. The order is the same every time.
+// Plan lists the blocks in the order to measure. It takes one block of each group in turn, and spreads A/A blocks
+// evenly among them, so that a machine that grows slower during the run slows all groups alike. The order is the same
+// every time.
 func (e *Experiment) Plan() []Block {
 	if e.Interleaved() {
-		return e.interleaved()
+		return e.planRounds()
 	}
 	type slot struct {
-		at   float64 // share of its group's blocks that lie before the middle of this one
-		turn int     // which group comes first rotates, round after round
+		position float64 // the middle of the block as a share of its group's blocks
+		turn     int     // orders blocks of the same position: which group comes first changes each time
 		Block
 	}
 	var slots []slot
@@ -61,15 +61,15 @@ func (e *Experiment) Plan() []Block {
 			}
 			for i := range g.Blocks {
 				slots = append(slots, slot{
-					at:    part * (float64(i) + 0.5) / float64(g.Blocks),
-					turn:  (n + i) % len(groups),
-					Block: e.block(g, i, n),
+					position: part * (float64(i) + 0.5) / float64(g.Blocks),
+					turn:     (n + i) % len(groups),
+					Block:    e.block(g, i, n),
 				})
 			}
 		}
 	}
 	slices.SortStableFunc(slots, func(a, b slot) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.turn, b.turn))
+		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.turn, b.turn))
 	})
 	blocks := make([]Block, len(slots))
 	for i, s := range slots {
@@ -78,30 +78,30 @@ func (e *Experiment) Plan() []Block {
 	return blocks
 }
 
-// Shares lists the parts of the plan that a campaign hands out one by one, by the places of their blocks in the plan.
-// Blocks whose figures are compared with each other stay together, so that every ratio is within a machine: a block
-// that holds both sides is a share by itself; where devices stand alone or take turns, it has a round of all of them.
+// Shares lists the parts of the plan that a campaign hands out one by one. A share is a list of indexes of blocks in
+// the plan. Blocks that are compared with each other are in one share, so that one machine measures them. A block that
+// has both sides is a share of its own. Where each block has one lab, a share has all devices at one setting and index.
 func (e *Experiment) Shares() (shares [][]int) {
-	type turn struct {
+	type key struct {
 		setting result.Cell
 		index   int
 	}
-	apart, place := e.measure().Alone || e.Interleaved(), map[turn]int{}
+	oneLab, shareOf := e.measure().Alone || e.Interleaved(), map[key]int{}
 	for i, b := range e.Plan() {
-		r := turn{b.Cell.Without(result.DUT, result.LinkSettings), b.Index}
-		if n, begun := place[r]; begun && apart {
+		k := key{b.Cell.Without(result.DUT, result.LinkSettings), b.Index}
+		if n, begun := shareOf[k]; begun && oneLab {
 			shares[n] = append(shares[n], i)
 			continue
 		}
-		place[r] = len(shares)
+		shareOf[k] = len(shares)
 		shares = append(shares, []int{i})
 	}
 	return shares
 }
 
-// MostAttempts bounds the attempts at one window: those that Redo promises, and as many again twice while the run is
-// not much longer than planned.
-func (e *Experiment) MostAttempts() int {
+// MaxAttempts returns the largest number of attempts at one window: three times the attempts that Redo promises. Those
+// beyond Redo are only made while the run is not much longer than planned.
+func (e *Experiment) MaxAttempts() int {
 	if e.Redo == 0 {
 		return 1
 	}
@@ -115,8 +115,8 @@ func (e *Experiment) settings() []Setting {
 	return nil
 }
 
-// groups lists the groups of the plan: those that have a device, or the A/A groups. The noise floor
-// depends on the setting, so each setting has an A/A group of its own.
+// groups lists the groups of devices, or with aa the A/A groups. Each setting has its own A/A group, because the noise
+// floor depends on the setting.
 func (e *Experiment) groups(aa bool) (list []Group) {
 	duts, blocks := e.DUTs, e.Blocks
 	if aa {
@@ -124,7 +124,7 @@ func (e *Experiment) groups(aa bool) (list []Group) {
 	}
 	m, seen := e.measure(), map[result.Cell]bool{}
 	for _, s := range e.settings() {
-		var all []Setting // of one block
+		var all []Setting // of all devices
 		for _, dut := range duts {
 			clean := dut == Clean
 			if m.Alone && !aa && (!clean || m.Clean) || !m.Alone && aa == clean {
@@ -134,7 +134,7 @@ func (e *Experiment) groups(aa bool) (list []Group) {
 			}
 		}
 		if m.together(e) && len(all) > 0 {
-			all = []Setting{joined(all)}
+			all = []Setting{joinSettings(all)}
 		}
 		for _, one := range all {
 			list = append(list, Group{Setting: one, AA: aa, Blocks: blocks})
@@ -146,13 +146,13 @@ func (e *Experiment) groups(aa bool) (list []Group) {
 // allGroups lists the groups of the plan.
 func (e *Experiment) allGroups() []Group {
 	if e.Interleaved() {
-		return e.interleavedGroups()
+		return e.roundGroups()
 	}
 	return slices.Concat(e.groups(false), e.groups(true))
 }
 
-// joined is a setting that measures what several do, load by load.
-func joined(all []Setting) Setting {
+// joinSettings joins the settings of several devices to one, whose cells alternate between the devices.
+func joinSettings(all []Setting) Setting {
 	one := Setting{Cell: all[0].Cell}
 	for i := range all[0].Cells {
 		for _, s := range all {
@@ -162,8 +162,8 @@ func joined(all []Setting) Setting {
 	return one
 }
 
-// of is the setting with a device.
-func (s Setting) of(dut string) Setting {
+// withDevice returns the setting with a device in all its cells.
+func (s Setting) withDevice(dut string) Setting {
 	with := Setting{Cell: s.Cell.With(result.DUT, dut)}
 	for _, c := range s.Cells {
 		with.Cells = append(with.Cells, c.With(result.DUT, dut))
@@ -171,20 +171,20 @@ func (s Setting) of(dut string) Setting {
 	return with
 }
 
-// block fills in block i of group n. Odd groups start in the other lab, so that
-// the labs are also balanced between devices within a round.
+// block makes block i of group n. Groups with an odd n begin with the device in the other lab, so that at any time
+// about half of the devices are in each lab.
 func (e *Experiment) block(g Group, i, n int) Block {
 	b := Block{Cell: g.Cell, AA: g.AA, Index: i, DUTLab: [2]string{"a", "b"}[(i+n)%2]}
 	if e.measure().Alone {
 		b.DUTLab = "a"
 	}
-	for _, place := range balancedOrder(len(g.Cells), i) {
-		b.Cells = append(b.Cells, g.Cells[place])
+	for _, index := range balancedOrder(len(g.Cells), i) {
+		b.Cells = append(b.Cells, g.Cells[index])
 	}
 	return b
 }
 
-// Loads are the loads that this number of clients offers together, Mbit/s, each load once.
+// Loads returns the loads that this number of clients offers together, Mbit/s, each load once.
 func (e *Experiment) Loads(clients int) []float64 {
 	list := slices.Clone(e.OfferedMbps)
 	for _, share := range e.MbpsPerClient {
@@ -195,17 +195,16 @@ func (e *Experiment) Loads(clients int) []float64 {
 	return list
 }
 
-// mostClients is the largest number of clients, 0 while there is none.
+// mostClients returns the largest number of clients of the experiment, 0 where it names none.
 func (e *Experiment) mostClients() int { return slices.Max(append([]int{0}, e.Clients...)) }
 
-// balancedOrder is row i of a Williams design for n treatments (E. J. Williams,
-// 1949): over n rows each treatment stands once in each place, and over n rows
-// (2n when n is odd) each follows each other one equally often. So neither the
-// time within a block nor the load measured before is confounded with the load.
+// balancedOrder returns row i of a Williams design for n treatments (E. J. Williams, 1949), as indexes of treatments.
+// In n rows each treatment has each place once, and in n rows (2n when n is odd) each follows each other one equally
+// often. So effects of the time within a block, and of the load measured before, do not look like effects of a load.
 func balancedOrder(n, i int) []int {
 	order := make([]int, n)
 	for place := range order {
-		// 0, 1, n-1, 2, n-2, … shifted by the row.
+		// Row 0 is 0, 1, n-1, 2, n-2, …; row i adds i to each.
 		step := (place + 1) / 2
 		if place%2 == 0 {
 			step = n - step
@@ -218,17 +217,16 @@ func balancedOrder(n, i int) []int {
 	return order
 }
 
-// Possible is the experiment with those of its devices that can says yes to: what
-// is left of plan and duration on a machine that lacks the others.
-func (e *Experiment) Possible(can func(dut string) bool) *Experiment {
+// WithDevices returns the experiment with only those devices for which can returns true, such as those that can run on
+// this machine.
+func (e *Experiment) WithDevices(can func(dut string) bool) *Experiment {
 	possible := *e
 	possible.DUTs = slices.DeleteFunc(slices.Clone(e.DUTs), func(dut string) bool { return !can(dut) })
 	return &possible
 }
 
-// EstimatedDuration is how long the plan takes with average devices on a
-// machine about as quick as the one the measures' figures are from. Real runs
-// came within a sixth of it.
+// EstimatedDuration estimates how long the plan takes with average devices on a machine like the one on which the
+// measures' estimates were made. Real runs differed from it by less than a sixth.
 func (e *Experiment) EstimatedDuration() (total time.Duration) {
 	for _, g := range e.allGroups() {
 		total += e.measure().Duration(e, g)
@@ -236,7 +234,7 @@ func (e *Experiment) EstimatedDuration() (total time.Duration) {
 	return e.bounded(total).Round(time.Second)
 }
 
-// bounded is a time within AtMost.
+// bounded returns a time, or AtMost where that is shorter.
 func (e *Experiment) bounded(d time.Duration) time.Duration {
 	if e.AtMost > 0 {
 		return min(d, e.AtMost)
@@ -244,8 +242,8 @@ func (e *Experiment) bounded(d time.Duration) time.Duration {
 	return d
 }
 
-// DurationBounds are the least and the most that the plan takes; both are EstimatedDuration where what is measured
-// makes no difference.
+// DurationBounds returns how long the plan takes at least and at most. Both are EstimatedDuration where that does not
+// depend on what is measured.
 func (e *Experiment) DurationBounds() (least, most time.Duration) {
 	if e.Until > 0 {
 		first := *e

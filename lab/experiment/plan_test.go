@@ -210,7 +210,7 @@ func TestSoloTakesTheWindowsTwice(t *testing.T) {
 func TestPossibleLeavesTheExperimentAsItIs(t *testing.T) {
 	e := quickOfThree(t)
 	all := len(e.Plan())
-	one := e.Possible(func(dut string) bool { return dut == "opennds" })
+	one := e.WithDevices(func(dut string) bool { return dut == "opennds" })
 	if !slices.Equal(one.DUTs, []string{"opennds"}) || len(e.DUTs) != 3 || len(e.Plan()) != all {
 		t.Errorf("possible %v of %v", one.DUTs, e.DUTs)
 	}

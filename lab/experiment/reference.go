@@ -9,16 +9,17 @@ import (
 	"time"
 )
 
-// KeyReference is what the reference says of one key outside [dut.NAME].
+// KeyReference describes one key for the reference pages.
 type KeyReference struct {
 	Key     string
-	List    bool   // it takes a list of what Accepts says
-	Accepts string // values, as in the error for others: "a whole number from 1 to 1000"
+	List    bool   // it takes a list of such values
+	Accepts string // the values that it takes, as in errors: "a whole number from 1 to 1000"
 	Meaning string // with the unit
-	Own     string // the measure whose own key it is; empty: several may use it
-	// Measures are those it has a meaning for, in the catalogue's order.
+	Own     string // the measure to which the key belongs; empty: it is shared
+	// Measures are the measures to which the key applies, in the catalogue's order.
 	Measures []string
-	// Defaults are as in a file, by measure; none where it has to be given or is what it is without.
+	// Defaults are the defaults by measure, as text in a file. A key that must be set, or has no value unless it is set,
+	// has none.
 	Defaults map[string]string
 }
 
@@ -36,15 +37,15 @@ func (c Catalogue) Reference() (list []KeyReference) {
 		k.Accepts, k.List = f.accepts(newExperiment(c, ""))
 		for _, m := range c.Measures {
 			e := defaults[m.Name]
-			if !e.Means(f.key) {
+			if !e.Applies(f.key) {
 				continue
 			}
 			k.Measures = append(k.Measures, m.Name)
 			switch v := f.get(e); {
 			case f.key == "measure":
-				k.Defaults[m.Name] = inFile(c.Measures[0].Name)
+				k.Defaults[m.Name] = fileText(c.Measures[0].Name)
 			case f.key != "name" && (!f.optional || !reflect.ValueOf(v).IsZero()):
-				k.Defaults[m.Name] = inFile(v)
+				k.Defaults[m.Name] = fileText(v)
 			}
 			maps.DeleteFunc(k.Defaults, func(_, text string) bool { return text == "" })
 		}
@@ -53,7 +54,7 @@ func (c Catalogue) Reference() (list []KeyReference) {
 	return list
 }
 
-// Default is the default of all measures that the key has a meaning for; "" where they differ, or there is none.
+// Default returns the default that all measures share; "" where they differ, or there is none.
 func (k KeyReference) Default() string {
 	values := slices.Compact(slices.Sorted(maps.Values(k.Defaults)))
 	if len(values) != 1 || len(k.Defaults) != len(k.Measures) {
@@ -65,25 +66,25 @@ func (k KeyReference) Default() string {
 // DUTReference lists every key of [dut.NAME], in the order of DUTKeys.
 func DUTReference() (list []KeyReference) {
 	for _, f := range dutFields {
-		d := describedDUT
+		d := defaultDUT
 		k := KeyReference{Key: f.key, Meaning: f.meaning, Defaults: map[string]string{}}
 		k.Accepts, k.List = f.accepts(&d)
 		if v := f.get(&d); !reflect.ValueOf(v).IsZero() {
-			k.Defaults[""] = inFile(v)
+			k.Defaults[""] = fileText(v)
 		}
 		list = append(list, k)
 	}
 	return list
 }
 
-// nothing is no value of any key: its parser says what would be one.
-type nothing struct{}
+// unacceptable is a value that every parser refuses, with an error that names the values it accepts.
+type unacceptable struct{}
 
-// accepts asks the key's parser what it takes, and whether that is a list.
+// accepts returns what the key's parser accepts, in words, and whether the key takes a list of that.
 func (f fieldOf[E]) accepts(e *E) (want string, list bool) {
-	err := f.set(e, nothing{})
+	err := f.set(e, unacceptable{})
 	if err != nil && strings.HasPrefix(err.Error(), "must be a list: ") {
-		err, list = f.set(e, []any{nothing{}}), true
+		err, list = f.set(e, []any{unacceptable{}}), true
 	}
 	if err == nil {
 		panic(fmt.Sprintf("%s takes anything", f.key))
@@ -95,8 +96,8 @@ func (f fieldOf[E]) accepts(e *E) (want string, list bool) {
 	return strings.TrimSuffix(want, ","), list
 }
 
-// inFile is a value as a file has it; "" of one that is empty.
-func inFile(v any) string {
+// fileText returns a value as it is written in a file; "" for an empty one.
+func fileText(v any) string {
 	value := reflect.ValueOf(v)
 	switch d, isDuration := v.(time.Duration); {
 	case isDuration:
@@ -108,7 +109,7 @@ func inFile(v any) string {
 	case value.Kind() == reflect.Slice:
 		var parts []string
 		for i := range value.Len() {
-			parts = append(parts, inFile(value.Index(i).Interface()))
+			parts = append(parts, fileText(value.Index(i).Interface()))
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	}

@@ -9,34 +9,35 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// A round is what mode = "interleaved" measures of a setting before it goes on: every device and a clean router, one
-// lab after the other, in an order of the round's own. In A/A rounds a second clean router is among them. Devices whose
-// links have to be set in another way have a clean router with such links.
+// A round of mode = "interleaved" measures every device and a clean router at one setting, one lab after the other,
+// each round in another order. An A/A round has a second clean router. Devices that need other settings of the links
+// are compared with a clean router of their own, whose links have these settings.
 //
 //	round 0   clean  openNDS  allow-list  clean (A/A)
 //	round 1   openNDS  allow-list  clean
 //	round 2   allow-list  clean  openNDS
 type round struct {
-	devices, clean []Block // what is in it: blocks without their place in the plan
+	devices, clean []Block // without Index, DUTLab and the order of their cells
 }
 
-// Interleaved reports whether one lab stands at a time, and devices are compared with the clean router of their round.
+// Interleaved reports whether the plan consists of rounds: one lab stands at a time, and a device is compared with the
+// clean router of its round.
 func (e *Experiment) Interleaved() bool {
 	return e.Mode == result.ModeInterleaved && !e.measure().Alone
 }
 
-// AtOnce is how many labs stand at the same time.
-func (e *Experiment) AtOnce() int {
+// LabsAtOnce returns how many labs stand at the same time.
+func (e *Experiment) LabsAtOnce() int {
 	if e.measure().Alone || e.Interleaved() {
 		return 1
 	}
 	return 2
 }
 
-// WithOneLab is the experiment where only one lab can stand at a time: interleaved, if it needs two. What does not go
-// with that is an error, strict.Problems.
+// WithOneLab returns the experiment for machines on which only one lab can stand at a time. One that needs two becomes
+// interleaved; the error, strict.Problems, tells where that is impossible.
 func (e *Experiment) WithOneLab() (*Experiment, error) {
-	if e.AtOnce() == 1 {
+	if e.LabsAtOnce() == 1 {
 		return e, nil
 	}
 	one := *e
@@ -44,7 +45,7 @@ func (e *Experiment) WithOneLab() (*Experiment, error) {
 	return &one, one.Check()
 }
 
-// rounds lists the settings with what a round of each has.
+// rounds returns, for each setting, what one round has.
 func (e *Experiment) rounds() (list []round) {
 	m, seen := e.measure(), map[result.Cell]bool{}
 	for _, s := range e.settings() {
@@ -55,18 +56,19 @@ func (e *Experiment) rounds() (list []round) {
 				r.devices = append(r.devices, Block{Cell: one.Cell, Cells: one.Cells})
 			}
 		}
-		r.clean = e.cleanOf(s, r.devices)
+		r.clean = e.cleanRouters(s, r.devices)
 		list = append(list, r)
 	}
 	return list
 }
 
-// cleanOf are the clean routers that devices of a round are compared with: one for each way to set links, the usual one
-// first. The first is also compared with that of A/A rounds. It notes at each device which one that is.
-func (e *Experiment) cleanOf(s Setting, devices []Block) (list []Block) {
+// cleanRouters returns the blocks of the clean routers with which the devices of a round are compared: one for each way
+// to set links, the usual way first. It sets Against in devices. The first is also compared with the second clean
+// router of A/A rounds.
+func (e *Experiment) cleanRouters(s Setting, devices []Block) (list []Block) {
 	names, links := map[string][]string{}, []string{}
 	for _, b := range devices {
-		way := e.links(b.DUT())
+		way := e.linksNeeded(b.DUT())
 		if names[way] == nil {
 			links = append(links, way)
 		}
@@ -78,7 +80,7 @@ func (e *Experiment) cleanOf(s Setting, devices []Block) (list []Block) {
 	}
 	control := map[string]result.Cell{}
 	for i, way := range links {
-		with := s.of(Clean)
+		with := s.withDevice(Clean)
 		b := Block{Cell: with.Cell, Cells: with.Cells, Control: true}
 		if way != "" {
 			b.Like = names[way][0]
@@ -95,25 +97,25 @@ func (e *Experiment) cleanOf(s Setting, devices []Block) (list []Block) {
 		list = append(list, b)
 	}
 	for i, b := range devices {
-		devices[i].Against = control[e.links(b.DUT())]
+		devices[i].Against = control[e.linksNeeded(b.DUT())]
 	}
 	return list
 }
 
-// links names how a device needs links set, empty where it is as usual.
-func (e *Experiment) links(dut string) string {
+// linksNeeded returns a text that names the settings that a device needs on its links, empty for the usual ones.
+func (e *Experiment) linksNeeded(dut string) string {
 	if e.catalogue.Links == nil {
 		return ""
 	}
 	return e.catalogue.Links(e, dut)
 }
 
-// interleaved is Plan in rounds. The settings advance side by side, round by round.
-func (e *Experiment) interleaved() (plan []Block) {
+// planRounds is Plan for interleaved rounds. It takes a round of each setting in turn.
+func (e *Experiment) planRounds() (plan []Block) {
 	list, rounds := e.rounds(), max(e.Blocks, e.AABlocks)
 	orders := make([][][]Block, len(list))
 	for n, r := range list {
-		orders[n] = e.ordered(r, rounds)
+		orders[n] = e.orderRounds(r, rounds)
 	}
 	for i := range rounds {
 		for n := range list {
@@ -121,8 +123,8 @@ func (e *Experiment) interleaved() (plan []Block) {
 				b.Index, b.DUTLab = i, "a"
 				cells := b.Cells
 				b.Cells = nil
-				for _, place := range balancedOrder(len(cells), i) {
-					b.Cells = append(b.Cells, cells[place])
+				for _, index := range balancedOrder(len(cells), i) {
+					b.Cells = append(b.Cells, cells[index])
 				}
 				plan = append(plan, b)
 			}
@@ -131,15 +133,16 @@ func (e *Experiment) interleaved() (plan []Block) {
 	return plan
 }
 
-// ordered are the labs of each round of a setting, in their order: rows of a Williams design in random order, whose
-// treatments are in random order too, so each device has each place about equally often. The second clean router of
-// A/A rounds goes through the places likewise. The experiment's seed and the setting decide.
-func (e *Experiment) ordered(r round, rounds int) [][]Block {
+// orderRounds returns the blocks of each round of a setting, in their order. The orders are rows of a Williams design
+// (balancedOrder), drawn at random, so that each device has each place about equally often. The second clean router of
+// A/A rounds takes each place equally often too. Chance depends on the experiment's seed and the setting alone, so the
+// plan is the same every time.
+func (e *Experiment) orderRounds(r round, rounds int) [][]Block {
 	all := slices.Concat(r.clean, r.devices)
-	random := e.randomOf(r.clean[0].Cell)
+	random := e.randomSource(r.clean[0].Cell)
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	again := r.clean[0]
-	again.AA, again.Control, again.Against = true, false, again.Cell
+	second := r.clean[0] // the second clean router of A/A rounds
+	second.AA, second.Control, second.Against = true, false, second.Cell
 	var rows, places []int
 	out := make([][]Block, rounds)
 	for i := range rounds {
@@ -158,21 +161,21 @@ func (e *Experiment) ordered(r round, rounds int) [][]Block {
 				places = random.Perm(len(all) + 1)
 			}
 			place := min(places[0], len(out[i]))
-			places, out[i] = places[1:], slices.Insert(out[i], place, again)
+			places, out[i] = places[1:], slices.Insert(out[i], place, second)
 		}
 	}
 	return out
 }
 
-// randomOf is the source of chance for a setting.
-func (e *Experiment) randomOf(setting result.Cell) *rand.Rand {
+// randomSource returns the random numbers for a setting, which are the same for the same seed.
+func (e *Experiment) randomSource(setting result.Cell) *rand.Rand {
 	sum := fnv.New64a()
 	sum.Write([]byte(setting.String())) // it never fails
 	return rand.New(rand.NewPCG(uint64(e.Seed), sum.Sum64()))
 }
 
-// interleavedGroups are the groups of the rounds, for estimates.
-func (e *Experiment) interleavedGroups() (list []Group) {
+// roundGroups returns the groups of which rounds consist, for estimates of time.
+func (e *Experiment) roundGroups() (list []Group) {
 	for _, r := range e.rounds() {
 		for _, b := range r.devices {
 			list = append(list, Group{Setting: Setting{b.Cell, b.Cells}, Blocks: e.Blocks})

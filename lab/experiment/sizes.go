@@ -19,17 +19,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/capture"
 )
 
-// sizesFile is a file that frame_sizes names: a histogram, or a capture.
+// sizesFile is the content of a file that frame_sizes names: a histogram of sizes, or a capture of packets.
 type sizesFile struct {
 	sizes  frames.Sizes
-	trace  *frames.Trace  // nil: a histogram
-	source *frames.Source // as agents take it
+	trace  *frames.Trace  // of a capture; nil: the file is a histogram
+	source *frames.Source // the same in the form that agents take
 }
 
-// maxHistogramBytes bounds a file of weights: each size a frame can have takes a line.
+// maxHistogramBytes is the largest histogram, which has a line for each size of frames.
 const maxHistogramBytes = 1 << 20
 
-// Endings of files that frame_sizes takes.
+// The endings of files that frame_sizes takes: of a histogram, and of captures, which may also be compressed (.gz).
 const histogramEnding = ".csv"
 
 var captureEndings = []string{".pcap", ".pcapng", ".cap"}
@@ -40,30 +40,30 @@ func isSizesFile(name string) bool {
 	return ending == histogramEnding && !strings.HasSuffix(name, ".gz") || slices.Contains(captureEndings, ending)
 }
 
-// readSizes reads the files of frame_sizes, whose names are then those without their folders, or with them where two
-// would have the same, and collects what is wrong with them. What was read stays as it is until the key is set anew.
+// readSizes reads the files that frame_sizes names. It replaces their paths in FrameSizes by short names
+// (distinctNames) and collects what is wrong with them. Called again it does nothing until the key is set anew.
 func (e *Experiment) readSizes() {
 	if e.sizesRead {
 		return
 	}
 	e.sizesRead, e.badSizes, e.files = true, nil, map[string]sizesFile{}
 	e.FrameSizes = slices.Clone(e.FrameSizes)
-	names := apart(e.FrameSizes)
+	names := distinctNames(e.FrameSizes)
 	from := map[string]string{}
 	for i, name := range e.FrameSizes {
 		if !isSizesFile(name) {
 			continue
 		}
-		at := name
-		if !filepath.IsAbs(at) {
-			at = filepath.Join(filepath.Dir(e.file), at)
+		file := name
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(filepath.Dir(e.file), file)
 		}
-		if other, taken := from[filepath.Clean(at)]; taken {
+		if other, taken := from[filepath.Clean(file)]; taken {
 			e.badSizes = append(e.badSizes, fmt.Sprintf("%s and %s are the same file: name it once", other, name))
 			continue
 		}
-		from[filepath.Clean(at)] = name
-		f, err := readSizesFile(at, names[i])
+		from[filepath.Clean(file)] = name
+		f, err := readSizesFile(file, names[i])
 		if err != nil {
 			e.badSizes = append(e.badSizes, err.Error())
 			continue
@@ -72,24 +72,24 @@ func (e *Experiment) readSizes() {
 	}
 }
 
-// apart are names for files, by which their cells are known: without folders, where that tells them apart, else with as
-// many as are given, and with a number where that does not either.
-func apart(paths []string) []string {
+// distinctNames returns different names for files, which name their cells. A name is that of the file without its
+// folders; where two files have the same, it includes the folders, and a number where even that is the same.
+func distinctNames(paths []string) []string {
 	names := make([]string, len(paths))
 	count := map[string]int{}
-	for i, at := range paths {
-		names[i] = strings.TrimSuffix(filepath.Base(at), ".gz")
-		if isSizesFile(at) {
+	for i, file := range paths {
+		names[i] = strings.TrimSuffix(filepath.Base(file), ".gz")
+		if isSizesFile(file) {
 			count[names[i]]++
 		}
 	}
 	taken := map[string]bool{}
-	for i, at := range paths {
+	for i, file := range paths {
 		if count[names[i]] > 1 {
-			names[i] = withFolders(at)
+			names[i] = withFolders(file)
 		}
 		plain := names[i]
-		for n := 2; isSizesFile(at) && taken[names[i]]; n++ {
+		for n := 2; isSizesFile(file) && taken[names[i]]; n++ {
 			ending := filepath.Ext(plain)
 			names[i] = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(plain, ending), n, ending)
 		}
@@ -98,14 +98,14 @@ func apart(paths []string) []string {
 	return names
 }
 
-// withFolders is a path as one name.
-func withFolders(at string) string {
+// withFolders makes one name of a path: its folders and file, joined by hyphens.
+func withFolders(file string) string {
 	parts := slices.DeleteFunc(
-		strings.Split(filepath.ToSlash(strings.TrimSuffix(at, ".gz")), "/"), func(part string) bool {
+		strings.Split(filepath.ToSlash(strings.TrimSuffix(file, ".gz")), "/"), func(part string) bool {
 			return strings.Trim(part, ".") == ""
 		})
 	name := notInNames.ReplaceAllString(strings.Join(parts, "-"), "-")
-	const most = 64                                               // of nameForm
+	const most = 64                                               // characters that nameForm allows
 	return strings.TrimLeft(name[max(0, len(name)-most+3):], ".") // with room for a number
 }
 
@@ -156,24 +156,25 @@ func readSizesFile(at, base string) (f sizesFile, err error) {
 	return f, nil
 }
 
-// SizesOf are the frame sizes that a cell names. An unknown name, which the key's parser refuses, is an error.
+// SizesOf returns the frame sizes of the name that a cell has. An unknown name is an error; the key's parser refuses
+// it.
 func (e *Experiment) SizesOf(name string) (frames.Sizes, error) {
-	if f, is := e.files[name]; is {
+	if f, found := e.files[name]; found {
 		return f.sizes, nil
 	}
 	return frames.Named(name)
 }
 
-// source is where the frame sizes that a cell names come from, as agents take it.
+// source returns the frame sizes of the name that a cell has, in the form that agents take.
 func (e *Experiment) source(name string) *frames.Source {
-	if f, is := e.files[name]; is {
+	if f, found := e.files[name]; found {
 		return f.source
 	}
 	return &frames.Source{Name: name}
 }
 
-// Files are the files that the encoded experiment names, by their paths from it: what was read of
-// them, so that a run's folder stands alone.
+// Files returns the content of the files that the encoded experiment names, by their paths relative to it. A run keeps
+// them in its folder, so that it does not need the original files any more.
 func (e *Experiment) Files() (map[string][]byte, error) {
 	all := map[string][]byte{}
 	for _, name := range slices.Sorted(maps.Keys(e.files)) {
@@ -194,18 +195,18 @@ func (e *Experiment) Files() (map[string][]byte, error) {
 	return all, nil
 }
 
-// encodedSizes are frame_sizes as Encode writes them: with the places of Files.
+// encodedSizes returns frame_sizes as Encode writes them, with the paths of Files.
 func (e *Experiment) encodedSizes() []string {
 	list := slices.Clone(e.FrameSizes)
 	for i, name := range list {
-		if _, is := e.files[name]; is {
+		if _, found := e.files[name]; found {
 			list[i] = path.Join(result.FramesFolder, name)
 		}
 	}
 	return list
 }
 
-// checkSizes reports files that could not be read, and captured gaps without a capture.
+// checkSizes reports files that could not be read, and gaps = "captured" without captures.
 func (e *Experiment) checkSizes(report Report) {
 	for _, problem := range e.badSizes {
 		report("frame_sizes", "%s", problem)

@@ -11,7 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Precision is half the width of an interval, per cent of the figure. 0: no precision is asked for.
+// Precision is half the width of a confidence interval, in per cent of the figure. 0: no precision is asked for.
 type Precision float64
 
 // Bounds of a precision, and of the time for it.
@@ -22,19 +22,19 @@ const (
 	maxAtMost    = 30 * 24 * time.Hour
 )
 
-// UntilKeys are keys for the Uses of measures whose cells can end one by one.
+// UntilKeys are keys for the Uses of measures that can stop measuring one cell and go on with others.
 var UntilKeys = []string{"until", "at_most"}
 
-// String is "±2 %".
+// String returns text such as "±2 %".
 func (p Precision) String() string { return fmt.Sprintf("±%g %%", float64(p)) }
 
-// MarshalText is String: the value in a file.
+// MarshalText returns the value as it is written in a file.
 func (p Precision) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // precision accepts "±2 %", also without signs and as a number.
 func precision(v any) (Precision, error) {
 	within := strict.Within(minPrecision, maxPrecision, `a half-width in per cent such as "±2 %",`)
-	if text, is := strict.Text(v); is {
+	if text, isText := strict.Text(v); isText {
 		bare := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "%"))
 		for _, sign := range []string{"±", "+-", "+/-"} {
 			bare = strings.TrimSpace(strings.TrimPrefix(bare, sign))
@@ -47,16 +47,17 @@ func precision(v any) (Precision, error) {
 	return Precision(number), err
 }
 
-// Looks are the numbers of blocks after which cells are looked at, the last of them all blocks; none without Until.
-func (e *Experiment) Looks() []int {
+// LookBlocks returns the numbers of blocks after which the run looks whether cells are exact enough. The last one is
+// that of all blocks. Without Until there are none.
+func (e *Experiment) LookBlocks() []int {
 	if e.Until == 0 {
 		return nil
 	}
 	return inference.Looks(e.Blocks)
 }
 
-// spanAA is the number of blocks among which A/A blocks lie, of so many: those before the first look, because a run
-// may end at it.
+// spanAA returns among how many of the first blocks A/A blocks are spread. With Until these are the blocks before the
+// first look, because the run may end at that look.
 func (e *Experiment) spanAA(blocks int) int {
 	if e.Until == 0 {
 		return blocks
@@ -78,14 +79,15 @@ func (e *Experiment) checkUntil(report Report) {
 	}
 }
 
-// LeftBy says what need not be measured of a plan since cells have ended: a cell's blocks after the look that ended it,
-// clean routers of interleaved rounds in which no device is measured, and all that is missing when the time is over.
-func LeftBy(plan []Block, u *result.Until) func(b Block, cell result.Cell) bool {
+// NotNeeded returns a function that reports which cells of a block need not be measured any more, given what looks have
+// decided (u). These are a cell's blocks after the look that ended the cell, clean routers of interleaved rounds in
+// which no device is measured any more, and everything once the time is over.
+func NotNeeded(plan []Block, u *result.Until) func(b Block, cell result.Cell) bool {
 	ended := u.Ended()
 	over := u.Over() && u.Looks[len(u.Looks)-1].Bound == result.BoundTime
-	left := func(b Block, cell result.Cell) bool {
-		end, is := ended[cell]
-		return is && b.Index >= end.Look
+	hasEnded := func(b Block, cell result.Cell) bool {
+		end, found := ended[cell]
+		return found && b.Index >= end.Look
 	}
 	type clean struct {
 		round int
@@ -97,8 +99,8 @@ func LeftBy(plan []Block, u *result.Until) func(b Block, cell result.Cell) bool 
 			continue
 		}
 		for _, cell := range b.Cells {
-			key := clean{b.Index, b.cleanOf(cell)}
-			needed[key] = needed[key] || !left(b, cell)
+			key := clean{b.Index, b.cleanCell(cell)}
+			needed[key] = needed[key] || !hasEnded(b, cell)
 		}
 	}
 	return func(b Block, cell result.Cell) bool {
@@ -109,11 +111,11 @@ func LeftBy(plan []Block, u *result.Until) func(b Block, cell result.Cell) bool 
 			need, known := needed[clean{b.Index, cell}]
 			return known && !need && (b.Control || b.Against != (result.Cell{}))
 		}
-		return left(b, cell)
+		return hasEnded(b, cell)
 	}
 }
 
-// cleanOf is the cell of the clean router that a cell of an interleaved block is compared with.
-func (b Block) cleanOf(cell result.Cell) result.Cell {
+// cleanCell returns the clean router's cell with which a cell of an interleaved block is compared.
+func (b Block) cleanCell(cell result.Cell) result.Cell {
 	return cell.With(result.DUT, Clean).With(result.LinkSettings, b.Against.Text(result.LinkSettings))
 }

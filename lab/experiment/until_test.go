@@ -98,7 +98,7 @@ func TestLeftBy(t *testing.T) {
 			}
 		}
 		count := func() (devices, clean int) {
-			left := experiment.LeftBy(plan, u)
+			left := experiment.NotNeeded(plan, u)
 			for _, b := range plan {
 				for _, cell := range b.Cells {
 					switch {

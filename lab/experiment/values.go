@@ -12,13 +12,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// share accepts Mbit/s of one client; what they make together is checked later.
+// share accepts the load of one client, Mbit/s. checkLoads checks the load of all clients together.
 var share = strict.Number(fmt.Sprintf("Mbit/s a client, more than 0 and at most %d", MaxOfferedMbps), func(
 	n float64) bool {
 	return n > 0 && n <= MaxOfferedMbps
 })
 
-// speed accepts the share of its CPU that a router has; all of it is 0, as without the key.
+// speed accepts the share of its CPU that a router has. 1, all of it, becomes 0, as where the key is not set.
 func speed(v any) (float64, error) {
 	share, err := strict.Within(MinSpeed, 1, "the share of its CPU that the router has,")(v)
 	if share == 1 {
@@ -27,13 +27,14 @@ func speed(v any) (float64, error) {
 	return share, err
 }
 
-// PerSecond accepts rates up to most, and zero; zero and what say what is counted in the error.
+// PerSecond accepts rates up to most, and 0. In the error zero tells what 0 means, such as "0 for none", and what names
+// the unit, such as "guests a second".
 func PerSecond(most float64, zero, what string) strict.Parser[float64] {
 	return strict.Number(fmt.Sprintf("%s, or %s from %g to %g", zero, what, minPerSecond, most),
 		func(n float64) bool { return n == 0 || n >= minPerSecond && n <= most })
 }
 
-// Duration accepts Go's notation, "500ms", from lo to hi.
+// Duration accepts durations in Go's notation, such as "500ms", from lo to hi.
 func Duration(lo, hi time.Duration) strict.Parser[time.Duration] {
 	return strict.Duration(`"1s"`, lo, hi)
 }
@@ -41,16 +42,16 @@ func Duration(lo, hi time.Duration) strict.Parser[time.Duration] {
 // List accepts up to 100 different items.
 func List[T any](item strict.Parser[T]) strict.Parser[[]T] { return strict.List(1, 100, item) }
 
-// longestText is the most bytes of a description.
-const longestText = 300
+// maxText is the longest description, bytes.
+const maxText = 300
 
-// text accepts any one-line string of up to longestText bytes.
+// text accepts any one-line string of up to maxText bytes.
 var text = strict.AcceptText(
-	fmt.Sprintf("one line of text, at most %d bytes", longestText), func(s string) (string, bool) {
-		return s, len(s) <= longestText && !strings.ContainsFunc(s, unicode.IsControl)
+	fmt.Sprintf("one line of text, at most %d bytes", maxText), func(s string) (string, bool) {
+		return s, len(s) <= maxText && !strings.ContainsFunc(s, unicode.IsControl)
 	})
 
-// SetDescription sets the description as one line, the end of which is left out where it is too long for a file.
+// SetDescription sets the description, as one line, and cuts it where it is longer than a file may have it.
 func (e *Experiment) SetDescription(message string) {
 	const more = "…"
 	message = strings.Map(func(r rune) rune {
@@ -59,13 +60,13 @@ func (e *Experiment) SetDescription(message string) {
 		}
 		return r
 	}, message)
-	if len(message) > longestText {
-		message = strings.ToValidUTF8(message[:longestText-len(more)], "") + more
+	if len(message) > maxText {
+		message = strings.ToValidUTF8(message[:maxText-len(more)], "") + more
 	}
 	e.Description = message
 }
 
-// nameForm is what can be part of a file name and of a namespace's name.
+// nameForm matches names that can be part of a file's name.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$`)
 
 // name accepts names of that form.

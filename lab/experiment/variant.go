@@ -6,10 +6,10 @@ import (
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
-// Parametrised is the device that Variant describes, as the key like names it: gatewayd.
+// Parametrised is the value of the key like for gatewayd with parameters (Variant).
 const Parametrised = "gateway"
 
-// Ways in which gatewayd's data path forwards; "-fast" is one optimised, instead of as studied.
+// Data paths of gatewayd. "-fast" is the optimised form of one that is else as the study measured it.
 const (
 	PathEBPF        = "ebpf"
 	PathNFQueue     = "nfqueue"
@@ -19,13 +19,14 @@ const (
 	PathKernel      = "kernel" // the kernel's PPP: PPPoE clients only
 )
 
-// Methods of ident (RFC 1413): queries come for the client's address, or for the router's, which masquerades.
+// Methods of ident (RFC 1413), in which a server asks who has a connection: it asks about the client's address, or
+// about the router's, where the router masquerades.
 const (
 	IdentNAT        = "nat"
 	IdentMasquerade = "masquerade"
 )
 
-// Variant are the parameters of a gatewayd under test. The zero value is gateway-ebpf.
+// Variant has the parameters of a gatewayd under test. The zero value is the device gateway-ebpf.
 type Variant struct {
 	Path  string `toml:"path,omitempty"`  // PathEBPF (default) or its like
 	NAT   bool   `toml:"nat,omitempty"`   // clients have the router's address towards the server
@@ -35,7 +36,7 @@ type Variant struct {
 	Limited string `toml:"limited,omitempty"`
 }
 
-// Key is the first key that the parameters are written by; empty: all are as they are without keys.
+// Key returns the key of the first parameter that is set; empty: none is.
 func (v Variant) Key() string {
 	for _, p := range []struct {
 		key string

@@ -10,13 +10,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// halvesPart is the share of a window in which bursts may go out in halves: with
-// more of them a burst has less than four fifths of its segments, which the trials'
-// self-test rejects.
-const halvesPart = 0.25
+// maxHalves is the largest share of a window in which streams may still send their first burst, which TCP sends in two
+// halves. With more of them bursts have on average less than four fifths of their segments, and the self-test rejects
+// the trial.
+const maxHalves = 0.25
 
-// turn is how long it takes until each stream of a load has sent a burst of TCP segments.
-func (s Side) turn(mbps float64, direction string) time.Duration {
+// burstTime returns how long it takes until each stream of a load has sent one burst of TCP segments.
+func (s Side) burstTime(mbps float64, direction string) time.Duration {
 	streams := float64(s.Clients)
 	if direction == result.Both {
 		streams *= 2
@@ -25,26 +25,26 @@ func (s Side) turn(mbps float64, direction string) time.Duration {
 	return time.Duration(streams * float64(s.Traffic.BurstSegments) * segmentBits / (mbps * 1e6) * float64(time.Second))
 }
 
-// WarmupOf is how long a load on a pair's sides runs before its first window: as long as
-// asked for, or until each stream has sent its first burst where that takes longer. TCP sends the
-// first burst in two halves, so a window with first bursts would measure other packets than were
-// asked for; a UDP stream is known to its receiver only from its first burst on.
+// WarmupOf returns how long a load runs on a pair's sides before its first window: Warmup, or the time until each
+// stream has sent its first burst where that is longer. TCP sends a first burst in two halves, so a window with first
+// bursts would measure other packets than the experiment asks for. A receiver knows a UDP stream only from its first
+// burst on.
 func (e *Experiment) WarmupOf(mbps float64, direction string, sides ...Side) time.Duration {
 	var turn time.Duration
 	for _, s := range sides {
 		if traffic.KindOf(s.Traffic.Kind).Bursts {
-			turn = max(turn, s.turn(mbps, direction))
+			turn = max(turn, s.burstTime(mbps, direction))
 		}
 	}
-	if e.Warmup+time.Duration(halvesPart*float64(e.Window)) >= turn {
+	if e.Warmup+time.Duration(maxHalves*float64(e.Window)) >= turn {
 		return e.Warmup
 	}
 	const step = 100 * time.Millisecond
 	return (turn + step - 1).Truncate(step)
 }
 
-// checkTurns refuses loads so small for their streams that the warm-up would exceed its bound.
-func (e *Experiment) checkTurns(report Report) {
+// checkWarmups refuses loads that are so small for their number of streams that the warm-up would be too long.
+func (e *Experiment) checkWarmups(report Report) {
 	for _, n := range e.Clients {
 		device, clean := e.Sides(n)
 		for _, load := range e.Loads(n) {
@@ -64,7 +64,7 @@ func (e *Experiment) checkTurns(report Report) {
 	}
 }
 
-// checkVisits refuses guests so rare that a block may end before the first of them comes.
+// checkVisits refuses guests that are so rare that a block may end before the first one comes.
 func (e *Experiment) checkVisits(report Report) {
 	if e.Client.Churn == 0 {
 		return
@@ -86,17 +86,17 @@ func (e *Experiment) checkVisits(report Report) {
 	}
 }
 
-// checkDatagrams refuses loads over UDP of which a window holds hardly a burst: how much
-// is delivered in it would be chance.
+// checkDatagrams refuses loads over UDP of which a window holds hardly a burst, because chance would then decide how
+// much is delivered in the window.
 func (e *Experiment) checkDatagrams(report Report) {
 	if e.Traffic.Protocol != ProtocolUDP || !traffic.KindOf(e.Traffic.Kind).Bursts {
 		return
 	}
-	const least = 4 // bursts in a window
+	const least = 4 // bursts of all streams together in a window
 	for _, n := range e.Clients {
 		for _, load := range e.Loads(n) {
 			one := Side{Client: e.Client.Kind, Clients: 1, Traffic: e.Traffic}
-			if each := one.turn(load, ""); each > e.Window/least {
+			if each := one.burstTime(load, ""); each > e.Window/least {
 				report("traffic.burst_segments",
 					"%d: at %g Mbit/s such a burst is sent every %s, and a window of %s is to hold %d: fewer segments, a longer "+
 						"window or more load",

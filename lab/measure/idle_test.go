@@ -38,7 +38,7 @@ func (idle) Rules() experiment.Measure {
 		Settings: func(e *experiment.Experiment) (list []experiment.Setting) {
 			for _, n := range e.Clients {
 				s := experiment.Setting{Cell: result.NewCell(result.Clients, n)}
-				for _, ms := range windowLengths.Of(e) {
+				for _, ms := range windowLengths.Value(e) {
 					s.Cells = append(s.Cells, s.Cell.With(idleMs, ms))
 				}
 				list = append(list, s)

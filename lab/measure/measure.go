@@ -169,7 +169,7 @@ func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 		aa            bool
 		block, number int
 	}
-	recorded, left := map[window]bool{}, experiment.LeftBy(plan, run.Environment.Until)
+	recorded, left := map[window]bool{}, experiment.NotNeeded(plan, run.Environment.Until)
 	for _, b := range run.Blocks {
 		excused[b.DUT] = excused[b.DUT] || b.Error != "" || b.Broke != ""
 		for _, cell := range b.LeftOut {

@@ -79,7 +79,7 @@ func Fit(can backend.Description, e *experiment.Experiment) (fit *experiment.Exp
 		return e, "", e.Blame("measure", fmt.Sprintf("this backend's hosts have no common clock, and measure = %q "+
 			"compares times of several hosts", e.Measure))
 	}
-	if e.AtOnce() <= can.AtOnce {
+	if e.LabsAtOnce() <= can.AtOnce {
 		return e, "", nil
 	}
 	fit, err = e.WithOneLab()
@@ -119,7 +119,7 @@ func (s *Session) noteClosed() {
 	const note = "The router has no agent: throughput, loss and round-trip times only. Its CPU, its kernel and its " +
 		"settings " +
 		"are not known."
-	if s.Experiment.Backend.Closed() && !slices.Contains(s.env.Notes, note) {
+	if s.Experiment.Backend.AgentlessRouter() && !slices.Contains(s.env.Notes, note) {
 		s.Notice("%s", note)
 		s.Note(note)
 	}

@@ -43,7 +43,7 @@ type Demand struct {
 
 // DemandOf is the demand of an experiment, guests included.
 func DemandOf(e *experiment.Experiment) Demand {
-	d := Demand{Experiment: e.Name, Sides: e.Largest(), Enters: !slices.ContainsFunc(e.DUTs, func(name string) bool {
+	d := Demand{Experiment: e.Name, Sides: e.LargestLabs(), Enters: !slices.ContainsFunc(e.DUTs, func(name string) bool {
 		device, err := dut.New(name, 1, e)
 		return err != nil || !device.Traits().Neighbours
 	})}
@@ -58,7 +58,7 @@ func DemandOf(e *experiment.Experiment) Demand {
 
 // specOf is what says which hosts the labs of an experiment have.
 func specOf(e *experiment.Experiment) topology.Spec {
-	lan, wan := e.Backend.ClosedAddresses()
+	lan, wan := e.Backend.AgentlessAddresses()
 	return topology.Spec{ClientHosts: e.Client.Hosts, Closed: [2]netip.Prefix{lan, wan}}
 }
 

@@ -35,7 +35,7 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 	s.reopen()
 	estimate := s.budget
 	if s.cfg.Blocks == nil {
-		estimate = s.Experiment.Possible(func(dut string) bool { return !skip[dut] }).EstimatedDuration()
+		estimate = s.Experiment.WithDevices(func(dut string) bool { return !skip[dut] }).EstimatedDuration()
 	}
 	s.clock = &clock{time.Now(), estimate, s.share(), s.share()}
 	if len(skip) > 0 && !slices.ContainsFunc(s.plan, func(b experiment.Block) bool { return !b.AA && !b.Control }) {

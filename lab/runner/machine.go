@@ -36,7 +36,7 @@ const (
 // of its devices, each with the hosts that it runs on.
 func Needs(e *experiment.Experiment) []dut.Need {
 	list := []dut.Need{{Program: "ethtool", Package: "ethtool", Why: "the links' offloads"}}
-	if !e.Means("clients") {
+	if !e.Applies("clients") {
 		list = append(list,
 			dut.Need{Program: "ip", Package: "iproute2", Why: "the router's neighbour, where there is a router",
 				On: onRouter})
@@ -46,20 +46,20 @@ func Needs(e *experiment.Experiment) []dut.Need {
 			dut.Need{Program: "nft", Package: "nftables", Why: "the router's address for frames (masquerade)",
 				On: onRouter})
 	}
-	if e.Backend.Closed() {
+	if e.Backend.AgentlessRouter() {
 		list = append(list,
 			dut.Need{Program: "ping", Package: "iputils-ping", Why: "asking for the router's hardware addresses",
 				On: onClient + "," + onServer},
 			dut.Need{Program: "ip", Package: "iproute2", Why: "the same", On: onClient + "," + onServer})
 	}
-	if e.Means("transfers") {
+	if e.Applies("transfers") {
 		list = append(list,
 			dut.Need{Program: "proftpd", Package: "proftpd-core", Why: "the files' server", On: onServer},
 			dut.Need{Program: "curl", Package: "curl", Why: "the files' clients", On: onClient},
 			dut.Need{Program: "ss", Package: "iproute2", Why: "seeing the server listen", On: onServer})
 	}
-	labs := e.Largest()
-	if !e.Backend.Closed() &&
+	labs := e.LargestLabs()
+	if !e.Backend.AgentlessRouter() &&
 		slices.ContainsFunc(labs, func(s experiment.Side) bool { return client.KindOf(s.Client).Leases }) {
 		list = append(list,
 			dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none",
@@ -115,7 +115,7 @@ func checkSite(ctx context.Context, agent machineAgent, e *experiment.Experiment
 			errs = append(errs, fmt.Errorf("%s is not on PATH: install the %s", n.Program, n.Remedy()))
 		}
 	}
-	for _, side := range slices.Compact(e.Largest()) {
+	for _, side := range slices.Compact(e.LargestLabs()) {
 		if most := client.KindOf(side.Client).MaxClients; side.Clients > most {
 			errs = append(errs, fmt.Errorf("clients: %d: clients of kind %s go up to %d", side.Clients, side.Client, most))
 		}
@@ -128,12 +128,12 @@ func fits(e *experiment.Experiment, name string, t dut.Traits) error {
 	if build, err := topology.Named(e.Topology); err == nil && t.TakesFrames &&
 		!slices.Contains(build(topology.Spec{}).Roles(), string(backend.RoleSplitter)) {
 		remedy := "`gateweigh run capture-systems` measures it on a host behind a splitter"
-		if !e.Means("clients") { // the measure has a topology for it
+		if !e.Applies("clients") { // the measure has a topology for it
 			remedy = "choose a topology with a splitter (\"tap\")"
 		}
 		return fmt.Errorf("it takes frames away, and a router is to forward them: %s: %w", remedy, dut.ErrNotSupported)
 	}
-	if !e.Means("client.kind") {
+	if !e.Applies("client.kind") {
 		return nil
 	}
 	if build, err := topology.Named(e.Topology); err == nil && build(topology.Spec{}).Gateways() != t.Tunnel &&
@@ -186,7 +186,7 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 	if env.Inputs, err = inputs(cfg.Experiment); err != nil {
 		return env, err
 	}
-	if !cfg.Experiment.Means("clients") {
+	if !cfg.Experiment.Applies("clients") {
 		env.Clients = "none: one generator"
 	}
 	if hosts := cfg.Experiment.Client.Hosts; hosts > 1 {

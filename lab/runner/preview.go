@@ -97,7 +97,7 @@ func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open ba
 		return p, err
 	}
 	defer done()
-	on.closed = e.Backend.Closed()
+	on.closed = e.Backend.AgentlessRouter()
 	agent := on.router
 	can := hosts.Describe()
 	e, note, unfit := Fit(can, e)
@@ -131,7 +131,7 @@ func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open ba
 			p.Skipped = append(p.Skipped, result.Skip{DUT: name, Reason: here.Reason})
 		}
 	}
-	p.extend(e.Possible(func(name string) bool {
+	p.extend(e.WithDevices(func(name string) bool {
 		return slices.ContainsFunc(p.Devices, func(d DeviceHere) bool { return d.Name == name && d.Here })
 	}))
 	return p, nil
@@ -231,7 +231,7 @@ func hostNeeds(ctx context.Context, agent dut.Machine, e *experiment.Experiment)
 	if err != nil {
 		return nil, err
 	}
-	labs := e.AtOnce()
+	labs := e.LabsAtOnce()
 	for _, node := range build(specOf(e)).Nodes {
 		if node.Switch {
 			continue

@@ -142,7 +142,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 		return Outcome{}, blamed(cfg.Experiment, err)
 	}
 	defer on.close()
-	on.closed = cfg.Experiment.Backend.Closed()
+	on.closed = cfg.Experiment.Backend.AgentlessRouter()
 	machine := on.router
 	m, foundOn, err := on.check(ctx, cfg.Experiment, demand, can.AtOnce)
 	if err != nil {

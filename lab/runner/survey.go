@@ -83,7 +83,7 @@ func reached(ctx context.Context, e *experiment.Experiment, o backend.Options) (
 	list []*backend.Reached, done func() error, can backend.Description, err error) {
 	if e.Backend.Remote() {
 		list, done, err = machinesOf(e).Survey(ctx, o)
-		return list, done, backend.Description{AtOnce: e.Backend.AtOnce(), Cables: true}, err
+		return list, done, backend.Description{AtOnce: e.Backend.LabsAtOnce(), Cables: true}, err
 	}
 	local, err := backend.Local(ctx, o)
 	if err != nil {
@@ -169,7 +169,7 @@ func needsHere(e *experiment.Experiment, kind string) (list []NeedHere, err erro
 
 // devices says which devices can run on the machines that were reached.
 func (s Survey) devices(ctx context.Context, m Measure, e *experiment.Experiment) (list []DeviceHere, err error) {
-	on := sites{closed: e.Backend.Closed()}
+	on := sites{closed: e.Backend.AgentlessRouter()}
 	for _, site := range s.Sites {
 		if site.Kind == on.carried() || site.Kind == "" {
 			on.router = site.Agent

@@ -28,7 +28,7 @@ func (s *Session) beginUntil() {
 		s.env.Until = &result.Until{
 			PrecisionPct: float64(e.Until), Rule: "looks after numbers of blocks decided beforehand, intervals of the same " +
 				"higher confidence at all of them",
-			Confidence: inference.LookConfidence(0.95), Planned: e.Looks(), AtMostSeconds: e.AtMost.Seconds(),
+			Confidence: inference.LookConfidence(0.95), Planned: e.LookBlocks(), AtMostSeconds: e.AtMost.Seconds(),
 			Looks: []result.Look{},
 		}
 	}
@@ -37,7 +37,7 @@ func (s *Session) beginUntil() {
 
 // leaveEnded takes what need not be measured any more out of the plan.
 func (s *Session) leaveEnded() {
-	left := experiment.LeftBy(s.plan, s.env.Until)
+	left := experiment.NotNeeded(s.plan, s.env.Until)
 	for _, b := range s.plan {
 		for _, cell := range b.Cells {
 			if left(b, cell) {

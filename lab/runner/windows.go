@@ -29,7 +29,7 @@ func (s *Session) count(key windowKey, attempt int, accepted bool) {
 	w := s.windows[key]
 	w.tried, w.accepted = max(w.tried, attempt+1), w.accepted || accepted
 	w.done = w.done || accepted ||
-		attempt >= s.Experiment.Redo && (!s.spare() || attempt+1 >= s.Experiment.MostAttempts())
+		attempt >= s.Experiment.Redo && (!s.spare() || attempt+1 >= s.Experiment.MaxAttempts())
 	s.windows[key] = w
 	if s.clock != nil {
 		s.clock.done = s.share()

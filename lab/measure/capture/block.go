@@ -162,7 +162,7 @@ func (b *block) window(ctx context.Context, cells []result.Cell, w int) error {
 	mbps := cells[0].Number(result.OfferedMbps)
 	n, length := framesAndTime(b.Experiment, b.traffic.Frames.Name, mbps)
 	load := b.load(mbps, length, 0)
-	if count.Of(b.Experiment) > 0 {
+	if count.Value(b.Experiment) > 0 {
 		load = b.load(mbps, length, n)
 	}
 	b.Status("%s: at %g Mbit/s, window %d", b.Name(b.Block), mbps, w+1)

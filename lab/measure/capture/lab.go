@@ -82,7 +82,7 @@ func open(ctx context.Context, labs bench.Labs, placement backend.Placement, cel
 	if err := l.address(ctx); err != nil {
 		return nil, err
 	}
-	if masquerade.Of(labs.Experiment) {
+	if masquerade.Value(labs.Experiment) {
 		if err := l.translate(ctx); err != nil {
 			return nil, err
 		}

@@ -48,7 +48,7 @@ func newParameter[T comparable](
 	key string, d result.Dimension, item strict.Parser[T], device bool, meaning string) parameter {
 	k := experiment.Key[[]T]{Name: key, Parse: experiment.List(item), Meaning: meaning}
 	return parameter{key, d, k.Optional(), func(e *experiment.Experiment) (list []any) {
-		for _, v := range k.Of(e) {
+		for _, v := range k.Value(e) {
 			list = append(list, v)
 		}
 		return list
@@ -110,7 +110,8 @@ func (Measure) Rules() experiment.Measure {
 		Uses: []string{"offered_mbps", "offered_kpps", "frame_sizes", "windows", "window", "traffic.kind",
 			"traffic.burst_segments", "traffic.gaps", "traffic.seed"},
 		Why:           "one generator sends frames, and nobody logs in or compares with a clean router",
-		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Reduce: reduce, Together: together.Of, CPUs: mostCPUs,
+		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Reduce: reduce, Together: together.Value,
+		CPUs:     mostCPUs,
 		Duration: duration, Describe: description,
 	}
 }
@@ -142,22 +143,22 @@ func check(e *experiment.Experiment, report experiment.Report) {
 		return
 	}
 	tapped := e.Topology == topologyTap
-	if masquerade.Of(e) && tapped {
+	if masquerade.Value(e) && tapped {
 		report("masquerade", "does not go with topology = %q: nothing is routed there", e.Topology)
 	}
-	if together.Of(e) && !tapped {
+	if together.Value(e) && !tapped {
 		report("together", "needs topology = %q: elsewhere one host captures", topologyTap)
 	}
-	if together.Of(e) && len(e.DUTs) > topology.MaxCaptureHosts {
+	if together.Value(e) && len(e.DUTs) > topology.MaxCaptureHosts {
 		report("duts", "%d devices together: a splitter leads to %d hosts at most", len(e.DUTs), topology.MaxCaptureHosts)
 	}
-	if n := count.Of(e); n > 0 && n < leastFrames {
+	if n := count.Value(e); n > 0 && n < leastFrames {
 		report("frames", "%d: a trial has at least %d", n, leastFrames)
 	}
 	e.EachLoad(1, func(size string, loads []float64) {
 		for _, mbps := range loads {
 			n, length := framesAndTime(e, size, mbps)
-			if n < leastFrames && count.Of(e) == 0 {
+			if n < leastFrames && count.Value(e) == 0 {
 				report("window",
 					"%s: at %g Mbit/s, frames of %s make %d in it, and a trial has at least %d: choose a longer window, or frames",
 					e.Window, mbps, size, n, leastFrames)
@@ -178,7 +179,7 @@ func framesAndTime(e *experiment.Experiment, size string, mbps float64) (int64, 
 		return leastFrames, 0 // the parser of frame_sizes has reported it
 	}
 	perSecond := mbps * 1e6 / 8 / sizes.MeanBytes()
-	if n := count.Of(e); n > 0 {
+	if n := count.Value(e); n > 0 {
 		return int64(n), time.Duration(float64(n) / perSecond * float64(time.Second))
 	}
 	return int64(perSecond * e.Window.Seconds()), e.Window
@@ -200,7 +201,7 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 				cells = more
 			}
 		}
-		if varyAlone.Of(e) {
+		if varyAlone.Value(e) {
 			first := cells[0]
 			cells = slices.DeleteFunc(cells, func(c result.Cell) bool { return differences(c, first) > 1 })
 		}
@@ -287,11 +288,11 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 // description returns the texts that describe an experiment before it runs.
 func description(e *experiment.Experiment) experiment.Description {
 	extent := fmt.Sprintf(" of %s of %g s", words.Counted(e.Windows, "window"), e.Window.Seconds())
-	if n := count.Of(e); n > 0 {
+	if n := count.Value(e); n > 0 {
 		extent = fmt.Sprintf(" of %s of %s", words.Counted(e.Windows, "window"), words.Counted(int(n), "frame"))
 	}
 	return experiment.Description{
-		Block: "block", Of: extent, Doing: "frames of " + words.Listed(e.FrameSizes) + " captured at " + loadsOf(e)}
+		Block: "block", Contents: extent, Doing: "frames of " + words.Listed(e.FrameSizes) + " captured at " + loadsOf(e)}
 }
 
 // loadsOf renders the loads of an experiment with their units.

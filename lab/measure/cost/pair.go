@@ -56,7 +56,7 @@ func (p pair) causeOf(err error) error {
 // load starts the cell's load in one lab. The load ends by itself after a time that is enough for all windows with
 // their repetitions, or for the profile's window, whichever is longer.
 func (p pair) load(ctx context.Context, l *lab, cell result.Cell) error {
-	windows := time.Duration(p.e.Windows*p.e.MostAttempts()) * (p.e.Window + time.Second)
+	windows := time.Duration(p.e.Windows*p.e.MaxAttempts()) * (p.e.Window + time.Second)
 	return l.load(ctx, cell, int((p.warmup(cell)+max(windows, p.e.ProfileWindow))/time.Second)+60)
 }
 

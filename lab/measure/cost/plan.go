@@ -72,7 +72,7 @@ func description(e *experiment.Experiment) experiment.Description {
 		doing += ", frames of " + words.Listed(e.FrameSizes)
 	}
 	return experiment.Description{
-		Block: "block", Of: fmt.Sprintf(" of %s of %g s", words.Counted(e.Windows, "window"), e.Window.Seconds()),
+		Block: "block", Contents: fmt.Sprintf(" of %s of %g s", words.Counted(e.Windows, "window"), e.Window.Seconds()),
 		Doing: doing,
 	}
 }

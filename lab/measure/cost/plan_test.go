@@ -12,11 +12,11 @@ func TestPlanInWords(t *testing.T) {
 	known := experiment.Catalogue{Measures: []experiment.Measure{Measure{}.Rules()}}
 	for keys, want := range map[string]experiment.Description{
 		"offered_mbps = [100, 1000]\n": {
-			Block: "block", Of: " of 3 windows of 1 s", Doing: "at 100 and 1000 Mbit/s"},
+			Block: "block", Contents: " of 3 windows of 1 s", Doing: "at 100 and 1000 Mbit/s"},
 		"mbps_per_client = [0.5]\nwindow = \"2s\"\n": {
-			Block: "block", Of: " of 3 windows of 2 s", Doing: "at 0.5 Mbit/s each"},
+			Block: "block", Contents: " of 3 windows of 2 s", Doing: "at 0.5 Mbit/s each"},
 		"offered_mbps = [1, 2, 3]\nmbps_per_client = [4]\n": {
-			Block: "block", Of: " of 3 windows of 1 s", Doing: "at 1, 2 and 3 Mbit/s and 4 Mbit/s each"},
+			Block: "block", Contents: " of 3 windows of 1 s", Doing: "at 1, 2 and 3 Mbit/s and 4 Mbit/s each"},
 	} {
 		e, err := known.Parse("x.toml", []byte("duts = [\"a\"]\nclients = [1]\n"+keys))
 		if err != nil {

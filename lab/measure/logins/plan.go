@@ -47,7 +47,7 @@ func (Measure) Rules() experiment.Measure {
 // description returns the texts that describe an experiment before it runs.
 func description(e *experiment.Experiment) experiment.Description {
 	var texts []string
-	for _, rate := range rates.Of(e) {
+	for _, rate := range rates.Value(e) {
 		texts = append(texts, rateText(rate))
 	}
 	return experiment.Description{Block: "storm", Doing: "log in " + strings.Join(texts, ", ")}
@@ -70,7 +70,7 @@ func check(e *experiment.Experiment, report experiment.Report) {
 // settings lists all combinations of numbers of clients and rates. A block measures one storm.
 func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	for _, clients := range e.Clients {
-		for _, rate := range rates.Of(e) {
+		for _, rate := range rates.Value(e) {
 			cell := result.NewCell(result.Clients, clients, LoginRate, rate)
 			list = append(list, experiment.Setting{Cell: cell, Cells: []result.Cell{cell}})
 		}

@@ -33,8 +33,8 @@ func parse(t *testing.T, text string) *experiment.Experiment {
 
 func TestStormDefaultsRoundTrip(t *testing.T) {
 	e := parse(t, stormExperiment)
-	if e.Mode != result.ModeSolo || e.Windows != 1 || !cmp.Equal(rates.Of(e), []float64{0}) {
-		t.Errorf("mode %q, %d windows, rates %v; want solo, 1 and all at once", e.Mode, e.Windows, rates.Of(e))
+	if e.Mode != result.ModeSolo || e.Windows != 1 || !cmp.Equal(rates.Value(e), []float64{0}) {
+		t.Errorf("mode %q, %d windows, rates %v; want solo, 1 and all at once", e.Mode, e.Windows, rates.Value(e))
 	}
 	for _, key := range (cost.Measure{}).Rules().Uses {
 		if slices.Contains(Measure{}.Rules().Uses, key) {
@@ -107,8 +107,8 @@ func TestStormTakesWhatOthersSetBack(t *testing.T) {
 		!strings.Contains(err.Error(), "offered_mbps: missing") {
 		t.Errorf("a storm's file measured as cost: %v", err)
 	}
-	if e.Mode != result.ModeDuet || e.Windows != 3 || e.Means("login_rates") {
-		t.Errorf("mode %q, %d windows, rates %v are left of the storm", e.Mode, e.Windows, rates.Of(e))
+	if e.Mode != result.ModeDuet || e.Windows != 3 || e.Applies("login_rates") {
+		t.Errorf("mode %q, %d windows, rates %v are left of the storm", e.Mode, e.Windows, rates.Value(e))
 	}
 }
 

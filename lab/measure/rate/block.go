@@ -47,7 +47,7 @@ func (b *block) measure(ctx context.Context) (err error) {
 		return err
 	}
 	todo := b.Todo(b.Block, cell)
-	most := e.Warmup + time.Duration(len(todo)*e.MostAttempts())*(e.Window+time.Second) + time.Minute
+	most := e.Warmup + time.Duration(len(todo)*e.MaxAttempts())*(e.Window+time.Second) + time.Minute
 	defer func() { err = errors.Join(err, b.StopTraffic(context.WithoutCancel(ctx))) }()
 	if err := b.StartTraffic(ctx, cell.Text(result.Direction), 0, most); err != nil {
 		return err

@@ -113,6 +113,7 @@ func description(e *experiment.Experiment) experiment.Description {
 	if len(links) > 0 {
 		doing += ", the gateways' link at " + words.Listed(links)
 	}
-	return experiment.Description{Block: "block", Of: fmt.Sprintf(" of %s of %g s", words.Counted(e.Windows, "window"),
-		e.Window.Seconds()), Doing: doing}
+	return experiment.Description{
+		Block: "block", Contents: fmt.Sprintf(" of %s of %g s", words.Counted(e.Windows, "window"),
+			e.Window.Seconds()), Doing: doing}
 }

@@ -118,11 +118,11 @@ const restarts = 8
 func (b *openBlock) searchBelow(ctx context.Context) (mlrsearch.Report, error) {
 	for restart := 0; ; restart++ {
 		s := mlrsearch.Search{Min: b.record.MaxKpps / 1000, Max: b.record.MaxKpps}
-		for _, loss := range losses.Of(b.Experiment) {
+		for _, loss := range losses.Value(b.Experiment) {
 			// RFC 9971's form for results that repeat: a load is good when half of its trials are.
 			e := b.Experiment
-			settles := time.Duration(trials.Of(e)) * e.Window
-			s.Goals = append(s.Goals, mlrsearch.PDR(loss, e.Window, settles, width.Of(e)))
+			settles := time.Duration(trials.Value(e)) * e.Window
+			s.Goals = append(s.Goals, mlrsearch.PDR(loss, e.Window, settles, width.Value(e)))
 		}
 		report, err := mlrsearch.Run(ctx, s, b.trial)
 		var fast tooFast
@@ -177,7 +177,7 @@ const speedChecks = 2
 // when it should send that. Frames that the generator could not send must not count as loss.
 func (b *openBlock) findLimit(ctx context.Context) error {
 	const spare = 0.8
-	asked := maxFrameRate.Of(b.Experiment)
+	asked := maxFrameRate.Value(b.Experiment)
 	b.record.MaxKpps = 0
 	for range speedChecks {
 		t, err := b.sendAndCount(ctx, asked, min(time.Second, b.Experiment.Window))

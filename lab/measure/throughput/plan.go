@@ -55,7 +55,7 @@ func (Measure) Records() []result.Kind {
 // Rules returns the rules of experiments that measure throughput.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
-		Name: Name, Alone: true, Clean: true, Closed: true, Roles: topology.PortalRoles,
+		Name: Name, Alone: true, Clean: true, Agentless: true, Roles: topology.PortalRoles,
 		Keys: []experiment.Field{losses.Field(), width.Field(), trials.Field(), maxFrameRate.Field()},
 		Uses: slices.Concat([]string{"directions", "profiles", "frame_sizes", "window", "traffic.kind", "traffic.protocol",
 			"traffic.burst_segments", "traffic.gaps", "traffic.seed"}, experiment.ClientKeys, experiment.UntilKeys),
@@ -127,18 +127,19 @@ func bounds(e *experiment.Experiment, g experiment.Group) (least, most time.Dura
 func searches(e *experiment.Experiment, g experiment.Group, first, loads, made int) time.Duration {
 	clients := time.Duration(g.Cell.Int(result.Clients)) * client.KindOf(e.Client.Kind).Times.Stay / 2
 	firstLength, lastLength := min(time.Second, e.Window)+trialOverhead, e.Window+trialOverhead
-	search := time.Duration(first)*firstLength + time.Duration(loads*(trials.Of(e)/2+1))*lastLength
+	search := time.Duration(first)*firstLength + time.Duration(loads*(trials.Value(e)/2+1))*lastLength
 	return time.Duration(g.Blocks) * (labOverhead + clients + time.Duration(made)*search)
 }
 
 // description returns the texts that describe an experiment before it runs.
 func description(e *experiment.Experiment) experiment.Description {
 	var goals []string
-	for _, loss := range losses.Of(e) {
+	for _, loss := range losses.Value(e) {
 		goals = append(goals, GoalName(loss))
 	}
 	return experiment.Description{
-		Block: "search", Of: fmt.Sprintf(" with %s of %g s", words.Counted(trials.Of(e), "final trial"), e.Window.Seconds()),
-		Doing: "for " + words.Listed(goals) + ", frames of " + words.Listed(e.FrameSizes),
+		Block:    "search",
+		Contents: fmt.Sprintf(" with %s of %g s", words.Counted(trials.Value(e), "final trial"), e.Window.Seconds()),
+		Doing:    "for " + words.Listed(goals) + ", frames of " + words.Listed(e.FrameSizes),
 	}
 }

@@ -45,7 +45,7 @@ func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*res
 	}
 	s.Status("%s: building the lab", s.Name(eb))
 	start, labs := time.Now(), s.Labs(eb)
-	labs.Ends.RateMbps = linkMbps.Of(s.Experiment)
+	labs.Ends.RateMbps = linkMbps.Value(s.Experiment)
 	if b.speed < 1 {
 		labs.Slowed, labs.Speed = s.Machine, b.speed
 	}
@@ -98,8 +98,8 @@ func (b *openBlock) cells(ctx context.Context) error {
 func (b *openBlock) transfer(ctx context.Context, cell result.Cell) (*Transfer, []string, error) {
 	e, n := b.Experiment, cell.Int(result.Clients)
 	b.Status("%s: %d of %s fetch", b.Name(b.Block), n, words.Counted(len(b.hosts), "client"))
-	t := &Transfer{SetupSeconds: b.setup.Seconds(), LinkMbps: linkMbps.Of(e), FileBytes: fileBytes(e),
-		Transfers: transfers.Of(e)}
+	t := &Transfer{SetupSeconds: b.setup.Seconds(), LinkMbps: linkMbps.Value(e), FileBytes: fileBytes(e),
+		Transfers: transfers.Value(e)}
 	t.SetCell(cell)
 	before, err := b.ReadMeters(ctx)
 	if err != nil {

@@ -57,7 +57,7 @@ const keySpeeds = "router_speeds"
 const onlyTopology = "portal"
 
 // fileBytes returns the size of the file, bytes.
-func fileBytes(e *experiment.Experiment) int64 { return int64(fileMB.Of(e) * 1e6) }
+func fileBytes(e *experiment.Experiment) int64 { return int64(fileMB.Value(e) * 1e6) }
 
 // Measure is the measure "transfer".
 type Measure struct{}
@@ -99,7 +99,7 @@ func check(e *experiment.Experiment, report experiment.Report) {
 		}
 		if took := fullLinkTime(e, n); took > maxCellTime {
 			report("file_mb", "%s %s for their files at %g Mbit/s, more than %s",
-				words.Agreed(n, "client takes", "clients take"), took.Round(time.Second), linkMbps.Of(e), maxCellTime)
+				words.Agreed(n, "client takes", "clients take"), took.Round(time.Second), linkMbps.Value(e), maxCellTime)
 			return
 		}
 	}
@@ -108,7 +108,8 @@ func check(e *experiment.Experiment, report experiment.Report) {
 // fullLinkTime returns how long n clients take for all their files if the link is always full.
 func fullLinkTime(e *experiment.Experiment, n int) time.Duration {
 	return time.Duration(
-		float64(n) * float64(transfers.Of(e)) * float64(fileBytes(e)) * 8 / (linkMbps.Of(e) * 1e6) * float64(time.Second))
+		float64(n) * float64(transfers.Value(e)) * float64(fileBytes(e)) * 8 / (linkMbps.Value(e) * 1e6) * float64(
+			time.Second))
 }
 
 // settings lists the routers' speeds. A block measures all numbers of clients, in one lab with the highest number.
@@ -116,7 +117,7 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	if len(e.Clients) == 0 {
 		return nil
 	}
-	for _, speed := range speeds.Of(e) {
+	for _, speed := range speeds.Value(e) {
 		s := experiment.Setting{Cell: result.NewCell(result.Clients, slices.Max(e.Clients), RouterSpeed, speed)}
 		for _, n := range e.Clients {
 			s.Cells = append(s.Cells, result.NewCell(result.Clients, n, RouterSpeed, speed))
@@ -144,9 +145,10 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 
 // description returns the texts that describe an experiment before it runs.
 func description(e *experiment.Experiment) experiment.Description {
-	text := fmt.Sprintf("fetch a file of %g MB %s over links of %g Mbit/s", fileMB.Of(e), words.Counted(transfers.Of(e),
-		"time"), linkMbps.Of(e))
-	if list := speeds.Of(e); len(list) > 1 || list[0] != 1 {
+	text := fmt.Sprintf(
+		"fetch a file of %g MB %s over links of %g Mbit/s", fileMB.Value(e), words.Counted(transfers.Value(e),
+			"time"), linkMbps.Value(e))
+	if list := speeds.Value(e); len(list) > 1 || list[0] != 1 {
 		text += ", routers with " + experiment.Series(list) + " of their CPU"
 	}
 	return experiment.Description{Block: "block", Doing: text}

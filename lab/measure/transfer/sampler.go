@@ -23,7 +23,7 @@ func (s *sampler) sampleDuring(ctx context.Context, work func() error) error {
 	s.add(s.first)
 	done := make(chan error, 1)
 	go func() { done <- work() }()
-	tick := time.NewTicker(interval.Of(s.Experiment))
+	tick := time.NewTicker(interval.Value(s.Experiment))
 	defer tick.Stop()
 	var failed error
 	for {

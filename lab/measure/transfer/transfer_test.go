@@ -214,9 +214,9 @@ func TestForAnEmulatedCPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := e.ForEmulatedCPU(nil)
-	if err != nil || linkMbps.Of(e) != 5 || fileMB.Of(e) != 0.5 || interval.Of(e) != time.Second ||
+	if err != nil || linkMbps.Value(e) != 5 || fileMB.Value(e) != 0.5 || interval.Value(e) != time.Second ||
 		fullLinkTime(e, 4) != 16*time.Second {
-		t.Errorf("%q, %v: %g Mbit/s, %g MB, every %s", text, err, linkMbps.Of(e), fileMB.Of(e), interval.Of(e))
+		t.Errorf("%q, %v: %g Mbit/s, %g MB, every %s", text, err, linkMbps.Value(e), fileMB.Value(e), interval.Value(e))
 	}
 	if e.LoadKey() != "link_mbps" || !strings.Contains(text, "samples of 1s") {
 		t.Errorf("%q, first load %q", text, e.LoadKey())

@@ -96,7 +96,7 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell) error {
 	mbps, e := cell.Number(result.OfferedMbps), b.Experiment
 	if mbps > 0 {
 		warmup := e.WarmupOf(mbps, result.Up, b.Has)
-		most := warmup + time.Duration(len(todo)*e.MostAttempts())*longestStep(e)
+		most := warmup + time.Duration(len(todo)*e.MaxAttempts())*longestStep(e)
 		if err := b.StartTraffic(ctx, result.Up, mbps, most); err != nil {
 			return errors.Join(err, b.StopTraffic(ctx))
 		}
@@ -119,7 +119,7 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell) error {
 
 // longestStep returns the longest time that a step should take, also if its probes get lost.
 func longestStep(e *experiment.Experiment) time.Duration {
-	return 3*time.Duration(probes.Of(e)*probeGap.Of(e))*time.Microsecond + 15*time.Second
+	return 3*time.Duration(probes.Value(e)*probeGap.Value(e))*time.Microsecond + 15*time.Second
 }
 
 // window measures window w of a load, and again until a step is accepted or the attempts are used up.

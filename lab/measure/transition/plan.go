@@ -98,13 +98,13 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	if e.Client.Churn > 0 {
 		report("client.churn", "does not go with measure = %q", Name)
 	}
-	if len(e.OfferedMbps) == 0 && !idle.Of(e) {
+	if len(e.OfferedMbps) == 0 && !idle.Value(e) {
 		report("without_background", "false, and offered_mbps is missing: there is nothing to measure")
 	}
-	if !slices.Equal(busyKinds.Of(e), busyKinds.Default) && len(busyPct.Of(e)) == 0 {
+	if !slices.Equal(busyKinds.Value(e), busyKinds.Default) && len(busyPct.Value(e)) == 0 {
 		report(busyKinds.Name, "needs %s: without it the gateways have no other work", busyPct.Name)
 	}
-	for _, pct := range busyPct.Of(e) {
+	for _, pct := range busyPct.Value(e) {
 		if pct > 0 && e.Router.Speed > 0 {
 			report("gateways_busy_pct", "does not go with router.speed: both take of the gateways' CPUs")
 			break
@@ -131,8 +131,8 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 // busyCells returns the cell with each kind and share of background work; the cell alone if the experiment has none.
 func busyCells(e *experiment.Experiment, cell result.Cell) (list []result.Cell) {
 	seen := false // a share of 0 is listed once: its kind means nothing
-	for _, kind := range busyKinds.Of(e) {
-		for _, pct := range busyPct.Of(e) {
+	for _, kind := range busyKinds.Value(e) {
+		for _, pct := range busyPct.Value(e) {
 			switch with := cell.With(result.BackgroundPct, pct); {
 			case pct > 0:
 				list = append(list, with.With(BackgroundKind, kind))
@@ -149,7 +149,7 @@ func busyCells(e *experiment.Experiment, cell result.Cell) (list []result.Cell) 
 
 // loads returns the loads of the background traffic, Mbit/s; 0 means none.
 func loads(e *experiment.Experiment, clients int) []float64 {
-	if idle.Of(e) {
+	if idle.Value(e) {
 		return append([]float64{0}, e.Loads(clients)...)
 	}
 	return e.Loads(clients)
@@ -157,7 +157,8 @@ func loads(e *experiment.Experiment, clients int) []float64 {
 
 // hostRun returns the probes from host to host of a step, without number and addresses.
 func hostRun(e *experiment.Experiment) transition.Run {
-	return transition.Run{Count: probes.Of(e), Bytes: probe.Of(e), Gap: time.Duration(probeGap.Of(e)) * time.Microsecond}
+	return transition.Run{
+		Count: probes.Value(e), Bytes: probe.Value(e), Gap: time.Duration(probeGap.Value(e)) * time.Microsecond}
 }
 
 // gatewayRun returns the probes from gateway to gateway of a step, without number and addresses.
@@ -175,7 +176,7 @@ const (
 
 // duration estimates how long the blocks of a group take if no step is rejected.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
-	step := 2*time.Duration(probes.Of(e)*probeGap.Of(e))*time.Microsecond + stepOverhead
+	step := 2*time.Duration(probes.Value(e)*probeGap.Value(e))*time.Microsecond + stepOverhead
 	block := labOverhead + time.Duration(len(g.Cells))*(time.Duration(e.Windows)*step+e.Warmup)
 	return time.Duration(g.Blocks) * block
 }
@@ -183,12 +184,13 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 // description returns the texts that describe an experiment before it runs.
 func description(e *experiment.Experiment) experiment.Description {
 	var under []string
-	if idle.Of(e) {
+	if idle.Value(e) {
 		under = append(under, "without background")
 	}
 	if len(e.OfferedMbps) > 0 {
 		under = append(under, "under "+experiment.Series(e.OfferedMbps)+" Mbit/s")
 	}
-	return experiment.Description{Block: "block", Of: fmt.Sprintf(" with %s a step and end", words.Counted(probes.Of(e),
-		"probe")), Doing: words.Listed(under)}
+	return experiment.Description{
+		Block: "block", Contents: fmt.Sprintf(" with %s a step and end", words.Counted(probes.Value(e),
+			"probe")), Doing: words.Listed(under)}
 }

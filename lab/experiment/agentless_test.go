@@ -21,7 +21,7 @@ interface = "eth1"
 
 // TestClosedRefusals: what needs an agent on the router is refused where it has none, by its key.
 func TestClosedRefusals(t *testing.T) {
-	closing := Measure{Name: "plain", Closed: true, Settings: func(*Experiment) []Setting { return nil }}
+	closing := Measure{Name: "plain", Agentless: true, Settings: func(*Experiment) []Setting { return nil }}
 	catalogue := Catalogue{
 		DUTs: []string{"gate"}, Measures: []Measure{closing}, Topologies: []Topology{{Name: defaultTopology}}}
 	for name, c := range map[string]struct{ old, put, want string }{
@@ -53,7 +53,7 @@ func TestClosedRefusals(t *testing.T) {
 // TestOneOfTwoAddresses: a router without an agent that lacks one of its addresses is one mistake, and one message.
 func TestOneOfTwoAddresses(t *testing.T) {
 	catalogue := Catalogue{DUTs: []string{"gate"}, Topologies: []Topology{{Name: defaultTopology}},
-		Measures: []Measure{{Name: "plain", Closed: true, Settings: func(*Experiment) []Setting { return nil }}}}
+		Measures: []Measure{{Name: "plain", Agentless: true, Settings: func(*Experiment) []Setting { return nil }}}}
 	for _, key := range []string{"lan_address", "wan_address"} {
 		var kept []string
 		for line := range strings.Lines(closedRouter) {

@@ -40,7 +40,8 @@ func checkConfigCommand() *cobra.Command {
 	return cmd
 }
 
-// checkMachine lists on standard error what the daemon would refuse or warn of on this machine.
+// checkMachine prints on standard error what the daemon would refuse or warn about on this machine. It returns an error
+// where the daemon would refuse to run.
 func checkMachine(cfg *config.Config) error {
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "warning: not all of this machine can be checked without root")

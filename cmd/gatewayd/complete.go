@@ -13,22 +13,21 @@ import (
 	"github.com/gateweigh/gateweigh/manual"
 )
 
-// What a shell completes: see gatewayd completion. What clients there are only the daemon knows; without it, or without
-// the right to ask it, nothing is offered.
-
+// Bounds of the clients that a shell is offered.
 const (
-	mostOffered  = 200             // clients
-	longestOffer = 2 * time.Second // that a shell waits for the daemon
+	maxOffered   = 200             // clients
+	offerTimeout = 2 * time.Second // for the daemon's answer
 )
 
-// completes adds shell completion of arguments and flags to all commands.
-func completes(root *cobra.Command, socket *string) {
-	client := func(of func(control.Session) string, filter control.Filter) cobra.CompletionFunc {
+// addCompletions tells the shell, for all commands, which words to offer for their arguments and flags (see gatewayd
+// completion). The clients come from the daemon, so without it, or without the right to ask it, none are offered.
+func addCompletions(root *cobra.Command, socket *string) {
+	client := func(text func(control.Session) string, filter control.Filter) cobra.CompletionFunc {
 		return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return clients(cmd.Context(), *socket, filter, begun, of), cobra.ShellCompDirectiveNoFileComp
+			return clients(cmd.Context(), *socket, filter, begun, text), cobra.ShellCompDirectiveNoFileComp
 		}
 	}
 	none := cobra.NoFileCompletions
@@ -57,26 +56,27 @@ func states(*cobra.Command, []string, string) (all []string, _ cobra.ShellCompDi
 	return all, cobra.ShellCompDirectiveNoFileComp
 }
 
-// clients are those that begin so, without names that a shell or a terminal would take for something else.
-func clients(ctx context.Context, socket string, filter control.Filter, begun string, of func(control.Session) string) (
-	all []string,
-) {
-	ctx, stop := context.WithTimeout(ctx, longestOffer)
+// clients asks the daemon for clients and returns the text of each that begins with begun. textOf returns a client's
+// text: a word, which may be followed by a tab and a description. Texts with control characters are left out, because
+// they could change the terminal.
+func clients(ctx context.Context, socket string, filter control.Filter, begun string,
+	textOf func(control.Session) string) (all []string) {
+	ctx, stop := context.WithTimeout(ctx, offerTimeout)
 	defer stop()
 	c, err := control.Dial(socket)
 	if err != nil {
 		return nil
 	}
 	seen := map[string]bool{}
-	_ = c.Sessions(ctx, filter, func(s control.Session) error { // what has arrived is offered
-		text := of(s)
+	_ = c.Sessions(ctx, filter, func(s control.Session) error { // after an error, those that have arrived are offered
+		text := textOf(s)
 		name, _, _ := strings.Cut(text, "\t")
 		if name == "" || seen[name] || !strings.HasPrefix(name, begun) ||
 			strings.ContainsFunc(strings.Replace(text, "\t", "", 1), unprintable) {
 			return nil
 		}
 		seen[name] = true
-		if all = append(all, text); len(all) == mostOffered {
+		if all = append(all, text); len(all) == maxOffered {
 			return errors.New("enough")
 		}
 		return nil

@@ -37,13 +37,13 @@ func detach(file string, force bool) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	// Holding the control socket also keeps a daemon from starting meanwhile.
-	place, err := control.Listen(cfg.ControlSocket())
+	// While detach holds the control socket, no daemon can start.
+	socket, err := control.Listen(cfg.ControlSocket())
 	if errors.Is(err, control.ErrRunning) && !force {
 		return fmt.Errorf("%w; or detach --force, and it goes on without its data path", err)
 	}
 	if err == nil {
-		defer place.Close()
+		defer socket.Close()
 	} else if !force {
 		return asRoot(err)
 	}

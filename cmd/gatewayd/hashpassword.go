@@ -16,7 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/textfile"
 )
 
-// maxPasswordBytes bounds a password, like the portal's form.
+// maxPasswordBytes is the longest password, as in the portal's form.
 const maxPasswordBytes = 1024
 
 func hashPasswordCommand() *cobra.Command {
@@ -37,8 +37,8 @@ func hashPasswordCommand() *cobra.Command {
 	}
 }
 
-// askPassword reads a password. On a terminal it asks twice, without echo, and restores
-// the terminal, also when ctx ends.
+// askPassword reads a password. On a terminal it asks twice, without echo, and restores the terminal afterwards, also
+// when ctx ends.
 func askPassword(ctx context.Context, in *os.File, out io.Writer) (string, error) {
 	lines := bufio.NewReader(io.LimitReader(in, 4*maxPasswordBytes))
 	before, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS)
@@ -66,8 +66,8 @@ func askPassword(ctx context.Context, in *os.File, out io.Writer) (string, error
 	return given[0], nil
 }
 
-// readPassword reads a line. A blocked read cannot be interrupted: when ctx ends, the
-// read is abandoned until the program ends.
+// readPassword reads a line. A read that waits cannot be interrupted. So it runs in a goroutine, which is left waiting
+// when ctx ends.
 func readPassword(ctx context.Context, lines *bufio.Reader) (string, error) {
 	type result struct {
 		line string

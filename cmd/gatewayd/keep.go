@@ -21,7 +21,7 @@ func keepCommand() *cobra.Command {
 		Hidden: true,
 		Args:   usage(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
-			signal.Ignore(syscall.SIGPIPE) // whoever reads the log may be gone
+			signal.Ignore(syscall.SIGPIPE) // the program that reads the log may have ended
 			if err := confine([]int{unix.CAP_NET_ADMIN}); err != nil {
 				return err
 			}

@@ -68,7 +68,7 @@ func loginCommand(socket *string) *cobra.Command {
 	return cmd
 }
 
-// add has a command's flags set them.
+// add adds the flags that set the limits to a command.
 func (g *grants) add(f *pflag.FlagSet) {
 	f.DurationVar(&g.session, "session-timeout", 0, "length of the session, such as 24h")
 	f.DurationVar(&g.idle, "idle-timeout", 0, "time without a packet that ends the session, such as 30m")
@@ -81,10 +81,10 @@ func (g *grants) add(f *pflag.FlagSet) {
 	_ = f.MarkHidden("quota") // its former name
 }
 
-// loginList logs in the clients of a file. alone reports that the command line also has an argument or flag for a
-// single client.
-func loginList(cmd *cobra.Command, socket, file string, alone bool, g grants) error {
-	if alone {
+// loginList logs in the clients of a file. single is true when the command line also has an argument or flag for a
+// single client, which is an error.
+func loginList(cmd *cobra.Command, socket, file string, single bool, g grants) error {
+	if single {
 		return &exitError{exitUsage, errors.New("--list has addresses, users and MACs of its own: give it without them")}
 	}
 	list, err := readLogins(cmd.InOrStdin(), file, g)
@@ -103,7 +103,7 @@ func loginList(cmd *cobra.Command, socket, file string, alone bool, g grants) er
 	return nil
 }
 
-// readLogins reads the whole list before any client is logged in.
+// readLogins reads a list of clients. Its error has every line with a mistake, so that no client is logged in then.
 func readLogins(stdin io.Reader, file string, g grants) ([]control.LoginRequest, error) {
 	in := stdin
 	if file != "-" {
@@ -144,6 +144,7 @@ func clientAddress(s string) (netip.Addr, error) {
 	return a, nil
 }
 
+// loginRequest makes the request for one client from the texts of the command line or of a line of the list.
 func loginRequest(addr, user, mac string, g grants) (control.LoginRequest, error) {
 	req := control.LoginRequest{User: user, MAC: mac}
 	var err error
@@ -160,7 +161,7 @@ func loginRequest(addr, user, mac string, g grants) (control.LoginRequest, error
 	for _, v := range []struct {
 		flag, text string
 		parse      func(string) (uint64, error)
-		place      *uint64
+		value      *uint64
 	}{
 		{"up-rate", g.upRate, config.ParseRate, &req.Limits.UpBps},
 		{"down-rate", g.downRate, config.ParseRate, &req.Limits.DownBps},
@@ -171,7 +172,7 @@ func loginRequest(addr, user, mac string, g grants) (control.LoginRequest, error
 		if v.text == "" {
 			continue
 		}
-		if *v.place, err = v.parse(v.text); err != nil {
+		if *v.value, err = v.parse(v.text); err != nil {
 			return req, fmt.Errorf("--%s %q: %w", v.flag, v.text, err)
 		}
 	}

@@ -1,4 +1,8 @@
 // Command gatewayd is a captive-portal gateway: the daemon, and the commands that control it.
+//
+// Words of its files: the data path is what forwards clients' packets, for example eBPF programs in the kernel. A
+// session is a login with its user, start, limits and counters. The guard is a set of nftables rules that keeps the LAN
+// closed while there is no data path. The keeper is a process that holds open files for a killed daemon's successor.
 package main
 
 import (
@@ -40,18 +44,18 @@ func (e *exitError) Unwrap() error { return e.err }
 // version is set by the linker.
 var version = "devel"
 
-// sbin are the folders that have ethtool, which PATH lacks after su without "-".
+// sbin are the folders that have ethtool. After su without "-" PATH lacks them.
 const sbin = ":/usr/local/sbin:/usr/sbin:/sbin"
 
-// stdout is where all commands write what they were asked for.
+// stdout takes the output of all commands. Its End reports a write that failed, such as on a full disk.
 var stdout = output.To(os.Stdout)
 
 func main() {
 	if path := os.Getenv("PATH"); !strings.HasSuffix(path, sbin) {
 		os.Setenv("PATH", strings.TrimPrefix(path+sbin, ":")) // only a name with = or 0 in it is an error
 	}
-	// The daemon handles SIGHUP; in other commands it ends the program, as usual. What a script that starts this in the
-	// background has ignored stays so.
+	// SIGHUP is not among them: the daemon rereads its configuration, and other commands end, as by default. A signal that
+	// was ignored when the program started, as in the background of a script, stays ignored.
 	ends := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM}, signal.Ignored)
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
@@ -83,7 +87,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// asRoot says of a failure how to avoid it, if it may be for lack of rights.
+// asRoot adds to an error that the command must run as root, unless it does.
 func asRoot(err error) error {
 	if os.Geteuid() == 0 {
 		return err
@@ -91,7 +95,7 @@ func asRoot(err error) error {
 	return fmt.Errorf("%w: this command changes the kernel: run it as root (sudo %s)", err, quote.Command(os.Args...))
 }
 
-// usage makes wrong arguments a usage error.
+// usage turns the error of an argument check into a usage error that shows which arguments the command takes.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return meant.Arguments(check, func(err error) error { return &exitError{exitUsage, err} })
 }
@@ -131,7 +135,7 @@ func rootCommand() *cobra.Command {
 		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), templatesCommand(), identTokenCommand(),
 		guardCommand(), detachCommand(), keepCommand(), versionCommand(),
 		manual.CompletionCommand(root.Name(), usage, stdout), manual.Command(manualBook, usage, stdout))
-	completes(root, &socket)
+	addCompletions(root, &socket)
 	return root
 }
 

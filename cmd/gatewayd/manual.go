@@ -12,8 +12,8 @@ import (
 
 // manualBook is the manual that "gatewayd manual" writes.
 func manualBook(root *cobra.Command) manual.Book {
-	status := func(code int, text string, of ...string) manual.Entry {
-		return manual.Entry{Name: strconv.Itoa(code), Text: text, Commands: of}
+	status := func(code int, text string, commands ...string) manual.Entry { // without commands: of all
+		return manual.Entry{Name: strconv.Itoa(code), Text: text, Commands: commands}
 	}
 	return manual.Book{
 		Root: root, Section: 8, Title: "gatewayd", Version: version,

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notifyManager sends a state to the service manager (sd_notify(3)); without one it does
-// nothing.
+// notifyManager sends a state to the service manager, as sd_notify(3) does. Without a service manager it does nothing.
 func notifyManager(log *slog.Logger, state string) {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
@@ -27,7 +26,7 @@ func notifyManager(log *slog.Logger, state string) {
 	}
 }
 
-// monotonic is the time in a RELOADING=1, as Type=notify-reload requires.
+// monotonic returns the present time as the line that must follow RELOADING=1 (Type=notify-reload, systemd.service(5)).
 func monotonic() string {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 )
 
-// capabilities are those that the daemon needs once it serves: to change rules, links, settings and programs, and to
-// open DHCP's sockets again. CAP_PERFMON is needed to load programs only, at the start; CAP_BPF for all tables of
-// programs, on kernels before 5.19 also to use them.
+// capabilities returns the capabilities that the daemon keeps once it serves: it changes rules, links, settings and
+// programs, and opens DHCP's sockets again. gateway.Capabilities has those of the data path. CAP_PERFMON is not kept,
+// because only loading programs needs it, at the start.
 func capabilities(cfg *config.Config) []int {
 	keep := []int{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_NET_BIND_SERVICE}
 	return append(keep, gateway.Capabilities(cfg)...)
 }
 
-// confine gives up all capabilities but these, for every thread and for good, and hands these on to programs that the
-// process executes.
+// confine gives up all capabilities except those in keep, for every thread and for good. Programs that the process
+// executes get the kept ones too.
 func confine(keep []int) error {
 	if err := allThreads("setting no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
 		return err
@@ -39,7 +39,7 @@ func confine(keep []int) error {
 		}
 		err = allThreads("giving up capabilities", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(c), 0)
 		if errors.Is(err, unix.EPERM) {
-			break // without CAP_SETPCAP; what is permitted bounds as well, since no_new_privs is set
+			break // CAP_SETPCAP is missing; with no_new_privs the permitted set, which limit reduces, is a bound as well
 		}
 		if err != nil {
 			return err
@@ -48,7 +48,7 @@ func confine(keep []int) error {
 	return limit(keep)
 }
 
-// limit reduces the permitted, effective, inheritable and ambient sets to those of keep that are permitted.
+// limit reduces the permitted, effective, inheritable and ambient sets to the capabilities in keep that are permitted.
 func limit(keep []int) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData // capabilities 0 to 31, and 32 to 63
@@ -80,14 +80,14 @@ func limit(keep []int) error {
 	return nil
 }
 
-// names are the capabilities by number, as capabilities(7) writes them after CAP_ in small letters.
+// names has the capabilities' names, by number: those of capabilities(7) without CAP_, in small letters.
 var names = strings.Fields(
 	`chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable net_bind_service
 net_broadcast net_admin net_raw ipc_lock ipc_owner sys_module sys_rawio sys_chroot sys_ptrace sys_pacct sys_admin sys_boot sys_nice
 sys_resource sys_time sys_tty_config mknod lease audit_write audit_control setfcap mac_override mac_admin syslog wake_alarm block_suspend
 audit_read perfmon bpf checkpoint_restore`)
 
-// heldCapabilities names the capabilities that this process has.
+// heldCapabilities returns the names of the capabilities that this process has.
 func heldCapabilities() string {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
@@ -106,7 +106,8 @@ func heldCapabilities() string {
 	return strings.Join(all, " ")
 }
 
-// allThreads makes a system call on every thread, since each has capabilities of its own.
+// allThreads makes a system call on every thread, because each thread has its own capabilities. doing names the action
+// in errors.
 //
 //go:uintptrescapes
 func allThreads(doing string, call, a, b, c uintptr) error {
@@ -120,8 +121,8 @@ func allThreads(doing string, call, a, b, c uintptr) error {
 	return nil
 }
 
-// dropPrivileges confines the daemon once it serves, and warns of files that it can no longer read. A
-// daemon that cannot be confined serves all the same.
+// dropPrivileges confines the daemon once it serves, and warns about files that it can no longer read or write. Where
+// that fails the daemon serves nevertheless.
 func dropPrivileges(cfg *config.Config, log *slog.Logger) {
 	if err := confine(capabilities(cfg)); err != nil {
 		log.Warn("giving up capabilities did not go to its end", "kept", heldCapabilities(), "err", err)

@@ -16,7 +16,7 @@ type rate struct {
 	DownBps uint64 `json:"down_bps"`
 }
 
-// String is "1.2M/20M"; of no session "-".
+// String returns text such as "1.2M/20M", and "-" for nil.
 func (r *rate) String() string {
 	if r == nil {
 		return "-"
@@ -34,12 +34,12 @@ func perSecond(bps uint64) string {
 // measureRatesFor is how long rates are measured.
 const measureRatesFor = time.Second
 
-// measureRates lists the sessions and waits. The function it returns compares a session that is listed afterwards
-// with that, and returns nil for one that was not there.
+// measureRates reads the counters of all sessions and waits for measureRatesFor. It returns a function that computes
+// the rate of a session that is read afterwards; nil for one that did not exist before.
 func measureRates(ctx context.Context, c *control.Client, filter control.Filter) (func(control.Session) *rate, error) {
 	type reading struct {
 		control.Traffic
-		at time.Time
+		read time.Time
 	}
 	before := map[string]reading{}
 	err := c.Sessions(ctx, filter, func(s control.Session) error {
@@ -58,7 +58,7 @@ func measureRates(ctx context.Context, c *control.Client, filter control.Filter)
 	}
 	return func(s control.Session) *rate {
 		earlier, found := before[s.ID]
-		seconds := time.Since(earlier.at).Seconds()
+		seconds := time.Since(earlier.read).Seconds()
 		if !found || s.UpBytes < earlier.UpBytes || s.DownBytes < earlier.DownBytes {
 			return nil
 		}
@@ -67,7 +67,8 @@ func measureRates(ctx context.Context, c *control.Client, filter control.Filter)
 	}, nil
 }
 
-// jsonWriter returns a function that writes a client as a line of JSON, with its rate in now where rates were measured.
+// jsonWriter returns a function that writes a client as a line of JSON. Where rateOf is not nil, the key "now" has the
+// client's rate.
 func jsonWriter(w io.Writer, rateOf func(control.Session) *rate) func(control.Session) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

@@ -63,7 +63,7 @@ func run(ctx context.Context, file string) error {
 	return err
 }
 
-// load reads a configuration and checks the files that it names. Mistakes in them are usage errors.
+// load reads a configuration and checks the files that it names. Mistakes in any of them are usage errors.
 func load(file string) (*config.Config, error) {
 	cfg, err := config.Load(file)
 	if err == nil {
@@ -84,7 +84,8 @@ func newLog(format string, level slog.Leveler) *slog.Logger {
 }
 
 // watch reports the daemon's state to the service manager, and rereads the configuration at each signal, until ctx
-// ends. A signal before the daemon is ready waits, because READY=1 also ends a reload (sd_notify(3)).
+// ends. A signal that comes before the daemon is ready has to wait: READY=1, which ends a reload, would tell the
+// manager that the daemon is ready (sd_notify(3)).
 func watch(ctx context.Context, ready <-chan struct{}, hangup <-chan os.Signal, cfg *config.Config,
 	level *slog.LevelVar, log *slog.Logger) {
 	defer notifyManager(log, "STOPPING=1")
@@ -108,8 +109,8 @@ func watch(ctx context.Context, ready <-chan struct{}, hangup <-chan os.Signal, 
 	}
 }
 
-// reload applies the keys that can change while running and names those that cannot. A file with mistakes changes
-// nothing.
+// reload reads the configuration again and applies the keys that can change while the daemon runs. It logs which other
+// changed keys need a restart. A file with mistakes changes nothing.
 func reload(running *config.Config, level *slog.LevelVar, log *slog.Logger) {
 	fresh, err := config.Load(running.File)
 	if err != nil {

@@ -56,7 +56,7 @@ func sessionsCommand(socket *string) *cobra.Command {
 	return cmd
 }
 
-// listSessions prints the clients that a filter wants, and returns how many it has printed, also after an error.
+// listSessions prints the clients that match a filter, and returns how many it has printed, also with an error.
 func listSessions(ctx context.Context, c *control.Client, filter control.Filter, asJSON bool,
 	rates func(control.Session) *rate) (rows int, err error) {
 	out := bufio.NewWriter(stdout)
@@ -71,8 +71,8 @@ func listSessions(ctx context.Context, c *control.Client, filter control.Filter,
 	return rows, err
 }
 
-// rowFormat has fixed columns, so that rows can be written as they arrive. The column before the user's is that of
-// measured rates, where they are asked for. The last two columns are not padded.
+// rowFormat has columns of fixed width, so that rows can be written as they arrive. The %s without a width is the
+// column of measured rates, with its own padding, or empty.
 const rowFormat = "%-15s  %-17s  %-13s  %9s  %9s  %9s  %9s  %9s  %9s  %11s%s  %-20s  %s\n"
 
 // tableWriter returns a function that writes a client's row, and the table's head before the first row. Without clients
@@ -103,7 +103,7 @@ func tableWriter(w io.Writer, now time.Time, measured func(control.Session) *rat
 	}
 }
 
-// timeLeft is the rest of a session's time.
+// timeLeft returns the rest of a session's time; "-" where it has no limit.
 func timeLeft(l control.Left) string {
 	if l.SessionSeconds == nil {
 		return "-"
@@ -111,7 +111,7 @@ func timeLeft(l control.Left) string {
 	return humanDuration(time.Duration(*l.SessionSeconds * float64(time.Second)))
 }
 
-// dataLeft is the rest of the quota that has least left.
+// dataLeft returns the rest of the quota that has the least left; "-" without a quota.
 func dataLeft(l control.Left) string {
 	least := "-"
 	rest := uint64(math.MaxUint64)
@@ -123,7 +123,7 @@ func dataLeft(l control.Left) string {
 	return least
 }
 
-// rates are the limits up and down: "5M/20M".
+// rates returns the limits up and down, such as "5M/20M"; "-" without any.
 func rates(l control.Limits) string {
 	if l.UpBps == 0 && l.DownBps == 0 {
 		return "-"

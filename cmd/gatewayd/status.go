@@ -110,7 +110,7 @@ func serverState(r control.Server) string {
 	return "answers"
 }
 
-// users describes the users' file.
+// users describes the state of the users' file.
 func users(u control.Users) string {
 	text := counted(u.Accounts, "account", "accounts")
 	first, more, several := strings.Cut(u.Problem, "\n")
@@ -126,7 +126,7 @@ func users(u control.Users) string {
 	return text
 }
 
-// writeCounts lists counters above 0, the largest first.
+// writeCounts writes the counters above 0, the largest first. The first line begins with title.
 func writeCounts(w io.Writer, title string, counts map[string]uint64) {
 	words := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		if counts[a] != counts[b] {

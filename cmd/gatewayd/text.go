@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// plain makes foreign text safe to print on a terminal: no control characters, at most
-// width characters.
+// plain makes text from clients or servers safe to print on a terminal: without control characters, and cut to width
+// characters.
 func plain(s string, width int) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
@@ -22,7 +22,7 @@ func plain(s string, width int) string {
 	return s
 }
 
-// counted is a number with its noun: "1 client", "2 clients".
+// counted returns a number with its noun: "1 client", "2 clients".
 func counted[N int | uint64 | int64](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one

@@ -19,7 +19,7 @@ import (
 )
 
 func whoisCommand() *cobra.Command {
-	var file, folder, address string
+	var file, folder, at string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "whois ADDRESS:PORT",
@@ -35,13 +35,13 @@ func whoisCommand() *cobra.Command {
 				return &exitError{exitUsage, fmt.Errorf("%q is no IPv4 address with a port, such as 203.0.113.5:40321", args[0])}
 			}
 			instant := time.Now()
-			if address != "" {
-				if instant, err = parseTime(address); err != nil {
+			if at != "" {
+				if instant, err = parseTime(at); err != nil {
 					return &exitError{exitUsage, err}
 				}
 			}
 			if instant.After(time.Now()) {
-				return &exitError{exitUsage, fmt.Errorf("--at %s is in the future", address)}
+				return &exitError{exitUsage, fmt.Errorf("--at %s is in the future", at)}
 			}
 			if !cmd.Flags().Changed("folder") {
 				cfg, err := config.Load(file)
@@ -59,7 +59,7 @@ func whoisCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", defaultConfig, "the configuration that names the flow log")
 	cmd.Flags().StringVar(&folder, "folder", "", "the flow log's folder, instead of the configuration's")
-	cmd.Flags().StringVar(&address, "at", "", "the time, with its time zone: 2026-03-01T14:05:06Z (default now)")
+	cmd.Flags().StringVar(&at, "at", "", "the time, with its time zone: 2026-03-01T14:05:06Z (default now)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
 	return cmd
 }

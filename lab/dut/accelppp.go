@@ -20,8 +20,7 @@ func NewAccelPPP(clients int) *AccelPPP {
 	return &AccelPPP{portal{clients: clients, Admission: client.Admission{Kind: client.AdmitNone}}}
 }
 
-// Traits: packets leave PPP in softirqs, not in a link's polling thread, so those threads are metered too
-// (KernelThreads).
+// Traits say which kernel threads are metered too: packets leave PPP in softirqs, not in the polling thread of a link.
 func (a *AccelPPP) Traits() Traits {
 	return Traits{
 		LAN: pppoeNetwork(a.clients), DHCP: true, PPPoE: true, Neighbours: true,
@@ -38,7 +37,8 @@ func (a *AccelPPP) Traits() Traits {
 	}
 }
 
-// Pool is the clients' range of addresses in accel-ppp's syntax; in networks larger than a /24, the second half.
+// Pool returns the clients' range of addresses in accel-ppp's syntax. In networks larger than a /24 it is the second
+// half.
 func (a *AccelPPP) Pool() string {
 	if a.LAN.Bits() >= 24 {
 		last := hostOf(a.LAN, 1<<(32-a.LAN.Bits())-2).As4()
@@ -47,7 +47,7 @@ func (a *AccelPPP) Pool() string {
 	return fmt.Sprintf("%s/%d", hostOf(a.LAN, 1<<(31-a.LAN.Bits())), a.LAN.Bits()+1)
 }
 
-// Users are the clients' names: accel-ppp's file has no wildcards.
+// Users returns the names of all clients, because accel-ppp's file of accounts has no wildcards.
 func (a *AccelPPP) Users() (names []string) {
 	for n := range a.clients {
 		names = append(names, strings.ReplaceAll(a.Admission.User, "%d", fmt.Sprint(n+1)))
@@ -74,7 +74,7 @@ func (a *AccelPPP) Start(ctx context.Context, env Env) error {
 // Stop ends accel-pppd, and its sessions with it.
 func (a *AccelPPP) Stop(ctx context.Context, _ Env) error { return a.stop(ctx, awaitNoLinks) }
 
-// Counts are the links that have an address.
+// Counts returns as "sessions" the number of PPP links that have an address.
 func (a *AccelPPP) Counts(ctx context.Context, env Env) (map[string]int, error) {
 	return pppLinks(ctx, env)
 }

@@ -12,8 +12,7 @@ import (
 // with which every other device is compared.
 type Clean struct{}
 
-// Start verifies that the routers forward at all. It changes nothing, so that
-// an idle clean router is measured and no set-up of ours.
+// Start checks that the routers forward. It changes nothing, so that the clean router is measured as the kernel has it.
 func (Clean) Start(ctx context.Context, env Env) error {
 	const forwarding = "/proc/sys/net/ipv4/ip_forward"
 	for _, name := range env.Routers {
@@ -31,5 +30,5 @@ func (Clean) Start(ctx context.Context, env Env) error {
 // Stop has nothing to undo.
 func (Clean) Stop(context.Context, Env) error { return nil }
 
-// Traits are study 1's network, no admission.
+// Traits are the defaults: study 1's network, and clients that need no admission.
 func (Clean) Traits() Traits { return Traits{About: "clean router (kernel forwarding)"} }

@@ -24,7 +24,7 @@ func NewCoovaChilli(clients int) *CoovaChilli {
 	return &CoovaChilli{portal{clients: clients, WebPort: 3990, Admission: client.Admission{Kind: client.AdmitUAM}}}
 }
 
-// buildChilli is what to do without chilli: Debian has no package of it.
+// buildChilli is the advice where CoovaChilli is missing; Debian has no package of it.
 const buildChilli = "not in Debian: build CoovaChilli 1.9 from its source with localstatedir /var and put its sbin " +
 	"directory on PATH"
 
@@ -35,9 +35,8 @@ var coovaChilliNeeds = append([]Need{
 	{Program: "ip", Package: "iproute2", Why: "setting the router up"},
 }, radiusNeeds...)
 
-// Traits say what CoovaChilli cannot do without: with aggregated frames its
-// packet socket truncates uploads, and it does not complete checksums left to
-// the network card.
+// Traits switch offloads off that CoovaChilli cannot work with: its packet socket truncates aggregated frames, and it
+// does not complete checksums that are left to the network card.
 func (c *CoovaChilli) Traits() Traits {
 	lan := netip.MustParsePrefix("10.1.0.0/24")
 	if c.clients > 200 {
@@ -78,9 +77,8 @@ func (c *CoovaChilli) Start(ctx context.Context, env Env) error {
 	return nil
 }
 
-// configure writes CoovaChilli's files, sets its rules, and takes the address
-// off the clients' interface: CoovaChilli answers for it from its TUN device,
-// and the kernel would answer too, past the portal.
+// configure writes CoovaChilli's files, sets its rules, and removes the address from the clients' interface.
+// CoovaChilli answers for that address from its TUN device; otherwise the kernel would answer too, without the portal.
 func (c *CoovaChilli) configure(ctx context.Context) error {
 	// CoovaChilli writes /var/run/chilli.PID.cfg.bin wherever its other files are.
 	if err := c.shell(ctx, `mkdir -p "$1" /var/run`); err != nil {
@@ -99,7 +97,7 @@ func (c *CoovaChilli) Stop(ctx context.Context, _ Env) error {
 rm -rf /var/run/chilli.*.cfg.bin`)
 }
 
-// Counts asks CoovaChilli, which lists clients with a lease.
+// Counts asks CoovaChilli for "sessions" and "leases".
 func (c *CoovaChilli) Counts(ctx context.Context, env Env) (map[string]int, error) {
 	text, err := queryRouter(ctx, env, "chilli_query", "-s", path.Join(env.Scratch, "chilli", "chilli.sock"), "list")
 	if err != nil {

@@ -43,7 +43,7 @@ type Custom struct {
 	name string
 	spec experiment.CustomDUT
 
-	places  []*installedHost // where it was started: on the router; for a tunnel, on both gateways
+	places  []*installedHost // the hosts on which it was started: the router; for a tunnel, both gateways
 	started bool             // Start was called and Stop has not succeeded since
 	ready   bool             // Start succeeded
 }
@@ -368,7 +368,7 @@ func (c withSetup) Traits() Traits {
 		t.Aggregates = true
 	}
 	switch about := c.setup.spec.Description; {
-	case c.setup.spec.Like == experiment.Parametrised: // its own text names its parameters
+	case c.setup.spec.Like == experiment.Parametrised: // Gateway.Traits has put the description into About
 		t.About += ", and its table's start beside it"
 	case about != "":
 		t.About = fmt.Sprintf("%s (%s, and its table's start beside it)", about, c.setup.spec.Like)

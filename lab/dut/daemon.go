@@ -10,11 +10,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// readyTimeout ends a Start whose context has no deadline of its own.
+// readyTimeout is how long await waits when its context has no deadline.
 const readyTimeout = 30 * time.Second
 
-// pollEvery is the pause between two looks at a starting daemon. A look costs
-// a process or two, so looking more often would slow the start it waits for.
+// pollEvery is the pause between two looks at a starting daemon. A look starts a process or two, so more looks would
+// slow down the start that they wait for.
 const pollEvery = 25 * time.Millisecond
 
 // daemon is a long-running program of a DUT.
@@ -24,9 +24,9 @@ type daemon struct {
 	support bool   // not part of the device under test
 }
 
-// spawn starts the daemon; it must stay in the foreground. Stopping is abrupt:
-// portals that are asked to end log out their clients one by one, which takes openNDS
-// 20 s with 100 clients, and Stop undoes what the programs leave.
+// spawn starts the daemon, which must stay in the foreground. It will be killed instead of asked to end: a portal that
+// is asked logs its clients out one by one, which takes openNDS 20 s with 100 clients. Stop removes what the killed
+// programs leave.
 func (d daemon) spawn(ctx context.Context, argv ...string) error {
 	if err := d.host.Spawn(ctx, agent.Command{Name: d.name, Argv: argv, Support: d.support, Abrupt: true}); err != nil {
 		return fmt.Errorf("starting %s: %w", d.name, err)
@@ -45,8 +45,8 @@ func listens(problem, transport string, port int) probe {
 	return probe{problem, fmt.Sprintf("ss -Hln%s 'sport = :%d' | grep -q .", transport, port)}
 }
 
-// await returns once every probe has succeeded, in order. When the daemon ends
-// first, or ctx does, the error says which and quotes the daemon's last lines.
+// await returns once every probe has succeeded, one after the other. When the daemon or ctx ends first, the error says
+// which, and quotes the daemon's last lines.
 func (d daemon) await(ctx context.Context, probes ...probe) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc

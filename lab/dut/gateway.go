@@ -24,9 +24,9 @@ import (
 type Gateway struct {
 	portal
 	experiment.Variant
-	about    string // begins the line for reports; empty: it says what gatewayd is
-	sessions int    // admitted in all, clients among them; 0: clients only
-	program  string // gatewayd on the router
+	about    string // an experiment's description of it, for reports; empty: none
+	sessions int    // number of sessions, those of the lab's clients included; 0: only these
+	program  string // path of gatewayd on the router
 }
 
 var _ Counted = (*Gateway)(nil)
@@ -182,14 +182,14 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	if err := g.configure(ctx); err != nil {
 		return fmt.Errorf("configuring gatewayd: %w", err)
 	}
-	signs := []probe{
+	probes := []probe{
 		{"its control socket does not answer", g.program + " status --socket " + path.Join(g.Dir, "control.sock")}}
 	if !g.PPPoE {
-		signs = append(signs, listens("its portal does not listen", "t", g.WebPort))
+		probes = append(probes, listens("its portal does not listen", "t", g.WebPort))
 	}
 	err := g.run(ctx, daemon{host: g.Host("router"), name: "gatewayd"},
 		[]string{g.program, "run", "-c", path.Join(g.Dir, "gatewayd.toml")},
-		signs...)
+		probes...)
 	if err != nil {
 		return err
 	}
@@ -204,12 +204,12 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	return nil
 }
 
-// configure makes gatewayd's folders, sets up the LAN's interface, writes the files and,
-// where gatewayd leaves leases and names to another program, starts that. Pins live in a
-// file system of their own, which ends with the host.
+// configure makes gatewayd's folders, sets up the LAN's interface, and writes the files. Where dnsmasq serves leases
+// and names (UsesDnsmasq), it starts that. gatewayd's pinned eBPF programs are in a file system that ends with the
+// host.
 func (g *Gateway) configure(ctx context.Context) (err error) {
 	address := ""
-	if g.Datapath() != experiment.PathTUN { // which has a device of its own for the address
+	if g.Datapath() != experiment.PathTUN { // that data path gives the address to its TUN device
 		address = netip.PrefixFrom(g.Gateway, g.LAN.Bits()).String()
 	}
 	err = g.shell(ctx, `mkdir -p "$1/state" "$1/bpf" && mount -t bpf bpf "$1/bpf" && ip link set "$2" up
@@ -217,8 +217,8 @@ func (g *Gateway) configure(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// gatewayd's ebpf replaces a queue that the kernel made, and leaves one that has a number; the others have no
-	// queues.
+	// To limit rates, data path "ebpf" replaces an interface's queue where the kernel made it, and leaves one that
+	// somebody added, which has a number. So added ones are removed. Other data paths use no queues.
 	if g.Limited != "" && g.Datapath() == experiment.PathEBPF {
 		for _, port := range []string{"lan", "wan"} {
 			if err = g.shell(ctx, `tc qdisc del dev "$3" root 2>/dev/null || :`, g.Port(port)); err != nil {
@@ -263,8 +263,8 @@ const _ = uint(firstSilent - 3 - experiment.MaxAmongSessions)
 // own clients do not take. Call Fill before Traits and Start.
 func (g *Gateway) Fill(sessions int) { g.sessions = sessions }
 
-// logInSilent logs the silent clients in, within five minutes. It returns when the accounting
-// server has acknowledged all of them, because the daemon works for them until then.
+// logInSilent logs the silent clients in, within five minutes. It returns when the accounting server has acknowledged
+// all of them, because until then the daemon has work that must not be measured.
 func (g *Gateway) logInSilent(ctx context.Context) error {
 	silent := g.sessions - g.clients
 	if silent <= 0 {

@@ -18,11 +18,12 @@ const (
 	openNDSConfig  = "/etc/opennds/opennds.conf"
 )
 
-// openNDSCheck is how often openNDS looks through its clients, a dozen programs
-// each time: checkinterval, whose packaged default this is.
+// openNDSCheck is the time between two checks in which openNDS looks through its clients, by a dozen programs. It is
+// the packaged default of the option checkinterval.
 const openNDSCheck = 15 * time.Second
 
-// settleTimeout bounds opennds-settle.sh, which takes 1 s on a real CPU and 20 s and more on an emulated one.
+// settleTimeout is the longest time for opennds-settle.sh, which takes 1 s on a real CPU and 20 s or more on an
+// emulated one.
 const settleTimeout = 5 * time.Minute
 
 // OpenNDS is the packaged openNDS 9 (iptables-nft back end) in click-through
@@ -30,7 +31,7 @@ const settleTimeout = 5 * time.Minute
 // clients by firewall rules, so that packets stay in the kernel.
 type OpenNDS struct {
 	portal
-	login time.Duration // of one client, once started
+	login time.Duration // estimate of one client's login; Start measures it
 }
 
 var _ Counted = (*OpenNDS)(nil)
@@ -41,8 +42,8 @@ func NewOpenNDS(clients int) *OpenNDS {
 		Kind: client.AdmitOpenNDS}}, login: 150 * time.Millisecond}
 }
 
-// openNDSNeeds are the daemon, what its packaged scripts call and what Start
-// calls. Without wget the scripts' watchdog restarts the portal's web server for ever.
+// openNDSNeeds are the daemon and the programs that its packaged scripts and Start call. Without wget the scripts'
+// watchdog would restart the portal's web server again and again.
 var openNDSNeeds = []Need{
 	{Program: "opennds", Package: "opennds", Why: "the portal"},
 	{Program: "ndsctl", Package: "opennds", Why: "the portal's control"},
@@ -56,8 +57,8 @@ var openNDSNeeds = []Need{
 	{Program: "logger", Package: "bsdutils", Why: "the portal's scripts"},
 }
 
-// Traits say that openNDS leases addresses itself and how its clients log in.
-// Every process it starts counts: its scripts are part of its cost.
+// Traits say that openNDS leases addresses itself and how its clients log in. Every process that it starts counts,
+// because its scripts are part of what it costs.
 func (o *OpenNDS) Traits() Traits {
 	var lan netip.Prefix // study 1's, for up to 250 clients
 	if o.clients > 250 {
@@ -74,15 +75,14 @@ func (o *OpenNDS) Traits() Traits {
 	}
 }
 
-// Start configures openNDS privately, starts it and dnsmasq, and returns once
-// the control socket answers and the forwarding rules are in place.
+// Start configures openNDS, starts dnsmasq and openNDS, and returns once the control socket answers and the rules for
+// forwarding are in place.
 func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 	o.setEnv(env, "opennds")
 	if err := o.configure(ctx); err != nil {
 		return fmt.Errorf("configuring opennds: %w", err)
 	}
-	// openNDS believes only clients that it finds in the file of leases, and looks for
-	// that in three fixed places.
+	// openNDS accepts only clients that are in the file of leases, which it looks for in three fixed places.
 	err := o.lease(ctx, o.LAN, dnsmasq{Leases: "/tmp/dhcp.leases", URI: "http://status.client", Name: "status.client"})
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 	if err != nil {
 		return err
 	}
-	// Without this a busy openNDS ends by itself; the script says why.
+	// Without this an openNDS under load exits by itself; the script explains why.
 	settle := agent.Command{
 		Argv: []string{"sh", "-c", `exec sh "$0/opennds-settle.sh" "$(pgrep -xo opennds)"`, o.Dir}, Timeout: settleTimeout}
 	if _, err := o.Host("router").Run(ctx, settle); err != nil {
@@ -115,10 +115,11 @@ func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 	return nil
 }
 
-// answerTime is how long the web server takes for the shortest request: one of the router's own, which it turns away.
+// answerTime measures how long the web server takes for its shortest answer: that to a request from the router itself,
+// which it refuses.
 func (o *OpenNDS) answerTime(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
-	// 8: an error page
+	// Exit status 8 of wget means an error page.
 	err := o.shell(ctx, `wget -q -t 1 -T 60 -O /dev/null "http://$3/" || [ $? = 8 ]`,
 		fmt.Sprintf("%s:%d", o.Gateway, o.WebPort))
 	return time.Since(start), err
@@ -127,40 +128,40 @@ func (o *OpenNDS) answerTime(ctx context.Context) (time.Duration, error) {
 // loginAnswers is how many times as long as the shortest request a login takes.
 const loginAnswers = 6
 
-// openNDSAtOnce is how many clients log in at once.
+// openNDSAtOnce returns how many clients log in at the same time.
 //
-// One thread serves all requests and runs a dozen programs for each, so more
-// clients at once only wait; a few keep it busy between the requests of one.
-// 100 clients take 11 to 14 s with four, 21 s one by one. The periodic check
-// restarts a web server that does not answer within a second, four times in
-// succession, and connections of clients break. A login's requests take about
-// twice as long as the shortest one: no more clients log in than are answered in that second.
+// One thread of openNDS serves all requests, and runs a dozen programs for each. Four clients keep that thread busy:
+// 100 clients then take 11 to 14 s, and 21 s one by one. More clients would only wait.
+//
+// openNDS's periodic check restarts the web server when it has not answered within a second four times in succession,
+// which breaks clients' connections. So no more clients log in than can be answered within a second. A request of a
+// login takes about twice as long as the shortest one (answer).
 func openNDSAtOnce(answer time.Duration) int {
 	return min(4, max(1, int(time.Second/(2*max(answer, time.Millisecond)))))
 }
 
-// configure writes openNDS's files and mounts them over the packaged ones,
-// which are the only ones its programs read.
+// configure writes openNDS's files and mounts them over the packaged ones, because its programs read only those.
 func (o *OpenNDS) configure(ctx context.Context) error {
-	own := "" // in a network of its own the address in there, and no other: the portal is at the interface's first
+	// In a network other than study 1's the interface gets the address in that network and loses all others, because the
+	// portal uses the interface's first address.
+	address := ""
 	if o.Traits().LAN.IsValid() {
-		own = netip.PrefixFrom(o.Gateway, o.LAN.Bits()).String()
+		address = netip.PrefixFrom(o.Gateway, o.LAN.Bits()).String()
 	}
-	// /run/tmpfiles.d is where a script of openNDS makes its temporary files. A
-	// known upstream neighbour makes openNDS wait 2 s for downloads it has not
-	// been asked for; a forgotten one is learnt again with the first packet.
+	// A script of openNDS needs the folder /run/tmpfiles.d. Where the neighbour towards the server is known, openNDS waits
+	// 2 s for downloads that nobody asked for. So that neighbour is removed; the first packet brings it back.
 	const prepare = `mkdir -p "$1/bin" /run/tmpfiles.d; printf '#!/bin/sh\nexit 0\n' >"$1/bin/systemctl"
 chmod 755 "$1/bin/systemctl"; rm -f /tmp/dhcp.leases; ip neigh flush dev "$3"
 [ -z "$4" ] || { ` + removeAddresses + `; ip addr add "$4" dev "$2"; }`
-	if err := o.shell(ctx, prepare, o.Port("wan"), own); err != nil {
+	if err := o.shell(ctx, prepare, o.Port("wan"), address); err != nil {
 		return err
 	}
 	if err := o.write(ctx, o.Host("router"), o, "opennds.conf", "opennds-splash.sh", "opennds-settle.sh"); err != nil {
 		return err
 	}
-	// The packaged scripts create the INPUT and FORWARD chains at priority -100, a place
-	// where iptables-nft refuses to work (upstream issue 429): the portal then starts
-	// without rules and exits. At the usual priority the rules are the same.
+	// The packaged scripts create the chains INPUT and FORWARD at priority -100, where iptables-nft refuses to work
+	// (upstream issue 429). The portal would then start without rules and exit. At the usual priority the rules are the
+	// same.
 	return o.shell(ctx, `! grep -q 'priority -100' "$3" || {
 	sed 's/priority -100/priority filter/g' "$3" >"$1/libopennds.sh"; chmod 755 "$1/libopennds.sh"; mount --bind "$1/libopennds.sh" "$3"
 }
@@ -176,7 +177,7 @@ for file in "$3" "$4"; do while umount "$file" 2>/dev/null; do :; done; done
 rm -rf /tmp/ndsctl.sock /tmp/ndsctl.lock /tmp/ndscids /tmp/dhcp.leases`, openNDSLibrary, openNDSConfig)
 }
 
-// Counts asks openNDS, which knows no leases: they are its dnsmasq's.
+// Counts asks openNDS for "sessions" and "clients". It has no "leases", because dnsmasq has these.
 func (o *OpenNDS) Counts(ctx context.Context, env Env) (map[string]int, error) {
 	text, err := queryRouter(ctx, env, "ndsctl", "json")
 	if err != nil {

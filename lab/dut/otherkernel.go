@@ -32,14 +32,15 @@ func OtherKernel(features ...machine.Feature) string {
 	if err != nil || len(features) == 0 || runtime.GOARCH != "amd64" { // virtual machines work on x86-64 only
 		return ""
 	}
-	has := machine.Feature.InDebian
+	hasFeature := machine.Feature.InDebian
 	if k, err := places.Find(kernel.Debian); err == nil {
-		if own, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil && strings.TrimSpace(string(own)) == k.Release {
-			return "" // this is it
+		running, err := os.ReadFile("/proc/sys/kernel/osrelease")
+		if err == nil && strings.TrimSpace(string(running)) == k.Release {
+			return "" // it is the running kernel, which lacks them
 		}
-		has = func(f machine.Feature) bool { return FilesHave(k, f) }
+		hasFeature = func(f machine.Feature) bool { return FilesHave(k, f) }
 	}
-	if slices.ContainsFunc(features, func(f machine.Feature) bool { return !has(f) }) {
+	if slices.ContainsFunc(features, func(f machine.Feature) bool { return !hasFeature(f) }) {
 		return ""
 	}
 	return kernel.Debian

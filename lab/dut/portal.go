@@ -39,12 +39,12 @@ func (p *portal) setEnv(env Env, name string) {
 func (p *portal) MaxClients(least int) int { return max(least, 2*p.clients) }
 
 // run starts a daemon with a command and returns once all probes have succeeded.
-func (p *portal) run(ctx context.Context, d daemon, argv []string, signs ...probe) error {
+func (p *portal) run(ctx context.Context, d daemon, argv []string, probes ...probe) error {
 	p.daemons = append(p.daemons, d)
 	if err := d.spawn(ctx, argv...); err != nil {
 		return err
 	}
-	return d.await(ctx, signs...)
+	return d.await(ctx, probes...)
 }
 
 // setLogin fills in the admission's addresses, which are known once the portal is ready, and how many clients may log
@@ -109,7 +109,7 @@ func (p *portal) write(ctx context.Context, h Host, data any, names ...string) e
 	return nil
 }
 
-// radiusNeeds are the programs of the RADIUS server and of looking whether it listens.
+// radiusNeeds are the RADIUS server, and the program that shows whether it listens.
 var radiusNeeds = []Need{
 	{Program: "freeradius", Package: "freeradius", Why: "the clients' accounts (RADIUS)", On: "server"},
 	{Program: "ss", Package: "iproute2", Why: "seeing daemons listen"},
@@ -187,7 +187,7 @@ func leaseRange(lan netip.Prefix, gateway netip.Addr, n int) (first, last netip.
 // dottedMask is a network's mask in dnsmasq's notation: 255.255.255.0.
 func dottedMask(p netip.Prefix) string { return net.IP(net.CIDRMask(p.Bits(), 32)).String() }
 
-// hostOf is the n-th address of a network.
+// hostOf returns the n-th address of a network.
 func hostOf(lan netip.Prefix, n int) netip.Addr {
 	b := lan.Masked().Addr().As4()
 	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+uint32(n))

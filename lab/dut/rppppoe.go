@@ -11,9 +11,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// RPPPPoE is Roaring Penguin's pppoe-server with pppd, a process of pppd for each subscriber, and accounts in pppd's
-// files (CHAP). Debian's build knows user mode alone: a further process for each subscriber takes every packet between
-// a packet socket and pppd's terminal. In kernel mode a wrapper gives pppd the session instead of the terminal.
+// RPPPPoE is Roaring Penguin's pppoe-server, with a pppd process for each client and accounts in pppd's files (CHAP).
+// Debian's build has user mode only: another process for each client copies every packet between a packet socket and
+// pppd's terminal. For kernel mode the lab starts pppd by a wrapper that gives it the kernel's PPPoE session instead of
+// the terminal.
 type RPPPPoE struct {
 	portal
 	Kernel bool // packets stay in the kernel
@@ -26,7 +27,8 @@ func NewRPPPPoE(kernel bool, clients int) *RPPPPoE {
 	return &RPPPPoE{portal{clients: clients, Admission: client.Admission{Kind: client.AdmitNone}}, kernel}
 }
 
-// pppoeNetwork is a network with addresses for PPPoE clients and as many sessions that ended without a word.
+// pppoeNetwork returns a network with an address for each PPPoE client, and for as many sessions whose end the server
+// has not noticed.
 func pppoeNetwork(clients int) netip.Prefix {
 	if clients > 100 {
 		return netip.MustParsePrefix("10.1.0.0/16")
@@ -34,13 +36,14 @@ func pppoeNetwork(clients int) netip.Prefix {
 	return netip.MustParsePrefix("10.1.0.0/24")
 }
 
-// pppNeeds are what pppd needs with every PPPoE server.
+// pppNeeds are the programs and the kernel feature that pppd needs.
 var pppNeeds = []Need{
 	{Program: "pppd", Package: "ppp", Feature: machine.PPP, Why: "the clients' PPP links"},
 	{Program: "modprobe", Package: "kmod", Why: "loading the kernel's PPP"},
 }
 
-// Traits: packets that a process reads from a packet socket have to have their checksums.
+// Traits switch checksum offload off in user mode, because a packet that a process reads from a packet socket must have
+// its checksum.
 func (r *RPPPPoE) Traits() Traits {
 	mode, threads := "user mode, a process for each client takes every packet", append([]string{"kworker"}, pppThreads...)
 	server := Need{Program: "pppoe-server", Package: "pppoe", Why: "the PPPoE server"}
@@ -66,11 +69,11 @@ func (r *RPPPPoE) Traits() Traits {
 	}
 }
 
-// pppThreads are the kernel's threads in which packets that come out of PPP are carried on. What a terminal holds is
-// carried on in workers.
+// pppThreads are the kernel threads that forward packets after PPP has unpacked them. In user mode workers ("kworker")
+// take part too: they hand on what was written to a terminal.
 var pppThreads = []string{"ksoftirqd"}
 
-// First is the first client's address, Sessions how many can follow.
+// First returns the first client's address, Sessions the number of addresses from it on.
 func (r *RPPPPoE) First() netip.Addr { return r.Gateway.Next() }
 func (r *RPPPPoE) Sessions() int     { return min(2*r.clients+16, 1<<(32-r.LAN.Bits())-4) }
 
@@ -93,9 +96,9 @@ func (r *RPPPPoE) Start(ctx context.Context, env Env) error {
 		probe{"it does not listen for clients (PADI)", `grep -q ' 8863 ' /proc/net/packet`})
 }
 
-// configure loads what nothing else asks for, and writes the files of the links: pppd reads some in their fixed places,
-// which are the host's own. Debian's scripts for links that come and go would work on after the clients have their
-// addresses.
+// configure loads the kernel modules and writes pppd's files. pppd reads some of them at fixed places below /etc, of
+// which the host has a private copy. It removes Debian's scripts that run when a link comes or goes, because they would
+// still run when the measurement begins.
 func (r *RPPPPoE) configure(ctx context.Context) error {
 	if err := r.shell(
 		ctx, `mkdir -p "$1" /etc/ppp; modprobe -q -a ppp_generic ppp_async pppoe || :; ip link set "$2" up`); err != nil {
@@ -108,21 +111,23 @@ func (r *RPPPPoE) configure(ctx context.Context) error {
 		`: >/etc/ppp/options; rm -f /etc/ppp/ip-up /etc/ppp/ip-pre-up /etc/ppp/ip-down; cp "$1/pppd-secrets" /etc/ppp/chap-secrets; chmod 600 /etc/ppp/chap-secrets`)
 }
 
-// awaitNoLinks is the part of a script that waits until the links of processes that have ended are gone.
+// awaitNoLinks is a part of a script that waits until the kernel has removed all PPP links.
 const awaitNoLinks = `while ls -d /sys/class/net/ppp* >/dev/null 2>&1; do sleep 0.02; done
 `
 
-// Stop ends pppoe-server and what it started, in the host's own process namespace.
+// Stop ends pppoe-server and the processes that it started. They run in the host's own process namespace, so pkill
+// finds no others.
 func (r *RPPPPoE) Stop(ctx context.Context, _ Env) error {
 	return r.stop(ctx, `pkill -9 -x pppd || :; pkill -9 -x pppoe || :
 `+awaitNoLinks+`rm -f /etc/ppp/chap-secrets`)
 }
 
-// Counts are the links that have an address: their clients have logged in.
+// Counts returns as "sessions" the number of PPP links that have an address: their clients have logged in.
 func (r *RPPPPoE) Counts(ctx context.Context, env Env) (map[string]int, error) {
 	return pppLinks(ctx, env)
 }
 
+// pppLinks counts the router's PPP links that have an address.
 func pppLinks(ctx context.Context, env Env) (map[string]int, error) {
 	text, err := queryRouter(ctx, env, "ip", "-o", "-4", "addr", "show")
 	if err != nil {

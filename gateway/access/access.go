@@ -1,5 +1,5 @@
-// Package access asks an ordered list of sources who may pass: the users' file, RADIUS servers, or whatever else
-// answers for users' passwords.
+// Package access decides whether a user may log in. It asks an ordered list of sources, such as the users' file and
+// RADIUS servers, whether the password is right.
 package access
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Suitability says whether a source can decide about a login, and whether it knows the user.
+// Suitability tells whether a source can decide about a login, and whether it knows the user.
 type Suitability int
 
 const (
@@ -24,52 +24,54 @@ const (
 // Source authenticates users: the users' file, or RADIUS servers.
 type Source interface {
 	Suitability(session.Credentials) Suitability
-	// Authenticate returns the login of a right password. An error that wraps session.ErrRejected, as a *session.Rejection
-	// does, says that the source does not let the user in; any other that it cannot say.
+	// Authenticate returns the login for a right password. An error that wraps session.ErrRejected, as a
+	// *session.Rejection does, means that the source rejects the login. Any other error means that the source cannot
+	// decide.
 	Authenticate(context.Context, session.Credentials) (session.Login, error)
 }
 
-// Sources are asked in their order, but those that know the user first: a right password waits for no source that
-// cannot know it. A wrong password is tried at all of them, so that the response time does not reveal which source
+// Sources are asked in their order, except that those that know the user come first, so that a right password need not
+// wait for the others. A wrong password is tried at all of them, so that the response time does not reveal which source
 // knows a name.
 type Sources []Source
 
-// order is in which order sources are asked about a login.
+// order returns the sources that can decide about a login, in the order in which they are asked.
 func (s Sources) order(c session.Credentials) []Source {
-	suits := map[Suitability][]Source{}
-	for _, one := range s {
-		suit := one.Suitability(c)
-		suits[suit] = append(suits[suit], one)
+	bySuitability := map[Suitability][]Source{}
+	for _, source := range s {
+		suitability := source.Suitability(c)
+		bySuitability[suitability] = append(bySuitability[suitability], source)
 	}
-	return slices.Concat(suits[KnowsUser], suits[MayKnow])
+	return slices.Concat(bySuitability[KnowsUser], bySuitability[MayKnow])
 }
 
-// Authenticate chooses the session's ID, so that servers get it before the session begins, and returns the first
-// source's login. If all sources reject, the user gets the message of the last that has one. If one source fails, a
-// rejection by another is not final: the user is neither admitted nor answered that the password is wrong.
+// Authenticate returns the login of the first source that accepts the password. It chooses the session's ID beforehand,
+// because servers get it with the question. If all sources reject the login, the error has the message of the last one
+// that gave a message. If a source could not decide, its error is returned even though others rejected the login, so
+// that the user is not told that the password is wrong.
 func (s Sources) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
-	var unsure, no error
+	var undecided, rejection error
 	c.SessionID = session.NewID()
-	for _, one := range s.order(c) {
-		login, err := one.Authenticate(ctx, c)
+	for _, source := range s.order(c) {
+		login, err := source.Authenticate(ctx, c)
 		if err == nil {
-			login.For = c.Key // only for this client, not for a later owner of the address
+			login.For = c.Key // for this client only, not for a later one with the same address
 			login.SessionID = c.SessionID
 			return login, nil
 		}
 		var rejected *session.Rejection
 		if !errors.Is(err, session.ErrRejected) {
-			unsure = err
-		} else if errors.As(err, &rejected) && rejected.Message != "" || no == nil {
-			no = err
+			undecided = err
+		} else if errors.As(err, &rejected) && rejected.Message != "" || rejection == nil {
+			rejection = err
 		}
 	}
-	return session.Login{}, cmp.Or(unsure, no, session.Reject(""))
+	return session.Login{}, cmp.Or(undecided, rejection, session.Reject(""))
 }
 
-// Hashed is the source of local accounts. It stores hashes, so it knows its users but cannot answer a challenge (CHAP).
-// It bounds its own time, by the number of passwords that are hashed at once: hashing takes longer on a slower or
-// busier machine.
+// Hashed is the source of local accounts. It stores hashes of passwords, so it knows its users, but cannot check a
+// response to a challenge (CHAP). It has no time limit, because hashing takes longer on a slower or busier machine; the
+// accounts limit how many passwords are hashed at the same time instead.
 type Hashed struct {
 	Accounts interface {
 		Knows(user string) bool
@@ -98,7 +100,7 @@ type Remote struct {
 	Servers interface {
 		Authenticate(context.Context, session.Credentials) (session.Login, error)
 	}
-	Limit time.Duration // of a login's wait for all servers together
+	Limit time.Duration // the longest time of a login at all servers together
 }
 
 // Suitability implements Source.

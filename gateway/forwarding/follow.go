@@ -14,8 +14,8 @@ import (
 // retryPause is the pause before look is called again after it returned false.
 const retryPause = time.Second
 
-// Follow calls look at once, whenever a switch of forwarding or redirects changes, and every second while it returns
-// false, until ctx ends.
+// Follow calls look until ctx ends: at once, whenever the kernel's setting of forwarding or redirects changes at an
+// interface, and every second as long as look returns false.
 func Follow(ctx context.Context, look func() bool) error {
 	c, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{Groups: 1 << (unix.RTNLGRP_IPV4_NETCONF - 1)})
 	if err != nil {
@@ -31,7 +31,7 @@ func Follow(ctx context.Context, look func() bool) error {
 		if err := c.SetReadDeadline(until); err != nil {
 			return fmt.Errorf("following the switches of forwarding: %w", err)
 		}
-		if ctx.Err() != nil { // before or after that deadline
+		if ctx.Err() != nil { // it may have ended before SetReadDeadline, which has then replaced the deadline of stop
 			return nil
 		}
 		_, err := c.Receive()

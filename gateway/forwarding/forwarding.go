@@ -1,10 +1,14 @@
 // Package forwarding switches the kernel's forwarding of IPv4 packets on for single interfaces, and off again where it
 // switched it on.
 //
-// The kernel forwards a packet if the interface that it arrived at forwards (net.ipv4.conf.NAME.forwarding). The switch
-// for all interfaces, net.ipv4.ip_forward, would overwrite the administrator's settings of other interfaces, each time
-// that it is changed, and make the machine a router between those too. It also ends the acceptance of ICMP redirects,
-// by which a neighbour could change the routes, so this package ends that at its interfaces.
+// The kernel forwards a packet if forwarding is on at the interface that the packet arrived at
+// (net.ipv4.conf.NAME.forwarding). The setting for all interfaces, net.ipv4.ip_forward, would overwrite the
+// administrator's settings of other interfaces, and make the machine a router between those too. That setting also
+// stops the kernel from accepting ICMP redirects, by which a neighbour could change its routes. So this package stops
+// that at its interfaces too (accept_redirects).
+//
+// Several gateways in a network namespace may need the same interface. Package shared records who needs what, and has
+// the last of them restore the setting.
 package forwarding
 
 import (
@@ -23,26 +27,27 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/shared"
 )
 
-// Switch is the switch of one gateway.
+// Switch switches forwarding on and off for one gateway.
 type Switch struct {
-	// Note is a file that records former settings while forwarding is switched on. It is of no meaning after a reboot, or
-	// in another network namespace.
+	// NotePath is a file (the note) that records former settings while forwarding is switched on. The note means nothing
+	// after a reboot, or in another network namespace.
 	NotePath string
-	// LAN is the gateway's, by which others of the namespace know that it needs what they share.
+	// LAN is the gateway's LAN interface, which identifies the gateway in the records that gateways share.
 	LAN string
 }
 
 // change is a setting that was changed, and its former value.
 type change struct {
 	dev              string
-	index            int // of the interface: a later one of the same name has other settings
+	index            int // of the interface, because a later interface of the same name has its own settings
 	key              string
 	before           string
-	machineForwarded bool // the machine forwarded then, and the interface was excepted
+	machineForwarded bool // net.ipv4.ip_forward was on when this was changed, and the interface was an exception
 }
 
-// On switches forwarding on for exactly these interfaces, and off for others that an earlier call switched it on for,
-// unless other gateways need it there. Interfaces that forward already are left alone. Calling it again has no effect.
+// On switches forwarding on for these interfaces. It switches it off for others that an earlier call switched it on
+// for, unless other gateways need it there. It leaves interfaces alone that forward already. A second call has no
+// effect.
 func (s Switch) On(interfaces ...string) error {
 	made, err := s.read()
 	if err != nil {
@@ -69,7 +74,8 @@ func (s Switch) On(interfaces ...string) error {
 		return err
 	}
 	if all := merge(kept, append(due, known...)); len(due)+len(others) > 0 || len(all) > len(kept) {
-		if err := s.write(all); err != nil { // otherwise as noted, and a full disk keeps no gateway from starting again
+		// Without a change nothing is written, so that a gateway can start again although the disk is full.
+		if err := s.write(all); err != nil {
 			return err
 		}
 	}
@@ -108,7 +114,8 @@ func (s Switch) need(interfaces []string) (due, known []change, err error) {
 	return due, known, nil
 }
 
-// turn makes changes, and has other gateways know of them before.
+// turn makes the changes that are due. It first records them for other gateways, so that a kill in between loses
+// nothing.
 func turn(due []change) error {
 	if len(due) == 0 {
 		return nil
@@ -128,26 +135,27 @@ func turn(due []change) error {
 	return nil
 }
 
-// Off restores what On changed, except what other gateways need, and where the administrator has switched forwarding on
-// for the whole machine since. Without an On it has no effect.
+// Off restores what On changed, except settings that other gateways need, and settings that the administrator has
+// overwritten by switching forwarding on for the whole machine. Without an On before it has no effect.
 func (s Switch) Off() error {
 	made, err := s.read()
 	if err != nil {
 		return err
 	}
 	if len(made) > 0 {
-		s.replaceNote(made, restoring) // a daemon that runs only misses why; a full disk keeps nothing on
+		s.replaceNote(made, restoring) // an error, such as of a full disk, must not keep forwarding on
 	}
 	if err := s.release(made, func(name string) bool { return strings.HasPrefix(name, kind) }); err != nil {
 		return err
 	}
 	if len(made) == 0 {
-		return nil // another namespace's note stays, and one without meaning too
+		return nil // a note may exist all the same: another namespace's, which must stay
 	}
 	return s.write(nil)
 }
 
-// release restores changes that no other gateway needs, those of gateways included that left earlier.
+// release restores those changes that no other gateway needs. It also restores changes of gateways that have left
+// before while this one still needed them.
 func (s Switch) release(made []change, match func(name string) bool) error {
 	return shared.Leave(s.LAN, match, func(left shared.Left) error {
 		var due []change
@@ -168,13 +176,13 @@ func (s Switch) release(made []change, match func(name string) bool) error {
 // kind begins the names of settings that gateways share.
 const kind = "forwarding."
 
-// setting is the name by which gateways share the setting.
+// setting returns the name of the setting in the records that gateways share.
 func (c change) setting() string { return fmt.Sprintf("%s%d.%s", kind, c.index, c.key) }
 
 // whole ends the value of a setting that was changed while the whole machine forwarded.
 const whole = "-excepted"
 
-// value is the former value as gateways share it.
+// value returns the former value in the form that gateways share.
 func (c change) value() string {
 	if c.machineForwarded {
 		return c.before + whole
@@ -182,7 +190,7 @@ func (c change) value() string {
 	return c.before
 }
 
-// changeOf is the change of a shared setting; false: there is no such interface any more.
+// changeOf returns the change that a shared record describes; false where the interface does not exist any more.
 func changeOf(name, value string) (c change, ok bool) {
 	number, key, _ := strings.Cut(strings.TrimPrefix(name, kind), ".")
 	index, err := strconv.Atoi(number)
@@ -200,7 +208,7 @@ func changeOf(name, value string) (c change, ok bool) {
 // restoring is a note's last line while Off restores.
 const restoring = "ending"
 
-// HasNote reports whether something that On changed is to be restored, and Off has not begun to.
+// HasNote reports whether On has changed something that Off has not begun to restore.
 func (s Switch) HasNote() (bool, error) {
 	made, err := s.read()
 	if err != nil || len(made) == 0 {
@@ -238,13 +246,13 @@ const (
 	redirects = "accept_redirects"
 )
 
-// wantedValues are the values of an interface that forwards, in the order of order.
+// wantedValues are the values of an interface's settings while it forwards; order is the order in which they are set.
 var (
 	wantedValues = map[string]string{redirects: "0", forwards: "1"}
 	order        = []string{redirects, forwards}
 )
 
-// needed lists the changes that have an interface forward.
+// needed lists the changes that make an interface forward; none where it forwards already.
 func needed(name string) ([]change, error) {
 	enabled, err := Forwards(name)
 	if err != nil || enabled {
@@ -271,7 +279,8 @@ func needed(name string) ([]change, error) {
 	return all, nil
 }
 
-// merge adds changes to those of earlier calls, which know the first values.
+// merge adds later changes to earlier ones. Of two changes of one setting it keeps the earlier one, which has the value
+// that the administrator had set.
 func merge(earlier, later []change) []change {
 	for _, c := range later {
 		same := func(e change) bool { return e.dev == c.dev && e.index == c.index && e.key == c.key }
@@ -282,7 +291,7 @@ func merge(earlier, later []change) []change {
 	return earlier
 }
 
-// restore undoes changes in reverse order, except those that the machine's switch has overwritten.
+// restore undoes changes in reverse order, except those that net.ipv4.ip_forward has overwritten since.
 func restore(made []change) error {
 	if len(made) == 0 {
 		return nil
@@ -334,8 +343,8 @@ func bootAndNamespace() (string, error) {
 	return fmt.Sprintf("boot %s namespace %d", strings.TrimSpace(string(boot)), ns.Ino), nil
 }
 
-// read returns the noted changes. A note of another boot or namespace counts as none, and settings of interfaces that
-// are gone went with them.
+// read returns the changes in the note. It ignores a note of another boot or network namespace, and changes of
+// interfaces that do not exist any more.
 func (s Switch) read() ([]change, error) {
 	text, err := os.ReadFile(s.NotePath)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -366,7 +375,7 @@ func (s Switch) read() ([]change, error) {
 	return made, nil
 }
 
-// write notes changes before they are made; none: it removes the note.
+// write writes the note before changes are made; without changes it removes the note.
 func (s Switch) write(made []change) error {
 	doing := "noting where gatewayd switches forwarding on"
 	if len(made) == 0 {
@@ -381,7 +390,7 @@ func (s Switch) write(made []change) error {
 	return nil
 }
 
-// replaceNote replaces the note.
+// replaceNote replaces the note's file in one step. last is a last line, or empty.
 func (s Switch) replaceNote(made []change, last string) error {
 	here, err := bootAndNamespace()
 	if err != nil {

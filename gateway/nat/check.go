@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Check tries the rules in a network namespace that disappears at once, so that nothing of the machine's changes. It
-// fails with datapath.ErrNotSupported where the kernel lacks a part. Who may not make a namespace finds nothing.
+// Check tries the rules in a new network namespace, which disappears afterwards, so that nothing changes on the
+// machine. It fails with datapath.ErrNotSupported where the kernel lacks a part of nftables. Without the right to make
+// a namespace it returns nil.
 func Check(cfg Config) error {
 	failed := make(chan error, 1)
 	go onThrowawayThread(func() {
@@ -25,8 +26,8 @@ func Check(cfg Config) error {
 	return <-failed
 }
 
-// onThrowawayThread runs f on a thread that ends with f: never the process's first one, whose namespace counts as the
-// process's own.
+// onThrowawayThread runs f on a thread that ends with f. It never uses the process's first thread, whose namespace
+// counts as that of the process.
 func onThrowawayThread(f func()) {
 	runtime.LockOSThread() // never unlocked
 	if unix.Gettid() != os.Getpid() {

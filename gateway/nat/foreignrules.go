@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// ForeignTables names other programs' chains that translate sources of packets, and rules that give connections a
-// helper.
+// ForeignTables finds rules of other programs that disturb the translation: chains that translate source addresses, and
+// what gives connections a helper, a part of the kernel that opens further connections for protocols such as FTP.
 func ForeignTables() (chains, helpers []string, err error) {
 	conn, err := nftables.Dial()
 	if err != nil {

@@ -1,12 +1,17 @@
-// Package nat translates clients' addresses by a table of nftables of its own.
+// Package nat translates clients' addresses by its own nftables table.
 //
 //	client ──▶ prerouting: forwards ──▶ routing ──▶ postrouting: hairpin, exceptions, sources ──▶ WAN
 //
-// These rules see the first packet of each connection; the kernel's connection tracking translates all others, also
-// while no daemon runs. Rules that see every packet drop what would leave for the WAN untranslated, because connection
-// tracking knows no connection of it, what comes by the WAN for clients' own addresses unasked, and with sources what
-// arrives for an address that nobody uses. From Linux 6.9 on the table is held: no other program can change it while
-// the daemon lives, and "flush ruleset" leaves it alone. On older kernels it is put back after it was removed.
+// These rules see the first packet of each connection. The kernel's connection tracking translates all other packets,
+// even while no daemon runs. A forward sends connections to a port of this machine on to a client. A hairpin is such a
+// connection that another client opened. Sources are the outside addresses that clients get.
+//
+// Other rules see every packet. They drop packets that would leave by the WAN untranslated, which happens when
+// connection tracking knows no connection of theirs. They drop packets that come by the WAN for a client's own address
+// although no client asked for them. With sources, they drop packets for an outside address that nobody uses.
+//
+// From Linux 6.9 on the table is held: no other program can change it while the daemon lives, and "flush ruleset"
+// leaves it alone. On older kernels the daemon puts it back when it was removed.
 package nat
 
 import (
@@ -37,28 +42,28 @@ type Config struct {
 	Network  netip.Prefix // the clients'
 	// Sources are the addresses that clients have outside, in this order; none: the WAN's.
 	Sources []Range
-	// Ports are of each client, by Assignment over Clients; 0: all are shared. Clients that are not listed are then
-	// not let out.
+	// Ports is the number of outside ports that each of Clients has for itself (Assignment); clients that are not listed
+	// then reach nothing outside. 0: all clients share all ports.
 	Ports      int
 	Clients    []Range // in ascending order
 	Hairpin    bool    // clients reach Forwards by outside addresses
 	Exceptions []netip.Prefix
-	Inbound    []netip.Prefix // whose hosts reach clients' own addresses by the WAN unasked; others' packets are dropped
+	Inbound    []netip.Prefix // networks behind the WAN that may open connections to clients' own addresses
 	Forwards   []Forward
 	Log        *slog.Logger
 
-	unheld bool // tests: as on kernels before 6.9
+	unheld bool // for tests: the table is not held, as on kernels before 6.9
 }
 
 // Range is the addresses from First to Last.
 type Range struct{ First, Last netip.Addr }
 
-// Forward sends ports of this machine's addresses outside of the LAN to a client.
+// Forward sends connections to ports of this machine's addresses outside of the LAN on to a client.
 type Forward struct {
 	Protocol    uint8 // IPPROTO_TCP or IPPROTO_UDP
 	First, Last uint16
 	To          netip.Addr
-	Port        uint16 // 0: the same
+	Port        uint16 // the client's port; 0: the same as the one outside
 }
 
 // NAT is the nftables table of a translation, kept in place until Close.
@@ -69,7 +74,7 @@ type NAT struct {
 	tableHeld      bool // by conn: see nftables.Batch
 	wanted         contents
 	digest         [sha256.Size]byte // of the chains and rules as the kernel has them; guarded by mu
-	goodGeneration uint32            // generation of nftables' tables in which all was as it should be; guarded by mu
+	goodGeneration uint32            // of all tables when this one was last found right; guarded by mu
 	restored       atomic.Uint64
 
 	mu         sync.Mutex
@@ -77,10 +82,11 @@ type NAT struct {
 	whyNot     string // see Trouble
 }
 
-// Table is the name of the table of a LAN, in the family of IPv4.
+// Table returns the name of the table for a LAN's interface, in nftables' family ip.
 func Table(lan string) string { return prefix + strings.TrimPrefix(guard.Table(lan), guard.Prefix) }
 
-// prefix begins the names of all tables. No guard's does: its tables have no - after the first.
+// prefix begins the names of all tables of this package. No table of package guard begins so, because their names have
+// no hyphen after the first.
 const prefix = guard.Prefix + "nat-"
 
 // IsOwnTable reports whether a table of nftables translates a gateway's clients.
@@ -90,8 +96,8 @@ func IsOwnTable(family uint8, table string) bool {
 
 func tableOf(name string) nftables.Table { return nftables.Table{Family: nftables.IPv4, Name: name} }
 
-// Open puts the table in place, in one step, instead of one that a former daemon left: connections continue. It fails
-// with datapath.ErrNotSupported where the kernel lacks a part of nftables.
+// Open puts the table in place. It replaces the table of a former daemon in one step, so that connections continue. It
+// fails with datapath.ErrNotSupported where the kernel lacks a part of nftables.
 func Open(cfg Config) (*NAT, error) {
 	n := &NAT{cfg: cfg}
 	var err error
@@ -113,11 +119,11 @@ func Open(cfg Config) (*NAT, error) {
 	return nil, errors.Join(fmt.Errorf("address translation: %w", err), n.Close())
 }
 
-// noteAttempts is how often the table is put in place to note what it is, while others change tables of nftables.
+// noteAttempts is how often apply tries while other programs change nftables' tables.
 const noteAttempts = 5
 
-// apply replaces the table and notes its digest. If another program changed tables in between, it does so again,
-// because the change may have been in this table.
+// apply replaces the table and reads its digest from the kernel. If another program changed tables in between, apply
+// tries again, because that change may be in the digest.
 func (n *NAT) apply() error {
 	b := &nftables.Batch{Held: n.tableHeld}
 	n.wanted = n.cfg.ruleset(b)
@@ -139,20 +145,20 @@ func (n *NAT) apply() error {
 	return nil
 }
 
-// Close leaves the table in the kernel: connections go on.
+// Close leaves the table in the kernel, so that connections go on.
 func (n *NAT) Close() error { return errors.Join(n.follower.Close(), n.conn.Close()) }
 
-// Restored counts how often the table was put back.
+// Restored returns how often the table was put back.
 func (n *NAT) Restored() uint64 { return n.restored.Load() }
 
-// Trouble says why nothing is translated; "": everything is.
+// Trouble returns why the rules are not as they should be; "" where they are.
 func (n *NAT) Trouble() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.whyNot
 }
 
-// recheckEvery is how often the table is looked at without a message of the kernel's.
+// recheckEvery is the time between two checks of the table without a message of the kernel about a change.
 const recheckEvery = 2 * time.Second
 
 // Run restores the table when other programs remove it, or change its chains, rules or maps, until ctx ends. gone tells
@@ -166,7 +172,7 @@ func (n *NAT) Run(ctx context.Context, gone func() bool) error {
 	if err := n.follower.Run(stack.Changes{Routing: func() {}, Rules: look, OwnPort: port}); err != nil {
 		return err
 	}
-	look() // what happened before
+	look() // for changes from before the follower ran
 	tick := ticker.Every(recheckEvery)
 	defer tick.Stop()
 	for {
@@ -179,7 +185,8 @@ func (n *NAT) Run(ctx context.Context, gone func() bool) error {
 	}
 }
 
-// keepTable looks at the table.
+// keepTable checks the table and puts it back where it was changed. Where the data path was detached it removes the
+// table.
 func (n *NAT) keepTable(gone func() bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -251,8 +258,8 @@ func LeftInKernel(name string) bool {
 // releaseTimeout is how long Remove waits for a daemon that holds the table to let go of it.
 const releaseTimeout = 5 * time.Second
 
-// Remove removes a table, if it exists. Where a daemon holds it, that has to end or to notice that its data path was
-// detached first, which Remove waits for.
+// Remove removes a table, if it exists. Where a running daemon holds the table, Remove waits until that daemon has
+// ended or has noticed that its data path was detached.
 func Remove(name string) error {
 	if !LeftInKernel(name) {
 		return nil
@@ -272,7 +279,8 @@ func Remove(name string) error {
 	}
 }
 
-// remove deletes a table, if it exists: one that was held, which old kernels know nothing of, or another.
+// remove deletes a table, if it exists. It tries both forms of the request, for a held table and for one that is not
+// held, because old kernels do not know the first.
 func remove(conn *nftables.Conn, name string) (err error) {
 	for _, held := range []bool{true, false} {
 		b := &nftables.Batch{Held: held}

@@ -5,16 +5,17 @@ import (
 	"net/netip"
 )
 
-// Ports that clients' connections have outside where each client has its own: all but the well-known ones.
+// The outside ports that are shared out among clients are all but the well-known ones.
 const (
 	firstPort = 1024
-	ports     = 65536 - firstPort // of an address
+	ports     = 65536 - firstPort // number of ports of an address
 )
 
-// Assignment gives each client an outside address and ports of it, by the sequential algorithm of RFC 7422 (2.1): the
-// client with the number i, from 0 on in ascending order of all clients' addresses, has the outside address with the
-// number i div B, and Each ports from 1024 + (i mod B) × Each on, where B = 64512 div Each is how many clients an
-// address is enough for. Ports at the end of an address that are fewer than Each belong to nobody.
+// Assignment gives each client an outside address and ports of it, by the sequential algorithm of RFC 7422 (2.1).
+//
+// Clients have numbers from 0 on, in ascending order of their addresses. B = 64512 div Each is the number of clients
+// that one outside address is enough for. Client i has the outside address number i div B, and Each ports from 1024 +
+// (i mod B) × Each on. Fewer than Each ports that remain at the end of an address belong to nobody.
 type Assignment struct {
 	Sources []netip.Addr // in the configuration's order; none: the WAN's only address
 	Each    int          // ports of a client, from 1 on
@@ -34,7 +35,7 @@ func (a Assignment) Of(client int) (source netip.Addr, first, last uint16, ok bo
 	return source, uint16(begin), uint16(begin + a.Each - 1), true
 }
 
-// eachAddr calls fn with the addresses of ranges, in order.
+// eachAddr calls fn with each address of the ranges, in order.
 func eachAddr(ranges []Range, fn func(netip.Addr)) {
 	for _, r := range ranges {
 		for a := r.First; ; a = a.Next() {
@@ -46,7 +47,7 @@ func eachAddr(ranges []Range, fn func(netip.Addr)) {
 	}
 }
 
-// size is the number of addresses of ranges.
+// size returns the number of addresses in ranges.
 func size(ranges []Range) (n int) {
 	for _, r := range ranges {
 		first, last := r.First.As4(), r.Last.As4()

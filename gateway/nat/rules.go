@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// Priorities of the chains: nft's words are dstnat and srcnat for two of them. What is not let in is dropped before
-// data paths count it (at mangle, -150), and what leaves is looked at behind all translation.
+// Priorities of the chains; nft calls -100 dstnat and 100 srcnat. Packets that may not come in are dropped before data
+// paths count them (at mangle, -150). Packets that leave are checked after all translation.
 const (
 	priorityClosed       = -160
 	priorityDestinations = -100
@@ -20,15 +20,16 @@ const (
 	priorityLeaving      = 300
 )
 
-// Maps of clients to what each has outside: with sources an address and ports, and otherwise ports, in two maps,
-// because nft shows no ranges of ports alone.
+// Names of the maps from a client to what it has outside. With sources one map has its address and ports. Without them
+// two maps have its first and its last port, because nft cannot show a map of ranges of ports.
 const (
 	assigned   = "clients"
 	firstPorts = "first-ports"
 	lastPorts  = "last-ports"
 )
 
-// outsides is the set of Config.Sources, which may be routed to this machine without being on an interface.
+// outsides is the name of the set of Config.Sources. These addresses may be routed to this machine although no
+// interface has them.
 const outsides = "outside"
 
 // Offsets in the header of TCP and UDP, bytes.
@@ -47,7 +48,7 @@ type writer struct {
 // contents are the elements of the table's maps, by the maps' names.
 type contents map[string]digest
 
-// digest is a digest of the elements of a map, whatever their order.
+// digest identifies the elements of a map, in any order.
 type digest struct {
 	elements int
 	sum      uint64
@@ -60,6 +61,7 @@ func (d *digest) add(key, data []byte) {
 	d.sum += maphash.Bytes(digestSeed, slices.Concat(key, data))
 }
 
+// rule adds a rule of these parts to a chain.
 func (w *writer) rule(chain string, parts ...[]nftables.Expr) {
 	var all []nftables.Expr
 	for _, p := range parts {
@@ -68,7 +70,7 @@ func (w *writer) rule(chain string, parts ...[]nftables.Expr) {
 	w.AddRule(w.table, chain, all...)
 }
 
-// ruleset adds the whole table in place of a former one, and returns the elements of its maps.
+// ruleset adds to a batch the requests that replace the table, and returns the elements of its maps.
 func (c Config) ruleset(b *nftables.Batch) contents {
 	w := &writer{Batch: b, table: tableOf(c.Name), maps: contents{}}
 	w.DeleteTable(w.table)
@@ -76,7 +78,7 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	w.AddChain(w.table, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityClosed})
 	w.rule("forward", c.dropUnsolicited())
 	drop := []nftables.Expr{nftables.Drop()}
-	if c.Ports > 0 { // the kernel chooses ports for what a helper expects, and asks no rules
+	if c.Ports > 0 { // for connections that a helper expects, the kernel chooses ports without asking these rules
 		w.rule("forward", nftables.CameBy(c.WAN), nftables.ToNetwork(c.Network), withStatus(nftables.Expected), drop)
 		w.rule("forward", nftables.LeavesBy(c.WAN), nftables.FromNetwork(c.Network), withStatus(nftables.Expected), drop)
 	}
@@ -109,7 +111,7 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	}
 	if c.Ports > 0 {
 		w.rule("postrouting", outward, c.assignedPorts())
-		w.rule("postrouting", outward, drop) // whoever has no ports
+		w.rule("postrouting", outward, drop) // clients without ports
 	} else {
 		w.rule("postrouting", outward, c.shared())
 	}
@@ -119,8 +121,9 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	return w.maps
 }
 
-// hairpin gives clients that reach another by a forward the address that it was reached by, or where they have ports of
-// their own the address and ports that they have outside: whoever has none is not let through.
+// hairpin adds the rules for clients that reach another client by a forward. The other client then sees, in place of
+// the client's address, the address that the client connected to. Where clients have their own ports it sees the
+// client's outside address and ports, and a client without ports is not let through.
 func (c Config) hairpin(w *writer) {
 	inward := slices.Concat(c.toClients(), nftables.FromNetwork(c.Network), withStatus(nftables.Redirected))
 	if c.Ports == 0 {
@@ -128,13 +131,13 @@ func (c Config) hairpin(w *writer) {
 			[]nftables.Expr{nftables.Addressed(0), nftables.Source(nftables.Span{Addr: nftables.RegisterAt(0)})})
 		return
 	}
-	own := c.assignedPorts()
+	translation := c.assignedPorts()
 	if len(c.Sources) == 0 {
-		own = append(c.ownPorts(), nftables.Addressed(0),
+		translation = append(c.ownPorts(), nftables.Addressed(0),
 			nftables.Source(
 				nftables.Span{Addr: nftables.RegisterAt(0), Port: nftables.RegisterAt(4), LastPort: nftables.RegisterAt(5)}))
 	}
-	w.rule("postrouting", inward, own)
+	w.rule("postrouting", inward, translation)
 	w.rule("postrouting", inward, []nftables.Expr{nftables.Drop()})
 }
 
@@ -150,7 +153,7 @@ func (c Config) dropUnsolicited() []nftables.Expr {
 		outside(c.Inbound, nftables.SourceAt), []nftables.Expr{nftables.Drop()})
 }
 
-// outside matches an address of the header in none of the networks.
+// outside matches packets whose address at this offset of the IP header is in none of the networks.
 func outside(networks []netip.Prefix, offset uint32) (exprs []nftables.Expr) {
 	for _, p := range networks {
 		exprs = append(exprs, nftables.Payload(0, nftables.NetworkHeader, offset, 4), nftables.And(0, nftables.Mask(p)),
@@ -159,9 +162,9 @@ func outside(networks []netip.Prefix, offset uint32) (exprs []nftables.Expr) {
 	return exprs
 }
 
-// keepUnused adds the set of sources, and drops what comes by the WAN for one of them and would leave by the WAN again:
-// it belongs to no connection and no forward, and whoever routes the address here would send it back until its TTL
-// ends.
+// keepUnused adds the set of sources, and a rule that drops packets for one of them that came by the WAN and would
+// leave by the WAN again. Such a packet belongs to no connection and no forward. The router that sends the address here
+// would send the packet back and forth until its TTL ends.
 func (c Config) keepUnused(w *writer) {
 	var all []nftables.Element
 	eachAddr(c.Sources, func(a netip.Addr) { all = append(all, nftables.Element{Key: a.AsSlice()}) })
@@ -180,7 +183,7 @@ func (w *writer) set(s nftables.Set, elements []nftables.Element) {
 	w.maps[s.Name] = d
 }
 
-// toMachine match packets to an address of this machine: one that it has, and one of the sources.
+// toMachine returns two matches for packets to this machine: to an address that it has, and to one of the sources.
 func (c Config) toMachine() [][]nftables.Expr {
 	all := [][]nftables.Expr{{nftables.KindOf(0), nftables.Equal(0, nftables.Local)}}
 	if len(c.Sources) > 0 {
@@ -189,8 +192,9 @@ func (c Config) toMachine() [][]nftables.Expr {
 	return all
 }
 
-// oursFor are the addresses of a forward: where its ports are those that its client has outside, the client's address
-// alone, because at others they are other clients'.
+// oursFor returns matches for the addresses to which a forward applies. That is every address of this machine. But
+// where the forward's ports are the outside ports of its client, it is the client's outside address only, because at
+// other addresses these ports belong to other clients.
 func (c Config) oursFor(f Forward) [][]nftables.Expr {
 	if c.Ports == 0 || len(c.Sources) == 0 {
 		return c.toMachine()
@@ -232,7 +236,7 @@ func (c Config) forwarded(f Forward) []nftables.Expr {
 	} else {
 		exprs = append(exprs, nftables.AtLeast(0, port(f.First)), nftables.AtMost(0, port(f.Last)))
 	}
-	if f.Protocol == unix.IPPROTO_TCP { // what goes on after its client's session is not taken for a new connection
+	if f.Protocol == unix.IPPROTO_TCP { // a SYN only, so that packets of an ended session's connection begin no new one
 		const fin, syn, rst, ack = 0x01, 0x02, 0x04, 0x10
 		exprs = append(exprs, nftables.Payload(0, nftables.TransportHeader, flagsAt, 1),
 			nftables.And(0, []byte{fin | syn | rst | ack}), nftables.Equal(0, []byte{syn}))
@@ -240,7 +244,7 @@ func (c Config) forwarded(f Forward) []nftables.Expr {
 	return append(exprs, outside([]netip.Prefix{c.Network}, nftables.DestinationAt)...)
 }
 
-// target sends a connection to the client.
+// target returns the expressions that send a connection to the forward's client.
 func (f Forward) target() []nftables.Expr {
 	span := nftables.Span{Addr: nftables.RegisterAt(0)}
 	exprs := []nftables.Expr{nftables.Load(0, f.To.AsSlice())}
@@ -251,7 +255,7 @@ func (f Forward) target() []nftables.Expr {
 	return append(exprs, nftables.Destination(span))
 }
 
-// shared gives all clients the same ports.
+// shared translates the addresses of clients that share all ports.
 func (c Config) shared() []nftables.Expr {
 	if len(c.Sources) == 0 {
 		return []nftables.Expr{nftables.Masquerade(nftables.Span{})}
@@ -271,7 +275,7 @@ func (c Config) shared() []nftables.Expr {
 	}
 }
 
-// assignedPorts gives each client its own ports, from the maps.
+// assignedPorts translates a client's address to its own outside address and ports, from the maps.
 func (c Config) assignedPorts() []nftables.Expr {
 	if len(c.Sources) > 0 { // registers for first address and port, last address and port
 		client := nftables.Payload(0, nftables.NetworkHeader, nftables.SourceAt, 4)
@@ -297,7 +301,7 @@ func (c Config) assign(w *writer) {
 	eachAddr(c.Clients, func(client netip.Addr) {
 		source, from, to, ok := a.Of(i)
 		if i++; !ok {
-			return // config refuses that
+			return // package config refuses a configuration with more clients than ports
 		}
 		key := client.AsSlice()
 		if source.IsValid() {
@@ -328,7 +332,8 @@ func (c Config) assign(w *writer) {
 	}
 }
 
-// fromClients matches clients' packets: where each client has an interface, they are known by their addresses alone.
+// fromClients matches packets of clients: those that came by the LAN's interface, or, where each client has its own
+// interface (PPPoE), those with a client's address.
 func (c Config) fromClients() []nftables.Expr {
 	if c.LAN == "" {
 		return nftables.FromNetwork(c.Network)
@@ -344,8 +349,8 @@ func (c Config) toClients() []nftables.Expr {
 	return nftables.LeavesBy(c.LAN)
 }
 
-// withStatus matches connections with a bit of their status: Redirected, by a forward or by anybody's rule, or
-// Expected.
+// withStatus matches packets of connections that have a bit in their status: Redirected, which any rule that changes
+// the destination sets, or Expected, for a connection that a helper has announced.
 func withStatus(status uint32) []nftables.Expr {
 	bit := binary.NativeEndian.AppendUint32(nil, status)
 	return []nftables.Expr{nftables.Status(0), nftables.And(0, bit), nftables.Differs(0, make([]byte, 4))}

@@ -66,13 +66,13 @@ func (g *gateway) takeBack() error {
 	return os.Remove(offFile(g.cfg))
 }
 
-// deafMost is how often in a row a server may confirm an event and not the Accounting-On before it, until it is
-// taken for one that never does. One that comes back, or loses packets, is told.
+// deafMost is how often in a row a server may confirm an event without the Accounting-On before it. Then it counts as
+// one that never confirms Accounting-On. A server that was away, or lost packets, confirms it in one of these attempts.
 const deafMost = 3
 
-// announce tells RADIUS servers Accounting-On, where they are to be told, before any event: they end the
-// sessions that they have. A server that confirms events and not this is not waited for. The event that shows
-// this is told again after Accounting-On.
+// announce sends RADIUS servers an Accounting-On before any event, where one is due, so that they end the sessions that
+// they still have. It does not wait for a server that confirms events but no Accounting-On. The event by which it finds
+// that out is sent again after Accounting-On.
 func (g *gateway) announce(ctx context.Context) error {
 	if _, err := os.Stat(onFile(g.cfg)); err != nil || !g.accounts() {
 		return nil

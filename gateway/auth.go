@@ -17,8 +17,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/users"
 )
 
-// radiusTime is how long a login waits for all RADIUS servers together, with retransmissions: a guest waits for the
-// answer.
+// radiusTime is how long a login waits for all RADIUS servers together, retransmissions included. It is short because a
+// person waits for the answer.
 const radiusTime = 8 * time.Second
 
 // radiusLimit bounds the wait for all RADIUS servers. It is longer than radiusTime where radius.timeout is so long
@@ -82,8 +82,8 @@ func addends(waits []time.Duration, sum time.Duration) string {
 	return sum.String()
 }
 
-// authenticator lists who answers for users, and opens the users' file, which is nil where it is not used. Names
-// without a local account are first looked for at RADIUS: their right passwords do not wait for a local hash.
+// authenticator returns the sources that decide about logins, and the users' file, which is nil where it is not used.
+// RADIUS is asked first about names without a local account, so that their right passwords need not wait for a hash.
 func (g *gateway) authenticator() (sources access.Sources, accounts *users.Accounts, err error) {
 	if g.cfg.Auth.Has(config.MethodRADIUS) {
 		sources = append(sources, access.Remote{Servers: g.radius, Limit: radiusLimit(g.cfg.RADIUS)})

@@ -16,8 +16,8 @@ import (
 // sessionsFile is the session table's file.
 func sessionsFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "sessions.db") }
 
-// farewell tells PPPoE clients that their sessions carry nothing any more: nobody answers their echo
-// requests after detach. A daemon that runs all the same knows its clients.
+// farewell ends the sessions of PPPoE clients at detach, because nobody will answer the clients' echo requests
+// afterwards. It reads the sessions from the file, or, where a running daemon has the file open, asks that daemon.
 func farewell(cfg *config.Config) error {
 	var peers []pppoe.Peer
 	err := session.Stored(sessionsFile(cfg), func(s session.Session) {

@@ -87,8 +87,8 @@ func inSight(s datapath.Setup) (err error) {
 	return err
 }
 
-// clientInterface is the interface on which the kernel receives clients' packets for the gateway; "": each client has
-// one.
+// clientInterface returns the interface on which the kernel receives clients' packets; "" where each client has its own
+// interface.
 func clientInterface(cfg *config.Config) string {
 	if k := kindOf(cfg); k.Interface != nil {
 		return k.Interface(setup(cfg))
@@ -96,12 +96,12 @@ func clientInterface(cfg *config.Config) string {
 	return cfg.LAN.Interface
 }
 
-// networksOf are the networks with clients.
+// networksOf returns the networks with clients.
 func networksOf(cfg *config.Config) []datapath.Network {
 	return []datapath.Network{{Name: "lan", Interface: cfg.LAN.Interface, Address: cfg.LAN.Address}}
 }
 
-// claimed are the gateway's interfaces.
+// claimed returns the gateway's claims on its interfaces: for itself alone, or shared with other gateways.
 func claimed(cfg *config.Config) []datapath.Claim {
 	if kindOf(cfg).OwnWAN {
 		return datapath.ExclusiveClaims(cfg.LAN.Interface, cfg.WAN.Interface)
@@ -109,8 +109,8 @@ func claimed(cfg *config.Config) []datapath.Claim {
 	return datapath.Sharing(cfg.LAN.Interface, cfg.WAN.Interface)
 }
 
-// crossings are the interfaces at which the kernel receives packets that it forwards to and for clients. Those that
-// each client has forward by themselves.
+// crossings returns the interfaces at which forwarding must be switched on, because the kernel receives packets there
+// that it forwards to or for clients. Where each client has its own interface, that one forwards already.
 func crossings(cfg *config.Config) []string {
 	if clients := clientInterface(cfg); clients != "" {
 		return []string{clients, cfg.WAN.Interface}
@@ -118,7 +118,8 @@ func crossings(cfg *config.Config) []string {
 	return []string{cfg.WAN.Interface}
 }
 
-// Capabilities are those that the daemon needs for its data path once it serves, beside those for all kinds.
+// Capabilities returns the capabilities that the daemon's data path needs once the daemon serves, besides those that
+// all kinds of data path need.
 func Capabilities(cfg *config.Config) []int { return kindOf(cfg).Capabilities }
 
 // WithoutDaemon describes what happens to logged-in clients while no daemon runs.

@@ -13,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// networks are those behind clients on PPPoE (Framed-Route), by whom they are behind. The zero value has
-// none.
+// networks are the networks behind PPPoE clients (Framed-Route), with the client that each is behind. The zero value
+// has none.
 type networks struct {
 	datapath.ClientNetworks[networkOwner]
 
@@ -22,7 +22,8 @@ type networks struct {
 	changed func(n netip.Prefix, there bool) // guarded by mu; nil: nobody follows
 }
 
-// notifyChanges has changed called with mu held for each network that comes or goes, and returns those there are.
+// notifyChanges has changed called, with mu held, for each network that comes or goes from now on. It returns the
+// present networks.
 func (n *networks) notifyChanges(changed func(netip.Prefix, bool)) []netip.Prefix {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -30,7 +31,7 @@ func (n *networks) notifyChanges(changed func(netip.Prefix, bool)) []netip.Prefi
 	return slices.Collect(maps.Keys(n.All()))
 }
 
-// notify calls changed of follow for each network. mu is held.
+// notify calls the function of notifyChanges for each network. mu is held.
 func (n *networks) notify(all []netip.Prefix, found bool) {
 	for _, p := range all {
 		if n.changed != nil {
@@ -39,7 +40,7 @@ func (n *networks) notify(all []netip.Prefix, found bool) {
 	}
 }
 
-// networkOwner is whose a network is.
+// networkOwner is the client that a network is behind.
 type networkOwner struct {
 	key   session.Key
 	pppoe uint16

@@ -19,8 +19,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
-// ErrNotHere is returned where a gateway's interface does not exist in this network namespace, so that it is unknown
-// whether anything of the gateway is left elsewhere.
+// ErrNotHere is returned where a gateway's interface does not exist in this network namespace. Something of the gateway
+// may then be left in another one.
 var ErrNotHere = errors.New("nothing of a gateway is to be found in this network namespace")
 
 // ErrBusy is returned while another gateway has an interface.
@@ -119,7 +119,7 @@ func portalPorts(p config.Portal) []uint16 {
 	return []uint16{p.Port, p.TLSPort}
 }
 
-// servicePorts are the portal's ports that clients reach before they log in; home: with homePort.
+// servicePorts returns the portal's ports, which clients reach before they log in; with home it includes homePort.
 func servicePorts(cfg *config.Config, home bool) []uint16 {
 	all := portalPorts(cfg.Portal)
 	if home {
@@ -128,11 +128,11 @@ func servicePorts(cfg *config.Config, home bool) []uint16 {
 	return all
 }
 
-// KeepVerb is the command of gatewayd that calls Keep. The form of its log is its argument.
+// KeepVerb is the command of gatewayd that calls RunKeeper. Its argument is the format of its log.
 const KeepVerb = "keep"
 
-// keeperCommand is the command that runs this program as a keeper (package keeper). Its messages go where the daemon's
-// go, also when the daemon is gone.
+// keeperCommand returns the command that runs this program as a keeper (package keeper). It writes to the daemon's
+// standard error, even when the daemon has ended.
 func keeperCommand(cfg *config.Config) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", KeepVerb, cfg.LogFormat)
 	cmd.Args[0] = "gatewayd"
@@ -140,7 +140,7 @@ func keeperCommand(cfg *config.Config) *exec.Cmd {
 	return cmd
 }
 
-// RunKeeper is the keeper's process: it serves on the socket that the daemon has given it.
+// RunKeeper is what the keeper's process does: it serves on the socket that the daemon has given it.
 func RunKeeper(listener *os.File, log *slog.Logger) error {
 	for _, k := range kinds {
 		if k.Keep != nil {
@@ -150,7 +150,8 @@ func RunKeeper(listener *os.File, log *slog.Logger) error {
 	return errors.New("no data path needs a keeper")
 }
 
-// pppoeSessions is how many PPPoE sessions there can be at once, by pppoe.sessions and by the addresses for them.
+// pppoeSessions returns how many PPPoE sessions there can be at once: pppoe.sessions, or the number of addresses for
+// them where that is smaller.
 func pppoeSessions(cfg *config.Config) int {
 	addresses := 0
 	for _, r := range cfg.PPPoE.Pools {

@@ -59,8 +59,8 @@ func ports(cfg *config.Config) []port {
 
 const webPort = 80
 
-// homePort is where http://ADDRESS/ and http://NAME/ of the portal lead; false: the portal has it already, or is not to
-// answer there.
+// homePort returns port 80 of the LAN's address, where http://ADDRESS/ and http://NAME/ of the portal lead. It returns
+// false where the portal listens there already, or must not answer there.
 func homePort(cfg *config.Config) (port, bool) {
 	p := cfg.Portal
 	here := port{"tcp4", netip.AddrPortFrom(cfg.LAN.Address.Addr(), webPort), "",

@@ -206,10 +206,10 @@ func rejection(err error) string {
 	return undecided
 }
 
-// undecided is the rejection of a login of which nobody knows whether it is right.
+// undecided is the message for a login about which no source could decide.
 const undecided = "the login could not be decided: try again later"
 
-// unbegun is like rejection, for a login that was accepted but whose session could not begin.
+// unbegun returns the message for a login that was accepted but whose session could not begin. See rejection.
 func unbegun(err error) string {
 	if text := rejection(err); text != undecided {
 		return text

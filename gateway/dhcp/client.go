@@ -11,7 +11,8 @@ type client struct {
 	id  string // client identifier (option 61); empty: none
 }
 
-// named is the client as its lease records it, where same has found former: an identifier that was ever sent is kept.
+// named returns the client as its lease records it, where matching has found former: an identifier that the client ever
+// sent is kept.
 func (c client) named(former client) client {
 	if c.id == "" {
 		return former
@@ -19,10 +20,11 @@ func (c client) named(former client) client {
 	return c
 }
 
-// matching returns the client in the table that a message of c means, which may name addr. Some send their identifier
-// only sometimes: boot loaders and installers without, the system with it. Where either side has none the MAC
-// decides; two identifiers of one MAC are two clients. Of several that one without an identifier can be, it
-// is that of addr, otherwise that of the last event.
+// matching returns the client in the table from which a message of c comes. addr is the address that the message names,
+// if any. Some machines send their identifier only sometimes: the boot loader and the installer send none, the system
+// does. So where the message or the lease has no identifier, the MAC decides. Two identifiers with one MAC are two
+// clients. Where a message without an identifier could come from several, it is the one with addr, else the one of the
+// last event.
 func (t *table) matching(c client, addr netip.Addr) client {
 	if c.id == "" {
 		return t.unnamed(c, addr)
@@ -34,7 +36,7 @@ func (t *table) matching(c client, addr netip.Addr) client {
 	return c
 }
 
-// unnamed is same for a message without identifier.
+// unnamed is matching for a message without an identifier.
 func (t *table) unnamed(c client, addr netip.Addr) client {
 	list := t.held[c.mac]
 	for _, b := range list {

@@ -13,13 +13,13 @@ type pendingRelease struct{ declines bool }
 // defaultGoodbye is how long a client that has sent a RELEASE or DECLINE may take to give up its address.
 const defaultGoodbye = time.Second
 
-// ignoreLeavesFor is how long no further message about its leave has an effect after a client answered, in times of
-// goodbye: a flood of them causes two questions a minute.
+// ignoreLeavesFor is how long further RELEASEs and DECLINEs of a client are ignored after it has answered, as a
+// multiple of goodbye. So a flood of them causes only two questions a minute.
 const ignoreLeavesFor = 30
 
-// Nothing in a RELEASE or DECLINE proves its sender: another device can send it with the client's MAC address and
-// identifier, and would end the client's session. Therefore the client is asked: one that answers for its address has
-// not left it.
+// Nothing in a RELEASE or DECLINE proves its sender. Another device could send it with the client's MAC address and
+// identifier, and so end the client's session. Therefore the server asks the client: one that answers for its address
+// has not left it.
 
 // releaseIfGone calls do for a leased address when its client does not answer for it. A REQUEST of the client meanwhile
 // withdraws a RELEASE. s.mu is held, also while do runs.

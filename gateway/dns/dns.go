@@ -36,8 +36,8 @@ type Config struct {
 	Garden []string
 	// Ports are names of which clients may reach single ports before they log in.
 	Ports []PortName
-	// Probes are names at which devices look for a login page: HTTP to their addresses is kept from the garden,
-	// whatever else has these addresses or is open of these names.
+	// Probes are names at which devices look for a login page. Clients without a login never reach HTTP at their
+	// addresses, even where the garden opens these addresses or names, so that the portal can answer instead.
 	Probes []string
 	// Open are the walled garden's prefixes, which are always open: nothing is opened within them.
 	Open []netip.Prefix
@@ -62,7 +62,7 @@ type Config struct {
 	Log       *slog.Logger  // default slog.Default()
 }
 
-// PortName is a port of the names that a pattern of Garden's kind names.
+// PortName is a port of the names that match a pattern such as those of Garden.
 type PortName struct {
 	Pattern  string
 	Protocol uint8 // TCP or UDP, as in IP
@@ -82,7 +82,8 @@ const (
 	maxOpen = time.Hour
 	// openGrace is added for clients that connect when the name's TTL has just expired.
 	openGrace = time.Minute
-	// shutTime is how long an address of a probe is kept from the garden: devices remember addresses beyond their TTL.
+	// shutTime is how long HTTP at an address of a probe stays closed. It is long because devices remember addresses
+	// beyond their TTL.
 	shutTime = 24 * time.Hour
 	// maxOpened bounds the addresses that are open at once.
 	maxOpened = 4096

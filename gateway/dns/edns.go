@@ -7,7 +7,7 @@ import (
 	miekg "github.com/miekg/dns"
 )
 
-// plainTime is how long an upstream that refused EDNS is asked without.
+// plainTime is how long an upstream that refused EDNS is asked without it.
 const plainTime = 10 * time.Minute
 
 // edns remembers whether an upstream answers queries with EDNS. The zero value knows nothing.

@@ -38,7 +38,8 @@ func (l *limiter) class(admitted bool) *class {
 	return &l.strangers
 }
 
-// admit reports whether another query is within the limits; if so, leave must follow with the same arguments.
+// admit reports whether another query is within the limits. If so, the caller must call release with the same arguments
+// once the query has its answer.
 func (l *limiter) admit(client netip.Addr, admitted bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +123,7 @@ func (b *budgets) spend(d device, n int, now int64) (*bucket, bool) {
 	return clientBucket, true
 }
 
-// charge takes n bytes, also more than there are: the next queries wait for as much.
+// charge takes n bytes from a budget. It may take more than are left; the next queries then wait for them.
 func (b *budgets) charge(clientBucket *bucket, n int, now int64) {
 	clientBucket.bytes.Charge(b.perDevice.Bytes, n, now)
 }

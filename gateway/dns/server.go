@@ -231,7 +231,7 @@ func (s *Server) serveConn(ctx context.Context, conn net.Conn, addr netip.Addr) 
 	}
 }
 
-// client is who sends a query.
+// client is the sender of a query.
 type client struct {
 	addr     netip.Addr
 	device   device
@@ -279,7 +279,7 @@ func (s *Server) admitQuery(c client, n int) (leave func(reply int), ok bool) {
 	}, true
 }
 
-// warn logs a dropped query now and then.
+// warn logs a dropped query, but not every one.
 func (s *Server) warn(reason string, client netip.Addr) {
 	s.reported.Do(func() {
 		st := s.Stats()

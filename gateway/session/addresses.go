@@ -110,8 +110,8 @@ func (t *Table) reserveFurther(c *client, addr netip.Addr) bool {
 	return true
 }
 
-// holdFirst is holdOrAdd for a client that is to be known by an address: another one that has it beside its first loses
-// it.
+// holdFirst is holdOrAdd for a client that will be known by this address. Another client that has it as a further
+// address loses it.
 func (t *Table) holdFirst(addr netip.Addr) (*client, error) {
 	for {
 		c, err := t.holdOrAdd(addr)

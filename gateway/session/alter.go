@@ -34,7 +34,7 @@ func (t *Table) Alter(addr netip.Addr, id string, edit func(*Limits)) error {
 	return nil
 }
 
-// Kick is End for the session with an ID alone, ErrLater included.
+// Kick is End for the session with this ID only. It can return ErrLater too.
 func (t *Table) Kick(addr netip.Addr, id string, cause Cause) error {
 	err := t.ofSession(addr, id, func(c *client) error {
 		next := c.withoutSession()

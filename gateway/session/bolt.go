@@ -233,7 +233,8 @@ func eventOf(number uint64, record []byte) (Event, error) {
 	return e, nil
 }
 
-// clientKey is a client's key in the bucket. Identities of before were addresses.
+// clientKey returns a client's key in the bucket. An identity that fits into four bytes is an IPv4 address, as all
+// identities were in former versions.
 func clientKey(id datapath.ID) []byte {
 	if id <= math.MaxUint32 {
 		return binary.BigEndian.AppendUint32(nil, uint32(id))
@@ -241,7 +242,7 @@ func clientKey(id datapath.ID) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(id))
 }
 
-// idOf is the client of a key; 0: it is none.
+// idOf returns the identity of the client with a key; 0 where the key is not a client's.
 func idOf(key []byte) datapath.ID {
 	switch len(key) {
 	case 4:

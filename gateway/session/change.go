@@ -69,7 +69,7 @@ func (t *Table) lease(c *client, key Key, hostname string, end tableTime) error 
 	return t.setDatapath(c, &c.entry) // the data path failed the last time
 }
 
-// clockError is more than the wall clock is adjusted by between two readings of one lease.
+// clockError is longer than any adjustment of the wall clock between two readings of one lease.
 const clockError = 100 * time.Millisecond
 
 // sameTime reports whether two readings are the same time, within the clock's error.
@@ -155,7 +155,7 @@ func (t *Table) Admit(addr netip.Addr, login Login) (Session, error) {
 	return s, nil
 }
 
-// macOf is the MAC address of a client; zero: there is none.
+// macOf returns the MAC address of the client with an address; zero: there is no such client.
 func (t *Table) macOf(addr netip.Addr) datapath.MAC {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -244,8 +244,8 @@ func (t *Table) replace(c *client, next *entry, cause Cause, instant tableTime) 
 	return t.replaceEnded(c, c.ifStays(next, cause), cause, instant, false)
 }
 
-// finish is replace for the end of a session that takes place also where the disk refuses it: the client is blocked,
-// the disk has it later, and the error is ErrLater.
+// finish is replace for a session that ends even where the disk refuses the write. The client is then blocked, the end
+// is written later, and the error is ErrLater.
 func (t *Table) finish(c *client, next *entry, cause Cause, instant tableTime) (ended Session, err error) {
 	return t.replaceEnded(c, c.ifStays(next, cause), cause, instant, true)
 }
@@ -258,9 +258,9 @@ func (c *client) ifStays(next *entry, cause Cause) *entry {
 	return next
 }
 
-// replaceEnded is replace for a client that stays without its session. The order is: close the data path, write to
-// disk, have connections end, open the data path. A crash at any moment therefore leaves the data path closed. The end
-// of a session that is firm does not wait for a disk that refuses it.
+// replaceEnded is replace for a client that stays without its session. It closes the data path, writes to the disk,
+// ends connections and opens the data path, in this order, so that a crash at any moment leaves the data path closed.
+// With firm the session ends even where the disk refuses the write.
 func (t *Table) replaceEnded(c *client, next *entry, cause Cause, instant tableTime, firm bool) (
 	ended Session, err error) {
 	before := c.entry
@@ -318,7 +318,7 @@ func (t *Table) restored(c *client) error {
 	return t.setDatapath(c, &c.entry)
 }
 
-// laterError is the error of an end that the disk refused with err, if it did.
+// laterError returns ErrLater with err, the disk's error; nil where err is nil.
 func laterError(err error) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrLater, err)

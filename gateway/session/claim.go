@@ -82,6 +82,6 @@ func (t *Table) reserveAddress(c *client, mac datapath.MAC, most int) bool {
 	return true
 }
 
-// ForgetStranger is Forget for a client without a session, and reports whether the client is gone: one that has logged
-// in, or is just being admitted, stays.
+// ForgetStranger is Forget for a client without a session. A client that has logged in, or is just being admitted,
+// stays. It reports whether the client is gone.
 func (t *Table) ForgetStranger(key Key) (bool, error) { return t.forget(key, true) }

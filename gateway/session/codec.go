@@ -29,8 +29,8 @@ var (
 		string(LeaseReleased)}
 )
 
-// hasExtra is set in a state where more follows than sessions had in former versions. What has an unknown tag is left
-// out.
+// hasExtra is a bit of a state's byte. Where it is set, fields follow that former versions did not have (extra). A
+// field with an unknown tag is ignored.
 const hasExtra = 0x80
 
 // Tags of extra.
@@ -39,7 +39,8 @@ const (
 	tagAddress = 2 // a further one
 )
 
-// onLine is Authenticated with a line, in the file, and withRoutes with networks behind it.
+// Names, in the file, of the state Authenticated for a client with a PPPoE session (line): without and with networks
+// behind it.
 const (
 	onPPPoE    = "on a line"
 	withRoutes = "on a line with routes"

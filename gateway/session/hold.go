@@ -28,12 +28,12 @@ func (t *Table) lockClient(addr netip.Addr) *client {
 	return t.holdBy(func() *client { return t.clientAt(addr) })
 }
 
-// holdID is hold for a client by its identity.
+// holdID is lockClient for a client by its identity.
 func (t *Table) holdID(id datapath.ID) *client {
 	return t.holdBy(func() *client { return t.clients[id] })
 }
 
-// holdBy is hold for a client that find returns, with mu held.
+// holdBy is lockClient for the client that find returns. find is called with mu held.
 func (t *Table) holdBy(find func() *client) *client {
 	for {
 		t.mu.Lock()
@@ -46,12 +46,12 @@ func (t *Table) holdBy(find func() *client) *client {
 		if !c.removed {
 			return c
 		}
-		c.op.Unlock() // removed while we waited
+		c.op.Unlock() // it was removed meanwhile: look again
 	}
 }
 
-// holdOrAdd is hold for an address by which a client is, or becomes, known: where there is none yet it adds an empty
-// one, which is invisible to others and which release removes if it is still empty.
+// holdOrAdd is lockClient for the address by which a client is known. Where there is no client yet it adds an empty
+// one, which others do not see, and which release removes if it is still empty.
 func (t *Table) holdOrAdd(addr netip.Addr) (*client, error) {
 	id := datapath.IDOf(addr)
 	if id == 0 {

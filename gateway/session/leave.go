@@ -27,7 +27,7 @@ type noCutter struct{}
 func (noCutter) Schedule(...netip.Prefix)              {}
 func (noCutter) Flush(...netip.Prefix) <-chan struct{} { return nil }
 
-// addrs are the client's.
+// addrs returns all addresses of the client, the first one first.
 func (e *entry) addrs() []netip.Addr {
 	return append([]netip.Addr{e.key.Addr}, e.extraOrZero().furtherAddrs...)
 }

@@ -28,7 +28,7 @@ func (m macs) put(c *client, mac datapath.MAC) {
 	}
 }
 
-// count is how many clients a MAC address has, or most if it has more. The table's mu must be held.
+// count returns how many clients have a MAC address, at most most. The table's mu must be held.
 func (m macs) count(mac datapath.MAC, most int) (n int) {
 	for c := m[mac]; c != nil && n < most; c = c.nextOfMAC {
 		n++

@@ -32,8 +32,8 @@ func (t *Table) replaces(mac datapath.MAC, login Login, begin func() (Session, e
 	return s, err
 }
 
-// surplusSessions returns a user's sessions with a MAC address that must end for one more, the oldest first; none where
-// that is not enough.
+// surplusSessions returns which of a user's sessions with a MAC address must end so that one more may begin, the oldest
+// first. It returns none where ending them would not be enough.
 func (t *Table) surplusSessions(mac datapath.MAC, login Login) []Session {
 	sessions := t.Of(mac, login.User)
 	t.mu.Lock()

@@ -151,8 +151,8 @@ type Session struct {
 	LastEnding Ending
 }
 
-// At is the session as it is at a time, for those who show it: one whose end has passed, by its time, its lease or a
-// quota, is over, although the table may end it only a moment later.
+// At returns the session as it is at a time, to show it. A session whose time, lease or quota has run out counts as
+// ended, although the table may end it only a moment later.
 func (s Session) At(now time.Time) Session {
 	over := Ending{Cause: SessionTimeout}
 	switch quota := s.Spent(); {

@@ -18,6 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/vm"
 )
@@ -132,6 +133,7 @@ func TestRunLeavesACompleteFolder(t *testing.T) {
 			t.Errorf("trial without round-trip times of idle labs: %v, %v", s.DUT.Metrics, s.Clean.Metrics)
 		}
 	}
+	checkCourses(t, run)
 	if labs["a"] == 0 || labs["b"] == 0 {
 		t.Errorf("sides were not swapped: %v", labs)
 	}
@@ -166,6 +168,44 @@ func TestRunLeavesACompleteFolder(t *testing.T) {
 	if lost := finish(t, command(t, dir, "report", "r", "--with", "nowhere")); lost.code != exitFailed ||
 		!strings.Contains(lost.stderr, "nowhere is not a run folder") {
 		t.Errorf("completed by no run: exit %d, %s", lost.code, lost.stderr)
+	}
+}
+
+// checkCourses holds that each trial has its course, and that courses add up to the figures of their windows.
+func checkCourses(t *testing.T, run result.Run) {
+	t.Helper()
+	courses := map[result.TrialKey]result.Course{}
+	if err := result.EachCourse(run.Dir, func(c result.Course) { courses[c.Key()] = c }); err != nil {
+		t.Fatal(err)
+	}
+	var cpu, rate []float64 // by the course over by the window
+	for _, tr := range run.Trials {
+		c, s := courses[tr.Key()], cost.SidesOf(tr)
+		for _, side := range []struct {
+			course result.SideCourse
+			window cost.Measurement
+		}{{c.Device, s.DUT}, {c.Clean, s.Clean}} {
+			if n := len(side.course.CorePct); n == 0 || n > 3 || len(side.course.LinkMbps) != n {
+				t.Fatalf("a window of 300 ms has the course %+v", side.course)
+			}
+			for i, pct := range side.course.CorePct {
+				cpu = append(cpu, pct/side.window.CPUCorePct())
+				rate = append(rate, side.course.LinkMbps[i]/side.window.LinkMbps)
+			}
+		}
+	}
+	slices.Sort(cpu)
+	slices.Sort(rate)
+	for what, list := range map[string][]float64{"CPU": cpu, "rate": rate} {
+		if middle := result.Quantile(list, 0.5); middle < 0.6 || middle > 1.6 { // windows are short, and machines busy
+			t.Errorf("%s by courses is %.2f times that of the windows: %.2f", what, middle, list)
+		}
+	}
+	for _, file := range []string{report.CourseCSVFile, report.HTMLFile} {
+		text, err := os.ReadFile(filepath.Join(run.Dir, file))
+		if err != nil || len(text) == 0 || file == report.HTMLFile && !strings.Contains(string(text), "Within a window") {
+			t.Errorf("%s: %d bytes, %v", file, len(text), err)
+		}
 	}
 }
 

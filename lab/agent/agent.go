@@ -74,6 +74,7 @@ type Agent struct {
 	programs map[string]*spawned
 	support  map[int]bool // process ids of support programs
 	sampler  *meter.Sampler
+	course   *course // nil: none was begun
 	watched  []*watch.CPU
 }
 

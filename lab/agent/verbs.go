@@ -283,6 +283,20 @@ func (c *Conn) TakeRTT(ctx context.Context) (rtt.Times, error) {
 	return ask[rtt.Times](ctx, c, "TakeRTT")
 }
 
+// StartCourse begins to follow the host's meter.
+func (c *Conn) StartCourse(ctx context.Context, q Course) error { return c.do(ctx, "StartCourse", q) }
+
+// TakeCourse ends following it and returns the readings in their order, the first at the window's beginning.
+func (c *Conn) TakeCourse(ctx context.Context) ([]meter.Moment, error) {
+	return ask[[]meter.Moment](ctx, c, "TakeCourse")
+}
+
+// RTTCourse returns the medians of round-trip times by steps of the window that the last TakeRTT ended, µs; 0: no
+// answer.
+func (c *Conn) RTTCourse(ctx context.Context, step time.Duration) ([]float64, error) {
+	return ask[[]float64](ctx, c, "RTTCourse", step)
+}
+
 // WatchPort has the host record the knocks that arrive at a port by one of its links, until LeaveDoor.
 func (c *Conn) WatchPort(ctx context.Context, link string, d LoadPort) error {
 	return c.do(ctx, "WatchPort", link, d)

@@ -66,6 +66,12 @@ func (s *Bench) read(ctx context.Context, underTraffic bool) (r Snapshot, err er
 
 // ReadTwice takes a snapshot of all labs at the same time, and another one when length has passed.
 func ReadTwice(ctx context.Context, length time.Duration, sides ...*Bench) (before, after []Snapshot, err error) {
+	return readAround(ctx, length, func() error { return nil }, sides...)
+}
+
+// readAround is ReadTwice that calls begin after the first snapshot.
+func readAround(ctx context.Context, length time.Duration, begin func() error, sides ...*Bench) (
+	before, after []Snapshot, err error) {
 	take := func() ([]Snapshot, error) {
 		return Each(sides, func(_ int, s *Bench) (Snapshot, error) { return s.Read(ctx) })
 	}
@@ -73,6 +79,9 @@ func ReadTwice(ctx context.Context, length time.Duration, sides ...*Bench) (befo
 	// programs on the client host) lengthens no window.
 	start := time.Now()
 	if before, err = take(); err != nil {
+		return nil, nil, err
+	}
+	if err := begin(); err != nil {
 		return nil, nil, err
 	}
 	if err := Sleep(ctx, time.Until(start.Add(length))); err != nil {

@@ -246,6 +246,9 @@ func (m *merging) copyTrials(out string) (size int64, err error) {
 	if err != nil {
 		return size, err
 	}
+	if err := m.copyCourses(out); err != nil {
+		return size, err
+	}
 	for _, t := range m.taken {
 		if err := copyFolder(
 			filepath.Join(t.dir, result.ProfilesFolder), filepath.Join(out, result.ProfilesFolder)); err != nil {
@@ -253,6 +256,25 @@ func (m *merging) copyTrials(out string) (size int64, err error) {
 		}
 	}
 	return size, nil
+}
+
+// copyCourses writes what happened within the trials of all attempts; without any there is no file.
+func (m *merging) copyCourses(out string) error {
+	has := func(t taken) bool {
+		_, err := os.Stat(filepath.Join(t.dir, result.CourseFile))
+		return err == nil
+	}
+	if !slices.ContainsFunc(m.taken, has) {
+		return nil
+	}
+	return result.ReplaceBy(filepath.Join(out, result.CourseFile), func(w io.Writer) error {
+		for _, t := range m.taken {
+			if err := result.CopyCourses(w, t.dir); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // copyFolder copies what a folder holds into another one; without the first, nothing. What is there stays.

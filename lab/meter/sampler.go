@@ -216,7 +216,8 @@ func (s *Sampler) rootOf(p Process, alive map[int]Process) (root *followed, cove
 	return nil, orphan
 }
 
-func (s *Sampler) readNet(out *Sample) error {
+// readLinks reads the counters of all links of the host.
+func (s *Sampler) readLinks(out *Sample) error {
 	out.LinksNs = MonotonicNs()
 	dev, err := os.ReadFile("/proc/thread-self/net/dev")
 	if err != nil {
@@ -227,6 +228,13 @@ func (s *Sampler) readNet(out *Sample) error {
 	}
 	for _, name := range s.veths {
 		out.Links[name] = out.Links[name].withHeaders()
+	}
+	return nil
+}
+
+func (s *Sampler) readNet(out *Sample) error {
+	if err := s.readLinks(out); err != nil {
+		return err
 	}
 	if s.snmp == nil {
 		return errors.New("sampler is not open")

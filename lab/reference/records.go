@@ -35,6 +35,7 @@ func records(root string) (string, error) {
 		types []reflect.Type
 	}{
 		{"trials.jsonl", kinds()},
+		{"course.jsonl.gz", []reflect.Type{reflect.TypeFor[result.Course]()}},
 		{"summary.json", []reflect.Type{reflect.TypeFor[analysis.Summary]()}},
 		{"environment.json", []reflect.Type{reflect.TypeFor[result.Environment]()}},
 		{"compare --json", []reflect.Type{reflect.TypeFor[compare.Comparison]()}},

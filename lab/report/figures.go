@@ -41,14 +41,15 @@ type figureGroup struct {
 
 // drawing holds what the charts of a report share.
 type drawing struct {
-	summary analysis.Summary
-	dir     string                         // the run's folder
-	trials  map[result.Cell][]result.Trial // accepted ones
-	aa      []result.Trial                 // accepted A/A pairs
-	styles  map[string]int                 // by DUT
-	perCell int                            // single trials drawn a cell
-	thinned bool                           // some were left out
-	count   int                            // charts drawn, for ids
+	summary   analysis.Summary
+	dir       string                         // the run's folder
+	trials    map[result.Cell][]result.Trial // accepted ones
+	aa        []result.Trial                 // accepted A/A pairs
+	styles    map[string]int                 // by DUT
+	inWindows []analysis.CellCourse          // what happened within windows; none: the run did not record it
+	perCell   int                            // single trials drawn a cell
+	thinned   bool                           // some were left out
+	count     int                            // charts drawn, for ids
 }
 
 func newDrawing(run result.Run, s analysis.Summary) *drawing {
@@ -67,6 +68,7 @@ func newDrawing(run result.Run, s analysis.Summary) *drawing {
 			d.trials[t.Cell] = append(d.trials[t.Cell], t)
 		}
 	}
+	d.inWindows, _ = coursesOf(run) // what cannot be read is not shown
 	d.perCell = min(rawPerCell, max(10, rawInAll/max(len(s.Cells), 1)))
 	return d
 }

@@ -52,6 +52,9 @@ type pageData struct {
 	Groups  []figureGroup
 	Studies []studyPart
 
+	Courses    []figureGroup
+	CourseNote string
+
 	Capacity     []figure
 	CostModels   grid
 	Ceilings     grid
@@ -212,6 +215,7 @@ func (data *pageData) contents() []Entry {
 	}{
 		{len(data.Claims) > 0, Entry{"findings", "Published findings"}},
 		{len(data.Groups) > 0, Entry{"charts", "Charts"}},
+		{len(data.Courses) > 0, Entry{"course", "Within a window"}},
 		{len(data.Studies) > 0, Entry{"study", "Beside the study"}},
 		{len(data.Capacity)+len(data.CostModels.Rows)+len(data.Ceilings.Rows) > 0, Entry{"capacity", "Capacity"}},
 		{data.Flames != nil, Entry{"flames", "Where the time goes"}},

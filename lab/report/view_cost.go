@@ -29,6 +29,9 @@ var costView = view{
 		}
 		data.Multiplicity = multiplicityNote(s)
 		data.Groups, data.Flames = grouped(s.Cells, d.group, packetDimensions...), flameSection(d.dir, s)
+		data.Courses = d.courseGroups(d.inWindows)
+		data.CourseNote = "Lines are medians over blocks, of which each is the mean of its windows; shaded is the " +
+			"middle half of the blocks. Each device is shown at its heaviest load; course.csv has all loads."
 		data.Capacity, data.CostModels, data.Ceilings = d.capacityFigures(), costModelGrid(s.CostModels),
 			ceilingsGrid(s.Ceilings)
 		data.CeilingsNote = "A load counts as carried when it is delivered in full with at most 1 % of its segments sent " +
@@ -266,9 +269,9 @@ func costFacts(s analysis.Summary, c analysis.Cell) []fact {
 	}
 	dut, beside := c.Device(cost.RTTP99MedianUs).Mean, c.Clean(cost.RTTP99MedianUs).Mean
 	out.add(dut.Known() && beside.Known(), "Delay, p99", "%s, clean router %s", micros(dut), micros(beside))
-	idle, added := c.Device(cost.IdleP50Us).Mean, c.Change(cost.AddedP50Us)
-	out.add(idle.Known() && added.Mean.Known(), "Delay, idle", "%s; the load adds %s µs %s more than to the clean router",
-		micros(idle), signedText(added.Mean), bounds(added, signedText))
+	idle, added, others := c.Device(cost.IdleP50Us).Mean, c.Device(cost.AddedP50Us).Mean, c.Clean(cost.AddedP50Us).Mean
+	out.add(idle.Known() && added.Known() && others.Known(), "Delay, idle",
+		"%s, to which the load adds %s µs, at the clean router %s µs", micros(idle), signedText(added), signedText(others))
 	pss, login := c.Device(cost.PSSMiB).Mean, c.Device(cost.LoginP50Ms).Mean
 	out.add(pss.Known() && pss > 0, "Memory", "%s MiB", digits3(pss))
 	out.add(login.Known() && login > 0, "Login", "%s ms a client", digits3(login))

@@ -35,6 +35,12 @@ type Options struct {
 	Dir string
 }
 
+// output is a file that WriteWith writes.
+type output struct {
+	name  string
+	write func(io.Writer) error
+}
+
 // Write reads a run folder and writes summary.json, summary.csv and
 // report.html into it, each whole or not at all. A run without accepted trials
 // gives a report that says so. The summary is returned for the terminal.
@@ -55,14 +61,17 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return s, fmt.Errorf("make the folder of the report: %w", err)
 	}
-	for _, file := range []struct {
-		name  string
-		write func(io.Writer) error
-	}{
+	files := []output{
 		{SummaryFile, func(w io.Writer) error { return JSON(w, s) }},
 		{CSVFile, func(w io.Writer) error { return CSV(w, s) }},
 		{HTMLFile, func(w io.Writer) error { return HTML(w, run, s, opts.With...) }},
-	} {
+	}
+	if courses, err := coursesOf(run); err != nil {
+		return s, err
+	} else if len(courses) > 0 {
+		files = append(files, output{CourseCSVFile, func(w io.Writer) error { return CourseCSV(w, courses) }})
+	}
+	for _, file := range files {
 		var b bytes.Buffer
 		if err := file.write(&b); err != nil {
 			return s, fmt.Errorf("make %s: %w", file.name, err)

@@ -29,6 +29,7 @@ import (
 //	run/guest.json          of a run in a virtual machine
 //	run/trials.jsonl
 //	run/trials.jsonl.torn
+//	run/course.jsonl.gz
 //	run/profiles/...
 //	run/logs/...            when asked for
 //
@@ -56,7 +57,7 @@ const (
 
 // bundledFiles and bundledFolders list what a bundle may contain, in its order.
 var (
-	bundledFiles   = []string{EnvironmentFile, ExperimentFile, GuestFile, TrialsFile, TornFile}
+	bundledFiles   = []string{EnvironmentFile, ExperimentFile, GuestFile, TrialsFile, TornFile, CourseFile}
 	bundledFolders = []string{FramesFolder, ProfilesFolder, LogsFolder}
 )
 

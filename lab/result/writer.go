@@ -40,9 +40,13 @@ type Writer struct {
 	Node string
 
 	mu   sync.Mutex
+	dir  string
 	file *os.File
 	size int64 // end of the last whole record, bytes
 	err  error // reason why no more can be appended
+
+	courses     *os.File // nil: none was appended
+	coursesSize int64
 }
 
 // OpenWriter opens DIR/trials.jsonl for appending and creates it when absent. If a crash cut the last line short, this
@@ -54,7 +58,7 @@ func OpenWriter(dir string) (w *Writer, torn int, err error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("open the trials of a run: %w", err)
 	}
-	w = &Writer{file: file}
+	w = &Writer{dir: dir, file: file}
 	if torn, err = w.recover(dir); err != nil {
 		return nil, 0, errors.Join(fmt.Errorf("open %s: %w", path, err), file.Close())
 	}
@@ -165,6 +169,9 @@ func (w *Writer) Close() error {
 		return nil
 	}
 	err := w.file.Close()
+	if w.courses != nil {
+		err = errors.Join(err, w.courses.Close())
+	}
 	w.file = nil
 	w.err = os.ErrClosed
 	return err

@@ -225,7 +225,10 @@ func (b *openBlock) trial(ctx context.Context, cell result.Cell, w int) error {
 		} else {
 			judge(&t, b.conditions())
 		}
-		m.Write, m.Rejects = func(w *result.Writer) error { return w.AppendTrial(t.record()) }, t.Rejects
+		course := b.pair.courseOf(t.Trial)
+		m.Write, m.Rejects = func(w *result.Writer) error {
+			return errors.Join(w.AppendCourse(course), w.AppendTrial(t.record()))
+		}, t.Rejects
 		m.Noise = noiseOf(t).BeyondQuiet(t.DUT.Seconds, b.CPUs)
 		return m, err
 	})

@@ -22,10 +22,11 @@ type lab struct {
 	marked             int64 // when mark was called, by the server's clock, ns; 0: not since the load's beginning
 	fairness           Fairness
 	memory             Memory
-	idle               result.RTT      // before the block's first load
-	pssMiB             float64         // memory of the device's programs when the cell began
-	shorts             [][]short.Stats // short connections of the cell, by load and client host
-	failedProof        bench.Rejects   // of the last window
+	idle               result.RTT        // before the block's first load
+	course             result.SideCourse // of the last window
+	pssMiB             float64           // memory of the device's programs when the cell began
+	shorts             [][]short.Stats   // short connections of the cell, by load and client host
+	failedProof        bench.Rejects     // of the last window
 }
 
 // checkProof sets failedProof by the device's proof. The device must carry load.

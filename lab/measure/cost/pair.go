@@ -114,11 +114,11 @@ func (p pair) end(ctx context.Context) error {
 func (p pair) measure(ctx context.Context, cell result.Cell, n int) (device, clean Measurement, err error) {
 	got := map[*lab]Measurement{}
 	err = p.whileLoaded(ctx, cell, n, func(labs ...*lab) error {
-		before, after, err := bench.ReadTwice(ctx, p.e.Window, benchesOf(labs)...)
+		before, after, courses, err := bench.ReadWithCourse(ctx, p.e.Window, benchesOf(labs)...)
 		var used int64 // by the routers of all labs that are measured
 		for i, l := range labs {
 			if err == nil {
-				got[l] = l.measurement(before[i], after[i])
+				got[l], l.course = l.measurement(before[i], after[i]), courses[i]
 				used += got[l].NAPINs + got[l].ProcessNs
 				err = l.checkProof(ctx)
 			}
@@ -132,6 +132,16 @@ func (p pair) measure(ctx context.Context, cell result.Cell, n int) (device, cle
 		return err
 	})
 	return got[p.device], got[p.clean], err
+}
+
+// courseOf is what happened within the last windows, which are a trial's.
+func (p pair) courseOf(t result.Trial) result.Course {
+	c := result.CourseOf(t)
+	c.StepMs, c.Device = bench.CourseStep.Seconds()*1000, p.device.course
+	if p.clean != nil {
+		c.Clean = p.clean.course
+	}
+	return c
 }
 
 // whileLoaded calls fn with the labs that carry the cell's load at that moment: once with both, or with

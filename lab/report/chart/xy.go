@@ -12,6 +12,8 @@ type Series struct {
 	Style  Style
 	Points []Point
 	Raw    [][2]float64 // single trials: X, Y
+	// Area shades what lies between Lo and Hi of the points.
+	Area bool
 	// Apart leaves the points unjoined; Guide is a thin line without marks.
 	Apart, Guide bool
 }
@@ -51,6 +53,11 @@ func (ch XY) Draw(id string) string {
 	ch.frame(&c, xs, ys)
 	for i, s := range ch.Series {
 		ch.drawRaw(&c, s, ch.dodge(i), xs, ys)
+	}
+	for _, s := range ch.Series {
+		if s.Area {
+			s.drawArea(&c, xs, ys)
+		}
 	}
 	for i, s := range ch.Series {
 		if !s.Apart {
@@ -205,6 +212,21 @@ func (s Series) drawLine(c *canvas, dodge float64, xs, ys scale) {
 	}
 	if d != "" {
 		c.add(`<path class="%s" d="%s"/>`, class, d)
+	}
+}
+
+// drawArea shades the intervals of the points as one area.
+func (s Series) drawArea(c *canvas, xs, ys scale) {
+	var upper, lower string
+	for i, p := range s.Points {
+		if math.IsNaN(p.Lo) || math.IsNaN(p.Hi) {
+			continue
+		}
+		upper += fmt.Sprintf("%c%s %s", "ML"[min(len(upper), 1)], px(xs.at(p.X)), px(ys.within(p.Hi)))
+		lower = fmt.Sprintf("L%s %s", px(xs.at(s.Points[i].X)), px(ys.within(p.Lo))) + lower
+	}
+	if upper != "" {
+		c.add(`<path class="area %s" d="%sZ"/>`, s.Style.Class(), upper+lower)
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 const (
 	minSize    = 28 // of a probe: magic, prober's id, sequence number, time sent
 	maxSockets = 65536
-	maxSamples = 1 << 20 // 8 MB; nearly 3 hours at the usual rate
+	maxSamples = 1 << 20 // 16 MB, and as many of the window before; nearly 3 hours at the usual rate
 )
 
 var magic = [4]byte{'G', 'W', 'R', 'T'}
@@ -52,15 +52,24 @@ type Prober struct {
 	*socket.Thread
 	cfg     config
 	id      uint64
-	start   time.Time // set by the thread
+	start   time.Time
 	fds     []int
 	pending []probe // ring by sequence number; the thread's
 	oldest  uint64  // first sequence number not accounted for; the thread's
 	next    uint64  // the thread's
 
 	mu             sync.Mutex // guards what follows
-	samples        []int64    // ns
+	samples        []answer   // of the present window
+	began          int64      // when it began, ns since start
+	before         []answer   // of the window before it
+	beforeBegan    int64      // when that began
 	answered, lost int        // probes
+}
+
+// answer is a round trip.
+type answer struct {
+	at int64 // when it ended, ns since the prober's start
+	ns int64 // how long it took
 }
 
 type probe struct {
@@ -82,7 +91,7 @@ func startProbing(ctx context.Context, cfg config, dialUDP func(i int) (int, err
 	}
 	// Twice what can be on its way, so that a slot is free when it is reused.
 	ring := int(2*cfg.rate*cfg.timeout.Seconds()) + 16
-	p = &Prober{cfg: cfg, id: rand.Uint64(), pending: make([]probe, ring)}
+	p = &Prober{cfg: cfg, id: rand.Uint64(), start: time.Now(), pending: make([]probe, ring)}
 	if p.Thread, err = socket.NewThread(); err != nil {
 		return nil, fmt.Errorf("rtt prober: %w", err)
 	}
@@ -105,7 +114,7 @@ func startProbing(ctx context.Context, cfg config, dialUDP func(i int) (int, err
 // Snapshot is the window since the last Reset, or since Probe.
 func (p *Prober) Snapshot() Times {
 	p.mu.Lock()
-	s := slices.Clone(p.samples)
+	s := durations(p.samples)
 	r := Times{Probes: p.answered + p.lost, Lost: p.lost}
 	p.mu.Unlock()
 	slices.Sort(s)
@@ -113,11 +122,38 @@ func (p *Prober) Snapshot() Times {
 	return r
 }
 
+// Course has the median round-trip time of each step of the window that the last Reset ended, microseconds; 0 where no
+// answer came. A round trip is of the step in which it ended.
+func (p *Prober) Course(step time.Duration) (medians []float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for rest := p.before; len(rest) > 0; {
+		end := p.beforeBegan + int64(len(medians)+1)*int64(step)
+		n := slices.IndexFunc(rest, func(a answer) bool { return a.at >= end })
+		if n < 0 {
+			n = len(rest)
+		}
+		medians = append(medians, nearestRank(slices.Sorted(slices.Values(durations(rest[:n]))), 0.50))
+		rest = rest[n:]
+	}
+	return medians
+}
+
+func durations(list []answer) []int64 {
+	out := make([]int64, len(list))
+	for i, a := range list {
+		out[i] = a.ns
+	}
+	return out
+}
+
 // Reset begins a new window.
 func (p *Prober) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.samples, p.answered, p.lost = p.samples[:0], 0, 0
+	p.before, p.samples = p.samples, p.before[:0]
+	p.beforeBegan, p.began = p.began, int64(time.Since(p.start))
+	p.answered, p.lost = 0, 0
 }
 
 // nearestRank is the smallest sample that at least the fraction q of sorted ns
@@ -133,7 +169,6 @@ func nearestRank(sorted []int64, q float64) float64 {
 func (p *Prober) loop() {
 	runPromptly()
 	defer p.closeSockets()
-	p.start = time.Now()
 	gap := float64(time.Second) / p.cfg.rate
 	wait := p.Watch()
 	events := make([]unix.EpollEvent, 64)
@@ -195,17 +230,17 @@ func (p *Prober) receive(fd int, buf []byte) {
 		}
 		if slot := &p.pending[seq%uint64(len(p.pending))]; !slot.answered {
 			slot.answered = true
-			p.record(now - slot.sentNs)
+			p.record(answer{now, now - slot.sentNs})
 		}
 	}
 }
 
-func (p *Prober) record(ns int64) {
+func (p *Prober) record(a answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answered++
 	if len(p.samples) < maxSamples {
-		p.samples = append(p.samples, ns)
+		p.samples = append(p.samples, a)
 	}
 }
 

@@ -3,6 +3,7 @@ package rtt
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,10 +35,29 @@ func TestNearestRank(t *testing.T) {
 func TestArrivalsAreSorted(t *testing.T) {
 	var p Prober
 	for i := range int64(100) {
-		p.record((i*37%100 + 1) * 1000)
+		p.record(answer{ns: (i*37%100 + 1) * 1000})
 	}
 	if got, want := p.Snapshot(), (Times{P50: 50, P99: 99, Probes: 100}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestCourseOfAWindow: each step of the window that was taken last has the median of the answers that came in it.
+func TestCourseOfAWindow(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	p := Prober{start: time.Now()}
+	p.record(answer{1, 9000})
+	p.Reset()
+	for _, a := range []answer{{10, 1000}, {50, 3000}, {99, 2000}, {250, 7000}, {350, 4000}, {399, 5000}} {
+		p.record(answer{p.began + a.at*ms, a.ns})
+	}
+	if got := p.Course(100 * time.Millisecond); !slices.Equal(got, []float64{9}) {
+		t.Errorf("the first window: %v, want one step", got)
+	}
+	p.Reset()
+	p.record(answer{p.began + 10*ms, 8000})
+	if got := p.Course(100 * time.Millisecond); !slices.Equal(got, []float64{2, 0, 7, 4}) {
+		t.Errorf("by steps: %v", got)
 	}
 }
 

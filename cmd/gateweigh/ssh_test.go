@@ -24,7 +24,7 @@ func TestOnMachines(t *testing.T) {
 		test func(*testing.T, *sshtest.Machines, string)
 	}{
 		{"run", runOverSSH}, {"doctor", doctorOfHosts}, {"closed router", closedRouter}, {"clocks", keptClocks},
-		{"bandwidth", portalBandwidth},
+		{"small box", smallBox}, {"bandwidth", portalBandwidth},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(t, m, dir) })
 	}

@@ -180,6 +180,8 @@ type Meter struct {
 	Support bool     `json:"support"`          // count support programs too: on hosts that are no router
 	Follow  bool     `json:"follow"`           // count by task clocks, see meter.Sampler.Follow: on routers
 	Kernel  []string `json:"kernel,omitempty"` // kernel threads that count too, see meter.Sampler.Kernel
+	// Optional leaves CPU time out where the machine cannot tell it: the samples say why.
+	Optional bool `json:"optional,omitempty"`
 }
 
 // OpenMeter opens the host's meter, and closes an earlier one.
@@ -205,6 +207,9 @@ func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 	}
 	s := &meter.Sampler{
 		IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted, Follow: m.Follow, Kernel: m.Kernel}
+	if m.Optional {
+		s.Unmetered = machine.Unmetered()
+	}
 	if err := s.Open(); err != nil {
 		return err
 	}

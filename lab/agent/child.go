@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
 // Child is another process of this program: an agent, or a helper of an agent. It ends when its standard input is
@@ -36,7 +38,7 @@ func StartChild(args []string, attr *syscall.SysProcAttr, stderr *os.File) (*Chi
 // selfCommand is a command that starts this program with other arguments, through the emulator if this process runs in
 // one.
 func selfCommand(args []string) *exec.Cmd {
-	if through := emulator(); through != "" {
+	if through := machine.Emulator(); through != "" {
 		if file, err := os.Executable(); err == nil {
 			return exec.Command(through, append([]string{file}, args...)...)
 		}
@@ -44,15 +46,14 @@ func selfCommand(args []string) *exec.Cmd {
 	return exec.Command("/proc/self/exe", args...)
 }
 
-// emulator returns the file of the emulator (qemu-user) that runs this process, or "" without one. An emulator shows
-// the emulated program's file as /proc/self/exe, but its own file as that of a thread.
-func emulator() string {
-	ofThread, err1 := os.Readlink("/proc/thread-self/exe")
-	ofProcess, err2 := os.Readlink("/proc/self/exe")
-	if err1 != nil || err2 != nil || ofThread == ofProcess {
-		return ""
+// isolate has a process of this program start in the namespaces of a host, as backend.Netns does.
+func isolate(attr *syscall.SysProcAttr) {
+	const namespaces = syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS
+	if machine.Emulator() == "" {
+		attr.Cloneflags = namespaces
+	} else {
+		attr.Unshareflags = namespaces // qemu-user's clone takes none of them
 	}
-	return ofThread
 }
 
 // childEndTimeout bounds the wait for the end of a process whose output has ended.

@@ -132,7 +132,7 @@ func (g Guard) agentCommand(stateReader, machineNet *os.File) *exec.Cmd {
 	cmd := selfCommand(g.Agent.Args())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if g.Agent.Isolated {
-		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS
+		isolate(cmd.SysProcAttr)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{stateReader, machineNet}

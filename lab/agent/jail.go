@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"golang.org/x/sys/unix"
 )
 
@@ -43,8 +44,8 @@ const Disk = "/mnt/disk"
 
 // newJail starts the first process of a jail, in which the folder disk appears as Disk.
 func newJail(disk string) (*jail, error) {
-	if emulator() != "" {
-		// qemu-user makes no process namespaces, so in it a self-test's programs run in the agent's namespaces.
+	if machine.Emulator() != "" {
+		// qemu-user makes no process namespaces, so in it programs run in the agent's namespaces.
 		return &jail{scratch: os.TempDir()}, nil
 	}
 	namespaces := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}

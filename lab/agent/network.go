@@ -235,19 +235,7 @@ func (l Link) apply() error {
 	if err != nil {
 		return err
 	}
-	// The queue must exist before the link is up: a veth has none by itself and
-	// drops bursts of SYNs. pfifo takes its limit from the queue length.
-	root := netlink.QdiscAttrs{
-		LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}
-	err = netlink.LinkSetTxQLen(link, l.QueueLen)
-	switch {
-	case err != nil:
-	case l.Shape != Shape{}:
-		err = l.Shape.apply(l.Name)
-	default:
-		err = netlink.QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: root, QdiscType: "pfifo"})
-	}
-	if err != nil {
+	if err := l.queue(link); err != nil {
 		return fmt.Errorf("setting its queue: %w", err)
 	}
 	for _, a := range l.Addrs {
@@ -271,6 +259,24 @@ func (l Link) apply() error {
 		return fmt.Errorf("asking for a polling thread (threaded NAPI, Linux 5.12): %w", err)
 	}
 	return nil
+}
+
+// queue gives the link its queue, or its shape. It must exist before the link is up: a veth has none by itself and drops
+// bursts of SYNs. pfifo takes its limit from the queue length.
+func (l Link) queue(link netlink.Link) error {
+	if err := netlink.LinkSetTxQLen(link, l.QueueLen); err != nil {
+		return err
+	}
+	if l.Shape != (Shape{}) {
+		return l.Shape.apply(l.Name)
+	}
+	root := netlink.QdiscAttrs{
+		LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}
+	err := netlink.QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: root, QdiscType: "pfifo"})
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return nil // a kernel without CONFIG_NET_SCHED, whose links send at once, or qemu-user: see Port.NoQueue
+	}
+	return err
 }
 
 // offloads has senders segment packets before they enter a link, so that the router's CPU time

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/realtime"
 	"github.com/gateweigh/gateweigh/lab/scratch"
 )
@@ -69,7 +70,7 @@ func runSelfTest(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer done()
-	s := &selfTest{out: out, emulator: emulator(), dir: dir}
+	s := &selfTest{out: out, emulator: machine.Emulator(), dir: dir}
 	fmt.Fprintf(out, "agent %s, %s, %d bits, %s endian, build %s%s\n", Version, runtime.GOARCH, 32<<(^uint(0)>>63),
 		byteOrder(), lastCharacters(thisProcess().Build), s.emulatorSuffix())
 	failed := 0
@@ -143,11 +144,8 @@ func byteOrder() string {
 func (s *selfTest) startTest(isolated bool) (*Conn, func(), error) {
 	opts := Options{Run: "self-test", Host: "self-test", LogDir: s.dir, Isolated: isolated}
 	attr := &syscall.SysProcAttr{}
-	switch namespaces := uintptr(syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS); {
-	case isolated && s.emulator == "":
-		attr.Cloneflags = namespaces // as backend.Netns does
-	case isolated:
-		attr.Unshareflags = namespaces // qemu-user's clone takes none of them
+	if isolated {
+		isolate(attr)
 	}
 	child, err := StartChild(opts.Args(), attr, os.Stderr)
 	if err != nil {

@@ -49,11 +49,14 @@ type Bench struct {
 	slowed *backend.Host // the routers' machine if their CPUs are slowed down, else nil
 	speed  float64       // share of their time that slowed CPUs keep
 	cpus   int           // of the routers' machine
-	most   int           // number of clients of the larger lab of a pair
-	mtu    int           // of the tunnel, for which both labs of a pair size their packets; 0: no tunnel
-	singly bool          // clients send packets one by one, without segmentation offload: PPPoE, and the lab beside it
-	enter  bool          // the lab adds its clients to the router's neighbour table: see EntersNeighbours
-	static bool          // the clients' addresses are set without DHCP: see hasStatic
+	// cpuOptional leaves the routers' CPU time out where their kernel cannot tell it
+	cpuOptional bool
+
+	most   int  // number of clients of the larger lab of a pair
+	mtu    int  // of the tunnel, for which both labs of a pair size their packets; 0: no tunnel
+	singly bool // clients send packets one by one, without segmentation offload: PPPoE, and the lab beside it
+	enter  bool // the lab adds its clients to the router's neighbour table: see EntersNeighbours
+	static bool // the clients' addresses are set without DHCP: see hasStatic
 
 	built func(context.Context, *topology.Lab) // see Labs.Built
 
@@ -202,7 +205,7 @@ func (s *Bench) OpenMeters(ctx context.Context) error {
 	err := backend.Each(slices.Concat(s.ends(), s.Routers), func(_ int, h *backend.Host) error {
 		meter := agent.Meter{IfNames: h.Ifs, Support: true}
 		if h.Metered {
-			meter = agent.Meter{IfNames: h.Ifs, Counted: s.Traits.Processes, Follow: true}
+			meter = agent.Meter{IfNames: h.Ifs, Counted: s.Traits.Processes, Follow: true, Optional: s.cpuOptional}
 		}
 		if h == s.Router { // on one host only: kernel threads belong to the machine
 			meter.Kernel = s.Traits.KernelThreads

@@ -31,6 +31,8 @@ type Labs struct {
 	Slowed        *backend.Host // the machine of the routers where their CPUs are slowed down; nil: they are not
 	Speed         float64       // share of their CPUs' time that these then have
 	CPUs          int           // of the routers' machine
+	// CPUOptional is that the measure has figures without the routers' CPU time: see agent.Meter.
+	CPUOptional bool
 	// Built is told of each lab that stands, before its device starts; nil: nobody is.
 	Built func(context.Context, *topology.Lab)
 	// Left is told what went wrong when the labs were left, which costs nothing that was measured.
@@ -157,7 +159,7 @@ func (l Labs) side(routerDUT, device dut.DUT, has experiment.Side) (*Bench, topo
 	shared := device.Traits()
 	s := &Bench{
 		DUT: routerDUT, Has: has, Clock: l.Backend.Describe().Clock, slowed: l.Slowed, speed: l.Speed, cpus: l.CPUs,
-		spins: l.Spins, built: l.Built,
+		spins: l.Spins, built: l.Built, cpuOptional: l.CPUOptional,
 		Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...),
 		singly: client.KindOf(l.Experiment.Client.Kind).PPPoE,
 	}

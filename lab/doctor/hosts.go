@@ -134,6 +134,10 @@ func siteChecks(e *experiment.Experiment, s *runner.Site) (lines []Check) {
 	if root.Needed = true; !s.Machine.Root {
 		root = missing(root.Key, root.What, "no: a run makes network namespaces", "run it as root: sudo gateweigh run")
 	}
+	if s.Unmetered != "" {
+		lines = append(lines, checkOf("machine.clocks", "CPU time", "not measured here: "+s.Unmetered, "",
+			"nothing for throughput, loss and round-trip times; for CPU time, another kernel"))
+	}
 	_, others := runningNow().parted(s.Busiest)
 	return append(lines, root, x.rights(), diskCheck(s.Machine), clockCheck(s), keptCheck(s), x.frequency(), x.virtual(),
 		x.quota(),

@@ -18,6 +18,12 @@ func (b Backend) AgentlessRouter() bool {
 	return b.Remote() && described && r.Address == "" && r.LANAddress != "" && r.WANAddress != ""
 }
 
+// DoesWithoutCPU reports whether the routers' CPU time may be unknown: the measure has other figures, and the router is
+// a machine of its own, a box whose kernel may have no clocks for it.
+func (e *Experiment) DoesWithoutCPU() bool {
+	return e.Backend.Remote() && !e.Backend.AgentlessRouter() && e.Router.Speed == 0 && e.measure().Agentless
+}
+
 // missingAddress returns the key that is missing where only one of "lan_address" and "wan_address" is set, for a router
 // without an agent; else "".
 func (b Backend) missingAddress() string {

@@ -245,8 +245,8 @@ func (f Feature) refused() string {
 	if !root() {
 		return ""
 	}
-	// Features, unlike labs, do not need the kernel's threads.
-	list := slices.DeleteFunc(bars(), func(b Bar) bool { return b.What == HiddenThreads })
+	// Features, unlike labs, need neither the kernel's threads nor clocks of CPU time.
+	list := slices.DeleteFunc(bars(), func(b Bar) bool { return b.What == HiddenThreads || b.Meter })
 	if len(list) == 0 && slices.Contains(bpfFeatures, f) {
 		list = refusedCalls(bpfCall)
 	}

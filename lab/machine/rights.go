@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -17,6 +19,8 @@ import (
 type Bar struct {
 	What string `json:"what"` // "the capability CAP_SYS_NICE is missing: it binds polling threads to CPUs"
 	Do   string `json:"do"`   // what the user can do about it
+	// Meter means that CPU time alone cannot be read. What needs none of it runs.
+	Meter bool `json:"meter,omitempty"`
 }
 
 // HiddenThreads is the What of the bar for a container that has its own process namespace.
@@ -52,22 +56,23 @@ var capabilities = []capability{
 
 // call is a system call that every lab makes.
 type call struct {
-	name string
-	try  func() error // makes the call on the calling thread, which may be left changed
+	name  string
+	try   func() error // makes the call on the calling thread, which may be left changed
+	meter bool         // reads CPU time
 }
 
 // calls are the system calls in the order in which they are tried: the mount changes the namespace that unshare made.
 var calls = []call{
-	{"unshare", func() error { return unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWUTS) }},
-	{"mount", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }},
-	{"setns", func() error {
+	{name: "unshare", try: func() error { return unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWUTS) }},
+	{name: "mount", try: func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }},
+	{name: "setns", try: func() error {
 		return inFile("/proc/thread-self/ns/uts", func(fd int) error { return unix.Setns(fd, unix.CLONE_NEWUTS) })
 	}},
-	{"sched_setaffinity", func() error {
+	{name: "sched_setaffinity", try: func() error {
 		var set unix.CPUSet
 		return errors.Join(unix.SchedGetaffinity(0, &set), unix.SchedSetaffinity(0, &set))
 	}},
-	{"perf_event_open", func() error {
+	{name: "perf_event_open", meter: true, try: func() error {
 		attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_TASK_CLOCK}
 		attr.Size = uint32(unsafe.Sizeof(attr))
 		fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
@@ -79,7 +84,7 @@ var calls = []call{
 }
 
 // bpfCall is the system call that loads programs into the kernel, as some devices do.
-var bpfCall = call{"bpf", tryBPF}
+var bpfCall = call{name: "bpf", try: tryBPF}
 
 // tryBPF makes an eBPF map with one entry, and closes it.
 func tryBPF() error {
@@ -106,7 +111,8 @@ func inFile(path string, do func(fd int) error) error {
 // bars lists the reasons why labs cannot run although this process is root.
 func bars() (list []Bar) {
 	if InPIDNamespace() {
-		list = append(list, Bar{HiddenThreads, "podman run --pid=host --privileged …, or run on the machine itself"})
+		list = append(list,
+			Bar{What: HiddenThreads, Do: "podman run --pid=host --privileged …, or run on the machine itself"})
 	}
 	status, _ := os.ReadFile("/proc/self/status") // an error: the capabilities are unknown, and calls are still tried
 	if missing := missingCapabilities(string(status)); len(missing) > 0 {
@@ -126,7 +132,7 @@ func capabilityBar(missing []capability) Bar {
 	if len(names) == 1 {
 		one = "a capability is missing: "
 	}
-	return Bar{one + strings.Join(names, ", "), "podman run --cap-add=" + strings.Join(options, ",") + " …"}
+	return Bar{What: one + strings.Join(names, ", "), Do: "podman run --cap-add=" + strings.Join(options, ",") + " …"}
 }
 
 // missingCapabilities lists the needed capabilities that a process lacks, by the text of its /proc/PID/status.
@@ -155,7 +161,9 @@ func refusedCalls(calls ...call) (list []Bar) {
 		for _, c := range calls {
 			err := c.try()
 			if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) {
-				list = append(list, refusal(c.name, err))
+				bar := refusal(c.name, err)
+				bar.Meter = c.meter
+				list = append(list, bar)
 			}
 		}
 	}()
@@ -167,14 +175,37 @@ func refusedCalls(calls ...call) (list []Bar) {
 func refusal(name string, err error) Bar {
 	status, _ := os.ReadFile("/proc/self/status") // an error: a filter is not known
 	if strings.Contains(string(status), "\nSeccomp:\t2\n") {
-		return Bar{fmt.Sprintf("a seccomp filter refuses %s (%v)", name, err),
-			"podman run --security-opt seccomp=unconfined …"}
+		return Bar{What: fmt.Sprintf("a seccomp filter refuses %s (%v)", name, err),
+			Do: "podman run --security-opt seccomp=unconfined …"}
+	}
+	if through := Emulator(); through != "" && errors.Is(err, unix.ENOSYS) {
+		return Bar{What: fmt.Sprintf("the agent runs in an emulator, %s, which has no %s", filepath.Base(through), name),
+			Do: "run it on its own processor"}
 	}
 	if errors.Is(err, unix.ENOSYS) {
-		return Bar{"the kernel has no " + name, "a kernel with it, as distributions build it"}
+		return Bar{What: "the kernel has no " + name, Do: "a kernel with it, as distributions build it"}
 	}
-	return Bar{fmt.Sprintf("%s is refused (%v), although the capabilities for it are there", name, err),
-		"podman run --privileged …; elsewhere look at the machine's security modules, such as AppArmor"}
+	return Bar{What: fmt.Sprintf("%s is refused (%v), although the capabilities for it are there", name, err),
+		Do: "podman run --privileged …; elsewhere look at the machine's security modules, such as AppArmor"}
+}
+
+// Emulator returns the file of the emulator (qemu-user) that runs this process, or "" without one. An emulator shows
+// the emulated program's file as /proc/self/exe, but its own file as that of a thread.
+func Emulator() string {
+	ofThread, err1 := os.Readlink("/proc/thread-self/exe")
+	ofProcess, err2 := os.Readlink("/proc/self/exe")
+	if err1 != nil || err2 != nil || ofThread == ofProcess {
+		return ""
+	}
+	return ofThread
+}
+
+// Unmetered is why this process cannot read the CPU time of others, empty where it can.
+func Unmetered() string {
+	for _, b := range refusedCalls(slices.DeleteFunc(slices.Clone(calls), func(c call) bool { return !c.meter })...) {
+		return b.What
+	}
+	return ""
 }
 
 // joinBars joins the texts of bars.

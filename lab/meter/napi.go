@@ -22,10 +22,10 @@ const (
 )
 
 // NAPIThreads returns the ids of the threads that poll the given interfaces of the caller's network namespace, by
-// interface. Kernels before 6.8 do not tell: there it goes by the threads' names (ThreadsNamed).
+// interface. Kernels before 6.8, and emulators of processes, do not tell: there it goes by the threads' names (ThreadsNamed).
 func NAPIThreads(ifnames []string) (map[string][]int, error) {
 	threads, err := threadsOfNamespace()
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EOPNOTSUPP) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
 		return ThreadsNamed(ifnames)
 	}
 	if err != nil {

@@ -29,6 +29,8 @@ type Sample struct {
 	Polling string `json:"polling,omitempty"`
 	// InterruptNs is the part of NAPI that was in interrupts, by CPU: see StolenNs.
 	InterruptNs map[int]int64 `json:"interrupt_ns,omitempty"`
+	// Unmetered is why NAPI and Processes are left out; empty: they are read.
+	Unmetered string `json:"unmetered,omitempty"`
 }
 
 // Sampler reads the meters of one host. It is not safe for concurrent use.
@@ -49,6 +51,8 @@ type Sampler struct {
 	Follow bool
 	// Kernel are threads of the kernel that count as well, by their names up to a slash: "kworker", "ksoftirqd".
 	Kernel []string
+	// Unmetered is why CPU time is left out; empty: it is read, and clocks that cannot be opened are an error.
+	Unmetered string
 
 	napi    map[string][]pollingThread
 	veths   []string              // of IfNames
@@ -70,6 +74,20 @@ func (s *Sampler) Open() (err error) {
 			s.Close()
 		}
 	}()
+	if s.Unmetered == "" {
+		if err := s.openClocks(); err != nil {
+			return err
+		}
+	}
+	hostSNMP, err := OpenSNMP()
+	if err == nil {
+		s.AddClients([]*SNMPFile{hostSNMP})
+	}
+	return err
+}
+
+// openClocks opens what counts the time of polling threads, interrupts and programs.
+func (s *Sampler) openClocks() error {
 	tids, err := NAPIThreads(s.IfNames)
 	if err != nil {
 		return err
@@ -81,15 +99,9 @@ func (s *Sampler) Open() (err error) {
 		}
 	}
 	if s.Follow {
-		if err := s.readFollowed(&Sample{}); err != nil {
-			return err
-		}
+		return s.readFollowed(&Sample{})
 	}
-	hostSNMP, err := OpenSNMP()
-	if err == nil {
-		s.AddClients([]*SNMPFile{hostSNMP})
-	}
-	return err
+	return nil
 }
 
 // AddClients adds the counters of clients with namespaces of their own.
@@ -118,26 +130,11 @@ func (s *Sampler) Sample() (Sample, error) {
 	runtime.LockOSThread() // the cost is taken from the thread's own clock
 	defer runtime.UnlockOSThread()
 	before := ThreadNs()
-	out := Sample{NAPI: map[string]Thread{}, MonotonicNs: MonotonicNs()}
+	out := Sample{NAPI: map[string]Thread{}, MonotonicNs: MonotonicNs(), Unmetered: s.Unmetered}
 	var errs []error
-	for name, list := range s.napi {
-		th, err := readThreads(list)
-		errs = append(errs, err)
-		out.NAPI[name] = th
+	if s.Unmetered == "" {
+		errs = append(errs, s.readClocks(&out))
 	}
-	if s.Follow {
-		errs = append(errs, s.readFollowed(&out))
-	} else if s.PIDLink != "" {
-		all, err := processesIn(s.PIDLink, s.Skip)
-		for _, p := range all {
-			if s.counts(p) {
-				out.Processes = append(out.Processes, p)
-			}
-		}
-		errs = append(errs, err)
-	}
-	errs = append(errs, s.readKernel(&out))
-	slices.SortFunc(out.Processes, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Start, b.Start), a.PID-b.PID) })
 	errs = append(errs, s.readNet(&out))
 	stat, err := os.ReadFile("/proc/stat")
 	if err == nil {
@@ -152,6 +149,30 @@ func (s *Sampler) Sample() (Sample, error) {
 	s.meterNs += ThreadNs() - before
 	out.MeterNs, out.AgentNs = s.meterNs, clockNs(unix.CLOCK_PROCESS_CPUTIME_ID)
 	return out, errors.Join(errs...)
+}
+
+// readClocks reads the time of polling threads and programs.
+func (s *Sampler) readClocks(out *Sample) error {
+	var errs []error
+	for name, list := range s.napi {
+		th, err := readThreads(list)
+		errs = append(errs, err)
+		out.NAPI[name] = th
+	}
+	if s.Follow {
+		errs = append(errs, s.readFollowed(out))
+	} else if s.PIDLink != "" {
+		all, err := processesIn(s.PIDLink, s.Skip)
+		for _, p := range all {
+			if s.counts(p) {
+				out.Processes = append(out.Processes, p)
+			}
+		}
+		errs = append(errs, err)
+	}
+	errs = append(errs, s.readKernel(out))
+	slices.SortFunc(out.Processes, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Start, b.Start), a.PID-b.PID) })
+	return errors.Join(errs...)
 }
 
 // id tells processes apart, also those with a reused process id.

@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"strconv"
 
 	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/softirq"
@@ -39,8 +42,18 @@ func Ports(names []string) ([]result.Port, error) {
 				Handled: text(filepath.Join(folder, "effective_affinity_list"))})
 		}
 		ofDriver(e, name, p)
+		p.NoQueue = noQueue(name)
 	}
 	return list, nil
+}
+
+// noQueue reports whether the kernel has no queues for interfaces (CONFIG_NET_SCHED).
+func noQueue(name string) bool {
+	link, err := netlink.LinkByName(name)
+	if err == nil {
+		_, err = netlink.QdiscList(link)
+	}
+	return errors.Is(err, unix.EOPNOTSUPP)
 }
 
 // ofDriver fills in what the driver of an interface tells.

@@ -47,6 +47,9 @@ func lendable(link netlink.Link) error {
 		return refuse("an XDP program is attached, which could not be put back: ip link set %s xdp off", attrs.Name)
 	}
 	qdiscs, err := netlink.QdiscList(link)
+	if errors.Is(err, unix.EOPNOTSUPP) { // a kernel without CONFIG_NET_SCHED has none to be put back
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("listing the queues: %w", err)
 	}

@@ -82,23 +82,25 @@ func searchColumns(s analysis.Summary) []cellColumn {
 	return append(cols, textColumn("limit", limitOf))
 }
 
-// isClosed reports whether the router has no agent, so that its CPU is not known.
-func isClosed(s analysis.Summary) bool {
-	return slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Flagged(throughput.NoAgent) })
+// withoutCPU reports whether the router's CPU is not known.
+func withoutCPU(s analysis.Summary) bool {
+	return slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool {
+		return c.Flagged(throughput.NoAgent) || c.Flagged(throughput.Unmetered)
+	})
 }
 
 // cpuOrRTTText explains the column cpuOrRTTColumn.
 func cpuOrRTTText(s analysis.Summary) string {
-	if isClosed(s) {
+	if withoutCPU(s) {
 		return "RTT is the median round-trip time of probes beside the frames"
 	}
 	return "CPU is the router's"
 }
 
-// cpuOrRTTColumn shows the router's CPU at the load of a goal. For a router without an agent it shows the round-trip
-// time instead.
+// cpuOrRTTColumn shows the router's CPU at the load of a goal. Where that is not known it shows the round-trip time
+// instead.
 func cpuOrRTTColumn(s analysis.Summary, g searchGoal) cellColumn {
-	if isClosed(s) {
+	if withoutCPU(s) {
 		return numberColumn("RTT µs", "", "", digits3,
 			func(c analysis.Cell) analysis.Number { return c.Device(g.prefix + throughput.RTTUs).Mean })
 	}

@@ -9,19 +9,21 @@ import (
 // Port is a network interface of a host, with the settings of kernel and driver in the run's first lab. Settings that
 // the driver does not report are nil or empty.
 type Port struct {
-	Name          string      `json:"name"`      // in the topology: "lan"; its number where it has none
-	Interface     string      `json:"interface"` // in the lab
-	Driver        string      `json:"driver,omitempty"`
-	DriverVersion string      `json:"driver_version,omitempty"` // of drivers within the kernel: the kernel's
-	Firmware      string      `json:"firmware,omitempty"`
-	Bus           string      `json:"bus,omitempty"`      // "0000:00:04.0"
-	Offloads      []string    `json:"offloads,omitempty"` // that are on, by the kernel's names: "rx-gro"
-	Channels      *Channels   `json:"channels,omitempty"`
-	Rings         *Rings      `json:"rings,omitempty"`
-	RPS           []string    `json:"rps,omitempty"`      // CPU mask of each receive queue, hexadecimal
-	XPS           []string    `json:"xps,omitempty"`      // CPU mask of each transmit queue
-	Threaded      string      `json:"threaded,omitempty"` // "1": threads poll it
-	Interrupts    []Interrupt `json:"interrupts,omitempty"`
+	Name          string    `json:"name"`      // in the topology: "lan"; its number where it has none
+	Interface     string    `json:"interface"` // in the lab
+	Driver        string    `json:"driver,omitempty"`
+	DriverVersion string    `json:"driver_version,omitempty"` // of drivers within the kernel: the kernel's
+	Firmware      string    `json:"firmware,omitempty"`
+	Bus           string    `json:"bus,omitempty"`      // "0000:00:04.0"
+	Offloads      []string  `json:"offloads,omitempty"` // that are on, by the kernel's names: "rx-gro"
+	Channels      *Channels `json:"channels,omitempty"`
+	Rings         *Rings    `json:"rings,omitempty"`
+	RPS           []string  `json:"rps,omitempty"`      // CPU mask of each receive queue, hexadecimal
+	XPS           []string  `json:"xps,omitempty"`      // CPU mask of each transmit queue
+	Threaded      string    `json:"threaded,omitempty"` // "1": threads poll it
+	// NoQueue means that the lab's queue could not be set: the kernel has none (CONFIG_NET_SCHED), and sends at once.
+	NoQueue    bool        `json:"no_queue,omitempty"`
+	Interrupts []Interrupt `json:"interrupts,omitempty"`
 }
 
 // Channels are the numbers of queues that a driver has set up.
@@ -85,6 +87,9 @@ func (p Port) String() string {
 	}
 	if len(on) > 0 {
 		parts = append(parts, strings.Join(on, "+")+" on")
+	}
+	if p.NoQueue {
+		parts = append(parts, "no queue set")
 	}
 	return strings.Join(parts, ", ")
 }

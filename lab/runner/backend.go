@@ -125,6 +125,16 @@ func (s *Session) noteClosed() {
 	}
 }
 
+// noteUnmetered says why the router's CPU is not measured where it cannot be, and notes it once.
+func (s *Session) noteUnmetered() {
+	_, why := barsFor(s.Experiment, s.found, s.sites.carried())
+	note := "The router's CPU is not measured: " + why + ". Throughput, loss and round-trip times are."
+	if why != "" && !slices.Contains(s.env.Notes, note) {
+		s.Notice("%s", note)
+		s.Note(note)
+	}
+}
+
 // noteClock says what the hosts' clocks mean for the measure's times between hosts, and notes it once.
 func (s *Session) noteClock() {
 	figures := s.Experiment.TimesBetweenHosts()

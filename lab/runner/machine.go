@@ -107,7 +107,8 @@ func checkSite(ctx context.Context, agent machineAgent, e *experiment.Experiment
 	if !m.Root {
 		errs = append(errs, errNoRoot)
 	}
-	for _, b := range m.Bars {
+	bars, _ := barsFor(e, m, kind)
+	for _, b := range bars {
 		errs = append(errs, errors.New(b.String()))
 	}
 	for i, n := range needs {
@@ -121,6 +122,19 @@ func checkSite(ctx context.Context, agent machineAgent, e *experiment.Experiment
 		}
 	}
 	return m, errors.Join(errs...)
+}
+
+// barsFor returns what keeps a machine from carrying hosts of a kind. What only leaves the CPU time of a router unknown
+// is not among it where the experiment does without: unmetered says why, and is empty where the time is read.
+func barsFor(e *experiment.Experiment, m machine.Machine, kind string) (bars []machine.Bar, unmetered string) {
+	for _, b := range m.Bars {
+		if b.Meter && kind == onRouter && e.DoesWithoutCPU() {
+			unmetered = b.What
+		} else {
+			bars = append(bars, b)
+		}
+	}
+	return bars, unmetered
 }
 
 // fits reports whether a device works with the experiment's topology and its kind of client.

@@ -243,6 +243,7 @@ func (s *Session) open(ctx context.Context, notes ...string) (err error) {
 	s.noteClock()
 	s.noteSites()
 	s.noteClosed()
+	s.noteUnmetered()
 	s.interrupted = s.env.Interrupted
 	s.env.Interrupted = true // until it has ended in order
 	return result.WriteEnvironment(s.Dir, s.env)

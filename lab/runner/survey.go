@@ -33,6 +33,9 @@ type Site struct {
 	Needs   []NeedHere
 	Limits  []LimitHere
 	Busiest []machine.User // other programs of one second
+	// Unmetered is why the CPU time of the router that it carries is not read, where the experiment does without; empty:
+	// it is read.
+	Unmetered string
 	// Unkept is why nothing is known of how well its clock is kept, where that is asked for.
 	Unkept error
 	Kept   machine.Clock
@@ -107,6 +110,7 @@ func (s *Site) look(ctx context.Context, e *experiment.Experiment, d Demand, atO
 		return fmt.Errorf("looking at the machine %s: %w", s.Address, err)
 	}
 	way := time.Since(begin) / 2
+	s.Machine.Bars, s.Unmetered = barsFor(e, s.Machine, s.Kind)
 	s.Ahead, s.Within = s.Machine.Clock.Sub(begin.Add(way)), way
 	if s.Kind != "" {
 		d = d.on(s.Kind, atOnce)

@@ -56,6 +56,7 @@ func (b *openBlock) inLab(ctx context.Context) error {
 	// Routers have priority over other programs: one millisecond without their CPU overflows the ring of a link, and the
 	// loss would count for the device. Slowed routers are without their CPU on purpose.
 	labs.UrgentRouters = b.Experiment.Router.Speed == 0
+	labs.CPUOptional = b.Experiment.DoesWithoutCPU()
 	labs.Spins = !b.Placement.Shared() // on a shared CPU, a generator that spins would starve the router
 	return labs.Admitted(ctx, func(lab *bench.Bench) error {
 		b.Bench, b.record.SetupSeconds = lab, time.Since(start).Seconds()
@@ -69,7 +70,7 @@ func (b *openBlock) search(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.record.LineMbps, b.record.Closed = b.LineMbps, b.Router == nil
+	b.record.LineMbps, b.record.Closed, b.record.Unmetered = b.LineMbps, b.Router == nil, before.Router.Unmetered
 	if err := b.watchRouterCPUs(ctx); err != nil {
 		return err
 	}

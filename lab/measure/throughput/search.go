@@ -36,7 +36,9 @@ type Search struct {
 	// Watched means that trials record how long a CPU was away: `away_us` of each.
 	Watched bool `json:"watched,omitempty"`
 	// Closed means that the router has no agent: its CPU is not measured.
-	Closed      bool    `json:"closed,omitempty"`
+	Closed bool `json:"closed,omitempty"`
+	// Unmetered is why the router's CPU is not measured although it has an agent; empty: it is.
+	Unmetered   string  `json:"unmetered,omitempty"`
 	RouterShare float64 `json:"router_share,omitempty"` // share of its CPU's time that a slowed router had
 	Goals       []Goal  `json:"goals"`                  // in the experiment's order
 	Trials      []Trial `json:"trials"`                 // in the order in which they were made
@@ -52,8 +54,8 @@ type Goal struct {
 	ThroughputKpps float64 `json:"throughput_kpps"`
 	Regular        bool    `json:"regular"`         // the search found both bounds, as close as search_width asks
 	RouterCorePct  float64 `json:"router_core_pct"` // router CPU at LowerKpps, percent of a core, mean of trials
-	// Round-trip times of probes sent beside the frames at LowerKpps, µs, means of trials. Only for routers without an
-	// agent.
+	// Round-trip times of probes sent beside the frames at LowerKpps, µs, means of trials. Only for routers whose CPU is
+	// not measured.
 	RTTUs     float64 `json:"rtt_p50_us,omitempty"`
 	RTTTailUs float64 `json:"rtt_p99_us,omitempty"`
 }
@@ -99,6 +101,9 @@ func (s Search) Cell() result.Cell {
 	return result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients, result.Direction, s.Direction, result.Profile,
 		s.Profile, result.FrameSize, s.FrameSize)
 }
+
+// withoutCPU reports whether the router's CPU is not known: the figures at a load are round-trip times then.
+func (s Search) withoutCPU() bool { return s.Closed || s.Unmetered != "" }
 
 // GoalName returns the name of a goal: "NDR" (no-drop rate) for loss 0, otherwise "PDR at 0.5 %" (partial drop rate).
 func GoalName(loss float64) string {

@@ -20,14 +20,17 @@ const (
 	LinePct = "line_pct"
 )
 
-// Names of metrics of a goal that replace CorePct for routers without an agent.
+// Names of metrics of a goal that replace CorePct for routers whose CPU is not measured.
 const (
 	RTTUs     = "rtt_p50_us"
 	RTTTailUs = "rtt_p99_us"
 )
 
-// NoAgent flags cells of a router without an agent.
-const NoAgent = "no-agent"
+// NoAgent flags cells of a router without an agent, Unmetered those of one whose kernel cannot tell its CPU time.
+const (
+	NoAgent   = "no-agent"
+	Unmetered = "cpu-unmetered"
+)
 
 // AtLeast flags cells in which a search reached the generator's limit, or max_kpps, without too much loss.
 const AtLeast = "at-least"
@@ -40,10 +43,11 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 		Trials: trialsOf(searches), Alone: true,
 		Compare: analysis.CompareCells(run),
 		Warn: func(s analysis.Summary) []string {
-			return append(s.Remark(noAgent, func(c analysis.Cell) bool { return c.Flagged(NoAgent) }),
+			return slices.Concat(s.Remark(noAgent, func(c analysis.Cell) bool { return c.Flagged(NoAgent) }),
+				s.Remark(unmetered(searches), func(c analysis.Cell) bool { return c.Flagged(Unmetered) }),
 				s.Remark("The generator's limit, or max_kpps, was reached without loss, so these devices carry at least "+
 					"what is shown, the most of their searches",
-					func(c analysis.Cell) bool { return c.Flagged(AtLeast) })...)
+					func(c analysis.Cell) bool { return c.Flagged(AtLeast) }))
 		},
 	}
 	input.Describe = func(c *analysis.Cell) {
@@ -55,6 +59,9 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 			if s.Cell() == c.Cell && s.Closed && !c.Flagged(NoAgent) {
 				c.Flags = append(c.Flags, analysis.Tally{Text: NoAgent, Count: c.Pairs})
 			}
+			if s.Cell() == c.Cell && s.Unmetered != "" && !c.Flagged(Unmetered) {
+				c.Flags = append(c.Flags, analysis.Tally{Text: Unmetered, Count: c.Pairs})
+			}
 		}
 	}
 	return analysis.Summarise(input, opts)
@@ -62,6 +69,17 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 
 // noAgent is the remark on routers without an agent.
 const noAgent = "The router has no agent: throughput, loss and round-trip times only, and nothing of its CPU, for"
+
+// unmetered is the remark on routers whose CPU cannot be measured.
+func unmetered(searches []*Search) string {
+	for _, s := range searches {
+		if s.Unmetered != "" {
+			return "The router's CPU is not measured, because " + s.Unmetered +
+				": throughput, loss and round-trip times only, for"
+		}
+	}
+	return ""
+}
 
 // trialsOf returns the searches as trials. If a search of a cell found no upper bound, the cell has the highest
 // figure of its searches instead of their mean: the device carries at least that, and a mean would be of the
@@ -76,7 +94,7 @@ func trialsOf(searches []*Search) []analysis.Trial {
 			}
 			prefix := "goal." + metricOf(g.LossRatio)
 			t.Device[prefix+Kpps] = g.ThroughputKpps
-			if s.Closed {
+			if s.withoutCPU() {
 				t.Device[prefix+RTTUs], t.Device[prefix+RTTTailUs] = g.RTTUs, g.RTTTailUs
 			} else {
 				t.Device[prefix+CorePct] = g.RouterCorePct
@@ -158,11 +176,11 @@ func metricsOf(searches []*Search) (list []analysis.Metric) {
 	return list
 }
 
-// metricsAtLoad returns the other metrics at a goal's load: the router's CPU or, if the router has no agent, round-trip
+// metricsAtLoad returns the other metrics at a goal's load: the router's CPU or, if that is not measured, round-trip
 // times.
 func metricsAtLoad(
 	name string, searches []*Search, of func(string) func(analysis.MetricInput) float64) []analysis.Metric {
-	if slices.ContainsFunc(searches, func(s *Search) bool { return s.Closed }) {
+	if slices.ContainsFunc(searches, func(s *Search) bool { return s.withoutCPU() }) {
 		rtt := func(figure, short, text string) analysis.Metric {
 			return analysis.Metric{Name: name + figure, Short: short, Unit: "µs", Text: text + " of probes at that load",
 				Better: analysis.Less, Per: analysis.PerWindow, Range: analysis.Amounts, Value: of(figure)}

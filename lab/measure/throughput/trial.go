@@ -113,7 +113,7 @@ func (b *openBlock) count(t *Trial, before, after bench.Snapshot) {
 		t.SentSeconds = max(t.SentSeconds, float64(e.Load.Frames.SentForNs)/1e9)
 	}
 	t.LossRatio = max(0, 1-float64(t.Forwarded)/float64(max(t.Offered, 1)))
-	if b.Router == nil && after.RTT.Probes > after.RTT.Lost {
+	if b.record.withoutCPU() && after.RTT.Probes > after.RTT.Lost {
 		t.RTTUs, t.RTTTailUs = after.RTT.P50, after.RTT.P99
 	}
 	usage := bench.UsageOf(before.Router, after.Router)

@@ -18,12 +18,13 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
-// Files of state_dir: that servers are to be told Accounting-On and have not confirmed it, and that Accounting-Off
-// was sent to them since, which they may have heard without confirming it.
+// Two files in state_dir record what RADIUS servers have been told. onFile exists while an Accounting-On is due that
+// the servers have not confirmed. offFile exists once an Accounting-Off was sent since, which servers may have received
+// although they did not confirm it.
 func onFile(cfg *config.Config) string  { return filepath.Join(cfg.StateDir, "accounting-on") }
 func offFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "accounting-off") }
 
-// mark makes an empty file that is there after a power cut.
+// mark makes an empty file that survives a power cut.
 func mark(path string) error { return statefile.Replace(path, func(io.Writer) error { return nil }) }
 
 // whyTableLost describes why there is no session table at path although there was one, or "". fresh: there is none.

@@ -13,14 +13,15 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/ticker"
 )
 
-// Where netfilter sees the frames of bridges before they come to the bridge's own interface: connections are then
-// tracked and translated ahead of the gateway's programs and rules, a second time where the gateway changes a packet.
+// bridgeCalls is the setting by which netfilter sees a bridge's frames before they come to the bridge's interface. The
+// kernel then tracks and translates connections before the gateway's programs and rules see them, and a second time
+// where the gateway changes a packet.
 const bridgeCalls = "net.bridge.bridge-nf-call-iptables"
 
-// bridgeLook is how often settings of bridges are looked at, of which the kernel sends no messages.
+// bridgeLook is the time between two looks at the settings of bridges, because the kernel sends no messages about them.
 const bridgeLook = 2 * time.Second
 
-// bridge is an interface of the gateway that is a bridge: source is the line of the configuration that names it.
+// bridge is an interface of the gateway that is a bridge. source is the line of the configuration that names it.
 type bridge struct{ source, name string }
 
 // bridges are those of the gateway's interfaces that are bridges.

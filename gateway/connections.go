@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Connections of clients end with the session or lease that they belong to, so that the next client of an address gets
-// none of the former one's packets.
+// conntrack.Ender ends a client's connections together with its session or lease, so that the next client with the
+// address gets none of the former one's packets.
 var _ session.Cutter = (*conntrack.Ender)(nil)
 
 // openConnections creates the Ender, which ends the connections of clients that have logged out.

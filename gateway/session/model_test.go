@@ -48,7 +48,7 @@ func (m *model) endSession(c *modelClient, cause session.Cause, instant time.Tim
 	}
 }
 
-// endKeeping is over for a client that keeps its address, unless it has that for as long as the session alone.
+// endKeeping ends a client's session, and the client keeps its address, unless it has the address for the session only.
 func (m *model) endKeeping(c *modelClient, cause session.Cause, instant time.Time) {
 	if c.State == session.Authenticated && c.LeaseEnd.IsZero() {
 		delete(m.clients, c.Addr)

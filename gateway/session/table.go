@@ -65,7 +65,7 @@ type Table struct {
 	clock    clock
 	bounds   capacities
 
-	// life is held for reading by all methods that use the table, for writing by Close.
+	// openLock keeps the table open: all methods that use the table hold it for reading, and Close for writing.
 	openLock sync.RWMutex
 	closed   bool
 

@@ -116,7 +116,7 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 		}
 		exp.ProfileWindow = cmp.Or(exp.ProfileWindow, experiment.DefaultProfileWindow)
 	}
-	guest, inside, err := vm.Inside()
+	guest, inside, err := vm.FromEnvironment()
 	if err != nil {
 		return err
 	}
@@ -299,7 +299,8 @@ func experimentOf(dir string) (*experiment.Experiment, error) {
 // loadExperiment loads an experiment by the path of its file or by the name of a built-in one.
 func loadExperiment(name string) (*experiment.Experiment, error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("%s is a folder: name the experiment's file in it, or, to continue a run, --resume %s", name, name)
+		return nil, fmt.Errorf(
+			"%s is a folder: name the experiment's file in it, or, to continue a run, --resume %s", name, name)
 	}
 	if strings.HasSuffix(name, ".toml") || strings.ContainsRune(name, filepath.Separator) {
 		return measure.Catalogue().Load(name)

@@ -28,11 +28,11 @@ const longestLogin = 10 * time.Minute
 
 // NotAdmitted is the error that some clients got no lease or could not log in.
 type NotAdmitted struct {
-	Own   bool   // the device is at fault: its DHCP server or its portal
-	step  string // what they could not do: "lease", "log in"
-	in    int    // number of clients that could
-	asked int    // number of clients that tried
-	first error  // of the first client that could not
+	DeviceFault bool   // the device is at fault: its DHCP server or its portal
+	step        string // that failed: "lease", "log in"
+	in          int    // number of clients that could
+	asked       int    // number of clients that tried
+	first       error  // of the first client that could not
 }
 
 func (e *NotAdmitted) Error() string {
@@ -48,7 +48,7 @@ func notAdmittedError(step string, ownFault bool, outcomes []client.Outcome) err
 		return nil
 	}
 	in := len(slices.DeleteFunc(slices.Clone(outcomes), func(o client.Outcome) bool { return !o.Succeeded() }))
-	return &NotAdmitted{step: step, Own: ownFault, in: in, asked: len(outcomes), first: first}
+	return &NotAdmitted{step: step, DeviceFault: ownFault, in: in, asked: len(outcomes), first: first}
 }
 
 // Outcomes calls do for all client hosts at once and returns the outcomes of all clients.
@@ -61,10 +61,10 @@ func (s *Bench) Outcomes(do func(i int, h ClientHost) ([]client.Outcome, error))
 // guests ask for leases; guests ask even where the clients have static addresses.
 func (s *Bench) serveDHCP(ctx context.Context) error {
 	switch {
-	case !client.KindOf(s.Has.Client).Leases, s.Traits.DHCP, s.static && s.Guests == 0:
+	case !client.KindOf(s.Side.Client).Leases, s.Traits.DHCP, s.static && s.Guests == 0:
 		return nil
 	case s.static:
-		return s.Lab.ServeDHCP(ctx, s.Has.Clients)
+		return s.Lab.ServeDHCP(ctx, s.Side.Clients)
 	}
 	return s.Lab.ServeDHCP(ctx, 0)
 }
@@ -74,7 +74,7 @@ func (s *Bench) CreateClients(ctx context.Context) error {
 	return s.EachHost(func(i int, h ClientHost) error {
 		guest, guests := s.guestsOf(i)
 		cfg := client.Config{
-			Kind: s.Has.Client, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0],
+			Kind: s.Side.Client, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0],
 			LAN: s.Lab.LAN, Gateway: s.Lab.Gateway,
 			Account: client.Account{User: s.Traits.Admission.User, Password: s.Traits.Admission.Password},
 			Singly:  s.singly,
@@ -120,7 +120,7 @@ func (s *Bench) logIn(ctx context.Context) error {
 		}
 	}
 	// A portal that answers one client at a time takes as long as there are clients, longer still on a slow CPU.
-	patience := min(time.Minute+time.Duration(s.Has.Clients)*max(time.Second, 2*s.Traits.Login), longestLogin)
+	patience := min(time.Minute+time.Duration(s.Side.Clients)*max(time.Second, 2*s.Traits.Login), longestLogin)
 	pace := client.Pace{Parallel: cmp.Or(s.Traits.Admission.Parallel, loginParallel), Patience: patience}
 	outcomes, err := s.Outcomes(func(_ int, h ClientHost) ([]client.Outcome, error) {
 		return h.Login(ctx, s.Traits.Admission, pace)
@@ -140,7 +140,7 @@ func (s *Bench) logIn(ctx context.Context) error {
 
 // notAdmitted wraps an error with the number of clients and the programs that have ended.
 func (s *Bench) notAdmitted(ctx context.Context, err error) error {
-	return fmt.Errorf("admitting %s: %w", words.Counted(s.Has.Clients, "client"), s.withEndedPrograms(ctx, err))
+	return fmt.Errorf("admitting %s: %w", words.Counted(s.Side.Clients, "client"), s.withEndedPrograms(ctx, err))
 }
 
 // Leased adds the clients that have an address to Clients. It also adds them to the router's neighbour table, if the
@@ -154,7 +154,7 @@ func (s *Bench) Leased(ctx context.Context) error {
 	for _, a := range addrs {
 		s.Clients = append(s.Clients, dut.ClientAddr{N: a.Num, IP: a.IP, MAC: a.MAC})
 	}
-	if !s.enter || s.Traits.Neighbours || s.Router == nil {
+	if !s.addsNeighbours || s.Traits.Neighbours || s.Router == nil {
 		return nil
 	}
 	return s.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.Lab.Port(topology.PortLAN), List: addrs})
@@ -181,7 +181,7 @@ func hasStatic(has experiment.Side, entered bool, t dut.Traits) bool {
 // Addresses returns where the lab's clients get their addresses: result.Static, FromDevice or FromLab.
 func (s *Bench) Addresses() string {
 	switch {
-	case s.static, !client.KindOf(s.Has.Client).Leases:
+	case s.static, !client.KindOf(s.Side.Client).Leases:
 		return result.Static
 	case s.Traits.DHCP:
 		return result.FromDevice
@@ -193,13 +193,13 @@ func (s *Bench) Addresses() string {
 func (s *Bench) guestsOf(i int) (first, count int) {
 	n := len(s.Hosts)
 	lo, hi := s.Guests*i/n, s.Guests*(i+1)/n
-	return s.Has.Clients + lo + 1, hi - lo
+	return s.Side.Clients + lo + 1, hi - lo
 }
 
 // GuestVisits describes how guests arrive at host i. perSecond is the rate of all hosts together.
 func (s *Bench) GuestVisits(i int, perSecond float64) client.Churn {
 	first, count := s.guestsOf(i)
-	turn := min(i, first-s.Has.Clients-1) // with fewer guests than hosts, hosts without a guest do not count
+	turn := min(i, first-s.Side.Clients-1) // with fewer guests than hosts, hosts without a guest do not count
 	return client.Churn{
 		PerSecond: perSecond * float64(count) / float64(s.Guests), After: StartOffset(turn, perSecond),
 		Stay: experiment.GuestStays, Admission: s.Traits.Admission,

@@ -33,30 +33,30 @@ type Bench struct {
 	Traits  dut.Traits
 	Env     dut.Env
 	Clients []dut.ClientAddr // those that have an address
-	Has     experiment.Side  // the clients that the experiment asks for, and their traffic
-	Guests  int              // short-stay clients that come and go during the load; their numbers follow the clients'
+	Side    experiment.Side  // the clients that the experiment asks for, and their traffic
+	Guests  int              // short-stay clients that come and go during the load, numbered after the other clients
 	Load    agent.Traffic    // the present or last load, of all client hosts together
 
 	// How long the lab and its device, the leases and the logins of all clients took.
 	Setup, Lease, Login time.Duration
 	LoginMs             []float64 // one value a client; none where no client logs in itself
 
-	LineMbps float64 // rate of the routers' slowest network link; 0: the links have no rate
+	LineMbps float64 // rate of the routers' slowest physical link; 0: the links are virtual
 
 	Clock backend.Clock // stamps what its hosts send and receive; its error bound is that of the last start of traffic
 
-	spins  bool          // senders of frames poll the clock without sleeping
-	slowed *backend.Host // the routers' machine if their CPUs are slowed down, else nil
-	speed  float64       // share of their time that slowed CPUs keep
-	cpus   int           // of the routers' machine
+	busyWait bool          // senders of frames poll the clock without sleeping
+	slowed   *backend.Host // the routers' machine if their CPUs are slowed down, else nil
+	speed    float64       // share of their time that slowed CPUs keep
+	cpus     int           // of the routers' machine
 	// cpuOptional leaves the routers' CPU time out where their kernel cannot tell it
 	cpuOptional bool
 
-	most   int  // number of clients of the larger lab of a pair
-	mtu    int  // of the tunnel, for which both labs of a pair size their packets; 0: no tunnel
-	singly bool // clients send packets one by one, without segmentation offload: PPPoE, and the lab beside it
-	enter  bool // the lab adds its clients to the router's neighbour table: see EntersNeighbours
-	static bool // the clients' addresses are set without DHCP: see hasStatic
+	maxClients     int  // number of clients of the larger lab of a pair
+	mtu            int  // of the tunnel, for which both labs of a pair size their packets; 0: no tunnel
+	singly         bool // clients send packets one by one, without segmentation offload: PPPoE, and the lab beside it
+	addsNeighbours bool // the lab adds its clients to the router's neighbour table: see EntersNeighbours
+	static         bool // the clients' addresses are set without DHCP: see hasStatic
 
 	built func(context.Context, *topology.Lab) // see Labs.Built
 
@@ -142,9 +142,9 @@ func (s *Bench) build(ctx context.Context, on backend.Backend, described topolog
 	if len(s.Routers) > 0 {
 		s.Router = s.Routers[0]
 	}
-	s.Hosts = shareClients(s.Lab.Clients, s.Has.Clients)
+	s.Hosts = shareClients(s.Lab.Clients, s.Side.Clients)
 	s.Env = DeviceEnv(s.Lab, s.Router)
-	s.Env.Capture, s.Env.Clients = s.Lab.Port(topology.PortWAN), s.Has.Clients+s.Guests
+	s.Env.Capture, s.Env.Clients = s.Lab.Port(topology.PortWAN), s.Side.Clients+s.Guests
 	if s.LineMbps, err = s.slowestLine(ctx); err != nil {
 		return errors.Join(err, s.Close())
 	}

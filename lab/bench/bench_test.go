@@ -71,7 +71,7 @@ func TestClientHostsTakeTurns(t *testing.T) {
 	if StartOffset(2, 0) != 0 {
 		t.Error("all at once, but those of one host later")
 	}
-	few := &Bench{Guests: 2, Hosts: shareClients(make([]*backend.Host, hosts), 30), Has: experiment.Side{Clients: 30}}
+	few := &Bench{Guests: 2, Hosts: shareClients(make([]*backend.Host, hosts), 30), Side: experiment.Side{Clients: 30}}
 	for i, want := range []client.Churn{{}, {PerSecond: 5}, {PerSecond: 5, After: 100 * time.Millisecond}} {
 		if got := few.GuestVisits(i, rate); got.PerSecond != want.PerSecond || want.PerSecond > 0 && got.After != want.After {
 			t.Errorf("of two guests on three hosts, those of host %d come %g a second after %s; want %g after %s", i,
@@ -108,7 +108,7 @@ func TestNotAdmittedCountsTheClientsThatCameThrough(t *testing.T) {
 	}
 	err := notAdmittedError("log in", true, outcomes)
 	const text = "2 of 4 clients could log in: client 2: the portal hangs (and 1 more client)"
-	if e := new(NotAdmitted); !errors.As(err, &e) || !e.Own || err.Error() != text {
+	if e := new(NotAdmitted); !errors.As(err, &e) || !e.DeviceFault || err.Error() != text {
 		t.Errorf("got %v, want %s", err, text)
 	}
 }

@@ -49,7 +49,8 @@ func (e *NotBlocked) Error() string { return e.text }
 
 // loadPort returns the server's port for the load.
 func (s *Bench) loadPort() agent.LoadPort {
-	return agent.Traffic{Kind: s.Has.Traffic.Kind, UDP: s.Has.Traffic.Protocol == "udp", Server: s.Env.ServerIP}.LoadPort()
+	return agent.Traffic{
+		Kind: s.Side.Traffic.Kind, UDP: s.Side.Traffic.Protocol == "udp", Server: s.Env.ServerIP}.LoadPort()
 }
 
 // ProveBlocked has clients knock, and returns a *NotBlocked when a knock arrives. It does nothing for a device that

@@ -54,7 +54,7 @@ func (s *Bench) flows(ctx context.Context) (count, limit int, err error) {
 	return count, limit, nil
 }
 
-// Flows is how many connections the router's kernel tracks; 0 where that is not known.
+// Flows is the number of connections that the router's kernel tracks, or 0 if it is unknown.
 func (s *Bench) Flows(ctx context.Context) int {
 	count, _, _ := s.flows(ctx)
 	return count
@@ -71,7 +71,7 @@ func (s *Bench) explainByFlows(ctx context.Context, err error) error {
 		"the table of tracked connections is full, %d of %d: about %s, or raise it: sysctl -w "+
 			"net.netfilter.nf_conntrack_max=%d (%v)",
 		count, limit, words.Agreed(max(1, limit/FlowsPerClient), "client fits", "clients fit"),
-		max(FlowsPerClient*s.Has.Clients, 2*limit), err)
+		max(FlowsPerClient*s.Side.Clients, 2*limit), err)
 }
 
 // flowsFull reports whether the table is full. Entries expire one by one, so it counts as full

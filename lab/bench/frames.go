@@ -41,8 +41,8 @@ func (s *Bench) addressFrames(ctx context.Context) error {
 	return nil
 }
 
-// routerAddrs are the hardware addresses of the router's ports. Where it has no agent, those at both ends ask for them
-// as any neighbour does.
+// routerAddrs returns the hardware addresses of the router's ports. If the router has no agent, the hosts at both ends
+// resolve them by ARP.
 func (s *Bench) routerAddrs(ctx context.Context) (lan, wan send.MAC, err error) {
 	if s.Router == nil {
 		if lan, err = neighbourAddr(ctx, s.Hosts[0].Host, s.Lab.Gateway); err == nil {
@@ -73,7 +73,7 @@ func neighbourAddr(ctx context.Context, h *backend.Host, ip netip.Addr) (mac sen
 	return parseMAC(words[0])
 }
 
-// readClocks asks both ends for their clocks, where these are several that are kept alike.
+// readClocks reads the difference between the clocks of server and clients, if these have several clocks.
 func (s *Bench) readClocks(ctx context.Context) error {
 	if !s.Clock.Kept {
 		return nil
@@ -105,8 +105,7 @@ func parseMAC(text string) (mac send.MAC, err error) {
 	return mac, err
 }
 
-// FramesFrom is what the host with that link sends in a lab: frames as the traffic says, at moments that differ between
-// labs.
+// FramesFrom describes a load of frames on a host's link, by the experiment's traffic. Random gaps differ between labs.
 func FramesFrom(lab *topology.Lab, link string, t experiment.Traffic, length time.Duration) *agent.Frames {
 	return &agent.Frames{
 		Link: link, Length: length, Sizes: *t.Frames, Gaps: t.Gaps, Burst: t.BurstSegments, Seed: uint64(t.Seed),
@@ -114,10 +113,10 @@ func FramesFrom(lab *topology.Lab, link string, t experiment.Traffic, length tim
 	}
 }
 
-// framesOf is the part of a host with that link.
+// framesOf is a host's part of the lab's load.
 func (s *Bench) framesOf(link string, streams []send.Stream, length time.Duration) *agent.Frames {
-	f := FramesFrom(s.Lab, link, s.Has.Traffic, length)
-	f.Streams, f.BusyWait = streams, s.spins
+	f := FramesFrom(s.Lab, link, s.Side.Traffic, length)
+	f.Streams, f.BusyWait = streams, s.busyWait
 	return f
 }
 

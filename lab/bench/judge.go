@@ -60,52 +60,52 @@ func (s *Bench) Judge(ctx context.Context, rules ...Rule) (Rejects, error) {
 
 // Window describes the machine during a measurement.
 type Window struct {
-	When    string // for texts of reasons: " during the leases", or empty
-	Seconds float64
-	Machine result.Machine
-	CPUs    int     // of the machine
-	Asked   float64 // share of their CPUs' time that slowed routers were to have; 0: they are not slowed
-	Share   float64 // share that they did have
+	When        string // for texts of reasons: " during the leases", or empty
+	Seconds     float64
+	Machine     result.Machine
+	CPUs        int     // of the machine
+	WantedShare float64 // share of their CPUs' time that slowed routers were to have; 0: they are not slowed
+	Share       float64 // share that they did have
 }
 
 // Window describes the time between two snapshots.
 func (s *Bench) Window(a, b Snapshot, when string) Window {
-	from, to := a.ofMachine(), b.ofMachine()
-	w := Window{When: when, Seconds: secondsOf(a, b), Machine: Machine(to.Stat.Sub(from.Stat)), CPUs: s.cpus}
+	from, to := a.machineSample(), b.machineSample()
+	w := Window{When: when, Seconds: secondsBetween(a, b), Machine: Machine(to.Stat.Sub(from.Stat)), CPUs: s.cpus}
 	if b.Slow != nil {
-		w.Asked, w.Share = s.speed, RouterShare(a, b)
+		w.WantedShare, w.Share = s.speed, RouterShare(a, b)
 	}
 	return w
 }
 
-// ofMachine is the sample of the machine that answers for the lab: the routers', or the server's where these have no
-// agent.
-func (r Snapshot) ofMachine() meter.Sample {
+// machineSample is the sample of the routers' machine, or of the server's if the routers have no agent.
+func (r Snapshot) machineSample() meter.Sample {
 	if r.Router.MonotonicNs == 0 { // none was sampled
 		return r.Server.Meter
 	}
 	return r.Router
 }
 
-// secondsOf is the time between two snapshots by the clock of that machine.
-func secondsOf(a, b Snapshot) float64 {
-	return float64(b.ofMachine().MonotonicNs-a.ofMachine().MonotonicNs) / 1e9
+// secondsBetween is the time between two snapshots by the clock of that machine.
+func secondsBetween(a, b Snapshot) float64 {
+	return float64(b.machineSample().MonotonicNs-a.machineSample().MonotonicNs) / 1e9
 }
 
-// maxSpeedError is by how much, of what was asked for, the share that slowed routers had may be off.
+// maxSpeedError is the largest relative difference between a slowed router's share of its CPUs and the wanted share.
 const maxSpeedError = 0.1
 
 // Speed is the rule that slowed routers had the share of their CPUs that was asked for.
 func (w Window) Speed(r *Rejects) error {
-	r.AddIf(w.Asked > 0 && math.Abs(w.Share/w.Asked-1) > maxSpeedError,
+	r.AddIf(w.WantedShare > 0 && math.Abs(w.Share/w.WantedShare-1) > maxSpeedError,
 		"machine: the routers had %.1f %% of their CPU%s instead of %.1f %%: "+
-			"a program of real-time priority, or another guest, had it as well", 100*w.Share, w.When, 100*w.Asked)
+			"a program of real-time priority, or another virtual machine, had it as well",
+		100*w.Share, w.When, 100*w.WantedShare)
 	return nil
 }
 
 const (
-	quietStealPct = 1.0 // of the machine: less is what quiet machines show
-	stealTicks    = 2   // of the machine's clock, by which that may be off
+	quietStealPct = 1.0 // quiet machines show less steal, in % of the machine's CPU time
+	stealTicks    = 2   // the counter of steal may be wrong by so many ticks
 )
 
 // Ticks converts n ticks of the machine's clock, 10 ms each, into a share of cpus CPUs over seconds.
@@ -113,11 +113,11 @@ func Ticks(n, seconds float64, cpus int) float64 {
 	return n * 0.01 / (max(seconds, 0.01) * float64(max(cpus, 1)))
 }
 
-// Steal is the rule that other guests of the hypervisor took no CPU. It is for labs that stand alone: a clean router
-// beside the device tells what that does to its figures.
+// Steal is the rule that other virtual machines took no CPU time from this one. It is for measures without a clean
+// router: with one, the disturbance shows in the clean router's figures too.
 func (w Window) Steal(r *Rejects) error {
 	limit := max(quietStealPct, 100*Ticks(stealTicks, w.Seconds, w.CPUs))
-	r.AddIf(w.Machine.Steal > limit, "machine: %.1f %% steal%s, limit %.1f %%: another guest takes the CPU",
+	r.AddIf(w.Machine.Steal > limit, "machine: %.1f %% steal%s, limit %.1f %%: another virtual machine takes the CPU",
 		w.Machine.Steal, w.When, limit)
 	return nil
 }
@@ -125,8 +125,9 @@ func (w Window) Steal(r *Rejects) error {
 // maxWaited is the share of a window for which threads may wait for a CPU that other programs have.
 const maxWaited = 0.5
 
-// WaitRule is the rule that threads did not wait longer for other programs: share is WaitedForOthers. Threads that go
-// before other programs (nice -20) wait for those only until the next look of the scheduler: precedes says so.
+// WaitRule is the rule that threads did not wait longer than maxWaited for other programs. share is WaitedForOthers. It
+// does not apply when precedes, that is when the threads have priority (nice -20): then they wait only until the
+// scheduler's next decision.
 func WaitRule(precedes bool, share float64, threads string) Rule {
 	return RejectIf(!precedes && share > maxWaited,
 		"%s waited %.0f %% of the window for a CPU that other programs had, limit %.0f %%", threads, 100*share, 100*maxWaited)

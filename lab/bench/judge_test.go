@@ -15,7 +15,7 @@ func TestRules(t *testing.T) {
 	steal := func(pct, seconds float64) Rule {
 		return Window{When: " during the leases", Seconds: seconds, Machine: result.Machine{Steal: pct}, CPUs: 2}.Steal
 	}
-	speed := func(asked, share float64) Rule { return Window{Asked: asked, Share: share}.Speed }
+	speed := func(asked, share float64) Rule { return Window{WantedShare: asked, Share: share}.Speed }
 	for name, c := range map[string]struct {
 		rule Rule
 		want string // a part of the reason; empty: none

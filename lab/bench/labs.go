@@ -23,23 +23,23 @@ type Labs struct {
 	Like       string            // another device, as whose the links are set; empty: DUT
 	Sides      []experiment.Side // the device's lab, and the one that it is compared with where there is one
 	Aggregate  bool              // the routers' links aggregate packets
-	Between    agent.Shape       // of the link between two gateways
-	// UrgentRouters has the routers' links polled with real-time priority: see topology.Topology.
+	Between    agent.Shape       // shape of the link between two gateways
+	// UrgentRouters gives the polling threads of the routers' links real-time priority: see topology.Topology.
 	UrgentRouters bool
-	Spins         bool          // senders of frames never rest, and use the faster engine: see agent.Frames
-	Ends          agent.Shape   // of what the ends of the traffic send: see topology.Spec
-	Slowed        *backend.Host // the machine of the routers where their CPUs are slowed down; nil: they are not
-	Speed         float64       // share of their CPUs' time that these then have
+	BusyWait      bool          // senders of frames never rest, and use the faster engine: see agent.Frames
+	Ends          agent.Shape   // shape of what clients and server send: see topology.Spec
+	Slowed        *backend.Host // the routers' machine if their CPUs are slowed down, else nil
+	Speed         float64       // share of their time that slowed CPUs keep
 	CPUs          int           // of the routers' machine
-	// CPUOptional is that the measure has figures without the routers' CPU time: see agent.Meter.
+	// CPUOptional means that the measure has figures even without the routers' CPU time: see agent.Meter.
 	CPUOptional bool
-	// Built is told of each lab that stands, before its device starts; nil: nobody is.
+	// Built is called with each lab that was built, before its device starts. It may be nil.
 	Built func(context.Context, *topology.Lab)
-	// Left is told what went wrong when the labs were left, which costs nothing that was measured.
+	// Left is called with an error of leaving the labs. The measured values stay valid.
 	Left func(err error)
 }
 
-// Admitted opens the device's lab, admits its clients, has work done in it, and leaves it.
+// Admitted opens the device's lab, admits its clients, calls work, and leaves the lab.
 func (l Labs) Admitted(ctx context.Context, work func(*Bench) error) error {
 	s, err := l.openDevice(ctx)
 	if err != nil {
@@ -54,8 +54,8 @@ func (l Labs) Admitted(ctx context.Context, work func(*Bench) error) error {
 	return End(ctx, err, l.Left, s)
 }
 
-// Started opens the device's lab, has work done in it, and stops the device: clients that came do not leave. An error
-// of the work stays as it is: it says in which phase a host was lost.
+// Started opens the device's lab, calls work, and stops the device without logging clients out. It returns an error of
+// work unchanged, because that names the phase in which a host was lost.
 func (l Labs) Started(ctx context.Context, work func(*Bench) error) error {
 	s, err := l.openDevice(ctx)
 	if err != nil {
@@ -64,13 +64,12 @@ func (l Labs) Started(ctx context.Context, work func(*Bench) error) error {
 	return End(ctx, work(s), l.Left, keepAdmitted{s})
 }
 
-// keepAdmitted is a lab whose clients do not leave.
+// keepAdmitted is a lab whose clients do not log out when it is left.
 type keepAdmitted struct{ *Bench }
 
 func (s keepAdmitted) Leave(ctx context.Context) error { return s.StopDevice(ctx) }
 
-// Pair opens the labs of the device and of a clean router, admits their clients, has work done in both, and leaves
-// them.
+// Pair opens the labs of the device and of a clean router, admits their clients, calls work with both, and leaves them.
 func (l Labs) Pair(ctx context.Context, work func(device, clean *Bench) error) error {
 	device, clean, err := l.OpenPair(ctx)
 	if err != nil {
@@ -125,7 +124,8 @@ func (l Labs) device() (dut.DUT, error) {
 	return dut.New(l.DUT, l.Sides[0].Clients+l.Experiment.Client.Guests(), l.Experiment)
 }
 
-// open builds one lab; the device's link settings and the length of its packets hold in all of them.
+// open builds one lab and starts routerDUT in it. Links and packet sizes are set as device needs them, so they are
+// alike in both labs of a pair.
 func (l Labs) open(ctx context.Context, lab string, routerDUT, device dut.DUT, has experiment.Side) (*Bench, error) {
 	s, built, err := l.side(routerDUT, device, has)
 	if err != nil {
@@ -134,9 +134,9 @@ func (l Labs) open(ctx context.Context, lab string, routerDUT, device dut.DUT, h
 	return s, s.open(ctx, l.Backend, built, lab)
 }
 
-// OpenToLook opens a lab with its clients for somebody who wants to see it, also one that does not work: fault is why
-// the device did not start, or its clients were not admitted. On err nothing is left.
-func (l Labs) OpenToLook(ctx context.Context) (s *Bench, fault, err error) {
+// OpenToInspect opens a lab with its clients for somebody who wants to see it, also one that does not work: fault is
+// why the device did not start, or its clients were not admitted. On err nothing is left.
+func (l Labs) OpenToInspect(ctx context.Context) (s *Bench, fault, err error) {
 	d, err := l.device()
 	if err != nil {
 		return nil, nil, err
@@ -158,26 +158,27 @@ func (l Labs) OpenToLook(ctx context.Context) (s *Bench, fault, err error) {
 func (l Labs) side(routerDUT, device dut.DUT, has experiment.Side) (*Bench, topology.Topology, error) {
 	shared := device.Traits()
 	s := &Bench{
-		DUT: routerDUT, Has: has, Clock: l.Backend.Describe().Clock, slowed: l.Slowed, speed: l.Speed, cpus: l.CPUs,
-		spins: l.Spins, built: l.Built, cpuOptional: l.CPUOptional,
-		Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...),
+		DUT: routerDUT, Side: has, Clock: l.Backend.Describe().Clock, slowed: l.Slowed, speed: l.Speed, cpus: l.CPUs,
+		busyWait: l.BusyWait, built: l.Built, cpuOptional: l.CPUOptional,
+		Guests: l.Experiment.Client.Guests(), addsNeighbours: EntersNeighbours(l.Sides...),
 		singly: client.KindOf(l.Experiment.Client.Kind).PPPoE,
 	}
 	if d, ok := device.(dut.Encapsulating); ok {
 		s.mtu = d.MTU()
 	}
 	for _, side := range l.Sides {
-		s.most = max(s.most, side.Clients)
+		s.maxClients = max(s.maxClients, side.Clients)
 	}
-	// Where no clean router is compared, the leases themselves are measured.
-	s.static = len(l.Sides) > 1 && hasStatic(has, s.enter, routerDUT.Traits()) || l.Experiment.Backend.AgentlessRouter()
+	// A measure without a clean router measures the leases, so the addresses must not be static.
+	s.static = len(l.Sides) > 1 && hasStatic(has, s.addsNeighbours, routerDUT.Traits()) ||
+		l.Experiment.Backend.AgentlessRouter()
 	lan, wan := l.Experiment.Backend.AgentlessAddresses()
 	build, err := topology.Named(l.Experiment.Topology)
 	if err != nil {
 		return nil, topology.Topology{}, err
 	}
 	return s, build(topology.Spec{
-		Aggregate: l.Aggregate, LAN: routerDUT.Traits().LAN, Clients: s.most + s.Guests,
+		Aggregate: l.Aggregate, LAN: routerDUT.Traits().LAN, Clients: s.maxClients + s.Guests,
 		ClientHosts: l.Experiment.Client.Hosts, Closed: [2]netip.Prefix{lan, wan},
 		Cables:        l.Backend.Describe().Cables,
 		Urgent:        traffic.KindOf(has.Traffic.Kind).Frames,

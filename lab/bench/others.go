@@ -20,7 +20,7 @@ func (s *Bench) OthersShare(a, b Snapshot, usedNs int64) float64 {
 // otherPrograms returns how many of the routers' CPUs were used by other programs, and how many were busy at all, both
 // in CPUs.
 func (s *Bench) otherPrograms(a, b Snapshot, usedNs int64) (others, busy float64) {
-	seconds := secondsOf(a, b)
+	seconds := secondsBetween(a, b)
 	if seconds <= 0 {
 		return 0, 0
 	}
@@ -47,6 +47,6 @@ func (s *Bench) WaitedForOthers(a, b Snapshot, waitNs, usedNs int64) float64 {
 	if others == 0 {
 		return 0
 	}
-	seconds := secondsOf(a, b)
+	seconds := secondsBetween(a, b)
 	return float64(waitNs) / 1e9 / seconds * others / busy
 }

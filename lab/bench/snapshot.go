@@ -197,7 +197,7 @@ func Machine(s meter.Stat) result.Machine {
 	}
 }
 
-// Mbps is a rate, Mbit/s; 0 of no time.
+// Mbps is the rate of bytes over seconds, Mbit/s. It is 0 if seconds is.
 func Mbps(bytes int64, seconds float64) float64 {
 	if seconds <= 0 {
 		return 0

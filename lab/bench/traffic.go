@@ -15,13 +15,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// plan makes a load of mbps Mbit/s that of the lab.
+// plan sets the lab's load: mbps in a direction, for at most the time most.
 func (s *Bench) plan(direction string, mbps float64, most time.Duration) {
-	t := s.Has.Traffic
+	t := s.Side.Traffic
 	s.Load = agent.Traffic{
 		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced,
 		Direction: direction,
-		Clients:   s.Has.Clients, MostClients: s.most, ClientHosts: len(s.Hosts), Server: s.Env.ServerIP, OfferedMbps: mbps,
+		Clients:   s.Side.Clients, MostClients: s.maxClients, ClientHosts: len(s.Hosts), Server: s.Env.ServerIP,
+		OfferedMbps:   mbps,
 		MTU:           s.mtu,
 		BurstSegments: t.BurstSegments, MaxSeconds: int(math.Ceil(most.Seconds())), ShortPerSecond: t.ShortPerSecond,
 		ShortBytes: t.ShortBytes,
@@ -72,7 +73,7 @@ func (s *Bench) IdleRTT(ctx context.Context, length time.Duration) (result.RTT, 
 // StartTraffic starts a load of mbps Mbit/s that ends by itself, frames after exactly that time; 0 has TCP send as fast
 // as it can. It returns when all streams are connected and the round-trip probes run.
 func (s *Bench) StartTraffic(ctx context.Context, direction string, mbps float64, most time.Duration) error {
-	t, clients := s.Has.Traffic, s.Has.Clients
+	t, clients := s.Side.Traffic, s.Side.Clients
 	s.plan(direction, mbps, most)
 	patience := trafficTimeout(s.Load.Streams())
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf(
@@ -127,8 +128,8 @@ func (s *Bench) shareOf(i int) agent.Traffic {
 	return share
 }
 
-// awaitOpen waits until all streams have their windows open, where they are too many
-// to have it done within any warm-up.
+// awaitOpen waits until the congestion windows of all streams are open. It waits only if there are
+// so many streams that a warm-up is too short for this.
 func (s *Bench) awaitOpen(ctx context.Context, clients int) error {
 	if !traffic.KindOf(s.Load.Kind).Counts || clients <= agent.WindowsAtOnce {
 		return nil

@@ -15,7 +15,7 @@ func blockOf(dut string, clients int, aa bool) experiment.Block {
 }
 
 func TestWhatIsALimitOfTheDevice(t *testing.T) {
-	refused := &bench.NotAdmitted{Own: true}
+	refused := &bench.NotAdmitted{DeviceFault: true}
 	own := errors.Join(errors.New("closing"), fmt.Errorf("admitting: %w", refused))
 	labs := &bench.NotAdmitted{}
 	for _, tt := range []struct {

@@ -58,7 +58,7 @@ func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(
 	s := &Session{Experiment: e, Machine: machine, Description: local.Describe(), backend: local}
 	labs := s.Labs(plan[i])
 	labs.Slowed = nil
-	lab, fault, err := labs.OpenToLook(ctx)
+	lab, fault, err := labs.OpenToInspect(ctx)
 	if err != nil {
 		return err
 	}

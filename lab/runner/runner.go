@@ -380,7 +380,7 @@ type blockKey struct {
 // fault. The clean router admits every client, so A/A blocks have no such limit.
 func (s *Session) limitOf(b experiment.Block, err error) (text string, isLimit bool) {
 	var e *bench.NotAdmitted
-	if b.AA || !errors.As(err, &e) || !e.Own || s.took[b.DUT()] == 0 || s.took[b.DUT()] >= b.Clients() {
+	if b.AA || !errors.As(err, &e) || !e.DeviceFault || s.took[b.DUT()] == 0 || s.took[b.DUT()] >= b.Clients() {
 		return "", false
 	}
 	return e.Error(), true

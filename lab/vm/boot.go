@@ -14,9 +14,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// boot starts a virtual machine and holds the conversation with its guest. Ended.Booted is set once the guest's command
-// was asked for, also when an error follows.
-func boot(ctx context.Context, cfg Config, m machine) (out Ended, err error) {
+// boot starts a virtual machine, sends its guest the command, and passes on the output until the command ends.
+// Ended.Booted is set when the command was sent, even if an error follows.
+func boot(ctx context.Context, cfg Config, m virtualMachine) (out Ended, err error) {
 	start := time.Now()
 	p, err := m.start(cfg)
 	if err != nil {
@@ -48,13 +48,13 @@ func boot(ctx context.Context, cfg Config, m machine) (out Ended, err error) {
 	o := guestOrder{
 		Command: cfg.Command, Env: append(slices.Clone(cfg.Env), EnvVM+"="+string(description)), Shares: cfg.Shares,
 		Dir: cfg.Dir, Modules: cfg.Kernel.Modules, Release: cfg.Kernel.Release,
-		Now: time.Now().UnixNano(), Hostname: host, Own: own,
+		Now: time.Now().UnixNano(), Hostname: host, Program: own,
 	}
-	if err := w.sendJSON(run, o); errors.Is(err, errFrame) {
+	if err := w.sendJSON(order, o); errors.Is(err, errFrame) {
 		return out, fmt.Errorf(
 			"command and environment for the guest: %w: pass large values in a file below a shared folder", err)
 	} else if err != nil {
-		return out, p.silenceError(err, m)
+		return out, p.noAnswerError(err, m)
 	}
 	out.Booted = time.Since(start)
 	cfg.Status(fmt.Sprintf("the guest is up after %.1f s (%s)", out.Booted.Seconds(), m.name))
@@ -62,15 +62,15 @@ func boot(ctx context.Context, cfg Config, m machine) (out Ended, err error) {
 	return out, err
 }
 
-// awaitHello waits for the guest's first words.
-func (p *process) awaitHello(ctx context.Context, w *wire, m machine) (g guestHello, err error) {
+// awaitHello waits for the guest's first frame.
+func (p *process) awaitHello(ctx context.Context, w *wire, m virtualMachine) (g guestHello, err error) {
 	stop := context.AfterFunc(ctx, func() { p.port.SetDeadline(time.Now()) })
 	said, content, err := w.receive()
 	if !stop() {
 		return g, ErrInterrupted
 	}
 	if err != nil {
-		return g, p.silenceError(err, m)
+		return g, p.noAnswerError(err, m)
 	}
 	if err := json.Unmarshal(content, &g); said != hello || err != nil {
 		return g, fmt.Errorf("the guest began with %q: %w", said, errors.Join(err, ErrEnded))
@@ -82,7 +82,7 @@ func (p *process) awaitHello(ctx context.Context, w *wire, m machine) (g guestHe
 const EnvVM = "GATEWEIGH_VM"
 
 // passOutput passes the command's output on until it ends.
-func (p *process) passOutput(ctx context.Context, w *wire, cfg Config, m machine) (code int, err error) {
+func (p *process) passOutput(ctx context.Context, w *wire, cfg Config, m virtualMachine) (code int, err error) {
 	var deadline time.Time // none
 	if cfg.Timeout > 0 {
 		deadline = time.Now().Add(cfg.Timeout * time.Duration(m.slower))
@@ -108,13 +108,13 @@ func (p *process) passOutput(ctx context.Context, w *wire, cfg Config, m machine
 			return 0, fmt.Errorf(
 				"%w: %s", ErrTimeout, time.Since(deadline.Add(-cfg.Timeout*time.Duration(m.slower))).Round(time.Second))
 		case err != nil:
-			return 0, p.silenceError(err, m)
+			return 0, p.noAnswerError(err, m)
 		case said == stdout:
 			_, err = cfg.Stdout.Write(content)
 		case said == stderr:
 			_, err = cfg.Stderr.Write(content)
 		case said == exit:
-			code, err := partition(content)
+			code, err := exitCode(content)
 			return code, errors.Join(err, outOfMemory(m.consoleText()))
 		}
 		if err != nil {
@@ -123,7 +123,8 @@ func (p *process) passOutput(ctx context.Context, w *wire, cfg Config, m machine
 	}
 }
 
-func partition(content []byte) (int, error) {
+// exitCode reads the frame of kind exit.
+func exitCode(content []byte) (int, error) {
 	var f guestExit
 	if err := json.Unmarshal(content, &f); err != nil {
 		return 0, fmt.Errorf("how the guest's command ended: %w", err)
@@ -134,19 +135,19 @@ func partition(content []byte) (int, error) {
 	return f.Code, nil
 }
 
-// silenceError is the error of a guest that says nothing any more.
-func (p *process) silenceError(err error, m machine) error {
+// noAnswerError is the error of a guest that says nothing any more.
+func (p *process) noAnswerError(err error, m virtualMachine) error {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return p.endReason(m.consoleText())
 	}
-	if bad := lastWords(m.consoleText()); bad != nil { // without the end that follows it
+	if bad := consoleError(m.consoleText()); bad != nil { // the guest has failed, and QEMU just has not ended yet
 		return bad
 	}
 	return fmt.Errorf("%w (%s)", ErrNoAnswer, m.name)
 }
 
-// consoleText is what the guest's console shows so far.
-func (m machine) consoleText() []byte {
+// consoleText is the text on the guest's console so far, at most maxConsole bytes.
+func (m virtualMachine) consoleText() []byte {
 	text, _ := io.ReadAll(io.NewSectionReader(m.console, 0, maxConsole)) // an error: less of it
 	return text
 }

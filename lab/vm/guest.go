@@ -16,23 +16,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RunAs runs the guest's side when this process is the first of one, and does not return then. Call it first in main.
+// RunAs runs guestMain if this process is the first one of a guest, and then does not return. A program that calls Run
+// must call RunAs first in its main.
 func RunAs(args []string) {
 	if _, err := os.Stat("/" + markFile); os.Getpid() != 1 || args[0] != "/"+initFile || err != nil {
 		return
 	}
-	if err := guest(); err != nil {
-		// the console, which the machine reads
+	if err := guestMain(); err != nil {
+		// QEMU writes the console into a file, which the machine reads.
 		fmt.Fprintln(os.Stderr, guestErrorPrefix+strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART) // QEMU ends instead
 }
 
-// guestErrorPrefix begins the line of a guest that could not reach the machine.
+// guestErrorPrefix begins the line on the console by which a guest reports an error before it reaches the machine.
 const guestErrorPrefix = "gateweigh's guest: "
 
-// guest reaches the machine, carries out its order, and says how that ended.
-func guest() error {
+// guestMain reaches the machine, carries out its order, and says how that ended.
+func guestMain() error {
 	if err := mountAll([]mount{
 		{"devtmpfs", "/dev", "devtmpfs", 0, ""}, {"proc", "/proc", "proc", 0, ""}, {"sysfs", "/sys", "sysfs", 0, ""},
 	}); err != nil {
@@ -46,8 +47,8 @@ func guest() error {
 		return err
 	}
 	w := &wire{port: port}
-	if err := w.sendJSON(hello, self()); err != nil {
-		return fmt.Errorf("greeting the machine: %w", err)
+	if err := w.sendJSON(hello, describeGuest()); err != nil {
+		return fmt.Errorf("sending hello to the machine: %w", err)
 	}
 	o, err := receiveOrder(w)
 	if err != nil {
@@ -56,19 +57,19 @@ func guest() error {
 	var end guestExit
 	if err := prepareRoot(o); err != nil {
 		end.Error = err.Error()
-	} else if end.Code, err = carryOut(o, w); err != nil {
+	} else if end.Code, err = runCommand(o, w); err != nil {
 		end.Error = err.Error()
 	}
 	unix.Sync()
 	if err := w.sendJSON(exit, end); err != nil {
 		return fmt.Errorf("saying how the command ended: %w", err)
 	}
-	_, _, err = w.receive() // the machine ends the guest now
+	_, _, err = w.receive() // waits until the machine ends QEMU
 	return err
 }
 
-// self is what the guest says of itself.
-func self() (g guestHello) {
+// describeGuest is what the guest says of itself.
+func describeGuest() (g guestHello) {
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	g.Release = strings.TrimSpace(string(release))
 	info, _ := os.ReadFile("/proc/cpuinfo")
@@ -81,7 +82,7 @@ func self() (g guestHello) {
 	return g
 }
 
-// loadModules loads the initrd's modules, in the order of their names.
+// loadModules loads the kernel modules in the initrd, in the order of their names.
 func loadModules() error {
 	files, err := filepath.Glob("/" + moduleFolder + "/*.ko")
 	if err != nil {
@@ -99,12 +100,12 @@ func loadModules() error {
 	return nil
 }
 
-// portWithin bounds the wait for devices to appear.
-const portWithin = time.Minute
+// portTimeout bounds the wait for devices to appear.
+const portTimeout = time.Minute
 
 // openPort opens the virtual serial port to the machine.
 func openPort() (*os.File, error) {
-	for start := time.Now(); time.Since(start) < portWithin; time.Sleep(10 * time.Millisecond) {
+	for start := time.Now(); time.Since(start) < portTimeout; time.Sleep(10 * time.Millisecond) {
 		names, _ := filepath.Glob("/sys/class/virtio-ports/*/name")
 		for _, file := range names {
 			if name, _ := os.ReadFile(file); strings.TrimSpace(string(name)) == portName {
@@ -117,9 +118,10 @@ func openPort() (*os.File, error) {
 	return nil, errors.New("the port to the machine is missing")
 }
 
+// receiveOrder waits for the frame that tells the guest what to do.
 func receiveOrder(w *wire) (o guestOrder, err error) {
 	said, content, err := w.receive()
-	if err == nil && said != run {
+	if err == nil && said != order {
 		err = fmt.Errorf("a frame of kind %q", said)
 	}
 	if err == nil {
@@ -131,8 +133,8 @@ func receiveOrder(w *wire) (o guestOrder, err error) {
 	return o, nil
 }
 
-// carryOut runs the command and returns its exit code. Processes that it leaves behind are killed.
-func carryOut(o guestOrder, w *wire) (int, error) {
+// runCommand runs the command and returns its exit code. Processes that it leaves behind are killed.
+func runCommand(o guestOrder, w *wire) (int, error) {
 	cmd := exec.Command(o.Command[0], o.Command[1:]...)
 	cmd.Dir, cmd.Env = o.Dir, o.Env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -147,7 +149,7 @@ func carryOut(o guestOrder, w *wire) (int, error) {
 		}
 		defer theirs.Close()
 		*s.file = theirs
-		copying.Go(func() { _, _ = io.Copy(stream{w, s.kind}, r) }) // an error: nobody listens any more
+		copying.Go(func() { _, _ = io.Copy(stream{w, s.kind}, r) }) // an error: the machine has closed the port
 	}
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("starting %s: %w", o.Command[0], err)
@@ -166,7 +168,7 @@ func carryOut(o guestOrder, w *wire) (int, error) {
 		}
 	}()
 	status, err := reap(cmd.Process.Pid)
-	_ = syscall.Kill(-1, syscall.SIGKILL) // all but this process: they may hold the pipes
+	_ = syscall.Kill(-1, syscall.SIGKILL) // ends all other processes, because they may keep the pipes open
 	copying.Wait()
 	if status.Signaled() {
 		return 128 + int(status.Signal()), err
@@ -174,7 +176,8 @@ func carryOut(o guestOrder, w *wire) (int, error) {
 	return status.ExitStatus(), err
 }
 
-// reap waits for a process, and meanwhile for all that lost their parents.
+// reap waits for a process and returns its status. It also reaps all processes that have lost their parents, as the
+// first process of a system must.
 func reap(pid int) (status syscall.WaitStatus, err error) {
 	for {
 		ended, err := syscall.Wait4(-1, &status, 0, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/kernel"
 )
 
-// neededModules are the modules without which the guest does not reach its files and this process. The kernel loads all
-// others when they are asked for.
+// neededModules are the kernel modules by which the guest reaches the machine's files and the port to this process.
+// When it has the files, the kernel loads other modules itself.
 var neededModules = []string{"virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"}
 
 // Files of the initrd.
@@ -33,7 +33,7 @@ const (
 	consoleMinor = 1             //
 )
 
-// writeInitrd writes the guest's first root: this program as init, and the modules it needs.
+// writeInitrd writes the guest's first file system: this program as init, and the modules that it loads.
 func writeInitrd(w io.Writer, k kernel.Kernel) error {
 	modules, err := k.Load(neededModules...)
 	if err != nil {
@@ -60,7 +60,7 @@ func writeInitrd(w io.Writer, k kernel.Kernel) error {
 	return errors.Join(a.err, a.Flush())
 }
 
-// static reports whether a program runs without libraries.
+// static returns ErrStatic for a program that needs a dynamic linker, which the initrd does not have.
 func static(program []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(program))
 	if err != nil {
@@ -82,14 +82,15 @@ type entry struct {
 	data         []byte
 }
 
-// archive writes cpio's "newc" (kernel, Documentation/driver-api/early-userspace/buffer-format.rst): for each file a
-// header of 13 hexadecimal numbers, the name and the content, the latter two padded to four bytes.
+// archive writes a cpio archive of format "newc" (kernel, Documentation/driver-api/early-userspace/buffer-format.rst).
+// Each file has a header of 13 hexadecimal numbers, its name and its content; the latter two are padded to four bytes.
 type archive struct {
 	*bufio.Writer
 	inode uint32
 	err   error // the first
 }
 
+// add writes a file. It does nothing after an error.
 func (a *archive) add(e entry) {
 	if a.err != nil {
 		return

@@ -25,23 +25,24 @@ type accelerator struct {
 	name    string // result.KVM, result.TCG
 	args    []string
 	kernel  string // parameters of the guest's kernel
-	slower  int    // factor of the times that a guest is given
-	mayFail bool   // another follows
+	slower  int    // by which all time limits of a guest are multiplied
+	mayFail bool   // if no guest starts with it, the next one is tried
 }
 
-// accelerators are the ways to try, the best first. Whether KVM works with a kernel shows only when that is booted:
-// on some machines /dev/kvm is there, and no guest starts.
+// accelerators lists the ways to try, the fastest first. On some machines /dev/kvm exists and yet no guest starts, so
+// only a boot shows whether KVM works.
 func accelerators() (list []accelerator) {
 	if f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0); err == nil {
 		f.Close()
 		list = append(list,
 			accelerator{name: result.KVM, args: []string{"-accel", "kvm", "-cpu", "host"}, slower: 1, mayFail: true})
 	}
-	// An emulated CPU does not speculate.
+	// mitigations=off saves time: an emulated CPU does not speculate, so there is nothing to mitigate.
 	return append(list, accelerator{name: result.TCG, args: []string{"-accel", "tcg,thread=multi", "-cpu", "max"},
 		kernel: " mitigations=off", slower: emulatedFactor})
 }
 
+// qemu is the path of QEMU, "" if it is not installed.
 func qemu() string {
 	path, err := exec.LookPath("qemu-system-x86_64")
 	if err != nil {
@@ -50,14 +51,14 @@ func qemu() string {
 	return path
 }
 
-// machine is a virtual machine. Its files are in memory: a full disk does not matter to them, and nothing of them stays
-// however this process ends.
-type machine struct {
+// virtualMachine is a virtual virtualMachine. Its files are in memory: a full disk does not matter to them, and nothing
+// of them stays however this process ends.
+type virtualMachine struct {
 	accelerator
 	image, initrd, console *os.File
 }
 
-// Descriptors of QEMU.
+// File descriptors that QEMU inherits.
 const (
 	portFD = 3 + iota
 	imageFD
@@ -65,9 +66,10 @@ const (
 	consoleFD
 )
 
+// pathOf is a path by which QEMU opens a file that it has inherited.
 func pathOf(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// inMemory makes a file in memory.
+// inMemory makes a file in memory, with the content that write writes.
 func inMemory(name string, write func(io.Writer) error) (*os.File, error) {
 	fd, err := unix.MemfdCreate("gateweigh-"+name, unix.MFD_CLOEXEC)
 	if err != nil {
@@ -83,13 +85,15 @@ func inMemory(name string, write func(io.Writer) error) (*os.File, error) {
 // portName is the name of the virtual serial port to the guest.
 const portName = "gateweigh"
 
-// Tags of shared folders.
+// Tags by which the guest mounts the machine's folders.
 const (
 	rootTag  = "root"
-	shareTag = "share" // with a number
+	shareTag = "share" // followed by the folder's index in Config.Shares
 )
 
-func (m machine) args(cfg Config) []string {
+// args is QEMU's command line, without the program.
+
+func (m virtualMachine) args(cfg Config) []string {
 	args := append([]string{"-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-smp", strconv.Itoa(cfg.CPUs), "-m", strconv.Itoa(cfg.MemoryMiB)}, m.accelerator.args...)
 	args = append(args, "-kernel", pathOf(imageFD), "-initrd", pathOf(initrdFD), "-append",
@@ -104,16 +108,17 @@ func (m machine) args(cfg Config) []string {
 	return args
 }
 
+// share is the options that give the guest a folder of the machine.
 func share(tag, folder, more string) []string {
 	return []string{
 		"-fsdev", "local,id=" + tag + ",path=" + escaped(folder) + ",security_model=none,multidevs=remap" + more,
 		"-device", "virtio-9p-pci,fsdev=" + tag + ",mount_tag=" + tag}
 }
 
-// escaped is a value in one of QEMU's lists.
+// escaped escapes a path for QEMU's options, which commas separate.
 func escaped(path string) string { return strings.ReplaceAll(path, ",", ",,") }
 
-// process is QEMU, and this side of the guest's port.
+// process is QEMU, and the machine's end of the port to the guest.
 type process struct {
 	*exec.Cmd
 	port     *os.File
@@ -121,8 +126,8 @@ type process struct {
 	ended    chan struct{}
 }
 
-// start starts QEMU, which the kernel ends with this process however that ends.
-func (m machine) start(cfg Config) (*process, error) {
+// start starts QEMU. The kernel ends it when this process ends, even when it is killed.
+func (m virtualMachine) start(cfg Config) (*process, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("making the guest's port: %w", err)
@@ -131,17 +136,17 @@ func (m machine) start(cfg Config) (*process, error) {
 	defer theirs.Close()
 	p := &process{Cmd: exec.Command(qemu(), m.args(cfg)...), port: ours, ended: make(chan struct{})}
 	p.Stderr, p.ExtraFiles = &p.messages, []*os.File{theirs, m.image, m.initrd, m.console}
-	// A group of its own: Ctrl-C is for the guest's command, by signal.
+	// A process group of its own keeps Ctrl-C from QEMU. Run passes the signal on to the guest's command.
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
-	go func() { // ends with QEMU; the signal of the parent's death is that of this thread
+	go func() { // ends with QEMU. Pdeathsig comes when the thread that started QEMU ends, so the thread stays
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(p.ended)
 		err := p.Start()
 		started <- err
 		if err == nil {
-			_ = p.Wait() // what matters of how it ended is in its messages
+			_ = p.Wait() // endReason reads QEMU's messages and status
 		}
 	}()
 	if err := <-started; err != nil {
@@ -157,19 +162,19 @@ func (p *process) stop() {
 	p.port.Close()
 }
 
-// quitWithin bounds the wait for the end of a QEMU that has closed the guest's port.
-const quitWithin = 10 * time.Second
+// quitTimeout bounds the wait for the end of a QEMU that has closed the guest's port.
+const quitTimeout = 10 * time.Second
 
 // endReason says why a virtual machine ended by itself.
 func (p *process) endReason(console []byte) error {
 	select {
 	case <-p.ended:
-	case <-time.After(quitWithin):
+	case <-time.After(quitTimeout):
 		_ = p.Process.Kill() // an error: it has ended
 		<-p.ended
 	}
 	text := strings.TrimSpace(p.messages.String())
-	switch ended := lastWords(console); {
+	switch ended := consoleError(console); {
 	case ended != nil:
 		return ended
 	case strings.Contains(text, "Cannot allocate memory"):
@@ -184,8 +189,8 @@ func (p *process) endReason(console []byte) error {
 	return fmt.Errorf("%w (%s)", ErrEnded, p.ProcessState)
 }
 
-// lastWords is why a guest ended as its kernel or its first process says on the console, and nil where neither does.
-func lastWords(console []byte) error {
+// consoleError is why a guest ended as its kernel or its first process says on the console, and nil where neither does.
+func consoleError(console []byte) error {
 	line := func(after string) (string, bool) {
 		_, text, found := bytes.Cut(console, []byte(after))
 		text, _, _ = bytes.Cut(text, []byte("\n"))
@@ -203,7 +208,8 @@ func lastWords(console []byte) error {
 	return nil
 }
 
-// oomKilled is how the kernel says that it ended a program for want of memory in the whole guest.
+// oomKilled is the line by which the guest's kernel reports that it ended a program because the guest's memory was
+// full.
 var oomKilled = regexp.MustCompile(`Out of memory: Killed process \d+ \(([^)]*)\)`)
 
 // outOfMemory is the error of a guest whose console says that its memory was full, and nil otherwise.
@@ -225,13 +231,13 @@ func outOfMemory(console []byte) error {
 	return nil
 }
 
-// ofQEMU is the memory that QEMU takes beside the guest's, MiB.
-const ofQEMU = 256
+// qemuMiB is the memory that QEMU takes beside the guest's, MiB.
+const qemuMiB = 256
 
 // enoughMemory compares what the guest may use with what the machine has to spare.
 func enoughMemory(mib int) error {
-	if mib < leastMiB {
-		return fmt.Errorf("%w: %d MiB: a guest needs %d at least (--vm-memory)", ErrMemory, mib, leastMiB)
+	if mib < minGuestMiB {
+		return fmt.Errorf("%w: %d MiB: a guest needs %d at least (--vm-memory)", ErrMemory, mib, minGuestMiB)
 	}
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -239,10 +245,10 @@ func enoughMemory(mib int) error {
 	}
 	for line := range strings.Lines(string(text)) {
 		var free int
-		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &free); n == 1 && free>>10 < mib+ofQEMU {
+		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &free); n == 1 && free>>10 < mib+qemuMiB {
 			return fmt.Errorf(
 				"%w: it takes %d MiB and QEMU some %d, and %d are available: close programs, or give it less (--vm-memory)",
-				ErrMemory, mib, ofQEMU, free>>10)
+				ErrMemory, mib, qemuMiB, free>>10)
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mount is what mount(2) takes.
+// mount is the arguments of mount(2).
 type mount struct {
 	source, target, kind string
 	flags                uintptr
@@ -36,7 +36,7 @@ func mountAll(list []mount) error {
 	return nil
 }
 
-// p9 are the options of a shared folder: over virtio, in large messages, with the access rights of the users.
+// p9 is the mount options of the machine's folders (9p): over virtio, in large messages, with permissions by user.
 const p9 = "trans=virtio,version=9p2000.L,msize=524288,access=client"
 
 // prepareRoot sets the guest's clock and host name and mounts its file systems: an overlay on the machine's root,
@@ -59,15 +59,15 @@ func prepareRoot(o guestOrder) error {
 		}
 	}
 	return errors.Join(
-		linkStreams(), nodes(filepath.Join(modules, "modules.devname")), unix.Sethostname([]byte(o.Hostname)),
-		loopbackUp(), open64k())
+		linkStreams(), makeDeviceFiles(filepath.Join(modules, "modules.devname")), unix.Sethostname([]byte(o.Hostname)),
+		loopbackUp(), raiseOpenFiles())
 }
 
 // assembleRoot puts the guest's root together below newRoot.
 func assembleRoot(o guestOrder) error {
 	upper, work := "/"+upperFolder+"/files", "/"+upperFolder+"/work"
 	err := mountAll([]mount{
-		// The machine's files are read once: they are not expected to change during a run.
+		// cache=loose reads each of the machine's files once. They are not expected to change during a run.
 		{rootTag, "/" + lowerFolder, "9p", unix.MS_RDONLY, p9 + ",cache=loose"},
 		{"tmpfs", "/" + upperFolder, "tmpfs", 0, "mode=755"},
 	})
@@ -97,23 +97,23 @@ func assembleRoot(o guestOrder) error {
 			list = append(list, m)
 		}
 	}
-	// Programs and folders below /tmp and /run of the machine stay visible where they are needed.
+	// The guest's own /tmp and /run hide the machine's, so the folders in them that it needs are mounted again.
 	for _, path := range o.hiddenFolders() {
 		list = append(list, mount{"/" + lowerFolder + path, in(path), "", unix.MS_BIND, ""})
 	}
-	// A guest that runs this program has it in memory already, and need not read it anew through QEMU.
-	if o.Own == o.Command[0] {
-		list = append(list, mount{"/" + initFile, in(o.Own), "", unix.MS_BIND, ""})
+	// If the command is this program, the guest uses the copy in the initrd, because to read it through QEMU takes time.
+	if o.Program == o.Command[0] {
+		list = append(list, mount{"/" + initFile, in(o.Program), "", unix.MS_BIND, ""})
 	}
-	// Nothing of these is kept in the guest: what it writes is the machine's at once.
+	// cache=none writes to the machine's files at once.
 	for i, folder := range o.Shares {
 		list = append(list, mount{shareTag + strconv.Itoa(i), in(folder), "9p", 0, p9 + ",cache=none"})
 	}
 	return mountAll(list)
 }
 
-// hiddenFolders are folders of the machine that the guest needs, and that its own /tmp and /run hide: those of the
-// command, and those of its PATH that there are.
+// hiddenFolders lists folders below the machine's /tmp and /run that the guest needs: those of the command, and those
+// on its PATH.
 func (o guestOrder) hiddenFolders() (list []string) {
 	add := func(folder string) {
 		if (isBelow(folder, "/tmp") || isBelow(folder, "/run")) && !slices.Contains(list, folder) {
@@ -157,7 +157,7 @@ func enterRoot() error {
 	return os.Chdir("/")
 }
 
-// linkStreams makes the links that programs read standard input and output by, which udev makes elsewhere.
+// linkStreams makes /dev/stdin and the like, which udev makes on other systems.
 func linkStreams() error {
 	for name, target := range map[string]string{
 		"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} {
@@ -168,8 +168,8 @@ func linkStreams() error {
 	return nil
 }
 
-// nodes makes the device files by whose opening modules are loaded: "tun net/tun c10:200" in modules.devname.
-func nodes(file string) error {
+// makeDeviceFiles makes the device files by whose opening modules are loaded: "tun net/tun c10:200" in modules.devname.
+func makeDeviceFiles(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil // no such modules
@@ -214,8 +214,8 @@ func loopbackUp() error {
 	return nil
 }
 
-// open64k raises the limit of open files to what login shells have at most.
-func open64k() error {
+// raiseOpenFiles raises the limit of open files to what login shells have at most.
+func raiseOpenFiles() error {
 	const files = 65536
 	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: files, Max: files})
 }

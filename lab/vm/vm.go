@@ -1,6 +1,7 @@
-// Package vm runs a program of this machine under another kernel: in a small virtual machine (QEMU) whose files are
-// this machine's, read only, below what the guest changes, which is forgotten at its end. Named folders are shared
-// for writing, and what the guest writes there is on the machine at once.
+// Package vm runs a program of this machine under another kernel, in a small virtual machine (QEMU). In this package
+// and its messages, the guest is the system inside of that virtual machine, and the machine is the one that runs QEMU.
+// The guest sees the machine's files. What it changes stays in its memory and ends with it, except in shared folders:
+// there it writes the machine's files.
 //
 //	gateweigh                    QEMU                              guest
 //	Run ── starts ─────────────► kernel, initrd ── boots ────────► /init: this program again (RunAs)
@@ -26,7 +27,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/scratch"
 )
 
-// Config says what runs in which guest.
+// Config says which kernel and command to run.
 type Config struct {
 	Kernel  kernel.Kernel
 	Command []string // program, as an absolute path, and arguments
@@ -37,27 +38,27 @@ type Config struct {
 	Logs        string
 	MemoryMiB   int           // of the guest; 0: DefaultMemoryMiB
 	CPUs        int           // of the guest; 0: as many as the machine has
-	Timeout     time.Duration // of the command on a machine of this speed; 0: none
-	BootTimeout time.Duration // until the guest answers, at the speed of KVM; 0: 20 s
+	Timeout     time.Duration // for the command with KVM; 0: none. An emulated guest has emulatedFactor times as long
+	BootTimeout time.Duration // until the guest answers, likewise; 0: 20 s
 
 	Stdout, Stderr io.Writer // of the command; nil: discarded
-	// Status hears what is done, after the end of ctx in another goroutine; may be nil.
+	// Status is called with each step that begins. After the end of ctx another goroutine calls it. It may be nil.
 	Status func(string)
 }
 
 // DefaultMemoryMiB is enough for labs with some hundred clients.
 const DefaultMemoryMiB = 3072
 
-// ConsoleFile is the guest's console in Config.Logs.
+// ConsoleFile is the name of the file with the guest's console output in Config.Logs.
 const ConsoleFile = "console.log"
 
-// leastMiB is what a guest needs to start.
-const leastMiB = 256
+// minGuestMiB is what a guest needs to start.
+const minGuestMiB = 256
 
 // Times that a guest is given, at the speed of KVM.
 const (
-	bootWithin = 20 * time.Second
-	endTimeout = 10 * time.Second // after a signal
+	bootTimeout = 20 * time.Second
+	endTimeout  = 10 * time.Second // after a signal
 )
 
 // emulatedFactor is how much more time an emulated guest is given.
@@ -78,15 +79,16 @@ var (
 			"build)")
 )
 
-// Ended is how a command in a guest ended.
+// Ended tells how a command in a guest ended.
 type Ended struct {
 	VM     result.VM
-	Code   int           // the command's exit code; 128 and the signal's number where one ended it
-	Booted time.Duration // until the command was started
+	Code   int           // the command's exit code; 128 plus the signal's number if a signal ended it
+	Booted time.Duration // from the start of QEMU until the command was sent to the guest
 }
 
-// Run boots a guest and runs the command in it until that ends. When ctx ends, the command is sent SIGINT and is
-// waited for, for a while. In any case the virtual machine is gone when Run returns, and when this process is killed.
+// Run boots a guest, runs the command in it and waits for its end. When ctx ends, Run sends the command SIGINT and
+// waits at most endTimeout. When Run has returned, or this process was killed, the virtual machine does not exist any
+// more.
 func Run(ctx context.Context, cfg Config) (Ended, error) {
 	cfg, err := cfg.checked()
 	if err != nil {
@@ -113,8 +115,8 @@ func Run(ctx context.Context, cfg Config) (Ended, error) {
 	return out, cfg.withConsole(err, m.consoleText())
 }
 
-// prepare makes the files of a virtual machine.
-func prepare(k kernel.Kernel) (m machine, err error) {
+// prepare makes the files of a virtual machine, in memory.
+func prepare(k kernel.Kernel) (m virtualMachine, err error) {
 	image, err := k.Bootable()
 	if err != nil {
 		return m, err
@@ -138,7 +140,7 @@ func prepare(k kernel.Kernel) (m machine, err error) {
 }
 
 // close frees the machine's files.
-func (m machine) close() {
+func (m virtualMachine) close() {
 	for _, f := range []*os.File{m.image, m.initrd, m.console} {
 		if f != nil {
 			f.Close()
@@ -146,7 +148,7 @@ func (m machine) close() {
 	}
 }
 
-// withConsole keeps a guest's console and adds to an error where that is, or why it is not kept.
+// withConsole stores the text of a guest's console in a file, and adds the file's name to the error.
 func (c Config) withConsole(err error, text []byte) error {
 	if len(text) == 0 {
 		return err
@@ -173,10 +175,10 @@ func (c Config) Check() error {
 	return err
 }
 
-// checked fills in defaults, and refuses what cannot work.
+// checked fills in defaults. It returns an error if no guest can start.
 func (c Config) checked() (Config, error) {
 	c.MemoryMiB, c.CPUs = cmp.Or(c.MemoryMiB, DefaultMemoryMiB), cmp.Or(c.CPUs, runtime.NumCPU())
-	c.BootTimeout, c.Dir = cmp.Or(c.BootTimeout, bootWithin), cmp.Or(c.Dir, "/")
+	c.BootTimeout, c.Dir = cmp.Or(c.BootTimeout, bootTimeout), cmp.Or(c.Dir, "/")
 	c.Stdout, c.Stderr = cmp.Or(c.Stdout, io.Discard), cmp.Or(c.Stderr, io.Discard)
 	if c.Status == nil {
 		c.Status = func(string) {}
@@ -202,7 +204,7 @@ func (c Config) checked() (Config, error) {
 		if !filepath.IsAbs(*path) {
 			return c, fmt.Errorf("folder %q for the guest: want an absolute path", *path)
 		}
-		// The guest sees /tmp and /run of its own, so links may lead nowhere there.
+		// The guest has its own /tmp and /run, in which the target of a symbolic link may be missing.
 		direct, err := filepath.EvalSymlinks(*path)
 		if err != nil {
 			return c, fmt.Errorf("for the guest: %w", err)
@@ -212,10 +214,10 @@ func (c Config) checked() (Config, error) {
 	return c, enoughMemory(c.MemoryMiB)
 }
 
-// Inside returns the virtual machine that this process was started in by Run, and false where there is none.
-func Inside() (*result.VM, bool, error) {
-	text, is := os.LookupEnv(EnvVM)
-	if !is {
+// FromEnvironment returns the virtual machine that this process was started in by Run, and false where there is none.
+func FromEnvironment() (*result.VM, bool, error) {
+	text, found := os.LookupEnv(EnvVM)
+	if !found {
 		return nil, false, nil
 	}
 	var m result.VM

@@ -9,27 +9,27 @@ import (
 	"sync"
 )
 
-// kind is what a frame on the port between guest and machine carries.
+// kind is the kind of a frame, that is of a message on the port between guest and machine.
 type kind byte
 
-// From the guest.
+// Kinds of frames that the guest sends.
 const (
-	hello  kind = 'h' // greeting
-	stdout kind = 'o' // of the command
-	stderr kind = 'e'
-	exit   kind = 'x' // farewell
+	hello  kind = 'h' // a guestHello: the first frame
+	stdout kind = 'o' // output of the command
+	stderr kind = 'e' // its error output
+	exit   kind = 'x' // a guestExit: the last frame
 )
 
 // From the machine.
 const (
-	run    kind = 'c' // order
-	signal kind = 's' // one byte, its number
+	order  kind = 'c' // order
+	signal kind = 's' // one byte: the number of a signal for the command
 )
 
-// guestHello is what the guest says of itself when it is up.
+// guestHello describes a guest that has booted.
 type guestHello struct {
-	Release string
-	CPU     string
+	Release string // of its kernel
+	CPU     string // model
 }
 
 // guestOrder says what the guest does.
@@ -37,8 +37,8 @@ type guestOrder struct {
 	Command, Env, Shares []string
 	Dir, Modules         string
 	Release              string // of the kernel
-	Own                  string // path of the program that the initrd has as init
-	Now                  int64  // Unix time, ns
+	Program              string // path of the program that the initrd has as init
+	Now                  int64  // the time for its clock: Unix time, ns
 	Hostname             string
 }
 
@@ -51,13 +51,13 @@ type guestExit struct {
 // maxFrame bounds a frame's content.
 const maxFrame = 1 << 20
 
-// wire sends and receives frames: a byte of kind, four of length, the content.
+// wire sends and receives frames. A frame is a byte with its kind, four bytes with its length, and the content.
 type wire struct {
 	port io.ReadWriter
-	mu   sync.Mutex // of writing
+	mu   sync.Mutex // held while a frame is written
 }
 
-// errFrame is the error of a frame that the other side would refuse. Nothing of such a frame is sent.
+// errFrame is the error of a frame longer than maxFrame. No part of it is sent.
 var errFrame = errors.New("more than a frame between the machine and its guest holds")
 
 func (w *wire) send(k kind, content []byte) error {
@@ -93,7 +93,7 @@ func (w *wire) receive() (kind, []byte, error) {
 	return kind(head[0]), content, err
 }
 
-// stream is an io.Writer whose bytes leave as frames of a kind.
+// stream is an io.Writer that sends what is written to it as frames of a kind.
 type stream struct {
 	*wire
 	kind kind

@@ -35,15 +35,15 @@ func FuzzReceive(f *testing.F) {
 func TestFrameLimit(t *testing.T) {
 	p := &port{}
 	w := &wire{port: p}
-	if err := w.sendJSON(run, guestOrder{Env: []string{string(make([]byte, maxFrame))}}); !errors.Is(err, errFrame) ||
+	if err := w.sendJSON(order, guestOrder{Env: []string{string(make([]byte, maxFrame))}}); !errors.Is(err, errFrame) ||
 		p.out.Len() > 0 {
 		t.Errorf("beyond the limit: %v, %d bytes sent", err, p.out.Len())
 	}
-	if err := w.send(run, make([]byte, maxFrame)); err != nil {
+	if err := w.send(order, make([]byte, maxFrame)); err != nil {
 		t.Errorf("at the limit: %v", err)
 	}
 	p.in = p.out
-	if said, content, err := w.receive(); said != run || len(content) != maxFrame || err != nil {
+	if said, content, err := w.receive(); said != order || len(content) != maxFrame || err != nil {
 		t.Errorf("received %q, %d bytes, %v", said, len(content), err)
 	}
 }

@@ -14,7 +14,7 @@ func (o *observation) judge() (bench.Rejects, error) {
 	before, after := o.before.stations[0], o.after.stations[0]
 	w := bench.Window{
 		Seconds: float64(after.MonotonicNs-before.MonotonicNs) / 1e9, Machine: bench.Machine(after.Stat.Sub(before.Stat)),
-		CPUs: o.lab.machine, Asked: o.lab.speed, Share: o.share(),
+		CPUs: o.lab.machine, WantedShare: o.lab.speed, Share: o.share(),
 	}
 	return bench.Judge(bench.RejectFor(o.faults...), o.offered, w.Steal, w.Speed, o.waited)
 }

@@ -42,6 +42,6 @@ func judgeAlone(t *attempt, under conditions, clean bool) {
 			return nil
 		},
 		bench.WaitRule(under.precedes, m.Metrics[WaitedForOthers], "router: its threads"),
-		bench.Window{Asked: under.speed, Share: routerShare(m)}.Speed, bench.RejectFor(under.failedProof...))
+		bench.Window{WantedShare: under.speed, Share: routerShare(m)}.Speed, bench.RejectFor(under.failedProof...))
 	t.Rejects, t.Accepted = rejects, len(rejects) == 0
 }

@@ -203,7 +203,7 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int, warm
 func (b *openBlock) conditions() conditions {
 	e, labs := b.Experiment, b.pair.labs()
 	return conditions{
-		window: e.Window, sent: labs[len(labs)-1].Has.Traffic, aggregates: b.pair.device.Traits.Aggregates,
+		window: e.Window, sent: labs[len(labs)-1].Side.Traffic, aggregates: b.pair.device.Traits.Aggregates,
 		routers: len(b.pair.device.Router.CPUs),
 		speed:   e.Router.Speed, solo: b.pair.solo(), precedes: b.Precedes, failedProof: b.pair.device.failedProof,
 	}

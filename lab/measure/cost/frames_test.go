@@ -42,7 +42,7 @@ func TestFramesOfEveryClient(t *testing.T) {
 	for _, s := range []*lab{{Bench: one}, {Bench: other}} {
 		for direction, receives := range map[string][2]bool{
 			result.Up: {false, true}, result.Down: {true, false}, result.Both: {true, true}} {
-			t.Run(s.Has.Client+" "+direction, func(t *testing.T) { carryFrames(t, s, direction, receives, size) })
+			t.Run(s.Side.Client+" "+direction, func(t *testing.T) { carryFrames(t, s, direction, receives, size) })
 		}
 	}
 }
@@ -70,7 +70,7 @@ func carryFrames(t *testing.T, s *lab, direction string, receives [2]bool, size 
 			if stats[i], err = h.TrafficStats(ctx); err != nil {
 				t.Fatal(err)
 			}
-			found = found && (!receives[i] || stats[i].Shares.Streams == s.Has.Clients && stats[i].Shares.Min > 0 &&
+			found = found && (!receives[i] || stats[i].Shares.Streams == s.Side.Clients && stats[i].Shares.Min > 0 &&
 				stats[i].Frames.Delay.P99 > 0)
 			found = found && (!receives[1-i] || stats[i].Datagrams.Sent > 0)
 		}

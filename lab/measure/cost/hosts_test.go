@@ -82,7 +82,7 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 	for _, c := range []struct{ kind, direction string }{
 		{traffic.KindIperf3, result.Up}, {traffic.KindStreams, result.Up}, {traffic.KindStreams, result.Down},
 	} {
-		s.Has.Traffic = experiment.Traffic{
+		s.Side.Traffic = experiment.Traffic{
 			Kind: c.kind, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44}
 		if err := s.StartTraffic(ctx, c.direction, mbps, time.Minute); err != nil {
 			t.Fatal(err)

@@ -93,7 +93,7 @@ func (s *lab) readFairness(ctx context.Context) error {
 	s.fairness = Fairness{
 		Streams: shares.Streams, Broken: max(broken, stats.Broken), // both ends count the same streams
 		Jain:    shares.Jain(),
-		Even:    shares.Even(s.Load.BurstSegments * traffic.SegmentBytes(client.KindOf(s.Has.Client).MTU, s.Load.UDP)),
+		Even:    shares.Even(s.Load.BurstSegments * traffic.SegmentBytes(client.KindOf(s.Side.Client).MTU, s.Load.UDP)),
 		MinMbps: bench.Mbps(shares.Min, seconds), MaxMbps: bench.Mbps(shares.Max, seconds),
 	}
 	s.marked = 0

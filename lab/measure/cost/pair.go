@@ -91,7 +91,7 @@ func (p pair) begin(ctx context.Context, cell result.Cell) error {
 	}
 	p.device.memory = Memory{MiB: float64(now.Memory.Taken-p.empty) / 1024}
 	for _, l := range p.labs() {
-		p.device.memory.Clients += l.Has.Clients
+		p.device.memory.Clients += l.Side.Clients
 	}
 	if warmup > p.e.Warmup {
 		return nil

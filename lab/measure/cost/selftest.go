@@ -90,7 +90,7 @@ func judge(t *attempt, under conditions) {
 			"machine: both sides fell short (%.1f and %.1f Mbit/s) while their routers used %.0f %% of their CPUs: something "+
 				"else held them up",
 			t.DUT.DeliveredMbps, t.Clean.DeliveredMbps, 100*routerCores(t)/float64(max(under.routers, 1))),
-		bench.Window{Asked: speed, Share: share}.Speed, bench.RejectFor(under.failedProof...))
+		bench.Window{WantedShare: speed, Share: share}.Speed, bench.RejectFor(under.failedProof...))
 	t.Rejects, t.Accepted = rejects, len(rejects) == 0
 }
 

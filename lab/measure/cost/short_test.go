@@ -50,7 +50,7 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 		if trial.DUT, trial.Clean, err = m.measure(ctx, trial.Cell, 0); err != nil {
 			t.Fatal(err)
 		}
-		judge(&trial, conditions{window: e.Window, sent: s.Has.Traffic, routers: 1, solo: true})
+		judge(&trial, conditions{window: e.Window, sent: s.Side.Traffic, routers: 1, solo: true})
 		if slices.ContainsFunc(trial.Rejects, func(text string) bool { return strings.Contains(text, "segments a burst") }) ||
 			trial.Clean.SegmentsPerBurst != 0 {
 			t.Errorf("%s: %g segments a burst, want 0 (not known) and no reject: %v", direction,

@@ -54,7 +54,7 @@ func (s *Storm) judge(e evidence) (bench.Rejects, error) {
 func (p Phase) rules(name string, e evidence) []bench.Rule {
 	w := bench.Window{
 		When: " during the " + name, Seconds: p.Seconds, Machine: p.Machine, CPUs: e.cpus,
-		Asked: e.speed, Share: p.RouterShare,
+		WantedShare: e.speed, Share: p.RouterShare,
 	}
 	most := maxOther + bench.Ticks(otherTicks, p.Seconds, e.cpus)
 	return []bench.Rule{w.Speed, w.Steal,

@@ -44,7 +44,7 @@ func pathFault(t *Trial, lossPct float64) string {
 
 // addTheory adds the share of the link's rate that the tunnel's headers leave for payload.
 func (b *block) addTheory(t *Trial) {
-	p := fullPacket(b.Bench.DUT, client.KindOf(b.Has.Client).MTU)
+	p := fullPacket(b.Bench.DUT, client.KindOf(b.Side.Client).MTU)
 	t.TunnelMTU, t.TheoryShare, t.Formula = p.Inner, p.Share(), p.Formula()
 	if d, ok := b.Bench.DUT.(dut.Encapsulating); ok {
 		t.Headers = d.Encapsulation().String()

@@ -57,7 +57,7 @@ func (b *openBlock) inLab(ctx context.Context) error {
 	// loss would count for the device. Slowed routers are without their CPU on purpose.
 	labs.UrgentRouters = b.Experiment.Router.Speed == 0
 	labs.CPUOptional = b.Experiment.DoesWithoutCPU()
-	labs.Spins = !b.Placement.Shared() // on a shared CPU, a generator that spins would starve the router
+	labs.BusyWait = !b.Placement.Shared() // on a shared CPU, a generator that spins would starve the router
 	return labs.Admitted(ctx, func(lab *bench.Bench) error {
 		b.Bench, b.record.SetupSeconds = lab, time.Since(start).Seconds()
 		return b.search(ctx)

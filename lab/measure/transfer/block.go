@@ -50,7 +50,7 @@ func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*res
 		labs.Slowed, labs.Speed = s.Machine, b.speed
 	}
 	err = labs.Admitted(ctx, func(lab *bench.Bench) error {
-		b.Bench, b.kind = lab, client.KindOf(lab.Has.Client)
+		b.Bench, b.kind = lab, client.KindOf(lab.Side.Client)
 		if err := serve(ctx, b.Server, fileBytes(b.Experiment)); err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell) error {
 	}
 	mbps, e := cell.Number(result.OfferedMbps), b.Experiment
 	if mbps > 0 {
-		warmup := e.WarmupOf(mbps, result.Up, b.Has)
+		warmup := e.WarmupOf(mbps, result.Up, b.Side)
 		most := warmup + time.Duration(len(todo)*e.MaxAttempts())*longestStep(e)
 		if err := b.StartTraffic(ctx, result.Up, mbps, most); err != nil {
 			return errors.Join(err, b.StopTraffic(ctx))

@@ -31,9 +31,13 @@ func bothSweeps() analysistest.Spec {
 // TestPageInBrowser opens the page as its readers do.
 func TestPageInBrowser(t *testing.T) {
 	browser := newBrowser(t)
-	dir, _ := write(t, simulate(bothSweeps()))
+	spec := bothSweeps()
+	run := simulate(spec)
+	dir, _ := write(t, run)
+	addCourses(t, dir, run)
 	file := filepath.Join(dir, report.HTMLFile)
 	s, cells := readSummary(t, dir), rawCells(t, dir)
+	t.Run("courses", func(t *testing.T) { checkCourses(t, open(t, browser, file, phone), len(spec.DUTs)) })
 	t.Run("tables", func(t *testing.T) { checkTables(t, open(t, browser, file, wide), cells) })
 	t.Run("charts", func(t *testing.T) { checkMarks(t, open(t, browser, file, wide), s) })
 	t.Run("keyboard", func(t *testing.T) { checkKeyboard(t, open(t, browser, file, wide)) })

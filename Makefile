@@ -112,7 +112,7 @@ PREDECESSOR ?=
 memory: deps build ## PSS of gatewayd with 100,000 sessions, and with 10,000 connections to the portal: PREDECESSOR=FILE of another one beside it
 	go test -run '^$$' -bench Memory -benchtime 1x -vet=off -ldflags=-w -timeout 1h -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./cmd/gatewayd -memory-program '$(CURDIR)/bin/gatewayd' -predecessor '$(abspath $(PREDECESSOR))'
 
-over-ssh: deps build ## quick on three machines reached by ssh beside quick in namespaces: ratios, noise floors, times; ten minutes
+over-ssh: deps build ## quick on three machines reached by ssh beside quick in namespaces: ratios, noise floors, times, errors of window lengths; ten minutes
 	go test -run '^$$' -bench QuickOverSSH -benchtime 1x -vet=off -ldflags=-w -timeout 1h -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./cmd/gateweigh -program '$(CURDIR)/bin/gateweigh'
 
 campaign: deps build ## campaigns: a lost node noticed by Slurm alone, 10,000 blocks of 100 nodes, three nodes against one; three minutes

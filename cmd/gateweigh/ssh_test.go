@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gateweigh/gateweigh/internal/sshtest"
 	"github.com/gateweigh/gateweigh/lab/doctor"
@@ -151,6 +152,9 @@ func portalBandwidth(t *testing.T, m *sshtest.Machines, dir string) {
 	}
 	rows, columns := form("study.toml", "--out", "study")
 	wantRows, wantColumns := form("portal-bandwidth", "--set", "client.hosts=2", "--out", "namespaces")
+	t.Logf("windows differ from the length asked for by %.2f %% over ssh, and by %.2f %% in namespaces",
+		windowError(t, filepath.Join(dir, "study"), 300*time.Millisecond),
+		windowError(t, filepath.Join(dir, "namespaces"), 300*time.Millisecond))
 	if !slices.Equal(rows, wantRows) || !slices.Equal(columns, wantColumns) || len(rows) < 2 {
 		t.Errorf("on machines the rows are\n%v\nand in namespaces\n%v\nthe columns\n%v\n%v", rows, wantRows, columns,
 			wantColumns)

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,14 +51,48 @@ func BenchmarkQuickOverSSH(b *testing.B) {
 		b.ReportMetric(took.Seconds(), "s-namespaces")
 		b.ReportMetric(tookFar.Seconds(), "s-ssh")
 		b.ReportMetric(width, "widths")
+		b.ReportMetric(windowError(b, filepath.Join(dir, "here"), quickWindow), "%-window-error-namespaces")
+		b.ReportMetric(windowError(b, filepath.Join(dir, "ssh"), quickWindow), "%-window-error-ssh")
 		b.ReportMetric(tookFar.Seconds()/took.Seconds()*width*width, "times-for-one-width")
 	}
+}
+
+// quickWindow is the length of a window that runQuick asks for.
+const quickWindow = 300 * time.Millisecond
+
+// windowError is by how much the windows of a run differ from the length that was asked for, as a percentage: the
+// median of all. Both ends of a window are read by the router's own clock, so the way of a request counts only
+// where it differs between the two.
+func windowError(t testing.TB, folder string, asked time.Duration) float64 {
+	t.Helper()
+	run, err := measure.ReadRun(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errors []float64
+	for _, trial := range run.Trials {
+		sides := cost.SidesOf(trial)
+		seconds := cmp.Or(sides.DUT.Seconds, sides.Clean.Seconds) // in rounds a trial is of one router
+		if seconds <= 0 {
+			if trial.Accepted {
+				t.Errorf("%s: a window of %v s", folder, seconds)
+			}
+			continue
+		}
+		errors = append(errors, 100*math.Abs(seconds/asked.Seconds()-1))
+	}
+	if len(errors) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(errors)
+	return errors[len(errors)/2]
 }
 
 // runQuick runs the experiment in dir/NAME.toml for 6 blocks, with more keys set, and returns how long that took.
 func runQuick(b *testing.B, dir, name string, more ...string) (analysis.Summary, time.Duration) {
 	args := []string{"run", name + ".toml", "--out", name}
-	for _, s := range append([]string{"duts=allowlist,opennds,gateway-ebpf", "blocks=6", "aa_blocks=6"}, more...) {
+	for _, s := range append([]string{"duts=allowlist,opennds,gateway-ebpf", "blocks=6", "aa_blocks=6", "window=" + quickWindow.String()},
+		more...) {
 		args = append(args, "--set", s)
 	}
 	cmd := command(b, dir, args...)

@@ -1,9 +1,11 @@
 package dut
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -67,6 +69,13 @@ func shippedDevices(t *testing.T) map[string]*experiment.Experiment {
 		t.Fatal(err)
 	}
 	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(text, []byte("\n[dut.")) {
+			continue
+		}
 		exp, err := experiment.Catalogue{DUTs: Builtin()}.Load(path)
 		if err != nil {
 			t.Fatal(err)

@@ -23,7 +23,7 @@ const (
 	endFile     = "end.json"
 )
 
-// mostAttempts bounds the attempts at a share: a fault that ends every job ends the campaign some time.
+// mostAttempts bounds the attempts at a share, so that a fault which ends every job ends the campaign at last.
 const mostAttempts = 100
 
 // Share names a share of a campaign's plan.
@@ -41,17 +41,17 @@ type Attempt struct {
 	Begun time.Time `json:"begun"`         // UTC
 }
 
-// End says how an attempt ended: end.json. One that was killed has none.
+// End says how an attempt ended: end.json. An attempt that was killed has no such file.
 type End struct {
 	Ended    time.Time `json:"ended"`           // UTC
 	Accepted int       `json:"accepted"`        // windows with an accepted trial
-	Missing  int       `json:"missing"`         // planned windows without
+	Missing  int       `json:"missing"`         // planned windows without one
 	Error    string    `json:"error,omitempty"` // why the share is not done; empty: it is
 	// Skipped are devices that cannot run on the node.
 	Skipped []result.Skip `json:"skipped,omitempty"`
 }
 
-// Work is one attempt at a share as it is carried out.
+// Work says what one attempt at a share has to measure.
 type Work struct {
 	Experiment *experiment.Experiment
 	Blocks     []int  // places in the plan
@@ -111,7 +111,7 @@ func (c *Campaign) folder(s Share, attempt int) string {
 	return filepath.Join(c.blocks(s.Part), fmt.Sprintf("%05d-%d", s.Number, attempt))
 }
 
-// done reports whether an attempt at a share came to its end.
+// done reports whether an attempt at a share has ended without an error.
 func (c *Campaign) done(s Share) bool {
 	for n := range mostAttempts {
 		dir := c.folder(s, n)
@@ -125,7 +125,7 @@ func (c *Campaign) done(s Share) bool {
 	return false
 }
 
-// readEnd reads how an attempt ended; ended is false while it goes on, and of one that was killed.
+// readEnd reads how an attempt ended. ended is false for an attempt that goes on or was killed.
 func readEnd(dir string) (end End, ended bool, err error) {
 	err = readJSON(filepath.Join(dir, endFile), &end)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -134,7 +134,7 @@ func readEnd(dir string) (end End, ended bool, err error) {
 	return end, err == nil, err
 }
 
-// tried is one attempt as a campaign's folder has it.
+// tried is an attempt, as read from the campaign's folder.
 type tried struct {
 	number int // of the attempt
 	dir    string

@@ -1,5 +1,6 @@
-// Package campaign spreads the blocks of experiments over the nodes of a scheduler, and makes one run of what they
-// measured. All that is known of a campaign is in its folder, which all nodes share:
+// Package campaign spreads the blocks of experiments over the nodes of a scheduler, and makes one run of their results.
+// A block is the building of an experiment's labs with all that is measured in them. All that is known of a campaign is
+// in its folder, which all nodes share:
 //
 //	campaign.json                   what is measured, and how it was begun
 //	bin/gateweigh                   the program that every node runs
@@ -10,9 +11,9 @@
 //	ends.json                       what the scheduler said of jobs that did not come to their end
 //	logs/                           what jobs printed
 //
-// A share is the least that is handed out: mostly one block (experiment.Shares). What it measures follows from its
-// number alone, so the number of nodes and the order of jobs change nothing of it. An attempt is never written by two
-// processes: its folder is made by whoever begins it, and nobody else.
+// A share is the part of an experiment's plan that one job measures: mostly one block (experiment.Shares). Its number
+// alone decides what it measures, so the number of nodes and the order of jobs do not matter. If a job is lost, another
+// attempt at its share is made. Only the process that has made an attempt's folder writes into it.
 package campaign
 
 import (
@@ -46,7 +47,7 @@ const (
 // version of campaign.json.
 const version = 1
 
-// Campaign is a campaign's folder and what campaign.json says.
+// Campaign is a campaign's folder and the content of its campaign.json.
 type Campaign struct {
 	Dir     string    `json:"-"`       // absolute
 	Version int       `json:"version"` // of the format: 1
@@ -65,9 +66,9 @@ type Part struct {
 	Slurm  experiment.Slurm `json:"slurm"`
 }
 
-// New is what a campaign is begun with.
+// New has the settings of a campaign that Create makes.
 type New struct {
-	Dir         string // made; must not exist, or be empty
+	Dir         string // Create makes it; it must not exist, or be empty
 	Experiments []*experiment.Experiment
 	Slurm       experiment.Slurm // of the campaign file
 	Local       int

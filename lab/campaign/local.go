@@ -46,7 +46,7 @@ func (c *Campaign) RunLocal(ctx context.Context, shares []Share) error {
 	var nodes sync.WaitGroup
 	for n := range c.Local {
 		nodes.Go(func() {
-			runtime.LockOSThread() // whose end would end its processes
+			runtime.LockOSThread() // Pdeathsig would end the processes with the thread that started them
 			defer runtime.UnlockOSThread()
 			for s, ok := next(); ok; s, ok = next() {
 				if killed := c.process(ctx, s, NodeName(n)); !killed || ctx.Err() != nil {

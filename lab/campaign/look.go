@@ -12,7 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// silent is how long an attempt may write nothing before it counts as lost to one who only reads the folder.
+// silent is how long an attempt may write nothing before Look takes it for lost.
 const silent = 15 * time.Minute
 
 // IsCampaign reports whether a folder is a campaign's.
@@ -21,8 +21,8 @@ func IsCampaign(dir string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Look reads how far the campaign is by its folder alone: it asks no scheduler and writes nothing. What waits for a
-// node is open then, and an attempt runs that has written something of late.
+// Look reads how far the campaign is from its folder alone: it asks no scheduler and writes nothing. So shares that
+// wait for a node count as open, and an attempt counts as running if it has written something lately.
 func (c *Campaign) Look() (Status, error) {
 	s := Status{Dir: c.Dir, ID: c.ID, Begun: c.Begun, Nodes: []NodeStatus{}, Problems: []Problem{}}
 	why, nodes := map[string]int{}, map[string]*NodeStatus{}
@@ -53,7 +53,7 @@ func (c *Campaign) Look() (Status, error) {
 	return s, nil
 }
 
-// fresh reports whether something was written in an attempt's folder of late.
+// fresh reports whether something was written in an attempt's folder within the time silent.
 func fresh(dir string) bool {
 	return slices.ContainsFunc([]string{dir, filepath.Join(dir, result.TrialsFile)}, func(path string) bool {
 		info, err := os.Stat(path)

@@ -19,11 +19,11 @@ type Status struct {
 	Begun   time.Time `json:"begun"`
 	Shares  int       `json:"shares"`  // of all experiments
 	Blocks  int       `json:"blocks"`  // that these have together
-	Done    int       `json:"done"`    // shares, as the next ones
+	Done    int       `json:"done"`    // shares; so are the next counts
 	Running int       `json:"running"` // now
 	Waiting int       `json:"waiting"` // for a node
-	Failed  int       `json:"failed"`  // came to an end without all that they were to measure
-	Open    int       `json:"open"`    // nobody carries them out: not handed out, stopped, or lost with their job
+	Failed  int       `json:"failed"`  // ended without all their results
+	Open    int       `json:"open"`    // no job carries them out: not handed out, stopped, or lost with their job
 	// Again counts attempts that were not the first at their share.
 	Again int `json:"again"`
 	// Nodes are those that carried out attempts, by name.
@@ -121,7 +121,7 @@ func (c *Campaign) Survey(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-// ask is the newest job of each share.
+// ask returns the newest job of each share.
 func (c *Campaign) ask(ctx context.Context) (map[Share]Job, error) {
 	var found []Job
 	var err error
@@ -245,7 +245,7 @@ func (c *Campaign) noteEnds(jobs map[Share]Job) (map[Share]lost, error) {
 	return ends, writeJSON(path, list)
 }
 
-// endOf says in words how a job ended.
+// endOf describes how a job ended.
 func (c *Campaign) endOf(j Job) lost {
 	end := lost{Share: j.Share, Node: j.Node}
 	log := filepath.Join(c.Dir, logsFolder)

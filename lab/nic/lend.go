@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lend moves interfaces of the caller's network namespace into the lab's. On error none is away.
+// Lend moves interfaces from the caller's network namespace into the lab's. On an error it moves all back.
 func Lend(states []State, lab *os.File) (err error) {
 	h, err := handleIn(lab)
 	if err != nil {
@@ -58,19 +58,19 @@ func (s State) lend(h *netlink.Handle, lab *os.File) error {
 	return nil
 }
 
-// Return moves interfaces back from the lab's network namespace to the one they came from, and gives each what it had.
-// One that is back already gets what it lacks; so Return may be called again. Interfaces that are nowhere, which the
-// kernel removes with a namespace that nobody held, are errors.
+// Return moves interfaces back from the lab's network namespace to home, the machine's, and restores their states. It
+// may be called again: interfaces that are back already only get what is still missing. An interface that is in neither
+// namespace is an error: the kernel removes some kinds with their namespace.
 func Return(states []State, lab, home *os.File) error {
 	h, err := handleIn(lab)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	err = inside(lab, func() error { // some drivers have threads to end only while the interface is up
+	err = inside(lab, func() error { // some drivers end polling threads only while the interface is up
 		for _, s := range states {
 			if now := text(threadedFile(s.Lent)); now != s.Threaded && now != "" {
-				_ = os.WriteFile(threadedFile(s.Lent), []byte(s.Threaded), 0) // what fails is tried again, and said, below
+				_ = os.WriteFile(threadedFile(s.Lent), []byte(s.Threaded), 0) // restore tries again, and reports an error
 			}
 		}
 		return nil
@@ -118,8 +118,7 @@ func handleIn(ns *os.File) (*netlink.Handle, error) {
 	return h, nil
 }
 
-// inside calls fn on a thread of its own in a network namespace, with the /sys of that namespace. The thread ends with
-// the call.
+// inside calls fn on a new thread in a network namespace, whose /sys it mounts. The thread ends with the call.
 func inside(ns *os.File, fn func() error) error {
 	errc := make(chan error, 1)
 	go func() {
@@ -143,14 +142,15 @@ func inside(ns *os.File, fn func() error) error {
 	return <-errc
 }
 
-// step is a part of what an interface had.
+// step restores one part of an interface's state.
 type step struct {
-	what   string
-	needed bool
+	what   string // the part, for errors
+	needed bool   // it differs now
 	do     func() error
 }
 
-// restore gives an interface of the calling thread's network namespace what it had. All steps are tried.
+// restore restores the state of an interface in the calling thread's network namespace. After an error it goes on with
+// the other steps.
 func (s State) restore() error {
 	link, err := netlink.LinkByName(s.Name)
 	if err != nil {
@@ -170,7 +170,7 @@ func (s State) restore() error {
 	return errors.Join(errs...)
 }
 
-// linkSteps are of the interface itself, while it is down.
+// linkSteps are the steps for the interface itself, which is down.
 func (s State) linkSteps(link netlink.Link) []step {
 	attrs := link.Attrs()
 	size := func(what string, now, before uint32, set func(netlink.Link, int) error) step {
@@ -193,7 +193,8 @@ func (s State) linkSteps(link netlink.Link) []step {
 		flag("promiscuous", link, unix.IFF_PROMISC, s.Promisc, netlink.SetPromiscOn, netlink.SetPromiscOff),
 		flag("all multicast", link, unix.IFF_ALLMULTI, s.AllMulti, netlink.LinkSetAllmulticastOn,
 			netlink.LinkSetAllmulticastOff),
-		// Clients have left while it was moved: an interface that cannot filter is told of it when it comes up.
+		// Simulated clients left while it was moved. A driver without address filters learns of that only when the
+		// interface comes up.
 		{"filters", attrs.Promisc > s.Filters && !s.Up, func() error {
 			return errors.Join(netlink.LinkSetUp(link), netlink.LinkSetDown(link))
 		}},
@@ -210,7 +211,7 @@ func flag(what string, link netlink.Link, bit uint32, before bool, on, off func(
 	}}
 }
 
-// upSteps are what an interface has once it is up, in their order.
+// upSteps are the steps that begin with setting the interface up, in their order.
 func (s State) upSteps(link netlink.Link) []step {
 	steps := []step{
 		{"up", s.Up, func() error { return netlink.LinkSetUp(link) }},
@@ -240,7 +241,7 @@ func (s State) setSysctls() error {
 	return errors.Join(errs...)
 }
 
-// features are the offloads of an interface that can be changed, by ethtool's names.
+// features reads the offloads of an interface that can be changed, by ethtool's names.
 func features(name string) (map[string]bool, error) {
 	out, err := exec.Command("ethtool", "-k", name).CombinedOutput()
 	if err != nil {
@@ -249,7 +250,7 @@ func features(name string) (map[string]bool, error) {
 	return parseFeatures(string(out)), nil
 }
 
-// parseFeatures reads what ethtool -k prints. Of a group the members stand for it.
+// parseFeatures reads the output of ethtool -k. Instead of a group of offloads it lists the group's members.
 func parseFeatures(printed string) map[string]bool {
 	list := map[string]bool{}
 	group := ""

@@ -1,6 +1,6 @@
-// Package nic lends interfaces of a machine to a lab: it looks whether one may be taken, keeps what it is, moves it
-// into the lab's network namespace, and puts it back as it was. Whatever the lab configures, it does in that namespace;
-// so of the machine's own network nothing changes but that the interface is away.
+// Package nic lends a machine's interfaces to a lab. It examines whether an interface may be taken, reads its state,
+// moves it into the network namespace of a host of the lab, and later puts it back as it was. The lab configures only
+// that namespace, so the machine's other interfaces stay as they are.
 package nic
 
 import (
@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// State is what an interface is before it is lent. It travels as JSON.
+// State is the state of an interface before it is lent. It is sent as JSON.
 type State struct {
 	Name     string `json:"name"` // on the machine
 	Lent     string `json:"lent"` // in the lab's namespace
@@ -31,7 +31,7 @@ type State struct {
 	Threaded string `json:"threaded"` // what /sys/class/net/NAME/threaded says; empty: the kernel has no such file
 
 	Promisc  bool              `json:"promisc"`
-	Filters  int               `json:"promiscuity"` // how many ask for all frames
+	Filters  int               `json:"promiscuity"` // how many users of the interface want all frames
 	AllMulti bool              `json:"all_multi"`
 	Features map[string]bool   `json:"features"` // offloads that can be changed, by ethtool's names
 	Sysctls  map[string]string `json:"sysctls"`  // of the interface, by their files below /proc/sys/net
@@ -39,7 +39,7 @@ type State struct {
 	Routes   []route           `json:"routes"`
 }
 
-// address is one of an interface, without what the kernel sets by itself.
+// address is an address of an interface, without flags that the kernel sets by itself.
 type address struct {
 	Net       string `json:"net"` // 10.0.0.1/24
 	Peer      string `json:"peer,omitempty"`
@@ -51,7 +51,7 @@ type address struct {
 	Preferred int    `json:"preferred"` // s
 }
 
-// route is one by an interface that somebody has added.
+// route is a route by an interface that was not made by the kernel.
 type route struct {
 	Dst      string `json:"dst,omitempty"` // empty: all
 	Gw       net.IP `json:"gw,omitempty"`
@@ -66,11 +66,12 @@ type route struct {
 	MTU      int    `json:"mtu"`
 }
 
-// longestName is the longest name of an interface that its polling thread can be told by: meter.ThreadsNamed.
+// longestName is the greatest length of an interface's name by which its polling thread can be found, bytes: see
+// meter.ThreadsNamed.
 const longestName = 10
 
-// LentName is what an interface is called in a lab. It is the same each time: a thread that polls an interface may keep
-// the name that the interface had when the thread was made.
+// LentName is the name of an interface in a lab. It is always the same for an interface, because a polling thread may
+// keep the name that its interface had when the thread was made.
 func LentName(name string) string {
 	if len(name) <= longestName {
 		return name
@@ -82,8 +83,8 @@ func LentName(name string) string {
 	return fmt.Sprintf("gw%08x", sum)
 }
 
-// Read reads the state of an interface of the caller's network namespace, and refuses one that cannot be lent: in
-// error ErrRefused is wrapped.
+// Read reads the state of an interface of the caller's network namespace. Its error wraps ErrRefused if the interface
+// cannot be lent.
 func Read(name string) (State, error) {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -110,7 +111,7 @@ func Read(name string) (State, error) {
 	return s, err
 }
 
-// absent is the error of an interface that is not there, with those that are.
+// absent is the error for an interface that does not exist. It lists those that do.
 func absent(name string, err error) error {
 	var missing netlink.LinkNotFoundError
 	if !errors.As(err, &missing) {
@@ -142,7 +143,7 @@ func text(file string) string {
 // sysctlFolders have a folder for each interface, below /proc/sys/net.
 var sysctlFolders = []string{"ipv4/conf", "ipv4/neigh", "ipv6/conf", "ipv6/neigh"}
 
-// sysctls are the settings of an interface: the kernel forgets them when it is moved.
+// sysctls reads the settings of an interface, by file. The kernel forgets them when the interface is moved.
 func sysctls(name string) map[string]string {
 	all := map[string]string{}
 	for _, folder := range sysctlFolders {
@@ -181,7 +182,7 @@ func addresses(link netlink.Link) (list []address, err error) {
 	return list, nil
 }
 
-// routes are those by an interface that the kernel does not make by itself.
+// routes lists the routes by an interface that the kernel does not make by itself.
 func routes(link netlink.Link) (list []route, err error) {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		found, err := netlink.RouteListFiltered(family,
@@ -211,7 +212,7 @@ func routes(link netlink.Link) (list []route, err error) {
 	return list, nil
 }
 
-// different are the entries of want that have differs from, sorted.
+// different lists, sorted, the keys that both maps have with different values.
 func different[V comparable](want, have map[string]V) (keys []string) {
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		if now, there := have[key]; there && now != want[key] {

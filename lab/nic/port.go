@@ -17,8 +17,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/softirq"
 )
 
-// Ports reads how interfaces of the caller's network namespace are set, in their order. What a driver does not tell is
-// left out. An interface that is not there is an error.
+// Ports reads the settings of interfaces of the caller's network namespace, in the order of names. It leaves out what a
+// driver does not report. An interface that does not exist is an error.
 func Ports(names []string) ([]result.Port, error) {
 	e, err := ethtool.NewEthtool()
 	if err != nil {
@@ -56,7 +56,7 @@ func noQueue(name string) bool {
 	return errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// ofDriver fills in what the driver of an interface tells.
+// ofDriver fills in what an interface's driver reports.
 func ofDriver(e *ethtool.Ethtool, name string, p *result.Port) {
 	if d, err := e.DriverInfo(name); err == nil {
 		p.Driver, p.DriverVersion, p.Firmware, p.Bus = d.Driver, d.Version, d.FwVersion, d.BusInfo
@@ -79,7 +79,7 @@ func ofDriver(e *ethtool.Ethtool, name string, p *result.Port) {
 	}
 }
 
-// queueMasks are the CPUs of each queue of an interface: "rx" or "tx".
+// queueMasks reads the mask of CPUs of each queue of an interface in a direction, "rx" or "tx".
 func queueMasks(folder, direction, file string) (masks []string) {
 	for n := 0; ; n++ {
 		queue := filepath.Join(folder, "queues", fmt.Sprintf("%s-%d", direction, n))

@@ -14,13 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrRefused is wrapped by errors of interfaces that may not be lent, or could not be put back.
+// ErrRefused is wrapped by the error for an interface that may not be lent, for instance because it could not be put
+// back as it was.
 var ErrRefused = errors.New("refused as a link of a lab")
 
-// plainQdiscs are what the kernel gives interfaces by itself, and gives them again when they are moved.
+// plainQdiscs are the queueing disciplines that the kernel gives interfaces by itself, also after they are moved.
 var plainQdiscs = []string{"noqueue", "pfifo_fast", "mq", "fq_codel", "fq", "pfifo", "noop", "cake", "sfq"}
 
-// lendable says why an interface cannot be lent: it is in use, or something of it could not be put back.
+// lendable returns an error if an interface cannot be lent: it is in use, or part of its state could not be restored.
 func lendable(link netlink.Link) error {
 	attrs := link.Attrs()
 	refuse := func(format string, args ...any) error {
@@ -65,7 +66,7 @@ func lendable(link netlink.Link) error {
 	return nil
 }
 
-// related are interfaces above or below one in the machine's own view: "upper_" or "lower_".
+// related lists the interfaces that are built on an interface ("upper_"), or that it is built on ("lower_").
 func related(name, kind string) (names []string) {
 	entries, err := os.ReadDir(filepath.Join("/sys/class/net", name))
 	if err != nil {
@@ -79,9 +80,9 @@ func related(name, kind string) (names []string) {
 	return names
 }
 
-// Carriers are the interfaces that nothing may happen to, each with the reason: those that the ssh connection uses, of
-// which connection is what sshd calls SSH_CONNECTION ("10.0.0.5 51234 10.0.0.11 22"), and those of default routes, each
-// with all that they stand on.
+// Carriers returns the interfaces that must not be taken, each with the reason. They are those of the ssh connection,
+// those of default routes, and all interfaces on which these are built. connection is the value that sshd sets for
+// SSH_CONNECTION: "10.0.0.5 51234 10.0.0.11 22".
 func Carriers(connection string) (map[string]string, error) {
 	reasons := carriers{}
 	if err := reasons.addConnection(connection); err != nil {
@@ -108,10 +109,10 @@ func Carriers(connection string) (map[string]string, error) {
 	return reasons, nil
 }
 
-// carriers are interfaces, each with the reason why nothing may happen to it.
+// carriers maps interfaces that must not be taken to the reasons.
 type carriers map[string]string
 
-// addConnection enters the interfaces of an ssh connection: that which has the address it came to, and that by which
+// addConnection adds the interfaces of an ssh connection: the one with the connection's address, and the one by which
 // answers leave.
 func (c carriers) addConnection(connection string) error {
 	words := strings.Fields(connection)
@@ -144,7 +145,7 @@ func (c carriers) addConnection(connection string) error {
 	return nil
 }
 
-// add enters an interface and all that it stands on.
+// add adds an interface and all on which it is built.
 func (c carriers) add(index int, why string) {
 	if link, err := netlink.LinkByIndex(index); err == nil {
 		c.addBelow(link.Attrs().Name, why)

@@ -75,11 +75,11 @@ func Sysctls(clients int) map[string]string {
 	return with(with(client.Sysctls, routerSysctls), queuesFor(clients))
 }
 
-// listenQueue is the kernel's own bound of connections that wait to be accepted.
+// listenQueue is the kernel's default limit of connections that wait to be accepted.
 const listenQueue = 4096
 
-// queuesFor are the settings of a namespace with listeners that so many clients may
-// connect to at the same moment; none where the kernel's own suffice.
+// queuesFor returns the sysctls that let so many clients connect to a host at the same
+// moment. It returns none if the kernel's defaults suffice.
 func queuesFor(clients int) map[string]string {
 	if clients <= listenQueue {
 		return nil
@@ -88,7 +88,7 @@ func queuesFor(clients int) map[string]string {
 	return map[string]string{"core/somaxconn": n, "ipv4/tcp_max_syn_backlog": n}
 }
 
-// with is the settings in both maps.
+// with returns a map with the settings of both maps.
 func with(settings, more map[string]string) map[string]string {
 	both := maps.Clone(settings)
 	maps.Copy(both, more)
@@ -141,11 +141,11 @@ func (p Spec) limited(node, name string, addrs ...netip.Prefix) Port {
 	return port
 }
 
-// leases reports whether the lab has addresses to lease, and not the device alone.
+// leases reports whether the lab chooses the clients' network. Otherwise the device does.
 func (p Spec) leases() bool { return !p.LAN.IsValid() || p.LAN == DefaultLAN }
 
-// addressing is study 1's while its network is large enough. In a larger network the
-// router has the first address; where the device leases, it sets that address itself.
+// addressing is study 1's addressing if its network is large enough for the clients. In a larger network the
+// router has the first address. A device that leases addresses sets that address itself.
 func (p Spec) addressing() Addressing {
 	a := Addressing{
 		LAN: p.LAN, RouterWAN: routerWAN.Addr(), ServerIP: serverAddr.Addr(), ServiceIP: serviceAddr.Addr(),

@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// Spec is what a topology is built from. The zero value is a lab with one client host
+// Spec has the settings of a topology. The zero value is a lab with one client host
 // and study 1's addresses.
 type Spec struct {
 	Aggregate bool // links of metered hosts aggregate (profile bulk); else these see each packet alone
@@ -39,7 +39,7 @@ var Topologies = map[string]func(Spec) Topology{
 	"tap":             Tap,            // generator – splitter – hosts that capture
 }
 
-// Names are the names of all topologies, sorted.
+// Names returns the names of all topologies, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(Topologies)) }
 
 // Named returns the builder of a topology. An unknown name is an error that lists the known ones.

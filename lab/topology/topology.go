@@ -22,7 +22,7 @@ import (
 type Topology struct {
 	Nodes []Node
 	Links []Link // in the order of their interfaces on each host
-	// Urgent has the links of hosts that are not metered polled with real-time priority: see agent.Link.
+	// Urgent gives the polling threads of links of hosts that are not metered real-time priority: see agent.Link.
 	Urgent bool
 	// UrgentRouters does the same for metered hosts. No process then delays their polling threads, just as none delays
 	// softirqs on a router that has no such threads.
@@ -41,15 +41,15 @@ const (
 	PortOuter2 = "outer2" // of the gateway at the server, towards the other gateway
 )
 
-// Addressing is what devices, clients and traffic must know of the networks.
+// Addressing has the networks and addresses that devices, clients and traffic need.
 type Addressing struct {
 	LAN       netip.Prefix // of the clients
 	Gateway   netip.Addr   // the router's address in LAN
 	RouterWAN netip.Addr   // the router's address towards the server
 	ServerIP  netip.Addr   // where traffic goes
 	ServiceIP netip.Addr   // a second address of the server: RADIUS and portal pages
-	// Outer are the addresses of two gateways on the link between them, the clients' gateway first; invalid where there is
-	// one router.
+	// Outer are the addresses of two gateways on the link between them, the clients' gateway first. They are invalid in a
+	// topology with one router.
 	Outer [2]netip.Addr
 	// FirstLease and LastLease are what the lab's own DHCP server gives; invalid
 	// when LAN is the device's to lease.
@@ -87,7 +87,7 @@ type Port struct {
 	Shape      agent.Shape // of the frames that leave here
 }
 
-// Lab is a standing topology.
+// Lab is a topology that was built.
 type Lab struct {
 	Name    string            // "a" or "b"
 	Hosts   []*backend.Host   // all, in the order of the topology's nodes
@@ -104,12 +104,12 @@ func (l *Lab) Host(name string) *backend.Host {
 	return nil
 }
 
-// Of are the lab's hosts of a role, in the order of the topology's nodes.
+// Of returns the lab's hosts of a role, in the order of the topology's nodes.
 func (l *Lab) Of(role backend.Role) []*backend.Host {
 	return slices.DeleteFunc(slices.Clone(l.Hosts), func(h *backend.Host) bool { return h.Role != role })
 }
 
-// Metered are the hosts whose CPU is a result, in the order of the topology's nodes.
+// Metered returns the hosts whose CPU time is a result, in the order of the topology's nodes.
 func (l *Lab) Metered() []*backend.Host {
 	return slices.DeleteFunc(slices.Clone(l.Hosts), func(h *backend.Host) bool { return !h.Metered })
 }
@@ -117,9 +117,9 @@ func (l *Lab) Metered() []*backend.Host {
 // Port is the interface of a port's name in the topology, such as PortLAN; "" when there is none.
 func (l *Lab) Port(name string) string { return l.Ports[name] }
 
-// Transmit queues, packets. A veth drops bursts of SYNs without one. The router's is
-// longer, for endpoints whose CPU is away for 50 ms: a full queue would be a loss that
-// counts as the router's and shortens the bursts of its streams for good.
+// Lengths of transmit queues, packets. Without a queue a veth drops bursts of SYNs. The router's queues
+// are longer, because an endpoint may be without its CPU for 50 ms. A full queue would lose packets, which
+// would count as the router's loss, and would shorten the bursts of TCP streams from then on.
 const (
 	queueLen       = 2000
 	routerQueueLen = 10000
@@ -219,7 +219,7 @@ func (t Topology) connect(ctx context.Context, on backend.Backend, lab *Lab) ([]
 	return networks, nil
 }
 
-// priority is that of the threads that poll a host's links.
+// priority is the priority of the polling threads of a host's links.
 func (t Topology) priority(h *backend.Host) uint32 {
 	switch {
 	case h.Metered && t.UrgentRouters:
@@ -234,7 +234,7 @@ func (t Topology) index(node string) int {
 	return slices.IndexFunc(t.Nodes, func(n Node) bool { return n.Name == node })
 }
 
-// check refuses what cannot be built: a fault of whoever wrote the description.
+// check returns an error for a topology that cannot be built, which is a mistake in its Go code.
 func (t Topology) check() error {
 	roles, metered, linked, ports := map[backend.Role]int{}, 0, map[string]bool{}, map[string]string{}
 	for _, l := range t.Links {
@@ -275,11 +275,11 @@ func (t Topology) check() error {
 	return nil
 }
 
-// PortalRoles are those of hosts that measures with clients work with.
+// PortalRoles are the roles of hosts that measures with clients need.
 var PortalRoles = []string{string(backend.RoleClient), string(backend.RoleServer)}
 
-// RouterLinks is a regular expression of the names of routers' interfaces, where the backend makes the links. Programs
-// that watch a machine on which others build labs find their routers by it.
+// RouterLinks is a regular expression for the names of routers' interfaces, if the backend makes the links. The doctor
+// finds the routers of labs on its machine by it.
 const RouterLinks = `^g[a-z0-9]{5}-r[01]`
 
 // Roles lists the roles of the topology's hosts, each once.
@@ -295,7 +295,7 @@ func (t Topology) Roles() (roles []string) {
 // Gateways reports whether traffic crosses two metered hosts, between which a device makes a tunnel.
 func (t Topology) Gateways() bool { return t.Outer[0].IsValid() }
 
-// Size is what a lab takes of its machine before it has clients.
+// Size is what a lab without clients takes of its machine.
 type Size struct {
 	Hosts      int // agents, each in a network namespace of its own
 	Neighbours int // entries of the machine's table

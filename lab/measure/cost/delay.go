@@ -45,8 +45,8 @@ func addedRTT(percentile, idle string) func(input) float64 {
 // then the second largest.
 const longestIdle = time.Second
 
-// idleTime is how long round-trip times of an experiment's idle labs are measured.
-func idleTime(e *experiment.Experiment) time.Duration { return min(e.Window, longestIdle) }
+// idleTime is how long round-trip times of an experiment's idle labs are measured: at most half a window.
+func idleTime(e *experiment.Experiment) time.Duration { return min(e.Window/2, longestIdle) }
 
 // measureIdle measures round-trip times in all open labs before their first load.
 func (p pair) measureIdle(ctx context.Context) error {

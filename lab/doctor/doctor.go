@@ -220,7 +220,7 @@ func mostNeededRemedy(lacking map[string][]string) (first string) {
 	return first
 }
 
-// defaultExperiment is what gateweigh run does without arguments.
+// defaultExperiment is the experiment of gateweigh run without arguments.
 func defaultExperiment() *experiment.Experiment { return measure.Catalogue().Builtins()[0] }
 
 // reason is an error in one line.

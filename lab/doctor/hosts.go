@@ -75,7 +75,7 @@ func hostsReport(e *experiment.Experiment, s runner.Survey) Report {
 	return r
 }
 
-// blocking are the subjects without which nothing runs.
+// blocking lists the missing subjects of a group without which nothing runs.
 func blocking(g Group) (list []string) {
 	for _, l := range g.Checks {
 		if l.Needed && l.State == Missing {
@@ -85,7 +85,7 @@ func blocking(g Group) (list []string) {
 	return list
 }
 
-// firstRemedy is the first thing to do about a group: what nothing runs without, then what is missing.
+// firstRemedy is the first thing to do about a group. Subjects without which nothing runs come first.
 func firstRemedy(g Group) string {
 	for _, needed := range []bool{true, false} {
 		for _, l := range g.Checks {
@@ -97,7 +97,7 @@ func firstRemedy(g Group) string {
 	return ""
 }
 
-// siteChecks are the lines of a machine.
+// siteChecks returns the checks of one machine.
 func siteChecks(e *experiment.Experiment, s *runner.Site) (lines []Check) {
 	key := cmp.Or(s.Host, "here") + "."
 	defer func() {
@@ -144,7 +144,7 @@ func siteChecks(e *experiment.Experiment, s *runner.Site) (lines []Check) {
 		otherPrograms(others))
 }
 
-// faultChecks are the lines of what keeps a machine from being a host.
+// faultChecks returns a check for each reason why a machine cannot be a host.
 func faultChecks(e *experiment.Experiment, s *runner.Site) (lines []Check) {
 	for _, f := range s.Faults {
 		what, do := backend.Remedy(f.Err)
@@ -155,7 +155,7 @@ func faultChecks(e *experiment.Experiment, s *runner.Site) (lines []Check) {
 	return lines
 }
 
-// missing is a check of what nothing runs without.
+// missing is the check of a missing subject without which nothing runs.
 func missing(key, what, found, do string) Check {
 	return Check{Key: key, State: Missing, What: what, Found: found, Do: do, Needed: true}
 }
@@ -174,7 +174,7 @@ func linkCheck(e *experiment.Experiment, host string, l backend.LinkState) Check
 	return missing(key, what, e.Blame(dotted, l.Refused).Error(), "name another interface in "+dotted)
 }
 
-// needCheck is the line of a program, or of a feature of the kernel.
+// needCheck is the check of a program, or of a feature of the kernel.
 func needCheck(n runner.NeedHere) Check {
 	key, what, means := "tool."+n.Program, n.Program, "for "+strings.Join(n.Users, ", ")
 	if n.Program == "" {
@@ -201,7 +201,7 @@ func needCheck(n runner.NeedHere) Check {
 	return c
 }
 
-// featureRemedy is what attempts say to do about a feature.
+// featureRemedy returns the remedy for a missing feature, as attempts have it.
 func featureRemedy(f machine.Feature) string {
 	if i := slices.IndexFunc(attempts, func(a attempt) bool { return a.what == string(f) }); i >= 0 {
 		return attempts[i].do
@@ -221,7 +221,7 @@ func limitCheck(l runner.LimitHere) Check {
 	return c
 }
 
-// leastFreeKiB is what the output of a run's programs may take.
+// leastFreeKiB is the space on a disk that the output of a run's programs may take.
 const leastFreeKiB = 64 << 10
 
 func diskCheck(m machine.Machine) Check {

@@ -116,7 +116,7 @@ var attempts = []attempt{
 		"modprobe esp4 blowfish_generic; only ipsec-blowfish needs it"),
 }
 
-// tunnels is what a kind of tunnel in the kernel means.
+// tunnels is the Means of checks of tunnels in the kernel.
 const tunnels = "gateways can have such a tunnel in the kernel"
 
 // optionalFeature is a feature that single devices need, which is tried in a network namespace of its own. What
@@ -194,7 +194,8 @@ func (x examination) attempt(ctx context.Context) (lines []Check, inside map[str
 	return lines, b.settings(ctx)
 }
 
-// explainRefusal is what to do about a refusal that what is around this process explains, "" where nothing does.
+// explainRefusal returns the remedy for a refusal that comes from this process's environment, such as a container. It
+// is "" for other errors.
 func (x examination) explainRefusal(err error) string {
 	if bar, is := errors.AsType[refusal](err); is {
 		return bar.do

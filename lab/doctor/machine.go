@@ -26,7 +26,7 @@ func (x examination) machineChecks(ctx context.Context) ([]Check, error) {
 		otherPrograms(others)}, x.running.checks(own)...), nil
 }
 
-// keyRights is the line that the verdict begins with where it is not ok.
+// keyRights is the key of the check of rights. If it is not ok, the verdict begins with it.
 const keyRights = "machine.rights"
 
 // rights tells what a container or a service keeps from root.
@@ -44,7 +44,7 @@ func (x examination) rights() Check {
 	return l
 }
 
-// barText is what keeps labs from running, and what to do about it.
+// barText joins the reasons why labs cannot run, and their remedies.
 func barText(bars []machine.Bar) (what, do string) {
 	var texts, steps []string
 	for _, b := range bars {
@@ -97,7 +97,7 @@ func (x examination) frequency() Check {
 	return checkOf("machine.frequency", "CPU frequency", found, means, do)
 }
 
-// quietStealPct is what a quiet machine shows as well, of the machine.
+// quietStealPct is the steal that a quiet machine shows too, in % of its CPU time.
 const quietStealPct = 1.0
 
 // virtual tells a virtual machine by the CPU's flags, and what its host has
@@ -105,7 +105,7 @@ const quietStealPct = 1.0
 func (x examination) virtual() Check {
 	found, means, do := "none seen", "nanoseconds are those of this CPU", ""
 	if x.machine.Virtualisation == machine.Hypervisor {
-		found, means = "virtual machine", "ratios carry over; nanoseconds are those of this guest"
+		found, means = "virtual machine", "ratios carry over; nanoseconds are those of this virtual machine"
 	}
 	var figures map[string]analysis.Number
 	if all := x.machine.Ticks; all.Total() > 0 {

@@ -17,7 +17,7 @@ type runningLab struct {
 	folder string
 }
 
-// waitForRun is what to do about it.
+// waitForRun is the remedy where another run disturbs the examination.
 const waitForRun = "wait for the other run, then: gateweigh doctor"
 
 func runningNow() (r runningLab) {

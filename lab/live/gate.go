@@ -13,7 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report"
 )
 
-// cookie is what a browser keeps of a login. It holds no token, and ends with the server.
+// cookie is the name of the cookie by which a browser stays logged in. Its value is not the token, and is valid only
+// until the server ends.
 const cookie = "gateweigh"
 
 // gate says who may read.

@@ -181,7 +181,7 @@ type attempt struct {
 // lastShown is how many of the last records a page shows.
 const lastShown = 6
 
-// before is what stands before the report of a run that has not ended: the status, and the last records.
+// before is the part of a page before the report, for a run that has not ended: the status, and the last records.
 func before(run result.Run, s analysis.Summary, e archive.Entry, key string) (template.HTML, error) {
 	all := result.Attempts(run.Trials, run.MeasureRecords)
 	slices.SortStableFunc(all, func(a, b result.Entry) int { return cmp.Compare(b.Start.UnixNano(), a.Start.UnixNano()) })

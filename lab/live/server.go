@@ -148,7 +148,7 @@ func (f asset) serve(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(f.text)) // a browser that has gone
 }
 
-// site is what stands around a page.
+// site is the frame of all pages.
 func (s *Server) site(here string) *report.Site {
 	site := &report.Site{}
 	for _, file := range assets {

@@ -26,7 +26,7 @@ type inKernel struct {
 
 var _ method = &inKernel{}
 
-// countObjects are what counts of programsObjects.
+// countObjects are the objects of programsObjects that count frames.
 type countObjects struct {
 	Count *ebpf.Program `ebpf:"count"`
 	Sizes *ebpf.Map     `ebpf:"sizes"`

@@ -103,7 +103,7 @@ func (r *recv) next(c *counter, flags uintptr) error {
 	return fmt.Errorf("receiving a frame: %w", errno)
 }
 
-// status is what the kernel says beside the frame that was read last (struct tpacket_auxdata); 0: nothing.
+// status is the status that the kernel gave with the frame that was read last (struct tpacket_auxdata); 0: none.
 func (r *recv) status() uint32 {
 	h := (*unix.Cmsghdr)(unsafe.Pointer(&r.control[0]))
 	if int(r.header.Controllen) < len(r.control) || h.Level != unix.SOL_PACKET || h.Type != unix.PACKET_AUXDATA {

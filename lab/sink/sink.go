@@ -37,7 +37,7 @@ type Config struct {
 	Work      string `json:"work,omitempty"`       // for each frame: WorkCopy, WorkGzip
 }
 
-// Counts are what a sink counted from its start to its end.
+// Counts has the counts of a sink from its start to its end.
 type Counts struct {
 	Frames  int64 `json:"frames"`  // taken, and worked on where there is work
 	Dropped int64 `json:"dropped"` // lost for lack of room in the sink's buffer

@@ -35,7 +35,7 @@ type xdp struct {
 
 var _ method = &xdp{}
 
-// takeObjects are what takes frames of programsObjects.
+// takeObjects are the objects of programsObjects that take frames at XDP.
 type takeObjects struct {
 	Take    *ebpf.Program `ebpf:"take"`
 	Sockets *ebpf.Map     `ebpf:"sockets"`

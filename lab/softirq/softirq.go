@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Work is what was done so far.
+// Work is the work that was done so far.
 type Work struct {
 	Ns     int64 // time, nanoseconds
 	Times  int64 // polls of a link, or calls of a handler

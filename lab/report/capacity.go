@@ -11,16 +11,16 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// capacityRows bounds the bars of the capacity chart; the table has all.
+// capacityRows is the largest number of bars in the capacity chart. The table has all.
 const capacityRows = 24
 
-// capacity is what a router carries with one number of clients.
+// capacity is the load that a router carries with one number of clients.
 type capacity struct {
 	analysis.Capacity
 	cell result.Cell
 }
 
-// key joins dimensions of a cell, for the page's data attributes.
+// key joins the dimensions of a cell to a text for the page's data attributes.
 func key(c result.Cell, dimensions ...result.Dimension) string {
 	var parts []string
 	for _, d := range dimensions {
@@ -33,9 +33,8 @@ func capacityKey(c result.Cell) string {
 	return key(c, result.DUT, result.Direction, result.Profile, result.FrameSize, result.Clients)
 }
 
-// capacityFigures draws how much the box carries with each device, one chart a
-// direction and profile: for each device and the clean router, at the most
-// clients it was measured with first.
+// capacityFigures draws the load that the machine carries with each device, one chart for each direction and profile. A
+// device has one bar for each number of clients, the largest number first.
 func (d *drawing) capacityFigures() (out []figure) {
 	var all []result.Cell
 	byWay := map[result.Cell][]capacity{}
@@ -68,7 +67,7 @@ func (d *drawing) capacityFigures() (out []figure) {
 	return out
 }
 
-// capacityRow is one bar.
+// capacityRow makes one bar.
 func (d *drawing) capacityRow(c capacity) chart.ForestRow {
 	e, dut, text := c.Mbps, c.cell.Text(result.DUT), rate(c.Mbps.Mean)
 	e.Mean, e.Lo, e.Hi = e.Mean/1000, e.Lo/1000, e.Hi/1000
@@ -85,7 +84,7 @@ func (d *drawing) capacityRow(c capacity) chart.ForestRow {
 		Style: d.style(dut), Point: end}}}
 }
 
-// capacityGrid is one row a device and number of clients.
+// capacityGrid has one row for each device and number of clients.
 func capacityGrid(list []capacity) grid {
 	g := newGrid("How much this box carries", "<Router", "Clients", "Carries|Mbit/s at one core",
 		"Carried in this run|Mbit/s", "<From", "<Note")
@@ -104,7 +103,7 @@ func capacityGrid(list []capacity) grid {
 	return g
 }
 
-// costModelGrid is one row a fitted model.
+// costModelGrid has one row for each fitted model.
 func costModelGrid(models []analysis.CostModel) grid {
 	g := newGrid("What a router's CPU is made of: a fit over all cells, with intervals over blocks", "<Router",
 		"<Direction", "<Profile",
@@ -133,7 +132,7 @@ func costModelGrid(models []analysis.CostModel) grid {
 	return g
 }
 
-// incrementsGrid is the steps of all sweeps, as the study's tables 5.2-5.4 and 5.6-5.8 have them.
+// incrementsGrid has the steps of all sweeps, in the form of the study's tables 5.2-5.4 and 5.6-5.8.
 func incrementsGrid(sum analysis.Summary) grid {
 	g := newGrid("From one level to the next: normalised CPU, with intervals over blocks", "<Router", "<Sweep", "From",
 		"To",
@@ -151,7 +150,7 @@ func incrementsGrid(sum analysis.Summary) grid {
 	return g
 }
 
-// linearityGrid says how CPU follows bandwidth, one row a sweep that can tell.
+// linearityGrid says how CPU follows bandwidth. It has one row for each sweep with enough levels.
 func linearityGrid(sum analysis.Summary) grid {
 	g := newGrid("How CPU follows bandwidth: straight line and power law through each block's levels", "<Router", "<Sweep",
 		"Slope|% of a core a Gbit/s",
@@ -162,9 +161,9 @@ func linearityGrid(sum analysis.Summary) grid {
 		if l == nil {
 			continue
 		}
-		var left []string
+		var unused []string
 		for _, level := range l.LevelsLeft {
-			left = append(left, digits4(level))
+			unused = append(unused, digits4(level))
 		}
 		bend := numberCell(l.BendAt, digits4)
 		if !l.BendAt.Known() {
@@ -172,19 +171,19 @@ func linearityGrid(sum analysis.Summary) grid {
 		}
 		g.addSweep(sum, s, estimateCell(l.Slope, digits3), estimateCell(l.Intercept, digits3), numberCell(l.R2, fraction4),
 			estimateCell(l.Exponent, ratio),
-			bend, estimateCell(l.BendPct, digits3), countCell(l.LevelsUsed), textCell(strings.Join(left, ", ")))
+			bend, estimateCell(l.BendPct, digits3), countCell(l.LevelsUsed), textCell(strings.Join(unused, ", ")))
 	}
 	return g
 }
 
-// addSweep adds a row of a sweep.
+// addSweep adds the row of a sweep.
 func (g *grid) addSweep(sum analysis.Summary, s analysis.Sweep, cells ...gridCell) {
 	dut, direction := s.Cell.Text(result.DUT), s.Cell.Text(result.Direction)
-	what := fmt.Sprintf("clients at %s, %s", rate(offeredMbps(s.Cell)), direction)
+	setting := fmt.Sprintf("clients at %s, %s", rate(offeredMbps(s.Cell)), direction)
 	if s.Along == result.OfferedMbps {
-		what = fmt.Sprintf("Mbit/s with %s, %s", clientsOf(s.Cell), direction)
+		setting = fmt.Sprintf("Mbit/s with %s, %s", clientsOf(s.Cell), direction)
 	}
 	name := fmt.Sprintf("%s|%s|%s|%d|%s", dut, s.Along, key(s.Cell, result.Direction, result.Profile), s.Cell.Int(
 		result.Clients), offeredMbps(s.Cell))
-	g.add(name, append([]gridCell{nameCell(sweptName(sum, dut), dut), textCell(what)}, cells...)...)
+	g.add(name, append([]gridCell{nameCell(sweptName(sum, dut), dut), textCell(setting)}, cells...)...)
 }

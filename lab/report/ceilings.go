@@ -11,7 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// ceilingColumns are the terminal's table of ceilings.
+// ceilingColumns returns the columns of the terminal's table of ceilings. A ceiling is the load above which a router
+// does not carry all that is offered.
 func ceilingColumns() []column[analysis.Ceiling] {
 	return append(routerColumns(cost.Dimensions, "ceiling", func(l analysis.Ceiling) result.Cell { return l.Cell }),
 		writtenColumn("carries", func(l analysis.Ceiling) string { return inBlocks(carriesText(l), l.CarriesBlocks) }),
@@ -24,7 +25,7 @@ func ceilingColumns() []column[analysis.Ceiling] {
 			func(l analysis.Ceiling) string { return withBounds(mostDelivered(l), rate) }).alignLeft().dropFirst(1))
 }
 
-// inBlocks adds to a load in how many blocks it was seen.
+// inBlocks adds to a load the number of blocks that it was measured in.
 func inBlocks(text string, blocks int) string {
 	if blocks > 0 {
 		text = words.Joined(" ", text, fmt.Sprintf("(n\u00a0=\u00a0%d)", blocks))
@@ -32,7 +33,7 @@ func inBlocks(text string, blocks int) string {
 	return text
 }
 
-// mostDelivered is the most that a router delivered. It is not known where the router carried all that was offered.
+// mostDelivered returns the most that a router delivered. It is unknown where the router carried all that was offered.
 func mostDelivered(l analysis.Ceiling) analysis.Estimate {
 	if !l.FailsMbps.Known() {
 		return analysis.Unknown()
@@ -40,7 +41,7 @@ func mostDelivered(l analysis.Ceiling) analysis.Estimate {
 	return l.Most
 }
 
-// carriesText is the load that a router carries. Where no load failed it may be more.
+// carriesText formats the load that a router carries. Where no load failed, it is a lower bound.
 func carriesText(l analysis.Ceiling) string { return atLeast(l, rate(l.CarriesMbps)) }
 
 func atLeast(l analysis.Ceiling, text string) string {
@@ -50,19 +51,19 @@ func atLeast(l analysis.Ceiling, text string) string {
 	return text
 }
 
-// failureText says how it shows that a load is not carried.
+// failureText says which flag shows that a load was not carried.
 func failureText(l analysis.Ceiling) string {
 	return map[string]string{result.FlagSaturated: "shortfall", result.FlagLossy: "loss"}[l.Why]
 }
 
-// ceilingsReading says what the table of ceilings holds.
+// ceilingsReading explains the table of ceilings.
 const ceilingsReading = "Ceilings: carried is a load that is delivered in full, with at most 1 % of its segments " +
 	"sent again, or of its datagrams lost, alone on the machine; " +
 	"the ceiling lies between that and the load at which it fails; n counts blocks. Where no load failed, more was not " +
 	"offered."
 
-// ceilingOf is the ceiling of a router: of a cell's device, or of the clean router in the cell's setting.
-// It is nil where the run tells none.
+// ceilingOf returns the ceiling of a cell's device, or that of the clean router in the cell's setting. It is nil where
+// the run has none.
 func ceilingOf(s analysis.Summary, c result.Cell) *analysis.Ceiling {
 	if i := slices.IndexFunc(
 		s.Ceilings, func(l analysis.Ceiling) bool { return l.Cell == c.Without(result.OfferedMbps) }); i >= 0 {
@@ -71,7 +72,7 @@ func ceilingOf(s analysis.Summary, c result.Cell) *analysis.Ceiling {
 	return nil
 }
 
-// ceilingText says in words between which loads a router's ceiling lies.
+// ceilingText says in words between which loads a router's ceiling is.
 func ceilingText(l analysis.Ceiling) string {
 	switch {
 	case l.CarriesMbps.Known() && l.FailsMbps.Known():
@@ -82,15 +83,15 @@ func ceilingText(l analysis.Ceiling) string {
 	return "at least " + rate(l.CarriesMbps)
 }
 
-// ceilingsLead says what the devices carry that carry most and least; empty where no
-// ceiling is known. The cells are ranked.
+// ceilingsLead names the devices that carry most and least. It is empty where no ceiling is known. The cells must be
+// ranked.
 func ceilingsLead(s analysis.Summary, cells []analysis.Cell) string {
-	by := map[string][]string{}
+	byText := map[string][]string{}
 	var texts []string
 	for _, c := range cells {
 		if l := ceilingOf(s, c.Cell); l != nil && (l.CarriesMbps.Known() || l.FailsMbps.Known()) {
 			text := ceilingText(*l)
-			texts, by[text] = append(texts, text), append(by[text], c.DUT())
+			texts, byText[text] = append(texts, text), append(byText[text], c.DUT())
 		}
 	}
 	texts = distinct(texts)
@@ -98,19 +99,18 @@ func ceilingsLead(s analysis.Summary, cells []analysis.Cell) string {
 		return ""
 	}
 	first, verb, rest := texts[0], "carries", ""
-	if len(by[first]) > 1 {
+	if len(byText[first]) > 1 {
 		verb = "carry"
 	}
 	if len(texts) > 1 {
 		last := texts[len(texts)-1]
-		rest = fmt.Sprintf(", and %s %s", words.Listed(by[last]), last)
+		rest = fmt.Sprintf(", and %s %s", words.Listed(byText[last]), last)
 	}
 	return keepTogether(
-		fmt.Sprintf("Alone on the machine and without loss, %s %s %s%s.", words.Listed(by[first]), verb, first, rest))
+		fmt.Sprintf("Alone on the machine and without loss, %s %s %s%s.", words.Listed(byText[first]), verb, first, rest))
 }
 
-// failsSomewhere reports whether a device of the run came to its ceiling: then that is
-// what the picture is of.
+// failsSomewhere reports whether a device of the run reached its ceiling. If so, the picture shows ceilings.
 func failsSomewhere(s analysis.Summary) bool {
 	return slices.ContainsFunc(s.Ceilings, func(l analysis.Ceiling) bool { return l.FailsMbps.Known() })
 }
@@ -122,13 +122,13 @@ const (
 	shapeLess    = "less"    // fails at the least that was tried
 )
 
-// rankCeilings has the devices by the load they carry, the largest first.
+// rankCeilings ranks the devices by the load that they carry, the largest first.
 func rankCeilings(d *drawing) (ranking, []analysis.Cell) {
 	s := d.summary
 	cells := rankedCells(s)
 	slices.SortStableFunc(
 		cells, func(a, b analysis.Cell) int { return slices.Compare(ceilingOrder(s, a), ceilingOrder(s, b)) })
-	load, where := commonText(cells, func(c analysis.Cell) string {
+	load, setting := commonText(cells, func(c analysis.Cell) string {
 		return fmt.Sprintf("with %s, %s", clientsOf(c.Cell), words.Direction(c.Text(result.Direction)))
 	})
 	r := ranking{
@@ -142,12 +142,12 @@ func rankCeilings(d *drawing) (ranking, []analysis.Cell) {
 	}
 	for _, c := range cells {
 		if l := ceilingOf(s, c.With(result.DUT, analysis.Clean)); l != nil {
-			r.Notes = append(r.Notes, words.Joined(" ", "The clean router carries "+ceilingText(*l), where(c))+".")
+			r.Notes = append(r.Notes, words.Joined(" ", "The clean router carries "+ceilingText(*l), setting(c))+".")
 		}
 		row := d.ranked(c)
 		row.Key, row.Value, row.Note, row.Facts = capacityKey(c.Cell), absentFigure, costNote(s, c), costFacts(s, c)
 		if l := ceilingOf(s, c.Cell); l != nil {
-			row.addCeiling(*l, c, where(c))
+			row.addCeiling(*l, c, setting(c))
 		}
 		r.Rows = append(r.Rows, row)
 	}
@@ -155,13 +155,13 @@ func rankCeilings(d *drawing) (ranking, []analysis.Cell) {
 	return r, cells
 }
 
-// ceilingOrder sorts a device that carries more before one that carries less.
+// ceilingOrder returns the sort key of a device. A device that carries more comes first.
 func ceilingOrder(s analysis.Summary, c analysis.Cell) []float64 {
 	l := ceilingOf(s, c.Cell)
 	if l == nil {
 		return []float64{1}
 	}
-	order := []float64{0, math.Inf(-1)} // nothing carried, no load that fails
+	order := []float64{0, math.Inf(-1)} // no load was carried, and none failed
 	if l.CarriesMbps.Known() {
 		order[0] = -float64(l.CarriesMbps)
 	}
@@ -171,24 +171,23 @@ func ceilingOrder(s analysis.Summary, c analysis.Cell) []float64 {
 	return order
 }
 
-// addCeiling makes the row of a device one about its ceiling; what the device costs
-// becomes a fact.
-func (row *rankedDevice) addCeiling(l analysis.Ceiling, c analysis.Cell, where string) {
-	row.Value, row.Shape, row.Note, row.Word = carriesText(l), shapeCarries, where, "carries all that was offered"
-	// The line goes from the load carried to the one that fails.
-	row.At = analysis.Estimate{Mean: l.CarriesMbps, Lo: l.CarriesMbps, Hi: l.FailsMbps, N: l.CarriesBlocks}
+// addCeiling makes the ceiling the subject of a device's row. The device's cost becomes one of its facts.
+func (row *rankedDevice) addCeiling(l analysis.Ceiling, c analysis.Cell, setting string) {
+	row.Value, row.Shape, row.Note, row.Word = carriesText(l), shapeCarries, setting, "carries all that was offered"
+	// The line goes from the load that was carried to the one that failed.
+	row.Figure = analysis.Estimate{Mean: l.CarriesMbps, Lo: l.CarriesMbps, Hi: l.FailsMbps, N: l.CarriesBlocks}
 	reason := fmt.Sprintf(
 		"%s by %s, delivers at most %s", inBlocks(rate(l.FailsMbps), l.FailsBlocks), failureText(l), withBounds(l.Most, rate))
 	if !l.FailsMbps.Known() {
 		row.Shape, reason = shapeMore, "more was not offered"
 	} else {
-		// What the device carries with loss would contradict its ceiling.
+		// The load that the device carries with loss would seem to contradict its ceiling.
 		row.Facts = slices.DeleteFunc(row.Facts, func(f fact) bool { return f.Name == capacityFact })
-		row.Note, row.Word = words.Joined("; ", fmt.Sprintf("fails at %s by %s", rate(l.FailsMbps), failureText(l)), where),
+		row.Note, row.Word = words.Joined("; ", fmt.Sprintf("fails at %s by %s", rate(l.FailsMbps), failureText(l)), setting),
 			""
 	}
 	if !l.CarriesMbps.Known() {
-		row.At = analysis.Estimate{Mean: l.FailsMbps, Lo: analysis.Absent(), Hi: analysis.Absent()}
+		row.Figure = analysis.Estimate{Mean: l.FailsMbps, Lo: analysis.Absent(), Hi: analysis.Absent()}
 	}
 	if !l.CarriesMbps.Known() && l.FailsMbps.Known() {
 		row.Shape, row.Value = shapeLess, "< "+rate(l.FailsMbps)
@@ -200,7 +199,7 @@ func (row *rankedDevice) addCeiling(l analysis.Ceiling, c analysis.Cell, where s
 	}, row.Facts...)
 }
 
-// ceilingsGrid is one row a router, clients, direction and profile.
+// ceilingsGrid has one row for each router, number of clients, direction and profile.
 func ceilingsGrid(list []analysis.Ceiling) grid {
 	g := newGrid("What each carries without loss, alone on the machine", "<Router", "<Direction", "<Profile", "Clients",
 		"Carries|Mbit/s", "Router CPU there|% of a core", "Fails at|Mbit/s", "<By", "Delivers at most|Mbit/s")

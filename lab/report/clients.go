@@ -11,10 +11,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// manyClients is the number from which a sentence says that all of them were there at once.
+// manyClients is the smallest number of clients that a sentence about simultaneous clients is written for.
 const manyClients = 1000
 
-// totalsSentences give the client totals of each device's largest number of clients.
+// totalsSentences describes the clients of each device at its largest number of clients.
 func totalsSentences(cells []analysis.Cell) (out []string) {
 	large := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return !manyAtOnce(c) })
 	for _, c := range onePerDevice(large, func(c, than analysis.Cell) bool {
@@ -26,13 +26,12 @@ func totalsSentences(cells []analysis.Cell) (out []string) {
 	return out
 }
 
-// manyAtOnce reports whether the number of simultaneous clients is itself a result.
+// manyAtOnce reports whether the number of simultaneous clients is a result in itself.
 func manyAtOnce(c analysis.Cell) bool {
 	return c.Counts[cost.ClientBlocks] > 0 && c.Counts[cost.Connected] > 0 && c.Int(result.Clients) >= manyClients
 }
 
-// totalsText says how many clients had an address, were logged in and connected, and
-// what they took of the machine.
+// totalsText says how many clients had an address, were logged in and connected, and how much of the machine they took.
 func totalsText(c analysis.Cell) string {
 	clients, streams := c.Int(result.Clients), c.Int(result.Clients)
 	if c.Text(result.Direction) == result.Both { // one stream each way
@@ -48,7 +47,8 @@ func totalsText(c analysis.Cell) string {
 		c.Counts[cost.Connected], streams), groupedCount(c.Counts[cost.CleanConnected])))
 	if j := c.Device(cost.Jain).Mean; j.Known() {
 		text := "Jain's index is " + fraction4(j)
-		if most := c.Device(cost.JainEven).Mean; most.Known() && j <= most*(1+1e-9) { // beyond it, bursts did not stay whole
+		if most := c.Device(cost.JainEven).Mean; most.Known() && j <= most*(1+1e-9) {
+			// with a larger figure, bursts were split
 			text += " of at most " + fraction4(most)
 		}
 		parts = append(parts, text)
@@ -62,7 +62,7 @@ func totalsText(c analysis.Cell) string {
 	return strings.Join(parts, "; ")
 }
 
-// ofAll is "all 998" or "998 of 999".
+// ofAll returns "all 998" or "998 of 999".
 func ofAll(n, all int) string {
 	if n == all {
 		return "all " + groupedCount(all)
@@ -70,7 +70,7 @@ func ofAll(n, all int) string {
 	return groupedCount(n) + " of " + groupedCount(all)
 }
 
-// forgetText says after how many blocks the device knew as many clients as before.
+// forgetText says after how many blocks the device knew as many clients as before the guests.
 func forgetText(c analysis.Cell) string {
 	if c.Counts[cost.GuestsCounted] == 0 {
 		return "it reports no counts"
@@ -78,12 +78,12 @@ func forgetText(c analysis.Cell) string {
 	return fmt.Sprintf("%d of %s", c.Counts[cost.GuestsSettled], words.Counted(c.Counts[cost.GuestsCounted], "block"))
 }
 
-// beforeAndAfter prints a metric before the first guest, and one after the last.
+// beforeAndAfter formats a metric before the first guest and after the last one.
 func beforeAndAfter(c analysis.Cell, before, after string) string {
 	return significantTrimmed(c.Device(before).Mean, 4) + " → " + significantTrimmed(c.Device(after).Mean, 4)
 }
 
-// countsText is what the device says it knows, before and after.
+// countsText has the numbers of clients that the device reports before and after the guests.
 func countsText(c analysis.Cell) string {
 	var parts []string
 	for _, name := range cost.CountNames(c) {
@@ -96,7 +96,8 @@ func guestsIn(c analysis.Cell) string {
 	return fmt.Sprintf("%d of %s got in", c.Counts[cost.GuestsIn], words.Counted(c.Counts[cost.GuestsCame], "guest"))
 }
 
-// guestsText says in words what became of the guests of a device, and whether it forgot them.
+// guestsText says how many guests of a device logged in, and whether the device forgot them. A guest is a client that
+// arrives during a measurement and soon leaves.
 func guestsText(c analysis.Cell) string {
 	text, counted := guestsIn(c), c.Counts[cost.GuestsCounted]
 	if c.Counts[cost.GuestsCame] == 0 {
@@ -119,7 +120,7 @@ func guestsText(c analysis.Cell) string {
 	return text + " (" + countsText(c) + ")"
 }
 
-// guestsFact is what a device's row says about its guests.
+// guestsFact is the text about guests in a device's row.
 func guestsFact(c analysis.Cell) string {
 	text := guestsText(c)
 	if half := c.Device(cost.GuestLoginP50Ms).Mean; half.Known() {
@@ -128,7 +129,8 @@ func guestsFact(c analysis.Cell) string {
 	return text
 }
 
-// churnSentences say what became of guests. Loads of the same blocks share their guests and their sentence.
+// churnSentences describes the guests of each device. Loads of the same blocks have the same guests, and share a
+// sentence.
 func churnSentences(cells []analysis.Cell) (out []string) {
 	for _, c := range cells {
 		if c.Counts[cost.GuestBlocks] == 0 {

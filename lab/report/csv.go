@@ -12,10 +12,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// CSV writes one row a cell: its dimensions, its counts, and its metrics under the
-// names of summary.json. A metric takes three columns: its name for the mean,
-// NAME_lo and NAME_hi; the clean router's begin with clean_, and what compares the
-// two ends in _change. Absent figures are empty.
+// CSV writes one row for each cell: its dimensions, its counts, and its metrics under the names of summary.json. A
+// metric has three columns: NAME for the mean, NAME_lo and NAME_hi. The clean router's names begin with clean_. The
+// names of the comparison of the two end in _change. Absent figures are empty.
 func CSV(w io.Writer, s analysis.Summary) error {
 	rows := make([][]string, 1+len(s.Cells))
 	for _, col := range csvColumns(s) {
@@ -27,16 +26,18 @@ func CSV(w io.Writer, s analysis.Summary) error {
 	return csv.NewWriter(w).WriteAll(rows)
 }
 
-// csvColumns are the columns of the CSV, in their order. Long: one part a kind of column.
+// csvColumns returns the columns of the CSV, in their order. Long: one part for each kind of column.
 func csvColumns(s analysis.Summary) (columns []cellColumn) {
-	number := func(name string, of func(analysis.Cell) analysis.Number) {
-		columns = append(columns, numberColumn(name, "", "", digits3, of))
+	number := func(name string, figure func(analysis.Cell) analysis.Number) {
+		columns = append(columns, numberColumn(name, "", "", digits3, figure))
 	}
-	text := func(name string, of func(analysis.Cell) string) { columns = append(columns, textColumn(name, of)) }
-	estimate := func(name string, of figureOf, metric string) {
-		number(name, func(c analysis.Cell) analysis.Number { return of(c, metric).Mean })
-		number(name+"_lo", func(c analysis.Cell) analysis.Number { return of(c, metric).Lo })
-		number(name+"_hi", func(c analysis.Cell) analysis.Number { return of(c, metric).Hi })
+	text := func(name string, value func(analysis.Cell) string) {
+		columns = append(columns, textColumn(name, value))
+	}
+	estimate := func(name string, side figureOf, metric string) {
+		number(name, func(c analysis.Cell) analysis.Number { return side(c, metric).Mean })
+		number(name+"_lo", func(c analysis.Cell) analysis.Number { return side(c, metric).Lo })
+		number(name+"_hi", func(c analysis.Cell) analysis.Number { return side(c, metric).Hi })
 	}
 	if len(s.Cells) > 0 {
 		for _, v := range s.Cells[0].Values() {
@@ -64,12 +65,12 @@ func csvColumns(s analysis.Summary) (columns []cellColumn) {
 		text("router_slowed", func(analysis.Cell) string { return s.Slowed.String() })
 	}
 	if s.Noise != nil {
-		noise := func(of func(analysis.Noise) analysis.Number) func(analysis.Cell) analysis.Number {
+		noise := func(figure func(analysis.Noise) analysis.Number) func(analysis.Cell) analysis.Number {
 			return func(c analysis.Cell) analysis.Number {
 				if c.Noise == nil {
 					return 0
 				}
-				return of(*c.Noise)
+				return figure(*c.Noise)
 			}
 		}
 		number("noise_steal_pct", noise(func(n analysis.Noise) analysis.Number { return n.StealPct }))
@@ -91,7 +92,7 @@ func csvColumns(s analysis.Summary) (columns []cellColumn) {
 		}
 	}
 	for _, name := range keysOf(s, func(c analysis.Cell) analysis.Figures { return c.Metrics }) {
-		if !described[name] { // a device's own number
+		if !described[name] { // a count that only this device has
 			estimate(name, analysis.Cell.Device, name)
 		}
 	}
@@ -122,7 +123,7 @@ func csvColumns(s analysis.Summary) (columns []cellColumn) {
 	return columns
 }
 
-// keysOf are the names that any cell has, in their order.
+// keysOf returns the keys that a map has in any cell, sorted.
 func keysOf[M ~map[string]V, V any](s analysis.Summary, mapOf func(analysis.Cell) M) []string {
 	all := map[string]V{}
 	for _, c := range s.Cells {

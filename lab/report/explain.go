@@ -154,9 +154,9 @@ type functionRow struct {
 
 // rows are the functions, the rest and the sum in print.
 func (e Explanation) rows() (rows []functionRow) {
-	row := func(name, where string, p Part, callees string, total bool) functionRow {
+	row := func(name, place string, p Part, callees string, total bool) functionRow {
 		return functionRow{
-			name, where, signedNs(p.Difference), ns(p.Margin), sharePercent(p.Share), ns(p.DUT), ns(p.Clean), callees, total}
+			name, place, signedNs(p.Difference), ns(p.Margin), sharePercent(p.Share), ns(p.DUT), ns(p.Clean), callees, total}
 	}
 	for _, f := range e.Functions {
 		rows = append(rows, row(f.Name, f.Module, f.Part, signedNs(f.WithCallees), false))

@@ -24,42 +24,42 @@ var (
 	flameScript string
 )
 
-// Limits of what a flame graph draws; the folded files keep everything.
+// Limits of a flame graph. The folded files have everything.
 const (
-	flameLeast     = 0.001 // of the more expensive router's cost: smaller frames are left out
-	flameMostNodes = 3000  // a profile; beyond, the least is doubled until it fits
+	flameLeast     = 0.001 // share of the more expensive router's cost; smaller frames are left out
+	flameMostNodes = 3000  // frames of a profile; with more, the least is doubled until they fit
 	flameFunctions = 15    // rows of the table of functions
-	// Without JavaScript a drawing shows frames from this share on.
+	// Without JavaScript a drawing shows frames with at least this share.
 	flameStaticLeast = 0.005
 )
 
 // flames is the section of flame graphs.
 type flames struct {
 	Profiles []flameProfile
-	Broken   string // profiles that could not be read
+	Broken   string // names of profiles that could not be read
 	Data     []flameData
 	Script   template.JS
 }
 
-// flameProfile is what the page says of one profile without JavaScript.
+// flameProfile is the text about one profile, shown also without JavaScript.
 type flameProfile struct {
 	Title, Weakness, Agreement, Coverage, About string
 	Rows                                        []functionRow
 	SVG                                         template.HTML
 }
 
-// flameData is what the script draws from.
+// flameData is the data that the script draws.
 type flameData struct {
 	Title string   `json:"title"`
 	DUT   string   `json:"dut"`
 	Names []string `json:"names"` // of frames
 	Kinds []int    `json:"kinds"` // by name: see frameKind
-	// Nodes has five numbers a frame, parents before their children: index of its
-	// name, depth, ps per packet of the device and of the clean router, and shade.
+	// Nodes has five numbers for each frame, parents before their children: index of its name, depth, cost of the device
+	// and of the clean router (ps per packet), and shade.
 	Nodes []int64 `json:"nodes"`
 }
 
-// Kinds of frame, for their colour.
+// Kinds of frame. Each has a colour.
 const (
 	kindAccount = iota
 	kindKernel
@@ -76,10 +76,10 @@ func frameKind(f profile.Frame) int {
 	return kindUser
 }
 
-// flameSection reads the run's profiles; nil when it has none.
+// flameSection reads the run's profiles. It returns nil when there are none.
 func flameSection(dir string, s analysis.Summary) *flames {
 	if dir == "" {
-		return nil // records that never were in a folder
+		return nil // a run that is not in a folder
 	}
 	list, err := profile.ReadAll(dir)
 	if err == nil && len(list) == 0 {
@@ -115,7 +115,7 @@ func describeProfile(p profile.Profile, tree *profile.Node, s analysis.Summary, 
 // flameOf packs a tree for the script.
 func flameOf(p profile.Profile, tree *profile.Node) flameData {
 	d := flameData{Title: profiledCell(p.Cell), DUT: p.Cell.Text(result.DUT)}
-	// A profile of nothing could hold any number of frames too.
+	// In an empty profile every frame would reach a least of 0.
 	least := math.Max(flameLeast*math.Max(tree.DUT, tree.Clean), math.SmallestNonzeroFloat64)
 	for countNodes(tree, least) > flameMostNodes {
 		least *= 2
@@ -156,12 +156,11 @@ func countNodes(n *profile.Node, least float64) int {
 
 func worthDrawing(n *profile.Node, least float64) bool { return math.Max(n.DUT, n.Clean) >= least }
 
-// shades to each side of "the same"; the last is for frames only one router has.
+// shades is the number of shades on each side of "the same". The last one is for frames that only one router has.
 const shades = 4
 
-// shadeOf is the colour of a frame in the difference: from -shades (only the clean
-// router has it) over 0 (the same, or within what sampling can tell) to +shades
-// (only the device has it).
+// shadeOf returns the shade of a frame: from -shades (only the clean router has it) over 0 (the same, as far as the
+// samples can tell) to +shades (only the device has it).
 func shadeOf(c profile.Cost) int {
 	most := math.Max(c.DUT, c.Clean)
 	if most <= 0 || math.Abs(c.Difference()) <= c.Margin() {
@@ -174,22 +173,22 @@ func shadeOf(c profile.Cost) int {
 	return int(math.Copysign(s, c.Difference()))
 }
 
-// shadeClasses are the styles of the shades from -shades on.
+// shadeClasses are the CSS classes of the shades from -shades on.
 var shadeClasses = [...]string{"less4", "less3", "less2", "less1", "same", "more1", "more2", "more3", "more4"}
 
-// Measures of the drawing without JavaScript, pixels.
+// Sizes in the drawing without JavaScript, pixels.
 const (
 	flameWidth  = 1100
 	flameRowPx  = 18
-	flameCharPx = 6.3 // mean advance of its type
+	flameCharPx = 6.3 // mean width of a character of its type
 )
 
-// flameSVG draws the difference for browsers without JavaScript: as wide as the
-// device's cost, coloured by what the clean router's is.
+// flameSVG draws the difference for browsers without JavaScript. A frame's width is the device's cost, its colour the
+// difference from the clean router's.
 type flameSVG struct {
 	strings.Builder
 	perNs   float64 // pixels
-	least   float64 // ns per packet, below which nothing is drawn
+	least   float64 // frames below are not drawn, ns per packet
 	deepest int
 }
 

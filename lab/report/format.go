@@ -11,18 +11,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// absentFigure stands where a figure is absent.
+// absentFigure is the text for an absent figure.
 const absentFigure = "–"
 
-// format prints a figure; none where it is absent.
+// format turns a figure into text. Absent figures become absentFigure.
 type format func(analysis.Number) string
 
-// formatsByUnit are the forms of figures that stand alone, by the metric's unit. Figures of other units have
-// three digits.
+// formatsByUnit has the formats of single figures by the metric's unit. Figures of other units have three digits.
 var formatsByUnit = map[string]format{"Mbit/s": rate, "% of a core": percent, "µs": micros, "ms": millis}
 
-// significant prints a figure with the given number of significant digits, without an
-// exponent and with groups of three set apart by a thin space.
+// significant formats a figure with the given number of significant digits, without an exponent. A thin space separates
+// groups of three digits.
 func significant(n analysis.Number, digits int) string {
 	switch {
 	case !n.Known():
@@ -33,13 +32,14 @@ func significant(n analysis.Number, digits int) string {
 	magnitude := int(math.Floor(math.Log10(math.Abs(float64(n)))))
 	decimals := min(max(digits-1-magnitude, 0), 9)
 	scale := math.Pow10(decimals)
-	if math.Round(math.Abs(float64(n))*scale) >= math.Pow10(magnitude+1)*scale { // rounding adds a digit: 99.97 is 100
+	if math.Round(math.Abs(float64(n))*scale) >= math.Pow10(magnitude+1)*scale {
+		// rounding adds a digit: 99.97 becomes 100
 		decimals = max(decimals-1, 0)
 	}
 	return words.Grouped(strconv.FormatFloat(float64(n), 'f', decimals, 64))
 }
 
-// decimals prints a figure with the given number of decimals.
+// decimals returns a format with the given number of decimals.
 func decimals(digits int) format {
 	return func(n analysis.Number) string {
 		if !n.Known() {
@@ -50,16 +50,16 @@ func decimals(digits int) format {
 }
 
 var (
-	digits3OfRatio = decimals(3) // of ratios near 1
-	fraction4      = decimals(4) // of what lies between 0 and 1, such as R²
+	digits3OfRatio = decimals(3) // for ratios near 1
+	fraction4      = decimals(4) // for figures between 0 and 1, such as R²
 )
 
 func digits3(n analysis.Number) string { return significant(n, 3) }
 
-// digits4 is for bit rates in tables, where 999.6 and 1000 should differ.
+// digits4 formats bit rates in tables, in which 999.6 and 1000 must differ.
 func digits4(n analysis.Number) string { return significantTrimmed(n, 4) }
 
-// significantTrimmed is significant without trailing zeros behind the point.
+// significantTrimmed is significant without trailing zeros after the point.
 func significantTrimmed(n analysis.Number, digits int) string {
 	s := significant(n, digits)
 	if strings.Contains(s, ".") {
@@ -68,7 +68,7 @@ func significantTrimmed(n analysis.Number, digits int) string {
 	return s
 }
 
-// ratio prints an overhead ratio with two decimals, one from ten on.
+// ratio formats an overhead ratio with two decimals, with one from ten on.
 func ratio(n analysis.Number) string {
 	if n >= 10 {
 		return digits3(n)
@@ -76,16 +76,17 @@ func ratio(n analysis.Number) string {
 	return decimals(2)(n)
 }
 
-// openFactor is by how much the upper bound of an interval exceeds the mean where the interval says
-// nothing any more. Two blocks that differ by a factor of two may have such an interval.
+// openFactor is the factor between upper bound and mean from which an interval says nothing. Two blocks that differ by
+// a factor of two may have such an interval.
 const openFactor = 1000
 
-// isOpenInterval reports whether an interval that begins above 0 leaves the figure open.
+// isOpenInterval reports whether an interval that begins above 0 is too wide to say anything.
 func isOpenInterval(e analysis.Estimate) bool {
 	return e.HasInterval() && e.Lo > 0 && e.Hi > openFactor*e.Mean
 }
 
-// bounds prints an interval as [lo, hi], empty when absent. The digits of an open one would mislead.
+// bounds formats an interval as [lo, hi]. It is empty when absent. An interval that is too wide to say anything has
+// words instead of misleading digits.
 func bounds(e analysis.Estimate, print format) string {
 	switch {
 	case !e.HasInterval():
@@ -96,12 +97,12 @@ func bounds(e analysis.Estimate, print format) string {
 	return "[" + print(e.Lo) + ", " + print(e.Hi) + "]"
 }
 
-// withBounds prints a mean and its interval, where it has one.
+// withBounds formats a mean with its interval, if it has one.
 func withBounds(e analysis.Estimate, print format) string {
 	return words.Joined(" ", print(e.Mean), bounds(e, print))
 }
 
-// rate prints a bit rate given in Mbit/s.
+// rate formats a bit rate given in Mbit/s.
 func rate(n analysis.Number) string {
 	switch {
 	case !n.Known():
@@ -112,7 +113,7 @@ func rate(n analysis.Number) string {
 	return significantTrimmed(n, 3) + " Mbit/s"
 }
 
-// percent prints three significant digits, but not more than two decimals.
+// percent formats three significant digits, but at most two decimals.
 func percent(n analysis.Number) string {
 	switch size := math.Abs(float64(n)); {
 	case !n.Known():
@@ -125,9 +126,9 @@ func percent(n analysis.Number) string {
 	return digits3(n) + " %"
 }
 
-// frameShare is percent of a share of frames. What is nearly none or nearly all is written as neither.
+// frameShare formats a share of frames like percent. It never rounds a share to 0 or 100 %.
 func frameShare(n analysis.Number) string {
-	const tiny = 1e-9 // of arithmetic
+	const tiny = 1e-9 // rounding error of the computation
 	switch {
 	case !n.Known():
 		return absentFigure
@@ -151,10 +152,10 @@ func frameShareBare(n analysis.Number) string { return strings.TrimSuffix(frameS
 // percentBare is percent without its sign, for tables with the unit in their heading.
 func percentBare(n analysis.Number) string { return strings.TrimSuffix(percent(n), " %") }
 
-// percentOf prints a ratio such as loss as a percentage without its sign.
+// percentOf formats a ratio such as loss in per cent, without the sign.
 func percentOf(n analysis.Number) string { return significant(n*100, 2) }
 
-// micros prints microseconds, as milliseconds or seconds from one on.
+// micros formats microseconds, or milliseconds or seconds from one on.
 func micros(n analysis.Number) string {
 	switch {
 	case !n.Known():
@@ -167,10 +168,10 @@ func micros(n analysis.Number) string {
 	return digits3(n) + " µs"
 }
 
-// millis prints milliseconds, as seconds from one on.
+// millis formats milliseconds, or seconds from one on.
 func millis(n analysis.Number) string { return micros(1000 * n) }
 
-// signedText prints a difference in per cent with its sign and two decimals at most.
+// signedText formats a difference in per cent with its sign and at most two decimals.
 func signedText(n analysis.Number) string {
 	s := percentBare(n)
 	if n > 0 {
@@ -179,16 +180,16 @@ func signedText(n analysis.Number) string {
 	return strings.Replace(s, "-", "\u2212", 1)
 }
 
-// groupedCount prints a count.
+// groupedCount formats a count.
 func groupedCount(n int) string { return words.Grouped(strconv.Itoa(n)) }
 
-// offeredMbps is a cell's load, Mbit/s.
+// offeredMbps returns a cell's load, Mbit/s.
 func offeredMbps(c result.Cell) analysis.Number { return analysis.Number(c.Number(result.OfferedMbps)) }
 
-// clientsOf is a cell's number of clients in words.
+// clientsOf returns a cell's number of clients in words.
 func clientsOf(c result.Cell) string { return words.Counted(c.Int(result.Clients), "client") }
 
-// keepTogether keeps figures together with their units and intervals whole.
+// keepTogether prevents line breaks between figures and their units, and within intervals.
 func keepTogether(s string) string {
 	return strings.NewReplacer(
 		"× ", "×\u00a0", " ×", "\u00a0×", " %", "\u00a0%", " Mbit", "\u00a0Mbit", " Gbit", "\u00a0Gbit",

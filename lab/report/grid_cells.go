@@ -9,19 +9,19 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// cellTable is a table of cells below the results. It is left out where no cell has a figure of
-// the needed metric, or a count of that name above 0.
+// cellTable is a table of cells below the results. It is left out where no cell has a figure of the needed metric, or a
+// count with that name above 0.
 type cellTable struct {
 	caption string
-	needs   string // empty: always shown
+	needs   string // name of a metric or count; empty: the table is always shown
 	columns []cellColumn
 }
 
-// tables are those of the tables that cells have figures for.
+// tables makes those tables for which cells have figures.
 func tables(s analysis.Summary, all []cellTable) (grids []grid) {
 	for _, t := range all {
-		has := func(c analysis.Cell) bool { return c.Counts[t.needs] > 0 || c.Device(t.needs).Mean.Known() }
-		if t.needs == "" || slices.ContainsFunc(s.Cells, has) {
+		hasFigure := func(c analysis.Cell) bool { return c.Counts[t.needs] > 0 || c.Device(t.needs).Mean.Known() }
+		if t.needs == "" || slices.ContainsFunc(s.Cells, hasFigure) {
 			if g := build(t.caption, s, s.Cells, t.columns...); len(g.Head) > len(dimensionColumns(s, s.Cells)) {
 				grids = append(grids, g)
 			}
@@ -46,7 +46,7 @@ func redoneColumn(name string) cellColumn {
 	return countColumn(name, "", "redone", func(c analysis.Cell) int { return c.Redone })
 }
 
-// textsWithCounts lists texts with how often each was met: "saturated (3), lossy (1)".
+// textsWithCounts lists texts with their counts: "saturated (3), lossy (1)".
 func textsWithCounts(list []analysis.Tally) string {
 	var parts []string
 	for _, t := range list {
@@ -63,8 +63,8 @@ func counts(key, name, unit string) cellColumn {
 	return countColumn(name, unit, "counts."+key, func(c analysis.Cell) int { return c.Counts[key] })
 }
 
-// device, clean and change show a metric by its name: of the device, of the clean router, and of one against
-// the other. In the note next to the heading, * is the metric's unit.
+// device, clean and change show a metric by its name: that of the device, that of the clean router, and the comparison
+// of the two. In the note next to the heading, * stands for the metric's unit.
 func device(metric, name, note string) cellColumn {
 	return metricColumn(metric, "device", name, note, analysis.Cell.Device)
 }
@@ -80,7 +80,7 @@ func changeColumn(metric, name, note string) cellColumn {
 // figureOf is one side of a cell's metric: analysis.Cell.Device, Clean or Change.
 type figureOf func(c analysis.Cell, metric string) analysis.Estimate
 
-// metricColumn takes unit and form of its figures from the metric's description in the summary.
+// metricColumn takes the unit and format of its figures from the metric's description in the summary.
 func metricColumn(metric, side, name, note string, read figureOf) cellColumn {
 	return cellColumn{from: func(metrics []analysis.Metric) cellColumn {
 		m, print := analysis.MetricNamed(metrics, metric), digits3
@@ -104,7 +104,7 @@ func metricColumn(metric, side, name, note string, read figureOf) cellColumn {
 	}}
 }
 
-// meanColumn is a metric with its unit, as the terminal shows it.
+// meanColumn shows a metric with its unit in the terminal.
 func meanColumn(metrics []analysis.Metric, metric, name string, read figureOf) cellColumn {
 	print, ok := formatsByUnit[analysis.MetricNamed(metrics, metric).Unit]
 	if !ok {
@@ -113,7 +113,7 @@ func meanColumn(metrics []analysis.Metric, metric, name string, read figureOf) c
 	return numberColumn(name, "", "", print, func(c analysis.Cell) analysis.Number { return read(c, metric).Mean })
 }
 
-// dimensionColumns name a cell in every table: its device, texts in which cells differ, and numbers.
+// dimensionColumns are the first columns of every table: the device, texts in which cells differ, and numbers.
 func dimensionColumns(s analysis.Summary, cells []analysis.Cell) []cellColumn {
 	cols := []cellColumn{{gridHead: gridHead{Name: "DUT", Text: true}, cell: func(c analysis.Cell) gridCell {
 		return nameCell(c.DUT(), c.DUT())
@@ -145,8 +145,8 @@ func dimensionColumns(s analysis.Summary, cells []analysis.Cell) []cellColumn {
 	return append(cols, numbers...)
 }
 
-// everyDimension lists all dimensions but the device that cells have, each with the value of the
-// first cell that has it. Cells need not have the same.
+// everyDimension lists all dimensions that any cell has, without the device. Each has the value of the first cell that
+// has it.
 func everyDimension(cells []analysis.Cell) []result.Value {
 	all := result.NewCell()
 	for _, c := range cells {
@@ -163,19 +163,20 @@ func everyDimension(cells []analysis.Cell) []result.Value {
 	return all.Values()
 }
 
-// valueText is a cell's value of a dimension as a column shows it: a number, or the word for none.
+// valueText returns a cell's value of a dimension for a column of the page: a number, or the word for none.
 func valueText(d analysis.Dimension, c result.Cell) string {
 	v, _ := c.Value(d.Name)
 	return d.Column(v, digits4(analysis.Number(v.Number))+d.Behind)
 }
 
-// shortText is a cell's value of a dimension as a column of the terminal shows it.
+// shortText returns a cell's value of a dimension for a column of the terminal.
 func shortText(d analysis.Dimension, c result.Cell) string {
 	v, _ := c.Value(d.Name)
 	return d.Column(v, v.Text)
 }
 
-// settingColumns are the terminal's columns of a measure's dimensions but some. Each is shown where cells differ.
+// settingColumns returns the terminal's columns of a measure's dimensions, without some of them. Each is shown where
+// cells differ.
 func settingColumns(dims analysis.Dimensions, less ...result.Dimension) (cols []cellColumn) {
 	for _, d := range dims.Without(append(less, result.DUT)...) {
 		text := func(c analysis.Cell) string { return shortText(d, c.Cell) }
@@ -184,13 +185,13 @@ func settingColumns(dims analysis.Dimensions, less ...result.Dimension) (cols []
 	return cols
 }
 
-// anyFigure reports whether a column of a metric has a figure of any cell: a device without logins or leases needs no
-// column of these.
+// anyFigure reports whether a cell has a figure for a column. A device without logins or leases needs no column for
+// them.
 func anyFigure(cells []analysis.Cell, col cellColumn) bool {
 	return slices.ContainsFunc(cells, func(c analysis.Cell) bool { return col.cell(c).Sort != "" })
 }
 
-// build makes a table of cells of a run, each under its name.
+// build makes a table of the cells of a run. Each row begins with the cell's name.
 func build(caption string, s analysis.Summary, cells []analysis.Cell, columns ...cellColumn) grid {
 	g := grid{Caption: caption, Sortable: caption != ""}
 	all := dimensionColumns(s, cells)

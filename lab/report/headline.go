@@ -13,7 +13,7 @@ import (
 // fact is a name with its value.
 type fact struct{ Name, Value string }
 
-// factList is what else a reader asks of a device. What is not known is left out.
+// factList has further facts about a device. Unknown ones are left out.
 type factList []fact
 
 func (f *factList) add(known bool, name, format string, args ...any) {
@@ -22,12 +22,12 @@ func (f *factList) add(known bool, name, format string, args ...any) {
 	}
 }
 
-// onePerDevice has one cell a device: the first, or one that is better.
+// onePerDevice keeps one cell for each device: the first, or a better one.
 func onePerDevice(cells []analysis.Cell, better func(c, than analysis.Cell) bool) (out []analysis.Cell) {
-	at := map[string]int{}
+	index := map[string]int{}
 	for _, c := range cells {
-		if i, seen := at[c.DUT()]; !seen {
-			at[c.DUT()] = len(out)
+		if i, seen := index[c.DUT()]; !seen {
+			index[c.DUT()] = len(out)
 			out = append(out, c)
 		} else if better(c, out[i]) {
 			out[i] = c
@@ -36,44 +36,44 @@ func onePerDevice(cells []analysis.Cell, better func(c, than analysis.Cell) bool
 	return out
 }
 
-// compareLoad compares the offered load, then the number of clients.
+// compareLoad compares two cells by offered load, then by number of clients.
 func compareLoad(c, than analysis.Cell) bool {
 	return result.CompareCells(c.Cell, than.Cell, result.OfferedMbps, result.Clients) > 0
 }
 
-// packets are the dimensions of packets besides their profile, and ways all of what is sent: cells that differ in
-// these share no chart.
+// packetDimensions are the dimensions of packets besides their profile. trafficDimensions are all dimensions of the
+// traffic. Cells that differ in these are not in the same chart.
 var (
 	packets = cost.Dimensions.Without(
 		result.DUT, result.Direction, result.Profile, result.Clients, result.OfferedMbps)
 	packetDimensions = append([]result.Dimension{result.Direction, result.Profile}, packets.Names()...)
 )
 
-// samePackets reports whether two cells carry the same packets the same way.
+// samePackets reports whether two cells have the same kind of packets.
 func samePackets(a, b result.Cell) bool { return sameDimensions(a, b, packetDimensions...) }
 
-// packetsText says how packets look to the router: their profile, the size of frames, and the link that they come to.
+// packetsText describes the packets: profile, frame size, and link.
 func packetsText(c result.Cell) string {
 	parts := []string{c.Text(result.Profile)}
 	for _, d := range packets {
-		if v, has := c.Value(d.Name); has {
+		if v, ok := c.Value(d.Name); ok {
 			parts = append(parts, d.Say(v))
 		}
 	}
 	return words.Joined(", ", parts...)
 }
 
-// packetsInWords says what cells carry: "upload, per-packet".
+// packetsInWords describes the traffic of cells: "upload, per-packet".
 func packetsInWords(c result.Cell) string {
 	return words.Direction(c.Text(result.Direction)) + ", " + packetsText(c)
 }
 
-// rankedDevice begins the row of a cell's device.
+// ranked begins the row of a cell's device.
 func (d *drawing) ranked(c analysis.Cell) rankedDevice {
 	return rankedDevice{DUT: c.DUT(), Key: c.Cell.String(), Style: d.style(c.DUT()).Class()}
 }
 
-// intervalText says what the lines of a picture are.
+// intervalText explains the lines of a picture.
 func intervalText(s analysis.Summary) string {
 	return fmt.Sprintf("%g %% interval, on a logarithmic scale", 100*s.Confidence)
 }
@@ -86,7 +86,7 @@ func notAccepted(c analysis.Cell, noun string) string {
 	return "no " + noun + " was accepted"
 }
 
-// textsOf is a text of each cell.
+// textsOf returns one text for each cell.
 func textsOf(cells []analysis.Cell, name func(analysis.Cell) string) (out []string) {
 	for _, c := range cells {
 		out = append(out, name(c))
@@ -94,8 +94,8 @@ func textsOf(cells []analysis.Cell, name func(analysis.Cell) string) (out []stri
 	return out
 }
 
-// commonText returns the text common to the whole list, or, where texts differ, a function
-// with the text of each element.
+// commonText returns the text that all elements share. Where texts differ, it returns a function with the text of each
+// element.
 func commonText[T any](list []T, text func(T) string) (all string, each func(T) string) {
 	if slices.ContainsFunc(list, func(v T) bool { return text(v) != text(list[0]) }) {
 		return "", text
@@ -116,7 +116,7 @@ func distinct[T comparable](list []T) (out []T) {
 	return out
 }
 
-// loadText is the load of a cell in a sentence.
+// loadText names the load of a cell in a sentence.
 func loadText(c analysis.Cell) string {
 	return fmt.Sprintf(
 		"at %s %s with %s", rate(offeredMbps(c.Cell)), words.Direction(c.Text(result.Direction)), clientsOf(c.Cell))

@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// gatewayNames names the gateway whose CPU a metric is.
+// gatewayNames names the gateway of each metric of CPU.
 var gatewayNames = map[string]string{cost.EnterCPU: "where the load enters", cost.LeaveCPU: "where it leaves"}
 
 // linesGrid is the table of the straight lines that are fitted to each gateway's CPU over the payload rate.
@@ -28,7 +28,7 @@ func linesGrid(s analysis.Summary) grid {
 	return g
 }
 
-// lineRemarks describes the slopes of those lines, a sentence a device.
+// lineRemarks describes the slopes of those lines, in one sentence for each device.
 func lineRemarks(s analysis.Summary) (out []string) {
 	for _, sweep := range s.Sweeps {
 		enter, ok := sweep.TrendOf(cost.EnterCPU)

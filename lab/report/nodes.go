@@ -7,7 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// nodesGrid has the machines of a campaign, each beside all others.
+// nodesGrid compares each machine of a campaign with all others.
 func nodesGrid(s analysis.Summary) grid {
 	if s.Nodes == nil {
 		return grid{}
@@ -32,7 +32,7 @@ func nodeVerdict(n analysis.NodeShift) string {
 	return "not known"
 }
 
-// spreadSentence says how far the nodes are apart.
+// spreadSentence says how far the machines differ.
 func spreadSentence(s analysis.Summary) string {
 	if !s.Nodes.Spread.Known() {
 		return ""
@@ -43,7 +43,7 @@ func spreadSentence(s analysis.Summary) string {
 		digits3OfRatio(s.Nodes.Spread))
 }
 
-// nodeRemarks are the nodes in one line of the terminal.
+// nodeRemarks lists the machines for the terminal.
 func nodeRemarks(s analysis.Summary) []string {
 	if s.Nodes == nil {
 		return nil
@@ -61,5 +61,5 @@ func nodeRemarks(s analysis.Summary) []string {
 	return []string{words.Joined(" ", line+".", spreadSentence(s))}
 }
 
-// nodesShown bounds the nodes named in the terminal.
+// nodesShown is the largest number of machines named in the terminal.
 const nodesShown = 8

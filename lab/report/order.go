@@ -84,7 +84,7 @@ func withFigure(cells []analysis.Cell, estimateOf func(analysis.Cell) analysis.E
 // the estimates.
 func (r ranking) asEstimated() bool {
 	for i, row := range r.Rows {
-		if i > 0 && row.Interval != "" && r.Rows[i-1].Interval != "" && !differSurely(r.Rows[i-1].At, row.At) {
+		if i > 0 && row.Interval != "" && r.Rows[i-1].Interval != "" && !differSurely(r.Rows[i-1].Figure, row.Figure) {
 			return true
 		}
 	}

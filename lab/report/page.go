@@ -28,7 +28,7 @@ var page = template.Must(template.Must(template.New("report").Funcs(template.Fun
 	"where": trialPlace, "fromOne": func(n int) int { return n + 1 },
 }).Parse(pageSource)).Parse(flameSource))
 
-// pageData is all that the template sees, in the order of the page.
+// pageData is the data of the page's template, in the order of the page.
 type pageData struct {
 	Style    template.CSS
 	Script   template.JS
@@ -40,7 +40,7 @@ type pageData struct {
 	result.Environment
 
 	Question   string // heading of the first section
-	Empty      string // what stands there when there is nothing to show
+	Empty      string // text in place of missing results
 	Lead       string
 	Rejection  string // the share of rejected trials
 	Picture    picture
@@ -77,23 +77,22 @@ type pageData struct {
 	Facts        []fact
 }
 
-// HTML writes the result as one self-contained page: no network, no other file.
-// The summaries in with complete the comparison with published studies, as
-// studies.Beside takes them.
-func HTML(w io.Writer, run result.Run, s analysis.Summary, with ...analysis.Summary) error {
-	return HTMLIn(w, nil, run, s, with...)
+// HTML writes the result as one self-contained page, which loads nothing from the network or other files. The summaries
+// in others complete the comparison with published studies (see studies.Beside).
+func HTML(w io.Writer, run result.Run, s analysis.Summary, others ...analysis.Summary) error {
+	return HTMLIn(w, nil, run, s, others...)
 }
 
-// HTMLIn is HTML of a page that a server shows on its site; nil is none.
-func HTMLIn(w io.Writer, site *Site, run result.Run, s analysis.Summary, with ...analysis.Summary) error {
-	data := describePage(run, s, with)
+// HTMLIn is HTML for a page that a server shows on its site. A nil site makes a self-contained page.
+func HTMLIn(w io.Writer, site *Site, run result.Run, s analysis.Summary, others ...analysis.Summary) error {
+	data := describePage(run, s, others)
 	if data.Site = site; site != nil && site.Before != "" {
 		data.Contents = append(slices.Clone(site.Contents), data.Contents...)
 	}
 	return write(w, "report", data)
 }
 
-// write fills in one of the page's templates.
+// write executes one of the page's templates.
 func write(w io.Writer, name string, data any) error {
 	var b strings.Builder
 	err := page.ExecuteTemplate(&b, name, data)
@@ -103,12 +102,12 @@ func write(w io.Writer, name string, data any) error {
 	return err
 }
 
-// Frame is what stands around the page's sections.
+// Frame returns the page's head, title and contents.
 func (data pageData) Frame() frame {
 	return frame{data.Style, data.Script, data.Title, data.Environment.Title, data.Site, data.Contents}
 }
 
-func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) pageData {
+func describePage(run result.Run, s analysis.Summary, others []analysis.Summary) pageData {
 	d, v := newDrawing(run, s), viewOf(s)
 	data := pageData{
 		Style: template.CSS(pageStyle + flameStyle), Script: template.JS(pageScript), Summary: s,
@@ -126,7 +125,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	v.fill(&data, d, s)
 	data.dropEmpty()
 	data.Claims = groupFindings(s.Findings)
-	data.Studies = d.studyParts(append([]analysis.Summary{s}, with...), s.Findings)
+	data.Studies = d.studyParts(append([]analysis.Summary{s}, others...), s.Findings)
 	data.addTrust(run, s)
 	data.Nodes = nodesGrid(s)
 	data.mark(s.Mark)
@@ -138,7 +137,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	return data
 }
 
-// rejection is the share of trials that self-tests rejected; empty without trials.
+// rejection says what share of trials self-tests rejected. It is empty without trials.
 func rejection(s analysis.Summary) string {
 	all := s.Trials.Accepted + s.Trials.Rejected
 	switch {
@@ -152,7 +151,7 @@ func rejection(s analysis.Summary) string {
 		fmt.Sprintf("%d of %s rejected (%s).", s.Trials.Rejected, words.Counted(all, s.Noun), percent(share)))
 }
 
-// nothingMeasured says why a run has no accepted trial, "" for one that has some, or of which nothing is known.
+// nothingMeasured says why a run has no accepted trial. It is "" for a run that has one, or whose reason is not known.
 func nothingMeasured(s analysis.Summary) string {
 	failed := failedSentences(s.FailedBlocks)
 	var more string
@@ -174,7 +173,7 @@ func nothingMeasured(s analysis.Summary) string {
 	return ""
 }
 
-// dropEmpty leaves out charts without a value, and groups that have nothing else.
+// dropEmpty removes charts without a value, and groups that have nothing else.
 func (data *pageData) dropEmpty() {
 	for _, list := range []*[]figure{&data.Capacity, &data.NoiseFigure, &data.Stability} {
 		*list = withValues(*list)
@@ -192,7 +191,7 @@ func (g *figureGroup) dropEmpty() {
 	g.Folds = slices.DeleteFunc(g.Folds, func(f figureGroup) bool { return len(f.Figures) == 0 })
 }
 
-// withValues are the charts that show a value.
+// withValues returns the charts that show a value.
 func withValues(list []figure) []figure {
 	return removeIf(list, func(f figure) bool {
 		return !slices.ContainsFunc(f.Data.Rows, func(r gridRow) bool {
@@ -201,16 +200,16 @@ func withValues(list []figure) []figure {
 	})
 }
 
-// removeIf is a list less what drop says.
+// removeIf returns a list without the elements for which drop is true.
 func removeIf[T any](list []T, drop func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(list), drop)
 }
 
-// contents lists the sections the page has.
+// contents lists the sections that the page has.
 func (data *pageData) contents() []Entry {
 	out := []Entry{{"costs", data.Question}}
 	for _, section := range []struct {
-		there bool
+		present bool
 		Entry
 	}{
 		{len(data.Claims) > 0, Entry{"findings", "Published findings"}},
@@ -224,7 +223,7 @@ func (data *pageData) contents() []Entry {
 		{true, Entry{"environment", "Environment"}},
 		{data.Command != "", Entry{"repeat", "Repeat it"}},
 	} {
-		if section.there {
+		if section.present {
 			out = append(out, section.Entry)
 		}
 	}
@@ -245,15 +244,15 @@ func pageMeta(run result.Run, s analysis.Summary) []string {
 	}
 	profiles := textsOf(s.Cells, func(c analysis.Cell) string { return c.Text(result.Profile) })
 	slices.Sort(profiles)
-	all := []string{start, took, viewOf(s).how(s), strings.Join(slices.Compact(profiles), ","), env.CPUModel, kernel}
+	all := []string{start, took, viewOf(s).mode(s), strings.Join(slices.Compact(profiles), ","), env.CPUModel, kernel}
 	return slices.DeleteFunc(all, func(text string) bool { return text == "" })
 }
 
-// Bounds of lists in the page; trials.jsonl has everything.
+// Limits of lists on the page. trials.jsonl has everything.
 const (
 	rejectedRows = 100 // single rejected trials
 	reasonRows   = 200 // reasons by cell
-	failedRows   = 100 // blocks that failed
+	failedRows   = 100 // failed blocks
 )
 
 type rejectRow struct {
@@ -261,7 +260,7 @@ type rejectRow struct {
 	analysis.Tally
 }
 
-// shortList is the beginning of a list, and how many more there are.
+// shortList is the beginning of a list with the number of further elements.
 type shortList[T any] struct {
 	Shown []T
 	More  int
@@ -272,7 +271,7 @@ func shorten[T any](all []T, most int) shortList[T] {
 	return shortList[T]{shown, more}
 }
 
-// addTrust lists what was rejected and what failed.
+// addTrust lists rejected trials and failed blocks.
 func (data *pageData) addTrust(run result.Run, s analysis.Summary) {
 	var rejects []rejectRow
 	for _, r := range s.AA.Rejects {
@@ -289,7 +288,7 @@ func (data *pageData) addTrust(run result.Run, s analysis.Summary) {
 		slices.DeleteFunc(slices.Clone(run.Trials), func(t result.Trial) bool { return t.Accepted }), rejectedRows)
 }
 
-// bounded cuts a list and says by how much.
+// bounded cuts a list to most elements and returns the number of the others.
 func bounded[T any](list []T, most int) (kept []T, more int) {
 	if len(list) <= most {
 		return list, 0
@@ -308,7 +307,7 @@ func trialPlace(t result.Trial) string {
 	return cellPlace(t.Cell.Text(result.DUT), t.Cell)
 }
 
-// facts is the environment as name and value; what is not known is left out.
+// facts lists the environment as names and values. Unknown values are left out.
 func facts(env result.Environment) []fact {
 	var sides result.Sides
 	if env.Sides != nil {

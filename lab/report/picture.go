@@ -12,33 +12,31 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// ranking is the devices of a run in the order of the figure that the run is about,
-// the best first.
+// ranking has the devices of a run in the order of the run's main figure, the best first.
 type ranking struct {
 	Title string
-	Load  string // the load of all rows; empty where they differ
-	// LoadAlone: the sentence above the picture does not say the load, so a phone shows it too.
+	Load  string // load of all rows; empty where they differ
+	// LoadAlone is true if the sentence above the picture does not name the load. A phone then shows Load too.
 	LoadAlone bool
 	Order     string
 	Rows      []rankedDevice
-	// Reference is a line across all rows; 0: none.
+	// Reference is a line across all rows. 0: none.
 	Reference     analysis.Number
 	ReferenceName string
-	Floor         analysis.Estimate // the noise floor, a band across all rows
-	Key           []keyEntry        // what the shapes of the marks mean
-	ReachText     string            // and what the lines mean
+	Floor         analysis.Estimate // noise floor, a band across all rows
+	Key           []keyEntry        // meanings of the marks' shapes
+	ReachText     string            // meaning of the lines
 	Notes         []string
 }
 
-// rankedDevice is one device: a row of the picture, and one of the table below.
+// rankedDevice is one device, with a row in the picture and one in the table below.
 type rankedDevice struct {
 	DUT, Key, Style string
-	// At is the place of the mark, with the ends of its line. Without a mean the
-	// device has no place.
-	At              analysis.Estimate
-	Value, Interval string // as written next to the mark
+	// Figure gives the place of the mark and the ends of its line. A device without a mean has no place.
+	Figure          analysis.Estimate
+	Value, Interval string // texts next to the mark
 	Shape           string // CSS class of the mark
-	Word            string // the shape, for those who do not see it
+	Word            string // name of the shape, for readers who cannot see it
 	Note            string
 	Facts           []fact
 }
@@ -46,17 +44,17 @@ type rankedDevice struct {
 // keyEntry is one shape with its meaning.
 type keyEntry struct{ Shape, Text string }
 
-// picture is a ranking as the template lays it out. Places are per cent of the axis.
+// picture is a ranking prepared for the template. Places are per cent of the axis.
 type picture struct {
 	ranking
 	Devices  []pictureRow
 	Ticks    []chart.RulerTick
-	Line     *pictureLine // the reference
-	Band     *pictureSpan // the noise floor
+	Line     *pictureLine // reference
+	Band     *pictureSpan // noise floor
 	BandText string
 	Skipped  string
-	Heads    []string // of the table below, the names of all facts
-	Mark     string   // of the run, behind the table's caption
+	Heads    []string // of the table below: the names of all facts
+	Mark     string   // mark of the run, after the table's caption
 }
 
 // pictureRow is a device with its marks. Stem joins the mark to the reference.
@@ -69,16 +67,16 @@ type pictureRow struct {
 
 type pictureSpan struct {
 	From, Width float64
-	Cut         string // CSS class of a line that goes on beyond the axis
+	Cut         string // CSS class of a line that continues beyond the axis
 }
 
-// pictureLine is the reference. Side is where its name fits.
+// pictureLine is the reference. Side is the side with room for its name.
 type pictureLine struct {
-	At         float64
+	Place      float64
 	Name, Side string
 }
 
-// rankBy puts devices in order by a figure, the smallest first. What has none comes last.
+// rankBy sorts a list by a figure, the smallest first. Elements without a figure come last.
 func rankBy[T any](list []T, figure func(T) analysis.Number) {
 	place := func(v T) float64 {
 		if n := figure(v); n.Known() {
@@ -89,7 +87,7 @@ func rankBy[T any](list []T, figure func(T) analysis.Number) {
 	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(place(a), place(b)) })
 }
 
-// picture lays a ranking out.
+// picture prepares a ranking for the template.
 func (r ranking) picture(skipped []result.Skip) picture {
 	if r.asEstimated() {
 		r.Order += ", as estimated"
@@ -97,8 +95,8 @@ func (r ranking) picture(skipped []result.Skip) picture {
 	p := picture{ranking: r}
 	var points []chart.Point
 	for i, row := range r.Rows {
-		if row.At.Mean > 0 {
-			points = append(points, meanPoint("", 0, row.At, ""))
+		if row.Figure.Mean > 0 {
+			points = append(points, meanPoint("", 0, row.Figure, ""))
 		}
 		r.Rows[i].Value, r.Rows[i].Interval, r.Rows[i].Note = keepTogether(row.Value), keepTogether(row.Interval),
 			keepTogether(row.Note)
@@ -132,11 +130,11 @@ func (r ranking) picture(skipped []result.Skip) picture {
 func (p *picture) layAxis(ruler chart.Ruler) {
 	p.Ticks = ruler.Ticks()
 	if r := p.Reference; r > 0 {
-		p.Line = &pictureLine{At: ruler.At(float64(r)), Name: p.ReferenceName}
+		p.Line = &pictureLine{Place: ruler.Position(float64(r)), Name: p.ReferenceName}
 		switch {
-		case p.Line.At < 25:
+		case p.Line.Place < 25:
 			p.Line.Side = "start"
-		case p.Line.At > 75:
+		case p.Line.Place > 75:
 			p.Line.Side = "end"
 		}
 	}
@@ -148,7 +146,7 @@ func (p *picture) layAxis(ruler chart.Ruler) {
 	}
 }
 
-// Fact is a fact of the device by its name.
+// Fact returns a fact of the device by its name.
 func (row rankedDevice) Fact(name string) string {
 	for _, f := range row.Facts {
 		if f.Name == name {
@@ -160,22 +158,22 @@ func (row rankedDevice) Fact(name string) string {
 
 // placeMarks places the marks of a device.
 func (row rankedDevice) placeMarks(ruler chart.Ruler, reference analysis.Number) pictureRow {
-	out := pictureRow{rankedDevice: row, Placed: row.At.Mean > 0}
+	out := pictureRow{rankedDevice: row, Placed: row.Figure.Mean > 0}
 	if !out.Placed {
 		return out
 	}
-	out.Mark = ruler.At(float64(row.At.Mean))
+	out.Mark = ruler.Position(float64(row.Figure.Mean))
 	if reference > 0 {
-		out.Stem = spanBetween(ruler, min(reference, row.At.Mean), max(reference, row.At.Mean))
+		out.Stem = spanBetween(ruler, min(reference, row.Figure.Mean), max(reference, row.Figure.Mean))
 	}
-	if row.At.HasInterval() && !isOpenInterval(row.At) {
-		out.Reach = spanBetween(ruler, row.At.Lo, row.At.Hi)
+	if row.Figure.HasInterval() && !isOpenInterval(row.Figure) {
+		out.Reach = spanBetween(ruler, row.Figure.Lo, row.Figure.Hi)
 	}
 	return out
 }
 
 func spanBetween(ruler chart.Ruler, lo, hi analysis.Number) *pictureSpan {
-	from, to := ruler.At(float64(lo)), ruler.At(float64(hi))
+	from, to := ruler.Position(float64(lo)), ruler.Position(float64(hi))
 	out := &pictureSpan{From: from, Width: math.Round(100*(to-from)) / 100}
 	if !ruler.Holds(float64(lo)) || !ruler.Holds(float64(hi)) {
 		out.Cut = "cut"

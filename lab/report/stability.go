@@ -9,8 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// stabilityFigures draws whether the figures depend on when, where and in which
-// order they were taken. Nothing is drawn of what is not known.
+// stabilityFigures draws whether the figures depend on the time, the lab or the order of measurement. Unknown effects
+// are not drawn.
 func (d *drawing) stabilityFigures() (out []figure) {
 	st, delta := d.summary.Stability, 100*d.summary.Delta
 	f := chart.Forest{
@@ -51,20 +51,20 @@ func (d *drawing) stabilityFigures() (out []figure) {
 	return out
 }
 
-// pointsOverTime bounds the blocks drawn over the run's time.
+// pointsOverTime is the largest number of blocks drawn over the run's time.
 const pointsOverTime = 600
 
-// timeUnit is what an axis of time counts in.
+// timeUnit is the unit of an axis of time.
 type timeUnit struct {
 	name    string
 	perHour float64
 }
 
-// unitOver is the unit in which the length of a run is a number of a few digits.
+// unitOver returns the unit in which the length of a run is a number of a few digits.
 func unitOver(series []analysis.StabilityPoint) timeUnit {
 	last := 0.0
 	for _, p := range series {
-		last = max(last, float64(p.Hours)) // not above it: not known
+		last = max(last, float64(p.Hours)) // false if the time is not known
 	}
 	switch {
 	case last < 3.0/60:
@@ -75,21 +75,20 @@ func unitOver(series []analysis.StabilityPoint) timeUnit {
 	return timeUnit{"Hours", 1}
 }
 
-// overTime draws the blocks in the order they were measured; which lab carried
-// the device shows as filled or hollow marks.
-func (d *drawing) overTime(title, what string, of func(analysis.StabilityPoint) analysis.Number) figure {
+// overTime draws a figure of the blocks over time. Filled and hollow marks show which lab had the device.
+func (d *drawing) overTime(title, quantity string, figure func(analysis.StabilityPoint) analysis.Number) figure {
 	unit := unitOver(d.summary.Stability.Series)
 	ch := chart.XY{Title: title + " over the run, by lab", XLabel: unit.name + " since the run began",
-		YLabel: what + " against its cell's mean, %", Y: chart.Signed,
+		YLabel: quantity + " against its cell's mean, %", Y: chart.Signed,
 		Desc: "One mark a block, as far from 0 as the block lies from the means of its cells."}
 	labs := map[string]int{}
 	series := d.summary.Stability.Series
 	step := 1 + (len(series)-1)/pointsOverTime
 	data := newGrid("", "<Device", "<Lab", unit.name, "Against the mean|%")
 	for i := 0; i < len(series); i += step {
-		p, y := series[i], of(series[i])
-		at := p.Hours * analysis.Number(unit.perHour)
-		if !y.Known() || !at.Known() {
+		p, y := series[i], figure(series[i])
+		time := p.Hours * analysis.Number(unit.perHour)
+		if !y.Known() || !time.Known() {
 			continue
 		}
 		name := p.DUT
@@ -104,16 +103,16 @@ func (d *drawing) overTime(title, what string, of func(analysis.StabilityPoint) 
 				ch.Series, chart.Series{Name: "device in lab " + p.DUTLab, Style: chart.Style{Hollow: lab > 0}, Apart: true})
 		}
 		ch.Series[lab].Points = append(
-			ch.Series[lab].Points, chart.Point{X: float64(at), Y: float64(y), Lo: math.NaN(), Hi: math.NaN(),
+			ch.Series[lab].Points, chart.Point{X: float64(time), Y: float64(y), Lo: math.NaN(), Hi: math.NaN(),
 				Tip: name + " in lab " + p.DUTLab + ": " + signedText(y) + " %", Key: name, Value: y.String()})
-		data.add("", nameCell(name, ""), textCell(p.DUTLab), numberCell(at, digits3), numberCell(y, signedText))
+		data.add("", nameCell(name, ""), textCell(p.DUTLab), numberCell(time, digits3), numberCell(y, signedText))
 	}
 	return d.finish(ch.Title,
 		"One mark a block; filled and hollow marks tell the labs apart. A trend, or one kind of mark above the other, "+
 			"would be an effect.", ch.Draw, data)
 }
 
-// noiseFigure draws what two clean routers differ by; nil when that is not known.
+// noiseFigure draws the difference of two clean routers. It returns nil when that is not known.
 func (d *drawing) noiseFigure() []figure {
 	aa, delta := d.summary.AA, d.summary.Delta
 	if !aa.Ratio.Mean.Known() {

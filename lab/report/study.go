@@ -39,7 +39,7 @@ type foundForDevice struct {
 // outcomeWord is an outcome of a claim: in words, as an answer to the study's question, and as the class of its badge.
 type outcomeWord struct{ Word, Answer, Class string }
 
-// endings are in the order in which a reader looks for them.
+// endings are the possible outcomes, in the order in which the page lists them.
 var endings = []outcomeWord{
 	{"holds here", "yes", "holds"}, {"does not hold here", "no", "fails"}, {"left open", "left open", "open"},
 	{"not tested", "not tested", "untested"},
@@ -99,11 +99,11 @@ func groupFindings(findings []analysis.Finding) []claimRow {
 
 func describeFinding(f analysis.Finding) foundForDevice {
 	_, device, _ := strings.Cut(f.ID, "/")
-	here, cut := strings.CutPrefix(f.Here, device+": ")
-	if cut || strings.HasPrefix(here, "the ") { // names of devices are written as they are
-		here = words.Capitalised(here)
+	text, cut := strings.CutPrefix(f.Here, device+": ")
+	if cut || strings.HasPrefix(text, "the ") { // names of devices are written as they are
+		text = words.Capitalised(text)
 	}
-	out := foundForDevice{outcome(f), findingID(f.ID), words.Or(f.Pair, routerName(device)), "To settle it", htmlOf(here),
+	out := foundForDevice{outcome(f), findingID(f.ID), words.Or(f.Pair, routerName(device)), "To settle it", htmlOf(text),
 		htmlOf(f.Expect)}
 	if f.Holds != nil {
 		out.ExpectName = "Why a difference is to be expected"
@@ -111,17 +111,17 @@ func describeFinding(f analysis.Finding) foundForDevice {
 	return out
 }
 
-// findingID is the id that a finding has on the page, free of what links escape.
+// findingID returns the id of a finding on the page, without characters that links would escape.
 func findingID(finding string) string { return "finding-" + strings.ReplaceAll(finding, "/", ".") }
 
 var commandInText = regexp.MustCompile("`([^`]+)`")
 
-// htmlOf is text whose commands, between backquotes, are set as such.
+// htmlOf turns text into HTML. Commands between backquotes are set as code.
 func htmlOf(s string) template.HTML {
 	return template.HTML(commandInText.ReplaceAllString(template.HTMLEscapeString(keepTogether(s)), "<code>$1</code>"))
 }
 
-// findingCounts says how many findings hold; empty when there are none.
+// findingCounts says how many findings hold. It is empty when there are none.
 func findingCounts(findings []analysis.Finding) string {
 	if len(findings) == 0 {
 		return ""
@@ -142,8 +142,8 @@ func findingCounts(findings []analysis.Finding) string {
 		verb("untested", "was", "were"))
 }
 
-// studyPart is one study: its questions with the devices' answers, its figures and tables
-// beside the published ones, those in the open and those in folds.
+// studyPart is one study on the page: its questions with the devices' answers, and its figures and tables beside the
+// published ones.
 type studyPart struct {
 	studies.Outcome
 	Linked  map[string]string // ids on this page, by finding
@@ -151,13 +151,13 @@ type studyPart struct {
 	Tables  []foldedItems[studyTable]
 }
 
-// foldedItems is figures or tables that are folded away under a heading, or in the open without one.
+// foldedItems are figures or tables that are folded away under a heading. Without a heading they are visible.
 type foldedItems[T any] struct {
 	Heading string
 	Items   []T
 }
 
-// addFold adds an item to the fold of its heading. The first fold is in the open.
+// addFold adds an item to the fold with its heading. The first fold is visible.
 func addFold[T any](folds []foldedItems[T], heading string, item T) []foldedItems[T] {
 	if folds == nil {
 		folds = []foldedItems[T]{{}}
@@ -170,7 +170,7 @@ func addFold[T any](folds []foldedItems[T], heading string, item T) []foldedItem
 	return folds
 }
 
-// studyParts are the studies of which the runs hold something.
+// studyParts returns the studies for which the runs have figures.
 func (d *drawing) studyParts(runs []analysis.Summary, findings []analysis.Finding) (out []studyPart) {
 	for _, study := range studies.Beside(runs...) {
 		if len(study.Answers.Rows)+len(study.Tables)+len(study.Figures) == 0 {
@@ -195,8 +195,7 @@ func (d *drawing) studyParts(runs []analysis.Summary, findings []analysis.Findin
 	return out
 }
 
-// studyTable is a table of a study ready to print: what was measured here and
-// what was published side by side.
+// studyTable is a table of a study, with measured figures beside published ones.
 type studyTable struct {
 	studies.Table
 	Printed []gridRow
@@ -208,15 +207,15 @@ func describeTable(t studies.Table) studyTable {
 	for _, row := range t.Rows {
 		view := gridRow{Key: t.ID + "|" + row.Level.String(), Cells: []gridCell{{Main: digits4(row.Level),
 			Sort: row.Level.String(), Header: true}}}
-		here, there := percentBare, published
+		measuredForm, publishedForm := percentBare, published
 		if row.Name != "" { // figures are rates
-			here, there = digits4, digits4
+			measuredForm, publishedForm = digits4, digits4
 			view.Key, view.Cells[0] = t.ID+"|"+row.Name, nameCell(row.Name, row.Name)
 		}
 		for i, v := range row.Values {
 			col := t.Columns[1+i]
 			if col.Measured {
-				cell := estimateCell(v.Here, here)
+				cell := estimateCell(v.Here, measuredForm)
 				for _, f := range flagSigns {
 					if slices.Contains(v.Flags, f.flag) {
 						cell.Main += f.sign
@@ -226,7 +225,7 @@ func describeTable(t studies.Table) studyTable {
 				view.Cells = append(view.Cells, cell)
 			}
 			if col.Published {
-				cell := numberCell(v.Published, there)
+				cell := numberCell(v.Published, publishedForm)
 				cell.Badge = "published"
 				view.Cells = append(view.Cells, cell)
 			}
@@ -234,16 +233,16 @@ func describeTable(t studies.Table) studyTable {
 		out.Printed = append(out.Printed, view)
 	}
 	out.Signs = distinct(out.Signs)
-	slices.Sort(out.Signs) // as flagSigns has them
+	slices.Sort(out.Signs) // in the order of flagSigns
 	return out
 }
 
-// flagSigns stand in tables for what weakens a figure.
+// flagSigns are the signs in tables for flags that weaken a figure.
 var flagSigns = []struct{ flag, sign string }{
 	{cost.FlagShortfall, "*"}, {result.FlagSaturated, "†"}, {result.FlagLossy, "‡"}, {studies.FlagAtLeast, "+"},
 }
 
-// published prints a figure of a study with the decimals its tables have.
+// published formats a figure with the decimals of the study's tables.
 func published(n analysis.Number) string {
 	if !n.Known() {
 		return absentFigure
@@ -251,10 +250,10 @@ func published(n analysis.Number) string {
 	return words.Grouped(decimals(2)(n))
 }
 
-// stackedHeight is that of a plot in a stack, pixels: three of them fit a screen.
+// stackedHeight is the height of a plot in a stack, pixels. Three of them fit on a screen.
 const stackedHeight = 150
 
-// studyFigure is a figure of a study: panels side by side, or one below the other.
+// studyFigure is a figure of a study. Its panels are side by side, or one below the other.
 type studyFigure struct {
 	studies.Figure
 	Figures []figure
@@ -288,17 +287,17 @@ func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
 			if len(pt.Flags) > 0 {
 				tip += " (" + strings.Join(pt.Flags, ", ") + ")"
 			}
-			at := meanPoint(s.Name+"|"+pt.X.String(), float64(pt.X), pt.Y, tip)
-			// Beside published series a hollow mark would be taken for one of theirs.
-			at.Hollow = !mixed && slices.Contains(pt.Flags, cost.FlagShortfall)
-			shortfall = shortfall || at.Hollow
+			point := meanPoint(s.Name+"|"+pt.X.String(), float64(pt.X), pt.Y, tip)
+			// Beside published series, which are hollow, a hollow mark would seem to be one of theirs.
+			point.Hollow = !mixed && slices.Contains(pt.Flags, cost.FlagShortfall)
+			shortfall = shortfall || point.Hollow
 			if f.Course {
-				at.Tip, at.Key, at.Value = "", "", ""
+				point.Tip, point.Key, point.Value = "", "", ""
 			}
-			line.Points = append(line.Points, at)
+			line.Points = append(line.Points, point)
 			if !s.Guide && !f.Course {
 				tips = append(tips, tip)
-				data.add(at.Key, nameCell(s.Name, ""), numberCell(pt.X, digits4), estimateCell(pt.Y, digits3))
+				data.add(point.Key, nameCell(s.Name, ""), numberCell(pt.X, digits4), estimateCell(pt.Y, digits3))
 			}
 		}
 		ch.Series = append(ch.Series, line)

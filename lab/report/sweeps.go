@@ -14,10 +14,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// axis is a quantity that sweeps go along, in words.
+// axis has the words for a quantity that is swept.
 type axis struct {
 	name, label, level string
-	fixed              result.Dimension // the other quantity
+	fixed              result.Dimension // the other quantity, which is fixed
 	text               func(analysis.Number) string
 }
 
@@ -28,21 +28,19 @@ var axes = map[result.Dimension]axis{
 	}},
 }
 
-// panel is the sweeps of all devices along one quantity with the other held
-// fixed, and the cells they are made of.
+// panel has the sweeps of all devices along one quantity with the other one fixed, and the cells that they come from.
 type panel struct {
 	axis
 	sweptDimension result.Dimension
-	fixedValue     float64 // what is held fixed
+	fixedValue     float64 // value of the fixed quantity
 	sweeps         []analysis.Sweep
 	cells          []analysis.Cell
 }
 
-// place says what is held fixed.
+// place names the fixed value.
 func (p panel) place() string { return axes[p.fixed].text(analysis.Number(p.fixedValue)) }
 
-// panelsOf groups the sweeps of what the cells carry:
-// the heaviest load and the most clients first, by turns.
+// panelsOf groups the sweeps of the cells. Panels with the heaviest load and with the most clients come first, in turn.
 func panelsOf(s analysis.Summary, cells []analysis.Cell) (out []panel) {
 	byAlong := map[result.Dimension][]panel{}
 	for _, sweep := range s.Sweeps {
@@ -77,17 +75,17 @@ func panelsOf(s analysis.Summary, cells []analysis.Cell) (out []panel) {
 	return out
 }
 
-// sameDimensions reports whether two cells have some dimensions in common.
+// sameDimensions reports whether two cells have the same values in some dimensions.
 func sameDimensions(a, b result.Cell, dimensions ...result.Dimension) bool {
 	return a.Only(dimensions...) == b.Only(dimensions...)
 }
 
-// cpuKind is one way to state CPU: normalised to the offered load or as sampled.
+// cpuKind is one way to express CPU: normalised to the offered load, or as sampled.
 type cpuKind struct {
 	title, axis, column, caption string
 	level                        func(analysis.Level) analysis.Estimate
 	trial                        func(result.Trial, cost.Measurement) analysis.Number
-	extrapolates                 bool // where a device fell short of the load
+	extrapolates                 bool // true where a device fell short of the load
 }
 
 var (
@@ -105,7 +103,7 @@ var (
 	}
 )
 
-// panelCPU draws CPU over a sweep: the clean router, then every device.
+// panelCPU draws CPU over a sweep, for the clean router and every device.
 func (d *drawing) panelCPU(p panel, kind cpuKind) figure {
 	ch := chart.XY{
 		Title:  fmt.Sprintf("%s, over %s, %s", kind.title, p.name, p.place()),
@@ -149,7 +147,7 @@ func (d *drawing) panelCPU(p panel, kind cpuKind) figure {
 	return d.finish(ch.Title, caption, ch.Draw, data)
 }
 
-// sweptName is the router of a sweep. The clean router's clients may be others than the axis says.
+// sweptName names the router of a sweep. The clean router may have other clients than the axis says.
 func sweptName(s analysis.Summary, dut string) string {
 	if dut == analysis.Clean && s.Sides != nil {
 		return "clean router, " + s.Sides.Clean
@@ -164,7 +162,7 @@ func routerName(dut string) string {
 	return dut
 }
 
-// rawCPU is the single trials of a sweep, the clean router's from all devices.
+// rawCPU returns the single trials of a sweep. The clean router's come from the trials of all devices.
 func (d *drawing) rawCPU(p panel, dut string, kind cpuKind) (out [][2]float64) {
 	for _, c := range p.cells {
 		if dut != analysis.Clean && dut != c.DUT() {

@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// routerColumns say which router a row of the terminal's tables is of, and in which setting, less some dimensions.
+// routerColumns returns columns that name a row's router and its setting, without some dimensions.
 func routerColumns[T any](dims analysis.Dimensions, head string, cellFrom func(T) result.Cell,
 	less ...result.Dimension) []column[T] {
 	cols := []column[T]{textColumn(head, func(v T) string { return routerName(cellFrom(v).Text(result.DUT)) })}
@@ -30,10 +30,9 @@ func dimensionsOf(c analysis.Cell) result.Cell { return c.Cell }
 var offeredColumn = numberColumn(
 	"offered", "", "", rate, func(c analysis.Cell) analysis.Number { return offeredMbps(c.Cell) })
 
-// Terminal writes the result as a compact table with the noise floor, rejected
-// trials, skipped DUTs and how to read it. Width is the terminal's in columns:
-// less important columns are left out until the table fits, and named below it; 0 has no limit.
-// Whatever the names in the run, only printable characters come out.
+// Terminal writes the result as a compact table with the noise floor, rejected trials, skipped DUTs and an explanation.
+// width is the terminal's width in columns. Less important columns are left out until the table fits, and named below
+// it. A width of 0 means no limit. Characters that are not printable are replaced.
 func Terminal(w io.Writer, s analysis.Summary, width int) error {
 	var b strings.Builder
 	b.WriteString(result.OneLine(strings.Join(terminalHeading(s), " · ")) + "\n")
@@ -50,10 +49,10 @@ func Terminal(w io.Writer, s analysis.Summary, width int) error {
 	return err
 }
 
-// terminalHeading is the experiment and whatever is the same in all cells.
+// terminalHeading names the experiment and the values that all cells share.
 func terminalHeading(s analysis.Summary) []string {
 	v := viewOf(s)
-	out := []string{words.Or(s.Experiment, "run"), v.how(s)}
+	out := []string{words.Or(s.Experiment, "run"), v.mode(s)}
 	for _, col := range v.columns(s) {
 		texts := slices.Compact(col.texts(s.Cells))
 		if !col.onlyIfDiffers || len(texts) != 1 || texts[0] == "" {
@@ -70,7 +69,7 @@ func terminalHeading(s analysis.Summary) []string {
 	return append(out, fmt.Sprintf("%g %% intervals over %s", 100*s.Confidence, words.Plural(s.Unit)))
 }
 
-// texts are the column's cells as the terminal shows them.
+// texts returns the column's cells for the terminal.
 func (c column[T]) texts(list []T) (out []string) {
 	for _, v := range list {
 		cell := c.cell(v)
@@ -85,8 +84,8 @@ func (c column[T]) texts(list []T) (out []string) {
 
 const columnGap = "  "
 
-// table writes a blank line and the columns that differ and fit; nothing without rows. Columns of the same order of
-// leaving go together.
+// table writes a blank line and the columns that differ and fit. It writes nothing without rows. Columns with the same
+// drop are left out together.
 func table[T any](b *strings.Builder, columns []column[T], list []T, width int) {
 	if len(list) == 0 {
 		return
@@ -110,11 +109,11 @@ func table[T any](b *strings.Builder, columns []column[T], list []T, width int) 
 		}
 		shown, total = append(shown, p), total+p.width+len(columnGap)
 	}
-	var left []string
+	var dropped []string
 	for drop := 1; width > 0 && drop <= len(columns) && total > width; drop++ {
 		shown = slices.DeleteFunc(shown, func(p printed) bool {
 			if p.drop == drop {
-				total, left = total-p.width-len(columnGap), append(left, p.Name)
+				total, dropped = total-p.width-len(columnGap), append(dropped, p.Name)
 			}
 			return p.drop == drop
 		})
@@ -131,15 +130,16 @@ func table[T any](b *strings.Builder, columns []column[T], list []T, width int) 
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
-	if len(left) > 0 {
-		wrapLine(b, "Left out for want of width: "+words.Listed(distinct(left))+". The page and summary.csv have all.", width)
+	if len(dropped) > 0 {
+		wrapLine(b, "Left out for want of width: "+words.Listed(distinct(dropped))+". The page and summary.csv have all.",
+			width)
 	}
 }
 
-// reasonsShown bounds the reasons of rejection; the HTML report has all.
+// reasonsShown is the largest number of reasons of rejection shown. The HTML report has all.
 const reasonsShown = 6
 
-// remarks are the lines under the table.
+// remarks returns the lines under the table.
 func remarks(s analysis.Summary) []string {
 	out := viewOf(s).remarks(s)
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -181,18 +181,18 @@ func remarks(s analysis.Summary) []string {
 	if len(s.Ceilings) > 0 {
 		out = append(out, ceilingsReading)
 	}
-	if s.Trials.Accepted == 0 { // there is nothing to read
+	if s.Trials.Accepted == 0 { // there is no figure to explain
 		return out
 	}
 	return append(out, "How to read it: "+viewOf(s).reading(s))
 }
 
-// reasonWithCount is a reason with how often it was met.
+// reasonWithCount returns a reason with its count.
 func reasonWithCount(t analysis.Tally) string {
 	return fmt.Sprintf("%d ×%s: %s", t.Count, words.When(t.Count != 1, ", such as"), t.Text)
 }
 
-// reasonsText is the most frequent reasons, each after its lead.
+// reasonsText lists the most frequent reasons, each after lead. last introduces the number of others.
 func reasonsText(list []analysis.Tally, most int, lead, last string) (out []string) {
 	shown, more := bounded(list, most)
 	for _, r := range shown {
@@ -204,7 +204,7 @@ func reasonsText(list []analysis.Tally, most int, lead, last string) (out []stri
 	return out
 }
 
-// failedSentences say each error once, with the blocks that it ended. A block that was measured later is not lost.
+// failedSentences lists each error once, with the blocks that it ended. Blocks that were measured later are left out.
 func failedSentences(list []analysis.FailedBlock) (out []string) {
 	var causes causes
 	measured := 0
@@ -223,7 +223,7 @@ func failedSentences(list []analysis.FailedBlock) (out []string) {
 	return out
 }
 
-// leftSentences say what went wrong when labs were left, each error once.
+// leftSentences lists the errors of closing labs, each once.
 func leftSentences(list []analysis.LeftBlock) []string {
 	var causes causes
 	for _, l := range list {
@@ -232,7 +232,7 @@ func leftSentences(list []analysis.LeftBlock) []string {
 	return causes.sentences("Leaving the labs went wrong: %s, whose trials stand: %s")
 }
 
-// causes are errors, each with its device and the blocks that had it, which count from 1 as in the messages of a run.
+// causes collects errors, each with its devices and blocks. Blocks count from 1, as in the messages of a run.
 type causes struct {
 	list   []cause
 	blocks map[cause][]string
@@ -248,7 +248,7 @@ func (c *causes) add(cell result.Cell, err string, block int) {
 	c.list, c.blocks[of] = append(c.list, of), append(c.blocks[of], strconv.Itoa(block+1))
 }
 
-// sentences take the device with its blocks, and the error.
+// sentences writes one sentence for each error. form takes the device with its blocks, and the error.
 func (c *causes) sentences(form string) (out []string) {
 	for _, of := range distinct(c.list) {
 		blocks, word := distinct(c.blocks[of]), "block"
@@ -260,18 +260,18 @@ func (c *causes) sentences(form string) (out []string) {
 	return out
 }
 
-// limitSentence says what a device broke at.
+// limitSentence says at how many clients a device broke.
 func limitSentence(l analysis.Limit) string {
 	return fmt.Sprintf("%s took %s and not %d: %s", l.DUT, words.Counted(l.Took, "client"), l.Clients, l.How)
 }
 
-// wrapLine breaks a line at spaces; continuation lines are indented.
+// wrapLine breaks a line at spaces. Continuation lines are indented.
 func wrapLine(b *strings.Builder, line string, width int) {
 	indent := len(line) - len(strings.TrimLeft(line, " "))
 	if width > 0 {
 		width = max(1, width-indent)
 	}
-	// A figure and its unit stay together.
+	// A figure and its unit stay on one line.
 	line = strings.NewReplacer(" %", "\x00%", "× ", "×\x00").Replace(result.OneLine(line))
 	for i, part := range words.Wrapped(line, width, 2) {
 		if i == 1 {

@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// repeat is what a run's cells have several of: "round" where the labs are interleaved, else "block".
+// repeat returns the word for the repetitions of a run: "round" where the labs are interleaved, otherwise "block".
 func repeat(s analysis.Summary) string {
 	if s.Mode == result.ModeInterleaved {
 		return "round"
@@ -16,7 +16,8 @@ func repeat(s analysis.Summary) string {
 	return "block"
 }
 
-// untilSentence says by which rule cells ended, and how many ended in which way; empty for runs without such a rule.
+// untilSentence describes the rule by which cells ended, and how many ended in which way. It is empty for runs without
+// such a rule.
 func untilSentence(s analysis.Summary) string {
 	if s.Until == nil {
 		return ""
@@ -64,7 +65,7 @@ func endedText(s analysis.Summary, e *analysis.Ended) string {
 	return "all " + words.Plural(repeat(s)) + " were measured"
 }
 
-// endedLines are the cells that did not become exact enough, for the terminal.
+// endedLines lists, for the terminal, the cells that did not become exact enough.
 func endedLines(s analysis.Summary) (out []string) {
 	for _, c := range s.Cells {
 		if s.Until == nil || c.Ended != nil && c.Ended.Exact() {

@@ -11,21 +11,19 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/transition"
 )
 
-// view is how the runs of one measure are shown. Everything else of a report is the
-// same for all measures.
+// view has the parts of a report that differ between measures.
 type view struct {
-	how     func(analysis.Summary) string // after the date: "duet"
+	mode    func(analysis.Summary) string // mode of the run, after the date: "duet"
 	columns func(analysis.Summary) []cellColumn
 	remarks func(analysis.Summary) []string // lines below the terminal's table
-	reading func(analysis.Summary) string   // how to read it
-	// first is the picture on the page's first screen and the sentence above it.
+	reading func(analysis.Summary) string   // explanation of the table
+	// first returns the sentence and the picture of the page's first screen.
 	first func(*drawing) (lead string, r ranking)
-	// fill adds the sections of the page that only this measure has.
+	// fill adds the page's sections that only this measure has.
 	fill func(*pageData, *drawing, analysis.Summary)
 }
 
-// views is the table of measures that have a view of their own; others are shown by
-// their list of metrics.
+// views has the measures with a view of their own. Other measures are shown by their list of metrics.
 var views = map[string]view{
 	cost.Name:       costView,
 	logins.Name:     loginsView,

@@ -11,34 +11,34 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// wholePct is the share of frames that counts as all of them, per cent.
+// wholePct is the smallest share of frames that counts as all frames, per cent.
 const wholePct = 99.9
 
-// settingOf is a cell without what a chart has on its axis and in its legend.
+// settingOf returns a cell without device and rate, which a chart has in its legend and on its axis.
 func settingOf(c analysis.Cell) result.Cell { return c.Without(result.DUT, result.OfferedMbps) }
 
-// settingWords says parameters: "1514-byte frames, one CPU, buffers of 10 240 KiB".
+// settingWords names the parameters of a setting: "1514-byte frames, one CPU, buffers of 10 240 KiB".
 func settingWords(c result.Cell) string { return parametersOf(c, analysis.Dimension.Say) }
 
-// parametersOf says the parameters that a cell has, in the order of headings.
+// parametersOf names the parameters that a cell has, in the order of the columns. say writes one of them.
 func parametersOf(c result.Cell, say func(analysis.Dimension, result.Value) string) string {
 	var parts []string
 	for _, d := range parameters() {
-		if v, has := c.Value(d.Name); has {
+		if v, ok := c.Value(d.Name); ok {
 			parts = append(parts, say(d, v))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// parameters are the dimensions in which settings of captures differ.
+// parameters returns the dimensions in which settings of captures differ.
 func parameters() analysis.Dimensions {
 	return capture.Dimensions.Without(result.DUT, result.OfferedMbps)
 }
 
 const generators = "one of them the generator's"
 
-// settingText says the setting of cells, with what they do not have for themselves.
+// settingText names the setting of cells. Where the cells lack some of its parameters, they get those that they have.
 func settingText(setting result.Cell, cells []analysis.Cell) string {
 	text := settingWords(setting)
 	shared := slices.ContainsFunc(cells, func(c analysis.Cell) bool {
@@ -50,7 +50,8 @@ func settingText(setting result.Cell, cells []analysis.Cell) string {
 	return text
 }
 
-// parameterColumns are the terminal's: short values, which stand in the heading in words where all cells have the same.
+// parameterColumns returns the terminal's columns of parameters. Where all cells have the same value, it is in the
+// heading, in words.
 func parameterColumns() (cols []cellColumn) {
 	for _, d := range parameters() {
 		col := textColumn(d.TerminalHead(), func(c analysis.Cell) string {
@@ -65,20 +66,19 @@ func parameterColumns() (cols []cellColumn) {
 	return cols
 }
 
-// allCaptured reports whether all frames were captured and forwarded, as far as the cell says; a cell without
-// an accepted trial says nothing.
+// allCaptured reports whether all frames were captured and forwarded. It is false for a cell without an accepted trial.
 func allCaptured(c analysis.Cell) bool {
 	taken, lost, link := c.Device(capture.CapturedPct).Mean, c.Device(capture.LossPct).Mean,
 		c.Device(capture.LinkLossPct).Mean
 	return c.Pairs > 0 && !(taken < wholePct) && !(lost > 100-wholePct) && !(link > 100-wholePct)
 }
 
-// reached says up to which rate a device took every frame in a setting.
+// reached says up to which rate a device captured every frame in a setting.
 type reached struct {
-	Mbps    analysis.Number // absent: at none of the rates
-	First   analysis.Cell   // the first one that it did not
-	All     bool            // there is none
-	Unknown bool            // no trial above the rate was accepted, though there were some
+	Mbps    analysis.Number // absent: at no rate
+	First   analysis.Cell   // the first cell that lost frames
+	All     bool            // no cell lost frames
+	Unknown bool            // trials above the rate were rejected, so nothing is known there
 	None    bool            // no trial was accepted at any rate
 }
 
@@ -112,7 +112,7 @@ func (r reached) String() string {
 	return "up to " + rate(r.Mbps)
 }
 
-// cellsOfSetting lists the cells of a setting, with those of devices that lack some of its parameters.
+// cellsOfSetting lists the cells of a setting. Cells of devices that lack some of its parameters are among them.
 func cellsOfSetting(cells []analysis.Cell, setting result.Cell) (out []analysis.Cell) {
 	for _, c := range cells {
 		ownCell := settingOf(c)
@@ -127,7 +127,7 @@ func cellsOfSetting(cells []analysis.Cell, setting result.Cell) (out []analysis.
 	return out
 }
 
-// captureSettings lists settings in the order of the cells, without those that are part of another.
+// captureSettings lists the settings in the order of the cells. A setting that is part of another one is left out.
 func captureSettings(cells []analysis.Cell) (out []result.Cell) {
 	var all []result.Cell
 	for _, c := range cells {
@@ -142,19 +142,19 @@ func captureSettings(cells []analysis.Cell) (out []result.Cell) {
 	return out
 }
 
-// hasAllDimensions reports whether a cell has all dimensions of another and more.
+// hasAllDimensions reports whether a cell has all dimensions of another one with the same values, and more dimensions.
 func hasAllDimensions(s, other result.Cell) bool {
 	for _, v := range s.Values() {
-		if own, ok := other.Value(v.Dimension); !ok || own != v {
+		if value, ok := other.Value(v.Dimension); !ok || value != v {
 			return false
 		}
 	}
 	return true
 }
 
-// captureView shows what capturing costs, and what it misses.
+// captureView shows the CPU that capturing takes, and the frames that it loses.
 var captureView = view{
-	how:     func(s analysis.Summary) string { return s.Measure },
+	mode:    func(s analysis.Summary) string { return s.Measure },
 	columns: captureColumns,
 	remarks: captureRemarks,
 	reading: captureReading,
@@ -174,10 +174,10 @@ var captureView = view{
 	},
 }
 
-// withOther is added to CPU that other work is part of.
+// withOther follows the name of a CPU figure that includes other work.
 const withOther = "with its other work"
 
-// captureReading says what figures are shares of.
+// captureReading explains of what the shares of frames are shares.
 func captureReading(s analysis.Summary) string {
 	waiting, other := "", ""
 	if anyAboveZero(s, capture.WaitingPct) {
@@ -195,7 +195,7 @@ func captureReading(s analysis.Summary) string {
 		"ns/frame is that of threads and programs for each frame that passed, until all were worked off."
 }
 
-// anyAboveZero reports whether any cell has more than nothing of a metric, anyKnown whether any has it.
+// anyAboveZero reports whether a metric is above zero in any cell. anyKnown reports whether any cell has it.
 func anyAboveZero(s analysis.Summary, metric string) bool {
 	return slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Device(metric).Mean > 0 })
 }
@@ -213,7 +213,7 @@ func anySharedCPU(s analysis.Summary) bool {
 	return slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.Flagged(capture.FlagShared) })
 }
 
-// lostBehindToo reports whether frames were lost behind the interface as well as before it, so that the two differ.
+// lostBehindToo reports whether frames were also lost after the interface, so that the two shares differ.
 func lostBehindToo(s analysis.Summary) bool {
 	return slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool {
 		return c.Device(capture.LinkLossPct).Mean.Known() &&
@@ -221,7 +221,7 @@ func lostBehindToo(s analysis.Summary) bool {
 	})
 }
 
-// captureColumns are the terminal's table, without columns that would be empty.
+// captureColumns returns the columns of the terminal's table, without empty ones.
 func captureColumns(s analysis.Summary) []cellColumn {
 	cols := append([]cellColumn{textColumn("DUT", analysis.Cell.DUT)}, parameterColumns()...)
 	cols = append(cols, offeredColumn,
@@ -247,7 +247,7 @@ func captureColumns(s analysis.Summary) []cellColumn {
 	}).alignLeft().dropFirst(2))
 }
 
-// captureRemarks say up to which rate each device took every frame, in runs with several rates.
+// captureRemarks says up to which rate each device captured every frame, in runs with several rates.
 func captureRemarks(s analysis.Summary) (out []string) {
 	if severalRates(s.Cells) {
 		for _, setting := range captureSettings(s.Cells) {
@@ -267,8 +267,8 @@ func captureRemarks(s analysis.Summary) (out []string) {
 	return out
 }
 
-// captureLimits are the highest rates at which nothing was lost, of runs with several rates: a row for each device and
-// each setting that it has.
+// captureLimits lists the highest rates without lost frames, in runs with several rates. It has a row for each device
+// and each setting that the device has.
 func captureLimits(s analysis.Summary) grid {
 	g := newGrid("Highest rate at which nothing is lost", "<DUT", "<Setting", "Nothing lost up to|Mbit/s",
 		"Lost from|Mbit/s", "Captured there|% of those that passed", "Lost end to end there|% of those offered", "<Note")
@@ -299,7 +299,7 @@ func captureLimits(s analysis.Summary) grid {
 	return g
 }
 
-// shareOf is a metric that is a share of frames: none and all are told from nearly none and nearly all.
+// shareOf shows a metric that is a share of frames. It never rounds a share to 0 or 100 %.
 func shareOf(metric, name, note string) cellColumn {
 	return cellColumn{from: func(metrics []analysis.Metric) cellColumn {
 		col := device(metric, name, note).from(metrics)
@@ -308,7 +308,7 @@ func shareOf(metric, name, note string) cellColumn {
 	}}
 }
 
-// captureResults are what most readers want; captureTables all other figures.
+// captureResults has the most important figures. captureTables has all others.
 func captureResults(s analysis.Summary) []cellColumn {
 	cols := []cellColumn{shareOf(capture.CapturedPct, "Captured", "* of those that passed"), shareOf(capture.DroppedPct,
 		"Dropped", "* of those that passed")}

@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// captureGroups draws each setting over the rate, or, where there is one rate, all settings as rows.
+// captureGroups draws each setting over the rate. If there is only one rate, it draws all settings as rows.
 func (d *drawing) captureGroups(cells []analysis.Cell) (out []figureGroup) {
 	if len(cells) == 0 { // nothing was measured
 		return nil
@@ -30,7 +30,7 @@ func (d *drawing) captureGroups(cells []analysis.Cell) (out []figureGroup) {
 			{capture.BusyPct, "CPU in use", "CPU" + otherClause(cellsOfSetting(cells, s)) + ", % of what the host has"},
 		} {
 			shown := cellsOfSetting(cells, s)
-			if p.metric == capture.BusyPct && s.Int(capture.CPUs) > 1 { // the host without a program has one CPU
+			if p.metric == capture.BusyPct && s.Int(capture.CPUs) > 1 { // a host without a program has one CPU
 				shown = slices.DeleteFunc(shown, func(c analysis.Cell) bool { return !c.HasDimension(capture.CPUs) })
 			}
 			if f, ok := d.over(shown, overRate(p.metric, p.title, p.label)); ok {
@@ -45,22 +45,22 @@ func (d *drawing) captureGroups(cells []analysis.Cell) (out []figureGroup) {
 	return out
 }
 
-// overDimension is a metric of all devices against a dimension.
+// overDimension describes a chart of a metric over a dimension, for all devices.
 type overDimension struct {
-	metric, title, label string // the label of the axis of the metric, with its unit
+	metric, title, label string // label names the axis of the metric, with its unit
 	along                result.Dimension
 	name, unit           string // of the dimension: "Offered load", "Mbit/s"
-	value                format // a value of the dimension with its unit
-	full, bare           format // a figure with its unit, and without
+	value                format // format of the dimension's values, with unit
+	full, bare           format // formats of the figures, with and without unit
 }
 
-// overRate is a share of frames against the rate.
+// overRate describes a chart of a share of frames over the rate.
 func overRate(metric, title, label string) overDimension {
 	return overDimension{
 		metric, title, label, result.OfferedMbps, "Offered load", "Mbit/s", rate, frameShare, frameShareBare}
 }
 
-// over draws a metric of all devices; ok is false where no cell has it.
+// over draws a metric of all devices over a dimension. ok is false where no cell has the metric.
 func (d *drawing) over(cells []analysis.Cell, o overDimension) (f figure, ok bool) {
 	against := " against the " +
 		map[bool]string{true: "rate", false: strings.ToLower(o.name)}[o.along == result.OfferedMbps]
@@ -71,13 +71,13 @@ func (d *drawing) over(cells []analysis.Cell, o overDimension) (f figure, ok boo
 	for _, dut := range distinct(textsOf(cells, analysis.Cell.DUT)) {
 		line := chart.Series{Name: dut, Style: d.style(dut)}
 		for _, c := range cells {
-			e, at := c.Device(o.metric), analysis.Number(c.Number(o.along))
+			e, x := c.Device(o.metric), analysis.Number(c.Number(o.along))
 			if c.DUT() != dut || !e.Mean.Known() {
 				continue
 			}
-			tip := fmt.Sprintf("%s at %s: %s", dut, o.value(at), words.Joined(" ", o.full(e.Mean), bounds(e, o.bare)))
-			line.Points = append(line.Points, meanPoint(c.Cell.String(), float64(at), e, tip))
-			data.add(c.Cell.String(), nameCell(dut, dut), numberCell(at, digits4), estimateCell(e, o.bare))
+			tip := fmt.Sprintf("%s at %s: %s", dut, o.value(x), words.Joined(" ", o.full(e.Mean), bounds(e, o.bare)))
+			line.Points = append(line.Points, meanPoint(c.Cell.String(), float64(x), e, tip))
+			data.add(c.Cell.String(), nameCell(dut, dut), numberCell(x, digits4), estimateCell(e, o.bare))
 			tips = append(tips, tip)
 		}
 		if line.Points != nil {
@@ -91,10 +91,10 @@ func (d *drawing) over(cells []analysis.Cell, o overDimension) (f figure, ok boo
 	return d.finish(o.title, "", ch.Draw, data), true
 }
 
-// rowsDrawn bounds the rows of a chart; the table has all.
+// rowsDrawn is the largest number of rows in a chart. The table has all.
 const rowsDrawn = 40
 
-// otherClause is what belongs to the CPU of cells besides capturing.
+// otherClause says what the CPU of the cells includes besides capturing.
 func otherClause(cells []analysis.Cell) string {
 	if anyOtherWork(cells) {
 		return " " + withOther
@@ -102,7 +102,8 @@ func otherClause(cells []analysis.Cell) string {
 	return ""
 }
 
-// captureRows draws what a frame costs, one row a cell. The label says in what a cell differs from the first setting.
+// captureRows draws the cost of a frame, one row for each cell. A label names the parameters in which the cell differs
+// from the first setting.
 func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
 	ch := chart.Forest{Title: "CPU for each frame", XLabel: "CPU of the capturing host for each frame, ns",
 		Reference: math.NaN(), X: chart.Logarithmic,
@@ -121,7 +122,7 @@ func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
 		}
 		ownCell := settingOf(c)
 		for _, v := range first.Values() {
-			if has, ok := ownCell.Value(v.Dimension); ok && has == v {
+			if value, ok := ownCell.Value(v.Dimension); ok && value == v {
 				ownCell = ownCell.Without(v.Dimension)
 			}
 		}
@@ -144,8 +145,8 @@ func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
 	}
 	caption += "Time is logarithmic. Where frames were lost, the share that was captured of those that passed stands " +
 		"beside the figure."
-	if own := settingWords(first.Without(result.FrameSize)); own != "" {
-		caption = "A row without a setting has " + own + ". " + caption
+	if common := settingWords(first.Without(result.FrameSize)); common != "" {
+		caption = "A row without a setting has " + common + ". " + caption
 	}
 	return figureGroup{Heading: heading, Stacked: true, Figures: []figure{
 		d.finish(ch.Title, caption, ch.Draw, build("", d.summary, withFigure(cells, deviceOf(capture.NsPerFrame)), device(
@@ -153,23 +154,23 @@ func (d *drawing) captureRows(cells []analysis.Cell) figureGroup {
 	}}
 }
 
-// captureScreen ranks the devices by the CPU that a frame costs, at the highest rate at which none of them loses
-// any in the first setting; where there is none, at the lowest rate.
+// captureScreen ranks the devices by the CPU for each frame. It uses the first setting and the highest rate at which no
+// device loses frames in it. Where there is no such rate, it uses the lowest one.
 func captureScreen(d *drawing) (lead string, r ranking) {
 	settings := captureSettings(d.summary.Cells)
 	if len(settings) == 0 {
 		return "", ranking{}
 	}
 	cells := cellsOfSetting(d.summary.Cells, settings[0])
-	at, setting := settledRate(cells), settingText(settings[0], cells)
+	chosen, setting := settledRate(cells), settingText(settings[0], cells)
 	r = ranking{Title: "CPU of the capturing host for each frame, ns", Order: "the least first",
-		ReachText: intervalText(d.summary), Load: words.Joined(", ", rate(at), setting), LoadAlone: true}
+		ReachText: intervalText(d.summary), Load: words.Joined(", ", rate(chosen), setting), LoadAlone: true}
 	if n := len(settings); n > 1 {
 		r.Notes = []string{fmt.Sprintf("This is the first of %d settings; the others are under Charts and Results.", n)}
 	}
 	var ranked []analysis.Cell
 	for _, dut := range distinct(textsOf(cells, analysis.Cell.DUT)) {
-		i := slices.IndexFunc(cells, func(c analysis.Cell) bool { return c.DUT() == dut && offeredMbps(c.Cell) == at })
+		i := slices.IndexFunc(cells, func(c analysis.Cell) bool { return c.DUT() == dut && offeredMbps(c.Cell) == chosen })
 		if i >= 0 {
 			ranked = append(ranked, cells[i])
 		}
@@ -178,7 +179,7 @@ func captureScreen(d *drawing) (lead string, r ranking) {
 	var parts []string
 	for _, c := range ranked {
 		row, e := d.ranked(c), c.Device(capture.NsPerFrame)
-		row.At, row.Value, row.Interval, row.Facts = e, digits3(e.Mean)+" ns", bounds(e, digits3), captureFacts(c, cells)
+		row.Figure, row.Value, row.Interval, row.Facts = e, digits3(e.Mean)+" ns", bounds(e, digits3), captureFacts(c, cells)
 		if c.Pairs == 0 {
 			row.Note = notAccepted(c, "trial")
 		} else if c.Device(capture.CapturedPct).Mean.Known() {
@@ -199,7 +200,7 @@ func captureScreen(d *drawing) (lead string, r ranking) {
 		cost := func(c analysis.Cell) string {
 			return digits3(c.Device(capture.NsPerFrame).Mean) + " ns with " + c.DUT()
 		}
-		lead = fmt.Sprintf("At %s a frame costs from %s to %s", rate(at), cost(known[0]), cost(known[len(known)-1]))
+		lead = fmt.Sprintf("At %s a frame costs from %s to %s", rate(chosen), cost(known[0]), cost(known[len(known)-1]))
 		lead = words.Joined("; ", lead, orderClause(known, deviceOf(capture.NsPerFrame))) + "."
 	}
 	return keepTogether(lead), r
@@ -211,21 +212,21 @@ func ratesOf(cells []analysis.Cell) []string {
 
 func severalRates(cells []analysis.Cell) bool { return len(ratesOf(cells)) > 1 }
 
-// settledRate is the highest rate at which no device loses frames, or the lowest one.
+// settledRate returns the highest rate at which no device loses frames, or else the lowest rate.
 func settledRate(cells []analysis.Cell) analysis.Number {
-	at, found := offeredMbps(cells[0].Cell), false
+	highest, found := offeredMbps(cells[0].Cell), false
 	for _, text := range ratesOf(cells) {
 		same := slices.DeleteFunc(
 			slices.Clone(cells), func(c analysis.Cell) bool { return c.Text(result.OfferedMbps) != text })
 		all := !slices.ContainsFunc(same, func(c analysis.Cell) bool { return !allCaptured(c) })
-		if mbps := offeredMbps(same[0].Cell); all && (!found || mbps > at) || !found && mbps < at {
-			at, found = mbps, found || all
+		if mbps := offeredMbps(same[0].Cell); all && (!found || mbps > highest) || !found && mbps < highest {
+			highest, found = mbps, found || all
 		}
 	}
-	return at
+	return highest
 }
 
-// captureFacts are what else a reader asks of a device.
+// captureFacts lists further facts about a device.
 func captureFacts(c analysis.Cell, cells []analysis.Cell) (facts factList) {
 	if c.Pairs == 0 {
 		return nil

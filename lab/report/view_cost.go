@@ -11,9 +11,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// costView shows what a device costs.
+// costView shows the CPU that a device takes.
 var costView = view{
-	how:     func(s analysis.Summary) string { return words.Or(s.Mode, "mode unknown") },
+	mode:    func(s analysis.Summary) string { return words.Or(s.Mode, "mode unknown") },
 	columns: costColumns, remarks: costRemarks, reading: costReading, first: costScreen,
 	fill: func(data *pageData, d *drawing, s analysis.Summary) {
 		switch {
@@ -54,7 +54,7 @@ var modeNotes = map[string]string{
 		"to the next cancels. The noise floor is of rounds with two clean routers. ",
 }
 
-// multiplicityNote says how the verdicts are taken together.
+// multiplicityNote says how many verdicts are judged together.
 func multiplicityNote(s analysis.Summary) string {
 	if s.Multiplicity.Verdicts < 2 || s.Multiplicity.Method == "" {
 		return ""
@@ -65,7 +65,7 @@ func multiplicityNote(s analysis.Summary) string {
 		s.Multiplicity.Verdicts, words.Capitalised(s.Multiplicity.Method), 100*(1-s.Confidence))
 }
 
-// costColumns are the terminal's table of costs.
+// costColumns returns the columns of the terminal's table of costs.
 func costColumns(s analysis.Summary) []cellColumn {
 	m := s.Metrics
 	return append(routerColumns(cost.Dimensions, "DUT", dimensionsOf), offeredColumn,
@@ -78,17 +78,17 @@ func costColumns(s analysis.Summary) []cellColumn {
 		textColumn("verdict", func(c analysis.Cell) string { return verdictText(s, c) }))
 }
 
-// togetherSign marks an interval that is not that of the cell by itself.
+// togetherSign marks an interval that holds for all cells together.
 const togetherSign = "*"
 
-// decidedColumn is the ratio with the interval that the verdict beside it rests on.
+// decidedColumn shows the ratio with the interval that decides its verdict.
 func decidedColumn(s analysis.Summary) cellColumn {
 	col := estimateColumn(
 		ratioHead(s)+" ×", "", ratio, func(c analysis.Cell) analysis.Estimate { return c.Change(cost.PerBit) })
-	own := col.cell
+	plain := col.cell
 	col.cell = func(c analysis.Cell) gridCell {
 		if c.Together == nil {
-			return own(c)
+			return plain(c)
 		}
 		decided := estimateCell(*c.Together, ratio)
 		decided.Small += togetherSign
@@ -97,7 +97,7 @@ func decidedColumn(s analysis.Summary) cellColumn {
 	return col
 }
 
-// verdictText is the verdict with what it lacks.
+// verdictText returns the verdict with its note.
 func verdictText(s analysis.Summary, c analysis.Cell) string {
 	if c.BlocksNeeded != nil {
 		return fmt.Sprintf("%s (+%s)", c.Verdict, words.Counted(*c.BlocksNeeded, repeat(s)))
@@ -105,7 +105,7 @@ func verdictText(s analysis.Summary, c analysis.Cell) string {
 	return c.Verdict
 }
 
-// costRemarks are the lines below the table of costs.
+// costRemarks returns the lines below the table of costs.
 func costRemarks(s analysis.Summary) []string {
 	out := append(slices.Concat(lineRemarks(s), totalsSentences(s.Cells), churnSentences(s.Cells)),
 		"Noise floor: "+noiseSentence(s.AA))
@@ -121,9 +121,9 @@ func costRemarks(s analysis.Summary) []string {
 	return out
 }
 
-// openSentences say why cells have no verdict: a line for each reason, and the first cells that it is true of.
+// openSentences says why cells have no verdict. Each reason has one line with the first cells that have it.
 func openSentences(s analysis.Summary) (out []string) {
-	const shown = 3 // cells of a reason
+	const shown = 3 // cells named for each reason
 	cells := map[string][]string{}
 	var reasons []string
 	for _, c := range s.Cells {
@@ -154,7 +154,7 @@ func costReading(s analysis.Summary) string {
 			"both corrected for the number of cells.", ratioHead(s), 100*s.Confidence, words.Plural(repeat(s)), 100*s.Delta)
 }
 
-// noiseSentence says what two clean routers differ by.
+// noiseSentence says by how much two clean routers differ.
 func noiseSentence(aa analysis.AA) string {
 	if !aa.Ratio.Mean.Known() {
 		return "not known: no A/A pair was measured and accepted."
@@ -167,7 +167,7 @@ func noiseSentence(aa analysis.AA) string {
 		words.Counted(aa.Pairs, "pair"), words.Counted(aa.Blocks, "block"), spread)
 }
 
-// costScreen is the picture that a run is about, and the sentence above it.
+// costScreen returns the picture of the page's first screen, and the sentence above it.
 func costScreen(d *drawing) (lead string, r ranking) {
 	s := d.summary
 	if failsSomewhere(s) {
@@ -179,7 +179,7 @@ func costScreen(d *drawing) (lead string, r ranking) {
 	return leadSentence(s, rankedCells(s)), rankCosts(d)
 }
 
-// rankedCells has one cell a device, that at the heaviest load; the cheapest device comes first.
+// rankedCells returns one cell for each device, at its heaviest load. The device with the lowest cost comes first.
 func rankedCells(s analysis.Summary) []analysis.Cell {
 	cells := onePerDevice(s.Cells, func(c, than analysis.Cell) bool {
 		return c.Pairs > 0 && (than.Pairs == 0 || samePackets(c.Cell, than.Cell) && compareLoad(c, than))
@@ -188,12 +188,11 @@ func rankedCells(s analysis.Summary) []analysis.Cell {
 	return cells
 }
 
-// rankCosts has the devices by the CPU they take for a bit, cheapest first; those of
-// which nothing is known come last.
+// rankCosts ranks the devices by the CPU for each delivered bit, the lowest first. Devices without a figure come last.
 func rankCosts(d *drawing) ranking {
 	s := d.summary
 	cells := rankedCells(s)
-	load, where := commonText(cells, loadText)
+	load, setting := commonText(cells, loadText)
 	r := ranking{
 		Title: "Router CPU per delivered bit, × " + otherName(s), Load: load, Order: "cheapest first",
 		Reference: 1, ReferenceName: "clean router", Floor: s.AA.Ratio, ReachText: intervalText(s),
@@ -209,8 +208,9 @@ func rankCosts(d *drawing) ranking {
 	}
 	for _, c := range cells {
 		row, e := d.ranked(c), c.Change(cost.PerBit)
-		row.Shape, row.Word, row.At, row.Value, row.Interval = c.Verdict, c.Verdict, e, ratio(e.Mean)+" ×", bounds(e, ratio)
-		row.Note, row.Facts = words.Joined("; ", where(c), costNote(s, c)), costFacts(s, c)
+		row.Shape, row.Word, row.Figure, row.Value, row.Interval = c.Verdict, c.Verdict, e, ratio(e.Mean)+" ×",
+			bounds(e, ratio)
+		row.Note, row.Facts = words.Joined("; ", setting(c), costNote(s, c)), costFacts(s, c)
 		r.Rows = append(r.Rows, row)
 	}
 	return r
@@ -218,7 +218,7 @@ func rankCosts(d *drawing) ranking {
 
 func sameWithin(s analysis.Summary) string { return fmt.Sprintf("the same within %g %%", 100*s.Delta) }
 
-// costNote is what a reader must know of a device besides its ratio.
+// costNote returns a note about a device that belongs beside its ratio.
 func costNote(s analysis.Summary, c analysis.Cell) string {
 	var verdict, limit, guests string
 	switch {
@@ -242,7 +242,7 @@ func costNote(s analysis.Summary, c analysis.Cell) string {
 	return words.Joined("; ", verdict, limit, guests)
 }
 
-// chance is the p-value behind a verdict, empty when there is none.
+// chance returns the p-value of a verdict. It is empty when there is none.
 func chance(c analysis.Cell) string {
 	p, ok := map[string]analysis.Number{analysis.Different: c.PDifferent, analysis.Equivalent: c.PEquivalent}[c.Verdict]
 	switch {
@@ -254,17 +254,18 @@ func chance(c analysis.Cell) string {
 	return "p = " + digits3OfRatio(p)
 }
 
-// capacityFact names what one core of the router carries.
+// capacityFact is the name of the fact that says what one core of the router carries.
 const capacityFact = "Capacity"
 
 func costFacts(s analysis.Summary, c analysis.Cell) []fact {
 	var out factList
 	out.add(c.Pairs > 0 && c.Verdict != "", "Verdict", "%s", verdictFact(s, c))
 	for _, m := range s.CostModels {
-		for _, at := range m.Capacity {
-			known := m.Cell.Text(result.DUT) == c.DUT() && samePackets(m.Cell, c.Cell) && at.Clients == c.Int(result.Clients) &&
-				at.Mbps.Mean.Known()
-			out.add(known, capacityFact, "%s", capacityText(at))
+		for _, point := range m.Capacity {
+			known := m.Cell.Text(result.DUT) == c.DUT() && samePackets(m.Cell, c.Cell) &&
+				point.Clients == c.Int(result.Clients) &&
+				point.Mbps.Mean.Known()
+			out.add(known, capacityFact, "%s", capacityText(point))
 		}
 	}
 	dut, beside := c.Device(cost.RTTP99MedianUs).Mean, c.Clean(cost.RTTP99MedianUs).Mean
@@ -282,7 +283,7 @@ func costFacts(s analysis.Summary, c analysis.Cell) []fact {
 	return out
 }
 
-// verdictFact is the verdict with the chance behind it, or with what it lacks.
+// verdictFact returns the verdict with its p-value, or with its note.
 func verdictFact(s analysis.Summary, c analysis.Cell) string {
 	switch c.Verdict {
 	case analysis.Inconclusive:
@@ -293,7 +294,7 @@ func verdictFact(s analysis.Summary, c analysis.Cell) string {
 	return words.Joined(", ", c.Verdict, chance(c))
 }
 
-// capacityText says how much a device carries, and whether that was seen.
+// capacityText says how much a device carries, and whether that was measured or modelled.
 func capacityText(c analysis.Capacity) string {
 	switch {
 	case c.Saturated:
@@ -304,8 +305,8 @@ func capacityText(c analysis.Capacity) string {
 	return rate(c.Mbps.Mean) + " a core"
 }
 
-// leadSentence says between what the devices of a run lie, for whoever reads one
-// sentence only. It claims no more than the verdicts do. The cells are ranked.
+// leadSentence gives the range of the devices' costs, for readers of one sentence only. It claims no more than the
+// verdicts do. The cells must be ranked.
 func leadSentence(s analysis.Summary, cells []analysis.Cell) string {
 	var known, open []analysis.Cell
 	accepted := 0
@@ -335,7 +336,7 @@ func leadSentence(s analysis.Summary, cells []analysis.Cell) string {
 	return keepTogether(words.Joined("; ", text, left) + ".")
 }
 
-// costRange says what the cheapest and the most expensive of the ranked cells cost.
+// costRange gives the costs of the cheapest and the most expensive of the ranked cells.
 func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cell) string) string {
 	same := fmt.Sprintf("the same CPU, within %g %%,", 100*s.Delta)
 	amount := func(c analysis.Cell, unit string) string {
@@ -363,7 +364,7 @@ func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cel
 	return words.Joined("; ", from+" to "+amount(last, " times"), order)
 }
 
-// decidedBy is the ratio with the interval that the cell's verdict rests on.
+// decidedBy returns the ratio with the interval that decides the cell's verdict.
 func decidedBy(c analysis.Cell) analysis.Estimate {
 	e := c.Change(cost.PerBit)
 	switch {
@@ -375,7 +376,7 @@ func decidedBy(c analysis.Cell) analysis.Estimate {
 	return e
 }
 
-// unheardSentence names the loads above those of the picture of which no trial was accepted.
+// unheardSentence names loads above those of the picture at which no trial was accepted.
 func unheardSentence(s analysis.Summary, cells []analysis.Cell) string {
 	var parts []string
 	for _, c := range cells {

@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// ratioHead is what tables call the ratio.
+// ratioHead is the heading of the ratio in tables.
 func ratioHead(s analysis.Summary) string {
 	if s.Sides != nil {
 		return "ratio"
@@ -20,8 +20,7 @@ func overheadColumn(s analysis.Summary) cellColumn {
 	return changeColumn(cost.PerBit, words.Capitalised(ratioHead(s)), "* per bit")
 }
 
-// resultsGrid is what most readers want, the answer first: a phone shows only
-// the first columns at once.
+// resultsGrid has the most important figures. The answer comes first, because a phone shows only the first columns.
 func resultsGrid(s analysis.Summary) grid {
 	verdict := gridHead{
 		Name: "Verdict", Unit: fmt.Sprintf("within %g %% is equivalent", 100*s.Delta), Text: true, Field: "verdict.word"}
@@ -40,8 +39,8 @@ func resultsGrid(s analysis.Summary) grid {
 		device(cost.RTTP99MedianUs, "RTT p99", "*, median of windows"), device(cost.PSSMiB, "Memory", "PSS, *"))
 }
 
-// togetherText is the interval that left a verdict open where the one shown beside it would have given one;
-// empty elsewhere.
+// togetherText returns the interval for all cells together, where it left a verdict open although the interval shown
+// would not. Otherwise it is empty.
 func togetherText(e *analysis.Estimate, print format, noun string) string {
 	if e == nil {
 		return ""
@@ -58,7 +57,7 @@ const (
 	shareOfReceived = "% of those that came"
 )
 
-// costTables are all other figures, in tables that fit a screen.
+// costTables has all other figures, in tables that fit a screen.
 var costTables = []cellTable{
 	{"CPU" + intervals, "", []cellColumn{
 		device(cost.Normalised, "Normalised CPU", "eq. 5.1, *"),
@@ -149,7 +148,7 @@ var costTables = []cellTable{
 		device(cost.LeaseSeconds, "Leases", "*, all clients"), device(cost.LoginSeconds, "Logins", "*, all clients"),
 		device(cost.LoginP50Ms, "Login p50", "*, one client"), device(cost.LoginP99Ms, "Login p99", "*, one client"),
 	}},
-	// Near a full core the ends limit what is carried, and not the device.
+	// If client or server use nearly a whole core, they limit the load, and not the device.
 	{"The ends' own load" + intervals, "", []cellColumn{
 		device(cost.ClientCorePct, "Client hosts", "*"), cleanColumn(cost.ClientCorePct, "Clean router's", "*"),
 		device(cost.ServerCorePct, "Server", "*"), device(cost.GeneratorCorePct, "Busiest traffic thread", "*"),

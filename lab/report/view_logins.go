@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// stormColumns are the terminal's table of storms.
+// stormColumns returns the columns of the terminal's table of login storms.
 func stormColumns(s analysis.Summary) []cellColumn {
 	mean := func(head, metric string, drop int) cellColumn {
 		return meanColumn(s.Metrics, metric, head, analysis.Cell.Device).dropFirst(drop)
@@ -51,7 +51,7 @@ const (
 	retriedLogins = logins.Login + logins.Retried
 )
 
-// arrival says how the clients of a cell came.
+// arrival says at what rate the clients of a cell arrived.
 func arrival(c result.Cell) string {
 	return valueText(logins.Dimensions.Named(logins.LoginRate), c)
 }
@@ -60,12 +60,12 @@ func stormSetting(c analysis.Cell) string {
 	return clientsOf(c.Cell) + ", " + arrival(c.Cell)
 }
 
-// failed is how many clients of all storms did not get through a phase.
+// failed returns how many clients failed in a phase, over all storms.
 func failed(c analysis.Cell, phase string) int {
 	return c.Counts[phase+logins.Asked] - c.Counts[phase+logins.Through]
 }
 
-// failedText is how many clients of all storms gave up, and of how many that is when any did.
+// failedText says how many clients gave up, over all storms. If any did, it also says how many clients there were.
 func failedText(c analysis.Cell) string {
 	if c.Pairs == 0 {
 		return absentFigure
@@ -87,12 +87,12 @@ func shareText(n, total int) string {
 	return fmt.Sprintf("%d of %d", n, total)
 }
 
-// sharePct is a part of the clients of a cell that asked to log in.
+// sharePct returns n as a percentage of the clients of a cell that tried to log in.
 func sharePct(c analysis.Cell, n int) string {
 	return percent(analysis.Number(100 * float64(n) / float64(c.Counts[askedLogins])))
 }
 
-// limitText says what storms were held up by, and how many by which where they differ.
+// limitText says what limited the storms. Where storms differ, it says how many had which limit.
 func limitText(c analysis.Cell, phase string) string {
 	var limits []analysis.Tally
 	for _, l := range c.Tallies[phase+logins.Limits] {
@@ -107,7 +107,7 @@ func limitText(c analysis.Cell, phase string) string {
 
 func loginLimit(c analysis.Cell) string { return limitText(c, logins.Login) }
 
-// limitWords say in words what a storm was held up by.
+// limitWords has a text for each limit of a storm.
 var limitWords = map[string]string{
 	logins.LimitDevice: "device: CPU full", logins.LimitWaiting: "device: it waits",
 	logins.LimitGenerator: "client host's CPU",
@@ -122,10 +122,10 @@ const stormReading = "a login is all that a client of this kind does, from its f
 	"CPU was full, " +
 	"85 % or more: where it is not the device, the device may be faster than shown."
 
-// reasonsNamed bounds the reasons a line under the table names.
+// reasonsNamed is the largest number of reasons in a line under the table.
 const reasonsNamed = 3
 
-// troubles are what clients meet in a storm: the tally of reasons, and how many met one.
+// troubles are the kinds of failure in a storm. Each has a tally of reasons and the number of clients affected.
 var troubles = []struct {
 	sentence, row, tally string
 	count                func(analysis.Cell) int
@@ -141,7 +141,7 @@ var troubles = []struct {
 	{"ended by itself", "device died", logins.Deaths, func(c analysis.Cell) int { return c.Counts[logins.Died] }},
 }
 
-// stormRemarks say how storms broke.
+// stormRemarks says what failed in the storms.
 func stormRemarks(cells []analysis.Cell) (out []string) {
 	for _, c := range cells {
 		for _, t := range troubles {
@@ -161,8 +161,8 @@ func stormRemarks(cells []analysis.Cell) (out []string) {
 	return out
 }
 
-// mostClients has one cell a device: that with the most clients, at the highest rate. The
-// device that lets in the most clients a second comes first.
+// mostClients returns one cell for each device: that with the most clients, at the highest rate. The device that admits
+// the most clients a second comes first.
 func mostClients(cells []analysis.Cell) []analysis.Cell {
 	rate := func(c analysis.Cell) float64 {
 		if c.Number(logins.LoginRate) == 0 { // all at once
@@ -184,20 +184,20 @@ const (
 	shapeSome = "some" // some were left out
 )
 
-// loginScreen is the picture of a run of login storms, and the sentence above it: the devices by the
-// logins they take a second, the fastest first.
+// loginScreen returns the picture of a run of login storms, and the sentence above it. It ranks the devices by their
+// logins a second, the fastest first.
 func loginScreen(d *drawing) (lead string, r ranking) {
 	cells := mostClients(d.summary.Cells)
-	load, where := commonText(cells, stormSetting)
+	load, setting := commonText(cells, stormSetting)
 	r = ranking{
 		Title: "Clients let in a second", Load: load, Order: "fastest first", ReachText: intervalText(d.summary),
 		Key: []keyEntry{{shapeAll, "all clients got in"}, {shapeSome, "some were left out"}},
 	}
 	for _, c := range cells {
 		row, e := d.ranked(c), c.Device(logins.Login+logins.PerSecond)
-		row.At, row.Value, row.Interval, row.Shape, row.Word = e, digits3(e.Mean), bounds(e, digits3), shapeAll,
+		row.Figure, row.Value, row.Interval, row.Shape, row.Word = e, digits3(e.Mean), bounds(e, digits3), shapeAll,
 			"all clients got in"
-		row.Note, row.Facts = words.Joined("; ", where(c), loginNote(c)), loginFacts(c)
+		row.Note, row.Facts = words.Joined("; ", setting(c), loginNote(c)), loginFacts(c)
 		if failed(c, logins.Login) > 0 {
 			row.Shape, row.Word = shapeSome, "some clients were left out"
 		}
@@ -209,7 +209,7 @@ func loginScreen(d *drawing) (lead string, r ranking) {
 	return lead, r
 }
 
-// loginNote is what a reader must know of a device besides its logins a second.
+// loginNote returns a note about a device that belongs beside its logins a second.
 func loginNote(c analysis.Cell) string {
 	var text, died string
 	switch {
@@ -249,8 +249,7 @@ func loginFacts(c analysis.Cell) (facts factList) {
 	return facts
 }
 
-// loginLead says what becomes of the clients of the fastest and of the slowest device,
-// for whoever reads one sentence only. The cells are ranked.
+// loginLead compares the fastest and the slowest device, for readers of one sentence only. The cells must be ranked.
 func loginLead(cells []analysis.Cell) string {
 	var accepted []analysis.Cell
 	for _, c := range cells {
@@ -275,8 +274,8 @@ func loginLead(cells []analysis.Cell) string {
 		case failed(c, logins.Login) > 0:
 			text += " and leaves " + sharePct(c, failed(c, logins.Login)) + " out"
 		}
-		if where := each(c); where != "" {
-			text += " (" + where + ")"
+		if setting := each(c); setting != "" {
+			text += " (" + setting + ")"
 		}
 		parts = append(parts, text)
 	}
@@ -288,7 +287,7 @@ func loginLead(cells []analysis.Cell) string {
 
 // loginsView shows login storms.
 var loginsView = view{
-	how:     func(s analysis.Summary) string { return s.Measure },
+	mode:    func(s analysis.Summary) string { return s.Measure },
 	columns: stormColumns,
 	remarks: func(s analysis.Summary) []string { return stormRemarks(s.Cells) },
 	reading: func(analysis.Summary) string { return stormReading },
@@ -308,7 +307,7 @@ var loginsView = view{
 	},
 }
 
-// stormGroup draws the waiting times of one number of clients and rate.
+// stormGroup draws the waiting times for one number of clients and one rate.
 func (d *drawing) stormGroup(cells []analysis.Cell) figureGroup {
 	return figureGroup{Heading: words.Capitalised(stormSetting(cells[0])), Figures: []figure{
 		d.curve(cells, "Logged in", "Clients logged in, % of all", logins.Login),
@@ -316,10 +315,10 @@ func (d *drawing) stormGroup(cells []analysis.Cell) figureGroup {
 	}}
 }
 
-// marked are the shares of a curve that carry a mark, %.
+// marked are the shares of a curve that have a mark, %.
 var marked = map[analysis.Number]bool{50: true, 90: true, 100: true}
 
-// curve draws how many clients were through after how long.
+// curve draws the share of clients that finished a phase over time.
 func (d *drawing) curve(cells []analysis.Cell, title, label, phase string) figure {
 	ch := chart.XY{
 		Title: title + ": " + stormSetting(cells[0]), XLabel: "From the client's turn, seconds", YLabel: label,
@@ -331,14 +330,14 @@ func (d *drawing) curve(cells []analysis.Cell, title, label, phase string) figur
 		series, key := chart.Series{Name: c.DUT(), Style: d.style(c.DUT())}, c.Cell.String()
 		curve := c.Curves[phase+logins.Through]
 		for i, p := range curve {
-			at := chart.Point{X: float64(p.Ms) / 1000, Y: float64(p.SharePct), Lo: math.NaN(), Hi: math.NaN()}
+			point := chart.Point{X: float64(p.Ms) / 1000, Y: float64(p.SharePct), Lo: math.NaN(), Hi: math.NaN()}
 			if marked[p.SharePct] || i == len(curve)-1 {
-				at.Tip = fmt.Sprintf("%s: %s of the clients after %s", c.DUT(), percent(p.SharePct), millis(p.Ms))
-				at.Key, at.Value = key, p.Ms.String()
-				tips = append(tips, at.Tip)
+				point.Tip = fmt.Sprintf("%s: %s of the clients after %s", c.DUT(), percent(p.SharePct), millis(p.Ms))
+				point.Key, point.Value = key, p.Ms.String()
+				tips = append(tips, point.Tip)
 				data.add(key, nameCell(c.DUT(), c.DUT()), numberCell(p.SharePct, percentBare), numberCell(p.Ms/1000, digits3))
 			}
-			series.Points = append(series.Points, at)
+			series.Points = append(series.Points, point)
 		}
 		ch.Series = append(ch.Series, series)
 	}
@@ -349,7 +348,7 @@ func (d *drawing) curve(cells []analysis.Cell, title, label, phase string) figur
 		ch.Draw, data)
 }
 
-// stormResults are what most readers want.
+// stormResults has the most important figures.
 var stormResults = []cellColumn{
 	device(logins.Login+logins.PerSecond, "Logins", "*"),
 	countColumn("Left out", "clients", "", func(c analysis.Cell) int { return failed(c, logins.Login) }),
@@ -363,7 +362,7 @@ var stormResults = []cellColumn{
 	pairsColumn("Storms"), rejectedColumn("Rejected"),
 }
 
-// loginTables are all other figures.
+// loginTables has all other figures.
 var loginTables = []cellTable{
 	{"Leases", logins.Lease + logins.Through, []cellColumn{
 		textColumn("Leased by", func(c analysis.Cell) string {
@@ -389,7 +388,7 @@ var loginTables = []cellTable{
 	}},
 }
 
-// metGrid is what clients met on their way, one row a reason.
+// metGrid lists the failures that clients met, one row for each reason.
 func metGrid(cells []analysis.Cell) grid {
 	g := newGrid("What clients met", "<DUT", "<Storm", "<What", "Clients", "<Such as")
 	for _, c := range cells {

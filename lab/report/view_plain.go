@@ -10,9 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// plainView shows any measure: a table of all metrics, the first of them as the picture.
+// plainView shows any measure: a table of all metrics, and a picture of the first one.
 var plainView = view{
-	how:     func(s analysis.Summary) string { return s.Measure },
+	mode:    func(s analysis.Summary) string { return s.Measure },
 	columns: plainColumns,
 	remarks: func(analysis.Summary) []string { return nil },
 	reading: func(s analysis.Summary) string {
@@ -60,17 +60,17 @@ func plainScreen(d *drawing) (lead string, r ranking) {
 		return "", ranking{}
 	}
 	m := d.summary.Metrics[0]
-	what, least, sign := words.Or(m.Text, m.Name), "least", analysis.Number(1)
+	figure, least, sign := words.Or(m.Text, m.Name), "least", analysis.Number(1)
 	if m.Better == analysis.More {
 		least, sign = "most", -1
 	}
-	r = ranking{Title: words.Capitalised(words.Joined(", ", what, m.Unit)), Order: "the " + least + " first",
+	r = ranking{Title: words.Capitalised(words.Joined(", ", figure, m.Unit)), Order: "the " + least + " first",
 		ReachText: intervalText(d.summary)}
 	cells := slices.Clone(d.summary.Cells)
 	rankBy(cells, func(c analysis.Cell) analysis.Number { return sign * c.Device(m.Name).Mean })
 	for _, c := range cells {
 		row, e := d.ranked(c), c.Device(m.Name)
-		row.At, row.Value, row.Interval, row.Note = e, digits3(e.Mean), bounds(e, digits3), c.Without(result.DUT).String()
+		row.Figure, row.Value, row.Interval, row.Note = e, digits3(e.Mean), bounds(e, digits3), c.Without(result.DUT).String()
 		r.Rows = append(r.Rows, row)
 	}
 	first := cells[0].Device(m.Name)
@@ -78,7 +78,7 @@ func plainScreen(d *drawing) (lead string, r ranking) {
 		return "", r
 	}
 	lead = fmt.Sprintf(
-		"%s %s: %s with %s", least, what, cells[0].DUT(), words.Joined(" ", withBounds(first, digits3), m.Unit))
+		"%s %s: %s with %s", least, figure, cells[0].DUT(), words.Joined(" ", withBounds(first, digits3), m.Unit))
 	if n := len(maybeFirst(withFigure(cells, deviceOf(m.Name)), deviceOf(m.Name))); n > 1 {
 		return fmt.Sprintf(
 			"As estimated, the %s; whether it is before %s, this run leaves open.", lead, words.Counted(n-1, "other")), r

@@ -11,9 +11,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// ratesView shows how fast TCP is through a tunnel, and what one would choose it by.
+// ratesView shows how fast TCP is through a tunnel, with the figures by which one would choose a tunnel.
 var ratesView = view{
-	how:     func(s analysis.Summary) string { return s.Measure },
+	mode:    func(s analysis.Summary) string { return s.Measure },
 	columns: rateColumns,
 	remarks: formulas,
 	reading: func(analysis.Summary) string { return ratesReading },
@@ -41,7 +41,7 @@ const ratesReading = "Carried is TCP payload that arrived; per core of the gatew
 	"(TCP, a queue, a lock). mtu-black-hole: packets of a length that the sender takes for " +
 	"short enough vanish, and no ICMP message says so."
 
-// rateTables are the page's further tables.
+// rateTables has the page's further tables.
 var rateTables = []cellTable{
 	{"The rate beside what the headers leave of the link" + intervals, rates.Theory, []cellColumn{
 		device(rates.Goodput, "Carries", "*"), device(rates.Theory, "Theory", "*"), device(rates.OfTheory, "Of it", "*"),
@@ -60,14 +60,14 @@ var rateTables = []cellTable{
 	}},
 }
 
-// rateLimits say what limited windows.
+// rateLimits has a text for each limit of a window.
 var rateLimits = map[string]string{
 	rates.LimitFlag(rates.ByLink): "link full", rates.LimitFlag(rates.ByGateway): "gateways' CPU",
 	rates.LimitFlag(rates.ByEnds):    "ends' CPU",
 	rates.LimitFlag(rates.ByUnknown): "neither",
 }
 
-// limitedBy is what kept the rate from being higher, or what is wrong with the path.
+// limitedBy says what limited the rate, or what is wrong with the path.
 func limitedBy(c analysis.Cell) string {
 	var list []string
 	for _, f := range c.Flags {
@@ -76,7 +76,7 @@ func limitedBy(c analysis.Cell) string {
 	return words.Or(strings.Join(list, ", "), absentFigure)
 }
 
-// linkText is the rate of a cell's link.
+// linkText names the rate of a cell's link.
 func linkText(c analysis.Cell) string {
 	if mbps := c.Number(result.LinkMbps); mbps > 0 {
 		return carried(analysis.Number(mbps))
@@ -84,7 +84,7 @@ func linkText(c analysis.Cell) string {
 	return "no limit"
 }
 
-// rateColumns are the terminal's table.
+// rateColumns returns the columns of the terminal's table.
 func rateColumns(s analysis.Summary) []cellColumn {
 	cols := []cellColumn{textColumn("DUT", analysis.Cell.DUT)}
 	if slices.ContainsFunc(s.Cells, func(c analysis.Cell) bool { return c.HasDimension(result.LinkMbps) }) {
@@ -106,7 +106,7 @@ func rateColumns(s analysis.Summary) []cellColumn {
 		textColumn("limit", limitedBy))
 }
 
-// carried prints a rate with four digits: tunnels differ by a few per cent.
+// carried formats a rate with four digits, because tunnels differ by a few per cent.
 func carried(n analysis.Number) string {
 	switch {
 	case !n.Known():
@@ -117,7 +117,8 @@ func carried(n analysis.Number) string {
 	return significantTrimmed(n, 4) + " Mbit/s"
 }
 
-// formulas say once a device how its useful share of the link follows from headers, where a window of it was accepted.
+// formulas says, once for each device with an accepted window, how its useful share of the link follows from the
+// headers.
 func formulas(s analysis.Summary) (lines []string) {
 	for _, row := range formulaRows(s) {
 		if !row.Device(rates.TheorySharePct).Mean.Known() {
@@ -130,7 +131,7 @@ func formulas(s analysis.Summary) (lines []string) {
 	return lines
 }
 
-// formulaRows are the first cell of each device.
+// formulaRows returns the first cell of each device.
 func formulaRows(s analysis.Summary) (rows []analysis.Cell) {
 	for _, c := range s.Cells {
 		if c.Texts[rates.TextFormula] != "" &&
@@ -141,7 +142,7 @@ func formulaRows(s analysis.Summary) (rows []analysis.Cell) {
 	return rows
 }
 
-// formulaGrid is one row a device.
+// formulaGrid has one row for each device.
 func formulaGrid(s analysis.Summary) grid {
 	g := newGrid("What the headers leave of the link, for full TCP segments with time stamps", "<DUT",
 		"<Around each packet, bytes", "<Useful share", "Share|%")
@@ -152,7 +153,7 @@ func formulaGrid(s analysis.Summary) grid {
 	return g
 }
 
-// ratesScreen ranks the devices by what they carry at the setting whose link limits least.
+// ratesScreen ranks the devices by the rate they carry, at the setting with the fastest link.
 func ratesScreen(d *drawing) (lead string, r ranking) {
 	s := d.summary
 	if len(s.Cells) == 0 {
@@ -174,7 +175,7 @@ func ratesScreen(d *drawing) (lead string, r ranking) {
 	}
 	for _, c := range cells {
 		row, e := d.ranked(c), c.Device(rates.Goodput)
-		row.At, row.Value, row.Interval, row.Facts = e, carried(e.Mean), bounds(e, digits4), rateFacts(c)
+		row.Figure, row.Value, row.Interval, row.Facts = e, carried(e.Mean), bounds(e, digits4), rateFacts(c)
 		if row.Note = limitedBy(c); c.Pairs == 0 {
 			row.Note = notAccepted(c, "window")
 		}
@@ -183,7 +184,7 @@ func ratesScreen(d *drawing) (lead string, r ranking) {
 	return ratesLead(cells), r
 }
 
-// linkRateOrder orders settings by the rate of their link, the one without a limit last.
+// linkRateOrder orders settings by the rate of their link. A link without a limit comes last.
 func linkRateOrder(c result.Cell) float64 {
 	if mbps := c.Number(result.LinkMbps); mbps > 0 {
 		return mbps
@@ -191,7 +192,7 @@ func linkRateOrder(c result.Cell) float64 {
 	return 1e9
 }
 
-// ratesLead says what carries most, and most per core.
+// ratesLead names the device that carries most, and the one that carries most for each core.
 func ratesLead(cells []analysis.Cell) string {
 	tunnels := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool {
 		return c.DUT() == analysis.Clean || !c.Device(rates.Goodput).Mean.Known()
@@ -223,19 +224,19 @@ func between(cells []analysis.Cell, estimateOf func(analysis.Cell) analysis.Esti
 		textsOf(cells, func(c analysis.Cell) string { return c.DUT() + " with " + withBounds(estimateOf(c), carried) }))
 }
 
-// rateFacts are a device's other figures.
+// rateFacts lists a device's other figures.
 func rateFacts(c analysis.Cell) (facts factList) {
 	if c.Pairs == 0 {
 		return nil
 	}
-	of := func(metric string) analysis.Number { return c.Device(metric).Mean }
-	facts.add(of(rates.Theory).Known(), "By its headers", "%s Mbit/s, of which %s arrive", digits4(of(rates.Theory)),
-		percent(of(rates.OfTheory)))
-	facts.add(of(rates.PerCore).Known(), "Per core", "%s", carried(of(rates.PerCore)))
-	facts.add(of(rates.EnterCPU).Known(), "CPU", "%s of a core entering, %s leaving", percent(of(rates.EnterCPU)),
-		percent(of(rates.LeaveCPU)))
-	facts.add(of(rates.IdleRTT).Known(), "RTT", "%s idle, %s under load", micros(of(rates.IdleRTT)),
-		micros(of(rates.LoadRTT)))
-	facts.add(of(rates.TunnelMTU).Known(), "MTU", "%s bytes", digits4(of(rates.TunnelMTU)))
+	mean := func(metric string) analysis.Number { return c.Device(metric).Mean }
+	facts.add(mean(rates.Theory).Known(), "By its headers", "%s Mbit/s, of which %s arrive", digits4(mean(rates.Theory)),
+		percent(mean(rates.OfTheory)))
+	facts.add(mean(rates.PerCore).Known(), "Per core", "%s", carried(mean(rates.PerCore)))
+	facts.add(mean(rates.EnterCPU).Known(), "CPU", "%s of a core entering, %s leaving", percent(mean(rates.EnterCPU)),
+		percent(mean(rates.LeaveCPU)))
+	facts.add(mean(rates.IdleRTT).Known(), "RTT", "%s idle, %s under load", micros(mean(rates.IdleRTT)),
+		micros(mean(rates.LoadRTT)))
+	facts.add(mean(rates.TunnelMTU).Known(), "MTU", "%s bytes", digits4(mean(rates.TunnelMTU)))
 	return facts
 }

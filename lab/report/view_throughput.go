@@ -13,7 +13,7 @@ import (
 
 // searchView is the view of runs with the measure "throughput": how many frames a second each device forwards.
 var searchView = view{
-	how:     func(s analysis.Summary) string { return s.Measure },
+	mode:    func(s analysis.Summary) string { return s.Measure },
 	columns: searchColumns,
 	remarks: func(analysis.Summary) []string { return nil },
 	reading: func(s analysis.Summary) string { return fmt.Sprintf(searchReading, cpuOrRTTText(s)) },
@@ -49,7 +49,7 @@ type searchGoal struct {
 // goalsOf finds the goals by the metrics that a run has.
 func goalsOf(s analysis.Summary) (list []searchGoal) {
 	for _, m := range s.Metrics {
-		if prefix, is := strings.CutSuffix(m.Name, throughput.Kpps); is {
+		if prefix, found := strings.CutSuffix(m.Name, throughput.Kpps); found {
 			list = append(list, searchGoal{prefix, words.Or(m.Short, m.Name)})
 		}
 	}
@@ -127,7 +127,8 @@ func searchScreen(d *drawing) (lead string, r ranking) {
 	}
 	for _, c := range cells {
 		row, e := d.ranked(c), c.Device(metric)
-		row.At, row.Value, row.Interval, row.Facts = e, digits3(e.Mean), bounds(e, digits3), searchFacts(c, d.summary, goals)
+		row.Figure, row.Value, row.Interval, row.Facts = e, digits3(e.Mean), bounds(e, digits3),
+			searchFacts(c, d.summary, goals)
 		switch {
 		case c.Pairs == 0:
 			row.Note = notAccepted(c, "search")

@@ -12,9 +12,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// transferView shows how fast clients fetch files, and what CPU that takes.
+// transferView shows how fast clients fetch files, and how much CPU that takes.
 var transferView = view{
-	how:     func(s analysis.Summary) string { return s.Measure },
+	mode:    func(s analysis.Summary) string { return s.Measure },
 	columns: transferColumns,
 	remarks: func(analysis.Summary) []string { return nil },
 	reading: func(analysis.Summary) string { return transferReading },
@@ -46,10 +46,10 @@ const transferReading = "the rate is that of IP packets from the router to the c
 	"it has; ns/byte is CPU for each of these bytes; " +
 	"/proc/stat is of the whole machine, with clients and server, as study 3 took it of its router."
 
-// rateText is a rate in kByte/s without decimals: devices differ by less than 1 %.
+// rateText formats a rate in kByte/s without decimals. It keeps all digits, because devices differ by less than 1 %.
 func rateText(n analysis.Number) string { return significant(n, max(3, len(decimals(0)(n)))) }
 
-// speedText is a router's speed in words.
+// speedText names a router's speed.
 func speedText(c result.Cell) string {
 	if c.Number(transfer.RouterSpeed) == 1 {
 		return "whole CPU"
@@ -57,7 +57,7 @@ func speedText(c result.Cell) string {
 	return fmt.Sprintf("%.3g %% of its CPU", 100*c.Number(transfer.RouterSpeed))
 }
 
-// transferColumns are the terminal's table.
+// transferColumns returns the columns of the terminal's table.
 func transferColumns(s analysis.Summary) []cellColumn {
 	cols := append([]cellColumn{
 		textColumn("DUT", analysis.Cell.DUT)}, settingColumns(transfer.Dimensions, transfer.RouterSpeed, result.Clients)...)
@@ -76,7 +76,7 @@ func transferColumns(s analysis.Summary) []cellColumn {
 			func(c analysis.Cell) analysis.Number { return c.Device(transfer.FileP50Seconds).Mean }).dropFirst(2))
 }
 
-// mostFetching are the cells with the most clients at the first speed, the fastest.
+// mostFetching returns the cells with the most clients at the fastest router speed.
 func mostFetching(cells []analysis.Cell) (out []analysis.Cell) {
 	if len(cells) == 0 {
 		return nil
@@ -91,7 +91,7 @@ func mostFetching(cells []analysis.Cell) (out []analysis.Cell) {
 	return out
 }
 
-// transferScreen ranks the devices by the CPU that a byte takes, with as many clients as there are.
+// transferScreen ranks the devices by the CPU for each byte, with the most clients.
 func transferScreen(d *drawing) (lead string, r ranking) {
 	cells := mostFetching(d.summary.Cells)
 	if len(cells) == 0 {
@@ -104,7 +104,7 @@ func transferScreen(d *drawing) (lead string, r ranking) {
 	}
 	for _, c := range cells {
 		row, e := d.ranked(c), c.Device(transfer.NsPerByte)
-		row.At, row.Value, row.Interval = e, digits3(e.Mean), bounds(e, digits3)
+		row.Figure, row.Value, row.Interval = e, digits3(e.Mean), bounds(e, digits3)
 		rate, cpu := c.Device(transfer.MaxRate), c.Device(transfer.Busy).Mean
 		if row.Note = notAccepted(c, "transfer"); c.Pairs > 0 {
 			row.Note = rateText(rate.Mean) + " kByte/s, CPU " + percent(cpu)
@@ -121,20 +121,20 @@ func transferScreen(d *drawing) (lead string, r ranking) {
 	if !first.Device(transfer.MaxRate).Mean.Known() {
 		return "", r
 	}
-	say := func(c analysis.Cell) string {
+	clause := func(c analysis.Cell) string {
 		return fmt.Sprintf("%s kByte/s through %s, for %s of the router's CPU", rateText(c.Device(transfer.MaxRate).Mean),
 			c.DUT(), percent(c.Device(transfer.Busy).Mean))
 	}
-	lead = words.Capitalised(clientsOf(first.Cell)) + " fetch at most " + say(first)
+	lead = words.Capitalised(clientsOf(first.Cell)) + " fetch at most " + clause(first)
 	if last.Device(transfer.MaxRate).Mean.Known() && len(fast) > 1 {
-		lead += ", and " + say(last)
+		lead += ", and " + clause(last)
 	}
-	of := deviceOf(transfer.MaxRate)
-	return keepTogether(words.Joined("; ", lead, orderClause(withFigure(fast, of), of)) + "."), r
+	rate := deviceOf(transfer.MaxRate)
+	return keepTogether(words.Joined("; ", lead, orderClause(withFigure(fast, rate), rate)) + "."), r
 }
 
-// transferGroups draw each speed of routers: the rates over time with the most clients, and rate and CPU by clients.
-// Where there are several speeds, rate and CPU by them come first.
+// transferGroups draws three charts for each router speed: the rates over time with the most clients, and rate and CPU
+// by clients. Where there are several speeds, charts of rate and CPU by speed come first.
 func (d *drawing) transferGroups(cells []analysis.Cell) (out []figureGroup) {
 	speeds := distinct(textsOf(cells, func(c analysis.Cell) string { return c.Text(transfer.RouterSpeed) }))
 	if len(speeds) > 1 {
@@ -155,7 +155,7 @@ func (d *drawing) transferGroup(cells []analysis.Cell) figureGroup {
 	return g
 }
 
-// against draws rate and CPU of all devices against a dimension.
+// against draws rate and CPU of all devices over a dimension.
 func (d *drawing) against(cells []analysis.Cell, along result.Dimension, xLabel string) (out []figure) {
 	for _, p := range []struct {
 		metric, title, label string
@@ -188,7 +188,7 @@ func (d *drawing) against(cells []analysis.Cell, along result.Dimension, xLabel 
 	return out
 }
 
-// courses draws the rates of cells over time, as study 3's figure 4 does.
+// courses draws the rates of cells over time, like figure 4 of study 3.
 func (d *drawing) courses(cells []analysis.Cell) figure {
 	title := "Transfer rate with " + clientsOf(cells[0].Cell)
 	ch := chart.XY{Title: title, XLabel: "Since the first transfer began, seconds", YLabel: "Transfer rate, kByte/s",

@@ -12,9 +12,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// transitionView shows how long packets take between TCP and Ethernet.
+// transitionView shows how long packets take through the kernel, between TCP and Ethernet.
 var transitionView = view{
-	how:     func(s analysis.Summary) string { return s.Measure },
+	mode:    func(s analysis.Summary) string { return s.Measure },
 	columns: transitionColumns,
 	remarks: func(analysis.Summary) []string { return nil },
 	reading: func(analysis.Summary) string { return transitionReading },
@@ -41,16 +41,16 @@ const transitionReading = "TCP→Ethernet is from a program's write on the gatew
 	"Figures are medians of the probes of a step, means of blocks; × is the direct path's. Probes whose connection sent " +
 	"again are left out; of a background over TCP the share of its segments that was sent again stands beside them."
 
-// gatewayParts are the parts that the tables and charts have at first.
+// gatewayParts are the parts of the path that tables and charts show first.
 var gatewayParts = []struct{ part, name string }{
 	{transition.Down, "TCP→Ethernet"}, {transition.Up, "Ethernet→TCP"}, {transition.Enter, "Enter"},
 	{transition.Leave, "Leave"}, {transition.Way, "Way"},
 }
 
-// median is a part's first figure.
+// median returns the name of a part's median.
 func median(part string) string { return transition.MetricOf(part, "p50") }
 
-// transitionColumns are the terminal's table.
+// transitionColumns returns the columns of the terminal's table.
 func transitionColumns(s analysis.Summary) []cellColumn {
 	cols := []cellColumn{textColumn("DUT", analysis.Cell.DUT), numberColumn("background", "", "", background, func(
 		c analysis.Cell) analysis.Number {
@@ -68,7 +68,7 @@ func transitionColumns(s analysis.Summary) []cellColumn {
 			}).dropFirst(6))
 		}
 	}
-	if slices.ContainsFunc(s.Cells, hasOther) { // what explains the times there
+	if slices.ContainsFunc(s.Cells, hasOther) { // other work explains the times
 		cols = append(cols, numberColumn("threads wait", "", "", percent, func(c analysis.Cell) analysis.Number {
 			return c.Device(transition.Waits).Mean
 		}), meanColumn(s.Metrics, transition.MetricOf(transition.Late, "mean"), "writes late",
@@ -85,7 +85,7 @@ func transitionColumns(s analysis.Summary) []cellColumn {
 	return append(cols, textColumn("flags", flagsOf))
 }
 
-// background prints a load that may be none.
+// background formats a load. It writes 0 in words.
 func background(n analysis.Number) string {
 	if n == 0 {
 		return "none"
@@ -93,7 +93,7 @@ func background(n analysis.Number) string {
 	return rate(n)
 }
 
-// flagsOf lists what weakens a cell's figures.
+// flagsOf lists the flags that weaken a cell's figures.
 func flagsOf(c analysis.Cell) string {
 	var list []string
 	for _, f := range c.Flags {
@@ -110,7 +110,7 @@ func transitionResults() (cols []cellColumn) {
 		pairsColumn("Steps"), rejectedColumn("Rejected"))
 }
 
-// transitionTables are the page's further tables: all figures of each part, then of CPUs and of probes.
+// transitionTables has the page's further tables: all figures of each part, then those of CPUs and of probes.
 func transitionTables() (list []cellTable) {
 	for _, p := range transition.Parts {
 		t := cellTable{caption: words.Capitalised(p.Text) + overBlocks, needs: median(p.Name)}
@@ -133,7 +133,8 @@ func transitionTables() (list []cellTable) {
 			device(transition.ResentBackground, "Background sent again", "*")}})
 }
 
-// transitionSettings are what cells have besides device and load, and, where the gateways are busy, besides that.
+// transitionSettings returns the settings of the cells without device and load. Where the gateways are busy, it leaves
+// that out too.
 func transitionSettings(cells []analysis.Cell, along result.Dimension) (list []result.Cell) {
 	for _, c := range cells {
 		list = append(list, c.Without(result.DUT, along))
@@ -141,8 +142,8 @@ func transitionSettings(cells []analysis.Cell, along result.Dimension) (list []r
 	return distinct(list)
 }
 
-// transitionGroups draws each part against the background's rate, or against how busy the gateways are where that
-// changes; and the distributions at the highest of it.
+// transitionGroups draws each part over the rate of the background load. Where other work of the gateways changes, it
+// draws over that instead. The distributions are those at the highest value.
 func (d *drawing) transitionGroups(cells []analysis.Cell) (out []figureGroup) {
 	along, name, unit, value := result.OfferedMbps, "Background", "Mbit/s", format(background)
 	if slices.ContainsFunc(cells, func(c analysis.Cell) bool {
@@ -150,7 +151,7 @@ func (d *drawing) transitionGroups(cells []analysis.Cell) (out []figureGroup) {
 	}) {
 		along, name, unit, value = result.BackgroundPct, "Other work", "% of the gateways' CPU", percent
 	}
-	// Cells without other work are of no kind of it, and begin the lines of each kind.
+	// Cells without other work belong to every kind of work, and begin its lines.
 	kinds := cells
 	idle := func(c analysis.Cell) bool { return along == result.BackgroundPct && !(c.Number(along) > 0) }
 	if busy := slices.DeleteFunc(slices.Clone(cells), idle); len(busy) > 0 {
@@ -184,12 +185,12 @@ func (d *drawing) transitionGroups(cells []analysis.Cell) (out []figureGroup) {
 	return out
 }
 
-// quantiles are the shares of a distribution that carry a mark, %.
+// quantiles are the shares of a distribution that have a mark, %.
 var quantiles = []analysis.Number{50, 99, 100}
 
 // distribution draws the times of a part at the highest value of a dimension that all devices have.
 func (d *drawing) distribution(cells []analysis.Cell, along result.Dimension, part string) (figure, bool) {
-	at := analysis.Number(math.Inf(-1))
+	highest := analysis.Number(math.Inf(-1))
 	for _, c := range cells {
 		all := len(distinct(textsOf(cells, analysis.Cell.DUT)))
 		same := slices.DeleteFunc(slices.Clone(cells), func(o analysis.Cell) bool {
@@ -197,7 +198,7 @@ func (d *drawing) distribution(cells []analysis.Cell, along result.Dimension, pa
 				along) || o.Curves[part] == nil
 		})
 		if len(same) == all {
-			at = max(at, analysis.Number(c.Number(along)))
+			highest = max(highest, analysis.Number(c.Number(along)))
 		}
 	}
 	name := gatewayParts[slices.IndexFunc(
@@ -208,7 +209,7 @@ func (d *drawing) distribution(cells []analysis.Cell, along result.Dimension, pa
 	data := newGrid("", "<DUT", "Share|% of the probes", "Up to|µs")
 	var tips []string
 	for _, c := range cells {
-		if analysis.Number(c.Number(along)) != at || c.Curves[part] == nil {
+		if analysis.Number(c.Number(along)) != highest || c.Curves[part] == nil {
 			continue
 		}
 		line, marks := chart.Series{Name: c.DUT(), Style: d.style(c.DUT())}, quantiles
@@ -232,16 +233,16 @@ func (d *drawing) distribution(cells []analysis.Cell, along result.Dimension, pa
 		return figure{}, false
 	}
 	ch.Desc = sentences(tips)
-	value := background(at)
+	value := background(highest)
 	if along == result.BackgroundPct {
-		value = percent(at)
+		value = percent(highest)
 	}
 	return d.finish(title, "With "+value+words.When(along == result.BackgroundPct, " other work")+words.When(
 		along == result.OfferedMbps, " background")+". Marks are at half, at 99 % and at the longest. Time is logarithmic.",
 		ch.Draw, data), true
 }
 
-// transitionScreen ranks the devices by Ethernet→TCP at the highest background that all carry.
+// transitionScreen ranks the devices by the part Ethernet→TCP, at the highest background load that all devices carry.
 func transitionScreen(d *drawing) (lead string, r ranking) {
 	cells := carriedByAll(d.summary.Cells)
 	if len(cells) == 0 {
@@ -256,7 +257,7 @@ func transitionScreen(d *drawing) (lead string, r ranking) {
 	}
 	for _, c := range cells {
 		row, e := d.ranked(c), c.Device(metric)
-		row.At, row.Value, row.Interval, row.Facts = e, micros(e.Mean), bounds(e, digits3), transitionFacts(c)
+		row.Figure, row.Value, row.Interval, row.Facts = e, micros(e.Mean), bounds(e, digits3), transitionFacts(c)
 		if c.Pairs == 0 {
 			row.Note = notAccepted(c, "step")
 		} else if over := c.Device(transition.RatioOf(transition.Up)).Mean; over.Known() {
@@ -275,9 +276,9 @@ func transitionScreen(d *drawing) (lead string, r ranking) {
 	return keepTogether(lead), r
 }
 
-// carriedByAll are the cells of all devices at the least busy gateways and the highest load at which none of them is at
-// its limit; else at the lowest.
-func carriedByAll(cells []analysis.Cell) (at []analysis.Cell) {
+// carriedByAll returns the cells of all devices with the least other work. Their load is the highest at which no device
+// is at its limit, or else the lowest.
+func carriedByAll(cells []analysis.Cell) (carried []analysis.Cell) {
 	if len(cells) == 0 {
 		return nil
 	}
@@ -287,7 +288,7 @@ func carriedByAll(cells []analysis.Cell) (at []analysis.Cell) {
 	setting := quiet.Without(result.DUT, result.OfferedMbps)
 	same := slices.DeleteFunc(
 		slices.Clone(cells), func(c analysis.Cell) bool { return c.Without(result.DUT, result.OfferedMbps) != setting })
-	loads := map[float64]bool{} // that all carry
+	loads := map[float64]bool{} // loads that all devices carry
 	for _, c := range same {
 		carried, known := loads[c.Number(result.OfferedMbps)]
 		loads[c.Number(result.OfferedMbps)] = (carried || !known) && c.Pairs > 0 && !c.Flagged(transition.FlagShort)
@@ -305,7 +306,7 @@ func carriedByAll(cells []analysis.Cell) (at []analysis.Cell) {
 	return slices.DeleteFunc(same, func(c analysis.Cell) bool { return c.Number(result.OfferedMbps) != best })
 }
 
-// transitionFacts are a device's other figures at the same load.
+// transitionFacts lists a device's other figures at the same load.
 func transitionFacts(c analysis.Cell) (facts factList) {
 	for _, p := range gatewayParts {
 		e := c.Device(median(p.part))

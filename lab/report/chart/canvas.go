@@ -1,7 +1,6 @@
-// Package chart draws a report's figures as SVG: means with intervals over a
-// sweep, one row a device, bars. It knows nothing of what the figures mean.
-// Colours are CSS classes of the page, so that a chart follows the reader's
-// light or dark scheme; series differ by shape and dash as well.
+// Package chart draws a report's figures as SVG: lines over a sweep, forest charts with one row for each device, and
+// bars. It does not know what the figures mean. Colours are CSS classes of the page, so that a chart follows the
+// reader's light or dark scheme. Series differ by marker and dash as well.
 package chart
 
 import (
@@ -13,35 +12,33 @@ import (
 	"strings"
 )
 
-// Charts are drawn on a small canvas with large type: a phone shows them at
-// three quarters of their size, and the type must survive that.
+// Charts are drawn on a small canvas with large type, because a phone shows them at three quarters of their size.
 const (
 	canvasWidth  = 480
 	plotLeft     = 58
 	plotRight    = 466
 	plotHeight   = 220
 	legendLine   = 20
-	characterPx  = 8   // mean advance of the type at its largest, on phones
-	tickPx       = 7.5 // mean advance of a digit at its largest
+	characterPx  = 8   // mean width of a character of the type at its largest, on phones
+	tickPx       = 7.5 // mean width of a digit at its largest
 	markerRadius = 4.5
 )
 
-// Colours is how many classes s0, s1... the page gives a colour. As many series differ by their marker too.
+// Colours is the number of colour classes s0, s1, … of the page. There are as many markers.
 const Colours = len(markers)
 
-// Style is how a series looks. The zero value is the first device.
+// Style is the look of a series. The zero value is that of the first device.
 type Style struct {
-	// Number chooses colour and marker; Clean is the clean router.
+	// Number selects colour and marker. Clean is the clean router's.
 	Number int
-	// Hollow marks and dashed lines set a second kind of values apart from the
-	// first, such as published from measured ones.
+	// Hollow draws hollow marks and dashed lines, for a second kind of values such as published ones beside measured ones.
 	Hollow bool
 }
 
-// Clean is the Number of the clean router: a grey circle.
+// Clean is the Number of the clean router, a grey circle.
 const Clean = -1
 
-// Class is the CSS class that gives the colour.
+// Class returns the CSS class of the colour.
 func (s Style) Class() string {
 	if s.Number == Clean {
 		return "clean"
@@ -49,7 +46,7 @@ func (s Style) Class() string {
 	return "s" + strconv.Itoa(s.Number%Colours)
 }
 
-// look is Class with what hollow marks and lines add.
+// look returns Class, and the class of hollow marks and lines where they apply.
 func (s Style) look() string {
 	if s.Hollow {
 		return s.Class() + " hollow"
@@ -57,18 +54,17 @@ func (s Style) look() string {
 	return s.Class()
 }
 
-// Point is a mean with its interval; Lo and Hi are NaN without one.
+// Point is a mean with its interval. Lo and Hi are NaN without one.
 type Point struct {
 	X, Y, Lo, Hi float64
-	Tip          string // shown when pointed at
-	// Key and Value name what is shown and its exact figure, for programs that
-	// read the page.
+	Tip          string // shown under the mouse pointer
+	// Key names what the point shows, and Value is its exact figure, for programs that read the page.
 	Key, Value string
-	// Hollow sets this mark apart from the others of its series.
+	// Hollow draws this mark hollow, unlike the others of its series.
 	Hollow bool
 }
 
-// Band is a range of values shaded across a chart; the zero Band is none.
+// Band is a shaded range of values across a chart. The zero Band is not drawn.
 type Band struct {
 	Lo, Hi float64
 	Name   string
@@ -79,7 +75,7 @@ type canvas struct {
 	strings.Builder
 }
 
-// px prints a coordinate with a tenth of a pixel.
+// px formats a coordinate with one decimal.
 func px(v float64) string {
 	return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64)
 }
@@ -92,13 +88,13 @@ func (c *canvas) line(class string, x1, y1, x2, y2 float64) {
 	c.add(`<line class="%s" x1="%s" y1="%s" x2="%s" y2="%s"/>`, class, px(x1), px(y1), px(x2), px(y2))
 }
 
-// text writes a label; anchor is start, middle or end.
+// text writes a label. anchor is start, middle or end.
 func (c *canvas) text(class, anchor string, x, y float64, s string) {
 	c.add(`<text class="%s" text-anchor="%s" x="%s" y="%s">%s</text>`, class, anchor, px(x), px(y), html.EscapeString(s))
 }
 
-// dots draws many small points as one path: a stroke of no length with round
-// ends is a dot, at a tenth of the size of a circle element each.
+// dots draws many small points as one path. A stroke of no length with round ends is a dot, and takes a tenth of the
+// bytes of a circle element.
 func (c *canvas) dots(style Style, points [][2]float64) {
 	if len(points) == 0 {
 		return
@@ -110,8 +106,8 @@ func (c *canvas) dots(style Style, points [][2]float64) {
 	c.add(`<path class="raw %s" d="%s"/>`, style.Class(), d.String())
 }
 
-// point draws a mean with what it shows in words and as a figure, and a larger area to point at. Its
-// interval lies along x or, upright, along y.
+// point draws a mean with its text and figure, and a larger area for the mouse pointer. Its interval lies along x or,
+// if upright, along y.
 func (c *canvas) point(style Style, p Point, x, y float64, values scale, upright bool) {
 	c.add(`<g class="point" data-cell="%s" data-value="%s"><title>%s</title>`,
 		html.EscapeString(p.Key), html.EscapeString(p.Value), html.EscapeString(p.Tip))
@@ -128,7 +124,7 @@ func (c *canvas) point(style Style, p Point, x, y float64, values scale, upright
 	c.add(`<circle class="hit" cx="%s" cy="%s" r="11"/></g>`, px(x), px(y))
 }
 
-// markers are the outlines of the series' marks, as points around the middle.
+// markers are the outlines of the series' marks, as alternating x and y of points around the centre.
 var markers = [...][]float64{
 	{-0.9, -0.9, 0.9, -0.9, 0.9, 0.9, -0.9, 0.9},                  // square
 	{0, -1.2, 1.1, 0.9, -1.1, 0.9},                                // triangle
@@ -145,21 +141,21 @@ var markers = [...][]float64{
 	{0, -1.4, 0.35, -0.35, 1.4, 0, 0.35, 0.35, 0, 1.4, -0.35, 0.35, -1.4, 0, -0.35, -0.35}, // star
 }
 
-// marker draws a mean: a circle for the clean router.
+// marker draws the mark of a mean. The clean router's is a circle.
 func (c *canvas) marker(style Style, x, y float64) {
 	if style.Number == Clean {
 		c.add(`<circle class="mark %s" cx="%s" cy="%s" r="%s"/>`, style.look(), px(x), px(y), px(markerRadius-0.3))
 		return
 	}
 	var d strings.Builder
-	for at := range slices.Chunk(markers[style.Number%Colours], 2) {
-		d.WriteString(string("ML"[min(d.Len(), 1)]) + px(x+at[0]*markerRadius) + " " + px(y+at[1]*markerRadius))
+	for corner := range slices.Chunk(markers[style.Number%Colours], 2) {
+		d.WriteString(string("ML"[min(d.Len(), 1)]) + px(x+corner[0]*markerRadius) + " " + px(y+corner[1]*markerRadius))
 	}
 	c.add(`<path class="mark %s" d="%sZ"/>`, style.look(), d.String())
 }
 
-// legend writes the names of series from the top left, each with a piece of its line, and
-// returns the height it took.
+// legend writes the names of series from the top left, each with a piece of its line. It returns the height of the
+// legend.
 func (c *canvas) legend(entries []Series) float64 {
 	x, y := 14.0, 14.0
 	for _, e := range entries {
@@ -183,8 +179,7 @@ func (c *canvas) legend(entries []Series) float64 {
 	return y + 10
 }
 
-// document wraps the elements drawn; title and description are for those who
-// do not see the chart.
+// document wraps the elements. Title and description are for readers who cannot see the chart.
 func (c *canvas) document(id, title, desc string, height float64) string {
 	return fmt.Sprintf(`<svg viewBox="0 0 %d %s" role="img" aria-labelledby="%s-t" aria-describedby="%s-d">
 <title id="%s-t">%s</title>
@@ -192,7 +187,7 @@ func (c *canvas) document(id, title, desc string, height float64) string {
 %s</svg>`, canvasWidth, px(height), id, id, id, html.EscapeString(title), id, html.EscapeString(desc), c.String())
 }
 
-// band shades a range of values; the rectangle is at least a pixel wide.
+// band shades a range of values. The rectangle is at least one pixel wide.
 func (c *canvas) band(x, y, width, height float64, b Band) {
 	c.add(`<rect class="band" x="%s" y="%s" width="%s" height="%s"><title>%s: %.3f to %.3f</title></rect>`,
 		px(x), px(y), px(math.Max(width, 1)), px(math.Max(height, 1)), html.EscapeString(b.Name), b.Lo, b.Hi)

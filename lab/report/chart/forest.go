@@ -4,29 +4,29 @@ import (
 	"math"
 )
 
-// ForestRow is one line of a forest chart: a label, values and what to print at its right.
+// ForestRow is one row of a forest chart: a label, marks and a text at its right.
 type ForestRow struct {
 	Label, Text string
 	Marks       []ForestMark
-	Seen        float64 // of a bar: what was measured, drawn solid; the bar ends at its mark
+	Seen        float64 // of a bar: the measured part, drawn solid; the bar ends at its mark
 }
 
 // ForestMark is one mean on a row.
 type ForestMark struct {
 	Style Style
-	Point Point // Y, Lo and Hi lie along the row; X is not used
+	Point Point // Y, Lo and Hi are along the row; X is not used
 	Raw   []float64
 }
 
-// Forest is a chart with one row a device or effect.
+// Forest is a chart with one row for each device or effect.
 type Forest struct {
 	Title, Desc, XLabel string
 	Legend              []Series
 	Rows                []ForestRow
 	X                   Kind
 	Band                Band
-	Reference           float64 // NaN is none
-	Bars                bool    // rows are amounts from zero, with one mark each
+	Reference           float64 // NaN: no line
+	Bars                bool    // rows are amounts from zero with one mark each
 }
 
 const (
@@ -34,7 +34,7 @@ const (
 	barHeight = 13
 )
 
-// Draw makes the chart an SVG; id must be its own on the page.
+// Draw returns the chart as SVG. id must be unique on the page.
 func (f Forest) Draw(id string) string {
 	var c canvas
 	top, pad := 10.0, 14.0
@@ -47,20 +47,20 @@ func (f Forest) Draw(id string) string {
 	bottom := top + rowHeight*float64(len(f.Rows)) + 6
 	xs := f.scale()
 	if b := f.Band; b.Hi > b.Lo {
-		c.band(xs.at(b.Lo), top, xs.at(b.Hi)-xs.at(b.Lo), bottom-top, b)
+		c.band(xs.pixel(b.Lo), top, xs.pixel(b.Hi)-xs.pixel(b.Lo), bottom-top, b)
 	}
 	for _, v := range xs.ticks {
-		c.line("grid", xs.at(v), top, xs.at(v), bottom)
-		c.text("tick", "middle", xs.at(v), bottom+18, tickText(v))
+		c.line("grid", xs.pixel(v), top, xs.pixel(v), bottom)
+		c.text("tick", "middle", xs.pixel(v), bottom+18, tickText(v))
 	}
 	c.line("axis", xs.from, bottom, xs.to, bottom)
 	c.text("label", "middle", canvasWidth/2, bottom+38, f.XLabel)
 	if !math.IsNaN(f.Reference) && !f.Bars {
-		c.line("reference", xs.at(f.Reference), top, xs.at(f.Reference), bottom)
+		c.line("reference", xs.pixel(f.Reference), top, xs.pixel(f.Reference), bottom)
 	}
 	for i, row := range f.Rows {
 		y := top + rowHeight*float64(i)
-		// Label and text stand above the marks, so that both have the chart's whole width also on a phone.
+		// Label and text are above the marks, so that on a phone too each has the chart's whole width.
 		c.text("label halo", "start", pad, y+14, row.Label)
 		c.text("tick halo", "end", canvasWidth-pad, y+14, row.Text)
 		if f.Bars {
@@ -76,24 +76,24 @@ func (row ForestRow) marks(c *canvas, y float64, xs scale) {
 	for _, m := range row.Marks {
 		points := make([][2]float64, 0, len(m.Raw))
 		for i, v := range m.Raw {
-			points = append(points, [2]float64{xs.at(v), y + (float64(i*7%11)-5)*0.8})
+			points = append(points, [2]float64{xs.pixel(v), y + (float64(i*7%11)-5)*0.8})
 		}
 		c.dots(m.Style, points)
 	}
 	for _, m := range row.Marks {
 		if !math.IsNaN(m.Point.Y) {
-			c.point(m.Style, m.Point, xs.at(m.Point.Y), y, xs, false)
+			c.point(m.Style, m.Point, xs.pixel(m.Point.Y), y, xs, false)
 		}
 	}
 }
 
-// bar draws what was seen solid, and what is said beyond that open.
+// bar draws the measured part solid and the rest of the bar open.
 func (row ForestRow) bar(c *canvas, y float64, xs scale) {
 	m := row.Marks[0]
 	amount := func(class string, from, to float64) {
 		if !math.IsNaN(to) {
 			c.add(`<rect class="%s %s" x="%s" y="%s" width="%s" height="%d"/>`,
-				class, m.Style.Class(), px(xs.at(from)), px(y), px(math.Max(xs.at(to)-xs.at(from), 1)), barHeight)
+				class, m.Style.Class(), px(xs.pixel(from)), px(y), px(math.Max(xs.pixel(to)-xs.pixel(from), 1)), barHeight)
 		}
 	}
 	end := m.Point.Y

@@ -11,10 +11,10 @@ import (
 // ticks rise.
 func TestRuler(t *testing.T) {
 	r := chart.NewRuler([]chart.Point{at(0, 0.5), at(0, 8)}, 1, nan)
-	if half, double := r.At(1)-r.At(0.5), r.At(2)-r.At(1); math.Abs(half-double) > 0.05 {
+	if half, double := r.Position(1)-r.Position(0.5), r.Position(2)-r.Position(1); math.Abs(half-double) > 0.05 {
 		t.Errorf("from 0.5 to 1 are %g per cent, from 1 to 2 %g", half, double)
 	}
-	if r.At(0.001) != r.At(0.5) || r.Holds(0.001) || !r.Holds(8) {
+	if r.Position(0.001) != r.Position(0.5) || r.Holds(0.001) || !r.Holds(8) {
 		t.Error("a value beyond the end is not at the end")
 	}
 	for name, points := range map[string][]chart.Point{
@@ -29,12 +29,13 @@ func TestRuler(t *testing.T) {
 			t.Errorf("%s: %d ticks", name, len(ticks))
 		}
 		for i, tick := range ticks {
-			if !(tick.At >= 0 && tick.At <= 100) || i > 0 && (tick.At <= ticks[i-1].At || tick.Text == ticks[i-1].Text) {
+			if !(tick.Place >= 0 && tick.Place <= 100) ||
+				i > 0 && (tick.Place <= ticks[i-1].Place || tick.Text == ticks[i-1].Text) {
 				t.Errorf("%s: tick %+v after %+v", name, tick, ticks[max(i-1, 0)])
 			}
 		}
 		for _, p := range points {
-			if place := r.At(p.Y); p.Y > 0 && !(place > 0 && place < 100) {
+			if place := r.Position(p.Y); p.Y > 0 && !(place > 0 && place < 100) {
 				t.Errorf("%s: %g is at %g", name, p.Y, place)
 			}
 		}

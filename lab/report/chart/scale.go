@@ -6,16 +6,16 @@ import (
 	"strconv"
 )
 
-// Kind says how an axis treats its values.
+// Kind is the kind of an axis.
 type Kind int
 
 const (
-	FromZero    Kind = iota // linear and beginning at zero: lengths and heights are honest
+	FromZero    Kind = iota // linear from zero, so that lengths are in proportion to values
 	Signed                  // linear, around zero
-	Logarithmic             // of ratios, where half and double are equally far from 1
+	Logarithmic             // for ratios: half and double are equally far from 1
 )
 
-// scale maps values to pixels.
+// scale converts values to pixels.
 type scale struct {
 	lo, hi   float64 // values
 	from, to float64 // pixels
@@ -23,12 +23,12 @@ type scale struct {
 	ticks    []float64
 }
 
-// emptyScale has no values yet.
+// emptyScale returns a scale without values.
 func emptyScale(from, to float64, k Kind) scale {
 	return scale{lo: math.Inf(1), hi: math.Inf(-1), from: from, to: to, kind: k}
 }
 
-func (s scale) at(v float64) float64 {
+func (s scale) pixel(v float64) float64 {
 	lo, hi := s.lo, s.hi
 	if s.kind == Logarithmic {
 		v, lo, hi = math.Log(v), math.Log(lo), math.Log(hi)
@@ -39,10 +39,10 @@ func (s scale) at(v float64) float64 {
 	return s.from + (v-lo)/(hi-lo)*(s.to-s.from)
 }
 
-// within is at of a value moved into the scale.
-func (s scale) within(v float64) float64 { return s.at(math.Min(math.Max(v, s.lo), s.hi)) }
+// within converts a value that is first moved into the scale's range.
+func (s scale) within(v float64) float64 { return s.pixel(math.Min(math.Max(v, s.lo), s.hi)) }
 
-// linearTicks are about n round values that cover lo to hi.
+// linearTicks returns about n round values that cover lo to hi.
 func linearTicks(lo, hi float64, n int) []float64 {
 	if !(hi > lo) {
 		return []float64{lo}
@@ -67,12 +67,11 @@ func linearTicks(lo, hi float64, n int) []float64 {
 	return ticks
 }
 
-// logTicks are round values from at or below lo to at or above hi, both above
-// zero: evenly spaced ones over a short range, else 1, 2 and 5 times powers of
-// ten, and only every so many powers over a very long one.
+// logTicks returns round values from lo or below to hi or above, both above zero. Over a short range they are evenly
+// spaced. Over a longer one they are 1, 2 and 5 times powers of ten, and over a very long one only some of the powers.
 func logTicks(lo, hi float64) []float64 {
 	if hi/lo < 4 {
-		// A short range is as good as linear, but must not begin at zero.
+		// A short range looks like a linear one, but must not begin at zero.
 		return slices.DeleteFunc(linearTicks(lo, hi, 6), func(v float64) bool { return v <= 0 })
 	}
 	steps, stride := []float64{1, 2, 5}, 1
@@ -85,7 +84,7 @@ func logTicks(lo, hi float64) []float64 {
 		for _, m := range steps {
 			v := m * math.Pow(10, float64(decade))
 			if v <= lo {
-				ticks = ticks[:0] // a later one is nearer
+				ticks = ticks[:0] // a later tick is nearer
 			}
 			ticks = append(ticks, v)
 			if v >= hi {
@@ -96,8 +95,7 @@ func logTicks(lo, hi float64) []float64 {
 	return ticks
 }
 
-// include widens a range of values by those that are finite, and above zero
-// when the scale is logarithmic.
+// include widens the range to the finite values. On a logarithmic scale they must be above zero.
 func (s *scale) include(values ...float64) {
 	for _, v := range values {
 		if math.IsNaN(v) || math.IsInf(v, 0) || s.kind == Logarithmic && v <= 0 {
@@ -107,9 +105,9 @@ func (s *scale) include(values ...float64) {
 	}
 }
 
-// includePoint takes in a mean and its interval, which is cut at four times and
-// a quarter of the mean: one hopeless interval must not flatten the chart. About
-// zero, it is cut at four times the larger of the mean and of what is there already.
+// includePoint widens the range to a mean and its interval. It cuts the interval at four times and a quarter of the
+// mean, because one very wide interval must not flatten the chart. On a scale around zero, it cuts the interval at four
+// times the larger of the mean and the range so far.
 func (s *scale) includePoint(p Point) {
 	if s.kind == Signed {
 		limit := 4 * math.Max(math.Abs(p.Y), math.Max(s.hi, -s.lo))
@@ -135,31 +133,28 @@ func (s *scale) setTicks(n int) {
 	s.lo, s.hi = math.Min(s.lo, s.ticks[0]), math.Max(s.hi, s.ticks[len(s.ticks)-1])
 }
 
-// tickText prints a tick without noise from binary fractions.
+// tickText formats a tick without rounding errors of binary fractions.
 func tickText(v float64) string {
 	return strconv.FormatFloat(v, 'g', 6, 64)
 }
 
-// Ruler is a logarithmic axis for marks that a page lays out itself, in per cent of
-// the axis's length. Such a picture fits any width while its type keeps its size;
-// an SVG shrinks both.
+// Ruler is a logarithmic axis for marks that a page places itself, in per cent of the axis's length. Such a picture
+// fits any width and keeps the size of its type, whereas an SVG scales both.
 type Ruler struct {
 	scale scale
 }
 
 // RulerTick is a labelled place on a ruler.
 type RulerTick struct {
-	At   float64 // per cent from the left
-	Text string
+	Place float64 // per cent from the left
+	Text  string
 }
 
-// rulerMargin is the part of a ruler, in per cent, that stays free at either end, so
-// that marks lie inside the page.
+// rulerMargin is the free part at either end of a ruler, per cent, so that marks are inside the page.
 const rulerMargin = 3
 
-// NewRuler makes an axis that holds all points with their intervals, and those of the
-// other values that are known. One point's interval is cut at four times and a quarter
-// of its mean.
+// NewRuler makes an axis for all points with their intervals, and for the other values that are known. It cuts the
+// interval of a single point at four times and a quarter of its mean.
 func NewRuler(points []Point, others ...float64) Ruler {
 	s := emptyScale(rulerMargin, 100-rulerMargin, Logarithmic)
 	s.include(others...)
@@ -169,19 +164,19 @@ func NewRuler(points []Point, others ...float64) Ruler {
 	if s.lo > s.hi {
 		s.lo, s.hi = 1, 1
 	}
-	if s.hi < 1.5*s.lo { // else the ticks' digits do not tell them apart
+	if s.hi < 1.5*s.lo { // otherwise the ticks' digits would be the same
 		s.lo, s.hi = s.lo/1.25, s.hi*1.25
 	}
 	return Ruler{s}
 }
 
-// At is the place of a value in per cent from the left. Values beyond an end are at it.
-func (r Ruler) At(v float64) float64 { return hundredths(r.scale.within(v)) }
+// Position returns the place of a value, in per cent from the left. Values beyond an end are placed at that end.
+func (r Ruler) Position(v float64) float64 { return hundredths(r.scale.within(v)) }
 
-// Holds reports whether a value lies on the ruler.
+// Holds reports whether a value is within the ruler's range.
 func (r Ruler) Holds(v float64) bool { return v >= r.scale.lo && v <= r.scale.hi }
 
-// Ticks are round values on the ruler.
+// Ticks returns round values on the ruler.
 func (r Ruler) Ticks() []RulerTick {
 	var out []RulerTick
 	margin := math.Pow(r.scale.hi/r.scale.lo, rulerMargin/(100.0-2*rulerMargin))
@@ -189,11 +184,11 @@ func (r Ruler) Ticks() []RulerTick {
 	add := func(values []float64) {
 		for _, v := range values {
 			if v >= lo && v <= hi {
-				out = append(out, RulerTick{hundredths(r.scale.at(v)), tickText(v)})
+				out = append(out, RulerTick{hundredths(r.scale.pixel(v)), tickText(v)})
 			}
 		}
 	}
-	if add(slices.Compact(logTicks(lo, hi))); len(out) < 2 { // one alone gives no scale
+	if add(slices.Compact(logTicks(lo, hi))); len(out) < 2 { // one tick alone shows no scale
 		out = nil
 		add(linearTicks(lo, hi, 6))
 	}

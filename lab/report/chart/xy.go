@@ -67,7 +67,7 @@ func (ch XY) Draw(id string) string {
 	for i, s := range ch.Series {
 		for _, p := range s.Points {
 			if !s.Guide && (!ch.Curve && !ch.OverTime || p.Tip != "") {
-				c.point(s.Style, p, xs.at(p.X)+ch.dodge(i), ys.at(p.Y), ys, true)
+				c.point(s.Style, p, xs.pixel(p.X)+ch.dodge(i), ys.pixel(p.Y), ys, true)
 			}
 		}
 	}
@@ -115,7 +115,7 @@ func (ch XY) xScale() scale {
 	// The sweep's own values are the best ticks, as long as they do not collide; those of filled marks come first.
 	free := func(x float64) bool {
 		return !slices.ContainsFunc(s.ticks, func(tick float64) bool {
-			return math.Abs(s.at(x)-s.at(tick)) < 10+tickPx*float64(max(len(tickText(x)), len(tickText(tick))))
+			return math.Abs(s.pixel(x)-s.pixel(tick)) < 10+tickPx*float64(max(len(tickText(x)), len(tickText(tick))))
 		})
 	}
 	for _, x := range append(ch.filled(), xs...) {
@@ -162,23 +162,23 @@ func (ch XY) yScale(top float64) scale {
 // frame draws grid, axes, band and reference line.
 func (ch XY) frame(c *canvas, xs, ys scale) {
 	if b := ch.Band; b.Hi > b.Lo {
-		c.band(plotLeft, ys.at(b.Hi), plotRight-plotLeft, ys.at(b.Lo)-ys.at(b.Hi), b)
+		c.band(plotLeft, ys.pixel(b.Hi), plotRight-plotLeft, ys.pixel(b.Lo)-ys.pixel(b.Hi), b)
 	}
 	for _, v := range ys.ticks {
-		c.line("grid", plotLeft, ys.at(v), plotRight, ys.at(v))
-		c.text("tick", "end", plotLeft-8, ys.at(v)+4, tickText(v))
+		c.line("grid", plotLeft, ys.pixel(v), plotRight, ys.pixel(v))
+		c.text("tick", "end", plotLeft-8, ys.pixel(v)+4, tickText(v))
 	}
 	c.line("axis", plotLeft, ys.from, plotRight, ys.from)
 	if !math.IsNaN(ch.Reference) {
-		c.line("reference", plotLeft, ys.at(ch.Reference), plotRight, ys.at(ch.Reference))
+		c.line("reference", plotLeft, ys.pixel(ch.Reference), plotRight, ys.pixel(ch.Reference))
 	}
 	for _, v := range xs.ticks {
-		c.line("axis", xs.at(v), ys.from, xs.at(v), ys.from+4)
+		c.line("axis", xs.pixel(v), ys.from, xs.pixel(v), ys.from+4)
 		text := tickText(v)
 		if len(ch.Steps) > 0 {
 			text = ch.Steps[int(v)]
 		}
-		c.text("tick", "middle", xs.at(v), ys.from+18, text)
+		c.text("tick", "middle", xs.pixel(v), ys.from+18, text)
 	}
 	c.text("label", "middle", (plotLeft+plotRight)/2, ys.from+38, ch.XLabel)
 }
@@ -191,7 +191,7 @@ func (ch XY) drawRaw(c *canvas, s Series, dodge float64, xs, ys scale) {
 			continue
 		}
 		jitter := (float64(i*7%11) - 5) * 0.5
-		points = append(points, [2]float64{xs.at(r[0]) + dodge + jitter, ys.at(r[1])})
+		points = append(points, [2]float64{xs.pixel(r[0]) + dodge + jitter, ys.pixel(r[1])})
 	}
 	c.dots(s.Style, points)
 }
@@ -204,7 +204,7 @@ func (s Series) drawLine(c *canvas, dodge float64, xs, ys scale) {
 		for ; i < len(s.Points) && s.Points[i].X == x; i++ {
 			sum, n = sum+s.Points[i].Y, n+1
 		}
-		d += fmt.Sprintf("%c%s %s", "ML"[min(len(d), 1)], px(xs.at(x)+dodge), px(ys.at(sum/float64(n))))
+		d += fmt.Sprintf("%c%s %s", "ML"[min(len(d), 1)], px(xs.pixel(x)+dodge), px(ys.pixel(sum/float64(n))))
 	}
 	class := "join " + s.Style.look()
 	if s.Guide {
@@ -222,8 +222,8 @@ func (s Series) drawArea(c *canvas, xs, ys scale) {
 		if math.IsNaN(p.Lo) || math.IsNaN(p.Hi) {
 			continue
 		}
-		upper += fmt.Sprintf("%c%s %s", "ML"[min(len(upper), 1)], px(xs.at(p.X)), px(ys.within(p.Hi)))
-		lower = fmt.Sprintf("L%s %s", px(xs.at(s.Points[i].X)), px(ys.within(p.Lo))) + lower
+		upper += fmt.Sprintf("%c%s %s", "ML"[min(len(upper), 1)], px(xs.pixel(p.X)), px(ys.within(p.Hi)))
+		lower = fmt.Sprintf("L%s %s", px(xs.pixel(s.Points[i].X)), px(ys.within(p.Lo))) + lower
 	}
 	if upper != "" {
 		c.add(`<path class="area %s" d="%sZ"/>`, s.Style.Class(), upper+lower)

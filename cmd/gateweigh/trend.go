@@ -81,7 +81,7 @@ func followRuns(ctx context.Context, args []string, flags trendFlags) error {
 	if err := oneExperiment(digests, experiment); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	t, err := trend.Of(digests, flags.Options)
+	t, err := trend.TrendOf(digests, flags.Options)
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}

@@ -1,5 +1,5 @@
-// Package archive is a folder of run folders: which runs there are, of what machine, and how far they are. It reads
-// only, takes no lock, and of a run that it has seen it reads again only what was replaced.
+// Package archive lists the runs in a folder: their machines, their states and how far they are. It only reads and
+// takes no lock. For a run that it has read before, it reads again only what was replaced.
 package archive
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// State is what a run is in.
+// State is the state of a run.
 type State string
 
 // States of runs.
@@ -29,23 +29,23 @@ const (
 	Damaged     State = "damaged"     // its folder cannot be read
 )
 
-// silence is how long a run of another machine may say nothing before it counts as broken off: of a run of this one
-// the process is known.
+// silence is the time after which a silent run of another machine counts as broken off. For a run of this machine, the
+// process decides.
 const silence = 15 * time.Minute
 
 // Entry is one run.
 type Entry struct {
-	Name        string // path below the archive, slash-separated: its name in addresses
+	Name        string // path below the archive with slashes; its name in addresses
 	Dir         string
 	State       State
 	Fault       string // what is wrong with a damaged folder
 	Environment result.Environment
-	// Progress is that of a run that goes on, or did not come to its end; nil: it says nothing.
+	// Progress is the progress of a run that is not complete. nil: it reports none.
 	Progress *result.Progress
-	Changed  time.Time // when the folder or its trials were changed last
+	Changed  time.Time // last change of the folder or its trials
 }
 
-// TimeLeft estimates what is ahead of a run that goes on; ok is false where nothing is known.
+// TimeLeft estimates the remaining time of a run that is going on. ok is false where nothing is known.
 func (e Entry) TimeLeft(now time.Time) (left time.Duration, ok bool) {
 	if e.State != GoingOn || e.Progress == nil || e.Progress.Left <= 0 {
 		return 0, false
@@ -54,7 +54,7 @@ func (e Entry) TimeLeft(now time.Time) (left time.Duration, ok bool) {
 	return max(0, left).Round(time.Second), true
 }
 
-// Archive is a folder of runs, or one run's folder. It may be used from several goroutines.
+// Archive is a folder of runs, or one run's folder. Several goroutines may use it.
 type Archive struct {
 	Dir string
 
@@ -62,13 +62,13 @@ type Archive struct {
 	known map[string]known // by name
 }
 
-// known is a run as it was seen last.
+// known is a run as it was last read.
 type known struct {
-	folder time.Time // when the folder was changed: whatever is replaced in it changes that
+	folder time.Time // last change of the folder; replacing any of its files changes it
 	entry  Entry
 }
 
-// Open begins with a folder that exists.
+// Open opens an archive. The folder must exist.
 func Open(dir string) (*Archive, error) {
 	info, err := os.Stat(dir)
 	switch {
@@ -83,8 +83,8 @@ func Open(dir string) (*Archive, error) {
 	return &Archive{Dir: dir, known: map[string]known{}}, nil
 }
 
-// Look lists the runs as they are now, the latest first. A folder whose own files are no run's is looked into, as those
-// of campaigns and of several kernels are.
+// Look lists the present runs, the latest first. It also looks into folders that are not runs, such as those of
+// campaigns and of several kernels.
 func (a *Archive) Look() ([]Entry, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -95,14 +95,14 @@ func (a *Archive) Look() ([]Entry, error) {
 	} else if err := a.into("", deepest, seen, &list); err != nil {
 		return nil, fmt.Errorf("look for runs: %w", err)
 	}
-	a.known = seen // those that were deleted are forgotten
+	a.known = seen // forgets deleted runs
 	slices.SortFunc(list, func(x, y Entry) int {
 		return cmp.Or(y.began().Compare(x.began()), cmp.Compare(y.Name, x.Name))
 	})
 	return list, nil
 }
 
-// deepest is how many folders runs may be below the archive.
+// deepest is the largest depth of runs below the archive, in folders.
 const deepest = 3
 
 // into lists the runs below a folder of the archive.
@@ -117,19 +117,20 @@ func (a *Archive) into(folder string, depth int, seen map[string]known, list *[]
 			name = folder + "/" + name
 		}
 		dir := filepath.Join(a.Dir, filepath.FromSlash(name))
-		info, err := os.Stat(dir) // a link to a folder is one
+		info, err := os.Stat(dir) // Stat follows links to folders
 		switch {
 		case err != nil, !info.IsDir(), strings.HasPrefix(d.Name(), "."):
 		case holdsRun(dir):
 			*list = append(*list, a.look(name, seen))
 		case depth > 1 && info.Mode().Type()&fs.ModeSymlink == 0:
-			_ = a.into(name, depth-1, seen, list) // what cannot be looked into has no runs to show
+			_ = a.into(name, depth-1, seen, list) // a folder that cannot be read has no runs to show
 		}
 	}
 	return nil
 }
 
-// holdsRun reports whether a folder is a run's. One that has only begun may lack trials, a copy its environment.
+// holdsRun reports whether a folder is a run's. A run that has just begun may lack trials, and a copy may lack its
+// environment.
 func holdsRun(dir string) bool {
 	return slices.ContainsFunc([]string{result.EnvironmentFile, result.TrialsFile}, func(name string) bool {
 		_, err := os.Lstat(filepath.Join(dir, name))
@@ -137,16 +138,16 @@ func holdsRun(dir string) bool {
 	})
 }
 
-// look reads a run, or takes what is known of it.
+// look reads a run, or returns what is known of it if its folder has not changed.
 func (a *Archive) look(name string, seen map[string]known) Entry {
 	dir := filepath.Join(a.Dir, filepath.FromSlash(name))
 	info, err := os.Stat(dir)
-	if err != nil { // it was deleted meanwhile
+	if err != nil { // the run was deleted meanwhile
 		return Entry{Name: name, Dir: dir, State: Damaged, Fault: "it is gone"}
 	}
-	k, is := a.known[name]
-	if !is || !k.folder.Equal(info.ModTime()) || time.Since(info.ModTime()) < time.Second {
-		// The clock of folders is coarse: one that has just changed may change again unseen.
+	k, seenBefore := a.known[name]
+	if !seenBefore || !k.folder.Equal(info.ModTime()) || time.Since(info.ModTime()) < time.Second {
+		// Folder times are coarse, so a folder that has just changed may change again with the same time.
 		k = known{info.ModTime(), read(name, dir)}
 	}
 	k.entry.Changed = k.folder
@@ -160,7 +161,7 @@ func (a *Archive) look(name string, seen map[string]known) Entry {
 	return k.entry
 }
 
-// read reads what a run's folder says of it.
+// read reads a run's folder.
 func read(name, dir string) Entry {
 	e := Entry{Name: name, Dir: dir}
 	if name == "." {
@@ -172,7 +173,7 @@ func read(name, dir string) Entry {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		e.State = Finished // a copy without its environment: its trials stand
+		e.State = Finished // a copy without its environment; its trials are valid
 		return e
 	case err != nil:
 		e.State, e.Fault = Damaged, err.Error()
@@ -186,13 +187,13 @@ func read(name, dir string) Entry {
 		e.State, e.Progress = Finished, nil
 	case !env.End.IsZero():
 		e.State = Interrupted
-	default: // it goes on, or did not end in order
+	default: // the run is going on, or was cut off
 		e.State = BrokenOff
 	}
 	return e
 }
 
-// unfinished tells a run that goes on from one that broke off.
+// unfinished tells whether a run is going on or broke off.
 func unfinished(e Entry) State {
 	heard := e.Changed
 	if e.Progress != nil {
@@ -210,7 +211,7 @@ func unfinished(e Entry) State {
 	return BrokenOff
 }
 
-// began is when a run began, or what else tells its place in time.
+// began returns when a run began, or another time by which it can be sorted.
 func (e Entry) began() time.Time {
 	if e.Environment.Start.IsZero() {
 		return e.Changed

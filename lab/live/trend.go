@@ -79,7 +79,7 @@ func (s *Server) course(entries []archive.Entry, name string, opts trend.Options
 	if len(list) == 0 {
 		return trend.Trend{}, errors.Join(append(errs, fmt.Errorf("no run of the experiment %q has ended", name))...)
 	}
-	t, err := trend.Of(list, opts)
+	t, err := trend.TrendOf(list, opts)
 	for _, e := range errs {
 		t.LeftOut = append(t.LeftOut, trend.Left{Name: "a run", Reason: e.Error()})
 	}

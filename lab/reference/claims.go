@@ -7,7 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
-// claims is the page of what published studies claim, and of when it holds here.
+// claims writes the page of the claims of published studies, with the criteria by which they hold.
 func claims(string) (string, error) {
 	var b strings.Builder
 	b.WriteString(head("Claims of published studies",

@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 )
 
-// devices is the page of the devices that an experiment may name without describing them.
+// devices writes the page of the devices that an experiment may name without describing them.
 func devices(string) (string, error) {
 	var list, tunnels strings.Builder
 	for _, name := range dut.Names() {
@@ -29,7 +29,7 @@ func devices(string) (string, error) {
 		"\n## Tunnels' headers\n\n| Device | MTU | Around each packet, bytes |\n|---|--:|---|\n" + tunnels.String(), nil
 }
 
-// needs lists programs once each, with their packages where these have another name, and features of the kernel.
+// needs lists programs and kernel features, each once. A program has its package where the package has another name.
 func needs(all []dut.Need) string {
 	var parts []string
 	add := func(part string) {

@@ -11,14 +11,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure"
 )
 
-// keys is the page of experiments' keys, without those of [dut.NAME].
+// keys writes the page of experiments' keys, without those of [dut.NAME].
 func keys(string) (string, error) {
 	var b strings.Builder
 	b.WriteString(head("Keys of experiments",
 		"How they work together: [experiments](../experiments.md). Keys of devices: [device-keys](device-keys.md)."))
 	c := measure.Catalogue()
 	all := c.Reference()
-	of := func(name string) (list []experiment.KeyReference) {
+	keysOf := func(name string) (list []experiment.KeyReference) {
 		for _, k := range all {
 			if k.Own == name {
 				list = append(list, k)
@@ -27,9 +27,9 @@ func keys(string) (string, error) {
 		return list
 	}
 	b.WriteString("## Keys of several measures\n\n")
-	table(&b, of(""), len(c.Measures))
+	table(&b, keysOf(""), len(c.Measures))
 	for _, m := range c.Measures {
-		if list := of(m.Name); len(list) > 0 {
+		if list := keysOf(m.Name); len(list) > 0 {
 			fmt.Fprintf(&b, "\n## `measure = %q`\n\n", m.Name)
 			table(&b, list, 1)
 		}
@@ -39,7 +39,7 @@ func keys(string) (string, error) {
 	return b.String(), nil
 }
 
-// deviceKeys is the page of the keys of [dut.NAME].
+// deviceKeys writes the page of the keys of [dut.NAME].
 func deviceKeys(string) (string, error) {
 	var b strings.Builder
 	b.WriteString(head("Keys of devices",
@@ -48,7 +48,7 @@ func deviceKeys(string) (string, error) {
 	return b.String(), nil
 }
 
-// table has one row a key, with the measures that it has a meaning for where that may be fewer than all.
+// table writes one row for each key. If a key applies to fewer measures than all, the row names them.
 func table(b *strings.Builder, list []experiment.KeyReference, all int) {
 	head, rule := "| Key | Takes | Default | Meaning |", "\n|---|---|---|---|"
 	if all > 1 {
@@ -71,23 +71,23 @@ func table(b *strings.Builder, list []experiment.KeyReference, all int) {
 	}
 }
 
-// defaults are a key's, by measure where they differ.
+// defaults returns a key's default, for each measure where they differ.
 func defaults(k experiment.KeyReference) string {
 	if one := cmp.Or(k.Default(), k.Defaults[""]); one != "" {
 		return "`" + one + "`"
 	}
 	var parts []string
 	for _, value := range slices.Compact(slices.Sorted(maps.Values(k.Defaults))) {
-		var of []string
+		var measures []string
 		for _, m := range k.Measures {
 			if k.Defaults[m] == value {
-				of = append(of, m)
+				measures = append(measures, m)
 			}
 		}
-		parts = append(parts, "`"+value+"` ("+strings.Join(of, ", ")+")")
+		parts = append(parts, "`"+value+"` ("+strings.Join(measures, ", ")+")")
 	}
 	return strings.Join(parts, "; ")
 }
 
-// cell is a text in a table.
+// cell escapes a text for a table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }

@@ -1,5 +1,5 @@
 // Command reference writes the pages of docs/reference from the lab's own tables and doc comments: keys of experiments,
-// metrics, records, devices, claims of studies. CI checks that they are what the code says.
+// metrics, records, devices, and claims of studies. CI checks that the pages are up to date.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 
 //go:generate go run . ../.. ../../docs/reference
 
-// pages are the pages by their files' names; each gets the folder of the module's sources.
+// pages lists the pages with their file names. Each function gets the folder of the module's sources.
 var pages = []struct {
 	name string
 	page func(root string) (string, error)
@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// head begins a page.
+// head returns the beginning of a page.
 func head(title, text string) string {
 	return "# " + title + "\n\nMade by `make generate` from the code. " + text + "\n\n"
 }

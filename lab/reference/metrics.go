@@ -10,12 +10,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// example is a run without trials, but for a search: its metrics are those of its goals.
+// example is a run without trials. It has one search, because the metrics of a search come from its goals.
 var example = result.Run{MeasureRecords: []result.Entry{
 	{Record: &throughput.Search{Goals: []throughput.Goal{{LossRatio: 0}, {LossRatio: 0.005}}}},
 }}
 
-// metrics is the page of all measures' metrics.
+// metrics writes the page of all measures' metrics.
 func metrics(string) (string, error) {
 	var b strings.Builder
 	b.WriteString(head("Metrics",
@@ -34,7 +34,7 @@ func metrics(string) (string, error) {
 	return strings.TrimSpace(b.String()) + "\n", nil
 }
 
-// meaning is what a metric is, and how it is compared.
+// meaning describes a metric and how it is compared.
 func meaning(m analysis.Metric) string {
 	text := m.Text
 	switch {

@@ -22,7 +22,7 @@ import (
 
 const module = "github.com/gateweigh/gateweigh/"
 
-// records is the page of the records of trials.jsonl and of the other files that are JSON.
+// records writes the page of the records of trials.jsonl and of the other JSON files.
 func records(root string) (string, error) {
 	p := recordsPage{root: root, packages: map[string]map[string]source{}, seen: map[reflect.Type]bool{}}
 	p.text.WriteString(head("Records",
@@ -52,7 +52,7 @@ func records(root string) (string, error) {
 	return strings.TrimSpace(p.text.String()) + "\n", p.err
 }
 
-// dimensions has one row a dimension of cells, from the lists of the measures.
+// dimensions writes one row for each dimension of cells, from the lists of the measures.
 func (p *recordsPage) dimensions() {
 	p.text.WriteString("## Dimensions\n\n| Dimension | Meaning |\n|---|---|\n")
 	seen := map[result.Dimension]bool{}
@@ -66,7 +66,7 @@ func (p *recordsPage) dimensions() {
 	}
 }
 
-// kinds are the records of a run.
+// kinds lists the types of a run's records.
 func kinds() []reflect.Type {
 	list := []reflect.Type{reflect.TypeFor[result.Trial](), reflect.TypeFor[result.Block]()}
 	for _, m := range measure.All() {
@@ -79,7 +79,7 @@ func kinds() []reflect.Type {
 	return list
 }
 
-// kindOf is the kind of the records of a type; empty of parts of records.
+// kindOf returns the kind of the records of a type. It is empty for a part of a record.
 func kindOf(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[result.Trial]():
@@ -106,13 +106,13 @@ type recordsPage struct {
 	err      error
 }
 
-// source is the documentation of a struct type.
+// source has the doc comments of a struct type.
 type source struct {
 	text   string
-	fields map[string]string // by Go's names
+	fields map[string]string // by Go field name
 }
 
-// table writes the table of a struct, and queues the structs in it.
+// table writes the table of a struct, and puts the structs in it into the queue of tables.
 func (p *recordsPage) table(t reflect.Type) {
 	if p.seen[t] {
 		return
@@ -135,7 +135,7 @@ func (p *recordsPage) table(t reflect.Type) {
 	p.text.WriteString("\n")
 }
 
-// rows has those of embedded structs too.
+// rows writes the rows of a struct, with those of embedded structs.
 func (p *recordsPage) rows(t reflect.Type) {
 	doc := p.source(t)
 	for i := range t.NumField() {
@@ -159,7 +159,7 @@ func (p *recordsPage) rows(t reflect.Type) {
 	}
 }
 
-// value is a type in words, and queues the structs in it.
+// value describes a type in words. It puts structs into the queue of tables.
 func (p *recordsPage) value(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[analysis.Cell]():
@@ -195,7 +195,7 @@ func (p *recordsPage) value(t reflect.Type) string {
 	return t.String()
 }
 
-// titleOf is a record's kind, or its type's name with that of its package.
+// titleOf returns a record's kind, or the name of its type with its package.
 func titleOf(t reflect.Type) string {
 	if kind := kindOf(t); kind != "" {
 		return "kind: " + kind
@@ -224,7 +224,7 @@ func (p *recordsPage) source(t reflect.Type) source {
 	return s
 }
 
-// typesIn are the struct types of a package.
+// typesIn reads the doc comments of a package's struct types.
 func typesIn(dir string) (map[string]source, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -257,7 +257,7 @@ func typesIn(dir string) (map[string]source, error) {
 	return types, nil
 }
 
-// fieldsOf are the comments of fields: behind them, or else above.
+// fieldsOf returns the comments of fields: those at the end of the line, or else those above.
 func fieldsOf(s *ast.StructType) map[string]string {
 	fields := map[string]string{}
 	for _, f := range s.Fields.List {
@@ -277,7 +277,7 @@ func commentOf(groups ...*ast.CommentGroup) string {
 	return ""
 }
 
-// withoutName is a comment without the name that it begins with: "Name is the …".
+// withoutName removes the name at the beginning of a comment: "Name is the …".
 func withoutName(text, name string) string {
 	for _, verb := range []string{" is ", " are ", ": ", " means "} {
 		if rest, ok := strings.CutPrefix(text, name+verb); ok {
@@ -289,7 +289,7 @@ func withoutName(text, name string) string {
 
 var word = regexp.MustCompile(`\b[A-Z][A-Za-z0-9]*\b`)
 
-// clean has the keys of a struct for the names of its fields in a comment.
+// clean replaces the names of a struct's fields in a comment by their JSON keys.
 func clean(text string, t reflect.Type) string {
 	text = word.ReplaceAllStringFunc(text, func(name string) string {
 		if f, ok := t.FieldByName(name); ok {

@@ -12,21 +12,21 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// checkDevices takes the devices that cannot run here out of the plan.
+// checkDevices removes devices that cannot run here from the plan.
 func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 	skip := map[string]bool{}
 	for _, name := range s.devices() {
-		here, err := s.deviceHere(ctx, name)
+		checked, err := s.deviceHere(ctx, name)
 		if err != nil {
 			return out, err
 		}
-		if here.Here {
+		if checked.Here {
 			continue
 		}
 		skip[name] = true
-		reason := here.Reason
-		if here.Kernel != "" {
-			reason += "; runs with --kernel " + here.Kernel + ": " + dut.Command(here.Kernel, s.cfg.Begin, name)
+		reason := checked.Reason
+		if checked.Kernel != "" {
+			reason += "; runs with --kernel " + checked.Kernel + ": " + dut.Command(checked.Kernel, s.cfg.Begin, name)
 		}
 		out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: reason})
 		s.Notice("skipped: %s: %s", name, reason)
@@ -44,7 +44,7 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 	return out, nil
 }
 
-// devices are those of the experiment, of which the plan has blocks.
+// devices returns the experiment's devices that have blocks in the plan.
 func (s *Session) devices() []string {
 	if s.cfg.Blocks == nil {
 		return s.Experiment.DUTs
@@ -66,7 +66,7 @@ func (s *Session) unfit(device string, t dut.Traits) (err error) {
 	return cmp.Or(err, fits(s.Experiment, device, t))
 }
 
-// linkNeeds are what a link between two gateways takes of the kernel.
+// linkNeeds lists the kernel features for a link between two gateways.
 func linkNeeds(l experiment.Link) (needs []dut.Need) {
 	if slices.ContainsFunc(l.Mbps, func(mbps float64) bool { return mbps > 0 }) {
 		needs = append(needs, dut.Need{Program: "tc", Package: "iproute2", Feature: machine.TokenBucket, Why: "link.mbps"})
@@ -78,8 +78,9 @@ func linkNeeds(l experiment.Link) (needs []dut.Need) {
 	return needs
 }
 
-// without is a plan less the cells of some devices, and less blocks that have no other, or serve no other.
-func without(plan []experiment.Block, skip map[string]bool) (left []experiment.Block) {
+// without returns a plan without the cells of some devices. It also leaves out blocks that have no cells left, and
+// clean routers that no remaining device needs.
+func without(plan []experiment.Block, skip map[string]bool) (kept []experiment.Block) {
 	for _, b := range plan {
 		if len(b.For) > 0 && !slices.ContainsFunc(b.For, func(name string) bool { return !skip[name] }) {
 			continue
@@ -88,10 +89,10 @@ func without(plan []experiment.Block, skip map[string]bool) (left []experiment.B
 		if len(b.Cells) == 0 {
 			continue
 		}
-		if skip[b.DUT()] { // its cells are of several devices
+		if skip[b.DUT()] { // the block has cells of several devices
 			b.Cell = b.Cell.With(result.DUT, b.Cells[0].Text(result.DUT))
 		}
-		left = append(left, b)
+		kept = append(kept, b)
 	}
-	return left
+	return kept
 }

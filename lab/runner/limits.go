@@ -16,19 +16,19 @@ import (
 // Limit is a limit of a machine that an experiment's labs may reach. A run that needs more
 // is refused; the doctor gives advice.
 type Limit struct {
-	Unit  string                      // of Have, Taken and Need; empty: they are counts
-	Key   string                      // of the doctor's line; empty: the doctor prints none from this entry
+	Unit  string                      // unit of Have, Taken and Need; empty: they are counts
+	Key   string                      // key of the doctor's line; empty: the doctor has no line for this limit
 	What  string                      // name of the limit
 	Have  func(machine.Machine) int64 // 0: not shown, or no limit
 	Taken func(machine.Machine) int64 // the part already in use; nil: not subtracted
 	Need  func(Demand) int64
-	None  string // what the doctor says where Have is 0; empty: nothing
-	Means string // what the doctor says where there is enough
-	// Refusal is a format of Have that says why a run is refused; empty: a run goes ahead.
+	None  string // doctor's text if Have is 0; empty: no text
+	Means string // doctor's text if the limit is high enough
+	// Refusal is the text with which a run is refused. It is a format for Have. Empty: the run begins all the same.
 	Refusal string
-	Raise   string                       // the command that raises the limit, with the number to raise it to, or with File
-	File    func(machine.Machine) string // that says what the limit is; nil: Raise and Refusal name it
-	Times   int64                        // that number is this many times the need
+	Raise   string                       // command that raises the limit, with a place for the number or for File
+	File    func(machine.Machine) string // file with the limit; nil: Raise and Refusal name it
+	Times   int64                        // the number in Raise is this many times the need
 }
 
 // Limits lists every limit.
@@ -98,7 +98,7 @@ const moreTasks = "the machine's room for more processes and threads is %d"
 
 func tasksNow(m machine.Machine) int64 { return m.Limits.Tasks }
 
-// Advice is the command that raises the limit for a demand, with a reserve.
+// Advice returns the command that raises the limit for a demand, with a reserve.
 func (l Limit) Advice(m machine.Machine, d Demand) string {
 	if l.File != nil {
 		return fmt.Sprintf(l.Raise, l.File(m))
@@ -113,8 +113,8 @@ func (l Limit) taken(m machine.Machine) int64 {
 	return l.Taken(m)
 }
 
-// checkLimits refuses a demand that exceeds limits. The error names each exceeded limit with
-// the number of clients that would fit and how to raise the limit.
+// checkLimits refuses a demand that exceeds limits. The error names each exceeded limit, the number of clients that
+// would fit, and the command that raises the limit.
 func checkLimits(m machine.Machine, d Demand) error {
 	var errs []error
 	for _, l := range Limits {
@@ -127,7 +127,7 @@ func checkLimits(m machine.Machine, d Demand) error {
 	return errors.Join(errs...)
 }
 
-// refuse is why a demand does not go, with how many clients would and how to raise the limit.
+// refuse says why a demand exceeds the limit, how many clients would fit, and how to raise the limit.
 func (l Limit) refuse(m machine.Machine, d Demand) error {
 	have, need := l.Have(m)-l.taken(m), l.Need(d)
 	text := fmt.Sprintf(l.Refusal, have)
@@ -136,7 +136,7 @@ func (l Limit) refuse(m machine.Machine, d Demand) error {
 	}
 	text += fmt.Sprintf(", and %s takes %d", d, need)
 	fit := d.Fits(have, l.Need)
-	switch least := l.Need(d.with(fit)); {
+	switch least := l.Need(d.limitedTo(fit)); {
 	case least > have && l.Raise != "":
 		return fmt.Errorf("%s, with one client %d: raise it: %s", text, least, l.Advice(m, d))
 	case least > have:
@@ -148,13 +148,13 @@ func (l Limit) refuse(m machine.Machine, d Demand) error {
 	return fmt.Errorf("clients: %s: about %s", text, words.Agreed(fit, "client fits", "clients fit"))
 }
 
-// mostWorkers bounds the processes that share a host's streams where each process may open
-// few files. With the usual limit five processes share 65,000 streams; the threads of many
-// more would compete for the CPUs.
+// mostWorkers is the largest number of processes that share a host's streams when each process may open only few files.
+// With the usual limit five processes share 65,000 streams. The threads of many more processes would compete for the
+// CPUs.
 const mostWorkers = 8
 
-// filesNeeded are the least open files of a process with which a demand can be met:
-// several processes share the streams of personas.
+// filesNeeded returns the smallest limit of open files for each process that meets a demand. Several processes may
+// share the streams of personas (simulated clients).
 func filesNeeded(d Demand) (n int64) {
 	for _, s := range d.Sides {
 		need := Demand{Sides: []experiment.Side{s}}.Files()
@@ -166,9 +166,8 @@ func filesNeeded(d Demand) (n int64) {
 	return n
 }
 
-// raiseFiles raises this process's hard limit of open files, which agents inherit, to a
-// demand's number of files, if the limit is lower and the system allows it. said is the
-// message when the limit was raised; undo restores it.
+// raiseFiles raises this process's hard limit of open files to a demand's number of files, if the limit is lower and
+// the system allows it. Agents inherit the limit. text is the message about it, and undo restores the limit.
 func raiseFiles(d Demand) (text string, undo func()) {
 	undo = func() {}
 	var before unix.Rlimit

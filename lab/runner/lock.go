@@ -11,16 +11,15 @@ import (
 	"time"
 )
 
-// lockName is an abstract Unix socket: it belongs to one process, leaves no file,
-// and is free again however that process ends.
+// lockName is an abstract Unix socket. It belongs to one process, leaves no file, and is free again however that
+// process ends.
 const lockName = "@gateweigh-run"
 
 // ErrBusy is wrapped by LockMachine while another process measures.
 var ErrBusy = errors.New("another run measures on this machine")
 
-// LockMachine keeps a second run from measuring at the same time: the two would
-// disturb each other's routers. The error of a failed lock names the process that has it.
-// Run takes it itself.
+// LockMachine prevents a second run at the same time, because the two would disturb each other's routers. The error of
+// a failed lock names the process that has it. Run calls LockMachine itself.
 func LockMachine(dir string) (unlock func(), err error) {
 	l, err := net.Listen("unix", lockName)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -43,7 +42,7 @@ func LockMachine(dir string) (unlock func(), err error) {
 	return func() { l.Close() }, nil
 }
 
-// Holder asks the process that has the lock who it is: "process 7, folder runs/a".
+// Holder asks the process with the lock for its name: "process 7, folder runs/a".
 func Holder() string {
 	conn, err := net.DialTimeout("unix", lockName, time.Second)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/scratch"
 )
 
-// Look builds the lab of an experiment's device as a block has it, starts the device, admits the clients, and calls fn;
-// fault is what went wrong until then. Nothing is measured. The lab is left when fn has returned. It needs root, and
-// that nobody measures.
+// Look builds the lab of an experiment's device as a block does, starts the device, admits the clients, and calls fn.
+// fault is the first error before that. Nothing is measured. Look closes the lab when fn has returned. It needs root,
+// and no run may be measuring.
 func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(lab *bench.Bench, fault error) error) (
 	err error) {
 	plan := e.Plan()
@@ -62,15 +62,15 @@ func Look(ctx context.Context, e *experiment.Experiment, device string, fn func(
 	if err != nil {
 		return err
 	}
-	if err := fn(lab, fault); err != nil || fault != nil { // there may be no clients that could leave
+	if err := fn(lab, fault); err != nil || fault != nil { // without admitted clients there is nobody to log out
 		return errors.Join(err, lab.StopDevice(context.WithoutCancel(ctx)), lab.Close())
 	}
-	var left error
-	err = bench.End(ctx, nil, func(err error) { left = err }, lab)
-	return errors.Join(err, left)
+	var leaving error
+	err = bench.End(ctx, nil, func(err error) { leaving = err }, lab)
+	return errors.Join(err, leaving)
 }
 
-// lockForShell is LockMachine for a shell, which enters hosts of this machine alone.
+// lockForShell is LockMachine for a shell, which only enters hosts of this machine.
 func lockForShell(e *experiment.Experiment) (unlock func(), err error) {
 	if e.Backend.Remote() {
 		return nil, e.Blame("backend.kind",

@@ -12,23 +12,24 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Outlook is what a look at a machine says of a run on it.
+// Outlook says how quiet a machine was during a short observation before a run.
 type Outlook struct {
-	LeastSteal, MostSteal float64 // shares of the CPUs that other guests of the hypervisor took, in parts of the look
+	// smallest and largest share of the CPUs that other guests of the hypervisor took, over parts of the observation
+	LeastSteal, MostSteal float64
 	Busy                  float64 // CPUs that programs used
 	CPUs                  int
-	Precedes              bool // the lab may go before other programs
-	// of the lab's control group, where that is less than the CPUs it may use; zero: none
+	Precedes              bool // the lab may have priority over other programs
+	// CPU quota of the lab's control group, if it is less than the CPUs that the lab may use; zero: no quota
 	Quota machine.Quota
 }
 
-// A look is short: a run waits for it.
+// The observation is short, because the run waits for it.
 const (
 	looks    = 3
-	lookTime = 150 * time.Millisecond // of one: 15 ticks of each CPU's clock
+	lookTime = 150 * time.Millisecond // of one part: 15 ticks of each CPU's clock
 )
 
-// Foresee watches a machine of so many CPUs on which nothing of a lab runs.
+// Foresee observes a machine with this number of CPUs while no lab runs on it.
 func Foresee(ctx context.Context, source interface {
 	Machine(ctx context.Context) (machine.Machine, error)
 }, cpus int) (o Outlook, err error) {
@@ -56,25 +57,25 @@ func Foresee(ctx context.Context, source interface {
 	return o, nil
 }
 
-// What a quiet machine shows as well: a tick or two, and the look itself.
+// On a quiet machine the observation shows up to this much: one or two ticks, and the observation itself.
 const (
 	quietSteal = 0.04
 	quietBusy  = 0.20 // CPUs
 )
 
-// Quiet reports whether nothing was seen that a run would notice.
+// Quiet reports whether nothing was seen that would disturb a run.
 func (o Outlook) Quiet() bool { return o.alone() && o.Quota.CPUs == 0 }
 
-// alone reports whether others had next to nothing of the CPUs.
+// alone reports whether others used almost nothing of the CPUs.
 func (o Outlook) alone() bool { return o.MostSteal <= quietSteal && o.Busy <= quietBusy }
 
-// Noise is what was seen, as far as it bears on a ratio.
+// Noise returns the observed noise in the form that affects a ratio.
 func (o Outlook) noise() bench.Noise {
 	return bench.Noise{Steal: o.MostSteal, Others: min(1, o.Busy/float64(max(o.CPUs, 1)))}
 }
 
-// String says what was seen and what to expect of it: "a neighbour takes 1 to 20 % of the CPU: up to twice as long, and
-// at light loads the interval of a ratio of 2 is about ± 6 % wider".
+// String describes the observation and its consequence: "a neighbour takes 1 to 20 % of the CPU: up to twice as long,
+// and at light loads the interval of a ratio of 2 is about ± 6 % wider".
 func (o Outlook) String() string {
 	var parts []string
 	if !o.alone() {
@@ -92,7 +93,7 @@ func (o Outlook) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// besideOthers says what others had and what to expect of it.
+// besideOthers says what others used and what the consequence is.
 func (o Outlook) besideOthers() string {
 	var seen []string
 	if o.MostSteal > quietSteal {
@@ -109,7 +110,7 @@ func (o Outlook) besideOthers() string {
 		return strings.Join(seen, ", ") +
 			", and the lab may not go before them (it takes root or CAP_SYS_NICE): trials will be rejected"
 	}
-	const lightCores = 0.02 // of a clean router at 100 Mbit/s
+	const lightCores = 0.02 // CPU of a clean router at 100 Mbit/s
 	wider := 100 * math.Expm1(o.noise().Bias(math.Log(2), lightCores))
 	return fmt.Sprintf("%s: up to twice as long, and at light loads the interval of a ratio of 2 is about ± %.0f %% wider",
 		strings.Join(seen, ", "), wider)

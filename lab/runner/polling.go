@@ -6,7 +6,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/meter"
 )
 
-// pollingNotes say what follows where links are not polled by threads.
+// pollingNotes have the consequence for each way of metering links that no thread polls.
 var pollingNotes = map[string]string{
 	meter.BySoftirq: "The router polls its links in interrupts. Their time is exact, by the kernel's tracepoints and " +
 		"link by link. It contains what a hypervisor took meanwhile, at most the share interrupt_steal of each record.",
@@ -14,7 +14,7 @@ var pollingNotes = map[string]string{
 		"is that of all interrupts by the ticks of /proc/stat: coarse, and of other links too.",
 }
 
-// NotePolling says once how routers were metered whose links have no threads, by samples of them.
+// NotePolling notes once how routers were metered if their links have no threads. routers are samples of them.
 func (s *Session) NotePolling(routers []meter.Sample) {
 	for _, r := range routers {
 		if note := pollingNotes[r.Polling]; note != "" && !slices.Contains(s.env.Notes, note) {

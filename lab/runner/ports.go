@@ -14,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
-// notePorts records how the interfaces of the sitting's first lab are set. A lab beside it is set alike. Hosts that
-// cannot tell cost no trial: a note says so.
+// notePorts records the interface settings of the sitting's first lab. A second lab has the same settings. If a host
+// cannot report them, a note says so, and no trial is lost.
 func (s *Session) notePorts(ctx context.Context, lab *topology.Lab) {
 	s.ports.Do(func() {
 		ports, err := portsOf(ctx, lab)
@@ -30,7 +30,7 @@ func (s *Session) notePorts(ctx context.Context, lab *topology.Lab) {
 	})
 }
 
-// portsOf asks all hosts of a lab for their interfaces, by the hosts' names.
+// portsOf asks all hosts of a lab for their interfaces. The result is by host name.
 func portsOf(ctx context.Context, lab *topology.Lab) (map[string][]result.Port, error) {
 	names := map[string]string{}
 	for name, ifname := range lab.Ports {
@@ -56,7 +56,7 @@ func portsOf(ctx context.Context, lab *topology.Lab) (map[string][]result.Port, 
 	return all, nil
 }
 
-// noteChangedPorts says in which settings the links differ from those of earlier sittings.
+// noteChangedPorts notes the settings in which the links differ from those of earlier sittings.
 func (s *Session) noteChangedPorts(before, after map[string][]result.Port) {
 	old, now := result.PortSettings(before), result.PortSettings(after)
 	for _, key := range slices.Sorted(maps.Keys(old)) {
@@ -66,7 +66,8 @@ func (s *Session) noteChangedPorts(before, after map[string][]result.Port) {
 	}
 }
 
-// governors are those of CPUs, each once with its driver, sorted; none where clocks have none.
+// governors returns the frequency governors of CPUs, each once with its driver, sorted. It is empty where the clock
+// rates are fixed.
 func governors(m machine.Machine, cpus []int) (list []string) {
 	for _, cpu := range cpus {
 		c := m.CPUs[cpu]

@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Preview is what a run of an experiment would measure and need, seen without starting any of it.
+// Preview says what a run of an experiment would measure and need. Nothing of the run is started for it.
 type Preview struct {
 	Experiment  string        `json:"experiment"`
 	Description string        `json:"description"`
@@ -45,7 +45,7 @@ type Varied struct {
 	Values    []string         `json:"values"`
 }
 
-// Seconds is how long a run takes: about, and at least and at most where that depends on what is measured.
+// Seconds is the length of a run: an estimate, and a lower and an upper bound where the length depends on the results.
 type Seconds struct {
 	About float64 `json:"about"`
 	Least float64 `json:"least"`
@@ -60,7 +60,7 @@ type HostNeeds struct {
 	Lacks []string   `json:"lacks,omitempty"` // programs that are not there
 }
 
-// DeviceHere is a device of an experiment and whether it can run here.
+// DeviceHere is a device of an experiment and whether it can run on this machine.
 type DeviceHere struct {
 	Name   string     `json:"name"`
 	Here   bool       `json:"here"`
@@ -69,7 +69,7 @@ type DeviceHere struct {
 	Needs  []dut.Need `json:"needs"`
 }
 
-// LimitHere is a limit of the machine beside what the experiment takes of it.
+// LimitHere is a limit of the machine with the experiment's demand for it.
 type LimitHere struct {
 	What   string `json:"what"`
 	Unit   string `json:"unit,omitempty"` // none: counts
@@ -77,7 +77,7 @@ type LimitHere struct {
 	Have   int64  `json:"have"`
 	Enough bool   `json:"enough"`
 	Raise  string `json:"raise,omitempty"` // the command, where it is not enough
-	// Refuses is that a run is refused where it is not enough.
+	// Refuses is true if a run is refused when the limit is too low.
 	Refuses bool `json:"-"`
 }
 
@@ -88,8 +88,8 @@ const (
 	reportKiB = 300
 )
 
-// PreviewOf says what a run would do with an experiment. It starts the agent that answers for the machine, and nothing
-// of a lab; it needs no rights. Open is the backend's; nil: namespaces of this machine.
+// PreviewOf says what a run would do with an experiment. It starts only the agent that answers for the machine, and
+// needs no rights. open opens the backend. nil: namespaces of this machine.
 func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open backend.Open) (p Preview, err error) {
 	cfg := Config{Measure: m, Experiment: e, Backend: open}
 	hosts, on, done, err := cfg.look(ctx)
@@ -102,7 +102,7 @@ func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open ba
 	can := hosts.Describe()
 	e, note, unfit := Fit(can, e)
 	demand := DemandOf(e)
-	found, _, lacks := on.check(ctx, e, demand, can.AtOnce)
+	found, _, missing := on.check(ctx, e, demand, can.AtOnce)
 	outlook, err := Foresee(ctx, agent, can.CPUs)
 	if err != nil {
 		return p, err
@@ -111,8 +111,8 @@ func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open ba
 		Experiment: e.Name, Description: e.Description, Measure: e.Measure, Topology: e.Topology, Outlook: outlook.String(),
 		Mode: note, Problems: []string{},
 	}
-	for _, problem := range parts(errors.Join(unfit, lacks)) {
-		if !errors.Is(problem, errNoRoot) { // who looks needs no rights
+	for _, problem := range parts(errors.Join(unfit, missing)) {
+		if !errors.Is(problem, errNoRoot) { // a preview needs no rights
 			p.Problems = append(p.Problems, problem.Error())
 		}
 	}
@@ -122,13 +122,13 @@ func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open ba
 	}
 	s := &Session{Experiment: e, Machine: agent, sites: on, cfg: cfg}
 	for _, name := range e.DUTs {
-		here, err := s.deviceHere(ctx, name)
+		checked, err := s.deviceHere(ctx, name)
 		if err != nil {
 			return p, err
 		}
-		p.Devices = append(p.Devices, here)
-		if !here.Here {
-			p.Skipped = append(p.Skipped, result.Skip{DUT: name, Reason: here.Reason})
+		p.Devices = append(p.Devices, checked)
+		if !checked.Here {
+			p.Skipped = append(p.Skipped, result.Skip{DUT: name, Reason: checked.Reason})
 		}
 	}
 	p.extend(e.WithDevices(func(name string) bool {
@@ -137,9 +137,9 @@ func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open ba
 	return p, nil
 }
 
-// look opens the backend and its machines, without a run's folder, until done.
+// look opens the backend and its machines without a run's folder. done closes them.
 func (c Config) look(ctx context.Context) (hosts backend.Backend, on sites, done func(), err error) {
-	folder, remove, err := scratch.New(scratch.Doctor) // for what agents say
+	folder, remove, err := scratch.New(scratch.Doctor) // for the agents' messages
 	if err != nil {
 		return nil, on, nil, err
 	}
@@ -158,27 +158,27 @@ func (c Config) look(ctx context.Context) (hosts backend.Backend, on sites, done
 	return hosts, on, done, blamed(c.Experiment, err)
 }
 
-// limitsHere are the machine's limits beside what a demand takes of them.
+// limitsHere lists the machine's limits with the demand for them.
 func limitsHere(m machine.Machine, d Demand) (list []LimitHere) {
 	for _, l := range Limits {
 		if l.Have(m) == 0 {
 			continue
 		}
 		have, need := l.Have(m)-l.taken(m), l.Need(d)
-		here := LimitHere{What: l.What, Unit: l.Unit, Need: need, Have: have, Enough: need <= have, Refuses: l.Refusal != ""}
+		limit := LimitHere{What: l.What, Unit: l.Unit, Need: need, Have: have, Enough: need <= have, Refuses: l.Refusal != ""}
 		switch {
-		case !here.Enough && l.Raise == "":
-			here.Raise = fmt.Sprintf("about %s: --set clients=%[2]d", words.Agreed(d.Fits(have, l.Need), "client fits",
+		case !limit.Enough && l.Raise == "":
+			limit.Raise = fmt.Sprintf("about %s: --set clients=%[2]d", words.Agreed(d.Fits(have, l.Need), "client fits",
 				"clients fit"), d.Fits(have, l.Need))
-		case !here.Enough:
-			here.Raise = l.Advice(m, d)
+		case !limit.Enough:
+			limit.Raise = l.Advice(m, d)
 		}
-		list = append(list, here)
+		list = append(list, limit)
 	}
 	return list
 }
 
-// parts are the errors that were joined to one.
+// parts splits an error into the errors that were joined in it.
 func parts(err error) (list []error) {
 	switch joined, several := err.(interface{ Unwrap() []error }); {
 	case err == nil:
@@ -225,7 +225,7 @@ func (p *Preview) extend(e *experiment.Experiment) {
 	p.FolderMiB = float64(reportKiB+windowKiB*p.Windows) / 1024
 }
 
-// hostNeeds lists the hosts of the experiment's labs with what the lab starts on each.
+// hostNeeds lists the hosts of the experiment's labs with the programs that the lab starts on each.
 func hostNeeds(ctx context.Context, agent dut.Machine, e *experiment.Experiment) (list []HostNeeds, err error) {
 	build, err := topology.Named(e.Topology)
 	if err != nil {
@@ -261,7 +261,7 @@ func hostNeeds(ctx context.Context, agent dut.Machine, e *experiment.Experiment)
 	return list, nil
 }
 
-// hostKind is what hosts with the same programs are called: "client", "server", "router".
+// hostKind returns the common name of hosts with the same programs: "client", "server", "router".
 func hostKind(n topology.Node) string {
 	if n.Metered {
 		return onRouter
@@ -269,24 +269,24 @@ func hostKind(n topology.Node) string {
 	return cmp.Or(string(n.Role), n.Name)
 }
 
-// deviceHere says whether a device can run here, and with the experiment.
+// deviceHere says whether a device can run here, and whether it fits the experiment.
 func (s *Session) deviceHere(ctx context.Context, name string) (DeviceHere, error) {
-	here := DeviceHere{Name: name, Here: true}
+	device := DeviceHere{Name: name, Here: true}
 	d, err := dut.New(name, slices.Max(append([]int{1}, s.Experiment.Clients...)), s.Experiment)
 	if err != nil {
-		return here, err
+		return device, err
 	}
-	here.Needs = append([]dut.Need{}, d.Traits().Needs...)
+	device.Needs = append([]dut.Need{}, d.Traits().Needs...)
 	unfit := s.unfit(name, d.Traits())
 	err = cmp.Or(dut.Check(ctx, s.sites, name, d, linkNeeds(s.Experiment.Link)...), unfit)
 	switch {
 	case errors.Is(err, dut.ErrNotSupported):
-		here.Here, here.Reason = false, dut.Reason(name, err)
+		device.Here, device.Reason = false, dut.Reason(name, err)
 		if unfit == nil {
-			here.Kernel = dut.Kernel(err)
+			device.Kernel = dut.Kernel(err)
 		}
 	case err != nil:
-		return here, fmt.Errorf("checking %s: %w", name, err)
+		return device, fmt.Errorf("checking %s: %w", name, err)
 	}
-	return here, nil
+	return device, nil
 }

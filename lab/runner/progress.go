@@ -9,9 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// writeProgress says in the run's folder how far the run is. It is called where nothing is measured: at the begin and
-// the end of blocks, and after a record was written. A reader lacks it where it cannot be written, the run lacks
-// nothing.
+// writeProgress writes the run's progress into its folder. It is called while nothing is measured: at the beginning and
+// the end of blocks, and after a record was written. If it fails, only readers of the progress lack something.
 func (s *Session) writeProgress() {
 	s.progress.Updated = time.Now().UTC()
 	s.progress.Rejected, s.progress.Reason = s.rejected, s.reason
@@ -29,23 +28,24 @@ func (s *Session) writeProgress() {
 	_ = result.WriteProgress(s.Dir, s.progress)
 }
 
-// beginProgress is writeProgress of a block that begins.
+// beginProgress writes the progress at the beginning of a block.
 func (s *Session) beginProgress(b experiment.Block) {
 	s.progress.Doing = s.Name(b)
 	s.writeProgress()
 }
 
-// progressEvery bounds how often records change the file of progress.
+// progressEvery is the shortest time between two writings after records.
 const progressEvery = time.Second
 
-// recordedProgress is writeProgress after a record, unless that was just done.
+// recordedProgress writes the progress after a record, unless it has just been written.
 func (s *Session) recordedProgress() {
 	if time.Since(s.progress.Updated) >= progressEvery {
 		s.writeProgress()
 	}
 }
 
-// endProgress takes the file away when the run came to its end. What an interrupted run leaves says how far it was.
+// endProgress removes the file when the run is complete. The file of an interrupted run stays and says how far the run
+// was.
 func (s *Session) endProgress() {
 	if s.env.Interrupted {
 		s.writeProgress()

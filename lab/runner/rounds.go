@@ -7,9 +7,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// reopen has a resume measure what is left of interleaved rounds together with a clean router of its own: windows of
-// two sittings are not compared. So a round's clean router is measured again where a window of the round is open, or
-// was measured in a sitting that did not come to the clean router.
+// reopen marks the clean routers of incomplete interleaved rounds for another measurement, because windows of two
+// sittings are not compared. A round's clean router is measured again if a window of the round is still to be measured,
+// or if a window was measured in a sitting without windows of the clean router.
 func (s *Session) reopen() {
 	if !s.Experiment.Interleaved() {
 		return
@@ -45,7 +45,7 @@ func (s *Session) reopen() {
 	}
 }
 
-// sittings are those in which windows were accepted.
+// sittings has the sittings in which each window was accepted.
 type sittings map[windowKey][]int
 
 func acceptedIn(attempts []result.Entry) sittings {
@@ -59,7 +59,7 @@ func acceptedIn(attempts []result.Entry) sittings {
 	return in
 }
 
-// together reports whether a window and any of its round's clean router were accepted in the same sitting.
+// together reports whether a window and any window of its round's clean router were accepted in the same sitting.
 func (in sittings) together(key windowKey, against result.Cell, windows int) bool {
 	for n := range windows {
 		list := in[windowKey{against, false, key.block, n}]

@@ -1,7 +1,7 @@
-// Package runner carries out an experiment's plan, block by block, whatever is measured in them:
-// it keeps the machine to itself, prepares the run's folder, describes machine and tools, leaves
-// out devices that cannot run here, and counts the attempts at each window over all sittings. The
-// measure carries out the blocks themselves.
+// Package runner carries out an experiment's plan, block by block. A block builds the labs and measures windows in
+// them, and the measure of the experiment does that. The runner locks the machine, prepares the run's folder, describes
+// machine and tools, leaves out devices that cannot run here, and counts the attempts at each window over all sittings.
+// A sitting is the part of a run between two interruptions.
 package runner
 
 import (
@@ -22,73 +22,77 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Measure is what a run asks of the measure that its experiment names.
+// Measure has the functions of a measure that a run calls.
 type Measure struct {
-	// Block builds the labs of a block, measures the windows that Session.Todo lists, each by
-	// Session.MeasureWindow, and removes the labs, also when it fails. The record holds the figures of
-	// the whole block; nil: none. The runner completes and writes it.
+	// Block builds the labs of a block, measures the windows that Session.Todo lists, each with Session.MeasureWindow, and
+	// removes the labs, also when it fails. It returns the record with the figures of the whole block, or nil. The runner
+	// completes and writes the record.
 	Block func(ctx context.Context, s *Session, b experiment.Block) (*result.Block, error)
-	// Fits says why a device cannot be measured with an experiment, by an error that wraps
-	// dut.ErrNotSupported. Without it every device that runs fits.
+	// Fits returns an error that wraps dut.ErrNotSupported if a device cannot be measured with an experiment. nil: every
+	// device that runs fits.
 	Fits func(e *experiment.Experiment, device string, t dut.Traits) error
-	// Unfinished reports whether a cell of a block is to have more than windows, and has not. Without it none is.
+	// Unfinished reports whether a cell of a block still lacks something other than windows. nil: windows are all that a
+	// cell needs.
 	Unfinished func(s *Session, b experiment.Block, cell result.Cell) bool
 }
 
-// Config is one call of Run.
+// Config is the configuration of one run.
 type Config struct {
-	Measure    Measure // of the experiment, for this run alone
+	Measure    Measure // measure of the experiment; it is used in this run only
 	Experiment *experiment.Experiment
-	Records    []result.Kind // of the measure: a resume refuses a record that reports refuse
-	Dir        string        // the run's folder; created when absent
-	Command    string        // repeats the run, for the report
-	Begin      string        // begins the command of the run with other devices or another kernel: "gateweigh run quick"
-	Version    string        // of gateweigh
-	VM         *result.VM    // set when this machine is a virtual one that was started for the run
-	// Blocks are the blocks of the plan to measure, by their places in it, each once; nil: all.
+	// kinds of the measure's records, so that a resume refuses records that the report would refuse
+	Records []result.Kind
+	Dir     string // the run's folder; created when absent
+	Command string // command that repeats the run, for the report
+	// beginning of the command for a run with other devices or another kernel: "gateweigh run quick"
+	Begin   string
+	Version string     // version of gateweigh
+	VM      *result.VM // set when this machine is a virtual one that was started for the run
+	// Blocks are the numbers of the plan's blocks to measure, each once. nil: all.
 	Blocks []int
-	// Node is what records call this machine in a campaign, and Sitting the number of the first sitting: the
-	// records of a campaign's blocks stand in one file later, and each has its own.
+	// Node is the name of this machine in the records of a campaign. Sitting is the number of the first sitting. The
+	// records of all blocks of a campaign end up in one file, so each block has a sitting of its own.
 	Node    string
 	Sitting int
-	// Backend opens what runs the labs' hosts. Nil: namespaces of this machine.
+	// Backend starts the labs' hosts. nil: namespaces of this machine.
 	Backend backend.Open
-	// Widths says how exact the cells of the run in a folder are, of experiments that end by it. Nil: all blocks are
-	// measured.
+	// Widths returns the interval widths of the cells of the run in a folder. It is needed for experiments that measure
+	// until cells are exact enough. nil: all blocks are measured.
 	Widths func(dir string) ([]result.Width, error)
-	// Status receives what happens now and how far the run is; it must not block.
+	// Status is called with each new state of the run. It must not block.
 	Status func(Progress)
 }
 
-// Progress is one state of a run.
+// Progress is a state of a run.
 type Progress struct {
-	Text   string        // what happens now
-	Done   float64       // share of the plan that is behind, 0 to 1
-	Left   time.Duration // estimate of what is ahead
-	Notice bool          // worth a line of its own: a skipped device, a failed block
-	// Rejected are the trials that this sitting rejected, mostly because of Reason.
+	Text   string        // present activity
+	Done   float64       // share of the plan that is done, 0 to 1
+	Left   time.Duration // estimated remaining time
+	Notice bool          // deserves a line of its own: a skipped device, a failed block
+	// Rejected is the number of trials that this sitting rejected. Reason is the most frequent reason.
 	Rejected int
 	Reason   string
 }
 
 // Outcome says how a run ended.
 type Outcome struct {
-	Started  bool // false: refused before anything was measured or written
+	Started  bool // false: the run was refused before anything was measured or written
 	Accepted int  // windows with an accepted trial, over all sittings
 	Missing  int  // windows of the plan without an accepted trial
-	Open     int  // of those: windows that were not measured, or not often enough; a resume does
-	Planned  int  // windows of the plan, without skipped devices and numbers of clients beyond a device's limit
-	Skipped  []result.Skip
-	Failed   []result.Skip // devices that could run here but did not work
+	Open     int  // windows among Missing that a resume would measure: not measured yet, or not often enough
+	// windows of the plan, without those of skipped devices and those beyond a device's largest number of clients
+	Planned int
+	Skipped []result.Skip
+	Failed  []result.Skip // devices that could run here but did not work
 }
 
 // ErrNothingRan says that no device of the experiment can run on this machine.
 var ErrNothingRan = errors.New("none of the devices under test can run here")
 
-// errStorage says that results cannot be written: the run ends at once.
+// errStorage says that results cannot be written. The run ends at once.
 var errStorage = errors.New("writing the results")
 
-// maxBlockFailures in succession end the attempts with a device.
+// maxBlockFailures is the number of successive failed blocks after which a device is not tried any more.
 const maxBlockFailures = 2
 
 // plan lists the blocks to measure.
@@ -104,7 +108,8 @@ func (cfg Config) plan() []experiment.Block {
 	return plan
 }
 
-// duration is an estimate for all blocks to measure. They are taken to be alike where they are not all of the plan.
+// duration estimates the time for all blocks to measure. If they are only a part of the plan, it assumes that all
+// blocks take the same time.
 func (cfg Config) duration() time.Duration {
 	all := cfg.Experiment.EstimatedDuration()
 	if cfg.Blocks == nil {
@@ -113,10 +118,9 @@ func (cfg Config) duration() time.Duration {
 	return time.Duration(float64(all) * float64(len(cfg.Blocks)) / float64(len(cfg.Experiment.Plan())))
 }
 
-// Run measures what the plan still lacks. It returns when the plan is done, a
-// device after the other has failed, or ctx ends; all finished trials are in
-// the folder in any case. It needs root and a machine on which no other run
-// measures at the same time.
+// Run measures what is left of the plan. It returns when the plan is done, when no device is left that works, or when
+// ctx ends. All finished trials are in the folder in any case. It needs root and a machine on which no other run
+// measures.
 func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	unlock, err := LockMachine(cfg.Dir)
 	if err != nil {
@@ -167,7 +171,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 		s.Notice("%s", words.Capitalised(outlook.String())+".")
 		s.Note("When it began: " + outlook.String() + ".")
 	}
-	s.budget = cfg.duration() // from here on: what earlier sittings gave up stays so
+	s.budget = cfg.duration() // computed here, so that windows given up in earlier sittings stay given up
 	s.began = time.Now()
 	s.recorded = s.began
 	s.progress.Process = result.ThisProcess()
@@ -182,7 +186,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	return out, errors.Join(err, s.writer.Close(), result.WriteEnvironment(cfg.Dir, s.env))
 }
 
-// WriteExperiment writes the experiment into the folder dir, with the files that it names.
+// WriteExperiment writes the experiment and the files that it names into the folder dir.
 func WriteExperiment(dir string, e *experiment.Experiment) error {
 	files, err := e.Files()
 	if err != nil {
@@ -200,8 +204,8 @@ func WriteExperiment(dir string, e *experiment.Experiment) error {
 	return result.ReplaceFile(filepath.Join(dir, result.ExperimentFile), e.Encode())
 }
 
-// open prepares the folder and reads the records of earlier sittings in it. Each of the notes is for the user and the
-// environment, unless it is empty.
+// open prepares the folder and reads the records of earlier sittings in it. Each note that is not empty is shown to the
+// user and recorded in the environment.
 func (s *Session) open(ctx context.Context, notes ...string) (err error) {
 	if err := os.MkdirAll(filepath.Join(s.Dir, result.LogsFolder), 0o755); err != nil {
 		return fmt.Errorf("making the run's folder: %w", err)
@@ -245,11 +249,11 @@ func (s *Session) open(ctx context.Context, notes ...string) (err error) {
 	s.noteClosed()
 	s.noteUnmetered()
 	s.interrupted = s.env.Interrupted
-	s.env.Interrupted = true // until it has ended in order
+	s.env.Interrupted = true // until the run has ended properly
 	return result.WriteEnvironment(s.Dir, s.env)
 }
 
-// recall reads the attempts of earlier sittings, so that only windows that are not done are measured again.
+// recall reads the attempts of earlier sittings, so that only unfinished windows are measured again.
 func (s *Session) recall() error {
 	records, err := result.ReadTrials(filepath.Join(s.Dir, result.TrialsFile), s.cfg.Records...)
 	if err != nil {
@@ -277,7 +281,7 @@ func (s *Session) recall() error {
 	return nil
 }
 
-// all runs the plan.
+// all carries out the plan.
 func (s *Session) all(ctx context.Context) (Outcome, error) {
 	out, err := s.checkDevices(ctx)
 	if err != nil {
@@ -321,15 +325,15 @@ func (s *Session) all(ctx context.Context) (Outcome, error) {
 		return s.outcome(out), err
 	}
 	for _, name := range slices.Sorted(maps.Keys(last)) {
-		if last[name] != nil { // one bad block before good ones is noise, at the end it is a fault
+		if last[name] != nil { // a failed block before good ones is noise; at the end it is a fault of the device
 			out.Failed = append(out.Failed, result.Skip{DUT: name, Reason: last[name].Error()})
 		}
 	}
 	return s.outcome(out), nil
 }
 
-// block has the measure carry out a block, and records the block. An interrupted block has no
-// block record, and a resume measures the windows that it lacks.
+// block has the measure carry out a block, and records the block. An interrupted block gets no record, and a resume
+// measures the windows that it lacks.
 func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	start := time.Now()
 	s.noteBurner()
@@ -341,7 +345,7 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case rec == nil && err == nil: // what went wrong when its labs were left was said
+	case rec == nil && err == nil: // an error of closing the labs was reported already
 		return nil
 	case rec == nil:
 		rec = &result.Block{}
@@ -364,20 +368,20 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	if failed := s.writer.AppendBlock(*rec); failed != nil {
 		err = errors.Join(err, fmt.Errorf("%w: %w", errStorage, failed))
 	}
-	s.recorded = time.Now() // what the block took is not the next attempt's
+	s.recorded = time.Now() // the next attempt does not include the time of this block
 	return err
 }
 
-// blockKey names a block.
+// blockKey identifies a block.
 type blockKey struct {
 	cell  result.Cell
 	aa    bool
 	block int
 }
 
-// limitOf reports whether a block failed because its device does not take all its clients: the
-// device refused some, and in this run it completed a block with fewer. Any other failure is a
-// fault. The clean router admits every client, so A/A blocks have no such limit.
+// limitOf reports whether a block failed because its device does not take all its clients: the device refused some, and
+// in this run it completed a block with fewer. Any other failure is a fault. The clean router admits every client, so
+// A/A blocks have no such limit.
 func (s *Session) limitOf(b experiment.Block, err error) (text string, isLimit bool) {
 	var e *bench.NotAdmitted
 	if b.AA || !errors.As(err, &e) || !e.DeviceFault || s.took[b.DUT()] == 0 || s.took[b.DUT()] >= b.Clients() {
@@ -386,7 +390,7 @@ func (s *Session) limitOf(b experiment.Block, err error) (text string, isLimit b
 	return e.Error(), true
 }
 
-// beyond reports whether a block has as many clients as its device broke at.
+// beyond reports whether a block has as many clients as its device broke at, or more.
 func (s *Session) beyond(b experiment.Block) bool {
 	clients, broke := s.broke[b.DUT()]
 	return broke && !b.AA && b.Clients() >= clients

@@ -20,18 +20,18 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Session is one call of Run. To its measure it says where to build labs, what is still to be measured,
-// and where records and messages go.
+// Session is one call of Run. It tells the measure where to build labs, what is still to be measured, and where records
+// and messages go.
 type Session struct {
 	Experiment          *experiment.Experiment
 	Dir                 string        // the run's folder
-	backend.Description               // of the backend: what it can do, and where
+	backend.Description               // abilities and place of the backend
 	Machine             *backend.Host // answers for the machine that carries the routers
-	Precedes            bool          // the lab goes before the machine's other programs
+	Precedes            bool          // the lab has priority over the machine's other programs
 
 	cfg         Config
 	backend     backend.Backend
-	found       machine.Machine // the machine as it was when the run began
+	found       machine.Machine // the machine at the beginning of the run
 	sites       sites
 	foundOn     map[string]machine.Machine // by host, where hosts are on several machines
 	writer      *result.Writer
@@ -42,30 +42,30 @@ type Session struct {
 	interrupted bool // an earlier sitting did not end in order
 	windows     map[windowKey]window
 	attempts    []result.Entry    // of earlier sittings
-	complete    map[blockKey]bool // blocks of which an earlier sitting has a record without an error
-	took        map[string]int    // most clients of a block that the device came through
-	burned      bool              // noteBurner has spoken
-	broke       map[string]int    // clients at which the device broke; blocks with as many or more are left out
+	complete    map[blockKey]bool // blocks that an earlier sitting recorded without an error
+	took        map[string]int    // largest number of clients in a block that the device completed
+	burned      bool              // noteBurner has reported a burner
+	broke       map[string]int    // number of clients at which the device broke; blocks with as many or more are left out
 	clock       *clock
-	again       time.Duration  // that windows were measured again for, in this sitting
-	budget      time.Duration  // for that, see spare
-	spent       time.Duration  // that blocks took, over all sittings
-	leaving     string         // what went wrong when the labs of the present block were left
-	rejected    int            // trials, in this sitting
-	reasons     map[string]int // of these, by their texts without figures
-	reason      string         // the most frequent one, as it was met last
-	recorded    time.Time      // when the last attempt or block was recorded, or the sitting began
-	began       time.Time      // the sitting
+	again       time.Duration  // time spent on repeated windows in this sitting
+	budget      time.Duration  // time allowed for that, see spare
+	spent       time.Duration  // time of all blocks, over all sittings
+	leaving     string         // error when the labs of the present block were closed
+	rejected    int            // rejected trials of this sitting
+	reasons     map[string]int // their reasons with counts; texts have no digits
+	reason      string         // latest text of the most frequent reason
+	recorded    time.Time      // time of the last recorded attempt or block, or of the beginning of the sitting
+	began       time.Time      // beginning of the sitting
 	progress    result.Progress
 }
 
-// Labs are the labs of a block.
+// Labs returns the labs of a block.
 func (s *Session) Labs(b experiment.Block) bench.Labs {
 	link := s.Experiment.Link
 	labs := bench.Labs{
 		Backend: s.backend, Experiment: s.Experiment, DUT: b.DUT(), DUTLab: b.DUTLab, Like: b.Like,
 		Sides:     s.Experiment.Labs(b),
-		Aggregate: b.Cell.Text(result.Profile) == result.Bulk, CPUs: s.CPUs, Left: func(err error) { s.left(b, err) },
+		Aggregate: b.Cell.Text(result.Profile) == result.Bulk, CPUs: s.CPUs, Left: func(err error) { s.noteLeaving(b, err) },
 		Built:   s.notePorts,
 		Between: agent.Shape{RateMbps: b.Cell.Number(result.LinkMbps), Delay: link.Delay, LossPct: link.LossPct},
 	}
@@ -75,8 +75,8 @@ func (s *Session) Labs(b experiment.Block) bench.Labs {
 	return labs
 }
 
-// Slow slows the routers' CPUs down to a share of their time, for measures that have a key for it, until restore. 1 is
-// all of it: nothing is slowed.
+// Slow slows the routers' CPUs down to a share of their time until restore is called. A speed of 1 changes nothing. It
+// is for measures with a key for the speed.
 func (s *Session) Slow(ctx context.Context, speed float64, key string) (restore func() error, err error) {
 	if speed == 1 {
 		return func() error { return nil }, nil
@@ -87,7 +87,7 @@ func (s *Session) Slow(ctx context.Context, speed float64, key string) (restore 
 	return func() error { return s.Machine.Slow(context.WithoutCancel(ctx), agent.Slow{Speed: 1}) }, nil
 }
 
-// Name is a block in messages.
+// Name returns a block's name for messages.
 func (s *Session) Name(b experiment.Block) string {
 	name := b.DUT()
 	switch {
@@ -109,12 +109,12 @@ func (s *Session) Name(b experiment.Block) string {
 	return fmt.Sprintf("%s, %s %d", name, unit, b.Index+1)
 }
 
-// Status shows what happens now; Notice prints a line of its own.
-func (s *Session) Status(format string, args ...any) { s.say(false, format, args...) }
+// Status reports the present activity. Notice reports an event that deserves a line of its own.
+func (s *Session) Status(format string, args ...any) { s.show(false, format, args...) }
 
-func (s *Session) Notice(format string, args ...any) { s.say(true, format, args...) }
+func (s *Session) Notice(format string, args ...any) { s.show(true, format, args...) }
 
-func (s *Session) say(notice bool, format string, args ...any) {
+func (s *Session) show(notice bool, format string, args ...any) {
 	if s.cfg.Status == nil {
 		return
 	}
@@ -125,16 +125,16 @@ func (s *Session) say(notice bool, format string, args ...any) {
 	s.cfg.Status(p)
 }
 
-// left notes what went wrong when the labs of a block were left, which costs none of its trials.
-func (s *Session) left(b experiment.Block, err error) {
+// noteLeaving notes what went wrong when the labs of a block were noteLeaving, which costs none of its trials.
+func (s *Session) noteLeaving(b experiment.Block, err error) {
 	s.leaving = err.Error()
 	s.Notice("%s: its trials stand, but leaving the labs went wrong: %v", s.Name(b), err)
 }
 
-// Note adds a line to what the run's environment says.
+// Note adds a line to the notes in the run's environment.
 func (s *Session) Note(text string) { s.env.Notes = append(s.env.Notes, text) }
 
-// Unnote takes back the lines that begin so, of earlier sittings too.
+// Unnote removes the notes that begin with a text, also those of earlier sittings.
 func (s *Session) Unnote(beginning string) {
 	s.env.Notes = slices.DeleteFunc(s.env.Notes, func(text string) bool { return strings.HasPrefix(text, beginning) })
 }
@@ -144,7 +144,7 @@ func (s *Session) Complete(b experiment.Block) bool {
 	return s.complete[blockKey{b.Cell, b.AA, b.Index}]
 }
 
-// noteEmulated says that the run's CPU is emulated, and notes it once.
+// noteEmulated notes once that the run's CPU is emulated.
 func (s *Session) noteEmulated() {
 	if s.env.VM.Mark() == "" {
 		return
@@ -157,8 +157,8 @@ func (s *Session) noteEmulated() {
 	}
 }
 
-// noteDenied says that the lab may not go before the machine's other programs. Frames ask for more than TCP: real-time
-// priority.
+// noteDenied notes that the lab may not have priority over the machine's other programs. A lab with frames asks for
+// more than one with TCP: real-time priority.
 func (s *Session) noteDenied() {
 	note, may := "Routers, clients and servers do not go before the machine's other programs, which is not permitted "+
 		"here (it takes root or CAP_SYS_NICE): beside busy programs trials are rejected.", s.found.Precedes
@@ -174,8 +174,8 @@ func (s *Session) noteDenied() {
 	s.Note(note)
 }
 
-// noteBurner says, once a sitting, that another program loads the machine's CPUs while a run without router.speed
-// measures. A run with it has the burner's lock itself.
+// noteBurner notes, once a sitting, that another program loads the machine's CPUs during a run without router.speed. A
+// run with router.speed loads them itself and holds the burner's lock.
 func (s *Session) noteBurner() {
 	process, burning := burn.Running()
 	if !burning || s.burned || s.Experiment.Router.Speed > 0 {
@@ -189,14 +189,14 @@ func (s *Session) noteBurner() {
 	s.Note(text)
 }
 
-// noteThrottled notes for how long a control group has throttled the lab since the quota was read before the run.
+// noteThrottled notes for how long a control group has throttled the lab since before the run.
 func (s *Session) noteThrottled(ctx context.Context, before machine.Quota) {
 	if before.CPUs == 0 {
 		return
 	}
 	now, err := s.Machine.Machine(context.WithoutCancel(ctx))
 	if throttled := now.Quota.Throttled - before.Throttled; err == nil && throttled > 0 {
-		// an error: the machine's agent has ended, and the run says so
+		// On an error the machine's agent has ended, and the run reports that.
 		text := fmt.Sprintf(
 			"A control group stopped the lab's programs for %.2f s in all, because %.3g CPUs were used up (%s): trials may "+
 				"have been rejected for that.", throttled, before.CPUs, before.File)
@@ -205,7 +205,7 @@ func (s *Session) noteThrottled(ctx context.Context, before machine.Quota) {
 	}
 }
 
-// Todo lists the windows of a block's cell that are left to measure.
+// Todo lists the windows of a block's cell that are still to be measured.
 func (s *Session) Todo(b experiment.Block, cell result.Cell) (windows []int) {
 	for w := range s.Experiment.Windows {
 		if !s.windows[keyOf(b, cell, w)].done {
@@ -215,7 +215,7 @@ func (s *Session) Todo(b experiment.Block, cell result.Cell) (windows []int) {
 	return windows
 }
 
-// Refused reports whether windows of a block's cell were measured, and none has an accepted trial.
+// Refused reports whether windows of a block's cell were measured and none has an accepted trial.
 func (s *Session) Refused(b experiment.Block, cell result.Cell) bool {
 	settled := false
 	for n := range s.Experiment.Windows {
@@ -228,15 +228,15 @@ func (s *Session) Refused(b experiment.Block, cell result.Cell) bool {
 	return settled
 }
 
-// LeaveOut takes windows of a block's cell that have no accepted trial out of the plan: this machine cannot measure
-// them. The block's record says so.
+// LeaveOut removes the windows of a block's cell that have no accepted trial from the plan, because this machine cannot
+// measure them. The block's record says so.
 func (s *Session) LeaveOut(b experiment.Block, cell result.Cell) { s.leaveOut(cell, b.AA, b.Index) }
 
 func (s *Session) leaveOut(cell result.Cell, aa bool, block int) {
 	for n := range s.Experiment.Windows {
 		key := windowKey{cell, aa, block, n}
 		w := s.windows[key]
-		w.left, w.done = true, true
+		w.leftOut, w.done = true, true
 		s.windows[key] = w
 	}
 }
@@ -247,20 +247,19 @@ func (s *Session) WindowsDone(b experiment.Block) bool {
 	return open == 0
 }
 
-// Attempt is one measurement of a window, for its record.
+// Attempt is one measurement of a window.
 type Attempt struct {
-	Number  int // counts from 0 over all sittings: redos are counted per window
+	Number  int // counts from 0 over all sittings, because redos are counted for each window
 	Sitting int
 	Start   time.Time // UTC
 	Elapsed float64   // s since the sitting began, by the monotonic clock
 	since   time.Time
 }
 
-// Took is how long the attempt has taken so far, with what was built and warmed up for it since the attempt before.
+// Took returns how long the attempt has taken so far. It includes building and warming up since the attempt before.
 func (a Attempt) Took() time.Duration { return time.Since(a.since) }
 
-// complete fills in what all records begin with. Seconds are those since the attempt began, unless the measure says
-// otherwise.
+// complete fills in the head of a record. Seconds is the time since the attempt began, unless the measure has set it.
 func (a Attempt) complete(r result.Record, b experiment.Block, rejects []string) {
 	h := result.HeadOf(r)
 	*h = result.Head{
@@ -269,15 +268,15 @@ func (a Attempt) complete(r result.Record, b experiment.Block, rejects []string)
 	}
 }
 
-// Measured is what came of an attempt at a window.
+// Measured is the result of an attempt at a window.
 type Measured struct {
-	Write   func(*result.Writer) error // of its records
-	Rejects []string                   // why it does not count; none: it is accepted
-	// Noise is the share of CPU that others had meanwhile, 0 to 1; 0 where that was next to nothing.
+	Write   func(*result.Writer) error // writes its records
+	Rejects []string                   // reasons for rejecting it; none: it is accepted
+	// Noise is the share of CPU that others took meanwhile, 0 to 1. It is 0 if that was negligible.
 	Noise float64
 }
 
-// noteRejects counts a trial that was rejected, by its first reason.
+// noteRejects counts a rejected trial under its first reason.
 func (s *Session) noteRejects(rejects []string) {
 	if len(rejects) == 0 {
 		return
@@ -292,9 +291,9 @@ func (s *Session) noteRejects(rejects []string) {
 	}
 }
 
-// MeasureWindow calls measure for a window, and again while the attempt is rejected. It counts every attempt. measure
-// returns the record and the reasons for rejection, which are none for an accepted attempt. MeasureWindow fills in the
-// record's head, and writes the record to the disk before the next attempt begins.
+// MeasureWindow calls measure for a window, and again while the attempt is rejected and may be repeated. It counts
+// every attempt. measure returns the record and the reasons for rejection, none for an accepted attempt. MeasureWindow
+// fills in the record's head, and writes the record to the disk before the next attempt begins.
 func (s *Session) MeasureWindow(b experiment.Block, cell result.Cell, window int, kind string,
 	measure func(Attempt) (r result.Record, rejects []string, err error)) error {
 	return s.MeasureCells(b, []result.Cell{cell}, window, kind, func(a Attempt) ([]result.Record, []string, error) {
@@ -303,8 +302,8 @@ func (s *Session) MeasureWindow(b experiment.Block, cell result.Cell, window int
 	})
 }
 
-// MeasureCells is MeasureWindow for several cells that are measured at the same time. measure returns a record of each
-// cell, and all of them are accepted or rejected together.
+// MeasureCells is MeasureWindow for several cells that are measured at the same time. measure returns a record for each
+// cell. All of them are accepted or rejected together.
 func (s *Session) MeasureCells(b experiment.Block, cells []result.Cell, window int, kind string,
 	measure func(Attempt) (records []result.Record, rejects []string, err error)) error {
 	return s.measureWindows(b, cells, window, func(a Attempt) (Measured, error) {
@@ -321,8 +320,9 @@ func (s *Session) MeasureCells(b experiment.Block, cells []result.Cell, window i
 	})
 }
 
-// MeasureQuietWindow is MeasureWindow that also repeats an accepted attempt that was not quiet, as often as a rejected
-// one, while there is time for it. The records keep every accepted attempt, and the analysis takes the quietest.
+// MeasureQuietWindow is MeasureWindow that also repeats an accepted attempt if the machine was not quiet. It repeats it
+// as often as a rejected one, while there is time. The records keep every accepted attempt, and the analysis uses the
+// quietest one.
 func (s *Session) MeasureQuietWindow(
 	b experiment.Block, cell result.Cell, window int, measure func(Attempt) (Measured, error)) error {
 	return s.measureWindows(b, []result.Cell{cell}, window, measure)
@@ -367,8 +367,8 @@ func (s *Session) measureWindows(
 	}
 }
 
-// spare reports whether there is time to measure windows again for the noise's sake: a run may take about twice as long
-// as planned, and no part of it may use up what belongs to the rest.
+// spare reports whether there is time to repeat windows because of noise. A run may take about twice as long as
+// planned, and the beginning of the run must not use up the time of the rest.
 func (s *Session) spare() bool {
 	return s.again < time.Duration((s.share()+spareAhead)*float64(s.budget))
 }

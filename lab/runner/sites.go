@@ -16,16 +16,16 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// sites are the machines of the labs' hosts, by the hosts' names; the one that carries the metered hosts is router.
-// Where all is one machine it carries all.
+// sites are the machines of the labs' hosts, by the hosts' names. router is the machine with the metered hosts. If
+// there is only one machine, it carries all hosts.
 type sites struct {
 	router *backend.Host
-	// closed is that the routers have no agent: router is the server's machine then.
+	// closed is true if the routers have no agent. router is then the machine of the servers.
 	closed bool
 	others []*backend.Host
 }
 
-// openSites starts an agent for each machine. On error none is left.
+// openSites starts an agent on each machine. On an error it leaves none running.
 func openSites(ctx context.Context, b backend.Backend) (s sites, err error) {
 	if s.router, err = b.Machine(ctx); err != nil {
 		return s, err
@@ -44,7 +44,8 @@ func (s sites) close() {
 	}
 }
 
-// Find looks for programs and features on the machines that need them; for what may be on several, on the router's.
+// Find looks for programs and features on the machines that need them. For those that several machines may need, it
+// asks the router's machine.
 func (s sites) Find(ctx context.Context, q machine.Query) ([]machine.Found, error) {
 	found, err := s.router.Find(ctx, q)
 	for _, h := range s.others {
@@ -58,20 +59,20 @@ func (s sites) Find(ctx context.Context, q machine.Query) ([]machine.Found, erro
 		if err != nil || len(part.Needs) == 0 {
 			continue
 		}
-		var there []machine.Found
-		if there, err = h.Find(ctx, part); err == nil {
+		var foundThere []machine.Found
+		if foundThere, err = h.Find(ctx, part); err == nil {
 			for i, place := range places {
-				found[place] = there[i]
+				found[place] = foundThere[i]
 			}
 		}
 	}
 	return found, err
 }
 
-// kindOf is the kind of a host, for Need.On: "client" of client2.
+// kindOf returns the kind of a host, for Need.On: "client" for client2.
 func kindOf(host string) string { return strings.TrimRight(host, "0123456789") }
 
-// carried is the host that the machine called router carries.
+// carried returns the kind of host that the machine called router carries.
 func (s sites) carried() string {
 	if s.closed {
 		return onServer
@@ -79,8 +80,8 @@ func (s sites) carried() string {
 	return onRouter
 }
 
-// check says what the experiment needs and the machines lack, all at once, each by the key of its host. It returns the
-// router's machine, and all of them by their hosts where there are several.
+// check returns one error with everything that the experiment needs and the machines lack, each with the key of its
+// host. It returns the router's machine, and all machines by their hosts if there are several.
 func (s sites) check(ctx context.Context, e *experiment.Experiment, d Demand, atOnce int) (
 	machine.Machine, map[string]machine.Machine, error) {
 	if len(s.others) == 0 {
@@ -105,7 +106,7 @@ func (s sites) check(ctx context.Context, e *experiment.Experiment, d Demand, at
 	return router, all, errors.Join(errs...)
 }
 
-// on is the part of a demand that falls to the machine of one host.
+// on returns the part of a demand that the machine of one kind of host must meet.
 func (d Demand) on(kind string, atOnce int) Demand {
 	d.Lab.Hosts, d.Apart = 1, kind
 	if atOnce < len(d.Sides) {
@@ -115,7 +116,7 @@ func (d Demand) on(kind string, atOnce int) Demand {
 	return d
 }
 
-// needsOn are those of programs on hosts of a kind; "" is all.
+// needsOn returns the needs on hosts of a kind. "" means all kinds.
 func needsOn(needs []dut.Need, kind string) []dut.Need {
 	return slices.DeleteFunc(slices.Clone(needs), func(n dut.Need) bool {
 		return kind != "" && !runsOn(n, kind)
@@ -127,7 +128,7 @@ func runsOn(n dut.Need, kind string) bool {
 	return n.On == "" || slices.Contains(strings.Split(n.On, ","), kind)
 }
 
-// sitesOf are the machines of a run for its record.
+// sitesOf describes the machines of a run, for environment.json.
 func sitesOf(e *experiment.Experiment, found map[string]machine.Machine) map[string]result.Site {
 	list := map[string]result.Site{}
 	for host, m := range found {
@@ -146,7 +147,7 @@ func sitesOf(e *experiment.Experiment, found map[string]machine.Machine) map[str
 	return list
 }
 
-// noteSites says in what the machines differ, and notes it once.
+// noteSites notes once in what the machines differ.
 func (s *Session) noteSites() {
 	kernels := map[string][]string{}
 	for _, host := range slices.Sorted(maps.Keys(s.env.Machines)) {

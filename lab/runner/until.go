@@ -18,7 +18,7 @@ import (
 //	blocks 1 … 10 │ look │ 11 … 16 │ look │ 17 … 24 │ look │ … all blocks │ last look
 //	               exact: measured no more           a bound of time may come before the last
 
-// beginUntil notes the rule, or takes up what earlier sittings have noted.
+// beginUntil notes the rule of the run, or continues with what earlier sittings have noted.
 func (s *Session) beginUntil() {
 	e := s.Experiment
 	if e.Until == 0 || s.cfg.Widths == nil {
@@ -35,20 +35,20 @@ func (s *Session) beginUntil() {
 	s.leaveEnded()
 }
 
-// leaveEnded takes what need not be measured any more out of the plan.
+// leaveEnded removes cells from the plan that ended at an earlier look.
 func (s *Session) leaveEnded() {
-	left := experiment.NotNeeded(s.plan, s.env.Until)
+	notNeeded := experiment.NotNeeded(s.plan, s.env.Until)
 	for _, b := range s.plan {
 		for _, cell := range b.Cells {
-			if left(b, cell) {
+			if notNeeded(b, cell) {
 				s.leaveOut(cell, b.AA, b.Index)
 			}
 		}
 	}
 }
 
-// lookBefore looks at the cells if that is due before a block: all blocks of a smaller index were measured or have
-// failed. A/A blocks beside others have an index of their own.
+// lookBefore checks the cells if a look is due before a block. It is due when all blocks with a smaller index were
+// measured or have failed. A/A blocks have an index of their own.
 func (s *Session) lookBefore(b experiment.Block) error {
 	u := s.env.Until
 	apart := b.AA && b.Against == (result.Cell{})
@@ -58,18 +58,18 @@ func (s *Session) lookBefore(b experiment.Block) error {
 	return s.look(b.Index, "")
 }
 
-// lookedAt reports whether the look after so many blocks, or a later one, was taken.
+// lookedAt reports whether the look after this number of blocks, or a later one, has happened.
 func (s *Session) lookedAt(blocks int) bool {
 	looks := s.env.Until.Looks
 	return len(looks) > 0 && looks[len(looks)-1].Blocks >= blocks
 }
 
-// timeOver reports whether the run's bound of time is reached.
+// timeOver reports whether the run has reached its bound of time.
 func (s *Session) timeOver() bool {
 	return s.Experiment.AtMost > 0 && s.env.Until != nil && s.spent >= s.Experiment.AtMost
 }
 
-// lastLook says of the cells that all blocks of the plan did not make exact enough how exact they are.
+// lastLook records how exact those cells are that all blocks of the plan did not make exact enough.
 func (s *Session) lastLook() error {
 	if s.env.Until == nil || s.env.Until.Over() {
 		return nil
@@ -77,7 +77,7 @@ func (s *Session) lastLook() error {
 	return s.look(s.Experiment.Blocks, result.BoundBlocks)
 }
 
-// repeat is what cells have several of, for notices.
+// repeat returns the word for the repetitions of a run ("block" or "round"), for notices.
 func (s *Session) repeat() string {
 	if s.env.Mode == result.ModeInterleaved {
 		return "round"
@@ -85,7 +85,8 @@ func (s *Session) repeat() string {
 	return "block"
 }
 
-// look notes how exact cells are that are still measured, and ends those that are exact enough; all, at a bound.
+// look records how exact the cells are that are still being measured, and ends those that are exact enough. With a
+// bound it ends all.
 func (s *Session) look(blocks int, bound string) error {
 	widths, err := s.cfg.Widths(s.Dir)
 	if err != nil {

@@ -16,8 +16,8 @@ type windowKey struct {
 type window struct {
 	tried    int  // attempts
 	accepted bool // an attempt was accepted
-	done     bool // accepted, or redone often enough
-	left     bool // not to be measured, and not missing: see Session.LeaveOut
+	done     bool // accepted, or repeated often enough
+	leftOut  bool // left out of the plan, and not missing; see Session.LeaveOut
 }
 
 func keyOf(b experiment.Block, cell result.Cell, window int) windowKey {
@@ -42,7 +42,7 @@ func (s *Session) tally(blocks []experiment.Block) (planned, accepted, open int)
 		for _, cell := range b.Cells {
 			for n := range s.Experiment.Windows {
 				w := s.windows[keyOf(b, cell, n)]
-				if w.left && !w.accepted {
+				if w.leftOut && !w.accepted {
 					continue
 				}
 				planned++
@@ -58,7 +58,7 @@ func (s *Session) tally(blocks []experiment.Block) (planned, accepted, open int)
 	return planned, accepted, open
 }
 
-// share is the part of the plan's windows that is done.
+// share returns the share of the plan's windows that is done, 0 to 1.
 func (s *Session) share() float64 {
 	all, _, open := s.tally(s.plan)
 	return 1 - float64(open)/float64(max(all, 1))

@@ -16,10 +16,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// none stands where a figure is absent.
+// none is the text for an absent figure.
 const none = "–"
 
-// digits prints a figure without needless digits: three decimals of a ratio, else four significant digits.
+// digits formats a figure with no more digits than needed: three decimals for a ratio, otherwise four significant
+// digits.
 func (t *Trend) digits(n analysis.Number) string {
 	switch {
 	case !n.Known():
@@ -31,7 +32,7 @@ func (t *Trend) digits(n analysis.Number) string {
 	return words.Grouped(strconv.FormatFloat(float64(n), 'f', min(9, max(0, 4-whole)), 64))
 }
 
-// text is a figure with its interval.
+// text formats a figure with its interval.
 func (t *Trend) text(e analysis.Estimate) string {
 	if !e.HasInterval() {
 		return t.digits(e.Mean)
@@ -39,7 +40,7 @@ func (t *Trend) text(e analysis.Estimate) string {
 	return fmt.Sprintf("%s [%s, %s]", t.digits(e.Mean), t.digits(e.Lo), t.digits(e.Hi))
 }
 
-// began is when a run began, UTC.
+// began returns when a run began, UTC.
 func (r Run) began() string {
 	if r.Start.IsZero() {
 		return none
@@ -47,12 +48,12 @@ func (r Run) began() string {
 	return r.Start.UTC().Format("2006-01-02 15:04")
 }
 
-// mark says what else a reader must know of the run's figures.
+// mark returns what else a reader must know of the run's figures.
 func (r Run) mark() string {
 	return words.Joined(", ", words.When(r.Interrupted, "not finished"), r.Mark)
 }
 
-// cells are the cells of the course, each once, in their order.
+// cells lists the cells of the trend, each once, in their order.
 func (t *Trend) cells() (list []result.Cell) {
 	for _, s := range t.Series {
 		if !slices.Contains(list, s.Cell) {
@@ -62,7 +63,7 @@ func (t *Trend) cells() (list []result.Cell) {
 	return list
 }
 
-// point is a cell's figure of a run.
+// point returns a cell's figure in a run.
 func (t *Trend) point(cell result.Cell, run int) (e analysis.Estimate, ok bool) {
 	for _, s := range t.Series {
 		for _, p := range s.Points {
@@ -77,7 +78,8 @@ func (t *Trend) point(cell result.Cell, run int) (e analysis.Estimate, ok bool) 
 // barWidth is the width of the terminal's pictures, columns.
 const barWidth = 32
 
-// Text writes the course for a terminal: a table a cell, a line a run, with a picture of figure and interval.
+// Text writes the trend for a terminal: a table for each cell with a line for each run. A line has a picture of figure
+// and interval.
 func (t *Trend) Text(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %s, over %s\n", result.OneLine(t.Experiment), result.OneLine(t.Figure()),
 		words.Counted(len(t.Runs), "run"))
@@ -104,7 +106,7 @@ func (t *Trend) Text(w io.Writer) error {
 	return nil
 }
 
-// Remarks are what a reader must know of the course, a sentence each.
+// Remarks lists what a reader must know of the trend, one sentence each.
 func (t *Trend) Remarks() (list []string) {
 	for _, g := range t.Groups[min(1, len(t.Groups)):] {
 		list = append(list, fmt.Sprintf("Runs %s do not stand in one row with runs A: %s.", g.Letter,
@@ -134,7 +136,7 @@ func (t *Trend) span(cell result.Cell) span {
 			}
 			mean := float64(p.Mean)
 			lo, hi := mean, mean
-			if p.HasInterval() { // a hopeless one must not flatten the others
+			if p.HasInterval() { // a very wide interval must not flatten the others
 				lo, hi = math.Max(float64(p.Lo), mean/2), math.Min(float64(p.Hi), mean*2)
 			}
 			s.lo, s.hi = math.Min(s.lo, lo), math.Max(s.hi, hi)
@@ -145,7 +147,7 @@ func (t *Trend) span(cell result.Cell) span {
 
 // bar draws a figure and its interval: "    ├──●──┤    ".
 func (s span) bar(e analysis.Estimate) string {
-	at := func(v analysis.Number) int {
+	column := func(v analysis.Number) int {
 		if s.hi <= s.lo {
 			return barWidth / 2
 		}
@@ -154,16 +156,16 @@ func (s span) bar(e analysis.Estimate) string {
 	}
 	line := []rune(strings.Repeat(" ", barWidth))
 	if e.HasInterval() {
-		for i := at(e.Lo); i <= at(e.Hi); i++ {
+		for i := column(e.Lo); i <= column(e.Hi); i++ {
 			line[i] = '─'
 		}
-		line[at(e.Lo)], line[at(e.Hi)] = '├', '┤'
+		line[column(e.Lo)], line[column(e.Hi)] = '├', '┤'
 	}
-	line[at(e.Mean)] = '●'
+	line[column(e.Mean)] = '●'
 	return string(line)
 }
 
-// CSV writes a line a figure.
+// CSV writes one line for each figure.
 func (t *Trend) CSV(w io.Writer) error {
 	names := []result.Dimension{}
 	for _, cell := range t.cells() {
@@ -201,9 +203,9 @@ func (t *Trend) CSV(w io.Writer) error {
 	return out.Error()
 }
 
-func stamp(when time.Time) string {
-	if when.IsZero() {
+func stamp(t time.Time) string {
+	if t.IsZero() {
 		return ""
 	}
-	return when.UTC().Format(time.RFC3339)
+	return t.UTC().Format(time.RFC3339)
 }

@@ -22,10 +22,10 @@ var formSource string
 
 var form = template.Must(template.New("trend").Parse(formSource))
 
-// chartsOpen is how many charts a page shows at once; the others fold away.
+// chartsOpen is the number of charts that a page shows at once. The others are folded away.
 const chartsOpen = 6
 
-// laidOut is the course as the template sees it.
+// laidOut is the trend in the form that the template needs.
 type laidOut struct {
 	Lead          string
 	Open, Folded  []drawn
@@ -44,14 +44,14 @@ type drawn struct {
 	Rows    [][]string
 }
 
-// told is a run in the table.
+// told is a run in the table of runs.
 type told struct {
 	Name, Link, Began, Version, Kernel, Group, Mark string
 	Changed                                         []string
 }
 
-// HTML writes the course as a page. link is where a run's page is, by its name; empty: nowhere. site is that of a
-// server; nil: the page is self-contained.
+// HTML writes the trend as a page. link returns the address of a run's page by its name. Empty: there is no page. site
+// is that of a server. nil: the page is self-contained.
 func (t *Trend) HTML(w io.Writer, site *report.Site, link func(name string) string) error {
 	var body bytes.Buffer
 	if err := form.Execute(&body, t.layOut(link)); err != nil {
@@ -84,13 +84,13 @@ func (t *Trend) layOut(link func(name string) string) laidOut {
 	for _, g := range t.Groups[min(1, len(t.Groups)):] {
 		l.Apart = append(l.Apart, fmt.Sprintf("%s: %s", g.Letter, strings.Join(g.Apart, "; ")))
 	}
-	for _, left := range t.LeftOut {
-		l.Left = append(l.Left, left.Name+": "+left.Reason)
+	for _, run := range t.LeftOut {
+		l.Left = append(l.Left, run.Name+": "+run.Reason)
 	}
 	return l
 }
 
-// lead says what came of the last run beside the one before it in its group, where one cell or device shows it.
+// lead compares the last run with the run before it in its group, if one cell or device is shown.
 func (t *Trend) lead() string {
 	var parts []string
 	for _, s := range t.Series {
@@ -119,7 +119,7 @@ func (t *Trend) lead() string {
 		". A comparison of the two judges them together."
 }
 
-// charts draws one chart for all cells that differ in the device alone.
+// charts draws one chart for all cells that differ only in the device.
 func (t *Trend) charts() (list []drawn) {
 	var places []result.Cell
 	var devices []string
@@ -150,9 +150,9 @@ func (t *Trend) chart(id string, place result.Cell, devices []string) drawn {
 		xy.Steps = append(xy.Steps, t.Label(run))
 	}
 	elsewhere := func(s Series) bool { return s.Cell.Without(result.DUT) != place }
-	here := slices.DeleteFunc(slices.Clone(t.Series), elsewhere)
-	several := slices.ContainsFunc(here, func(s Series) bool { return s.Group != here[0].Group })
-	for _, s := range here {
+	ofDevice := slices.DeleteFunc(slices.Clone(t.Series), elsewhere)
+	several := slices.ContainsFunc(ofDevice, func(s Series) bool { return s.Group != ofDevice[0].Group })
+	for _, s := range ofDevice {
 		if !slices.Contains(cells, s.Cell) {
 			cells = append(cells, s.Cell)
 		}
@@ -177,7 +177,7 @@ func (t *Trend) chart(id string, place result.Cell, devices []string) drawn {
 	return d
 }
 
-// line is one series of a chart.
+// line makes one series of a chart.
 func (t *Trend) line(s Series, device int, several bool) chart.Series {
 	name := words.Or(s.Cell.Text(result.DUT), "figure")
 	if several {

@@ -1,5 +1,5 @@
-// Package trend follows a figure over many runs of one experiment. Runs whose figures do not stand in one row, by the
-// rules of lab/compare, are in groups of their own. It is a pure function of digests of the runs.
+// Package trend follows a figure over many runs of one experiment. Runs whose figures lab/compare would not show in one
+// table row are in different groups. The package computes a Trend from digests of the runs and nothing else.
 package trend
 
 import (
@@ -26,27 +26,27 @@ const (
 	ByVersion = "version" // of gateweigh: what git describe said of the commit
 )
 
-// Digest is what a trend needs of one run. It holds no trials.
+// Digest is the part of a run that a trend needs. It holds no trials.
 type Digest struct {
 	Name    string // the run's folder or bundle, or its name in an archive
 	Run     result.Run
 	Summary analysis.Summary
 }
 
-// DigestOf reduces a run that was read.
+// DigestOf makes the digest of a run.
 func DigestOf(name string, run result.Run, s analysis.Summary) Digest {
 	run.Trials, run.Blocks, run.MeasureRecords = nil, nil, nil
 	return Digest{name, run, s}
 }
 
-// Options of Of; the zero value is usable.
+// Options of TrendOf. The zero value is usable.
 type Options struct {
-	Metric  string   // by name; default the one that verdicts are on
-	Devices []string // default all
+	Metric  string   // name of the metric; default: the one that verdicts judge
+	Devices []string // default: all
 	By      string   // ByDate or ByVersion; default ByDate
 }
 
-// Trend is what trend --json prints.
+// Trend is the output of trend --json.
 type Trend struct {
 	Version    int                 `json:"version"` // of the format: 1
 	Experiment string              `json:"experiment"`
@@ -60,7 +60,7 @@ type Trend struct {
 	dimensions analysis.Dimensions // of the cells
 }
 
-// Run is one run of the course.
+// Run is one run of the trend.
 type Run struct {
 	Name    string    `json:"name"`    // folder or bundle
 	Start   time.Time `json:"start"`   // UTC
@@ -68,20 +68,21 @@ type Run struct {
 	Kernel  string    `json:"kernel"`
 	CPU     string    `json:"cpu_model"`
 	Group   int       `json:"group"` // index
-	// Changed is what differs from the run of the group before it.
+	// Changed lists the differences from the run before it in its group.
 	Changed     []string `json:"changed"`
 	Interrupted bool     `json:"interrupted,omitempty"` // it has not come to its end
 	Mark        string   `json:"mark,omitempty"`        // result.VM.Mark
 }
 
-// Group is runs whose figures stand in one row.
+// Group has runs whose figures can be compared.
 type Group struct {
 	Letter string `json:"letter"` // A, B, …
-	// Apart is what sets it apart from the first group, a text each; none for the first.
+	// Apart lists the reasons why the group's figures cannot be compared with those of the first group. It is empty for
+	// the first group.
 	Apart []string `json:"apart"`
 }
 
-// Series is the course of one cell in one group.
+// Series has the figures of one cell in one group, run by run.
 type Series struct {
 	Cell   result.Cell `json:"dimensions"`
 	Group  int         `json:"group"`
@@ -94,14 +95,14 @@ type Point struct {
 	analysis.Estimate
 }
 
-// Left is a run that is not in the course.
+// Left is a run that the trend leaves out.
 type Left struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
 }
 
-// Of makes the course of the runs, which are of one experiment. It is an error where none of them has the figure.
-func Of(digests []Digest, opts Options) (Trend, error) {
+// TrendOf makes the trend of the runs. They are of one experiment. It is an error if no run has the figure.
+func TrendOf(digests []Digest, opts Options) (Trend, error) {
 	t := Trend{Version: Version, By: cmp.Or(opts.By, ByDate), Runs: []Run{}, Groups: []Group{}, Series: []Series{},
 		LeftOut: []Left{}}
 	if t.By != ByDate && t.By != ByVersion {
@@ -114,11 +115,11 @@ func Of(digests []Digest, opts Options) (Trend, error) {
 	if err := t.choose(digests, opts); err != nil {
 		return t, err
 	}
-	var firsts []result.Run      // of groups
-	last := map[int]result.Run{} // of groups
+	var firsts []result.Run      // first run of each group
+	last := map[int]result.Run{} // last run of each group
 	for _, d := range digests {
-		if why := t.unfit(d); why != "" {
-			t.LeftOut = append(t.LeftOut, Left{d.Name, why})
+		if reason := t.unfit(d); reason != "" {
+			t.LeftOut = append(t.LeftOut, Left{d.Name, reason})
 			continue
 		}
 		group := slices.IndexFunc(firsts, func(first result.Run) bool { return len(compare.Apart(first, d.Run)) == 0 })
@@ -130,7 +131,7 @@ func Of(digests []Digest, opts Options) (Trend, error) {
 		env := d.Run.Environment
 		run := Run{Name: d.Name, Start: env.Start, Version: env.GateweighVersion, Kernel: env.Kernel, CPU: env.CPUModel,
 			Group: group, Changed: []string{}, Interrupted: env.Interrupted, Mark: env.VM.Mark()}
-		if before, is := last[group]; is {
+		if before, known := last[group]; known {
 			run.Changed = changes(before, d.Run)
 		}
 		last[group] = d.Run
@@ -144,7 +145,7 @@ func Of(digests []Digest, opts Options) (Trend, error) {
 	return t, nil
 }
 
-// choose decides what is followed.
+// choose selects the metric and the devices.
 func (t *Trend) choose(digests []Digest, opts Options) error {
 	if len(digests) == 0 {
 		return errors.New("there is no run to follow a figure over")
@@ -179,7 +180,7 @@ func (t *Trend) choose(digests []Digest, opts Options) error {
 	return nil
 }
 
-// unfit says why a run is left out; empty for one that is not.
+// unfit says why a run is left out. It is empty for a run that fits.
 func (t *Trend) unfit(d Digest) string {
 	switch {
 	case d.Summary.Experiment != t.Experiment:
@@ -199,7 +200,7 @@ func (t *Trend) whyNone() string {
 	return ": " + t.LeftOut[0].Name + ": " + t.LeftOut[0].Reason
 }
 
-// groupOf is a group that begins with a run.
+// groupOf returns a group that begins with a run.
 func groupOf(index int, firsts []result.Run, run result.Run) Group {
 	g := Group{Letter: letter(index), Apart: []string{}}
 	if index > 0 {
@@ -210,7 +211,7 @@ func groupOf(index int, firsts []result.Run, run result.Run) Group {
 	return g
 }
 
-// letter is A, B, …, Z, A2, B2, …
+// letter returns A, B, …, Z, A2, B2, …
 func letter(index int) string {
 	name := string(rune('A' + index%26))
 	if round := index / 26; round > 0 {
@@ -219,10 +220,10 @@ func letter(index int) string {
 	return name
 }
 
-// mostChanges bounds what is said of a run to have changed.
+// mostChanges is the largest number of changes listed for a run.
 const mostChanges = 8
 
-// changes are what differs between two runs of a group.
+// changes lists the differences between two runs of a group.
 func changes(before, run result.Run) []string {
 	list := []string{}
 	all, _ := compare.Differences(before, run)
@@ -235,7 +236,7 @@ func changes(before, run result.Run) []string {
 	return list
 }
 
-// add adds the points of the last of the runs.
+// add adds the figures of the last run.
 func (t *Trend) add(d Digest, opts Options) {
 	index := len(t.Runs) - 1
 	for _, c := range d.Summary.Cells {
@@ -259,7 +260,7 @@ func (t *Trend) add(d Digest, opts Options) {
 // compared reports whether the figure is a ratio to the clean router of the same run.
 func (t *Trend) compared() bool { return t.Metric.Against == analysis.AsRatio }
 
-// Figure names what is followed: "CPU per delivered bit, × a clean router's".
+// Figure names the figure: "CPU per delivered bit, × a clean router's".
 func (t *Trend) Figure() string {
 	name := words.Or(t.Metric.Text, t.Metric.Name)
 	if t.compared() {
@@ -284,5 +285,5 @@ func (t *Trend) Label(run int) string {
 	return r.Start.UTC().Format("2 Jan 2006")
 }
 
-// lasts is the time from the first run to the last.
+// lasts returns the time from the first run to the last one.
 func (t *Trend) lasts() time.Duration { return t.Runs[len(t.Runs)-1].Start.Sub(t.Runs[0].Start) }

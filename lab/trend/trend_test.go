@@ -35,7 +35,7 @@ func digest(day int, ratio float64, change func(*result.Environment)) trend.Dige
 
 func course(t *testing.T, digests []trend.Digest, opts trend.Options) trend.Trend {
 	t.Helper()
-	c, err := trend.Of(digests, opts)
+	c, err := trend.TrendOf(digests, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,11 +109,11 @@ func TestMetricIsChosen(t *testing.T) {
 		{Devices: []string{"opennd"}}:   `did you mean "opennds"`,
 		{Metric: "login_p50_ms_not_it"}: "there are ",
 	} {
-		if _, err := trend.Of(month()[:1], *opts); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := trend.TrendOf(month()[:1], *opts); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", *opts, err)
 		}
 	}
-	if _, err := trend.Of(nil, trend.Options{}); err == nil {
+	if _, err := trend.TrendOf(nil, trend.Options{}); err == nil {
 		t.Error("no error without runs")
 	}
 }

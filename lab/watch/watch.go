@@ -1,5 +1,5 @@
-// Package watch notices that a CPU works for nobody: another guest of the machine has it, or its firmware. Then its
-// links' rings fill, and what they lose is no loss of the programs that run there.
+// Package watch notices that a CPU is away: another guest of the machine has it, or its firmware. Meanwhile the rings
+// of the CPU's links fill up and lose packets. Such losses are not caused by the programs under test.
 package watch
 
 //go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -type seen -cflags "-O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu" programs watch.bpf.c
@@ -17,13 +17,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/layout"
 )
 
-// timerPeriod is how often a timer interrupts a watched CPU. An absence is known to within one period.
+// timerPeriod is the time between two interrupts of a watched CPU. The length of an absence is known to within one
+// period.
 const timerPeriod = 200 * time.Microsecond
 
 // ErrDenied says that this process may not watch CPUs.
 var ErrDenied = errors.New("watching a CPU is not permitted here: it takes root, or CAP_PERFMON and CAP_BPF")
 
-// CPU is a CPU that is watched.
+// CPU is a watched CPU.
 type CPU struct {
 	objs   programsObjects
 	hook   link.Link
@@ -32,7 +33,7 @@ type CPU struct {
 	seen   *programsSeen
 }
 
-// Start watches a CPU until Close. Without the right to, the error wraps ErrDenied.
+// Start watches a CPU until Close. If the process lacks the right, the error wraps ErrDenied.
 func Start(cpu int) (_ *CPU, err error) {
 	c := &CPU{timer: -1}
 	defer func() {
@@ -77,7 +78,7 @@ func Start(cpu int) (_ *CPU, err error) {
 	return c, nil
 }
 
-// Away is the longest time for which the CPU was away since the call before, at most one period short of it.
+// Away returns the longest time that the CPU was away since the last call. It may be up to one period too short.
 func (c *CPU) Away() time.Duration {
 	return max(0, time.Duration(atomic.SwapUint64(&c.seen.Longest, 0))-timerPeriod)
 }
@@ -91,12 +92,12 @@ func (c *CPU) Close() {
 		unix.Close(c.timer)
 	}
 	if c.memory != nil {
-		_ = unix.Munmap(c.memory) // fails for no mapping of mmap's
+		_ = unix.Munmap(c.memory) // fails only for memory that mmap did not map
 	}
 	c.objs.Close()
 }
 
-// CheckObject reports what is wrong with the program that this program carries for its architecture.
+// CheckObject returns an error if the embedded eBPF program does not fit its architecture.
 func CheckObject() error {
 	spec, err := loadPrograms()
 	if err != nil {

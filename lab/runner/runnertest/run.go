@@ -1,4 +1,4 @@
-// Package runnertest has whole runs for the tests of measures.
+// Package runnertest carries out whole runs for the tests of measures.
 package runnertest
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// Run carries out an experiment in labs, and returns what is in its folder. Blocks that failed are errors of the test.
-// On a busy machine trials are rejected: what they count is exact all the same.
+// Run carries out an experiment in labs, and returns the run that is then in its folder. A failed block fails the test.
+// On a busy machine trials may be rejected, but their counters are still exact.
 func Run(t *testing.T, m runner.Measure, e *experiment.Experiment, kinds []result.Kind) (result.Run, runner.Outcome) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -159,7 +159,7 @@ func (d Demand) Fits(have int64, taken func(Demand) int64) int {
 	return lo
 }
 
-// limitedTo is the demand limitedTo so many clients in each lab, where it had more.
+// limitedTo returns the demand with at most this number of clients in each lab.
 func (d Demand) limitedTo(clients int) Demand {
 	d.Sides = slices.Clone(d.Sides)
 	for i := range d.Sides {

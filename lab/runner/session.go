@@ -125,7 +125,7 @@ func (s *Session) show(notice bool, format string, args ...any) {
 	s.cfg.Status(p)
 }
 
-// noteLeaving notes what went wrong when the labs of a block were noteLeaving, which costs none of its trials.
+// noteLeaving records an error of closing a block's labs. No trial is lost by it.
 func (s *Session) noteLeaving(b experiment.Block, err error) {
 	s.leaving = err.Error()
 	s.Notice("%s: its trials stand, but leaving the labs went wrong: %v", s.Name(b), err)

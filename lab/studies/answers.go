@@ -7,28 +7,27 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 )
 
-// Answers is the table of a study's questions: one row a device, one column a question.
+// Answers is the table of a study's questions. It has one row for each device and one column for each question.
 type Answers struct {
 	Questions []string
-	Rows      []AnswerRow // none when the runs hold none of the study's sweeps
+	Rows      []AnswerRow // empty if the runs have none of the study's sweeps
 	Note      string      // sentences below the table
 }
 
-// AnswerRow is one device; Answers are in the order of the questions.
+// AnswerRow is the row of one device. Answers are in the order of the questions.
 type AnswerRow struct {
 	DUT     string
 	Answers []Answer
 }
 
-// Answer answers one question for one device, by findings.
+// Answer answers one question for one device, from findings.
 type Answer struct {
-	// Asked is false where the question does not concern the device; then all other
-	// fields are empty.
+	// Asked is false if the question does not concern the device. All other fields are then empty.
 	Asked bool
 	// Holds and Open are as in analysis.Finding; true is a yes.
 	Holds *bool
 	Open  bool
-	// Figure names a figure with mean and interval; empty when not tested.
+	// Figure names a figure with its mean and interval. It is empty when the claim was not tested.
 	Figure string
 	Detail string // number of blocks, and the conditions
 	// Finding is the ID of the finding that decides.
@@ -43,9 +42,10 @@ func (b studyInRuns) answers() Answers {
 	for _, q := range b.Questions {
 		out.Questions = append(out.Questions, q.Text)
 	}
-	all := b.subjects(Claim{Of: devices})
+	all := b.subjects(Claim{Subjects: devices})
 	slices.SortFunc(all, func(x, y subject) int {
-		place := func(s subject) uint { return uint(slices.Index(b.Devices, s.id)) } // -1, not listed, becomes the largest
+		// -1 (not listed) becomes the largest number
+		place := func(s subject) uint { return uint(slices.Index(b.Devices, s.id)) }
 		return cmp.Or(cmp.Compare(place(x), place(y)), cmp.Compare(x.id, y.id))
 	})
 	for _, s := range all {
@@ -58,27 +58,27 @@ func (b studyInRuns) answers() Answers {
 	return out
 }
 
-// answer combines the claims of a question: one claim that does not hold is enough for a
-// no. Where only one was tested, that claim decides. Of claims about pairs, the last pair
-// with the device counts.
+// answer combines the claims of a question. One claim that does not hold makes the answer no. If only one was tested,
+// that claim decides. For claims about pairs, the last pair with the device counts.
 func (b studyInRuns) answer(q Question, dut string) Answer {
 	var out Answer
 	var least analysis.Number
 	untested := ""
 	for _, c := range b.Claims {
-		asked := c.Of != pairs || slices.ContainsFunc(b.Pairs, func(p Pair) bool { return p.has(dut) })
-		if !asked || !slices.Contains(q.Claims, c.ID) {
+		concerned := c.Subjects != pairs || slices.ContainsFunc(b.Pairs, func(p Pair) bool { return p.hasDevice(dut) })
+		if !concerned || !slices.Contains(q.Claims, c.ID) {
 			continue
 		}
-		var of judgement
+		var deciding judgement
 		a := Answer{Asked: true, Finding: c.ID}
 		for _, j := range b.judged {
-			if j.claim == c.ID && (j.subject.id == dut || j.subject.pair.has(dut)) {
-				of, a = j, Answer{true, j.Holds, j.Open, j.figure, j.detail, j.ID}
+			if j.claim == c.ID && (j.subject.id == dut || j.subject.pair.hasDevice(dut)) {
+				deciding, a = j, Answer{true, j.Holds, j.Open, j.figure, j.detail, j.ID}
 			}
 		}
-		if !out.Asked || a.rank() < out.rank() || a.rank() == out.rank() && a.rank() < notTested && !(least < of.least) {
-			out, least = a, of.least
+		if !out.Asked || a.rank() < out.rank() ||
+			a.rank() == out.rank() && a.rank() < notTested && !(least < deciding.least) {
+			out, least = a, deciding.least
 		}
 		if a.rank() == notTested {
 			untested = c.Sweeps[0].along().Noun
@@ -90,12 +90,14 @@ func (b studyInRuns) answer(q Question, dut string) Answer {
 	return out
 }
 
-// has reports whether a device belongs to the pair; false for pairs that replace another.
-func (p Pair) has(dut string) bool { return p.InPlaceOf == "" && (p.First == dut || p.Second == dut) }
+// hasDevice reports whether a device belongs to the pair. It is false for a pair that replaces another one.
+func (p Pair) hasDevice(dut string) bool {
+	return p.InPlaceOf == "" && (p.First == dut || p.Second == dut)
+}
 
 const notTested = 3
 
-// rank orders answers, the lowest counts: no, left open, yes, not tested.
+// rank orders answers. The lowest one counts: no, left open, yes, not tested.
 func (a Answer) rank() int {
 	switch {
 	case a.Open:

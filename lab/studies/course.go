@@ -13,17 +13,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// measuredCourse is one router along a dimension: measured in a run, or published.
+// measuredCourse has the figures of one router along a dimension, from a run or from the study.
 type measuredCourse struct {
-	cell    result.Cell // all dimensions except that one
+	cell    result.Cell // all dimensions except the one it varies
 	levels  []float64   // ascending
 	figures map[point]analysis.Estimate
-	flags   map[float64][]string // what weakens the figures of a level; see Value
-	// rises of normalised CPU are computed block by block; nil: they follow from the figures,
-	// as those of other metrics do.
+	flags   map[float64][]string // weaknesses of a level's figures; see Value
+	// rises are increases of normalised CPU, computed block by block. nil: increases are computed from the figures, as for
+	// other metrics.
 	rises  map[levelStep]increase
 	curves map[float64][]analysis.CurvePoint // Sweep.Course, by level
-	fits   string                            // results of fits over all levels, for the end of a sentence
+	fits   string                            // results of fits over all levels, as the end of a sentence
 	lines  map[string]analysis.Trend         // by metric
 }
 
@@ -33,7 +33,7 @@ type point struct {
 	at     float64
 }
 
-// levelStep goes from one level to another.
+// levelStep is a step from one level to another.
 type levelStep struct{ from, to float64 }
 
 func (s levelStep) levels() []float64 { return []float64{s.from, s.to} }
@@ -42,9 +42,8 @@ func (s levelStep) levels() []float64 { return []float64{s.from, s.to} }
 type increase struct {
 	Net      analysis.Estimate
 	Relative analysis.Estimate // per cent
-	// Beside is the increase of the overhead ratio, per cent. The clean router runs on
-	// the same machine at the same time, so the ratio is free of the machine's drift
-	// between blocks. Absent for the clean router.
+	// Beside is the increase of the overhead ratio, per cent. The clean router runs on the same machine at the same time,
+	// so the machine's drift between blocks does not affect the ratio. It is absent for the clean router.
 	Beside analysis.Estimate
 }
 
@@ -57,7 +56,7 @@ func (c measuredCourse) profile() string { return c.cell.Text(result.Profile) }
 
 func (c measuredCourse) hasLevel(level float64) bool { return slices.Contains(c.levels, level) }
 
-// setMetric sets a metric at a level, unless the estimate is unknown or the metric is set already.
+// setMetric sets a metric at a level. It does nothing if the estimate is unknown or the metric is already set.
 func (c *measuredCourse) setMetric(metric string, level float64, e analysis.Estimate) {
 	if !e.Mean.Known() {
 		return
@@ -74,7 +73,7 @@ func (c *measuredCourse) flag(level float64, text string) {
 	c.flags[level] = slices.Compact(slices.Sorted(slices.Values(append(c.flags[level], text))))
 }
 
-// estimate is a metric at a level.
+// estimate returns a metric at a level.
 func (c measuredCourse) estimate(m Metric, level float64) analysis.Estimate {
 	if e, ok := c.figures[point{m.Name, level}]; ok {
 		return e
@@ -82,9 +81,8 @@ func (c measuredCourse) estimate(m Metric, level float64) analysis.Estimate {
 	return analysis.Unknown()
 }
 
-// increaseOn is the increase between two levels, with or without levels in between. Where it is
-// not computed block by block, its bounds are the widest that the bounds at the two levels
-// allow.
+// increaseOn returns the increase between two levels. There may be levels in between. If the increase is not computed
+// block by block, its bounds are the widest that the bounds at the two levels allow.
 func (c measuredCourse) increaseOn(m Metric, st levelStep) (increase, bool) {
 	if c.rises != nil && m.Name == cost.Normalised {
 		inc, ok := c.rises[st]
@@ -95,8 +93,8 @@ func (c measuredCourse) increaseOn(m Metric, st levelStep) (increase, bool) {
 	return increase{net, percentOf(quotient(b, a)), analysis.Unknown()}, net.Mean.Known()
 }
 
-// stepRise is the increase on a step without measured levels in between; ok is false
-// where the device did not carry the load at both ends.
+// stepRise returns the increase on a step without measured levels in between. ok is false if the device did not carry
+// the load at both ends.
 func (c measuredCourse) stepRise(m Metric, st levelStep) (increase, bool) {
 	inc, ok := c.increaseOn(m, st)
 	return inc, ok && !c.hasLevelsWithin(st) && c.carries(st.from) && c.carries(st.to)
@@ -107,7 +105,7 @@ func (c measuredCourse) hasLevelsWithin(st levelStep) bool {
 	return slices.ContainsFunc(c.levels, func(level float64) bool { return st.from < level && level < st.to })
 }
 
-// factor is the metric at the second level of a step over the metric at the first.
+// factor returns the metric at the second level of a step divided by the metric at the first.
 func (c measuredCourse) factor(m Metric, st levelStep) analysis.Estimate {
 	if inc, ok := c.increaseOn(m, st); ok {
 		return ratioOf(inc.Relative)
@@ -115,8 +113,8 @@ func (c measuredCourse) factor(m Metric, st levelStep) analysis.Estimate {
 	return analysis.Unknown()
 }
 
-// atLimit reports whether the device could not carry the load of a level: its cost
-// there does not show what the whole load would cost.
+// atLimit reports whether the device could not carry the load of a level. Its cost there is not the cost of the whole
+// load.
 func (c measuredCourse) atLimit(level float64) bool {
 	return c.flagged(result.FlagSaturated)(level) || c.flagged(cost.FlagShortfall)(level)
 }
@@ -134,7 +132,7 @@ type run struct {
 	held  []measuredCourse // the run's courses along one sweep
 }
 
-// labelled names runs by their experiments; runs of the same experiment are numbered.
+// labelled names runs by their experiments. Runs of the same experiment are numbered.
 func labelled(summaries []analysis.Summary) []run {
 	count := map[string]int{}
 	for _, s := range summaries {
@@ -149,13 +147,12 @@ func labelled(summaries []analysis.Summary) []run {
 	return out
 }
 
-// courses are the run's routers along a sweep's dimension, at any value of Held, each
-// with two levels or more; courses in the preferred profile come first. The summary's
-// sweeps are read before its cells and take precedence: there the clean router's figures
-// are over the blocks of all devices.
+// courses returns the courses of the run's routers along a sweep's dimension, at any value of Held, each with two or
+// more levels. Courses in the preferred profile come first. The summary's sweeps have precedence over its cells,
+// because in sweeps the clean router has the blocks of all devices.
 func (r run) courses(s Sweep) []measuredCourse {
 	byCell := map[result.Cell]*measuredCourse{}
-	of := func(cell result.Cell, dut string) *measuredCourse {
+	courseOf := func(cell result.Cell, dut string) *measuredCourse {
 		cell = cell.Without(s.Along).With(result.DUT, dut)
 		if byCell[cell] == nil {
 			byCell[cell] = newCourse(cell)
@@ -164,12 +161,13 @@ func (r run) courses(s Sweep) []measuredCourse {
 	}
 	for _, sweep := range r.Sweeps {
 		if sweep.Along == s.Along {
-			of(sweep.Cell, sweep.Cell.Text(result.DUT)).addSweep(sweep)
+			courseOf(sweep.Cell, sweep.Cell.Text(result.DUT)).addSweep(sweep)
 		}
 	}
 	for _, cell := range r.Cells {
-		if cell.HasDimension(s.Along) && (s.Along != result.LinkMbps || cell.Number(s.Along) > 0) { // no limit is no level
-			s.addCell(cell, of(cell.Cell, cell.DUT()), of(cell.Cell, analysis.Clean))
+		if cell.HasDimension(s.Along) && (s.Along != result.LinkMbps || cell.Number(s.Along) > 0) {
+			// a link without a limit is not a level
+			s.addCell(cell, courseOf(cell.Cell, cell.DUT()), courseOf(cell.Cell, analysis.Clean))
 		}
 	}
 	var out []measuredCourse
@@ -178,31 +176,30 @@ func (r run) courses(s Sweep) []measuredCourse {
 			out = append(out, *c)
 		}
 	}
-	// Without its name, the preferred profile sorts first.
+	// The preferred profile sorts first, because its name is removed for the comparison.
 	slices.SortFunc(out, func(a, b measuredCourse) int {
 		return cmp.Compare(strings.TrimPrefix(a.profile(), s.Prefer), strings.TrimPrefix(b.profile(), s.Prefer))
 	})
 	return out
 }
 
-// holds reports whether a course has the sweep's fixed dimensions, less some. In a free sweep it may lack
-// those but Held: devices have no dimension for what does not concern them.
+// holds reports whether a course has the sweep's fixed dimensions, without some of them. In a free sweep the course may
+// lack any of them except Held, because devices have no dimension for what does not concern them.
 func (s Sweep) holds(cell result.Cell, less ...result.Dimension) bool {
 	ownCell := cell.Without(result.DUT, result.Profile)
 	if !s.Free {
-		return ownCell.Without(less...) == s.At.Without(less...)
+		return ownCell.Without(less...) == s.Fixed.Without(less...)
 	}
 	var dimensions []result.Dimension
 	for _, v := range ownCell.Values() {
 		dimensions = append(dimensions, v.Dimension)
 	}
-	return ownCell == s.At.Only(dimensions...) &&
-		ownCell.HasDimension(result.FrameSize) == s.At.HasDimension(result.FrameSize) &&
+	return ownCell == s.Fixed.Only(dimensions...) &&
+		ownCell.HasDimension(result.FrameSize) == s.Fixed.HasDimension(result.FrameSize) &&
 		(s.Needs == "" || ownCell.HasDimension(s.Needs)) && (s.Held == "" || ownCell.HasDimension(s.Held))
 }
 
-// addCell adds the sweep's metrics of a cell to the courses of its device and of the
-// clean router.
+// addCell adds the sweep's metrics of a cell to the courses of its device and of the clean router.
 func (s Sweep) addCell(cell analysis.Cell, device, clean *measuredCourse) {
 	level := cell.Number(s.Along)
 	for _, m := range s.Metrics {
@@ -254,8 +251,8 @@ func (c *measuredCourse) addSweep(sweep analysis.Sweep) {
 	}
 }
 
-// cpus is the number of CPUs of the run's machine: router CPU in per cent of a core over
-// router CPU in per cent of the machine. 0: not known.
+// cpus returns the number of CPUs of the run's machine. It divides router CPU in per cent of a core by router CPU in
+// per cent of the machine. 0: not known.
 func (r run) cpus() int {
 	for _, c := range r.Cells {
 		if n := float64(c.Device(cost.CPU).Mean / c.Device(cost.CPUMachinePct).Mean); n >= 0.5 && !math.IsInf(n, 0) {

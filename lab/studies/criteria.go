@@ -11,56 +11,55 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// criterion judges a claim for one device or one pair by the points of the claim's sweeps.
-// It fills in the outcome, the figures, and the sentence with them (Here), without the
-// subject's name and the full stop.
+// criterion judges a claim for one device or one pair by the figures of the claim's sweeps. It sets the outcome, the
+// figures, and the sentence with them (Here). The sentence has neither the subject's name nor a full stop.
 type criterion func(*judgement)
 
 // judgement is the outcome of a claim for one subject.
 type judgement struct {
 	analysis.Finding
-	claim          string // its ID
+	claim          string // ID of the claim
 	metric         Metric
-	why            Why // the explanations that fit
+	why            Why // reasons that may explain the outcome
 	subject        subject
-	sweeps         []repetitionsOfSweep // the sweeps of the claim
-	study          string               // the study's figures for the same subject; empty when it has none
-	figure, detail string               // the figures here in short, for the table of answers; empty: none
-	least          analysis.Number      // smallest figure; decides between two claims that answer one question
+	sweeps         []repetitionsOfSweep // sweeps of the claim
+	study          string               // study's figures for the same subject; empty when it has none
+	figure, detail string               // figures measured here in short form, for the table of answers; empty: none
+	least          analysis.Number      // smallest figure; it decides between two claims that answer one question
 
-	x       repetition // the repetition by which the claim is judged
-	r       router     // the device, or the first of a pair
-	used    []analysis.Estimate
-	figures []string    // used, in words
-	sides   [3]int      // number of estimates across, inside and outside
-	needed  int         // the claim holds with this number inside and none outside
-	steps   []levelStep // the steps of the figures, to say why there are fewer than needed
-	lacking string      // why there are fewer than needed; empty: the steps say so
-	says    string      // sentence with %s for the figures
-	none    string      // replaces that sentence where there are no figures
-	unit    string      // of the study's figures
+	x        repetition // the repetition by which the claim is judged
+	r        router     // the device, or the first one of a pair
+	used     []analysis.Estimate
+	figures  []string    // figures used, in words
+	sides    [3]int      // number of estimates across, inside and outside
+	needed   int         // the claim holds if this number is inside and none is outside
+	steps    []levelStep // steps of the figures; they explain why there are fewer than needed
+	lacking  string      // reason for fewer figures than needed; empty: the steps give it
+	sentence string      // sentence with %s for the figures
+	none     string      // replaces that sentence if there are no figures
+	unit     string      // unit of the study's figures
 }
 
-// boundSide says where an interval lies.
+// boundSide says where an interval is, relative to a range.
 type boundSide int
 
 const (
-	acrossBound boundSide = iota // on a bound, or without an interval
+	acrossBound boundSide = iota // contains a bound, or there is no interval
 	insideBounds
 	outsideBounds
 )
 
-// opposite is the side of an interval for a claim that denies another.
+// opposite returns the side of an interval for a claim that denies another one.
 func (s boundSide) opposite() boundSide {
 	return [...]boundSide{acrossBound: acrossBound, insideBounds: outsideBounds, outsideBounds: insideBounds}[s]
 }
 
-// placeRatio places an interval of a ratio against [1/(1+tolerance), 1+tolerance].
+// placeRatio says where an interval of a ratio is, relative to [1/(1+tolerance), 1+tolerance].
 func placeRatio(e analysis.Estimate, tolerance float64) boundSide {
 	return place(e, 1/(1+tolerance), 1+tolerance)
 }
 
-// placeAgainst places an interval above a bound (inside) or below it (outside).
+// placeAgainst says whether an interval is above a bound (inside) or below it (outside).
 func placeAgainst(e analysis.Estimate, bound float64) boundSide { return place(e, bound, math.Inf(1)) }
 
 func place(e analysis.Estimate, lo, hi float64) boundSide {
@@ -75,7 +74,7 @@ func place(e analysis.Estimate, lo, hi float64) boundSide {
 	return acrossBound
 }
 
-// decide sets the outcome from the side on which the claim's interval lies.
+// decide sets the outcome from the side of the claim's interval.
 func (j *judgement) decide(s boundSide) {
 	if holds := s == insideBounds; s != acrossBound {
 		j.Holds = &holds
@@ -101,9 +100,9 @@ func listMeans(unit string, estimates ...analysis.Estimate) string {
 	return words.When(text != "", text+unit)
 }
 
-// ofDevice judges one device by the repetition in which it carried the given levels (none
-// given: all of the sweep). collect adds the figures of a router to a judgement; it is
-// called for the published figures too.
+// ofDevice judges one device by the repetition in which it carried the given levels. Without levels, it must have
+// carried the whole sweep. collect adds the figures of a router to a judgement. It is called for the published figures
+// too.
 func ofDevice(collect func(*judgement), levels ...float64) criterion {
 	return func(j *judgement) {
 		s, needed := j.sweeps[0], levels
@@ -121,7 +120,7 @@ func ofDevice(collect func(*judgement), levels ...float64) criterion {
 		collect(j)
 		j.study, j.Here = listMeans(published.unit, published.used...), j.none+" in"
 		if len(j.used) > 0 {
-			j.Here = strings.Replace(j.says, "%s", words.Listed(j.figures), 1) + "; " + blocks(j.used...) + ";"
+			j.Here = strings.Replace(j.sentence, "%s", words.Listed(j.figures), 1) + "; " + blocks(j.used...) + ";"
 		}
 		j.Here += " run " + j.r.Run + s.otherValueText(j.x, needed, j.r.DUT)
 		switch {
@@ -140,26 +139,27 @@ func ofDevice(collect func(*judgement), levels ...float64) criterion {
 	}
 }
 
-// alwaysAbove judges whether a metric exceeds a bound at every level. Levels at which the device
-// is at its limit count too: the metric is per delivered bit.
+// alwaysAbove judges whether a metric exceeds a bound at every level. Levels at which the device is at its limit count
+// too, because the metric is for each delivered bit.
 func alwaysAbove(bound float64) criterion {
 	return ofDevice(func(j *judgement) {
-		j.says, j.none, j.needed = j.metric.Noun+" is %s", "no "+j.metric.Short, len(j.x.Levels)
-		of := func(level float64) analysis.Estimate { return j.r.estimate(j.metric, level) }
-		known, absent := split(j.x.Levels, func(level float64) bool { return of(level).Mean.Known() })
+		j.sentence, j.none, j.needed = j.metric.Noun+" is %s", "no "+j.metric.Short, len(j.x.Levels)
+		estimate := func(level float64) analysis.Estimate { return j.r.estimate(j.metric, level) }
+		known, absent := split(j.x.Levels, func(level float64) bool { return estimate(level).Mean.Known() })
 		for _, level := range known {
 			limit := words.When(j.r.atLimit(level), " (at its limit)")
-			j.add(of(level), placeAgainst(of(level), bound), meanWithInterval(of(level))+" "+j.x.atAll(level)+limit)
+			j.add(estimate(level), placeAgainst(estimate(level), bound),
+				meanWithInterval(estimate(level))+" "+j.x.atAll(level)+limit)
 		}
 		if len(absent) > 0 {
 			j.lacking = fmt.Sprintf("Not measured %s; %s has all levels.", j.x.atAll(absent...), j.x.command())
 		}
 		if len(known) > 0 {
-			level := slices.MinFunc(known, func(a, b float64) int { return cmp.Compare(of(a).Mean, of(b).Mean) })
-			j.figure, j.least = "least × "+meanWithInterval(of(level)), of(level).Mean
-			j.detail = fmt.Sprintf("%s; %s, %s", blocks(of(level)), j.x.levelText(level), j.x.held())
+			level := slices.MinFunc(known, func(a, b float64) int { return cmp.Compare(estimate(a).Mean, estimate(b).Mean) })
+			j.figure, j.least = "least × "+meanWithInterval(estimate(level)), estimate(level).Mean
+			j.detail = fmt.Sprintf("%s; %s, %s", blocks(estimate(level)), j.x.levelText(level), j.x.held())
 		}
-		more := func(level float64) bool { return of(level).Lo > j.r.published.estimate(j.metric, level).Mean }
+		more := func(level float64) bool { return estimate(level).Lo > j.r.published.estimate(j.metric, level).Mean }
 		if _, others := split(j.x.Levels, more); len(others) > 0 {
 			j.why.Beyond = ""
 		}
@@ -169,24 +169,23 @@ func alwaysAbove(bound float64) criterion {
 	})
 }
 
-// rises prepares a judgement of how much the metric rises on each step.
+// rises prepares a judgement of the rise of the metric on each step.
 func (j *judgement) rises(unit string, steps ...levelStep) {
 	j.steps, j.needed, j.unit = steps, len(steps), unit
-	j.says, j.none = j.metric.Noun+" rises by %s", "no step that counts"
+	j.sentence, j.none = j.metric.Noun+" rises by %s", "no step that counts"
 	if len(steps) == 1 {
 		j.none = "no step " + j.x.stepText(steps[0]) + " that counts"
 	}
 }
 
-// linear judges whether a metric follows a straight line up to a level; the line need not
-// pass through 0. From each step to the next, the cost of a further unit of the dimension
-// may change by a factor within a tolerance.
+// linear judges whether a metric follows a straight line up to a level. The line need not pass through 0. From each
+// step to the next, the cost of a further unit of the dimension may change by a factor within the tolerance.
 func linear(to, tolerance float64) criterion {
 	return ofDevice(func(j *judgement) {
 		d := j.x.along()
 		j.rises("", j.x.stepsTo(to)...)
 		j.needed, j.none = len(j.steps)-1, "no two steps up to "+j.x.levelText(to)+" that count"
-		j.says = "a further " + d.One + " costs, over one on the step before, %s " + d.Many + j.r.fits
+		j.sentence = "a further " + d.One + " costs, over one on the step before, %s " + d.Many + j.r.fits
 		for i, next := range j.steps[1:] {
 			a, ok := j.r.stepRise(j.metric, j.steps[i])
 			b, also := j.r.stepRise(j.metric, next)
@@ -198,20 +197,20 @@ func linear(to, tolerance float64) criterion {
 	})
 }
 
-// furtherUnitCost is the cost of a further unit of the dimension on a step over that on the step
-// before, from the factors b and a by which the metric rises on the two: a(b-1)/(a-1),
-// scaled by the steps' lengths. Factors are computed block by block, so they are free of
-// the machine's drift; differences are not. marginal falls with a and rises with b: Lo uses
-// a.Hi and b.Lo, Hi uses a.Lo and b.Hi. Values with an a of at most 1 are absent.
+// furtherUnitCost returns the cost of a further unit of the dimension on a step, divided by that on the step before. a
+// is the factor by which the metric rises on the step before, b that on the step. The result is a(b-1)/(a-1), scaled by
+// the steps' lengths. Factors are computed block by block, so they are free of the machine's drift. Differences are
+// not. The result falls with a and rises with b, so Lo uses a.Hi and b.Lo, and Hi uses a.Lo and b.Hi. It is absent for
+// an a of at most 1.
 func furtherUnitCost(a, b analysis.Estimate, before, next levelStep) analysis.Estimate {
 	lengths := analysis.Number((before.to - before.from) / (next.to - next.from))
-	of := func(a, b analysis.Number) analysis.Number {
+	cost := func(a, b analysis.Number) analysis.Number {
 		if !(a > 1) {
 			return analysis.Absent()
 		}
 		return a * (b - 1) / (a - 1) * lengths
 	}
-	return analysis.Estimate{Mean: of(a.Mean, b.Mean), Lo: of(a.Hi, b.Lo), Hi: of(a.Lo, b.Hi), N: min(a.N, b.N)}
+	return analysis.Estimate{Mean: cost(a.Mean, b.Mean), Lo: cost(a.Hi, b.Lo), Hi: cost(a.Lo, b.Hi), N: min(a.N, b.N)}
 }
 
 // monotone judges whether a metric rises on every step.
@@ -226,29 +225,27 @@ func monotone() criterion {
 	})
 }
 
-// beyondProportion judges whether a metric rises on a step by a larger factor than the
-// level does. The claim holds when the interval of the quotient of the two factors lies
-// above 1. It fails when that interval lies below 1 + δ, also if it lies above 1: such a
-// rise does not matter.
+// beyondProportion judges whether a metric rises on a step by a larger factor than the level does. The claim holds if
+// the interval of the quotient of the two factors is above 1. It fails if that interval is below 1 + δ, even if it is
+// above 1, because such a rise does not matter.
 func beyondProportion(from, to float64) criterion {
 	st := levelStep{from, to}
 	return ofDevice(func(j *judgement) {
 		j.rises("", st)
-		j.says = "where proportional is 1, " + j.says
+		j.sentence = "where proportional is 1, " + j.sentence
 		if inc, ok := j.r.stepRise(j.metric, st); ok {
 			p := mapEstimate(
 				ratioOf(inc.Relative), func(n analysis.Number) analysis.Number { return n * analysis.Number(from/to) })
-			where := placeAgainst(p, 1)
+			side := placeAgainst(p, 1)
 			if p.HasInterval() && float64(p.Hi) <= 1+j.r.Delta {
-				where = outsideBounds
+				side = outsideBounds
 			}
-			j.add(p, where, meanWithInterval(p)+" "+j.x.stepText(st))
+			j.add(p, side, meanWithInterval(p)+" "+j.x.stepText(st))
 		}
 	}, from, to)
 }
 
-// negligible judges whether the relative increase between two levels lies within δ;
-// there may be levels in between.
+// negligible judges whether the relative increase between two levels is within δ. There may be levels in between.
 func negligible(from, to float64) criterion {
 	st := levelStep{from, to}
 	return ofDevice(func(j *judgement) {
@@ -277,10 +274,9 @@ func besideClean(increases ...increase) string {
 	return words.When(text != "", "; over the clean router beside it, by "+text)
 }
 
-// largestFirst judges whether the first step has the largest net increase: its lower
-// bound must lie above 0 and above the upper bounds of the other steps. The claim fails
-// when the lower bound of another step lies above the first step's upper bound, or when
-// the upper bound of the relative increase on the first step is at most δ.
+// largestFirst judges whether the first step has the largest net increase. The claim holds if the lower bound of this
+// increase is above 0 and above the upper bounds of the other steps. It fails if the lower bound of another step is
+// above the first step's upper bound, or if the upper bound of the relative increase on the first step is at most δ.
 func largestFirst() criterion {
 	return ofDevice(func(j *judgement) {
 		j.rises(" "+j.metric.Short, j.x.stepsTo(math.Inf(1))...)
@@ -309,15 +305,14 @@ func largestFirst() criterion {
 		if j.needed = 1; largest {
 			j.sides[insideBounds] = 1
 		}
-		j.says += besideClean(increases...)
+		j.sentence += besideClean(increases...)
 	})
 }
 
-// dominates compares the factors by which two whole sweeps raise the metric. The claim
-// holds when the lower bound of the first factor lies above the upper bound of the second,
-// and fails in the reverse case. Where the device cannot carry the first sweep to its end,
-// the first factor is that up to the highest level it carries. Then the claim can hold but
-// not fail; likewise where the second sweep is judged at another value of Held.
+// dominates compares the factors by which two whole sweeps raise the metric. The claim holds if the lower bound of the
+// first factor is above the upper bound of the second. It fails in the reverse case. If the device cannot carry the
+// first sweep to its end, the first factor is the one up to the highest level that it carries. Then the claim can hold
+// but not fail. The same is true if the second sweep is judged at another value of Held.
 func dominates() criterion {
 	return func(j *judgement) {
 		s, dut := j.sweeps[1], j.subject.id
@@ -353,7 +348,7 @@ func dominates() criterion {
 			j.decide(insideBounds)
 		case short != "":
 			j.Expect = short
-		case less && second.At != s.study().At:
+		case less && second.Fixed != s.study().Fixed:
 			j.Expect = fmt.Sprintf(j.why.Moved, second.held(), s.study().held())
 		case less:
 			j.decide(outsideBounds)

@@ -54,7 +54,7 @@ func asMeasured(sw *Sweep) analysis.Summary {
 	}
 	for _, sc := range study1.Scenarios {
 		c := published[sc.Published]
-		setting := sw.At.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)
+		setting := sw.Fixed.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)
 		sweep := analysis.Sweep{Cell: setting.With(result.DUT, sc.DUT), Along: sw.Along}
 		for i, level := range c.levels {
 			value := func(m Metric) analysis.Estimate { return withoutNoise(float64(c.estimate(m, level).Mean)) }
@@ -86,7 +86,7 @@ func asMeasured(sw *Sweep) analysis.Summary {
 	if sw.Along == result.Clients {
 		a, b := study1.Scenarios[1], study1.Scenarios[2]
 		q := analysis.Quotient{
-			DUT: a.DUT, Over: b.DUT, Cell: sw.At.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)}
+			DUT: a.DUT, Over: b.DUT, Cell: sw.Fixed.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)}
 		apart := func(level float64) float64 { return math.Abs(math.Log(cpu(a, level) / cpu(b, level))) }
 		levels := published[a.Published].levels
 		for _, level := range levels {

@@ -29,7 +29,7 @@ func TestShippedExperimentsRepeatTheStudy(t *testing.T) {
 		if !slices.Equal(levels, d.published(study1.Scenarios).Levels) || !slices.Equal(fixed, []float64{d.heldValue()}) {
 			t.Errorf("%s goes over %v at %v", d.Run, levels, fixed)
 		}
-		if !slices.Equal(e.Directions, []string{d.At.Text(result.Direction)}) || !slices.Contains(e.Profiles, d.Prefer) ||
+		if !slices.Equal(e.Directions, []string{d.Fixed.Text(result.Direction)}) || !slices.Contains(e.Profiles, d.Prefer) ||
 			!slices.Contains(e.DUTs, study1.Scenarios[1].DUT) {
 			t.Errorf("%s measures %v, %v, of %v", d.Run, e.Directions, e.Profiles, e.DUTs)
 		}
@@ -43,7 +43,7 @@ func TestSweptDimensionsHaveAxes(t *testing.T) {
 			if axisOf(s.Along) == (analysis.Axis{}) {
 				t.Errorf("study %d, %s: no measure in swept says how %q is spoken of", study.Number, s.Place, s.Along)
 			}
-			if held, _ := s.At.Value(s.Held); held.IsNumber && axisOf(s.Held) == (analysis.Axis{}) {
+			if held, _ := s.Fixed.Value(s.Held); held.IsNumber && axisOf(s.Held) == (analysis.Axis{}) {
 				t.Errorf("study %d, %s: no measure in swept says how %q is spoken of", study.Number, s.Place, s.Held)
 			}
 		}
@@ -69,11 +69,11 @@ func TestShippedExperimentsCapture(t *testing.T) {
 			}
 			for dut, rates := range devices {
 				if slices.Sort(rates); !slices.Equal(rates, e.OfferedMbps) {
-					t.Errorf("%s, %s: %s is measured at %v", s.Run, s.At, dut, rates)
+					t.Errorf("%s, %s: %s is measured at %v", s.Run, s.Fixed, dut, rates)
 				}
 			}
 			if len(devices) < 2 {
-				t.Errorf("%s has no devices with %s", s.Run, s.At)
+				t.Errorf("%s has no devices with %s", s.Run, s.Fixed)
 			}
 			if took := e.EstimatedDuration(); took > 20*time.Minute {
 				t.Errorf("%s takes %s", s.Run, took)

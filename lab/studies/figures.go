@@ -8,11 +8,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// figures draws the figures of the sweeps that the runs have, one metric each, in up to
-// four panels. Values here and in the study have different units, so each has a panel of
-// its own. Two further panels show both without units: the ratio to the first scenario, in
-// which most of the difference between two machines cancels, and each series relative to
-// its own value at one level, in which all of that difference cancels.
+// figures draws the figures of the sweeps that the runs have. Each shows one metric in up to four panels. Values here
+// and in the study have different units, so each has a panel. Two further panels show both without units. One has the
+// ratio to the first scenario, in which most of the difference between two machines cancels. The other has each series
+// relative to its own value at one level, in which all of that difference cancels.
 func (b studyInRuns) figures() []Figure {
 	var out []Figure
 	for _, f := range b.Figures {
@@ -53,11 +52,11 @@ func (b studyInRuns) figures() []Figure {
 	return out
 }
 
-// stack draws one panel a metric, with what the runs measured and the single figures published.
+// stack draws one panel for each metric, with the runs' figures and the published single figures.
 func (x repetition) stack(f FigureForm, units string) Figure {
 	drawn := x
-	if f.Of != "" {
-		drawn.Routers = []router{x.router(f.Of)}
+	if f.Device != "" {
+		drawn.Routers = []router{x.router(f.Device)}
 	}
 	if f.Only != nil {
 		drawn.Routers = slices.DeleteFunc(
@@ -90,7 +89,7 @@ func (x repetition) stack(f FigureForm, units string) Figure {
 	return fig
 }
 
-// seriesOf fills in the points that a course has of a metric at levels.
+// seriesOf adds the points of a course's metric at levels to a series.
 func seriesOf(s Series, c measuredCourse, levels []float64, m Metric) Series {
 	for _, level := range levels {
 		if e := c.estimate(m, level); e.Mean.Known() {
@@ -121,16 +120,16 @@ func (x repetition) series(m Metric, published bool) []Series {
 func (x repetition) relativePanel(f FigureForm, base float64) Panel {
 	shaped := x
 	shaped.Routers = slices.DeleteFunc(slices.Clone(x.Routers), func(r router) bool { return !x.rises(r) })
-	at := x.atAll(base)
-	p := Panel{"Over its own value " + at, f.Metric.Noun + ", × that " + at, false, analysis.Absent(),
+	atBase := x.atAll(base)
+	p := Panel{"Over its own value " + atBase, f.Metric.Noun + ", × that " + atBase, false, analysis.Absent(),
 		append(shaped.series(f.Metric, false), x.series(f.Metric, true)...)}
 	for _, s := range p.Series {
-		own := analysis.Absent()
+		baseValue := analysis.Absent()
 		if i := slices.IndexFunc(s.Points, func(p Point) bool { return float64(p.X) == base }); i >= 0 {
-			own = s.Points[i].Y.Mean
+			baseValue = s.Points[i].Y.Mean
 		}
 		for i := range s.Points {
-			s.Points[i].Y = mapEstimate(s.Points[i].Y, func(n analysis.Number) analysis.Number { return n / own })
+			s.Points[i].Y = mapEstimate(s.Points[i].Y, func(n analysis.Number) analysis.Number { return n / baseValue })
 		}
 	}
 	if f.Proportional != "" {
@@ -146,8 +145,8 @@ func (x repetition) relativePanel(f FigureForm, base float64) Panel {
 // rises reports whether a router carries the load at any level above the lowest.
 func (x repetition) rises(r router) bool { return slices.ContainsFunc(x.Levels[1:], r.carries) }
 
-// base is the reference level of shape: the highest level, above the lowest, at which the
-// load is carried by all routers that carry it at any such level.
+// base returns the reference level of the relative panel. It is the highest level, above the lowest, at which all those
+// routers carry the load that carry it at any such level.
 func (x repetition) base() (level float64, ok bool) {
 	for _, level := range slices.Backward(x.Levels[1:]) {
 		short := func(r router) bool { return x.rises(r) && !r.carries(level) }

@@ -8,14 +8,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// subject is one device, or a pair, that a claim is judged for.
+// subject is the device or the pair for which a claim is judged.
 type subject struct {
 	id, name string
 	pair     Pair
 }
 
-// findings lists the findings of each claim, then one for each device of the study that
-// no run measured.
+// findings lists the findings of each claim, then one for each device of the study that no run measured.
 func (b studyInRuns) findings() []analysis.Finding {
 	out := []analysis.Finding{}
 	if len(b.missingSweeps(b.Sweeps)) == len(b.Sweeps) {
@@ -62,13 +61,13 @@ func (b studyInRuns) judge(c Claim, s subject) judgement {
 	return j
 }
 
-// missingSweeps returns those of the sweeps that no run has.
+// missingSweeps returns those sweeps that no run has.
 func (b studyInRuns) missingSweeps(sweeps []*Sweep) []*Sweep {
 	held := func(s *Sweep) bool { return slices.ContainsFunc(b.sweeps[s], repetition.measured) }
 	return slices.DeleteFunc(slices.Clone(sweeps), held)
 }
 
-// untested is the finding of a claim without judgements: runs lack a sweep, or devices.
+// untested returns the finding of a claim without judgements. Runs lack a sweep or devices for it.
 func (b studyInRuns) untested(c Claim) analysis.Finding {
 	lacking := b.missingSweeps(c.Sweeps)
 	if len(lacking) == 0 {
@@ -83,13 +82,12 @@ func (b studyInRuns) untested(c Claim) analysis.Finding {
 			words.When(len(lacking) < len(c.Sweeps) && c.Sweeps[0].Run != c.Sweeps[1].Run, " "+bothRuns)}
 }
 
-// subjects lists what a claim is judged for: the routers measured in any sweep, the
-// study's in its order and then the others by name; or pairs, by the devices measured in
-// the claim's sweeps.
+// subjects lists the subjects of a claim. For routers, these are the routers measured in any sweep, first the study's
+// in its order, then the others by name. For pairs, the devices measured in the claim's sweeps decide.
 func (b studyInRuns) subjects(c Claim) []subject {
 	var out []subject
 	in := c.Sweeps
-	if c.Of == pairs {
+	if c.Subjects == pairs {
 		for _, p := range b.Pairs {
 			if p.Claim != "" && p.Claim != c.ID {
 				continue
@@ -100,30 +98,30 @@ func (b studyInRuns) subjects(c Claim) []subject {
 		}
 		return out
 	}
-	// one that another sweep has is named as missing
+	// A device that another sweep has is named as missing.
 	measured := func(dut string) bool { return b.wasMeasured(dut, b.Sweeps) }
 	if len(in) > 0 && in[0].Free {
 		measured = func(dut string) bool {
 			return !slices.ContainsFunc(in, func(s *Sweep) bool { return !b.wasMeasured(dut, []*Sweep{s}) })
 		}
 	}
-	var own, others []string
+	var ofStudy, others []string
 	for _, sc := range b.Scenarios {
-		own = append(own, sc.DUT)
+		ofStudy = append(ofStudy, sc.DUT)
 	}
 	for _, s := range b.Sweeps {
 		for _, x := range b.sweeps[s] {
-			for _, r := range x.Routers[len(own):] {
+			for _, r := range x.Routers[len(ofStudy):] {
 				others = append(others, r.DUT)
 			}
 		}
 	}
 	slices.Sort(others)
-	for i, dut := range append(own, slices.Compact(others)...) {
+	for i, dut := range append(ofStudy, slices.Compact(others)...) {
 		if c.Only != nil && !slices.Contains(c.Only, dut) {
 			continue
 		}
-		if measured(dut) && (i > 0 || c.Of == routers) {
+		if measured(dut) && (i > 0 || c.Subjects == routers) {
 			out = append(out, subject{id: dut, name: dut})
 		}
 	}
@@ -135,7 +133,7 @@ func (b studyInRuns) wasMeasured(dut string, in []*Sweep) bool {
 	return slices.ContainsFunc(in, func(s *Sweep) bool { return b.sweeps[s].firstWith(dut).router(dut).measured() })
 }
 
-// missing says which experiments give the tables and figures that the runs cannot fill.
+// missing says which experiments fill the tables and figures that the runs cannot fill.
 func (b studyInRuns) missing() []string {
 	var out []string
 	for _, s := range b.Sweeps {
@@ -152,9 +150,8 @@ func (j *judgement) unmeasured(x repetition, r router) {
 	j.Here, j.Expect = "not measured in "+x.Run, x.command("duts="+r.DUT)+" measures it."
 }
 
-// uncountedReason says why a router's figures cannot settle a claim about steps: the device did
-// not carry the load, or the run has levels within a step. Empty: neither is so, and the
-// intervals leave the claim open.
+// uncountedReason says why a router's figures cannot decide a claim about steps: the device did not carry the load, or
+// the run has levels within a step. It is empty if neither is true, and then the intervals leave the claim open.
 func (x repetition) uncountedReason(r router, steps []levelStep) string {
 	var levels []float64
 	for _, st := range steps {
@@ -171,8 +168,8 @@ func (x repetition) uncountedReason(r router, steps []levelStep) string {
 		" has the study's alone."
 }
 
-// blocked says why a claim about proportions cannot be judged by the router's figures at
-// the levels; empty when it can.
+// blocked says why a claim about proportions cannot be judged by the router's figures at the levels. It is empty when
+// it can.
 func (x repetition) blocked(r router, levels ...float64) string {
 	limited, absent := x.limitedAndAbsent(r, levels)
 	duts, load := "duts="+r.DUT, x.lightLoad(r)

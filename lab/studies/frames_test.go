@@ -25,7 +25,7 @@ func TestClaimOnOwnMetricAndDimension(t *testing.T) {
 	each := Metric{Name: "ns_per_packet", Noun: "CPU per packet", Short: "ns", Unit: "ns", PublishedUnit: "ns"}
 	times := Metric{
 		Name: "times", Change: "ns_per_packet", Over: "ns_per_packet", Noun: "CPU per packet over none", Short: "ratio"}
-	sizes := &Sweep{Along: size, At: result.NewCell(other, 2), Held: other, Prefer: result.PerPacket, Moves: true,
+	sizes := &Sweep{Along: size, Fixed: result.NewCell(other, 2), Held: other, Prefer: result.PerPacket, Moves: true,
 		Metrics: []Metric{each, times}, File: "frames.csv", Run: "frames"}
 	on := []*Sweep{sizes}
 	allStudies = []Study{{Number: 98,
@@ -34,9 +34,9 @@ func TestClaimOnOwnMetricAndDimension(t *testing.T) {
 		Sweeps: on, Pairs: []Pair{{First: "tap", Second: "ring", Study: true}},
 		Claims: []Claim{
 			{ID: "rises", Sweeps: on, Metric: each, Judge: monotone()},
-			{ID: "above", Of: devices, Sweeps: on, Metric: times, Judge: alwaysAbove(1.5)},
-			{ID: "larger", Of: pairs, Sweeps: on, Metric: each, Judge: costsMore()},
-			{ID: "converges", Of: pairs, Sweeps: on, Metric: times, Judge: converges()},
+			{ID: "above", Subjects: devices, Sweeps: on, Metric: times, Judge: alwaysAbove(1.5)},
+			{ID: "larger", Subjects: pairs, Sweeps: on, Metric: each, Judge: costsMore()},
+			{ID: "converges", Subjects: pairs, Sweeps: on, Metric: times, Judge: converges()},
 		},
 		Tables: []TableForm{{Sweep: sizes, Numbers: []string{"1"}, Columns: []ColumnForm{{"%s", each, metricItself, "", ""}, {
 			"%s step", each, netStep, "ns", "ns"}}}},

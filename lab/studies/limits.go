@@ -11,13 +11,13 @@ func (c measuredCourse) hasMetric(m Metric) bool {
 	return slices.ContainsFunc(c.levels, func(level float64) bool { return c.estimate(m, level).Mean.Known() })
 }
 
-// placeShare places a share of frames at a level: inside where nothing is lost.
+// placeShare says whether a share of frames at a level is in the range in which nothing is lost (inside).
 func (c measuredCourse) placeShare(m Metric, level float64) boundSide {
 	return place(c.estimate(m, level), m.Least, m.Most)
 }
 
-// limit is the highest level up to which, by its means, a share of frames says that nothing is lost. all: the
-// measuredCourse has no level above it. Absent where something is lost at the lowest level, or nothing is known.
+// limit returns the highest level up to which the mean of a share of frames shows no loss. all is true if the course
+// has no level above it. The limit is absent if frames are lost at the lowest level, or if nothing is known.
 func (c measuredCourse) limit(m Metric) (limit analysis.Number, all bool) {
 	limit = analysis.Absent()
 	for _, level := range c.levels {
@@ -31,10 +31,10 @@ func (c measuredCourse) limit(m Metric) (limit analysis.Number, all bool) {
 	return limit, limit.Known()
 }
 
-// limits has the tables of the highest levels without loss. A table without any device is left out.
+// limits returns the tables of the highest levels without loss. It leaves out a table without devices.
 func (b studyInRuns) limits() (out []Table) {
 	for _, f := range b.Limits {
-		t := Table{ID: "table-" + f.ID, Title: f.Title, Caption: f.Caption, Note: f.Said,
+		t := Table{ID: "table-" + f.ID, Title: f.Title, Caption: f.Caption, Note: f.Reading,
 			Columns: []Column{{Name: f.RowHeading, Measured: true}}}
 		for _, c := range f.Columns {
 			unit := c.Sweep.along().Unit
@@ -71,7 +71,7 @@ func (b studyInRuns) limits() (out []Table) {
 	return out
 }
 
-// row is the row of a name, which it adds where there is none.
+// row returns the row with a name. It adds the row if there is none.
 func (t *Table) row(name string) *Row {
 	i := slices.IndexFunc(t.Rows, func(r Row) bool { return r.Name == name })
 	if i < 0 {

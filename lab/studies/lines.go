@@ -6,7 +6,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 )
 
-// besideFirst judges whether a metric over the first scenario's lies in a range, at one level.
+// besideFirst judges whether a metric divided by the first scenario's is in a range, at one level.
 func besideFirst(level, least, most float64) criterion {
 	return func(j *judgement) {
 		x := j.sweeps[0].study()
@@ -30,8 +30,8 @@ func besideFirst(level, least, most float64) criterion {
 	}
 }
 
-// straight judges whether a metric follows a straight line over the payload that is carried, by the line's R². That has
-// no interval: it counts once there are blocks enough for the slope to have one.
+// straight judges whether a metric follows a straight line over the payload carried, by the line's R². R² has no
+// interval, so it counts only if there are enough blocks for an interval of the slope.
 func straight(leastR2 float64) criterion {
 	return func(j *judgement) {
 		x := j.sweeps[0].study()
@@ -67,8 +67,9 @@ func overDirect(l analysis.Trend) string {
 	return ", × " + meanWithInterval(l.OverClean) + " the direct path's slope beside it"
 }
 
-// slopes judges the slope of the first of two devices over that of the second: each over the direct path's in the same
-// block, in which the machine's drift cancels. The bounds are the widest that both intervals allow.
+// slopes judges the slope of the first of two devices divided by that of the second. Each is first divided by the
+// direct path's slope in the same block, so that the machine's drift cancels. The bounds are the widest that both
+// intervals allow.
 func slopes(least, most float64, study string) criterion {
 	return func(j *judgement) {
 		x, p := j.sweeps[0].study(), j.subject.pair

@@ -8,20 +8,19 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// The criteria in this file judge claims of studies about lost frames. Their metrics are shares of frames; nothing is
-// lost while a share lies between Metric.Least and Metric.Most. A level is a load, or another setting that a run
-// varies. A level surely has loss when the whole interval of a share lies outside of these bounds.
+// The criteria in this file judge claims about lost frames. Their metrics are shares of frames. Nothing is lost while a
+// share is between Metric.Least and Metric.Most. A level is a load, or another setting that a run varies. A level
+// surely has loss if the whole interval of a share is outside these bounds.
 
 // lossy lists the levels that surely have loss by any of the shares.
 func (c measuredCourse) lossy(shares ...Metric) []float64 {
-	with, _ := split(c.levels, func(level float64) bool {
+	withLoss, _ := split(c.levels, func(level float64) bool {
 		return slices.ContainsFunc(shares, func(m Metric) bool { return c.placeShare(m, level) == outsideBounds })
 	})
-	return with
+	return withLoss
 }
 
-// lossyOnAverage reports whether any of the shares has its mean outside of its bounds at any level, whatever its
-// interval.
+// lossyOnAverage reports whether the mean of any share is outside its bounds at any level, whatever its interval.
 func (c measuredCourse) lossyOnAverage(shares ...Metric) bool {
 	return slices.ContainsFunc(shares, func(m Metric) bool {
 		_, all := c.limit(m)
@@ -55,13 +54,13 @@ func losesNothing(last float64) criterion {
 		}
 		worst := slices.MaxFunc(levels, func(a, b float64) int { return cmp.Compare(off(a), off(b)) })
 		j.figures = []string{meanWithInterval(j.r.estimate(j.metric, worst)) + " % " + j.x.atAll(worst)}
-		j.says = fmt.Sprintf("%s at %s from %g to %s: at worst %%s", j.metric.Noun, words.Counted(len(levels), "level"),
+		j.sentence = fmt.Sprintf("%s at %s from %g to %s: at worst %%s", j.metric.Noun, words.Counted(len(levels), "level"),
 			levels[0], j.x.levelText(levels[len(levels)-1]))
 	})
 }
 
-// losesWith judges the claim that the metric lies between least and most at the levels that surely have loss by shares:
-// at each of them, or, if enough is true, at one of them.
+// losesWith judges the claim that the metric is between least and most at the levels that surely have loss by shares.
+// It must be so at each of them, or, if enough is true, at one of them.
 func losesWith(least, most float64, enough bool, shares ...Metric) criterion {
 	return ofDevice(func(j *judgement) {
 		levels := j.r.lossy(shares...)
@@ -69,14 +68,14 @@ func losesWith(least, most float64, enough bool, shares ...Metric) criterion {
 			e := j.r.estimate(j.metric, level)
 			j.add(e, place(e, least, most), meanWithInterval(e)+" % "+j.x.atAll(level))
 		}
-		j.says, j.none = "where frames are lost, "+j.metric.Noun+" is %s", "no frames are lost for sure at any level"
+		j.sentence, j.none = "where frames are lost, "+j.metric.Noun+" is %s", "no frames are lost for sure at any level"
 		if j.needed = len(levels); enough && j.sides[insideBounds] > 0 {
 			j.needed, j.sides[outsideBounds] = j.sides[insideBounds], 0
 		}
 		switch {
 		case len(levels) > 0:
 		case j.r.lossyOnAverage(shares...):
-			j.needed = 1 // no level surely has loss, so that the claim stays open
+			j.needed = 1 // no level surely has loss, so the claim stays open
 		default:
 			j.lacking = "Where loss begins only a run with loss can show: `--set router.speed=0.1` slows the capturing host, " +
 				"and `--set offered_mbps=…` has higher rates."
@@ -85,7 +84,7 @@ func losesWith(least, most float64, enough bool, shares ...Metric) criterion {
 }
 
 // losesAtMost judges the claim that the device loses frames at the highest level at which the first device of the sweep
-// loses none. The metric of the claim shows the loss, and carried the first device's.
+// loses none. The claim's metric shows the loss of the device, and carried that of the first device.
 func losesAtMost(carried Metric) criterion {
 	return ofDevice(func(j *judgement) {
 		base := j.x.Routers[0]
@@ -100,15 +99,15 @@ func losesAtMost(carried Metric) criterion {
 		default:
 			e := j.r.estimate(j.metric, level)
 			j.add(e, j.r.placeShare(j.metric, level).opposite(), meanWithInterval(e)+" %")
-			j.says = fmt.Sprintf(
+			j.sentence = fmt.Sprintf(
 				"%s, the highest that %s forwards without loss, the %s is %%s", j.x.atAll(level), base.DUT, j.metric.Noun)
 			j.needed = 1
 		}
 	})
 }
 
-// ofTwo makes a criterion that compares two routers: the first and the second of a pair in one sweep, or the same
-// device in two sweeps. Both must be of one run, because machines differ between runs. judge gets the names of both.
+// ofTwo makes a criterion that compares two routers: the two of a pair in one sweep, or the same device in two sweeps.
+// Both must be from one run, because machines differ between runs. judge gets the names of both.
 func ofTwo(judge func(j *judgement, a, b router, names [2]string)) criterion {
 	return func(j *judgement) {
 		x, y := j.sweeps[0].study(), j.sweeps[len(j.sweeps)-1].study()
@@ -118,7 +117,7 @@ func ofTwo(judge func(j *judgement, a, b router, names [2]string)) criterion {
 		}
 		j.x, j.r = x, a
 		switch {
-		case !a.measured() || !b.measured() || a.cell == b.cell: // equal cells: the run has one of the sweeps only
+		case !a.measured() || !b.measured() || a.cell == b.cell: // equal cells: the run has only one of the sweeps
 			j.Here, j.Expect = "not measured both "+names[0]+" and "+names[1], y.command()+" measures both."
 		case a.Run != b.Run:
 			j.Here, j.Expect = "not measured in one run "+names[0]+" and "+names[1], y.command()+" measures both."
@@ -161,8 +160,8 @@ func losesLess() criterion {
 	})
 }
 
-// multiplies judges the claim that the second router's metric divided by the first's lies between least and most, at
-// the highest level that both have. The claim stays open if one of them loses frames there (shares), because its CPU is
+// multiplies judges the claim that the second router's metric divided by the first's is between least and most, at the
+// highest level that both have. The claim stays open if one of them loses frames there (shares), because its CPU is
 // then for fewer frames than the other's.
 func multiplies(least, most float64, shares ...Metric) criterion {
 	return ofTwo(func(j *judgement, a, b router, names [2]string) {

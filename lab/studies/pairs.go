@@ -10,9 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// ofPair judges a pair by the first repetition in which both devices carried the highest
-// level, and with lowest also the lowest level. Without such a repetition the finding says
-// what is missing. judge gets the second device and the end of the sentence in Here.
+// ofPair judges a pair by the first repetition in which both devices carried the highest level. With lowest, they must
+// also have carried the lowest level. Without such a repetition the finding says what is missing. judge gets the second
+// device and the end of the sentence in Here.
 func ofPair(lowest bool, judge func(j *judgement, second router, end string)) criterion {
 	return func(j *judgement) {
 		s, p := j.sweeps[0], j.subject.pair
@@ -42,8 +42,8 @@ func ofPair(lowest bool, judge func(j *judgement, second router, end string)) cr
 	}
 }
 
-// notTogetherReason explains why no run has both devices of a pair carrying the levels: the
-// reason in the first run that has both, or that no run has both.
+// notTogetherReason says why in no run both devices of a pair carried the levels. It gives the reason in the first run
+// that has both, or says that no run has both.
 func (s repetitionsOfSweep) notTogetherReason(p Pair, levels []float64) (here, expect string) {
 	for _, x := range s[1:] {
 		a, b := x.router(p.First), x.router(p.Second)
@@ -67,17 +67,18 @@ func (s repetitionsOfSweep) notTogetherReason(p Pair, levels []float64) (here, e
 
 // togetherRemedy says how to measure two devices in one run.
 func (x repetition) togetherRemedy(a, b router) string {
-	sets, has := []string{"duts=" + a.DUT + "," + b.DUT}, " measures both"
+	sets, ending := []string{"duts=" + a.DUT + "," + b.DUT}, " measures both"
 	if load := x.lightLoad(a, b); load > 0 {
-		sets, has = append(sets, fmt.Sprintf("%s=%g", x.Held, load)), " has a load both can carry"
+		sets, ending = append(sets, fmt.Sprintf("%s=%g", x.Held, load)), " has a load both can carry"
 	}
-	return x.command(sets...) + has + "; " + bothRuns
+	return x.command(sets...) + ending + "; " + bothRuns
 }
 
-// unit is the exact estimate 1.
+// unit is an exact estimate of 1.
 var unit = analysis.Estimate{Mean: 1, Lo: 1, Hi: 1, N: math.MaxInt}
 
-// factorBetween is the factor between the more and the less expensive of two, from their quotient.
+// factorBetween returns the factor between the costs of the more and the less expensive of two devices, from their
+// quotient.
 func factorBetween(e analysis.Estimate) analysis.Estimate {
 	if e.Mean < 1 {
 		return quotient(unit, e)
@@ -85,12 +86,12 @@ func factorBetween(e analysis.Estimate) analysis.Estimate {
 	return e
 }
 
-// factors returns the metric of the first device over that of the second at a level, and
-// the factor between the more and the less expensive there over the same at the lowest
-// level. For overhead ratios along the clients the run compares the devices round by
-// round; for other metrics the bounds are the widest that both devices' bounds allow.
+// factors returns the metric of the first device divided by that of the second at a level. widening is the factor
+// between the more and the less expensive there, divided by the same factor at the lowest level. For overhead ratios
+// over clients, the run compares the devices round by round. For other metrics the bounds are the widest that both
+// devices' bounds allow.
 func (j *judgement) factors(b router, level float64) (ratio, widening analysis.Estimate) {
-	q, ok := j.x.from.Between(j.r.DUT, b.DUT, j.x.At.With(result.Profile, b.profile()))
+	q, ok := j.x.from.Between(j.r.DUT, b.DUT, j.x.Fixed.With(result.Profile, b.profile()))
 	if ok && j.metric.Change == cost.PerBit && j.x.Along == result.Clients {
 		for _, l := range q.Levels {
 			if float64(l.Clients) == level {
@@ -104,9 +105,8 @@ func (j *judgement) factors(b router, level float64) (ratio, widening analysis.E
 	return over(level), quotient(factorBetween(over(level)), factorBetween(over(j.x.lowestToHighest().from)))
 }
 
-// converges judges whether the costs of two devices converge from the lowest level to the
-// highest: the factor between the more and the less expensive must shrink by more than δ.
-// The claim fails when that factor shrinks by less, or grows.
+// converges judges whether the costs of two devices converge from the lowest level to the highest. The factor between
+// the more and the less expensive must shrink by more than δ. The claim fails if that factor shrinks by less, or grows.
 func converges() criterion {
 	return ofPair(true, func(j *judgement, b router, end string) {
 		x, p, ends := j.x, j.subject.pair, j.x.lowestToHighest()
@@ -127,12 +127,11 @@ func converges() criterion {
 	})
 }
 
-// costsAlike judges whether two devices cost the same at the highest level: the quotient of
-// their costs must lie within δ.
+// costsAlike judges whether two devices cost the same at the highest level. The quotient of their costs must be within
+// δ.
 func costsAlike() criterion { return atHighest(placeRatio) }
 
-// costsMore judges whether the first of two devices costs more at the highest level: the
-// quotient must lie above 1.
+// costsMore judges whether the first of two devices costs more at the highest level. The quotient must be above 1.
 func costsMore() criterion {
 	return atHighest(func(e analysis.Estimate, _ float64) boundSide { return placeAgainst(e, 1) })
 }

@@ -1,22 +1,22 @@
 package studies
 
-// PointForm declares a table of one level of a sweep: a row for each router, and a column for each metric.
+// PointForm declares a table of one level of a sweep. It has a row for each router and a column for each metric.
 type PointForm struct {
-	ID, Title, Caption, Said string
-	RowHeading               string
-	Sweep                    *Sweep
-	Level                    float64
-	Metrics                  []Metric // with headings
+	ID, Title, Caption, Reading string
+	RowHeading                  string
+	Sweep                       *Sweep
+	Level                       float64
+	Metrics                     []Metric // with headings
 }
 
-// points has the tables of single levels. One whose level no run has is left out.
+// points returns the tables of single levels. It leaves out a table if no run has its level.
 func (b studyInRuns) points() (out []Table) {
 	for _, f := range b.Points {
 		x := b.sweeps[f.Sweep].study()
 		if !x.hasLevel(f.Level) {
 			continue
 		}
-		t := Table{ID: "table-" + f.ID, Title: f.Title, Caption: f.Caption, Note: x.note(x.Routers, []string{f.Said}),
+		t := Table{ID: "table-" + f.ID, Title: f.Title, Caption: f.Caption, Note: x.note(x.Routers, []string{f.Reading}),
 			Columns: []Column{{Name: f.RowHeading, Measured: true, Published: true}}}
 		for _, m := range f.Metrics {
 			t.Columns = append(

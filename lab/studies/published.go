@@ -22,8 +22,8 @@ var shipped embed.FS
 
 var files fs.FS = shipped
 
-// published is the sweep with published values only. The files ship with the program and
-// tests read all of them: an error here is a mistake of the program, and panics.
+// published returns the sweep with the published values only. The files ship with the program, and tests read all of
+// them. So an error in them is a mistake of the program, and published panics.
 func (s *Sweep) published(scenarios []Scenario) repetition {
 	courses := s.emptyCourses(scenarios)
 	if s.File != "" {
@@ -57,23 +57,22 @@ func (s *Sweep) published(scenarios []Scenario) repetition {
 	return x
 }
 
-// emptyCourses has a course without figures for each scenario and each system in it, "scenario/system".
+// emptyCourses returns a course without figures for each scenario, and for each "scenario/system".
 func (s Sweep) emptyCourses(scenarios []Scenario) map[string]*measuredCourse {
 	out := map[string]*measuredCourse{}
 	for _, sc := range scenarios {
-		out[sc.Published] = newCourse(s.At)
+		out[sc.Published] = newCourse(s.Fixed)
 		for _, name := range s.Systems {
-			out[sc.Published+"/"+name] = newCourse(s.At)
+			out[sc.Published+"/"+name] = newCourse(s.Fixed)
 		}
 	}
 	return out
 }
 
-// readPublished reads a CSV of published values: comment lines with #, a header that
-// names scenario, dimensions and metrics, and a row for each scenario and level. Rows
-// at other values of the fixed dimensions are left out. Errors name file, line and column:
-// an unknown column or scenario, a figure that is not positive and finite, a level that
-// does not ascend within its scenario.
+// readPublished reads a CSV of published values. It has comment lines with #, a header with the names of scenario,
+// dimensions and metrics, and a row for each scenario and level. Rows at other values of the fixed dimensions are left
+// out. An error names file, line and column. Errors are an unknown column or scenario, a figure that is not positive
+// and finite, and a level that does not ascend within its scenario.
 func (s Sweep) readPublished(r io.Reader, scenarios []Scenario) (map[string]*measuredCourse, error) {
 	out := s.emptyCourses(scenarios)
 	records := csv.NewReader(r)
@@ -100,9 +99,9 @@ func (s Sweep) readPublished(r io.Reader, scenarios []Scenario) (map[string]*mea
 	return out, nil
 }
 
-// dimension reports whether a column is the sweep's dimension or one that it holds fixed.
+// dimension reports whether a column is the sweep's dimension or one of its fixed ones.
 func (s Sweep) dimension(column string) bool {
-	return column == string(s.Along) || s.At.HasDimension(result.Dimension(column))
+	return column == string(s.Along) || s.Fixed.HasDimension(result.Dimension(column))
 }
 
 func (s Sweep) checkHeader(header []string) error {
@@ -129,7 +128,7 @@ func (s Sweep) addPublished(out map[string]*measuredCourse, header, record []str
 		case column == "system":
 			system = "/" + record[i]
 		case d != s.Along && s.dimension(column):
-			if record[i] != s.At.Text(d) {
+			if record[i] != s.Fixed.Text(d) {
 				return nil
 			}
 		case s.Free && record[i] == "":

@@ -80,7 +80,7 @@ func TestPublishedNormalised(t *testing.T) {
 		rows := 0
 		for _, r := range x.Routers {
 			for _, level := range x.Levels {
-				limit := analysis.Number(x.At.With(x.Along, level).Number(result.OfferedMbps))
+				limit := analysis.Number(x.Fixed.With(x.Along, level).Number(result.OfferedMbps))
 				of := func(m Metric) analysis.Number { return r.published.estimate(m, level).Mean }
 				got, want := published(exactEstimate(of(sampled)*limit/of(link))), of(normalised)
 				if math.Abs(float64(got-want)) > 1e-9 {

@@ -8,10 +8,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Criteria on the rates and the CPU of routers of several speeds, over the levels that a run has.
+// These criteria judge rates and the CPU of routers with several speeds, over the levels that a run has.
 
-// overFirst judges whether the metric of a device over that of the first scenario, in the same run, lies between two
-// bounds, as what is missing to 1 says: at every level, or at the lowest, the slowest router, alone.
+// overFirst judges whether the metric of a device divided by that of the first scenario, in the same run, is between
+// two bounds. The finding shows the difference from 1. The criterion is judged at every level, or, with lowest, only at
+// the lowest, which is the slowest router.
 func overFirst(least, most float64, lowest bool) criterion {
 	return ofDevice(func(j *judgement) {
 		first := j.x.Routers[0]
@@ -19,17 +20,18 @@ func overFirst(least, most float64, lowest bool) criterion {
 		if j.r.Run == "" { // the published figures
 			base = first.published
 		}
-		of := func(level float64) analysis.Estimate {
+		ratio := func(level float64) analysis.Estimate {
 			return quotient(j.r.estimate(j.metric, level), base.estimate(j.metric, level))
 		}
-		levels, _ := split(j.r.levels, func(level float64) bool { return of(level).Mean.Known() })
-		j.says, j.none, j.unit = j.metric.Noun+" is below that of "+first.Name+" by %s", "no level with "+first.Name,
+		levels, _ := split(j.r.levels, func(level float64) bool { return ratio(level).Mean.Known() })
+		j.sentence, j.none, j.unit = j.metric.Noun+" is below that of "+first.Name+" by %s", "no level with "+first.Name,
 			" % below it"
-		if j.r.Run != first.Run && j.r.Run != "" || j.r.Run == "" && sameBound(of, levels) {
+		if j.r.Run != first.Run && j.r.Run != "" || j.r.Run == "" && sameBound(ratio, levels) {
 			levels = nil
 		}
 		j.judgeAt(levels, lowest, func(level float64) {
-			j.add(below(of(level)), place(of(level), least, most), meanWithInterval(below(of(level)))+" % "+j.x.atAll(level))
+			j.add(below(ratio(level)), place(ratio(level), least, most),
+				meanWithInterval(below(ratio(level)))+" % "+j.x.atAll(level))
 		})
 		if len(levels) == 0 {
 			j.lacking = j.x.command("duts="+first.DUT+","+j.subject.id) + " measures both in one run."
@@ -37,23 +39,24 @@ func overFirst(least, most float64, lowest bool) criterion {
 	})
 }
 
-// sameBound reports whether all ratios are 1: the study gives one bound for both rates then, and no ratio.
+// sameBound reports whether all ratios are 1. The study then gives one bound for both rates, and no ratio.
 func sameBound(estimateAt func(level float64) analysis.Estimate, levels []float64) bool {
 	return !slices.ContainsFunc(levels, func(level float64) bool { return estimateAt(level).Mean != 1 })
 }
 
-// below is a ratio as what is missing to 1, in per cent.
+// below returns by how much a ratio is below 1, in per cent.
 func below(e analysis.Estimate) analysis.Estimate {
-	of := func(n analysis.Number) analysis.Number { return 100 * (1 - n) }
-	return analysis.Estimate{Mean: of(e.Mean), Lo: of(e.Hi), Hi: of(e.Lo), N: e.N}
+	shortfall := func(n analysis.Number) analysis.Number { return 100 * (1 - n) }
+	return analysis.Estimate{Mean: shortfall(e.Mean), Lo: shortfall(e.Hi), Hi: shortfall(e.Lo), N: e.N}
 }
 
-// onServers judges whether the metric lies between two bounds at every level from one on, or at the lowest alone.
+// onServers judges whether the metric is between two bounds at every level from one on, or, with lowest, at the lowest
+// alone.
 func onServers(least, most, from float64, lowest bool) criterion {
 	return ofDevice(func(j *judgement) {
 		levels, _ := split(
 			j.r.levels, func(level float64) bool { return level >= from && j.r.estimate(j.metric, level).Mean.Known() })
-		j.says, j.none = j.metric.Noun+" is %s", "no level that counts"
+		j.sentence, j.none = j.metric.Noun+" is %s", "no level that counts"
 		j.judgeAt(levels, lowest, func(level float64) {
 			e := j.r.estimate(j.metric, level)
 			j.add(e, place(e, least, most), meanWithInterval(e)+" "+j.metric.Unit+" "+j.x.atAll(level))
@@ -64,7 +67,7 @@ func onServers(least, most, from float64, lowest bool) criterion {
 	})
 }
 
-// judgeAt adds the figures of levels, or of the lowest alone.
+// judgeAt adds the figures of all levels, or of the lowest alone.
 func (j *judgement) judgeAt(levels []float64, lowest bool, add func(level float64)) {
 	if lowest && len(levels) > 0 {
 		levels = levels[:1]
@@ -75,11 +78,11 @@ func (j *judgement) judgeAt(levels []float64, lowest bool, add func(level float6
 	j.needed = len(levels)
 }
 
-// atMostFactor judges whether the metric at the highest level over that at the next one stays below a factor.
+// atMostFactor judges whether the metric at the highest level divided by that at the next one is below a factor.
 func atMostFactor(most float64) criterion {
 	return ofDevice(func(j *judgement) {
 		levels, _ := split(j.r.levels, func(level float64) bool { return j.r.estimate(j.metric, level).Mean.Known() })
-		j.says, j.none, j.needed, j.unit = j.metric.Noun+" rises by %s", "no two speeds", 1, " %"
+		j.sentence, j.none, j.needed, j.unit = j.metric.Noun+" rises by %s", "no two speeds", 1, " %"
 		if len(levels) < 2 || j.r.Run == "" { // the study gives bounds of rates alone
 			j.lacking = j.x.command() + " has several speeds."
 			return
@@ -92,14 +95,14 @@ func atMostFactor(most float64) criterion {
 	})
 }
 
-// besideOther judges whether the metric of the second of a pair over that of the first lies between two bounds, at the
-// highest level that both have.
+// besideOther judges whether the metric of the second of a pair divided by that of the first is between two bounds, at
+// the highest level that both have.
 func besideOther(least, most float64) criterion {
 	return ofTwo(func(j *judgement, a, b router, names [2]string) {
-		of := func(level float64) analysis.Estimate {
+		ratio := func(level float64) analysis.Estimate {
 			return quotient(b.estimate(j.metric, level), a.estimate(j.metric, level))
 		}
-		common, _ := split(a.levels, func(level float64) bool { return of(level).Mean.Known() })
+		common, _ := split(a.levels, func(level float64) bool { return ratio(level).Mean.Known() })
 		if len(common) == 0 {
 			j.Here, j.Expect = "no load with both", j.x.command()+" measures both."
 			return
@@ -107,12 +110,12 @@ func besideOther(least, most float64) criterion {
 		level := common[len(common)-1]
 		j.Here = fmt.Sprintf(
 			"the %s of %s is %s %% above that of %s, %s; %s", j.metric.Noun, names[1], meanWithInterval(percentOf(
-				of(level))), names[0], j.x.atAll(level), blocks(of(level)))
-		j.decide(place(of(level), least, most))
+				ratio(level))), names[0], j.x.atAll(level), blocks(ratio(level)))
+		j.decide(place(ratio(level), least, most))
 	})
 }
 
-// course draws the curves of the highest level of a sweep over time.
+// course draws curves over time at the highest level of a sweep.
 func (x repetition) course(f FigureForm, units string) Figure {
 	p := Panel{YLabel: f.YLabel + ", " + f.Metric.Unit, Reference: analysis.Absent()}
 	for _, r := range x.Routers {

@@ -50,17 +50,16 @@ var study1 = Study{
 		"100 clients lies within δ. " +
 		"Converge: what one costs over the other, with the fewest and the most clients, and what becomes of the factor " +
 		"between them.",
-	// One device for each way in which gateways handle packets.
+	// These devices handle packets in different ways. There is one for each way.
 	Devices: []string{ownTun, "gateway-nfqueue", "gateway-ebpf", "opennds", "coovachilli"},
 	Units:   cpuUnits,
 }
 
-// ownTun is the same gateway as gateway-nfqueue, working through a TUN device as
-// CoovaChilli does.
+// ownTun is the same gateway as gateway-nfqueue, but works through a TUN device as CoovaChilli does.
 const ownTun = "gateway-tun"
 
-// portals are the study's routers. Its proprietary portal passes every packet to user
-// space by NFQUEUE; gatewayd stands in for it and does the same.
+// portals are the study's routers. Its proprietary portal passes every packet to user space by NFQUEUE. gatewayd does
+// the same and replaces it.
 var portals = []Scenario{
 	{Published: "clean", DUT: analysis.Clean, Heading: "Clean", Name: "the clean router"},
 	{Published: "coovachilli", DUT: "coovachilli", Heading: "Chilli", Name: "CoovaChilli",
@@ -72,17 +71,18 @@ var portals = []Scenario{
 		StandsIn: "The study's second portal is proprietary; gatewayd stands in for it, working the same way: "},
 }
 
-// The study's two sweeps. It measured uploads: its clients ran iperf3 -c without
-// -R. Profile per-packet resembles its conditions most.
+// The study has two sweeps. It measured uploads, because its clients ran iperf3 -c without -R. The profile per-packet
+// is most similar to its conditions.
 var (
 	bandwidth = &Sweep{
-		Along: result.OfferedMbps, At: result.NewCell(result.Clients, 100, result.Direction, result.Up), Held: result.Clients,
+		Along: result.OfferedMbps, Fixed: result.NewCell(result.Clients, 100, result.Direction, result.Up),
+		Held:    result.Clients,
 		Prefer:  result.PerPacket,
 		Metrics: metrics1, File: "published/portal-bandwidth.csv", Run: "portal-bandwidth",
 		Place: "bandwidth limit, 100 clients", Forms: "Tables 5.1 to 5.4 and A.1 to A.3 and figures 5.5 and A.1",
 	}
 	clients = &Sweep{
-		Along: result.Clients, At: result.NewCell(result.OfferedMbps, 1000, result.Direction, result.Up),
+		Along: result.Clients, Fixed: result.NewCell(result.OfferedMbps, 1000, result.Direction, result.Up),
 		Held: result.OfferedMbps, Prefer: result.PerPacket,
 		Moves: true, Lower: "; a client costs a larger share beside less traffic",
 		Metrics: metrics1, File: "published/portal-clients.csv", Run: "portal-clients",
@@ -90,10 +90,9 @@ var (
 	}
 )
 
-// Normalised CPU is CPU × limit / sampled bandwidth (equation 5.1): the CPU of the router
-// for the whole load. Where a device carried much less than the load, that CPU was never
-// used. CPU here is exact and of the router alone; the study's is mpstat's, of the whole
-// machine.
+// Normalised CPU is CPU × limit / sampled bandwidth (equation 5.1): the router's CPU for the whole load. If a device
+// carried much less than the load, that CPU was never used. Here CPU is exact and of the router alone. The study's CPU
+// is mpstat's, of the whole machine.
 var (
 	link       = Metric{Name: cost.Link, Unit: "Mbit/s", PublishedUnit: "Mbit/s"}
 	sampled    = Metric{Name: "cpu_sampled_pct", Noun: "CPU", Unit: "% of a core", PublishedUnit: "% of 8 threads"}
@@ -111,19 +110,19 @@ func cpuUnits(cpus int) string {
 		"Compare ratios and steps, not the percentages themselves."
 }
 
-// comparison is table 5.1 or 5.5: normalised CPU of all routers, then the portals'
-// increase over the clean router.
+// comparison declares table 5.1 or 5.5: normalised CPU of all routers, then the portals' increase over the clean
+// router.
 func comparison(s *Sweep, number string) TableForm {
 	return TableForm{
 		Sweep: s, Numbers: []string{number},
 		Caption: "Normalised CPU against " + s.Place + ", and its increase over the clean router",
 		Columns: []ColumnForm{{"CPU %s", normalised, metricItself, "", ""}, {"%s Incr.", overhead, asIncrease, "%", "%"}},
-		Said: "An increase measured here is the overhead ratio less one: taken pair by pair and per delivered bit, " +
+		Reading: "An increase measured here is the overhead ratio less one: taken pair by pair and per delivered bit, " +
 			"so it does not follow to the last digit from the two columns it compares.",
 	}
 }
 
-// fromLevelToLevel is tables 5.2 to 5.4 or 5.6 to 5.8.
+// fromLevelToLevel declares tables 5.2 to 5.4, or 5.6 to 5.8.
 func fromLevelToLevel(s *Sweep, numbers ...string) TableForm {
 	return TableForm{
 		Sweep: s, Numbers: numbers, Fold: "From level to level",
@@ -134,7 +133,7 @@ func fromLevelToLevel(s *Sweep, numbers ...string) TableForm {
 	}
 }
 
-// asSampled is tables A.1 to A.3 or A.4 to A.6.
+// asSampled declares tables A.1 to A.3, or A.4 to A.6.
 func asSampled(s *Sweep, numbers ...string) TableForm {
 	return TableForm{
 		Sweep: s, Numbers: numbers, Fold: "Appendix A: sampled and normalised",
@@ -145,7 +144,7 @@ func asSampled(s *Sweep, numbers ...string) TableForm {
 	}
 }
 
-// cpuFigure is a figure of chapter 5, also drawn as a ratio to the clean router.
+// cpuFigure declares a figure of chapter 5, with a further panel for the ratio to the clean router.
 func cpuFigure(s *Sweep, number, proportional string) FigureForm {
 	return FigureForm{
 		Sweep: s, Number: number, Metric: normalised, YLabel: "Router CPU", PublishedYLabel: "CPU",
@@ -156,7 +155,7 @@ func cpuFigure(s *Sweep, number, proportional string) FigureForm {
 	}
 }
 
-// sampledFigure is a figure of appendix A.
+// sampledFigure declares a figure of appendix A.
 func sampledFigure(s *Sweep, number, proportional string) FigureForm {
 	f := cpuFigure(s, number, proportional)
 	f.Metric, f.Over, f.OverNote, f.Fold = sampled, nil, "", "Figures of appendix A: as sampled"
@@ -164,10 +163,9 @@ func sampledFigure(s *Sweep, number, proportional string) FigureForm {
 	return f
 }
 
-// almostLinear is the change of the CPU of a further Mbit/s, from one step of bandwidth to the
-// next, up to which CPU follows bandwidth almost linearly. The study calls a factor of
-// 0.81 almost linear (its proprietary portal, table 5.4: 2.42 points for the step of
-// 100 Mbit/s, 3.90 for the next of 200).
+// almostLinear is the tolerance of "almost linear": the cost of a further Mbit/s may change by this share from one step
+// of bandwidth to the next. The study calls a factor of 0.81 almost linear (its proprietary portal, table 5.4: 2.42
+// points for the step of 100 Mbit/s, 3.90 for the next of 200).
 const almostLinear = 0.25
 
 var claims1 = []Claim{
@@ -183,11 +181,11 @@ var claims1 = []Claim{
 			Moved: "At %s in total a client costs a larger share beside the traffic than at the study's %s: such a run can " +
 				"prove the claim, and not disprove it."}},
 	{ID: "portals-double-cpu-at-any-bandwidth", Holds: "lower bound of the overhead ratio above 2 at all five levels",
-		Not: "an upper bound below 2 at any", Of: devices, Sweeps: []*Sweep{bandwidth}, Metric: overhead,
+		Not: "an upper bound below 2 at any", Subjects: devices, Sweeps: []*Sweep{bandwidth}, Metric: overhead,
 		Judge: alwaysAbove(2), Why: cheaper,
 		Text: "A captive portal more than doubles CPU at every bandwidth, 100 Mbit/s to 1 Gbit/s (table 5.1, 6.1)."},
 	{ID: "portals-double-cpu-with-any-clients", Holds: "the same at all four numbers of clients",
-		Not: "the same", Of: devices, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: alwaysAbove(2),
+		Not: "the same", Subjects: devices, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: alwaysAbove(2),
 		Why:  cheaper,
 		Text: "A captive portal more than doubles CPU with any number of clients, 1 to 100 (5.4.3)."},
 	{ID: "linear-to-800-mbps",
@@ -216,14 +214,13 @@ var claims1 = []Claim{
 			Other: "The length of bursts moves a router's CPU by a factor of two. In the study it was free to change with the " +
 				"number of clients; " +
 				"the lab holds it, so what is left is the cost of the clients themselves."}},
-	// The study's own figures rise by 5.6, 7.7 and 20.4 %: its text means that single
-	// steps become smaller.
+	// The study's own figures rise by 5.6, 7.7 and 20.4 %. Its text means that single steps become smaller.
 	{ID: "negligible-beyond-10-clients", Holds: "the relative increase from 10 to 100 clients lies within δ",
 		Not: "it lies outside", Sweeps: []*Sweep{clients}, Metric: normalised, Judge: negligible(10, 100),
 		Why: rising,
 		Text: "Beyond 10 clients the rise of CPU slows down so much that their number hardly matters (after 5.4.3 and 6.1: " +
 			"it slows down considerably)."},
-	// The study took no intervals and calls a rise of 2.76 % negligible.
+	// The study has no intervals, and calls a rise of 2.76 % negligible.
 	{ID: "negligible-50-to-100-clients", Holds: "the relative increase lies within δ",
 		Not: "it lies outside", Sweeps: []*Sweep{clients}, Metric: normalised, Judge: negligible(50, 100),
 		Why:  rising,
@@ -231,16 +228,16 @@ var claims1 = []Claim{
 	{ID: "portals-converge",
 		Holds: "from 1 to 100 clients the factor between the more and the less expensive of the two, of their overhead " +
 			"ratios, shrinks by more than δ: upper bound of (factor with 100) / (factor with 1) below 1/(1+δ)",
-		Not: "it shrinks by less, or grows: lower bound at or above 1/(1+δ)", Of: pairs, Sweeps: []*Sweep{clients},
+		Not: "it shrinks by less, or grows: lower bound at or above 1/(1+δ)", Subjects: pairs, Sweeps: []*Sweep{clients},
 		Metric: overhead, Judge: converges(),
 		Text: "The difference between a portal that works through a TUN device and one that works through NFQUEUE shrinks " +
 			"with more clients (5.4.3, 6.1)."},
 	{ID: "portals-alike-with-100-clients", Holds: "the quotient of the two overhead ratios lies within δ with 100 clients",
-		Not: "it lies outside", Of: pairs, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: costsAlike(),
+		Not: "it lies outside", Subjects: pairs, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: costsAlike(),
 		Text: "With 100 clients the two kinds of portal cost the same (5.4.3, 6.1)."},
 }
 
-// Why figures of the lab may differ from those of the study's machines.
+// Reasons why figures of the lab may differ from those of the study's machines.
 const (
 	labWhy    = "The lab has veth pairs where the study had NICs: no driver, no interrupts, no line rate."
 	perClient = "A gateway with one rule a client, checked in turn, costs more with every client; the study's " +

@@ -39,7 +39,7 @@ var study3 = Study{
 	Units: func(int) string { return "" },
 }
 
-// pppoeModes are the study's router and its two ways to be a PPPoE server.
+// pppoeModes are the study's plain router and its two PPPoE servers.
 var pppoeModes = []Scenario{
 	{Published: "router", DUT: analysis.Clean, Name: "the clean router"},
 	{Published: "kernel", DUT: "rp-pppoe-kernel", Name: "kernel mode",
@@ -48,24 +48,25 @@ var pppoeModes = []Scenario{
 		Obtain: "It takes PPP in the kernel: `gateweigh run pppoe-servers --kernel debian --set duts=clean,rp-pppoe-user`."},
 }
 
-// Devices in whose sessions packets stay in the kernel, or go through a process.
+// Devices whose sessions keep packets in the kernel, and devices whose packets go through a process.
 var (
 	inKernel  = []string{"rp-pppoe-kernel", "accel-ppp", "gateway-pppoe-kernel", "gateway-pppoe-ebpf"}
 	inProcess = []string{"rp-pppoe-user", "gateway-pppoe-user"}
 )
 
-// The study's experiments: transfers through three servers, and ident, which is measured here by the cost of a steady
-// load.
+// The study's experiments are transfers through three servers, and ident queries. The lab measures the latter by the
+// cost of a steady load.
 var (
 	servers = &Sweep{
-		Along: transfer.RouterSpeed, At: result.NewCell(result.Clients, 4), Held: result.Clients,
+		Along: transfer.RouterSpeed, Fixed: result.NewCell(result.Clients, 4), Held: result.Clients,
 		Metrics: []Metric{maxRate, routerBusy}, Free: true, Course: transfer.RateCurve,
 		File: "published/pppoe-servers.csv", Run: "pppoe-servers", Place: "four clients", Forms: "Figures 4, 5 and 7",
 	}
 	idents = &Sweep{
-		Along: result.OfferedMbps, At: result.NewCell(result.Clients, 4, result.Direction, result.Down), Held: result.Clients,
+		Along: result.OfferedMbps, Fixed: result.NewCell(result.Clients, 4, result.Direction, result.Down),
+		Held:    result.Clients,
 		Prefer:  result.PerPacket,
-		Metrics: []Metric{delivered, perBit}, Free: true, Of: identDevices, Run: "ident", Place: "four clients",
+		Metrics: []Metric{delivered, perBit}, Free: true, Devices: identDevices, Run: "ident", Place: "four clients",
 		Forms: "Figures 6 and 8",
 	}
 	identDevices = []string{
@@ -96,8 +97,8 @@ func identFigure(number, caption string, m Metric, label string) FigureForm {
 			"value for each method."}
 }
 
-// What the study's words mean here: less than 1 %; far less than the router, for which the study has 80 %; almost 100
-// %; and little of a further CPU. It has no figure for what masquerading costs.
+// Meanings of the study's words: less than 1 %; far less than the router, for which the study has 80 %; almost 100 %;
+// and little further CPU. The study has no figure for the cost of masquerading.
 const (
 	ignored   = 0.99
 	farLess   = 0.9
@@ -110,36 +111,36 @@ const (
 var claims3 = []Claim{
 	{ID: "kernel-mode-costs-no-rate",
 		Holds: "at every speed the maximum rate is at least 99 % of the clean router's: lower bound",
-		Not:   "an upper bound below at any", Of: devices, Only: inKernel, Sweeps: []*Sweep{servers}, Metric: maxRate,
+		Not:   "an upper bound below at any", Subjects: devices, Only: inKernel, Sweeps: []*Sweep{servers}, Metric: maxRate,
 		Judge: overFirst(ignored, math.Inf(1), false),
 		Text:  "In kernel mode PPPoE costs less than 1 % of the router's rate, on every server (3.1)."},
 	{ID: "user-mode-far-slower",
 		Holds: "on the slowest router the rate is below 90 % of the clean router's (the study: 80 % on its fastest)",
-		Not:   "above", Of: devices, Only: inProcess, Sweeps: []*Sweep{servers}, Metric: maxRate,
+		Not:   "above", Subjects: devices, Only: inProcess, Sweeps: []*Sweep{servers}, Metric: maxRate,
 		Judge: overFirst(0, farLess, true), Why: faster,
 		Text: "In user mode a server carries far less than a router, 80 % on the fastest (3.1)."},
 	{ID: "user-mode-exhausts-cpu", Holds: "on the slowest router 90 % of the CPU or more in use",
-		Not: "less", Of: devices, Only: inProcess, Sweeps: []*Sweep{servers}, Metric: routerBusy,
+		Not: "less", Subjects: devices, Only: inProcess, Sweeps: []*Sweep{servers}, Metric: routerBusy,
 		Judge: onServers(exhausted, math.Inf(1), 0, true), Why: faster,
 		Text: "User mode exhausts the CPU, which is almost 100 % busy (3.2)."},
 	{ID: "kernel-mode-leaves-cpu", Holds: "less than 30 % of the CPU in use at every speed from 0.24 (550 MHz) on",
-		Not: "more at any", Of: devices, Only: inKernel, Sweeps: []*Sweep{servers}, Metric: routerBusy,
+		Not: "more at any", Subjects: devices, Only: inKernel, Sweeps: []*Sweep{servers}, Metric: routerBusy,
 		Judge: onServers(0, enough, serverB, false),
 		Text:  "In kernel mode the CPU of servers from 550 MHz on is less than 30 % busy (3.2)."},
 	{ID: "faster-cpu-brings-little",
 		Holds: "from the second highest speed to the highest the maximum rate rises by less than 5 %",
-		Not:   "by more", Of: devices, Only: inKernel, Sweeps: []*Sweep{servers}, Metric: maxRate,
+		Not:   "by more", Subjects: devices, Only: inKernel, Sweeps: []*Sweep{servers}, Metric: maxRate,
 		Judge: atMostFactor(improved),
 		Text:  "In kernel mode twice the CPU brings no significant improvement (3.2)."},
 	{ID: "ident-costs-no-rate",
 		Holds: "the delivered rate with ident is within 1 % of that without, for each method beside the same router " +
 			"without it",
-		Not: "outside", Of: pairs, Sweeps: []*Sweep{idents}, Metric: delivered,
+		Not: "outside", Subjects: pairs, Sweeps: []*Sweep{idents}, Metric: delivered,
 		Judge: besideOther(ignored, 1/ignored),
 		Text:  "Answers to ident queries make no difference to the rate, by either method (3.1)."},
 	{ID: "masquerade-costs-little-more",
 		Holds: "CPU per bit of the masquerade method is above that of the NAT method, by at most 25 %",
-		Not:   "below, or by more", Of: pairs, Sweeps: []*Sweep{idents}, Metric: perBit,
+		Not:   "below, or by more", Subjects: pairs, Sweeps: []*Sweep{idents}, Metric: perBit,
 		Judge: besideOther(1, slightly),
 		Text:  "The CPU of the masquerade method is slightly higher than that of the NAT method (3.2).",
 		Why: Why{Fails: "The kernel's masquerading rewrites every packet and tracks every connection, and takes the fast " +

@@ -23,7 +23,7 @@ var study4 = Study{
 		ID: "rates-4", Title: "Section 2", RowHeading: "Path", Sweep: tunnelRates, Level: 100,
 		Metrics: []Metric{theoretical, carried},
 		Caption: "Useful TCP rate on a link of 100 Mbit/s, by headers and measured",
-		Said: "Here the link counts frames with the Ethernet header (14 bytes), segments have time stamps (12 bytes), and " +
+		Reading: "Here the link counts frames with the Ethernet header (14 bytes), segments have time stamps (12 bytes), and " +
 			"each tunnel its own headers; the study counts frames of 1518 bytes without time stamps. " +
 			"Its formulas for OpenVPN leave out the outer IP header (20 bytes), which their results contain.",
 	}},
@@ -50,7 +50,8 @@ var tunnelled = []Scenario{
 // encrypted are the devices of figures 10 and 11: OpenVPN, and with which ciphers.
 var encrypted = []string{"openvpn-none", "openvpn-blowfish", "openvpn-aes-gcm", "openvpn-chacha20"}
 
-// tunnelPairs are compared by what a further Gbit/s costs them, each over the direct path beside it.
+// tunnelPairs are compared by the cost of a further Gbit/s. Each cost is divided by that of the direct path beside the
+// tunnel.
 var tunnelPairs = []Pair{
 	{First: "openvpn-none", Second: "ipip", Study: true, Claim: "openvpn-far-above-ipsec"},
 	{First: "openvpn-none", Second: "ipsec-null", Claim: "openvpn-far-above-ipsec"},
@@ -78,20 +79,20 @@ var (
 	leaving  = Metric{Name: cost.LeaveCPU, Noun: "CPU where the flow leaves", Unit: "% of a core"}
 )
 
-// one flow from PC1 to PC2, as the study sends.
+// one flow from PC1 to PC2, as in the study
 var oneFlow = result.NewCell(result.Clients, 1, result.Direction, result.Up)
 
 var (
 	tunnelRates = &Sweep{
-		Along: result.LinkMbps, At: oneFlow, Metrics: []Metric{theoretical, carried}, Free: true, Prefer: result.PerPacket,
+		Along: result.LinkMbps, Fixed: oneFlow, Metrics: []Metric{theoretical, carried}, Free: true, Prefer: result.PerPacket,
 		File: "published/tunnel-rates.csv", Run: "tunnel-rate", Place: "link of 100 Mbit/s", Forms: "The rates of section 2"}
-	// The study's curves are pictures, and its text has no figure of them.
+	// The study's curves are pictures, and its text has no figures of them.
 	tunnelCPU = &Sweep{
-		Along: result.OfferedMbps, At: oneFlow, Metrics: []Metric{entering, leaving}, Free: true, Prefer: result.PerPacket,
+		Along: result.OfferedMbps, Fixed: oneFlow, Metrics: []Metric{entering, leaving}, Free: true, Prefer: result.PerPacket,
 		Run: "tunnel-cpu", Place: "UDP, one flow", Forms: "Figures 8 to 11"}
 )
 
-// tunnelFigure is one of figures 8 to 11.
+// tunnelFigure declares one of figures 8 to 11.
 func tunnelFigure(number string, m Metric, caption string, only []string) FigureForm {
 	return FigureForm{Sweep: tunnelCPU, Number: number, XLabel: "Offered load", Caption: caption, Only: only,
 		Note: "The study prints its curves as pictures. CPU here is the exact time of one gateway's threads and programs; " +
@@ -99,17 +100,17 @@ func tunnelFigure(number string, m Metric, caption string, only []string) Figure
 		Stack: []PanelForm{{Metric: m, Title: "CPU", YLabel: "CPU"}}}
 }
 
-// What the study's words are held to be.
+// Meanings of the study's words.
 const (
 	nearly5     = 0.05
 	straightR2  = 0.98
 	farAbove    = 2.
-	aboutFactor = 1.25 // a factor either way
+	aboutFactor = 1.25 // larger or smaller by this factor
 )
 
 var claims4 = []Claim{
 	{ID: "rates-close", Holds: "useful rate at 100 Mbit/s over the direct path's within 0.95 to 1.05",
-		Not: "outside", Of: devices, Sweeps: []*Sweep{tunnelRates}, Metric: carried,
+		Not: "outside", Subjects: devices, Sweeps: []*Sweep{tunnelRates}, Metric: carried,
 		Judge: besideFirst(100, 1-nearly5, 1+nearly5),
 		Text:  "A tunnel's useful rate is within 5 % of the direct path's: 94.1, 92.9 and 92 of 100 Mbit/s (2.4)."},
 	{ID: "cpu-linear-entering", Holds: "R² of the straight line of CPU over payload, where the flow enters, 0.98 or more",
@@ -120,20 +121,20 @@ var claims4 = []Claim{
 		Text: "Where the flow leaves the tunnel CPU is linear in the rate (3.3.2; R² of 0.98 or more)."},
 	{ID: "openvpn-far-above-ipsec",
 		Holds: "slope of OpenVPN where the flow enters over that of IPsec 2 or more, each over the direct path's beside it",
-		Not:   "less than 2", Of: pairs, Sweeps: []*Sweep{tunnelCPU}, Metric: entering,
+		Not:   "less than 2", Subjects: pairs, Sweeps: []*Sweep{tunnelCPU}, Metric: entering,
 		Judge: slopes(farAbove, math.Inf(1), ""),
 		Text:  "OpenVPN's CPU is far above IPsec's (3.3.2; here: twice or more a Gbit/s)."},
 	{ID: "ipsec-slightly-above-direct", Holds: "slope of IPsec over the direct path's 1 to 1.25",
-		Not: "outside", Of: pairs, Sweeps: []*Sweep{tunnelCPU}, Metric: entering,
+		Not: "outside", Subjects: pairs, Sweeps: []*Sweep{tunnelCPU}, Metric: entering,
 		Judge: slopes(1, slightly, ""),
 		Text:  "IPsec's CPU slightly exceeds the direct path's (3.3.2; here: by at most a quarter a Gbit/s)."},
 	{ID: "encryption-entering",
 		Holds: "slope with encryption over that without, where the flow enters, within a factor of 1.25 of 1.45",
-		Not:   "outside", Of: pairs, Sweeps: []*Sweep{tunnelCPU}, Metric: entering,
+		Not:   "outside", Subjects: pairs, Sweeps: []*Sweep{tunnelCPU}, Metric: entering,
 		Judge: slopes(1.45/aboutFactor, 1.45*aboutFactor, "× 1.45"),
 		Text:  "Encryption makes a further Gbit/s about 45 % dearer where the flow enters (3.3.2, Blowfish of 128 bits)."},
 	{ID: "encryption-leaving", Holds: "the same where it leaves, of 1.24",
-		Not: "outside", Of: pairs, Sweeps: []*Sweep{tunnelCPU}, Metric: leaving,
+		Not: "outside", Subjects: pairs, Sweeps: []*Sweep{tunnelCPU}, Metric: leaving,
 		Judge: slopes(1.24/aboutFactor, 1.24*aboutFactor, "× 1.24"),
 		Text:  "Encryption makes a further Gbit/s about 24 % dearer where the flow leaves (3.3.2, Blowfish of 128 bits)."},
 }

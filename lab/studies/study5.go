@@ -8,10 +8,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// study5 is Schneider and Wallerich, "Performance Evaluation of Packet Capturing Systems for High-Speed
-// Networks": the share of packets that four systems capture and their CPU, against the rate, with one and two
-// CPUs and with the systems' own and larger buffers. What it compares are machines and kernels; here ways to
-// capture stand in their place.
+// study5 is Schneider and Wallerich, "Performance Evaluation of Packet Capturing Systems for High-Speed Networks": the
+// share of packets that four systems capture and their CPU, against the rate, with one and two CPUs and with the
+// systems' default and larger buffers. The study compares machines and kernels. The lab compares ways to capture
+// instead.
 var study5 = Study{
 	Number: 5,
 	Scenarios: []Scenario{
@@ -25,7 +25,7 @@ var study5 = Study{
 	Limits: []LimitForm{{
 		ID: "limits-5", Title: "Text of section 3", RowHeading: "System",
 		Caption: "Highest rate at which everything is captured",
-		Said: "Of the rates that were measured; at-least marks the highest of them. Everything: all but 0.1 % of the " +
+		Reading: "Of the rates that were measured; at-least marks the highest of them. Everything: all but 0.1 % of the " +
 			"frames, in the mean over blocks; published are the rates from which the study's systems lose packets, " +
 			"and 920 for the system that lost less than 0.5 % at any. " + sharedCPU,
 		Columns: []LimitColumn{
@@ -39,13 +39,13 @@ var study5 = Study{
 	Units: func(int) string { return "" },
 }
 
-// sharedCPU is what a second CPU may be.
+// sharedCPU says that the second CPU may be shared.
 const sharedCPU = "Where labs may use only two CPUs, the second is also the generator's, and the results mark it."
 
 // nearly allows for the loss of the study's best system.
 var nearly = Metric{Name: captured.Name, Noun: captured.Noun, Unit: "%", Least: 99.5, Most: math.Inf(1)}
 
-// The study's sweeps. Its text says in figures what figure 2 shows, which is of the larger buffers.
+// The study's text gives figures for what figure 2 shows, which has the larger buffers.
 var (
 	oneCPU = systemsSweep(
 		"published/capture-one-cpu.csv", "one CPU and buffers of 10 MB", 1, tenMB, "Figures 2a and 2b")
@@ -58,7 +58,7 @@ var (
 const tenMB = 10240
 
 func systemsSweep(file, place string, cpus, bufferKiB int, forms string) *Sweep {
-	s := &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.FrameSize, "study5", capture.BufferKiB, bufferKiB,
+	s := &Sweep{Along: result.OfferedMbps, Fixed: result.NewCell(result.FrameSize, "study5", capture.BufferKiB, bufferKiB,
 		capture.CPUs, cpus), Metrics: ofCapture, Free: true, Needs: result.FrameSize,
 		File: file, Run: "capture-systems", Place: place, Forms: forms}
 	if cpus > 1 {
@@ -70,10 +70,10 @@ func systemsSweep(file, place string, cpus, bufferKiB int, forms string) *Sweep 
 	return s
 }
 
-// systemsFigure is figure 2 (a) or (b).
+// systemsFigure declares figure 2 (a) or (b).
 func systemsFigure(s *Sweep, number, cpus string) FigureForm {
 	cpu := PanelForm{Metric: busy, Title: "CPU", YLabel: "CPU in use"}
-	if s == twoCPUs { // the host without a program has one
+	if s == twoCPUs { // a host without a program has one CPU
 		cpu.Needs = capture.CPUs
 	}
 	return FigureForm{
@@ -87,35 +87,35 @@ func systemsFigure(s *Sweep, number, cpus string) FigureForm {
 
 var claims5 = []Claim{
 	{ID: "loses-with-full-cpu", Holds: "one CPU, 10 MB: 90 % of the CPU or more in use wherever frames are lost for sure",
-		Not: "less at any", Of: devices, Sweeps: []*Sweep{oneCPU}, Metric: busy,
+		Not: "less at any", Subjects: devices, Sweeps: []*Sweep{oneCPU}, Metric: busy,
 		Judge: losesWith(full, math.Inf(1), false, captured),
 		Text:  "With one CPU and large buffers a system begins to lose packets where its CPU is fully used (3).",
 		Why:   Why{Fails: pauses}},
 	{ID: "own-buffers-lose-before",
 		Holds: "one CPU, buffers as they are: less than 90 % in use at a rate at which frames are lost for sure",
-		Not:   "more at all of them", Of: devices, Sweeps: []*Sweep{oneCPUOwn}, Metric: busy,
+		Not:   "more at all of them", Subjects: devices, Sweeps: []*Sweep{oneCPUOwn}, Metric: busy,
 		Judge: losesWith(math.Inf(-1), full, true, captured),
 		Text:  "With buffers as they are a system loses packets although its CPU is not fully used (3).",
 		Why: Why{Fails: "libpcap and sink-mmap ask for 2 MiB today, whatever the kernel's default: that holds what comes " +
 			"in while the program waits."}},
 	{ID: "larger-buffers-capture-more",
 		Holds: "one CPU: 10 MB capture more at a rate at which buffers as they are lose for sure, and less at none",
-		Not:   "less at one, more at none", Of: devices, Sweeps: []*Sweep{oneCPUOwn, oneCPU}, Metric: captured,
+		Not:   "less at one, more at none", Subjects: devices, Sweeps: []*Sweep{oneCPUOwn, oneCPU}, Metric: captured,
 		Judge: losesLess(),
 		Text:  "Larger buffers capture packets that are lost otherwise (2, 3)."},
 	{ID: "second-cpu-captures-more", Holds: "the same of two CPUs beside one, 10 MB",
-		Not: "the same", Of: devices, Sweeps: []*Sweep{oneCPU, twoCPUs}, Metric: captured, Judge: losesLess(),
+		Not: "the same", Subjects: devices, Sweeps: []*Sweep{oneCPU, twoCPUs}, Metric: captured, Judge: losesLess(),
 		Text: "A second CPU improves the capture rate of all systems (3).", Why: Why{Fails: besideGenerator}},
 	{ID: "captures-all-to-650-mbps", Holds: "one CPU, 10 MB: 99.9 % captured at every rate up to 650 Mbit/s",
-		Not: "lost for sure at any", Of: devices, Sweeps: []*Sweep{oneCPU}, Metric: captured, Judge: losesNothing(650),
+		Not: "lost for sure at any", Subjects: devices, Sweeps: []*Sweep{oneCPU}, Metric: captured, Judge: losesNothing(650),
 		Text: "With one CPU and large buffers Linux captures everything up to about 650 Mbit/s (3); beyond that it soon " +
 			"loses much."},
 	{ID: "captures-nearly-all-with-two-cpus", Holds: "two CPUs, 10 MB: 99.5 % captured at every rate up to 920 Mbit/s",
-		Not: "lost for sure at any", Of: devices, Sweeps: []*Sweep{twoCPUs}, Metric: nearly, Judge: losesNothing(920),
+		Not: "lost for sure at any", Subjects: devices, Sweeps: []*Sweep{twoCPUs}, Metric: nearly, Judge: losesNothing(920),
 		Text: "With two CPUs the best system loses less than 0.5 % at any rate up to 920 Mbit/s (4).",
 		Why:  Why{Fails: besideGenerator}},
 }
 
-// besideGenerator is why a second CPU may not help.
+// besideGenerator is the reason why a second CPU may not help.
 const besideGenerator = "Where labs may use only two CPUs, the second is also the generator's: the program waits " +
 	"while frames are made."

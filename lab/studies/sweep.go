@@ -13,45 +13,46 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// studyInRuns is a study with its sweeps and claims in the given runs.
+// studyInRuns is a study with its sweeps and claims, as far as the given runs have them.
 type studyInRuns struct {
 	Study
 	sweeps map[*Sweep]repetitionsOfSweep
 	judged []judgement // claims whose sweeps the runs have, in the order of the claims
-	// emulated: the figures are of an emulated CPU.
+	// emulated is true if the figures are of an emulated CPU.
 	emulated bool
 }
 
-// repetitionsOfSweep is a sweep with its repetitions in the runs, the preferred first. Repetition 0
-// has the study's conditions and takes figures from all runs: tables and figures show it,
-// and claims of a sweep that does not move are judged by it. A sweep that moves has further
-// repetitions for its claims: at the study's value of Held, then at other values from the
-// highest down, at each value one a run. These are of a single run each, so that compared
-// figures come from the same run. At the study's value a run counts with the levels it has,
-// at other values only with devices measured at all levels of the study.
+// repetitionsOfSweep has the repetitions of a sweep in the runs, the preferred one first. Repetition 0 has the study's
+// conditions and figures from all runs. Tables and figures show it, and claims about a sweep that does not move are
+// judged by it.
+//
+// A sweep that moves has further repetitions for its claims: first at the study's value of Held, then at other values
+// from the highest down, with one repetition for each run at each value. Each comes from a single run, so that compared
+// figures are of the same run. At the study's value, a run counts with the levels that it has. At other values, it
+// counts only with devices measured at all levels of the study.
 type repetitionsOfSweep []repetition
 
 // repetition is a sweep at one value of Held, with the routers measured there.
 type repetition struct {
 	Sweep
-	Levels  []float64 // the study's, ascending
+	Levels  []float64 // the study's levels, ascending
 	Routers []router  // the study's scenarios, measured here or not, then other devices by name
-	CPUs    int       // of the machine of the first run that has the sweep; 0: not known
-	Runs    int       // number of runs given, with the sweep or without
-	from    run       // source of all figures, if a single run
+	CPUs    int       // CPUs of the machine of the first run with the sweep; 0: not known
+	Runs    int       // number of runs given, including those without the sweep
+	from    run       // run of all figures, if they are from one run
 }
 
 // router is a scenario or another device over the levels of a repetition.
 type router struct {
 	Scenario
 	published measuredCourse
-	systems   []system // what the study's systems were found to do as this router
+	systems   []system // figures of the study's systems in the role of this router
 	Run       string   // label of the run that measured it; empty: not measured
 	Delta     float64  // the run's relative difference that does not matter
 	measuredCourse
 }
 
-// system is one of several machines of a study, with the figures that the study gives of it.
+// system is one of several machines of a study, with its published figures.
 type system struct {
 	name string
 	measuredCourse
@@ -85,11 +86,11 @@ func judgeStudy(st Study, summaries []analysis.Summary) studyInRuns {
 // repeat fills in each router, the study's and others, from the first run that has it.
 func (x repetition) repeat(runs ...run) repetition {
 	x.Runs, x.Routers = len(runs), slices.Clone(x.Routers)
-	own := len(x.Routers)
+	ofStudy := len(x.Routers)
 	for _, r := range runs {
 		for _, c := range r.held {
 			dut := c.cell.Text(result.DUT)
-			if !x.holds(c.cell) || x.Of != nil && !slices.Contains(x.Of, dut) ||
+			if !x.holds(c.cell) || x.Devices != nil && !slices.Contains(x.Devices, dut) ||
 				!x.Free && !slices.ContainsFunc(x.Levels, c.hasLevel) {
 				continue
 			}
@@ -106,7 +107,7 @@ func (x repetition) repeat(runs ...run) repetition {
 			x.CPUs = r.cpus()
 		}
 	}
-	slices.SortFunc(x.Routers[own:], func(a, b router) int { return cmp.Compare(a.DUT, b.DUT) })
+	slices.SortFunc(x.Routers[ofStudy:], func(a, b router) int { return cmp.Compare(a.DUT, b.DUT) })
 	if x.Free {
 		x.Levels = nil
 		for _, r := range x.Routers {
@@ -118,7 +119,7 @@ func (x repetition) repeat(runs ...run) repetition {
 	return x
 }
 
-// places repeats the sweep at each value of Held in each run; see repeated.
+// places repeats the sweep at each value of Held in each run (see repetitionsOfSweep).
 func (x repetition) places(runs []run) (out []repetition) {
 	values := []float64{}
 	for _, r := range runs {
@@ -131,12 +132,12 @@ func (x repetition) places(runs []run) (out []repetition) {
 	for _, value := range slices.Backward(append(others, x.heldValue())) {
 		for _, r := range runs {
 			place := x
-			place.At = x.At.With(x.Held, value)
+			place.Fixed = x.Fixed.With(x.Held, value)
 			place = place.repeat(r)
 			place.from = r
-			for i, own := range place.Routers {
-				if _, absent := split(x.Levels, own.hasLevel); place.At != x.At && len(absent) > 0 {
-					place.Routers[i] = own.bare()
+			for i, router := range place.Routers {
+				if _, absent := split(x.Levels, router.hasLevel); place.Fixed != x.Fixed && len(absent) > 0 {
+					place.Routers[i] = router.bare()
 				}
 			}
 			if place.measured() {
@@ -147,7 +148,7 @@ func (x repetition) places(runs []run) (out []repetition) {
 	return out
 }
 
-// bare is a router without its measured figures.
+// bare returns a router without its measured figures.
 func (r router) bare() router {
 	return router{Scenario: r.Scenario, published: r.published, systems: r.systems}
 }
@@ -158,7 +159,7 @@ func (x repetition) measured() bool { return slices.ContainsFunc(x.Routers, rout
 
 func (x repetition) hasLevel(level float64) bool { return slices.Contains(x.Levels, level) }
 
-// router finds a device; where the repetition lacks it, the result is not measured.
+// router finds a device. If the repetition lacks it, the result is a router that is not measured.
 func (x repetition) router(dut string) router {
 	if i := slices.IndexFunc(x.Routers, func(r router) bool { return r.DUT == dut }); i >= 0 {
 		return x.Routers[i]
@@ -168,17 +169,17 @@ func (x repetition) router(dut string) router {
 
 func (r repetitionsOfSweep) study() repetition { return r[0] }
 
-// firstWith is the first repetition with figures of a device, repetition 0 where none has.
+// firstWith returns the first repetition with figures of a device, or repetition 0.
 func (r repetitionsOfSweep) firstWith(dut string) repetition {
 	return r[max(0, slices.IndexFunc(r, func(x repetition) bool { return x.router(dut).measured() }))]
 }
 
-// carrying finds the first repetition of a single run in which all devices carried the
-// load at the given levels; at another value of Held than the study's, at all levels.
+// carrying finds the first repetition of a single run in which all devices carried the load at the given levels. At
+// another value of Held than the study's, they must have carried all levels.
 func (r repetitionsOfSweep) carrying(levels []float64, duts ...string) (x repetition, ok bool) {
 	for _, x := range r[1:] {
 		needed := levels
-		if x.At != r.study().At {
+		if x.Fixed != r.study().Fixed {
 			needed = x.Levels
 		}
 		if !slices.ContainsFunc(duts, func(dut string) bool { return x.unfitReason(x.router(dut), needed) != "" }) {
@@ -188,8 +189,8 @@ func (r repetitionsOfSweep) carrying(levels []float64, duts ...string) (x repeti
 	return repetition{}, false
 }
 
-// judgedAt is the repetition by which a claim is judged for a device: the first in which
-// it carried the levels, else the first with figures of it.
+// judgedAt returns the repetition by which a claim is judged for a device. It is the first in which the device carried
+// the levels, or else the first with figures of it.
 func (r repetitionsOfSweep) judgedAt(levels []float64, dut string) repetition {
 	if x, ok := r.carrying(levels, dut); ok {
 		return x
@@ -197,11 +198,11 @@ func (r repetitionsOfSweep) judgedAt(levels []float64, dut string) repetition {
 	return r.firstWith(dut)
 }
 
-// otherValueText says for a claim judged at another value than the study's at which value, and
-// why; empty for a claim judged at the study's value.
+// otherValueText says at which value other than the study's a claim is judged, and why. It is empty for a claim judged
+// at the study's value.
 func (r repetitionsOfSweep) otherValueText(x repetition, levels []float64, duts ...string) string {
 	study, lacking := r.study(), map[string][]string{} // devices by reason
-	if x.At == study.At {
+	if x.Fixed == study.Fixed {
 		return ""
 	}
 	lack := func(dut string) string { return study.unfitReason(study.router(dut), levels) }
@@ -216,8 +217,7 @@ func (r repetitionsOfSweep) otherValueText(x repetition, levels []float64, duts 
 		words.Or(reason, "no run has all of them")) + words.When(x.heldValue() < study.heldValue(), x.Lower)
 }
 
-// unfitReason says why a router cannot be judged by some levels, with %s for its name; empty
-// when it can.
+// unfitReason says why a router cannot be judged by some levels, with %s for its name. It is empty when it can.
 func (x repetition) unfitReason(r router, levels []float64) string {
 	limited, absent := x.limitedAndAbsent(r, levels)
 	switch {
@@ -233,24 +233,24 @@ func (x repetition) unfitReason(r router, levels []float64) string {
 	return ""
 }
 
-// limitedAndAbsent returns those of the levels at which a router could not carry the load, and
-// those at which it was not measured.
+// limitedAndAbsent returns the levels at which a router could not carry the load, and those at which it was not
+// measured.
 func (x repetition) limitedAndAbsent(r router, levels []float64) (limited, absent []float64) {
-	there, absent := split(levels, r.hasLevel)
-	limited, _ = split(there, r.atLimit)
+	measured, absent := split(levels, r.hasLevel)
+	limited, _ = split(measured, r.atLimit)
 	return limited, absent
 }
 
-// split separates levels that satisfy is from the others.
-func split(levels []float64, is func(float64) bool) (these, others []float64) {
+// split separates the levels for which matches is true from the others.
+func split(levels []float64, matches func(float64) bool) (matching, others []float64) {
 	for _, level := range levels {
-		if is(level) {
-			these = append(these, level)
+		if matches(level) {
+			matching = append(matching, level)
 		} else {
 			others = append(others, level)
 		}
 	}
-	return these, others
+	return matching, others
 }
 
 // stepsTo lists the steps between the study's levels up to a level.
@@ -263,14 +263,14 @@ func (x repetition) stepsTo(last float64) (out []levelStep) {
 	return out
 }
 
-// lowestToHighest are the lowest and the highest level.
+// lowestToHighest is the step from the lowest to the highest level.
 func (x repetition) lowestToHighest() levelStep {
 	return levelStep{x.Levels[0], x.Levels[len(x.Levels)-1]}
 }
 
-// lightLoad is an offered load that devices at their limit can carry: 60 % of the smallest
-// bandwidth they carried at any level, rounded down to whole hundreds of Mbit/s. 0: no
-// such load, or no device is at its limit.
+// lightLoad returns an offered load that devices at their limit can carry. It is 60 % of the smallest bandwidth they
+// carried at any level, rounded down to whole hundreds of Mbit/s. 0: there is no such load, or no device is at its
+// limit.
 func (x repetition) lightLoad(devices ...router) float64 {
 	least, limited := x.heldValue(), false
 	for _, r := range devices {

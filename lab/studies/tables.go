@@ -12,23 +12,23 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// tables fills in the forms: one table for all routers, or one for each.
+// tables fills in the table forms. A form has one table for all routers, or one for each.
 func (b studyInRuns) tables() []Table {
 	var out []Table
 	for _, f := range b.Tables {
-		x, own := b.sweeps[f.Sweep].study(), len(b.Scenarios)
+		x, ofStudy := b.sweeps[f.Sweep].study(), len(b.Scenarios)
 		if !x.measured() {
 			continue
 		}
 		if len(f.Numbers) == 1 {
-			// The study's routers share each kind of column, as it prints them.
-			groups := append([][]router{x.Routers[:own]}, slices.Collect(slices.Chunk(x.Routers[own:], 1))...)
-			out = append(out, x.table(f, f.Numbers[0], f.Caption, groups, b.Units(x.CPUs), f.Said))
+			// The study's routers share each kind of column, in the study's order.
+			groups := append([][]router{x.Routers[:ofStudy]}, slices.Collect(slices.Chunk(x.Routers[ofStudy:], 1))...)
+			out = append(out, x.table(f, f.Numbers[0], f.Caption, groups, b.Units(x.CPUs), f.Reading))
 			continue
 		}
 		for i, r := range x.Routers {
-			t := x.table(f, f.Numbers[min(i, own-1)], atSentenceStart(r.Name)+": "+f.Caption, [][]router{{r}})
-			if i >= own {
+			t := x.table(f, f.Numbers[min(i, ofStudy-1)], atSentenceStart(r.Name)+": "+f.Caption, [][]router{{r}})
+			if i >= ofStudy {
 				t.ID, t.Title = "table-"+f.Numbers[1]+"-"+r.DUT, "As table "+f.Numbers[1]
 			}
 			out = append(out, t)
@@ -37,8 +37,8 @@ func (b studyInRuns) tables() []Table {
 	return out
 }
 
-// table has a form's columns for each group of routers in turn, and one row for each level
-// of the study, measured here or not, so that every table has the study's shape.
+// table makes a table with a form's columns for each group of routers. It has one row for each level of the study,
+// measured here or not, so every table has the study's shape.
 func (x repetition) table(f TableForm, number, caption string, groups [][]router, messages ...string) Table {
 	d := x.along()
 	t := Table{ID: "table-" + number, Title: "Table " + number, Caption: caption, Fold: f.Fold,
@@ -57,10 +57,10 @@ func (x repetition) table(f TableForm, number, caption string, groups [][]router
 				}
 				t.Columns = append(t.Columns, c)
 				for i, level := range x.Levels {
-					here, flags := form.Derive(x, r.measuredCourse, form.Metric, level)
+					measured, flags := form.Derive(x, r.measuredCourse, form.Metric, level)
 					study, _ := form.Derive(x, r.published, form.Metric, level)
 					t.Rows[i].Level = analysis.Number(level)
-					t.Rows[i].Values = append(t.Rows[i].Values, Value{Here: here, Flags: flags, Published: published(study)})
+					t.Rows[i].Values = append(t.Rows[i].Values, Value{Here: measured, Flags: flags, Published: published(study)})
 				}
 			}
 		}
@@ -68,34 +68,33 @@ func (x repetition) table(f TableForm, number, caption string, groups [][]router
 	return t
 }
 
-// published is a figure with the two decimals that a study prints.
+// published formats a figure with the two decimals of a study.
 func published(e analysis.Estimate) analysis.Number {
 	return analysis.Number(math.Round(100*float64(e.Mean)) / 100)
 }
 
-// derivation computes a figure of a table from a metric of a course at a level, with the
-// flags of the levels used.
+// derivation computes a figure of a table from a metric of a course at a level. It also returns the flags of the levels
+// used.
 type derivation func(repetition, measuredCourse, Metric, float64) (analysis.Estimate, []string)
 
-// metricItself is the metric itself.
+// metricItself returns the metric without any derivation.
 func metricItself(_ repetition, c measuredCourse, m Metric, level float64) (analysis.Estimate, []string) {
 	return c.estimate(m, level), c.flags[level]
 }
 
-// asIncrease is a ratio as an increase in per cent.
+// asIncrease returns a ratio as an increase in per cent.
 func asIncrease(_ repetition, c measuredCourse, m Metric, level float64) (analysis.Estimate, []string) {
 	return percentOf(c.estimate(m, level)), c.flags[level]
 }
 
-// netStep and relativeStep are the increase from the level before.
+// netStep and relativeStep derive the increase from the level before.
 var (
 	netStep      = onStep(func(inc increase) analysis.Estimate { return inc.Net })
 	relativeStep = onStep(func(inc increase) analysis.Estimate { return inc.Relative })
 )
 
-// onStep derives a figure from the increase on the step that ends at a level. The first
-// level has no such step. Neither has a run that lacks the level before, or has levels
-// in between.
+// onStep derives a figure from the increase on the step that ends at a level. There is no such step for the first
+// level, if the run lacks the level before, or if the run has levels in between.
 func onStep(figure func(increase) analysis.Estimate) derivation {
 	return func(x repetition, c measuredCourse, m Metric, level float64) (analysis.Estimate, []string) {
 		if i := slices.Index(x.Levels, level); i > 0 {
@@ -108,7 +107,7 @@ func onStep(figure func(increase) analysis.Estimate) derivation {
 	}
 }
 
-// marks explain the flags of values.
+// marks has the texts for the flags of values.
 var marks = []struct{ flag, text string }{
 	{cost.FlagShortfall,
 		"the device carried less than 90 % of the limit, so normalised CPU there is CPU that was never spent"},
@@ -116,8 +115,8 @@ var marks = []struct{ flag, text string }{
 	{result.FlagLossy, "clients had to send more than 1 % of the segments again, or lost so many datagrams"},
 }
 
-// note adds to the given sentences what a reader of a table must know of its routers:
-// profiles and levels that differ from the table's head, marks, and the runs.
+// note adds to the messages what a reader of a table must know of its routers: profiles and levels that differ from the
+// table's head, marks, and the runs.
 func (x repetition) note(routers []router, messages []string) string {
 	byRun, order := map[string][]string{}, []string{}
 	for _, r := range routers {

@@ -17,11 +17,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// swept are the dimensions of measures that studies speak of.
+// swept has the dimensions of measures that studies name.
 var swept = slices.Concat(cost.Dimensions, rate.Dimensions, transfer.Dimensions, transition.Dimensions,
 	capture.Dimensions)
 
-// axisOf says how a dimension is spoken of.
+// axisOf returns the words for a dimension.
 func axisOf(name result.Dimension) analysis.Axis { return swept.Named(name).Axis }
 
 func (s Sweep) along() analysis.Axis { return axisOf(s.Along) }
@@ -34,10 +34,10 @@ func (s Sweep) stepText(st levelStep) string {
 	return fmt.Sprintf("from %g to %s", st.from, s.levelText(st.to))
 }
 
-// heldValue is the value of Held.
-func (s Sweep) heldValue() float64 { return s.At.Number(s.Held) }
+// heldValue returns the value of Held.
+func (s Sweep) heldValue() float64 { return s.Fixed.Number(s.Held) }
 
-// held is the value of Held in words.
+// held names the value of Held.
 func (s Sweep) held() string {
 	if d := axisOf(s.Held); d.Thousand != "" && s.heldValue() >= 1000 {
 		return fmt.Sprintf("%g %s", s.heldValue()/1000, d.Thousand)
@@ -57,7 +57,7 @@ func (s Sweep) atAll(levels ...float64) string {
 	return s.along().By + " " + words.ListOf(levels, s.levelText)
 }
 
-// command is the command that repeats the sweep, with keys set, and where that works.
+// command returns the command that repeats the sweep, with keys set, and the machine that it needs.
 func (s Sweep) command(sets ...string) string {
 	return words.Joined(" ", "`"+strings.Join(append([]string{"gateweigh run " + s.Run}, sets...), " --set ")+"`", s.On)
 }
@@ -67,7 +67,7 @@ const (
 	notKnown = ", and CPU of traffic that was not carried is not known"
 )
 
-// atSentenceStart is a router's name at the start of a sentence; names of devices keep their case.
+// atSentenceStart capitalises a router's name for the start of a sentence. Names of devices keep their case.
 func atSentenceStart(name string) string {
 	if rest, ok := strings.CutPrefix(name, "the "); ok {
 		return "The " + rest
@@ -75,7 +75,7 @@ func atSentenceStart(name string) string {
 	return name
 }
 
-// meanWithInterval is a mean with its interval: "2.21 [2.16, 2.27]".
+// meanWithInterval formats a mean with its interval: "2.21 [2.16, 2.27]".
 func meanWithInterval(e analysis.Estimate) string {
 	if !e.Mean.Known() {
 		return "not known"
@@ -86,7 +86,7 @@ func meanWithInterval(e analysis.Estimate) string {
 	return fmt.Sprintf("%s [%s, %s]", threeDigits(e.Mean), threeDigits(e.Lo), threeDigits(e.Hi))
 }
 
-// threeDigits prints three significant digits, but not more than two decimals.
+// threeDigits formats three significant digits, but at most two decimals.
 func threeDigits(n analysis.Number) string {
 	decimals := 2
 	for v := math.Abs(float64(n)); decimals > 0 && v >= 10; v /= 10 {
@@ -95,7 +95,7 @@ func threeDigits(n analysis.Number) string {
 	return strconv.FormatFloat(float64(n), 'f', decimals, 64)
 }
 
-// blocks gives the number of blocks of estimates.
+// blocks names the number of blocks of estimates.
 func blocks(estimates ...analysis.Estimate) string {
 	lo, hi := math.MaxInt, 0
 	for _, e := range estimates {
@@ -107,7 +107,7 @@ func blocks(estimates ...analysis.Estimate) string {
 	return fmt.Sprintf("n = %d to %d blocks", lo, hi)
 }
 
-// exactEstimate is an estimate without an interval.
+// exactEstimate returns an estimate without an interval.
 func exactEstimate(n analysis.Number) analysis.Estimate {
 	return analysis.Estimate{Mean: n, Lo: analysis.Absent(), Hi: analysis.Absent()}
 }
@@ -117,7 +117,7 @@ func mapEstimate(e analysis.Estimate, fn func(analysis.Number) analysis.Number) 
 	return analysis.Estimate{Mean: fn(e.Mean), Lo: fn(e.Lo), Hi: fn(e.Hi), N: e.N}
 }
 
-// ratioOf turns an increase in per cent into a factor; percentOf is the reverse.
+// ratioOf turns an increase in per cent into a factor. percentOf is the reverse.
 func ratioOf(e analysis.Estimate) analysis.Estimate {
 	return mapEstimate(e, func(n analysis.Number) analysis.Number { return 1 + n/100 })
 }
@@ -126,8 +126,8 @@ func percentOf(e analysis.Estimate) analysis.Estimate {
 	return mapEstimate(e, func(n analysis.Number) analysis.Number { return 100 * (n - 1) })
 }
 
-// quotient divides estimates. Its bounds are the widest that theirs allow, and absent where
-// a lower bound is not positive.
+// quotient divides estimates. Its bounds are the widest that their bounds allow. They are absent if a lower bound is
+// not positive.
 func quotient(a, b analysis.Estimate) analysis.Estimate {
 	q := exactEstimate(a.Mean / b.Mean)
 	if q.N = min(a.N, b.N); a.Lo > 0 && b.Lo > 0 {

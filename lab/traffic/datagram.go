@@ -90,7 +90,7 @@ func (d Datagrams) Add(o Datagrams) Datagrams {
 	return Datagrams{d.Sent + o.Sent, d.Received + o.Received, d.Lost + o.Lost, d.Reordered + o.Reordered}
 }
 
-// Sub is what was counted since o.
+// Sub returns the counts since o.
 func (d Datagrams) Sub(o Datagrams) Datagrams {
 	return d.Add(Datagrams{-o.Sent, -o.Received, -o.Lost, -o.Reordered})
 }

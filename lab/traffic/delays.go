@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Delays are how long the streams of a generator took for one step of their
-// beginning, microseconds. Zero: not known.
+// Delays has the times of a generator's streams for one step of their beginning, microseconds. Zero: not known.
 type Delays struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`

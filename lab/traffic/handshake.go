@@ -13,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// dialParallel is how many streams are set up at the same time: enough to hide the round-trip time, and few enough for
-// their SYNs to fit any link's queue.
+// dialParallel is the number of streams that are set up at the same time. It is large enough to hide the round-trip
+// time, and small enough that their SYNs fit into any link's queue.
 const dialParallel = 32
 
 // connectAll sets up all streams. The first failure cancels the others. After an error the caller must call

@@ -52,7 +52,7 @@ func (a serverAnswer) String() string {
 
 var errHeader = errors.New("bad stream header")
 
-// header is what one stream tells the server.
+// header has the parameters that one stream sends to the server.
 type header struct {
 	id    RunID
 	index int // below cfg.Streams

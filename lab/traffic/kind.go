@@ -24,7 +24,7 @@ type Kind struct {
 	Both   bool // half of a load can be sent in each direction at the same time
 	// Bursts is true when streams take turns and each sends one whole burst at its turn.
 	Bursts bool
-	// Timer is true when the program's own timer can pace it instead of the socket.
+	// Timer is true when a timer of this program can pace it instead of the socket.
 	Timer bool
 	// Program is the program that runs at both ends for each client; empty: the agents send themselves.
 	Program string
@@ -39,7 +39,7 @@ var kinds = []Kind{
 	{Name: KindFrames, Counts: true, Both: true, Frames: true},
 }
 
-// KindOf returns the kind with a name; for an unknown name it returns the zero Kind.
+// KindOf returns the kind with a name. For an unknown name it returns the zero Kind.
 func KindOf(name string) (kind Kind) {
 	for _, k := range kinds {
 		if k.Name == name {

@@ -30,7 +30,7 @@ type Server struct {
 	runs []*serverRun // oldest first; guarded by mu against other threads than the server's
 }
 
-// protocol is what the server's thread does for TCP or UDP.
+// protocol is the part of the server's thread that differs between TCP and UDP.
 type protocol interface {
 	// patienceMs bounds one wait for something to handle, milliseconds; -1: no bound.
 	patienceMs() int

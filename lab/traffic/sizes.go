@@ -11,7 +11,7 @@ const (
 	MaxDatagram = 1<<16 - 1 - ipv4Header - udpHeader // payload of the longest UDP datagram
 )
 
-// DefaultBurst is how many full TCP segments fit into the kernel's 64 KB segmentation buffer.
+// DefaultBurst is the number of full TCP segments that fit into the kernel's 64 KB segmentation buffer.
 const DefaultBurst = 44
 
 // SegmentBytes is the payload that fills an IPv4 packet of mtu bytes: a TCP segment's

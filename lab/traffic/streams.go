@@ -200,8 +200,8 @@ func (c Config) burstInterval() float64 {
 	return float64(c.burstBytes()) * 8 / c.RateBps * float64(time.Second)
 }
 
-// bufferBytes is how much a socket should hold: four bursts, or 100 ms of the
-// stream's share when that is more, so that a long path is not cut short.
+// bufferBytes returns the buffer size of a socket: four bursts, or 100 ms of the stream's share when that is more, so
+// that a long path is not cut short.
 func (c Config) bufferBytes() int {
 	share := int(c.RateBps / 8 / float64(c.Streams) / 10)
 	if c.Unpaced() {

@@ -8,7 +8,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// unpacedBytes is what the sockets of an unpaced run hold together: what is on its way at 1 Gbit/s and 60 ms.
+// unpacedBytes is the total size of the socket buffers of an unpaced run. It is the data on its way at 1 Gbit/s and 60
+// ms.
 const unpacedBytes = 8 << 20
 
 // Unpaced reports whether a run has no schedule: TCP alone says how fast it sends.

@@ -61,7 +61,7 @@ func OfGenome(text string, custom map[string]int) (Sizes, error) {
 	return s, nil
 }
 
-// sharesOf counts a sequence's sizes.
+// sharesOf counts how often each size is in a sequence.
 func sharesOf(sequence []uint16) (list []share) {
 	frames := map[uint16]uint32{}
 	for _, b := range sequence {

@@ -19,7 +19,7 @@ type Frame struct {
 	Due    int64 // ns since the start
 }
 
-// MaxStreams is how many streams a plan may have: a stamp's 16 bits.
+// MaxStreams is the largest number of streams in a plan. A stamp has 16 bits for it.
 const MaxStreams = 1 << 16
 
 // Config describes a plan.
@@ -118,7 +118,7 @@ func (p *Plan) Fill(batch []Frame) int {
 	return n
 }
 
-// interval is how long a scattered burst has, ns; 0: bursts are not scattered.
+// interval is the time over which a burst is scattered, ns. 0: bursts are not scattered.
 func (c Config) interval() (int64, error) {
 	if !c.Scatter {
 		return 0, nil
@@ -176,7 +176,7 @@ func (p *Plan) countInTime(batch []Frame) int {
 // MaxBytes is the size of the plan's longest frame.
 func (p *Plan) MaxBytes() int { return p.cfg.Sizes.Longest() }
 
-// Streams is how many streams the plan's frames belong to.
+// Streams returns the number of streams to which the plan's frames belong.
 func (p *Plan) Streams() int { return p.cfg.Streams }
 
 // Rate is the plan's mean rate.

@@ -138,7 +138,7 @@ func (p *poisson) dues(batch []Frame) {
 	p.due, p.rest = due, rest
 }
 
-// Rate is how much a plan sends in the mean of its sizes' period; all 0 where all frames are due at once.
+// Rate returns the mean rate of a plan over the period of its sizes. All fields are 0 if all frames are due at once.
 type Rate struct {
 	PacketsPerSecond float64
 	Mbps             float64 // of frames, from the destination's MAC address without FCS

@@ -29,7 +29,7 @@ type Sizes struct {
 	sequence []uint16 // a capture's sizes as they came; nil: the period is shuffled
 }
 
-// share is how many frames of a period have a size.
+// share is the number of frames of a period with one size.
 type share struct {
 	bytes  uint16
 	frames uint32
@@ -194,7 +194,8 @@ func (s Sizes) empty() bool { return len(s.shares) == 0 }
 // Longest is the largest size, bytes.
 func (s Sizes) Longest() int { return int(s.shares[len(s.shares)-1].bytes) }
 
-// Period is how many frames have exactly the shares of the mix; of a capture, its length.
+// Period returns the number of frames after which the sizes have exactly the shares of the mix. For a capture it is its
+// length.
 func (s Sizes) Period() int {
 	n := 0
 	for _, sh := range s.shares {

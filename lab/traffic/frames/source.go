@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Source is where the sizes of frames come from, in a form that is sent to other processes.
+// Source describes the origin of the frame sizes, in a form that can be sent to other processes.
 type Source struct {
 	Name  string   `json:"name"`            // one that Named knows; where Mix or Trace is set, for messages alone
 	Mix   []Weight `json:"mix,omitempty"`   // a mix of its own
@@ -88,7 +88,7 @@ func (t *Trace) Each(fn func(bytes int, ns int64)) {
 	}
 }
 
-// Speed is how many times faster than it was captured a trace has the given rate, packets/s.
+// Speed returns the factor by which a trace must be sent faster than it was captured to have the given rate, packets/s.
 func (t *Trace) Speed(packetsPerSecond float64) (float64, error) {
 	if _, err := t.clock(1); err != nil {
 		return 0, err
@@ -96,7 +96,7 @@ func (t *Trace) Speed(packetsPerSecond float64) (float64, error) {
 	return packetsPerSecond / t.packetsPerSecond(1), nil
 }
 
-// Most is how many frames of the trace are due within a time at a speed, at most.
+// Most returns the largest number of frames of the trace that are due within a time at a speed.
 func (t *Trace) Most(seconds, speed float64) int64 {
 	passes := seconds * 1e9 * speed / float64(max(t.lasts(), 1))
 	return (int64(passes) + 2) * int64(len(t.sizes))

@@ -53,7 +53,7 @@ func (t *Trace) Add(size int, captured time.Time) error {
 	return nil
 }
 
-// Frames is how many frames the trace has.
+// Frames returns the number of frames in the trace.
 func (t *Trace) Frames() int { return len(t.sizes) }
 
 // Sizes are the trace's, in the order in which they came.

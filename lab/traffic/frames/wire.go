@@ -10,7 +10,8 @@ const (
 
 	fcs         = 4
 	preambleGap = 8 + 12 // what Ethernet keeps free before and after a frame
-	// WireOverhead is what a link carries for each frame beside its bytes: FCS, preamble, gap.
+	// WireOverhead is the number of bytes that a link carries for each frame besides the frame's own bytes: FCS, preamble,
+	// gap.
 	WireOverhead = fcs + preambleGap
 )
 

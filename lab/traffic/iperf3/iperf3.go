@@ -1,6 +1,6 @@
-// Package iperf3 is all the lab knows of iperf3, the studies' tool: its argument
-// vectors, checked against iperf3 3.12. Running it is the agent's work. Its own counts
-// come at its end, after the windows, so throughput is read off the router's links.
+// Package iperf3 builds the argument vectors of iperf3, the tool of the published studies. They are checked against
+// iperf3 3.12. Running it is the agent's work. Its own counts come at its end, after the windows, so throughput is read
+// off the router's links.
 package iperf3
 
 import (

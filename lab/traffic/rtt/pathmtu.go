@@ -11,12 +11,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// MTU is what is known of the largest packets that a path to an echo takes, bytes with their IPv4 headers.
+// MTU has the sizes of the largest packets on a path to an echo, bytes with their IPv4 headers.
 type MTU struct {
 	// the longest that went to the echo and back, not in fragments that a sender made; 0: none did
 	Passes int `json:"passes"`
-	// Known is what the kernel takes for the path's MTU after ICMP has said what it says (RFC 1191): the length of TCP's
-	// packets.
+	// Known is the path's MTU that the kernel has learnt from ICMP (RFC 1191). TCP makes its packets this long.
 	Known int `json:"known"`
 }
 

@@ -91,7 +91,7 @@ func (s *Server) Close() {
 	s.all.Wait()
 }
 
-// Config is what a Generator opens.
+// Config describes the connections that a Generator opens.
 type Config struct {
 	PerSecond float64       // connections, evenly spaced
 	After     time.Duration // when the first is due, from Start: generators that share a rate take turns
@@ -101,7 +101,7 @@ type Config struct {
 // DialFunc connects as the n-th connection's client; n counts from 0.
 type DialFunc func(ctx context.Context, n int) (net.Conn, error)
 
-// Stats are what has become of the connections so far.
+// Stats counts the connections so far, by their outcome.
 type Stats struct {
 	Seconds float64 `json:"seconds"` // since the first was due
 	Done    int     `json:"done"`    // had their whole answer

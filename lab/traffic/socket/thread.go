@@ -147,10 +147,10 @@ func Sleep(wait *unix.PollFd, d time.Duration) bool {
 	return errno == 0 && n > 0
 }
 
-// Watch is what Sleep takes to wait for the sockets and the bell.
+// Watch is the argument of Sleep that waits for the sockets and the bell.
 func (t *Thread) Watch() *unix.PollFd { return &unix.PollFd{Fd: int32(t.epoll), Events: unix.POLLIN} }
 
-// Bell is what Sleep takes to wait for the bell alone.
+// Bell is the argument of Sleep that waits for the bell alone.
 func (t *Thread) Bell() *unix.PollFd { return &unix.PollFd{Fd: int32(t.bell), Events: unix.POLLIN} }
 
 // Hush makes the bell unreadable again, for a thread that goes on for a while.

@@ -7,7 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/scale"
 )
 
-// Distribution is how long probes took for one part of their way, µs. Percentiles are exact (nearest rank).
+// Distribution has the times of probes for one part of their way, µs. Percentiles are exact (nearest rank).
 type Distribution struct {
 	Count int     `json:"count"` // probes that it is of; without any, all else is 0
 	Min   float64 `json:"min"`   // µs, as the next ones

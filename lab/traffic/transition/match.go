@@ -12,11 +12,11 @@ import (
 // Stop is a tap on the way of a run, in the order in which probes pass them.
 type Stop struct {
 	Tap string
-	// Inside is that probes may pass inside a tunnel's packets.
+	// Inside is true if probes may pass inside a tunnel's packets.
 	Inside bool
 }
 
-// Way is where the probes of a run pass.
+// Way lists the places that the probes of a run pass.
 type Way struct {
 	Run   Run
 	Stops []Stop
@@ -125,8 +125,8 @@ func (m *matcher) sawTwice(n uint32) bool {
 	return slices.ContainsFunc(m.Stops, func(s Stop) bool { return len(m.clear[s.Tap][n]) > 1 })
 }
 
-// isHidden reports whether probes pass a stop in a tunnel's packets. The same tap may see them in the clear as well,
-// when the kernel has unwrapped them: that is later.
+// isHidden reports whether probes pass a stop inside a tunnel's packets. The same tap may also see them in the clear
+// later, after the kernel has unwrapped them.
 func (m *matcher) isHidden(s Stop) bool { return s.Inside && m.Outer > 0 }
 
 // tunnelStay is a probe's time in the tunnel.
@@ -221,10 +221,10 @@ func momentsBetween(list []int64, from, to int64) []int64 {
 }
 
 const (
-	// leastShare is how many of the probes a length must be of, to be that of their packets: some are put together while a
-	// busy CPU keeps the tunnel's program waiting.
+	// leastShare is the smallest share of the probes that must have a length, so that it counts as the length of their
+	// packets: some are put together while a busy CPU keeps the tunnel's program waiting.
 	leastShare = 0.5
-	// leadFactor is how many times the frames of any other length there must be.
+	// leadFactor is the factor by which frames of this length must outnumber those of any other length.
 	leadFactor = 3
 )
 

@@ -58,7 +58,7 @@ func (r *Receiver) Close() {
 	<-r.ended
 }
 
-// Receiving is what a receiver has to say of a run.
+// Receiving is a receiver's report on a run.
 type Receiving struct {
 	Probes []Received `json:"probes"`
 	WaitNs int64      `json:"wait_ns"` // run-queue wait of the receiver's thread
@@ -111,7 +111,7 @@ func (r *Receiver) loop(ctx context.Context, setup func() error, ready chan<- er
 	}
 }
 
-// patience is how long one call may wait: then the thread looks whether it is to end.
+// patience is the longest time that one call waits. After that the thread checks whether it must end.
 const patience = 10_000_000 // ns
 
 // read reads a connection to its end. Its calls block, as a program's do that waits for data; they are not told to Go's
@@ -144,7 +144,7 @@ type connection struct {
 	pending []byte
 }
 
-// head is what each probe begins with: magic, run, number, bytes.
+// head is the beginning of each probe: magic, run, number, bytes.
 const head = 16
 
 // completeProbes returns the probes that a read has completed.

@@ -20,12 +20,12 @@ const magic = 0x47575452
 // stampWait bounds the wait for a probe's stamps before the next is due.
 const stampWait = 2 * time.Millisecond
 
-// Sending is what a sender has to say of a run.
+// Sending is a sender's report on a run.
 type Sending struct {
 	Probes []Sent `json:"probes"` // by number, from 1
 	Resent int    `json:"resent"` // segments of the connection that were sent again
-	// ClockErrorNs is by how much the kernel's stamps may be off the other times; ClockStepNs by how much they were
-	// displaced during the run, because somebody set the machine's clock.
+	// ClockErrorNs is the uncertainty of the kernel's stamps relative to the other times. ClockStepNs is how far they
+	// moved during the run because somebody set the machine's clock.
 	ClockErrorNs int64 `json:"clock_error_ns"`
 	ClockStepNs  int64 `json:"clock_step_ns,omitempty"`
 	WaitNs       int64 `json:"wait_ns"` // run-queue wait of the sender's thread
@@ -190,7 +190,7 @@ func (s *sender) awaitAcks(ctx context.Context, resent int) error {
 	return errors.Join(err, s.stamp(stampWait))
 }
 
-// resent is how many segments the connection has sent again so far.
+// resent returns the number of segments that the connection has retransmitted so far.
 func (s *sender) resent() (int, error) {
 	info, err := unix.GetsockoptTCPInfo(s.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {

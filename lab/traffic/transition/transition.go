@@ -66,7 +66,8 @@ type Sent struct {
 	WriteNs  int64 `json:"write_ns"`  // before the call
 	QueuedNs int64 `json:"queued_ns"` // the packet comes to the interface's queue
 	LeftNs   int64 `json:"left_ns"`   // its driver takes it
-	// Resent is how many segments of the connection were sent again until the next probe: its times may be of either.
+	// Resent is the number of segments that were retransmitted before the next probe. The times of the probe may belong to
+	// the first transmission or to a later one.
 	Resent int `json:"resent,omitempty"`
 }
 

@@ -45,7 +45,7 @@ func Read(r io.Reader, name string) (*frames.Trace, error) {
 	return t, nil
 }
 
-// Count is what a capture holds.
+// Count describes the contents of a capture.
 type Count struct {
 	Frames int64         `json:"frames"`
 	Sizes  map[int]int64 `json:"sizes"` // frames by their bytes on the link without FCS, whatever the capture kept of them
@@ -83,7 +83,7 @@ func tooShortError(err error) error {
 	return err
 }
 
-// packet is what a capture says of one.
+// packet is one packet of a capture.
 type packet struct {
 	bytes int // on the link, without FCS
 	at    time.Time

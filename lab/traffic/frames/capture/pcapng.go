@@ -38,7 +38,7 @@ type ngReader struct {
 	interfaces []ngInterface    // of the section
 }
 
-// ngInterface is what times and sizes of an interface's packets mean.
+// ngInterface has the units for times and sizes of an interface's packets.
 type ngInterface struct {
 	link      uint32
 	snap      uint32
@@ -82,7 +82,7 @@ func (g *ngReader) next() (packet, error) {
 	}
 }
 
-// section begins a section, whose length stands in its own byte order.
+// section begins a section. Its length has the section's byte order.
 func (g *ngReader) section(length []byte) error {
 	var magic [4]byte
 	if _, err := io.ReadFull(g.r, magic[:]); err != nil {
@@ -169,7 +169,8 @@ func fcsBytes(length byte) int {
 	return int(length)
 }
 
-// resolution is how many units of a time are a second: a power of ten, or of two with the highest bit.
+// resolution returns the number of time units in a second: a power of ten, or, with the highest bit set, a power of
+// two.
 func resolution(code byte) (perSecond uint64, ok bool) {
 	const two, most = 0x80, 63
 	if code&two != 0 {

@@ -20,11 +20,11 @@ type Config struct {
 	Interface string
 	Port      uint16 // UDP port that the frames go to; 0 means frames.Port
 	Streams   int    // streams are numbered from 0; 0 means 1
-	// FramesPerStream is how many numbers of each stream are told apart; frames beyond are stray. Each
-	// takes a bit of the kernel's memory: 50 million frames 6 MB, however many streams they belong to.
-	// 0 means 10 million.
+	// FramesPerStream is the number of frame numbers of each stream that are tracked. Frames with higher numbers count as
+	// stray. Each number takes one bit of kernel memory: 50 million frames 6 MB, however many streams they belong to. 0
+	// means 10 million.
 	FramesPerStream int64
-	// ShiftNs is what is added to this machine's CLOCK_MONOTONIC, ns, to have the sender's; 0 where it is one clock.
+	// ShiftNs is added to this machine's CLOCK_MONOTONIC, ns, to get the sender's clock. It is 0 if both use one clock.
 	ShiftNs int64
 
 	clsact bool // as before kernel 6.6
@@ -129,7 +129,7 @@ func (r *Receiver) load() error {
 	return nil
 }
 
-// memory is what the maps take of the kernel.
+// memory formats the kernel memory that the maps take: "12 KB".
 func (r *Receiver) memory(possible int) string {
 	const stream = 88
 	bytes := int64(r.cfg.Streams)*(stream+8*r.cfg.words()) + 8*int64(possible*(frames.MaxBytes+1+buckets))

@@ -9,7 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
-// Received is what arrived since Open or Reset.
+// Received counts the frames that arrived since Open or Reset.
 type Received struct {
 	Frames, Bytes uint64 // with duplicates; bytes as frames.Frame counts them
 	Duplicates    uint64 // frames with a number that had come before
@@ -29,7 +29,7 @@ type Received struct {
 	Early uint64 // frames that came before they were sent, taken as without delay: sender and receiver have two clocks
 }
 
-// Stream is what arrived of one stream.
+// Stream counts the frames that arrived of one stream.
 type Stream struct {
 	Frames, Bytes, Duplicates, Missing, Reordered uint64
 	// JitterNs is the interarrival jitter at the last frame (RFC 3550, 6.4.1), ns, of frames as they came.
@@ -39,13 +39,14 @@ type Stream struct {
 	MeanNs       float64
 }
 
-// Distinct is how many of the stream's numbers came.
+// Distinct is the number of different frame numbers that arrived of the stream.
 func (s Stream) Distinct() uint64 { return s.Frames - s.Duplicates }
 
-// Distinct is how many frames came at least once: what was forwarded (RFC 2285).
+// Distinct is the number of frames that arrived at least once. These frames were forwarded (RFC 2285).
 func (r Received) Distinct() uint64 { return r.Frames - r.Duplicates }
 
-// Lost is how many of the frames that a sender's link took did not come, also those after the last that did.
+// Lost returns the number of frames that left the sender but did not arrive. Frames after the last arrived one count
+// too.
 func (r Received) Lost(offered uint64) int64 { return int64(offered - r.Distinct()) }
 
 // Stats reads the counts. With an error after which the counts still stand, as that the interface is gone, it returns

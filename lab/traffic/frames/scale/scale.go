@@ -23,7 +23,7 @@ func (s Scale) Range(place int) (least, greatest uint64) {
 	return least, least + 1<<shift - 1
 }
 
-// Size is how many buckets numbers of so many bits take, more than s of them.
+// Size returns the number of buckets for numbers with the given number of bits, which must be more than s.
 func (s Scale) Size(bits int) int { return (bits - int(s) + 1) << s }
 
 // Quantile is the range of the bucket that has the number which a share q of all, 0 to 1, do not exceed; counts are

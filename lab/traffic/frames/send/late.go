@@ -6,8 +6,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/scale"
 )
 
-// Late is how long after their due times frames left, in steps of at most an eighth of the value. The zero value has no
-// frames; copies are independent.
+// Late is the distribution of the frames' delays after their due times, in steps of at most an eighth of the value. The
+// zero value has no frames. Copies are independent.
 type Late struct {
 	Frames int64
 	Sum    time.Duration
@@ -27,7 +27,7 @@ func (l *Late) add(ns uint64) {
 	l.steps[lateScale.Place(ns)]++
 }
 
-// Since is what was counted after an earlier reading; Max is that of all.
+// Since returns the counts after an earlier reading. Max is still that of all frames.
 func (l Late) Since(before Late) Late {
 	l.Frames -= before.Frames
 	l.Sum -= before.Sum

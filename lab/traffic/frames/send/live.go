@@ -17,12 +17,12 @@ import (
 const (
 	maxLive   = 3072 // MAX_LIVE and BATCH in send.bpf.c
 	liveBatch = 16
-	// liveRepeat is how often one system call runs the program: for a minute or more. Each call takes the kernel 0.5 ms
-	// to set up.
+	// liveRepeat is the number of times that one system call runs the program, which takes a minute or more. Each call
+	// takes the kernel 0.5 ms to set up.
 	liveRepeat = math.MaxInt32 &^ (liveBatch - 1)
 )
 
-// errNoLiveFrames is why a link or kernel cannot be sent on with live frames.
+// errNoLiveFrames says why live frames cannot be sent on a link or with a kernel.
 var errNoLiveFrames = errors.New("live frames do not work here")
 
 // live has the kernel make the frames: programs that run in one long system call.

@@ -16,11 +16,11 @@ const (
 	slotCount = 1 << 16 // SLOTS in send.bpf.c
 	feedBatch = 1024
 	atOnce    = 64 // batches in a row that are all due at one moment
-	// plannerPause is how long the planner rests: in that time an engine sends a tenth of the slots.
+	// plannerPause is the time that the planner sleeps between rounds. An engine sends a tenth of the slots in that time.
 	plannerPause = time.Millisecond
 )
 
-// Sent is what became of a plan, RFC 2285's intended and offered load.
+// Sent is the outcome of a plan: RFC 2285's intended and offered load.
 type Sent struct {
 	// frames due until now, or until the end. While the sender is far behind, it knows only those that it has read
 	Intended     int64
@@ -41,7 +41,7 @@ type Sent struct {
 	Favoured  bool   // see Config.Favoured
 }
 
-// SizeCount is how many offered frames had a size.
+// SizeCount is the number of offered frames with one size.
 type SizeCount struct {
 	Bytes  int
 	Frames int64

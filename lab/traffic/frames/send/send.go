@@ -325,8 +325,8 @@ func (s *Sender) release() {
 // Done is closed when the sender has ended.
 func (s *Sender) Done() <-chan struct{} { return s.planner.Done() }
 
-// Wait waits until the sender has ended. The error says why it could not go on: the link went down or was removed, or
-// the plan has a frame that cannot be sent. Ending by the plan, ctx, MaxFor or Stop is no error.
+// Wait waits until the sender has ended. It returns an error if the sender could not continue: the link went down or
+// was removed, or the plan has a frame that cannot be sent. Ending by the plan, ctx, MaxFor or Stop is no error.
 func (s *Sender) Wait() error {
 	<-s.planner.Done()
 	s.sending.Close()
@@ -340,7 +340,7 @@ func (s *Sender) Stop() error {
 	return s.Wait()
 }
 
-// Stats is what was sent so far, and in all once the sender has ended.
+// Stats returns what was sent so far. After the end of the sender it is the total.
 func (s *Sender) Stats() Sent {
 	sent := s.schedule.stats()
 	sent.Favoured = s.favoured.Load()
@@ -358,7 +358,7 @@ type stall struct {
 	patient int // rounds without a frame taken
 }
 
-// stallRounds is how many rounds of the planner a link may refuse all frames before its state is looked at.
+// stallRounds is the number of rounds of the planner in which a link may refuse all frames before its state is checked.
 const stallRounds = 20
 
 func (w *stall) check() error {

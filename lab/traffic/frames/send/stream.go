@@ -30,7 +30,7 @@ const (
 	protocolUDP   = 17
 )
 
-// head is what all frames of the stream begin with: lengths and checksums are 0.
+// head is the common beginning of all frames of the stream. Its lengths and checksums are 0.
 func (s Stream) head() (h programsHead, err error) {
 	if !s.Src.Addr().Is4() || !s.Dst.Addr().Is4() {
 		return h, fmt.Errorf("%s to %s: both addresses must be IPv4", s.Src, s.Dst)

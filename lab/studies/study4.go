@@ -23,7 +23,8 @@ var study4 = Study{
 		ID: "rates-4", Title: "Section 2", RowHeading: "Path", Sweep: tunnelRates, Level: 100,
 		Metrics: []Metric{theoretical, carried},
 		Caption: "Useful TCP rate on a link of 100 Mbit/s, by headers and measured",
-		Reading: "Here the link counts frames with the Ethernet header (14 bytes), segments have time stamps (12 bytes), and " +
+		Reading: "Here the link counts frames with the Ethernet header (14 bytes), segments have time stamps (12 bytes), " +
+			"and " +
 			"each tunnel its own headers; the study counts frames of 1518 bytes without time stamps. " +
 			"Its formulas for OpenVPN leave out the outer IP header (20 bytes), which their results contain.",
 	}},

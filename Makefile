@@ -23,7 +23,7 @@ export GOMIPS := softfloat
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo -E env "PATH=$$PATH:/usr/sbin:/sbin")
 EXEC := $(if $(ROOT),-exec '$(ROOT)')
 
-.PHONY: coverage help deps deps-run guest-kernel build agents man check test test-one test-kernel test-bridge run generate bench over-ssh campaign feel soak memory clean
+.PHONY: coverage help deps deps-run guest-kernel build agents man check test test-one test-kernel test-bridge run generate bench over-ssh campaign live-page feel soak memory clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,7 +94,7 @@ generate: ## generated code, eBPF objects and pages of the manual (clang, llvm, 
 	go generate ./...
 
 bench: ## benchmarks
-	go test -run '^$$' -bench . -skip 'Feel|Soak|Memory|ThreeNodes|LargeCampaign|LargeReport|OverSSH' -benchmem $(EXEC) ./...
+	go test -run '^$$' -bench . -skip 'Feel|Soak|Memory|ThreeNodes|LargeCampaign|LargeReport|OverSSH|WithLivePage' -benchmem $(EXEC) ./...
 
 coverage: ## how often intervals of runs that end when exact enough hold what is true: a table
 	go test -count 1 -run TestCoverageOfLooks -v ./lab/analysis/inference
@@ -114,6 +114,11 @@ memory: deps build ## PSS of gatewayd with 100,000 sessions, and with 10,000 con
 
 over-ssh: deps build ## quick on three machines reached by ssh beside quick in namespaces: ratios, noise floors, times, errors of window lengths; ten minutes
 	go test -run '^$$' -bench QuickOverSSH -benchtime 1x -vet=off -ldflags=-w -timeout 1h -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./cmd/gateweigh -program '$(CURDIR)/bin/gateweigh'
+
+PAIRS ?= 8
+
+live-page: deps build ## the same run with the live page open in Chromium and closed, in turns, PAIRS=8: the ratio of CPU time with its interval
+	go test -run '^$$' -bench WithLivePage -benchtime 1x -vet=off -ldflags=-w -timeout 1h -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./cmd/gateweigh -page-pairs $(PAIRS)
 
 campaign: deps build ## campaigns: a lost node noticed by Slurm alone, 10,000 blocks of 100 nodes, three nodes against one; three minutes
 	go test -count=1 -v -vet=off -ldflags=-w -timeout 10m -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -run TestCampaignOnSlurm ./cmd/gateweigh -args -whole-campaign

@@ -363,12 +363,12 @@ func RunAs(args []string) {
 
 // restoreSignals stops ignoring signals that nohup, or a script that starts a run in the background, made this process
 // ignore. The host's programs would inherit that, and a shell among them could not trap the signal. The agent
-// itself drops the signals: it ends with the lab's connection.
+// itself drops the signals: it ends with the lab's connection. It drops SIGPIPE too, which an answer to a broken
+// connection causes: the agent may still have to put the machine's interfaces back.
 func restoreSignals() {
-	if kept := slices.DeleteFunc(
-		[]os.Signal{syscall.SIGHUP, syscall.SIGINT}, func(s os.Signal) bool { return !signal.Ignored(s) }); len(kept) > 0 {
-		signal.Notify(make(chan os.Signal, 1), kept...)
-	}
+	dropped := slices.DeleteFunc(
+		[]os.Signal{syscall.SIGHUP, syscall.SIGINT}, func(s os.Signal) bool { return !signal.Ignored(s) })
+	signal.Notify(make(chan os.Signal, 1), append(dropped, syscall.SIGPIPE)...)
 }
 
 // Args is the command line for these options, without the program's name.

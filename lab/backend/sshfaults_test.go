@@ -175,13 +175,16 @@ var ends = []ending{
 	{"agent stopped, then the lab ends", "kill -STOP $agent", false, "", false},
 	{"guard killed", "kill -9 $guard", false, "ended", false},
 	{"guard told to end", "kill -TERM $guard", false, "ended", false},
+	{"guard and connection killed while the agent answers", `kill -STOP $agent; sleep 1
+kill -9 $guard $sshd; kill -CONT $agent`, false, "ended", true},
 	{"in order", "", false, "", true},
 	{"sshd killed", "kill -9 $sshd", false, "ended", true},
 	{"cut off", "", true, "ended", true},
 }
 
-// find has the numbers of the processes of host a/router: among those of the machine, not among the lab's.
-const find = `guard=$(pgrep --ns $$ --nslist net -f '[a]gent-guard.*"a/router"'); agent=$(pgrep -P "$guard")
+// find has the numbers of the processes of host a/router: among those of the machine, not among the lab's. They are told
+// apart by their mount namespace, because a guard's first thread may be the one that works in the host's network.
+const find = `guard=$(pgrep --ns $$ --nslist mnt -f '[a]gent-guard.*"a/router"'); agent=$(pgrep -P "$guard")
 sshd=$(ps -o ppid= "$guard" | tr -d ' '); [ "$guard" -a "$agent" -a "$sshd" ]; `
 
 func endedHosts(t *testing.T, m *sshtest.Machines) {
